@@ -1,0 +1,68 @@
+// Errors as values. Nothing in the library prints or aborts; what can fail on bad input returns a Result.
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <utility>
+#include <variant>
+
+namespace srjit {
+
+/// What kind of failure it was; decides the command's exit status (see exitStatus in tools).
+enum class Errc {
+  kSyntax,       ///< text that is not an expression
+  kInvalid,      ///< a well-formed value that breaks a rule (an index out of range, an unknown name)
+  kIo,           ///< a file that cannot be read or written
+  kUnsupported,  ///< a combination that this build or machine does not have
+  kCompile,      ///< LLVM or an assembler refused; a fault of this library or of the machine
+  kMachine,      ///< no device, driver or tool; out of memory
+  kCancelled,    ///< stopped on request
+};
+
+/// A place in a text. Lines and columns count from 1; columns count bytes. `length` 0 means the end of the text.
+struct Span {
+  std::size_t line = 1;
+  std::size_t column = 1;
+  std::size_t length = 0;
+};
+
+/// A failure. The message starts lower-case, names the wrong value and the rule, and ends without a full stop.
+struct Error {
+  Errc code = Errc::kInvalid;
+  std::string message;
+  std::optional<Span> where;
+};
+
+/// Either a value or an Error. Reading the side that is not there is a programming error and throws std::bad_variant_access.
+template <class T>
+class [[nodiscard]] Result {
+ public:
+  Result(T value) : state_(std::in_place_index<0>, std::move(value)) {}
+  Result(Error error) : state_(std::in_place_index<1>, std::move(error)) {}
+
+  bool ok() const noexcept { return state_.index() == 0; }
+  explicit operator bool() const noexcept { return ok(); }
+
+  T& value() & { return std::get<0>(state_); }
+  const T& value() const& { return std::get<0>(state_); }
+  T&& value() && { return std::get<0>(std::move(state_)); }
+  T& operator*() & { return value(); }
+  const T& operator*() const& { return value(); }
+  T&& operator*() && { return std::move(*this).value(); }
+  T* operator->() { return &value(); }
+  const T* operator->() const { return &value(); }
+
+  Error& error() & { return std::get<1>(state_); }
+  const Error& error() const& { return std::get<1>(state_); }
+  Error&& error() && { return std::get<1>(std::move(state_)); }
+
+ private:
+  std::variant<T, Error> state_;
+};
+
+/// Success without a value.
+using Status = Result<std::monostate>;
+inline Status okStatus() { return std::monostate{}; }
+
+}  // namespace srjit

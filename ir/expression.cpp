@@ -1,0 +1,72 @@
+#include "ir/expression.h"
+
+#include <algorithm>
+#include <bit>
+
+#include <fmt/format.h>
+
+namespace srjit {
+
+bool operator==(const Token& a, const Token& b) noexcept {
+  if (a.kind != b.kind) return false;
+  switch (a.kind) {
+    case Token::Kind::kConstant:
+      return std::bit_cast<std::uint64_t>(a.value) == std::bit_cast<std::uint64_t>(b.value);
+    case Token::Kind::kVariable:
+    case Token::Kind::kParameter:
+      return a.index == b.index;
+    case Token::Kind::kOp:
+      return a.op == b.op;
+  }
+  return false;
+}
+
+bool operator==(const Expression& a, const Expression& b) noexcept {
+  return a.body_ == b.body_ || std::ranges::equal(a.tokens(), b.tokens());
+}
+
+Result<Expression> Expression::create(std::vector<Token> tokens) {
+  const auto fail = [](std::size_t position, std::string message) {
+    return Error{Errc::kInvalid, std::move(message), Span{1, position + 1, 1}};
+  };
+  if (tokens.empty()) return fail(0, "an expression needs at least one token");
+  Body body{{}, 0, 0, 0};
+  std::size_t height = 0;
+  for (std::size_t i = 0; i < tokens.size(); ++i) {
+    const Token& token = tokens[i];
+    const auto arity = static_cast<std::size_t>(token.arity());
+    if (height < arity) {
+      return fail(i, fmt::format("'{}' needs {} operand{}, but {} precede{} it", infoOf(token.op).name, arity,
+                                 arity == 1 ? "" : "s", height, height == 1 ? "s" : ""));
+    }
+    height = height - arity + 1;
+    body.stack_height = std::max(body.stack_height, height);
+    const bool variable = token.kind == Token::Kind::kVariable;
+    if (variable || token.kind == Token::Kind::kParameter) {
+      if (token.index > kMaxIndex) {
+        return fail(i, fmt::format("{}{} is above the largest index, {}", variable ? 'x' : 'p', token.index, kMaxIndex));
+      }
+      auto& count = variable ? body.variables : body.parameters;
+      count = std::max(count, token.index + 1);
+    }
+  }
+  if (height != 1) {
+    return fail(tokens.size() - 1, fmt::format("the tokens leave {} values, but an expression has one", height));
+  }
+  body.tokens = std::move(tokens);
+  return Expression(std::make_shared<const Body>(std::move(body)));
+}
+
+std::vector<std::uint32_t> subtreeStarts(std::span<const Token> tokens) {
+  std::vector<std::uint32_t> starts(tokens.size());
+  std::vector<std::uint32_t> open;
+  for (std::uint32_t i = 0; i < tokens.size(); ++i) {
+    const auto arity = static_cast<std::size_t>(tokens[i].arity());
+    starts[i] = arity == 0 ? i : open[open.size() - arity];
+    open.resize(open.size() - arity);
+    open.push_back(starts[i]);
+  }
+  return starts;
+}
+
+}  // namespace srjit

@@ -1,0 +1,68 @@
+// An expression: an immutable, validated postfix program.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "ir/error.h"
+#include "ir/ops.h"
+
+namespace srjit {
+
+/// One postfix token, 16 bytes.
+struct Token {
+  enum class Kind : std::uint8_t { kConstant, kVariable, kParameter, kOp };
+
+  Kind kind = Kind::kConstant;
+  Op op = Op::kAdd;         ///< kOp only
+  std::uint32_t index = 0;  ///< kVariable and kParameter only
+  double value = 0;         ///< kConstant only
+
+  static Token constant(double value) { return {Kind::kConstant, Op::kAdd, 0, value}; }
+  static Token variable(std::uint32_t index) { return {Kind::kVariable, Op::kAdd, index, 0}; }
+  static Token parameter(std::uint32_t index) { return {Kind::kParameter, Op::kAdd, index, 0}; }
+  static Token operation(Op op) { return {Kind::kOp, op, 0, 0}; }
+
+  int arity() const noexcept { return kind == Kind::kOp ? arityOf(op) : 0; }
+
+  /// Equality of meaning: constants compare by their bits, so that NaN equals itself and -0 differs from 0.
+  friend bool operator==(const Token& a, const Token& b) noexcept;
+};
+
+/// A non-empty postfix program that leaves exactly one value. Copying shares the tokens; safe to read from any thread.
+class Expression {
+ public:
+  /// Checks `tokens` and takes them. Errors (kInvalid): no tokens, an operator that lacks operands, values left over, a
+  /// variable or parameter index above kMaxIndex; Span columns then count tokens from 1.
+  static Result<Expression> create(std::vector<Token> tokens);
+
+  std::span<const Token> tokens() const noexcept { return body_->tokens; }
+  std::size_t size() const noexcept { return body_->tokens.size(); }
+
+  /// Largest number of values that evaluating the tokens in order holds at once.
+  std::size_t stackHeight() const noexcept { return body_->stack_height; }
+  /// One more than the largest variable (parameter) index, 0 without any.
+  std::uint32_t variableCount() const noexcept { return body_->variables; }
+  std::uint32_t parameterCount() const noexcept { return body_->parameters; }
+
+  friend bool operator==(const Expression& a, const Expression& b) noexcept;
+
+  static constexpr std::uint32_t kMaxIndex = (1u << 20) - 1;
+
+ private:
+  struct Body {
+    std::vector<Token> tokens;
+    std::size_t stack_height;
+    std::uint32_t variables, parameters;
+  };
+  explicit Expression(std::shared_ptr<const Body> body) : body_(std::move(body)) {}
+  std::shared_ptr<const Body> body_;
+};
+
+/// For every token, the index of the first token of its subtree. Linear in the tokens; `tokens` must be a valid program.
+std::vector<std::uint32_t> subtreeStarts(std::span<const Token> tokens);
+
+}  // namespace srjit

@@ -1,0 +1,71 @@
+// Facts about operators and elementary functions, read from ops.def and functions.def.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string_view>
+
+namespace srjit {
+
+/// An operator of the table. The order is that of the table.
+enum class Op : std::uint8_t {
+#define SRJIT_OP(id, ...) k##id,
+#include "ir/ops.def"
+#undef SRJIT_OP
+};
+
+/// An elementary function that rows of the table may call.
+enum class Function : std::uint8_t {
+#define SRJIT_FUNCTION(id, ...) k_##id,
+#include "ir/functions.def"
+#undef SRJIT_FUNCTION
+};
+
+enum OpProps : std::uint8_t {
+  kNone = 0,
+  kInfix = 1,        ///< infix writes a sign instead of a call
+  kCommutative = 2,  ///< the first two operands may be exchanged, bit for bit (any NaN equals any NaN)
+  kSteps = 4,        ///< the value jumps somewhere, so a small error of an operand may give a large one
+};
+
+/// One row of ops.def without its value.
+struct OpInfo {
+  std::string_view name;
+  std::string_view text;
+  int arity;
+  std::uint8_t props;
+  std::string_view value;  ///< the row's value as written in the table, for documentation
+  std::string_view doc;
+};
+
+/// One row of functions.def.
+struct FunctionInfo {
+  std::string_view name;
+  int arity;
+  std::string_view libdevice;
+  std::string_view libmvec;
+  double ulp_device32;
+  double ulp_device64;
+  double ulp_host;
+};
+
+inline constexpr int kMaxArity = 3;
+
+/// All rows, indexed by the enumerator.
+std::span<const OpInfo> allOps() noexcept;
+std::span<const FunctionInfo> allFunctions() noexcept;
+
+inline const OpInfo& infoOf(Op op) noexcept { return allOps()[static_cast<std::size_t>(op)]; }
+inline const FunctionInfo& infoOf(Function function) noexcept {
+  return allFunctions()[static_cast<std::size_t>(function)];
+}
+inline int arityOf(Op op) noexcept { return infoOf(op).arity; }
+
+/// The operator with this name or text, as postfix and prefix spell it; none if unknown. Constant time.
+std::optional<Op> findOp(std::string_view name_or_text) noexcept;
+
+/// A hash over every cell of both tables. It is part of every key under which compiled code is kept.
+std::uint64_t tableVersion() noexcept;
+
+}  // namespace srjit

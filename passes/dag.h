@@ -1,0 +1,100 @@
+// The graph of a batch of expressions: hash-consed, so that a subtree that occurs twice, in one expression or in two, is
+// one node. Common-subexpression elimination is this class's constructor.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "ir/expression.h"
+#include "ir/numeric.h"
+
+namespace srjit {
+
+using NodeId = std::uint32_t;
+
+/// One node. Operands are earlier nodes, so ascending ids are a topological order.
+struct Node {
+  Token::Kind kind = Token::Kind::kConstant;
+  Op op = Op::kAdd;                           ///< kOp only
+  std::uint32_t index = 0;                    ///< kVariable: column; kParameter: index into Dag::parameters()
+  double value = 0;                           ///< kConstant only; rounded to the Dag's precision
+  std::array<NodeId, kMaxArity> operands{};   ///< kOp only; the first arityOf(op) count
+
+  int arity() const noexcept { return kind == Token::Kind::kOp ? arityOf(op) : 0; }
+  std::span<const NodeId> inputs() const noexcept { return {operands.data(), static_cast<std::size_t>(arity())}; }
+};
+
+/// Where the value of a parameter slot comes from at run time.
+struct ParameterSource {
+  static constexpr std::uint32_t kLiteral = ~0u;
+  std::uint32_t expression = kLiteral;  ///< which expression of the batch, or kLiteral
+  std::uint32_t index = 0;              ///< which of its parameters
+  double literal = 0;                   ///< the value, if kLiteral; rounded to the Dag's precision
+
+  bool isLiteral() const noexcept { return expression == kLiteral; }
+};
+
+/// A batch as one graph with one root per expression. Not thread-safe while it is being changed.
+class Dag {
+ public:
+  explicit Dag(Precision precision) : precision_(precision) {}
+
+  /// The graph of a batch. Constants are rounded to `precision`. Parameters of different expressions are different
+  /// nodes, since their values differ. Linear in the tokens.
+  static Dag fromExpressions(std::span<const Expression> batch, Precision precision);
+
+  /// Nodes by construction. Equal arguments give equal ids. The first two operands of a commutative operator are put in
+  /// the order of their contentHash(), which does not depend on the rest of the batch.
+  NodeId constant(double value);
+  NodeId variable(std::uint32_t column);
+  NodeId parameter(std::uint32_t expression, std::uint32_t index);
+  NodeId literalParameter(double value);
+  NodeId apply(Op op, std::span<const NodeId> operands);
+  NodeId apply(Op op, std::initializer_list<NodeId> operands) {
+    return apply(op, std::span<const NodeId>(operands.begin(), operands.size()));
+  }
+  void addRoot(NodeId id) { roots_.push_back(id); }
+
+  Precision precision() const noexcept { return precision_; }
+  std::span<const Node> nodes() const noexcept { return nodes_; }
+  const Node& node(NodeId id) const noexcept { return nodes_[id]; }
+  std::span<const NodeId> roots() const noexcept { return roots_; }
+  std::span<const ParameterSource> parameters() const noexcept { return parameters_; }
+  std::size_t size() const noexcept { return nodes_.size(); }
+  /// One more than the largest variable index used.
+  std::uint32_t variableCount() const noexcept { return variables_; }
+
+  /// Number of uses of every node, by operands (with multiplicity) and by roots.
+  std::vector<std::uint32_t> useCounts() const;
+
+  /// Expression `root` as a postfix program again; a shared node is written at every use, so the text may be
+  /// exponentially longer than the graph: fails with kInvalid above `max_tokens`. Literal parameters become constants.
+  Result<Expression> toExpression(std::size_t root, std::size_t max_tokens = 1u << 20) const;
+
+  /// A hash of what `id` computes: its subtree with variable indices, constants and the expression-local indices of
+  /// parameters, but not of which expression they are. Passes that must choose between equals choose by it, so that an
+  /// expression gives the same bits in whatever batch it stands.
+  std::uint64_t contentHash(NodeId id) const noexcept { return hashes_[id]; }
+
+  /// A hash of the structure: nodes and roots with literal values left out, so that batches that differ in numbers alone
+  /// share it once their literals are hoisted.
+  std::uint64_t structureHash() const;
+
+  /// Bit equality of structure and numbers.
+  friend bool operator==(const Dag& a, const Dag& b);
+
+ private:
+  NodeId intern(const Node& node);
+
+  Precision precision_;
+  std::vector<Node> nodes_;
+  std::vector<NodeId> roots_;
+  std::vector<ParameterSource> parameters_;
+  std::vector<std::uint64_t> hashes_;  ///< contentHash of every node
+  std::vector<NodeId> table_;          ///< open-addressing hash table of ids
+  std::uint32_t variables_ = 0;
+};
+
+}  // namespace srjit

@@ -1,0 +1,66 @@
+// Passes: functions from a graph to an equivalent graph, kept in one registry that programs outside may add to.
+#pragma once
+
+#include <functional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "ir/error.h"
+#include "ir/numeric.h"
+#include "passes/dag.h"
+
+namespace srjit {
+
+/// What a pass needs to know besides the graph.
+struct PassContext {
+  Math math = Math::kPrecise;
+};
+
+/// How far a pass keeps values.
+enum class Exactness {
+  kExact,    ///< every root keeps its bits (any NaN equals any NaN)
+  kBounded,  ///< every root stays within the error bound of its math mode (docs/accuracy.md)
+};
+
+/// One pass. `run` must not depend on anything but its arguments, and what it does to one root must not depend on the
+/// other roots, so that bits do not depend on the batch.
+struct Pass {
+  std::string name;
+  std::function<Dag(const Dag&, const PassContext&)> run;
+  Exactness exactness;
+  std::string doc;
+};
+
+/// Adds a pass, for use by name. Fails with kInvalid if the name is taken, empty, or contains ',' or white space.
+/// Thread-safe.
+Status registerPass(Pass pass);
+
+/// All passes: those of passes.def in their order, then registered ones. Thread-safe; a snapshot.
+std::vector<Pass> allPasses();
+
+/// A sequence of passes.
+class Pipeline {
+ public:
+  /// The passes of passes.def that `math` allows, in order: what every kernel is made with.
+  static Pipeline standard(Math math);
+
+  /// "fold,simplify,fma" or "none" or "" (no pass); "standard" may stand anywhere in the list for the standard passes. Unknown
+  /// names give kInvalid with a Span in `names` and the known names.
+  static Result<Pipeline> parse(std::string_view names, Math math);
+
+  /// Runs the passes in order. `after`, if given, is called with each pass, its result and its time in seconds.
+  using Observer = std::function<void(const Pass&, const Dag&, double seconds)>;
+  Dag run(Dag dag, const PassContext& context, const Observer& after = {}) const;
+
+  std::span<const Pass> passes() const noexcept { return passes_; }
+
+ private:
+  std::vector<Pass> passes_;
+};
+
+/// The graph as text: one node a line, `%3 = mul %1, %2` with constants, x<i> and parameters inline, then `root 0 = %7`.
+std::string printDag(const Dag& dag);
+
+}  // namespace srjit
