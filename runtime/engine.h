@@ -1,0 +1,171 @@
+// The public interface: an Engine evaluates Programs on Datasets.
+//
+//   Engine engine = *Engine::create({});                         // a device and options
+//   Dataset data = *engine.upload({columns, target});            // columns resident, once
+//   Program program = engine.compile(expressions);               // a batch made ready
+//   Losses losses = *engine.loss(program, data, parameters, {LossKind::kMse});
+//
+// Spans in, spans out. A bad expression in a batch is a Failure of that expression, never an error of the batch. All
+// classes are cheap handles to shared, immutable state (Engine: internally synchronised); every const member may be
+// called from several threads at once. Results do not depend on the number of threads, the tier or the batch.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "ir/error.h"
+#include "ir/expression.h"
+#include "ir/numeric.h"
+#include "passes/pass.h"
+
+namespace srjit {
+
+/// How expressions are executed. The tiers give the same bits.
+enum class Tier {
+  kAuto,       ///< chosen by what is measured to be faster
+  kInterpret,  ///< no compiling per expression
+  kCompile,    ///< machine code per batch
+};
+
+enum class LossKind {
+  kSse,   ///< sum of w (f - y)^2
+  kMse,   ///< sse / sum of w
+  kRmse,  ///< square root of mse
+  kMae,   ///< sum of w |f - y| / sum of w
+  kNmse,  ///< mse / weighted variance of the target over all rows
+  kR2,    ///< 1 - nmse
+};
+
+/// What a loss does with rows whose prediction is NaN or infinite.
+enum class NanPolicy {
+  kPropagate,  ///< they count like any number
+  kSkip,       ///< they are left out: sums and weights run over the valid rows; NaN if there are none
+  kReject,     ///< one such row makes the loss infinite (r2: minus infinity)
+};
+
+struct LossOptions {
+  LossKind kind = LossKind::kMse;
+  NanPolicy nan = NanPolicy::kPropagate;
+};
+
+struct EngineOptions {
+  std::string device = "auto";  ///< "auto", "cpu" or "cuda:N"
+  Precision precision = Precision::kF32;
+  Math math = Math::kPrecise;
+  Tier tier = Tier::kAuto;
+  unsigned threads = 0;  ///< 0: all that the process may use
+};
+
+/// A borrowed column of numbers, converted to the engine's precision on upload.
+struct ColumnView {
+  ColumnView(std::span<const float> values) : data(values.data()), size(values.size()), type(Precision::kF32) {}
+  ColumnView(std::span<const double> values) : data(values.data()), size(values.size()), type(Precision::kF64) {}
+  const void* data;
+  std::size_t size;
+  Precision type;
+};
+
+/// Columns of equal length, at least one row. `target` and `weights` are needed for losses only. Weights are finite, not
+/// negative, and not all zero.
+struct DataView {
+  std::vector<ColumnView> columns;
+  std::optional<ColumnView> target = {};
+  std::optional<ColumnView> weights = {};
+};
+
+class Dataset {
+ public:
+  std::size_t rows() const noexcept;
+  std::size_t columns() const noexcept;
+
+  struct State;
+  explicit Dataset(std::shared_ptr<const State> state) : state_(std::move(state)) {}
+  const State& state() const noexcept { return *state_; }
+
+ private:
+  std::shared_ptr<const State> state_;
+};
+
+/// Why one expression of a batch has no result.
+struct Failure {
+  std::size_t expression;  ///< index in the batch
+  Error error;
+};
+
+/// Facts about a Program, for curious users and the command.
+struct ProgramInfo {
+  Tier tier;                    ///< kInterpret or kCompile
+  std::size_t nodes_before;     ///< tokens of all expressions
+  std::size_t nodes_after;      ///< nodes of all graphs after the passes
+  double seconds_passes;
+  double seconds_codegen;       ///< encoding, or LLVM
+};
+
+class Program {
+ public:
+  std::size_t size() const noexcept;
+  /// Parameters of all expressions one after another: expression e's begin at parameterOffset(e); the last offset
+  /// (e = size()) is their number.
+  std::size_t parameterOffset(std::size_t expression) const noexcept;
+  /// Expressions that could not be made ready, in order.
+  std::span<const Failure> failures() const noexcept;
+  const ProgramInfo& info() const noexcept;
+
+  struct State;
+  explicit Program(std::shared_ptr<const State> state) : state_(std::move(state)) {}
+  const State& state() const noexcept { return *state_; }
+
+ private:
+  std::shared_ptr<const State> state_;
+};
+
+struct CompileOptions {
+  std::optional<Tier> tier = {};          ///< overrides the engine's
+  std::optional<Pipeline> pipeline = {};  ///< instead of Pipeline::standard
+  double expected_passes = 1;             ///< how often the program will be evaluated, for Tier::kAuto
+  std::size_t expected_rows = 0;          ///< on how many rows, for Tier::kAuto; 0: unknown
+};
+
+/// One loss per expression, in order; NaN for an expression that failed.
+struct Losses {
+  std::vector<double> values;
+  std::vector<std::uint64_t> valid_rows;  ///< rows with a finite prediction; counted unless the policy is kPropagate
+  std::vector<Failure> failures;          ///< in order of expression; includes those of the program
+};
+
+class Engine {
+ public:
+  /// Errors: kInvalid for a device name that is none, kMachine for a device that is not there.
+  static Result<Engine> create(const EngineOptions& options = {});
+
+  /// Copies and pads the columns. Errors: kInvalid for unequal lengths, no rows, bad weights; kMachine without memory.
+  Result<Dataset> upload(const DataView& data) const;
+
+  /// Makes a batch ready. Never fails as a whole: see Program::failures().
+  Program compile(std::span<const Expression> expressions, const CompileOptions& options = {}) const;
+
+  /// Predictions of all expressions: out[e * rows + r]. `parameters` as Program::parameterOffset says. A failed
+  /// expression's predictions are NaN. The element type must be the engine's precision. Errors: kInvalid for wrong sizes.
+  Result<std::vector<Failure>> evaluate(const Program& program, const Dataset& data, std::span<const double> parameters,
+                                        std::span<float> out) const;
+  Result<std::vector<Failure>> evaluate(const Program& program, const Dataset& data, std::span<const double> parameters,
+                                        std::span<double> out) const;
+
+  /// One loss per expression; no predictions are stored. Errors: kInvalid for wrong sizes or data without a target.
+  Result<Losses> loss(const Program& program, const Dataset& data, std::span<const double> parameters,
+                      const LossOptions& options = {}) const;
+
+  const EngineOptions& options() const noexcept;
+
+ private:
+  struct State;
+  explicit Engine(std::shared_ptr<State> state);
+  std::shared_ptr<State> state_;
+};
+
+}  // namespace srjit
