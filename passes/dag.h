@@ -1,5 +1,5 @@
-// The graph of a batch of expressions: hash-consed, so that a subtree that occurs twice, in one expression or in two, is
-// one node. Common-subexpression elimination is this class's constructor.
+// The graph of a batch of expressions: hash-consed, so that a subtree that occurs twice, in one expression or in two,
+// is one node. Common-subexpression elimination is this class's constructor.
 #pragma once
 
 #include <array>
@@ -17,10 +17,10 @@ using NodeId = std::uint32_t;
 /// One node. Operands are earlier nodes, so ascending ids are a topological order.
 struct Node {
   Token::Kind kind = Token::Kind::kConstant;
-  Op op = Op::kAdd;                           ///< kOp only
-  std::uint32_t index = 0;                    ///< kVariable: column; kParameter: index into Dag::parameters()
-  double value = 0;                           ///< kConstant only; rounded to the Dag's precision
-  std::array<NodeId, kMaxArity> operands{};   ///< kOp only; the first arityOf(op) count
+  Op op = Op::kAdd;                          ///< kOp only
+  std::uint32_t index = 0;                   ///< kVariable: column; kParameter: index into Dag::parameters()
+  double value = 0;                          ///< kConstant only; rounded to the Dag's precision
+  std::array<NodeId, kMaxArity> operands{};  ///< kOp only; the first arityOf(op) count, the others are 0
 
   int arity() const noexcept { return kind == Token::Kind::kOp ? arityOf(op) : 0; }
   std::span<const NodeId> inputs() const noexcept { return {operands.data(), static_cast<std::size_t>(arity())}; }
@@ -46,7 +46,8 @@ class Dag {
   static Dag fromExpressions(std::span<const Expression> batch, Precision precision);
 
   /// Nodes by construction. Equal arguments give equal ids. The first two operands of a commutative operator are put in
-  /// the order of their contentHash(), which does not depend on the rest of the batch.
+  /// the order of their shapeHash(), and kept as they are given where that is equal: neither depends on the rest of the
+  /// batch, nor on the values of literals. Every NaN is one constant; 0 and -0 are two.
   NodeId constant(double value);
   NodeId variable(std::uint32_t column);
   NodeId parameter(std::uint32_t expression, std::uint32_t index);
@@ -55,6 +56,8 @@ class Dag {
   NodeId apply(Op op, std::initializer_list<NodeId> operands) {
     return apply(op, std::span<const NodeId>(operands.begin(), operands.size()));
   }
+  /// The constant, variable or parameter `leaf` of another graph of this precision.
+  NodeId copyLeaf(const Dag& from, NodeId leaf);
   void addRoot(NodeId id) { roots_.push_back(id); }
 
   Precision precision() const noexcept { return precision_; }
@@ -73,27 +76,37 @@ class Dag {
   /// exponentially longer than the graph: fails with kInvalid above `max_tokens`. Literal parameters become constants.
   Result<Expression> toExpression(std::size_t root, std::size_t max_tokens = 1u << 20) const;
 
-  /// A hash of what `id` computes: its subtree with variable indices, constants and the expression-local indices of
-  /// parameters, but not of which expression they are. Passes that must choose between equals choose by it, so that an
-  /// expression gives the same bits in whatever batch it stands.
-  std::uint64_t contentHash(NodeId id) const noexcept { return hashes_[id]; }
+  /// A hash of the shape of what `id` computes: its operators, variables, and the expression-local indices of
+  /// parameters, but neither the values of literals (constants and literal parameters count as the same) nor which
+  /// expression the parameters belong to. Passes that must choose between equals choose by it and then by operand
+  /// order, so that an expression gives the same bits in whatever batch it stands, and the same structure whatever its
+  /// numbers.
+  std::uint64_t shapeHash(NodeId id) const noexcept { return hashes_[id]; }
 
-  /// A hash of the structure: nodes and roots with literal values left out, so that batches that differ in numbers alone
-  /// share it once their literals are hoisted.
+  /// A hash of what code depends on: precision, nodes in their order and roots, but not the sources of parameters. So
+  /// batches that differ in numbers alone share it once their literals are hoisted. The same in every process.
   std::uint64_t structureHash() const;
 
   /// Bit equality of structure and numbers.
   friend bool operator==(const Dag& a, const Dag& b);
 
  private:
-  NodeId intern(const Node& node);
+  struct Slot {
+    std::uint32_t hash;
+    NodeId id;
+  };
+  template <class Same>
+  NodeId intern(const Node& node, std::uint64_t identity, std::uint64_t shape, const Same& same);
+  NodeId internParameter(const ParameterSource& source, std::uint64_t shape);
+  NodeId internOperator(Node node);
+  void growTable();
 
   Precision precision_;
   std::vector<Node> nodes_;
   std::vector<NodeId> roots_;
   std::vector<ParameterSource> parameters_;
-  std::vector<std::uint64_t> hashes_;  ///< contentHash of every node
-  std::vector<NodeId> table_;          ///< open-addressing hash table of ids
+  std::vector<std::uint64_t> hashes_;  ///< shapeHash of every node
+  std::vector<Slot> table_;            ///< open-addressing hash table; its size is a power of two, at most 2/3 in use
   std::uint32_t variables_ = 0;
 };
 

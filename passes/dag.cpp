@@ -1,0 +1,248 @@
+#include "passes/dag.h"
+
+#include <algorithm>
+#include <bit>
+#include <cassert>
+#include <cmath>
+#include <limits>
+
+#include <fmt/format.h>
+
+namespace srjit {
+namespace {
+
+constexpr NodeId kEmpty = ~NodeId{0};
+
+/// The finaliser of SplitMix64 (G. Steele, D. Lea, C. Flood, "Fast Splittable Pseudorandom Number Generators", 2014).
+constexpr std::uint64_t mix(std::uint64_t z) {
+  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+  z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+  return z ^ (z >> 31);
+}
+
+/// Order matters: combine(combine(s, a), b) differs from combine(combine(s, b), a).
+constexpr std::uint64_t combine(std::uint64_t seed, std::uint64_t value) {
+  return mix(seed * 0x9e3779b97f4a7c15u + value);
+}
+
+// One seed per kind of node, far apart from each other and from the small integers that follow them.
+constexpr std::uint64_t kLiteralSeed = mix(1);
+constexpr std::uint64_t kVariableSeed = mix(2);
+constexpr std::uint64_t kParameterSeed = mix(3);
+constexpr std::uint64_t kOpSeed = mix(4);
+
+std::uint64_t bitsOf(double value) { return std::bit_cast<std::uint64_t>(value); }
+
+double roundTo(Precision precision, double value) {
+  if (std::isnan(value)) return std::numeric_limits<double>::quiet_NaN();
+  return precision == Precision::kF32 ? static_cast<double>(static_cast<float>(value)) : value;
+}
+
+bool sameNode(const Node& a, const Node& b) {
+  return a.kind == b.kind && a.op == b.op && a.index == b.index && bitsOf(a.value) == bitsOf(b.value) &&
+         a.operands == b.operands;
+}
+
+bool sameSource(const ParameterSource& a, const ParameterSource& b) {
+  return a.expression == b.expression && a.index == b.index && bitsOf(a.literal) == bitsOf(b.literal);
+}
+
+}  // namespace
+
+Dag Dag::fromExpressions(std::span<const Expression> batch, Precision precision) {
+  Dag dag(precision);
+  std::size_t tokens = 0;
+  for (const Expression& expression : batch) tokens += expression.size();
+  // Populations repeat themselves: about every third token is a new node.
+  dag.nodes_.reserve(tokens / 3);
+  dag.hashes_.reserve(tokens / 3);
+  dag.roots_.reserve(batch.size());
+  std::vector<NodeId> stack;
+  for (std::size_t e = 0; e < batch.size(); ++e) {
+    for (const Token& token : batch[e].tokens()) {
+      switch (token.kind) {
+        case Token::Kind::kConstant:
+          stack.push_back(dag.constant(token.value));
+          break;
+        case Token::Kind::kVariable:
+          stack.push_back(dag.variable(token.index));
+          break;
+        case Token::Kind::kParameter:
+          stack.push_back(dag.parameter(static_cast<std::uint32_t>(e), token.index));
+          break;
+        case Token::Kind::kOp: {
+          const std::size_t first = stack.size() - static_cast<std::size_t>(arityOf(token.op));
+          const NodeId id = dag.apply(token.op, std::span(stack).subspan(first));
+          stack.resize(first);
+          stack.push_back(id);
+          break;
+        }
+      }
+    }
+    dag.addRoot(stack.back());
+    stack.clear();
+  }
+  return dag;
+}
+
+NodeId Dag::constant(double value) {
+  Node node;
+  node.value = roundTo(precision_, value);
+  return intern(node, combine(kLiteralSeed, bitsOf(node.value)), kLiteralSeed,
+                [&](const Node& other) { return sameNode(node, other); });
+}
+
+NodeId Dag::variable(std::uint32_t column) {
+  Node node;
+  node.kind = Token::Kind::kVariable;
+  node.index = column;
+  variables_ = std::max(variables_, column + 1);
+  const std::uint64_t hash = combine(kVariableSeed, column);
+  return intern(node, hash, hash, [&](const Node& other) { return sameNode(node, other); });
+}
+
+NodeId Dag::parameter(std::uint32_t expression, std::uint32_t index) {
+  return internParameter({expression, index, 0}, combine(kParameterSeed, index));
+}
+
+NodeId Dag::literalParameter(double value) {
+  return internParameter({ParameterSource::kLiteral, 0, roundTo(precision_, value)}, kLiteralSeed);
+}
+
+NodeId Dag::apply(Op op, std::span<const NodeId> operands) {
+  assert(operands.size() == static_cast<std::size_t>(arityOf(op)));
+  Node node;
+  node.kind = Token::Kind::kOp;
+  node.op = op;
+  std::ranges::copy(operands, node.operands.begin());
+  return internOperator(node);
+}
+
+NodeId Dag::copyLeaf(const Dag& from, NodeId leaf) {
+  const Node& node = from.node(leaf);
+  assert(node.kind != Token::Kind::kOp);
+  if (node.kind == Token::Kind::kConstant) return constant(node.value);
+  if (node.kind == Token::Kind::kVariable) return variable(node.index);
+  return internParameter(from.parameters_[node.index], from.hashes_[leaf]);
+}
+
+NodeId Dag::internParameter(const ParameterSource& source, std::uint64_t shape) {
+  Node node;
+  node.kind = Token::Kind::kParameter;
+  node.index = static_cast<std::uint32_t>(parameters_.size());
+  const std::uint64_t identity =
+      combine(combine(combine(kParameterSeed, source.expression), source.index), bitsOf(source.literal));
+  const NodeId id = intern(node, identity, shape, [&](const Node& other) {
+    return other.kind == Token::Kind::kParameter && sameSource(parameters_[other.index], source);
+  });
+  if (nodes_[id].index == parameters_.size()) parameters_.push_back(source);
+  return id;
+}
+
+NodeId Dag::internOperator(Node node) {
+  const OpInfo& info = infoOf(node.op);
+  auto& [a, b, c] = node.operands;
+  if ((info.props & kCommutative) != 0 && hashes_[b] < hashes_[a]) std::swap(a, b);
+  std::uint64_t identity = combine(kOpSeed, static_cast<std::uint64_t>(node.op));
+  std::uint64_t shape = identity;
+  for (int i = 0; i < info.arity; ++i) shape = combine(shape, hashes_[node.operands[static_cast<std::size_t>(i)]]);
+  identity = combine(combine(identity, a | std::uint64_t{b} << 32), c);
+  return intern(node, identity, shape, [&](const Node& other) { return sameNode(node, other); });
+}
+
+template <class Same>
+NodeId Dag::intern(const Node& node, std::uint64_t identity, std::uint64_t shape, const Same& same) {
+  if (3 * (nodes_.size() + 1) > 2 * table_.size()) growTable();
+  const std::size_t mask = table_.size() - 1;
+  const auto hash = static_cast<std::uint32_t>(identity);
+  std::size_t at = hash & mask;
+  while (table_[at].id != kEmpty) {
+    if (table_[at].hash == hash && same(nodes_[table_[at].id])) return table_[at].id;
+    at = (at + 1) & mask;
+  }
+  const auto id = static_cast<NodeId>(nodes_.size());
+  table_[at] = {hash, id};
+  nodes_.push_back(node);
+  hashes_.push_back(shape);
+  return id;
+}
+
+void Dag::growTable() {
+  std::vector<Slot> larger(std::max<std::size_t>(64, 4 * table_.size()), Slot{0, kEmpty});
+  const std::size_t mask = larger.size() - 1;
+  for (const Slot& slot : table_) {
+    if (slot.id == kEmpty) continue;
+    std::size_t at = slot.hash & mask;
+    while (larger[at].id != kEmpty) at = (at + 1) & mask;
+    larger[at] = slot;
+  }
+  table_ = std::move(larger);
+}
+
+std::vector<std::uint32_t> Dag::useCounts() const {
+  std::vector<std::uint32_t> uses(nodes_.size());
+  for (const Node& node : nodes_) {
+    for (const NodeId operand : node.inputs()) ++uses[operand];
+  }
+  for (const NodeId root : roots_) ++uses[root];
+  return uses;
+}
+
+Result<Expression> Dag::toExpression(std::size_t root, std::size_t max_tokens) const {
+  struct Visit {
+    NodeId id;
+    int next;  ///< the operand to be written next
+  };
+  std::vector<Token> tokens;
+  std::vector<Visit> path{{roots_[root], 0}};
+  while (!path.empty()) {
+    const auto [id, next] = path.back();
+    const Node& node = nodes_[id];
+    if (next < node.arity()) {
+      ++path.back().next;
+      path.push_back({node.operands[static_cast<std::size_t>(next)], 0});
+      continue;
+    }
+    path.pop_back();
+    if (tokens.size() == max_tokens) {
+      return Error{Errc::kInvalid, fmt::format("expression {} needs more than {} tokens", root, max_tokens), {}};
+    }
+    switch (node.kind) {
+      case Token::Kind::kConstant:
+        tokens.push_back(Token::constant(node.value));
+        break;
+      case Token::Kind::kVariable:
+        tokens.push_back(Token::variable(node.index));
+        break;
+      case Token::Kind::kParameter: {
+        const ParameterSource& source = parameters_[node.index];
+        tokens.push_back(source.isLiteral() ? Token::constant(source.literal) : Token::parameter(source.index));
+        break;
+      }
+      case Token::Kind::kOp:
+        tokens.push_back(Token::operation(node.op));
+        break;
+    }
+  }
+  return Expression::create(std::move(tokens));
+}
+
+std::uint64_t Dag::structureHash() const {
+  std::uint64_t hash = combine(mix(5), static_cast<std::uint64_t>(precision_));
+  for (const Node& node : nodes_) {
+    hash = combine(hash, static_cast<std::uint64_t>(node.kind) | static_cast<std::uint64_t>(node.op) << 8 |
+                             static_cast<std::uint64_t>(node.index) << 16);
+    if (node.kind == Token::Kind::kConstant) hash = combine(hash, bitsOf(node.value));
+    for (const NodeId operand : node.inputs()) hash = combine(hash, operand);
+  }
+  hash = combine(hash, nodes_.size());
+  for (const NodeId root : roots_) hash = combine(hash, root);
+  return combine(hash, roots_.size());
+}
+
+bool operator==(const Dag& a, const Dag& b) {
+  return a.precision_ == b.precision_ && std::ranges::equal(a.nodes_, b.nodes_, sameNode) && a.roots_ == b.roots_ &&
+         std::ranges::equal(a.parameters_, b.parameters_, sameSource);
+}
+
+}  // namespace srjit
