@@ -1,0 +1,198 @@
+// Runs a fuzz target without libFuzzer, so that every compiler and every test run can: all files of a corpus, then
+// inputs made from them by a seeded generator. The same arguments give the same inputs on every machine.
+//
+//   fuzz_NAME [--runs N] [--seed N] [--last FILE] [--input FILE] CORPUS_FOLDER
+//
+// FILE of --last holds the input being run, so that after a crash it is the one to look at; --input runs one such file.
+
+#include <algorithm>
+#include <cstdint>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+#include <iterator>
+#include <random>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "ir/ops.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size);
+
+namespace {
+
+constexpr std::size_t kMaxInput = 4096;
+
+struct Options {
+  std::uint64_t runs = 1000;
+  std::uint64_t seed = 1;
+  std::string last, input, corpus;
+};
+
+std::string readFile(const std::filesystem::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+}
+
+/// Sorted, since the order of a directory differs between machines.
+std::vector<std::string> readCorpus(const std::string& folder) {
+  std::vector<std::filesystem::path> paths;
+  if (std::filesystem::is_directory(folder)) {
+    for (const auto& entry : std::filesystem::directory_iterator(folder)) paths.push_back(entry.path());
+  }
+  std::ranges::sort(paths);
+  std::vector<std::string> inputs;
+  for (const auto& path : paths) inputs.push_back(readFile(path));
+  return inputs;
+}
+
+/// Words that lead deep into the parsers: names of operators, signs, numbers at the edges, and structure of JSON.
+std::vector<std::string> makeWords() {
+  std::vector<std::string> words = {"x0",
+                                    "x1",
+                                    "x12",
+                                    "p0",
+                                    "p1",
+                                    "pi",
+                                    "inf",
+                                    "nan",
+                                    "0",
+                                    "-0",
+                                    "1",
+                                    "-1",
+                                    "2.5",
+                                    "1e308",
+                                    "1e-320",
+                                    "1e999",
+                                    "0x1p-3",
+                                    ".5",
+                                    "5.",
+                                    "(",
+                                    ")",
+                                    ",",
+                                    " ",
+                                    "\t",
+                                    "\n",
+                                    "#",
+                                    "**",
+                                    "[",
+                                    "]",
+                                    "{",
+                                    "}",
+                                    ":",
+                                    "\"",
+                                    "\"op\"",
+                                    "\"args\"",
+                                    "\"var\"",
+                                    "if(",
+                                    "1e",
+                                    "x",
+                                    "p",
+                                    "x99999999999",
+                                    "((((((((",
+                                    "))))))))"};
+  for (const srjit::OpInfo& op : srjit::allOps()) {
+    words.emplace_back(op.name);
+    words.emplace_back(op.text);
+    words.push_back(std::string(op.name) + "(");
+  }
+  return words;
+}
+
+class Generator {
+ public:
+  Generator(std::vector<std::string> corpus, std::uint64_t seed) : corpus_(std::move(corpus)), random_(seed) {}
+
+  /// Half of the inputs are corpus files with a few changes, half are words in a row.
+  std::string next() {
+    std::string text;
+    if (!corpus_.empty() && below(2) == 0) {
+      text = corpus_[below(corpus_.size())];
+    } else {
+      for (std::size_t count = 1 + below(24); count > 0; --count) text += word();
+    }
+    for (std::size_t changes = below(5); changes > 0; --changes) change(text);
+    if (text.size() > kMaxInput) text.resize(kMaxInput);
+    return text;
+  }
+
+ private:
+  /// Uniform enough below a small bound, and unlike std::uniform_int_distribution the same in every standard library.
+  std::size_t below(std::size_t bound) { return static_cast<std::size_t>(random_() % bound); }
+
+  std::string word() { return words_[below(words_.size())] + (below(2) == 0 ? " " : ""); }
+
+  void change(std::string& text) {
+    const std::size_t at = below(text.size() + 1);
+    const std::size_t length = std::min(below(16), text.size() - at);
+    switch (below(6)) {
+      case 0:
+        text.insert(at, word());
+        break;
+      case 1:
+        text.erase(at, length);
+        break;
+      case 2:
+        text.insert(at, text.substr(at, length));
+        break;
+      case 3:
+        text.insert(at, 1, static_cast<char>(below(256)));
+        break;
+      case 4:
+        if (at < text.size()) text[at] = static_cast<char>(static_cast<unsigned char>(text[at]) ^ (1u << below(8)));
+        break;
+      default:
+        if (!corpus_.empty()) {
+          const std::string& other = corpus_[below(corpus_.size())];
+          text = text.substr(0, at) + other.substr(below(other.size() + 1));
+        }
+    }
+  }
+
+  std::vector<std::string> corpus_;
+  std::vector<std::string> words_ = makeWords();
+  std::mt19937_64 random_;
+};
+
+void run(const std::string& input, const std::string& last) {
+  if (!last.empty()) std::ofstream(last, std::ios::binary | std::ios::trunc) << input;
+  LLVMFuzzerTestOneInput(reinterpret_cast<const std::uint8_t*>(input.data()), input.size());
+}
+
+Options readOptions(int argc, char** argv) {
+  Options options;
+  for (int i = 1; i < argc; ++i) {
+    const std::string_view name = argv[i];
+    const bool has_value = i + 1 < argc;
+    if (name == "--runs" && has_value) {
+      options.runs = std::strtoull(argv[++i], nullptr, 10);
+    } else if (name == "--seed" && has_value) {
+      options.seed = std::strtoull(argv[++i], nullptr, 10);
+    } else if (name == "--last" && has_value) {
+      options.last = argv[++i];
+    } else if (name == "--input" && has_value) {
+      options.input = argv[++i];
+    } else {
+      options.corpus = name;
+    }
+  }
+  return options;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const Options options = readOptions(argc, argv);
+  if (!options.input.empty()) {
+    run(readFile(options.input), "");
+    return 0;
+  }
+  const std::vector<std::string> corpus = readCorpus(options.corpus);
+  for (const std::string& input : corpus) run(input, options.last);
+  Generator generator(corpus, options.seed);
+  for (std::uint64_t i = 0; i < options.runs; ++i) run(generator.next(), options.last);
+  std::cout << corpus.size() << " inputs of the corpus and " << options.runs << " generated ones\n";
+  return 0;
+}

@@ -1,0 +1,22 @@
+# Golden tests over the command's output. A test may use %sr-jit, %s, %S, %t, FileCheck, not, and `REQUIRES: ptxas`.
+import os
+import shutil
+
+import lit.formats
+
+config.name = "sr-jit"
+config.test_format = lit.formats.ShTest(execute_external=False)
+config.suffixes = [".test"]
+config.test_source_root = os.path.dirname(__file__)
+config.test_exec_root = lit_config.params["output"]
+
+config.substitutions.append(("%sr-jit", lit_config.params["sr_jit"]))
+config.environment["PATH"] = os.pathsep.join([lit_config.params["llvm_tools"], os.environ.get("PATH", "")])
+# What a test compiles is not served from, nor left in, the cache of whoever runs the tests.
+config.environment["XDG_CACHE_HOME"] = os.path.join(config.test_exec_root, "cache")
+for name in ("ASAN_OPTIONS", "UBSAN_OPTIONS", "TSAN_OPTIONS", "CUDA_HOME", "CUDA_PATH", "LD_LIBRARY_PATH"):
+    if name in os.environ:
+        config.environment[name] = os.environ[name]
+for tool in ("ptxas", "nvdisasm"):
+    if shutil.which(tool):
+        config.available_features.add(tool)

@@ -1,0 +1,32 @@
+# Flags for all of our code. Headers of other libraries come in as system headers, so no warning is about them.
+
+find_program(SRJIT_CCACHE ccache)
+if(SRJIT_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${SRJIT_CCACHE})
+endif()
+
+# Nothing may be fused behind our back, in the float64 reference least of all: its bits are the oracle of every kernel.
+add_compile_options(-ffp-contract=off)
+add_compile_options(-Wall -Wextra -Wconversion -Wdouble-promotion -Wshadow -Wnon-virtual-dtor)
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  # GCC 12 reports overlapping copies inside std::string::operator+ that cannot happen (GCC bug 105651), and its flow
+  # analysis of optional and variant guesses: these are shown, but do not fail a build.
+  add_compile_options(-Wno-restrict -Wno-error=maybe-uninitialized -Wno-error=array-bounds -Wno-error=stringop-overflow)
+endif()
+
+if(SRJIT_SANITIZE)
+  add_compile_options(-fsanitize=${SRJIT_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
+  add_link_options(-fsanitize=${SRJIT_SANITIZE})
+  if(CMAKE_CXX_COMPILER_ID MATCHES "Clang")
+    # Code that LLVM made at run time has no type signature before its entry, which this check would read.
+    add_compile_options(-fno-sanitize=function)
+    add_link_options(-fno-sanitize=function)
+  endif()
+endif()
+if(SRJIT_FUZZ)
+  add_compile_options(-fsanitize=fuzzer-no-link)
+endif()
+
+if(SRJIT_STATIC)
+  add_compile_options(-ffunction-sections -fdata-sections)
+endif()

@@ -1,0 +1,85 @@
+# Everything that is not ours, found in one place.
+#
+#   srjit_llvm    LLVM 19: one shared library, or its components linked statically (SRJIT_STATIC)
+#   srjit_cuda    headers of the CUDA toolkit where found: SRJIT_HAVE_CUDA (cuda.h), SRJIT_HAVE_NVJITLINK (nvJitLink.h).
+#                 The libraries are opened at run time, so nothing of CUDA is linked.
+#   srjit_csv     libcsv
+#   SRJIT_FMT     the target of fmt to link
+
+find_package(nlohmann_json 3.11 REQUIRED)
+find_package(TBB 2021 REQUIRED)
+find_package(Threads REQUIRED)
+find_package(LLVM 19 REQUIRED CONFIG)
+find_package(fmt 9 REQUIRED)
+find_package(CLI11 2.1 REQUIRED)
+find_package(xtensor REQUIRED)
+set(Boost_USE_STATIC_LIBS ${SRJIT_STATIC})
+find_package(Boost 1.74 REQUIRED COMPONENTS iostreams)
+
+# Debian has no static fmt; its header-only form is the same code.
+set(SRJIT_FMT fmt::fmt)
+if(SRJIT_STATIC)
+  set(SRJIT_FMT fmt::fmt-header-only)
+endif()
+
+function(srjit_find_archive variable name)
+  find_library(${variable} NAMES lib${name}.a REQUIRED)
+endfunction()
+
+add_library(srjit_llvm INTERFACE)
+separate_arguments(SRJIT_LLVM_DEFINITIONS UNIX_COMMAND "${LLVM_DEFINITIONS}")
+target_compile_definitions(srjit_llvm INTERFACE "$<BUILD_INTERFACE:${SRJIT_LLVM_DEFINITIONS}>")
+target_include_directories(srjit_llvm SYSTEM INTERFACE $<BUILD_INTERFACE:${LLVM_INCLUDE_DIRS}>)
+if(SRJIT_STATIC)
+  srjit_find_archive(SRJIT_ZLIB z)
+  srjit_find_archive(SRJIT_ZSTD zstd)
+  srjit_find_archive(SRJIT_LZMA lzma)
+  srjit_find_archive(SRJIT_BZ2 bz2)
+  # Debian's exported targets name z3, libxml2, libffi, libedit, curl and the shared forms of zlib and zstd. None of our
+  # code reaches the parts of LLVM that call the first five, so they are left out of the link.
+  set_target_properties(LLVMSupport PROPERTIES
+    INTERFACE_LINK_LIBRARIES "LLVMDemangle;${SRJIT_ZLIB};${SRJIT_ZSTD};Threads::Threads;${CMAKE_DL_LIBS};m")
+  foreach(component LLVMWindowsManifest LLVMInterpreter LLVMLineEditor LLVMDebuginfod)
+    get_target_property(libraries ${component} INTERFACE_LINK_LIBRARIES)
+    list(FILTER libraries INCLUDE REGEX "^LLVM")
+    set_target_properties(${component} PROPERTIES INTERFACE_LINK_LIBRARIES "${libraries}")
+  endforeach()
+  llvm_map_components_to_libnames(SRJIT_LLVM_LIBRARIES
+    core support analysis passes irreader bitreader bitwriter linker ipo scalaropts vectorize instcombine transformutils
+    target nvptxcodegen nvptxdesc nvptxinfo
+    x86codegen x86asmparser x86desc x86info x86disassembler mcdisassembler orcjit jitlink executionengine)
+  target_link_libraries(srjit_llvm INTERFACE ${SRJIT_LLVM_LIBRARIES})
+  target_link_libraries(Boost::iostreams INTERFACE ${SRJIT_ZLIB} ${SRJIT_BZ2} ${SRJIT_LZMA} ${SRJIT_ZSTD})
+else()
+  target_link_libraries(srjit_llvm INTERFACE LLVM)
+endif()
+
+find_path(SRJIT_CSV_INCLUDE csv.h REQUIRED)
+if(SRJIT_STATIC)
+  srjit_find_archive(SRJIT_CSV_ARCHIVE csv)
+  set(SRJIT_CSV_LIBRARY ${SRJIT_CSV_ARCHIVE})
+else()
+  find_library(SRJIT_CSV_LIBRARY csv REQUIRED)
+endif()
+add_library(srjit_csv INTERFACE)
+target_include_directories(srjit_csv SYSTEM INTERFACE ${SRJIT_CSV_INCLUDE})
+target_link_libraries(srjit_csv INTERFACE ${SRJIT_CSV_LIBRARY})
+
+set(SRJIT_CUDA_PLACES $ENV{CUDA_HOME} $ENV{CUDA_PATH} /usr/local/cuda /usr/lib/cuda)
+find_path(SRJIT_CUDA_INCLUDE cuda.h HINTS ${SRJIT_CUDA_PLACES} PATH_SUFFIXES include)
+find_path(SRJIT_NVJITLINK_INCLUDE nvJitLink.h HINTS ${SRJIT_CUDA_PLACES} PATH_SUFFIXES include)
+add_library(srjit_cuda INTERFACE)
+if(SRJIT_CUDA_INCLUDE)
+  target_include_directories(srjit_cuda SYSTEM INTERFACE $<BUILD_INTERFACE:${SRJIT_CUDA_INCLUDE}>)
+  target_compile_definitions(srjit_cuda INTERFACE $<BUILD_INTERFACE:SRJIT_HAVE_CUDA=1>)
+endif()
+if(SRJIT_NVJITLINK_INCLUDE)
+  target_include_directories(srjit_cuda SYSTEM INTERFACE $<BUILD_INTERFACE:${SRJIT_NVJITLINK_INCLUDE}>)
+  target_compile_definitions(srjit_cuda INTERFACE $<BUILD_INTERFACE:SRJIT_HAVE_NVJITLINK=1>)
+endif()
+target_link_libraries(srjit_cuda INTERFACE ${CMAKE_DL_LIBS})
+
+if(SRJIT_BUILD_TESTS)
+  find_package(GTest REQUIRED)
+  find_package(benchmark QUIET)
+endif()

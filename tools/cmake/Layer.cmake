@@ -1,0 +1,27 @@
+# srjit_layer(NAME [LINK targets...] [PRIVATE_LINK targets...] [HEADERS files...] [TABLES files...])
+#
+# The library srjit_NAME (srjit::NAME) from all .cpp files of the current folder. LINK are layers whose headers its own
+# headers use; PRIVATE_LINK is what only its sources use. HEADERS are installed and must compile on their own, TABLES (.def)
+# are installed; other headers of the folder are private to this repository.
+function(srjit_layer name)
+  cmake_parse_arguments(PARSE_ARGV 1 layer "" "" "LINK;PRIVATE_LINK;HEADERS;TABLES")
+  file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cpp)
+  if(NOT sources)
+    message(STATUS "${name}/ has no sources yet: left out, and all layers to its right")
+    return()
+  endif()
+  set(library srjit_${name})
+  add_library(${library} STATIC ${sources})
+  add_library(srjit::${name} ALIAS ${library})
+  set_target_properties(${library} PROPERTIES EXPORT_NAME ${name} INTERFACE_HEADER_SETS_TO_VERIFY headers)
+  target_compile_features(${library} PUBLIC cxx_std_20)
+  target_sources(${library} PUBLIC
+    FILE_SET headers TYPE HEADERS BASE_DIRS ${PROJECT_SOURCE_DIR} FILES ${layer_HEADERS}
+    FILE_SET tables TYPE HEADERS BASE_DIRS ${PROJECT_SOURCE_DIR} FILES ${layer_TABLES})
+  # Installed headers include each other as "ir/ops.h"; programs that use them write <srjit/ir/ops.h>.
+  target_include_directories(${library} PUBLIC
+    $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
+  target_link_libraries(${library} PUBLIC ${layer_LINK} PRIVATE ${layer_PRIVATE_LINK})
+  set_property(GLOBAL APPEND PROPERTY SRJIT_LAYERS ${library})
+  set_property(GLOBAL APPEND PROPERTY SRJIT_INSTALLED_HEADERS ${layer_HEADERS} ${layer_TABLES})
+endfunction()

@@ -1,0 +1,29 @@
+# Installation: the command, and unless it is the static build the libraries, their headers and a CMake package.
+
+if(NOT TARGET sr-jit)
+  return()
+endif()
+get_property(SRJIT_LAYER_TARGETS GLOBAL PROPERTY SRJIT_LAYERS)
+add_library(srjit INTERFACE)
+add_library(srjit::srjit ALIAS srjit)
+target_link_libraries(srjit INTERFACE ${SRJIT_LAYER_TARGETS})
+
+install(TARGETS sr-jit RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT command)
+if(SRJIT_STATIC)
+  install(FILES $<TARGET_FILE:TBB::tbb> DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT command
+    RENAME $<TARGET_SONAME_FILE_NAME:TBB::tbb>)
+  return()
+endif()
+
+include(CMakePackageConfigHelpers)
+set(SRJIT_PACKAGE_DIR ${CMAKE_INSTALL_LIBDIR}/cmake/srjit)
+install(TARGETS srjit srjit_llvm srjit_cuda ${SRJIT_LAYER_TARGETS} EXPORT srjitTargets
+  ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT library
+  FILE_SET headers DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/srjit COMPONENT library
+  FILE_SET tables DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/srjit COMPONENT library)
+install(EXPORT srjitTargets NAMESPACE srjit:: DESTINATION ${SRJIT_PACKAGE_DIR} COMPONENT library)
+configure_package_config_file(${CMAKE_CURRENT_LIST_DIR}/srjitConfig.cmake.in ${CMAKE_BINARY_DIR}/srjitConfig.cmake
+  INSTALL_DESTINATION ${SRJIT_PACKAGE_DIR})
+write_basic_package_version_file(${CMAKE_BINARY_DIR}/srjitConfigVersion.cmake COMPATIBILITY SameMinorVersion)
+install(FILES ${CMAKE_BINARY_DIR}/srjitConfig.cmake ${CMAKE_BINARY_DIR}/srjitConfigVersion.cmake
+  DESTINATION ${SRJIT_PACKAGE_DIR} COMPONENT library)
