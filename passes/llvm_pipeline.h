@@ -1,0 +1,26 @@
+// The LLVM passes that kernels go through. The graph passes have already folded, shared and ordered the work, so that
+// little is left: a general -O2 costs several times as much and gains nothing measurable (docs/performance.md).
+#pragma once
+
+#include <llvm/IR/Module.h>
+#include <llvm/Target/TargetMachine.h>
+
+namespace srjit {
+
+/// For modules of host kernels: common subexpressions of the addresses, nothing else.
+void optimizeHostModule(llvm::Module& module, llvm::TargetMachine& target);
+
+/// For a module that holds one function of libdevice: resolves __nvvm_reflect and keeps local arrays in registers. Done
+/// once per function and process, before it is linked into any kernel.
+void optimizeLibraryModule(llvm::Module& module, llvm::TargetMachine& target);
+
+/// For modules of device kernels into which library functions have been linked: inlines what is marked alwaysinline, drops
+/// what is then unused, and promotes the interpreter's registers.
+void optimizeDeviceModule(llvm::Module& module, llvm::TargetMachine& target);
+
+/// Replaces every local array of at most 16 numbers by as many scalars; an access with an index known only at run time
+/// becomes a chain of selects. libdevice's argument reduction for large angles keeps such an array, which would
+/// otherwise give every kernel with a sine a stack frame. Returns the number of arrays replaced.
+unsigned scalarizeArrays(llvm::Function& function);
+
+}  // namespace srjit
