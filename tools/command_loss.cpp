@@ -1,0 +1,106 @@
+#include <fmt/format.h>
+
+#include <limits>
+#include <nlohmann/json.hpp>
+
+#include "tools/commands.h"
+#include "tools/evaluation.h"
+
+namespace srjit {
+namespace {
+
+struct Options {
+  EvaluationOptions evaluation;
+  LossOptions loss;
+};
+
+/// The losses of all lines, in order.
+struct Table {
+  std::vector<double> losses;
+  std::vector<std::uint64_t> valid_rows;
+};
+
+std::string csvText(const Table& table, const std::vector<SourceLine>& lines) {
+  std::string text = "index,loss,valid_rows,status\n";
+  for (std::size_t i = 0; i < lines.size(); ++i) {
+    text += fmt::format("{},", i);
+    appendNumber(text, table.losses[i], Precision::kF64);
+    text += fmt::format(",{},{}\n", table.valid_rows[i],
+                        lines[i].ok() ? "ok" : statusWord(lines[i].expression.error().code));
+  }
+  return text;
+}
+
+std::string jsonText(const Table& table, const std::vector<SourceLine>& lines) {
+  std::string text;
+  for (std::size_t i = 0; i < lines.size(); ++i) {
+    text += fmt::format("{}{{\"index\":{},\"loss\":", i == 0 ? "[\n" : ",\n", i);
+    appendJsonNumber(text, table.losses[i], Precision::kF64);
+    text += fmt::format(",\"valid_rows\":{},\"status\":", table.valid_rows[i]);
+    if (lines[i].ok()) {
+      text += "\"ok\"}";
+    } else {
+      const Error& error = lines[i].expression.error();
+      const nlohmann::json message(error.message);
+      text += fmt::format("\"{}\",\"message\":{}}}", statusWord(error.code),
+                          message.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
+    }
+  }
+  return text + "\n]\n";
+}
+
+ExitStatus run(const Options& options) {
+  Result<Evaluation> evaluation = prepare(options.evaluation);
+  if (!evaluation) return report(evaluation.error());
+  const std::vector<SourceLine>& lines = evaluation->lines;
+  const ExpressionOptions& expressions = options.evaluation.expressions;
+  if (evaluation->good().empty() && !expressions.keep_going) return batchStatus(lines, expressions);
+  Result<OutputFile> out = OutputFile::create(options.evaluation.out);
+  if (!out) return report(out.error());
+  Table table{std::vector<double>(lines.size(), std::numeric_limits<double>::quiet_NaN()),
+              std::vector<std::uint64_t>(lines.size(), 0)};
+  const Status status = evaluateInParts(*evaluation, options.evaluation,
+                                        [&](const Program& program, std::span<const std::size_t> part,
+                                            std::span<const double> parameters) -> Result<std::vector<Failure>> {
+                                          Result<Losses> losses = evaluation->engine.loss(program, evaluation->data,
+                                                                                          parameters, options.loss);
+                                          if (!losses) return losses.error();
+                                          for (std::size_t i = 0; i < part.size(); ++i) {
+                                            table.losses[part[i]] = losses->values[i];
+                                            table.valid_rows[part[i]] = losses->valid_rows[i];
+                                          }
+                                          return std::move(losses->failures);
+                                        });
+  if (!status) return report(status.error());
+  out->write(options.evaluation.json ? jsonText(table, lines) : csvText(table, lines));
+  if (const Status written = out->publish(); !written) return report(written.error());
+  return batchStatus(lines, expressions);
+}
+
+}  // namespace
+
+Runner defineLoss(CLI::App& app) {
+  auto options = std::make_shared<Options>();
+  addEvaluationOptions(app, options->evaluation);
+  app.get_option("--target")->required();
+  addChoice(app, "--loss", options->loss.kind,
+            {{"sse", LossKind::kSse},
+             {"mse", LossKind::kMse},
+             {"rmse", LossKind::kRmse},
+             {"mae", LossKind::kMae},
+             {"nmse", LossKind::kNmse},
+             {"r2", LossKind::kR2}},
+            "what is computed");
+  addChoice(app, "--nan", options->loss.nan,
+            {{"propagate", NanPolicy::kPropagate}, {"skip", NanPolicy::kSkip}, {"reject", NanPolicy::kReject}},
+            "rows whose prediction is NaN or infinite: count them, leave them out, or make the loss infinite");
+  addJsonOption(app, options->evaluation.json);
+  app.footer(
+      "Writes a line index,loss,valid_rows,status per expression, in order.\n"
+      "Examples:\n"
+      "  sr-jit loss 'x0*p0 + p1' --params '1.5 0.7' --data table.csv --target y --loss r2\n"
+      "  sr-jit loss --exprs population.txt.xz --from postfix --data table.csv --target y --nan skip --out losses.csv");
+  return [options] { return run(*options); };
+}
+
+}  // namespace srjit

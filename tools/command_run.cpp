@@ -1,0 +1,88 @@
+#include <fmt/format.h>
+
+#include <limits>
+#include <nlohmann/json.hpp>
+
+#include "tools/commands.h"
+#include "tools/evaluation.h"
+
+namespace srjit {
+namespace {
+
+/// One object per line: index, status, and values or message. Numbers that JSON cannot hold become strings.
+template <class T>
+void writeJson(OutputFile& out, const std::vector<SourceLine>& lines, std::span<const std::span<const T>> columns) {
+  constexpr Precision kPrecision = sizeof(T) == sizeof(float) ? Precision::kF32 : Precision::kF64;
+  for (std::size_t i = 0; i < lines.size(); ++i) {
+    nlohmann::ordered_json head{{"index", i}, {"status", "ok"}};
+    std::string values;
+    if (lines[i].ok()) {
+      for (const T value : columns[i]) {
+        values += values.empty() ? "" : ",";
+        appendJsonNumber(values, static_cast<double>(value), kPrecision);
+      }
+      values = ",\"values\":[" + values + "]";
+    } else {
+      head["status"] = statusWord(lines[i].expression.error().code);
+      head["message"] = lines[i].expression.error().message;
+    }
+    std::string text = head.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+    text.insert(text.size() - 1, values);
+    out.write(fmt::format("{}{}", i == 0 ? "[\n" : ",\n", text));
+  }
+  out.write("\n]\n");
+}
+
+/// The predictions of all lines; those of bad lines are NaN.
+template <class T>
+ExitStatus evaluateAs(Evaluation& evaluation, const EvaluationOptions& options) {
+  const std::size_t rows = evaluation.data.rows();
+  const std::vector<std::size_t> good = evaluation.good();
+  if (good.empty() && !options.expressions.keep_going) return batchStatus(evaluation.lines, options.expressions);
+  Result<OutputFile> out = OutputFile::create(options.out);
+  if (!out) return report(out.error());
+  std::vector<T> predictions(good.size() * rows);
+  std::size_t done = 0;
+  const Status status = evaluateInParts(
+      evaluation, options,
+      [&](const Program& program, std::span<const std::size_t> lines, std::span<const double> parameters) {
+        const std::span<T> part(predictions.data() + done * rows, lines.size() * rows);
+        done += lines.size();
+        return evaluation.engine.evaluate(program, evaluation.data, parameters, part);
+      });
+  if (!status) return report(status.error());
+  const std::vector<T> missing(rows, std::numeric_limits<T>::quiet_NaN());
+  std::vector<std::span<const T>> columns(evaluation.lines.size(), missing);
+  for (std::size_t i = 0; i < good.size(); ++i) columns[good[i]] = {predictions.data() + i * rows, rows};
+  if (options.json) {
+    writeJson<T>(*out, evaluation.lines, columns);
+  } else {
+    writeMatrix<T>(*out, columns, matrixFormat(options.out));
+  }
+  if (const Status written = out->publish(); !written) return report(written.error());
+  return batchStatus(evaluation.lines, options.expressions);
+}
+
+ExitStatus run(const EvaluationOptions& options) {
+  Result<Evaluation> evaluation = prepare(options);
+  if (!evaluation) return report(evaluation.error());
+  return options.engine.precision == Precision::kF32 ? evaluateAs<float>(*evaluation, options)
+                                                     : evaluateAs<double>(*evaluation, options);
+}
+
+}  // namespace
+
+Runner defineRun(CLI::App& app) {
+  auto options = std::make_shared<EvaluationOptions>();
+  addEvaluationOptions(app, *options);
+  addJsonOption(app, options->json);
+  app.footer(
+      "Writes CSV with the header e0,e1,... and one line per data row, or with --out FILE.npy a matrix of rows x\n"
+      "expressions. A bad expression's column is nan.\n"
+      "Examples:\n"
+      "  sr-jit run 'x0*sin(x1)' 'x0 + 1' --data table.csv\n"
+      "  sr-jit run --exprs population.txt --data table.npy --target 3 --precision f64 --out predictions.npy");
+  return [options] { return run(*options); };
+}
+
+}  // namespace srjit

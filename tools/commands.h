@@ -1,0 +1,21 @@
+// The commands. Each adds its options to its part of the command line, and gives what is to be run once that is parsed.
+// A runner may throw CLI::ParseError for what only it can see to be a wrong use.
+#pragma once
+
+#include <CLI/CLI.hpp>
+
+#include <functional>
+
+#include "tools/report.h"
+
+namespace srjit {
+
+using Runner = std::function<ExitStatus()>;
+
+Runner defineOps(CLI::App& app);
+Runner defineParse(CLI::App& app);
+Runner definePasses(CLI::App& app);
+Runner defineRun(CLI::App& app);
+Runner defineLoss(CLI::App& app);
+
+}  // namespace srjit

@@ -1,0 +1,149 @@
+#include "tools/evaluation.h"
+
+#include <algorithm>
+#include <chrono>
+
+#include <fmt/format.h>
+
+#include "tools/progress.h"
+
+namespace srjit {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+std::string checkDevice(const std::string& name) {
+  const bool numbered = name.starts_with("cuda:") && name.size() > 5 && name.size() < 10 &&
+                        name.find_first_not_of("0123456789", 5) == std::string::npos;
+  return name == "auto" || name == "cpu" || numbered ? "" : "'" + name + "' is none of auto, cpu, cuda:N";
+}
+
+/// How many expressions make one part: enough to keep all threads busy, few enough for the progress to move.
+std::size_t partSize(std::size_t rows) {
+  constexpr std::size_t kCells = std::size_t{1} << 28;
+  return std::clamp<std::size_t>(kCells / rows, 64, 4096);
+}
+
+std::string_view tierWord(Tier tier) { return tier == Tier::kCompile ? "compiled" : "interpreted"; }
+
+void fail(SourceLine& line, Error error) {
+  error.message = fmt::format("{}:{}: {}", line.origin, line.line, error.message);
+  report(error);
+  line.expression = std::move(error);
+}
+
+}  // namespace
+
+void addEvaluationOptions(CLI::App& app, EvaluationOptions& options) {
+  addExpressionOptions(app, options.expressions);
+  app.add_option("--data", options.data,
+                 "the data: CSV with a header line, or .npy; .gz and .xz too; - is standard input")
+      ->type_name("FILE")
+      ->required();
+  app.add_option("--target", options.target, "the target column; it is no variable (.npy columns are called 0, 1, ...)")
+      ->type_name("NAME");
+  app.add_option("--weights", options.weights, "the column of row weights; it is no variable")->type_name("NAME");
+  app.add_option("-o,--out", options.out, "write to FILE, which appears only when complete")
+      ->type_name("FILE")
+      ->default_str("standard output");
+  addChoice(app, "--math", options.engine.math,
+            {{"strict", Math::kStrict}, {"precise", Math::kPrecise}, {"fast", Math::kFast}},
+            "how faithfully kernels follow the expressions: docs/accuracy.md");
+  addChoice(app, "--precision", options.engine.precision, {{"f32", Precision::kF32}, {"f64", Precision::kF64}},
+            "the type that kernels compute in");
+  addChoice(app, "--tier", options.engine.tier,
+            {{"auto", Tier::kAuto}, {"interpret", Tier::kInterpret}, {"compile", Tier::kCompile}},
+            "how expressions are executed; the numbers are the same");
+  app.add_option("--device", options.engine.device, "where they are executed")
+      ->check(checkDevice, "")
+      ->type_name("auto|cpu|cuda:N")
+      ->capture_default_str();
+  app.add_option("--threads", options.engine.threads, "threads to use at most; 0 for all processors")
+      ->type_name("N")
+      ->check(CLI::Range(0u, 4096u).description(""))
+      ->capture_default_str();
+  app.add_option("--passes", options.passes, "the passes to run instead of the standard ones, as fold,simplify")
+      ->type_name("LIST");
+  addQuietOption(app, options.quiet);
+}
+
+std::vector<std::size_t> Evaluation::good() const {
+  std::vector<std::size_t> indices;
+  for (std::size_t i = 0; i < lines.size(); ++i) {
+    if (lines[i].ok()) indices.push_back(i);
+  }
+  return indices;
+}
+
+Result<Evaluation> prepare(const EvaluationOptions& options) {
+  if (options.data == "-" && options.expressions.file == "-") {
+    throw CLI::ValidationError("--data", "data and expressions cannot both come from standard input");
+  }
+  std::optional<Pipeline> pipeline;
+  if (!options.passes.empty()) {
+    Result<Pipeline> parsed = Pipeline::parse(options.passes, options.engine.math);
+    if (!parsed) return showPlace(parsed.error(), options.passes, "--passes", 1);
+    pipeline = std::move(*parsed);
+  }
+  const Result<Engine> engine = Engine::create(options.engine);
+  if (!engine) return engine.error();
+  Result<DataTable> table = readData(options.data);
+  if (!table) return table.error();
+  // Roles hold spans into the columns, whose storage stays where it is when the table moves.
+  Result<Roles> roles = assignRoles(*table, options.target, options.weights);
+  if (!roles) return roles.error();
+  DataView view;
+  view.columns.assign(roles->variables.begin(), roles->variables.end());
+  if (!roles->target.empty()) view.target = roles->target;
+  if (!roles->weights.empty()) view.weights = roles->weights;
+  const Result<Dataset> data = engine->upload(view);
+  if (!data) {
+    Error error = data.error();
+    error.message = fmt::format("{}: {}", options.data, error.message);
+    return error;
+  }
+  Result<std::vector<SourceLine>> lines = readExpressions(options.expressions, roles->names);
+  if (!lines) return lines.error();
+  for (SourceLine& line : *lines) {
+    if (line.ok() && !requireInputs(line, roles->variables.size())) report(line.expression.error());
+  }
+  return Evaluation{std::move(*table), std::move(*roles), std::move(*lines), *engine, *data, std::move(pipeline)};
+}
+
+Status evaluateInParts(Evaluation& evaluation, const EvaluationOptions& options, const EvaluationStep& step) {
+  const Clock::time_point start = Clock::now();
+  const std::vector<std::size_t> good = evaluation.good();
+  const std::size_t rows = evaluation.data.rows();
+  Progress progress("evaluating", good.size(), options.quiet);
+  Tier tier = options.engine.tier;
+  for (std::size_t begin = 0; begin < good.size();) {
+    const std::size_t count = std::min(partSize(rows), good.size() - begin);
+    const std::span<const std::size_t> part(good.data() + begin, count);
+    std::vector<Expression> batch;
+    std::vector<double> parameters;
+    for (const std::size_t index : part) {
+      const SourceLine& line = evaluation.lines[index];
+      batch.push_back(*line.expression);
+      parameters.insert(parameters.end(), line.parameters.begin(),
+                        line.parameters.begin() + line.expression->parameterCount());
+    }
+    CompileOptions compile;
+    compile.pipeline = evaluation.pipeline;
+    compile.expected_rows = rows;
+    const Program program = evaluation.engine.compile(batch, compile);
+    tier = program.info().tier;
+    const Result<std::vector<Failure>> failures = step(program, part, parameters);
+    if (!failures) return failures.error();
+    for (const Failure& failure : *failures) fail(evaluation.lines[part[failure.expression]], failure.error);
+    begin += count;
+    progress.advance(count);
+  }
+  if (!options.quiet && !good.empty()) {
+    const std::chrono::duration<double> seconds = Clock::now() - start;
+    fmt::print(stderr, "sr-jit: {} expression{} x {} rows, {}, in {:.3g} s\n", good.size(), good.size() == 1 ? "" : "s",
+               rows, tierWord(tier), seconds.count());
+  }
+  return okStatus();
+}
+
+}  // namespace srjit

@@ -1,0 +1,47 @@
+// What `run` and `loss` have in common: data, expressions and an engine, made ready from the command line.
+#pragma once
+
+#include <CLI/CLI.hpp>
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "runtime/engine.h"
+#include "tools/data_file.h"
+#include "tools/options.h"
+
+namespace srjit {
+
+struct EvaluationOptions {
+  ExpressionOptions expressions;
+  EngineOptions engine;
+  std::string data, target, weights, passes, out = "-";
+  bool json = false, quiet = false;
+};
+
+/// Adds the options of `options`; all but --json, whose meaning is the command's own.
+void addEvaluationOptions(CLI::App& app, EvaluationOptions& options);
+
+/// Data, expressions and an engine that fit together.
+struct Evaluation {
+  DataTable table;
+  Roles roles;
+  std::vector<SourceLine> lines;  ///< bad ones were reported
+  Engine engine;
+  Dataset data;
+  std::optional<Pipeline> pipeline;
+
+  /// Indices of the good lines.
+  std::vector<std::size_t> good() const;
+};
+Result<Evaluation> prepare(const EvaluationOptions& options);
+
+/// Calls `step` for the good lines, some thousands at a time, with a program of them, their indices, and their
+/// parameters one after another; shows progress. What the step or the program reports as failed becomes the line's
+/// error and is reported. Stops at the first error that is not one expression's.
+using EvaluationStep = std::function<Result<std::vector<Failure>>(
+    const Program& program, std::span<const std::size_t> lines, std::span<const double> parameters)>;
+Status evaluateInParts(Evaluation& evaluation, const EvaluationOptions& options, const EvaluationStep& step);
+
+}  // namespace srjit

@@ -1,0 +1,120 @@
+#include "tools/expression_file.h"
+
+#include <algorithm>
+#include <cctype>
+
+#include <fmt/format.h>
+
+#include "tools/data_file.h"
+#include "tools/read_file.h"
+#include "tools/report.h"
+
+namespace srjit {
+namespace {
+
+constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
+
+/// The place of `word` in `text`, not as a part of a longer word; all of the text if it is not there.
+Span findWord(std::string_view text, std::string_view word) {
+  const auto inWord = [&](std::size_t i) {
+    return i < text.size() && (std::isalnum(static_cast<unsigned char>(text[i])) != 0 || text[i] == '_');
+  };
+  for (std::size_t at = text.find(word); at != std::string_view::npos; at = text.find(word, at + 1)) {
+    const bool starts = at == 0 || !inWord(at - 1);
+    if (starts && !inWord(at + word.size())) return {1, at + 1, word.size()};
+  }
+  return {1, 1, text.size()};
+}
+
+SourceLine parseLine(std::string_view line, std::string origin, std::size_t number, Language language,
+                     const ColumnNames& columns) {
+  const std::size_t tab = std::min(line.find('\t'), line.size());
+  const std::string_view text = line.substr(0, tab);
+  SourceLine source{std::string(text), std::move(origin), number, parse(text, language, columns), {}};
+  if (source.ok() && tab < line.size()) {
+    Result<std::vector<double>> numbers = parseNumbers(line.substr(tab + 1));
+    if (numbers) {
+      source.parameters = std::move(*numbers);
+    } else {
+      numbers.error().where->column += tab + 1;
+      source.expression = std::move(numbers).error();
+    }
+  }
+  if (!source.ok()) source.expression = showPlace(source.expression.error(), line, source.origin, number);
+  return source;
+}
+
+}  // namespace
+
+std::vector<SourceLine> parseExpressions(std::string_view content, std::string_view origin, Language language,
+                                         const ColumnNames& columns) {
+  if (content.starts_with(kByteOrderMark)) content.remove_prefix(kByteOrderMark.size());
+  std::vector<SourceLine> list;
+  std::size_t number = 0;
+  while (!content.empty()) {
+    const std::size_t end = std::min(content.find('\n'), content.size());
+    std::string_view line = content.substr(0, end);
+    content.remove_prefix(std::min(end + 1, content.size()));
+    ++number;
+    if (line.ends_with('\r')) line.remove_suffix(1);
+    const std::size_t first = line.find_first_not_of(" \t");
+    if (first == std::string_view::npos || line[first] == '#') continue;
+    list.push_back(parseLine(line, std::string(origin), number, language, columns));
+  }
+  return list;
+}
+
+Result<std::vector<SourceLine>> readExpressions(const std::string& path, Language language,
+                                                const ColumnNames& columns) {
+  const Result<std::string> content = readFile(path);
+  if (!content) return content.error();
+  return parseExpressions(*content, displayName(path), language, columns);
+}
+
+std::vector<SourceLine> parseArguments(std::span<const std::string> arguments, Language language,
+                                       const ColumnNames& columns) {
+  std::vector<SourceLine> list;
+  for (std::size_t i = 0; i < arguments.size(); ++i) {
+    list.push_back(parseLine(arguments[i], fmt::format("expression {}", i + 1), 1, language, columns));
+  }
+  return list;
+}
+
+Result<std::vector<double>> parseNumbers(std::string_view text) {
+  std::vector<double> numbers;
+  for (std::size_t at = 0; (at = text.find_first_not_of(' ', at)) != std::string_view::npos;) {
+    const std::size_t end = std::min(text.find(' ', at), text.size());
+    const Result<double> value = parseNumber(text.substr(at, end - at));
+    if (!value) return Error{Errc::kInvalid, "parameter " + value.error().message, Span{1, at + 1, end - at}};
+    numbers.push_back(*value);
+    at = end;
+  }
+  return numbers;
+}
+
+bool requireInputs(SourceLine& source, std::size_t variables) {
+  if (!source.ok()) return false;
+  const std::size_t values = source.parameters.size();
+  if (source.expression->variableCount() <= variables && source.expression->parameterCount() <= values) return true;
+  for (const Token& token : source.expression->tokens()) {
+    std::string word, message;
+    if (token.kind == Token::Kind::kVariable && token.index >= variables) {
+      word = fmt::format("x{}", token.index);
+      message = fmt::format("variable {}, but the data has {} column{}", word, variables, variables == 1 ? "" : "s");
+    } else if (token.kind == Token::Kind::kParameter && token.index >= values) {
+      word = fmt::format("p{}", token.index);
+      message = fmt::format("parameter {}, but {} given", word,
+                            values == 0   ? "no parameters are"
+                            : values == 1 ? "one is"
+                                          : fmt::format("{} are", values));
+    } else {
+      continue;
+    }
+    Error error{Errc::kInvalid, std::move(message), findWord(source.text, word)};
+    source.expression = showPlace(std::move(error), source.text, source.origin, source.line);
+    return false;
+  }
+  return true;
+}
+
+}  // namespace srjit

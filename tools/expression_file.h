@@ -1,0 +1,46 @@
+// Lists of expressions: positional arguments and `--exprs FILE`.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "ir/expression.h"
+#include "ir/text.h"
+
+namespace srjit {
+
+/// One expression as it was given, good or bad.
+struct SourceLine {
+  std::string text;                ///< the expression alone
+  std::string origin;              ///< the file, or "expression 3"
+  std::size_t line = 1;            ///< in the origin, from 1
+  Result<Expression> expression;   ///< or a complete message: "ORIGIN:LINE:COLUMN: MESSAGE", the line and a caret
+  std::vector<double> parameters;  ///< what follows the TAB; empty without
+
+  bool ok() const noexcept { return expression.ok(); }
+};
+
+/// Reads `path`, one expression a line: TEXT, or TEXT TAB NUMBERS separated by spaces. Blank lines and lines whose
+/// first character is '#' are skipped. "-" is standard input; .gz and .xz are decompressed. A bad line is in the list
+/// with its error; the call fails (kIo) only where the file cannot be read.
+Result<std::vector<SourceLine>> readExpressions(const std::string& path, Language language,
+                                                const ColumnNames& columns = {});
+
+/// The same for content that is in memory.
+std::vector<SourceLine> parseExpressions(std::string_view content, std::string_view origin, Language language,
+                                         const ColumnNames& columns = {});
+
+/// One expression per argument, in the form of one line each, with "expression N" for origin.
+std::vector<SourceLine> parseArguments(std::span<const std::string> arguments, Language language,
+                                       const ColumnNames& columns = {});
+
+/// The numbers in `text`, separated by spaces; kInvalid with a Span otherwise.
+Result<std::vector<double>> parseNumbers(std::string_view text);
+
+/// Turns `source` into an error (kInvalid, complete) if its expression needs a variable that `variables` columns do not
+/// give, or a parameter that it has no value for. True if `source` is good.
+bool requireInputs(SourceLine& source, std::size_t variables);
+
+}  // namespace srjit

@@ -1,0 +1,66 @@
+// sr-jit: the command. Its contract is in docs/; the exit statuses are in tools/report.h.
+#include <CLI/CLI.hpp>
+
+#include <csignal>
+#include <exception>
+#include <new>
+#include <vector>
+
+#include "tools/commands.h"
+
+namespace srjit {
+namespace {
+
+struct Command {
+  const char* name;
+  const char* doc;
+  Runner (*define)(CLI::App& app);
+};
+
+constexpr Command kCommands[] = {
+    {"ops", "print the operator table", defineOps},
+    {"parse", "translate expressions from one text form to another", defineParse},
+    {"passes", "print the graph that the passes make of expressions", definePasses},
+    {"run", "evaluate expressions on data: one prediction per row", defineRun},
+    {"loss", "compare expressions with a target column: one loss per expression", defineLoss},
+};
+
+constexpr const char* kFooter =
+    "Examples:\n"
+    "  sr-jit run 'x0*sin(x1)' --data table.csv\n"
+    "  sr-jit loss --exprs population.txt --data table.csv --target y --loss rmse --out losses.csv\n"
+    "Exit status: 0 done; 1 bad input; 2 wrong usage; 3 the machine (no device, driver or compile failure).\n"
+    "`sr-jit COMMAND --help` tells more about a command.";
+
+ExitStatus runCommand(CLI::App& app, int argc, const char* const* argv) {
+  std::vector<std::pair<CLI::App*, Runner>> runners;
+  for (const Command& command : kCommands) {
+    CLI::App* part = app.add_subcommand(command.name, command.doc);
+    runners.emplace_back(part, command.define(*part));
+  }
+  try {
+    app.parse(argc, argv);
+    for (const auto& [part, run] : runners) {
+      if (part->parsed()) return run();
+    }
+  } catch (const CLI::ParseError& problem) {
+    return app.exit(problem) == 0 ? kDone : kWrongUsage;  // 0: help was asked for
+  }
+  return kDone;
+}
+
+}  // namespace
+}  // namespace srjit
+
+int main(int argc, char** argv) try {
+  // A file over the size limit is then an error of write(), which is reported, and not the end of the process.
+  std::signal(SIGXFSZ, SIG_IGN);
+  CLI::App app("Compiles symbolic-regression expressions to machine code, evaluates and shows them.", "sr-jit");
+  app.require_subcommand(1);
+  app.footer(srjit::kFooter);
+  return srjit::runCommand(app, argc, argv);
+} catch (const std::bad_alloc&) {
+  return srjit::report({srjit::Errc::kMachine, "out of memory", {}});
+} catch (const std::exception& problem) {
+  return srjit::report({srjit::Errc::kMachine, std::string("unexpected failure: ") + problem.what(), {}});
+}

@@ -1,0 +1,72 @@
+// Options that several commands share.
+#pragma once
+
+#include <CLI/CLI.hpp>
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "ir/numeric.h"
+#include "tools/expression_file.h"
+#include "tools/report.h"
+
+namespace srjit {
+
+/// Adds an option with a fixed set of words, stored in `value`, whose present content is the default.
+template <class T>
+CLI::Option* addChoice(CLI::App& app, const std::string& name, T& value,
+                       const std::vector<std::pair<std::string, T>>& choices, const std::string& doc) {
+  std::string words, initial;
+  for (const auto& [word, meaning] : choices) {
+    words += (words.empty() ? "" : "|") + word;
+    if (meaning == value) initial = word;
+  }
+  const auto find = [choices](const std::string& word) {
+    return std::find_if(choices.begin(), choices.end(), [&](const auto& choice) { return choice.first == word; });
+  };
+  const auto check = [choices, find, words](const std::string& word) {
+    return find(word) == choices.end() ? "'" + word + "' is none of " + words : std::string();
+  };
+  return app
+      .add_option_function<std::string>(
+          name, [&value, choices, find](const std::string& word) { value = find(word)->second; }, doc)
+      ->check(check, "")
+      ->type_name(words)
+      ->default_str(initial);
+}
+
+/// Where expressions come from.
+struct ExpressionOptions {
+  std::vector<std::string> texts;
+  std::string file;
+  Language from = Language::kInfix;
+  std::string parameters;
+  bool keep_going = false;
+};
+void addExpressionOptions(CLI::App& app, ExpressionOptions& options);
+
+/// The expressions that were asked for, with the parameters of --params where a line has none of its own. Bad ones are
+/// reported to standard error. Throws CLI::ValidationError if none were asked for.
+Result<std::vector<SourceLine>> readExpressions(const ExpressionOptions& options, const ColumnNames& columns);
+
+/// The exit status of a command that did everything but the bad lines of `list`.
+ExitStatus batchStatus(const std::vector<SourceLine>& list, const ExpressionOptions& options);
+
+/// What numbers mean.
+struct NumericOptions {
+  Math math = Math::kPrecise;
+  Precision precision = Precision::kF32;
+};
+void addNumericOptions(CLI::App& app, NumericOptions& options);
+
+/// Names of variables where no data file gives them: "--columns mass,speed".
+void addColumnsOption(CLI::App& app, std::vector<std::string>& columns);
+
+void addJsonOption(CLI::App& app, bool& json);
+void addQuietOption(CLI::App& app, bool& quiet);
+
+/// Writes results to standard output, and reports what goes wrong.
+ExitStatus writeResults(std::string_view text);
+
+}  // namespace srjit

@@ -1,0 +1,19 @@
+// Reading whole files, compressed or not.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "ir/error.h"
+
+namespace srjit {
+
+/// The content of the file `path`; "-" is standard input. A name that ends in .gz or .xz must be such an archive and is
+/// decompressed; standard input is decompressed if it starts like one. Errors are kIo: a file that cannot be read, and
+/// an archive that is damaged, cut short, or of another format.
+Result<std::string> readFile(const std::string& path);
+
+/// The name by which messages call `path`: itself, or "standard input".
+std::string_view displayName(std::string_view path) noexcept;
+
+}  // namespace srjit

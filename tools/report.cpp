@@ -1,0 +1,75 @@
+#include "tools/report.h"
+
+#include <cstdio>
+
+#include <fmt/format.h>
+
+#include "ir/text.h"
+
+namespace srjit {
+
+ExitStatus exitStatus(Errc code) noexcept {
+  switch (code) {
+    case Errc::kSyntax:
+    case Errc::kInvalid:
+    case Errc::kIo:
+      return kBadInput;
+    case Errc::kUnsupported:
+    case Errc::kCompile:
+    case Errc::kMachine:
+    case Errc::kCancelled:
+      return kMachineFailure;
+  }
+  return kMachineFailure;
+}
+
+std::string_view statusWord(Errc code) noexcept {
+  switch (code) {
+    case Errc::kSyntax:
+      return "syntax";
+    case Errc::kInvalid:
+      return "invalid";
+    case Errc::kIo:
+      return "io";
+    case Errc::kUnsupported:
+      return "unsupported";
+    case Errc::kCompile:
+      return "compile";
+    case Errc::kMachine:
+      return "machine";
+    case Errc::kCancelled:
+      return "cancelled";
+  }
+  return "unknown";
+}
+
+Error showPlace(Error error, std::string_view line_text, std::string_view origin, std::size_t line) {
+  if (!error.where) {
+    error.message = fmt::format("{}:{}: {}", origin, line, error.message);
+    return error;
+  }
+  // withCaret counts lines of its text, which here is a single line of the file.
+  const std::size_t above = line - 1;
+  const std::string shown = withCaret(error, line_text, origin);
+  const std::string place = fmt::format("{}:{}:", origin, error.where->line);
+  error.where->line += above;
+  error.message = fmt::format("{}:{}:{}", origin, error.where->line, std::string_view(shown).substr(place.size()));
+  return error;
+}
+
+std::string quote(std::string_view text) {
+  constexpr std::size_t kLongest = 40;
+  std::string result = "'";
+  for (const char c : text.substr(0, kLongest)) {
+    const auto byte = static_cast<unsigned char>(c);
+    result += byte < 0x20 || byte == 0x7f ? fmt::format("\\x{:02x}", byte) : std::string(1, c);
+  }
+  return result + (text.size() > kLongest ? "...'" : "'");
+}
+
+ExitStatus report(const Error& error) {
+  std::fprintf(stderr, "sr-jit: %s\n", error.message.c_str());
+  return exitStatus(error.code);
+}
+
+}  // namespace srjit
