@@ -34,7 +34,8 @@ struct Error {
   std::optional<Span> where;
 };
 
-/// Either a value or an Error. Reading the side that is not there is a programming error and throws std::bad_variant_access.
+/// Either a value or an Error. Reading the side that is not there is a programming error and throws
+/// std::bad_variant_access.
 template <class T>
 class [[nodiscard]] Result {
  public:

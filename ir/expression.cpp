@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
+#include <limits>
 
 #include <fmt/format.h>
 
@@ -33,7 +35,9 @@ Result<Expression> Expression::create(std::vector<Token> tokens) {
   Body body{{}, 0, 0, 0};
   std::size_t height = 0;
   for (std::size_t i = 0; i < tokens.size(); ++i) {
-    const Token& token = tokens[i];
+    Token& token = tokens[i];
+    // One bit pattern for all NaNs, since no text form can tell them apart.
+    if (std::isnan(token.value)) token.value = std::numeric_limits<double>::quiet_NaN();
     const auto arity = static_cast<std::size_t>(token.arity());
     if (height < arity) {
       return fail(i, fmt::format("'{}' needs {} operand{}, but {} precede{} it", infoOf(token.op).name, arity,
@@ -44,7 +48,8 @@ Result<Expression> Expression::create(std::vector<Token> tokens) {
     const bool variable = token.kind == Token::Kind::kVariable;
     if (variable || token.kind == Token::Kind::kParameter) {
       if (token.index > kMaxIndex) {
-        return fail(i, fmt::format("{}{} is above the largest index, {}", variable ? 'x' : 'p', token.index, kMaxIndex));
+        return fail(i,
+                    fmt::format("{}{} is above the largest index, {}", variable ? 'x' : 'p', token.index, kMaxIndex));
       }
       auto& count = variable ? body.variables : body.parameters;
       count = std::max(count, token.index + 1);

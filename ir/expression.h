@@ -35,8 +35,9 @@ struct Token {
 /// A non-empty postfix program that leaves exactly one value. Copying shares the tokens; safe to read from any thread.
 class Expression {
  public:
-  /// Checks `tokens` and takes them. Errors (kInvalid): no tokens, an operator that lacks operands, values left over, a
-  /// variable or parameter index above kMaxIndex; Span columns then count tokens from 1.
+  /// Checks `tokens` and takes them; every NaN among constants becomes the one quiet NaN without sign. Errors
+  /// (kInvalid): no tokens, an operator that lacks operands, values left over, a variable or parameter index above
+  /// kMaxIndex; Span columns then count tokens from 1.
   static Result<Expression> create(std::vector<Token> tokens);
 
   std::span<const Token> tokens() const noexcept { return body_->tokens; }
@@ -62,7 +63,8 @@ class Expression {
   std::shared_ptr<const Body> body_;
 };
 
-/// For every token, the index of the first token of its subtree. Linear in the tokens; `tokens` must be a valid program.
+/// For every token, the index of the first token of its subtree. Linear in the tokens; `tokens` must be a valid
+/// program.
 std::vector<std::uint32_t> subtreeStarts(std::span<const Token> tokens);
 
 }  // namespace srjit

@@ -1,7 +1,6 @@
 #include "ir/ops.h"
 
 #include <array>
-#include <unordered_map>
 
 namespace srjit {
 namespace {
@@ -30,32 +29,46 @@ constexpr std::string_view kTableText =
 #undef SRJIT_FUNCTION
     ;
 
+// FNV-1a, 64 bits (Fowler, Noll, Vo; draft-eastlake-fnv).
+constexpr std::uint64_t hashOf(std::string_view text) noexcept {
+  std::uint64_t hash = 0xcbf29ce484222325u;
+  for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
+  return hash;
+}
+
+// Open-addressing hash table from names and texts to rows, made by the compiler. At most a quarter of it is full.
+constexpr std::size_t kIndexSize = 512;
+constexpr std::uint8_t kEmpty = 0xff;
+static_assert(kOps.size() * 8 <= kIndexSize && kOps.size() < kEmpty);
+
+constexpr auto kIndex = [] {
+  std::array<std::uint8_t, kIndexSize> index{};
+  index.fill(kEmpty);
+  for (std::size_t i = 0; i < kOps.size(); ++i) {
+    for (const std::string_view key : {kOps[i].name, kOps[i].text}) {
+      std::size_t slot = hashOf(key) % kIndexSize;
+      while (index[slot] != kEmpty) slot = (slot + 1) % kIndexSize;
+      index[slot] = static_cast<std::uint8_t>(i);
+    }
+  }
+  return index;
+}();
+
 }  // namespace
 
 std::span<const OpInfo> allOps() noexcept { return kOps; }
 std::span<const FunctionInfo> allFunctions() noexcept { return kFunctions; }
 
 std::optional<Op> findOp(std::string_view name_or_text) noexcept {
-  static const auto index = [] {
-    std::unordered_map<std::string_view, Op> map;
-    for (std::size_t i = 0; i < kOps.size(); ++i) {
-      map.emplace(kOps[i].name, static_cast<Op>(i));
-      map.emplace(kOps[i].text, static_cast<Op>(i));
-    }
-    return map;
-  }();
-  const auto found = index.find(name_or_text);
-  if (found == index.end()) return std::nullopt;
-  return found->second;
+  for (std::size_t slot = hashOf(name_or_text) % kIndexSize;; slot = (slot + 1) % kIndexSize) {
+    const std::uint8_t op = kIndex[slot];
+    if (op == kEmpty) return std::nullopt;
+    if (kOps[op].name == name_or_text || kOps[op].text == name_or_text) return static_cast<Op>(op);
+  }
 }
 
 std::uint64_t tableVersion() noexcept {
-  // FNV-1a, 64 bits (Fowler, Noll, Vo; draft-eastlake-fnv): the text is hashed at compile time, once.
-  constexpr std::uint64_t kHash = [] {
-    std::uint64_t hash = 0xcbf29ce484222325u;
-    for (const char c : kTableText) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
-    return hash;
-  }();
+  constexpr std::uint64_t kHash = hashOf(kTableText);  // at compile time, once
   return kHash;
 }
 

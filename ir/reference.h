@@ -8,7 +8,8 @@
 
 namespace srjit {
 
-/// The value for one row. `variables` and `parameters` must be at least as long as the expression's counts. Not recursive.
+/// The value for one row. `variables` and `parameters` must be at least as long as the expression's counts. Not
+/// recursive.
 double evaluateReference(const Expression& expression, std::span<const double> variables,
                          std::span<const double> parameters);
 
@@ -27,10 +28,10 @@ struct Bounded {
 };
 
 /// The reference value with a running error bound (J. H. Wilkinson; N. Higham, "Accuracy and Stability of Numerical
-/// Algorithms", 3.3): every operator adds its own rounding error (functions.def) to the errors of its operands times the
-/// table's derivatives. `variables` and `parameters` are what the kernel is given, already rounded to its precision.
-/// Second-order terms are covered by taking derivatives at the corners of the operands' error boxes. The bound holds with
-/// and without FMA fusion, since a fused operation only omits a rounding.
+/// Algorithms", 3.3): every operator adds its own rounding error (functions.def) to the errors of its operands times
+/// the table's derivatives. `variables` and `parameters` are what the kernel is given, already rounded to its
+/// precision. Second-order terms are covered by taking derivatives at the corners of the operands' error boxes. The
+/// bound holds with and without FMA fusion, since a fused operation only omits a rounding.
 Bounded evaluateBounded(const Expression& expression, std::span<const double> variables,
                         std::span<const double> parameters, const Arithmetic& arithmetic);
 

@@ -1,19 +1,31 @@
 // Text forms of expressions: infix, postfix, prefix and JSON. parse(print(e)) == e for every form.
 //
-//   infix    sum := term (('+'|'-') term)*      term := unary (('*'|'/') unary)*
-//            unary := ('-'|'+') unary | power   power := atom (('^'|'**') unary)?      (right-associative)
-//            atom := number | 'pi' | variable | parameter | function '(' sum (',' sum)* ')' | '(' sum ')'
-//            '-' before a number that is not the base of a power makes a negative constant.
+//   infix    sum   := term (('+'|'-') term)*       term  := unary (('*'|'/') unary)*
+//            unary := ('-'|'+') unary | power      power := atom (('^'|'**') unary)?
+//            atom  := constant | variable | parameter | function '(' sum (',' sum)* ')' | '(' sum ')'
+//            constant := number | 'pi' | 'inf' | 'nan'
+//            '^' is right-associative and binds tighter than a sign on its left: -x^2 is -(x^2). '-' directly before a
+//            constant that is not the base of a power makes a negative constant, so -2 is one token and -(2) is neg of
+//            2. A leading '+' has no meaning. A function is the name of any operator: add(x0, 1) is x0 + 1.
 //   postfix  operands before operators, separated by white space; an operator is its text or its name
 //   prefix   operators before operands, likewise
-//   json     {"op": NAME, "args": [...]}, {"var": INDEX or "name"}, {"param": INDEX}, a number, or one of the strings
-//            "inf", "-inf", "nan"
+//   json     {"op": NAME, "args": [...]}, {"var": INDEX or "column name"}, {"param": INDEX}, a number, or one of the
+//            strings "inf", "-inf", "nan"
 //
-// Words: x<i> variables, p<j> parameters, column names, function names, pi, inf, nan (inf and nan are constants). Where a
-// column name equals another word, the column wins for a variable position. No parser or printer recurses, so nesting is
-// bounded by memory alone.
+// Numbers are decimal, as std::from_chars reads them ("2", ".5", "1e-3"; no hexadecimal), correctly rounded; one that a
+// double cannot hold (1e400, 1e-400) is an error. A NaN has neither sign nor payload.
+// Words: x<i> variables, p<j> parameters (zeros may precede the index), column names, operator names, pi, inf, nan.
+// A column name wins over x<i>, p<j> and pi. An operator name wins over a column in postfix and prefix, and in infix
+// where
+// '(' follows. inf and nan are always constants.
+//
+// No parser or printer recurses, so nesting is bounded by memory alone. All functions are thread-safe.
 #pragma once
 
+#include <cstdint>
+#include <initializer_list>
+#include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -24,22 +36,40 @@ namespace srjit {
 
 enum class Language { kInfix, kPostfix, kPrefix, kJson };
 
-/// Names of the variables, in column order; empty when they have none. A name that is not an identifier
-/// ([A-Za-z_][A-Za-z0-9_]*) can only be printed in JSON and is otherwise written x<i>.
-using ColumnNames = std::vector<std::string>;
+/// Names of the variables in column order, with an index of them: build it once, parse many. Copies share it. Where a
+/// name occurs twice, the first column has it. A name that is not an identifier ([A-Za-z_][A-Za-z0-9_]*), or that other
+/// words hide, is printed in JSON alone; the other forms write x<i>.
+class ColumnNames {
+ public:
+  ColumnNames() = default;
+  ColumnNames(std::vector<std::string> names);
+  ColumnNames(std::initializer_list<std::string> names) : ColumnNames(std::vector<std::string>(names)) {}
 
-/// Parses one expression. Errors are kSyntax (or kInvalid for an index out of range) and carry a Span; the message names
-/// what was found and what was expected. Thread-safe.
+  bool empty() const noexcept { return !body_; }
+  std::size_t size() const noexcept;
+  const std::string& operator[](std::size_t column) const noexcept;
+  /// The column with this name, in constant time.
+  std::optional<std::uint32_t> find(std::string_view name) const noexcept;
+
+ private:
+  struct Body;
+  std::shared_ptr<const Body> body_;
+};
+
+/// Parses one expression. Errors are kSyntax (or kInvalid for an index above Expression::kMaxIndex) and carry a Span;
+/// the message names what was found and what was expected.
 Result<Expression> parse(std::string_view text, Language language, const ColumnNames& columns = {});
 
-/// Prints so that parse() with the same columns gives the same expression back, bit for bit.
+/// Prints so that parse() with the same columns gives the same expression back, bit for bit. Infix has no parenthesis
+/// that it could do without.
 std::string print(const Expression& expression, Language language, const ColumnNames& columns = {});
 
-/// The name of a form, as --from and --to spell it; none if unknown.
+/// The form with this name ("infix", "postfix", "prefix", "json"), as --from and --to spell it; none if unknown.
 std::optional<Language> findLanguage(std::string_view name) noexcept;
 
-/// The three-line message of an error with a Span in `text`: "ORIGIN:LINE:COLUMN: MESSAGE", the line, and a caret below it.
-/// Lines longer than 120 bytes are shown as a window around the caret. `origin` may be a file name or "expression 3".
+/// The three-line message of an error in `text`: "ORIGIN:LINE:COLUMN: MESSAGE", the line, and a caret below it, without
+/// a line end at the end. Lines longer than 120 bytes are shown as a window around the caret, control characters as
+/// spaces. `origin` may be a file name or "expression 3". Without a Span, "ORIGIN: MESSAGE".
 std::string withCaret(const Error& error, std::string_view text, std::string_view origin);
 
 }  // namespace srjit
