@@ -52,6 +52,21 @@ else()
   target_link_libraries(srjit_llvm INTERFACE LLVM)
 endif()
 
+# Shared libraries that lie beside a static command. Debian has oneTBB as a shared library alone, and that needs libstdc++
+# and libgcc_s: these must be the ones the command uses, since an exception thrown in a task crosses all of them (with a
+# second, static copy inside the command, the unwinder aborts).
+set(SRJIT_BESIDE)
+if(SRJIT_STATIC)
+  get_target_property(SRJIT_TBB TBB::tbb LOCATION)
+  cmake_path(GET SRJIT_TBB PARENT_PATH SRJIT_TBB_FOLDER)
+  list(APPEND SRJIT_BESIDE ${SRJIT_TBB_FOLDER}/libtbb.so.12)
+  foreach(name libstdc++.so.6 libgcc_s.so.1)
+    execute_process(COMMAND ${CMAKE_CXX_COMPILER} -print-file-name=${name} OUTPUT_VARIABLE path COMMAND_ERROR_IS_FATAL ANY
+      OUTPUT_STRIP_TRAILING_WHITESPACE)
+    list(APPEND SRJIT_BESIDE ${path})
+  endforeach()
+endif()
+
 find_path(SRJIT_CSV_INCLUDE csv.h REQUIRED)
 if(SRJIT_STATIC)
   srjit_find_archive(SRJIT_CSV_ARCHIVE csv)

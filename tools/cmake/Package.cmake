@@ -10,8 +10,11 @@ target_link_libraries(srjit INTERFACE ${SRJIT_LAYER_TARGETS})
 
 install(TARGETS sr-jit RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT command)
 if(SRJIT_STATIC)
-  install(FILES $<TARGET_FILE:TBB::tbb> DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT command
-    RENAME $<TARGET_SONAME_FILE_NAME:TBB::tbb>)
+  foreach(library IN LISTS SRJIT_BESIDE)
+    cmake_path(GET library FILENAME name)
+    file(REAL_PATH ${library} file)
+    install(FILES ${file} DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT command RENAME ${name})
+  endforeach()
   return()
 endif()
 
