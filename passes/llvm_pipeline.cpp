@@ -120,7 +120,7 @@ void optimizeHostModule(llvm::Module& module, llvm::TargetMachine& target) {
 }
 
 void optimizeLibraryModule(llvm::Module& module, llvm::TargetMachine& target) {
-  runPasses(module, target, "nvvm-reflect,function(simplifycfg,sroa,early-cse)");
+  runPasses(module, target, "always-inline,function(simplifycfg,sroa,early-cse),globaldce");
   for (llvm::Function& function : module) scalarizeArrays(function);
   // The loop over the words of 2/pi has six turns; unrolled, its stores have constant indices and their selects fold.
   runPasses(module, target,

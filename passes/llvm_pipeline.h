@@ -10,7 +10,7 @@ namespace srjit {
 /// For modules of host kernels: common subexpressions of the addresses, nothing else.
 void optimizeHostModule(llvm::Module& module, llvm::TargetMachine& target);
 
-/// For a module that holds one function of libdevice: resolves __nvvm_reflect and keeps local arrays in registers. Done
+/// For a module that holds one function of libdevice: simplifies it and keeps local arrays in registers. Done
 /// once per function and process, before it is linked into any kernel.
 void optimizeLibraryModule(llvm::Module& module, llvm::TargetMachine& target);
 

@@ -1,0 +1,118 @@
+#include "compiler/device_module.h"
+
+#include <algorithm>
+#include <array>
+
+#include <fmt/format.h>
+#include <llvm/IR/LegacyPassManager.h>
+#include <llvm/IR/Verifier.h>
+#include <llvm/MC/TargetRegistry.h>
+#include <llvm/Support/CommandLine.h>
+#include <llvm/Support/TargetSelect.h>
+#include <llvm/Support/raw_ostream.h>
+
+#include "compiler/libdevice.h"
+#include "passes/llvm_pipeline.h"
+
+namespace srjit {
+namespace {
+
+constexpr std::array<std::string_view, 6> kArchitectures = {"sm_75", "sm_80", "sm_86", "sm_87", "sm_89", "sm_90"};
+
+constexpr const char* kTriple = "nvptx64-nvidia-cuda";
+
+// PTX ISA 7.8, of CUDA 11.8, is the first that knows sm_90; nothing newer is used, so that older drivers can read it.
+constexpr const char* kPtxVersion = "+ptx78";
+
+const llvm::Target* nvptxTarget() {
+  static const llvm::Target* const target = [] {
+    LLVMInitializeNVPTXTargetInfo();
+    LLVMInitializeNVPTXTarget();
+    LLVMInitializeNVPTXTargetMC();
+    LLVMInitializeNVPTXAsmPrinter();
+    // Shared memory is addressed with 32 bits: an address is then one register, and one instruction computes it. LLVM 19
+    // has this choice only as a global option, which must be set before a TargetMachine is made.
+    auto& options = llvm::cl::getRegisteredOptions();
+    if (const auto found = options.find("nvptx-short-ptr"); found != options.end()) {
+      static_cast<llvm::cl::opt<bool>*>(found->second)->setValue(true);
+    }
+    std::string ignored;
+    return llvm::TargetRegistry::lookupTarget(kTriple, ignored);
+  }();
+  return target;
+}
+
+}  // namespace
+
+std::span<const std::string_view> deviceArchitectures() noexcept { return kArchitectures; }
+
+Result<DeviceModule> DeviceModule::create(const DeviceOptions& options) {
+  if (std::ranges::find(kArchitectures, options.arch) == kArchitectures.end()) {
+    return Error{Errc::kInvalid,
+                 fmt::format("unknown architecture '{}': expected one of {}", options.arch, fmt::join(kArchitectures, ", ")),
+                 {}};
+  }
+  if (options.rows_per_thread != 4 && options.rows_per_thread != 8 && options.rows_per_thread != 16) {
+    return Error{Errc::kInvalid, fmt::format("{} rows a thread: expected 4, 8 or 16", options.rows_per_thread), {}};
+  }
+  const llvm::Target* const target = nvptxTarget();
+  if (target == nullptr) return Error{Errc::kUnsupported, "this build's LLVM has no NVPTX target", {}};
+  llvm::TargetOptions target_options;
+  target_options.AllowFPOpFusion = llvm::FPOpFusion::Strict;
+  DeviceModule made;
+  made.target_.reset(target->createTargetMachine(kTriple, options.arch, kPtxVersion, target_options, std::nullopt,
+                                                 std::nullopt, llvm::CodeGenOptLevel::Default));
+  made.context_ = std::make_unique<llvm::LLVMContext>();
+  made.module_ = std::make_unique<llvm::Module>("srjit", *made.context_);
+  made.module_->setTargetTriple(kTriple);
+  made.module_->setDataLayout(made.target_->createDataLayout());
+  return made;
+}
+
+llvm::Function* DeviceModule::addKernel(const char* name, llvm::ArrayRef<llvm::Type*> parameters,
+                                        llvm::IRBuilder<>& builder) {
+  llvm::LLVMContext& context = *context_;
+  auto* const type = llvm::FunctionType::get(llvm::Type::getVoidTy(context), parameters, false);
+  auto* const kernel = llvm::Function::Create(type, llvm::Function::ExternalLinkage, name, *module_);
+  kernel->setCallingConv(llvm::CallingConv::PTX_Kernel);
+  kernel->setDoesNotThrow();
+  const auto annotate = [&](const char* property, unsigned value) {
+    module_->getOrInsertNamedMetadata("nvvm.annotations")
+        ->addOperand(llvm::MDNode::get(
+            context, {llvm::ValueAsMetadata::get(kernel), llvm::MDString::get(context, property),
+                      llvm::ConstantAsMetadata::get(llvm::ConstantInt::get(llvm::Type::getInt32Ty(context), value))}));
+  };
+  annotate("kernel", 1);
+  annotate("maxntidx", kBlockThreads);
+  builder.SetInsertPoint(llvm::BasicBlock::Create(context, "entry", kernel));
+  return kernel;
+}
+
+Status DeviceModule::finish() {
+  std::string report;
+  llvm::raw_string_ostream stream(report);
+  if (llvm::verifyModule(*module_, &stream)) return Error{Errc::kCompile, "invalid LLVM IR: " + stream.str(), {}};
+  if (Status linked = linkLibdevice(*module_, *target_); !linked) return linked;
+  optimizeDeviceModule(*module_, *target_);
+  return okStatus();
+}
+
+std::string DeviceModule::ir() const {
+  std::string text;
+  llvm::raw_string_ostream stream(text);
+  module_->print(stream, nullptr);
+  return text;
+}
+
+Result<std::string> DeviceModule::ptx() {
+  llvm::SmallString<0> text;
+  llvm::raw_svector_ostream stream(text);
+  llvm::legacy::PassManager passes;
+  if (target_->addPassesToEmitFile(passes, stream, nullptr, llvm::CodeGenFileType::AssemblyFile)) {
+    return Error{Errc::kCompile, "LLVM cannot print PTX", {}};
+  }
+  passes.run(*module_);
+  return text.str().str();
+}
+
+}  // namespace srjit

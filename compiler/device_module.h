@@ -1,0 +1,43 @@
+// One LLVM module for a GPU, from its first instruction to PTX.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include <llvm/IR/IRBuilder.h>
+#include <llvm/IR/Module.h>
+#include <llvm/Target/TargetMachine.h>
+
+#include "compiler/device.h"
+
+namespace srjit {
+
+/// Owns a context, so that modules may be made in parallel. Not itself thread-safe.
+class DeviceModule {
+ public:
+  /// Errors: kInvalid for an unknown architecture or rows_per_thread.
+  static Result<DeviceModule> create(const DeviceOptions& options);
+
+  llvm::Module& module() { return *module_; }
+
+  /// A kernel with these parameters and kBlockThreads threads a block; the builder stands in its empty entry block.
+  llvm::Function* addKernel(const char* name, llvm::ArrayRef<llvm::Type*> parameters, llvm::IRBuilder<>& builder);
+
+  /// Verifies the module, links libdevice into it, and optimises it.
+  Status finish();
+
+  std::string ir() const;
+  Result<std::string> ptx();
+
+ private:
+  DeviceModule() = default;
+  std::unique_ptr<llvm::LLVMContext> context_;
+  std::unique_ptr<llvm::TargetMachine> target_;
+  std::unique_ptr<llvm::Module> module_;
+};
+
+/// Pointer to global memory.
+inline llvm::Type* globalPointer(llvm::LLVMContext& context) { return llvm::PointerType::get(context, 1); }
+
+}  // namespace srjit

@@ -1,0 +1,86 @@
+// The interpreter's handlers: which exist, and how they are numbered. Bytecode and kernel are made from one table.
+//
+// The machine has a stack of `depth` registers a row, argument registers for library functions, columns and slots.
+// A handler is specialised by the stack height before it, so that every register is known when the kernel is compiled.
+// Operators with short code have one handler for each form, i.e. for where each operand comes from. Operators whose code
+// is long (a library function, a correctly rounded division, ...) have one body each: tokens move the operands in, run the body, and push its
+// result. R. Sethi and J. D. Ullman's order keeps depth small; deeper values and shared ones go to slots.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "ir/numeric.h"
+#include "ir/ops.h"
+
+namespace srjit {
+
+/// Where the operands of a short operator come from, one character each: '0', '1', '2' a popped stack entry counted from
+/// the deepest, 'v' a column or slot, 'c' a parameter. A token can name two columns, or one and a parameter.
+using Form = std::string_view;
+
+struct Handler {
+  enum class Kind : std::uint8_t {
+    kPushColumn,     ///< push a column or slot
+    kPushParameter,  ///< push a parameter
+    kApply,          ///< a short operator in one form
+    kArgumentStack,  ///< pop into argument register `argument`
+    kArgumentColumn,
+    kArgumentParameter,
+    kBody,       ///< a long operator over the argument registers, in place
+    kPushResult, ///< push the body's result
+    kStoreSlot,  ///< pop into a slot
+    kEnd,        ///< pop the value of a root: write it, or sum up its loss
+    kHalt,       ///< end of a block's programs
+  };
+  Kind kind;
+  std::uint8_t height = 0;    ///< stack height before
+  std::uint8_t argument = 0;  ///< kArgument*: which
+  Op op = Op::kAdd;           ///< kApply, kBody
+  Form form = {};             ///< kApply
+};
+
+/// What an interpreter is made for.
+struct InterpreterSpec {
+  Precision precision = Precision::kF32;
+  Math math = Math::kPrecise;
+  std::vector<Op> ops;           ///< the operators it can run; the fewer, the smaller its code
+  unsigned rows_per_thread = 8;  ///< 4, 8 or 16
+  unsigned depth = 5;            ///< stack registers a row, 2 to 16
+};
+
+class HandlerTable {
+ public:
+  /// At most 4096 handlers fit a token; all operators at depth 16 stay below.
+  explicit HandlerTable(InterpreterSpec spec);
+
+  const InterpreterSpec& spec() const noexcept { return spec_; }
+  std::span<const Handler> handlers() const noexcept { return handlers_; }
+  bool has(Op op) const noexcept { return has_[static_cast<std::size_t>(op)]; }
+  bool isLong(Op op) const noexcept { return long_[static_cast<std::size_t>(op)]; }
+
+  /// The number of a handler at a stack height, or -1 if there is none.
+  int find(Handler::Kind kind, unsigned height, unsigned argument = 0) const;
+  int findApply(Op op, Form form, unsigned height) const;
+  int findBody(Op op) const;
+
+  /// The forms of short operators of this arity; with `commutative`, only one of two mirrored forms.
+  static std::span<const Form> forms(int arity, bool commutative);
+
+ private:
+  void add(const Handler& handler);
+
+  InterpreterSpec spec_;
+  std::vector<Handler> handlers_;
+  std::vector<bool> has_, long_;
+  std::map<std::tuple<Handler::Kind, unsigned, unsigned>, int> plain_;
+  std::map<std::tuple<Op, Form, unsigned>, int> applies_;
+};
+
+/// Whether an operator's code is long in this precision and math mode on a GPU; derived from its row.
+bool hasLongCode(Op op, Precision precision, Math math);
+
+}  // namespace srjit

@@ -1,0 +1,20 @@
+// Where the CUDA toolkit's pieces are on this machine. None is needed to build; each is used where it is found.
+#pragma once
+
+#include <string>
+
+namespace srjit {
+
+/// Paths found; empty where a piece is missing.
+struct Toolkit {
+  std::string libdevice;  ///< libdevice.10.bc: library functions in PTX
+  std::string nvjitlink;  ///< libnvJitLink.so: assembles PTX in this process
+  std::string ptxas;      ///< assembles PTX in a process of its own
+  std::string nvdisasm;   ///< disassembles cubins
+};
+
+/// Searches $SRJIT_CUDA_HOME, $CUDA_HOME, $CUDA_PATH, /usr/local/cuda, /opt/cuda, Debian's nvidia-cuda-toolkit and $PATH, in this order;
+/// the first hit of each piece counts. Looked up once per process.
+const Toolkit& findToolkit();
+
+}  // namespace srjit
