@@ -1,0 +1,27 @@
+#!/usr/bin/env bash
+# Installs what is missing, builds the sr-jit command, and evaluates a few formulas on the planets of the solar system.
+# Can be run again at any time: what is there is not installed or built twice.
+set -euo pipefail
+source "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
+cd "$SRJIT_ROOT"
+
+install_packages "${SRJIT_BUILD_PACKAGES[@]}"
+describe_cuda
+build_preset release --target sr-jit
+
+sr_jit=build/release/sr-jit
+data=docs/examples/planets.csv
+formulas=docs/examples/planets.txt
+show() {
+  printf '\n$ %s\n' "$*"
+  "$@"
+}
+
+say "which formula tells a planet's year from its distance? (rmse over the eight planets, in years)"
+grep -v '^#' "$formulas" | nl -v 0 -w 3
+show "$sr_jit" loss --exprs "$formulas" --data "$data" --target period --loss rmse
+say "the years that Kepler's law predicts, planet by planet"
+show "$sr_jit" run 'axis * sqrt(axis)' --data "$data" --target period
+say "the same formula as a GPU would run it"
+show "$sr_jit" ptx 'x0 * sqrt(x0)'
+say "done; 'sr-jit --help' lists everything, and 'sr-jit doctor' what this machine has"

@@ -1,0 +1,109 @@
+#!/usr/bin/env bash
+# Installs what is missing, then builds and runs every test. Can be run again at any time.
+#
+#   tools/test.sh           everything: release, sanitizers, format, clang-tidy
+#   tools/test.sh --quick   the release preset's tests alone
+#
+# The last line is `N passed, N failed` (and `, N skipped`); the exit status is 0 only if nothing failed.
+set -euo pipefail
+source "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
+cd "$SRJIT_ROOT"
+
+quick=false
+for argument in "$@"; do
+  case "$argument" in
+    --quick) quick=true ;;
+    *) fail "unknown option '$argument'" "usage: tools/test.sh [--quick]" ;;
+  esac
+done
+
+passed=0 failed=0 skipped=0
+started=$SECONDS
+count() { # count NAME STATUS: adds one check to the totals
+  if (($2 == 0)); then
+    passed=$((passed + 1))
+    note "passed: $1"
+  else
+    failed=$((failed + 1))
+    note "FAILED: $1"
+  fi
+}
+
+# run_ctest PRESET: runs the preset's tests and adds their numbers, read from the report that ctest writes.
+run_ctest() {
+  local preset="$1" report="$SRJIT_ROOT/build/$1-tests.xml" numbers
+  say "running the tests of the preset '$preset'"
+  rm -f "$report"
+  ctest --preset "$preset" -j "$(nproc)" --output-junit "$report" --progress >"build/$preset-tests.log" 2>&1 || true
+  if ! numbers="$(python3 - "$report" <<'PYTHON'
+import sys
+import xml.etree.ElementTree as tree
+
+suite = tree.parse(sys.argv[1]).getroot()
+total, failed, skipped = (int(suite.get(key, "0")) for key in ("tests", "failures", "skipped"))
+disabled = int(suite.get("disabled", "0"))
+for case in suite.iter("testcase"):
+    if case.get("status") == "fail":
+        print("   FAILED:", case.get("name"), file=sys.stderr)
+if total == 0:
+    sys.exit("ctest found no test")
+print(total - failed - skipped - disabled, failed, skipped + disabled)
+PYTHON
+  )"; then
+    tail -n 30 "build/$preset-tests.log" >&2
+    count "tests of the preset '$preset' (see build/$preset-tests.log)" 1
+    return
+  fi
+  read -r new_passed new_failed new_skipped <<<"$numbers"
+  passed=$((passed + new_passed)) failed=$((failed + new_failed)) skipped=$((skipped + new_skipped))
+  note "$new_passed passed, $new_failed failed, $new_skipped skipped; $((SECONDS - started)) s since the start"
+  if ((new_failed)); then
+    grep -E -B 2 -A 25 'Failure$|ERROR: |runtime error|\*\*\*Failed' "build/$preset-tests.log" | tail -n 150 >&2 || true
+  fi
+}
+
+sources_of() { find "$@" -type f \( -name '*.cpp' -o -name '*.h' \) | sort; }
+
+check_warnings() {
+  ! grep -E '(ir|passes|compiler|runtime|tools|tests)/[^ ]+: warning: ' build/release.log >&2
+}
+
+check_format() {
+  sources_of ir passes compiler runtime tools tests | xargs clang-format-19 --dry-run --Werror
+}
+
+# Files that pull in LLVM's headers take half a minute each under clang-tidy: those are left to the preset 'tidy'.
+check_tidy() {
+  sources_of ir passes runtime tools | grep '\.cpp$' | xargs grep -LE '#include <(llvm|CLI|xtensor)/|passes/llvm_|compiler/' |
+    xargs -P "$(nproc)" -n 1 clang-tidy-19 -p build/asan --quiet --warnings-as-errors='*' >build/tidy.log 2>&1 || {
+    grep -E 'error: |warning: ' build/tidy.log >&2 || cat build/tidy.log >&2
+    return 1
+  }
+}
+
+# check NAME COMMAND...: one counted check.
+check() {
+  local name="$1" status=0
+  shift
+  say "checking $name"
+  "$@" || status=$?
+  count "$name" "$status"
+}
+
+install_packages "${SRJIT_BUILD_PACKAGES[@]}" "${SRJIT_TEST_PACKAGES[@]}"
+describe_cuda
+build_preset release
+check "that the compiler gave no warning" check_warnings
+run_ctest release
+if ! $quick; then
+  check "the format of all sources" check_format
+  build_preset asan
+  run_ctest asan
+  check "the sources with clang-tidy" check_tidy
+fi
+
+say "finished after $((SECONDS - started)) s"
+printf '%d passed, %d failed' "$passed" "$failed"
+if ((skipped)); then printf ', %d skipped' "$skipped"; fi
+printf '\n'
+((failed == 0))
