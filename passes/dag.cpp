@@ -54,8 +54,7 @@ Dag Dag::fromExpressions(std::span<const Expression> batch, Precision precision)
   std::size_t tokens = 0;
   for (const Expression& expression : batch) tokens += expression.size();
   // Populations repeat themselves: about every third token is a new node.
-  dag.nodes_.reserve(tokens / 3);
-  dag.hashes_.reserve(tokens / 3);
+  dag.reserve(tokens / 3);
   dag.roots_.reserve(batch.size());
   std::vector<NodeId> stack;
   for (std::size_t e = 0; e < batch.size(); ++e) {
@@ -152,7 +151,7 @@ NodeId Dag::internOperator(Node node) {
 
 template <class Same>
 NodeId Dag::intern(const Node& node, std::uint64_t identity, std::uint64_t shape, const Same& same) {
-  if (3 * (nodes_.size() + 1) > 2 * table_.size()) growTable();
+  if (3 * (nodes_.size() + 1) > 2 * table_.size()) resizeTable(std::max<std::size_t>(64, 4 * table_.size()));
   const std::size_t mask = table_.size() - 1;
   const auto hash = static_cast<std::uint32_t>(identity);
   std::size_t at = hash & mask;
@@ -167,8 +166,15 @@ NodeId Dag::intern(const Node& node, std::uint64_t identity, std::uint64_t shape
   return id;
 }
 
-void Dag::growTable() {
-  std::vector<Slot> larger(std::max<std::size_t>(64, 4 * table_.size()), Slot{0, kEmpty});
+void Dag::reserve(std::size_t nodes) {
+  nodes_.reserve(nodes);
+  hashes_.reserve(nodes);
+  const std::size_t size = std::bit_ceil(nodes + nodes / 2 + 2);
+  if (size > table_.size()) resizeTable(size);
+}
+
+void Dag::resizeTable(std::size_t size) {
+  std::vector<Slot> larger(size, Slot{0, kEmpty});
   const std::size_t mask = larger.size() - 1;
   for (const Slot& slot : table_) {
     if (slot.id == kEmpty) continue;

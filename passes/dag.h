@@ -59,6 +59,8 @@ class Dag {
   /// The constant, variable or parameter `leaf` of another graph of this precision.
   NodeId copyLeaf(const Dag& from, NodeId leaf);
   void addRoot(NodeId id) { roots_.push_back(id); }
+  /// Makes room for so many nodes; only speed depends on it.
+  void reserve(std::size_t nodes);
 
   Precision precision() const noexcept { return precision_; }
   std::span<const Node> nodes() const noexcept { return nodes_; }
@@ -99,7 +101,7 @@ class Dag {
   NodeId intern(const Node& node, std::uint64_t identity, std::uint64_t shape, const Same& same);
   NodeId internParameter(const ParameterSource& source, std::uint64_t shape);
   NodeId internOperator(Node node);
-  void growTable();
+  void resizeTable(std::size_t size);
 
   Precision precision_;
   std::vector<Node> nodes_;

@@ -33,8 +33,8 @@ struct Pass {
   std::string doc;
 };
 
-/// Adds a pass, for use by name. Fails with kInvalid if the name is taken, empty, or contains ',' or white space.
-/// Thread-safe.
+/// Adds a pass, for use by name. Fails with kInvalid if the name is taken, empty, "none" or "standard", or contains ','
+/// or white space, or if `run` is empty. Thread-safe.
 Status registerPass(Pass pass);
 
 /// All passes: those of passes.def in their order, then registered ones. Thread-safe; a snapshot.
@@ -46,8 +46,9 @@ class Pipeline {
   /// The passes of passes.def that `math` allows, in order: what every kernel is made with.
   static Pipeline standard(Math math);
 
-  /// "fold,simplify,fma" or "none" or "" (no pass); "standard" may stand anywhere in the list for the standard passes. Unknown
-  /// names give kInvalid with a Span in `names` and the known names.
+  /// Names separated by commas, with white space around them if wanted: "fold, simplify,fma". "standard" stands for the
+  /// standard passes and "none" for no pass, anywhere in the list; an empty text is no pass. An unknown or missing name
+  /// gives kInvalid with a Span in `names` and the known names.
   static Result<Pipeline> parse(std::string_view names, Math math);
 
   /// Runs the passes in order. `after`, if given, is called with each pass, its result and its time in seconds.
@@ -60,7 +61,10 @@ class Pipeline {
   std::vector<Pass> passes_;
 };
 
-/// The graph as text: one node a line, `%3 = mul %1, %2` with constants, x<i> and parameters inline, then `root 0 = %7`.
+/// The graph as text: one operator a line, `%3 = mul %1, x0`, numbered from 0 in order of id, then `root 0 = %3`.
+/// Leaves stand where they are used: a constant as the shortest number that reads back, x<column>,
+/// p<index>@<expression>, and
+/// #<slot>(<value>) for a literal parameter.
 std::string printDag(const Dag& dag);
 
 }  // namespace srjit

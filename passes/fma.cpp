@@ -1,0 +1,121 @@
+#include <algorithm>
+#include <array>
+#include <utility>
+#include <vector>
+
+#include "passes/pass.h"
+#include "passes/rebuild.h"
+
+namespace srjit {
+namespace {
+
+/// A product x * y, or z - (x * y) in place of a sum if `negated`.
+struct Product {
+  NodeId x, y;
+  bool negated;
+};
+
+/// Fuses one root at a time, because which product a sum takes depends on the number of its uses, and uses in other
+/// roots of the batch must not count.
+class Fuser {
+ public:
+  explicit Fuser(const Dag& from)
+      : from_(from), to_(from.precision()), uses_(from.size()), image_(from.size(), kNone) {}
+
+  Dag run() && {
+    for (const NodeId root : from_.roots()) fuseRoot(root);
+    return std::move(to_);
+  }
+
+ private:
+  static constexpr NodeId kNone = ~NodeId{0};
+
+  void fuseRoot(NodeId root) {
+    collect(root);
+    for (const NodeId id : members_) image_[id] = copy(id);
+    to_.addRoot(image_[root]);
+    for (const NodeId id : members_) {
+      uses_[id] = 0;
+      image_[id] = kNone;
+    }
+  }
+
+  /// Lists the nodes of `root` in topological order, and counts their uses within it.
+  void collect(NodeId root) {
+    members_.assign(1, root);
+    uses_[root] = 1;
+    for (std::size_t i = 0; i < members_.size(); ++i) {
+      for (const NodeId operand : from_.node(members_[i]).inputs()) {
+        if (uses_[operand]++ == 0) members_.push_back(operand);
+      }
+    }
+    std::ranges::sort(members_);
+  }
+
+  NodeId copy(NodeId id) {
+    const Node& node = from_.node(id);
+    if (node.kind != Token::Kind::kOp) return to_.copyLeaf(from_, id);
+    if (node.op == Op::kAdd || node.op == Op::kSub) {
+      if (const NodeId fused = fusedSum(node); fused != kNone) return fused;
+    }
+    std::array<NodeId, kMaxArity> operands{};
+    for (std::size_t i = 0; i < node.inputs().size(); ++i) operands[i] = image_[node.operands[i]];
+    return to_.apply(node.op, std::span<const NodeId>(operands.data(), node.inputs().size()));
+  }
+
+  /// The fused form of a sum or difference; kNone if no operand is a product. Where both are, it takes the one that
+  /// this root uses nowhere else, since that multiplication disappears, and else the first. A product that stays for
+  /// another use is fused as well: the sum costs one instruction either way, no longer waits for the product, and
+  /// rounds once.
+  NodeId fusedSum(const Node& sum) {
+    const bool second_first = isProduct(sum.operands[1]) && uses_[sum.operands[1]] == 1 &&
+                              !(isProduct(sum.operands[0]) && uses_[sum.operands[0]] == 1);
+    for (const std::size_t side : {second_first ? std::size_t{1} : 0, second_first ? std::size_t{0} : 1}) {
+      if (!isProduct(sum.operands[side])) continue;
+      const Product product = productOf(sum.operands[side]);
+      const NodeId other = image_[sum.operands[1 - side]];
+      if (sum.op == Op::kAdd) return to_.apply(product.negated ? Op::kFnma : Op::kFma, {product.x, product.y, other});
+      if (side == 1) return to_.apply(product.negated ? Op::kFma : Op::kFnma, {product.x, product.y, other});
+      // There is no operator for -(x * y) - z, so a sign stays with its factor.
+      const NodeId x = product.negated ? to_.apply(Op::kNeg, {product.x}) : product.x;
+      return to_.apply(Op::kFms, {x, product.y, other});
+    }
+    return kNone;
+  }
+
+  bool isProduct(NodeId id) const {
+    const Node& node = from_.node(id);
+    if (node.kind != Token::Kind::kOp) return false;
+    // A cube that stays for another use would be two multiplications beside the square that fusing needs.
+    return node.op == Op::kMul || node.op == Op::kSquare || (node.op == Op::kCube && uses_[id] == 1);
+  }
+
+  /// The factors of the product `id` in the new graph; -x * y gives x, y and `negated`.
+  Product productOf(NodeId id) {
+    const Node& node = from_.node(id);
+    const NodeId x = image_[node.operands[0]];
+    if (node.op == Op::kSquare) return {x, x, false};
+    if (node.op == Op::kCube) return {to_.apply(Op::kSquare, {x}), x, false};
+    const NodeId y = image_[node.operands[1]];
+    if (const NodeId inner = negatedOperand(x); inner != kNone) return {inner, y, true};
+    if (const NodeId inner = negatedOperand(y); inner != kNone) return {x, inner, true};
+    return {x, y, false};
+  }
+
+  NodeId negatedOperand(NodeId id) const {
+    const Node& node = to_.node(id);
+    return node.kind == Token::Kind::kOp && node.op == Op::kNeg ? node.operands[0] : kNone;
+  }
+
+  const Dag& from_;
+  Dag to_;
+  std::vector<std::uint32_t> uses_;  ///< of every node of from_, within the root at hand
+  std::vector<NodeId> image_;        ///< the node of to_ for every node of from_, for the root at hand
+  std::vector<NodeId> members_;      ///< nodes of the root at hand
+};
+
+}  // namespace
+
+Dag fuseMultiplyAdd(const Dag& dag, const PassContext&) { return withoutUnreachable(Fuser(dag).run()); }
+
+}  // namespace srjit

@@ -1,0 +1,179 @@
+#include "passes/fold.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <utility>
+#include <vector>
+
+#include "ir/rows.h"
+#include "passes/pass.h"
+#include "passes/rebuild.h"
+
+namespace srjit {
+namespace {
+
+constexpr double kUlp = 0x1p-24;
+constexpr double kNoFast = 0;
+
+/// Facts of the functions by themselves. The bound of a correctly rounded function is one kUlp at r = 1.
+RowFacts factsOf(Function function) {
+  constexpr double x = 1, y = 1, r = 1;
+  (void)x, (void)y, (void)r;
+  switch (function) {
+#define SRJIT_FUNCTION(id, arity, libdevice, libmvec, ulp_device32, ulp_device64, ulp_host, fast_error) \
+  case Function::k_##id:                                                                                \
+    return {ulp_host > 0.5, (fast_error) > kUlp};
+#include "ir/functions.def"
+#undef SRJIT_FUNCTION
+  }
+  return {};
+}
+
+/// A domain whose values are the facts of the steps that led to them.
+struct Probe {
+  RowFacts facts;
+  explicit Probe(double) {}
+  explicit Probe(RowFacts f) : facts(f) {}
+};
+
+template <class... Operands>
+Probe joined(RowFacts own, const Operands&... operands) {
+  return Probe(
+      RowFacts{(own.library || ... || operands.facts.library), (own.approximate || ... || operands.facts.approximate)});
+}
+
+Probe operator+(Probe x, Probe y) { return joined({}, x, y); }
+Probe operator-(Probe x, Probe y) { return joined({}, x, y); }
+Probe operator*(Probe x, Probe y) { return joined({}, x, y); }
+Probe operator/(Probe x, Probe y) { return joined({false, true}, x, y); }
+Probe operator-(Probe x) { return x; }
+Probe lt(Probe x, Probe y) { return joined({}, x, y); }
+Probe le(Probe x, Probe y) { return joined({}, x, y); }
+Probe eq(Probe x, Probe y) { return joined({}, x, y); }
+Probe select(Probe mask, Probe x, Probe y) { return joined({}, mask, x, y); }
+
+/// A domain of numbers rounded to T, whose library functions are computed in double.
+template <class T>
+struct Rounded {
+  T number;
+  explicit Rounded(double value) : number(static_cast<T>(value)) {}
+
+  friend Rounded operator+(Rounded x, Rounded y) { return of(x.number + y.number); }
+  friend Rounded operator-(Rounded x, Rounded y) { return of(x.number - y.number); }
+  friend Rounded operator*(Rounded x, Rounded y) { return of(x.number * y.number); }
+  friend Rounded operator/(Rounded x, Rounded y) { return of(x.number / y.number); }
+  friend Rounded operator-(Rounded x) { return of(-x.number); }
+  friend bool lt(Rounded x, Rounded y) { return x.number < y.number; }
+  friend bool le(Rounded x, Rounded y) { return x.number <= y.number; }
+  friend bool eq(Rounded x, Rounded y) { return x.number == y.number; }
+  friend Rounded select(bool mask, Rounded x, Rounded y) { return mask ? x : y; }
+
+  static Rounded of(T number) {
+    Rounded result(0);
+    result.number = number;
+    return result;
+  }
+};
+
+/// `function` over numbers of type T, in double if its result is not fixed by IEEE 754 anyway.
+template <bool library, class T, class Function, class... Operands>
+Rounded<T> called(const Function& function, Rounded<T> x, Operands... others) {
+  if constexpr (library) {
+    return Rounded<T>(function(static_cast<double>(x.number), static_cast<double>(others.number)...));
+  } else {
+    return Rounded<T>::of(function(x.number, others.number...));
+  }
+}
+
+// The functions of both domains. They must not be variadic templates: overload resolution would prefer the generic
+// minimum and maximum of ir/real.h.
+#define SRJIT_OPERANDS_1(Type) Type x
+#define SRJIT_OPERANDS_2(Type) Type x, Type y
+#define SRJIT_OPERANDS_3(Type) Type x, Type y, Type z
+#define SRJIT_NAMES_1 x
+#define SRJIT_NAMES_2 x, y
+#define SRJIT_NAMES_3 x, y, z
+#define SRJIT_FUNCTION(id, arity, libdevice, libmvec, ulp_device32, ulp_device64, ulp_host, fast_error)         \
+  Probe id(SRJIT_OPERANDS_##arity(Probe)) { return joined(factsOf(Function::k_##id), SRJIT_NAMES_##arity); }    \
+  template <class T>                                                                                            \
+  Rounded<T> id(SRJIT_OPERANDS_##arity(Rounded<T>)) {                                                           \
+    return called<(ulp_host > 0.5)>([](auto... numbers) { return real::id(numbers...); }, SRJIT_NAMES_##arity); \
+  }
+#include "ir/functions.def"
+#undef SRJIT_FUNCTION
+#undef SRJIT_NAMES_3
+#undef SRJIT_NAMES_2
+#undef SRJIT_NAMES_1
+#undef SRJIT_OPERANDS_3
+#undef SRJIT_OPERANDS_2
+#undef SRJIT_OPERANDS_1
+
+template <class T>
+double valueIn(Op op, const std::array<double, kMaxArity>& x) {
+  using Number = Rounded<T>;
+  return static_cast<double>(applyRow<Number>(op, Number(x[0]), Number(x[1]), Number(x[2])).number);
+}
+
+template <class Allowed>
+Dag foldWhere(const Dag& dag, const Allowed& allowed) {
+  const bool none = std::ranges::none_of(dag.nodes(), [&](const Node& node) {
+    return node.kind == Token::Kind::kOp && allowed(node.op) && foldedValue(dag, node.op, node.inputs());
+  });
+  if (none) return dag;  // the common case: populations hold few operators over constants alone
+  Dag to(dag.precision());
+  rebuildInto(
+      to, dag, [&](NodeId id) { return to.copyLeaf(dag, id); },
+      [&](Op op, std::span<const NodeId> operands) {
+        if (allowed(op)) {
+          if (const auto value = foldedValue(to, op, operands)) return to.constant(*value);
+        }
+        return to.apply(op, operands);
+      });
+  return withoutUnreachable(std::move(to));
+}
+
+}  // namespace
+
+RowFacts factsOf(Op op) noexcept {
+  static const std::vector<RowFacts> facts = [] {
+    std::vector<RowFacts> all;
+    const Probe none(0);
+    for (std::size_t i = 0; i < allOps().size(); ++i) {
+      all.push_back(applyRow<Probe>(static_cast<Op>(i), none, none, none).facts);
+    }
+    return all;
+  }();
+  return facts[static_cast<std::size_t>(op)];
+}
+
+bool isExactlyRounded(Op op, Precision precision, Math math) noexcept {
+  const RowFacts facts = factsOf(op);
+  return !facts.library && !(facts.approximate && math == Math::kFast && precision == Precision::kF32);
+}
+
+double valueOf(Op op, std::span<const double> operands, Precision precision) {
+  std::array<double, kMaxArity> padded{};
+  std::ranges::copy(operands, padded.begin());
+  return precision == Precision::kF32 ? valueIn<float>(op, padded) : valueIn<double>(op, padded);
+}
+
+std::optional<double> foldedValue(const Dag& dag, Op op, std::span<const NodeId> operands) {
+  std::array<double, kMaxArity> values{};
+  for (std::size_t i = 0; i < operands.size(); ++i) {
+    const Node& node = dag.node(operands[i]);
+    if (node.kind != Token::Kind::kConstant) return std::nullopt;
+    values[i] = node.value;
+  }
+  return valueOf(op, std::span(values).first(operands.size()), dag.precision());
+}
+
+Dag foldConstants(const Dag& dag, const PassContext& context) {
+  return foldWhere(dag, [&](Op op) { return isExactlyRounded(op, dag.precision(), context.math); });
+}
+
+Dag foldFunctions(const Dag& dag, const PassContext&) {
+  return foldWhere(dag, [](Op) { return true; });
+}
+
+}  // namespace srjit

@@ -1,0 +1,31 @@
+// Operators over constants: which of them a compiler may compute, and their values.
+#pragma once
+
+#include <optional>
+#include <span>
+
+#include "ir/numeric.h"
+#include "ir/ops.h"
+#include "passes/dag.h"
+
+namespace srjit {
+
+/// What the elementary steps of an operator's row are; read from ops.def and functions.def, not declared.
+struct RowFacts {
+  bool library = false;      ///< some step is a library function, whose last bits differ between targets
+  bool approximate = false;  ///< some step is approximate in fast f32 kernels: a quotient, a root, most functions
+};
+RowFacts factsOf(Op op) noexcept;
+
+/// True if every kernel of this precision and mode computes `op` in steps whose results IEEE 754 fixes, so that
+/// valueOf() has the kernel's bits.
+bool isExactlyRounded(Op op, Precision precision, Math math) noexcept;
+
+/// The value of `op` over operands that are numbers of `precision`: elementary steps in that precision, library
+/// functions in double and then rounded once. A row's thresholds thus decide as they do in a kernel.
+double valueOf(Op op, std::span<const double> operands, Precision precision);
+
+/// valueOf() where all operands are constants of `dag`; none if one is not.
+std::optional<double> foldedValue(const Dag& dag, Op op, std::span<const NodeId> operands);
+
+}  // namespace srjit

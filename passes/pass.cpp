@@ -1,0 +1,175 @@
+#include "passes/pass.h"
+
+#include <algorithm>
+#include <chrono>
+#include <iterator>
+#include <mutex>
+#include <utility>
+
+#include <fmt/format.h>
+
+namespace srjit {
+
+#define SRJIT_PASS(name, function, exactness, modes, doc) Dag function(const Dag& dag, const PassContext& context);
+#include "passes/passes.def"
+#undef SRJIT_PASS
+
+namespace {
+
+enum Modes : unsigned { kFastOnly = 1, kNotStrict = 3, kAllModes = 7 };
+
+unsigned bitOf(Math math) { return math == Math::kFast ? 1 : math == Math::kPrecise ? 2 : 4; }
+
+struct StandardPass {
+  Pass pass;
+  unsigned modes;
+};
+
+const std::vector<StandardPass>& standardPasses() {
+  static const std::vector<StandardPass> passes = {
+#define SRJIT_PASS(name, function, exactness, modes, doc) {{name, function, Exactness::exactness, doc}, modes},
+#include "passes/passes.def"
+#undef SRJIT_PASS
+  };
+  return passes;
+}
+
+/// Passes that programs have added.
+struct Registry {
+  std::mutex mutex;
+  std::vector<Pass> passes;
+};
+
+Registry& registry() {
+  static Registry instance;
+  return instance;
+}
+
+bool isSpace(char c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r' || c == '\f' || c == '\v'; }
+
+std::vector<Pass> standardPassesOnly() {
+  std::vector<Pass> passes;
+  for (const StandardPass& standard : standardPasses()) passes.push_back(standard.pass);
+  return passes;
+}
+
+/// The name of an operand of an operator; `numbers` gives the printed numbers of operators.
+std::string operandText(const Dag& dag, NodeId id, std::span<const std::size_t> numbers) {
+  const auto number = [&](double value) {
+    return dag.precision() == Precision::kF32 ? fmt::format("{}", static_cast<float>(value)) : fmt::format("{}", value);
+  };
+  const Node& node = dag.node(id);
+  switch (node.kind) {
+    case Token::Kind::kConstant:
+      return number(node.value);
+    case Token::Kind::kVariable:
+      return fmt::format("x{}", node.index);
+    case Token::Kind::kParameter: {
+      const ParameterSource& source = dag.parameters()[node.index];
+      if (source.isLiteral()) return fmt::format("#{}({})", node.index, number(source.literal));
+      return fmt::format("p{}@{}", source.index, source.expression);
+    }
+    case Token::Kind::kOp:
+      break;
+  }
+  return fmt::format("%{}", numbers[id]);
+}
+
+}  // namespace
+
+Status registerPass(Pass pass) {
+  const auto fail = [](std::string message) { return Error{Errc::kInvalid, std::move(message), {}}; };
+  if (pass.name.empty()) return fail("a pass needs a name");
+  if (std::ranges::any_of(pass.name, [](char c) { return c == ',' || isSpace(c); })) {
+    return fail(fmt::format("pass name '{}' contains a comma or white space", pass.name));
+  }
+  if (!pass.run) return fail(fmt::format("pass '{}' has no function", pass.name));
+  const auto taken = [&](const Pass& other) { return other.name == pass.name; };
+  Registry& added = registry();
+  const std::scoped_lock lock(added.mutex);
+  const bool reserved = pass.name == "none" || pass.name == "standard";
+  if (reserved || std::ranges::any_of(standardPassesOnly(), taken) || std::ranges::any_of(added.passes, taken)) {
+    return fail(fmt::format("pass name '{}' is taken", pass.name));
+  }
+  added.passes.push_back(std::move(pass));
+  return okStatus();
+}
+
+std::vector<Pass> allPasses() {
+  std::vector<Pass> passes = standardPassesOnly();
+  Registry& added = registry();
+  const std::scoped_lock lock(added.mutex);
+  passes.insert(passes.end(), added.passes.begin(), added.passes.end());
+  return passes;
+}
+
+Pipeline Pipeline::standard(Math math) {
+  Pipeline pipeline;
+  for (const StandardPass& standard : standardPasses()) {
+    if ((standard.modes & bitOf(math)) != 0) pipeline.passes_.push_back(standard.pass);
+  }
+  return pipeline;
+}
+
+Result<Pipeline> Pipeline::parse(std::string_view names, Math math) {
+  Pipeline pipeline;
+  if (std::ranges::all_of(names, isSpace)) return pipeline;
+  const std::vector<Pass> known = allPasses();
+  const auto knownNames = [&] {
+    std::string text = "none, standard";
+    for (const Pass& pass : known) text += ", " + pass.name;
+    return text;
+  };
+  for (std::size_t start = 0; start <= names.size();) {
+    const std::size_t comma = std::min(names.find(',', start), names.size());
+    std::size_t first = start, last = comma;
+    while (first < last && isSpace(names[first])) ++first;
+    while (first < last && isSpace(names[last - 1])) --last;
+    const std::string_view name = names.substr(first, last - first);
+    start = comma + 1;
+    const auto found = std::ranges::find(known, name, [](const Pass& pass) { return std::string_view(pass.name); });
+    if (name == "standard") {
+      std::ranges::copy(standard(math).passes_, std::back_inserter(pipeline.passes_));
+    } else if (found != known.end()) {
+      pipeline.passes_.push_back(*found);
+    } else if (name != "none") {
+      const std::string found_text =
+          name.empty() ? "expected the name of a pass" : fmt::format("unknown pass '{}'", name);
+      return Error{Errc::kInvalid, fmt::format("{}; known are {}", found_text, knownNames()),
+                   Span{1, first + 1, name.size()}};
+    }
+  }
+  return pipeline;
+}
+
+Dag Pipeline::run(Dag dag, const PassContext& context, const Observer& after) const {
+  for (const Pass& pass : passes_) {
+    const auto start = std::chrono::steady_clock::now();
+    dag = pass.run(dag, context);
+    const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
+    if (after) after(pass, dag, seconds.count());
+  }
+  return dag;
+}
+
+std::string printDag(const Dag& dag) {
+  std::vector<std::size_t> numbers(dag.size());
+  std::size_t operators = 0;
+  std::string text;
+  for (NodeId id = 0; id < dag.size(); ++id) {
+    const Node& node = dag.node(id);
+    if (node.kind != Token::Kind::kOp) continue;
+    numbers[id] = operators++;
+    text += fmt::format("%{} = {}", numbers[id], infoOf(node.op).name);
+    const char* separator = " ";
+    for (const NodeId operand : node.inputs())
+      text += std::exchange(separator, ", ") + operandText(dag, operand, numbers);
+    text += '\n';
+  }
+  for (std::size_t i = 0; i < dag.roots().size(); ++i) {
+    text += fmt::format("root {} = {}\n", i, operandText(dag, dag.roots()[i], numbers));
+  }
+  return text;
+}
+
+}  // namespace srjit

@@ -1,0 +1,36 @@
+// The rules of simplify.def and the engine that applies them.
+#pragma once
+
+#include <span>
+#include <string_view>
+
+#include "ir/expression.h"
+#include "ir/numeric.h"
+#include "passes/dag.h"
+#include "passes/pass.h"
+
+namespace srjit {
+
+/// What a rule keeps; see simplify.def.
+enum class RuleClass { kExact, kPrecise, kFast };
+
+/// One row of simplify.def.
+struct Rule {
+  RuleClass rule_class;
+  std::string_view pattern_text;
+  std::string_view replacement_text;
+  bool (*condition)(double p0, double p1, Precision precision);
+  Expression pattern;
+  Expression replacement;
+};
+
+/// All rules, in the order of the table. Thread-safe.
+std::span<const Rule> allRules();
+
+/// Applies the rules up to `rule_class` from the leaves to the roots until none matches, and computes operators over
+/// constants on the way (for kExact only where that keeps bits). For kExact in fast f32, rules over operators that are
+/// approximate there are left out, since the bits of those are not fixed. Not recursive; every distinct term is
+/// rewritten once.
+Dag simplify(const Dag& dag, RuleClass rule_class, Math math);
+
+}  // namespace srjit
