@@ -1,0 +1,60 @@
+#include "tests/generators/data.h"
+
+#include <cmath>
+#include <limits>
+
+namespace srjit {
+namespace {
+
+double wideValue(Random& random) {
+  switch (random.below(3)) {
+    case 0:
+      return random.between(-3.0, 3.0);
+    case 1:
+      return random.between(-5, 5);
+    default:
+      return random.magnitude(-20, 19);
+  }
+}
+
+template <class T>
+double specialValue(Random& random) {
+  using Limits = std::numeric_limits<T>;
+  constexpr T kSpecial[] = {0,
+                            -T(0),
+                            Limits::infinity(),
+                            -Limits::infinity(),
+                            Limits::quiet_NaN(),
+                            Limits::max(),
+                            Limits::lowest(),
+                            Limits::min(),
+                            Limits::denorm_min(),
+                            -Limits::denorm_min()};
+  return static_cast<double>(kSpecial[random.below(std::size(kSpecial))]);
+}
+
+}  // namespace
+
+double roundTo(Precision precision, double value) noexcept {
+  return precision == Precision::kF32 ? static_cast<double>(static_cast<float>(value)) : value;
+}
+
+double randomValue(Random& random, Spread spread, Precision precision) {
+  if (spread == Spread::kTame) return roundTo(precision, random.between(-3.0, 3.0));
+  if (spread == Spread::kSpecial && random.chance(0.125)) {
+    return precision == Precision::kF32 ? specialValue<float>(random) : specialValue<double>(random);
+  }
+  return roundTo(precision, wideValue(random));
+}
+
+std::vector<std::vector<double>> randomColumns(Random& random, std::size_t count, std::size_t rows, Spread spread,
+                                               Precision precision) {
+  std::vector<std::vector<double>> columns(count);
+  for (auto& column : columns) {
+    column.reserve(rows);
+    for (std::size_t i = 0; i < rows; ++i) column.push_back(randomValue(random, spread, precision));
+  }
+  return columns;
+}
+
+}  // namespace srjit
