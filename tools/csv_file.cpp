@@ -128,7 +128,9 @@ std::pair<std::size_t, std::size_t> locate(std::string_view text, std::size_t re
   }
   if (!locator.found) csv_fini(parser.get(), Locator::onCell, Locator::onEnd, &locator);
   auto [begin, end] = locator.found.value_or(std::pair{text.size(), text.size()});
-  while (begin < end && std::string_view(" \t\r\n").find(text[begin]) != std::string_view::npos) ++begin;
+  constexpr std::string_view kSpaces = " \t\r\n";
+  while (begin < end && kSpaces.find(text[begin]) != std::string_view::npos) ++begin;
+  while (begin < end && kSpaces.find(text[end - 1]) != std::string_view::npos) --end;
   return {begin, end};
 }
 
@@ -174,7 +176,6 @@ Result<DataTable> parseCsv(std::string_view text, std::string_view origin) {
   }
   if (broken) {
     const bool open = done >= text.size();
-    if (!open) --done;  // libcsv counts the byte it refuses
     return errorAt(text, origin, done, done + (open ? 0 : 1),
                    open ? "a quoted cell is not closed at the end of the file"
                         : "a quote inside a cell must be doubled, and the cell be quoted");

@@ -100,14 +100,14 @@ Result<OutputFile> OutputFile::create(const std::string& path) {
     state->file = dup(STDOUT_FILENO);
   } else if (exists && !S_ISREG(facts.st_mode)) {
     state->file = open(path.c_str(), O_WRONLY | O_CLOEXEC);
+  } else if (path.empty() || path.ends_with('/')) {
+    errno = ENOENT;
   } else if (!exists || access(path.c_str(), W_OK) == 0) {
     // A symbolic link keeps pointing where it does; the file behind it is replaced.
     std::error_code failed;
-    state->target = std::filesystem::weakly_canonical(std::filesystem::absolute(path), failed).string();
+    state->target = std::filesystem::weakly_canonical(std::filesystem::absolute(path, failed), failed).string();
     if (failed) return cannotWrite(path, failed.value());
-    const bool named = !path.empty() && !path.ends_with('/');
-    if (!named) errno = path.empty() ? ENOENT : EISDIR;
-    if (named && state->openTemporary(0666) && exists) fchmod(state->file, facts.st_mode & 07777);
+    if (state->openTemporary(0666) && exists) fchmod(state->file, facts.st_mode & 07777);
   }
   if (state->file < 0) return cannotWrite(path, errno);
   return OutputFile(std::move(state));

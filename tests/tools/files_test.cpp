@@ -1,0 +1,215 @@
+#include <fcntl.h>
+#include <sys/mount.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <boost/iostreams/copy.hpp>
+#include <boost/iostreams/device/array.hpp>
+#include <boost/iostreams/device/back_inserter.hpp>
+#include <boost/iostreams/filter/gzip.hpp>
+#include <boost/iostreams/filter/lzma.hpp>
+#include <boost/iostreams/filtering_stream.hpp>
+#include <csignal>
+
+#include <gmock/gmock.h>
+
+#include "tests/tools/scratch.h"
+#include "tools/output_file.h"
+#include "tools/read_file.h"
+
+namespace srjit {
+namespace {
+
+namespace io = boost::iostreams;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::StartsWith;
+
+template <class Filter>
+std::string packed(const std::string& text) {
+  std::string result;
+  io::filtering_ostream stream;
+  stream.push(Filter());
+  stream.push(io::back_inserter(result));
+  io::copy(io::array_source(text.data(), text.size()), stream);
+  return result;
+}
+std::string gzipped(const std::string& text) { return packed<io::gzip_compressor>(text); }
+std::string xzipped(const std::string& text) { return packed<io::lzma_compressor>(text); }
+
+std::string someText() {
+  std::string text;
+  for (int i = 0; i < 20000; ++i) text += std::to_string(i * 7919 % 10007) + '\n';
+  return text;
+}
+
+TEST(ReadFile, PlainGzipAndXz) {
+  const Scratch scratch;
+  const std::string text = someText();
+  EXPECT_EQ(*readFile(scratch.write("a", text)), text);
+  EXPECT_EQ(*readFile(scratch.write("a.gz", gzipped(text))), text);
+  EXPECT_EQ(*readFile(scratch.write("a.xz", xzipped(text))), text);
+  EXPECT_EQ(*readFile(scratch.write("empty", "")), "");
+  EXPECT_EQ(*readFile(scratch.write("empty.xz", xzipped(""))), "");
+}
+
+TEST(ReadFile, ConcatenatedArchivesAreOneText) {
+  const Scratch scratch;
+  EXPECT_EQ(*readFile(scratch.write("a.gz", gzipped("one\n") + gzipped("two\n"))), "one\ntwo\n");
+  EXPECT_EQ(*readFile(scratch.write("a.xz", xzipped("one\n") + xzipped("two\n"))), "one\ntwo\n");
+}
+
+TEST(ReadFile, WhatCannotBeReadIsNamed) {
+  const Scratch scratch;
+  const Result<std::string> missing = readFile(scratch.path("missing"));
+  EXPECT_EQ(missing.error().code, Errc::kIo);
+  EXPECT_EQ(missing.error().message, "cannot read " + scratch.path("missing") + ": No such file or directory");
+  EXPECT_THAT(readFile(scratch.path("")).error().message, HasSubstr("Is a directory"));
+}
+
+TEST(ReadFile, DamagedArchivesAreErrors) {
+  const Scratch scratch;
+  const std::string text = someText();
+  for (const std::string name : {"a.gz", "a.xz"}) {
+    const std::string good = name == "a.gz" ? gzipped(text) : xzipped(text);
+    for (const std::size_t size : {std::size_t{8}, good.size() / 2, good.size() - 1}) {
+      const Result<std::string> cut = readFile(scratch.write(name, good.substr(0, size)));
+      ASSERT_FALSE(cut.ok()) << name << " cut to " << size;
+      EXPECT_EQ(cut.error().code, Errc::kIo);
+      EXPECT_THAT(cut.error().message, StartsWith(scratch.path(name) + ": the "));
+      EXPECT_THAT(cut.error().message, HasSubstr("archive is damaged or cut short"));
+    }
+    std::string flipped = good;
+    flipped[good.size() / 2] ^= 0x55;
+    EXPECT_FALSE(readFile(scratch.write(name, flipped)).ok()) << name;
+    EXPECT_FALSE(readFile(scratch.write(name, good + "garbage!")).ok()) << name;
+    EXPECT_THAT(readFile(scratch.write(name, text)).error().message, HasSubstr("archive"));
+    EXPECT_THAT(readFile(scratch.write(name, "")).error().message, HasSubstr("not a"));
+  }
+}
+
+void writeAll(OutputFile& out, std::size_t bytes) {
+  const std::string block(4096, 'a');
+  for (std::size_t done = 0; done < bytes; done += block.size()) out.write(block);
+}
+
+TEST(OutputFile, AppearsOnlyWhenPublished) {
+  const Scratch scratch;
+  Result<OutputFile> out = OutputFile::create(scratch.path("out"));
+  ASSERT_TRUE(out.ok());
+  writeAll(*out, 5 << 20);
+  EXPECT_THAT(scratch.list(), IsEmpty());
+  ASSERT_TRUE(out->publish().ok());
+  EXPECT_THAT(scratch.list(), ElementsAre("out"));
+  EXPECT_EQ(contentOf(scratch.path("out")), std::string(5 << 20, 'a'));
+}
+
+TEST(OutputFile, DroppedLeavesTheOldFile) {
+  const Scratch scratch;
+  scratch.write("out", "old");
+  {
+    Result<OutputFile> out = OutputFile::create(scratch.path("out"));
+    writeAll(*out, 5 << 20);
+  }
+  EXPECT_THAT(scratch.list(), ElementsAre("out"));
+  EXPECT_EQ(contentOf(scratch.path("out")), "old");
+}
+
+TEST(OutputFile, ReplacesAndKeepsPermissionsAndLinks) {
+  const Scratch scratch;
+  chmod(scratch.write("out", "old").c_str(), 0640);
+  std::filesystem::create_symlink("out", scratch.path("link"));
+  Result<OutputFile> out = OutputFile::create(scratch.path("link"));
+  out->write("new");
+  ASSERT_TRUE(out->publish().ok());
+  EXPECT_EQ(contentOf(scratch.path("out")), "new");
+  EXPECT_TRUE(std::filesystem::is_symlink(scratch.path("link")));
+  EXPECT_EQ(std::filesystem::status(scratch.path("out")).permissions(), std::filesystem::perms(0640));
+  EXPECT_THAT(scratch.list(), ElementsAre("link", "out"));
+}
+
+TEST(OutputFile, PlacesThatCannotBeWritten) {
+  const Scratch scratch;
+  EXPECT_THAT(OutputFile::create(scratch.path("no/such/folder/out")).error().message,
+              testing::EndsWith("out: No such file or directory"));
+  EXPECT_THAT(OutputFile::create(scratch.path("")).error().message, HasSubstr("Is a directory"));
+  EXPECT_THAT(OutputFile::create("").error().message, HasSubstr("No such file"));
+  EXPECT_THAT(OutputFile::create("/proc/out").error().message, StartsWith("cannot write /proc/out: "));
+  EXPECT_EQ(OutputFile::create("/proc/out").error().code, Errc::kIo);
+}
+
+TEST(OutputFile, FullDeviceIsAnError) {
+  Result<OutputFile> out = OutputFile::create("/dev/full");
+  ASSERT_TRUE(out.ok());
+  out->write("a");
+  const Status status = out->publish();
+  EXPECT_EQ(status.error().code, Errc::kIo);
+  EXPECT_EQ(status.error().message, "cannot write /dev/full: No space left on device");
+}
+
+TEST(OutputFile, FullDiskLeavesNothing) {
+  const Scratch scratch;
+  std::filesystem::create_directory(scratch.path("tiny"));
+  if (mount("none", scratch.path("tiny").c_str(), "tmpfs", 0, "size=1m") != 0)
+    GTEST_SKIP() << "mounting is not allowed here";
+  const std::string path = scratch.path("tiny/out");
+  Result<OutputFile> out = OutputFile::create(path);
+  ASSERT_TRUE(out.ok());
+  writeAll(*out, 3 << 20);
+  const Status status = out->publish();
+  EXPECT_THAT(status.error().message, HasSubstr("No space left on device"));
+  {
+    const OutputFile dropped = std::move(*out);
+  }
+  EXPECT_TRUE(std::filesystem::is_empty(scratch.path("tiny")));
+  umount2(scratch.path("tiny").c_str(), MNT_DETACH);
+}
+
+/// The exit status of `body` in a process of its own, or 128 plus the signal that ended it.
+template <class Body>
+int inChild(Body body) {
+  const pid_t child = fork();
+  if (child == 0) _exit(body());
+  int status = 0;
+  waitpid(child, &status, 0);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+TEST(OutputFile, SizeLimitLeavesTheOldFile) {
+  const Scratch scratch;
+  scratch.write("out", "old");
+  const int status = inChild([&] {
+    std::signal(SIGXFSZ, SIG_IGN);
+    const rlimit limit{1 << 20, 1 << 20};
+    setrlimit(RLIMIT_FSIZE, &limit);
+    Result<OutputFile> out = OutputFile::create(scratch.path("out"));
+    if (!out) return 2;
+    writeAll(*out, 3 << 20);
+    const Status published = out->publish();
+    return !published && published.error().message.ends_with("File too large") ? 0 : 1;
+  });
+  EXPECT_EQ(status, 0);
+  EXPECT_THAT(scratch.list(), ElementsAre("out"));
+  EXPECT_EQ(contentOf(scratch.path("out")), "old");
+}
+
+TEST(OutputFile, KilledProcessLeavesNothing) {
+  const Scratch scratch;
+  const int file = open(scratch.path("").c_str(), O_TMPFILE | O_WRONLY, 0600);
+  if (file < 0) GTEST_SKIP() << "this file system has no unnamed files";
+  close(file);
+  const int status = inChild([&] {
+    Result<OutputFile> out = OutputFile::create(scratch.path("out"));
+    writeAll(*out, 3 << 20);
+    raise(SIGKILL);
+    return 0;
+  });
+  EXPECT_EQ(status, 128 + SIGKILL);
+  EXPECT_THAT(scratch.list(), IsEmpty());
+}
+
+}  // namespace
+}  // namespace srjit
