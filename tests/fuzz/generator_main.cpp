@@ -3,9 +3,14 @@
 //
 //   fuzz_NAME [--runs N] [--seed N] [--last FILE] [--input FILE] CORPUS_FOLDER
 //
-// FILE of --last holds the input being run, so that after a crash it is the one to look at; --input runs one such file.
+// After a crash, FILE of --last holds the input that caused it; --input runs one such file.
+
+#include <fcntl.h>
+#include <signal.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <cstdlib>
 #include <filesystem>
@@ -156,9 +161,42 @@ class Generator {
   std::mt19937_64 random_;
 };
 
-void run(const std::string& input, const std::string& last) {
-  if (!last.empty()) std::ofstream(last, std::ios::binary | std::ios::trunc) << input;
+// What the signal handler may read: the input being run and where to keep it.
+const std::string* current_input = nullptr;
+const char* last_path = nullptr;
+
+extern "C" void keepInput(int signal_number) {
+  if (current_input != nullptr && last_path != nullptr) {
+    const int file = open(last_path, O_WRONLY | O_CREAT | O_TRUNC, 0644);
+    if (file >= 0) {
+      [[maybe_unused]] const auto written = write(file, current_input->data(), current_input->size());
+      close(file);
+    }
+  }
+  signal(signal_number, SIG_DFL);
+  raise(signal_number);
+}
+
+/// On a stack of its own, since what crashes may be a recursion without end. Sanitizers end with SIGABRT and handle the
+/// other signals themselves, with a better report.
+void keepInputOfCrash(const std::string& path) {
+  static std::array<char, 1 << 16> stack;
+  last_path = path.c_str();
+  const stack_t alternate = {stack.data(), 0, stack.size()};
+  sigaltstack(&alternate, nullptr);
+  struct sigaction action = {};
+  action.sa_handler = keepInput;
+  action.sa_flags = SA_ONSTACK;
+  sigaction(SIGABRT, &action, nullptr);
+#ifndef SRJIT_SANITIZED
+  for (const int number : {SIGSEGV, SIGBUS, SIGFPE, SIGILL}) sigaction(number, &action, nullptr);
+#endif
+}
+
+void run(const std::string& input) {
+  current_input = &input;
   LLVMFuzzerTestOneInput(reinterpret_cast<const std::uint8_t*>(input.data()), input.size());
+  current_input = nullptr;
 }
 
 Options readOptions(int argc, char** argv) {
@@ -186,13 +224,14 @@ Options readOptions(int argc, char** argv) {
 int main(int argc, char** argv) {
   const Options options = readOptions(argc, argv);
   if (!options.input.empty()) {
-    run(readFile(options.input), "");
+    run(readFile(options.input));
     return 0;
   }
+  if (!options.last.empty()) keepInputOfCrash(options.last);
   const std::vector<std::string> corpus = readCorpus(options.corpus);
-  for (const std::string& input : corpus) run(input, options.last);
+  for (const std::string& input : corpus) run(input);
   Generator generator(corpus, options.seed);
-  for (std::uint64_t i = 0; i < options.runs; ++i) run(generator.next(), options.last);
+  for (std::uint64_t i = 0; i < options.runs; ++i) run(generator.next());
   std::cout << corpus.size() << " inputs of the corpus and " << options.runs << " generated ones\n";
   return 0;
 }
