@@ -1,9 +1,9 @@
 // A graph as a program of a register machine whose registers are blocks of rows: what the host's interpreter runs.
 //
-// Columns are read in place and parameters are scalar operands, so leaves cost no instruction. An intermediate value lives in
-// a slot; slots are given out by linear scan over the graph's order (M. Poletto, V. Sarkar, "Linear Scan Register
-// Allocation", ACM TOPLAS 21(5), 1999) and may be overwritten by the instruction that uses them last. Roots are computed
-// where they are wanted: in an output.
+// Columns are read in place and parameters are scalar operands, so leaves cost no instruction. An intermediate value
+// lives in a slot; slots are given out by linear scan over the graph's order (M. Poletto, V. Sarkar, "Linear Scan
+// Register Allocation", ACM TOPLAS 21(5), 1999) and may be overwritten by the instruction that uses them last. Roots
+// are computed where they are wanted: in an output.
 #pragma once
 
 #include <cstddef>
@@ -58,7 +58,8 @@ struct HostProgram {
 };
 
 /// The program of all roots of `dag`. Nodes are computed in ascending order, so schedule the graph first; nodes that no
-/// root needs are left out. Linear in the nodes; not recursive. Throws std::length_error above HostOperand::kMaxIndex nodes.
+/// root needs are left out. Linear in the nodes; not recursive. Throws std::length_error above HostOperand::kMaxIndex
+/// nodes.
 HostProgram encode(const Dag& dag);
 
 }  // namespace srjit

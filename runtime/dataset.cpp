@@ -1,0 +1,154 @@
+#include "runtime/dataset.h"
+
+#include <cmath>
+#include <string>
+
+#include "compiler/loss.h"
+
+namespace srjit {
+namespace {
+
+constexpr std::size_t roundUp(std::size_t value, std::size_t quantum) {
+  return (value + quantum - 1) / quantum * quantum;
+}
+
+// Two columns a power of two apart would compete for the same lines of a cache: every second column starts on an odd
+// line.
+std::size_t columnStride(std::size_t padded_rows, Precision precision) {
+  const std::size_t line = kCacheLine / static_cast<std::size_t>(bytesOf(precision));
+  return padded_rows / line % 2 == 0 ? padded_rows + line : padded_rows;
+}
+
+template <class To, class From>
+void convert(const void* from, std::size_t rows, std::size_t padded_rows, To* to) {
+  const auto* const source = static_cast<const From*>(from);
+  for (std::size_t r = 0; r < rows; ++r) to[r] = static_cast<To>(source[r]);
+  for (std::size_t r = rows; r < padded_rows; ++r) to[r] = to[rows - 1];
+}
+
+template <class To>
+void copyColumn(const ColumnView& column, std::size_t padded_rows, To* to) {
+  if (column.type == Precision::kF32) {
+    convert<To, float>(column.data, column.size, padded_rows, to);
+  } else {
+    convert<To, double>(column.data, column.size, padded_rows, to);
+  }
+}
+
+/// A sum with the errors of its additions carried along (A. Neumaier, ZAMM 54(1), 1974).
+class CompensatedSum {
+ public:
+  void add(double x) {
+    const double sum = sum_ + x;
+    error_ += std::fabs(sum_) >= std::fabs(x) ? (sum_ - sum) + x : (x - sum) + sum_;
+    sum_ = sum;
+  }
+  double value() const { return std::isfinite(error_) ? sum_ + error_ : sum_; }
+
+ private:
+  double sum_ = 0, error_ = 0;
+};
+
+Status checkSizes(const DataView& data, std::size_t rows) {
+  const std::string expected = fmt::format("{} rows, as {} has", rows, data.columns.empty() ? "the target" : "x0");
+  for (std::size_t i = 0; i < data.columns.size(); ++i) {
+    if (data.columns[i].size == rows) continue;
+    return Error{
+        Errc::kInvalid, fmt::format("column x{} has {} rows, expected {}", i, data.columns[i].size, expected), {}};
+  }
+  if (data.target && data.target->size != rows) {
+    return Error{Errc::kInvalid, fmt::format("the target has {} rows, expected {}", data.target->size, expected), {}};
+  }
+  if (data.weights && data.weights->size != rows) {
+    return Error{
+        Errc::kInvalid, fmt::format("the weights have {} rows, expected {}", data.weights->size, expected), {}};
+  }
+  return okStatus();
+}
+
+template <class T>
+Status checkWeights(const T* weights, std::size_t rows) {
+  bool positive = false;
+  for (std::size_t r = 0; r < rows; ++r) {
+    if (!std::isfinite(weights[r]) || weights[r] < 0) {
+      return Error{Errc::kInvalid,
+                   fmt::format("weight {} in row {}, expected a finite number that is not negative",
+                               static_cast<double>(weights[r]), r + 1),
+                   {}};
+    }
+    positive = positive || weights[r] > 0;
+  }
+  if (!positive) return Error{Errc::kInvalid, "the weights are all zero", {}};
+  return okStatus();
+}
+
+// Two passes: the mean, then the squares of what is left.
+template <class T>
+double weightedVariance(const T* target, const T* weights, std::size_t rows, double weight_sum) {
+  const auto weight = [&](std::size_t r) { return weights == nullptr ? 1.0 : static_cast<double>(weights[r]); };
+  CompensatedSum sum;
+  for (std::size_t r = 0; r < rows; ++r) sum.add(weight(r) * static_cast<double>(target[r]));
+  const double mean = sum.value() / weight_sum;
+  CompensatedSum squares;
+  for (std::size_t r = 0; r < rows; ++r) {
+    const double distance = static_cast<double>(target[r]) - mean;
+    squares.add(weight(r) * (distance * distance));
+  }
+  return squares.value() / weight_sum;
+}
+
+template <class T>
+Status fill(Dataset::State& state, const DataView& data) {
+  const std::size_t fields = state.columns + data.target.has_value() + data.weights.has_value();
+  if (state.column_stride > SIZE_MAX / sizeof(T) / (fields + 1)) throw OutOfMemory(SIZE_MAX);
+  state.storage = AlignedBuffer(fields * state.column_stride * sizeof(T));
+  T* next = state.storage.template as<T>();
+  const auto place = [&](const ColumnView& column) {
+    T* const at = next;
+    copyColumn(column, state.padded_rows, at);
+    next += state.column_stride;
+    return at;
+  };
+  for (const ColumnView& column : data.columns) place(column);
+  const T* const target = data.target ? place(*data.target) : nullptr;
+  T* const weights = data.weights ? place(*data.weights) : nullptr;
+  state.target = reinterpret_cast<const std::byte*>(target);
+  state.weights = reinterpret_cast<const std::byte*>(weights);
+
+  state.weight_sum = static_cast<double>(state.rows);
+  if (weights != nullptr) {
+    if (Status valid = checkWeights(weights, state.rows); !valid) return valid;
+    std::fill(weights + state.rows, weights + state.padded_rows, T(0));
+    CompensatedSum sum;
+    state.group_weights.assign(state.padded_rows / kGroupRows, 0.0);
+    for (std::size_t r = 0; r < state.rows; ++r) {
+      sum.add(static_cast<double>(weights[r]));
+      state.group_weights[r / kGroupRows] += static_cast<double>(weights[r]);
+    }
+    state.weight_sum = sum.value();
+  }
+  if (target != nullptr) state.target_variance = weightedVariance(target, weights, state.rows, state.weight_sum);
+  return okStatus();
+}
+
+}  // namespace
+
+Result<std::shared_ptr<const Dataset::State>> Dataset::State::create(const DataView& data, Precision precision) {
+  const std::size_t rows = !data.columns.empty() ? data.columns[0].size : data.target ? data.target->size : 0;
+  if (Status sizes = checkSizes(data, rows); !sizes) return std::move(sizes).error();
+  if (rows == 0) return Error{Errc::kInvalid, "data without rows", {}};
+  auto state = std::make_shared<State>();
+  state->rows = rows;
+  state->columns = data.columns.size();
+  state->precision = precision;
+  state->padded_rows = roundUp(rows, kGroupRows);
+  state->column_stride = columnStride(state->padded_rows, precision);
+  Status filled = precision == Precision::kF32 ? fill<float>(*state, data) : fill<double>(*state, data);
+  if (!filled) return std::move(filled).error();
+  return std::shared_ptr<const State>(std::move(state));
+}
+
+std::size_t Dataset::rows() const noexcept { return state_->rows; }
+std::size_t Dataset::columns() const noexcept { return state_->columns; }
+
+}  // namespace srjit

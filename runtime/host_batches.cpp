@@ -1,0 +1,168 @@
+#include "runtime/host_batches.h"
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include <tbb/parallel_for.h>
+
+namespace srjit {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+double secondsSince(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+
+// Adjacent expressions that fit in one graph.
+struct Group {
+  std::size_t first, last;
+  bool compiled;
+};
+
+std::vector<Group> group(const HostRequest& request) {
+  std::vector<Group> groups;
+  for (std::size_t i = 0; i < request.chosen.size(); ++i) {
+    const bool compiled =
+        request.tier == Tier::kCompile && request.expressions[request.chosen[i]].size() <= kMaxCompiledTokens;
+    const std::size_t limit = compiled ? kCompiledPerBatch : kInterpretedPerBatch;
+    if (groups.empty() || groups.back().compiled != compiled || i - groups.back().first >= limit) {
+      groups.push_back({i, i, compiled});
+    }
+    groups.back().last = i + 1;
+  }
+  return groups;
+}
+
+}  // namespace
+
+/// A batch while it is being made, with what the others need to know of it.
+struct HostBatches::Draft {
+  HostBatch batch;
+  std::vector<ParameterSource> sources;
+  std::size_t nodes = 0;
+  double seconds_passes = 0, seconds_codegen = 0;
+  std::optional<Error> error;
+};
+
+HostBatches::HostBatches(std::shared_ptr<HostJit> jit, const HostRequest& request) : jit_(std::move(jit)) {
+  const auto start = Clock::now();
+  const std::vector<Group> groups = group(request);
+  std::vector<Draft> drafts(groups.size());
+  tbb::parallel_for(std::size_t{0}, groups.size(), [&](std::size_t i) {
+    const auto began = Clock::now();
+    Draft& draft = drafts[i];
+    std::vector<Expression> members;
+    for (std::size_t k = groups[i].first; k < groups[i].last; ++k) {
+      draft.batch.expressions.push_back(request.chosen[k]);
+      members.push_back(request.expressions[request.chosen[k]]);
+    }
+    const PassContext context{.math = jit_->math()};
+    const Dag dag = request.pipeline.run(Dag::fromExpressions(members, jit_->precision()), context);
+    draft.seconds_passes = secondsSince(began);
+    draft.nodes = dag.size();
+    draft.sources.assign(dag.parameters().begin(), dag.parameters().end());
+    if (groups[i].compiled) {
+      auto code = jit_->compile(dag);
+      if (code) {
+        draft.batch.code = std::move(*code);
+      } else {
+        draft.error = code.error();
+      }
+    } else {
+      draft.batch.program = encode(dag);
+    }
+    draft.seconds_codegen = secondsSince(began) - draft.seconds_passes;
+  });
+  finish(drafts, request);
+  linkHandlers();
+  // What each step took of all cores' time is shown as its part of the time that passed.
+  const double busy = seconds_passes_ + seconds_codegen_;
+  const double passed = secondsSince(start);
+  seconds_passes_ = busy > 0 ? passed * seconds_passes_ / busy : 0;
+  seconds_codegen_ = passed - seconds_passes_;
+}
+
+void HostBatches::finish(std::vector<Draft>& drafts, const HostRequest& request) {
+  batches_.reserve(drafts.size());
+  for (Draft& draft : drafts) {
+    nodes_ += draft.nodes;
+    seconds_passes_ += draft.seconds_passes;
+    seconds_codegen_ += draft.seconds_codegen;
+    if (draft.error) {
+      for (const std::uint32_t expression : draft.batch.expressions) failures_.push_back({expression, *draft.error});
+      continue;
+    }
+    takeParameters(draft, request);
+    batches_.push_back(std::move(draft.batch));
+  }
+  if (jit_->precision() == Precision::kF32) {
+    literal_table_ = AlignedBuffer(literals_.size() * sizeof(float));
+    std::transform(literals_.begin(), literals_.end(), literal_table_.as<float>(),
+                   [](double value) { return static_cast<float>(value); });
+  } else {
+    literal_table_ = AlignedBuffer(literals_.size() * sizeof(double));
+    std::copy(literals_.begin(), literals_.end(), literal_table_.as<double>());
+  }
+  literals_ = {};
+}
+
+void HostBatches::takeParameters(Draft& draft, const HostRequest& request) {
+  draft.batch.parameters = literals_.size();
+  for (const ParameterSource& source : draft.sources) {
+    if (!source.isLiteral()) {
+      const std::size_t expression = draft.batch.expressions[source.expression];
+      patches_.push_back({literals_.size(), request.parameter_offsets[expression] + source.index});
+    }
+    literals_.push_back(source.isLiteral() ? source.literal : 0.0);
+  }
+  const std::vector<double>& constants = draft.batch.program.constants;
+  literals_.insert(literals_.end(), constants.begin(), constants.end());
+}
+
+void HostBatches::linkHandlers() {
+  handlers_.assign(handlerNumbers(), nullptr);
+  std::vector<bool> used(handlers_.size());
+  for (const HostBatch& batch : batches_) {
+    for (const HostInstruction& instruction : batch.program.instructions) used[instruction.handler] = true;
+  }
+  std::vector<std::uint32_t> numbers;
+  std::vector<HandlerKey> keys;
+  for (std::uint32_t number = 0; number < used.size(); ++number) {
+    if (!used[number]) continue;
+    numbers.push_back(number);
+    keys.push_back(handlerKey(number));
+  }
+  if (keys.empty()) return;
+  const auto start = Clock::now();
+  const auto made = jit_->handlers(keys);
+  seconds_codegen_ += secondsSince(start);
+  if (made) {
+    for (std::size_t i = 0; i < numbers.size(); ++i) handlers_[numbers[i]] = (*made)[i];
+    return;
+  }
+  std::erase_if(batches_, [&](const HostBatch& batch) {
+    if (batch.code) return false;
+    for (const std::uint32_t expression : batch.expressions) failures_.push_back({expression, made.error()});
+    return true;
+  });
+  std::sort(failures_.begin(), failures_.end(),
+            [](const Failure& a, const Failure& b) { return a.expression < b.expression; });
+}
+
+template <class T>
+void HostBatches::fillTable(std::span<const double> parameters, T* table) const {
+  for (const Patch& patch : patches_) table[patch.slot] = static_cast<T>(parameters[patch.parameter]);
+}
+
+const std::byte* HostBatches::parameterTable(std::span<const double> parameters, AlignedBuffer& storage) const {
+  if (patches_.empty()) return literal_table_.data();
+  storage = AlignedBuffer(literal_table_.size());
+  std::memcpy(storage.data(), literal_table_.data(), literal_table_.size());
+  if (jit_->precision() == Precision::kF32) {
+    fillTable(parameters, storage.as<float>());
+  } else {
+    fillTable(parameters, storage.as<double>());
+  }
+  return storage.data();
+}
+
+}  // namespace srjit

@@ -1,0 +1,87 @@
+// Expressions made ready for the host: small graphs, each with a program for the interpreter or machine code.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "compiler/host_jit.h"
+#include "compiler/host_program.h"
+#include "runtime/aligned_buffer.h"
+#include "runtime/engine.h"
+
+namespace srjit {
+
+/// One graph; root i is expression `expressions[i]`.
+struct HostBatch {
+  std::vector<std::uint32_t> expressions;
+  HostProgram program;  ///< interpreted, if there is no code
+  std::optional<HostCode> code;
+  std::size_t parameters = 0;  ///< where its parameters begin in the table, in elements
+
+  std::size_t outputs() const noexcept { return expressions.size(); }
+  /// Whether the outputs of adjacent roots belong to adjacent expressions.
+  bool contiguous() const noexcept { return expressions.back() - expressions.front() + 1 == expressions.size(); }
+};
+
+/// What is made ready, and how.
+struct HostRequest {
+  std::span<const Expression> expressions;
+  std::span<const std::size_t> parameter_offsets;  ///< as Program::parameterOffset
+  std::vector<std::uint32_t> chosen;               ///< the expressions that are wanted, ascending
+  const Pipeline& pipeline;
+  Tier tier;  ///< kInterpret or kCompile
+};
+
+/// Expressions per graph of each tier, and the size above which an expression is interpreted even in the compiled tier:
+/// LLVM's time grows faster than straight-line code does.
+inline constexpr std::size_t kInterpretedPerBatch = 8;
+inline constexpr std::size_t kCompiledPerBatch = 16;
+inline constexpr std::size_t kMaxCompiledTokens = 4096;
+
+/// Batches with their handlers and parameter table. Immutable; throws OutOfMemory or std::bad_alloc when made.
+class HostBatches {
+ public:
+  /// Runs the passes and encodes or compiles, in parallel on the calling thread's arena.
+  HostBatches(std::shared_ptr<HostJit> jit, const HostRequest& request);
+
+  std::span<const HostBatch> batches() const noexcept { return batches_; }
+  std::span<const HostHandler> handlers() const noexcept { return handlers_; }
+  const HostJit& jit() const noexcept { return *jit_; }
+
+  /// In order of expression; their batches are left out.
+  const std::vector<Failure>& failures() const noexcept { return failures_; }
+  std::size_t nodes() const noexcept { return nodes_; }
+  double secondsPasses() const noexcept { return seconds_passes_; }
+  double secondsCodegen() const noexcept { return seconds_codegen_; }
+
+  /// The table for these values: literals in place, parameters rounded to the precision. `storage` keeps a table that
+  /// differs from the one of literals alone.
+  const std::byte* parameterTable(std::span<const double> parameters, AlignedBuffer& storage) const;
+
+ private:
+  struct Draft;
+  struct Patch {
+    std::size_t slot;
+    std::size_t parameter;
+  };
+  void finish(std::vector<Draft>& drafts, const HostRequest& request);
+  void takeParameters(Draft& draft, const HostRequest& request);
+  void linkHandlers();
+  template <class T>
+  void fillTable(std::span<const double> parameters, T* table) const;
+
+  std::shared_ptr<HostJit> jit_;
+  std::vector<HostBatch> batches_;
+  std::vector<HostHandler> handlers_;  ///< by handlerNumber(); null where unused
+  std::vector<double> literals_;       ///< the table, 0 where a parameter goes
+  std::vector<Patch> patches_;
+  AlignedBuffer literal_table_;  ///< literals_ in the precision
+  std::vector<Failure> failures_;
+  std::size_t nodes_ = 0;
+  double seconds_passes_ = 0, seconds_codegen_ = 0;
+};
+
+}  // namespace srjit

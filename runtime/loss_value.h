@@ -1,0 +1,25 @@
+// From sums over rows to the value of a loss.
+#pragma once
+
+#include <cstdint>
+
+#include "compiler/loss.h"
+#include "runtime/engine.h"
+
+namespace srjit {
+
+/// What one pass over the rows gives.
+struct LossSums {
+  double terms = 0;         ///< of the rows that count
+  double weights = 0;       ///< of the rows that count
+  std::uint64_t rows = 0;   ///< all
+  std::uint64_t valid = 0;  ///< with a finite prediction; `rows` under kPropagate
+};
+
+/// What a kernel must sum for `options`.
+LossSpec lossSpec(const LossOptions& options, bool weighted);
+
+/// The value as LossKind says; divisions follow IEEE 754, so a constant target gives an infinite or NaN kNmse.
+double lossValue(const LossSums& sums, double target_variance, const LossOptions& options);
+
+}  // namespace srjit
