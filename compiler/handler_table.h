@@ -49,7 +49,7 @@ struct InterpreterSpec {
   Math math = Math::kPrecise;
   std::vector<Op> ops;           ///< the operators it can run; the fewer, the smaller its code
   unsigned rows_per_thread = 8;  ///< 4, 8 or 16
-  unsigned depth = 5;            ///< stack registers a row, 2 to 16
+  unsigned depth = 5;            ///< stack registers a row, 3 to 16
 };
 
 class HandlerTable {
@@ -61,6 +61,8 @@ class HandlerTable {
   std::span<const Handler> handlers() const noexcept { return handlers_; }
   bool has(Op op) const noexcept { return has_[static_cast<std::size_t>(op)]; }
   bool isLong(Op op) const noexcept { return long_[static_cast<std::size_t>(op)]; }
+  /// Argument registers a row: the largest arity of a long operator.
+  unsigned argumentCount() const noexcept { return argument_count_; }
 
   /// The number of a handler at a stack height, or -1 if there is none.
   int find(Handler::Kind kind, unsigned height, unsigned argument = 0) const;
@@ -76,6 +78,7 @@ class HandlerTable {
   InterpreterSpec spec_;
   std::vector<Handler> handlers_;
   std::vector<bool> has_, long_;
+  unsigned argument_count_ = 0;
   std::map<std::tuple<Handler::Kind, unsigned, unsigned>, int> plain_;
   std::map<std::tuple<Op, Form, unsigned>, int> applies_;
 };

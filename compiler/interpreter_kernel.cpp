@@ -1,0 +1,477 @@
+// The interpreter kernel; device.h says how it is called, handler_table.h what its machine is, bytecode.h what it reads.
+//
+// LLVM 19's NVPTX back end turns a switch into a tree of compares, so the dispatch is a callbr to inline assembly that
+// ends in brx.idx over a table of labels. There is one dispatch block: a brx.idx per handler would copy the table to every site. The next token is
+// fetched before the branch, so that its latency overlaps the handler. Registers are allocas here and become registers by SROA, since
+// every handler knows its stack height.
+#include <array>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+#include <llvm/IR/InlineAsm.h>
+#include <llvm/IR/Intrinsics.h>
+#include <llvm/IR/IntrinsicsNVPTX.h>
+
+#include "compiler/bytecode.h"
+#include "compiler/device.h"
+#include "compiler/device_module.h"
+#include "compiler/lowering.h"
+#include "compiler/tile.h"
+
+namespace srjit {
+namespace {
+
+using Kind = Handler::Kind;
+using llvm::BasicBlock;
+using llvm::Value;
+
+enum Parameter : unsigned {
+  kColumns,
+  kColumnStride,
+  kRowCount,
+  kParameters,
+  kTokens,
+  kProgramOffsets,
+  kPrograms,
+  kProgramsPerBlock,
+  kColumnsUsed,
+  kSlots,
+  kOutputs
+};
+
+class InterpreterEmitter {
+ public:
+  InterpreterEmitter(const HandlerTable& table, const DeviceOptions& options, DeviceModule& made, llvm::IRBuilder<>& b)
+      : table_(table), spec_(table.spec()), options_(options), b_(b), kernel_(addKernel(made)),
+        lowering_(b, TargetKind::kDevice, options.precision, options.math),
+        tile_(lowering_, options, kernel_->getArg(kRowCount)),
+        wide_(options.precision == Precision::kF64) {
+    shared_ = new llvm::GlobalVariable(made.module(), llvm::ArrayType::get(b.getInt8Ty(), 0), false,
+                                       llvm::GlobalValue::ExternalLinkage, nullptr, "srjit_shared", nullptr,
+                                       llvm::GlobalValue::NotThreadLocal, 3);
+    shared_->setAlignment(llvm::Align(16));
+  }
+
+  void run() {
+    createRegisters();
+    stageColumns();
+    llvm::Value* const first_token = stageTokens();
+    b_.CreateIntrinsic(llvm::Intrinsic::nvvm_barrier0, {}, {});
+    own_row_ = b_.CreateShl(tile_.thread(), 4);
+    b_.CreateStore(first_token, counter_);
+    fetch();
+    dispatch_ = newBlock("dispatch");
+    b_.CreateBr(dispatch_);
+    std::vector<BasicBlock*> handlers;
+    for (const Handler& handler : table_.handlers()) {
+      handlers.push_back(newBlock("handler"));
+      b_.SetInsertPoint(handlers.back());
+      emitHandler(handler);
+    }
+    emitDispatch(handlers);
+  }
+
+ private:
+  llvm::Function* addKernel(DeviceModule& made) {
+    llvm::Type* const pointer = globalPointer(made.module().getContext());
+    llvm::Type* const wide = b_.getInt64Ty();
+    llvm::Type* const word = b_.getInt32Ty();
+    std::vector<llvm::Type*> types = {pointer, wide, wide, pointer, pointer, pointer, word, word, word, word};
+    types.push_back(pointer);
+    types.push_back(options_.loss ? pointer : wide);
+    if (options_.loss) types.insert(types.end(), 2, pointer);
+    llvm::Function* const kernel = made.addKernel(kInterpreterKernel, types, b_);
+    for (const unsigned input : {kColumns, kParameters, kTokens, kProgramOffsets}) {
+      kernel->addParamAttr(input, llvm::Attribute::NoAlias);
+      kernel->addParamAttr(input, llvm::Attribute::ReadOnly);
+    }
+    return kernel;
+  }
+
+  BasicBlock* newBlock(const char* name) { return BasicBlock::Create(b_.getContext(), name, kernel_); }
+  Value* argument(Parameter parameter) const { return kernel_->getArg(parameter); }
+  Value* word(std::uint32_t value) const { return b_.getInt32(value); }
+  Value* sharedAt(Value* offset) const { return b_.CreateGEP(b_.getInt8Ty(), shared_, offset); }
+  llvm::AllocaInst* newRegister(llvm::Type* type) { return b_.CreateAlloca(type); }
+  Value* read(llvm::AllocaInst* variable) const { return b_.CreateLoad(variable->getAllocatedType(), variable); }
+
+  using Registers = std::vector<llvm::AllocaInst*>;  // one per row
+
+  void createRegisters() {
+    const auto create = [&](std::size_t count) {
+      std::vector<Registers> made(count);
+      for (Registers& registers : made) {
+        for (unsigned k = 0; k < spec_.rows_per_thread; ++k) registers.push_back(newRegister(lowering_.type()));
+      }
+      return made;
+    };
+    stack_ = create(spec_.depth);
+    arguments_ = create(table_.argumentCount());
+    for (llvm::AllocaInst** const variable : {&counter_, &next_code_, &next_argument_, &column_, &argument_}) {
+      *variable = newRegister(b_.getInt32Ty());
+    }
+    next_value_ = newRegister(lowering_.type());
+    value_ = newRegister(lowering_.type());
+  }
+
+  // for (i = thread; i < end; i += threads) body(i)
+  template <class Body>
+  void forEach(Value* end, Body body) {
+    BasicBlock* const before = b_.GetInsertBlock();
+    BasicBlock* const header = newBlock("stage");
+    BasicBlock* const block = newBlock("copy");
+    BasicBlock* const exit = newBlock("staged");
+    b_.CreateBr(header);
+    b_.SetInsertPoint(header);
+    llvm::PHINode* const index = b_.CreatePHI(b_.getInt32Ty(), 2);
+    index->addIncoming(tile_.thread(), before);
+    b_.CreateCondBr(b_.CreateICmpULT(index, end), block, exit);
+    b_.SetInsertPoint(block);
+    body(index);
+    index->addIncoming(b_.CreateAdd(index, word(kBlockThreads)), b_.GetInsertBlock());
+    b_.CreateBr(header);
+    b_.SetInsertPoint(exit);
+  }
+
+  unsigned tileRows() const { return kBlockThreads * spec_.rows_per_thread; }
+
+  // Columns lie in shared memory as threads read them: 16 bytes of thread 0, of thread 1, ..., so that there are no bank
+  // conflicts. For f64 the four adjacent rows of a thread take two such runs.
+  Value* sharedElement(Value* element) const {
+    if (!wide_) return element;
+    const auto bits = [&](unsigned shift, std::uint32_t mask) { return b_.CreateAnd(b_.CreateLShr(element, shift), mask); };
+    Value* const group = b_.CreateAnd(element, ~(kBlockThreads * 4 - 1));  // keeps the column as well
+    Value* const half = b_.CreateMul(bits(1, 1), word(kBlockThreads * 2));
+    Value* const pair = b_.CreateShl(bits(2, kBlockThreads - 1), 1);
+    return b_.CreateAdd(b_.CreateAdd(group, half), b_.CreateAdd(pair, bits(0, 1)));
+  }
+
+  void stageColumns() {
+    Value* const last_row = b_.CreateSub(argument(kRowCount), b_.getInt64(1));
+    forEach(b_.CreateMul(argument(kColumnsUsed), word(tileRows())), [&](Value* i) {
+      Value* const column = b_.CreateUDiv(i, word(tileRows()));
+      Value* const row = b_.CreateAdd(tile_.base(), b_.CreateZExt(b_.CreateURem(i, word(tileRows())), b_.getInt64Ty()));
+      Value* const existing = b_.CreateBinaryIntrinsic(llvm::Intrinsic::umin, row, last_row);
+      Value* const offset = b_.CreateMul(b_.CreateZExt(column, b_.getInt64Ty()), argument(kColumnStride));
+      Value* const source =
+          b_.CreateGEP(lowering_.elementType(), argument(kColumns), b_.CreateAdd(offset, existing));
+      Value* const element = b_.CreateLoad(lowering_.elementType(), source);
+      b_.CreateStore(element, b_.CreateGEP(lowering_.elementType(), shared_, sharedElement(i)));
+    });
+  }
+
+  unsigned tokenBytes() const { return wide_ ? 16 : 8; }
+
+  void storeToken(Value* offset, Value* code, Value* argument, Value* value) {
+    b_.CreateAlignedStore(code, sharedAt(offset), llvm::Align(8));
+    b_.CreateAlignedStore(argument, sharedAt(b_.CreateAdd(offset, word(4))), llvm::Align(4));
+    if (wide_) b_.CreateAlignedStore(value, sharedAt(b_.CreateAdd(offset, word(8))), llvm::Align(8));
+  }
+
+  // Copies the block's tokens behind columns and slots, parameters replaced by their values, and two halts behind them: the
+  // second is fetched while the first runs. Returns the byte offset of the first token.
+  Value* stageTokens() {
+    Value* const block = b_.CreateIntrinsic(llvm::Intrinsic::nvvm_read_ptx_sreg_ctaid_y, {}, {});
+    Value* const first_program = b_.CreateMul(block, argument(kProgramsPerBlock));
+    Value* const end_program = b_.CreateBinaryIntrinsic(
+        llvm::Intrinsic::umin, b_.CreateAdd(first_program, argument(kProgramsPerBlock)), argument(kPrograms));
+    const auto offsetOf = [&](Value* program) {
+      return b_.CreateLoad(b_.getInt32Ty(), b_.CreateGEP(b_.getInt32Ty(), argument(kProgramOffsets),
+                                                         b_.CreateZExt(program, b_.getInt64Ty())));
+    };
+    Value* const first = offsetOf(first_program);
+    Value* const count = b_.CreateSub(offsetOf(end_program), first);
+    Value* const columns = b_.CreateAdd(argument(kColumnsUsed), argument(kSlots));
+    Value* const begin = b_.CreateMul(columns, word(columnBytes(spec_)));
+    const auto placeOf = [&](Value* i) { return b_.CreateAdd(begin, b_.CreateMul(i, word(tokenBytes()))); };
+    auto* const token_type = llvm::FixedVectorType::get(b_.getInt32Ty(), 2);
+    forEach(count, [&](Value* i) {
+      Value* const index = b_.CreateZExt(b_.CreateAdd(first, i), b_.getInt64Ty());
+      Value* const token = b_.CreateAlignedLoad(token_type, b_.CreateGEP(token_type, argument(kTokens), index), llvm::Align(8));
+      Value* const code = b_.CreateExtractElement(token, std::uint64_t{0});
+      Value* const index_or_offset = b_.CreateExtractElement(token, std::uint64_t{1});
+      Value* const names_parameter = b_.CreateICmpSLT(code, word(0));
+      Value* const parameter = b_.CreateZExt(b_.CreateSelect(names_parameter, index_or_offset, word(0)), b_.getInt64Ty());
+      // Without parameters the pointer may be null, so it is read only where a token asks for it.
+      BasicBlock* const before = b_.GetInsertBlock();
+      BasicBlock* const fetch = newBlock("parameter");
+      BasicBlock* const place = newBlock("place");
+      b_.CreateCondBr(names_parameter, fetch, place);
+      b_.SetInsertPoint(fetch);
+      Value* const loaded = b_.CreateLoad(
+          lowering_.elementType(), b_.CreateGEP(lowering_.elementType(), argument(kParameters), parameter));
+      b_.CreateBr(place);
+      b_.SetInsertPoint(place);
+      llvm::PHINode* const value = b_.CreatePHI(lowering_.elementType(), 2);
+      value->addIncoming(llvm::Constant::getNullValue(lowering_.elementType()), before);
+      value->addIncoming(loaded, fetch);
+      Value* argument = index_or_offset;
+      if (!wide_) argument = b_.CreateSelect(names_parameter, b_.CreateBitCast(value, b_.getInt32Ty()), argument);
+      storeToken(placeOf(i), b_.CreateAnd(code, ~DeviceToken::kParameterFlag), argument, value);
+    });
+    Value* const halt = word(static_cast<std::uint32_t>(table_.find(Kind::kHalt, 0)));
+    const auto storeHalt = [&](Value* i) {
+      storeToken(placeOf(b_.CreateAdd(count, i)), halt, word(0), lowering_.literal(0));
+    };
+    forEach(word(2), storeHalt);
+    return begin;
+  }
+
+  // Reads the token at the counter into the next_* registers and advances. The counter passes through assembly so that
+  // LLVM does not move the addition into every handler.
+  void fetch() {
+    Value* const offset = read(counter_);
+    Value* const pointer = sharedAt(offset);
+    if (wide_) {
+      Value* const words = b_.CreateAlignedLoad(llvm::FixedVectorType::get(b_.getInt64Ty(), 2), pointer, llvm::Align(16));
+      Value* const token = b_.CreateExtractElement(words, std::uint64_t{0});
+      b_.CreateStore(b_.CreateTrunc(token, b_.getInt32Ty()), next_code_);
+      b_.CreateStore(b_.CreateTrunc(b_.CreateLShr(token, 32), b_.getInt32Ty()), next_argument_);
+      b_.CreateStore(b_.CreateBitCast(b_.CreateExtractElement(words, std::uint64_t{1}), lowering_.type()), next_value_);
+    } else {
+      Value* const words = b_.CreateAlignedLoad(llvm::FixedVectorType::get(b_.getInt32Ty(), 2), pointer, llvm::Align(8));
+      b_.CreateStore(b_.CreateExtractElement(words, std::uint64_t{0}), next_code_);
+      b_.CreateStore(b_.CreateExtractElement(words, std::uint64_t{1}), next_argument_);
+    }
+    auto* const type = llvm::FunctionType::get(b_.getInt32Ty(), {b_.getInt32Ty()}, false);
+    auto* const advance = llvm::InlineAsm::get(type, fmt::format("add.s32 $0, $1, {};", tokenBytes()), "=r,r", true);
+    b_.CreateStore(b_.CreateCall(type, advance, {offset}), counter_);
+  }
+
+  void emitDispatch(const std::vector<BasicBlock*>& handlers) {
+    b_.SetInsertPoint(dispatch_);
+    Value* const code = read(next_code_);
+    Value* const handler = b_.CreateAnd(code, DeviceToken::kHandlerMask);
+    b_.CreateStore(b_.CreateLShr(code, DeviceToken::kColumnShift), column_);
+    Value* const argument = read(next_argument_);
+    b_.CreateStore(argument, argument_);
+    b_.CreateStore(wide_ ? read(next_value_) : b_.CreateBitCast(argument, lowering_.type()), value_);
+    fetch();
+    BasicBlock* const never = newBlock("never");
+    std::string targets, constraints = "r";
+    for (std::size_t i = 0; i < handlers.size(); ++i) {
+      targets += fmt::format("{}${{{}:l}}", i == 0 ? "" : ", ", i + 1);
+      constraints += ",!i";
+    }
+    auto* const type = llvm::FunctionType::get(b_.getVoidTy(), {b_.getInt32Ty()}, false);
+    auto* const branch = llvm::InlineAsm::get(
+        type, fmt::format("{{ TS: .branchtargets {}; brx.idx $0, TS; }}", targets), constraints, true);
+    b_.CreateCallBr(type, branch, never, handlers, {handler});
+    b_.SetInsertPoint(never);
+    b_.CreateUnreachable();
+  }
+
+  Rows readRegisters(const Registers& registers) const {
+    Rows rows;
+    for (llvm::AllocaInst* const variable : registers) rows.push_back(read(variable));
+    return rows;
+  }
+  void writeRegisters(const Registers& registers, const Rows& rows) const {
+    for (std::size_t k = 0; k < rows.size(); ++k) b_.CreateStore(rows[k], registers[k]);
+  }
+
+  llvm::FixedVectorType* accessType() const {
+    return llvm::FixedVectorType::get(lowering_.elementType(), wide_ ? 2 : 4);
+  }
+  Value* ownAccess(Value* offset, unsigned access) const {
+    Value* const own = b_.CreateAdd(own_row_, offset);
+    return b_.CreateGEP(b_.getInt8Ty(), sharedAt(own), word(access * kBlockThreads * 16));
+  }
+  unsigned accesses() const { return spec_.rows_per_thread / accessType()->getNumElements(); }
+
+  Rows readColumn(Value* offset) const {
+    Rows rows;
+    for (unsigned access = 0; access < accesses(); ++access) {
+      Value* const packed = b_.CreateAlignedLoad(accessType(), ownAccess(offset, access), llvm::Align(16));
+      for (unsigned i = 0; i < accessType()->getNumElements(); ++i) rows.push_back(b_.CreateExtractElement(packed, i));
+    }
+    return rows;
+  }
+  void writeSlot(Value* offset, const Rows& rows) const {
+    const unsigned width = accessType()->getNumElements();
+    for (unsigned access = 0; access < accesses(); ++access) {
+      Value* packed = llvm::PoisonValue::get(accessType());
+      for (unsigned i = 0; i < width; ++i) packed = b_.CreateInsertElement(packed, rows[access * width + i], i);
+      b_.CreateAlignedStore(packed, ownAccess(offset, access), llvm::Align(16));
+    }
+  }
+
+  // One copy of the value per row, each behind assembly: otherwise LLVM keeps one register alive across the dispatch and copies it
+  // where it is used, in every handler.
+  Rows spread(Value* value) const {
+    auto* const type = llvm::FunctionType::get(lowering_.type(), {lowering_.type()}, false);
+    auto* const move = llvm::InlineAsm::get(type, wide_ ? "mov.f64 $0, $1;" : "mov.f32 $0, $1;", wide_ ? "=d,d" : "=f,f", false);
+    Rows rows;
+    for (unsigned k = 0; k < spec_.rows_per_thread; ++k) rows.push_back(b_.CreateCall(type, move, {value}));
+    return rows;
+  }
+
+  void emitHandler(const Handler& handler) {
+    switch (handler.kind) {
+      case Kind::kPushColumn:
+        writeRegisters(stack_[handler.height], readColumn(read(column_)));
+        break;
+      case Kind::kPushParameter:
+        writeRegisters(stack_[handler.height], spread(read(value_)));
+        break;
+      case Kind::kApply:
+        emitApply(handler);
+        break;
+      case Kind::kArgumentStack:
+        writeRegisters(arguments_[handler.argument], readRegisters(stack_[handler.height - 1u]));
+        break;
+      case Kind::kArgumentColumn:
+        writeRegisters(arguments_[handler.argument], readColumn(read(column_)));
+        break;
+      case Kind::kArgumentParameter:
+        writeRegisters(arguments_[handler.argument], spread(read(value_)));
+        break;
+      case Kind::kBody:
+        emitBody(handler.op);
+        break;
+      case Kind::kPushResult:
+        writeRegisters(stack_[handler.height], readRegisters(arguments_[0]));
+        break;
+      case Kind::kStoreSlot:
+        writeSlot(read(column_), readRegisters(stack_[0]));
+        break;
+      case Kind::kEnd:
+        emitEnd();
+        break;
+      case Kind::kHalt:
+        b_.CreateRetVoid();
+        return;
+    }
+    b_.CreateBr(dispatch_);
+  }
+
+  void emitApply(const Handler& handler) {
+    unsigned popped = 0;
+    for (const char source : handler.form) popped += source <= '2' ? 1 : 0;
+    const unsigned base = handler.height - popped;
+    std::vector<Rows> operands;
+    bool second = false;
+    for (const char source : handler.form) {
+      if (source == 'v') {
+        operands.push_back(readColumn(read(second ? argument_ : column_)));
+        second = true;
+      } else if (source == 'c') {
+        operands.emplace_back(spec_.rows_per_thread, read(value_));
+      } else {
+        operands.push_back(readRegisters(stack_[base + static_cast<unsigned>(source - '0')]));
+      }
+    }
+    Rows results;
+    for (unsigned k = 0; k < spec_.rows_per_thread; ++k) {
+      std::vector<Value*> row;
+      for (const Rows& operand : operands) row.push_back(operand[k]);
+      results.push_back(lowering_.apply(handler.op, row));
+    }
+    writeRegisters(stack_[base], results);
+  }
+
+  // A loop over the thread's rows with one copy of the code: every turn computes row 0 and rotates the registers.
+  void emitBody(Op op) {
+    BasicBlock* const before = b_.GetInsertBlock();
+    BasicBlock* const loop = newBlock("body");
+    BasicBlock* const exit = newBlock("computed");
+    b_.CreateBr(loop);
+    b_.SetInsertPoint(loop);
+    llvm::PHINode* const turn = b_.CreatePHI(b_.getInt32Ty(), 2);
+    turn->addIncoming(word(0), before);
+    const auto arity = static_cast<unsigned>(arityOf(op));
+    std::vector<Value*> row;
+    for (unsigned i = 0; i < arity; ++i) row.push_back(read(arguments_[i][0]));
+    Value* const result = lowering_.apply(op, row);
+    for (unsigned i = 0; i < arity; ++i) {
+      for (unsigned k = 0; k + 1 < spec_.rows_per_thread; ++k) {
+        b_.CreateStore(read(arguments_[i][k + 1]), arguments_[i][k]);
+      }
+    }
+    b_.CreateStore(result, arguments_[0].back());
+    Value* const next = b_.CreateAdd(turn, word(1));
+    turn->addIncoming(next, b_.GetInsertBlock());
+    llvm::BranchInst* const back = b_.CreateCondBr(b_.CreateICmpULT(next, word(spec_.rows_per_thread)), loop, exit);
+    llvm::LLVMContext& context = b_.getContext();
+    llvm::MDNode* const keep = llvm::MDNode::get(context, {llvm::MDString::get(context, "llvm.loop.unroll.disable")});
+    llvm::MDNode* const loop_id = llvm::MDNode::getDistinct(context, {nullptr, keep});
+    loop_id->replaceOperandWith(0, loop_id);
+    back->setMetadata(llvm::LLVMContext::MD_loop, loop_id);
+    b_.SetInsertPoint(exit);
+  }
+
+  void emitEnd() {
+    Value* const root = b_.CreateZExt(read(argument_), b_.getInt64Ty());
+    const Rows predictions = readRegisters(stack_[0]);
+    const auto output = [&](unsigned i) { return kernel_->getArg(kOutputs + i); };
+    if (options_.loss) {
+      tile_.storeLoss(*options_.loss, {output(0), output(1), output(2), output(3)}, root, predictions);
+    } else {
+      Value* const column = b_.CreateGEP(lowering_.elementType(), output(0), b_.CreateMul(root, output(1)));
+      tile_.store(column, predictions);
+    }
+  }
+
+  const HandlerTable& table_;
+  const InterpreterSpec& spec_;
+  const DeviceOptions& options_;
+  llvm::IRBuilder<>& b_;
+  llvm::Function* kernel_;
+  Lowering lowering_;
+  Tile tile_;
+  bool wide_;
+  llvm::GlobalVariable* shared_ = nullptr;
+  std::vector<Registers> stack_, arguments_;
+  llvm::AllocaInst *counter_ = nullptr, *next_code_ = nullptr, *next_argument_ = nullptr, *next_value_ = nullptr;
+  llvm::AllocaInst *column_ = nullptr, *argument_ = nullptr, *value_ = nullptr;
+  Value* own_row_ = nullptr;
+  BasicBlock* dispatch_ = nullptr;
+};
+
+// A thread has 255 registers; the machine's own stay below this many, so that bodies have room and nothing spills.
+constexpr unsigned kMaxMachineRegisters = 176;
+
+Result<DeviceModule> buildInterpreter(const HandlerTable& table, const DeviceOptions& options) {
+  const InterpreterSpec& spec = table.spec();
+  if (spec.precision != options.precision || spec.math != options.math ||
+      spec.rows_per_thread != options.rows_per_thread) {
+    return Error{Errc::kInvalid, "the handler table was made for another precision, math mode or number of rows", {}};
+  }
+  if (spec.depth < 3 || spec.depth > 16) {
+    return Error{Errc::kInvalid, fmt::format("stack depth {}: expected 3 to 16", spec.depth), {}};
+  }
+  const unsigned words = static_cast<unsigned>(bytesOf(spec.precision)) / 4;
+  const unsigned registers = (spec.depth + table.argumentCount()) * spec.rows_per_thread * words;
+  if (registers > kMaxMachineRegisters) {
+    return Error{Errc::kInvalid,
+                 fmt::format("depth {} with {} rows a thread in {} takes {} registers: expected at most {}", spec.depth,
+                             spec.rows_per_thread, nameOf(spec.precision), registers, kMaxMachineRegisters),
+                 {}};
+  }
+  auto made = DeviceModule::create(options);
+  if (!made) return made;
+  llvm::IRBuilder<> builder(made->module().getContext());
+  InterpreterEmitter(table, options, *made, builder).run();
+  return made;
+}
+
+}  // namespace
+
+Result<std::string> interpreterIr(const HandlerTable& table, const DeviceOptions& options, bool optimized) {
+  auto made = buildInterpreter(table, options);
+  if (!made) return std::move(made).error();
+  if (optimized) {
+    if (Status finished = made->finish(); !finished) return std::move(finished).error();
+  }
+  return made->ir();
+}
+
+Result<std::string> interpreterPtx(const HandlerTable& table, const DeviceOptions& options) {
+  auto made = buildInterpreter(table, options);
+  if (!made) return std::move(made).error();
+  if (Status finished = made->finish(); !finished) return std::move(finished).error();
+  return made->ptx();
+}
+
+}  // namespace srjit
