@@ -20,18 +20,21 @@ struct Arithmetic {
   bool host = true;  ///< libmvec on the host, libdevice on a GPU: they differ in accuracy
 };
 
-/// A value with a bound: a kernel's result lies within `error` of `value`. An infinite error means that nothing is
-/// promised: the value overflows or underflows the precision, or an operand's error reaches a jump or a pole.
+/// A value with a bound: a kernel's result lies within `error` of `value`. With a finite error, an infinite or NaN
+/// value means that the kernel gives the same. An infinite error means that nothing is promised: the value overflows
+/// the precision, or an operand's error reaches a pole or the end of a domain, or `fast` meets an exceptional value.
 struct Bounded {
   double value;
   double error;
 };
 
 /// The reference value with a running error bound (J. H. Wilkinson; N. Higham, "Accuracy and Stability of Numerical
-/// Algorithms", 3.3): every operator adds its own rounding error (functions.def) to the errors of its operands times
-/// the table's derivatives. `variables` and `parameters` are what the kernel is given, already rounded to its
-/// precision. Second-order terms are covered by taking derivatives at the corners of the operands' error boxes. The
-/// bound holds with and without FMA fusion, since a fused operation only omits a rounding.
+/// Algorithms", 3.3). Every operator runs its row of the table over intervals: each operation of the row adds its own
+/// rounding (functions.def, IEEE 754) to what the errors of its operands do at most, which is taken from the ends of
+/// the operands' intervals and so holds to every order; where a comparison could go either way, both arms count.
+/// `variables` and `parameters` are what the kernel is given, already rounded to its precision; constants are rounded
+/// here. The reference's own rounding is part of the bound. The bound holds with and without FMA fusion, since a fused
+/// operation only omits a rounding; it does not hold after rewrites that reassociate, such as those of `fast`.
 Bounded evaluateBounded(const Expression& expression, std::span<const double> variables,
                         std::span<const double> parameters, const Arithmetic& arithmetic);
 

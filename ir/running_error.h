@@ -1,0 +1,258 @@
+// The domain of values with running error bounds: rows of ops.def computed in it give a kernel's result and how far
+// from it the kernel may be. See reference.h.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "ir/ops.h"
+#include "ir/real.h"
+#include "ir/reference.h"
+
+namespace srjit {
+
+/// What a precision and mode do to numbers.
+template <Arithmetic kArithmetic>
+struct Rounding {
+  static constexpr bool kSingle = kArithmetic.precision == Precision::kF32;
+  static constexpr bool kFast = kSingle && kArithmetic.math == Math::kFast;
+  static constexpr double kHalfUlp = kSingle ? 0x1p-24 : 0x1p-53;  ///< of 1, and relative for all
+  static constexpr double kLargest = kSingle ? 0x1.fffffep127 : std::numeric_limits<double>::max();
+  static constexpr double kSmallestNormal = kSingle ? 0x1p-126 : 0x1p-1022;
+  static constexpr double kSmallest = kSingle ? 0x1p-149 : 0x1p-1074;
+
+  static double round(double value) { return kSingle ? static_cast<double>(static_cast<float>(value)) : value; }
+};
+
+/// An interval [value - error, value + error] in which the kernel's number lies, where `value` is the reference's. An
+/// infinite error promises nothing; with a finite one, `value` may be infinite or NaN, and the kernel's number is the
+/// same.
+template <Arithmetic kArithmetic>
+class RunningError {
+  using R = Rounding<kArithmetic>;
+
+ public:
+  /// What a comparison gives: the reference's answer, and whether the kernel's is the same for sure.
+  struct Mask {
+    bool reference;
+    bool certain;
+  };
+
+  RunningError() = default;
+
+  /// A number given to the kernel, which rounds it.
+  explicit RunningError(double number) : value(number), error(0) {
+    if (!std::isfinite(number)) return;
+    const double rounded_number = R::round(number);
+    error = std::isinf(rounded_number) ? kInfinity : std::fabs(number - rounded_number);
+  }
+  RunningError(double number, double bound) : value(number), error(bound) {}
+
+  double value = 0;
+  double error = 0;
+
+  friend RunningError operator-(const RunningError& x) { return {-x.value, x.flushed().error}; }
+
+  friend RunningError operator+(const RunningError& a, const RunningError& b) {
+    const RunningError x = a.flushed();
+    const RunningError y = b.flushed();
+    const double r = x.value + y.value;
+    if (x.isLost() || y.isLost()) return lost(r);
+    if (!x.isFinite() || !y.isFinite()) return certain(r);
+    const double back = r - x.value;  // D. Knuth, TAOCP 4.2.2: what the sum lost
+    const bool exact = (x.value - (r - back)) + (y.value - back) == 0;
+    return rounded(r, x.error + y.error, exact);
+  }
+  friend RunningError operator-(const RunningError& x, const RunningError& y) { return x + -y; }
+
+  friend RunningError operator*(const RunningError& a, const RunningError& b) {
+    const RunningError x = a.flushed();
+    const RunningError y = b.flushed();
+    const double r = x.value * y.value;
+    if (x.isLost() || y.isLost()) return lost(r);
+    if (!x.isFinite() || !y.isFinite()) return x.maySpoil(y) ? lost(r) : certain(r);
+    const bool zero = (x.isZero() && !y.mayChangeSign()) || (y.isZero() && !x.mayChangeSign());
+    const bool exact = zero || (std::fma(x.value, y.value, -r) == 0 && std::fabs(r) > kTinyResidual);
+    return rounded(r, productSpread(x, y), exact);
+  }
+
+  friend RunningError operator/(const RunningError& a, const RunningError& b) {
+    const RunningError x = a.flushed();
+    const RunningError y = b.flushed();
+    const double r = x.value / y.value;
+    if (x.isLost() || y.isLost()) return lost(r);
+    if (y.mayChangeSign()) return std::isnan(x.value) ? certain(r) : lost(r);
+    if (y.value == 0) return x.mayChangeSign() ? lost(r) : certain(r);
+    if (!x.isFinite() || !y.isFinite()) return r == 0 && x.mayChangeSign() ? RunningError{r, R::kSmallest} : certain(r);
+    const double spread = (x.error + std::fabs(r) * y.error) / (std::fabs(y.value) - y.error);
+    if (!R::kFast) {
+      const bool exact = std::fma(r, y.value, -x.value) == 0 && std::fabs(x.value) > kTinyResidual;
+      return rounded(r, spread, exact);
+    }
+    // div.approx is within 2 ulp, but gives 0 above 2^126.
+    const double magnitude = std::fabs(r) + spread;
+    const bool vanishes = std::fabs(y.value) + y.error > 0x1p126;
+    return finished(r, spread, (4 * R::kHalfUlp + (vanishes ? 1 : 0)) * magnitude, false);
+  }
+
+  friend RunningError fma(const RunningError& a, const RunningError& b, const RunningError& c) {
+    const RunningError x = a.flushed();
+    const RunningError y = b.flushed();
+    const RunningError z = c.flushed();
+    const double r = std::fma(x.value, y.value, z.value);
+    if (x.isLost() || y.isLost() || z.isLost()) return lost(r);
+    if (!x.isFinite() || !y.isFinite()) return x.maySpoil(y) && !std::isnan(z.value) ? lost(r) : certain(r);
+    if (!z.isFinite()) return certain(r);
+    return rounded(r, productSpread(x, y) + z.error, false);
+  }
+
+  friend RunningError abs(const RunningError& x) { return {std::fabs(x.value), x.flushed().error}; }
+
+  friend RunningError copysign(const RunningError& x, const RunningError& y) {
+    const double r = std::copysign(x.value, y.value);
+    const bool sure = y.error == 0 ? !std::isnan(y.value) && !(R::kFast && y.value == 0) : std::fabs(y.value) > y.error;
+    return {r, sure ? x.error : 2 * std::fabs(r) + x.error};
+  }
+
+  friend RunningError minimum(const RunningError& a, const RunningError& b) {
+    const RunningError x = a.flushed();
+    const RunningError y = b.flushed();
+    const double r = real::minimum(x.value, y.value);
+    if (std::isnan(r)) return x.isNan() || y.isNan() ? certain(r) : lost(r);
+    if (x.isLost() || y.isLost()) return lost(r);
+    return {r, hull(r, std::min(x.low(), y.low()), std::min(x.high(), y.high()))};
+  }
+  friend RunningError maximum(const RunningError& x, const RunningError& y) { return -minimum(-x, -y); }
+
+  friend Mask lt(const RunningError& x, const RunningError& y) {
+    if (x.isNan() || y.isNan()) return {false, true};
+    return {x.value < y.value, x.high() < y.low() || x.low() >= y.high()};
+  }
+  friend Mask le(const RunningError& x, const RunningError& y) {
+    if (x.isNan() || y.isNan()) return {false, true};
+    return {x.value <= y.value, x.high() <= y.low() || x.low() > y.high()};
+  }
+  friend Mask eq(const RunningError& x, const RunningError& y) {
+    if (x.isNan() || y.isNan()) return {false, true};
+    const bool same = x.error == 0 && y.error == 0 && x.value == y.value;
+    return {x.value == y.value, same || x.high() < y.low() || x.low() > y.high()};
+  }
+  friend RunningError select(const Mask& mask, const RunningError& x, const RunningError& y) {
+    const RunningError& taken = mask.reference ? x : y;
+    const RunningError& other = mask.reference ? y : x;
+    if (mask.certain) return taken;
+    if (taken.isNan() && other.isNan()) return taken;
+    if (taken.value == other.value) return {taken.value, std::max(taken.error, other.error)};
+    const double error = std::max(taken.error, std::fabs(taken.value - other.value) + other.error);
+    return {taken.value, std::isnan(error) ? kInfinity : error};
+  }
+
+  friend RunningError floor(const RunningError& x) {
+    return step(x, [](double v) { return std::floor(v); });
+  }
+  friend RunningError ceil(const RunningError& x) {
+    return step(x, [](double v) { return std::ceil(v); });
+  }
+  friend RunningError rint(const RunningError& x) {
+    return step(x, [](double v) { return std::rint(v); });
+  }
+
+  // Defined in running_functions.h, with all other functions of functions.def.
+  friend RunningError sin(const RunningError& x) { return wave(Function::k_sin, std::sin(x.value), x); }
+  friend RunningError cos(const RunningError& x) { return wave(Function::k_cos, std::cos(x.value), x); }
+  friend RunningError tan(const RunningError& x) { return tangent(x); }
+  friend RunningError pow(const RunningError& x, const RunningError& y) { return power(x, y); }
+  friend RunningError atan2(const RunningError& x, const RunningError& y) { return angle(x, y); }
+
+  template <class F>
+  static RunningError monotone(Function function, F f, const RunningError& operand);
+
+ private:
+  static constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  // Above this, what a product or quotient lost is itself a double.
+  static constexpr double kTinyResidual = 0x1p-900;
+
+  static RunningError lost(double r) { return {r, kInfinity}; }
+
+  /// The result of an operation whose exceptional value depends on no rounding. `fast` rewrites do not keep those.
+  static RunningError certain(double r) { return {r, R::kFast && !std::isfinite(r) ? kInfinity : 0}; }
+
+  bool isLost() const { return std::isinf(error) || std::isnan(error); }
+  bool isFinite() const { return std::isfinite(value); }
+  bool isNan() const { return std::isnan(value) && error == 0; }
+  bool isZero() const { return value == 0 && error == 0; }
+  /// Whether the kernel's number may be a zero or of the other sign, without being a zero for sure.
+  bool mayChangeSign() const { return error > 0 && std::fabs(value) <= error; }
+  double low() const { return error == 0 ? value : std::nextafter(value - error, -kInfinity); }
+  double high() const { return error == 0 ? value : std::nextafter(value + error, kInfinity); }
+
+  /// Whether a product of two factors, one infinite, depends on whether the other is a zero. NaN decides it anyway.
+  bool maySpoil(const RunningError& other) const {
+    return !std::isnan(value) && !std::isnan(other.value) && (mayChangeSign() || other.mayChangeSign());
+  }
+
+  /// As an operand in a mode that takes subnormal numbers for zero.
+  RunningError flushed() const {
+    if (!R::kFast || value - error >= R::kSmallestNormal || value + error <= -R::kSmallestNormal) return *this;
+    if (isZero() || std::isnan(value)) return *this;
+    return {value, error + R::kSmallestNormal};
+  }
+
+  static double productSpread(const RunningError& x, const RunningError& y) {
+    return std::fabs(x.value) * y.error + std::fabs(y.value) * x.error + x.error * y.error;
+  }
+
+  /// The largest distance of r from an end of [low, high].
+  static double hull(double r, double low, double high) {
+    const double below = r == low ? 0 : r - low;
+    const double above = r == high ? 0 : high - r;
+    return std::max(below, above);
+  }
+
+  /// A result of IEEE arithmetic; `exact` says that the operation on the reference's operands lost nothing.
+  static RunningError rounded(double r, double spread, bool exact) {
+    const bool same = exact && spread == 0 && !R::kFast && std::isfinite(r) && R::round(r) == r;
+    if (same) return {r, 0};
+    return finished(r, spread, R::kHalfUlp * (std::fabs(r) + spread), r == 0 && spread == 0 && exact);
+  }
+
+  /// Adds to the spread of the operands the rounding of the kernel and of the reference, and what lies below the
+  /// smallest normal number unless the result is an `exact_zero`.
+  static RunningError finished(double r, double spread, double rounding, bool exact_zero) {
+    if (!std::isfinite(r) || exact_zero) return {r, std::isfinite(r) ? 0 : kInfinity};
+    const double magnitude = std::fabs(r) + spread;
+    // The reference rounds too: at most 2 ulp in any library function, and as much where ends of intervals are
+    // computed.
+    double error = spread + rounding + 0x1p-51 * magnitude;
+    if (std::fabs(r) - spread < 2 * R::kSmallestNormal) error += R::kFast ? R::kSmallestNormal : 4 * R::kSmallest;
+    error *= 1 + 0x1p-40;  // the roundings of this very computation
+    return magnitude + error <= R::kLargest ? RunningError{r, error} : lost(r);
+  }
+
+  /// A function whose value is exact and steps up at places.
+  template <class F>
+  static RunningError step(const RunningError& operand, F f) {
+    const RunningError x = operand.flushed();
+    const double r = f(x.value);
+    if (x.isLost()) return lost(r);
+    return x.isFinite() ? RunningError{r, hull(r, f(x.low()), f(x.high()))} : certain(r);
+  }
+
+  static RunningError wave(Function function, double r, const RunningError& operand);
+  static RunningError tangent(const RunningError& operand);
+  static RunningError power(const RunningError& base, const RunningError& exponent);
+  static RunningError angle(const RunningError& ordinate, const RunningError& abscissa);
+
+  /// The rounding of a function, from its row in functions.def.
+  static double functionRounding(Function function, const RunningError& x, const RunningError& y, double magnitude);
+  /// A function's result with its rounding; one that is a zero at exact operands, `exact_zero`, is a zero in the
+  /// kernel.
+  static RunningError ofFunction(Function function, double r, double spread, const RunningError& x,
+                                 const RunningError& y, bool exact_zero) {
+    const double rounding = functionRounding(function, x, y, std::fabs(r) + spread);
+    return finished(r, spread, rounding, exact_zero && !R::kFast);
+  }
+};
+
+}  // namespace srjit
