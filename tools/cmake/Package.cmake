@@ -1,8 +1,5 @@
 # Installation: the command, and unless it is the static build the libraries, their headers and a CMake package.
 
-if(NOT TARGET sr-jit)
-  return()
-endif()
 get_property(SRJIT_LAYER_TARGETS GLOBAL PROPERTY SRJIT_LAYERS)
 add_library(srjit INTERFACE)
 add_library(srjit::srjit ALIAS srjit)
