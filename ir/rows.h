@@ -11,7 +11,7 @@ namespace srjit {
 
 /// The value of `op` over its operands; operands past its arity are ignored.
 template <class T>
-T applyRow(Op op, const T& x, const T& y, const T& z) {
+T applyRow(Op op, const T& x, [[maybe_unused]] const T& y, [[maybe_unused]] const T& z) {
   using namespace real;
   switch (op) {
 #define SRJIT_OP(id, name, text, arity, props, value, dx, dy, dz, doc) \
@@ -25,7 +25,7 @@ T applyRow(Op op, const T& x, const T& y, const T& z) {
 
 /// The partial derivative of `op` with respect to operand 0, 1 or 2, where r is the value at x, y, z.
 template <class T>
-T derivativeRow(Op op, int operand, const T& x, const T& y, const T& z, const T& r) {
+T derivativeRow(Op op, int operand, const T& x, const T& y, [[maybe_unused]] const T& z, const T& r) {
   using namespace real;
   switch (op) {
 #define SRJIT_OP(id, name, text, arity, props, value, dx, dy, dz, doc) \

@@ -43,7 +43,10 @@ class RunningError {
 
   /// A number given to the kernel, which rounds it.
   explicit RunningError(double number) : value(number), error(0) {
-    if (!std::isfinite(number)) return;
+    if (!std::isfinite(number)) {
+      *this = certain(number);
+      return;
+    }
     const double rounded_number = R::round(number);
     error = std::isinf(rounded_number) ? kInfinity : std::fabs(number - rounded_number);
   }
@@ -144,8 +147,8 @@ class RunningError {
     if (mask.certain) return taken;
     if (taken.isNan() && other.isNan()) return taken;
     if (taken.value == other.value) return {taken.value, std::max(taken.error, other.error)};
-    const double error = std::max(taken.error, std::fabs(taken.value - other.value) + other.error);
-    return {taken.value, std::isnan(error) ? kInfinity : error};
+    const double reach = std::fabs(taken.value - other.value) + other.error;
+    return {taken.value, std::isnan(reach) ? kInfinity : std::max(taken.error, reach)};
   }
 
   friend RunningError floor(const RunningError& x) {

@@ -1,0 +1,308 @@
+// The float64 reference and its error bounds, against arithmetic that a kernel might do.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include <gtest/gtest.h>
+
+#include "ir/reference.h"
+#include "ir/text.h"
+#include "tests/generators/data.h"
+#include "tests/ir/domains.h"
+
+namespace srjit {
+namespace {
+
+constexpr double kInf = std::numeric_limits<double>::infinity();
+
+/// A float whose functions err by up to 3 ulp beyond correct rounding, as a poor but lawful library's would.
+struct Noisy {
+  Noisy() = default;
+  explicit Noisy(double v) : value(static_cast<float>(v)) {}
+  float value = 0;
+
+  static inline Random* random = nullptr;
+  static Noisy sloppy(double exact) {
+    float v = static_cast<float>(exact);
+    const int steps = random->between(-3, 3);
+    if (!std::isfinite(v) || v == 0) return Noisy(static_cast<double>(v));
+    for (int i = 0; i < std::abs(steps); ++i) v = std::nextafter(v, steps < 0 ? -HUGE_VALF : HUGE_VALF);
+    return Noisy(static_cast<double>(v));
+  }
+  static Noisy of(float v) { return Noisy(static_cast<double>(v)); }
+
+  friend Noisy operator+(const Noisy& x, const Noisy& y) { return of(x.value + y.value); }
+  friend Noisy operator-(const Noisy& x, const Noisy& y) { return of(x.value - y.value); }
+  friend Noisy operator*(const Noisy& x, const Noisy& y) { return of(x.value * y.value); }
+  friend Noisy operator/(const Noisy& x, const Noisy& y) { return of(x.value / y.value); }
+  friend Noisy operator-(const Noisy& x) { return of(-x.value); }
+  friend bool lt(const Noisy& x, const Noisy& y) { return x.value < y.value; }
+  friend bool le(const Noisy& x, const Noisy& y) { return x.value <= y.value; }
+  friend bool eq(const Noisy& x, const Noisy& y) { return x.value == y.value; }
+  friend Noisy select(bool mask, const Noisy& x, const Noisy& y) { return mask ? x : y; }
+  friend Noisy abs(const Noisy& x) { return of(std::fabs(x.value)); }
+  friend Noisy copysign(const Noisy& x, const Noisy& y) { return of(std::copysign(x.value, y.value)); }
+  friend Noisy minimum(const Noisy& x, const Noisy& y) { return of(real::minimum(x.value, y.value)); }
+  friend Noisy maximum(const Noisy& x, const Noisy& y) { return of(real::maximum(x.value, y.value)); }
+  friend Noisy floor(const Noisy& x) { return of(std::floor(x.value)); }
+  friend Noisy ceil(const Noisy& x) { return of(std::ceil(x.value)); }
+  friend Noisy rint(const Noisy& x) { return of(std::rint(x.value)); }
+  friend Noisy sqrt(const Noisy& x) { return of(std::sqrt(x.value)); }
+  friend Noisy fma(const Noisy& x, const Noisy& y, const Noisy& z) { return of(std::fma(x.value, y.value, z.value)); }
+};
+
+double wide(const Noisy& x) { return static_cast<double>(x.value); }
+
+#define SRJIT_ARITY_1(id) \
+  Noisy id(const Noisy& x) { return Noisy::sloppy(real::id(wide(x))); }
+#define SRJIT_ARITY_2(id) \
+  Noisy id(const Noisy& x, const Noisy& y) { return Noisy::sloppy(real::id(wide(x), wide(y))); }
+SRJIT_ARITY_1(exp)
+SRJIT_ARITY_1(exp2)
+SRJIT_ARITY_1(expm1)
+SRJIT_ARITY_1(log)
+SRJIT_ARITY_1(log2)
+SRJIT_ARITY_1(log10)
+SRJIT_ARITY_1(log1p)
+SRJIT_ARITY_1(cbrt)
+SRJIT_ARITY_2(pow)
+SRJIT_ARITY_1(sin)
+SRJIT_ARITY_1(cos)
+SRJIT_ARITY_1(tan)
+SRJIT_ARITY_1(asin)
+SRJIT_ARITY_1(acos)
+SRJIT_ARITY_1(atan)
+SRJIT_ARITY_2(atan2)
+SRJIT_ARITY_1(sinh)
+SRJIT_ARITY_1(cosh)
+SRJIT_ARITY_1(tanh)
+SRJIT_ARITY_1(asinh)
+SRJIT_ARITY_1(acosh)
+SRJIT_ARITY_1(atanh)
+SRJIT_ARITY_1(erf)
+#undef SRJIT_ARITY_1
+#undef SRJIT_ARITY_2
+
+}  // namespace
+
+/// Whether a kernel's result keeps the promise of a bound.
+static bool keeps(const Bounded& bound, long double kernel) {
+  if (std::isinf(bound.error)) return true;
+  if (std::isnan(bound.value)) return std::isnan(kernel);
+  if (std::isinf(bound.value)) return kernel == static_cast<long double>(bound.value);
+  return std::fabs(kernel - static_cast<long double>(bound.value)) <= static_cast<long double>(bound.error);
+}
+
+namespace {
+
+Bounded boundOf(std::string_view infix, std::vector<double> variables, Precision precision,
+                Math math = Math::kPrecise) {
+  const auto e = parse(infix, Language::kInfix);
+  EXPECT_TRUE(e) << infix;
+  return evaluateBounded(*e, variables, {}, {precision, math, true});
+}
+
+struct Row {
+  std::vector<double> variables;
+  std::vector<double> parameters;
+};
+
+Row randomRow(Random& random, Spread spread, Precision precision) {
+  Row row;
+  for (int i = 0; i < 4; ++i) row.variables.push_back(randomValue(random, spread, precision));
+  for (int i = 0; i < 2; ++i) row.parameters.push_back(randomValue(random, spread, precision));
+  return row;
+}
+
+GeneratorOptions allKinds(std::uint64_t seed, int max_nodes) {
+  GeneratorOptions options;
+  options.seed = seed;
+  options.min_nodes = 1;
+  options.max_nodes = max_nodes;
+  options.variables = 4;
+  options.parameters = 2;
+  options.parameter_probability = 0.2;
+  options.special_probability = 0.1;
+  return options;
+}
+
+TEST(Reference, EvaluatesByHand) {
+  const auto e = parse("x0 ^ 2 - p0 * sin(x1) / 4", Language::kInfix);
+  ASSERT_TRUE(e);
+  const double variables[] = {3, 0.5};
+  const double parameters[] = {2};
+  EXPECT_EQ(evaluateReference(*e, variables, parameters), 9 - 2 * std::sin(0.5) / 4);
+}
+
+TEST(Reference, AMillionLevelsDeepAndAMillionHigh) {
+  std::vector<Token> chain(1'000'001, Token::operation(Op::kNeg));
+  chain[0] = Token::variable(0);
+  const auto deep = Expression::create(std::move(chain));
+  const double variables[] = {1.5};
+  EXPECT_EQ(evaluateReference(*deep, variables, {}), 1.5);
+
+  std::vector<Token> comb(500'001, Token::variable(0));
+  comb.insert(comb.end(), 500'000, Token::operation(Op::kAdd));
+  const auto high = Expression::create(std::move(comb));
+  EXPECT_EQ(evaluateReference(*high, variables, {}), 1.5 * 500'001);
+  EXPECT_EQ(evaluateBounded(*high, variables, {}, {}).value, 1.5 * 500'001);
+}
+
+TEST(Bounds, HoldForFloatAndForSloppyFunctions) {
+  Random random(3);
+  Random noise(4);
+  Noisy::random = &noise;
+  ExpressionGenerator generator(allKinds(5, 14));
+  int promised = 0;
+  constexpr int kCount = 60'000;
+  for (int i = 0; i < kCount; ++i) {
+    const Expression e = generator.next();
+    const Row row = randomRow(random,
+                              i % 3 == 0   ? Spread::kSpecial
+                              : i % 3 == 1 ? Spread::kWide
+                                           : Spread::kTame,
+                              Precision::kF32);
+    const Bounded host = evaluateBounded(e, row.variables, row.parameters, {Precision::kF32, Math::kPrecise, true});
+    const Bounded device = evaluateBounded(e, row.variables, row.parameters, {Precision::kF32, Math::kPrecise, false});
+    const auto plain = static_cast<double>(evaluateAs<float>(e, row.variables, row.parameters));
+    const double noisy = wide(evaluateAs<Noisy>(e, row.variables, row.parameters));
+    const double reference = evaluateReference(e, row.variables, row.parameters);
+    ASSERT_TRUE(host.value == reference || (std::isnan(host.value) && std::isnan(reference)))
+        << print(e, Language::kInfix);
+    ASSERT_TRUE(keeps(host, plain)) << print(e, Language::kInfix) << " gives " << plain << ", bound " << host.value
+                                    << " +- " << host.error << ", case " << i;
+    ASSERT_TRUE(keeps(device, plain)) << print(e, Language::kInfix) << " gives " << plain << ", bound " << device.value
+                                      << " +- " << device.error << ", case " << i;
+    ASSERT_TRUE(keeps(host, noisy)) << print(e, Language::kInfix) << " gives " << noisy << ", bound " << host.value
+                                    << " +- " << host.error << ", case " << i;
+    promised += std::isfinite(host.error) ? 1 : 0;
+  }
+  EXPECT_GT(promised, kCount * 6 / 10) << "a bound that promises nothing tests nothing";
+}
+
+TEST(Bounds, HoldForLongDouble) {
+  // Arithmetic that is better than double stays within the bound too, since that contains the reference's own rounding.
+  Random random(13);
+  ExpressionGenerator generator(allKinds(15, 14));
+  for (int i = 0; i < 30'000; ++i) {
+    const Expression e = generator.next();
+    const Row row = randomRow(random, i % 2 == 0 ? Spread::kWide : Spread::kTame, Precision::kF64);
+    const long double better = evaluateAs<long double>(e, row.variables, row.parameters);
+    for (const bool host : {true, false}) {
+      const Bounded bound = evaluateBounded(e, row.variables, row.parameters, {Precision::kF64, Math::kPrecise, host});
+      // Beyond double's range a long double is no model of a kernel.
+      if (std::fabs(better) > 1e308L || (better != 0 && std::fabs(better) < 1e-307L)) continue;
+      ASSERT_TRUE(keeps(bound, better)) << print(e, Language::kInfix) << " gives " << static_cast<double>(better)
+                                        << ", bound " << bound.value << " +- " << bound.error << ", case " << i;
+    }
+  }
+}
+
+TEST(Bounds, FastContainsPrecise) {
+  Random random(23);
+  ExpressionGenerator generator(allKinds(25, 10));
+  for (int i = 0; i < 20'000; ++i) {
+    const Expression e = generator.next();
+    const Row row = randomRow(random, Spread::kTame, Precision::kF32);
+    const auto plain = static_cast<double>(evaluateAs<float>(e, row.variables, row.parameters));
+    for (const bool host : {true, false}) {
+      const Bounded fast = evaluateBounded(e, row.variables, row.parameters, {Precision::kF32, Math::kFast, host});
+      ASSERT_TRUE(keeps(fast, plain)) << print(e, Language::kInfix) << " gives " << plain << ", bound " << fast.value
+                                      << " +- " << fast.error << ", case " << i;
+      EXPECT_TRUE(std::isinf(fast.error) || std::isfinite(fast.value));
+    }
+  }
+}
+
+double medianRelativeBound(std::vector<Op> ops, Precision precision, Math math) {
+  GeneratorOptions options;
+  options.ops = std::move(ops);
+  options.min_nodes = 7;
+  options.max_nodes = 15;
+  options.variables = 4;
+  ExpressionGenerator generator(options);
+  Random random(1);
+  std::vector<double> bounds;
+  for (int i = 0; i < 4000; ++i) {
+    const Row row = randomRow(random, Spread::kTame, precision);
+    const Bounded b = evaluateBounded(generator.next(), row.variables, {}, {precision, math, true});
+    bounds.push_back(b.value == 0 ? 0 : b.error / std::fabs(b.value));
+  }
+  std::ranges::nth_element(bounds, bounds.begin() + 2000);
+  return bounds[2000];
+}
+
+TEST(Bounds, AreTight) {
+  const std::vector<Op> arithmetic = {Op::kAdd, Op::kSub, Op::kMul, Op::kDiv};
+  EXPECT_LT(medianRelativeBound(arithmetic, Precision::kF32, Math::kPrecise), 1e-6);
+  EXPECT_LT(medianRelativeBound(arithmetic, Precision::kF64, Math::kPrecise), 4e-15);
+  const std::vector<Op> mixed = {Op::kAdd, Op::kMul, Op::kDiv, Op::kExp, Op::kSin, Op::kTanh, Op::kAtan, Op::kSquare};
+  EXPECT_LT(medianRelativeBound(mixed, Precision::kF32, Math::kPrecise), 1e-5);
+  EXPECT_LT(medianRelativeBound(mixed, Precision::kF32, Math::kFast), 1e-3);
+  EXPECT_LT(medianRelativeBound(mixed, Precision::kF64, Math::kPrecise), 1e-14);
+}
+
+TEST(Bounds, APlantedErrorIsSeen) {
+  // One wrong rounding in the last place of an intermediate result passes; a wrong constant in the sixth digit does
+  // not.
+  const auto right = parse("sin(x0) * 0.693147 + x1 / 3", Language::kInfix);
+  const auto wrong = parse("sin(x0) * 0.693148 + x1 / 3", Language::kInfix);
+  const double variables[] = {1.25, 0.5};
+  const Bounded bound = evaluateBounded(*right, variables, {}, {Precision::kF32, Math::kPrecise, true});
+  EXPECT_TRUE(keeps(bound, evaluateAs<float>(*right, variables, {})));
+  EXPECT_FALSE(keeps(bound, evaluateAs<float>(*wrong, variables, {})));
+  const auto other = parse("sin(x0) * 0.693147 - x1 / 3", Language::kInfix);
+  EXPECT_FALSE(keeps(bound, evaluateAs<float>(*other, variables, {})));
+}
+
+TEST(Bounds, ExceptionalValuesThatAreSure) {
+  const auto expectSure = [](std::string_view infix, std::vector<double> variables, double expected) {
+    const Bounded b = boundOf(infix, std::move(variables), Precision::kF32);
+    EXPECT_EQ(b.error, 0) << infix;
+    EXPECT_TRUE(b.value == expected || (std::isnan(b.value) && std::isnan(expected))) << infix << " is " << b.value;
+  };
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  expectSure("log(x0)", {-1}, nan);
+  expectSure("log(x0)", {0}, -kInf);
+  expectSure("sqrt(x0 * 0.1)", {-1}, nan);
+  expectSure("1 / x0", {0}, kInf);
+  expectSure("1 / (x0 - x0)", {3}, kInf);
+  expectSure("x0 + x1", {kInf, 1}, kInf);
+  expectSure("x0 - x0", {kInf}, nan);
+  expectSure("(-2) ^ x0", {0.5}, nan);
+  expectSure("lt(x0, 0)", {1}, 0);
+}
+
+TEST(Bounds, NothingIsPromisedAtPolesAndBeyondTheRange) {
+  const auto lost = [](std::string_view infix, std::vector<double> variables, Math math = Math::kPrecise) {
+    return std::isinf(boundOf(infix, std::move(variables), Precision::kF32, math).error);
+  };
+  EXPECT_TRUE(lost("1 / (0.1 + x0 - 0.3)", {0.2}));
+  EXPECT_TRUE(lost("log(0.1 + x0 - 0.3)", {0.2}));
+  EXPECT_TRUE(lost("exp(x0)", {100}));
+  EXPECT_TRUE(lost("x0 * x0", {1e30}));
+  EXPECT_TRUE(lost("tan(x0 + 0.1)", {1.5707963 - 0.1}));
+  EXPECT_TRUE(lost("1e39", {}));
+  EXPECT_TRUE(lost("log(x0)", {0}, Math::kFast)) << "fast rewrites may change exceptional values";
+  EXPECT_FALSE(lost("x0 * x0", {1e18}));
+}
+
+TEST(Bounds, AJumpCountsBothSides) {
+  // 0.1 + 0.2 is above or below 0.3, depending on the precision.
+  const Bounded b = boundOf("lt(0.3, x0 + x1)", {0.1f, 0.2f}, Precision::kF32);
+  EXPECT_GE(b.error, 1);
+  EXPECT_LT(b.error, 1.001);
+  const Bounded f = boundOf("floor(x0 * 10)", {0.1}, Precision::kF32);
+  EXPECT_EQ(f.error, 1);
+  EXPECT_EQ(boundOf("floor(x0 + 2)", {3}, Precision::kF32).error, 0) << "sums of small integers are exact";
+}
+
+TEST(Bounds, SubnormalNumbersMayVanishInFast) {
+  const Bounded fast = boundOf("x0 * x1", {0x1p-100f, 0x1p-30f}, Precision::kF32, Math::kFast);
+  EXPECT_GE(fast.error, fast.value);
+  const Bounded precise = boundOf("x0 * x1", {0x1p-100f, 0x1p-30f}, Precision::kF32);
+  EXPECT_LT(precise.error, fast.value / 2);
+}
+
+}  // namespace
+}  // namespace srjit
