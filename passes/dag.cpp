@@ -25,11 +25,17 @@ constexpr std::uint64_t combine(std::uint64_t seed, std::uint64_t value) {
   return mix(seed * 0x9e3779b97f4a7c15u + value);
 }
 
-// One seed per kind of node, far apart from each other and from the small integers that follow them.
+// One seed per kind of node for identities.
 constexpr std::uint64_t kLiteralSeed = mix(1);
 constexpr std::uint64_t kVariableSeed = mix(2);
 constexpr std::uint64_t kParameterSeed = mix(3);
 constexpr std::uint64_t kOpSeed = mix(4);
+
+// Shapes of leaves are small numbers and those of operators are large, so that commutative operators read x0, x1, p0, a
+// literal, then terms.
+constexpr std::uint64_t kParameterShape = std::uint64_t{1} << 32;
+constexpr std::uint64_t kLiteralShape = std::uint64_t{2} << 32;
+constexpr std::uint64_t kOperatorShape = std::uint64_t{1} << 63;
 
 std::uint64_t bitsOf(double value) { return std::bit_cast<std::uint64_t>(value); }
 
@@ -87,7 +93,7 @@ Dag Dag::fromExpressions(std::span<const Expression> batch, Precision precision)
 NodeId Dag::constant(double value) {
   Node node;
   node.value = roundTo(precision_, value);
-  return intern(node, combine(kLiteralSeed, bitsOf(node.value)), kLiteralSeed,
+  return intern(node, combine(kLiteralSeed, bitsOf(node.value)), kLiteralShape,
                 [&](const Node& other) { return sameNode(node, other); });
 }
 
@@ -96,16 +102,15 @@ NodeId Dag::variable(std::uint32_t column) {
   node.kind = Token::Kind::kVariable;
   node.index = column;
   variables_ = std::max(variables_, column + 1);
-  const std::uint64_t hash = combine(kVariableSeed, column);
-  return intern(node, hash, hash, [&](const Node& other) { return sameNode(node, other); });
+  return intern(node, combine(kVariableSeed, column), column, [&](const Node& other) { return sameNode(node, other); });
 }
 
 NodeId Dag::parameter(std::uint32_t expression, std::uint32_t index) {
-  return internParameter({expression, index, 0}, combine(kParameterSeed, index));
+  return internParameter({expression, index, 0}, kParameterShape + index);
 }
 
 NodeId Dag::literalParameter(double value) {
-  return internParameter({ParameterSource::kLiteral, 0, roundTo(precision_, value)}, kLiteralSeed);
+  return internParameter({ParameterSource::kLiteral, 0, roundTo(precision_, value)}, kLiteralShape);
 }
 
 NodeId Dag::apply(Op op, std::span<const NodeId> operands) {
@@ -146,7 +151,7 @@ NodeId Dag::internOperator(Node node) {
   std::uint64_t shape = identity;
   for (int i = 0; i < info.arity; ++i) shape = combine(shape, hashes_[node.operands[static_cast<std::size_t>(i)]]);
   identity = combine(combine(identity, a | std::uint64_t{b} << 32), c);
-  return intern(node, identity, shape, [&](const Node& other) { return sameNode(node, other); });
+  return intern(node, identity, shape | kOperatorShape, [&](const Node& other) { return sameNode(node, other); });
 }
 
 template <class Same>

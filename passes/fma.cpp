@@ -9,7 +9,7 @@
 namespace srjit {
 namespace {
 
-/// A product x * y, or z - (x * y) in place of a sum if `negated`.
+/// The product x * y, or -(x * y) if `negated`.
 struct Product {
   NodeId x, y;
   bool negated;
@@ -72,13 +72,13 @@ class Fuser {
                               !(isProduct(sum.operands[0]) && uses_[sum.operands[0]] == 1);
     for (const std::size_t side : {second_first ? std::size_t{1} : 0, second_first ? std::size_t{0} : 1}) {
       if (!isProduct(sum.operands[side])) continue;
-      const Product product = productOf(sum.operands[side]);
       const NodeId other = image_[sum.operands[1 - side]];
-      if (sum.op == Op::kAdd) return to_.apply(product.negated ? Op::kFnma : Op::kFma, {product.x, product.y, other});
-      if (side == 1) return to_.apply(product.negated ? Op::kFma : Op::kFnma, {product.x, product.y, other});
-      // There is no operator for -(x * y) - z, so a sign stays with its factor.
-      const NodeId x = product.negated ? to_.apply(Op::kNeg, {product.x}) : product.x;
-      return to_.apply(Op::kFms, {x, product.y, other});
+      if (sum.op == Op::kSub && side == 0) {
+        const auto [x, y] = factorsOf(sum.operands[side]);
+        return to_.apply(Op::kFms, {x, y, other});
+      }
+      const auto [x, y, negated] = withoutSign(factorsOf(sum.operands[side]));
+      return to_.apply(negated == (sum.op == Op::kSub) ? Op::kFma : Op::kFnma, {x, y, other});
     }
     return kNone;
   }
@@ -90,16 +90,21 @@ class Fuser {
     return node.op == Op::kMul || node.op == Op::kSquare || (node.op == Op::kCube && uses_[id] == 1);
   }
 
-  /// The factors of the product `id` in the new graph; -x * y gives x, y and `negated`.
-  Product productOf(NodeId id) {
+  /// The factors of the product `id`, in the new graph.
+  std::array<NodeId, 2> factorsOf(NodeId id) {
     const Node& node = from_.node(id);
     const NodeId x = image_[node.operands[0]];
-    if (node.op == Op::kSquare) return {x, x, false};
-    if (node.op == Op::kCube) return {to_.apply(Op::kSquare, {x}), x, false};
-    const NodeId y = image_[node.operands[1]];
-    if (const NodeId inner = negatedOperand(x); inner != kNone) return {inner, y, true};
-    if (const NodeId inner = negatedOperand(y); inner != kNone) return {x, inner, true};
-    return {x, y, false};
+    if (node.op == Op::kSquare) return {x, x};
+    if (node.op == Op::kCube) return {to_.apply(Op::kSquare, {x}), x};
+    return {x, image_[node.operands[1]]};
+  }
+
+  Product withoutSign(std::array<NodeId, 2> factors) const {
+    for (const std::size_t i : {0, 1}) {
+      const NodeId inner = negatedOperand(factors[i]);
+      if (inner != kNone) return {inner, factors[1 - i], true};
+    }
+    return {factors[0], factors[1], false};
   }
 
   NodeId negatedOperand(NodeId id) const {

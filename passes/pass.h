@@ -55,7 +55,9 @@ class Pipeline {
   using Observer = std::function<void(const Pass&, const Dag&, double seconds)>;
   Dag run(Dag dag, const PassContext& context, const Observer& after = {}) const;
 
-  std::span<const Pass> passes() const noexcept { return passes_; }
+  /// Valid as long as the pipeline.
+  std::span<const Pass> passes() const& noexcept { return passes_; }
+  std::span<const Pass> passes() const&& = delete;
 
  private:
   std::vector<Pass> passes_;

@@ -1,0 +1,115 @@
+#include "passes/dag.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/passes/graphs.h"
+
+namespace srjit {
+namespace {
+
+TEST(Dag, SharesEqualSubtreesWithinAndAcrossExpressions) {
+  const Dag dag = graphOf({"sin(x0 + 1) * sin(x0 + 1)", "exp(sin(x0 + 1))"});
+  // x0, 1, +, sin, *, exp
+  EXPECT_EQ(dag.size(), 6u);
+  ASSERT_EQ(dag.roots().size(), 2u);
+  EXPECT_EQ(dag.node(dag.roots()[1]).operands[0], dag.node(dag.roots()[0]).operands[0]);
+}
+
+TEST(Dag, ParametersOfDifferentExpressionsDiffer) {
+  const Dag dag = graphOf({"x0 + p1", "x0 + p1"});
+  EXPECT_NE(dag.roots()[0], dag.roots()[1]);
+  ASSERT_EQ(dag.parameters().size(), 2u);
+  EXPECT_EQ(dag.parameters()[1].expression, 1u);
+  EXPECT_EQ(dag.parameters()[1].index, 1u);
+  EXPECT_EQ(dag.shapeHash(dag.roots()[0]), dag.shapeHash(dag.roots()[1]));
+}
+
+TEST(Dag, ConstantsAreRoundedAndComparedByBits) {
+  Dag dag(Precision::kF32);
+  EXPECT_EQ(dag.constant(0.1), dag.constant(double{0.1f}));
+  EXPECT_EQ(dag.node(dag.constant(0.1)).value, double{0.1f});
+  EXPECT_NE(dag.constant(0.0), dag.constant(-0.0));
+  EXPECT_EQ(dag.constant(std::nan("1")), dag.constant(-std::nan("2")));
+  Dag wide(Precision::kF64);
+  EXPECT_NE(wide.constant(0.1), wide.constant(double{0.1f}));
+}
+
+TEST(Dag, OperandsOfCommutativeOperatorsHaveOneOrder) {
+  const Dag dag = graphOf({"x0 * sin(x1)", "sin(x1) * x0", "fma(x0, x1, x2)", "fma(x1, x0, x2)", "x0 - x1", "x1 - x0"});
+  EXPECT_EQ(dag.roots()[0], dag.roots()[1]);
+  EXPECT_EQ(dag.roots()[2], dag.roots()[3]);
+  EXPECT_NE(dag.roots()[4], dag.roots()[5]);
+}
+
+TEST(Dag, LeavesComeBeforeTerms) {
+  EXPECT_EQ(textOf(graphOf({"sin(x0) + 2"})), "2 + sin(x0)");
+  EXPECT_EQ(textOf(graphOf({"p1 * x3"})), "x3 * p1");
+  EXPECT_EQ(textOf(graphOf({"2 * x12 + x3"})), "x3 + x12 * 2");
+}
+
+TEST(Dag, UsesCountOperandsAndRoots) {
+  const Dag dag = graphOf({"x0 * x0", "x0"});
+  EXPECT_THAT(dag.useCounts(), testing::ElementsAre(3, 1));
+}
+
+TEST(Dag, VariableCountIsOneMoreThanTheLargestIndex) {
+  EXPECT_EQ(graphOf({"x2 + x7"}).variableCount(), 8u);
+  EXPECT_EQ(graphOf({"1"}).variableCount(), 0u);
+}
+
+TEST(Dag, ExpressionsComeBack) {
+  ExpressionGenerator expressions = expressionsOfAllOperators(1);
+  for (int i = 0; i < 500; ++i) {
+    const Expression expression = expressions.next();
+    const Dag dag = Dag::fromExpressions({&expression, 1}, Precision::kF32);
+    const Expression back = dag.toExpression(0).value();
+    ASSERT_EQ(back.size(), expression.size());
+    const Dag again = Dag::fromExpressions({&back, 1}, Precision::kF32);
+    ASSERT_EQ(again.toExpression(0).value(), back);
+  }
+}
+
+TEST(Dag, ASharedGraphMayBeTooLongAsText) {
+  Dag dag(Precision::kF64);
+  NodeId id = dag.variable(0);
+  for (int i = 0; i < 200; ++i) id = dag.apply(Op::kMul, {id, id});
+  dag.addRoot(id);
+  const auto expression = dag.toExpression(0, 1000);
+  ASSERT_FALSE(expression.ok());
+  EXPECT_EQ(expression.error().code, Errc::kInvalid);
+  EXPECT_EQ(expression.error().message, "expression 0 needs more than 1000 tokens");
+}
+
+TEST(Dag, StructureHashLeavesOutWhereParametersComeFrom) {
+  const auto hoisted = [](std::string_view text) { return ran(graphOf({text}), "hoist").structureHash(); };
+  EXPECT_EQ(hoisted("(x0 + 1.5) * (x1 + 2.5) - 1.5"), hoisted("(x0 + 7) * (x1 + 3) - 7"));
+  EXPECT_NE(hoisted("(x0 + 1.5) * (x1 + 2.5) - 1.5"), hoisted("(x0 + 7) * (x1 + 3) - 3"));
+  EXPECT_NE(graphOf({"x0 + 1"}).structureHash(), graphOf({"x0 + 2"}).structureHash());
+  EXPECT_NE(graphOf({"x0"}, Precision::kF32).structureHash(), graphOf({"x0"}, Precision::kF64).structureHash());
+  EXPECT_NE(graphOf({"x0 - x1"}).structureHash(), graphOf({"x1 - x0"}).structureHash());
+}
+
+TEST(Dag, EqualityIsOfStructureAndNumbers) {
+  EXPECT_TRUE(graphOf({"x0 + 1", "x1"}) == graphOf({"x0 + 1", "x1"}));
+  EXPECT_FALSE(graphOf({"x0 + 1"}) == graphOf({"x0 + 2"}));
+  EXPECT_FALSE(graphOf({"x0 + 0"}) == graphOf({"x0 + -0"}));
+  EXPECT_FALSE(graphOf({"x0"}) == graphOf({"x0", "x0"}));
+}
+
+TEST(Dag, DepthIsBoundedByMemoryAlone) {
+  std::vector<Token> tokens = {Token::variable(0)};
+  for (int i = 0; i < 150'000; ++i) {
+    tokens.push_back(Token::variable(static_cast<std::uint32_t>(i % 3)));
+    tokens.push_back(Token::operation(i % 2 == 0 ? Op::kAdd : Op::kMul));
+  }
+  const Expression deep = Expression::create(tokens).value();
+  for (const Math math : {Math::kStrict, Math::kFast}) {
+    const Dag dag = Pipeline::standard(math).run(Dag::fromExpressions({&deep, 1}, Precision::kF32), {math});
+    EXPECT_GT(dag.size(), 50'000u);
+    EXPECT_TRUE(dag.toExpression(0, 4'000'000).ok());
+  }
+}
+
+}  // namespace
+}  // namespace srjit

@@ -1,0 +1,45 @@
+#include <gtest/gtest.h>
+
+#include "tests/passes/graphs.h"
+
+namespace srjit {
+namespace {
+
+TEST(Fma, FusesTheThreeForms) {
+  EXPECT_EQ(after("fma", "x0 * x1 + x2"), "fma(x0, x1, x2)");
+  EXPECT_EQ(after("fma", "x0 * x1 - x2"), "fms(x0, x1, x2)");
+  EXPECT_EQ(after("fma", "x2 - x0 * x1"), "fnma(x0, x1, x2)");
+}
+
+TEST(Fma, SquaresAndCubesAreProducts) {
+  EXPECT_EQ(after("fma", "square(x0) + x1"), "fma(x0, x0, x1)");
+  EXPECT_EQ(after("fma", "x1 - cube(x0)"), after("none", "fnma(square(x0), x0, x1)"));
+  EXPECT_EQ(after("fma", "sin(cube(x0)) + cube(x0)"), after("none", "sin(cube(x0)) + cube(x0)"));
+}
+
+TEST(Fma, ASignOfAFactorChoosesTheForm) {
+  EXPECT_EQ(after("fma", "-x0 * x1 + x2"), after("none", "fnma(x0, x1, x2)"));
+  EXPECT_EQ(after("fma", "x2 - x0 * -x1"), after("none", "fma(x0, x1, x2)"));
+  EXPECT_EQ(after("fma", "-x0 * x1 - x2"), after("none", "fms(-x0, x1, x2)"));
+}
+
+TEST(Fma, TakesTheProductThatNothingElseUses) {
+  // sin keeps one product alive, so fusing the other saves a multiplication.
+  EXPECT_EQ(after("fma", "(x0 * x1 + x2 * x3) + sin(x0 * x1)"), after("none", "fma(x2, x3, x0 * x1) + sin(x0 * x1)"));
+  EXPECT_EQ(after("fma", "(x0 * x1 + x2 * x3) + sin(x2 * x3)"), after("none", "fma(x0, x1, x2 * x3) + sin(x2 * x3)"));
+  EXPECT_EQ(after("fma", "(x0 * x1 - x2 * x3) / sin(x0 * x1)"), after("none", "fnma(x2, x3, x0 * x1) / sin(x0 * x1)"));
+}
+
+TEST(Fma, UsesInOtherRootsDoNotCount) {
+  const std::string alone = after("fma", "x0 * x1 + x2 * x3");
+  for (const std::string_view other : {"sin(x0 * x1)", "sin(x2 * x3)"}) {
+    EXPECT_EQ(textOf(ran(graphOf({other, "x0 * x1 + x2 * x3", other}), "fma"), 1), alone) << other;
+  }
+}
+
+TEST(Fma, IsNotInStrictPipelines) {
+  EXPECT_EQ(after("standard", "x0 * x1 + x2", Math::kStrict), after("none", "x0 * x1 + x2"));
+}
+
+}  // namespace
+}  // namespace srjit

@@ -1,0 +1,274 @@
+// Every row of simplify.def against what its class promises.
+#include "passes/simplify.h"
+
+#include <algorithm>
+#include <array>
+#include <map>
+
+#include <gtest/gtest.h>
+
+#include "passes/fold.h"
+#include "tests/passes/graphs.h"
+
+namespace srjit {
+namespace {
+
+/// The numbers that the wildcards of a rule stand for.
+template <class T>
+struct Point {
+  std::array<T, 3> x{};
+  std::array<T, 2> p{};
+};
+
+/// The value of a term there; `largest` grows to the largest magnitude met on the way.
+template <class T>
+T valueAt(const Expression& term, const Point<T>& point, T* largest = nullptr) {
+  std::vector<T> stack;
+  for (const Token& token : term.tokens()) {
+    std::array<T, 3> operands{};
+    const auto arity = static_cast<std::size_t>(token.arity());
+    for (std::size_t i = 0; i < arity; ++i) operands[i] = stack[stack.size() - arity + i];
+    stack.resize(stack.size() - arity);
+    switch (token.kind) {
+      case Token::Kind::kConstant:
+        stack.push_back(static_cast<T>(token.value));
+        break;
+      case Token::Kind::kVariable:
+        stack.push_back(point.x[token.index]);
+        break;
+      case Token::Kind::kParameter:
+        stack.push_back(point.p[token.index]);
+        break;
+      case Token::Kind::kOp:
+        stack.push_back(applyRow<T>(token.op, operands[0], operands[1], operands[2]));
+        break;
+    }
+    if (largest != nullptr) *largest = std::max(*largest, std::fabs(stack.back()));
+  }
+  return stack.back();
+}
+
+/// All combinations of special numbers for what the pattern uses, then random bits.
+template <class T, class Check>
+void forHardPoints(const Rule& rule, const Check& check) {
+  const std::vector<T> special = specialNumbers<T>();
+  const std::size_t xs = rule.pattern.variableCount(), ps = rule.pattern.parameterCount();
+  std::size_t combinations = 1;
+  for (std::size_t i = 0; i < xs + ps; ++i) combinations *= special.size();
+  const auto part = [&](std::size_t combination, std::size_t position) {
+    for (; position > 0; --position) combination /= special.size();
+    return special[combination % special.size()];
+  };
+  const std::size_t step = combinations > 100'000 ? 7 : 1;
+  for (std::size_t c = 0; c < combinations; c += step) {
+    Point<T> point;
+    for (std::size_t i = 0; i < xs; ++i) point.x[i] = part(c, i);
+    for (std::size_t i = 0; i < ps; ++i) point.p[i] = part(c, xs + i);
+    check(point);
+  }
+  Random random(13);
+  for (int i = 0; i < 3000; ++i) {
+    Point<T> point;
+    for (T& x : point.x) x = i % 3 == 0 ? anyBits<T>(random) : static_cast<T>(randomValue(random, Spread::kWide));
+    for (T& p : point.p) p = i % 2 == 0 ? anyBits<T>(random) : static_cast<T>(randomValue(random, Spread::kWide));
+    // Powers of two, which some conditions ask for.
+    if (i % 5 == 0) point.p[0] = std::ldexp(T(1), random.between(-20, 20));
+    check(point);
+  }
+}
+
+template <class T>
+bool withinUlps(T a, T b, T ulps) {
+  if (std::isnan(a) || std::isnan(b) || std::isinf(a) || std::isinf(b) || (a == 0 && b == 0)) return sameValue(a, b);
+  const T ulp = std::max(std::fabs(b) * std::numeric_limits<T>::epsilon(), std::numeric_limits<T>::denorm_min());
+  return std::fabs(a - b) <= ulps * ulp;
+}
+
+template <class T>
+void checkHard(const Rule& rule, Precision precision, T ulps) {
+  std::size_t checked = 0;
+  forHardPoints<T>(rule, [&](const Point<T>& point) {
+    if (testing::Test::HasFatalFailure() || !rule.condition(point.p[0], point.p[1], precision)) return;
+    ++checked;
+    const T a = valueAt(rule.pattern, point), b = valueAt(rule.replacement, point);
+    ASSERT_TRUE(ulps == 0 ? sameValue(a, b) : withinUlps(b, a, ulps))
+        << rule.pattern_text << " -> " << rule.replacement_text << ": " << a << " became " << b << " at x "
+        << point.x[0] << ' ' << point.x[1] << ' ' << point.x[2] << " p " << point.p[0] << ' ' << point.p[1];
+  });
+  EXPECT_GT(checked, 20u);
+}
+
+void keepsWhatItsClassPromises(const Rule& rule) {
+  if (rule.rule_class == RuleClass::kFast) return;  // holdsInRealArithmetic is all that these promise
+  const bool exact = rule.rule_class == RuleClass::kExact;
+  checkHard<float>(rule, Precision::kF32, exact ? 0.0f : 3.0f);
+  checkHard<double>(rule, Precision::kF64, exact ? 0.0 : 3.0);
+}
+
+void holdsInRealArithmetic(const Rule& rule) {
+  Random random(17);
+  int finite = 0;
+  for (int i = 0; i < 4000; ++i) {
+    Point<double> point;
+    for (double& x : point.x) x = random.between(-2.0, 2.0);
+    for (double& p : point.p) p = i % 2 == 0 ? std::ldexp(1, random.between(-2, 2)) : random.between(-2.0, 2.0);
+    if (i % 8 == 0) point.p[0] = 0.0001;  // below the thresholds of protected operators
+    if (!rule.condition(point.p[0], point.p[1], Precision::kF64)) continue;
+    double largest = 1;
+    const double a = valueAt(rule.pattern, point, &largest), b = valueAt(rule.replacement, point, &largest);
+    if (!std::isfinite(a) || largest > 1e6) continue;
+    ++finite;
+    ASSERT_NEAR(a, b, 1e-13 * largest * largest) << rule.pattern_text << " -> " << rule.replacement_text;
+  }
+  EXPECT_GT(finite, 100) << rule.pattern_text;
+}
+
+int weightOf(Op op) {
+  static const std::map<Op, int> light = {
+      {Op::kAdd, 3},  {Op::kSub, 4},  {Op::kMul, 2},  {Op::kNeg, 2},   {Op::kAbs, 2},   {Op::kSquare, 2},
+      {Op::kCube, 3}, {Op::kInv, 7},  {Op::kDiv, 8},  {Op::kSqrt, 8},  {Op::kPsqrt, 8}, {Op::kLooseSqrt, 9},
+      {Op::kMin, 3},  {Op::kMax, 3},  {Op::kLt, 2},   {Op::kLe, 2},    {Op::kGt, 3},    {Op::kGe, 3},
+      {Op::kIf, 3},   {Op::kSign, 3}, {Op::kCeil, 3}, {Op::kFloor, 3}, {Op::kRound, 3}, {Op::kFma, 6}};
+  static const std::map<Op, int> heavy = {{Op::kPow, 60}, {Op::kLoosePow, 60}, {Op::kAtan2, 40}};
+  if (const auto found = light.find(op); found != light.end()) return found->second;
+  if (const auto found = heavy.find(op); found != heavy.end()) return found->second;
+  return factsOf(op).library ? 20 : 12;
+}
+
+/// The weight of a term; an operator over constants alone will be one constant.
+int weightOf(const Expression& term) {
+  std::vector<std::pair<int, bool>> stack;  // weight, constant
+  for (const Token& token : term.tokens()) {
+    std::pair<int, bool> own = {1, token.kind == Token::Kind::kConstant || token.kind == Token::Kind::kParameter};
+    if (token.kind == Token::Kind::kOp) {
+      own = {weightOf(token.op), true};
+      for (int k = 0; k < token.arity(); ++k) {
+        own.first += stack.back().first;
+        own.second = own.second && stack.back().second;
+        stack.pop_back();
+      }
+      if (own.second) own.first = 1;
+    }
+    stack.push_back(own);
+  }
+  return stack.back().first;
+}
+
+std::map<std::uint32_t, int> wildcardsOf(const Expression& term) {
+  std::map<std::uint32_t, int> counts;
+  for (const Token& token : term.tokens()) {
+    if (token.kind == Token::Kind::kVariable) ++counts[token.index];
+  }
+  return counts;
+}
+
+void reducesTheWeight(const Rule& rule) {
+  EXPECT_LT(weightOf(rule.replacement), weightOf(rule.pattern)) << rule.pattern_text;
+  auto available = wildcardsOf(rule.pattern);
+  for (const auto& [wildcard, count] : wildcardsOf(rule.replacement)) {
+    EXPECT_LE(count, available[wildcard]) << rule.pattern_text << " doubles x" << wildcard;
+  }
+  EXPECT_LE(rule.replacement.parameterCount(), rule.pattern.parameterCount());
+}
+
+void hasTheFormThatTheEngineMatches(const Rule& rule) {
+  EXPECT_EQ(rule.pattern.tokens().back().kind, Token::Kind::kOp);
+  EXPECT_LE(rule.pattern.variableCount(), 3u);
+  EXPECT_LE(rule.pattern.parameterCount(), 2u);
+  for (const Token& token : rule.pattern.tokens()) {
+    if (token.kind != Token::Kind::kConstant) continue;
+    EXPECT_EQ(token.value, double{static_cast<float>(token.value)});
+  }
+}
+
+/// The pattern over variables and over literals that the condition allows.
+Expression instanceOf(const Rule& rule, Random& random) {
+  std::array<double, 2> p{};
+  do {
+    for (double& literal : p)
+      literal = random.below(3) == 0 ? 0.5 : double{static_cast<float>(random.between(-2.0, 2.0))};
+    if (random.below(8) == 0) p[0] = 0.0001;
+  } while (!rule.condition(p[0], p[1], Precision::kF32));
+  std::vector<Token> tokens(rule.pattern.tokens().begin(), rule.pattern.tokens().end());
+  for (Token& token : tokens) {
+    if (token.kind == Token::Kind::kParameter) token = Token::constant(p[token.index]);
+  }
+  return Expression::create(std::move(tokens)).value();
+}
+
+void fires(const Rule& rule) {
+  Random random(19);
+  for (int i = 0; i < 20; ++i) {
+    const Expression instance = instanceOf(rule, random);
+    const Dag before = Dag::fromExpressions({&instance, 1}, Precision::kF32);
+    const Dag after = simplify(before, rule.rule_class, Math::kPrecise);
+    ASSERT_LT(weightOf(after.toExpression(0).value()), weightOf(instance)) << print(instance, Language::kInfix);
+    // The pattern's inner terms are not rewritten, or the pattern would never be met.
+    const auto starts = subtreeStarts(instance.tokens());
+    for (std::size_t t = 0; t + 1 < instance.size(); ++t) {
+      std::vector<Token> inner(instance.tokens().begin() + starts[t],
+                               instance.tokens().begin() + static_cast<long>(t) + 1);
+      const Expression term = Expression::create(std::move(inner)).value();
+      const Dag graph = Dag::fromExpressions({&term, 1}, Precision::kF32);
+      ASSERT_TRUE(simplify(graph, rule.rule_class, Math::kPrecise).toExpression(0).value() ==
+                  graph.toExpression(0).value())
+          << rule.pattern_text << " holds " << print(term, Language::kInfix);
+    }
+  }
+}
+
+void forEachRule(void (*check)(const Rule&)) {
+  for (const Rule& rule : allRules()) {
+    SCOPED_TRACE(std::string(rule.pattern_text) + " -> " + std::string(rule.replacement_text));
+    check(rule);
+    if (testing::Test::HasFatalFailure()) return;
+  }
+}
+
+TEST(SimplifyRules, KeepWhatTheirClassPromises) { forEachRule(keepsWhatItsClassPromises); }
+TEST(SimplifyRules, HoldInRealArithmetic) { forEachRule(holdsInRealArithmetic); }
+TEST(SimplifyRules, ReduceTheWeight) { forEachRule(reducesTheWeight); }
+TEST(SimplifyRules, HaveTheFormThatTheEngineMatches) { forEachRule(hasTheFormThatTheEngineMatches); }
+TEST(SimplifyRules, Fire) { forEachRule(fires); }
+
+TEST(Simplify, HasAtLeastFortyRules) { EXPECT_GE(allRules().size(), 40u); }
+
+TEST(Simplify, RulesFeedEachOther) {
+  EXPECT_EQ(after("simplify", "-(-(x0 * 1)) - 0"), "x0");
+  EXPECT_EQ(after("simplify", "x0 / 4"), after("none", "x0 * 0.25"));
+  EXPECT_EQ(after("simplify", "x0 * x0 * x0"), "cube(x0)");
+  EXPECT_EQ(after("simplify", "1 / (1 + exp(-x0))"), "logistic(x0)");
+  EXPECT_EQ(after("simplify-precise", "x0 ^ 2 * x0"), "cube(x0)");
+  EXPECT_EQ(after("simplify-fast", "((x0 + 1) + 2) - 3", Math::kFast), "x0");
+  EXPECT_EQ(after("simplify-fast", "sin(x0 - x0) + x1", Math::kFast), "x1");
+}
+
+TEST(Simplify, WhatIsNotExactIsLeftToItsClass) {
+  for (const std::string_view text : {"x0 + 0", "x0 * 0", "x0 - x0", "x0 / x0", "x0 ^ 2", "x0 / 3"}) {
+    EXPECT_EQ(after("simplify", text), after("none", text)) << text;
+    EXPECT_NE(after("simplify-fast", text), after("none", text)) << text;
+  }
+}
+
+TEST(Simplify, ApproximateQuotientsKeepTheirBitsInFastF32) {
+  EXPECT_EQ(after("simplify", "x0 / 2", Math::kFast), after("none", "x0 / 2"));
+  EXPECT_EQ(after("simplify", "x0 / 2", Math::kFast, Precision::kF64), after("none", "x0 * 0.5"));
+}
+
+TEST(Simplify, FastRulesAreForF32) {
+  EXPECT_EQ(after("simplify-fast", "x0 * 0", Math::kFast, Precision::kF64), after("none", "x0 * 0"));
+}
+
+TEST(Simplify, TakesLongChainsOfRewritesWithoutRecursion) {
+  std::vector<Token> tokens = {Token::variable(0)};
+  for (int i = 0; i < 200'000; ++i) {
+    tokens.push_back(Token::variable(1 + static_cast<std::uint32_t>(i % 2)));
+    tokens.push_back(Token::operation(Op::kDiv));
+  }
+  const Expression chain = Expression::create(std::move(tokens)).value();
+  const Dag dag = simplify(Dag::fromExpressions({&chain, 1}, Precision::kF32), RuleClass::kFast, Math::kFast);
+  EXPECT_EQ(dag.node(dag.roots()[0]).op, Op::kDiv);
+}
+
+}  // namespace
+}  // namespace srjit
