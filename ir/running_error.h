@@ -147,7 +147,7 @@ class RunningError {
     if (mask.certain) return taken;
     if (taken.isNan() && other.isNan()) return taken;
     if (taken.value == other.value) return {taken.value, std::max(taken.error, other.error)};
-    const double reach = std::fabs(taken.value - other.value) + other.error;
+    const double reach = (std::fabs(taken.value - other.value) + other.error) * kSlack;
     return {taken.value, std::isnan(reach) ? kInfinity : std::max(taken.error, reach)};
   }
 
@@ -175,6 +175,9 @@ class RunningError {
   static constexpr double kInfinity = std::numeric_limits<double>::infinity();
   // Above this, what a product or quotient lost is itself a double.
   static constexpr double kTinyResidual = 0x1p-900;
+
+  // For the roundings of the computation of bounds itself.
+  static constexpr double kSlack = 1 + 0x1p-40;
 
   static RunningError lost(double r) { return {r, kInfinity}; }
 
@@ -210,7 +213,7 @@ class RunningError {
   static double hull(double r, double low, double high) {
     const double below = r == low ? 0 : r - low;
     const double above = r == high ? 0 : high - r;
-    return std::max(below, above);
+    return std::max(below, above) * kSlack;
   }
 
   /// A result of IEEE arithmetic; `exact` says that the operation on the reference's operands lost nothing.
@@ -229,7 +232,7 @@ class RunningError {
     // computed.
     double error = spread + rounding + 0x1p-51 * magnitude;
     if (std::fabs(r) - spread < 2 * R::kSmallestNormal) error += R::kFast ? R::kSmallestNormal : 4 * R::kSmallest;
-    error *= 1 + 0x1p-40;  // the roundings of this very computation
+    error *= kSlack;
     return magnitude + error <= R::kLargest ? RunningError{r, error} : lost(r);
   }
 

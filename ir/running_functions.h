@@ -77,7 +77,7 @@ RunningError<kArithmetic> RunningError<kArithmetic>::tangent(const RunningError&
   // The slope of cos is at most 1: no pole is nearer than |cos x|. The fast form divides sines, so its poles are
   // blurred.
   const double blur = R::kFast ? 0x1p-16 * (1 + std::fabs(x.value)) : 0;
-  if (x.isFinite() && (x.error > 0 || R::kFast) && std::fabs(std::cos(x.value)) <= (x.error + blur) * (1 + 0x1p-40)) {
+  if (x.isFinite() && (x.error > 0 || R::kFast) && std::fabs(std::cos(x.value)) <= (x.error + blur) * kSlack) {
     return lost(r);
   }
   return monotone(Function::k_tan, [](double v) { return std::tan(v); }, operand);
