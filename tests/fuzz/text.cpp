@@ -1,0 +1,54 @@
+// Any bytes are text in every form: they parse or give an error with a place, and what parses can be printed in every
+// form and read back.
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+#include <string_view>
+
+#include "ir/text.h"
+
+namespace {
+
+using namespace srjit;
+
+constexpr Language kLanguages[] = {Language::kInfix, Language::kPostfix, Language::kPrefix, Language::kJson};
+
+void require(bool holds, const char* rule, std::string_view text) {
+  if (holds) return;
+  std::fprintf(stderr, "%s: %.*s\n", rule, static_cast<int>(text.size()), text.data());
+  std::abort();
+}
+
+void checkError(const Error& error, std::string_view text) {
+  require(!error.message.empty() && error.where.has_value(), "an error has a message and a place", text);
+  require(error.where->line >= 1 && error.where->column >= 1 && error.where->column <= text.size() + 1,
+          "the place is in the text", text);
+  require(withCaret(error, text, "fuzz").find('^') != std::string::npos, "a place has a caret", text);
+}
+
+void checkRoundTrips(const Expression& expression, std::string_view text, const ColumnNames& columns) {
+  for (const Language language : kLanguages) {
+    const std::string printed = print(expression, language, columns);
+    const auto back = parse(printed, language, columns);
+    require(back.ok() && *back == expression, "what is printed reads back", text);
+  }
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  static const ColumnNames kColumns = {"a", "x0", "p1", "sin", "two words", "inf", "a"};
+  const std::string_view text(reinterpret_cast<const char*>(data), size);
+  for (const Language language : kLanguages) {
+    for (const ColumnNames& columns : {ColumnNames(), kColumns}) {
+      const auto expression = parse(text, language, columns);
+      if (expression) {
+        checkRoundTrips(*expression, text, columns);
+      } else {
+        checkError(expression.error(), text);
+      }
+    }
+  }
+  return 0;
+}
