@@ -84,6 +84,7 @@ llvm::Function* DeviceModule::addKernel(const char* name, llvm::ArrayRef<llvm::T
   };
   annotate("kernel", 1);
   annotate("maxntidx", kBlockThreads);
+  annotate("minctasm", 1);  // without it, ptxas spills a few registers to fit one more block on a multiprocessor
   builder.SetInsertPoint(llvm::BasicBlock::Create(context, "entry", kernel));
   return kernel;
 }

@@ -59,6 +59,7 @@ class InterpreterEmitter {
     llvm::Value* const first_token = stageTokens();
     b_.CreateIntrinsic(llvm::Intrinsic::nvvm_barrier0, {}, {});
     own_row_ = b_.CreateShl(tile_.thread(), 4);
+    always_ = b_.CreateICmpNE(argument(kRowCount), b_.getInt64(0));
     b_.CreateStore(first_token, counter_);
     fetch();
     dispatch_ = newBlock("dispatch");
@@ -107,7 +108,9 @@ class InterpreterEmitter {
       return made;
     };
     stack_ = create(spec_.depth);
+    // Operands are popped from the top, and the top register is free before the second argument arrives: they share it.
     arguments_ = create(table_.argumentCount());
+    if (arguments_.size() > 1) arguments_[1] = stack_.back();
     for (llvm::AllocaInst** const variable : {&counter_, &next_code_, &next_argument_, &column_, &argument_}) {
       *variable = newRegister(b_.getInt32Ty());
     }
@@ -297,8 +300,16 @@ class InterpreterEmitter {
     }
   }
 
-  // One copy of the value per row, each behind assembly: otherwise LLVM keeps one register alive across the dispatch and copies it
-  // where it is used, in every handler.
+  // A register copy that neither LLVM nor ptxas sees through: it depends on a predicate that is always true. ptxas merges
+  // plain copies between argument and stack registers, and then undoes that by moves in the dispatch block, before every token.
+  Value* copy(Value* value) const { return b_.CreateSelect(always_, value, lowering_.literal(0)); }
+  Rows copy(Rows rows) const {
+    for (Value*& row : rows) row = copy(row);
+    return rows;
+  }
+
+  // The value in every row, as copies: otherwise LLVM keeps one register alive across the dispatch and copies it where it is
+  // used, in every handler.
   Rows spread(Value* value) const {
     auto* const type = llvm::FunctionType::get(lowering_.type(), {lowering_.type()}, false);
     auto* const move = llvm::InlineAsm::get(type, wide_ ? "mov.f64 $0, $1;" : "mov.f32 $0, $1;", wide_ ? "=d,d" : "=f,f", false);
@@ -319,7 +330,7 @@ class InterpreterEmitter {
         emitApply(handler);
         break;
       case Kind::kArgumentStack:
-        writeRegisters(arguments_[handler.argument], readRegisters(stack_[handler.height - 1u]));
+        writeRegisters(arguments_[handler.argument], copy(readRegisters(stack_[handler.height - 1u])));
         break;
       case Kind::kArgumentColumn:
         writeRegisters(arguments_[handler.argument], readColumn(read(column_)));
@@ -331,7 +342,7 @@ class InterpreterEmitter {
         emitBody(handler.op);
         break;
       case Kind::kPushResult:
-        writeRegisters(stack_[handler.height], readRegisters(arguments_[0]));
+        writeRegisters(stack_[handler.height], copy(readRegisters(arguments_[0])));
         break;
       case Kind::kStoreSlot:
         writeSlot(read(column_), readRegisters(stack_[0]));
@@ -371,27 +382,38 @@ class InterpreterEmitter {
     writeRegisters(stack_[base], results);
   }
 
-  // A loop over the thread's rows with one copy of the code: every turn computes row 0 and rotates the registers.
+  // A loop over the thread's rows with one copy of the code: every turn computes row 0 and rotates the registers. 
   void emitBody(Op op) {
     BasicBlock* const before = b_.GetInsertBlock();
     BasicBlock* const loop = newBlock("body");
     BasicBlock* const exit = newBlock("computed");
+    const auto arity = static_cast<std::size_t>(arityOf(op));
+    std::vector<Rows> entering(arity);
+    for (std::size_t i = 0; i < arity; ++i) {
+      for (llvm::AllocaInst* const variable : arguments_[i]) entering[i].push_back(read(variable));
+    }
     b_.CreateBr(loop);
     b_.SetInsertPoint(loop);
     llvm::PHINode* const turn = b_.CreatePHI(b_.getInt32Ty(), 2);
     turn->addIncoming(word(0), before);
-    const auto arity = static_cast<unsigned>(arityOf(op));
-    std::vector<Value*> row;
-    for (unsigned i = 0; i < arity; ++i) row.push_back(read(arguments_[i][0]));
-    Value* const result = lowering_.apply(op, row);
-    for (unsigned i = 0; i < arity; ++i) {
-      for (unsigned k = 0; k + 1 < spec_.rows_per_thread; ++k) {
-        b_.CreateStore(read(arguments_[i][k + 1]), arguments_[i][k]);
+    std::vector<std::vector<llvm::PHINode*>> rows(arity);
+    std::vector<Value*> first;
+    for (std::size_t i = 0; i < arity; ++i) {
+      for (Value* const value : entering[i]) {
+        rows[i].push_back(b_.CreatePHI(lowering_.type(), 2));
+        rows[i].back()->addIncoming(value, before);
+      }
+      first.push_back(rows[i][0]);
+    }
+    Value* const result = lowering_.apply(op, first);
+    BasicBlock* const end = b_.GetInsertBlock();
+    for (std::size_t i = 0; i < arity; ++i) {
+      for (std::size_t k = 0; k < rows[i].size(); ++k) {
+        rows[i][k]->addIncoming(k + 1 < rows[i].size() ? static_cast<Value*>(rows[i][k + 1]) : result, end);
       }
     }
-    b_.CreateStore(result, arguments_[0].back());
     Value* const next = b_.CreateAdd(turn, word(1));
-    turn->addIncoming(next, b_.GetInsertBlock());
+    turn->addIncoming(next, end);
     llvm::BranchInst* const back = b_.CreateCondBr(b_.CreateICmpULT(next, word(spec_.rows_per_thread)), loop, exit);
     llvm::LLVMContext& context = b_.getContext();
     llvm::MDNode* const keep = llvm::MDNode::get(context, {llvm::MDString::get(context, "llvm.loop.unroll.disable")});
@@ -399,6 +421,10 @@ class InterpreterEmitter {
     loop_id->replaceOperandWith(0, loop_id);
     back->setMetadata(llvm::LLVMContext::MD_loop, loop_id);
     b_.SetInsertPoint(exit);
+    for (std::size_t k = 0; k < rows[0].size(); ++k) {
+      Value* const value = k + 1 < rows[0].size() ? static_cast<Value*>(rows[0][k + 1]) : result;
+      b_.CreateStore(value, arguments_[0][k]);
+    }
   }
 
   void emitEnd() {
@@ -425,7 +451,7 @@ class InterpreterEmitter {
   std::vector<Registers> stack_, arguments_;
   llvm::AllocaInst *counter_ = nullptr, *next_code_ = nullptr, *next_argument_ = nullptr, *next_value_ = nullptr;
   llvm::AllocaInst *column_ = nullptr, *argument_ = nullptr, *value_ = nullptr;
-  Value* own_row_ = nullptr;
+  Value *own_row_ = nullptr, *always_ = nullptr;
   BasicBlock* dispatch_ = nullptr;
 };
 

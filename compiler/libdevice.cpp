@@ -115,7 +115,7 @@ class Library {
       function.addFnAttr(llvm::Attribute::AlwaysInline);
       function.setLinkage(llvm::GlobalValue::InternalLinkage);
     }
-    module.getFunction(name)->setLinkage(llvm::GlobalValue::LinkOnceODRLinkage);
+    module.getFunction(name)->setLinkage(llvm::GlobalValue::ExternalLinkage);
     optimizeLibraryModule(module, target);
     std::string bitcode;
     llvm::raw_string_ostream stream(bitcode);
