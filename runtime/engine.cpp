@@ -95,8 +95,11 @@ Feasible findFeasible(const Program::State& program, std::size_t columns, const 
 }  // namespace
 
 struct Engine::State {
+  // oneTBB prints a warning when an arena wants more threads than there are.
   State(const EngineOptions& given, unsigned threads, std::shared_ptr<HostJit> host_jit)
-      : options(given), arena(static_cast<int>(threads)), jit(std::move(host_jit)) {
+      : options(given),
+        arena(std::min(static_cast<int>(threads), tbb::this_task_arena::max_concurrency())),
+        jit(std::move(host_jit)) {
     options.threads = threads;
   }
 

@@ -58,7 +58,7 @@ struct EngineOptions {
   Precision precision = Precision::kF32;
   Math math = Math::kPrecise;
   Tier tier = Tier::kAuto;
-  unsigned threads = 0;  ///< 0: all that the process may use
+  unsigned threads = 0;  ///< at most 1024; 0, or more than the process may use: all of those
 };
 
 /// A borrowed column of numbers, converted to the engine's precision on upload.
