@@ -15,6 +15,10 @@ using Runner = std::function<ExitStatus()>;
 Runner defineOps(CLI::App& app);
 Runner defineParse(CLI::App& app);
 Runner definePasses(CLI::App& app);
+Runner defineLlvm(CLI::App& app);
+Runner definePtx(CLI::App& app);
+Runner defineBytecode(CLI::App& app);
+Runner defineAsm(CLI::App& app);
 Runner defineRun(CLI::App& app);
 Runner defineLoss(CLI::App& app);
 

@@ -21,6 +21,10 @@ constexpr Command kCommands[] = {
     {"ops", "print the operator table", defineOps},
     {"parse", "translate expressions from one text form to another", defineParse},
     {"passes", "print the graph that the passes make of expressions", definePasses},
+    {"llvm", "print the LLVM IR of a kernel", defineLlvm},
+    {"ptx", "print the PTX of a GPU kernel", definePtx},
+    {"bytecode", "print the programs of the GPU interpreter", defineBytecode},
+    {"asm", "print the assembly of the kernel compiled for this processor", defineAsm},
     {"run", "evaluate expressions on data: one prediction per row", defineRun},
     {"loss", "compare expressions with a target column: one loss per expression", defineLoss},
 };
@@ -32,6 +36,17 @@ constexpr const char* kFooter =
     "Exit status: 0 done; 1 bad input; 2 wrong usage; 3 the machine (no device, driver or compile failure).\n"
     "`sr-jit COMMAND --help` tells more about a command.";
 
+/// CLI11 would say no more than that a subcommand is required.
+void checkCommandName(std::string_view name) {
+  if (name.empty() || name.starts_with('-')) return;
+  std::string names;
+  for (const Command& command : kCommands) {
+    if (name == command.name) return;
+    names += (names.empty() ? "" : ", ") + std::string(command.name);
+  }
+  throw CLI::ParseError("unknown command " + quote(name) + "; there are " + names, CLI::ExitCodes::ExtrasError);
+}
+
 ExitStatus runCommand(CLI::App& app, int argc, const char* const* argv) {
   std::vector<std::pair<CLI::App*, Runner>> runners;
   for (const Command& command : kCommands) {
@@ -39,6 +54,7 @@ ExitStatus runCommand(CLI::App& app, int argc, const char* const* argv) {
     runners.emplace_back(part, command.define(*part));
   }
   try {
+    checkCommandName(argc > 1 ? argv[1] : "");
     app.parse(argc, argv);
     for (const auto& [part, run] : runners) {
       if (part->parsed()) return run();
@@ -56,6 +72,7 @@ int main(int argc, char** argv) try {
   // A file over the size limit is then an error of write(), which is reported, and not the end of the process.
   std::signal(SIGXFSZ, SIG_IGN);
   CLI::App app("Compiles symbolic-regression expressions to machine code, evaluates and shows them.", "sr-jit");
+  app.set_version_flag("--version", "sr-jit " SRJIT_VERSION);
   app.require_subcommand(1);
   app.footer(srjit::kFooter);
   return srjit::runCommand(app, argc, argv);

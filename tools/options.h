@@ -3,6 +3,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
@@ -17,20 +18,18 @@ namespace srjit {
 template <class T>
 CLI::Option* addChoice(CLI::App& app, const std::string& name, T& value,
                        const std::vector<std::pair<std::string, T>>& choices, const std::string& doc) {
+  std::map<std::string, T> meanings;
   std::string words, initial;
   for (const auto& [word, meaning] : choices) {
+    meanings.emplace(word, meaning);
     words += (words.empty() ? "" : "|") + word;
     if (meaning == value) initial = word;
   }
-  const auto find = [choices](const std::string& word) {
-    return std::find_if(choices.begin(), choices.end(), [&](const auto& choice) { return choice.first == word; });
+  const auto check = [meanings, words](const std::string& word) {
+    return meanings.contains(word) ? std::string() : "'" + word + "' is none of " + words;
   };
-  const auto check = [choices, find, words](const std::string& word) {
-    return find(word) == choices.end() ? "'" + word + "' is none of " + words : std::string();
-  };
-  return app
-      .add_option_function<std::string>(
-          name, [&value, choices, find](const std::string& word) { value = find(word)->second; }, doc)
+  const auto store = [meanings, &value](const std::string& word) { value = meanings.at(word); };
+  return app.add_option_function<std::string>(name, store, doc)
       ->check(check, "")
       ->type_name(words)
       ->default_str(initial);

@@ -1,0 +1,161 @@
+// Every kind of bad input gives its exit status and a message with the place, and nothing is written.
+#include <gmock/gmock.h>
+
+#include "tests/tools/process.h"
+
+namespace srjit {
+namespace {
+
+using testing::HasSubstr;
+
+struct BadInput {
+  const char* name;
+  std::vector<std::string> arguments;
+  int status;
+  const char* message;  ///< part of standard error
+};
+
+void PrintTo(const BadInput& input, std::ostream* stream) { *stream << input.name; }
+
+/// `loss EXPRESSION --data FILE ...` that writes out.csv.
+std::vector<std::string> loss(const std::string& expression, const std::string& data,
+                              std::vector<std::string> more = {}) {
+  std::vector<std::string> words = {"loss", expression, "--data", data, "--out", "out.csv"};
+  if (std::ranges::find(more, "--target") == more.end()) more.insert(more.end(), {"--target", "y"});
+  words.insert(words.end(), more.begin(), more.end());
+  return words;
+}
+
+std::vector<std::string> exprs(const std::string& file) {
+  return {"run", "--exprs", file, "--data", "good.csv", "--out", "out.csv"};
+}
+
+class BadInputs : public testing::TestWithParam<BadInput> {};
+
+const BadInput kInputs[] = {
+    // Expressions
+    {"OperandMissing", loss("x0 + * 2", "good.csv"), 1,
+     "expression 1:1:6: expected an operand before '*'\nx0 + * 2\n     ^"},
+    {"ParenthesisOpen", loss("sin(x0", "good.csv"), 1, "expression 1:1:7: "},
+    {"UnknownWord", loss("x0 + speed", "good.csv"), 1, "expression 1:1:6: "},
+    {"UnknownFunction", loss("gamma(x0)", "good.csv"), 1, "expression 1:1:1: "},
+    {"TooFewArguments", loss("atan2(x0)", "good.csv"), 1, "expression 1:1:"},
+    {"BadNumber", loss("x0 + 1e400", "good.csv"), 1, "expression 1:1:6: "},
+    {"EmptyExpression", loss("", "good.csv"), 1, "expression 1:1:1: "},
+    {"StrayByte", loss("x0 \x01 1", "good.csv"), 1, "expression 1:1:4: "},
+    {"PostfixLeftOver", {"parse", "--from", "postfix", "x0 x1"}, 1, "expression 1:1:"},
+    {"PrefixEndsEarly", {"parse", "--from", "prefix", "+ x0"}, 1, "expression 1:1:5: "},
+    {"JsonBroken", {"parse", "--from", "json", "{\"op\": \"add\", \"args\": [1]"}, 1, "expression 1:1:"},
+    {"VariableBeyondData", loss("x0*x9", "good.csv"), 1,
+     "expression 1:1:4: variable x9, but the data has 2 columns\nx0*x9\n   ^~"},
+    {"ParameterMissing", loss("p0 + p1\t1.5", "good.csv"), 1, "expression 1:1:6: parameter p1, but one is given"},
+    {"ParameterNoNumber", loss("p0\t1.5,2", "good.csv"), 1, "expression 1:1:4: parameter '1.5,2' is not a number"},
+    {"ParamsOptionNoNumber", loss("p0", "good.csv", {"--params", "1 two"}), 1,
+     "--params:1:3: parameter 'two' is not a number"},
+    {"IndexTooLarge", loss("x99999999", "good.csv"), 1, "expression 1:1:1: "},
+    // Files of expressions
+    {"LineOfFile", exprs("bad.txt"), 1, "bad.txt:3:4: "},
+    {"NoExpressions", exprs("comments.txt"), 1, "comments.txt: no expressions in it"},
+    {"ExpressionsMissing", exprs("none.txt"), 1, "cannot read none.txt: No such file or directory"},
+    {"ExpressionsCutXz", exprs("cut.xz"), 1, "cut.xz: the xz archive is damaged or cut short"},
+    {"ExpressionsNotGzip", exprs("plain.gz"), 1, "plain.gz: not a gzip archive"},
+    // Data
+    {"DataMissing", loss("x0", "none.csv"), 1, "cannot read none.csv: No such file or directory"},
+    {"DataFolder", loss("x0", "."), 1, "cannot read .: Is a directory"},
+    {"DataEmpty", loss("x0", "empty.csv"), 1, "empty.csv:1:1: the file is empty"},
+    {"DataHeaderOnly", loss("x0", "header.csv"), 1, "header.csv:2:1: the file has a header, but no rows"},
+    {"DataNoHeader", loss("x0", "noheader.csv"), 1, "noheader.csv:1:1: the first line must name the columns"},
+    {"DataWord", loss("x0", "word.csv"), 1, "word.csv:3:3: 'oops' is not a number (column 'b')\n3,oops,5\n  ^~~~"},
+    {"DataEmptyCell", loss("x0", "hole.csv"), 1, "hole.csv:2:3: empty cell in column 'b'\n1,,3\n  ^"},
+    {"DataRaggedLong", loss("x0", "long.csv"), 1, "long.csv:2:7: a cell too many"},
+    {"DataRaggedShort", loss("x0", "short.csv"), 1, "short.csv:2:4: the line ends after 2 cells"},
+    {"DataSameNames", loss("x0", "twice.csv"), 1, "twice.csv:1:3: a second column called 'a'"},
+    {"DataQuoteOpen", loss("x0", "quote.csv"), 1, "quote.csv:"},
+    {"NpyCut", loss("x0", "cut.npy", {"--target", "0"}), 1,
+     "cut.npy: shape (2, 2) of 8-byte elements does not fit the 31 bytes"},
+    {"NpyIntegers", loss("x0", "int.npy", {"--target", "0"}), 1, "int.npy: elements of type '<i8'"},
+    {"NpyNot", loss("x0", "text.npy", {"--target", "0"}), 1, "text.npy: not an .npy file"},
+    // Columns
+    {"TargetUnknown", loss("x0", "good.csv", {"--target", "z"}), 1,
+     "target column 'z' is not in the data; its columns are a, b, y"},
+    {"WeightsUnknown", loss("x0", "good.csv", {"--weights", "z"}), 1,
+     "weights column 'z' is not in the data; its columns are a, b, y"},
+    {"WeightsNegative", loss("x0", "negative.csv", {"--weights", "b"}), 1, "negative.csv: "},
+    // Passes
+    {"PassUnknown", {"passes", "--passes", "fold,melt", "x0"}, 1, "--passes:1:6: "},
+    {"PassNotRun",
+     {"passes", "--passes", "fold", "--print-after", "fma", "x0"},
+     1,
+     "--print-after 'fma': no such pass runs; these do: fold"},
+    // Places to write
+    {"OutFolderMissing",
+     {"run", "x0", "--data", "good.csv", "--out", "no/out.csv"},
+     1,
+     "cannot write no/out.csv: No such file or directory"},
+    {"OutFull",
+     {"run", "x0", "--data", "good.csv", "--out", "/dev/full"},
+     1,
+     "cannot write /dev/full: No space left on device"},
+    // Usage
+    {"NoCommand", {}, 2, "subcommand is required"},
+    {"UnknownCommand", {"frobnicate"}, 2, "unknown command 'frobnicate'; there are ops, parse,"},
+    {"UnknownOption", loss("x0", "good.csv", {"--speed"}), 2, "--speed"},
+    {"UnknownMath", loss("x0", "good.csv", {"--math", "quick"}), 2, "'quick' is none of strict|precise|fast"},
+    {"UnknownDevice", loss("x0", "good.csv", {"--device", "tpu"}), 2, "'tpu' is none of auto, cpu, cuda:N"},
+    {"ThreadsNegative", loss("x0", "good.csv", {"--threads", "-1"}), 2, "--threads"},
+    {"NoExpression", {"run", "--data", "good.csv", "--out", "out.csv"}, 2, "give an expression, or --exprs FILE"},
+    {"NoData", {"run", "x0", "--out", "out.csv"}, 2, "--data is required"},
+    {"NoTarget", {"loss", "x0", "--data", "good.csv", "--out", "out.csv"}, 2, "--target is required"},
+    {"InputTwice",
+     {"run", "--exprs", "-", "--data", "-", "--out", "out.csv"},
+     2,
+     "cannot both come from standard input"},
+    // The machine
+    {"NoCudaEngine", loss("x0", "good.csv", {"--device", "cuda:0"}), 3, "cuda:0"},
+};
+
+void writeFiles(const Scratch& scratch) {
+  scratch.write("good.csv", "a,b,y\n1,2,3\n4,5,6\n");
+  scratch.write("negative.csv", "a,b,y\n1,-2,3\n4,5,6\n");
+  scratch.write("empty.csv", "");
+  scratch.write("header.csv", "a,b,y\n");
+  scratch.write("noheader.csv", "1.5,2,3\n4,5,6\n");
+  scratch.write("word.csv", "a,b,y\n1,2,3\n3,oops,5\n");
+  scratch.write("hole.csv", "a,b,y\n1,,3\n");
+  scratch.write("long.csv", "a,b,y\n1,2,3,4\n");
+  scratch.write("short.csv", "a,b,y\n1,2\n");
+  scratch.write("twice.csv", "a,a,y\n1,2,3\n");
+  scratch.write("quote.csv", "a,b,y\n1,\"2,3\n");
+  scratch.write("bad.txt", "# a comment\n\nx0 ? 1\n");
+  scratch.write("comments.txt", "# nothing\n\n");
+  scratch.write("cut.xz", std::string("\xFD"
+                                      "7zXZ\0\0\4",
+                                      8));
+  scratch.write("plain.gz", "x0\n");
+  scratch.write("text.npy", "a,b\n1,2\n");
+  const auto npy = [](std::string header, std::size_t bytes) {
+    std::string file("\x93NUMPY\1\0", 8);
+    file += {static_cast<char>(header.size()), '\0'};
+    return file + header + std::string(bytes, '\0');
+  };
+  scratch.write("cut.npy", npy("{'descr': '<f8', 'fortran_order': False, 'shape': (2, 2)}", 31));
+  scratch.write("int.npy", npy("{'descr': '<i8', 'fortran_order': False, 'shape': (2, 2)}", 32));
+}
+
+TEST_P(BadInputs, HasStatusAndPlaceAndWritesNothing) {
+  const BadInput& input = GetParam();
+  const Scratch scratch;
+  writeFiles(scratch);
+  const std::vector<std::string> before = scratch.list();
+  const Outcome outcome = runCommand(input.arguments, scratch.path(""));
+  EXPECT_EQ(outcome.status, input.status) << outcome.err;
+  EXPECT_THAT(outcome.err, HasSubstr(input.message));
+  EXPECT_EQ(outcome.out, "");
+  EXPECT_EQ(scratch.list(), before);
+}
+
+INSTANTIATE_TEST_SUITE_P(Command, BadInputs, testing::ValuesIn(kInputs),
+                         [](const testing::TestParamInfo<BadInput>& input) { return std::string(input.param.name); });
+
+}  // namespace
+}  // namespace srjit

@@ -1,0 +1,176 @@
+#include <gmock/gmock.h>
+
+#include <nlohmann/json.hpp>
+
+#include "ir/ops.h"
+#include "tests/tools/process.h"
+#include "tools/data_file.h"
+
+namespace srjit {
+namespace {
+
+using nlohmann::json;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::StartsWith;
+
+constexpr const char* kTable = "a,b,y\n1,2,3\n4,5,6\n7,8,10\n";
+
+TEST(Command, HelpAndVersionSucceed) {
+  const Outcome help = runCommand({"--help"}, "/");
+  EXPECT_EQ(help.status, 0);
+  EXPECT_THAT(help.out, HasSubstr("Exit status"));
+  for (const std::string command : {"ops", "parse", "passes", "run", "loss"}) {
+    EXPECT_THAT(help.out, HasSubstr("\n  " + command + " "));
+    EXPECT_EQ(runCommand({command, "--help"}, "/").status, 0) << command;
+  }
+  EXPECT_THAT(runCommand({"--version"}, "/").out, testing::ContainsRegex("^sr-jit [0-9]+\\.[0-9]+\\.[0-9]+\n"));
+}
+
+TEST(Ops, EveryFormListsTheTable) {
+  const json table = json::parse(runCommand({"ops", "--json"}, "/").out);
+  ASSERT_EQ(table.size(), allOps().size());
+  EXPECT_EQ(table[0]["name"], "add");
+  EXPECT_EQ(table[0]["text"], "+");
+  EXPECT_EQ(table[0]["arity"], 2);
+  EXPECT_THAT(runCommand({"ops"}, "/").out, HasSubstr("if(x, y, z)"));
+}
+
+TEST(Ops, PageOfTheDocumentationIsCurrent) {
+  EXPECT_EQ(contentOf(SRJIT_SOURCE_DIR "/docs/operators.md"), runCommand({"ops", "--markdown"}, "/").out)
+      << "run: sr-jit ops --markdown > docs/operators.md";
+}
+
+TEST(Parse, TranslatesBetweenForms) {
+  EXPECT_EQ(runCommand({"parse", "x0*(x1+1)^2", "--to", "postfix"}, "/").out, "x0 x1 1 + 2 ^ *\n");
+  EXPECT_EQ(runCommand({"parse", "+ x0 * 2 x1", "--from", "prefix"}, "/").out, "x0 + 2 * x1\n");
+  EXPECT_EQ(runCommand({"parse", "mass*2", "--columns", "speed,mass", "--to", "prefix"}, "/").out, "* mass 2\n");
+  EXPECT_EQ(runCommand({"parse", "--exprs", "-", "--to", "postfix"}, "/", "# two\nx0 + p0\t0.1 2\n\nx1\n").out,
+            "x0 p0 +\t0.1 2\nx1\n");
+  EXPECT_EQ(runCommand({"parse", "--", "-x0"}, "/").out, "-x0\n");
+}
+
+TEST(Parse, ABadExpressionLeavesTheOthers) {
+  const Outcome outcome = runCommand({"parse", "x0 +", "x1"}, "/");
+  EXPECT_EQ(outcome.status, 1);
+  EXPECT_EQ(outcome.out, "x1\n");
+  EXPECT_THAT(outcome.err, StartsWith("sr-jit: expression 1:1:5: "));
+  EXPECT_EQ(runCommand({"parse", "x0 +", "x1", "--keep-going"}, "/").status, 0);
+  const json objects = json::parse(runCommand({"parse", "x0 +", "x1", "--json"}, "/").out);
+  EXPECT_EQ(objects[0]["status"], "syntax");
+  EXPECT_EQ(objects[1]["expression"], "x1");
+}
+
+TEST(Passes, ShowTheGraphAndItsMaking) {
+  const Outcome outcome = runCommand({"passes", "x0*x1 + 2*3", "--print-after", "fold"}, "/");
+  EXPECT_EQ(outcome.status, 0);
+  EXPECT_THAT(outcome.out, HasSubstr("; after fold\n"));
+  EXPECT_THAT(outcome.out, HasSubstr("; result\n"));
+  EXPECT_THAT(outcome.out, HasSubstr("fma x0, x1"));
+  const json object = json::parse(runCommand({"passes", "x0*x1 + 2*3", "--json", "--passes", "fold"}, "/").out);
+  EXPECT_EQ(object["nodes"], 7);
+  EXPECT_EQ(object["passes"][0]["name"], "fold");
+  EXPECT_EQ(object["passes"][0]["nodes"], 5);
+  EXPECT_THAT(runCommand({"passes", "--list"}, "/").out, HasSubstr("fold "));
+}
+
+TEST(Run, WritesOneColumnPerExpression) {
+  const Scratch scratch;
+  scratch.write("t.csv", kTable);
+  const Outcome outcome =
+      runCommand({"run", "a + b", "x0*x1/10", "--data", "t.csv", "--target", "y", "--quiet"}, scratch.path(""));
+  EXPECT_EQ(outcome.out, "e0,e1\n3,0.2\n9,2\n15,5.6\n");
+  EXPECT_EQ(outcome.err, "");
+  EXPECT_EQ(outcome.status, 0);
+}
+
+TEST(Run, WritesMatricesInThePrecision) {
+  const Scratch scratch;
+  scratch.write("t.csv", kTable);
+  for (const std::string precision : {"f32", "f64"}) {
+    const Outcome outcome = runCommand(
+        {"run", "x0", "x1/3", "--data", "t.csv", "--precision", precision, "--out", "o.npy"}, scratch.path(""));
+    EXPECT_EQ(outcome.status, 0) << outcome.err;
+    const Result<DataTable> matrix = readData(scratch.path("o.npy"));
+    ASSERT_TRUE(matrix.ok());
+    EXPECT_EQ(matrix->from_f32, precision == "f32");
+    EXPECT_THAT(matrix->columns[0], ElementsAre(1, 4, 7));
+    EXPECT_EQ(matrix->columns[1][0], precision == "f32" ? double{2.0f / 3.0f} : 2.0 / 3.0);
+  }
+}
+
+TEST(Run, ABadExpressionIsAColumnOfNan) {
+  const Scratch scratch;
+  scratch.write("t.csv", kTable);
+  std::vector<std::string> words = {"run", "x0 +", "x0", "--data", "t.csv", "--out", "o.csv"};
+  EXPECT_EQ(runCommand(words, scratch.path("")).status, 1);
+  EXPECT_EQ(contentOf(scratch.path("o.csv")), "e0,e1\nnan,1\nnan,4\nnan,7\n");
+  words.push_back("--keep-going");
+  EXPECT_EQ(runCommand(words, scratch.path("")).status, 0);
+  words.push_back("--json");
+  EXPECT_EQ(runCommand(words, scratch.path("")).status, 0);
+  const json objects = json::parse(contentOf(scratch.path("o.csv")));
+  EXPECT_EQ(objects[0]["status"], "syntax");
+  EXPECT_EQ(objects[1]["values"], json({1, 4, 7}));
+}
+
+TEST(Run, DataFromStandardInput) {
+  EXPECT_EQ(runCommand({"run", "a*2", "--data", "-"}, "/", kTable).out, "e0\n2\n8\n14\n");
+}
+
+TEST(Run, FullStandardOutputIsAnError) {
+  const Outcome outcome = runCommand({"run", "a*2", "--data", "-"}, "/", kTable, "/dev/full");
+  EXPECT_EQ(outcome.status, 1);
+  EXPECT_THAT(outcome.err, HasSubstr("cannot write standard output: No space left on device"));
+}
+
+TEST(Loss, OneLinePerExpressionInOrder) {
+  const Scratch scratch;
+  scratch.write("t.csv", kTable);
+  const std::vector<std::string> words = {"loss",  "a + p0\t2", "a +", "x0/(x1 - 5)", "--data",
+                                          "t.csv", "--target",  "y",   "--loss",      "sse"};
+  const Outcome outcome = runCommand(words, scratch.path(""));
+  EXPECT_EQ(outcome.status, 1);
+  EXPECT_THAT(outcome.out, StartsWith("index,loss,valid_rows,status\n0,1,3,ok\n1,nan,0,syntax\n2,"));
+  auto with = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), words.begin(), words.end());
+    return runCommand(more, scratch.path("")).out;
+  };
+  EXPECT_THAT(with({"--nan", "skip"}), testing::EndsWith(",2,ok\n"));
+  EXPECT_THAT(with({"--nan", "reject"}), HasSubstr("\n2,inf,"));
+  const json objects = json::parse(with({"--json", "--nan", "reject"}));
+  EXPECT_EQ(objects[0]["loss"], 1);
+  EXPECT_EQ(objects[1]["status"], "syntax");
+  EXPECT_EQ(objects[2]["loss"], "inf");
+}
+
+TEST(Loss, WeightsAndTargetAreNoVariables) {
+  const Scratch scratch;
+  scratch.write("t.csv", "w,a,y\n1,5,5\n0,6,100\n");
+  const Outcome outcome =
+      runCommand({"loss", "x0", "a", "--data", "t.csv", "--target", "y", "--weights", "w"}, scratch.path(""));
+  EXPECT_THAT(outcome.out, StartsWith("index,loss,valid_rows,status\n0,0,2,ok\n1,0,2,ok\n"));
+}
+
+TEST(Loss, TiersGiveTheSameBytes) {
+  const Scratch scratch;
+  std::string table = "a,b,y\n";
+  for (int i = 0; i < 1000; ++i) {
+    table += std::to_string(i * 0.37 - 50) + ',' + std::to_string(i % 17 * 0.11) + ',' + std::to_string(i % 5) + '\n';
+  }
+  scratch.write("t.csv", table);
+  std::string expected;
+  for (const std::string tier : {"interpret", "compile"}) {
+    for (const std::string threads : {"1", "2"}) {
+      const Outcome outcome = runCommand({"loss", "sin(a)*b + 1", "exp(b) - a/3", "--data", "t.csv", "--target", "y",
+                                          "--tier", tier, "--threads", threads},
+                                         scratch.path(""));
+      EXPECT_EQ(outcome.status, 0) << outcome.err;
+      if (expected.empty()) expected = outcome.out;
+      EXPECT_EQ(outcome.out, expected) << tier << ' ' << threads;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace srjit
