@@ -130,23 +130,26 @@ class RunningError {
 
   friend Mask lt(const RunningError& x, const RunningError& y) {
     if (x.isNan() || y.isNan()) return {false, true};
-    return {x.value < y.value, x.high() < y.low() || x.low() >= y.high()};
+    return {x.value < y.value, bothKept(x, y) && (x.high() < y.low() || x.low() >= y.high())};
   }
   friend Mask le(const RunningError& x, const RunningError& y) {
     if (x.isNan() || y.isNan()) return {false, true};
-    return {x.value <= y.value, x.high() <= y.low() || x.low() > y.high()};
+    return {x.value <= y.value, bothKept(x, y) && (x.high() <= y.low() || x.low() > y.high())};
   }
   friend Mask eq(const RunningError& x, const RunningError& y) {
     if (x.isNan() || y.isNan()) return {false, true};
     const bool same = x.error == 0 && y.error == 0 && x.value == y.value;
-    return {x.value == y.value, same || x.high() < y.low() || x.low() > y.high()};
+    return {x.value == y.value, bothKept(x, y) && (same || x.high() < y.low() || x.low() > y.high())};
   }
   friend RunningError select(const Mask& mask, const RunningError& x, const RunningError& y) {
     const RunningError& taken = mask.reference ? x : y;
     const RunningError& other = mask.reference ? y : x;
     if (mask.certain) return taken;
     if (taken.isNan() && other.isNan()) return taken;
-    if (taken.value == other.value) return {taken.value, std::max(taken.error, other.error)};
+    if (taken.value == other.value) {
+      const bool same_sign = std::signbit(taken.value) == std::signbit(other.value);
+      return {taken.value, std::max({taken.error, other.error, same_sign ? 0 : R::kSmallest})};
+    }
     const double reach = (std::fabs(taken.value - other.value) + other.error) * kSlack;
     return {taken.value, std::isnan(reach) ? kInfinity : std::max(taken.error, reach)};
   }
@@ -185,6 +188,8 @@ class RunningError {
   static RunningError certain(double r) { return {r, R::kFast && !std::isfinite(r) ? kInfinity : 0}; }
 
   bool isLost() const { return std::isinf(error) || std::isnan(error); }
+  /// An operand without a promise may be NaN, which no infinite end of an interval tells.
+  static bool bothKept(const RunningError& x, const RunningError& y) { return !x.isLost() && !y.isLost(); }
   bool isFinite() const { return std::isfinite(value); }
   bool isNan() const { return std::isnan(value) && error == 0; }
   bool isZero() const { return value == 0 && error == 0; }
@@ -242,7 +247,9 @@ class RunningError {
     const RunningError x = operand.flushed();
     const double r = f(x.value);
     if (x.isLost()) return lost(r);
-    return x.isFinite() ? RunningError{r, hull(r, f(x.low()), f(x.high()))} : certain(r);
+    if (!x.isFinite()) return certain(r);
+    // A zero of unknown sign is no exact zero: its reciprocal is of unknown sign too.
+    return {r, std::max(hull(r, f(x.low()), f(x.high())), r == 0 && x.mayChangeSign() ? R::kSmallest : 0)};
   }
 
   static RunningError wave(Function function, double r, const RunningError& operand);
