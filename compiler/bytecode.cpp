@@ -26,7 +26,12 @@ struct Plan {
 class Encoder {
  public:
   Encoder(const Dag& dag, const HandlerTable& table, const EncodeOptions& options)
-      : dag_(dag), table_(table), options_(options), plans_(dag.size()), slot_of_(dag.size(), kNoSlot), in_slot_(dag.size()) {}
+      : dag_(dag),
+        table_(table),
+        options_(options),
+        plans_(dag.size()),
+        slot_of_(dag.size(), kNoSlot),
+        in_slot_(dag.size()) {}
 
   Result<Bytecode> run() {
     if (Status checked = check(); !checked) return std::move(checked).error();
@@ -57,10 +62,14 @@ class Encoder {
       if (node.kind == Token::Kind::kOp && !table_.has(node.op)) {
         std::vector<std::string_view> names;
         for (const Op op : table_.spec().ops) names.push_back(infoOf(op).name);
-        return Error{Errc::kInvalid, fmt::format("this interpreter cannot run '{}', only {}", infoOf(node.op).name, fmt::join(names, " ")), {}};
+        return Error{
+            Errc::kInvalid,
+            fmt::format("this interpreter cannot run '{}', only {}", infoOf(node.op).name, fmt::join(names, " ")),
+            {}};
       }
       if (node.kind == Token::Kind::kVariable && node.index >= options_.columns) {
-        return Error{Errc::kInvalid, fmt::format("variable x{}, but {} columns are staged", node.index, options_.columns), {}};
+        return Error{
+            Errc::kInvalid, fmt::format("variable x{}, but {} columns are staged", node.index, options_.columns), {}};
       }
       if (node.kind == Token::Kind::kConstant) {
         return Error{Errc::kInvalid, "a constant is left in the graph: run the 'hoist' pass before encoding", {}};
@@ -161,15 +170,17 @@ class Encoder {
     for (unsigned i = 0; i < static_cast<unsigned>(node.arity()); ++i) {
       if (sourceOf(node.operands[i]) == 's') plan.stack[plan.stack_count++] = static_cast<std::uint8_t>(i);
     }
-    std::stable_sort(plan.stack.begin(), plan.stack.begin() + plan.stack_count,
-                     [&](std::uint8_t a, std::uint8_t b) { return needOf(node.operands[a]) > needOf(node.operands[b]); });
+    std::stable_sort(plan.stack.begin(), plan.stack.begin() + plan.stack_count, [&](std::uint8_t a, std::uint8_t b) {
+      return needOf(node.operands[a]) > needOf(node.operands[b]);
+    });
     for (unsigned k = 0; k < plan.stack_count; ++k) {
       plan.need = std::max(plan.need, k + needOf(node.operands[plan.stack[k]]));
     }
     return plan;
   }
 
-  // A statement is a slot's computation or a root; it uses the slots that its tree reads. Statement numbers are node ids.
+  // A statement is a slot's computation or a root; it uses the slots that its tree reads. Statement numbers are node
+  // ids.
   void findLastUses(const std::vector<std::uint32_t>& uses) {
     roots_at_.resize(dag_.size());
     last_use_.resize(dag_.size());
@@ -198,7 +209,9 @@ class Encoder {
     if (free_slots_.empty()) {
       const std::uint64_t end = (std::uint64_t{options_.columns} + slot + 1) * columnBytes(table_.spec());
       if (slot >= options_.max_slots || end > (DeviceToken::kParameterFlag >> DeviceToken::kColumnShift)) {
-        return Error{Errc::kUnsupported, fmt::format("the program needs more than {} slots for shared and deep values", slot), {}};
+        return Error{Errc::kUnsupported,
+                     fmt::format("the program needs more than {} slots for shared and deep values", slot),
+                     {}};
       }
       ++code_.slots;
     } else {

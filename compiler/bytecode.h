@@ -11,11 +11,11 @@
 
 namespace srjit {
 
-/// One token in global memory. While a block copies its tokens to shared memory, it replaces the index of a parameter by its
-/// value; so new parameters need no new tokens.
+/// One token in global memory. While a block copies its tokens to shared memory, it replaces the index of a parameter
+/// by its value; so new parameters need no new tokens.
 struct DeviceToken {
-  /// Bits 0-11: handler; 12-30: byte offset of a column or slot in the block's shared memory; 31: `argument` is the index
-  /// of a parameter.
+  /// Bits 0-11: handler; 12-30: byte offset of a column or slot in the block's shared memory; 31: `argument` is the
+  /// index of a parameter.
   std::uint32_t code;
   /// A parameter's index, the byte offset of a second column, or (kEnd) the root.
   std::uint32_t argument;
@@ -38,10 +38,11 @@ struct Bytecode {
   std::uint32_t slots = 0;
 };
 
-/// Encodes all roots of `dag` in order. Values used more than once and values too deep for the stack are computed first,
-/// into slots, which are reused after the last use. The result does not depend on how nodes are numbered beyond their order.
-/// Errors: kInvalid for an operator that the table lacks (its name and the table's operators are in the message) or a
-/// column at or beyond options.columns; kUnsupported if more slots are needed than allowed or than a token can address.
+/// Encodes all roots of `dag` in order. Values used more than once and values too deep for the stack are computed
+/// first, into slots, which are reused after the last use. The result does not depend on how nodes are numbered beyond
+/// their order. Errors: kInvalid for an operator that the table lacks (its name and the table's operators are in the
+/// message) or a column at or beyond options.columns; kUnsupported if more slots are needed than allowed or than a
+/// token can address.
 Result<Bytecode> encode(const Dag& dag, const HandlerTable& table, const EncodeOptions& options);
 
 /// A line per token, e.g. `mul 0v@2  column 3`.

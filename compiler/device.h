@@ -1,20 +1,22 @@
 // PTX for NVIDIA GPUs: straight-line kernels over rows, and the interpreter. Needs no GPU and no driver.
 //
-// Geometry. A block has kBlockThreads threads; a thread computes `rows_per_thread` rows in groups of four adjacent ones, so
-// that a block covers a tile of kBlockThreads * rows_per_thread rows: row = tile * T * K + group * T * 4 + thread * 4 + i.
-// Columns, target, weights and outputs are column-major, 16-byte aligned, with strides (in elements) that are multiples of
-// 4 and at least `rows`; entries between `rows` and the stride may be read and written, and are never counted.
+// Geometry. A block has kBlockThreads threads; a thread computes `rows_per_thread` rows in groups of four adjacent
+// ones, so that a block covers a tile of kBlockThreads * rows_per_thread rows: row = tile * T * K + group * T * 4 +
+// thread * 4 + i. Columns, target, weights and outputs are column-major, 16-byte aligned, with strides (in elements)
+// that are multiples of 4 and at least `rows`; entries between `rows` and the stride may be read and written, and are
+// never counted.
 //
-// Kernel `srjit_rows` (parameters in order, as PTX types): u64 columns, u64 column_stride, u64 rows, u64 parameters (one
-// value per Dag::parameters() entry), then for values: u64 out, u64 out_stride (root r at out + r * out_stride); for a loss:
-// u64 target, u64 weights, u64 sums, u64 counts. sums[root * groups + g] is the sum of group g of kGroupRows rows (loss.h),
-// groups = ceil(rows / kGroupRows); counts[root * groups + g] (u32) its valid rows, written if the spec skips invalid rows.
-// Grid: x = ceil(rows / tile).
+// Kernel `srjit_rows` (parameters in order, as PTX types): u64 columns, u64 column_stride, u64 rows, u64 parameters
+// (one value per Dag::parameters() entry), then for values: u64 out, u64 out_stride (root r at out + r * out_stride);
+// for a loss: u64 target, u64 weights, u64 sums, u64 counts. sums[root * groups + g] is the sum of group g of
+// kGroupRows rows (loss.h), groups = ceil(rows / kGroupRows); counts[root * groups + g] (u32) its valid rows, written
+// if the spec skips invalid rows. Grid: x = ceil(rows / tile).
 //
-// Kernel `srjit_interpreter`: u64 columns, u64 column_stride, u64 rows, u64 parameters, u64 tokens, u64 program_offsets (u32,
-// programs + 1), u32 programs, u32 programs_per_block, u32 columns_used, u32 slots, then the outputs as above, where the
-// root index comes from the program. Grid: x as above, y = ceil(programs / programs_per_block). Dynamic shared memory:
-// (columns_used + slots) * tile * bytes + (tokens of the block's programs + 2) * (f32: 8, f64: 16) bytes.
+// Kernel `srjit_interpreter`: u64 columns, u64 column_stride, u64 rows, u64 parameters, u64 tokens, u64 program_offsets
+// (u32, programs + 1), u32 programs, u32 programs_per_block, u32 columns_used, u32 slots, then the outputs as above,
+// where the root index comes from the program. Grid: x as above, y = ceil(programs / programs_per_block). Dynamic
+// shared memory: (columns_used + slots) * tile * bytes + (tokens of the block's programs + 2) * (f32: 8, f64: 16)
+// bytes.
 #pragma once
 
 #include <optional>

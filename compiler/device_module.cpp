@@ -30,8 +30,8 @@ const llvm::Target* nvptxTarget() {
     LLVMInitializeNVPTXTarget();
     LLVMInitializeNVPTXTargetMC();
     LLVMInitializeNVPTXAsmPrinter();
-    // Shared memory is addressed with 32 bits: an address is then one register, and one instruction computes it. LLVM 19
-    // has this choice only as a global option, which must be set before a TargetMachine is made.
+    // Shared memory is addressed with 32 bits: an address is then one register, and one instruction computes it. LLVM
+    // 19 has this choice only as a global option, which must be set before a TargetMachine is made.
     auto& options = llvm::cl::getRegisteredOptions();
     if (const auto found = options.find("nvptx-short-ptr"); found != options.end()) {
       static_cast<llvm::cl::opt<bool>*>(found->second)->setValue(true);
@@ -48,9 +48,10 @@ std::span<const std::string_view> deviceArchitectures() noexcept { return kArchi
 
 Result<DeviceModule> DeviceModule::create(const DeviceOptions& options) {
   if (std::ranges::find(kArchitectures, options.arch) == kArchitectures.end()) {
-    return Error{Errc::kInvalid,
-                 fmt::format("unknown architecture '{}': expected one of {}", options.arch, fmt::join(kArchitectures, ", ")),
-                 {}};
+    return Error{
+        Errc::kInvalid,
+        fmt::format("unknown architecture '{}': expected one of {}", options.arch, fmt::join(kArchitectures, ", ")),
+        {}};
   }
   if (options.rows_per_thread != 4 && options.rows_per_thread != 8 && options.rows_per_thread != 16) {
     return Error{Errc::kInvalid, fmt::format("{} rows a thread: expected 4, 8 or 16", options.rows_per_thread), {}};

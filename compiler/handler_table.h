@@ -2,9 +2,10 @@
 //
 // The machine has a stack of `depth` registers a row, argument registers for library functions, columns and slots.
 // A handler is specialised by the stack height before it, so that every register is known when the kernel is compiled.
-// Operators with short code have one handler for each form, i.e. for where each operand comes from. Operators whose code
-// is long (a library function, a correctly rounded division, ...) have one body each: tokens move the operands in, run the body, and push its
-// result. R. Sethi and J. D. Ullman's order keeps depth small; deeper values and shared ones go to slots.
+// Operators with short code have one handler for each form, i.e. for where each operand comes from. Operators whose
+// code is long (a library function, a correctly rounded division, ...) have one body each: tokens move the operands in,
+// run the body, and push its result. R. Sethi and J. D. Ullman's order keeps depth small; deeper values and shared ones
+// go to slots.
 #pragma once
 
 #include <cstdint>
@@ -18,8 +19,8 @@
 
 namespace srjit {
 
-/// Where the operands of a short operator come from, one character each: '0', '1', '2' a popped stack entry counted from
-/// the deepest, 'v' a column or slot, 'c' a parameter. A token can name two columns, or one and a parameter.
+/// Where the operands of a short operator come from, one character each: '0', '1', '2' a popped stack entry counted
+/// from the deepest, 'v' a column or slot, 'c' a parameter. A token can name two columns, or one and a parameter.
 using Form = std::string_view;
 
 struct Handler {
@@ -30,11 +31,11 @@ struct Handler {
     kArgumentStack,  ///< pop into argument register `argument`
     kArgumentColumn,
     kArgumentParameter,
-    kBody,       ///< a long operator over the argument registers, in place
-    kPushResult, ///< push the body's result
-    kStoreSlot,  ///< pop into a slot
-    kEnd,        ///< pop the value of a root: write it, or sum up its loss
-    kHalt,       ///< end of a block's programs
+    kBody,        ///< a long operator over the argument registers, in place
+    kPushResult,  ///< push the body's result
+    kStoreSlot,   ///< pop into a slot
+    kEnd,         ///< pop the value of a root: write it, or sum up its loss
+    kHalt,        ///< end of a block's programs
   };
   Kind kind;
   std::uint8_t height = 0;    ///< stack height before

@@ -63,7 +63,8 @@ HostTarget detectHost() {
   const llvm::StringMap<bool> features = llvm::sys::getHostCPUFeatures();
   const auto has = [&](llvm::StringRef name) { return features.lookup(name); };
   for (const auto& feature : features) {
-    host.features += (host.features.empty() ? "" : ",") + std::string(feature.second ? "+" : "-") + feature.first().str();
+    host.features +=
+        (host.features.empty() ? "" : ",") + std::string(feature.second ? "+" : "-") + feature.first().str();
   }
   if (has("avx512f") && has("avx512vl") && has("avx512dq")) {
     host.vector_bytes = 64;
@@ -197,8 +198,7 @@ Result<std::vector<HostHandler>> HostJit::handlers(std::span<const HandlerKey> k
 
 Result<HostCode> HostJit::compile(const Dag& dag) {
   const std::string name = state_->freshName();
-  auto tracker =
-      state_->add([&](llvm::Module& module) { emitHostKernel(module, name, dag, state_->options()); });
+  auto tracker = state_->add([&](llvm::Module& module) { emitHostKernel(module, name, dag, state_->options()); });
   if (!tracker) return std::move(tracker).error();
   const auto kernel = state_->lookup<HostKernel>(name);
   if (!kernel) return kernel.error();
@@ -218,8 +218,7 @@ Result<HostLossKernel> HostJit::loss(const LossSpec& spec) {
   const std::lock_guard lock(state_->mutex);
   if (const auto found = state_->losses.find(key); found != state_->losses.end()) return found->second;
   const std::string name = state_->freshName();
-  const auto tracker =
-      state_->add([&](llvm::Module& module) { emitHostLoss(module, name, spec, state_->options()); });
+  const auto tracker = state_->add([&](llvm::Module& module) { emitHostLoss(module, name, spec, state_->options()); });
   if (!tracker) return tracker.error();
   auto kernel = state_->lookup<HostLossKernel>(name);
   if (kernel) state_->losses.emplace(key, *kernel);

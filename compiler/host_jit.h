@@ -1,8 +1,8 @@
 // Machine code for this very processor through LLVM's ORC: handlers of a row-block interpreter, vector loops, losses.
 //
 // Everything here comes from the one lowering (lowering.h) at one vector width, so that interpreter and loops agree bit
-// for bit. Rows are processed in whole vectors: every row pointer must be readable (outputs: writable) up to the row count
-// rounded up to kRowQuantum; no pointer needs more than the element's alignment.
+// for bit. Rows are processed in whole vectors: every row pointer must be readable (outputs: writable) up to the row
+// count rounded up to kRowQuantum; no pointer needs more than the element's alignment.
 #pragma once
 
 #include <cstdint>
@@ -21,14 +21,15 @@ namespace srjit {
 /// Rows are padded to a multiple of this.
 inline constexpr std::size_t kRowQuantum = 64;
 
-/// out[r] = op(x[r], y[r], z[r]) for `rows` rows, a multiple of kRowQuantum. Operands past the arity are ignored. An operand
-/// whose bit is set in the handler's scalar mask is one value instead of a row block. `out` may equal an operand.
+/// out[r] = op(x[r], y[r], z[r]) for `rows` rows, a multiple of kRowQuantum. Operands past the arity are ignored. An
+/// operand whose bit is set in the handler's scalar mask is one value instead of a row block. `out` may equal an
+/// operand.
 using HostHandler = void (*)(void* out, const void* x, const void* y, const void* z, std::int64_t rows);
 
 /// A handler's identity. `op` none stands for a move: out[r] = x[r] (or one value spread over the rows).
 struct HandlerKey {
-  std::int16_t op = -1;           ///< an Op, or -1 for a move
-  std::uint8_t scalar_mask = 0;   ///< bit i: operand i is one value
+  std::int16_t op = -1;          ///< an Op, or -1 for a move
+  std::uint8_t scalar_mask = 0;  ///< bit i: operand i is one value
   friend bool operator==(const HandlerKey&, const HandlerKey&) = default;
 };
 
@@ -68,12 +69,12 @@ class HostJit {
   static Result<std::unique_ptr<HostJit>> create(Precision precision, Math math);
   ~HostJit();
 
-  /// The handlers for `keys`, in order; those not made before are compiled together in one module. Handlers live as long
-  /// as the HostJit.
+  /// The handlers for `keys`, in order; those not made before are compiled together in one module. Handlers live as
+  /// long as the HostJit.
   Result<std::vector<HostHandler>> handlers(std::span<const HandlerKey> keys);
 
-  /// Straight-line code over all roots of `dag`, which must have the HostJit's precision. Nodes are computed in ascending order,
-  /// so schedule the graph first.
+  /// Straight-line code over all roots of `dag`, which must have the HostJit's precision. Nodes are computed in
+  /// ascending order, so schedule the graph first.
   Result<HostCode> compile(const Dag& dag);
 
   /// The loss kernel of a spec, compiled at first use; lives as long as the HostJit.

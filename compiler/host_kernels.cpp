@@ -250,16 +250,17 @@ void emitHostLoss(llvm::Module& module, const std::string& name, const LossSpec&
                             ? builder.CreateFMul(difference, difference)
                             : builder.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, difference);
     if (spec.weighted) term = builder.CreateFMul(memory.load(function->getArg(2), row), term);
-    llvm::Value* const index = builder.CreateAdd(llvm::ConstantVector::get(iota),
-                                                 builder.CreateVectorSplat(lanes, builder.getInt32(first)));
+    llvm::Value* const index =
+        builder.CreateAdd(llvm::ConstantVector::get(iota), builder.CreateVectorSplat(lanes, builder.getInt32(first)));
     llvm::Value* counts = builder.CreateICmpULT(index, limit);
     if (spec.skip_invalid) {
       llvm::Value* const magnitude = builder.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, prediction);
       counts = builder.CreateAnd(
           counts, builder.CreateFCmpOLT(magnitude, lowering.literal(std::numeric_limits<double>::infinity())));
       llvm::Value* const bits = builder.CreateBitCast(counts, builder.getIntNTy(lanes));
-      valid_rows = builder.CreateAdd(valid_rows, builder.CreateZExt(builder.CreateUnaryIntrinsic(llvm::Intrinsic::ctpop, bits),
-                                                                    builder.getInt64Ty()));
+      valid_rows = builder.CreateAdd(
+          valid_rows,
+          builder.CreateZExt(builder.CreateUnaryIntrinsic(llvm::Intrinsic::ctpop, bits), builder.getInt64Ty()));
     }
     terms.push_back(builder.CreateSelect(counts, term, lowering.literal(0)));
   }

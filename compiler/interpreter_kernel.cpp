@@ -1,9 +1,10 @@
-// The interpreter kernel; device.h says how it is called, handler_table.h what its machine is, bytecode.h what it reads.
+// The interpreter kernel; device.h says how it is called, handler_table.h what its machine is, bytecode.h what it
+// reads.
 //
 // LLVM 19's NVPTX back end turns a switch into a tree of compares, so the dispatch is a callbr to inline assembly that
-// ends in brx.idx over a table of labels. There is one dispatch block: a brx.idx per handler would copy the table to every site. The next token is
-// fetched before the branch, so that its latency overlaps the handler. Registers are allocas here and become registers by SROA, since
-// every handler knows its stack height.
+// ends in brx.idx over a table of labels. There is one dispatch block: a brx.idx per handler would copy the table to
+// every site. The next token is fetched before the branch, so that its latency overlaps the handler. Registers are
+// allocas here and become registers by SROA, since every handler knows its stack height.
 #include <array>
 #include <string>
 #include <vector>
@@ -43,7 +44,11 @@ enum Parameter : unsigned {
 class InterpreterEmitter {
  public:
   InterpreterEmitter(const HandlerTable& table, const DeviceOptions& options, DeviceModule& made, llvm::IRBuilder<>& b)
-      : table_(table), spec_(table.spec()), options_(options), b_(b), kernel_(addKernel(made)),
+      : table_(table),
+        spec_(table.spec()),
+        options_(options),
+        b_(b),
+        kernel_(addKernel(made)),
         lowering_(b, TargetKind::kDevice, options.precision, options.math),
         tile_(lowering_, options, kernel_->getArg(kRowCount)),
         wide_(options.precision == Precision::kF64) {
@@ -139,11 +144,13 @@ class InterpreterEmitter {
 
   unsigned tileRows() const { return kBlockThreads * spec_.rows_per_thread; }
 
-  // Columns lie in shared memory as threads read them: 16 bytes of thread 0, of thread 1, ..., so that there are no bank
-  // conflicts. For f64 the four adjacent rows of a thread take two such runs.
+  // Columns lie in shared memory as threads read them: 16 bytes of thread 0, of thread 1, ..., so that there are no
+  // bank conflicts. For f64 the four adjacent rows of a thread take two such runs.
   Value* sharedElement(Value* element) const {
     if (!wide_) return element;
-    const auto bits = [&](unsigned shift, std::uint32_t mask) { return b_.CreateAnd(b_.CreateLShr(element, shift), mask); };
+    const auto bits = [&](unsigned shift, std::uint32_t mask) {
+      return b_.CreateAnd(b_.CreateLShr(element, shift), mask);
+    };
     Value* const group = b_.CreateAnd(element, ~(kBlockThreads * 4 - 1));  // keeps the column as well
     Value* const half = b_.CreateMul(bits(1, 1), word(kBlockThreads * 2));
     Value* const pair = b_.CreateShl(bits(2, kBlockThreads - 1), 1);
@@ -157,8 +164,7 @@ class InterpreterEmitter {
       Value* const row = b_.CreateAdd(tile_.base(), b_.CreateZExt(b_.CreateURem(i, word(tileRows())), b_.getInt64Ty()));
       Value* const existing = b_.CreateBinaryIntrinsic(llvm::Intrinsic::umin, row, last_row);
       Value* const offset = b_.CreateMul(b_.CreateZExt(column, b_.getInt64Ty()), argument(kColumnStride));
-      Value* const source =
-          b_.CreateGEP(lowering_.elementType(), argument(kColumns), b_.CreateAdd(offset, existing));
+      Value* const source = b_.CreateGEP(lowering_.elementType(), argument(kColumns), b_.CreateAdd(offset, existing));
       Value* const element = b_.CreateLoad(lowering_.elementType(), source);
       b_.CreateStore(element, b_.CreateGEP(lowering_.elementType(), shared_, sharedElement(i)));
     });
@@ -172,8 +178,8 @@ class InterpreterEmitter {
     if (wide_) b_.CreateAlignedStore(value, sharedAt(b_.CreateAdd(offset, word(8))), llvm::Align(8));
   }
 
-  // Copies the block's tokens behind columns and slots, parameters replaced by their values, and two halts behind them: the
-  // second is fetched while the first runs. Returns the byte offset of the first token.
+  // Copies the block's tokens behind columns and slots, parameters replaced by their values, and two halts behind them:
+  // the second is fetched while the first runs. Returns the byte offset of the first token.
   Value* stageTokens() {
     Value* const block = b_.CreateIntrinsic(llvm::Intrinsic::nvvm_read_ptx_sreg_ctaid_y, {}, {});
     Value* const first_program = b_.CreateMul(block, argument(kProgramsPerBlock));
@@ -191,19 +197,21 @@ class InterpreterEmitter {
     auto* const token_type = llvm::FixedVectorType::get(b_.getInt32Ty(), 2);
     forEach(count, [&](Value* i) {
       Value* const index = b_.CreateZExt(b_.CreateAdd(first, i), b_.getInt64Ty());
-      Value* const token = b_.CreateAlignedLoad(token_type, b_.CreateGEP(token_type, argument(kTokens), index), llvm::Align(8));
+      Value* const token =
+          b_.CreateAlignedLoad(token_type, b_.CreateGEP(token_type, argument(kTokens), index), llvm::Align(8));
       Value* const code = b_.CreateExtractElement(token, std::uint64_t{0});
       Value* const index_or_offset = b_.CreateExtractElement(token, std::uint64_t{1});
       Value* const names_parameter = b_.CreateICmpSLT(code, word(0));
-      Value* const parameter = b_.CreateZExt(b_.CreateSelect(names_parameter, index_or_offset, word(0)), b_.getInt64Ty());
+      Value* const parameter =
+          b_.CreateZExt(b_.CreateSelect(names_parameter, index_or_offset, word(0)), b_.getInt64Ty());
       // Without parameters the pointer may be null, so it is read only where a token asks for it.
       BasicBlock* const before = b_.GetInsertBlock();
       BasicBlock* const fetch = newBlock("parameter");
       BasicBlock* const place = newBlock("place");
       b_.CreateCondBr(names_parameter, fetch, place);
       b_.SetInsertPoint(fetch);
-      Value* const loaded = b_.CreateLoad(
-          lowering_.elementType(), b_.CreateGEP(lowering_.elementType(), argument(kParameters), parameter));
+      Value* const loaded = b_.CreateLoad(lowering_.elementType(),
+                                          b_.CreateGEP(lowering_.elementType(), argument(kParameters), parameter));
       b_.CreateBr(place);
       b_.SetInsertPoint(place);
       llvm::PHINode* const value = b_.CreatePHI(lowering_.elementType(), 2);
@@ -227,13 +235,15 @@ class InterpreterEmitter {
     Value* const offset = read(counter_);
     Value* const pointer = sharedAt(offset);
     if (wide_) {
-      Value* const words = b_.CreateAlignedLoad(llvm::FixedVectorType::get(b_.getInt64Ty(), 2), pointer, llvm::Align(16));
+      Value* const words =
+          b_.CreateAlignedLoad(llvm::FixedVectorType::get(b_.getInt64Ty(), 2), pointer, llvm::Align(16));
       Value* const token = b_.CreateExtractElement(words, std::uint64_t{0});
       b_.CreateStore(b_.CreateTrunc(token, b_.getInt32Ty()), next_code_);
       b_.CreateStore(b_.CreateTrunc(b_.CreateLShr(token, 32), b_.getInt32Ty()), next_argument_);
       b_.CreateStore(b_.CreateBitCast(b_.CreateExtractElement(words, std::uint64_t{1}), lowering_.type()), next_value_);
     } else {
-      Value* const words = b_.CreateAlignedLoad(llvm::FixedVectorType::get(b_.getInt32Ty(), 2), pointer, llvm::Align(8));
+      Value* const words =
+          b_.CreateAlignedLoad(llvm::FixedVectorType::get(b_.getInt32Ty(), 2), pointer, llvm::Align(8));
       b_.CreateStore(b_.CreateExtractElement(words, std::uint64_t{0}), next_code_);
       b_.CreateStore(b_.CreateExtractElement(words, std::uint64_t{1}), next_argument_);
     }
@@ -300,19 +310,21 @@ class InterpreterEmitter {
     }
   }
 
-  // A register copy that neither LLVM nor ptxas sees through: it depends on a predicate that is always true. ptxas merges
-  // plain copies between argument and stack registers, and then undoes that by moves in the dispatch block, before every token.
+  // A register copy that neither LLVM nor ptxas sees through: it depends on a predicate that is always true. ptxas
+  // merges plain copies between argument and stack registers, and then undoes that by moves in the dispatch block,
+  // before every token.
   Value* copy(Value* value) const { return b_.CreateSelect(always_, value, lowering_.literal(0)); }
   Rows copy(Rows rows) const {
     for (Value*& row : rows) row = copy(row);
     return rows;
   }
 
-  // The value in every row, as copies: otherwise LLVM keeps one register alive across the dispatch and copies it where it is
-  // used, in every handler.
+  // The value in every row, as copies: otherwise LLVM keeps one register alive across the dispatch and copies it where
+  // it is used, in every handler.
   Rows spread(Value* value) const {
     auto* const type = llvm::FunctionType::get(lowering_.type(), {lowering_.type()}, false);
-    auto* const move = llvm::InlineAsm::get(type, wide_ ? "mov.f64 $0, $1;" : "mov.f32 $0, $1;", wide_ ? "=d,d" : "=f,f", false);
+    auto* const move =
+        llvm::InlineAsm::get(type, wide_ ? "mov.f64 $0, $1;" : "mov.f32 $0, $1;", wide_ ? "=d,d" : "=f,f", false);
     Rows rows;
     for (unsigned k = 0; k < spec_.rows_per_thread; ++k) rows.push_back(b_.CreateCall(type, move, {value}));
     return rows;
@@ -382,7 +394,7 @@ class InterpreterEmitter {
     writeRegisters(stack_[base], results);
   }
 
-  // A loop over the thread's rows with one copy of the code: every turn computes row 0 and rotates the registers. 
+  // A loop over the thread's rows with one copy of the code: every turn computes row 0 and rotates the registers.
   void emitBody(Op op) {
     BasicBlock* const before = b_.GetInsertBlock();
     BasicBlock* const loop = newBlock("body");

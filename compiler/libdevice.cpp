@@ -35,7 +35,8 @@ void resolveReflection(llvm::Module& module, unsigned arch) {
   for (llvm::CallInst* const call : calls) {
     const auto* const name = llvm::cast<llvm::GlobalVariable>(call->getArgOperand(0)->stripPointerCasts());
     const auto text = llvm::cast<llvm::ConstantDataSequential>(name->getInitializer())->getAsCString();
-    call->replaceAllUsesWith(llvm::ConstantInt::get(call->getType(), static_cast<std::uint64_t>(reflected(text, arch))));
+    call->replaceAllUsesWith(
+        llvm::ConstantInt::get(call->getType(), static_cast<std::uint64_t>(reflected(text, arch))));
     call->eraseFromParent();
   }
   reflect->eraseFromParent();
@@ -74,11 +75,12 @@ class Library {
     if (file_) return okStatus();
     const std::string& path = findToolkit().libdevice;
     if (path.empty()) {
-      return Error{Errc::kMachine,
-                   fmt::format("{} needs NVIDIA's libdevice.10.bc, which was not found: install the CUDA toolkit or set "
-                               "CUDA_HOME ('sr-jit doctor' shows where it is looked for)",
-                               needed),
-                   {}};
+      return Error{
+          Errc::kMachine,
+          fmt::format("{} needs NVIDIA's libdevice.10.bc, which was not found: install the CUDA toolkit or set "
+                      "CUDA_HOME ('sr-jit doctor' shows where it is looked for)",
+                      needed),
+          {}};
     }
     auto file = llvm::MemoryBuffer::getFile(path);
     if (!file) return Error{Errc::kMachine, fmt::format("cannot read {}: {}", path, file.getError().message()), {}};
@@ -90,9 +92,10 @@ class Library {
     llvm::LLVMContext context;
     auto library = llvm::getLazyBitcodeModule(*file_, context);
     if (!library) {
-      return Error{Errc::kMachine,
-                   fmt::format("{} is not LLVM bitcode: {}", findToolkit().libdevice, llvm::toString(library.takeError())),
-                   {}};
+      return Error{
+          Errc::kMachine,
+          fmt::format("{} is not LLVM bitcode: {}", findToolkit().libdevice, llvm::toString(library.takeError())),
+          {}};
     }
     const llvm::Function* const wanted = (*library)->getFunction(name);
     if (wanted == nullptr) {

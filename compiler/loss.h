@@ -20,9 +20,9 @@ struct LossSpec {
   friend bool operator==(const LossSpec&, const LossSpec&) = default;
 };
 
-/// Sums have one fixed tree on every device, whatever the launch shape: the terms of kGroupRows adjacent rows (rows past
-/// the end count as +0) are added pairwise, (0+1)+(2+3), ..., in the kernel's precision; the sums of groups are then added
-/// in double, group after group.
+/// Sums have one fixed tree on every device, whatever the launch shape: the terms of kGroupRows adjacent rows (rows
+/// past the end count as +0) are added pairwise, (0+1)+(2+3), ..., in the kernel's precision; the sums of groups are
+/// then added in double, group after group.
 inline constexpr std::size_t kGroupRows = 128;
 
 }  // namespace srjit

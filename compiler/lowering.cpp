@@ -56,16 +56,19 @@ Mask compare(llvm::CmpInst::Predicate predicate, const Value& x, const Value& y)
 }  // namespace
 
 Value operator+(const Value& x, const Value& y) {
-  return binary(x, y, [](double a, double b) { return a + b; },
-                [](Lowering& l, llvm::Value* a, llvm::Value* b) { return l.builder().CreateFAdd(a, b); });
+  return binary(
+      x, y, [](double a, double b) { return a + b; },
+      [](Lowering& l, llvm::Value* a, llvm::Value* b) { return l.builder().CreateFAdd(a, b); });
 }
 Value operator-(const Value& x, const Value& y) {
-  return binary(x, y, [](double a, double b) { return a - b; },
-                [](Lowering& l, llvm::Value* a, llvm::Value* b) { return l.builder().CreateFSub(a, b); });
+  return binary(
+      x, y, [](double a, double b) { return a - b; },
+      [](Lowering& l, llvm::Value* a, llvm::Value* b) { return l.builder().CreateFSub(a, b); });
 }
 Value operator*(const Value& x, const Value& y) {
-  return binary(x, y, [](double a, double b) { return a * b; },
-                [](Lowering& l, llvm::Value* a, llvm::Value* b) { return l.builder().CreateFMul(a, b); });
+  return binary(
+      x, y, [](double a, double b) { return a * b; },
+      [](Lowering& l, llvm::Value* a, llvm::Value* b) { return l.builder().CreateFMul(a, b); });
 }
 Value operator/(const Value& x, const Value& y) {
   if (x.isLiteral() && y.isLiteral()) return Value(x.literal() / y.literal());
@@ -88,8 +91,8 @@ Value select(const Mask& mask, const Value& x, const Value& y) {
   Value id(const Value& x) { return x.lowering()->function(Function::k_##id, std::array{x}); }
 #define SRJIT_DEFINE_2(id) \
   Value id(const Value& x, const Value& y) { return loweringOf(x, y).function(Function::k_##id, std::array{x, y}); }
-#define SRJIT_DEFINE_3(id)                                         \
-  Value id(const Value& x, const Value& y, const Value& z) {       \
+#define SRJIT_DEFINE_3(id)                                                \
+  Value id(const Value& x, const Value& y, const Value& z) {              \
     Lowering& lowering = x.lowering() ? *x.lowering() : loweringOf(y, z); \
     return lowering.function(Function::k_##id, std::array{x, y, z});      \
   }

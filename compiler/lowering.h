@@ -57,9 +57,9 @@ Value select(const Mask& mask, const Value& x, const Value& y);
 #undef SRJIT_DECLARE_2
 #undef SRJIT_DECLARE_3
 
-/// Emits operators at a builder's insertion point. The element type is `float` or `double`, as a scalar on a device and a
-/// vector of `lanes` on the host. Emitted floating-point instructions carry no fast-math flags: nothing may contract or
-/// reassociate them. Not thread-safe; borrows the builder.
+/// Emits operators at a builder's insertion point. The element type is `float` or `double`, as a scalar on a device and
+/// a vector of `lanes` on the host. Emitted floating-point instructions carry no fast-math flags: nothing may contract
+/// or reassociate them. Not thread-safe; borrows the builder.
 class Lowering {
  public:
   Lowering(llvm::IRBuilder<>& builder, TargetKind target, Precision precision, Math math, unsigned lanes = 1);
@@ -80,7 +80,9 @@ class Lowering {
   llvm::Value* literal(double value) const;
   /// The same type shape with another element.
   llvm::Type* withElement(llvm::Type* element) const;
-  llvm::Value* materialize(const Value& value) const { return value.isLiteral() ? literal(value.literal()) : value.ir(); }
+  llvm::Value* materialize(const Value& value) const {
+    return value.isLiteral() ? literal(value.literal()) : value.ir();
+  }
 
   Value function(Function function, std::span<const Value> arguments);
   Value divide(const Value& x, const Value& y);

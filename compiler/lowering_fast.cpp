@@ -14,12 +14,14 @@ namespace {
 
 using llvm::Intrinsic::ID;
 
-/// Minimax polynomials by Remez' exchange algorithm, fitted for this project: maximal relative errors 2^-23.7 and 2^-25.2.
-constexpr double kExp2[] = {1.000000071654682,    0.693146967064733,    0.24022119723848634,
-                            0.055507132735430245, 0.00967554133421011,  0.0013276471979301512};  // 2^f, |f| <= 1/2
-constexpr double kLog2[] = {1.4426950036524329,  -0.7213473468016068,  0.4809106429412433,   // log2(1 + t) / t,
-                            -0.3607036829420104, 0.2879162483289061,   -0.2389448187631338,  // 1/sqrt 2 <= 1 + t <= sqrt 2
-                            0.21571560126029565, -0.20726976180249143, 0.12583705107299706};
+/// Minimax polynomials by Remez' exchange algorithm, fitted for this project: maximal relative errors 2^-23.7 and
+/// 2^-25.2.
+constexpr double kExp2[] = {1.000000071654682,    0.693146967064733,   0.24022119723848634,
+                            0.055507132735430245, 0.00967554133421011, 0.0013276471979301512};  // 2^f, |f| <= 1/2
+constexpr double kLog2[] = {
+    1.4426950036524329,  -0.7213473468016068,  0.4809106429412433,   // log2(1 + t) / t,
+    -0.3607036829420104, 0.2879162483289061,   -0.2389448187631338,  // 1/sqrt 2 <= 1 + t <= sqrt 2
+    0.21571560126029565, -0.20726976180249143, 0.12583705107299706};
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
@@ -67,8 +69,8 @@ struct Emitter {
     llvm::Value* const exponent = b.CreateAShr(b.CreateSub(bits, integer(kBitsOfSqrtHalf)), 23);
     llvm::Value* const mantissa = b.CreateBitCast(b.CreateSub(bits, b.CreateShl(exponent, 23)), lowering.type());
     llvm::Value* const t = b.CreateFSub(mantissa, number(1));
-    llvm::Value* const sum = intrinsic(
-        llvm::Intrinsic::fma, {t, polynomial(kLog2, t), b.CreateSIToFP(exponent, lowering.type())});
+    llvm::Value* const sum =
+        intrinsic(llvm::Intrinsic::fma, {t, polynomial(kLog2, t), b.CreateSIToFP(exponent, lowering.type())});
     llvm::Value* const finite = b.CreateSelect(b.CreateFCmpOLT(x, number(kInfinity)), sum, x);
     llvm::Value* const below = b.CreateSelect(b.CreateFCmpOLT(x, number(0)), number(kNaN), number(-kInfinity));
     return b.CreateSelect(b.CreateFCmpOLT(x, number(kSmallestNormal)), below, finite);
@@ -120,8 +122,8 @@ llvm::Value* emitApproximate(Lowering& lowering, Function function, std::span<ll
                                   e.instruction(llvm::Intrinsic::nvvm_cos_approx_ftz_f, x)});
     case Function::k_tanh: {
       if (!device) return nullptr;
-      llvm::InlineAsm* const tanh = llvm::InlineAsm::get(llvm::FunctionType::get(lowering.type(), {lowering.type()}, false),
-                                                         "tanh.approx.f32 $0, $1;", "=f,f", false);
+      llvm::InlineAsm* const tanh = llvm::InlineAsm::get(
+          llvm::FunctionType::get(lowering.type(), {lowering.type()}, false), "tanh.approx.f32 $0, $1;", "=f,f", false);
       return e.b.CreateCall(tanh, {x});
     }
     default:

@@ -14,13 +14,14 @@ std::vector<llvm::Type*> parameterTypes(llvm::IRBuilder<>& builder, bool loss) {
   llvm::Type* const pointer = globalPointer(builder.getContext());
   llvm::Type* const size = builder.getInt64Ty();
   std::vector<llvm::Type*> types = {pointer, size, size, pointer};
-  const std::vector<llvm::Type*> outputs = loss ? std::vector{pointer, pointer, pointer, pointer} : std::vector{pointer, size};
+  const std::vector<llvm::Type*> outputs =
+      loss ? std::vector{pointer, pointer, pointer, pointer} : std::vector{pointer, size};
   types.insert(types.end(), outputs.begin(), outputs.end());
   return types;
 }
 
-// The rows of every node, in ascending order. A node is computed for all rows of the thread before the next, which leaves
-// the assembler independent instructions to overlap; a parameter is one value for all rows.
+// The rows of every node, in ascending order. A node is computed for all rows of the thread before the next, which
+// leaves the assembler independent instructions to overlap; a parameter is one value for all rows.
 std::vector<Rows> emitNodes(const Dag& dag, Lowering& lowering, const Tile& tile, llvm::Function& kernel) {
   llvm::IRBuilder<>& b = lowering.builder();
   const unsigned count = tile.rowsPerThread();
@@ -37,8 +38,7 @@ std::vector<Rows> emitNodes(const Dag& dag, Lowering& lowering, const Tile& tile
         break;
       }
       case Token::Kind::kParameter: {
-        llvm::Value* const pointer =
-            b.CreateConstInBoundsGEP1_64(lowering.elementType(), kernel.getArg(3), node.index);
+        llvm::Value* const pointer = b.CreateConstInBoundsGEP1_64(lowering.elementType(), kernel.getArg(3), node.index);
         llvm::LoadInst* const load = b.CreateLoad(lowering.elementType(), pointer);
         load->setMetadata(llvm::LLVMContext::MD_invariant_load, llvm::MDNode::get(b.getContext(), {}));
         rows[id].assign(count, load);
@@ -60,8 +60,7 @@ Result<DeviceModule> buildRows(const Dag& dag, const DeviceOptions& options) {
   auto made = DeviceModule::create(options);
   if (!made) return made;
   llvm::IRBuilder<> builder(made->module().getContext());
-  llvm::Function& kernel =
-      *made->addKernel(kRowsKernel, parameterTypes(builder, options.loss.has_value()), builder);
+  llvm::Function& kernel = *made->addKernel(kRowsKernel, parameterTypes(builder, options.loss.has_value()), builder);
   for (const unsigned pointer : {0u, 3u}) {
     kernel.addParamAttr(pointer, llvm::Attribute::NoAlias);
     kernel.addParamAttr(pointer, llvm::Attribute::ReadOnly);

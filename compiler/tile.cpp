@@ -13,7 +13,9 @@ constexpr unsigned kGroupSize = 4;  // adjacent rows of one thread
 static_assert(kWarpLanes * kGroupSize == kGroupRows, "one warp's group is one group of the reduction tree");
 
 // A 16-byte access holds four floats or two doubles.
-unsigned elementsPerAccess(const Lowering& lowering) { return 16 / static_cast<unsigned>(bytesOf(lowering.precision())); }
+unsigned elementsPerAccess(const Lowering& lowering) {
+  return 16 / static_cast<unsigned>(bytesOf(lowering.precision()));
+}
 
 }  // namespace
 
@@ -87,14 +89,13 @@ llvm::Value* Tile::shuffle(llvm::Value* value, unsigned lane_mask) const {
   llvm::Value* const bits = b_.CreateBitCast(value, b_.getInt64Ty());
   llvm::Value* const low = exchange(b_.CreateTrunc(bits, b_.getInt32Ty()));
   llvm::Value* const high = exchange(b_.CreateTrunc(b_.CreateLShr(bits, 32), b_.getInt32Ty()));
-  return b_.CreateBitCast(b_.CreateOr(b_.CreateZExt(low, b_.getInt64Ty()),
-                                      b_.CreateShl(b_.CreateZExt(high, b_.getInt64Ty()), 32)),
-                          type);
+  return b_.CreateBitCast(
+      b_.CreateOr(b_.CreateZExt(low, b_.getInt64Ty()), b_.CreateShl(b_.CreateZExt(high, b_.getInt64Ty()), 32)), type);
 }
 
-// The sums over the warp's lanes of several groups at once, neighbours first. While more than one group is left, the lanes
-// share the work: after the step with mask m, a lane goes on with the groups whose number has the lane's bit m. In the end
-// lane l holds the sum of group l modulo their number.
+// The sums over the warp's lanes of several groups at once, neighbours first. While more than one group is left, the
+// lanes share the work: after the step with mask m, a lane goes on with the groups whose number has the lane's bit m.
+// In the end lane l holds the sum of group l modulo their number.
 llvm::Value* Tile::sumLanes(std::vector<llvm::Value*> sums) const {
   const auto add = [&](llvm::Value* x, llvm::Value* y) {
     return x->getType()->isIntegerTy() ? b_.CreateAdd(x, y) : b_.CreateFAdd(x, y);
@@ -116,7 +117,8 @@ llvm::Value* Tile::sumLanes(std::vector<llvm::Value*> sums) const {
   return sums[0];
 }
 
-void Tile::storeLoss(const LossSpec& spec, const LossPointers& pointers, llvm::Value* root, const Rows& predictions) const {
+void Tile::storeLoss(const LossSpec& spec, const LossPointers& pointers, llvm::Value* root,
+                     const Rows& predictions) const {
   const Rows target = load(pointers.target);
   const Rows weights = spec.weighted ? load(pointers.weights) : Rows();
   std::vector<llvm::Value*> sums, counts;
@@ -126,9 +128,8 @@ void Tile::storeLoss(const LossSpec& spec, const LossPointers& pointers, llvm::V
     for (unsigned i = 0; i < kGroupSize; ++i) {
       const unsigned k = group * kGroupSize + i;
       llvm::Value* const difference = b_.CreateFSub(predictions[k], target[k]);
-      llvm::Value* term = spec.term == LossTerm::kSquared
-                              ? b_.CreateFMul(difference, difference)
-                              : b_.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, difference);
+      llvm::Value* term = spec.term == LossTerm::kSquared ? b_.CreateFMul(difference, difference)
+                                                          : b_.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, difference);
       if (spec.weighted) term = b_.CreateFMul(weights[k], term);
       llvm::Value* counted = b_.CreateICmpULT(b_.CreateAdd(groupRow(group), b_.getInt64(i)), row_count_);
       if (spec.skip_invalid) {
@@ -145,12 +146,13 @@ void Tile::storeLoss(const LossSpec& spec, const LossPointers& pointers, llvm::V
   llvm::Value* const sum = sumLanes(std::move(sums));
   llvm::Value* const count = spec.skip_invalid ? sumLanes(std::move(counts)) : nullptr;
 
-  // Lane l < groups() writes the sum of group l of its warp: group l of the thread, warp w, is group 4 l + w of the tile.
+  // Lane l < groups() writes the sum of group l of its warp: group l of the thread, warp w, is group 4 l + w of the
+  // tile.
   llvm::Value* const lane = b_.CreateAnd(thread_, kWarpLanes - 1);
   llvm::Value* const warp = b_.CreateLShr(thread_, 5);
   llvm::Value* const in_tile = b_.CreateAdd(b_.CreateMul(lane, b_.getInt32(kBlockThreads / kWarpLanes)), warp);
-  llvm::Value* const group = b_.CreateAdd(b_.CreateUDiv(base_, b_.getInt64(kGroupRows)),
-                                          b_.CreateZExt(in_tile, b_.getInt64Ty()));
+  llvm::Value* const group =
+      b_.CreateAdd(b_.CreateUDiv(base_, b_.getInt64(kGroupRows)), b_.CreateZExt(in_tile, b_.getInt64Ty()));
   llvm::Value* const group_count =
       b_.CreateUDiv(b_.CreateAdd(row_count_, b_.getInt64(kGroupRows - 1)), b_.getInt64(kGroupRows));
   llvm::Value* const writes =

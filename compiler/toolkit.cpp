@@ -26,7 +26,8 @@ Toolkit search() {
   for (const char* const variable : {"SRJIT_CUDA_HOME", "CUDA_HOME", "CUDA_PATH"}) {
     if (const char* const value = std::getenv(variable); value != nullptr && *value != '\0') roots.emplace_back(value);
   }
-  for (const char* const usual : {"/usr/local/cuda", "/opt/cuda", "/usr/lib/nvidia-cuda-toolkit", "/usr/lib/cuda", "/usr"}) {
+  for (const char* const usual :
+       {"/usr/local/cuda", "/opt/cuda", "/usr/lib/nvidia-cuda-toolkit", "/usr/lib/cuda", "/usr"}) {
     roots.emplace_back(usual);
   }
   std::vector<fs::path> programs;

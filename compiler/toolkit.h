@@ -13,8 +13,8 @@ struct Toolkit {
   std::string nvdisasm;   ///< disassembles cubins
 };
 
-/// Searches $SRJIT_CUDA_HOME, $CUDA_HOME, $CUDA_PATH, /usr/local/cuda, /opt/cuda, Debian's nvidia-cuda-toolkit and $PATH, in this order;
-/// the first hit of each piece counts. Looked up once per process.
+/// Searches $SRJIT_CUDA_HOME, $CUDA_HOME, $CUDA_PATH, /usr/local/cuda, /opt/cuda, Debian's nvidia-cuda-toolkit and
+/// $PATH, in this order; the first hit of each piece counts. Looked up once per process.
 const Toolkit& findToolkit();
 
 }  // namespace srjit

@@ -41,7 +41,8 @@ bool collectAccesses(llvm::AllocaInst& array, std::vector<Access>& accesses, std
       if (auto* const load = llvm::dyn_cast<llvm::LoadInst>(user); load != nullptr && load->getType() == element) {
         accesses.push_back({load, index});
       } else if (auto* const store = llvm::dyn_cast<llvm::StoreInst>(user);
-                 store != nullptr && store->getPointerOperand() == &pointer && store->getValueOperand()->getType() == element) {
+                 store != nullptr && store->getPointerOperand() == &pointer &&
+                 store->getValueOperand()->getType() == element) {
         accesses.push_back({store, index});
       } else if (!llvm::isa<llvm::GetElementPtrInst>(user) && !llvm::isa<llvm::LifetimeIntrinsic>(user)) {
         return false;
@@ -54,7 +55,8 @@ bool collectAccesses(llvm::AllocaInst& array, std::vector<Access>& accesses, std
     if (auto* const lifetime = llvm::dyn_cast<llvm::LifetimeIntrinsic>(user)) {
       dead.push_back(lifetime);
     } else if (auto* const pointer = llvm::dyn_cast<llvm::GetElementPtrInst>(user)) {
-      const bool of_array = pointer->getSourceElementType() == array.getAllocatedType() && pointer->getNumIndices() == 2;
+      const bool of_array =
+          pointer->getSourceElementType() == array.getAllocatedType() && pointer->getNumIndices() == 2;
       const bool of_element = pointer->getSourceElementType() == element && pointer->getNumIndices() == 1;
       if (!of_array && !of_element) return false;
       for (llvm::User* const nested : pointer->users()) {

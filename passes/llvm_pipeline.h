@@ -14,8 +14,8 @@ void optimizeHostModule(llvm::Module& module, llvm::TargetMachine& target);
 /// once per function and process, before it is linked into any kernel.
 void optimizeLibraryModule(llvm::Module& module, llvm::TargetMachine& target);
 
-/// For modules of device kernels into which library functions have been linked: inlines what is marked alwaysinline, drops
-/// what is then unused, and promotes the interpreter's registers.
+/// For modules of device kernels into which library functions have been linked: inlines what is marked alwaysinline,
+/// drops what is then unused, and promotes the interpreter's registers.
 void optimizeDeviceModule(llvm::Module& module, llvm::TargetMachine& target);
 
 /// Replaces every local array of at most 16 numbers by as many scalars; an access with an index known only at run time

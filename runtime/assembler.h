@@ -1,0 +1,40 @@
+// PTX to machine code without a GPU: nvJitLink in this process, or ptxas in one of its own.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "ir/error.h"
+
+namespace srjit {
+
+/// What the assembler reports of one kernel.
+struct KernelFacts {
+  std::string name;
+  unsigned registers = 0;
+  unsigned stack_bytes = 0;  ///< stack frame
+  unsigned spill_store_bytes = 0;
+  unsigned spill_load_bytes = 0;
+};
+
+/// Machine code for one architecture, with facts of its kernels in the order of the report.
+struct Cubin {
+  std::vector<std::byte> image;
+  std::vector<KernelFacts> kernels;
+};
+
+/// Which assembler assemble() uses, e.g. "nvJitLink 13.0" or "/usr/local/cuda/bin/ptxas"; empty if there is none.
+/// nvJitLink is preferred, since it starts no process. Part of every key under which cubins are kept. Thread-safe.
+std::string_view assemblerName();
+
+/// Assembles `ptx` for `arch` ("sm_90"). Errors: kMachine without an assembler, kCompile with the assembler's log.
+/// Thread-safe and parallel.
+Result<Cubin> assemble(std::string_view ptx, std::string_view arch);
+
+/// The disassembly of a cubin by nvdisasm. Errors: kMachine without nvdisasm, kCompile with its log.
+Result<std::string> disassemble(std::span<const std::byte> cubin);
+
+}  // namespace srjit

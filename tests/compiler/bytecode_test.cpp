@@ -1,0 +1,270 @@
+// Bytecode of the GPU interpreter, run by a model of its machine: one row, registers that hold NaN where nothing was
+// put.
+#include "compiler/bytecode.h"
+
+#include <cmath>
+#include <limits>
+
+#include <gtest/gtest.h>
+
+#include "compiler/device.h"
+#include "ir/rows.h"
+#include "tests/passes/graphs.h"
+#include "tools/bench/population.h"
+
+namespace srjit {
+namespace {
+
+using Kind = Handler::Kind;
+
+std::vector<Op> everyOp() {
+  std::vector<Op> ops;
+  for (std::size_t i = 0; i < allOps().size(); ++i) ops.push_back(static_cast<Op>(i));
+  return ops;
+}
+
+InterpreterSpec specFor(Math math, unsigned depth, Precision precision = Precision::kF64) {
+  return {precision, math, everyOp(), 4, depth};
+}
+
+/// The machine that the kernel implements.
+class Machine {
+ public:
+  Machine(const HandlerTable& table, const EncodeOptions& options, std::vector<double> columns,
+          std::vector<double> parameters)
+      : table_(table),
+        options_(options),
+        shared_(std::move(columns)),
+        parameters_(std::move(parameters)),
+        stack_(table.spec().depth, kNothing),
+        arguments_(kMaxArity, kNothing) {
+    shared_.resize(options.columns, kNothing);
+  }
+
+  std::vector<double> run(const Bytecode& code, std::size_t roots) {
+    shared_.resize(options_.columns + code.slots, kNothing);
+    outputs_.assign(roots, kNothing);
+    for (const DeviceToken& token : code.tokens) step(token);
+    EXPECT_EQ(height_, 0u);
+    return outputs_;
+  }
+
+ private:
+  static constexpr double kNothing = std::numeric_limits<double>::quiet_NaN();
+
+  double& place(std::uint32_t offset) {
+    EXPECT_EQ(offset % columnBytes(table_.spec()), 0u);
+    return shared_.at(offset / columnBytes(table_.spec()));
+  }
+  double parameter(const DeviceToken& token) const {
+    EXPECT_NE(token.code & DeviceToken::kParameterFlag, 0u);
+    return parameters_.at(token.argument - options_.first_parameter);
+  }
+
+  void step(const DeviceToken& token) {
+    const Handler& handler = table_.handlers()[token.code & DeviceToken::kHandlerMask];
+    const std::uint32_t offset = (token.code & ~DeviceToken::kParameterFlag) >> DeviceToken::kColumnShift;
+    const bool fixed_height = handler.kind != Kind::kBody && handler.kind != Kind::kArgumentColumn &&
+                              handler.kind != Kind::kArgumentParameter;
+    if (fixed_height) EXPECT_EQ(handler.height, height_);
+    switch (handler.kind) {
+      case Kind::kPushColumn:
+        stack_.at(height_++) = place(offset);
+        break;
+      case Kind::kPushParameter:
+        stack_.at(height_++) = parameter(token);
+        break;
+      case Kind::kApply:
+        apply(handler, token, offset);
+        break;
+      case Kind::kArgumentStack:
+        argument(handler.argument) = stack_.at(--height_);
+        break;
+      case Kind::kArgumentColumn:
+        argument(handler.argument) = place(offset);
+        break;
+      case Kind::kArgumentParameter:
+        argument(handler.argument) = parameter(token);
+        break;
+      case Kind::kBody:
+        argument(0) = applyRow<double>(handler.op, argument(0), argument(1), argument(2));
+        break;
+      case Kind::kPushResult:
+        stack_.at(height_++) = arguments_[0];
+        break;
+      case Kind::kStoreSlot:
+        EXPECT_GE(offset / columnBytes(table_.spec()), options_.columns);
+        place(offset) = stack_.at(--height_);
+        break;
+      case Kind::kEnd:
+        outputs_.at(token.argument - options_.first_root) = stack_.at(--height_);
+        break;
+      case Kind::kHalt:
+        FAIL() << "programs do not halt, blocks do";
+    }
+  }
+
+  // The second argument register is the top of the stack.
+  double& argument(unsigned i) { return i == 1 ? stack_.back() : arguments_.at(i); }
+
+  void apply(const Handler& handler, const DeviceToken& token, std::uint32_t offset) {
+    unsigned popped = 0;
+    for (const char source : handler.form) popped += source <= '2' ? 1 : 0;
+    const unsigned base = height_ - popped;
+    std::array<double, kMaxArity> operands{};
+    bool second = false;
+    for (std::size_t i = 0; i < handler.form.size(); ++i) {
+      const char source = handler.form[i];
+      if (source == 'v') {
+        operands[i] = place(second ? token.argument : offset);
+        second = true;
+      } else {
+        operands[i] = source == 'c' ? parameter(token) : stack_.at(base + static_cast<unsigned>(source - '0'));
+      }
+    }
+    stack_.at(base) = applyRow<double>(handler.op, operands[0], operands[1], operands[2]);
+    height_ = base + 1;
+  }
+
+  const HandlerTable& table_;
+  const EncodeOptions& options_;
+  std::vector<double> shared_, parameters_, stack_, arguments_, outputs_;
+  unsigned height_ = 0;
+};
+
+void expectSameAsGraph(const std::vector<Expression>& batch, Math math, unsigned depth, std::uint64_t seed) {
+  const Dag dag = Pipeline::standard(math).run(Dag::fromExpressions(batch, Precision::kF64), {math});
+  Random random(seed);
+  std::vector<double> columns;
+  for (int i = 0; i < 10; ++i) columns.push_back(random.between(-3.0, 3.0));
+  const std::vector<double> own = {0.75, -1.25, 2.5};
+  std::vector<double> parameters;
+  for (const ParameterSource& source : dag.parameters()) {
+    parameters.push_back(source.isLiteral() ? source.literal : own[source.index]);
+  }
+  const HandlerTable table(specFor(math, depth));
+  const EncodeOptions options{10, 7, 100};
+  const auto code = encode(dag, table, options);
+  ASSERT_TRUE(code.ok()) << code.error().message;
+  const std::vector<double> values = Machine(table, options, columns, parameters).run(*code, batch.size());
+  const std::vector<double> wanted = evaluate<double>(dag, columns, own);
+  for (std::size_t i = 0; i < batch.size(); ++i) {
+    EXPECT_TRUE(sameValue(values[i], wanted[i])) << values[i] << " is not " << wanted[i] << "\n"
+                                                 << printDag(dag) << printBytecode(*code, table, options);
+  }
+}
+
+TEST(Bytecode, ComputesWhatTheGraphDoes) {
+  for (std::uint64_t seed = 1; seed <= 300; ++seed) {
+    GeneratorOptions options{.seed = seed, .min_nodes = 1, .max_nodes = 40, .variables = 10, .parameters = 3};
+    options.parameter_probability = 0.2;
+    const auto batch = ExpressionGenerator(options).batch(1 + seed % 4);
+    const Math math = seed % 3 == 0 ? Math::kStrict : seed % 3 == 1 ? Math::kPrecise : Math::kFast;
+    expectSameAsGraph(batch, math, 3 + static_cast<unsigned>(seed % 5), seed);
+  }
+}
+
+TEST(Bytecode, RunsDeepTreesOnThreeRegisters) {
+  // A balanced tree of 2^9 leaves needs ten registers; a chain of 50,000 nodes needs one.
+  std::string tree = "x0";
+  std::vector<Token> tokens;
+  const auto grow = [&](auto&& self, int depth) -> void {
+    if (depth == 0) {
+      tokens.push_back(Token::variable(static_cast<std::uint32_t>(tokens.size() % 10)));
+      return;
+    }
+    self(self, depth - 1);
+    self(self, depth - 1);
+    tokens.push_back(Token::operation(depth % 2 == 0 ? Op::kSub : Op::kDiv));
+  };
+  grow(grow, 9);
+  expectSameAsGraph({Expression::create(tokens).value()}, Math::kStrict, 3, 1);
+
+  std::vector<Token> chain{Token::variable(0)};
+  for (int i = 0; i < 25000; ++i) {
+    chain.push_back(Token::variable(1));
+    chain.push_back(Token::operation(i % 2 == 0 ? Op::kSub : Op::kAdd));
+  }
+  expectSameAsGraph({Expression::create(chain).value()}, Math::kStrict, 3, 2);
+}
+
+TEST(Bytecode, LeavesCostNoTokens) {
+  const HandlerTable table({Precision::kF32, Math::kFast, {Op::kAdd, Op::kMul, Op::kFma, Op::kExp}, 8, 5});
+  const EncodeOptions options{3};
+  const Dag dag = Pipeline::standard(Math::kFast)
+                      .run(Dag::fromExpressions(std::vector{infix("exp(x0*x1+x2)*2")}, Precision::kF32), {Math::kFast});
+  const auto code = encode(dag, table, options);
+  ASSERT_TRUE(code.ok());
+  EXPECT_EQ(printBytecode(*code, table, options),
+            "   0  push x0\n"
+            "   1  fma s0 x1 x2\n"
+            "   1  exp s0\n"
+            "   1  mul s0 parameter0\n"
+            "   1  end root0\n");
+}
+
+TEST(Bytecode, ReusesSlotsAfterTheirLastUse) {
+  // Ten expressions, each with one shared subtree of its own: one slot serves all.
+  std::vector<Expression> batch;
+  for (int i = 0; i < 10; ++i) {
+    const std::string shared = "sin(x" + std::to_string(i) + ")";
+    batch.push_back(infix(shared + "*(1+" + shared + ")"));
+  }
+  const Dag dag = Pipeline::standard(Math::kStrict).run(Dag::fromExpressions(batch, Precision::kF64), {Math::kStrict});
+  const HandlerTable table(specFor(Math::kStrict, 5));
+  const auto code = encode(dag, table, {10});
+  ASSERT_TRUE(code.ok());
+  EXPECT_EQ(code->slots, 1u);
+}
+
+TEST(Bytecode, RefusesWhatItCannotRun) {
+  const HandlerTable table({Precision::kF32, Math::kFast, {Op::kAdd, Op::kMul}, 8, 5});
+  const auto refused = [&](std::string_view text, const EncodeOptions& options, std::string_view passes = "hoist") {
+    const Dag dag = ran(graphOf({text}, Precision::kF32), passes);
+    const auto code = encode(dag, table, options);
+    return code.ok() ? std::string("accepted") : code.error().message;
+  };
+  EXPECT_EQ(refused("x0 + sin(x1)", {2}), "this interpreter cannot run 'sin', only add mul");
+  EXPECT_EQ(refused("x0 + x5", {5}), "variable x5, but 5 columns are staged");
+  EXPECT_EQ(refused("x0 + 1", {1}, "none"), "a constant is left in the graph: run the 'hoist' pass before encoding");
+  EncodeOptions no_slots{2};
+  no_slots.max_slots = 0;
+  EXPECT_EQ(refused("(x0+x1)*(x0+x1)", no_slots), "the program needs more than 0 slots for shared and deep values");
+  EXPECT_EQ(refused("x0 + x1", {2}), "accepted");
+}
+
+TEST(HandlerTable, EveryOperatorAtEveryHeightFitsAToken) {
+  for (const Math math : {Math::kStrict, Math::kFast}) {
+    const HandlerTable table(specFor(math, 16, Precision::kF32));
+    EXPECT_LE(table.handlers().size(), std::size_t{DeviceToken::kHandlerMask} + 1);
+  }
+}
+
+TEST(HandlerTable, LongCodeIsLibraryCallsAndRoundedDivisions) {
+  EXPECT_TRUE(hasLongCode(Op::kSin, Precision::kF32, Math::kPrecise));
+  EXPECT_FALSE(hasLongCode(Op::kSin, Precision::kF32, Math::kFast));
+  EXPECT_TRUE(hasLongCode(Op::kSin, Precision::kF64, Math::kFast)) << "f64 has no approximate instructions";
+  EXPECT_TRUE(hasLongCode(Op::kDiv, Precision::kF32, Math::kPrecise));
+  EXPECT_FALSE(hasLongCode(Op::kDiv, Precision::kF32, Math::kFast));
+  for (const Math math : {Math::kStrict, Math::kPrecise, Math::kFast}) {
+    for (const Op op : {Op::kAdd, Op::kMul, Op::kFma, Op::kNeg, Op::kIf, Op::kFloor}) {
+      EXPECT_FALSE(hasLongCode(op, Precision::kF64, math)) << infoOf(op).name;
+    }
+  }
+}
+
+TEST(HandlerTable, FindsEveryHandlerUnderItsNumber) {
+  const HandlerTable table(specFor(Math::kPrecise, 5));
+  for (std::size_t i = 0; i < table.handlers().size(); ++i) {
+    const Handler& handler = table.handlers()[i];
+    const int found = handler.kind == Kind::kApply  ? table.findApply(handler.op, handler.form, handler.height)
+                      : handler.kind == Kind::kBody ? table.findBody(handler.op)
+                                                    : table.find(handler.kind, handler.height, handler.argument);
+    EXPECT_EQ(found, static_cast<int>(i));
+  }
+  EXPECT_EQ(table.findApply(Op::kAdd, "10", 2), -1) << "commutative: only one of two mirrored forms";
+  EXPECT_EQ(table.find(Kind::kPushColumn, 5), -1) << "the stack is full";
+}
+
+}  // namespace
+}  // namespace srjit

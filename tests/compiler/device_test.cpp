@@ -1,0 +1,173 @@
+// PTX as text: what it must and must not contain. That it assembles is tested in tests/runtime/assembler_test.cpp.
+#include "compiler/device.h"
+
+#include <regex>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <llvm/AsmParser/Parser.h>
+#include <llvm/IR/Instructions.h>
+#include <llvm/IR/Module.h>
+#include <llvm/Support/SourceMgr.h>
+
+#include "compiler/toolkit.h"
+#include "passes/llvm_pipeline.h"
+#include "tests/passes/graphs.h"
+
+namespace srjit {
+namespace {
+
+using ::testing::ContainsRegex;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+Dag prepared(std::string_view text, Precision precision, Math math) {
+  return Pipeline::standard(math).run(graphOf({text}, precision), {math});
+}
+
+std::string ptxOf(std::string_view text, const DeviceOptions& options) {
+  const auto ptx = rowsPtx(prepared(text, options.precision, options.math), options);
+  return ptx.ok() ? *ptx : "error: " + ptx.error().message;
+}
+
+TEST(RowsKernel, NothingFusesBehindOurBack) {
+  DeviceOptions options;
+  options.math = Math::kStrict;
+  const std::string strict = ptxOf("x0*x1+x2*x3-x4", options);
+  EXPECT_THAT(strict, HasSubstr("mul.rn.f32"));
+  EXPECT_THAT(strict, HasSubstr("add.rn.f32"));
+  EXPECT_THAT(strict, HasSubstr("sub.rn.f32"));
+  EXPECT_THAT(strict, Not(HasSubstr("fma")));
+  EXPECT_THAT(strict, Not(ContainsRegex("(add|sub|mul)\\.f32")));
+  options.math = Math::kPrecise;
+  EXPECT_THAT(ptxOf("x0*x1+x2", options), HasSubstr("fma.rn.f32"));
+}
+
+TEST(RowsKernel, StaysInItsPrecision) {
+  DeviceOptions options;
+  for (const Math math : {Math::kStrict, Math::kPrecise, Math::kFast}) {
+    options.math = math;
+    options.precision = Precision::kF32;
+    EXPECT_THAT(ptxOf("aq(x0,x1)+loose_log(x2)*logistic(x3)/0.1", options), Not(HasSubstr(".f64")));
+    options.precision = Precision::kF64;
+    EXPECT_THAT(ptxOf("x0*0.1+abs(x1)/x2", options), Not(HasSubstr(".f32")));
+  }
+}
+
+TEST(RowsKernel, FastUsesApproximateInstructions) {
+  DeviceOptions options;
+  options.math = Math::kFast;
+  const std::string ptx = ptxOf("exp(x0)/log(x1)+sqrt(x2)*tanh(x3)+inv(x4)", options);
+  for (const char* const instruction : {"ex2.approx.ftz.f32", "lg2.approx.ftz.f32", "div.approx.ftz.f32",
+                                        "sqrt.approx.ftz.f32", "tanh.approx.f32", "rcp.approx.ftz.f32"}) {
+    EXPECT_THAT(ptx, HasSubstr(instruction));
+  }
+  options.math = Math::kPrecise;
+  EXPECT_THAT(ptxOf("x0/x1+sqrt(x2)", options), HasSubstr("div.rn.f32"));
+  EXPECT_THAT(ptxOf("x0/x1+sqrt(x2)", options), HasSubstr("sqrt.rn.f32"));
+}
+
+TEST(RowsKernel, LoadsAndStoresSixteenBytes) {
+  DeviceOptions options;
+  EXPECT_THAT(ptxOf("x0+x1", options), HasSubstr("ld.global.nc.v4.f32"));
+  EXPECT_THAT(ptxOf("x0+x1", options), HasSubstr("st.global.v4.f32"));
+  options.precision = Precision::kF64;
+  EXPECT_THAT(ptxOf("x0+x1", options), HasSubstr("ld.global.nc.v2.f64"));
+  EXPECT_THAT(ptxOf("x0+x1", options), HasSubstr("st.global.v2.f64"));
+}
+
+TEST(RowsKernel, NumbersAreDataAndNotCode) {
+  const DeviceOptions options;
+  EXPECT_EQ(ptxOf("x0*2.5+1.5", options), ptxOf("x0*3.5+0.25", options));
+}
+
+TEST(RowsKernel, EveryArchitectureIsNamedInItsPtx) {
+  for (const std::string_view arch : deviceArchitectures()) {
+    DeviceOptions options;
+    options.arch = arch;
+    EXPECT_THAT(ptxOf("x0+x1", options), HasSubstr(".target " + std::string(arch)));
+  }
+}
+
+TEST(RowsKernel, RefusesOptionsOutOfRange) {
+  DeviceOptions options;
+  options.arch = "sm_42";
+  EXPECT_EQ(ptxOf("x0", options),
+            "error: unknown architecture 'sm_42': expected one of sm_75, sm_80, sm_86, sm_87, sm_89, sm_90");
+  options.arch = "sm_90";
+  options.rows_per_thread = 3;
+  EXPECT_EQ(ptxOf("x0", options), "error: 3 rows a thread: expected 4, 8 or 16");
+}
+
+TEST(RowsKernel, LibraryFunctionsAreLinkedAndInlined) {
+  if (findToolkit().libdevice.empty()) GTEST_SKIP() << "no libdevice on this machine";
+  DeviceOptions options;
+  const std::string ptx = ptxOf("sin(x0)+erf(x1)", options);
+  EXPECT_THAT(ptx, Not(HasSubstr("__nv_")));
+  EXPECT_THAT(ptx, Not(HasSubstr("__nvvm_reflect")));
+  EXPECT_THAT(ptx, Not(HasSubstr("call")));
+  EXPECT_THAT(ptx, Not(HasSubstr(".local"))) << "the array of the large-angle reduction is not in registers";
+}
+
+TEST(Interpreter, DispatchesThroughOneIndirectBranch) {
+  const HandlerTable table({Precision::kF32, Math::kFast, {Op::kAdd, Op::kMul, Op::kExp}, 8, 4});
+  DeviceOptions options;
+  options.math = Math::kFast;
+  options.rows_per_thread = 8;
+  const auto ptx = interpreterPtx(table, options);
+  ASSERT_TRUE(ptx.ok()) << ptx.error().message;
+  const std::regex branch("brx\\.idx");
+  EXPECT_EQ(std::distance(std::sregex_iterator(ptx->begin(), ptx->end(), branch), std::sregex_iterator()), 1);
+  EXPECT_THAT(*ptx, Not(HasSubstr(".local")));
+  EXPECT_THAT(*ptx, Not(HasSubstr(".f64")));
+}
+
+TEST(Interpreter, RefusesATableMadeForSomethingElse) {
+  const HandlerTable table({Precision::kF32, Math::kFast, {Op::kAdd}, 8, 4});
+  DeviceOptions options;
+  options.rows_per_thread = 8;
+  EXPECT_EQ(interpreterPtx(table, options).error().message,
+            "the handler table was made for another precision, math mode or number of rows");
+  const HandlerTable huge({Precision::kF64, Math::kPrecise, {Op::kAdd}, 16, 8});
+  DeviceOptions wide;
+  wide.precision = Precision::kF64;
+  wide.rows_per_thread = 16;
+  EXPECT_EQ(interpreterPtx(huge, wide).error().message,
+            "depth 8 with 16 rows a thread in f64 takes 256 registers: expected at most 176");
+  const HandlerTable flat({Precision::kF32, Math::kPrecise, {Op::kAdd}, 8, 2});
+  DeviceOptions narrow;
+  narrow.rows_per_thread = 8;
+  EXPECT_EQ(interpreterPtx(flat, narrow).error().message, "stack depth 2: expected 3 to 16");
+}
+
+TEST(ScalarizeArrays, ReplacesArraysWithDynamicIndices) {
+  llvm::LLVMContext context;
+  llvm::SMDiagnostic diagnostic;
+  const auto module = llvm::parseAssemblyString(R"(
+    define i32 @f(i64 %i, i32 %v) {
+      %a = alloca [3 x i32]
+      store i32 1, ptr %a
+      %p = getelementptr [3 x i32], ptr %a, i64 0, i64 %i
+      store i32 %v, ptr %p
+      %q = getelementptr i32, ptr %a, i64 2
+      %r = load i32, ptr %q
+      ret i32 %r
+    }
+    define ptr @escapes() {
+      %a = alloca [3 x i32]
+      ret ptr %a
+    })",
+                                                diagnostic, context);
+  ASSERT_NE(module, nullptr) << diagnostic.getMessage().str();
+  EXPECT_EQ(scalarizeArrays(*module->getFunction("f")), 1u);
+  EXPECT_EQ(scalarizeArrays(*module->getFunction("escapes")), 0u);
+  for (const llvm::Instruction& instruction : module->getFunction("f")->getEntryBlock()) {
+    EXPECT_FALSE(llvm::isa<llvm::GetElementPtrInst>(instruction));
+    if (const auto* const alloca = llvm::dyn_cast<llvm::AllocaInst>(&instruction)) {
+      EXPECT_FALSE(alloca->getAllocatedType()->isArrayTy());
+    }
+  }
+}
+
+}  // namespace
+}  // namespace srjit
