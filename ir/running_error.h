@@ -26,8 +26,7 @@ struct Rounding {
 };
 
 /// An interval [value - error, value + error] in which the kernel's number lies, where `value` is the reference's. An
-/// infinite error promises nothing; with a finite one, `value` may be infinite or NaN, and the kernel's number is the
-/// same.
+/// infinite error promises nothing; with a finite one, `value` may be infinite or NaN, and the kernel's is the same.
 template <Arithmetic kArithmetic>
 class RunningError {
   using R = Rounding<kArithmetic>;
@@ -56,58 +55,13 @@ class RunningError {
   double error = 0;
 
   friend RunningError operator-(const RunningError& x) { return {-x.value, x.flushed().error}; }
-
-  friend RunningError operator+(const RunningError& a, const RunningError& b) {
-    const RunningError x = a.flushed();
-    const RunningError y = b.flushed();
-    const double r = x.value + y.value;
-    if (x.isLost() || y.isLost()) return lost(r);
-    if (!x.isFinite() || !y.isFinite()) return certain(r);
-    const double back = r - x.value;  // D. Knuth, TAOCP 4.2.2: what the sum lost
-    const bool exact = (x.value - (r - back)) + (y.value - back) == 0;
-    return rounded(r, x.error + y.error, exact);
-  }
+  friend RunningError operator+(const RunningError& a, const RunningError& b) { return sum(a, b); }
   friend RunningError operator-(const RunningError& x, const RunningError& y) { return x + -y; }
 
-  friend RunningError operator*(const RunningError& a, const RunningError& b) {
-    const RunningError x = a.flushed();
-    const RunningError y = b.flushed();
-    const double r = x.value * y.value;
-    if (x.isLost() || y.isLost()) return lost(r);
-    if (!x.isFinite() || !y.isFinite()) return x.maySpoil(y) ? lost(r) : certain(r);
-    const bool zero = (x.isZero() && !y.mayChangeSign()) || (y.isZero() && !x.mayChangeSign());
-    const bool exact = zero || (std::fma(x.value, y.value, -r) == 0 && std::fabs(r) > kTinyResidual);
-    return rounded(r, productSpread(x, y), exact);
-  }
-
-  friend RunningError operator/(const RunningError& a, const RunningError& b) {
-    const RunningError x = a.flushed();
-    const RunningError y = b.flushed();
-    const double r = x.value / y.value;
-    if (x.isLost() || y.isLost()) return lost(r);
-    if (y.mayChangeSign()) return std::isnan(x.value) ? certain(r) : lost(r);
-    if (y.value == 0) return x.mayChangeSign() ? lost(r) : certain(r);
-    if (!x.isFinite() || !y.isFinite()) return r == 0 && x.mayChangeSign() ? RunningError{r, R::kSmallest} : certain(r);
-    const double spread = (x.error + std::fabs(r) * y.error) / (std::fabs(y.value) - y.error);
-    if (!R::kFast) {
-      const bool exact = std::fma(r, y.value, -x.value) == 0 && std::fabs(x.value) > kTinyResidual;
-      return rounded(r, spread, exact);
-    }
-    // div.approx is within 2 ulp, but gives 0 above 2^126.
-    const double magnitude = std::fabs(r) + spread;
-    const bool vanishes = std::fabs(y.value) + y.error > 0x1p126;
-    return finished(r, spread, (4 * R::kHalfUlp + (vanishes ? 1 : 0)) * magnitude, false);
-  }
-
+  friend RunningError operator*(const RunningError& a, const RunningError& b) { return product(a, b); }
+  friend RunningError operator/(const RunningError& a, const RunningError& b) { return quotient(a, b); }
   friend RunningError fma(const RunningError& a, const RunningError& b, const RunningError& c) {
-    const RunningError x = a.flushed();
-    const RunningError y = b.flushed();
-    const RunningError z = c.flushed();
-    const double r = std::fma(x.value, y.value, z.value);
-    if (x.isLost() || y.isLost() || z.isLost()) return lost(r);
-    if (!x.isFinite() || !y.isFinite()) return x.maySpoil(y) && !std::isnan(z.value) ? lost(r) : certain(r);
-    if (!z.isFinite()) return certain(r);
-    return rounded(r, productSpread(x, y) + z.error, false);
+    return fused(a, b, c);
   }
 
   friend RunningError abs(const RunningError& x) { return {std::fabs(x.value), x.flushed().error}; }
@@ -118,14 +72,7 @@ class RunningError {
     return {r, sure ? x.error : 2 * std::fabs(r) + x.error};
   }
 
-  friend RunningError minimum(const RunningError& a, const RunningError& b) {
-    const RunningError x = a.flushed();
-    const RunningError y = b.flushed();
-    const double r = real::minimum(x.value, y.value);
-    if (std::isnan(r)) return x.isNan() || y.isNan() ? certain(r) : lost(r);
-    if (x.isLost() || y.isLost()) return lost(r);
-    return {r, hull(r, std::min(x.low(), y.low()), std::min(x.high(), y.high()))};
-  }
+  friend RunningError minimum(const RunningError& a, const RunningError& b) { return smaller(a, b); }
   friend RunningError maximum(const RunningError& x, const RunningError& y) { return -minimum(-x, -y); }
 
   friend Mask lt(const RunningError& x, const RunningError& y) {
@@ -142,16 +89,7 @@ class RunningError {
     return {x.value == y.value, bothKept(x, y) && (same || x.high() < y.low() || x.low() > y.high())};
   }
   friend RunningError select(const Mask& mask, const RunningError& x, const RunningError& y) {
-    const RunningError& taken = mask.reference ? x : y;
-    const RunningError& other = mask.reference ? y : x;
-    if (mask.certain) return taken;
-    if (taken.isNan() && other.isNan()) return taken;
-    if (taken.value == other.value) {
-      const bool same_sign = std::signbit(taken.value) == std::signbit(other.value);
-      return {taken.value, std::max({taken.error, other.error, same_sign ? 0 : R::kSmallest})};
-    }
-    const double reach = (std::fabs(taken.value - other.value) + other.error) * kSlack;
-    return {taken.value, std::isnan(reach) ? kInfinity : std::max(taken.error, reach)};
+    return choice(mask, x, y);
   }
 
   friend RunningError floor(const RunningError& x) {
@@ -164,7 +102,7 @@ class RunningError {
     return step(x, [](double v) { return std::rint(v); });
   }
 
-  // Defined in running_functions.h, with all other functions of functions.def.
+  // All other functions of functions.def are in running_functions.h.
   friend RunningError sin(const RunningError& x) { return wave(Function::k_sin, std::sin(x.value), x); }
   friend RunningError cos(const RunningError& x) { return wave(Function::k_cos, std::cos(x.value), x); }
   friend RunningError tan(const RunningError& x) { return tangent(x); }
@@ -178,7 +116,6 @@ class RunningError {
   static constexpr double kInfinity = std::numeric_limits<double>::infinity();
   // Above this, what a product or quotient lost is itself a double.
   static constexpr double kTinyResidual = 0x1p-900;
-
   // For the roundings of the computation of bounds itself.
   static constexpr double kSlack = 1 + 0x1p-40;
 
@@ -222,24 +159,11 @@ class RunningError {
   }
 
   /// A result of IEEE arithmetic; `exact` says that the operation on the reference's operands lost nothing.
-  static RunningError rounded(double r, double spread, bool exact) {
-    const bool same = exact && spread == 0 && !R::kFast && std::isfinite(r) && R::round(r) == r;
-    if (same) return {r, 0};
-    return finished(r, spread, R::kHalfUlp * (std::fabs(r) + spread), r == 0 && spread == 0 && exact);
-  }
+  static RunningError rounded(double r, double spread, bool exact);
 
   /// Adds to the spread of the operands the rounding of the kernel and of the reference, and what lies below the
   /// smallest normal number unless the result is an `exact_zero`.
-  static RunningError finished(double r, double spread, double rounding, bool exact_zero) {
-    if (!std::isfinite(r) || exact_zero) return {r, std::isfinite(r) ? 0 : kInfinity};
-    const double magnitude = std::fabs(r) + spread;
-    // The reference rounds too: at most 2 ulp in any library function, and as much where ends of intervals are
-    // computed.
-    double error = spread + rounding + 0x1p-51 * magnitude;
-    if (std::fabs(r) - spread < 2 * R::kSmallestNormal) error += R::kFast ? R::kSmallestNormal : 4 * R::kSmallest;
-    error *= kSlack;
-    return magnitude + error <= R::kLargest ? RunningError{r, error} : lost(r);
-  }
+  static RunningError finished(double r, double spread, double rounding, bool exact_zero);
 
   /// A function whose value is exact and steps up at places.
   template <class F>
@@ -252,6 +176,15 @@ class RunningError {
     return {r, std::max(hull(r, f(x.low()), f(x.high())), r == 0 && x.mayChangeSign() ? R::kSmallest : 0)};
   }
 
+  // Defined in running_arithmetic.h.
+  static RunningError sum(const RunningError& a, const RunningError& b);
+  static RunningError product(const RunningError& a, const RunningError& b);
+  static RunningError quotient(const RunningError& a, const RunningError& b);
+  static RunningError fused(const RunningError& a, const RunningError& b, const RunningError& c);
+  static RunningError smaller(const RunningError& a, const RunningError& b);
+  static RunningError choice(const Mask& mask, const RunningError& x, const RunningError& y);
+
+  // Defined in running_functions.h.
   static RunningError wave(Function function, double r, const RunningError& operand);
   static RunningError tangent(const RunningError& operand);
   static RunningError power(const RunningError& base, const RunningError& exponent);

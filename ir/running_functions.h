@@ -6,7 +6,7 @@
 #pragma once
 
 #include "ir/real.h"
-#include "ir/running_error.h"
+#include "ir/running_arithmetic.h"
 
 namespace srjit {
 

@@ -298,6 +298,8 @@ TEST(Bounds, AJumpCountsBothSides) {
   EXPECT_LT(b.error, 1.001);
   const Bounded f = boundOf("floor(x0 * 10)", {0.1}, Precision::kF32);
   EXPECT_NEAR(f.error, 1, 1e-9);
+  // The divisor is 2 or 1, so the quotient 0.5 or 1: twice as far as the slope at 2 says.
+  EXPECT_GE(boundOf("1 / (1 + floor(x0 * 10))", {0.1f}, Precision::kF32).error, 0.5);
   EXPECT_EQ(boundOf("floor(x0 + 2)", {3}, Precision::kF32).error, 0) << "sums of small integers are exact";
 }
 
