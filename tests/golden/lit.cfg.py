@@ -1,5 +1,8 @@
-# Golden tests over the command's output. A test may use %sr-jit, %s, %S, %t, FileCheck, not, and `REQUIRES: ptxas`.
+# Golden tests over the command's output. A test may use %sr-jit, %s, %S, %t, FileCheck, not, and `REQUIRES:` with ptxas,
+# nvdisasm, libdevice or the processor's name.
 import os
+import pathlib
+import platform
 import shutil
 
 import lit.formats
@@ -14,9 +17,17 @@ config.substitutions.append(("%sr-jit", lit_config.params["sr_jit"]))
 config.environment["PATH"] = os.pathsep.join([lit_config.params["llvm_tools"], os.environ.get("PATH", "")])
 # What a test compiles is not served from, nor left in, the cache of whoever runs the tests.
 config.environment["XDG_CACHE_HOME"] = os.path.join(config.test_exec_root, "cache")
-for name in ("ASAN_OPTIONS", "UBSAN_OPTIONS", "TSAN_OPTIONS", "CUDA_HOME", "CUDA_PATH", "LD_LIBRARY_PATH"):
+for name in ("ASAN_OPTIONS", "UBSAN_OPTIONS", "TSAN_OPTIONS", "SRJIT_CUDA_HOME", "CUDA_HOME", "CUDA_PATH", "LD_LIBRARY_PATH"):
     if name in os.environ:
         config.environment[name] = os.environ[name]
+
+# Found here and not asked of the command, which would hide that it cannot find them.
+variables = (os.environ.get(name) for name in ("SRJIT_CUDA_HOME", "CUDA_HOME", "CUDA_PATH"))
+toolkits = [pathlib.Path(root) for root in (*variables, "/usr/local/cuda", "/opt/cuda", "/usr/lib/nvidia-cuda-toolkit") if root]
 for tool in ("ptxas", "nvdisasm"):
-    if shutil.which(tool):
+    if shutil.which(tool) or any((root / "bin" / tool).is_file() for root in toolkits):
         config.available_features.add(tool)
+for folder in ("nvvm/libdevice", "libdevice"):
+    if any((root / folder / "libdevice.10.bc").is_file() for root in toolkits):
+        config.available_features.add("libdevice")
+config.available_features.add(platform.machine())
