@@ -1,8 +1,14 @@
-// Commands that show what is compiled: llvm, ptx, bytecode, asm.
+// Commands that show what is compiled: llvm, ptx, cubin, sass, bytecode, asm.
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
 #include "compiler/bytecode.h"
 #include "compiler/host_jit.h"
+#include "runtime/assembler.h"
 #include "tools/commands.h"
 #include "tools/kernel_options.h"
+#include "tools/output_file.h"
 
 namespace srjit {
 namespace {
@@ -28,6 +34,52 @@ Result<std::string> llvmText(const Dag& graph, const LlvmOptions& options) {
 Result<std::string> ptxText(const Dag& graph, const KernelOptions& options) {
   if (options.kind != KernelKind::kInterpreter) return rowsPtx(graph, options.device());
   return interpreterPtx(interpreterFor(graph, options), options.device());
+}
+
+Result<Cubin> cubinOf(const Dag& graph, const KernelOptions& options) {
+  const Result<std::string> ptx = ptxText(graph, options);
+  if (!ptx) return ptx.error();
+  return assemble(*ptx, options.arch);
+}
+
+struct CubinOptions {
+  KernelOptions kernel;
+  std::string out;
+  bool json = false;
+};
+
+Status writeCubin(const Cubin& cubin, const std::string& path) {
+  Result<OutputFile> out = OutputFile::create(path);
+  if (!out) return out.error();
+  out->write({reinterpret_cast<const char*>(cubin.image.data()), cubin.image.size()});
+  return out->publish();
+}
+
+/// Writes the cubin, and gives the facts to print.
+Result<std::string> cubinText(const Dag& graph, const CubinOptions& options) {
+  const Result<Cubin> cubin = cubinOf(graph, options.kernel);
+  if (!cubin) return cubin.error();
+  if (const Status written = writeCubin(*cubin, options.out); !written) return written.error();
+  std::string text;
+  nlohmann::ordered_json object{{"arch", options.kernel.arch}, {"bytes", cubin->image.size()}};
+  for (const KernelFacts& facts : cubin->kernels) {
+    text +=
+        fmt::format("{}: {} registers, {} bytes of stack frame, {} bytes of spill stores, {} bytes of spill loads\n",
+                    facts.name, facts.registers, facts.stack_bytes, facts.spill_store_bytes, facts.spill_load_bytes);
+    object["kernels"].push_back({{"name", facts.name},
+                                 {"registers", facts.registers},
+                                 {"stack_bytes", facts.stack_bytes},
+                                 {"spill_store_bytes", facts.spill_store_bytes},
+                                 {"spill_load_bytes", facts.spill_load_bytes}});
+  }
+  text += fmt::format("{}: {} bytes for {}\n", options.out, cubin->image.size(), options.kernel.arch);
+  return options.json ? object.dump(2) + '\n' : text;
+}
+
+Result<std::string> sassText(const Dag& graph, const KernelOptions& options) {
+  const Result<Cubin> cubin = cubinOf(graph, options);
+  if (!cubin) return cubin.error();
+  return disassemble(cubin->image);
 }
 
 /// All expressions as programs of one batch: the graph's roots in order.
@@ -65,6 +117,29 @@ Runner definePtx(CLI::App& app) {
       "  sr-jit ptx 'x0*x1 + 2'\n"
       "  sr-jit ptx --kernel interpreter --math fast --arch sm_80 'exp(x0)/x1'");
   return [options] { return showKernel(*options, [&](const Dag& graph) { return ptxText(graph, *options); }); };
+}
+
+Runner defineCubin(CLI::App& app) {
+  auto options = std::make_shared<CubinOptions>();
+  addGraphOptions(app, options->kernel);
+  addDeviceOptions(app, options->kernel);
+  app.add_option("-o,--out", options->out, "the file to write")->type_name("FILE")->required();
+  addJsonOption(app, options->json);
+  app.footer(
+      "Needs no GPU, but nvJitLink or ptxas of a CUDA toolkit.\n"
+      "Example:\n  sr-jit cubin 'x0*x1 + 2' -o kernel.cubin");
+  return
+      [options] { return showKernel(options->kernel, [&](const Dag& graph) { return cubinText(graph, *options); }); };
+}
+
+Runner defineSass(CLI::App& app) {
+  auto options = std::make_shared<KernelOptions>();
+  addGraphOptions(app, *options);
+  addDeviceOptions(app, *options);
+  app.footer(
+      "Needs no GPU, but nvJitLink or ptxas, and nvdisasm of a CUDA toolkit.\n"
+      "Example:\n  sr-jit sass 'x0*x1 + 2'");
+  return [options] { return showKernel(*options, [&](const Dag& graph) { return sassText(graph, *options); }); };
 }
 
 Runner defineBytecode(CLI::App& app) {

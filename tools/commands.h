@@ -17,9 +17,12 @@ Runner defineParse(CLI::App& app);
 Runner definePasses(CLI::App& app);
 Runner defineLlvm(CLI::App& app);
 Runner definePtx(CLI::App& app);
+Runner defineCubin(CLI::App& app);
+Runner defineSass(CLI::App& app);
 Runner defineBytecode(CLI::App& app);
 Runner defineAsm(CLI::App& app);
 Runner defineRun(CLI::App& app);
 Runner defineLoss(CLI::App& app);
+Runner defineDoctor(CLI::App& app);
 
 }  // namespace srjit

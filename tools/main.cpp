@@ -23,10 +23,13 @@ constexpr Command kCommands[] = {
     {"passes", "print the graph that the passes make of expressions", definePasses},
     {"llvm", "print the LLVM IR of a kernel", defineLlvm},
     {"ptx", "print the PTX of a GPU kernel", definePtx},
+    {"cubin", "assemble a GPU kernel to a file, and print its registers, stack and bytes", defineCubin},
+    {"sass", "print the machine code of a GPU kernel", defineSass},
     {"bytecode", "print the programs of the GPU interpreter", defineBytecode},
     {"asm", "print the assembly of the kernel compiled for this processor", defineAsm},
     {"run", "evaluate expressions on data: one prediction per row", defineRun},
     {"loss", "compare expressions with a target column: one loss per expression", defineLoss},
+    {"doctor", "print what was found on this machine, and what is missing for what", defineDoctor},
 };
 
 constexpr const char* kFooter =

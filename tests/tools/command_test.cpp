@@ -20,7 +20,8 @@ TEST(Command, HelpAndVersionSucceed) {
   const Outcome help = runCommand({"--help"}, "/");
   EXPECT_EQ(help.status, 0);
   EXPECT_THAT(help.out, HasSubstr("Exit status"));
-  for (const std::string command : {"ops", "parse", "passes", "run", "loss"}) {
+  for (const std::string command :
+       {"ops", "parse", "passes", "llvm", "ptx", "cubin", "sass", "bytecode", "asm", "run", "loss", "doctor"}) {
     EXPECT_THAT(help.out, HasSubstr("\n  " + command + " "));
     EXPECT_EQ(runCommand({command, "--help"}, "/").status, 0) << command;
   }
@@ -72,6 +73,50 @@ TEST(Passes, ShowTheGraphAndItsMaking) {
   EXPECT_EQ(object["passes"][0]["name"], "fold");
   EXPECT_EQ(object["passes"][0]["nodes"], 5);
   EXPECT_THAT(runCommand({"passes", "--list"}, "/").out, HasSubstr("fold "));
+}
+
+TEST(Kernels, EveryStageIsShown) {
+  EXPECT_THAT(runCommand({"llvm", "x0*x1", "--unoptimized"}, "/").out, HasSubstr("fmul float"));
+  EXPECT_THAT(runCommand({"llvm", "x0*x1", "--host", "--precision", "f64"}, "/").out, HasSubstr("x double>"));
+  const Outcome ptx = runCommand({"ptx", "x0*x1", "--arch", "sm_80"}, "/");
+  EXPECT_THAT(ptx.out, HasSubstr(".target sm_80"));
+  EXPECT_THAT(ptx.out, HasSubstr("mul.rn.f32"));
+  EXPECT_THAT(runCommand({"ptx", "x0*x1", "--kernel", "interpreter"}, "/").out, HasSubstr("srjit_interpreter"));
+  EXPECT_NE(runCommand({"ptx", "x0*x1", "--kernel", "loss", "--loss", "mae"}, "/").out, ptx.out);
+  EXPECT_THAT(runCommand({"bytecode", "x0*x1"}, "/").out, HasSubstr("mul"));
+  EXPECT_THAT(runCommand({"asm", "x0*x1"}, "/").out, HasSubstr(".globl"));
+}
+
+TEST(Kernels, CubinIsAFileWithFacts) {
+  const Scratch scratch;
+  const Outcome outcome = runCommand({"cubin", "x0*x1", "-o", "k.cubin", "--json"}, scratch.path(""));
+  if (outcome.status == 3) {
+    EXPECT_THAT(scratch.list(), testing::IsEmpty());
+    GTEST_SKIP() << outcome.err;
+  }
+  ASSERT_EQ(outcome.status, 0) << outcome.err;
+  const json facts = json::parse(outcome.out);
+  EXPECT_EQ(facts["kernels"][0]["name"], "srjit_rows");
+  EXPECT_EQ(facts["kernels"][0]["stack_bytes"], 0);
+  EXPECT_EQ(facts["bytes"], contentOf(scratch.path("k.cubin")).size());
+  EXPECT_THAT(contentOf(scratch.path("k.cubin")), StartsWith("\x7f"
+                                                             "ELF"));
+}
+
+TEST(Doctor, ListsWhatWasFound) {
+  const Outcome outcome = runCommand({"doctor", "--json"}, "/");
+  EXPECT_EQ(outcome.status, 0);
+  const json findings = json::parse(outcome.out);
+  std::map<std::string, json> by_name;
+  for (const json& finding : findings) by_name[finding["name"]] = finding;
+  EXPECT_EQ(by_name["LLVM"]["found"], true);
+  EXPECT_EQ(by_name["host code"]["found"], true) << by_name["host code"];
+  EXPECT_EQ(by_name["PTX"]["found"], true) << by_name["PTX"];
+  for (const char* const name :
+       {"processor", "libmvec", "libdevice", "nvJitLink", "ptxas", "nvdisasm", "CUDA driver"}) {
+    EXPECT_TRUE(by_name.contains(name)) << name;
+  }
+  EXPECT_THAT(runCommand({"doctor"}, "/").out, HasSubstr("processor"));
 }
 
 TEST(Run, WritesOneColumnPerExpression) {
