@@ -134,10 +134,12 @@ Status evaluateInParts(Evaluation& evaluation, const EvaluationOptions& options,
     tier = program.info().tier;
     const Result<std::vector<Failure>> failures = step(program, part, parameters);
     if (!failures) return failures.error();
+    if (!failures->empty()) progress.hide();
     for (const Failure& failure : *failures) fail(evaluation.lines[part[failure.expression]], failure.error);
     begin += count;
     progress.advance(count);
   }
+  progress.hide();
   if (!options.quiet && !good.empty()) {
     const std::chrono::duration<double> seconds = Clock::now() - start;
     fmt::print(stderr, "sr-jit: {} expression{} x {} rows, {}, in {:.3g} s\n", good.size(), good.size() == 1 ? "" : "s",

@@ -18,8 +18,9 @@ Progress::Progress(std::string label, std::size_t total, bool quiet)
       enabled_(!quiet && total > 0 && isatty(STDERR_FILENO) == 1),
       next_(std::chrono::steady_clock::now() + 500ms) {}
 
-Progress::~Progress() {
+void Progress::hide() {
   if (drawn_) std::fputs("\r\x1b[K", stderr);
+  drawn_ = false;
 }
 
 void Progress::advance(std::size_t steps) {

@@ -13,12 +13,15 @@ class Progress {
  public:
   /// `total` steps of work called `label`. `quiet` shows nothing.
   Progress(std::string label, std::size_t total, bool quiet);
-  ~Progress();
+  ~Progress() { hide(); }
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
 
   /// `steps` more are done.
   void advance(std::size_t steps = 1);
+
+  /// Clears the line, so that something else can be printed; the next advance() may draw again.
+  void hide();
 
  private:
   std::string label_;
