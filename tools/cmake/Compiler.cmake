@@ -15,8 +15,9 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   # analysis of optional and variant guesses: these are shown, but do not fail a build.
   add_compile_options(-Wno-restrict -Wno-error=maybe-uninitialized -Wno-error=array-bounds -Wno-error=stringop-overflow)
 else()
-  # Clang counts the sign conversions of indices to -Wconversion, and `double{1e-9f}` to -Wdouble-promotion.
-  add_compile_options(-Wshadow -Wno-sign-conversion)
+  # Clang counts the sign conversions of indices to -Wconversion, and `double{1e-9f}` to -Wdouble-promotion;
+  # it also finds libstdc++'s own use of std::get_temporary_buffer in std::stable_sort deprecated.
+  add_compile_options(-Wshadow -Wno-sign-conversion -Wno-deprecated-declarations)
 endif()
 
 if(SRJIT_SANITIZE)
