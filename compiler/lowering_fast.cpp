@@ -6,6 +6,7 @@
 #include <llvm/IR/InlineAsm.h>
 #include <llvm/IR/Intrinsics.h>
 #include <llvm/IR/IntrinsicsNVPTX.h>
+#include <llvm/IR/IntrinsicsX86.h>
 
 #include "compiler/lowering.h"
 
@@ -22,6 +23,11 @@ constexpr double kLog2[] = {
     1.4426950036524329,  -0.7213473468016068,  0.4809106429412433,   // log2(1 + t) / t,
     -0.3607036829420104, 0.2879162483289061,   -0.2389448187631338,  // 1/sqrt 2 <= 1 + t <= sqrt 2
     0.21571560126029565, -0.20726976180249143, 0.12583705107299706};
+
+constexpr double kLog2Wide[] = {
+    1.4426950324420609,   -0.7213484783822595, 0.4809020805442842,   // log2(1 + t) / t, 3/4 <= 1 + t < 3/2,
+    -0.36057592188104465, 0.28819150307928343, -0.2427235159343079,  // error 2^-25.1
+    0.21632487638468464,  -0.1742302653287544, 0.078066765729408};
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
@@ -51,8 +57,21 @@ struct Emitter {
     return sum;
   }
 
+  // 512-bit vectors come with instructions that take floats apart and put them together, exceptional values included.
+  bool hasFloatParts() const { return lowering.target() == TargetKind::kHost && lowering.lanes() == 16; }
+  llvm::Value* parts(ID id, std::initializer_list<llvm::Value*> operands) const {
+    llvm::SmallVector<llvm::Value*, 6> arguments(operands);
+    const auto current_rounding = b.getInt32(4);
+    arguments.append({llvm::PoisonValue::get(lowering.type()), b.getInt16(0xffff), current_rounding});
+    return b.CreateIntrinsic(id, {}, arguments);
+  }
+
   llvm::Value* exp2(llvm::Value* x) const {
     if (lowering.target() == TargetKind::kDevice) return instruction(llvm::Intrinsic::nvvm_ex2_approx_ftz_f, x);
+    if (hasFloatParts()) {
+      llvm::Value* const power = intrinsic(llvm::Intrinsic::rint, {x});
+      return parts(llvm::Intrinsic::x86_avx512_mask_scalef_ps_512, {polynomial(kExp2, b.CreateFSub(x, power)), power});
+    }
     llvm::Value* const whole = intrinsic(llvm::Intrinsic::rint, {x});
     llvm::Value* const mantissa = polynomial(kExp2, b.CreateFSub(x, whole));
     llvm::Value* const exponent = b.CreateShl(b.CreateFPToSI(whole, integers()), 23);
@@ -64,6 +83,15 @@ struct Emitter {
 
   llvm::Value* log2(llvm::Value* x) const {
     if (lowering.target() == TargetKind::kDevice) return instruction(llvm::Intrinsic::nvvm_lg2_approx_ftz_f, x);
+    if (hasFloatParts()) {
+      constexpr int kThreeQuarters = 3, kNaNBelowZero = 3 << 2;
+      llvm::Value* const part =
+          parts(llvm::Intrinsic::x86_avx512_mask_getmant_ps_512, {x, b.getInt32(kThreeQuarters | kNaNBelowZero)});
+      llvm::Value* const power = b.CreateFSub(parts(llvm::Intrinsic::x86_avx512_mask_getexp_ps_512, {x}),
+                                              parts(llvm::Intrinsic::x86_avx512_mask_getexp_ps_512, {part}));
+      llvm::Value* const t = b.CreateFSub(part, number(1));
+      return intrinsic(llvm::Intrinsic::fma, {t, polynomial(kLog2Wide, t), power});
+    }
     constexpr int kBitsOfSqrtHalf = 0x3f3504f3;
     llvm::Value* const bits = b.CreateBitCast(x, integers());
     llvm::Value* const exponent = b.CreateAShr(b.CreateSub(bits, integer(kBitsOfSqrtHalf)), 23);

@@ -1,4 +1,6 @@
 // Predictions against the float64 reference, and the corners of shapes and sizes.
+#include <limits>
+
 #include "ir/reference.h"
 #include "tests/runtime/workload.h"
 
@@ -152,7 +154,56 @@ TEST_P(Shapes, ABadExpressionDoesNotMoveParameters) {
 }
 
 INSTANTIATE_TEST_SUITE_P(BothTiers, Shapes, testing::Values(Tier::kInterpret, Tier::kCompile),
-                         [](const auto& info) { return info.param == Tier::kInterpret ? "interpret" : "compile"; });
+                         [](const auto& tested) { return tested.param == Tier::kInterpret ? "interpret" : "compile"; });
+
+TEST(Evaluate, FastFunctionsKeepExceptionalValues) {
+  const double inf = std::numeric_limits<double>::infinity(), nan = std::nan("");
+  struct Case {
+    Op op;
+    double x, y, expected;
+  };
+  const std::vector<Case> cases{{Op::kExp, inf, 0, inf},
+                                {Op::kExp, -inf, 0, 0},
+                                {Op::kExp, nan, 0, nan},
+                                {Op::kExp, 1e30, 0, inf},
+                                {Op::kExp, -1e30, 0, 0},
+                                {Op::kExp, 0, 0, 1},
+                                {Op::kExp2, 127, 0, 0x1p127},
+                                {Op::kExp2, -126, 0, 0x1p-126},
+                                {Op::kExp2, 128, 0, inf},
+                                {Op::kLog, 0, 0, -inf},
+                                {Op::kLog, -0.0, 0, -inf},
+                                {Op::kLog, -1, 0, nan},
+                                {Op::kLog, -inf, 0, nan},
+                                {Op::kLog, inf, 0, inf},
+                                {Op::kLog, nan, 0, nan},
+                                {Op::kLog, 1, 0, 0},
+                                {Op::kLog2, 0x1p-126, 0, -126},
+                                {Op::kLog2, 0x1p127, 0, 127},
+                                {Op::kPow, 0, 0, 1},
+                                {Op::kPow, 0, 2, 0},
+                                {Op::kPow, 0, -2, inf},
+                                {Op::kPow, -2, 3, -8},
+                                {Op::kPow, -2, 2, 4},
+                                {Op::kPow, -2, 0.5, nan},
+                                {Op::kPow, inf, 2, inf},
+                                {Op::kPow, inf, -2, 0},
+                                {Op::kPow, 2, inf, inf},
+                                {Op::kPow, nan, 2, nan},
+                                {Op::kPow, 2, nan, nan},
+                                {Op::kPow, nan, 0, 1},
+                                {Op::kPow, 1.5, -1e30, 0}};
+  const Engine engine = Engine::create({.math = Math::kFast}).value();
+  for (const Case& c : cases) {
+    Workload w;
+    w.columns = {{c.x}, {c.y}};
+    w.expressions = {arityOf(c.op) == 2 ? build({x(0), x(1), op(c.op)}) : build({x(0), op(c.op)})};
+    const double got = predict(engine, w, Tier::kInterpret)[0];
+    const double tolerance = std::isfinite(c.expected) ? 1e-5 * std::fabs(c.expected) : 0;
+    EXPECT_TRUE(sameBits(got, c.expected) || std::fabs(got - c.expected) <= tolerance)
+        << infoOf(c.op).name << " of " << c.x << " and " << c.y << " is " << got << ", expected " << c.expected;
+  }
+}
 
 TEST(Evaluate, RowsPastTheEndAreNotWritten) {
   const Engine engine = Engine::create({}).value();
