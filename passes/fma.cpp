@@ -63,11 +63,13 @@ class Fuser {
     return to_.apply(node.op, std::span<const NodeId>(operands.data(), node.inputs().size()));
   }
 
-  /// The fused form of a sum or difference; kNone if no operand is a product. Where both are, it takes the one that
-  /// this root uses nowhere else, since that multiplication disappears, and else the first. A product that stays for
-  /// another use is fused as well: the sum costs one instruction either way, no longer waits for the product, and
+  /// The fused form of a sum or difference; kNone if no operand is a product, and for the difference of a value and
+  /// itself, which is 0 as written but the product's rounding when fused. Where both are products, it takes the one
+  /// that this root uses nowhere else, since that multiplication disappears, and else the first. A product that stays
+  /// for another use is fused as well: the sum costs one instruction either way, no longer waits for the product, and
   /// rounds once.
   NodeId fusedSum(const Node& sum) {
+    if (sum.operands[0] == sum.operands[1]) return kNone;
     const bool second_first = isProduct(sum.operands[1]) && uses_[sum.operands[1]] == 1 &&
                               !(isProduct(sum.operands[0]) && uses_[sum.operands[0]] == 1);
     for (const std::size_t side : {second_first ? std::size_t{1} : 0, second_first ? std::size_t{0} : 1}) {

@@ -30,6 +30,11 @@ TEST(Fma, TakesTheProductThatNothingElseUses) {
   EXPECT_EQ(after("fma", "(x0 * x1 - x2 * x3) / sin(x0 * x1)"), after("none", "fnma(x2, x3, x0 * x1) / sin(x0 * x1)"));
 }
 
+TEST(Fma, ADifferenceOfEqualsStaysZero) {
+  EXPECT_EQ(after("fma", "x0 * x1 - x0 * x1"), after("none", "x0 * x1 - x0 * x1"));
+  EXPECT_EQ(after("fma", "square(x0) - square(x0)"), after("none", "square(x0) - square(x0)"));
+}
+
 TEST(Fma, UsesInOtherRootsDoNotCount) {
   const std::string alone = after("fma", "x0 * x1 + x2 * x3");
   for (const std::string_view other : {"sin(x0 * x1)", "sin(x2 * x3)"}) {
