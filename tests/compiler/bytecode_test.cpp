@@ -1,14 +1,10 @@
-// Bytecode of the GPU interpreter, run by a model of its machine: one row, registers that hold NaN where nothing was
-// put.
+// Bytecode of the GPU interpreter, run by a model of its machine.
 #include "compiler/bytecode.h"
-
-#include <cmath>
-#include <limits>
 
 #include <gtest/gtest.h>
 
 #include "compiler/device.h"
-#include "ir/rows.h"
+#include "tests/compiler/machine.h"
 #include "tests/passes/graphs.h"
 #include "tools/bench/population.h"
 
@@ -27,111 +23,6 @@ InterpreterSpec specFor(Math math, unsigned depth, Precision precision = Precisi
   return {precision, math, everyOp(), 4, depth};
 }
 
-/// The machine that the kernel implements.
-class Machine {
- public:
-  Machine(const HandlerTable& table, const EncodeOptions& options, std::vector<double> columns,
-          std::vector<double> parameters)
-      : table_(table),
-        options_(options),
-        shared_(std::move(columns)),
-        parameters_(std::move(parameters)),
-        stack_(table.spec().depth, kNothing),
-        arguments_(kMaxArity, kNothing) {
-    shared_.resize(options.columns, kNothing);
-  }
-
-  std::vector<double> run(const Bytecode& code, std::size_t roots) {
-    shared_.resize(options_.columns + code.slots, kNothing);
-    outputs_.assign(roots, kNothing);
-    for (const DeviceToken& token : code.tokens) step(token);
-    EXPECT_EQ(height_, 0u);
-    return outputs_;
-  }
-
- private:
-  static constexpr double kNothing = std::numeric_limits<double>::quiet_NaN();
-
-  double& place(std::uint32_t offset) {
-    EXPECT_EQ(offset % columnBytes(table_.spec()), 0u);
-    return shared_.at(offset / columnBytes(table_.spec()));
-  }
-  double parameter(const DeviceToken& token) const {
-    EXPECT_NE(token.code & DeviceToken::kParameterFlag, 0u);
-    return parameters_.at(token.argument - options_.first_parameter);
-  }
-
-  void step(const DeviceToken& token) {
-    const Handler& handler = table_.handlers()[token.code & DeviceToken::kHandlerMask];
-    const std::uint32_t offset = (token.code & ~DeviceToken::kParameterFlag) >> DeviceToken::kColumnShift;
-    const bool fixed_height = handler.kind != Kind::kBody && handler.kind != Kind::kArgumentColumn &&
-                              handler.kind != Kind::kArgumentParameter;
-    if (fixed_height) EXPECT_EQ(handler.height, height_);
-    switch (handler.kind) {
-      case Kind::kPushColumn:
-        stack_.at(height_++) = place(offset);
-        break;
-      case Kind::kPushParameter:
-        stack_.at(height_++) = parameter(token);
-        break;
-      case Kind::kApply:
-        apply(handler, token, offset);
-        break;
-      case Kind::kArgumentStack:
-        argument(handler.argument) = stack_.at(--height_);
-        break;
-      case Kind::kArgumentColumn:
-        argument(handler.argument) = place(offset);
-        break;
-      case Kind::kArgumentParameter:
-        argument(handler.argument) = parameter(token);
-        break;
-      case Kind::kBody:
-        argument(0) = applyRow<double>(handler.op, argument(0), argument(1), argument(2));
-        break;
-      case Kind::kPushResult:
-        stack_.at(height_++) = arguments_[0];
-        break;
-      case Kind::kStoreSlot:
-        EXPECT_GE(offset / columnBytes(table_.spec()), options_.columns);
-        place(offset) = stack_.at(--height_);
-        break;
-      case Kind::kEnd:
-        outputs_.at(token.argument - options_.first_root) = stack_.at(--height_);
-        break;
-      case Kind::kHalt:
-        FAIL() << "programs do not halt, blocks do";
-    }
-  }
-
-  // The second argument register is the top of the stack.
-  double& argument(unsigned i) { return i == 1 ? stack_.back() : arguments_.at(i); }
-
-  void apply(const Handler& handler, const DeviceToken& token, std::uint32_t offset) {
-    unsigned popped = 0;
-    for (const char source : handler.form) popped += source <= '2' ? 1 : 0;
-    const unsigned base = height_ - popped;
-    std::array<double, kMaxArity> operands{};
-    bool second = false;
-    for (std::size_t i = 0; i < handler.form.size(); ++i) {
-      const char source = handler.form[i];
-      if (source == 'v') {
-        operands[i] = place(second ? token.argument : offset);
-        second = true;
-      } else {
-        operands[i] = source == 'c' ? parameter(token) : stack_.at(base + static_cast<unsigned>(source - '0'));
-      }
-    }
-    stack_.at(base) = applyRow<double>(handler.op, operands[0], operands[1], operands[2]);
-    height_ = base + 1;
-  }
-
-  const HandlerTable& table_;
-  const EncodeOptions& options_;
-  std::vector<double> shared_, parameters_, stack_, arguments_, outputs_;
-  unsigned height_ = 0;
-};
-
 void expectSameAsGraph(const std::vector<Expression>& batch, Math math, unsigned depth, std::uint64_t seed) {
   const Dag dag = Pipeline::standard(math).run(Dag::fromExpressions(batch, Precision::kF64), {math});
   Random random(seed);
@@ -146,7 +37,7 @@ void expectSameAsGraph(const std::vector<Expression>& batch, Math math, unsigned
   const EncodeOptions options{10, 7, 100};
   const auto code = encode(dag, table, options);
   ASSERT_TRUE(code.ok()) << code.error().message;
-  const std::vector<double> values = Machine(table, options, columns, parameters).run(*code, batch.size());
+  const std::vector<double> values = BytecodeMachine(table, options, columns, parameters).run(*code, batch.size());
   const std::vector<double> wanted = evaluate<double>(dag, columns, own);
   for (std::size_t i = 0; i < batch.size(); ++i) {
     EXPECT_TRUE(sameValue(values[i], wanted[i])) << values[i] << " is not " << wanted[i] << "\n"

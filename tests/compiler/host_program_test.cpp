@@ -1,47 +1,15 @@
 #include "compiler/host_program.h"
 
 #include <cmath>
-#include <functional>
 
 #include <gtest/gtest.h>
 
 #include "ir/rows.h"
+#include "tests/compiler/machine.h"
 #include "tools/bench/population.h"
 
 namespace srjit {
 namespace {
-
-/// Runs a program on one row by the rows of the table.
-std::vector<double> run(const HostProgram& program, const std::vector<double>& columns,
-                        std::vector<double> parameters) {
-  parameters.insert(parameters.end(), program.constants.begin(), program.constants.end());
-  std::vector<double> slots(program.slots, std::nan("")), outputs(program.outputs, std::nan(""));
-  const auto read = [&](HostOperand operand) {
-    switch (operand.base()) {
-      case HostOperand::kColumn:
-        return columns.empty() ? 0 : columns.at(operand.index());
-      case HostOperand::kParameter:
-        return parameters.at(operand.index());
-      case HostOperand::kSlot:
-        return slots.at(operand.index());
-      case HostOperand::kOutput:
-        return outputs.at(operand.index());
-    }
-    return 0.0;
-  };
-  for (const HostInstruction& i : program.instructions) {
-    const HandlerKey key = handlerKey(i.handler);
-    const int arity = key.op < 0 ? 1 : arityOf(static_cast<Op>(key.op));
-    for (int k = 0; k < arity; ++k) {
-      EXPECT_EQ((key.scalar_mask >> k & 1) != 0, i.operands[k].base() == HostOperand::kParameter);
-    }
-    const double value = key.op < 0 ? read(i.operands[0])
-                                    : applyRow<double>(static_cast<Op>(key.op), read(i.operands[0]),
-                                                       read(i.operands[1]), read(i.operands[2]));
-    (i.destination.base() == HostOperand::kSlot ? slots : outputs).at(i.destination.index()) = value;
-  }
-  return outputs;
-}
 
 std::vector<double> evaluateDag(const Dag& dag, const std::vector<double>& columns,
                                 const std::vector<double>& parameters) {
@@ -68,7 +36,7 @@ TEST(HostProgram, ComputesWhatTheGraphSays) {
     std::vector<double> columns, parameters;
     for (int i = 0; i < 3; ++i) columns.push_back(random.between(-2.0, 2.0));
     for (std::size_t i = 0; i < dag.parameters().size(); ++i) parameters.push_back(random.between(-2.0, 2.0));
-    const std::vector<double> got = run(encode(dag), columns, parameters);
+    const std::vector<double> got = runHostProgram(encode(dag), columns, parameters);
     const std::vector<double> expected = evaluateDag(dag, columns, parameters);
     for (std::size_t i = 0; i < got.size(); ++i) {
       ASSERT_TRUE(got[i] == expected[i] || (std::isnan(got[i]) && std::isnan(expected[i]))) << options.seed;

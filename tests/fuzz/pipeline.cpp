@@ -1,0 +1,170 @@
+// Any bytes are a batch of expressions: passes, bytecode and host programs of it compute what its graph does.
+#include <array>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <map>
+#include <vector>
+
+#include "compiler/bytecode.h"
+#include "compiler/host_program.h"
+#include "tests/compiler/machine.h"
+#include "tests/passes/graphs.h"
+
+namespace {
+
+using namespace srjit;
+
+constexpr std::uint32_t kVariables = 4, kParameters = 3;
+constexpr std::size_t kMaxBatch = 6, kMaxTokens = 80;
+
+/// Numbers, tokens and expressions by bytes; zeros once they are used up.
+class Reader {
+ public:
+  Reader(const std::uint8_t* data, std::size_t size) : data_(data), size_(size) {}
+
+  bool isEmpty() const { return size_ == 0; }
+
+  std::uint8_t byte() {
+    if (size_ == 0) return 0;
+    --size_;
+    return *data_++;
+  }
+
+  std::uint32_t below(std::size_t bound) { return static_cast<std::uint32_t>(byte() % bound); }
+
+  double number() {
+    static const std::vector<double> kSpecial = specialNumbers<double>();
+    const std::uint8_t first = byte();
+    if (first % 2 == 0) return kSpecial[first / 2 % kSpecial.size()];
+    return (first - 128 + byte() / 256.0) / 16;
+  }
+
+  std::vector<double> numbers(std::size_t count) {
+    std::vector<double> values(count);
+    for (double& value : values) value = number();
+    return values;
+  }
+
+  Expression expression() {
+    std::vector<Token> tokens;
+    std::size_t height = 0;
+    for (std::size_t count = 1 + byte() % kMaxTokens; count > 0; --count) {
+      const Token token = height == 0 || byte() % 3 == 0 ? leaf() : Token::operation(static_cast<Op>(below(kOps)));
+      append(tokens, height, token);
+    }
+    while (height > 1) append(tokens, height, Token::operation(kJoints[below(kJoints.size())]));
+    return Expression::create(std::move(tokens)).value();
+  }
+
+  std::vector<Expression> batch() {
+    std::vector<Expression> expressions;
+    do {
+      expressions.push_back(expression());
+    } while (!isEmpty() && expressions.size() < kMaxBatch);
+    return expressions;
+  }
+
+ private:
+  static inline const std::size_t kOps = allOps().size();
+  static constexpr std::array kJoints = {Op::kAdd, Op::kSub, Op::kMul, Op::kDiv};
+
+  Token leaf() {
+    switch (byte() % 4) {
+      case 0:
+        return Token::parameter(below(kParameters));
+      case 1:
+        return Token::constant(number());
+      default:
+        return Token::variable(below(kVariables));
+    }
+  }
+
+  /// Operands that `token` lacks are variables.
+  static void append(std::vector<Token>& tokens, std::size_t& height, const Token& token) {
+    const auto arity = static_cast<std::size_t>(token.arity());
+    for (; height < arity; ++height) tokens.push_back(Token::variable(static_cast<std::uint32_t>(height % kVariables)));
+    tokens.push_back(token);
+    height += 1 - arity;
+  }
+
+  const std::uint8_t* data_;
+  std::size_t size_;
+};
+
+struct Row {
+  std::vector<double> variables, parameters;
+};
+
+template <class T>
+std::vector<T> valuesIn(const Dag& dag, const Row& row) {
+  const std::vector<T> variables(row.variables.begin(), row.variables.end());
+  const std::vector<T> parameters(row.parameters.begin(), row.parameters.end());
+  return evaluate<T>(dag, variables, parameters);
+}
+
+template <class T>
+void requireSame(const std::vector<T>& got, const std::vector<T>& wanted, const char* what, const Dag& dag) {
+  for (std::size_t i = 0; i < wanted.size(); ++i) {
+    if (got.size() == wanted.size() && sameValue(got[i], wanted[i])) continue;
+    std::fprintf(stderr, "%s: root %zu is %.17g, not %.17g\n%s", what, i, static_cast<double>(got.at(i)),
+                 static_cast<double>(wanted[i]), printDag(dag).c_str());
+    std::abort();
+  }
+}
+
+const HandlerTable& tableFor(Precision precision, Math math, unsigned depth) {
+  static std::map<std::array<unsigned, 3>, HandlerTable> tables;
+  std::vector<Op> ops;
+  for (std::size_t i = 0; i < allOps().size(); ++i) ops.push_back(static_cast<Op>(i));
+  const std::array key = {static_cast<unsigned>(precision), static_cast<unsigned>(math), depth};
+  const auto found = tables.find(key);
+  if (found != tables.end()) return found->second;
+  return tables.emplace(key, HandlerTable({precision, math, ops, 4, depth})).first->second;
+}
+
+void checkPrograms(const Dag& dag, const HandlerTable& table, const std::vector<Row>& rows) {
+  const EncodeOptions options{kVariables};
+  const auto code = encode(dag, table, options);
+  if (!code) {
+    std::fprintf(stderr, "no bytecode: %s\n%s", code.error().message.c_str(), printDag(dag).c_str());
+    std::abort();
+  }
+  const HostProgram program = encode(dag);
+  for (const Row& row : rows) {
+    std::vector<double> parameters;
+    for (const ParameterSource& source : dag.parameters()) {
+      parameters.push_back(source.isLiteral() ? source.literal : row.parameters[source.index]);
+    }
+    const std::vector<double> wanted = valuesIn<double>(dag, row);
+    BytecodeMachine machine(table, options, row.variables, parameters);
+    requireSame(machine.run(*code, dag.roots().size()), wanted, "bytecode", dag);
+    requireSame(runHostProgram(program, row.variables, parameters), wanted, "host program", dag);
+  }
+}
+
+template <class T>
+void check(const std::vector<Expression>& batch, unsigned depth, const std::vector<Row>& rows) {
+  constexpr auto kPrecision = sizeof(T) == 4 ? Precision::kF32 : Precision::kF64;
+  const Dag given = Dag::fromExpressions(batch, kPrecision);
+  for (const Math math : {Math::kStrict, Math::kPrecise, Math::kFast}) {
+    const Dag dag = Pipeline::standard(math).run(given, {math});
+    if (math == Math::kStrict) {
+      for (const Row& row : rows) requireSame(valuesIn<T>(dag, row), valuesIn<T>(given, row), "strict passes", given);
+    }
+    checkPrograms(dag, tableFor(kPrecision, math, depth), rows);
+  }
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  Reader reader(data, size);
+  const unsigned depth = 3 + reader.below(6);
+  std::vector<Row> rows = {{{0.75, -1.5, 2.25, 0.125}, {3.5, -0.625, 1.0}}};
+  rows.push_back({reader.numbers(kVariables), reader.numbers(kParameters)});
+  const std::vector<Expression> batch = reader.batch();
+  check<double>(batch, depth, rows);
+  check<float>(batch, depth, rows);
+  return 0;
+}
