@@ -2,12 +2,12 @@
 
     feynman.py --command SR_JIT --data FOLDER [--rows N] [--only NAME]
 
-FOLDER holds feynman_equations.csv (S.-M. Udrescu, M. Tegmark, "AI Feynman", Science Advances 2020). Every formula is
-evaluated by `sr-jit run` in f64 and f32 on rows drawn uniformly from the ranges of its variables, and by Python in
-double on the same rows; f32 rows are rounded first. A value passes if it is near Python's. Where it is not, the error
-that roundings may cause is estimated for that row: every operation errs by half an ulp, or ULPS ulp for a function,
-and errors travel by the first derivatives (N. Higham, "Accuracy and Stability of Numerical Algorithms", 3.3). Both
-sides must be NaN or infinite at the same rows.
+FOLDER, or the environment variable SRJIT_DATA if set, holds feynman_equations.csv (S.-M. Udrescu, M. Tegmark, "AI
+Feynman", Science Advances 2020). Every formula is evaluated by `sr-jit run` in f64 and f32 on rows drawn uniformly from
+the ranges of its variables, and by Python in double on the same rows; f32 rows are rounded first. A value passes if it
+is near Python's. Where it is not, the error that roundings may cause is estimated for that row: every operation errs by
+half an ulp, or ULPS ulp for a function, and errors travel by the first derivatives (N. Higham, "Accuracy and Stability
+of Numerical Algorithms", 3.3). Both sides must be NaN or infinite at the same rows.
 
 Exit status: 0 passed, 1 failed, 77 the data are not there. Uses Python's standard library alone.
 """
@@ -17,6 +17,7 @@ import array
 import csv
 import math
 import multiprocessing
+import os
 import pathlib
 import random
 import re
@@ -167,7 +168,8 @@ class Formula:
 
 def write_npy(path, columns, code):
     """A matrix of rows x columns in Fortran order; format 1.0."""
-    header = f"{{'descr': '<f{array.array(code).itemsize}', 'fortran_order': True, 'shape': ({len(columns[0])}, {len(columns)}), }}"
+    shape = f"({len(columns[0])}, {len(columns)})"
+    header = f"{{'descr': '<f{array.array(code).itemsize}', 'fortran_order': True, 'shape': {shape}, }}"
     header = header.ljust(117) + "\n"
     with open(path, "wb") as file:
         file.write(b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header.encode())
@@ -194,10 +196,12 @@ def mismatches(formula, precision, columns, got, wanted):
         if value == reference or (math.isnan(value) and math.isnan(reference)):
             continue
         operands = [column[row] for column in columns]
-        if math.isfinite(value) and math.isfinite(reference) and abs(value - reference) <= formula.error(operands, precision):
+        both_finite = math.isfinite(value) and math.isfinite(reference)
+        if both_finite and abs(value - reference) <= formula.error(operands, precision):
             explained += 1
             continue
-        found.append(f"{formula.name} {precision}: {formula.infix()} at {operands} is {value!r}, Python says {reference!r}")
+        what = f"{formula.name} {precision}: {formula.infix()} at {operands}"
+        found.append(f"{what} is {value!r}, Python says {reference!r}")
     return found, explained
 
 
@@ -215,7 +219,7 @@ def check(task):
         for precision, code in TYPECODE.items():
             columns = [array.array(code, column) for column in doubles]
             write_npy(data, columns, code)
-            words = [command, "run", "--precision", precision, "--threads", "1", "--data", data, "--out", out, "--quiet", "--"]
+            words = [command, "run", "--precision", precision, "--threads", "1", "--data", data, "--out", out, "--"]
             done = subprocess.run([*words, formula.infix()], capture_output=True, text=True)
             if done.returncode != 0:
                 failures.append(f"{formula.name} {precision}: exit status {done.returncode}: {done.stderr}")
@@ -235,7 +239,7 @@ def main():
     parser.add_argument("--rows", type=int, default=100_000)
     parser.add_argument("--only", help="the name of one formula")
     options = parser.parse_args()
-    table = options.data / "feynman_equations.csv"
+    table = pathlib.Path(os.environ.get("SRJIT_DATA", options.data)) / "feynman_equations.csv"
     if not table.is_file():
         print(f"skipped: no file {table}")
         return 77
