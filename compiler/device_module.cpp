@@ -95,7 +95,7 @@ Status DeviceModule::finish() {
   llvm::raw_string_ostream stream(report);
   if (llvm::verifyModule(*module_, &stream)) return Error{Errc::kCompile, "invalid LLVM IR: " + stream.str(), {}};
   if (Status linked = linkLibdevice(*module_, *target_); !linked) return linked;
-  optimizeDeviceModule(*module_, *target_);
+  optimizeDeviceModule(*module_);
   return okStatus();
 }
 

@@ -112,7 +112,7 @@ struct HostJit::State {
     std::string report;
     llvm::raw_string_ostream stream(report);
     if (llvm::verifyModule(module, &stream)) return Error{Errc::kCompile, "invalid LLVM IR: " + stream.str(), {}};
-    if (optimize) optimizeHostModule(module, machine);
+    if (optimize) optimizeHostModule(module);
     return okStatus();
   }
 

@@ -119,7 +119,7 @@ class Library {
       function.setLinkage(llvm::GlobalValue::InternalLinkage);
     }
     module.getFunction(name)->setLinkage(llvm::GlobalValue::ExternalLinkage);
-    optimizeLibraryModule(module, target);
+    optimizeLibraryModule(module);
     std::string bitcode;
     llvm::raw_string_ostream stream(bitcode);
     llvm::WriteBitcodeToFile(module, stream);

@@ -123,16 +123,8 @@ llvm::Value* Lowering::apply(Op op, std::span<llvm::Value* const> operands) {
 }
 
 Value Lowering::divide(const Value& x, const Value& y) {
-  llvm::Value* const numerator = materialize(x);
-  llvm::Value* const denominator = materialize(y);
-  if (target_ == TargetKind::kDevice && approximate()) {
-    const bool reciprocal = x.isLiteral() && x.literal() == 1;
-    llvm::Value* const result =
-        reciprocal ? builder_.CreateIntrinsic(llvm::Intrinsic::nvvm_rcp_approx_ftz_f, {}, {denominator})
-                   : builder_.CreateIntrinsic(llvm::Intrinsic::nvvm_div_approx_ftz_f, {}, {numerator, denominator});
-    return {result, *this};
-  }
-  return {builder_.CreateFDiv(numerator, denominator), *this};
+  if (approximate()) return {emitApproximateQuotient(*this, x, y), *this};
+  return {builder_.CreateFDiv(materialize(x), materialize(y)), *this};
 }
 
 Value Lowering::function(Function function, std::span<const Value> arguments) {

@@ -102,6 +102,9 @@ class Lowering {
 /// The approximate form of `function` in f32 `fast`, or none where fast uses the precise form. lowering_fast.cpp.
 llvm::Value* emitApproximate(Lowering& lowering, Function function, std::span<llvm::Value* const> arguments);
 
+/// x / y in f32 `fast`. lowering_fast.cpp.
+llvm::Value* emitApproximateQuotient(Lowering& lowering, const Value& x, const Value& y);
+
 /// The name of libmvec's function for `lanes` elements, as in the x86 vector function ABI: "_ZGVdN8v_sinf". Empty where
 /// the running machine's libmvec does not have it; then each element is passed to libm.
 std::string vectorFunctionName(const FunctionInfo& info, Precision precision, unsigned lanes);

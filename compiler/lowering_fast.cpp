@@ -4,6 +4,7 @@
 #include <span>
 
 #include <llvm/IR/InlineAsm.h>
+#include <llvm/IR/IntrinsicInst.h>
 #include <llvm/IR/Intrinsics.h>
 #include <llvm/IR/IntrinsicsNVPTX.h>
 #include <llvm/IR/IntrinsicsX86.h>
@@ -104,6 +105,45 @@ struct Emitter {
     return b.CreateSelect(b.CreateFCmpOLT(x, number(kSmallestNormal)), below, finite);
   }
 
+  // A value that ptxas cannot see through: it depends on a predicate that is always true, read from a register.
+  llvm::Value* opaque(llvm::Value* value) const {
+    llvm::Value* const threads = b.CreateIntrinsic(llvm::Intrinsic::nvvm_read_ptx_sreg_ntid_x, {}, {});
+    return b.CreateSelect(b.CreateICmpNE(threads, b.getInt32(0)), value, number(0));
+  }
+
+  // ptxas turns rcp(rcp(v)) into v and rcp(ex2(v)), also through an abs, into ex2(-v): other bits than the
+  // interpreter's, which computes the two apart. A divisor that would let it is made opaque.
+  llvm::Value* divisor(llvm::Value* y) const {
+    const auto callOf = [](llvm::Value* value) { return llvm::dyn_cast<llvm::IntrinsicInst>(value); };
+    const llvm::IntrinsicInst* call = callOf(y);
+    if (call != nullptr && call->getIntrinsicID() == llvm::Intrinsic::fabs) call = callOf(call->getArgOperand(0));
+    if (call == nullptr) return y;
+    const auto id = call->getIntrinsicID();
+    return id == llvm::Intrinsic::nvvm_rcp_approx_ftz_f || id == llvm::Intrinsic::nvvm_ex2_approx_ftz_f ? opaque(y) : y;
+  }
+
+  // The processor's estimate of 14 bits and one Newton step; where the step is not finite (zero, infinity, the ends of
+  // the range), the estimate is exact.
+  llvm::Value* reciprocal(llvm::Value* x) const {
+    llvm::Value* const estimate = estimateOf(llvm::Intrinsic::x86_avx512_rcp14_ps_512, x);
+    llvm::Value* const error = intrinsic(llvm::Intrinsic::fma, {b.CreateFNeg(x), estimate, number(1)});
+    llvm::Value* const better = intrinsic(llvm::Intrinsic::fma, {estimate, error, estimate});
+    return b.CreateSelect(b.CreateFCmpOLT(intrinsic(llvm::Intrinsic::fabs, {error}), number(0.5)), better, estimate);
+  }
+
+  llvm::Value* squareRoot(llvm::Value* x) const {
+    llvm::Value* const estimate = estimateOf(llvm::Intrinsic::x86_avx512_rsqrt14_ps_512, x);
+    llvm::Value* const root = b.CreateFMul(x, estimate);
+    llvm::Value* const error = intrinsic(llvm::Intrinsic::fma, {b.CreateFNeg(root), root, x});
+    llvm::Value* const better = intrinsic(llvm::Intrinsic::fma, {error, b.CreateFMul(estimate, number(0.5)), root});
+    llvm::Value* const step = b.CreateSelect(b.CreateFCmpOLT(x, number(kInfinity)), better, x);
+    return b.CreateSelect(b.CreateFCmpOEQ(x, number(0)), x, step);
+  }
+
+  llvm::Value* estimateOf(ID id, llvm::Value* x) const {
+    return b.CreateIntrinsic(id, {}, {x, llvm::PoisonValue::get(lowering.type()), b.getInt16(0xffff)});
+  }
+
   // |x|^y by logarithms; for x < 0 the sign of an odd y, or NaN for a fractional one.
   llvm::Value* pow(llvm::Value* x, llvm::Value* y) const {
     llvm::Value* const magnitude = intrinsic(llvm::Intrinsic::fabs, {x});
@@ -119,6 +159,21 @@ struct Emitter {
 };
 
 }  // namespace
+
+llvm::Value* emitApproximateQuotient(Lowering& lowering, const Value& x, const Value& y) {
+  const Emitter e{lowering, lowering.builder()};
+  const bool reciprocal = x.isLiteral() && x.literal() == 1;
+  llvm::Value* const numerator = lowering.materialize(x);
+  llvm::Value* const denominator = lowering.materialize(y);
+  if (lowering.target() == TargetKind::kDevice) {
+    llvm::Value* const divisor = e.divisor(denominator);
+    if (reciprocal) return e.instruction(llvm::Intrinsic::nvvm_rcp_approx_ftz_f, divisor);
+    return e.b.CreateIntrinsic(llvm::Intrinsic::nvvm_div_approx_ftz_f, {}, {numerator, divisor});
+  }
+  if (!e.hasFloatParts()) return e.b.CreateFDiv(numerator, denominator);
+  llvm::Value* const inverse = e.reciprocal(denominator);
+  return reciprocal ? inverse : e.b.CreateFMul(numerator, inverse);
+}
 
 llvm::Value* emitApproximate(Lowering& lowering, Function function, std::span<llvm::Value* const> arguments) {
   const Emitter e{lowering, lowering.builder()};
@@ -138,7 +193,8 @@ llvm::Value* emitApproximate(Lowering& lowering, Function function, std::span<ll
     case Function::k_pow:
       return e.pow(x, arguments[1]);
     case Function::k_sqrt:
-      return device ? e.instruction(llvm::Intrinsic::nvvm_sqrt_approx_ftz_f, x) : nullptr;
+      if (device) return e.instruction(llvm::Intrinsic::nvvm_sqrt_approx_ftz_f, x);
+      return e.hasFloatParts() ? e.squareRoot(x) : nullptr;
     case Function::k_sin:
       return device ? e.instruction(llvm::Intrinsic::nvvm_sin_approx_ftz_f, x) : nullptr;
     case Function::k_cos:

@@ -10,12 +10,12 @@
 namespace srjit {
 namespace {
 
-void runPasses(llvm::Module& module, llvm::TargetMachine& target, llvm::StringRef pipeline) {
+void runPasses(llvm::Module& module, llvm::StringRef pipeline) {
   llvm::LoopAnalysisManager loops;
   llvm::FunctionAnalysisManager functions;
   llvm::CGSCCAnalysisManager graphs;
   llvm::ModuleAnalysisManager modules;
-  llvm::PassBuilder builder(&target);
+  llvm::PassBuilder builder;
   builder.registerModuleAnalyses(modules);
   builder.registerCGSCCAnalyses(graphs);
   builder.registerFunctionAnalyses(functions);
@@ -117,21 +117,19 @@ unsigned scalarizeArrays(llvm::Function& function) {
   return replaced;
 }
 
-void optimizeHostModule(llvm::Module& module, llvm::TargetMachine& target) {
-  runPasses(module, target, "function(early-cse)");
-}
+void optimizeHostModule(llvm::Module& module) { runPasses(module, "function(early-cse)"); }
 
-void optimizeLibraryModule(llvm::Module& module, llvm::TargetMachine& target) {
-  runPasses(module, target, "always-inline,function(simplifycfg,sroa,early-cse),globaldce");
+void optimizeLibraryModule(llvm::Module& module) {
+  runPasses(module, "always-inline,function(simplifycfg,sroa,early-cse),globaldce");
   for (llvm::Function& function : module) scalarizeArrays(function);
   // The loop over the words of 2/pi has six turns; unrolled, its stores have constant indices and their selects fold.
-  runPasses(module, target,
+  runPasses(module,
             "function(sroa,early-cse,loop-simplify,lcssa,loop(loop-rotate),loop-unroll<O3;full-unroll-max=8>,"
             "sroa,instcombine<no-verify-fixpoint>,simplifycfg<no-sink-common-insts;no-hoist-common-insts>)");
 }
 
-void optimizeDeviceModule(llvm::Module& module, llvm::TargetMachine& target) {
-  runPasses(module, target,
+void optimizeDeviceModule(llvm::Module& module) {
+  runPasses(module,
             "always-inline,function(sroa,early-cse,simplifycfg<no-sink-common-insts;no-hoist-common-insts>),globaldce");
 }
 

@@ -3,20 +3,19 @@
 #pragma once
 
 #include <llvm/IR/Module.h>
-#include <llvm/Target/TargetMachine.h>
 
 namespace srjit {
 
 /// For modules of host kernels: common subexpressions of the addresses, nothing else.
-void optimizeHostModule(llvm::Module& module, llvm::TargetMachine& target);
+void optimizeHostModule(llvm::Module& module);
 
 /// For a module that holds one function of libdevice: simplifies it and keeps local arrays in registers. Done
 /// once per function and process, before it is linked into any kernel.
-void optimizeLibraryModule(llvm::Module& module, llvm::TargetMachine& target);
+void optimizeLibraryModule(llvm::Module& module);
 
 /// For modules of device kernels into which library functions have been linked: inlines what is marked alwaysinline,
 /// drops what is then unused, and promotes the interpreter's registers.
-void optimizeDeviceModule(llvm::Module& module, llvm::TargetMachine& target);
+void optimizeDeviceModule(llvm::Module& module);
 
 /// Replaces every local array of at most 16 numbers by as many scalars; an access with an index known only at run time
 /// becomes a chain of selects. libdevice's argument reduction for large angles keeps such an array, which would
