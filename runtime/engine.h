@@ -10,10 +10,12 @@
 // called from several threads at once. Results do not depend on the number of threads, the tier or the batch.
 #pragma once
 
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <ranges>
 #include <span>
 #include <string>
 #include <vector>
@@ -61,10 +63,15 @@ struct EngineOptions {
   unsigned threads = 0;  ///< at most 1024; 0, or more than the process may use: all of those
 };
 
-/// A borrowed column of numbers, converted to the engine's precision on upload.
+/// A borrowed column of numbers: a vector, span or array of float or double. Converted to the engine's precision on upload.
 struct ColumnView {
-  ColumnView(std::span<const float> values) : data(values.data()), size(values.size()), type(Precision::kF32) {}
-  ColumnView(std::span<const double> values) : data(values.data()), size(values.size()), type(Precision::kF64) {}
+  template <std::ranges::contiguous_range Values>
+    requires std::same_as<std::ranges::range_value_t<Values>, float> ||
+             std::same_as<std::ranges::range_value_t<Values>, double>
+  ColumnView(const Values& values)
+      : data(std::ranges::data(values)),
+        size(std::ranges::size(values)),
+        type(sizeof(*std::ranges::data(values)) == sizeof(float) ? Precision::kF32 : Precision::kF64) {}
   const void* data;
   std::size_t size;
   Precision type;
