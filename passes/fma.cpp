@@ -85,9 +85,18 @@ class Fuser {
     return kNone;
   }
 
+  /// The square of a root is its operand but for rounding. As written, x - square(sqrt(x)) is 0 in most rows, and
+  /// divisions by it are infinite; fused it would never be 0, but the root's rounding error.
+  bool isRoot(NodeId id) const {
+    const Node& node = from_.node(id);
+    return node.kind == Token::Kind::kOp &&
+           (node.op == Op::kSqrt || node.op == Op::kPsqrt || node.op == Op::kLooseSqrt);
+  }
+
   bool isProduct(NodeId id) const {
     const Node& node = from_.node(id);
     if (node.kind != Token::Kind::kOp) return false;
+    if (node.op == Op::kSquare && isRoot(node.operands[0])) return false;
     // A cube that stays for another use would be two multiplications beside the square that fusing needs.
     return node.op == Op::kMul || node.op == Op::kSquare || (node.op == Op::kCube && uses_[id] == 1);
   }

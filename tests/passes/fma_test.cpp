@@ -35,6 +35,11 @@ TEST(Fma, ADifferenceOfEqualsStaysZero) {
   EXPECT_EQ(after("fma", "square(x0) - square(x0)"), after("none", "square(x0) - square(x0)"));
 }
 
+TEST(Fma, ASquareOfARootStaysAsItIs) {
+  EXPECT_EQ(after("fma", "x0 - square(sqrt(x0))"), after("none", "x0 - square(sqrt(x0))"));
+  EXPECT_EQ(after("fma", "square(psqrt(x0)) - x0"), after("none", "square(psqrt(x0)) - x0"));
+}
+
 TEST(Fma, UsesInOtherRootsDoNotCount) {
   const std::string alone = after("fma", "x0 * x1 + x2 * x3");
   for (const std::string_view other : {"sin(x0 * x1)", "sin(x2 * x3)"}) {
