@@ -29,6 +29,7 @@ constexpr Command kCommands[] = {
     {"asm", "print the assembly of the kernel compiled for this processor", defineAsm},
     {"run", "evaluate expressions on data: one prediction per row", defineRun},
     {"loss", "compare expressions with a target column: one loss per expression", defineLoss},
+    {"bench", "run the benchmarks", defineBench},
     {"doctor", "print what was found on this machine, and what is missing for what", defineDoctor},
 };
 

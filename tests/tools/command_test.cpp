@@ -20,8 +20,8 @@ TEST(Command, HelpAndVersionSucceed) {
   const Outcome help = runCommand({"--help"}, "/");
   EXPECT_EQ(help.status, 0);
   EXPECT_THAT(help.out, HasSubstr("Exit status"));
-  for (const std::string command :
-       {"ops", "parse", "passes", "llvm", "ptx", "cubin", "sass", "bytecode", "asm", "run", "loss", "doctor"}) {
+  for (const std::string command : {"ops", "parse", "passes", "llvm", "ptx", "cubin", "sass", "bytecode", "asm", "run",
+                                    "loss", "bench", "doctor"}) {
     EXPECT_THAT(help.out, HasSubstr("\n  " + command + " "));
     EXPECT_EQ(runCommand({command, "--help"}, "/").status, 0) << command;
   }
@@ -101,6 +101,13 @@ TEST(Kernels, CubinIsAFileWithFacts) {
   EXPECT_EQ(facts["bytes"], contentOf(scratch.path("k.cubin")).size());
   EXPECT_THAT(contentOf(scratch.path("k.cubin")), StartsWith("\x7f"
                                                              "ELF"));
+}
+
+TEST(Bench, ListsTheBenchmarks) {
+  const Outcome list = runCommand({"bench", "--list", "--filter", "mixed"}, "/");
+  EXPECT_EQ(list.status, 0) << list.err;
+  EXPECT_THAT(list.out, HasSubstr("evaluate/mixed/interpreter"));
+  EXPECT_THAT(list.out, testing::Not(HasSubstr("arithmetic")));
 }
 
 TEST(Doctor, ListsWhatWasFound) {
