@@ -223,7 +223,7 @@ class Events final : public nlohmann::json_sax<nlohmann::json> {
   bool operatorName(const std::string& name) {
     const auto op = findOp(name);
     if (!op) return fail(wordError(text_, cursor_.start() + 1, name, "function", WordKind::kUnknown, columns_));
-    open_.back().op = *op;
+    open_.back().op = op;
     expected_ = Expected::kKey;
     return true;
   }

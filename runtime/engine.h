@@ -63,11 +63,12 @@ struct EngineOptions {
   unsigned threads = 0;  ///< at most 1024; 0, or more than the process may use: all of those
 };
 
-/// A borrowed column of numbers: a vector, span or array of float or double. Converted to the engine's precision on upload.
+/// A borrowed column of numbers: a vector, span or array of float or double. Converted to the engine's precision on
+/// upload.
 struct ColumnView {
   template <std::ranges::contiguous_range Values>
     requires std::same_as<std::ranges::range_value_t<Values>, float> ||
-             std::same_as<std::ranges::range_value_t<Values>, double>
+                 std::same_as<std::ranges::range_value_t<Values>, double>
   ColumnView(const Values& values)
       : data(std::ranges::data(values)),
         size(std::ranges::size(values)),
@@ -77,8 +78,8 @@ struct ColumnView {
   Precision type;
 };
 
-/// Columns of equal length, at least one row. `target` and `weights` are needed for losses only. Weights are finite, not
-/// negative, and not all zero.
+/// Columns of equal length, at least one row. `target` and `weights` are needed for losses only. Weights are finite,
+/// not negative, and not all zero.
 struct DataView {
   std::vector<ColumnView> columns;
   std::optional<ColumnView> target = {};
@@ -106,11 +107,11 @@ struct Failure {
 
 /// Facts about a Program, for curious users and the command.
 struct ProgramInfo {
-  Tier tier;                    ///< kInterpret or kCompile
-  std::size_t nodes_before;     ///< tokens of all expressions
-  std::size_t nodes_after;      ///< nodes of all graphs after the passes
+  Tier tier;                 ///< kInterpret or kCompile
+  std::size_t nodes_before;  ///< tokens of all expressions
+  std::size_t nodes_after;   ///< nodes of all graphs after the passes
   double seconds_passes;
-  double seconds_codegen;       ///< encoding, or LLVM
+  double seconds_codegen;  ///< encoding, or LLVM
 };
 
 class Program {
@@ -157,7 +158,8 @@ class Engine {
   Program compile(std::span<const Expression> expressions, const CompileOptions& options = {}) const;
 
   /// Predictions of all expressions: out[e * rows + r]. `parameters` as Program::parameterOffset says. A failed
-  /// expression's predictions are NaN. The element type must be the engine's precision. Errors: kInvalid for wrong sizes.
+  /// expression's predictions are NaN. The element type must be the engine's precision. Errors: kInvalid for wrong
+  /// sizes.
   Result<std::vector<Failure>> evaluate(const Program& program, const Dataset& data, std::span<const double> parameters,
                                         std::span<float> out) const;
   Result<std::vector<Failure>> evaluate(const Program& program, const Dataset& data, std::span<const double> parameters,

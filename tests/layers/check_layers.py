@@ -27,11 +27,10 @@ LIBRARIES = {
     "SQLite": (re.compile(r"sqlite3\.h"), "runtime"),
     "CLI11": (re.compile(r"CLI/"), "tools"),
     "libcsv": (re.compile(r"csv\.h"), "tools"),
-    "xtensor": (re.compile(r"xtensor/"), "tools"),
     "Boost": (re.compile(r"boost/"), "tools"),
 }
 # What a program that uses the installed headers need not have or see.
-FOREIGN = re.compile(r"(llvm|llvm-c|oneapi|tbb|fmt|nlohmann|boost|CLI|xtensor)/|tbb\.h|cuda\w*\.h|nv\w+\.h|sqlite3\.h|csv\.h")
+FOREIGN = re.compile(r"(llvm|llvm-c|oneapi|tbb|fmt|nlohmann|boost|CLI)/|tbb\.h|cuda\w*\.h|nv\w+\.h|sqlite3\.h|csv\.h")
 
 
 def includes_of(path):

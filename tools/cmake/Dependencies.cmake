@@ -12,7 +12,6 @@ find_package(Threads REQUIRED)
 find_package(LLVM 19.1 REQUIRED CONFIG)
 find_package(fmt 9 REQUIRED)
 find_package(CLI11 2.1 REQUIRED)
-find_package(xtensor REQUIRED)
 set(Boost_USE_STATIC_LIBS ${SRJIT_STATIC})
 find_package(Boost 1.74 REQUIRED COMPONENTS iostreams)
 
