@@ -1,8 +1,6 @@
 # Everything that is not ours, found in one place.
 #
 #   srjit_llvm    LLVM 19: one shared library, or its components linked statically (SRJIT_STATIC)
-#   srjit_cuda    headers of the CUDA toolkit where found: SRJIT_HAVE_CUDA (cuda.h), SRJIT_HAVE_NVJITLINK (nvJitLink.h).
-#                 The libraries are opened at run time, so nothing of CUDA is linked.
 #   srjit_csv     libcsv
 #   SRJIT_FMT     the target of fmt to link
 
@@ -76,20 +74,6 @@ endif()
 add_library(srjit_csv INTERFACE)
 target_include_directories(srjit_csv SYSTEM INTERFACE ${SRJIT_CSV_INCLUDE})
 target_link_libraries(srjit_csv INTERFACE ${SRJIT_CSV_LIBRARY})
-
-set(SRJIT_CUDA_PLACES $ENV{CUDA_HOME} $ENV{CUDA_PATH} /usr/local/cuda /usr/lib/cuda)
-find_path(SRJIT_CUDA_INCLUDE cuda.h HINTS ${SRJIT_CUDA_PLACES} PATH_SUFFIXES include)
-find_path(SRJIT_NVJITLINK_INCLUDE nvJitLink.h HINTS ${SRJIT_CUDA_PLACES} PATH_SUFFIXES include)
-add_library(srjit_cuda INTERFACE)
-if(SRJIT_CUDA_INCLUDE)
-  target_include_directories(srjit_cuda SYSTEM INTERFACE $<BUILD_INTERFACE:${SRJIT_CUDA_INCLUDE}>)
-  target_compile_definitions(srjit_cuda INTERFACE $<BUILD_INTERFACE:SRJIT_HAVE_CUDA=1>)
-endif()
-if(SRJIT_NVJITLINK_INCLUDE)
-  target_include_directories(srjit_cuda SYSTEM INTERFACE $<BUILD_INTERFACE:${SRJIT_NVJITLINK_INCLUDE}>)
-  target_compile_definitions(srjit_cuda INTERFACE $<BUILD_INTERFACE:SRJIT_HAVE_NVJITLINK=1>)
-endif()
-target_link_libraries(srjit_cuda INTERFACE ${CMAKE_DL_LIBS})
 
 if(SRJIT_BUILD_TESTS)
   find_package(benchmark QUIET)
