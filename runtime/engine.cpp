@@ -18,7 +18,6 @@
 namespace srjit {
 namespace {
 
-constexpr unsigned kMaxThreads = 1024;
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
 Status checkDevice(const std::string& device) {

@@ -55,12 +55,15 @@ struct LossOptions {
   NanPolicy nan = NanPolicy::kPropagate;
 };
 
+/// Largest EngineOptions::threads.
+inline constexpr unsigned kMaxThreads = 1024;
+
 struct EngineOptions {
   std::string device = "auto";  ///< "auto", "cpu" or "cuda:N"
   Precision precision = Precision::kF32;
   Math math = Math::kPrecise;
   Tier tier = Tier::kAuto;
-  unsigned threads = 0;  ///< at most 1024; 0, or more than the process may use: all of those
+  unsigned threads = 0;  ///< at most kMaxThreads; 0, or more than the process may use: all of those
 };
 
 /// A borrowed column of numbers: a vector, span or array of float or double. Converted to the engine's precision on

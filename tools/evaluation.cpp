@@ -60,7 +60,7 @@ void addEvaluationOptions(CLI::App& app, EvaluationOptions& options) {
       ->capture_default_str();
   app.add_option("--threads", options.engine.threads, "threads to use at most; 0 for all processors")
       ->type_name("N")
-      ->check(CLI::Range(0u, 4096u).description(""))
+      ->check(CLI::Range(0u, kMaxThreads).description(""))
       ->capture_default_str();
   app.add_option("--passes", options.passes, "the passes to run instead of the standard ones, as fold,simplify")
       ->type_name("LIST");

@@ -103,6 +103,7 @@ const BadInput kInputs[] = {
     {"UnknownMath", loss("x0", "good.csv", {"--math", "quick"}), 2, "'quick' is none of strict|precise|fast"},
     {"UnknownArch", {"ptx", "x0", "--arch", "sm_12"}, 2, "'sm_12' is none of sm_75"},
     {"UnknownDevice", loss("x0", "good.csv", {"--device", "tpu"}), 2, "'tpu' is none of auto, cpu, cuda:N"},
+    {"ThreadsTooMany", loss("x0", "good.csv", {"--threads", "1025"}), 2, "1025 not in range [0 - 1024]"},
     {"ThreadsNegative", loss("x0", "good.csv", {"--threads", "-1"}), 2, "--threads"},
     {"NoExpression", {"run", "--data", "good.csv", "--out", "out.csv"}, 2, "give an expression, or --exprs FILE"},
     {"NoData", {"run", "x0", "--out", "out.csv"}, 2, "--data is required"},
