@@ -19,16 +19,6 @@ constexpr std::array kFunctions = {
 #undef SRJIT_FUNCTION
 };
 
-// The preprocessor's spelling of every cell, so that no change of a table goes unnoticed.
-constexpr std::string_view kTableText =
-#define SRJIT_OP(...) #__VA_ARGS__ "\n"
-#include "ir/ops.def"
-#undef SRJIT_OP
-#define SRJIT_FUNCTION(...) #__VA_ARGS__ "\n"
-#include "ir/functions.def"
-#undef SRJIT_FUNCTION
-    ;
-
 // FNV-1a, 64 bits (Fowler, Noll, Vo; draft-eastlake-fnv).
 constexpr std::uint64_t hashOf(std::string_view text) noexcept {
   std::uint64_t hash = 0xcbf29ce484222325u;
@@ -65,11 +55,6 @@ std::optional<Op> findOp(std::string_view name_or_text) noexcept {
     if (op == kEmpty) return std::nullopt;
     if (kOps[op].name == name_or_text || kOps[op].text == name_or_text) return static_cast<Op>(op);
   }
-}
-
-std::uint64_t tableVersion() noexcept {
-  constexpr std::uint64_t kHash = hashOf(kTableText);  // at compile time, once
-  return kHash;
 }
 
 }  // namespace srjit

@@ -65,7 +65,4 @@ inline int arityOf(Op op) noexcept { return infoOf(op).arity; }
 /// The operator with this name or text, as postfix and prefix spell it; none if unknown. Constant time.
 std::optional<Op> findOp(std::string_view name_or_text) noexcept;
 
-/// A hash over every cell of both tables. It is part of every key under which compiled code is kept.
-std::uint64_t tableVersion() noexcept;
-
 }  // namespace srjit

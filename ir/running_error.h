@@ -92,15 +92,9 @@ class RunningError {
     return choice(mask, x, y);
   }
 
-  friend RunningError floor(const RunningError& x) {
-    return step(x, [](double v) { return std::floor(v); });
-  }
-  friend RunningError ceil(const RunningError& x) {
-    return step(x, [](double v) { return std::ceil(v); });
-  }
-  friend RunningError rint(const RunningError& x) {
-    return step(x, [](double v) { return std::rint(v); });
-  }
+  friend RunningError floor(const RunningError& x) { return step(x, std::floor); }
+  friend RunningError ceil(const RunningError& x) { return step(x, std::ceil); }
+  friend RunningError rint(const RunningError& x) { return step(x, std::rint); }
 
   // All other functions of functions.def are in running_functions.h.
   friend RunningError sin(const RunningError& x) { return wave(Function::k_sin, std::sin(x.value), x); }
@@ -166,8 +160,7 @@ class RunningError {
   static RunningError finished(double r, double spread, double rounding, bool exact_zero);
 
   /// A function whose value is exact and steps up at places.
-  template <class F>
-  static RunningError step(const RunningError& operand, F f) {
+  static RunningError step(const RunningError& operand, double (*f)(double)) {
     const RunningError x = operand.flushed();
     const double r = f(x.value);
     if (x.isLost()) return lost(r);

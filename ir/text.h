@@ -16,8 +16,7 @@
 // double cannot hold (1e400, 1e-400) is an error. A NaN has neither sign nor payload.
 // Words: x<i> variables, p<j> parameters (zeros may precede the index), column names, operator names, pi, inf, nan.
 // A column name wins over x<i>, p<j> and pi. An operator name wins over a column in postfix and prefix, and in infix
-// where
-// '(' follows. inf and nan are always constants.
+// where '(' follows. inf and nan are always constants.
 //
 // No parser or printer recurses, so nesting is bounded by memory alone. All functions are thread-safe.
 #pragma once

@@ -42,8 +42,6 @@ TEST(Ops, UnknownNamesAreNotFound) {
   }
 }
 
-TEST(Ops, TableVersionIsStableWithinARun) { EXPECT_EQ(tableVersion(), tableVersion()); }
-
 TEST(Functions, ArityAndErrorsAreSensible) {
   std::set<std::string_view> names;
   for (const FunctionInfo& info : allFunctions()) {
