@@ -55,15 +55,22 @@ Error errorAt(std::string_view text, std::size_t offset, std::size_t length, std
 std::string inQuotes(std::string_view bytes) {
   constexpr std::size_t kLongest = 40;
   std::string out = "'";
-  for (const char c : bytes.substr(0, kLongest)) {
-    if (c >= ' ' && c <= '~') {
-      out += c;
+  std::size_t offset = 0;
+  while (offset < bytes.size()) {
+    char32_t code = 0;
+    const std::size_t length = std::max<std::size_t>(readCharacter(bytes, offset, code), 1);
+    if (offset + length > kLongest) break;
+    const bool printable = length > 1 ? code >= 0xa0 : bytes[offset] >= ' ' && bytes[offset] <= '~';
+    if (printable) {
+      out += bytes.substr(offset, length);
     } else {
-      fmt::format_to(std::back_inserter(out), "\\x{:02x}", static_cast<unsigned char>(c));
+      for (const char c : bytes.substr(offset, length)) {
+        fmt::format_to(std::back_inserter(out), "\\x{:02x}", static_cast<unsigned char>(c));
+      }
     }
+    offset += length;
   }
-  out += bytes.size() > kLongest ? "...'" : "'";
-  return out;
+  return out + (offset < bytes.size() ? "...'" : "'");
 }
 
 std::string nameCharacter(std::string_view text, std::size_t offset, std::size_t& length) {

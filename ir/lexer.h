@@ -1,4 +1,4 @@
-// What all parsers share: characters, numbers, words, and the errors about them.
+// What all readers of text share: characters, numbers, words, and the errors about them.
 #pragma once
 
 #include <cstddef>
@@ -25,7 +25,8 @@ std::size_t readCharacter(std::string_view text, std::size_t offset, char32_t& c
 Error errorAt(std::string_view text, std::size_t offset, std::size_t length, std::string message,
               Errc code = Errc::kSyntax);
 
-/// The bytes in single quotes, unprintable ones escaped, cut after 40 bytes.
+/// The bytes in single quotes for a message: control characters and what is not UTF-8 escaped, cut after at most 40
+/// bytes but not within a character.
 std::string inQuotes(std::string_view bytes);
 
 /// How text that starts at `offset` with no known token is named: "byte 0x01", "U+00D7", "'$'". `length` gets its

@@ -8,6 +8,8 @@
 
 #include <fmt/format.h>
 
+#include "ir/lexer.h"
+
 namespace srjit {
 
 #define SRJIT_PASS(name, function, exactness, modes, doc) Dag function(const Dag& dag, const PassContext& context);
@@ -45,8 +47,6 @@ Registry& registry() {
   return instance;
 }
 
-bool isSpace(char c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r' || c == '\f' || c == '\v'; }
-
 std::vector<Pass> standardPassesOnly() {
   std::vector<Pass> passes;
   for (const StandardPass& standard : standardPasses()) passes.push_back(standard.pass);
@@ -80,7 +80,7 @@ std::string operandText(const Dag& dag, NodeId id, std::span<const std::size_t> 
 Status registerPass(Pass pass) {
   const auto fail = [](std::string message) { return Error{Errc::kInvalid, std::move(message), {}}; };
   if (pass.name.empty()) return fail("a pass needs a name");
-  if (std::ranges::any_of(pass.name, [](char c) { return c == ',' || isSpace(c); })) {
+  if (std::ranges::any_of(pass.name, [](char c) { return c == ',' || text::isSpace(c); })) {
     return fail(fmt::format("pass name '{}' contains a comma or white space", pass.name));
   }
   if (!pass.run) return fail(fmt::format("pass '{}' has no function", pass.name));
@@ -113,7 +113,7 @@ Pipeline Pipeline::standard(Math math) {
 
 Result<Pipeline> Pipeline::parse(std::string_view names, Math math) {
   Pipeline pipeline;
-  if (std::ranges::all_of(names, isSpace)) return pipeline;
+  if (std::ranges::all_of(names, text::isSpace)) return pipeline;
   const std::vector<Pass> known = allPasses();
   const auto knownNames = [&] {
     std::string text = "none, standard";
@@ -123,8 +123,8 @@ Result<Pipeline> Pipeline::parse(std::string_view names, Math math) {
   for (std::size_t start = 0; start <= names.size();) {
     const std::size_t comma = std::min(names.find(',', start), names.size());
     std::size_t first = start, last = comma;
-    while (first < last && isSpace(names[first])) ++first;
-    while (first < last && isSpace(names[last - 1])) --last;
+    while (first < last && text::isSpace(names[first])) ++first;
+    while (first < last && text::isSpace(names[last - 1])) --last;
     const std::string_view name = names.substr(first, last - first);
     start = comma + 1;
     const auto found = std::ranges::find(known, name, [](const Pass& pass) { return std::string_view(pass.name); });

@@ -13,13 +13,17 @@
 namespace srjit {
 namespace {
 
+// Options of addDeviceOptions().
+constexpr const char* kDeviceOptions[] = {"--kernel", "--arch", "--rows-per-thread", "--depth",
+                                          "--loss",   "--nan",  "--weighted"};
+
 struct LlvmOptions {
   KernelOptions kernel;
   bool unoptimized = false, host = false;
 };
 
 Result<std::string> hostText(const Dag& graph, const KernelOptions& options, bool assembly, bool optimized) {
-  const auto jit = HostJit::create(options.numbers.precision, options.numbers.math);
+  const auto jit = HostJit::create(options.precision, options.math);
   if (!jit) return jit.error();
   return assembly ? (*jit)->assemblyOf(graph) : (*jit)->irOf(graph, optimized);
 }
@@ -99,7 +103,8 @@ Runner defineLlvm(CLI::App& app) {
   addGraphOptions(app, options->kernel);
   addDeviceOptions(app, options->kernel);
   app.add_flag("--unoptimized", options->unoptimized, "as it is lowered, before LLVM's passes");
-  app.add_flag("--host", options->host, "the kernel for this processor instead of a GPU");
+  CLI::Option* host = app.add_flag("--host", options->host, "the kernel for this processor instead of a GPU");
+  for (const char* name : kDeviceOptions) host->excludes(app.get_option(name));
   app.footer(
       "Examples:\n"
       "  sr-jit llvm 'x0*x1 + 2' --unoptimized\n"
@@ -123,7 +128,10 @@ Runner defineCubin(CLI::App& app) {
   auto options = std::make_shared<CubinOptions>();
   addGraphOptions(app, options->kernel);
   addDeviceOptions(app, options->kernel);
-  app.add_option("-o,--out", options->out, "the file to write")->type_name("FILE")->required();
+  app.add_option("-o,--out", options->out, "the file to write; standard output gets facts of it")
+      ->check([](const std::string& name) { return name == "-" ? "a cubin goes to a file only" : ""; }, "")
+      ->type_name("FILE")
+      ->required();
   addJsonOption(app, options->json);
   app.footer(
       "Needs no GPU, but nvJitLink or ptxas of a CUDA toolkit.\n"

@@ -1,7 +1,6 @@
 #include <fmt/format.h>
 
 #include <limits>
-#include <nlohmann/json.hpp>
 
 #include "tools/commands.h"
 #include "tools/evaluation.h"
@@ -34,23 +33,16 @@ std::string csvText(const Table& table, const std::vector<SourceLine>& lines) {
 std::string jsonText(const Table& table, const std::vector<SourceLine>& lines) {
   std::string text;
   for (std::size_t i = 0; i < lines.size(); ++i) {
-    text += fmt::format("{}{{\"index\":{},\"loss\":", i == 0 ? "[\n" : ",\n", i);
-    appendJsonNumber(text, table.losses[i], Precision::kF64);
-    text += fmt::format(",\"valid_rows\":{},\"status\":", table.valid_rows[i]);
-    if (lines[i].ok()) {
-      text += "\"ok\"}";
-    } else {
-      const Error& error = lines[i].expression.error();
-      const nlohmann::json message(error.message);
-      text += fmt::format("\"{}\",\"message\":{}}}", statusWord(error.code),
-                          message.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
-    }
+    std::string members = "\"loss\":";
+    appendJsonNumber(members, table.losses[i], Precision::kF64);
+    members += fmt::format(",\"valid_rows\":{}", table.valid_rows[i]);
+    text += (i == 0 ? "[\n" : ",\n") + jsonObject(i, lines[i], members);
   }
   return text + "\n]\n";
 }
 
 ExitStatus run(const Options& options) {
-  Result<Evaluation> evaluation = prepare(options.evaluation);
+  Result<Evaluation> evaluation = prepare(options.evaluation, false);
   if (!evaluation) return report(evaluation.error());
   const std::vector<SourceLine>& lines = evaluation->lines;
   const ExpressionOptions& expressions = options.evaluation.expressions;
@@ -83,17 +75,9 @@ Runner defineLoss(CLI::App& app) {
   auto options = std::make_shared<Options>();
   addEvaluationOptions(app, options->evaluation);
   app.get_option("--target")->required();
-  addChoice(app, "--loss", options->loss.kind,
-            {{"sse", LossKind::kSse},
-             {"mse", LossKind::kMse},
-             {"rmse", LossKind::kRmse},
-             {"mae", LossKind::kMae},
-             {"nmse", LossKind::kNmse},
-             {"r2", LossKind::kR2}},
-            "what is computed");
-  addChoice(app, "--nan", options->loss.nan,
-            {{"propagate", NanPolicy::kPropagate}, {"skip", NanPolicy::kSkip}, {"reject", NanPolicy::kReject}},
-            "rows whose prediction is NaN or infinite: count them, leave them out, or make the loss infinite");
+  addLossChoice(app, options->loss.kind, "what is computed");
+  addNanChoice(app, options->loss.nan,
+               "rows whose prediction is NaN or infinite: count them, leave them out, or make the loss infinite");
   addJsonOption(app, options->evaluation.json);
   app.footer(
       "Writes a line index,loss,valid_rows,status per expression, in order.\n"

@@ -1,7 +1,5 @@
 #include <fmt/format.h>
 
-#include <nlohmann/json.hpp>
-
 #include "tools/commands.h"
 #include "tools/data_file.h"
 #include "tools/options.h"
@@ -26,27 +24,15 @@ std::string textLine(const SourceLine& line, const Options& options, const Colum
   return text + '\n';
 }
 
-nlohmann::ordered_json jsonObject(std::size_t index, const SourceLine& line, const Options& options,
-                                  const ColumnNames& columns) {
-  nlohmann::ordered_json object{{"index", index}};
-  if (!line.ok()) {
-    object["status"] = statusWord(line.expression.error().code);
-    object["message"] = line.expression.error().message;
-    return object;
-  }
+std::string jsonText(std::size_t index, const SourceLine& line, const Options& options, const ColumnNames& columns) {
+  if (!line.ok()) return jsonObject(index, line);
   const Expression& expression = *line.expression;
-  object["status"] = "ok";
   const std::string text = print(expression, options.to, columns);
-  if (options.to == Language::kJson) {
-    object["expression"] = nlohmann::ordered_json::parse(text);
-  } else {
-    object["expression"] = text;
-  }
-  object["tokens"] = expression.size();
-  object["stack_height"] = expression.stackHeight();
-  object["variables"] = expression.variableCount();
-  object["parameters"] = expression.parameterCount();
-  return object;
+  // Its JSON stays text: a tree of it would be as deep as the expression, and nlohmann's printer recurses.
+  return jsonObject(index, line,
+                    fmt::format(R"("expression":{},"tokens":{},"stack_height":{},"variables":{},"parameters":{})",
+                                options.to == Language::kJson ? text : jsonString(text), expression.size(),
+                                expression.stackHeight(), expression.variableCount(), expression.parameterCount()));
 }
 
 ExitStatus run(const Options& options) {
@@ -54,16 +40,15 @@ ExitStatus run(const Options& options) {
   const Result<std::vector<SourceLine>> list = readExpressions(options.expressions, columns);
   if (!list) return report(list.error());
   std::string text;
-  auto objects = nlohmann::ordered_json::array();
   for (std::size_t i = 0; i < list->size(); ++i) {
     const SourceLine& line = (*list)[i];
     if (options.json) {
-      objects.push_back(jsonObject(i, line, options, columns));
+      text += (i == 0 ? "[\n" : ",\n") + jsonText(i, line, options, columns);
     } else if (line.ok()) {
       text += textLine(line, options, columns);
     }
   }
-  if (options.json) text = objects.dump(2) + '\n';
+  if (options.json) text += "\n]\n";
   return std::max(writeResults(text), batchStatus(*list, options.expressions));
 }
 
@@ -72,12 +57,7 @@ ExitStatus run(const Options& options) {
 Runner defineParse(CLI::App& app) {
   auto options = std::make_shared<Options>();
   addExpressionOptions(app, options->expressions);
-  addChoice(app, "--to", options->to,
-            {{"infix", Language::kInfix},
-             {"postfix", Language::kPostfix},
-             {"prefix", Language::kPrefix},
-             {"json", Language::kJson}},
-            "the form to print");
+  addLanguageChoice(app, "--to", options->to, "the form to print");
   addColumnsOption(app, options->columns);
   addJsonOption(app, options->json);
   app.footer(

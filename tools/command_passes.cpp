@@ -2,6 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "ir/lexer.h"
 #include "passes/dag.h"
 #include "passes/pass.h"
 #include "tools/commands.h"
@@ -12,7 +13,8 @@ namespace {
 
 struct Options {
   ExpressionOptions expressions;
-  NumericOptions numbers;
+  Math math = Math::kPrecise;
+  Precision precision = Precision::kF32;
   std::vector<std::string> columns;
   std::string passes = "standard";
   std::string print_after;
@@ -47,7 +49,7 @@ Status checkPrintAfter(const Options& options, const Pipeline& pipeline) {
     names += (names.empty() ? "" : ", ") + pass.name;
   }
   return Error{Errc::kInvalid,
-               fmt::format("--print-after {}: no such pass runs; these do: {}", quote(options.print_after),
+               fmt::format("--print-after {}: no such pass runs; these do: {}", text::inQuotes(options.print_after),
                            names.empty() ? "none" : names),
                {}};
 }
@@ -77,7 +79,7 @@ std::string jsonReport(std::size_t nodes, const std::vector<Step>& steps, const 
 
 ExitStatus run(const Options& options) {
   if (options.list) return listPasses(options.json);
-  const Result<Pipeline> pipeline = Pipeline::parse(options.passes, options.numbers.math);
+  const Result<Pipeline> pipeline = Pipeline::parse(options.passes, options.math);
   if (!pipeline) return report(showPlace(pipeline.error(), options.passes, "--passes", 1));
   if (const Status known = checkPrintAfter(options, *pipeline); !known) return report(known.error());
   const Result<std::vector<SourceLine>> list = readExpressions(options.expressions, options.columns);
@@ -87,14 +89,14 @@ ExitStatus run(const Options& options) {
     if (line.ok()) batch.push_back(*line.expression);
   }
   if (batch.empty()) return batchStatus(*list, options.expressions);
-  Dag input = Dag::fromExpressions(batch, options.numbers.precision);
+  Dag input = Dag::fromExpressions(batch, options.precision);
   const std::size_t nodes = input.size();
   std::vector<Step> steps;
   const auto observe = [&](const Pass& pass, const Dag& dag, double seconds) {
     const bool shown = options.print_after == "all" || options.print_after == pass.name;
     steps.push_back({pass.name, dag.size(), seconds, shown ? printDag(dag) : std::string()});
   };
-  const Dag result = pipeline->run(std::move(input), PassContext{options.numbers.math}, observe);
+  const Dag result = pipeline->run(std::move(input), PassContext{options.math}, observe);
   const std::string text = options.json ? jsonReport(nodes, steps, result) : textReport(nodes, steps, result);
   return std::max(writeResults(text), batchStatus(*list, options.expressions));
 }
@@ -111,7 +113,7 @@ Runner definePasses(CLI::App& app) {
   app.add_option("--print-after", options->print_after, "also print the graph after this pass, or after all")
       ->type_name("NAME|all");
   app.add_flag("--list", options->list, "list the passes there are");
-  addNumericOptions(app, options->numbers);
+  addNumericOptions(app, options->math, options->precision);
   addColumnsOption(app, options->columns);
   addJsonOption(app, options->json);
   app.footer(

@@ -1,7 +1,4 @@
-#include <fmt/format.h>
-
 #include <limits>
-#include <nlohmann/json.hpp>
 
 #include "tools/commands.h"
 #include "tools/evaluation.h"
@@ -14,21 +11,15 @@ template <class T>
 void writeJson(OutputFile& out, const std::vector<SourceLine>& lines, std::span<const std::span<const T>> columns) {
   constexpr Precision kPrecision = sizeof(T) == sizeof(float) ? Precision::kF32 : Precision::kF64;
   for (std::size_t i = 0; i < lines.size(); ++i) {
-    nlohmann::ordered_json head{{"index", i}, {"status", "ok"}};
     std::string values;
     if (lines[i].ok()) {
       for (const T value : columns[i]) {
-        values += values.empty() ? "" : ",";
+        values += values.empty() ? "\"values\":[" : ",";
         appendJsonNumber(values, static_cast<double>(value), kPrecision);
       }
-      values = ",\"values\":[" + values + "]";
-    } else {
-      head["status"] = statusWord(lines[i].expression.error().code);
-      head["message"] = lines[i].expression.error().message;
+      values += ']';
     }
-    std::string text = head.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
-    text.insert(text.size() - 1, values);
-    out.write(fmt::format("{}{}", i == 0 ? "[\n" : ",\n", text));
+    out.write((i == 0 ? "[\n" : ",\n") + jsonObject(i, lines[i], values));
   }
   out.write("\n]\n");
 }
@@ -64,7 +55,7 @@ ExitStatus evaluateAs(Evaluation& evaluation, const EvaluationOptions& options) 
 }
 
 ExitStatus run(const EvaluationOptions& options) {
-  Result<Evaluation> evaluation = prepare(options);
+  Result<Evaluation> evaluation = prepare(options, true);
   if (!evaluation) return report(evaluation.error());
   return options.engine.precision == Precision::kF32 ? evaluateAs<float>(*evaluation, options)
                                                      : evaluateAs<double>(*evaluation, options);

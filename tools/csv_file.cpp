@@ -7,13 +7,13 @@
 
 #include <fmt/format.h>
 
+#include "ir/lexer.h"
 #include "tools/data_file.h"
+#include "tools/read_file.h"
 #include "tools/report.h"
 
 namespace srjit {
 namespace {
-
-constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
 
 /// A libcsv parser, strict about quotes.
 class Parser {
@@ -55,11 +55,11 @@ struct Builder {
     } else if (field == table.names.size()) {
       fail(fmt::format("a cell too many: the header names {} column{}", field, field == 1 ? "" : "s"));
     } else if (text.empty()) {
-      fail(fmt::format("empty cell in column {}", quote(table.names[field])));
+      fail(fmt::format("empty cell in column {}", text::inQuotes(table.names[field])));
     } else {
       const Result<double> value = parseNumber(text);
       if (value) table.columns[field].push_back(*value);
-      if (!value) fail(fmt::format("{} (column {})", value.error().message, quote(table.names[field])));
+      if (!value) fail(fmt::format("{} (column {})", value.error().message, text::inQuotes(table.names[field])));
     }
     ++field;
   }
@@ -82,14 +82,14 @@ struct Builder {
     bool all_numbers = true, counted = true;
     for (field = 0; field < table.names.size(); ++field) {
       const std::string& name = table.names[field];
-      if (!seen.insert(name).second) return fail(fmt::format("a second column called {}", quote(name)));
+      if (!seen.insert(name).second) return fail(fmt::format("a second column called {}", text::inQuotes(name)));
       all_numbers = all_numbers && parseNumber(name).ok();
       counted = counted && name == std::to_string(field);
     }
     field = 0;
     // Tables without names are often saved with a header 0,1,2,...; other numbers mean that the header is missing.
     if (all_numbers && !counted) {
-      fail(fmt::format("the first line must name the columns, but {} is a number", quote(table.names[0])));
+      fail(fmt::format("the first line must name the columns, but {} is a number", text::inQuotes(table.names[0])));
     }
   }
 
@@ -152,7 +152,7 @@ Error errorAt(std::string_view text, std::string_view origin, std::size_t begin,
 }  // namespace
 
 Result<DataTable> parseCsv(std::string_view text, std::string_view origin) {
-  if (text.starts_with(kByteOrderMark)) text.remove_prefix(kByteOrderMark.size());
+  text = withoutByteOrderMark(text);
   Parser parser;
   Builder builder;
   constexpr std::size_t kBlock = 1 << 16;  // small, so that a fault is told soon

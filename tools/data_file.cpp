@@ -1,4 +1,5 @@
 #include "tools/data_file.h"
+#include "ir/lexer.h"
 
 #include <algorithm>
 #include <charconv>
@@ -79,17 +80,18 @@ Result<Roles> assignRoles(const DataTable& table, std::string_view target, std::
     if (name.empty()) return table.names.size();
     const auto found = std::ranges::find(table.names, name);
     if (found != table.names.end()) return static_cast<std::size_t>(found - table.names.begin());
-    return Error{
-        Errc::kInvalid,
-        fmt::format("{} column {} is not in the data; its columns are {}", role, quote(name), listNames(table)),
-        {}};
+    return Error{Errc::kInvalid,
+                 fmt::format("{} column {} is not in the data; its columns are {}", role, text::inQuotes(name),
+                             listNames(table)),
+                 {}};
   };
   const Result<std::size_t> target_index = find(target, "target");
   if (!target_index) return target_index.error();
   const Result<std::size_t> weights_index = find(weights, "weights");
   if (!weights_index) return weights_index.error();
   if (*target_index == *weights_index && !target.empty()) {
-    return Error{Errc::kInvalid, fmt::format("column {} cannot be both target and weights", quote(target)), {}};
+    return Error{
+        Errc::kInvalid, fmt::format("column {} cannot be both target and weights", text::inQuotes(target)), {}};
   }
   Roles roles;
   for (std::size_t i = 0; i < table.columns.size(); ++i) {
@@ -153,9 +155,9 @@ Result<double> parseNumber(std::string_view text) {
   if (whole && failed == std::errc::result_out_of_range) {
     value = std::strtod(std::string(digits).c_str(), nullptr);  // tells too large from too small
     if (std::isfinite(value)) return value;
-    return Error{Errc::kInvalid, fmt::format("{} is beyond the range of float64", quote(text)), {}};
+    return Error{Errc::kInvalid, fmt::format("{} is beyond the range of float64", text::inQuotes(text)), {}};
   }
-  return Error{Errc::kInvalid, fmt::format("{} is not a number", quote(text)), {}};
+  return Error{Errc::kInvalid, fmt::format("{} is not a number", text::inQuotes(text)), {}};
 }
 
 }  // namespace srjit

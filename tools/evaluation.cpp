@@ -26,6 +26,18 @@ std::size_t partSize(std::size_t rows) {
 
 std::string_view tierWord(Tier tier) { return tier == Tier::kCompile ? "compiled" : "interpreted"; }
 
+/// Refuses a name of the output that says another form than what will be in it.
+void checkOutName(const EvaluationOptions& options, bool writes_npy) {
+  const std::string& out = options.out;
+  const char* form = options.json ? "JSON" : "CSV";
+  if (out.ends_with(".gz") || out.ends_with(".xz")) {
+    throw CLI::ValidationError("--out", out + ": output is not compressed, so give another name");
+  }
+  if ((out.ends_with(".npy") && (options.json || !writes_npy)) || (out.ends_with(".csv") && options.json)) {
+    throw CLI::ValidationError("--out", out + ": the output is " + form + ", so give another name");
+  }
+}
+
 void fail(SourceLine& line, Error error) {
   error.message = fmt::format("{}:{}: {}", line.origin, line.line, error.message);
   report(error);
@@ -46,11 +58,7 @@ void addEvaluationOptions(CLI::App& app, EvaluationOptions& options) {
   app.add_option("-o,--out", options.out, "write to FILE, which appears only when complete")
       ->type_name("FILE")
       ->default_str("standard output");
-  addChoice(app, "--math", options.engine.math,
-            {{"strict", Math::kStrict}, {"precise", Math::kPrecise}, {"fast", Math::kFast}},
-            "how faithfully kernels follow the expressions: docs/accuracy.md");
-  addChoice(app, "--precision", options.engine.precision, {{"f32", Precision::kF32}, {"f64", Precision::kF64}},
-            "the type that kernels compute in");
+  addNumericOptions(app, options.engine.math, options.engine.precision);
   addChoice(app, "--tier", options.engine.tier,
             {{"auto", Tier::kAuto}, {"interpret", Tier::kInterpret}, {"compile", Tier::kCompile}},
             "how expressions are executed; the numbers are the same");
@@ -75,7 +83,8 @@ std::vector<std::size_t> Evaluation::good() const {
   return indices;
 }
 
-Result<Evaluation> prepare(const EvaluationOptions& options) {
+Result<Evaluation> prepare(const EvaluationOptions& options, bool writes_npy) {
+  checkOutName(options, writes_npy);
   if (options.data == "-" && options.expressions.file == "-") {
     throw CLI::ValidationError("--data", "data and expressions cannot both come from standard input");
   }

@@ -35,7 +35,9 @@ struct Evaluation {
   /// Indices of the good lines.
   std::vector<std::size_t> good() const;
 };
-Result<Evaluation> prepare(const EvaluationOptions& options);
+/// Makes ready what `options` ask for; `writes_npy`: --out FILE.npy gives a matrix. Throws CLI::ValidationError if
+/// options contradict each other.
+Result<Evaluation> prepare(const EvaluationOptions& options, bool writes_npy);
 
 /// Calls `step` for the good lines, some thousands at a time, with a program of them, their indices, and their
 /// parameters one after another; shows progress. What the step or the program reports as failed becomes the line's

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <nlohmann/json.hpp>
 
 #include <fmt/format.h>
 
@@ -11,8 +12,6 @@
 
 namespace srjit {
 namespace {
-
-constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
 
 /// The place of `word` in `text`, not as a part of a longer word; all of the text if it is not there.
 Span findWord(std::string_view text, std::string_view word) {
@@ -48,7 +47,7 @@ SourceLine parseLine(std::string_view line, std::string origin, std::size_t numb
 
 std::vector<SourceLine> parseExpressions(std::string_view content, std::string_view origin, Language language,
                                          const ColumnNames& columns) {
-  if (content.starts_with(kByteOrderMark)) content.remove_prefix(kByteOrderMark.size());
+  content = withoutByteOrderMark(content);
   std::vector<SourceLine> list;
   std::size_t number = 0;
   while (!content.empty()) {
@@ -115,6 +114,18 @@ bool requireInputs(SourceLine& source, std::size_t variables) {
     return false;
   }
   return true;
+}
+
+std::string jsonObject(std::size_t index, const SourceLine& line, std::string_view members) {
+  std::string text =
+      fmt::format(R"({{"index":{},"status":"{}")", index, line.ok() ? "ok" : statusWord(line.expression.error().code));
+  if (!line.ok()) text += ",\"message\":" + jsonString(line.expression.error().message);
+  if (!members.empty()) text += ',';
+  return text.append(members) + '}';
+}
+
+std::string jsonString(std::string_view text) {
+  return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
 }  // namespace srjit

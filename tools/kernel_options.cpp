@@ -8,8 +8,8 @@ namespace srjit {
 
 DeviceOptions KernelOptions::device() const {
   DeviceOptions device;
-  device.precision = numbers.precision;
-  device.math = numbers.math;
+  device.precision = precision;
+  device.math = math;
   device.arch = arch;
   device.rows_per_thread = rows_per_thread != 0 ? rows_per_thread : kind == KernelKind::kInterpreter ? 8 : 4;
   if (kind == KernelKind::kLoss || loss_given) {
@@ -21,7 +21,7 @@ DeviceOptions KernelOptions::device() const {
 
 void addGraphOptions(CLI::App& app, KernelOptions& options) {
   addExpressionOptions(app, options.expressions);
-  addNumericOptions(app, options.numbers);
+  addNumericOptions(app, options.math, options.precision);
   addColumnsOption(app, options.columns);
   app.add_option("--passes", options.passes, "the passes to run, as fold,simplify")
       ->type_name("LIST")
@@ -50,23 +50,14 @@ void addDeviceOptions(CLI::App& app, KernelOptions& options) {
       ->check(CLI::Range(3u, 16u).description(""))
       ->type_name("3..16")
       ->capture_default_str();
-  auto* loss = addChoice(app, "--loss", options.loss,
-                         {{"sse", LossKind::kSse},
-                          {"mse", LossKind::kMse},
-                          {"rmse", LossKind::kRmse},
-                          {"mae", LossKind::kMae},
-                          {"nmse", LossKind::kNmse},
-                          {"r2", LossKind::kR2}},
-                         "the loss of --kernel loss, or of an interpreter that computes losses");
+  auto* loss = addLossChoice(app, options.loss, "the loss of --kernel loss, or of an interpreter that computes losses");
   app.parse_complete_callback([&options, loss] { options.loss_given = loss->count() > 0; });
-  addChoice(app, "--nan", options.nan,
-            {{"propagate", NanPolicy::kPropagate}, {"skip", NanPolicy::kSkip}, {"reject", NanPolicy::kReject}},
-            "what a loss does with rows whose prediction is NaN or infinite");
+  addNanChoice(app, options.nan, "what a loss does with rows whose prediction is NaN or infinite");
   app.add_flag("--weighted", options.weighted, "the loss has weights");
 }
 
 Result<KernelInput> kernelInput(const KernelOptions& options) {
-  const Result<Pipeline> pipeline = Pipeline::parse(options.passes, options.numbers.math);
+  const Result<Pipeline> pipeline = Pipeline::parse(options.passes, options.math);
   if (!pipeline) return showPlace(pipeline.error(), options.passes, "--passes", 1);
   Result<std::vector<SourceLine>> lines = readExpressions(options.expressions, options.columns);
   if (!lines) return lines.error();
@@ -74,8 +65,8 @@ Result<KernelInput> kernelInput(const KernelOptions& options) {
   for (const SourceLine& line : *lines) {
     if (line.ok()) batch.push_back(*line.expression);
   }
-  Dag graph = Dag::fromExpressions(batch, options.numbers.precision);
-  graph = pipeline->run(std::move(graph), PassContext{options.numbers.math});
+  Dag graph = Dag::fromExpressions(batch, options.precision);
+  graph = pipeline->run(std::move(graph), PassContext{options.math});
   return KernelInput{std::move(*lines), std::move(graph)};
 }
 
@@ -85,8 +76,8 @@ HandlerTable interpreterFor(const Dag& graph, const KernelOptions& options) {
     if (node.kind == Token::Kind::kOp) ops.insert(node.op);
   }
   InterpreterSpec spec;
-  spec.precision = options.numbers.precision;
-  spec.math = options.numbers.math;
+  spec.precision = options.precision;
+  spec.math = options.math;
   spec.ops.assign(ops.begin(), ops.end());
   spec.rows_per_thread = options.device().rows_per_thread;
   spec.depth = options.depth;

@@ -19,7 +19,8 @@ enum class KernelKind { kValues, kLoss, kInterpreter };
 
 struct KernelOptions {
   ExpressionOptions expressions;
-  NumericOptions numbers;
+  Math math = Math::kPrecise;
+  Precision precision = Precision::kF32;
   std::vector<std::string> columns;
   std::string passes = "standard";
   // Of GPU kernels only

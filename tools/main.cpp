@@ -6,6 +6,7 @@
 #include <new>
 #include <vector>
 
+#include "ir/lexer.h"
 #include "tools/commands.h"
 
 namespace srjit {
@@ -48,7 +49,8 @@ void checkCommandName(std::string_view name) {
     if (name == command.name) return;
     names += (names.empty() ? "" : ", ") + std::string(command.name);
   }
-  throw CLI::ParseError("unknown command " + quote(name) + "; there are " + names, CLI::ExitCodes::ExtrasError);
+  throw CLI::ParseError("unknown command " + text::inQuotes(name) + "; there are " + names,
+                        CLI::ExitCodes::ExtrasError);
 }
 
 ExitStatus runCommand(CLI::App& app, int argc, const char* const* argv) {

@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "ir/lexer.h"
 #include "tools/data_file.h"
 #include "tools/report.h"
 
@@ -50,9 +51,10 @@ class HeaderReader {
         bit = 4;
         if (!tuple(header.shape)) return expected("a shape such as (100, 3)");
       } else {
-        return Error{Errc::kIo, fmt::format("header has the unknown key {}", quote(*key)), {}};
+        return Error{Errc::kIo, fmt::format("header has the unknown key {}", text::inQuotes(*key)), {}};
       }
-      if ((seen & bit) != 0) return Error{Errc::kIo, fmt::format("header has the key {} twice", quote(*key)), {}};
+      if ((seen & bit) != 0)
+        return Error{Errc::kIo, fmt::format("header has the key {} twice", text::inQuotes(*key)), {}};
       seen |= bit;
       if (!take(',') && !peek('}')) return expected("',' or '}'");
     }
@@ -67,7 +69,7 @@ class HeaderReader {
     skipSpaces();
     return {Errc::kIo,
             fmt::format("header, byte {}: expected {}, found {}", at_ + 1, what,
-                        at_ < text_.size() ? quote(text_.substr(at_, 12)) : "its end"),
+                        at_ < text_.size() ? text::inQuotes(text_.substr(at_, 12)) : "its end"),
             {}};
   }
   void skipSpaces() {
@@ -154,7 +156,8 @@ Result<DataTable> parse(std::string_view bytes) {
   if (!header) return header.error();
   const std::size_t width = header->descr == "<f4" ? 4 : header->descr == "<f8" ? 8 : 0;
   if (width == 0) {
-    return fail(fmt::format("elements of type {}; data must be float32 '<f4' or float64 '<f8'", quote(header->descr)));
+    return fail(
+        fmt::format("elements of type {}; data must be float32 '<f4' or float64 '<f8'", text::inQuotes(header->descr)));
   }
   const auto& shape = header->shape;
   if (shape.size() != 2) {

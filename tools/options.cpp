@@ -6,6 +6,12 @@
 
 namespace srjit {
 
+void addLanguageChoice(CLI::App& app, const std::string& name, Language& language, const std::string& doc) {
+  std::vector<std::pair<std::string, Language>> choices;
+  for (const char* word : {"infix", "postfix", "prefix", "json"}) choices.emplace_back(word, *findLanguage(word));
+  addChoice(app, name, language, choices, doc);
+}
+
 void addExpressionOptions(CLI::App& app, ExpressionOptions& options) {
   auto* texts =
       app.add_option("expressions", options.texts, "expressions; put -- before one that starts with a minus sign")
@@ -14,12 +20,7 @@ void addExpressionOptions(CLI::App& app, ExpressionOptions& options) {
                  "read expressions from FILE, one a line; - is standard input; .gz and .xz too")
       ->type_name("FILE")
       ->excludes(texts);
-  addChoice(app, "--from", options.from,
-            {{"infix", Language::kInfix},
-             {"postfix", Language::kPostfix},
-             {"prefix", Language::kPrefix},
-             {"json", Language::kJson}},
-            "the form of the expressions");
+  addLanguageChoice(app, "--from", options.from, "the form of the expressions");
   app.add_option("--params", options.parameters,
                  "values of p0, p1, ... for expressions without their own, as \"1.5 0.7\"")
       ->type_name("NUMBERS");
@@ -52,12 +53,30 @@ ExitStatus batchStatus(const std::vector<SourceLine>& list, const ExpressionOpti
   return options.keep_going && worst == kBadInput ? kDone : worst;
 }
 
-void addNumericOptions(CLI::App& app, NumericOptions& options) {
-  addChoice(app, "--math", options.math,
-            {{"strict", Math::kStrict}, {"precise", Math::kPrecise}, {"fast", Math::kFast}},
-            "how faithfully kernels follow the expressions: docs/accuracy.md");
-  addChoice(app, "--precision", options.precision, {{"f32", Precision::kF32}, {"f64", Precision::kF64}},
-            "the type that kernels compute in");
+void addNumericOptions(CLI::App& app, Math& math, Precision& precision) {
+  std::vector<std::pair<std::string, Math>> modes;
+  for (const Math mode : {Math::kStrict, Math::kPrecise, Math::kFast}) modes.emplace_back(nameOf(mode), mode);
+  addChoice(app, "--math", math, modes, "how faithfully kernels follow the expressions: docs/accuracy.md");
+  std::vector<std::pair<std::string, Precision>> types;
+  for (const Precision type : {Precision::kF32, Precision::kF64}) types.emplace_back(nameOf(type), type);
+  addChoice(app, "--precision", precision, types, "the type that kernels compute in");
+}
+
+CLI::Option* addLossChoice(CLI::App& app, LossKind& kind, const std::string& doc) {
+  return addChoice(app, "--loss", kind,
+                   {{"sse", LossKind::kSse},
+                    {"mse", LossKind::kMse},
+                    {"rmse", LossKind::kRmse},
+                    {"mae", LossKind::kMae},
+                    {"nmse", LossKind::kNmse},
+                    {"r2", LossKind::kR2}},
+                   doc);
+}
+
+CLI::Option* addNanChoice(CLI::App& app, NanPolicy& policy, const std::string& doc) {
+  return addChoice(app, "--nan", policy,
+                   {{"propagate", NanPolicy::kPropagate}, {"skip", NanPolicy::kSkip}, {"reject", NanPolicy::kReject}},
+                   doc);
 }
 
 void addColumnsOption(CLI::App& app, std::vector<std::string>& columns) {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "ir/numeric.h"
+#include "runtime/engine.h"
 #include "tools/expression_file.h"
 #include "tools/report.h"
 
@@ -35,6 +36,9 @@ CLI::Option* addChoice(CLI::App& app, const std::string& name, T& value,
       ->default_str(initial);
 }
 
+/// Adds --from or --to.
+void addLanguageChoice(CLI::App& app, const std::string& name, Language& language, const std::string& doc);
+
 /// Where expressions come from.
 struct ExpressionOptions {
   std::vector<std::string> texts;
@@ -52,12 +56,12 @@ Result<std::vector<SourceLine>> readExpressions(const ExpressionOptions& options
 /// The exit status of a command that did everything but the bad lines of `list`.
 ExitStatus batchStatus(const std::vector<SourceLine>& list, const ExpressionOptions& options);
 
-/// What numbers mean.
-struct NumericOptions {
-  Math math = Math::kPrecise;
-  Precision precision = Precision::kF32;
-};
-void addNumericOptions(CLI::App& app, NumericOptions& options);
+/// Adds --math and --precision, which fix what numbers mean.
+void addNumericOptions(CLI::App& app, Math& math, Precision& precision);
+
+/// Adds --loss and --nan.
+CLI::Option* addLossChoice(CLI::App& app, LossKind& kind, const std::string& doc);
+CLI::Option* addNanChoice(CLI::App& app, NanPolicy& policy, const std::string& doc);
 
 /// Names of variables where no data file gives them: "--columns mass,speed".
 void addColumnsOption(CLI::App& app, std::vector<std::string>& columns);

@@ -47,6 +47,7 @@ struct OutputFile::State {
     // Not every file system has unnamed files; the errors of those that lack them differ.
     if (file < 0 && (errno == EOPNOTSUPP || errno == EISDIR || errno == EINVAL)) {
       const std::string name = temporaryName();
+      unlink(name.c_str());  // left by a process of the same number that was killed
       file = open(name.c_str(), O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, mode);
       if (file >= 0) temporary = name;
     }

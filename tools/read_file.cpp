@@ -96,6 +96,11 @@ Result<std::string> unpack(const std::string& path, const std::string& content, 
 
 std::string_view displayName(std::string_view path) noexcept { return path == "-" ? "standard input" : path; }
 
+std::string_view withoutByteOrderMark(std::string_view text) noexcept {
+  constexpr std::string_view kMark = "\xEF\xBB\xBF";
+  return text.starts_with(kMark) ? text.substr(kMark.size()) : text;
+}
+
 Result<std::string> readFile(const std::string& path) try {
   Result<std::string> content = readBytes(path);
   if (!content) return content;

@@ -16,4 +16,7 @@ Result<std::string> readFile(const std::string& path);
 /// The name by which messages call `path`: itself, or "standard input".
 std::string_view displayName(std::string_view path) noexcept;
 
+/// `text` without the UTF-8 byte order mark that it may start with.
+std::string_view withoutByteOrderMark(std::string_view text) noexcept;
+
 }  // namespace srjit

@@ -57,16 +57,6 @@ Error showPlace(Error error, std::string_view line_text, std::string_view origin
   return error;
 }
 
-std::string quote(std::string_view text) {
-  constexpr std::size_t kLongest = 40;
-  std::string result = "'";
-  for (const char c : text.substr(0, kLongest)) {
-    const auto byte = static_cast<unsigned char>(c);
-    result += byte < 0x20 || byte == 0x7f ? fmt::format("\\x{:02x}", byte) : std::string(1, c);
-  }
-  return result + (text.size() > kLongest ? "...'" : "'");
-}
-
 ExitStatus report(const Error& error) {
   std::fprintf(stderr, "sr-jit: %s\n", error.message.c_str());
   return exitStatus(error.code);

@@ -27,9 +27,6 @@ std::string_view statusWord(Errc code) noexcept;
 /// origin. Without a place the message becomes "ORIGIN:LINE: MESSAGE".
 Error showPlace(Error error, std::string_view line_text, std::string_view origin, std::size_t line);
 
-/// `text` between quotes for a message: control characters escaped, cut after 40 bytes.
-std::string quote(std::string_view text);
-
 /// Prints the message to standard error and gives the exit status.
 ExitStatus report(const Error& error);
 

@@ -6,6 +6,7 @@
 
 #include <gtest/gtest.h>
 
+#include "ir/lexer.h"
 #include "ir/text.h"
 #include "tests/generators/data.h"
 
@@ -465,6 +466,22 @@ TEST(Size, DeepExpressionsRoundTripInEveryForm) {
   const Expression left = parsed("x0" + repeated(" x1 / neg", 300'000), Language::kPostfix);
   for (const Expression& e : {chain, tower, left}) {
     for (const Language language : kLanguages) EXPECT_EQ(parsed(print(e, language), language), e);
+  }
+}
+
+TEST(Text, QuotesKeepCharactersAndEscapeTheRest) {
+  EXPECT_EQ(text::inQuotes("a\tb\x7f"), "'a\\x09b\\x7f'");
+  EXPECT_EQ(text::inQuotes("Gr\u00f6\u00dfe"), "'Gr\u00f6\u00dfe'");
+  EXPECT_EQ(text::inQuotes("\u0085"), "'\\xc2\\x85'");
+  EXPECT_EQ(text::inQuotes("\xff\xc3"), "'\\xff\\xc3'");
+  EXPECT_EQ(text::inQuotes(std::string(40, 'a')), "'" + std::string(40, 'a') + "'");
+  EXPECT_EQ(text::inQuotes(std::string(39, 'a') + "\u00e9"), "'" + std::string(39, 'a') + "...'");
+}
+
+TEST(Text, SpaceIsAsciiWhiteSpace) {
+  for (int c = 0; c < 256; ++c) {
+    const bool expected = c < 128 && std::string_view(" \t\n\v\f\r").find(static_cast<char>(c)) != std::string::npos;
+    EXPECT_EQ(text::isSpace(static_cast<char>(c)), expected) << c;
   }
 }
 

@@ -85,7 +85,6 @@ TEST(Report, PlacesCountInTheOrigin) {
   EXPECT_THAT(error.message, StartsWith("f:1:2:17:3: odd\n"));
   EXPECT_EQ(error.where->line, 17);
   EXPECT_EQ(showPlace({Errc::kSyntax, "odd", {}}, "ab", "f", 17).message, "f:17: odd");
-  EXPECT_EQ(quote("a\tb"), "'a\\x09b'");
 }
 
 TEST(Progress, LineFitsItsWidth) {
