@@ -104,7 +104,8 @@ const BadInput kInputs[] = {
     {"UnknownMath", loss("x0", "good.csv", {"--math", "quick"}), 2, "'quick' is none of strict|precise|fast"},
     {"UnknownArch", {"ptx", "x0", "--arch", "sm_12"}, 2, "'sm_12' is none of sm_75"},
     {"UnknownDevice", loss("x0", "good.csv", {"--device", "tpu"}), 2, "'tpu' is none of auto, cpu, cuda:N"},
-    {"ThreadsTooMany", loss("x0", "good.csv", {"--threads", "1025"}), 2, "1025 not in range [0 - 1024]"},
+    {"ThreadsTooMany", loss("x0", "good.csv", {"--threads", "1025"}), 2,
+     "--threads: Value 1025 not in range 0 to 1024"},
     {"ThreadsNegative", loss("x0", "good.csv", {"--threads", "-1"}), 2, "--threads"},
     {"NoExpression", {"run", "--data", "good.csv", "--out", "out.csv"}, 2, "give an expression, or --exprs FILE"},
     {"NoData", {"run", "x0", "--out", "out.csv"}, 2, "--data is required"},
@@ -129,7 +130,7 @@ const BadInput kInputs[] = {
      {"run", "x0", "--data", "good.csv", "--out", "x.csv.gz"},
      2,
      "--out: x.csv.gz: output is not compressed, so give another name"},
-    {"HostAndArch", {"llvm", "x0", "--host", "--arch", "sm_80"}, 2, "--host excludes --arch"},
+    {"HostAndArch", {"llvm", "x0", "--host", "--arch", "sm_80"}, 2, "--arch excludes --host"},
     {"CubinToStandardOutput", {"cubin", "x0", "-o", "-"}, 2, "a cubin goes to a file only"},
     // The machine
     {"NoCudaEngine", loss("x0", "good.csv", {"--device", "cuda:0"}), 3, "cuda:0"},
