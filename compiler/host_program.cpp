@@ -1,7 +1,9 @@
 #include "compiler/host_program.h"
 
 #include <algorithm>
-#include <stdexcept>
+#include <utility>
+
+#include <fmt/format.h>
 
 namespace srjit {
 namespace {
@@ -10,9 +12,7 @@ constexpr NodeId kNever = 0;  // node 0 is a leaf, so it uses nothing
 
 class Encoder {
  public:
-  explicit Encoder(const Dag& dag) : dag_(dag), last_use_(dag.size(), kNever), place_(dag.size()), live_(dag.size()) {
-    if (dag.size() + dag.parameters().size() > HostOperand::kMaxIndex) throw std::length_error("graph too large");
-  }
+  explicit Encoder(const Dag& dag) : dag_(dag), last_use_(dag.size(), kNever), place_(dag.size()), live_(dag.size()) {}
 
   HostProgram encode() {
     program_.outputs = static_cast<std::uint32_t>(dag_.roots().size());
@@ -120,6 +120,19 @@ HandlerKey handlerKey(std::uint32_t number) noexcept {
 
 std::uint32_t handlerNumbers() noexcept { return static_cast<std::uint32_t>((allOps().size() + 1) * kHandlerMasks); }
 
-HostProgram encode(const Dag& dag) { return Encoder(dag).encode(); }
+Result<HostProgram> encode(const Dag& dag) {
+  const std::pair<std::size_t, const char*> limited[] = {
+      {dag.variableCount(), "columns"},
+      {dag.roots().size(), "roots"},
+      {dag.size() + dag.parameters().size(), "nodes and parameters"},
+  };
+  for (const auto& [count, what] : limited) {
+    if (count <= HostOperand::kMaxIndex) continue;
+    return Error{Errc::kInvalid,
+                 fmt::format("a graph with {} {}, expected at most {}", count, what, HostOperand::kMaxIndex),
+                 {}};
+  }
+  return Encoder(dag).encode();
+}
 
 }  // namespace srjit

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "compiler/host_jit.h"
+#include "ir/error.h"
 #include "passes/dag.h"
 
 namespace srjit {
@@ -58,8 +59,8 @@ struct HostProgram {
 };
 
 /// The program of all roots of `dag`. Nodes are computed in ascending order, so schedule the graph first; nodes that no
-/// root needs are left out. Linear in the nodes; not recursive. Throws std::length_error above HostOperand::kMaxIndex
-/// nodes.
-HostProgram encode(const Dag& dag);
+/// root needs are left out. Linear in the nodes; not recursive. Errors: kInvalid for more columns, roots, or nodes and
+/// parameters together, than HostOperand::kMaxIndex.
+Result<HostProgram> encode(const Dag& dag);
 
 }  // namespace srjit

@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <chrono>
+#include <string>
 #include <utility>
 
+#include <fmt/format.h>
 #include <tbb/parallel_for.h>
 
 namespace srjit {
@@ -41,7 +43,80 @@ struct HostBatches::Draft {
   std::size_t nodes = 0;
   double seconds_passes = 0, seconds_codegen = 0;
   std::optional<Error> error;
+
+  void make(const Dag& dag, HostJit& jit, bool compiled) {
+    nodes = dag.size();
+    sources.assign(dag.parameters().begin(), dag.parameters().end());
+    if (compiled) {
+      auto code = jit.compile(dag);
+      if (code) {
+        batch.code = std::move(*code);
+      } else {
+        error = std::move(code).error();
+      }
+    } else {
+      auto program = encode(dag);
+      if (program) {
+        batch.program = std::move(*program);
+      } else {
+        error = std::move(program).error();
+      }
+    }
+  }
 };
+
+namespace {
+
+// Passes may come from programs outside: what later steps index with is checked before they do.
+std::optional<std::string> misfit(const Dag& dag, std::span<const Expression> members, Precision precision) {
+  std::uint32_t variables = 0;
+  for (const Expression& member : members) variables = std::max(variables, member.variableCount());
+  if (dag.precision() != precision)
+    return fmt::format("a graph in {}, not in {}", nameOf(dag.precision()), nameOf(precision));
+  if (dag.roots().size() != members.size()) {
+    return fmt::format("a graph of {} roots for {} expressions", dag.roots().size(), members.size());
+  }
+  for (const NodeId root : dag.roots()) {
+    if (root >= dag.size()) return fmt::format("root %{} of a graph of {} nodes", root, dag.size());
+  }
+  if (dag.variableCount() > variables) {
+    return fmt::format("variable x{}, which no expression has", dag.variableCount() - 1);
+  }
+  for (const ParameterSource& source : dag.parameters()) {
+    if (source.isLiteral()) continue;
+    if (source.expression >= members.size() || source.index >= members[source.expression].parameterCount()) {
+      return fmt::format("parameter p{} of expression {}, which is not there", source.index, source.expression);
+    }
+  }
+  return std::nullopt;
+}
+
+Result<Dag> runPasses(const Pipeline& pipeline, std::span<const Expression> members, const HostJit& jit) {
+  Dag dag = Dag::fromExpressions(members, jit.precision());
+  std::size_t done = 0;
+  const auto failure = [&](std::string_view what) {
+    return Error{Errc::kInvalid, fmt::format("pass {}: {}", pipeline.passes()[done].name, what), {}};
+  };
+  std::optional<Error> wrong;
+  try {
+    const PassContext context{.math = jit.math()};
+    dag = pipeline.run(std::move(dag), context, [&](const Pass&, const Dag& result, double) {
+      if (wrong) return;
+      if (const auto what = misfit(result, members, jit.precision())) wrong = failure(*what);
+      ++done;
+    });
+  } catch (const std::bad_alloc&) {
+    throw;
+  } catch (const std::exception& thrown) {
+    if (!wrong) wrong = failure(thrown.what());
+  } catch (...) {
+    if (!wrong) wrong = failure("an exception without a message");
+  }
+  if (wrong) return std::move(*wrong);
+  return dag;
+}
+
+}  // namespace
 
 HostBatches::HostBatches(std::shared_ptr<HostJit> jit, const HostRequest& request) : jit_(std::move(jit)) {
   const auto start = Clock::now();
@@ -55,20 +130,12 @@ HostBatches::HostBatches(std::shared_ptr<HostJit> jit, const HostRequest& reques
       draft.batch.expressions.push_back(request.chosen[k]);
       members.push_back(request.expressions[request.chosen[k]]);
     }
-    const PassContext context{.math = jit_->math()};
-    const Dag dag = request.pipeline.run(Dag::fromExpressions(members, jit_->precision()), context);
+    const Result<Dag> dag = runPasses(request.pipeline, members, *jit_);
     draft.seconds_passes = secondsSince(began);
-    draft.nodes = dag.size();
-    draft.sources.assign(dag.parameters().begin(), dag.parameters().end());
-    if (groups[i].compiled) {
-      auto code = jit_->compile(dag);
-      if (code) {
-        draft.batch.code = std::move(*code);
-      } else {
-        draft.error = code.error();
-      }
+    if (dag) {
+      draft.make(*dag, *jit_, groups[i].compiled);
     } else {
-      draft.batch.program = encode(dag);
+      draft.error = dag.error();
     }
     draft.seconds_codegen = secondsSince(began) - draft.seconds_passes;
   });
