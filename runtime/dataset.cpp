@@ -8,10 +8,6 @@
 namespace srjit {
 namespace {
 
-constexpr std::size_t roundUp(std::size_t value, std::size_t quantum) {
-  return (value + quantum - 1) / quantum * quantum;
-}
-
 // Two columns a power of two apart would compete for the same lines of a cache: every second column starts on an odd
 // line.
 std::size_t columnStride(std::size_t padded_rows, Precision precision) {
@@ -66,20 +62,55 @@ Status checkSizes(const DataView& data, std::size_t rows) {
   return okStatus();
 }
 
-template <class T>
-Status checkWeights(const T* weights, std::size_t rows) {
-  bool positive = false;
+// What is wrong with a number that is given as From and will be a To, in words; nothing if it stays finite.
+template <class To, class From>
+const char* notFinite(From value) {
+  if (!std::isfinite(value)) return "expected a finite number";
+  return std::isfinite(static_cast<To>(value)) ? nullptr : "expected a number within the range of f32";
+}
+
+template <class To, class From>
+Status checkTarget(const From* target, std::size_t rows) {
   for (std::size_t r = 0; r < rows; ++r) {
-    if (!std::isfinite(weights[r]) || weights[r] < 0) {
+    if (const char* const wrong = notFinite<To>(target[r])) {
+      return Error{Errc::kInvalid, fmt::format("target {} in row {}: {}", target[r], r + 1, wrong), {}};
+    }
+  }
+  return okStatus();
+}
+
+template <class To, class From>
+Status checkWeights(const From* weights, std::size_t rows) {
+  bool given = false, kept = false;
+  for (std::size_t r = 0; r < rows; ++r) {
+    const char* const wrong = notFinite<To>(weights[r]);
+    if (wrong != nullptr || weights[r] < 0) {
       return Error{Errc::kInvalid,
-                   fmt::format("weight {} in row {}, expected a finite number that is not negative",
-                               static_cast<double>(weights[r]), r + 1),
+                   fmt::format("weight {} in row {}, {} that is not negative", weights[r], r + 1,
+                               wrong != nullptr ? wrong : "expected a finite number"),
                    {}};
     }
-    positive = positive || weights[r] > 0;
+    given = given || weights[r] > 0;
+    kept = kept || static_cast<To>(weights[r]) > 0;
   }
-  if (!positive) return Error{Errc::kInvalid, "the weights are all zero", {}};
+  if (!given) return Error{Errc::kInvalid, "the weights are all zero", {}};
+  if (!kept) return Error{Errc::kInvalid, "the weights are all zero once rounded to f32", {}};
   return okStatus();
+}
+
+/// Whether target and weights are what losses need, read as they are given, so that messages show that.
+template <class To>
+Status checkValues(const DataView& data, std::size_t rows) {
+  const auto check = [&](const ColumnView& column, const auto& of) {
+    return column.type == Precision::kF32 ? of(static_cast<const float*>(column.data))
+                                          : of(static_cast<const double*>(column.data));
+  };
+  if (data.target) {
+    Status valid = check(*data.target, [&](const auto* values) { return checkTarget<To>(values, rows); });
+    if (!valid) return valid;
+  }
+  if (!data.weights) return okStatus();
+  return check(*data.weights, [&](const auto* values) { return checkWeights<To>(values, rows); });
 }
 
 // Two passes: the mean, then the squares of what is left.
@@ -102,6 +133,7 @@ Status fill(Dataset::State& state, const DataView& data) {
   const std::size_t fields = state.columns + data.target.has_value() + data.weights.has_value();
   if (state.column_stride > SIZE_MAX / sizeof(T) / (fields + 1)) throw OutOfMemory(SIZE_MAX);
   state.storage = AlignedBuffer(fields * state.column_stride * sizeof(T));
+  if (Status valid = checkValues<T>(data, state.rows); !valid) return valid;
   T* next = state.storage.template as<T>();
   const auto place = [&](const ColumnView& column) {
     T* const at = next;
@@ -117,7 +149,6 @@ Status fill(Dataset::State& state, const DataView& data) {
 
   state.weight_sum = static_cast<double>(state.rows);
   if (weights != nullptr) {
-    if (Status valid = checkWeights(weights, state.rows); !valid) return valid;
     std::fill(weights + state.rows, weights + state.padded_rows, T(0));
     CompensatedSum sum;
     state.group_weights.assign(state.padded_rows / kGroupRows, 0.0);
@@ -126,6 +157,9 @@ Status fill(Dataset::State& state, const DataView& data) {
       state.group_weights[r / kGroupRows] += static_cast<double>(weights[r]);
     }
     state.weight_sum = sum.value();
+    if (!std::isfinite(state.weight_sum)) {
+      return Error{Errc::kInvalid, "the sum of the weights is beyond the range of f64", {}};
+    }
   }
   if (target != nullptr) state.target_variance = weightedVariance(target, weights, state.rows, state.weight_sum);
   return okStatus();

@@ -34,14 +34,15 @@ Status checkDevice(const std::string& device) {
 }
 
 Status checkProgram(const Program& program, const Dataset& data, std::span<const double> parameters,
-                    Precision precision) {
-  const auto mismatch = [&](const char* what, Precision other) {
-    return Error{Errc::kInvalid,
-                 fmt::format("{} in {}, but the engine computes in {}", what, nameOf(other), nameOf(precision)),
-                 {}};
+                    const EngineOptions& engine) {
+  const auto mismatch = [](const char* what, auto other, auto own) {
+    return Error{
+        Errc::kInvalid, fmt::format("{} in {}, but the engine computes in {}", what, nameOf(other), nameOf(own)), {}};
   };
-  if (program.state().precision != precision) return mismatch("a program", program.state().precision);
-  if (data.state().precision != precision) return mismatch("data", data.state().precision);
+  const Program::State& made = program.state();
+  if (made.precision != engine.precision) return mismatch("a program", made.precision, engine.precision);
+  if (made.math != engine.math) return mismatch("a program", made.math, engine.math);
+  if (data.state().precision != engine.precision) return mismatch("data", data.state().precision, engine.precision);
   const std::size_t expected = program.parameterOffset(program.size());
   if (parameters.size() != expected) {
     return Error{Errc::kInvalid, fmt::format("{} parameters, but the program has {}", parameters.size(), expected), {}};
@@ -94,11 +95,8 @@ Feasible findFeasible(const Program::State& program, std::size_t columns, const 
 }  // namespace
 
 struct Engine::State {
-  // oneTBB prints a warning when an arena wants more threads than there are.
   State(const EngineOptions& given, unsigned threads, std::shared_ptr<HostJit> host_jit)
-      : options(given),
-        arena(std::min(static_cast<int>(threads), tbb::this_task_arena::max_concurrency())),
-        jit(std::move(host_jit)) {
+      : options(given), arena(static_cast<int>(threads)), jit(std::move(host_jit)) {
     options.threads = threads;
   }
 
@@ -136,7 +134,7 @@ struct Engine::State {
           fmt::format("output in {}, but the engine computes in {}", nameOf(element), nameOf(options.precision)),
           {}};
     }
-    if (Status valid = checkProgram(program, data, parameters, options.precision); !valid) {
+    if (Status valid = checkProgram(program, data, parameters, options); !valid) {
       return std::move(valid).error();
     }
     if (out.size() != program.size() * data.rows()) {
@@ -157,7 +155,7 @@ struct Engine::State {
 
   Result<Losses> loss(const Program& program, const Dataset& data, std::span<const double> parameters,
                       const LossOptions& loss_options) {
-    if (Status valid = checkProgram(program, data, parameters, options.precision); !valid) {
+    if (Status valid = checkProgram(program, data, parameters, options); !valid) {
       return std::move(valid).error();
     }
     if (data.state().target == nullptr) return Error{Errc::kInvalid, "a loss of data without a target", {}};
@@ -189,8 +187,9 @@ Result<Engine> Engine::create(const EngineOptions& options) {
     }
     auto jit = HostJit::create(options.precision, options.math);
     if (!jit) return std::move(jit).error();
-    const unsigned threads =
-        options.threads != 0 ? options.threads : static_cast<unsigned>(tbb::this_task_arena::max_concurrency());
+    // oneTBB prints a warning when an arena wants more threads than there are.
+    const auto available = static_cast<unsigned>(tbb::this_task_arena::max_concurrency());
+    const unsigned threads = options.threads != 0 ? std::min(options.threads, available) : available;
     return Engine(std::make_shared<State>(options, threads, std::shared_ptr<HostJit>(std::move(*jit))));
   });
 }
@@ -208,6 +207,7 @@ Result<Dataset> Engine::upload(const DataView& data) const {
 Program Engine::compile(std::span<const Expression> expressions, const CompileOptions& options) const {
   auto state = std::make_shared<Program::State>();
   state->precision = state_->options.precision;
+  state->math = state_->options.math;
   state->expressions.assign(expressions.begin(), expressions.end());
   for (const Expression& expression : expressions) {
     state->parameter_offsets.push_back(state->parameter_offsets.back() + expression.parameterCount());

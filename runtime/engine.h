@@ -81,8 +81,9 @@ struct ColumnView {
   Precision type;
 };
 
-/// Columns of equal length, at least one row. `target` and `weights` are needed for losses only. Weights are finite,
-/// not negative, and not all zero.
+/// Columns of equal length, at least one row. Columns may hold anything, NaN and infinities included; what is beyond
+/// f32 becomes infinite in it. `target` and `weights` are needed for losses only, and are finite in the engine's
+/// precision; weights are not negative, not all zero, and their sum is finite.
 struct DataView {
   std::vector<ColumnView> columns;
   std::optional<ColumnView> target = {};
@@ -154,24 +155,27 @@ class Engine {
   /// Errors: kInvalid for a device name that is none, kMachine for a device that is not there.
   static Result<Engine> create(const EngineOptions& options = {});
 
-  /// Copies and pads the columns. Errors: kInvalid for unequal lengths, no rows, bad weights; kMachine without memory.
+  /// Copies and pads the columns. Errors: kInvalid for unequal lengths, no rows, a bad target or bad weights (with the
+  /// row, from 1, and the number as given); kMachine without memory.
   Result<Dataset> upload(const DataView& data) const;
 
-  /// Makes a batch ready. Never fails as a whole: see Program::failures().
+  /// Makes a batch ready. Never fails as a whole: see Program::failures(). A pass that throws, or whose graph does not
+  /// fit the expressions, is a failure of those that share a graph with the cause.
   Program compile(std::span<const Expression> expressions, const CompileOptions& options = {}) const;
 
   /// Predictions of all expressions: out[e * rows + r]. `parameters` as Program::parameterOffset says. A failed
   /// expression's predictions are NaN. The element type must be the engine's precision. Errors: kInvalid for wrong
-  /// sizes.
+  /// sizes, and for a program or data of an engine of another precision or math mode.
   Result<std::vector<Failure>> evaluate(const Program& program, const Dataset& data, std::span<const double> parameters,
                                         std::span<float> out) const;
   Result<std::vector<Failure>> evaluate(const Program& program, const Dataset& data, std::span<const double> parameters,
                                         std::span<double> out) const;
 
-  /// One loss per expression; no predictions are stored. Errors: kInvalid for wrong sizes or data without a target.
+  /// One loss per expression; no predictions are stored. Errors: as evaluate's; kInvalid for data without a target.
   Result<Losses> loss(const Program& program, const Dataset& data, std::span<const double> parameters,
                       const LossOptions& options = {}) const;
 
+  /// As given, but `threads` is how many are used.
   const EngineOptions& options() const noexcept;
 
  private:

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include <tbb/parallel_for.h>
+#include <tbb/task_arena.h>
 
 namespace srjit {
 namespace {
@@ -18,10 +19,6 @@ constexpr std::size_t kTilesPerThread = 4;
 // Blocks of scratch are a line further apart than they are long, so that equal rows of two blocks do not fall into one
 // set of the cache, and a load is not taken for one of the store that is 4096 bytes away.
 constexpr std::size_t kSkew = kCacheLine;
-
-constexpr std::size_t roundUp(std::size_t value, std::size_t quantum) {
-  return (value + quantum - 1) / quantum * quantum;
-}
 
 // Scratch memory of this thread, kept from one call to the next unless it is large. No task waits while it uses it.
 std::byte* threadScratch(std::size_t bytes) {
@@ -67,7 +64,11 @@ void HostRun::forEachRange(const Chunk& chunk, const Body& body) const {
   if (ranges == 1) {
     body(std::size_t{0}, data_.rows);
   } else {
-    tbb::parallel_for(std::size_t{0}, ranges, [&](std::size_t range) { body(edge(range), edge(range + 1)); });
+    // Isolated: a thread that waits for the last range must not begin another chunk, whose memory would add to this
+    // one's and whose end this one would wait for.
+    tbb::this_task_arena::isolate([&] {
+      tbb::parallel_for(std::size_t{0}, ranges, [&](std::size_t range) { body(edge(range), edge(range + 1)); });
+    });
   }
 }
 

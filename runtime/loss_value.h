@@ -16,7 +16,7 @@ struct LossSums {
   std::uint64_t valid = 0;  ///< with a finite prediction; `rows` under kPropagate
 };
 
-/// What a kernel must sum for `options`.
+/// What a kernel, of the host or of a device, must sum for `options`; `weighted` if the data have weights.
 LossSpec lossSpec(const LossOptions& options, bool weighted);
 
 /// The value as LossKind says; divisions follow IEEE 754, so a constant target gives an infinite or NaN kNmse.

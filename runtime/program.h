@@ -10,7 +10,8 @@
 namespace srjit {
 
 struct Program::State {
-  Precision precision = Precision::kF32;
+  Precision precision = Precision::kF32;  ///< the engine's that made it, like `math`
+  Math math = Math::kPrecise;
   std::vector<Expression> expressions;
   std::vector<std::size_t> parameter_offsets{0};  ///< one more than expressions
   std::uint32_t variables = 0;                    ///< the largest Expression::variableCount()

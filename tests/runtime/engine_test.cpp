@@ -2,10 +2,14 @@
 #include <limits>
 #include <thread>
 
+#include <tbb/task_arena.h>
+
 #include "tests/runtime/workload.h"
 
 namespace srjit {
 namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 Error errorOf(const EngineOptions& options) {
   const Result<Engine> engine = Engine::create(options);
@@ -23,15 +27,20 @@ TEST(EngineCreate, NamesWhatIsWrongWithADevice) {
 }
 
 TEST(EngineCreate, SaysHowManyThreadsItUses) {
-  EXPECT_EQ(Engine::create({.threads = 3}).value().options().threads, 3U);
-  EXPECT_GE(Engine::create({}).value().options().threads, 1U);
+  const auto available = static_cast<unsigned>(tbb::this_task_arena::max_concurrency());
+  EXPECT_EQ(Engine::create({.threads = 1}).value().options().threads, 1U);
+  EXPECT_EQ(Engine::create({.threads = 3}).value().options().threads, std::min(3U, available));
+  EXPECT_EQ(Engine::create({.threads = 1000}).value().options().threads, std::min(1000U, available));
+  EXPECT_EQ(Engine::create({}).value().options().threads, available);
 }
 
 class Upload : public testing::Test {
  protected:
   Engine engine_ = Engine::create({}).value();
-  std::string messageOf(const Workload& w) {
-    const Result<Dataset> data = engine_.upload(w.view());
+  Engine wide_ = Engine::create({.precision = Precision::kF64}).value();
+  std::string messageOf(const Workload& w) { return messageOf(engine_, w.view()); }
+  static std::string messageOf(const Engine& engine, const DataView& view) {
+    const Result<Dataset> data = engine.upload(view);
     if (data.ok()) return "no error";
     EXPECT_EQ(data.error().code, Errc::kInvalid);
     return data.error().message;
@@ -59,10 +68,50 @@ TEST_F(Upload, ChecksWeights) {
   EXPECT_EQ(messageOf(w_), "weight -0.5 in row 2, expected a finite number that is not negative");
   w_.weights = {std::nan(""), 1};
   EXPECT_EQ(messageOf(w_), "weight nan in row 1, expected a finite number that is not negative");
-  w_.weights = {std::numeric_limits<double>::max(), 1};  // infinite once rounded to f32
-  EXPECT_EQ(messageOf(w_), "weight inf in row 1, expected a finite number that is not negative");
+  w_.weights = {1, kInfinity};
+  EXPECT_EQ(messageOf(w_), "weight inf in row 2, expected a finite number that is not negative");
   w_.weights = {0, 0};
   EXPECT_EQ(messageOf(w_), "the weights are all zero");
+  EXPECT_EQ(messageOf(wide_, w_.view()), "the weights are all zero");
+}
+
+TEST_F(Upload, ShowsWeightsAsGivenWhereF32CannotHoldThem) {
+  w_.weights = {1e300, 1};
+  EXPECT_EQ(messageOf(w_), "weight 1e+300 in row 1, expected a number within the range of f32 that is not negative");
+  EXPECT_EQ(messageOf(wide_, w_.view()), "no error");
+  w_.weights = {0, 1e-60};
+  EXPECT_EQ(messageOf(w_), "the weights are all zero once rounded to f32");
+  EXPECT_EQ(messageOf(wide_, w_.view()), "no error");
+  const std::vector<float> given{1, -0.1F};
+  DataView view = w_.view();
+  view.weights.emplace(given);
+  EXPECT_EQ(messageOf(wide_, view), "weight -0.1 in row 2, expected a finite number that is not negative");
+}
+
+TEST_F(Upload, ChecksTheSumOfWeights) {
+  w_.weights = {1e308, 1e308};
+  EXPECT_EQ(messageOf(wide_, w_.view()), "the sum of the weights is beyond the range of f64");
+  w_.weights = {3e38, 3e38};  // beyond f32, but sums are in double
+  EXPECT_EQ(messageOf(w_), "no error");
+}
+
+TEST_F(Upload, ChecksTheTarget) {
+  w_ = {.expressions = {}, .columns = {{1, 2, 3}}, .target = {1, 2, std::nan("")}, .weights = {}, .parameters = {}};
+  EXPECT_EQ(messageOf(w_), "target nan in row 3: expected a finite number");
+  EXPECT_EQ(messageOf(wide_, w_.view()), "target nan in row 3: expected a finite number");
+  w_.target = {1, -kInfinity, 3};
+  EXPECT_EQ(messageOf(w_), "target -inf in row 2: expected a finite number");
+  w_.target = {-1e300, 2, 3};
+  EXPECT_EQ(messageOf(w_), "target -1e+300 in row 1: expected a number within the range of f32");
+  EXPECT_EQ(messageOf(wide_, w_.view()), "no error");
+}
+
+TEST_F(Upload, ColumnsMayHoldAnything) {
+  w_.columns = {{std::nan(""), 1e300}, {-kInfinity, -1e300}};
+  const std::vector<Expression> columns{build({Token::variable(0)}), build({Token::variable(1)})};
+  const std::vector<double> got = predict(engine_, engine_.compile(columns), engine_.upload(w_.view()).value(), {});
+  EXPECT_TRUE(std::isnan(got[0]));
+  EXPECT_EQ(std::vector(got.begin() + 1, got.end()), (std::vector<double>{kInfinity, -kInfinity, -kInfinity}));
 }
 
 TEST_F(Upload, WithoutMemoryIsAnError) {
@@ -114,6 +163,11 @@ TEST(EngineEvaluate, ChecksSizesAndPrecisions) {
             "a program in f32, but the engine computes in f64");
   EXPECT_EQ(messageOf(other.evaluate(other.compile(w.expressions), data, parameters, std::span<double>(wide))),
             "data in f32, but the engine computes in f64");
+  const Engine fast = Engine::create({.math = Math::kFast}).value();
+  EXPECT_EQ(messageOf(fast.evaluate(program, data, parameters, whole)),
+            "a program in precise, but the engine computes in fast");
+  EXPECT_EQ(messageOf(fast.loss(program, data, parameters)), "a program in precise, but the engine computes in fast");
+  EXPECT_EQ(messageOf(fast.loss(fast.compile(w.expressions), data, parameters)), "no error");
 }
 
 TEST(EngineEvaluate, AProgramOutlivesItsEngine) {

@@ -2,6 +2,7 @@
 #include <limits>
 
 #include "compiler/loss.h"
+#include "runtime/loss_value.h"
 #include "tests/runtime/workload.h"
 
 namespace srjit {
@@ -168,6 +169,17 @@ TEST_F(LossOfColumn, StaysCloseToASumInDouble) {
   // docs/accuracy.md: 4 roundings of a term and 7 levels of the tree; the sum of groups is in double.
   EXPECT_NEAR(f32, exact, exact * 11 * std::ldexp(1.0, -24));
   EXPECT_NEAR(loss(w_, {}), exact, exact * 1e-12);
+}
+
+TEST(LossSpecOf, SaysWhatAKernelSums) {
+  for (const LossKind kind : kKinds) {
+    for (const bool weighted : {false, true}) {
+      const LossTerm term = kind == LossKind::kMae ? LossTerm::kAbsolute : LossTerm::kSquared;
+      EXPECT_EQ(lossSpec({kind, NanPolicy::kPropagate}, weighted), (LossSpec{term, weighted, false}));
+      EXPECT_EQ(lossSpec({kind, NanPolicy::kSkip}, weighted), (LossSpec{term, weighted, true}));
+      EXPECT_EQ(lossSpec({kind, NanPolicy::kReject}, weighted), (LossSpec{term, weighted, true}));
+    }
+  }
 }
 
 TEST_F(LossOfColumn, OfDataWithoutATargetIsAnError) {
