@@ -58,6 +58,18 @@ class Encoder {
 
  private:
   Status check() const {
+    if (table_.handlers().size() > DeviceToken::kHandlerMask + std::size_t{1}) {
+      return Error{
+          Errc::kUnsupported,
+          fmt::format("{} handlers: a token can name {}", table_.handlers().size(), DeviceToken::kHandlerMask + 1),
+          {}};
+    }
+    if (!isAddressable(options_.columns)) {
+      return Error{Errc::kUnsupported,
+                   fmt::format("{} columns of {} bytes: a token can address {} bytes of shared memory",
+                               options_.columns, columnBytes(table_.spec()), DeviceToken::kAddressableBytes),
+                   {}};
+    }
     for (const Node& node : dag_.nodes()) {
       if (node.kind == Token::Kind::kOp && !table_.has(node.op)) {
         std::vector<std::string_view> names;
@@ -207,8 +219,7 @@ class Encoder {
     emitNode(id);
     std::uint32_t slot = code_.slots;
     if (free_slots_.empty()) {
-      const std::uint64_t end = (std::uint64_t{options_.columns} + slot + 1) * columnBytes(table_.spec());
-      if (slot >= options_.max_slots || end > (DeviceToken::kParameterFlag >> DeviceToken::kColumnShift)) {
+      if (slot >= options_.max_slots || !isAddressable(std::uint64_t{options_.columns} + slot + 1)) {
         return Error{Errc::kUnsupported,
                      fmt::format("the program needs more than {} slots for shared and deep values", slot),
                      {}};
@@ -228,6 +239,10 @@ class Encoder {
     for (const NodeId id : released_at_[statement]) free_slots_.push_back(slot_of_[id]);
   }
 
+  // Whether that many columns and slots lie within what a token can address.
+  bool isAddressable(std::uint64_t columns) const {
+    return columns * columnBytes(table_.spec()) <= DeviceToken::kAddressableBytes;
+  }
   std::uint32_t columnOffset(std::uint32_t column) const { return column * columnBytes(table_.spec()); }
   std::uint32_t columnOf(NodeId id) const {
     return columnOffset(in_slot_[id] ? options_.columns + slot_of_[id] : dag_.node(id).index);

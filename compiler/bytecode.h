@@ -23,6 +23,7 @@ struct DeviceToken {
   static constexpr std::uint32_t kHandlerMask = 0xfff;
   static constexpr unsigned kColumnShift = 12;
   static constexpr std::uint32_t kParameterFlag = 1u << 31;
+  static constexpr std::uint32_t kAddressableBytes = kParameterFlag >> kColumnShift;
 };
 
 struct EncodeOptions {
@@ -41,8 +42,8 @@ struct Bytecode {
 /// Encodes all roots of `dag` in order. Values used more than once and values too deep for the stack are computed
 /// first, into slots, which are reused after the last use. The result does not depend on how nodes are numbered beyond
 /// their order. Errors: kInvalid for an operator that the table lacks (its name and the table's operators are in the
-/// message) or a column at or beyond options.columns; kUnsupported if more slots are needed than allowed or than a
-/// token can address.
+/// message) or a column at or beyond options.columns; kUnsupported if more columns or slots
+/// are needed than allowed or than a token can address, or the table has more handlers than a token can name.
 Result<Bytecode> encode(const Dag& dag, const HandlerTable& table, const EncodeOptions& options);
 
 /// A line per token, e.g. `mul 0v@2  column 3`.

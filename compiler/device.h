@@ -1,5 +1,8 @@
 // PTX for NVIDIA GPUs: straight-line kernels over rows, and the interpreter. Needs no GPU and no driver.
 //
+// Making device code sets LLVM's process-wide option nvptx-short-ptr, once: a program that also uses the same copy of
+// LLVM for NVPTX code of its own gets 32-bit pointers to shared memory there too.
+//
 // Geometry. A block has kBlockThreads threads; a thread computes `rows_per_thread` rows in groups of four adjacent
 // ones, so that a block covers a tile of kBlockThreads * rows_per_thread rows: row = tile * T * K + group * T * 4 +
 // thread * 4 + i. Columns, target, weights and outputs are column-major, 16-byte aligned, with strides (in elements)

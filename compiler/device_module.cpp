@@ -2,8 +2,12 @@
 
 #include <algorithm>
 #include <array>
+#include <vector>
 
 #include <fmt/format.h>
+#include <llvm/IR/InstIterator.h>
+#include <llvm/IR/IntrinsicInst.h>
+#include <llvm/IR/IntrinsicsNVPTX.h>
 #include <llvm/IR/LegacyPassManager.h>
 #include <llvm/IR/Verifier.h>
 #include <llvm/MC/TargetRegistry.h>
@@ -23,6 +27,37 @@ constexpr const char* kTriple = "nvptx64-nvidia-cuda";
 
 // PTX ISA 7.8, of CUDA 11.8, is the first that knows sm_90; nothing newer is used, so that older drivers can read it.
 constexpr const char* kPtxVersion = "+ptx78";
+
+// ptxas turns rcp(rcp(v)) into v and rcp(ex2(v)), also through an abs, into ex2(-v): other bits than where the two are
+// apart, as in the interpreter. Such a divisor is made opaque by a select on a predicate that is always true, but read
+// from a register. This must see what ptxas will see, so it comes after LLVM's own simplifications.
+void keepReciprocalsApart(llvm::Module& module) {
+  const auto idOf = [](const llvm::Value* value) {
+    const auto* const call = llvm::dyn_cast<llvm::IntrinsicInst>(value);
+    return call != nullptr ? call->getIntrinsicID() : llvm::Intrinsic::not_intrinsic;
+  };
+  std::vector<llvm::Use*> divisors;
+  for (llvm::Function& function : module) {
+    for (llvm::Instruction& instruction : llvm::instructions(function)) {
+      const auto id = idOf(&instruction);
+      const bool reciprocal = id == llvm::Intrinsic::nvvm_rcp_approx_ftz_f;
+      if (!reciprocal && id != llvm::Intrinsic::nvvm_div_approx_ftz_f) continue;
+      llvm::Use& divisor = instruction.getOperandUse(reciprocal ? 0 : 1);
+      const llvm::Value* made = divisor;
+      if (idOf(made) == llvm::Intrinsic::fabs) made = llvm::cast<llvm::IntrinsicInst>(made)->getArgOperand(0);
+      if (idOf(made) == llvm::Intrinsic::nvvm_rcp_approx_ftz_f ||
+          idOf(made) == llvm::Intrinsic::nvvm_ex2_approx_ftz_f) {
+        divisors.push_back(&divisor);
+      }
+    }
+  }
+  for (llvm::Use* const divisor : divisors) {
+    llvm::IRBuilder<> builder(llvm::cast<llvm::Instruction>(divisor->getUser()));
+    llvm::Value* const threads = builder.CreateIntrinsic(llvm::Intrinsic::nvvm_read_ptx_sreg_ntid_x, {}, {});
+    llvm::Value* const always = builder.CreateICmpNE(threads, builder.getInt32(0));
+    divisor->set(builder.CreateSelect(always, divisor->get(), llvm::ConstantFP::get(divisor->get()->getType(), 0)));
+  }
+}
 
 const llvm::Target* nvptxTarget() {
   static const llvm::Target* const target = [] {
@@ -96,6 +131,7 @@ Status DeviceModule::finish() {
   if (llvm::verifyModule(*module_, &stream)) return Error{Errc::kCompile, "invalid LLVM IR: " + stream.str(), {}};
   if (Status linked = linkLibdevice(*module_, *target_); !linked) return linked;
   optimizeDeviceModule(*module_);
+  keepReciprocalsApart(*module_);
   return okStatus();
 }
 

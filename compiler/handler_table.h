@@ -55,7 +55,7 @@ struct InterpreterSpec {
 
 class HandlerTable {
  public:
-  /// At most 4096 handlers fit a token; all operators at depth 16 stay below.
+  /// A token can name 4096 handlers; encode() refuses a larger table.
   explicit HandlerTable(InterpreterSpec spec);
 
   const InterpreterSpec& spec() const noexcept { return spec_; }

@@ -4,7 +4,6 @@
 #include <span>
 
 #include <llvm/IR/InlineAsm.h>
-#include <llvm/IR/IntrinsicInst.h>
 #include <llvm/IR/Intrinsics.h>
 #include <llvm/IR/IntrinsicsNVPTX.h>
 #include <llvm/IR/IntrinsicsX86.h>
@@ -105,23 +104,6 @@ struct Emitter {
     return b.CreateSelect(b.CreateFCmpOLT(x, number(kSmallestNormal)), below, finite);
   }
 
-  // A value that ptxas cannot see through: it depends on a predicate that is always true, read from a register.
-  llvm::Value* opaque(llvm::Value* value) const {
-    llvm::Value* const threads = b.CreateIntrinsic(llvm::Intrinsic::nvvm_read_ptx_sreg_ntid_x, {}, {});
-    return b.CreateSelect(b.CreateICmpNE(threads, b.getInt32(0)), value, number(0));
-  }
-
-  // ptxas turns rcp(rcp(v)) into v and rcp(ex2(v)), also through an abs, into ex2(-v): other bits than the
-  // interpreter's, which computes the two apart. A divisor that would let it is made opaque.
-  llvm::Value* divisor(llvm::Value* y) const {
-    const auto callOf = [](llvm::Value* value) { return llvm::dyn_cast<llvm::IntrinsicInst>(value); };
-    const llvm::IntrinsicInst* call = callOf(y);
-    if (call != nullptr && call->getIntrinsicID() == llvm::Intrinsic::fabs) call = callOf(call->getArgOperand(0));
-    if (call == nullptr) return y;
-    const auto id = call->getIntrinsicID();
-    return id == llvm::Intrinsic::nvvm_rcp_approx_ftz_f || id == llvm::Intrinsic::nvvm_ex2_approx_ftz_f ? opaque(y) : y;
-  }
-
   // The processor's estimate of 14 bits and one Newton step; where the step is not finite (zero, infinity, the ends of
   // the range), the estimate is exact.
   llvm::Value* reciprocal(llvm::Value* x) const {
@@ -166,9 +148,8 @@ llvm::Value* emitApproximateQuotient(Lowering& lowering, const Value& x, const V
   llvm::Value* const numerator = lowering.materialize(x);
   llvm::Value* const denominator = lowering.materialize(y);
   if (lowering.target() == TargetKind::kDevice) {
-    llvm::Value* const divisor = e.divisor(denominator);
-    if (reciprocal) return e.instruction(llvm::Intrinsic::nvvm_rcp_approx_ftz_f, divisor);
-    return e.b.CreateIntrinsic(llvm::Intrinsic::nvvm_div_approx_ftz_f, {}, {numerator, divisor});
+    if (reciprocal) return e.instruction(llvm::Intrinsic::nvvm_rcp_approx_ftz_f, denominator);
+    return e.b.CreateIntrinsic(llvm::Intrinsic::nvvm_div_approx_ftz_f, {}, {numerator, denominator});
   }
   if (!e.hasFloatParts()) return e.b.CreateFDiv(numerator, denominator);
   llvm::Value* const inverse = e.reciprocal(denominator);

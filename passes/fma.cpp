@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <array>
+#include <initializer_list>
 #include <utility>
 #include <vector>
 
@@ -85,20 +86,36 @@ class Fuser {
     return kNone;
   }
 
-  /// The square of a root is its operand but for rounding. As written, x - square(sqrt(x)) is 0 in most rows, and
-  /// divisions by it are infinite; fused it would never be 0, but the root's rounding error.
-  bool isRoot(NodeId id) const {
+  bool isOneOf(NodeId id, std::initializer_list<Op> ops) const {
     const Node& node = from_.node(id);
-    return node.kind == Token::Kind::kOp &&
-           (node.op == Op::kSqrt || node.op == Op::kPsqrt || node.op == Op::kLooseSqrt);
+    return node.kind == Token::Kind::kOp && std::ranges::find(ops, node.op) != ops.end();
+  }
+
+  /// Whether the product `id` undoes what made a factor: the square of a square root, the cube of a cube root, a value
+  /// times its reciprocal, a quotient times its divisor. Such a product is its operand but for rounding. As written,
+  /// the difference of the two is 0 in most rows, and dividing by it is infinite; fused, it would never be 0.
+  bool undoesAFactor(NodeId id) const {
+    const auto& operands = from_.node(id).operands;
+    switch (from_.node(id).op) {
+      case Op::kSquare:
+        return isOneOf(operands[0], {Op::kSqrt, Op::kPsqrt, Op::kLooseSqrt});
+      case Op::kCube:
+        return isOneOf(operands[0], {Op::kCbrt});
+      default:
+        return isReciprocalOf(operands[0], operands[1]) || isReciprocalOf(operands[1], operands[0]);
+    }
+  }
+  bool isReciprocalOf(NodeId id, NodeId other) const {
+    if (isOneOf(id, {Op::kInv, Op::kPinv, Op::kLooseInv})) return from_.node(id).operands[0] == other;
+    return isOneOf(id, {Op::kDiv, Op::kPdiv, Op::kLooseDiv}) && from_.node(id).operands[1] == other;
   }
 
   bool isProduct(NodeId id) const {
     const Node& node = from_.node(id);
     if (node.kind != Token::Kind::kOp) return false;
-    if (node.op == Op::kSquare && isRoot(node.operands[0])) return false;
     // A cube that stays for another use would be two multiplications beside the square that fusing needs.
-    return node.op == Op::kMul || node.op == Op::kSquare || (node.op == Op::kCube && uses_[id] == 1);
+    const bool product = node.op == Op::kMul || node.op == Op::kSquare || (node.op == Op::kCube && uses_[id] == 1);
+    return product && !undoesAFactor(id);
   }
 
   /// The factors of the product `id`, in the new graph.

@@ -1,6 +1,7 @@
 // Bytecode of the GPU interpreter, run by a model of its machine.
 #include "compiler/bytecode.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "compiler/device.h"
@@ -124,10 +125,29 @@ TEST(Bytecode, RefusesWhatItCannotRun) {
   EXPECT_EQ(refused("x0 + x1", {2}), "accepted");
 }
 
+TEST(Bytecode, NamesTheLastColumnThatATokenCanAddress) {
+  for (const Precision precision : {Precision::kF32, Precision::kF64}) {
+    const HandlerTable table({precision, Math::kFast, {Op::kAdd, Op::kSub}, 8, 4});
+    const std::uint32_t most = DeviceToken::kAddressableBytes / columnBytes(table.spec());
+    EXPECT_EQ(most, precision == Precision::kF32 ? 128U : 64U);
+    const Dag dag = graphOf({"x" + std::to_string(most - 1) + " - x1"}, precision);
+    const EncodeOptions fits{most};
+    const auto code = encode(dag, table, fits);
+    ASSERT_TRUE(code.ok()) << code.error().message;
+    EXPECT_THAT(printBytecode(*code, table, fits), testing::HasSubstr("sub x" + std::to_string(most - 1) + " x1"));
+    const auto refused = encode(dag, table, {most + 1});
+    ASSERT_FALSE(refused.ok());
+    EXPECT_EQ(refused.error().code, Errc::kUnsupported);
+    EXPECT_THAT(refused.error().message, testing::HasSubstr("a token can address 524288 bytes"));
+  }
+}
+
 TEST(HandlerTable, EveryOperatorAtEveryHeightFitsAToken) {
-  for (const Math math : {Math::kStrict, Math::kFast}) {
-    const HandlerTable table(specFor(math, 16, Precision::kF32));
-    EXPECT_LE(table.handlers().size(), std::size_t{DeviceToken::kHandlerMask} + 1);
+  for (const Precision precision : {Precision::kF32, Precision::kF64}) {
+    for (const Math math : {Math::kStrict, Math::kPrecise, Math::kFast}) {
+      const HandlerTable table(specFor(math, 16, precision));
+      EXPECT_LE(table.handlers().size(), std::size_t{DeviceToken::kHandlerMask} + 1);
+    }
   }
 }
 

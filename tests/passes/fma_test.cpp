@@ -35,9 +35,12 @@ TEST(Fma, ADifferenceOfEqualsStaysZero) {
   EXPECT_EQ(after("fma", "square(x0) - square(x0)"), after("none", "square(x0) - square(x0)"));
 }
 
-TEST(Fma, ASquareOfARootStaysAsItIs) {
-  EXPECT_EQ(after("fma", "x0 - square(sqrt(x0))"), after("none", "x0 - square(sqrt(x0))"));
-  EXPECT_EQ(after("fma", "square(psqrt(x0)) - x0"), after("none", "square(psqrt(x0)) - x0"));
+TEST(Fma, AProductThatUndoesItsFactorStaysAsItIs) {
+  for (const std::string_view text : {"x0 - square(sqrt(x0))", "square(psqrt(x0)) - x0", "x0 - cube(cbrt(x0))",
+                                      "x0 * inv(x0) - 1", "1 - inv(x0) * x0", "(x0 / x1) * x1 - x0"}) {
+    EXPECT_EQ(after("fma", text), after("none", text));
+  }
+  EXPECT_EQ(after("fma", "x0 * inv(x1) - 1"), after("none", "fms(x0, inv(x1), 1)"));
 }
 
 TEST(Fma, UsesInOtherRootsDoNotCount) {

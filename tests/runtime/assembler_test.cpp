@@ -60,15 +60,18 @@ TEST_P(AssemblerSlow, RowsKernelsOfEveryOperator) {
     DeviceOptions options;
     options.precision = GetParam().precision;
     options.math = GetParam().math;
-    if (first / kBatch % 2 == 1) options.loss = LossSpec{LossTerm::kSquared, true, true};
-    const auto ptx = rowsPtx(callsOf(batch, options.precision), options);
-    ASSERT_TRUE(ptx.ok()) << ptx.error().message;
-    const auto cubin = assemble(*ptx, options.arch);
-    ASSERT_TRUE(cubin.ok()) << infoOf(batch[0]).name << " ...: " << cubin.error().message;
-    ASSERT_EQ(cubin->kernels.size(), 1u);
-    EXPECT_EQ(cubin->kernels[0].name, kRowsKernel);
-    EXPECT_GT(cubin->kernels[0].registers, 0u);
-    EXPECT_EQ(cubin->kernels[0].spill_store_bytes, 0u) << infoOf(batch[0]).name;
+    for (const bool loss : {false, true}) {
+      if (loss) options.loss = LossSpec{LossTerm::kSquared, true, true};
+      const auto ptx = rowsPtx(callsOf(batch, options.precision), options);
+      ASSERT_TRUE(ptx.ok()) << ptx.error().message;
+      const auto cubin = assemble(*ptx, options.arch);
+      ASSERT_TRUE(cubin.ok()) << infoOf(batch[0]).name << " ...: " << cubin.error().message;
+      ASSERT_EQ(cubin->kernels.size(), 1u);
+      EXPECT_EQ(cubin->kernels[0].name, kRowsKernel);
+      EXPECT_GT(cubin->kernels[0].registers, 0u);
+      EXPECT_EQ(cubin->kernels[0].stack_bytes, 0u) << infoOf(batch[0]).name;
+      EXPECT_EQ(cubin->kernels[0].spill_store_bytes, 0u) << infoOf(batch[0]).name;
+    }
   }
 }
 
