@@ -189,8 +189,9 @@ TEST(Run, ABadExpressionIsAColumnOfNan) {
   words.push_back("--keep-going");
   EXPECT_EQ(runCommand(words, scratch.path("")).status, 0);
   words.push_back("--json");
+  std::ranges::replace(words, "o.csv", "o.json");
   EXPECT_EQ(runCommand(words, scratch.path("")).status, 0);
-  const json objects = json::parse(contentOf(scratch.path("o.csv")));
+  const json objects = json::parse(contentOf(scratch.path("o.json")));
   EXPECT_EQ(objects[0]["status"], "syntax");
   EXPECT_EQ(objects[1]["values"], json({1, 4, 7}));
 }
