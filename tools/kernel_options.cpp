@@ -3,6 +3,7 @@
 #include <set>
 
 #include "passes/pass.h"
+#include "runtime/loss_value.h"
 
 namespace srjit {
 
@@ -12,10 +13,7 @@ DeviceOptions KernelOptions::device() const {
   device.math = math;
   device.arch = arch;
   device.rows_per_thread = rows_per_thread != 0 ? rows_per_thread : kind == KernelKind::kInterpreter ? 8 : 4;
-  if (kind == KernelKind::kLoss || loss_given) {
-    device.loss = LossSpec{loss == LossKind::kMae ? LossTerm::kAbsolute : LossTerm::kSquared, weighted,
-                           nan != NanPolicy::kPropagate};
-  }
+  if (kind == KernelKind::kLoss || loss_given) device.loss = lossSpec({loss, nan}, weighted);
   return device;
 }
 

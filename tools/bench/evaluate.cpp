@@ -6,6 +6,7 @@
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
+#include <bit>
 #include <chrono>
 #include <cmath>
 #include <cstdint>
@@ -112,7 +113,7 @@ class Scenario {
     const std::vector<float> compiled = predictions_;
     if (!evaluate(Tier::kInterpret)) return "the interpreter failed";
     for (std::size_t i = 0; i < compiled.size(); ++i) {
-      if (std::memcmp(&compiled[i], &predictions_[i], sizeof(float)) != 0 &&
+      if (std::bit_cast<std::uint32_t>(compiled[i]) != std::bit_cast<std::uint32_t>(predictions_[i]) &&
           !(std::isnan(compiled[i]) && std::isnan(predictions_[i]))) {
         return "the tiers differ in expression " + std::to_string(i / kRows);
       }
