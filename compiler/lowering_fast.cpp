@@ -104,28 +104,6 @@ struct Emitter {
     return b.CreateSelect(b.CreateFCmpOLT(x, number(kSmallestNormal)), below, finite);
   }
 
-  // The processor's estimate of 14 bits and one Newton step; where the step is not finite (zero, infinity, the ends of
-  // the range), the estimate is exact.
-  llvm::Value* reciprocal(llvm::Value* x) const {
-    llvm::Value* const estimate = estimateOf(llvm::Intrinsic::x86_avx512_rcp14_ps_512, x);
-    llvm::Value* const error = intrinsic(llvm::Intrinsic::fma, {b.CreateFNeg(x), estimate, number(1)});
-    llvm::Value* const better = intrinsic(llvm::Intrinsic::fma, {estimate, error, estimate});
-    return b.CreateSelect(b.CreateFCmpOLT(intrinsic(llvm::Intrinsic::fabs, {error}), number(0.5)), better, estimate);
-  }
-
-  llvm::Value* squareRoot(llvm::Value* x) const {
-    llvm::Value* const estimate = estimateOf(llvm::Intrinsic::x86_avx512_rsqrt14_ps_512, x);
-    llvm::Value* const root = b.CreateFMul(x, estimate);
-    llvm::Value* const error = intrinsic(llvm::Intrinsic::fma, {b.CreateFNeg(root), root, x});
-    llvm::Value* const better = intrinsic(llvm::Intrinsic::fma, {error, b.CreateFMul(estimate, number(0.5)), root});
-    llvm::Value* const step = b.CreateSelect(b.CreateFCmpOLT(x, number(kInfinity)), better, x);
-    return b.CreateSelect(b.CreateFCmpOEQ(x, number(0)), x, step);
-  }
-
-  llvm::Value* estimateOf(ID id, llvm::Value* x) const {
-    return b.CreateIntrinsic(id, {}, {x, llvm::PoisonValue::get(lowering.type()), b.getInt16(0xffff)});
-  }
-
   // |x|^y by logarithms; for x < 0 the sign of an odd y, or NaN for a fractional one.
   llvm::Value* pow(llvm::Value* x, llvm::Value* y) const {
     llvm::Value* const magnitude = intrinsic(llvm::Intrinsic::fabs, {x});
@@ -143,17 +121,15 @@ struct Emitter {
 }  // namespace
 
 llvm::Value* emitApproximateQuotient(Lowering& lowering, const Value& x, const Value& y) {
-  const Emitter e{lowering, lowering.builder()};
-  const bool reciprocal = x.isLiteral() && x.literal() == 1;
-  llvm::Value* const numerator = lowering.materialize(x);
+  llvm::IRBuilder<>& b = lowering.builder();
   llvm::Value* const denominator = lowering.materialize(y);
-  if (lowering.target() == TargetKind::kDevice) {
-    if (reciprocal) return e.instruction(llvm::Intrinsic::nvvm_rcp_approx_ftz_f, denominator);
-    return e.b.CreateIntrinsic(llvm::Intrinsic::nvvm_div_approx_ftz_f, {}, {numerator, denominator});
+  // On the host a division is the better choice even here: its unit works beside those that multiply, which the
+  // polynomials of the other functions keep busy, and which an estimate with a Newton step would load further.
+  if (lowering.target() == TargetKind::kHost) return b.CreateFDiv(lowering.materialize(x), denominator);
+  if (x.isLiteral() && x.literal() == 1) {
+    return b.CreateIntrinsic(llvm::Intrinsic::nvvm_rcp_approx_ftz_f, {}, {denominator});
   }
-  if (!e.hasFloatParts()) return e.b.CreateFDiv(numerator, denominator);
-  llvm::Value* const inverse = e.reciprocal(denominator);
-  return reciprocal ? inverse : e.b.CreateFMul(numerator, inverse);
+  return b.CreateIntrinsic(llvm::Intrinsic::nvvm_div_approx_ftz_f, {}, {lowering.materialize(x), denominator});
 }
 
 llvm::Value* emitApproximate(Lowering& lowering, Function function, std::span<llvm::Value* const> arguments) {
@@ -174,8 +150,7 @@ llvm::Value* emitApproximate(Lowering& lowering, Function function, std::span<ll
     case Function::k_pow:
       return e.pow(x, arguments[1]);
     case Function::k_sqrt:
-      if (device) return e.instruction(llvm::Intrinsic::nvvm_sqrt_approx_ftz_f, x);
-      return e.hasFloatParts() ? e.squareRoot(x) : nullptr;
+      return device ? e.instruction(llvm::Intrinsic::nvvm_sqrt_approx_ftz_f, x) : nullptr;
     case Function::k_sin:
       return device ? e.instruction(llvm::Intrinsic::nvvm_sin_approx_ftz_f, x) : nullptr;
     case Function::k_cos:
