@@ -1,5 +1,5 @@
 // The LLVM passes that kernels go through. The graph passes have already folded, shared and ordered the work, so that
-// little is left: a general -O2 costs several times as much and gains nothing measurable (docs/performance.md).
+// little is left for LLVM's own: these pipelines are short on purpose.
 #pragma once
 
 #include <llvm/IR/Module.h>

@@ -27,7 +27,7 @@ struct Cubin {
 };
 
 /// Which assembler assemble() uses, e.g. "nvJitLink 13.0" or "/usr/local/cuda/bin/ptxas"; empty if there is none.
-/// nvJitLink is preferred, since it starts no process. Part of every key under which cubins are kept. Thread-safe.
+/// nvJitLink is preferred, since it starts no process. Its output may differ between versions. Thread-safe.
 std::string_view assemblerName();
 
 /// Assembles `ptx` for `arch` ("sm_90"). Errors: kMachine without an assembler, kCompile with the assembler's log.
