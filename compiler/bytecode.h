@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -11,45 +13,71 @@
 
 namespace srjit {
 
-/// One token in global memory. While a block copies its tokens to shared memory, it replaces the index of a parameter
-/// by its value; so new parameters need no new tokens.
+/// One token in global memory. It names columns, slots and parameters by number. While a block copies its tokens to
+/// shared memory it replaces columns and slots by byte offsets there, which depend on the launch, and parameters by
+/// their values; so new parameters or another geometry need no new tokens.
 struct DeviceToken {
-  /// Bits 0-11: handler; 12-30: byte offset of a column or slot in the block's shared memory; 31: `argument` is the
-  /// index of a parameter.
+  /// Bits 0-11: handler; 12-29: number of a staged column, or staged_columns + number of a slot; 30-31: what `argument`
+  /// is.
   std::uint32_t code;
-  /// A parameter's index, the byte offset of a second column, or (kEnd) the root.
   std::uint32_t argument;
 
+  enum ArgumentKind : std::uint32_t {
+    kNumber = 0,     ///< a number as it is: of an output (kEnd), or 0
+    kParameter = 1,  ///< the index of a parameter
+    kColumn = 2,     ///< a second column or slot
+  };
   static constexpr std::uint32_t kHandlerMask = 0xfff;
   static constexpr unsigned kColumnShift = 12;
-  static constexpr std::uint32_t kParameterFlag = 1u << 31;
-  static constexpr std::uint32_t kAddressableBytes = kParameterFlag >> kColumnShift;
+  static constexpr std::uint32_t kColumnMask = 0x3ffff;
+  static constexpr unsigned kArgumentShift = 30;
 };
 
+/// How numbers in tokens are made from those of a graph.
 struct EncodeOptions {
-  std::uint32_t columns = 0;          ///< columns staged in shared memory; slots come after them
-  std::uint32_t first_root = 0;       ///< added to the root numbers
-  std::uint32_t first_parameter = 0;  ///< added to the indices of Dag::parameters()
-  std::uint32_t max_slots = 1u << 16;
+  /// Staged column of every variable; kNotStaged for one that is not there. Empty: variable v is column v of
+  /// `staged_columns`.
+  std::span<const std::uint32_t> columns;
+  std::uint32_t staged_columns = 0;  ///< slots come after them
+  /// Index of every entry of Dag::parameters(). Empty: as it is.
+  std::span<const std::uint32_t> parameters;
+  std::uint32_t max_slots = 64;
+
+  static constexpr std::uint32_t kNotStaged = ~0u;
 };
 
-/// The tokens of one graph, one program.
+/// The tokens of a program.
 struct Bytecode {
   std::vector<DeviceToken> tokens;
-  std::uint32_t slots = 0;
+  std::uint32_t slots = 0;  ///< the most that are in use at once
 };
 
-/// Encodes all roots of `dag` in order. Values used more than once and values too deep for the stack are computed
-/// first, into slots, which are reused after the last use. The result does not depend on how nodes are numbered beyond
-/// their order. Errors: kInvalid for an operator that the table lacks (its name and the table's operators are in the
-/// message) or a column at or beyond options.columns; kUnsupported if more columns or slots
-/// are needed than allowed or than a token can address, or the table has more handlers than a token can name.
+/// Encodes programs of one graph, one after another; keeps its working memory between them. Costs of a program depend
+/// on its own nodes alone, not on the size of the graph. Not thread-safe; the graph and the table must outlive it.
+class Encoder {
+ public:
+  Encoder(const Dag& dag, const HandlerTable& table);
+  ~Encoder();
+
+  /// Appends the program that computes `roots`, in order, as outputs `outputs`, to code.tokens, and raises code.slots
+  /// to what it needs. Values used more than once by these roots, and values too deep for the stack, are computed
+  /// first, into slots, which are reused after the last use. The tokens do not depend on other roots, nor on how nodes
+  /// are numbered beyond their order. Errors, after which code.tokens is as before: kInvalid for an operator that the
+  /// table lacks (its name and the table's operators are in the message), a variable that is not staged, or a constant
+  /// that was not hoisted; kUnsupported if more columns or slots are needed than allowed or than a token can address,
+  /// or the table has more handlers than a token can name.
+  Status encode(std::span<const std::uint32_t> roots, std::span<const std::uint32_t> outputs,
+                const EncodeOptions& options, Bytecode& code);
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+/// All roots of `dag` as one program, whose outputs are the roots' numbers.
 Result<Bytecode> encode(const Dag& dag, const HandlerTable& table, const EncodeOptions& options);
 
 /// A line per token, e.g. `mul 0v@2  column 3`.
 std::string printBytecode(const Bytecode& code, const HandlerTable& table, const EncodeOptions& options);
-
-/// Bytes of shared memory that one column or slot takes.
-unsigned columnBytes(const InterpreterSpec& spec);
 
 }  // namespace srjit

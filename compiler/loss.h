@@ -20,9 +20,11 @@ struct LossSpec {
   friend bool operator==(const LossSpec&, const LossSpec&) = default;
 };
 
-/// Sums have one fixed tree on every device, whatever the launch shape: the terms of kGroupRows adjacent rows (rows
-/// past the end count as +0) are added pairwise, (0+1)+(2+3), ..., in the kernel's precision; the sums of groups are
-/// then added in double, group after group.
+/// Sums have one fixed tree on every device, whatever the launch shape. The items of kGroupRows adjacent rows (those of
+/// rows past the end, and of rows that are left out, count as +0) are added pairwise, (0+1)+(2+3), ..., in the kernel's
+/// precision: terms, and under skip_invalid also the weights of valid rows. The sums of groups are added in double in
+/// kSumChains chains, chain c taking the groups c, c + kSumChains, ... in order; the chains are added pairwise.
 inline constexpr std::size_t kGroupRows = 128;
+inline constexpr std::size_t kSumChains = 32;
 
 }  // namespace srjit

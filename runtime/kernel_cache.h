@@ -1,0 +1,67 @@
+// Kernel images by what they compute: in memory, bounded in bytes, and on disk, shared by processes.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "ir/error.h"
+#include "runtime/kernel_image.h"
+
+namespace srjit {
+
+/// BLAKE3 of everything that decides the code: structures, options, ImageMaker::identity(). Never of constants' values.
+struct KernelKey {
+  std::array<std::uint8_t, 32> digest{};
+  std::string title;  ///< for people: "rows f32 fast sm_90, 64 expressions"; not compared
+
+  friend bool operator==(const KernelKey& a, const KernelKey& b) { return a.digest == b.digest; }
+};
+
+struct CacheOptions {
+  std::optional<std::filesystem::path> directory;  ///< none: the default of cacheDirectory(); empty: no disk
+  std::uint64_t disk_bytes = std::uint64_t{1} << 30;
+  std::uint64_t memory_bytes = std::uint64_t{256} << 20;
+};
+
+/// $SRJIT_CACHE_DIR, else $XDG_CACHE_HOME/sr-jit, else ~/.cache/sr-jit; empty if none of them is known.
+std::filesystem::path cacheDirectory();
+
+struct CacheStats {
+  std::uint64_t memory_hits = 0, disk_hits = 0, misses = 0;  ///< since the cache was opened
+  std::uint64_t waits = 0;  ///< requests that waited for another's compilation of the same key
+  std::uint64_t memory_images = 0, memory_bytes = 0;
+  std::uint64_t disk_images = 0, disk_bytes = 0;
+  std::uint64_t evictions = 0, damaged = 0;
+  double compile_seconds = 0;  ///< of one core, for the misses
+  double saved_seconds = 0;    ///< what the hits had cost when they were made
+  std::string disk_fault;      ///< why the disk is not used, or was not the last time; empty if all is well
+};
+
+/// Thread-safe. The disk is best effort: whatever fails there is a miss, and is said in CacheStats::disk_fault.
+class KernelCache {
+ public:
+  /// Never fails: without a usable directory the cache is in memory alone. One object per directory and process is
+  /// shared by all who ask for it.
+  static std::shared_ptr<KernelCache> open(const CacheOptions& options);
+
+  using Make = std::function<Result<KernelImage>()>;
+  /// The image of `key`, made by `make` if it is neither in memory nor on disk. Only one caller at a time makes an
+  /// image of a key; others wait for it, and make it themselves if that one fails. Errors: make's.
+  Result<std::shared_ptr<const KernelImage>> get(const KernelKey& key, const Make& make);
+
+  /// The image if it is there already.
+  std::shared_ptr<const KernelImage> find(const KernelKey& key);
+
+  /// A small value by name, kept beside the images and never evicted, as calibrations are; nothing if there is none.
+  std::optional<std::string> readFact(const std::string& name);
+  void writeFact(const std::string& name, const std::string& value);
+
+  CacheStats stats() const;
+};
+
+}  // namespace srjit
