@@ -1,0 +1,137 @@
+// A device and its context, and how failures of the CUDA driver are said. Owners of the driver's other objects are in
+// runtime/cuda.h.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <memory>
+#include <new>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "ir/error.h"
+#include "runtime/driver.h"
+
+namespace srjit {
+
+/// A call of the driver that failed.
+class CudaFailure : public std::exception {
+ public:
+  CudaFailure(CUresult code, Error error) : code_(code), error_(std::move(error)) {}
+  CUresult code() const noexcept { return code_; }
+  const Error& error() const noexcept { return error_; }
+  const char* what() const noexcept override { return error_.message.c_str(); }
+
+ private:
+  CUresult code_;
+  Error error_;
+};
+
+/// Throws CudaFailure (kMachine) unless `code` is CUDA_SUCCESS: "cuLaunchKernel failed: 700 CUDA_ERROR_ILLEGAL_ADDRESS,
+/// an illegal memory access was encountered".
+void check(const Driver& driver, CUresult code, std::string_view what);
+
+/// Whether the context is lost with this error, so that every later call fails and only another process helps.
+bool isSticky(CUresult code) noexcept;
+
+/// What is known of a device.
+struct DeviceLimits {
+  int ordinal = 0;
+  std::string name;  ///< "NVIDIA H200"
+  std::array<std::uint8_t, 16> uuid{};
+  unsigned capability = 0;  ///< 90 for compute capability 9.0
+  unsigned multiprocessors = 0;
+  std::size_t shared_bytes_per_multiprocessor = 0;
+  std::size_t shared_bytes_per_block = 0;  ///< the most a kernel may ask for (Kernel::allowSharedBytes)
+  std::size_t memory_bytes = 0;
+  int driver_version = 0;  ///< CUDA version of the driver, 12040 for 12.4
+  /// The architecture to make code for: the newest of deviceArchitectures() that the device can run; empty if there is
+  /// none. Cubins run only if it is of the device's own major number; otherwise needs_ptx, for the driver to translate.
+  std::string arch;
+  bool needs_ptx = false;
+};
+
+/// The devices of this machine, in the driver's order; none is not an error. No context is made. Errors: the driver's.
+Result<std::vector<DeviceLimits>> listDevices(const Driver& driver);
+
+/// A device with its primary context, which is retained, and a memory pool of our own, which keeps what was freed for
+/// the next allocation. Thread-safe.
+class Cuda {
+ public:
+  /// Errors: kMachine "device cuda:3, but this machine has 1 device", the driver's failures, or kUnsupported for a
+  /// device that no code can be made for or that has no memory pools. Needs no current context.
+  static Result<std::shared_ptr<const Cuda>> open(std::shared_ptr<const Driver> driver, int ordinal);
+  ~Cuda();
+
+  const Driver& driver() const noexcept { return *driver_; }
+  const DeviceLimits& limits() const noexcept { return limits_; }
+  CUcontext context() const noexcept { return context_; }
+  CUmemoryPool pool() const noexcept { return pool_; }
+
+  /// check() of this driver.
+  void check(CUresult code, std::string_view what) const { srjit::check(*driver_, code, what); }
+  /// Bytes that an allocation can count on: free on the device, or kept by our pool and not in use.
+  std::size_t freeMemory() const;
+  /// Gives what the pool keeps back to the device.
+  void trim() const;
+  /// Whether `address` is memory of this device. Needs no particular context.
+  bool owns(CUdeviceptr address) const;
+
+ private:
+  Cuda() = default;
+  Status start(std::shared_ptr<const Driver> driver, int ordinal);
+
+  std::shared_ptr<const Driver> driver_;
+  DeviceLimits limits_;
+  CUdevice device_ = 0;
+  CUcontext context_ = nullptr;
+  CUmemoryPool pool_ = nullptr;
+};
+
+/// Makes a device's context current on this thread, and what was before it current again at its end.
+class CurrentContext {
+ public:
+  explicit CurrentContext(const Cuda& cuda);
+  /// For destructors: a failure is ignored, and will be that of the next call.
+  CurrentContext(const Cuda& cuda, std::nothrow_t) noexcept;
+  ~CurrentContext();
+  CurrentContext(const CurrentContext&) = delete;
+  CurrentContext& operator=(const CurrentContext&) = delete;
+
+ private:
+  const Driver& driver_;
+  CUcontext previous_ = nullptr;
+  bool changed_ = false;
+};
+
+/// A handle of the driver with its device; `kDestroy` is the entry that destroys it. Movable.
+template <class Handle, CUresult (*Driver::*kDestroy)(Handle)>
+class CudaHandle {
+ public:
+  CudaHandle() = default;
+  CudaHandle(std::shared_ptr<const Cuda> cuda, Handle handle) : cuda_(std::move(cuda)), handle_(handle) {}
+  CudaHandle(CudaHandle&& other) noexcept : cuda_(std::move(other.cuda_)), handle_(std::exchange(other.handle_, {})) {}
+  CudaHandle& operator=(CudaHandle&& other) noexcept {
+    std::swap(cuda_, other.cuda_);
+    std::swap(handle_, other.handle_);
+    return *this;
+  }
+  ~CudaHandle() {
+    if (handle_ == Handle{}) return;
+    const CurrentContext current(*cuda_, std::nothrow);
+    (cuda_->driver().*kDestroy)(handle_);
+  }
+
+  Handle get() const noexcept { return handle_; }
+  const std::shared_ptr<const Cuda>& cuda() const noexcept { return cuda_; }
+
+ private:
+  std::shared_ptr<const Cuda> cuda_;
+  Handle handle_{};
+};
+
+}  // namespace srjit
