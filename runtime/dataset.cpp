@@ -167,19 +167,21 @@ Status fill(Dataset::State& state, const DataView& data) {
 
 }  // namespace
 
-Result<std::shared_ptr<const Dataset::State>> Dataset::State::create(const DataView& data, Precision precision) {
+Result<std::shared_ptr<Dataset::State>> Dataset::State::create(const DataView& data, Precision precision) {
   const std::size_t rows = !data.columns.empty() ? data.columns[0].size : data.target ? data.target->size : 0;
   if (Status sizes = checkSizes(data, rows); !sizes) return std::move(sizes).error();
   if (rows == 0) return Error{Errc::kInvalid, "data without rows", {}};
   auto state = std::make_shared<State>();
   state->rows = rows;
   state->columns = data.columns.size();
+  state->has_target = data.target.has_value();
+  state->has_weights = data.weights.has_value();
   state->precision = precision;
   state->padded_rows = roundUp(rows, kGroupRows);
   state->column_stride = columnStride(state->padded_rows, precision);
   Status filled = precision == Precision::kF32 ? fill<float>(*state, data) : fill<double>(*state, data);
   if (!filled) return std::move(filled).error();
-  return std::shared_ptr<const State>(std::move(state));
+  return state;
 }
 
 std::size_t Dataset::rows() const noexcept { return state_->rows; }

@@ -2,256 +2,359 @@
 
 #include <algorithm>
 #include <charconv>
-#include <cmath>
+#include <cstring>
 #include <limits>
+#include <optional>
 #include <utility>
 
 #include <tbb/task_arena.h>
 
-#include "runtime/cost_model.h"
-#include "runtime/dataset.h"
-#include "runtime/host_batches.h"
-#include "runtime/host_run.h"
-#include "runtime/loss_value.h"
-#include "runtime/program.h"
+#include "runtime/device_executor.h"
+#include "runtime/engine_parts.h"
+#include "runtime/executor.h"
+#include "runtime/guarded.h"
+#include "runtime/host_executor.h"
 
 namespace srjit {
+
+struct Engine::State {
+  EngineOptions options;
+  std::unique_ptr<Executor> executor;
+};
+
 namespace {
 
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+using Failures = std::vector<Failure>;
 
-Status checkDevice(const std::string& device) {
-  if (device == "auto" || device == "cpu") return okStatus();
-  unsigned ordinal = 0;
+/// The N of "cuda:N".
+std::optional<unsigned> cudaOrdinal(std::string_view device) {
   constexpr std::string_view kPrefix = "cuda:";
-  if (device.starts_with(kPrefix)) {
-    const auto [end, error] = std::from_chars(device.data() + kPrefix.size(), device.data() + device.size(), ordinal);
-    if (error == std::errc() && end == device.data() + device.size()) {
-      return Error{Errc::kMachine, fmt::format("device {}, but this build evaluates on the CPU only", device), {}};
-    }
-  }
-  return Error{Errc::kInvalid, fmt::format("device '{}', expected auto, cpu or cuda:N", device), {}};
+  unsigned ordinal = 0;
+  if (!device.starts_with(kPrefix)) return std::nullopt;
+  const auto [end, error] = std::from_chars(device.data() + kPrefix.size(), device.data() + device.size(), ordinal);
+  if (error != std::errc() || end != device.data() + device.size()) return std::nullopt;
+  return ordinal;
 }
 
-Status checkProgram(const Program& program, const Dataset& data, std::span<const double> parameters,
-                    const EngineOptions& engine) {
-  const auto mismatch = [](const char* what, auto other, auto own) {
-    return Error{
-        Errc::kInvalid, fmt::format("{} in {}, but the engine computes in {}", what, nameOf(other), nameOf(own)), {}};
-  };
-  const Program::State& made = program.state();
+Result<std::unique_ptr<Executor>> makeExecutor(EngineOptions& options, const EngineParts& parts) {
+  if (options.device == "auto") {
+    EngineOptions first = options;
+    first.device = "cuda:0";
+    if (auto made = makeDeviceExecutor(first, 0, parts)) {
+      options = first;
+      return made;
+    }
+    options.device = "cpu";
+  }
+  if (options.device == "cpu") return makeHostExecutor(options, options.threads);
+  if (const auto ordinal = cudaOrdinal(options.device)) return makeDeviceExecutor(options, *ordinal, parts);
+  return Error{Errc::kInvalid, fmt::format("device '{}', expected auto, cpu or cuda:N", options.device), {}};
+}
+
+template <class Value>
+Error mismatch(const char* what, Value other, Value own) {
+  return {Errc::kInvalid, fmt::format("{} in {}, but the engine computes in {}", what, nameOf(other), nameOf(own)), {}};
+}
+
+Status checkTask(const Task& task, const EngineOptions& engine) {
+  const ProgramSource& made = *task.program.state().source;
   if (made.precision != engine.precision) return mismatch("a program", made.precision, engine.precision);
   if (made.math != engine.math) return mismatch("a program", made.math, engine.math);
-  if (data.state().precision != engine.precision) return mismatch("data", data.state().precision, engine.precision);
-  const std::size_t expected = program.parameterOffset(program.size());
-  if (parameters.size() != expected) {
-    return Error{Errc::kInvalid, fmt::format("{} parameters, but the program has {}", parameters.size(), expected), {}};
+  const Dataset::State& data = task.data.state();
+  if (data.precision != engine.precision) return mismatch("data", data.precision, engine.precision);
+  const std::string& device = task.program.state().device;
+  if (device != engine.device || data.device != engine.device) {
+    return Error{Errc::kInvalid,
+                 fmt::format("a program for {} and data on {}, but the engine's device is {}", device, data.device,
+                             engine.device),
+                 {}};
   }
+  const std::size_t expected = task.program.parameterOffset(task.program.size());
+  if (task.parameters.size() != expected) {
+    return Error{
+        Errc::kInvalid, fmt::format("{} parameters, but the program has {}", task.parameters.size(), expected), {}};
+  }
+  if (task.loss && !data.has_target) return Error{Errc::kInvalid, "a loss of data without a target", {}};
   return okStatus();
 }
 
-/// The batches that the data can feed, in at most two sets: those of the program, and fresh ones for the expressions
-/// whose batch held a bad one.
+template <class T>
+Status checkOutput(const Program& program, const Dataset& data, std::span<T> out, const EngineOptions& engine) {
+  const Precision element = sizeof(T) == sizeof(float) ? Precision::kF32 : Precision::kF64;
+  if (element != engine.precision) return mismatch("output", element, engine.precision);
+  if (out.size() == program.size() * data.rows()) return okStatus();
+  return Error{
+      Errc::kInvalid,
+      fmt::format("output of {} numbers, expected {} expressions x {} rows", out.size(), program.size(), data.rows()),
+      {}};
+}
+
+/// The failures of a program and those of one evaluation, in order of expression.
+Failures merge(Failures failures, Failures more) {
+  failures.insert(failures.end(), std::make_move_iterator(more.begin()), std::make_move_iterator(more.end()));
+  std::stable_sort(failures.begin(), failures.end(),
+                   [](const Failure& a, const Failure& b) { return a.expression < b.expression; });
+  return failures;
+}
+
+/// Failed expressions get NaN.
+void settle(const Task& task, Losses& losses) {
+  losses.failures = merge(task.program.state().failures, std::move(losses.failures));
+  const Dataset::State& data = task.data.state();
+  for (const Failure& failure : losses.failures) {
+    if (task.loss) {
+      losses.values[failure.expression] = kNaN;
+    } else if (data.precision == Precision::kF32) {
+      std::fill_n(reinterpret_cast<float*>(task.out) + failure.expression * data.rows, data.rows,
+                  static_cast<float>(kNaN));
+    } else {
+      std::fill_n(reinterpret_cast<double*>(task.out) + failure.expression * data.rows, data.rows, kNaN);
+    }
+  }
+}
+
+/// A program whose data lack some of its variables: the part that can be evaluated, as a program of its own.
 struct Feasible {
-  std::vector<const HostBatch*> batches;
-  std::unique_ptr<const HostBatches> fresh;
-  std::vector<Failure> failures;
+  Program program;
+  std::vector<std::uint32_t> expressions;  ///< their numbers in the whole program
+  std::vector<double> parameters;
+  Failures failures;
 };
 
-Feasible findFeasible(const Program::State& program, std::size_t columns, const std::shared_ptr<HostJit>& jit) {
-  Feasible result{.batches = {}, .fresh = nullptr, .failures = program.failures};
-  if (program.batches == nullptr) return result;
-  const auto fits = [&](std::uint32_t expression) {
-    return program.expressions[expression].variableCount() <= columns;
-  };
-  std::vector<std::uint32_t> orphans;
-  for (const HostBatch& batch : program.batches->batches()) {
-    if (program.variables <= columns || std::all_of(batch.expressions.begin(), batch.expressions.end(), fits)) {
-      result.batches.push_back(&batch);
+Feasible findFeasible(Executor& executor, const Task& task) {
+  const ProgramSource& whole = *task.program.state().source;
+  const std::size_t columns = task.data.columns();
+  auto source = std::make_shared<ProgramSource>(ProgramSource{whole.precision, whole.math, whole.pipeline});
+  std::vector<std::uint32_t> expressions;
+  std::vector<double> parameters;
+  Failures failures;
+  for (std::uint32_t e = 0; e < whole.expressions.size(); ++e) {
+    const std::uint32_t variables = whole.expressions[e].variableCount();
+    if (variables > columns) {
+      const std::string message =
+          fmt::format("variable x{}, but the data has {} column{}", variables - 1, columns, columns == 1 ? "" : "s");
+      failures.push_back({e, Error{Errc::kInvalid, message, {}}});
       continue;
     }
-    for (const std::uint32_t expression : batch.expressions) {
-      if (fits(expression)) {
-        orphans.push_back(expression);
-        continue;
-      }
-      const std::string message =
-          fmt::format("variable x{}, but the data has {} column{}", program.expressions[expression].variableCount() - 1,
-                      columns, columns == 1 ? "" : "s");
-      result.failures.push_back({expression, Error{Errc::kInvalid, message, {}}});
+    expressions.push_back(e);
+    source->add(whole.expressions[e]);
+    const auto first = task.parameters.begin() + static_cast<std::ptrdiff_t>(whole.parameter_offsets[e]);
+    parameters.insert(parameters.end(), first, first + whole.expressions[e].parameterCount());
+  }
+  auto part = std::make_shared<Program::State>();
+  part->source = std::move(source);
+  part->device = task.program.state().device;
+  part->info.tier = Tier::kInterpret;
+  executor.compile(*part, {});
+  return {Program(std::move(part)), std::move(expressions), std::move(parameters), std::move(failures)};
+}
+
+Result<Losses> runFeasible(Executor& executor, const Task& task) {
+  const Feasible feasible = findFeasible(executor, task);
+  const std::size_t row_bytes = task.data.rows() * static_cast<std::size_t>(bytesOf(task.data.state().precision));
+  AlignedBuffer predictions(task.loss ? 0 : feasible.expressions.size() * row_bytes);
+  const Task part{feasible.program, task.data, feasible.parameters, predictions.data(), task.loss};
+  Result<Losses> some = executor.run(part);
+  if (!some) return some;
+  settle(part, *some);
+  Losses losses;
+  if (task.loss) {
+    losses.values.resize(task.program.size(), kNaN);
+    losses.valid_rows.resize(task.program.size());
+  }
+  for (std::size_t i = 0; i < feasible.expressions.size(); ++i) {
+    const std::size_t e = feasible.expressions[i];
+    if (task.loss) {
+      losses.values[e] = some->values[i];
+      losses.valid_rows[e] = some->valid_rows[i];
+    } else {
+      std::memcpy(task.out + e * row_bytes, predictions.data() + i * row_bytes, row_bytes);
     }
   }
-  if (!orphans.empty()) {
-    result.fresh =
-        std::make_unique<HostBatches>(jit, HostRequest{program.expressions, program.parameter_offsets,
-                                                       std::move(orphans), program.pipeline, Tier::kInterpret});
-    result.failures.insert(result.failures.end(), result.fresh->failures().begin(), result.fresh->failures().end());
+  for (Failure& failure : some->failures) failure.expression = feasible.expressions[failure.expression];
+  losses.failures = merge(feasible.failures, std::move(some->failures));
+  return losses;
+}
+
+bool isFeasible(const Task& task) { return task.program.state().source->variables <= task.data.columns(); }
+
+Result<Losses> runTask(Engine::State& engine, const Task& task) {
+  return guarded([&]() -> Result<Losses> {
+    if (Status valid = checkTask(task, engine.options); !valid) return std::move(valid).error();
+    Result<Losses> losses = isFeasible(task) ? engine.executor->run(task) : runFeasible(*engine.executor, task);
+    if (losses) settle(task, *losses);
+    return losses;
+  });
+}
+
+/// What submit gives: a flight, or what is known already.
+template <class Value>
+class EnginePending final : public Pending<Value>::State {
+ public:
+  EnginePending(std::shared_ptr<Engine::State> engine, Task task, std::unique_ptr<Flight> flight)
+      : engine_(std::move(engine)), task_(std::move(task)), flight_(std::move(flight)) {}
+  explicit EnginePending(Result<Losses> done) : done_(std::move(done)) {}
+
+  bool ready() override { return flight_ == nullptr || flight_->ready(); }
+  void wait() override {
+    if (flight_ != nullptr) flight_->wait();
   }
-  std::sort(result.failures.begin(), result.failures.end(),
-            [](const Failure& a, const Failure& b) { return a.expression < b.expression; });
-  return result;
+  Result<Value> result() override {
+    if (flight_ != nullptr) {
+      done_.emplace(guarded([&] { return flight_->finish(); }));
+      if (*done_) settle(*task_, **done_);
+    }
+    if (!*done_) return std::move(*done_).error();
+    if constexpr (std::is_same_v<Value, Losses>) {
+      return std::move(**done_);
+    } else {
+      return std::move((*done_)->failures);
+    }
+  }
+
+ private:
+  std::shared_ptr<Engine::State> engine_;  // outlives the flight
+  std::optional<Task> task_;
+  std::unique_ptr<Flight> flight_;
+  std::optional<Result<Losses>> done_;
+};
+
+template <class Value>
+Result<Pending<Value>> submitTask(const std::shared_ptr<Engine::State>& engine, Task task) {
+  return guarded([&]() -> Result<Pending<Value>> {
+    if (Status valid = checkTask(task, engine->options); !valid) return std::move(valid).error();
+    if (!isFeasible(task)) {
+      Result<Losses> losses = runTask(*engine, task);
+      if (!losses) return std::move(losses).error();
+      return Pending<Value>(std::make_unique<EnginePending<Value>>(std::move(losses)));
+    }
+    auto flight = engine->executor->start(task);
+    if (!flight) return std::move(flight).error();
+    return Pending<Value>(std::make_unique<EnginePending<Value>>(engine, std::move(task), std::move(*flight)));
+  });
+}
+
+template <class T>
+Result<Failures> evaluate(Engine::State& engine, const Program& program, const Dataset& data,
+                          std::span<const double> parameters, std::span<T> out) {
+  if (Status valid = checkOutput(program, data, out, engine.options); !valid) return std::move(valid).error();
+  Result<Losses> done =
+      runTask(engine, {program, data, parameters, reinterpret_cast<std::byte*>(out.data()), std::nullopt});
+  if (!done) return std::move(done).error();
+  return std::move(done->failures);
+}
+
+template <class T>
+Result<Pending<Failures>> submitEvaluate(const std::shared_ptr<Engine::State>& engine, const Program& program,
+                                         const Dataset& data, std::span<const double> parameters, std::span<T> out) {
+  if (Status valid = checkOutput(program, data, out, engine->options); !valid) return std::move(valid).error();
+  return submitTask<Failures>(engine,
+                              {program, data, parameters, reinterpret_cast<std::byte*>(out.data()), std::nullopt});
+}
+
+Result<Dataset> datasetOf(Result<std::shared_ptr<const Dataset::State>> state) {
+  if (!state) return std::move(state).error();
+  return Dataset(std::move(*state));
 }
 
 }  // namespace
 
-struct Engine::State {
-  State(const EngineOptions& given, unsigned threads, std::shared_ptr<HostJit> host_jit)
-      : options(given), arena(static_cast<int>(threads)), jit(std::move(host_jit)) {
-    options.threads = threads;
-  }
-
-  EngineOptions options;
-  tbb::task_arena arena;
-  std::shared_ptr<HostJit> jit;
-
-  /// Calls run(HostRun) for every set of feasible batches, inside the arena, and returns the failures.
-  template <class Run>
-  std::vector<Failure> forEachRun(const Program::State& program, const Dataset::State& data,
-                                  std::span<const double> parameters, const Run& run) {
-    return arena.execute([&] {
-      Feasible feasible = findFeasible(program, data.columns, jit);
-      const auto execute = [&](const HostBatches& all, std::vector<const HostBatch*> batches) {
-        AlignedBuffer storage;
-        run(HostRun(all, std::move(batches), data, all.parameterTable(parameters, storage), options.threads));
-      };
-      if (!feasible.batches.empty()) execute(*program.batches, std::move(feasible.batches));
-      if (feasible.fresh != nullptr) {
-        std::vector<const HostBatch*> batches;
-        for (const HostBatch& batch : feasible.fresh->batches()) batches.push_back(&batch);
-        execute(*feasible.fresh, std::move(batches));
-      }
-      return std::move(feasible.failures);
-    });
-  }
-
-  template <class T>
-  Result<std::vector<Failure>> evaluate(const Program& program, const Dataset& data, std::span<const double> parameters,
-                                        std::span<T> out) {
-    const Precision element = sizeof(T) == sizeof(float) ? Precision::kF32 : Precision::kF64;
-    if (element != options.precision) {
-      return Error{
-          Errc::kInvalid,
-          fmt::format("output in {}, but the engine computes in {}", nameOf(element), nameOf(options.precision)),
-          {}};
-    }
-    if (Status valid = checkProgram(program, data, parameters, options); !valid) {
-      return std::move(valid).error();
-    }
-    if (out.size() != program.size() * data.rows()) {
-      return Error{Errc::kInvalid,
-                   fmt::format("output of {} numbers, expected {} expressions x {} rows", out.size(), program.size(),
-                               data.rows()),
-                   {}};
-    }
-    std::vector<Failure> failures = forEachRun(program.state(), data.state(), parameters, [&](const HostRun& run) {
-      run.evaluate(reinterpret_cast<std::byte*>(out.data()));
-    });
-    for (const Failure& failure : failures) {
-      const auto row = out.subspan(failure.expression * data.rows(), data.rows());
-      std::fill(row.begin(), row.end(), static_cast<T>(kNaN));
-    }
-    return failures;
-  }
-
-  Result<Losses> loss(const Program& program, const Dataset& data, std::span<const double> parameters,
-                      const LossOptions& loss_options) {
-    if (Status valid = checkProgram(program, data, parameters, options); !valid) {
-      return std::move(valid).error();
-    }
-    if (data.state().target == nullptr) return Error{Errc::kInvalid, "a loss of data without a target", {}};
-    const LossSpec spec = lossSpec(loss_options, data.state().weights != nullptr);
-    const auto kernel = jit->loss(spec);
-    if (!kernel) return kernel.error();
-    std::vector<LossSums> sums(program.size());
-    Losses losses;
-    losses.failures = forEachRun(program.state(), data.state(), parameters,
-                                 [&](const HostRun& run) { run.loss(*kernel, spec, sums); });
-    losses.values.reserve(sums.size());
-    losses.valid_rows.reserve(sums.size());
-    for (const LossSums& sum : sums) {
-      losses.values.push_back(lossValue(sum, data.state().target_variance, loss_options));
-      losses.valid_rows.push_back(sum.valid);
-    }
-    for (const Failure& failure : losses.failures) losses.values[failure.expression] = kNaN;
-    return losses;
-  }
-};
-
 Engine::Engine(std::shared_ptr<State> state) : state_(std::move(state)) {}
 
-Result<Engine> Engine::create(const EngineOptions& options) {
-  return withinMemory([&]() -> Result<Engine> {
-    if (Status device = checkDevice(options.device); !device) return std::move(device).error();
+Result<Engine> Engine::create(const EngineOptions& options) { return createEngine(options, EngineParts::ofMachine()); }
+
+Result<Engine> createEngine(const EngineOptions& options, const EngineParts& parts) {
+  return guarded([&]() -> Result<Engine> {
     if (options.threads > kMaxThreads) {
       return Error{Errc::kInvalid, fmt::format("{} threads, expected at most {}", options.threads, kMaxThreads), {}};
     }
-    auto jit = HostJit::create(options.precision, options.math);
-    if (!jit) return std::move(jit).error();
+    auto state = std::make_shared<Engine::State>();
+    state->options = options;
     // oneTBB prints a warning when an arena wants more threads than there are.
     const auto available = static_cast<unsigned>(tbb::this_task_arena::max_concurrency());
-    const unsigned threads = options.threads != 0 ? std::min(options.threads, available) : available;
-    return Engine(std::make_shared<State>(options, threads, std::shared_ptr<HostJit>(std::move(*jit))));
+    state->options.threads = options.threads != 0 ? std::min(options.threads, available) : available;
+    auto executor = makeExecutor(state->options, parts);
+    if (!executor) return std::move(executor).error();
+    state->executor = std::move(*executor);
+    return Engine(std::move(state));
   });
 }
 
 const EngineOptions& Engine::options() const noexcept { return state_->options; }
+CacheStats Engine::cacheStats() const { return state_->executor->cacheStats(); }
 
 Result<Dataset> Engine::upload(const DataView& data) const {
-  return withinMemory([&]() -> Result<Dataset> {
-    auto state = Dataset::State::create(data, state_->options.precision);
-    if (!state) return std::move(state).error();
-    return Dataset(std::move(*state));
-  });
+  return guarded([&] { return datasetOf(state_->executor->upload(data)); });
+}
+
+Result<Dataset> Engine::adopt(const DeviceDataView& data) const {
+  return guarded([&] { return datasetOf(state_->executor->adopt(data)); });
 }
 
 Program Engine::compile(std::span<const Expression> expressions, const CompileOptions& options) const {
+  auto source = std::make_shared<ProgramSource>();
+  source->precision = state_->options.precision;
+  source->math = state_->options.math;
+  source->pipeline = options.pipeline ? *options.pipeline : Pipeline::standard(state_->options.math);
+  source->expressions.reserve(expressions.size());
+  source->parameter_offsets.reserve(expressions.size() + 1);
   auto state = std::make_shared<Program::State>();
-  state->precision = state_->options.precision;
-  state->math = state_->options.math;
-  state->expressions.assign(expressions.begin(), expressions.end());
   for (const Expression& expression : expressions) {
-    state->parameter_offsets.push_back(state->parameter_offsets.back() + expression.parameterCount());
-    state->variables = std::max(state->variables, expression.variableCount());
+    source->add(expression);
     state->info.nodes_before += expression.size();
   }
-  Tier tier = options.tier.value_or(state_->options.tier);
-  if (tier == Tier::kAuto) {
-    tier = compilingPays(options.expected_passes, options.expected_rows) ? Tier::kCompile : Tier::kInterpret;
-  }
-  state->info.tier = tier;
-  state->pipeline = options.pipeline ? *options.pipeline : Pipeline::standard(state_->options.math);
-
-  const Status made = withinMemory([&]() -> Status {
-    HostRequest request{state->expressions, state->parameter_offsets, {}, state->pipeline, tier};
-    request.chosen.resize(expressions.size());
-    for (std::uint32_t i = 0; i < request.chosen.size(); ++i) request.chosen[i] = i;
-    state_->arena.execute([&] { state->batches = std::make_unique<HostBatches>(state_->jit, request); });
+  state->source = std::move(source);
+  state->device = state_->options.device;
+  state->info.tier = options.tier.value_or(state_->options.tier);
+  const Status made = guarded([&]() -> Status {
+    state_->executor->compile(*state, options);
     return okStatus();
   });
   if (!made) {
+    state->failures.clear();
     for (std::size_t i = 0; i < expressions.size(); ++i) state->failures.push_back({i, made.error()});
-    return Program(std::move(state));
   }
-  state->failures = state->batches->failures();
-  state->info.nodes_after = state->batches->nodes();
-  state->info.seconds_passes = state->batches->secondsPasses();
-  state->info.seconds_codegen = state->batches->secondsCodegen();
   return Program(std::move(state));
 }
 
-Result<std::vector<Failure>> Engine::evaluate(const Program& program, const Dataset& data,
-                                              std::span<const double> parameters, std::span<float> out) const {
-  return withinMemory([&] { return state_->evaluate(program, data, parameters, out); });
+Result<Failures> Engine::evaluate(const Program& program, const Dataset& data, std::span<const double> parameters,
+                                  std::span<float> out) const {
+  return srjit::evaluate(*state_, program, data, parameters, out);
 }
 
-Result<std::vector<Failure>> Engine::evaluate(const Program& program, const Dataset& data,
-                                              std::span<const double> parameters, std::span<double> out) const {
-  return withinMemory([&] { return state_->evaluate(program, data, parameters, out); });
+Result<Failures> Engine::evaluate(const Program& program, const Dataset& data, std::span<const double> parameters,
+                                  std::span<double> out) const {
+  return srjit::evaluate(*state_, program, data, parameters, out);
 }
 
 Result<Losses> Engine::loss(const Program& program, const Dataset& data, std::span<const double> parameters,
                             const LossOptions& options) const {
-  return withinMemory([&] { return state_->loss(program, data, parameters, options); });
+  return runTask(*state_, {program, data, parameters, nullptr, options});
+}
+
+Status Engine::prepare(const Program& program, const Dataset& data, const std::optional<LossOptions>& loss) const {
+  return guarded([&]() -> Status {
+    const std::vector<double> parameters(program.parameterOffset(program.size()));
+    const Task task{program, data, parameters, nullptr, loss};
+    if (Status valid = checkTask(task, state_->options); !valid) return valid;
+    return isFeasible(task) ? state_->executor->prepare(task) : okStatus();
+  });
+}
+
+Result<Pending<Failures>> Engine::submitEvaluate(const Program& program, const Dataset& data,
+                                                 std::span<const double> parameters, std::span<float> out) const {
+  return srjit::submitEvaluate(state_, program, data, parameters, out);
+}
+
+Result<Pending<Failures>> Engine::submitEvaluate(const Program& program, const Dataset& data,
+                                                 std::span<const double> parameters, std::span<double> out) const {
+  return srjit::submitEvaluate(state_, program, data, parameters, out);
+}
+
+Result<Pending<Losses>> Engine::submitLoss(const Program& program, const Dataset& data,
+                                           std::span<const double> parameters, const LossOptions& options) const {
+  return submitTask<Losses>(state_, {program, data, parameters, nullptr, options});
 }
 
 }  // namespace srjit

@@ -4,6 +4,7 @@
 //   Dataset data = *engine.upload({columns, target});            // columns resident, once
 //   Program program = engine.compile(expressions);               // a batch made ready
 //   Losses losses = *engine.loss(program, data, parameters, {LossKind::kMse});
+//   Pending<Losses> later = *engine.submitLoss(program, data, parameters, {LossKind::kMse});  // and do something else
 //
 // Spans in, spans out. A bad expression in a batch is a Failure of that expression, never an error of the batch. All
 // classes are cheap handles to shared, immutable state (Engine: internally synchronised); every const member may be
@@ -24,6 +25,7 @@
 #include "ir/expression.h"
 #include "ir/numeric.h"
 #include "passes/pass.h"
+#include "runtime/cache_stats.h"
 
 namespace srjit {
 
@@ -59,11 +61,16 @@ struct LossOptions {
 inline constexpr unsigned kMaxThreads = 1024;
 
 struct EngineOptions {
-  std::string device = "auto";  ///< "auto", "cpu" or "cuda:N"
+  std::string device = "auto";  ///< "cpu", "cuda:N", or "auto": cuda:0 if it can be used, else the CPU
   Precision precision = Precision::kF32;
   Math math = Math::kPrecise;
   Tier tier = Tier::kAuto;
   unsigned threads = 0;  ///< at most kMaxThreads; 0, or more than the process may use: all of those
+  /// Where kernels of a GPU are kept: a directory, empty for none; not given: $SRJIT_CACHE_DIR, or the user's cache.
+  std::optional<std::string> cache_directory = {};
+  /// Device memory for one data set and for one evaluation's working memory; what needs more goes in parts. 0: what is
+  /// free.
+  std::uint64_t device_bytes = 0;
 };
 
 /// A borrowed column of numbers: a vector, span or array of float or double. Converted to the engine's precision on
@@ -90,6 +97,26 @@ struct DataView {
   std::optional<ColumnView> weights = {};
 };
 
+/// Numbers in a GPU's memory that the caller owns, as the CUDA array interface describes them: a matrix of rows x
+/// columns in the engine's precision, with strides in bytes that are multiples of the element's size. It must live, and
+/// keep its values, as long as the data set that is made of it.
+struct DeviceMatrix {
+  std::uint64_t pointer = 0;
+  std::size_t rows = 0;
+  std::size_t columns = 0;
+  std::ptrdiff_t row_stride = 0;
+  std::ptrdiff_t column_stride = 0;
+  Precision type = Precision::kF32;
+};
+
+/// As DataView, in a GPU's memory. Target and weights have one column.
+struct DeviceDataView {
+  DeviceMatrix columns;
+  std::optional<DeviceMatrix> target = {};
+  std::optional<DeviceMatrix> weights = {};
+  std::uint64_t stream = 0;  ///< the CUDA stream that writes them; what it holds now is waited for. 0: none
+};
+
 class Dataset {
  public:
   std::size_t rows() const noexcept;
@@ -111,11 +138,21 @@ struct Failure {
 
 /// Facts about a Program, for curious users and the command.
 struct ProgramInfo {
-  Tier tier;                 ///< kInterpret or kCompile
+  Tier tier;                 ///< kInterpret or kCompile; on a GPU also kAuto, where ProgramStatus tells what serves
   std::size_t nodes_before;  ///< tokens of all expressions
   std::size_t nodes_after;   ///< nodes of all graphs after the passes
   double seconds_passes;
   double seconds_codegen;  ///< encoding, or LLVM
+};
+
+/// What has become of a Program so far.
+struct ProgramStatus {
+  Tier tier = Tier::kInterpret;     ///< what the next evaluation uses, if it is like the last one
+  bool compiling = false;           ///< whether machine code is being made in the background
+  std::size_t compiled = 0;         ///< expressions that have machine code of their own
+  std::uint64_t evaluations = 0;    ///< since it was made
+  double seconds_compiling = 0;     ///< that passed until the machine code was there
+  std::optional<Error> error = {};  ///< why there is no machine code, or not for all expressions
 };
 
 class Program {
@@ -127,6 +164,7 @@ class Program {
   /// Expressions that could not be made ready, in order.
   std::span<const Failure> failures() const noexcept;
   const ProgramInfo& info() const noexcept;
+  ProgramStatus status() const;
 
   struct State;
   explicit Program(std::shared_ptr<const State> state) : state_(std::move(state)) {}
@@ -150,6 +188,29 @@ struct Losses {
   std::vector<Failure> failures;          ///< in order of expression; includes those of the program
 };
 
+/// An evaluation in flight. Keeps alive what it needs, except the span for predictions, which must outlive it: its
+/// destructor waits. Movable; one thread at a time.
+template <class Value>
+class Pending {
+ public:
+  /// Whether result() would return at once.
+  bool ready() const { return state_->ready(); }
+  void wait() const { state_->wait(); }
+  /// Waits. To be called once.
+  Result<Value> result() && { return state_->result(); }
+
+  struct State {
+    virtual ~State() = default;
+    virtual bool ready() = 0;
+    virtual void wait() = 0;
+    virtual Result<Value> result() = 0;
+  };
+  explicit Pending(std::unique_ptr<State> state) : state_(std::move(state)) {}
+
+ private:
+  std::unique_ptr<State> state_;
+};
+
 class Engine {
  public:
   /// Errors: kInvalid for a device name that is none, kMachine for a device that is not there.
@@ -158,6 +219,11 @@ class Engine {
   /// Copies and pads the columns. Errors: kInvalid for unequal lengths, no rows, a bad target or bad weights (with the
   /// row, from 1, and the number as given); kMachine without memory.
   Result<Dataset> upload(const DataView& data) const;
+
+  /// A data set of the columns where they are, without a copy; target and weights are copied. Errors: as above;
+  /// kUnsupported unless the engine's device is the GPU that holds them; kInvalid for another precision or strides that
+  /// are no multiples of it.
+  Result<Dataset> adopt(const DeviceDataView& data) const;
 
   /// Makes a batch ready. Never fails as a whole: see Program::failures(). A pass that throws, or whose graph does not
   /// fit the expressions, is a failure of those that share a graph with the cause.
@@ -175,11 +241,28 @@ class Engine {
   Result<Losses> loss(const Program& program, const Dataset& data, std::span<const double> parameters,
                       const LossOptions& options = {}) const;
 
-  /// As given, but `threads` is how many are used.
+  /// Makes ready all that the first evaluate() (without `loss`) or loss() of this kind would otherwise: kernels of the
+  /// tier that was asked for, and copies on the device. Errors: as theirs.
+  Status prepare(const Program& program, const Dataset& data, const std::optional<LossOptions>& loss) const;
+
+  /// The same, begun now: host work of the caller overlaps it. Parameters are copied before these return. Several may
+  /// be in flight; on a GPU they are done in the order of submission.
+  Result<Pending<std::vector<Failure>>> submitEvaluate(const Program& program, const Dataset& data,
+                                                       std::span<const double> parameters, std::span<float> out) const;
+  Result<Pending<std::vector<Failure>>> submitEvaluate(const Program& program, const Dataset& data,
+                                                       std::span<const double> parameters, std::span<double> out) const;
+  Result<Pending<Losses>> submitLoss(const Program& program, const Dataset& data, std::span<const double> parameters,
+                                     const LossOptions& options = {}) const;
+
+  /// As given, but `threads` is how many are used and `device` the one that was chosen.
   const EngineOptions& options() const noexcept;
 
- private:
+  /// Of the kernels of GPUs; all 0 for the CPU.
+  CacheStats cacheStats() const;
+
   struct State;
+
+ private:
   explicit Engine(std::shared_ptr<State> state);
   std::shared_ptr<State> state_;
 };

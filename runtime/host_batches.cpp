@@ -5,8 +5,9 @@
 #include <string>
 #include <utility>
 
-#include <fmt/format.h>
 #include <tbb/parallel_for.h>
+
+#include "runtime/optimized_dag.h"
 
 namespace srjit {
 namespace {
@@ -65,59 +66,6 @@ struct HostBatches::Draft {
   }
 };
 
-namespace {
-
-// Passes may come from programs outside: what later steps index with is checked before they do.
-std::optional<std::string> misfit(const Dag& dag, std::span<const Expression> members, Precision precision) {
-  std::uint32_t variables = 0;
-  for (const Expression& member : members) variables = std::max(variables, member.variableCount());
-  if (dag.precision() != precision)
-    return fmt::format("a graph in {}, not in {}", nameOf(dag.precision()), nameOf(precision));
-  if (dag.roots().size() != members.size()) {
-    return fmt::format("a graph of {} roots for {} expressions", dag.roots().size(), members.size());
-  }
-  for (const NodeId root : dag.roots()) {
-    if (root >= dag.size()) return fmt::format("root %{} of a graph of {} nodes", root, dag.size());
-  }
-  if (dag.variableCount() > variables) {
-    return fmt::format("variable x{}, which no expression has", dag.variableCount() - 1);
-  }
-  for (const ParameterSource& source : dag.parameters()) {
-    if (source.isLiteral()) continue;
-    if (source.expression >= members.size() || source.index >= members[source.expression].parameterCount()) {
-      return fmt::format("parameter p{} of expression {}, which is not there", source.index, source.expression);
-    }
-  }
-  return std::nullopt;
-}
-
-Result<Dag> runPasses(const Pipeline& pipeline, std::span<const Expression> members, const HostJit& jit) {
-  Dag dag = Dag::fromExpressions(members, jit.precision());
-  std::size_t done = 0;
-  const auto failure = [&](std::string_view what) {
-    return Error{Errc::kInvalid, fmt::format("pass {}: {}", pipeline.passes()[done].name, what), {}};
-  };
-  std::optional<Error> wrong;
-  try {
-    const PassContext context{.math = jit.math()};
-    dag = pipeline.run(std::move(dag), context, [&](const Pass&, const Dag& result, double) {
-      if (wrong) return;
-      if (const auto what = misfit(result, members, jit.precision())) wrong = failure(*what);
-      ++done;
-    });
-  } catch (const std::bad_alloc&) {
-    throw;
-  } catch (const std::exception& thrown) {
-    if (!wrong) wrong = failure(thrown.what());
-  } catch (...) {
-    if (!wrong) wrong = failure("an exception without a message");
-  }
-  if (wrong) return std::move(*wrong);
-  return dag;
-}
-
-}  // namespace
-
 HostBatches::HostBatches(std::shared_ptr<HostJit> jit, const HostRequest& request) : jit_(std::move(jit)) {
   const auto start = Clock::now();
   const std::vector<Group> groups = group(request);
@@ -130,7 +78,7 @@ HostBatches::HostBatches(std::shared_ptr<HostJit> jit, const HostRequest& reques
       draft.batch.expressions.push_back(request.chosen[k]);
       members.push_back(request.expressions[request.chosen[k]]);
     }
-    const Result<Dag> dag = runPasses(request.pipeline, members, *jit_);
+    const Result<Dag> dag = optimizedDag(members, request.pipeline, jit_->precision(), jit_->math());
     draft.seconds_passes = secondsSince(began);
     if (dag) {
       draft.make(*dag, *jit_, groups[i].compiled);
@@ -161,28 +109,15 @@ void HostBatches::finish(std::vector<Draft>& drafts, const HostRequest& request)
     takeParameters(draft, request);
     batches_.push_back(std::move(draft.batch));
   }
-  if (jit_->precision() == Precision::kF32) {
-    literal_table_ = AlignedBuffer(literals_.size() * sizeof(float));
-    std::transform(literals_.begin(), literals_.end(), literal_table_.as<float>(),
-                   [](double value) { return static_cast<float>(value); });
-  } else {
-    literal_table_ = AlignedBuffer(literals_.size() * sizeof(double));
-    std::copy(literals_.begin(), literals_.end(), literal_table_.as<double>());
-  }
-  literals_ = {};
 }
 
 void HostBatches::takeParameters(Draft& draft, const HostRequest& request) {
-  draft.batch.parameters = literals_.size();
+  draft.batch.parameters = parameters_.size();
   for (const ParameterSource& source : draft.sources) {
-    if (!source.isLiteral()) {
-      const std::size_t expression = draft.batch.expressions[source.expression];
-      patches_.push_back({literals_.size(), request.parameter_offsets[expression] + source.index});
-    }
-    literals_.push_back(source.isLiteral() ? source.literal : 0.0);
+    const std::uint32_t member = source.isLiteral() ? 0 : draft.batch.expressions[source.expression];
+    parameters_.add(source, request.parameter_offsets[member]);
   }
-  const std::vector<double>& constants = draft.batch.program.constants;
-  literals_.insert(literals_.end(), constants.begin(), constants.end());
+  for (const double constant : draft.batch.program.constants) parameters_.addLiteral(constant);
 }
 
 void HostBatches::linkHandlers() {
@@ -213,23 +148,6 @@ void HostBatches::linkHandlers() {
   });
   std::sort(failures_.begin(), failures_.end(),
             [](const Failure& a, const Failure& b) { return a.expression < b.expression; });
-}
-
-template <class T>
-void HostBatches::fillTable(std::span<const double> parameters, T* table) const {
-  for (const Patch& patch : patches_) table[patch.slot] = static_cast<T>(parameters[patch.parameter]);
-}
-
-const std::byte* HostBatches::parameterTable(std::span<const double> parameters, AlignedBuffer& storage) const {
-  if (patches_.empty()) return literal_table_.data();
-  storage = AlignedBuffer(literal_table_.size());
-  std::memcpy(storage.data(), literal_table_.data(), literal_table_.size());
-  if (jit_->precision() == Precision::kF32) {
-    fillTable(parameters, storage.as<float>());
-  } else {
-    fillTable(parameters, storage.as<double>());
-  }
-  return storage.data();
 }
 
 }  // namespace srjit

@@ -9,8 +9,8 @@
 
 #include "compiler/host_jit.h"
 #include "compiler/host_program.h"
-#include "runtime/aligned_buffer.h"
 #include "runtime/engine.h"
+#include "runtime/parameter_table.h"
 
 namespace srjit {
 
@@ -57,28 +57,18 @@ class HostBatches {
   double secondsPasses() const noexcept { return seconds_passes_; }
   double secondsCodegen() const noexcept { return seconds_codegen_; }
 
-  /// The table for these values: literals in place, parameters rounded to the precision. `storage` keeps a table that
-  /// differs from the one of literals alone.
-  const std::byte* parameterTable(std::span<const double> parameters, AlignedBuffer& storage) const;
+  const ParameterTable& parameters() const noexcept { return parameters_; }
 
  private:
   struct Draft;
-  struct Patch {
-    std::size_t slot;
-    std::size_t parameter;
-  };
   void finish(std::vector<Draft>& drafts, const HostRequest& request);
   void takeParameters(Draft& draft, const HostRequest& request);
   void linkHandlers();
-  template <class T>
-  void fillTable(std::span<const double> parameters, T* table) const;
 
   std::shared_ptr<HostJit> jit_;
   std::vector<HostBatch> batches_;
   std::vector<HostHandler> handlers_;  ///< by handlerNumber(); null where unused
-  std::vector<double> literals_;       ///< the table, 0 where a parameter goes
-  std::vector<Patch> patches_;
-  AlignedBuffer literal_table_;  ///< literals_ in the precision
+  ParameterTable parameters_;
   std::vector<Failure> failures_;
   std::size_t nodes_ = 0;
   double seconds_passes_ = 0, seconds_codegen_ = 0;

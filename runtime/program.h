@@ -1,7 +1,8 @@
-// What a Program holds on the host.
+// What a Program holds.
 #pragma once
 
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "runtime/engine.h"
@@ -9,16 +10,27 @@
 
 namespace srjit {
 
-struct Program::State {
-  Precision precision = Precision::kF32;  ///< the engine's that made it, like `math`
+class DeviceProgram;
+
+/// What code is made from. Immutable once a program has it; background work may keep it longer than the program lives.
+struct ProgramSource {
+  Precision precision = Precision::kF32;  ///< the engine's
   Math math = Math::kPrecise;
+  Pipeline pipeline;
   std::vector<Expression> expressions;
   std::vector<std::size_t> parameter_offsets{0};  ///< one more than expressions
   std::uint32_t variables = 0;                    ///< the largest Expression::variableCount()
-  Pipeline pipeline;
+
+  void add(const Expression& expression);
+};
+
+struct Program::State {
+  std::shared_ptr<const ProgramSource> source;
+  std::string device;  ///< of the engine that made it
   ProgramInfo info{};
-  std::vector<Failure> failures;
-  std::unique_ptr<const HostBatches> batches;  ///< null if nothing could be made ready
+  std::vector<Failure> failures;               ///< in order of expression
+  std::unique_ptr<const HostBatches> batches;  ///< code for the processor, or
+  std::shared_ptr<DeviceProgram> on_device;    ///< for a GPU
 };
 
 }  // namespace srjit

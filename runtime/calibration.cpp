@@ -1,0 +1,64 @@
+#include "runtime/calibration.h"
+
+#include <cmath>
+#include <utility>
+
+#include <nlohmann/json.hpp>
+
+namespace srjit {
+namespace {
+
+// A measurement moves a cost by this part of the way, so that one odd evaluation does not decide.
+constexpr double kWeight = 0.25;
+
+// A kernel's start and end take a few microseconds, which must not count.
+constexpr double kShortestSeconds = 50e-6;
+
+// The disk is written when a cost has changed by this factor.
+constexpr double kWorthWriting = 1.1;
+
+constexpr std::pair<const char*, double DeviceCosts::*> kFields[] = {
+    {"interpret", &DeviceCosts::interpret}, {"compiled", &DeviceCosts::compiled}, {"compile", &DeviceCosts::compile}};
+
+bool isCost(double value) { return std::isfinite(value) && value > 0; }
+
+}  // namespace
+
+Calibration::Calibration(std::shared_ptr<KernelCache> cache, std::string name)
+    : cache_(std::move(cache)), name_("costs of " + std::move(name)) {
+  const std::optional<std::string> text = cache_->readFact(name_);
+  const auto stored = nlohmann::json::parse(text.value_or("{}"), nullptr, false);
+  for (const auto& [key, field] : kFields) {
+    if (!stored.is_object() || !stored.contains(key) || !stored[key].is_number()) continue;
+    const double value = stored[key].get<double>();
+    if (isCost(value)) written_.*field = costs_.*field = value;
+  }
+}
+
+DeviceCosts Calibration::costs() const {
+  const std::lock_guard lock(mutex_);
+  return costs_;
+}
+
+void Calibration::add(double DeviceCosts::* field, double value) {
+  if (!isCost(value)) return;
+  nlohmann::json text;
+  {
+    const std::lock_guard lock(mutex_);
+    costs_.*field = std::pow(costs_.*field, 1 - kWeight) * std::pow(value, kWeight);
+    const double change = costs_.*field / written_.*field;
+    if (change < kWorthWriting && change > 1 / kWorthWriting) return;
+    written_ = costs_;
+    for (const auto& [key, cost] : kFields) text[key] = costs_.*cost;
+  }
+  cache_->writeFact(name_, text.dump());
+}
+
+void Calibration::addRun(bool compiled, double node_rows, double seconds) {
+  if (seconds < kShortestSeconds) return;
+  add(compiled ? &DeviceCosts::compiled : &DeviceCosts::interpret, seconds / node_rows);
+}
+
+void Calibration::addCompile(double nodes, double core_seconds) { add(&DeviceCosts::compile, core_seconds / nodes); }
+
+}  // namespace srjit

@@ -1,0 +1,51 @@
+// What evaluating and compiling cost on this machine: measured in use, kept from one process to the next.
+#pragma once
+
+#include <mutex>
+#include <optional>
+#include <string>
+
+#include "runtime/kernel_cache.h"
+
+namespace srjit {
+
+/// Seconds. A node-row is one node of a graph for one row.
+struct DeviceCosts {
+  double interpret = 0;  ///< of the device, per node-row
+  double compiled = 0;   ///< of the device, per node-row
+  double compile = 0;    ///< of one core, per node, from graph to loaded kernel
+};
+
+/// What to expect before anything was measured: an H200, population "mixed" (docs/performance.md); where f64 or library
+/// functions make both tiers slower, they do so alike.
+inline constexpr DeviceCosts kTypicalCosts = {.interpret = 1 / 5.5e12, .compiled = 1 / 12e12, .compile = 200e-6};
+
+/// Whether compiling costs less time than it saves.
+constexpr bool compilingPays(const DeviceCosts& costs, double passes, double node_rows, double nodes, double cores) {
+  return passes * node_rows * (costs.interpret - costs.compiled) > nodes * costs.compile / cores;
+}
+
+/// Thread-safe. Best effort: without a disk it begins anew in every process.
+class Calibration {
+ public:
+  /// `name` says for which device, precision and mode.
+  Calibration(std::shared_ptr<KernelCache> cache, std::string name);
+
+  DeviceCosts costs() const;
+
+  /// What one evaluation took; short ones, which show the launch rather than the work, are left out.
+  void addRun(bool compiled, double node_rows, double seconds);
+  /// What making machine code took; kernels that came from the cache are to be left out.
+  void addCompile(double nodes, double core_seconds);
+
+ private:
+  void add(double DeviceCosts::* field, double value);
+
+  std::shared_ptr<KernelCache> cache_;
+  std::string name_;
+  mutable std::mutex mutex_;
+  DeviceCosts costs_ = kTypicalCosts;
+  DeviceCosts written_;  ///< what the disk has
+};
+
+}  // namespace srjit

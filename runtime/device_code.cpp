@@ -1,0 +1,295 @@
+#include "runtime/device_code.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include <tbb/parallel_for.h>
+
+#include "compiler/bytecode.h"
+#include "runtime/clock.h"
+#include "runtime/optimized_dag.h"
+
+namespace srjit {
+namespace {
+
+/// What a block of the interpreter may hold, from its shared memory: two parts of seven for tokens, two for slots,
+/// three for columns, at the smallest geometry (4 rows a thread, one strip).
+struct InterpreterLimits {
+  std::size_t tokens, slots, columns;
+
+  InterpreterLimits(std::size_t shared_bytes, Precision precision) {
+    const auto element = static_cast<std::size_t>(bytesOf(precision));
+    const std::size_t seventh = shared_bytes / 7;
+    tokens = 2 * seventh / (element == 4 ? 8 : 16) - 16;
+    slots = 2 * seventh / (kBlockThreads * 4 * element);
+    columns = 3 * seventh / (32 * 4 * element);
+  }
+};
+
+// Sections of more columns than this would leave room for few blocks on a multiprocessor.
+constexpr std::size_t kSectionColumns = 64;
+
+// Graphs of so many expressions are the fastest to make; fewer where that keeps all threads busy.
+constexpr std::size_t kMaxChunk = 4096, kMinChunk = 64;
+
+/// Adjacent chosen expressions with one graph.
+struct Chunk {
+  std::size_t first, last;  // of the chosen
+  std::size_t section;
+  std::optional<Dag> dag;
+  std::optional<Error> error;
+  Bytecode code;
+  std::vector<std::uint32_t> lengths;  // of the programs
+  ParameterTable parameters;
+  std::vector<Failure> failures;
+};
+
+struct SectionDraft {
+  std::size_t first, last;               // of the chosen
+  std::vector<std::uint32_t> columns;    // staged columns
+  std::vector<std::uint32_t> staged_as;  // by variable
+};
+
+class ProgramEncoder {
+ public:
+  explicit ProgramEncoder(const CodeRequest& request)
+      : request_(request),
+        source_(request.source),
+        limits_(request.queue.cuda->limits().shared_bytes_per_block, request.source.precision) {}
+
+  DeviceCode run() {
+    const Stopwatch passes;
+    findSections();
+    makeGraphs();
+    stageColumns();
+    code_.seconds_passes = passes.seconds();
+    const Stopwatch encoding;
+    encodeChunks();
+    link();
+    code_.seconds_codegen = encoding.seconds();
+    return std::move(code_);
+  }
+
+ private:
+  void findSections() {
+    const std::size_t most = std::min(kSectionColumns, limits_.columns);
+    const std::size_t count = request_.chosen.size();
+    if (source_.variables <= most) {
+      if (count > 0) sections_.push_back({0, count, {}, {}});
+      return;
+    }
+    std::vector<std::size_t> seen(source_.variables, SIZE_MAX);  // the section that has the column
+    std::size_t columns = 0;
+    for (std::size_t i = 0; i < count; ++i) {
+      const auto tokens = source_.expressions[request_.chosen[i]].tokens();
+      const auto countNew = [&](bool mark) {
+        std::size_t fresh = 0;
+        for (const Token& token : tokens) {
+          if (token.kind != Token::Kind::kVariable || seen[token.index] == sections_.size()) continue;
+          ++fresh;
+          if (mark) seen[token.index] = sections_.size();
+        }
+        return fresh;
+      };
+      if (i == 0 || columns + countNew(false) > most) {
+        sections_.push_back({i, i, {}, {}});
+        columns = 0;
+      }
+      columns += countNew(true);
+      sections_.back().last = i + 1;
+    }
+  }
+
+  void makeGraphs() {
+    const std::size_t size =
+        std::clamp(request_.chosen.size() / (std::size_t{4} * request_.threads) + 1, kMinChunk, kMaxChunk);
+    std::vector<std::vector<Chunk>> made;
+    std::vector<std::pair<std::size_t, Chunk>> ranges;
+    for (std::size_t s = 0; s < sections_.size(); ++s) {
+      for (std::size_t first = sections_[s].first; first < sections_[s].last; first += size) {
+        ranges.push_back({s, Chunk{first, std::min(first + size, sections_[s].last), s}});
+      }
+    }
+    made.resize(ranges.size());
+    tbb::parallel_for(std::size_t{0}, ranges.size(), [&](std::size_t i) {
+      makeGraph(ranges[i].second.first, ranges[i].second.last, ranges[i].first, made[i]);
+    });
+    for (std::vector<Chunk>& chunks : made) {
+      std::move(chunks.begin(), chunks.end(), std::back_inserter(chunks_));
+    }
+  }
+
+  // A pass that fails is made to fail one expression alone.
+  void makeGraph(std::size_t first, std::size_t last, std::size_t section, std::vector<Chunk>& made) const {
+    std::vector<Expression> members;
+    for (std::size_t i = first; i < last; ++i) members.push_back(source_.expressions[request_.chosen[i]]);
+    Result<Dag> dag = optimizedDag(members, source_.pipeline, source_.precision, source_.math);
+    if (!dag && members.size() > 1) {
+      const std::size_t middle = first + (last - first) / 2;
+      makeGraph(first, middle, section, made);
+      makeGraph(middle, last, section, made);
+      return;
+    }
+    made.push_back(Chunk{first, last, section});
+    if (dag) {
+      made.back().dag.emplace(std::move(*dag));
+    } else {
+      made.back().error = std::move(dag).error();
+    }
+  }
+
+  void stageColumns() {
+    std::vector<bool> used_ops(allOps().size());
+    for (SectionDraft& section : sections_) section.staged_as.assign(source_.variables, EncodeOptions::kNotStaged);
+    for (const Chunk& chunk : chunks_) {
+      if (!chunk.dag) continue;
+      code_.nodes += chunk.dag->size();
+      SectionDraft& section = sections_[chunk.section];
+      for (const Node& node : chunk.dag->nodes()) {
+        if (node.kind == Token::Kind::kOp) used_ops[static_cast<std::size_t>(node.op)] = true;
+        if (node.kind == Token::Kind::kVariable) section.staged_as[node.index] = 0;
+      }
+    }
+    for (SectionDraft& section : sections_) {
+      for (std::uint32_t v = 0; v < source_.variables; ++v) {
+        if (section.staged_as[v] == EncodeOptions::kNotStaged) continue;
+        section.staged_as[v] = static_cast<std::uint32_t>(section.columns.size());
+        section.columns.push_back(v);
+      }
+    }
+    std::vector<Op> ops;
+    for (std::size_t op = 0; op < used_ops.size(); ++op) {
+      if (used_ops[op]) ops.push_back(static_cast<Op>(op));
+    }
+    code_.interpreter.emplace();
+    code_.interpreter->family = smallestFamily(ops);
+  }
+
+  void encodeChunks() {
+    const HandlerTable& table = request_.store.table({code_.interpreter->family, 8});
+    tbb::parallel_for(std::size_t{0}, chunks_.size(), [&](std::size_t c) { encodeChunk(chunks_[c], table); });
+  }
+
+  void encodeChunk(Chunk& chunk, const HandlerTable& table) const {
+    const auto expressionOf = [&](std::size_t member) { return request_.chosen[chunk.first + member]; };
+    if (!chunk.dag) {
+      chunk.failures.push_back({expressionOf(0), *chunk.error});
+      return;
+    }
+    const SectionDraft& section = sections_[chunk.section];
+    const EncodeOptions options{.columns = section.staged_as,
+                                .staged_columns = static_cast<std::uint32_t>(section.columns.size()),
+                                .parameters = {},
+                                .max_slots = static_cast<std::uint32_t>(limits_.slots)};
+    Encoder encoder(*chunk.dag, table);
+    for (std::uint32_t member = 0; member < chunk.dag->roots().size(); ++member) {
+      const std::uint32_t expression = expressionOf(member);
+      const std::size_t before = chunk.code.tokens.size();
+      Status encoded = section.columns.size() > limits_.columns
+                           ? Status(tooLarge("columns", section.columns.size(), limits_.columns))
+                           : encoder.encode({&member, 1}, {&expression, 1}, options, chunk.code);
+      const std::size_t length = chunk.code.tokens.size() - before;
+      if (encoded && length > limits_.tokens) {
+        chunk.code.tokens.resize(before);
+        encoded = tooLarge("tokens", length, limits_.tokens);
+      }
+      if (encoded) {
+        chunk.lengths.push_back(static_cast<std::uint32_t>(length));
+      } else {
+        chunk.failures.push_back({expression, std::move(encoded).error()});
+      }
+    }
+    for (const ParameterSource& parameter : chunk.dag->parameters()) {
+      chunk.parameters.add(parameter,
+                           parameter.isLiteral() ? 0 : source_.parameter_offsets[expressionOf(parameter.expression)]);
+    }
+    chunk.dag.reset();
+  }
+
+  static Error tooLarge(const char* what, std::size_t wanted, std::size_t most) {
+    return {Errc::kUnsupported,
+            fmt::format("{} {}, but the interpreter takes at most {} on this device", wanted, what, most),
+            {}};
+  }
+
+  // Puts the chunks behind one another and copies them to the device.
+  void link() {
+    InterpreterCode& code = *code_.interpreter;
+    code.offsets = {0};
+    std::vector<std::uint32_t> first_parameter, map;
+    std::size_t chunk = 0;
+    for (const SectionDraft& draft : sections_) {
+      InterpreterSection section{.first_program = static_cast<std::uint32_t>(code.programs()),
+                                 .map_offset = static_cast<std::uint32_t>(map.size()),
+                                 .staged_columns = static_cast<std::uint32_t>(draft.columns.size())};
+      map.insert(map.end(), draft.columns.begin(), draft.columns.end());
+      for (; chunk < chunks_.size() && chunks_[chunk].first < draft.last; ++chunk) {
+        const Chunk& part = chunks_[chunk];
+        first_parameter.push_back(static_cast<std::uint32_t>(code_.parameters.size()));
+        code_.parameters.append(part.parameters);
+        section.slots = std::max(section.slots, part.code.slots);
+        for (const std::uint32_t length : part.lengths) code.offsets.push_back(code.offsets.back() + length);
+        code_.failures.insert(code_.failures.end(), part.failures.begin(), part.failures.end());
+      }
+      section.programs = static_cast<std::uint32_t>(code.programs()) - section.first_program;
+      if (section.programs > 0) code.sections.push_back(section);
+    }
+    if (code.programs() == 0) {
+      code_.interpreter.reset();
+      return;
+    }
+    upload(first_parameter, map);
+  }
+
+  void upload(const std::vector<std::uint32_t>& first_parameter, const std::vector<std::uint32_t>& map) {
+    InterpreterCode& code = *code_.interpreter;
+    const std::size_t token_bytes = code.offsets.back() * sizeof(DeviceToken);
+    const std::size_t offset_bytes = code.offsets.size() * sizeof(std::uint32_t);
+    const std::size_t map_bytes = map.size() * sizeof(std::uint32_t);
+    const DeviceQueue& queue = request_.queue;
+    const CurrentContext current(*queue.cuda);
+    const std::shared_ptr<PinnedBuffer> staging = queue.pinned.take(token_bytes + offset_bytes + map_bytes);
+    auto* const bytes = static_cast<std::byte*>(staging->data());
+    auto* const tokens = reinterpret_cast<DeviceToken*>(bytes);
+    std::vector<std::size_t> places{0};
+    for (const Chunk& chunk : chunks_) places.push_back(places.back() + chunk.code.tokens.size());
+    tbb::parallel_for(std::size_t{0}, chunks_.size(), [&](std::size_t c) {
+      std::transform(chunks_[c].code.tokens.begin(), chunks_[c].code.tokens.end(), tokens + places[c],
+                     [&](DeviceToken token) {
+                       const bool parameter = token.code >> DeviceToken::kArgumentShift == DeviceToken::kParameter;
+                       if (parameter) token.argument += first_parameter[c];
+                       return token;
+                     });
+    });
+    std::memcpy(bytes + token_bytes, code.offsets.data(), offset_bytes);
+    std::memcpy(bytes + token_bytes + offset_bytes, map.data(), map_bytes);
+    code.memory = DeviceBuffer(queue.uploads, token_bytes + offset_bytes + map_bytes);
+    code.tokens = code.memory.address();
+    code.program_offsets = code.tokens + token_bytes;
+    code.column_map = code.program_offsets + offset_bytes;
+    queue.uploads->copyToDevice(code.tokens, bytes, token_bytes + offset_bytes + map_bytes);
+    queue.uploads->synchronize();
+  }
+
+  const CodeRequest& request_;
+  const ProgramSource& source_;
+  InterpreterLimits limits_;
+  std::vector<SectionDraft> sections_;
+  std::vector<Chunk> chunks_;
+  DeviceCode code_;
+};
+
+}  // namespace
+
+std::size_t InterpreterCode::mostTokens(const InterpreterSection& section, std::size_t count) const {
+  std::uint32_t most = 0;
+  const std::size_t end = section.first_program + section.programs;
+  for (std::size_t first = section.first_program; first < end; first += count) {
+    most = std::max(most, offsets[std::min(first + count, end)] - offsets[first]);
+  }
+  return most;
+}
+
+DeviceCode encodeForDevice(const CodeRequest& request) { return ProgramEncoder(request).run(); }
+
+}  // namespace srjit

@@ -1,0 +1,89 @@
+// What kernels of a launch read besides the data: encoded programs, machine code, and the parameter table they share.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "runtime/device_queue.h"
+#include "runtime/kernel_store.h"
+#include "runtime/parameter_table.h"
+#include "runtime/program.h"
+
+namespace srjit {
+
+/// Adjacent programs that are staged with the same columns.
+struct InterpreterSection {
+  std::uint32_t first_program = 0;
+  std::uint32_t programs = 0;
+  std::uint32_t map_offset = 0;  ///< of its columns in the map
+  std::uint32_t staged_columns = 0;
+  std::uint32_t slots = 0;
+};
+
+/// Programs for the interpreter, one an expression.
+struct InterpreterCode {
+  OpFamily family = OpFamily::kAll;
+  std::vector<InterpreterSection> sections;
+  std::vector<std::uint32_t> offsets;  ///< one more than programs: where a program's tokens begin
+  DeviceBuffer memory;
+  CUdeviceptr tokens = 0, program_offsets = 0, column_map = 0;  ///< in `memory`
+
+  std::size_t programs() const noexcept { return offsets.size() - 1; }
+  /// The most tokens of `count` programs from a multiple of `count` on within the section.
+  std::size_t mostTokens(const InterpreterSection& section, std::size_t count) const;
+};
+
+/// A straight-line kernel.
+struct CompiledKernel {
+  Kernel kernel;
+  unsigned rows_per_thread = 4;
+  CUdeviceptr outputs = 0;          ///< in DeviceCode::outputs
+  std::size_t first_parameter = 0;  ///< in the table
+};
+
+/// Immutable. Every expression is in one of: the interpreter's programs, a compiled kernel, the failures.
+struct DeviceCode {
+  ParameterTable parameters;
+  std::optional<InterpreterCode> interpreter;
+
+  std::vector<std::shared_ptr<const LoadedImage>> images;
+  std::vector<CompiledKernel> kernels;
+  std::vector<std::uint32_t> compiled;  ///< expressions that have a kernel, kernel after kernel
+  DeviceBuffer outputs;                 ///< their numbers, u32
+
+  std::vector<Failure> failures;  ///< in order of expression
+  std::optional<Error> trouble;   ///< why expressions that were to be compiled are interpreted
+  std::size_t nodes = 0;          ///< of all graphs after the passes
+  double seconds_passes = 0, seconds_codegen = 0;
+};
+
+/// What is needed to make code. References must outlive the call.
+struct CodeRequest {
+  const ProgramSource& source;
+  std::span<const std::uint32_t> chosen;  ///< expressions, ascending
+  DeviceQueue& queue;
+  KernelStore& store;
+  unsigned threads;
+};
+
+/// Encodes the chosen expressions, in parallel on the calling thread's arena. Those that the interpreter cannot run
+/// (too many tokens, slots or columns) are failures with kUnsupported; those that passes refuse, with kInvalid. Throws
+/// CudaFailure, OutOfMemory, std::bad_alloc.
+DeviceCode encodeForDevice(const CodeRequest& request);
+
+/// Compiles the chosen expressions into kernels of `kind`, in parallel likewise. A batch whose kernel spills, or that
+/// is refused, is made again in halves; an expression that fails alone is interpreted, or a failure. Stops early, with
+/// code for nothing, once `cancelled`.
+DeviceCode compileForDevice(const CodeRequest& request, const KernelKind& kind, unsigned rows_per_thread,
+                            const std::atomic<bool>& cancelled);
+
+/// Expressions a kernel.
+inline constexpr std::size_t kExpressionsPerKernel = 32;
+/// Kernels of longer expressions are not tried: the assembler's time grows faster than their length.
+inline constexpr std::size_t kMaxCompiledDeviceTokens = 4096;
+
+}  // namespace srjit

@@ -1,0 +1,59 @@
+// A data set as kernels see it: in the memory of a GPU, all of it or in chunks of rows.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+
+#include "runtime/dataset.h"
+#include "runtime/device_queue.h"
+
+namespace srjit {
+
+/// Some adjacent rows as kernels get them (compiler/device.h); strides in elements.
+struct DeviceRows {
+  CUdeviceptr columns = 0;
+  std::uint64_t column_stride = 0;
+  std::uint64_t row_stride = 1;
+  std::uint64_t rows = 0;
+  CUdeviceptr target = 0;   ///< 0 without one
+  CUdeviceptr weights = 0;  ///< 0 without
+};
+
+/// Chunks begin at multiples of this many rows, so that the chains of a loss go on from one to the next.
+inline constexpr std::size_t kChunkQuantum = kGroupRows * kSumChains;
+
+/// Thread-safe. Throws CudaFailure.
+class DeviceData {
+ public:
+  /// Copies state.storage to the device and frees it; or, if `budget` bytes do not hold it or the device has no room,
+  /// keeps it and pins it, to be streamed. Needs a current context.
+  DeviceData(std::shared_ptr<DeviceQueue> queue, Dataset::State& state, std::size_t budget);
+  /// Columns of the caller, with target and weights in state.storage. Errors: kInvalid, kUnsupported as Engine::adopt.
+  static Result<std::shared_ptr<DeviceData>> adopt(std::shared_ptr<DeviceQueue> queue, Dataset::State& state,
+                                                   const DeviceMatrix& columns);
+
+  bool isStreamed() const noexcept { return streamed_ != nullptr; }
+  bool isStrided() const noexcept { return strided_; }
+  /// The most rows that rows() gives at once.
+  std::size_t chunkRows() const noexcept;
+
+  /// Rows first .. first + count; `first` is a multiple of kChunkQuantum if streamed, of 4 otherwise. To be called with
+  /// the queue locked, before work that uses them is put on the stream; release() after it.
+  DeviceRows rows(std::size_t first, std::size_t count);
+  void release();
+
+ private:
+  struct Streamed;
+  DeviceData() = default;
+  void upload(Dataset::State& state);
+
+  std::shared_ptr<DeviceQueue> queue_;
+  DeviceBuffer storage_;
+  DeviceRows all_;
+  std::size_t element_ = 4;
+  bool strided_ = false;
+  std::shared_ptr<Streamed> streamed_;
+};
+
+}  // namespace srjit

@@ -1,0 +1,360 @@
+#include "runtime/device_executor.h"
+
+#include <algorithm>
+#include <condition_variable>
+#include <utility>
+
+#include <fmt/format.h>
+#include <tbb/task_arena.h>
+#include <tbb/task_group.h>
+
+#include "runtime/calibration.h"
+#include "runtime/clock.h"
+#include "runtime/device_data.h"
+#include "runtime/device_program.h"
+#include "runtime/device_queue.h"
+#include "runtime/guarded.h"
+#include "runtime/task_flight.h"
+
+namespace srjit {
+namespace {
+
+// Memory of the device that one data set takes at most if nobody says.
+constexpr double kShareForData = 0.8;
+
+// Rows from which eight rows a thread keep a kernel's warps busy.
+constexpr std::size_t kRowsForEight = 4096;
+
+class DeviceExecutor final : public Executor {
+ public:
+  DeviceExecutor(std::shared_ptr<const Cuda> cuda, const EngineOptions& options, const EngineParts& parts)
+      : cuda_(std::move(cuda)),
+        device_(options.device),
+        budget_(options.device_bytes),
+        threads_(options.threads),
+        queue_((CurrentContext(*cuda_), std::make_shared<DeviceQueue>(cuda_))),
+        cache_(KernelCache::open(cacheOptions(options))),
+        store_(cuda_, parts.images, cache_, options.precision, options.math),
+        calibration_(cache_, fmt::format("{} ({}) {} {}", cuda_->limits().name, cuda_->limits().driver_version,
+                                         nameOf(options.precision), nameOf(options.math))),
+        arena_(static_cast<int>(threads_)),
+        background_(static_cast<int>(threads_), 0, tbb::task_arena::priority::low) {}
+
+  ~DeviceExecutor() override {
+    closing_ = true;
+    background_.execute([&] { jobs_.wait(); });
+  }
+
+  Result<std::shared_ptr<const Dataset::State>> upload(const DataView& data) override {
+    auto state = Dataset::State::create(data, store_.precision());
+    if (!state) return std::move(state).error();
+    const CurrentContext current(*cuda_);
+    (*state)->device = device_;
+    (*state)->on_device = std::make_shared<DeviceData>(queue_, **state, dataBudget());
+    return std::shared_ptr<const Dataset::State>(std::move(*state));
+  }
+
+  Result<std::shared_ptr<const Dataset::State>> adopt(const DeviceDataView& view) override;
+
+  void compile(Program::State& state, const CompileOptions& options) override {
+    std::vector<std::uint32_t> chosen(state.source->expressions.size());
+    for (std::uint32_t e = 0; e < chosen.size(); ++e) chosen[e] = e;
+    auto code = arena_.execute([&] {
+      return std::make_shared<const DeviceCode>(encodeForDevice({*state.source, chosen, *queue_, store_, threads_}));
+    });
+    state.info.nodes_after = code->nodes;
+    state.info.seconds_passes = code->seconds_passes;
+    state.info.seconds_codegen = code->seconds_codegen;
+    // What the interpreter cannot run is left to machine code, unless that is not wanted.
+    const auto needsCode = [](const Failure& failure) { return failure.error.code == Errc::kUnsupported; };
+    const bool forced = std::any_of(code->failures.begin(), code->failures.end(), needsCode);
+    if (forced && state.info.tier == Tier::kAuto) state.info.tier = Tier::kCompile;
+    state.on_device = std::make_shared<DeviceProgram>(state.info.tier, options.expected_passes, std::move(code));
+  }
+
+  Status prepare(const Task& task) override {
+    const CurrentContext current(*cuda_);
+    auto run = takeRun(task, false);
+    if (!run) return std::move(run).error();
+    task.program.state().on_device->keepRun(std::move(*run));
+    return okStatus();
+  }
+
+  Result<std::unique_ptr<Flight>> start(Task task) override;
+  Result<Losses> run(const Task& task) override;
+  CacheStats cacheStats() const override { return cache_->stats(); }
+
+ private:
+  friend class LossFlight;
+
+  static CacheOptions cacheOptions(const EngineOptions& options) {
+    CacheOptions cache;
+    if (options.cache_directory) cache.directory = *options.cache_directory;
+    return cache;
+  }
+  std::size_t dataBudget() const {
+    if (budget_ != 0) return budget_;
+    return static_cast<std::size_t>(kShareForData * static_cast<double>(cuda_->freeMemory()));
+  }
+
+  Result<std::shared_ptr<const DeviceCode>> codeFor(const Task& task, const KernelKind& kind, bool counts);
+  void compileJob(const std::shared_ptr<const ProgramSource>& source, const KernelKind& kind, std::size_t rows,
+                  CompileJob& job);
+  Result<std::unique_ptr<DeviceRun>> takeRun(const Task& task, bool counts);
+  Result<Losses> evaluate(const Task& task, std::span<const double> parameters);
+  Result<Losses> finish(const Task& task, std::unique_ptr<DeviceRun> run);
+  void learn(const DeviceRun& run);
+
+  std::shared_ptr<const Cuda> cuda_;
+  std::string device_;
+  std::size_t budget_;
+  unsigned threads_;
+  std::shared_ptr<DeviceQueue> queue_;
+  std::shared_ptr<KernelCache> cache_;
+  KernelStore store_;
+  Calibration calibration_;
+  tbb::task_arena arena_, background_;
+  tbb::task_group jobs_;
+  std::atomic<bool> closing_ = false;
+};
+
+/// A loss on the stream.
+class LossFlight final : public Flight {
+ public:
+  LossFlight(DeviceExecutor& executor, Task task, std::unique_ptr<DeviceRun> run)
+      : executor_(executor), task_(std::move(task)), run_(std::move(run)) {}
+  ~LossFlight() override {
+    if (run_ == nullptr) return;
+    // The device may be lost; then nothing is in use.
+    (void)guarded([&]() -> Status {
+      wait();
+      const CurrentContext current(*executor_.cuda_);
+      task_.program.state().on_device->keepRun(std::move(run_));
+      return okStatus();
+    });
+  }
+
+  bool ready() override { return run_ == nullptr || run_->ready(); }
+  void wait() override {
+    if (run_ != nullptr) run_->wait();
+  }
+  Result<Losses> finish() override {
+    task_.parameters = {};
+    return executor_.finish(task_, std::move(run_));
+  }
+
+ private:
+  DeviceExecutor& executor_;
+  Task task_;
+  std::unique_ptr<DeviceRun> run_;
+};
+
+Result<std::shared_ptr<const Dataset::State>> DeviceExecutor::adopt(const DeviceDataView& view) {
+  const Precision precision = store_.precision();
+  const CurrentContext current(*cuda_);
+  if (view.stream != 0) {
+    const Event written(cuda_);
+    const auto stream = reinterpret_cast<CUstream>(view.stream);  // NOLINT: the interface hands out handles as numbers
+    cuda_->check(cuda_->driver().cuEventRecord(written.get(), stream), "cuEventRecord");
+    queue_->uploads->wait(written);
+    queue_->stream->wait(written);
+  }
+  const auto misfit = [&](const char* what, const DeviceMatrix& matrix, std::size_t columns) -> Status {
+    if (matrix.type != precision) {
+      return Error{Errc::kInvalid,
+                   fmt::format("{} in {}, but the engine computes in {}", what, nameOf(matrix.type), nameOf(precision)),
+                   {}};
+    }
+    if (matrix.rows != view.columns.rows || matrix.columns != columns) {
+      return Error{Errc::kInvalid,
+                   fmt::format("{} of {} rows x {} columns, expected {} x {}", what, matrix.rows, matrix.columns,
+                               view.columns.rows, columns),
+                   {}};
+    }
+    if (matrix.rows == 0) return Error{Errc::kInvalid, "data without rows", {}};
+    return okStatus();
+  };
+  if (Status fits = misfit("columns", view.columns, view.columns.columns); !fits) return std::move(fits).error();
+  // Target and weights are checked on the host, as those of upload() are.
+  std::vector<AlignedBuffer> copies;
+  DataView host;
+  const auto fetch = [&](const char* what, const DeviceMatrix& matrix) -> Result<ColumnView> {
+    if (Status fits = misfit(what, matrix, 1); !fits) return std::move(fits).error();
+    const auto element = static_cast<std::size_t>(bytesOf(precision));
+    if (matrix.row_stride < static_cast<std::ptrdiff_t>(element)) {
+      return Error{Errc::kInvalid, fmt::format("{} with a stride of {} bytes", what, matrix.row_stride), {}};
+    }
+    copies.emplace_back(matrix.rows * element);
+    queue_->uploads->copyRowsToHost(copies.back().data(), element, matrix.pointer,
+                                    static_cast<std::size_t>(matrix.row_stride), element, matrix.rows);
+    queue_->uploads->synchronize();
+    if (precision == Precision::kF32) return ColumnView(std::span(copies.back().as<float>(), matrix.rows));
+    return ColumnView(std::span(copies.back().as<double>(), matrix.rows));
+  };
+  auto state = std::make_shared<Dataset::State>();
+  if (view.target) {
+    const auto target = fetch("the target", *view.target);
+    if (!target) return target.error();
+    host.target = *target;
+    if (view.weights) {
+      const auto weights = fetch("the weights", *view.weights);
+      if (!weights) return weights.error();
+      host.weights = *weights;
+    }
+    auto made = Dataset::State::create(host, precision);
+    if (!made) return std::move(made).error();
+    state = std::move(*made);
+  } else if (view.weights) {
+    return Error{Errc::kInvalid, "weights without a target", {}};
+  }
+  state->rows = view.columns.rows;
+  state->columns = view.columns.columns;
+  state->precision = precision;
+  state->device = device_;
+  auto adopted = DeviceData::adopt(queue_, *state, view.columns);
+  if (!adopted) return std::move(adopted).error();
+  state->on_device = std::move(*adopted);
+  return std::shared_ptr<const Dataset::State>(std::move(state));
+}
+
+void DeviceExecutor::compileJob(const std::shared_ptr<const ProgramSource>& source, const KernelKind& kind,
+                                std::size_t rows, CompileJob& job) {
+  const Stopwatch watch;
+  const double compiled_before = cache_->stats().compile_seconds;
+  std::vector<std::uint32_t> chosen(source->expressions.size());
+  for (std::uint32_t e = 0; e < chosen.size(); ++e) chosen[e] = e;
+  const unsigned rows_per_thread = rows < kRowsForEight ? 4 : 8;
+  auto code = guarded([&]() -> Result<std::shared_ptr<const DeviceCode>> {
+    return std::make_shared<const DeviceCode>(
+        compileForDevice({*source, chosen, *queue_, store_, threads_}, kind, rows_per_thread, job.cancelled));
+  });
+  const double core_seconds = cache_->stats().compile_seconds - compiled_before;
+  const std::lock_guard lock(job.mutex);
+  job.running = false;
+  job.seconds = watch.seconds();
+  if (job.cancelled) {
+    job.error = Error{Errc::kCancelled, "compiling was cancelled", {}};
+  } else if (!code) {
+    job.error = std::move(code).error();
+  } else {
+    job.code = std::move(*code);
+    if (core_seconds > 0) calibration_.addCompile(static_cast<double>(job.code->nodes), core_seconds);
+  }
+  job.finished.notify_all();
+}
+
+// Machine code if it is there or must be, else what the interpreter runs; may begin to make machine code.
+Result<std::shared_ptr<const DeviceCode>> DeviceExecutor::codeFor(const Task& task, const KernelKind& kind,
+                                                                  bool counts) {
+  DeviceProgram& program = *task.program.state().on_device;
+  const double passes = counts ? program.countEvaluation() : 0;
+  if (program.tier() == Tier::kInterpret) return program.interpreted();
+  const std::shared_ptr<CompileJob> job = program.job(kind);
+  const auto& source = task.program.state().source;
+  const std::size_t rows = task.data.rows();
+  std::unique_lock lock(job->mutex);
+  if (job->code != nullptr) return job->code;
+  if (program.tier() == Tier::kCompile) {
+    job->finished.wait(lock, [&] { return !job->running; });
+    if (job->code == nullptr) {
+      job->error.reset();
+      job->running = true;
+      lock.unlock();
+      background_.execute([&] { compileJob(source, kind, rows, *job); });
+      lock.lock();
+    }
+    if (job->error) return *job->error;
+    return job->code;
+  }
+  if (job->running || job->error || passes == 0) return program.interpreted();
+  const auto nodes = static_cast<double>(program.interpreted()->nodes);
+  if (!compilingPays(calibration_.costs(), passes, nodes * static_cast<double>(rows), nodes, threads_)) {
+    return program.interpreted();
+  }
+  job->running = true;
+  background_.execute([&] {
+    jobs_.run([this, source, kind, rows, job] {
+      if (closing_) job->cancelled = true;
+      compileJob(source, kind, rows, *job);
+    });
+  });
+  return program.interpreted();
+}
+
+Result<std::unique_ptr<DeviceRun>> DeviceExecutor::takeRun(const Task& task, bool counts) {
+  const Dataset::State& data = task.data.state();
+  KernelKind kind{.loss = {}, .strided_columns = data.on_device->isStrided()};
+  if (task.loss) kind.loss = lossSpec(*task.loss, data.has_weights);
+  auto code = codeFor(task, kind, counts);
+  if (!code) return std::move(code).error();
+  RunPlan plan{std::move(*code), task.data, kind, task.program.size()};
+  if (auto run = task.program.state().on_device->takeRun(plan)) return run;
+  return DeviceRun::create(*queue_, store_, std::move(plan), budget_);
+}
+
+void DeviceExecutor::learn(const DeviceRun& run) {
+  const DeviceCode& code = *run.plan().code;
+  const bool interpreted = code.kernels.empty();
+  if (!interpreted && code.interpreter) return;
+  const auto node_rows = static_cast<double>(code.nodes) * static_cast<double>(run.plan().data.rows());
+  calibration_.addRun(!interpreted, node_rows, run.kernelSeconds());
+}
+
+Result<Losses> DeviceExecutor::finish(const Task& task, std::unique_ptr<DeviceRun> run) {
+  const CurrentContext current(*cuda_);
+  Losses losses = arena_.execute([&] { return run->losses(*task.loss); });
+  losses.failures = run->plan().code->failures;
+  learn(*run);
+  task.program.state().on_device->keepRun(std::move(run));
+  return losses;
+}
+
+Result<Losses> DeviceExecutor::evaluate(const Task& task, std::span<const double> parameters) {
+  const CurrentContext current(*cuda_);
+  auto run = takeRun(task, true);
+  if (!run) return std::move(run).error();
+  Losses losses;
+  losses.failures = (*run)->plan().code->failures;
+  arena_.execute([&] { (*run)->evaluate(parameters, task.out); });
+  task.program.state().on_device->keepRun(std::move(*run));
+  return losses;
+}
+
+Result<Losses> DeviceExecutor::run(const Task& task) {
+  if (!task.loss) return evaluate(task, task.parameters);
+  auto flight = start(task);
+  if (!flight) return std::move(flight).error();
+  return (*flight)->finish();
+}
+
+Result<std::unique_ptr<Flight>> DeviceExecutor::start(Task task) {
+  if (!task.loss) {
+    std::vector<double> parameters(task.parameters.begin(), task.parameters.end());
+    auto run = [this, task = std::move(task), parameters = std::move(parameters)] {
+      return evaluate(task, parameters);
+    };
+    return std::unique_ptr<Flight>(std::make_unique<TaskFlight>(arena_, std::move(run)));
+  }
+  const CurrentContext current(*cuda_);
+  auto run = takeRun(task, true);
+  if (!run) return std::move(run).error();
+  arena_.execute([&] { (*run)->submitLoss(task.parameters); });
+  return std::unique_ptr<Flight>(std::make_unique<LossFlight>(*this, std::move(task), std::move(*run)));
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Executor>> makeDeviceExecutor(const EngineOptions& options, unsigned ordinal,
+                                                     const EngineParts& parts) {
+  auto driver = parts.driver();
+  if (!driver) return std::move(driver).error();
+  auto cuda = Cuda::open(*driver, static_cast<int>(ordinal));
+  if (!cuda) return std::move(cuda).error();
+  return std::unique_ptr<Executor>(std::make_unique<DeviceExecutor>(std::move(*cuda), options, parts));
+}
+
+EngineParts EngineParts::ofMachine() {
+  return {.driver = [] { return loadDriver(); }, .images = llvmImageMaker()};
+}
+
+}  // namespace srjit

@@ -1,0 +1,75 @@
+#include "runtime/device_program.h"
+
+#include <algorithm>
+
+namespace srjit {
+namespace {
+
+// Evaluations in flight of one program for which buffers are kept.
+constexpr std::size_t kMaxKeptRuns = 4;
+
+}  // namespace
+
+DeviceProgram::~DeviceProgram() {
+  for (const auto& [kind, job] : jobs_) job->cancelled = true;
+}
+
+std::shared_ptr<CompileJob> DeviceProgram::job(const KernelKind& kind) {
+  const std::lock_guard lock(mutex_);
+  auto found = std::find_if(jobs_.begin(), jobs_.end(), [&](const auto& entry) { return entry.first == kind; });
+  if (found == jobs_.end()) {
+    jobs_.emplace_back(kind, std::make_shared<CompileJob>());
+  } else {
+    std::rotate(found, found + 1, jobs_.end());
+  }
+  return jobs_.back().second;
+}
+
+ProgramStatus DeviceProgram::status() const {
+  std::shared_ptr<CompileJob> job;
+  ProgramStatus status;
+  {
+    const std::lock_guard lock(mutex_);
+    status.evaluations = evaluations_;
+    if (!jobs_.empty()) job = jobs_.back().second;
+  }
+  if (job == nullptr) return status;
+  const std::lock_guard lock(job->mutex);
+  status.compiling = job->running;
+  status.seconds_compiling = job->seconds;
+  status.error = job->error;
+  if (job->code != nullptr) {
+    status.tier = Tier::kCompile;
+    status.compiled = job->code->compiled.size();
+    if (!status.error) status.error = job->code->trouble;
+  }
+  return status;
+}
+
+double DeviceProgram::countEvaluation() {
+  const std::lock_guard lock(mutex_);
+  const auto done = static_cast<double>(evaluations_++);
+  return std::max(expected_passes_ - done, done);
+}
+
+std::unique_ptr<DeviceRun> DeviceProgram::takeRun(const RunPlan& plan) {
+  const std::lock_guard lock(mutex_);
+  for (auto& run : runs_) {
+    if (!run->plan().same(plan)) continue;
+    std::unique_ptr<DeviceRun> taken = std::move(run);
+    std::erase(runs_, nullptr);
+    return taken;
+  }
+  return nullptr;
+}
+
+void DeviceProgram::keepRun(std::unique_ptr<DeviceRun> run) {
+  std::unique_ptr<DeviceRun> dropped;
+  const std::lock_guard lock(mutex_);
+  runs_.push_back(std::move(run));
+  if (runs_.size() <= kMaxKeptRuns) return;
+  dropped = std::move(runs_.front());
+  runs_.erase(runs_.begin());
+}
+
+}  // namespace srjit

@@ -1,0 +1,63 @@
+// A program on a GPU: its form for the interpreter, and machine code as far as it was made.
+#pragma once
+
+#include <atomic>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <vector>
+
+#include "runtime/device_code.h"
+#include "runtime/device_run.h"
+#include "runtime/engine.h"
+
+namespace srjit {
+
+/// Machine code of one kind while it is made, perhaps in the background, and afterwards. Thread-safe.
+struct CompileJob {
+  std::atomic<bool> cancelled = false;
+
+  std::mutex mutex;
+  std::condition_variable finished;
+  bool running = false;
+  std::shared_ptr<const DeviceCode> code;  ///< null: not made yet, or `error`
+  std::optional<Error> error;
+  double seconds = 0;
+};
+
+/// Thread-safe. Cancels its jobs when it dies; they hold nothing of it.
+class DeviceProgram {
+ public:
+  DeviceProgram(Tier tier, double expected_passes, std::shared_ptr<const DeviceCode> interpreted)
+      : tier_(tier), expected_passes_(expected_passes), interpreted_(std::move(interpreted)) {}
+  ~DeviceProgram();
+
+  Tier tier() const noexcept { return tier_; }
+  const std::shared_ptr<const DeviceCode>& interpreted() const noexcept { return interpreted_; }
+
+  /// The job of a kind, new if there was none.
+  std::shared_ptr<CompileJob> job(const KernelKind& kind);
+  ProgramStatus status() const;
+
+  /// Counts an evaluation; returns how many are still to be expected, it included: what the caller has announced, or as
+  /// many as there were.
+  double countEvaluation();
+
+  /// A run of this plan that nobody uses, if one is kept.
+  std::unique_ptr<DeviceRun> takeRun(const RunPlan& plan);
+  /// Keeps it for the next evaluation.
+  void keepRun(std::unique_ptr<DeviceRun> run);
+
+ private:
+  const Tier tier_;
+  const double expected_passes_;
+  const std::shared_ptr<const DeviceCode> interpreted_;
+
+  mutable std::mutex mutex_;
+  std::uint64_t evaluations_ = 0;
+  std::vector<std::pair<KernelKind, std::shared_ptr<CompileJob>>> jobs_;  ///< the one used last is the last
+  std::vector<std::unique_ptr<DeviceRun>> runs_;
+};
+
+}  // namespace srjit

@@ -1,0 +1,357 @@
+#include "runtime/device_run.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <thread>
+
+#include <fmt/format.h>
+#include <tbb/blocked_range.h>
+#include <tbb/parallel_for.h>
+
+#include "runtime/clock.h"
+
+namespace srjit {
+namespace {
+
+// Of what is free, the part that one evaluation takes at most if nobody says; others may be in flight.
+constexpr double kShareOfFree = 0.4;
+constexpr std::size_t kStagingBytes = std::size_t{16} << 20;
+constexpr std::size_t kLossGrain = 4096;
+
+// Blocking waits cost tens of microseconds to wake up from, so short work is waited for in a loop first.
+constexpr double kSpinSeconds = 300e-6;
+
+std::size_t ceilDivide(std::size_t x, std::size_t y) { return (x + y - 1) / y; }
+unsigned word(std::size_t value) { return static_cast<unsigned>(value); }
+
+/// Instructions for one token and strip, roughly: dispatch and rows.
+constexpr std::size_t dispatchCost(unsigned rows_per_thread) { return 11 + 2 * rows_per_thread; }
+
+}  // namespace
+
+InterpreterGeometry chooseGeometry(const InterpreterCode& code, const InterpreterSection& section, std::size_t rows,
+                                   Precision precision, const DeviceLimits& limits) {
+  // Blocks that a multiprocessor should hold at once, and those that each should get in all.
+  constexpr std::size_t kResidentBlocks = 5, kBlocksPerMultiprocessor = 40;
+  constexpr std::size_t kMaxProgramsPerWarp = 64;
+  const auto strips = [&](unsigned k) { return ceilDivide(rows, std::size_t{32} * k); };
+  const auto cost = [&](unsigned k) { return strips(k) * dispatchCost(k); };
+  InterpreterGeometry geometry{.rows_per_thread = cost(8) <= cost(4) ? 8u : 4u, .row_warps = 4, .programs_per_warp = 1};
+  const auto columnBytes = [&] {
+    return interpreterSharedBytes(precision, geometry, section.staged_columns, section.slots, 0);
+  };
+  const auto choose = [&](unsigned k) {
+    geometry.rows_per_thread = k;
+    geometry.row_warps = std::bit_ceil(word(std::min<std::size_t>(strips(k), kBlockWarps)));
+  };
+  choose(geometry.rows_per_thread);
+  const std::size_t share = limits.shared_bytes_per_multiprocessor / kResidentBlocks;
+  while (geometry.row_warps > 1 && columnBytes() > share) geometry.row_warps /= 2;
+  if (geometry.rows_per_thread == 8 && columnBytes() > share) {
+    choose(4);
+    while (geometry.row_warps > 1 && columnBytes() > share) geometry.row_warps /= 2;
+  }
+
+  const std::size_t teams = kBlockWarps / geometry.row_warps;
+  const std::size_t tiles = ceilDivide(strips(geometry.rows_per_thread), geometry.row_warps);
+  const std::size_t wanted_blocks = kBlocksPerMultiprocessor * limits.multiprocessors;
+  geometry.programs_per_warp =
+      word(std::clamp<std::size_t>(section.programs * tiles / (teams * wanted_blocks), 1, kMaxProgramsPerWarp));
+  const auto bytes = [&] {
+    return interpreterSharedBytes(precision, geometry, section.staged_columns, section.slots,
+                                  code.mostTokens(section, geometry.programs_per_warp * teams));
+  };
+  while (geometry.programs_per_warp > 1 && bytes() > std::max(share, columnBytes() + share / 4)) {
+    geometry.programs_per_warp = (geometry.programs_per_warp + 1) / 2;
+  }
+  // Long programs: fewer teams share a block's memory.
+  while (bytes() > limits.shared_bytes_per_block && geometry.row_warps < kBlockWarps) geometry.row_warps *= 2;
+  return geometry;
+}
+
+DeviceRun::DeviceRun(DeviceQueue& queue, RunPlan plan)
+    : queue_(queue),
+      plan_(std::move(plan)),
+      element_(static_cast<std::size_t>(bytesOf(plan_.data.state().precision))),
+      kernels_begin_(queue.cuda, Event::Timing::kOn),
+      kernels_end_(queue.cuda, Event::Timing::kOn),
+      done_(queue.cuda) {}
+
+Result<std::unique_ptr<DeviceRun>> DeviceRun::create(DeviceQueue& queue, KernelStore& store, RunPlan plan,
+                                                     std::size_t budget) {
+  std::unique_ptr<DeviceRun> run(new DeviceRun(queue, std::move(plan)));
+  if (Status prepared = run->prepare(store, budget); !prepared) return std::move(prepared).error();
+  return run;
+}
+
+std::size_t DeviceRun::channels() const {
+  if (!plan_.kind.loss || !plan_.kind.loss->skip_invalid) return 1;
+  return plan_.kind.loss->weighted ? 3 : 2;
+}
+
+// Chains of a loss need whole quanta; predictions only whole groups of four rows, but streamed data come in quanta.
+std::size_t DeviceRun::smallestChunk() const { return kChunkQuantum; }
+
+Status DeviceRun::prepare(KernelStore& store, std::size_t budget) {
+  const Dataset::State& data = plan_.data.state();
+  if (budget == 0) budget = static_cast<std::size_t>(kShareOfFree * static_cast<double>(queue_.cuda->freeMemory()));
+  chunk_rows_ = std::min<std::size_t>(data.rows, data.on_device->chunkRows());
+  while (!takeMemory(budget, chunk_rows_ <= smallestChunk())) {
+    chunk_rows_ = std::max(smallestChunk(), chunk_rows_ / 2 / kChunkQuantum * kChunkQuantum);
+  }
+  const DeviceCode& code = *plan_.code;
+  if (code.interpreter) {
+    for (const InterpreterSection& section : code.interpreter->sections) {
+      const InterpreterGeometry geometry =
+          chooseGeometry(*code.interpreter, section, chunk_rows_, data.precision, queue_.cuda->limits());
+      const auto kernel = store.interpreter({code.interpreter->family, geometry.rows_per_thread}, plan_.kind);
+      if (!kernel) return kernel.error();
+      const std::size_t teams = kBlockWarps / geometry.row_warps;
+      const std::size_t tokens = code.interpreter->mostTokens(section, geometry.programs_per_warp * teams);
+      interpreters_.push_back(
+          {*kernel, section, geometry,
+           interpreterSharedBytes(data.precision, geometry, section.staged_columns, section.slots, tokens)});
+    }
+  }
+  if (plan_.kind.loss) {
+    const auto totals = store.totals();
+    if (!totals) return totals.error();
+    totals_kernel_ = *totals;
+  }
+  return okStatus();
+}
+
+// False if the chunk should be smaller; on the last try, failures of the driver go through.
+bool DeviceRun::takeMemory(std::size_t budget, bool last_try) {
+  const std::size_t outputs = plan_.expressions;
+  const std::size_t groups = ceilDivide(chunk_rows_, kGroupRows);
+  const std::size_t chunk_bytes =
+      plan_.kind.loss ? channels() * outputs * groups * element_ : outputs * roundUp(chunk_rows_, 4) * element_;
+  if (chunk_bytes > budget && !last_try) return false;
+  try {
+    const std::size_t parameter_bytes = plan_.code->parameters.bytes(plan_.data.state().precision);
+    parameters_ = DeviceBuffer(queue_.stream, parameter_bytes);
+    host_parameters_ = queue_.pinned.take(parameter_bytes);
+    if (host_parameters_ != nullptr) {
+      plan_.code->parameters.writeLiterals(plan_.data.state().precision,
+                                           static_cast<std::byte*>(host_parameters_->data()));
+    }
+    if (!plan_.kind.loss) {
+      predictions_ = DeviceBuffer(queue_.stream, chunk_bytes);
+      return true;
+    }
+    sums_ = DeviceBuffer(queue_.stream, chunk_bytes);
+    // Expressions without code have no sums; what is added up for them must be something.
+    if (!plan_.code->failures.empty()) queue_.stream->fill(sums_.address(), 0, chunk_bytes);
+    const std::size_t total_bytes = channels() * outputs * sizeof(double);
+    totals_ = DeviceBuffer(queue_.stream, total_bytes);
+    if (chunk_rows_ < plan_.data.rows()) chains_ = DeviceBuffer(queue_.stream, total_bytes * kSumChains);
+    host_totals_ = queue_.pinned.take(total_bytes);
+  } catch (const CudaFailure& failure) {
+    if (failure.code() != CUDA_ERROR_OUT_OF_MEMORY || last_try) throw;
+    return false;
+  }
+  return true;
+}
+
+void DeviceRun::copyParameters() {
+  if (parameters_.bytes() == 0) return;
+  queue_.stream->copyToDevice(parameters_.address(), host_parameters_->data(), parameters_.bytes());
+}
+
+void DeviceRun::launchInterpreter(const InterpreterLaunch& launch, const DeviceRows& rows) {
+  const InterpreterCode& code = *plan_.code->interpreter;
+  const InterpreterGeometry& geometry = launch.geometry;
+  const std::size_t teams = kBlockWarps / geometry.row_warps;
+  unsigned tiles = word(ceilDivide(rows.rows, std::size_t{32} * geometry.rows_per_thread * geometry.row_warps));
+  const std::size_t chunks = ceilDivide(launch.section.programs, geometry.programs_per_warp * teams);
+  DeviceRows r = rows;
+  CUdeviceptr parameters = parameters_.address(), tokens = code.tokens;
+  CUdeviceptr map = code.column_map + launch.section.map_offset * sizeof(std::uint32_t);
+  CUdeviceptr offsets = code.program_offsets + launch.section.first_program * sizeof(std::uint32_t);
+  unsigned programs = launch.section.programs, per_warp = geometry.programs_per_warp, row_warps = geometry.row_warps;
+  unsigned staged = launch.section.staged_columns, slots = launch.section.slots;
+  const auto put = [&](auto&... outputs) {
+    const auto arguments = addressesOf(r.columns, r.column_stride, r.row_stride, r.rows, parameters, map, tokens,
+                                       offsets, programs, per_warp, row_warps, tiles, staged, slots, outputs...);
+    queue_.stream->launch({.kernel = launch.kernel.get(),
+                           .grid_x = word(tiles * chunks),
+                           .shared_bytes = launch.shared_bytes,
+                           .arguments = arguments});
+  };
+  if (plan_.kind.loss) {
+    CUdeviceptr sums = sums_.address();
+    std::uint64_t channel_stride = plan_.expressions * ceilDivide(rows.rows, kGroupRows);
+    put(r.target, r.weights, sums, channel_stride);
+  } else {
+    CUdeviceptr out = predictions_.address();
+    std::uint64_t out_stride = roundUp(chunk_rows_, 4);
+    put(out, out_stride);
+  }
+}
+
+void DeviceRun::launchCompiled(const DeviceRows& rows) {
+  const DeviceCode& code = *plan_.code;
+  if (code.kernels.empty()) return;
+  if (graph_) return graph_->launch(*queue_.stream);
+  const bool one_launch = chunk_rows_ >= plan_.data.rows() && !plan_.data.state().on_device->isStreamed();
+  std::optional<Graph> graph;
+  if (one_launch && code.kernels.size() > 1) graph.emplace(queue_.cuda);
+  DeviceRows r = rows;
+  for (const CompiledKernel& kernel : code.kernels) {
+    CUdeviceptr parameters = parameters_.address() + kernel.first_parameter * element_, outputs = kernel.outputs;
+    const auto put = [&](auto&... results) {
+      const auto arguments =
+          addressesOf(r.columns, r.column_stride, r.row_stride, r.rows, parameters, outputs, results...);
+      const KernelLaunch launch{
+          .kernel = kernel.kernel.get(),
+          .grid_x = word(ceilDivide(rows.rows, std::size_t{kBlockThreads} * kernel.rows_per_thread)),
+          .arguments = arguments};
+      if (graph) {
+        graph->add(launch);
+      } else {
+        queue_.stream->launch(launch);
+      }
+    };
+    if (plan_.kind.loss) {
+      CUdeviceptr sums = sums_.address();
+      std::uint64_t channel_stride = plan_.expressions * ceilDivide(rows.rows, kGroupRows);
+      put(r.target, r.weights, sums, channel_stride);
+    } else {
+      CUdeviceptr out = predictions_.address();
+      std::uint64_t out_stride = roundUp(chunk_rows_, 4);
+      put(out, out_stride);
+    }
+  }
+  if (!graph) return;
+  graph->instantiate();
+  graph->launch(*queue_.stream);
+  graph_ = std::move(graph);
+}
+
+void DeviceRun::launch(const DeviceRows& rows) {
+  for (const InterpreterLaunch& interpreter : interpreters_) launchInterpreter(interpreter, rows);
+  launchCompiled(rows);
+}
+
+void DeviceRun::launchTotals(const DeviceRows& rows, bool first, bool last) {
+  std::uint64_t groups = ceilDivide(rows.rows, kGroupRows);
+  std::uint64_t channel_stride = plan_.expressions * groups;
+  unsigned outputs = word(plan_.expressions), is_first = first, is_last = last;
+  unsigned lanes = first && last ? std::bit_ceil(word(std::min<std::size_t>(groups, kSumChains))) : word(kSumChains);
+  CUdeviceptr sums = sums_.address(), chains = chains_.address(), totals = totals_.address();
+  const auto arguments = addressesOf(sums, channel_stride, groups, outputs, lanes, chains, totals, is_first, is_last);
+  queue_.stream->launch({.kernel = totals_kernel_.get(),
+                         .grid_x = word(ceilDivide(plan_.expressions * lanes, kBlockThreads)),
+                         .grid_y = word(channels()),
+                         .arguments = arguments});
+}
+
+void DeviceRun::submitLoss(std::span<const double> parameters) {
+  const Dataset::State& data = plan_.data.state();
+  if (host_parameters_ != nullptr) {
+    plan_.code->parameters.fill(parameters, data.precision, static_cast<std::byte*>(host_parameters_->data()));
+  }
+  const std::lock_guard lock(queue_.mutex);
+  copyParameters();
+  queue_.stream->record(kernels_begin_);
+  for (std::size_t first = 0; first < data.rows; first += chunk_rows_) {
+    const std::size_t count = std::min(chunk_rows_, data.rows - first);
+    const DeviceRows rows = data.on_device->rows(first, count);
+    launch(rows);
+    launchTotals(rows, first == 0, first + count == data.rows);
+    data.on_device->release();
+  }
+  queue_.stream->record(kernels_end_);
+  if (host_totals_ != nullptr) {
+    queue_.stream->copyToHost(host_totals_->data(), totals_.address(), totals_.bytes());
+  }
+  queue_.stream->record(done_);
+}
+
+void DeviceRun::wait() const {
+  const Stopwatch watch;
+  while (watch.seconds() < kSpinSeconds) {
+    if (done_.ready()) return;
+    std::this_thread::yield();
+  }
+  done_.synchronize();
+}
+
+Losses DeviceRun::losses(const LossOptions& options) const {
+  wait();
+  const Dataset::State& data = plan_.data.state();
+  const std::size_t count = plan_.expressions;
+  const bool skips = plan_.kind.loss->skip_invalid;
+  Losses losses;
+  losses.values.resize(count);
+  losses.valid_rows.resize(count);
+  if (count == 0) return losses;
+  const double* const totals = host_totals_->as<double>().data();
+  tbb::parallel_for(tbb::blocked_range<std::size_t>(0, count, kLossGrain), [&](const auto& range) {
+    for (std::size_t e = range.begin(); e < range.end(); ++e) {
+      LossSums sums{.terms = totals[e], .weights = 0, .rows = data.rows, .valid = data.rows};
+      if (skips) sums.valid = static_cast<std::uint64_t>(totals[count + e]);
+      const bool all = sums.valid == sums.rows;
+      sums.weights = !data.has_weights ? static_cast<double>(sums.valid)
+                     : all             ? data.weight_sum
+                                       : totals[2 * count + e];
+      losses.values[e] = lossValue(sums, data.target_variance, options);
+      losses.valid_rows[e] = sums.valid;
+    }
+  });
+  return losses;
+}
+
+// Pieces of whole expressions go by turns through two pinned buffers, from which threads copy them to the caller.
+void DeviceRun::download(std::size_t first_row, std::size_t rows, std::byte* out) {
+  const std::size_t row_bytes = plan_.data.rows() * element_, part = rows * element_;
+  const std::size_t pitch = roundUp(chunk_rows_, 4) * element_;
+  const std::size_t per_piece = std::clamp<std::size_t>(kStagingBytes / part, 1, plan_.expressions);
+  for (auto& buffer : staging_) {
+    if (buffer == nullptr || buffer->bytes() < per_piece * part) buffer = queue_.pinned.take(per_piece * part);
+  }
+  std::array<std::optional<Event>, 2> copied;
+  for (auto& event : copied) event.emplace(queue_.cuda);
+  const auto begin = [&](std::size_t first) {
+    const std::size_t turn = first / per_piece % 2;
+    const std::size_t count = std::min(per_piece, plan_.expressions - first);
+    const std::lock_guard lock(queue_.mutex);
+    queue_.stream->copyRowsToHost(staging_[turn]->data(), part, predictions_.address() + first * pitch, pitch, part,
+                                  count);
+    queue_.stream->record(*copied[turn]);
+  };
+  begin(0);
+  for (std::size_t first = 0; first < plan_.expressions; first += per_piece) {
+    if (first + per_piece < plan_.expressions) begin(first + per_piece);
+    const std::size_t turn = first / per_piece % 2;
+    copied[turn]->synchronize();
+    const auto* const staged = static_cast<const std::byte*>(staging_[turn]->data());
+    tbb::parallel_for(std::size_t{0}, std::min(per_piece, plan_.expressions - first), [&](std::size_t i) {
+      std::memcpy(out + (first + i) * row_bytes + first_row * element_, staged + i * part, part);
+    });
+  }
+}
+
+void DeviceRun::evaluate(std::span<const double> parameters, std::byte* out) {
+  const Dataset::State& data = plan_.data.state();
+  if (plan_.expressions == 0) return;
+  if (host_parameters_ != nullptr) {
+    plan_.code->parameters.fill(parameters, data.precision, static_cast<std::byte*>(host_parameters_->data()));
+  }
+  for (std::size_t first = 0; first < data.rows; first += chunk_rows_) {
+    const std::size_t count = std::min(chunk_rows_, data.rows - first);
+    {
+      const std::lock_guard lock(queue_.mutex);
+      if (first == 0) copyParameters();
+      if (first == 0) queue_.stream->record(kernels_begin_);
+      launch(data.on_device->rows(first, count));
+      data.on_device->release();
+      queue_.stream->record(kernels_end_);
+    }
+    download(first, count, out);
+  }
+}
+
+}  // namespace srjit

@@ -1,0 +1,92 @@
+// One evaluation on a GPU, with its buffers; used again for the next of the same code, data and kind.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "runtime/device_code.h"
+#include "runtime/device_data.h"
+#include "runtime/engine.h"
+
+namespace srjit {
+
+/// How the interpreter runs one section.
+struct InterpreterLaunch {
+  Kernel kernel;
+  InterpreterSection section;
+  InterpreterGeometry geometry;
+  std::size_t shared_bytes = 0;
+};
+
+/// The geometry for `rows` rows at once: rows a thread and row_warps so that few threads idle, programs a warp so that
+/// every multiprocessor gets several blocks and a block's tokens are a small part of its memory.
+InterpreterGeometry chooseGeometry(const InterpreterCode& code, const InterpreterSection& section, std::size_t rows,
+                                   Precision precision, const DeviceLimits& limits);
+
+/// What an evaluation is of. Two of the same plan can use the same DeviceRun.
+struct RunPlan {
+  std::shared_ptr<const DeviceCode> code;
+  Dataset data;
+  KernelKind kind;
+  std::size_t expressions;  ///< of the program
+
+  bool same(const RunPlan& other) const {
+    return code == other.code && &data.state() == &other.data.state() && kind == other.kind;
+  }
+};
+
+/// Not thread-safe. Throws CudaFailure; member functions need a current context.
+class DeviceRun {
+ public:
+  /// Finds or makes the kernels and takes memory, for chunks of rows that shrink until they fit into what is there, at
+  /// most `budget` bytes (0: whatever is free). Errors: those of making kernels; kMachine if the smallest chunk does
+  /// not fit, with the bytes wanted and free.
+  static Result<std::unique_ptr<DeviceRun>> create(DeviceQueue& queue, KernelStore& store, RunPlan plan,
+                                                   std::size_t budget);
+
+  const RunPlan& plan() const noexcept { return plan_; }
+
+  /// Puts all work of a loss on the stream. `parameters` are read before it returns.
+  void submitLoss(std::span<const double> parameters);
+  bool ready() const { return done_.ready(); }
+  void wait() const;
+  /// After submitLoss: waits and gives one loss per expression; in parallel on the thread's arena.
+  Losses losses(const LossOptions& options) const;
+
+  /// Predictions of expression e at out + e * rows; waits. Copies in parallel on the thread's arena.
+  void evaluate(std::span<const double> parameters, std::byte* out);
+
+  /// Seconds that the device took for the kernels of the last evaluation, after it was waited for.
+  double kernelSeconds() const { return kernels_end_.secondsSince(kernels_begin_); }
+
+ private:
+  DeviceRun(DeviceQueue& queue, RunPlan plan);
+  Status prepare(KernelStore& store, std::size_t budget);
+  bool takeMemory(std::size_t budget, bool last_try);
+  std::size_t channels() const;
+  std::size_t smallestChunk() const;
+
+  void copyParameters();
+  void launch(const DeviceRows& rows);
+  void launchInterpreter(const InterpreterLaunch& launch, const DeviceRows& rows);
+  void launchCompiled(const DeviceRows& rows);
+  void launchTotals(const DeviceRows& rows, bool first, bool last);
+  void download(std::size_t first_row, std::size_t rows, std::byte* out);
+
+  DeviceQueue& queue_;
+  RunPlan plan_;
+  std::size_t element_;
+  std::vector<InterpreterLaunch> interpreters_;
+  Kernel totals_kernel_;
+  std::size_t chunk_rows_ = 0;
+
+  std::shared_ptr<PinnedBuffer> host_parameters_, host_totals_;
+  std::array<std::shared_ptr<PinnedBuffer>, 2> staging_;
+  DeviceBuffer parameters_, sums_, chains_, totals_, predictions_;
+  std::optional<Graph> graph_;  ///< of the compiled kernels, if one chunk is all
+  Event kernels_begin_, kernels_end_, done_;
+};
+
+}  // namespace srjit

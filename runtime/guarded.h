@@ -1,0 +1,22 @@
+// Exceptions of the inside become errors of the interface.
+#pragma once
+
+#include <utility>
+
+#include "runtime/aligned_buffer.h"
+#include "runtime/cuda.h"
+
+namespace srjit {
+
+/// Runs `body` and turns exhausted memory and failures of CUDA into an Error; what the public interface does, and what
+/// background work does, goes through here.
+template <class Body>
+auto guarded(Body&& body) -> decltype(body()) {
+  try {
+    return withinMemory(std::forward<Body>(body));
+  } catch (const CudaFailure& failure) {
+    return failure.error();
+  }
+}
+
+}  // namespace srjit

@@ -1,0 +1,111 @@
+#include "runtime/kernel_store.h"
+
+#include <utility>
+
+#include "runtime/kernel_key.h"
+
+namespace srjit {
+namespace {
+
+// Enough for almost every tree of 50 nodes without slots; deeper values go to slots.
+constexpr unsigned kStackDepth = 5;
+
+// A number for every kind.
+unsigned numberOf(const KernelKind& kind) {
+  if (!kind.loss) return kind.strided_columns;
+  return 2 + (kind.strided_columns ? 1 : 0) + (kind.loss->weighted ? 2 : 0) + (kind.loss->skip_invalid ? 4 : 0) +
+         (kind.loss->term == LossTerm::kAbsolute ? 8 : 0);
+}
+
+}  // namespace
+
+KernelStore::KernelStore(std::shared_ptr<const Cuda> cuda, std::shared_ptr<const ImageMaker> images,
+                         std::shared_ptr<KernelCache> cache, Precision precision, Math math)
+    : cuda_(std::move(cuda)),
+      images_(std::move(images)),
+      cache_(std::move(cache)),
+      precision_(precision),
+      math_(math),
+      identity_(images_->identity()) {}
+
+DeviceOptions KernelStore::options(const KernelKind& kind, unsigned rows_per_thread) const {
+  return {.precision = precision_,
+          .math = math_,
+          .arch = cuda_->limits().arch,
+          .rows_per_thread = rows_per_thread,
+          .loss = kind.loss,
+          .strided_columns = kind.strided_columns};
+}
+
+const HandlerTable& KernelStore::table(const InterpreterVariant& variant) {
+  const std::lock_guard lock(mutex_);
+  auto found = tables_.find(variant);
+  if (found == tables_.end()) {
+    InterpreterSpec spec{.precision = precision_,
+                         .math = math_,
+                         .ops = opsOf(variant.family),
+                         .rows_per_thread = variant.rows_per_thread,
+                         .depth = kStackDepth};
+    found = tables_.try_emplace(variant, std::move(spec)).first;
+  }
+  return found->second;
+}
+
+Result<std::shared_ptr<const LoadedImage>> KernelStore::load(const KernelKey& key, const Make& make) {
+  const std::string digest(key.digest.begin(), key.digest.end());
+  {
+    const std::lock_guard lock(mutex_);
+    if (const auto found = loaded_.find(digest); found != loaded_.end()) {
+      if (auto loaded = found->second.lock()) return loaded;
+    }
+  }
+  auto image = cache_->get(key, make);
+  if (!image) return std::move(image).error();
+  const CurrentContext current(*cuda_);
+  auto loaded = std::make_shared<const LoadedImage>(LoadedImage{*image, Module(cuda_, **image)});
+  const std::lock_guard lock(mutex_);
+  if (loaded_.size() > 4096) std::erase_if(loaded_, [](const auto& entry) { return entry.second.expired(); });
+  loaded_[digest] = loaded;
+  return loaded;
+}
+
+Result<Kernel> KernelStore::keep(const KernelNumber& number, const KernelKey& key, const char* name, const Make& make) {
+  auto loaded = load(key, make);
+  if (!loaded) return std::move(loaded).error();
+  const CurrentContext current(*cuda_);
+  const Kernel kernel = (*loaded)->module.kernel(name);
+  kernel.allowSharedBytes(cuda_->limits().shared_bytes_per_block - kernel.staticSharedBytes());
+  const std::lock_guard lock(mutex_);
+  return kept_.try_emplace(number, std::move(*loaded), kernel).first->second.second;
+}
+
+std::optional<Kernel> KernelStore::kept(const KernelNumber& number) {
+  const std::lock_guard lock(mutex_);
+  const auto found = kept_.find(number);
+  if (found == kept_.end()) return std::nullopt;
+  return found->second.second;
+}
+
+Result<Kernel> KernelStore::interpreter(const InterpreterVariant& variant, const KernelKind& kind) {
+  const KernelNumber number{variant, numberOf(kind)};
+  if (const auto kernel = kept(number)) return *kernel;
+  const HandlerTable& handlers = table(variant);
+  const DeviceOptions made_for = options(kind, variant.rows_per_thread);
+  return keep(number, keyOfInterpreter(handlers, made_for, identity_), kInterpreterKernel,
+              [&] { return images_->interpreter(handlers, made_for); });
+}
+
+Result<Kernel> KernelStore::totals() {
+  const KernelNumber number{InterpreterVariant{OpFamily::kAll, 0}, 0};
+  if (const auto kernel = kept(number)) return *kernel;
+  const DeviceOptions made_for = options({}, 4);
+  return keep(number, keyOfTotals(made_for, identity_), kTotalsKernel, [&] { return images_->totals(made_for); });
+}
+
+Result<std::shared_ptr<const LoadedImage>> KernelStore::rows(std::span<const Dag> dags, const KernelKind& kind,
+                                                             unsigned rows_per_thread) {
+  const DeviceOptions made_for = options(kind, rows_per_thread);
+  return load(keyOfRows(dags, made_for, identity_), [&] { return images_->rows(dags, made_for); });
+}
+
+}  // namespace srjit

@@ -1,0 +1,84 @@
+// One device's kernels: made by an ImageMaker, kept by a KernelCache, loaded once.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+
+#include "compiler/device.h"
+#include "runtime/cuda.h"
+#include "runtime/kernel_cache.h"
+#include "runtime/kernel_image.h"
+
+namespace srjit {
+
+/// What a kernel gives, and how it reads the columns.
+struct KernelKind {
+  std::optional<LossSpec> loss;  ///< none: predictions
+  bool strided_columns = false;
+
+  friend bool operator==(const KernelKind&, const KernelKind&) = default;
+};
+
+/// A module with the image it was loaded from.
+struct LoadedImage {
+  std::shared_ptr<const KernelImage> image;
+  Module module;
+};
+
+/// Which operators an interpreter has, of three nested sets (compiler/handler_table.h), and its stack.
+struct InterpreterVariant {
+  OpFamily family = OpFamily::kAll;
+  unsigned rows_per_thread = 8;
+
+  friend auto operator<=>(const InterpreterVariant&, const InterpreterVariant&) = default;
+};
+
+/// Thread-safe. Functions that load modules need no current context. They throw CudaFailure and std::bad_alloc; what
+/// the ImageMaker or the compiler refuses is an Error.
+class KernelStore {
+ public:
+  KernelStore(std::shared_ptr<const Cuda> cuda, std::shared_ptr<const ImageMaker> images,
+              std::shared_ptr<KernelCache> cache, Precision precision, Math math);
+
+  /// The handlers of a variant; handlers of two variants of one family have the same numbers.
+  const HandlerTable& table(const InterpreterVariant& variant);
+  /// Kept as long as the store.
+  Result<Kernel> interpreter(const InterpreterVariant& variant, const KernelKind& kind);
+  Result<Kernel> totals();
+
+  /// One kernel for each graph; graph i's is named rowsKernelName(i).
+  Result<std::shared_ptr<const LoadedImage>> rows(std::span<const Dag> dags, const KernelKind& kind,
+                                                  unsigned rows_per_thread);
+
+  Precision precision() const noexcept { return precision_; }
+  Math math() const noexcept { return math_; }
+  const KernelCache& cache() const noexcept { return *cache_; }
+
+ private:
+  using Make = KernelCache::Make;
+  using KernelNumber = std::pair<InterpreterVariant, unsigned>;  ///< the unsigned names a KernelKind
+  DeviceOptions options(const KernelKind& kind, unsigned rows_per_thread) const;
+  Result<std::shared_ptr<const LoadedImage>> load(const KernelKey& key, const Make& make);
+  Result<Kernel> keep(const KernelNumber& number, const KernelKey& key, const char* name, const Make& make);
+  std::optional<Kernel> kept(const KernelNumber& number);
+
+  std::shared_ptr<const Cuda> cuda_;
+  std::shared_ptr<const ImageMaker> images_;
+  std::shared_ptr<KernelCache> cache_;
+  Precision precision_;
+  Math math_;
+  std::string identity_;
+
+  std::mutex mutex_;
+  std::map<InterpreterVariant, HandlerTable> tables_;
+  std::map<std::string, std::weak_ptr<const LoadedImage>> loaded_;  ///< by the key's digest
+  /// Interpreters, and under rows_per_thread 0 the totals.
+  std::map<KernelNumber, std::pair<std::shared_ptr<const LoadedImage>, Kernel>> kept_;
+};
+
+}  // namespace srjit
