@@ -4,6 +4,7 @@
 #include <bit>
 #include <cassert>
 #include <cmath>
+#include <cstring>
 #include <limits>
 
 #include <fmt/format.h>
@@ -238,17 +239,36 @@ Result<Expression> Dag::toExpression(std::size_t root, std::size_t max_tokens) c
   return Expression::create(std::move(tokens));
 }
 
-std::uint64_t Dag::structureHash() const {
-  std::uint64_t hash = combine(mix(5), static_cast<std::uint64_t>(precision_));
+void Dag::appendStructure(std::vector<std::byte>& bytes) const {
+  constexpr std::size_t kLargestNode = 2 + sizeof(NodeId) * kMaxArity;
+  const std::size_t begin = bytes.size();
+  bytes.resize(begin + 17 + kLargestNode * nodes_.size() + sizeof(NodeId) * roots_.size());
+  std::byte* out = bytes.data() + begin;
+  const auto append = [&out](auto number) {
+    std::memcpy(out, &number, sizeof number);
+    out += sizeof number;
+  };
+  append(static_cast<std::uint8_t>(precision_));
+  append(std::uint64_t{nodes_.size()});
+  append(std::uint64_t{roots_.size()});
   for (const Node& node : nodes_) {
-    hash = combine(hash, static_cast<std::uint64_t>(node.kind) | static_cast<std::uint64_t>(node.op) << 8 |
-                             static_cast<std::uint64_t>(node.index) << 16);
-    if (node.kind == Token::Kind::kConstant) hash = combine(hash, bitsOf(node.value));
-    for (const NodeId operand : node.inputs()) hash = combine(hash, operand);
+    append(static_cast<std::uint8_t>(node.kind));
+    switch (node.kind) {
+      case Token::Kind::kConstant:
+        append(bitsOf(node.value));
+        break;
+      case Token::Kind::kVariable:
+      case Token::Kind::kParameter:
+        append(node.index);
+        break;
+      case Token::Kind::kOp:
+        append(static_cast<std::uint8_t>(node.op));
+        for (const NodeId operand : node.inputs()) append(operand);
+        break;
+    }
   }
-  hash = combine(hash, nodes_.size());
-  for (const NodeId root : roots_) hash = combine(hash, root);
-  return combine(hash, roots_.size());
+  for (const NodeId root : roots_) append(root);
+  bytes.resize(static_cast<std::size_t>(out - bytes.data()));
 }
 
 bool operator==(const Dag& a, const Dag& b) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -85,9 +86,11 @@ class Dag {
   /// numbers.
   std::uint64_t shapeHash(NodeId id) const noexcept { return hashes_[id]; }
 
-  /// A hash of what code depends on: precision, nodes in their order and roots, but not the sources of parameters. So
-  /// batches that differ in numbers alone share it once their literals are hoisted. The same in every process.
-  std::uint64_t structureHash() const;
+  /// Appends what code depends on to `bytes`: precision, nodes in their order and roots, but not the sources of
+  /// parameters. So batches that differ in numbers alone append the same once their literals are hoisted. Different
+  /// structures append different bytes, of which none are the beginning of another's. The same in every process
+  /// on machines of one byte order.
+  void appendStructure(std::vector<std::byte>& bytes) const;
 
   /// Bit equality of structure and numbers.
   friend bool operator==(const Dag& a, const Dag& b);

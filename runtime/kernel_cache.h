@@ -10,17 +10,11 @@
 #include <vector>
 
 #include "ir/error.h"
+#include "runtime/disk_store.h"
 #include "runtime/kernel_image.h"
+#include "runtime/kernel_key.h"
 
 namespace srjit {
-
-/// BLAKE3 of everything that decides the code: structures, options, ImageMaker::identity(). Never of constants' values.
-struct KernelKey {
-  std::array<std::uint8_t, 32> digest{};
-  std::string title;  ///< for people: "rows f32 fast sm_90, 64 expressions"; not compared
-
-  friend bool operator==(const KernelKey& a, const KernelKey& b) { return a.digest == b.digest; }
-};
 
 struct CacheOptions {
   std::optional<std::filesystem::path> directory;  ///< none: the default of cacheDirectory(); empty: no disk
@@ -28,9 +22,12 @@ struct CacheOptions {
   std::uint64_t memory_bytes = std::uint64_t{256} << 20;
 };
 
-/// $SRJIT_CACHE_DIR, else $XDG_CACHE_HOME/sr-jit, else ~/.cache/sr-jit; empty if none of them is known.
+/// $SRJIT_CACHE_DIR, else $XDG_CACHE_HOME/sr-jit, else ~/.cache/sr-jit; empty if none of them is known. An empty
+/// variable counts as unset; XDG_CACHE_HOME and HOME count only if they are absolute paths.
 std::filesystem::path cacheDirectory();
 
+/// Every request of get() is a memory hit, a disk hit, a miss, or a wait; one that waited in vain is also what it was
+/// then.
 struct CacheStats {
   std::uint64_t memory_hits = 0, disk_hits = 0, misses = 0;  ///< since the cache was opened
   std::uint64_t waits = 0;  ///< requests that waited for another's compilation of the same key
@@ -39,22 +36,25 @@ struct CacheStats {
   std::uint64_t evictions = 0, damaged = 0;
   double compile_seconds = 0;  ///< of one core, for the misses
   double saved_seconds = 0;    ///< what the hits had cost when they were made
-  std::string disk_fault;      ///< why the disk is not used, or was not the last time; empty if all is well
+  std::string disk_fault;      ///< why the last reading or writing of the disk failed; empty if all is well
 };
 
 /// Thread-safe. The disk is best effort: whatever fails there is a miss, and is said in CacheStats::disk_fault.
+/// Throws std::bad_alloc and what a `make` throws, nothing else. A process that has forked goes on in memory alone.
 class KernelCache {
  public:
   /// Never fails: without a usable directory the cache is in memory alone. One object per directory and process is
-  /// shared by all who ask for it.
+  /// shared by all who ask for it, with the bounds of the first; without a directory every call makes an object.
   static std::shared_ptr<KernelCache> open(const CacheOptions& options);
+  ~KernelCache();
 
   using Make = std::function<Result<KernelImage>()>;
   /// The image of `key`, made by `make` if it is neither in memory nor on disk. Only one caller at a time makes an
-  /// image of a key; others wait for it, and make it themselves if that one fails. Errors: make's.
+  /// image of a key; others wait for it, and make it themselves if that one fails or throws. `make` may use this cache
+  /// for other keys, and oneTBB: it is isolated from tasks that might wait for it. Errors: make's.
   Result<std::shared_ptr<const KernelImage>> get(const KernelKey& key, const Make& make);
 
-  /// The image if it is there already.
+  /// The image if it is there already; does not wait.
   std::shared_ptr<const KernelImage> find(const KernelKey& key);
 
   /// A small value by name, kept beside the images and never evicted, as calibrations are; nothing if there is none.
@@ -62,6 +62,17 @@ class KernelCache {
   void writeFact(const std::string& name, const std::string& value);
 
   CacheStats stats() const;
+
+  /// What DiskStore does under the same names. Errors: kMachine if the disk cannot be used. clear() empties memory too.
+  Result<DiskStore::Totals> diskTotals();
+  Result<std::vector<StoredImage>> list();
+  Result<StoreCheck> verify();
+  Result<std::uint64_t> clear();
+
+ private:
+  class State;
+  explicit KernelCache(const CacheOptions& options);
+  std::unique_ptr<State> state_;
 };
 
 }  // namespace srjit

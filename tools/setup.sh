@@ -4,7 +4,7 @@
 SRJIT_BUILD_PACKAGES=(
   g++ cmake ninja-build python3
   llvm-19-dev llvm-19-tools       # the compiler's library; FileCheck and lit for the golden tests
-  libfmt-dev libtbb-dev nlohmann-json3-dev libcli11-dev
+  libfmt-dev libtbb-dev nlohmann-json3-dev libcli11-dev libsqlite3-dev
   libboost-iostreams-dev libcsv-dev zlib1g-dev libbz2-dev liblzma-dev libzstd-dev
 )
 SRJIT_TEST_PACKAGES=(

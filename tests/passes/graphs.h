@@ -3,6 +3,7 @@
 
 #include <bit>
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <span>
@@ -38,6 +39,12 @@ inline std::string textOf(const Dag& dag, std::size_t root = 0) {
 /// Runs the named passes.
 inline Dag ran(const Dag& dag, std::string_view passes, Math math = Math::kPrecise) {
   return Pipeline::parse(passes, math).value().run(dag, {math});
+}
+
+inline std::vector<std::byte> structureOf(const Dag& dag) {
+  std::vector<std::byte> bytes;
+  dag.appendStructure(bytes);
+  return bytes;
 }
 
 /// Root 0 of `text` after the named passes, as infix text.

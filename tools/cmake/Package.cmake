@@ -17,7 +17,7 @@ endif()
 
 include(CMakePackageConfigHelpers)
 set(SRJIT_PACKAGE_DIR ${CMAKE_INSTALL_LIBDIR}/cmake/srjit)
-install(TARGETS srjit srjit_llvm ${SRJIT_LAYER_TARGETS} EXPORT srjitTargets
+install(TARGETS srjit srjit_llvm srjit_sqlite ${SRJIT_LAYER_TARGETS} EXPORT srjitTargets
   ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT library
   FILE_SET headers DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/srjit COMPONENT library
   FILE_SET tables DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/srjit COMPONENT library)

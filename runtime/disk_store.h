@@ -1,0 +1,80 @@
+// Kernel images in one SQLite file that many processes share. This and its source are the only files that touch SQLite.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "ir/error.h"
+#include "runtime/kernel_image.h"
+#include "runtime/kernel_key.h"
+
+namespace srjit {
+
+/// An image as it is listed.
+struct StoredImage {
+  KernelKey key;
+  std::uint64_t bytes = 0;  ///< of code and facts
+  bool is_ptx = false;
+  std::vector<KernelFacts> kernels;
+  double seconds = 0;
+  std::int64_t used = 0;  ///< when a process last took it from here, or put it: seconds since 1970, UTC
+};
+
+/// What a check of everything found.
+struct StoreCheck {
+  std::uint64_t images = 0;      ///< that were checked
+  std::vector<std::string> bad;  ///< titles of those that were damaged, and are removed
+  bool remade = false;           ///< the file itself was damaged, so all images are removed
+};
+
+/// The file `kernels.sqlite` of a directory. Thread-safe. Errors are of kMachine, with SQLite's number, name and text;
+/// only std::bad_alloc is thrown.
+///
+/// Nothing that is read is trusted: an image whose checksum is wrong is not there, and is removed; a file that is no
+/// database, is damaged or has another schema is made anew, in place and under SQLite's locks. So a power failure may
+/// cost images, for which reason nothing is synchronised with the disk. A file or directory that cannot be written is
+/// read. In the child of a fork() every call is an error, as SQLite's locks are the parent's.
+class DiskStore {
+ public:
+  static constexpr const char* kFileName = "kernels.sqlite";
+
+  /// Makes directory and file if they are not there. The images' bytes are kept at `bound` at most; other processes
+  /// keep their own bounds.
+  static Result<std::unique_ptr<DiskStore>> open(const std::filesystem::path& directory, std::uint64_t bound);
+  /// Writes down when images were used.
+  ~DiskStore();
+
+  /// The image, if it is there and undamaged.
+  Result<std::optional<KernelImage>> read(const KernelKey& key);
+  /// Does nothing if there is an image of this key, or if this one alone exceeds the bound. Makes room by removing the
+  /// images that were not used for longest.
+  Status write(const KernelKey& key, const KernelImage& image);
+
+  Result<std::optional<std::string>> readFact(const std::string& name);
+  Status writeFact(const std::string& name, const std::string& value);
+
+  struct Totals {
+    std::uint64_t images = 0, bytes = 0;
+    double seconds = 0;  ///< that making them took
+  };
+  Result<Totals> totals();
+  /// All images, the last used first.
+  Result<std::vector<StoredImage>> list();
+  Result<StoreCheck> verify();
+  /// Removes all images and facts, and gives the space back; the bytes of the images.
+  Result<std::uint64_t> clear();
+
+  std::uint64_t evictions() const noexcept;  ///< by this object
+  std::uint64_t damaged() const noexcept;    ///< images and files found damaged by this object
+
+ private:
+  class State;
+  explicit DiskStore(std::unique_ptr<State> state);
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace srjit

@@ -1,0 +1,65 @@
+// Images by way of LLVM and the assembler that was found.
+#include <chrono>
+#include <ctime>
+#include <utility>
+
+#include "runtime/compiler_identity.h"
+#include "runtime/kernel_image.h"
+
+namespace srjit {
+namespace {
+
+double threadSeconds() {
+  timespec time{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
+}
+
+double wallSeconds() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+class LlvmImageMaker final : public ImageMaker {
+ public:
+  Result<KernelImage> rows(std::span<const Dag> dags, const DeviceOptions& options) const override {
+    return make(options, [&] { return rowsPtx(dags, options); });
+  }
+  Result<KernelImage> interpreter(const HandlerTable& table, const DeviceOptions& options) const override {
+    return make(options, [&] { return interpreterPtx(table, options); });
+  }
+  Result<KernelImage> totals(const DeviceOptions& options) const override {
+    return make(options, [&] { return totalsPtx(options); });
+  }
+  std::string identity() const override { return compilerIdentity(); }
+
+ private:
+  template <class MakePtx>
+  static Result<KernelImage> make(const DeviceOptions& options, const MakePtx& makePtx) {
+    const double begin = threadSeconds();
+    const Result<std::string> ptx = makePtx();
+    if (!ptx) return ptx.error();
+    KernelImage image;
+    if (assemblerName().empty()) {
+      const auto text = std::as_bytes(std::span(ptx->c_str(), ptx->size() + 1));
+      image.code.assign(text.begin(), text.end());
+      image.is_ptx = true;
+      image.seconds = threadSeconds() - begin;
+      return image;
+    }
+    // An assembler in a process of its own takes no time of this thread, which waits for it.
+    const bool in_process = assemblerName().starts_with("nvJitLink");
+    const double between = threadSeconds(), start = wallSeconds();
+    Result<Cubin> cubin = assemble(*ptx, options.arch);
+    if (!cubin) return std::move(cubin).error();
+    image.seconds = between - begin + (in_process ? threadSeconds() - between : wallSeconds() - start);
+    image.code = std::move(cubin->image);
+    image.kernels = std::move(cubin->kernels);
+    return image;
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<ImageMaker> llvmImageMaker() { return std::make_unique<LlvmImageMaker>(); }
+
+}  // namespace srjit

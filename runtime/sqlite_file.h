@@ -1,0 +1,114 @@
+// A SQLite database as an object. This and its source are the only files that touch SQLite.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "ir/error.h"
+
+struct sqlite3;
+struct sqlite3_stmt;
+
+namespace srjit {
+
+/// What SQLite said. Thrown by everything here, besides std::bad_alloc.
+struct SqliteFailure {
+  int code;     ///< the primary result code
+  Error error;  ///< kMachine, with the file, and SQLite's number, name and text
+
+  bool isDamage() const noexcept;      ///< the file is no database, or not a sound one
+  bool isBusy() const noexcept;        ///< another process kept its lock for too long
+  bool isProtection() const noexcept;  ///< a file or folder cannot be opened or written
+};
+
+/// A prepared statement in use, made ready for the next use at its end. Columns and bindings count from the left.
+class SqliteStatement {
+ public:
+  SqliteStatement(sqlite3* database, sqlite3_stmt* handle, const std::filesystem::path& file)
+      : database_(database), handle_(handle), file_(file) {}
+  SqliteStatement(const SqliteStatement&) = delete;
+  SqliteStatement& operator=(const SqliteStatement&) = delete;
+  ~SqliteStatement();
+
+  /// Binds the next parameter. Texts and bytes must outlive the last step.
+  SqliteStatement& bind(std::int64_t value);
+  SqliteStatement& bind(double value);
+  SqliteStatement& bind(std::string_view text);
+  SqliteStatement& bind(std::span<const std::byte> bytes);
+
+  /// Goes to the next row; false if there is none.
+  bool step();
+  void run() {
+    while (step()) continue;
+  }
+
+  // Of the present row; a value of another type is converted, or 0, or empty.
+  std::int64_t integer(int column) const;
+  double real(int column) const;
+  std::string text(int column) const;
+  std::span<const std::byte> bytes(int column) const;  ///< valid until the next step
+
+ private:
+  SqliteStatement& checked(int code);
+  sqlite3* database_;
+  sqlite3_stmt* handle_;
+  const std::filesystem::path& file_;
+  int bound_ = 0;
+};
+
+/// One connection. Not thread-safe; nor usable in a forked child.
+class SqliteFile {
+ public:
+  enum class Access {
+    kWrite,      ///< made if it is not there; opened for reading if it may not be written
+    kUnchanging  ///< read as it is, without locks, for folders in which SQLite cannot put them
+  };
+  SqliteFile(std::filesystem::path file, Access access);
+  SqliteFile(const SqliteFile&) = delete;
+  SqliteFile& operator=(const SqliteFile&) = delete;
+  ~SqliteFile();
+
+  /// How long to wait for locks of other processes; at first not at all.
+  void waitWhenBusy(int milliseconds);
+  bool readOnly() const;
+  bool inTransaction() const;
+
+  void execute(const char* sql);
+  /// As execute(), where a failure does not matter.
+  void tryTo(const char* sql) noexcept;
+  /// `sql` is a literal: it is known by its address. One at a time of each.
+  SqliteStatement prepare(const char* sql);
+  /// The first column of the first row, 0 if there is none.
+  std::int64_t number(const char* sql);
+  /// Makes the file an empty database whatever it holds; others who have it open see that as a change.
+  void empty();
+  /// Fails as writing would. `doing` is a verb, as in all messages: "cannot DOING FILE: ...".
+  [[noreturn]] void refuseToWrite(const char* doing) const;
+
+ private:
+  std::filesystem::path file_;
+  sqlite3* database_ = nullptr;
+  std::map<const char*, sqlite3_stmt*> statements_;
+};
+
+/// Rolled back unless it is committed.
+class SqliteTransaction {
+ public:
+  explicit SqliteTransaction(SqliteFile& file) : file_(file) { file_.execute("BEGIN IMMEDIATE"); }
+  SqliteTransaction(const SqliteTransaction&) = delete;
+  SqliteTransaction& operator=(const SqliteTransaction&) = delete;
+  ~SqliteTransaction() {
+    if (file_.inTransaction()) file_.tryTo("ROLLBACK");
+  }
+  void commit() { file_.execute("COMMIT"); }
+
+ private:
+  SqliteFile& file_;
+};
+
+}  // namespace srjit
