@@ -122,6 +122,9 @@ class PinnedBuffer {
   std::size_t bytes_ = 0;
 };
 
+/// Dynamic shared memory that every kernel may have without asking.
+inline constexpr std::size_t kFreeSharedBytes = std::size_t{48} << 10;
+
 /// A kernel of a loaded module, valid as long as that is. A value; thread-safe, except allowSharedBytes().
 class Kernel {
  public:
@@ -132,7 +135,7 @@ class Kernel {
   const KernelFacts& facts() const noexcept { return facts_; }
   std::size_t staticSharedBytes() const noexcept { return static_shared_bytes_; }
   unsigned maxThreads() const noexcept { return max_threads_; }
-  /// Permits launches with so much dynamic shared memory, more than the 48 KiB that every kernel may have.
+  /// Permits launches with so much dynamic shared memory; nothing to do up to kFreeSharedBytes.
   void allowSharedBytes(std::size_t bytes) const;
   /// How many blocks of kBlockThreads threads a multiprocessor holds at once.
   unsigned blocksPerMultiprocessor(std::size_t shared_bytes) const;

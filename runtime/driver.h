@@ -133,6 +133,9 @@ using FindEntry = std::function<void*(const char* name, int version)>;
 /// Fills the table and initialises the driver. Errors as above.
 Result<std::shared_ptr<const Driver>> bindDriver(const FindEntry& find);
 
+/// "700 CUDA_ERROR_ILLEGAL_ADDRESS, an illegal memory access was encountered".
+std::string describe(const Driver& driver, CUresult code);
+
 /// "12.4" of 12040.
 std::string cudaVersionText(int version);
 
