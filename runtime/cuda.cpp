@@ -216,6 +216,12 @@ DeviceBuffer::~DeviceBuffer() {
 PinnedBuffer::PinnedBuffer(std::shared_ptr<const Cuda> cuda, std::size_t bytes)
     : handle_(cuda, allocatePinned(*cuda, bytes)), bytes_(bytes) {}
 
+PinnedRegion::PinnedRegion(std::shared_ptr<const Cuda> cuda, void* data, std::size_t bytes) {
+  if (bytes == 0) return;
+  cuda->check(cuda->driver().cuMemHostRegister(data, bytes, 0), fmt::format("cuMemHostRegister of {} bytes", bytes));
+  handle_ = {cuda, data};
+}
+
 void Kernel::allowSharedBytes(std::size_t bytes) const {
   if (bytes <= kFreeSharedBytes) return;
   const int limit = static_cast<int>(std::min<std::size_t>(bytes, std::numeric_limits<int>::max()));

@@ -125,6 +125,16 @@ class PinnedBuffer {
 /// Dynamic shared memory that every kernel may have without asking.
 inline constexpr std::size_t kFreeSharedBytes = std::size_t{48} << 10;
 
+/// Memory of somebody else that is pinned for as long as this lives, which must not outlive it.
+class PinnedRegion {
+ public:
+  PinnedRegion() = default;
+  PinnedRegion(std::shared_ptr<const Cuda> cuda, void* data, std::size_t bytes);
+
+ private:
+  CudaHandle<void*, &Driver::cuMemHostUnregister> handle_;
+};
+
 /// A kernel of a loaded module, valid as long as that is. A value; thread-safe, except allowSharedBytes().
 class Kernel {
  public:

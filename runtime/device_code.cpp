@@ -36,12 +36,12 @@ constexpr std::size_t kMaxChunk = 4096, kMinChunk = 64;
 struct Chunk {
   std::size_t first, last;  // of the chosen
   std::size_t section;
-  std::optional<Dag> dag;
-  std::optional<Error> error;
-  Bytecode code;
-  std::vector<std::uint32_t> lengths;  // of the programs
-  ParameterTable parameters;
-  std::vector<Failure> failures;
+  std::optional<Dag> dag = {};
+  std::optional<Error> error = {};
+  Bytecode code = {};
+  std::vector<std::uint32_t> lengths = {};  // of the programs
+  ParameterTable parameters = {};
+  std::vector<Failure> failures = {};
 };
 
 struct SectionDraft {
@@ -103,17 +103,15 @@ class ProgramEncoder {
   void makeGraphs() {
     const std::size_t size =
         std::clamp(request_.chosen.size() / (std::size_t{4} * request_.threads) + 1, kMinChunk, kMaxChunk);
-    std::vector<std::vector<Chunk>> made;
-    std::vector<std::pair<std::size_t, Chunk>> ranges;
+    std::vector<Chunk> ranges;
     for (std::size_t s = 0; s < sections_.size(); ++s) {
       for (std::size_t first = sections_[s].first; first < sections_[s].last; first += size) {
-        ranges.push_back({s, Chunk{first, std::min(first + size, sections_[s].last), s}});
+        ranges.push_back(Chunk{first, std::min(first + size, sections_[s].last), s});
       }
     }
-    made.resize(ranges.size());
-    tbb::parallel_for(std::size_t{0}, ranges.size(), [&](std::size_t i) {
-      makeGraph(ranges[i].second.first, ranges[i].second.last, ranges[i].first, made[i]);
-    });
+    std::vector<std::vector<Chunk>> made(ranges.size());
+    tbb::parallel_for(std::size_t{0}, ranges.size(),
+                      [&](std::size_t i) { makeGraph(ranges[i].first, ranges[i].last, ranges[i].section, made[i]); });
     for (std::vector<Chunk>& chunks : made) {
       std::move(chunks.begin(), chunks.end(), std::back_inserter(chunks_));
     }

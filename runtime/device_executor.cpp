@@ -41,8 +41,13 @@ class DeviceExecutor final : public Executor {
         background_(static_cast<int>(threads_), 0, tbb::task_arena::priority::low) {}
 
   ~DeviceExecutor() override {
-    closing_ = true;
-    background_.execute([&] { jobs_.wait(); });
+    {
+      const std::lock_guard lock(started_mutex_);
+      for (const auto& started : started_) {
+        if (const auto job = started.lock()) job->cancelled = true;
+      }
+    }
+    background_.execute([&] { jobs_->wait(); });
   }
 
   Result<std::shared_ptr<const Dataset::State>> upload(const DataView& data) override {
@@ -114,8 +119,9 @@ class DeviceExecutor final : public Executor {
   KernelStore store_;
   Calibration calibration_;
   tbb::task_arena arena_, background_;
-  tbb::task_group jobs_;
-  std::atomic<bool> closing_ = false;
+  std::unique_ptr<tbb::task_group> jobs_ = std::make_unique<tbb::task_group>();
+  std::mutex started_mutex_;
+  std::vector<std::weak_ptr<CompileJob>> started_;  ///< in the background
 };
 
 /// A loss on the stream.
@@ -272,12 +278,12 @@ Result<std::shared_ptr<const DeviceCode>> DeviceExecutor::codeFor(const Task& ta
     return program.interpreted();
   }
   job->running = true;
-  background_.execute([&] {
-    jobs_.run([this, source, kind, rows, job] {
-      if (closing_) job->cancelled = true;
-      compileJob(source, kind, rows, *job);
-    });
-  });
+  {
+    const std::lock_guard started_lock(started_mutex_);
+    std::erase_if(started_, [](const auto& started) { return started.expired(); });
+    started_.push_back(job);
+  }
+  background_.execute([&] { jobs_->run([this, source, kind, rows, job] { compileJob(source, kind, rows, *job); }); });
   return program.interpreted();
 }
 

@@ -2,10 +2,11 @@
 #pragma once
 
 #include <atomic>
-#include <map>
+#include <condition_variable>
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "runtime/device_code.h"

@@ -10,6 +10,7 @@
 #include <tbb/parallel_for.h>
 
 #include "runtime/clock.h"
+#include "runtime/loss_value.h"
 
 namespace srjit {
 namespace {

@@ -125,7 +125,8 @@ struct Feasible {
 Feasible findFeasible(Executor& executor, const Task& task) {
   const ProgramSource& whole = *task.program.state().source;
   const std::size_t columns = task.data.columns();
-  auto source = std::make_shared<ProgramSource>(ProgramSource{whole.precision, whole.math, whole.pipeline});
+  auto source = std::make_shared<ProgramSource>(
+      ProgramSource{.precision = whole.precision, .math = whole.math, .pipeline = whole.pipeline, .expressions = {}});
   std::vector<std::uint32_t> expressions;
   std::vector<double> parameters;
   Failures failures;

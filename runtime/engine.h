@@ -261,9 +261,9 @@ class Engine {
   CacheStats cacheStats() const;
 
   struct State;
+  explicit Engine(std::shared_ptr<State> state);
 
  private:
-  explicit Engine(std::shared_ptr<State> state);
   std::shared_ptr<State> state_;
 };
 

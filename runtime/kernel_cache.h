@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "ir/error.h"
+#include "runtime/cache_stats.h"
 #include "runtime/disk_store.h"
 #include "runtime/kernel_image.h"
 #include "runtime/kernel_key.h"
@@ -25,19 +26,6 @@ struct CacheOptions {
 /// $SRJIT_CACHE_DIR, else $XDG_CACHE_HOME/sr-jit, else ~/.cache/sr-jit; empty if none of them is known. An empty
 /// variable counts as unset; XDG_CACHE_HOME and HOME count only if they are absolute paths.
 std::filesystem::path cacheDirectory();
-
-/// Every request of get() is a memory hit, a disk hit, a miss, or a wait; one that waited in vain is also what it was
-/// then.
-struct CacheStats {
-  std::uint64_t memory_hits = 0, disk_hits = 0, misses = 0;  ///< since the cache was opened
-  std::uint64_t waits = 0;  ///< requests that waited for another's compilation of the same key
-  std::uint64_t memory_images = 0, memory_bytes = 0;
-  std::uint64_t disk_images = 0, disk_bytes = 0;
-  std::uint64_t evictions = 0, damaged = 0;
-  double compile_seconds = 0;  ///< of one core, for the misses
-  double saved_seconds = 0;    ///< what the hits had cost when they were made
-  std::string disk_fault;      ///< why the last reading or writing of the disk failed; empty if all is well
-};
 
 /// Thread-safe. The disk is best effort: whatever fails there is a miss, and is said in CacheStats::disk_fault.
 /// Throws std::bad_alloc and what a `make` throws, nothing else. A process that has forked goes on in memory alone.
