@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include <fmt/format.h>
 #include <tbb/parallel_for.h>
 
 #include "compiler/bytecode.h"
