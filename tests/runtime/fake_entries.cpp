@@ -256,25 +256,49 @@ CUresult FakeEntries::cuMemHostAlloc(void** address, std::size_t bytes, unsigned
   });
 }
 
+namespace {
+
+// False if it is not pinned. Copies that still use it are a problem.
+bool unpin(FakeState& state, const std::byte* storage) {
+  const auto found = state.pinned.find(storage);
+  if (found == state.pinned.end()) {
+    state.problem("pinned memory is freed that is not allocated");
+    return false;
+  }
+  for (const auto& [handle, stream] : state.streams) {
+    std::erase_if(stream->queue, [&](const FakeWork& work) {
+      const auto* const used = static_cast<const std::byte*>(work.host);
+      const bool inside = used >= storage && used < storage + found->second;
+      if (inside) state.problem("pinned memory is freed before a copy is done");
+      return inside;
+    });
+  }
+  state.pinned.erase(found);
+  return true;
+}
+
+}  // namespace
+
 CUresult FakeEntries::cuMemFreeHost(void* address) {
   return FakeState::enter("cuMemFreeHost", Kind::kRelease, [&](FakeState& state) {
     auto* const storage = static_cast<std::byte*>(address);
-    const auto found = state.pinned.find(storage);
-    if (found == state.pinned.end()) {
-      state.problem("pinned memory is freed that is not allocated");
-      return CUDA_ERROR_INVALID_VALUE;
-    }
-    for (const auto& [handle, stream] : state.streams) {
-      std::erase_if(stream->queue, [&](const FakeWork& work) {
-        const auto* const used = static_cast<const std::byte*>(work.host);
-        const bool inside = used >= storage && used < storage + found->second;
-        if (inside) state.problem("pinned memory is freed before a copy is done");
-        return inside;
-      });
-    }
-    state.pinned.erase(found);
+    if (!unpin(state, storage)) return CUDA_ERROR_INVALID_VALUE;
     ::operator delete[](storage, std::align_val_t{4096});
     return CUDA_SUCCESS;
+  });
+}
+
+CUresult FakeEntries::cuMemHostRegister(void* address, std::size_t bytes, unsigned) {
+  return FakeState::enter("cuMemHostRegister", Kind::kInContext, [&](FakeState& state) {
+    state.note(bytes);
+    state.pinned.emplace(static_cast<const std::byte*>(address), bytes);
+    return CUDA_SUCCESS;
+  });
+}
+
+CUresult FakeEntries::cuMemHostUnregister(void* address) {
+  return FakeState::enter("cuMemHostUnregister", Kind::kRelease, [&](FakeState& state) {
+    return unpin(state, static_cast<const std::byte*>(address)) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
   });
 }
 

@@ -1,0 +1,166 @@
+// What goes wrong with a GPU becomes an Error, and nothing is left behind.
+#include <thread>
+
+#include "tests/runtime/device_engine.h"
+
+namespace srjit {
+namespace {
+
+TEST(DeviceFaults, WithoutADriverAutoIsTheCpu) {
+  EngineParts parts{.driver =
+                        [] {
+                          return Result<std::shared_ptr<const Driver>>(
+                              Error{Errc::kMachine, "no CUDA driver: libcuda.so.1 was not found", {}});
+                        },
+                    .images = std::make_shared<FakeImageMaker>()};
+  const Result<Engine> engine = createEngine({.threads = 2}, parts);
+  ASSERT_TRUE(engine.ok());
+  EXPECT_EQ(engine->options().device, "cpu");
+  const Result<Engine> forced = createEngine({.device = "cuda:0", .threads = 2}, parts);
+  ASSERT_FALSE(forced.ok());
+  EXPECT_EQ(forced.error().code, Errc::kMachine);
+  EXPECT_EQ(forced.error().message, "no CUDA driver: libcuda.so.1 was not found");
+}
+
+TEST(DeviceFaults, ADeviceThatIsNotThere) {
+  FakeMachine machine;
+  const Result<Engine> engine = machine.tryEngine({.device = "cuda:3"});
+  ASSERT_FALSE(engine.ok());
+  EXPECT_EQ(engine.error().code, Errc::kMachine);
+  EXPECT_EQ(engine.error().message, "device cuda:3, but this machine has 1 device");
+}
+
+TEST(DeviceFaults, AnOldDriverIsRefusedWithTheEntry) {
+  FakeMachine machine({.version = 11000});
+  const Result<Engine> engine = machine.tryEngine();
+  ASSERT_FALSE(engine.ok());
+  EXPECT_EQ(engine.error().code, Errc::kMachine);
+  EXPECT_NE(engine.error().message.find("cuMem"), std::string::npos) << engine.error().message;
+}
+
+/// Every call of the driver fails once, one after another: each time an Error, and afterwards the engine works.
+TEST(DeviceFaults, EveryCallMayFailOnce) {
+  const Workload w = arithmeticWorkload(31, 40, 600, Precision::kF32);
+  std::size_t failures = 0;
+  for (const char* const entry :
+       {"cuMemAllocFromPoolAsync", "cuMemHostAlloc", "cuMemcpyHtoDAsync", "cuMemcpyDtoHAsync", "cuMemcpy2DAsync",
+        "cuModuleLoadDataEx", "cuModuleGetFunction", "cuLaunchKernel", "cuGraphCreate", "cuGraphAddKernelNode",
+        "cuGraphInstantiateWithFlags", "cuGraphLaunch", "cuEventCreate", "cuEventRecord", "cuStreamCreate",
+        "cuCtxSetCurrent"}) {
+    for (std::size_t n = 1;; ++n) {
+      ASSERT_LT(n, 200U);
+      FakeMachine machine;
+      machine.driver.failAt(entry, n, CUDA_ERROR_OUT_OF_MEMORY);
+      const auto work = [&]() -> Status {
+        const Result<Engine> gpu = machine.tryEngine({.math = Math::kStrict});
+        if (!gpu) return gpu.error();
+        const Result<Dataset> data = gpu->upload(w.view());
+        if (!data) return data.error();
+        for (const Tier tier : {Tier::kInterpret, Tier::kCompile}) {
+          const Program program = gpu->compile(w.expressions, {.tier = tier});
+          if (!program.failures().empty()) return program.failures()[0].error;
+          const Result<Losses> losses = gpu->loss(program, *data, w.parameters);
+          if (!losses) return losses.error();
+          std::vector<float> out(w.expressions.size() * w.rows());
+          const auto predicted = gpu->evaluate(program, *data, w.parameters, std::span<float>(out));
+          if (!predicted) return predicted.error();
+        }
+        return okStatus();
+      };
+      const Status first = work();
+      if (!first) {
+        ++failures;
+        EXPECT_FALSE(first.error().message.empty());
+        EXPECT_TRUE(work().ok()) << "after call " << n << " of " << entry;
+      }
+      // Beyond the last call of this entry nothing fails any more.
+      if (machine.driver.count(entry) < n) break;
+    }
+  }
+  EXPECT_GT(failures, 30U);
+}
+
+TEST(DeviceFaults, TooLittleMemorySaysHowMuch) {
+  FakeMachine machine({.devices = {FakeDevice{.memory_bytes = 4 << 20}}});
+  const Engine gpu = machine.engine({.math = Math::kStrict});
+  const Workload w = arithmeticWorkload(32, 2000, 9000, Precision::kF32);
+  const Dataset data = gpu.upload(w.view()).value();
+  const Program program = gpu.compile(w.expressions, {.tier = Tier::kInterpret});
+  EXPECT_TRUE(gpu.loss(program, data, w.parameters).ok()) << "sums of chunks fit";
+  std::vector<float> out(w.expressions.size() * w.rows());
+  const auto predicted = gpu.evaluate(program, data, w.parameters, std::span<float>(out));
+  ASSERT_FALSE(predicted.ok()) << "predictions of 2,000 expressions do not, even for 4,096 rows";
+  EXPECT_EQ(predicted.error().code, Errc::kMachine);
+  EXPECT_NE(predicted.error().message.find("bytes wanted"), std::string::npos) << predicted.error().message;
+  EXPECT_NE(predicted.error().message.find("bytes free"), std::string::npos) << predicted.error().message;
+  EXPECT_TRUE(gpu.loss(program, data, w.parameters).ok()) << "and the engine goes on";
+}
+
+TEST(DeviceFaults, ALostDeviceIsAnErrorEveryTime) {
+  FakeMachine machine;
+  {
+    const Engine gpu = machine.engine({.math = Math::kStrict});
+    const Workload w = arithmeticWorkload(33, 20, 300, Precision::kF32);
+    const Dataset data = gpu.upload(w.view()).value();
+    const Program program = gpu.compile(w.expressions, {.tier = Tier::kInterpret});
+    ASSERT_TRUE(gpu.loss(program, data, w.parameters).ok());
+    machine.driver.failKernel(1, CUDA_ERROR_ILLEGAL_ADDRESS);
+    for (int i = 0; i < 2; ++i) {
+      const Result<Losses> losses = gpu.loss(program, data, w.parameters);
+      ASSERT_FALSE(losses.ok());
+      EXPECT_EQ(losses.error().code, Errc::kMachine);
+      EXPECT_NE(losses.error().message.find("CUDA_ERROR_ILLEGAL_ADDRESS"), std::string::npos);
+    }
+  }
+}
+
+TEST(DeviceFaults, AnInterpreterThatCannotBeMade) {
+  FakeMachine machine;
+  machine.images->before = [](const FakeImageMaker::Request&) -> Status {
+    return Error{Errc::kMachine, "no assembler", {}};
+  };
+  const Engine gpu = machine.engine({.math = Math::kStrict});
+  const Workload w = arithmeticWorkload(34, 20, 300, Precision::kF32);
+  const Dataset data = gpu.upload(w.view()).value();
+  const Program program = gpu.compile(w.expressions, {.tier = Tier::kInterpret});
+  const Result<Losses> losses = gpu.loss(program, data, w.parameters);
+  ASSERT_FALSE(losses.ok());
+  EXPECT_EQ(losses.error().message, "no assembler");
+}
+
+TEST(DeviceFaults, MisfitsOfAdoptedMemory) {
+  FakeMachine machine;
+  const Engine gpu = machine.engine();
+  const std::vector<std::byte> zeros(4096);
+  const CUdeviceptr memory = machine.driver.allocateForeign(zeros);
+  const auto messageOf = [&](const DeviceDataView& view) {
+    const Result<Dataset> data = gpu.adopt(view);
+    return data ? std::string("accepted") : data.error().message;
+  };
+  const DeviceMatrix good{memory, 100, 2, 4, 400, Precision::kF32};
+  EXPECT_EQ(messageOf({.columns = good}), "accepted");
+  DeviceMatrix bad = good;
+  bad.type = Precision::kF64;
+  EXPECT_EQ(messageOf({.columns = bad}), "columns in f64, but the engine computes in f32");
+  bad = good;
+  bad.row_stride = 6;
+  EXPECT_EQ(messageOf({.columns = bad}), "strides of 6 and 400 bytes: expected multiples of 4");
+  bad = good;
+  bad.rows = 0;
+  EXPECT_EQ(messageOf({.columns = bad}), "data without rows");
+  bad = good;
+  bad.pointer = 64;
+  EXPECT_NE(messageOf({.columns = bad}).find("which is not memory of"), std::string::npos);
+  DeviceMatrix target{memory, 99, 1, 4, 0, Precision::kF32};
+  EXPECT_EQ(messageOf({.columns = good, .target = target}), "the target of 99 rows x 1 columns, expected 100 x 1");
+  target.rows = 100;
+  EXPECT_EQ(messageOf({.columns = good, .target = target}), "accepted");
+  EXPECT_EQ(messageOf({.columns = good, .weights = target}), "weights without a target");
+  EXPECT_EQ(messageOf({.columns = good, .target = target, .weights = target}), "the weights are all zero");
+  const Engine cpu = cpuEngine(Precision::kF32);
+  EXPECT_EQ(cpu.adopt({.columns = good}).error().code, Errc::kUnsupported);
+  machine.driver.freeForeign(memory);
+}
+
+}  // namespace
+}  // namespace srjit
