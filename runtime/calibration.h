@@ -1,6 +1,7 @@
 // What evaluating and compiling cost on this machine: measured in use, kept from one process to the next.
 #pragma once
 
+#include <cstddef>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -20,9 +21,16 @@ struct DeviceCosts {
 /// functions make both tiers slower, they do so alike.
 inline constexpr DeviceCosts kTypicalCosts = {.interpret = 1 / 5.5e12, .compiled = 1 / 12e12, .compile = 200e-6};
 
-/// Whether compiling costs less time than it saves.
-constexpr bool compilingPays(const DeviceCosts& costs, double passes, double node_rows, double nodes, double cores) {
-  return passes * node_rows * (costs.interpret - costs.compiled) > nodes * costs.compile / cores;
+/// Time from the first graph to the last loaded kernel: kernels are made whole, one on a core.
+constexpr double compileSeconds(const DeviceCosts& costs, double nodes, std::size_t kernels, std::size_t cores) {
+  const auto rounds = static_cast<double>((kernels + cores - 1) / cores);
+  return kernels == 0 ? 0 : rounds * costs.compile * nodes / static_cast<double>(kernels);
+}
+
+/// Whether making machine code beside the interpreter is worth beginning: it is there before the expected evaluations
+/// are over, and faster by enough to be sure of it.
+constexpr bool compilingPays(const DeviceCosts& costs, double passes, double node_rows, double compile_seconds) {
+  return passes * node_rows * costs.interpret > compile_seconds && costs.compiled < 0.9 * costs.interpret;
 }
 
 /// Thread-safe. Best effort: without a disk it begins anew in every process.

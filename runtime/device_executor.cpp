@@ -273,8 +273,11 @@ Result<std::shared_ptr<const DeviceCode>> DeviceExecutor::codeFor(const Task& ta
     return job->code;
   }
   if (job->running || job->error || passes == 0) return program.interpreted();
+  const DeviceCosts costs = calibration_.costs();
   const auto nodes = static_cast<double>(program.interpreted()->nodes);
-  if (!compilingPays(calibration_.costs(), passes, nodes * static_cast<double>(rows), nodes, threads_)) {
+  const std::size_t kernels = (task.program.size() + kExpressionsPerKernel - 1) / kExpressionsPerKernel;
+  if (!compilingPays(costs, passes, nodes * static_cast<double>(rows),
+                     compileSeconds(costs, nodes, kernels, threads_))) {
     return program.interpreted();
   }
   job->running = true;
