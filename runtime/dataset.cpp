@@ -1,5 +1,6 @@
 #include "runtime/dataset.h"
 
+#include <atomic>
 #include <cmath>
 #include <string>
 
@@ -166,6 +167,11 @@ Status fill(Dataset::State& state, const DataView& data) {
 }
 
 }  // namespace
+
+std::uint64_t Dataset::State::nextSerial() noexcept {
+  static std::atomic<std::uint64_t> next = 0;
+  return next.fetch_add(1, std::memory_order_relaxed);
+}
 
 Result<std::shared_ptr<Dataset::State>> Dataset::State::create(const DataView& data, Precision precision) {
   const std::size_t rows = !data.columns.empty() ? data.columns[0].size : data.target ? data.target->size : 0;
