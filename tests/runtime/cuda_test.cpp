@@ -476,12 +476,13 @@ TEST(Kernel, SharedMemoryAboveTheFreePart) {
 
 /// A launch of x0 + p0 over four rows, in one buffer: column, parameter, output's number, output.
 struct Addition {
-  Addition(const Device& device, const Module& module, float x, float p)
-      : kernel(module.kernel("srjit_rows_0")), memory(device.stream, 128) {
+  Addition(const Device& device, const Module& module, float x, float p) : Addition(device.stream, module, x, p) {}
+  Addition(const std::shared_ptr<const Stream>& stream, const Module& module, float x, float p)
+      : kernel(module.kernel("srjit_rows_0")), memory(stream, 128) {
     std::array<float, 32> host{};
     std::fill_n(host.begin(), 4, x);
     host[4] = p;
-    device.stream->copyToDevice(memory.address(), host.data(), sizeof host);
+    stream->copyToDevice(memory.address(), host.data(), sizeof host);
     const CUdeviceptr base = memory.address();
     values = {base, 4, 1, 4, base + 16, base + 64, base + 80, 4};
     addresses = std::apply([](auto&... v) { return addressesOf(v...); }, values);
@@ -547,6 +548,31 @@ TEST(Graph, EveryCallMayFail) {
     EXPECT_EQ(std::string(failureOf(call).what()),
               std::string(entry) + " failed: 2 CUDA_ERROR_OUT_OF_MEMORY, out of memory");
     call();
+  }
+}
+
+TEST(Stream, ThreadsHaveTheirOwn) {
+  for (const bool lag : {false, true}) {
+    FakeOptions options;
+    options.lag = lag;
+    Device device(options);
+    const Module module = device.addition();
+    std::vector<std::thread> threads;
+    std::array<float, 4> results{};
+    for (std::size_t t = 0; t < results.size(); ++t) {
+      threads.emplace_back([&, t] {
+        const CurrentContext current(*device.cuda);
+        const auto stream = std::make_shared<const Stream>(device.cuda);
+        for (int round = 0; round < 20; ++round) {
+          const Addition sum(stream, module, static_cast<float>(t), 1);
+          stream->launch(sum.launch());
+          results[t] = sum.result(*stream)[0];
+        }
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+    EXPECT_THAT(results, ElementsAre(1, 2, 3, 4));
+    EXPECT_EQ(device.fake.usedBytes(), 0u);
   }
 }
 

@@ -361,7 +361,7 @@ TYPED_TEST(KernelModels, WrongLaunchesAreFaults) {
   EXPECT_THAT(fault([](ModelLaunch& l) { ++l.arguments[11]; }), HasSubstr("tiles instead of"));
   EXPECT_THAT(fault([](ModelLaunch& l) {
                 l.arguments[12] = 1;
-                l.arguments[13] = 3;
+                l.arguments[13] = 0;
               }),
               HasSubstr("column 1 of 1"));
   EXPECT_THAT(fault([](ModelLaunch& l) { l.arguments[1] = kRows; }), HasSubstr("a column stride of 1301"));
