@@ -21,7 +21,7 @@ struct StoredImage {
   bool is_ptx = false;
   std::vector<KernelFacts> kernels;
   double seconds = 0;
-  std::int64_t used = 0;  ///< when a process last took it from here, or put it: seconds since 1970, UTC
+  std::int64_t used = 0;  ///< when a process last took it from here or put it, to ten minutes: seconds since 1970, UTC
 };
 
 /// What a check of everything found.
