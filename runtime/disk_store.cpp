@@ -433,14 +433,16 @@ StoreCheck DiskStore::State::verify() {
   const std::uint64_t generation = generation_;
   StoreCheck found;
   std::vector<KernelKey> keys;
+  bool damaged_file = false;
   try {
     for (const StoredImage& image : list()) keys.push_back(image.key);
-    found.remade = structure() != "ok";
+    damaged_file = structure() != "ok";
   } catch (const SqliteFailure& failure) {
     if (!failure.isDamage()) throw;
-    found.remade = true;
+    damaged_file = true;
   }
-  if (found.remade) {
+  found.remade = damaged_file || generation != 0;
+  if (damaged_file) {
     if (read_only_) Reader(*this)->refuseToWrite("repair");
     remake(generation);
     found.images = keys.size();

@@ -28,7 +28,7 @@ struct StoredImage {
 struct StoreCheck {
   std::uint64_t images = 0;      ///< that were checked
   std::vector<std::string> bad;  ///< titles of those that were damaged, and are removed
-  bool remade = false;           ///< the file itself was damaged, so all images are removed
+  bool remade = false;           ///< the file itself was damaged, now or when it was opened, so all images are removed
 };
 
 /// The file `kernels.sqlite` of a directory. Thread-safe. Errors are of kMachine, with SQLite's number, name and text;
