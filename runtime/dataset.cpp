@@ -1,5 +1,7 @@
 #include "runtime/dataset.h"
 
+#include <algorithm>
+#include <array>
 #include <atomic>
 #include <cmath>
 #include <string>
@@ -152,10 +154,11 @@ Status fill(Dataset::State& state, const DataView& data) {
   if (weights != nullptr) {
     std::fill(weights + state.rows, weights + state.padded_rows, T(0));
     CompensatedSum sum;
-    state.group_weights.assign(state.padded_rows / kGroupRows, 0.0);
-    for (std::size_t r = 0; r < state.rows; ++r) {
-      sum.add(static_cast<double>(weights[r]));
-      state.group_weights[r / kGroupRows] += static_cast<double>(weights[r]);
+    for (std::size_t r = 0; r < state.rows; ++r) sum.add(static_cast<double>(weights[r]));
+    for (std::size_t first = 0; first < state.padded_rows; first += kGroupRows) {
+      std::array<T, kGroupRows> items;
+      std::copy_n(weights + first, kGroupRows, items.begin());
+      state.group_weights.push_back(static_cast<double>(pairwiseSum(items)));
     }
     state.weight_sum = sum.value();
     if (!std::isfinite(state.weight_sum)) {

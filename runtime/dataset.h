@@ -33,7 +33,7 @@ struct Dataset::State {
   std::shared_ptr<DeviceData> on_device;
   double weight_sum = 0;              ///< the number of rows without weights
   double target_variance = 0;         ///< weighted, over all rows, divided by weight_sum
-  std::vector<double> group_weights;  ///< with weights: their sum over every group of kGroupRows rows
+  std::vector<double> group_weights;  ///< with weights: their sum over every group, as a kernel adds it
 
   const std::byte* column(std::size_t index) const noexcept {
     return storage.data() + index * column_stride * static_cast<std::size_t>(bytesOf(precision));

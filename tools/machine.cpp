@@ -61,7 +61,8 @@ Status tryHostCode() {
 }
 
 Status tryPtx(Op op) {
-  const Result<std::string> ptx = rowsPtx(sampleGraph(op), {});
+  const Dag graph = sampleGraph(op);
+  const Result<std::string> ptx = rowsPtx({&graph, 1}, {});
   return ptx ? okStatus() : Status(ptx.error());
 }
 
