@@ -22,7 +22,7 @@ namespace {
 
 constexpr int kBusyMilliseconds = 2000;
 // A use is written down if the last one was this long ago, so that programs run again and again only read.
-constexpr std::int64_t kUseMilliseconds = 10 * 60 * 1000;
+constexpr std::int64_t kUseMilliseconds = 600'000;
 constexpr std::size_t kIdleReaders = 16;
 constexpr std::int64_t kApplicationId = 0x73726a74;
 constexpr std::int64_t kSchemaVersion = 1;
@@ -157,21 +157,17 @@ class DiskStore::State {
 };
 
 DiskStore::State::~State() {
-  if (getpid() != process_) {
-    // Closing would touch the parent's locks.
-    static_cast<void>(writer_.release());
-    for (auto& reader : readers_) static_cast<void>(reader.release());
-    return;
-  }
-  if (uses_.empty()) return;
+  if (uses_.empty() || getpid() != process_) return;
   try {
     SqliteFile& file = writer();
     file.waitWhenBusy(50);
     SqliteTransaction transaction(file);
     writeUses(file);
     transaction.commit();
-  } catch (const SqliteFailure&) {  // then the images look older than they are
+  } catch (const SqliteFailure&) {
+    uses_.clear();  // then the images look older than they are
   } catch (const std::bad_alloc&) {
+    uses_.clear();
   }
 }
 

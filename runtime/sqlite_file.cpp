@@ -2,6 +2,7 @@
 
 #include <sqlite3.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <array>
 #include <memory>
@@ -57,10 +58,9 @@ std::string unchangingName(const std::filesystem::path& file) {
 void reserveAtOnce(std::vector<std::byte>& bytes, std::size_t size) {
   bytes.reserve(size);
 #ifdef MADV_POPULATE_WRITE
-  const std::uintptr_t page = 4096;
-  const auto begin = reinterpret_cast<std::uintptr_t>(bytes.data()), end = begin + size;
-  const std::uintptr_t first = (begin + page - 1) / page * page, last = end / page * page;
-  if (first < last) madvise(reinterpret_cast<void*>(first), last - first, MADV_POPULATE_WRITE);
+  constexpr std::size_t kPage = 4096;
+  const std::size_t before = (kPage - reinterpret_cast<std::uintptr_t>(bytes.data()) % kPage) % kPage;
+  if (before + kPage <= size) madvise(bytes.data() + before, (size - before) / kPage * kPage, MADV_POPULATE_WRITE);
 #endif
 }
 
@@ -117,7 +117,7 @@ std::string SqliteStatement::text(int column) const {
   return {reinterpret_cast<const char*>(raw.data()), raw.size()};
 }
 
-SqliteFile::SqliteFile(std::filesystem::path file, Access access) : file_(std::move(file)) {
+SqliteFile::SqliteFile(std::filesystem::path file, Access access) : file_(std::move(file)), process_(getpid()) {
   const bool writes = access == Access::kWrite;
   const std::string name = writes ? file_.string() : unchangingName(file_);
   const int flags = writes ? SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE : SQLITE_OPEN_READONLY | SQLITE_OPEN_URI;
@@ -132,6 +132,7 @@ SqliteFile::SqliteFile(std::filesystem::path file, Access access) : file_(std::m
 }
 
 SqliteFile::~SqliteFile() {
+  if (getpid() != process_) return;
   for (const auto& [sql, handle] : statements_) sqlite3_finalize(handle);
   sqlite3_close(database_);
 }

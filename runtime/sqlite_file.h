@@ -63,7 +63,8 @@ class SqliteStatement {
   int bound_ = 0;
 };
 
-/// One connection. Not thread-safe; nor usable in a forked child.
+/// One connection. Not thread-safe. In a forked child it may only be destroyed, which then leaves the parent's locks
+/// and log as they are.
 class SqliteFile {
  public:
   enum class Access {
@@ -97,6 +98,7 @@ class SqliteFile {
 
  private:
   std::filesystem::path file_;
+  const int process_;
   sqlite3* database_ = nullptr;
   std::map<const char*, sqlite3_stmt*> statements_;
 };
