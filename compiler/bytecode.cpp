@@ -2,420 +2,415 @@
 
 #include <algorithm>
 #include <array>
-#include <iterator>
+#include <limits>
 
 #include <fmt/format.h>
-
-#include "compiler/device.h"
 
 namespace srjit {
 namespace {
 
 using Kind = Handler::Kind;
-constexpr std::uint32_t kNoSlot = ~0u;
 
-/// How one operator node is computed: which operands are on the stack, in which order they are evaluated, and the form.
-struct Plan {
-  std::array<std::uint8_t, kMaxArity> stack{};  ///< operand positions in the order of evaluation
-  std::uint8_t stack_count = 0;
-  bool swapped = false;  ///< the first two operands have changed places to fit a mirrored form
-  Form form;             ///< empty for a long operator
-  unsigned need = 1;     ///< stack registers
-};
-
-class Encoder {
- public:
-  Encoder(const Dag& dag, const HandlerTable& table, const EncodeOptions& options)
-      : dag_(dag),
-        table_(table),
-        options_(options),
-        plans_(dag.size()),
-        slot_of_(dag.size(), kNoSlot),
-        in_slot_(dag.size()) {}
-
-  Result<Bytecode> run() {
-    if (Status checked = check(); !checked) return std::move(checked).error();
-    const std::vector<std::uint32_t> uses = dag_.useCounts();
-    for (NodeId id = 0; id < dag_.size(); ++id) {
-      if (uses[id] == 0 || dag_.node(id).kind != Token::Kind::kOp) continue;
-      in_slot_[id] = uses[id] > 1;
-      planWithinDepth(id);
-    }
-    findLastUses(uses);
-    for (NodeId id = 0; id < dag_.size(); ++id) {
-      if (uses[id] != 0 && in_slot_[id]) {
-        if (Status stored = storeInSlot(id); !stored) return std::move(stored).error();
-      }
-      for (const std::uint32_t root : roots_at_[id]) {
-        emitValue(id);
-        emit(table_.find(Kind::kEnd, 1), 0, options_.first_root + root);
-        height_ = 0;
-      }
-      release(id);
-    }
-    return std::move(code_);
-  }
-
- private:
-  Status check() const {
-    if (table_.handlers().size() > DeviceToken::kHandlerMask + std::size_t{1}) {
-      return Error{
-          Errc::kUnsupported,
-          fmt::format("{} handlers: a token can name {}", table_.handlers().size(), DeviceToken::kHandlerMask + 1),
-          {}};
-    }
-    if (!isAddressable(options_.columns)) {
-      return Error{Errc::kUnsupported,
-                   fmt::format("{} columns of {} bytes: a token can address {} bytes of shared memory",
-                               options_.columns, columnBytes(table_.spec()), DeviceToken::kAddressableBytes),
-                   {}};
-    }
-    for (const Node& node : dag_.nodes()) {
-      if (node.kind == Token::Kind::kOp && !table_.has(node.op)) {
-        std::vector<std::string_view> names;
-        for (const Op op : table_.spec().ops) names.push_back(infoOf(op).name);
-        return Error{
-            Errc::kInvalid,
-            fmt::format("this interpreter cannot run '{}', only {}", infoOf(node.op).name, fmt::join(names, " ")),
-            {}};
-      }
-      if (node.kind == Token::Kind::kVariable && node.index >= options_.columns) {
-        return Error{
-            Errc::kInvalid, fmt::format("variable x{}, but {} columns are staged", node.index, options_.columns), {}};
-      }
-      if (node.kind == Token::Kind::kConstant) {
-        return Error{Errc::kInvalid, "a constant is left in the graph: run the 'hoist' pass before encoding", {}};
-      }
-    }
-    return okStatus();
-  }
-
-  // 's' stack, 'v' column or slot, 'c' parameter.
-  char sourceOf(NodeId id) const {
-    const Node& node = dag_.node(id);
-    if (node.kind == Token::Kind::kVariable || in_slot_[id]) return 'v';
-    return node.kind == Token::Kind::kParameter ? 'c' : 's';
-  }
-  unsigned needOf(NodeId id) const { return sourceOf(id) == 's' ? plans_[id].need : 1; }
-
-  // Sends the hungriest operand to a slot until the node fits the stack.
-  void planWithinDepth(NodeId id) {
-    while (true) {
-      plans_[id] = plan(id);
-      if (plans_[id].need <= table_.spec().depth) return;
-      const auto inputs = dag_.node(id).inputs();
-      NodeId worst = inputs[0];
-      for (const NodeId input : inputs) {
-        if (sourceOf(worst) != 's' || (sourceOf(input) == 's' && needOf(input) > needOf(worst))) worst = input;
-      }
-      in_slot_[worst] = true;
-    }
-  }
-
-  Plan plan(NodeId id) const {
-    const Node& node = dag_.node(id);
-    const auto arity = static_cast<unsigned>(node.arity());
-    if (table_.isLong(node.op)) return planLong(node);
-    const bool commutative = (infoOf(node.op).props & kCommutative) != 0;
-    Plan best;
-    best.need = ~0u;
-    unsigned best_pushes = ~0u;
-    for (unsigned pushed = 0; pushed < (1u << arity); ++pushed) {  // leaves that go through the stack all the same
-      for (const bool swapped : {false, true}) {
-        if (swapped && (!commutative || arity < 2)) continue;
-        Plan candidate = candidateFor(node, pushed, swapped);
-        if (candidate.need == ~0u) continue;
-        const auto pushes = static_cast<unsigned>(__builtin_popcount(pushed));
-        if (std::tuple(pushes, candidate.need) < std::tuple(best_pushes, best.need)) {
-          best = candidate;
-          best_pushes = pushes;
-        }
-      }
-    }
-    return best;
-  }
-
-  NodeId operand(const Node& node, bool swapped, unsigned position) const {
-    return node.operands[swapped && position < 2 ? 1 - position : position];
-  }
-
-  // The best order of evaluation for which a form exists, or need ~0 if there is none.
-  Plan candidateFor(const Node& node, unsigned pushed, bool swapped) const {
-    const auto arity = static_cast<unsigned>(node.arity());
-    Plan base;
-    base.swapped = swapped;
-    std::string sources(arity, ' ');
-    for (unsigned i = 0; i < arity; ++i) {
-      const char source = sourceOf(operand(node, swapped, i));
-      const bool push = ((pushed >> i) & 1) != 0;
-      if (push && source == 's') return unplanned();
-      sources[i] = push ? 's' : source;
-      if (sources[i] == 's') base.stack[base.stack_count++] = static_cast<std::uint8_t>(i);
-    }
-    Plan best = unplanned();
-    do {
-      std::string form = sources;
-      unsigned need = 1;
-      for (unsigned k = 0; k < base.stack_count; ++k) {
-        form[base.stack[k]] = static_cast<char>('0' + k);
-        need = std::max(need, k + needOf(operand(node, swapped, base.stack[k])));
-      }
-      if (need >= best.need) continue;
-      const bool commutative = (infoOf(node.op).props & kCommutative) != 0;
-      const auto forms = HandlerTable::forms(node.arity(), commutative);
-      if (const auto found = std::ranges::find(forms, form); found != forms.end()) {
-        best = base;
-        best.form = *found;
-        best.need = need;
-      }
-    } while (std::next_permutation(base.stack.begin(), base.stack.begin() + base.stack_count));
-    return best;
-  }
-  static Plan unplanned() {
-    Plan plan;
-    plan.need = ~0u;
-    return plan;
-  }
-
-  Plan planLong(const Node& node) const {
-    Plan plan;
-    for (unsigned i = 0; i < static_cast<unsigned>(node.arity()); ++i) {
-      if (sourceOf(node.operands[i]) == 's') plan.stack[plan.stack_count++] = static_cast<std::uint8_t>(i);
-    }
-    std::stable_sort(plan.stack.begin(), plan.stack.begin() + plan.stack_count, [&](std::uint8_t a, std::uint8_t b) {
-      return needOf(node.operands[a]) > needOf(node.operands[b]);
-    });
-    for (unsigned k = 0; k < plan.stack_count; ++k) {
-      plan.need = std::max(plan.need, k + needOf(node.operands[plan.stack[k]]));
-    }
-    return plan;
-  }
-
-  // A statement is a slot's computation or a root; it uses the slots that its tree reads. Statement numbers are node
-  // ids.
-  void findLastUses(const std::vector<std::uint32_t>& uses) {
-    roots_at_.resize(dag_.size());
-    last_use_.resize(dag_.size());
-    std::vector<NodeId> statement(dag_.size());  // the statement that computes the node, or reads it if it is a slot
-    for (std::size_t root = 0; root < dag_.roots().size(); ++root) {
-      roots_at_[dag_.roots()[root]].push_back(static_cast<std::uint32_t>(root));
-    }
-    for (NodeId id = static_cast<NodeId>(dag_.size()); id-- > 0;) {
-      if (uses[id] == 0) continue;
-      if (in_slot_[id] || !roots_at_[id].empty()) statement[id] = id;
-      last_use_[id] = std::max(last_use_[id], id);
-      for (const NodeId input : dag_.node(id).inputs()) {
-        statement[input] = statement[id];
-        last_use_[input] = std::max(last_use_[input], statement[id]);
-      }
-    }
-    released_at_.resize(dag_.size());
-    for (NodeId id = 0; id < dag_.size(); ++id) {
-      if (uses[id] != 0 && in_slot_[id]) released_at_[last_use_[id]].push_back(id);
-    }
-  }
-
-  Status storeInSlot(NodeId id) {
-    emitNode(id);
-    std::uint32_t slot = code_.slots;
-    if (free_slots_.empty()) {
-      if (slot >= options_.max_slots || !isAddressable(std::uint64_t{options_.columns} + slot + 1)) {
-        return Error{Errc::kUnsupported,
-                     fmt::format("the program needs more than {} slots for shared and deep values", slot),
-                     {}};
-      }
-      ++code_.slots;
-    } else {
-      slot = free_slots_.back();
-      free_slots_.pop_back();
-    }
-    slot_of_[id] = slot;
-    emit(table_.find(Kind::kStoreSlot, 1), columnOffset(options_.columns + slot), 0);
-    height_ = 0;
-    return okStatus();
-  }
-
-  void release(NodeId statement) {
-    for (const NodeId id : released_at_[statement]) free_slots_.push_back(slot_of_[id]);
-  }
-
-  // Whether that many columns and slots lie within what a token can address.
-  bool isAddressable(std::uint64_t columns) const {
-    return columns * columnBytes(table_.spec()) <= DeviceToken::kAddressableBytes;
-  }
-  std::uint32_t columnOffset(std::uint32_t column) const { return column * columnBytes(table_.spec()); }
-  std::uint32_t columnOf(NodeId id) const {
-    return columnOffset(in_slot_[id] ? options_.columns + slot_of_[id] : dag_.node(id).index);
-  }
-  std::uint32_t parameterOf(NodeId id) const { return options_.first_parameter + dag_.node(id).index; }
-
-  void emit(int handler, std::uint32_t column, std::uint32_t argument, bool parameter = false) {
-    code_.tokens.push_back({static_cast<std::uint32_t>(handler) | (column << DeviceToken::kColumnShift) |
-                                (parameter ? DeviceToken::kParameterFlag : 0),
-                            argument});
-  }
-
-  // Pushes the value of a root or operand, wherever it is.
-  void emitValue(NodeId id) {
-    switch (sourceOf(id)) {
-      case 'v':
-        emit(table_.find(Kind::kPushColumn, height_++), columnOf(id), 0);
-        break;
-      case 'c':
-        emit(table_.find(Kind::kPushParameter, height_++), 0, parameterOf(id), true);
-        break;
-      default:
-        emitNode(id);
-    }
-  }
-
-  // Emits the tree of an operator node down to leaves and slots; leaves its value on the stack. Not recursive.
-  void emitNode(NodeId root) {
-    struct Frame {
-      NodeId node;
-      unsigned next;  // the next stack operand
-    };
-    std::vector<Frame> frames{{root, 0}};
-    while (!frames.empty()) {
-      Frame& frame = frames.back();
-      const Node& node = dag_.node(frame.node);
-      const Plan& plan = plans_[frame.node];
-      if (frame.next < plan.stack_count) {
-        const NodeId input = operand(node, plan.swapped, plan.stack[frame.next++]);
-        if (sourceOf(input) == 's') {
-          frames.push_back({input, 0});
-        } else {
-          emitValue(input);
-        }
-        continue;
-      }
-      if (table_.isLong(node.op)) {
-        emitLong(node, plan);
-      } else {
-        emitShort(node, plan);
-      }
-      frames.pop_back();
-    }
-  }
-
-  void emitShort(const Node& node, const Plan& plan) {
-    std::array<std::uint32_t, 2> columns{};
-    std::size_t column_count = 0;
-    std::uint32_t argument = 0;
-    bool parameter = false;
-    for (unsigned i = 0; i < plan.form.size(); ++i) {
-      const NodeId input = operand(node, plan.swapped, i);
-      if (plan.form[i] == 'v') columns[column_count++] = columnOf(input);
-      if (plan.form[i] == 'c') {
-        argument = parameterOf(input);
-        parameter = true;
-      }
-    }
-    if (column_count == 2) argument = columns[1];
-    emit(table_.findApply(node.op, plan.form, height_), columns[0], argument, parameter);
-    height_ = height_ - plan.stack_count + 1;
-  }
-
-  void emitLong(const Node& node, const Plan& plan) {
-    for (unsigned k = plan.stack_count; k-- > 0;) {
-      emit(table_.find(Kind::kArgumentStack, height_--, plan.stack[k]), 0, 0);
-    }
-    for (unsigned i = 0; i < static_cast<unsigned>(node.arity()); ++i) {
-      const char source = sourceOf(node.operands[i]);
-      if (source == 'v') emit(table_.find(Kind::kArgumentColumn, 0, i), columnOf(node.operands[i]), 0);
-      if (source == 'c') emit(table_.find(Kind::kArgumentParameter, 0, i), 0, parameterOf(node.operands[i]), true);
-    }
-    emit(table_.findBody(node.op), 0, 0);
-    emit(table_.find(Kind::kPushResult, height_++), 0, 0);
-  }
-
-  const Dag& dag_;
-  const HandlerTable& table_;
-  const EncodeOptions& options_;
-  Bytecode code_;
-  unsigned height_ = 0;
-  std::vector<Plan> plans_;
-  std::vector<std::uint32_t> slot_of_;
-  std::vector<bool> in_slot_;
-  std::vector<NodeId> last_use_;
-  std::vector<std::vector<std::uint32_t>> roots_at_;
-  std::vector<std::vector<NodeId>> released_at_;
-  std::vector<std::uint32_t> free_slots_;
-};
+Error wrong(Errc code, std::string message) { return {code, std::move(message), {}}; }
 
 }  // namespace
 
-unsigned columnBytes(const InterpreterSpec& spec) {
-  return kBlockThreads * spec.rows_per_thread * static_cast<unsigned>(bytesOf(spec.precision));
+/// Working memory of one encoder. A statement is the computation of a slot, or of a root up to its end; statements are
+/// numbered in the order in which they run.
+struct Encoder::State {
+  /// What is known of a node in the program at hand. It is of an older program if its generation is.
+  struct NodeState {
+    std::uint32_t generation = 0;
+    std::uint32_t uses = 0;       ///< by operators and roots of the program
+    std::uint32_t statement = 0;  ///< the one that computes the node
+    std::uint32_t last_use = 0;   ///< the last statement that reads it; of values in slots
+    std::uint32_t slot = 0;
+    std::uint8_t need = 1;  ///< stack registers
+    Source source = Source::kStack;
+    bool in_slot = false;
+    FormPlan plan;
+  };
+  /// The nodes that a root needs and no root before it: members_[first .. last), in ascending order.
+  struct Segment {
+    NodeId root;
+    std::uint32_t output;
+    std::uint32_t first, last;
+  };
+  struct Frame {
+    NodeId node;
+    unsigned next;  ///< the next stack operand
+  };
+
+  State(const Dag& dag, const HandlerTable& table) : dag(dag), table(table), nodes(dag.size()) {}
+
+  Status encode(std::span<const std::uint32_t> roots, std::span<const std::uint32_t> outputs);
+  Status collect(NodeId root, std::uint32_t output);
+  void sortMembers(std::size_t first);
+  Status check(const Node& node) const;
+  Error unknownOperator(Op op) const;
+  void plan(NodeId id);
+  unsigned planOnce(const Node& node, NodeState& state) const;
+  unsigned planLong(const Node& node, FormPlan& plan) const;
+  void findLastUses();
+  Status storeInSlot(NodeId id, std::uint32_t statement);
+  void release(std::uint32_t statement);
+  void emitValue(NodeId id);
+  void emitNode(NodeId root);
+  void emitShort(const Node& node, const FormPlan& plan);
+  void emitLong(const Node& node, const FormPlan& plan);
+
+  void emit(int handler, std::uint32_t column = 0, std::uint32_t argument = 0,
+            DeviceToken::ArgumentKind kind = DeviceToken::kNumber) {
+    code->tokens.push_back({static_cast<std::uint32_t>(handler) | column << DeviceToken::kColumnShift |
+                                static_cast<std::uint32_t>(kind) << DeviceToken::kArgumentShift,
+                            argument});
+  }
+  std::uint32_t columnOf(NodeId id) const {
+    const NodeState& state = nodes[id];
+    if (state.in_slot) return options->staged_columns + state.slot;
+    const std::uint32_t variable = dag.node(id).index;
+    return options->columns.empty() ? variable : options->columns[variable];
+  }
+  std::uint32_t parameterOf(NodeId id) const {
+    const std::uint32_t index = dag.node(id).index;
+    return options->parameters.empty() ? index : options->parameters[index];
+  }
+  static NodeId operand(const Node& node, bool swapped, unsigned position) {
+    return node.operands[swapped && position < 2 ? 1 - position : position];
+  }
+
+  const Dag& dag;
+  const HandlerTable& table;
+  std::vector<NodeState> nodes;
+  std::uint32_t generation = 0;
+  std::vector<NodeId> members;
+  std::vector<Segment> segments;
+  std::vector<NodeId> live;  ///< nodes whose slots are in use
+  std::vector<std::uint32_t> free_slots;
+  std::uint32_t slots = 0;
+  std::vector<Frame> frames;
+  unsigned height = 0;
+  // Of the call at hand
+  const EncodeOptions* options = nullptr;
+  Bytecode* code = nullptr;
+};
+
+Status Encoder::State::encode(std::span<const std::uint32_t> roots, std::span<const std::uint32_t> outputs) {
+  if (++generation == 0) {
+    for (NodeState& state : nodes) state.generation = 0;
+    generation = 1;
+  }
+  members.clear();
+  segments.clear();
+  live.clear();
+  free_slots.clear();
+  slots = 0;
+  height = 0;
+  for (std::size_t i = 0; i < roots.size(); ++i) {
+    if (Status collected = collect(roots[i], outputs[i]); !collected) return collected;
+  }
+  for (const NodeId id : members) {
+    if (dag.node(id).kind == Token::Kind::kOp) plan(id);
+  }
+  findLastUses();
+  std::uint32_t statement = 0;
+  for (const Segment& segment : segments) {
+    for (std::uint32_t m = segment.first; m < segment.last; ++m, ++statement) {
+      if (!nodes[members[m]].in_slot) continue;
+      if (Status stored = storeInSlot(members[m], statement); !stored) return stored;
+    }
+    emitValue(segment.root);
+    emit(table.find(Kind::kEnd, 1), 0, segment.output);
+    height = 0;
+    release(statement++);
+  }
+  code->slots = std::max(code->slots, slots);
+  return okStatus();
+}
+
+// Lists what the root needs, and counts uses.
+Status Encoder::State::collect(NodeId root, std::uint32_t output) {
+  const auto use = [&](NodeId id) {
+    NodeState& state = nodes[id];
+    if (state.generation == generation) {
+      ++state.uses;
+      return;
+    }
+    state = {};
+    state.generation = generation;
+    state.uses = 1;
+    members.push_back(id);
+  };
+  const std::size_t first = members.size();
+  use(root);
+  for (std::size_t m = first; m < members.size(); ++m) {
+    const Node& node = dag.node(members[m]);
+    if (Status checked = check(node); !checked) return checked;
+    if (node.kind != Token::Kind::kOp) {
+      nodes[members[m]].source = node.kind == Token::Kind::kVariable ? Source::kColumn : Source::kParameter;
+    }
+    for (const NodeId input : node.inputs()) use(input);
+  }
+  sortMembers(first);
+  segments.push_back({root, output, static_cast<std::uint32_t>(first), static_cast<std::uint32_t>(members.size())});
+  return okStatus();
+}
+
+// Members were found from the root down, so they are nearly in descending order.
+void Encoder::State::sortMembers(std::size_t first) {
+  constexpr std::ptrdiff_t kFew = 64;
+  const auto begin = members.begin() + static_cast<std::ptrdiff_t>(first);
+  if (members.end() - begin > kFew) {
+    std::sort(begin, members.end());
+    return;
+  }
+  std::reverse(begin, members.end());
+  for (auto next = begin; next != members.end(); ++next) {
+    const NodeId id = *next;
+    auto place = next;
+    for (; place != begin && *(place - 1) > id; --place) *place = *(place - 1);
+    *place = id;
+  }
+}
+
+Status Encoder::State::check(const Node& node) const {
+  switch (node.kind) {
+    case Token::Kind::kOp:
+      if (!table.has(node.op)) return unknownOperator(node.op);
+      break;
+    case Token::Kind::kVariable:
+      if (options->columns.empty() && node.index >= options->staged_columns) {
+        return wrong(Errc::kInvalid,
+                     fmt::format("variable x{}, but {} columns are staged", node.index, options->staged_columns));
+      }
+      if (!options->columns.empty() &&
+          (node.index >= options->columns.size() || options->columns[node.index] == EncodeOptions::kNotStaged)) {
+        return wrong(Errc::kInvalid, fmt::format("variable x{} is not among the columns that are staged", node.index));
+      }
+      break;
+    case Token::Kind::kConstant:
+      return wrong(Errc::kInvalid, "a constant is left in the graph: run the 'hoist' pass before encoding");
+    case Token::Kind::kParameter:
+      break;
+  }
+  return okStatus();
+}
+
+Error Encoder::State::unknownOperator(Op op) const {
+  std::vector<std::string_view> names;
+  for (const Op known : table.spec().ops) names.push_back(infoOf(known).name);
+  return wrong(Errc::kInvalid,
+               fmt::format("this interpreter cannot run '{}', only {}", infoOf(op).name, fmt::join(names, " ")));
+}
+
+// Plans an operator over planned operands. Sends the hungriest operand to a slot until the node fits the stack.
+void Encoder::State::plan(NodeId id) {
+  const Node& node = dag.node(id);
+  NodeState& state = nodes[id];
+  unsigned need = planOnce(node, state);
+  while (need > table.spec().depth) {
+    NodeState* worst = nullptr;
+    for (const NodeId input : node.inputs()) {
+      NodeState& candidate = nodes[input];
+      if (candidate.source == Source::kStack && (worst == nullptr || candidate.need > worst->need)) worst = &candidate;
+    }
+    worst->in_slot = true;
+    worst->source = Source::kColumn;
+    worst->need = 1;
+    need = planOnce(node, state);
+  }
+  state.need = static_cast<std::uint8_t>(need);
+  if (state.uses == 1) return;
+  state.in_slot = true;
+  state.source = Source::kColumn;
+  state.need = 1;
+}
+
+unsigned Encoder::State::planOnce(const Node& node, NodeState& state) const {
+  if (table.isLong(node.op)) return planLong(node, state.plan);
+  std::array<Source, kMaxArity> sources{};
+  std::array<std::uint8_t, kMaxArity> ranks{}, needs{};
+  const auto arity = static_cast<std::size_t>(node.arity());
+  for (std::size_t i = 0; i < arity; ++i) {
+    const NodeState& input = nodes[node.operands[i]];
+    sources[i] = input.source;
+    needs[i] = input.need;
+    for (std::size_t k = 0; k < i; ++k) ++(needs[k] >= needs[i] ? ranks[i] : ranks[k]);
+  }
+  state.plan = HandlerTable::planOf(node.op, std::span(sources).first(arity), std::span(ranks).first(arity));
+  unsigned need = 1;
+  for (unsigned k = 0; k < state.plan.stack_count; ++k) {
+    need = std::max(need, k + nodes[operand(node, state.plan.swapped, state.plan.stack[k])].need);
+  }
+  return need;
+}
+
+unsigned Encoder::State::planLong(const Node& node, FormPlan& plan) const {
+  plan = {};
+  const auto needOf = [&](std::uint8_t position) { return nodes[node.operands[position]].need; };
+  for (std::uint8_t i = 0; i < node.arity(); ++i) {
+    if (nodes[node.operands[i]].source != Source::kStack) continue;
+    std::uint8_t place = plan.stack_count++;
+    for (; place > 0 && needOf(plan.stack[place - 1u]) < needOf(i); --place) plan.stack[place] = plan.stack[place - 1u];
+    plan.stack[place] = i;
+  }
+  unsigned need = 1;
+  for (unsigned k = 0; k < plan.stack_count; ++k) need = std::max(need, k + needOf(plan.stack[k]));
+  return need;
+}
+
+// Every member counts as a statement, and the end of every segment, so that numbers need no search.
+void Encoder::State::findLastUses() {
+  const auto useIn = [&](NodeId id, std::uint32_t statement) {
+    NodeState& state = nodes[id];
+    state.last_use = std::max(state.last_use, statement);
+    if (!state.in_slot) state.statement = statement;
+  };
+  for (std::size_t s = segments.size(); s-- > 0;) {
+    const Segment& segment = segments[s];
+    useIn(segment.root, segment.last + static_cast<std::uint32_t>(s));
+    for (std::uint32_t m = segment.last; m-- > segment.first;) {
+      NodeState& state = nodes[members[m]];
+      if (state.in_slot) state.statement = m + static_cast<std::uint32_t>(s);
+      const std::uint32_t statement = state.statement;
+      for (const NodeId input : dag.node(members[m]).inputs()) useIn(input, statement);
+    }
+  }
+}
+
+Status Encoder::State::storeInSlot(NodeId id, std::uint32_t statement) {
+  emitNode(id);
+  std::uint32_t slot = slots;
+  if (!free_slots.empty()) {
+    slot = free_slots.back();
+    free_slots.pop_back();
+  } else if (slot < options->max_slots && options->staged_columns + std::uint64_t{slot} <= DeviceToken::kColumnMask) {
+    ++slots;
+  } else {
+    return wrong(Errc::kUnsupported,
+                 fmt::format("the program needs more than {} slots for shared and deep values", slot));
+  }
+  nodes[id].slot = slot;
+  emit(table.find(Kind::kStoreSlot, 1), options->staged_columns + slot);
+  height = 0;
+  release(statement);
+  live.push_back(id);
+  return okStatus();
+}
+
+void Encoder::State::release(std::uint32_t statement) {
+  std::erase_if(live, [&](NodeId id) {
+    if (nodes[id].last_use != statement) return false;
+    free_slots.push_back(nodes[id].slot);
+    return true;
+  });
+}
+
+// Pushes the value of a root or operand, wherever it is.
+void Encoder::State::emitValue(NodeId id) {
+  switch (nodes[id].source) {
+    case Source::kColumn:
+      emit(table.find(Kind::kPushColumn, height++), columnOf(id));
+      break;
+    case Source::kParameter:
+      emit(table.find(Kind::kPushParameter, height++), 0, parameterOf(id), DeviceToken::kParameter);
+      break;
+    case Source::kStack:
+      emitNode(id);
+      break;
+  }
+}
+
+// Emits the tree of an operator node down to leaves and slots; leaves its value on the stack. Not recursive.
+void Encoder::State::emitNode(NodeId root) {
+  frames.push_back({root, 0});
+  while (!frames.empty()) {
+    Frame& frame = frames.back();
+    const Node& node = dag.node(frame.node);
+    const FormPlan& plan = nodes[frame.node].plan;
+    if (frame.next < plan.stack_count) {
+      const NodeId input = operand(node, plan.swapped, plan.stack[frame.next++]);
+      if (nodes[input].source == Source::kStack) {
+        frames.push_back({input, 0});
+      } else {
+        emitValue(input);
+      }
+      continue;
+    }
+    if (table.isLong(node.op)) {
+      emitLong(node, plan);
+    } else {
+      emitShort(node, plan);
+    }
+    frames.pop_back();
+  }
+}
+
+void Encoder::State::emitShort(const Node& node, const FormPlan& plan) {
+  const Form form = HandlerTable::forms(node.op)[plan.form];
+  std::uint32_t column = 0, columns = 0, argument = 0;
+  DeviceToken::ArgumentKind kind = DeviceToken::kNumber;
+  for (unsigned i = 0; i < form.size(); ++i) {
+    if (form[i] == 'v') {
+      const std::uint32_t number = columnOf(operand(node, plan.swapped, i));
+      if (columns++ == 0) {
+        column = number;
+      } else {
+        argument = number;
+        kind = DeviceToken::kColumn;
+      }
+    } else if (form[i] == 'c') {
+      argument = parameterOf(operand(node, plan.swapped, i));
+      kind = DeviceToken::kParameter;
+    }
+  }
+  emit(table.findApply(node.op, unsigned{plan.form}, height), column, argument, kind);
+  height = height - plan.stack_count + 1;
+}
+
+void Encoder::State::emitLong(const Node& node, const FormPlan& plan) {
+  for (unsigned k = plan.stack_count; k-- > 0;) emit(table.find(Kind::kArgumentStack, height--, plan.stack[k]));
+  for (unsigned i = 0; i < static_cast<unsigned>(node.arity()); ++i) {
+    const NodeId input = node.operands[i];
+    if (nodes[input].source == Source::kColumn) emit(table.find(Kind::kArgumentColumn, 0, i), columnOf(input));
+    if (nodes[input].source == Source::kParameter) {
+      emit(table.find(Kind::kArgumentParameter, 0, i), 0, parameterOf(input), DeviceToken::kParameter);
+    }
+  }
+  emit(table.findBody(node.op));
+  emit(table.find(Kind::kPushResult, height++));
+}
+
+Encoder::Encoder(const Dag& dag, const HandlerTable& table) : state_(std::make_unique<State>(dag, table)) {}
+Encoder::~Encoder() = default;
+
+Status Encoder::encode(std::span<const std::uint32_t> roots, std::span<const std::uint32_t> outputs,
+                       const EncodeOptions& options, Bytecode& code) {
+  const std::size_t handlers = state_->table.handlers().size();
+  if (handlers > DeviceToken::kHandlerMask + std::size_t{1}) {
+    return wrong(Errc::kUnsupported,
+                 fmt::format("{} handlers: a token can name {}", handlers, DeviceToken::kHandlerMask + 1));
+  }
+  if (options.staged_columns > DeviceToken::kColumnMask + 1) {
+    return wrong(Errc::kUnsupported, fmt::format("{} staged columns: a token can name {}", options.staged_columns,
+                                                 DeviceToken::kColumnMask + 1));
+  }
+  const std::size_t before = code.tokens.size();
+  state_->options = &options;
+  state_->code = &code;
+  Status encoded = state_->encode(roots, outputs);
+  if (!encoded) code.tokens.resize(before);
+  return encoded;
 }
 
 Result<Bytecode> encode(const Dag& dag, const HandlerTable& table, const EncodeOptions& options) {
-  return Encoder(dag, table, options).run();
-}
-
-std::string printBytecode(const Bytecode& code, const HandlerTable& table, const EncodeOptions& options) {
-  const unsigned bytes = columnBytes(table.spec());
-  const auto place = [&](std::uint32_t offset) {
-    const std::uint32_t column = offset / bytes;
-    return column < options.columns ? fmt::format("x{}", column) : fmt::format("slot{}", column - options.columns);
-  };
-  std::string text;
-  for (const DeviceToken& token : code.tokens) {
-    const Handler& handler = table.handlers()[token.code & DeviceToken::kHandlerMask];
-    const std::string column = place((token.code & ~DeviceToken::kParameterFlag) >> DeviceToken::kColumnShift);
-    const std::string parameter = fmt::format("parameter{}", token.argument);
-    std::string line;
-    switch (handler.kind) {
-      case Kind::kPushColumn:
-        line = "push " + column;
-        break;
-      case Kind::kPushParameter:
-        line = "push " + parameter;
-        break;
-      case Kind::kApply: {
-        line = std::string(infoOf(handler.op).name);
-        bool second = false;
-        for (const char source : handler.form) {
-          line += ' ';
-          if (source == 'v') {
-            line += second ? place(token.argument) : column;
-            second = true;
-          } else if (source == 'c') {
-            line += parameter;
-          } else {
-            line += fmt::format("s{}", source - '0');
-          }
-        }
-        break;
-      }
-      case Kind::kArgumentStack:
-        line = fmt::format("argument{} s0", handler.argument);
-        break;
-      case Kind::kArgumentColumn:
-        line = fmt::format("argument{} {}", handler.argument, column);
-        break;
-      case Kind::kArgumentParameter:
-        line = fmt::format("argument{} {}", handler.argument, parameter);
-        break;
-      case Kind::kBody:
-        line = fmt::format("call {}", infoOf(handler.op).name);
-        break;
-      case Kind::kPushResult:
-        line = "push result";
-        break;
-      case Kind::kStoreSlot:
-        line = "store " + column;
-        break;
-      case Kind::kEnd:
-        line = fmt::format("end root{}", token.argument);
-        break;
-      case Kind::kHalt:
-        line = "halt";
-        break;
-    }
-    fmt::format_to(std::back_inserter(text), "{:4}  {}\n", handler.height, line);
+  std::vector<std::uint32_t> outputs(dag.roots().size());
+  for (std::size_t i = 0; i < outputs.size(); ++i) outputs[i] = static_cast<std::uint32_t>(i);
+  Bytecode code;
+  if (Status encoded = Encoder(dag, table).encode(dag.roots(), outputs, options, code); !encoded) {
+    return std::move(encoded).error();
   }
-  return text;
+  return code;
 }
 
 }  // namespace srjit

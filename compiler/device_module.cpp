@@ -105,7 +105,7 @@ Result<DeviceModule> DeviceModule::create(const DeviceOptions& options) {
   return made;
 }
 
-llvm::Function* DeviceModule::addKernel(const char* name, llvm::ArrayRef<llvm::Type*> parameters,
+llvm::Function* DeviceModule::addKernel(llvm::StringRef name, llvm::ArrayRef<llvm::Type*> parameters,
                                         llvm::IRBuilder<>& builder) {
   llvm::LLVMContext& context = *context_;
   auto* const type = llvm::FunctionType::get(llvm::Type::getVoidTy(context), parameters, false);
@@ -151,6 +151,20 @@ Result<std::string> DeviceModule::ptx() {
   }
   passes.run(*module_);
   return text.str().str();
+}
+
+Result<std::string> irOf(Result<DeviceModule> made, bool optimized) {
+  if (!made) return std::move(made).error();
+  if (optimized) {
+    if (Status finished = made->finish(); !finished) return std::move(finished).error();
+  }
+  return made->ir();
+}
+
+Result<std::string> ptxOf(Result<DeviceModule> made) {
+  if (!made) return std::move(made).error();
+  if (Status finished = made->finish(); !finished) return std::move(finished).error();
+  return made->ptx();
 }
 
 }  // namespace srjit

@@ -22,7 +22,7 @@ class DeviceModule {
   llvm::Module& module() { return *module_; }
 
   /// A kernel with these parameters and kBlockThreads threads a block; the builder stands in its empty entry block.
-  llvm::Function* addKernel(const char* name, llvm::ArrayRef<llvm::Type*> parameters, llvm::IRBuilder<>& builder);
+  llvm::Function* addKernel(llvm::StringRef name, llvm::ArrayRef<llvm::Type*> parameters, llvm::IRBuilder<>& builder);
 
   /// Verifies the module, links libdevice into it, and optimises it.
   Status finish();
@@ -36,6 +36,10 @@ class DeviceModule {
   std::unique_ptr<llvm::TargetMachine> target_;
   std::unique_ptr<llvm::Module> module_;
 };
+
+/// The text of what was made, or why it was not. PTX is always optimised.
+Result<std::string> irOf(Result<DeviceModule> made, bool optimized);
+Result<std::string> ptxOf(Result<DeviceModule> made);
 
 /// Pointer to global memory.
 inline llvm::Type* globalPointer(llvm::LLVMContext& context) { return llvm::PointerType::get(context, 1); }

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <array>
-#include <tuple>
+#include <string>
 
 #include "ir/rows.h"
 
@@ -29,7 +29,7 @@ thread_local Mode mode;
 
 constexpr int kLibraryCall = 60;
 constexpr int kRoundedDivision = 20;
-constexpr int kLongCode = 12;
+constexpr int kLongCode = 14;
 
 Weight sum(std::initializer_list<Weight> operands, int own) {
   for (const Weight& operand : operands) own += operand.instructions;
@@ -105,6 +105,111 @@ unsigned stackOperands(Form form) {
   return static_cast<unsigned>(std::ranges::count_if(form, [](char source) { return source <= '2'; }));
 }
 
+// The operators of one arity that commute, or of one that do not, have the same plans.
+struct FormClass {
+  int arity;
+  bool commutative;
+};
+constexpr std::array<FormClass, 5> kClasses = {{{1, false}, {2, false}, {2, true}, {3, false}, {3, true}}};
+constexpr std::size_t kSourceSets = 27;  // three sources for each of three operands
+constexpr std::size_t kOrders = 27;      // ranks, three for each of three operands; not all occur
+
+// Sources and ranks are digits to the base of three.
+std::size_t digitsOf(std::span<const std::uint8_t> digits) {
+  std::size_t number = 0;
+  for (std::size_t i = digits.size(); i-- > 0;) number = number * 3 + digits[i];
+  return number;
+}
+
+struct Operands {
+  std::array<std::uint8_t, kMaxArity> sources, ranks;
+};
+
+// Tries one choice of what goes through the stack, in one order of the stack's operands. False if there is no form.
+bool planWith(const FormClass& of, const Operands& operands, unsigned pushed, bool swapped,
+              std::array<std::uint8_t, kMaxArity> order, FormPlan& plan) {
+  const auto at = [&](unsigned position) { return swapped && position < 2 ? 1 - position : position; };
+  const auto arity = static_cast<unsigned>(of.arity);
+  plan = {};
+  plan.swapped = swapped;
+  std::string wanted(arity, ' ');
+  for (unsigned i = 0; i < arity; ++i) {
+    const std::uint8_t source = operands.sources[at(i)];
+    const bool push = ((pushed >> i) & 1) != 0;
+    if (push && source == 0) return false;
+    wanted[i] = source == 1 ? 'v' : 'c';
+    if (push || source == 0) wanted[i] = 's';
+  }
+  for (unsigned k = 0; k < arity; ++k) {
+    for (unsigned i = 0; i < arity; ++i) {
+      if (wanted[i] != 's' || at(i) != order[k]) continue;
+      wanted[i] = static_cast<char>('0' + plan.stack_count);
+      plan.stack[plan.stack_count++] = static_cast<std::uint8_t>(i);
+    }
+  }
+  const auto forms = HandlerTable::forms(of.arity, of.commutative);
+  const auto found = std::ranges::find(forms, wanted);
+  plan.form = static_cast<std::uint8_t>(found - forms.begin());
+  return found != forms.end();
+}
+
+// The order of the ranks comes first, then the others; a class has a form for the first or for one order alone.
+FormPlan bestPlan(const FormClass& of, const Operands& operands) {
+  const auto arity = static_cast<unsigned>(of.arity);
+  std::array<std::uint8_t, kMaxArity> by_rank{};
+  for (std::uint8_t i = 0; i < arity; ++i) by_rank[operands.ranks[i]] = i;
+  std::array<std::uint8_t, kMaxArity> others{0, 1, 2};
+  FormPlan plan;
+  for (int pushes = 0; pushes <= of.arity; ++pushes) {
+    std::vector<std::array<std::uint8_t, kMaxArity>> orders = {by_rank};
+    do {
+      orders.push_back(others);
+    } while (std::next_permutation(others.begin(), others.begin() + of.arity));
+    for (const auto& order : orders) {
+      for (unsigned pushed = 0; pushed < (1u << arity); ++pushed) {
+        if (__builtin_popcount(pushed) != pushes) continue;
+        if (planWith(of, operands, pushed, false, order, plan)) return plan;
+        if (of.commutative && planWith(of, operands, pushed, true, order, plan)) return plan;
+      }
+    }
+  }
+  return plan;
+}
+
+bool areRanks(const Operands& operands, int arity) {
+  unsigned seen = 0;
+  for (int i = 0; i < arity; ++i) seen |= 1u << operands.ranks[static_cast<std::size_t>(i)];
+  return seen == (1u << arity) - 1;
+}
+
+using Plans = std::array<std::array<FormPlan, kOrders>, kSourceSets>;
+
+std::array<Plans, kClasses.size()> allPlans() {
+  std::array<Plans, kClasses.size()> plans{};
+  for (std::size_t c = 0; c < kClasses.size(); ++c) {
+    for (std::size_t s = 0; s < kSourceSets; ++s) {
+      for (std::size_t r = 0; r < kOrders; ++r) {
+        Operands operands{};
+        const auto digit = [](std::size_t number, std::size_t i) {
+          return static_cast<std::uint8_t>(i == 0 ? number % 3 : i == 1 ? number / 3 % 3 : number / 9);
+        };
+        for (std::size_t i = 0; i < kMaxArity; ++i) {
+          operands.sources[i] = digit(s, i);
+          operands.ranks[i] = digit(r, i);
+        }
+        if (areRanks(operands, kClasses[c].arity)) plans[c][s][r] = bestPlan(kClasses[c], operands);
+      }
+    }
+  }
+  return plans;
+}
+
+std::size_t classOf(Op op) {
+  const int arity = arityOf(op);
+  const bool commutative = (infoOf(op).props & kCommutative) != 0;
+  return arity == 1 ? 0 : static_cast<std::size_t>(2 * arity - 3 + (commutative ? 1 : 0));
+}
+
 }  // namespace
 
 bool hasLongCode(Op op, Precision precision, Math math) {
@@ -119,16 +224,33 @@ std::span<const Form> HandlerTable::forms(int arity, bool commutative) {
   return commutative ? std::span<const Form>(kCommutativeTernary) : kTernary;
 }
 
-HandlerTable::HandlerTable(InterpreterSpec spec)
-    : spec_(std::move(spec)), has_(allOps().size()), long_(allOps().size()) {
+const FormPlan& HandlerTable::planOf(Op op, std::span<const Source> sources,
+                                     std::span<const std::uint8_t> ranks) noexcept {
+  static const auto plans = allPlans();
+  static const auto classes = [] {
+    std::array<std::uint8_t, kOpCount> all{};
+    for (std::size_t i = 0; i < kOpCount; ++i) all[i] = static_cast<std::uint8_t>(classOf(static_cast<Op>(i)));
+    return all;
+  }();
+  const std::span digits(reinterpret_cast<const std::uint8_t*>(sources.data()), sources.size());
+  return plans[classes[static_cast<std::size_t>(op)]][digitsOf(digits)][digitsOf(ranks)];
+}
+
+HandlerTable::HandlerTable(InterpreterSpec spec) : spec_(std::move(spec)) {
   using Kind = Handler::Kind;
   std::ranges::sort(spec_.ops);
   spec_.ops.erase(std::ranges::unique(spec_.ops).begin(), spec_.ops.end());
   for (const Op op : spec_.ops) {
-    has_[static_cast<std::size_t>(op)] = true;
-    long_[static_cast<std::size_t>(op)] = hasLongCode(op, spec_.precision, spec_.math);
-    if (isLong(op)) argument_count_ = std::max(argument_count_, static_cast<unsigned>(arityOf(op)));
+    OpFacts& facts = facts_[static_cast<std::size_t>(op)];
+    facts = {true, hasLongCode(op, spec_.precision, spec_.math), -1};
+    if (facts.is_long) {
+      argument_count_ = std::max(argument_count_, static_cast<unsigned>(arityOf(op)));
+    } else {
+      facts.first = static_cast<int>(applies_.size());
+      applies_.resize(applies_.size() + forms(op).size() * (spec_.depth + 1), -1);
+    }
   }
+  plain_.resize(placeOf(static_cast<Kind>(static_cast<int>(Kind::kHalt) + 1), 0, 0), -1);
   add({Kind::kHalt});
   add({Kind::kEnd, 1});
   for (unsigned height = 0; height <= spec_.depth; ++height) {
@@ -144,7 +266,7 @@ HandlerTable::HandlerTable(InterpreterSpec spec)
     }
     for (const Op op : spec_.ops) {
       if (isLong(op)) continue;
-      for (const Form form : forms(arityOf(op), (infoOf(op).props & kCommutative) != 0)) {
+      for (const Form form : forms(op)) {
         const unsigned popped = stackOperands(form);
         if (height >= popped && height - popped < spec_.depth) add({Kind::kApply, at, 0, op, form});
       }
@@ -159,27 +281,39 @@ HandlerTable::HandlerTable(InterpreterSpec spec)
   }
 }
 
+std::size_t HandlerTable::placeOf(Handler::Kind kind, unsigned height, unsigned argument) const noexcept {
+  return (static_cast<std::size_t>(kind) * (spec_.depth + 1) + height) * kMaxArity + argument;
+}
+
 void HandlerTable::add(const Handler& handler) {
-  const int number = static_cast<int>(handlers_.size());
+  const auto number = static_cast<std::int16_t>(handlers_.size());
   handlers_.push_back(handler);
+  OpFacts& facts = facts_[static_cast<std::size_t>(handler.op)];
   if (handler.kind == Handler::Kind::kApply) {
-    applies_.emplace(std::tuple(handler.op, handler.form, handler.height), number);
+    const auto all = forms(handler.op);
+    const auto form = static_cast<std::size_t>(std::ranges::find(all, handler.form) - all.begin());
+    applies_[static_cast<std::size_t>(facts.first) + form * (spec_.depth + 1) + handler.height] = number;
+  } else if (handler.kind == Handler::Kind::kBody) {
+    facts.first = number;
   } else {
-    const unsigned which = handler.kind == Handler::Kind::kBody ? static_cast<unsigned>(handler.op) : handler.argument;
-    plain_.emplace(std::tuple(handler.kind, handler.height, which), number);
+    plain_[placeOf(handler.kind, handler.height, handler.argument)] = number;
   }
 }
 
-int HandlerTable::find(Handler::Kind kind, unsigned height, unsigned argument) const {
-  const auto found = plain_.find({kind, height, argument});
-  return found == plain_.end() ? -1 : found->second;
+int HandlerTable::find(Handler::Kind kind, unsigned height, unsigned argument) const noexcept {
+  return height <= spec_.depth && argument < kMaxArity ? plain_[placeOf(kind, height, argument)] : -1;
 }
 
-int HandlerTable::findApply(Op op, Form form, unsigned height) const {
-  const auto found = applies_.find({op, form, height});
-  return found == applies_.end() ? -1 : found->second;
+int HandlerTable::findApply(Op op, unsigned form, unsigned height) const noexcept {
+  const OpFacts& facts = facts_[static_cast<std::size_t>(op)];
+  if (!facts.has || facts.is_long || height > spec_.depth) return -1;
+  return applies_[static_cast<std::size_t>(facts.first) + form * (spec_.depth + 1) + height];
 }
 
-int HandlerTable::findBody(Op op) const { return find(Handler::Kind::kBody, 0, static_cast<unsigned>(op)); }
+int HandlerTable::findApply(Op op, Form form, unsigned height) const noexcept {
+  const auto all = forms(op);
+  const auto found = std::ranges::find(all, form);
+  return found == all.end() ? -1 : findApply(op, static_cast<unsigned>(found - all.begin()), height);
+}
 
 }  // namespace srjit

@@ -8,8 +8,8 @@
 // go to slots.
 #pragma once
 
+#include <array>
 #include <cstdint>
-#include <map>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -53,6 +53,18 @@ struct InterpreterSpec {
   unsigned depth = 5;            ///< stack registers a row, 3 to 16
 };
 
+/// How a short operator gets operands from given sources: the form, and which of them are evaluated onto the stack, in
+/// which order.
+struct FormPlan {
+  std::array<std::uint8_t, kMaxArity> stack{};  ///< positions of operands, the first evaluated first
+  std::uint8_t stack_count = 0;
+  std::uint8_t form = 0;  ///< index in HandlerTable::forms()
+  bool swapped = false;   ///< the first two operands have changed places to fit a mirrored form
+};
+
+/// Where a value is before an operator takes it.
+enum class Source : std::uint8_t { kStack, kColumn, kParameter };
+
 class HandlerTable {
  public:
   /// A token can name 4096 handlers; encode() refuses a larger table.
@@ -60,28 +72,42 @@ class HandlerTable {
 
   const InterpreterSpec& spec() const noexcept { return spec_; }
   std::span<const Handler> handlers() const noexcept { return handlers_; }
-  bool has(Op op) const noexcept { return has_[static_cast<std::size_t>(op)]; }
-  bool isLong(Op op) const noexcept { return long_[static_cast<std::size_t>(op)]; }
+  bool has(Op op) const noexcept { return facts_[static_cast<std::size_t>(op)].has; }
+  bool isLong(Op op) const noexcept { return facts_[static_cast<std::size_t>(op)].is_long; }
   /// Argument registers a row: the largest arity of a long operator.
   unsigned argumentCount() const noexcept { return argument_count_; }
 
   /// The number of a handler at a stack height, or -1 if there is none.
-  int find(Handler::Kind kind, unsigned height, unsigned argument = 0) const;
-  int findApply(Op op, Form form, unsigned height) const;
-  int findBody(Op op) const;
+  int find(Handler::Kind kind, unsigned height, unsigned argument = 0) const noexcept;
+  int findApply(Op op, Form form, unsigned height) const noexcept;
+  int findApply(Op op, unsigned form, unsigned height) const noexcept;
+  int findBody(Op op) const noexcept { return facts_[static_cast<std::size_t>(op)].first; }
 
   /// The forms of short operators of this arity; with `commutative`, only one of two mirrored forms.
   static std::span<const Form> forms(int arity, bool commutative);
+  static std::span<const Form> forms(Op op) { return forms(arityOf(op), (infoOf(op).props & kCommutative) != 0); }
+
+  /// The plan with the fewest operands that go through the stack though they need not, and then with the fewest
+  /// registers: operands on the stack are evaluated in the order of `ranks`, where the form allows that; ranks[i] is
+  /// the place of operand i among all operands, the one that needs most registers first.
+  static const FormPlan& planOf(Op op, std::span<const Source> sources, std::span<const std::uint8_t> ranks) noexcept;
 
  private:
+  struct OpFacts {
+    bool has = false;
+    bool is_long = false;
+    int first = -1;  ///< the body, or where the operator's handlers begin in applies_
+  };
+
   void add(const Handler& handler);
+  std::size_t placeOf(Handler::Kind kind, unsigned height, unsigned argument) const noexcept;
 
   InterpreterSpec spec_;
   std::vector<Handler> handlers_;
-  std::vector<bool> has_, long_;
+  std::array<OpFacts, kOpCount> facts_{};
   unsigned argument_count_ = 0;
-  std::map<std::tuple<Handler::Kind, unsigned, unsigned>, int> plain_;
-  std::map<std::tuple<Op, Form, unsigned>, int> applies_;
+  std::vector<std::int16_t> plain_;    ///< by kind, height and argument
+  std::vector<std::int16_t> applies_;  ///< by operator, form and height
 };
 
 /// Whether an operator's code is long in this precision and math mode on a GPU; derived from its row.

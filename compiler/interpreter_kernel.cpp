@@ -17,8 +17,9 @@
 #include "compiler/bytecode.h"
 #include "compiler/device.h"
 #include "compiler/device_module.h"
+#include "compiler/interpreter_stage.h"
 #include "compiler/lowering.h"
-#include "compiler/tile.h"
+#include "compiler/strip.h"
 
 namespace srjit {
 namespace {
@@ -27,45 +28,24 @@ using Kind = Handler::Kind;
 using llvm::BasicBlock;
 using llvm::Value;
 
-enum Parameter : unsigned {
-  kColumns,
-  kColumnStride,
-  kRowCount,
-  kParameters,
-  kTokens,
-  kProgramOffsets,
-  kPrograms,
-  kProgramsPerBlock,
-  kColumnsUsed,
-  kSlots,
-  kOutputs
-};
-
 class InterpreterEmitter {
  public:
   InterpreterEmitter(const HandlerTable& table, const DeviceOptions& options, DeviceModule& made, llvm::IRBuilder<>& b)
-      : table_(table),
-        spec_(table.spec()),
+      : spec_(table.spec()),
+        table_(table),
         options_(options),
         b_(b),
         kernel_(addKernel(made)),
         lowering_(b, TargetKind::kDevice, options.precision, options.math),
-        tile_(lowering_, options, kernel_->getArg(kRowCount)),
-        wide_(options.precision == Precision::kF64) {
-    shared_ = new llvm::GlobalVariable(made.module(), llvm::ArrayType::get(b.getInt8Ty(), 0), false,
-                                       llvm::GlobalValue::ExternalLinkage, nullptr, "srjit_shared", nullptr,
-                                       llvm::GlobalValue::NotThreadLocal, 3);
-    shared_->setAlignment(llvm::Align(16));
-  }
+        wide_(options.precision == Precision::kF64),
+        shared_(addSharedMemory(made)),
+        stage_(table, options, lowering_, shared_) {}
 
   void run() {
     createRegisters();
-    stageColumns();
-    llvm::Value* const first_token = stageTokens();
-    b_.CreateIntrinsic(llvm::Intrinsic::nvvm_barrier0, {}, {});
-    own_row_ = b_.CreateShl(tile_.thread(), 4);
-    always_ = b_.CreateICmpNE(argument(kRowCount), b_.getInt64(0));
-    b_.CreateStore(first_token, counter_);
+    stage_.run();
+    always_ = b_.CreateICmpNE(kernel_->getArg(InterpreterStage::kPrograms), word(0));
+    b_.CreateStore(stage_.firstToken(), counter_);
     fetch();
     dispatch_ = newBlock("dispatch");
     b_.CreateBr(dispatch_);
@@ -80,25 +60,28 @@ class InterpreterEmitter {
 
  private:
   llvm::Function* addKernel(DeviceModule& made) {
-    llvm::Type* const pointer = globalPointer(made.module().getContext());
-    llvm::Type* const wide = b_.getInt64Ty();
-    llvm::Type* const word = b_.getInt32Ty();
-    std::vector<llvm::Type*> types = {pointer, wide, wide, pointer, pointer, pointer, word, word, word, word};
-    types.push_back(pointer);
-    types.push_back(options_.loss ? pointer : wide);
-    if (options_.loss) types.insert(types.end(), 2, pointer);
-    llvm::Function* const kernel = made.addKernel(kInterpreterKernel, types, b_);
-    for (const unsigned input : {kColumns, kParameters, kTokens, kProgramOffsets}) {
+    llvm::Function* const kernel =
+        made.addKernel(kInterpreterKernel, InterpreterStage::parameterTypes(b_, options_.loss.has_value()), b_);
+    using Stage = InterpreterStage;
+    for (const Stage::Parameter input :
+         {Stage::kColumns, Stage::kParameters, Stage::kColumnMap, Stage::kTokens, Stage::kProgramOffsets}) {
       kernel->addParamAttr(input, llvm::Attribute::NoAlias);
       kernel->addParamAttr(input, llvm::Attribute::ReadOnly);
     }
     return kernel;
   }
 
+  llvm::GlobalVariable& addSharedMemory(DeviceModule& made) const {
+    auto* const shared = new llvm::GlobalVariable(made.module(), llvm::ArrayType::get(b_.getInt8Ty(), 0), false,
+                                                  llvm::GlobalValue::ExternalLinkage, nullptr, "srjit_shared", nullptr,
+                                                  llvm::GlobalValue::NotThreadLocal, 3);
+    shared->setAlignment(llvm::Align(16));
+    return *shared;
+  }
+
   BasicBlock* newBlock(const char* name) { return BasicBlock::Create(b_.getContext(), name, kernel_); }
-  Value* argument(Parameter parameter) const { return kernel_->getArg(parameter); }
   Value* word(std::uint32_t value) const { return b_.getInt32(value); }
-  Value* sharedAt(Value* offset) const { return b_.CreateGEP(b_.getInt8Ty(), shared_, offset); }
+  Value* sharedAt(Value* offset) const { return b_.CreateGEP(b_.getInt8Ty(), &shared_, offset); }
   llvm::AllocaInst* newRegister(llvm::Type* type) { return b_.CreateAlloca(type); }
   Value* read(llvm::AllocaInst* variable) const { return b_.CreateLoad(variable->getAllocatedType(), variable); }
 
@@ -123,112 +106,6 @@ class InterpreterEmitter {
     value_ = newRegister(lowering_.type());
   }
 
-  // for (i = thread; i < end; i += threads) body(i)
-  template <class Body>
-  void forEach(Value* end, Body body) {
-    BasicBlock* const before = b_.GetInsertBlock();
-    BasicBlock* const header = newBlock("stage");
-    BasicBlock* const block = newBlock("copy");
-    BasicBlock* const exit = newBlock("staged");
-    b_.CreateBr(header);
-    b_.SetInsertPoint(header);
-    llvm::PHINode* const index = b_.CreatePHI(b_.getInt32Ty(), 2);
-    index->addIncoming(tile_.thread(), before);
-    b_.CreateCondBr(b_.CreateICmpULT(index, end), block, exit);
-    b_.SetInsertPoint(block);
-    body(index);
-    index->addIncoming(b_.CreateAdd(index, word(kBlockThreads)), b_.GetInsertBlock());
-    b_.CreateBr(header);
-    b_.SetInsertPoint(exit);
-  }
-
-  unsigned tileRows() const { return kBlockThreads * spec_.rows_per_thread; }
-
-  // Columns lie in shared memory as threads read them: 16 bytes of thread 0, of thread 1, ..., so that there are no
-  // bank conflicts. For f64 the four adjacent rows of a thread take two such runs.
-  Value* sharedElement(Value* element) const {
-    if (!wide_) return element;
-    const auto bits = [&](unsigned shift, std::uint32_t mask) {
-      return b_.CreateAnd(b_.CreateLShr(element, shift), mask);
-    };
-    Value* const group = b_.CreateAnd(element, ~(kBlockThreads * 4 - 1));  // keeps the column as well
-    Value* const half = b_.CreateMul(bits(1, 1), word(kBlockThreads * 2));
-    Value* const pair = b_.CreateShl(bits(2, kBlockThreads - 1), 1);
-    return b_.CreateAdd(b_.CreateAdd(group, half), b_.CreateAdd(pair, bits(0, 1)));
-  }
-
-  void stageColumns() {
-    Value* const last_row = b_.CreateSub(argument(kRowCount), b_.getInt64(1));
-    forEach(b_.CreateMul(argument(kColumnsUsed), word(tileRows())), [&](Value* i) {
-      Value* const column = b_.CreateUDiv(i, word(tileRows()));
-      Value* const row = b_.CreateAdd(tile_.base(), b_.CreateZExt(b_.CreateURem(i, word(tileRows())), b_.getInt64Ty()));
-      Value* const existing = b_.CreateBinaryIntrinsic(llvm::Intrinsic::umin, row, last_row);
-      Value* const offset = b_.CreateMul(b_.CreateZExt(column, b_.getInt64Ty()), argument(kColumnStride));
-      Value* const source = b_.CreateGEP(lowering_.elementType(), argument(kColumns), b_.CreateAdd(offset, existing));
-      Value* const element = b_.CreateLoad(lowering_.elementType(), source);
-      b_.CreateStore(element, b_.CreateGEP(lowering_.elementType(), shared_, sharedElement(i)));
-    });
-  }
-
-  unsigned tokenBytes() const { return wide_ ? 16 : 8; }
-
-  void storeToken(Value* offset, Value* code, Value* argument, Value* value) {
-    b_.CreateAlignedStore(code, sharedAt(offset), llvm::Align(8));
-    b_.CreateAlignedStore(argument, sharedAt(b_.CreateAdd(offset, word(4))), llvm::Align(4));
-    if (wide_) b_.CreateAlignedStore(value, sharedAt(b_.CreateAdd(offset, word(8))), llvm::Align(8));
-  }
-
-  // Copies the block's tokens behind columns and slots, parameters replaced by their values, and two halts behind them:
-  // the second is fetched while the first runs. Returns the byte offset of the first token.
-  Value* stageTokens() {
-    Value* const block = b_.CreateIntrinsic(llvm::Intrinsic::nvvm_read_ptx_sreg_ctaid_y, {}, {});
-    Value* const first_program = b_.CreateMul(block, argument(kProgramsPerBlock));
-    Value* const end_program = b_.CreateBinaryIntrinsic(
-        llvm::Intrinsic::umin, b_.CreateAdd(first_program, argument(kProgramsPerBlock)), argument(kPrograms));
-    const auto offsetOf = [&](Value* program) {
-      return b_.CreateLoad(b_.getInt32Ty(), b_.CreateGEP(b_.getInt32Ty(), argument(kProgramOffsets),
-                                                         b_.CreateZExt(program, b_.getInt64Ty())));
-    };
-    Value* const first = offsetOf(first_program);
-    Value* const count = b_.CreateSub(offsetOf(end_program), first);
-    Value* const columns = b_.CreateAdd(argument(kColumnsUsed), argument(kSlots));
-    Value* const begin = b_.CreateMul(columns, word(columnBytes(spec_)));
-    const auto placeOf = [&](Value* i) { return b_.CreateAdd(begin, b_.CreateMul(i, word(tokenBytes()))); };
-    auto* const token_type = llvm::FixedVectorType::get(b_.getInt32Ty(), 2);
-    forEach(count, [&](Value* i) {
-      Value* const index = b_.CreateZExt(b_.CreateAdd(first, i), b_.getInt64Ty());
-      Value* const token =
-          b_.CreateAlignedLoad(token_type, b_.CreateGEP(token_type, argument(kTokens), index), llvm::Align(8));
-      Value* const code = b_.CreateExtractElement(token, std::uint64_t{0});
-      Value* const index_or_offset = b_.CreateExtractElement(token, std::uint64_t{1});
-      Value* const names_parameter = b_.CreateICmpSLT(code, word(0));
-      Value* const parameter =
-          b_.CreateZExt(b_.CreateSelect(names_parameter, index_or_offset, word(0)), b_.getInt64Ty());
-      // Without parameters the pointer may be null, so it is read only where a token asks for it.
-      BasicBlock* const before = b_.GetInsertBlock();
-      BasicBlock* const fetch = newBlock("parameter");
-      BasicBlock* const place = newBlock("place");
-      b_.CreateCondBr(names_parameter, fetch, place);
-      b_.SetInsertPoint(fetch);
-      Value* const loaded = b_.CreateLoad(lowering_.elementType(),
-                                          b_.CreateGEP(lowering_.elementType(), argument(kParameters), parameter));
-      b_.CreateBr(place);
-      b_.SetInsertPoint(place);
-      llvm::PHINode* const value = b_.CreatePHI(lowering_.elementType(), 2);
-      value->addIncoming(llvm::Constant::getNullValue(lowering_.elementType()), before);
-      value->addIncoming(loaded, fetch);
-      Value* argument = index_or_offset;
-      if (!wide_) argument = b_.CreateSelect(names_parameter, b_.CreateBitCast(value, b_.getInt32Ty()), argument);
-      storeToken(placeOf(i), b_.CreateAnd(code, ~DeviceToken::kParameterFlag), argument, value);
-    });
-    Value* const halt = word(static_cast<std::uint32_t>(table_.find(Kind::kHalt, 0)));
-    const auto storeHalt = [&](Value* i) {
-      storeToken(placeOf(b_.CreateAdd(count, i)), halt, word(0), lowering_.literal(0));
-    };
-    forEach(word(2), storeHalt);
-    return begin;
-  }
-
   // Reads the token at the counter into the next_* registers and advances. The counter passes through assembly so that
   // LLVM does not move the addition into every handler.
   void fetch() {
@@ -248,7 +125,8 @@ class InterpreterEmitter {
       b_.CreateStore(b_.CreateExtractElement(words, std::uint64_t{1}), next_argument_);
     }
     auto* const type = llvm::FunctionType::get(b_.getInt32Ty(), {b_.getInt32Ty()}, false);
-    auto* const advance = llvm::InlineAsm::get(type, fmt::format("add.s32 $0, $1, {};", tokenBytes()), "=r,r", true);
+    auto* const advance =
+        llvm::InlineAsm::get(type, fmt::format("add.s32 $0, $1, {};", sharedTokenBytes(spec_.precision)), "=r,r", true);
     b_.CreateStore(b_.CreateCall(type, advance, {offset}), counter_);
   }
 
@@ -288,8 +166,8 @@ class InterpreterEmitter {
     return llvm::FixedVectorType::get(lowering_.elementType(), wide_ ? 2 : 4);
   }
   Value* ownAccess(Value* offset, unsigned access) const {
-    Value* const own = b_.CreateAdd(own_row_, offset);
-    return b_.CreateGEP(b_.getInt8Ty(), sharedAt(own), word(access * kBlockThreads * 16));
+    Value* const own = b_.CreateAdd(stage_.place(), offset);
+    return b_.CreateGEP(b_.getInt8Ty(), sharedAt(own), word(access * InterpreterStage::kAccessStride));
   }
   unsigned accesses() const { return spec_.rows_per_thread / accessType()->getNumElements(); }
 
@@ -440,30 +318,30 @@ class InterpreterEmitter {
   }
 
   void emitEnd() {
-    Value* const root = b_.CreateZExt(read(argument_), b_.getInt64Ty());
+    Value* const number = b_.CreateZExt(read(argument_), b_.getInt64Ty());
     const Rows predictions = readRegisters(stack_[0]);
-    const auto output = [&](unsigned i) { return kernel_->getArg(kOutputs + i); };
+    const auto result = [&](unsigned i) { return kernel_->getArg(InterpreterStage::kResults + i); };
     if (options_.loss) {
-      tile_.storeLoss(*options_.loss, {output(0), output(1), output(2), output(3)}, root, predictions);
+      stage_.strip().storeLoss(*options_.loss, {result(0), result(1), result(2), result(3)}, number, predictions);
     } else {
-      Value* const column = b_.CreateGEP(lowering_.elementType(), output(0), b_.CreateMul(root, output(1)));
-      tile_.store(column, predictions);
+      Value* const column = b_.CreateGEP(lowering_.elementType(), result(0), b_.CreateMul(number, result(1)));
+      stage_.strip().store(column, predictions);
     }
   }
 
-  const HandlerTable& table_;
   const InterpreterSpec& spec_;
+  const HandlerTable& table_;
   const DeviceOptions& options_;
   llvm::IRBuilder<>& b_;
   llvm::Function* kernel_;
   Lowering lowering_;
-  Tile tile_;
   bool wide_;
-  llvm::GlobalVariable* shared_ = nullptr;
+  llvm::GlobalVariable& shared_;
+  InterpreterStage stage_;
   std::vector<Registers> stack_, arguments_;
   llvm::AllocaInst *counter_ = nullptr, *next_code_ = nullptr, *next_argument_ = nullptr, *next_value_ = nullptr;
   llvm::AllocaInst *column_ = nullptr, *argument_ = nullptr, *value_ = nullptr;
-  Value *own_row_ = nullptr, *always_ = nullptr;
+  Value* always_ = nullptr;
   BasicBlock* dispatch_ = nullptr;
 };
 
@@ -497,19 +375,11 @@ Result<DeviceModule> buildInterpreter(const HandlerTable& table, const DeviceOpt
 }  // namespace
 
 Result<std::string> interpreterIr(const HandlerTable& table, const DeviceOptions& options, bool optimized) {
-  auto made = buildInterpreter(table, options);
-  if (!made) return std::move(made).error();
-  if (optimized) {
-    if (Status finished = made->finish(); !finished) return std::move(finished).error();
-  }
-  return made->ir();
+  return irOf(buildInterpreter(table, options), optimized);
 }
 
 Result<std::string> interpreterPtx(const HandlerTable& table, const DeviceOptions& options) {
-  auto made = buildInterpreter(table, options);
-  if (!made) return std::move(made).error();
-  if (Status finished = made->finish(); !finished) return std::move(finished).error();
-  return made->ptx();
+  return ptxOf(buildInterpreter(table, options));
 }
 
 }  // namespace srjit

@@ -1,7 +1,9 @@
 // What a loss kernel accumulates, and the tree in which it adds.
 #pragma once
 
+#include <array>
 #include <cstddef>
+#include <span>
 
 namespace srjit {
 
@@ -26,5 +28,26 @@ struct LossSpec {
 /// kSumChains chains, chain c taking the groups c, c + kSumChains, ... in order; the chains are added pairwise.
 inline constexpr std::size_t kGroupRows = 128;
 inline constexpr std::size_t kSumChains = 32;
+
+/// The sum of items in pairs of neighbours, of their sums, and so on. N is a power of two.
+template <class T, std::size_t N>
+T pairwiseSum(std::array<T, N> items) {
+  for (std::size_t count = N; count > 1; count /= 2) {
+    for (std::size_t i = 0; i < count / 2; ++i) items[i] = items[2 * i] + items[2 * i + 1];
+  }
+  return items[0];
+}
+
+/// The chains of one sum. Adding groups in several calls gives the same as in one, if every call but the last has a
+/// multiple of kSumChains of them.
+struct SumChains {
+  std::array<double, kSumChains> chains{};
+
+  template <class T>
+  void add(std::span<const T> groups) {
+    for (std::size_t g = 0; g < groups.size(); ++g) chains[g % kSumChains] += static_cast<double>(groups[g]);
+  }
+  double sum() const { return pairwiseSum(chains); }
+};
 
 }  // namespace srjit

@@ -1,6 +1,7 @@
 // Facts about operators and elementary functions, read from ops.def and functions.def.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -60,7 +61,13 @@ inline const OpInfo& infoOf(Op op) noexcept { return allOps()[static_cast<std::s
 inline const FunctionInfo& infoOf(Function function) noexcept {
   return allFunctions()[static_cast<std::size_t>(function)];
 }
-inline int arityOf(Op op) noexcept { return infoOf(op).arity; }
+inline constexpr std::uint8_t kArities[] = {
+#define SRJIT_OP(id, name, text, arity, ...) arity,
+#include "ir/ops.def"
+#undef SRJIT_OP
+};
+inline constexpr std::size_t kOpCount = sizeof kArities;
+inline int arityOf(Op op) noexcept { return kArities[static_cast<std::size_t>(op)]; }
 
 /// The operator with this name or text, as postfix and prefix spell it; none if unknown. Constant time.
 std::optional<Op> findOp(std::string_view name_or_text) noexcept;

@@ -44,7 +44,7 @@ struct KernelLaunch {
   unsigned grid_x = 1, grid_y = 1;  ///< blocks: at most 2^31 - 1 and 65,535
   unsigned block_threads = kBlockThreads;
   std::size_t shared_bytes = 0;
-  std::span<void* const> arguments;
+  std::span<void* const> arguments = {};
 };
 
 /// The addresses of values that are a kernel's arguments, in its order; their types must have its parameters' sizes.

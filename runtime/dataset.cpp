@@ -1,5 +1,8 @@
 #include "runtime/dataset.h"
 
+#include <algorithm>
+#include <array>
+#include <atomic>
 #include <cmath>
 #include <string>
 
@@ -151,10 +154,11 @@ Status fill(Dataset::State& state, const DataView& data) {
   if (weights != nullptr) {
     std::fill(weights + state.rows, weights + state.padded_rows, T(0));
     CompensatedSum sum;
-    state.group_weights.assign(state.padded_rows / kGroupRows, 0.0);
-    for (std::size_t r = 0; r < state.rows; ++r) {
-      sum.add(static_cast<double>(weights[r]));
-      state.group_weights[r / kGroupRows] += static_cast<double>(weights[r]);
+    for (std::size_t r = 0; r < state.rows; ++r) sum.add(static_cast<double>(weights[r]));
+    for (std::size_t first = 0; first < state.padded_rows; first += kGroupRows) {
+      std::array<T, kGroupRows> items;
+      std::copy_n(weights + first, kGroupRows, items.begin());
+      state.group_weights.push_back(static_cast<double>(pairwiseSum(items)));
     }
     state.weight_sum = sum.value();
     if (!std::isfinite(state.weight_sum)) {
@@ -166,6 +170,11 @@ Status fill(Dataset::State& state, const DataView& data) {
 }
 
 }  // namespace
+
+std::uint64_t Dataset::State::nextSerial() noexcept {
+  static std::atomic<std::uint64_t> next = 0;
+  return next.fetch_add(1, std::memory_order_relaxed);
+}
 
 Result<std::shared_ptr<Dataset::State>> Dataset::State::create(const DataView& data, Precision precision) {
   const std::size_t rows = !data.columns.empty() ? data.columns[0].size : data.target ? data.target->size : 0;

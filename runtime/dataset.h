@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
@@ -17,6 +18,7 @@ class DeviceData;
 /// cache line. Rows past the end repeat the last row, so that padding meets no value that the data do not have; weights
 /// past the end are 0.
 struct Dataset::State {
+  std::uint64_t serial = nextSerial();  ///< no other data set of this process has it, not even a later one
   std::size_t rows = 0;
   std::size_t columns = 0;
   Precision precision = Precision::kF32;
@@ -31,12 +33,13 @@ struct Dataset::State {
   std::shared_ptr<DeviceData> on_device;
   double weight_sum = 0;              ///< the number of rows without weights
   double target_variance = 0;         ///< weighted, over all rows, divided by weight_sum
-  std::vector<double> group_weights;  ///< with weights: their sum over every group of kGroupRows rows
+  std::vector<double> group_weights;  ///< with weights: their sum over every group, as a kernel adds it
 
   const std::byte* column(std::size_t index) const noexcept {
     return storage.data() + index * column_stride * static_cast<std::size_t>(bytesOf(precision));
   }
 
+  static std::uint64_t nextSerial() noexcept;
   /// Checks, converts and copies. Errors: kInvalid as Engine::upload says. Throws OutOfMemory.
   static Result<std::shared_ptr<State>> create(const DataView& data, Precision precision);
 };

@@ -296,8 +296,11 @@ Result<std::unique_ptr<DeviceRun>> DeviceExecutor::takeRun(const Task& task, boo
   if (task.loss) kind.loss = lossSpec(*task.loss, data.has_weights);
   auto code = codeFor(task, kind, counts);
   if (!code) return std::move(code).error();
-  RunPlan plan{std::move(*code), task.data, kind, task.program.size()};
-  if (auto run = task.program.state().on_device->takeRun(plan)) return run;
+  RunPlan plan{std::move(*code), &data, data.serial, kind, task.program.size()};
+  if (auto run = task.program.state().on_device->takeRun(plan)) {
+    run->use(data);
+    return run;
+  }
   return DeviceRun::create(*queue_, store_, std::move(plan), budget_);
 }
 
@@ -309,7 +312,7 @@ void DeviceExecutor::learn(const Task& task, const DeviceRun& run) {
   const DeviceCode& code = *run.plan().code;
   const bool interpreted = code.kernels.empty();
   if (!interpreted && code.interpreter) return;
-  const auto node_rows = static_cast<double>(code.nodes) * static_cast<double>(run.plan().data.rows());
+  const auto node_rows = static_cast<double>(code.nodes) * static_cast<double>(run.plan().data->rows);
   calibration_.addRun(!interpreted, node_rows, seconds);
 }
 

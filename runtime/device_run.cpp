@@ -74,7 +74,7 @@ InterpreterGeometry chooseGeometry(const InterpreterCode& code, const Interprete
 DeviceRun::DeviceRun(DeviceQueue& queue, RunPlan plan)
     : queue_(queue),
       plan_(std::move(plan)),
-      element_(static_cast<std::size_t>(bytesOf(plan_.data.state().precision))),
+      element_(static_cast<std::size_t>(bytesOf(plan_.data->precision))),
       kernels_begin_(queue.cuda, Event::Timing::kOn),
       kernels_end_(queue.cuda, Event::Timing::kOn),
       done_(queue.cuda) {}
@@ -95,7 +95,7 @@ std::size_t DeviceRun::channels() const {
 std::size_t DeviceRun::smallestChunk() const { return kChunkQuantum; }
 
 Status DeviceRun::prepare(KernelStore& store, std::size_t budget) {
-  const Dataset::State& data = plan_.data.state();
+  const Dataset::State& data = *plan_.data;
   if (budget == 0) budget = static_cast<std::size_t>(kShareOfFree * static_cast<double>(queue_.cuda->freeMemory()));
   chunk_rows_ = std::min<std::size_t>(data.rows, data.on_device->chunkRows());
   while (!takeMemory(budget, chunk_rows_ <= smallestChunk())) {
@@ -131,12 +131,11 @@ bool DeviceRun::takeMemory(std::size_t budget, bool last_try) {
       plan_.kind.loss ? channels() * outputs * groups * element_ : outputs * roundUp(chunk_rows_, 4) * element_;
   if (chunk_bytes > budget && !last_try) return false;
   try {
-    const std::size_t parameter_bytes = plan_.code->parameters.bytes(plan_.data.state().precision);
+    const std::size_t parameter_bytes = plan_.code->parameters.bytes(plan_.data->precision);
     parameters_ = DeviceBuffer(queue_.stream, parameter_bytes);
     host_parameters_ = queue_.pinned.take(parameter_bytes);
     if (host_parameters_ != nullptr) {
-      plan_.code->parameters.writeLiterals(plan_.data.state().precision,
-                                           static_cast<std::byte*>(host_parameters_->data()));
+      plan_.code->parameters.writeLiterals(plan_.data->precision, static_cast<std::byte*>(host_parameters_->data()));
     }
     if (!plan_.kind.loss) {
       predictions_ = DeviceBuffer(queue_.stream, chunk_bytes);
@@ -147,7 +146,7 @@ bool DeviceRun::takeMemory(std::size_t budget, bool last_try) {
     if (!plan_.code->failures.empty()) queue_.stream->fill(sums_.address(), 0, chunk_bytes);
     const std::size_t total_bytes = channels() * outputs * sizeof(double);
     totals_ = DeviceBuffer(queue_.stream, total_bytes);
-    if (chunk_rows_ < plan_.data.rows()) chains_ = DeviceBuffer(queue_.stream, total_bytes * kSumChains);
+    if (chunk_rows_ < plan_.data->rows) chains_ = DeviceBuffer(queue_.stream, total_bytes * kSumChains);
     host_totals_ = queue_.pinned.take(total_bytes);
   } catch (const CudaFailure& failure) {
     if (failure.code() != CUDA_ERROR_OUT_OF_MEMORY || last_try) throw;
@@ -196,7 +195,7 @@ void DeviceRun::launchCompiled(const DeviceRows& rows) {
   const DeviceCode& code = *plan_.code;
   if (code.kernels.empty()) return;
   if (graph_) return graph_->launch(*queue_.stream);
-  const bool one_launch = chunk_rows_ >= plan_.data.rows() && !plan_.data.state().on_device->isStreamed();
+  const bool one_launch = chunk_rows_ >= plan_.data->rows && !plan_.data->on_device->isStreamed();
   std::optional<Graph> graph;
   if (one_launch && code.kernels.size() > 1) graph.emplace(queue_.cuda);
   DeviceRows r = rows;
@@ -250,7 +249,7 @@ void DeviceRun::launchTotals(const DeviceRows& rows, bool first, bool last) {
 }
 
 void DeviceRun::submitLoss(std::span<const double> parameters) {
-  const Dataset::State& data = plan_.data.state();
+  const Dataset::State& data = *plan_.data;
   if (host_parameters_ != nullptr) {
     plan_.code->parameters.fill(parameters, data.precision, static_cast<std::byte*>(host_parameters_->data()));
   }
@@ -282,7 +281,7 @@ void DeviceRun::wait() const {
 
 Losses DeviceRun::losses(const LossOptions& options) const {
   wait();
-  const Dataset::State& data = plan_.data.state();
+  const Dataset::State& data = *plan_.data;
   const std::size_t count = plan_.expressions;
   const bool skips = plan_.kind.loss->skip_invalid;
   Losses losses;
@@ -307,7 +306,7 @@ Losses DeviceRun::losses(const LossOptions& options) const {
 
 // Pieces of whole expressions go by turns through two pinned buffers, from which threads copy them to the caller.
 void DeviceRun::download(std::size_t first_row, std::size_t rows, std::byte* out) {
-  const std::size_t row_bytes = plan_.data.rows() * element_, part = rows * element_;
+  const std::size_t row_bytes = plan_.data->rows * element_, part = rows * element_;
   const std::size_t pitch = roundUp(chunk_rows_, 4) * element_;
   const std::size_t per_piece = std::clamp<std::size_t>(kStagingBytes / part, 1, plan_.expressions);
   for (auto& buffer : staging_) {
@@ -336,7 +335,7 @@ void DeviceRun::download(std::size_t first_row, std::size_t rows, std::byte* out
 }
 
 void DeviceRun::evaluate(std::span<const double> parameters, std::byte* out) {
-  const Dataset::State& data = plan_.data.state();
+  const Dataset::State& data = *plan_.data;
   if (plan_.expressions == 0) return;
   if (host_parameters_ != nullptr) {
     plan_.code->parameters.fill(parameters, data.precision, static_cast<std::byte*>(host_parameters_->data()));

@@ -28,12 +28,13 @@ InterpreterGeometry chooseGeometry(const InterpreterCode& code, const Interprete
 /// What an evaluation is of. Two of the same plan can use the same DeviceRun.
 struct RunPlan {
   std::shared_ptr<const DeviceCode> code;
-  Dataset data;
+  const Dataset::State* data;  ///< kept alive by whoever evaluates; dangles between evaluations
+  std::uint64_t data_serial;
   KernelKind kind;
   std::size_t expressions;  ///< of the program
 
   bool same(const RunPlan& other) const {
-    return code == other.code && &data.state() == &other.data.state() && kind == other.kind;
+    return code == other.code && data_serial == other.data_serial && kind == other.kind;
   }
 };
 
@@ -47,6 +48,8 @@ class DeviceRun {
                                                    std::size_t budget);
 
   const RunPlan& plan() const noexcept { return plan_; }
+  /// To be called before each evaluation but the first, with the data of the plan.
+  void use(const Dataset::State& data) { plan_.data = &data; }
 
   /// Puts all work of a loss on the stream. `parameters` are read before it returns.
   void submitLoss(std::span<const double> parameters);

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <bit>
 #include <chrono>
 #include <cstring>
 #include <map>
@@ -14,14 +13,17 @@
 #include <utility>
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
+#include "runtime/image_record.h"
 #include "runtime/sqlite_file.h"
 
 namespace srjit {
 namespace {
 
 constexpr int kBusyMilliseconds = 2000;
+// A use is written down if the last one was this long ago, so that programs run again and again only read.
+constexpr std::int64_t kUseMilliseconds = 600'000;
+constexpr std::size_t kIdleReaders = 16;
 constexpr std::int64_t kApplicationId = 0x73726a74;
 constexpr std::int64_t kSchemaVersion = 1;
 
@@ -52,8 +54,11 @@ void giveSchema(SqliteFile& file) {
   const bool empty = file.number("SELECT count(*) FROM sqlite_schema") == 0;
   file.execute("COMMIT");
   if (ours) return;
-  file.execute(kForm);
-  if (!empty) file.empty();
+  if (empty) {
+    file.execute(kForm);
+  } else {
+    file.empty(kForm);
+  }
   file.execute("PRAGMA journal_mode = WAL");
   SqliteTransaction transaction(file);
   if (isOurs(file)) return;  // another process was faster
@@ -78,70 +83,38 @@ Digest digestIn(const SqliteStatement& statement, int column) {
   return digest;
 }
 
-std::string textOf(const std::vector<KernelFacts>& kernels) {
-  using nlohmann::json;
-  json rows = json::array();
-  for (const KernelFacts& facts : kernels) {
-    rows.push_back({facts.name, facts.registers, facts.stack_bytes, facts.spill_store_bytes, facts.spill_load_bytes});
-  }
-  return rows.dump(-1, ' ', false, json::error_handler_t::replace);
-}
-
-std::optional<std::vector<KernelFacts>> kernelsOf(const std::string& text) {
-  const nlohmann::json rows = nlohmann::json::parse(text, nullptr, false);
-  if (!rows.is_array()) return std::nullopt;
-  std::vector<KernelFacts> kernels;
-  for (const nlohmann::json& row : rows) {
-    if (!row.is_array() || row.size() != 5 || !row[0].is_string()) return std::nullopt;
-    for (std::size_t i = 1; i < 5; ++i) {
-      if (!row[i].is_number_unsigned()) return std::nullopt;
-    }
-    kernels.push_back({row[0].get<std::string>(), row[1].get<unsigned>(), row[2].get<unsigned>(),
-                       row[3].get<unsigned>(), row[4].get<unsigned>()});
-  }
-  return kernels;
-}
-
-/// The checksum of an image, over all that is stored of it; `kernels` is textOf() its kernels.
-Digest sumOf(const KernelKey& key, const KernelImage& image, std::string_view kernels) {
-  DigestBuilder digest;
-  digest.add(bytesOf(key.digest)).add(key.title).add(image.is_ptx).add(std::bit_cast<std::uint64_t>(image.seconds));
-  return digest.add(kernels).add(image.code).finish();
-}
-
 Digest sumOfFact(std::string_view name, std::string_view value) {
   return DigestBuilder().add(name).add(value).finish();
 }
-
-/// An image as it stands in the tables.
-struct Row {
-  std::int64_t id = 0;
-  KernelKey key;
-  std::string kernels;
-  KernelImage image;
-  Digest checksum{};
-
-  /// Whether it is what was written; gives the image its kernels.
-  bool isSound() {
-    if (sumOf(key, image, kernels) != checksum) return false;
-    auto parsed = kernelsOf(kernels);
-    if (parsed) image.kernels = std::move(*parsed);
-    return parsed.has_value();
-  }
-};
 
 }  // namespace
 
 /// Its functions throw SqliteFailure.
 class DiskStore::State {
  public:
-  State(std::filesystem::path file, std::uint64_t bound) : file_(std::move(file)), bound_(bound) {}
+  /// A connection for reading, while it lives.
+  class Reader {
+   public:
+    explicit Reader(State& state) : state_(state), generation_(state.generation_), file_(state.takeReader()) {}
+    Reader(const Reader&) = delete;
+    Reader& operator=(const Reader&) = delete;
+    ~Reader() { state_.giveBack(std::move(file_), generation_); }
+    SqliteFile* operator->() const { return file_.get(); }
+
+   private:
+    State& state_;
+    const std::uint64_t generation_;
+    std::unique_ptr<SqliteFile> file_;
+  };
+
+  State(std::filesystem::path file, std::uint64_t bound) : file_(std::move(file)), bound_(bound) {
+    readers_.reserve(kIdleReaders);
+  }
   ~State();
 
   template <class Body>
   auto attempt(const Body& body) -> Result<decltype(body())>;
 
-  void openReader();
   std::optional<KernelImage> read(const KernelKey& key);
   void write(const KernelKey& key, const KernelImage& image);
   std::optional<std::string> readFact(const std::string& name);
@@ -156,13 +129,14 @@ class DiskStore::State {
  private:
   std::unique_ptr<SqliteFile> connectOnce();
   std::unique_ptr<SqliteFile> connect();
-  SqliteFile& reader();
+  std::unique_ptr<SqliteFile> takeReader();
+  void giveBack(std::unique_ptr<SqliteFile> file, std::uint64_t generation) noexcept;
   SqliteFile& writer();
   template <class Body>
   void change(const Body& body);
   void remake(std::uint64_t generation);
-  std::optional<Row> find(const KernelKey& key);
-  void drop(const Row& row);
+  std::optional<ImageRecord> find(const KernelKey& key);
+  void drop(const ImageRecord& record);
   void writeUses(SqliteFile& file);
   void makeRoom(SqliteFile& file, std::uint64_t bytes);
   std::string structure();
@@ -172,30 +146,28 @@ class DiskStore::State {
   const pid_t process_ = getpid();
   std::atomic<bool> read_only_ = false;
   std::atomic<std::uint64_t> generation_ = 0;  ///< how often the file was made anew
-  // Two connections, so that reading does not wait for writing. One that is missing is made at its next use.
-  std::mutex write_mutex_, read_mutex_;
-  std::unique_ptr<SqliteFile> writer_, reader_;
-  bool was_busy_ = false;  ///< the last change waited in vain; under write_mutex_
+  // Connections of their own, so that threads read at the same time and do not wait for writing.
+  std::mutex readers_mutex_;
+  std::vector<std::unique_ptr<SqliteFile>> readers_;  ///< idle ones
+  std::mutex write_mutex_;
+  std::unique_ptr<SqliteFile> writer_;  ///< made when it is first needed
+  bool was_busy_ = false;               ///< the last change waited in vain; under write_mutex_
   std::mutex uses_mutex_;
   std::map<std::int64_t, std::int64_t> uses_;  ///< ids and times that are not written down yet
 };
 
 DiskStore::State::~State() {
-  if (getpid() != process_) {
-    // Closing would touch the parent's locks.
-    static_cast<void>(writer_.release());
-    static_cast<void>(reader_.release());
-    return;
-  }
-  if (uses_.empty()) return;
+  if (uses_.empty() || getpid() != process_) return;
   try {
     SqliteFile& file = writer();
     file.waitWhenBusy(50);
     SqliteTransaction transaction(file);
     writeUses(file);
     transaction.commit();
-  } catch (const SqliteFailure&) {  // then the images look older than they are
+  } catch (const SqliteFailure&) {
+    uses_.clear();  // then the images look older than they are
   } catch (const std::bad_alloc&) {
+    uses_.clear();
   }
 }
 
@@ -254,19 +226,26 @@ std::unique_ptr<SqliteFile> DiskStore::State::connect() {
   }
 }
 
-SqliteFile& DiskStore::State::reader() {
-  if (!reader_) reader_ = connect();
-  return *reader_;
+std::unique_ptr<SqliteFile> DiskStore::State::takeReader() {
+  {
+    const std::scoped_lock lock(readers_mutex_);
+    if (!readers_.empty()) {
+      auto file = std::move(readers_.back());
+      readers_.pop_back();
+      return file;
+    }
+  }
+  return connect();
+}
+
+void DiskStore::State::giveBack(std::unique_ptr<SqliteFile> file, std::uint64_t generation) noexcept {
+  const std::scoped_lock lock(readers_mutex_);
+  if (generation == generation_ && readers_.size() < readers_.capacity()) readers_.push_back(std::move(file));
 }
 
 SqliteFile& DiskStore::State::writer() {
   if (!writer_) writer_ = connect();
   return *writer_;
-}
-
-void DiskStore::State::openReader() {
-  const std::scoped_lock lock(read_mutex_);
-  reader();
 }
 
 /// Runs `body` with the writer in a transaction. After waiting in vain for another process, the next changes hardly
@@ -290,61 +269,62 @@ void DiskStore::State::change(const Body& body) {
 
 /// Empties the file, unless another thread has done so since `generation`.
 void DiskStore::State::remake(std::uint64_t generation) {
-  const std::scoped_lock lock(write_mutex_, read_mutex_);
+  const std::scoped_lock lock(write_mutex_, readers_mutex_);
   if (generation_ != generation) return;
   ++damaged;
   ++generation_;
   writer_.reset();
-  reader_.reset();
-  {
-    SqliteFile file(file_, SqliteFile::Access::kWrite);
-    file.waitWhenBusy(kBusyMilliseconds);
-    file.execute(kSettings);
-    file.execute(kForm);
-    file.empty();
-  }
-  reader();
+  readers_.clear();
+  SqliteFile file(file_, SqliteFile::Access::kWrite);
+  file.waitWhenBusy(kBusyMilliseconds);
+  file.empty(kForm);
 }
 
-std::optional<Row> DiskStore::State::find(const KernelKey& key) {
-  const std::scoped_lock lock(read_mutex_);
-  SqliteStatement statement = reader().prepare(
-      "SELECT i.id, i.title, i.is_ptx, i.seconds, i.checksum, c.kernels, c.code FROM images AS i LEFT JOIN codes AS c "
-      "ON c.id = i.id WHERE i.digest = ?");
+std::optional<ImageRecord> DiskStore::State::find(const KernelKey& key) {
+  const Reader reader(*this);
+  SqliteStatement statement = reader->prepare(
+      "SELECT i.id, i.title, i.is_ptx, i.seconds, i.checksum, c.kernels, i.used,"
+      "  typeof(c.code) = 'blob' AND length(c.code) <= i.bytes "
+      "FROM images AS i LEFT JOIN codes AS c ON c.id = i.id WHERE i.digest = ?");
   if (!statement.bind(bytesOf(key.digest)).step()) return std::nullopt;
-  Row row;
-  row.id = statement.integer(0);
-  row.key = {key.digest, statement.text(1)};
-  row.image.is_ptx = statement.integer(2) != 0;
-  row.image.seconds = statement.real(3);
-  row.checksum = digestIn(statement, 4);
-  row.kernels = statement.text(5);
-  const std::span<const std::byte> code = statement.bytes(6);
-  row.image.code.assign(code.begin(), code.end());
-  return row;
+  ImageRecord record;
+  record.id = statement.integer(0);
+  record.key = {key.digest, statement.text(1)};
+  record.image.is_ptx = statement.integer(2) != 0;
+  record.image.seconds = statement.real(3);
+  record.checksum = digestIn(statement, 4);
+  record.facts = statement.text(5);
+  record.used = statement.integer(6);
+  // Without code the checksum is wrong, which is found out later.
+  if (statement.integer(7) != 0) record.image.code = reader->readBlob("codes", "code", record.id);
+  return record;
 }
 
 /// Removes what does not agree with its checksum.
-void DiskStore::State::drop(const Row& row) {
+void DiskStore::State::drop(const ImageRecord& record) {
   ++damaged;
   if (read_only_) return;
   change([&](SqliteFile& file) {
-    file.prepare("DELETE FROM images WHERE id = ? AND digest = ?").bind(row.id).bind(bytesOf(row.key.digest)).run();
+    file.prepare("DELETE FROM images WHERE id = ? AND digest = ?")
+        .bind(record.id)
+        .bind(bytesOf(record.key.digest))
+        .run();
   });
 }
 
 std::optional<KernelImage> DiskStore::State::read(const KernelKey& key) {
-  std::optional<Row> row = find(key);
-  if (!row) return std::nullopt;
-  if (!row->isSound()) {
-    drop(*row);
+  std::optional<ImageRecord> record = find(key);
+  if (!record) return std::nullopt;
+  if (!record->isSound()) {
+    drop(*record);
     return std::nullopt;
   }
-  if (!read_only_) {
+  const std::int64_t time = now();
+  if (!read_only_ && time - record->used > kUseMilliseconds) {
     const std::scoped_lock lock(uses_mutex_);
-    uses_[row->id] = now();
+    uses_[record->id] = time;
   }
-  return std::move(row->image);
+  return std::move(record->image);
 }
 
 void DiskStore::State::writeUses(SqliteFile& file) {
@@ -368,10 +348,10 @@ void DiskStore::State::makeRoom(SqliteFile& file, std::uint64_t bytes) {
 }
 
 void DiskStore::State::write(const KernelKey& key, const KernelImage& image) {
-  const std::string kernels = textOf(image.kernels);
-  const std::uint64_t bytes = image.code.size() + kernels.size();
+  const std::string facts = textOfFacts(image.kernels);
+  const std::uint64_t bytes = image.code.size() + facts.size();
   if (bytes > bound_) return;
-  const Digest sum = sumOf(key, image, kernels);
+  const Digest sum = checksumOf(key, image, facts);
   change([&](SqliteFile& file) {
     writeUses(file);
     if (file.prepare("SELECT 1 FROM images WHERE digest = ?").bind(bytesOf(key.digest)).step()) return;
@@ -387,15 +367,15 @@ void DiskStore::State::write(const KernelKey& key, const KernelImage& image) {
         .bind(now())
         .run();
     file.prepare("INSERT OR REPLACE INTO codes (id, kernels, code) VALUES (last_insert_rowid(), ?, ?)")
-        .bind(std::string_view(kernels))
+        .bind(std::string_view(facts))
         .bind(image.code)
         .run();
   });
 }
 
 std::optional<std::string> DiskStore::State::readFact(const std::string& name) {
-  const std::scoped_lock lock(read_mutex_);
-  SqliteStatement statement = reader().prepare("SELECT value, checksum FROM facts WHERE name = ?");
+  const Reader reader(*this);
+  SqliteStatement statement = reader->prepare("SELECT value, checksum FROM facts WHERE name = ?");
   if (!statement.bind(std::string_view(name)).step()) return std::nullopt;
   std::string value = statement.text(0);
   if (sumOfFact(name, value) == digestIn(statement, 1)) return value;
@@ -415,15 +395,15 @@ void DiskStore::State::writeFact(const std::string& name, const std::string& val
 }
 
 DiskStore::Totals DiskStore::State::totals() {
-  const std::scoped_lock lock(read_mutex_);
-  SqliteStatement statement = reader().prepare("SELECT count(*), sum(bytes), sum(seconds) FROM images");
+  const Reader reader(*this);
+  SqliteStatement statement = reader->prepare("SELECT count(*), sum(bytes), sum(seconds) FROM images");
   statement.step();
   return {unsignedOf(statement.integer(0)), unsignedOf(statement.integer(1)), statement.real(2)};
 }
 
 std::vector<StoredImage> DiskStore::State::list() {
-  const std::scoped_lock lock(read_mutex_);
-  SqliteStatement statement = reader().prepare(
+  const Reader reader(*this);
+  SqliteStatement statement = reader->prepare(
       "SELECT i.digest, i.title, i.bytes, i.is_ptx, c.kernels, i.seconds, i.used FROM images AS i LEFT JOIN codes AS c "
       "ON c.id = i.id ORDER BY i.used DESC, i.id DESC");
   std::vector<StoredImage> images;
@@ -431,7 +411,7 @@ std::vector<StoredImage> DiskStore::State::list() {
     images.push_back({{digestIn(statement, 0), statement.text(1)},
                       unsignedOf(statement.integer(2)),
                       statement.integer(3) != 0,
-                      kernelsOf(statement.text(4)).value_or(std::vector<KernelFacts>()),
+                      factsIn(statement.text(4)).value_or(std::vector<KernelFacts>()),
                       statement.real(5),
                       statement.integer(6) / 1000});
   }
@@ -440,8 +420,8 @@ std::vector<StoredImage> DiskStore::State::list() {
 
 /// What SQLite finds wrong with the file, "ok" if nothing.
 std::string DiskStore::State::structure() {
-  const std::scoped_lock lock(read_mutex_);
-  SqliteStatement statement = reader().prepare("PRAGMA integrity_check(1)");
+  const Reader reader(*this);
+  SqliteStatement statement = reader->prepare("PRAGMA integrity_check(1)");
   return statement.step() ? statement.text(0) : "";
 }
 
@@ -449,27 +429,29 @@ StoreCheck DiskStore::State::verify() {
   const std::uint64_t generation = generation_;
   StoreCheck found;
   std::vector<KernelKey> keys;
+  bool damaged_file = false;
   try {
     for (const StoredImage& image : list()) keys.push_back(image.key);
-    found.remade = structure() != "ok";
+    damaged_file = structure() != "ok";
   } catch (const SqliteFailure& failure) {
     if (!failure.isDamage()) throw;
-    found.remade = true;
+    damaged_file = true;
   }
-  if (found.remade) {
-    if (read_only_) reader().refuseToWrite("repair");
+  found.remade = damaged_file || generation != 0;
+  if (damaged_file) {
+    if (read_only_) Reader(*this)->refuseToWrite("repair");
     remake(generation);
     found.images = keys.size();
     for (KernelKey& key : keys) found.bad.push_back(std::move(key.title));
     return found;
   }
   for (const KernelKey& key : keys) {
-    std::optional<Row> row = find(key);
-    if (!row) continue;  // another process has removed it
+    std::optional<ImageRecord> record = find(key);
+    if (!record) continue;  // another process has removed it
     ++found.images;
-    if (row->isSound()) continue;
+    if (record->isSound()) continue;
     found.bad.push_back(key.title);
-    drop(*row);
+    drop(*record);
   }
   return found;
 }
@@ -500,10 +482,7 @@ Result<std::unique_ptr<DiskStore>> DiskStore::open(const std::filesystem::path& 
     return Error{Errc::kMachine, fmt::format("cannot use the cache directory {}: {}", directory.string(), why), {}};
   }
   auto state = std::make_unique<State>(directory / kFileName, bound);
-  const auto opened = state->attempt([&] {
-    state->openReader();
-    return std::monostate();
-  });
+  const auto opened = state->attempt([&] { return DiskStore::State::Reader(*state), std::monostate(); });
   if (!opened) return opened.error();
   return std::unique_ptr<DiskStore>(new DiskStore(std::move(state)));
 }

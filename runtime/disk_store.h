@@ -21,14 +21,14 @@ struct StoredImage {
   bool is_ptx = false;
   std::vector<KernelFacts> kernels;
   double seconds = 0;
-  std::int64_t used = 0;  ///< when a process last took it from here, or put it: seconds since 1970, UTC
+  std::int64_t used = 0;  ///< when a process last took it from here or put it, to ten minutes: seconds since 1970, UTC
 };
 
 /// What a check of everything found.
 struct StoreCheck {
   std::uint64_t images = 0;      ///< that were checked
   std::vector<std::string> bad;  ///< titles of those that were damaged, and are removed
-  bool remade = false;           ///< the file itself was damaged, so all images are removed
+  bool remade = false;           ///< the file itself was damaged, now or when it was opened, so all images are removed
 };
 
 /// The file `kernels.sqlite` of a directory. Thread-safe. Errors are of kMachine, with SQLite's number, name and text;

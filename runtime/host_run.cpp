@@ -1,6 +1,7 @@
 #include "runtime/host_run.h"
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cmath>
 #include <cstring>
@@ -144,11 +145,11 @@ struct HostRun::ChunkSums {
   template <class T>
   void weigh(std::size_t output, std::size_t row, std::size_t rows, const T* predictions, const T* row_weights) {
     for (std::size_t first = 0; first < rows; first += kGroupRows) {
-      double sum = 0;
+      std::array<T, kGroupRows> items{};
       for (std::size_t r = first; r < std::min(rows, first + kGroupRows); ++r) {
-        if (std::isfinite(predictions[r])) sum += static_cast<double>(row_weights[r]);
+        if (std::isfinite(predictions[r])) items[r - first] = row_weights[r];
       }
-      weights[output * groups + (row + first) / kGroupRows] = sum;
+      weights[output * groups + (row + first) / kGroupRows] = static_cast<double>(pairwiseSum(items));
     }
   }
 };
@@ -189,10 +190,10 @@ void HostRun::lossRange(const Chunk& chunk, std::size_t first_row, std::size_t l
 namespace {
 
 template <class T>
-double addInOrder(const T* terms, std::size_t count) {
-  double sum = 0;
-  for (std::size_t i = 0; i < count; ++i) sum += static_cast<double>(terms[i]);
-  return sum;
+double sumOf(const T* groups, std::size_t count) {
+  SumChains chains;
+  chains.add(std::span(groups, count));
+  return chains.sum();
 }
 
 }  // namespace
@@ -218,10 +219,10 @@ void HostRun::loss(HostLossKernel kernel, const LossSpec& spec, std::span<LossSu
         LossSums& sum = sums[expression];
         sum.rows = data_.rows;
         sum.valid = parts.valid[output];
-        sum.terms = data_.precision == Precision::kF32 ? addInOrder(parts.terms.as<float>() + output * groups, groups)
-                                                       : addInOrder(parts.terms.as<double>() + output * groups, groups);
+        sum.terms = data_.precision == Precision::kF32 ? sumOf(parts.terms.as<float>() + output * groups, groups)
+                                                       : sumOf(parts.terms.as<double>() + output * groups, groups);
         const bool some_left_out = parts.weighs_rows && sum.valid != sum.rows;
-        sum.weights = some_left_out              ? addInOrder(parts.weights.data() + output * groups, groups)
+        sum.weights = some_left_out              ? sumOf(parts.weights.data() + output * groups, groups)
                       : data_.weights != nullptr ? data_.weight_sum
                       : spec.skip_invalid        ? static_cast<double>(sum.valid)
                                                  : static_cast<double>(sum.rows);

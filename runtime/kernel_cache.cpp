@@ -97,13 +97,14 @@ std::filesystem::path absoluteVariable(const char* name) {
   return path.is_absolute() ? path : "";
 }
 
-/// One name for one directory; made if it is not there, since else it has none.
+/// One name for one directory.
 std::filesystem::path canonicalDirectory(const std::filesystem::path& directory) {
   std::error_code failure;
   const std::filesystem::path path = std::filesystem::absolute(directory, failure);
   if (failure) return directory;
-  const std::filesystem::path canonical = std::filesystem::weakly_canonical(path, failure);
-  return failure ? path.lexically_normal() : canonical;
+  std::filesystem::path canonical = std::filesystem::weakly_canonical(path, failure);
+  if (failure) canonical = path.lexically_normal();
+  return canonical.has_filename() ? canonical : canonical.parent_path();
 }
 
 }  // namespace
@@ -199,20 +200,22 @@ void KernelCache::State::end(const KernelKey& key, const std::shared_ptr<Flight>
 }
 
 Result<Image> KernelCache::State::get(const KernelKey& key, const Make& make) {
-  auto flight = std::make_shared<Flight>();
+  std::shared_ptr<Flight> flight;
   {
     std::unique_lock lock(mutex_);
     bool waited = false;
     for (;;) {
       if (Image image = hit(key.digest)) return image;
-      const auto [place, first] = flights_.try_emplace(key.digest, flight);
-      if (first) break;
-      const std::shared_ptr<Flight> other = place->second;
+      const auto found = flights_.find(key.digest);
+      if (found == flights_.end()) break;
+      const std::shared_ptr<Flight> other = found->second;
       stats_.waits += waited ? 0 : 1;
       waited = true;
       other->ended.wait(lock, [&] { return other->done; });
       if (other->image) return other->image;
     }
+    flight = std::make_shared<Flight>();
+    flights_.emplace(key.digest, flight);
   }
   Image image;
   // Whatever happens, nobody is left waiting.

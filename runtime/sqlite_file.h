@@ -8,11 +8,13 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "ir/error.h"
 
 struct sqlite3;
 struct sqlite3_stmt;
+struct sqlite3_blob;
 
 namespace srjit {
 
@@ -61,7 +63,8 @@ class SqliteStatement {
   int bound_ = 0;
 };
 
-/// One connection. Not thread-safe; nor usable in a forked child.
+/// One connection. Not thread-safe. In a forked child it may only be destroyed, which then leaves the parent's locks
+/// and log as they are.
 class SqliteFile {
  public:
   enum class Access {
@@ -83,15 +86,19 @@ class SqliteFile {
   void tryTo(const char* sql) noexcept;
   /// `sql` is a literal: it is known by its address. One at a time of each.
   SqliteStatement prepare(const char* sql);
+  /// All bytes of a blob; quicker than a statement, which makes a copy of its own. `row` must exist.
+  std::vector<std::byte> readBlob(const char* table, const char* column, std::int64_t row);
   /// The first column of the first row, 0 if there is none.
   std::int64_t number(const char* sql);
-  /// Makes the file an empty database whatever it holds; others who have it open see that as a change.
-  void empty();
+  /// Makes the file an empty database whatever it holds; others who have it open see that as a change. `form` are
+  /// settings that count while a database is empty, such as its page size.
+  void empty(const char* form);
   /// Fails as writing would. `doing` is a verb, as in all messages: "cannot DOING FILE: ...".
   [[noreturn]] void refuseToWrite(const char* doing) const;
 
  private:
   std::filesystem::path file_;
+  const int process_;
   sqlite3* database_ = nullptr;
   std::map<const char*, sqlite3_stmt*> statements_;
 };

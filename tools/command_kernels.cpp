@@ -31,12 +31,12 @@ Result<std::string> hostText(const Dag& graph, const KernelOptions& options, boo
 Result<std::string> llvmText(const Dag& graph, const LlvmOptions& options) {
   const KernelOptions& kernel = options.kernel;
   if (options.host) return hostText(graph, kernel, false, !options.unoptimized);
-  if (kernel.kind != KernelKind::kInterpreter) return rowsIr(graph, kernel.device(), !options.unoptimized);
+  if (kernel.kind != KernelKind::kInterpreter) return rowsIr({&graph, 1}, kernel.device(), !options.unoptimized);
   return interpreterIr(interpreterFor(graph, kernel), kernel.device(), !options.unoptimized);
 }
 
 Result<std::string> ptxText(const Dag& graph, const KernelOptions& options) {
-  if (options.kind != KernelKind::kInterpreter) return rowsPtx(graph, options.device());
+  if (options.kind != KernelKind::kInterpreter) return rowsPtx({&graph, 1}, options.device());
   return interpreterPtx(interpreterFor(graph, options), options.device());
 }
 
@@ -90,7 +90,8 @@ Result<std::string> sassText(const Dag& graph, const KernelOptions& options) {
 Result<std::string> bytecodeText(const Dag& graph, const KernelOptions& options) {
   const HandlerTable table = interpreterFor(graph, options);
   EncodeOptions encoding;
-  encoding.columns = graph.variableCount();
+  encoding.staged_columns = graph.variableCount();
+  encoding.max_slots = DeviceToken::kColumnMask;
   const Result<Bytecode> code = encode(graph, table, encoding);
   if (!code) return code.error();
   return printBytecode(*code, table, encoding);

@@ -18,10 +18,10 @@ std::string checkDevice(const std::string& name) {
   return name == "auto" || name == "cpu" || numbered ? "" : "'" + name + "' is none of auto, cpu, cuda:N";
 }
 
-/// How many expressions make one part: enough to keep all threads busy, few enough for the progress to move.
-std::size_t partSize(std::size_t rows) {
-  constexpr std::size_t kCells = std::size_t{1} << 28;
-  return std::clamp<std::size_t>(kCells / rows, 64, 4096);
+/// How many expressions make one part: enough to keep all threads, or a GPU, busy, few enough for the progress to move.
+std::size_t partSize(std::size_t rows, bool gpu) {
+  const std::size_t cells = std::size_t{1} << (gpu ? 31 : 28);
+  return std::clamp<std::size_t>(cells / rows, 64, gpu ? 65536 : 4096);
 }
 
 std::string_view tierWord(Tier tier) { return tier == Tier::kCompile ? "compiled" : "interpreted"; }
@@ -66,6 +66,7 @@ void addEvaluationOptions(CLI::App& app, EvaluationOptions& options) {
       ->check(checkDevice, "")
       ->type_name("auto|cpu|cuda:N")
       ->capture_default_str();
+  addCacheOption(app, options.engine.cache_directory);
   app.add_option("--threads", options.engine.threads, "threads to use at most; 0 for all processors")
       ->type_name("N")
       ->check(CLI::Range(0u, kMaxThreads).description(""))
@@ -123,10 +124,11 @@ Status evaluateInParts(Evaluation& evaluation, const EvaluationOptions& options,
   const Clock::time_point start = Clock::now();
   const std::vector<std::size_t> good = evaluation.good();
   const std::size_t rows = evaluation.data.rows();
+  const std::string& device = evaluation.engine.options().device;
   Progress progress("evaluating", good.size(), options.quiet);
   Tier tier = options.engine.tier;
   for (std::size_t begin = 0; begin < good.size();) {
-    const std::size_t count = std::min(partSize(rows), good.size() - begin);
+    const std::size_t count = std::min(partSize(rows, device != "cpu"), good.size() - begin);
     const std::span<const std::size_t> part(good.data() + begin, count);
     std::vector<Expression> batch;
     std::vector<double> parameters;
@@ -140,8 +142,8 @@ Status evaluateInParts(Evaluation& evaluation, const EvaluationOptions& options,
     compile.pipeline = evaluation.pipeline;
     compile.expected_rows = rows;
     const Program program = evaluation.engine.compile(batch, compile);
-    tier = program.info().tier;
     const Result<std::vector<Failure>> failures = step(program, part, parameters);
+    tier = program.status().tier;
     if (!failures) return failures.error();
     if (!failures->empty()) progress.hide();
     for (const Failure& failure : *failures) fail(evaluation.lines[part[failure.expression]], failure.error);
@@ -151,8 +153,8 @@ Status evaluateInParts(Evaluation& evaluation, const EvaluationOptions& options,
   progress.hide();
   if (!options.quiet && !good.empty()) {
     const std::chrono::duration<double> seconds = Clock::now() - start;
-    fmt::print(stderr, "sr-jit: {} expression{} x {} rows, {}, in {:.3g} s\n", good.size(), good.size() == 1 ? "" : "s",
-               rows, tierWord(tier), seconds.count());
+    fmt::print(stderr, "sr-jit: {} expression{} x {} rows, {} on {}, in {:.3g} s\n", good.size(),
+               good.size() == 1 ? "" : "s", rows, tierWord(tier), device, seconds.count());
   }
   return okStatus();
 }

@@ -13,6 +13,7 @@
 #include "compiler/host_jit.h"
 #include "compiler/toolkit.h"
 #include "runtime/assembler.h"
+#include "runtime/cuda_context.h"
 
 namespace srjit {
 namespace {
@@ -60,7 +61,8 @@ Status tryHostCode() {
 }
 
 Status tryPtx(Op op) {
-  const Result<std::string> ptx = rowsPtx(sampleGraph(op), {});
+  const Dag graph = sampleGraph(op);
+  const Result<std::string> ptx = rowsPtx({&graph, 1}, {});
   return ptx ? okStatus() : Status(ptx.error());
 }
 
@@ -75,37 +77,36 @@ Finding piece(std::string name, const std::string& path, std::string needed_for)
   return {std::move(name), !path.empty(), path.empty() ? "not found" : path, std::move(needed_for)};
 }
 
-template <class Function>
-Function* symbol(void* library, const char* name) {
-  return reinterpret_cast<Function*>(dlsym(library, name));
+std::string deviceText(const DeviceLimits& device) {
+  std::string text = fmt::format("{}, compute capability {}.{}, {} multiprocessors, {:.1f} GiB", device.name,
+                                 device.capability / 10, device.capability % 10, device.multiprocessors,
+                                 static_cast<double>(device.memory_bytes) / (1u << 30));
+  if (device.arch.empty()) return text + fmt::format("; kernels need {} or later", deviceArchitectures().front());
+  if (!device.has_pools) return text + "; it lacks stream-ordered memory pools";
+  const std::string assembler(assemblerName());
+  return text + fmt::format("; {} kernels assembled by {}", device.arch,
+                            device.needs_ptx || assembler.empty() ? "the driver itself" : assembler);
 }
 
-/// The driver and its devices. Only its oldest entry points are used, which every version has.
+/// The driver and its devices.
 std::vector<Finding> driverAndDevices() {
   const std::string purpose = "running on a GPU";
-  void* const driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
-  if (driver == nullptr) return {{"CUDA driver", false, "libcuda.so.1 not found", purpose}};
-  const auto init = symbol<int(unsigned)>(driver, "cuInit");
-  const auto driver_version = symbol<int(int*)>(driver, "cuDriverGetVersion");
-  const auto device_count = symbol<int(int*)>(driver, "cuDeviceGetCount");
-  const auto device_name = symbol<int(char*, int, int)>(driver, "cuDeviceGetName");
-  if (init == nullptr || driver_version == nullptr || device_count == nullptr || device_name == nullptr) {
-    return {{"CUDA driver", false, "libcuda.so.1 lacks the entry points of a driver", purpose}};
-  }
-  int version = 0, count = 0;
-  driver_version(&version);
-  const std::string number = fmt::format("libcuda.so.1, CUDA {}.{}", version / 1000, version % 1000 / 10);
-  if (const int code = init(0); code != 0) {
-    return {{"CUDA driver", true, number, purpose},
-            {"devices", false, fmt::format("cuInit failed: error {}", code), purpose}};
-  }
-  device_count(&count);
-  std::vector<Finding> findings = {{"CUDA driver", true, number, purpose}};
-  if (count == 0) findings.push_back({"devices", false, "none", purpose});
-  for (int i = 0; i < count; ++i) {
-    char name[128] = "";
-    device_name(name, sizeof name, i);
-    findings.push_back({fmt::format("cuda:{}", i), true, name, purpose});
+  const Result<std::shared_ptr<const Driver>> driver = loadDriver();
+  if (!driver) return {{"CUDA driver", false, driver.error().message, purpose}};
+  int version = 0;
+  (*driver)->cuDriverGetVersion(&version);
+  std::vector<Finding> findings = {
+      {"CUDA driver", true, fmt::format("libcuda.so.1, CUDA {}", cudaVersionText(version)), purpose}};
+  const Result<std::vector<DeviceLimits>> devices = listDevices(**driver);
+  if (!devices) {
+    findings.push_back({"devices", false, devices.error().message, purpose});
+  } else if (devices->empty()) {
+    findings.push_back({"devices", false, "none", purpose});
+  } else {
+    for (const DeviceLimits& device : *devices) {
+      findings.push_back({fmt::format("cuda:{}", device.ordinal), !device.arch.empty() && device.has_pools,
+                          deviceText(device), purpose});
+    }
   }
   return findings;
 }
@@ -126,7 +127,7 @@ std::vector<Finding> inspectMachine() {
               "GPU kernels with functions such as sin and exp"),
       piece("nvJitLink", toolkit.nvjitlink, "machine code for a GPU, where ptxas is missing too"),
       piece("ptxas", toolkit.ptxas, "machine code for a GPU, where nvJitLink is missing too"),
-      piece("assembler", std::string(assemblerName()), "cubin, sass"),
+      piece("assembler", std::string(assemblerName()), "cubin, sass; a GPU's driver assembles kernels itself, slowly"),
       piece("nvdisasm", toolkit.nvdisasm, "sass"),
   };
   const std::vector<Finding> gpu = driverAndDevices();

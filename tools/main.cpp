@@ -31,6 +31,7 @@ constexpr Command kCommands[] = {
     {"run", "evaluate expressions on data: one prediction per row", defineRun},
     {"loss", "compare expressions with a target column: one loss per expression", defineLoss},
     {"bench", "run the benchmarks", defineBench},
+    {"cache", "show, check or clear the kernels that are kept on disk", defineCache},
     {"doctor", "print what was found on this machine, and what is missing for what", defineDoctor},
 };
 

@@ -83,6 +83,12 @@ void addColumnsOption(CLI::App& app, std::vector<std::string>& columns) {
   app.add_option("--columns", columns, "names of the variables, as mass,speed")->delimiter(',')->type_name("NAMES");
 }
 
+void addCacheOption(CLI::App& app, std::optional<std::string>& directory) {
+  app.add_option("--cache-dir", directory, "where kernels of GPUs are kept between runs; '' keeps none")
+      ->type_name("DIR")
+      ->default_str("$SRJIT_CACHE_DIR, or ~/.cache/sr-jit");
+}
+
 void addJsonOption(CLI::App& app, bool& json) { app.add_flag("--json", json, "print JSON"); }
 
 void addQuietOption(CLI::App& app, bool& quiet) {

@@ -4,6 +4,7 @@
 #include <CLI/CLI.hpp>
 
 #include <map>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -65,6 +66,9 @@ CLI::Option* addNanChoice(CLI::App& app, NanPolicy& policy, const std::string& d
 
 /// Names of variables where no data file gives them: "--columns mass,speed".
 void addColumnsOption(CLI::App& app, std::vector<std::string>& columns);
+
+/// Adds --cache-dir.
+void addCacheOption(CLI::App& app, std::optional<std::string>& directory);
 
 void addJsonOption(CLI::App& app, bool& json);
 void addQuietOption(CLI::App& app, bool& quiet);

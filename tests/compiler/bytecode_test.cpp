@@ -1,6 +1,8 @@
 // Bytecode of the GPU interpreter, run by a model of its machine.
 #include "compiler/bytecode.h"
 
+#include <bit>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -24,6 +26,13 @@ InterpreterSpec specFor(Math math, unsigned depth, Precision precision = Precisi
   return {precision, math, everyOp(), 4, depth};
 }
 
+EncodeOptions staging(std::uint32_t columns) {
+  EncodeOptions options;
+  options.staged_columns = columns;
+  options.max_slots = 1u << 16;
+  return options;
+}
+
 void expectSameAsGraph(const std::vector<Expression>& batch, Math math, unsigned depth, std::uint64_t seed) {
   const Dag dag = Pipeline::standard(math).run(Dag::fromExpressions(batch, Precision::kF64), {math});
   Random random(seed);
@@ -35,10 +44,10 @@ void expectSameAsGraph(const std::vector<Expression>& batch, Math math, unsigned
     parameters.push_back(source.isLiteral() ? source.literal : own[source.index]);
   }
   const HandlerTable table(specFor(math, depth));
-  const EncodeOptions options{10, 7, 100};
+  const EncodeOptions options = staging(10);
   const auto code = encode(dag, table, options);
   ASSERT_TRUE(code.ok()) << code.error().message;
-  const std::vector<double> values = BytecodeMachine(table, options, columns, parameters).run(*code, batch.size());
+  const std::vector<double> values = BytecodeMachine(table, columns, parameters).run(*code, batch.size());
   const std::vector<double> wanted = evaluate<double>(dag, columns, own);
   for (std::size_t i = 0; i < batch.size(); ++i) {
     EXPECT_TRUE(sameValue(values[i], wanted[i])) << values[i] << " is not " << wanted[i] << "\n"
@@ -82,7 +91,7 @@ TEST(Bytecode, RunsDeepTreesOnThreeRegisters) {
 
 TEST(Bytecode, LeavesCostNoTokens) {
   const HandlerTable table({Precision::kF32, Math::kFast, {Op::kAdd, Op::kMul, Op::kFma, Op::kExp}, 8, 5});
-  const EncodeOptions options{3};
+  const EncodeOptions options = staging(3);
   const Dag dag = Pipeline::standard(Math::kFast)
                       .run(Dag::fromExpressions(std::vector{infix("exp(x0*x1+x2)*2")}, Precision::kF32), {Math::kFast});
   const auto code = encode(dag, table, options);
@@ -104,7 +113,7 @@ TEST(Bytecode, ReusesSlotsAfterTheirLastUse) {
   }
   const Dag dag = Pipeline::standard(Math::kStrict).run(Dag::fromExpressions(batch, Precision::kF64), {Math::kStrict});
   const HandlerTable table(specFor(Math::kStrict, 5));
-  const auto code = encode(dag, table, {10});
+  const auto code = encode(dag, table, staging(10));
   ASSERT_TRUE(code.ok());
   EXPECT_EQ(code->slots, 1u);
 }
@@ -116,30 +125,108 @@ TEST(Bytecode, RefusesWhatItCannotRun) {
     const auto code = encode(dag, table, options);
     return code.ok() ? std::string("accepted") : code.error().message;
   };
-  EXPECT_EQ(refused("x0 + sin(x1)", {2}), "this interpreter cannot run 'sin', only add mul");
-  EXPECT_EQ(refused("x0 + x5", {5}), "variable x5, but 5 columns are staged");
-  EXPECT_EQ(refused("x0 + 1", {1}, "none"), "a constant is left in the graph: run the 'hoist' pass before encoding");
-  EncodeOptions no_slots{2};
+  EXPECT_EQ(refused("x0 + sin(x1)", staging(2)), "this interpreter cannot run 'sin', only add mul");
+  EXPECT_EQ(refused("x0 + x5", staging(5)), "variable x5, but 5 columns are staged");
+  EXPECT_EQ(refused("x0 + 1", staging(1), "none"),
+            "a constant is left in the graph: run the 'hoist' pass before encoding");
+  EncodeOptions no_slots = staging(2);
   no_slots.max_slots = 0;
   EXPECT_EQ(refused("(x0+x1)*(x0+x1)", no_slots), "the program needs more than 0 slots for shared and deep values");
-  EXPECT_EQ(refused("x0 + x1", {2}), "accepted");
+  EXPECT_EQ(refused("x0 + x1", staging(2)), "accepted");
 }
 
-TEST(Bytecode, NamesTheLastColumnThatATokenCanAddress) {
-  for (const Precision precision : {Precision::kF32, Precision::kF64}) {
-    const HandlerTable table({precision, Math::kFast, {Op::kAdd, Op::kSub}, 8, 4});
-    const std::uint32_t most = DeviceToken::kAddressableBytes / columnBytes(table.spec());
-    EXPECT_EQ(most, precision == Precision::kF32 ? 128U : 64U);
-    const Dag dag = graphOf({"x" + std::to_string(most - 1) + " - x1"}, precision);
-    const EncodeOptions fits{most};
-    const auto code = encode(dag, table, fits);
-    ASSERT_TRUE(code.ok()) << code.error().message;
-    EXPECT_THAT(printBytecode(*code, table, fits), testing::HasSubstr("sub x" + std::to_string(most - 1) + " x1"));
-    const auto refused = encode(dag, table, {most + 1});
-    ASSERT_FALSE(refused.ok());
-    EXPECT_EQ(refused.error().code, Errc::kUnsupported);
-    EXPECT_THAT(refused.error().message, testing::HasSubstr("a token can address 524288 bytes"));
+TEST(Bytecode, NamesTheLastColumnThatATokenCan) {
+  const HandlerTable table({Precision::kF32, Math::kFast, {Op::kAdd, Op::kSub}, 8, 4});
+  const std::uint32_t most = DeviceToken::kColumnMask + 1;
+  const std::string last = "x" + std::to_string(most - 1);
+  const Dag dag = graphOf({last + " - x1", "(x0+" + last + ") - (x0+" + last + ")*1"}, Precision::kF32);
+  const EncodeOptions fits = staging(most);
+  Bytecode code;
+  Encoder encoder(dag, table);
+  const std::uint32_t first_root[] = {dag.roots()[0]}, number[] = {0};
+  ASSERT_TRUE(encoder.encode(first_root, number, fits, code).ok());
+  EXPECT_THAT(printBytecode(code, table, fits), testing::HasSubstr("sub " + last + " x1"));
+  const Status refused = encoder.encode(first_root, number, staging(most + 1), code);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().code, Errc::kUnsupported);
+  EXPECT_EQ(refused.error().message, "262145 staged columns: a token can name 262144");
+  const Dag shared = graphOf({"(x0+x1) - (x0+x1)*(x0+x1)"}, Precision::kF32);
+  const HandlerTable with_mul({Precision::kF32, Math::kFast, {Op::kAdd, Op::kSub, Op::kMul}, 8, 4});
+  EXPECT_FALSE(encode(shared, with_mul, fits).ok()) << "no number is left for a slot";
+}
+
+TEST(Bytecode, MapsColumnsParametersAndOutputs) {
+  const HandlerTable table({Precision::kF32, Math::kFast, {Op::kAdd, Op::kSub, Op::kMul}, 8, 4});
+  const Dag dag = ran(graphOf({"x7*2.5 - x3", "x3 + x9"}, Precision::kF32), "hoist");
+  std::vector<std::uint32_t> columns(8, EncodeOptions::kNotStaged);
+  columns[3] = 0;
+  columns[7] = 1;
+  const std::uint32_t parameters[] = {42};
+  EncodeOptions options = staging(2);
+  options.columns = columns;
+  options.parameters = parameters;
+  Encoder encoder(dag, table);
+  Bytecode code;
+  const std::uint32_t output[] = {1000};
+  ASSERT_TRUE(encoder.encode(dag.roots().first(1), output, options, code).ok());
+  EXPECT_EQ(printBytecode(code, table, options),
+            "   0  mul x1 parameter42\n"
+            "   1  sub s0 x0\n"
+            "   1  end root1000\n");
+  const Status refused = encoder.encode(dag.roots().subspan(1), output, options, code);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().message, "variable x9 is not among the columns that are staged");
+  EXPECT_EQ(code.tokens.size(), 3U) << "what was encoded before stays";
+}
+
+TEST(Bytecode, OfARootDoesNotDependOnOtherRoots) {
+  for (std::uint64_t seed = 1; seed <= 100; ++seed) {
+    GeneratorOptions generator{.seed = seed, .min_nodes = 1, .max_nodes = 30, .variables = 6};
+    const auto batch = ExpressionGenerator(generator).batch(20);
+    const Math math = seed % 2 == 0 ? Math::kPrecise : Math::kFast;
+    const HandlerTable table(specFor(math, 3 + static_cast<unsigned>(seed % 3)));
+    const EncodeOptions options = staging(6);
+    const Dag together = Pipeline::standard(math).run(Dag::fromExpressions(batch, Precision::kF64), {math});
+    Encoder encoder(together, table);
+    for (std::size_t i = 0; i < batch.size(); ++i) {
+      const Dag alone = Pipeline::standard(math).run(Dag::fromExpressions({&batch[i], 1}, Precision::kF64), {math});
+      // Literals have other numbers in a graph of their own; they are told by their values.
+      std::vector<std::uint32_t> of_alone, of_together;
+      const auto numbersOf = [](const Dag& dag, std::vector<std::uint32_t>& numbers) {
+        for (const ParameterSource& source : dag.parameters()) {
+          numbers.push_back(static_cast<std::uint32_t>(std::bit_cast<std::uint64_t>(source.literal) >> 20));
+        }
+      };
+      numbersOf(alone, of_alone);
+      numbersOf(together, of_together);
+      EncodeOptions options_alone = options, options_together = options;
+      options_alone.parameters = of_alone;
+      options_together.parameters = of_together;
+      Bytecode code;
+      const std::uint32_t output[] = {0};
+      ASSERT_TRUE(encoder.encode(together.roots().subspan(i, 1), output, options_together, code).ok());
+      EXPECT_EQ(printBytecode(code, table, options),
+                printBytecode(*encode(alone, table, options_alone), table, options));
+    }
   }
+}
+
+TEST(Bytecode, RootsComeInTheirOrder) {
+  const HandlerTable table({Precision::kF32, Math::kFast, {Op::kAdd, Op::kMul}, 8, 4});
+  const Dag dag = graphOf({"(x0+x1)*x2", "x0+x1", "x1", "x0+x1"}, Precision::kF32);
+  const auto code = encode(dag, table, staging(3));
+  ASSERT_TRUE(code.ok()) << code.error().message;
+  EXPECT_EQ(printBytecode(*code, table, staging(3)),
+            "   0  add x0 x1\n"
+            "   1  store slot0\n"
+            "   0  mul x2 slot0\n"
+            "   1  end root0\n"
+            "   0  push slot0\n"
+            "   1  end root1\n"
+            "   0  push x1\n"
+            "   1  end root2\n"
+            "   0  push slot0\n"
+            "   1  end root3\n");
 }
 
 TEST(HandlerTable, EveryOperatorAtEveryHeightFitsAToken) {

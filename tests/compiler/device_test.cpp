@@ -26,7 +26,8 @@ Dag prepared(std::string_view text, Precision precision, Math math) {
 }
 
 std::string ptxOf(std::string_view text, const DeviceOptions& options) {
-  const auto ptx = rowsPtx(prepared(text, options.precision, options.math), options);
+  const Dag dag = prepared(text, options.precision, options.math);
+  const auto ptx = rowsPtx({&dag, 1}, options);
   return ptx.ok() ? *ptx : "error: " + ptx.error().message;
 }
 
@@ -70,7 +71,10 @@ TEST(RowsKernel, FastUsesApproximateInstructions) {
 TEST(RowsKernel, KeepsReciprocalsApartFromWhatPtxasWouldMergeThemWith) {
   DeviceOptions options;
   options.math = Math::kFast;
-  const auto raw = [&](std::string_view text) { return *rowsPtx(graphOf({text}, Precision::kF32), options); };
+  const auto raw = [&](std::string_view text) {
+    const Dag dag = graphOf({text}, Precision::kF32);
+    return *rowsPtx({&dag, 1}, options);
+  };
   for (const char* const text :
        {"inv(inv(x0))", "inv(exp2(x0))", "x1/exp(x0)", "inv(abs(exp(x0)))", "inv(exp2(x0)*1)", "inv(logistic(x0))"}) {
     EXPECT_THAT(raw(text), HasSubstr("selp.f32")) << text;
@@ -85,6 +89,39 @@ TEST(RowsKernel, LoadsAndStoresSixteenBytes) {
   options.precision = Precision::kF64;
   EXPECT_THAT(ptxOf("x0+x1", options), HasSubstr("ld.global.nc.v2.f64"));
   EXPECT_THAT(ptxOf("x0+x1", options), HasSubstr("st.global.v2.f64"));
+}
+
+TEST(RowsKernel, ReadsStridedColumnsOneRowAtATime) {
+  DeviceOptions options;
+  options.strided_columns = true;
+  const std::string ptx = ptxOf("x0+x1", options);
+  EXPECT_THAT(ptx, HasSubstr("ld.global.nc.f32"));
+  EXPECT_THAT(ptx, Not(HasSubstr("ld.global.nc.v4")));
+  EXPECT_THAT(ptx, HasSubstr("st.global.v4.f32")) << "outputs are packed all the same";
+}
+
+TEST(RowsKernel, OneKernelForEachGraphOfAModule) {
+  const std::vector<Dag> dags = {graphOf({"x0+x1"}, Precision::kF32), graphOf({"x0*x1", "x0-x1"}, Precision::kF32)};
+  const auto ptx = rowsPtx(dags, {});
+  ASSERT_TRUE(ptx.ok()) << ptx.error().message;
+  EXPECT_THAT(*ptx, HasSubstr(".entry srjit_rows_0("));
+  EXPECT_THAT(*ptx, HasSubstr(".entry srjit_rows_1("));
+  EXPECT_THAT(*ptx, Not(HasSubstr("srjit_rows_2")));
+  EXPECT_EQ(rowsKernelName(1), "srjit_rows_1");
+}
+
+TEST(RowsKernel, WritesAChannelForEachSum) {
+  const auto stores = [](const LossSpec& spec) {
+    DeviceOptions options;
+    options.loss = spec;
+    const std::string ptx = ptxOf("x0*x1", options);
+    const std::regex store("st\\.global\\.f32");
+    return std::distance(std::sregex_iterator(ptx.begin(), ptx.end(), store), std::sregex_iterator());
+  };
+  EXPECT_EQ(stores({LossTerm::kSquared, false, false}), 1);
+  EXPECT_EQ(stores({LossTerm::kSquared, true, false}), 1);
+  EXPECT_EQ(stores({LossTerm::kSquared, false, true}), 2);
+  EXPECT_EQ(stores({LossTerm::kAbsolute, true, true}), 3);
 }
 
 TEST(RowsKernel, NumbersAreDataAndNotCode) {
@@ -149,6 +186,35 @@ TEST(Interpreter, RefusesATableMadeForSomethingElse) {
   DeviceOptions narrow;
   narrow.rows_per_thread = 8;
   EXPECT_EQ(interpreterPtx(flat, narrow).error().message, "stack depth 2: expected 3 to 16");
+}
+
+TEST(Interpreter, CopiesColumnsWithoutRegistersWhereTheArchitectureCan) {
+  DeviceOptions options;
+  const HandlerTable table({options.precision, options.math, {Op::kAdd}, options.rows_per_thread, 4});
+  EXPECT_THAT(*interpreterPtx(table, options), HasSubstr("cp.async.cg.shared.global"));
+  options.strided_columns = true;
+  EXPECT_THAT(*interpreterPtx(table, options), ContainsRegex("cp.async.ca.shared.global.*, 4;"));
+  options.arch = "sm_75";
+  EXPECT_THAT(*interpreterPtx(table, options), Not(HasSubstr("cp.async")));
+}
+
+TEST(Interpreter, SharedMemoryHoldsColumnsSlotsAndTokens) {
+  // One team of four warps: a tile is 1024 rows. Four teams of one warp: tiles of 256 rows, slots for each.
+  EXPECT_EQ(interpreterSharedBytes(Precision::kF32, {8, 4, 16}, 3, 2, 100), (3 + 2) * 4096 + (100 + 2) * 8U);
+  EXPECT_EQ(interpreterSharedBytes(Precision::kF32, {8, 1, 16}, 3, 2, 100), (3 + 4 * 2) * 1024 + (100 + 8) * 8U);
+  EXPECT_EQ(interpreterSharedBytes(Precision::kF64, {4, 2, 16}, 3, 2, 100), (3 + 2 * 2) * 2048 + (100 + 4) * 16U);
+}
+
+TEST(TotalsKernel, AddsInDouble) {
+  DeviceOptions options;
+  const auto single = totalsPtx(options);
+  ASSERT_TRUE(single.ok()) << single.error().message;
+  EXPECT_THAT(*single, HasSubstr(".entry srjit_totals("));
+  EXPECT_THAT(*single, HasSubstr("ld.global.nc.f32"));
+  EXPECT_THAT(*single, HasSubstr("add.rn.f64"));
+  EXPECT_THAT(*single, Not(HasSubstr("add.rn.f32")));
+  options.precision = Precision::kF64;
+  EXPECT_THAT(*totalsPtx(options), HasSubstr("ld.global.nc.f64"));
 }
 
 TEST(ScalarizeArrays, ReplacesArraysWithDynamicIndices) {

@@ -4,6 +4,7 @@
 
 #include <array>
 #include <limits>
+#include <span>
 #include <stdexcept>
 #include <vector>
 
@@ -18,76 +19,86 @@ inline void requireOfMachine(bool holds, const char* rule) {
 }
 
 /// The machine that the GPU's interpreter kernel implements, with one row. Registers hold NaN where nothing was put.
+template <class T>
 class BytecodeMachine {
  public:
-  BytecodeMachine(const HandlerTable& table, const EncodeOptions& options, std::vector<double> columns,
-                  std::vector<double> parameters)
+  /// `columns` are the staged ones, `parameters` what tokens index.
+  BytecodeMachine(const HandlerTable& table, std::vector<T> columns, std::vector<T> parameters)
       : table_(table),
-        options_(options),
+        columns_(columns.size()),
         shared_(std::move(columns)),
         parameters_(std::move(parameters)),
         stack_(table.spec().depth, kNothing),
-        arguments_(kMaxArity, kNothing) {
-    shared_.resize(options.columns, kNothing);
+        arguments_(kMaxArity, kNothing) {}
+
+  /// Runs programs one after another; results go to outputs[number].
+  void run(std::span<const DeviceToken> tokens, std::size_t slots, std::span<T> outputs) {
+    shared_.resize(columns_ + slots, kNothing);
+    outputs_ = outputs;
+    for (const DeviceToken& token : tokens) step(token);
+    requireOfMachine(height_ == 0, "the stack is empty at the end");
   }
 
-  std::vector<double> run(const Bytecode& code, std::size_t roots) {
-    shared_.resize(options_.columns + code.slots, kNothing);
-    outputs_.assign(roots, kNothing);
-    for (const DeviceToken& token : code.tokens) step(token);
-    requireOfMachine(height_ == 0, "the stack is empty at the end");
-    return outputs_;
+  std::vector<T> run(const Bytecode& code, std::size_t roots) {
+    std::vector<T> outputs(roots, kNothing);
+    run(code.tokens, code.slots, outputs);
+    return outputs;
   }
 
  private:
-  static constexpr double kNothing = std::numeric_limits<double>::quiet_NaN();
+  static constexpr T kNothing = std::numeric_limits<T>::quiet_NaN();
 
-  double& place(std::uint32_t offset) {
-    requireOfMachine(offset % columnBytes(table_.spec()) == 0, "offsets are of whole columns");
-    return shared_.at(offset / columnBytes(table_.spec()));
+  static bool isMarked(const DeviceToken& token, DeviceToken::ArgumentKind kind) {
+    return token.code >> DeviceToken::kArgumentShift == kind;
   }
-  double parameter(const DeviceToken& token) const {
-    requireOfMachine((token.code & DeviceToken::kParameterFlag) != 0, "a parameter is marked as one");
-    return parameters_.at(token.argument - options_.first_parameter);
+  T& secondColumn(const DeviceToken& token) {
+    requireOfMachine(isMarked(token, DeviceToken::kColumn), "a second column is marked as one");
+    return shared_.at(token.argument);
+  }
+  T parameter(const DeviceToken& token) const {
+    requireOfMachine(isMarked(token, DeviceToken::kParameter), "a parameter is marked as one");
+    return parameters_.at(token.argument);
   }
 
   void step(const DeviceToken& token) {
     const Handler& handler = table_.handlers()[token.code & DeviceToken::kHandlerMask];
-    const std::uint32_t offset = (token.code & ~DeviceToken::kParameterFlag) >> DeviceToken::kColumnShift;
+    const std::uint32_t column = token.code >> DeviceToken::kColumnShift & DeviceToken::kColumnMask;
     const bool fixed_height = handler.kind != Handler::Kind::kBody && handler.kind != Handler::Kind::kArgumentColumn &&
                               handler.kind != Handler::Kind::kArgumentParameter;
     requireOfMachine(!fixed_height || handler.height == height_, "a handler finds its stack height");
     switch (handler.kind) {
       case Handler::Kind::kPushColumn:
-        stack_.at(height_++) = place(offset);
+        stack_.at(height_++) = shared_.at(column);
         break;
       case Handler::Kind::kPushParameter:
         stack_.at(height_++) = parameter(token);
         break;
       case Handler::Kind::kApply:
-        apply(handler, token, offset);
+        apply(handler, token, column);
         break;
       case Handler::Kind::kArgumentStack:
         argument(handler.argument) = stack_.at(--height_);
         break;
       case Handler::Kind::kArgumentColumn:
-        argument(handler.argument) = place(offset);
+        argument(handler.argument) = shared_.at(column);
         break;
       case Handler::Kind::kArgumentParameter:
         argument(handler.argument) = parameter(token);
         break;
       case Handler::Kind::kBody:
-        argument(0) = applyRow<double>(handler.op, argument(0), argument(1), argument(2));
+        argument(0) = applyRow<T>(handler.op, argument(0), argument(1), argument(2));
         break;
       case Handler::Kind::kPushResult:
         stack_.at(height_++) = arguments_[0];
         break;
       case Handler::Kind::kStoreSlot:
-        requireOfMachine(offset / columnBytes(table_.spec()) >= options_.columns, "columns are not written");
-        place(offset) = stack_.at(--height_);
+        requireOfMachine(column >= columns_, "columns are not written");
+        shared_.at(column) = stack_.at(--height_);
         break;
       case Handler::Kind::kEnd:
-        outputs_.at(token.argument - options_.first_root) = stack_.at(--height_);
+        requireOfMachine(isMarked(token, DeviceToken::kNumber), "an output's number is marked as one");
+        requireOfMachine(token.argument < outputs_.size(), "outputs exist");
+        outputs_[token.argument] = stack_.at(--height_);
         break;
       case Handler::Kind::kHalt:
         requireOfMachine(false, "programs do not halt, blocks do");
@@ -95,30 +106,31 @@ class BytecodeMachine {
   }
 
   // The second argument register is the top of the stack.
-  double& argument(unsigned i) { return i == 1 ? stack_.back() : arguments_.at(i); }
+  T& argument(unsigned i) { return i == 1 ? stack_.back() : arguments_.at(i); }
 
-  void apply(const Handler& handler, const DeviceToken& token, std::uint32_t offset) {
+  void apply(const Handler& handler, const DeviceToken& token, std::uint32_t column) {
     unsigned popped = 0;
     for (const char source : handler.form) popped += source <= '2' ? 1 : 0;
     const unsigned base = height_ - popped;
-    std::array<double, kMaxArity> operands{};
+    std::array<T, kMaxArity> operands{};
     bool second = false;
     for (std::size_t i = 0; i < handler.form.size(); ++i) {
       const char source = handler.form[i];
       if (source == 'v') {
-        operands[i] = place(second ? token.argument : offset);
+        operands[i] = second ? secondColumn(token) : shared_.at(column);
         second = true;
       } else {
         operands[i] = source == 'c' ? parameter(token) : stack_.at(base + static_cast<unsigned>(source - '0'));
       }
     }
-    stack_.at(base) = applyRow<double>(handler.op, operands[0], operands[1], operands[2]);
+    stack_.at(base) = applyRow<T>(handler.op, operands[0], operands[1], operands[2]);
     height_ = base + 1;
   }
 
   const HandlerTable& table_;
-  const EncodeOptions& options_;
-  std::vector<double> shared_, parameters_, stack_, arguments_, outputs_;
+  std::size_t columns_;
+  std::vector<T> shared_, parameters_, stack_, arguments_;
+  std::span<T> outputs_;
   unsigned height_ = 0;
 };
 

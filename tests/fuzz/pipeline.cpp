@@ -124,7 +124,9 @@ const HandlerTable& tableFor(Precision precision, Math math, unsigned depth) {
 }
 
 void checkPrograms(const Dag& dag, const HandlerTable& table, const std::vector<Row>& rows) {
-  const EncodeOptions options{kVariables};
+  EncodeOptions options;
+  options.staged_columns = kVariables;
+  options.max_slots = 1u << 16;
   const auto code = encode(dag, table, options);
   if (!code) {
     std::fprintf(stderr, "no bytecode: %s\n%s", code.error().message.c_str(), printDag(dag).c_str());
@@ -137,7 +139,7 @@ void checkPrograms(const Dag& dag, const HandlerTable& table, const std::vector<
       parameters.push_back(source.isLiteral() ? source.literal : row.parameters[source.index]);
     }
     const std::vector<double> wanted = valuesIn<double>(dag, row);
-    BytecodeMachine machine(table, options, row.variables, parameters);
+    BytecodeMachine<double> machine(table, row.variables, parameters);
     requireSame(machine.run(*code, dag.roots().size()), wanted, "bytecode", dag);
     requireSame(runHostProgram(program, row.variables, parameters), wanted, "host program", dag);
   }

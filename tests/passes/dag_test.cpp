@@ -90,7 +90,7 @@ TEST(Dag, StructureLeavesOutWhereParametersComeFrom) {
 
 TEST(Dag, StructureTellsAllElseApart) {
   const std::vector<Dag> graphs = {graphOf({"x0"}),
-                                   graphOf({"x0"}, Precision::kF64),
+                                   graphOf({"x0"}, Precision::kF32),
                                    graphOf({"x1"}),
                                    graphOf({"p0"}),
                                    graphOf({"0"}),

@@ -62,12 +62,13 @@ TEST_P(AssemblerSlow, RowsKernelsOfEveryOperator) {
     options.math = GetParam().math;
     for (const bool loss : {false, true}) {
       if (loss) options.loss = LossSpec{LossTerm::kSquared, true, true};
-      const auto ptx = rowsPtx(callsOf(batch, options.precision), options);
+      const Dag dag = callsOf(batch, options.precision);
+      const auto ptx = rowsPtx({&dag, 1}, options);
       ASSERT_TRUE(ptx.ok()) << ptx.error().message;
       const auto cubin = assemble(*ptx, options.arch);
       ASSERT_TRUE(cubin.ok()) << infoOf(batch[0]).name << " ...: " << cubin.error().message;
       ASSERT_EQ(cubin->kernels.size(), 1u);
-      EXPECT_EQ(cubin->kernels[0].name, kRowsKernel);
+      EXPECT_EQ(cubin->kernels[0].name, rowsKernelName(0));
       EXPECT_GT(cubin->kernels[0].registers, 0u);
       EXPECT_EQ(cubin->kernels[0].stack_bytes, 0u) << infoOf(batch[0]).name;
       EXPECT_EQ(cubin->kernels[0].spill_store_bytes, 0u) << infoOf(batch[0]).name;
@@ -102,12 +103,29 @@ TEST(Assembler, EveryArchitecture) {
     DeviceOptions options;
     options.arch = arch;
     const std::vector<Op> ops = {Op::kMin, Op::kSin, Op::kDiv, Op::kRound};
-    const auto rows = assemble(*rowsPtx(callsOf(ops, options.precision), options), arch);
+    const Dag dag = callsOf(ops, options.precision);
+    const auto rows = assemble(*rowsPtx({&dag, 1}, options), arch);
     EXPECT_TRUE(rows.ok()) << rows.error().message;
     const HandlerTable table({options.precision, options.math, ops, options.rows_per_thread, 4});
     const auto interpreter = assemble(*interpreterPtx(table, options), arch);
     EXPECT_TRUE(interpreter.ok()) << interpreter.error().message;
+    options.strided_columns = true;
+    const auto strided = assemble(*interpreterPtx(table, options), arch);
+    EXPECT_TRUE(strided.ok()) << strided.error().message;
+    const auto totals = assemble(*totalsPtx(options), arch);
+    EXPECT_TRUE(totals.ok()) << totals.error().message;
   }
+}
+
+TEST(Assembler, SeveralKernelsInOneModule) {
+  SRJIT_NEEDS_ASSEMBLER();
+  const std::vector<Op> first = {Op::kAdd}, second = {Op::kMul, Op::kSin};
+  const std::vector<Dag> dags = {callsOf(first, Precision::kF32), callsOf(second, Precision::kF32)};
+  const auto cubin = assemble(*rowsPtx(dags, {}), "sm_90");
+  ASSERT_TRUE(cubin.ok()) << cubin.error().message;
+  ASSERT_EQ(cubin->kernels.size(), 2U);
+  const std::vector<std::string> names = {cubin->kernels[0].name, cubin->kernels[1].name};
+  EXPECT_THAT(names, ::testing::UnorderedElementsAre(rowsKernelName(0), rowsKernelName(1)));
 }
 
 TEST(Assembler, ReportsWhatTheAssemblerSays) {
@@ -123,7 +141,8 @@ TEST(Assembler, DisassemblesWhatItMade) {
   SRJIT_NEEDS_ASSEMBLER();
   if (findToolkit().nvdisasm.empty()) GTEST_SKIP() << "no nvdisasm on this machine";
   const std::vector<Op> ops = {Op::kAdd};
-  const auto cubin = assemble(*rowsPtx(callsOf(ops, Precision::kF32), {}), "sm_90");
+  const Dag dag = callsOf(ops, Precision::kF32);
+  const auto cubin = assemble(*rowsPtx({&dag, 1}, {}), "sm_90");
   ASSERT_TRUE(cubin.ok());
   const auto text = disassemble(cubin->image);
   ASSERT_TRUE(text.ok()) << text.error().message;

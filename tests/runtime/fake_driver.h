@@ -31,8 +31,8 @@ struct FakeDevice {
 
 struct FakeOptions {
   std::vector<FakeDevice> devices = {FakeDevice{}};
-  int version = 13000;            ///< entries of driver.def that are newer are missing
-  std::set<std::string> missing;  ///< and these
+  int version = 13000;                 ///< entries of driver.def that are newer are missing
+  std::set<std::string> missing = {};  ///< and these
   /// Work of a stream waits until somebody asks for it: synchronises with the stream or one of its events (the first
   /// query of an event says "not ready", and does the work), or waits for it in another stream that is asked for. So
   /// work that was not waited for was not done. Without it, work is done when it is put into a stream.

@@ -12,20 +12,25 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr LossKind kKinds[] = {LossKind::kSse, LossKind::kMse,  LossKind::kRmse,
                                LossKind::kMae, LossKind::kNmse, LossKind::kR2};
 
+template <class T>
+T pairwise(std::vector<T> level) {
+  while (level.size() > 1) {
+    for (std::size_t i = 0; i < level.size() / 2; ++i) level[i] = level[2 * i] + level[2 * i + 1];
+    level.resize(level.size() / 2);
+  }
+  return level[0];
+}
+
 /// The tree of loss.h, one number at a time.
 template <class T>
-double treeSum(std::span<const T> terms) {
-  double sum = 0;
-  for (std::size_t first = 0; first < terms.size(); first += kGroupRows) {
-    std::vector<T> level(kGroupRows, T(0));
-    for (std::size_t i = 0; i < std::min(kGroupRows, terms.size() - first); ++i) level[i] = terms[first + i];
-    while (level.size() > 1) {
-      for (std::size_t i = 0; i < level.size() / 2; ++i) level[i] = level[2 * i] + level[2 * i + 1];
-      level.resize(level.size() / 2);
-    }
-    sum += static_cast<double>(level[0]);
+double treeSum(std::span<const T> items) {
+  std::vector<double> chains(kSumChains, 0.0);
+  for (std::size_t first = 0; first < items.size(); first += kGroupRows) {
+    std::vector<T> group(kGroupRows, T(0));
+    for (std::size_t i = 0; i < std::min(kGroupRows, items.size() - first); ++i) group[i] = items[first + i];
+    chains[first / kGroupRows % kSumChains] += static_cast<double>(pairwise(group));
   }
-  return sum;
+  return pairwise(chains);
 }
 
 template <class T>
@@ -41,9 +46,8 @@ void checkTree(const Engine& engine, const Workload& w, Tier tier, const LossOpt
   const Losses losses = engine.loss(program, data, w.parameters, options).value();
   const std::size_t rows = w.rows();
   for (std::size_t e = 0; e < program.size(); ++e) {
-    std::vector<T> terms;
+    std::vector<T> terms, weights;
     std::uint64_t valid = 0;
-    double weights = 0;
     for (std::size_t r = 0; r < rows; ++r) {
       const T f = static_cast<T>(predictions[e * rows + r]);
       const T weight = w.weights.empty() ? T(1) : static_cast<T>(w.weights[r]);
@@ -52,11 +56,15 @@ void checkTree(const Engine& engine, const Workload& w, Tier tier, const LossOpt
       if (!w.weights.empty()) term = weight * term;
       const bool counts = options.nan == NanPolicy::kPropagate || std::isfinite(f);
       valid += counts;
-      weights += counts ? static_cast<double>(weight) : 0;
+      weights.push_back(counts ? weight : T(0));
       terms.push_back(counts ? term : T(0));
     }
     double expected = treeSum<T>(terms);
-    if (options.kind != LossKind::kSse) expected /= weights;
+    if (options.kind != LossKind::kSse) {
+      // Where no row is left out, the sum of the weights is that of the data, nearly exact.
+      expected /=
+          valid == rows ? treeSum<double>(std::vector<double>(weights.begin(), weights.end())) : treeSum<T>(weights);
+    }
     if (options.nan == NanPolicy::kSkip && valid == 0) expected = std::nan("");
     if (options.nan == NanPolicy::kReject && valid < rows) expected = kInfinity;
     ASSERT_TRUE(sameBits(losses.values[e], expected))
@@ -67,7 +75,7 @@ void checkTree(const Engine& engine, const Workload& w, Tier tier, const LossOpt
 
 TEST(Loss, AddsInTheFixedTree) {
   const Engine single = engineOf<float>(), wide = engineOf<double>();
-  for (const std::size_t rows : {1U, 2U, 127U, 128U, 129U, 1000U}) {
+  for (const std::size_t rows : {1U, 2U, 127U, 128U, 129U, 1000U, 10007U}) {
     for (const bool weighted : {false, true}) {
       const GeneratorOptions options{.seed = rows, .variables = 5};
       Workload w = Workload::random(options, 6, rows, Spread::kWide, Precision::kF32);
@@ -99,6 +107,41 @@ class LossOfColumn : public testing::Test {
   Workload w_{
       .expressions = {build({Token::variable(0)})}, .columns = {}, .target = {}, .weights = {}, .parameters = {}};
 };
+
+TEST(SumChains, AreTheTreeOfGroupsInAnyChunks) {
+  Random random(3);
+  std::vector<float> groups;
+  for (int i = 0; i < 1000; ++i) groups.push_back(static_cast<float>(random.magnitude(-20, 20)));
+  const auto wanted = [&] {
+    std::vector<double> chains(kSumChains, 0.0);
+    for (std::size_t c = 0; c < kSumChains; ++c) {
+      for (std::size_t g = c; g < groups.size(); g += kSumChains) chains[c] += static_cast<double>(groups[g]);
+    }
+    return pairwise(chains);
+  }();
+  for (const std::size_t chunk : {std::size_t{32}, std::size_t{320}, groups.size()}) {
+    SumChains chains;
+    for (std::size_t first = 0; first < groups.size(); first += chunk) {
+      chains.add(std::span<const float>(groups).subspan(first, std::min(chunk, groups.size() - first)));
+    }
+    EXPECT_TRUE(sameBits(chains.sum(), wanted)) << chunk;
+  }
+}
+
+TEST_F(LossOfColumn, LeavesOutWeightsInTheTree) {
+  // 0.1 is no sum of powers of two, so that another order of additions would show.
+  const std::size_t rows = 5000;
+  w_.columns = {std::vector<double>(rows, 1)};
+  w_.target = std::vector<double>(rows, 3);
+  for (std::size_t r = 0; r < rows; ++r) w_.weights.push_back(0.1 + static_cast<double>(r % 7) / 3);
+  w_.columns[0][17] = kInfinity;
+  w_.columns[0][1700] = std::nan("");
+  std::vector<double> kept = w_.weights, terms;
+  kept[17] = kept[1700] = 0;
+  for (const double weight : kept) terms.push_back(weight * 4);
+  const double expected = treeSum<double>(terms) / treeSum<double>(kept);
+  EXPECT_TRUE(sameBits(loss(w_, {LossKind::kMse, NanPolicy::kSkip}), expected));
+}
 
 TEST_F(LossOfColumn, MeansWhatItsNameSays) {
   w_.columns = {{1, 2, 3, 8}};

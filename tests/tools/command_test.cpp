@@ -22,7 +22,7 @@ TEST(Command, HelpAndVersionSucceed) {
   EXPECT_EQ(help.status, 0);
   EXPECT_THAT(help.out, HasSubstr("Exit status"));
   for (const std::string command : {"ops", "parse", "passes", "llvm", "ptx", "cubin", "sass", "bytecode", "asm", "run",
-                                    "loss", "bench", "doctor"}) {
+                                    "loss", "bench", "cache", "doctor"}) {
     EXPECT_THAT(help.out, HasSubstr("\n  " + command + " "));
     EXPECT_EQ(runCommand({command, "--help"}, "/").status, 0) << command;
   }

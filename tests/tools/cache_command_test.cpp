@@ -1,0 +1,124 @@
+#include <cstdlib>
+
+#include <gmock/gmock.h>
+
+#include <nlohmann/json.hpp>
+
+#include "runtime/kernel_cache.h"
+#include "runtime/sqlite_file.h"
+#include "tests/runtime/images.h"
+#include "tests/tools/process.h"
+
+namespace srjit {
+namespace {
+
+using nlohmann::json;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+/// A directory with images 1 to 3, and the command on it.
+class CacheCommand : public testing::Test {
+ protected:
+  void SetUp() override {
+    const auto cache = KernelCache::open({.directory = scratch.path("cache")});
+    for (std::uint64_t i = 1; i <= 3; ++i) {
+      ASSERT_TRUE(cache->get(keyNumber(i), [=] { return Result<KernelImage>(imageNumber(i)); }).ok());
+    }
+    ASSERT_EQ(cache->stats().disk_fault, "");
+  }
+
+  Outcome run(const std::string& action, bool as_json = true) const {
+    std::vector<std::string> words = {"cache", action, "--cache-dir", scratch.path("cache")};
+    if (as_json) words.emplace_back("--json");
+    return runCommand(words, "/");
+  }
+
+  const Scratch scratch;
+};
+
+TEST_F(CacheCommand, StatsCountsTheImages) {
+  const json stats = json::parse(run("stats").out);
+  EXPECT_EQ(stats["images"], 3);
+  EXPECT_GT(stats["bytes"], 3000);
+  EXPECT_EQ(stats["seconds"], 0.75);
+  EXPECT_EQ(stats["directory"], scratch.path("cache"));
+  EXPECT_THAT(run("stats", false).out, HasSubstr("images     3\n"));
+}
+
+TEST_F(CacheCommand, ListShowsFactsOfTheKernels) {
+  const json images = json::parse(run("list").out);
+  ASSERT_EQ(images.size(), 3u);
+  for (const json& image : images) {
+    if (image["title"] != "image 3") continue;
+    EXPECT_EQ(image["form"], "ptx");
+    EXPECT_EQ(image["registers"], 32);
+    EXPECT_EQ(image["spill_bytes"], 16);
+    EXPECT_EQ(image["seconds"], 0.25);
+    EXPECT_THAT(image["last_used"].get<std::string>(), testing::MatchesRegex("20..-..-..T..:..:..Z"));
+  }
+  EXPECT_THAT(run("list", false).out, testing::ContainsRegex(" +32 +16 +0\\.250  20.*Z  image 2\n"));
+}
+
+TEST_F(CacheCommand, VerifyNamesWhatWasBad) {
+  EXPECT_EQ(json::parse(run("verify").out), json::parse(R"({"images": 3, "bad": [], "file_remade": false})"));
+  {
+    SqliteFile file(scratch.path("cache/") + DiskStore::kFileName, SqliteFile::Access::kWrite);
+    file.execute("UPDATE codes SET code = zeroblob(9) WHERE id = 2");
+  }
+  const Outcome outcome = run("verify", false);
+  EXPECT_EQ(outcome.status, 0);
+  EXPECT_EQ(outcome.out, "3 images checked, 1 bad and removed\nbad: image 2\n");
+  EXPECT_EQ(json::parse(run("stats").out)["images"], 2);
+}
+
+TEST_F(CacheCommand, VerifyMakesADamagedFileAnew) {
+  scratch.write(std::string("cache/") + DiskStore::kFileName, std::string(100'000, 'x'));
+  const Outcome outcome = run("verify");
+  EXPECT_EQ(outcome.status, 0) << outcome.err;
+  EXPECT_EQ(json::parse(outcome.out)["file_remade"], true);
+  EXPECT_EQ(json::parse(run("verify").out)["file_remade"], false);
+}
+
+TEST_F(CacheCommand, ClearRemovesAll) {
+  const json bytes = json::parse(run("stats").out)["bytes"];
+  EXPECT_EQ(json::parse(run("clear").out)["removed_bytes"], bytes);
+  EXPECT_EQ(json::parse(run("stats").out)["images"], 0);
+  EXPECT_THAT(run("clear", false).out, HasSubstr("removed 0 bytes from "));
+}
+
+TEST_F(CacheCommand, TheDirectoryComesFromTheEnvironmentToo) {
+  setenv("SRJIT_CACHE_DIR", scratch.path("cache").c_str(), 1);
+  const Outcome outcome = runCommand({"cache", "stats", "--json"}, "/");
+  unsetenv("SRJIT_CACHE_DIR");
+  EXPECT_EQ(json::parse(outcome.out)["images"], 3);
+}
+
+TEST(CacheCommandFaults, LookingMakesNothing) {
+  const Scratch scratch;
+  for (const std::string action : {"stats", "list", "verify", "clear"}) {
+    const Outcome outcome = runCommand({"cache", action, "--cache-dir", scratch.path("none")}, "/");
+    EXPECT_EQ(outcome.status, 0) << action << outcome.err;
+  }
+  EXPECT_THAT(scratch.list(), IsEmpty());
+}
+
+TEST(CacheCommandFaults, ADiskThatCannotBeReadIsTheMachines) {
+  const Scratch scratch;
+  std::filesystem::create_directory(scratch.path(DiskStore::kFileName));
+  for (const std::string action : {"stats", "list", "verify", "clear"}) {
+    const Outcome outcome = runCommand({"cache", action, "--cache-dir", scratch.path("")}, "/");
+    EXPECT_EQ(outcome.status, 3) << action;
+    EXPECT_THAT(outcome.err, HasSubstr("(SQLITE_")) << action;
+    EXPECT_EQ(outcome.out, "");
+  }
+}
+
+TEST(CacheCommandFaults, WrongUse) {
+  EXPECT_EQ(runCommand({"cache"}, "/").status, 2);
+  const Outcome outcome = runCommand({"cache", "empty"}, "/");
+  EXPECT_EQ(outcome.status, 2);
+  EXPECT_THAT(outcome.err, HasSubstr("'empty' is none of stats|list|verify|clear"));
+}
+
+}  // namespace
+}  // namespace srjit
