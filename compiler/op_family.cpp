@@ -10,9 +10,10 @@ namespace {
 constexpr std::array kArithmetic = {Op::kAdd,  Op::kSub, Op::kMul,    Op::kDiv,  Op::kNeg, Op::kFma, Op::kFms,
                                     Op::kFnma, Op::kInv, Op::kSquare, Op::kCube, Op::kAbs, Op::kMin, Op::kMax};
 
-// What populations of the usual systems have besides: the elementary functions, and the protected forms of gplearn.
-constexpr std::array kMoreOfCommon = {Op::kPow, Op::kSqrt, Op::kExp,  Op::kLog,  Op::kSin,   Op::kCos,
-                                      Op::kTan, Op::kTanh, Op::kPdiv, Op::kPlog, Op::kPsqrt, Op::kPinv};
+// What populations of the usual systems have besides: the elementary functions, the protected forms of gplearn, and
+// what the simplifier makes of them.
+constexpr std::array kMoreOfCommon = {Op::kPow,  Op::kSqrt, Op::kExp,  Op::kLog,   Op::kSin,  Op::kCos,  Op::kTan,
+                                      Op::kTanh, Op::kPdiv, Op::kPlog, Op::kPsqrt, Op::kPinv, Op::kExp2, Op::kLogistic};
 
 std::array<OpFamily, kOpCount> allFamilies() {
   std::array<OpFamily, kOpCount> families;

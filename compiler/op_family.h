@@ -8,7 +8,8 @@
 
 namespace srjit {
 
-/// Each contains the one before. A kernel of fewer operators is made sooner and stays in the instruction cache.
+/// Each contains the one before, and everything that passes make of its operators. A kernel of fewer operators is made
+/// sooner and stays in the instruction cache.
 enum class OpFamily { kArithmetic, kCommon, kAll };
 
 inline constexpr OpFamily kOpFamilies[] = {OpFamily::kArithmetic, OpFamily::kCommon, OpFamily::kAll};
