@@ -210,9 +210,13 @@ void InterpreterStage::copyTokens() const {
     storeToken(i, placed, argument, value);
   });
   llvm::Value* const halt = word(static_cast<std::uint32_t>(table_.find(Handler::Kind::kHalt, 0)));
-  llvm::Value* const zero = lowering_.literal(0);
-  forEach(thread, word(2), word(2),
-          [&](llvm::Value* i) { storeToken(b_.CreateAdd(token_count_, i), halt, word(0), zero); });
+  BasicBlock* const write = newBlock("halt");
+  BasicBlock* const next = newBlock("staged");
+  b_.CreateCondBr(b_.CreateICmpULT(thread, word(2)), write, next);
+  b_.SetInsertPoint(write);
+  storeToken(b_.CreateAdd(token_count_, thread), halt, word(0), lowering_.literal(0));
+  b_.CreateBr(next);
+  b_.SetInsertPoint(next);
 }
 
 }  // namespace srjit

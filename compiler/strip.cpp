@@ -86,15 +86,17 @@ llvm::Value* Strip::existingRow(unsigned k) const {
   return b_.CreateBinaryIntrinsic(llvm::Intrinsic::umin, row, b_.CreateSub(row_count_, b_.getInt64(1)));
 }
 
-Rows Strip::load(llvm::Value* column) const {
+// Where all rows exist, one address serves all groups.
+Rows Strip::loadFrom(llvm::Value* column, bool all_exist) const {
   const unsigned width = elementsPerAccess(lowering_);
   auto* const vector = llvm::FixedVectorType::get(lowering_.elementType(), width);
   Rows rows;
   for (unsigned group = 0; group < groups(); ++group) {
-    llvm::Value* const row = existingGroup(group);
+    llvm::Value* const row = all_exist ? group_rows_[0] : existingGroup(group);
+    llvm::Value* const first = b_.CreateInBoundsGEP(lowering_.elementType(), column, row);
     for (unsigned part = 0; part < kGroupSize; part += width) {
-      llvm::Value* const pointer =
-          b_.CreateInBoundsGEP(lowering_.elementType(), column, b_.CreateAdd(row, b_.getInt64(part)));
+      const unsigned offset = part + (all_exist ? group * static_cast<unsigned>(kGroupRows) : 0);
+      llvm::Value* const pointer = b_.CreateConstInBoundsGEP1_64(lowering_.elementType(), first, offset);
       llvm::Value* const packed = loadConstant(b_, vector, pointer, 16);
       for (unsigned i = 0; i < width; ++i) rows.push_back(b_.CreateExtractElement(packed, i));
     }
@@ -159,6 +161,7 @@ llvm::Value* Strip::sumLanes(std::vector<llvm::Value*> sums) const {
   return sums[0];
 }
 
+// Whether row k exists and, if the spec says so, has a finite prediction.
 llvm::Value* Strip::isCounted(const LossSpec& spec, unsigned k, llvm::Value* prediction) const {
   llvm::Value* const row = b_.CreateAdd(group_rows_[k / kGroupSize], b_.getInt64(k % kGroupSize));
   llvm::Value* const exists = b_.CreateICmpULT(row, row_count_);
@@ -168,37 +171,99 @@ llvm::Value* Strip::isCounted(const LossSpec& spec, unsigned k, llvm::Value* pre
   return b_.CreateAnd(exists, b_.CreateFCmpOLT(magnitude, infinity));
 }
 
-void Strip::storeLoss(const LossSpec& spec, const LossPointers& pointers, llvm::Value* output,
-                      const Rows& predictions) const {
+// Whether all lanes have finite predictions: 0 times a number is 0, or NaN if it is not finite.
+llvm::Value* Strip::areFinite(const Rows& predictions) const {
+  llvm::Value* const zero = lowering_.literal(0);
+  llvm::Value* sum = b_.CreateFMul(predictions[0], zero);
+  for (std::size_t k = 1; k < predictions.size(); ++k) {
+    sum = b_.CreateIntrinsic(llvm::Intrinsic::fma, {lowering_.type()}, {predictions[k], zero, sum});
+  }
+  return b_.CreateIntrinsic(llvm::Intrinsic::nvvm_vote_all_sync, {}, {b_.getInt32(~0u), b_.CreateFCmpOEQ(sum, zero)});
+}
+
+llvm::Value* Strip::termOf(const LossSpec& spec, llvm::Value* prediction, llvm::Value* target,
+                           llvm::Value* weight) const {
+  llvm::Value* const difference = b_.CreateFSub(prediction, target);
+  llvm::Value* const term = spec.term == LossTerm::kSquared
+                                ? b_.CreateFMul(difference, difference)
+                                : b_.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, difference);
+  return spec.weighted ? b_.CreateFMul(weight, term) : term;
+}
+
+// The sums of the thread's rows, group by group; with `all_count`, every row is known to count.
+Strip::ThreadSums Strip::sumThread(const LossSpec& spec, const LossPointers& pointers, const Rows& predictions,
+                                   bool all_count) const {
   const bool weighs_rows = spec.weighted && spec.skip_invalid;
-  const Rows target = load(pointers.target);
-  const Rows weights = spec.weighted ? load(pointers.weights) : Rows();
+  const Rows target = loadFrom(pointers.target, all_count);
+  const Rows weights = spec.weighted ? loadFrom(pointers.weights, all_count) : Rows(predictions.size());
   llvm::Value* const zero = lowering_.literal(0);
   const auto sumOfFour = [&](const std::array<llvm::Value*, kGroupSize>& x) {
     return b_.CreateFAdd(b_.CreateFAdd(x[0], x[1]), b_.CreateFAdd(x[2], x[3]));
   };
-  std::vector<llvm::Value*> sums, counts, valid_weights;
+  ThreadSums sums;
+  llvm::Value* valid = b_.getInt32(0);
   for (unsigned group = 0; group < groups(); ++group) {
     std::array<llvm::Value*, kGroupSize> terms{}, kept{};
-    llvm::Value* valid = b_.getInt32(0);
     for (unsigned i = 0; i < kGroupSize; ++i) {
       const unsigned k = group * kGroupSize + i;
-      llvm::Value* const difference = b_.CreateFSub(predictions[k], target[k]);
-      llvm::Value* term = spec.term == LossTerm::kSquared ? b_.CreateFMul(difference, difference)
-                                                          : b_.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, difference);
-      if (spec.weighted) term = b_.CreateFMul(weights[k], term);
+      terms[i] = termOf(spec, predictions[k], target[k], weights[k]);
+      kept[i] = weights[k];
+      if (all_count) continue;
       llvm::Value* const counted = isCounted(spec, k, predictions[k]);
-      valid = b_.CreateAdd(valid, b_.CreateZExt(counted, b_.getInt32Ty()));
-      terms[i] = b_.CreateSelect(counted, term, zero);
+      terms[i] = b_.CreateSelect(counted, terms[i], zero);
       if (weighs_rows) kept[i] = b_.CreateSelect(counted, weights[k], zero);
+      llvm::Value* const one = b_.getInt32(1u << (kCountBits * group));
+      valid = b_.CreateAdd(valid, b_.CreateSelect(counted, one, b_.getInt32(0)));
     }
-    sums.push_back(sumOfFour(terms));
-    counts.push_back(valid);
-    if (weighs_rows) valid_weights.push_back(sumOfFour(kept));
+    sums.terms.push_back(sumOfFour(terms));
+    if (weighs_rows) sums.weights.push_back(sumOfFour(kept));
   }
-  std::vector<llvm::Value*> channels = {sumLanes(std::move(sums))};
-  if (spec.skip_invalid) channels.push_back(b_.CreateUIToFP(sumLanes(std::move(counts)), lowering_.type()));
-  if (weighs_rows) channels.push_back(sumLanes(std::move(valid_weights)));
+  if (!spec.skip_invalid) return sums;
+  // One number holds the counts of all groups.
+  sums.count = lowering_.literal(kGroupRows);
+  if (!all_count) {
+    llvm::Value* const counts = sumLanes({valid});
+    llvm::Value* const own = b_.CreateLShr(counts, b_.CreateMul(lane_, b_.getInt32(kCountBits)));
+    sums.count = b_.CreateUIToFP(b_.CreateAnd(own, (1u << kCountBits) - 1), lowering_.type());
+  }
+  return sums;
+}
+
+// Nearly always every row of a strip counts; then nothing needs to be compared and selected row by row.
+void Strip::storeLoss(const LossSpec& spec, const LossPointers& pointers, llvm::Value* output,
+                      const Rows& predictions) const {
+  llvm::Function* const function = b_.GetInsertBlock()->getParent();
+  const auto newBlock = [&](const char* name) { return llvm::BasicBlock::Create(b_.getContext(), name, function); };
+  llvm::BasicBlock* const all = newBlock("all");
+  llvm::BasicBlock* const some = newBlock("some");
+  llvm::BasicBlock* const merged = newBlock("merged");
+  llvm::Value* const end = b_.CreateAdd(begin_, b_.getInt64(kWarpLanes * rows_per_thread_));
+  llvm::Value* every = b_.CreateICmpULE(end, row_count_);
+  if (spec.skip_invalid) every = b_.CreateAnd(areFinite(predictions), every);
+  b_.CreateCondBr(every, all, some);
+  b_.SetInsertPoint(all);
+  const ThreadSums of_all = sumThread(spec, pointers, predictions, true);
+  b_.CreateBr(merged);
+  b_.SetInsertPoint(some);
+  const ThreadSums of_some = sumThread(spec, pointers, predictions, false);
+  b_.CreateBr(merged);
+  b_.SetInsertPoint(merged);
+  const auto merge = [&](llvm::Value* x, llvm::Value* y) -> llvm::Value* {
+    llvm::PHINode* const value = b_.CreatePHI(lowering_.type(), 2);
+    value->addIncoming(x, all);
+    value->addIncoming(y, some);
+    return value;
+  };
+  const auto mergeAll = [&](std::vector<llvm::Value*> x, const std::vector<llvm::Value*>& y) {
+    for (std::size_t i = 0; i < x.size(); ++i) x[i] = merge(x[i], y[i]);
+    return x;
+  };
+  std::vector<llvm::Value*> terms = mergeAll(of_all.terms, of_some.terms);
+  std::vector<llvm::Value*> weights = mergeAll(of_all.weights, of_some.weights);
+  llvm::Value* const count = spec.skip_invalid ? merge(of_all.count, of_some.count) : nullptr;
+  std::vector<llvm::Value*> channels = {sumLanes(std::move(terms))};
+  if (count != nullptr) channels.push_back(count);
+  if (!weights.empty()) channels.push_back(sumLanes(std::move(weights)));
   storeSums(pointers, output, channels);
 }
 

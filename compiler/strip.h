@@ -43,7 +43,7 @@ class Strip {
   llvm::Value* existingRow(unsigned k) const;
 
   /// A thread's rows of a column of stride 1 that begins at `column`.
-  Rows load(llvm::Value* column) const;
+  Rows load(llvm::Value* column) const { return loadFrom(column, false); }
   /// The same for any stride and alignment. Rows past the end have the value of the last row.
   Rows loadStrided(llvm::Value* column, llvm::Value* row_stride) const;
   /// Writes a thread's rows to the column that begins at `column`, except groups past the end.
@@ -55,7 +55,19 @@ class Strip {
 
  private:
   llvm::Value* sumLanes(std::vector<llvm::Value*> groups) const;
+  /// Of one thread, but for the count, which is of the group that the lane writes.
+  struct ThreadSums {
+    std::vector<llvm::Value*> terms, weights;  ///< one per group; weights only if they are summed
+    llvm::Value* count = nullptr;              ///< of valid rows, if they are counted
+  };
+  static constexpr unsigned kCountBits = 8;  ///< hold kGroupRows; four groups fit one register
+
+  Rows loadFrom(llvm::Value* column, bool all_exist) const;
   llvm::Value* isCounted(const LossSpec& spec, unsigned k, llvm::Value* prediction) const;
+  llvm::Value* areFinite(const Rows& predictions) const;
+  llvm::Value* termOf(const LossSpec& spec, llvm::Value* prediction, llvm::Value* target, llvm::Value* weight) const;
+  ThreadSums sumThread(const LossSpec& spec, const LossPointers& pointers, const Rows& predictions,
+                       bool all_count) const;
   void storeSums(const LossPointers& pointers, llvm::Value* output, const std::vector<llvm::Value*>& channels) const;
 
   Lowering& lowering_;

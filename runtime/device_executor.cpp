@@ -102,6 +102,14 @@ class DeviceExecutor final : public Executor {
     return static_cast<std::size_t>(kShareForData * static_cast<double>(cuda_->freeMemory()));
   }
 
+  /// Runs `body` on threads of the arena with the context current; the caller's thread may not be one of them.
+  template <class Body>
+  auto inArena(Body body) {
+    return arena_.execute([&] {
+      const CurrentContext current(*cuda_);
+      return body();
+    });
+  }
   Result<std::shared_ptr<const DeviceCode>> codeFor(const Task& task, const KernelKind& kind, bool counts);
   void compileJob(const std::shared_ptr<const ProgramSource>& source, const KernelKind& kind, std::size_t rows,
                   CompileJob& job);
@@ -317,10 +325,12 @@ void DeviceExecutor::learn(const Task& task, const DeviceRun& run) {
 }
 
 Result<Losses> DeviceExecutor::finish(const Task& task, std::unique_ptr<DeviceRun> run) {
-  const CurrentContext current(*cuda_);
-  Losses losses = arena_.execute([&] { return run->losses(*task.loss); });
+  Losses losses = inArena([&] {
+    Losses made = run->losses(*task.loss);
+    learn(task, *run);
+    return made;
+  });
   losses.failures = run->plan().code->failures;
-  learn(task, *run);
   task.program.state().on_device->keepRun(std::move(run));
   return losses;
 }
@@ -331,8 +341,10 @@ Result<Losses> DeviceExecutor::evaluate(const Task& task, std::span<const double
   if (!run) return std::move(run).error();
   Losses losses;
   losses.failures = (*run)->plan().code->failures;
-  arena_.execute([&] { (*run)->evaluate(parameters, task.out); });
-  if (task.program.size() > 0) learn(task, **run);
+  inArena([&] {
+    (*run)->evaluate(parameters, task.out);
+    if (task.program.size() > 0) learn(task, **run);
+  });
   task.program.state().on_device->keepRun(std::move(*run));
   return losses;
 }
@@ -355,7 +367,7 @@ Result<std::unique_ptr<Flight>> DeviceExecutor::start(Task task) {
   const CurrentContext current(*cuda_);
   auto run = takeRun(task, true);
   if (!run) return std::move(run).error();
-  arena_.execute([&] { (*run)->submitLoss(task.parameters); });
+  inArena([&] { (*run)->submitLoss(task.parameters); });
   return std::unique_ptr<Flight>(std::make_unique<LossFlight>(*this, std::move(task), std::move(*run)));
 }
 

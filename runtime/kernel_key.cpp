@@ -16,8 +16,8 @@ std::uint64_t numberOf(Enum value) {
 // The structured bindings below name every member, so that one that is added cannot be forgotten here.
 
 void addOptions(DigestBuilder& digest, const DeviceOptions& options) {
-  const auto& [precision, math, arch, rows_per_thread, loss, strided_columns] = options;
-  digest.add(numberOf(precision)).add(numberOf(math)).add(arch).add(rows_per_thread).add(strided_columns);
+  const auto& [precision, math, arch, machine, rows_per_thread, loss, strided_columns] = options;
+  digest.add(numberOf(precision)).add(numberOf(math)).add(arch).add(machine).add(rows_per_thread).add(strided_columns);
   digest.add(loss.has_value());
   if (!loss) return;
   const auto& [term, weighted, skip_invalid] = *loss;
@@ -89,7 +89,7 @@ KernelKey keyOfInterpreter(const HandlerTable& table, const DeviceOptions& optio
 
 KernelKey keyOfTotals(const DeviceOptions& options, std::string_view identity) {
   DigestBuilder digest;
-  digest.add("totals").add(identity).add(numberOf(options.precision)).add(options.arch);
+  digest.add("totals").add(identity).add(numberOf(options.precision)).add(options.arch).add(options.machine);
   return {digest.finish(), fmt::format("totals {} {}", nameOf(options.precision), options.arch)};
 }
 

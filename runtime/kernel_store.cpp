@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include <fmt/format.h>
+
 #include "runtime/kernel_key.h"
 
 namespace srjit {
@@ -32,6 +34,7 @@ DeviceOptions KernelStore::options(const KernelKind& kind, unsigned rows_per_thr
   return {.precision = precision_,
           .math = math_,
           .arch = cuda_->limits().arch,
+          .machine = cuda_->limits().needs_ptx ? fmt::format("sm_{}", cuda_->limits().capability) : std::string(),
           .rows_per_thread = rows_per_thread,
           .loss = kind.loss,
           .strided_columns = kind.strided_columns};

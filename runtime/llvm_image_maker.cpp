@@ -33,23 +33,24 @@ class LlvmImageMaker final : public ImageMaker {
   std::string identity() const override { return compilerIdentity(); }
 
  private:
+  static KernelImage asPtx(const std::string& ptx, double seconds) {
+    const auto text = std::as_bytes(std::span(ptx.c_str(), ptx.size() + 1));
+    return {.code = {text.begin(), text.end()}, .is_ptx = true, .kernels = {}, .seconds = seconds};
+  }
+
   template <class MakePtx>
   static Result<KernelImage> make(const DeviceOptions& options, const MakePtx& makePtx) {
     const double begin = threadSeconds();
     const Result<std::string> ptx = makePtx();
     if (!ptx) return ptx.error();
     KernelImage image;
-    if (assemblerName().empty()) {
-      const auto text = std::as_bytes(std::span(ptx->c_str(), ptx->size() + 1));
-      image.code.assign(text.begin(), text.end());
-      image.is_ptx = true;
-      image.seconds = threadSeconds() - begin;
-      return image;
-    }
+    const std::string& machine = options.machine.empty() ? options.arch : options.machine;
     // An assembler in a process of its own takes no time of this thread, which waits for it.
     const bool in_process = assemblerName().starts_with("nvJitLink");
     const double between = threadSeconds(), start = wallSeconds();
-    Result<Cubin> cubin = assemble(*ptx, options.arch);
+    Result<Cubin> cubin = assemblerName().empty() ? Result<Cubin>(Error{}) : assemble(*ptx, machine);
+    // An assembler that is older than the machine does not know it; the machine's driver does.
+    if (!cubin && (assemblerName().empty() || machine != options.arch)) return asPtx(*ptx, threadSeconds() - begin);
     if (!cubin) return std::move(cubin).error();
     image.seconds = between - begin + (in_process ? threadSeconds() - between : wallSeconds() - start);
     image.code = std::move(cubin->image);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <condition_variable>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -17,10 +18,12 @@ namespace srjit {
 /// Runs `run`, which gives Result<Losses>.
 class TaskFlight final : public Flight {
  public:
-  template <class Run>
-  TaskFlight(tbb::task_arena& arena, Run run) {
-    arena.enqueue([shared = shared_, run = std::move(run)] {
-      Result<Losses> result = guarded(run);
+  TaskFlight(tbb::task_arena& arena, std::function<Result<Losses>()> run) {
+    shared_->run = std::move(run);
+    arena.enqueue([shared = shared_] {
+      Result<Losses> result = guarded(shared->run);
+      // What it holds is let go of before anybody learns that it is done.
+      shared->run = nullptr;
       const std::lock_guard lock(shared->mutex);
       shared->result.emplace(std::move(result));
       shared->done.notify_all();
@@ -43,6 +46,7 @@ class TaskFlight final : public Flight {
 
  private:
   struct Shared {
+    std::function<Result<Losses>()> run;
     std::mutex mutex;
     std::condition_variable done;
     std::optional<Result<Losses>> result;

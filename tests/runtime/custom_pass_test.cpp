@@ -1,6 +1,8 @@
 // Passes from outside that go wrong: failures of the expressions that share a graph, and nothing else.
 #include <stdexcept>
 
+#include <fmt/format.h>
+
 #include "runtime/host_batches.h"
 #include "tests/runtime/workload.h"
 

@@ -175,7 +175,7 @@ TEST_P(DeviceEngine, AnEmptyBatchIsFine) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Precisions, DeviceEngine, testing::Values(Precision::kF32, Precision::kF64),
-                         [](const auto& info) { return std::string(nameOf(info.param)); });
+                         [](const auto& tested) { return std::string(nameOf(tested.param)); });
 
 TEST(DeviceEngineTiers, BackgroundCodeTakesOverWithTheSameBits) {
   FakeMachine machine;

@@ -74,11 +74,12 @@ TEST(KernelCache, FailuresAreNotKept) {
 TEST(KernelCache, OthersWaitForTheOneThatMakes) {
   const auto cache = inMemory();
   std::atomic<int> made = 0;
-  std::latch begun(1);
+  std::latch begun(1), looked(1);
   std::vector<std::thread> threads;
   const auto slow = [&]() -> Result<KernelImage> {
     ++made;
     begun.count_down();
+    looked.wait();
     while (cache->stats().waits < 4) std::this_thread::yield();
     return imageNumber(1);
   };
@@ -89,6 +90,7 @@ TEST(KernelCache, OthersWaitForTheOneThatMakes) {
   }
   EXPECT_TRUE(cache->get(keyNumber(2), maker(2)).ok());  // other keys do not wait
   EXPECT_EQ(cache->find(keyNumber(1)), nullptr);         // nor does find
+  looked.count_down();
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(made, 1);
   EXPECT_EQ(cache->stats().waits, 4u);

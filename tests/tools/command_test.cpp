@@ -125,7 +125,7 @@ TEST(Kernels, CubinIsAFileWithFacts) {
   }
   ASSERT_EQ(outcome.status, 0) << outcome.err;
   const json facts = json::parse(outcome.out);
-  EXPECT_EQ(facts["kernels"][0]["name"], "srjit_rows");
+  EXPECT_EQ(facts["kernels"][0]["name"], "srjit_rows_0");
   EXPECT_EQ(facts["kernels"][0]["stack_bytes"], 0);
   EXPECT_EQ(facts["bytes"], contentOf(scratch.path("k.cubin")).size());
   EXPECT_THAT(contentOf(scratch.path("k.cubin")), StartsWith("\x7f"

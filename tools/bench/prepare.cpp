@@ -1,0 +1,119 @@
+// What making a population ready for the GPU's interpreter costs, in expressions a second on one core: text to
+// expressions, to graphs of 4096, through the passes, to programs. docs/architecture.md says who does what.
+#include <cmath>
+#include <map>
+#include <string>
+#include <vector>
+
+#include <benchmark/benchmark.h>
+
+#include "compiler/bytecode.h"
+#include "compiler/op_family.h"
+#include "ir/text.h"
+#include "passes/pass.h"
+#include "tools/bench/population.h"
+
+namespace srjit {
+namespace {
+
+constexpr std::size_t kExpressions = 65536;
+constexpr std::size_t kChunk = 4096;
+constexpr Math kMath = Math::kFast;
+
+/// Small expressions, as populations have them: as many tokens as the benchmark's name says.
+struct Population {
+  std::vector<std::string> texts;
+  std::vector<Expression> expressions;
+  std::vector<Dag> graphs, ready;  ///< chunks before and after the passes
+
+  explicit Population(int nodes) {
+    GeneratorOptions options = *findPopulation("mixed");
+    options.min_nodes = nodes - nodes / 2;
+    options.max_nodes = nodes + nodes / 2;
+    options.variables = 5;
+    expressions = ExpressionGenerator(options).batch(kExpressions);
+    for (const Expression& expression : expressions) texts.push_back(print(expression, Language::kInfix));
+    for (std::size_t first = 0; first < kExpressions; first += kChunk) {
+      graphs.push_back(Dag::fromExpressions(std::span(expressions).subspan(first, kChunk), Precision::kF32));
+      ready.push_back(Pipeline::standard(kMath).run(graphs.back(), {kMath}));
+    }
+  }
+
+  static const Population& of(int nodes) {
+    static std::map<int, Population> made;
+    return made.try_emplace(nodes, nodes).first->second;
+  }
+};
+
+void setRate(benchmark::State& state) {
+  state.SetItemsProcessed(state.iterations() * static_cast<std::int64_t>(kExpressions));
+}
+
+void prepareParse(benchmark::State& state) {
+  const Population& population = Population::of(static_cast<int>(state.range(0)));
+  for (auto _ : state) {
+    for (const std::string& text : population.texts) {
+      auto expression = parse(text, Language::kInfix);
+      benchmark::DoNotOptimize(expression);
+    }
+  }
+  setRate(state);
+}
+
+void prepareGraph(benchmark::State& state) {
+  const Population& population = Population::of(static_cast<int>(state.range(0)));
+  for (auto _ : state) {
+    for (std::size_t first = 0; first < kExpressions; first += kChunk) {
+      Dag dag = Dag::fromExpressions(std::span(population.expressions).subspan(first, kChunk), Precision::kF32);
+      benchmark::DoNotOptimize(dag);
+    }
+  }
+  setRate(state);
+}
+
+/// The share of each pass is a counter, in percent.
+void preparePasses(benchmark::State& state) {
+  const Population& population = Population::of(static_cast<int>(state.range(0)));
+  const Pipeline pipeline = Pipeline::standard(kMath);
+  std::map<std::string, double> seconds;
+  for (auto _ : state) {
+    for (const Dag& graph : population.graphs) {
+      Dag dag = pipeline.run(graph, {kMath},
+                             [&](const Pass& pass, const Dag&, double spent) { seconds[pass.name] += spent; });
+      benchmark::DoNotOptimize(dag);
+    }
+  }
+  double all = 0;
+  for (const auto& [name, spent] : seconds) all += spent;
+  for (const auto& [name, spent] : seconds) state.counters[name] = std::round(100 * spent / all);
+  setRate(state);
+}
+
+void prepareEncode(benchmark::State& state) {
+  const Population& population = Population::of(static_cast<int>(state.range(0)));
+  const std::span<const Op> ops = opsOf(OpFamily::kCommon);
+  const HandlerTable table({Precision::kF32, kMath, {ops.begin(), ops.end()}, 8, 5});
+  EncodeOptions options;
+  options.staged_columns = 5;
+  Bytecode code;
+  for (auto _ : state) {
+    code.tokens.clear();
+    for (const Dag& dag : population.ready) {
+      Encoder encoder(dag, table);
+      for (std::uint32_t i = 0; i < dag.roots().size(); ++i) {
+        const std::uint32_t root[] = {dag.roots()[i]}, output[] = {i};
+        if (!encoder.encode(root, output, options, code)) state.SkipWithError("a program was refused");
+      }
+    }
+  }
+  state.counters["tokens"] = static_cast<double>(code.tokens.size()) / static_cast<double>(kExpressions);
+  setRate(state);
+}
+
+BENCHMARK(prepareParse)->Arg(8)->Arg(12)->Arg(30)->Unit(benchmark::kMillisecond);
+BENCHMARK(prepareGraph)->Arg(8)->Arg(12)->Arg(30)->Unit(benchmark::kMillisecond);
+BENCHMARK(preparePasses)->Arg(8)->Arg(12)->Arg(30)->Unit(benchmark::kMillisecond);
+BENCHMARK(prepareEncode)->Arg(8)->Arg(12)->Arg(30)->Unit(benchmark::kMillisecond);
+
+}  // namespace
+}  // namespace srjit
