@@ -26,6 +26,7 @@ class Oracle : public GpuInMode {
     const Program program = engine.compile(w.expressions, options(tier));
     const Dataset data = engine.upload(w.view()).value();
     const std::vector<double> values = predict(engine, program, data, w.parameters);
+    const bool on_host = engine.options().device == "cpu";
     std::size_t promised = 0, wrong = 0;
     for (std::size_t e = 0; e < w.expressions.size(); ++e) {
       std::vector<double> parameters;
@@ -34,7 +35,8 @@ class Oracle : public GpuInMode {
         const std::size_t r = i * w.rows() / samples;
         std::vector<double> row;
         for (const auto& column : w.columns) row.push_back(column[r]);
-        const Bounded expected = evaluateBounded(w.expressions[e], row, parameters, {mode().precision, math(), false});
+        const Bounded expected =
+            evaluateBounded(w.expressions[e], row, parameters, {mode().precision, math(), on_host});
         if (std::isinf(expected.error)) continue;
         ++promised;
         const double got = values[e * w.rows() + r];
