@@ -161,7 +161,7 @@ class ProgramEncoder {
       if (used_ops[op]) ops.push_back(static_cast<Op>(op));
     }
     code_.interpreter.emplace();
-    code_.interpreter->family = smallestFamily(ops);
+    code_.interpreter->family = familyOf(ops);
   }
 
   void encodeChunks() {

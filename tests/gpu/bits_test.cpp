@@ -25,8 +25,8 @@ struct Subject {
 /// All operators. Assemblers take seconds for a few library functions in double, so those kernels are small.
 Subject allOperators() { return {.generator = generatorOf(11, 24), .count = 48}; }
 Subject fewOperators(Precision precision) {
-  if (precision == Precision::kF32) return {.generator = generatorOf(12, 12), .count = 16};
-  return {.generator = generatorOf(13, 6), .count = 6};
+  if (precision == Precision::kF32) return {.generator = generatorOf(12, 16), .count = 24};
+  return {.generator = generatorOf(13, 10), .count = 12};
 }
 Subject arithmetic() { return {.generator = generatorOf(14, 40, exactOps()), .count = 64}; }
 
@@ -103,29 +103,30 @@ class Bits : public GpuInMode {
     }
   }
 
+  /// The first number of rows decides how the kernels are made.
+  void compareOn(std::span<const Variant> all, const Subject& subject, std::span<const std::size_t> row_counts) const {
+    const auto compare = [&](std::size_t i) {
+      const std::size_t rows = row_counts[i / 2];
+      SCOPED_TRACE(std::to_string(rows) + " rows");
+      const bool weighted = i % 2 == 1;
+      compareOn(all, subject.workload(mode().precision, rows, weighted), weighted ? kSkipping : kPlain);
+    };
+    compare(0);
+    if (!HasFailure()) onAllCores(2 * row_counts.size() - 1, [&](std::size_t i) { compare(i + 1); });
+  }
+
   void compareTiers(const Subject& subject, std::span<const std::size_t> row_counts) const {
     const std::vector<Expression> expressions = ExpressionGenerator(subject.generator).batch(subject.count);
     std::vector<Variant> all = variants(expressions, Tier::kInterpret);
     for (Variant& compiled : variants(expressions, Tier::kCompile)) all.push_back(std::move(compiled));
-    for (const std::size_t rows : row_counts) {
-      SCOPED_TRACE(std::to_string(rows) + " rows");
-      compareOn(all, subject.workload(mode().precision, rows, false), kPlain);
-      compareOn(all, subject.workload(mode().precision, rows, true), kSkipping);
-      if (HasFatalFailure()) return;
-    }
+    compareOn(all, subject, row_counts);
   }
 };
 
 TEST_P(Bits, OfAllOperatorsInterpreted) {
   const Subject subject = allOperators();
-  const std::vector<Expression> expressions = ExpressionGenerator(subject.generator).batch(subject.count);
-  const std::vector<Variant> all = variants(expressions, Tier::kInterpret);
-  for (const std::size_t rows : kRowCounts) {
-    SCOPED_TRACE(std::to_string(rows) + " rows");
-    compareOn(all, subject.workload(mode().precision, rows, false), kPlain);
-    compareOn(all, subject.workload(mode().precision, rows, true), kSkipping);
-    if (HasFatalFailure()) return;
-  }
+  compareOn(variants(ExpressionGenerator(subject.generator).batch(subject.count), Tier::kInterpret), subject,
+            kRowCounts);
 }
 
 TEST_P(Bits, OfAllOperatorsInBothTiers) { compareTiers(fewOperators(mode().precision), kRowCounts); }
@@ -242,7 +243,8 @@ TEST_P(EachOperator, HasTheSameBitsInBothTiers) {
 
 INSTANTIATE_TEST_SUITE_P(Modes, EachOperator,
                          testing::Values(Mode{Precision::kF32, Math::kStrict}, Mode{Precision::kF32, Math::kPrecise},
-                                         Mode{Precision::kF32, Math::kFast}, Mode{Precision::kF64, Math::kPrecise}),
+                                         Mode{Precision::kF32, Math::kFast}, Mode{Precision::kF64, Math::kStrict},
+                                         Mode{Precision::kF64, Math::kPrecise}),
                          modeName);
 
 }  // namespace
