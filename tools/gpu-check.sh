@@ -121,7 +121,7 @@ if ! $bench_only; then
   filter='*'
   $quick && filter='-*OfAllOperators*:EachOperator*:Modes/EachOperator*:*OfEveryLoss*'
   step test_gpu 400 "$programs/test_gpu" --gtest_filter="$filter" --gtest_output="json:$out/test_gpu.json"
-  grep -E '^\[  (PASSED|SKIPPED|FAILED) |ms of compiling|pipelined' "$out/test_gpu.log" | head -n 8 | sed 's/^/        /' | tee -a "$summary"
+  grep -E '^\[  (PASSED|SKIPPED|FAILED) +\] [0-9]+ tests?|ms of compiling|pipelined' "$out/test_gpu.log" | sed 's/^/        /' | tee -a "$summary"
 fi
 
 if ! $bench_only && $sanitizer; then
@@ -138,6 +138,7 @@ fi
 
 bench=(--device "$device" --json "$out/bench.json" --commit "$commit")
 $quick && bench+=(--quick)
+[[ "$device" == cpu ]] && bench+=(--seconds 300)
 step bench 400 "$programs/sr-jit-gpu-bench" "${bench[@]}"
 grep -E ' (reached|MISSED) |^FAILED|samples\]' "$out/bench.log" | tee -a "$summary"
 
