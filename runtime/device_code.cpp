@@ -161,7 +161,7 @@ class ProgramEncoder {
       if (used_ops[op]) ops.push_back(static_cast<Op>(op));
     }
     code_.interpreter.emplace();
-    code_.interpreter->family = smallestFamily(ops);
+    code_.interpreter->family = familyOf(ops);
   }
 
   void encodeChunks() {
@@ -181,12 +181,13 @@ class ProgramEncoder {
                                 .parameters = {},
                                 .max_slots = static_cast<std::uint32_t>(limits_.slots)};
     Encoder encoder(*chunk.dag, table);
-    for (std::uint32_t member = 0; member < chunk.dag->roots().size(); ++member) {
+    for (std::size_t member = 0; member < chunk.dag->roots().size(); ++member) {
+      const NodeId root = chunk.dag->roots()[member];
       const std::uint32_t expression = expressionOf(member);
       const std::size_t before = chunk.code.tokens.size();
       Status encoded = section.columns.size() > limits_.columns
                            ? Status(tooLarge("columns", section.columns.size(), limits_.columns))
-                           : encoder.encode({&member, 1}, {&expression, 1}, options, chunk.code);
+                           : encoder.encode({&root, 1}, {&expression, 1}, options, chunk.code);
       const std::size_t length = chunk.code.tokens.size() - before;
       if (encoded && length > limits_.tokens) {
         chunk.code.tokens.resize(before);

@@ -44,9 +44,10 @@ const HandlerTable& KernelStore::table(const InterpreterVariant& variant) {
   const std::lock_guard lock(mutex_);
   auto found = tables_.find(variant);
   if (found == tables_.end()) {
+    const std::span<const Op> ops = opsOf(variant.family);
     InterpreterSpec spec{.precision = precision_,
                          .math = math_,
-                         .ops = opsOf(variant.family),
+                         .ops = {ops.begin(), ops.end()},
                          .rows_per_thread = variant.rows_per_thread,
                          .depth = kStackDepth};
     found = tables_.try_emplace(variant, std::move(spec)).first;

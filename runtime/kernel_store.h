@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "compiler/device.h"
+#include "compiler/op_family.h"
 #include "runtime/cuda.h"
 #include "runtime/kernel_cache.h"
 #include "runtime/kernel_image.h"
