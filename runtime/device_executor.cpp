@@ -116,7 +116,7 @@ class DeviceExecutor final : public Executor {
   Result<std::unique_ptr<DeviceRun>> takeRun(const Task& task, bool counts);
   Result<Losses> evaluate(const Task& task, std::span<const double> parameters);
   Result<Losses> finish(const Task& task, std::unique_ptr<DeviceRun> run);
-  void learn(const DeviceRun& run);
+  void learn(const Task& task, const DeviceRun& run);
 
   std::shared_ptr<const Cuda> cuda_;
   std::string device_;
@@ -312,18 +312,22 @@ Result<std::unique_ptr<DeviceRun>> DeviceExecutor::takeRun(const Task& task, boo
   return DeviceRun::create(*queue_, store_, std::move(plan), budget_);
 }
 
-void DeviceExecutor::learn(const DeviceRun& run) {
+void DeviceExecutor::learn(const Task& task, const DeviceRun& run) {
+  const double seconds = run.kernelSeconds();
+  task.program.state().on_device->setDeviceSeconds(seconds);
+  // Storing predictions is part of their time: only losses are compared.
+  if (!task.loss) return;
   const DeviceCode& code = *run.plan().code;
   const bool interpreted = code.kernels.empty();
   if (!interpreted && code.interpreter) return;
   const auto node_rows = static_cast<double>(code.nodes) * static_cast<double>(run.plan().data->rows);
-  calibration_.addRun(!interpreted, node_rows, run.kernelSeconds());
+  calibration_.addRun(!interpreted, node_rows, seconds);
 }
 
 Result<Losses> DeviceExecutor::finish(const Task& task, std::unique_ptr<DeviceRun> run) {
   Losses losses = inArena([&] {
     Losses made = run->losses(*task.loss);
-    learn(*run);
+    learn(task, *run);
     return made;
   });
   losses.failures = run->plan().code->failures;
@@ -337,7 +341,10 @@ Result<Losses> DeviceExecutor::evaluate(const Task& task, std::span<const double
   if (!run) return std::move(run).error();
   Losses losses;
   losses.failures = (*run)->plan().code->failures;
-  inArena([&] { (*run)->evaluate(parameters, task.out); });
+  inArena([&] {
+    (*run)->evaluate(parameters, task.out);
+    if (task.program.size() > 0) learn(task, **run);
+  });
   task.program.state().on_device->keepRun(std::move(*run));
   return losses;
 }

@@ -31,6 +31,7 @@ ProgramStatus DeviceProgram::status() const {
   {
     const std::lock_guard lock(mutex_);
     status.evaluations = evaluations_;
+    status.device_seconds = device_seconds_;
     if (!jobs_.empty()) job = jobs_.back().second;
   }
   if (job == nullptr) return status;
@@ -50,6 +51,11 @@ double DeviceProgram::countEvaluation() {
   const std::lock_guard lock(mutex_);
   const auto done = static_cast<double>(evaluations_++);
   return std::max(expected_passes_ - done, done);
+}
+
+void DeviceProgram::setDeviceSeconds(double seconds) {
+  const std::lock_guard lock(mutex_);
+  device_seconds_ = seconds;
 }
 
 std::unique_ptr<DeviceRun> DeviceProgram::takeRun(const RunPlan& plan) {

@@ -45,6 +45,8 @@ class DeviceProgram {
   /// many as there were.
   double countEvaluation();
 
+  void setDeviceSeconds(double seconds);
+
   /// A run of this plan that nobody uses, if one is kept.
   std::unique_ptr<DeviceRun> takeRun(const RunPlan& plan);
   /// Keeps it for the next evaluation.
@@ -57,6 +59,7 @@ class DeviceProgram {
 
   mutable std::mutex mutex_;
   std::uint64_t evaluations_ = 0;
+  double device_seconds_ = 0;  ///< of the last evaluation that finished
   std::vector<std::pair<KernelKind, std::shared_ptr<CompileJob>>> jobs_;  ///< the one used last is the last
   std::vector<std::unique_ptr<DeviceRun>> runs_;
 };

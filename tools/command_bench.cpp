@@ -1,5 +1,5 @@
-// The benchmarks are a program of their own beside this one, sr-jit-bench, so that the command does not need their
-// library.
+// The benchmarks are programs of their own beside this one: sr-jit-bench, so that the command does not need its
+// library, and sr-jit-gpu-bench.
 #include <unistd.h>
 
 #include <cerrno>
@@ -23,22 +23,25 @@ struct BenchOptions {
   bool json = false;
 };
 
-ExitStatus runBenchmarks(const BenchOptions& options) {
+/// Becomes the program of this name beside this one; returns only if that fails.
+ExitStatus become(const std::string& name, std::vector<std::string> words, const char* hint) {
   std::error_code unknown;
   const auto self = std::filesystem::read_symlink("/proc/self/exe", unknown);
-  const std::string program = (self.parent_path() / "sr-jit-bench").string();
-  std::vector<std::string> words = {program};
-  if (!options.filter.empty()) words.push_back("--benchmark_filter=" + options.filter);
-  if (options.list) words.emplace_back("--benchmark_list_tests=true");
-  if (options.json) words.emplace_back("--benchmark_format=json");
+  const std::string program = (self.parent_path() / name).string();
+  words.insert(words.begin(), program);
   std::vector<char*> arguments;
   for (std::string& word : words) arguments.push_back(word.data());
   arguments.push_back(nullptr);
   execv(program.c_str(), arguments.data());
-  return report({Errc::kMachine,
-                 fmt::format("cannot start {}: {} (it is built where Google Benchmark is installed)", program,
-                             std::strerror(errno)),
-                 {}});
+  return report({Errc::kMachine, fmt::format("cannot start {}: {} ({})", program, std::strerror(errno), hint), {}});
+}
+
+ExitStatus runBenchmarks(const BenchOptions& options) {
+  std::vector<std::string> words;
+  if (!options.filter.empty()) words.push_back("--benchmark_filter=" + options.filter);
+  if (options.list) words.emplace_back("--benchmark_list_tests=true");
+  if (options.json) words.emplace_back("--benchmark_format=json");
+  return become("sr-jit-bench", std::move(words), "it is built where Google Benchmark is installed");
 }
 
 }  // namespace
@@ -48,11 +51,20 @@ Runner defineBench(CLI::App& app) {
   app.add_option("--filter", options->filter, "only benchmarks whose names match")->type_name("REGEX");
   app.add_flag("--list", options->list, "list the benchmarks there are");
   addJsonOption(app, options->json);
+  // Its options are the other program's.
+  CLI::App* const gpu = app.add_subcommand("gpu", "measure a GPU: the figures of docs/performance.md");
+  gpu->prefix_command();
+  gpu->set_help_flag();
   app.footer(
       "Examples:\n"
       "  sr-jit bench --list\n"
-      "  sr-jit bench --filter 'evaluate/mixed'");
-  return [options] { return runBenchmarks(*options); };
+      "  sr-jit bench --filter 'evaluate/mixed'\n"
+      "  sr-jit bench gpu --json figures.json\n"
+      "  sr-jit bench gpu --help");
+  return [options, gpu] {
+    if (gpu->parsed()) return become("sr-jit-gpu-bench", gpu->remaining(), "it is built beside sr-jit");
+    return runBenchmarks(*options);
+  };
 }
 
 }  // namespace srjit

@@ -120,8 +120,14 @@ double ExpressionGenerator::constant() {
 std::optional<GeneratorOptions> findPopulation(std::string_view name, std::uint64_t seed) {
   GeneratorOptions options;
   options.seed = seed;
-  if (name == "mixed") {
+  if (name == "mixed" || name == "small") {
     options.ops = {Op::kAdd, Op::kSub, Op::kMul, Op::kDiv, Op::kPow, Op::kAbs, Op::kLog, Op::kExp, Op::kInv, Op::kSqrt};
+    if (name == "mixed") return options;
+    options.min_nodes = 5;
+    options.max_nodes = 10;
+    options.variables = options.parameters = 2;
+    options.constant_probability = 0.1;
+    options.parameter_probability = 0.4;
     return options;
   }
   if (name == "arithmetic") {

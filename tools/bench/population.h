@@ -62,8 +62,9 @@ class ExpressionGenerator {
   Random random_;
 };
 
-/// A named population of random trees of 10 to 50 nodes over 10 variables: "mixed" (+ - * / pow abs log exp inv sqrt)
-/// or "arithmetic" (+ - * abs); none if unknown.
+/// A named population of random trees: of 10 to 50 nodes over 10 variables, "mixed" (+ - * / pow abs log exp inv sqrt)
+/// or "arithmetic" (+ - * abs); or "small": mixed trees of 5 to 10 nodes over 2 variables and up to 2 parameters, as
+/// exhaustive symbolic regression enumerates them; none if unknown.
 std::optional<GeneratorOptions> findPopulation(std::string_view name, std::uint64_t seed = 1);
 
 }  // namespace srjit

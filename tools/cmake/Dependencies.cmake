@@ -65,6 +65,16 @@ if(SRJIT_STATIC)
   endforeach()
 endif()
 
+# srjit_standalone(TARGET): with SRJIT_STATIC, makes a program that runs on other machines, from the build's root.
+function(srjit_standalone target)
+  if(NOT SRJIT_STATIC)
+    return()
+  endif()
+  target_link_options(${target} PRIVATE -Wl,--gc-sections -Wl,-s)
+  set_target_properties(${target} PROPERTIES
+    BUILD_WITH_INSTALL_RPATH ON INSTALL_RPATH "$ORIGIN" RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR})
+endfunction()
+
 find_path(SRJIT_CSV_INCLUDE csv.h REQUIRED)
 if(SRJIT_STATIC)
   srjit_find_archive(SRJIT_CSV_ARCHIVE csv)
@@ -88,6 +98,8 @@ endif()
 
 if(SRJIT_BUILD_TESTS)
   find_package(benchmark QUIET)
+endif()
+if(SRJIT_BUILD_TESTS OR SRJIT_STATIC)
   find_package(GTest QUIET)
   if(NOT GTest_FOUND)
     message(STATUS "GoogleTest was not found: no tests are built")

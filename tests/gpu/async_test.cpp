@@ -1,0 +1,187 @@
+// Work in flight: several evaluations at once, from several threads, beside work of the host and of the compiler.
+#include <cstdio>
+#include <optional>
+#include <thread>
+
+#include "runtime/clock.h"
+#include "tests/gpu/gpu.h"
+
+namespace srjit {
+namespace {
+
+constexpr Mode kFastMode{Precision::kF32, Math::kFast};
+
+GeneratorOptions population(std::uint64_t seed) {
+  GeneratorOptions options = findPopulation("arithmetic", seed).value();
+  options.parameters = 2;
+  options.parameter_probability = 0.2;
+  return options;
+}
+
+std::vector<double> moved(std::span<const double> parameters, int step) {
+  std::vector<double> values;
+  for (const double p : parameters) values.push_back(p + 0.125 * step);
+  return values;
+}
+
+class Async : public Gpu {
+ protected:
+  void SetUp() override {
+    Gpu::SetUp();
+    if (!IsSkipped()) engine_.emplace(engineOf(kFastMode));
+  }
+  bool isGpu() const { return engine_->options().device != "cpu"; }
+
+  Pending<Losses> submit(const Program& program, const Dataset& data, std::span<const double> parameters) const {
+    return engine_->submitLoss(program, data, parameters).value();
+  }
+
+  std::optional<Engine> engine_;
+};
+
+TEST_F(Async, SeveralInFlightGiveWhatOneByOneGives) {
+  const Workload w = Workload::random(population(1), 300, 20000, Spread::kTame, Precision::kF32);
+  const Dataset data = engine_->upload(w.view()).value();
+  const Program one = engine_->compile(w.expressions, {.tier = Tier::kInterpret});
+  const Program other = engine_->compile(std::span(w.expressions).first(100), {.tier = Tier::kCompile});
+  const std::span<const double> some = std::span(w.parameters).first(other.parameterOffset(100));
+  std::vector<Losses> expected;
+  for (int i = 0; i < 8; ++i) {
+    expected.push_back(lossesOf(*engine_, i % 3 == 2 ? other : one, data,
+                                moved(i % 3 == 2 ? some : std::span<const double>(w.parameters), i), {}));
+  }
+  std::vector<Pending<Losses>> flights;
+  for (int i = 0; i < 8; ++i) {
+    flights.push_back(
+        submit(i % 3 == 2 ? other : one, data, moved(i % 3 == 2 ? some : std::span<const double>(w.parameters), i)));
+  }
+  // The last first: that nobody asked for earlier ones must not matter.
+  for (std::size_t i = flights.size(); i-- > 0;) {
+    const Losses losses = std::move(flights[i]).result().value();
+    expectSameLosses(expected[i], losses, "flight " + std::to_string(i));
+  }
+}
+
+TEST_F(Async, FlightsThatNobodyWaitsForEndCleanly) {
+  const Workload w = Workload::random(population(2), 300, 20000, Spread::kTame, Precision::kF32);
+  const Dataset data = engine_->upload(w.view()).value();
+  const Program program = engine_->compile(w.expressions, {.tier = Tier::kInterpret});
+  const Losses expected = lossesOf(*engine_, program, data, w.parameters, {});
+  for (int i = 0; i < 5; ++i) (void)submit(program, data, moved(w.parameters, i));
+  expectSameLosses(expected, lossesOf(*engine_, program, data, w.parameters, {}), "afterwards");
+}
+
+TEST_F(Async, FromSeveralThreads) {
+  const Workload w = Workload::random(population(3), 200, 5000, Spread::kTame, Precision::kF32);
+  const Dataset data = engine_->upload(w.view()).value();
+  const Program shared = engine_->compile(w.expressions, {.tier = Tier::kInterpret});
+  constexpr int kThreads = 8, kRounds = 6;
+  std::vector<Losses> expected;
+  for (int i = 0; i < kThreads; ++i) expected.push_back(lossesOf(*engine_, shared, data, moved(w.parameters, i), {}));
+  const std::vector<double> predictions = predict(*engine_, shared, data, w.parameters);
+  std::vector<std::thread> threads;
+  for (int t = 0; t < kThreads; ++t) {
+    threads.emplace_back([&, t] {
+      const Program own = engine_->compile(w.expressions, {.tier = Tier::kInterpret});
+      const std::vector<double> parameters = moved(w.parameters, t);
+      for (int round = 0; round < kRounds; ++round) {
+        Pending<Losses> first = submit(shared, data, parameters), second = submit(own, data, parameters);
+        expectSameLosses(expected[static_cast<std::size_t>(t)], std::move(second).result().value(), "own program");
+        expectSameLosses(expected[static_cast<std::size_t>(t)], std::move(first).result().value(), "shared program");
+      }
+      if (t % 2 == 0) expectSameBits(predict(*engine_, own, data, w.parameters), predictions, 5000, "predictions");
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+// The next population is encoded while the device works on this one. The facts that are asserted are of order; the
+// times are printed, and are properties in the test's XML report.
+TEST_F(Async, EncodingOverlapsTheDevice) {
+  if (!isGpu()) GTEST_SKIP() << "the processor does both";
+  constexpr std::size_t kPopulations = 6, kExpressions = 4000, kRows = 400000;
+  std::vector<std::vector<Expression>> populations;
+  for (std::size_t i = 0; i < kPopulations; ++i) {
+    populations.push_back(ExpressionGenerator(findPopulation("mixed", i + 1).value()).batch(kExpressions));
+  }
+  GeneratorOptions of_data = findPopulation("mixed", 9).value();
+  const Workload w = Workload::random(of_data, 1, kRows, Spread::kTame, Precision::kF32);
+  const Dataset data = engine_->upload(w.view()).value();
+  const auto encode = [&](std::size_t i) { return engine_->compile(populations[i], {.tier = Tier::kInterpret}); };
+  lossesOf(*engine_, encode(0), data, {}, {});  // makes the kernels
+
+  std::vector<Losses> expected;
+  double encoding = 0, evaluating = 0;
+  for (std::size_t i = 0; i < kPopulations; ++i) {
+    const Stopwatch encode_watch;
+    const Program program = encode(i);
+    encoding += encode_watch.seconds();
+    const Stopwatch evaluate_watch;
+    expected.push_back(lossesOf(*engine_, program, data, {}, {}));
+    evaluating += evaluate_watch.seconds();
+  }
+
+  const Stopwatch watch;
+  double submitting = 0;
+  std::size_t overlapped = 0;
+  std::optional<Program> program = encode(0);
+  for (std::size_t i = 0; i < kPopulations; ++i) {
+    const Stopwatch submit_watch;
+    Pending<Losses> flight = submit(*program, data, {});
+    submitting += submit_watch.seconds();
+    EXPECT_FALSE(flight.ready()) << "submitLoss returned only when the result was there";
+    if (i + 1 < kPopulations) program = encode(i + 1);
+    if (!flight.ready()) ++overlapped;
+    expectSameLosses(expected[i], std::move(flight).result().value(), "population " + std::to_string(i));
+  }
+  const double pipelined = watch.seconds();
+  // The device takes several times as long as the encoding.
+  EXPECT_GE(overlapped, kPopulations / 2);
+  std::printf(
+      "%zu populations: encoding %.1f ms + evaluating %.1f ms = %.1f ms one after the other, "
+      "%.1f ms pipelined, %.2f ms of them in submitLoss\n",
+      kPopulations, encoding * 1e3, evaluating * 1e3, (encoding + evaluating) * 1e3, pipelined * 1e3, submitting * 1e3);
+  RecordProperty("milliseconds_one_after_the_other", std::to_string((encoding + evaluating) * 1e3));
+  RecordProperty("milliseconds_pipelined", std::to_string(pipelined * 1e3));
+}
+
+TEST_F(Async, MachineCodeFromTheBackgroundTakesOver) {
+  const Workload w = Workload::random(population(5), 256, 100000, Spread::kTame, Precision::kF32);
+  const Dataset data = engine_->upload(w.view()).value();
+  const Program interpreted = engine_->compile(w.expressions, {.tier = Tier::kInterpret});
+  const Losses expected = lossesOf(*engine_, interpreted, data, w.parameters, {});
+  const std::vector<double> predictions = predict(*engine_, interpreted, data, w.parameters);
+  const Program program =
+      engine_->compile(w.expressions, {.tier = Tier::kAuto, .expected_passes = 1e9, .expected_rows = data.rows()});
+  std::size_t served = 0;
+  const Stopwatch watch;
+  do {
+    expectSameLosses(expected, lossesOf(*engine_, program, data, w.parameters, {}), "meanwhile");
+    if (HasFatalFailure()) return;
+    if (program.status().tier != Tier::kCompile) ++served;
+  } while (isGpu() && program.status().tier != Tier::kCompile && !program.status().error && watch.seconds() < 60);
+  if (!isGpu()) return;
+  const ProgramStatus status = program.status();
+  EXPECT_EQ(status.tier, Tier::kCompile);
+  EXPECT_FALSE(status.error) << status.error->message;
+  EXPECT_GT(status.compiled, w.expressions.size() / 2);
+  EXPECT_GT(status.device_seconds, 0);
+  std::printf("%zu evaluations were interpreted during the %.0f ms of compiling\n", served,
+              status.seconds_compiling * 1e3);
+  expectSameLosses(expected, lossesOf(*engine_, program, data, w.parameters, {}), "compiled");
+  expectSameBits(predict(*engine_, program, data, w.parameters), predictions, data.rows(), "compiled");
+}
+
+TEST_F(Async, ProgramsThatDieStopTheirCompiler) {
+  const Workload w = Workload::random(population(6), 4000, 100000, Spread::kTame, Precision::kF32);
+  const Dataset data = engine_->upload(w.view()).value();
+  const Losses expected =
+      lossesOf(*engine_, engine_->compile(w.expressions, {.tier = Tier::kInterpret}), data, w.parameters, {});
+  for (int i = 0; i < 3; ++i) {
+    const Program program = engine_->compile(w.expressions, {.tier = Tier::kAuto, .expected_passes = 1e9});
+    expectSameLosses(expected, lossesOf(*engine_, program, data, w.parameters, {}), "before its death");
+  }
+}
+
+}  // namespace
+}  // namespace srjit

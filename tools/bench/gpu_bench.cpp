@@ -1,0 +1,89 @@
+#include "tools/bench/gpu_bench.h"
+
+#include <algorithm>
+
+namespace srjit {
+
+Engine BenchContext::engine(Math math) const {
+  return must(Engine::create({.device = device, .math = math, .cache_directory = scratch + "/cache"}));
+}
+
+std::vector<double> BenchContext::sample(std::size_t count, double limit, const std::function<double()>& body) const {
+  if (quick) {
+    count = std::min<std::size_t>(count, 3);
+    limit /= 5;
+  }
+  const Stopwatch watch;
+  std::vector<double> samples;
+  do {
+    samples.push_back(body());
+  } while (samples.size() < count && watch.seconds() < limit && left() > 0);
+  return samples;
+}
+
+BenchData::BenchData(std::size_t column_count, std::size_t rows) : columns(column_count), target(rows) {
+  Random random(7);
+  const auto fill = [&](std::vector<float>& values) {
+    for (float& value : values) value = static_cast<float>(random.between(-3.0, 3.0));
+  };
+  for (std::vector<float>& column : columns) {
+    column.resize(rows);
+    fill(column);
+  }
+  fill(target);
+}
+
+DataView BenchData::view() const {
+  DataView view;
+  for (const auto& column : columns) view.columns.emplace_back(column);
+  view.target.emplace(target);
+  return view;
+}
+
+std::vector<Expression> populationOf(std::string_view name, std::size_t count) {
+  return ExpressionGenerator(findPopulation(name).value()).batch(count);
+}
+
+double nodesOf(std::span<const Expression> expressions) {
+  std::size_t nodes = 0;
+  for (const Expression& expression : expressions) nodes += expression.size();
+  return static_cast<double>(nodes);
+}
+
+std::vector<double> parametersFor(const Program& program, int step) {
+  std::vector<double> parameters(program.parameterOffset(program.size()));
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    parameters[i] = 0.5 + 0.001 * static_cast<double>((i * 7 + static_cast<std::size_t>(step) * 13) % 1000);
+  }
+  return parameters;
+}
+
+namespace {
+
+Seconds secondsOf(const Stopwatch& watch, const Program& program) {
+  const double wall = watch.seconds();
+  const double device = program.status().device_seconds;
+  return {wall, device > 0 ? device : wall};
+}
+
+}  // namespace
+
+Seconds timeLoss(const Engine& engine, const Program& program, const Dataset& data,
+                 std::span<const double> parameters) {
+  const Stopwatch watch;
+  const Losses losses = must(engine.loss(program, data, parameters));
+  const Seconds seconds = secondsOf(watch, program);
+  if (!losses.failures.empty()) throw BenchFailure{losses.failures.front().error};
+  return seconds;
+}
+
+Seconds timePredictions(const Engine& engine, const Program& program, const Dataset& data,
+                        std::span<const double> parameters, std::span<float> out) {
+  const Stopwatch watch;
+  const std::vector<Failure> failures = must(engine.evaluate(program, data, parameters, out));
+  const Seconds seconds = secondsOf(watch, program);
+  if (!failures.empty()) throw BenchFailure{failures.front().error};
+  return seconds;
+}
+
+}  // namespace srjit

@@ -1,0 +1,89 @@
+// The parts of the GPU's benchmark and what they share. A part throws BenchFailure.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "runtime/clock.h"
+#include "runtime/engine.h"
+#include "tools/bench/gpu_report.h"
+#include "tools/bench/population.h"
+
+namespace srjit {
+
+struct BenchFailure {
+  Error error;
+};
+
+/// The value, or a BenchFailure.
+template <class T>
+T must(Result<T> result) {
+  if (!result) throw BenchFailure{std::move(result).error()};
+  return std::move(*result);
+}
+
+struct BenchContext {
+  std::string device;
+  std::string scratch;  ///< a directory for this run alone
+  bool quick = false;
+  double seconds = 0;  ///< that all parts together may take
+  Stopwatch started = {};
+  GpuReport* report = nullptr;
+
+  double left() const { return seconds - started.seconds(); }
+  bool onGpu() const { return device != "cpu"; }
+  unsigned ordinal() const { return static_cast<unsigned>(std::stoul(device.substr(device.find(':') + 1))); }
+  /// With kernels kept in the scratch directory.
+  Engine engine(Math math) const;
+
+  /// Calls `body`, which gives a sample, at most `count` times in at most `limit` seconds, but at least once; a quick
+  /// run has at most 3 samples in a fifth of the time.
+  std::vector<double> sample(std::size_t count, double limit, const std::function<double()>& body) const;
+};
+
+/// Columns of uniform numbers on (-3, 3), and a target likewise.
+struct BenchData {
+  BenchData(std::size_t columns, std::size_t rows);
+  DataView view() const;
+  std::size_t rows() const { return target.size(); }
+
+  std::vector<std::vector<float>> columns;
+  std::vector<float> target;
+};
+
+std::vector<Expression> populationOf(std::string_view name, std::size_t count);
+/// Tokens of all expressions, as they were given.
+double nodesOf(std::span<const Expression> expressions);
+/// Numbers for all parameters; another `step` gives others.
+std::vector<double> parametersFor(const Program& program, int step);
+
+/// What one evaluation took. On a processor `device` is the same as `wall`.
+struct Seconds {
+  double wall, device;
+};
+Seconds timeLoss(const Engine& engine, const Program& program, const Dataset& data, std::span<const double> parameters);
+Seconds timePredictions(const Engine& engine, const Program& program, const Dataset& data,
+                        std::span<const double> parameters, std::span<float> out);
+
+/// A part and the seconds it usually takes at most.
+struct BenchPart {
+  const char* name;
+  const char* doc;
+  void (*run)(const BenchContext& context);
+};
+void benchInterpreter(const BenchContext& context);
+void benchSmall(const BenchContext& context);
+void benchText(const BenchContext& context);
+void benchCompiled(const BenchContext& context);
+void benchCompiling(const BenchContext& context);
+void benchSecondProcess(const BenchContext& context);
+void benchSteady(const BenchContext& context);
+void benchOverlap(const BenchContext& context);
+void benchAuto(const BenchContext& context);
+
+/// What the second process does: prints its times as JSON.
+void runSecondProcess(const std::string& device, const std::string& cache_directory, std::size_t expressions);
+
+}  // namespace srjit

@@ -1,0 +1,65 @@
+// What the benchmark of the GPU found out: figures with their targets, as a table and as JSON.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "ir/error.h"
+
+namespace srjit {
+
+/// What a figure has to reach.
+struct Target {
+  enum class Kind { kAtLeast, kAtMost };
+  Kind kind;
+  double value;
+};
+inline Target atLeast(double value) { return {Target::Kind::kAtLeast, value}; }
+inline Target atMost(double value) { return {Target::Kind::kAtMost, value}; }
+
+/// One row of the table; its value is the median of the samples, of which there is at least one.
+struct Figure {
+  std::string what;
+  std::string unit;
+  std::vector<double> samples;
+  std::optional<Target> target = {};
+  std::string note = {};
+
+  double value() const;
+  bool reached() const;
+};
+
+/// The median; of an even number, the lower of the middle ones. `values` is not empty.
+double medianOf(std::vector<double> values);
+
+/// Not thread-safe.
+class GpuReport {
+ public:
+  /// `path` is where save() writes; empty for nowhere.
+  GpuReport(nlohmann::ordered_json machine, std::string path) : machine_(std::move(machine)), path_(std::move(path)) {}
+
+  void add(const std::string& part, Figure figure);
+  /// Whatever else a part has measured.
+  void attach(const std::string& part, nlohmann::ordered_json details);
+  void addFault(const std::string& part, const std::string& message);
+  bool hasFaults() const noexcept { return !faults_.empty(); }
+
+  /// Writes all that is there; the file is replaced at once, so that a kill leaves the last complete one. Errors: kIo.
+  Status save(bool complete) const;
+  std::string table() const;
+
+ private:
+  nlohmann::ordered_json machine_;
+  std::string path_;
+  std::vector<std::pair<std::string, Figure>> figures_;
+  nlohmann::ordered_json details_ = nlohmann::ordered_json::object();
+  nlohmann::ordered_json faults_ = nlohmann::ordered_json::array();
+};
+
+/// Device, driver, processor and date; `device` as Engine::options() has it.
+nlohmann::ordered_json describeMachine(const std::string& device, const std::string& commit);
+
+}  // namespace srjit
