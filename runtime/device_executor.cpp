@@ -38,7 +38,7 @@ class DeviceExecutor final : public Executor {
         calibration_(cache_, fmt::format("{} ({}) {} {}", cuda_->limits().name, cuda_->limits().driver_version,
                                          nameOf(options.precision), nameOf(options.math))),
         arena_(static_cast<int>(threads_)),
-        background_(static_cast<int>(threads_), 0, tbb::task_arena::priority::low) {}
+        background_(static_cast<int>(std::max(threads_, 2U)) - 1, 0, tbb::task_arena::priority::low) {}
 
   ~DeviceExecutor() override {
     {
@@ -294,7 +294,7 @@ Result<std::shared_ptr<const DeviceCode>> DeviceExecutor::codeFor(const Task& ta
     std::erase_if(started_, [](const auto& started) { return started.expired(); });
     started_.push_back(job);
   }
-  background_.execute([&] { jobs_->run([this, source, kind, rows, job] { compileJob(source, kind, rows, *job); }); });
+  background_.enqueue(jobs_->defer([this, source, kind, rows, job] { compileJob(source, kind, rows, *job); }));
   return program.interpreted();
 }
 
