@@ -29,7 +29,7 @@ thread_local Mode mode;
 
 constexpr int kLibraryCall = 60;
 constexpr int kRoundedDivision = 20;
-constexpr int kLongCode = 14;
+constexpr int kLongCode = 12;
 
 Weight sum(std::initializer_list<Weight> operands, int own) {
   for (const Weight& operand : operands) own += operand.instructions;
