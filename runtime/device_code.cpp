@@ -60,6 +60,7 @@ class ProgramEncoder {
 
   DeviceCode run() {
     const Stopwatch passes;
+    for (const std::uint32_t e : request_.chosen) code_.tokens += source_.expressions[e].size();
     findSections();
     makeGraphs();
     stageColumns();

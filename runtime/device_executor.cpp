@@ -252,7 +252,7 @@ void DeviceExecutor::compileJob(const std::shared_ptr<const ProgramSource>& sour
     job.error = std::move(code).error();
   } else {
     job.code = std::move(*code);
-    if (core_seconds > 0) calibration_.addCompile(static_cast<double>(job.code->nodes), core_seconds);
+    if (core_seconds > 0) calibration_.addCompile(static_cast<double>(job.code->tokens), core_seconds);
   }
   job.finished.notify_all();
 }
@@ -282,7 +282,7 @@ Result<std::shared_ptr<const DeviceCode>> DeviceExecutor::codeFor(const Task& ta
   }
   if (job->running || job->error || passes == 0) return program.interpreted();
   const DeviceCosts costs = calibration_.costs();
-  const auto nodes = static_cast<double>(program.interpreted()->nodes);
+  const auto nodes = static_cast<double>(program.interpreted()->tokens);
   const std::size_t kernels = (task.program.size() + kExpressionsPerKernel - 1) / kExpressionsPerKernel;
   if (!compilingPays(costs, passes, nodes * static_cast<double>(rows),
                      compileSeconds(costs, nodes, kernels, threads_))) {
@@ -320,7 +320,7 @@ void DeviceExecutor::learn(const Task& task, const DeviceRun& run) {
   const DeviceCode& code = *run.plan().code;
   const bool interpreted = code.kernels.empty();
   if (!interpreted && code.interpreter) return;
-  const auto node_rows = static_cast<double>(code.nodes) * static_cast<double>(run.plan().data->rows);
+  const auto node_rows = static_cast<double>(code.tokens) * static_cast<double>(run.plan().data->rows);
   calibration_.addRun(!interpreted, node_rows, seconds);
 }
 
