@@ -28,7 +28,7 @@ struct Encoder::State {
     std::uint8_t need = 1;  ///< stack registers
     Source source = Source::kStack;
     bool in_slot = false;
-    FormPlan plan;
+    const FormPlan* plan = nullptr;  ///< of operators
   };
   /// The nodes that a root needs and no root before it: members_[first .. last), in ascending order.
   struct Segment {
@@ -46,11 +46,10 @@ struct Encoder::State {
   Status encode(std::span<const std::uint32_t> roots, std::span<const std::uint32_t> outputs);
   Status collect(NodeId root, std::uint32_t output);
   void sortMembers(std::size_t first);
-  Status check(const Node& node) const;
-  Error unknownOperator(Op op) const;
+  bool isEncodable(const Node& node) const;
+  Error refusal(const Node& node) const;
   void plan(NodeId id);
   unsigned planOnce(const Node& node, NodeState& state) const;
-  unsigned planLong(const Node& node, FormPlan& plan) const;
   void findLastUses();
   Status storeInSlot(NodeId id, std::uint32_t statement);
   void release(std::uint32_t statement);
@@ -74,9 +73,6 @@ struct Encoder::State {
   std::uint32_t parameterOf(NodeId id) const {
     const std::uint32_t index = dag.node(id).index;
     return options->parameters.empty() ? index : options->parameters[index];
-  }
-  static NodeId operand(const Node& node, bool swapped, unsigned position) {
-    return node.operands[swapped && position < 2 ? 1 - position : position];
   }
 
   const Dag& dag;
@@ -145,7 +141,7 @@ Status Encoder::State::collect(NodeId root, std::uint32_t output) {
   use(root);
   for (std::size_t m = first; m < members.size(); ++m) {
     const Node& node = dag.node(members[m]);
-    if (Status checked = check(node); !checked) return checked;
+    if (!isEncodable(node)) return refusal(node);
     if (node.kind != Token::Kind::kOp) {
       nodes[members[m]].source = node.kind == Token::Kind::kVariable ? Source::kColumn : Source::kParameter;
     }
@@ -173,34 +169,37 @@ void Encoder::State::sortMembers(std::size_t first) {
   }
 }
 
-Status Encoder::State::check(const Node& node) const {
+bool Encoder::State::isEncodable(const Node& node) const {
   switch (node.kind) {
     case Token::Kind::kOp:
-      if (!table.has(node.op)) return unknownOperator(node.op);
-      break;
+      return table.has(node.op);
     case Token::Kind::kVariable:
-      if (options->columns.empty() && node.index >= options->staged_columns) {
-        return wrong(Errc::kInvalid,
-                     fmt::format("variable x{}, but {} columns are staged", node.index, options->staged_columns));
-      }
-      if (!options->columns.empty() &&
-          (node.index >= options->columns.size() || options->columns[node.index] == EncodeOptions::kNotStaged)) {
-        return wrong(Errc::kInvalid, fmt::format("variable x{} is not among the columns that are staged", node.index));
-      }
-      break;
-    case Token::Kind::kConstant:
-      return wrong(Errc::kInvalid, "a constant is left in the graph: run the 'hoist' pass before encoding");
+      return options->columns.empty()
+                 ? node.index < options->staged_columns
+                 : node.index < options->columns.size() && options->columns[node.index] != EncodeOptions::kNotStaged;
     case Token::Kind::kParameter:
+      return true;
+    case Token::Kind::kConstant:
       break;
   }
-  return okStatus();
+  return false;
 }
 
-Error Encoder::State::unknownOperator(Op op) const {
+Error Encoder::State::refusal(const Node& node) const {
+  if (node.kind == Token::Kind::kConstant) {
+    return wrong(Errc::kInvalid, "a constant is left in the graph: run the 'hoist' pass before encoding");
+  }
+  if (node.kind == Token::Kind::kVariable && options->columns.empty()) {
+    return wrong(Errc::kInvalid,
+                 fmt::format("variable x{}, but {} columns are staged", node.index, options->staged_columns));
+  }
+  if (node.kind == Token::Kind::kVariable) {
+    return wrong(Errc::kInvalid, fmt::format("variable x{} is not among the columns that are staged", node.index));
+  }
   std::vector<std::string_view> names;
   for (const Op known : table.spec().ops) names.push_back(infoOf(known).name);
   return wrong(Errc::kInvalid,
-               fmt::format("this interpreter cannot run '{}', only {}", infoOf(op).name, fmt::join(names, " ")));
+               fmt::format("this interpreter cannot run '{}', only {}", infoOf(node.op).name, fmt::join(names, " ")));
 }
 
 // Plans an operator over planned operands. Sends the hungriest operand to a slot until the node fits the stack.
@@ -227,9 +226,9 @@ void Encoder::State::plan(NodeId id) {
 }
 
 unsigned Encoder::State::planOnce(const Node& node, NodeState& state) const {
-  if (table.isLong(node.op)) return planLong(node, state.plan);
   std::array<Source, kMaxArity> sources{};
-  std::array<std::uint8_t, kMaxArity> ranks{}, needs{};
+  std::array<std::uint8_t, kMaxArity> ranks{};
+  std::array<unsigned, kMaxArity> needs{};
   const auto arity = static_cast<std::size_t>(node.arity());
   for (std::size_t i = 0; i < arity; ++i) {
     const NodeState& input = nodes[node.operands[i]];
@@ -237,25 +236,10 @@ unsigned Encoder::State::planOnce(const Node& node, NodeState& state) const {
     needs[i] = input.need;
     for (std::size_t k = 0; k < i; ++k) ++(needs[k] >= needs[i] ? ranks[i] : ranks[k]);
   }
-  state.plan = HandlerTable::planOf(node.op, std::span(sources).first(arity), std::span(ranks).first(arity));
+  const FormPlan& plan = table.planOf(node.op, sources, ranks);
+  state.plan = &plan;
   unsigned need = 1;
-  for (unsigned k = 0; k < state.plan.stack_count; ++k) {
-    need = std::max(need, k + nodes[operand(node, state.plan.swapped, state.plan.stack[k])].need);
-  }
-  return need;
-}
-
-unsigned Encoder::State::planLong(const Node& node, FormPlan& plan) const {
-  plan = {};
-  const auto needOf = [&](std::uint8_t position) { return nodes[node.operands[position]].need; };
-  for (std::uint8_t i = 0; i < node.arity(); ++i) {
-    if (nodes[node.operands[i]].source != Source::kStack) continue;
-    std::uint8_t place = plan.stack_count++;
-    for (; place > 0 && needOf(plan.stack[place - 1u]) < needOf(i); --place) plan.stack[place] = plan.stack[place - 1u];
-    plan.stack[place] = i;
-  }
-  unsigned need = 1;
-  for (unsigned k = 0; k < plan.stack_count; ++k) need = std::max(need, k + needOf(plan.stack[k]));
+  for (unsigned k = 0; k < plan.stack_count; ++k) need = std::max(need, k + needs[plan.stack[k]]);
   return need;
 }
 
@@ -327,9 +311,9 @@ void Encoder::State::emitNode(NodeId root) {
   while (!frames.empty()) {
     Frame& frame = frames.back();
     const Node& node = dag.node(frame.node);
-    const FormPlan& plan = nodes[frame.node].plan;
+    const FormPlan& plan = *nodes[frame.node].plan;
     if (frame.next < plan.stack_count) {
-      const NodeId input = operand(node, plan.swapped, plan.stack[frame.next++]);
+      const NodeId input = node.operands[plan.stack[frame.next++]];
       if (nodes[input].source == Source::kStack) {
         frames.push_back({input, 0});
       } else {
@@ -347,22 +331,15 @@ void Encoder::State::emitNode(NodeId root) {
 }
 
 void Encoder::State::emitShort(const Node& node, const FormPlan& plan) {
-  const Form form = HandlerTable::forms(node.op)[plan.form];
-  std::uint32_t column = 0, columns = 0, argument = 0;
+  std::uint32_t column = 0, argument = 0;
   DeviceToken::ArgumentKind kind = DeviceToken::kNumber;
-  for (unsigned i = 0; i < form.size(); ++i) {
-    if (form[i] == 'v') {
-      const std::uint32_t number = columnOf(operand(node, plan.swapped, i));
-      if (columns++ == 0) {
-        column = number;
-      } else {
-        argument = number;
-        kind = DeviceToken::kColumn;
-      }
-    } else if (form[i] == 'c') {
-      argument = parameterOf(operand(node, plan.swapped, i));
-      kind = DeviceToken::kParameter;
-    }
+  if (plan.columns[0] != FormPlan::kNone) column = columnOf(node.operands[plan.columns[0]]);
+  if (plan.columns[1] != FormPlan::kNone) {
+    argument = columnOf(node.operands[plan.columns[1]]);
+    kind = DeviceToken::kColumn;
+  } else if (plan.parameter != FormPlan::kNone) {
+    argument = parameterOf(node.operands[plan.parameter]);
+    kind = DeviceToken::kParameter;
   }
   emit(table.findApply(node.op, unsigned{plan.form}, height), column, argument, kind);
   height = height - plan.stack_count + 1;

@@ -29,7 +29,7 @@ thread_local Mode mode;
 
 constexpr int kLibraryCall = 60;
 constexpr int kRoundedDivision = 20;
-constexpr int kLongCode = 14;
+constexpr int kLongCode = 12;
 
 Weight sum(std::initializer_list<Weight> operands, int own) {
   for (const Weight& operand : operands) own += operand.instructions;
@@ -105,46 +105,51 @@ unsigned stackOperands(Form form) {
   return static_cast<unsigned>(std::ranges::count_if(form, [](char source) { return source <= '2'; }));
 }
 
-// The operators of one arity that commute, or of one that do not, have the same plans.
+// The operators of one arity that commute, those that do not, and long ones have the same plans.
 struct FormClass {
   int arity;
-  bool commutative;
+  bool commutative, is_long;
 };
-constexpr std::array<FormClass, 5> kClasses = {{{1, false}, {2, false}, {2, true}, {3, false}, {3, true}}};
-constexpr std::size_t kSourceSets = 27;  // three sources for each of three operands
-constexpr std::size_t kOrders = 27;      // ranks, three for each of three operands; not all occur
+constexpr std::size_t kClasses = 12;  // numbered by classOf
+constexpr std::size_t kSets = HandlerTable::kOperandSets;
 
-// Sources and ranks are digits to the base of three.
-std::size_t digitsOf(std::span<const std::uint8_t> digits) {
-  std::size_t number = 0;
-  for (std::size_t i = digits.size(); i-- > 0;) number = number * 3 + digits[i];
-  return number;
-}
-
+// Sources and ranks are digits of the number of a plan.
 struct Operands {
   std::array<std::uint8_t, kMaxArity> sources, ranks;
 };
 
+using Order = std::array<std::uint8_t, kMaxArity>;
+
 // Tries one choice of what goes through the stack, in one order of the stack's operands. False if there is no form.
-bool planWith(const FormClass& of, const Operands& operands, unsigned pushed, bool swapped,
-              std::array<std::uint8_t, kMaxArity> order, FormPlan& plan) {
-  const auto at = [&](unsigned position) { return swapped && position < 2 ? 1 - position : position; };
+bool planWith(const FormClass& of, const Operands& operands, unsigned pushed, bool swapped, const Order& order,
+              FormPlan& plan) {
+  const auto at = [&](unsigned position) {
+    return static_cast<std::uint8_t>(swapped && position < 2 ? 1 - position : position);
+  };
   const auto arity = static_cast<unsigned>(of.arity);
   plan = {};
-  plan.swapped = swapped;
   std::string wanted(arity, ' ');
+  unsigned columns = 0;
   for (unsigned i = 0; i < arity; ++i) {
     const std::uint8_t source = operands.sources[at(i)];
     const bool push = ((pushed >> i) & 1) != 0;
     if (push && source == 0) return false;
-    wanted[i] = source == 1 ? 'v' : 'c';
-    if (push || source == 0) wanted[i] = 's';
+    if (push || source == 0) {
+      wanted[i] = 's';
+    } else if (source == 1) {
+      wanted[i] = 'v';
+      if (columns == plan.columns.size()) return false;
+      plan.columns[columns++] = at(i);
+    } else {
+      wanted[i] = 'c';
+      plan.parameter = at(i);
+    }
   }
   for (unsigned k = 0; k < arity; ++k) {
     for (unsigned i = 0; i < arity; ++i) {
       if (wanted[i] != 's' || at(i) != order[k]) continue;
       wanted[i] = static_cast<char>('0' + plan.stack_count);
-      plan.stack[plan.stack_count++] = static_cast<std::uint8_t>(i);
+      plan.stack[plan.stack_count++] = at(i);
     }
   }
   const auto forms = HandlerTable::forms(of.arity, of.commutative);
@@ -156,16 +161,22 @@ bool planWith(const FormClass& of, const Operands& operands, unsigned pushed, bo
 // The order of the ranks comes first, then the others; a class has a form for the first or for one order alone.
 FormPlan bestPlan(const FormClass& of, const Operands& operands) {
   const auto arity = static_cast<unsigned>(of.arity);
-  std::array<std::uint8_t, kMaxArity> by_rank{};
+  Order by_rank{};
   for (std::uint8_t i = 0; i < arity; ++i) by_rank[operands.ranks[i]] = i;
-  std::array<std::uint8_t, kMaxArity> others{0, 1, 2};
   FormPlan plan;
+  if (of.is_long) {
+    for (unsigned k = 0; k < arity; ++k) {
+      if (operands.sources[by_rank[k]] == 0) plan.stack[plan.stack_count++] = by_rank[k];
+    }
+    return plan;
+  }
+  std::vector<Order> orders = {by_rank};
+  Order other{0, 1, 2};
+  do {
+    orders.push_back(other);
+  } while (std::next_permutation(other.begin(), other.begin() + of.arity));
   for (int pushes = 0; pushes <= of.arity; ++pushes) {
-    std::vector<std::array<std::uint8_t, kMaxArity>> orders = {by_rank};
-    do {
-      orders.push_back(others);
-    } while (std::next_permutation(others.begin(), others.begin() + of.arity));
-    for (const auto& order : orders) {
+    for (const Order& order : orders) {
       for (unsigned pushed = 0; pushed < (1u << arity); ++pushed) {
         if (__builtin_popcount(pushed) != pushes) continue;
         if (planWith(of, operands, pushed, false, order, plan)) return plan;
@@ -182,32 +193,45 @@ bool areRanks(const Operands& operands, int arity) {
   return seen == (1u << arity) - 1;
 }
 
-using Plans = std::array<std::array<FormPlan, kOrders>, kSourceSets>;
+std::size_t classOf(const FormClass& of) {
+  return static_cast<std::size_t>((of.arity - 1) * 4 + (of.commutative ? 2 : 0) + (of.is_long ? 1 : 0));
+}
 
-std::array<Plans, kClasses.size()> allPlans() {
-  std::array<Plans, kClasses.size()> plans{};
-  for (std::size_t c = 0; c < kClasses.size(); ++c) {
-    for (std::size_t s = 0; s < kSourceSets; ++s) {
-      for (std::size_t r = 0; r < kOrders; ++r) {
-        Operands operands{};
-        const auto digit = [](std::size_t number, std::size_t i) {
-          return static_cast<std::uint8_t>(i == 0 ? number % 3 : i == 1 ? number / 3 % 3 : number / 9);
-        };
-        for (std::size_t i = 0; i < kMaxArity; ++i) {
-          operands.sources[i] = digit(s, i);
-          operands.ranks[i] = digit(r, i);
-        }
-        if (areRanks(operands, kClasses[c].arity)) plans[c][s][r] = bestPlan(kClasses[c], operands);
+using Plans = std::array<FormPlan, kSets * kSets>;
+
+Plans plansOf(const FormClass& of) {
+  Plans plans{};
+  const auto digit = [](std::size_t number, std::size_t i) {
+    return static_cast<std::uint8_t>(i == 0 ? number % 3 : i == 1 ? number / 3 % 3 : number / 9);
+  };
+  for (std::size_t s = 0; s < kSets; ++s) {
+    for (std::size_t r = 0; r < kSets; ++r) {
+      Operands operands{};
+      for (std::size_t i = 0; i < kMaxArity; ++i) {
+        operands.sources[i] = digit(s, i);
+        operands.ranks[i] = digit(r, i);
       }
+      if (areRanks(operands, of.arity)) plans[s * kSets + r] = bestPlan(of, operands);
     }
   }
   return plans;
 }
 
-std::size_t classOf(Op op) {
-  const int arity = arityOf(op);
-  const bool commutative = (infoOf(op).props & kCommutative) != 0;
-  return arity == 1 ? 0 : static_cast<std::size_t>(2 * arity - 3 + (commutative ? 1 : 0));
+const Plans& plansFor(const FormClass& of) {
+  static const std::array<Plans, kClasses> all = [] {
+    std::array<Plans, kClasses> plans;
+    for (const int arity : {1, 2, 3}) {
+      for (const bool commutative : {false, true}) {
+        for (const bool is_long : {false, true}) {
+          if (arity == 1 && commutative) continue;
+          const FormClass each{arity, commutative, is_long};
+          plans[classOf(each)] = plansOf(each);
+        }
+      }
+    }
+    return plans;
+  }();
+  return all[classOf(of)];
 }
 
 }  // namespace
@@ -224,25 +248,16 @@ std::span<const Form> HandlerTable::forms(int arity, bool commutative) {
   return commutative ? std::span<const Form>(kCommutativeTernary) : kTernary;
 }
 
-const FormPlan& HandlerTable::planOf(Op op, std::span<const Source> sources,
-                                     std::span<const std::uint8_t> ranks) noexcept {
-  static const auto plans = allPlans();
-  static const auto classes = [] {
-    std::array<std::uint8_t, kOpCount> all{};
-    for (std::size_t i = 0; i < kOpCount; ++i) all[i] = static_cast<std::uint8_t>(classOf(static_cast<Op>(i)));
-    return all;
-  }();
-  const std::span digits(reinterpret_cast<const std::uint8_t*>(sources.data()), sources.size());
-  return plans[classes[static_cast<std::size_t>(op)]][digitsOf(digits)][digitsOf(ranks)];
-}
-
 HandlerTable::HandlerTable(InterpreterSpec spec) : spec_(std::move(spec)) {
   using Kind = Handler::Kind;
   std::ranges::sort(spec_.ops);
   spec_.ops.erase(std::ranges::unique(spec_.ops).begin(), spec_.ops.end());
   for (const Op op : spec_.ops) {
     OpFacts& facts = facts_[static_cast<std::size_t>(op)];
-    facts = {true, hasLongCode(op, spec_.precision, spec_.math), -1};
+    facts.has = true;
+    facts.is_long = hasLongCode(op, spec_.precision, spec_.math);
+    const bool commutative = (infoOf(op).props & kCommutative) != 0;
+    facts.plans = plansFor({arityOf(op), commutative, facts.is_long}).data();
     if (facts.is_long) {
       argument_count_ = std::max(argument_count_, static_cast<unsigned>(arityOf(op)));
     } else {
@@ -281,10 +296,6 @@ HandlerTable::HandlerTable(InterpreterSpec spec) : spec_(std::move(spec)) {
   }
 }
 
-std::size_t HandlerTable::placeOf(Handler::Kind kind, unsigned height, unsigned argument) const noexcept {
-  return (static_cast<std::size_t>(kind) * (spec_.depth + 1) + height) * kMaxArity + argument;
-}
-
 void HandlerTable::add(const Handler& handler) {
   const auto number = static_cast<std::int16_t>(handlers_.size());
   handlers_.push_back(handler);
@@ -298,16 +309,6 @@ void HandlerTable::add(const Handler& handler) {
   } else {
     plain_[placeOf(handler.kind, handler.height, handler.argument)] = number;
   }
-}
-
-int HandlerTable::find(Handler::Kind kind, unsigned height, unsigned argument) const noexcept {
-  return height <= spec_.depth && argument < kMaxArity ? plain_[placeOf(kind, height, argument)] : -1;
-}
-
-int HandlerTable::findApply(Op op, unsigned form, unsigned height) const noexcept {
-  const OpFacts& facts = facts_[static_cast<std::size_t>(op)];
-  if (!facts.has || facts.is_long || height > spec_.depth) return -1;
-  return applies_[static_cast<std::size_t>(facts.first) + form * (spec_.depth + 1) + height];
 }
 
 int HandlerTable::findApply(Op op, Form form, unsigned height) const noexcept {

@@ -53,13 +53,15 @@ struct InterpreterSpec {
   unsigned depth = 5;            ///< stack registers a row, 3 to 16
 };
 
-/// How a short operator gets operands from given sources: the form, and which of them are evaluated onto the stack, in
-/// which order.
+/// How an operator gets operands from given sources: which are evaluated onto the stack, in which order, and for a
+/// short operator the form. Numbers of operands are those of the node, also where a mirrored form is used.
 struct FormPlan {
-  std::array<std::uint8_t, kMaxArity> stack{};  ///< positions of operands, the first evaluated first
+  static constexpr std::uint8_t kNone = 0xff;
+  std::array<std::uint8_t, kMaxArity> stack{};        ///< operands, the first evaluated first
+  std::array<std::uint8_t, 2> columns{kNone, kNone};  ///< operands that the token names as columns
+  std::uint8_t parameter = kNone;                     ///< the operand that it names as a parameter
   std::uint8_t stack_count = 0;
   std::uint8_t form = 0;  ///< index in HandlerTable::forms()
-  bool swapped = false;   ///< the first two operands have changed places to fit a mirrored form
 };
 
 /// Where a value is before an operator takes it.
@@ -78,9 +80,15 @@ class HandlerTable {
   unsigned argumentCount() const noexcept { return argument_count_; }
 
   /// The number of a handler at a stack height, or -1 if there is none.
-  int find(Handler::Kind kind, unsigned height, unsigned argument = 0) const noexcept;
+  int find(Handler::Kind kind, unsigned height, unsigned argument = 0) const noexcept {
+    return height <= spec_.depth && argument < kMaxArity ? plain_[placeOf(kind, height, argument)] : -1;
+  }
+  int findApply(Op op, unsigned form, unsigned height) const noexcept {
+    const OpFacts& facts = facts_[static_cast<std::size_t>(op)];
+    if (!facts.has || facts.is_long || height > spec_.depth) return -1;
+    return applies_[static_cast<std::size_t>(facts.first) + form * (spec_.depth + 1) + height];
+  }
   int findApply(Op op, Form form, unsigned height) const noexcept;
-  int findApply(Op op, unsigned form, unsigned height) const noexcept;
   int findBody(Op op) const noexcept { return facts_[static_cast<std::size_t>(op)].first; }
 
   /// The forms of short operators of this arity; with `commutative`, only one of two mirrored forms.
@@ -88,19 +96,32 @@ class HandlerTable {
   static std::span<const Form> forms(Op op) { return forms(arityOf(op), (infoOf(op).props & kCommutative) != 0); }
 
   /// The plan with the fewest operands that go through the stack though they need not, and then with the fewest
-  /// registers: operands on the stack are evaluated in the order of `ranks`, where the form allows that; ranks[i] is
+  /// registers: operands on the stack are evaluated in the order of `ranks`, where the form allows that. ranks[i] is
   /// the place of operand i among all operands, the one that needs most registers first.
-  static const FormPlan& planOf(Op op, std::span<const Source> sources, std::span<const std::uint8_t> ranks) noexcept;
+  const FormPlan& planOf(Op op, const std::array<Source, kMaxArity>& sources,
+                         const std::array<std::uint8_t, kMaxArity>& ranks) const noexcept {
+    std::size_t source = 0, rank = 0;
+    for (std::size_t i = kMaxArity; i-- > 0;) {
+      source = source * 3 + static_cast<std::size_t>(sources[i]);
+      rank = rank * 3 + ranks[i];
+    }
+    return facts_[static_cast<std::size_t>(op)].plans[source * kOperandSets + rank];
+  }
+  /// Three sources, or three ranks, for each of three operands; 0 for operands that an operator has not.
+  static constexpr std::size_t kOperandSets = 27;
 
  private:
   struct OpFacts {
     bool has = false;
     bool is_long = false;
-    int first = -1;  ///< the body, or where the operator's handlers begin in applies_
+    int first = -1;                   ///< the body, or where the operator's handlers begin in applies_
+    const FormPlan* plans = nullptr;  ///< by sources and ranks
   };
 
   void add(const Handler& handler);
-  std::size_t placeOf(Handler::Kind kind, unsigned height, unsigned argument) const noexcept;
+  std::size_t placeOf(Handler::Kind kind, unsigned height, unsigned argument) const noexcept {
+    return (static_cast<std::size_t>(kind) * (spec_.depth + 1) + height) * kMaxArity + argument;
+  }
 
   InterpreterSpec spec_;
   std::vector<Handler> handlers_;

@@ -223,7 +223,7 @@ Strip::ThreadSums Strip::sumThread(const LossSpec& spec, const LossPointers& poi
   sums.count = lowering_.literal(kGroupRows);
   if (!all_count) {
     llvm::Value* const counts = sumLanes({valid});
-    llvm::Value* const own = b_.CreateLShr(counts, b_.CreateMul(lane_, b_.getInt32(kCountBits)));
+    llvm::Value* const own = b_.CreateLShr(counts, b_.CreateAnd(b_.CreateMul(lane_, b_.getInt32(kCountBits)), 31));
     sums.count = b_.CreateUIToFP(b_.CreateAnd(own, (1u << kCountBits) - 1), lowering_.type());
   }
   return sums;

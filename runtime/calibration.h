@@ -10,7 +10,7 @@
 
 namespace srjit {
 
-/// Seconds. A node-row is one node of a graph for one row.
+/// Seconds. Nodes are the tokens of expressions as they were given; a node-row is one of them for one row.
 struct DeviceCosts {
   double interpret = 0;  ///< of the device, per node-row
   double compiled = 0;   ///< of the device, per node-row

@@ -60,6 +60,7 @@ class ProgramEncoder {
 
   DeviceCode run() {
     const Stopwatch passes;
+    for (const std::uint32_t e : request_.chosen) code_.tokens += source_.expressions[e].size();
     findSections();
     makeGraphs();
     stageColumns();
@@ -181,12 +182,13 @@ class ProgramEncoder {
                                 .parameters = {},
                                 .max_slots = static_cast<std::uint32_t>(limits_.slots)};
     Encoder encoder(*chunk.dag, table);
-    for (std::uint32_t member = 0; member < chunk.dag->roots().size(); ++member) {
+    for (std::size_t member = 0; member < chunk.dag->roots().size(); ++member) {
+      const NodeId root = chunk.dag->roots()[member];
       const std::uint32_t expression = expressionOf(member);
       const std::size_t before = chunk.code.tokens.size();
       Status encoded = section.columns.size() > limits_.columns
                            ? Status(tooLarge("columns", section.columns.size(), limits_.columns))
-                           : encoder.encode({&member, 1}, {&expression, 1}, options, chunk.code);
+                           : encoder.encode({&root, 1}, {&expression, 1}, options, chunk.code);
       const std::size_t length = chunk.code.tokens.size() - before;
       if (encoded && length > limits_.tokens) {
         chunk.code.tokens.resize(before);

@@ -57,7 +57,8 @@ struct DeviceCode {
 
   std::vector<Failure> failures;  ///< in order of expression
   std::optional<Error> trouble;   ///< why expressions that were to be compiled are interpreted
-  std::size_t nodes = 0;          ///< of all graphs after the passes
+  std::size_t tokens = 0;         ///< of all expressions, as they were given: what costs are reckoned by
+  std::size_t nodes = 0;          ///< of all graphs after the passes; how much they share depends on the batches
   double seconds_passes = 0, seconds_codegen = 0;
 };
 

@@ -127,6 +127,7 @@ DeviceCode compileForDevice(const CodeRequest& request, const KernelKind& kind, 
   tbb::parallel_for(std::size_t{0}, groups.size(), [&](std::size_t g) { batches[g].make(groups[g]); });
 
   DeviceCode code;
+  for (const std::uint32_t e : request.chosen) code.tokens += request.source.expressions[e].size();
   for (const Batch& batch : batches) {
     interpreted.insert(interpreted.end(), batch.interpreted.begin(), batch.interpreted.end());
     code.failures.insert(code.failures.end(), batch.failures.begin(), batch.failures.end());

@@ -38,7 +38,7 @@ class DeviceExecutor final : public Executor {
         calibration_(cache_, fmt::format("{} ({}) {} {}", cuda_->limits().name, cuda_->limits().driver_version,
                                          nameOf(options.precision), nameOf(options.math))),
         arena_(static_cast<int>(threads_)),
-        background_(static_cast<int>(threads_), 0, tbb::task_arena::priority::low) {}
+        background_(static_cast<int>(std::max(threads_, 2U)) - 1, 0, tbb::task_arena::priority::low) {}
 
   ~DeviceExecutor() override {
     {
@@ -252,7 +252,7 @@ void DeviceExecutor::compileJob(const std::shared_ptr<const ProgramSource>& sour
     job.error = std::move(code).error();
   } else {
     job.code = std::move(*code);
-    if (core_seconds > 0) calibration_.addCompile(static_cast<double>(job.code->nodes), core_seconds);
+    if (core_seconds > 0) calibration_.addCompile(static_cast<double>(job.code->tokens), core_seconds);
   }
   job.finished.notify_all();
 }
@@ -282,7 +282,7 @@ Result<std::shared_ptr<const DeviceCode>> DeviceExecutor::codeFor(const Task& ta
   }
   if (job->running || job->error || passes == 0) return program.interpreted();
   const DeviceCosts costs = calibration_.costs();
-  const auto nodes = static_cast<double>(program.interpreted()->nodes);
+  const auto nodes = static_cast<double>(program.interpreted()->tokens);
   const std::size_t kernels = (task.program.size() + kExpressionsPerKernel - 1) / kExpressionsPerKernel;
   if (!compilingPays(costs, passes, nodes * static_cast<double>(rows),
                      compileSeconds(costs, nodes, kernels, threads_))) {
@@ -294,7 +294,7 @@ Result<std::shared_ptr<const DeviceCode>> DeviceExecutor::codeFor(const Task& ta
     std::erase_if(started_, [](const auto& started) { return started.expired(); });
     started_.push_back(job);
   }
-  background_.execute([&] { jobs_->run([this, source, kind, rows, job] { compileJob(source, kind, rows, *job); }); });
+  background_.enqueue(jobs_->defer([this, source, kind, rows, job] { compileJob(source, kind, rows, *job); }));
   return program.interpreted();
 }
 
@@ -320,7 +320,7 @@ void DeviceExecutor::learn(const Task& task, const DeviceRun& run) {
   const DeviceCode& code = *run.plan().code;
   const bool interpreted = code.kernels.empty();
   if (!interpreted && code.interpreter) return;
-  const auto node_rows = static_cast<double>(code.nodes) * static_cast<double>(run.plan().data->rows);
+  const auto node_rows = static_cast<double>(code.tokens) * static_cast<double>(run.plan().data->rows);
   calibration_.addRun(!interpreted, node_rows, seconds);
 }
 

@@ -236,6 +236,7 @@ void DeviceRun::launch(const DeviceRows& rows) {
 }
 
 void DeviceRun::launchTotals(const DeviceRows& rows, bool first, bool last) {
+  if (plan_.expressions == 0) return;
   std::uint64_t groups = ceilDivide(rows.rows, kGroupRows);
   std::uint64_t channel_stride = plan_.expressions * groups;
   unsigned outputs = word(plan_.expressions), is_first = first, is_last = last;
