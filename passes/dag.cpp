@@ -216,14 +216,20 @@ std::uint64_t Dag::identityOf(const Node& node) const noexcept {
 }
 
 void Dag::makeTable(std::size_t size) {
-  table_.assign(size, Slot{0, kEmpty});
+  std::vector<Slot> table(size, Slot{0, kEmpty});
   const std::size_t mask = size - 1;
-  for (NodeId id = 0; id < nodes_.size(); ++id) {
-    const auto hash = static_cast<std::uint32_t>(identityOf(nodes_[id]));
-    std::size_t at = hash & mask;
-    while (table_[at].id != kEmpty) at = (at + 1) & mask;
-    table_[at] = {hash, id};
+  const auto enter = [&](Slot slot) {
+    std::size_t at = slot.hash & mask;
+    while (table[at].id != kEmpty) at = (at + 1) & mask;
+    table[at] = slot;
+  };
+  if (table_.empty()) {
+    for (NodeId id = 0; id < nodes_.size(); ++id) enter({static_cast<std::uint32_t>(identityOf(nodes_[id])), id});
   }
+  for (const Slot& slot : table_) {
+    if (slot.id != kEmpty) enter(slot);
+  }
+  table_ = std::move(table);
 }
 
 std::vector<std::uint32_t> Dag::useCounts() const {
@@ -335,6 +341,16 @@ Dag Dag::renumbered(std::span<const NodeId> order) const {
   to.roots_.reserve(roots_.size());
   for (const NodeId root : roots_) to.roots_.push_back(place[root]);
   return to;
+}
+
+void Dag::hoistConstants() {
+  for (Node& node : nodes_) {
+    if (node.kind != Token::Kind::kConstant) continue;
+    const auto index = static_cast<std::uint32_t>(parameters_.size());
+    parameters_.push_back({ParameterSource::kLiteral, 0, node.value});
+    node = Node{Token::Kind::kParameter, Op::kAdd, index, 0, {}};
+  }
+  table_.clear();
 }
 
 bool operator==(const Dag& a, const Dag& b) {

@@ -97,6 +97,9 @@ class Dag {
   /// a root reaches.
   Dag renumbered(std::span<const NodeId> order) const;
 
+  /// Turns every constant into a literal parameter, in place. There must be no literal parameter before.
+  void hoistConstants();
+
   /// Bit equality of structure and numbers.
   friend bool operator==(const Dag& a, const Dag& b);
 
@@ -118,7 +121,7 @@ class Dag {
   std::vector<ParameterSource> parameters_;
   std::vector<std::uint64_t> hashes_;  ///< shapeHash of every node
   std::vector<Slot> table_;            ///< open-addressing hash table of all nodes, at most 2/3 in use; its size is a
-                                       ///< power of two, or 0 until the first new node of a renumbered graph
+                                       ///< power of two, or 0 until the first new node of a renumbered or hoisted graph
   std::uint32_t variables_ = 0;
 };
 

@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "passes/pass.h"
 #include "passes/working_dag.h"
 
@@ -7,6 +9,11 @@ namespace srjit {
 // order of nodes: neither depends on the values.
 void hoistLiterals(WorkingDag& work, const PassContext&) {
   Dag& dag = work.dag();
+  if (std::ranges::none_of(dag.parameters(), &ParameterSource::isLiteral)) {
+    dag.hoistConstants();
+    return;
+  }
+  // Some were hoisted before: equal literals share one parameter.
   work.rebuild(
       [&](NodeId id) {
         const Node& node = dag.node(id);
