@@ -1,6 +1,7 @@
 #include "passes/dag.h"
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cassert>
 #include <cmath>
@@ -26,11 +27,22 @@ constexpr std::uint64_t combine(std::uint64_t seed, std::uint64_t value) {
   return mix(seed * 0x9e3779b97f4a7c15u + value);
 }
 
-// One seed per kind of node for identities.
 constexpr std::uint64_t kLiteralSeed = mix(1);
 constexpr std::uint64_t kVariableSeed = mix(2);
 constexpr std::uint64_t kParameterSeed = mix(3);
 constexpr std::uint64_t kOpSeed = mix(4);
+
+constexpr auto kOpShapes = [] {
+  std::array<std::uint64_t, kOpCount> shapes{};
+  for (std::size_t op = 0; op < kOpCount; ++op) shapes[op] = combine(kOpSeed, op);
+  return shapes;
+}();
+
+constexpr bool kCommutes[] = {
+#define SRJIT_OP(id, name, text, arity, props, ...) ((props) & kCommutative) != 0,
+#include "ir/ops.def"
+#undef SRJIT_OP
+};
 
 // Shapes of leaves are small numbers and those of operators are large, so that commutative operators read x0, x1, p0, a
 // literal, then terms.
@@ -39,6 +51,18 @@ constexpr std::uint64_t kLiteralShape = std::uint64_t{2} << 32;
 constexpr std::uint64_t kOperatorShape = std::uint64_t{1} << 63;
 
 std::uint64_t bitsOf(double value) { return std::bit_cast<std::uint64_t>(value); }
+
+// Where in the hash table a node is looked for. Unlike the shape it is of this graph alone.
+std::uint64_t literalIdentity(double value) { return combine(kLiteralSeed, bitsOf(value)); }
+std::uint64_t variableIdentity(std::uint32_t column) { return combine(kVariableSeed, column); }
+std::uint64_t parameterIdentity(const ParameterSource& source) {
+  return combine(combine(kParameterSeed, source.expression | std::uint64_t{source.index} << 32),
+                 bitsOf(source.literal));
+}
+std::uint64_t operatorIdentity(const Node& node) {
+  const auto [a, b, c] = node.operands;
+  return combine(kOpShapes[static_cast<std::size_t>(node.op)] ^ c, a | std::uint64_t{b} << 32);
+}
 
 double roundTo(Precision precision, double value) {
   if (std::isnan(value)) return std::numeric_limits<double>::quiet_NaN();
@@ -94,7 +118,7 @@ Dag Dag::fromExpressions(std::span<const Expression> batch, Precision precision)
 NodeId Dag::constant(double value) {
   Node node;
   node.value = roundTo(precision_, value);
-  return intern(node, combine(kLiteralSeed, bitsOf(node.value)), kLiteralShape,
+  return intern(node, literalIdentity(node.value), kLiteralShape,
                 [&](const Node& other) { return sameNode(node, other); });
 }
 
@@ -103,7 +127,7 @@ NodeId Dag::variable(std::uint32_t column) {
   node.kind = Token::Kind::kVariable;
   node.index = column;
   variables_ = std::max(variables_, column + 1);
-  return intern(node, combine(kVariableSeed, column), column, [&](const Node& other) { return sameNode(node, other); });
+  return intern(node, variableIdentity(column), column, [&](const Node& other) { return sameNode(node, other); });
 }
 
 NodeId Dag::parameter(std::uint32_t expression, std::uint32_t index) {
@@ -135,9 +159,7 @@ NodeId Dag::internParameter(const ParameterSource& source, std::uint64_t shape) 
   Node node;
   node.kind = Token::Kind::kParameter;
   node.index = static_cast<std::uint32_t>(parameters_.size());
-  const std::uint64_t identity =
-      combine(combine(combine(kParameterSeed, source.expression), source.index), bitsOf(source.literal));
-  const NodeId id = intern(node, identity, shape, [&](const Node& other) {
+  const NodeId id = intern(node, parameterIdentity(source), shape, [&](const Node& other) {
     return other.kind == Token::Kind::kParameter && sameSource(parameters_[other.index], source);
   });
   if (nodes_[id].index == parameters_.size()) parameters_.push_back(source);
@@ -145,19 +167,19 @@ NodeId Dag::internParameter(const ParameterSource& source, std::uint64_t shape) 
 }
 
 NodeId Dag::internOperator(Node node) {
-  const OpInfo& info = infoOf(node.op);
   auto& [a, b, c] = node.operands;
-  if ((info.props & kCommutative) != 0 && hashes_[b] < hashes_[a]) std::swap(a, b);
-  std::uint64_t identity = combine(kOpSeed, static_cast<std::uint64_t>(node.op));
-  std::uint64_t shape = identity;
-  for (int i = 0; i < info.arity; ++i) shape = combine(shape, hashes_[node.operands[static_cast<std::size_t>(i)]]);
-  identity = combine(combine(identity, a | std::uint64_t{b} << 32), c);
-  return intern(node, identity, shape | kOperatorShape, [&](const Node& other) { return sameNode(node, other); });
+  const auto op = static_cast<std::size_t>(node.op);
+  if (kCommutes[op] && hashes_[b] < hashes_[a]) std::swap(a, b);
+  std::uint64_t shape = kOpShapes[op];
+  for (const NodeId operand : node.inputs()) shape = combine(shape, hashes_[operand]);
+  return intern(node, operatorIdentity(node), shape | kOperatorShape,
+                [&](const Node& other) { return sameNode(node, other); });
 }
 
 template <class Same>
 NodeId Dag::intern(const Node& node, std::uint64_t identity, std::uint64_t shape, const Same& same) {
-  if (3 * (nodes_.size() + 1) > 2 * table_.size()) resizeTable(std::max<std::size_t>(64, 4 * table_.size()));
+  if (3 * (nodes_.size() + 1) > 2 * table_.size())
+    makeTable(std::bit_ceil(std::max<std::size_t>(64, 4 * nodes_.size())));
   const std::size_t mask = table_.size() - 1;
   const auto hash = static_cast<std::uint32_t>(identity);
   std::size_t at = hash & mask;
@@ -176,19 +198,38 @@ void Dag::reserve(std::size_t nodes) {
   nodes_.reserve(nodes);
   hashes_.reserve(nodes);
   const std::size_t size = std::bit_ceil(nodes + nodes / 2 + 2);
-  if (size > table_.size()) resizeTable(size);
+  if (size > table_.size()) makeTable(size);
 }
 
-void Dag::resizeTable(std::size_t size) {
-  std::vector<Slot> larger(size, Slot{0, kEmpty});
-  const std::size_t mask = larger.size() - 1;
-  for (const Slot& slot : table_) {
-    if (slot.id == kEmpty) continue;
-    std::size_t at = slot.hash & mask;
-    while (larger[at].id != kEmpty) at = (at + 1) & mask;
-    larger[at] = slot;
+std::uint64_t Dag::identityOf(const Node& node) const noexcept {
+  switch (node.kind) {
+    case Token::Kind::kConstant:
+      return literalIdentity(node.value);
+    case Token::Kind::kVariable:
+      return variableIdentity(node.index);
+    case Token::Kind::kParameter:
+      return parameterIdentity(parameters_[node.index]);
+    case Token::Kind::kOp:
+      break;
   }
-  table_ = std::move(larger);
+  return operatorIdentity(node);
+}
+
+void Dag::makeTable(std::size_t size) {
+  std::vector<Slot> table(size, Slot{0, kEmpty});
+  const std::size_t mask = size - 1;
+  const auto enter = [&](Slot slot) {
+    std::size_t at = slot.hash & mask;
+    while (table[at].id != kEmpty) at = (at + 1) & mask;
+    table[at] = slot;
+  };
+  if (table_.empty()) {
+    for (NodeId id = 0; id < nodes_.size(); ++id) enter({static_cast<std::uint32_t>(identityOf(nodes_[id])), id});
+  }
+  for (const Slot& slot : table_) {
+    if (slot.id != kEmpty) enter(slot);
+  }
+  table_ = std::move(table);
 }
 
 std::vector<std::uint32_t> Dag::useCounts() const {
@@ -269,6 +310,47 @@ void Dag::appendStructure(std::vector<std::byte>& bytes) const {
   }
   for (const NodeId root : roots_) append(root);
   bytes.resize(static_cast<std::size_t>(out - bytes.data()));
+}
+
+Dag Dag::renumbered(std::span<const NodeId> order) const {
+  Dag to(precision_);
+  to.nodes_.reserve(order.size());
+  to.hashes_.reserve(order.size());
+  std::vector<NodeId> place(nodes_.size());
+  for (const NodeId id : order) {
+    place[id] = static_cast<NodeId>(to.nodes_.size());
+    to.hashes_.push_back(hashes_[id]);
+    Node& node = to.nodes_.emplace_back(nodes_[id]);
+    switch (node.kind) {
+      case Token::Kind::kConstant:
+        break;
+      case Token::Kind::kVariable:
+        to.variables_ = std::max(to.variables_, node.index + 1);
+        break;
+      case Token::Kind::kParameter:
+        to.parameters_.push_back(parameters_[node.index]);
+        node.index = static_cast<std::uint32_t>(to.parameters_.size() - 1);
+        break;
+      case Token::Kind::kOp:
+        for (std::size_t i = 0; i < static_cast<std::size_t>(node.arity()); ++i) {
+          node.operands[i] = place[node.operands[i]];
+        }
+        break;
+    }
+  }
+  to.roots_.reserve(roots_.size());
+  for (const NodeId root : roots_) to.roots_.push_back(place[root]);
+  return to;
+}
+
+void Dag::hoistConstants() {
+  for (Node& node : nodes_) {
+    if (node.kind != Token::Kind::kConstant) continue;
+    const auto index = static_cast<std::uint32_t>(parameters_.size());
+    parameters_.push_back({ParameterSource::kLiteral, 0, node.value});
+    node = Node{Token::Kind::kParameter, Op::kAdd, index, 0, {}};
+  }
+  table_.clear();
 }
 
 bool operator==(const Dag& a, const Dag& b) {

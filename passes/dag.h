@@ -60,6 +60,7 @@ class Dag {
   /// The constant, variable or parameter `leaf` of another graph of this precision.
   NodeId copyLeaf(const Dag& from, NodeId leaf);
   void addRoot(NodeId id) { roots_.push_back(id); }
+  void setRoot(std::size_t root, NodeId id) { roots_[root] = id; }
   /// Makes room for so many nodes; only speed depends on it.
   void reserve(std::size_t nodes);
 
@@ -92,6 +93,13 @@ class Dag {
   /// on machines of one byte order.
   void appendStructure(std::vector<std::byte>& bytes) const;
 
+  /// The graph of the nodes of `order` alone, numbered as they stand there: each once, after its operands, and all that
+  /// a root reaches.
+  Dag renumbered(std::span<const NodeId> order) const;
+
+  /// Turns every constant into a literal parameter, in place. There must be no literal parameter before.
+  void hoistConstants();
+
   /// Bit equality of structure and numbers.
   friend bool operator==(const Dag& a, const Dag& b);
 
@@ -104,14 +112,16 @@ class Dag {
   NodeId intern(const Node& node, std::uint64_t identity, std::uint64_t shape, const Same& same);
   NodeId internParameter(const ParameterSource& source, std::uint64_t shape);
   NodeId internOperator(Node node);
-  void resizeTable(std::size_t size);
+  std::uint64_t identityOf(const Node& node) const noexcept;
+  void makeTable(std::size_t size);
 
   Precision precision_;
   std::vector<Node> nodes_;
   std::vector<NodeId> roots_;
   std::vector<ParameterSource> parameters_;
   std::vector<std::uint64_t> hashes_;  ///< shapeHash of every node
-  std::vector<Slot> table_;            ///< open-addressing hash table; its size is a power of two, at most 2/3 in use
+  std::vector<Slot> table_;            ///< open-addressing hash table of all nodes, at most 2/3 in use; its size is a
+                                       ///< power of two, or 0 until the first new node of a renumbered or hoisted graph
   std::uint32_t variables_ = 0;
 };
 

@@ -1,11 +1,12 @@
 #include <algorithm>
 #include <array>
 #include <initializer_list>
+#include <span>
 #include <utility>
 #include <vector>
 
 #include "passes/pass.h"
-#include "passes/rebuild.h"
+#include "passes/working_dag.h"
 
 namespace srjit {
 namespace {
@@ -16,52 +17,96 @@ struct Product {
   bool negated;
 };
 
+bool isSum(const Node& node) { return node.kind == Token::Kind::kOp && (node.op == Op::kAdd || node.op == Op::kSub); }
+
+bool multiplies(const Node& node) {
+  return node.kind == Token::Kind::kOp && (node.op == Op::kMul || node.op == Op::kSquare || node.op == Op::kCube);
+}
+
 /// Fuses one root at a time, because which product a sum takes depends on the number of its uses, and uses in other
 /// roots of the batch must not count.
 class Fuser {
  public:
-  explicit Fuser(const Dag& from)
-      : from_(from), to_(from.precision()), uses_(from.size()), image_(from.size(), kNone) {}
+  explicit Fuser(WorkingDag& work) : work_(work), dag_(work.dag()), order_(work.order()) {}
 
-  Dag run() && {
-    for (const NodeId root : from_.roots()) fuseRoot(root);
-    return std::move(to_);
+  void run() && {
+    findSums();
+    work_.begin();
+    for (std::size_t i = 0; i < dag_.roots().size(); ++i) {
+      const NodeId root = dag_.roots()[i];
+      if (has_sums_[root] != 0) {
+        dag_.setRoot(i, fuseRoot(root));
+      } else {
+        keepRoot(root);
+      }
+    }
+    work_.commit();
   }
 
  private:
-  static constexpr NodeId kNone = ~NodeId{0};
+  static constexpr NodeId kNone = WorkingDag::kNone;
 
-  void fuseRoot(NodeId root) {
-    collect(root);
-    for (const NodeId id : members_) image_[id] = copy(id);
-    to_.addRoot(image_[root]);
-    for (const NodeId id : members_) {
-      uses_[id] = 0;
-      image_[id] = kNone;
+  /// Finds the nodes with a sum of a product in them; the others stay as they are.
+  void findSums() {
+    ranks_.resize(dag_.size());
+    uses_.resize(dag_.size());
+    image_.resize(dag_.size());
+    has_sums_.resize(dag_.size());
+    for (std::uint32_t rank = 0; rank < order_.size(); ++rank) {
+      const NodeId id = order_[rank];
+      ranks_[id] = rank;
+      const Node& node = dag_.node(id);
+      const bool sum = isSum(node);
+      bool has = false;
+      for (const NodeId operand : node.inputs()) {
+        has = has || has_sums_[operand] != 0 || (sum && multiplies(dag_.node(operand)));
+      }
+      has_sums_[id] = has ? 1 : 0;
     }
+  }
+
+  /// Lists the nodes of a root without sums of products.
+  void keepRoot(NodeId root) {
+    if (work_.isKept(root)) return;
+    members_.assign(1, ranks_[root]);
+    for (std::size_t i = 0; i < members_.size(); ++i) {
+      for (const NodeId operand : dag_.node(order_[members_[i]]).inputs()) {
+        if (!work_.isKept(operand) && uses_[operand]++ == 0) members_.push_back(ranks_[operand]);
+      }
+    }
+    std::ranges::sort(members_);
+    for (const std::uint32_t rank : members_) uses_[work_.keep(order_[rank])] = 0;
+  }
+
+  NodeId fuseRoot(NodeId root) {
+    collect(root);
+    for (const std::uint32_t rank : members_) image_[order_[rank]] = work_.keep(imageOf(order_[rank]));
+    for (const std::uint32_t rank : members_) uses_[order_[rank]] = 0;
+    return image_[root];
   }
 
   /// Lists the nodes of `root` in topological order, and counts their uses within it.
   void collect(NodeId root) {
-    members_.assign(1, root);
+    members_.assign(1, ranks_[root]);
     uses_[root] = 1;
     for (std::size_t i = 0; i < members_.size(); ++i) {
-      for (const NodeId operand : from_.node(members_[i]).inputs()) {
-        if (uses_[operand]++ == 0) members_.push_back(operand);
+      for (const NodeId operand : dag_.node(order_[members_[i]]).inputs()) {
+        if (uses_[operand]++ == 0) members_.push_back(ranks_[operand]);
       }
     }
     std::ranges::sort(members_);
   }
 
-  NodeId copy(NodeId id) {
-    const Node& node = from_.node(id);
-    if (node.kind != Token::Kind::kOp) return to_.copyLeaf(from_, id);
-    if (node.op == Op::kAdd || node.op == Op::kSub) {
+  NodeId imageOf(NodeId id) {
+    if (has_sums_[id] == 0) return id;
+    const Node node = dag_.node(id);
+    if (isSum(node)) {
       if (const NodeId fused = fusedSum(node); fused != kNone) return fused;
     }
     std::array<NodeId, kMaxArity> operands{};
     for (std::size_t i = 0; i < node.inputs().size(); ++i) operands[i] = image_[node.operands[i]];
-    return to_.apply(node.op, std::span<const NodeId>(operands.data(), node.inputs().size()));
+    if (operands == node.operands) return id;
+    return dag_.apply(node.op, std::span<const NodeId>(operands.data(), node.inputs().size()));
   }
 
   /// The fused form of a sum or difference; kNone if no operand is a product, and for the difference of a value and
@@ -78,16 +123,16 @@ class Fuser {
       const NodeId other = image_[sum.operands[1 - side]];
       if (sum.op == Op::kSub && side == 0) {
         const auto [x, y] = factorsOf(sum.operands[side]);
-        return to_.apply(Op::kFms, {x, y, other});
+        return dag_.apply(Op::kFms, {x, y, other});
       }
       const auto [x, y, negated] = withoutSign(factorsOf(sum.operands[side]));
-      return to_.apply(negated == (sum.op == Op::kSub) ? Op::kFma : Op::kFnma, {x, y, other});
+      return dag_.apply(negated == (sum.op == Op::kSub) ? Op::kFma : Op::kFnma, {x, y, other});
     }
     return kNone;
   }
 
   bool isOneOf(NodeId id, std::initializer_list<Op> ops) const {
-    const Node& node = from_.node(id);
+    const Node& node = dag_.node(id);
     return node.kind == Token::Kind::kOp && std::ranges::find(ops, node.op) != ops.end();
   }
 
@@ -95,8 +140,8 @@ class Fuser {
   /// times its reciprocal, a quotient times its divisor. Such a product is its operand but for rounding. As written,
   /// the difference of the two is 0 in most rows, and dividing by it is infinite; fused, it would never be 0.
   bool undoesAFactor(NodeId id) const {
-    const auto& operands = from_.node(id).operands;
-    switch (from_.node(id).op) {
+    const auto& operands = dag_.node(id).operands;
+    switch (dag_.node(id).op) {
       case Op::kSquare:
         return isOneOf(operands[0], {Op::kSqrt, Op::kPsqrt, Op::kLooseSqrt});
       case Op::kCube:
@@ -106,24 +151,22 @@ class Fuser {
     }
   }
   bool isReciprocalOf(NodeId id, NodeId other) const {
-    if (isOneOf(id, {Op::kInv, Op::kPinv, Op::kLooseInv})) return from_.node(id).operands[0] == other;
-    return isOneOf(id, {Op::kDiv, Op::kPdiv, Op::kLooseDiv}) && from_.node(id).operands[1] == other;
+    if (isOneOf(id, {Op::kInv, Op::kPinv, Op::kLooseInv})) return dag_.node(id).operands[0] == other;
+    return isOneOf(id, {Op::kDiv, Op::kPdiv, Op::kLooseDiv}) && dag_.node(id).operands[1] == other;
   }
 
   bool isProduct(NodeId id) const {
-    const Node& node = from_.node(id);
-    if (node.kind != Token::Kind::kOp) return false;
+    const Node& node = dag_.node(id);
     // A cube that stays for another use would be two multiplications beside the square that fusing needs.
-    const bool product = node.op == Op::kMul || node.op == Op::kSquare || (node.op == Op::kCube && uses_[id] == 1);
-    return product && !undoesAFactor(id);
+    return multiplies(node) && (node.op != Op::kCube || uses_[id] == 1) && !undoesAFactor(id);
   }
 
-  /// The factors of the product `id`, in the new graph.
+  /// The factors of the product `id`, themselves fused.
   std::array<NodeId, 2> factorsOf(NodeId id) {
-    const Node& node = from_.node(id);
+    const Node& node = dag_.node(id);
     const NodeId x = image_[node.operands[0]];
     if (node.op == Op::kSquare) return {x, x};
-    if (node.op == Op::kCube) return {to_.apply(Op::kSquare, {x}), x};
+    if (node.op == Op::kCube) return {work_.keep(dag_.apply(Op::kSquare, {x})), x};
     return {x, image_[node.operands[1]]};
   }
 
@@ -136,19 +179,22 @@ class Fuser {
   }
 
   NodeId negatedOperand(NodeId id) const {
-    const Node& node = to_.node(id);
+    const Node& node = dag_.node(id);
     return node.kind == Token::Kind::kOp && node.op == Op::kNeg ? node.operands[0] : kNone;
   }
 
-  const Dag& from_;
-  Dag to_;
-  std::vector<std::uint32_t> uses_;  ///< of every node of from_, within the root at hand
-  std::vector<NodeId> image_;        ///< the node of to_ for every node of from_, for the root at hand
-  std::vector<NodeId> members_;      ///< nodes of the root at hand
+  WorkingDag& work_;
+  Dag& dag_;
+  std::span<const NodeId> order_;
+  std::vector<std::uint32_t> ranks_;    ///< where in order_ a node stands
+  std::vector<std::uint8_t> has_sums_;  ///< whether a node has a sum of a product in it
+  std::vector<std::uint32_t> uses_;     ///< of every node, within the root at hand
+  std::vector<NodeId> image_;           ///< what stands for every node of the root at hand
+  std::vector<std::uint32_t> members_;  ///< ranks of the nodes of the root at hand
 };
 
 }  // namespace
 
-Dag fuseMultiplyAdd(const Dag& dag, const PassContext&) { return withoutUnreachable(Fuser(dag).run()); }
+void fuseMultiplyAdd(WorkingDag& work, const PassContext&) { Fuser(work).run(); }
 
 }  // namespace srjit

@@ -8,7 +8,7 @@
 
 #include "ir/rows.h"
 #include "passes/pass.h"
-#include "passes/rebuild.h"
+#include "passes/working_dag.h"
 
 namespace srjit {
 namespace {
@@ -116,21 +116,15 @@ double valueIn(Op op, const std::array<double, kMaxArity>& x) {
 }
 
 template <class Allowed>
-Dag foldWhere(const Dag& dag, const Allowed& allowed) {
-  const bool none = std::ranges::none_of(dag.nodes(), [&](const Node& node) {
-    return node.kind == Token::Kind::kOp && allowed(node.op) && foldedValue(dag, node.op, node.inputs());
-  });
-  if (none) return dag;  // the common case: populations hold few operators over constants alone
-  Dag to(dag.precision());
-  rebuildInto(
-      to, dag, [&](NodeId id) { return to.copyLeaf(dag, id); },
-      [&](Op op, std::span<const NodeId> operands) {
-        if (allowed(op)) {
-          if (const auto value = foldedValue(to, op, operands)) return to.constant(*value);
-        }
-        return to.apply(op, operands);
-      });
-  return withoutUnreachable(std::move(to));
+void foldWhere(WorkingDag& work, const Allowed& allowed) {
+  Dag& dag = work.dag();
+  work.rebuild([&](NodeId id) { return work.keep(id); },
+               [&](Op op, std::span<const NodeId> operands, NodeId same) {
+                 if (allowed(op)) {
+                   if (const auto value = foldedValue(dag, op, operands)) return work.keep(dag.constant(*value));
+                 }
+                 return work.keep(same != WorkingDag::kNone ? same : dag.apply(op, operands));
+               });
 }
 
 }  // namespace
@@ -168,12 +162,13 @@ std::optional<double> foldedValue(const Dag& dag, Op op, std::span<const NodeId>
   return valueOf(op, std::span(values).first(operands.size()), dag.precision());
 }
 
-Dag foldConstants(const Dag& dag, const PassContext& context) {
-  return foldWhere(dag, [&](Op op) { return isExactlyRounded(op, dag.precision(), context.math); });
+void foldConstants(WorkingDag& work, const PassContext& context) {
+  const Precision precision = work.dag().precision();
+  foldWhere(work, [&](Op op) { return isExactlyRounded(op, precision, context.math); });
 }
 
-Dag foldFunctions(const Dag& dag, const PassContext&) {
-  return foldWhere(dag, [](Op) { return true; });
+void foldFunctions(WorkingDag& work, const PassContext&) {
+  foldWhere(work, [](Op) { return true; });
 }
 
 }  // namespace srjit

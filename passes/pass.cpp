@@ -4,15 +4,17 @@
 #include <chrono>
 #include <iterator>
 #include <mutex>
+#include <optional>
 #include <utility>
 
 #include <fmt/format.h>
 
 #include "ir/lexer.h"
+#include "passes/working_dag.h"
 
 namespace srjit {
 
-#define SRJIT_PASS(name, function, exactness, modes, doc) Dag function(const Dag& dag, const PassContext& context);
+#define SRJIT_PASS(name, function, exactness, modes, doc) void function(WorkingDag& work, const PassContext& context);
 #include "passes/passes.def"
 #undef SRJIT_PASS
 
@@ -27,9 +29,17 @@ struct StandardPass {
   unsigned modes;
 };
 
+template <void (*rewrite)(WorkingDag&, const PassContext&)>
+Dag rewritten(const Dag& dag, const PassContext& context) {
+  WorkingDag work(dag);
+  rewrite(work, context);
+  return work.result();
+}
+
 const std::vector<StandardPass>& standardPasses() {
   static const std::vector<StandardPass> passes = {
-#define SRJIT_PASS(name, function, exactness, modes, doc) {{name, function, Exactness::exactness, doc}, modes},
+#define SRJIT_PASS(name, function, exactness, modes, doc) \
+  {{name, rewritten<function>, Exactness::exactness, doc, function}, modes},
 #include "passes/passes.def"
 #undef SRJIT_PASS
   };
@@ -143,10 +153,20 @@ Result<Pipeline> Pipeline::parse(std::string_view names, Math math) {
 }
 
 Dag Pipeline::run(Dag dag, const PassContext& context, const Observer& after) const {
-  for (const Pass& pass : passes_) {
+  std::optional<WorkingDag> work;  // holds the graph while passes rewrite it in place
+  for (std::size_t i = 0; i < passes_.size(); ++i) {
+    const Pass& pass = passes_[i];
     const auto start = std::chrono::steady_clock::now();
-    dag = pass.run(dag, context);
+    if (pass.rewrite != nullptr) {
+      if (!work) work.emplace(std::move(dag));
+      pass.rewrite(*work, context);
+    } else {
+      dag = pass.run(dag, context);
+    }
     const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
+    const bool in_place_next = i + 1 < passes_.size() && passes_[i + 1].rewrite != nullptr;
+    if (work && (after || !in_place_next)) dag = work->result();
+    if (!in_place_next) work.reset();
     if (after) after(pass, dag, seconds.count());
   }
   return dag;

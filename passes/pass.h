@@ -24,6 +24,8 @@ enum class Exactness {
   kBounded,  ///< every root stays within the error bound of its math mode (docs/accuracy.md)
 };
 
+class WorkingDag;
+
 /// One pass. `run` must not depend on anything but its arguments, and what it does to one root must not depend on the
 /// other roots, so that bits do not depend on the batch.
 struct Pass {
@@ -31,6 +33,8 @@ struct Pass {
   std::function<Dag(const Dag&, const PassContext&)> run;
   Exactness exactness;
   std::string doc;
+  /// What `run` does, in place: how pipelines run the passes of passes.def. Null for passes of programs outside.
+  void (*rewrite)(WorkingDag&, const PassContext&) = nullptr;
 };
 
 /// Adds a pass, for use by name. Fails with kInvalid if the name is taken, empty, "none" or "standard", or contains ','
@@ -51,7 +55,8 @@ class Pipeline {
   /// gives kInvalid with a Span in `names` and the known names.
   static Result<Pipeline> parse(std::string_view names, Math math);
 
-  /// Runs the passes in order. `after`, if given, is called with each pass, its result and its time in seconds.
+  /// Runs the passes in order. `after`, if given, is called with each pass, its result and its time in seconds; results
+  /// between passes of passes.def are made for it alone, outside that time.
   using Observer = std::function<void(const Pass&, const Dag&, double seconds)>;
   Dag run(Dag dag, const PassContext& context, const Observer& after = {}) const;
 

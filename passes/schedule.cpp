@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <array>
+#include <ranges>
 
 #include "passes/pass.h"
+#include "passes/working_dag.h"
 
 namespace srjit {
 namespace {
@@ -27,11 +29,11 @@ struct Order {
   }
 };
 
-}  // namespace
-
-std::vector<std::uint32_t> registerNeeds(const Dag& dag) {
+/// registerNeeds() of the nodes `ids`, each of which comes after its operands.
+template <class Ids>
+std::vector<std::uint32_t> needsOf(const Dag& dag, const Ids& ids) {
   std::vector<std::uint32_t> needs(dag.size());
-  for (NodeId id = 0; id < dag.size(); ++id) {
+  for (const NodeId id : ids) {
     const Node& node = dag.node(id);
     if (node.kind != Token::Kind::kOp) continue;
     const Order order(dag, node, needs);
@@ -42,45 +44,38 @@ std::vector<std::uint32_t> registerNeeds(const Dag& dag) {
   return needs;
 }
 
-Dag schedule(const Dag& dag, const PassContext&) {
+}  // namespace
+
+std::vector<std::uint32_t> registerNeeds(const Dag& dag) {
+  return needsOf(dag, std::views::iota(NodeId{0}, static_cast<NodeId>(dag.size())));
+}
+
+void schedule(WorkingDag& work, const PassContext&) {
   struct Visit {
     NodeId id;
+    Order order;
     std::size_t next;
   };
-  constexpr NodeId kNone = ~NodeId{0};
-  const std::vector<std::uint32_t> needs = registerNeeds(dag);
-  Dag to(dag.precision());
-  std::vector<NodeId> image(dag.size(), kNone);
+  const Dag& dag = work.dag();
+  const std::vector<std::uint32_t> needs = needsOf(dag, work.order());
   std::vector<Visit> path;
+  const auto visit = [&](NodeId id) { path.push_back({id, Order(dag, dag.node(id), needs), 0}); };
+  work.begin();
   for (const NodeId root : dag.roots()) {
-    if (image[root] == kNone) path.push_back({root, 0});
+    if (!work.isKept(root)) visit(root);
     while (!path.empty()) {
-      const NodeId id = path.back().id;
-      const Node& node = dag.node(id);
-      if (node.kind != Token::Kind::kOp) {
-        image[id] = to.copyLeaf(dag, id);
-        path.pop_back();
+      Visit& top = path.back();
+      while (top.next < top.order.count && work.isKept(top.order.operands[top.next])) ++top.next;
+      if (top.next < top.order.count) {
+        visit(top.order.operands[top.next++]);
         continue;
       }
-      const Order order(dag, node, needs);
-      while (path.back().next < order.count && image[order.operands[path.back().next]] != kNone) ++path.back().next;
-      if (path.back().next < order.count) {
-        path.push_back({order.operands[path.back().next++], 0});
-        continue;
-      }
-      std::array<NodeId, kMaxArity> operands{};
-      const std::span<const NodeId> inputs = node.inputs();
-      for (std::size_t i = 0; i < inputs.size(); ++i) {
-        NodeId& operand = image[inputs[i]];
-        if (operand == kNone) operand = to.copyLeaf(dag, inputs[i]);
-        operands[i] = operand;
-      }
-      image[id] = to.apply(node.op, std::span<const NodeId>(operands.data(), inputs.size()));
+      for (const NodeId operand : dag.node(top.id).inputs()) work.keep(operand);
+      work.keep(top.id);
       path.pop_back();
     }
-    to.addRoot(image[root]);
   }
-  return to;
+  work.commit();
 }
 
 }  // namespace srjit

@@ -2,13 +2,13 @@
 
 #include <array>
 #include <bit>
+#include <cassert>
 #include <cmath>
 #include <utility>
 #include <vector>
 
 #include "ir/text.h"
 #include "passes/fold.h"
-#include "passes/rebuild.h"
 
 namespace srjit {
 namespace {
@@ -40,25 +40,33 @@ struct Bindings {
   std::array<bool, kLiterals> bound{};
 };
 
+/// One token of a pattern.
+struct PatternNode {
+  Token token;
+  bool commutative = false;
+  std::array<std::uint32_t, kMaxArity> operands{};  ///< as indices of tokens
+};
+
 /// A rule made ready for matching.
 struct CompiledRule {
   const Rule* rule;
-  std::vector<std::array<std::uint32_t, kMaxArity>> operands;  ///< of every token of the pattern, as indices of tokens
-  int commutative;                                             ///< number of commutative operators in the pattern
-  bool approximate;                                            ///< its bits are not fixed in fast f32
+  std::vector<PatternNode> pattern;
+  unsigned commutative = 0;  ///< number of commutative operators in the pattern
+  bool approximate = false;  ///< its bits are not fixed in fast f32
 
-  explicit CompiledRule(const Rule& source)
-      : rule(&source), operands(source.pattern.size()), commutative(0), approximate(false) {
+  explicit CompiledRule(const Rule& source) : rule(&source) {
     const auto tokens = source.pattern.tokens();
     const auto starts = subtreeStarts(tokens);
     for (std::uint32_t i = 0; i < tokens.size(); ++i) {
+      PatternNode& node = pattern.emplace_back(PatternNode{tokens[i]});
       std::uint32_t next = i;
       for (int k = tokens[i].arity(); k-- > 0;) {
-        operands[i][static_cast<std::size_t>(k)] = next - 1;
+        node.operands[static_cast<std::size_t>(k)] = next - 1;
         next = starts[next - 1];
       }
       if (tokens[i].kind != Token::Kind::kOp) continue;
-      if ((infoOf(tokens[i].op).props & kCommutative) != 0) ++commutative;
+      node.commutative = (infoOf(tokens[i].op).props & kCommutative) != 0;
+      if (node.commutative) ++commutative;
     }
     for (const Expression& term : {source.pattern, source.replacement}) {
       for (const Token& token : term.tokens()) {
@@ -66,18 +74,84 @@ struct CompiledRule {
       }
     }
   }
+
+  const PatternNode& root() const { return pattern.back(); }
+  const PatternNode& operand(std::size_t k) const { return pattern[root().operands[k]]; }
 };
 
-/// The rules, grouped by the operator at the root of their pattern.
-const std::vector<CompiledRule>& rulesFor(Op op) {
-  static const auto table = [] {
-    std::vector<std::vector<CompiledRule>> by_op(allOps().size());
-    for (const Rule& rule : allRules()) {
-      by_op[static_cast<std::size_t>(rule.pattern.tokens().back().op)].emplace_back(rule);
+// What an operand is as far as the first look of a rule goes: a constant, another leaf, or one of the operators.
+constexpr std::size_t kConstantSort = 0;
+constexpr std::size_t kLeafSort = 1;
+constexpr std::size_t kSorts = 2 + kOpCount;
+
+std::size_t sortOf(const Node& node) {
+  if (node.kind == Token::Kind::kOp) return 2 + static_cast<std::size_t>(node.op);
+  return node.kind == Token::Kind::kConstant ? kConstantSort : kLeafSort;
+}
+
+bool takes(const Token& pattern, std::size_t sort) {
+  if (pattern.kind == Token::Kind::kVariable) return true;
+  return sort == (pattern.kind == Token::Kind::kOp ? 2 + static_cast<std::size_t>(pattern.op) : kConstantSort);
+}
+
+/// The rules whose pattern has one operator at its root, in the order of the table.
+class RulesOfOp {
+ public:
+  void add(const CompiledRule& rule) {
+    assert(rules_.size() < 64);
+    const std::uint64_t bit = std::uint64_t{1} << rules_.size();
+    const Token& root = rule.root().token;
+    for (std::size_t k = 0; k < static_cast<std::size_t>(root.arity()); ++k) {
+      for (std::size_t sort = 0; sort < kSorts; ++sort) {
+        if (takes(rule.operand(k).token, sort)) takes_[k][sort] |= bit;
+      }
     }
-    return by_op;
-  }();
-  return table[static_cast<std::size_t>(op)];
+    const bool twice = root.arity() == 2 && rule.operand(0).token.kind == Token::Kind::kVariable &&
+                       rule.operand(0).token == rule.operand(1).token;
+    if (twice) twice_ |= bit;
+    commutative_ = rule.root().commutative;
+    rules_.push_back(rule);
+  }
+
+  const CompiledRule& operator[](std::size_t i) const { return rules_[i]; }
+
+  /// A bit for each rule that may match `node`, by the sorts of its operands.
+  std::uint64_t candidates(const Dag& dag, const Node& node) const {
+    if (rules_.empty()) return 0;
+    const auto& operands = node.operands;
+    const int arity = node.arity();
+    const std::size_t first = sortOf(dag.node(operands[0]));
+    if (arity == 1) return takes_[0][first];
+    const std::size_t second = sortOf(dag.node(operands[1]));
+    std::uint64_t rules = takes_[0][first] & takes_[1][second];
+    if (commutative_) rules |= takes_[0][second] & takes_[1][first];
+    if (operands[0] != operands[1]) rules &= ~twice_;
+    return arity == 2 ? rules : rules & takes_[2][sortOf(dag.node(operands[2]))];
+  }
+
+ private:
+  std::vector<CompiledRule> rules_;
+  std::array<std::array<std::uint64_t, kSorts>, kMaxArity> takes_{};  ///< rules by operand and its sort
+  std::uint64_t twice_ = 0;                                           ///< rules whose two operands are one wildcard
+  bool commutative_ = false;
+};
+
+using RuleTable = std::vector<RulesOfOp>;
+
+/// The rules that simplify() applies, by the operator at the root of their pattern.
+const RuleTable& rulesFor(RuleClass rule_class, bool keep_approximate) {
+  const auto make = [](RuleClass largest, bool keep) {
+    RuleTable table(kOpCount);
+    for (const Rule& rule : allRules()) {
+      const CompiledRule compiled(rule);
+      if (rule.rule_class > largest || (keep && compiled.approximate)) continue;
+      table[static_cast<std::size_t>(compiled.root().token.op)].add(compiled);
+    }
+    return table;
+  };
+  static const std::array<RuleTable, 4> tables = {make(RuleClass::kExact, false), make(RuleClass::kPrecise, false),
+                                                  make(RuleClass::kFast, false), make(RuleClass::kExact, true)};
+  return tables[keep_approximate ? 3 : static_cast<std::size_t>(rule_class)];
 }
 
 bool sameBits(double a, double b) { return std::bit_cast<std::uint64_t>(a) == std::bit_cast<std::uint64_t>(b); }
@@ -90,11 +164,10 @@ class Matcher {
   /// True if the pattern matches `id`; bindings() then says how. Each order of the operands of commutative operators is
   /// tried in turn, so that which one is found depends on `id` alone.
   bool matches(NodeId id) {
-    const auto tokens = rule_.rule->pattern.tokens();
     for (swaps_ = 0; swaps_ < 1u << rule_.commutative; ++swaps_) {
       bindings_ = {};
       seen_commutative_ = 0;
-      if (matchesAt(static_cast<std::uint32_t>(tokens.size() - 1), id)) {
+      if (matchesAt(rule_.root(), id)) {
         const auto& literals = bindings_.literals;
         if (rule_.rule->condition(literals[0], literals[1], dag_.precision())) return true;
       }
@@ -106,8 +179,8 @@ class Matcher {
 
  private:
   /// Recursive in the pattern, whose depth the table bounds.
-  bool matchesAt(std::uint32_t position, NodeId id) {
-    const Token& token = rule_.rule->pattern.tokens()[position];
+  bool matchesAt(const PatternNode& pattern, NodeId id) {
+    const Token& token = pattern.token;
     const Node& node = dag_.node(id);
     switch (token.kind) {
       case Token::Kind::kVariable: {
@@ -128,10 +201,10 @@ class Matcher {
     }
     if (node.kind != Token::Kind::kOp || node.op != token.op) return false;
     const int arity = node.arity();
-    const bool swap = (infoOf(node.op).props & kCommutative) != 0 && (swaps_ >> seen_commutative_++ & 1) != 0;
+    const bool swap = pattern.commutative && (swaps_ >> seen_commutative_++ & 1) != 0;
     for (int k = 0; k < arity; ++k) {
       const int from = swap && k < 2 ? 1 - k : k;
-      if (!matchesAt(rule_.operands[position][static_cast<std::size_t>(k)],
+      if (!matchesAt(rule_.pattern[pattern.operands[static_cast<std::size_t>(k)]],
                      node.operands[static_cast<std::size_t>(from)])) {
         return false;
       }
@@ -150,12 +223,20 @@ class Matcher {
 /// starts another program; the programs under way are a stack of our own, because terms may be of any depth.
 class Rewriter {
  public:
-  Rewriter(Dag& dag, RuleClass rule_class, Math math) : dag_(dag), rule_class_(rule_class), math_(math) {}
+  Rewriter(WorkingDag& work, RuleClass rule_class, Math math)
+      : work_(work), dag_(work.dag()), normal_(dag_.size(), kUnbound) {
+    const bool keep_approximate =
+        rule_class == RuleClass::kExact && math == Math::kFast && dag_.precision() == Precision::kF32;
+    rules_ = &rulesFor(rule_class, keep_approximate);
+    for (std::size_t op = 0; op < kOpCount; ++op) {
+      folds_[op] = rule_class != RuleClass::kExact || isExactlyRounded(static_cast<Op>(op), dag_.precision(), math);
+    }
+  }
 
-  /// The normal form of `op` over operands in normal form.
-  NodeId build(Op op, std::span<const NodeId> operands) {
+  /// The normal form of `op` over operands in normal form; `same` is the node if it exists, else kNone.
+  NodeId build(Op op, std::span<const NodeId> operands, NodeId same) {
     values_.clear();
-    step(op, operands);
+    step(op, operands, same);
     while (!programs_.empty()) {
       Program& program = programs_.back();
       const auto tokens = program.rule->replacement.tokens();
@@ -167,20 +248,20 @@ class Rewriter {
       const Token& token = tokens[program.next++];
       switch (token.kind) {
         case Token::Kind::kConstant:
-          values_.push_back(dag_.constant(token.value));
+          values_.push_back(work_.keep(dag_.constant(token.value)));
           break;
         case Token::Kind::kVariable:
           values_.push_back(program.bindings.wildcards[token.index]);
           break;
         case Token::Kind::kParameter:
-          values_.push_back(dag_.constant(program.bindings.literals[token.index]));
+          values_.push_back(work_.keep(dag_.constant(program.bindings.literals[token.index])));
           break;
         case Token::Kind::kOp: {
           const auto arity = static_cast<std::size_t>(arityOf(token.op));
           std::array<NodeId, kMaxArity> arguments{};
           for (std::size_t i = 0; i < arity; ++i) arguments[i] = values_[values_.size() - arity + i];
           values_.resize(values_.size() - arity);
-          step(token.op, std::span<const NodeId>(arguments.data(), arity));
+          step(token.op, std::span<const NodeId>(arguments.data(), arity), WorkingDag::kNone);
           break;
         }
       }
@@ -197,29 +278,28 @@ class Rewriter {
   };
 
   /// Pushes the value of `op`, or starts the program that will.
-  void step(Op op, std::span<const NodeId> operands) {
-    if (rule_class_ != RuleClass::kExact || isExactlyRounded(op, dag_.precision(), math_)) {
+  void step(Op op, std::span<const NodeId> operands, NodeId same) {
+    if (folds_[static_cast<std::size_t>(op)]) {
       if (const auto value = foldedValue(dag_, op, operands)) {
-        values_.push_back(dag_.constant(*value));
+        values_.push_back(work_.keep(dag_.constant(*value)));
         return;
       }
     }
-    const NodeId id = dag_.apply(op, operands);
+    const NodeId id = same != WorkingDag::kNone ? same : dag_.apply(op, operands);
     if (id < normal_.size() && normal_[id] != kUnbound) {
       values_.push_back(normal_[id]);
       return;
     }
-    const bool keep_approximate =
-        rule_class_ == RuleClass::kExact && math_ == Math::kFast && dag_.precision() == Precision::kF32;
-    for (const CompiledRule& rule : rulesFor(op)) {
-      if (rule.rule->rule_class > rule_class_ || (keep_approximate && rule.approximate)) continue;
+    const RulesOfOp& rules = (*rules_)[static_cast<std::size_t>(op)];
+    for (std::uint64_t left = rules.candidates(dag_, dag_.node(id)); left != 0; left &= left - 1) {
+      const CompiledRule& rule = rules[static_cast<std::size_t>(std::countr_zero(left))];
       Matcher matcher(dag_, rule);
       if (!matcher.matches(id)) continue;
       programs_.push_back({rule.rule, 0, id, matcher.bindings()});
       return;
     }
     setNormal(id, id);
-    values_.push_back(id);
+    values_.push_back(work_.keep(id));
   }
 
   void setNormal(NodeId id, NodeId normal) {
@@ -227,9 +307,10 @@ class Rewriter {
     normal_[id] = normal;
   }
 
+  WorkingDag& work_;
   Dag& dag_;
-  RuleClass rule_class_;
-  Math math_;
+  const RuleTable* rules_ = nullptr;
+  std::array<bool, kOpCount> folds_{};  ///< operators that are computed over constants
   std::vector<NodeId> values_;
   std::vector<Program> programs_;
   std::vector<NodeId> normal_;  ///< normal form of every node of dag_ that was met; kUnbound for others
@@ -254,24 +335,28 @@ std::span<const Rule> allRules() {
   return rules;
 }
 
+void simplify(WorkingDag& work, RuleClass rule_class, Math math) {
+  Rewriter rewriter(work, rule_class, math);
+  work.rebuild(
+      [&](NodeId id) { return work.keep(id); },
+      [&](Op op, std::span<const NodeId> operands, NodeId same) { return rewriter.build(op, operands, same); });
+}
+
 Dag simplify(const Dag& dag, RuleClass rule_class, Math math) {
-  Dag rewritten(dag.precision());
-  Rewriter rewriter(rewritten, rule_class, math);
-  rebuildInto(
-      rewritten, dag, [&](NodeId id) { return rewritten.copyLeaf(dag, id); },
-      [&](Op op, std::span<const NodeId> operands) { return rewriter.build(op, operands); });
-  return withoutUnreachable(std::move(rewritten));
+  WorkingDag work(dag);
+  simplify(work, rule_class, math);
+  return work.result();
 }
 
-Dag simplifyExact(const Dag& dag, const PassContext& context) { return simplify(dag, RuleClass::kExact, context.math); }
+void simplifyExact(WorkingDag& work, const PassContext& context) { simplify(work, RuleClass::kExact, context.math); }
 
-Dag simplifyPrecise(const Dag& dag, const PassContext& context) {
-  return simplify(dag, RuleClass::kPrecise, context.math);
+void simplifyPrecise(WorkingDag& work, const PassContext& context) {
+  simplify(work, RuleClass::kPrecise, context.math);
 }
 
-Dag simplifyFast(const Dag& dag, const PassContext& context) {
-  if (dag.precision() == Precision::kF64) return dag;  // fast is precise there (ir/numeric.h)
-  return simplify(dag, RuleClass::kFast, context.math);
+void simplifyFast(WorkingDag& work, const PassContext& context) {
+  if (work.dag().precision() == Precision::kF64) return;  // fast is precise there (ir/numeric.h)
+  simplify(work, RuleClass::kFast, context.math);
 }
 
 }  // namespace srjit

@@ -8,6 +8,7 @@
 #include "ir/numeric.h"
 #include "passes/dag.h"
 #include "passes/pass.h"
+#include "passes/working_dag.h"
 
 namespace srjit {
 
@@ -31,6 +32,7 @@ std::span<const Rule> allRules();
 /// constants on the way (for kExact only where that keeps bits). For kExact in fast f32, rules over operators that are
 /// approximate there are left out, since the bits of those are not fixed. Not recursive; every distinct term is
 /// rewritten once.
+void simplify(WorkingDag& work, RuleClass rule_class, Math math);
 Dag simplify(const Dag& dag, RuleClass rule_class, Math math);
 
 }  // namespace srjit

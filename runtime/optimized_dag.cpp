@@ -45,13 +45,16 @@ Result<Dag> optimizedDag(std::span<const Expression> members, const Pipeline& pi
     return Error{Errc::kInvalid, fmt::format("pass {}: {}", pipeline.passes()[done].name, what), {}};
   };
   std::optional<Error> wrong;
+  const Pipeline::Observer check = [&](const Pass&, const Dag& result, double) {
+    if (wrong) return;
+    if (const auto what = misfit(result, members, precision)) wrong = failure(*what);
+    ++done;
+  };
+  // An observer makes the pipeline write out the graph after every pass, which passes of our own do not need.
+  const bool ours = std::ranges::all_of(pipeline.passes(), [](const Pass& pass) { return pass.rewrite != nullptr; });
   try {
     const PassContext context{.math = math};
-    dag = pipeline.run(std::move(dag), context, [&](const Pass&, const Dag& result, double) {
-      if (wrong) return;
-      if (const auto what = misfit(result, members, precision)) wrong = failure(*what);
-      ++done;
-    });
+    dag = pipeline.run(std::move(dag), context, ours ? Pipeline::Observer() : check);
   } catch (const std::bad_alloc&) {
     throw;
   } catch (const std::exception& thrown) {
