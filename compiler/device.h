@@ -59,10 +59,12 @@ inline constexpr unsigned kBlockWarps = kBlockThreads / 32;
 struct DeviceOptions {
   Precision precision = Precision::kF32;
   Math math = Math::kPrecise;
-  std::string arch = "sm_90";    ///< sm_75 to sm_90; newer cards take sm_90 PTX, which their driver translates
+  std::string arch = "sm_90";  ///< sm_75 to sm_90; newer cards take sm_90 PTX, which their driver translates
   /// What the PTX is to be assembled for: `arch`, or a newer architecture that PTX cannot be made for. Empty: `arch`.
   std::string machine = {};
   unsigned rows_per_thread = 4;  ///< 4, 8 or 16
+  /// Blocks of rows kernels that a multiprocessor is to hold at once, by limiting registers; what does not fit spills.
+  unsigned min_blocks = 1;
   std::optional<LossSpec> loss;  ///< none: predictions
   bool strided_columns = false;  ///< columns of any stride and alignment, for arrays of the caller
 };

@@ -106,7 +106,7 @@ Result<DeviceModule> DeviceModule::create(const DeviceOptions& options) {
 }
 
 llvm::Function* DeviceModule::addKernel(llvm::StringRef name, llvm::ArrayRef<llvm::Type*> parameters,
-                                        llvm::IRBuilder<>& builder) {
+                                        llvm::IRBuilder<>& builder, unsigned min_blocks) {
   llvm::LLVMContext& context = *context_;
   auto* const type = llvm::FunctionType::get(llvm::Type::getVoidTy(context), parameters, false);
   auto* const kernel = llvm::Function::Create(type, llvm::Function::ExternalLinkage, name, *module_);
@@ -120,7 +120,8 @@ llvm::Function* DeviceModule::addKernel(llvm::StringRef name, llvm::ArrayRef<llv
   };
   annotate("kernel", 1);
   annotate("maxntidx", kBlockThreads);
-  annotate("minctasm", 1);  // without it, ptxas spills a few registers to fit one more block on a multiprocessor
+  annotate("minctasm",
+           min_blocks);  // without any, ptxas spills a few registers to fit one more block on a multiprocessor
   builder.SetInsertPoint(llvm::BasicBlock::Create(context, "entry", kernel));
   return kernel;
 }

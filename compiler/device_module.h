@@ -21,8 +21,10 @@ class DeviceModule {
 
   llvm::Module& module() { return *module_; }
 
-  /// A kernel with these parameters and kBlockThreads threads a block; the builder stands in its empty entry block.
-  llvm::Function* addKernel(llvm::StringRef name, llvm::ArrayRef<llvm::Type*> parameters, llvm::IRBuilder<>& builder);
+  /// A kernel with these parameters and kBlockThreads threads a block, of which the assembler is to let a
+  /// multiprocessor hold `min_blocks`; the builder stands in its empty entry block.
+  llvm::Function* addKernel(llvm::StringRef name, llvm::ArrayRef<llvm::Type*> parameters, llvm::IRBuilder<>& builder,
+                            unsigned min_blocks = 1);
 
   /// Verifies the module, links libdevice into it, and optimises it.
   Status finish();

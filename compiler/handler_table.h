@@ -131,7 +131,14 @@ class HandlerTable {
   std::vector<std::int16_t> applies_;  ///< by operator, form and height
 };
 
-/// Whether an operator's code is long in this precision and math mode on a GPU; derived from its row.
+/// Instructions of an operator for one row on a GPU, roughly; derived from its row of the table. A library function
+/// counts as 60.
+unsigned codeWeight(Op op, Precision precision, Math math);
+
+/// Whether an interpreter has one body for the operator instead of a handler for each form.
 bool hasLongCode(Op op, Precision precision, Math math);
+
+/// How many of a thread's rows the body of a long operator computes at once.
+unsigned rowsPerTurn(Op op, const InterpreterSpec& spec);
 
 }  // namespace srjit

@@ -263,46 +263,43 @@ class InterpreterEmitter {
         operands.push_back(readRegisters(stack_[base + static_cast<unsigned>(source - '0')]));
       }
     }
-    Rows results;
-    for (unsigned k = 0; k < spec_.rows_per_thread; ++k) {
-      std::vector<Value*> row;
-      for (const Rows& operand : operands) row.push_back(operand[k]);
-      results.push_back(lowering_.apply(handler.op, row));
-    }
-    writeRegisters(stack_[base], results);
+    writeRegisters(stack_[base], applyToFirst(handler.op, operands, spec_.rows_per_thread));
   }
 
-  // A loop over the thread's rows with one copy of the code: every turn computes row 0 and rotates the registers.
+  // A loop over the thread's rows: every turn computes the first rows and rotates the registers by as many.
   void emitBody(Op op) {
+    const unsigned step = rowsPerTurn(op, spec_);
+    const auto arity = static_cast<std::size_t>(arityOf(op));
+    std::vector<Rows> rows(arity);
+    for (std::size_t i = 0; i < arity; ++i) rows[i] = readRegisters(arguments_[i]);
+    if (step == spec_.rows_per_thread) {
+      writeRegisters(arguments_[0], applyToFirst(op, rows, step));
+      return;
+    }
     BasicBlock* const before = b_.GetInsertBlock();
     BasicBlock* const loop = newBlock("body");
     BasicBlock* const exit = newBlock("computed");
-    const auto arity = static_cast<std::size_t>(arityOf(op));
-    std::vector<Rows> entering(arity);
-    for (std::size_t i = 0; i < arity; ++i) {
-      for (llvm::AllocaInst* const variable : arguments_[i]) entering[i].push_back(read(variable));
-    }
     b_.CreateBr(loop);
     b_.SetInsertPoint(loop);
     llvm::PHINode* const turn = b_.CreatePHI(b_.getInt32Ty(), 2);
     turn->addIncoming(word(0), before);
-    std::vector<std::vector<llvm::PHINode*>> rows(arity);
-    std::vector<Value*> first;
+    std::vector<std::vector<llvm::PHINode*>> entering(arity);
     for (std::size_t i = 0; i < arity; ++i) {
-      for (Value* const value : entering[i]) {
-        rows[i].push_back(b_.CreatePHI(lowering_.type(), 2));
-        rows[i].back()->addIncoming(value, before);
+      for (Value*& value : rows[i]) {
+        entering[i].push_back(b_.CreatePHI(lowering_.type(), 2));
+        entering[i].back()->addIncoming(value, before);
+        value = entering[i].back();
       }
-      first.push_back(rows[i][0]);
     }
-    Value* const result = lowering_.apply(op, first);
+    const Rows results = applyToFirst(op, rows, step);
     BasicBlock* const end = b_.GetInsertBlock();
+    const auto rotated = [&](const Rows& from, std::size_t k) {
+      return k + step < from.size() ? from[k + step] : results[k + step - from.size()];
+    };
     for (std::size_t i = 0; i < arity; ++i) {
-      for (std::size_t k = 0; k < rows[i].size(); ++k) {
-        rows[i][k]->addIncoming(k + 1 < rows[i].size() ? static_cast<Value*>(rows[i][k + 1]) : result, end);
-      }
+      for (std::size_t k = 0; k < rows[i].size(); ++k) entering[i][k]->addIncoming(rotated(rows[i], k), end);
     }
-    Value* const next = b_.CreateAdd(turn, word(1));
+    Value* const next = b_.CreateAdd(turn, word(step));
     turn->addIncoming(next, end);
     llvm::BranchInst* const back = b_.CreateCondBr(b_.CreateICmpULT(next, word(spec_.rows_per_thread)), loop, exit);
     llvm::LLVMContext& context = b_.getContext();
@@ -311,10 +308,17 @@ class InterpreterEmitter {
     loop_id->replaceOperandWith(0, loop_id);
     back->setMetadata(llvm::LLVMContext::MD_loop, loop_id);
     b_.SetInsertPoint(exit);
-    for (std::size_t k = 0; k < rows[0].size(); ++k) {
-      Value* const value = k + 1 < rows[0].size() ? static_cast<Value*>(rows[0][k + 1]) : result;
-      b_.CreateStore(value, arguments_[0][k]);
+    for (std::size_t k = 0; k < rows[0].size(); ++k) b_.CreateStore(rotated(rows[0], k), arguments_[0][k]);
+  }
+
+  Rows applyToFirst(Op op, const std::vector<Rows>& operands, unsigned count) {
+    Rows results;
+    for (unsigned k = 0; k < count; ++k) {
+      std::vector<Value*> row;
+      for (const Rows& operand : operands) row.push_back(operand[k]);
+      results.push_back(lowering_.apply(op, row));
     }
+    return results;
   }
 
   void emitEnd() {

@@ -104,15 +104,24 @@ struct Emitter {
     return b.CreateSelect(b.CreateFCmpOLT(x, number(kSmallestNormal)), below, finite);
   }
 
-  // |x|^y by logarithms; for x < 0 the sign of an odd y, or NaN for a fractional one.
+  // |x|^y by logarithms; for x < 0 the sign of an odd y, or NaN for a fractional one. Rounding to an integer is slow on
+  // a GPU, so it is done by adding 2^23, which also shows whether |y| < 2^23 is odd. Above, where the error of the
+  // power covers its sign, y counts as even.
   llvm::Value* pow(llvm::Value* x, llvm::Value* y) const {
+    constexpr double kFirstWhole = 8388608;
     llvm::Value* const magnitude = intrinsic(llvm::Intrinsic::fabs, {x});
     llvm::Value* const power = exp2(b.CreateFMul(y, log2(magnitude)));
-    llvm::Value* const half = b.CreateFMul(y, number(0.5));
-    llvm::Value* const even = b.CreateFCmpOEQ(half, intrinsic(llvm::Intrinsic::rint, {half}));
-    llvm::Value* const whole = b.CreateFCmpOEQ(y, intrinsic(llvm::Intrinsic::rint, {y}));
-    llvm::Value* const of_negative =
-        b.CreateSelect(even, power, b.CreateSelect(whole, b.CreateFNeg(power), number(kNaN)));
+    llvm::Value* const exponent = intrinsic(llvm::Intrinsic::fabs, {y});
+    llvm::Value* const most = number(kFirstWhole);
+    llvm::Value* const small = lowering.target() == TargetKind::kDevice
+                                   ? intrinsic(llvm::Intrinsic::minnum, {exponent, most})
+                                   : b.CreateSelect(b.CreateFCmpOLT(exponent, most), exponent, most);
+    llvm::Value* const rounded = b.CreateFAdd(small, most);
+    llvm::Value* const whole = b.CreateFCmpOEQ(b.CreateFSub(rounded, most), small);
+    llvm::Value* const odd = b.CreateShl(b.CreateBitCast(rounded, integers()), 31);
+    llvm::Value* const with_sign =
+        b.CreateBitCast(b.CreateXor(b.CreateBitCast(power, integers()), odd), lowering.type());
+    llvm::Value* const of_negative = b.CreateSelect(whole, with_sign, number(kNaN));
     llvm::Value* const result = b.CreateSelect(b.CreateFCmpOLT(x, number(0)), of_negative, power);
     return b.CreateSelect(b.CreateFCmpOEQ(y, number(0)), number(1), result);
   }

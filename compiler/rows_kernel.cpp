@@ -109,8 +109,8 @@ Result<DeviceModule> buildRows(std::span<const Dag> dags, const DeviceOptions& o
   if (!made) return made;
   llvm::IRBuilder<> builder(made->module().getContext());
   for (std::size_t i = 0; i < dags.size(); ++i) {
-    llvm::Function& kernel =
-        *made->addKernel(rowsKernelName(i), parameterTypes(builder, options.loss.has_value()), builder);
+    llvm::Function& kernel = *made->addKernel(rowsKernelName(i), parameterTypes(builder, options.loss.has_value()),
+                                              builder, options.min_blocks);
     for (const Parameter input : {kColumns, kParameters, kOutputs}) {
       kernel.addParamAttr(input, llvm::Attribute::NoAlias);
       kernel.addParamAttr(input, llvm::Attribute::ReadOnly);

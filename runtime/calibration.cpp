@@ -11,8 +11,8 @@ namespace {
 // A measurement moves a cost by this part of the way, so that one odd evaluation does not decide.
 constexpr double kWeight = 0.25;
 
-// A kernel's start and end take a few microseconds, which must not count.
-constexpr double kShortestSeconds = 50e-6;
+// Less does not fill a large GPU: its time is that of a launch and of the longest program.
+constexpr double kLeastNodeRows = 1e9;
 
 // The disk is written when a cost has changed by this factor.
 constexpr double kWorthWriting = 1.1;
@@ -55,7 +55,7 @@ void Calibration::add(double DeviceCosts::* field, double value) {
 }
 
 void Calibration::addRun(bool compiled, double node_rows, double seconds) {
-  if (seconds < kShortestSeconds) return;
+  if (node_rows < kLeastNodeRows) return;
   add(compiled ? &DeviceCosts::compiled : &DeviceCosts::interpret, seconds / node_rows);
 }
 

@@ -41,7 +41,7 @@ class Calibration {
 
   DeviceCosts costs() const;
 
-  /// What one evaluation took; short ones, which show the launch rather than the work, are left out.
+  /// What one evaluation took; small ones, which show the launch rather than the work, are left out.
   void addRun(bool compiled, double node_rows, double seconds);
   /// What making machine code took; kernels that came from the cache are to be left out.
   void addCompile(double nodes, double core_seconds);

@@ -79,11 +79,10 @@ DeviceCode encodeForDevice(const CodeRequest& request);
 /// Compiles the chosen expressions into kernels of `kind`, in parallel likewise. A batch whose kernel spills, or that
 /// is refused, is made again in halves; an expression that fails alone is interpreted, or a failure. Stops early, with
 /// code for nothing, once `cancelled`.
-DeviceCode compileForDevice(const CodeRequest& request, const KernelKind& kind, unsigned rows_per_thread,
-                            const std::atomic<bool>& cancelled);
+DeviceCode compileForDevice(const CodeRequest& request, const KernelKind& kind, const std::atomic<bool>& cancelled);
 
-/// Expressions a kernel.
-inline constexpr std::size_t kExpressionsPerKernel = 32;
+/// Expressions a kernel, at most.
+inline constexpr std::size_t kExpressionsPerKernel = 64;
 /// Kernels of longer expressions are not tried: the assembler's time grows faster than their length.
 inline constexpr std::size_t kMaxCompiledDeviceTokens = 4096;
 

@@ -10,12 +10,28 @@
 namespace srjit {
 namespace {
 
+// Measured on an H200 (docs/performance.md). More rows a thread overlap more instructions, but take twice the
+// registers, twice the time to assemble, and more than the instruction cache holds.
+constexpr unsigned kRowsPerThread = 4;
+constexpr unsigned kMinBlocks = 4, kMinBlocksWide = 2;  // of f32, of f64
+
+/// Expressions and instructions a row (codeWeight()) of one kernel, at most. More expressions share more of what they
+/// compute, and the columns they load; more instructions do not stay in the instruction cache.
+constexpr std::size_t kMaxMembers = kExpressionsPerKernel, kMaxWeight = 1600;
+
+std::size_t weightOf(const Expression& expression, Precision precision, Math math) {
+  std::size_t weight = 0;
+  for (const Token& token : expression.tokens()) {
+    if (token.kind == Token::Kind::kOp) weight += codeWeight(token.op, precision, math);
+  }
+  return weight;
+}
+
 /// A kernel while it is being made.
 struct Draft {
   std::vector<std::uint32_t> expressions;
   std::shared_ptr<const LoadedImage> image;
   ParameterTable parameters;
-  unsigned rows_per_thread = 4;
   std::size_t nodes = 0;
 };
 
@@ -28,11 +44,12 @@ bool spills(const KernelImage& image) {
 /// Adjacent chosen expressions, and what came of them.
 class Batch {
  public:
-  Batch(const CodeRequest& request, const KernelKind& kind, unsigned rows_per_thread,
-        const std::atomic<bool>& cancelled)
-      : request_(request), kind_(kind), rows_per_thread_(rows_per_thread), cancelled_(cancelled) {}
+  Batch(const CodeRequest& request, const KernelKind& kind, const std::atomic<bool>& cancelled)
+      : request_(request), kind_(kind), cancelled_(cancelled) {}
 
-  void make(std::span<const std::uint32_t> expressions) { make(expressions, rows_per_thread_); }
+  void make(std::span<const std::uint32_t> expressions) {
+    make(expressions, request_.source.precision == Precision::kF32 ? kMinBlocks : kMinBlocksWide);
+  }
 
   std::vector<Draft> drafts;
   std::vector<std::uint32_t> interpreted;  ///< ascending
@@ -40,22 +57,22 @@ class Batch {
   std::optional<Error> trouble;
 
  private:
-  void make(std::span<const std::uint32_t> expressions, unsigned rows_per_thread) {
+  void make(std::span<const std::uint32_t> expressions, unsigned min_blocks) {
     if (cancelled_.load(std::memory_order_relaxed)) return;
     const ProgramSource& source = request_.source;
     std::vector<Expression> members;
     for (const std::uint32_t e : expressions) members.push_back(source.expressions[e]);
     Result<Dag> dag = optimizedDag(members, source.pipeline, source.precision, source.math);
     if (!dag) {
-      if (halve(expressions, rows_per_thread)) return;
+      if (halve(expressions, min_blocks)) return;
       failures.push_back({expressions[0], std::move(dag).error()});
       return;
     }
-    auto image = request_.store.rows({&*dag, 1}, kind_, rows_per_thread);
+    auto image = request_.store.rows({&*dag, 1}, kind_, kRowsPerThread, min_blocks);
     const bool fits = image && !spills(*(*image)->image);
     if (!fits) {
-      if (halve(expressions, rows_per_thread)) return;
-      if (image && rows_per_thread > 4) return make(expressions, 4);
+      if (halve(expressions, min_blocks)) return;
+      if (image && min_blocks > 1) return make(expressions, 1);
       if (!image) {
         trouble = std::move(image).error();
         interpreted.push_back(expressions[0]);
@@ -65,7 +82,6 @@ class Batch {
     Draft draft{.expressions = {expressions.begin(), expressions.end()},
                 .image = std::move(*image),
                 .parameters = {},
-                .rows_per_thread = rows_per_thread,
                 .nodes = dag->size()};
     for (const ParameterSource& parameter : dag->parameters()) {
       draft.parameters.add(parameter,
@@ -74,35 +90,35 @@ class Batch {
     drafts.push_back(std::move(draft));
   }
 
-  bool halve(std::span<const std::uint32_t> expressions, unsigned rows_per_thread) {
+  bool halve(std::span<const std::uint32_t> expressions, unsigned min_blocks) {
     if (expressions.size() == 1) return false;
-    make(expressions.first(expressions.size() / 2), rows_per_thread);
-    make(expressions.subspan(expressions.size() / 2), rows_per_thread);
+    make(expressions.first(expressions.size() / 2), min_blocks);
+    make(expressions.subspan(expressions.size() / 2), min_blocks);
     return true;
   }
 
   const CodeRequest& request_;
   const KernelKind& kind_;
-  unsigned rows_per_thread_;
   const std::atomic<bool>& cancelled_;
 };
 
 /// Neighbours that are tried as one kernel.
 std::vector<std::vector<std::uint32_t>> groupsOf(const CodeRequest& request, std::vector<std::uint32_t>& too_long) {
   std::vector<std::vector<std::uint32_t>> groups;
-  std::size_t tokens = 0;
+  std::size_t weight = 0;
   for (const std::uint32_t e : request.chosen) {
-    const std::size_t size = request.source.expressions[e].size();
-    if (size > kMaxCompiledDeviceTokens) {
+    const Expression& expression = request.source.expressions[e];
+    if (expression.size() > kMaxCompiledDeviceTokens) {
       too_long.push_back(e);
       continue;
     }
-    if (groups.empty() || groups.back().size() == kExpressionsPerKernel || tokens + size > kMaxCompiledDeviceTokens) {
+    const std::size_t own = weightOf(expression, request.source.precision, request.source.math);
+    if (groups.empty() || groups.back().size() == kMaxMembers || weight + own > kMaxWeight) {
       groups.emplace_back();
-      tokens = 0;
+      weight = 0;
     }
     groups.back().push_back(e);
-    tokens += size;
+    weight += own;
   }
   return groups;
 }
@@ -118,12 +134,11 @@ void uploadOutputs(DeviceCode& code, const DeviceQueue& queue) {
 
 }  // namespace
 
-DeviceCode compileForDevice(const CodeRequest& request, const KernelKind& kind, unsigned rows_per_thread,
-                            const std::atomic<bool>& cancelled) {
+DeviceCode compileForDevice(const CodeRequest& request, const KernelKind& kind, const std::atomic<bool>& cancelled) {
   const Stopwatch watch;
   std::vector<std::uint32_t> interpreted;
   const auto groups = groupsOf(request, interpreted);
-  std::vector<Batch> batches(groups.size(), Batch(request, kind, rows_per_thread, cancelled));
+  std::vector<Batch> batches(groups.size(), Batch(request, kind, cancelled));
   tbb::parallel_for(std::size_t{0}, groups.size(), [&](std::size_t g) { batches[g].make(groups[g]); });
 
   DeviceCode code;
@@ -146,7 +161,7 @@ DeviceCode compileForDevice(const CodeRequest& request, const KernelKind& kind, 
   for (const Batch& batch : batches) {
     for (const Draft& draft : batch.drafts) {
       code.kernels.push_back({.kernel = draft.image->module.kernel(rowsKernelName(0)),
-                              .rows_per_thread = draft.rows_per_thread,
+                              .rows_per_thread = kRowsPerThread,
                               .outputs = code.compiled.size() * sizeof(std::uint32_t),  // in the buffer that comes
                               .first_parameter = code.parameters.size()});
       code.images.push_back(draft.image);

@@ -22,9 +22,6 @@ namespace {
 // Memory of the device that one data set takes at most if nobody says.
 constexpr double kShareForData = 0.8;
 
-// Rows from which eight rows a thread keep a kernel's warps busy.
-constexpr std::size_t kRowsForEight = 4096;
-
 class DeviceExecutor final : public Executor {
  public:
   DeviceExecutor(std::shared_ptr<const Cuda> cuda, const EngineOptions& options, const EngineParts& parts)
@@ -38,7 +35,7 @@ class DeviceExecutor final : public Executor {
         calibration_(cache_, fmt::format("{} ({}) {} {}", cuda_->limits().name, cuda_->limits().driver_version,
                                          nameOf(options.precision), nameOf(options.math))),
         arena_(static_cast<int>(threads_)),
-        background_(static_cast<int>(std::max(threads_, 2U)) - 1, 0, tbb::task_arena::priority::low) {}
+        background_(static_cast<int>(std::max(threads_, 2U)) - 1, 0) {}
 
   ~DeviceExecutor() override {
     {
@@ -111,8 +108,7 @@ class DeviceExecutor final : public Executor {
     });
   }
   Result<std::shared_ptr<const DeviceCode>> codeFor(const Task& task, const KernelKind& kind, bool counts);
-  void compileJob(const std::shared_ptr<const ProgramSource>& source, const KernelKind& kind, std::size_t rows,
-                  CompileJob& job);
+  void compileJob(const std::shared_ptr<const ProgramSource>& source, const KernelKind& kind, CompileJob& job);
   Result<std::unique_ptr<DeviceRun>> takeRun(const Task& task, bool counts);
   Result<Losses> evaluate(const Task& task, std::span<const double> parameters);
   Result<Losses> finish(const Task& task, std::unique_ptr<DeviceRun> run);
@@ -232,15 +228,14 @@ Result<std::shared_ptr<const Dataset::State>> DeviceExecutor::adopt(const Device
 }
 
 void DeviceExecutor::compileJob(const std::shared_ptr<const ProgramSource>& source, const KernelKind& kind,
-                                std::size_t rows, CompileJob& job) {
+                                CompileJob& job) {
   const Stopwatch watch;
   const double compiled_before = cache_->stats().compile_seconds;
   std::vector<std::uint32_t> chosen(source->expressions.size());
   for (std::uint32_t e = 0; e < chosen.size(); ++e) chosen[e] = e;
-  const unsigned rows_per_thread = rows < kRowsForEight ? 4 : 8;
   auto code = guarded([&]() -> Result<std::shared_ptr<const DeviceCode>> {
     return std::make_shared<const DeviceCode>(
-        compileForDevice({*source, chosen, *queue_, store_, threads_}, kind, rows_per_thread, job.cancelled));
+        compileForDevice({*source, chosen, *queue_, store_, threads_}, kind, job.cancelled));
   });
   const double core_seconds = cache_->stats().compile_seconds - compiled_before;
   const std::lock_guard lock(job.mutex);
@@ -274,7 +269,7 @@ Result<std::shared_ptr<const DeviceCode>> DeviceExecutor::codeFor(const Task& ta
       job->error.reset();
       job->running = true;
       lock.unlock();
-      background_.execute([&] { compileJob(source, kind, rows, *job); });
+      background_.execute([&] { compileJob(source, kind, *job); });
       lock.lock();
     }
     if (job->error) return *job->error;
@@ -294,7 +289,7 @@ Result<std::shared_ptr<const DeviceCode>> DeviceExecutor::codeFor(const Task& ta
     std::erase_if(started_, [](const auto& started) { return started.expired(); });
     started_.push_back(job);
   }
-  background_.enqueue(jobs_->defer([this, source, kind, rows, job] { compileJob(source, kind, rows, *job); }));
+  background_.enqueue(jobs_->defer([this, source, kind, job] { compileJob(source, kind, *job); }));
   return program.interpreted();
 }
 

@@ -59,7 +59,7 @@ class DeviceProgram {
 
   mutable std::mutex mutex_;
   std::uint64_t evaluations_ = 0;
-  double device_seconds_ = 0;  ///< of the last evaluation that finished
+  double device_seconds_ = 0;                                             ///< of the last evaluation that finished
   std::vector<std::pair<KernelKind, std::shared_ptr<CompileJob>>> jobs_;  ///< the one used last is the last
   std::vector<std::unique_ptr<DeviceRun>> runs_;
 };

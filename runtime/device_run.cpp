@@ -21,7 +21,7 @@ constexpr std::size_t kStagingBytes = std::size_t{16} << 20;
 constexpr std::size_t kLossGrain = 4096;
 
 // Blocking waits cost tens of microseconds to wake up from, so short work is waited for in a loop first.
-constexpr double kSpinSeconds = 300e-6;
+constexpr double kSpinSeconds = 2e-3;
 
 std::size_t ceilDivide(std::size_t x, std::size_t y) { return (x + y - 1) / y; }
 unsigned word(std::size_t value) { return static_cast<unsigned>(value); }

@@ -16,8 +16,14 @@ std::uint64_t numberOf(Enum value) {
 // The structured bindings below name every member, so that one that is added cannot be forgotten here.
 
 void addOptions(DigestBuilder& digest, const DeviceOptions& options) {
-  const auto& [precision, math, arch, machine, rows_per_thread, loss, strided_columns] = options;
-  digest.add(numberOf(precision)).add(numberOf(math)).add(arch).add(machine).add(rows_per_thread).add(strided_columns);
+  const auto& [precision, math, arch, machine, rows_per_thread, min_blocks, loss, strided_columns] = options;
+  digest.add(numberOf(precision))
+      .add(numberOf(math))
+      .add(arch)
+      .add(machine)
+      .add(rows_per_thread)
+      .add(min_blocks)
+      .add(strided_columns);
   digest.add(loss.has_value());
   if (!loss) return;
   const auto& [term, weighted, skip_invalid] = *loss;
@@ -26,7 +32,7 @@ void addOptions(DigestBuilder& digest, const DeviceOptions& options) {
 
 void addTable(DigestBuilder& digest, const HandlerTable& table) {
   const auto& [precision, math, ops, rows_per_thread, depth] = table.spec();
-  digest.add(numberOf(precision)).add(numberOf(math)).add(rows_per_thread).add(depth).add(ops.size());
+  digest.add(numberOf(precision)).add(numberOf(math)).add(rows_per_thread).add(min_blocks).add(depth).add(ops.size());
   for (const Op op : ops) digest.add(numberOf(op));
   digest.add(table.handlers().size());
   for (const auto& [kind, height, argument, op, form] : table.handlers()) {

@@ -54,7 +54,7 @@ class KernelStore {
 
   /// One kernel for each graph; graph i's is named rowsKernelName(i).
   Result<std::shared_ptr<const LoadedImage>> rows(std::span<const Dag> dags, const KernelKind& kind,
-                                                  unsigned rows_per_thread);
+                                                  unsigned rows_per_thread, unsigned min_blocks);
 
   Precision precision() const noexcept { return precision_; }
   Math math() const noexcept { return math_; }

@@ -13,11 +13,15 @@ constexpr std::size_t kGrain = 1 << 14;
 
 template <class T, class Patches>
 void fillTable(const Patches& patches, std::span<const double> parameters, T* table) {
-  tbb::parallel_for(tbb::blocked_range<std::size_t>(0, patches.size(), kGrain), [&](const auto& range) {
-    for (std::size_t i = range.begin(); i < range.end(); ++i) {
+  const auto fillRange = [&](std::size_t begin, std::size_t end) {
+    for (std::size_t i = begin; i < end; ++i) {
       table[patches[i].entry] = static_cast<T>(parameters[patches[i].parameter]);
     }
-  });
+  };
+  // Waking another thread takes longer than filling in few.
+  if (patches.size() <= 2 * kGrain) return fillRange(0, patches.size());
+  tbb::parallel_for(tbb::blocked_range<std::size_t>(0, patches.size(), kGrain),
+                    [&](const auto& range) { fillRange(range.begin(), range.end()); });
 }
 
 }  // namespace
