@@ -69,7 +69,6 @@ fi
 # failures.
 export SRJIT_CACHE_DIR="$out/cache" SRJIT_GPU_TEST_DEVICE="$device"
 rm -rf "$SRJIT_CACHE_DIR"
-export LD_LIBRARY_PATH="$programs${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
 
 started=$SECONDS
 summary="$out/summary.txt"

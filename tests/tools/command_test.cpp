@@ -139,6 +139,38 @@ TEST(Bench, ListsTheBenchmarks) {
   EXPECT_THAT(list.out, testing::Not(HasSubstr("arithmetic")));
 }
 
+TEST(Bench, KnowsItsWrongUses) {
+  EXPECT_THAT(runCommand({"bench", "gpu", "--help"}, "/").out, HasSubstr("--seconds"));
+  EXPECT_EQ(runCommand({"bench", "gpu", "--only", "nothing"}, "/").status, 2);
+  EXPECT_EQ(runCommand({"bench", "gpu", "--device", "cuda:99"}, "/").status, 3);
+}
+
+// The processor has no figures of a GPU, but the same parts.
+TEST(BenchSlow, OfAGpuWritesFiguresWithTheirTargets) {
+  const Scratch scratch;
+  const std::string file = scratch.path("figures.json");
+  const Outcome outcome = runCommand({"bench", "gpu", "--device", "cpu", "--quick", "--only", "small", "--only",
+                                      "steady", "--commit", "abc", "--json", file},
+                                     "/");
+  ASSERT_EQ(outcome.status, 0) << outcome.err;
+  EXPECT_THAT(outcome.out, HasSubstr("host to host over kernel"));
+  const json report = json::parse(contentOf(file));
+  EXPECT_EQ(report["machine"]["commit"], "abc");
+  EXPECT_EQ(report["complete"], true);
+  EXPECT_TRUE(report["faults"].empty());
+  std::size_t targets = 0;
+  for (const json& figure : report["figures"]) {
+    EXPECT_LE(figure["min"], figure["value"]);
+    EXPECT_LE(figure["value"], figure["max"]);
+    EXPECT_GE(figure["samples"], 1);
+    if (!figure.contains("target")) continue;
+    ++targets;
+    const bool most = figure["direction"] == "at most";
+    EXPECT_EQ(figure["reached"], most ? figure["value"] <= figure["target"] : figure["value"] >= figure["target"]);
+  }
+  EXPECT_EQ(targets, 3U);
+}
+
 TEST(Doctor, ListsWhatWasFound) {
   const Outcome outcome = runCommand({"doctor", "--json"}, "/");
   EXPECT_EQ(outcome.status, 0);
