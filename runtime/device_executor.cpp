@@ -371,7 +371,11 @@ Result<std::unique_ptr<Flight>> DeviceExecutor::start(Task task) {
 Result<std::unique_ptr<Executor>> makeDeviceExecutor(const EngineOptions& options, unsigned ordinal,
                                                      const EngineParts& parts) {
   auto driver = parts.driver();
-  if (!driver) return std::move(driver).error();
+  if (!driver) {
+    Error error = std::move(driver).error();
+    error.message = fmt::format("device cuda:{}: {}", ordinal, error.message);
+    return error;
+  }
   auto cuda = Cuda::open(*driver, static_cast<int>(ordinal));
   if (!cuda) return std::move(cuda).error();
   return std::unique_ptr<Executor>(std::make_unique<DeviceExecutor>(std::move(*cuda), options, parts));

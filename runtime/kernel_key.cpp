@@ -32,7 +32,7 @@ void addOptions(DigestBuilder& digest, const DeviceOptions& options) {
 
 void addTable(DigestBuilder& digest, const HandlerTable& table) {
   const auto& [precision, math, ops, rows_per_thread, depth] = table.spec();
-  digest.add(numberOf(precision)).add(numberOf(math)).add(rows_per_thread).add(min_blocks).add(depth).add(ops.size());
+  digest.add(numberOf(precision)).add(numberOf(math)).add(rows_per_thread).add(depth).add(ops.size());
   for (const Op op : ops) digest.add(numberOf(op));
   digest.add(table.handlers().size());
   for (const auto& [kind, height, argument, op, form] : table.handlers()) {

@@ -19,7 +19,7 @@ TEST(DeviceFaults, WithoutADriverAutoIsTheCpu) {
   const Result<Engine> forced = createEngine({.device = "cuda:0", .threads = 2}, parts);
   ASSERT_FALSE(forced.ok());
   EXPECT_EQ(forced.error().code, Errc::kMachine);
-  EXPECT_EQ(forced.error().message, "no CUDA driver: libcuda.so.1 was not found");
+  EXPECT_EQ(forced.error().message, "device cuda:0: no CUDA driver: libcuda.so.1 was not found");
 }
 
 TEST(DeviceFaults, ADeviceThatIsNotThere) {
