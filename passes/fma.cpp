@@ -171,7 +171,7 @@ class Fuser {
   }
 
   Product withoutSign(std::array<NodeId, 2> factors) const {
-    for (const std::size_t i : {0, 1}) {
+    for (const std::size_t i : {std::size_t{0}, std::size_t{1}}) {
       const NodeId inner = negatedOperand(factors[i]);
       if (inner != kNone) return {inner, factors[1 - i], true};
     }

@@ -120,8 +120,8 @@ void foldWhere(WorkingDag& work, const Allowed& allowed) {
   Dag& dag = work.dag();
   work.rebuild([&](NodeId id) { return work.keep(id); },
                [&](Op op, std::span<const NodeId> operands, NodeId same) {
-                 if (allowed(op)) {
-                   if (const auto value = foldedValue(dag, op, operands)) return work.keep(dag.constant(*value));
+                 if (areConstants(dag, operands) && allowed(op)) {
+                   return work.keep(dag.constant(foldedValue(dag, op, operands)));
                  }
                  return work.keep(same != WorkingDag::kNone ? same : dag.apply(op, operands));
                });
@@ -152,13 +152,9 @@ double valueOf(Op op, std::span<const double> operands, Precision precision) {
   return precision == Precision::kF32 ? valueIn<float>(op, padded) : valueIn<double>(op, padded);
 }
 
-std::optional<double> foldedValue(const Dag& dag, Op op, std::span<const NodeId> operands) {
+double foldedValue(const Dag& dag, Op op, std::span<const NodeId> operands) {
   std::array<double, kMaxArity> values{};
-  for (std::size_t i = 0; i < operands.size(); ++i) {
-    const Node& node = dag.node(operands[i]);
-    if (node.kind != Token::Kind::kConstant) return std::nullopt;
-    values[i] = node.value;
-  }
+  for (std::size_t i = 0; i < operands.size(); ++i) values[i] = dag.node(operands[i]).value;
   return valueOf(op, std::span(values).first(operands.size()), dag.precision());
 }
 

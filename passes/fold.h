@@ -1,7 +1,6 @@
 // Operators over constants: which of them a compiler may compute, and their values.
 #pragma once
 
-#include <optional>
 #include <span>
 
 #include "ir/numeric.h"
@@ -25,7 +24,15 @@ bool isExactlyRounded(Op op, Precision precision, Math math) noexcept;
 /// functions in double and then rounded once. A row's thresholds thus decide as they do in a kernel.
 double valueOf(Op op, std::span<const double> operands, Precision precision);
 
-/// valueOf() where all operands are constants of `dag`; none if one is not.
-std::optional<double> foldedValue(const Dag& dag, Op op, std::span<const NodeId> operands);
+/// Whether all operands are constants of `dag`.
+inline bool areConstants(const Dag& dag, std::span<const NodeId> operands) noexcept {
+  for (const NodeId operand : operands) {
+    if (dag.node(operand).kind != Token::Kind::kConstant) return false;
+  }
+  return true;
+}
+
+/// valueOf() over operands that are constants of `dag`.
+double foldedValue(const Dag& dag, Op op, std::span<const NodeId> operands);
 
 }  // namespace srjit

@@ -235,8 +235,8 @@ class Rewriter {
 
   /// The normal form of `op` over operands in normal form; `same` is the node if it exists, else kNone.
   NodeId build(Op op, std::span<const NodeId> operands, NodeId same) {
+    if (const NodeId value = settle(op, operands, same); value != kUnbound) return value;
     values_.clear();
-    step(op, operands, same);
     while (!programs_.empty()) {
       Program& program = programs_.back();
       const auto tokens = program.rule->replacement.tokens();
@@ -261,7 +261,8 @@ class Rewriter {
           std::array<NodeId, kMaxArity> arguments{};
           for (std::size_t i = 0; i < arity; ++i) arguments[i] = values_[values_.size() - arity + i];
           values_.resize(values_.size() - arity);
-          step(token.op, std::span<const NodeId>(arguments.data(), arity), WorkingDag::kNone);
+          const NodeId value = settle(token.op, std::span<const NodeId>(arguments.data(), arity), WorkingDag::kNone);
+          if (value != kUnbound) values_.push_back(value);
           break;
         }
       }
@@ -277,29 +278,23 @@ class Rewriter {
     Bindings bindings;
   };
 
-  /// Pushes the value of `op`, or starts the program that will.
-  void step(Op op, std::span<const NodeId> operands, NodeId same) {
-    if (folds_[static_cast<std::size_t>(op)]) {
-      if (const auto value = foldedValue(dag_, op, operands)) {
-        values_.push_back(work_.keep(dag_.constant(*value)));
-        return;
-      }
+  /// The normal form of `op`; kUnbound if a rule matches, whose program then is started and will push it.
+  NodeId settle(Op op, std::span<const NodeId> operands, NodeId same) {
+    if (areConstants(dag_, operands) && folds_[static_cast<std::size_t>(op)]) {
+      return work_.keep(dag_.constant(foldedValue(dag_, op, operands)));
     }
     const NodeId id = same != WorkingDag::kNone ? same : dag_.apply(op, operands);
-    if (id < normal_.size() && normal_[id] != kUnbound) {
-      values_.push_back(normal_[id]);
-      return;
-    }
+    if (id < normal_.size() && normal_[id] != kUnbound) return normal_[id];
     const RulesOfOp& rules = (*rules_)[static_cast<std::size_t>(op)];
     for (std::uint64_t left = rules.candidates(dag_, dag_.node(id)); left != 0; left &= left - 1) {
       const CompiledRule& rule = rules[static_cast<std::size_t>(std::countr_zero(left))];
       Matcher matcher(dag_, rule);
       if (!matcher.matches(id)) continue;
       programs_.push_back({rule.rule, 0, id, matcher.bindings()});
-      return;
+      return kUnbound;
     }
     setNormal(id, id);
-    values_.push_back(work_.keep(id));
+    return work_.keep(id);
   }
 
   void setNormal(NodeId id, NodeId normal) {

@@ -19,18 +19,28 @@ void WorkingDag::begin() {
 
 void WorkingDag::commit() {
   marks_.resize(dag_.size());
-  for (const NodeId root : dag_.roots()) marks_[root] = kReached;
-  bool all = true;
+  // By plain pointers: a store of a byte might change a vector's, as far as a compiler can tell.
+  std::uint8_t* const marks = marks_.data();
+  const Node* const nodes = dag_.nodes().data();
+  const NodeId* const listed = next_.data();
+  for (const NodeId root : dag_.roots()) marks[root] = kReached;
+  std::size_t reached = 0;
   for (std::size_t i = next_.size(); i-- > 0;) {
-    const NodeId id = next_[i];
-    if (marks_[id] != kReached) {
-      all = false;
-      continue;
-    }
-    for (const NodeId operand : dag_.node(id).inputs()) marks_[operand] = kReached;
+    const NodeId id = listed[i];
+    if (marks[id] != kReached) continue;
+    ++reached;
+    for (const NodeId operand : nodes[id].inputs()) marks[operand] = kReached;
   }
   order_.swap(next_);
-  if (!all) std::erase_if(order_, [&](NodeId id) { return marks_[id] != kReached; });
+  if (reached == order_.size()) return;
+  // What is not reached is overwritten by the next, without a branch.
+  NodeId* const out = order_.data();
+  std::size_t count = 0;
+  for (const NodeId id : order_) {
+    out[count] = id;
+    count += marks[id] == kReached ? 1 : 0;
+  }
+  order_.resize(count);
 }
 
 }  // namespace srjit

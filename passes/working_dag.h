@@ -71,10 +71,10 @@ void WorkingDag::rebuild(const Leaf& leaf, const Operation& operation) {
       image_[id] = leaf(id);
     } else {
       std::array<NodeId, kMaxArity> operands{};
-      const std::span<const NodeId> inputs = node.inputs();
-      for (std::size_t i = 0; i < inputs.size(); ++i) operands[i] = image_[inputs[i]];
+      const auto arity = static_cast<std::size_t>(arityOf(node.op));
+      for (std::size_t k = 0; k < kMaxArity; ++k) operands[k] = k < arity ? image_[node.operands[k]] : 0;
       const NodeId same = operands == node.operands ? id : kNone;
-      image_[id] = operation(node.op, std::span<const NodeId>(operands.data(), inputs.size()), same);
+      image_[id] = operation(node.op, std::span<const NodeId>(operands.data(), arity), same);
     }
     changed |= image_[id] != id;
   }
