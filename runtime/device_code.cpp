@@ -30,8 +30,9 @@ struct InterpreterLimits {
 // Sections of more columns than this would leave room for few blocks on a multiprocessor.
 constexpr std::size_t kSectionColumns = 64;
 
-// Graphs of so many expressions are the fastest to make; fewer where that keeps all threads busy.
-constexpr std::size_t kMaxChunk = 4096, kMinChunk = 64;
+// Graphs of so many expressions are the fastest to make, since their hash tables stay in a near cache; fewer where that
+// keeps all threads busy.
+constexpr std::size_t kMaxChunk = 1024, kMinChunk = 64;
 
 /// Adjacent chosen expressions with one graph.
 struct Chunk {
