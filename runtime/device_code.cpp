@@ -13,17 +13,18 @@
 namespace srjit {
 namespace {
 
-/// What a block of the interpreter may hold, from its shared memory: two parts of seven for tokens, two for slots,
-/// three for columns, at the smallest geometry (4 rows a thread, one strip).
+/// What a block of the interpreter may hold, from its shared memory: two parts of seven for the tokens of a program,
+/// two for slots, three for columns, with one program at a time and 4 rows a thread. So whatever keeps to these can be
+/// launched, if need be like that.
 struct InterpreterLimits {
   std::size_t tokens, slots, columns;
 
   InterpreterLimits(std::size_t shared_bytes, Precision precision) {
     const auto element = static_cast<std::size_t>(bytesOf(precision));
-    const std::size_t seventh = shared_bytes / 7;
+    const std::size_t seventh = shared_bytes / 7, column_bytes = kBlockThreads * 4 * element;
     tokens = 2 * seventh / (element == 4 ? 8 : 16) - 16;
-    slots = 2 * seventh / (kBlockThreads * 4 * element);
-    columns = 3 * seventh / (32 * 4 * element);
+    slots = 2 * seventh / column_bytes;
+    columns = 3 * seventh / column_bytes;
   }
 };
 

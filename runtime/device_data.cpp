@@ -147,8 +147,8 @@ DeviceRows DeviceData::rows(std::size_t first, std::size_t count) {
   queue_->copies->record(*buffer.copied);
   queue_->stream->wait(*buffer.copied);
   part.columns = buffer.memory.address();
-  if (part.target != 0) part.target += buffer.memory.address();
-  if (part.weights != 0) part.weights += buffer.memory.address();
+  part.target += buffer.memory.address();
+  part.weights += buffer.memory.address();
   return part;
 }
 

@@ -23,7 +23,7 @@ struct DeviceRows {
 /// Chunks begin at multiples of this many rows, so that the chains of a loss go on from one to the next.
 inline constexpr std::size_t kChunkQuantum = kGroupRows * kSumChains;
 
-/// Thread-safe. Throws CudaFailure.
+/// Thread-safe, but for rows() and release(), which need the queue's lock. Throws CudaFailure.
 class DeviceData {
  public:
   /// Copies state.storage to the device and frees it; or, if `budget` bytes do not hold it or the device has no room,
@@ -33,6 +33,8 @@ class DeviceData {
   static Result<std::shared_ptr<DeviceData>> adopt(std::shared_ptr<DeviceQueue> queue, Dataset::State& state,
                                                    const DeviceMatrix& columns);
 
+  /// Whether work of this queue may use it. What is streamed goes through the buffers of one engine's queue.
+  bool belongsTo(const DeviceQueue& queue) const noexcept { return streamed_ == nullptr || queue_.get() == &queue; }
   bool isStreamed() const noexcept { return streamed_ != nullptr; }
   bool isStrided() const noexcept { return strided_; }
   /// The most rows that rows() gives at once.

@@ -31,7 +31,7 @@ class DeviceExecutor final : public Executor {
         threads_(options.threads),
         queue_((CurrentContext(*cuda_), std::make_shared<DeviceQueue>(cuda_))),
         cache_(KernelCache::open(cacheOptions(options))),
-        store_(cuda_, parts.images, cache_, options.precision, options.math),
+        store_(std::make_shared<KernelStore>(cuda_, parts.images, cache_, options.precision, options.math)),
         calibration_(cache_, fmt::format("{} ({}) {} {}", cuda_->limits().name, cuda_->limits().driver_version,
                                          nameOf(options.precision), nameOf(options.math))),
         arena_(static_cast<int>(threads_)),
@@ -48,7 +48,7 @@ class DeviceExecutor final : public Executor {
   }
 
   Result<std::shared_ptr<const Dataset::State>> upload(const DataView& data) override {
-    auto state = Dataset::State::create(data, store_.precision());
+    auto state = Dataset::State::create(data, store_->precision());
     if (!state) return std::move(state).error();
     const CurrentContext current(*cuda_);
     (*state)->device = device_;
@@ -62,8 +62,9 @@ class DeviceExecutor final : public Executor {
     std::vector<std::uint32_t> chosen(state.source->expressions.size());
     for (std::uint32_t e = 0; e < chosen.size(); ++e) chosen[e] = e;
     auto code = arena_.execute([&] {
-      return std::make_shared<const DeviceCode>(encodeForDevice({*state.source, chosen, *queue_, store_, threads_}));
+      return std::make_shared<const DeviceCode>(encodeForDevice({*state.source, chosen, *queue_, *store_, threads_}));
     });
+    state.failures = code->failures;
     state.info.nodes_after = code->nodes;
     state.info.seconds_passes = code->seconds_passes;
     state.info.seconds_codegen = code->seconds_codegen;
@@ -71,6 +72,7 @@ class DeviceExecutor final : public Executor {
     const auto needsCode = [](const Failure& failure) { return failure.error.code == Errc::kUnsupported; };
     const bool forced = std::any_of(code->failures.begin(), code->failures.end(), needsCode);
     if (forced && state.info.tier == Tier::kAuto) state.info.tier = Tier::kCompile;
+    if (state.info.tier == Tier::kCompile) std::erase_if(state.failures, needsCode);
     state.on_device = std::make_shared<DeviceProgram>(state.info.tier, options.expected_passes, std::move(code));
   }
 
@@ -120,7 +122,7 @@ class DeviceExecutor final : public Executor {
   unsigned threads_;
   std::shared_ptr<DeviceQueue> queue_;
   std::shared_ptr<KernelCache> cache_;
-  KernelStore store_;
+  std::shared_ptr<KernelStore> store_;
   Calibration calibration_;
   tbb::task_arena arena_, background_;
   std::unique_ptr<tbb::task_group> jobs_ = std::make_unique<tbb::task_group>();
@@ -160,7 +162,7 @@ class LossFlight final : public Flight {
 };
 
 Result<std::shared_ptr<const Dataset::State>> DeviceExecutor::adopt(const DeviceDataView& view) {
-  const Precision precision = store_.precision();
+  const Precision precision = store_->precision();
   const CurrentContext current(*cuda_);
   if (view.stream != 0) {
     const Event written(cuda_);
@@ -230,24 +232,24 @@ Result<std::shared_ptr<const Dataset::State>> DeviceExecutor::adopt(const Device
 void DeviceExecutor::compileJob(const std::shared_ptr<const ProgramSource>& source, const KernelKind& kind,
                                 CompileJob& job) {
   const Stopwatch watch;
-  const double compiled_before = cache_->stats().compile_seconds;
-  std::vector<std::uint32_t> chosen(source->expressions.size());
-  for (std::uint32_t e = 0; e < chosen.size(); ++e) chosen[e] = e;
   auto code = guarded([&]() -> Result<std::shared_ptr<const DeviceCode>> {
-    return std::make_shared<const DeviceCode>(
-        compileForDevice({*source, chosen, *queue_, store_, threads_}, kind, job.cancelled));
+    const double compiled_before = cache_->stats().compile_seconds;
+    std::vector<std::uint32_t> chosen(source->expressions.size());
+    for (std::uint32_t e = 0; e < chosen.size(); ++e) chosen[e] = e;
+    auto made = std::make_shared<const DeviceCode>(
+        compileForDevice({*source, chosen, *queue_, *store_, threads_}, kind, job.cancelled));
+    if (job.cancelled) return Error{Errc::kCancelled, "compiling was cancelled", {}};
+    const double core_seconds = cache_->stats().compile_seconds - compiled_before;
+    if (core_seconds > 0) calibration_.addCompile(static_cast<double>(made->tokens), core_seconds);
+    return made;
   });
-  const double core_seconds = cache_->stats().compile_seconds - compiled_before;
   const std::lock_guard lock(job.mutex);
   job.running = false;
   job.seconds = watch.seconds();
-  if (job.cancelled) {
-    job.error = Error{Errc::kCancelled, "compiling was cancelled", {}};
-  } else if (!code) {
-    job.error = std::move(code).error();
-  } else {
+  if (code) {
     job.code = std::move(*code);
-    if (core_seconds > 0) calibration_.addCompile(static_cast<double>(job.code->tokens), core_seconds);
+  } else {
+    job.error = std::move(code).error();
   }
   job.finished.notify_all();
 }
@@ -295,16 +297,19 @@ Result<std::shared_ptr<const DeviceCode>> DeviceExecutor::codeFor(const Task& ta
 
 Result<std::unique_ptr<DeviceRun>> DeviceExecutor::takeRun(const Task& task, bool counts) {
   const Dataset::State& data = task.data.state();
+  if (!data.on_device->belongsTo(*queue_)) {
+    return Error{Errc::kInvalid, "data that are streamed, made by another engine", {}};
+  }
   KernelKind kind{.loss = {}, .strided_columns = data.on_device->isStrided()};
   if (task.loss) kind.loss = lossSpec(*task.loss, data.has_weights);
   auto code = codeFor(task, kind, counts);
   if (!code) return std::move(code).error();
-  RunPlan plan{std::move(*code), &data, data.serial, kind, task.program.size()};
+  RunPlan plan{queue_, store_, std::move(*code), &data, data.serial, kind, task.program.size()};
   if (auto run = task.program.state().on_device->takeRun(plan)) {
     run->use(data);
     return run;
   }
-  return DeviceRun::create(*queue_, store_, std::move(plan), budget_);
+  return DeviceRun::create(std::move(plan), budget_);
 }
 
 void DeviceExecutor::learn(const Task& task, const DeviceRun& run) {
@@ -320,6 +325,7 @@ void DeviceExecutor::learn(const Task& task, const DeviceRun& run) {
 }
 
 Result<Losses> DeviceExecutor::finish(const Task& task, std::unique_ptr<DeviceRun> run) {
+  run->wait();
   Losses losses = inArena([&] {
     Losses made = run->losses(*task.loss);
     learn(task, *run);
@@ -378,7 +384,9 @@ Result<std::unique_ptr<Executor>> makeDeviceExecutor(const EngineOptions& option
   }
   auto cuda = Cuda::open(*driver, static_cast<int>(ordinal));
   if (!cuda) return std::move(cuda).error();
-  return std::unique_ptr<Executor>(std::make_unique<DeviceExecutor>(std::move(*cuda), options, parts));
+  return guarded([&]() -> Result<std::unique_ptr<Executor>> {
+    return std::unique_ptr<Executor>(std::make_unique<DeviceExecutor>(std::move(*cuda), options, parts));
+  });
 }
 
 EngineParts EngineParts::ofMachine() {

@@ -25,9 +25,14 @@ std::shared_ptr<PinnedBuffer> PinnedPool::take(std::size_t bytes) const {
   return {new PinnedBuffer(std::move(buffer)), [shared = shared_](PinnedBuffer* used) {
             const std::unique_ptr<PinnedBuffer> owned(used);
             const std::lock_guard lock(shared->mutex);
-            if (shared->idle_bytes + owned->bytes() > kMaxIdleBytes) return;
-            shared->idle_bytes += owned->bytes();
-            shared->idle.emplace(owned->bytes(), std::move(*owned));
+            const std::size_t idle_bytes = owned->bytes();
+            if (shared->idle_bytes + idle_bytes > kMaxIdleBytes) return;
+            try {
+              shared->idle.emplace(idle_bytes, std::move(*owned));
+              shared->idle_bytes += idle_bytes;
+            } catch (const std::bad_alloc&) {
+              // Then it is freed.
+            }
           }};
 }
 

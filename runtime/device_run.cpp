@@ -66,23 +66,24 @@ InterpreterGeometry chooseGeometry(const InterpreterCode& code, const Interprete
   while (geometry.programs_per_warp > 1 && bytes() > std::max(share, columnBytes() + share / 4)) {
     geometry.programs_per_warp = (geometry.programs_per_warp + 1) / 2;
   }
-  // Long programs: fewer teams share a block's memory.
-  while (bytes() > limits.shared_bytes_per_block && geometry.row_warps < kBlockWarps) geometry.row_warps *= 2;
+  // What InterpreterLimits let through fits like this.
+  if (bytes() > limits.shared_bytes_per_block) {
+    geometry = {.rows_per_thread = 4, .row_warps = kBlockWarps, .programs_per_warp = 1};
+  }
   return geometry;
 }
 
-DeviceRun::DeviceRun(DeviceQueue& queue, RunPlan plan)
-    : queue_(queue),
-      plan_(std::move(plan)),
+DeviceRun::DeviceRun(RunPlan plan)
+    : plan_(std::move(plan)),
+      queue_(*plan_.queue),
       element_(static_cast<std::size_t>(bytesOf(plan_.data->precision))),
-      kernels_begin_(queue.cuda, Event::Timing::kOn),
-      kernels_end_(queue.cuda, Event::Timing::kOn),
-      done_(queue.cuda) {}
+      kernels_begin_(queue_.cuda, Event::Timing::kOn),
+      kernels_end_(queue_.cuda, Event::Timing::kOn),
+      done_(queue_.cuda) {}
 
-Result<std::unique_ptr<DeviceRun>> DeviceRun::create(DeviceQueue& queue, KernelStore& store, RunPlan plan,
-                                                     std::size_t budget) {
-  std::unique_ptr<DeviceRun> run(new DeviceRun(queue, std::move(plan)));
-  if (Status prepared = run->prepare(store, budget); !prepared) return std::move(prepared).error();
+Result<std::unique_ptr<DeviceRun>> DeviceRun::create(RunPlan plan, std::size_t budget) {
+  std::unique_ptr<DeviceRun> run(new DeviceRun(std::move(plan)));
+  if (Status prepared = run->prepare(budget); !prepared) return std::move(prepared).error();
   return run;
 }
 
@@ -91,22 +92,19 @@ std::size_t DeviceRun::channels() const {
   return plan_.kind.loss->weighted ? 3 : 2;
 }
 
-// Chains of a loss need whole quanta; predictions only whole groups of four rows, but streamed data come in quanta.
-std::size_t DeviceRun::smallestChunk() const { return kChunkQuantum; }
-
-Status DeviceRun::prepare(KernelStore& store, std::size_t budget) {
+Status DeviceRun::prepare(std::size_t budget) {
   const Dataset::State& data = *plan_.data;
   if (budget == 0) budget = static_cast<std::size_t>(kShareOfFree * static_cast<double>(queue_.cuda->freeMemory()));
   chunk_rows_ = std::min<std::size_t>(data.rows, data.on_device->chunkRows());
-  while (!takeMemory(budget, chunk_rows_ <= smallestChunk())) {
-    chunk_rows_ = std::max(smallestChunk(), chunk_rows_ / 2 / kChunkQuantum * kChunkQuantum);
+  while (!takeMemory(budget, chunk_rows_ <= kChunkQuantum)) {
+    chunk_rows_ = std::max(kChunkQuantum, chunk_rows_ / 2 / kChunkQuantum * kChunkQuantum);
   }
   const DeviceCode& code = *plan_.code;
   if (code.interpreter) {
     for (const InterpreterSection& section : code.interpreter->sections) {
       const InterpreterGeometry geometry =
           chooseGeometry(*code.interpreter, section, chunk_rows_, data.precision, queue_.cuda->limits());
-      const auto kernel = store.interpreter({code.interpreter->family, geometry.rows_per_thread}, plan_.kind);
+      const auto kernel = plan_.store->interpreter({code.interpreter->family, geometry.rows_per_thread}, plan_.kind);
       if (!kernel) return kernel.error();
       const std::size_t teams = kBlockWarps / geometry.row_warps;
       const std::size_t tokens = code.interpreter->mostTokens(section, geometry.programs_per_warp * teams);
@@ -116,7 +114,7 @@ Status DeviceRun::prepare(KernelStore& store, std::size_t budget) {
     }
   }
   if (plan_.kind.loss) {
-    const auto totals = store.totals();
+    const auto totals = plan_.store->totals();
     if (!totals) return totals.error();
     totals_kernel_ = *totals;
   }
@@ -153,6 +151,23 @@ bool DeviceRun::takeMemory(std::size_t budget, bool last_try) {
     return false;
   }
   return true;
+}
+
+// Work that was put on the streams may use memory that a failure is about to give back, so it is waited for first.
+template <class Body>
+void DeviceRun::settlingOnFailure(const Body& body) {
+  try {
+    body();
+  } catch (...) {
+    for (const auto& stream : {queue_.stream, queue_.copies}) {
+      try {
+        stream->synchronize();
+      } catch (const CudaFailure&) {
+        // The device is lost; nothing is in use any more.
+      }
+    }
+    throw;
+  }
 }
 
 void DeviceRun::copyParameters() {
@@ -250,11 +265,15 @@ void DeviceRun::launchTotals(const DeviceRows& rows, bool first, bool last) {
 }
 
 void DeviceRun::submitLoss(std::span<const double> parameters) {
-  const Dataset::State& data = *plan_.data;
   if (host_parameters_ != nullptr) {
-    plan_.code->parameters.fill(parameters, data.precision, static_cast<std::byte*>(host_parameters_->data()));
+    plan_.code->parameters.fill(parameters, plan_.data->precision, static_cast<std::byte*>(host_parameters_->data()));
   }
   const std::lock_guard lock(queue_.mutex);
+  settlingOnFailure([&] { enqueueLoss(); });
+}
+
+void DeviceRun::enqueueLoss() {
+  const Dataset::State& data = *plan_.data;
   copyParameters();
   queue_.stream->record(kernels_begin_);
   for (std::size_t first = 0; first < data.rows; first += chunk_rows_) {
@@ -293,7 +312,9 @@ Losses DeviceRun::losses(const LossOptions& options) const {
   tbb::parallel_for(tbb::blocked_range<std::size_t>(0, count, kLossGrain), [&](const auto& range) {
     for (std::size_t e = range.begin(); e < range.end(); ++e) {
       LossSums sums{.terms = totals[e], .weights = 0, .rows = data.rows, .valid = data.rows};
-      if (skips) sums.valid = static_cast<std::uint64_t>(totals[count + e]);
+      // What stands there for an expression that failed may be no number of rows.
+      if (skips)
+        sums.valid = static_cast<std::uint64_t>(std::clamp(totals[count + e], 0.0, static_cast<double>(data.rows)));
       const bool all = sums.valid == sums.rows;
       sums.weights = !data.has_weights ? static_cast<double>(sums.valid)
                      : all             ? data.weight_sum
@@ -336,8 +357,12 @@ void DeviceRun::download(std::size_t first_row, std::size_t rows, std::byte* out
 }
 
 void DeviceRun::evaluate(std::span<const double> parameters, std::byte* out) {
-  const Dataset::State& data = *plan_.data;
   if (plan_.expressions == 0) return;
+  settlingOnFailure([&] { evaluateChunks(parameters, out); });
+}
+
+void DeviceRun::evaluateChunks(std::span<const double> parameters, std::byte* out) {
+  const Dataset::State& data = *plan_.data;
   if (host_parameters_ != nullptr) {
     plan_.code->parameters.fill(parameters, data.precision, static_cast<std::byte*>(host_parameters_->data()));
   }

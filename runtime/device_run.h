@@ -27,6 +27,8 @@ InterpreterGeometry chooseGeometry(const InterpreterCode& code, const Interprete
 
 /// What an evaluation is of. Two of the same plan can use the same DeviceRun.
 struct RunPlan {
+  std::shared_ptr<DeviceQueue> queue;
+  std::shared_ptr<KernelStore> store;
   std::shared_ptr<const DeviceCode> code;
   const Dataset::State* data;  ///< kept alive by whoever evaluates; dangles between evaluations
   std::uint64_t data_serial;
@@ -34,7 +36,7 @@ struct RunPlan {
   std::size_t expressions;  ///< of the program
 
   bool same(const RunPlan& other) const {
-    return code == other.code && data_serial == other.data_serial && kind == other.kind;
+    return queue == other.queue && code == other.code && data_serial == other.data_serial && kind == other.kind;
   }
 };
 
@@ -44,8 +46,7 @@ class DeviceRun {
   /// Finds or makes the kernels and takes memory, for chunks of rows that shrink until they fit into what is there, at
   /// most `budget` bytes (0: whatever is free). Errors: those of making kernels; kMachine if the smallest chunk does
   /// not fit, with the bytes wanted and free.
-  static Result<std::unique_ptr<DeviceRun>> create(DeviceQueue& queue, KernelStore& store, RunPlan plan,
-                                                   std::size_t budget);
+  static Result<std::unique_ptr<DeviceRun>> create(RunPlan plan, std::size_t budget);
 
   const RunPlan& plan() const noexcept { return plan_; }
   /// To be called before each evaluation but the first, with the data of the plan.
@@ -65,12 +66,15 @@ class DeviceRun {
   double kernelSeconds() const { return kernels_end_.secondsSince(kernels_begin_); }
 
  private:
-  DeviceRun(DeviceQueue& queue, RunPlan plan);
-  Status prepare(KernelStore& store, std::size_t budget);
+  explicit DeviceRun(RunPlan plan);
+  Status prepare(std::size_t budget);
   bool takeMemory(std::size_t budget, bool last_try);
   std::size_t channels() const;
-  std::size_t smallestChunk() const;
 
+  template <class Body>
+  void settlingOnFailure(const Body& body);
+  void enqueueLoss();
+  void evaluateChunks(std::span<const double> parameters, std::byte* out);
   void copyParameters();
   void launch(const DeviceRows& rows);
   void launchInterpreter(const InterpreterLaunch& launch, const DeviceRows& rows);
@@ -78,8 +82,8 @@ class DeviceRun {
   void launchTotals(const DeviceRows& rows, bool first, bool last);
   void download(std::size_t first_row, std::size_t rows, std::byte* out);
 
-  DeviceQueue& queue_;
   RunPlan plan_;
+  DeviceQueue& queue_;  ///< the plan's
   std::size_t element_;
   std::vector<InterpreterLaunch> interpreters_;
   Kernel totals_kernel_;

@@ -95,6 +95,9 @@ Failures merge(Failures failures, Failures more) {
   failures.insert(failures.end(), std::make_move_iterator(more.begin()), std::make_move_iterator(more.end()));
   std::stable_sort(failures.begin(), failures.end(),
                    [](const Failure& a, const Failure& b) { return a.expression < b.expression; });
+  const auto repeated = std::unique(failures.begin(), failures.end(),
+                                    [](const Failure& a, const Failure& b) { return a.expression == b.expression; });
+  failures.erase(repeated, failures.end());
   return failures;
 }
 
@@ -105,6 +108,7 @@ void settle(const Task& task, Losses& losses) {
   for (const Failure& failure : losses.failures) {
     if (task.loss) {
       losses.values[failure.expression] = kNaN;
+      losses.valid_rows[failure.expression] = 0;
     } else if (data.precision == Precision::kF32) {
       std::fill_n(reinterpret_cast<float*>(task.out) + failure.expression * data.rows, data.rows,
                   static_cast<float>(kNaN));
@@ -203,8 +207,11 @@ class EnginePending final : public Pending<Value>::State {
   }
   Result<Value> result() override {
     if (flight_ != nullptr) {
-      done_.emplace(guarded([&] { return flight_->finish(); }));
-      if (*done_) settle(*task_, **done_);
+      done_.emplace(guarded([&] {
+        Result<Losses> losses = flight_->finish();
+        if (losses) settle(*task_, *losses);
+        return losses;
+      }));
     }
     if (!*done_) return std::move(*done_).error();
     if constexpr (std::is_same_v<Value, Losses>) {

@@ -147,11 +147,11 @@ struct ProgramInfo {
 
 /// What has become of a Program so far.
 struct ProgramStatus {
-  Tier tier = Tier::kInterpret;     ///< what the next evaluation uses, if it is like the last one
-  bool compiling = false;           ///< whether machine code is being made in the background
-  std::size_t compiled = 0;         ///< expressions that have machine code of their own
-  std::uint64_t evaluations = 0;    ///< since it was made
-  double seconds_compiling = 0;     ///< that passed until the machine code was there
+  Tier tier = Tier::kInterpret;   ///< what the next evaluation uses, if it is like the last one
+  bool compiling = false;         ///< whether machine code is being made in the background
+  std::size_t compiled = 0;       ///< expressions that have machine code of their own
+  std::uint64_t evaluations = 0;  ///< since it was made
+  double seconds_compiling = 0;   ///< that passed until the machine code was there
   /// Of the kernels of the evaluation that finished last, as the device's clock measured it, from the first kernel's
   /// begin to the last one's end: where data come in chunks, the waits between them count, too. 0 before, and on a CPU.
   double device_seconds = 0;

@@ -1,6 +1,7 @@
 // Exceptions of the inside become errors of the interface.
 #pragma once
 
+#include <exception>
 #include <utility>
 
 #include "runtime/aligned_buffer.h"
@@ -16,6 +17,8 @@ auto guarded(Body&& body) -> decltype(body()) {
     return withinMemory(std::forward<Body>(body));
   } catch (const CudaFailure& failure) {
     return failure.error();
+  } catch (const std::exception& failure) {
+    return Error{Errc::kMachine, failure.what(), {}};
   }
 }
 

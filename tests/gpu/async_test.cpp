@@ -135,6 +135,7 @@ TEST_F(Async, EncodingOverlapsTheDevice) {
     expectSameLosses(expected[i], std::move(flight).result().value(), "population " + std::to_string(i));
   }
   const double pipelined = watch.seconds();
+  EXPECT_GT(overlapped, 0U);
   std::printf(
       "%zu populations, %zu of them still at work when the next was encoded: encoding %.1f ms + evaluating %.1f ms = "
       "%.1f ms one after the other, "

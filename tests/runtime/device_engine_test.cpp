@@ -179,9 +179,7 @@ INSTANTIATE_TEST_SUITE_P(Precisions, DeviceEngine, testing::Values(Precision::kF
 
 TEST(DeviceEngineTiers, BackgroundCodeTakesOverWithTheSameBits) {
   FakeMachine machine;
-  machine.images->hold();
   const Workload w = arithmeticWorkload(21, 50, 2000, Precision::kF32);
-  machine.images->release();
   {
     const Engine gpu = machine.engine({.math = Math::kStrict});
     const Dataset data = gpu.upload(w.view()).value();
@@ -200,6 +198,52 @@ TEST(DeviceEngineTiers, BackgroundCodeTakesOverWithTheSameBits) {
   }
 }
 
+TEST(DeviceEngineTiers, AProgramMayServeTwoEngines) {
+  FakeMachine machine;
+  const Workload w = arithmeticWorkload(27, 30, 300, Precision::kF32);
+  std::optional<Engine> first = machine.engine({.math = Math::kStrict});
+  const Engine second = machine.engine({.math = Math::kStrict});
+  for (const Tier tier : {Tier::kInterpret, Tier::kCompile}) {
+    if (!first) first = machine.engine({.math = Math::kStrict});
+    const Dataset data = first->upload(w.view()).value();
+    const Program program = first->compile(w.expressions, {.tier = tier});
+    const Losses expected = first->loss(program, data, w.parameters).value();
+    expectSameLosses(second.loss(program, data, w.parameters).value(), expected, "of the other engine");
+    first.reset();
+    expectSameLosses(second.loss(program, data, w.parameters).value(), expected, "of the one that is left");
+  }
+}
+
+TEST(DeviceEngineTiers, StreamedTargetsWithoutColumns) {
+  FakeMachine machine;
+  Workload w = arithmeticWorkload(28, 0, 5000, Precision::kF32);
+  w.expressions = {build({Token::parameter(0)})};
+  w.parameters = {0.5};
+  w.columns.clear();
+  const Engine gpu = machine.engine({.math = Math::kStrict, .device_bytes = 1});
+  expectSameLosses(lossesOf(gpu, w, Tier::kInterpret, {}),
+                   lossesOf(cpuEngine(Precision::kF32), w, Tier::kInterpret, {}), "a target alone");
+}
+
+TEST(DeviceEngineTiers, LongNeighboursWithManyColumnsAreLaunched) {
+  FakeMachine machine;
+  Workload w = arithmeticWorkload(29, 0, 40, Precision::kF64);
+  Random random(29);
+  w.columns = randomColumns(random, 20, 40, Spread::kTame, Precision::kF64);
+  for (int program = 0; program < 5; ++program) {
+    std::vector<Token> chain = {Token::variable(0)};
+    for (int i = 0; i < 4000; ++i) {
+      chain.push_back(Token::variable(static_cast<std::uint32_t>(random.below(20))));
+      chain.push_back(Token::operation(random.chance(0.5) ? Op::kMul : Op::kSub));
+    }
+    w.expressions.push_back(build(chain));
+  }
+  w.parameters.clear();
+  const Engine gpu = machine.engine({.precision = Precision::kF64, .math = Math::kStrict});
+  expectSameBits(predict(gpu, w, Tier::kInterpret), predict(cpuEngine(Precision::kF64), w, Tier::kInterpret), 40,
+                 "long");
+}
+
 TEST(DeviceEngineTiers, FewPassesAreNotCompiledFor) {
   FakeMachine machine;
   const Engine gpu = machine.engine({.math = Math::kStrict});
@@ -213,20 +257,21 @@ TEST(DeviceEngineTiers, FewPassesAreNotCompiledFor) {
 
 TEST(DeviceEngineTiers, ADeadProgramCancelsItsCompilation) {
   FakeMachine machine;
-  const Engine gpu = machine.engine({.math = Math::kStrict});
-  const Workload w = arithmeticWorkload(23, 640, 200, Precision::kF32);
-  const Dataset data = gpu.upload(w.view()).value();
+  std::optional<Engine> gpu = machine.engine({.math = Math::kStrict});
+  const Workload w = arithmeticWorkload(23, 6400, 50, Precision::kF32);
+  const Dataset data = gpu->upload(w.view()).value();
   {
-    const Program program = gpu.compile(w.expressions, {.tier = Tier::kAuto, .expected_passes = 1e12});
-    ASSERT_TRUE(gpu.prepare(program, data, LossOptions{}).ok());
+    const Program program = gpu->compile(w.expressions, {.tier = Tier::kAuto, .expected_passes = 1e12});
+    ASSERT_TRUE(gpu->prepare(program, data, LossOptions{}).ok());
     machine.images->hold();
-    ASSERT_TRUE(gpu.loss(program, data, w.parameters).ok());
+    ASSERT_TRUE(gpu->loss(program, data, w.parameters).ok());
     while (machine.images->held() == 0) std::this_thread::yield();
     EXPECT_TRUE(program.status().compiling);
   }
   machine.images->release();
-  const std::size_t made = machine.images->count("rows");
-  EXPECT_LT(made, 20U) << "batches that had not begun are not made";
+  // An engine ends when its background work has.
+  gpu.reset();
+  EXPECT_LT(machine.images->count("rows"), 20U) << "of 100; batches that had not begun are not made";
 }
 
 TEST(DeviceEngineTiers, AnErrorInTheBackgroundLeavesTheInterpreterServing) {
@@ -284,6 +329,8 @@ TEST(DeviceEngineTiers, AFailingPassFailsItsExpressionAlone) {
         {.tier = tier, .pipeline = Pipeline::parse("standard,throws-for-x7,schedule", Math::kStrict).value()});
     const Losses losses = gpu.loss(program, data, w.parameters).value();
     ASSERT_EQ(losses.failures.size(), 1U);
+    ASSERT_EQ(program.failures().size(), 1U);
+    EXPECT_EQ(program.failures()[0].expression, 20U);
     EXPECT_EQ(losses.failures[0].expression, 20U);
     EXPECT_EQ(losses.failures[0].error.message, "pass throws-for-x7: no luck");
     EXPECT_TRUE(std::isnan(losses.values[20]));

@@ -2,8 +2,8 @@
 //
 // A total is what a user waits for: from expressions to the losses of the last pass. Where all passes would take too
 // long, the first are run, and the others counted at the median time of the last of these ("measured" is then false).
-// The forced compiled tier pays for its kernels once a population, which do not depend on the rows but for the rows a
-// thread; populations that would take too long to compile are counted at multiples of the next smaller one. Kernels are
+// The forced compiled tier pays for its kernels once a population, which do not depend on the rows;
+// populations that would take too long to compile are counted at multiples of the next smaller one. Kernels are
 // kept by an engine, so every population that kAuto gets has its variables renamed: as costly, but of another key.
 #include <algorithm>
 #include <chrono>
@@ -20,8 +20,6 @@ namespace srjit {
 namespace {
 
 constexpr std::size_t kColumns = 10;
-// Kernels have more rows a thread from here on (runtime/device_executor.cpp).
-constexpr std::size_t kManyRows = 4096;
 
 struct Total {
   double seconds = 0;
@@ -91,8 +89,7 @@ class AutoGrid {
   }
 
   const Forced& forced(std::size_t count) {
-    const bool many = data_->rows() >= kManyRows;
-    if (const auto found = forced_.find({count, many}); found != forced_.end()) return found->second;
+    if (const auto found = forced_.find(count); found != forced_.end()) return found->second;
     const double most = context_.quick ? 2 : 8;
     if (count >= 1000) {
       const Forced& smaller = forced(count / (context_.quick ? 100 : 10));
@@ -100,13 +97,13 @@ class AutoGrid {
       if (smaller.scale > 1 || smaller.seconds * factor > most) {
         Forced scaled = smaller;
         scaled.scale *= factor;
-        return forced_.emplace(std::pair(count, many), std::move(scaled)).first->second;
+        return forced_.emplace(count, std::move(scaled)).first->second;
       }
     }
     const Stopwatch watch;
     Program program = engine_.compile(std::span(population_).first(count), {.tier = Tier::kCompile});
     must(engine_.prepare(program, *data_, LossOptions{}));
-    return forced_.emplace(std::pair(count, many), Forced{std::move(program), watch.seconds(), 1}).first->second;
+    return forced_.emplace(count, Forced{std::move(program), watch.seconds(), 1}).first->second;
   }
 
   /// Seconds of one pass of compiled code.
@@ -155,7 +152,7 @@ class AutoGrid {
 
   // The rest of the passes of a program whose code is not there yet: interpreted until it is.
   double stillCompiling(std::size_t count, double elapsed, double rest, double pass, double compiled_pass) const {
-    const Forced& code = forced_.at({count, data_->rows() >= kManyRows});
+    const Forced& code = forced_.at(count);
     const double wait = std::max(0.0, code.seconds * code.scale - elapsed);
     const double meanwhile = std::min(rest, wait / pass);
     return elapsed + meanwhile * pass + (rest - meanwhile) * compiled_pass;
@@ -218,7 +215,7 @@ class AutoGrid {
   const std::vector<int> passes_;
   const std::vector<Expression> population_;
   std::optional<Dataset> data_;
-  std::map<std::pair<std::size_t, bool>, Forced> forced_;
+  std::map<std::size_t, Forced> forced_;
   std::uint64_t variant_ = 0;
   std::vector<double> ratios_;
   nlohmann::ordered_json cells_ = nlohmann::ordered_json::array();
