@@ -1,7 +1,7 @@
 #include "runtime/device_code.h"
 
 #include <algorithm>
-#include <cstring>
+#include <stdexcept>
 
 #include <fmt/format.h>
 #include <tbb/parallel_for.h>
@@ -13,23 +13,26 @@
 namespace srjit {
 namespace {
 
-/// What a block of the interpreter may hold, from its shared memory: two parts of seven for the tokens of a program,
-/// two for slots, three for columns, with one program at a time and 4 rows a thread. So whatever keeps to these can be
-/// launched, if need be like that.
+/// What a block of the interpreter may hold, from its shared memory: two parts of seven for tokens, two for slots,
+/// three for columns. A block with one team runs one program at a time, which may be long; with four teams, which share
+/// the columns of one strip, there is room for four times as many columns, and a program may have a quarter of the
+/// tokens. What keeps to either can be launched so (chooseGeometry).
 struct InterpreterLimits {
-  std::size_t tokens, slots, columns;
+  struct Shape {
+    std::size_t tokens, columns;
+  };
+  Shape one_team, four_teams;
+  std::size_t slots;
 
   InterpreterLimits(std::size_t shared_bytes, Precision precision) {
     const auto element = static_cast<std::size_t>(bytesOf(precision));
     const std::size_t seventh = shared_bytes / 7, column_bytes = kBlockThreads * 4 * element;
-    tokens = 2 * seventh / (element == 4 ? 8 : 16) - 16;
+    const std::size_t tokens = 2 * seventh / (element == 4 ? 8 : 16), columns = 3 * seventh / column_bytes;
+    one_team = {tokens - 16, columns};
+    four_teams = {tokens / 4 - 16, columns * 4};
     slots = 2 * seventh / column_bytes;
-    columns = 3 * seventh / column_bytes;
   }
 };
-
-// Sections of more columns than this would leave room for few blocks on a multiprocessor.
-constexpr std::size_t kSectionColumns = 64;
 
 // Graphs of so many expressions are the fastest to make, since their hash tables stay in a near cache; fewer where that
 // keeps all threads busy.
@@ -51,6 +54,7 @@ struct SectionDraft {
   std::size_t first, last;               // of the chosen
   std::vector<std::uint32_t> columns;    // staged columns
   std::vector<std::uint32_t> staged_as;  // by variable
+  InterpreterLimits::Shape limits;
 };
 
 class ProgramEncoder {
@@ -75,31 +79,41 @@ class ProgramEncoder {
   }
 
  private:
+  // One section for all, unless they have too many variables. Then neighbours share one as long as their columns fit;
+  // long programs, which need a block for themselves, are apart.
   void findSections() {
-    const std::size_t most = std::min(kSectionColumns, limits_.columns);
     const std::size_t count = request_.chosen.size();
-    if (source_.variables <= most) {
-      if (count > 0) sections_.push_back({0, count, {}, {}});
+    if (source_.variables <= limits_.one_team.columns) {
+      if (count > 0) sections_.push_back({0, count, {}, {}, limits_.one_team});
       return;
     }
-    std::vector<std::size_t> seen(source_.variables, SIZE_MAX);  // the section that has the column
+    std::vector<std::size_t> seen(source_.variables, SIZE_MAX);  // the number of the section that has the column
+    std::vector<std::uint32_t> fresh;
     std::size_t columns = 0;
     for (std::size_t i = 0; i < count; ++i) {
       const auto tokens = source_.expressions[request_.chosen[i]].tokens();
-      const auto countNew = [&](bool mark) {
-        std::size_t fresh = 0;
-        for (const Token& token : tokens) {
-          if (token.kind != Token::Kind::kVariable || seen[token.index] == sections_.size()) continue;
-          ++fresh;
-          if (mark) seen[token.index] = sections_.size();
-        }
-        return fresh;
-      };
-      if (i == 0 || columns + countNew(false) > most) {
-        sections_.push_back({i, i, {}, {}});
-        columns = 0;
+      if (tokens.size() > limits_.four_teams.tokens) {
+        sections_.push_back({i, i + 1, {}, {}, limits_.one_team});
+        columns = limits_.four_teams.columns;
+        continue;
       }
-      columns += countNew(true);
+      const auto findFresh = [&] {
+        fresh.clear();
+        for (const Token& token : tokens) {
+          if (token.kind == Token::Kind::kVariable && seen[token.index] != sections_.size())
+            fresh.push_back(token.index);
+        }
+        std::sort(fresh.begin(), fresh.end());
+        fresh.erase(std::unique(fresh.begin(), fresh.end()), fresh.end());
+      };
+      findFresh();
+      if (i == 0 || columns + fresh.size() > limits_.four_teams.columns) {
+        sections_.push_back({i, i, {}, {}, limits_.four_teams});
+        columns = 0;
+        findFresh();
+      }
+      for (const std::uint32_t variable : fresh) seen[variable] = sections_.size();
+      columns += fresh.size();
       sections_.back().last = i + 1;
     }
   }
@@ -188,13 +202,13 @@ class ProgramEncoder {
       const NodeId root = chunk.dag->roots()[member];
       const std::uint32_t expression = expressionOf(member);
       const std::size_t before = chunk.code.tokens.size();
-      Status encoded = section.columns.size() > limits_.columns
-                           ? Status(tooLarge("columns", section.columns.size(), limits_.columns))
+      Status encoded = section.columns.size() > section.limits.columns
+                           ? Status(tooLarge("columns", section.columns.size(), section.limits.columns))
                            : encoder.encode({&root, 1}, {&expression, 1}, options, chunk.code);
       const std::size_t length = chunk.code.tokens.size() - before;
-      if (encoded && length > limits_.tokens) {
+      if (encoded && length > section.limits.tokens) {
         chunk.code.tokens.resize(before);
-        encoded = tooLarge("tokens", length, limits_.tokens);
+        encoded = tooLarge("tokens", length, section.limits.tokens);
       }
       if (encoded) {
         chunk.lengths.push_back(static_cast<std::uint32_t>(length));
@@ -231,7 +245,10 @@ class ProgramEncoder {
         first_parameter.push_back(static_cast<std::uint32_t>(code_.parameters.size()));
         code_.parameters.append(part.parameters);
         section.slots = std::max(section.slots, part.code.slots);
-        for (const std::uint32_t length : part.lengths) code.offsets.push_back(code.offsets.back() + length);
+        for (const std::uint32_t length : part.lengths) {
+          if (length > UINT32_MAX - code.offsets.back()) throw std::length_error("more than 2^32 tokens");
+          code.offsets.push_back(code.offsets.back() + length);
+        }
         code_.failures.insert(code_.failures.end(), part.failures.begin(), part.failures.end());
       }
       section.programs = static_cast<std::uint32_t>(code.programs()) - section.first_program;
@@ -264,8 +281,8 @@ class ProgramEncoder {
                        return token;
                      });
     });
-    std::memcpy(bytes + token_bytes, code.offsets.data(), offset_bytes);
-    std::memcpy(bytes + token_bytes + offset_bytes, map.data(), map_bytes);
+    auto* const words = reinterpret_cast<std::uint32_t*>(bytes + token_bytes);
+    std::copy(map.begin(), map.end(), std::copy(code.offsets.begin(), code.offsets.end(), words));
     code.memory = DeviceBuffer(queue.uploads, token_bytes + offset_bytes + map_bytes);
     code.tokens = code.memory.address();
     code.program_offsets = code.tokens + token_bytes;

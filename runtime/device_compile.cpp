@@ -35,11 +35,8 @@ struct Draft {
   std::size_t nodes = 0;
 };
 
-bool spills(const KernelImage& image) {
-  return std::any_of(image.kernels.begin(), image.kernels.end(), [](const KernelFacts& facts) {
-    return facts.stack_bytes + facts.spill_store_bytes + facts.spill_load_bytes != 0;
-  });
-}
+// A stack frame is what registers were spilled to; the driver, which assembles PTX, reports no more than that.
+bool spills(const LoadedImage& loaded) { return loaded.module.kernel(rowsKernelName(0)).facts().stack_bytes != 0; }
 
 /// Adjacent chosen expressions, and what came of them.
 class Batch {
@@ -69,7 +66,13 @@ class Batch {
       return;
     }
     auto image = request_.store.rows({&*dag, 1}, kind_, kRowsPerThread, min_blocks);
-    const bool fits = image && !spills(*(*image)->image);
+    const bool fits = image && !spills(**image);
+    if (!image && image.error().code == Errc::kMachine) {
+      // Smaller kernels would not help.
+      trouble = std::move(image).error();
+      interpreted.insert(interpreted.end(), expressions.begin(), expressions.end());
+      return;
+    }
     if (!fits) {
       if (halve(expressions, min_blocks)) return;
       if (image && min_blocks > 1) return make(expressions, 1);

@@ -315,8 +315,8 @@ Result<std::unique_ptr<DeviceRun>> DeviceExecutor::takeRun(const Task& task, boo
 void DeviceExecutor::learn(const Task& task, const DeviceRun& run) {
   const double seconds = run.kernelSeconds();
   task.program.state().on_device->setDeviceSeconds(seconds);
-  // Storing predictions is part of their time: only losses are compared.
-  if (!task.loss) return;
+  // Storing predictions and copying rows are part of the time of others: only losses of resident data are compared.
+  if (!task.loss || task.data.state().on_device->isStreamed()) return;
   const DeviceCode& code = *run.plan().code;
   const bool interpreted = code.kernels.empty();
   if (!interpreted && code.interpreter) return;

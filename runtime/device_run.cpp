@@ -19,6 +19,7 @@ namespace {
 constexpr double kShareOfFree = 0.4;
 constexpr std::size_t kStagingBytes = std::size_t{16} << 20;
 constexpr std::size_t kLossGrain = 4096;
+constexpr std::size_t kMaxBlocks = (std::size_t{1} << 31) - 1;  // of a launch (CUDA C++ programming guide, 13.0)
 
 // Blocking waits cost tens of microseconds to wake up from, so short work is waited for in a loop first.
 constexpr double kSpinSeconds = 2e-3;
@@ -54,21 +55,23 @@ InterpreterGeometry chooseGeometry(const InterpreterCode& code, const Interprete
     while (geometry.row_warps > 1 && columnBytes() > share) geometry.row_warps /= 2;
   }
 
-  const std::size_t teams = kBlockWarps / geometry.row_warps;
   const std::size_t tiles = ceilDivide(strips(geometry.rows_per_thread), geometry.row_warps);
+  const std::size_t teams = kBlockWarps / geometry.row_warps;
   const std::size_t wanted_blocks = kBlocksPerMultiprocessor * limits.multiprocessors;
   geometry.programs_per_warp =
       word(std::clamp<std::size_t>(section.programs * tiles / (teams * wanted_blocks), 1, kMaxProgramsPerWarp));
   const auto bytes = [&] {
-    return interpreterSharedBytes(precision, geometry, section.staged_columns, section.slots,
-                                  code.mostTokens(section, geometry.programs_per_warp * teams));
+    return interpreterSharedBytes(
+        precision, geometry, section.staged_columns, section.slots,
+        code.mostTokens(section, geometry.programs_per_warp * (kBlockWarps / geometry.row_warps)));
   };
   while (geometry.programs_per_warp > 1 && bytes() > std::max(share, columnBytes() + share / 4)) {
     geometry.programs_per_warp = (geometry.programs_per_warp + 1) / 2;
   }
-  // What InterpreterLimits let through fits like this.
-  if (bytes() > limits.shared_bytes_per_block) {
-    geometry = {.rows_per_thread = 4, .row_warps = kBlockWarps, .programs_per_warp = 1};
+  // What was encoded fits with one team or with four, of one program each.
+  for (const unsigned row_warps : {kBlockWarps, 1u}) {
+    if (bytes() <= limits.shared_bytes_per_block) break;
+    geometry = {.rows_per_thread = 4, .row_warps = row_warps, .programs_per_warp = 1};
   }
   return geometry;
 }
@@ -104,6 +107,15 @@ Status DeviceRun::prepare(std::size_t budget) {
     for (const InterpreterSection& section : code.interpreter->sections) {
       const InterpreterGeometry geometry =
           chooseGeometry(*code.interpreter, section, chunk_rows_, data.precision, queue_.cuda->limits());
+      const std::size_t strip_rows = std::size_t{32} * geometry.rows_per_thread;
+      const std::size_t tiles = ceilDivide(chunk_rows_, strip_rows * geometry.row_warps);
+      const std::size_t per_block = geometry.programs_per_warp * (kBlockWarps / geometry.row_warps);
+      if (tiles > kMaxBlocks / ceilDivide(section.programs, per_block)) {
+        return Error{Errc::kUnsupported,
+                     fmt::format("{} programs x {} rows are more than one launch takes; evaluate fewer at a time",
+                                 section.programs, chunk_rows_),
+                     {}};
+      }
       const auto kernel = plan_.store->interpreter({code.interpreter->family, geometry.rows_per_thread}, plan_.kind);
       if (!kernel) return kernel.error();
       const std::size_t teams = kBlockWarps / geometry.row_warps;

@@ -249,7 +249,7 @@ class Engine {
   Status prepare(const Program& program, const Dataset& data, const std::optional<LossOptions>& loss) const;
 
   /// The same, begun now: host work of the caller overlaps it. Parameters are copied before these return. Several may
-  /// be in flight; on a GPU they are done in the order of submission.
+  /// be in flight; on a GPU losses are done in the order of submission.
   Result<Pending<std::vector<Failure>>> submitEvaluate(const Program& program, const Dataset& data,
                                                        std::span<const double> parameters, std::span<float> out) const;
   Result<Pending<std::vector<Failure>>> submitEvaluate(const Program& program, const Dataset& data,

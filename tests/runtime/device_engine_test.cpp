@@ -244,6 +244,47 @@ TEST(DeviceEngineTiers, LongNeighboursWithManyColumnsAreLaunched) {
                  "long");
 }
 
+TEST(DeviceEngineTiers, WhatIsTooLongForTheInterpreterIsAFailureOfItsOwn) {
+  FakeMachine machine;
+  Workload w = arithmeticWorkload(30, 3, 40, Precision::kF32);
+  w.parameters.clear();
+  std::vector<Token> chain = {Token::variable(0)};
+  for (int i = 0; i < 20'000; ++i) {
+    chain.push_back(Token::variable(static_cast<std::uint32_t>(i % 3)));
+    chain.push_back(Token::operation(i % 2 == 0 ? Op::kMul : Op::kSub));
+  }
+  w.expressions = {build({Token::variable(1)}), build(chain), build({Token::variable(2)})};
+  const Engine gpu = machine.engine({.math = Math::kStrict});
+  const Program program = gpu.compile(w.expressions, {.tier = Tier::kInterpret});
+  ASSERT_EQ(program.failures().size(), 1U);
+  EXPECT_EQ(program.failures()[0].expression, 1U);
+  EXPECT_EQ(program.failures()[0].error.code, Errc::kUnsupported);
+  EXPECT_NE(program.failures()[0].error.message.find("tokens, but the interpreter takes at most"), std::string::npos);
+  const Losses losses = gpu.loss(program, gpu.upload(w.view()).value(), {}).value();
+  ASSERT_EQ(losses.failures.size(), 1U);
+  EXPECT_TRUE(std::isnan(losses.values[1]));
+  EXPECT_FALSE(std::isnan(losses.values[0]) && std::isnan(losses.values[2]));
+}
+
+TEST(DeviceEngineTiers, LongProgramsAmongManyColumnsAreApart) {
+  FakeMachine machine;
+  Workload w = arithmeticWorkload(31, 0, 40, Precision::kF32);
+  Random random(31);
+  w.columns = randomColumns(random, 150, 40, Spread::kTame, Precision::kF32);
+  for (std::uint32_t program = 0; program < 9; ++program) {
+    std::vector<Token> chain = {Token::variable(program)};
+    for (std::uint32_t i = 0; i < (program % 3 == 1 ? 5000U : 60U); ++i) {
+      chain.push_back(Token::variable(program % 3 == 1 ? i % 40 : (program * 60 + i) % 150));
+      chain.push_back(Token::operation(i % 2 == 0 ? Op::kAdd : Op::kSub));
+    }
+    w.expressions.push_back(build(chain));
+  }
+  w.parameters.clear();
+  const Engine gpu = machine.engine({.math = Math::kStrict});
+  expectSameBits(predict(gpu, w, Tier::kInterpret), predict(cpuEngine(Precision::kF32), w, Tier::kInterpret), 40,
+                 "long and short");
+}
+
 TEST(DeviceEngineTiers, FewPassesAreNotCompiledFor) {
   FakeMachine machine;
   const Engine gpu = machine.engine({.math = Math::kStrict});
@@ -298,7 +339,7 @@ TEST(DeviceEngineTiers, KernelsThatSpillAreSplit) {
   FakeMachine machine;
   machine.images->facts = [](const Dag& dag) {
     KernelFacts facts{.name = "", .registers = 255};
-    if (dag.roots().size() > 5) facts.spill_store_bytes = 8;
+    if (dag.roots().size() > 5) facts.stack_bytes = 8;
     return facts;
   };
   const Engine gpu = machine.engine({.math = Math::kStrict});
