@@ -86,7 +86,7 @@ class HandlerTable {
   int findApply(Op op, unsigned form, unsigned height) const noexcept {
     const OpFacts& facts = facts_[static_cast<std::size_t>(op)];
     if (!facts.has || facts.is_long || height > spec_.depth) return -1;
-    return applies_[static_cast<std::size_t>(facts.first) + form * (spec_.depth + 1) + height];
+    return applies_[static_cast<std::size_t>(facts.first) + std::size_t{form} * (spec_.depth + 1) + height];
   }
   int findApply(Op op, Form form, unsigned height) const noexcept;
   int findBody(Op op) const noexcept { return facts_[static_cast<std::size_t>(op)].first; }

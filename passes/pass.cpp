@@ -158,7 +158,7 @@ Dag Pipeline::run(Dag dag, const PassContext& context, const Observer& after) co
     const Pass& pass = passes_[i];
     const auto start = std::chrono::steady_clock::now();
     if (pass.rewrite != nullptr) {
-      if (!work) work.emplace(std::move(dag));
+      if (!work) work.emplace(std::exchange(dag, Dag(dag.precision())));
       pass.rewrite(*work, context);
     } else {
       dag = pass.run(dag, context);

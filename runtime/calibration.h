@@ -23,8 +23,8 @@ inline constexpr DeviceCosts kTypicalCosts = {.interpret = 1 / 5.5e12, .compiled
 
 /// Time from the first graph to the last loaded kernel: kernels are made whole, one on a core.
 constexpr double compileSeconds(const DeviceCosts& costs, double nodes, std::size_t kernels, std::size_t cores) {
-  const auto rounds = static_cast<double>((kernels + cores - 1) / cores);
-  return kernels == 0 ? 0 : rounds * costs.compile * nodes / static_cast<double>(kernels);
+  const std::size_t rounds = (kernels + cores - 1) / cores;
+  return kernels == 0 ? 0 : static_cast<double>(rounds) * costs.compile * nodes / static_cast<double>(kernels);
 }
 
 /// Whether making machine code beside the interpreter is worth beginning: it is there before the expected evaluations

@@ -41,6 +41,7 @@ CUmodule load(const Cuda& cuda, const KernelImage& image) {
   std::string log(std::size_t{16} << 10, '\0');
   std::array<CUjit_option, 2> names = {CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES};
   // The driver reads a number from a pointer's own bits.
+  // NOLINTNEXTLINE(performance-no-int-to-ptr)
   std::array<void*, 2> values = {log.data(), reinterpret_cast<void*>(log.size())};
   CUmodule module = nullptr;
   const CUresult code =

@@ -31,7 +31,7 @@ std::shared_ptr<PinnedBuffer> PinnedPool::take(std::size_t bytes) const {
               shared->idle.emplace(idle_bytes, std::move(*owned));
               shared->idle_bytes += idle_bytes;
             } catch (const std::bad_alloc&) {
-              // Then it is freed.
+              return;  // and it is freed
             }
           }};
 }

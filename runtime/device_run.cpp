@@ -171,13 +171,8 @@ void DeviceRun::settlingOnFailure(const Body& body) {
   try {
     body();
   } catch (...) {
-    for (const auto& stream : {queue_.stream, queue_.copies}) {
-      try {
-        stream->synchronize();
-      } catch (const CudaFailure&) {
-        // The device is lost; nothing is in use any more.
-      }
-    }
+    // A failure of these means that the device is lost, and that nothing is in use any more.
+    for (const auto& stream : {queue_.stream, queue_.copies}) queue_.cuda->driver().cuStreamSynchronize(stream->get());
     throw;
   }
 }

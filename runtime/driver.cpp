@@ -2,7 +2,6 @@
 
 #include <dlfcn.h>
 
-#include <cstring>
 
 #include <fmt/format.h>
 
@@ -22,7 +21,7 @@ Error missing(const char* name, int needed, int version) {
 
 template <class Entry>
 bool bind(Entry& entry, void* address) {
-  std::memcpy(&entry, &address, sizeof address);
+  entry = reinterpret_cast<Entry>(address);
   return address != nullptr;
 }
 
