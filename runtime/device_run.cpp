@@ -63,7 +63,7 @@ InterpreterGeometry chooseGeometry(const InterpreterCode& code, const Interprete
   const auto bytes = [&] {
     return interpreterSharedBytes(
         precision, geometry, section.staged_columns, section.slots,
-        code.mostTokens(section, geometry.programs_per_warp * (kBlockWarps / geometry.row_warps)));
+        code.mostTokens(section, std::size_t{geometry.programs_per_warp} * (kBlockWarps / geometry.row_warps)));
   };
   while (geometry.programs_per_warp > 1 && bytes() > std::max(share, columnBytes() + share / 4)) {
     geometry.programs_per_warp = (geometry.programs_per_warp + 1) / 2;
@@ -109,7 +109,7 @@ Status DeviceRun::prepare(std::size_t budget) {
           chooseGeometry(*code.interpreter, section, chunk_rows_, data.precision, queue_.cuda->limits());
       const std::size_t strip_rows = std::size_t{32} * geometry.rows_per_thread;
       const std::size_t tiles = ceilDivide(chunk_rows_, strip_rows * geometry.row_warps);
-      const std::size_t per_block = geometry.programs_per_warp * (kBlockWarps / geometry.row_warps);
+      const std::size_t per_block = std::size_t{geometry.programs_per_warp} * (kBlockWarps / geometry.row_warps);
       if (tiles > kMaxBlocks / ceilDivide(section.programs, per_block)) {
         return Error{Errc::kUnsupported,
                      fmt::format("{} programs x {} rows are more than one launch takes; evaluate fewer at a time",
