@@ -19,6 +19,14 @@ constexpr unsigned kMinBlocks = 4, kMinBlocksWide = 2;  // of f32, of f64
 /// compute, and the columns they load; more instructions do not stay in the instruction cache.
 constexpr std::size_t kMaxMembers = kExpressionsPerKernel, kMaxWeight = 1600;
 
+/// Kernels of one module, at most: the driver loads modules one after another, and each takes it a while. As long as
+/// there are kModulesPerThread for every thread, so that all of them compile to the end.
+constexpr std::size_t kKernelsPerModule = 8, kModulesPerThread = 2;
+
+/// What spilling may cost, as a part of a kernel's instructions, before it is made again in halves. The assembler
+/// spills a few registers of most kernels to keep within the limit; halves share less of what they compute.
+constexpr double kMaxSpilling = 0.02;
+
 std::size_t weightOf(const Expression& expression, Precision precision, Math math) {
   std::size_t weight = 0;
   for (const Token& token : expression.tokens()) {
@@ -27,76 +35,109 @@ std::size_t weightOf(const Expression& expression, Precision precision, Math mat
   return weight;
 }
 
+/// Expressions that are tried as one kernel.
+struct Group {
+  std::vector<std::uint32_t> expressions;
+  std::size_t weight = 0;
+};
+
 /// A kernel while it is being made.
 struct Draft {
   std::vector<std::uint32_t> expressions;
   std::shared_ptr<const LoadedImage> image;
+  Kernel kernel;
   ParameterTable parameters;
   std::size_t nodes = 0;
 };
 
-// A stack frame is what registers were spilled to; the driver, which assembles PTX, reports no more than that.
-bool spills(const LoadedImage& loaded) { return loaded.module.kernel(rowsKernelName(0)).facts().stack_bytes != 0; }
+// A stack frame is what registers were spilled to, a word being stored and loaded at least once; the driver, which
+// assembles PTX, reports no more than that.
+bool spills(const Kernel& kernel, std::size_t weight) {
+  const double spilling = 2.0 * kernel.facts().stack_bytes / sizeof(float);
+  return spilling > kMaxSpilling * static_cast<double>(weight * kRowsPerThread);
+}
 
-/// Adjacent chosen expressions, and what came of them.
+/// Groups whose kernels are tried as one module, and what came of them.
 class Batch {
  public:
   Batch(const CodeRequest& request, const KernelKind& kind, const std::atomic<bool>& cancelled)
       : request_(request), kind_(kind), cancelled_(cancelled) {}
 
-  void make(std::span<const std::uint32_t> expressions) {
-    make(expressions, request_.source.precision == Precision::kF32 ? kMinBlocks : kMinBlocksWide);
+  void make(std::span<const Group> groups) {
+    make(groups, request_.source.precision == Precision::kF32 ? kMinBlocks : kMinBlocksWide);
   }
 
   std::vector<Draft> drafts;
-  std::vector<std::uint32_t> interpreted;  ///< ascending
+  std::vector<std::uint32_t> interpreted;
   std::vector<Failure> failures;
   std::optional<Error> trouble;
 
  private:
-  void make(std::span<const std::uint32_t> expressions, unsigned min_blocks) {
+  void make(std::span<const Group> groups, unsigned min_blocks) {
     if (cancelled_.load(std::memory_order_relaxed)) return;
-    const ProgramSource& source = request_.source;
-    std::vector<Expression> members;
-    for (const std::uint32_t e : expressions) members.push_back(source.expressions[e]);
-    Result<Dag> dag = optimizedDag(members, source.pipeline, source.precision, source.math);
-    if (!dag) {
-      if (halve(expressions, min_blocks)) return;
-      failures.push_back({expressions[0], std::move(dag).error()});
-      return;
-    }
-    auto image = request_.store.rows({&*dag, 1}, kind_, kRowsPerThread, min_blocks);
-    const bool fits = image && !spills(**image);
-    if (!image && image.error().code == Errc::kMachine) {
-      // Smaller kernels would not help.
-      trouble = std::move(image).error();
-      interpreted.insert(interpreted.end(), expressions.begin(), expressions.end());
-      return;
-    }
-    if (!fits) {
-      if (halve(expressions, min_blocks)) return;
-      if (image && min_blocks > 1) return make(expressions, 1);
-      if (!image) {
-        trouble = std::move(image).error();
-        interpreted.push_back(expressions[0]);
+    std::vector<Dag> dags;
+    for (const Group& group : groups) {
+      Result<Dag> dag = graphOf(group);
+      if (!dag && divide(groups, min_blocks)) return;
+      if (!dag) {
+        failures.push_back({group.expressions[0], std::move(dag).error()});
         return;
       }
+      dags.push_back(std::move(*dag));
     }
-    Draft draft{.expressions = {expressions.begin(), expressions.end()},
-                .image = std::move(*image),
-                .parameters = {},
-                .nodes = dag->size()};
-    for (const ParameterSource& parameter : dag->parameters()) {
-      draft.parameters.add(parameter,
-                           parameter.isLiteral() ? 0 : source.parameter_offsets[expressions[parameter.expression]]);
+    auto image = request_.store.rows(dags, kind_, kRowsPerThread, min_blocks);
+    if (!image) {
+      // Where it is the machine that fails, smaller kernels would not help.
+      if (image.error().code != Errc::kMachine && divide(groups, min_blocks)) return;
+      trouble = std::move(image).error();
+      for (const Group& group : groups) {
+        interpreted.insert(interpreted.end(), group.expressions.begin(), group.expressions.end());
+      }
+      return;
+    }
+    for (std::size_t i = 0; i < groups.size(); ++i) {
+      const Kernel kernel = (*image)->module.kernel(rowsKernelName(i));
+      if (spills(kernel, groups[i].weight)) {
+        if (divide(groups.subspan(i, 1), min_blocks)) continue;
+        if (min_blocks > 1) {
+          make(groups.subspan(i, 1), 1);
+          continue;
+        }
+      }
+      keep(groups[i], dags[i], *image, kernel);
+    }
+  }
+
+  Result<Dag> graphOf(const Group& group) const {
+    std::vector<Expression> members;
+    for (const std::uint32_t e : group.expressions) members.push_back(request_.source.expressions[e]);
+    return optimizedDag(members, request_.source.pipeline, request_.source.precision, request_.source.math);
+  }
+
+  void keep(const Group& group, const Dag& dag, const std::shared_ptr<const LoadedImage>& image, const Kernel& kernel) {
+    Draft draft{
+        .expressions = group.expressions, .image = image, .kernel = kernel, .parameters = {}, .nodes = dag.size()};
+    for (const ParameterSource& parameter : dag.parameters()) {
+      draft.parameters.add(parameter, parameter.isLiteral()
+                                          ? 0
+                                          : request_.source.parameter_offsets[group.expressions[parameter.expression]]);
     }
     drafts.push_back(std::move(draft));
   }
 
-  bool halve(std::span<const std::uint32_t> expressions, unsigned min_blocks) {
-    if (expressions.size() == 1) return false;
-    make(expressions.first(expressions.size() / 2), min_blocks);
-    make(expressions.subspan(expressions.size() / 2), min_blocks);
+  /// Makes the groups one by one, or the halves of a single one; not if that has a single expression.
+  bool divide(std::span<const Group> groups, unsigned min_blocks) {
+    if (groups.size() > 1) {
+      for (const Group& group : groups) make({&group, 1}, min_blocks);
+      return true;
+    }
+    const std::vector<std::uint32_t>& all = groups[0].expressions;
+    if (all.size() == 1) return false;
+    const auto middle = all.begin() + static_cast<std::ptrdiff_t>(all.size() / 2);
+    const std::size_t weight = (groups[0].weight + 1) / 2;
+    for (const Group& half : {Group{{all.begin(), middle}, weight}, Group{{middle, all.end()}, weight}}) {
+      make({&half, 1}, min_blocks);
+    }
     return true;
   }
 
@@ -106,22 +147,21 @@ class Batch {
 };
 
 /// Neighbours that are tried as one kernel.
-std::vector<std::vector<std::uint32_t>> groupsOf(const CodeRequest& request, std::vector<std::uint32_t>& too_long) {
-  std::vector<std::vector<std::uint32_t>> groups;
-  std::size_t weight = 0;
+std::vector<Group> groupsOf(const CodeRequest& request, std::vector<std::uint32_t>& too_long) {
+  std::vector<Group> groups;
   for (const std::uint32_t e : request.chosen) {
     const Expression& expression = request.source.expressions[e];
     if (expression.size() > kMaxCompiledDeviceTokens) {
       too_long.push_back(e);
       continue;
     }
-    const std::size_t own = weightOf(expression, request.source.precision, request.source.math);
-    if (groups.empty() || groups.back().size() == kMaxMembers || weight + own > kMaxWeight) {
+    const std::size_t weight = weightOf(expression, request.source.precision, request.source.math);
+    if (groups.empty() || groups.back().expressions.size() == kMaxMembers ||
+        groups.back().weight + weight > kMaxWeight) {
       groups.emplace_back();
-      weight = 0;
     }
-    groups.back().push_back(e);
-    weight += own;
+    groups.back().expressions.push_back(e);
+    groups.back().weight += weight;
   }
   return groups;
 }
@@ -141,8 +181,13 @@ DeviceCode compileForDevice(const CodeRequest& request, const KernelKind& kind, 
   const Stopwatch watch;
   std::vector<std::uint32_t> interpreted;
   const auto groups = groupsOf(request, interpreted);
-  std::vector<Batch> batches(groups.size(), Batch(request, kind, cancelled));
-  tbb::parallel_for(std::size_t{0}, groups.size(), [&](std::size_t g) { batches[g].make(groups[g]); });
+  const std::size_t kernels =
+      std::clamp<std::size_t>(groups.size() / (kModulesPerThread * request.threads), 1, kKernelsPerModule);
+  std::vector<Batch> batches((groups.size() + kernels - 1) / kernels, Batch(request, kind, cancelled));
+  tbb::parallel_for(std::size_t{0}, batches.size(), [&](std::size_t b) {
+    const auto rest = std::span(groups).subspan(b * kernels);
+    batches[b].make(rest.first(std::min(kernels, rest.size())));
+  });
 
   DeviceCode code;
   for (const std::uint32_t e : request.chosen) code.tokens += request.source.expressions[e].size();
@@ -163,7 +208,7 @@ DeviceCode compileForDevice(const CodeRequest& request, const KernelKind& kind, 
   const CurrentContext current(*request.queue.cuda);
   for (const Batch& batch : batches) {
     for (const Draft& draft : batch.drafts) {
-      code.kernels.push_back({.kernel = draft.image->module.kernel(rowsKernelName(0)),
+      code.kernels.push_back({.kernel = draft.kernel,
                               .rows_per_thread = kRowsPerThread,
                               .outputs = code.compiled.size() * sizeof(std::uint32_t),  // in the buffer that comes
                               .first_parameter = code.parameters.size()});

@@ -339,7 +339,7 @@ TEST(DeviceEngineTiers, KernelsThatSpillAreSplit) {
   FakeMachine machine;
   machine.images->facts = [](const Dag& dag) {
     KernelFacts facts{.name = "", .registers = 255};
-    if (dag.roots().size() > 5) facts.stack_bytes = 8;
+    if (dag.roots().size() > 5) facts.stack_bytes = 512;
     return facts;
   };
   const Engine gpu = machine.engine({.math = Math::kStrict});
@@ -350,6 +350,40 @@ TEST(DeviceEngineTiers, KernelsThatSpillAreSplit) {
   expectSameLosses(gpu.loss(program, data, w.parameters).value(), lossesOf(cpu, w, Tier::kInterpret, {}), "split");
   EXPECT_EQ(program.status().compiled, 64U);
   EXPECT_GT(machine.images->count("rows"), 16U);
+}
+
+TEST(DeviceEngineTiers, AFewSpilledRegistersAreKept) {
+  FakeMachine machine;
+  machine.images->facts = [](const Dag&) { return KernelFacts{.name = "", .registers = 255, .stack_bytes = 8}; };
+  const Engine gpu = machine.engine({.math = Math::kStrict});
+  const Workload w = arithmeticWorkload(25, 64, 300, Precision::kF32);
+  const Dataset data = gpu.upload(w.view()).value();
+  ASSERT_TRUE(gpu.loss(gpu.compile(w.expressions, {.tier = Tier::kCompile}), data, w.parameters));
+  EXPECT_LE(machine.images->count("rows"), 2U);
+}
+
+// Kernels that spill get modules of their own in halves; the other kernels of their module are used.
+TEST(DeviceEngineTiers, ManyKernelsShareModules) {
+  for (const bool spilling : {false, true}) {
+    FakeMachine machine;
+    std::atomic<std::size_t> kernels = 0, spilled = 0;
+    machine.images->facts = [&](const Dag& dag) {
+      ++kernels;
+      const bool spills = spilling && dag.roots().size() > 10 && dag.size() % 2 == 0;
+      spilled += spills ? 1 : 0;
+      return KernelFacts{.name = "", .registers = 255, .stack_bytes = spills ? 4096U : 0U};
+    };
+    const Engine gpu = machine.engine({.math = Math::kStrict, .threads = 1});
+    const Workload w = arithmeticWorkload(27, 700, 150, Precision::kF32);
+    const Dataset data = gpu.upload(w.view()).value();
+    const Program program = gpu.compile(w.expressions, {.tier = Tier::kCompile});
+    expectSameLosses(gpu.loss(program, data, w.parameters).value(),
+                     lossesOf(cpuEngine(Precision::kF32), w, Tier::kInterpret, {}), "modules");
+    EXPECT_EQ(program.status().compiled, 700U);
+    EXPECT_EQ(spilled > 0, spilling);
+    const std::size_t in_shared_modules = kernels - 2 * spilled;
+    EXPECT_EQ(machine.images->count("rows") - 2 * spilled, (in_shared_modules + 7) / 8);
+  }
 }
 
 TEST(DeviceEngineTiers, AFailingPassFailsItsExpressionAlone) {
