@@ -42,8 +42,12 @@ constexpr std::size_t kMaxChunk = 1024, kMinChunk = 64;
 struct Chunk {
   std::size_t first, last;  // of the chosen
   std::size_t section;
+  std::size_t tokens;  // of the expressions
   std::optional<Dag> dag = {};
   std::optional<Error> error = {};
+  // What the graph has:
+  std::vector<bool> operators = std::vector<bool>(allOps().size());
+  std::vector<bool> variables = {};
   Bytecode code = {};
   std::vector<std::uint32_t> lengths = {};  // of the programs
   ParameterTable parameters = {};
@@ -66,7 +70,6 @@ class ProgramEncoder {
 
   DeviceCode run() {
     const Stopwatch passes;
-    for (const std::uint32_t e : request_.chosen) code_.tokens += source_.expressions[e].size();
     findSections();
     makeGraphs();
     stageColumns();
@@ -121,10 +124,13 @@ class ProgramEncoder {
   void makeGraphs() {
     const std::size_t size =
         std::clamp(request_.chosen.size() / (std::size_t{4} * request_.threads) + 1, kMinChunk, kMaxChunk);
-    std::vector<Chunk> ranges;
+    struct Range {
+      std::size_t first, last, section;
+    };
+    std::vector<Range> ranges;
     for (std::size_t s = 0; s < sections_.size(); ++s) {
       for (std::size_t first = sections_[s].first; first < sections_[s].last; first += size) {
-        ranges.push_back(Chunk{first, std::min(first + size, sections_[s].last), s});
+        ranges.push_back({first, std::min(first + size, sections_[s].last), s});
       }
     }
     std::vector<std::vector<Chunk>> made(ranges.size());
@@ -135,10 +141,20 @@ class ProgramEncoder {
     }
   }
 
+  /// Adjacent chosen expressions; in `copies` unless they are adjacent in the source, too.
+  std::span<const Expression> membersOf(std::size_t first, std::size_t last, std::vector<Expression>& copies) const {
+    const auto chosen = request_.chosen.subspan(first, last - first);
+    if (chosen.back() - chosen.front() + 1 == chosen.size()) {
+      return std::span(source_.expressions).subspan(chosen.front(), chosen.size());
+    }
+    for (const std::uint32_t e : chosen) copies.push_back(source_.expressions[e]);
+    return copies;
+  }
+
   // A pass that fails is made to fail one expression alone.
   void makeGraph(std::size_t first, std::size_t last, std::size_t section, std::vector<Chunk>& made) const {
-    std::vector<Expression> members;
-    for (std::size_t i = first; i < last; ++i) members.push_back(source_.expressions[request_.chosen[i]]);
+    std::vector<Expression> copies;
+    const std::span<const Expression> members = membersOf(first, last, copies);
     Result<Dag> dag = optimizedDag(members, source_.pipeline, source_.precision, source_.math);
     if (!dag && members.size() > 1) {
       const std::size_t middle = first + (last - first) / 2;
@@ -146,24 +162,30 @@ class ProgramEncoder {
       makeGraph(middle, last, section, made);
       return;
     }
-    made.push_back(Chunk{first, last, section});
-    if (dag) {
-      made.back().dag.emplace(std::move(*dag));
-    } else {
-      made.back().error = std::move(dag).error();
+    Chunk& chunk = made.emplace_back(Chunk{first, last, section, 0});
+    for (const Expression& member : members) chunk.tokens += member.size();
+    if (!dag) {
+      chunk.error = std::move(dag).error();
+      return;
     }
+    chunk.variables.resize(dag->variableCount());
+    for (const Node& node : dag->nodes()) {
+      if (node.kind == Token::Kind::kOp) chunk.operators[static_cast<std::size_t>(node.op)] = true;
+      if (node.kind == Token::Kind::kVariable) chunk.variables[node.index] = true;
+    }
+    chunk.dag.emplace(std::move(*dag));
   }
 
   void stageColumns() {
     std::vector<bool> used_ops(allOps().size());
     for (SectionDraft& section : sections_) section.staged_as.assign(source_.variables, EncodeOptions::kNotStaged);
     for (const Chunk& chunk : chunks_) {
+      code_.tokens += chunk.tokens;
       if (!chunk.dag) continue;
       code_.nodes += chunk.dag->size();
-      SectionDraft& section = sections_[chunk.section];
-      for (const Node& node : chunk.dag->nodes()) {
-        if (node.kind == Token::Kind::kOp) used_ops[static_cast<std::size_t>(node.op)] = true;
-        if (node.kind == Token::Kind::kVariable) section.staged_as[node.index] = 0;
+      for (std::size_t op = 0; op < used_ops.size(); ++op) used_ops[op] = used_ops[op] || chunk.operators[op];
+      for (std::size_t v = 0; v < chunk.variables.size(); ++v) {
+        if (chunk.variables[v]) sections_[chunk.section].staged_as[v] = 0;
       }
     }
     for (SectionDraft& section : sections_) {

@@ -58,6 +58,8 @@ class DeviceExecutor final : public Executor {
 
   Result<std::shared_ptr<const Dataset::State>> adopt(const DeviceDataView& view) override;
 
+  void execute(const std::function<void()>& body) override { arena_.execute(body); }
+
   void compile(Program::State& state, const CompileOptions& options) override {
     std::vector<std::uint32_t> chosen(state.source->expressions.size());
     for (std::uint32_t e = 0; e < chosen.size(); ++e) chosen[e] = e;

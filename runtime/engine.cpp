@@ -305,13 +305,9 @@ Program Engine::compile(std::span<const Expression> expressions, const CompileOp
   source->precision = state_->options.precision;
   source->math = state_->options.math;
   source->pipeline = options.pipeline ? *options.pipeline : Pipeline::standard(state_->options.math);
-  source->expressions.reserve(expressions.size());
-  source->parameter_offsets.reserve(expressions.size() + 1);
+  state_->executor->execute([&] { source->add(expressions); });
   auto state = std::make_shared<Program::State>();
-  for (const Expression& expression : expressions) {
-    source->add(expression);
-    state->info.nodes_before += expression.size();
-  }
+  state->info.nodes_before = source->tokens;
   state->source = std::move(source);
   state->device = state_->options.device;
   state->info.tier = options.tier.value_or(state_->options.tier);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -39,6 +40,9 @@ class Flight {
 class Executor {
  public:
   virtual ~Executor() = default;
+
+  /// Runs `body` on the engine's threads.
+  virtual void execute(const std::function<void()>& body) = 0;
 
   /// As Engine::upload, adopt.
   virtual Result<std::shared_ptr<const Dataset::State>> upload(const DataView& data) = 0;

@@ -27,6 +27,8 @@ class HostExecutor final : public Executor {
     return Error{Errc::kUnsupported, "columns in a GPU's memory, but the engine computes on the CPU", {}};
   }
 
+  void execute(const std::function<void()>& body) override { arena_.execute(body); }
+
   void compile(Program::State& state, const CompileOptions& options) override {
     Tier tier = state.info.tier;
     if (tier == Tier::kAuto) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -20,8 +21,11 @@ struct ProgramSource {
   std::vector<Expression> expressions;
   std::vector<std::size_t> parameter_offsets{0};  ///< one more than expressions
   std::uint32_t variables = 0;                    ///< the largest Expression::variableCount()
+  std::size_t tokens = 0;                         ///< of all expressions
 
   void add(const Expression& expression);
+  /// In parallel on the calling thread's arena.
+  void add(std::span<const Expression> more);
 };
 
 struct Program::State {
