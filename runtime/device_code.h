@@ -45,6 +45,17 @@ struct CompiledKernel {
   std::size_t first_parameter = 0;  ///< in the table
 };
 
+/// Machine code of our own: one kernel for all its expressions (compiler/direct.h).
+struct DirectCode {
+  Module module;
+  Kernel kernel;
+  std::size_t groups = 0;
+  std::size_t expressions = 0;
+  std::size_t first_number = 0;  ///< in the table of parameters; a multiple of 4
+  DeviceBuffer memory;
+  CUdeviceptr group_table = 0, outputs = 0;  ///< in `memory`
+};
+
 /// Immutable. Every expression is in one of: the interpreter's programs, a compiled kernel, the failures.
 struct DeviceCode {
   ParameterTable parameters;
@@ -54,6 +65,8 @@ struct DeviceCode {
   std::vector<CompiledKernel> kernels;
   std::vector<std::uint32_t> compiled;  ///< expressions that have a kernel, kernel after kernel
   DeviceBuffer outputs;                 ///< their numbers, u32
+
+  std::optional<DirectCode> direct;
 
   std::vector<Failure> failures;  ///< in order of expression
   std::optional<Error> trouble;   ///< why expressions that were to be compiled are interpreted

@@ -1,0 +1,233 @@
+#include "runtime/device_direct.h"
+
+#include <algorithm>
+#include <cstring>
+#include <iterator>
+
+#include <tbb/enumerable_thread_specific.h>
+#include <tbb/parallel_for.h>
+
+#include "compiler/cubin_writer.h"
+#include "compiler/direct.h"
+#include "runtime/clock.h"
+#include "runtime/optimized_dag.h"
+
+namespace srjit {
+namespace {
+
+// Graphs of so many expressions, whole groups, are large enough to share columns and subtrees, and few enough that all
+// threads have some.
+constexpr std::size_t kMaxChunk = 16 * kDirectRoots;
+
+/// Expressions first .. last of the source. A pass that fails is made to fail one expression alone.
+void makeChunk(const ProgramSource& source, std::size_t first, std::size_t last, ProgramGraphs& made) {
+  const auto members = std::span(source.expressions).subspan(first, last - first);
+  Result<Dag> dag = optimizedDag(members, source.pipeline, source.precision, source.math);
+  if (!dag && members.size() > 1) {
+    const std::size_t middle = first + (last - first) / 2;
+    makeChunk(source, first, middle, made);
+    makeChunk(source, middle, last, made);
+    return;
+  }
+  if (!dag) {
+    made.failures.push_back({first, std::move(dag).error()});
+    return;
+  }
+  made.nodes += dag->size();
+  std::vector<std::uint32_t> expressions;
+  for (std::size_t e = first; e < last; ++e) expressions.push_back(static_cast<std::uint32_t>(e));
+  made.chunks.push_back({std::move(expressions), std::move(*dag)});
+}
+
+class DirectMaker {
+ public:
+  DirectMaker(const CodeRequest& request, const ProgramGraphs& graphs, const KernelKind& kind,
+              const std::atomic<bool>& cancelled)
+      : request_(request), graphs_(graphs), cancelled_(cancelled) {
+    options_.architecture = request.queue.cuda->limits().capability;
+    options_.math = request.source.math;
+    options_.loss = kind.loss;
+  }
+
+  DeviceCode run() {
+    const Stopwatch watch;
+    emit();
+    if (cancelled_.load()) return {};
+    interpretTheRest();
+    link();
+    code_.nodes += graphs_.nodes;
+    code_.tokens = request_.source.tokens;
+    code_.seconds_passes += graphs_.seconds;
+    code_.seconds_codegen = watch.seconds();
+    return std::move(code_);
+  }
+
+ private:
+  void emit() {
+    parts_.resize(graphs_.chunks.size());
+    tbb::enumerable_thread_specific<DirectEmitter> emitters([&] { return DirectEmitter::create(options_).value(); });
+    tbb::parallel_for(std::size_t{0}, parts_.size(), [&](std::size_t c) {
+      if (!cancelled_.load(std::memory_order_relaxed)) parts_[c] = emitters.local().emit(graphs_.chunks[c].dag);
+    });
+  }
+
+  void interpretTheRest() {
+    std::vector<std::uint32_t> refused;
+    for (std::size_t c = 0; c < parts_.size(); ++c) {
+      for (const std::uint32_t root : parts_[c].refused) refused.push_back(graphs_.chunks[c].expressions[root]);
+    }
+    if (!refused.empty()) {
+      code_ = encodeForDevice({request_.source, refused, request_.queue, request_.store, request_.threads});
+    }
+    code_.failures.insert(code_.failures.end(), graphs_.failures.begin(), graphs_.failures.end());
+    std::ranges::sort(code_.failures, {}, &Failure::expression);
+  }
+
+  // One image of all parts, and the tables that it reads.
+  void link() {
+    DirectImage image = joinDirect(parts_, options_).value();
+    if (image.groups.empty()) return;
+    const KernelDescription kernel{.name = kDirectKernel,
+                                   .code = {image.words},
+                                   .registers = image.registers,
+                                   .parameter_bytes = {sizeof(DirectArguments)},
+                                   .max_threads = {kDirectThreads, 1, 1},
+                                   .exits = image.exits};
+    KernelImage loadable;
+    loadable.code = writeCubin({&kernel, 1}, options_.architecture);
+    const CurrentContext current(*request_.queue.cuda);
+    DirectCode direct;
+    direct.module = Module(request_.queue.cuda, loadable);
+    direct.kernel = direct.module.kernel(kDirectKernel);
+    direct.groups = image.groups.size();
+    while (code_.parameters.size() % 4 != 0) code_.parameters.addLiteral(0);
+    direct.first_number = code_.parameters.size();
+
+    std::vector<std::uint32_t> outputs;
+    for (std::size_t c = 0; c < parts_.size(); ++c) {
+      const GraphChunk& chunk = graphs_.chunks[c];
+      for (const std::uint32_t number : parts_[c].parameters) addNumber(chunk, number);
+      for (const std::uint32_t root : parts_[c].outputs) {
+        const bool is_root = root != DirectPart::kNoRoot;
+        direct.expressions += is_root ? 1 : 0;
+        outputs.push_back(is_root ? chunk.expressions[root] : 0);
+      }
+    }
+    upload(direct, image.groups, outputs);
+    code_.direct.emplace(std::move(direct));
+  }
+
+  void addNumber(const GraphChunk& chunk, std::uint32_t number) {
+    if (number >= chunk.dag.parameters().size()) return code_.parameters.addLiteral(0);  // padding
+    const ParameterSource& parameter = chunk.dag.parameters()[number];
+    const std::size_t offset =
+        parameter.isLiteral() ? 0 : request_.source.parameter_offsets[chunk.expressions[parameter.expression]];
+    code_.parameters.add(parameter, offset);
+  }
+
+  void upload(DirectCode& direct, std::span<const DirectGroup> groups, std::span<const std::uint32_t> outputs) const {
+    const DeviceQueue& queue = request_.queue;
+    const std::shared_ptr<PinnedBuffer> staging = queue.pinned.take(groups.size_bytes() + outputs.size_bytes());
+    auto* const bytes = static_cast<std::byte*>(staging->data());
+    std::memcpy(bytes, groups.data(), groups.size_bytes());
+    std::memcpy(bytes + groups.size_bytes(), outputs.data(), outputs.size_bytes());
+    direct.memory = DeviceBuffer(queue.uploads, groups.size_bytes() + outputs.size_bytes());
+    direct.group_table = direct.memory.address();
+    direct.outputs = direct.group_table + groups.size_bytes();
+    queue.uploads->copyToDevice(direct.group_table, bytes, direct.memory.bytes());
+    queue.uploads->synchronize();
+  }
+
+  const CodeRequest& request_;
+  const ProgramGraphs& graphs_;
+  const std::atomic<bool>& cancelled_;
+  DirectOptions options_;
+  std::vector<DirectPart> parts_;
+  DeviceCode code_;
+};
+
+}  // namespace
+
+ProgramGraphs graphsOf(const ProgramSource& source, unsigned threads) {
+  const Stopwatch watch;
+  const std::size_t count = source.expressions.size();
+  const std::size_t wanted = count / (std::size_t{4} * threads) / kDirectRoots * kDirectRoots;
+  const std::size_t size = std::clamp<std::size_t>(wanted, kDirectRoots, kMaxChunk);
+  std::vector<ProgramGraphs> parts((count + size - 1) / size);
+  tbb::parallel_for(std::size_t{0}, parts.size(),
+                    [&](std::size_t i) { makeChunk(source, i * size, std::min(count, (i + 1) * size), parts[i]); });
+  ProgramGraphs all;
+  for (ProgramGraphs& part : parts) {
+    std::move(part.chunks.begin(), part.chunks.end(), std::back_inserter(all.chunks));
+    std::move(part.failures.begin(), part.failures.end(), std::back_inserter(all.failures));
+    all.nodes += part.nodes;
+  }
+  all.seconds = watch.seconds();
+  return all;
+}
+
+bool hasDirectTier(const DeviceLimits& limits, Precision precision) noexcept {
+  return precision == Precision::kF32 &&
+         std::ranges::find(sass::architectures(), limits.capability) != sass::architectures().end();
+}
+
+DeviceCode directForDevice(const CodeRequest& request, const ProgramGraphs& graphs, const KernelKind& kind,
+                           const std::atomic<bool>& cancelled) {
+  return DirectMaker(request, graphs, kind, cancelled).run();
+}
+
+bool directCanRead(const DeviceRows& rows) noexcept {
+  constexpr std::uint64_t kMaxStride = UINT32_MAX / sizeof(float);
+  return rows.column_stride <= kMaxStride && rows.row_stride <= kMaxStride;
+}
+
+unsigned directParts(std::size_t rows, std::size_t groups, unsigned registers, unsigned multiprocessors) noexcept {
+  // Blocks come and go, so the more there are, the less the last ones matter; but each has to begin.
+  constexpr std::size_t kWaves = 6, kRegisters = 65536;
+  const std::size_t resident = kRegisters / (std::size_t{kDirectThreads} * std::max(registers, 32U));
+  const std::size_t blocks = kWaves * multiprocessors * std::max<std::size_t>(resident, 1);
+  const std::size_t most = (rows + kDirectBlockRows - 1) / kDirectBlockRows;
+  const std::size_t wanted = std::clamp<std::size_t>((blocks + groups - 1) / groups, 1, most);
+  const std::size_t row_groups = (rows + kGroupRows - 1) / kGroupRows;
+  std::size_t best = wanted;
+  double best_use = 0;
+  for (std::size_t parts = wanted; parts <= std::min(2 * wanted, most); ++parts) {
+    const std::size_t warps = parts * kDirectWarps, turns = (row_groups + warps - 1) / warps;
+    const double use = static_cast<double>(row_groups) / static_cast<double>(warps * turns);
+    if (use <= best_use) continue;
+    best = parts;
+    best_use = use;
+  }
+  return static_cast<unsigned>(best);
+}
+
+void launchDirect(const Stream& stream, const DeviceLimits& limits, const DirectCode& code, const DeviceRows& rows,
+                  const DirectBuffers& buffers) {
+  constexpr std::size_t kMaxGridY = 65535;
+  const auto bytes = [](std::uint64_t elements) { return static_cast<std::uint32_t>(elements * sizeof(float)); };
+  const unsigned parts = directParts(rows.rows, code.groups, code.kernel.facts().registers, limits.multiprocessors);
+  DirectArguments arguments{.columns = rows.columns,
+                            .target = rows.target,
+                            .weights = rows.weights,
+                            .counts = buffers.results + buffers.channel_stride * sizeof(float),
+                            .kept_weights = buffers.results + 2 * buffers.channel_stride * sizeof(float),
+                            .results = buffers.results,
+                            .numbers = buffers.numbers,
+                            .outputs = code.outputs,
+                            .groups = code.group_table,
+                            .rows = static_cast<std::uint32_t>(rows.rows),
+                            .column_stride = bytes(rows.column_stride),
+                            .row_stride = bytes(rows.row_stride),
+                            .output_stride = bytes(buffers.output_stride),
+                            .row_jump = directRowJump(parts)};
+  for (std::size_t first = 0; first < code.groups; first += kMaxGridY) {
+    arguments.groups = code.group_table + first * sizeof(DirectGroup);
+    stream.launch({.kernel = code.kernel.get(),
+                   .grid_x = parts,
+                   .grid_y = static_cast<unsigned>(std::min(kMaxGridY, code.groups - first)),
+                   .block_threads = kDirectThreads,
+                   .arguments = addressesOf(arguments)});
+  }
+}
+
+}  // namespace srjit

@@ -1,0 +1,57 @@
+// Programs as machine code of our own: the direct tier (compiler/direct.h) on a device.
+#pragma once
+
+#include <atomic>
+#include <vector>
+
+#include "runtime/device_code.h"
+#include "runtime/device_data.h"
+
+namespace srjit {
+
+/// Adjacent expressions and their graph, after the passes.
+struct GraphChunk {
+  std::vector<std::uint32_t> expressions;  ///< ascending; root i is that of the i-th
+  Dag dag;
+};
+
+/// The graphs of a program: what directForDevice() makes code from, for every kind of kernel.
+struct ProgramGraphs {
+  std::vector<GraphChunk> chunks;
+  std::vector<Failure> failures;  ///< of passes, in order of expression
+  std::size_t nodes = 0;          ///< of all graphs
+  double seconds = 0;
+};
+
+/// Runs the passes over all expressions, in parallel on the calling thread's arena.
+ProgramGraphs graphsOf(const ProgramSource& source, unsigned threads);
+
+/// Whether code can be written for a device and precision at all; where it cannot, directForDevice() has everything
+/// interpreted.
+bool hasDirectTier(const DeviceLimits& limits, Precision precision) noexcept;
+
+/// Writes machine code for all expressions that the tier covers, in parallel likewise; the others are encoded for the
+/// interpreter, or failures. Stops early, with code for nothing, once `cancelled`. Throws as encodeForDevice().
+DeviceCode directForDevice(const CodeRequest& request, const ProgramGraphs& graphs, const KernelKind& kind,
+                           const std::atomic<bool>& cancelled);
+
+/// Whether the kernel can read columns of these strides, which it has 32 bits for.
+bool directCanRead(const DeviceRows& rows) noexcept;
+
+/// Where a launch finds its numbers and puts its results; strides in elements.
+struct DirectBuffers {
+  CUdeviceptr numbers = 0;           ///< the entry DirectCode::first_number of the table of parameters
+  CUdeviceptr results = 0;           ///< group sums, or predictions
+  std::uint64_t channel_stride = 0;  ///< of sums
+  std::uint64_t output_stride = 0;   ///< 2^30 at most
+};
+
+/// Puts the kernel on the stream. `rows` are those of directCanRead(), at most kDirectMaxRows.
+void launchDirect(const Stream& stream, const DeviceLimits& limits, const DirectCode& code, const DeviceRows& rows,
+                  const DirectBuffers& buffers);
+
+/// Into how many parts a launch cuts the rows: so many blocks that all multiprocessors are busy to the end, and warps
+/// that get equal numbers of row groups.
+unsigned directParts(std::size_t rows, std::size_t groups, unsigned registers, unsigned multiprocessors) noexcept;
+
+}  // namespace srjit
