@@ -52,6 +52,8 @@ class Batch {
   std::vector<std::uint32_t> interpreted;  ///< ascending
   std::vector<Failure> failures;
   std::optional<Error> trouble;
+  std::size_t made_tokens = 0;  ///< of expressions whose kernels did not come from the cache
+  double made_seconds = 0;      ///< of one core, for those
 
  private:
   void make(std::span<const std::uint32_t> expressions, unsigned min_blocks) {
@@ -65,7 +67,9 @@ class Batch {
       failures.push_back({expressions[0], std::move(dag).error()});
       return;
     }
-    auto image = request_.store.rows({&*dag, 1}, kind_, kRowsPerThread, min_blocks);
+    double seconds = 0;
+    auto image = request_.store.rows({&*dag, 1}, kind_, kRowsPerThread, min_blocks, seconds);
+    made_seconds += seconds;
     const bool fits = image && !spills(**image);
     if (!image && image.error().code == Errc::kMachine) {
       // Smaller kernels would not help.
@@ -89,6 +93,9 @@ class Batch {
     for (const ParameterSource& parameter : dag->parameters()) {
       draft.parameters.add(parameter,
                            parameter.isLiteral() ? 0 : source.parameter_offsets[expressions[parameter.expression]]);
+    }
+    if (seconds > 0) {
+      for (const Expression& member : members) made_tokens += member.size();
     }
     drafts.push_back(std::move(draft));
   }
@@ -139,14 +146,18 @@ void uploadOutputs(DeviceCode& code, const DeviceQueue& queue) {
 
 DeviceCode compileForDevice(const CodeRequest& request, const KernelKind& kind, const std::atomic<bool>& cancelled) {
   const Stopwatch watch;
-  std::vector<std::uint32_t> interpreted;
+  std::vector<std::uint32_t> interpreted(request.beside.begin(), request.beside.end());
   const auto groups = groupsOf(request, interpreted);
   std::vector<Batch> batches(groups.size(), Batch(request, kind, cancelled));
   tbb::parallel_for(std::size_t{0}, groups.size(), [&](std::size_t g) { batches[g].make(groups[g]); });
 
   DeviceCode code;
-  for (const std::uint32_t e : request.chosen) code.tokens += request.source.expressions[e].size();
+  for (const auto& expressions : {request.chosen, request.beside}) {
+    for (const std::uint32_t e : expressions) code.tokens += request.source.expressions[e].size();
+  }
   for (const Batch& batch : batches) {
+    code.made_tokens += batch.made_tokens;
+    code.made_seconds += batch.made_seconds;
     interpreted.insert(interpreted.end(), batch.interpreted.begin(), batch.interpreted.end());
     code.failures.insert(code.failures.end(), batch.failures.begin(), batch.failures.end());
     if (batch.trouble) code.trouble = batch.trouble;
