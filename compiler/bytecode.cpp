@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <limits>
+#include <optional>
 
 #include <fmt/format.h>
 
@@ -10,6 +11,13 @@ namespace srjit {
 namespace {
 
 using Kind = Handler::Kind;
+
+// When slots run out, shared values that take fewer tokens than this are computed again at each use instead: first
+// none, then ever longer ones.
+constexpr std::uint32_t kLeastShared[] = {0, 8, 64, 512, 4096};
+
+// A program that would become longer is refused. Tokens are numbered with 32 bits.
+constexpr std::uint32_t kMaxTokens = 1u << 30;
 
 Error wrong(Errc code, std::string message) { return {code, std::move(message), {}}; }
 
@@ -25,7 +33,8 @@ struct Encoder::State {
     std::uint32_t statement = 0;  ///< the one that computes the node
     std::uint32_t last_use = 0;   ///< the last statement that reads it; of values in slots
     std::uint32_t slot = 0;
-    std::uint8_t need = 1;  ///< stack registers
+    std::uint32_t tokens = 0;  ///< that it takes to compute the node where it is used; at most kMaxTokens
+    std::uint8_t need = 1;     ///< stack registers
     Source source = Source::kStack;
     bool in_slot = false;
     const FormPlan* plan = nullptr;  ///< of operators
@@ -43,13 +52,15 @@ struct Encoder::State {
 
   State(const Dag& dag, const HandlerTable& table) : dag(dag), table(table), nodes(dag.size()) {}
 
-  Status encode(std::span<const std::uint32_t> roots, std::span<const std::uint32_t> outputs);
+  Status encode(std::span<const std::uint32_t> roots, std::span<const std::uint32_t> outputs,
+                std::uint32_t shared_from);
   Status collect(NodeId root, std::uint32_t output);
   void sortMembers(std::size_t first);
   bool isEncodable(const Node& node) const;
   Error refusal(const Node& node) const;
   void plan(NodeId id);
   unsigned planOnce(const Node& node, NodeState& state) const;
+  Status checkLength() const;
   void findLastUses();
   Status storeInSlot(NodeId id, std::uint32_t statement);
   void release(std::uint32_t statement);
@@ -86,12 +97,15 @@ struct Encoder::State {
   std::uint32_t slots = 0;
   std::vector<Frame> frames;
   unsigned height = 0;
+  std::uint32_t least_shared = 0;  ///< tokens of a value that is worth a slot when it is used more than once
   // Of the call at hand
   const EncodeOptions* options = nullptr;
   Bytecode* code = nullptr;
 };
 
-Status Encoder::State::encode(std::span<const std::uint32_t> roots, std::span<const std::uint32_t> outputs) {
+Status Encoder::State::encode(std::span<const std::uint32_t> roots, std::span<const std::uint32_t> outputs,
+                              std::uint32_t shared_from) {
+  least_shared = shared_from;
   if (++generation == 0) {
     for (NodeState& state : nodes) state.generation = 0;
     generation = 1;
@@ -108,6 +122,7 @@ Status Encoder::State::encode(std::span<const std::uint32_t> roots, std::span<co
   for (const NodeId id : members) {
     if (dag.node(id).kind == Token::Kind::kOp) plan(id);
   }
+  if (Status bounded = checkLength(); !bounded) return bounded;
   findLastUses();
   std::uint32_t statement = 0;
   for (const Segment& segment : segments) {
@@ -202,24 +217,33 @@ Error Encoder::State::refusal(const Node& node) const {
                fmt::format("this interpreter cannot run '{}', only {}", infoOf(node.op).name, fmt::join(names, " ")));
 }
 
-// Plans an operator over planned operands. Sends the hungriest operand to a slot until the node fits the stack.
+// Plans an operator over planned operands. Sends the hungriest operand to a slot until the node fits the stack; of
+// equal ones the first in the order of evaluation, so that slots within the other are not in use while it is computed.
 void Encoder::State::plan(NodeId id) {
   const Node& node = dag.node(id);
   NodeState& state = nodes[id];
   unsigned need = planOnce(node, state);
   while (need > table.spec().depth) {
-    NodeState* worst = nullptr;
+    std::optional<NodeId> hungriest;
     for (const NodeId input : node.inputs()) {
-      NodeState& candidate = nodes[input];
-      if (candidate.source == Source::kStack && (worst == nullptr || candidate.need > worst->need)) worst = &candidate;
+      if (nodes[input].source != Source::kStack) continue;
+      const unsigned least = hungriest ? nodes[*hungriest].need : 0;
+      if (nodes[input].need > least || (nodes[input].need == least && input < *hungriest)) hungriest = input;
     }
-    worst->in_slot = true;
-    worst->source = Source::kColumn;
-    worst->need = 1;
+    NodeState& worst = nodes[*hungriest];
+    worst.in_slot = true;
+    worst.source = Source::kColumn;
+    worst.need = 1;
     need = planOnce(node, state);
   }
   state.need = static_cast<std::uint8_t>(need);
-  if (state.uses == 1) return;
+  std::uint64_t tokens = 1;
+  if (table.isLong(node.op)) tokens += 1 + static_cast<unsigned>(node.arity());
+  for (const NodeId input : node.inputs()) {
+    if (nodes[input].source == Source::kStack) tokens += nodes[input].tokens;
+  }
+  state.tokens = static_cast<std::uint32_t>(std::min<std::uint64_t>(tokens, kMaxTokens));
+  if (state.uses == 1 || state.tokens < least_shared) return;
   state.in_slot = true;
   state.source = Source::kColumn;
   state.need = 1;
@@ -243,12 +267,24 @@ unsigned Encoder::State::planOnce(const Node& node, NodeState& state) const {
   return need;
 }
 
+Status Encoder::State::checkLength() const {
+  std::uint64_t tokens = 0;
+  for (const NodeId id : members) {
+    if (nodes[id].in_slot) tokens += nodes[id].tokens + 1;
+  }
+  for (const Segment& segment : segments) {
+    if (nodes[segment.root].source == Source::kStack) tokens += nodes[segment.root].tokens;
+  }
+  if (tokens < kMaxTokens) return okStatus();
+  return wrong(Errc::kUnsupported, "the program needs more slots for shared values than there are");
+}
+
 // Every member counts as a statement, and the end of every segment, so that numbers need no search.
 void Encoder::State::findLastUses() {
   const auto useIn = [&](NodeId id, std::uint32_t statement) {
     NodeState& state = nodes[id];
     state.last_use = std::max(state.last_use, statement);
-    if (!state.in_slot) state.statement = statement;
+    if (!state.in_slot) state.statement = std::max(state.statement, statement);
   };
   for (std::size_t s = segments.size(); s-- > 0;) {
     const Segment& segment = segments[s];
@@ -375,8 +411,13 @@ Status Encoder::encode(std::span<const std::uint32_t> roots, std::span<const std
   const std::size_t before = code.tokens.size();
   state_->options = &options;
   state_->code = &code;
-  Status encoded = state_->encode(roots, outputs);
-  if (!encoded) code.tokens.resize(before);
+  Status encoded = okStatus();
+  for (const std::uint32_t least_shared : kLeastShared) {
+    encoded = state_->encode(roots, outputs, least_shared);
+    if (encoded) break;
+    code.tokens.resize(before);
+    if (encoded.error().code != Errc::kUnsupported) break;
+  }
   return encoded;
 }
 

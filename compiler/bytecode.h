@@ -61,11 +61,12 @@ class Encoder {
 
   /// Appends the program that computes the nodes `roots`, in order, as outputs `outputs`, to code.tokens, and raises
   /// code.slots to what it needs. Values used more than once by these roots, and values too deep for the stack, are
-  /// computed first, into slots, which are reused after the last use. The tokens do not depend on other roots, nor on
-  /// how nodes are numbered beyond their order. Errors, after which code.tokens is as before: kInvalid for an operator
-  /// that the table lacks (its name and the table's operators are in the message), a variable that is not staged, or a
-  /// constant that was not hoisted; kUnsupported if more columns or slots are needed than allowed or than a token can
-  /// address, or the table has more handlers than a token can name.
+  /// computed first, into slots, which are reused after the last use; where slots are too few, short values are
+  /// computed again at each use. The tokens do not depend on other roots, nor on how nodes are numbered beyond their
+  /// order. Errors, after which code.tokens is as before: kInvalid for an operator that the table lacks (its name and
+  /// the table's operators are in the message), a variable that is not staged, or a constant that was not hoisted;
+  /// kUnsupported if more columns or slots are needed than allowed or than a token can address, or the table has more
+  /// handlers than a token can name.
   Status encode(std::span<const NodeId> roots, std::span<const std::uint32_t> outputs, const EncodeOptions& options,
                 Bytecode& code);
 

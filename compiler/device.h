@@ -26,11 +26,13 @@
 // Kernel `srjit_interpreter`: u64 columns, u64 column_stride, u64 row_stride, u64 rows, u64 parameters, u64 column_map
 // (u32 per staged column: which column it is), u64 tokens, u64 program_offsets (u32, programs + 1: where a program's
 // tokens begin), u32 programs, u32 programs_per_warp, u32 row_warps (1, 2 or 4), u32 tiles, u32 staged_columns, u32
-// slots, then the outputs as above, where the output's number stands in the program. A block covers a tile of row_warps
-// adjacent strips with kBlockWarps / row_warps teams of row_warps warps; team t of block b runs programs_per_warp
-// programs from number (b / tiles * teams + t) * programs_per_warp, on tile b % tiles. Grid: x = tiles * ceil(programs
-// / (programs_per_warp * teams)), tiles = ceil(rows / (row_warps * 32 * K)). Dynamic shared memory in bytes:
-// interpreterSharedBytes().
+// slots, u32 window, then the outputs as above, where the output's number stands in the program. A block covers a tile
+// of row_warps adjacent strips with kBlockWarps / row_warps teams of row_warps warps; team t of block b runs
+// programs_per_warp programs from number (b / tiles * teams + t) * programs_per_warp, on tile b % tiles. Grid: x =
+// tiles
+// * ceil(programs / (programs_per_warp * teams)), tiles = ceil(rows / (row_warps * 32 * K)). Dynamic shared memory in
+// bytes: interpreterSharedBytes(). With window = 0 it holds all tokens of the block's programs; otherwise each warp has
+// its team's tokens there by so many at a time, so programs may have any length.
 //
 // Kernel `srjit_totals`: adds the group sums of a loss: u64 sums, u64 channel_stride, u64 groups, u32 outputs, u32
 // lanes, u64 chains, u64 totals, u32 first, u32 last. Chain c of an output adds the groups c, c + kSumChains, ... in
@@ -82,10 +84,15 @@ struct InterpreterGeometry {
   unsigned rows_per_thread;
   unsigned row_warps;  ///< 1, 2 or 4
   unsigned programs_per_warp;
+  unsigned window = 0;  ///< tokens that a warp has in shared memory at once; 0: all of its team's
 };
 
+/// Bytes of a token in shared memory: its two words, and in f64 the value of its parameter.
+constexpr unsigned sharedTokenBytes(Precision precision) { return precision == Precision::kF64 ? 16 : 8; }
+
 /// Bytes of dynamic shared memory of one block: staged columns, slots, and the tokens of its programs with two halts
-/// for each team. `block_tokens` is the largest number of tokens that the programs of one block have.
+/// for each team, or the window of each warp with two more tokens. `block_tokens` is the largest number of tokens that
+/// the programs of one block have; with a window it does not matter.
 std::size_t interpreterSharedBytes(Precision precision, const InterpreterGeometry& geometry, std::size_t staged_columns,
                                    std::size_t slots, std::size_t block_tokens);
 

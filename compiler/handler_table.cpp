@@ -275,7 +275,7 @@ HandlerTable::HandlerTable(InterpreterSpec spec) : spec_(std::move(spec)) {
       applies_.resize(applies_.size() + forms(op).size() * (spec_.depth + 1), -1);
     }
   }
-  plain_.resize(placeOf(static_cast<Kind>(static_cast<int>(Kind::kHalt) + 1), 0, 0), -1);
+  plain_.resize(placeOf(static_cast<Kind>(static_cast<int>(Kind::kNextWindow) + 1), 0, 0), -1);
   add({Kind::kHalt});
   add({Kind::kEnd, 1});
   for (unsigned height = 0; height <= spec_.depth; ++height) {
@@ -304,6 +304,7 @@ HandlerTable::HandlerTable(InterpreterSpec spec) : spec_(std::move(spec)) {
   for (const Op op : spec_.ops) {
     if (isLong(op)) add({Kind::kBody, 0, 0, op});
   }
+  add({Kind::kNextWindow});
 }
 
 void HandlerTable::add(const Handler& handler) {

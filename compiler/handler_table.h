@@ -36,6 +36,7 @@ struct Handler {
     kStoreSlot,   ///< pop into a slot
     kEnd,         ///< pop the value of a root: write it, or sum up its loss
     kHalt,        ///< end of a block's programs
+    kNextWindow,  ///< end of the tokens in shared memory: go on with those that follow
   };
   Kind kind;
   std::uint8_t height = 0;    ///< stack height before

@@ -243,6 +243,10 @@ class InterpreterEmitter {
       case Kind::kHalt:
         b_.CreateRetVoid();
         return;
+      case Kind::kNextWindow:
+        b_.CreateStore(stage_.copyNextWindow(read(argument_), read(next_argument_), read(counter_)), counter_);
+        fetch();
+        break;
     }
     b_.CreateBr(dispatch_);
   }
@@ -302,11 +306,7 @@ class InterpreterEmitter {
     Value* const next = b_.CreateAdd(turn, word(step));
     turn->addIncoming(next, end);
     llvm::BranchInst* const back = b_.CreateCondBr(b_.CreateICmpULT(next, word(spec_.rows_per_thread)), loop, exit);
-    llvm::LLVMContext& context = b_.getContext();
-    llvm::MDNode* const keep = llvm::MDNode::get(context, {llvm::MDString::get(context, "llvm.loop.unroll.disable")});
-    llvm::MDNode* const loop_id = llvm::MDNode::getDistinct(context, {nullptr, keep});
-    loop_id->replaceOperandWith(0, loop_id);
-    back->setMetadata(llvm::LLVMContext::MD_loop, loop_id);
+    keepRolled(*back);
     b_.SetInsertPoint(exit);
     for (std::size_t k = 0; k < rows[0].size(); ++k) b_.CreateStore(rotated(rows[0], k), arguments_[0][k]);
   }

@@ -67,6 +67,8 @@ std::string lineOf(const Handler& handler, const DeviceToken& token, const Encod
       return fmt::format("end root{}", token.argument);
     case Kind::kHalt:
       return "halt";
+    case Kind::kNextWindow:
+      return "next window";
   }
   return "";
 }

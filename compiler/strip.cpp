@@ -33,6 +33,14 @@ llvm::Value* loadConstant(llvm::IRBuilder<>& builder, llvm::Type* type, llvm::Va
   return load;
 }
 
+void keepRolled(llvm::BranchInst& back) {
+  llvm::LLVMContext& context = back.getContext();
+  llvm::MDNode* const keep = llvm::MDNode::get(context, {llvm::MDString::get(context, "llvm.loop.unroll.disable")});
+  llvm::MDNode* const loop = llvm::MDNode::getDistinct(context, {nullptr, keep});
+  loop->replaceOperandWith(0, loop);
+  back.setMetadata(llvm::LLVMContext::MD_loop, loop);
+}
+
 llvm::Value* shuffleLanes(llvm::IRBuilder<>& builder, llvm::Value* value, unsigned lane_mask) {
   const auto exchange = [&](llvm::Value* word) {
     return builder.CreateIntrinsic(

@@ -88,6 +88,8 @@ llvm::Value* blockIndex(llvm::IRBuilder<>& builder);
 llvm::Value* wideProduct(llvm::IRBuilder<>& builder, llvm::Value* x, llvm::Value* y);
 /// A load from memory that nobody writes while the kernel runs.
 llvm::Value* loadConstant(llvm::IRBuilder<>& builder, llvm::Type* type, llvm::Value* pointer, unsigned alignment);
+/// Keeps LLVM and ptxas from unrolling the loop that this branch goes back to the beginning of.
+void keepRolled(llvm::BranchInst& back);
 /// The value of another lane of the warp, whose number differs in the bits of `lane_mask`: 32 or 64 bits of any type.
 llvm::Value* shuffleLanes(llvm::IRBuilder<>& builder, llvm::Value* value, unsigned lane_mask);
 

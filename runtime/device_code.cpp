@@ -13,24 +13,18 @@
 namespace srjit {
 namespace {
 
-/// What a block of the interpreter may hold, from its shared memory: two parts of seven for tokens, two for slots,
-/// three for columns. A block with one team runs one program at a time, which may be long; with four teams, which share
-/// the columns of one strip, there is room for four times as many columns, and a program may have a quarter of the
-/// tokens. What keeps to either can be launched so (chooseGeometry).
+/// What the columns and slots of a program may take of a block's shared memory: three and two parts of seven, so that
+/// two are left for tokens. With four teams, which share the columns of one strip, there is room for four times as many
+/// columns as with one; slots are of each team. What keeps to that can be launched so (chooseGeometry).
 struct InterpreterLimits {
-  struct Shape {
-    std::size_t tokens, columns;
-  };
-  Shape one_team, four_teams;
-  std::size_t slots;
+  std::size_t columns, slots;
 
   InterpreterLimits(std::size_t shared_bytes, Precision precision) {
-    const auto element = static_cast<std::size_t>(bytesOf(precision));
-    const std::size_t seventh = shared_bytes / 7, column_bytes = kBlockThreads * 4 * element;
-    const std::size_t tokens = 2 * seventh / (element == 4 ? 8 : 16), columns = 3 * seventh / column_bytes;
-    one_team = {tokens - 16, columns};
-    four_teams = {tokens / 4 - 16, columns * 4};
-    slots = 2 * seventh / column_bytes;
+    const std::size_t seventh = shared_bytes / 7;
+    const std::size_t strip_bytes =
+        std::size_t{kBlockThreads / kBlockWarps} * 4 * static_cast<std::size_t>(bytesOf(precision));
+    columns = 3 * seventh / strip_bytes;
+    slots = 2 * seventh / (kBlockWarps * strip_bytes);
   }
 };
 
@@ -58,7 +52,6 @@ struct SectionDraft {
   std::size_t first, last;               // of the chosen
   std::vector<std::uint32_t> columns;    // staged columns
   std::vector<std::uint32_t> staged_as;  // by variable
-  InterpreterLimits::Shape limits;
 };
 
 class ProgramEncoder {
@@ -82,12 +75,11 @@ class ProgramEncoder {
   }
 
  private:
-  // One section for all, unless they have too many variables. Then neighbours share one as long as their columns fit;
-  // long programs, which need a block for themselves, are apart.
+  // One section for all, unless they have too many variables. Then neighbours share one as long as their columns fit.
   void findSections() {
     const std::size_t count = request_.chosen.size();
-    if (source_.variables <= limits_.one_team.columns) {
-      if (count > 0) sections_.push_back({0, count, {}, {}, limits_.one_team});
+    if (source_.variables <= limits_.columns) {
+      if (count > 0) sections_.push_back({0, count, {}, {}});
       return;
     }
     std::vector<std::size_t> seen(source_.variables, SIZE_MAX);  // the number of the section that has the column
@@ -95,11 +87,6 @@ class ProgramEncoder {
     std::size_t columns = 0;
     for (std::size_t i = 0; i < count; ++i) {
       const auto tokens = source_.expressions[request_.chosen[i]].tokens();
-      if (tokens.size() > limits_.four_teams.tokens) {
-        sections_.push_back({i, i + 1, {}, {}, limits_.one_team});
-        columns = limits_.four_teams.columns;
-        continue;
-      }
       const auto findFresh = [&] {
         fresh.clear();
         for (const Token& token : tokens) {
@@ -110,8 +97,8 @@ class ProgramEncoder {
         fresh.erase(std::unique(fresh.begin(), fresh.end()), fresh.end());
       };
       findFresh();
-      if (i == 0 || columns + fresh.size() > limits_.four_teams.columns) {
-        sections_.push_back({i, i, {}, {}, limits_.four_teams});
+      if (i == 0 || columns + fresh.size() > limits_.columns) {
+        sections_.push_back({i, i, {}, {}});
         columns = 0;
         findFresh();
       }
@@ -224,16 +211,11 @@ class ProgramEncoder {
       const NodeId root = chunk.dag->roots()[member];
       const std::uint32_t expression = expressionOf(member);
       const std::size_t before = chunk.code.tokens.size();
-      Status encoded = section.columns.size() > section.limits.columns
-                           ? Status(tooLarge("columns", section.columns.size(), section.limits.columns))
+      Status encoded = section.columns.size() > limits_.columns
+                           ? Status(tooManyColumns(section.columns.size()))
                            : encoder.encode({&root, 1}, {&expression, 1}, options, chunk.code);
-      const std::size_t length = chunk.code.tokens.size() - before;
-      if (encoded && length > section.limits.tokens) {
-        chunk.code.tokens.resize(before);
-        encoded = tooLarge("tokens", length, section.limits.tokens);
-      }
       if (encoded) {
-        chunk.lengths.push_back(static_cast<std::uint32_t>(length));
+        chunk.lengths.push_back(static_cast<std::uint32_t>(chunk.code.tokens.size() - before));
       } else {
         chunk.failures.push_back({expression, std::move(encoded).error()});
       }
@@ -245,9 +227,9 @@ class ProgramEncoder {
     chunk.dag.reset();
   }
 
-  static Error tooLarge(const char* what, std::size_t wanted, std::size_t most) {
+  Error tooManyColumns(std::size_t wanted) const {
     return {Errc::kUnsupported,
-            fmt::format("{} {}, but the interpreter takes at most {} on this device", wanted, what, most),
+            fmt::format("{} columns, but the interpreter takes at most {} on this device", wanted, limits_.columns),
             {}};
   }
 

@@ -33,7 +33,7 @@ struct InterpreterCode {
   CUdeviceptr tokens = 0, program_offsets = 0, column_map = 0;  ///< in `memory`
 
   std::size_t programs() const noexcept { return offsets.size() - 1; }
-  /// The most tokens of `count` programs from a multiple of `count` on within the section.
+  /// The most tokens of `count` programs that begin at a multiple of `count` in the section.
   std::size_t mostTokens(const InterpreterSection& section, std::size_t count) const;
 };
 
@@ -73,6 +73,8 @@ struct DeviceCode {
   std::size_t tokens = 0;         ///< of all expressions, as they were given: what costs are reckoned by
   std::size_t nodes = 0;          ///< of all graphs after the passes; how much they share depends on the batches
   double seconds_passes = 0, seconds_codegen = 0;
+  std::size_t made_tokens = 0;  ///< of expressions whose kernels were made for this, not found in the cache
+  double made_seconds = 0;      ///< of one core, that making those took
 };
 
 /// What is needed to make code. References must outlive the call.
@@ -82,16 +84,20 @@ struct CodeRequest {
   DeviceQueue& queue;
   KernelStore& store;
   unsigned threads;
+  std::span<const std::uint32_t> beside = {};  ///< of compileForDevice: expressions that are only interpreted
 };
 
 /// Encodes the chosen expressions, in parallel on the calling thread's arena. Those that the interpreter cannot run
-/// (too many tokens, slots or columns) are failures with kUnsupported; those that passes refuse, with kInvalid. Throws
+/// (too many slots or columns) are failures with kUnsupported; those that passes refuse, with kInvalid. Throws
 /// CudaFailure, OutOfMemory, std::bad_alloc.
 DeviceCode encodeForDevice(const CodeRequest& request);
 
-/// Compiles the chosen expressions into kernels of `kind`, in parallel likewise. A batch whose kernel spills, or that
-/// is refused, is made again in halves; an expression that fails alone is interpreted, or a failure. Stops early, with
-/// code for nothing, once `cancelled`.
+/// Whether encodeForDevice() failed for want of room in the interpreter, which machine code may have.
+inline bool isRefusal(const Failure& failure) { return failure.error.code == Errc::kUnsupported; }
+
+/// Compiles the chosen expressions into kernels of `kind`, in parallel likewise, and encodes those beside. A batch
+/// whose kernel spills, or that is refused, is made again in halves; an expression that fails alone is interpreted, or
+/// a failure. Stops early, with code for nothing, once `cancelled`.
 DeviceCode compileForDevice(const CodeRequest& request, const KernelKind& kind, const std::atomic<bool>& cancelled);
 
 /// Expressions a kernel, at most.

@@ -71,6 +71,8 @@ class Batch {
   std::vector<std::uint32_t> interpreted;
   std::vector<Failure> failures;
   std::optional<Error> trouble;
+  std::size_t made_tokens = 0;  ///< of expressions whose kernels did not come from the cache
+  double made_seconds = 0;      ///< of one core, for those
 
  private:
   void make(std::span<const Group> groups, unsigned min_blocks) {
@@ -85,7 +87,12 @@ class Batch {
       }
       dags.push_back(std::move(*dag));
     }
-    auto image = request_.store.rows(dags, kind_, kRowsPerThread, min_blocks);
+    double seconds = 0;
+    auto image = request_.store.rows(dags, kind_, kRowsPerThread, min_blocks, seconds);
+    if (seconds > 0) {
+      made_seconds += seconds;
+      for (const Group& group : groups) made_tokens += tokensOf(group);
+    }
     if (!image) {
       // Where it is the machine that fails, smaller kernels would not help.
       if (image.error().code != Errc::kMachine && divide(groups, min_blocks)) return;
@@ -106,6 +113,12 @@ class Batch {
       }
       keep(groups[i], dags[i], *image, kernel);
     }
+  }
+
+  std::size_t tokensOf(const Group& group) const {
+    std::size_t tokens = 0;
+    for (const std::uint32_t e : group.expressions) tokens += request_.source.expressions[e].size();
+    return tokens;
   }
 
   Result<Dag> graphOf(const Group& group) const {
@@ -179,7 +192,7 @@ void uploadOutputs(DeviceCode& code, const DeviceQueue& queue) {
 
 DeviceCode compileForDevice(const CodeRequest& request, const KernelKind& kind, const std::atomic<bool>& cancelled) {
   const Stopwatch watch;
-  std::vector<std::uint32_t> interpreted;
+  std::vector<std::uint32_t> interpreted(request.beside.begin(), request.beside.end());
   const auto groups = groupsOf(request, interpreted);
   const std::size_t kernels =
       std::clamp<std::size_t>(groups.size() / (kModulesPerThread * request.threads), 1, kKernelsPerModule);
@@ -190,8 +203,12 @@ DeviceCode compileForDevice(const CodeRequest& request, const KernelKind& kind, 
   });
 
   DeviceCode code;
-  for (const std::uint32_t e : request.chosen) code.tokens += request.source.expressions[e].size();
+  for (const auto& expressions : {request.chosen, request.beside}) {
+    for (const std::uint32_t e : expressions) code.tokens += request.source.expressions[e].size();
+  }
   for (const Batch& batch : batches) {
+    code.made_tokens += batch.made_tokens;
+    code.made_seconds += batch.made_seconds;
     interpreted.insert(interpreted.end(), batch.interpreted.begin(), batch.interpreted.end());
     code.failures.insert(code.failures.end(), batch.failures.begin(), batch.failures.end());
     if (batch.trouble) code.trouble = batch.trouble;

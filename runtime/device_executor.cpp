@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <condition_variable>
+#include <iterator>
+#include <numeric>
 #include <utility>
 
 #include <fmt/format.h>
@@ -61,8 +63,7 @@ class DeviceExecutor final : public Executor {
   void execute(const std::function<void()>& body) override { arena_.execute(body); }
 
   void compile(Program::State& state, const CompileOptions& options) override {
-    std::vector<std::uint32_t> chosen(state.source->expressions.size());
-    for (std::uint32_t e = 0; e < chosen.size(); ++e) chosen[e] = e;
+    const std::vector<std::uint32_t> chosen = allOf(*state.source);
     auto code = arena_.execute([&] {
       return std::make_shared<const DeviceCode>(encodeForDevice({*state.source, chosen, *queue_, *store_, threads_}));
     });
@@ -71,10 +72,7 @@ class DeviceExecutor final : public Executor {
     state.info.seconds_passes = code->seconds_passes;
     state.info.seconds_codegen = code->seconds_codegen;
     // What the interpreter cannot run is left to machine code, unless that is not wanted.
-    const auto needsCode = [](const Failure& failure) { return failure.error.code == Errc::kUnsupported; };
-    const bool forced = std::any_of(code->failures.begin(), code->failures.end(), needsCode);
-    if (forced && state.info.tier == Tier::kAuto) state.info.tier = Tier::kCompile;
-    if (state.info.tier == Tier::kCompile) std::erase_if(state.failures, needsCode);
+    if (state.info.tier != Tier::kInterpret) std::erase_if(state.failures, isRefusal);
     state.on_device = std::make_shared<DeviceProgram>(state.info.tier, options.expected_passes, std::move(code));
   }
 
@@ -111,8 +109,16 @@ class DeviceExecutor final : public Executor {
       return body();
     });
   }
+  static std::vector<std::uint32_t> allOf(const ProgramSource& source) {
+    std::vector<std::uint32_t> all(source.expressions.size());
+    std::iota(all.begin(), all.end(), 0U);
+    return all;
+  }
   Result<std::shared_ptr<const DeviceCode>> codeFor(const Task& task, const KernelKind& kind, bool counts);
-  void compileJob(const std::shared_ptr<const ProgramSource>& source, const KernelKind& kind, CompileJob& job);
+  void compileJob(const ProgramSource& source, std::span<const std::uint32_t> chosen, const KernelKind& kind,
+                  CompileJob& job);
+  Result<std::shared_ptr<const DeviceCode>> codeOfJob(const Task& task, const KernelKind& kind,
+                                                      DeviceProgram::Scope scope);
   Result<std::unique_ptr<DeviceRun>> takeRun(const Task& task, bool counts);
   Result<Losses> evaluate(const Task& task, std::span<const double> parameters);
   Result<Losses> finish(const Task& task, std::unique_ptr<DeviceRun> run);
@@ -231,18 +237,18 @@ Result<std::shared_ptr<const Dataset::State>> DeviceExecutor::adopt(const Device
   return std::shared_ptr<const Dataset::State>(std::move(state));
 }
 
-void DeviceExecutor::compileJob(const std::shared_ptr<const ProgramSource>& source, const KernelKind& kind,
-                                CompileJob& job) {
+// Makes machine code of the chosen expressions; the others are interpreted.
+void DeviceExecutor::compileJob(const ProgramSource& source, std::span<const std::uint32_t> chosen,
+                                const KernelKind& kind, CompileJob& job) {
   const Stopwatch watch;
   auto code = guarded([&]() -> Result<std::shared_ptr<const DeviceCode>> {
-    const double compiled_before = cache_->stats().compile_seconds;
-    std::vector<std::uint32_t> chosen(source->expressions.size());
-    for (std::uint32_t e = 0; e < chosen.size(); ++e) chosen[e] = e;
+    const std::vector<std::uint32_t> all = allOf(source);
+    std::vector<std::uint32_t> beside;
+    std::set_difference(all.begin(), all.end(), chosen.begin(), chosen.end(), std::back_inserter(beside));
     auto made = std::make_shared<const DeviceCode>(
-        compileForDevice({*source, chosen, *queue_, *store_, threads_}, kind, job.cancelled));
+        compileForDevice({source, chosen, *queue_, *store_, threads_, beside}, kind, job.cancelled));
     if (job.cancelled) return Error{Errc::kCancelled, "compiling was cancelled", {}};
-    const double core_seconds = cache_->stats().compile_seconds - compiled_before;
-    if (core_seconds > 0) calibration_.addCompile(static_cast<double>(made->tokens), core_seconds);
+    if (made->made_tokens > 0) calibration_.addCompile(static_cast<double>(made->made_tokens), made->made_seconds);
     return made;
   });
   const std::lock_guard lock(job.mutex);
@@ -256,45 +262,68 @@ void DeviceExecutor::compileJob(const std::shared_ptr<const ProgramSource>& sour
   job.finished.notify_all();
 }
 
+// The code of a job, which is made now unless it was before.
+Result<std::shared_ptr<const DeviceCode>> DeviceExecutor::codeOfJob(const Task& task, const KernelKind& kind,
+                                                                    DeviceProgram::Scope scope) {
+  DeviceProgram& program = *task.program.state().on_device;
+  const std::shared_ptr<CompileJob> job = program.job(kind, scope);
+  std::unique_lock lock(job->mutex);
+  job->finished.wait(lock, [&] { return !job->running; });
+  if (job->code == nullptr) {
+    job->error.reset();
+    job->running = true;
+    lock.unlock();
+    const ProgramSource& source = *task.program.state().source;
+    background_.execute([&] {
+      if (scope == DeviceProgram::Scope::kAll) {
+        compileJob(source, allOf(source), kind, *job);
+      } else {
+        compileJob(source, program.refused(), kind, *job);
+      }
+    });
+    lock.lock();
+  }
+  if (job->error) return *job->error;
+  return job->code;
+}
+
 // Machine code if it is there or must be, else what the interpreter runs; may begin to make machine code.
 Result<std::shared_ptr<const DeviceCode>> DeviceExecutor::codeFor(const Task& task, const KernelKind& kind,
                                                                   bool counts) {
   DeviceProgram& program = *task.program.state().on_device;
   const double passes = counts ? program.countEvaluation() : 0;
   if (program.tier() == Tier::kInterpret) return program.interpreted();
-  const std::shared_ptr<CompileJob> job = program.job(kind);
+  if (program.tier() == Tier::kCompile) return codeOfJob(task, kind, DeviceProgram::Scope::kAll);
+  const std::shared_ptr<CompileJob> job = program.job(kind, DeviceProgram::Scope::kAll);
+  const auto meanwhile = [&]() -> Result<std::shared_ptr<const DeviceCode>> {
+    if (program.refused().empty()) return program.interpreted();
+    return codeOfJob(task, kind, DeviceProgram::Scope::kRefused);
+  };
   const auto& source = task.program.state().source;
   const std::size_t rows = task.data.rows();
   std::unique_lock lock(job->mutex);
   if (job->code != nullptr) return job->code;
-  if (program.tier() == Tier::kCompile) {
-    job->finished.wait(lock, [&] { return !job->running; });
-    if (job->code == nullptr) {
-      job->error.reset();
-      job->running = true;
-      lock.unlock();
-      background_.execute([&] { compileJob(source, kind, *job); });
-      lock.lock();
-    }
-    if (job->error) return *job->error;
-    return job->code;
+  if (job->running || job->error || passes == 0) {
+    lock.unlock();
+    return meanwhile();
   }
-  if (job->running || job->error || passes == 0) return program.interpreted();
   const DeviceCosts costs = calibration_.costs();
   const auto nodes = static_cast<double>(program.interpreted()->tokens);
   const std::size_t kernels = (task.program.size() + kExpressionsPerKernel - 1) / kExpressionsPerKernel;
   if (!compilingPays(costs, passes, nodes * static_cast<double>(rows),
                      compileSeconds(costs, nodes, kernels, threads_))) {
-    return program.interpreted();
+    lock.unlock();
+    return meanwhile();
   }
   job->running = true;
+  lock.unlock();
   {
     const std::lock_guard started_lock(started_mutex_);
     std::erase_if(started_, [](const auto& started) { return started.expired(); });
     started_.push_back(job);
   }
-  background_.enqueue(jobs_->defer([this, source, kind, job] { compileJob(source, kind, *job); }));
-  return program.interpreted();
+  background_.enqueue(jobs_->defer([this, source, kind, job] { compileJob(*source, allOf(*source), kind, *job); }));
+  return meanwhile();
 }
 
 Result<std::unique_ptr<DeviceRun>> DeviceExecutor::takeRun(const Task& task, bool counts) {

@@ -10,19 +10,29 @@ constexpr std::size_t kMaxKeptRuns = 4;
 
 }  // namespace
 
-DeviceProgram::~DeviceProgram() {
-  for (const auto& [kind, job] : jobs_) job->cancelled = true;
+DeviceProgram::DeviceProgram(Tier tier, double expected_passes, std::shared_ptr<const DeviceCode> interpreted)
+    : tier_(tier), expected_passes_(expected_passes), interpreted_(std::move(interpreted)) {
+  for (const Failure& failure : interpreted_->failures) {
+    if (isRefusal(failure)) refused_.push_back(static_cast<std::uint32_t>(failure.expression));
+  }
 }
 
-std::shared_ptr<CompileJob> DeviceProgram::job(const KernelKind& kind) {
-  const std::lock_guard lock(mutex_);
-  auto found = std::find_if(jobs_.begin(), jobs_.end(), [&](const auto& entry) { return entry.first == kind; });
-  if (found == jobs_.end()) {
-    jobs_.emplace_back(kind, std::make_shared<CompileJob>());
-  } else {
-    std::rotate(found, found + 1, jobs_.end());
+DeviceProgram::~DeviceProgram() {
+  for (const Jobs* const jobs : {&jobs_, &jobs_of_refused_}) {
+    for (const auto& [kind, job] : *jobs) job->cancelled = true;
   }
-  return jobs_.back().second;
+}
+
+std::shared_ptr<CompileJob> DeviceProgram::job(const KernelKind& kind, Scope scope) {
+  const std::lock_guard lock(mutex_);
+  Jobs& jobs = scope == Scope::kAll ? jobs_ : jobs_of_refused_;
+  auto found = std::find_if(jobs.begin(), jobs.end(), [&](const auto& entry) { return entry.first == kind; });
+  if (found == jobs.end()) {
+    jobs.emplace_back(kind, std::make_shared<CompileJob>());
+  } else {
+    std::rotate(found, found + 1, jobs.end());
+  }
+  return jobs.back().second;
 }
 
 ProgramStatus DeviceProgram::status() const {

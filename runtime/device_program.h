@@ -30,15 +30,19 @@ struct CompileJob {
 /// Thread-safe. Cancels its jobs when it dies; they hold nothing of it.
 class DeviceProgram {
  public:
-  DeviceProgram(Tier tier, double expected_passes, std::shared_ptr<const DeviceCode> interpreted)
-      : tier_(tier), expected_passes_(expected_passes), interpreted_(std::move(interpreted)) {}
+  /// What `interpreted` does not contain because the interpreter cannot run it is compiled by Tier::kAuto.
+  DeviceProgram(Tier tier, double expected_passes, std::shared_ptr<const DeviceCode> interpreted);
   ~DeviceProgram();
 
   Tier tier() const noexcept { return tier_; }
   const std::shared_ptr<const DeviceCode>& interpreted() const noexcept { return interpreted_; }
+  /// Expressions that the interpreter refuses, ascending.
+  std::span<const std::uint32_t> refused() const noexcept { return refused_; }
 
+  /// Which expressions machine code is made for; the others are interpreted.
+  enum class Scope { kAll, kRefused };
   /// The job of a kind, new if there was none.
-  std::shared_ptr<CompileJob> job(const KernelKind& kind);
+  std::shared_ptr<CompileJob> job(const KernelKind& kind, Scope scope);
   ProgramStatus status() const;
 
   /// Counts an evaluation; returns how many are still to be expected, it included: what the caller has announced, or as
@@ -56,11 +60,14 @@ class DeviceProgram {
   const Tier tier_;
   const double expected_passes_;
   const std::shared_ptr<const DeviceCode> interpreted_;
+  std::vector<std::uint32_t> refused_;
 
   mutable std::mutex mutex_;
   std::uint64_t evaluations_ = 0;
-  double device_seconds_ = 0;                                             ///< of the last evaluation that finished
-  std::vector<std::pair<KernelKind, std::shared_ptr<CompileJob>>> jobs_;  ///< the one used last is the last
+  double device_seconds_ = 0;  ///< of the last evaluation that finished
+  using Jobs = std::vector<std::pair<KernelKind, std::shared_ptr<CompileJob>>>;
+  Jobs jobs_;  ///< of all expressions; the one used last is the last
+  Jobs jobs_of_refused_;
   std::vector<std::unique_ptr<DeviceRun>> runs_;
 };
 

@@ -18,6 +18,10 @@ namespace {
 // Of what is free, the part that one evaluation takes at most if nobody says; others may be in flight.
 constexpr double kShareOfFree = 0.4;
 constexpr std::size_t kStagingBytes = std::size_t{16} << 20;
+// A program of more tokens than this is long: blocks that hold all of it would be few. Warps then have windows of so
+// many tokens, or of as many as two parts of seven of a small device's shared memory hold.
+constexpr std::size_t kLongProgram = 1024;
+constexpr unsigned kWindow = 512;
 constexpr std::size_t kLossGrain = 4096;
 constexpr std::size_t kMaxBlocks = (std::size_t{1} << 31) - 1;  // of a launch (CUDA C++ programming guide, 13.0)
 
@@ -65,13 +69,17 @@ InterpreterGeometry chooseGeometry(const InterpreterCode& code, const Interprete
         precision, geometry, section.staged_columns, section.slots,
         code.mostTokens(section, std::size_t{geometry.programs_per_warp} * (kBlockWarps / geometry.row_warps)));
   };
-  while (geometry.programs_per_warp > 1 && bytes() > std::max(share, columnBytes() + share / 4)) {
+  const unsigned window =
+      std::min(kWindow, word(limits.shared_bytes_per_block / 7 * 2 / (kBlockWarps * sharedTokenBytes(precision)) - 2));
+  if (code.mostTokens(section, 1) > kLongProgram) geometry.window = window;
+  while (geometry.window == 0 && geometry.programs_per_warp > 1 &&
+         bytes() > std::max(share, columnBytes() + share / 4)) {
     geometry.programs_per_warp = (geometry.programs_per_warp + 1) / 2;
   }
-  // What was encoded fits with one team or with four, of one program each.
+  // What was encoded fits with one team or with four.
   for (const unsigned row_warps : {kBlockWarps, 1u}) {
     if (bytes() <= limits.shared_bytes_per_block) break;
-    geometry = {.rows_per_thread = 4, .row_warps = row_warps, .programs_per_warp = 1};
+    geometry = {.rows_per_thread = 4, .row_warps = row_warps, .programs_per_warp = 1, .window = window};
   }
   return geometry;
 }
@@ -193,10 +201,11 @@ void DeviceRun::launchInterpreter(const InterpreterLaunch& launch, const DeviceR
   CUdeviceptr map = code.column_map + launch.section.map_offset * sizeof(std::uint32_t);
   CUdeviceptr offsets = code.program_offsets + launch.section.first_program * sizeof(std::uint32_t);
   unsigned programs = launch.section.programs, per_warp = geometry.programs_per_warp, row_warps = geometry.row_warps;
-  unsigned staged = launch.section.staged_columns, slots = launch.section.slots;
+  unsigned staged = launch.section.staged_columns, slots = launch.section.slots, window = geometry.window;
   const auto put = [&](auto&... outputs) {
-    const auto arguments = addressesOf(r.columns, r.column_stride, r.row_stride, r.rows, parameters, map, tokens,
-                                       offsets, programs, per_warp, row_warps, tiles, staged, slots, outputs...);
+    const auto arguments =
+        addressesOf(r.columns, r.column_stride, r.row_stride, r.rows, parameters, map, tokens, offsets, programs,
+                    per_warp, row_warps, tiles, staged, slots, window, outputs...);
     queue_.stream->launch({.kernel = launch.kernel.get(),
                            .grid_x = word(tiles * chunks),
                            .shared_bytes = launch.shared_bytes,

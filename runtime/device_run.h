@@ -21,7 +21,8 @@ struct InterpreterLaunch {
 };
 
 /// The geometry for `rows` rows at once: rows a thread and row_warps so that few threads idle, programs a warp so that
-/// every multiprocessor gets several blocks and a block's tokens are a small part of its memory.
+/// every multiprocessor gets several blocks and a block's tokens are a small part of its memory. Sections with long
+/// programs get a window.
 InterpreterGeometry chooseGeometry(const InterpreterCode& code, const InterpreterSection& section, std::size_t rows,
                                    Precision precision, const DeviceLimits& limits);
 

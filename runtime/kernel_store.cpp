@@ -108,10 +108,16 @@ Result<Kernel> KernelStore::totals() {
 }
 
 Result<std::shared_ptr<const LoadedImage>> KernelStore::rows(std::span<const Dag> dags, const KernelKind& kind,
-                                                             unsigned rows_per_thread, unsigned min_blocks) {
+                                                             unsigned rows_per_thread, unsigned min_blocks,
+                                                             double& seconds) {
   DeviceOptions made_for = options(kind, rows_per_thread);
   made_for.min_blocks = min_blocks;
-  return load(keyOfRows(dags, made_for, identity_), [&] { return images_->rows(dags, made_for); });
+  seconds = 0;
+  return load(keyOfRows(dags, made_for, identity_), [&] {
+    auto image = images_->rows(dags, made_for);
+    if (image) seconds = image->seconds;
+    return image;
+  });
 }
 
 }  // namespace srjit

@@ -52,9 +52,10 @@ class KernelStore {
   Result<Kernel> interpreter(const InterpreterVariant& variant, const KernelKind& kind);
   Result<Kernel> totals();
 
-  /// One kernel for each graph; graph i's is named rowsKernelName(i).
+  /// One kernel for each graph; graph i's is named rowsKernelName(i). `seconds` becomes what making them took of one
+  /// core; 0 if they were there, or another caller made them.
   Result<std::shared_ptr<const LoadedImage>> rows(std::span<const Dag> dags, const KernelKind& kind,
-                                                  unsigned rows_per_thread, unsigned min_blocks);
+                                                  unsigned rows_per_thread, unsigned min_blocks, double& seconds);
 
   Precision precision() const noexcept { return precision_; }
   Math math() const noexcept { return math_; }

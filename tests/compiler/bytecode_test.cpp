@@ -89,6 +89,56 @@ TEST(Bytecode, RunsDeepTreesOnThreeRegisters) {
   expectSameAsGraph({Expression::create(chain).value()}, Math::kStrict, 3, 2);
 }
 
+// Random trees of such a length repeat hundreds of small values, far more than there are slots.
+TEST(Bytecode, ProgramsOfAHundredThousandTokensFitFewSlots) {
+  for (const std::uint64_t seed : {1, 2, 3}) {
+    GeneratorOptions options{.seed = seed, .min_nodes = 100'000, .max_nodes = 100'000, .variables = 10};
+    if (seed > 1) options.ops = {Op::kAdd, Op::kSub, Op::kMul, Op::kAbs};
+    const Expression expression = ExpressionGenerator(options).next();
+    const Math math = seed == 3 ? Math::kFast : Math::kStrict;
+    const Dag dag = Pipeline::standard(math).run(Dag::fromExpressions({&expression, 1}, Precision::kF64), {math});
+    Random random(seed);
+    std::vector<double> columns, parameters;
+    for (int i = 0; i < 10; ++i) columns.push_back(random.between(-3.0, 3.0));
+    for (const ParameterSource& source : dag.parameters()) parameters.push_back(source.literal);
+    const HandlerTable table(specFor(math, 4));
+    EncodeOptions few = staging(10);
+    few.max_slots = 16;
+    const auto code = encode(dag, table, few);
+    ASSERT_TRUE(code.ok()) << code.error().message;
+    EXPECT_LE(code->slots, 16U);
+    EXPECT_GT(code->tokens.size(), 30'000U);
+    EXPECT_LT(code->tokens.size(), 200'000U);
+    const double value = BytecodeMachine(table, columns, parameters).run(*code, 1)[0];
+    EXPECT_TRUE(sameValue(value, evaluate<double>(dag, columns, {})[0])) << value;
+  }
+}
+
+TEST(Bytecode, RefusesWhatWouldGrowWithoutEnd) {
+  // Each value is used four times by the next two: 40 levels of sharing would be more tokens than there are numbers.
+  Dag dag(Precision::kF64);
+  std::vector<NodeId> values;
+  for (std::uint32_t i = 0; i < 20; ++i) values.push_back(dag.variable(i));
+  for (int level = 0; level < 40; ++level) {
+    std::vector<NodeId> next;
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      next.push_back(dag.apply(Op::kMul, std::array{values[i], values[(i + 1) % values.size()]}));
+    }
+    values = next;
+  }
+  NodeId sum = values[0];
+  for (std::size_t i = 1; i < values.size(); ++i) sum = dag.apply(Op::kAdd, std::array{sum, values[i]});
+  dag.addRoot(sum);
+  const HandlerTable table(specFor(Math::kStrict, 4));
+  EncodeOptions few = staging(20);
+  few.max_slots = 8;
+  const auto code = encode(dag, table, few);
+  ASSERT_FALSE(code.ok());
+  EXPECT_EQ(code.error().code, Errc::kUnsupported);
+  few.max_slots = 64;
+  EXPECT_TRUE(encode(dag, table, few).ok());
+}
+
 TEST(Bytecode, LeavesCostNoTokens) {
   const HandlerTable table({Precision::kF32, Math::kFast, {Op::kAdd, Op::kMul, Op::kFma, Op::kExp}, 8, 5});
   const EncodeOptions options = staging(3);
@@ -118,6 +168,12 @@ TEST(Bytecode, ReusesSlotsAfterTheirLastUse) {
   EXPECT_EQ(code->slots, 1u);
 }
 
+/// A sum of so many variables in a balanced tree, which needs a register for each level.
+std::string balancedSum(int first, int count) {
+  if (count == 1) return "x" + std::to_string(first);
+  return "(" + balancedSum(first, count / 2) + "+" + balancedSum(first + count / 2, count / 2) + ")";
+}
+
 TEST(Bytecode, RefusesWhatItCannotRun) {
   const HandlerTable table({Precision::kF32, Math::kFast, {Op::kAdd, Op::kMul}, 8, 5});
   const auto refused = [&](std::string_view text, const EncodeOptions& options, std::string_view passes = "hoist") {
@@ -129,9 +185,10 @@ TEST(Bytecode, RefusesWhatItCannotRun) {
   EXPECT_EQ(refused("x0 + x5", staging(5)), "variable x5, but 5 columns are staged");
   EXPECT_EQ(refused("x0 + 1", staging(1), "none"),
             "a constant is left in the graph: run the 'hoist' pass before encoding");
-  EncodeOptions no_slots = staging(2);
+  EncodeOptions no_slots = staging(64);
   no_slots.max_slots = 0;
-  EXPECT_EQ(refused("(x0+x1)*(x0+x1)", no_slots), "the program needs more than 0 slots for shared and deep values");
+  EXPECT_EQ(refused(balancedSum(0, 64), no_slots), "the program needs more than 0 slots for shared and deep values");
+  EXPECT_EQ(refused("(x0+x1)*(x0+x1)", no_slots), "accepted") << "what is shared can be computed twice";
   EXPECT_EQ(refused("x0 + x1", staging(2)), "accepted");
 }
 
@@ -150,9 +207,8 @@ TEST(Bytecode, NamesTheLastColumnThatATokenCan) {
   ASSERT_FALSE(refused.ok());
   EXPECT_EQ(refused.error().code, Errc::kUnsupported);
   EXPECT_EQ(refused.error().message, "262145 staged columns: a token can name 262144");
-  const Dag shared = graphOf({"(x0+x1) - (x0+x1)*(x0+x1)"}, Precision::kF32);
-  const HandlerTable with_mul({Precision::kF32, Math::kFast, {Op::kAdd, Op::kSub, Op::kMul}, 8, 4});
-  EXPECT_FALSE(encode(shared, with_mul, fits).ok()) << "no number is left for a slot";
+  EXPECT_FALSE(encode(graphOf({balancedSum(0, 64)}, Precision::kF32), table, fits).ok())
+      << "no number is left for a slot";
 }
 
 TEST(Bytecode, MapsColumnsParametersAndOutputs) {

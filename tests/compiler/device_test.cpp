@@ -170,6 +170,22 @@ TEST(Interpreter, DispatchesThroughOneIndirectBranch) {
   EXPECT_THAT(*ptx, Not(HasSubstr(".f64")));
 }
 
+TEST(Interpreter, MovesItsWindowOnceAndWithinAWarp) {
+  for (const Precision precision : {Precision::kF32, Precision::kF64}) {
+    DeviceOptions options;
+    options.precision = precision;
+    const HandlerTable table({precision, options.math, {Op::kAdd, Op::kMul}, options.rows_per_thread, 4});
+    const std::string ptx = *interpreterPtx(table, options);
+    const auto count = [&](const char* what) {
+      const std::regex pattern(what);
+      return std::distance(std::sregex_iterator(ptx.begin(), ptx.end(), pattern), std::sregex_iterator());
+    };
+    EXPECT_EQ(count("bar\\.warp\\.sync"), 2) << "before and after the copies";
+    EXPECT_EQ(count("bar\\.sync|barrier\\.sync"), 1) << "the block's, at the beginning";
+    EXPECT_EQ(count("pragma \"nounroll\""), 1) << "the copies take few registers";
+  }
+}
+
 TEST(Interpreter, RefusesATableMadeForSomethingElse) {
   const HandlerTable table({Precision::kF32, Math::kFast, {Op::kAdd}, 8, 4});
   DeviceOptions options;
@@ -203,6 +219,8 @@ TEST(Interpreter, SharedMemoryHoldsColumnsSlotsAndTokens) {
   EXPECT_EQ(interpreterSharedBytes(Precision::kF32, {8, 4, 16}, 3, 2, 100), (3 + 2) * 4096 + (100 + 2) * 8U);
   EXPECT_EQ(interpreterSharedBytes(Precision::kF32, {8, 1, 16}, 3, 2, 100), (3 + 4 * 2) * 1024 + (100 + 8) * 8U);
   EXPECT_EQ(interpreterSharedBytes(Precision::kF64, {4, 2, 16}, 3, 2, 100), (3 + 2 * 2) * 2048 + (100 + 4) * 16U);
+  // With a window, each of four warps has its own tokens, however many the programs have.
+  EXPECT_EQ(interpreterSharedBytes(Precision::kF32, {8, 4, 16, 50}, 3, 2, 1000), (3 + 2) * 4096 + 4 * (50 + 2) * 8U);
 }
 
 TEST(TotalsKernel, AddsInDouble) {

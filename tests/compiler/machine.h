@@ -101,7 +101,8 @@ class BytecodeMachine {
         outputs_[token.argument] = stack_.at(--height_);
         break;
       case Handler::Kind::kHalt:
-        requireOfMachine(false, "programs do not halt, blocks do");
+      case Handler::Kind::kNextWindow:
+        requireOfMachine(false, "programs do not halt or move their window, the kernel does");
     }
   }
 

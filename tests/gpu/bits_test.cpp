@@ -202,6 +202,35 @@ TEST_P(Bits, DoNotDependOnTheBatch) {
   }
 }
 
+// Longer than what a block holds of a program at once, among short ones: windows are moved within a program.
+TEST_P(Bits, OfProgramsOfAHundredThousandTokens) {
+  GeneratorOptions generator = generatorOf(16, 30, exactOps());
+  std::vector<Expression> expressions = ExpressionGenerator(generator).batch(20);
+  for (const int nodes : {600, 1025, 3000, 9000, 100'000}) {
+    generator.seed += 1;
+    generator.min_nodes = generator.max_nodes = nodes;
+    expressions.insert(expressions.begin() + nodes % 7, ExpressionGenerator(generator).next());
+  }
+  const Engine engine = this->engine();
+  const Engine cpu = Engine::create({.device = "cpu", .precision = mode().precision, .math = Math::kStrict}).value();
+  const Program program = engine.compile(expressions, {.tier = Tier::kInterpret});
+  const Program compiled = engine.compile(expressions, {.tier = Tier::kCompile});  // but for the longest
+  const Program strict = cpu.compile(expressions, {.tier = Tier::kInterpret});
+  EXPECT_TRUE(program.failures().empty());
+  for (const std::size_t rows : {1, 129, 1000, 10860}) {
+    Workload w = Workload::random(generator, 0, rows, Spread::kSpecial, mode().precision);
+    w.parameters.assign(program.parameterOffset(program.size()), 0.75);
+    const Dataset data = engine.upload(w.view()).value();
+    const std::vector<double> values = predict(engine, program, data, w.parameters);
+    expectSameBits(predict(engine, compiled, data, w.parameters), values, rows, "compiled");
+    expectSameLosses(lossesOf(engine, compiled, data, w.parameters, kPlain),
+                     lossesOf(engine, program, data, w.parameters, kPlain), "losses");
+    if (mode().math == Math::kStrict) {
+      expectSameBits(predict(cpu, strict, cpu.upload(w.view()).value(), w.parameters), values, rows, "the processor");
+    }
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Modes, Bits, testing::ValuesIn(allModes()), modeName);
 
 /// Modes whose code for an operator differs.

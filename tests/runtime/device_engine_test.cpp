@@ -1,5 +1,7 @@
 // The engine on a model of a GPU gives the numbers of the CPU engine: strict arithmetic, bit for bit, in every tier,
 // chunk and batch.
+#include <atomic>
+
 #include "tests/runtime/device_engine.h"
 
 namespace srjit {
@@ -244,29 +246,101 @@ TEST(DeviceEngineTiers, LongNeighboursWithManyColumnsAreLaunched) {
                  "long");
 }
 
-TEST(DeviceEngineTiers, WhatIsTooLongForTheInterpreterIsAFailureOfItsOwn) {
-  FakeMachine machine;
-  Workload w = arithmeticWorkload(30, 3, 40, Precision::kF32);
-  w.parameters.clear();
+/// A chain, an expression of random operators, and short ones around them.
+Workload longWorkload(Precision precision, std::size_t rows) {
+  Workload w = arithmeticWorkload(30, 6, rows, precision);
   std::vector<Token> chain = {Token::variable(0)};
-  for (int i = 0; i < 20'000; ++i) {
-    chain.push_back(Token::variable(static_cast<std::uint32_t>(i % 3)));
+  for (std::uint32_t i = 0; i < 50'000; ++i) {
+    chain.push_back(Token::variable(i % 3));
     chain.push_back(Token::operation(i % 2 == 0 ? Op::kMul : Op::kSub));
   }
-  w.expressions = {build({Token::variable(1)}), build(chain), build({Token::variable(2)})};
+  const GeneratorOptions options{
+      .seed = 30, .min_nodes = 100'000, .max_nodes = 100'000, .variables = 5, .ops = arithmeticOps()};
+  w.expressions.insert(w.expressions.begin() + 3, build(chain));
+  w.expressions.insert(w.expressions.begin() + 5, ExpressionGenerator(options).next());
+  return w;
+}
+
+TEST(DeviceEngineTiers, ProgramsOfAHundredThousandTokensAreInterpreted) {
+  for (const Precision precision : {Precision::kF32, Precision::kF64}) {
+    FakeMachine machine;
+    const Engine gpu = machine.engine({.precision = precision, .math = Math::kStrict});
+    const Engine cpu = cpuEngine(precision);
+    for (const std::size_t rows : {40, 1100}) {
+      const Workload w = longWorkload(precision, rows);
+      const Program program = gpu.compile(w.expressions, {.tier = Tier::kInterpret});
+      EXPECT_TRUE(program.failures().empty());
+      const Dataset data = gpu.upload(w.view()).value();
+      expectSameBits(predict(gpu, program, data, w.parameters), predict(cpu, w, Tier::kInterpret), rows, "long");
+      expectSameLosses(gpu.loss(program, data, w.parameters).value(), lossesOf(cpu, w, Tier::kInterpret, {}), "long");
+    }
+  }
+}
+
+TEST(DeviceEngineTiers, SmallDevicesHaveSmallWindows) {
+  FakeMachine machine({.devices = {FakeDevice{.capability = 75,
+                                              .shared_bytes_per_multiprocessor = std::size_t{64} << 10,
+                                              .shared_bytes_per_block = std::size_t{64} << 10}}});
+  const Workload w = longWorkload(Precision::kF32, 300);
+  const Engine gpu = machine.engine({.math = Math::kStrict});
+  expectSameBits(predict(gpu, w, Tier::kInterpret), predict(cpuEngine(Precision::kF32), w, Tier::kInterpret), 300,
+                 "long");
+}
+
+/// One expression of more columns than a block has room for, among others.
+Workload wideWorkload() {
+  Workload w = arithmeticWorkload(30, 3, 40, Precision::kF32);
+  Random random(30);
+  w.columns = randomColumns(random, 300, 40, Spread::kTame, Precision::kF32);
+  std::vector<Token> sum = {Token::variable(0)};
+  for (std::uint32_t i = 1; i < 300; ++i) {
+    sum.push_back(Token::variable(i));
+    sum.push_back(Token::operation(Op::kAdd));
+  }
+  w.expressions.insert(w.expressions.begin() + 1, build(sum));
+  return w;
+}
+
+TEST(DeviceEngineTiers, WhatIsTooWideForTheInterpreterIsAFailureOfItsOwn) {
+  FakeMachine machine;
+  const Workload w = wideWorkload();
   const Engine gpu = machine.engine({.math = Math::kStrict});
   const Program program = gpu.compile(w.expressions, {.tier = Tier::kInterpret});
   ASSERT_EQ(program.failures().size(), 1U);
   EXPECT_EQ(program.failures()[0].expression, 1U);
   EXPECT_EQ(program.failures()[0].error.code, Errc::kUnsupported);
-  EXPECT_NE(program.failures()[0].error.message.find("tokens, but the interpreter takes at most"), std::string::npos);
-  const Losses losses = gpu.loss(program, gpu.upload(w.view()).value(), {}).value();
+  EXPECT_EQ(program.failures()[0].error.message, "300 columns, but the interpreter takes at most 194 on this device");
+  const Losses losses = gpu.loss(program, gpu.upload(w.view()).value(), w.parameters).value();
   ASSERT_EQ(losses.failures.size(), 1U);
   EXPECT_TRUE(std::isnan(losses.values[1]));
-  EXPECT_FALSE(std::isnan(losses.values[0]) && std::isnan(losses.values[2]));
+  EXPECT_FALSE(std::isnan(losses.values[0]) && std::isnan(losses.values[2]) && std::isnan(losses.values[3]));
 }
 
-TEST(DeviceEngineTiers, LongProgramsAmongManyColumnsAreApart) {
+TEST(DeviceEngineTiers, AutoCompilesAtOnceOnlyWhatTheInterpreterRefuses) {
+  FakeMachine machine;
+  const Workload w = wideWorkload();
+  std::atomic<std::size_t> roots = 0;
+  machine.images->before = [&](const FakeImageMaker::Request& request) -> Status {
+    for (const Dag& dag : request.dags) roots += dag.roots().size();
+    return okStatus();
+  };
+  const Engine gpu = machine.engine({.math = Math::kStrict});
+  const Engine cpu = cpuEngine(Precision::kF32);
+  const Dataset data = gpu.upload(w.view()).value();
+  const Program program = gpu.compile(w.expressions, {.tier = Tier::kAuto});
+  EXPECT_TRUE(program.failures().empty());
+  EXPECT_EQ(program.info().tier, Tier::kAuto);
+  const Losses expected = lossesOf(cpu, w, Tier::kInterpret, {});
+  expectSameLosses(gpu.loss(program, data, w.parameters).value(), expected, "one compiled, the others interpreted");
+  EXPECT_EQ(roots, 1U);
+  expectSameLosses(gpu.loss(program, data, w.parameters).value(), expected, "again");
+  EXPECT_EQ(roots, 1U);
+  expectSameBits(predict(gpu, program, data, w.parameters), predict(cpu, w, Tier::kInterpret), 40, "predictions");
+  EXPECT_EQ(roots, 2U) << "another kind of kernel";
+  EXPECT_EQ(program.status().tier, Tier::kInterpret);
+}
+
+TEST(DeviceEngineTiers, LongProgramsAmongManyColumns) {
   FakeMachine machine;
   Workload w = arithmeticWorkload(31, 0, 40, Precision::kF32);
   Random random(31);

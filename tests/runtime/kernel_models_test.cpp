@@ -149,7 +149,8 @@ class KernelModels : public testing::Test {
     model->kernels[0]->run(launch, memory);
   }
 
-  ModelLaunch interpreterLaunch(const HandlerTable& table, unsigned row_warps, unsigned programs_per_warp) {
+  ModelLaunch interpreterLaunch(const HandlerTable& table, unsigned row_warps, unsigned programs_per_warp,
+                                unsigned window = 0) {
     const auto code = programs(table);
     std::vector<DeviceToken> tokens = code[0];
     tokens.insert(tokens.end(), code[1].begin(), code[1].end());
@@ -159,8 +160,9 @@ class KernelModels : public testing::Test {
     const unsigned tiles = (static_cast<unsigned>(kRows) + tile_rows - 1) / tile_rows;
     const unsigned chunk = programs_per_warp * teams;
     ModelLaunch launch{{tiles * ((2 + chunk - 1) / chunk), 1, 1}, {128, 1, 1}, 0, {}};
-    launch.shared_bytes = interpreterSharedBytes(kPrecision, {options.rows_per_thread, row_warps, programs_per_warp}, 2,
-                                                 1, chunk == 1 ? first : tokens.size());
+    launch.shared_bytes =
+        interpreterSharedBytes(kPrecision, {options.rows_per_thread, row_warps, programs_per_warp, window}, 2, 1,
+                               chunk == 1 ? first : tokens.size());
     launch.arguments = {columns,
                         kStride,
                         1,
@@ -174,7 +176,8 @@ class KernelModels : public testing::Test {
                         row_warps,
                         tiles,
                         2,
-                        1};
+                        1,
+                        window};
     addOutputs(launch);
     return launch;
   }
@@ -226,6 +229,8 @@ TYPED_TEST(KernelModels, TheInterpreterGivesValues) {
         const ModelLaunch launch = this->interpreterLaunch(table, row_warps, programs_per_warp);
         EXPECT_EQ(model->parameterBytes().size(), launch.arguments.size());
         model->run(launch, this->memory);
+        this->expectValues();
+        model->run(this->interpreterLaunch(table, row_warps, programs_per_warp, 3), this->memory);
         this->expectValues();
       }
     }
@@ -358,6 +363,7 @@ TYPED_TEST(KernelModels, WrongLaunchesAreFaults) {
   EXPECT_THAT(fault([](ModelLaunch& l) { l.block[0] = 64; }), HasSubstr("a block of 64"));
   EXPECT_THAT(fault([](ModelLaunch& l) { --l.shared_bytes; }), HasSubstr("bytes of shared memory instead of"));
   EXPECT_THAT(fault([](ModelLaunch& l) { l.arguments[10] = 3; }), "3 row warps");
+  EXPECT_THAT(fault([](ModelLaunch& l) { l.arguments[14] = 512; }), HasSubstr("bytes of shared memory instead of"));
   EXPECT_THAT(fault([](ModelLaunch& l) { ++l.arguments[11]; }), HasSubstr("tiles instead of"));
   EXPECT_THAT(fault([](ModelLaunch& l) {
                 l.arguments[12] = 1;
@@ -366,7 +372,7 @@ TYPED_TEST(KernelModels, WrongLaunchesAreFaults) {
               HasSubstr("column 1 of 1"));
   EXPECT_THAT(fault([](ModelLaunch& l) { l.arguments[1] = kRows; }), HasSubstr("a column stride of 1301"));
   EXPECT_THAT(fault([](ModelLaunch& l) { l.arguments[0] += 4096; }), HasSubstr("outside"));
-  EXPECT_THAT(fault([](ModelLaunch& l) { l.arguments[15] = 3; }), HasSubstr("an output stride of 3"));
+  EXPECT_THAT(fault([](ModelLaunch& l) { l.arguments[16] = 3; }), HasSubstr("an output stride of 3"));
 }
 
 TEST(FakeImageMaker, CountsHoldsAndFails) {

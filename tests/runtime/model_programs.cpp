@@ -124,7 +124,8 @@ class Machine {
                        "an output that is no number");
         return put(token.argument, pop());
       case Kind::kHalt:
-        throw ModelFault("a program with a halt; the kernel adds those");
+      case Kind::kNextWindow:
+        throw ModelFault("a program with a halt or a next window; the kernel adds those");
     }
   }
 
@@ -192,7 +193,7 @@ class InterpreterModel : public KernelModel {
 
   std::vector<std::size_t> parameterBytes() const override {
     std::vector<std::size_t> bytes(8, 8);
-    bytes.insert(bytes.end(), 6, 4);
+    bytes.insert(bytes.end(), 7, 4);
     return withOutputs(std::move(bytes), options_.loss);
   }
 
@@ -206,7 +207,7 @@ class InterpreterModel : public KernelModel {
     const auto parameters = elementsAt<T>(memory, launch.arguments[4], parametersOf(tokens));
     const auto map = elementsAt<std::uint32_t>(memory, launch.arguments[5], shape.staged);
     const ModelColumns columns = ModelColumns::of(launch, options_.strided_columns);
-    ModelOutputs<T> outputs(options_.loss, std::span(launch.arguments).subspan(14), columns.rows, memory);
+    ModelOutputs<T> outputs(options_.loss, std::span(launch.arguments).subspan(15), columns.rows, memory);
     for (std::size_t first = 0; first < columns.rows; first += shape.tile_rows) {
       const std::size_t rows = std::min(shape.tile_rows, ceilDivide(columns.rows - first, kGroupRows) * kGroupRows);
       std::vector<std::vector<T>> staged;
@@ -229,6 +230,7 @@ class InterpreterModel : public KernelModel {
           row_warps(launch.arguments[10]),
           staged(launch.arguments[12]),
           slots(launch.arguments[13]),
+          window(launch.arguments[14]),
           tile_rows(row_warps * 32 * options.rows_per_thread) {
       requireOfModel(row_warps == 1 || row_warps == 2 || row_warps == 4, fmt::format("{} row warps", row_warps));
       requireOfModel(programs_per_warp > 0, "0 programs a warp");
@@ -237,7 +239,7 @@ class InterpreterModel : public KernelModel {
       block_programs = programs_per_warp * (kBlockWarps / row_warps);
       requireBlocks(launch, tiles * ceilDivide(programs, block_programs), 1);
     }
-    std::size_t programs, programs_per_warp, row_warps, staged, slots, tile_rows, block_programs;
+    std::size_t programs, programs_per_warp, row_warps, staged, slots, window, tile_rows, block_programs;
   };
 
   void requireShared(const ModelLaunch& launch, const Shape& shape, std::span<const std::uint32_t> offsets) const {
@@ -247,7 +249,8 @@ class InterpreterModel : public KernelModel {
       block_tokens = std::max<std::size_t>(block_tokens, offsets[end] - offsets[p]);
     }
     const InterpreterGeometry geometry = {options_.rows_per_thread, static_cast<unsigned>(shape.row_warps),
-                                          static_cast<unsigned>(shape.programs_per_warp)};
+                                          static_cast<unsigned>(shape.programs_per_warp),
+                                          static_cast<unsigned>(shape.window)};
     const std::size_t needed =
         interpreterSharedBytes(options_.precision, geometry, shape.staged, shape.slots, block_tokens);
     requireOfModel(launch.shared_bytes >= needed,
