@@ -17,8 +17,11 @@ constexpr double kLeastNodeRows = 1e9;
 // The disk is written when a cost has changed by this factor.
 constexpr double kWorthWriting = 1.1;
 
-constexpr std::pair<const char*, double DeviceCosts::*> kFields[] = {
-    {"interpret", &DeviceCosts::interpret}, {"compiled", &DeviceCosts::compiled}, {"compile", &DeviceCosts::compile}};
+constexpr std::pair<const char*, double DeviceCosts::*> kFields[] = {{"interpret", &DeviceCosts::interpret},
+                                                                     {"direct", &DeviceCosts::direct},
+                                                                     {"compiled", &DeviceCosts::compiled},
+                                                                     {"write", &DeviceCosts::write},
+                                                                     {"compile", &DeviceCosts::compile}};
 
 bool isCost(double value) { return std::isfinite(value) && value > 0; }
 
@@ -54,11 +57,12 @@ void Calibration::add(double DeviceCosts::* field, double value) {
   cache_->writeFact(name_, text.dump());
 }
 
-void Calibration::addRun(bool compiled, double node_rows, double seconds) {
-  if (node_rows < kLeastNodeRows) return;
-  add(compiled ? &DeviceCosts::compiled : &DeviceCosts::interpret, seconds / node_rows);
+void Calibration::addRun(double DeviceCosts::* tier, double node_rows, double seconds) {
+  if (node_rows >= kLeastNodeRows) add(tier, seconds / node_rows);
 }
 
-void Calibration::addCompile(double nodes, double core_seconds) { add(&DeviceCosts::compile, core_seconds / nodes); }
+void Calibration::addMaking(double DeviceCosts::* making, double nodes, double core_seconds) {
+  if (nodes > 0) add(making, core_seconds / nodes);
+}
 
 }  // namespace srjit

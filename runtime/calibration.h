@@ -13,13 +13,16 @@ namespace srjit {
 /// Seconds. Nodes are the tokens of expressions as they were given; a node-row is one of them for one row.
 struct DeviceCosts {
   double interpret = 0;  ///< of the device, per node-row
+  double direct = 0;     ///< of the device, per node-row
   double compiled = 0;   ///< of the device, per node-row
+  double write = 0;      ///< of one core, per node, from expression to loaded direct code
   double compile = 0;    ///< of one core, per node, from graph to loaded kernel
 };
 
 /// What to expect before anything was measured: an H200, population "mixed" (docs/performance.md); where f64 or library
-/// functions make both tiers slower, they do so alike.
-inline constexpr DeviceCosts kTypicalCosts = {.interpret = 1 / 5.5e12, .compiled = 1 / 12e12, .compile = 200e-6};
+/// functions make the tiers slower, they do so alike.
+inline constexpr DeviceCosts kTypicalCosts = {
+    .interpret = 1 / 5e12, .direct = 1 / 9e12, .compiled = 1 / 10e12, .write = 1e-6, .compile = 110e-6};
 
 /// Time from the first graph to the last loaded kernel: kernels are made whole, one on a core.
 constexpr double compileSeconds(const DeviceCosts& costs, double nodes, std::size_t kernels, std::size_t cores) {
@@ -27,10 +30,10 @@ constexpr double compileSeconds(const DeviceCosts& costs, double nodes, std::siz
   return kernels == 0 ? 0 : static_cast<double>(rounds) * costs.compile * nodes / static_cast<double>(kernels);
 }
 
-/// Whether making machine code beside the interpreter is worth beginning: it is there before the expected evaluations
-/// are over, and faster by enough to be sure of it.
-constexpr bool compilingPays(const DeviceCosts& costs, double passes, double node_rows, double compile_seconds) {
-  return passes * node_rows * costs.interpret > compile_seconds && costs.compiled < 0.9 * costs.interpret;
+/// Whether making code that takes `better` a node-row is worth beginning beside code that takes `serving`: it is there
+/// before the expected evaluations are over, and faster by enough to be sure of it.
+constexpr bool makingPays(double serving, double better, double passes, double node_rows, double making_seconds) {
+  return passes * node_rows * serving > making_seconds && better < 0.9 * serving;
 }
 
 /// Thread-safe. Best effort: without a disk it begins anew in every process.
@@ -41,10 +44,12 @@ class Calibration {
 
   DeviceCosts costs() const;
 
-  /// What one evaluation took; small ones, which show the launch rather than the work, are left out.
-  void addRun(bool compiled, double node_rows, double seconds);
-  /// What making machine code took; kernels that came from the cache are to be left out.
-  void addCompile(double nodes, double core_seconds);
+  /// What one evaluation took by code whose cost is `tier`; small ones, which show the launch rather than the work, are
+  /// left out.
+  void addRun(double DeviceCosts::* tier, double node_rows, double seconds);
+  /// What making machine code took, `making` being write or compile; kernels that came from the cache are to be left
+  /// out.
+  void addMaking(double DeviceCosts::* making, double nodes, double core_seconds);
 
  private:
   void add(double DeviceCosts::* field, double value);

@@ -89,10 +89,7 @@ class Batch {
     }
     double seconds = 0;
     auto image = request_.store.rows(dags, kind_, kRowsPerThread, min_blocks, seconds);
-    if (seconds > 0) {
-      made_seconds += seconds;
-      for (const Group& group : groups) made_tokens += tokensOf(group);
-    }
+    made_seconds += seconds;
     if (!image) {
       // Where it is the machine that fails, smaller kernels would not help.
       if (image.error().code != Errc::kMachine && divide(groups, min_blocks)) return;
@@ -111,6 +108,7 @@ class Batch {
           continue;
         }
       }
+      if (seconds > 0) made_tokens += tokensOf(groups[i]);
       keep(groups[i], dags[i], *image, kernel);
     }
   }

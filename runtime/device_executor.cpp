@@ -1,20 +1,15 @@
 #include "runtime/device_executor.h"
 
 #include <algorithm>
-#include <condition_variable>
-#include <iterator>
-#include <numeric>
 #include <utility>
 
 #include <fmt/format.h>
 #include <tbb/task_arena.h>
-#include <tbb/task_group.h>
 
-#include "runtime/calibration.h"
-#include "runtime/clock.h"
 #include "runtime/device_data.h"
 #include "runtime/device_program.h"
 #include "runtime/device_queue.h"
+#include "runtime/device_tiers.h"
 #include "runtime/guarded.h"
 #include "runtime/task_flight.h"
 
@@ -34,20 +29,8 @@ class DeviceExecutor final : public Executor {
         queue_((CurrentContext(*cuda_), std::make_shared<DeviceQueue>(cuda_))),
         cache_(KernelCache::open(cacheOptions(options))),
         store_(std::make_shared<KernelStore>(cuda_, parts.images, cache_, options.precision, options.math)),
-        calibration_(cache_, fmt::format("{} ({}) {} {}", cuda_->limits().name, cuda_->limits().driver_version,
-                                         nameOf(options.precision), nameOf(options.math))),
         arena_(static_cast<int>(threads_)),
-        background_(static_cast<int>(std::max(threads_, 2U)) - 1, 0) {}
-
-  ~DeviceExecutor() override {
-    {
-      const std::lock_guard lock(started_mutex_);
-      for (const auto& started : started_) {
-        if (const auto job = started.lock()) job->cancelled = true;
-      }
-    }
-    background_.execute([&] { jobs_->wait(); });
-  }
+        tiers_(queue_, cache_, store_, arena_, threads_) {}
 
   Result<std::shared_ptr<const Dataset::State>> upload(const DataView& data) override {
     auto state = Dataset::State::create(data, store_->precision());
@@ -63,17 +46,8 @@ class DeviceExecutor final : public Executor {
   void execute(const std::function<void()>& body) override { arena_.execute(body); }
 
   void compile(Program::State& state, const CompileOptions& options) override {
-    const std::vector<std::uint32_t> chosen = allOf(*state.source);
-    auto code = arena_.execute([&] {
-      return std::make_shared<const DeviceCode>(encodeForDevice({*state.source, chosen, *queue_, *store_, threads_}));
-    });
-    state.failures = code->failures;
-    state.info.nodes_after = code->nodes;
-    state.info.seconds_passes = code->seconds_passes;
-    state.info.seconds_codegen = code->seconds_codegen;
-    // What the interpreter cannot run is left to machine code, unless that is not wanted.
-    if (state.info.tier != Tier::kInterpret) std::erase_if(state.failures, isRefusal);
-    state.on_device = std::make_shared<DeviceProgram>(state.info.tier, options.expected_passes, std::move(code));
+    const CurrentContext current(*cuda_);
+    tiers_.begin(state, options);
   }
 
   Status prepare(const Task& task) override {
@@ -109,16 +83,6 @@ class DeviceExecutor final : public Executor {
       return body();
     });
   }
-  static std::vector<std::uint32_t> allOf(const ProgramSource& source) {
-    std::vector<std::uint32_t> all(source.expressions.size());
-    std::iota(all.begin(), all.end(), 0U);
-    return all;
-  }
-  Result<std::shared_ptr<const DeviceCode>> codeFor(const Task& task, const KernelKind& kind, bool counts);
-  void compileJob(const ProgramSource& source, std::span<const std::uint32_t> chosen, const KernelKind& kind,
-                  CompileJob& job);
-  Result<std::shared_ptr<const DeviceCode>> codeOfJob(const Task& task, const KernelKind& kind,
-                                                      DeviceProgram::Scope scope);
   Result<std::unique_ptr<DeviceRun>> takeRun(const Task& task, bool counts);
   Result<Losses> evaluate(const Task& task, std::span<const double> parameters);
   Result<Losses> finish(const Task& task, std::unique_ptr<DeviceRun> run);
@@ -131,11 +95,8 @@ class DeviceExecutor final : public Executor {
   std::shared_ptr<DeviceQueue> queue_;
   std::shared_ptr<KernelCache> cache_;
   std::shared_ptr<KernelStore> store_;
-  Calibration calibration_;
-  tbb::task_arena arena_, background_;
-  std::unique_ptr<tbb::task_group> jobs_ = std::make_unique<tbb::task_group>();
-  std::mutex started_mutex_;
-  std::vector<std::weak_ptr<CompileJob>> started_;  ///< in the background
+  tbb::task_arena arena_;
+  DeviceTiers tiers_;
 };
 
 /// A loss on the stream.
@@ -237,95 +198,6 @@ Result<std::shared_ptr<const Dataset::State>> DeviceExecutor::adopt(const Device
   return std::shared_ptr<const Dataset::State>(std::move(state));
 }
 
-// Makes machine code of the chosen expressions; the others are interpreted.
-void DeviceExecutor::compileJob(const ProgramSource& source, std::span<const std::uint32_t> chosen,
-                                const KernelKind& kind, CompileJob& job) {
-  const Stopwatch watch;
-  auto code = guarded([&]() -> Result<std::shared_ptr<const DeviceCode>> {
-    const std::vector<std::uint32_t> all = allOf(source);
-    std::vector<std::uint32_t> beside;
-    std::set_difference(all.begin(), all.end(), chosen.begin(), chosen.end(), std::back_inserter(beside));
-    auto made = std::make_shared<const DeviceCode>(
-        compileForDevice({source, chosen, *queue_, *store_, threads_, beside}, kind, job.cancelled));
-    if (job.cancelled) return Error{Errc::kCancelled, "compiling was cancelled", {}};
-    if (made->made_tokens > 0) calibration_.addCompile(static_cast<double>(made->made_tokens), made->made_seconds);
-    return made;
-  });
-  const std::lock_guard lock(job.mutex);
-  job.running = false;
-  job.seconds = watch.seconds();
-  if (code) {
-    job.code = std::move(*code);
-  } else {
-    job.error = std::move(code).error();
-  }
-  job.finished.notify_all();
-}
-
-// The code of a job, which is made now unless it was before.
-Result<std::shared_ptr<const DeviceCode>> DeviceExecutor::codeOfJob(const Task& task, const KernelKind& kind,
-                                                                    DeviceProgram::Scope scope) {
-  DeviceProgram& program = *task.program.state().on_device;
-  const std::shared_ptr<CompileJob> job = program.job(kind, scope);
-  std::unique_lock lock(job->mutex);
-  job->finished.wait(lock, [&] { return !job->running; });
-  if (job->code == nullptr) {
-    job->error.reset();
-    job->running = true;
-    lock.unlock();
-    const ProgramSource& source = *task.program.state().source;
-    background_.execute([&] {
-      if (scope == DeviceProgram::Scope::kAll) {
-        compileJob(source, allOf(source), kind, *job);
-      } else {
-        compileJob(source, program.refused(), kind, *job);
-      }
-    });
-    lock.lock();
-  }
-  if (job->error) return *job->error;
-  return job->code;
-}
-
-// Machine code if it is there or must be, else what the interpreter runs; may begin to make machine code.
-Result<std::shared_ptr<const DeviceCode>> DeviceExecutor::codeFor(const Task& task, const KernelKind& kind,
-                                                                  bool counts) {
-  DeviceProgram& program = *task.program.state().on_device;
-  const double passes = counts ? program.countEvaluation() : 0;
-  if (program.tier() == Tier::kInterpret) return program.interpreted();
-  if (program.tier() == Tier::kCompile) return codeOfJob(task, kind, DeviceProgram::Scope::kAll);
-  const std::shared_ptr<CompileJob> job = program.job(kind, DeviceProgram::Scope::kAll);
-  const auto meanwhile = [&]() -> Result<std::shared_ptr<const DeviceCode>> {
-    if (program.refused().empty()) return program.interpreted();
-    return codeOfJob(task, kind, DeviceProgram::Scope::kRefused);
-  };
-  const auto& source = task.program.state().source;
-  const std::size_t rows = task.data.rows();
-  std::unique_lock lock(job->mutex);
-  if (job->code != nullptr) return job->code;
-  if (job->running || job->error || passes == 0) {
-    lock.unlock();
-    return meanwhile();
-  }
-  const DeviceCosts costs = calibration_.costs();
-  const auto nodes = static_cast<double>(program.interpreted()->tokens);
-  const std::size_t kernels = (task.program.size() + kExpressionsPerKernel - 1) / kExpressionsPerKernel;
-  if (!compilingPays(costs, passes, nodes * static_cast<double>(rows),
-                     compileSeconds(costs, nodes, kernels, threads_))) {
-    lock.unlock();
-    return meanwhile();
-  }
-  job->running = true;
-  lock.unlock();
-  {
-    const std::lock_guard started_lock(started_mutex_);
-    std::erase_if(started_, [](const auto& started) { return started.expired(); });
-    started_.push_back(job);
-  }
-  background_.enqueue(jobs_->defer([this, source, kind, job] { compileJob(*source, allOf(*source), kind, *job); }));
-  return meanwhile();
-}
-
 Result<std::unique_ptr<DeviceRun>> DeviceExecutor::takeRun(const Task& task, bool counts) {
   const Dataset::State& data = task.data.state();
   if (!data.on_device->belongsTo(*queue_)) {
@@ -333,7 +205,7 @@ Result<std::unique_ptr<DeviceRun>> DeviceExecutor::takeRun(const Task& task, boo
   }
   KernelKind kind{.loss = {}, .strided_columns = data.on_device->isStrided()};
   if (task.loss) kind.loss = lossSpec(*task.loss, data.has_weights);
-  auto code = codeFor(task, kind, counts);
+  auto code = tiers_.codeFor(task.program.state(), kind, data.rows, counts);
   if (!code) return std::move(code).error();
   RunPlan plan{queue_, store_, std::move(*code), &data, data.serial, kind, task.program.size()};
   if (auto run = task.program.state().on_device->takeRun(plan)) {
@@ -348,11 +220,7 @@ void DeviceExecutor::learn(const Task& task, const DeviceRun& run) {
   task.program.state().on_device->setDeviceSeconds(seconds);
   // Storing predictions and copying rows are part of the time of others: only losses of resident data are compared.
   if (!task.loss || task.data.state().on_device->isStreamed()) return;
-  const DeviceCode& code = *run.plan().code;
-  const bool interpreted = code.kernels.empty();
-  if (!interpreted && code.interpreter) return;
-  const auto node_rows = static_cast<double>(code.tokens) * static_cast<double>(run.plan().data->rows);
-  calibration_.addRun(!interpreted, node_rows, seconds);
+  tiers_.learn(*run.plan().code, run.plan().data->rows, seconds);
 }
 
 Result<Losses> DeviceExecutor::finish(const Task& task, std::unique_ptr<DeviceRun> run) {

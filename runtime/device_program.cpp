@@ -10,22 +10,29 @@ constexpr std::size_t kMaxKeptRuns = 4;
 
 }  // namespace
 
-DeviceProgram::DeviceProgram(Tier tier, double expected_passes, std::shared_ptr<const DeviceCode> interpreted)
-    : tier_(tier), expected_passes_(expected_passes), interpreted_(std::move(interpreted)) {
+DeviceProgram::~DeviceProgram() {
+  for (const Jobs& jobs : jobs_) {
+    for (const auto& [kind, job] : jobs) job->cancelled = true;
+  }
+}
+
+std::shared_ptr<const DeviceCode> DeviceProgram::interpreted() const {
+  const std::lock_guard lock(mutex_);
+  return interpreted_;
+}
+
+void DeviceProgram::setInterpreted(std::shared_ptr<const DeviceCode> code) {
+  const std::lock_guard lock(mutex_);
+  if (interpreted_ != nullptr) return;
+  interpreted_ = std::move(code);
   for (const Failure& failure : interpreted_->failures) {
     if (isRefusal(failure)) refused_.push_back(static_cast<std::uint32_t>(failure.expression));
   }
 }
 
-DeviceProgram::~DeviceProgram() {
-  for (const Jobs* const jobs : {&jobs_, &jobs_of_refused_}) {
-    for (const auto& [kind, job] : *jobs) job->cancelled = true;
-  }
-}
-
-std::shared_ptr<CompileJob> DeviceProgram::job(const KernelKind& kind, Scope scope) {
+std::shared_ptr<CompileJob> DeviceProgram::job(const KernelKind& kind, Making making) {
   const std::lock_guard lock(mutex_);
-  Jobs& jobs = scope == Scope::kAll ? jobs_ : jobs_of_refused_;
+  Jobs& jobs = jobs_[static_cast<std::size_t>(making)];
   auto found = std::find_if(jobs.begin(), jobs.end(), [&](const auto& entry) { return entry.first == kind; });
   if (found == jobs.end()) {
     jobs.emplace_back(kind, std::make_shared<CompileJob>());
@@ -36,24 +43,34 @@ std::shared_ptr<CompileJob> DeviceProgram::job(const KernelKind& kind, Scope sco
 }
 
 ProgramStatus DeviceProgram::status() const {
-  std::shared_ptr<CompileJob> job;
   ProgramStatus status;
+  std::shared_ptr<CompileJob> direct, compiled;
   {
     const std::lock_guard lock(mutex_);
     status.evaluations = evaluations_;
     status.device_seconds = device_seconds_;
-    if (!jobs_.empty()) job = jobs_.back().second;
+    const auto lastOf = [&](Making making) {
+      const Jobs& jobs = jobs_[static_cast<std::size_t>(making)];
+      return jobs.empty() ? nullptr : jobs.back().second;
+    };
+    direct = lastOf(Making::kDirect);
+    compiled = lastOf(Making::kCompiled);
   }
-  if (job == nullptr) return status;
-  const std::lock_guard lock(job->mutex);
-  status.compiling = job->running;
-  status.seconds_compiling = job->seconds;
-  status.error = job->error;
-  if (job->code != nullptr) {
-    status.tier = Tier::kCompile;
-    status.compiled = job->code->compiled.size();
-    if (!status.error) status.error = job->code->trouble;
-  }
+  // The better code is the later one.
+  const auto add = [&](const std::shared_ptr<CompileJob>& job, Tier tier) {
+    if (job == nullptr) return;
+    const std::lock_guard lock(job->mutex);
+    status.compiling = status.compiling || job->running;
+    if (job->error) status.error = job->error;
+    if (job->code == nullptr) return;
+    const DeviceCode& code = *job->code;
+    status.tier = tier;
+    status.seconds_compiling = job->seconds;
+    status.compiled = code.compiled.size() + (code.direct ? code.direct->expressions : 0);
+    if (code.trouble) status.error = code.trouble;
+  };
+  add(direct, Tier::kDirect);
+  add(compiled, Tier::kCompile);
   return status;
 }
 

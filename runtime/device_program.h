@@ -1,6 +1,7 @@
 // A program on a GPU: its form for the interpreter, and machine code as far as it was made.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <condition_variable>
 #include <memory>
@@ -10,6 +11,7 @@
 #include <vector>
 
 #include "runtime/device_code.h"
+#include "runtime/device_direct.h"
 #include "runtime/device_run.h"
 #include "runtime/engine.h"
 
@@ -30,19 +32,26 @@ struct CompileJob {
 /// Thread-safe. Cancels its jobs when it dies; they hold nothing of it.
 class DeviceProgram {
  public:
-  /// What `interpreted` does not contain because the interpreter cannot run it is compiled by Tier::kAuto.
-  DeviceProgram(Tier tier, double expected_passes, std::shared_ptr<const DeviceCode> interpreted);
+  DeviceProgram(Tier tier, double expected_passes) : tier_(tier), expected_passes_(expected_passes) {}
   ~DeviceProgram();
 
   Tier tier() const noexcept { return tier_; }
-  const std::shared_ptr<const DeviceCode>& interpreted() const noexcept { return interpreted_; }
-  /// Expressions that the interpreter refuses, ascending.
+
+  /// The interpreter's code; null until it is needed.
+  std::shared_ptr<const DeviceCode> interpreted() const;
+  void setInterpreted(std::shared_ptr<const DeviceCode> code);
+  /// Expressions that the interpreter refuses, ascending; Tier::kAuto compiles them.
   std::span<const std::uint32_t> refused() const noexcept { return refused_; }
 
-  /// Which expressions machine code is made for; the others are interpreted.
-  enum class Scope { kAll, kRefused };
+  /// Graphs that were made for direct code at the beginning; null if it was not wanted then.
+  const ProgramGraphs* graphs() const noexcept { return graphs_ ? &*graphs_ : nullptr; }
+  void setGraphs(ProgramGraphs graphs) { graphs_.emplace(std::move(graphs)); }
+
+  /// What jobs make: code by LLVM, of all expressions or of those that the interpreter refuses, or direct code.
+  enum class Making { kCompiled, kCompiledRefused, kDirect };
+  static constexpr std::size_t kMakings = 3;
   /// The job of a kind, new if there was none.
-  std::shared_ptr<CompileJob> job(const KernelKind& kind, Scope scope);
+  std::shared_ptr<CompileJob> job(const KernelKind& kind, Making making);
   ProgramStatus status() const;
 
   /// Counts an evaluation; returns how many are still to be expected, it included: what the caller has announced, or as
@@ -59,15 +68,15 @@ class DeviceProgram {
  private:
   const Tier tier_;
   const double expected_passes_;
-  const std::shared_ptr<const DeviceCode> interpreted_;
-  std::vector<std::uint32_t> refused_;
+  std::optional<ProgramGraphs> graphs_;
 
   mutable std::mutex mutex_;
+  std::shared_ptr<const DeviceCode> interpreted_;
+  std::vector<std::uint32_t> refused_;
   std::uint64_t evaluations_ = 0;
   double device_seconds_ = 0;  ///< of the last evaluation that finished
   using Jobs = std::vector<std::pair<KernelKind, std::shared_ptr<CompileJob>>>;
-  Jobs jobs_;  ///< of all expressions; the one used last is the last
-  Jobs jobs_of_refused_;
+  std::array<Jobs, kMakings> jobs_;  ///< by Making; the one used last is the last
   std::vector<std::unique_ptr<DeviceRun>> runs_;
 };
 

@@ -9,7 +9,9 @@
 #include <tbb/blocked_range.h>
 #include <tbb/parallel_for.h>
 
+#include "compiler/direct.h"
 #include "runtime/clock.h"
+#include "runtime/device_direct.h"
 #include "runtime/loss_value.h"
 
 namespace srjit {
@@ -107,6 +109,7 @@ Status DeviceRun::prepare(std::size_t budget) {
   const Dataset::State& data = *plan_.data;
   if (budget == 0) budget = static_cast<std::size_t>(kShareOfFree * static_cast<double>(queue_.cuda->freeMemory()));
   chunk_rows_ = std::min<std::size_t>(data.rows, data.on_device->chunkRows());
+  if (plan_.code->direct) chunk_rows_ = std::min<std::size_t>(chunk_rows_, kDirectMaxRows / 4);
   while (!takeMemory(budget, chunk_rows_ <= kChunkQuantum)) {
     chunk_rows_ = std::max(kChunkQuantum, chunk_rows_ / 2 / kChunkQuantum * kChunkQuantum);
   }
@@ -261,9 +264,22 @@ void DeviceRun::launchCompiled(const DeviceRows& rows) {
   graph_ = std::move(graph);
 }
 
+void DeviceRun::launchWritten(const DeviceRows& rows) {
+  if (!plan_.code->direct) return;
+  const DirectCode& code = *plan_.code->direct;
+  const std::uint64_t groups = ceilDivide(rows.rows, kGroupRows);
+  const bool loss = plan_.kind.loss.has_value();
+  launchDirect(*queue_.stream, queue_.cuda->limits(), code, rows,
+               {.numbers = parameters_.address() + code.first_number * element_,
+                .results = loss ? sums_.address() : predictions_.address(),
+                .channel_stride = plan_.expressions * groups,
+                .output_stride = loss ? groups : roundUp(chunk_rows_, 4)});
+}
+
 void DeviceRun::launch(const DeviceRows& rows) {
   for (const InterpreterLaunch& interpreter : interpreters_) launchInterpreter(interpreter, rows);
   launchCompiled(rows);
+  launchWritten(rows);
 }
 
 void DeviceRun::launchTotals(const DeviceRows& rows, bool first, bool last) {

@@ -80,6 +80,7 @@ class DeviceRun {
   void launch(const DeviceRows& rows);
   void launchInterpreter(const InterpreterLaunch& launch, const DeviceRows& rows);
   void launchCompiled(const DeviceRows& rows);
+  void launchWritten(const DeviceRows& rows);
   void launchTotals(const DeviceRows& rows, bool first, bool last);
   void download(std::size_t first_row, std::size_t rows, std::byte* out);
 

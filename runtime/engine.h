@@ -33,7 +33,8 @@ namespace srjit {
 enum class Tier {
   kAuto,       ///< chosen by what is measured to be faster
   kInterpret,  ///< no compiling per expression
-  kCompile,    ///< machine code per batch
+  kCompile,    ///< machine code per batch, by LLVM and the assembler
+  kDirect,     ///< machine code of our own for what has it, in microseconds; on a CPU and in f64 as kInterpret
 };
 
 enum class LossKind {
@@ -138,7 +139,7 @@ struct Failure {
 
 /// Facts about a Program, for curious users and the command.
 struct ProgramInfo {
-  Tier tier;                 ///< kInterpret or kCompile; on a GPU also kAuto, where ProgramStatus tells what serves
+  Tier tier;  ///< kInterpret or kCompile; on a GPU what was asked for, and ProgramStatus tells what serves
   std::size_t nodes_before;  ///< tokens of all expressions
   std::size_t nodes_after;   ///< nodes of all graphs after the passes
   double seconds_passes;

@@ -34,6 +34,7 @@ class HostExecutor final : public Executor {
     if (tier == Tier::kAuto) {
       tier = compilingPays(options.expected_passes, options.expected_rows) ? Tier::kCompile : Tier::kInterpret;
     }
+    if (tier == Tier::kDirect) tier = Tier::kInterpret;
     state.info.tier = tier;
     const ProgramSource& source = *state.source;
     HostRequest request{source.expressions, source.parameter_offsets, {}, source.pipeline, tier};

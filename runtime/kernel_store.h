@@ -59,6 +59,8 @@ class KernelStore {
 
   Precision precision() const noexcept { return precision_; }
   Math math() const noexcept { return math_; }
+  /// ImageMaker::identity().
+  const std::string& identity() const noexcept { return identity_; }
   const KernelCache& cache() const noexcept { return *cache_; }
 
  private:

@@ -1,0 +1,256 @@
+#include "runtime/device_tiers.h"
+
+#include <algorithm>
+#include <iterator>
+#include <numeric>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "runtime/clock.h"
+#include "runtime/guarded.h"
+
+namespace srjit {
+namespace {
+
+/// Seconds that the proof of the direct tier takes, where its interpreter must be compiled first.
+constexpr double kProofSeconds = 2;
+
+std::vector<std::uint32_t> allOf(const ProgramSource& source) {
+  std::vector<std::uint32_t> all(source.expressions.size());
+  std::iota(all.begin(), all.end(), 0U);
+  return all;
+}
+
+double nodesOf(const ProgramSource& source) { return static_cast<double>(source.tokens); }
+
+}  // namespace
+
+DeviceTiers::DeviceTiers(std::shared_ptr<DeviceQueue> queue, std::shared_ptr<KernelCache> cache,
+                         std::shared_ptr<KernelStore> store, tbb::task_arena& arena, unsigned threads)
+    : queue_(std::move(queue)),
+      store_(std::move(store)),
+      threads_(threads),
+      calibration_(cache,
+                   fmt::format("{} ({}) {} {}", queue_->cuda->limits().name, queue_->cuda->limits().driver_version,
+                               nameOf(store_->precision()), nameOf(store_->math()))),
+      proof_(queue_, store_, cache, threads),
+      arena_(arena),
+      background_(static_cast<int>(std::max(threads, 2U)) - 1, 0) {}
+
+DeviceTiers::~DeviceTiers() {
+  {
+    const std::lock_guard lock(started_mutex_);
+    for (const auto& started : started_) {
+      if (const auto job = started.lock()) job->cancelled = true;
+    }
+  }
+  background_.execute([&] { jobs_->wait(); });
+}
+
+CodeRequest DeviceTiers::request(const ProgramSource& source, std::span<const std::uint32_t> chosen) const {
+  return {source, chosen, *queue_, *store_, threads_};
+}
+
+DeviceTiers::Code DeviceTiers::encode(const ProgramSource& source) {
+  const std::vector<std::uint32_t> all = allOf(source);
+  return arena_.execute([&] { return std::make_shared<const DeviceCode>(encodeForDevice(request(source, all))); });
+}
+
+void DeviceTiers::begin(Program::State& state, const CompileOptions& options) {
+  const ProgramSource& source = *state.source;
+  const Tier tier = state.info.tier;
+  auto program = std::make_shared<DeviceProgram>(tier, options.expected_passes);
+  state.on_device = program;
+  const auto directPays = [&] {
+    const DeviceCosts costs = calibration_.costs();
+    const double nodes = nodesOf(source);
+    return makingPays(costs.interpret, costs.direct, options.expected_passes,
+                      nodes * static_cast<double>(options.expected_rows), costs.write * nodes / threads_);
+  };
+  const bool usable = !proof_.known() && (tier == Tier::kDirect || !proof_.isOpen());
+  if (usable && (tier == Tier::kDirect || (tier == Tier::kAuto && directPays()))) {
+    ProgramGraphs graphs = arena_.execute([&] { return graphsOf(source, threads_); });
+    state.failures = graphs.failures;
+    state.info.nodes_after = graphs.nodes;
+    state.info.seconds_passes = graphs.seconds;
+    program->setGraphs(std::move(graphs));
+    return;
+  }
+  Code code = encode(source);
+  state.failures = code->failures;
+  state.info.nodes_after = code->nodes;
+  state.info.seconds_passes = code->seconds_passes;
+  state.info.seconds_codegen = code->seconds_codegen;
+  // What the interpreter cannot run is left to machine code, where that may be made.
+  if (tier == Tier::kCompile || tier == Tier::kAuto) std::erase_if(state.failures, isRefusal);
+  program->setInterpreted(std::move(code));
+}
+
+DeviceTiers::Code DeviceTiers::interpreted(const Program::State& state) {
+  DeviceProgram& program = *state.on_device;
+  if (program.interpreted() == nullptr) program.setInterpreted(encode(*state.source));
+  return program.interpreted();
+}
+
+Result<DeviceTiers::Code> DeviceTiers::codeFor(const Program::State& state, const KernelKind& kind, std::size_t rows,
+                                               bool counts) {
+  DeviceProgram& program = *state.on_device;
+  const double passes = counts ? program.countEvaluation() : 0;
+  switch (program.tier()) {
+    case Tier::kInterpret:
+      return interpreted(state);
+    case Tier::kCompile:
+      return codeOf(state, kind, Making::kCompiled);
+    case Tier::kDirect: {
+      auto code = codeOf(state, kind, Making::kDirect);
+      // Status::error tells why.
+      if (!code && code.error().code == Errc::kUnsupported) return interpreted(state);
+      return code;
+    }
+    case Tier::kAuto:
+      break;
+  }
+  return automatic(state, kind, rows, passes);
+}
+
+Result<DeviceTiers::Code> DeviceTiers::automatic(const Program::State& state, const KernelKind& kind, std::size_t rows,
+                                                 double passes) {
+  DeviceProgram& program = *state.on_device;
+  const std::shared_ptr<CompileJob> direct = program.job(kind, Making::kDirect);
+  const std::shared_ptr<CompileJob> compiled = program.job(kind, Making::kCompiled);
+  const auto look = [](CompileJob& job) {
+    const std::lock_guard lock(job.mutex);
+    return std::pair(job.code, job.code == nullptr && !job.running && !job.error);
+  };
+  auto [direct_code, direct_open] = look(*direct);
+  if (program.graphs() != nullptr && direct_open) {
+    // Whoever announces many passes waits for the direct code, which takes no longer than the interpreter's.
+    if (auto made = codeOf(state, kind, Making::kDirect)) direct_code = std::move(*made);
+    direct_open = false;
+  }
+  const auto [compiled_code, compiled_open] = look(*compiled);
+  if (compiled_code != nullptr) return compiled_code;
+
+  const DeviceCosts costs = calibration_.costs();
+  const double nodes = nodesOf(*state.source), node_rows = nodes * static_cast<double>(rows);
+  double serving = direct_code != nullptr ? costs.direct : costs.interpret;
+  if (passes > 0 && direct_open && program.refused().empty() && !proof_.known()) {
+    const double seconds = costs.write * nodes / threads_ + (proof_.isOpen() ? kProofSeconds : 0);
+    if (makingPays(serving, costs.direct, passes, node_rows, seconds)) {
+      startMaking(state, kind, Making::kDirect);
+      serving = costs.direct;
+    }
+  }
+  if (passes > 0 && compiled_open) {
+    const std::size_t kernels = (state.source->expressions.size() + kExpressionsPerKernel - 1) / kExpressionsPerKernel;
+    if (makingPays(serving, costs.compiled, passes, node_rows, compileSeconds(costs, nodes, kernels, threads_))) {
+      startMaking(state, kind, Making::kCompiled);
+    }
+  }
+  if (direct_code != nullptr) return direct_code;
+  Code code = interpreted(state);
+  return program.refused().empty() ? code : codeOf(state, kind, Making::kCompiledRefused);
+}
+
+// The code of a job, which is made now unless it was before.
+Result<DeviceTiers::Code> DeviceTiers::codeOf(const Program::State& state, const KernelKind& kind, Making making) {
+  const std::shared_ptr<CompileJob> job = state.on_device->job(kind, making);
+  std::unique_lock lock(job->mutex);
+  job->finished.wait(lock, [&] { return !job->running; });
+  if (job->code == nullptr) {
+    job->error.reset();
+    job->running = true;
+    lock.unlock();
+    // Direct code is wanted at once, by all threads; LLVM's leaves one for what is evaluated meanwhile.
+    tbb::task_arena& arena = making == Making::kDirect ? arena_ : background_;
+    arena.execute([&] { make(state.source, state.on_device, kind, making, *job); });
+    lock.lock();
+  }
+  if (job->error) return *job->error;
+  return job->code;
+}
+
+void DeviceTiers::startMaking(const Program::State& state, const KernelKind& kind, Making making) {
+  const std::shared_ptr<CompileJob> job = state.on_device->job(kind, making);
+  {
+    const std::lock_guard lock(job->mutex);
+    if (job->code != nullptr || job->running || job->error) return;
+    job->running = true;
+  }
+  {
+    const std::lock_guard lock(started_mutex_);
+    std::erase_if(started_, [](const auto& started) { return started.expired(); });
+    started_.push_back(job);
+  }
+  background_.enqueue(
+      jobs_->defer([this, source = state.source, kind, making, job] { make(source, nullptr, kind, making, *job); }));
+}
+
+// `program` lives as long as the call, and is null in the background, where it need not.
+void DeviceTiers::make(const Source& source, const std::shared_ptr<DeviceProgram>& program, const KernelKind& kind,
+                       Making making, CompileJob& job) {
+  const Stopwatch watch;
+  auto code = guarded([&]() -> Result<Code> {
+    const CurrentContext current(*queue_->cuda);
+    Result<Code> made = [&]() -> Result<Code> {
+      switch (making) {
+        case Making::kDirect:
+          return makeDirect(*source, program ? program->graphs() : nullptr, kind, job);
+        case Making::kCompiledRefused:
+          return makeCompiled(*source, program->refused(), kind, job);
+        case Making::kCompiled:
+          break;
+      }
+      return makeCompiled(*source, allOf(*source), kind, job);
+    }();
+    if (job.cancelled) return Error{Errc::kCancelled, "compiling was cancelled", {}};
+    return made;
+  });
+  const std::lock_guard lock(job.mutex);
+  job.running = false;
+  job.seconds = watch.seconds();
+  if (code) {
+    job.code = std::move(*code);
+  } else {
+    job.error = std::move(code).error();
+  }
+  job.finished.notify_all();
+}
+
+// Machine code of the chosen expressions; the others are interpreted.
+DeviceTiers::Code DeviceTiers::makeCompiled(const ProgramSource& source, std::span<const std::uint32_t> chosen,
+                                            const KernelKind& kind, const CompileJob& job) {
+  const std::vector<std::uint32_t> all = allOf(source);
+  std::vector<std::uint32_t> beside;
+  std::set_difference(all.begin(), all.end(), chosen.begin(), chosen.end(), std::back_inserter(beside));
+  CodeRequest wanted = request(source, chosen);
+  wanted.beside = beside;
+  auto made = std::make_shared<const DeviceCode>(compileForDevice(wanted, kind, job.cancelled));
+  calibration_.addMaking(&DeviceCosts::compile, static_cast<double>(made->made_tokens), made->made_seconds);
+  return made;
+}
+
+Result<DeviceTiers::Code> DeviceTiers::makeDirect(const ProgramSource& source, const ProgramGraphs* graphs,
+                                                  const KernelKind& kind, const CompileJob& job) {
+  if (auto fault = proof_.fault()) return std::move(*fault);
+  const Stopwatch watch;
+  std::optional<ProgramGraphs> own;
+  if (graphs == nullptr) graphs = &own.emplace(graphsOf(source, threads_));
+  const std::vector<std::uint32_t> all = allOf(source);
+  auto made = std::make_shared<const DeviceCode>(directForDevice(request(source, all), *graphs, kind, job.cancelled));
+  const double seconds = own ? watch.seconds() : graphs->seconds + watch.seconds();
+  if (made->direct) calibration_.addMaking(&DeviceCosts::write, nodesOf(source), seconds * threads_);
+  return made;
+}
+
+void DeviceTiers::learn(const DeviceCode& code, std::size_t rows, double seconds) {
+  const int parts = (code.interpreter ? 1 : 0) + (code.direct ? 1 : 0) + (code.kernels.empty() ? 0 : 1);
+  if (parts != 1) return;
+  const auto tier = code.interpreter ? &DeviceCosts::interpret
+                    : code.direct    ? &DeviceCosts::direct
+                                     : &DeviceCosts::compiled;
+  calibration_.addRun(tier, static_cast<double>(code.tokens) * static_cast<double>(rows), seconds);
+}
+
+}  // namespace srjit

@@ -1,0 +1,74 @@
+// With which code a program is evaluated on a GPU, and the making of better code meanwhile.
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <tbb/task_arena.h>
+#include <tbb/task_group.h>
+
+#include "runtime/calibration.h"
+#include "runtime/device_program.h"
+#include "runtime/device_queue.h"
+#include "runtime/direct_proof.h"
+#include "runtime/executor.h"
+#include "runtime/kernel_store.h"
+
+namespace srjit {
+
+/// The tiers of one engine. Thread-safe. Throws CudaFailure, OutOfMemory, std::bad_alloc; the calling thread has a
+/// current context.
+class DeviceTiers {
+ public:
+  /// `arena` must outlive it.
+  DeviceTiers(std::shared_ptr<DeviceQueue> queue, std::shared_ptr<KernelCache> cache,
+              std::shared_ptr<KernelStore> store, tbb::task_arena& arena, unsigned threads);
+  /// Cancels what is being made, and waits for it.
+  ~DeviceTiers();
+
+  /// Makes what a program begins with: the interpreter's code, or the graphs that direct code will be made of. Adds
+  /// failures and fills in the info.
+  void begin(Program::State& state, const CompileOptions& options);
+
+  /// The code for an evaluation on so many rows, which `counts` as one or only prepares. Errors: why the code that the
+  /// tier demands cannot be made.
+  Result<std::shared_ptr<const DeviceCode>> codeFor(const Program::State& state, const KernelKind& kind,
+                                                    std::size_t rows, bool counts);
+
+  /// What an evaluation by `code` took.
+  void learn(const DeviceCode& code, std::size_t rows, double seconds);
+
+ private:
+  using Code = std::shared_ptr<const DeviceCode>;
+  using Source = std::shared_ptr<const ProgramSource>;
+  using Making = DeviceProgram::Making;
+
+  CodeRequest request(const ProgramSource& source, std::span<const std::uint32_t> chosen) const;
+  Code encode(const ProgramSource& source);
+  Code interpreted(const Program::State& state);
+  Result<Code> automatic(const Program::State& state, const KernelKind& kind, std::size_t rows, double passes);
+  Result<Code> codeOf(const Program::State& state, const KernelKind& kind, Making making);
+  void startMaking(const Program::State& state, const KernelKind& kind, Making making);
+  void make(const Source& source, const std::shared_ptr<DeviceProgram>& program, const KernelKind& kind, Making making,
+            CompileJob& job);
+  Code makeCompiled(const ProgramSource& source, std::span<const std::uint32_t> chosen, const KernelKind& kind,
+                    const CompileJob& job);
+  Result<Code> makeDirect(const ProgramSource& source, const ProgramGraphs* graphs, const KernelKind& kind,
+                          const CompileJob& job);
+
+  std::shared_ptr<DeviceQueue> queue_;
+  std::shared_ptr<KernelStore> store_;
+  unsigned threads_;
+  Calibration calibration_;
+  DirectProof proof_;
+  tbb::task_arena& arena_;
+  tbb::task_arena background_;
+  std::unique_ptr<tbb::task_group> jobs_ = std::make_unique<tbb::task_group>();
+  std::mutex started_mutex_;
+  std::vector<std::weak_ptr<CompileJob>> started_;  ///< in the background
+};
+
+}  // namespace srjit
