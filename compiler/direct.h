@@ -93,6 +93,7 @@ struct DirectPart {
   std::vector<DirectGroup> groups;        ///< offsets within this part
   std::vector<std::uint32_t> parameters;  ///< table of numbers: which of Dag::parameters() an entry holds
   std::vector<std::uint32_t> outputs;     ///< table of outputs: which root of the Dag an entry is. Padded by kNoRoot
+  std::vector<std::uint32_t> exits;       ///< offsets of EXIT instructions in bytes
   std::vector<std::uint32_t> refused;     ///< roots without code, ascending: not direct, or too many registers
   unsigned registers = 0;
   unsigned splits = 0;  ///< groups that were halved for want of registers
@@ -130,7 +131,7 @@ struct DirectImage {
   unsigned registers = 0;
 };
 
-/// Joins parts that were made with options of the same architecture and loss. Fails with kInvalid above 4 GB of code.
+/// Joins parts that were made with options of the same architecture and loss. Fails with kInvalid above 2 GB of code.
 Result<DirectImage> joinDirect(std::span<const DirectPart> parts, const DirectOptions& options);
 
 }  // namespace srjit
