@@ -40,10 +40,10 @@ inline constexpr std::size_t kDirectBlockRows = kDirectWarps * kGroupRows;  ///<
 struct DirectOptions {
   unsigned architecture = 90;  ///< one of sass::architectures()
   Math math = Math::kPrecise;
-  std::optional<LossSpec> loss;   ///< none: predictions
-  unsigned roots = kDirectRoots;  ///< at most so many a group; 1 to kDirectRoots
-  unsigned registers = 64;        ///< a thread may have; 40 to 255. 64 leaves room for 8 warps of every scheduler
-  unsigned window = 24;           ///< instructions among which the scheduler chooses, 1 (source order) to 32
+  std::optional<LossSpec> loss = {};  ///< none: predictions
+  unsigned roots = kDirectRoots;      ///< at most so many a group; 1 to kDirectRoots
+  unsigned registers = 64;            ///< a thread may have; 40 to 255. 64 leaves room for 8 warps of every scheduler
+  unsigned window = 24;               ///< instructions among which the scheduler chooses, 1 (source order) to 32
 };
 
 /// One entry of the table of groups, as the kernel reads it.

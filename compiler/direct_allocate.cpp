@@ -44,6 +44,7 @@ const Delays& delaysOf(std::uint8_t first, Form second) {
 }
 
 bool isVariable(Form form) { return factsOf(form).timing == Timing::kVariable; }
+bool isBranch(Form form) { return factsOf(form).pipe == Pipe::kControl; }
 bool isStore(Form form) { return form == Form::kStg || form == Form::kStg64; }
 
 }  // namespace
@@ -66,6 +67,7 @@ void Allocator::begin(const Code& code, const RegisterSet& reserved, unsigned li
   predicates_.fill({});
   barriers_.fill({});
   issued_ = -1;
+  spacing_ = 1;
   finished_ = 0;
   positions_.assign(code.size(), 0);
 }
@@ -96,7 +98,8 @@ void Allocator::setBranchOffsets(const Code& code, std::span<const std::uint32_t
 }
 
 bool Allocator::place(const Operation& operation) {
-  now_ = issued_ + 1;
+  now_ = issued_ + spacing_;
+  spacing_ = isBranch(operation.form) ? kBranchStall : 1;
   instruction_ = {.form = operation.form,
                   .negated = operation.negated,
                   .magnitude = operation.magnitude,
@@ -283,8 +286,6 @@ void Allocator::markIssue(const Operation& operation) {
 
 void Allocator::emit(std::vector<sass::Instruction>& out) {
   if (!out.empty()) {
-    const bool after_branch = factsOf(out.back().form).pipe == Pipe::kControl && out.back().form != Form::kNop;
-    if (after_branch) now_ = std::max(now_, issued_ + kBranchStall);
     Cycle stall = now_ - issued_;
     while (true) {
       out.back().control.stall = static_cast<std::uint8_t>(std::min(stall, kLongestStall));

@@ -88,6 +88,7 @@ class Allocator {
   sass::Instruction instruction_;         ///< the one at hand
   Cycle now_ = 0;                         ///< when it can be issued
   Cycle issued_ = 0;                      ///< when the one before was
+  Cycle spacing_ = 1;                     ///< from there to the next at least
   Cycle finished_ = 0;                    ///< when all results of fixed latency are there
   std::vector<std::uint32_t> positions_;  ///< of operations among the instructions
 };
