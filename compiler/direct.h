@@ -40,10 +40,10 @@ inline constexpr std::size_t kDirectBlockRows = kDirectWarps * kGroupRows;  ///<
 struct DirectOptions {
   unsigned architecture = 90;  ///< one of sass::architectures()
   Math math = Math::kPrecise;
-  std::optional<LossSpec> loss;   ///< none: predictions
-  unsigned roots = kDirectRoots;  ///< at most so many a group; 1 to kDirectRoots
-  unsigned registers = 64;        ///< a thread may have; 40 to 255. 64 leaves room for 8 warps of every scheduler
-  unsigned window = 24;           ///< instructions among which the scheduler chooses, 1 (source order) to 32
+  std::optional<LossSpec> loss = {};  ///< none: predictions
+  unsigned roots = kDirectRoots;      ///< at most so many a group; 1 to kDirectRoots
+  unsigned registers = 64;            ///< a thread may have; 40 to 255. 64 leaves room for 8 warps of every scheduler
+  unsigned window = 24;               ///< instructions among which the scheduler chooses, 1 (source order) to 32
 };
 
 /// One entry of the table of groups, as the kernel reads it.
@@ -93,6 +93,7 @@ struct DirectPart {
   std::vector<DirectGroup> groups;        ///< offsets within this part
   std::vector<std::uint32_t> parameters;  ///< table of numbers: which of Dag::parameters() an entry holds
   std::vector<std::uint32_t> outputs;     ///< table of outputs: which root of the Dag an entry is. Padded by kNoRoot
+  std::vector<std::uint32_t> exits;       ///< offsets of EXIT instructions in bytes
   std::vector<std::uint32_t> refused;     ///< roots without code, ascending: not direct, or too many registers
   unsigned registers = 0;
   unsigned splits = 0;  ///< groups that were halved for want of registers
@@ -130,7 +131,7 @@ struct DirectImage {
   unsigned registers = 0;
 };
 
-/// Joins parts that were made with options of the same architecture and loss. Fails with kInvalid above 4 GB of code.
+/// Joins parts that were made with options of the same architecture and loss. Fails with kInvalid above 2 GB of code.
 Result<DirectImage> joinDirect(std::span<const DirectPart> parts, const DirectOptions& options);
 
 }  // namespace srjit

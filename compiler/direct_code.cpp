@@ -19,17 +19,17 @@ ValueId Code::newValues(unsigned count) {
 }
 
 void Code::count(const Operation& operation, std::uint32_t at) {
-  const sass::FormInfo& info = sass::infoOf(operation.form);
+  const FormFacts& facts = factsOf(operation.form);
   for (std::size_t i = 0; i < operation.sources.size(); ++i) {
     const ValueId source = operation.sources[i];
     if (source < kFirstValue) continue;
-    for (unsigned part = 0; part < info.source_registers[i]; ++part) ++uses_[source - kFirstValue + part];
+    for (unsigned part = 0; part < facts.sources[i]; ++part) ++uses_[source - kFirstValue + part];
   }
   for (const PredicateId read : {operation.guard, operation.condition}) {
     if (read / 2 >= kFirstPredicate) ++predicate_uses_[read / 2 - kFirstPredicate];
   }
   if (operation.destination >= kFirstValue) {
-    for (unsigned part = 0; part < info.result_registers; ++part) {
+    for (unsigned part = 0; part < facts.results; ++part) {
       definitions_[operation.destination - kFirstValue + part] = at;
     }
   }

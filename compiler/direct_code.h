@@ -35,7 +35,7 @@ struct Operation {
   bool synchronized = false;        ///< everything before it has finished when it is issued: branches and their targets
   ValueId destination = kRz;
   std::array<ValueId, 3> sources = {kRz, kRz, kRz};
-  std::uint32_t immediate = 0;      ///< for branches, the operation that is the target
+  std::uint32_t immediate = 0;  ///< for branches, the operation that is the target
 };
 
 /// A list of operations and how often each value is used.
@@ -62,31 +62,50 @@ class Code {
   std::size_t valueCount() const { return uses_.size(); }
   std::size_t predicateCount() const { return predicates_; }
   /// Uses of value kFirstValue + i, and the operation that defines it.
-  const std::vector<std::uint16_t>& uses() const { return uses_; }
+  const std::vector<std::uint32_t>& uses() const { return uses_; }
   const std::vector<std::uint32_t>& definitions() const { return definitions_; }
   /// The same for predicates, from kFirstPredicate on.
-  const std::vector<std::uint16_t>& predicateUses() const { return predicate_uses_; }
+  const std::vector<std::uint32_t>& predicateUses() const { return predicate_uses_; }
   const std::vector<std::uint32_t>& predicateDefinitions() const { return predicate_definitions_; }
 
  private:
   void count(const Operation& operation, std::uint32_t at);
 
   std::vector<Operation> operations_;
-  std::vector<std::uint16_t> uses_, predicate_uses_;
+  std::vector<std::uint32_t> uses_, predicate_uses_;
   std::vector<std::uint32_t> definitions_, predicate_definitions_;
   std::size_t predicates_ = kFirstPredicate;
 };
 
-/// Registers that a result of the form takes.
-inline unsigned resultWidth(sass::Form form) { return sass::infoOf(form).result_registers; }
+/// What is asked of a form for every operation.
+struct FormFacts {
+  sass::Pipe pipe;
+  sass::Timing timing;
+  std::uint8_t latency;
+  std::uint8_t results;                 ///< registers
+  std::array<std::uint8_t, 3> sources;  ///< registers of each
+};
+inline constexpr auto kFormFacts = [] {
+  using enum sass::Pipe;
+  using enum sass::Timing;
+#define SRJIT_WIDTHS(a, b, c) {a, b, c}
+#define SRJIT_SASS(id, name, low, high, slots, pipe, timing, latency, results, widths, ...) \
+  FormFacts{pipe, timing, latency, results, SRJIT_WIDTHS widths},
+  return std::array{
+#include "compiler/sass.def"
+  };
+#undef SRJIT_SASS
+#undef SRJIT_WIDTHS
+}();
+constexpr const FormFacts& factsOf(sass::Form form) { return kFormFacts[static_cast<std::size_t>(form)]; }
 
 /// Machine registers that keep one meaning in the whole kernel.
 namespace fixed {
-inline constexpr ValueId kRow = 0;      ///< of the lane
-inline constexpr ValueId kOutput = 1;   ///< losses: the output that the lane writes
-inline constexpr ValueId kNumbers = 2;  ///< pair: where the group's numbers begin
-inline constexpr ValueId kOutputs = 4;  ///< predictions: pair: where the group's outputs begin
-inline constexpr ValueId kPrevious = 4, kFirstHalf = 5;              ///< losses: sums of earlier steps
+inline constexpr ValueId kRow = 0;                       ///< of the lane
+inline constexpr ValueId kOutput = 1;                    ///< losses: the output that the lane writes
+inline constexpr ValueId kNumbers = 2;                   ///< pair: where the group's numbers begin
+inline constexpr ValueId kOutputs = 4;                   ///< predictions: pair: where the group's outputs begin
+inline constexpr ValueId kPrevious = 4, kFirstHalf = 5;  ///< losses: sums of earlier steps
 inline constexpr ValueId kPreviousWeight = 6, kFirstHalfWeight = 7;  ///< the same for weights of valid rows
 inline constexpr ValueId kCounts = 8;                                ///< 8 registers of 4 counts of valid rows each
 inline constexpr PredicateId kBit0 = machinePredicate(0), kBit1 = machinePredicate(1);  ///< losses: bits of the lane

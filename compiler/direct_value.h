@@ -62,9 +62,6 @@ Value select(const Mask& mask, const Value& x, const Value& y);
 #undef SRJIT_DECLARE_2
 #undef SRJIT_DECLARE_3
 
-/// Modifiers of multiplications and minima, as sass.def has them.
-inline constexpr std::uint8_t kFlushToZero = 1, kTowardsZeroProduct = 2, kPropagateNaN = 1;
-
 /// Appends the instructions of numbers to a Code.
 class Builder {
  public:
@@ -97,8 +94,11 @@ class Builder {
   Value function(Function function, std::span<const Value> arguments);
 
  private:
-  Value append(sass::Form register_form, sass::Form immediate_form, const Value& x, const Value& y, Operation rest = {});
-  void setSource(Operation& operation, unsigned slot, const Value& x);
+  /// x and y as sources a and b of `rest`, or y as its immediate; x must not be a literal.
+  Operation withSources(sass::Form registers, sass::Form immediate, const Value& x, const Value& y,
+                        Operation rest = {});
+  Value result(const Operation& operation) { return {code_.value(operation), *this}; }
+  Value exact(Function function, std::span<const Value> x);
   Value approximation(Function function, const Value& x, const Value& y);
   Value power(const Value& x, const Value& y);
   Value quotient(const Value& x, const Value& y);
