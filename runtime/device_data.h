@@ -37,6 +37,8 @@ class DeviceData {
   bool belongsTo(const DeviceQueue& queue) const noexcept { return streamed_ == nullptr || queue_.get() == &queue; }
   bool isStreamed() const noexcept { return streamed_ != nullptr; }
   bool isStrided() const noexcept { return strided_; }
+  /// The strides that rows() gives, and the addresses of resident data.
+  const DeviceRows& layout() const noexcept { return all_; }
   /// The most rows that rows() gives at once.
   std::size_t chunkRows() const noexcept;
 

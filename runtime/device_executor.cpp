@@ -205,7 +205,7 @@ Result<std::unique_ptr<DeviceRun>> DeviceExecutor::takeRun(const Task& task, boo
   }
   KernelKind kind{.loss = {}, .strided_columns = data.on_device->isStrided()};
   if (task.loss) kind.loss = lossSpec(*task.loss, data.has_weights);
-  auto code = tiers_.codeFor(task.program.state(), kind, data.rows, counts);
+  auto code = tiers_.codeFor(task.program.state(), kind, *data.on_device, counts);
   if (!code) return std::move(code).error();
   RunPlan plan{queue_, store_, std::move(*code), &data, data.serial, kind, task.program.size()};
   if (auto run = task.program.state().on_device->takeRun(plan)) {

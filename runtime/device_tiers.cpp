@@ -93,8 +93,8 @@ DeviceTiers::Code DeviceTiers::interpreted(const Program::State& state) {
   return program.interpreted();
 }
 
-Result<DeviceTiers::Code> DeviceTiers::codeFor(const Program::State& state, const KernelKind& kind, std::size_t rows,
-                                               bool counts) {
+Result<DeviceTiers::Code> DeviceTiers::codeFor(const Program::State& state, const KernelKind& kind,
+                                               const DeviceData& data, bool counts) {
   DeviceProgram& program = *state.on_device;
   const double passes = counts ? program.countEvaluation() : 0;
   switch (program.tier()) {
@@ -103,6 +103,7 @@ Result<DeviceTiers::Code> DeviceTiers::codeFor(const Program::State& state, cons
     case Tier::kCompile:
       return codeOf(state, kind, Making::kCompiled);
     case Tier::kDirect: {
+      if (!directCanRead(data.layout())) return interpreted(state);
       auto code = codeOf(state, kind, Making::kDirect);
       // Status::error tells why.
       if (!code && code.error().code == Errc::kUnsupported) return interpreted(state);
@@ -111,11 +112,11 @@ Result<DeviceTiers::Code> DeviceTiers::codeFor(const Program::State& state, cons
     case Tier::kAuto:
       break;
   }
-  return automatic(state, kind, rows, passes);
+  return automatic(state, kind, data, passes);
 }
 
-Result<DeviceTiers::Code> DeviceTiers::automatic(const Program::State& state, const KernelKind& kind, std::size_t rows,
-                                                 double passes) {
+Result<DeviceTiers::Code> DeviceTiers::automatic(const Program::State& state, const KernelKind& kind,
+                                                 const DeviceData& data, double passes) {
   DeviceProgram& program = *state.on_device;
   const std::shared_ptr<CompileJob> direct = program.job(kind, Making::kDirect);
   const std::shared_ptr<CompileJob> compiled = program.job(kind, Making::kCompiled);
@@ -124,6 +125,10 @@ Result<DeviceTiers::Code> DeviceTiers::automatic(const Program::State& state, co
     return std::pair(job.code, job.code == nullptr && !job.running && !job.error);
   };
   auto [direct_code, direct_open] = look(*direct);
+  if (!directCanRead(data.layout())) {
+    direct_code = nullptr;
+    direct_open = false;
+  }
   if (program.graphs() != nullptr && direct_open) {
     // Whoever announces many passes waits for the direct code, which takes no longer than the interpreter's.
     if (auto made = codeOf(state, kind, Making::kDirect)) direct_code = std::move(*made);
@@ -133,7 +138,7 @@ Result<DeviceTiers::Code> DeviceTiers::automatic(const Program::State& state, co
   if (compiled_code != nullptr) return compiled_code;
 
   const DeviceCosts costs = calibration_.costs();
-  const double nodes = nodesOf(*state.source), node_rows = nodes * static_cast<double>(rows);
+  const double nodes = nodesOf(*state.source), node_rows = nodes * static_cast<double>(data.layout().rows);
   double serving = direct_code != nullptr ? costs.direct : costs.interpret;
   if (passes > 0 && direct_open && program.refused().empty() && !proof_.known()) {
     const double seconds = costs.write * nodes / threads_ + (proof_.isOpen() ? kProofSeconds : 0);

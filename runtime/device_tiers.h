@@ -33,10 +33,10 @@ class DeviceTiers {
   /// failures and fills in the info.
   void begin(Program::State& state, const CompileOptions& options);
 
-  /// The code for an evaluation on so many rows, which `counts` as one or only prepares. Errors: why the code that the
-  /// tier demands cannot be made.
+  /// The code for an evaluation of `kind` on these data, which `counts` as one or only prepares. Errors: why the code
+  /// that the tier demands cannot be made.
   Result<std::shared_ptr<const DeviceCode>> codeFor(const Program::State& state, const KernelKind& kind,
-                                                    std::size_t rows, bool counts);
+                                                    const DeviceData& data, bool counts);
 
   /// What an evaluation by `code` took.
   void learn(const DeviceCode& code, std::size_t rows, double seconds);
@@ -49,7 +49,7 @@ class DeviceTiers {
   CodeRequest request(const ProgramSource& source, std::span<const std::uint32_t> chosen) const;
   Code encode(const ProgramSource& source);
   Code interpreted(const Program::State& state);
-  Result<Code> automatic(const Program::State& state, const KernelKind& kind, std::size_t rows, double passes);
+  Result<Code> automatic(const Program::State& state, const KernelKind& kind, const DeviceData& data, double passes);
   Result<Code> codeOf(const Program::State& state, const KernelKind& kind, Making making);
   void startMaking(const Program::State& state, const KernelKind& kind, Making making);
   void make(const Source& source, const std::shared_ptr<DeviceProgram>& program, const KernelKind& kind, Making making,
