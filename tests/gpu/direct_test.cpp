@@ -45,7 +45,7 @@ void compare(const Engine& engine, const Workload& w, const std::string& what) {
   const Program direct = engine.compile(w.expressions, {.tier = Tier::kDirect});
   const Program interpreted = engine.compile(w.expressions, {.tier = Tier::kInterpret});
   expectSameBits(predict(engine, direct, data, w.parameters), predict(engine, interpreted, data, w.parameters),
-                 w.rows(), what);
+                 w.rows(), what.c_str());
   for (const NanPolicy nan : {NanPolicy::kPropagate, NanPolicy::kSkip}) {
     for (const LossKind kind : {LossKind::kMse, LossKind::kMae}) {
       expectSameLosses(lossesOf(engine, direct, data, w.parameters, {kind, nan}),
