@@ -6,6 +6,7 @@
 #include "runtime/clock.h"
 #include "runtime/device_code.h"
 #include "runtime/optimized_dag.h"
+#include "runtime/sharing_order.h"
 
 namespace srjit {
 namespace {
@@ -38,7 +39,7 @@ struct Draft {
 // A stack frame is what registers were spilled to; the driver, which assembles PTX, reports no more than that.
 bool spills(const LoadedImage& loaded) { return loaded.module.kernel(rowsKernelName(0)).facts().stack_bytes != 0; }
 
-/// Adjacent chosen expressions, and what came of them.
+/// Some of the chosen expressions, and what came of them.
 class Batch {
  public:
   Batch(const CodeRequest& request, const KernelKind& kind, const std::atomic<bool>& cancelled)
@@ -49,7 +50,7 @@ class Batch {
   }
 
   std::vector<Draft> drafts;
-  std::vector<std::uint32_t> interpreted;  ///< ascending
+  std::vector<std::uint32_t> interpreted;
   std::vector<Failure> failures;
   std::optional<Error> trouble;
 
@@ -105,17 +106,20 @@ class Batch {
   const std::atomic<bool>& cancelled_;
 };
 
-/// Neighbours that are tried as one kernel.
+/// Expressions that are tried as one kernel.
 std::vector<std::vector<std::uint32_t>> groupsOf(const CodeRequest& request, std::vector<std::uint32_t>& too_long) {
   std::vector<std::vector<std::uint32_t>> groups;
   std::size_t weight = 0;
-  for (const std::uint32_t e : request.chosen) {
-    const Expression& expression = request.source.expressions[e];
+  const ProgramSource& source = request.source;
+  std::vector<std::uint32_t> order(request.chosen.begin(), request.chosen.end());
+  if (source.group_by_sharing) order = orderedBySharing(source.expressions, order, source.precision, source.math);
+  for (const std::uint32_t e : order) {
+    const Expression& expression = source.expressions[e];
     if (expression.size() > kMaxCompiledDeviceTokens) {
       too_long.push_back(e);
       continue;
     }
-    const std::size_t own = weightOf(expression, request.source.precision, request.source.math);
+    const std::size_t own = weightOf(expression, source.precision, source.math);
     if (groups.empty() || groups.back().size() == kMaxMembers || weight + own > kMaxWeight) {
       groups.emplace_back();
       weight = 0;

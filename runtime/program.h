@@ -20,6 +20,7 @@ struct ProgramSource {
   std::vector<Expression> expressions;
   std::vector<std::size_t> parameter_offsets{0};  ///< one more than expressions
   std::uint32_t variables = 0;                    ///< the largest Expression::variableCount()
+  bool group_by_sharing = true;                   ///< CompileOptions'
 
   void add(const Expression& expression);
 };
