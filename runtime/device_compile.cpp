@@ -6,6 +6,7 @@
 #include "runtime/clock.h"
 #include "runtime/device_code.h"
 #include "runtime/optimized_dag.h"
+#include "runtime/sharing_order.h"
 
 namespace srjit {
 namespace {
@@ -157,16 +158,19 @@ class Batch {
   const std::atomic<bool>& cancelled_;
 };
 
-/// Neighbours that are tried as one kernel.
+/// Expressions that are tried as one kernel.
 std::vector<Group> groupsOf(const CodeRequest& request, std::vector<std::uint32_t>& too_long) {
+  const ProgramSource& source = request.source;
+  std::vector<std::uint32_t> order(request.chosen.begin(), request.chosen.end());
+  if (source.group_by_sharing) order = orderedBySharing(source.expressions, order, source.precision, source.math);
   std::vector<Group> groups;
-  for (const std::uint32_t e : request.chosen) {
-    const Expression& expression = request.source.expressions[e];
+  for (const std::uint32_t e : order) {
+    const Expression& expression = source.expressions[e];
     if (expression.size() > kMaxCompiledDeviceTokens) {
       too_long.push_back(e);
       continue;
     }
-    const std::size_t weight = weightOf(expression, request.source.precision, request.source.math);
+    const std::size_t weight = weightOf(expression, source.precision, source.math);
     if (groups.empty() || groups.back().expressions.size() == kMaxMembers ||
         groups.back().weight + weight > kMaxWeight) {
       groups.emplace_back();

@@ -129,8 +129,11 @@ struct Feasible {
 Feasible findFeasible(Executor& executor, const Task& task) {
   const ProgramSource& whole = *task.program.state().source;
   const std::size_t columns = task.data.columns();
-  auto source = std::make_shared<ProgramSource>(
-      ProgramSource{.precision = whole.precision, .math = whole.math, .pipeline = whole.pipeline, .expressions = {}});
+  auto source = std::make_shared<ProgramSource>(ProgramSource{.precision = whole.precision,
+                                                              .math = whole.math,
+                                                              .pipeline = whole.pipeline,
+                                                              .expressions = {},
+                                                              .group_by_sharing = whole.group_by_sharing});
   std::vector<std::uint32_t> expressions;
   std::vector<double> parameters;
   Failures failures;
@@ -306,6 +309,7 @@ Program Engine::compile(std::span<const Expression> expressions, const CompileOp
   source->math = state_->options.math;
   source->pipeline = options.pipeline ? *options.pipeline : Pipeline::standard(state_->options.math);
   state_->executor->execute([&] { source->add(expressions); });
+  source->group_by_sharing = options.group_by_sharing;
   auto state = std::make_shared<Program::State>();
   state->info.nodes_before = source->tokens;
   state->source = std::move(source);

@@ -22,6 +22,7 @@ struct ProgramSource {
   std::vector<std::size_t> parameter_offsets{0};  ///< one more than expressions
   std::uint32_t variables = 0;                    ///< the largest Expression::variableCount()
   std::size_t tokens = 0;                         ///< of all expressions
+  bool group_by_sharing = true;                   ///< CompileOptions'
 
   void add(const Expression& expression);
   /// In parallel on the calling thread's arena.

@@ -17,6 +17,17 @@
 namespace srjit {
 namespace {
 
+struct ScenarioName {
+  const char* name;
+  const char* doc;
+};
+constexpr ScenarioName kScenarios[] = {
+#define SRJIT_SCENARIO(id, name, seconds, doc) {name, doc},
+#include "tools/bench/scenarios/scenarios.def"
+#undef SRJIT_SCENARIO
+    {"scenarios", "all of these"},
+};
+
 struct BenchOptions {
   std::string filter;
   bool list = false;
@@ -55,14 +66,30 @@ Runner defineBench(CLI::App& app) {
   CLI::App* const gpu = app.add_subcommand("gpu", "measure a GPU: the figures of docs/performance.md");
   gpu->prefix_command();
   gpu->set_help_flag();
+  std::vector<CLI::App*> scenarios;
+  for (const ScenarioName& scenario : kScenarios) {
+    CLI::App* const added = app.add_subcommand(scenario.name, scenario.doc);
+    added->prefix_command();
+    added->set_help_flag();
+    scenarios.push_back(added);
+  }
   app.footer(
       "Examples:\n"
       "  sr-jit bench --list\n"
       "  sr-jit bench --filter 'evaluate/mixed'\n"
       "  sr-jit bench gpu --json figures.json\n"
-      "  sr-jit bench gpu --help");
-  return [options, gpu] {
-    if (gpu->parsed()) return become("sr-jit-gpu-bench", gpu->remaining(), "it is built beside sr-jit");
+      "  sr-jit bench gpu --help\n"
+      "  sr-jit bench thesis-1 --result losses --json thesis-1.json\n"
+      "  sr-jit bench scenarios --quick --device cpu --json all.json");
+  return [options, gpu, scenarios] {
+    constexpr const char* kHint = "it is built beside sr-jit";
+    if (gpu->parsed()) return become("sr-jit-gpu-bench", gpu->remaining(), kHint);
+    for (const CLI::App* const scenario : scenarios) {
+      if (!scenario->parsed()) continue;
+      std::vector<std::string> words = scenario->remaining();
+      words.insert(words.begin(), scenario->get_name() == "scenarios" ? "all" : scenario->get_name());
+      return become("sr-jit-gpu-bench", std::move(words), kHint);
+    }
     return runBenchmarks(*options);
   };
 }

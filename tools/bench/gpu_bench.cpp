@@ -1,6 +1,9 @@
 #include "tools/bench/gpu_bench.h"
 
 #include <algorithm>
+#include <string_view>
+
+#include <tbb/parallel_for.h>
 
 namespace srjit {
 
@@ -50,12 +53,41 @@ double nodesOf(std::span<const Expression> expressions) {
   return static_cast<double>(nodes);
 }
 
-std::vector<double> parametersFor(const Program& program, int step) {
-  std::vector<double> parameters(program.parameterOffset(program.size()));
-  for (std::size_t i = 0; i < parameters.size(); ++i) {
+std::vector<double> parameterNumbers(std::size_t count, int step) {
+  std::vector<double> parameters(count);
+  for (std::size_t i = 0; i < count; ++i) {
     parameters[i] = 0.5 + 0.001 * static_cast<double>((i * 7 + static_cast<std::size_t>(step) * 13) % 1000);
   }
   return parameters;
+}
+
+std::vector<double> parametersFor(const Program& program, int step) {
+  return parameterNumbers(program.parameterOffset(program.size()), step);
+}
+
+std::string textOf(std::span<const Expression> expressions, Language language) {
+  std::string text;
+  for (const Expression& expression : expressions) text += print(expression, language) + '\n';
+  return text;
+}
+
+std::vector<Expression> parseLines(const std::string& text, Language language) {
+  std::vector<std::string_view> lines;
+  for (std::size_t first = 0, end; (end = text.find('\n', first)) != std::string::npos; first = end + 1) {
+    lines.push_back(std::string_view(text).substr(first, end - first));
+  }
+  constexpr std::size_t kBlock = 1000;
+  std::vector<std::vector<Expression>> blocks((lines.size() + kBlock - 1) / kBlock);
+  tbb::parallel_for(std::size_t{0}, blocks.size(), [&](std::size_t b) {
+    blocks[b].reserve(kBlock);
+    for (std::size_t i = b * kBlock; i < std::min(lines.size(), (b + 1) * kBlock); ++i) {
+      blocks[b].push_back(parse(lines[i], language).value());
+    }
+  });
+  std::vector<Expression> expressions;
+  expressions.reserve(lines.size());
+  for (auto& block : blocks) std::move(block.begin(), block.end(), std::back_inserter(expressions));
+  return expressions;
 }
 
 namespace {

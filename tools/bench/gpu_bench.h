@@ -6,23 +6,14 @@
 #include <string>
 #include <vector>
 
+#include "ir/text.h"
 #include "runtime/clock.h"
 #include "runtime/engine.h"
+#include "tools/bench/bench_failure.h"
 #include "tools/bench/gpu_report.h"
 #include "tools/bench/population.h"
 
 namespace srjit {
-
-struct BenchFailure {
-  Error error;
-};
-
-/// The value, or a BenchFailure.
-template <class T>
-T must(Result<T> result) {
-  if (!result) throw BenchFailure{std::move(result).error()};
-  return std::move(*result);
-}
 
 struct BenchContext {
   std::string device;
@@ -31,6 +22,10 @@ struct BenchContext {
   double seconds = 0;  ///< that all parts together may take
   Stopwatch started = {};
   GpuReport* report = nullptr;
+  // What scenarios alone look at.
+  bool losses = true, predictions = true;  ///< which results
+  bool baselines = true;
+  std::string data_file = {};
 
   double left() const { return seconds - started.seconds(); }
   bool onGpu() const { return device != "cpu"; }
@@ -45,6 +40,7 @@ struct BenchContext {
 
 /// Columns of uniform numbers on (-3, 3), and a target likewise.
 struct BenchData {
+  BenchData() = default;
   BenchData(std::size_t columns, std::size_t rows);
   DataView view() const;
   std::size_t rows() const { return target.size(); }
@@ -56,8 +52,14 @@ struct BenchData {
 std::vector<Expression> populationOf(std::string_view name, std::size_t count);
 /// Tokens of all expressions, as they were given.
 double nodesOf(std::span<const Expression> expressions);
-/// Numbers for all parameters; another `step` gives others.
+/// Numbers for `count` parameters; another `step` gives others.
+std::vector<double> parameterNumbers(std::size_t count, int step);
+/// Numbers for all parameters of a program.
 std::vector<double> parametersFor(const Program& program, int step);
+
+/// Expressions, one a line, and back; in parallel.
+std::string textOf(std::span<const Expression> expressions, Language language);
+std::vector<Expression> parseLines(const std::string& text, Language language);
 
 /// What one evaluation took. On a processor `device` is the same as `wall`.
 struct Seconds {
@@ -67,11 +69,12 @@ Seconds timeLoss(const Engine& engine, const Program& program, const Dataset& da
 Seconds timePredictions(const Engine& engine, const Program& program, const Dataset& data,
                         std::span<const double> parameters, std::span<float> out);
 
-/// A part and the seconds it usually takes at most.
+/// A part, or a scenario, which has a limit of seconds of its own.
 struct BenchPart {
   const char* name;
   const char* doc;
   void (*run)(const BenchContext& context);
+  double seconds = 0;
 };
 void benchInterpreter(const BenchContext& context);
 void benchSmall(const BenchContext& context);
@@ -82,6 +85,10 @@ void benchSecondProcess(const BenchContext& context);
 void benchSteady(const BenchContext& context);
 void benchOverlap(const BenchContext& context);
 void benchAuto(const BenchContext& context);
+
+#define SRJIT_SCENARIO(id, name, seconds, doc) void bench##id(const BenchContext& context);
+#include "tools/bench/scenarios/scenarios.def"
+#undef SRJIT_SCENARIO
 
 /// What the second process does: prints its times as JSON.
 void runSecondProcess(const std::string& device, const std::string& cache_directory, std::size_t expressions);

@@ -4,7 +4,6 @@
 #include <string_view>
 
 #include <fmt/format.h>
-#include <tbb/parallel_for.h>
 
 #include "ir/reference.h"
 #include "ir/text.h"
@@ -136,29 +135,12 @@ void benchSmall(const BenchContext& context) {
 }
 
 void benchText(const BenchContext& context) {
-  std::string text;
-  for (const Expression& expression : populationOf("small", kSmallExpressions)) {
-    text += print(expression, Language::kPostfix) + '\n';
-  }
+  const std::string text = textOf(populationOf("small", kSmallExpressions), Language::kPostfix);
   const Engine engine = context.engine(Math::kFast);
   std::vector<double> all, parsing, encoding;
   context.sample(9, 5, [&] {
     const Stopwatch watch;
-    std::vector<std::string_view> lines;
-    for (std::size_t first = 0, end; (end = text.find('\n', first)) != std::string::npos; first = end + 1) {
-      lines.push_back(std::string_view(text).substr(first, end - first));
-    }
-    constexpr std::size_t kBlock = 1000;
-    std::vector<std::vector<Expression>> blocks((lines.size() + kBlock - 1) / kBlock);
-    tbb::parallel_for(std::size_t{0}, blocks.size(), [&](std::size_t b) {
-      blocks[b].reserve(kBlock);
-      for (std::size_t i = b * kBlock; i < std::min(lines.size(), (b + 1) * kBlock); ++i) {
-        blocks[b].push_back(parse(lines[i], Language::kPostfix).value());
-      }
-    });
-    std::vector<Expression> expressions;
-    expressions.reserve(lines.size());
-    for (auto& block : blocks) std::move(block.begin(), block.end(), std::back_inserter(expressions));
+    const std::vector<Expression> expressions = parseLines(text, Language::kPostfix);
     parsing.push_back(watch.seconds() * kMilli);
     const Program program = engine.compile(expressions, {.tier = Tier::kInterpret});
     all.push_back(watch.seconds() * kMilli);

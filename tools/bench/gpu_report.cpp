@@ -16,10 +16,10 @@ namespace srjit {
 
 using Json = nlohmann::ordered_json;
 
-double medianOf(std::vector<double> values) {
-  const std::size_t middle = (values.size() - 1) / 2;
-  std::nth_element(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(middle), values.end());
-  return values[middle];
+double quantileOf(std::vector<double> values, double part) {
+  const auto place = static_cast<std::size_t>(part * static_cast<double>(values.size() - 1));
+  std::nth_element(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(place), values.end());
+  return values[place];
 }
 
 double Figure::value() const { return medianOf(samples); }
@@ -28,6 +28,8 @@ bool Figure::reached() const {
   if (!target) return true;
   return target->kind == Target::Kind::kAtLeast ? value() >= target->value : value() <= target->value;
 }
+
+bool Figure::moreIsBetter() const { return target ? target->kind == Target::Kind::kAtLeast : unit.ends_with("/s"); }
 
 void GpuReport::add(const std::string& part, Figure figure) { figures_.emplace_back(part, std::move(figure)); }
 
@@ -42,8 +44,17 @@ Status GpuReport::save(bool complete) const {
   Json figures = Json::array();
   for (const auto& [part, figure] : figures_) {
     const auto [least, most] = std::minmax_element(figure.samples.begin(), figure.samples.end());
-    Json row = {{"part", part},  {"what", figure.what}, {"value", figure.value()},         {"unit", figure.unit},
-                {"min", *least}, {"max", *most},        {"samples", figure.samples.size()}};
+    Json row = {{"part", part},
+                {"what", figure.what},
+                {"value", figure.value()},
+                {"unit", figure.unit},
+                {"better", figure.moreIsBetter() ? "more" : "less"},
+                {"min", *least},
+                {"quartile1", quantileOf(figure.samples, 0.25)},
+                {"quartile3", quantileOf(figure.samples, 0.75)},
+                {"max", *most},
+                {"samples", figure.samples.size()}};
+    if (figure.extrapolated) row["extrapolated"] = true;
     if (figure.target) {
       row["target"] = figure.target->value;
       row["direction"] = figure.target->kind == Target::Kind::kAtLeast ? "at least" : "at most";
@@ -71,6 +82,7 @@ std::string GpuReport::table() const {
     const auto [least, most] = std::minmax_element(figure.samples.begin(), figure.samples.end());
     text += fmt::format("{:<10} {:<74} {:>9.4g} {:<18} {:<18} [{:.4g} .. {:.4g}, {} samples]\n", part, figure.what,
                         figure.value(), figure.unit, target, *least, *most, figure.samples.size());
+    if (figure.extrapolated) text += fmt::format("{:<10} (extrapolated)\n", "");
     if (!figure.note.empty()) text += fmt::format("{:<10} ({})\n", "", figure.note);
   }
   for (const Json& fault : faults_) {

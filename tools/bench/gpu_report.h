@@ -27,13 +27,18 @@ struct Figure {
   std::vector<double> samples;
   std::optional<Target> target = {};
   std::string note = {};
+  bool extrapolated = false;  ///< less was measured than the figure says, and scaled
 
   double value() const;
   bool reached() const;
+  /// Whether more is better: as the target says, else of rates ("T nodes/s").
+  bool moreIsBetter() const;
 };
 
-/// The median; of an even number, the lower of the middle ones. `values` is not empty.
-double medianOf(std::vector<double> values);
+/// The value that `part` (0 to 1) of the values are below, always one of them: the lower one where it lies between two.
+/// `values` is not empty.
+double quantileOf(std::vector<double> values, double part);
+inline double medianOf(std::vector<double> values) { return quantileOf(std::move(values), 0.5); }
 
 /// Not thread-safe.
 class GpuReport {

@@ -1,0 +1,124 @@
+#include "runtime/sharing_order.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <numeric>
+
+#include <tbb/parallel_for.h>
+#include <tbb/parallel_sort.h>
+
+#include "compiler/handler_table.h"
+
+namespace srjit {
+namespace {
+
+// Measured on populations of a search, of random trees and of enumerated ones: more subtrees change the order little.
+constexpr std::size_t kSubtrees = 8;
+
+struct Subtree {
+  std::uint64_t hash;
+  std::uint32_t weight;
+};
+using Signature = std::array<std::uint64_t, kSubtrees>;
+using Weights = std::array<std::uint32_t, kOpCount>;
+
+// The finaliser of SplitMix64 (population.h names its source).
+std::uint64_t mixed(std::uint64_t bits) {
+  bits = (bits ^ (bits >> 30)) * 0xbf58476d1ce4e5b9u;
+  bits = (bits ^ (bits >> 27)) * 0x94d049bb133111ebu;
+  return bits ^ (bits >> 31);
+}
+
+std::uint64_t joined(std::uint64_t a, std::uint64_t b) { return mixed(a * 0x9e3779b97f4a7c15u + b); }
+
+/// While a subtree is walked: 0 for the hash of one with parameters.
+struct Walked {
+  std::uint64_t hash;
+  std::uint32_t weight;
+};
+
+Walked leaf(const Token& token) {
+  const auto kind = static_cast<std::uint64_t>(token.kind) + 1;
+  switch (token.kind) {
+    case Token::Kind::kParameter:
+      return {0, 0};
+    case Token::Kind::kVariable:
+      return {joined(kind, token.index), 0};
+    default:
+      return {joined(kind, std::bit_cast<std::uint64_t>(token.value)), 0};
+  }
+}
+
+Walked operation(const Token& token, std::span<Walked> operands, const Weights& weights) {
+  Walked result{joined(0, static_cast<std::uint64_t>(token.op)), weights[static_cast<std::size_t>(token.op)]};
+  if ((infoOf(token.op).props & kCommutative) != 0 && operands[0].hash > operands[1].hash) {
+    std::swap(operands[0], operands[1]);
+  }
+  bool has_parameters = false;
+  for (const Walked& operand : operands) {
+    has_parameters = has_parameters || operand.hash == 0;
+    result.hash = joined(result.hash, operand.hash);
+    result.weight += operand.weight;
+  }
+  if (has_parameters) result.hash = 0;
+  return result;
+}
+
+/// The different subtrees that are operations without parameters, most costly first.
+std::vector<Subtree> subtreesOf(const Expression& expression, const Weights& weights) {
+  std::vector<Walked> stack;
+  std::vector<Subtree> found;
+  for (const Token& token : expression.tokens()) {
+    if (token.kind != Token::Kind::kOp) {
+      stack.push_back(leaf(token));
+      continue;
+    }
+    const std::size_t below = stack.size() - static_cast<std::size_t>(token.arity());
+    const Walked result = operation(token, std::span(stack).subspan(below), weights);
+    stack.resize(below);
+    stack.push_back(result);
+    if (result.hash != 0) found.push_back({result.hash, result.weight});
+  }
+  std::sort(found.begin(), found.end(), [](const Subtree& a, const Subtree& b) {
+    return a.weight != b.weight ? a.weight > b.weight : a.hash < b.hash;
+  });
+  const auto same = [](const Subtree& a, const Subtree& b) { return a.hash == b.hash; };
+  found.erase(std::unique(found.begin(), found.end(), same), found.end());
+  return found;
+}
+
+}  // namespace
+
+std::vector<std::uint32_t> orderedBySharing(std::span<const Expression> expressions,
+                                            std::span<const std::uint32_t> chosen, Precision precision, Math math) {
+  Weights weights;
+  for (std::size_t op = 0; op < weights.size(); ++op) weights[op] = codeWeight(static_cast<Op>(op), precision, math);
+  std::vector<std::vector<Subtree>> subtrees(chosen.size());
+  tbb::parallel_for(std::size_t{0}, chosen.size(),
+                    [&](std::size_t i) { subtrees[i] = subtreesOf(expressions[chosen[i]], weights); });
+  std::vector<std::uint64_t> all;
+  for (const auto& own : subtrees) {
+    for (const Subtree& subtree : own) all.push_back(subtree.hash);
+  }
+  tbb::parallel_sort(all.begin(), all.end());
+  std::vector<Signature> signatures(chosen.size());
+  tbb::parallel_for(std::size_t{0}, chosen.size(), [&](std::size_t i) {
+    std::size_t count = 0;
+    for (const Subtree& subtree : subtrees[i]) {
+      const auto [first, last] = std::equal_range(all.begin(), all.end(), subtree.hash);
+      if (last - first > 1) signatures[i][count++] = subtree.hash;
+      if (count == kSubtrees) break;
+    }
+  });
+  std::vector<std::uint32_t> places(chosen.size()), order;
+  std::iota(places.begin(), places.end(), 0U);
+  tbb::parallel_sort(places.begin(), places.end(), [&](std::uint32_t a, std::uint32_t b) {
+    return signatures[a] != signatures[b] ? signatures[a] < signatures[b] : a < b;
+  });
+  order.reserve(chosen.size());
+  for (const std::uint32_t place : places) order.push_back(chosen[place]);
+  return order;
+}
+
+}  // namespace srjit

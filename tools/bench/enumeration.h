@@ -1,0 +1,24 @@
+// Small expressions by exhaustive enumeration, as exhaustive symbolic regression searches them.
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include "ir/expression.h"
+
+namespace srjit {
+
+/// `count` trees of + - * / pow abs log exp inv sqrt over the variables x0 and x1 and parameters (p0, p1, ... in the
+/// order of the postfix form), by size: all trees of as many sizes as are complete within `count`, and for the rest
+/// trees of the next two sizes, evenly spread. 250,000 are all of up to 6 tokens and some of 7 and 8, 7.6 on average.
+///
+/// Left out is what another tree of at most the same size computes: operands of + and * in the other order, functions
+/// of parameters alone (themselves a parameter), differences from and quotients by such a parameter (a sum, a product),
+/// an operator undone by the next (exp(log(a)), inv(inv(a)), abs of what has no sign), and a - a, a / a. That is the
+/// idea of D. Bartlett, H. Desmond, P. Ferreira, "Exhaustive Symbolic Regression" (IEEE Trans. Evol. Comp., 2023),
+/// without its simplification by computer algebra.
+///
+/// The same on every machine. Takes a second and a hundred bytes for every million trees of the sizes in question.
+std::vector<Expression> enumerateExpressions(std::size_t count);
+
+}  // namespace srjit

@@ -1,0 +1,28 @@
+// Host memory for results, and how quickly a GPU can fill it.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "runtime/cuda.h"
+#include "tools/bench/gpu_bench.h"
+
+namespace srjit {
+
+/// Numbers in memory that is pinned for the benchmark's GPU, or in ordinary memory. Throws CudaFailure, BenchFailure.
+class HostMatrix {
+ public:
+  HostMatrix(const BenchContext& context, std::size_t values, bool pinned);
+  std::span<float> values() { return values_; }
+
+ private:
+  std::vector<float> pageable_;
+  PinnedBuffer pinned_;
+  std::span<float> values_;
+};
+
+/// Seconds of single copies of so many bytes from the GPU into pinned memory, by the host's clock; nothing besides is
+/// done. Throws CudaFailure, BenchFailure.
+std::vector<double> pinnedCopySeconds(const BenchContext& context, std::size_t bytes);
+
+}  // namespace srjit

@@ -1,0 +1,276 @@
+// The workload that a stack interpreter with cached subtrees was published for: a population of mutated copies of a
+// formula of physics on a million rows, one generation after another; and how its time scales.
+#include <fmt/format.h>
+
+#include "tools/bench/gpu_bench.h"
+#include "tools/bench/klein_nishina.h"
+#include "tools/bench/scenarios/baseline_runs.h"
+#include "tools/progress.h"
+
+namespace srjit {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr const char* kPart = "mit-generation";
+constexpr double kSteadyMilliseconds = 10;  // the target
+
+BenchData generationData(std::size_t rows) {
+  BenchData data(kKleinNishinaVariables, rows);
+  Random random(11);
+  std::array<double, kKleinNishinaVariables> x{};
+  for (std::size_t r = 0; r < rows; ++r) {
+    for (std::size_t c = 0; c < x.size(); ++c) {
+      data.columns[c][r] = static_cast<float>(random.between(0.5, 3.0));
+      x[c] = static_cast<double>(data.columns[c][r]);
+    }
+    data.target[r] = static_cast<float>(kleinNishinaValue(x));
+  }
+  return data;
+}
+
+BenchData firstRows(const BenchData& all, std::size_t rows) {
+  BenchData data;
+  for (const auto& column : all.columns) {
+    data.columns.emplace_back(column.begin(), column.begin() + static_cast<std::ptrdiff_t>(rows));
+  }
+  data.target.assign(all.target.begin(), all.target.begin() + static_cast<std::ptrdiff_t>(rows));
+  return data;
+}
+
+struct Sizes {
+  std::size_t expressions, rows, generations, compiled_generations;
+  std::vector<std::size_t> expression_curve, row_curve;
+};
+
+Sizes sizesOf(const BenchContext& context) {
+  if (context.quick) return {100, 20000, 3, 1, {50, 100, 200}, {5000, 20000}};
+  const std::size_t rows = context.onGpu() ? 1000000 : 100000;
+  return {2000, rows, 30, 4, {50, 200, 500, 1000, 2000, 4000, 8000}, {rows / 25, rows / 10, rows / 4, rows / 2, rows}};
+}
+
+/// Milliseconds of generations, with cost of making ready.
+struct Series {
+  std::vector<double> total, ready, losses, kernels;
+
+  void add(double ready_seconds, const Seconds& seconds) {
+    total.push_back((ready_seconds + seconds.wall) * 1e3);
+    ready.push_back(ready_seconds * 1e3);
+    losses.push_back(seconds.wall * 1e3);
+    kernels.push_back(seconds.device * 1e3);
+  }
+  Json json() const {
+    return {{"total_ms", total}, {"ready_ms", ready}, {"losses_ms", losses}, {"kernels_ms", kernels}};
+  }
+};
+
+class MitGeneration {
+ public:
+  explicit MitGeneration(const BenchContext& context)
+      : context_(context),
+        sizes_(sizesOf(context)),
+        all_(generationData(sizes_.rows)),
+        engine_(context.engine(Math::kFast)),
+        data_(must(engine_.upload(all_.view()))),
+        what_(fmt::format("{} mutated formulas x {} rows, ", sizes_.expressions, sizes_.rows)) {}
+
+  void run() {
+    Generations population(sizes_.expressions);
+    must(
+        engine_.loss(engine_.compile(std::span(population.current()).first(8), {.tier = Tier::kInterpret}), data_, {}));
+    details_["expressions"] = sizes_.expressions;
+    details_["rows"] = sizes_.rows;
+    details_["tokens"] = nodesOf(population.current());
+    const std::vector<Expression> first = population.current();
+    generations(population);
+    overlapped(population);
+    compiledGenerations(population);
+    curves();
+    details_["baselines"] =
+        runBaselines(context_, {kPart, what_ + "one generation", all_, first, 1, 0}, 0.6 * context_.left());
+    baselineCurve();
+    context_.report->attach(kPart, std::move(details_));
+  }
+
+ private:
+  Series generation(const std::vector<Expression>& expressions, Tier tier, Series series) {
+    const Stopwatch watch;
+    const Program program = engine_.compile(expressions, {.tier = tier, .expected_rows = data_.rows()});
+    if (tier == Tier::kCompile) must(engine_.prepare(program, data_, LossOptions{}));
+    const double ready = watch.seconds();
+    series.add(ready, timeLoss(engine_, program, data_, {}));
+    return series;
+  }
+
+  void addSeries(const std::string& what, const Series& series) {
+    context_.report->add(kPart, {what_ + what + ": expressions to losses", "ms", series.total});
+    context_.report->add(kPart, {what_ + what + ": of that, making ready", "ms", series.ready});
+    context_.report->add(kPart, {what_ + what + ": of that, kernels", "ms", series.kernels});
+  }
+
+  // Every expression is evaluated once, so kAuto is the interpreter.
+  void generations(Generations& population) {
+    Series series;
+    Progress progress(kPart, sizes_.generations, false);
+    for (std::size_t i = 0; i < sizes_.generations; ++i, population.next()) {
+      series = generation(population.current(), Tier::kAuto, std::move(series));
+      progress.advance();
+    }
+    addSeries("a generation", series);
+    const double evaluations = details_["tokens"].get<double>() * static_cast<double>(sizes_.rows) * 1e-12;
+    std::vector<double> rates;
+    for (const double ms : series.kernels) rates.push_back(evaluations / (ms * 1e-3));
+    context_.report->add(kPart, {what_ + "a generation: rate of the kernels", "T nodes/s", rates});
+    details_["generations"] = series.json();
+  }
+
+  // The next generation is made ready beside this one's evaluation.
+  void overlapped(Generations& population) {
+    std::vector<double> each;
+    const auto encode = [&] {
+      return engine_.compile(population.current(), {.tier = Tier::kInterpret, .expected_rows = data_.rows()});
+    };
+    std::optional<Program> program = encode();
+    for (std::size_t i = 0; i < sizes_.generations; ++i) {
+      population.next();
+      const Stopwatch watch;
+      auto flight = must(engine_.submitLoss(*program, data_, {}));
+      program = encode();
+      must(std::move(flight).result());
+      each.push_back(watch.seconds() * 1e3);
+    }
+    context_.report->add(kPart, {what_ + "a generation, the next one made ready beside it", "ms", each});
+    details_["overlapped_ms"] = each;
+  }
+
+  // Machine code for every generation, and what one costs once it is there.
+  void compiledGenerations(Generations& population) {
+    Series series;
+    std::vector<double> steady, steady_kernels;
+    for (std::size_t i = 0; i < sizes_.compiled_generations && context_.left() > 0; ++i, population.next()) {
+      series = generation(population.current(), Tier::kCompile, std::move(series));
+    }
+    addSeries("a generation, machine code made for it", series);
+    const Program program = engine_.compile(population.current(), {.tier = Tier::kCompile});
+    must(engine_.prepare(program, data_, LossOptions{}));
+    timeLoss(engine_, program, data_, {});
+    context_.sample(31, 1, [&] {
+      const Seconds seconds = timeLoss(engine_, program, data_, {});
+      steady.push_back(seconds.wall * 1e3);
+      steady_kernels.push_back(seconds.device * 1e3);
+      return seconds.wall;
+    });
+    Figure figure{what_ + "steady state of machine code: parameters to losses", "ms", steady};
+    if (context_.onGpu() && !context_.quick) figure.target = atMost(kSteadyMilliseconds);
+    figure.note =
+        fmt::format("{} tokens, {} nodes after the passes", program.info().nodes_before, program.info().nodes_after);
+    context_.report->add(kPart, std::move(figure));
+    context_.report->add(kPart, {what_ + "steady state of machine code: kernels", "ms", steady_kernels});
+    details_["compiled_generations"] = series.json();
+    details_["steady"] = {{"total_ms", steady}, {"kernels_ms", steady_kernels}};
+  }
+
+  /// A point of a curve: both tiers.
+  Json point(std::span<const Expression> expressions, const Dataset& data) {
+    Json row = {{"expressions", expressions.size()}, {"rows", data.rows()}, {"tokens", nodesOf(expressions)}};
+    for (const Tier tier : {Tier::kInterpret, Tier::kCompile}) {
+      const Stopwatch watch;
+      const Program program = engine_.compile(expressions, {.tier = tier});
+      must(engine_.prepare(program, data, LossOptions{}));
+      const double ready = watch.seconds();
+      timeLoss(engine_, program, data, {});
+      std::vector<double> wall, kernels;
+      context_.sample(9, 0.3, [&] {
+        const Seconds seconds = timeLoss(engine_, program, data, {});
+        wall.push_back(seconds.wall);
+        kernels.push_back(seconds.device);
+        return seconds.wall;
+      });
+      row[tier == Tier::kInterpret ? "interpret" : "compile"] = {
+          {"ready_seconds", ready},
+          {"loss_seconds", medianOf(wall)},
+          {"quartiles", {quantileOf(wall, 0.25), quantileOf(wall, 0.75)}},
+          {"kernel_seconds", medianOf(kernels)}};
+    }
+    return row;
+  }
+
+  void curves() {
+    const Generations population(sizes_.expression_curve.back(), 2);
+    const std::span<const Expression> expressions(population.current());
+    Json over_expressions = Json::array(), over_rows = Json::array();
+    Progress progress("mit-generation, curves", sizes_.expression_curve.size() + sizes_.row_curve.size(), false);
+    for (const std::size_t count : sizes_.expression_curve) {
+      if (context_.left() < 0) break;
+      over_expressions.push_back(point(expressions.first(count), data_));
+      progress.advance();
+    }
+    for (const std::size_t rows : sizes_.row_curve) {
+      if (context_.left() < 0) break;
+      const Dataset data = must(engine_.upload(firstRows(all_, rows).view()));
+      over_rows.push_back(point(expressions.first(sizes_.expressions), data));
+      progress.advance();
+    }
+    details_["over_expressions"] = std::move(over_expressions);
+    details_["over_rows"] = std::move(over_rows);
+  }
+
+  // Designs that are quick to make ready, over the numbers of expressions.
+  void baselineCurve() {
+    Json rows = Json::array();
+    const Generations population(sizes_.expression_curve.back(), 2);
+    for (const std::size_t count : sizes_.expression_curve) {
+      for (const BaselineInfo& info : allBaselines()) {
+        if (context_.left() < 0) break;
+        if (!isQuick(info)) continue;
+        const auto baseline = info.make({context_.onGpu() ? context_.ordinal() : 0, all_.columns, all_.target});
+        const auto expressions = std::span(population.current()).first(count);
+        const Stopwatch watch;
+        baseline->prepare(expressions);
+        const double ready = watch.seconds();
+        std::vector<double> sums(count), times;
+        baseline->losses({}, sums);
+        for (int i = 0; i < 3; ++i) {
+          const Stopwatch step;
+          baseline->losses({}, sums);
+          times.push_back(step.seconds());
+        }
+        rows.push_back({{"name", info.name},
+                        {"expressions", count},
+                        {"rows", all_.rows()},
+                        {"ready_seconds", ready},
+                        {"loss_seconds", medianOf(times)},
+                        {"kernel_seconds", baseline->kernelSeconds()}});
+      }
+    }
+    details_["baselines_over_expressions"] = std::move(rows);
+  }
+
+  bool isQuick(const BaselineInfo& info) const {
+    for (const Json& row : details_["baselines"]) {
+      if (row["name"] == info.name && row.contains("total_seconds")) {
+        return !row["extrapolated"].get<bool>() && row["total_seconds"].get<double>() < 1;
+      }
+    }
+    return false;
+  }
+
+  const BenchContext& context_;
+  const Sizes sizes_;
+  const BenchData all_;
+  const Engine engine_;
+  const Dataset data_;
+  const std::string what_;
+  Json details_;
+};
+
+}  // namespace
+
+void benchMitGeneration(const BenchContext& context) {
+  BenchContext losses = context;
+  losses.predictions = false;
+  losses.losses = true;
+  MitGeneration(losses).run();
+}
+
+}  // namespace srjit

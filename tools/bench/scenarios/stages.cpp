@@ -1,0 +1,215 @@
+// What making expressions ready costs, stage by stage and by their size: one core for each stage by itself, all cores
+// for the whole, and what the cache of kernels saves. Needs no device but for loading.
+#include <algorithm>
+#include <atomic>
+
+#include <fmt/format.h>
+#include <tbb/parallel_for.h>
+
+#include "runtime/assembler.h"
+#include "runtime/compiler_identity.h"
+#include "runtime/cuda.h"
+#include "runtime/kernel_cache.h"
+#include "runtime/optimized_dag.h"
+#include "tools/bench/gpu_bench.h"
+#include "tools/progress.h"
+
+namespace srjit {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr const char* kPart = "compile";
+
+struct Size {
+  int nodes;
+  std::size_t expressions;  ///< for all cores
+  std::size_t batch;        ///< expressions a kernel
+};
+
+std::vector<Size> sizesOf(const BenchContext& context) {
+  if (context.quick) return {{10, 32, 16}, {30, 16, 8}, {100, 4, 2}};
+  return {{10, 2048, 32}, {30, 1024, 16}, {100, 320, 4}, {300, 96, 1}, {1000, 32, 1}};
+}
+
+std::vector<Expression> expressionsOf(const Size& size) {
+  GeneratorOptions options = findPopulation("mixed").value();
+  options.min_nodes = options.max_nodes = size.nodes;
+  return ExpressionGenerator(options).batch(size.expressions);
+}
+
+/// Seconds of each stage, one number a kernel and expression.
+using Stages = std::vector<std::pair<std::string, std::vector<double>>>;
+
+/// Kernels of `batch` expressions each, on one core.
+class OneCore {
+ public:
+  OneCore(const BenchContext& context, const std::string& scratch)
+      : context_(context), cache_directory_(scratch), identity_(compilerIdentity()) {
+    options_.math = Math::kFast;
+    options_.loss = LossSpec{};
+    options_.min_blocks = 4;
+    if (!context.onGpu()) return;
+    cuda_ = must(Cuda::open(must(loadDriver()), static_cast<int>(context.ordinal())));
+    if (!cuda_->limits().needs_ptx) options_.arch = cuda_->limits().arch;
+  }
+
+  Stages run(std::span<const Expression> expressions, std::size_t batch, double limit) {
+    stages_.clear();
+    std::vector<KernelKey> keys;
+    {
+      const auto cache = KernelCache::open({.directory = cache_directory_});
+      const Stopwatch watch;
+      for (std::size_t first = 0; first + batch <= expressions.size(); first += batch) {
+        keys.push_back(make(expressions.subspan(first, batch), *cache));
+        if (keys.size() >= (context_.quick ? 2 : 9) || watch.seconds() > limit) break;
+      }
+    }
+    // Another object of the same directory has nothing in memory. Its file is opened at its first use.
+    const auto cache = KernelCache::open({.directory = cache_directory_});
+    cache->readFact("none");
+    for (const KernelKey& key : keys) read("from disk", *cache, key, batch);
+    return std::move(stages_);
+  }
+
+ private:
+  template <class Body>
+  auto timed(const char* stage, std::size_t expressions, const Body& body) {
+    const Stopwatch watch;
+    auto result = body();
+    const double seconds = watch.seconds() / static_cast<double>(expressions);
+    auto found = std::ranges::find(stages_, stage, &Stages::value_type::first);
+    if (found == stages_.end()) found = stages_.insert(stages_.end(), {stage, {}});
+    found->second.push_back(seconds);
+    return result;
+  }
+
+  KernelKey make(std::span<const Expression> members, KernelCache& cache) {
+    const std::string text = textOf(members, Language::kPostfix);
+    const auto parsed = timed("parse", members.size(), [&] { return parseLines(text, Language::kPostfix); });
+    const Dag dag = timed("passes", members.size(), [&] {
+      return must(optimizedDag(parsed, Pipeline::standard(Math::kFast), Precision::kF32, Math::kFast));
+    });
+    const KernelKey key = timed("key", members.size(), [&] { return keyOfRows({&dag, 1}, options_, identity_); });
+    const std::string ptx = timed("LLVM", members.size(), [&] { return must(rowsPtx({&dag, 1}, options_)); });
+    KernelImage image;
+    if (assemblerName().empty()) {
+      const auto bytes = std::as_bytes(std::span(ptx.c_str(), ptx.size() + 1));
+      image = {.code = {bytes.begin(), bytes.end()}, .is_ptx = true, .kernels = {}};
+    } else {
+      Cubin cubin = timed("assembler", members.size(), [&] { return must(assemble(ptx, options_.arch)); });
+      image = {.code = std::move(cubin.image), .is_ptx = false, .kernels = std::move(cubin.kernels)};
+    }
+    if (cuda_ != nullptr) {
+      const CurrentContext current(*cuda_);
+      timed("load", members.size(), [&] { return Module(cuda_, image).kernel(rowsKernelName(0)); });
+    }
+    timed("store", members.size(), [&] { return must(cache.get(key, [&] { return Result(image); })); });
+    read("from memory", cache, key, members.size());
+    return key;
+  }
+
+  void read(const char* stage, KernelCache& cache, const KernelKey& key, std::size_t expressions) {
+    timed(stage, expressions, [&] {
+      return must(cache.get(key, []() -> Result<KernelImage> {
+        return Error{Errc::kMachine, "the cache has lost an image that it was given", {}};
+      }));
+    });
+  }
+
+  const BenchContext& context_;
+  const std::string cache_directory_;
+  const std::string identity_;
+  DeviceOptions options_;
+  std::shared_ptr<const Cuda> cuda_;
+  Stages stages_;
+};
+
+Json jsonOf(const Stages& stages) {
+  Json json;
+  for (const auto& [stage, seconds] : stages) {
+    json[stage] = {medianOf(seconds), quantileOf(seconds, 0.25), quantileOf(seconds, 0.75)};
+  }
+  return json;
+}
+
+/// Seconds an expression for graph, LLVM and assembler, kernels of `batch` expressions, on all cores.
+double allCores(std::span<const Expression> expressions, std::size_t batch) {
+  DeviceOptions options;
+  options.math = Math::kFast;
+  options.loss = LossSpec{};
+  const auto maker = llvmImageMaker();
+  std::atomic<bool> failed = false;
+  const Stopwatch watch;
+  tbb::parallel_for(std::size_t{0}, expressions.size() / batch, [&](std::size_t i) {
+    const auto dag = optimizedDag(expressions.subspan(i * batch, batch), Pipeline::standard(Math::kFast),
+                                  Precision::kF32, Math::kFast);
+    if (!dag || !maker->rows({&*dag, 1}, options)) failed = true;
+  });
+  if (failed) throw BenchFailure{{Errc::kCompile, "a kernel could not be made", {}}};
+  return watch.seconds() / static_cast<double>(expressions.size());
+}
+
+/// Seconds an expression until an engine without kernels can evaluate all; on the GPU, or of the processor's engine.
+double engineSeconds(const BenchContext& context, const std::string& device, std::span<const Expression> expressions,
+                     Tier tier) {
+  const Engine engine = must(Engine::create({.device = device, .math = Math::kFast, .cache_directory = ""}));
+  const Dataset data = must(engine.upload(BenchData(10, 4096).view()));
+  // The interpreter itself is there before any expression.
+  must(engine.loss(engine.compile(expressions.first(1), {.tier = Tier::kInterpret}), data, {}));
+  const std::vector<double> seconds = context.sample(tier == Tier::kInterpret ? 5 : 1, 1, [&] {
+    const Stopwatch watch;
+    const Program program = engine.compile(expressions, {.tier = tier});
+    must(engine.prepare(program, data, LossOptions{}));
+    return watch.seconds();
+  });
+  return medianOf(seconds) / static_cast<double>(expressions.size());
+}
+
+}  // namespace
+
+void benchStages(const BenchContext& context) {
+  const std::vector<Size> sizes = sizesOf(context);
+  Json rows = Json::array();
+  Progress progress(kPart, sizes.size() * 4, false);
+  for (const Size& size : sizes) {
+    if (context.left() < 0) break;
+    const std::vector<Expression> expressions = expressionsOf(size);
+    Json row = {{"nodes", size.nodes}, {"batch", size.batch}, {"expressions", size.expressions}};
+    for (const std::size_t batch : {std::size_t{1}, size.batch}) {
+      const std::string name = batch == 1 ? "one_a_kernel" : "batched";
+      if (row.contains(name)) continue;
+      OneCore one(context, fmt::format("{}/stages-{}-{}", context.scratch, size.nodes, batch));
+      const Stages stages = one.run(expressions, batch, context.quick ? 0.3 : 2);
+      row[name] = jsonOf(stages);
+      for (const auto& [stage, seconds] : stages) {
+        std::vector<double> samples;
+        for (const double value : seconds) samples.push_back(value * 1e6);
+        context.report->add(kPart, {fmt::format("{} nodes, {} a kernel, one core: {}", size.nodes, batch, stage),
+                                    "us/expression", std::move(samples)});
+      }
+      progress.advance();
+    }
+    const auto add = [&](const char* key, const std::string& what, double seconds, bool has_target) {
+      row[key] = seconds;
+      Figure figure{fmt::format("{} nodes, all cores: {}", size.nodes, what), "us/expression", {seconds * 1e6}};
+      if (has_target) figure.target = atMost(500);
+      context.report->add(kPart, std::move(figure));
+      progress.advance();
+    };
+    add("image_seconds", fmt::format("graph to machine code of a GPU, {} a kernel", size.batch),
+        allCores(expressions, size.batch), false);
+    add("interpret_seconds", "encoded for the interpreter",
+        engineSeconds(context, context.device, expressions, Tier::kInterpret), false);
+    if (context.onGpu()) {
+      add("engine_seconds", "to loaded kernels", engineSeconds(context, context.device, expressions, Tier::kCompile),
+          size.nodes == 30);
+    }
+    add("host_seconds", "to the processor's machine code", engineSeconds(context, "cpu", expressions, Tier::kCompile),
+        false);
+    rows.push_back(std::move(row));
+  }
+  context.report->attach(kPart, {{"assembler", assemblerName()}, {"sizes", std::move(rows)}});
+}
+
+}  // namespace srjit
