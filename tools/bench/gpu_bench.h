@@ -8,21 +8,11 @@
 
 #include "runtime/clock.h"
 #include "runtime/engine.h"
+#include "tools/bench/bench_failure.h"
 #include "tools/bench/gpu_report.h"
 #include "tools/bench/population.h"
 
 namespace srjit {
-
-struct BenchFailure {
-  Error error;
-};
-
-/// The value, or a BenchFailure.
-template <class T>
-T must(Result<T> result) {
-  if (!result) throw BenchFailure{std::move(result).error()};
-  return std::move(*result);
-}
 
 struct BenchContext {
   std::string device;
