@@ -80,6 +80,12 @@ std::string BaselineAgreement::text() const {
   return fmt::format("checked: {} of {} predictions within their bound, {} sums", promised, compared, sums);
 }
 
+void checkStepSize(std::size_t got, std::size_t expected, const char* what) {
+  if (got == expected) return;
+  throw BenchFailure{
+      {Errc::kInvalid, fmt::format("{} {} for a baseline that was prepared for {}", got, what, expected), {}}};
+}
+
 BaselineAgreement checkBaseline(Baseline& baseline, std::span<const Expression> expressions, const BaselineData& data,
                                 std::span<const double> parameters, const BaselineCheckOptions& options) {
   const std::size_t rows = data.target.size();

@@ -7,6 +7,7 @@
 
 #include "ir/rows.h"
 #include "runtime/clock.h"
+#include "tools/bench/baselines/baseline_check.h"
 #include "tools/bench/baselines/stack_program.h"
 
 namespace srjit {
@@ -24,6 +25,7 @@ class CpuSwitch final : public Baseline {
   }
 
   void losses(std::span<const double> parameters, std::span<double> sums) override {
+    checkStepSize(sums.size(), expressions_.size(), "sums");
     std::vector<double> partial(expressions_.size() * blocks_);
     forBlocks(parameters, [&](std::size_t e, std::size_t block, std::span<const float> numbers) {
       const std::size_t first = block * kBlockRows;
@@ -42,6 +44,7 @@ class CpuSwitch final : public Baseline {
   }
 
   void predictions(std::span<const double> parameters, std::span<float> out) override {
+    checkStepSize(out.size(), expressions_.size() * rows(), "predictions");
     forBlocks(parameters, [&](std::size_t e, std::size_t block, std::span<const float> numbers) {
       const std::size_t first = block * kBlockRows;
       const std::size_t count = std::min(kBlockRows, rows() - first);
@@ -57,6 +60,7 @@ class CpuSwitch final : public Baseline {
   /// body(expression, block of rows, parameters of the expression), in parallel.
   template <class Body>
   void forBlocks(std::span<const double> parameters, const Body& body) {
+    checkStepSize(parameters.size(), offsets_.back(), "parameters");
     const Stopwatch watch;
     const std::vector<float> numbers(parameters.begin(), parameters.end());
     tbb::parallel_for(std::size_t{0}, expressions_.size() * blocks_, [&](std::size_t i) {
@@ -69,7 +73,7 @@ class CpuSwitch final : public Baseline {
   const BaselineData& data_;
   std::size_t blocks_;
   std::vector<Expression> expressions_;
-  std::vector<std::uint32_t> offsets_;
+  std::vector<std::uint32_t> offsets_ = {0};
   double seconds_ = 0;
 };
 

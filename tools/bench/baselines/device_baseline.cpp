@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 #include <tbb/parallel_for.h>
 
+#include "tools/bench/baselines/baseline_check.h"
 #include "tools/bench/baselines/stack_program.h"
 #include "tools/bench/bench_failure.h"
 
@@ -23,13 +24,6 @@ void copyInParallel(float* to, const float* from, std::size_t count) {
     const std::size_t first = i * kPiece;
     std::memcpy(to + first, from + first, std::min(kPiece, count - first) * sizeof(float));
   });
-}
-
-void checkSize(std::size_t got, std::size_t expected, const char* what) {
-  if (got != expected) {
-    throw BenchFailure{
-        {Errc::kInvalid, fmt::format("{} {} for a baseline that was prepared for {}", got, what, expected), {}}};
-  }
 }
 
 /// Memory of at least that size; what there is, if it is large enough.
@@ -81,7 +75,7 @@ void DeviceBaseline::prepare(std::span<const Expression> expressions) {
 }
 
 void DeviceBaseline::sendParameters(std::span<const double> parameters) {
-  checkSize(parameters.size(), parameters_.bytes() / sizeof(float), "parameters");
+  checkStepSize(parameters.size(), parameters_.bytes() / sizeof(float), "parameters");
   std::ranges::transform(parameters, sent_.as<float>().begin(), [](double value) { return static_cast<float>(value); });
   stream_->copyToDevice(parameters_.address(), sent_.data(), parameters_.bytes());
 }
@@ -98,7 +92,7 @@ void DeviceBaseline::time(const Body& body) {
 
 void DeviceBaseline::losses(std::span<const double> parameters, std::span<double> sums) {
   const CurrentContext current(*cuda_);
-  checkSize(sums.size(), expressions_, "sums");
+  checkStepSize(sums.size(), expressions_, "sums");
   kernel_seconds_ = 0;
   sendParameters(parameters);
   stream_->fill(sums_.address(), 0, sums_.bytes());
@@ -113,7 +107,7 @@ void DeviceBaseline::losses(std::span<const double> parameters, std::span<double
 
 void DeviceBaseline::predictions(std::span<const double> parameters, std::span<float> out) {
   const CurrentContext current(*cuda_);
-  checkSize(out.size(), expressions_ * rows_, "predictions");
+  checkStepSize(out.size(), expressions_ * rows_, "predictions");
   kernel_seconds_ = 0;
   if (out.empty()) return;
   const std::size_t row_bytes = rows_ * sizeof(float);
