@@ -2,7 +2,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "compiler/device.h"
 #include "ir/text.h"
 #include "runtime/assembler.h"
 #include "tools/bench/baselines/baseline_ops.h"

@@ -236,7 +236,7 @@ TEST(DeviceBaselines, CopyStraightToPinnedMemory) {
   const auto baseline = makeStackBaseline(cuda, data, StackLaunches::kOnce);
   baseline->prepare(expressionsOf({"x0", "x1"}));
   const CurrentContext current(*cuda);
-  const PinnedBuffer out(cuda, 2 * 256 * sizeof(float));
+  const PinnedBuffer out(cuda, std::size_t{2} * 256 * sizeof(float));
   baseline->predictions({}, out.as<float>());
   for (std::size_t i = 0; i < 256; ++i) ASSERT_EQ(out.as<float>()[256 + i], data.columns[1][i]);
 }
