@@ -248,6 +248,13 @@ TEST(BaselineList, NamesEachDesignOnce) {
             (std::set<std::string>{"stack-each", "stack-once", "ptx-each", "nvrtc", "subtree-cache", "cpu-switch"}));
 }
 
+TEST(BaselineList, SaysWhatIsMissingWithoutADevice) {
+  for (const BaselineInfo& info : allBaselines()) {
+    if (std::string(info.name) == "cpu-switch") continue;
+    EXPECT_THROW(info.make({.ordinal = 1000, .columns = {{1}}, .target = {1}}), CudaFailure) << info.name;
+  }
+}
+
 /// A baseline that is right but for one prediction or sum.
 class Flawed final : public Baseline {
  public:

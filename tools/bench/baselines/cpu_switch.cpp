@@ -70,7 +70,7 @@ class CpuSwitch final : public Baseline {
     seconds_ = watch.seconds();
   }
 
-  const BaselineData& data_;
+  const BaselineData data_;
   std::size_t blocks_;
   std::vector<Expression> expressions_;
   std::vector<std::uint32_t> offsets_ = {0};

@@ -8,7 +8,6 @@
 
 #include "tools/bench/baselines/baseline_check.h"
 #include "tools/bench/baselines/stack_program.h"
-#include "tools/bench/bench_failure.h"
 
 namespace srjit {
 namespace {
@@ -34,7 +33,11 @@ void reserve(PinnedBuffer& buffer, const std::shared_ptr<const Cuda>& cuda, std:
 }  // namespace
 
 std::shared_ptr<const Cuda> openBaselineDevice(unsigned ordinal) {
-  return must(Cuda::open(must(loadDriver()), static_cast<int>(ordinal)));
+  const auto driver = loadDriver();
+  if (!driver) throw CudaFailure(CUDA_ERROR_NO_DEVICE, driver.error());
+  auto cuda = Cuda::open(*driver, static_cast<int>(ordinal));
+  if (!cuda) throw CudaFailure(CUDA_ERROR_NO_DEVICE, cuda.error());
+  return *cuda;
 }
 
 KernelImage imageOfPtx(const std::string& ptx) {

@@ -64,7 +64,7 @@ class DeviceBaseline : public Baseline {
   double kernel_seconds_ = 0;
 };
 
-/// The device that a baseline uses. Throws BenchFailure.
+/// The device that a baseline uses. Throws CudaFailure, also where there is no driver.
 std::shared_ptr<const Cuda> openBaselineDevice(unsigned ordinal);
 
 /// An image of PTX text.
