@@ -43,6 +43,9 @@ Toolkit search() {
       firstExisting(roots, {"lib64/libnvJitLink.so", "lib64/libnvJitLink.so.13", "lib64/libnvJitLink.so.12",
                             "targets/x86_64-linux/lib/libnvJitLink.so", "lib/x86_64-linux-gnu/libnvJitLink.so",
                             "lib/x86_64-linux-gnu/libnvJitLink.so.13", "lib/x86_64-linux-gnu/libnvJitLink.so.12"});
+  toolkit.nvrtc = firstExisting(roots, {"lib64/libnvrtc.so", "lib64/libnvrtc.so.13", "lib64/libnvrtc.so.12",
+                                        "targets/x86_64-linux/lib/libnvrtc.so", "lib/x86_64-linux-gnu/libnvrtc.so",
+                                        "lib/x86_64-linux-gnu/libnvrtc.so.13", "lib/x86_64-linux-gnu/libnvrtc.so.12"});
   toolkit.ptxas = firstExisting(programs, {"ptxas"});
   toolkit.nvdisasm = firstExisting(programs, {"nvdisasm"});
   return toolkit;

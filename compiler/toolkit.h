@@ -11,6 +11,7 @@ struct Toolkit {
   std::string nvjitlink;  ///< libnvJitLink.so: assembles PTX in this process
   std::string ptxas;      ///< assembles PTX in a process of its own
   std::string nvdisasm;   ///< disassembles cubins
+  std::string nvrtc;      ///< libnvrtc.so: compiles CUDA C++, which only benchmarks do
 };
 
 /// Searches $SRJIT_CUDA_HOME, $CUDA_HOME, $CUDA_PATH, /usr/local/cuda, /opt/cuda, Debian's nvidia-cuda-toolkit and

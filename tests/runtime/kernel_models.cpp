@@ -5,6 +5,7 @@
 #include <sstream>
 
 #include "tests/runtime/model_programs.h"
+#include "tests/runtime/ptx_model.h"
 
 namespace srjit {
 namespace {
@@ -140,7 +141,7 @@ std::string totalsModel(const DeviceOptions& options, bool is_ptx, KernelFacts f
 
 std::optional<ModelImage> readModel(const char* text) {
   // Bytes of something else need not end with a 0.
-  if (std::strncmp(text, kWordStart, std::strlen(kWordStart)) != 0) return std::nullopt;
+  if (std::strncmp(text, kWordStart, std::strlen(kWordStart)) != 0) return readPtx(text);
   Reader reader(text);
   const std::string file = reader.word();
   if (file != kCubinWord && file != kPtxWord) return std::nullopt;

@@ -69,7 +69,7 @@ std::string rowsModel(std::span<const Dag> dags, const DeviceOptions& options, b
 std::string interpreterModel(const HandlerTable& table, const DeviceOptions& options, bool is_ptx, KernelFacts facts);
 std::string totalsModel(const DeviceOptions& options, bool is_ptx, KernelFacts facts);
 
-/// Reads such a text up to its end or a 0; nothing if it is another.
+/// Reads such a text, or one of PTX (ptx_model.h), up to its end or a 0; nothing if it is another.
 std::optional<ModelImage> readModel(const char* text);
 
 }  // namespace srjit

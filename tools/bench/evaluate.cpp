@@ -17,11 +17,9 @@
 #include <string>
 #include <vector>
 
-#include <tbb/parallel_for.h>
-
 #include "ir/reference.h"
-#include "ir/rows.h"
 #include "runtime/engine.h"
+#include "tools/bench/baselines/cpu_switch.h"
 #include "tools/bench/population.h"
 
 namespace srjit {
@@ -37,14 +35,17 @@ class Scenario {
     Random random(7);
     DataView view;
     for (int c = 0; c < 10; ++c) {
-      std::vector<float>& column = columns_.emplace_back(kRows);
+      std::vector<float>& column = baseline_data_.columns.emplace_back(kRows);
       for (float& value : column) value = static_cast<float>(random.between(-3.0, 3.0));
       view.columns.emplace_back(std::span<const float>(column));
     }
-    view.target.emplace(std::span<const float>(columns_[0]));
+    baseline_data_.target = baseline_data_.columns[0];
+    view.target.emplace(std::span<const float>(baseline_data_.target));
     data_.emplace(engine_.upload(view).value());
     for (const Expression& expression : expressions_) nodes_ += expression.size();
     predictions_.resize(kExpressions * kRows);
+    baseline_ = makeCpuSwitch(baseline_data_);
+    baseline_->prepare(expressions_);
   }
 
   /// The scenario of a population, made once.
@@ -55,34 +56,7 @@ class Scenario {
     return *scenario;
   }
 
-  /// The textbook loop: one row at a time, one switch a token.
-  void runBaseline() {
-    tbb::parallel_for(std::size_t{0}, expressions_.size(), [&](std::size_t e) {
-      const std::span<const Token> tokens = expressions_[e].tokens();
-      std::vector<float> stack(expressions_[e].stackHeight() + kMaxArity);
-      for (std::size_t row = 0; row < kRows; ++row) {
-        float* top = stack.data();
-        for (const Token& token : tokens) {
-          switch (token.kind) {
-            case Token::Kind::kConstant:
-              *top++ = static_cast<float>(token.value);
-              break;
-            case Token::Kind::kVariable:
-              *top++ = columns_[token.index][row];
-              break;
-            case Token::Kind::kParameter:
-              break;
-            case Token::Kind::kOp:
-              top -= arityOf(token.op);
-              *top = applyRow<float>(token.op, top[0], top[1], top[2]);
-              ++top;
-              break;
-          }
-        }
-        predictions_[e * kRows + row] = stack[0];
-      }
-    });
-  }
+  void runBaseline() { baseline_->predictions({}, predictions_); }
 
   const Program& program(Tier tier) {
     auto& program = programs_[tier];
@@ -128,7 +102,7 @@ class Scenario {
 
   bool withinBound(std::size_t expression, std::size_t row) const {
     std::vector<double> variables;
-    for (const auto& column : columns_) variables.push_back(static_cast<double>(column[row]));
+    for (const auto& column : baseline_data_.columns) variables.push_back(static_cast<double>(column[row]));
     const Bounded expected =
         evaluateBounded(expressions_[expression], variables, {}, {Precision::kF32, Math::kFast, true});
     const auto got = static_cast<double>(predictions_[expression * kRows + row]);
@@ -138,7 +112,8 @@ class Scenario {
 
   Engine engine_ = Engine::create({.math = Math::kFast}).value();
   std::vector<Expression> expressions_;
-  std::vector<std::vector<float>> columns_;
+  BaselineData baseline_data_;
+  std::unique_ptr<Baseline> baseline_;
   std::optional<Dataset> data_;
   std::size_t nodes_ = 0;
   std::vector<float> predictions_;

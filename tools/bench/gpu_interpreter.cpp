@@ -1,13 +1,11 @@
 // Parts about the interpreter: rates against the textbook kernel, small expressions, text to programs.
 #include <algorithm>
-#include <cmath>
 #include <string_view>
 
 #include <fmt/format.h>
 
-#include "ir/reference.h"
 #include "ir/text.h"
-#include "tools/bench/gpu_baseline.h"
+#include "tools/bench/baselines/baseline_check.h"
 #include "tools/bench/gpu_bench.h"
 
 namespace srjit {
@@ -17,64 +15,32 @@ constexpr std::size_t kPopulation = 10000, kRows = 10860, kColumns = 10;
 constexpr std::size_t kSmallExpressions = 250000, kSmallRows = 362;
 constexpr double kTera = 1e-12, kMilli = 1e3;
 
-/// How much of the baseline's predictions is right: within the error bound of the reference, and close to sr-jit's.
-struct Agreement {
-  std::size_t promised = 0, outside = 0, compared = 0, close = 0;
-};
-
-Agreement compareBaseline(const StackBaseline& baseline, const BenchContext& context,
-                          std::span<const Expression> expressions, const BenchData& data) {
-  const std::size_t count = std::min<std::size_t>(200, expressions.size()), rows = data.rows();
-  const std::vector<float> got = baseline.predictions(count);
-  const Engine engine = context.engine(Math::kFast);
-  std::vector<float> own(count * rows);
-  must(engine.evaluate(engine.compile(expressions.first(count), {.tier = Tier::kInterpret}),
-                       must(engine.upload(data.view())), {}, std::span<float>(own)));
-  Agreement agreement;
-  for (std::size_t e = 0; e < count; ++e) {
-    for (std::size_t r = e; r < rows; r += rows / 16) {
-      std::vector<double> row;
-      for (const auto& column : data.columns) row.push_back(static_cast<double>(column[r]));
-      const auto value = static_cast<double>(got[e * rows + r]), other = static_cast<double>(own[e * rows + r]);
-      const bool both_odd = !std::isfinite(value) && !std::isfinite(other);
-      ++agreement.compared;
-      agreement.close += both_odd || std::fabs(value - other) <= 1e-3 * (std::fabs(other) + 1e-3);
-      const Bounded bound = evaluateBounded(expressions[e], row, {}, {Precision::kF32, Math::kFast, false});
-      if (!std::isfinite(bound.error) || !std::isfinite(bound.value)) continue;
-      ++agreement.promised;
-      agreement.outside += !(std::fabs(value - bound.value) <= bound.error);
-    }
-  }
-  return agreement;
-}
-
-/// Medians, in node evaluations a second.
-struct BaselineRates {
-  double at_once;
-};
-
-BaselineRates measureBaseline(const BenchContext& context, const std::string& population,
-                              std::span<const Expression> expressions, const BenchData& data) {
-  const StackBaseline baseline(context.ordinal(), expressions, data.columns);
+/// The median, in T node evaluations a second.
+double measureBaseline(const BenchContext& context, const std::string& population,
+                       std::span<const Expression> expressions, const BenchData& data) {
+  const BaselineData own{context.ordinal(), data.columns, data.target};
   const double evaluations = nodesOf(expressions) * static_cast<double>(data.rows());
-  baseline.runAtOnce();
-  const Agreement agreement = compareBaseline(baseline, context, expressions, data);
-  if (agreement.outside * 1000 > agreement.promised || agreement.close * 100 < agreement.compared * 95) {
-    throw BenchFailure{
-        {Errc::kMachine,
-         fmt::format("the baseline kernel is wrong on {}: {} of {} samples outside of their bound, {} of {} close to "
-                     "sr-jit's predictions",
-                     population, agreement.outside, agreement.promised, agreement.close, agreement.compared),
-         {}}};
-  }
-  const auto at_once = context.sample(9, 3, [&] { return evaluations / baseline.runAtOnce() * kTera; });
-  const std::string what = "stack kernel in local memory, one row a thread, " + population;
-  const std::string note = fmt::format("checked: {} of {} samples outside of their bound, {} of {} close to sr-jit's",
-                                       agreement.outside, agreement.promised, agreement.close, agreement.compared);
+  std::vector<double> sums(expressions.size());
+  const auto ratesOf = [&](std::string_view name, std::size_t samples, std::string& note) {
+    const auto baselines = allBaselines();
+    const auto info =
+        std::ranges::find(baselines, name, [](const BaselineInfo& i) { return std::string_view(i.name); });
+    const std::unique_ptr<Baseline> baseline = info->make(own);
+    note = checkBaseline(*baseline, expressions, own, {}).text();
+    baseline->prepare(expressions);
+    baseline->losses({}, sums);
+    return context.sample(samples, 3, [&] {
+      baseline->losses({}, sums);
+      return evaluations / baseline->kernelSeconds() * kTera;
+    });
+  };
+  const std::string what = "stack kernel in local memory, one row a thread, losses, " + population;
+  std::string note;
+  const auto at_once = ratesOf("stack-once", 9, note);
   context.report->add("baseline", {what + ", one launch", "T nodes/s", at_once, {}, note});
-  context.report->add("baseline", {what + ", one launch per expression", "T nodes/s",
-                                   context.sample(5, 3, [&] { return evaluations / baseline.runOneByOne() * kTera; })});
-  return {medianOf(at_once)};
+  const auto one_by_one = ratesOf("stack-each", 5, note);
+  context.report->add("baseline", {what + ", one launch per expression", "T nodes/s", one_by_one, {}, note});
+  return medianOf(at_once);
 }
 
 std::vector<double> interpreterRates(const BenchContext& context, std::span<const Expression> expressions,
@@ -101,7 +67,7 @@ void benchInterpreter(const BenchContext& context) {
     context.report->add("interpreter", {fmt::format(fmt::runtime(what), "precise"), "T nodes/s",
                                         interpreterRates(context, expressions, data, Math::kPrecise)});
     if (!context.onGpu()) continue;
-    const double baseline = measureBaseline(context, population, expressions, data).at_once;
+    const double baseline = measureBaseline(context, population, expressions, data);
     std::vector<double> ratios;
     for (const double rate : fast) ratios.push_back(rate / baseline);
     Figure figure{fmt::format(fmt::runtime(what), "fast") + ", over the stack kernel", "times", ratios};

@@ -23,6 +23,9 @@ struct BaselineAgreement {
   std::string text() const;
 };
 
+/// Throws BenchFailure (kInvalid) if a span of a step has not the size that the prepared expressions need.
+void checkStepSize(std::size_t got, std::size_t expected, const char* what);
+
 /// Draws expressions, prepares the baseline with them alone, and compares: predictions in random rows with the float64
 /// reference, within its error bound for f32 `fast`; sums of squared errors with those of all predictions. What has no
 /// finite bound, and sums that are not finite, are left out. `parameters` are those of all expressions. At most 256 MiB

@@ -1,15 +1,34 @@
-#include "tools/bench/baselines/baseline_check.h"
+// The list of baselines. stack-each and ptx-each are the two evaluators of the Julia thesis whose scenarios the
+// benchmark repeats; stack-once, nvrtc and subtree-cache those of the MIT system whose scaling curves it repeats.
+#include "tools/bench/baselines/baseline.h"
+
+#include "tools/bench/baselines/cpu_switch.h"
+#include "tools/bench/baselines/device_baseline.h"
 
 namespace srjit {
+namespace {
 
-std::span<const BaselineInfo> allBaselines() { return {}; }
-
-std::string BaselineAgreement::text() const { return {}; }
-
-BaselineAgreement checkBaseline(Baseline& /*baseline*/, std::span<const Expression> /*expressions*/,
-                                const BaselineData& /*data*/, std::span<const double> /*parameters*/,
-                                const BaselineCheckOptions& /*options*/) {
-  return {};
+template <auto kMake, auto... kArguments>
+std::unique_ptr<Baseline> onDevice(const BaselineData& data) {
+  return kMake(openBaselineDevice(data.ordinal), data, kArguments...);
 }
+
+constexpr BaselineInfo kBaselines[] = {
+    {"stack-each", "stack interpreter, one row a thread, stack in local memory, one launch per expression",
+     onDevice<makeStackBaseline, StackLaunches::kEach>},
+    {"stack-once", "the same interpreter, one launch for all expressions",
+     onDevice<makeStackBaseline, StackLaunches::kOnce>},
+    {"ptx-each", "PTX text per expression, compiled by the driver, one launch per expression",
+     onDevice<makePtxBaseline>},
+    {"nvrtc", "C++ text for the population, compiled by NVRTC", onDevice<makeNvrtcBaseline>},
+    {"subtree-cache",
+     "subtrees hashed on the host, common ones evaluated once into device memory, the rest interpreted",
+     onDevice<makeCacheBaseline>},
+    {"cpu-switch", "one row at a time, one switch a token, on all cores of the processor", makeCpuSwitch},
+};
+
+}  // namespace
+
+std::span<const BaselineInfo> allBaselines() { return kBaselines; }
 
 }  // namespace srjit

@@ -1,0 +1,51 @@
+// The baselines of the benchmarks give the reference's values.
+#include <algorithm>
+#include <string>
+
+#include "tests/gpu/gpu.h"
+#include "tools/bench/baselines/baseline_check.h"
+#include "tools/bench/baselines/baseline_ops.h"
+#include "tools/bench/baselines/nvrtc.h"
+#include "tools/bench/bench_failure.h"
+
+namespace srjit {
+namespace {
+
+class Baselines : public Gpu, public testing::WithParamInterface<BaselineInfo> {};
+
+TEST_P(Baselines, KeepTheErrorBoundOfTheReference) {
+  const std::string device = engineOf({Precision::kF32, Math::kFast}).options().device;
+  const std::string name = GetParam().name;
+  if (device == "cpu" && name != "cpu-switch") GTEST_SKIP() << "needs a GPU";
+  if (name == "nvrtc" && !hasNvrtc()) GTEST_SKIP() << "NVRTC was not found";
+  GeneratorOptions generator = generatorOf(51, 30);
+  generator.special_probability = 0;
+  generator.ops.clear();
+  for (const BaselineOp& row : allBaselineOps()) generator.ops.push_back(row.op);
+  const Workload w = Workload::random(generator, 64, 10861, Spread::kTame, Precision::kF32);
+  BaselineData data;
+  if (device != "cpu") data.ordinal = static_cast<unsigned>(std::stoul(device.substr(device.find(':') + 1)));
+  for (const auto& column : w.columns) data.columns.emplace_back(column.begin(), column.end());
+  data.target.assign(w.target.begin(), w.target.end());
+  try {
+    const std::unique_ptr<Baseline> baseline = GetParam().make(data);
+    const BaselineAgreement agreement = checkBaseline(*baseline, w.expressions, data, w.parameters, {1, 64, 200});
+    EXPECT_GT(agreement.promised, agreement.compared / 4);
+    EXPECT_GT(agreement.sums, 10U);
+    EXPECT_GT(baseline->kernelSeconds(), 0);
+  } catch (const BenchFailure& failure) {
+    FAIL() << failure.error.message;
+  }
+}
+
+std::string nameOfBaseline(const testing::TestParamInfo<BaselineInfo>& baseline) {
+  std::string name = baseline.param.name;
+  std::replace(name.begin(), name.end(), '-', '_');
+  return name;
+}
+
+INSTANTIATE_TEST_SUITE_P(All, Baselines, testing::ValuesIn(allBaselines().begin(), allBaselines().end()),
+                         nameOfBaseline);
+
+}  // namespace
+}  // namespace srjit

@@ -1,0 +1,308 @@
+// The baselines of the benchmarks on a model of a GPU, which runs their PTX, and on the processor.
+#include "tools/bench/baselines/baseline.h"
+
+#include <cmath>
+#include <set>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "ir/text.h"
+#include "tests/runtime/fake_driver.h"
+#include "tools/bench/baselines/baseline_check.h"
+#include "tools/bench/baselines/baseline_ops.h"
+#include "tools/bench/baselines/cpu_switch.h"
+#include "tools/bench/baselines/device_baseline.h"
+#include "tools/bench/baselines/nvrtc.h"
+#include "tools/bench/bench_failure.h"
+#include "tools/bench/population.h"
+
+namespace srjit {
+namespace {
+
+using ::testing::HasSubstr;
+
+std::vector<Expression> expressionsOf(std::initializer_list<const char*> texts) {
+  std::vector<Expression> expressions;
+  for (const char* const text : texts) expressions.push_back(parse(text, Language::kInfix).value());
+  return expressions;
+}
+
+/// Of all operators, over 3 columns and up to 3 parameters.
+std::vector<Expression> population(std::size_t count, std::uint64_t seed) {
+  GeneratorOptions options{.seed = seed, .min_nodes = 1, .max_nodes = 12, .variables = 3, .parameters = 3};
+  options.parameter_probability = 0.3;
+  for (const BaselineOp& row : allBaselineOps()) options.ops.push_back(row.op);
+  return ExpressionGenerator(options).batch(count);
+}
+
+BaselineData dataOf(std::size_t rows) {
+  Random random(3);
+  BaselineData data{.ordinal = 0, .columns = {}, .target = {}};
+  const auto column = [&] {
+    std::vector<float> values(rows);
+    for (float& value : values) value = static_cast<float>(random.between(-3.0, 3.0));
+    return values;
+  };
+  for (int c = 0; c < 3; ++c) data.columns.push_back(column());
+  data.target = column();
+  return data;
+}
+
+std::vector<double> parametersOf(std::span<const Expression> expressions, std::uint64_t seed) {
+  Random random(seed);
+  std::vector<double> parameters;
+  for (const Expression& expression : expressions) {
+    for (std::uint32_t p = 0; p < expression.parameterCount(); ++p) parameters.push_back(random.between(-2.0, 2.0));
+  }
+  return parameters;
+}
+
+enum class Design { kStackEach, kStackOnce, kPtx, kNvrtc, kCache, kCpu };
+
+/// A model of a GPU, for which NVRTC makes PTX, and a baseline on it.
+struct Machine {
+  explicit Machine(FakeDevice device = {}) : driver({.devices = {device}, .lag = true}) {}
+
+  std::unique_ptr<Baseline> make(Design design, const BaselineData& data) {
+    const auto cuda = [this] { return Cuda::open(driver.load().value(), 0).value(); };
+    switch (design) {
+      case Design::kStackEach:
+        return makeStackBaseline(cuda(), data, StackLaunches::kEach);
+      case Design::kStackOnce:
+        return makeStackBaseline(cuda(), data, StackLaunches::kOnce);
+      case Design::kPtx:
+        return makePtxBaseline(cuda(), data);
+      case Design::kNvrtc:
+        return makeNvrtcBaseline(cuda(), data);
+      case Design::kCache:
+        return makeCacheBaseline(cuda(), data);
+      default:
+        return makeCpuSwitch(data);
+    }
+  }
+
+  FakeDriver driver;
+};
+
+FakeDevice deviceFor(Design design) {
+  FakeDevice device;
+  if (design == Design::kNvrtc) device.capability = 100;
+  return device;
+}
+
+class Baselines : public ::testing::TestWithParam<Design> {
+ protected:
+  void SetUp() override {
+    if (GetParam() == Design::kNvrtc && !hasNvrtc()) GTEST_SKIP() << "NVRTC was not found";
+  }
+  std::unique_ptr<Baseline> make(const BaselineData& data) { return machine_.make(GetParam(), data); }
+
+  Machine machine_{deviceFor(GetParam())};
+};
+
+TEST_P(Baselines, KeepTheErrorBoundOfTheReference) {
+  const BaselineData data = dataOf(300);
+  const std::vector<Expression> expressions = population(40, 11);
+  const std::vector<double> parameters = parametersOf(expressions, 5);
+  const auto baseline = make(data);
+  const BaselineAgreement agreement = checkBaseline(*baseline, expressions, data, parameters, {2, 40, 64});
+  EXPECT_EQ(agreement.compared, 40U * 64U);
+  EXPECT_GT(agreement.promised, agreement.compared / 3);
+  EXPECT_GT(agreement.sums, 10U);
+}
+
+TEST_P(Baselines, TakePowersOfEverySign) {
+  BaselineData data;
+  data.columns.resize(2);
+  for (const float x : {-2.0F, -0.5F, 0.0F, 1.5F}) {
+    for (const float y : {-3.0F, -2.0F, -0.5F, 0.0F, 1.0F, 2.0F, 3.0F}) {
+      data.columns[0].push_back(x);
+      data.columns[1].push_back(y);
+    }
+  }
+  data.target.resize(data.columns[0].size());
+  const auto baseline = make(data);
+  const std::vector<Expression> expressions = expressionsOf({"x0^x1"});
+  baseline->prepare(expressions);
+  std::vector<float> got(data.target.size());
+  baseline->predictions({}, got);
+  for (std::size_t r = 0; r < got.size(); ++r) {
+    const float expected = std::pow(data.columns[0][r], data.columns[1][r]);
+    if (std::isnan(expected)) {
+      EXPECT_TRUE(std::isnan(got[r])) << "row " << r;
+    } else if (std::isinf(expected)) {
+      EXPECT_TRUE(std::isinf(got[r])) << "row " << r;
+    } else {
+      EXPECT_NEAR(got[r], expected, 1e-5F * std::fabs(expected)) << "row " << r;
+    }
+  }
+}
+
+TEST_P(Baselines, TakeNewParametersAndNewGenerations) {
+  const BaselineData data = dataOf(5);
+  const auto baseline = make(data);
+  for (const auto& expressions : {expressionsOf({"p0*x0+p1", "x1", "p0*x0"}), expressionsOf({"x0+p0*p0*x2"}),
+                                  expressionsOf({"x0*x1+p0", "x0*x1-p0", "x2", "3.5"})}) {
+    baseline->prepare(expressions);
+    for (const std::uint64_t step : {1, 2}) {
+      const std::vector<double> parameters = parametersOf(expressions, step);
+      std::vector<float> got(expressions.size() * 5), expected(got.size());
+      std::vector<double> sums(expressions.size());
+      baseline->predictions(parameters, got);
+      baseline->losses(parameters, sums);
+      EXPECT_GE(baseline->kernelSeconds(), 0);
+      std::vector<float> numbers(parameters.begin(), parameters.end());
+      for (std::size_t e = 0, first = 0; e < expressions.size(); first += expressions[e].parameterCount(), ++e) {
+        const std::span<float> values = std::span(expected).subspan(e * 5, 5);
+        runSwitch(expressions[e], data.columns, std::span(numbers).subspan(first), 0, values);
+        double sum = 0;
+        for (std::size_t r = 0; r < 5; ++r) {
+          EXPECT_NEAR(got[e * 5 + r], values[r], 1e-4F) << "expression " << e << " row " << r;
+          sum += std::pow(static_cast<double>(values[r] - data.target[r]), 2);
+        }
+        EXPECT_NEAR(sums[e], sum, 1e-4 * sum + 1e-6);
+      }
+    }
+  }
+}
+
+TEST_P(Baselines, RefuseWhatTheyCannotTake) {
+  const BaselineData data = dataOf(5);
+  const auto baseline = make(data);
+  const std::vector<Expression> expressions = expressionsOf({"p0*x0+x1"});
+  if (GetParam() != Design::kCpu) {
+    EXPECT_THROW(baseline->prepare(expressionsOf({"x0+x1", "tan(x0)"})), BenchFailure);
+  }
+  baseline->prepare(expressions);
+  std::vector<float> out(5);
+  std::vector<double> sums(1);
+  const std::vector<double> none, one = {1.0};
+  EXPECT_THROW(baseline->predictions(none, out), BenchFailure);
+  EXPECT_THROW(baseline->predictions(one, std::span(out).first(4)), BenchFailure);
+  EXPECT_THROW(baseline->losses(none, sums), BenchFailure);
+  EXPECT_THROW(baseline->losses(one, std::span(sums).first(0)), BenchFailure);
+  EXPECT_NO_THROW(baseline->losses(one, sums));
+}
+
+std::string nameOfDesign(const ::testing::TestParamInfo<Design>& design) {
+  constexpr const char* kNames[] = {"StackEach", "StackOnce", "PtxEach", "Nvrtc", "Cache", "Cpu"};
+  return kNames[static_cast<std::size_t>(design.param)];
+}
+
+INSTANTIATE_TEST_SUITE_P(, Baselines,
+                         ::testing::Values(Design::kStackEach, Design::kStackOnce, Design::kPtx, Design::kNvrtc,
+                                           Design::kCache, Design::kCpu),
+                         nameOfDesign);
+
+TEST(DeviceBaselines, LaunchAsOftenAsTheirDesignSays) {
+  const BaselineData data = dataOf(130);
+  const std::vector<Expression> expressions = expressionsOf({"x0+x1", "x0-x1", "x0*x1", "sin(x0+x1)", "x2"});
+  for (const auto& [design, launches] :
+       {std::pair{Design::kStackEach, 5U}, {Design::kStackOnce, 1U}, {Design::kPtx, 5U}, {Design::kCache, 2U}}) {
+    Machine machine;
+    const auto baseline = machine.make(design, data);
+    baseline->prepare(expressions);
+    machine.driver.forgetCalls();
+    std::vector<double> sums(expressions.size());
+    baseline->losses({}, sums);
+    EXPECT_EQ(machine.driver.count("cuLaunchKernel"), launches);
+    EXPECT_EQ(machine.driver.count("cuModuleLoadDataEx"), 0U) << "compiling belongs to prepare()";
+  }
+}
+
+TEST(DeviceBaselines, PredictInGroupsWhatDoesNotFit) {
+  FakeDevice device;
+  device.memory_bytes = 96 << 10;
+  const BaselineData data = dataOf(256);
+  const std::vector<Expression> expressions(60, expressionsOf({"x0-x1"})[0]);
+  for (const Design design : {Design::kStackEach, Design::kStackOnce, Design::kPtx, Design::kCache}) {
+    Machine machine(device);
+    const auto baseline = machine.make(design, data);
+    baseline->prepare(expressions);
+    std::vector<float> out(expressions.size() * 256);
+    baseline->predictions({}, out);
+    for (std::size_t i = 0; i < out.size(); ++i) {
+      ASSERT_EQ(out[i], data.columns[0][i % 256] - data.columns[1][i % 256]) << i;
+    }
+    EXPECT_LE(machine.driver.peakBytes(), device.memory_bytes);
+  }
+}
+
+TEST(DeviceBaselines, CopyStraightToPinnedMemory) {
+  const BaselineData data = dataOf(256);
+  Machine machine;
+  const auto cuda = Cuda::open(machine.driver.load().value(), 0).value();
+  const auto baseline = makeStackBaseline(cuda, data, StackLaunches::kOnce);
+  baseline->prepare(expressionsOf({"x0", "x1"}));
+  const CurrentContext current(*cuda);
+  const PinnedBuffer out(cuda, std::size_t{2} * 256 * sizeof(float));
+  baseline->predictions({}, out.as<float>());
+  for (std::size_t i = 0; i < 256; ++i) ASSERT_EQ(out.as<float>()[256 + i], data.columns[1][i]);
+}
+
+TEST(BaselineList, NamesEachDesignOnce) {
+  std::set<std::string> names;
+  for (const BaselineInfo& info : allBaselines()) EXPECT_TRUE(names.insert(info.name).second) << info.name;
+  EXPECT_EQ(names,
+            (std::set<std::string>{"stack-each", "stack-once", "ptx-each", "nvrtc", "subtree-cache", "cpu-switch"}));
+}
+
+TEST(BaselineList, SaysWhatIsMissingWithoutADevice) {
+  for (const BaselineInfo& info : allBaselines()) {
+    if (std::string(info.name) == "cpu-switch") continue;
+    EXPECT_THROW(info.make({.ordinal = 1000, .columns = {{1}}, .target = {1}}), CudaFailure) << info.name;
+  }
+}
+
+/// A baseline that is right but for one prediction or sum.
+class Flawed final : public Baseline {
+ public:
+  Flawed(const BaselineData& data, float off, double off_sum)
+      : right_(makeCpuSwitch(data)), off_(off), off_sum_(off_sum) {}
+  void prepare(std::span<const Expression> expressions) override { right_->prepare(expressions); }
+  void losses(std::span<const double> parameters, std::span<double> sums) override {
+    right_->losses(parameters, sums);
+    sums.back() *= off_sum_;
+  }
+  void predictions(std::span<const double> parameters, std::span<float> out) override {
+    right_->predictions(parameters, out);
+    for (float& value : out) value *= off_;
+  }
+  double kernelSeconds() const override { return 0; }
+
+ private:
+  std::unique_ptr<Baseline> right_;
+  float off_;
+  double off_sum_;
+};
+
+TEST(CheckBaseline, FindsWhatIsWrong) {
+  const BaselineData data = dataOf(100);
+  const std::vector<Expression> expressions = expressionsOf({"x0+x1", "x0*p0+p1", "x2*x2"});
+  const std::vector<double> parameters = {0.5, 2.0};
+  const auto messageOf = [&](float off, double off_sum) -> std::string {
+    Flawed baseline(data, off, off_sum);
+    try {
+      return checkBaseline(baseline, expressions, data, parameters).text();
+    } catch (const BenchFailure& failure) {
+      return failure.error.message;
+    }
+  };
+  EXPECT_EQ(messageOf(1, 1), "checked: 96 of 96 predictions within their bound, 3 sums");
+  EXPECT_THAT(messageOf(1.0001F, 1), HasSubstr("for expression 0 in row"));
+  EXPECT_THAT(messageOf(1, 1.01), HasSubstr("sum of squared errors of expression 2"));
+}
+
+TEST(CheckBaseline, DrawsSomeOfMany) {
+  const BaselineData data = dataOf(50);
+  const std::vector<Expression> expressions = population(500, 17);
+  Flawed baseline(data, 1, 1);
+  const auto agreement = checkBaseline(baseline, expressions, data, parametersOf(expressions, 1),
+                                       {.seed = 4, .expressions = 20, .rows = 3});
+  EXPECT_EQ(agreement.compared, 60U);
+  EXPECT_THROW(checkBaseline(baseline, expressions, data, {}), BenchFailure) << "parameters are missing";
+}
+
+}  // namespace
+}  // namespace srjit

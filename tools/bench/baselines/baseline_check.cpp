@@ -1,0 +1,117 @@
+#include "tools/bench/baselines/baseline_check.h"
+
+#include <algorithm>
+#include <cmath>
+#include <random>
+
+#include <fmt/format.h>
+
+#include "ir/reference.h"
+#include "tools/bench/baselines/stack_program.h"
+#include "tools/bench/bench_failure.h"
+
+namespace srjit {
+namespace {
+
+constexpr std::size_t kMostPredictions = std::size_t{64} << 20;
+/// Sums of squares in f32 of up to 4,096 rows at once, in any order.
+constexpr double kSumTolerance = 1e-4;
+
+struct Sample {
+  std::vector<std::size_t> numbers;  ///< of the expressions, ascending
+  std::vector<Expression> expressions;
+  std::vector<double> parameters;
+};
+
+Sample draw(std::mt19937_64& random, std::span<const Expression> expressions, std::span<const double> parameters,
+            std::size_t count) {
+  const std::vector<std::uint32_t> offsets = parameterOffsets(expressions);
+  if (parameters.size() != offsets.back()) {
+    throw BenchFailure{{Errc::kInvalid,
+                        fmt::format("{} parameters for expressions that have {}", parameters.size(), offsets.back()),
+                        {}}};
+  }
+  Sample sample;
+  // Knuth's selection sampling.
+  for (std::size_t e = 0; e < expressions.size() && sample.numbers.size() < count; ++e) {
+    if (random() % (expressions.size() - e) >= count - sample.numbers.size()) continue;
+    sample.numbers.push_back(e);
+    sample.expressions.push_back(expressions[e]);
+    const auto own = parameters.subspan(offsets[e], offsets[e + 1] - offsets[e]);
+    sample.parameters.insert(sample.parameters.end(), own.begin(), own.end());
+  }
+  return sample;
+}
+
+[[noreturn]] void fail(std::string message) { throw BenchFailure{{Errc::kMachine, std::move(message), {}}}; }
+
+void checkRow(const Expression& expression, std::size_t number, std::size_t row, const BaselineData& data,
+              std::span<const double> parameters, double got, BaselineAgreement& agreement) {
+  std::vector<double> variables;
+  for (const auto& column : data.columns) variables.push_back(static_cast<double>(column[row]));
+  ++agreement.compared;
+  const Bounded bound = evaluateBounded(expression, variables, parameters, {Precision::kF32, Math::kFast, false});
+  if (!std::isfinite(bound.error)) return;
+  ++agreement.promised;
+  const bool same = got == bound.value || (std::isnan(got) && std::isnan(bound.value));
+  if (same || std::fabs(got - bound.value) <= bound.error) return;
+  fail(fmt::format("the baseline predicts {} for expression {} in row {}, but the reference is {} with a bound of {}",
+                   got, number, row, bound.value, bound.error));
+}
+
+void checkSum(double got, std::span<const float> predictions, std::size_t number, const BaselineData& data,
+              BaselineAgreement& agreement) {
+  double sum = 0;
+  for (std::size_t r = 0; r < predictions.size(); ++r) {
+    const float error = predictions[r] - data.target[r];
+    sum += static_cast<double>(error * error);
+  }
+  // Beyond f32, where sums of a block may be infinite.
+  if (!(sum < 1e36)) return;
+  ++agreement.sums;
+  if (std::fabs(got - sum) <= kSumTolerance * sum) return;
+  fail(fmt::format("the baseline gives {} as the sum of squared errors of expression {}, but its predictions give {}",
+                   got, number, sum));
+}
+
+}  // namespace
+
+std::string BaselineAgreement::text() const {
+  return fmt::format("checked: {} of {} predictions within their bound, {} sums", promised, compared, sums);
+}
+
+void checkStepSize(std::size_t got, std::size_t expected, const char* what) {
+  if (got == expected) return;
+  throw BenchFailure{
+      {Errc::kInvalid, fmt::format("{} {} for a baseline that was prepared for {}", got, what, expected), {}}};
+}
+
+BaselineAgreement checkBaseline(Baseline& baseline, std::span<const Expression> expressions, const BaselineData& data,
+                                std::span<const double> parameters, const BaselineCheckOptions& options) {
+  const std::size_t rows = data.target.size();
+  std::mt19937_64 random(options.seed);
+  const std::size_t most = std::max<std::size_t>(1, kMostPredictions / rows);
+  const Sample sample = draw(random, expressions, parameters, std::min(options.expressions, most));
+  std::vector<float> predictions(sample.expressions.size() * rows);
+  std::vector<double> sums(sample.expressions.size());
+  baseline.prepare(sample.expressions);
+  baseline.predictions(sample.parameters, predictions);
+  baseline.losses(sample.parameters, sums);
+  BaselineAgreement agreement;
+  std::size_t first_parameter = 0;
+  for (std::size_t i = 0; i < sample.expressions.size(); ++i) {
+    std::vector<double> own;
+    for (std::size_t p = 0; p < sample.expressions[i].parameterCount(); ++p) {
+      own.push_back(static_cast<double>(static_cast<float>(sample.parameters[first_parameter++])));
+    }
+    const std::span<const float> values = std::span(predictions).subspan(i * rows, rows);
+    for (std::size_t k = 0; k < options.rows; ++k) {
+      const std::size_t row = random() % rows;
+      checkRow(sample.expressions[i], sample.numbers[i], row, data, own, static_cast<double>(values[row]), agreement);
+    }
+    checkSum(sums[i], values, sample.numbers[i], data, agreement);
+  }
+  return agreement;
+}
+
+}  // namespace srjit

@@ -1,0 +1,28 @@
+// The table of the baselines' operators.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "ir/ops.h"
+
+namespace srjit {
+
+/// One row of baseline_ops.def.
+struct BaselineOp {
+  Op op;
+  const char* ptx;
+  const char* cuda;
+};
+
+/// All rows, in the order of the table.
+std::span<const BaselineOp> allBaselineOps() noexcept;
+
+/// The number of an operator's row. Throws BenchFailure (kUnsupported) for one that is not there.
+std::size_t baselineOpNumber(Op op);
+
+/// A cell with operands and result filled in.
+std::string fillBaselineOp(const char* cell, std::string_view x, std::string_view y, std::string_view r);
+
+}  // namespace srjit

@@ -1,0 +1,24 @@
+// PTX that the stack interpreter and the transpiled kernels have in common: which row a thread has, and what becomes of
+// its value. Between the two lies code that puts the value into %r.
+//
+// Kernels have the parameters u64 columns, u32 rows, u64 parameters, u64 target, u64 out; then those of their own. A
+// block of kBaselineThreads threads computes as many rows, of the expression whose number is ctaid.y.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace srjit {
+
+/// Begins a module with one kernel: `more_parameters` continues the list of parameters ("" or ", .param ..."),
+/// `declarations` are registers and memory of its own. Leaves the address of the row in the first column in %column,
+/// the bytes between columns in %pitch, and %row, the last row where it is %beyond the end. %a to %c (b64), %i and %j
+/// (b32), %x, %y, %t (f32) and %p are free, as are the temporaries of baseline_ops.def.
+void beginBaselineKernel(std::string_view name, std::string_view more_parameters, std::string_view declarations,
+                         std::string& ptx);
+
+/// Ends it: adds the block's squared errors to the sum of the expression, by shuffles and one atomic addition; or
+/// stores predictions.
+void endBaselineKernel(std::string& ptx);
+
+}  // namespace srjit

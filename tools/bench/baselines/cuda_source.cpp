@@ -1,0 +1,105 @@
+#include "tools/bench/baselines/cuda_source.h"
+
+#include <bit>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "tools/bench/baselines/baseline_ops.h"
+#include "tools/bench/baselines/device_baseline.h"
+
+namespace srjit {
+namespace {
+
+static_assert(kBaselineThreads == 128, "the kernel adds the sums of four warps");
+
+constexpr const char* kHead = R"(typedef unsigned long long Size;
+
+__device__ __forceinline__ float power(float x, float y) {
+  const float magnitude = exp2f(y * log2f(fabsf(x)));
+  const float small = fminf(fabsf(y), 8388608.0f);
+  const float rounded = __fadd_rn(small, 8388608.0f);
+  const float with_sign = __uint_as_float(__float_as_uint(magnitude) ^ (__float_as_uint(rounded) << 31));
+  const float of_negative = __fsub_rn(rounded, 8388608.0f) == small ? with_sign : __uint_as_float(0x7fc00000u);
+  return y == 0.0f ? 1.0f : x < 0.0f ? of_negative : magnitude;
+}
+
+)";
+
+constexpr const char* kKernel = R"(extern "C" __global__ void __launch_bounds__(128) population(
+    const float* __restrict__ columns, unsigned rows, const float* __restrict__ parameters,
+    const float* __restrict__ target, void* out, unsigned first) {{
+  __shared__ float warp_sums[4];
+  const unsigned place = blockIdx.x * blockDim.x + threadIdx.x;
+  const unsigned row = min(place, rows - 1);
+  float value = 0.0f;
+  switch (first + blockIdx.y) {{
+{}  }}
+  if (target == nullptr) {{
+    if (place < rows) static_cast<float*>(out)[static_cast<Size>(blockIdx.y) * rows + row] = value;
+    return;
+  }}
+  const float difference = value - target[row];
+  float sum = place < rows ? difference * difference : 0.0f;
+  for (int distance = 16; distance > 0; distance /= 2) sum += __shfl_down_sync(0xffffffffu, sum, distance);
+  if (threadIdx.x % 32 == 0) warp_sums[threadIdx.x / 32] = sum;
+  __syncthreads();
+  if (threadIdx.x == 0) {{
+    const float total = (warp_sums[0] + warp_sums[1]) + (warp_sums[2] + warp_sums[3]);
+    atomicAdd(static_cast<double*>(out) + blockIdx.y, static_cast<double>(total));
+  }}
+}}
+)";
+
+// A function of straight-line code; its parameters begin at `first_parameter`.
+std::string functionOf(const Expression& expression, std::size_t number, std::size_t first_parameter) {
+  std::string code = fmt::format(
+      "__device__ __forceinline__ float expression{}(const float* __restrict__ row, Size rows, const float* "
+      "__restrict__ p) {{\n",
+      number);
+  std::vector<std::size_t> stack;
+  for (std::size_t v = 0; v < expression.size(); ++v) {
+    const Token& token = expression.tokens()[v];
+    std::string value;
+    switch (token.kind) {
+      case Token::Kind::kConstant:
+        value =
+            fmt::format("__uint_as_float(0x{:08x}u)", std::bit_cast<std::uint32_t>(static_cast<float>(token.value)));
+        break;
+      case Token::Kind::kVariable:
+        value = fmt::format("row[{} * rows]", token.index);
+        break;
+      case Token::Kind::kParameter:
+        value = fmt::format("p[{}]", first_parameter + token.index);
+        break;
+      case Token::Kind::kOp: {
+        const std::size_t arity = static_cast<std::size_t>(token.arity());
+        const std::string y = arity == 2 ? fmt::format("v{}", stack.back()) : "";
+        const std::string x = fmt::format("v{}", stack[stack.size() - arity]);
+        value = fillBaselineOp(allBaselineOps()[baselineOpNumber(token.op)].cuda, x, y, "");
+        stack.resize(stack.size() - arity);
+        break;
+      }
+    }
+    code += fmt::format("  const float v{} = {};\n", v, value);
+    stack.push_back(v);
+  }
+  return code + fmt::format("  return v{};\n}}\n\n", stack.back());
+}
+
+}  // namespace
+
+std::string cudaSource(std::span<const Expression> expressions) {
+  std::string source = kHead;
+  std::string cases;
+  std::size_t first_parameter = 0;
+  for (std::size_t e = 0; e < expressions.size(); ++e) {
+    source += functionOf(expressions[e], e, first_parameter);
+    cases +=
+        fmt::format("    case {0}:\n      value = expression{0}(columns + row, rows, parameters);\n      break;\n", e);
+    first_parameter += expressions[e].parameterCount();
+  }
+  return source + fmt::format(fmt::runtime(kKernel), cases);
+}
+
+}  // namespace srjit

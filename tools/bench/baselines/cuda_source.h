@@ -1,0 +1,19 @@
+// Expressions as CUDA C++.
+#pragma once
+
+#include <span>
+#include <string>
+
+#include "ir/expression.h"
+
+namespace srjit {
+
+inline constexpr const char* kPopulationKernel = "population";
+
+/// One kernel, population(columns, rows, parameters, target, out, first), whose block row `y` evaluates expression
+/// first
+/// + y by a switch; parameters are those of all these expressions. As DeviceBaseline::launch has it, with `out` for
+/// expression `first`. Throws BenchFailure for an operator that the baselines lack.
+std::string cudaSource(std::span<const Expression> expressions);
+
+}  // namespace srjit

@@ -1,0 +1,81 @@
+// What the baselines of a GPU share: data on the device, parameters sent and results fetched each step.
+#pragma once
+
+#include <array>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "runtime/cuda.h"
+#include "tools/bench/baselines/baseline.h"
+
+namespace srjit {
+
+/// Threads of a block, each of which computes one row.
+inline constexpr unsigned kBaselineThreads = 128;
+
+class DeviceBaseline : public Baseline {
+ public:
+  void prepare(std::span<const Expression> expressions) final;
+  void losses(std::span<const double> parameters, std::span<double> sums) final;
+  void predictions(std::span<const double> parameters, std::span<float> out) final;
+  double kernelSeconds() const final { return kernel_seconds_; }
+
+ protected:
+  DeviceBaseline(std::shared_ptr<const Cuda> cuda, const BaselineData& data);
+
+  /// Replaces what was built before. The device's context is current in all of these.
+  virtual void build(std::span<const Expression> expressions) = 0;
+  /// Launches what a step needs before the expressions themselves.
+  virtual void launchShared() {}
+  /// Launches `count` expressions from `first` on. With a target, adds the sum of squared errors of expression first +
+  /// i to the double at out + 8 i; without (0), stores its predictions in f32 from out + 4 rows() i on.
+  virtual void launch(std::size_t first, std::size_t count, CUdeviceptr target, CUdeviceptr out) = 0;
+
+  const std::shared_ptr<const Cuda>& cuda() const noexcept { return cuda_; }
+  const Stream& stream() const noexcept { return *stream_; }
+  std::uint32_t rows() const noexcept { return rows_; }
+  CUdeviceptr columns() const noexcept { return columns_.address(); }
+  CUdeviceptr parameters() const noexcept { return parameters_.address(); }
+
+  /// Blocks that cover all rows.
+  unsigned rowBlocks() const noexcept { return (rows_ + kBaselineThreads - 1) / kBaselineThreads; }
+  /// A copy on the device, which is complete when it returns.
+  template <class T>
+  DeviceBuffer upload(const std::vector<T>& values) const {
+    return uploadBytes(values.data(), values.size() * sizeof(T));
+  }
+  DeviceBuffer allocate(std::size_t bytes) const { return DeviceBuffer(stream_, bytes); }
+
+ private:
+  DeviceBuffer uploadBytes(const void* data, std::size_t bytes) const;
+  void sendParameters(std::span<const double> parameters);
+  template <class Body>
+  void time(const Body& body);
+  void fetch(std::span<float> out);
+
+  std::shared_ptr<const Cuda> cuda_;
+  std::shared_ptr<const Stream> stream_;
+  std::uint32_t rows_;
+  std::size_t expressions_ = 0;
+  DeviceBuffer columns_, target_, parameters_, sums_, matrix_;
+  PinnedBuffer sent_, fetched_sums_;
+  std::array<PinnedBuffer, 2> fetched_;
+  double kernel_seconds_ = 0;
+};
+
+/// The device that a baseline uses. Throws CudaFailure, also where there is no driver.
+std::shared_ptr<const Cuda> openBaselineDevice(unsigned ordinal);
+
+/// An image of PTX text.
+KernelImage imageOfPtx(const std::string& ptx);
+
+/// The baselines, on a device that is open.
+enum class StackLaunches { kEach, kOnce };
+std::unique_ptr<Baseline> makeStackBaseline(std::shared_ptr<const Cuda> cuda, const BaselineData& data,
+                                            StackLaunches launches);
+std::unique_ptr<Baseline> makePtxBaseline(std::shared_ptr<const Cuda> cuda, const BaselineData& data);
+std::unique_ptr<Baseline> makeNvrtcBaseline(std::shared_ptr<const Cuda> cuda, const BaselineData& data);
+std::unique_ptr<Baseline> makeCacheBaseline(std::shared_ptr<const Cuda> cuda, const BaselineData& data);
+
+}  // namespace srjit

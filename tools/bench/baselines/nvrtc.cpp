@@ -1,0 +1,101 @@
+#include "tools/bench/baselines/nvrtc.h"
+
+#include <dlfcn.h>
+
+#include <iterator>
+#include <type_traits>
+
+#include <fmt/format.h>
+
+#include "compiler/toolkit.h"
+
+namespace srjit {
+namespace {
+
+struct Nvrtc {
+#define SRJIT_NVRTC(name, parameters) int(*name) parameters = nullptr;
+#include "tools/bench/baselines/nvrtc.def"
+#undef SRJIT_NVRTC
+};
+
+Error missing(const std::string& what) {
+  return {
+      Errc::kMachine, fmt::format("NVRTC cannot be used: {} (install the CUDA toolkit or set CUDA_HOME)", what), {}};
+}
+
+Result<Nvrtc> load() {
+  void* handle = nullptr;
+  for (const std::string& name : {findToolkit().nvrtc, std::string("libnvrtc.so.13"), std::string("libnvrtc.so.12")}) {
+    if (handle == nullptr && !name.empty()) handle = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL);
+  }
+  if (handle == nullptr) return missing("libnvrtc.so was not found");
+  Nvrtc library;
+  const auto bind = [handle](auto& entry, const char* name) {
+    entry = reinterpret_cast<std::remove_reference_t<decltype(entry)>>(dlsym(handle, name));
+    return entry != nullptr;
+  };
+#define SRJIT_NVRTC(name, parameters) \
+  if (!bind(library.name, #name)) return missing("it lacks " #name);
+#include "tools/bench/baselines/nvrtc.def"
+#undef SRJIT_NVRTC
+  return library;
+}
+
+const Result<Nvrtc>& nvrtc() {
+  static const Result<Nvrtc> library = load();
+  return library;
+}
+
+/// A program of NVRTC.
+class CudaProgram {
+ public:
+  CudaProgram(const Nvrtc& library, const std::string& source) : library_(library) {
+    code_ = library.nvrtcCreateProgram(&program_, source.c_str(), "population.cu", 0, nullptr, nullptr);
+  }
+  ~CudaProgram() {
+    if (program_ != nullptr) library_.nvrtcDestroyProgram(&program_);
+  }
+  CudaProgram(const CudaProgram&) = delete;
+  CudaProgram& operator=(const CudaProgram&) = delete;
+
+  Result<KernelImage> compile(const std::string& arch, bool to_ptx) {
+    const std::string architecture =
+        fmt::format("--gpu-architecture={}_{}", to_ptx ? "compute" : "sm", arch.substr(arch.find('_') + 1));
+    const char* const options[] = {architecture.c_str(), "--use_fast_math", "--std=c++17"};
+    if (code_ == 0) code_ = library_.nvrtcCompileProgram(program_, std::size(options), options);
+    KernelImage image{.code = {}, .is_ptx = to_ptx, .kernels = {}};
+    const auto sizeOf = to_ptx ? library_.nvrtcGetPTXSize : library_.nvrtcGetCUBINSize;
+    const auto codeOf = to_ptx ? library_.nvrtcGetPTX : library_.nvrtcGetCUBIN;
+    std::size_t bytes = 0;
+    if (code_ == 0) code_ = sizeOf(program_, &bytes);
+    image.code.resize(bytes);
+    if (code_ == 0) code_ = codeOf(program_, reinterpret_cast<char*>(image.code.data()));
+    if (code_ != 0) return Error{Errc::kCompile, fmt::format("NVRTC failed (error {}): {}", code_, log()), {}};
+    return image;
+  }
+
+ private:
+  std::string log() const {
+    std::size_t bytes = 0;
+    if (program_ == nullptr || library_.nvrtcGetProgramLogSize(program_, &bytes) != 0 || bytes == 0) return "no log";
+    std::string text(bytes, '\0');
+    if (library_.nvrtcGetProgramLog(program_, text.data()) != 0) return "no log";
+    return text.substr(0, text.find('\0'));
+  }
+
+  const Nvrtc& library_;
+  void* program_ = nullptr;
+  int code_;
+};
+
+}  // namespace
+
+bool hasNvrtc() { return nvrtc().ok(); }
+
+Result<KernelImage> compileCuda(const std::string& source, const std::string& arch, bool to_ptx) {
+  const Result<Nvrtc>& library = nvrtc();
+  if (!library) return library.error();
+  return CudaProgram(*library, source).compile(arch, to_ptx);
+}
+
+}  // namespace srjit

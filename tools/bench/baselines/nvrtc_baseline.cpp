@@ -1,0 +1,67 @@
+// C++ for the population, compiled by NVRTC: modules of many expressions, one after another.
+#include <algorithm>
+
+#include "tools/bench/baselines/cuda_source.h"
+#include "tools/bench/baselines/device_baseline.h"
+#include "tools/bench/baselines/nvrtc.h"
+#include "tools/bench/baselines/stack_program.h"
+#include "tools/bench/bench_failure.h"
+
+namespace srjit {
+namespace {
+
+/// A module takes the compiler more than linear time.
+constexpr std::size_t kModuleExpressions = 100;
+
+class NvrtcBaseline final : public DeviceBaseline {
+ public:
+  NvrtcBaseline(std::shared_ptr<const Cuda> device, const BaselineData& data)
+      : DeviceBaseline(std::move(device), data) {
+    if (!hasNvrtc()) must(compileCuda("", cuda()->limits().arch, false));
+  }
+
+ private:
+  void build(std::span<const Expression> expressions) override {
+    offsets_ = parameterOffsets(expressions);
+    kernels_.clear();
+    modules_.clear();
+    for (std::size_t first = 0; first < expressions.size(); first += kModuleExpressions) {
+      const std::size_t count = std::min(kModuleExpressions, expressions.size() - first);
+      modules_.emplace_back(cuda(), must(compileCuda(cudaSource(expressions.subspan(first, count)),
+                                                     cuda()->limits().arch, cuda()->limits().needs_ptx)));
+      kernels_.push_back(modules_.back().kernel(kPopulationKernel));
+    }
+  }
+
+  void launch(std::size_t first, std::size_t count, CUdeviceptr target, CUdeviceptr out) override {
+    CUdeviceptr all_columns = columns(), module_parameters = 0, result = 0;
+    std::uint32_t row_count = rows(), first_of_module = 0;
+    const auto arguments = addressesOf(all_columns, row_count, module_parameters, target, result, first_of_module);
+    const std::size_t result_bytes = target != 0 ? sizeof(double) : rows() * sizeof(float);
+    for (std::size_t e = first; e < first + count;) {
+      const std::size_t module = e / kModuleExpressions;
+      const std::size_t end = std::min(first + count, (module + 1) * kModuleExpressions);
+      first_of_module = static_cast<std::uint32_t>(e % kModuleExpressions);
+      module_parameters = parameters() + offsets_[module * kModuleExpressions] * sizeof(float);
+      result = out + (e - first) * result_bytes;
+      stream().launch({.kernel = kernels_[module].get(),
+                       .grid_x = rowBlocks(),
+                       .grid_y = static_cast<unsigned>(end - e),
+                       .block_threads = kBaselineThreads,
+                       .arguments = arguments});
+      e = end;
+    }
+  }
+
+  std::vector<std::uint32_t> offsets_;
+  std::vector<Module> modules_;
+  std::vector<Kernel> kernels_;
+};
+
+}  // namespace
+
+std::unique_ptr<Baseline> makeNvrtcBaseline(std::shared_ptr<const Cuda> cuda, const BaselineData& data) {
+  return std::make_unique<NvrtcBaseline>(std::move(cuda), data);
+}
+
+}  // namespace srjit

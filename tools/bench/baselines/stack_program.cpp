@@ -1,0 +1,55 @@
+#include "tools/bench/baselines/stack_program.h"
+
+#include <bit>
+
+#include <fmt/format.h>
+
+#include "tools/bench/baselines/baseline_ops.h"
+#include "tools/bench/bench_failure.h"
+
+namespace srjit {
+
+std::vector<std::uint32_t> parameterOffsets(std::span<const Expression> expressions) {
+  std::vector<std::uint32_t> offsets = {0};
+  offsets.reserve(expressions.size() + 1);
+  for (const Expression& expression : expressions) offsets.push_back(offsets.back() + expression.parameterCount());
+  return offsets;
+}
+
+StackToken stackToken(const Token& token, std::uint32_t first_parameter) {
+  switch (token.kind) {
+    case Token::Kind::kConstant:
+      return {StackToken::kConstant, std::bit_cast<std::uint32_t>(static_cast<float>(token.value))};
+    case Token::Kind::kVariable:
+      return {StackToken::kVariable, token.index};
+    case Token::Kind::kParameter:
+      return {StackToken::kParameter, first_parameter + token.index};
+    case Token::Kind::kOp:
+      break;
+  }
+  return {StackToken::kFirstOp + static_cast<std::uint32_t>(baselineOpNumber(token.op)), 0};
+}
+
+void checkStackHeight(const Expression& expression) {
+  if (expression.stackHeight() > kStackEntries) {
+    throw BenchFailure{{Errc::kUnsupported,
+                        fmt::format("an expression needs a stack of {} values, but the baseline's has {}",
+                                    expression.stackHeight(), kStackEntries),
+                        {}}};
+  }
+}
+
+StackPrograms stackPrograms(std::span<const Expression> expressions) {
+  StackPrograms programs;
+  programs.offsets.reserve(expressions.size() + 1);
+  std::uint32_t first_parameter = 0;
+  for (const Expression& expression : expressions) {
+    checkStackHeight(expression);
+    for (const Token& token : expression.tokens()) programs.tokens.push_back(stackToken(token, first_parameter));
+    programs.endProgram();
+    first_parameter += expression.parameterCount();
+  }
+  return programs;
+}
+
+}  // namespace srjit
