@@ -85,6 +85,7 @@ void benchSecondProcess(const BenchContext& context);
 void benchSteady(const BenchContext& context);
 void benchOverlap(const BenchContext& context);
 void benchAuto(const BenchContext& context);
+void benchDirect(const BenchContext& context);
 
 #define SRJIT_SCENARIO(id, name, seconds, doc) void bench##id(const BenchContext& context);
 #include "tools/bench/scenarios/scenarios.def"

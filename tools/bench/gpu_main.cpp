@@ -26,6 +26,7 @@ constexpr BenchPart kParts[] = {
     {"compiled", "rates of machine code", benchCompiled},
     {"compiling", "what machine code costs", benchCompiling},
     {"second", "what a second process pays", benchSecondProcess},
+    {"direct", "machine code without an assembler", benchDirect},
     {"auto", "the tier that is chosen against both", benchAuto},
 };
 
