@@ -42,7 +42,7 @@ struct DirectOptions {
   Math math = Math::kPrecise;
   std::optional<LossSpec> loss = {};  ///< none: predictions
   unsigned roots = kDirectRoots;      ///< at most so many a group; 1 to kDirectRoots
-  unsigned registers = 64;            ///< a thread may have; 40 to 255. 64 leaves room for 8 warps of every scheduler
+  unsigned registers = 64;            ///< a thread may have; 40 to 64, which leaves room for 8 warps of every scheduler
   unsigned window = 24;               ///< instructions among which the scheduler chooses, 1 (source order) to 32
 };
 

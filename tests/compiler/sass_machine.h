@@ -58,7 +58,7 @@ class SassMachine {
 
   /// The history of a register or predicate, as far as timing is concerned.
   struct Timing {
-    Cycle written = 0, read = 0;
+    Cycle written = 0, read = -100;
     int writer = -1;            ///< form of a writer of fixed latency
     std::uint8_t to_write = 0;  ///< barriers of instructions that still write it
     std::uint8_t to_read = 0;   ///< barriers of instructions that still read it
