@@ -196,12 +196,13 @@ struct DirectEmitter::State {
 
 // Instructions of one group, in `group`. The tables get its entries.
 bool DirectEmitter::State::generate(std::span<const std::uint32_t> roots, DirectPart& part) {
-  constexpr unsigned kMargin = 6;  // for what alignment of wide results costs
+  constexpr unsigned kMargin = 10;  // for what alignment of wide results costs
   const direct::Sections sections = selector.select(roots, code, part.parameters, part.outputs);
   const unsigned available = options.registers - static_cast<unsigned>(std::popcount(reserved));
   for (const unsigned window : {options.window, 1U}) {
     scheduler.run(code, sections, window, available - kMargin, order);
     if (allocator.run(code, order, reserved, options.registers, group)) return true;
+    ++part.retries;
   }
   return false;
 }

@@ -96,7 +96,8 @@ struct DirectPart {
   std::vector<std::uint32_t> exits;       ///< offsets of EXIT instructions in bytes
   std::vector<std::uint32_t> refused;     ///< roots without code, ascending: not direct, or too many registers
   unsigned registers = 0;
-  unsigned splits = 0;  ///< groups that were halved for want of registers
+  unsigned splits = 0;   ///< groups that were halved for want of registers
+  unsigned retries = 0;  ///< times that code was made again in source order for want of registers
 
   static constexpr std::uint32_t kNoRoot = ~0u;
 };

@@ -75,10 +75,9 @@ void Selector::countUses(std::span<const std::uint32_t> roots) {
 // How many values may wait for later uses. What is left is for those of an expression being computed, for what the
 // scheduler begins early, and for numbers.
 void Selector::setLimits() {
-  constexpr unsigned kAtWork = 22, kLeast = 4;
+  constexpr unsigned kAtWork = 32, kLeast = 4;
   unsigned taken = kAtWork + 8;
   if (options_.loss) {
-    taken += 8;
     if (options_.loss->weighted) taken += 1;
     if (options_.loss->skip_invalid) taken += 10;
     if (options_.loss->weighted && options_.loss->skip_invalid) taken += 5;

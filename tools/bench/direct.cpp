@@ -42,15 +42,16 @@ void emitDirect(benchmark::State& state, const char* population, bool loss) {
   DirectOptions options{.math = kMath};
   if (loss) options.loss.emplace();
   DirectEmitter emitter = DirectEmitter::create(options).value();
-  std::size_t instructions = 0, refused = 0, splits = 0, numbers = 0;
+  std::size_t instructions = 0, refused = 0, splits = 0, retries = 0, numbers = 0;
   unsigned registers = 0;
   for (auto _ : state) {
-    instructions = refused = splits = numbers = 0;
+    instructions = refused = splits = retries = numbers = 0;
     for (const Dag& dag : graphs.dags) {
       const DirectPart part = emitter.emit(dag);
       instructions += part.words.size();
       refused += part.refused.size();
       splits += part.splits;
+      retries += part.retries;
       numbers += part.parameters.size();
       registers = std::max(registers, part.registers);
     }
@@ -59,6 +60,7 @@ void emitDirect(benchmark::State& state, const char* population, bool loss) {
   state.counters["numbers"] = static_cast<double>(numbers) / kExpressions;
   state.counters["refused"] = static_cast<double>(refused);
   state.counters["splits"] = static_cast<double>(splits);
+  state.counters["retries"] = static_cast<double>(retries);
   state.counters["registers"] = registers;
   state.SetItemsProcessed(state.iterations() * static_cast<std::int64_t>(kExpressions));
 }
