@@ -1,0 +1,312 @@
+#include "compiler/direct.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cstddef>
+#include <limits>
+
+#include <fmt/format.h>
+
+#include "compiler/direct_allocate.h"
+#include "compiler/direct_schedule.h"
+#include "compiler/direct_select.h"
+
+namespace srjit {
+namespace {
+
+using sass::Compare;
+using sass::Form;
+
+constexpr unsigned kLeastRegisters = 40, kLongestWindow = 32;
+constexpr std::size_t kAlignment = 8;  // of a group's code, in instructions: a line of the instruction cache
+
+using OperatorSet = std::array<bool, kOpCount>;
+
+OperatorSet operatorsOf(Math math) {
+  OperatorSet direct{};
+  direct::Code code;
+  for (std::size_t i = 0; i < kOpCount; ++i) {
+    direct::Builder builder(code, math);
+    const direct::Value any(code.newValues(), builder);
+    builder.apply(static_cast<Op>(i), std::array{any, any, any});
+    direct[i] = !builder.isRefused();
+  }
+  return direct;
+}
+
+Status checkOptions(const DirectOptions& options) {
+  const auto invalid = [](std::string message) { return Error{Errc::kInvalid, std::move(message), {}}; };
+  if (std::ranges::find(sass::architectures(), options.architecture) == sass::architectures().end()) {
+    return invalid(fmt::format("no direct code for sm_{}", options.architecture));
+  }
+  if (options.roots < 1 || options.roots > kDirectRoots) {
+    return invalid(fmt::format("{} roots a group, expected 1 to {}", options.roots, kDirectRoots));
+  }
+  if (options.registers < kLeastRegisters || options.registers > direct::kMostRegisters) {
+    return invalid(
+        fmt::format("{} registers, expected {} to {}", options.registers, kLeastRegisters, direct::kMostRegisters));
+  }
+  if (options.window < 1 || options.window > kLongestWindow) {
+    return invalid(fmt::format("a window of {} instructions, expected 1 to {}", options.window, kLongestWindow));
+  }
+  return okStatus();
+}
+
+direct::RegisterSet reservedRegisters(const std::optional<LossSpec>& loss) {
+  namespace fixed = direct::fixed;
+  using direct::registerSet;
+  static_assert(fixed::kPrevious == fixed::kOutputs && fixed::kFirstHalf == fixed::kOutputs + 1);
+  direct::RegisterSet reserved =
+      registerSet(fixed::kRow) | registerSet(fixed::kNumbers, 2) | registerSet(fixed::kOutputs, 2);
+  if (!loss) return reserved;
+  reserved |= registerSet(fixed::kOutput);
+  if (loss->skip_invalid) reserved |= registerSet(fixed::kCounts, kDirectRoots / 4);
+  if (loss->skip_invalid && loss->weighted) {
+    reserved |= registerSet(fixed::kPreviousWeight) | registerSet(fixed::kFirstHalfWeight);
+  }
+  return reserved;
+}
+
+void pad(std::vector<sass::Word>& words, unsigned architecture) {
+  while (words.size() % kAlignment != 0) words.push_back(sass::encode({.form = Form::kNop}, architecture));
+}
+
+/// What all groups begin with: who the thread is, where its group's tables are, and the branch to its code.
+class Prologue {
+ public:
+  explicit Prologue(const DirectOptions& options) : options_(options), arguments_(options.architecture) {}
+
+  direct::Code make() {
+    const sass::ConstantBank bank = sass::constantBankOf(options_.architecture);
+    code_.append({.form = bank.descriptor_load, .immediate = bank.descriptor});
+    const direct::ValueId lane = emitRow();
+    const direct::ValueId y = code_.value({.form = Form::kS2rCtaY});
+    const direct::ValueId groups = arguments_.loadPair(code_, offsetof(DirectArguments, groups));
+    const direct::ValueId entry = direct::addressTimes(code_, groups, y, sizeof(DirectGroup));
+    // The descriptor of memory has no register that is followed, so it is waited for here.
+    const direct::ValueId group =
+        code_.value({.form = Form::kLdg128, .synchronized = true, .sources = {entry, direct::kRz, direct::kRz}}, 4);
+    const auto field = [&](std::size_t offset) { return group + static_cast<direct::ValueId>(offset / 4); };
+    const direct::ValueId numbers = arguments_.loadPair(code_, offsetof(DirectArguments, numbers));
+    code_.append({.form = Form::kImadWideURIR,
+                  .destination = direct::fixed::kNumbers,
+                  .sources = {field(offsetof(DirectGroup, parameter)), direct::kRz, numbers},
+                  .immediate = sizeof(float)});
+    const direct::ValueId outputs = arguments_.loadPair(code_, offsetof(DirectArguments, outputs));
+    emitOutputs(lane, outputs, field(offsetof(DirectGroup, output)), field(offsetof(DirectGroup, roots)));
+    const direct::ValueId target = direct::addressTimes(code_, direct::kRz, field(offsetof(DirectGroup, code)), 1);
+    code_.append({.form = Form::kBrx, .synchronized = true, .sources = {target, direct::kRz, direct::kRz}});
+    return std::move(code_);
+  }
+
+ private:
+  /// Gives the lane; warps without rows leave.
+  direct::ValueId emitRow() {
+    const direct::ValueId thread = code_.value({.form = Form::kS2rTid});
+    const direct::ValueId part = code_.value({.form = Form::kS2rCtaX});
+    const direct::ValueId rows = arguments_.load(code_, offsetof(DirectArguments, rows));
+    const direct::ValueId lane = direct::andWith(code_, thread, 31);
+    const direct::ValueId warp =
+        code_.value({.form = Form::kShrRI, .sources = {thread, direct::kRz, direct::kRz}, .immediate = 5});
+    const direct::ValueId group =
+        code_.value({.form = Form::kImadRIR, .sources = {part, direct::kRz, warp}, .immediate = kDirectWarps});
+    const direct::ValueId first = code_.value({.form = Form::kImadRIR,
+                                               .sources = {group, direct::kRz, direct::kRz},
+                                               .immediate = static_cast<std::uint32_t>(kGroupRows)});
+    const direct::PredicateId is_empty = code_.truth({.form = Form::kISetPURR,
+                                                      .modifier = sass::modifierOf(Compare::kGreaterEqual),
+                                                      .sources = {first, rows, direct::kRz}});
+    code_.append({.form = Form::kExit, .guard = is_empty});
+    code_.append({.form = Form::kIAdd3RRR, .destination = direct::fixed::kRow, .sources = {first, lane, direct::kRz}});
+    return lane;
+  }
+
+  void emitOutputs(direct::ValueId lane, direct::ValueId outputs, direct::ValueId first, direct::ValueId roots) {
+    namespace fixed = direct::fixed;
+    if (!options_.loss) {
+      code_.append({.form = Form::kImadWideURIR,
+                    .destination = fixed::kOutputs,
+                    .sources = {first, direct::kRz, outputs},
+                    .immediate = sizeof(std::uint32_t)});
+      return;
+    }
+    const direct::ValueId of_group = direct::addressTimes(code_, outputs, first, sizeof(std::uint32_t));
+    const direct::ValueId address = direct::addressTimes(code_, of_group, lane, sizeof(std::uint32_t));
+    const direct::PredicateId has_root = code_.truth(
+        {.form = Form::kISetPURR, .modifier = sass::modifierOf(Compare::kLess), .sources = {lane, roots, direct::kRz}});
+    direct::moveTo(code_, fixed::kOutput, direct::kRz);
+    code_.append({.form = Form::kLdg,
+                  .guard = has_root,
+                  .destination = fixed::kOutput,
+                  .sources = {address, direct::kRz, direct::kRz}});
+    for (const unsigned bit : {0U, 1U}) {
+      code_.append({.form = Form::kISetPURI,
+                    .modifier = sass::modifierOf(Compare::kNotEqual),
+                    .predicate = direct::machinePredicate(bit),
+                    .sources = {direct::andWith(code_, lane, 1U << bit), direct::kRz, direct::kRz}});
+    }
+    const direct::RegisterSet reserved = reservedRegisters(options_.loss);
+    for (direct::ValueId r = fixed::kPrevious; r < fixed::kCounts + kDirectRoots / 4; ++r) {
+      if ((reserved & direct::registerSet(r)) != 0) direct::moveTo(code_, r, direct::kRz);
+    }
+  }
+
+  const DirectOptions& options_;
+  direct::KernelArguments arguments_;
+  direct::Code code_;
+};
+
+}  // namespace
+
+bool isDirect(Op op, Math math) noexcept {
+  static const std::array kSets = {operatorsOf(Math::kStrict), operatorsOf(Math::kPrecise), operatorsOf(Math::kFast)};
+  return kSets[static_cast<std::size_t>(math)][static_cast<std::size_t>(op)];
+}
+
+std::vector<bool> directRoots(const Dag& dag, Math math) {
+  std::vector<bool> nodes(dag.size()), roots;
+  for (NodeId id = 0; id < dag.size(); ++id) {
+    const Node& node = dag.node(id);
+    bool direct = dag.precision() == Precision::kF32;
+    if (node.kind == Token::Kind::kOp) direct = direct && isDirect(node.op, math);
+    for (const NodeId operand : node.inputs()) direct = direct && nodes[operand];
+    nodes[id] = direct;
+  }
+  for (const NodeId root : dag.roots()) roots.push_back(nodes[root]);
+  return roots;
+}
+
+struct DirectEmitter::State {
+  explicit State(const DirectOptions& o) : options(o), reserved(reservedRegisters(o.loss)), selector(o) {}
+
+  void emitGroup(std::span<const std::uint32_t> roots, DirectPart& part);
+  bool generate(std::span<const std::uint32_t> roots, DirectPart& part);
+  void append(std::span<const std::uint32_t> roots, DirectPart& part);
+
+  DirectOptions options;
+  direct::RegisterSet reserved;
+  direct::Selector selector;
+  direct::Scheduler scheduler;
+  direct::Allocator allocator;
+  direct::Code code;
+  std::vector<std::uint32_t> order;
+  std::vector<sass::Instruction> group, all;
+};
+
+// Instructions of one group, in `group`. The tables get its entries.
+bool DirectEmitter::State::generate(std::span<const std::uint32_t> roots, DirectPart& part) {
+  constexpr unsigned kMargin = 6;  // for what alignment of wide results costs
+  const direct::Sections sections = selector.select(roots, code, part.parameters, part.outputs);
+  const unsigned available = options.registers - static_cast<unsigned>(std::popcount(reserved));
+  for (const unsigned window : {options.window, 1U}) {
+    scheduler.run(code, sections, window, available - kMargin, order);
+    if (allocator.run(code, order, reserved, options.registers, group)) return true;
+  }
+  return false;
+}
+
+void DirectEmitter::State::append(std::span<const std::uint32_t> roots, DirectPart& part) {
+  pad(part.words, options.architecture);
+  part.groups.back().code = static_cast<std::uint32_t>(part.words.size() * sizeof(sass::Word));
+  part.groups.back().roots = static_cast<std::uint32_t>(roots.size());
+  part.registers = std::max(part.registers, allocator.registers());
+  part.words.reserve(part.words.size() + group.size());
+  for (const sass::Instruction& instruction : group) {
+    if (instruction.form == Form::kExit) {
+      part.exits.push_back(static_cast<std::uint32_t>(part.words.size() * sizeof(sass::Word)));
+    }
+    part.words.push_back(sass::encode(instruction, options.architecture));
+  }
+  all.insert(all.end(), group.begin(), group.end());
+}
+
+void DirectEmitter::State::emitGroup(std::span<const std::uint32_t> roots, DirectPart& part) {
+  const std::size_t numbers = part.parameters.size(), outputs = part.outputs.size();
+  part.groups.push_back({.code = 0,
+                         .parameter = static_cast<std::uint32_t>(numbers),
+                         .output = static_cast<std::uint32_t>(outputs),
+                         .roots = 0});
+  if (generate(roots, part)) return append(roots, part);
+  part.groups.pop_back();
+  part.parameters.resize(numbers);
+  part.outputs.resize(outputs);
+  if (roots.size() == 1) {
+    part.refused.push_back(roots[0]);
+    return;
+  }
+  ++part.splits;
+  emitGroup(roots.first(roots.size() / 2), part);
+  emitGroup(roots.subspan(roots.size() / 2), part);
+}
+
+DirectEmitter::DirectEmitter(std::unique_ptr<State> state) : state_(std::move(state)) {}
+DirectEmitter::DirectEmitter(DirectEmitter&&) noexcept = default;
+DirectEmitter& DirectEmitter::operator=(DirectEmitter&&) noexcept = default;
+DirectEmitter::~DirectEmitter() = default;
+
+Result<DirectEmitter> DirectEmitter::create(const DirectOptions& options) {
+  if (Status status = checkOptions(options); !status) return status.error();
+  return DirectEmitter(std::make_unique<State>(options));
+}
+
+DirectPart DirectEmitter::emit(const Dag& dag) {
+  DirectPart part;
+  state_->all.clear();
+  state_->selector.begin(dag);
+  const std::vector<bool> is_direct = directRoots(dag, state_->options.math);
+  std::vector<std::uint32_t> roots;
+  for (std::uint32_t root = 0; root < is_direct.size(); ++root) {
+    (is_direct[root] ? roots : part.refused).push_back(root);
+  }
+  for (std::size_t first = 0; first < roots.size(); first += state_->options.roots) {
+    const std::size_t count = std::min<std::size_t>(state_->options.roots, roots.size() - first);
+    state_->emitGroup(std::span(roots).subspan(first, count), part);
+  }
+  std::ranges::sort(part.refused);
+  return part;
+}
+
+std::span<const sass::Instruction> DirectEmitter::instructions() const noexcept { return state_->all; }
+
+Result<DirectImage> joinDirect(std::span<const DirectPart> parts, const DirectOptions& options) {
+  if (Status status = checkOptions(options); !status) return status.error();
+  const direct::Code code = Prologue(options).make();
+  std::vector<std::uint32_t> order(code.size());
+  for (std::uint32_t at = 0; at < code.size(); ++at) order[at] = at;
+  std::vector<sass::Instruction> prologue;
+  direct::Allocator allocator;
+  if (!allocator.run(code, order, reservedRegisters(options.loss), options.registers, prologue)) {
+    return Error{Errc::kInvalid, fmt::format("{} registers do not hold the kernel's beginning", options.registers), {}};
+  }
+  DirectImage image;
+  image.registers = allocator.registers();
+  std::size_t size = prologue.size() + kAlignment;
+  for (const DirectPart& part : parts) size += part.words.size() + kAlignment;
+  if (size > std::numeric_limits<std::int32_t>::max() / sizeof(sass::Word)) {
+    return Error{Errc::kInvalid, fmt::format("{} instructions in one kernel, whose branches reach 2 GB", size), {}};
+  }
+  image.words.reserve(size);
+  for (const sass::Instruction& instruction : prologue) {
+    if (instruction.form == Form::kExit) {
+      image.exits.push_back(static_cast<std::uint32_t>(image.words.size() * sizeof(sass::Word)));
+    }
+    image.words.push_back(sass::encode(instruction, options.architecture));
+  }
+  std::uint32_t numbers = 0, outputs = 0;
+  for (const DirectPart& part : parts) {
+    pad(image.words, options.architecture);
+    const auto base = static_cast<std::uint32_t>(image.words.size() * sizeof(sass::Word));
+    image.words.insert(image.words.end(), part.words.begin(), part.words.end());
+    for (const DirectGroup& group : part.groups) {
+      image.groups.push_back({group.code + base, group.parameter + numbers, group.output + outputs, group.roots});
+    }
+    for (const std::uint32_t exit : part.exits) image.exits.push_back(exit + base);
+    numbers += static_cast<std::uint32_t>(part.parameters.size());
+    outputs += static_cast<std::uint32_t>(part.outputs.size());
+    image.registers = std::max(image.registers, part.registers);
+  }
+  return image;
+}
+
+}  // namespace srjit

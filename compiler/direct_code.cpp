@@ -1,0 +1,15 @@
+#include "compiler/direct_code.h"
+
+namespace srjit::direct {
+
+void Code::clear() {
+  operations_.clear();
+  orders_.clear();
+  links_.clear();
+  values_.clear();
+  predicates_.clear();
+  touched_.fill(kNone);
+  reordered_ = kNone;
+}
+
+}  // namespace srjit::direct

@@ -1,0 +1,190 @@
+// Instructions over values: what selection makes, and what scheduling and allocation turn into machine instructions.
+// Internal to the direct tier.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "compiler/sass.h"
+
+namespace srjit::direct {
+
+/// A value of 32 bits that one instruction defines, or, below 256, a machine register (sass::kZero is RZ). A result of
+/// 64 or 128 bits is 2 or 4 values with adjacent numbers. A pair is read as a whole, by its first number; of four, each
+/// is read by itself.
+using ValueId = std::uint32_t;
+inline constexpr ValueId kFirstValue = 256;
+inline constexpr ValueId kRz = sass::kZero;
+
+/// A truth value of each lane: twice a number, plus 1 for its opposite. Numbers below 8 are machine predicates.
+using PredicateId = std::uint16_t;
+inline constexpr PredicateId kFirstPredicate = 8;
+constexpr PredicateId machinePredicate(unsigned number) { return static_cast<PredicateId>(2 * number); }
+constexpr PredicateId opposite(PredicateId predicate) { return predicate ^ 1; }
+inline constexpr PredicateId kAlways = machinePredicate(sass::kTrue);
+
+/// An instruction before registers are known; fields as in sass::Instruction.
+struct Operation {
+  sass::Form form = sass::Form::kNop;
+  std::uint8_t modifier = 0;
+  std::uint8_t negated = 0;
+  std::uint8_t magnitude = 0;
+  PredicateId guard = kAlways;
+  PredicateId condition = kAlways;
+  PredicateId predicate = kAlways;  ///< written; kAlways: none
+  bool synchronized = false;        ///< everything before it has finished when it is issued: branches and their targets
+  ValueId destination = kRz;
+  std::array<ValueId, 3> sources = {kRz, kRz, kRz};
+  std::uint32_t immediate = 0;  ///< for branches, the operation that is the target
+};
+
+/// What is asked of a form for every operation.
+struct FormFacts {
+  sass::Pipe pipe;
+  sass::Timing timing;
+  std::uint8_t latency;
+  std::uint8_t results;                 ///< registers
+  std::array<std::uint8_t, 3> sources;  ///< registers of each
+};
+inline constexpr auto kFormFacts = [] {
+  using enum sass::Pipe;
+  using enum sass::Timing;
+#define SRJIT_WIDTHS(a, b, c) {a, b, c}
+#define SRJIT_SASS(id, name, low, high, slots, pipe, timing, latency, results, widths, ...) \
+  FormFacts{pipe, timing, latency, results, SRJIT_WIDTHS widths},
+  return std::array{
+#include "compiler/sass.def"
+  };
+#undef SRJIT_SASS
+#undef SRJIT_WIDTHS
+}();
+constexpr const FormFacts& factsOf(sass::Form form) { return kFormFacts[static_cast<std::size_t>(form)]; }
+
+/// A list of operations, with what is known of each value, and who waits for whom.
+class Code {
+ public:
+  static constexpr std::uint32_t kNone = ~0u;
+
+  /// Of a value or a predicate.
+  struct Uses {
+    std::uint32_t count = 0;
+    std::uint32_t definition = 0;  ///< the operation
+  };
+  /// Of an operation that may be put into another order: how many operations it waits for, and a list of those that
+  /// wait for it, as places in links().
+  struct Order {
+    std::uint32_t waits_for = 0;
+    std::uint32_t users = kNone;
+  };
+  /// Each operation has kLinks places in links(), each of which holds the next place of the list that it is in.
+  static constexpr std::uint32_t kLinks = 8;
+
+  void clear();
+  /// From here to end(), operations may be put into another order.
+  void beginReordered() { reordered_ = size(); }
+  void endReordered() { reordered_ = kNone; }
+
+  /// `count` adjacent values.
+  ValueId newValues(unsigned count = 1) {
+    const auto first = static_cast<ValueId>(kFirstValue + values_.size());
+    for (unsigned i = 0; i < count; ++i) values_.emplace_back();
+    return first;
+  }
+  /// Appends; returns where.
+  std::uint32_t append(const Operation& operation) {
+    const std::uint32_t at = size();
+    operations_.push_back(operation);
+    orders_.emplace_back();
+    links_.resize(links_.size() + kLinks);
+    connect(operation, at);
+    return at;
+  }
+  /// Puts an operation where a Nop was appended.
+  void place(std::uint32_t at, const Operation& operation) {
+    operations_[at] = operation;
+    connect(operation, at);
+  }
+  /// Appends an operation with one new result, of `width` values.
+  ValueId value(Operation operation, unsigned width = 1) {
+    operation.destination = newValues(width);
+    append(operation);
+    return operation.destination;
+  }
+  /// Appends a comparison.
+  PredicateId truth(Operation operation) {
+    operation.predicate = static_cast<PredicateId>(2 * (kFirstPredicate + predicates_.size()));
+    predicates_.emplace_back();
+    append(operation);
+    return operation.predicate;
+  }
+
+  std::uint32_t size() const { return static_cast<std::uint32_t>(operations_.size()); }
+  Operation& operation(std::uint32_t at) { return operations_[at]; }
+  const std::vector<Operation>& operations() const { return operations_; }
+  const std::vector<Order>& orders() const { return orders_; }
+  const std::vector<std::uint32_t>& links() const { return links_; }
+  /// Of value kFirstValue + i, and of predicate kFirstPredicate + i.
+  const std::vector<Uses>& values() const { return values_; }
+  const std::vector<Uses>& predicates() const { return predicates_; }
+
+ private:
+  void connect(const Operation& operation, std::uint32_t at) {
+    std::uint32_t link = kLinks * at;
+    for (std::size_t i = 0; i < operation.sources.size(); ++i) {
+      if (operation.sources[i] < kFirstValue) continue;
+      Uses& uses = values_[operation.sources[i] - kFirstValue];
+      ++uses.count;
+      waitFor(uses.definition, at, link++);
+    }
+    for (const PredicateId read : {operation.guard, operation.condition}) {
+      if (read < 2 * kFirstPredicate) continue;
+      Uses& uses = predicates_[read / 2 - kFirstPredicate];
+      ++uses.count;
+      waitFor(uses.definition, at, link++);
+    }
+    if (operation.predicate >= 2 * kFirstPredicate)
+      predicates_[operation.predicate / 2 - kFirstPredicate].definition = at;
+    if (operation.destination >= kFirstValue) {
+      Uses* const uses = &values_[operation.destination - kFirstValue];
+      uses[0].definition = at;
+      if (factsOf(operation.form).results == 4) uses[1].definition = uses[2].definition = uses[3].definition = at;
+    } else if (operation.destination != kRz) {
+      // A machine register that is written among reordered operations is read by the same operation, and by no other.
+      std::uint32_t& last = touched_[operation.destination];
+      if (last != kNone) waitFor(last, at, link);
+      last = at;
+    }
+  }
+  void waitFor(std::uint32_t writer, std::uint32_t at, std::uint32_t link) {
+    if (writer < reordered_ || reordered_ == kNone) return;
+    links_[link] = orders_[writer].users;
+    orders_[writer].users = link;
+    ++orders_[at].waits_for;
+  }
+
+  std::vector<Operation> operations_;
+  std::vector<Order> orders_;
+  std::vector<std::uint32_t> links_;
+  std::vector<Uses> values_, predicates_;
+  std::array<std::uint32_t, kFirstValue> touched_{};  ///< the operation that wrote a machine register last
+  std::uint32_t reordered_ = kNone;
+};
+
+/// Machine registers that keep one meaning in the whole kernel.
+namespace fixed {
+inline constexpr ValueId kRow = 0;                       ///< of the lane
+inline constexpr ValueId kOutput = 1;                    ///< losses: the output that the lane writes
+inline constexpr ValueId kNumbers = 2;                   ///< pair: where the group's numbers begin
+inline constexpr ValueId kOutputs = 4;                   ///< predictions: pair: where the group's outputs begin
+inline constexpr ValueId kPrevious = 4, kFirstHalf = 5;  ///< losses: sums of earlier steps
+inline constexpr ValueId kPreviousWeight = 6, kFirstHalfWeight = 7;  ///< the same for weights of valid rows
+inline constexpr ValueId kCounts = 8;                                ///< 8 registers of 4 counts of valid rows each
+inline constexpr PredicateId kBit0 = machinePredicate(0), kBit1 = machinePredicate(1);  ///< losses: bits of the lane
+inline constexpr PredicateId kExists = machinePredicate(2);                             ///< whether the row exists
+}  // namespace fixed
+
+/// Machine predicates that are free for values.
+inline constexpr unsigned kFirstFreePredicate = 3, kFreePredicates = 4;
+
+}  // namespace srjit::direct

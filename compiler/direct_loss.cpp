@@ -1,0 +1,197 @@
+#include "compiler/direct_loss.h"
+
+#include <cstddef>
+#include <limits>
+
+#include "compiler/direct.h"
+
+namespace srjit::direct {
+namespace {
+
+using sass::Compare;
+using sass::Form;
+
+constexpr std::uint8_t kAnd = 0xc0, kOr = 0xfc;  // truth tables of LOP3: a & b, a | b
+constexpr unsigned kCountBits = 8;               // hold kGroupRows
+constexpr unsigned kCountsOfRegister = 32 / kCountBits;
+constexpr std::uint32_t kLaneMask = 31, kStepMask = 96, kStepBit = 32, kLastStep = 96;
+
+// Whether the lane's number has a bit. Only the lowest two have predicates of their own: each level has half as many
+// exchanges as the one before.
+PredicateId laneBit(Code& code, unsigned level) {
+  if (level == 0) return fixed::kBit0;
+  if (level == 1) return fixed::kBit1;
+  return compareWith(code, Compare::kNotEqual, andWith(code, fixed::kRow, 1U << level), 0);
+}
+
+ValueId select(Code& code, PredicateId condition, ValueId x, ValueId y) {
+  return code.value({.form = Form::kSelRR, .condition = condition, .sources = {x, y, kRz}});
+}
+
+}  // namespace
+
+ValueId andWith(Code& code, ValueId x, std::uint32_t mask) {
+  return code.value({.form = Form::kLop3RIR, .modifier = kAnd, .sources = {x, kRz, kRz}, .immediate = mask});
+}
+
+PredicateId compareWith(Code& code, Compare how, ValueId x, std::uint32_t number) {
+  return code.truth(
+      {.form = Form::kISetPURI, .modifier = sass::modifierOf(how), .sources = {x, kRz, kRz}, .immediate = number});
+}
+
+ValueId addressOf(Code& code, ValueId base, ValueId x, ValueId y) {
+  return code.value({.form = Form::kImadWideURRR, .sources = {x, y, base}}, 2);
+}
+
+ValueId addressTimes(Code& code, ValueId base, ValueId x, std::uint32_t y) {
+  return code.value({.form = Form::kImadWideURIR, .sources = {x, kRz, base}, .immediate = y}, 2);
+}
+
+ValueId loadAt(Code& code, ValueId address) { return code.value({.form = Form::kLdg, .sources = {address, kRz, kRz}}); }
+
+void moveTo(Code& code, ValueId fixed, ValueId x, PredicateId guard) {
+  code.append({.form = Form::kMovR, .guard = guard, .destination = fixed, .sources = {x, kRz, kRz}});
+}
+
+void Butterfly::begin(Kind kind, unsigned first_level) {
+  kind_ = kind;
+  first_level_ = first_level;
+  waiting_.fill(kRz);
+}
+
+ValueId Butterfly::add(Code& code, ValueId x, ValueId y) const {
+  if (kind_ == Kind::kFloat) return code.value({.form = Form::kFAddRR, .sources = {x, y, kRz}});
+  return code.value({.form = Form::kIAdd3RRR, .sources = {x, y, kRz}});
+}
+
+ValueId Butterfly::addNeighbour(Code& code, unsigned level, ValueId x) const {
+  const ValueId received = code.value({.form = Form::kShflBfly, .sources = {x, kRz, kRz}, .immediate = 1U << level});
+  return add(code, x, received);
+}
+
+ValueId Butterfly::exchange(Code& code, unsigned level, ValueId even, ValueId odd) const {
+  const PredicateId bit = laneBit(code, level);
+  const ValueId sent = select(code, bit, even, odd);
+  const ValueId kept = select(code, bit, odd, even);
+  const ValueId received = code.value({.form = Form::kShflBfly, .sources = {sent, kRz, kRz}, .immediate = 1U << level});
+  return add(code, kept, received);
+}
+
+void Butterfly::push(Code& code, ValueId item) {
+  unsigned level = first_level_;
+  for (; waiting_[level] != kRz; ++level) {
+    item = exchange(code, level, waiting_[level], item);
+    waiting_[level] = kRz;
+  }
+  waiting_[level] = item;
+}
+
+ValueId Butterfly::finish(Code& code) {
+  ValueId sum = kRz;
+  for (unsigned level = first_level_; level < kLevels; ++level) {
+    if (sum == kRz && waiting_[level] == kRz) continue;
+    if (sum != kRz && waiting_[level] != kRz) {
+      sum = exchange(code, level, waiting_[level], sum);
+    } else {
+      sum = addNeighbour(code, level, sum == kRz ? waiting_[level] : sum);
+    }
+  }
+  if (waiting_[kLevels] != kRz) sum = waiting_[kLevels];
+  for (unsigned level = 0; level < first_level_; ++level) sum = addNeighbour(code, level, sum);
+  return sum;
+}
+
+void LossSelector::emitHead(Code& code, ValueId row) {
+  const auto load = [&](std::size_t pointer) {
+    return loadAt(code, addressTimes(code, arguments_.loadPair(code, pointer), row, 4));
+  };
+  target_ = load(offsetof(DirectArguments, target));
+  if (spec_.weighted) weight_ = load(offsetof(DirectArguments, weights));
+  roots_ = 0;
+  terms_.begin(Butterfly::Kind::kFloat, 0);
+  weights_.begin(Butterfly::Kind::kFloat, 0);
+}
+
+void LossSelector::add(Builder& builder, const Value& prediction) {
+  Code& code = builder.code();
+  const Value difference = builder.add(prediction, Value(target_, builder).negated());
+  Value term = spec_.term == LossTerm::kSquared ? builder.multiply(difference, difference) : difference.magnitude();
+  const Value weight(weight_, builder);
+  if (spec_.weighted) term = builder.multiply(weight, term);
+  PredicateId counts = fixed::kExists;
+  if (spec_.skip_invalid) {
+    const Value infinity(std::numeric_limits<double>::infinity());
+    counts = builder.compare(Compare::kLess, prediction.magnitude(), infinity, fixed::kExists).predicate;
+    const ValueId counter = fixed::kCounts + roots_ / kCountsOfRegister;
+    code.append({.form = Form::kIAdd3RIR,
+                 .guard = counts,
+                 .destination = counter,
+                 .sources = {counter, kRz, kRz},
+                 .immediate = 1U << (kCountBits * (roots_ % kCountsOfRegister))});
+  }
+  const Value nothing(kRz, builder);
+  terms_.push(code, builder.choose(counts, term, nothing).id());
+  if (spec_.weighted && spec_.skip_invalid) weights_.push(code, builder.choose(counts, weight, nothing).id());
+  ++roots_;
+}
+
+// The sum of the steps of a row group as (0 + 1) + (2 + 3); it is what this gives in the last step.
+ValueId LossSelector::addSteps(Code& code, ValueId sum, ValueId previous, ValueId first_half) const {
+  const ValueId step = andWith(code, fixed::kRow, kStepMask);
+  const PredicateId second = compareWith(code, Compare::kEqual, step, kStepBit);
+  const PredicateId odd = compareWith(code, Compare::kNotEqual, andWith(code, fixed::kRow, kStepBit), 0);
+  const ValueId pair = code.value({.form = Form::kFAddRR, .sources = {previous, sum, kRz}});
+  const ValueId latest = select(code, odd, pair, sum);
+  const ValueId total = code.value({.form = Form::kFAddRR, .sources = {first_half, latest, kRz}});
+  moveTo(code, previous, latest);
+  moveTo(code, first_half, latest, second);
+  return total;
+}
+
+// The count of the lane's root as a float. Each register holds those of four roots.
+ValueId LossSelector::countOf(Code& code) const {
+  Butterfly counts;
+  counts.begin(Butterfly::Kind::kInteger, 2);
+  const unsigned registers = (roots_ + kCountsOfRegister - 1) / kCountsOfRegister;
+  for (unsigned i = 0; i < registers; ++i) counts.push(code, fixed::kCounts + i);
+  ValueId x = counts.finish(code);
+  for (unsigned i = 0; i < registers; ++i) moveTo(code, fixed::kCounts + i, kRz);
+  for (const unsigned bit : {0U, 1U}) {
+    const ValueId shifted =
+        code.value({.form = Form::kShrRI, .sources = {x, kRz, kRz}, .immediate = kCountBits << bit});
+    x = select(code, laneBit(code, bit), shifted, x);
+  }
+  // 2^23 + n has n in its lowest bits.
+  constexpr std::uint32_t kBitsOf2To23 = 0x4b000000, kBitsOfItsOpposite = 0xcb000000;
+  const ValueId count = andWith(code, x, (1U << kCountBits) - 1);
+  const ValueId raised =
+      code.value({.form = Form::kLop3RIR, .modifier = kOr, .sources = {count, kRz, kRz}, .immediate = kBitsOf2To23});
+  return code.value({.form = Form::kFAddRI, .sources = {raised, kRz, kRz}, .immediate = kBitsOfItsOpposite});
+}
+
+void LossSelector::store(Code& code, ValueId sum, std::size_t pointer, PredicateId writes) const {
+  const ValueId group = code.value({.form = Form::kShrRI, .sources = {fixed::kRow, kRz, kRz}, .immediate = 7});
+  const ValueId of_group = addressTimes(code, arguments_.loadPair(code, pointer), group, 4);
+  const ValueId stride = arguments_.load(code, offsetof(DirectArguments, output_stride));
+  const ValueId address = addressOf(code, of_group, fixed::kOutput, stride);
+  code.append({.form = Form::kStg, .guard = writes, .sources = {address, sum, kRz}});
+}
+
+void LossSelector::emitTail(Code& code) {
+  static_assert(kGroupRows == 128, "a row group is four steps");
+  const bool weighs_rows = spec_.weighted && spec_.skip_invalid;
+  const ValueId total = addSteps(code, terms_.finish(code), fixed::kPrevious, fixed::kFirstHalf);
+  ValueId kept_weights = kRz;
+  if (weighs_rows) {
+    kept_weights = addSteps(code, weights_.finish(code), fixed::kPreviousWeight, fixed::kFirstHalfWeight);
+  }
+  const PredicateId is_last = compareWith(code, Compare::kEqual, andWith(code, fixed::kRow, kStepMask), kLastStep);
+  const std::uint32_t skip = code.append({.form = Form::kBra, .guard = opposite(is_last), .synchronized = true});
+  const PredicateId writes = compareWith(code, Compare::kLess, andWith(code, fixed::kRow, kLaneMask), roots_);
+  store(code, total, offsetof(DirectArguments, results), writes);
+  if (spec_.skip_invalid) store(code, countOf(code), offsetof(DirectArguments, counts), writes);
+  if (weighs_rows) store(code, kept_weights, offsetof(DirectArguments, kept_weights), writes);
+  code.operation(skip).immediate = code.size();
+}
+
+}  // namespace srjit::direct

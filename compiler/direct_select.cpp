@@ -1,0 +1,282 @@
+#include "compiler/direct_select.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <optional>
+
+namespace srjit::direct {
+namespace {
+
+using sass::Compare;
+using sass::Form;
+
+constexpr unsigned kQuad = 4;
+
+bool isOperator(const Node& node) { return node.kind == Token::Kind::kOp; }
+
+}  // namespace
+
+void EntryReader::begin(Code& code, ValueId base, std::vector<std::uint32_t>& table) {
+  code_ = &code;
+  base_ = base;
+  table_ = &table;
+  first_ = table.size();
+  load_at_ = code.append({});
+}
+
+ValueId EntryReader::next(std::uint32_t entry) {
+  const std::size_t position = table_->size() - first_;
+  table_->push_back(entry);
+  if (position % kQuad == 0) {
+    quad_ = code_->newValues(kQuad);
+    code_->place(load_at_, {.form = Form::kLdg128,
+                            .destination = quad_,
+                            .sources = {base_, kRz, kRz},
+                            .immediate = static_cast<std::uint32_t>(position * sizeof(std::uint32_t))});
+    load_at_ = code_->append({});
+  }
+  return quad_ + static_cast<ValueId>(position % kQuad);
+}
+
+void EntryReader::end(std::uint32_t filler) {
+  while (table_->size() % kQuad != 0) table_->push_back(filler);
+}
+
+Selector::Selector(const DirectOptions& options)
+    : options_(options), arguments_(options.architecture), loss_(options.loss, arguments_) {}
+
+void Selector::begin(const Dag& dag) {
+  dag_ = &dag;
+  nodes_.assign(dag.size(), {});
+  group_ = 0;
+}
+
+Selector::NodeState& Selector::stateOf(NodeId id) {
+  NodeState& state = nodes_[id];
+  if (state.group != group_) state = NodeState{.group = group_, .value = {}};
+  return state;
+}
+
+void Selector::countUses(std::span<const std::uint32_t> roots) {
+  used_columns_.clear();
+  for (const std::uint32_t root : roots) {
+    unvisited_.push_back(dag_->roots()[root]);
+    while (!unvisited_.empty()) {
+      const NodeId id = unvisited_.back();
+      unvisited_.pop_back();
+      if (++stateOf(id).uses > 1) continue;
+      const Node& node = dag_->node(id);
+      if (node.kind == Token::Kind::kVariable) used_columns_.push_back(id);
+      for (const NodeId operand : node.inputs()) unvisited_.push_back(operand);
+    }
+  }
+}
+
+// How many values may wait for later uses. What is left is for those of an expression being computed, for what the
+// scheduler begins early, and for numbers.
+void Selector::setLimits() {
+  constexpr unsigned kAtWork = 22, kLeast = 4;
+  unsigned taken = kAtWork + 8;
+  if (options_.loss) {
+    taken += 8;
+    if (options_.loss->weighted) taken += 1;
+    if (options_.loss->skip_invalid) taken += 10;
+    if (options_.loss->weighted && options_.loss->skip_invalid) taken += 5;
+  }
+  const unsigned left = options_.registers > taken + 2 * kLeast ? options_.registers - taken : 2 * kLeast;
+  columns_.nodes.clear();
+  shared_.nodes.clear();
+  columns_.limit = std::clamp<std::size_t>(used_columns_.size(), 1, left * 2 / 3);
+  shared_.limit = left - columns_.limit;
+}
+
+void Selector::keep(Residents& residents, NodeId id) {
+  if (residents.nodes.size() >= residents.limit) {
+    std::size_t oldest = 0;
+    for (std::size_t i = 1; i < residents.nodes.size(); ++i) {
+      if (nodes_[residents.nodes[i]].used < nodes_[residents.nodes[oldest]].used) oldest = i;
+    }
+    // Whoever needs it next computes it again, from its operands.
+    const NodeId leaving = residents.nodes[oldest];
+    nodes_[leaving].is_known = nodes_[leaving].is_resident = false;
+    for (const NodeId operand : dag_->node(leaving).inputs()) ++stateOf(operand).uses;
+    residents.nodes[oldest] = id;
+  } else {
+    residents.nodes.push_back(id);
+  }
+  nodes_[id].is_resident = true;
+}
+
+void Selector::drop(Residents& residents, NodeId id) {
+  nodes_[id].is_known = nodes_[id].is_resident = false;
+  *std::ranges::find(residents.nodes, id) = residents.nodes.back();
+  residents.nodes.pop_back();
+}
+
+bool Selector::isReady(NodeId id) { return !isOperator(dag_->node(id)) || stateOf(id).is_known; }
+
+Value Selector::use(NodeId id) {
+  const Node& node = dag_->node(id);
+  switch (node.kind) {
+    case Token::Kind::kConstant:
+      return builder_->literal(node.value);
+    case Token::Kind::kParameter:
+      return {numbers_.next(node.index), *builder_};
+    default:
+      break;
+  }
+  NodeState& state = stateOf(id);
+  if (!state.is_known) {
+    state.value = column(node.index);
+    state.is_known = true;
+  }
+  const Value value = state.value;
+  state.used = ++clock_;
+  if (state.uses > 1) {
+    --state.uses;
+    if (!state.is_resident) keep(residentsOf(id), id);
+  } else {
+    state.uses = 0;
+    if (state.is_resident) drop(residentsOf(id), id);
+    state.is_known = false;
+  }
+  return value;
+}
+
+Value Selector::column(std::uint32_t index) {
+  const ValueId address = index == 0 ? row_address_ : addressTimes(*code_, row_address_, column_stride_, index);
+  return {loadAt(*code_, address), *builder_};
+}
+
+// Operators come before leaves, which need no registers until they are used, and in the order of the graph.
+Selector::Visit Selector::visitOf(NodeId id) const {
+  Visit visit{.id = id};
+  const auto inputs = dag_->node(id).inputs();
+  const auto rank = [&](std::uint8_t i) {
+    return isOperator(dag_->node(inputs[i])) ? inputs[i] : static_cast<NodeId>(dag_->size());
+  };
+  for (std::uint8_t i = 0; i < inputs.size(); ++i) {
+    std::uint8_t at = i;
+    for (; at > 0 && rank(i) < rank(visit.order[at - 1]); --at) visit.order[at] = visit.order[at - 1];
+    visit.order[at] = i;
+  }
+  return visit;
+}
+
+Value Selector::valueOf(NodeId root) {
+  if (!isReady(root)) path_.push_back(visitOf(root));
+  while (!path_.empty()) {
+    Visit& top = path_.back();
+    const Node& node = dag_->node(top.id);
+    const auto inputs = node.inputs();
+    while (top.next < inputs.size() && isReady(inputs[top.order[top.next]])) {
+      top.operands[top.order[top.next]] = use(inputs[top.order[top.next]]);
+      ++top.next;
+    }
+    if (top.next < inputs.size()) {
+      path_.push_back(visitOf(inputs[top.order[top.next]]));
+      continue;
+    }
+    NodeState& state = stateOf(top.id);
+    state.value = builder_->apply(node.op, std::span<const Value>(top.operands).first(inputs.size()));
+    state.is_known = true;
+    path_.pop_back();
+  }
+  return use(root);
+}
+
+void Selector::emitHead() {
+  Code& code = *code_;
+  const ValueId rows = arguments_.load(code, offsetof(DirectArguments, rows));
+  code.append({.form = Form::kISetPURR,
+               .modifier = sass::modifierOf(Compare::kLess),
+               .predicate = fixed::kExists,
+               .sources = {fixed::kRow, rows, kRz}});
+  const ValueId last =
+      code.value({.form = Form::kIAdd3RIR, .sources = {rows, kRz, kRz}, .immediate = static_cast<std::uint32_t>(-1)});
+  const ValueId row =
+      code.value({.form = Form::kSelRR, .condition = fixed::kExists, .sources = {fixed::kRow, last, kRz}});
+  if (!used_columns_.empty()) {
+    const ValueId stride = arguments_.load(code, offsetof(DirectArguments, row_stride));
+    const ValueId columns = arguments_.loadPair(code, offsetof(DirectArguments, columns));
+    row_address_ = addressOf(code, columns, row, stride);
+    column_stride_ = arguments_.load(code, offsetof(DirectArguments, column_stride));
+  }
+  if (options_.loss) {
+    loss_.emitHead(code, row);
+  } else {
+    result_address_ = addressTimes(code, arguments_.loadPair(code, offsetof(DirectArguments, results)), row, 4);
+    output_stride_ = arguments_.load(code, offsetof(DirectArguments, output_stride));
+  }
+}
+
+// The next step of the row group, or the first of the warp's next one.
+void Selector::emitLoopEnd() {
+  constexpr std::uint32_t kStepMask = 96, kLastStep = 96, kStepRows = 32;
+  Code& code = *code_;
+  const std::uint32_t first = code.size();
+  const ValueId rows = arguments_.load(code, offsetof(DirectArguments, rows));
+  const ValueId jump = arguments_.load(code, offsetof(DirectArguments, row_jump));
+  code.operation(first).synchronized = true;
+  const PredicateId is_last = compareWith(code, Compare::kEqual, andWith(code, fixed::kRow, kStepMask), kLastStep);
+  code.append({.form = Form::kIAdd3RIR,
+               .destination = fixed::kRow,
+               .sources = {fixed::kRow, kRz, kRz},
+               .immediate = kStepRows});
+  code.append(
+      {.form = Form::kIAdd3RRR, .guard = is_last, .destination = fixed::kRow, .sources = {fixed::kRow, jump, kRz}});
+  // A row group of a loss goes on to its fourth step, since the sums of the earlier ones are still to be stored.
+  const std::uint32_t together = options_.loss ? static_cast<std::uint32_t>(kGroupRows) : kStepRows;
+  const ValueId begin = andWith(code, fixed::kRow, ~(together - 1));
+  const PredicateId goes_on = code.truth(
+      {.form = Form::kISetPURR, .modifier = sass::modifierOf(Compare::kLess), .sources = {begin, rows, kRz}});
+  code.append({.form = Form::kBra, .guard = goes_on, .synchronized = true, .immediate = 0});
+  code.append({.form = Form::kExit});
+}
+
+void Selector::storePrediction(const Value& value, std::uint32_t root) {
+  const ValueId output = outputs_.next(root);
+  const ValueId address = addressOf(*code_, result_address_, output, output_stride_);
+  code_->append({.form = Form::kStg, .guard = fixed::kExists, .sources = {address, builder_->plain(value), kRz}});
+}
+
+Sections Selector::select(std::span<const std::uint32_t> roots, Code& code, std::vector<std::uint32_t>& numbers,
+                          std::vector<std::uint32_t>& outputs) {
+  ++group_;
+  code.clear();
+  Builder builder(code, options_.math);
+  code_ = &code;
+  builder_ = &builder;
+  countUses(roots);
+  setLimits();
+  emitHead();
+  Sections sections{.middle = code.size(), .tail = 0};
+  code.beginReordered();
+  if (used_columns_.size() <= columns_.limit) {
+    for (const NodeId id : used_columns_) {
+      stateOf(id).value = column(dag_->node(id).index);
+      stateOf(id).is_known = true;
+      keep(columns_, id);
+    }
+  }
+  numbers_.begin(code, fixed::kNumbers, numbers);
+  if (!options_.loss) outputs_.begin(code, fixed::kOutputs, outputs);
+  for (const std::uint32_t root : roots) {
+    const Value value = valueOf(dag_->roots()[root]);
+    if (options_.loss) {
+      loss_.add(builder, value);
+      outputs.push_back(root);
+    } else {
+      storePrediction(value, root);
+    }
+  }
+  numbers_.end(0);
+  while (outputs.size() % kQuad != 0) outputs.push_back(DirectPart::kNoRoot);
+  sections.tail = code.size();
+  code.endReordered();
+  if (options_.loss) loss_.emitTail(code);
+  emitLoopEnd();
+  return sections;
+}
+
+}  // namespace srjit::direct

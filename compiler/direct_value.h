@@ -1,0 +1,116 @@
+// The domain of the direct tier for the rows of the operator table: operators append instructions. Signs and magnitudes
+// cost nothing until an instruction needs them, since most take them with their operands. Internal to the direct tier.
+#pragma once
+
+#include <span>
+
+#include "compiler/direct_code.h"
+#include "ir/numeric.h"
+#include "ir/ops.h"
+
+namespace srjit::direct {
+
+class Builder;
+
+/// An f32 number of each lane: a value with an optional magnitude and, after that, an optional change of sign; or a
+/// literal that is not yet rounded.
+class Value {
+ public:
+  Value(double literal = 0) : literal_(literal) {}
+  Value(ValueId id, Builder& builder) : builder_(&builder), id_(id) {}
+
+  bool isLiteral() const { return builder_ == nullptr; }
+  double literal() const { return literal_; }
+  std::uint32_t literalBits() const;
+  Builder* builder() const { return builder_; }
+  ValueId id() const { return id_; }
+  bool isNegated() const { return negated_; }
+  bool isMagnitude() const { return magnitude_; }
+
+  Value negated() const;
+  Value magnitude() const;
+
+ private:
+  Builder* builder_ = nullptr;
+  double literal_ = 0;
+  ValueId id_ = kRz;
+  bool negated_ = false;
+  bool magnitude_ = false;
+};
+
+struct Mask {
+  PredicateId predicate;
+  Builder* builder;
+};
+
+Value operator+(const Value& x, const Value& y);
+Value operator-(const Value& x, const Value& y);
+Value operator*(const Value& x, const Value& y);
+Value operator/(const Value& x, const Value& y);
+Value operator-(const Value& x);
+Mask lt(const Value& x, const Value& y);
+Mask le(const Value& x, const Value& y);
+Mask eq(const Value& x, const Value& y);
+Value select(const Mask& mask, const Value& x, const Value& y);
+#define SRJIT_FUNCTION(id, arity, ...) SRJIT_DECLARE_##arity(id)
+#define SRJIT_DECLARE_1(id) Value id(const Value& x);
+#define SRJIT_DECLARE_2(id) Value id(const Value& x, const Value& y);
+#define SRJIT_DECLARE_3(id) Value id(const Value& x, const Value& y, const Value& z);
+#include "ir/functions.def"
+#undef SRJIT_FUNCTION
+#undef SRJIT_DECLARE_1
+#undef SRJIT_DECLARE_2
+#undef SRJIT_DECLARE_3
+
+/// Appends the instructions of numbers to a Code.
+class Builder {
+ public:
+  Builder(Code& code, Math math) : code_(code), math_(math) {}
+
+  Code& code() { return code_; }
+  bool approximate() const { return math_ == Math::kFast; }
+  /// The value of `op` over its operands, by its row of the operator table.
+  Value apply(Op op, std::span<const Value> operands);
+  /// Whether a function without code was asked for. The values it gave mean nothing.
+  bool isRefused() const { return refused_; }
+
+  /// A register with the number itself: for instructions that take no sign, and for literals.
+  ValueId plain(const Value& x);
+  Value literal(double value) { return {literalRegister(Value(value).literalBits()), *this}; }
+  ValueId literalRegister(std::uint32_t bits);
+
+  Value add(const Value& x, const Value& y);
+  Value multiply(const Value& x, const Value& y, std::uint8_t modifier = 0);
+  Value fuse(const Value& x, const Value& y, const Value& z);
+  Value extreme(const Value& x, const Value& y, bool largest, std::uint8_t modifier);
+  Value special(sass::Mufu function, const Value& x);
+  Value rounded(sass::Round direction, const Value& x);
+  Mask compare(sass::Compare how, const Value& x, const Value& y, PredicateId and_also = kAlways);
+  Value choose(PredicateId condition, const Value& x, const Value& y);
+  Value copySign(const Value& magnitude, const Value& sign);
+  /// (bits of x) ^ (bits of y << 31)
+  Value flipSign(const Value& x, const Value& y);
+  Value divide(const Value& x, const Value& y);
+  Value function(Function function, std::span<const Value> arguments);
+
+ private:
+  /// x and y as sources a and b of `rest`, or y as its immediate; x must not be a literal.
+  Operation withSources(sass::Form registers, sass::Form immediate, const Value& x, const Value& y,
+                        Operation rest = {});
+  Value result(const Operation& operation) { return {code_.value(operation), *this}; }
+  Value exact(Function function, std::span<const Value> x);
+  Value approximation(Function function, const Value& x, const Value& y);
+  Value power(const Value& x, const Value& y);
+  Value quotient(const Value& x, const Value& y);
+  Value root(const Value& x);
+  Value refuse() {
+    refused_ = true;
+    return {kRz, *this};
+  }
+
+  Code& code_;
+  Math math_;
+  bool refused_ = false;
+};
+
+}  // namespace srjit::direct

@@ -1,0 +1,95 @@
+// Runs code of the direct tier on the model of a warp.
+#pragma once
+
+#include <cstring>
+#include <vector>
+
+#include "compiler/direct.h"
+#include "tests/compiler/sass_machine.h"
+#include "tests/generators/data.h"
+
+namespace srjit {
+
+/// Data of one evaluation. Columns are adjacent, `stride` floats apart.
+struct DirectData {
+  std::size_t rows = 0, stride = 0;
+  std::vector<float> columns, target, weights;
+
+  static DirectData random(std::size_t rows, std::size_t columns, Spread spread, std::uint64_t seed) {
+    Random random(seed);
+    // Not a row more than there is: the machine objects to accesses behind the last one.
+    DirectData data{.rows = rows, .stride = rows, .columns = {}, .target = {}, .weights = {}};
+    for (std::size_t i = 0; i < columns * rows; ++i) {
+      data.columns.push_back(static_cast<float>(randomValue(random, spread, Precision::kF32)));
+    }
+    for (std::size_t i = 0; i < rows; ++i) {
+      data.target.push_back(static_cast<float>(randomValue(random, Spread::kTame)));
+      data.weights.push_back(static_cast<float>(random.unit()));
+    }
+    return data;
+  }
+
+  std::vector<float> row(std::size_t r, std::size_t count) const {
+    std::vector<float> row;
+    for (std::size_t c = 0; c < count; ++c) row.push_back(columns[c * stride + r]);
+    return row;
+  }
+};
+
+struct DirectResults {
+  std::vector<float> results, counts, kept_weights;  ///< by output
+  std::size_t issued = 0;                            ///< instructions of all warps
+};
+
+/// The value of parameter `index` of the graph; those of expressions are made up.
+inline float parameterOf(const Dag& dag, std::uint32_t index) {
+  const ParameterSource& source = dag.parameters()[index];
+  return source.isLiteral() ? static_cast<float>(source.literal) : 0.25F + 0.5F * static_cast<float>(source.index);
+}
+
+/// Runs all groups over all rows. Output o of root r is (r + 3) modulo the roots, so that a mix-up shows. Roots that
+/// were refused keep 12345.
+inline DirectResults runDirect(const Dag& dag, const DirectPart& part, const DirectImage& image,
+                               const DirectOptions& options, DirectData& data, std::uint32_t parts) {
+  std::vector<sass::Instruction> code;
+  for (const sass::Word& word : image.words) code.push_back(sass::decode(word, options.architecture).value());
+  const std::size_t roots = dag.roots().size(), row_groups = (data.rows + kGroupRows - 1) / kGroupRows;
+  const std::size_t per_output = options.loss ? row_groups : data.rows;
+  DirectResults out;
+  for (auto* values : {&out.results, &out.counts, &out.kept_weights}) values->assign(roots * per_output, 12345.0F);
+  std::vector<float> numbers;
+  for (const std::uint32_t index : part.parameters) numbers.push_back(parameterOf(dag, index));
+  std::vector<std::uint32_t> outputs;
+  for (const std::uint32_t root : part.outputs) {
+    outputs.push_back(root == DirectPart::kNoRoot ? ~0U : static_cast<std::uint32_t>((root + 3) % roots));
+  }
+  std::vector<DirectGroup> groups = image.groups;
+  SassMemory memory;
+  DirectArguments arguments{};
+  arguments.columns = memory.add(data.columns);
+  arguments.target = memory.add(data.target);
+  arguments.weights = memory.add(data.weights);
+  arguments.results = memory.add(out.results);
+  arguments.counts = memory.add(out.counts);
+  arguments.kept_weights = memory.add(out.kept_weights);
+  arguments.numbers = memory.add(numbers);
+  arguments.outputs = memory.add(outputs);
+  arguments.groups = memory.add(groups);
+  arguments.rows = static_cast<std::uint32_t>(data.rows);
+  arguments.column_stride = static_cast<std::uint32_t>(4 * data.stride);
+  arguments.row_stride = 4;
+  arguments.output_stride = static_cast<std::uint32_t>(4 * per_output);
+  arguments.row_jump = directRowJump(parts);
+  const std::uint32_t first = sass::constantBankOf(options.architecture).parameters;
+  std::vector<std::byte> bank(first + sizeof arguments);
+  std::memcpy(bank.data() + first, &arguments, sizeof arguments);
+  SassMachine machine(code, bank, memory, image.registers, options.architecture);
+  for (std::uint32_t y = 0; y < groups.size(); ++y) {
+    for (std::uint32_t x = 0; x < parts; ++x) {
+      for (unsigned warp = 0; warp < kDirectWarps; ++warp) out.issued += machine.runWarp(warp, x, y);
+    }
+  }
+  return out;
+}
+
+}  // namespace srjit

@@ -1,0 +1,167 @@
+// The direct tier's code on the model of a warp, which checks timing as well: predictions against rows of the table in
+// float, bit for bit, or against the error bound; sums of losses against the tree that loss.h promises.
+#include "compiler/direct.h"
+
+#include <cmath>
+
+#include <gtest/gtest.h>
+
+#include "ir/reference.h"
+#include "tests/compiler/direct_run.h"
+#include "tests/passes/graphs.h"
+
+namespace srjit {
+namespace {
+
+std::vector<Op> directOps(Math math) {
+  std::vector<Op> ops;
+  for (std::size_t i = 0; i < kOpCount; ++i) {
+    if (isDirect(static_cast<Op>(i), math)) ops.push_back(static_cast<Op>(i));
+  }
+  return ops;
+}
+
+Dag population(Math math, std::size_t count, std::uint64_t seed, int max_nodes = 30, int variables = 5) {
+  GeneratorOptions options;
+  options.seed = seed;
+  options.min_nodes = 1;
+  options.max_nodes = max_nodes;
+  options.variables = variables;
+  options.parameters = 2;
+  options.parameter_probability = 0.2;
+  options.ops = directOps(math);
+  const auto batch = ExpressionGenerator(options).batch(count);
+  return Pipeline::standard(math).run(Dag::fromExpressions(batch, Precision::kF32), {math});
+}
+
+struct Made {
+  DirectPart part;
+  DirectImage image;
+};
+
+Made make(const Dag& dag, const DirectOptions& options) {
+  auto emitter = DirectEmitter::create(options);
+  Made made{emitter.value().emit(dag), {}};
+  made.image = joinDirect(std::span(&made.part, 1), options).value();
+  EXPECT_LE(made.image.registers, options.registers);
+  return made;
+}
+
+/// Every root at every row, in float.
+std::vector<std::vector<float>> expected(const Dag& dag, const DirectData& data) {
+  std::vector<std::vector<float>> values(dag.roots().size());
+  std::vector<float> parameters;
+  for (std::uint32_t i = 0; i < 2; ++i) parameters.push_back(0.25F + 0.5F * static_cast<float>(i));
+  for (std::size_t r = 0; r < data.rows; ++r) {
+    const std::vector<float> row = data.row(r, data.columns.size() / data.stride);
+    const std::vector<float> roots = evaluate<float>(dag, row, parameters);
+    for (std::size_t i = 0; i < roots.size(); ++i) values[i].push_back(roots[i]);
+  }
+  return values;
+}
+
+void checkExactPredictions(Math math, const DirectOptions& options, std::size_t count, std::size_t rows,
+                           std::uint32_t parts, std::uint64_t seed) {
+  const Dag dag = population(math, count, seed);
+  DirectData data = DirectData::random(rows, 5, Spread::kSpecial, seed + 100);
+  const Made made = make(dag, options);
+  EXPECT_TRUE(made.part.refused.empty());
+  const DirectResults out = runDirect(dag, made.part, made.image, options, data, parts);
+  const auto values = expected(dag, data);
+  for (std::size_t root = 0; root < count; ++root) {
+    for (std::size_t r = 0; r < rows; ++r) {
+      const float value = out.results[(root + 3) % count * rows + r];
+      ASSERT_TRUE(sameValue(value, values[root][r]))
+          << textOf(dag, root) << " row " << r << ": " << value << ", not " << values[root][r];
+    }
+  }
+}
+
+TEST(Direct, StrictPredictionsHaveTheBitsOfTheRows) {
+  for (const std::size_t rows : {1, 31, 32, 33, 127, 128, 129, 1000}) {
+    checkExactPredictions(Math::kStrict, {.math = Math::kStrict}, 40, rows, 1, rows);
+  }
+  checkExactPredictions(Math::kStrict, {.math = Math::kStrict}, 7, 5000, 3, 5);
+}
+
+TEST(Direct, PrecisePredictionsHaveTheBitsOfTheRows) {
+  for (const unsigned architecture : sass::architectures()) {
+    checkExactPredictions(Math::kPrecise, {.architecture = architecture, .math = Math::kPrecise}, 100, 65, 1, 11);
+  }
+}
+
+TEST(Direct, FastPredictionsStayWithinTheBound) {
+  for (std::uint64_t seed = 1; seed <= 4; ++seed) {
+    const DirectOptions options{.math = Math::kFast};
+    const Dag dag = population(Math::kFast, 64, seed);
+    DirectData data = DirectData::random(100, 5, Spread::kTame, seed);
+    const Made made = make(dag, options);
+    EXPECT_TRUE(made.part.refused.empty());
+    const DirectResults out = runDirect(dag, made.part, made.image, options, data, 1);
+    std::size_t bounded = 0;
+    for (std::size_t root = 0; root < dag.roots().size(); ++root) {
+      const Expression expression = dag.toExpression(root).value();
+      for (std::size_t r = 0; r < data.rows; ++r) {
+        const std::vector<float> row = data.row(r, 5);
+        const std::vector<double> variables(row.begin(), row.end());
+        const double parameters[] = {0.25, 0.75};
+        const Bounded bound = evaluateBounded(expression, variables, parameters, {Precision::kF32, Math::kFast, false});
+        if (std::isinf(bound.error)) continue;
+        ++bounded;
+        const auto value = static_cast<double>(out.results[(root + 3) % dag.roots().size() * data.rows + r]);
+        const bool within = std::isnan(bound.value)
+                                ? std::isnan(value)
+                                : value == bound.value || std::fabs(value - bound.value) <= bound.error;
+        ASSERT_TRUE(within) << textOf(dag, root) << " = " << value << ", not " << bound.value << " +- " << bound.error;
+      }
+    }
+    EXPECT_GT(bounded, 2000U);
+  }
+}
+
+void checkLoss(const LossSpec& spec, std::size_t count, std::size_t rows, std::uint32_t parts) {
+  const DirectOptions options{.math = Math::kStrict, .loss = spec};
+  const Dag dag = population(Math::kStrict, count, rows + count);
+  DirectData data = DirectData::random(rows, 5, Spread::kSpecial, rows);
+  const Made made = make(dag, options);
+  EXPECT_TRUE(made.part.refused.empty());
+  const DirectResults out = runDirect(dag, made.part, made.image, options, data, parts);
+  const auto values = expected(dag, data);
+  const std::size_t groups = (rows + kGroupRows - 1) / kGroupRows;
+  for (std::size_t root = 0; root < count; ++root) {
+    for (std::size_t g = 0; g < groups; ++g) {
+      std::array<float, kGroupRows> terms{}, kept{};
+      float valid = 0;
+      for (std::size_t i = 0; i < kGroupRows && g * kGroupRows + i < rows; ++i) {
+        const std::size_t r = g * kGroupRows + i;
+        const float prediction = values[root][r];
+        if (spec.skip_invalid && !std::isfinite(prediction)) continue;
+        const float difference = prediction - data.target[r];
+        const float term = spec.term == LossTerm::kSquared ? difference * difference : std::fabs(difference);
+        terms[i] = spec.weighted ? data.weights[r] * term : term;
+        kept[i] = data.weights[r];
+        valid += 1;
+      }
+      const std::size_t at = (root + 3) % count * groups + g;
+      ASSERT_TRUE(sameValue(out.results[at], pairwiseSum(terms)))
+          << "root " << root << " group " << g << ": " << out.results[at] << ", not " << pairwiseSum(terms);
+      ASSERT_EQ(out.counts[at], spec.skip_invalid ? valid : 12345.0F);
+      ASSERT_EQ(out.kept_weights[at], spec.skip_invalid && spec.weighted ? pairwiseSum(kept) : 12345.0F);
+    }
+  }
+}
+
+TEST(Direct, LossesAddInTheTreeThatIsPromised) {
+  for (const LossTerm term : {LossTerm::kSquared, LossTerm::kAbsolute}) {
+    for (const bool weighted : {false, true}) {
+      for (const bool skip : {false, true}) {
+        for (const std::size_t rows : {1, 100, 128, 129, 400}) checkLoss({term, weighted, skip}, 35, rows, 1);
+        for (const std::size_t count : {1, 2, 3, 5, 8, 13, 31, 32}) checkLoss({term, weighted, skip}, count, 40, 1);
+        checkLoss({term, weighted, skip}, 4, 2500, 2);
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace srjit

@@ -1,0 +1,501 @@
+#include "tests/compiler/sass_machine.h"
+
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+namespace srjit {
+
+using sass::Form;
+using sass::Instruction;
+using sass::kZero;
+
+namespace {
+
+constexpr double kPi = 3.141592653589793238;
+
+float flushed(float x) { return std::fpclassify(x) == FP_SUBNORMAL ? std::copysign(0.0F, x) : x; }
+
+float truncated(double exact) {
+  const auto nearest = static_cast<float>(exact);
+  return std::fabs(static_cast<double>(nearest)) > std::fabs(exact) ? std::nextafter(nearest, 0.0F) : nearest;
+}
+
+float rounded(sass::Round direction, float x) {
+  switch (direction) {
+    case sass::Round::kDown:
+      return std::floor(x);
+    case sass::Round::kUp:
+      return std::ceil(x);
+    case sass::Round::kTowardsZero:
+      return std::trunc(x);
+    default:
+      return std::rint(x);
+  }
+}
+
+bool isLess(float a, float b) { return a == b ? std::signbit(a) && !std::signbit(b) : a < b; }
+
+float extreme(float a, float b, bool largest, bool propagates) {
+  if (std::isnan(a) || std::isnan(b)) {
+    if (propagates || (std::isnan(a) && std::isnan(b))) return std::numeric_limits<float>::quiet_NaN();
+    return std::isnan(a) ? b : a;
+  }
+  return isLess(a, b) != largest ? a : b;
+}
+
+template <class T>
+bool compared(unsigned how, T a, T b) {
+  bool unordered = false;
+  if constexpr (std::is_same_v<T, float>) unordered = std::isnan(a) || std::isnan(b);
+  if (unordered) return (how & 8) != 0;
+  return ((how & 1) != 0 && a < b) || ((how & 2) != 0 && a == b) || ((how & 4) != 0 && a > b);
+}
+
+std::uint32_t lop3(unsigned table, std::uint32_t a, std::uint32_t b, std::uint32_t c) {
+  std::uint32_t result = 0;
+  for (unsigned row = 0; row < 8; ++row) {
+    if ((table >> row & 1) == 0) continue;
+    result |= ((row & 4) != 0 ? a : ~a) & ((row & 2) != 0 ? b : ~b) & ((row & 1) != 0 ? c : ~c);
+  }
+  return result;
+}
+
+}  // namespace
+
+float specialFunction(sass::Mufu function, float x) {
+  x = flushed(x);
+  const auto d = static_cast<double>(x);
+  const auto of = [](double value) { return flushed(static_cast<float>(value)); };
+  switch (function) {
+    case sass::Mufu::kCos:
+      return of(std::cos(2 * kPi * d));
+    case sass::Mufu::kSin:
+      return of(std::sin(2 * kPi * d));
+    case sass::Mufu::kExp2:
+      return of(std::exp2(d));
+    case sass::Mufu::kLog2:
+      return of(std::log2(d));
+    case sass::Mufu::kReciprocal:
+      return of(1 / d);
+    case sass::Mufu::kReciprocalRoot:
+      return of(1 / std::sqrt(d));
+    case sass::Mufu::kRoot:
+      return of(std::sqrt(d));
+    case sass::Mufu::kTanh:
+      return of(std::tanh(d));
+  }
+  return x;
+}
+
+std::uint64_t SassMemory::add(std::span<std::byte> bytes) {
+  const std::uint64_t address = next_;
+  pieces_.emplace(address, bytes);
+  next_ = (next_ + bytes.size() + 4096) / 256 * 256;
+  return address;
+}
+
+std::byte* SassMemory::find(std::uint64_t address) const {
+  auto piece = pieces_.upper_bound(address);
+  if (address % 4 == 0 && piece != pieces_.begin()) {
+    --piece;
+    const std::uint64_t offset = address - piece->first;
+    if (offset + 4 <= piece->second.size()) return piece->second.data() + offset;
+  }
+  throw SassFault("an access outside memory or misaligned, at " + std::to_string(address));
+}
+
+std::uint32_t SassMemory::load(std::uint64_t address) const {
+  std::uint32_t value = 0;
+  std::memcpy(&value, find(address), sizeof value);
+  return value;
+}
+
+void SassMemory::store(std::uint64_t address, std::uint32_t value) { std::memcpy(find(address), &value, sizeof value); }
+
+void SassMachine::fault(const std::string& what) const {
+  throw SassFault("instruction " + std::to_string(at_) + ", " + sass::print(code_[at_], true) + ": " + what);
+}
+
+std::uint32_t SassMachine::constant(std::uint32_t offset) const {
+  if (offset % 4 != 0 || offset + 4 > bank_.size()) fault("a constant outside the bank");
+  std::uint32_t value = 0;
+  std::memcpy(&value, bank_.data() + offset, sizeof value);
+  return value;
+}
+
+std::uint32_t SassMachine::predicate(unsigned n) const {
+  const std::uint32_t value = (n & 7) == sass::kTrue ? ~0U : predicates_[n & 7];
+  return (n & sass::kNot) != 0 ? ~value : value;
+}
+
+void SassMachine::writePredicate(unsigned n, std::uint32_t value, std::uint32_t active) {
+  if (n != sass::kTrue) predicates_[n] = (predicates_[n] & ~active) | (value & active);
+}
+
+std::uint64_t SassMachine::wideBits(unsigned r, unsigned lane) const {
+  if (r == kZero) return 0;
+  return registers_[r][lane] | std::uint64_t{registers_[r + 1][lane]} << 32;
+}
+
+void SassMachine::write(unsigned r, unsigned lane, std::uint32_t value) {
+  if (r != kZero) registers_[r][lane] = value;
+}
+
+float SassMachine::number(const Instruction& i, unsigned slot, unsigned lane) const {
+  float x = std::bit_cast<float>(bits(i.sources[slot], lane));
+  if ((i.magnitude >> slot & 1) != 0) x = std::fabs(x);
+  if ((i.negated >> slot & 1) != 0) x = std::bit_cast<float>(std::bit_cast<std::uint32_t>(x) ^ 0x80000000);
+  return x;
+}
+
+std::size_t SassMachine::runWarp(unsigned warp, unsigned block_x, unsigned block_y) {
+  warp_ = warp;
+  block_x_ = block_x;
+  block_y_ = block_y;
+  for (Lanes& lanes : registers_) lanes.fill(0x7fabcdef);  // what was not written is NaN
+  predicates_.fill(0x5a5a5a5a);
+  register_timing_.fill({});
+  predicate_timing_.fill({});
+  barrier_set_.fill(-100);
+  has_descriptor_ = false;
+  at_ = 0;
+  now_ = 0;
+  is_done_ = false;
+  std::size_t issued = 0;
+  while (!is_done_) {
+    if (at_ >= code_.size()) throw SassFault("execution leaves the code");
+    if (++issued > 10'000'000) fault("no end");
+    const Instruction& i = code_[at_];
+    next_ = at_ + 1;
+    checkTiming(i);
+    execute(i);
+    markTiming(i);
+    now_ += i.control.stall;
+    at_ = next_;
+  }
+  return issued;
+}
+
+void SassMachine::checkRead(Timing& timing, unsigned delay, const std::string& what) {
+  if (timing.to_write != 0) fault("reads " + what + " before its barrier was waited for");
+  if (timing.writer >= 0 && now_ < timing.written + delay) fault("reads " + what + " too early");
+}
+
+void SassMachine::checkWrite(const Timing& timing, const Instruction& i, const std::string& what) {
+  if (timing.to_write != 0) fault("writes " + what + ", which is still to be written");
+  if (timing.to_read != 0) fault("writes " + what + ", which is still to be read");
+  const bool guarded = i.guard != sass::kTrue;
+  if (timing.writer >= 0 &&
+      now_ < timing.written + sass::overwriteDelay(static_cast<Form>(timing.writer), i.form, guarded)) {
+    fault("overwrites " + what + " too early");
+  }
+  if (sass::infoOf(i.form).timing == sass::Timing::kVariable && now_ < timing.read + 2) {
+    fault("overwrites " + what + " right after it was read");
+  }
+}
+
+void SassMachine::checkTiming(const Instruction& i) {
+  const sass::FormInfo& info = sass::infoOf(i.form);
+  if (!sass::isAvailable(i.form, architecture_)) fault("no instruction of this architecture");
+  for (unsigned barrier = 0; barrier < 6; ++barrier) {
+    if ((i.control.wait_mask >> barrier & 1) == 0) continue;
+    if (now_ < barrier_set_[barrier] + static_cast<Cycle>(sass::kBarrierDelay)) fault("waits for a barrier too early");
+    const auto keep = static_cast<std::uint8_t>(~(1U << barrier));
+    const auto clear = [&](Timing& timing) {
+      timing.to_write &= keep;
+      timing.to_read &= keep;
+    };
+    for (Timing& timing : register_timing_) clear(timing);
+    clear(descriptor_);
+  }
+  for (unsigned slot = 0; slot < 3; ++slot) {
+    const unsigned first = i.sources[slot], count = info.source_registers[slot];
+    if (first == kZero || count == 0) continue;
+    if (first + count > register_count_) fault("a source beyond the thread's registers");
+    if (count > 1 && first % count != 0) fault("a wide source that is not aligned");
+    for (unsigned r = first; r < first + count; ++r) {
+      const int writer = register_timing_[r].writer;
+      const unsigned delay = writer < 0 ? 0 : sass::registerDelay(static_cast<Form>(writer), i.form);
+      checkRead(register_timing_[r], delay, "R" + std::to_string(r));
+    }
+  }
+  const auto checkPredicate = [&](unsigned n, bool as_guard) {
+    if ((n & 7) == sass::kTrue) return;
+    const int writer = predicate_timing_[n & 7].writer;
+    const unsigned delay = writer < 0 ? 0 : sass::predicateDelay(static_cast<Form>(writer), i.form, as_guard);
+    checkRead(predicate_timing_[n & 7], delay, "P" + std::to_string(n & 7));
+  };
+  checkPredicate(i.guard, true);
+  if (info.reads_condition) checkPredicate(i.condition, false);
+  if (i.destination != kZero && info.result_registers > 0) {
+    const unsigned count = info.result_registers;
+    if (i.destination + count > register_count_) fault("a result beyond the thread's registers");
+    if (i.destination % count != 0) fault("a wide result that is not aligned");
+    for (unsigned r = i.destination; r < i.destination + count; ++r) {
+      checkWrite(register_timing_[r], i, "R" + std::to_string(r));
+    }
+  }
+  if (info.writes_predicate && i.predicate != sass::kTrue) {
+    checkWrite(predicate_timing_[i.predicate], i, "P" + std::to_string(i.predicate));
+  }
+  if (info.pipe == sass::Pipe::kMemory && i.form != Form::kLdc && i.form != Form::kLdc64 && i.form != Form::kShflBfly) {
+    if (!has_descriptor_) fault("no descriptor of memory");
+    checkRead(descriptor_, 7, "UR4");
+  }
+}
+
+void SassMachine::markTiming(const Instruction& i) {
+  const sass::FormInfo& info = sass::infoOf(i.form);
+  const bool variable = info.timing == sass::Timing::kVariable;
+  const auto bit = [](std::uint8_t barrier) {
+    return static_cast<std::uint8_t>(barrier == sass::kNoBarrier ? 0x80 : 1U << barrier);
+  };
+  for (const std::uint8_t barrier : {i.control.write_barrier, i.control.read_barrier}) {
+    if (barrier != sass::kNoBarrier) barrier_set_[barrier] = now_;
+  }
+  const auto written = [&](Timing& timing) {
+    timing.written = now_;
+    timing.writer = variable ? -1 : static_cast<int>(i.form);
+    if (variable) timing.to_write |= bit(i.control.write_barrier);
+  };
+  // Without a barrier of its own, a source is read when the result is there; without any, nobody can know.
+  const std::uint8_t to_read =
+      bit(i.control.read_barrier != sass::kNoBarrier ? i.control.read_barrier : i.control.write_barrier);
+  for (unsigned slot = 0; slot < 3; ++slot) {
+    if (i.sources[slot] == kZero) continue;
+    for (unsigned r = i.sources[slot]; r < i.sources[slot] + unsigned{info.source_registers[slot]}; ++r) {
+      if (variable) {
+        register_timing_[r].to_read |= to_read;
+      } else {
+        register_timing_[r].read = now_;
+      }
+    }
+  }
+  if (i.destination != kZero) {
+    for (unsigned r = i.destination; r < i.destination + unsigned{info.result_registers}; ++r) {
+      written(register_timing_[r]);
+    }
+  }
+  if (info.writes_predicate && i.predicate != sass::kTrue) written(predicate_timing_[i.predicate]);
+  if (i.form == Form::kUldcDescriptor || i.form == Form::kLdcuDescriptor) {
+    has_descriptor_ = true;
+    written(descriptor_);
+  }
+}
+
+void SassMachine::execute(const Instruction& i) {
+  const std::uint32_t active = predicate(i.guard);
+  switch (sass::infoOf(i.form).pipe) {
+    case sass::Pipe::kControl:
+      return executeControl(i, active);
+    case sass::Pipe::kMemory:
+      return executeMemory(i, active);
+    default:
+      break;
+  }
+  switch (i.form) {
+    case Form::kFAddRR:
+    case Form::kFAddRI:
+    case Form::kFMulRR:
+    case Form::kFMulRI:
+    case Form::kFFmaRRR:
+    case Form::kFFmaRIR:
+    case Form::kFFmaRRI:
+    case Form::kFMnMxRR:
+    case Form::kFMnMxRI:
+    case Form::kFSetPRR:
+    case Form::kFSetPRI:
+    case Form::kFSelRR:
+    case Form::kFSelRI:
+    case Form::kMufuR:
+    case Form::kFRndR:
+      return executeFloat(i, active);
+    default:
+      return executeInteger(i, active);
+  }
+}
+
+void SassMachine::executeFloat(const Instruction& i, std::uint32_t active) {
+  const std::uint32_t condition = predicate(i.condition);
+  std::uint32_t truth = 0;
+  for (unsigned lane = 0; lane < kLanes; ++lane) {
+    const bool chosen = (condition >> lane & 1) != 0;
+    const auto immediate = std::bit_cast<float>(i.immediate);
+    const float a = number(i, 0, lane), b = number(i, 1, lane), c = number(i, 2, lane);
+    float result = 0;
+    switch (i.form) {
+      case Form::kFAddRR:
+        result = a + b;
+        break;
+      case Form::kFAddRI:
+        result = a + immediate;
+        break;
+      case Form::kFMulRR:
+      case Form::kFMulRI: {
+        const double exact = static_cast<double>(a) * static_cast<double>(i.form == Form::kFMulRR ? b : immediate);
+        result = (i.modifier & 3) == 3 ? truncated(exact) : static_cast<float>(exact);
+        if ((i.modifier & sass::kFlush) != 0) {
+          result = flushed(flushed(a) * flushed(i.form == Form::kFMulRR ? b : immediate));
+        }
+        break;
+      }
+      case Form::kFFmaRRR:
+        result = std::fma(a, b, c);
+        break;
+      case Form::kFFmaRIR:
+        result = std::fma(a, immediate, c);
+        break;
+      case Form::kFFmaRRI:
+        result = std::fma(a, b, immediate);
+        break;
+      case Form::kFMnMxRR:
+      case Form::kFMnMxRI:
+        result = extreme(a, i.form == Form::kFMnMxRR ? b : immediate, !chosen, (i.modifier & sass::kPropagate) != 0);
+        break;
+      case Form::kFSelRR:
+        result = chosen ? a : b;
+        break;
+      case Form::kFSelRI:
+        result = chosen ? a : immediate;
+        break;
+      case Form::kMufuR:
+        result = specialFunction(static_cast<sass::Mufu>(i.modifier), a);
+        break;
+      case Form::kFRndR:
+        result = rounded(static_cast<sass::Round>(i.modifier & 3), a);
+        break;
+      default:
+        if (chosen && compared(i.modifier & 15, a, i.form == Form::kFSetPRR ? b : immediate)) truth |= 1U << lane;
+        continue;
+    }
+    if ((active >> lane & 1) != 0) write(i.destination, lane, std::bit_cast<std::uint32_t>(result));
+  }
+  if (i.form == Form::kFSetPRR || i.form == Form::kFSetPRI) writePredicate(i.predicate, truth, active);
+}
+
+void SassMachine::executeInteger(const Instruction& i, std::uint32_t active) {
+  const std::uint32_t condition = predicate(i.condition);
+  std::uint32_t truth = 0;
+  for (unsigned lane = 0; lane < kLanes; ++lane) {
+    const bool chosen = (condition >> lane & 1) != 0;
+    const std::uint32_t a = bits(i.sources[0], lane), b = bits(i.sources[1], lane), c = bits(i.sources[2], lane);
+    std::uint32_t result = 0;
+    switch (i.form) {
+      case Form::kSelRR:
+        result = chosen ? a : b;
+        break;
+      case Form::kMovR:
+        result = a;
+        break;
+      case Form::kMovI:
+        result = i.immediate;
+        break;
+      case Form::kLop3RRR:
+        result = lop3(i.modifier, a, b, c);
+        break;
+      case Form::kLop3RIR:
+        result = lop3(i.modifier, a, i.immediate, c);
+        break;
+      case Form::kShlRI:
+        result = i.immediate > 31 ? 0 : a << i.immediate;
+        break;
+      case Form::kShrRI:
+        result = i.immediate > 31 ? 0 : a >> i.immediate;
+        break;
+      case Form::kIAdd3RRR:
+        result = ((i.negated & 1) != 0 ? -a : a) + ((i.negated & 2) != 0 ? -b : b) + ((i.negated & 4) != 0 ? -c : c);
+        break;
+      case Form::kIAdd3RIR:
+        result = a + i.immediate + c;
+        break;
+      case Form::kImadRRR:
+        result = a * b + c;
+        break;
+      case Form::kImadRIR:
+        result = a * i.immediate + c;
+        break;
+      case Form::kImadWideURRR:
+      case Form::kImadWideURIR: {
+        const std::uint64_t factor = i.form == Form::kImadWideURRR ? b : i.immediate;
+        const std::uint64_t wide = a * factor + wideBits(i.sources[2], lane);
+        result = static_cast<std::uint32_t>(wide);
+        if ((active >> lane & 1) != 0) write(i.destination + 1U, lane, static_cast<std::uint32_t>(wide >> 32));
+        break;
+      }
+      case Form::kISetPURR:
+      case Form::kISetPURI:
+        if (chosen && compared(i.modifier & 7, a, i.form == Form::kISetPURR ? b : i.immediate)) truth |= 1U << lane;
+        continue;
+      case Form::kS2rTid:
+        result = warp_ * kLanes + lane;
+        break;
+      case Form::kS2rCtaX:
+        result = block_x_;
+        break;
+      case Form::kS2rCtaY:
+        result = block_y_;
+        break;
+      case Form::kUldcDescriptor:
+      case Form::kLdcuDescriptor:
+        continue;
+      default:
+        fault("no model of this instruction");
+    }
+    if ((active >> lane & 1) != 0) write(i.destination, lane, result);
+  }
+  if (i.form == Form::kISetPURR || i.form == Form::kISetPURI) writePredicate(i.predicate, truth, active);
+}
+
+void SassMachine::executeMemory(const Instruction& i, std::uint32_t active) {
+  Lanes sent{};
+  for (unsigned lane = 0; lane < kLanes; ++lane) sent[lane] = bits(i.sources[0], lane);
+  const unsigned count = sass::infoOf(i.form).result_registers;
+  const auto offset = static_cast<std::int32_t>(i.immediate);
+  if (i.form == Form::kShflBfly && active != ~0U) fault("a shuffle without all lanes");
+  for (unsigned lane = 0; lane < kLanes; ++lane) {
+    if ((active >> lane & 1) == 0) continue;
+    if (i.form == Form::kShflBfly) {
+      write(i.destination, lane, sent[lane ^ i.immediate]);
+    } else if (i.form == Form::kLdc || i.form == Form::kLdc64) {
+      for (unsigned part = 0; part < count; ++part) {
+        write(i.destination + part, lane, constant(sent[lane] + i.immediate + 4 * part));
+      }
+    } else {
+      const std::uint64_t address = wideBits(i.sources[0], lane) + static_cast<std::uint64_t>(std::int64_t{offset});
+      if (i.form == Form::kStg) {
+        memory_.store(address, bits(i.sources[1], lane));
+        continue;
+      }
+      if (address % (4 * count) != 0) fault("a misaligned load");
+      std::array<std::uint32_t, 4> loaded{};
+      for (unsigned part = 0; part < count; ++part) loaded[part] = memory_.load(address + 4 * part);
+      for (unsigned part = 0; part < count; ++part) write(i.destination + part, lane, loaded[part]);
+    }
+  }
+}
+
+void SassMachine::executeControl(const Instruction& i, std::uint32_t active) {
+  if (i.form == Form::kNop) return;
+  if (active != 0 && active != ~0U) fault("the warp diverges");
+  if (active == 0) return;
+  std::int64_t target = static_cast<std::int64_t>(at_ + 1) * 16 + static_cast<std::int32_t>(i.immediate);
+  switch (i.form) {
+    case Form::kExit:
+      is_done_ = true;
+      return;
+    case Form::kBrx:
+      for (unsigned lane = 1; lane < kLanes; ++lane) {
+        if (wideBits(i.sources[0], lane) != wideBits(i.sources[0], 0)) fault("the warp diverges");
+      }
+      target += static_cast<std::int64_t>(wideBits(i.sources[0], 0));
+      break;
+    default:
+      break;
+  }
+  if (target < 0 || target % 16 != 0) fault("a branch to no instruction");
+  next_ = static_cast<std::size_t>(target / 16);
+}
+
+}  // namespace srjit
