@@ -290,7 +290,7 @@ Timing timingOf(Form form, unsigned architecture) noexcept {
   return infoOf(form).pipe == Pipe::kDouble && fast_doubles ? Timing::kFixed : infoOf(form).timing;
 }
 
-unsigned registerDelay(Form writer, Form reader, unsigned) noexcept {
+unsigned registerDelay(Form writer, Form reader) noexcept {
   const Pipe to = infoOf(reader).pipe;
   if (infoOf(writer).pipe == Pipe::kDouble)
     return to == Pipe::kDouble ? 8 : to == Pipe::kSpecial ? 6 : to == Pipe::kMemory ? 7 : 10;
@@ -305,7 +305,7 @@ unsigned predicateDelay(Form, Form reader, bool as_guard, unsigned architecture)
   // A vote reads its condition where others read their guards.
   if (as_guard || reader == Form::kVoteAll || reader == Form::kVoteAny || infoOf(reader).pipe == Pipe::kDouble)
     return 13;
-  return infoOf(reader).pipe == Pipe::kAlu && architecture < 120 ? 4 : 5;
+  return infoOf(reader).pipe == Pipe::kAlu && architecture != 0 && architecture < 120 ? 4 : 5;
 }
 
 unsigned overwriteDelay(Form first, Form second, bool second_guarded) noexcept {

@@ -125,10 +125,12 @@ bool isAvailable(Form form, unsigned architecture) noexcept;
 /// float ones (sm_90, sm_100), and elsewhere barriers besides.
 Timing timingOf(Form form, unsigned architecture) noexcept;
 
-/// Cycles that must lie between the issue of a kFixed `writer` and of a `reader` of its register (any source).
-unsigned registerDelay(Form writer, Form reader, unsigned architecture) noexcept;
-/// The same for a predicate, read as the guard or as the condition of `reader`.
-unsigned predicateDelay(Form writer, Form reader, bool as_guard, unsigned architecture) noexcept;
+/// Cycles that must lie between the issue of a kFixed `writer` and of a `reader` of its register (any source), the same
+/// on all architectures.
+unsigned registerDelay(Form writer, Form reader) noexcept;
+/// The same for a predicate, read as the guard or as the condition of `reader`. Without an architecture, enough for
+/// all.
+unsigned predicateDelay(Form writer, Form reader, bool as_guard, unsigned architecture = 0) noexcept;
 /// Cycles between two writers of one register or predicate, the first kFixed.
 unsigned overwriteDelay(Form first, Form second, bool second_guarded) noexcept;
 /// Cycles between a kFixed reader of a register and a kVariable writer of it; a kFixed writer needs none.

@@ -26,8 +26,8 @@ Writer writerOf(Form form, bool upper_half) {
 }
 
 /// registerDelay() where it is known which half of a pair is meant.
-unsigned delayOf(Writer writer, Form reader, std::size_t source, bool upper_half, unsigned architecture) {
-  if (writer == kDoubleWriter) return registerDelay(Form::kDAdd, reader, architecture);
+unsigned delayOf(Writer writer, Form reader, std::size_t source, bool upper_half) {
+  if (writer == kDoubleWriter) return registerDelay(Form::kDAdd, reader);
   const bool fma = infoOf(reader).pipe == Pipe::kFma;
   if (isWide(reader) && source == 2 && upper_half) return writer == kAluWriter ? 3 : 2;
   if (isWide(reader) && source != 2) {
@@ -36,7 +36,7 @@ unsigned delayOf(Writer writer, Form reader, std::size_t source, bool upper_half
   }
   if (writer == kWideLowWriter && fma) return 2;
   if (writer == kWideLowWriter && infoOf(reader).pipe == Pipe::kAlu) return 3;
-  return registerDelay(writer == kAluWriter ? Form::kMovR : Form::kFAddRR, reader, architecture);
+  return registerDelay(writer == kAluWriter ? Form::kMovR : Form::kFAddRR, reader);
 }
 
 bool usesDescriptor(Form form) {
@@ -239,7 +239,7 @@ class Step {
     }
     for (std::size_t w = 0; w < kWriters; ++w) {
       const unsigned cycles = state_.written[w][r];
-      const unsigned needed = delayOf(static_cast<Writer>(w), i_.form, source, upper_half, checked_.architecture);
+      const unsigned needed = delayOf(static_cast<Writer>(w), i_.form, source, upper_half);
       if (cycles < needed) {
         broken("R{} is read {} cycles after {} wrote it: {} needs {}", r, cycles, kWriterNames[w], info_.name, needed);
       }
@@ -256,7 +256,7 @@ class Step {
             [&](const Outstanding& one, const Instruction& i) { return one.writes && writesRegister(i, r); })) {
       broken("R{} is overwritten before the barrier of its write was waited for", r);
     }
-    const Queue queue = variable_ ? queueOf(i_.form) : Queue::kNone;
+    const Queue queue = variable_ && checked_.in_order ? queueOf(i_.form) : Queue::kNone;
     if (isOutstanding([&](const Outstanding& one, const Instruction& i) {
           return one.reads && readsRegister(i, r) && (queue == Queue::kNone || queueOf(i.form) != queue);
         })) {
@@ -297,7 +297,7 @@ class Step {
       return static_cast<std::uint8_t>(barrier < kBarriers ? 1U << barrier : 0U);
     };
     const std::uint8_t write_bit = bit(i_.control.write_barrier), read_bit = bit(i_.control.read_barrier);
-    const Queue queue = queueOf(i_.form);
+    const Queue queue = checked_.in_order ? queueOf(i_.form) : Queue::kNone;
     if (queue != Queue::kNone) {
       for (Outstanding& one : state_.outstanding) {
         if (queueOf(checked_.code[one.instruction]->form) != queue) continue;

@@ -8,8 +8,6 @@
 //   - an instruction that sets a barrier is kBarrierDelay cycles before one that waits for it;
 //   - registers are below the declared number, pairs and quadruples aligned;
 //   - branches go to instructions of the code, and the code does not run past its end.
-// Shuffles deliver in order, and so do MUFU, FRND and FCHK together, and double instructions: a barrier of a later one
-// covers the earlier. Loads and stores only read their sources in order.
 #pragma once
 
 #include <cstddef>
@@ -29,6 +27,10 @@ struct CheckedCode {
   unsigned architecture = 0;
   unsigned registers = 0;                           ///< declared for a thread
   std::span<const std::uint32_t> indirect_targets;  ///< where BRX may go, in instructions
+  /// Shuffles deliver in order, and so do MUFU, FRND and FCHK together, and double instructions; loads and stores read
+  /// their sources in order. So a barrier of a later one covers the earlier. The assembler relies on it; our own code
+  /// need not.
+  bool in_order = false;
 };
 
 /// A rule that is broken, in words: "R5 is read 3 cycles after FADD wrote it: FMUL needs 4".

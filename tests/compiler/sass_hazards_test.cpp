@@ -42,9 +42,9 @@ Instruction branch(std::int32_t instructions, std::uint8_t guard, unsigned stall
 Instruction leave() { return make(Form::kExit, kZero, {kZero, kZero, kZero}, 5); }
 
 std::vector<Violation> check(std::span<const Instruction> code, unsigned architecture = 90, unsigned registers = 64,
-                             std::span<const std::uint32_t> targets = {}) {
+                             std::span<const std::uint32_t> targets = {}, bool in_order = false) {
   const std::vector<std::optional<Instruction>> optional(code.begin(), code.end());
-  return findHazards({optional, architecture, registers, targets}, 100);
+  return findHazards({optional, architecture, registers, targets, in_order}, 100);
 }
 
 std::string text(const std::vector<Violation>& violations) {
@@ -203,11 +203,13 @@ TEST(SassHazard, LaterBarriersCoverEarlierResultsInOrder) {
   const std::vector<Instruction> code = {make(Form::kMufuR, 4, {8, kZero, kZero}, 1),
                                          make(Form::kMufuR, 5, {9, kZero, kZero}, 2, 0),
                                          make(Form::kFAddRR, 6, {4, 5, kZero}, 1, kEnd, kEnd, 1), leave()};
-  EXPECT_THAT(check(code), IsEmpty());
+  EXPECT_THAT(check(code, 90, 64, {}, true), IsEmpty());
+  EXPECT_THAT(text(check(code)), HasSubstr("R4 is read before the barrier of its write was waited for"));
   auto loads = code;
   loads[0].form = loads[1].form = Form::kLdg;
   loads[0].sources[0] = loads[1].sources[0] = 8;
-  EXPECT_THAT(text(check(loads)), HasSubstr("R4 is read before the barrier of its write was waited for"));
+  EXPECT_THAT(text(check(loads, 90, 64, {}, true)),
+              HasSubstr("R4 is read before the barrier of its write was waited for"));
 }
 
 TEST(SassHazard, RegistersAndBranches) {
@@ -236,7 +238,7 @@ TEST(SassHazard, ReportsTheFirst) {
   for (int n = 0; n < 50; ++n) code.push_back(make(Form::kFAddRR, 5, {5, 5, kZero}, 1));
   code.push_back(leave());
   const std::vector<std::optional<Instruction>> optional(code.begin(), code.end());
-  const auto found = findHazards({optional, 90, 64, {}}, 3);
+  const auto found = findHazards({optional, 90, 64, {}, false}, 3);
   ASSERT_EQ(found.size(), 3U);
   EXPECT_EQ(found[0].instruction, 1U);
 }
