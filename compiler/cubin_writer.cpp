@@ -1,5 +1,7 @@
 #include "compiler/cubin_writer.h"
 
+#include <algorithm>
+#include <bit>
 #include <cstring>
 #include <string_view>
 #include <utility>
@@ -78,11 +80,14 @@ std::size_t codeBytes(const KernelDescription& kernel) {
   return roundUp((codeWords(kernel) + 1) * sizeof(sass::Word) + kFetchedAhead, kCodeAlignment);
 }
 
+/// Where parameters begin: aligned to their sizes, structs to 8 bytes.
 std::vector<std::uint16_t> offsetsOf(const std::vector<std::uint16_t>& sizes, std::uint16_t& end) {
+  constexpr std::size_t kMaxAlignment = 8;
   std::vector<std::uint16_t> offsets;
   end = 0;
   for (const std::uint16_t size : sizes) {
-    offsets.push_back(static_cast<std::uint16_t>(roundUp(end, size)));
+    offsets.push_back(
+        static_cast<std::uint16_t>(roundUp(end, std::min<std::size_t>(std::bit_ceil(size), kMaxAlignment))));
     end = static_cast<std::uint16_t>(offsets.back() + size);
   }
   return offsets;

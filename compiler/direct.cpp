@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cstddef>
 #include <limits>
 
@@ -17,7 +18,7 @@ namespace {
 using sass::Compare;
 using sass::Form;
 
-constexpr unsigned kLeastRegisters = 40, kMostRegisters = 255, kLongestWindow = 32;
+constexpr unsigned kLeastRegisters = 40, kLongestWindow = 32;
 constexpr std::size_t kAlignment = 8;  // of a group's code, in instructions: a line of the instruction cache
 
 using OperatorSet = std::array<bool, kOpCount>;
@@ -42,8 +43,9 @@ Status checkOptions(const DirectOptions& options) {
   if (options.roots < 1 || options.roots > kDirectRoots) {
     return invalid(fmt::format("{} roots a group, expected 1 to {}", options.roots, kDirectRoots));
   }
-  if (options.registers < kLeastRegisters || options.registers > kMostRegisters) {
-    return invalid(fmt::format("{} registers, expected {} to {}", options.registers, kLeastRegisters, kMostRegisters));
+  if (options.registers < kLeastRegisters || options.registers > direct::kMostRegisters) {
+    return invalid(
+        fmt::format("{} registers, expected {} to {}", options.registers, kLeastRegisters, direct::kMostRegisters));
   }
   if (options.window < 1 || options.window > kLongestWindow) {
     return invalid(fmt::format("a window of {} instructions, expected 1 to {}", options.window, kLongestWindow));
@@ -53,19 +55,15 @@ Status checkOptions(const DirectOptions& options) {
 
 direct::RegisterSet reservedRegisters(const std::optional<LossSpec>& loss) {
   namespace fixed = direct::fixed;
-  direct::RegisterSet reserved;
-  for (const direct::ValueId r :
-       {fixed::kRow, fixed::kNumbers, fixed::kNumbers + 1, fixed::kOutputs, fixed::kOutputs + 1}) {
-    reserved.add(r);
-  }
+  using direct::registerSet;
   static_assert(fixed::kPrevious == fixed::kOutputs && fixed::kFirstHalf == fixed::kOutputs + 1);
+  direct::RegisterSet reserved =
+      registerSet(fixed::kRow) | registerSet(fixed::kNumbers, 2) | registerSet(fixed::kOutputs, 2);
   if (!loss) return reserved;
-  reserved.add(fixed::kOutput);
-  if (!loss->skip_invalid) return reserved;
-  for (unsigned i = 0; i < kDirectRoots / 4; ++i) reserved.add(fixed::kCounts + i);
-  if (loss->weighted) {
-    reserved.add(fixed::kPreviousWeight);
-    reserved.add(fixed::kFirstHalfWeight);
+  reserved |= registerSet(fixed::kOutput);
+  if (loss->skip_invalid) reserved |= registerSet(fixed::kCounts, kDirectRoots / 4);
+  if (loss->skip_invalid && loss->weighted) {
+    reserved |= registerSet(fixed::kPreviousWeight) | registerSet(fixed::kFirstHalfWeight);
   }
   return reserved;
 }
@@ -150,7 +148,7 @@ class Prologue {
     }
     const direct::RegisterSet reserved = reservedRegisters(options_.loss);
     for (direct::ValueId r = fixed::kPrevious; r < fixed::kCounts + kDirectRoots / 4; ++r) {
-      if (reserved.has(r)) direct::moveTo(code_, r, direct::kRz);
+      if ((reserved & direct::registerSet(r)) != 0) direct::moveTo(code_, r, direct::kRz);
     }
   }
 
@@ -198,13 +196,13 @@ struct DirectEmitter::State {
 
 // Instructions of one group, in `group`. The tables get its entries.
 bool DirectEmitter::State::generate(std::span<const std::uint32_t> roots, DirectPart& part) {
-  constexpr unsigned kMargin = 6;  // for what alignment of wide results costs
+  constexpr unsigned kMargin = 10;  // for what alignment of wide results costs
   const direct::Sections sections = selector.select(roots, code, part.parameters, part.outputs);
-  unsigned available = 0;
-  for (unsigned r = 0; r < options.registers; ++r) available += reserved.has(r) ? 0 : 1;
+  const unsigned available = options.registers - static_cast<unsigned>(std::popcount(reserved));
   for (const unsigned window : {options.window, 1U}) {
     scheduler.run(code, sections, window, available - kMargin, order);
     if (allocator.run(code, order, reserved, options.registers, group)) return true;
+    ++part.retries;
   }
   return false;
 }

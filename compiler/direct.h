@@ -42,7 +42,7 @@ struct DirectOptions {
   Math math = Math::kPrecise;
   std::optional<LossSpec> loss = {};  ///< none: predictions
   unsigned roots = kDirectRoots;      ///< at most so many a group; 1 to kDirectRoots
-  unsigned registers = 64;            ///< a thread may have; 40 to 255. 64 leaves room for 8 warps of every scheduler
+  unsigned registers = 64;            ///< a thread may have; 40 to 64, which leaves room for 8 warps of every scheduler
   unsigned window = 24;               ///< instructions among which the scheduler chooses, 1 (source order) to 32
 };
 
@@ -96,7 +96,8 @@ struct DirectPart {
   std::vector<std::uint32_t> exits;       ///< offsets of EXIT instructions in bytes
   std::vector<std::uint32_t> refused;     ///< roots without code, ascending: not direct, or too many registers
   unsigned registers = 0;
-  unsigned splits = 0;  ///< groups that were halved for want of registers
+  unsigned splits = 0;   ///< groups that were halved for want of registers
+  unsigned retries = 0;  ///< times that code was made again in source order for want of registers
 
   static constexpr std::uint32_t kNoRoot = ~0u;
 };

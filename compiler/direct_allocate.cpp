@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <memory>
 
 namespace srjit::direct {
 namespace {
@@ -11,37 +12,36 @@ using sass::Pipe;
 using sass::Timing;
 
 constexpr std::size_t kForms = kFormFacts.size();
+constexpr std::size_t kFormSlots = 64;
+static_assert(kForms <= kFormSlots);
 constexpr int kLongestStall = 15;
 constexpr int kBranchStall = 5;
-constexpr int kReadDelay = 2;  // between a read of fixed latency and a write of variable latency
+constexpr int kReadDelay = 2;        // between a read of fixed latency and a write of variable latency
+constexpr int kPredicateDelay = 13;  // no reader of a predicate needs more
+constexpr int kRegisterDelay = 6;    // no reader of a register needs more
 
 /// sass' delays between two forms, without a call.
 struct Delays {
   std::uint8_t value, condition, guard, overwrite, guarded_overwrite;
 };
 
-const Delays* delayTable() {
-  static const std::vector<Delays> kTable = [] {
-    std::vector<Delays> table(kForms * kForms);
-    for (std::size_t first = 0; first < kForms; ++first) {
-      for (std::size_t second = 0; second < kForms; ++second) {
-        const auto a = static_cast<Form>(first), b = static_cast<Form>(second);
-        const auto byte = [](unsigned delay) { return static_cast<std::uint8_t>(delay); };
-        table[first * kForms + second] = {byte(sass::registerDelay(a, b)), byte(sass::predicateDelay(a, b, false)),
-                                          byte(sass::predicateDelay(a, b, true)),
-                                          byte(sass::overwriteDelay(a, b, false)),
-                                          byte(sass::overwriteDelay(a, b, true))};
-      }
-    }
-    return table;
-  }();
-  return kTable.data();
-}
+using DelayTable = std::array<std::array<Delays, kFormSlots>, kFormSlots>;
 
-const Delays& delaysOf(std::uint8_t first, Form second) {
-  static const Delays* const kDelays = delayTable();
-  return kDelays[first * kForms + static_cast<std::size_t>(second)];
-}
+const DelayTable kDelays = [] {
+  DelayTable table{};
+  const auto byte = [](unsigned delay) { return static_cast<std::uint8_t>(delay); };
+  for (std::size_t first = 0; first < kForms; ++first) {
+    for (std::size_t second = 0; second < kForms; ++second) {
+      const auto a = static_cast<Form>(first), b = static_cast<Form>(second);
+      table[first][second] = {byte(sass::registerDelay(a, b)), byte(sass::predicateDelay(a, b, false)),
+                              byte(sass::predicateDelay(a, b, true)), byte(sass::overwriteDelay(a, b, false)),
+                              byte(sass::overwriteDelay(a, b, true))};
+    }
+  }
+  return table;
+}();
+
+const Delays& delaysOf(std::uint32_t first, Form second) { return kDelays[first][static_cast<std::size_t>(second)]; }
 
 bool isVariable(Form form) { return factsOf(form).timing == Timing::kVariable; }
 bool isBranch(Form form) { return factsOf(form).pipe == Pipe::kControl; }
@@ -49,19 +49,15 @@ bool isStore(Form form) { return form == Form::kStg || form == Form::kStg64; }
 
 }  // namespace
 
-void Allocator::begin(const Code& code, const RegisterSet& reserved, unsigned limit) {
-  places_.resize(code.valueCount());
-  predicate_places_.resize(code.predicateCount());
-  uses_ = code.uses();
-  predicate_uses_ = code.predicateUses();
-  free_ = pending_ = {};
-  registers_used_ = 0;
-  for (unsigned r = 0; r < limit; ++r) {
-    if (!reserved.has(r)) free_.add(r);
-  }
-  for (unsigned r = 0; r < 256; ++r) {
-    if (reserved.has(r)) registers_used_ = r + 1;
-  }
+void Allocator::begin(const Code& code, RegisterSet reserved, unsigned limit) {
+  places_.resize(code.values().size());
+  predicate_places_.resize(code.predicates().size());
+  uses_ = code.values();
+  predicate_uses_ = code.predicates();
+  free_ = registerSet(0, limit - 1) | RegisterSet{1} << (limit - 1);
+  free_ &= ~reserved;
+  to_write_ = to_read_ = just_read_ = 0;
+  registers_used_ = static_cast<unsigned>(std::bit_width(reserved));
   free_predicates_ = ((1U << kFreePredicates) - 1) << kFirstFreePredicate;
   registers_.fill({});
   predicates_.fill({});
@@ -69,93 +65,98 @@ void Allocator::begin(const Code& code, const RegisterSet& reserved, unsigned li
   issued_ = -1;
   spacing_ = 1;
   finished_ = 0;
-  positions_.assign(code.size(), 0);
+  branches_.clear();
+  positions_.resize(code.size());
 }
 
-bool Allocator::run(const Code& code, std::span<const std::uint32_t> order, const RegisterSet& reserved, unsigned limit,
+bool Allocator::run(const Code& code, std::span<const std::uint32_t> order, RegisterSet reserved, unsigned limit,
                     std::vector<sass::Instruction>& out) {
   begin(code, reserved, limit);
   out.clear();
   for (const std::uint32_t at : order) {
-    if (!place(code.operations()[at])) return false;
-    emit(out);
+    const Operation& operation = code.operations()[at];
+    sass::Instruction instruction{.form = operation.form,
+                                  .negated = operation.negated,
+                                  .magnitude = operation.magnitude,
+                                  .immediate = operation.immediate,
+                                  .modifier = operation.modifier};
+    if (!place(operation, instruction)) return false;
+    emit(instruction, out);
     positions_[at] = static_cast<std::uint32_t>(out.size() - 1);
+    if (isBranch(operation.form)) branches_.emplace_back(at, positions_[at]);
   }
-  setBranchOffsets(code, order, out);
+  setBranchOffsets(code, out);
   return true;
 }
 
-void Allocator::setBranchOffsets(const Code& code, std::span<const std::uint32_t> order,
-                                 std::vector<sass::Instruction>& out) const {
-  for (const std::uint32_t at : order) {
+void Allocator::setBranchOffsets(const Code& code, std::vector<sass::Instruction>& out) const {
+  for (const auto& [at, position] : branches_) {
     const Operation& operation = code.operations()[at];
-    const std::uint32_t next = positions_[at] + 1;
+    if (operation.form != Form::kBra && operation.form != Form::kBrx) continue;
     // An indexed branch adds an offset from the beginning of the code.
     const std::uint32_t target = operation.form == Form::kBra ? positions_[operation.immediate] : 0;
-    if (operation.form != Form::kBra && operation.form != Form::kBrx) continue;
-    out[positions_[at]].immediate = (target - next) * std::uint32_t{sizeof(sass::Word)};
+    out[position].immediate = (target - (position + 1)) * std::uint32_t{sizeof(sass::Word)};
   }
 }
 
-bool Allocator::place(const Operation& operation) {
+bool Allocator::place(const Operation& operation, sass::Instruction& instruction) {
   now_ = issued_ + spacing_;
   spacing_ = isBranch(operation.form) ? kBranchStall : 1;
-  instruction_ = {.form = operation.form,
-                  .negated = operation.negated,
-                  .magnitude = operation.magnitude,
-                  .immediate = operation.immediate,
-                  .modifier = operation.modifier};
   if (operation.synchronized) {
-    for (unsigned barrier = 0; barrier < kBarriers; ++barrier) waitFor(barrier);
+    for (unsigned barrier = 0; barrier < kBarriers; ++barrier) waitFor(barrier, instruction);
     now_ = std::max(now_, finished_);
   }
-  readSources(operation);
-  instruction_.guard = static_cast<std::uint8_t>(readPredicate(operation, operation.guard, true));
-  instruction_.condition = static_cast<std::uint8_t>(readPredicate(operation, operation.condition, false));
-  if (!prepareDestination(operation) || !preparePredicate(operation)) return false;
-  markIssue(operation);
+  readSources(operation, instruction);
+  if (operation.guard != kAlways) {
+    instruction.guard = static_cast<std::uint8_t>(readPredicate(operation, operation.guard, true));
+  }
+  if (operation.condition != kAlways) {
+    instruction.condition = static_cast<std::uint8_t>(readPredicate(operation, operation.condition, false));
+  }
+  if (!prepareDestination(operation, instruction) || !preparePredicate(operation, instruction)) return false;
+  markIssue(operation, instruction);
   return true;
 }
 
-void Allocator::waitFor(unsigned barrier) {
+void Allocator::waitFor(unsigned barrier, sass::Instruction& instruction) {
   Barrier& waited = barriers_[barrier];
   if (!waited.is_busy) return;
-  instruction_.control.wait_mask |= static_cast<std::uint8_t>(1U << barrier);
+  instruction.control.wait_mask |= static_cast<std::uint8_t>(1U << barrier);
   now_ = std::max(now_, waited.set + static_cast<Cycle>(sass::kBarrierDelay));
   waited = {};
-  pending_ = {};
+  to_write_ = to_read_ = 0;
   for (const Barrier& other : barriers_) {
-    if (!other.is_busy) continue;
-    pending_.addAll(other.written);
-    pending_.addAll(other.read);
+    to_write_ |= other.written;
+    to_read_ |= other.read;
   }
 }
 
-void Allocator::waitForPending(unsigned r, bool for_writers_alone) {
-  if (!pending_.has(r)) return;
+void Allocator::waitForPending(RegisterSet registers, bool for_writers_alone, sass::Instruction& instruction) {
   for (unsigned barrier = 0; barrier < kBarriers; ++barrier) {
-    if (barriers_[barrier].written.has(r) || (!for_writers_alone && barriers_[barrier].read.has(r))) waitFor(barrier);
+    const Barrier& candidate = barriers_[barrier];
+    const RegisterSet set = for_writers_alone ? candidate.written : candidate.written | candidate.read;
+    if ((set & registers) != 0) waitFor(barrier, instruction);
   }
 }
 
-void Allocator::readSources(const Operation& operation) {
+void Allocator::readSources(const Operation& operation, sass::Instruction& instruction) {
   const FormFacts& facts = factsOf(operation.form);
+  RegisterSet sources = 0, freed = 0;
   for (std::size_t i = 0; i < operation.sources.size(); ++i) {
-    const unsigned first = registerOf(operation.sources[i]);
-    instruction_.sources[i] = static_cast<std::uint8_t>(first);
-    if (first == sass::kZero) continue;
-    for (unsigned r = first; r < first + facts.sources[i]; ++r) {
-      waitForPending(r, true);
-      const Place& place = registers_[r];
-      if (place.writer != kNoWriter) {
-        now_ = std::max(now_, place.written + delaysOf(place.writer, operation.form).value);
-      }
-    }
-    if (operation.sources[i] < kFirstValue) continue;
-    for (unsigned part = 0; part < facts.sources[i]; ++part) {
-      if (--uses_[operation.sources[i] - kFirstValue + part] == 0) free_.add(first + part);
-    }
+    const ValueId source = operation.sources[i];
+    if (source == kRz) continue;
+    const bool is_value = source >= kFirstValue;
+    const unsigned first = is_value ? places_[source - kFirstValue] : source;
+    instruction.sources[i] = static_cast<std::uint8_t>(first);
+    const RegisterSet registers = registerSet(first, facts.sources[i]);
+    sources |= registers;
+    const Written& written = registers_[first];
+    now_ = std::max(now_, written.at + delaysOf(written.form, operation.form).value);
+    if (is_value && --uses_[source - kFirstValue].count == 0) freed |= registers;
   }
+  if ((sources & to_write_) != 0) waitForPending(sources, true, instruction);
+  sources_ = sources;
+  free_ |= freed;
 }
 
 unsigned Allocator::readPredicate(const Operation& operation, PredicateId predicate, bool as_guard) {
@@ -163,54 +164,58 @@ unsigned Allocator::readPredicate(const Operation& operation, PredicateId predic
   if (number >= kFirstPredicate) {
     const unsigned value = number - kFirstPredicate;
     number = predicate_places_[value];
-    if (--predicate_uses_[value] == 0) free_predicates_ |= 1U << number;
+    if (--predicate_uses_[value].count == 0) free_predicates_ |= 1U << number;
   }
-  const Place& place = predicates_[number];
-  if (place.writer != kNoWriter) {
-    const Delays& delays = delaysOf(place.writer, operation.form);
-    now_ = std::max(now_, place.written + (as_guard ? delays.guard : delays.condition));
+  const Written& written = predicates_[number];
+  if (written.at + kPredicateDelay > now_) {
+    const Delays& delays = delaysOf(written.form, operation.form);
+    now_ = std::max(now_, written.at + (as_guard ? delays.guard : delays.condition));
   }
   return number | ((predicate & 1) != 0 ? sass::kNot : 0U);
 }
 
-unsigned Allocator::findFree(unsigned width, const RegisterSet& avoided) const {
-  for (unsigned i = 0; i < RegisterSet::kWords; ++i) {
-    std::uint64_t found = free_.word(i) & ~avoided.word(i);
+// The first of so many free registers, aligned; kZero if there are none.
+unsigned Allocator::findFree(unsigned width) const {
+  for (const RegisterSet candidates : {free_ & ~(to_write_ | to_read_), free_}) {
+    RegisterSet found = candidates;
     if (width >= 2) found &= (found >> 1) & 0x5555555555555555;
     if (width == 4) found &= (found >> 2) & 0x1111111111111111;
-    if (found != 0) return 64 * i + static_cast<unsigned>(std::countr_zero(found));
+    if (found != 0) return static_cast<unsigned>(std::countr_zero(found));
   }
   return sass::kZero;
 }
 
-bool Allocator::prepareDestination(const Operation& operation) {
-  const FormFacts& facts = factsOf(operation.form);
-  if (facts.results == 0 || operation.destination == kRz) return true;
+bool Allocator::prepareDestination(const Operation& operation, sass::Instruction& instruction) {
+  const unsigned width = factsOf(operation.form).results;
+  if (width == 0 || operation.destination == kRz) return true;
   unsigned first = operation.destination;
   if (first >= kFirstValue) {
     const unsigned value = first - kFirstValue;
-    first = findFree(facts.results, pending_);
-    if (first == sass::kZero) first = findFree(facts.results, {});
+    first = findFree(width);
     if (first == sass::kZero) return false;
-    for (unsigned part = 0; part < facts.results; ++part) {
-      places_[value + part] = static_cast<std::uint8_t>(first + part);
-      if (uses_[value + part] != 0) free_.remove(first + part);
+    places_[value] = static_cast<std::uint8_t>(first);
+    free_ &= ~registerSet(first, width);
+    if (width == 4) {
+      for (unsigned part = 0; part < 4; ++part) {
+        places_[value + part] = static_cast<std::uint8_t>(first + part);
+        if (uses_[value + part].count == 0) free_ |= registerSet(first + part);
+      }
     }
-    registers_used_ = std::max(registers_used_, first + facts.results);
+    registers_used_ = std::max(registers_used_, first + width);
   }
-  instruction_.destination = static_cast<std::uint8_t>(first);
-  for (unsigned r = first; r < first + facts.results; ++r) {
-    waitForPending(r, false);
-    const Place& place = registers_[r];
-    if (isVariable(operation.form)) now_ = std::max(now_, place.read + kReadDelay);
-    if (place.writer == kNoWriter) continue;
-    const Delays& delays = delaysOf(place.writer, operation.form);
-    now_ = std::max(now_, place.written + (operation.guard == kAlways ? delays.overwrite : delays.guarded_overwrite));
+  instruction.destination = static_cast<std::uint8_t>(first);
+  const RegisterSet results = registerSet(first, width);
+  if ((results & (to_write_ | to_read_)) != 0) waitForPending(results, false, instruction);
+  if ((results & just_read_) != 0 && isVariable(operation.form)) now_ = std::max(now_, issued_ + kReadDelay);
+  for (unsigned r = first; r < first + width; ++r) {
+    const Delays& delays = delaysOf(registers_[r].form, operation.form);
+    const int delay = operation.guard == kAlways ? delays.overwrite : delays.guarded_overwrite;
+    now_ = std::max(now_, registers_[r].at + delay);
   }
   return true;
 }
 
-bool Allocator::preparePredicate(const Operation& operation) {
+bool Allocator::preparePredicate(const Operation& operation, sass::Instruction& instruction) {
   unsigned number = operation.predicate / 2;
   if (number == sass::kTrue) return true;
   if (number >= kFirstPredicate) {
@@ -218,17 +223,15 @@ bool Allocator::preparePredicate(const Operation& operation) {
     const unsigned value = number - kFirstPredicate;
     number = static_cast<unsigned>(std::countr_zero(free_predicates_));
     predicate_places_[value] = static_cast<std::uint8_t>(number);
-    if (predicate_uses_[value] != 0) free_predicates_ &= ~(1U << number);
+    if (predicate_uses_[value].count != 0) free_predicates_ &= ~(1U << number);
   }
-  instruction_.predicate = static_cast<std::uint8_t>(number);
-  const Place& place = predicates_[number];
-  if (place.writer != kNoWriter) {
-    now_ = std::max(now_, place.written + delaysOf(place.writer, operation.form).overwrite);
-  }
+  instruction.predicate = static_cast<std::uint8_t>(number);
+  const Written& written = predicates_[number];
+  now_ = std::max(now_, written.at + delaysOf(written.form, operation.form).overwrite);
   return true;
 }
 
-unsigned Allocator::takeBarrier() {
+unsigned Allocator::takeBarrier() const {
   unsigned best = 0;
   for (unsigned barrier = 0; barrier < kBarriers; ++barrier) {
     if (!barriers_[barrier].is_busy) return barrier;
@@ -237,54 +240,38 @@ unsigned Allocator::takeBarrier() {
   return best;
 }
 
-void Allocator::markIssue(const Operation& operation) {
+void Allocator::markIssue(const Operation& operation, sass::Instruction& instruction) {
   const FormFacts& facts = factsOf(operation.form);
-  const auto form = static_cast<std::uint8_t>(operation.form);
-  RegisterSet read, written;
-  for (std::size_t i = 0; i < instruction_.sources.size(); ++i) {
-    if (instruction_.sources[i] == sass::kZero) continue;
-    for (unsigned part = 0; part < facts.sources[i]; ++part) read.add(instruction_.sources[i] + part);
-  }
+  const bool has_result = instruction.destination != sass::kZero && facts.results != 0;
   if (isVariable(operation.form)) {
-    for (unsigned part = 0; instruction_.destination != sass::kZero && part < facts.results; ++part) {
-      written.add(instruction_.destination + part);
-      registers_[instruction_.destination + part].writer = kNoWriter;
-    }
+    const RegisterSet written = has_result ? registerSet(instruction.destination, facts.results) : 0;
     const unsigned number = takeBarrier();
     Barrier& barrier = barriers_[number];
     barrier.is_busy = true;
     barrier.set = now_;
-    barrier.read.addAll(read);
-    barrier.written.addAll(written);
-    pending_.addAll(read);
-    pending_.addAll(written);
-    auto& control = instruction_.control;
+    barrier.read |= sources_;
+    barrier.written |= written;
+    to_read_ |= sources_;
+    to_write_ |= written;
+    just_read_ = 0;
+    auto& control = instruction.control;
     (isStore(operation.form) ? control.read_barrier : control.write_barrier) = static_cast<std::uint8_t>(number);
     return;
   }
-  for (std::size_t i = 0; i < instruction_.sources.size(); ++i) {
-    for (unsigned part = 0; part < facts.sources[i]; ++part) {
-      if (instruction_.sources[i] != sass::kZero) registers_[instruction_.sources[i] + part].read = now_;
-    }
+  just_read_ = sources_;
+  const Written written{now_, static_cast<std::uint32_t>(operation.form)};
+  if (has_result) {
+    for (unsigned part = 0; part < facts.results; ++part) registers_[instruction.destination + part] = written;
+    finished_ = std::max(finished_, now_ + kRegisterDelay);
+  } else if (instruction.predicate != sass::kTrue) {
+    predicates_[instruction.predicate] = written;
+    finished_ = std::max(finished_, now_ + kPredicateDelay);
+  } else {
+    finished_ = std::max(finished_, now_ + Cycle{facts.latency});
   }
-  if (instruction_.destination != sass::kZero) {
-    for (unsigned part = 0; part < facts.results; ++part) {
-      Place& place = registers_[instruction_.destination + part];
-      place.written = now_;
-      place.writer = form;
-    }
-  }
-  if (instruction_.predicate != sass::kTrue) {
-    predicates_[instruction_.predicate].written = now_;
-    predicates_[instruction_.predicate].writer = form;
-  }
-  const Cycle latency = facts.pipe == Pipe::kControl     ? kBranchStall
-                        : operation.predicate == kAlways ? facts.latency + 2
-                                                         : 13;
-  finished_ = std::max(finished_, now_ + latency);
 }
 
-void Allocator::emit(std::vector<sass::Instruction>& out) {
+void Allocator::emit(const sass::Instruction& instruction, std::vector<sass::Instruction>& out) {
   if (!out.empty()) {
     Cycle stall = now_ - issued_;
     while (true) {
@@ -295,8 +282,8 @@ void Allocator::emit(std::vector<sass::Instruction>& out) {
       out.push_back({.form = Form::kNop});
     }
   }
-  instruction_.control.stall = kBranchStall;
-  out.push_back(instruction_);
+  out.push_back(instruction);
+  out.back().control.stall = kBranchStall;
   issued_ = now_;
 }
 

@@ -11,23 +11,12 @@
 
 namespace srjit::direct {
 
-/// A set of machine registers.
-class RegisterSet {
- public:
-  static constexpr unsigned kWords = 4;
-
-  void add(unsigned r) { words_[r / 64] |= bit(r); }
-  void remove(unsigned r) { words_[r / 64] &= ~bit(r); }
-  bool has(unsigned r) const { return (words_[r / 64] & bit(r)) != 0; }
-  std::uint64_t word(unsigned i) const { return words_[i]; }
-  void addAll(const RegisterSet& other) {
-    for (unsigned i = 0; i < kWords; ++i) words_[i] |= other.words_[i];
-  }
-
- private:
-  static constexpr std::uint64_t bit(unsigned r) { return std::uint64_t{1} << r % 64; }
-  std::array<std::uint64_t, kWords> words_{};
-};
+/// A set of machine registers: bit r is register r.
+using RegisterSet = std::uint64_t;
+inline constexpr unsigned kMostRegisters = 64;
+constexpr RegisterSet registerSet(unsigned first, unsigned count = 1) {
+  return ((RegisterSet{1} << count) - 1) << first;
+}
 
 /// Walks once over the operations. A value gets the first free register when it is written, and gives it back with its
 /// last use; one whose old content an instruction of variable latency may still read or write is taken only if there is
@@ -38,59 +27,59 @@ class Allocator {
  public:
   /// Replaces `out` by the instructions of `order`. Registers below `limit` may be used; `reserved` keep their meaning.
   /// False if they do not suffice.
-  bool run(const Code& code, std::span<const std::uint32_t> order, const RegisterSet& reserved, unsigned limit,
+  bool run(const Code& code, std::span<const std::uint32_t> order, RegisterSet reserved, unsigned limit,
            std::vector<sass::Instruction>& out);
   /// One more than the highest register of the last run.
   unsigned registers() const { return registers_used_; }
 
  private:
   static constexpr unsigned kBarriers = 6;
-  static constexpr std::uint8_t kNoWriter = 0xff;
+  static constexpr unsigned kPlaces = 8;  ///< predicates
   using Cycle = std::int32_t;
 
-  /// Of a register or a predicate: the cycles of the last instructions of fixed latency that wrote and read it.
-  struct Place {
-    Cycle written = 0;
-    Cycle read = 0;
-    std::uint8_t writer = kNoWriter;  ///< its form
+  /// Of a register or a predicate: when it was last written with fixed latency, and by which form.
+  struct Written {
+    Cycle at = -1000;
+    std::uint32_t form = 0;
   };
-  /// What was set since a barrier was waited for.
+  /// Registers that instructions write and read which it was not waited for.
   struct Barrier {
-    RegisterSet written, read;
+    RegisterSet written = 0, read = 0;
     Cycle set = 0;
     bool is_busy = false;
   };
 
-  void begin(const Code& code, const RegisterSet& reserved, unsigned limit);
-  bool place(const Operation& operation);
-  void readSources(const Operation& operation);
+  void begin(const Code& code, RegisterSet reserved, unsigned limit);
+  bool place(const Operation& operation, sass::Instruction& instruction);
+  void readSources(const Operation& operation, sass::Instruction& instruction);
   unsigned readPredicate(const Operation& operation, PredicateId predicate, bool as_guard);
-  bool prepareDestination(const Operation& operation);
-  bool preparePredicate(const Operation& operation);
-  void markIssue(const Operation& operation);
-  unsigned registerOf(ValueId value) const { return value < kFirstValue ? value : places_[value - kFirstValue]; }
-  unsigned findFree(unsigned width, const RegisterSet& avoided) const;
-  void waitFor(unsigned barrier);
-  void waitForPending(unsigned r, bool for_writers_alone);
-  unsigned takeBarrier();
-  void emit(std::vector<sass::Instruction>& out);
-  void setBranchOffsets(const Code& code, std::span<const std::uint32_t> order,
-                        std::vector<sass::Instruction>& out) const;
+  bool prepareDestination(const Operation& operation, sass::Instruction& instruction);
+  bool preparePredicate(const Operation& operation, sass::Instruction& instruction);
+  void markIssue(const Operation& operation, sass::Instruction& instruction);
+  unsigned findFree(unsigned width) const;
+  void waitFor(unsigned barrier, sass::Instruction& instruction);
+  void waitForPending(RegisterSet registers, bool for_writers_alone, sass::Instruction& instruction);
+  unsigned takeBarrier() const;
+  void emit(const sass::Instruction& instruction, std::vector<sass::Instruction>& out);
+  void setBranchOffsets(const Code& code, std::vector<sass::Instruction>& out) const;
 
   std::vector<std::uint8_t> places_, predicate_places_;  ///< of each value
-  std::vector<std::uint32_t> uses_, predicate_uses_;     ///< still to come
-  RegisterSet free_, pending_;                           ///< pending: in a set of any barrier
+  std::vector<Code::Uses> uses_, predicate_uses_;        ///< still to come
+  RegisterSet free_ = 0;
+  RegisterSet to_write_ = 0, to_read_ = 0;  ///< in a set of any barrier
+  RegisterSet sources_ = 0;                 ///< of the instruction at hand
+  RegisterSet just_read_ = 0;               ///< by the instruction before, if it has fixed latency
   unsigned free_predicates_ = 0;
   unsigned registers_used_ = 0;
-  std::array<Place, 256> registers_{};
-  std::array<Place, 8> predicates_{};
+  std::array<Written, kMostRegisters> registers_{};
+  std::array<Written, kPlaces> predicates_{};
   std::array<Barrier, kBarriers> barriers_{};
-  sass::Instruction instruction_;         ///< the one at hand
-  Cycle now_ = 0;                         ///< when it can be issued
-  Cycle issued_ = 0;                      ///< when the one before was
-  Cycle spacing_ = 1;                     ///< from there to the next at least
-  Cycle finished_ = 0;                    ///< when all results of fixed latency are there
-  std::vector<std::uint32_t> positions_;  ///< of operations among the instructions
+  Cycle now_ = 0;                                                  ///< when the instruction at hand can be issued
+  Cycle issued_ = 0;                                               ///< when the one before was
+  Cycle spacing_ = 1;                                              ///< from there to the next at least
+  Cycle finished_ = 0;                                             ///< when all results of fixed latency are there
+  std::vector<std::pair<std::uint32_t, std::uint32_t>> branches_;  ///< operations and their places among instructions
+  std::vector<std::uint32_t> positions_;                           ///< of operations among instructions
 };
 
 }  // namespace srjit::direct

@@ -11,7 +11,8 @@
 namespace srjit::direct {
 
 /// A value of 32 bits that one instruction defines, or, below 256, a machine register (sass::kZero is RZ). A result of
-/// 64 or 128 bits is 2 or 4 values with adjacent numbers.
+/// 64 or 128 bits is 2 or 4 values with adjacent numbers. A pair is read as a whole, by its first number; of four, each
+/// is read by itself.
 using ValueId = std::uint32_t;
 inline constexpr ValueId kFirstValue = 256;
 inline constexpr ValueId kRz = sass::kZero;
@@ -38,45 +39,6 @@ struct Operation {
   std::uint32_t immediate = 0;  ///< for branches, the operation that is the target
 };
 
-/// A list of operations and how often each value is used.
-class Code {
- public:
-  void clear();
-
-  /// `count` adjacent values.
-  ValueId newValues(unsigned count = 1);
-  PredicateId newPredicate() { return static_cast<PredicateId>(2 * predicates_++); }
-  /// Appends; returns where. Counts uses.
-  std::uint32_t append(const Operation& operation);
-  /// Puts an operation where a Nop was appended.
-  void place(std::uint32_t at, const Operation& operation);
-
-  /// Appends an operation with one new result, of `width` values.
-  ValueId value(Operation operation, unsigned width = 1);
-  /// Appends a comparison.
-  PredicateId truth(Operation operation);
-
-  std::uint32_t size() const { return static_cast<std::uint32_t>(operations_.size()); }
-  std::vector<Operation>& operations() { return operations_; }
-  const std::vector<Operation>& operations() const { return operations_; }
-  std::size_t valueCount() const { return uses_.size(); }
-  std::size_t predicateCount() const { return predicates_; }
-  /// Uses of value kFirstValue + i, and the operation that defines it.
-  const std::vector<std::uint32_t>& uses() const { return uses_; }
-  const std::vector<std::uint32_t>& definitions() const { return definitions_; }
-  /// The same for predicates, from kFirstPredicate on.
-  const std::vector<std::uint32_t>& predicateUses() const { return predicate_uses_; }
-  const std::vector<std::uint32_t>& predicateDefinitions() const { return predicate_definitions_; }
-
- private:
-  void count(const Operation& operation, std::uint32_t at);
-
-  std::vector<Operation> operations_;
-  std::vector<std::uint32_t> uses_, predicate_uses_;
-  std::vector<std::uint32_t> definitions_, predicate_definitions_;
-  std::size_t predicates_ = kFirstPredicate;
-};
-
 /// What is asked of a form for every operation.
 struct FormFacts {
   sass::Pipe pipe;
@@ -98,6 +60,116 @@ inline constexpr auto kFormFacts = [] {
 #undef SRJIT_WIDTHS
 }();
 constexpr const FormFacts& factsOf(sass::Form form) { return kFormFacts[static_cast<std::size_t>(form)]; }
+
+/// A list of operations, with what is known of each value, and who waits for whom.
+class Code {
+ public:
+  static constexpr std::uint32_t kNone = ~0u;
+
+  /// Of a value or a predicate.
+  struct Uses {
+    std::uint32_t count = 0;
+    std::uint32_t definition = 0;  ///< the operation
+  };
+  /// Of an operation that may be put into another order: how many operations it waits for, and a list of those that
+  /// wait for it, as places in links().
+  struct Order {
+    std::uint32_t waits_for = 0;
+    std::uint32_t users = kNone;
+  };
+  /// Each operation has kLinks places in links(), each of which holds the next place of the list that it is in.
+  static constexpr std::uint32_t kLinks = 8;
+
+  void clear();
+  /// From here to end(), operations may be put into another order.
+  void beginReordered() { reordered_ = size(); }
+  void endReordered() { reordered_ = kNone; }
+
+  /// `count` adjacent values.
+  ValueId newValues(unsigned count = 1) {
+    const auto first = static_cast<ValueId>(kFirstValue + values_.size());
+    for (unsigned i = 0; i < count; ++i) values_.emplace_back();
+    return first;
+  }
+  /// Appends; returns where.
+  std::uint32_t append(const Operation& operation) {
+    const std::uint32_t at = size();
+    operations_.push_back(operation);
+    orders_.emplace_back();
+    links_.resize(links_.size() + kLinks);
+    connect(operation, at);
+    return at;
+  }
+  /// Puts an operation where a Nop was appended.
+  void place(std::uint32_t at, const Operation& operation) {
+    operations_[at] = operation;
+    connect(operation, at);
+  }
+  /// Appends an operation with one new result, of `width` values.
+  ValueId value(Operation operation, unsigned width = 1) {
+    operation.destination = newValues(width);
+    append(operation);
+    return operation.destination;
+  }
+  /// Appends a comparison.
+  PredicateId truth(Operation operation) {
+    operation.predicate = static_cast<PredicateId>(2 * (kFirstPredicate + predicates_.size()));
+    predicates_.emplace_back();
+    append(operation);
+    return operation.predicate;
+  }
+
+  std::uint32_t size() const { return static_cast<std::uint32_t>(operations_.size()); }
+  Operation& operation(std::uint32_t at) { return operations_[at]; }
+  const std::vector<Operation>& operations() const { return operations_; }
+  const std::vector<Order>& orders() const { return orders_; }
+  const std::vector<std::uint32_t>& links() const { return links_; }
+  /// Of value kFirstValue + i, and of predicate kFirstPredicate + i.
+  const std::vector<Uses>& values() const { return values_; }
+  const std::vector<Uses>& predicates() const { return predicates_; }
+
+ private:
+  void connect(const Operation& operation, std::uint32_t at) {
+    std::uint32_t link = kLinks * at;
+    for (std::size_t i = 0; i < operation.sources.size(); ++i) {
+      if (operation.sources[i] < kFirstValue) continue;
+      Uses& uses = values_[operation.sources[i] - kFirstValue];
+      ++uses.count;
+      waitFor(uses.definition, at, link++);
+    }
+    for (const PredicateId read : {operation.guard, operation.condition}) {
+      if (read < 2 * kFirstPredicate) continue;
+      Uses& uses = predicates_[read / 2 - kFirstPredicate];
+      ++uses.count;
+      waitFor(uses.definition, at, link++);
+    }
+    if (operation.predicate >= 2 * kFirstPredicate)
+      predicates_[operation.predicate / 2 - kFirstPredicate].definition = at;
+    if (operation.destination >= kFirstValue) {
+      Uses* const uses = &values_[operation.destination - kFirstValue];
+      uses[0].definition = at;
+      if (factsOf(operation.form).results == 4) uses[1].definition = uses[2].definition = uses[3].definition = at;
+    } else if (operation.destination != kRz) {
+      // A machine register that is written among reordered operations is read by the same operation, and by no other.
+      std::uint32_t& last = touched_[operation.destination];
+      if (last != kNone) waitFor(last, at, link);
+      last = at;
+    }
+  }
+  void waitFor(std::uint32_t writer, std::uint32_t at, std::uint32_t link) {
+    if (writer < reordered_ || reordered_ == kNone) return;
+    links_[link] = orders_[writer].users;
+    orders_[writer].users = link;
+    ++orders_[at].waits_for;
+  }
+
+  std::vector<Operation> operations_;
+  std::vector<Order> orders_;
+  std::vector<std::uint32_t> links_;
+  std::vector<Uses> values_, predicates_;
+  std::array<std::uint32_t, kFirstValue> touched_{};  ///< the operation that wrote a machine register last
+  std::uint32_t reordered_ = kNone;
+};
 
 /// Machine registers that keep one meaning in the whole kernel.
 namespace fixed {

@@ -1,10 +1,15 @@
 // The short forms of functions: those of f32 `fast`, which give the bits of lowering_fast.cpp as the assembler lowers
 // them, and correctly rounded division and square root.
+#include <bit>
+#include <cmath>
+#include <limits>
+
 #include "compiler/direct_value.h"
 
 namespace srjit::direct {
 namespace {
 
+using sass::Form;
 using sass::Mufu;
 
 constexpr double kLn2 = 0.693147180559945309;
@@ -12,7 +17,10 @@ constexpr double kLog10Of2 = 0.301029995663981195;
 constexpr double kLog2OfE = 1.442695040888963407;
 constexpr double kTurnsPerRadian = 0.159154936671257019;  // as ptxas has it, which is 1 / (2 pi) in f32
 constexpr double kFirstWhole = 8388608;                   // 2^23
-constexpr double kNaN = __builtin_nan("");
+constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+constexpr std::uint32_t kSign = 0x80000000;
+constexpr std::uint8_t kAnd = 0xc0, kOr = 0xfc;  // truth tables of LOP3: a & b, a | b
 
 }  // namespace
 
@@ -65,7 +73,82 @@ Value Builder::power(const Value& x, const Value& y) {
   return choose(compare(sass::Compare::kEqual, y, 0.0).predicate, 1.0, result);
 }
 
-Value Builder::quotient(const Value&, const Value&) { return refuse(); }
-Value Builder::root(const Value&) { return refuse(); }
+// |x| times a power of two that makes it lie in [2^-23, 16), unless it is 0, infinite or NaN. Exponents go in steps of
+// four, so that every one has a factor that is a normal number, and that its square root is a power of two.
+Builder::Scaled Builder::scaled(const Value& x, std::uint32_t factor_of_none) {
+  constexpr std::uint32_t kExponentInFours = 0x7e000000;
+  if (x.isLiteral()) {
+    const std::uint32_t bits = Value(std::fabs(x.literal())).literalBits();
+    const std::uint32_t exponent = bits & kExponentInFours;
+    const float factor = std::bit_cast<float>(factor_of_none - exponent);
+    return {literal(static_cast<double>(std::bit_cast<float>(bits) * factor)), literalRegister(exponent)};
+  }
+  const ValueId exponent = code_.value(
+      {.form = Form::kLop3RIR, .modifier = kAnd, .sources = {x.id(), kRz, kRz}, .immediate = kExponentInFours});
+  return {multiply(x, {addInteger(exponent, factor_of_none, true), *this}), exponent};
+}
+
+// The sign of x / y, as a bit.
+ValueId Builder::signOfQuotient(const Value& x, const Value& y) {
+  constexpr std::uint8_t kXorAnd = 0x48;  // (a ^ c) & b
+  return code_.value(
+      {.form = Form::kLop3RIR, .modifier = kXorAnd, .sources = {plain(x), kRz, plain(y)}, .immediate = kSign});
+}
+
+// P. Markstein, "Computation of elementary functions on the IBM RISC System/6000 processor", IBM J. R&D 34(1), 1990:
+// with a correctly rounded reciprocal and a quotient q whose error is at most a unit in the last place, q + (a - b q) /
+// b is rounded correctly. A Newton step gives that reciprocal from an estimate that is a unit off, except for a
+// significand of all ones; there the GPU's estimate is good enough, and the assembler's own division, which takes the
+// same steps, relies on it. Operands are scaled first, so that nothing overflows and residues are exact. Where the
+// quotient will be subnormal, `floor`, a number whose unit in the last place is the smallest subnormal number, takes
+// part in the last step, so that it rounds there and only once.
+Value Builder::quotient(const Value& x, const Value& y) {
+  constexpr std::uint32_t kTwoTo127 = 0x7f000000, kSmallestNormal = 0x00800000, kOne = 0x3f800000;
+  const Scaled a = scaled(x.magnitude(), kTwoTo127), b = scaled(y.magnitude(), kTwoTo127);
+  const Value estimate = special(Mufu::kReciprocal, b.value);
+  const Value reciprocal = fuse(estimate, fuse(-b.value, estimate, 1.0), estimate);
+  const Value first = multiply(a.value, reciprocal);
+  const Value second = fuse(fuse(-b.value, first, a.value), reciprocal, first);
+  const ValueId exponent =
+      code_.value({.form = Form::kIAdd3RRR, .negated = 2, .sources = {a.exponent, b.exponent, kRz}});
+  const Value least(addInteger(exponent, kSmallestNormal, true), *this);
+  const Value floor = choose(compare(sass::Compare::kLess, second, least).predicate, least, {kRz, *this});
+  const Value raised = second + floor;
+  const Value last = fuse(fuse(-b.value, raised - floor, a.value), reciprocal, raised) - floor;
+  const ValueId half = code_.value({.form = Form::kSarRI, .sources = {exponent, kRz, kRz}, .immediate = 1});
+  const Value factor(addInteger(half, kOne, false), *this);
+  // Zeros, infinities and NaN make a NaN of a residue, and are right without one.
+  const Value simple = multiply(a.value, estimate);
+  const Mask is_nan = compare(sass::Compare::kUnordered, last, last);
+  const Value magnitude = choose(is_nan.predicate, simple, last * factor * factor);
+  return result({.form = Form::kLop3RRR, .modifier = kOr, .sources = {magnitude.id(), signOfQuotient(x, y), kRz}});
+}
+
+// Goldschmidt's iteration for the root g and half its reciprocal h, then a residue, as for quotients. The root of a
+// subnormal number is normal.
+Value Builder::root(const Value& x) {
+  constexpr std::uint32_t kTwoTo126 = 0x7e800000, kExponentOfOne = 0x20000000;
+  const Scaled scaled_x = scaled(x, kTwoTo126);
+  const Value& a = scaled_x.value;
+  const Value estimate = special(Mufu::kReciprocalRoot, a);
+  const Value g = multiply(a, estimate), h = multiply(estimate, 0.5);
+  const Value error = fuse(-h, g, 0.5);
+  const Value better_g = fuse(g, error, g), better_h = fuse(h, error, h);
+  const Value last = fuse(fuse(-better_g, better_g, a), better_h, better_g);
+  const ValueId half = code_.value({.form = Form::kShrRI, .sources = {scaled_x.exponent, kRz, kRz}, .immediate = 1});
+  const Value scaled_back = multiply(last, {addInteger(half, kExponentOfOne, false), *this});
+  const Mask is_zero = compare(sass::Compare::kEqual, x, 0.0);
+  Operation is_infinite = withSources(
+      Form::kFSetPRR, Form::kFSetPRI, x, kInfinity,
+      {.modifier = sass::modifierOf(sass::Compare::kEqual, false, sass::Combine::kOr), .condition = is_zero.predicate});
+  return choose(code_.truth(is_infinite), x, scaled_back);
+}
+
+ValueId Builder::addInteger(ValueId x, std::uint32_t y, bool negated) {
+  return code_.value({.form = Form::kIAdd3RIR,
+                      .negated = static_cast<std::uint8_t>(negated ? 1 : 0),
+                      .sources = {x, kRz, kRz},
+                      .immediate = y});
+}
 
 }  // namespace srjit::direct

@@ -191,7 +191,7 @@ void LossSelector::emitTail(Code& code) {
   store(code, total, offsetof(DirectArguments, results), writes);
   if (spec_.skip_invalid) store(code, countOf(code), offsetof(DirectArguments, counts), writes);
   if (weighs_rows) store(code, kept_weights, offsetof(DirectArguments, kept_weights), writes);
-  code.operations()[skip].immediate = code.size();
+  code.operation(skip).immediate = code.size();
 }
 
 }  // namespace srjit::direct

@@ -20,37 +20,30 @@ class Scheduler {
            std::vector<std::uint32_t>& order);
 
  private:
-  static constexpr std::uint32_t kNone = ~0u;
-
-  struct User {
-    std::uint32_t operation, next;
-  };
-  /// An operation of the section that is reordered.
+  /// Of an operation of the middle section.
   struct Entry {
-    std::uint32_t users = kNone;  ///< in users_
-    std::uint32_t ready = 0;      ///< when its operands are there
-    std::uint8_t missing = 0;     ///< operands that were not issued
-    bool is_issued = false;
+    std::uint32_t waits_for = 0;
+    std::uint32_t ready = 0;  ///< when its operands are there
   };
 
-  void link();
-  void depend(std::uint32_t reader, std::uint32_t writer);
   void reorder(unsigned window, int registers, std::vector<std::uint32_t>& order);
-  std::uint32_t pick(std::uint32_t oldest, unsigned window) const;
+  std::uint32_t pick(std::uint64_t candidates, std::uint32_t oldest) const;
   void issue(std::uint32_t at);
   void countLive(const Operation& operation);
-  bool mayIssue(const Operation& operation) const;
-  Entry& entryOf(std::uint32_t at) { return entries_[at - begin_]; }
+  bool mayIssue(const Operation& operation) const {
+    return operation.predicate < 2 * kFirstPredicate ||
+           (operation.predicate == next_truth_ && live_truths_ < static_cast<int>(kFreePredicates));
+  }
 
   const Code* code_ = nullptr;
   std::uint32_t begin_ = 0, end_ = 0;
   std::uint32_t entered_ = 0;  ///< end of the window
   std::vector<Entry> entries_;
-  std::vector<User> users_;
-  std::vector<std::uint32_t> uses_, predicate_uses_;  ///< still to come
-  std::uint64_t ready_ = 0;  ///< bit i: operation i modulo 64 is in the window, and its operands were issued
+  std::vector<Code::Uses> uses_, predicate_uses_;  ///< still to come
+  std::uint64_t ready_ = 0;     ///< bit i: operation i modulo 64 is in the window, and its operands were issued
+  std::uint64_t finished_ = 0;  ///< bit i: operation i modulo 64 of the window was issued
   std::uint32_t now_ = 0;
-  std::uint32_t next_truth_ = 0;  ///< predicates are written in the order of the source
+  PredicateId next_truth_ = 0;  ///< predicates are written in the order of the source
   int live_ = 0, live_truths_ = 0;
 };
 

@@ -75,10 +75,9 @@ void Selector::countUses(std::span<const std::uint32_t> roots) {
 // How many values may wait for later uses. What is left is for those of an expression being computed, for what the
 // scheduler begins early, and for numbers.
 void Selector::setLimits() {
-  constexpr unsigned kAtWork = 22, kLeast = 4;
+  constexpr unsigned kAtWork = 32, kLeast = 4;
   unsigned taken = kAtWork + 8;
   if (options_.loss) {
-    taken += 8;
     if (options_.loss->weighted) taken += 1;
     if (options_.loss->skip_invalid) taken += 10;
     if (options_.loss->weighted && options_.loss->skip_invalid) taken += 5;
@@ -217,7 +216,7 @@ void Selector::emitLoopEnd() {
   const std::uint32_t first = code.size();
   const ValueId rows = arguments_.load(code, offsetof(DirectArguments, rows));
   const ValueId jump = arguments_.load(code, offsetof(DirectArguments, row_jump));
-  code.operations()[first].synchronized = true;
+  code.operation(first).synchronized = true;
   const PredicateId is_last = compareWith(code, Compare::kEqual, andWith(code, fixed::kRow, kStepMask), kLastStep);
   code.append({.form = Form::kIAdd3RIR,
                .destination = fixed::kRow,
@@ -251,6 +250,7 @@ Sections Selector::select(std::span<const std::uint32_t> roots, Code& code, std:
   setLimits();
   emitHead();
   Sections sections{.middle = code.size(), .tail = 0};
+  code.beginReordered();
   if (used_columns_.size() <= columns_.limit) {
     for (const NodeId id : used_columns_) {
       stateOf(id).value = column(dag_->node(id).index);
@@ -272,6 +272,7 @@ Sections Selector::select(std::span<const std::uint32_t> roots, Code& code, std:
   numbers_.end(0);
   while (outputs.size() % kQuad != 0) outputs.push_back(DirectPart::kNoRoot);
   sections.tail = code.size();
+  code.endReordered();
   if (options_.loss) loss_.emitTail(code);
   emitLoopEnd();
   return sections;

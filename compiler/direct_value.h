@@ -103,6 +103,15 @@ class Builder {
   Value power(const Value& x, const Value& y);
   Value quotient(const Value& x, const Value& y);
   Value root(const Value& x);
+  /// A scaled number, and the bits of the exponent that it was scaled by.
+  struct Scaled {
+    Value value;
+    ValueId exponent;
+  };
+  Scaled scaled(const Value& x, std::uint32_t factor_of_none);
+  ValueId signOfQuotient(const Value& x, const Value& y);
+  /// x + y, or y - x.
+  ValueId addInteger(ValueId x, std::uint32_t y, bool negated);
   Value refuse() {
     refused_ = true;
     return {kRz, *this};

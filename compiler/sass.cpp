@@ -285,28 +285,37 @@ bool isAvailable(Form form, unsigned architecture) noexcept {
   return (rowOf(form).generations & generationOf(architecture)) != 0;
 }
 
+Timing timingOf(Form form, unsigned architecture) noexcept {
+  const bool fast_doubles = architecture == 90 || architecture == 100;
+  return infoOf(form).pipe == Pipe::kDouble && fast_doubles ? Timing::kFixed : infoOf(form).timing;
+}
+
 unsigned registerDelay(Form writer, Form reader) noexcept {
   const Pipe to = infoOf(reader).pipe;
+  if (infoOf(writer).pipe == Pipe::kDouble)
+    return to == Pipe::kDouble ? 8 : to == Pipe::kSpecial ? 6 : to == Pipe::kMemory ? 7 : 10;
   if (to == Pipe::kDouble) return 6;
   if (isWide(writer) && isWide(reader)) return 6;
-  if (to == Pipe::kSpecial) return 4;
+  if (to == Pipe::kSpecial || to == Pipe::kControl) return 4;
   if (to == Pipe::kAlu || to == Pipe::kFma) return to == infoOf(writer).pipe ? 4 : 5;
   return 5;
 }
 
-unsigned predicateDelay(Form, Form reader, bool as_guard) noexcept {
+unsigned predicateDelay(Form, Form reader, bool as_guard, unsigned architecture) noexcept {
   // A vote reads its condition where others read their guards.
   if (as_guard || reader == Form::kVoteAll || reader == Form::kVoteAny || infoOf(reader).pipe == Pipe::kDouble)
     return 13;
-  return infoOf(reader).pipe == Pipe::kAlu ? 4 : 5;
+  return infoOf(reader).pipe == Pipe::kAlu && architecture != 0 && architecture < 120 ? 4 : 5;
 }
 
 unsigned overwriteDelay(Form first, Form second, bool second_guarded) noexcept {
+  const unsigned guarded = second_guarded ? 1 : 0;
+  if (infoOf(second).pipe == Pipe::kDouble) return infoOf(second).writes_predicate ? 5 + 2 * guarded : 2;
   if (infoOf(second).timing == Timing::kVariable) {
-    if (infoOf(second).writes_predicate) return second_guarded ? 12 : 10;
-    return second_guarded ? 6 : 5;
+    return infoOf(second).writes_predicate ? 10 + 2 * guarded : 6 + guarded;
   }
-  return isWide(second) && !isWide(first) ? 3 : 1;
+  if (!isWide(second) || isWide(first)) return 1;
+  return infoOf(first).pipe == Pipe::kFma ? 1 + guarded : 2 + guarded;
 }
 
 std::span<const unsigned> architectures() noexcept {

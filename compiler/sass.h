@@ -121,12 +121,22 @@ const FormInfo& infoOf(Form form) noexcept;
 /// Whether the architecture has the form. All forms are common to all, except for the two *Descriptor.
 bool isAvailable(Form form, unsigned architecture) noexcept;
 
-/// Cycles that must lie between the issue of a kFixed `writer` and of a `reader` of its register (any source).
+/// The form's timing on that architecture: double instructions have fixed delays where they run at half the rate of
+/// float ones (sm_90, sm_100), and elsewhere barriers besides.
+Timing timingOf(Form form, unsigned architecture) noexcept;
+
+/// Cycles that must lie between the issue of a kFixed `writer` and of a `reader` of its register (any source), the same
+/// on all architectures.
 unsigned registerDelay(Form writer, Form reader) noexcept;
-/// The same for a predicate, read as the guard or as the condition of `reader`.
-unsigned predicateDelay(Form writer, Form reader, bool as_guard) noexcept;
+/// The same for a predicate, read as the guard or as the condition of `reader`. Without an architecture, enough for
+/// all.
+unsigned predicateDelay(Form writer, Form reader, bool as_guard, unsigned architecture = 0) noexcept;
 /// Cycles between two writers of one register or predicate, the first kFixed.
 unsigned overwriteDelay(Form first, Form second, bool second_guarded) noexcept;
+/// Cycles between a kFixed reader of a register and a kVariable writer of it; a kFixed writer needs none.
+inline constexpr unsigned kReadDelay = 2;
+/// Cycles between ULDC of the descriptor and its readers.
+inline constexpr unsigned kDescriptorDelay = 2;
 /// Cycles between an instruction and the next that waits on a barrier which the first sets.
 inline constexpr unsigned kBarrierDelay = 2;
 

@@ -163,5 +163,78 @@ TEST(Direct, LossesAddInTheTreeThatIsPromised) {
   }
 }
 
+/// Pairs of numbers whose quotients are hard: any bits; special numbers; subnormal and overflowing quotients; quotients
+/// near the middle between two numbers; the divisor whose reciprocal is hardest.
+DirectData hardQuotients(std::size_t rows) {
+  Random random(9);
+  DirectData data{.rows = rows, .stride = rows, .columns = {}, .target = {}, .weights = {}};
+  data.target.assign(rows, 0);
+  data.weights = data.target;
+  std::vector<float> x, y;
+  for (const float a : specialNumbers<float>()) {
+    for (const float b : specialNumbers<float>()) x.push_back(a), y.push_back(b);
+  }
+  const auto any = [&](int low, int high) {
+    const auto mantissa = static_cast<std::uint32_t>(random.below(1U << 23));
+    const auto exponent = static_cast<std::uint32_t>(random.between(low, high) + 127);
+    return std::bit_cast<float>(mantissa | exponent << 23 | static_cast<std::uint32_t>(random.below(2)) << 31);
+  };
+  while (x.size() < rows) {
+    float a = anyBits<float>(random), b = anyBits<float>(random);
+    switch (random.below(5)) {
+      case 0:
+        break;
+      case 1:
+        b = any(-20, 20);
+        a = b * any(-149 + 126, -126 + 126) * 0x1p-126F;
+        break;
+      case 2: {  // the middle of two subnormal numbers, or next to it
+        b = any(0, 60);
+        const double middle = (static_cast<double>(random.below(1U << 22)) + 0.5) * 0x1p-149;
+        a = static_cast<float>(middle * static_cast<double>(b));
+        a = std::bit_cast<float>(std::bit_cast<std::uint32_t>(a) + static_cast<std::uint32_t>(random.between(-1, 1)));
+        break;
+      }
+      case 3:
+        a = any(-126, 127);
+        b = std::nextafter(std::ldexp(1.0F, random.between(-126, 127)), 0.0F);
+        break;
+      default:
+        a = any(-3, 3);
+        b = any(-3, 3);
+    }
+    x.push_back(a);
+    y.push_back(b);
+  }
+  data.columns.assign(x.begin(), x.begin() + static_cast<std::ptrdiff_t>(rows));
+  data.columns.insert(data.columns.end(), y.begin(), y.begin() + static_cast<std::ptrdiff_t>(rows));
+  return data;
+}
+
+TEST(Direct, QuotientsAndRootsAreRoundedCorrectly) {
+  const Dag dag = ran(
+      graphOf({"x0/x1", "inv(x1)", "sqrt(x0)", "sqrt(abs(x1))", "neg(x0)/abs(x1)", "sqrt(neg(x1))"}, Precision::kF32),
+      "hoist, schedule", Math::kStrict);
+  DirectData data = hardQuotients(100'000);
+  const DirectOptions options{.math = Math::kStrict};
+  const Made made = make(dag, options);
+  ASSERT_TRUE(made.part.refused.empty());
+  const auto values = expected(dag, data);
+  for (const std::uint32_t inaccuracy : {0, 1}) {
+    const DirectResults out = runDirect(dag, made.part, made.image, options, data, 4, inaccuracy);
+    for (std::size_t root = 0; root < values.size(); ++root) {
+      for (std::size_t r = 0; r < data.rows; ++r) {
+        // The one significand whose reciprocal needs a good estimate.
+        const bool is_all_ones = (std::bit_cast<std::uint32_t>(data.row(r, 2)[1]) & 0x7fffff) == 0x7fffff;
+        if (inaccuracy != 0 && is_all_ones) continue;
+        const float value = out.results[(root + 3) % values.size() * data.rows + r];
+        ASSERT_TRUE(sameValue(value, values[root][r]))
+            << textOf(dag, root) << " of " << data.row(r, 2)[0] << ", " << data.row(r, 2)[1] << ": " << value
+            << ", not " << values[root][r];
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace srjit

@@ -53,6 +53,10 @@ bool compared(unsigned how, T a, T b) {
   return ((how & 1) != 0 && a < b) || ((how & 2) != 0 && a == b) || ((how & 4) != 0 && a > b);
 }
 
+bool joined(const Instruction& i, bool truth, bool condition) {
+  return (i.modifier & static_cast<unsigned>(sass::Combine::kOr)) != 0 ? truth || condition : truth && condition;
+}
+
 std::uint32_t lop3(unsigned table, std::uint32_t a, std::uint32_t b, std::uint32_t c) {
   std::uint32_t result = 0;
   for (unsigned row = 0; row < 8; ++row) {
@@ -148,6 +152,14 @@ float SassMachine::number(const Instruction& i, unsigned slot, unsigned lane) co
   if ((i.magnitude >> slot & 1) != 0) x = std::fabs(x);
   if ((i.negated >> slot & 1) != 0) x = std::bit_cast<float>(std::bit_cast<std::uint32_t>(x) ^ 0x80000000);
   return x;
+}
+
+// Up to `inaccuracy_` units in the last place off, by a hash.
+float SassMachine::inaccurate(float x) {
+  if (!std::isnormal(x)) return x;
+  hash_ = hash_ * 6364136223846793005 + 1442695040888963407;
+  const std::uint32_t offset = static_cast<std::uint32_t>(hash_ >> 33) % (2 * inaccuracy_ + 1) - inaccuracy_;
+  return std::bit_cast<float>(std::bit_cast<std::uint32_t>(x) + offset);
 }
 
 std::size_t SassMachine::runWarp(unsigned warp, unsigned block_x, unsigned block_y) {
@@ -362,12 +374,15 @@ void SassMachine::executeFloat(const Instruction& i, std::uint32_t active) {
         break;
       case Form::kMufuR:
         result = specialFunction(static_cast<sass::Mufu>(i.modifier), a);
+        if (inaccuracy_ != 0) result = inaccurate(result);
         break;
       case Form::kFRndR:
         result = rounded(static_cast<sass::Round>(i.modifier & 3), a);
         break;
       default:
-        if (chosen && compared(i.modifier & 15, a, i.form == Form::kFSetPRR ? b : immediate)) truth |= 1U << lane;
+        if (joined(i, compared(i.modifier & 15, a, i.form == Form::kFSetPRR ? b : immediate), chosen)) {
+          truth |= 1U << lane;
+        }
         continue;
     }
     if ((active >> lane & 1) != 0) write(i.destination, lane, std::bit_cast<std::uint32_t>(result));
@@ -404,11 +419,14 @@ void SassMachine::executeInteger(const Instruction& i, std::uint32_t active) {
       case Form::kShrRI:
         result = i.immediate > 31 ? 0 : a >> i.immediate;
         break;
+      case Form::kSarRI:
+        result = static_cast<std::uint32_t>(static_cast<std::int32_t>(a) >> i.immediate);
+        break;
       case Form::kIAdd3RRR:
         result = ((i.negated & 1) != 0 ? -a : a) + ((i.negated & 2) != 0 ? -b : b) + ((i.negated & 4) != 0 ? -c : c);
         break;
       case Form::kIAdd3RIR:
-        result = a + i.immediate + c;
+        result = ((i.negated & 1) != 0 ? -a : a) + i.immediate + ((i.negated & 4) != 0 ? -c : c);
         break;
       case Form::kImadRRR:
         result = a * b + c;

@@ -48,6 +48,10 @@ class SassMachine {
               unsigned registers, unsigned architecture)
       : code_(code), bank_(bank), memory_(memory), register_count_(registers), architecture_(architecture) {}
 
+  /// Makes results of MUFU wrong by up to so many units in the last place, since those of GPUs are only known to be
+  /// close.
+  void setInaccuracy(std::uint32_t units) { inaccuracy_ = units; }
+
   /// Runs one warp of a block to its end. Gives the instructions that it issued.
   std::size_t runWarp(unsigned warp, unsigned block_x, unsigned block_y);
 
@@ -58,7 +62,7 @@ class SassMachine {
 
   /// The history of a register or predicate, as far as timing is concerned.
   struct Timing {
-    Cycle written = 0, read = 0;
+    Cycle written = 0, read = -100;
     int writer = -1;            ///< form of a writer of fixed latency
     std::uint8_t to_write = 0;  ///< barriers of instructions that still write it
     std::uint8_t to_read = 0;   ///< barriers of instructions that still read it
@@ -76,6 +80,7 @@ class SassMachine {
   void executeControl(const sass::Instruction& i, std::uint32_t active);
   std::uint32_t predicate(unsigned number) const;
   void writePredicate(unsigned number, std::uint32_t value, std::uint32_t active);
+  float inaccurate(float x);
   float number(const sass::Instruction& i, unsigned slot, unsigned lane) const;
   std::uint32_t bits(unsigned r, unsigned lane) const { return r == sass::kZero ? 0 : registers_[r][lane]; }
   std::uint64_t wideBits(unsigned r, unsigned lane) const;
@@ -98,6 +103,8 @@ class SassMachine {
   std::size_t at_ = 0, next_ = 0;
   Cycle now_ = 0;
   bool is_done_ = false;
+  std::uint32_t inaccuracy_ = 0;
+  std::uint64_t hash_ = 1;
 };
 
 }  // namespace srjit

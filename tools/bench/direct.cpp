@@ -1,0 +1,74 @@
+// What the direct tier costs on one core: machine code from graphs that are ready, in expressions a second. Counters:
+// instructions an expression, and how many registers, refusals and halved groups there were.
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <benchmark/benchmark.h>
+
+#include "compiler/direct.h"
+#include "passes/pass.h"
+#include "tools/bench/population.h"
+
+namespace srjit {
+namespace {
+
+constexpr std::size_t kExpressions = 8192;
+constexpr Math kMath = Math::kFast;
+
+/// Trees of 30 nodes over 10 variables, in graphs of `chunk` expressions.
+struct Graphs {
+  std::vector<Dag> dags;
+
+  Graphs(const char* population, std::size_t chunk) {
+    GeneratorOptions options = *findPopulation(population);
+    options.min_nodes = options.max_nodes = 30;
+    const auto expressions = ExpressionGenerator(options).batch(kExpressions);
+    for (std::size_t first = 0; first < kExpressions; first += chunk) {
+      const auto batch = std::span(expressions).subspan(first, chunk);
+      dags.push_back(Pipeline::standard(kMath).run(Dag::fromExpressions(batch, Precision::kF32), {kMath}));
+    }
+  }
+
+  static const Graphs& of(const char* population, std::size_t chunk) {
+    static std::map<std::pair<std::string, std::size_t>, Graphs> made;
+    return made.try_emplace({population, chunk}, population, chunk).first->second;
+  }
+};
+
+void emitDirect(benchmark::State& state, const char* population, bool loss) {
+  const Graphs& graphs = Graphs::of(population, static_cast<std::size_t>(state.range(0)));
+  DirectOptions options{.math = kMath};
+  if (loss) options.loss.emplace();
+  DirectEmitter emitter = DirectEmitter::create(options).value();
+  std::size_t instructions = 0, refused = 0, splits = 0, retries = 0, numbers = 0;
+  unsigned registers = 0;
+  for (auto _ : state) {
+    instructions = refused = splits = retries = numbers = 0;
+    for (const Dag& dag : graphs.dags) {
+      const DirectPart part = emitter.emit(dag);
+      instructions += part.words.size();
+      refused += part.refused.size();
+      splits += part.splits;
+      retries += part.retries;
+      numbers += part.parameters.size();
+      registers = std::max(registers, part.registers);
+    }
+  }
+  state.counters["instructions"] = static_cast<double>(instructions) / kExpressions;
+  state.counters["numbers"] = static_cast<double>(numbers) / kExpressions;
+  state.counters["refused"] = static_cast<double>(refused);
+  state.counters["splits"] = static_cast<double>(splits);
+  state.counters["retries"] = static_cast<double>(retries);
+  state.counters["registers"] = registers;
+  state.SetItemsProcessed(state.iterations() * static_cast<std::int64_t>(kExpressions));
+}
+
+BENCHMARK_CAPTURE(emitDirect, mixed, "mixed", false)->Arg(32)->Arg(4096)->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(emitDirect, arithmetic, "arithmetic", false)->Arg(32)->Arg(4096)->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(emitDirect, mixed_loss, "mixed", true)->Arg(32)->Arg(4096)->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(emitDirect, arithmetic_loss, "arithmetic", true)->Arg(32)->Unit(benchmark::kMillisecond);
+
+}  // namespace
+}  // namespace srjit
