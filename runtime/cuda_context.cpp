@@ -187,6 +187,20 @@ bool Cuda::owns(CUdeviceptr address) const {
          ordinal == limits_.ordinal;
 }
 
+bool Cuda::isPinned(const void* data, std::size_t bytes) const {
+  const CurrentContext current(*this);
+  const auto address = reinterpret_cast<CUdeviceptr>(data);
+  int type = 0;
+  CUdeviceptr start = 0;
+  std::size_t size = 0;
+  const auto get = [&](auto& value, CUpointer_attribute attribute) {
+    return driver_->cuPointerGetAttribute(&value, attribute, address) == CUDA_SUCCESS;
+  };
+  return get(type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE) && type == CU_MEMORYTYPE_HOST &&
+         get(start, CU_POINTER_ATTRIBUTE_RANGE_START_ADDR) && get(size, CU_POINTER_ATTRIBUTE_RANGE_SIZE) &&
+         start <= address && address - start <= size && bytes <= size - (address - start);
+}
+
 CurrentContext::CurrentContext(const Cuda& cuda) : driver_(cuda.driver()) {
   cuda.check(driver_.cuCtxGetCurrent(&previous_), "cuCtxGetCurrent");
   if (previous_ == cuda.context()) return;

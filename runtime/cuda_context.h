@@ -81,6 +81,9 @@ class Cuda {
   void trim() const;
   /// Whether `address` is memory of this device. Needs no particular context.
   bool owns(CUdeviceptr address) const;
+  /// Whether all of this host memory is of one allocation or region that the driver knows to be pinned. Needs no
+  /// particular context.
+  bool isPinned(const void* data, std::size_t bytes) const;
 
  private:
   Cuda() = default;

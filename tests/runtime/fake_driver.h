@@ -37,6 +37,9 @@ struct FakeOptions {
   /// query of an event says "not ready", and does the work), or waits for it in another stream that is asked for. So
   /// work that was not waited for was not done. Without it, work is done when it is put into a stream.
   bool lag = false;
+  /// With lag: kernels run as soon as they are put into a stream, with what is before them there. So a kernel that
+  /// overwrites what a copy in another stream was to read, and does not wait for it, spoils that copy.
+  bool eager_kernels = false;
 };
 
 struct FakeCall {

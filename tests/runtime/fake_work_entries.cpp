@@ -335,8 +335,8 @@ CUresult FakeEntries::cuLaunchKernel(CUfunction function, unsigned grid_x, unsig
         state.prepare(function, {grid_x, grid_y, grid_z}, {block_x, block_y, block_z}, shared_bytes, parameters, call);
     if (code != CUDA_SUCCESS || !queue) return code == CUDA_SUCCESS ? CUDA_ERROR_INVALID_HANDLE : code;
     state.note(0, call.function->model->facts().name);
-    return state.put(queue,
-                     work(queue, [&state, queue = queue.get(), call] { state.runKernel(call, *queue->context); }));
+    return state.putKernels(
+        queue, work(queue, [&state, queue = queue.get(), call] { state.runKernel(call, *queue->context); }));
   });
 }
 
@@ -402,11 +402,11 @@ CUresult FakeEntries::cuGraphLaunch(CUgraphExec executable, CUstream stream) {
     const auto queue = state.find(state.streams, stream, "stream");
     if (!found || !queue) return CUDA_ERROR_INVALID_HANDLE;
     state.note(0, fmt::format("{} kernels", found->nodes.size()));
-    return state.put(queue, work(queue, [&state, queue = queue.get(), nodes = found->nodes] {
-                       for (auto node = nodes.rbegin(); node != nodes.rend(); ++node) {
-                         state.runKernel(node->second, *queue->context);
-                       }
-                     }));
+    return state.putKernels(queue, work(queue, [&state, queue = queue.get(), nodes = found->nodes] {
+                              for (auto node = nodes.rbegin(); node != nodes.rend(); ++node) {
+                                state.runKernel(node->second, *queue->context);
+                              }
+                            }));
   });
 }
 
