@@ -182,6 +182,7 @@ DeviceBuffer::DeviceBuffer(std::shared_ptr<const Stream> stream, std::size_t byt
   };
   CUresult code = allocate();
   if (code == CUDA_ERROR_OUT_OF_MEMORY) {
+    cuda.reclaim();
     // What was freed in stream order goes back to the device only when that work is done.
     stream_->synchronize();
     cuda.trim();

@@ -87,7 +87,7 @@ class Stream {
 class DeviceBuffer {
  public:
   DeviceBuffer() = default;
-  /// Errors: CudaFailure; for lack of memory, after the pool was trimmed once and the allocation tried again, with
+  /// Errors: CudaFailure; for lack of memory, after Cuda::reclaim(), trimming the pool, and trying again, with
   /// CUDA_ERROR_OUT_OF_MEMORY and "out of device memory: N bytes wanted, M of T bytes free".
   DeviceBuffer(std::shared_ptr<const Stream> stream, std::size_t bytes);
   DeviceBuffer(DeviceBuffer&& other) noexcept;

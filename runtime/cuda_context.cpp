@@ -177,6 +177,20 @@ std::size_t Cuda::freeMemory() const {
 
 void Cuda::trim() const { check(driver_->cuMemPoolTrimTo(pool_, 0), "cuMemPoolTrimTo"); }
 
+void Cuda::setReclaim(std::function<void()> reclaim) const {
+  const std::lock_guard lock(reclaim_mutex_);
+  reclaim_ = std::move(reclaim);
+}
+
+void Cuda::reclaim() const {
+  std::function<void()> body;
+  {
+    const std::lock_guard lock(reclaim_mutex_);
+    body = reclaim_;
+  }
+  if (body) body();
+}
+
 bool Cuda::owns(CUdeviceptr address) const {
   const CurrentContext current(*this);
   int type = 0, ordinal = -1;

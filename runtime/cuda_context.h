@@ -6,7 +6,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <exception>
+#include <functional>
 #include <memory>
+#include <mutex>
 #include <new>
 #include <string>
 #include <string_view>
@@ -79,6 +81,10 @@ class Cuda {
   std::size_t freeMemory() const;
   /// Gives what the pool keeps back to the device.
   void trim() const;
+  /// `reclaim` frees memory that is only kept for later use, and waits until that is done. It is called, on any thread,
+  /// when an allocation fails, before it is tried again.
+  void setReclaim(std::function<void()> reclaim) const;
+  void reclaim() const;
   /// Whether `address` is memory of this device. Needs no particular context.
   bool owns(CUdeviceptr address) const;
   /// Whether all of this host memory is of one allocation or region that the driver knows to be pinned. Needs no
@@ -94,6 +100,8 @@ class Cuda {
   CUdevice device_ = 0;
   CUcontext context_ = nullptr;
   CUmemoryPool pool_ = nullptr;
+  mutable std::mutex reclaim_mutex_;
+  mutable std::function<void()> reclaim_;
 };
 
 /// Makes a device's context current on this thread, and what was before it current again at its end.

@@ -23,6 +23,10 @@ namespace {
 
 // Memory of the device that one data set takes at most if nobody says.
 constexpr double kShareForData = 0.8;
+// What one evaluation takes at most; others may be in flight.
+constexpr double kShareForWork = 0.4;
+// What runs keep of the device's memory while nobody uses them, beside the one used last.
+constexpr std::size_t kIdleDivisor = 8;
 
 class DeviceExecutor final : public Executor {
  public:
@@ -32,12 +36,21 @@ class DeviceExecutor final : public Executor {
         budget_(options.device_bytes),
         threads_(options.threads),
         queue_((CurrentContext(*cuda_), std::make_shared<DeviceQueue>(cuda_))),
+        idle_(std::make_shared<IdleRuns>(budget_ != 0 ? budget_ : cuda_->limits().memory_bytes / kIdleDivisor)),
         cache_(KernelCache::open(cacheOptions(options))),
         store_(std::make_shared<KernelStore>(cuda_, parts.images, cache_, options.precision, options.math)),
         calibration_(cache_, fmt::format("{} ({}) {} {}", cuda_->limits().name, cuda_->limits().driver_version,
                                          nameOf(options.precision), nameOf(options.math))),
         arena_(static_cast<int>(threads_)),
-        background_(static_cast<int>(std::max(threads_, 2U)) - 1, 0) {}
+        background_(static_cast<int>(std::max(threads_, 2U)) - 1, 0) {
+    cuda_->setReclaim([idle = std::weak_ptr(idle_), queue = std::weak_ptr(queue_)] {
+      const auto runs = idle.lock();
+      const auto streams = queue.lock();
+      if (runs == nullptr || streams == nullptr) return;
+      runs->clear();
+      streams->stream->synchronize();
+    });
+  }
 
   ~DeviceExecutor() override {
     {
@@ -54,7 +67,7 @@ class DeviceExecutor final : public Executor {
     if (!state) return std::move(state).error();
     const CurrentContext current(*cuda_);
     (*state)->device = device_;
-    (*state)->on_device = std::make_shared<DeviceData>(queue_, **state, dataBudget());
+    (*state)->on_device = std::make_shared<DeviceData>(queue_, **state, budget(kShareForData));
     return std::shared_ptr<const Dataset::State>(std::move(*state));
   }
 
@@ -78,7 +91,7 @@ class DeviceExecutor final : public Executor {
     const CurrentContext current(*cuda_);
     auto run = takeRun(task, false);
     if (!run) return std::move(run).error();
-    task.program.state().on_device->keepRun(std::move(*run));
+    keepRun(task, std::move(*run));
     return okStatus();
   }
 
@@ -94,9 +107,13 @@ class DeviceExecutor final : public Executor {
     if (options.cache_directory) cache.directory = *options.cache_directory;
     return cache;
   }
-  std::size_t dataBudget() const {
+  /// What is idle is given back when it is needed.
+  std::size_t budget(double share) const {
     if (budget_ != 0) return budget_;
-    return static_cast<std::size_t>(kShareForData * static_cast<double>(cuda_->freeMemory()));
+    return static_cast<std::size_t>(share * static_cast<double>(cuda_->freeMemory() + idle_->bytes()));
+  }
+  void keepRun(const Task& task, std::unique_ptr<DeviceRun> run) {
+    task.program.state().on_device->keepRun(idle_, std::move(run));
   }
 
   /// Runs `body` on threads of the arena with the context current; the caller's thread may not be one of them.
@@ -127,6 +144,7 @@ class DeviceExecutor final : public Executor {
   std::size_t budget_;
   unsigned threads_;
   std::shared_ptr<DeviceQueue> queue_;
+  std::shared_ptr<IdleRuns> idle_;
   std::shared_ptr<KernelCache> cache_;
   std::shared_ptr<KernelStore> store_;
   Calibration calibration_;
@@ -147,7 +165,7 @@ class LossFlight final : public Flight {
     (void)guarded([&]() -> Status {
       wait();
       const CurrentContext current(*executor_.cuda_);
-      task_.program.state().on_device->keepRun(std::move(run_));
+      executor_.keepRun(task_, std::move(run_));
       return okStatus();
     });
   }
@@ -334,11 +352,11 @@ Result<std::unique_ptr<DeviceRun>> DeviceExecutor::takeRun(const Task& task, boo
   auto code = codeFor(task, kind, counts);
   if (!code) return std::move(code).error();
   RunPlan plan{queue_, store_, std::move(*code), &data, data.serial, kind, task.program.size()};
-  if (auto run = task.program.state().on_device->takeRun(plan)) {
+  if (auto run = idle_->take(plan)) {
     run->use(data);
     return run;
   }
-  return DeviceRun::create(std::move(plan), budget_);
+  return DeviceRun::create(std::move(plan), budget(kShareForWork));
 }
 
 void DeviceExecutor::learn(const Task& task, const DeviceRun& run) {
@@ -361,7 +379,7 @@ Result<Losses> DeviceExecutor::finish(const Task& task, std::unique_ptr<DeviceRu
     return made;
   });
   losses.failures = run->plan().code->failures;
-  task.program.state().on_device->keepRun(std::move(run));
+  keepRun(task, std::move(run));
   return losses;
 }
 
@@ -375,7 +393,7 @@ Result<Losses> DeviceExecutor::evaluate(const Task& task, std::span<const double
     (*run)->evaluate(parameters, task.out);
     if (task.program.size() > 0) learn(task, **run);
   });
-  task.program.state().on_device->keepRun(std::move(*run));
+  keepRun(task, std::move(*run));
   return losses;
 }
 

@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "runtime/device_code.h"
-#include "runtime/device_run.h"
 #include "runtime/engine.h"
+#include "runtime/idle_runs.h"
 
 namespace srjit {
 
@@ -51,10 +51,8 @@ class DeviceProgram {
 
   void setDeviceSeconds(double seconds);
 
-  /// A run of this plan that nobody uses, if one is kept.
-  std::unique_ptr<DeviceRun> takeRun(const RunPlan& plan);
-  /// Keeps it for the next evaluation.
-  void keepRun(std::unique_ptr<DeviceRun> run);
+  /// Keeps a run of this program in an engine's `idle` runs, until the program dies.
+  void keepRun(const std::shared_ptr<IdleRuns>& idle, std::unique_ptr<DeviceRun> run);
 
  private:
   const Tier tier_;
@@ -68,7 +66,8 @@ class DeviceProgram {
   using Jobs = std::vector<std::pair<KernelKind, std::shared_ptr<CompileJob>>>;
   Jobs jobs_;  ///< of all expressions; the one used last is the last
   Jobs jobs_of_refused_;
-  std::vector<std::unique_ptr<DeviceRun>> runs_;
+  std::shared_ptr<const void> life_ = std::make_shared<char>();  ///< owns the idle runs
+  std::vector<std::weak_ptr<IdleRuns>> idle_;                    ///< of the engines that have some
 };
 
 }  // namespace srjit

@@ -13,8 +13,6 @@
 namespace srjit {
 namespace {
 
-// Of what is free, the part that one evaluation takes at most if nobody says; others may be in flight.
-constexpr double kShareOfFree = 0.4;
 // Predictions that are large are made in so many chunks of rows, multiples of a tile's, so that making and copying them
 // overlap; kernels of smaller chunks would not fill the device.
 constexpr std::size_t kManyPredictionBytes = std::size_t{32} << 20, kPredictionChunks = 8, kPredictionQuantum = 1024;
@@ -95,6 +93,12 @@ Result<std::unique_ptr<DeviceRun>> DeviceRun::create(RunPlan plan, std::size_t b
   return run;
 }
 
+std::size_t DeviceRun::deviceBytes() const noexcept {
+  std::size_t bytes = parameters_.bytes() + sums_.bytes() + chains_.bytes() + totals_.bytes();
+  for (const PredictionBuffer& buffer : predictions_) bytes += buffer.memory.bytes();
+  return bytes;
+}
+
 // What chunks of rows are multiples of.
 std::size_t DeviceRun::chunkQuantum() const {
   return plan_.kind.loss || plan_.data->on_device->isStreamed() ? kChunkQuantum : kPredictionQuantum;
@@ -107,7 +111,6 @@ std::size_t DeviceRun::channels() const {
 
 Status DeviceRun::prepare(std::size_t budget) {
   const Dataset::State& data = *plan_.data;
-  if (budget == 0) budget = static_cast<std::size_t>(kShareOfFree * static_cast<double>(queue_.cuda->freeMemory()));
   const std::size_t quantum = chunkQuantum();
   chunk_rows_ = std::min<std::size_t>(data.rows, data.on_device->chunkRows());
   if (!plan_.kind.loss && plan_.expressions * data.rows * element_ > kManyPredictionBytes) {

@@ -46,11 +46,13 @@ struct RunPlan {
 class DeviceRun {
  public:
   /// Finds or makes the kernels and takes memory, for chunks of rows that shrink until they fit into what is there, at
-  /// most `budget` bytes (0: whatever is free). Errors: those of making kernels; kMachine if the smallest chunk does
+  /// most `budget` bytes. Errors: those of making kernels; kMachine if the smallest chunk does
   /// not fit, with the bytes wanted and free.
   static Result<std::unique_ptr<DeviceRun>> create(RunPlan plan, std::size_t budget);
 
   const RunPlan& plan() const noexcept { return plan_; }
+  /// Device memory that it holds.
+  std::size_t deviceBytes() const noexcept;
   /// To be called before each evaluation but the first, with the data of the plan.
   void use(const Dataset::State& data) { plan_.data = &data; }
 
