@@ -17,9 +17,10 @@ struct DeviceCosts {
   double compile = 0;    ///< of one core, per node, from graph to loaded kernel
 };
 
-/// What to expect before anything was measured: an H200, population "mixed" (docs/performance.md); where f64 or library
-/// functions make both tiers slower, they do so alike.
-inline constexpr DeviceCosts kTypicalCosts = {.interpret = 1 / 5.5e12, .compiled = 1 / 12e12, .compile = 200e-6};
+/// What to expect before anything was measured: an H200, f32 fast, population "mixed", losses. docs/performance.md has
+/// 4.95 and 9.5 T node-rows a second (arithmetic 10.1 and 21.8), and 3.1 ms of a core for an expression of 30 nodes;
+/// where f64 or library functions make both tiers slower, they do so alike.
+inline constexpr DeviceCosts kTypicalCosts = {.interpret = 1 / 4.95e12, .compiled = 1 / 9.5e12, .compile = 100e-6};
 
 /// Time from the first graph to the last loaded kernel: kernels are made whole, one on a core.
 constexpr double compileSeconds(const DeviceCosts& costs, double nodes, std::size_t kernels, std::size_t cores) {

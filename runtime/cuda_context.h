@@ -37,9 +37,6 @@ class CudaFailure : public std::exception {
 /// an illegal memory access was encountered".
 void check(const Driver& driver, CUresult code, std::string_view what);
 
-/// Whether the context is lost with this error, so that every later call fails and only another process helps.
-bool isSticky(CUresult code) noexcept;
-
 /// What is known of a device.
 struct DeviceLimits {
   int ordinal = 0;
@@ -50,8 +47,9 @@ struct DeviceLimits {
   std::size_t shared_bytes_per_multiprocessor = 0;
   std::size_t shared_bytes_per_block = 0;  ///< the most a kernel may ask for (Kernel::allowSharedBytes)
   std::size_t memory_bytes = 0;
-  bool has_pools = false;  ///< stream-ordered memory; without it the device is not used
-  int driver_version = 0;  ///< CUDA version of the driver, 12040 for 12.4
+  std::size_t max_pitch = 0;  ///< bytes between the rows of one two-dimensional copy
+  bool has_pools = false;     ///< stream-ordered memory; without it the device is not used
+  int driver_version = 0;     ///< CUDA version of the driver, 12040 for 12.4
   /// The architecture to make code for: the newest of deviceArchitectures() that the device can run; empty if there is
   /// none. Cubins run only if it is of the device's own major number; otherwise needs_ptx, for the driver to translate.
   std::string arch;

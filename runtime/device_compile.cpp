@@ -10,14 +10,11 @@
 namespace srjit {
 namespace {
 
-// Measured on an H200 (docs/performance.md). More rows a thread overlap more instructions, but take twice the
-// registers, twice the time to assemble, and more than the instruction cache holds.
-constexpr unsigned kRowsPerThread = 4;
-constexpr unsigned kMinBlocks = 4, kMinBlocksWide = 2;  // of f32, of f64
+// Blocks a multiprocessor of f32 and of f64, as measured on an H200 (docs/performance.md).
+constexpr unsigned kMinBlocks = 4, kMinBlocksWide = 2;
 
-/// Expressions and instructions a row (codeWeight()) of one kernel, at most. More expressions share more of what they
-/// compute, and the columns they load; more instructions do not stay in the instruction cache.
-constexpr std::size_t kMaxMembers = kExpressionsPerKernel, kMaxWeight = 1600;
+// Instructions a row (codeWeight()) of one kernel, at most: more do not stay in the instruction cache.
+constexpr std::size_t kMaxWeight = 1600;
 
 std::size_t weightOf(const Expression& expression, Precision precision, Math math) {
   std::size_t weight = 0;
@@ -68,7 +65,7 @@ class Batch {
       return;
     }
     double seconds = 0;
-    auto image = request_.store.rows({&*dag, 1}, kind_, kRowsPerThread, min_blocks, seconds);
+    auto image = request_.store.rows({&*dag, 1}, kind_, kCompiledRowsPerThread, min_blocks, seconds);
     made_seconds += seconds;
     const bool fits = image && !spills(**image);
     if (!image && image.error().code == Errc::kMachine) {
@@ -123,7 +120,7 @@ std::vector<std::vector<std::uint32_t>> groupsOf(const CodeRequest& request, std
       continue;
     }
     const std::size_t own = weightOf(expression, request.source.precision, request.source.math);
-    if (groups.empty() || groups.back().size() == kMaxMembers || weight + own > kMaxWeight) {
+    if (groups.empty() || groups.back().size() == kExpressionsPerKernel || weight + own > kMaxWeight) {
       groups.emplace_back();
       weight = 0;
     }
@@ -175,7 +172,6 @@ DeviceCode compileForDevice(const CodeRequest& request, const KernelKind& kind, 
   for (const Batch& batch : batches) {
     for (const Draft& draft : batch.drafts) {
       code.kernels.push_back({.kernel = draft.image->module.kernel(rowsKernelName(0)),
-                              .rows_per_thread = kRowsPerThread,
                               .outputs = code.compiled.size() * sizeof(std::uint32_t),  // in the buffer that comes
                               .first_parameter = code.parameters.size()});
       code.images.push_back(draft.image);

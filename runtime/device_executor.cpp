@@ -186,71 +186,11 @@ class LossFlight final : public Flight {
 };
 
 Result<std::shared_ptr<const Dataset::State>> DeviceExecutor::adopt(const DeviceDataView& view) {
-  const Precision precision = store_->precision();
   const CurrentContext current(*cuda_);
-  if (view.stream != 0) {
-    const Event written(cuda_);
-    const auto stream = reinterpret_cast<CUstream>(view.stream);  // NOLINT: the interface hands out handles as numbers
-    cuda_->check(cuda_->driver().cuEventRecord(written.get(), stream), "cuEventRecord");
-    queue_->uploads->wait(written);
-    queue_->stream->wait(written);
-  }
-  const auto misfit = [&](const char* what, const DeviceMatrix& matrix, std::size_t columns) -> Status {
-    if (matrix.type != precision) {
-      return Error{Errc::kInvalid,
-                   fmt::format("{} in {}, but the engine computes in {}", what, nameOf(matrix.type), nameOf(precision)),
-                   {}};
-    }
-    if (matrix.rows != view.columns.rows || matrix.columns != columns) {
-      return Error{Errc::kInvalid,
-                   fmt::format("{} of {} rows x {} columns, expected {} x {}", what, matrix.rows, matrix.columns,
-                               view.columns.rows, columns),
-                   {}};
-    }
-    if (matrix.rows == 0) return Error{Errc::kInvalid, "data without rows", {}};
-    return okStatus();
-  };
-  if (Status fits = misfit("columns", view.columns, view.columns.columns); !fits) return std::move(fits).error();
-  // Target and weights are checked on the host, as those of upload() are.
-  std::vector<AlignedBuffer> copies;
-  DataView host;
-  const auto fetch = [&](const char* what, const DeviceMatrix& matrix) -> Result<ColumnView> {
-    if (Status fits = misfit(what, matrix, 1); !fits) return std::move(fits).error();
-    const auto element = static_cast<std::size_t>(bytesOf(precision));
-    if (matrix.row_stride < static_cast<std::ptrdiff_t>(element)) {
-      return Error{Errc::kInvalid, fmt::format("{} with a stride of {} bytes", what, matrix.row_stride), {}};
-    }
-    copies.emplace_back(matrix.rows * element);
-    queue_->uploads->copyRowsToHost(copies.back().data(), element, matrix.pointer,
-                                    static_cast<std::size_t>(matrix.row_stride), element, matrix.rows);
-    queue_->uploads->synchronize();
-    if (precision == Precision::kF32) return ColumnView(std::span(copies.back().as<float>(), matrix.rows));
-    return ColumnView(std::span(copies.back().as<double>(), matrix.rows));
-  };
-  auto state = std::make_shared<Dataset::State>();
-  if (view.target) {
-    const auto target = fetch("the target", *view.target);
-    if (!target) return target.error();
-    host.target = *target;
-    if (view.weights) {
-      const auto weights = fetch("the weights", *view.weights);
-      if (!weights) return weights.error();
-      host.weights = *weights;
-    }
-    auto made = Dataset::State::create(host, precision);
-    if (!made) return std::move(made).error();
-    state = std::move(*made);
-  } else if (view.weights) {
-    return Error{Errc::kInvalid, "weights without a target", {}};
-  }
-  state->rows = view.columns.rows;
-  state->columns = view.columns.columns;
-  state->precision = precision;
-  state->device = device_;
-  auto adopted = DeviceData::adopt(queue_, *state, view.columns);
-  if (!adopted) return std::move(adopted).error();
-  state->on_device = std::move(*adopted);
-  return std::shared_ptr<const Dataset::State>(std::move(state));
+  auto state = DeviceData::adopt(queue_, view, store_->precision());
+  if (!state) return std::move(state).error();
+  (*state)->device = device_;
+  return std::shared_ptr<const Dataset::State>(std::move(*state));
 }
 
 // Makes machine code of the chosen expressions; the others are interpreted.

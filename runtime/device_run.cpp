@@ -267,7 +267,7 @@ void DeviceRun::launchCompiled(const DeviceRows& rows, CUdeviceptr predictions) 
           addressesOf(r.columns, r.column_stride, r.row_stride, r.rows, parameters, outputs, results...);
       const KernelLaunch launch{
           .kernel = kernel.kernel.get(),
-          .grid_x = word(ceilDivide(rows.rows, std::size_t{kBlockThreads} * kernel.rows_per_thread)),
+          .grid_x = word(ceilDivide(rows.rows, std::size_t{kBlockThreads} * kCompiledRowsPerThread)),
           .arguments = arguments};
       if (graph) {
         graph->add(launch);

@@ -98,6 +98,9 @@ CUresult FakeEntries::cuDeviceGetAttribute(int* value, CUdevice_attribute attrib
     const FakeDevice* const found = deviceOf(state, device);
     if (found == nullptr) return CUDA_ERROR_INVALID_DEVICE;
     switch (attribute) {
+      case CU_DEVICE_ATTRIBUTE_MAX_PITCH:
+        *value = static_cast<int>(found->max_pitch);
+        return CUDA_SUCCESS;
       case CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT:
         *value = static_cast<int>(found->multiprocessors);
         return CUDA_SUCCESS;
