@@ -19,10 +19,11 @@ struct DeviceCosts {
   double compile = 0;    ///< of one core, per node, from graph to loaded kernel
 };
 
-/// What to expect before anything was measured: an H200, population "mixed" (docs/performance.md); where f64 or library
-/// functions make the tiers slower, they do so alike.
+/// What to expect before anything was measured: an H200, f32 fast, population "mixed", losses. docs/performance.md has
+/// 4.95 and 9.5 T node-rows a second (arithmetic 10.1 and 21.8), and 3.1 ms of a core for an expression of 30 nodes;
+/// where f64 or library functions make the tiers slower, they do so alike.
 inline constexpr DeviceCosts kTypicalCosts = {
-    .interpret = 1 / 5e12, .direct = 1 / 9e12, .compiled = 1 / 10e12, .write = 1e-6, .compile = 110e-6};
+    .interpret = 1 / 4.95e12, .direct = 1 / 8e12, .compiled = 1 / 9.5e12, .write = 1e-6, .compile = 100e-6};
 
 /// Time from the first graph to the last loaded kernel: kernels are made whole, one on a core.
 constexpr double compileSeconds(const DeviceCosts& costs, double nodes, std::size_t kernels, std::size_t cores) {

@@ -122,13 +122,16 @@ void Stream::copyToHost(void* to, CUdeviceptr from, std::size_t bytes) const {
   if (bytes > 0) cuda()->check(cuda()->driver().cuMemcpyDtoHAsync(to, from, bytes, get()), "cuMemcpyDtoHAsync");
 }
 
-void Stream::copyOnDevice(CUdeviceptr to, CUdeviceptr from, std::size_t bytes) const {
-  if (bytes > 0) cuda()->check(cuda()->driver().cuMemcpyDtoDAsync(to, from, bytes, get()), "cuMemcpyDtoDAsync");
-}
-
 void Stream::copyRowsToDevice(CUdeviceptr to, std::size_t to_pitch, const void* from, std::size_t from_pitch,
                               std::size_t bytes, std::size_t rows) const {
   if (bytes == 0 || rows == 0) return;
+  if (to_pitch == bytes && from_pitch == bytes) return copyToDevice(to, from, bytes * rows);
+  if (std::max(to_pitch, from_pitch) > cuda()->limits().max_pitch) {
+    for (std::size_t row = 0; row < rows; ++row) {
+      copyToDevice(to + row * to_pitch, static_cast<const std::byte*>(from) + row * from_pitch, bytes);
+    }
+    return;
+  }
   CUDA_MEMCPY2D copy{};
   copy.srcMemoryType = CU_MEMORYTYPE_HOST;
   copy.srcHost = from;
@@ -144,6 +147,13 @@ void Stream::copyRowsToDevice(CUdeviceptr to, std::size_t to_pitch, const void* 
 void Stream::copyRowsToHost(void* to, std::size_t to_pitch, CUdeviceptr from, std::size_t from_pitch, std::size_t bytes,
                             std::size_t rows) const {
   if (bytes == 0 || rows == 0) return;
+  if (to_pitch == bytes && from_pitch == bytes) return copyToHost(to, from, bytes * rows);
+  if (std::max(to_pitch, from_pitch) > cuda()->limits().max_pitch) {
+    for (std::size_t row = 0; row < rows; ++row) {
+      copyToHost(static_cast<std::byte*>(to) + row * to_pitch, from + row * from_pitch, bytes);
+    }
+    return;
+  }
   CUDA_MEMCPY2D copy{};
   copy.srcMemoryType = CU_MEMORYTYPE_DEVICE;
   copy.srcDevice = from;
@@ -182,6 +192,7 @@ DeviceBuffer::DeviceBuffer(std::shared_ptr<const Stream> stream, std::size_t byt
   };
   CUresult code = allocate();
   if (code == CUDA_ERROR_OUT_OF_MEMORY) {
+    cuda.reclaim();
     // What was freed in stream order goes back to the device only when that work is done.
     stream_->synchronize();
     cuda.trim();
@@ -230,14 +241,6 @@ void Kernel::allowSharedBytes(std::size_t bytes) const {
                fmt::format("cuFuncSetAttribute of {}, {} bytes of shared memory,", facts_.name, bytes));
 }
 
-unsigned Kernel::blocksPerMultiprocessor(std::size_t shared_bytes) const {
-  int blocks = 0;
-  cuda_->check(
-      cuda_->driver().cuOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, function_, kBlockThreads, shared_bytes),
-      "cuOccupancyMaxActiveBlocksPerMultiprocessor");
-  return static_cast<unsigned>(std::max(blocks, 0));
-}
-
 Module::Module(std::shared_ptr<const Cuda> cuda, const KernelImage& image) : handle_(cuda, load(*cuda, image)) {}
 
 Kernel Module::kernel(const std::string& name) const {
@@ -256,19 +259,16 @@ Kernel Module::kernel(const std::string& name) const {
   kernel.facts_.registers = attribute(CU_FUNC_ATTRIBUTE_NUM_REGS);
   kernel.facts_.stack_bytes = attribute(CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES);
   kernel.static_shared_bytes_ = attribute(CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES);
-  kernel.max_threads_ = attribute(CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK);
   return kernel;
 }
 
 Graph::Graph(std::shared_ptr<const Cuda> cuda) : graph_(cuda, makeGraph(*cuda)) {}
 
-std::size_t Graph::add(const KernelLaunch& launch) {
+void Graph::add(const KernelLaunch& launch) {
   const Cuda& cuda = *graph_.cuda();
   const CUDA_KERNEL_NODE_PARAMS parameters = nodeOf(cuda, launch);
   CUgraphNode node = nullptr;
   cuda.check(cuda.driver().cuGraphAddKernelNode(&node, graph_.get(), nullptr, 0, &parameters), "cuGraphAddKernelNode");
-  nodes_.push_back(node);
-  return nodes_.size() - 1;
 }
 
 void Graph::instantiate() {
@@ -276,13 +276,6 @@ void Graph::instantiate() {
   CUgraphExec executable = nullptr;
   cuda.check(cuda.driver().cuGraphInstantiateWithFlags(&executable, graph_.get(), 0), "cuGraphInstantiateWithFlags");
   executable_ = {graph_.cuda(), executable};
-}
-
-void Graph::update(std::size_t number, const KernelLaunch& launch) {
-  const Cuda& cuda = *graph_.cuda();
-  const CUDA_KERNEL_NODE_PARAMS parameters = nodeOf(cuda, launch);
-  cuda.check(cuda.driver().cuGraphExecKernelNodeSetParams(executable_.get(), nodes_.at(number), &parameters),
-             "cuGraphExecKernelNodeSetParams");
 }
 
 void Graph::launch(const Stream& stream) const {

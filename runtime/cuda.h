@@ -64,8 +64,8 @@ class Stream {
   void launch(const KernelLaunch& launch) const;
   void copyToDevice(CUdeviceptr to, const void* from, std::size_t bytes) const;
   void copyToHost(void* to, CUdeviceptr from, std::size_t bytes) const;
-  void copyOnDevice(CUdeviceptr to, CUdeviceptr from, std::size_t bytes) const;
-  /// `rows` runs of `bytes` bytes each, which begin `pitch` bytes after one another.
+  /// `rows` runs of `bytes` bytes each, which begin `pitch` bytes after one another: one copy, or one for each run
+  /// where a pitch is beyond the device's limit.
   void copyRowsToDevice(CUdeviceptr to, std::size_t to_pitch, const void* from, std::size_t from_pitch,
                         std::size_t bytes, std::size_t rows) const;
   void copyRowsToHost(void* to, std::size_t to_pitch, CUdeviceptr from, std::size_t from_pitch, std::size_t bytes,
@@ -87,7 +87,7 @@ class Stream {
 class DeviceBuffer {
  public:
   DeviceBuffer() = default;
-  /// Errors: CudaFailure; for lack of memory, after the pool was trimmed once and the allocation tried again, with
+  /// Errors: CudaFailure; for lack of memory, after Cuda::reclaim(), trimming the pool, and trying again, with
   /// CUDA_ERROR_OUT_OF_MEMORY and "out of device memory: N bytes wanted, M of T bytes free".
   DeviceBuffer(std::shared_ptr<const Stream> stream, std::size_t bytes);
   DeviceBuffer(DeviceBuffer&& other) noexcept;
@@ -144,11 +144,8 @@ class Kernel {
   /// Facts of the machine code that was loaded; spills are counted in stack_bytes alone.
   const KernelFacts& facts() const noexcept { return facts_; }
   std::size_t staticSharedBytes() const noexcept { return static_shared_bytes_; }
-  unsigned maxThreads() const noexcept { return max_threads_; }
   /// Permits launches with so much dynamic shared memory; nothing to do up to kFreeSharedBytes.
   void allowSharedBytes(std::size_t bytes) const;
-  /// How many blocks of kBlockThreads threads a multiprocessor holds at once.
-  unsigned blocksPerMultiprocessor(std::size_t shared_bytes) const;
 
  private:
   friend class Module;
@@ -156,7 +153,6 @@ class Kernel {
   CUfunction function_ = nullptr;
   KernelFacts facts_;
   std::size_t static_shared_bytes_ = 0;
-  unsigned max_threads_ = 0;
 };
 
 /// A loaded image.
@@ -179,18 +175,14 @@ class Graph {
   Graph() = default;
   explicit Graph(std::shared_ptr<const Cuda> cuda);
 
-  /// Adds a kernel, before instantiate(); its number counts from 0. Arguments are copied.
-  std::size_t add(const KernelLaunch& launch);
+  /// Adds a kernel, before instantiate(). Arguments are copied.
+  void add(const KernelLaunch& launch);
   void instantiate();
-  /// Gives kernel `number` another shape or arguments, from the next launch on; it stays the same kernel function.
-  void update(std::size_t number, const KernelLaunch& launch);
   void launch(const Stream& stream) const;
-  std::size_t size() const noexcept { return nodes_.size(); }
 
  private:
   CudaHandle<CUgraph, &Driver::cuGraphDestroy> graph_;
   CudaHandle<CUgraphExec, &Driver::cuGraphExecDestroy> executable_;
-  std::vector<CUgraphNode> nodes_;
 };
 
 }  // namespace srjit

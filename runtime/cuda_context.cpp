@@ -48,6 +48,7 @@ DeviceLimits limitsOf(const Driver& driver, CUdevice device, int ordinal) {
   limits.multiprocessors = attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
   limits.shared_bytes_per_multiprocessor = attribute(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR);
   limits.shared_bytes_per_block = attribute(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN);
+  limits.max_pitch = attribute(CU_DEVICE_ATTRIBUTE_MAX_PITCH);
   limits.has_pools = attribute(CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED) != 0;
   check(driver, driver.cuDeviceTotalMem(&limits.memory_bytes, device), "cuDeviceTotalMem");
   check(driver, driver.cuDriverGetVersion(&limits.driver_version), "cuDriverGetVersion");
@@ -90,25 +91,6 @@ CUmemoryPool makePool(const Driver& driver, CUdevice device) {
 void check(const Driver& driver, CUresult code, std::string_view what) {
   if (code == CUDA_SUCCESS) return;
   throw CudaFailure(code, {Errc::kMachine, fmt::format("{} failed: {}", what, describe(driver, code)), {}});
-}
-
-bool isSticky(CUresult code) noexcept {
-  switch (code) {
-    case CUDA_ERROR_DEINITIALIZED:
-    case CUDA_ERROR_DEVICE_UNAVAILABLE:
-    case CUDA_ERROR_ECC_UNCORRECTABLE:
-    case CUDA_ERROR_NVLINK_UNCORRECTABLE:
-    case CUDA_ERROR_CONTAINED:
-    case CUDA_ERROR_ILLEGAL_ADDRESS:
-    case CUDA_ERROR_LAUNCH_TIMEOUT:
-    case CUDA_ERROR_CONTEXT_IS_DESTROYED:
-    case CUDA_ERROR_ASSERT:
-    case CUDA_ERROR_EXTERNAL_DEVICE:
-    case CUDA_ERROR_UNKNOWN:
-      return true;
-    default:  // a trap of a kernel: its stack, instruction, address, address space, program counter, or anything
-      return code >= CUDA_ERROR_HARDWARE_STACK_ERROR && code <= CUDA_ERROR_LAUNCH_FAILED;
-  }
 }
 
 Result<std::vector<DeviceLimits>> listDevices(const Driver& driver) {
@@ -177,6 +159,20 @@ std::size_t Cuda::freeMemory() const {
 
 void Cuda::trim() const { check(driver_->cuMemPoolTrimTo(pool_, 0), "cuMemPoolTrimTo"); }
 
+void Cuda::setReclaim(std::function<void()> reclaim) const {
+  const std::lock_guard lock(reclaim_mutex_);
+  reclaim_ = std::move(reclaim);
+}
+
+void Cuda::reclaim() const {
+  std::function<void()> body;
+  {
+    const std::lock_guard lock(reclaim_mutex_);
+    body = reclaim_;
+  }
+  if (body) body();
+}
+
 bool Cuda::owns(CUdeviceptr address) const {
   const CurrentContext current(*this);
   int type = 0, ordinal = -1;
@@ -185,6 +181,20 @@ bool Cuda::owns(CUdeviceptr address) const {
          type == CU_MEMORYTYPE_DEVICE &&
          driver_->cuPointerGetAttribute(&ordinal, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, address) == CUDA_SUCCESS &&
          ordinal == limits_.ordinal;
+}
+
+bool Cuda::isPinned(const void* data, std::size_t bytes) const {
+  const CurrentContext current(*this);
+  const auto address = reinterpret_cast<CUdeviceptr>(data);
+  int type = 0;
+  CUdeviceptr start = 0;
+  std::size_t size = 0;
+  const auto get = [&](auto& value, CUpointer_attribute attribute) {
+    return driver_->cuPointerGetAttribute(&value, attribute, address) == CUDA_SUCCESS;
+  };
+  return get(type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE) && type == CU_MEMORYTYPE_HOST &&
+         get(start, CU_POINTER_ATTRIBUTE_RANGE_START_ADDR) && get(size, CU_POINTER_ATTRIBUTE_RANGE_SIZE) &&
+         start <= address && address - start <= size && bytes <= size - (address - start);
 }
 
 CurrentContext::CurrentContext(const Cuda& cuda) : driver_(cuda.driver()) {

@@ -6,7 +6,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <exception>
+#include <functional>
 #include <memory>
+#include <mutex>
 #include <new>
 #include <string>
 #include <string_view>
@@ -35,9 +37,6 @@ class CudaFailure : public std::exception {
 /// an illegal memory access was encountered".
 void check(const Driver& driver, CUresult code, std::string_view what);
 
-/// Whether the context is lost with this error, so that every later call fails and only another process helps.
-bool isSticky(CUresult code) noexcept;
-
 /// What is known of a device.
 struct DeviceLimits {
   int ordinal = 0;
@@ -48,8 +47,9 @@ struct DeviceLimits {
   std::size_t shared_bytes_per_multiprocessor = 0;
   std::size_t shared_bytes_per_block = 0;  ///< the most a kernel may ask for (Kernel::allowSharedBytes)
   std::size_t memory_bytes = 0;
-  bool has_pools = false;  ///< stream-ordered memory; without it the device is not used
-  int driver_version = 0;  ///< CUDA version of the driver, 12040 for 12.4
+  std::size_t max_pitch = 0;  ///< bytes between the rows of one two-dimensional copy
+  bool has_pools = false;     ///< stream-ordered memory; without it the device is not used
+  int driver_version = 0;     ///< CUDA version of the driver, 12040 for 12.4
   /// The architecture to make code for: the newest of deviceArchitectures() that the device can run; empty if there is
   /// none. Cubins run only if it is of the device's own major number; otherwise needs_ptx, for the driver to translate.
   std::string arch;
@@ -79,8 +79,15 @@ class Cuda {
   std::size_t freeMemory() const;
   /// Gives what the pool keeps back to the device.
   void trim() const;
+  /// `reclaim` frees memory that is only kept for later use, and waits until that is done. It is called, on any thread,
+  /// when an allocation fails, before it is tried again.
+  void setReclaim(std::function<void()> reclaim) const;
+  void reclaim() const;
   /// Whether `address` is memory of this device. Needs no particular context.
   bool owns(CUdeviceptr address) const;
+  /// Whether all of this host memory is of one allocation or region that the driver knows to be pinned. Needs no
+  /// particular context.
+  bool isPinned(const void* data, std::size_t bytes) const;
 
  private:
   Cuda() = default;
@@ -91,6 +98,8 @@ class Cuda {
   CUdevice device_ = 0;
   CUcontext context_ = nullptr;
   CUmemoryPool pool_ = nullptr;
+  mutable std::mutex reclaim_mutex_;
+  mutable std::function<void()> reclaim_;
 };
 
 /// Makes a device's context current on this thread, and what was before it current again at its end.

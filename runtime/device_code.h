@@ -40,7 +40,6 @@ struct InterpreterCode {
 /// A straight-line kernel.
 struct CompiledKernel {
   Kernel kernel;
-  unsigned rows_per_thread = 4;
   CUdeviceptr outputs = 0;          ///< in DeviceCode::outputs
   std::size_t first_parameter = 0;  ///< in the table
 };
@@ -100,8 +99,11 @@ inline bool isRefusal(const Failure& failure) { return failure.error.code == Err
 /// a failure. Stops early, with code for nothing, once `cancelled`.
 DeviceCode compileForDevice(const CodeRequest& request, const KernelKind& kind, const std::atomic<bool>& cancelled);
 
-/// Expressions a kernel, at most.
+/// Expressions a kernel, at most. More share more of what they compute, and the columns they load.
 inline constexpr std::size_t kExpressionsPerKernel = 64;
+/// Rows a thread of compiled kernels, as measured on an H200 (docs/performance.md). More overlap more instructions, but
+/// take twice the registers, twice the time to assemble, and more than the instruction cache holds.
+inline constexpr unsigned kCompiledRowsPerThread = 4;
 /// Kernels of longer expressions are not tried: the assembler's time grows faster than their length.
 inline constexpr std::size_t kMaxCompiledDeviceTokens = 4096;
 

@@ -11,14 +11,11 @@
 namespace srjit {
 namespace {
 
-// Measured on an H200 (docs/performance.md). More rows a thread overlap more instructions, but take twice the
-// registers, twice the time to assemble, and more than the instruction cache holds.
-constexpr unsigned kRowsPerThread = 4;
-constexpr unsigned kMinBlocks = 4, kMinBlocksWide = 2;  // of f32, of f64
+// Blocks a multiprocessor of f32 and of f64, as measured on an H200 (docs/performance.md).
+constexpr unsigned kMinBlocks = 4, kMinBlocksWide = 2;
 
-/// Expressions and instructions a row (codeWeight()) of one kernel, at most. More expressions share more of what they
-/// compute, and the columns they load; more instructions do not stay in the instruction cache.
-constexpr std::size_t kMaxMembers = kExpressionsPerKernel, kMaxWeight = 1600;
+// Instructions a row (codeWeight()) of one kernel, at most: more do not stay in the instruction cache.
+constexpr std::size_t kMaxWeight = 1600;
 
 /// Kernels of one module, at most: the driver loads modules one after another, and each takes it a while. As long as
 /// there are kModulesPerThread for every thread, so that all of them compile to the end.
@@ -55,7 +52,7 @@ struct Draft {
 // assembles PTX, reports no more than that.
 bool spills(const Kernel& kernel, std::size_t weight) {
   const double spilling = 2.0 * kernel.facts().stack_bytes / sizeof(float);
-  return spilling > kMaxSpilling * static_cast<double>(weight * kRowsPerThread);
+  return spilling > kMaxSpilling * static_cast<double>(weight * kCompiledRowsPerThread);
 }
 
 /// Groups whose kernels are tried as one module, and what came of them.
@@ -89,7 +86,7 @@ class Batch {
       dags.push_back(std::move(*dag));
     }
     double seconds = 0;
-    auto image = request_.store.rows(dags, kind_, kRowsPerThread, min_blocks, seconds);
+    auto image = request_.store.rows(dags, kind_, kCompiledRowsPerThread, min_blocks, seconds);
     made_seconds += seconds;
     if (!image) {
       // Where it is the machine that fails, smaller kernels would not help.
@@ -171,7 +168,7 @@ std::vector<Group> groupsOf(const CodeRequest& request, std::vector<std::uint32_
       continue;
     }
     const std::size_t weight = weightOf(expression, source.precision, source.math);
-    if (groups.empty() || groups.back().expressions.size() == kMaxMembers ||
+    if (groups.empty() || groups.back().expressions.size() == kExpressionsPerKernel ||
         groups.back().weight + weight > kMaxWeight) {
       groups.emplace_back();
     }
@@ -228,7 +225,6 @@ DeviceCode compileForDevice(const CodeRequest& request, const KernelKind& kind, 
   for (const Batch& batch : batches) {
     for (const Draft& draft : batch.drafts) {
       code.kernels.push_back({.kernel = draft.kernel,
-                              .rows_per_thread = kRowsPerThread,
                               .outputs = code.compiled.size() * sizeof(std::uint32_t),  // in the buffer that comes
                               .first_parameter = code.parameters.size()});
       code.images.push_back(draft.image);

@@ -10,6 +10,62 @@ namespace {
 // Enough for copies to run at full speed; more would only take memory from others.
 constexpr std::size_t kMaxChunkBytes = std::size_t{128} << 20;
 
+// What the caller's stream holds now is done before anything here reads.
+void waitForWriter(const DeviceQueue& queue, std::uint64_t stream) {
+  if (stream == 0) return;
+  const Event written(queue.cuda);
+  const auto writer = reinterpret_cast<CUstream>(stream);  // NOLINT: the interface hands out handles as numbers
+  queue.cuda->check(queue.cuda->driver().cuEventRecord(written.get(), writer), "cuEventRecord");
+  queue.uploads->wait(written);
+  queue.stream->wait(written);
+}
+
+Status checkMatrix(const char* what, const DeviceMatrix& matrix, std::size_t rows, std::size_t columns,
+                   Precision precision) {
+  if (matrix.type != precision) {
+    return Error{Errc::kInvalid,
+                 fmt::format("{} in {}, but the engine computes in {}", what, nameOf(matrix.type), nameOf(precision)),
+                 {}};
+  }
+  if (matrix.rows != rows || matrix.columns != columns) {
+    return Error{
+        Errc::kInvalid,
+        fmt::format("{} of {} rows x {} columns, expected {} x {}", what, matrix.rows, matrix.columns, rows, columns),
+        {}};
+  }
+  if (matrix.rows == 0) return Error{Errc::kInvalid, "data without rows", {}};
+  return okStatus();
+}
+
+/// Target and weights are checked on the host, as those of upload() are.
+class HostCopy {
+ public:
+  Status fetch(const char* what, const DeviceQueue& queue, const DeviceMatrix& matrix, std::size_t rows,
+               Precision precision) {
+    if (Status fits = checkMatrix(what, matrix, rows, 1, precision); !fits) return fits;
+    const auto element = static_cast<std::size_t>(bytesOf(precision));
+    if (matrix.row_stride < static_cast<std::ptrdiff_t>(element)) {
+      return Error{Errc::kInvalid, fmt::format("{} with a stride of {} bytes", what, matrix.row_stride), {}};
+    }
+    values_ = AlignedBuffer(rows * element);
+    rows_ = rows;
+    precision_ = precision;
+    queue.uploads->copyRowsToHost(values_.data(), element, matrix.pointer, static_cast<std::size_t>(matrix.row_stride),
+                                  element, rows);
+    queue.uploads->synchronize();
+    return okStatus();
+  }
+  ColumnView view() {
+    if (precision_ == Precision::kF32) return std::span(values_.as<float>(), rows_);
+    return std::span(values_.as<double>(), rows_);
+  }
+
+ private:
+  AlignedBuffer values_;
+  std::size_t rows_ = 0;
+  Precision precision_ = Precision::kF32;
+};
+
 }  // namespace
 
 /// Rows that stay in host memory and are copied chunk by chunk into two buffers by turns.
@@ -79,8 +135,44 @@ DeviceData::DeviceData(std::shared_ptr<DeviceQueue> queue, Dataset::State& state
   state.target = state.weights = nullptr;
 }
 
-Result<std::shared_ptr<DeviceData>> DeviceData::adopt(std::shared_ptr<DeviceQueue> queue, Dataset::State& state,
-                                                      const DeviceMatrix& columns) {
+Result<std::shared_ptr<Dataset::State>> DeviceData::adopt(const std::shared_ptr<DeviceQueue>& queue,
+                                                          const DeviceDataView& view, Precision precision) {
+  waitForWriter(*queue, view.stream);
+  const std::size_t rows = view.columns.rows;
+  if (Status fits = checkMatrix("columns", view.columns, rows, view.columns.columns, precision); !fits) {
+    return std::move(fits).error();
+  }
+  auto state = std::make_shared<Dataset::State>();
+  if (view.target) {
+    HostCopy target, weights;
+    DataView host;
+    if (Status copied = target.fetch("the target", *queue, *view.target, rows, precision); !copied) {
+      return std::move(copied).error();
+    }
+    host.target = target.view();
+    if (view.weights) {
+      if (Status copied = weights.fetch("the weights", *queue, *view.weights, rows, precision); !copied) {
+        return std::move(copied).error();
+      }
+      host.weights = weights.view();
+    }
+    auto made = Dataset::State::create(host, precision);
+    if (!made) return std::move(made).error();
+    state = std::move(*made);
+  } else if (view.weights) {
+    return Error{Errc::kInvalid, "weights without a target", {}};
+  }
+  state->rows = rows;
+  state->columns = view.columns.columns;
+  state->precision = precision;
+  auto adopted = adoptColumns(queue, *state, view.columns);
+  if (!adopted) return std::move(adopted).error();
+  state->on_device = std::move(*adopted);
+  return state;
+}
+
+Result<std::shared_ptr<DeviceData>> DeviceData::adoptColumns(std::shared_ptr<DeviceQueue> queue, Dataset::State& state,
+                                                             const DeviceMatrix& columns) {
   const auto element = static_cast<std::ptrdiff_t>(bytesOf(state.precision));
   if (columns.row_stride % element != 0 || columns.column_stride % element != 0) {
     return Error{Errc::kInvalid,

@@ -29,9 +29,10 @@ class DeviceData {
   /// Copies state.storage to the device and frees it; or, if `budget` bytes do not hold it or the device has no room,
   /// keeps it and pins it, to be streamed. Needs a current context.
   DeviceData(std::shared_ptr<DeviceQueue> queue, Dataset::State& state, std::size_t budget);
-  /// Columns of the caller, with target and weights in state.storage. Errors: kInvalid, kUnsupported as Engine::adopt.
-  static Result<std::shared_ptr<DeviceData>> adopt(std::shared_ptr<DeviceQueue> queue, Dataset::State& state,
-                                                   const DeviceMatrix& columns);
+  /// A data set with columns of the caller, and copies of target and weights. Errors: as Engine::adopt's. Needs a
+  /// current context.
+  static Result<std::shared_ptr<Dataset::State>> adopt(const std::shared_ptr<DeviceQueue>& queue,
+                                                       const DeviceDataView& view, Precision precision);
 
   /// Whether work of this queue may use it. What is streamed goes through the buffers of one engine's queue.
   bool belongsTo(const DeviceQueue& queue) const noexcept { return streamed_ == nullptr || queue_.get() == &queue; }
@@ -50,7 +51,8 @@ class DeviceData {
  private:
   struct Streamed;
   DeviceData() = default;
-  void upload(Dataset::State& state);
+  static Result<std::shared_ptr<DeviceData>> adoptColumns(std::shared_ptr<DeviceQueue> queue, Dataset::State& state,
+                                                          const DeviceMatrix& columns);
 
   std::shared_ptr<DeviceQueue> queue_;
   DeviceBuffer storage_;

@@ -18,6 +18,10 @@ namespace {
 
 // Memory of the device that one data set takes at most if nobody says.
 constexpr double kShareForData = 0.8;
+// What one evaluation takes at most; others may be in flight.
+constexpr double kShareForWork = 0.4;
+// What runs keep of the device's memory while nobody uses them, beside the one used last.
+constexpr std::size_t kIdleDivisor = 8;
 
 class DeviceExecutor final : public Executor {
  public:
@@ -27,17 +31,26 @@ class DeviceExecutor final : public Executor {
         budget_(options.device_bytes),
         threads_(options.threads),
         queue_((CurrentContext(*cuda_), std::make_shared<DeviceQueue>(cuda_))),
+        idle_(std::make_shared<IdleRuns>(budget_ != 0 ? budget_ : cuda_->limits().memory_bytes / kIdleDivisor)),
         cache_(KernelCache::open(cacheOptions(options))),
         store_(std::make_shared<KernelStore>(cuda_, parts.images, cache_, options.precision, options.math)),
         arena_(static_cast<int>(threads_)),
-        tiers_(queue_, cache_, store_, arena_, threads_) {}
+        tiers_(queue_, cache_, store_, arena_, threads_) {
+    cuda_->setReclaim([idle = std::weak_ptr(idle_), queue = std::weak_ptr(queue_)] {
+      const auto runs = idle.lock();
+      const auto streams = queue.lock();
+      if (runs == nullptr || streams == nullptr) return;
+      runs->clear();
+      streams->stream->synchronize();
+    });
+  }
 
   Result<std::shared_ptr<const Dataset::State>> upload(const DataView& data) override {
     auto state = Dataset::State::create(data, store_->precision());
     if (!state) return std::move(state).error();
     const CurrentContext current(*cuda_);
     (*state)->device = device_;
-    (*state)->on_device = std::make_shared<DeviceData>(queue_, **state, dataBudget());
+    (*state)->on_device = std::make_shared<DeviceData>(queue_, **state, budget(kShareForData));
     return std::shared_ptr<const Dataset::State>(std::move(*state));
   }
 
@@ -54,7 +67,7 @@ class DeviceExecutor final : public Executor {
     const CurrentContext current(*cuda_);
     auto run = takeRun(task, false);
     if (!run) return std::move(run).error();
-    task.program.state().on_device->keepRun(std::move(*run));
+    keepRun(task, std::move(*run));
     return okStatus();
   }
 
@@ -70,9 +83,13 @@ class DeviceExecutor final : public Executor {
     if (options.cache_directory) cache.directory = *options.cache_directory;
     return cache;
   }
-  std::size_t dataBudget() const {
+  /// What is idle is given back when it is needed.
+  std::size_t budget(double share) const {
     if (budget_ != 0) return budget_;
-    return static_cast<std::size_t>(kShareForData * static_cast<double>(cuda_->freeMemory()));
+    return static_cast<std::size_t>(share * static_cast<double>(cuda_->freeMemory() + idle_->bytes()));
+  }
+  void keepRun(const Task& task, std::unique_ptr<DeviceRun> run) {
+    task.program.state().on_device->keepRun(idle_, std::move(run));
   }
 
   /// Runs `body` on threads of the arena with the context current; the caller's thread may not be one of them.
@@ -93,6 +110,7 @@ class DeviceExecutor final : public Executor {
   std::size_t budget_;
   unsigned threads_;
   std::shared_ptr<DeviceQueue> queue_;
+  std::shared_ptr<IdleRuns> idle_;
   std::shared_ptr<KernelCache> cache_;
   std::shared_ptr<KernelStore> store_;
   tbb::task_arena arena_;
@@ -110,7 +128,7 @@ class LossFlight final : public Flight {
     (void)guarded([&]() -> Status {
       wait();
       const CurrentContext current(*executor_.cuda_);
-      task_.program.state().on_device->keepRun(std::move(run_));
+      executor_.keepRun(task_, std::move(run_));
       return okStatus();
     });
   }
@@ -131,71 +149,11 @@ class LossFlight final : public Flight {
 };
 
 Result<std::shared_ptr<const Dataset::State>> DeviceExecutor::adopt(const DeviceDataView& view) {
-  const Precision precision = store_->precision();
   const CurrentContext current(*cuda_);
-  if (view.stream != 0) {
-    const Event written(cuda_);
-    const auto stream = reinterpret_cast<CUstream>(view.stream);  // NOLINT: the interface hands out handles as numbers
-    cuda_->check(cuda_->driver().cuEventRecord(written.get(), stream), "cuEventRecord");
-    queue_->uploads->wait(written);
-    queue_->stream->wait(written);
-  }
-  const auto misfit = [&](const char* what, const DeviceMatrix& matrix, std::size_t columns) -> Status {
-    if (matrix.type != precision) {
-      return Error{Errc::kInvalid,
-                   fmt::format("{} in {}, but the engine computes in {}", what, nameOf(matrix.type), nameOf(precision)),
-                   {}};
-    }
-    if (matrix.rows != view.columns.rows || matrix.columns != columns) {
-      return Error{Errc::kInvalid,
-                   fmt::format("{} of {} rows x {} columns, expected {} x {}", what, matrix.rows, matrix.columns,
-                               view.columns.rows, columns),
-                   {}};
-    }
-    if (matrix.rows == 0) return Error{Errc::kInvalid, "data without rows", {}};
-    return okStatus();
-  };
-  if (Status fits = misfit("columns", view.columns, view.columns.columns); !fits) return std::move(fits).error();
-  // Target and weights are checked on the host, as those of upload() are.
-  std::vector<AlignedBuffer> copies;
-  DataView host;
-  const auto fetch = [&](const char* what, const DeviceMatrix& matrix) -> Result<ColumnView> {
-    if (Status fits = misfit(what, matrix, 1); !fits) return std::move(fits).error();
-    const auto element = static_cast<std::size_t>(bytesOf(precision));
-    if (matrix.row_stride < static_cast<std::ptrdiff_t>(element)) {
-      return Error{Errc::kInvalid, fmt::format("{} with a stride of {} bytes", what, matrix.row_stride), {}};
-    }
-    copies.emplace_back(matrix.rows * element);
-    queue_->uploads->copyRowsToHost(copies.back().data(), element, matrix.pointer,
-                                    static_cast<std::size_t>(matrix.row_stride), element, matrix.rows);
-    queue_->uploads->synchronize();
-    if (precision == Precision::kF32) return ColumnView(std::span(copies.back().as<float>(), matrix.rows));
-    return ColumnView(std::span(copies.back().as<double>(), matrix.rows));
-  };
-  auto state = std::make_shared<Dataset::State>();
-  if (view.target) {
-    const auto target = fetch("the target", *view.target);
-    if (!target) return target.error();
-    host.target = *target;
-    if (view.weights) {
-      const auto weights = fetch("the weights", *view.weights);
-      if (!weights) return weights.error();
-      host.weights = *weights;
-    }
-    auto made = Dataset::State::create(host, precision);
-    if (!made) return std::move(made).error();
-    state = std::move(*made);
-  } else if (view.weights) {
-    return Error{Errc::kInvalid, "weights without a target", {}};
-  }
-  state->rows = view.columns.rows;
-  state->columns = view.columns.columns;
-  state->precision = precision;
-  state->device = device_;
-  auto adopted = DeviceData::adopt(queue_, *state, view.columns);
-  if (!adopted) return std::move(adopted).error();
-  state->on_device = std::move(*adopted);
-  return std::shared_ptr<const Dataset::State>(std::move(state));
+  auto state = DeviceData::adopt(queue_, view, store_->precision());
+  if (!state) return std::move(state).error();
+  (*state)->device = device_;
+  return std::shared_ptr<const Dataset::State>(std::move(*state));
 }
 
 Result<std::unique_ptr<DeviceRun>> DeviceExecutor::takeRun(const Task& task, bool counts) {
@@ -208,11 +166,11 @@ Result<std::unique_ptr<DeviceRun>> DeviceExecutor::takeRun(const Task& task, boo
   auto code = tiers_.codeFor(task.program.state(), kind, *data.on_device, counts);
   if (!code) return std::move(code).error();
   RunPlan plan{queue_, store_, std::move(*code), &data, data.serial, kind, task.program.size()};
-  if (auto run = task.program.state().on_device->takeRun(plan)) {
+  if (auto run = idle_->take(plan)) {
     run->use(data);
     return run;
   }
-  return DeviceRun::create(std::move(plan), budget_);
+  return DeviceRun::create(std::move(plan), budget(kShareForWork));
 }
 
 void DeviceExecutor::learn(const Task& task, const DeviceRun& run) {
@@ -231,7 +189,7 @@ Result<Losses> DeviceExecutor::finish(const Task& task, std::unique_ptr<DeviceRu
     return made;
   });
   losses.failures = run->plan().code->failures;
-  task.program.state().on_device->keepRun(std::move(run));
+  keepRun(task, std::move(run));
   return losses;
 }
 
@@ -245,7 +203,7 @@ Result<Losses> DeviceExecutor::evaluate(const Task& task, std::span<const double
     (*run)->evaluate(parameters, task.out);
     if (task.program.size() > 0) learn(task, **run);
   });
-  task.program.state().on_device->keepRun(std::move(*run));
+  keepRun(task, std::move(*run));
   return losses;
 }
 

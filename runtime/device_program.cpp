@@ -3,16 +3,14 @@
 #include <algorithm>
 
 namespace srjit {
-namespace {
-
-// Evaluations in flight of one program for which buffers are kept.
-constexpr std::size_t kMaxKeptRuns = 4;
-
-}  // namespace
 
 DeviceProgram::~DeviceProgram() {
   for (const Jobs& jobs : jobs_) {
     for (const auto& [kind, job] : jobs) job->cancelled = true;
+  }
+  life_.reset();
+  for (const auto& idle : idle_) {
+    if (const auto runs = idle.lock()) runs->dropOrphans();
   }
 }
 
@@ -85,24 +83,14 @@ void DeviceProgram::setDeviceSeconds(double seconds) {
   device_seconds_ = seconds;
 }
 
-std::unique_ptr<DeviceRun> DeviceProgram::takeRun(const RunPlan& plan) {
-  const std::lock_guard lock(mutex_);
-  for (auto& run : runs_) {
-    if (!run->plan().same(plan)) continue;
-    std::unique_ptr<DeviceRun> taken = std::move(run);
-    std::erase(runs_, nullptr);
-    return taken;
+void DeviceProgram::keepRun(const std::shared_ptr<IdleRuns>& idle, std::unique_ptr<DeviceRun> run) {
+  {
+    const std::lock_guard lock(mutex_);
+    std::erase_if(idle_, [](const auto& other) { return other.expired(); });
+    const auto isSame = [&](const auto& other) { return other.lock() == idle; };
+    if (std::none_of(idle_.begin(), idle_.end(), isSame)) idle_.push_back(idle);
   }
-  return nullptr;
-}
-
-void DeviceProgram::keepRun(std::unique_ptr<DeviceRun> run) {
-  std::unique_ptr<DeviceRun> dropped;
-  const std::lock_guard lock(mutex_);
-  runs_.push_back(std::move(run));
-  if (runs_.size() <= kMaxKeptRuns) return;
-  dropped = std::move(runs_.front());
-  runs_.erase(runs_.begin());
+  idle->keep(std::move(run), life_);
 }
 
 }  // namespace srjit

@@ -12,8 +12,8 @@
 
 #include "runtime/device_code.h"
 #include "runtime/device_direct.h"
-#include "runtime/device_run.h"
 #include "runtime/engine.h"
+#include "runtime/idle_runs.h"
 
 namespace srjit {
 
@@ -60,10 +60,8 @@ class DeviceProgram {
 
   void setDeviceSeconds(double seconds);
 
-  /// A run of this plan that nobody uses, if one is kept.
-  std::unique_ptr<DeviceRun> takeRun(const RunPlan& plan);
-  /// Keeps it for the next evaluation.
-  void keepRun(std::unique_ptr<DeviceRun> run);
+  /// Keeps a run of this program in an engine's `idle` runs, until the program dies.
+  void keepRun(const std::shared_ptr<IdleRuns>& idle, std::unique_ptr<DeviceRun> run);
 
  private:
   const Tier tier_;
@@ -76,8 +74,9 @@ class DeviceProgram {
   std::uint64_t evaluations_ = 0;
   double device_seconds_ = 0;  ///< of the last evaluation that finished
   using Jobs = std::vector<std::pair<KernelKind, std::shared_ptr<CompileJob>>>;
-  std::array<Jobs, kMakings> jobs_;  ///< by Making; the one used last is the last
-  std::vector<std::unique_ptr<DeviceRun>> runs_;
+  std::array<Jobs, kMakings> jobs_;                              ///< by Making; the one used last is the last
+  std::shared_ptr<const void> life_ = std::make_shared<char>();  ///< owns the idle runs
+  std::vector<std::weak_ptr<IdleRuns>> idle_;                    ///< of the engines that have some
 };
 
 }  // namespace srjit

@@ -37,12 +37,14 @@ struct DeviceQueue {
       : cuda(std::move(device)),
         stream(std::make_shared<const Stream>(cuda)),
         copies(std::make_shared<const Stream>(cuda)),
+        downloads(std::make_shared<const Stream>(cuda)),
         uploads(std::make_shared<const Stream>(cuda)),
         pinned(cuda) {}
 
   std::shared_ptr<const Cuda> cuda;
   std::shared_ptr<const Stream> stream;
-  std::shared_ptr<const Stream> copies;  ///< of streamed rows
+  std::shared_ptr<const Stream> copies;     ///< of streamed rows
+  std::shared_ptr<const Stream> downloads;  ///< of predictions
   /// Of data and code, which are complete when the call that makes them returns. What is allocated here is kept by
   /// evaluations until they are done.
   std::shared_ptr<const Stream> uploads;

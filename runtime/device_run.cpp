@@ -3,32 +3,27 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
-#include <thread>
 
 #include <fmt/format.h>
 #include <tbb/blocked_range.h>
 #include <tbb/parallel_for.h>
 
 #include "compiler/direct.h"
-#include "runtime/clock.h"
 #include "runtime/device_direct.h"
 #include "runtime/loss_value.h"
 
 namespace srjit {
 namespace {
 
-// Of what is free, the part that one evaluation takes at most if nobody says; others may be in flight.
-constexpr double kShareOfFree = 0.4;
-constexpr std::size_t kStagingBytes = std::size_t{16} << 20;
+// Predictions that are large are made in so many chunks of rows, multiples of a tile's, so that making and copying them
+// overlap; kernels of smaller chunks would not fill the device.
+constexpr std::size_t kManyPredictionBytes = std::size_t{32} << 20, kPredictionChunks = 8, kPredictionQuantum = 1024;
 // A program of more tokens than this is long: blocks that hold all of it would be few. Warps then have windows of so
 // many tokens, or of as many as two parts of seven of a small device's shared memory hold.
 constexpr std::size_t kLongProgram = 1024;
 constexpr unsigned kWindow = 512;
 constexpr std::size_t kLossGrain = 4096;
 constexpr std::size_t kMaxBlocks = (std::size_t{1} << 31) - 1;  // of a launch (CUDA C++ programming guide, 13.0)
-
-// Blocking waits cost tens of microseconds to wake up from, so short work is waited for in a loop first.
-constexpr double kSpinSeconds = 2e-3;
 
 std::size_t ceilDivide(std::size_t x, std::size_t y) { return (x + y - 1) / y; }
 unsigned word(std::size_t value) { return static_cast<unsigned>(value); }
@@ -100,6 +95,17 @@ Result<std::unique_ptr<DeviceRun>> DeviceRun::create(RunPlan plan, std::size_t b
   return run;
 }
 
+std::size_t DeviceRun::deviceBytes() const noexcept {
+  std::size_t bytes = parameters_.bytes() + sums_.bytes() + chains_.bytes() + totals_.bytes();
+  for (const PredictionBuffer& buffer : predictions_) bytes += buffer.memory.bytes();
+  return bytes;
+}
+
+// What chunks of rows are multiples of.
+std::size_t DeviceRun::chunkQuantum() const {
+  return plan_.kind.loss || plan_.data->on_device->isStreamed() ? kChunkQuantum : kPredictionQuantum;
+}
+
 std::size_t DeviceRun::channels() const {
   if (!plan_.kind.loss || !plan_.kind.loss->skip_invalid) return 1;
   return plan_.kind.loss->weighted ? 3 : 2;
@@ -107,11 +113,16 @@ std::size_t DeviceRun::channels() const {
 
 Status DeviceRun::prepare(std::size_t budget) {
   const Dataset::State& data = *plan_.data;
-  if (budget == 0) budget = static_cast<std::size_t>(kShareOfFree * static_cast<double>(queue_.cuda->freeMemory()));
+  const std::size_t quantum = chunkQuantum();
   chunk_rows_ = std::min<std::size_t>(data.rows, data.on_device->chunkRows());
   if (plan_.code->direct) chunk_rows_ = std::min<std::size_t>(chunk_rows_, kDirectMaxRows / 4);
-  while (!takeMemory(budget, chunk_rows_ <= kChunkQuantum)) {
-    chunk_rows_ = std::max(kChunkQuantum, chunk_rows_ / 2 / kChunkQuantum * kChunkQuantum);
+  if (!plan_.kind.loss && plan_.expressions * data.rows * element_ > kManyPredictionBytes) {
+    const std::size_t wanted =
+        std::min(ceilDivide(data.rows, kPredictionChunks), kMaxChunkBytesOfExpression / element_);
+    chunk_rows_ = std::min(chunk_rows_, roundUp(wanted, quantum));
+  }
+  while (!takeMemory(budget, chunk_rows_ <= quantum)) {
+    chunk_rows_ = std::max(quantum, chunk_rows_ / 2 / quantum * quantum);
   }
   const DeviceCode& code = *plan_.code;
   if (code.interpreter) {
@@ -144,13 +155,28 @@ Status DeviceRun::prepare(std::size_t budget) {
   return okStatus();
 }
 
+// On the last try one buffer has to do where two are too many.
+void DeviceRun::takePredictionBuffers(std::size_t count, std::size_t bytes, std::size_t budget, bool last_try) {
+  predictions_.clear();
+  for (std::size_t i = 0; i < count; ++i) {
+    if (i > 0 && last_try && count * bytes > budget) return;
+    try {
+      predictions_.push_back({DeviceBuffer(queue_.stream, bytes), Event(queue_.cuda)});
+    } catch (const CudaFailure& failure) {
+      if (i == 0 || !last_try || failure.code() != CUDA_ERROR_OUT_OF_MEMORY) throw;
+      return;
+    }
+  }
+}
+
 // False if the chunk should be smaller; on the last try, failures of the driver go through.
 bool DeviceRun::takeMemory(std::size_t budget, bool last_try) {
   const std::size_t outputs = plan_.expressions;
   const std::size_t groups = ceilDivide(chunk_rows_, kGroupRows);
   const std::size_t chunk_bytes =
-      plan_.kind.loss ? channels() * outputs * groups * element_ : outputs * roundUp(chunk_rows_, 4) * element_;
-  if (chunk_bytes > budget && !last_try) return false;
+      plan_.kind.loss ? channels() * outputs * groups * element_ : outputs * predictionPitch();
+  const std::size_t buffers = plan_.kind.loss || chunks() == 1 ? 1 : 2;
+  if (buffers * chunk_bytes > budget && !last_try) return false;
   try {
     const std::size_t parameter_bytes = plan_.code->parameters.bytes(plan_.data->precision);
     parameters_ = DeviceBuffer(queue_.stream, parameter_bytes);
@@ -159,7 +185,7 @@ bool DeviceRun::takeMemory(std::size_t budget, bool last_try) {
       plan_.code->parameters.writeLiterals(plan_.data->precision, static_cast<std::byte*>(host_parameters_->data()));
     }
     if (!plan_.kind.loss) {
-      predictions_ = DeviceBuffer(queue_.stream, chunk_bytes);
+      takePredictionBuffers(buffers, chunk_bytes, budget, last_try);
       return true;
     }
     sums_ = DeviceBuffer(queue_.stream, chunk_bytes);
@@ -183,7 +209,8 @@ void DeviceRun::settlingOnFailure(const Body& body) {
     body();
   } catch (...) {
     // A failure of these means that the device is lost, and that nothing is in use any more.
-    for (const auto& stream : {queue_.stream, queue_.copies}) queue_.cuda->driver().cuStreamSynchronize(stream->get());
+    for (const auto& stream : {queue_.stream, queue_.copies, queue_.downloads})
+      queue_.cuda->driver().cuStreamSynchronize(stream->get());
     throw;
   }
 }
@@ -193,7 +220,19 @@ void DeviceRun::copyParameters() {
   queue_.stream->copyToDevice(parameters_.address(), host_parameters_->data(), parameters_.bytes());
 }
 
-void DeviceRun::launchInterpreter(const InterpreterLaunch& launch, const DeviceRows& rows) {
+template <class Put>
+void DeviceRun::withResults(const DeviceRows& rows, CUdeviceptr predictions, const Put& put) {
+  if (plan_.kind.loss) {
+    CUdeviceptr target = rows.target, weights = rows.weights, sums = sums_.address();
+    std::uint64_t channel_stride = plan_.expressions * ceilDivide(rows.rows, kGroupRows);
+    put(target, weights, sums, channel_stride);
+  } else {
+    std::uint64_t out_stride = predictionPitch() / element_;
+    put(predictions, out_stride);
+  }
+}
+
+void DeviceRun::launchInterpreter(const InterpreterLaunch& launch, const DeviceRows& rows, CUdeviceptr predictions) {
   const InterpreterCode& code = *plan_.code->interpreter;
   const InterpreterGeometry& geometry = launch.geometry;
   const std::size_t teams = kBlockWarps / geometry.row_warps;
@@ -205,7 +244,7 @@ void DeviceRun::launchInterpreter(const InterpreterLaunch& launch, const DeviceR
   CUdeviceptr offsets = code.program_offsets + launch.section.first_program * sizeof(std::uint32_t);
   unsigned programs = launch.section.programs, per_warp = geometry.programs_per_warp, row_warps = geometry.row_warps;
   unsigned staged = launch.section.staged_columns, slots = launch.section.slots, window = geometry.window;
-  const auto put = [&](auto&... outputs) {
+  withResults(rows, predictions, [&](auto&... outputs) {
     const auto arguments =
         addressesOf(r.columns, r.column_stride, r.row_stride, r.rows, parameters, map, tokens, offsets, programs,
                     per_warp, row_warps, tiles, staged, slots, window, outputs...);
@@ -213,19 +252,10 @@ void DeviceRun::launchInterpreter(const InterpreterLaunch& launch, const DeviceR
                            .grid_x = word(tiles * chunks),
                            .shared_bytes = launch.shared_bytes,
                            .arguments = arguments});
-  };
-  if (plan_.kind.loss) {
-    CUdeviceptr sums = sums_.address();
-    std::uint64_t channel_stride = plan_.expressions * ceilDivide(rows.rows, kGroupRows);
-    put(r.target, r.weights, sums, channel_stride);
-  } else {
-    CUdeviceptr out = predictions_.address();
-    std::uint64_t out_stride = roundUp(chunk_rows_, 4);
-    put(out, out_stride);
-  }
+  });
 }
 
-void DeviceRun::launchCompiled(const DeviceRows& rows) {
+void DeviceRun::launchCompiled(const DeviceRows& rows, CUdeviceptr predictions) {
   const DeviceCode& code = *plan_.code;
   if (code.kernels.empty()) return;
   if (graph_) return graph_->launch(*queue_.stream);
@@ -235,28 +265,19 @@ void DeviceRun::launchCompiled(const DeviceRows& rows) {
   DeviceRows r = rows;
   for (const CompiledKernel& kernel : code.kernels) {
     CUdeviceptr parameters = parameters_.address() + kernel.first_parameter * element_, outputs = kernel.outputs;
-    const auto put = [&](auto&... results) {
+    withResults(rows, predictions, [&](auto&... results) {
       const auto arguments =
           addressesOf(r.columns, r.column_stride, r.row_stride, r.rows, parameters, outputs, results...);
       const KernelLaunch launch{
           .kernel = kernel.kernel.get(),
-          .grid_x = word(ceilDivide(rows.rows, std::size_t{kBlockThreads} * kernel.rows_per_thread)),
+          .grid_x = word(ceilDivide(rows.rows, std::size_t{kBlockThreads} * kCompiledRowsPerThread)),
           .arguments = arguments};
       if (graph) {
         graph->add(launch);
       } else {
         queue_.stream->launch(launch);
       }
-    };
-    if (plan_.kind.loss) {
-      CUdeviceptr sums = sums_.address();
-      std::uint64_t channel_stride = plan_.expressions * ceilDivide(rows.rows, kGroupRows);
-      put(r.target, r.weights, sums, channel_stride);
-    } else {
-      CUdeviceptr out = predictions_.address();
-      std::uint64_t out_stride = roundUp(chunk_rows_, 4);
-      put(out, out_stride);
-    }
+    });
   }
   if (!graph) return;
   graph->instantiate();
@@ -264,22 +285,22 @@ void DeviceRun::launchCompiled(const DeviceRows& rows) {
   graph_ = std::move(graph);
 }
 
-void DeviceRun::launchWritten(const DeviceRows& rows) {
+void DeviceRun::launchWritten(const DeviceRows& rows, CUdeviceptr predictions) {
   if (!plan_.code->direct) return;
   const DirectCode& code = *plan_.code->direct;
   const std::uint64_t groups = ceilDivide(rows.rows, kGroupRows);
   const bool loss = plan_.kind.loss.has_value();
   launchDirect(*queue_.stream, queue_.cuda->limits(), code, rows,
                {.numbers = parameters_.address() + code.first_number * element_,
-                .results = loss ? sums_.address() : predictions_.address(),
+                .results = loss ? sums_.address() : predictions,
                 .channel_stride = plan_.expressions * groups,
-                .output_stride = loss ? groups : roundUp(chunk_rows_, 4)});
+                .output_stride = loss ? groups : predictionPitch() / element_});
 }
 
-void DeviceRun::launch(const DeviceRows& rows) {
-  for (const InterpreterLaunch& interpreter : interpreters_) launchInterpreter(interpreter, rows);
-  launchCompiled(rows);
-  launchWritten(rows);
+void DeviceRun::launch(const DeviceRows& rows, CUdeviceptr predictions) {
+  for (const InterpreterLaunch& interpreter : interpreters_) launchInterpreter(interpreter, rows, predictions);
+  launchCompiled(rows, predictions);
+  launchWritten(rows, predictions);
 }
 
 void DeviceRun::launchTotals(const DeviceRows& rows, bool first, bool last) {
@@ -322,14 +343,7 @@ void DeviceRun::enqueueLoss() {
   queue_.stream->record(done_);
 }
 
-void DeviceRun::wait() const {
-  const Stopwatch watch;
-  while (watch.seconds() < kSpinSeconds) {
-    if (done_.ready()) return;
-    std::this_thread::yield();
-  }
-  done_.synchronize();
-}
+void DeviceRun::wait() const { waitBriefly(done_); }
 
 Losses DeviceRun::losses(const LossOptions& options) const {
   wait();
@@ -358,58 +372,39 @@ Losses DeviceRun::losses(const LossOptions& options) const {
   return losses;
 }
 
-// Pieces of whole expressions go by turns through two pinned buffers, from which threads copy them to the caller.
-void DeviceRun::download(std::size_t first_row, std::size_t rows, std::byte* out) {
-  const std::size_t row_bytes = plan_.data->rows * element_, part = rows * element_;
-  const std::size_t pitch = roundUp(chunk_rows_, 4) * element_;
-  const std::size_t per_piece = std::clamp<std::size_t>(kStagingBytes / part, 1, plan_.expressions);
-  for (auto& buffer : staging_) {
-    if (buffer == nullptr || buffer->bytes() < per_piece * part) buffer = queue_.pinned.take(per_piece * part);
+PredictionChunk DeviceRun::launchChunk(std::size_t chunk) {
+  const Dataset::State& data = *plan_.data;
+  const std::size_t first = chunk * chunk_rows_, count = std::min(chunk_rows_, data.rows - first);
+  const PredictionBuffer& buffer = predictions_[chunk % predictions_.size()];
+  const std::lock_guard lock(queue_.mutex);
+  if (chunk == 0) {
+    copyParameters();
+    queue_.stream->record(kernels_begin_);
   }
-  std::array<std::optional<Event>, 2> copied;
-  for (auto& event : copied) event.emplace(queue_.cuda);
-  const auto begin = [&](std::size_t first) {
-    const std::size_t turn = first / per_piece % 2;
-    const std::size_t count = std::min(per_piece, plan_.expressions - first);
-    const std::lock_guard lock(queue_.mutex);
-    queue_.stream->copyRowsToHost(staging_[turn]->data(), part, predictions_.address() + first * pitch, pitch, part,
-                                  count);
-    queue_.stream->record(*copied[turn]);
-  };
-  begin(0);
-  for (std::size_t first = 0; first < plan_.expressions; first += per_piece) {
-    if (first + per_piece < plan_.expressions) begin(first + per_piece);
-    const std::size_t turn = first / per_piece % 2;
-    copied[turn]->synchronize();
-    const auto* const staged = static_cast<const std::byte*>(staging_[turn]->data());
-    tbb::parallel_for(std::size_t{0}, std::min(per_piece, plan_.expressions - first), [&](std::size_t i) {
-      std::memcpy(out + (first + i) * row_bytes + first_row * element_, staged + i * part, part);
-    });
-  }
+  launch(data.on_device->rows(first, count), buffer.memory.address());
+  data.on_device->release();
+  queue_.stream->record(kernels_end_);
+  queue_.stream->record(buffer.ready);
+  return {.address = buffer.memory.address(),
+          .pitch = predictionPitch(),
+          .first_byte = first * element_,
+          .bytes = count * element_,
+          .ready = &buffer.ready};
 }
 
-void DeviceRun::evaluate(std::span<const double> parameters, std::byte* out) {
+void DeviceRun::predict(std::span<const double> parameters, std::byte* out) {
   if (plan_.expressions == 0) return;
-  settlingOnFailure([&] { evaluateChunks(parameters, out); });
-}
-
-void DeviceRun::evaluateChunks(std::span<const double> parameters, std::byte* out) {
   const Dataset::State& data = *plan_.data;
   if (host_parameters_ != nullptr) {
     plan_.code->parameters.fill(parameters, data.precision, static_cast<std::byte*>(host_parameters_->data()));
   }
-  for (std::size_t first = 0; first < data.rows; first += chunk_rows_) {
-    const std::size_t count = std::min(chunk_rows_, data.rows - first);
-    {
-      const std::lock_guard lock(queue_.mutex);
-      if (first == 0) copyParameters();
-      if (first == 0) queue_.stream->record(kernels_begin_);
-      launch(data.on_device->rows(first, count));
-      data.on_device->release();
-      queue_.stream->record(kernels_end_);
-    }
-    download(first, count, out);
-  }
+  if (!download_) download_.emplace(queue_);
+  download_->run({out, plan_.expressions, data.rows * element_}, chunks(), predictions_.size(),
+                 [this](std::size_t chunk) { return launchChunk(chunk); });
+}
+
+void DeviceRun::evaluate(std::span<const double> parameters, std::byte* out) {
+  settlingOnFailure([&] { predict(parameters, out); });
 }
 
 }  // namespace srjit

@@ -8,6 +8,7 @@
 
 #include "runtime/device_code.h"
 #include "runtime/device_data.h"
+#include "runtime/download.h"
 #include "runtime/engine.h"
 
 namespace srjit {
@@ -45,11 +46,13 @@ struct RunPlan {
 class DeviceRun {
  public:
   /// Finds or makes the kernels and takes memory, for chunks of rows that shrink until they fit into what is there, at
-  /// most `budget` bytes (0: whatever is free). Errors: those of making kernels; kMachine if the smallest chunk does
+  /// most `budget` bytes. Errors: those of making kernels; kMachine if the smallest chunk does
   /// not fit, with the bytes wanted and free.
   static Result<std::unique_ptr<DeviceRun>> create(RunPlan plan, std::size_t budget);
 
   const RunPlan& plan() const noexcept { return plan_; }
+  /// Device memory that it holds.
+  std::size_t deviceBytes() const noexcept;
   /// To be called before each evaluation but the first, with the data of the plan.
   void use(const Dataset::State& data) { plan_.data = &data; }
 
@@ -70,19 +73,26 @@ class DeviceRun {
   explicit DeviceRun(RunPlan plan);
   Status prepare(std::size_t budget);
   bool takeMemory(std::size_t budget, bool last_try);
+  void takePredictionBuffers(std::size_t count, std::size_t bytes, std::size_t budget, bool last_try);
   std::size_t channels() const;
 
   template <class Body>
   void settlingOnFailure(const Body& body);
   void enqueueLoss();
-  void evaluateChunks(std::span<const double> parameters, std::byte* out);
+  void predict(std::span<const double> parameters, std::byte* out);
+  PredictionChunk launchChunk(std::size_t chunk);
   void copyParameters();
-  void launch(const DeviceRows& rows);
-  void launchInterpreter(const InterpreterLaunch& launch, const DeviceRows& rows);
-  void launchCompiled(const DeviceRows& rows);
-  void launchWritten(const DeviceRows& rows);
+  /// Where kernels put what they give: the arguments behind all others, for `put`.
+  template <class Put>
+  void withResults(const DeviceRows& rows, CUdeviceptr predictions, const Put& put);
+  void launch(const DeviceRows& rows, CUdeviceptr predictions = 0);
+  void launchInterpreter(const InterpreterLaunch& launch, const DeviceRows& rows, CUdeviceptr predictions);
+  void launchCompiled(const DeviceRows& rows, CUdeviceptr predictions);
+  void launchWritten(const DeviceRows& rows, CUdeviceptr predictions);
   void launchTotals(const DeviceRows& rows, bool first, bool last);
-  void download(std::size_t first_row, std::size_t rows, std::byte* out);
+  std::size_t chunkQuantum() const;
+  std::size_t chunks() const { return (plan_.data->rows + chunk_rows_ - 1) / chunk_rows_; }
+  std::size_t predictionPitch() const { return roundUp(chunk_rows_, 4) * element_; }
 
   RunPlan plan_;
   DeviceQueue& queue_;  ///< the plan's
@@ -92,8 +102,14 @@ class DeviceRun {
   std::size_t chunk_rows_ = 0;
 
   std::shared_ptr<PinnedBuffer> host_parameters_, host_totals_;
-  std::array<std::shared_ptr<PinnedBuffer>, 2> staging_;
-  DeviceBuffer parameters_, sums_, chains_, totals_, predictions_;
+  DeviceBuffer parameters_, sums_, chains_, totals_;
+  /// Predictions of chunks, which take turns; with one alone, the next chunk's kernels wait until it was copied out.
+  struct PredictionBuffer {
+    DeviceBuffer memory;
+    Event ready;
+  };
+  std::vector<PredictionBuffer> predictions_;
+  std::optional<Download> download_;
   std::optional<Graph> graph_;  ///< of the compiled kernels, if one chunk is all
   Event kernels_begin_, kernels_end_, done_;
 };

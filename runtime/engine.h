@@ -11,112 +11,20 @@
 // called from several threads at once. Results do not depend on the number of threads, the tier or the batch.
 #pragma once
 
-#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
-#include <ranges>
 #include <span>
-#include <string>
 #include <vector>
 
 #include "ir/error.h"
 #include "ir/expression.h"
-#include "ir/numeric.h"
-#include "passes/pass.h"
 #include "runtime/cache_stats.h"
+#include "runtime/data_view.h"
+#include "runtime/engine_options.h"
 
 namespace srjit {
-
-/// How expressions are executed. The tiers give the same bits.
-enum class Tier {
-  kAuto,       ///< chosen by what is measured to be faster
-  kInterpret,  ///< no compiling per expression
-  kCompile,    ///< machine code per batch, by LLVM and the assembler
-  kDirect,     ///< machine code of our own for what has it, in microseconds; on a CPU and in f64 as kInterpret
-};
-
-enum class LossKind {
-  kSse,   ///< sum of w (f - y)^2
-  kMse,   ///< sse / sum of w
-  kRmse,  ///< square root of mse
-  kMae,   ///< sum of w |f - y| / sum of w
-  kNmse,  ///< mse / weighted variance of the target over all rows
-  kR2,    ///< 1 - nmse
-};
-
-/// What a loss does with rows whose prediction is NaN or infinite.
-enum class NanPolicy {
-  kPropagate,  ///< they count like any number
-  kSkip,       ///< they are left out: sums and weights run over the valid rows; NaN if there are none
-  kReject,     ///< one such row makes the loss infinite (r2: minus infinity)
-};
-
-struct LossOptions {
-  LossKind kind = LossKind::kMse;
-  NanPolicy nan = NanPolicy::kPropagate;
-};
-
-/// Largest EngineOptions::threads.
-inline constexpr unsigned kMaxThreads = 1024;
-
-struct EngineOptions {
-  std::string device = "auto";  ///< "cpu", "cuda:N", or "auto": cuda:0 if it can be used, else the CPU
-  Precision precision = Precision::kF32;
-  Math math = Math::kPrecise;
-  Tier tier = Tier::kAuto;
-  unsigned threads = 0;  ///< at most kMaxThreads; 0, or more than the process may use: all of those
-  /// Where kernels of a GPU are kept: a directory, empty for none; not given: $SRJIT_CACHE_DIR, or the user's cache.
-  std::optional<std::string> cache_directory = {};
-  /// Device memory for one data set and for one evaluation's working memory; what needs more goes in parts. 0: what is
-  /// free.
-  std::uint64_t device_bytes = 0;
-};
-
-/// A borrowed column of numbers: a vector, span or array of float or double. Converted to the engine's precision on
-/// upload.
-struct ColumnView {
-  template <std::ranges::contiguous_range Values>
-    requires std::same_as<std::ranges::range_value_t<Values>, float> ||
-                 std::same_as<std::ranges::range_value_t<Values>, double>
-  ColumnView(const Values& values)
-      : data(std::ranges::data(values)),
-        size(std::ranges::size(values)),
-        type(sizeof(*std::ranges::data(values)) == sizeof(float) ? Precision::kF32 : Precision::kF64) {}
-  const void* data;
-  std::size_t size;
-  Precision type;
-};
-
-/// Columns of equal length, at least one row. Columns may hold anything, NaN and infinities included; what is beyond
-/// f32 becomes infinite in it. `target` and `weights` are needed for losses only, and are finite in the engine's
-/// precision; weights are not negative, not all zero, and their sum is finite.
-struct DataView {
-  std::vector<ColumnView> columns;
-  std::optional<ColumnView> target = {};
-  std::optional<ColumnView> weights = {};
-};
-
-/// Numbers in a GPU's memory that the caller owns, as the CUDA array interface describes them: a matrix of rows x
-/// columns in the engine's precision, with strides in bytes that are multiples of the element's size. It must live, and
-/// keep its values, as long as the data set that is made of it.
-struct DeviceMatrix {
-  std::uint64_t pointer = 0;
-  std::size_t rows = 0;
-  std::size_t columns = 0;
-  std::ptrdiff_t row_stride = 0;
-  std::ptrdiff_t column_stride = 0;
-  Precision type = Precision::kF32;
-};
-
-/// As DataView, in a GPU's memory. Target and weights have one column.
-struct DeviceDataView {
-  DeviceMatrix columns;
-  std::optional<DeviceMatrix> target = {};
-  std::optional<DeviceMatrix> weights = {};
-  std::uint64_t stream = 0;  ///< the CUDA stream that writes them; what it holds now is waited for. 0: none
-};
 
 class Dataset {
  public:
@@ -176,15 +84,6 @@ class Program {
 
  private:
   std::shared_ptr<const State> state_;
-};
-
-struct CompileOptions {
-  std::optional<Tier> tier = {};          ///< overrides the engine's
-  std::optional<Pipeline> pipeline = {};  ///< instead of Pipeline::standard
-  double expected_passes = 1;             ///< how often the program will be evaluated, for Tier::kAuto
-  std::size_t expected_rows = 0;          ///< on how many rows, for Tier::kAuto; 0: unknown
-  /// Whether a GPU's kernels get expressions that have much in common, or neighbours as given. The bits are the same.
-  bool group_by_sharing = true;
 };
 
 /// One loss per expression, in order; NaN for an expression that failed.

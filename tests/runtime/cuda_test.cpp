@@ -128,15 +128,6 @@ TEST(Cuda, CallsNeedAContext) {
   EXPECT_EQ(failureOf([&] { const Stream stream(device.cuda); }).code(), CUDA_ERROR_INVALID_CONTEXT);
 }
 
-TEST(Cuda, StickyErrors) {
-  for (const CUresult code : {4, 46, 214, 220, 700, 702, 709, 710, 714, 715, 716, 717, 718, 719, 999}) {
-    EXPECT_TRUE(isSticky(code)) << code;
-  }
-  for (const CUresult code : {0, 1, 2, 100, 200, 201, 400, 500, 600, 701, 713, 720, 801}) {
-    EXPECT_FALSE(isSticky(code)) << code;
-  }
-}
-
 // ---- memory
 
 TEST(DeviceBuffer, IsAllocatedAndFreedInItsStream) {

@@ -24,29 +24,27 @@ TEST(Stream, CopiesFillsAndCopiesRows) {
     FakeOptions options;
     options.lag = lag;
     Device device(options);
-    const DeviceBuffer a(device.stream, 64), b(device.stream, 64);
+    const DeviceBuffer a(device.stream, 64);
     PinnedBuffer host(device.cuda, 64);
     const auto bytes = host.as<unsigned char>();
     std::iota(bytes.begin(), bytes.end(), static_cast<unsigned char>(0));
     device.stream->fill(a.address(), 7, 64);
     device.stream->copyToDevice(a.address(), bytes.data(), 4);
     device.stream->copyRowsToDevice(a.address() + 8, 16, bytes.data() + 32, 8, 2, 3);
-    device.stream->copyOnDevice(b.address(), a.address(), 64);
     device.stream->synchronize();
     std::array<unsigned char, 64> result{};
-    device.stream->copyToHost(result.data(), b.address(), 64);
+    device.stream->copyToHost(result.data(), a.address(), 64);
     EXPECT_THAT(std::vector<unsigned char>(result.begin(), result.begin() + 12),
                 ElementsAre(0, 1, 2, 3, 7, 7, 7, 7, 32, 33, 7, 7));
     EXPECT_EQ(result[24], 40);
     EXPECT_EQ(result[40], 48);
     std::array<unsigned char, 8> rows{};
-    device.stream->copyRowsToHost(rows.data(), 4, b.address() + 8, 16, 2, 2);
+    device.stream->copyRowsToHost(rows.data(), 4, a.address() + 8, 16, 2, 2);
     EXPECT_THAT(rows, ElementsAre(32, 33, 0, 0, 40, 41, 0, 0));
     // Nothing to do is no call.
     device.fake.forgetCalls();
     device.stream->copyToDevice(0, nullptr, 0);
     device.stream->copyToHost(nullptr, 0, 0);
-    device.stream->copyOnDevice(0, 0, 0);
     device.stream->copyRowsToDevice(0, 0, nullptr, 0, 0, 3);
     device.stream->copyRowsToHost(nullptr, 0, 0, 0, 3, 0);
     device.stream->fill(0, 0, 0);
@@ -62,7 +60,6 @@ TEST(Stream, EveryCallMayFail) {
   const std::vector<std::pair<const char*, std::function<void()>>> calls = {
       {"cuMemcpyHtoDAsync", [&] { device.stream->copyToDevice(buffer.address(), host.data(), 64); }},
       {"cuMemcpyDtoHAsync", [&] { device.stream->copyToHost(host.data(), buffer.address(), 64); }},
-      {"cuMemcpyDtoDAsync", [&] { device.stream->copyOnDevice(buffer.address(), buffer.address() + 32, 32); }},
       {"cuMemcpy2DAsync", [&] { device.stream->copyRowsToDevice(buffer.address(), 8, host.data(), 8, 4, 2); }},
       {"cuMemcpy2DAsync", [&] { device.stream->copyRowsToHost(host.data(), 8, buffer.address(), 8, 4, 2); }},
       {"cuMemsetD8Async", [&] { device.stream->fill(buffer.address(), 0, 64); }},
@@ -122,15 +119,14 @@ TEST(Stream, WaitsForAnEventOfAnother) {
   options.lag = true;
   Device device(options);
   const auto other = std::make_shared<const Stream>(device.cuda);
-  const DeviceBuffer a(device.stream, 4), b(device.stream, 4);
+  const DeviceBuffer a(device.stream, 4);
   std::array<unsigned char, 4> result{};
   const auto copyByOther = [&](unsigned char value, bool wait) {
     const Event filled(device.cuda);
     device.stream->fill(a.address(), value, 4);
     device.stream->record(filled);
     if (wait) other->wait(filled);
-    other->copyOnDevice(b.address(), a.address(), 4);
-    other->copyToHost(result.data(), b.address(), 4);
+    other->copyToHost(result.data(), a.address(), 4);
   };
   copyByOther(5, true);
   EXPECT_THAT(result, ElementsAre(5, 5, 5, 5));
@@ -148,17 +144,13 @@ TEST(Module, LoadsKernelsWithTheirFacts) {
   EXPECT_EQ(kernel.facts().name, "srjit_rows_0");
   EXPECT_EQ(kernel.facts().registers, 40u);
   EXPECT_EQ(kernel.facts().stack_bytes, 16u);
-  EXPECT_EQ(kernel.maxThreads(), 1024u);
   EXPECT_EQ(kernel.staticSharedBytes(), 0u);
-  EXPECT_EQ(kernel.blocksPerMultiprocessor(0), 12u);
   const Module moved = std::move(module);
   EXPECT_EQ(moved.kernel("srjit_rows_0").get(), kernel.get());
   EXPECT_EQ(failureOf([&] { moved.kernel("srjit_rows_1"); }).error().message,
             "cuModuleGetFunction of srjit_rows_1 failed: 500 CUDA_ERROR_NOT_FOUND, named symbol not found");
   device.fake.failAt("cuFuncGetAttribute", 2, CUDA_ERROR_UNKNOWN);
   EXPECT_THAT(failureOf([&] { moved.kernel("srjit_rows_0"); }).error().message, HasSubstr("cuFuncGetAttribute failed"));
-  device.fake.failAt("cuOccupancyMaxActiveBlocksPerMultiprocessor", 1, CUDA_ERROR_UNKNOWN);
-  EXPECT_EQ(failureOf([&] { kernel.blocksPerMultiprocessor(0); }).code(), CUDA_ERROR_UNKNOWN);
 }
 
 TEST(Module, KeepsTheLog) {
@@ -244,19 +236,17 @@ TEST(Stream, LaunchesAKernel) {
 TEST(Graph, LaunchesItsKernelsTogether) {
   Device device;
   const Module module = device.addition();
-  const Addition a(device, module, 1, 2), b(device, module, 10, 20), c(device, module, 100, 200);
+  const Addition a(device, module, 1, 2), b(device, module, 10, 20);
   Graph graph(device.cuda);
-  EXPECT_EQ(graph.add(a.launch()), 0u);
-  EXPECT_EQ(graph.add(b.launch()), 1u);
+  graph.add(a.launch());
+  graph.add(b.launch());
   graph.instantiate();
-  EXPECT_EQ(graph.size(), 2u);
   graph.launch(*device.stream);
   EXPECT_EQ(a.result(*device.stream)[0], 3);
   EXPECT_EQ(b.result(*device.stream)[3], 30);
-  graph.update(1, c.launch());
   const Graph moved = std::move(graph);
   moved.launch(*device.stream);
-  EXPECT_EQ(c.result(*device.stream)[3], 300);
+  EXPECT_EQ(device.fake.calls().back().detail, "2 kernels");
   EXPECT_EQ(device.fake.count("cuLaunchKernel"), 0u);
 }
 
@@ -270,7 +260,6 @@ TEST(Graph, EveryCallMayFail) {
   const std::vector<std::pair<const char*, std::function<void()>>> calls = {
       {"cuGraphAddKernelNode", [&] { graph.add(sum.launch()); }},
       {"cuGraphInstantiateWithFlags", [&] { graph.instantiate(); }},
-      {"cuGraphExecKernelNodeSetParams", [&] { graph.update(0, sum.launch()); }},
       {"cuGraphLaunch", [&] { graph.launch(*device.stream); }},
   };
   for (const auto& [entry, call] : calls) {
@@ -313,7 +302,7 @@ TEST(LostDevice, KernelFailsWhenItIsWaitedFor) {
   device.fake.failKernel(1, CUDA_ERROR_ILLEGAL_ADDRESS);
   device.stream->launch(sum.launch());
   const CudaFailure failure = failureOf([&] { device.stream->synchronize(); });
-  EXPECT_TRUE(isSticky(failure.code()));
+  EXPECT_EQ(failure.code(), CUDA_ERROR_ILLEGAL_ADDRESS);
   EXPECT_EQ(failure.error().message,
             "cuStreamSynchronize failed: 700 CUDA_ERROR_ILLEGAL_ADDRESS, an illegal memory access was encountered");
   EXPECT_EQ(failureOf([&] { device.stream->launch(sum.launch()); }).code(), CUDA_ERROR_ILLEGAL_ADDRESS);

@@ -61,6 +61,20 @@ TEST_P(DeviceEngine, StreamsWhatDoesNotFit) {
   EXPECT_GT(machine.driver.count("cuMemHostRegister"), 0U);
 }
 
+TEST_P(DeviceEngine, StreamsColumnsThatAreLongerThanAPitch) {
+  FakeMachine machine({.devices = {FakeDevice{.max_pitch = 20'000}}, .lag = true});
+  EngineOptions options = strict();
+  options.device_bytes = 200'000;
+  const Engine gpu = machine.engine(options);
+  const Engine cpu = cpuEngine(GetParam());
+  const Workload w = arithmeticWorkload(5, 6, 2 * 4096 + 1777, GetParam(), true);
+  expectSameLosses(lossesOf(gpu, w, Tier::kInterpret, {LossKind::kMse, NanPolicy::kSkip}),
+                   lossesOf(cpu, w, Tier::kInterpret, {LossKind::kMse, NanPolicy::kSkip}), "streamed losses");
+  expectSameBits(predict(gpu, w, Tier::kInterpret), predict(cpu, w, Tier::kInterpret), w.rows(), "predictions");
+  EXPECT_EQ(machine.driver.count("cuMemcpy2DAsync"), 0U);
+  EXPECT_GT(machine.driver.count("cuMemHostRegister"), 0U);
+}
+
 TEST_P(DeviceEngine, NewParametersCostOneCopyAndNoEncoding) {
   FakeMachine machine;
   const Engine gpu = machine.engine(strict());

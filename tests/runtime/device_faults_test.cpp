@@ -96,6 +96,58 @@ TEST(DeviceFaults, TooLittleMemorySaysHowMuch) {
   EXPECT_TRUE(gpu.loss(program, data, w.parameters).ok()) << "and the engine goes on";
 }
 
+/// Expressions whose predictions of `rows` rows take so many megabytes.
+Workload megabytes(std::size_t count, std::size_t rows) {
+  Workload w = arithmeticWorkload(35, 0, rows, Precision::kF32);
+  for (std::size_t e = 0; e < (count << 20) / (rows * sizeof(float)); ++e) {
+    w.expressions.push_back(build({Token::variable(static_cast<std::uint32_t>(e % 5))}));
+  }
+  return w;
+}
+
+TEST(DeviceFaults, IdleRunsDoNotHoardMemory) {
+  FakeMachine machine({.devices = {FakeDevice{.memory_bytes = std::size_t{64} << 20}}});
+  const Engine gpu = machine.engine({.math = Math::kStrict});
+  const Workload w = megabytes(6, 1024);
+  const Dataset data = gpu.upload(w.view()).value();
+  const std::size_t before = machine.driver.usedBytes();
+  {
+    std::vector<Program> programs;
+    for (int i = 0; i < 6; ++i) {
+      programs.push_back(gpu.compile(w.expressions, {.tier = Tier::kInterpret}));
+      predict(gpu, programs.back(), data, w.parameters);
+      EXPECT_LT(machine.driver.usedBytes(), before + (std::size_t{9} << 20))
+          << "one of 6 MB, and less than 8 MB in all";
+    }
+    machine.driver.forgetCalls();
+    predict(gpu, programs.back(), data, w.parameters);
+    EXPECT_EQ(machine.driver.count("cuMemAllocFromPoolAsync"), 0U) << "the last one is used again";
+  }
+  EXPECT_EQ(machine.driver.usedBytes(), before) << "what programs had goes with them";
+}
+
+TEST(DeviceFaults, IdleRunsGiveTheirMemoryToOthers) {
+  FakeMachine machine({.devices = {FakeDevice{.memory_bytes = std::size_t{40} << 20}}});
+  const Engine gpu = machine.engine({.math = Math::kStrict});
+  const Workload w = megabytes(12, 3000);
+  const Dataset data = gpu.upload(w.view()).value();
+  const Program first = gpu.compile(w.expressions, {.tier = Tier::kInterpret});
+  const std::size_t half = w.expressions.size() / 2;
+  const Program second = gpu.compile(std::span(w.expressions).first(half), {.tier = Tier::kInterpret});
+  const std::vector<double> expected = predict(gpu, first, data, w.parameters);
+  machine.driver.occupy(std::size_t{24} << 20);  // 4 MB are left beside the 12 of the first
+  machine.driver.forgetCalls();
+  expectSameBits(predict(gpu, second, data, w.parameters), std::span(expected).first(half * w.rows()), w.rows(),
+                 "the second");
+  EXPECT_EQ(machine.driver.count("cuLaunchKernel"), 1U) << "6 MB in one chunk, 40 % of what is free or idle";
+  predict(gpu, first, data, w.parameters);
+  machine.driver.occupy(std::size_t{25} << 20);
+  machine.driver.forgetCalls();
+  const Workload large = megabytes(2, 100'000);
+  EXPECT_TRUE(gpu.upload(large.view()).ok());
+  EXPECT_EQ(machine.driver.count("cuMemHostRegister"), 0U) << "resident, not streamed";
+}
+
 TEST(DeviceFaults, ALostDeviceIsAnErrorEveryTime) {
   FakeMachine machine;
   {

@@ -84,6 +84,12 @@ CUresult FakeState::put(const std::shared_ptr<FakeStream>& stream, FakeWork work
   return CUDA_SUCCESS;
 }
 
+CUresult FakeState::putKernels(const std::shared_ptr<FakeStream>& stream, FakeWork work) {
+  const CUresult code = put(stream, std::move(work));
+  if (code == CUDA_SUCCESS && options.eager_kernels) advance(*stream);
+  return code;
+}
+
 void FakeState::advance(FakeStream& stream, const FakeMark* until) {
   while (!stream.queue.empty() && (until == nullptr || !until->done)) {
     const FakeWork work = std::move(stream.queue.front());

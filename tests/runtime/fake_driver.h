@@ -26,6 +26,7 @@ struct FakeDevice {
   unsigned multiprocessors = 4;
   std::size_t shared_bytes_per_multiprocessor = std::size_t{228} << 10;
   std::size_t shared_bytes_per_block = std::size_t{227} << 10;
+  std::size_t max_pitch = (std::size_t{1} << 31) - 1;
   bool has_pools = true;
 };
 
@@ -37,6 +38,9 @@ struct FakeOptions {
   /// query of an event says "not ready", and does the work), or waits for it in another stream that is asked for. So
   /// work that was not waited for was not done. Without it, work is done when it is put into a stream.
   bool lag = false;
+  /// With lag: kernels run as soon as they are put into a stream, with what is before them there. So a kernel that
+  /// overwrites what a copy in another stream was to read, and does not wait for it, spoils that copy.
+  bool eager_kernels = false;
 };
 
 struct FakeCall {
@@ -64,7 +68,7 @@ class FakeDriver {
   void failAt(std::string_view entry, std::size_t n, CUresult code);
   /// The n-th kernel that runs from now on fails instead, and the device is lost with `code`.
   void failKernel(std::size_t n, CUresult code);
-  /// Every later call in a context fails with `code`, which isSticky().
+  /// Every later call in a context fails with `code`.
   void loseDevice(CUresult code = CUDA_ERROR_ILLEGAL_ADDRESS);
   /// Memory of every device that another process has.
   void occupy(std::size_t bytes);

@@ -98,6 +98,9 @@ CUresult FakeEntries::cuDeviceGetAttribute(int* value, CUdevice_attribute attrib
     const FakeDevice* const found = deviceOf(state, device);
     if (found == nullptr) return CUDA_ERROR_INVALID_DEVICE;
     switch (attribute) {
+      case CU_DEVICE_ATTRIBUTE_MAX_PITCH:
+        *value = static_cast<int>(found->max_pitch);
+        return CUDA_SUCCESS;
       case CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT:
         *value = static_cast<int>(found->multiprocessors);
         return CUDA_SUCCESS;
@@ -306,6 +309,15 @@ CUresult FakeEntries::cuPointerGetAttribute(void* value, CUpointer_attribute att
   return FakeState::enter("cuPointerGetAttribute", Kind::kFree, [&](FakeState& state) {
     auto& number = *static_cast<int*>(value);
     if (state.isPinned(reinterpret_cast<const void*>(address), 1)) {
+      const auto& [start, bytes] = *std::prev(state.pinned.upper_bound(reinterpret_cast<const std::byte*>(address)));
+      if (attribute == CU_POINTER_ATTRIBUTE_RANGE_START_ADDR) {
+        *static_cast<CUdeviceptr*>(value) = reinterpret_cast<CUdeviceptr>(start);
+        return CUDA_SUCCESS;
+      }
+      if (attribute == CU_POINTER_ATTRIBUTE_RANGE_SIZE) {
+        *static_cast<std::size_t*>(value) = bytes;
+        return CUDA_SUCCESS;
+      }
       number = attribute == CU_POINTER_ATTRIBUTE_MEMORY_TYPE ? CU_MEMORYTYPE_HOST : 0;
       return CUDA_SUCCESS;
     }

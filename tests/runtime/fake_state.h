@@ -91,6 +91,7 @@ struct FakeState : ModelMemory {
 
   // Streams.
   CUresult put(const std::shared_ptr<FakeStream>& stream, FakeWork work);
+  CUresult putKernels(const std::shared_ptr<FakeStream>& stream, FakeWork work);
   void advance(FakeStream& stream, const FakeMark* until = nullptr);
   std::shared_ptr<FakeMark> mark(const std::shared_ptr<FakeStream>& stream);
   void runKernel(const FakeKernelCall& call, FakeContext& context);

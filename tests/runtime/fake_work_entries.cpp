@@ -11,10 +11,6 @@ namespace {
 
 using Kind = FakeState::Kind;
 
-constexpr unsigned kRegistersOfMultiprocessor = 65536;
-constexpr unsigned kBlocksOfMultiprocessor = 32;
-constexpr std::size_t kSharedBytesOfBlock = 1024;  // that the device itself takes
-
 // `run` is left out once the device is lost.
 FakeWork work(const std::shared_ptr<FakeStream>& stream, std::function<void()> run) {
   FakeWork work;
@@ -91,23 +87,15 @@ CUresult FakeEntries::cuMemcpyDtoHAsync(void* to, CUdeviceptr from, std::size_t 
   });
 }
 
-CUresult FakeEntries::cuMemcpyDtoDAsync(CUdeviceptr to, CUdeviceptr from, std::size_t bytes, CUstream stream) {
-  return FakeState::enter("cuMemcpyDtoDAsync", Kind::kInContext, [&](FakeState& state) {
-    state.note(bytes);
-    const auto queue = state.find(state.streams, stream, "stream");
-    return state.put(queue, work(queue, [&state, to, from, bytes] {
-                       std::memmove(state.range(to, bytes), state.range(from, bytes), bytes);
-                     }));
-  });
-}
-
 CUresult FakeEntries::cuMemcpy2DAsync(const CUDA_MEMCPY2D* copy, CUstream stream) {
   return FakeState::enter("cuMemcpy2DAsync", Kind::kInContext, [&](FakeState& state) {
     state.note(copy->WidthInBytes * copy->Height);
     const auto queue = state.find(state.streams, stream, "stream");
     const bool in = copy->srcMemoryType == CU_MEMORYTYPE_HOST && copy->dstMemoryType == CU_MEMORYTYPE_DEVICE;
     const bool out = copy->srcMemoryType == CU_MEMORYTYPE_DEVICE && copy->dstMemoryType == CU_MEMORYTYPE_HOST;
-    if ((!in && !out) || copy->srcPitch < copy->WidthInBytes || copy->dstPitch < copy->WidthInBytes) {
+    const auto device = static_cast<std::size_t>(state.current()->device);
+    if ((!in && !out) || copy->srcPitch < copy->WidthInBytes || copy->dstPitch < copy->WidthInBytes ||
+        std::max(copy->srcPitch, copy->dstPitch) > state.options.devices[device].max_pitch) {
       return CUDA_ERROR_INVALID_VALUE;
     }
     CUresult code = CUDA_SUCCESS;
@@ -146,16 +134,6 @@ CUresult FakeEntries::cuStreamDestroy(CUstream stream) {
     // The stream's work is still done, as with CUDA.
     if (const auto queue = state.find(state.streams, stream, "stream")) state.advance(*queue);
     return state.remove(state.streams, stream, "stream");
-  });
-}
-
-CUresult FakeEntries::cuStreamQuery(CUstream stream) {
-  return FakeState::enter("cuStreamQuery", Kind::kInContext, [&](FakeState& state) {
-    const auto queue = state.find(state.streams, stream, "stream");
-    if (!queue) return CUDA_ERROR_INVALID_HANDLE;
-    const bool done = queue->queue.empty();
-    state.advance(*queue);
-    return queue->context->lost != CUDA_SUCCESS ? queue->context->lost : done ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
   });
 }
 
@@ -286,7 +264,6 @@ CUresult FakeEntries::cuFuncGetAttribute(int* value, CUfunction_attribute attrib
     const auto found = state.find(state.functions, function, "kernel");
     if (!found) return CUDA_ERROR_INVALID_HANDLE;
     *value = 0;
-    if (attribute == CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK) *value = 1024;
     if (attribute == CU_FUNC_ATTRIBUTE_NUM_REGS) *value = static_cast<int>(found->model->facts().registers);
     if (attribute == CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES) *value = static_cast<int>(found->model->facts().stack_bytes);
     if (attribute == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES) {
@@ -311,20 +288,6 @@ CUresult FakeEntries::cuFuncSetAttribute(CUfunction function, CUfunction_attribu
   });
 }
 
-CUresult FakeEntries::cuOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, CUfunction function, int block_threads,
-                                                                  std::size_t shared_bytes) {
-  return FakeState::enter("cuOccupancyMaxActiveBlocksPerMultiprocessor", Kind::kInContext, [&](FakeState& state) {
-    const auto found = state.find(state.functions, function, "kernel");
-    if (!found || block_threads <= 0) return CUDA_ERROR_INVALID_VALUE;
-    const FakeDevice& device = state.options.devices[static_cast<std::size_t>(state.current()->device)];
-    const unsigned registers = std::max(1u, found->model->facts().registers * static_cast<unsigned>(block_threads));
-    const std::size_t by_shared = device.shared_bytes_per_multiprocessor / (shared_bytes + kSharedBytesOfBlock);
-    *blocks = static_cast<int>(
-        std::min<std::size_t>({kBlocksOfMultiprocessor, kRegistersOfMultiprocessor / registers, by_shared}));
-    return CUDA_SUCCESS;
-  });
-}
-
 CUresult FakeEntries::cuLaunchKernel(CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
                                      unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared_bytes,
                                      CUstream stream, void** parameters, void**) {
@@ -335,8 +298,8 @@ CUresult FakeEntries::cuLaunchKernel(CUfunction function, unsigned grid_x, unsig
         state.prepare(function, {grid_x, grid_y, grid_z}, {block_x, block_y, block_z}, shared_bytes, parameters, call);
     if (code != CUDA_SUCCESS || !queue) return code == CUDA_SUCCESS ? CUDA_ERROR_INVALID_HANDLE : code;
     state.note(0, call.function->model->facts().name);
-    return state.put(queue,
-                     work(queue, [&state, queue = queue.get(), call] { state.runKernel(call, *queue->context); }));
+    return state.putKernels(
+        queue, work(queue, [&state, queue = queue.get(), call] { state.runKernel(call, *queue->context); }));
   });
 }
 
@@ -376,21 +339,6 @@ CUresult FakeEntries::cuGraphInstantiateWithFlags(CUgraphExec* executable, CUgra
   });
 }
 
-CUresult FakeEntries::cuGraphExecKernelNodeSetParams(CUgraphExec executable, CUgraphNode node,
-                                                     const CUDA_KERNEL_NODE_PARAMS* parameters) {
-  return FakeState::enter("cuGraphExecKernelNodeSetParams", Kind::kInContext, [&](FakeState& state) {
-    const auto found = state.find(state.executables, executable, "graph");
-    if (!found) return CUDA_ERROR_INVALID_HANDLE;
-    const auto place = found->nodes.find(reinterpret_cast<std::uint64_t>(node));
-    FakeKernelCall call;
-    const CUresult code = addKernel(state, *parameters, call);
-    if (code != CUDA_SUCCESS) return code;
-    if (place == found->nodes.end() || place->second.function != call.function) return CUDA_ERROR_INVALID_VALUE;
-    place->second = std::move(call);
-    return CUDA_SUCCESS;
-  });
-}
-
 CUresult FakeEntries::cuGraphExecDestroy(CUgraphExec executable) {
   return FakeState::enter("cuGraphExecDestroy", Kind::kRelease,
                           [&](FakeState& state) { return state.remove(state.executables, executable, "graph"); });
@@ -402,11 +350,11 @@ CUresult FakeEntries::cuGraphLaunch(CUgraphExec executable, CUstream stream) {
     const auto queue = state.find(state.streams, stream, "stream");
     if (!found || !queue) return CUDA_ERROR_INVALID_HANDLE;
     state.note(0, fmt::format("{} kernels", found->nodes.size()));
-    return state.put(queue, work(queue, [&state, queue = queue.get(), nodes = found->nodes] {
-                       for (auto node = nodes.rbegin(); node != nodes.rend(); ++node) {
-                         state.runKernel(node->second, *queue->context);
-                       }
-                     }));
+    return state.putKernels(queue, work(queue, [&state, queue = queue.get(), nodes = found->nodes] {
+                              for (auto node = nodes.rbegin(); node != nodes.rend(); ++node) {
+                                state.runKernel(node->second, *queue->context);
+                              }
+                            }));
   });
 }
 

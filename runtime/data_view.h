@@ -1,0 +1,59 @@
+// Data of a caller, as they are handed to an Engine.
+#pragma once
+
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <ranges>
+#include <vector>
+
+#include "ir/numeric.h"
+
+namespace srjit {
+
+/// A borrowed column of numbers: a vector, span or array of float or double. Converted to the engine's precision on
+/// upload.
+struct ColumnView {
+  template <std::ranges::contiguous_range Values>
+    requires std::same_as<std::ranges::range_value_t<Values>, float> ||
+                 std::same_as<std::ranges::range_value_t<Values>, double>
+  ColumnView(const Values& values)
+      : data(std::ranges::data(values)),
+        size(std::ranges::size(values)),
+        type(sizeof(*std::ranges::data(values)) == sizeof(float) ? Precision::kF32 : Precision::kF64) {}
+  const void* data;
+  std::size_t size;
+  Precision type;
+};
+
+/// Columns of equal length, at least one row. Columns may hold anything, NaN and infinities included; what is beyond
+/// f32 becomes infinite in it. `target` and `weights` are needed for losses only, and are finite in the engine's
+/// precision; weights are not negative, not all zero, and their sum is finite.
+struct DataView {
+  std::vector<ColumnView> columns;
+  std::optional<ColumnView> target = {};
+  std::optional<ColumnView> weights = {};
+};
+
+/// Numbers in a GPU's memory that the caller owns, as the CUDA array interface describes them: a matrix of rows x
+/// columns in the engine's precision, with strides in bytes that are multiples of the element's size. It must live, and
+/// keep its values, as long as the data set that is made of it.
+struct DeviceMatrix {
+  std::uint64_t pointer = 0;
+  std::size_t rows = 0;
+  std::size_t columns = 0;
+  std::ptrdiff_t row_stride = 0;
+  std::ptrdiff_t column_stride = 0;
+  Precision type = Precision::kF32;
+};
+
+/// As DataView, in a GPU's memory. Target and weights have one column.
+struct DeviceDataView {
+  DeviceMatrix columns;
+  std::optional<DeviceMatrix> target = {};
+  std::optional<DeviceMatrix> weights = {};
+  std::uint64_t stream = 0;  ///< the CUDA stream that writes them; what it holds now is waited for. 0: none
+};
+
+}  // namespace srjit

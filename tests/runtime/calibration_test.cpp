@@ -1,0 +1,104 @@
+// What the choice of the tier is reckoned from.
+#include "runtime/calibration.h"
+
+#include <gtest/gtest.h>
+
+#include "runtime/kernel_store.h"
+#include "tests/runtime/fake_cuda.h"
+#include "tests/runtime/scratch_directory.h"
+
+namespace srjit {
+namespace {
+
+constexpr DeviceCosts kCosts = {.interpret = 2e-12, .compiled = 1e-12, .compile = 1e-4};
+
+TEST(CompileSeconds, AreThoseOfTheBusiestCore) {
+  EXPECT_EQ(compileSeconds(kCosts, 0, 0, 4), 0);
+  EXPECT_DOUBLE_EQ(compileSeconds(kCosts, 1000, 1, 4), 0.1) << "one kernel is made by one core";
+  EXPECT_DOUBLE_EQ(compileSeconds(kCosts, 1000, 4, 4), 0.025);
+  EXPECT_DOUBLE_EQ(compileSeconds(kCosts, 1000, 5, 4), 0.04) << "a second round for the fifth";
+}
+
+TEST(CompilingPays, WhenItIsDoneBeforeTheEvaluations) {
+  EXPECT_TRUE(compilingPays(kCosts, 100, 1e9, 0.1)) << "0.2 s of interpreting";
+  EXPECT_FALSE(compilingPays(kCosts, 100, 1e9, 0.3));
+  EXPECT_FALSE(compilingPays(kCosts, 1, 1e9, 0.1));
+  DeviceCosts slow = kCosts;
+  slow.compiled = 0.95 * slow.interpret;
+  EXPECT_FALSE(compilingPays(slow, 1e9, 1e9, 0.1)) << "it would hardly be faster";
+}
+
+TEST(CompilingPays, ByWhatIsTypical) {
+  // 10,000 expressions of 30 nodes on 10,860 rows, 16 cores.
+  const double nodes = 3e5, seconds = compileSeconds(kTypicalCosts, nodes, 157, 16);
+  EXPECT_FALSE(compilingPays(kTypicalCosts, 100, nodes * 10'860, seconds));
+  EXPECT_TRUE(compilingPays(kTypicalCosts, 10'000, nodes * 10'860, seconds));
+}
+
+std::shared_ptr<KernelCache> cacheIn(const std::filesystem::path& directory) {
+  return KernelCache::open({.directory = directory});
+}
+
+TEST(Calibration, MovesTowardsWhatIsMeasured) {
+  Calibration calibration(cacheIn({}), "a device");
+  EXPECT_EQ(calibration.costs().interpret, kTypicalCosts.interpret);
+  double last = kTypicalCosts.interpret;
+  for (int i = 0; i < 40; ++i) {
+    calibration.addRun(false, 1e10, 1e10 * 1e-11);
+    EXPECT_GT(calibration.costs().interpret, last);
+    EXPECT_LE(calibration.costs().interpret, 1e-11);
+    last = calibration.costs().interpret;
+  }
+  EXPECT_NEAR(last, 1e-11, 1e-13);
+  EXPECT_EQ(calibration.costs().compiled, kTypicalCosts.compiled);
+  calibration.addRun(true, 1e10, 1);
+  EXPECT_GT(calibration.costs().compiled, kTypicalCosts.compiled);
+  calibration.addCompile(1000, 1000 * kTypicalCosts.compile / 16);
+  EXPECT_DOUBLE_EQ(calibration.costs().compile, kTypicalCosts.compile / 2) << "a quarter of the way, in powers";
+}
+
+TEST(Calibration, LeavesOutWhatSaysNothing) {
+  Calibration calibration(cacheIn({}), "a device");
+  calibration.addRun(false, 1e6, 1);
+  calibration.addRun(false, 1e10, 0);
+  calibration.addRun(false, 1e10, std::numeric_limits<double>::infinity());
+  calibration.addCompile(0, 1);
+  calibration.addCompile(0, 0);
+  EXPECT_EQ(calibration.costs().interpret, kTypicalCosts.interpret);
+  EXPECT_EQ(calibration.costs().compile, kTypicalCosts.compile);
+}
+
+TEST(Calibration, IsKeptForTheNextProcessByName) {
+  const ScratchDirectory directory;
+  {
+    Calibration calibration(cacheIn(directory.path()), "a device");
+    calibration.addRun(true, 1e10, 1);
+  }
+  const auto cache = cacheIn(directory.path());
+  EXPECT_GT(Calibration(cache, "a device").costs().compiled, 2 * kTypicalCosts.compiled);
+  EXPECT_EQ(Calibration(cache, "another").costs().compiled, kTypicalCosts.compiled);
+  for (const char* const text : {"nonsense", "[]", R"({"compiled": -1})", R"({"compiled": "fast"})", ""}) {
+    cache->writeFact("costs of a device", text);
+    EXPECT_EQ(Calibration(cache, "a device").costs().compiled, kTypicalCosts.compiled) << text;
+  }
+}
+
+TEST(Calibration, CountsWhatTheCallerMadeAlone) {
+  Device device;
+  const auto cache = cacheIn({});
+  const auto images = std::make_shared<FakeImageMaker>();
+  KernelStore first(device.cuda, images, cache, Precision::kF32, Math::kStrict);
+  KernelStore second(device.cuda, images, cache, Precision::kF32, Math::kStrict);
+  Dag dag(Precision::kF32);
+  dag.addRoot(dag.variable(0));
+  double made = -1, found = -1;
+  const auto kept = first.rows({&dag, 1}, {}, 4, 1, made);
+  ASSERT_TRUE(kept.ok());
+  ASSERT_TRUE(second.rows({&dag, 1}, {}, 4, 1, found).ok());
+  EXPECT_EQ(made, images->seconds);
+  EXPECT_EQ(found, 0) << "another engine made it, in the same cache";
+  EXPECT_EQ(images->count("rows"), 1U);
+}
+
+}  // namespace
+}  // namespace srjit

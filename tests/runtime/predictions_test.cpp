@@ -1,0 +1,97 @@
+// Predictions come in chunks of rows and in pieces: made, copied and spread beside each other, with the bits of the CPU
+// engine whatever the order in which a device does its work.
+#include <algorithm>
+
+#include "runtime/cuda.h"
+#include "tests/runtime/device_engine.h"
+
+namespace srjit {
+namespace {
+
+struct Order {
+  const char* name;
+  bool lag, eager_kernels;
+};
+
+class Predictions : public testing::TestWithParam<Order> {
+ protected:
+  FakeOptions options() const { return {.lag = GetParam().lag, .eager_kernels = GetParam().eager_kernels}; }
+};
+
+INSTANTIATE_TEST_SUITE_P(, Predictions,
+                         testing::Values(Order{"AtOnce", false, false}, Order{"OnDemand", true, false},
+                                         Order{"KernelsFirst", true, true}),
+                         [](const auto& tested) { return std::string(tested.param.name); });
+
+TEST_P(Predictions, OfManyChunks) {
+  const Workload w = arithmeticWorkload(61, 40, 9500, Precision::kF32);
+  const std::vector<double> expected = predict(cpuEngine(Precision::kF32), w, Tier::kInterpret);
+  // Room for two chunks, or for one; with the least, data are streamed, too.
+  for (const std::uint64_t bytes : {std::uint64_t{1} << 20, std::uint64_t{200'000}, std::uint64_t{1}}) {
+    FakeMachine machine(options());
+    const Engine gpu = machine.engine({.math = Math::kStrict, .device_bytes = bytes});
+    for (const Tier tier : {Tier::kInterpret, Tier::kCompile}) {
+      expectSameBits(predict(gpu, w, tier), expected, w.rows(), tier == Tier::kInterpret ? "interpreter" : "compiled");
+    }
+    EXPECT_GT(machine.driver.count("cuLaunchKernel"), 4U) << "chunks";
+  }
+}
+
+TEST_P(Predictions, OfManyPieces) {
+  Workload w = arithmeticWorkload(62, 0, 1000, Precision::kF32);
+  for (std::uint32_t e = 0; e < 13'000; ++e) {
+    w.expressions.push_back(build({Token::variable(e % 5), Token::parameter(0), Token::operation(Op::kMul)}));
+    w.parameters.push_back(0.25 * e);
+  }
+  FakeMachine machine(options());
+  const Engine gpu = machine.engine({.math = Math::kStrict});
+  machine.driver.forgetCalls();
+  expectSameBits(predict(gpu, w, Tier::kInterpret), predict(cpuEngine(Precision::kF32), w, Tier::kInterpret), w.rows(),
+                 "pieces");
+  EXPECT_GE(machine.driver.count("cuMemcpyDtoHAsync") + machine.driver.count("cuMemcpy2DAsync"), 4U);
+}
+
+TEST_P(Predictions, GoStraightToPinnedMemory) {
+  const Workload w = arithmeticWorkload(63, 40, 9500, Precision::kF32);
+  const std::vector<double> expected = predict(cpuEngine(Precision::kF32), w, Tier::kInterpret);
+  FakeMachine machine(options());
+  const Engine gpu = machine.engine({.math = Math::kStrict, .device_bytes = std::uint64_t{1} << 20});
+  const Dataset data = gpu.upload(w.view()).value();
+  const Program program = gpu.compile(w.expressions, {.tier = Tier::kInterpret});
+  ASSERT_TRUE(gpu.prepare(program, data, std::nullopt).ok());
+  const std::shared_ptr<const Cuda> cuda = Cuda::open(machine.driver.load().value(), 0).value();
+  const CurrentContext current(*cuda);
+  const PinnedBuffer pinned(cuda, (expected.size() + 1) * sizeof(float));
+  for (const std::size_t offset : {0, 1}) {
+    const std::span<float> out = pinned.as<float>().subspan(offset, expected.size());
+    machine.driver.forgetCalls();
+    ASSERT_TRUE(gpu.evaluate(program, data, w.parameters, out).ok());
+    EXPECT_EQ(machine.driver.count("cuMemHostAlloc"), 0U) << "no memory of our own between";
+    expectSameBits(std::vector<double>(out.begin(), out.end()), expected, w.rows(), "pinned");
+  }
+  EXPECT_FALSE(cuda->isPinned(pinned.as<float>().data() + 1, pinned.bytes())) << "its end is not";
+}
+
+// The kernels of the second chunk are there before anybody waits for the first; those of the third come when the first
+// was copied, so that nothing but its own copies waits for them.
+TEST(PredictionsInOrder, KernelsAreTwoChunksAhead) {
+  FakeMachine machine;
+  const Engine gpu = machine.engine({.math = Math::kStrict, .device_bytes = std::uint64_t{1} << 20});
+  const Workload w = arithmeticWorkload(64, 40, 9500, Precision::kF32);
+  const Dataset data = gpu.upload(w.view()).value();
+  const Program program = gpu.compile(w.expressions, {.tier = Tier::kInterpret});
+  ASSERT_TRUE(gpu.prepare(program, data, std::nullopt).ok());
+  machine.driver.forgetCalls();
+  predict(gpu, program, data, w.parameters);
+  std::string order;
+  std::uint64_t kernels = 0, copies = 0;
+  for (const FakeCall& call : machine.driver.calls()) {
+    if (call.entry == "cuLaunchKernel") order += 'k', kernels = call.stream;
+    if (call.entry == "cuMemcpyDtoHAsync" || call.entry == "cuMemcpy2DAsync") order += 'c', copies = call.stream;
+  }
+  EXPECT_EQ(order, "kkcckckckc");
+  EXPECT_NE(kernels, copies);
+}
+
+}  // namespace
+}  // namespace srjit
