@@ -312,7 +312,7 @@ unsigned overwriteDelay(Form first, Form second, bool second_guarded) noexcept {
   const unsigned guarded = second_guarded ? 1 : 0;
   if (infoOf(second).pipe == Pipe::kDouble) return infoOf(second).writes_predicate ? 5 + 2 * guarded : 2;
   if (infoOf(second).timing == Timing::kVariable) {
-    return infoOf(second).writes_predicate ? 10 + 2 * guarded : 6 + guarded;
+    return infoOf(second).writes_predicate ? 10 + 2 * guarded : 6;
   }
   if (!isWide(second) || isWide(first)) return 1;
   return infoOf(first).pipe == Pipe::kFma ? 1 + guarded : 2 + guarded;

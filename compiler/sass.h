@@ -139,6 +139,8 @@ inline constexpr unsigned kReadDelay = 2;
 inline constexpr unsigned kDescriptorDelay = 2;
 /// Cycles between an instruction and the next that waits on a barrier which the first sets.
 inline constexpr unsigned kBarrierDelay = 2;
+/// Cycles that a branch or EXIT stalls at least, unless it branches to itself.
+inline constexpr unsigned kBranchStall = 5;
 
 /// sm_80 is 80. Those of which tests verify every row; others have no direct tier.
 std::span<const unsigned> architectures() noexcept;

@@ -160,6 +160,7 @@ class Step {
     if (writesDescriptor(i_.form) && !variable_) state_.descriptor_written = 0;
     if (variable_) leaveOutstanding();
     setBarriers();
+    stall();
     state_.pass(std::max<unsigned>(i_.control.stall, 1));
   }
 
@@ -315,6 +316,14 @@ class Step {
     for (const std::uint8_t barrier : {i_.control.write_barrier, i_.control.read_barrier}) {
       if (barrier < kBarriers) state_.barrier_set[barrier] = 0;
       if (barrier == kBarriers) broken("there is no barrier {}", kBarriers);
+    }
+  }
+
+  void stall() {
+    const bool branches = i_.form == Form::kBra || i_.form == Form::kBrx || i_.form == Form::kExit;
+    const bool is_last = i_.form == Form::kBra && i_.immediate == 0U - std::uint32_t{sizeof(Word)};
+    if (branches && !is_last && i_.control.stall < kBranchStall) {
+      broken("{} stalls for {} cycles: {} are needed", info_.name, i_.control.stall, kBranchStall);
     }
   }
 
