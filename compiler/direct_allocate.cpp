@@ -74,7 +74,7 @@ bool Allocator::run(const Code& code, std::span<const std::uint32_t> order, Regi
   begin(code, reserved, limit);
   out.clear();
   for (const std::uint32_t at : order) {
-    const Operation& operation = code.operations()[at];
+    const Operation& operation = code.operation(at);
     sass::Instruction instruction{.form = operation.form,
                                   .negated = operation.negated,
                                   .magnitude = operation.magnitude,
@@ -91,7 +91,7 @@ bool Allocator::run(const Code& code, std::span<const std::uint32_t> order, Regi
 
 void Allocator::setBranchOffsets(const Code& code, std::vector<sass::Instruction>& out) const {
   for (const auto& [at, position] : branches_) {
-    const Operation& operation = code.operations()[at];
+    const Operation& operation = code.operation(at);
     if (operation.form != Form::kBra && operation.form != Form::kBrx) continue;
     // An indexed branch adds an offset from the beginning of the code.
     const std::uint32_t target = operation.form == Form::kBra ? positions_[operation.immediate] : 0;
