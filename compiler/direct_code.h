@@ -77,8 +77,9 @@ class Code {
     std::uint32_t waits_for = 0;
     std::uint32_t users = kNone;
   };
-  /// Each operation has kLinks places, each of which holds the next place of the list that it is in.
-  static constexpr std::uint32_t kLinks = 8;
+  /// Each operation has kLinks places, each of which holds the next place of the list that it is in. Operation i has
+  /// the places from i * kPlaces on.
+  static constexpr std::uint32_t kLinks = 6, kPlaces = 8;
 
   void clear();
   /// From here to end(), operations may be put into another order.
@@ -121,14 +122,14 @@ class Code {
   Operation& operation(std::uint32_t at) { return records_[at].operation; }
   const Operation& operation(std::uint32_t at) const { return records_[at].operation; }
   const Order& order(std::uint32_t at) const { return records_[at].order; }
-  std::uint32_t link(std::uint32_t place) const { return records_[place / kLinks].links[place % kLinks]; }
+  std::uint32_t link(std::uint32_t place) const { return records_[place / kPlaces].links[place % kPlaces]; }
   /// Of value kFirstValue + i, and of predicate kFirstPredicate + i.
   const std::vector<Uses>& values() const { return values_; }
   const std::vector<Uses>& predicates() const { return predicates_; }
 
  private:
   void connect(const Operation& operation, std::uint32_t at) {
-    std::uint32_t link = kLinks * at;
+    std::uint32_t link = kPlaces * at;
     for (std::size_t i = 0; i < operation.sources.size(); ++i) {
       if (operation.sources[i] < kFirstValue) continue;
       Uses& uses = values_[operation.sources[i] - kFirstValue];
@@ -156,7 +157,7 @@ class Code {
   }
   void waitFor(std::uint32_t writer, std::uint32_t at, std::uint32_t link) {
     if (writer < reordered_ || reordered_ == kNone) return;
-    records_[at].links[link % kLinks] = records_[writer].order.users;
+    records_[at].links[link % kPlaces] = records_[writer].order.users;
     records_[writer].order.users = link;
     ++records_[at].order.waits_for;
   }
@@ -167,6 +168,7 @@ class Code {
     Order order;
     std::array<std::uint32_t, kLinks> links;  ///< set where they are in a list
   };
+  static_assert(sizeof(Record) == 64);
   std::vector<Record> records_;
   std::vector<Uses> values_, predicates_;
   std::array<std::uint32_t, kFirstValue> touched_{};  ///< the operation that wrote a machine register last

@@ -100,7 +100,7 @@ void Scheduler::issue(std::uint32_t at) {
   countLive(operation);
   const std::uint32_t done = now_ + std::min<std::uint32_t>(factsOf(operation.form).latency, kLongest);
   for (std::uint32_t link = code_->order(at).users; link != Code::kNone; link = code_->link(link)) {
-    const std::uint32_t reader = link / Code::kLinks;
+    const std::uint32_t reader = link / Code::kPlaces;
     Entry& waiting = entries_[reader - begin_];
     waiting.ready = std::max(waiting.ready, done);
     if (--waiting.waits_for == 0 && reader < entered_) ready_ |= bitOf(reader);
