@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <map>
+#include <tuple>
 
 #include <fmt/format.h>
 
@@ -360,7 +361,7 @@ class Walk {
       if (successorsLeaveCode(end - 1)) found.push_back({end - 1, "the code runs past its end"});
       if (found.size() >= limit) break;
     }
-    std::ranges::stable_sort(found, {}, &Violation::instruction);
+    std::ranges::sort(found, {}, [](const Violation& one) { return std::tie(one.instruction, one.rule); });
     if (found.size() > limit) found.resize(limit);
     return found;
   }
