@@ -74,7 +74,7 @@ bool Allocator::run(const Code& code, std::span<const std::uint32_t> order, Regi
   begin(code, reserved, limit);
   out.clear();
   for (const std::uint32_t at : order) {
-    const Operation& operation = code.operations()[at];
+    const Operation& operation = code.operation(at);
     sass::Instruction instruction{.form = operation.form,
                                   .negated = operation.negated,
                                   .magnitude = operation.magnitude,
@@ -91,7 +91,7 @@ bool Allocator::run(const Code& code, std::span<const std::uint32_t> order, Regi
 
 void Allocator::setBranchOffsets(const Code& code, std::vector<sass::Instruction>& out) const {
   for (const auto& [at, position] : branches_) {
-    const Operation& operation = code.operations()[at];
+    const Operation& operation = code.operation(at);
     if (operation.form != Form::kBra && operation.form != Form::kBrx) continue;
     // An indexed branch adds an offset from the beginning of the code.
     const std::uint32_t target = operation.form == Form::kBra ? positions_[operation.immediate] : 0;
@@ -176,42 +176,52 @@ unsigned Allocator::readPredicate(const Operation& operation, PredicateId predic
 
 // The first of so many free registers, aligned; kZero if there are none.
 unsigned Allocator::findFree(unsigned width) const {
-  for (const RegisterSet candidates : {free_ & ~(to_write_ | to_read_), free_}) {
-    RegisterSet found = candidates;
-    if (width >= 2) found &= (found >> 1) & 0x5555555555555555;
+  const RegisterSet quiet = free_ & ~(to_write_ | to_read_);
+  if (width == 1) {
+    const RegisterSet found = quiet != 0 ? quiet : free_;
+    return found != 0 ? static_cast<unsigned>(std::countr_zero(found)) : sass::kZero;
+  }
+  for (RegisterSet found : {quiet, free_}) {
+    found &= (found >> 1) & 0x5555555555555555;
     if (width == 4) found &= (found >> 2) & 0x1111111111111111;
     if (found != 0) return static_cast<unsigned>(std::countr_zero(found));
   }
   return sass::kZero;
 }
 
+// The first register for a value of so many, which are taken from then on; kZero if there is none.
+unsigned Allocator::take(ValueId value, unsigned width) {
+  const unsigned first = findFree(width);
+  if (first == sass::kZero) return first;
+  std::uint8_t* const places = &places_[value - kFirstValue];
+  places[0] = static_cast<std::uint8_t>(first);
+  free_ &= ~registerSet(first, width);
+  if (width == 4) {
+    for (unsigned part = 0; part < 4; ++part) {
+      places[part] = static_cast<std::uint8_t>(first + part);
+      if (uses_[value - kFirstValue + part].count == 0) free_ |= registerSet(first + part);
+    }
+  }
+  registers_used_ = std::max(registers_used_, first + width);
+  return first;
+}
+
 bool Allocator::prepareDestination(const Operation& operation, sass::Instruction& instruction) {
   const unsigned width = factsOf(operation.form).results;
   if (width == 0 || operation.destination == kRz) return true;
-  unsigned first = operation.destination;
-  if (first >= kFirstValue) {
-    const unsigned value = first - kFirstValue;
-    first = findFree(width);
-    if (first == sass::kZero) return false;
-    places_[value] = static_cast<std::uint8_t>(first);
-    free_ &= ~registerSet(first, width);
-    if (width == 4) {
-      for (unsigned part = 0; part < 4; ++part) {
-        places_[value + part] = static_cast<std::uint8_t>(first + part);
-        if (uses_[value + part].count == 0) free_ |= registerSet(first + part);
-      }
-    }
-    registers_used_ = std::max(registers_used_, first + width);
-  }
+  const bool is_value = operation.destination >= kFirstValue;
+  const unsigned first = is_value ? take(operation.destination, width) : operation.destination;
+  if (first == sass::kZero) return false;
   instruction.destination = static_cast<std::uint8_t>(first);
   const RegisterSet results = registerSet(first, width);
   if ((results & (to_write_ | to_read_)) != 0) waitForPending(results, false, instruction);
   if ((results & just_read_) != 0 && isVariable(operation.form)) now_ = std::max(now_, issued_ + kReadDelay);
-  for (unsigned r = first; r < first + width; ++r) {
+  unsigned r = first;
+  do {
     const Delays& delays = delaysOf(registers_[r].form, operation.form);
     const int delay = operation.guard == kAlways ? delays.overwrite : delays.guarded_overwrite;
     now_ = std::max(now_, registers_[r].at + delay);
-  }
+  } while (++r < first + width);
   return true;
 }
 
@@ -274,13 +284,12 @@ void Allocator::markIssue(const Operation& operation, sass::Instruction& instruc
 void Allocator::emit(const sass::Instruction& instruction, std::vector<sass::Instruction>& out) {
   if (!out.empty()) {
     Cycle stall = now_ - issued_;
-    while (true) {
-      out.back().control.stall = static_cast<std::uint8_t>(std::min(stall, kLongestStall));
-      out.back().control.yield = stall < 4;
-      if (stall <= kLongestStall) break;
-      stall -= kLongestStall;
+    for (; stall > kLongestStall; stall -= kLongestStall) {
+      out.back().control.stall = kLongestStall;
       out.push_back({.form = Form::kNop});
     }
+    out.back().control.stall = static_cast<std::uint8_t>(stall);
+    out.back().control.yield = stall < 4;
   }
   out.push_back(instruction);
   out.back().control.stall = kBranchStall;

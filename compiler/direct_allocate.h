@@ -50,17 +50,18 @@ class Allocator {
   };
 
   void begin(const Code& code, RegisterSet reserved, unsigned limit);
-  bool place(const Operation& operation, sass::Instruction& instruction);
-  void readSources(const Operation& operation, sass::Instruction& instruction);
+  inline bool place(const Operation& operation, sass::Instruction& instruction);
+  inline void readSources(const Operation& operation, sass::Instruction& instruction);
   unsigned readPredicate(const Operation& operation, PredicateId predicate, bool as_guard);
-  bool prepareDestination(const Operation& operation, sass::Instruction& instruction);
-  bool preparePredicate(const Operation& operation, sass::Instruction& instruction);
-  void markIssue(const Operation& operation, sass::Instruction& instruction);
-  unsigned findFree(unsigned width) const;
+  inline bool prepareDestination(const Operation& operation, sass::Instruction& instruction);
+  inline bool preparePredicate(const Operation& operation, sass::Instruction& instruction);
+  inline void markIssue(const Operation& operation, sass::Instruction& instruction);
+  inline unsigned findFree(unsigned width) const;
+  inline unsigned take(ValueId value, unsigned width);
   void waitFor(unsigned barrier, sass::Instruction& instruction);
   void waitForPending(RegisterSet registers, bool for_writers_alone, sass::Instruction& instruction);
-  unsigned takeBarrier() const;
-  void emit(const sass::Instruction& instruction, std::vector<sass::Instruction>& out);
+  inline unsigned takeBarrier() const;
+  inline void emit(const sass::Instruction& instruction, std::vector<sass::Instruction>& out);
   void setBranchOffsets(const Code& code, std::vector<sass::Instruction>& out) const;
 
   std::vector<std::uint8_t> places_, predicate_places_;  ///< of each value

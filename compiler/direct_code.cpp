@@ -3,9 +3,7 @@
 namespace srjit::direct {
 
 void Code::clear() {
-  operations_.clear();
-  orders_.clear();
-  links_.clear();
+  records_.clear();
   values_.clear();
   predicates_.clear();
   touched_.fill(kNone);

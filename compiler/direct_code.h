@@ -77,8 +77,9 @@ class Code {
     std::uint32_t waits_for = 0;
     std::uint32_t users = kNone;
   };
-  /// Each operation has kLinks places in links(), each of which holds the next place of the list that it is in.
-  static constexpr std::uint32_t kLinks = 8;
+  /// Each operation has kLinks places, each of which holds the next place of the list that it is in. Operation i has
+  /// the places from i * kPlaces on.
+  static constexpr std::uint32_t kLinks = 6, kPlaces = 8;
 
   void clear();
   /// From here to end(), operations may be put into another order.
@@ -94,15 +95,13 @@ class Code {
   /// Appends; returns where.
   std::uint32_t append(const Operation& operation) {
     const std::uint32_t at = size();
-    operations_.push_back(operation);
-    orders_.emplace_back();
-    links_.resize(links_.size() + kLinks);
+    records_.emplace_back(operation);
     connect(operation, at);
     return at;
   }
   /// Puts an operation where a Nop was appended.
   void place(std::uint32_t at, const Operation& operation) {
-    operations_[at] = operation;
+    records_[at].operation = operation;
     connect(operation, at);
   }
   /// Appends an operation with one new result, of `width` values.
@@ -119,18 +118,18 @@ class Code {
     return operation.predicate;
   }
 
-  std::uint32_t size() const { return static_cast<std::uint32_t>(operations_.size()); }
-  Operation& operation(std::uint32_t at) { return operations_[at]; }
-  const std::vector<Operation>& operations() const { return operations_; }
-  const std::vector<Order>& orders() const { return orders_; }
-  const std::vector<std::uint32_t>& links() const { return links_; }
+  std::uint32_t size() const { return static_cast<std::uint32_t>(records_.size()); }
+  Operation& operation(std::uint32_t at) { return records_[at].operation; }
+  const Operation& operation(std::uint32_t at) const { return records_[at].operation; }
+  const Order& order(std::uint32_t at) const { return records_[at].order; }
+  std::uint32_t link(std::uint32_t place) const { return records_[place / kPlaces].links[place % kPlaces]; }
   /// Of value kFirstValue + i, and of predicate kFirstPredicate + i.
   const std::vector<Uses>& values() const { return values_; }
   const std::vector<Uses>& predicates() const { return predicates_; }
 
  private:
   void connect(const Operation& operation, std::uint32_t at) {
-    std::uint32_t link = kLinks * at;
+    std::uint32_t link = kPlaces * at;
     for (std::size_t i = 0; i < operation.sources.size(); ++i) {
       if (operation.sources[i] < kFirstValue) continue;
       Uses& uses = values_[operation.sources[i] - kFirstValue];
@@ -158,14 +157,19 @@ class Code {
   }
   void waitFor(std::uint32_t writer, std::uint32_t at, std::uint32_t link) {
     if (writer < reordered_ || reordered_ == kNone) return;
-    links_[link] = orders_[writer].users;
-    orders_[writer].users = link;
-    ++orders_[at].waits_for;
+    records_[at].links[link % kPlaces] = records_[writer].order.users;
+    records_[writer].order.users = link;
+    ++records_[at].order.waits_for;
   }
 
-  std::vector<Operation> operations_;
-  std::vector<Order> orders_;
-  std::vector<std::uint32_t> links_;
+  struct Record {
+    explicit Record(const Operation& o) : operation(o) {}
+    Operation operation;
+    Order order;
+    std::array<std::uint32_t, kLinks> links;  ///< set where they are in a list
+  };
+  static_assert(sizeof(Record) == 64);
+  std::vector<Record> records_;
   std::vector<Uses> values_, predicates_;
   std::array<std::uint32_t, kFirstValue> touched_{};  ///< the operation that wrote a machine register last
   std::uint32_t reordered_ = kNone;

@@ -27,7 +27,7 @@ void Scheduler::run(const Code& code, const Sections& sections, unsigned window,
   live_ = live_truths_ = 0;
   order.clear();
   for (std::uint32_t at = 0; at < begin_; ++at) {
-    countLive(code.operations()[at]);
+    countLive(code.operation(at));
     order.push_back(at);
   }
   reorder(window, static_cast<int>(registers), order);
@@ -36,7 +36,7 @@ void Scheduler::run(const Code& code, const Sections& sections, unsigned window,
 
 void Scheduler::reorder(unsigned window, int registers, std::vector<std::uint32_t>& order) {
   entries_.resize(end_ - begin_);
-  for (std::uint32_t at = begin_; at < end_; ++at) entries_[at - begin_] = {code_->orders()[at].waits_for, 0};
+  for (std::uint32_t at = begin_; at < end_; ++at) entries_[at - begin_] = {code_->order(at).waits_for, 0};
   ready_ = finished_ = 0;
   now_ = 0;
   next_truth_ = machinePredicate(kFirstPredicate);
@@ -44,7 +44,7 @@ void Scheduler::reorder(unsigned window, int registers, std::vector<std::uint32_
   const std::uint64_t all = (std::uint64_t{1} << window) - 1;
   for (std::uint32_t oldest = begin_; oldest < end_;) {
     for (const std::uint32_t end = std::min(end_, oldest + window); entered_ < end; ++entered_) {
-      if (code_->operations()[entered_].form == Form::kNop) {
+      if (code_->operation(entered_).form == Form::kNop) {
         finished_ |= bitOf(entered_);
       } else if (entries_[entered_ - begin_].waits_for == 0) {
         ready_ |= bitOf(entered_);
@@ -67,7 +67,7 @@ std::uint32_t Scheduler::pick(std::uint64_t candidates, std::uint32_t oldest) co
   for (; candidates != 0; candidates &= candidates - 1) {
     const std::uint32_t at = oldest + static_cast<std::uint32_t>(std::countr_zero(candidates));
     const std::uint32_t ready = entries_[at - begin_].ready;
-    if (ready >= earliest || !mayIssue(code_->operations()[at])) continue;
+    if (ready >= earliest || !mayIssue(code_->operation(at))) continue;
     if (ready <= now_) return at;
     earliest = ready;
     best = at;
@@ -93,14 +93,14 @@ void Scheduler::countLive(const Operation& operation) {
 }
 
 void Scheduler::issue(std::uint32_t at) {
-  const Operation& operation = code_->operations()[at];
+  const Operation& operation = code_->operation(at);
   now_ = std::max(now_, entries_[at - begin_].ready);
   finished_ |= bitOf(at);
   ready_ &= ~bitOf(at);
   countLive(operation);
   const std::uint32_t done = now_ + std::min<std::uint32_t>(factsOf(operation.form).latency, kLongest);
-  for (std::uint32_t link = code_->orders()[at].users; link != Code::kNone; link = code_->links()[link]) {
-    const std::uint32_t reader = link / Code::kLinks;
+  for (std::uint32_t link = code_->order(at).users; link != Code::kNone; link = code_->link(link)) {
+    const std::uint32_t reader = link / Code::kPlaces;
     Entry& waiting = entries_[reader - begin_];
     waiting.ready = std::max(waiting.ready, done);
     if (--waiting.waits_for == 0 && reader < entered_) ready_ |= bitOf(reader);

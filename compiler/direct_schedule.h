@@ -27,9 +27,9 @@ class Scheduler {
   };
 
   void reorder(unsigned window, int registers, std::vector<std::uint32_t>& order);
-  std::uint32_t pick(std::uint64_t candidates, std::uint32_t oldest) const;
-  void issue(std::uint32_t at);
-  void countLive(const Operation& operation);
+  inline std::uint32_t pick(std::uint64_t candidates, std::uint32_t oldest) const;
+  inline void issue(std::uint32_t at);
+  inline void countLive(const Operation& operation);
   bool mayIssue(const Operation& operation) const {
     return operation.predicate < 2 * kFirstPredicate ||
            (operation.predicate == next_truth_ && live_truths_ < static_cast<int>(kFreePredicates));

@@ -51,12 +51,6 @@ void Selector::begin(const Dag& dag) {
   group_ = 0;
 }
 
-Selector::NodeState& Selector::stateOf(NodeId id) {
-  NodeState& state = nodes_[id];
-  if (state.group != group_) state = NodeState{.group = group_, .value = {}};
-  return state;
-}
-
 void Selector::countUses(std::span<const std::uint32_t> roots) {
   used_columns_.clear();
   for (const std::uint32_t root : roots) {
@@ -111,8 +105,6 @@ void Selector::drop(Residents& residents, NodeId id) {
   *std::ranges::find(residents.nodes, id) = residents.nodes.back();
   residents.nodes.pop_back();
 }
-
-bool Selector::isReady(NodeId id) { return !isOperator(dag_->node(id)) || stateOf(id).is_known; }
 
 Value Selector::use(NodeId id) {
   const Node& node = dag_->node(id);

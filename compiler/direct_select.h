@@ -70,13 +70,17 @@ class Selector {
     std::array<Value, kMaxArity> operands{};
   };
 
-  NodeState& stateOf(NodeId id);
+  NodeState& stateOf(NodeId id) {
+    NodeState& state = nodes_[id];
+    if (state.group != group_) state = NodeState{.group = group_, .value = {}};
+    return state;
+  }
   void countUses(std::span<const std::uint32_t> roots);
   void setLimits();
   void emitHead();
   void emitLoopEnd();
   Value valueOf(NodeId root);
-  bool isReady(NodeId id);
+  bool isReady(NodeId id) { return dag_->node(id).kind != Token::Kind::kOp || stateOf(id).is_known; }
   Value use(NodeId id);
   void keep(Residents& residents, NodeId id);
   void drop(Residents& residents, NodeId id);
