@@ -373,12 +373,18 @@ void appendCode(std::vector<std::byte>& image, const KernelDescription& kernel, 
 }  // namespace
 
 std::vector<std::byte> writeCubin(std::span<const KernelDescription> kernels, unsigned architecture) {
+  std::vector<std::byte> image;
+  writeCubin(kernels, architecture, image);
+  return image;
+}
+
+void writeCubin(std::span<const KernelDescription> kernels, unsigned architecture, std::vector<std::byte>& image) {
   std::vector<Section> sections = Plan(kernels, architecture).sections();
   const std::size_t sections_at = roundUp(placeSections(sections), 8);
   const bool recent = architecture >= 90;
   const std::vector<SegmentHeader> segments =
       segmentsOf(sections, recent, sections_at + sections.size() * sizeof(SectionHeader));
-  std::vector<std::byte> image;
+  image.clear();
   image.reserve(sections_at + sections.size() * sizeof(SectionHeader) + segments.size() * sizeof(SegmentHeader));
   const auto append = [&](const auto& value) {
     const auto* const begin = reinterpret_cast<const std::byte*>(&value);
@@ -395,7 +401,6 @@ std::vector<std::byte> writeCubin(std::span<const KernelDescription> kernels, un
   image.resize(sections_at);
   for (const Section& section : sections) append(section.header);
   for (const SegmentHeader& segment : segments) append(segment);
-  return image;
 }
 
 }  // namespace srjit

@@ -31,6 +31,8 @@ struct KernelDescription {
 /// sass::architectures(). A branch to itself and at least eight NOPs, up to a multiple of 128 bytes, follow the code of
 /// each kernel, as instructions are fetched ahead. Every byte of code is copied once.
 std::vector<std::byte> writeCubin(std::span<const KernelDescription> kernels, unsigned architecture);
+/// The same into `image`, whose memory is used again: fresh memory costs more than the copy.
+void writeCubin(std::span<const KernelDescription> kernels, unsigned architecture, std::vector<std::byte>& image);
 
 /// What stands in an image of ours or of an assembler's.
 struct CubinKernel {

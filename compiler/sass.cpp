@@ -137,6 +137,15 @@ constexpr void put(Word& word, std::uint8_t position, std::uint8_t bits, std::ui
   }
 }
 
+/// As put(), of a number that is known to fit.
+constexpr void putFitting(Word& word, std::uint8_t position, std::uint64_t value) noexcept {
+  if (position >= 64) {
+    word.high |= value << (position - 64);
+  } else {
+    word.low |= value << position;
+  }
+}
+
 constexpr std::uint64_t get(const Word& word, std::uint8_t position, std::uint8_t bits) noexcept {
   std::uint64_t value = position >= 64 ? word.high >> (position - 64) : word.low >> position;
   if (position < 64 && position + bits > 64) value |= word.high << (64 - position);
@@ -169,12 +178,12 @@ std::uint32_t getBranch(const Word& word, unsigned generation) noexcept {
 }
 
 constexpr void putControl(Word& word, const Control& control) noexcept {
-  put(word, kStallAt, 4, control.stall);
-  put(word, kYieldAt, 1, control.yield);
-  put(word, kWriteBarrierAt, 3, control.write_barrier);
-  put(word, kReadBarrierAt, 3, control.read_barrier);
-  put(word, kWaitAt, 6, control.wait_mask);
-  put(word, kReuseAt, 4, control.reuse);
+  putFitting(word, kStallAt, control.stall);
+  putFitting(word, kYieldAt, control.yield ? 1 : 0);
+  putFitting(word, kWriteBarrierAt, control.write_barrier);
+  putFitting(word, kReadBarrierAt, control.read_barrier);
+  putFitting(word, kWaitAt, control.wait_mask);
+  putFitting(word, kReuseAt, control.reuse);
 }
 
 constexpr Control getControl(const Word& word) noexcept {
@@ -192,12 +201,12 @@ template <std::size_t kForm>
 Word encodeForm(const Instruction& i, unsigned generation) noexcept {
   constexpr Layout kLayout = kRows[kForm].layout;
   Word word = kLayout.fixed;
-  put(word, kGuardAt, kConditionBits, i.guard);
-  if constexpr (kLayout.destination != kAbsent) put(word, kLayout.destination, kRegisterBits, i.destination);
+  putFitting(word, kGuardAt, i.guard);
+  if constexpr (kLayout.destination != kAbsent) putFitting(word, kLayout.destination, i.destination);
   [&]<std::size_t... kSource>(std::index_sequence<kSource...>) {
     const auto source = [&]<std::size_t kIndex>() {
       if constexpr (kLayout.sources[kIndex] != kAbsent) {
-        put(word, kLayout.sources[kIndex], kRegisterBits, i.sources[kIndex]);
+        putFitting(word, kLayout.sources[kIndex], i.sources[kIndex]);
       }
       if constexpr (kLayout.negated[kIndex] != kAbsent) put(word, kLayout.negated[kIndex], 1, i.negated >> kIndex);
       if constexpr (kLayout.magnitude[kIndex] != kAbsent)
@@ -212,8 +221,8 @@ Word encodeForm(const Instruction& i, unsigned generation) noexcept {
     (modifier.template operator()<kSource>(), ...);
   }(std::make_index_sequence<3>());
   if constexpr (kLayout.immediate != kAbsent) put(word, kLayout.immediate, kLayout.immediate_bits, i.immediate);
-  if constexpr (kLayout.predicate != kAbsent) put(word, kLayout.predicate, kPredicateBits, i.predicate);
-  if constexpr (kLayout.condition != kAbsent) put(word, kLayout.condition, kConditionBits, i.condition);
+  if constexpr (kLayout.predicate != kAbsent) putFitting(word, kLayout.predicate, i.predicate);
+  if constexpr (kLayout.condition != kAbsent) putFitting(word, kLayout.condition, i.condition);
   if constexpr (kLayout.branch) putBranch(word, i.immediate, generation);
   putControl(word, i.control);
   return word;
@@ -312,7 +321,7 @@ unsigned overwriteDelay(Form first, Form second, bool second_guarded) noexcept {
   const unsigned guarded = second_guarded ? 1 : 0;
   if (infoOf(second).pipe == Pipe::kDouble) return infoOf(second).writes_predicate ? 5 + 2 * guarded : 2;
   if (infoOf(second).timing == Timing::kVariable) {
-    return infoOf(second).writes_predicate ? 10 + 2 * guarded : 6 + guarded;
+    return infoOf(second).writes_predicate ? 10 + 2 * guarded : 6;
   }
   if (!isWide(second) || isWide(first)) return 1;
   return infoOf(first).pipe == Pipe::kFma ? 1 + guarded : 2 + guarded;

@@ -121,8 +121,8 @@ const FormInfo& infoOf(Form form) noexcept;
 /// Whether the architecture has the form. All forms are common to all, except for the two *Descriptor.
 bool isAvailable(Form form, unsigned architecture) noexcept;
 
-/// The form's timing on that architecture: double instructions have fixed delays where they run at half the rate of
-/// float ones (sm_90, sm_100), and elsewhere barriers besides.
+/// The form's timing on that architecture: double instructions have fixed delays on sm_90 and sm_100, and signal
+/// barriers elsewhere.
 Timing timingOf(Form form, unsigned architecture) noexcept;
 
 /// Cycles that must lie between the issue of a kFixed `writer` and of a `reader` of its register (any source), the same
@@ -139,6 +139,8 @@ inline constexpr unsigned kReadDelay = 2;
 inline constexpr unsigned kDescriptorDelay = 2;
 /// Cycles between an instruction and the next that waits on a barrier which the first sets.
 inline constexpr unsigned kBarrierDelay = 2;
+/// Cycles that a branch or EXIT stalls at least, unless it branches to itself.
+inline constexpr unsigned kBranchStall = 5;
 
 /// sm_80 is 80. Those of which tests verify every row; others have no direct tier.
 std::span<const unsigned> architectures() noexcept;

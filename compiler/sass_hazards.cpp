@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <map>
+#include <tuple>
 
 #include <fmt/format.h>
 
@@ -160,6 +161,7 @@ class Step {
     if (writesDescriptor(i_.form) && !variable_) state_.descriptor_written = 0;
     if (variable_) leaveOutstanding();
     setBarriers();
+    stall();
     state_.pass(std::max<unsigned>(i_.control.stall, 1));
   }
 
@@ -318,6 +320,14 @@ class Step {
     }
   }
 
+  void stall() {
+    const bool branches = i_.form == Form::kBra || i_.form == Form::kBrx || i_.form == Form::kExit;
+    const bool is_last = i_.form == Form::kBra && i_.immediate == 0U - std::uint32_t{sizeof(Word)};
+    if (branches && !is_last && i_.control.stall < kBranchStall) {
+      broken("{} stalls for {} cycles: {} are needed", info_.name, i_.control.stall, kBranchStall);
+    }
+  }
+
   const CheckedCode& checked_;
   State& state_;
   const Instruction& i_;
@@ -351,7 +361,7 @@ class Walk {
       if (successorsLeaveCode(end - 1)) found.push_back({end - 1, "the code runs past its end"});
       if (found.size() >= limit) break;
     }
-    std::ranges::stable_sort(found, {}, &Violation::instruction);
+    std::ranges::sort(found, {}, [](const Violation& one) { return std::tie(one.instruction, one.rule); });
     if (found.size() > limit) found.resize(limit);
     return found;
   }

@@ -7,7 +7,7 @@
 //   - a source of a kVariable instruction is overwritten only after its read or its write barrier was waited for;
 //   - an instruction that sets a barrier is kBarrierDelay cycles before one that waits for it;
 //   - registers are below the declared number, pairs and quadruples aligned;
-//   - branches go to instructions of the code, and the code does not run past its end.
+//   - branches stall for kBranchStall cycles and go to instructions of the code, which does not run past its end.
 #pragma once
 
 #include <cstddef>

@@ -231,6 +231,8 @@ TEST(SassHazard, RegistersAndBranches) {
   EXPECT_THAT(text(check(jump, 90, 64, target)), HasSubstr("2: R4 is read before the barrier"));
   EXPECT_THAT(text(check(std::vector{make(Form::kMufuR, 4, {8, kZero, kZero}, 2, 6), leave()})),
               HasSubstr("there is no barrier 6"));
+  EXPECT_THAT(text(check(std::vector{branch(0, 0, 4), leave()})),
+              HasSubstr("0: BRA stalls for 4 cycles: 5 are needed"));
 }
 
 TEST(SassHazard, ReportsTheFirst) {
