@@ -236,7 +236,8 @@ void SassMachine::checkTiming(const Instruction& i) {
   const auto checkPredicate = [&](unsigned n, bool as_guard) {
     if ((n & 7) == sass::kTrue) return;
     const int writer = predicate_timing_[n & 7].writer;
-    const unsigned delay = writer < 0 ? 0 : sass::predicateDelay(static_cast<Form>(writer), i.form, as_guard);
+    const unsigned delay =
+        writer < 0 ? 0 : sass::predicateDelay(static_cast<Form>(writer), i.form, as_guard, architecture_);
     checkRead(predicate_timing_[n & 7], delay, "P" + std::to_string(n & 7));
   };
   checkPredicate(i.guard, true);
