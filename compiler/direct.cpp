@@ -178,7 +178,8 @@ std::vector<bool> directRoots(const Dag& dag, Math math) {
 }
 
 struct DirectEmitter::State {
-  explicit State(const DirectOptions& o) : options(o), reserved(reservedRegisters(o.loss)), selector(o) {}
+  explicit State(const DirectOptions& o)
+      : options(o), reserved(reservedRegisters(o.loss)), selector(o), allocator(o.architecture) {}
 
   void emitGroup(std::span<const std::uint32_t> roots, DirectPart& part);
   bool generate(std::span<const std::uint32_t> roots, DirectPart& part);
@@ -276,7 +277,7 @@ Result<DirectImage> joinDirect(std::span<const DirectPart> parts, const DirectOp
   std::vector<std::uint32_t> order(code.size());
   for (std::uint32_t at = 0; at < code.size(); ++at) order[at] = at;
   std::vector<sass::Instruction> prologue;
-  direct::Allocator allocator;
+  direct::Allocator allocator(options.architecture);
   if (!allocator.run(code, order, reservedRegisters(options.loss), options.registers, prologue)) {
     return Error{Errc::kInvalid, fmt::format("{} registers do not hold the kernel's beginning", options.registers), {}};
   }

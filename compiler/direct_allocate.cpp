@@ -12,7 +12,6 @@ using sass::Pipe;
 using sass::Timing;
 
 constexpr std::size_t kForms = kFormFacts.size();
-constexpr std::size_t kFormSlots = 64;
 static_assert(kForms <= kFormSlots);
 constexpr int kLongestStall = 15;
 constexpr int kBranchStall = 5;
@@ -20,34 +19,35 @@ constexpr int kReadDelay = 2;        // between a read of fixed latency and a wr
 constexpr int kPredicateDelay = 13;  // no reader of a predicate needs more
 constexpr int kRegisterDelay = 6;    // no reader of a register needs more
 
-/// sass' delays between two forms, without a call.
-struct Delays {
-  std::uint8_t value, condition, guard, overwrite, guarded_overwrite;
-};
-
-using DelayTable = std::array<std::array<Delays, kFormSlots>, kFormSlots>;
-
-const DelayTable kDelays = [] {
-  DelayTable table{};
+DelayTable delayTable(unsigned architecture) {
+  DelayTable table(kForms * kFormSlots);
   const auto byte = [](unsigned delay) { return static_cast<std::uint8_t>(delay); };
   for (std::size_t first = 0; first < kForms; ++first) {
     for (std::size_t second = 0; second < kForms; ++second) {
       const auto a = static_cast<Form>(first), b = static_cast<Form>(second);
-      table[first][second] = {byte(sass::registerDelay(a, b)), byte(sass::predicateDelay(a, b, false)),
-                              byte(sass::predicateDelay(a, b, true)), byte(sass::overwriteDelay(a, b, false)),
-                              byte(sass::overwriteDelay(a, b, true))};
+      table[first * kFormSlots + second] = {
+          byte(sass::registerDelay(a, b)), byte(sass::predicateDelay(a, b, false, architecture)),
+          byte(sass::predicateDelay(a, b, true, architecture)), byte(sass::overwriteDelay(a, b, false)),
+          byte(sass::overwriteDelay(a, b, true))};
     }
   }
   return table;
-}();
-
-const Delays& delaysOf(std::uint32_t first, Form second) { return kDelays[first][static_cast<std::size_t>(second)]; }
+}
 
 bool isVariable(Form form) { return factsOf(form).timing == Timing::kVariable; }
 bool isBranch(Form form) { return factsOf(form).pipe == Pipe::kControl; }
 bool isStore(Form form) { return form == Form::kStg || form == Form::kStg64; }
 
 }  // namespace
+
+Allocator::Allocator(unsigned architecture) {
+  static const std::vector<std::pair<unsigned, DelayTable>> kTables = [] {
+    std::vector<std::pair<unsigned, DelayTable>> tables;
+    for (const unsigned each : sass::architectures()) tables.emplace_back(each, delayTable(each));
+    return tables;
+  }();
+  delays_ = std::ranges::find(kTables, architecture, &std::pair<unsigned, DelayTable>::first)->second.data();
+}
 
 void Allocator::begin(const Code& code, RegisterSet reserved, unsigned limit) {
   places_.resize(code.values().size());

@@ -18,6 +18,14 @@ constexpr RegisterSet registerSet(unsigned first, unsigned count = 1) {
   return ((RegisterSet{1} << count) - 1) << first;
 }
 
+/// sass' delays between two forms, without a call.
+struct Delays {
+  std::uint8_t value, condition, guard, overwrite, guarded_overwrite;
+};
+/// By first and second form, the first times kFormSlots.
+using DelayTable = std::vector<Delays>;
+inline constexpr std::size_t kFormSlots = 64;
+
 /// Walks once over the operations. A value gets the first free register when it is written, and gives it back with its
 /// last use; one whose old content an instruction of variable latency may still read or write is taken only if there is
 /// no other. The walk counts cycles as if no barrier was ever waited for, so that real distances are never shorter; it
@@ -25,6 +33,9 @@ constexpr RegisterSet registerSet(unsigned first, unsigned count = 1) {
 /// that is idle, or the one that was set first. Keeps its work arrays.
 class Allocator {
  public:
+  /// For one of sass::architectures().
+  explicit Allocator(unsigned architecture);
+
   /// Replaces `out` by the instructions of `order`. Registers below `limit` may be used; `reserved` keep their meaning.
   /// False if they do not suffice.
   bool run(const Code& code, std::span<const std::uint32_t> order, RegisterSet reserved, unsigned limit,
@@ -64,6 +75,11 @@ class Allocator {
   inline void emit(const sass::Instruction& instruction, std::vector<sass::Instruction>& out);
   void setBranchOffsets(const Code& code, std::vector<sass::Instruction>& out) const;
 
+  const Delays& delaysOf(std::uint32_t first, sass::Form second) const {
+    return delays_[first * kFormSlots + static_cast<std::size_t>(second)];
+  }
+
+  const Delays* delays_;
   std::vector<std::uint8_t> places_, predicate_places_;  ///< of each value
   std::vector<Code::Uses> uses_, predicate_uses_;        ///< still to come
   RegisterSet free_ = 0;

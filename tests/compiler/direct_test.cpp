@@ -2,11 +2,15 @@
 // float, bit for bit, or against the error bound; sums of losses against the tree that loss.h promises.
 #include "compiler/direct.h"
 
+#include <algorithm>
+#include <bit>
 #include <cmath>
+#include <limits>
 
 #include <gtest/gtest.h>
 
 #include "ir/reference.h"
+#include "ir/rows.h"
 #include "tests/compiler/direct_run.h"
 #include "tests/passes/graphs.h"
 
@@ -234,6 +238,148 @@ TEST(Direct, QuotientsAndRootsAreRoundedCorrectly) {
       }
     }
   }
+}
+
+// The fast forms as lowering_fast.cpp has them for a GPU, over the model's MUFU.
+struct Fast {
+  float v = 0;
+  Fast(double x) : v(static_cast<float>(x)) {}
+  Fast(int x) : v(static_cast<float>(x)) {}
+  explicit Fast(float x) : v(x) {}
+};
+Fast mufu(sass::Mufu function, Fast x) { return Fast(specialFunction(function, x.v)); }
+Fast operator+(Fast x, Fast y) { return Fast(x.v + y.v); }
+Fast operator-(Fast x, Fast y) { return Fast(x.v - y.v); }
+Fast operator*(Fast x, Fast y) { return Fast(x.v * y.v); }
+Fast operator-(Fast x) { return Fast(-x.v); }
+Fast operator/(Fast x, Fast y) {
+  const auto flushed = [](float z) { return std::fpclassify(z) == FP_SUBNORMAL ? std::copysign(0.0F, z) : z; };
+  const Fast reciprocal = mufu(sass::Mufu::kReciprocal, y);
+  return x.v == 1 ? reciprocal : Fast(flushed(flushed(x.v) * reciprocal.v));
+}
+bool lt(Fast x, Fast y) { return x.v < y.v; }
+bool le(Fast x, Fast y) { return x.v <= y.v; }
+bool eq(Fast x, Fast y) { return x.v == y.v; }
+Fast select(bool mask, Fast x, Fast y) { return mask ? x : y; }
+Fast abs(Fast x) { return Fast(std::fabs(x.v)); }
+Fast copysign(Fast x, Fast y) { return Fast(std::copysign(x.v, y.v)); }
+Fast minimum(Fast x, Fast y) { return Fast(real::minimum(x.v, y.v)); }
+Fast maximum(Fast x, Fast y) { return Fast(real::maximum(x.v, y.v)); }
+Fast floor(Fast x) { return Fast(std::floor(x.v)); }
+Fast ceil(Fast x) { return Fast(std::ceil(x.v)); }
+Fast rint(Fast x) { return Fast(std::rint(x.v)); }
+Fast fma(Fast x, Fast y, Fast z) { return Fast(std::fma(x.v, y.v, z.v)); }
+Fast exp2(Fast x) { return mufu(sass::Mufu::kExp2, x); }
+Fast exp(Fast x) { return exp2(x * Fast(1.442695040888963407)); }
+Fast log2(Fast x) { return mufu(sass::Mufu::kLog2, x); }
+Fast log(Fast x) { return log2(x) * Fast(0.693147180559945309); }
+Fast log10(Fast x) { return log2(x) * Fast(0.301029995663981195); }
+Fast sqrt(Fast x) { return mufu(sass::Mufu::kRoot, x); }
+Fast tanh(Fast x) { return mufu(sass::Mufu::kTanh, x); }
+Fast turns(Fast x) {
+  const double exact = static_cast<double>(x.v) * static_cast<double>(0.15915493667125701904F);
+  const auto nearest = static_cast<float>(exact);
+  return Fast(std::fabs(static_cast<double>(nearest)) > std::fabs(exact) ? std::nextafter(nearest, 0.0F) : nearest);
+}
+Fast sin(Fast x) { return mufu(sass::Mufu::kSin, turns(x)); }
+Fast cos(Fast x) { return mufu(sass::Mufu::kCos, turns(x)); }
+Fast tan(Fast x) {
+  const float reciprocal = mufu(sass::Mufu::kReciprocal, cos(x)).v;
+  return Fast(sin(x).v * reciprocal);
+}
+Fast pow(Fast x, Fast y) {
+  const float power = exp2(y * log2(abs(x))).v, rounded = std::fmin(std::fabs(y.v), 0x1p23F) + 0x1p23F;
+  const bool is_odd = (std::bit_cast<std::uint32_t>(rounded) & 1) != 0;
+  if (y.v == 0) return 1.0;
+  if (!(x.v < 0)) return Fast(power);
+  if (rounded - 0x1p23F != std::fmin(std::fabs(y.v), 0x1p23F)) return Fast(std::numeric_limits<float>::quiet_NaN());
+  return Fast(is_odd ? -power : power);
+}
+#define SRJIT_FUNCTION_WITHOUT_CODE(id) \
+  Fast id(Fast) { return 0.0; }
+SRJIT_FUNCTION_WITHOUT_CODE(expm1)
+SRJIT_FUNCTION_WITHOUT_CODE(log1p)
+SRJIT_FUNCTION_WITHOUT_CODE(cbrt)
+SRJIT_FUNCTION_WITHOUT_CODE(asin)
+SRJIT_FUNCTION_WITHOUT_CODE(acos)
+SRJIT_FUNCTION_WITHOUT_CODE(atan)
+SRJIT_FUNCTION_WITHOUT_CODE(sinh)
+SRJIT_FUNCTION_WITHOUT_CODE(cosh)
+SRJIT_FUNCTION_WITHOUT_CODE(asinh)
+SRJIT_FUNCTION_WITHOUT_CODE(acosh)
+SRJIT_FUNCTION_WITHOUT_CODE(atanh)
+SRJIT_FUNCTION_WITHOUT_CODE(erf)
+#undef SRJIT_FUNCTION_WITHOUT_CODE
+Fast atan2(Fast, Fast) { return 0.0; }
+
+TEST(Direct, FastFormsAreThoseOfTheLowering) {
+  const DirectOptions options{.math = Math::kFast};
+  constexpr std::size_t kRows = 2000;
+  DirectData data = DirectData::random(kRows, 3, Spread::kSpecial, 77);
+  std::size_t direct = 0;
+  for (const Op op : directOps(Math::kFast)) {
+    Dag dag(Precision::kF32);
+    std::vector<NodeId> operands;
+    for (int i = 0; i < arityOf(op); ++i) operands.push_back(dag.variable(static_cast<std::uint32_t>(i)));
+    dag.addRoot(dag.apply(op, operands));
+    const std::vector<NodeId> used(dag.node(dag.roots()[0]).inputs().begin(), dag.node(dag.roots()[0]).inputs().end());
+    const Made made = make(dag, options);
+    const DirectResults out = runDirect(dag, made.part, made.image, options, data, 1);
+    for (std::size_t r = 0; r < kRows; ++r) {
+      std::array<Fast, 3> x{0.0, 0.0, 0.0};
+      for (std::size_t i = 0; i < used.size(); ++i) x[i] = Fast(data.columns[dag.node(used[i]).index * kRows + r]);
+      const float value = applyRow<Fast>(op, x[0], x[1], x[2]).v;
+      ASSERT_TRUE(sameValue(out.results[r], value)) << infoOf(op).name << "(" << x[0].v << ", " << x[1].v << ", "
+                                                    << x[2].v << ") = " << out.results[r] << ", not " << value;
+    }
+    ++direct;
+  }
+  EXPECT_GE(direct, 40U);
+}
+
+TEST(Direct, FewRegistersManyColumnsAndSharedWork) {
+  for (const unsigned registers : {40U, 48U, 64U}) {
+    const DirectOptions options{.math = Math::kPrecise, .registers = registers};
+    const Dag dag = population(Math::kPrecise, 64, registers, 60, 50);
+    DirectData data = DirectData::random(70, 50, Spread::kWide, registers);
+    const Made made = make(dag, options);
+    const DirectResults out = runDirect(dag, made.part, made.image, options, data, 1);
+    const auto values = expected(dag, data);
+    EXPECT_LE(made.part.refused.size(), registers < 48 ? 8U : 0U);
+    for (std::size_t root = 0; root < values.size(); ++root) {
+      const bool is_refused = std::ranges::find(made.part.refused, root) != made.part.refused.end();
+      for (std::size_t r = 0; r < data.rows; ++r) {
+        const float value = out.results[(root + 3) % values.size() * data.rows + r];
+        ASSERT_TRUE(sameValue(value, is_refused ? 12345.0F : values[root][r])) << textOf(dag, root) << " row " << r;
+      }
+    }
+  }
+}
+
+TEST(Direct, RefusesWhatItHasNoCodeFor) {
+  const Dag dag = ran(graphOf({"x0+1", "erf(x0)", "x0*erf(x0)", "sin(x0)"}, Precision::kF32), "hoist, schedule");
+  auto emitter = DirectEmitter::create({.math = Math::kPrecise});
+  EXPECT_EQ(emitter.value().emit(dag).refused, (std::vector<std::uint32_t>{1, 2, 3}));
+  auto fast = DirectEmitter::create({.math = Math::kFast});
+  EXPECT_EQ(fast.value().emit(dag).refused, (std::vector<std::uint32_t>{1, 2}));
+  const Dag wide = ran(graphOf({"x0+1"}, Precision::kF64), "hoist, schedule");
+  EXPECT_EQ(fast.value().emit(wide).refused, (std::vector<std::uint32_t>{0}));
+  EXPECT_FALSE(DirectEmitter::create({.architecture = 75}).ok());
+  EXPECT_FALSE(DirectEmitter::create({.roots = 33}).ok());
+  EXPECT_FALSE(DirectEmitter::create({.registers = 65}).ok());
+  EXPECT_FALSE(DirectEmitter::create({.window = 0}).ok());
+}
+
+TEST(Direct, CodeDependsOnStructureAlone) {
+  const auto wordsOf = [](std::string_view text) {
+    const Dag dag = ran(graphOf({text}, Precision::kF32), "hoist, schedule");
+    auto emitter = DirectEmitter::create({.math = Math::kPrecise});
+    DirectPart part = emitter.value().emit(dag);
+    EXPECT_EQ(emitter.value().emit(dag).words, part.words);
+    return part.words;
+  };
+  EXPECT_EQ(wordsOf("x0*2+x1*3.5"), wordsOf("x0*7+x1*0.25"));
+  EXPECT_NE(wordsOf("x0*2+x1*3.5"), wordsOf("x0*2-x1*3.5"));
 }
 
 }  // namespace
