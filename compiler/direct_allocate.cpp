@@ -195,7 +195,7 @@ unsigned Allocator::take(ValueId value, unsigned width) {
   if (first == sass::kZero) return first;
   std::uint8_t* const places = &places_[value - kFirstValue];
   places[0] = static_cast<std::uint8_t>(first);
-  free_ &= ~registerSet(first, width);
+  if (width == 4 || uses_[value - kFirstValue].count != 0) free_ &= ~registerSet(first, width);
   if (width == 4) {
     for (unsigned part = 0; part < 4; ++part) {
       places[part] = static_cast<std::uint8_t>(first + part);

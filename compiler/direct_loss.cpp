@@ -101,15 +101,17 @@ ValueId Butterfly::finish(Code& code) {
   return sum;
 }
 
-void LossSelector::emitHead(Code& code, ValueId row) {
-  const auto load = [&](std::size_t pointer) {
-    return loadAt(code, addressTimes(code, arguments_.loadPair(code, pointer), row, 4));
-  };
-  target_ = load(offsetof(DirectArguments, target));
-  if (spec_.weighted) weight_ = load(offsetof(DirectArguments, weights));
+void LossSelector::loadArguments(Code& code) {
+  targets_ = arguments_.loadPair(code, offsetof(DirectArguments, target));
+  if (spec_.weighted) all_weights_ = arguments_.loadPair(code, offsetof(DirectArguments, weights));
   roots_ = 0;
   terms_.begin(Butterfly::Kind::kFloat, 0);
   weights_.begin(Butterfly::Kind::kFloat, 0);
+}
+
+void LossSelector::loadRow(Code& code, ValueId row) {
+  target_ = loadAt(code, addressTimes(code, targets_, row, 4));
+  if (spec_.weighted) weight_ = loadAt(code, addressTimes(code, all_weights_, row, 4));
 }
 
 void LossSelector::add(Builder& builder, const Value& prediction) {

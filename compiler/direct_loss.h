@@ -63,8 +63,10 @@ class LossSelector {
   LossSelector(const std::optional<LossSpec>& spec, const KernelArguments& arguments)
       : spec_(spec.value_or(LossSpec{})), arguments_(arguments) {}
 
+  /// Begins a step: loads the arguments that loadRow() needs.
+  void loadArguments(Code& code);
   /// Loads the target and the weight of the row with number `row`.
-  void emitHead(Code& code, ValueId row);
+  void loadRow(Code& code, ValueId row);
   /// Adds the term of the next root.
   void add(Builder& builder, const Value& prediction);
   /// Ends a step, and, after the fourth, stores the sums.
@@ -78,7 +80,8 @@ class LossSelector {
   LossSpec spec_;
   KernelArguments arguments_;
   unsigned roots_ = 0;
-  ValueId target_ = kRz, weight_ = kRz;
+  ValueId targets_ = kRz, all_weights_ = kRz;  ///< pairs: where they begin
+  ValueId target_ = kRz, weight_ = kRz;        ///< of the row
   Butterfly terms_, weights_;
 };
 

@@ -176,9 +176,22 @@ Value Selector::valueOf(NodeId root) {
   return use(root);
 }
 
+// All arguments are loaded before the first is used, so that their latencies overlap.
 void Selector::emitHead() {
   Code& code = *code_;
   const ValueId rows = arguments_.load(code, offsetof(DirectArguments, rows));
+  ValueId row_stride = kRz, columns = kRz, results = kRz;
+  if (!used_columns_.empty()) {
+    row_stride = arguments_.load(code, offsetof(DirectArguments, row_stride));
+    columns = arguments_.loadPair(code, offsetof(DirectArguments, columns));
+    column_stride_ = arguments_.load(code, offsetof(DirectArguments, column_stride));
+  }
+  if (options_.loss) {
+    loss_.loadArguments(code);
+  } else {
+    results = arguments_.loadPair(code, offsetof(DirectArguments, results));
+    output_stride_ = arguments_.load(code, offsetof(DirectArguments, output_stride));
+  }
   code.append({.form = Form::kISetPURR,
                .modifier = sass::modifierOf(Compare::kLess),
                .predicate = fixed::kExists,
@@ -187,17 +200,11 @@ void Selector::emitHead() {
       code.value({.form = Form::kIAdd3RIR, .sources = {rows, kRz, kRz}, .immediate = static_cast<std::uint32_t>(-1)});
   const ValueId row =
       code.value({.form = Form::kSelRR, .condition = fixed::kExists, .sources = {fixed::kRow, last, kRz}});
-  if (!used_columns_.empty()) {
-    const ValueId stride = arguments_.load(code, offsetof(DirectArguments, row_stride));
-    const ValueId columns = arguments_.loadPair(code, offsetof(DirectArguments, columns));
-    row_address_ = addressOf(code, columns, row, stride);
-    column_stride_ = arguments_.load(code, offsetof(DirectArguments, column_stride));
-  }
+  if (!used_columns_.empty()) row_address_ = addressOf(code, columns, row, row_stride);
   if (options_.loss) {
-    loss_.emitHead(code, row);
+    loss_.loadRow(code, row);
   } else {
-    result_address_ = addressTimes(code, arguments_.loadPair(code, offsetof(DirectArguments, results)), row, 4);
-    output_stride_ = arguments_.load(code, offsetof(DirectArguments, output_stride));
+    result_address_ = addressTimes(code, results, row, 4);
   }
 }
 
