@@ -12,6 +12,8 @@ SRJIT_TEST_PACKAGES=(
   clang-19 libclang-rt-19-dev     # sanitizers and libFuzzer
   clang-format-19 clang-tidy-19
 )
+# Not needed to build or test: the benchmark's figures (tools/bench/plot), whose test is skipped without it.
+SRJIT_BENCH_PACKAGES=(python3-matplotlib)
 
 say() { printf '== %s\n' "$*"; }
 note() { printf '   %s\n' "$*"; }

@@ -145,6 +145,27 @@ TEST(Bench, KnowsItsWrongUses) {
   EXPECT_EQ(runCommand({"bench", "gpu", "--device", "cuda:99"}, "/").status, 3);
 }
 
+TEST(Bench, RunsAScenario) {
+  EXPECT_THAT(runCommand({"bench", "--help"}, "/").out, HasSubstr("mit-generation"));
+  EXPECT_THAT(runCommand({"bench", "thesis-1", "--help"}, "/").out, HasSubstr("--no-baselines"));
+  EXPECT_EQ(runCommand({"bench", "thesis-1", "--result", "nothing"}, "/").status, 2);
+  const Scratch scratch;
+  const std::string file = scratch.path("figures.json");
+  const std::string data = scratch.write("data.csv", "a,b,y\n1,2,3\n4,5,6\n7,8,10\n");
+  const Outcome outcome = runCommand({"bench", "thesis-2", "--device", "cpu", "--quick", "--result", "losses", "--data",
+                                      data, "--no-baselines", "--json", file},
+                                     "/");
+  ASSERT_EQ(outcome.status, 0) << outcome.err;
+  const json details = json::parse(contentOf(file))["details"]["thesis-2"];
+  EXPECT_EQ(details["rows"], 3);
+  EXPECT_EQ(details["data"], data);
+  EXPECT_TRUE(details.contains("losses"));
+  EXPECT_FALSE(details.contains("predictions"));
+  const Outcome bad = runCommand({"bench", "thesis-2", "--device", "cpu", "--quick", "--data", file + ".csv"}, "/");
+  EXPECT_EQ(bad.status, 3);
+  EXPECT_THAT(bad.out, HasSubstr("FAILED"));
+}
+
 // The processor has no figures of a GPU, but the same parts.
 TEST(BenchSlow, OfAGpuWritesFiguresWithTheirTargets) {
   const Scratch scratch;

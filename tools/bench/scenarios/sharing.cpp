@@ -22,7 +22,7 @@ using Json = nlohmann::ordered_json;
 
 constexpr const char* kPart = "sharing";
 constexpr std::size_t kBatches[] = {1, 16, 64};
-constexpr std::size_t kLeastSubtree = 3;  // tokens
+constexpr std::size_t kLeastSubtree = 3, kLargerSubtrees[] = {8, 16, 32};  // tokens
 
 struct Population {
   const char* name;
@@ -54,8 +54,10 @@ void forSubtrees(const Expression& expression, const Visit& visit) {
   }
 }
 
-/// The part of the tokens that subtrees make up which `known` has; or, without it, which occur twice in the population.
-double coveredPart(std::span<const Expression> expressions, const std::unordered_set<std::string>* known) {
+/// The part of the tokens that subtrees of at least `least` tokens make up which `known` has; or, without it, which
+/// occur twice in the population.
+double coveredPart(std::span<const Expression> expressions, const std::unordered_set<std::string>* known,
+                   std::size_t least = kLeastSubtree) {
   std::unordered_map<std::string, int> uses;
   for (const Expression& expression : expressions) {
     forSubtrees(expression, [&](const std::string& key, std::size_t) {
@@ -66,7 +68,7 @@ double coveredPart(std::span<const Expression> expressions, const std::unordered
   std::size_t covered = 0;
   for (const Expression& expression : expressions) {
     forSubtrees(expression, [&](const std::string& key, std::size_t size) {
-      const bool counts = known != nullptr ? known->contains(key) : uses[key] > 1;
+      const bool counts = size >= least && (known != nullptr ? known->contains(key) : uses[key] > 1);
       covered += counts ? size : 0;
       return counts;
     });
@@ -112,7 +114,7 @@ class SharingBench {
                 {"covered_by_common_subtrees", coveredPart(population_.expressions, nullptr)},
                 {"order_seconds", watch.seconds()},
                 {"batches", batches()}};
-    add("tokens in common subtrees of 3 tokens or more", "part", {row["covered_by_common_subtrees"].get<double>()});
+    figure("tokens in common subtrees of 3 tokens or more", "part", {row["covered_by_common_subtrees"].get<double>()});
     row["as_given"] = timed("as given", population_.expressions);
     row["ordered"] = timed("ordered by what they share", sorted_);
     row["alone"] = alone();
@@ -120,19 +122,23 @@ class SharingBench {
   }
 
  private:
-  void add(const std::string& what, const char* unit, std::vector<double> samples) const {
+  void figure(const std::string& what, const char* unit, std::vector<double> samples) const {
     context_.report->add(kPart, {fmt::format("{}: {}", population_.name, what), unit, std::move(samples)});
   }
 
   Json batches() const {
     Json rows = Json::array();
-    for (const std::size_t batch : kBatches) {
+    const auto add = [&](std::size_t batch) {
       const std::size_t given = nodesOfBatches(population_.expressions, batch);
-      const std::size_t sorted = batch == 1 ? given : nodesOfBatches(sorted_, batch);
+      const bool same = batch == 1 || batch == population_.expressions.size();
+      const std::size_t sorted = same ? given : nodesOfBatches(sorted_, batch);
       rows.push_back({{"expressions_a_graph", batch}, {"nodes_as_given", given}, {"nodes_ordered", sorted}});
-      add(fmt::format("nodes after the passes, {} a graph", batch), "nodes", {static_cast<double>(given)});
-      add(fmt::format("nodes after the passes, {} a graph, ordered", batch), "nodes", {static_cast<double>(sorted)});
-    }
+      figure(fmt::format("nodes after the passes, {} a graph", batch), "nodes", {static_cast<double>(given)});
+      if (same) return;
+      figure(fmt::format("nodes after the passes, {} a graph, ordered", batch), "nodes", {static_cast<double>(sorted)});
+    };
+    for (const std::size_t batch : kBatches) add(batch);
+    add(population_.expressions.size());
     return rows;
   }
 
@@ -147,8 +153,8 @@ class SharingBench {
       kernels.push_back(timeLoss(engine_, program, data_, {}).device * 1e3);
       return kernels.back();
     });
-    add(fmt::format("machine code, {}: kernels", name), "ms", kernels);
-    add(fmt::format("machine code, {}: making ready", name), "ms", {ready * 1e3});
+    figure(fmt::format("machine code, {}: kernels", name), "ms", kernels);
+    figure(fmt::format("machine code, {}: making ready", name), "ms", {ready * 1e3});
     return {{"kernel_ms", kernels}, {"ready_seconds", ready}};
   }
 
@@ -168,8 +174,8 @@ class SharingBench {
     timeLoss(engine_, together, data_, {});
     const double shared =
         medianOf(context_.sample(9, 0.5, [&] { return timeLoss(engine_, together, data_, {}).device; }));
-    add(fmt::format("machine code, {} expressions, a kernel each: kernels", chosen.size()), "ms", {seconds * 1e3});
-    add(fmt::format("machine code, the same {} in common kernels: kernels", chosen.size()), "ms", {shared * 1e3});
+    figure(fmt::format("machine code, {} expressions, a kernel each: kernels", chosen.size()), "ms", {seconds * 1e3});
+    figure(fmt::format("machine code, the same {} in common kernels: kernels", chosen.size()), "ms", {shared * 1e3});
     return {{"expressions", chosen.size()}, {"alone_ms", seconds * 1e3}, {"together_ms", shared * 1e3}};
   }
 
@@ -192,10 +198,18 @@ Json persistence(const BenchContext& context, std::size_t count, double rate) {
     });
   }
   population.next();
-  const double covered = coveredPart(population.current(), &known);
-  context.report->add(kPart,
-                      {"generations: tokens in subtrees that the generation before has, too", "part", {covered}});
-  Json row = {{"covered_by_last_generation", covered}};
+  Json parts = Json::array();
+  const auto add = [&](std::size_t least) {
+    const double covered = coveredPart(population.current(), &known, least);
+    parts.push_back({{"least_tokens", least}, {"covered", covered}});
+    context.report->add(
+        kPart, {fmt::format("generations: tokens in subtrees of {} or more that the generation before has, too", least),
+                "part",
+                {covered}});
+  };
+  add(kLeastSubtree);
+  for (const std::size_t least : kLargerSubtrees) add(least);
+  Json row = {{"covered_by_last_generation", std::move(parts)}};
   const Json limits = deviceLimits(context);
   if (limits.is_null()) return row;
   const double tokens = rate * sizeof(float) / limits["bytes_per_second"].get<double>();

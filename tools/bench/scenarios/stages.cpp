@@ -50,8 +50,10 @@ class OneCore {
     options_.loss = LossSpec{};
     options_.min_blocks = 4;
     if (!context.onGpu()) return;
-    cuda_ = must(Cuda::open(must(loadDriver()), static_cast<int>(context.ordinal())));
-    if (!cuda_->limits().needs_ptx) options_.arch = cuda_->limits().arch;
+    auto cuda = must(Cuda::open(must(loadDriver()), static_cast<int>(context.ordinal())));
+    options_.arch = cuda->limits().arch;
+    // A device that is newer than the architectures does not load their machine code.
+    if (!cuda->limits().needs_ptx) cuda_ = std::move(cuda);
   }
 
   Stages run(std::span<const Expression> expressions, std::size_t batch, double limit) {

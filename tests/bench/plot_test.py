@@ -1,0 +1,98 @@
+"""Figures of a quick run's JSON: plot_test.py PLOT REPORT. Ends with 3 where matplotlib is missing."""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+import xml.etree.ElementTree as tree
+
+PLOT, REPORT = sys.argv[1:3]
+FIGURES = ["break-even", "compile-and-run", "compile-stages", "generation", "roofline", "scaling", "sharing",
+           "thesis-losses", "thesis-predictions", "thesis-stages"]
+
+
+def plot(*arguments):
+    return subprocess.run([sys.executable, "-B", PLOT, *arguments], capture_output=True, text=True, check=False)
+
+
+def with_baselines(report):
+    """The report as if published designs and a GPU's limits had been measured, too."""
+    for scenario in ("thesis-1", "thesis-2", "thesis-3", "mit-generation"):
+        report["details"][scenario]["baselines"] = [
+            {"name": "stack-once", "result": result, "total_seconds": 3.5, "step_seconds": 0.03, "extrapolated": False}
+            for result in ("losses", "predictions")] + [
+            {"name": "nvrtc", "result": "losses", "total_seconds": 350.0, "step_seconds": 0.03, "extrapolated": True},
+            {"name": "ptx-each", "not_run": "no CUDA driver"}]
+    report["details"]["mit-generation"]["baselines_over_expressions"] = [
+        {"name": "stack-once", "expressions": count, "loss_seconds": count * 1e-4} for count in (50, 100, 200)]
+    for population in ("mixed", "arithmetic"):
+        for shape in report["details"][population]["shapes"]:
+            for run in shape["tiers"]:
+                run["least_seconds"] = {"issue": 1e-5, "special": 2e-5 if population == "mixed" else 0, "bandwidth": 3e-6}
+    return report
+
+
+class Plot(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.addCleanup(self.folder.cleanup)
+
+    def path(self, name):
+        return os.path.join(self.folder.name, name)
+
+    def check_figures(self):
+        self.assertEqual(sorted(os.listdir(self.path("out"))), sorted(f"{name}.{kind}" for name in FIGURES for kind in ("png", "svg")))
+        for name in FIGURES:
+            svg = tree.parse(self.path(f"out/{name}.svg")).getroot()
+            self.assertTrue(any(element.tag.endswith("text") for element in svg.iter()), name)
+            with open(self.path(f"out/{name}.png"), "rb") as file:
+                header = file.read(24)
+            width, height = (int.from_bytes(header[i:i + 4], "big") for i in (16, 20))
+            self.assertTrue(header.startswith(b"\x89PNG") and 500 < width < 2000 and 300 < height < 2000, (name, width, height))
+
+    def test_all_figures(self):
+        done = plot(REPORT, "--out", self.path("out"))
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.check_figures()
+
+    def test_with_baselines_and_limits(self):
+        with open(REPORT, encoding="utf-8") as file:
+            report = with_baselines(json.load(file))
+        with open(self.path("report.json"), "w", encoding="utf-8") as file:
+            json.dump(report, file)
+        done = plot(self.path("report.json"), "--out", self.path("out"))
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.check_figures()
+        with open(self.path("out/thesis-losses.svg"), encoding="utf-8") as file:
+            text = file.read()
+        self.assertIn("stack-once", text)
+        self.assertIn("nvrtc *", text)
+
+    def test_the_same_report_gives_the_same_figure(self):
+        for out in ("one", "two"):
+            self.assertEqual(plot(REPORT, "--out", self.path(out), "--only", "scaling", "--format", "svg").returncode, 0)
+        files = [open(self.path(f"{out}/scaling.svg"), encoding="utf-8").read() for out in ("one", "two")]
+        self.assertEqual(files[0], files[1])
+
+    def test_a_missing_scenario_is_left_out(self):
+        with open(REPORT, encoding="utf-8") as file:
+            report = json.load(file)
+        report["details"] = {"sharing": report["details"]["sharing"]}
+        with open(self.path("report.json"), "w", encoding="utf-8") as file:
+            json.dump(report, file)
+        self.assertEqual(plot(self.path("report.json"), "--out", self.path("out"), "--format", "png").returncode, 0)
+        self.assertEqual(os.listdir(self.path("out")), ["sharing.png"])
+
+    def test_no_report(self):
+        done = plot("/dev/null", "--out", self.path("out"))
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("no report", done.stderr)
+
+
+if __name__ == "__main__":
+    if plot("--help").returncode == 3:
+        print("skipped: no matplotlib")
+        sys.exit(3)
+    unittest.main(argv=sys.argv[:1])
