@@ -81,6 +81,18 @@ check_tidy() {
   }
 }
 
+# What runs on several threads at once, on the model of a GPU. The command and the other tests are not built.
+check_threads() {
+  build_preset tsan --target test_runtime
+  TSAN_OPTIONS="suppressions=$SRJIT_ROOT/tests/tsan.supp:ignore_noninstrumented_modules=1" \
+    build/tsan/tests/test_runtime --gtest_brief=1 \
+    --gtest_filter='DeviceAsync.*:DeviceEngineTiers.*:*Predictions*:Stream.ThreadsHaveTheirOwn:KernelCache.*-*AHundredThousand*:*SmallWindows' \
+    >build/tsan-tests.log 2>&1 || {
+    tail -n 60 build/tsan-tests.log >&2
+    return 1
+  }
+}
+
 # check NAME COMMAND...: one counted check.
 check() {
   local name="$1" status=0
@@ -99,6 +111,7 @@ if ! $quick; then
   check "the format of all sources" check_format
   build_preset asan
   run_ctest asan
+  check "what threads share with ThreadSanitizer" check_threads
   check "the sources with clang-tidy" check_tidy
 fi
 

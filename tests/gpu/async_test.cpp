@@ -62,6 +62,33 @@ TEST_F(Async, SeveralInFlightGiveWhatOneByOneGives) {
   }
 }
 
+TEST_F(Async, PredictionsInFlightGiveWhatOneByOneGives) {
+  const Workload w = Workload::random(population(7), 300, 40000, Spread::kTame, Precision::kF32);  // 48 MB: chunks
+  const Dataset data = engine_->upload(w.view()).value();
+  const Program interpreted = engine_->compile(w.expressions, {.tier = Tier::kInterpret});
+  const Program compiled = engine_->compile(w.expressions, {.tier = Tier::kCompile});
+  std::vector<std::vector<float>> values(4, std::vector<float>(w.expressions.size() * w.rows()));
+  std::vector<Pending<std::vector<Failure>>> flights;
+  std::vector<Pending<Losses>> between;
+  for (int i = 0; i < 4; ++i) {
+    const Program& program = i % 2 == 0 ? interpreted : compiled;
+    flights.push_back(engine_
+                          ->submitEvaluate(program, data, moved(w.parameters, i),
+                                           std::span<float>(values[static_cast<std::size_t>(i)]))
+                          .value());
+    between.push_back(submit(program, data, moved(w.parameters, i)));
+  }
+  for (int i = 4; i-- > 0;) {
+    const auto at = static_cast<std::size_t>(i);
+    EXPECT_TRUE(std::move(flights[at]).result().value().empty());
+    const std::vector<double> parameters = moved(w.parameters, i);
+    expectSameBits(std::vector<double>(values[at].begin(), values[at].end()),
+                   predict(*engine_, interpreted, data, parameters), w.rows(), "predictions in flight");
+    expectSameLosses(lossesOf(*engine_, interpreted, data, parameters, {}), std::move(between[at]).result().value(),
+                     "losses between them");
+  }
+}
+
 TEST_F(Async, FlightsThatNobodyWaitsForEndCleanly) {
   const Workload w = Workload::random(population(2), 300, 20000, Spread::kTame, Precision::kF32);
   const Dataset data = engine_->upload(w.view()).value();

@@ -5,7 +5,7 @@
 
 #include "runtime/kernel_store.h"
 #include "tests/runtime/fake_cuda.h"
-#include "tests/runtime/scratch_directory.h"
+#include "tests/tools/scratch.h"
 
 namespace srjit {
 namespace {
@@ -69,12 +69,12 @@ TEST(Calibration, LeavesOutWhatSaysNothing) {
 }
 
 TEST(Calibration, IsKeptForTheNextProcessByName) {
-  const ScratchDirectory directory;
+  const Scratch directory;
   {
-    Calibration calibration(cacheIn(directory.path()), "a device");
+    Calibration calibration(cacheIn(directory.path("")), "a device");
     calibration.addRun(true, 1e10, 1);
   }
-  const auto cache = cacheIn(directory.path());
+  const auto cache = cacheIn(directory.path(""));
   EXPECT_GT(Calibration(cache, "a device").costs().compiled, 2 * kTypicalCosts.compiled);
   EXPECT_EQ(Calibration(cache, "another").costs().compiled, kTypicalCosts.compiled);
   for (const char* const text : {"nonsense", "[]", R"({"compiled": -1})", R"({"compiled": "fast"})", ""}) {

@@ -62,7 +62,7 @@ TEST_P(DeviceEngine, StreamsWhatDoesNotFit) {
 }
 
 TEST_P(DeviceEngine, StreamsColumnsThatAreLongerThanAPitch) {
-  FakeMachine machine({.devices = {FakeDevice{.max_pitch = 20'000}}, .lag = true});
+  FakeMachine machine({.devices = {FakeDevice{.max_pitch = 4'000}}, .lag = true});
   EngineOptions options = strict();
   options.device_bytes = 200'000;
   const Engine gpu = machine.engine(options);
