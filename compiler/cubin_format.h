@@ -46,7 +46,14 @@ enum SectionType : std::uint32_t {
   kRelocationAction = 0x7000000b,
   kCompatibility = 0x70000086,
 };
-enum SectionFlag : std::uint64_t { kWritten = 1, kAllocated = 2, kCode = 4, kHasInfo = 0x40, kNoteFlag = 0x1000000 };
+enum SectionFlag : std::uint64_t {
+  kWritten = 1,
+  kAllocated = 2,
+  kCode = 4,
+  kHasInfo = 0x40,
+  kNoteFlag = 0x1000000,
+  kToolNoteFlag = 0x2000000
+};
 enum SegmentType : std::uint32_t { kLoad = 1, kHeaders = 6 };
 enum SegmentFlag : std::uint32_t { kExecute = 1, kWrite = 2, kRead = 4 };
 

@@ -99,7 +99,7 @@ class Plan {
   Plan(std::span<const KernelDescription> kernels, unsigned architecture)
       : kernels_(kernels), architecture_(architecture), recent_(architecture >= 90) {
     const auto count = static_cast<std::uint32_t>(kernels.size());
-    infos_ = recent_ ? 7 : 6;
+    infos_ = recent_ ? 8 : 7;
     call_graph_ = infos_ + count;
     if (recent_) {
       texts_ = call_graph_ + 1;
@@ -131,6 +131,7 @@ class Plan {
     sections_.push_back(std::move(section));
   }
   void addSymbols();
+  static Bytes toolContent();
   Bytes noteContent() const;
   Bytes infoContent() const;
   Bytes compatibilityContent() const;
@@ -181,10 +182,28 @@ void Plan::addSymbols() {
   add(".symtab", kSymbols, 0, kStringSection, first_global_, 8, sizeof(Symbol), std::move(symbols));
 }
 
-Bytes Plan::noteContent() const {
-  constexpr std::uint32_t kNameBytes = 12, kContentBytes = 8, kCuInfo = 1000;
+constexpr std::uint32_t kNoteNameBytes = 12;
+constexpr std::string_view kNoteName("NVIDIA Corp\0", kNoteNameBytes);
+
+// Which tool made the image: a version of the record, then where its strings begin. Drivers refuse images without it.
+Bytes Plan::toolContent() {
+  constexpr std::uint32_t kToolInfo = 2000, kRecordVersion = 2;
+  Bytes strings;
+  std::array<std::uint32_t, 5> begins = {};
+  std::size_t next = 0;
+  for (const char* const text : {"", "sr-jit", "", "", ""}) begins[next++] = strings.addName(text);
+  const auto bytes = static_cast<std::uint32_t>(sizeof kRecordVersion + sizeof begins + strings.bytes().size());
   Bytes note;
-  note.add(kNameBytes).add(kContentBytes).add(kCuInfo).add(std::string_view("NVIDIA Corp\0", kNameBytes));
+  note.add(kNoteNameBytes).add(static_cast<std::uint32_t>(roundUp(bytes, 4))).add(kToolInfo).add(kNoteName);
+  note.add(kRecordVersion).add(begins).add(strings.bytes());
+  note.padTo(roundUp(note.bytes().size(), 4));
+  return note;
+}
+
+Bytes Plan::noteContent() const {
+  constexpr std::uint32_t kContentBytes = 8, kCuInfo = 1000;
+  Bytes note;
+  note.add(kNoteNameBytes).add(kContentBytes).add(kCuInfo).add(kNoteName);
   note.add(std::uint16_t{2}).add(static_cast<std::uint16_t>(architecture_)).add(kApiVersion);
   return note;
 }
@@ -259,6 +278,7 @@ std::vector<Section> Plan::sections() {
   sections_.emplace_back();
   add(".shstrtab", kStrings, 0, 0, 0, 1, 0, {});
   addSymbols();
+  add(".note.nv.tkinfo", kNote, kToolNoteFlag, 0, 0, 4, 0, toolContent());
   add(".note.nv.cuinfo", kNote, kNoteFlag, 0, 0, 4, 0, noteContent());
   add(".nv.info", kInfo, 0, kSymbolSection, 0, 4, 0, infoContent());
   if (recent_) add(".nv.compat", kCompatibility, 0, 0, 0, 4, 0, compatibilityContent());
