@@ -199,10 +199,11 @@ struct DirectEmitter::State {
 bool DirectEmitter::State::generate(std::span<const std::uint32_t> roots, DirectPart& part) {
   constexpr unsigned kMargin = 10;  // for what alignment of wide results costs
   const direct::Sections sections = selector.select(roots, code, part.parameters, part.outputs);
-  const unsigned available = options.registers - static_cast<unsigned>(std::popcount(reserved));
+  const unsigned nameable = options.registers - sass::kHiddenRegisters;
+  const unsigned available = nameable - static_cast<unsigned>(std::popcount(reserved));
   for (const unsigned window : {options.window, 1U}) {
     scheduler.run(code, sections, window, available - kMargin, order);
-    if (allocator.run(code, order, reserved, options.registers, group)) return true;
+    if (allocator.run(code, order, reserved, nameable, group)) return true;
     ++part.retries;
   }
   return false;
@@ -212,7 +213,7 @@ void DirectEmitter::State::append(std::span<const std::uint32_t> roots, DirectPa
   pad(part.words, options.architecture);
   part.groups.back().code = static_cast<std::uint32_t>(part.words.size() * sizeof(sass::Word));
   part.groups.back().roots = static_cast<std::uint32_t>(roots.size());
-  part.registers = std::max(part.registers, allocator.registers());
+  part.registers = std::max(part.registers, allocator.registers() + sass::kHiddenRegisters);
   part.words.reserve(part.words.size() + group.size());
   for (const sass::Instruction& instruction : group) {
     if (instruction.form == Form::kExit) {
@@ -278,11 +279,12 @@ Result<DirectImage> joinDirect(std::span<const DirectPart> parts, const DirectOp
   for (std::uint32_t at = 0; at < code.size(); ++at) order[at] = at;
   std::vector<sass::Instruction> prologue;
   direct::Allocator allocator(options.architecture);
-  if (!allocator.run(code, order, reservedRegisters(options.loss), options.registers, prologue)) {
+  if (!allocator.run(code, order, reservedRegisters(options.loss), options.registers - sass::kHiddenRegisters,
+                     prologue)) {
     return Error{Errc::kInvalid, fmt::format("{} registers do not hold the kernel's beginning", options.registers), {}};
   }
   DirectImage image;
-  image.registers = allocator.registers();
+  image.registers = allocator.registers() + sass::kHiddenRegisters;
   std::size_t size = prologue.size() + kAlignment;
   for (const DirectPart& part : parts) size += part.words.size() + kAlignment;
   if (size > std::numeric_limits<std::int32_t>::max() / sizeof(sass::Word)) {

@@ -95,9 +95,9 @@ struct DirectPart {
   std::vector<std::uint32_t> outputs;     ///< table of outputs: which root of the Dag an entry is. Padded by kNoRoot
   std::vector<std::uint32_t> exits;       ///< offsets of EXIT instructions in bytes
   std::vector<std::uint32_t> refused;     ///< roots without code, ascending: not direct, or too many registers
-  unsigned registers = 0;
-  unsigned splits = 0;   ///< groups that were halved for want of registers
-  unsigned retries = 0;  ///< times that code was made again in source order for want of registers
+  unsigned registers = 0;                 ///< to declare (sass::kHiddenRegisters)
+  unsigned splits = 0;                    ///< groups that were halved for want of registers
+  unsigned retries = 0;                   ///< times that code was made again in source order for want of registers
 
   static constexpr std::uint32_t kNoRoot = ~0u;
 };
@@ -129,7 +129,7 @@ struct DirectImage {
   std::vector<DirectGroup> groups;   ///< of all parts in order, as the kernel reads them: the tables of numbers and of
                                      ///< outputs are those of the parts, one after another
   std::vector<std::uint32_t> exits;  ///< offsets of EXIT instructions in bytes
-  unsigned registers = 0;
+  unsigned registers = 0;            ///< to declare: two more than the code names (sass::kHiddenRegisters)
 };
 
 /// Joins parts that were made with options of the same architecture and loss. Fails with kInvalid above 2 GB of code.

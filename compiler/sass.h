@@ -19,7 +19,10 @@ enum class Form : std::uint8_t {
 #undef SRJIT_SASS
 };
 
-inline constexpr std::uint8_t kZero = 255;     ///< register RZ: reads 0, writes vanish
+inline constexpr std::uint8_t kZero = 255;  ///< register RZ: reads 0, writes vanish
+/// Registers that a kernel must declare beyond those that its code names: the assembler declares two more in every
+/// cubin since sm_70, and without them the last two are illegal (measured on an H200).
+inline constexpr unsigned kHiddenRegisters = 2;
 inline constexpr std::uint8_t kTrue = 7;       ///< predicate PT: always true
 inline constexpr std::uint8_t kNot = 8;        ///< added to a predicate: its opposite
 inline constexpr std::uint8_t kNoBarrier = 7;  ///< of the six scoreboard barriers 0 to 5, none

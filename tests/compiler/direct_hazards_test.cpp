@@ -42,7 +42,7 @@ Emitted emit(const DirectOptions& options, std::size_t count, std::uint64_t seed
   Emitted emitted;
   emitted.code = sass::decodeAll(image.words, options.architecture);
   for (const DirectGroup& group : image.groups) emitted.targets.push_back(group.code / sizeof(sass::Word));
-  emitted.registers = image.registers;
+  emitted.registers = image.registers - sass::kHiddenRegisters;
   emitted.architecture = options.architecture;
   return emitted;
 }

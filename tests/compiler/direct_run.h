@@ -84,7 +84,7 @@ inline DirectResults runDirect(const Dag& dag, const DirectPart& part, const Dir
   const std::uint32_t first = sass::constantBankOf(options.architecture).parameters;
   std::vector<std::byte> bank(first + sizeof arguments);
   std::memcpy(bank.data() + first, &arguments, sizeof arguments);
-  SassMachine machine(code, bank, memory, image.registers, options.architecture);
+  SassMachine machine(code, bank, memory, image.registers - sass::kHiddenRegisters, options.architecture);
   machine.setInaccuracy(inaccuracy);
   for (std::uint32_t y = 0; y < groups.size(); ++y) {
     for (std::uint32_t x = 0; x < parts; ++x) {
