@@ -361,6 +361,33 @@ TEST(Direct, FewRegistersManyColumnsAndSharedWork) {
   }
 }
 
+TEST(Direct, ManyGroupsShareAnExit) {
+  constexpr std::size_t kParts = kDirectExits + 3;
+  const DirectOptions options{.math = Math::kStrict};
+  const Dag dag = ran(graphOf({"x0+x1"}, Precision::kF32), "hoist, schedule");
+  auto emitter = DirectEmitter::create(options);
+  const std::vector<DirectPart> parts(kParts, emitter.value().emit(dag));
+  DirectImage image = joinDirect(parts, options).value();
+  ASSERT_EQ(image.groups.size(), kParts);
+  EXPECT_EQ(image.exits.size(), kDirectExits);
+  std::vector<std::uint32_t> exits;
+  for (std::uint32_t i = 0; i < image.words.size(); ++i) {
+    const auto form = sass::decode(image.words[i], options.architecture).value().form;
+    if (form == sass::Form::kExit) exits.push_back(i * static_cast<std::uint32_t>(sizeof(sass::Word)));
+  }
+  EXPECT_EQ(image.exits, exits);
+  // The last group, whose exit is another's, as the only one.
+  image.groups.assign(1, image.groups.back());
+  DirectPart tables;
+  for (const DirectPart& part : parts) {
+    tables.parameters.insert(tables.parameters.end(), part.parameters.begin(), part.parameters.end());
+    tables.outputs.insert(tables.outputs.end(), part.outputs.begin(), part.outputs.end());
+  }
+  DirectData data = DirectData::random(300, 2, Spread::kTame, 1);
+  const DirectResults out = runDirect(dag, tables, image, options, data, 1);
+  EXPECT_EQ(out.results, expected(dag, data)[0]);
+}
+
 TEST(Direct, RefusesWhatItHasNoCodeFor) {
   const Dag dag = ran(graphOf({"x0+1", "erf(x0)", "x0*erf(x0)", "sin(x0)"}, Precision::kF32), "hoist, schedule");
   auto emitter = DirectEmitter::create({.math = Math::kPrecise});
