@@ -72,6 +72,20 @@ void pad(std::vector<sass::Word>& words, unsigned architecture) {
   while (words.size() % kAlignment != 0) words.push_back(sass::encode({.form = Form::kNop}, architecture));
 }
 
+// Images list their exits, and the list is short. Groups leave without a condition, so any other's last exit will do.
+void addExit(DirectImage& image, std::uint32_t at, unsigned architecture) {
+  if (image.exits.size() < kDirectExits) {
+    image.exits.push_back(at);
+    return;
+  }
+  sass::Word& word = image.words[at / sizeof(sass::Word)];
+  const sass::Control control = sass::decode(word, architecture).value().control;
+  word = sass::encode({.form = Form::kBra,
+                       .immediate = image.exits.back() - at - static_cast<std::uint32_t>(sizeof(sass::Word)),
+                       .control = control},
+                      architecture);
+}
+
 /// What all groups begin with: who the thread is, where its group's tables are, and the branch to its code.
 class Prologue {
  public:
@@ -305,7 +319,7 @@ Result<DirectImage> joinDirect(std::span<const DirectPart> parts, const DirectOp
     for (const DirectGroup& group : part.groups) {
       image.groups.push_back({group.code + base, group.parameter + numbers, group.output + outputs, group.roots});
     }
-    for (const std::uint32_t exit : part.exits) image.exits.push_back(exit + base);
+    for (const std::uint32_t exit : part.exits) addExit(image, exit + base, options.architecture);
     numbers += static_cast<std::uint32_t>(part.parameters.size());
     outputs += static_cast<std::uint32_t>(part.outputs.size());
     image.registers = std::max(image.registers, part.registers);

@@ -34,6 +34,7 @@ inline constexpr const char* kDirectKernel = "srjit_direct";
 inline constexpr unsigned kDirectThreads = 256;
 inline constexpr unsigned kDirectWarps = kDirectThreads / 32;
 inline constexpr unsigned kDirectRoots = 32;
+inline constexpr std::size_t kDirectExits = 8192;  ///< of a kernel; groups above that branch to one of these
 inline constexpr std::size_t kDirectBlockRows = kDirectWarps * kGroupRows;  ///< that a block covers in one turn
 
 /// What code is generated for.
@@ -128,7 +129,7 @@ struct DirectImage {
   std::vector<sass::Word> words;
   std::vector<DirectGroup> groups;   ///< of all parts in order, as the kernel reads them: the tables of numbers and of
                                      ///< outputs are those of the parts, one after another
-  std::vector<std::uint32_t> exits;  ///< offsets of EXIT instructions in bytes
+  std::vector<std::uint32_t> exits;  ///< offsets of EXIT instructions in bytes, at most kDirectExits
   unsigned registers = 0;            ///< to declare: two more than the code names (sass::kHiddenRegisters)
 };
 

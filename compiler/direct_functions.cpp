@@ -96,36 +96,45 @@ ValueId Builder::signOfQuotient(const Value& x, const Value& y) {
 }
 
 // P. Markstein, "Computation of elementary functions on the IBM RISC System/6000 processor", IBM J. R&D 34(1), 1990:
-// with a correctly rounded reciprocal and a quotient q whose error is at most a unit in the last place, q + (a - b q) /
-// b is rounded correctly. A Newton step gives that reciprocal from an estimate that is a unit off, except for a
-// significand of all ones; there the GPU's estimate is good enough, and the assembler's own division, which takes the
-// same steps, relies on it. Operands are scaled first, so that nothing overflows and residues are exact. Where the
-// quotient will be subnormal, `floor`, a number whose unit in the last place is the smallest subnormal number, takes
-// part in the last step, so that it rounds there and only once.
+// q + (a - b q) r is rounded correctly where q is a neighbour of a / b and r is close enough to 1 / b. With b in [1,
+// 2), a / b is at least 2^-24 / b units in the last place away from the middle of two numbers, so b |1 - b r| < 2^-23
+// is close enough. A plain Newton step from an estimate with error e misses that for a few significands next to 2. With
+// e + e^2, rounded up, instead of e it holds for every significand and every estimate that is up to six units off,
+// which was found by trying them all. Operands are scaled first, so that nothing overflows and residues are exact.
+//
+// A subnormal quotient is rounded once, by the last product. Quotients may be in the very middle of two subnormal
+// numbers or next to it, so the factor must be on the right side: it is `above`, the smallest number of 24 bits that is
+// not less than the quotient, times 1 - 2^-24 unless the residue is zero. No number of 24 bits lies between that
+// product and the quotient. (Where `above` is the smallest normal number, the product is the middle before it, which
+// rounds up to even.)
 Value Builder::quotient(const Value& x, const Value& y) {
   constexpr std::uint32_t kTwoTo127 = 0x7f000000, kSmallestNormal = 0x00800000, kOne = 0x3f800000;
+  constexpr std::uint8_t kUpwards = sass::modifierOf(sass::Round::kUp);
   const Scaled a = scaled(x.magnitude(), kTwoTo127), b = scaled(y.magnitude(), kTwoTo127);
   const Value estimate = special(Mufu::kReciprocal, b.value);
-  const Value reciprocal = fuse(estimate, fuse(-b.value, estimate, 1.0), estimate);
+  const Value error = fuse(-b.value, estimate, 1.0);
+  const Value reciprocal = fuse(estimate, fuse(error, error, error, kUpwards), estimate);
   const Value first = multiply(a.value, reciprocal);
   const Value second = fuse(fuse(-b.value, first, a.value), reciprocal, first);
+  const Value residue = fuse(-b.value, second, a.value);
+  const Value nearest = fuse(residue, reciprocal, second), above = fuse(residue, reciprocal, second, kUpwards);
   const ValueId exponent =
       code_.value({.form = Form::kIAdd3RRR, .negated = 2, .sources = {a.exponent, b.exponent, kRz}});
   const Value least(addInteger(exponent, kSmallestNormal, true), *this);
-  const Value floor = choose(compare(sass::Compare::kLess, second, least).predicate, least, {kRz, *this});
-  const Value raised = second + floor;
-  const Value last = fuse(fuse(-b.value, raised - floor, a.value), reciprocal, raised) - floor;
+  const Mask is_subnormal = compare(sass::Compare::kLess, second, least);
+  const Mask is_between = compare(sass::Compare::kNotEqual, residue, 0.0, is_subnormal.predicate);
   const ValueId half = code_.value({.form = Form::kSarRI, .sources = {exponent, kRz, kRz}, .immediate = 1});
-  const Value factor(addInteger(half, kOne, false), *this);
+  const Value factor(addInteger(half, kOne, false), *this), smaller_factor(addInteger(half, kOne - 1, false), *this);
+  const Value last = choose(is_subnormal.predicate, above, nearest) * factor;
   // Zeros, infinities and NaN make a NaN of a residue, and are right without one.
   const Value simple = multiply(a.value, estimate);
   const Mask is_nan = compare(sass::Compare::kUnordered, last, last);
-  const Value magnitude = choose(is_nan.predicate, simple, last * factor * factor);
+  const Value magnitude = choose(is_nan.predicate, simple, last * choose(is_between.predicate, smaller_factor, factor));
   return result({.form = Form::kLop3RRR, .modifier = kOr, .sources = {magnitude.id(), signOfQuotient(x, y), kRz}});
 }
 
 // Goldschmidt's iteration for the root g and half its reciprocal h, then a residue, as for quotients. The root of a
-// subnormal number is normal.
+// subnormal number is normal. Right for every significand and every estimate up to four units off, by trying each.
 Value Builder::root(const Value& x) {
   constexpr std::uint32_t kTwoTo126 = 0x7e800000, kExponentOfOne = 0x20000000;
   const Scaled scaled_x = scaled(x, kTwoTo126);

@@ -138,11 +138,14 @@ Value Builder::multiply(const Value& x, const Value& y, std::uint8_t modifier) {
   return result(withSources(Form::kFMulRR, Form::kFMulRI, x, y, {.modifier = modifier}));
 }
 
-Value Builder::fuse(const Value& x, const Value& y, const Value& z) {
-  if (x.isLiteral() && y.isLiteral()) return fuse(literal(x.literal()), y, z);
-  if (x.isLiteral()) return fuse(y, x, z);
-  if (y.isLiteral() && z.isLiteral()) return fuse(x, literal(y.literal()), z);
-  Operation operation{.form = y.isLiteral() ? Form::kFFmaRIR : z.isLiteral() ? Form::kFFmaRRI : Form::kFFmaRRR};
+Value Builder::fuse(const Value& x, const Value& y, const Value& z, std::uint8_t modifier) {
+  if (x.isLiteral() && y.isLiteral()) return fuse(literal(x.literal()), y, z, modifier);
+  if (x.isLiteral()) return fuse(y, x, z, modifier);
+  if (y.isLiteral() && z.isLiteral()) return fuse(x, literal(y.literal()), z, modifier);
+  Operation operation{.form = y.isLiteral()   ? Form::kFFmaRIR
+                              : z.isLiteral() ? Form::kFFmaRRI
+                                              : Form::kFFmaRRR,
+                      .modifier = modifier};
   // The unit changes the sign of a product, whichever factor has it.
   setSource(operation, 0, y.isNegated() && !y.isLiteral() ? x.negated() : x);
   if (y.isLiteral()) {

@@ -81,7 +81,7 @@ class Builder {
 
   Value add(const Value& x, const Value& y);
   Value multiply(const Value& x, const Value& y, std::uint8_t modifier = 0);
-  Value fuse(const Value& x, const Value& y, const Value& z);
+  Value fuse(const Value& x, const Value& y, const Value& z, std::uint8_t modifier = 0);
   Value extreme(const Value& x, const Value& y, bool largest, std::uint8_t modifier);
   Value special(sass::Mufu function, const Value& x);
   Value rounded(sass::Round direction, const Value& x);

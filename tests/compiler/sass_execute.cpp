@@ -1,5 +1,6 @@
 // What instructions compute.
 #include <bit>
+#include <cfenv>
 #include <cmath>
 #include <limits>
 #include <type_traits>
@@ -33,6 +34,17 @@ float rounded(sass::Round direction, float x) {
     default:
       return std::rint(x);
   }
+}
+
+// Only the modes that the direct tier has.
+float fused(std::uint8_t modifier, float a, float b, float c) {
+  if ((modifier & 3) != sass::modifierOf(sass::Round::kUp)) return std::fma(a, b, c);
+  // The compiler knows nothing of modes: reads and writes that it must not move keep the function between the changes.
+  std::fesetround(FE_UPWARD);
+  const volatile float x = a, y = b, z = c;
+  const volatile float result = std::fma(x, y, z);
+  std::fesetround(FE_TONEAREST);
+  return result;
 }
 
 bool isLess(float a, float b) { return a == b ? std::signbit(a) && !std::signbit(b) : a < b; }
@@ -165,13 +177,13 @@ void SassMachine::executeFloat(const Instruction& i, std::uint32_t active) {
         break;
       }
       case Form::kFFmaRRR:
-        result = std::fma(a, b, c);
+        result = fused(i.modifier, a, b, c);
         break;
       case Form::kFFmaRIR:
-        result = std::fma(a, immediate, c);
+        result = fused(i.modifier, a, immediate, c);
         break;
       case Form::kFFmaRRI:
-        result = std::fma(a, b, immediate);
+        result = fused(i.modifier, a, b, immediate);
         break;
       case Form::kFMnMxRR:
       case Form::kFMnMxRI:
