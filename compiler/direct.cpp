@@ -267,8 +267,24 @@ Result<DirectEmitter> DirectEmitter::create(const DirectOptions& options) {
   return DirectEmitter(std::make_unique<State>(options));
 }
 
+void DirectPart::clear() {
+  words.clear();
+  groups.clear();
+  parameters.clear();
+  outputs.clear();
+  exits.clear();
+  refused.clear();
+  registers = splits = retries = 0;
+}
+
 DirectPart DirectEmitter::emit(const Dag& dag) {
   DirectPart part;
+  emit(dag, part);
+  return part;
+}
+
+void DirectEmitter::emit(const Dag& dag, DirectPart& part) {
+  part.clear();
   state_->all.clear();
   state_->selector.begin(dag);
   const std::vector<bool> is_direct = directRoots(dag, state_->options.math);
@@ -281,12 +297,12 @@ DirectPart DirectEmitter::emit(const Dag& dag) {
     state_->emitGroup(std::span(roots).subspan(first, count), part);
   }
   std::ranges::sort(part.refused);
-  return part;
+  pad(part.words, state_->options.architecture);
 }
 
 std::span<const sass::Instruction> DirectEmitter::instructions() const noexcept { return state_->all; }
 
-Result<DirectImage> joinDirect(std::span<const DirectPart> parts, const DirectOptions& options) {
+Result<DirectImage> linkDirect(std::span<const DirectPart> parts, const DirectOptions& options) {
   if (Status status = checkOptions(options); !status) return status.error();
   const direct::Code code = Prologue(options).make();
   std::vector<std::uint32_t> order(code.size());
@@ -300,22 +316,22 @@ Result<DirectImage> joinDirect(std::span<const DirectPart> parts, const DirectOp
   DirectImage image;
   image.registers = allocator.registers() + sass::kHiddenRegisters;
   std::size_t size = prologue.size() + kAlignment;
-  for (const DirectPart& part : parts) size += part.words.size() + kAlignment;
+  for (const DirectPart& part : parts) size += part.words.size();
   if (size > std::numeric_limits<std::int32_t>::max() / sizeof(sass::Word)) {
     return Error{Errc::kInvalid, fmt::format("{} instructions in one kernel, whose branches reach 2 GB", size), {}};
   }
-  image.words.reserve(size);
   for (const sass::Instruction& instruction : prologue) {
     if (instruction.form == Form::kExit) {
       image.exits.push_back(static_cast<std::uint32_t>(image.words.size() * sizeof(sass::Word)));
     }
     image.words.push_back(sass::encode(instruction, options.architecture));
   }
+  pad(image.words, options.architecture);
+  std::size_t words = image.words.size();
   std::uint32_t numbers = 0, outputs = 0;
   for (const DirectPart& part : parts) {
-    pad(image.words, options.architecture);
-    const auto base = static_cast<std::uint32_t>(image.words.size() * sizeof(sass::Word));
-    image.words.insert(image.words.end(), part.words.begin(), part.words.end());
+    const auto base = static_cast<std::uint32_t>(words * sizeof(sass::Word));
+    words += part.words.size();
     for (const DirectGroup& group : part.groups) {
       image.groups.push_back({group.code + base, group.parameter + numbers, group.output + outputs, group.roots});
     }
@@ -324,6 +340,13 @@ Result<DirectImage> joinDirect(std::span<const DirectPart> parts, const DirectOp
     outputs += static_cast<std::uint32_t>(part.outputs.size());
     image.registers = std::max(image.registers, part.registers);
   }
+  return image;
+}
+
+Result<DirectImage> joinDirect(std::span<const DirectPart> parts, const DirectOptions& options) {
+  Result<DirectImage> image = linkDirect(parts, options);
+  if (!image) return image;
+  for (const DirectPart& part : parts) image->words.insert(image->words.end(), part.words.begin(), part.words.end());
   return image;
 }
 

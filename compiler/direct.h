@@ -45,6 +45,8 @@ struct DirectOptions {
   unsigned roots = kDirectRoots;      ///< at most so many a group; 1 to kDirectRoots
   unsigned registers = 64;            ///< a thread may have; 40 to 64, which leaves room for 8 warps of every scheduler
   unsigned window = 16;               ///< instructions among which the scheduler chooses, 1 (source order) to 32
+
+  friend bool operator==(const DirectOptions&, const DirectOptions&) = default;
 };
 
 /// One entry of the table of groups, as the kernel reads it.
@@ -90,8 +92,8 @@ std::vector<bool> directRoots(const Dag& dag, Math math);
 
 /// Code of the roots of one graph, without the kernel's beginning.
 struct DirectPart {
-  std::vector<sass::Word> words;
-  std::vector<DirectGroup> groups;        ///< offsets within this part
+  std::vector<sass::Word> words;    ///< whole lines of the instruction cache, so that parts can follow one another
+  std::vector<DirectGroup> groups;  ///< offsets within this part
   std::vector<std::uint32_t> parameters;  ///< table of numbers: which of Dag::parameters() an entry holds
   std::vector<std::uint32_t> outputs;     ///< table of outputs: which root of the Dag an entry is. Padded by kNoRoot
   std::vector<std::uint32_t> exits;       ///< offsets of EXIT instructions in bytes
@@ -101,6 +103,9 @@ struct DirectPart {
   unsigned retries = 0;                   ///< times that code was made again in source order for want of registers
 
   static constexpr std::uint32_t kNoRoot = ~0u;
+
+  /// Empty again, with its memory.
+  void clear();
 };
 
 /// Makes code; keeps its work arrays from one graph to the next.
@@ -115,6 +120,8 @@ class DirectEmitter {
   /// Adjacent roots come into one group, so the order of the batch decides what shares work and columns. The graph is
   /// what the standard passes make. Linear. Roots that are refused are no error: another tier has them.
   DirectPart emit(const Dag& dag);
+  /// The same into `part`, whose memory is used again: fresh memory costs more than what is written there.
+  void emit(const Dag& dag, DirectPart& part);
   /// The same instructions, undecoded, of the last emit(): for listings and tests.
   std::span<const sass::Instruction> instructions() const noexcept;
 
@@ -126,14 +133,17 @@ class DirectEmitter {
 
 /// A kernel, ready for the writer of cubins.
 struct DirectImage {
-  std::vector<sass::Word> words;
+  std::vector<sass::Word> words;     ///< all, or what comes before the words of the parts
   std::vector<DirectGroup> groups;   ///< of all parts in order, as the kernel reads them: the tables of numbers and of
                                      ///< outputs are those of the parts, one after another
   std::vector<std::uint32_t> exits;  ///< offsets of EXIT instructions in bytes, at most kDirectExits
   unsigned registers = 0;            ///< to declare: two more than the code names (sass::kHiddenRegisters)
 };
 
-/// Joins parts that were made with options of the same architecture and loss. Fails with kInvalid above 2 GB of code.
+/// What parts need to be one kernel; `words` are those before the parts, whose own follow in order, uncopied. The parts
+/// were made with options of the same architecture and loss. Fails with kInvalid above 2 GB of code.
+Result<DirectImage> linkDirect(std::span<const DirectPart> parts, const DirectOptions& options);
+/// The same with all words.
 Result<DirectImage> joinDirect(std::span<const DirectPart> parts, const DirectOptions& options);
 
 }  // namespace srjit

@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <cstring>
 #include <iterator>
+#include <memory>
+#include <span>
+#include <utility>
 
-#include <tbb/enumerable_thread_specific.h>
 #include <tbb/parallel_for.h>
 
 #include "compiler/cubin_writer.h"
@@ -47,7 +49,11 @@ class DirectMaker {
     options_.architecture = request.queue.cuda->limits().capability;
     options_.math = request.source.math;
     options_.loss = kind.loss;
+    scratch_ = request.queue.direct_scratch.take(options_);
   }
+  ~DirectMaker() { request_.queue.direct_scratch.giveBack(std::move(scratch_)); }
+  DirectMaker(const DirectMaker&) = delete;
+  DirectMaker& operator=(const DirectMaker&) = delete;
 
   DeviceCode run() {
     const Stopwatch watch;
@@ -63,12 +69,35 @@ class DirectMaker {
   }
 
  private:
+  /// Of one part: the table of numbers, and that of outputs.
+  struct Tables {
+    ParameterTable numbers;
+    std::vector<std::uint32_t> outputs;
+    std::size_t expressions = 0;
+  };
+
   void emit() {
-    parts_.resize(graphs_.chunks.size());
-    tbb::enumerable_thread_specific<DirectEmitter> emitters([&] { return DirectEmitter::create(options_).value(); });
-    tbb::parallel_for(std::size_t{0}, parts_.size(), [&](std::size_t c) {
-      if (!cancelled_.load(std::memory_order_relaxed)) parts_[c] = emitters.local().emit(graphs_.chunks[c].dag);
+    const std::size_t count = graphs_.chunks.size();
+    if (scratch_->parts.size() < count) scratch_->parts.resize(count);
+    parts_ = std::span(scratch_->parts).first(count);
+    tables_.resize(count);
+    tbb::parallel_for(std::size_t{0}, count, [&](std::size_t c) {
+      if (cancelled_.load(std::memory_order_relaxed)) return;
+      const GraphChunk& chunk = graphs_.chunks[c];
+      scratch_->emitters->local().emit(chunk.dag, parts_[c]);
+      fillTables(chunk, parts_[c], tables_[c]);
     });
+  }
+
+  /// What the entries of a part's tables are in this program.
+  void fillTables(const GraphChunk& chunk, const DirectPart& part, Tables& tables) const {
+    for (const std::uint32_t number : part.parameters) addNumber(chunk, number, tables.numbers);
+    tables.outputs.reserve(part.outputs.size());
+    for (const std::uint32_t root : part.outputs) {
+      const bool is_root = root != DirectPart::kNoRoot;
+      tables.expressions += is_root ? 1 : 0;
+      tables.outputs.push_back(is_root ? chunk.expressions[root] : 0);
+    }
   }
 
   void interpretTheRest() {
@@ -85,16 +114,18 @@ class DirectMaker {
 
   // One image of all parts, and the tables that it reads.
   void link() {
-    DirectImage image = joinDirect(parts_, options_).value();
+    const DirectImage image = linkDirect(parts_, options_).value();
     if (image.groups.empty()) return;
+    std::vector<std::span<const sass::Word>> code = {image.words};
+    for (const DirectPart& part : parts_) code.emplace_back(part.words);
     const KernelDescription kernel{.name = kDirectKernel,
-                                   .code = {image.words},
+                                   .code = std::move(code),
                                    .registers = image.registers,
                                    .parameter_bytes = {sizeof(DirectArguments)},
                                    .max_threads = {kDirectThreads, 1, 1},
                                    .exits = image.exits};
-    KernelImage loadable;
-    loadable.code = writeCubin({&kernel, 1}, options_.architecture);
+    KernelImage& loadable = scratch_->image;
+    writeCubin({&kernel, 1}, options_.architecture, loadable.code);
     const CurrentContext current(*request_.queue.cuda);
     DirectCode direct;
     direct.module = Module(request_.queue.cuda, loadable);
@@ -104,25 +135,21 @@ class DirectMaker {
     direct.first_number = code_.parameters.size();
 
     std::vector<std::uint32_t> outputs;
-    for (std::size_t c = 0; c < parts_.size(); ++c) {
-      const GraphChunk& chunk = graphs_.chunks[c];
-      for (const std::uint32_t number : parts_[c].parameters) addNumber(chunk, number);
-      for (const std::uint32_t root : parts_[c].outputs) {
-        const bool is_root = root != DirectPart::kNoRoot;
-        direct.expressions += is_root ? 1 : 0;
-        outputs.push_back(is_root ? chunk.expressions[root] : 0);
-      }
+    for (const Tables& tables : tables_) {
+      code_.parameters.append(tables.numbers);
+      outputs.insert(outputs.end(), tables.outputs.begin(), tables.outputs.end());
+      direct.expressions += tables.expressions;
     }
     upload(direct, image.groups, outputs);
     code_.direct.emplace(std::move(direct));
   }
 
-  void addNumber(const GraphChunk& chunk, std::uint32_t number) {
-    if (number >= chunk.dag.parameters().size()) return code_.parameters.addLiteral(0);  // padding
+  void addNumber(const GraphChunk& chunk, std::uint32_t number, ParameterTable& table) const {
+    if (number >= chunk.dag.parameters().size()) return table.addLiteral(0);  // padding
     const ParameterSource& parameter = chunk.dag.parameters()[number];
     const std::size_t offset =
         parameter.isLiteral() ? 0 : request_.source.parameter_offsets[chunk.expressions[parameter.expression]];
-    code_.parameters.add(parameter, offset);
+    table.add(parameter, offset);
   }
 
   void upload(DirectCode& direct, std::span<const DirectGroup> groups, std::span<const std::uint32_t> outputs) const {
@@ -142,7 +169,9 @@ class DirectMaker {
   const ProgramGraphs& graphs_;
   const std::atomic<bool>& cancelled_;
   DirectOptions options_;
-  std::vector<DirectPart> parts_;
+  std::unique_ptr<DirectScratch> scratch_;
+  std::span<DirectPart> parts_;  ///< in the scratch
+  std::vector<Tables> tables_;   ///< of each part
   DeviceCode code_;
 };
 

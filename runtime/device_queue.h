@@ -1,4 +1,4 @@
-// What all work of one engine on a GPU shares: a device, its streams, and pinned memory to use again.
+// What all work of one engine on a GPU shares: a device, its streams, and memory to use again.
 #pragma once
 
 #include <map>
@@ -6,6 +6,7 @@
 #include <mutex>
 
 #include "runtime/cuda.h"
+#include "runtime/direct_scratch.h"
 
 namespace srjit {
 
@@ -49,6 +50,7 @@ struct DeviceQueue {
   /// evaluations until they are done.
   std::shared_ptr<const Stream> uploads;
   PinnedPool pinned;
+  DirectScratchPool direct_scratch;
   std::mutex mutex;
 };
 
