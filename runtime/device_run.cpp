@@ -85,8 +85,6 @@ DeviceRun::DeviceRun(RunPlan plan)
     : plan_(std::move(plan)),
       queue_(*plan_.queue),
       element_(static_cast<std::size_t>(bytesOf(plan_.data->precision))),
-      kernels_begin_(queue_.cuda, Event::Timing::kOn),
-      kernels_end_(queue_.cuda, Event::Timing::kOn),
       done_(queue_.cuda) {}
 
 Result<std::unique_ptr<DeviceRun>> DeviceRun::create(RunPlan plan, std::size_t budget) {
@@ -123,6 +121,9 @@ Status DeviceRun::prepare(std::size_t budget) {
   }
   while (!takeMemory(budget, chunk_rows_ <= quantum)) {
     chunk_rows_ = std::max(quantum, chunk_rows_ / 2 / quantum * quantum);
+  }
+  for (std::size_t chunk = 0; chunk < chunks(); ++chunk) {
+    times_.push_back({Event(queue_.cuda, Event::Timing::kOn), Event(queue_.cuda, Event::Timing::kOn)});
   }
   const DeviceCode& code = *plan_.code;
   if (code.interpreter) {
@@ -218,6 +219,26 @@ void DeviceRun::settlingOnFailure(const Body& body) {
 void DeviceRun::copyParameters() {
   if (parameters_.bytes() == 0) return;
   queue_.stream->copyToDevice(parameters_.address(), host_parameters_->data(), parameters_.bytes());
+}
+
+// Rows that are streamed are waited for by the stream before the time begins.
+DeviceRows DeviceRun::beginChunk(std::size_t chunk) {
+  const std::size_t first = chunk * chunk_rows_;
+  const DeviceRows rows = plan_.data->on_device->rows(first, std::min(chunk_rows_, plan_.data->rows - first));
+  timed_ = chunk + 1;
+  queue_.stream->record(times_[chunk].begin);
+  return rows;
+}
+
+void DeviceRun::endChunk() {
+  queue_.stream->record(times_[timed_ - 1].end);
+  plan_.data->on_device->release();
+}
+
+double DeviceRun::kernelSeconds() const {
+  double seconds = 0;
+  for (const ChunkTime& time : std::span(times_).first(timed_)) seconds += time.end.secondsSince(time.begin);
+  return seconds;
 }
 
 template <class Put>
@@ -326,17 +347,13 @@ void DeviceRun::submitLoss(std::span<const double> parameters) {
 }
 
 void DeviceRun::enqueueLoss() {
-  const Dataset::State& data = *plan_.data;
   copyParameters();
-  queue_.stream->record(kernels_begin_);
-  for (std::size_t first = 0; first < data.rows; first += chunk_rows_) {
-    const std::size_t count = std::min(chunk_rows_, data.rows - first);
-    const DeviceRows rows = data.on_device->rows(first, count);
+  for (std::size_t chunk = 0; chunk < chunks(); ++chunk) {
+    const DeviceRows rows = beginChunk(chunk);
     launch(rows);
-    launchTotals(rows, first == 0, first + count == data.rows);
-    data.on_device->release();
+    launchTotals(rows, chunk == 0, chunk + 1 == chunks());
+    endChunk();
   }
-  queue_.stream->record(kernels_end_);
   if (host_totals_ != nullptr) {
     queue_.stream->copyToHost(host_totals_->data(), totals_.address(), totals_.bytes());
   }
@@ -373,22 +390,17 @@ Losses DeviceRun::losses(const LossOptions& options) const {
 }
 
 PredictionChunk DeviceRun::launchChunk(std::size_t chunk) {
-  const Dataset::State& data = *plan_.data;
-  const std::size_t first = chunk * chunk_rows_, count = std::min(chunk_rows_, data.rows - first);
   const PredictionBuffer& buffer = predictions_[chunk % predictions_.size()];
   const std::lock_guard lock(queue_.mutex);
-  if (chunk == 0) {
-    copyParameters();
-    queue_.stream->record(kernels_begin_);
-  }
-  launch(data.on_device->rows(first, count), buffer.memory.address());
-  data.on_device->release();
-  queue_.stream->record(kernels_end_);
+  if (chunk == 0) copyParameters();
+  const DeviceRows rows = beginChunk(chunk);
+  launch(rows, buffer.memory.address());
+  endChunk();
   queue_.stream->record(buffer.ready);
   return {.address = buffer.memory.address(),
           .pitch = predictionPitch(),
-          .first_byte = first * element_,
-          .bytes = count * element_,
+          .first_byte = chunk * chunk_rows_ * element_,
+          .bytes = rows.rows * element_,
           .ready = &buffer.ready};
 }
 

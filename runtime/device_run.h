@@ -66,8 +66,9 @@ class DeviceRun {
   /// Predictions of expression e at out + e * rows; waits. Copies in parallel on the thread's arena.
   void evaluate(std::span<const double> parameters, std::byte* out);
 
-  /// Seconds that the device took for the kernels of the last evaluation, after it was waited for.
-  double kernelSeconds() const { return kernels_end_.secondsSince(kernels_begin_); }
+  /// Seconds that the device took for the kernels of the last evaluation, after it was waited for: the sum over its
+  /// chunks of rows, without what passed between them.
+  double kernelSeconds() const;
 
  private:
   explicit DeviceRun(RunPlan plan);
@@ -82,6 +83,8 @@ class DeviceRun {
   void predict(std::span<const double> parameters, std::byte* out);
   PredictionChunk launchChunk(std::size_t chunk);
   void copyParameters();
+  DeviceRows beginChunk(std::size_t chunk);
+  void endChunk();
   /// Where kernels put what they give: the arguments behind all others, for `put`.
   template <class Put>
   void withResults(const DeviceRows& rows, CUdeviceptr predictions, const Put& put);
@@ -111,7 +114,13 @@ class DeviceRun {
   std::vector<PredictionBuffer> predictions_;
   std::optional<Download> download_;
   std::optional<Graph> graph_;  ///< of the compiled kernels, if one chunk is all
-  Event kernels_begin_, kernels_end_, done_;
+  /// Recorded before and after the kernels of a chunk.
+  struct ChunkTime {
+    Event begin, end;
+  };
+  std::vector<ChunkTime> times_;  ///< of all chunks
+  std::size_t timed_ = 0;         ///< chunks that the last evaluation has begun
+  Event done_;
 };
 
 }  // namespace srjit

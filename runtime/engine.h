@@ -61,8 +61,8 @@ struct ProgramStatus {
   std::size_t compiled = 0;       ///< expressions that have machine code of their own
   std::uint64_t evaluations = 0;  ///< since it was made
   double seconds_compiling = 0;   ///< that passed until the machine code was there
-  /// Of the kernels of the evaluation that finished last, as the device's clock measured it, from the first kernel's
-  /// begin to the last one's end: where data come in chunks, the waits between them count, too. 0 before, and on a CPU.
+  /// Of the kernels of the evaluation that finished last, as the device's clock measured it: copies and waits between
+  /// chunks of rows do not count. 0 before, and on a CPU.
   double device_seconds = 0;
   std::optional<Error> error = {};  ///< why there is no machine code, or not for all expressions
 };

@@ -34,6 +34,29 @@ def with_baselines(report):
     return report
 
 
+def with_direct(report):
+    """The report as if the direct tier had been measured, too."""
+    details = report["details"]
+    for scenario in ("thesis-1", "thesis-2", "thesis-3"):
+        details[scenario]["direct_losses"] = details[scenario]["interpreted_losses"] = details[scenario]["losses"]
+    own = details["mit-generation"]
+    own["generation_tier"] = "direct"
+    own["interpreted_generations"] = own["generations"]
+    own["direct_steady"] = own["steady"]
+    for point in own["over_expressions"] + own["over_rows"]:
+        point["direct"] = {**point["interpret"], "ready_seconds": 2 * point["interpret"]["ready_seconds"]}
+    for population in ("mixed", "arithmetic"):
+        for shape in details[population]["shapes"]:
+            shape["tiers"] += [{**run, "tier": "direct"} for run in shape["tiers"] if run["tier"] == "interpret"]
+    for size in details["compile"]["sizes"]:
+        size["direct_seconds"] = 2 * size["interpret_seconds"]
+    for one in details["tiers"]["maps"]:
+        for point in one["points"]:
+            point.update(direct_ready_seconds=1.5 * point["interpret_ready_seconds"], measured_direct_passes=30,
+                         direct_pass_seconds=0.8 * point["interpret_pass_seconds"], predicted_direct_passes=None)
+    return report
+
+
 class Plot(unittest.TestCase):
     def setUp(self):
         self.folder = tempfile.TemporaryDirectory()
@@ -69,6 +92,18 @@ class Plot(unittest.TestCase):
             text = file.read()
         self.assertIn("stack-once", text)
         self.assertIn("nvrtc *", text)
+
+    def test_with_the_direct_tier(self):
+        with open(REPORT, encoding="utf-8") as file:
+            report = with_direct(json.load(file))
+        with open(self.path("report.json"), "w", encoding="utf-8") as file:
+            json.dump(report, file)
+        done = plot(self.path("report.json"), "--out", self.path("out"))
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.check_figures()
+        for name in ("break-even", "compile-and-run", "generation", "roofline", "scaling", "thesis-losses", "thesis-stages"):
+            with open(self.path(f"out/{name}.svg"), encoding="utf-8") as file:
+                self.assertIn("direct code", file.read(), name)
 
     def test_the_same_report_gives_the_same_figure(self):
         for out in ("one", "two"):

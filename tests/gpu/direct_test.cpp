@@ -173,6 +173,29 @@ TEST_P(Direct, Soak) {
               static_cast<unsigned long long>(results), static_cast<unsigned long long>(populations), watch.seconds());
 }
 
+/// Few rows and expressions, for compute-sanitizer.
+class DirectSanitize : public Direct {};
+
+TEST_P(DirectSanitize, PredictionsAndLosses) {
+  std::uint64_t seed = 900;
+  const Engine engine = this->engine();
+  for (const std::size_t rows : {1, 131, 4099}) {
+    Workload w =
+        Workload::random(generatorOf(++seed, 40, directOps(mode().math)), 40, rows, Spread::kSpecial, Precision::kF32);
+    if (rows != 131) w.weights = quarterWeights(rows);
+    compare(engine, w, std::to_string(rows) + " rows");
+  }
+}
+
+TEST_P(DirectSanitize, StreamedRows) {
+  const Workload w =
+      Workload::random(generatorOf(910, 20, directOps(mode().math)), 10, 4099, Spread::kSpecial, Precision::kF32);
+  compare(this->engine(Memory::kStreamed), w, "streamed");
+}
+
+INSTANTIATE_TEST_SUITE_P(Modes, DirectSanitize,
+                         testing::Values(Mode{Precision::kF32, Math::kStrict}, Mode{Precision::kF32, Math::kFast}),
+                         modeName);
 INSTANTIATE_TEST_SUITE_P(Modes, Direct,
                          testing::Values(Mode{Precision::kF32, Math::kStrict}, Mode{Precision::kF32, Math::kPrecise},
                                          Mode{Precision::kF32, Math::kFast}),

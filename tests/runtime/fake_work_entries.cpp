@@ -11,6 +11,9 @@ namespace {
 
 using Kind = FakeState::Kind;
 
+// Of the device's clock.
+constexpr double kCopyMilliseconds = 100;
+
 // `run` is left out once the device is lost.
 FakeWork work(const std::shared_ptr<FakeStream>& stream, std::function<void()> run) {
   FakeWork work;
@@ -27,11 +30,15 @@ CUresult copyToDevice(FakeState& state, const std::shared_ptr<FakeStream>& queue
   const auto* const source = static_cast<const std::byte*>(from);
   FakeWork copy;
   if (state.isPinned(from, bytes)) {
-    copy = work(queue, [&state, to, source, bytes] { std::memcpy(state.range(to, bytes), source, bytes); });
+    copy = work(queue, [&state, to, source, bytes] {
+      state.milliseconds += kCopyMilliseconds;
+      std::memcpy(state.range(to, bytes), source, bytes);
+    });
     copy.host = from;
     copy.host_bytes = bytes;
   } else {
     copy = work(queue, [&state, to, kept = std::vector<std::byte>(source, source + bytes)] {
+      state.milliseconds += kCopyMilliseconds;
       std::ranges::copy(kept, state.range(to, kept.size()));
     });
   }
@@ -41,7 +48,10 @@ CUresult copyToDevice(FakeState& state, const std::shared_ptr<FakeStream>& queue
 // The call waits for a copy to pageable memory, as CUDA does.
 CUresult copyToHost(FakeState& state, const std::shared_ptr<FakeStream>& queue, void* to, CUdeviceptr from,
                     std::size_t bytes) {
-  FakeWork copy = work(queue, [&state, to, from, bytes] { std::memcpy(to, state.range(from, bytes), bytes); });
+  FakeWork copy = work(queue, [&state, to, from, bytes] {
+    state.milliseconds += kCopyMilliseconds;
+    std::memcpy(to, state.range(from, bytes), bytes);
+  });
   const bool pinned = state.isPinned(to, bytes);
   if (pinned) {
     copy.host = to;

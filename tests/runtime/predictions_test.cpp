@@ -72,6 +72,33 @@ TEST_P(Predictions, GoStraightToPinnedMemory) {
   EXPECT_FALSE(cuda->isPinned(pinned.as<float>().data() + 1, pinned.bytes())) << "its end is not";
 }
 
+// Kernels take a millisecond each on the model's clock, and copies a hundred.
+TEST(PredictionsTime, IsThatOfTheKernelsAlone) {
+  const Workload w = arithmeticWorkload(65, 40, 9500, Precision::kF32);
+  // With the least, data are streamed, too.
+  for (const std::uint64_t bytes : {std::uint64_t{1} << 30, std::uint64_t{1} << 20, std::uint64_t{1}}) {
+    for (const bool lag : {false, true}) {
+      FakeMachine machine({.lag = lag});
+      const Engine gpu = machine.engine({.math = Math::kStrict, .device_bytes = bytes});
+      const Dataset data = gpu.upload(w.view()).value();
+      const Program program = gpu.compile(w.expressions, {.tier = Tier::kInterpret});
+      const auto check = [&](const char* what) {
+        const auto kernels = static_cast<double>(machine.driver.count("cuLaunchKernel"));
+        EXPECT_GT(kernels, 0);
+        EXPECT_NEAR(program.status().device_seconds, kernels * 1e-3, 1e-9) << what << ", " << bytes << " bytes";
+        machine.driver.forgetCalls();
+      };
+      machine.driver.forgetCalls();
+      for (int time = 0; time < 2; ++time) {
+        predict(gpu, program, data, w.parameters);
+        check("predictions");
+      }
+      ASSERT_TRUE(gpu.loss(program, data, w.parameters).ok());
+      check("losses");
+    }
+  }
+}
+
 // The kernels of the second chunk are there before anybody waits for the first; those of the third come when the first
 // was copied, so that nothing but its own copies waits for them.
 TEST(PredictionsInOrder, KernelsAreTwoChunksAhead) {

@@ -90,6 +90,27 @@ std::vector<Expression> parseLines(const std::string& text, Language language) {
   return expressions;
 }
 
+bool hasDirect(const Engine& engine) {
+  if (engine.options().device == "cpu") return false;
+  const Dataset data = must(engine.upload(BenchData(10, 128).view()));
+  const Program program = engine.compile(populationOf("arithmetic", 8), {.tier = Tier::kDirect});
+  must(engine.prepare(program, data, LossOptions{}));
+  return program.status().tier == Tier::kDirect;
+}
+
+std::vector<Tier> tiersOf(const Engine& engine) {
+  if (hasDirect(engine)) return {Tier::kInterpret, Tier::kDirect, Tier::kCompile};
+  return {Tier::kInterpret, Tier::kCompile};
+}
+
+const char* nameOf(Tier tier) {
+  return tier == Tier::kInterpret ? "interpreter" : tier == Tier::kDirect ? "direct code" : "machine code";
+}
+
+const char* keyOf(Tier tier) {
+  return tier == Tier::kInterpret ? "interpret" : tier == Tier::kDirect ? "direct" : "compile";
+}
+
 namespace {
 
 Seconds secondsOf(const Stopwatch& watch, const Program& program) {

@@ -61,6 +61,14 @@ std::vector<double> parametersFor(const Program& program, int step);
 std::string textOf(std::span<const Expression> expressions, Language language);
 std::vector<Expression> parseLines(const std::string& text, Language language);
 
+/// Whether an engine's device has the direct tier. It is proved by the way, so that this is not timed later.
+bool hasDirect(const Engine& engine);
+/// The tiers that an engine has, without kAuto: the interpreter, the direct tier perhaps, LLVM's machine code.
+std::vector<Tier> tiersOf(const Engine& engine);
+/// As figures and as JSON call a tier.
+const char* nameOf(Tier tier);
+const char* keyOf(Tier tier);
+
 /// What one evaluation took. On a processor `device` is the same as `wall`.
 struct Seconds {
   double wall, device;

@@ -13,7 +13,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr const char* kPart = "mit-generation";
-constexpr double kSteadyMilliseconds = 10;  // the target
+constexpr double kSteadyMilliseconds = 10, kGenerationMilliseconds = 10;  // the targets
 
 BenchData generationData(std::size_t rows) {
   BenchData data(kKleinNishinaVariables, rows);
@@ -71,6 +71,7 @@ class MitGeneration {
         sizes_(sizesOf(context)),
         all_(generationData(sizes_.rows)),
         engine_(context.engine(Math::kFast)),
+        tiers_(tiersOf(engine_)),
         data_(must(engine_.upload(all_.view()))),
         what_(fmt::format("{} mutated formulas x {} rows, ", sizes_.expressions, sizes_.rows)) {}
 
@@ -82,7 +83,11 @@ class MitGeneration {
     details_["rows"] = sizes_.rows;
     details_["tokens"] = nodesOf(population.current());
     const std::vector<Expression> first = population.current();
-    generations(population);
+    details_["generation_tier"] = keyOf(mainTier());
+    details_["generations"] = generations(population, mainTier(), "a generation");
+    if (mainTier() != Tier::kInterpret) {
+      details_["interpreted_generations"] = generations(population, Tier::kInterpret, "a generation, interpreted");
+    }
     overlapped(population);
     compiledGenerations(population);
     curves();
@@ -93,49 +98,55 @@ class MitGeneration {
   }
 
  private:
+  /// What expressions that are evaluated once are best evaluated by.
+  Tier mainTier() const { return tiers_.size() > 2 ? Tier::kDirect : Tier::kInterpret; }
+
+  Program madeReady(std::span<const Expression> expressions, Tier tier) const {
+    Program program = engine_.compile(expressions, {.tier = tier, .expected_rows = data_.rows()});
+    if (tier != Tier::kInterpret) must(engine_.prepare(program, data_, LossOptions{}));
+    return program;
+  }
+
   Series generation(const std::vector<Expression>& expressions, Tier tier, Series series) {
     const Stopwatch watch;
-    const Program program = engine_.compile(expressions, {.tier = tier, .expected_rows = data_.rows()});
-    if (tier == Tier::kCompile) must(engine_.prepare(program, data_, LossOptions{}));
+    const Program program = madeReady(expressions, tier);
     const double ready = watch.seconds();
     series.add(ready, timeLoss(engine_, program, data_, {}));
     return series;
   }
 
-  void addSeries(const std::string& what, const Series& series) {
-    context_.report->add(kPart, {what_ + what + ": expressions to losses", "ms", series.total});
+  void addSeries(const std::string& what, const Series& series, std::optional<Target> target = {}) {
+    context_.report->add(kPart, {what_ + what + ": expressions to losses", "ms", series.total, target});
     context_.report->add(kPart, {what_ + what + ": of that, making ready", "ms", series.ready});
     context_.report->add(kPart, {what_ + what + ": of that, kernels", "ms", series.kernels});
   }
 
-  // Every expression is evaluated once, so kAuto is the interpreter.
-  void generations(Generations& population) {
+  Json generations(Generations& population, Tier tier, const std::string& what) {
     Series series;
+    const double tokens = nodesOf(population.current());
     Progress progress(kPart, sizes_.generations, false);
     for (std::size_t i = 0; i < sizes_.generations; ++i, population.next()) {
-      series = generation(population.current(), Tier::kAuto, std::move(series));
+      series = generation(population.current(), tier, std::move(series));
       progress.advance();
     }
-    addSeries("a generation", series);
-    const double evaluations = details_["tokens"].get<double>() * static_cast<double>(sizes_.rows) * 1e-12;
+    const bool has_target = tier == Tier::kDirect && !context_.quick;
+    addSeries(what, series, has_target ? std::optional(atMost(kGenerationMilliseconds)) : std::nullopt);
+    const double evaluations = tokens * static_cast<double>(sizes_.rows) * 1e-12;
     std::vector<double> rates;
     for (const double ms : series.kernels) rates.push_back(evaluations / (ms * 1e-3));
-    context_.report->add(kPart, {what_ + "a generation: rate of the kernels", "T nodes/s", rates});
-    details_["generations"] = series.json();
+    context_.report->add(kPart, {what_ + what + ": rate of the kernels", "T nodes/s", rates});
+    return series.json();
   }
 
   // The next generation is made ready beside this one's evaluation.
   void overlapped(Generations& population) {
     std::vector<double> each;
-    const auto encode = [&] {
-      return engine_.compile(population.current(), {.tier = Tier::kInterpret, .expected_rows = data_.rows()});
-    };
-    std::optional<Program> program = encode();
+    std::optional<Program> program = madeReady(population.current(), mainTier());
     for (std::size_t i = 0; i < sizes_.generations; ++i) {
       population.next();
       const Stopwatch watch;
       auto flight = must(engine_.submitLoss(*program, data_, {}));
-      program = encode();
+      program = madeReady(population.current(), mainTier());
       must(std::move(flight).result());
       each.push_back(watch.seconds() * 1e3);
     }
@@ -146,34 +157,39 @@ class MitGeneration {
   // Machine code for every generation, and what one costs once it is there.
   void compiledGenerations(Generations& population) {
     Series series;
-    std::vector<double> steady, steady_kernels;
     for (std::size_t i = 0; i < sizes_.compiled_generations && context_.left() > 0; ++i, population.next()) {
       series = generation(population.current(), Tier::kCompile, std::move(series));
     }
     addSeries("a generation, machine code made for it", series);
-    const Program program = engine_.compile(population.current(), {.tier = Tier::kCompile});
-    must(engine_.prepare(program, data_, LossOptions{}));
+    details_["compiled_generations"] = series.json();
+    details_["steady"] = steady(population.current(), Tier::kCompile);
+    if (mainTier() == Tier::kDirect) details_["direct_steady"] = steady(population.current(), Tier::kDirect);
+  }
+
+  Json steady(std::span<const Expression> expressions, Tier tier) const {
+    std::vector<double> wall, kernels;
+    const Program program = madeReady(expressions, tier);
     timeLoss(engine_, program, data_, {});
     context_.sample(31, 1, [&] {
       const Seconds seconds = timeLoss(engine_, program, data_, {});
-      steady.push_back(seconds.wall * 1e3);
-      steady_kernels.push_back(seconds.device * 1e3);
+      wall.push_back(seconds.wall * 1e3);
+      kernels.push_back(seconds.device * 1e3);
       return seconds.wall;
     });
-    Figure figure{what_ + "steady state of machine code: parameters to losses", "ms", steady};
+    const std::string what = fmt::format("{}steady state of {}: ", what_, nameOf(tier));
+    Figure figure{what + "parameters to losses", "ms", wall};
     if (context_.onGpu() && !context_.quick) figure.target = atMost(kSteadyMilliseconds);
     figure.note =
         fmt::format("{} tokens, {} nodes after the passes", program.info().nodes_before, program.info().nodes_after);
     context_.report->add(kPart, std::move(figure));
-    context_.report->add(kPart, {what_ + "steady state of machine code: kernels", "ms", steady_kernels});
-    details_["compiled_generations"] = series.json();
-    details_["steady"] = {{"total_ms", steady}, {"kernels_ms", steady_kernels}};
+    context_.report->add(kPart, {what + "kernels", "ms", kernels});
+    return {{"total_ms", wall}, {"kernels_ms", kernels}};
   }
 
-  /// A point of a curve: both tiers.
+  /// A point of a curve: all tiers.
   Json point(std::span<const Expression> expressions, const Dataset& data) {
     Json row = {{"expressions", expressions.size()}, {"rows", data.rows()}, {"tokens", nodesOf(expressions)}};
-    for (const Tier tier : {Tier::kInterpret, Tier::kCompile}) {
+    for (const Tier tier : tiers_) {
       const Stopwatch watch;
       const Program program = engine_.compile(expressions, {.tier = tier});
       must(engine_.prepare(program, data, LossOptions{}));
@@ -186,11 +202,10 @@ class MitGeneration {
         kernels.push_back(seconds.device);
         return seconds.wall;
       });
-      row[tier == Tier::kInterpret ? "interpret" : "compile"] = {
-          {"ready_seconds", ready},
-          {"loss_seconds", medianOf(wall)},
-          {"quartiles", {quantileOf(wall, 0.25), quantileOf(wall, 0.75)}},
-          {"kernel_seconds", medianOf(kernels)}};
+      row[keyOf(tier)] = {{"ready_seconds", ready},
+                          {"loss_seconds", medianOf(wall)},
+                          {"quartiles", {quantileOf(wall, 0.25), quantileOf(wall, 0.75)}},
+                          {"kernel_seconds", medianOf(kernels)}};
     }
     return row;
   }
@@ -259,6 +274,7 @@ class MitGeneration {
   const Sizes sizes_;
   const BenchData all_;
   const Engine engine_;
+  const std::vector<Tier> tiers_;
   const Dataset data_;
   const std::string what_;
   Json details_;

@@ -1,4 +1,4 @@
-// Random trees of one population in both tiers: rates of the kernels against what the device could reach.
+// Random trees of one population in all tiers: rates of the kernels against what the device could reach.
 #include <fmt/format.h>
 
 #include "tools/bench/gpu_bench.h"
@@ -30,6 +30,7 @@ class PopulationBench {
       : context_(context),
         population_(std::move(population)),
         engine_(context.engine(Math::kFast)),
+        tiers_(tiersOf(engine_)),
         limits_(deviceLimits(context)) {}
 
   void run() {
@@ -51,11 +52,12 @@ class PopulationBench {
     const auto rows = static_cast<double>(shape.rows);
     const std::string what = fmt::format("{} x {} {}, ", shape.expressions, shape.rows, population_);
     Json tiers = Json::array();
-    Progress progress(population_, 4, false);
-    for (const Tier tier : {Tier::kInterpret, Tier::kCompile}) {
+    Progress progress(population_, 2 * tiers_.size(), false);
+    for (const Tier tier : tiers_) {
       for (const bool predictions : {false, true}) {
         if (!(predictions ? context_.predictions : context_.losses)) continue;
-        Json row = measure(expressions, uploaded, tier, predictions, what, seconds / 12);
+        Json row =
+            measure(expressions, uploaded, tier, predictions, what, seconds / (6 * static_cast<double>(tiers_.size())));
         const double output = predictions ? static_cast<double>(shape.expressions) : 1;
         row["least_seconds"] = leastSeconds(limits_, cost, rows, 4 * rows * (static_cast<double>(kColumns) + output));
         tiers.push_back(std::move(row));
@@ -92,12 +94,11 @@ class PopulationBench {
       wall.push_back(seconds.wall * 1e3);
       return seconds.wall;
     });
-    const std::string name = fmt::format("{}{}, {}: ", what, tier == Tier::kInterpret ? "interpreter" : "machine code",
-                                         predictions ? "predictions" : "losses");
+    const std::string name = fmt::format("{}{}, {}: ", what, nameOf(tier), predictions ? "predictions" : "losses");
     context_.report->add(population_, {name + "rate of the kernels", "T nodes/s", rates});
     context_.report->add(population_, {name + "parameters to results", "ms", wall});
     context_.report->add(population_, {name + "making ready", "ms", {ready * 1e3}});
-    return {{"tier", tier == Tier::kInterpret ? "interpret" : "compile"},
+    return {{"tier", keyOf(tier)},
             {"result", predictions ? "predictions" : "losses"},
             {"ready_seconds", ready},
             {"rate", medianOf(rates)},
@@ -108,6 +109,7 @@ class PopulationBench {
   const BenchContext& context_;
   const std::string population_;
   const Engine engine_;
+  const std::vector<Tier> tiers_;
   const Json limits_;
 };
 

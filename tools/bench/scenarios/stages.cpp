@@ -6,6 +6,8 @@
 #include <fmt/format.h>
 #include <tbb/parallel_for.h>
 
+#include "compiler/cubin_writer.h"
+#include "compiler/direct.h"
 #include "runtime/assembler.h"
 #include "runtime/compiler_identity.h"
 #include "runtime/cuda.h"
@@ -49,11 +51,18 @@ class OneCore {
     options_.math = Math::kFast;
     options_.loss = LossSpec{};
     options_.min_blocks = 4;
+    direct_.math = Math::kFast;
+    direct_.loss = LossSpec{};
+    emitter_.emplace(must(DirectEmitter::create(direct_)));
     if (!context.onGpu()) return;
     auto cuda = must(Cuda::open(must(loadDriver()), static_cast<int>(context.ordinal())));
     options_.arch = cuda->limits().arch;
     // A device that is newer than the architectures does not load their machine code.
     if (!cuda->limits().needs_ptx) cuda_ = std::move(cuda);
+    loads_direct_ = cuda_ != nullptr && hasDirect(context.engine(Math::kFast));
+    if (!loads_direct_) return;
+    direct_.architecture = cuda_->limits().capability;
+    emitter_.emplace(must(DirectEmitter::create(direct_)));
   }
 
   Stages run(std::span<const Expression> expressions, std::size_t batch, double limit) {
@@ -108,7 +117,28 @@ class OneCore {
     }
     timed("store", members.size(), [&] { return must(cache.get(key, [&] { return Result(image); })); });
     read("from memory", cache, key, members.size());
+    makeDirect(dag, members.size());
     return key;
+  }
+
+  void makeDirect(const Dag& dag, std::size_t expressions) {
+    const DirectPart part = timed("direct code", expressions, [&] { return emitter_->emit(dag); });
+    if (part.groups.empty()) return;
+    const KernelImage image = timed("direct image", expressions, [&] {
+      const DirectImage joined = must(joinDirect({&part, 1}, direct_));
+      const KernelDescription kernel{.name = kDirectKernel,
+                                     .code = {joined.words},
+                                     .registers = joined.registers,
+                                     .parameter_bytes = {sizeof(DirectArguments)},
+                                     .max_threads = {kDirectThreads, 1, 1},
+                                     .exits = joined.exits};
+      KernelImage made;
+      made.code = writeCubin({&kernel, 1}, direct_.architecture);
+      return made;
+    });
+    if (!loads_direct_) return;
+    const CurrentContext current(*cuda_);
+    timed("direct load", expressions, [&] { return Module(cuda_, image).kernel(kDirectKernel); });
   }
 
   void read(const char* stage, KernelCache& cache, const KernelKey& key, std::size_t expressions) {
@@ -123,7 +153,10 @@ class OneCore {
   const std::string cache_directory_;
   const std::string identity_;
   DeviceOptions options_;
+  DirectOptions direct_;
+  std::optional<DirectEmitter> emitter_;
   std::shared_ptr<const Cuda> cuda_;
+  bool loads_direct_ = false;
   Stages stages_;
 };
 
@@ -152,14 +185,16 @@ double allCores(std::span<const Expression> expressions, std::size_t batch) {
   return watch.seconds() / static_cast<double>(expressions.size());
 }
 
-/// Seconds an expression until an engine without kernels can evaluate all; on the GPU, or of the processor's engine.
+/// Seconds an expression until an engine without kernels can evaluate all; on the GPU, or of the processor's engine. 0
+/// without the direct tier where that is asked for.
 double engineSeconds(const BenchContext& context, const std::string& device, std::span<const Expression> expressions,
                      Tier tier) {
   const Engine engine = must(Engine::create({.device = device, .math = Math::kFast, .cache_directory = ""}));
   const Dataset data = must(engine.upload(BenchData(10, 4096).view()));
   // The interpreter itself is there before any expression.
   must(engine.loss(engine.compile(expressions.first(1), {.tier = Tier::kInterpret}), data, {}));
-  const std::vector<double> seconds = context.sample(tier == Tier::kInterpret ? 5 : 1, 1, [&] {
+  if (tier == Tier::kDirect && !hasDirect(engine)) return 0;
+  const std::vector<double> seconds = context.sample(tier == Tier::kCompile ? 1 : 5, 1, [&] {
     const Stopwatch watch;
     const Program program = engine.compile(expressions, {.tier = tier});
     must(engine.prepare(program, data, LossOptions{}));
@@ -173,7 +208,7 @@ double engineSeconds(const BenchContext& context, const std::string& device, std
 void benchStages(const BenchContext& context) {
   const std::vector<Size> sizes = sizesOf(context);
   Json rows = Json::array();
-  Progress progress(kPart, sizes.size() * 4, false);
+  Progress progress(kPart, sizes.size() * (context.onGpu() ? 6 : 4), false);
   for (const Size& size : sizes) {
     if (context.left() < 0) break;
     const std::vector<Expression> expressions = expressionsOf(size);
@@ -204,6 +239,8 @@ void benchStages(const BenchContext& context) {
     add("interpret_seconds", "encoded for the interpreter",
         engineSeconds(context, context.device, expressions, Tier::kInterpret), false);
     if (context.onGpu()) {
+      const double direct = engineSeconds(context, context.device, expressions, Tier::kDirect);
+      if (direct > 0) add("direct_seconds", "to loaded direct code", direct, false);
       add("engine_seconds", "to loaded kernels", engineSeconds(context, context.device, expressions, Tier::kCompile),
           size.nodes == 30);
     }

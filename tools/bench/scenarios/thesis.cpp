@@ -89,7 +89,14 @@ class Thesis {
     const Program program = engine_.compile(few, {.tier = Tier::kInterpret});
     timeLoss(engine_, program, must(engine_.upload(data_.view())), parametersFor(program, 0));
     details["first_losses_seconds"] = watch.seconds();
-    if (context_.losses) details["losses"] = losses();
+    const bool has_direct = hasDirect(engine_);
+    if (context_.losses) {
+      details["losses"] = losses();
+      if (has_direct) {
+        details["direct_losses"] = losses(Tier::kDirect, "losses with direct code");
+        details["interpreted_losses"] = losses(Tier::kInterpret, "losses, interpreted");
+      }
+    }
     if (context_.predictions) details["predictions"] = predictions();
     if (context_.losses) details["compiled_losses"] = compiled();
     details["baselines"] = runBaselines(context_, {shape_.part, what_, data_, expressions_, steps_, frontend_seconds_},
@@ -110,7 +117,9 @@ class Thesis {
     const Stopwatch compiling;
     const Program program = engine_.compile(
         expressions, {.tier = tier, .expected_passes = static_cast<double>(steps_), .expected_rows = data.rows()});
-    if (tier == Tier::kCompile) must(engine_.prepare(program, data, LossOptions{}));
+    if (tier == Tier::kCompile || tier == Tier::kDirect) {
+      must(engine_.prepare(program, data, out.empty() ? std::optional(LossOptions{}) : std::nullopt));
+    }
     run.compile = compiling.seconds();
     Progress progress(shape_.part, static_cast<std::size_t>(steps_), false);
     const Stopwatch stepping;
@@ -128,15 +137,15 @@ class Thesis {
 
   /// Samples of whole runs, in figures and JSON.
   Json measure(const std::string& name, std::span<float> out, std::size_t most, double limit,
-               std::optional<Target> target) {
+               std::optional<Target> target, Tier tier = Tier::kAuto) {
     std::vector<Run> runs;
     context_.sample(most, limit, [&] {
-      runs.push_back(once(text_, numbers_, Tier::kAuto, out));
+      runs.push_back(once(text_, numbers_, tier, out));
       return runs.back().total();
     });
     const ProgramStatus& status = runs.front().status;
     // Later runs would find what the first has compiled.
-    if (status.compiling || status.compiled > 0) runs.resize(1);
+    if (status.compiling || status.tier == Tier::kCompile) runs.resize(1);
     std::vector<double> totals;
     for (const Run& run : runs) totals.push_back(run.total());
     context_.report->add(shape_.part, {fmt::format("{}, {}: text to last result", what_, name), "s", totals, target,
@@ -156,17 +165,17 @@ class Thesis {
     for (const Run& run : runs) rest.push_back(run.steps - run.kernels);
     add("download and host", std::move(rest));
     frontend_seconds_ = stages["frontend"][0].get<double>();
-    return {{"total_seconds", medianOf(totals)},
-            {"quartiles", {quantileOf(totals, 0.25), quantileOf(totals, 0.75)}},
-            {"stages_seconds", stages},
-            {"samples", runs.size()},
-            {"compiled_expressions", status.compiled}};
+    return {{"total_seconds", medianOf(totals)}, {"quartiles", {quantileOf(totals, 0.25), quantileOf(totals, 0.75)}},
+            {"stages_seconds", stages},          {"samples", runs.size()},
+            {"tier", keyOf(status.tier)},        {"compiled_expressions", status.compiled}};
   }
 
   Json losses() {
     return measure("losses", {}, 7, 0.1 * context_.left(),
                    context_.onGpu() && !context_.quick ? std::optional(atMost(shape_.losses_seconds)) : std::nullopt);
   }
+
+  Json losses(Tier tier, const std::string& name) { return measure(name, {}, 3, 0.05 * context_.left(), {}, tier); }
 
   // To pinned memory, which is what a copy can be compared with, and to ordinary memory.
   Json predictions() {

@@ -1,7 +1,8 @@
-// From how many rows and passes on machine code repays what it costs: measured, by seconds of a pass and of making it,
-// and as the engine predicts it.
+// From how many rows and passes on direct code and LLVM's machine code repay what they cost: measured, by seconds of a
+// pass and of making them, and as the engine predicts it.
 #include <cmath>
 #include <thread>
+#include <tuple>
 
 #include <fmt/format.h>
 
@@ -19,82 +20,126 @@ using Json = nlohmann::ordered_json;
 constexpr const char* kPart = "tiers";
 constexpr std::size_t kColumns = 10;
 
-/// Passes from which on making machine code first is quicker; nothing if it never is.
-Json breakEven(double interpret_ready, double interpret_pass, double compile_ready, double compiled_pass) {
-  const double gain = interpret_pass - compiled_pass;
-  return gain > 0 ? Json(std::max(1.0, std::ceil((compile_ready - interpret_ready) / gain))) : Json();
+/// What a tier takes.
+struct TierSeconds {
+  double ready = 0, pass = 0;
+};
+
+/// Passes from which on making `better` first is quicker; nothing if it never is.
+Json breakEven(const TierSeconds& serving, const TierSeconds& better) {
+  const double gain = serving.pass - better.pass;
+  return gain > 0 ? Json(std::max(1.0, std::ceil((better.ready - serving.ready) / gain))) : Json();
 }
 
-/// From how many passes on the engine begins to compile. On a GPU with the costs it expects before it has measured.
-double predictedPasses(const BenchContext& context, std::span<const Expression> expressions, std::size_t rows) {
+/// The least passes for which making code pays by makingPays(); nothing if there are none.
+Json leastPasses(double serving, double better, double node_rows, double making_seconds) {
+  const double passes = std::max(1.0, std::floor(making_seconds / (serving * node_rows)) + 1);
+  return makingPays(serving, better, passes, node_rows, making_seconds) ? Json(passes) : Json();
+}
+
+/// From how many passes on the engine begins to make code of a tier. On a GPU with the costs that it expects before it
+/// has measured.
+Json predictedPasses(const BenchContext& context, Tier tier, bool has_direct, std::span<const Expression> expressions,
+                     std::size_t rows) {
   if (!context.onGpu()) {
     double passes = 1;
     while (!srjit::compilingPays(passes, rows) && passes < 1e9) passes *= 1.05;
     return std::ceil(passes);
   }
-  const double nodes = nodesOf(expressions);
+  const double nodes = nodesOf(expressions), node_rows = nodes * static_cast<double>(rows);
+  const std::size_t cores = std::thread::hardware_concurrency();
+  const DeviceCosts& costs = kTypicalCosts;
+  if (tier == Tier::kDirect) {
+    return leastPasses(costs.interpret, costs.direct, node_rows, costs.write * nodes / static_cast<double>(cores));
+  }
   const std::size_t kernels = (expressions.size() + kExpressionsPerKernel - 1) / kExpressionsPerKernel;
-  const double seconds = compileSeconds(kTypicalCosts, nodes, kernels, std::thread::hardware_concurrency());
-  return std::max(1.0, std::ceil(seconds / (kTypicalCosts.interpret * nodes * static_cast<double>(rows))));
+  return leastPasses(has_direct ? costs.direct : costs.interpret, costs.compiled, node_rows,
+                     compileSeconds(costs, nodes, kernels, cores));
 }
 
 class BreakEvenMap {
  public:
   BreakEvenMap(const BenchContext& context, std::size_t count)
-      : context_(context), engine_(context.engine(Math::kFast)), expressions_(populationOf("mixed", count)) {}
+      : context_(context),
+        engine_(context.engine(Math::kFast)),
+        has_direct_(hasDirect(engine_)),
+        expressions_(populationOf("mixed", count)) {}
 
   Json run(const std::vector<std::size_t>& rows) {
     Json points = Json::array();
     std::optional<Program> compiled;
-    double compile_ready = 0;
+    TierSeconds compile;
     for (const std::size_t count : rows) {
       if (context_.left() < 0) break;
       const Dataset data = must(engine_.upload(BenchData(kColumns, count).view()));
-      const Stopwatch interpreting;
-      const Program interpreted = engine_.compile(expressions_, {.tier = Tier::kInterpret});
-      const double interpret_ready = interpreting.seconds();
-      const double interpret_pass = pass(interpreted, data);
-      if (!compiled) {
-        const Stopwatch watch;
-        compiled = engine_.compile(expressions_, {.tier = Tier::kCompile});
-        must(engine_.prepare(*compiled, data, LossOptions{}));
-        compile_ready = watch.seconds();
+      const auto [interpreted, interpret_ready] = made(Tier::kInterpret, data);
+      const TierSeconds interpret{interpret_ready, pass(interpreted, data)};
+      std::optional<TierSeconds> direct;
+      if (has_direct_) {
+        const auto [program, ready] = made(Tier::kDirect, data);
+        direct = {ready, pass(program, data)};
       }
-      const double compiled_pass = pass(*compiled, data);
-      points.push_back({{"rows", count},
-                        {"interpret_ready_seconds", interpret_ready},
-                        {"interpret_pass_seconds", interpret_pass},
-                        {"compile_ready_seconds", compile_ready},
-                        {"compiled_pass_seconds", compiled_pass},
-                        {"measured_passes", breakEven(interpret_ready, interpret_pass, compile_ready, compiled_pass)},
-                        {"predicted_passes", predictedPasses(context_, expressions_, count)}});
+      if (!compiled) std::tie(compiled, compile.ready) = made(Tier::kCompile, data);
+      compile.pass = pass(*compiled, data);
+      points.push_back(point(count, interpret, direct, compile));
       addFigures(points.back());
     }
     return {{"expressions", expressions_.size()}, {"tokens", nodesOf(expressions_)}, {"points", std::move(points)}};
   }
 
  private:
+  std::pair<Program, double> made(Tier tier, const Dataset& data) const {
+    const Stopwatch watch;
+    Program program = engine_.compile(expressions_, {.tier = tier});
+    if (tier != Tier::kInterpret) must(engine_.prepare(program, data, LossOptions{}));
+    return {std::move(program), watch.seconds()};
+  }
+
   double pass(const Program& program, const Dataset& data) const {
     timeLoss(engine_, program, data, {});
     return medianOf(context_.sample(15, 0.4, [&] { return timeLoss(engine_, program, data, {}).wall; }));
   }
 
+  /// LLVM's code is compared with what serves before it: direct code where there is some.
+  Json point(std::size_t rows, const TierSeconds& interpret, const std::optional<TierSeconds>& direct,
+             const TierSeconds& compile) const {
+    Json json = {{"rows", rows},
+                 {"interpret_ready_seconds", interpret.ready},
+                 {"interpret_pass_seconds", interpret.pass},
+                 {"compile_ready_seconds", compile.ready},
+                 {"compiled_pass_seconds", compile.pass},
+                 {"measured_passes", breakEven(direct.value_or(interpret), compile)},
+                 {"predicted_passes", predictedPasses(context_, Tier::kCompile, has_direct_, expressions_, rows)}};
+    if (!direct) return json;
+    json["direct_ready_seconds"] = direct->ready;
+    json["direct_pass_seconds"] = direct->pass;
+    json["measured_direct_passes"] = breakEven(interpret, *direct);
+    json["predicted_direct_passes"] = predictedPasses(context_, Tier::kDirect, true, expressions_, rows);
+    return json;
+  }
+
   void addFigures(const Json& point) const {
     const std::string what = fmt::format("{} mixed x {} rows: ", expressions_.size(), point["rows"].get<std::size_t>());
-    for (const char* const tier : {"interpret_pass", "compiled_pass"}) {
-      context_.report->add(kPart, {what + tier, "ms", {point[std::string(tier) + "_seconds"].get<double>() * 1e3}});
+    for (const std::string tier : {"interpret_pass", "direct_pass", "compiled_pass"}) {
+      if (!point.contains(tier + "_seconds")) continue;
+      context_.report->add(kPart, {what + tier, "ms", {point[tier + "_seconds"].get<double>() * 1e3}});
     }
-    if (!point["measured_passes"].is_null()) {
-      context_.report->add(kPart, {what + "machine code repays, measured",
-                                   "passes",
-                                   {point["measured_passes"].get<double>()},
-                                   {},
-                                   fmt::format("predicted: {}", point["predicted_passes"].get<double>())});
+    for (const auto& [name, key] : {std::pair<std::string, std::string>("machine code", "passes"),
+                                    std::pair<std::string, std::string>("direct code", "direct_passes")}) {
+      const auto measured = point.find("measured_" + key), predicted = point.find("predicted_" + key);
+      if (measured == point.end() || measured->is_null()) continue;
+      context_.report->add(
+          kPart, {what + name + " repays, measured",
+                  "passes",
+                  {measured->get<double>()},
+                  {},
+                  "predicted: " + (predicted->is_null() ? "never" : fmt::format("{}", predicted->get<double>()))});
     }
   }
 
   const BenchContext& context_;
   const Engine engine_;
+  const bool has_direct_;
   const std::vector<Expression> expressions_;
 };
 
