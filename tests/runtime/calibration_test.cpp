@@ -10,7 +10,8 @@
 namespace srjit {
 namespace {
 
-constexpr DeviceCosts kCosts = {.interpret = 2e-12, .compiled = 1e-12, .compile = 1e-4};
+constexpr DeviceCosts kCosts = {
+    .interpret = 2e-12, .direct = 1.5e-12, .compiled = 1e-12, .write = 1e-6, .compile = 1e-4};
 
 TEST(CompileSeconds, AreThoseOfTheBusiestCore) {
   EXPECT_EQ(compileSeconds(kCosts, 0, 0, 4), 0);
@@ -19,20 +20,23 @@ TEST(CompileSeconds, AreThoseOfTheBusiestCore) {
   EXPECT_DOUBLE_EQ(compileSeconds(kCosts, 1000, 5, 4), 0.04) << "a second round for the fifth";
 }
 
-TEST(CompilingPays, WhenItIsDoneBeforeTheEvaluations) {
-  EXPECT_TRUE(compilingPays(kCosts, 100, 1e9, 0.1)) << "0.2 s of interpreting";
-  EXPECT_FALSE(compilingPays(kCosts, 100, 1e9, 0.3));
-  EXPECT_FALSE(compilingPays(kCosts, 1, 1e9, 0.1));
-  DeviceCosts slow = kCosts;
-  slow.compiled = 0.95 * slow.interpret;
-  EXPECT_FALSE(compilingPays(slow, 1e9, 1e9, 0.1)) << "it would hardly be faster";
+TEST(MakingPays, WhenItIsDoneBeforeTheEvaluations) {
+  EXPECT_TRUE(makingPays(kCosts.interpret, kCosts.compiled, 100, 1e9, 0.1)) << "0.2 s of interpreting";
+  EXPECT_FALSE(makingPays(kCosts.interpret, kCosts.compiled, 100, 1e9, 0.3));
+  EXPECT_FALSE(makingPays(kCosts.interpret, kCosts.compiled, 1, 1e9, 0.1));
+  EXPECT_FALSE(makingPays(kCosts.direct, kCosts.compiled, 100, 1e9, 0.18)) << "what serves is faster already";
+  EXPECT_FALSE(makingPays(kCosts.interpret, 0.95 * kCosts.interpret, 1e9, 1e9, 0.1)) << "it would hardly be faster";
 }
 
-TEST(CompilingPays, ByWhatIsTypical) {
+TEST(MakingPays, ByWhatIsTypical) {
   // 10,000 expressions of 30 nodes on 10,860 rows, 16 cores.
-  const double nodes = 3e5, seconds = compileSeconds(kTypicalCosts, nodes, 157, 16);
-  EXPECT_FALSE(compilingPays(kTypicalCosts, 100, nodes * 10'860, seconds));
-  EXPECT_TRUE(compilingPays(kTypicalCosts, 10'000, nodes * 10'860, seconds));
+  constexpr DeviceCosts kTypical = kTypicalCosts;
+  const double nodes = 3e5, node_rows = nodes * 10'860;
+  const double compiling = compileSeconds(kTypical, nodes, 157, 16), writing = kTypical.write * nodes / 16;
+  EXPECT_FALSE(makingPays(kTypical.interpret, kTypical.compiled, 100, node_rows, compiling));
+  EXPECT_TRUE(makingPays(kTypical.interpret, kTypical.compiled, 10'000, node_rows, compiling));
+  EXPECT_TRUE(makingPays(kTypical.interpret, kTypical.direct, 100, node_rows, writing));
+  EXPECT_FALSE(makingPays(kTypical.interpret, kTypical.direct, 1, node_rows, writing));
 }
 
 std::shared_ptr<KernelCache> cacheIn(const std::filesystem::path& directory) {
@@ -44,26 +48,31 @@ TEST(Calibration, MovesTowardsWhatIsMeasured) {
   EXPECT_EQ(calibration.costs().interpret, kTypicalCosts.interpret);
   double last = kTypicalCosts.interpret;
   for (int i = 0; i < 40; ++i) {
-    calibration.addRun(false, 1e10, 1e10 * 1e-11);
+    calibration.addRun(&DeviceCosts::interpret, 1e10, 1e10 * 1e-11);
     EXPECT_GT(calibration.costs().interpret, last);
     EXPECT_LE(calibration.costs().interpret, 1e-11);
     last = calibration.costs().interpret;
   }
   EXPECT_NEAR(last, 1e-11, 1e-13);
   EXPECT_EQ(calibration.costs().compiled, kTypicalCosts.compiled);
-  calibration.addRun(true, 1e10, 1);
+  calibration.addRun(&DeviceCosts::compiled, 1e10, 1);
   EXPECT_GT(calibration.costs().compiled, kTypicalCosts.compiled);
-  calibration.addCompile(1000, 1000 * kTypicalCosts.compile / 16);
+  calibration.addMaking(&DeviceCosts::compile, 1000, 1000 * kTypicalCosts.compile / 16);
   EXPECT_DOUBLE_EQ(calibration.costs().compile, kTypicalCosts.compile / 2) << "a quarter of the way, in powers";
+  calibration.addMaking(&DeviceCosts::write, 1000, 1000 * kTypicalCosts.write / 16);
+  EXPECT_DOUBLE_EQ(calibration.costs().write, kTypicalCosts.write / 2);
+  EXPECT_EQ(calibration.costs().direct, kTypicalCosts.direct);
+  calibration.addRun(&DeviceCosts::direct, 1e10, 1);
+  EXPECT_GT(calibration.costs().direct, kTypicalCosts.direct);
 }
 
 TEST(Calibration, LeavesOutWhatSaysNothing) {
   Calibration calibration(cacheIn({}), "a device");
-  calibration.addRun(false, 1e6, 1);
-  calibration.addRun(false, 1e10, 0);
-  calibration.addRun(false, 1e10, std::numeric_limits<double>::infinity());
-  calibration.addCompile(0, 1);
-  calibration.addCompile(0, 0);
+  calibration.addRun(&DeviceCosts::interpret, 1e6, 1);
+  calibration.addRun(&DeviceCosts::interpret, 1e10, 0);
+  calibration.addRun(&DeviceCosts::interpret, 1e10, std::numeric_limits<double>::infinity());
+  calibration.addMaking(&DeviceCosts::compile, 0, 1);
+  calibration.addMaking(&DeviceCosts::compile, 0, 0);
   EXPECT_EQ(calibration.costs().interpret, kTypicalCosts.interpret);
   EXPECT_EQ(calibration.costs().compile, kTypicalCosts.compile);
 }
@@ -72,7 +81,7 @@ TEST(Calibration, IsKeptForTheNextProcessByName) {
   const Scratch directory;
   {
     Calibration calibration(cacheIn(directory.path("")), "a device");
-    calibration.addRun(true, 1e10, 1);
+    calibration.addRun(&DeviceCosts::compiled, 1e10, 1);
   }
   const auto cache = cacheIn(directory.path(""));
   EXPECT_GT(Calibration(cache, "a device").costs().compiled, 2 * kTypicalCosts.compiled);
