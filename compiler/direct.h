@@ -44,7 +44,7 @@ struct DirectOptions {
   std::optional<LossSpec> loss = {};  ///< none: predictions
   unsigned roots = kDirectRoots;      ///< at most so many a group; 1 to kDirectRoots
   unsigned registers = 64;            ///< a thread may have; 40 to 64, which leaves room for 8 warps of every scheduler
-  unsigned window = 16;               ///< instructions among which the scheduler chooses, 1 (source order) to 32
+  unsigned window = 8;                ///< instructions among which the scheduler chooses, 1 (source order) to 32
 
   friend bool operator==(const DirectOptions&, const DirectOptions&) = default;
 };

@@ -73,6 +73,38 @@ TEST_P(Direct, HasTheInterpretersBits) {
   }
 }
 
+// Quotients in the middle of two subnormal numbers, or next to it, and divisors whose reciprocals are hardest.
+TEST_P(Direct, OfHardQuotients) {
+  if (mode().math == Math::kFast) GTEST_SKIP() << "division is approximate";
+  constexpr std::size_t kRows = 1'000'000;
+  Random random(17);
+  Workload w;
+  w.columns.resize(2);
+  while (w.rows() < kRows) {
+    const int bits = random.between(1, 22);
+    const double middle = (static_cast<double>(random.below(1U << bits)) + 0.5) * 0x1p-149;
+    auto y = std::ldexp(static_cast<float>(random.below(1U << (23 - bits)) | 1), random.between(0, 60));
+    auto x = static_cast<float>(middle * static_cast<double>(y));
+    if (random.below(4) == 0) {
+      y = std::nextafter(std::ldexp(1.0F, random.between(-100, 100)), 0.0F);
+      x = std::ldexp(1.0F, random.between(-126, 100));
+    }
+    if (random.below(2) == 0) x = std::nextafter(x, random.below(2) == 0 ? 0.0F : 1e30F);
+    w.columns[0].push_back(x);
+    w.columns[1].push_back(y);
+  }
+  w.target.assign(kRows, 0);
+  for (const char* const text : {"x0/x1", "gt(x0/x1, 0)", "inv(x1)", "sqrt(x0)", "sqrt(x1)"}) {
+    w.expressions.push_back(parse(text, Language::kInfix).value());
+  }
+  const Engine engine = this->engine();
+  const Dataset data = engine.upload(w.view()).value();
+  const Program direct = engine.compile(w.expressions, {.tier = Tier::kDirect});
+  const Program interpreted = engine.compile(w.expressions, {.tier = Tier::kInterpret});
+  expectSameBits(predict(engine, direct, data, {}), predict(engine, interpreted, data, {}), kRows, "quotients");
+  EXPECT_EQ(direct.status().compiled, w.expressions.size());
+}
+
 TEST_P(Direct, OfMixedTiersInOneProgram) {
   const Workload w =
       Workload::random(generatorOf(77, 30), 300, 2000, Spread::kSpecial, Precision::kF32);  // all operators
