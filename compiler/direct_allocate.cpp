@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <memory>
+#include <numeric>
 
 namespace srjit::direct {
 namespace {
@@ -51,8 +52,11 @@ Allocator::Allocator(unsigned architecture) {
 
 void Allocator::begin(const Code& code, RegisterSet reserved, unsigned limit) {
   places_.resize(code.values().size());
+  std::iota(places_.begin(), places_.begin() + kFirstValue, std::uint8_t{0});
   predicate_places_.resize(code.predicates().size());
-  uses_ = code.values();
+  uses_.resize(code.values().size());
+  std::ranges::transform(code.values(), uses_.begin(), &Code::Uses::count);
+  std::fill_n(uses_.begin(), kFirstValue, 0);
   predicate_uses_ = code.predicates();
   free_ = registerSet(0, limit - 1) | RegisterSet{1} << (limit - 1);
   free_ &= ~reserved;
@@ -144,15 +148,15 @@ void Allocator::readSources(const Operation& operation, sass::Instruction& instr
   RegisterSet sources = 0, freed = 0;
   for (std::size_t i = 0; i < operation.sources.size(); ++i) {
     const ValueId source = operation.sources[i];
-    if (source == kRz) continue;
-    const bool is_value = source >= kFirstValue;
-    const unsigned first = is_value ? places_[source - kFirstValue] : source;
+    const unsigned first = places_[source];
     instruction.sources[i] = static_cast<std::uint8_t>(first);
-    const RegisterSet registers = registerSet(first, facts.sources[i]);
+    const RegisterSet any = source != kRz ? ~RegisterSet{0} : 0;
+    const RegisterSet registers = registerSet(first % kMostRegisters, facts.sources[i]) & any;
     sources |= registers;
-    const Written& written = registers_[first];
-    now_ = std::max(now_, written.at + delaysOf(written.form, operation.form).value);
-    if (is_value && --uses_[source - kFirstValue].count == 0) freed |= registers;
+    const Written& written = registers_[first % kMostRegisters];
+    const Cycle ready = written.at + delaysOf(written.form, operation.form).value;
+    now_ = std::max(now_, source != kRz ? ready : 0);
+    freed |= --uses_[source] == 0 ? registers : 0;
   }
   if ((sources & to_write_) != 0) waitForPending(sources, true, instruction);
   sources_ = sources;
@@ -193,13 +197,13 @@ unsigned Allocator::findFree(unsigned width) const {
 unsigned Allocator::take(ValueId value, unsigned width) {
   const unsigned first = findFree(width);
   if (first == sass::kZero) return first;
-  std::uint8_t* const places = &places_[value - kFirstValue];
+  std::uint8_t* const places = &places_[value];
   places[0] = static_cast<std::uint8_t>(first);
-  if (width == 4 || uses_[value - kFirstValue].count != 0) free_ &= ~registerSet(first, width);
+  if (width == 4 || uses_[value] != 0) free_ &= ~registerSet(first, width);
   if (width == 4) {
     for (unsigned part = 0; part < 4; ++part) {
       places[part] = static_cast<std::uint8_t>(first + part);
-      if (uses_[value - kFirstValue + part].count == 0) free_ |= registerSet(first + part);
+      if (uses_[value + part] == 0) free_ |= registerSet(first + part);
     }
   }
   registers_used_ = std::max(registers_used_, first + width);

@@ -80,8 +80,12 @@ class Allocator {
   }
 
   const Delays* delays_;
-  std::vector<std::uint8_t> places_, predicate_places_;  ///< of each value
-  std::vector<Code::Uses> uses_, predicate_uses_;        ///< still to come
+  /// Registers, by ValueId; machine registers are themselves. What operands are is hard to predict, so they are treated
+  /// as values are.
+  std::vector<std::uint8_t> places_;
+  std::vector<std::uint32_t> uses_;             ///< still to come, by ValueId; of machine registers from 0 downwards
+  std::vector<std::uint8_t> predicate_places_;  ///< of each predicate
+  std::vector<Code::Uses> predicate_uses_;      ///< still to come
   RegisterSet free_ = 0;
   RegisterSet to_write_ = 0, to_read_ = 0;  ///< in a set of any barrier
   RegisterSet sources_ = 0;                 ///< of the instruction at hand

@@ -88,34 +88,36 @@ class Code {
 
   /// `count` adjacent values.
   ValueId newValues(unsigned count = 1) {
-    const auto first = static_cast<ValueId>(kFirstValue + values_.size());
+    const auto first = static_cast<ValueId>(values_.size());
     for (unsigned i = 0; i < count; ++i) values_.emplace_back();
     return first;
   }
   /// Appends; returns where.
-  std::uint32_t append(const Operation& operation) {
+  [[gnu::always_inline]] std::uint32_t append(const Operation& operation) {
     const std::uint32_t at = size();
     records_.emplace_back(operation);
-    connect(operation, at);
+    connect(at);
     return at;
   }
   /// Puts an operation where a Nop was appended.
   void place(std::uint32_t at, const Operation& operation) {
     records_[at].operation = operation;
-    connect(operation, at);
+    connect(at);
   }
   /// Appends an operation with one new result, of `width` values.
-  ValueId value(Operation operation, unsigned width = 1) {
-    operation.destination = newValues(width);
-    append(operation);
-    return operation.destination;
+  [[gnu::always_inline]] ValueId value(const Operation& operation, unsigned width = 1) {
+    const ValueId result = newValues(width);
+    records_.emplace_back(operation).operation.destination = result;
+    connect(size() - 1);
+    return result;
   }
   /// Appends a comparison.
-  PredicateId truth(Operation operation) {
-    operation.predicate = static_cast<PredicateId>(2 * (kFirstPredicate + predicates_.size()));
+  [[gnu::always_inline]] PredicateId truth(const Operation& operation) {
+    const auto result = static_cast<PredicateId>(2 * (kFirstPredicate + predicates_.size()));
     predicates_.emplace_back();
-    append(operation);
-    return operation.predicate;
+    records_.emplace_back(operation).operation.predicate = result;
+    connect(size() - 1);
+    return result;
   }
 
   std::uint32_t size() const { return static_cast<std::uint32_t>(records_.size()); }
@@ -123,44 +125,14 @@ class Code {
   const Operation& operation(std::uint32_t at) const { return records_[at].operation; }
   const Order& order(std::uint32_t at) const { return records_[at].order; }
   std::uint32_t link(std::uint32_t place) const { return records_[place / kPlaces].links[place % kPlaces]; }
-  /// Of value kFirstValue + i, and of predicate kFirstPredicate + i.
+  /// By ValueId; those of machine registers mean nothing.
   const std::vector<Uses>& values() const { return values_; }
+  /// Of predicate kFirstPredicate + i.
   const std::vector<Uses>& predicates() const { return predicates_; }
 
  private:
-  void connect(const Operation& operation, std::uint32_t at) {
-    std::uint32_t link = kPlaces * at;
-    for (std::size_t i = 0; i < operation.sources.size(); ++i) {
-      if (operation.sources[i] < kFirstValue) continue;
-      Uses& uses = values_[operation.sources[i] - kFirstValue];
-      ++uses.count;
-      waitFor(uses.definition, at, link++);
-    }
-    for (const PredicateId read : {operation.guard, operation.condition}) {
-      if (read < 2 * kFirstPredicate) continue;
-      Uses& uses = predicates_[read / 2 - kFirstPredicate];
-      ++uses.count;
-      waitFor(uses.definition, at, link++);
-    }
-    if (operation.predicate >= 2 * kFirstPredicate)
-      predicates_[operation.predicate / 2 - kFirstPredicate].definition = at;
-    if (operation.destination >= kFirstValue) {
-      Uses* const uses = &values_[operation.destination - kFirstValue];
-      uses[0].definition = at;
-      if (factsOf(operation.form).results == 4) uses[1].definition = uses[2].definition = uses[3].definition = at;
-    } else if (operation.destination != kRz) {
-      // A machine register that is written among reordered operations is read by the same operation, and by no other.
-      std::uint32_t& last = touched_[operation.destination];
-      if (last != kNone) waitFor(last, at, link);
-      last = at;
-    }
-  }
-  void waitFor(std::uint32_t writer, std::uint32_t at, std::uint32_t link) {
-    if (writer < reordered_ || reordered_ == kNone) return;
-    records_[at].links[link % kPlaces] = records_[writer].order.users;
-    records_[writer].order.users = link;
-    ++records_[at].order.waits_for;
-  }
+  void connect(std::uint32_t at);
+  void waitFor(std::uint32_t writer, std::uint32_t at, std::uint32_t place);
 
   struct Record {
     explicit Record(const Operation& o) : operation(o) {}
@@ -170,7 +142,7 @@ class Code {
   };
   static_assert(sizeof(Record) == 64);
   std::vector<Record> records_;
-  std::vector<Uses> values_, predicates_;
+  std::vector<Uses> values_ = std::vector<Uses>(kFirstValue), predicates_;
   std::array<std::uint32_t, kFirstValue> touched_{};  ///< the operation that wrote a machine register last
   std::uint32_t reordered_ = kNone;
 };

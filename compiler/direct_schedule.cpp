@@ -37,9 +37,9 @@ void Scheduler::begin(const Code& code, const Sections& sections) {
   code_ = &code;
   begin_ = sections.middle;
   end_ = sections.tail;
-  uses_.assign(kFirstValue, 0);
-  uses_.resize(kFirstValue + code.values().size());
-  std::ranges::transform(code.values(), uses_.begin() + kFirstValue, &Code::Uses::count);
+  uses_.resize(code.values().size());
+  std::ranges::transform(code.values(), uses_.begin(), &Code::Uses::count);
+  std::fill_n(uses_.begin(), kFirstValue, 0);
   predicate_uses_.assign(kFirstPredicate, 0);
   predicate_uses_.resize(kFirstPredicate + code.predicates().size());
   std::ranges::transform(code.predicates(), predicate_uses_.begin() + kFirstPredicate, &Code::Uses::count);
