@@ -1,14 +1,19 @@
 #include "runtime/direct_proof.h"
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <bit>
+#include <charconv>
+#include <chrono>
 #include <cmath>
 #include <limits>
 #include <numeric>
+#include <string_view>
 #include <utility>
 
 #include <fmt/format.h>
+#include <tbb/task_arena.h>
 
 #include "compiler/direct.h"
 #include "runtime/dataset.h"
@@ -21,8 +26,10 @@ namespace srjit {
 namespace {
 
 constexpr const char* kProved = "proved";
+constexpr const char* kOpen = "open";
+constexpr std::string_view kBegun = "begun ";
 constexpr std::size_t kColumns = 5;
-constexpr std::size_t kRows = 4001;  ///< several blocks, and a last step that is not full
+constexpr std::size_t kRows = 1301;  ///< two blocks of rows, and a last step that is not full
 constexpr std::size_t kTrees = 96, kTreeOperators = 14;
 
 /// SplitMix64 (G. L. Steele et al., OOPSLA 2014).
@@ -133,6 +140,27 @@ bool sameBits(double a, double b) {
   return std::bit_cast<std::uint64_t>(a) == std::bit_cast<std::uint64_t>(b) || (std::isnan(a) && std::isnan(b));
 }
 
+long secondsSinceEpoch() {
+  using std::chrono::system_clock;
+  return static_cast<long>(
+      std::chrono::duration_cast<std::chrono::seconds>(system_clock::now().time_since_epoch()).count());
+}
+
+/// Whether a driver that fails so does not take an image of ours.
+bool refusesImage(CUresult code) {
+  return code == CUDA_ERROR_INVALID_IMAGE || code == CUDA_ERROR_NO_BINARY_FOR_GPU || code == CUDA_ERROR_NOT_FOUND ||
+         code == CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES;
+}
+
+/// Whether a device is lost so by what its code does.
+bool isCrash(CUresult code) {
+  constexpr std::array kCrashes = {CUDA_ERROR_ILLEGAL_ADDRESS,       CUDA_ERROR_LAUNCH_TIMEOUT,
+                                   CUDA_ERROR_ILLEGAL_INSTRUCTION,   CUDA_ERROR_MISALIGNED_ADDRESS,
+                                   CUDA_ERROR_INVALID_ADDRESS_SPACE, CUDA_ERROR_INVALID_PC,
+                                   CUDA_ERROR_LAUNCH_FAILED};
+  return std::find(kCrashes.begin(), kCrashes.end(), code) != kCrashes.end();
+}
+
 /// The probes evaluated by either tier.
 class Comparison {
  public:
@@ -241,7 +269,18 @@ DirectProof::DirectProof(std::shared_ptr<DeviceQueue> queue, std::shared_ptr<Ker
   }
   fact_ = fmt::format("direct tier of {} ({}) {} {}", limits.name, limits.driver_version, nameOf(store_->math()),
                       store_->identity());
-  if (const auto known = cache_->readFact(fact_)) settle(*known == kProved ? State::kProved : State::kRefuted, *known);
+  if (const auto known = cache_->readFact(fact_)) recall(*known);
+}
+
+void DirectProof::recall(const std::string& known) {
+  if (known == kOpen) return;
+  if (!known.starts_with(kBegun)) return settle(known == kProved ? State::kProved : State::kRefuted, known);
+  long begun = 0;
+  const char* const end = known.data() + known.size();
+  const bool is_number = std::from_chars(known.data() + kBegun.size(), end, begun).ptr == end;
+  if (!is_number || secondsSinceEpoch() - begun > kLongestProof) {
+    settle(State::kRefuted, "a process began to compare them, and did not end");
+  }
 }
 
 void DirectProof::settle(State state, std::string difference) {
@@ -249,7 +288,8 @@ void DirectProof::settle(State state, std::string difference) {
   state_ = state;
   if (state == State::kProved) return;
   fault_ = Error{Errc::kUnsupported,
-                 "the direct tier is off: its code differs from the interpreter's on this device and driver (" +
+                 "the direct tier is off: its code failed the comparison with the interpreter's on this device and "
+                 "driver (" +
                      std::move(difference) + ")",
                  {}};
 }
@@ -267,12 +307,29 @@ bool DirectProof::isOpen() const {
 std::optional<Error> DirectProof::fault() {
   const std::lock_guard proving(proving_);
   if (!isOpen()) return known();
-  auto difference = Comparison(queue_, store_, threads_).run();
-  if (!difference) return std::move(difference).error();
-  const bool proved = difference->empty();
-  cache_->writeFact(fact_, proved ? kProved : *difference);
-  settle(proved ? State::kProved : State::kRefuted, *difference);
+  cache_->writeFact(fact_, fmt::format("{}{}", kBegun, secondsSinceEpoch()));
+  try {
+    // Other tasks of the arena may need the proof, too, and would wait for it inside of it.
+    auto difference = tbb::this_task_arena::isolate([&] { return Comparison(queue_, store_, threads_).run(); });
+    if (!difference) {
+      keep(State::kOpen, {});
+      return std::move(difference).error();
+    }
+    keep(difference->empty() ? State::kProved : State::kRefuted, *difference);
+  } catch (const CudaFailure& failure) {
+    const bool refused = refusesImage(failure.code());
+    keep(refused || isCrash(failure.code()) ? State::kRefuted : State::kOpen, failure.error().message);
+    if (!refused) throw;
+  } catch (...) {
+    keep(State::kOpen, {});
+    throw;
+  }
   return known();
+}
+
+void DirectProof::keep(State state, const std::string& difference) {
+  cache_->writeFact(fact_, state == State::kProved ? kProved : state == State::kOpen ? kOpen : difference);
+  if (state != State::kOpen) settle(state, difference);
 }
 
 }  // namespace srjit

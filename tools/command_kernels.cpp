@@ -4,7 +4,10 @@
 #include <nlohmann/json.hpp>
 
 #include "compiler/bytecode.h"
+#include "compiler/cubin_writer.h"
+#include "compiler/direct.h"
 #include "compiler/host_jit.h"
+#include "compiler/sass_listing.h"
 #include "runtime/assembler.h"
 #include "tools/commands.h"
 #include "tools/kernel_options.h"
@@ -80,6 +83,32 @@ Result<std::string> cubinText(const Dag& graph, const CubinOptions& options) {
   return options.json ? object.dump(2) + '\n' : text;
 }
 
+/// The direct tier's code for all expressions, which must have some.
+Result<std::string> directText(const Dag& graph, const KernelOptions& options) {
+  if (options.kind == KernelKind::kInterpreter || options.precision != Precision::kF32) {
+    return Error{Errc::kInvalid, "--tier direct has kernels for values and losses, in f32", {}};
+  }
+  DirectOptions direct;
+  direct.architecture = static_cast<unsigned>(std::stoul(options.arch.substr(3)));
+  direct.math = options.math;
+  direct.loss = options.device().loss;
+  Result<DirectEmitter> emitter = DirectEmitter::create(direct);
+  if (!emitter) return emitter.error();
+  const DirectPart part = emitter->emit(graph);
+  if (!part.refused.empty()) {
+    return Error{Errc::kUnsupported, fmt::format("the direct tier has no code for expression {}", part.refused[0]), {}};
+  }
+  const Result<DirectImage> image = joinDirect({&part, 1}, direct);
+  if (!image) return image.error();
+  const KernelDescription kernel{.name = kDirectKernel,
+                                 .code = {image->words},
+                                 .registers = image->registers,
+                                 .parameter_bytes = {sizeof(DirectArguments)},
+                                 .max_threads = {kDirectThreads, 1, 1},
+                                 .exits = image->exits};
+  return sass::listing(srjit::writeCubin({&kernel, 1}, direct.architecture));
+}
+
 Result<std::string> sassText(const Dag& graph, const KernelOptions& options) {
   const Result<Cubin> cubin = cubinOf(graph, options);
   if (!cubin) return cubin.error();
@@ -143,12 +172,19 @@ Runner defineCubin(CLI::App& app) {
 
 Runner defineSass(CLI::App& app) {
   auto options = std::make_shared<KernelOptions>();
+  auto tier = std::make_shared<Tier>(Tier::kCompile);
   addGraphOptions(app, *options);
   addDeviceOptions(app, *options);
+  addChoice(app, "--tier", *tier, {{"compile", Tier::kCompile}, {"direct", Tier::kDirect}},
+            "whose code: LLVM's and the assembler's, or that of sr-jit's own");
   app.footer(
-      "Needs no GPU, but nvJitLink or ptxas, and nvdisasm of a CUDA toolkit.\n"
-      "Example:\n  sr-jit sass 'x0*x1 + 2'");
-  return [options] { return showKernel(*options, [&](const Dag& graph) { return sassText(graph, *options); }); };
+      "Needs no GPU, but nvJitLink or ptxas, and nvdisasm of a CUDA toolkit; with --tier direct nothing.\n"
+      "Examples:\n  sr-jit sass 'x0*x1 + 2'\n  sr-jit sass --tier direct --math fast 'x0*x1 + 2'");
+  return [options, tier] {
+    return showKernel(*options, [&](const Dag& graph) {
+      return *tier == Tier::kDirect ? directText(graph, *options) : sassText(graph, *options);
+    });
+  };
 }
 
 Runner defineBytecode(CLI::App& app) {

@@ -24,7 +24,9 @@ std::size_t partSize(std::size_t rows, bool gpu) {
   return std::clamp<std::size_t>(cells / rows, 64, gpu ? 65536 : 4096);
 }
 
-std::string_view tierWord(Tier tier) { return tier == Tier::kCompile ? "compiled" : "interpreted"; }
+std::string_view tierWord(Tier tier) {
+  return tier == Tier::kCompile ? "compiled" : tier == Tier::kDirect ? "direct code" : "interpreted";
+}
 
 /// Refuses a name of the output that says another form than what will be in it.
 void checkOutName(const EvaluationOptions& options, bool writes_npy) {
@@ -59,9 +61,10 @@ void addEvaluationOptions(CLI::App& app, EvaluationOptions& options) {
       ->type_name("FILE")
       ->default_str("standard output");
   addNumericOptions(app, options.engine.math, options.engine.precision);
-  addChoice(app, "--tier", options.engine.tier,
-            {{"auto", Tier::kAuto}, {"interpret", Tier::kInterpret}, {"compile", Tier::kCompile}},
-            "how expressions are executed; the numbers are the same");
+  addChoice(
+      app, "--tier", options.engine.tier,
+      {{"auto", Tier::kAuto}, {"interpret", Tier::kInterpret}, {"compile", Tier::kCompile}, {"direct", Tier::kDirect}},
+      "how expressions are executed; the numbers are the same");
   app.add_option("--device", options.engine.device, "where they are executed")
       ->check(checkDevice, "")
       ->type_name("auto|cpu|cuda:N")

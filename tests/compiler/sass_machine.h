@@ -23,6 +23,7 @@ struct SassFault : std::runtime_error {
 /// Memory as pieces at made-up addresses, with unused space between them.
 class SassMemory {
  public:
+  virtual ~SassMemory() = default;
   /// Makes the piece visible; gives its address, a multiple of 256. `bytes` must stay.
   std::uint64_t add(std::span<std::byte> bytes);
   template <class T>
@@ -33,7 +34,8 @@ class SassMemory {
   void store(std::uint64_t address, std::uint32_t value);
 
  private:
-  std::byte* find(std::uint64_t address) const;
+  /// The four bytes at an address; throws where there is no memory, or if it is misaligned.
+  virtual std::byte* find(std::uint64_t address) const;
   std::map<std::uint64_t, std::span<std::byte>> pieces_;
   std::uint64_t next_ = 0x7f0000000000;
 };

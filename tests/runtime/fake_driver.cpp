@@ -147,9 +147,9 @@ CUresult FakeState::prepare(CUfunction function, std::array<unsigned, 3> grid, s
     return CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES;
   }
   for (const std::size_t bytes : call.function->model->parameterBytes()) {
-    std::uint64_t value = 0;
-    std::memcpy(&value, *arguments++, bytes);
-    call.launch.arguments.push_back(value);
+    const std::size_t first = call.launch.arguments.size();
+    call.launch.arguments.resize(first + (bytes + 7) / 8);
+    std::memcpy(&call.launch.arguments[first], *arguments++, bytes);
   }
   return CUDA_SUCCESS;
 }
@@ -273,6 +273,11 @@ void FakeDriver::failKernel(std::size_t n, CUresult code) {
   const std::scoped_lock lock(state_->mutex);
   state_->kernels_left = n;
   state_->kernel_code = code;
+}
+
+void FakeDriver::alterCode(AlterCode alter) {
+  const std::scoped_lock lock(state_->mutex);
+  state_->alter_code = std::move(alter);
 }
 
 void FakeDriver::loseDevice(CUresult code) {

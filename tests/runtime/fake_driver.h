@@ -1,4 +1,5 @@
-// A CUDA driver for tests: memory of the host, kernels by models (kernel_models.h), failures on demand.
+// A CUDA driver for tests: memory of the host, kernels by models (kernel_models.h), cubins of the direct tier on a
+// model of a warp (direct_model.h), failures on demand.
 //
 // One FakeDriver may exist at a time. What real hardware would let pass, or only sometimes punish, is a problem here
 // and fails the test when the FakeDriver ends: an access outside of an allocation or after its end, a copy whose pinned
@@ -16,6 +17,7 @@
 #include <vector>
 
 #include "runtime/driver.h"
+#include "tests/runtime/direct_model.h"
 
 namespace srjit {
 
@@ -68,6 +70,8 @@ class FakeDriver {
   void failAt(std::string_view entry, std::size_t n, CUresult code);
   /// The n-th kernel that runs from now on fails instead, and the device is lost with `code`.
   void failKernel(std::size_t n, CUresult code);
+  /// Code of the direct tier that is loaded from now on is changed before it runs.
+  void alterCode(AlterCode alter);
   /// Every later call in a context fails with `code`.
   void loseDevice(CUresult code = CUDA_ERROR_ILLEGAL_ADDRESS);
   /// Memory of every device that another process has.

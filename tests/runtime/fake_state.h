@@ -7,6 +7,7 @@
 #include <mutex>
 #include <optional>
 
+#include "tests/runtime/direct_model.h"
 #include "tests/runtime/fake_driver.h"
 #include "tests/runtime/kernel_models.h"
 
@@ -145,6 +146,7 @@ struct FakeState : ModelMemory {
     CUresult code;
   };
   std::vector<Failure> failures;
+  AlterCode alter_code;
   std::size_t kernels_left = 0;
   CUresult kernel_code = CUDA_SUCCESS;
   double milliseconds = 0;

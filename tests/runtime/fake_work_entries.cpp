@@ -228,7 +228,8 @@ CUresult FakeEntries::cuEventElapsedTime(float* milliseconds, CUevent from, CUev
 CUresult FakeEntries::cuModuleLoadDataEx(CUmodule* module, const void* image, unsigned options, CUjit_option* names,
                                          void** values) {
   return FakeState::enter("cuModuleLoadDataEx", Kind::kInContext, [&](FakeState& state) {
-    std::optional<ModelImage> model = readModel(static_cast<const char*>(image));
+    std::optional<ModelImage> model = readDirectModel(image, state.alter_code);
+    if (!model) model = readModel(static_cast<const char*>(image));
     if (!model) return refuse("not an image of models\n", CUDA_ERROR_INVALID_IMAGE, options, names, values);
     const unsigned device = state.options.devices[static_cast<std::size_t>(state.current()->device)].capability;
     const auto arch = static_cast<unsigned>(std::stoul(model->arch.substr(3)));

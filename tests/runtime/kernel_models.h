@@ -37,7 +37,7 @@ class ModelMemory {
 struct ModelLaunch {
   std::array<unsigned, 3> grid{}, block{};
   std::size_t shared_bytes = 0;
-  std::vector<std::uint64_t> arguments;  ///< in the kernel's order; u32 ones are widened
+  std::vector<std::uint64_t> arguments;  ///< in the kernel's order; u32 ones are widened, larger ones have several
 };
 
 /// One kernel. Immutable.
@@ -47,7 +47,7 @@ class KernelModel {
   virtual ~KernelModel() = default;
 
   const KernelFacts& facts() const noexcept { return facts_; }
-  /// Sizes of the parameters, 8 or 4 bytes each.
+  /// Sizes of the parameters in bytes, 4 or a multiple of 8.
   virtual std::vector<std::size_t> parameterBytes() const = 0;
   /// Throws ModelFault.
   virtual void run(const ModelLaunch& launch, ModelMemory& memory) const = 0;

@@ -1,0 +1,438 @@
+// The direct tier end to end: machine code of our own, written into cubins, loaded by a model of the driver and run
+// instruction by instruction on a model of a warp, gives the bits of the CPU engine and of the interpreter.
+#include <ctime>
+#include <thread>
+
+#include <gmock/gmock.h>
+
+#include "compiler/direct.h"
+#include "runtime/direct_proof.h"
+#include "tests/runtime/device_engine.h"
+#include "tests/tools/scratch.h"
+
+namespace srjit {
+namespace {
+
+constexpr LossKind kLossKinds[] = {LossKind::kSse, LossKind::kMse,  LossKind::kRmse,
+                                   LossKind::kMae, LossKind::kNmse, LossKind::kR2};
+constexpr NanPolicy kNanPolicies[] = {NanPolicy::kPropagate, NanPolicy::kSkip, NanPolicy::kReject};
+
+/// Launches of a proof: predictions, which come in two parts, and two losses.
+constexpr std::size_t kProofLaunches = 4;
+
+/// The proof of a machine's first device, as an engine of two threads makes it.
+struct Proving {
+  explicit Proving(FakeMachine& machine, const std::string& directory, Precision precision = Precision::kF32)
+      : cuda(Cuda::open(machine.driver.load().value(), 0).value()),
+        current(*cuda),
+        cache(KernelCache::open({.directory = directory})),
+        queue(std::make_shared<DeviceQueue>(cuda)),
+        store(std::make_shared<KernelStore>(cuda, machine.images, cache, precision, Math::kStrict)),
+        proof(queue, store, cache, 2) {}
+
+  std::shared_ptr<const Cuda> cuda;
+  CurrentContext current;
+  std::shared_ptr<KernelCache> cache;
+  std::shared_ptr<DeviceQueue> queue;
+  std::shared_ptr<KernelStore> store;
+  DirectProof proof;
+};
+
+/// A machine whose cache says that the tier was proved, or another fact.
+struct DirectMachine : FakeMachine {
+  explicit DirectMachine(FakeOptions options = {}, const char* fact = "proved") : FakeMachine(std::move(options)) {
+    Proving proving(*this, directory.path(""));
+    proving.cache->writeFact(proving.proof.fact(), fact);
+  }
+  EngineOptions strict() const {
+    return {.precision = Precision::kF32, .math = Math::kStrict, .cache_directory = directory.path("")};
+  }
+  std::size_t launches() const {
+    return static_cast<std::size_t>(
+        std::ranges::count_if(driver.calls(), [](const FakeCall& call) { return call.detail == kDirectKernel; }));
+  }
+  Scratch directory;
+};
+
+Workload directWorkload(std::uint64_t seed, std::size_t count, std::size_t rows, bool weighted = false) {
+  return arithmeticWorkload(seed, count, rows, Precision::kF32, weighted);
+}
+
+/// Whether the code of a program serves, for all of `expressions`.
+void expectDirect(const Program& program, std::size_t expressions) {
+  const ProgramStatus status = program.status();
+  EXPECT_EQ(status.tier, Tier::kDirect);
+  EXPECT_EQ(status.compiled, expressions);
+  EXPECT_FALSE(status.error) << status.error->message;
+}
+
+/// Every sum becomes a difference.
+void negateSums(std::vector<sass::Instruction>& code, unsigned) {
+  for (sass::Instruction& i : code) {
+    if (i.form == sass::Form::kFAddRR) i.negated ^= 2;
+  }
+}
+
+TEST(DirectTier, PredictsAsTheCpuDoes) {
+  DirectMachine machine({.lag = true});
+  const Engine gpu = machine.engine(machine.strict());
+  const Engine cpu = cpuEngine(Precision::kF32);
+  for (const std::size_t rows : {1, 3, 127, 128, 129, 1300}) {
+    const Workload w = directWorkload(rows, 40, rows);
+    expectSameBits(predict(gpu, w, Tier::kDirect), predict(cpu, w, Tier::kInterpret), rows, "direct");
+  }
+  EXPECT_EQ(machine.launches(), 6U);
+}
+
+TEST(DirectTier, SumsLossesAsTheCpuDoes) {
+  DirectMachine machine({.lag = true});
+  const Engine gpu = machine.engine(machine.strict());
+  const Engine cpu = cpuEngine(Precision::kF32);
+  for (const std::size_t rows : {1, 129, 1300}) {
+    for (const bool weighted : {false, true}) {
+      const Workload w = directWorkload(rows, 12, rows, weighted);
+      for (const LossKind kind : kLossKinds) {
+        for (const NanPolicy nan : kNanPolicies) {
+          const LossOptions options{kind, nan};
+          expectSameLosses(lossesOf(gpu, w, Tier::kDirect, options), lossesOf(cpu, w, Tier::kInterpret, options),
+                           "direct");
+        }
+      }
+    }
+  }
+}
+
+TEST(DirectTier, NewParametersNeedNoNewCode) {
+  DirectMachine machine;
+  const Engine gpu = machine.engine(machine.strict());
+  const Engine cpu = cpuEngine(Precision::kF32);
+  Workload w = directWorkload(6, 30, 300);
+  const Dataset data = gpu.upload(w.view()).value();
+  const Program program = gpu.compile(w.expressions, {.tier = Tier::kDirect});
+  ASSERT_TRUE(gpu.loss(program, data, w.parameters).ok());
+  expectDirect(program, w.expressions.size());
+  for (double& p : w.parameters) p = 2 * p + 1;
+  machine.driver.forgetCalls();
+  expectSameLosses(gpu.loss(program, data, w.parameters).value(), lossesOf(cpu, w, Tier::kInterpret, {}), "new ones");
+  EXPECT_EQ(machine.driver.count("cuModuleLoadDataEx"), 0U);
+  EXPECT_EQ(machine.driver.count("cuMemcpyHtoDAsync"), 1U);
+  EXPECT_EQ(machine.driver.count("cuLaunchKernel"), 2U) << "the programs and their totals";
+}
+
+TEST(DirectTier, StreamsWhatDoesNotFit) {
+  DirectMachine machine({.lag = true});
+  EngineOptions options = machine.strict();
+  options.device_bytes = 300'000;
+  const Engine gpu = machine.engine(options);
+  const Engine cpu = cpuEngine(Precision::kF32);
+  const std::size_t rows = 3 * 4096 + 1777;
+  const Workload w = directWorkload(5, 4, rows, true);
+  const LossOptions loss{LossKind::kMse, NanPolicy::kSkip};
+  expectSameLosses(lossesOf(gpu, w, Tier::kDirect, loss), lossesOf(cpu, w, Tier::kInterpret, loss), "losses");
+  EXPECT_GT(machine.launches(), 2U) << "several chunks";
+  expectSameBits(predict(gpu, w, Tier::kDirect), predict(cpu, w, Tier::kInterpret), rows, "predictions");
+}
+
+TEST(DirectTier, TakesColumnsWhereTheyAre) {
+  DirectMachine machine({.lag = true});
+  const Engine gpu = machine.engine(machine.strict());
+  const Engine cpu = cpuEngine(Precision::kF32);
+  const std::size_t rows = 300, columns = 5;
+  const Workload w = directWorkload(9, 20, rows);
+  std::vector<float> by_column, by_row, target(w.target.begin(), w.target.end());
+  for (std::size_t i = 0; i < rows * columns; ++i) {
+    by_column.push_back(static_cast<float>(w.columns[i / rows][i % rows]));
+    by_row.push_back(static_cast<float>(w.columns[i % columns][i / columns]));
+  }
+  const auto place = [&](const std::vector<float>& values) {
+    return machine.driver.allocateForeign(std::as_bytes(std::span(values)));
+  };
+  const CUdeviceptr addresses[] = {place(by_column), place(by_row), place(target)};
+  const DeviceMatrix layouts[] = {{addresses[0], rows, columns, 4, 4 * rows, Precision::kF32},
+                                  {addresses[1], rows, columns, 4 * columns, 4, Precision::kF32}};
+  const DeviceMatrix target_view{addresses[2], rows, 1, 4, 0, Precision::kF32};
+  for (const DeviceMatrix& layout : layouts) {
+    const Dataset data = gpu.adopt({.columns = layout, .target = target_view}).value();
+    const Program program = gpu.compile(w.expressions, {.tier = Tier::kDirect});
+    expectSameLosses(gpu.loss(program, data, w.parameters).value(), lossesOf(cpu, w, Tier::kInterpret, {}), "adopted");
+    expectSameBits(predict(gpu, program, data, w.parameters), predict(cpu, w, Tier::kInterpret), rows, "adopted");
+    expectDirect(program, w.expressions.size());
+  }
+  for (const CUdeviceptr address : addresses) machine.driver.freeForeign(address);
+}
+
+TEST(DirectTier, InterpretsWhatItHasNoCodeFor) {
+  ASSERT_FALSE(isDirect(Op::kSin, Math::kStrict));
+  DirectMachine machine;
+  const Engine gpu = machine.engine(machine.strict());
+  Workload w = directWorkload(21, 60, 200, true);
+  // Subtrees in common, too, of which one expression is direct.
+  std::size_t added = 0;
+  for (std::size_t e = 0; e < 50; e += 3) {
+    std::vector<Token> tokens(w.expressions[e].tokens().begin(), w.expressions[e].tokens().end());
+    tokens.push_back(Token::operation(Op::kSin));
+    w.expressions.push_back(build(tokens));
+    for (std::uint32_t i = 0; i < w.expressions.back().parameterCount(); ++i) w.parameters.push_back(0.5 + i);
+    ++added;
+  }
+  const LossOptions loss{LossKind::kMae, NanPolicy::kSkip};
+  const Dataset data = gpu.upload(w.view()).value();
+  const Program program = gpu.compile(w.expressions, {.tier = Tier::kDirect});
+  expectSameLosses(gpu.loss(program, data, w.parameters, loss).value(), lossesOf(gpu, w, Tier::kInterpret, loss),
+                   "sin");
+  expectSameBits(predict(gpu, program, data, w.parameters), predict(gpu, w, Tier::kInterpret), 200, "sin");
+  expectDirect(program, w.expressions.size() - added);
+}
+
+TEST(DirectTier, NothingDirectAtAllIsInterpreted) {
+  DirectMachine machine;
+  const Engine gpu = machine.engine(machine.strict());
+  Workload w = directWorkload(22, 0, 50);
+  w.expressions = {build({Token::variable(0), Token::operation(Op::kSin)})};
+  expectSameBits(predict(gpu, w, Tier::kDirect), predict(gpu, w, Tier::kInterpret), 50, "sin");
+  EXPECT_EQ(machine.launches(), 0U);
+  EXPECT_TRUE(predict(gpu, directWorkload(22, 0, 50), Tier::kDirect).empty());
+}
+
+TEST(DirectTier, KnowsItsDevicesAndPrecisions) {
+  struct Case {
+    unsigned capability;
+    Precision precision;
+    const char* message;
+  };
+  for (const Case& c : {Case{90, Precision::kF64, "the direct tier computes in f32 alone"},
+                        Case{75, Precision::kF32, "no direct tier for sm_75"}}) {
+    FakeMachine machine({.devices = {FakeDevice{.capability = c.capability}}});
+    const Engine gpu = machine.engine({.precision = c.precision, .math = Math::kStrict});
+    const Workload w = arithmeticWorkload(3, 20, 100, c.precision);
+    const Dataset data = gpu.upload(w.view()).value();
+    const Program program = gpu.compile(w.expressions, {.tier = Tier::kDirect});
+    expectSameBits(predict(gpu, program, data, w.parameters), predict(cpuEngine(c.precision), w, Tier::kInterpret), 100,
+                   c.message);
+    const ProgramStatus status = program.status();
+    EXPECT_EQ(status.tier, Tier::kInterpret);
+    ASSERT_TRUE(status.error);
+    EXPECT_EQ(status.error->code, Errc::kUnsupported);
+    EXPECT_EQ(status.error->message, c.message);
+  }
+}
+
+TEST(DirectTier, AutoTakesItWhereManyPassesAreAnnounced) {
+  DirectMachine machine;
+  const Engine gpu = machine.engine(machine.strict());
+  const Workload w = directWorkload(30, 30, 200);
+  const Dataset data = gpu.upload(w.view()).value();
+  const Program once = gpu.compile(w.expressions, {.expected_passes = 1, .expected_rows = 200});
+  ASSERT_TRUE(gpu.loss(once, data, w.parameters).ok());
+  EXPECT_EQ(once.status().tier, Tier::kInterpret);
+  EXPECT_EQ(machine.launches(), 0U);
+  // Enough that writing code pays, and too few for LLVM's.
+  const Program often = gpu.compile(w.expressions, {.expected_passes = 1e5, .expected_rows = 200});
+  expectSameLosses(gpu.loss(often, data, w.parameters).value(), gpu.loss(once, data, w.parameters).value(), "auto");
+  EXPECT_EQ(often.status().tier, Tier::kDirect);
+  EXPECT_EQ(machine.launches(), 1U);
+}
+
+TEST(DirectTier, FailuresOfTheDriverAreErrorsOfTheEvaluationAlone) {
+  DirectMachine machine;
+  const Engine gpu = machine.engine(machine.strict());
+  const Workload w = directWorkload(31, 20, 100);
+  const Dataset data = gpu.upload(w.view()).value();
+  const Program program = gpu.compile(w.expressions, {.tier = Tier::kDirect});
+  for (const char* const entry : {"cuModuleLoadDataEx", "cuModuleGetFunction", "cuMemAllocFromPoolAsync"}) {
+    machine.driver.failAt(entry, 1, CUDA_ERROR_UNKNOWN);
+    const auto failed = gpu.loss(program, data, w.parameters);
+    ASSERT_FALSE(failed.ok()) << entry;
+    EXPECT_EQ(failed.error().code, Errc::kMachine) << failed.error().message;
+  }
+  expectSameLosses(gpu.loss(program, data, w.parameters).value(),
+                   lossesOf(cpuEngine(Precision::kF32), w, Tier::kInterpret, {}), "afterwards");
+  expectDirect(program, w.expressions.size());
+}
+
+TEST(DirectProof, RunsOnceAndIsRemembered) {
+  DirectMachine machine({}, "open");
+  const Workload w = directWorkload(40, 20, 100);
+  const std::vector<double> expected = predict(cpuEngine(Precision::kF32), w, Tier::kInterpret);
+  {
+    const Engine gpu = machine.engine(machine.strict());
+    expectSameBits(predict(gpu, w, Tier::kDirect), expected, 100, "first");
+    EXPECT_EQ(machine.launches(), kProofLaunches + 1);
+    expectSameBits(predict(gpu, w, Tier::kDirect), expected, 100, "second");
+    EXPECT_EQ(machine.launches(), kProofLaunches + 2);
+  }
+  const Engine later = machine.engine(machine.strict());
+  expectSameBits(predict(later, w, Tier::kDirect), expected, 100, "later");
+  EXPECT_EQ(machine.launches(), kProofLaunches + 3);
+  Proving proving(machine, machine.directory.path(""));
+  EXPECT_EQ(proving.cache->readFact(proving.proof.fact()), "proved");
+  EXPECT_FALSE(proving.proof.known());
+}
+
+TEST(DirectProof, WrongCodeTurnsTheTierOff) {
+  DirectMachine machine({}, "open");
+  machine.driver.alterCode(negateSums);
+  const Workload w = directWorkload(41, 20, 100);
+  const std::vector<double> expected = predict(cpuEngine(Precision::kF32), w, Tier::kInterpret);
+  for (int process = 0; process < 2; ++process) {
+    const Engine gpu = machine.engine(machine.strict());
+    const Dataset data = gpu.upload(w.view()).value();
+    const Program program = gpu.compile(w.expressions, {.tier = Tier::kDirect});
+    expectSameBits(predict(gpu, program, data, w.parameters), expected, 100, "interpreted");
+    EXPECT_EQ(machine.launches(), 2U) << "the first comparison, and nothing afterwards";
+    const ProgramStatus status = program.status();
+    EXPECT_EQ(status.tier, Tier::kInterpret);
+    ASSERT_TRUE(status.error);
+    EXPECT_THAT(status.error->message, testing::StartsWith("the direct tier is off"));
+    EXPECT_THAT(status.error->message, testing::HasSubstr("probe"));
+    const Program often = gpu.compile(w.expressions, {.expected_passes = 1e5, .expected_rows = 100});
+    expectSameBits(predict(gpu, often, data, w.parameters), expected, 100, "auto");
+    EXPECT_EQ(machine.launches(), 2U);
+  }
+}
+
+TEST(DirectProof, AnImageThatTheDriverRefusesTurnsTheTierOff) {
+  DirectMachine machine({}, "open");
+  machine.driver.failAt("cuModuleLoadDataEx", 1, CUDA_ERROR_INVALID_IMAGE);
+  const Engine gpu = machine.engine(machine.strict());
+  const Workload w = directWorkload(42, 20, 100);
+  const Dataset data = gpu.upload(w.view()).value();
+  const Program program = gpu.compile(w.expressions, {.tier = Tier::kDirect});
+  expectSameLosses(gpu.loss(program, data, w.parameters).value(),
+                   lossesOf(cpuEngine(Precision::kF32), w, Tier::kInterpret, {}), "interpreted");
+  EXPECT_EQ(machine.launches(), 0U);
+  ASSERT_TRUE(program.status().error);
+  EXPECT_THAT(program.status().error->message, testing::HasSubstr("cuModuleLoadDataEx"));
+}
+
+TEST(DirectProof, CodeThatLosesTheDeviceIsTriedOnce) {
+  const Workload w = directWorkload(43, 20, 100);
+  const Scratch directory;
+  const EngineOptions options{
+      .precision = Precision::kF32, .math = Math::kStrict, .cache_directory = directory.path("")};
+  {
+    FakeMachine machine;
+    machine.driver.failKernel(2, CUDA_ERROR_ILLEGAL_INSTRUCTION);
+    const Engine gpu = machine.engine(options);
+    const Dataset data = gpu.upload(w.view()).value();
+    const auto lost = gpu.loss(gpu.compile(w.expressions, {.tier = Tier::kDirect}), data, w.parameters);
+    ASSERT_FALSE(lost.ok());
+    EXPECT_EQ(lost.error().code, Errc::kMachine);
+  }
+  FakeMachine machine;
+  const Engine gpu = machine.engine(options);
+  const Dataset data = gpu.upload(w.view()).value();
+  const Program program = gpu.compile(w.expressions, {.tier = Tier::kDirect});
+  expectSameLosses(gpu.loss(program, data, w.parameters).value(),
+                   lossesOf(cpuEngine(Precision::kF32), w, Tier::kInterpret, {}), "the next process");
+  EXPECT_EQ(machine.driver.count("cuModuleLoadDataEx"), 2U) << "the interpreter and the totals";
+  ASSERT_TRUE(program.status().error);
+  EXPECT_THAT(program.status().error->message, testing::HasSubstr("715"));
+}
+
+TEST(DirectProof, FailuresThatSayNothingLeaveItOpen) {
+  FakeMachine machine;
+  const Scratch directory;
+  {
+    Proving proving(machine, directory.path(""));
+    machine.driver.failAt("cuModuleLoadDataEx", 1, CUDA_ERROR_OUT_OF_MEMORY);
+    EXPECT_THROW(static_cast<void>(proving.proof.fault()), CudaFailure);
+    EXPECT_TRUE(proving.proof.isOpen());
+    EXPECT_EQ(proving.cache->readFact(proving.proof.fact()), "open");
+    machine.images->before = [](const FakeImageMaker::Request&) -> Status {
+      return Error{Errc::kCompile, "no assembler today", {}};
+    };
+    const auto fault = proving.proof.fault();
+    ASSERT_TRUE(fault);
+    EXPECT_EQ(fault->message, "no assembler today");
+    machine.images->before = nullptr;
+    EXPECT_TRUE(proving.proof.isOpen());
+  }
+  Proving again(machine, directory.path(""));
+  ASSERT_TRUE(again.proof.isOpen());
+  EXPECT_FALSE(again.proof.fault());
+  EXPECT_EQ(again.cache->readFact(again.proof.fact()), "proved");
+}
+
+TEST(DirectProof, OneThatWasBegunLongAgoHasFailed) {
+  FakeMachine machine;
+  const Scratch directory;
+  std::string name;
+  const auto proofAfter = [&](const std::string& fact) {
+    if (name.empty()) name = Proving(machine, directory.path("")).proof.fact();
+    KernelCache::open({.directory = directory.path("")})->writeFact(name, fact);
+    return std::make_unique<Proving>(machine, directory.path(""));
+  };
+  const long now = static_cast<long>(std::time(nullptr));
+  EXPECT_TRUE(proofAfter("begun " + std::to_string(now))->proof.isOpen()) << "another process may be at it";
+  EXPECT_TRUE(proofAfter("begun " + std::to_string(now - DirectProof::kLongestProof / 2))->proof.isOpen());
+  for (const std::string& fact : {"begun " + std::to_string(now - 2 * DirectProof::kLongestProof), std::string("begun"),
+                                  std::string("begun then"), std::string("begun ")}) {
+    const auto proving = proofAfter(fact);
+    EXPECT_FALSE(proving->proof.isOpen()) << fact;
+    EXPECT_TRUE(proving->proof.known()) << fact;
+  }
+  EXPECT_THAT(proofAfter("begun 1")->proof.known()->message, testing::HasSubstr("did not end"));
+}
+
+TEST(DirectProof, IsBegunBeforeAnyOfItsCodeIsLoaded) {
+  FakeMachine machine;
+  const Scratch directory;
+  Proving proving(machine, directory.path(""));
+  std::string seen;
+  // Not from within the driver, which holds its lock; interpreters are made after the code is loaded.
+  machine.images->before = [&](const FakeImageMaker::Request&) -> Status {
+    if (seen.empty()) seen = proving.cache->readFact(proving.proof.fact()).value_or("nothing");
+    return okStatus();
+  };
+  EXPECT_FALSE(proving.proof.fault());
+  EXPECT_THAT(seen, testing::StartsWith("begun "));
+}
+
+TEST(DirectProof, ThreadsThatNeedItAtOnceShareIt) {
+  DirectMachine machine({}, "open");
+  const Engine gpu = machine.engine(machine.strict());
+  const Workload w = directWorkload(44, 20, 100);
+  const std::vector<double> expected = predict(cpuEngine(Precision::kF32), w, Tier::kInterpret);
+  std::vector<std::vector<double>> results(5);
+  std::vector<std::thread> threads;
+  for (auto& result : results) threads.emplace_back([&] { result = predict(gpu, w, Tier::kDirect); });
+  for (std::thread& thread : threads) thread.join();
+  for (const auto& result : results) expectSameBits(result, expected, 100, "threads");
+  EXPECT_EQ(machine.launches(), kProofLaunches + results.size());
+}
+
+TEST(DirectProof, RunsInTheBackgroundForAuto) {
+  DirectMachine machine({}, "open");
+  const Engine gpu = machine.engine(machine.strict());
+  const Workload w = directWorkload(45, 20, 100);
+  const Dataset data = gpu.upload(w.view()).value();
+  const Program program = gpu.compile(w.expressions, {.expected_passes = 1e15, .expected_rows = 100});
+  const Losses expected = gpu.loss(program, data, w.parameters).value();
+  while (program.status().compiling) std::this_thread::yield();
+  EXPECT_EQ(machine.launches(), kProofLaunches);
+  expectSameLosses(gpu.loss(program, data, w.parameters).value(), expected, "machine code");
+  const Program next = gpu.compile(w.expressions, {.tier = Tier::kDirect});
+  expectSameLosses(gpu.loss(next, data, w.parameters).value(), expected, "direct");
+  expectDirect(next, w.expressions.size());
+  EXPECT_EQ(machine.launches(), kProofLaunches + 1) << "proved already";
+}
+
+TEST(DirectProof, ProgramsMayDieMeanwhile) {
+  DirectMachine machine({}, "open");
+  const Workload w = directWorkload(46, 20, 100);
+  {
+    const Engine gpu = machine.engine(machine.strict());
+    const Dataset data = gpu.upload(w.view()).value();
+    {
+      const Program program = gpu.compile(w.expressions, {.expected_passes = 1e15, .expected_rows = 100});
+      ASSERT_TRUE(gpu.loss(program, data, w.parameters).ok());
+      machine.images->hold();
+    }
+    machine.images->release();
+  }
+  EXPECT_LE(machine.launches(), kProofLaunches) << "at most the proof";
+}
+
+}  // namespace
+}  // namespace srjit
