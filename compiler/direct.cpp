@@ -73,12 +73,12 @@ void pad(std::vector<sass::Word>& words, unsigned architecture) {
 }
 
 // Images list their exits, and the list is short. Groups leave without a condition, so any other's last exit will do.
-void addExit(DirectImage& image, std::uint32_t at, unsigned architecture) {
+// `word` stands at `at`.
+void addExit(DirectImage& image, std::uint32_t at, sass::Word& word, unsigned architecture) {
   if (image.exits.size() < kDirectExits) {
     image.exits.push_back(at);
     return;
   }
-  sass::Word& word = image.words[at / sizeof(sass::Word)];
   const sass::Control control = sass::decode(word, architecture).value().control;
   word = sass::encode({.form = Form::kBra,
                        .immediate = image.exits.back() - at - static_cast<std::uint32_t>(sizeof(sass::Word)),
@@ -302,7 +302,7 @@ void DirectEmitter::emit(const Dag& dag, DirectPart& part) {
 
 std::span<const sass::Instruction> DirectEmitter::instructions() const noexcept { return state_->all; }
 
-Result<DirectImage> linkDirect(std::span<const DirectPart> parts, const DirectOptions& options) {
+Result<DirectImage> linkDirect(std::span<DirectPart> parts, const DirectOptions& options) {
   if (Status status = checkOptions(options); !status) return status.error();
   const direct::Code code = Prologue(options).make();
   std::vector<std::uint32_t> order(code.size());
@@ -329,13 +329,15 @@ Result<DirectImage> linkDirect(std::span<const DirectPart> parts, const DirectOp
   pad(image.words, options.architecture);
   std::size_t words = image.words.size();
   std::uint32_t numbers = 0, outputs = 0;
-  for (const DirectPart& part : parts) {
+  for (DirectPart& part : parts) {
     const auto base = static_cast<std::uint32_t>(words * sizeof(sass::Word));
     words += part.words.size();
     for (const DirectGroup& group : part.groups) {
       image.groups.push_back({group.code + base, group.parameter + numbers, group.output + outputs, group.roots});
     }
-    for (const std::uint32_t exit : part.exits) addExit(image, exit + base, options.architecture);
+    for (const std::uint32_t exit : part.exits) {
+      addExit(image, exit + base, part.words[exit / sizeof(sass::Word)], options.architecture);
+    }
     numbers += static_cast<std::uint32_t>(part.parameters.size());
     outputs += static_cast<std::uint32_t>(part.outputs.size());
     image.registers = std::max(image.registers, part.registers);
@@ -344,9 +346,10 @@ Result<DirectImage> linkDirect(std::span<const DirectPart> parts, const DirectOp
 }
 
 Result<DirectImage> joinDirect(std::span<const DirectPart> parts, const DirectOptions& options) {
-  Result<DirectImage> image = linkDirect(parts, options);
+  std::vector<DirectPart> linked(parts.begin(), parts.end());
+  Result<DirectImage> image = linkDirect(linked, options);
   if (!image) return image;
-  for (const DirectPart& part : parts) image->words.insert(image->words.end(), part.words.begin(), part.words.end());
+  for (const DirectPart& part : linked) image->words.insert(image->words.end(), part.words.begin(), part.words.end());
   return image;
 }
 

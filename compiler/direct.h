@@ -140,10 +140,11 @@ struct DirectImage {
   unsigned registers = 0;            ///< to declare: two more than the code names (sass::kHiddenRegisters)
 };
 
-/// What parts need to be one kernel; `words` are those before the parts, whose own follow in order, uncopied. The parts
-/// were made with options of the same architecture and loss. Fails with kInvalid above 2 GB of code.
-Result<DirectImage> linkDirect(std::span<const DirectPart> parts, const DirectOptions& options);
-/// The same with all words.
+/// What parts need to be one kernel; `words` are those before the parts, whose own follow in order, uncopied: of groups
+/// beyond kDirectExits, exits become branches there. The parts were made with options of the same architecture and
+/// loss. Fails with kInvalid above 2 GB of code.
+Result<DirectImage> linkDirect(std::span<DirectPart> parts, const DirectOptions& options);
+/// The same with all words; the parts stay as they are.
 Result<DirectImage> joinDirect(std::span<const DirectPart> parts, const DirectOptions& options);
 
 }  // namespace srjit

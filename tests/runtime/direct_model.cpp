@@ -34,7 +34,7 @@ class DirectModel final : public KernelModel {
     requireOfModel(launch.block == std::array<unsigned, 3>{kDirectThreads, 1, 1}, "blocks have 256 threads in a row");
     requireOfModel(launch.grid[2] == 1 && launch.shared_bytes == 0, "a flat grid, and no shared memory");
     DirectArguments arguments;
-    std::memcpy(&arguments, launch.arguments.data(), sizeof arguments);
+    std::memcpy(static_cast<void*>(&arguments), launch.arguments.data(), sizeof arguments);
     requireOfModel(arguments.rows >= 1 && arguments.rows <= kDirectMaxRows, "a number of rows in range");
     requireOfModel(arguments.row_jump == directRowJump(launch.grid[0]), "the jump fits the grid");
     requireOfModel(launch.grid[0] <= ceilDivide(arguments.rows, kDirectBlockRows), "no more parts than blocks of rows");
