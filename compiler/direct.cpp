@@ -211,8 +211,11 @@ struct DirectEmitter::State {
 
 // Instructions of one group, in `group`. The tables get its entries.
 bool DirectEmitter::State::generate(std::span<const std::uint32_t> roots, DirectPart& part) {
-  constexpr unsigned kMargin = 10;  // for what alignment of wide results costs
+  constexpr unsigned kMargin = 10;                            // for what alignment of wide results costs
+  constexpr std::size_t kMostNumbers = std::size_t{1} << 20;  // loads reach 8 MB from where a table begins
+  const std::size_t numbers = part.parameters.size();
   const direct::Sections sections = selector.select(roots, code, part.parameters, part.outputs);
+  if (code.isTooLong() || part.parameters.size() - numbers > kMostNumbers) return false;
   const unsigned nameable = options.registers - sass::kHiddenRegisters;
   const unsigned available = nameable - static_cast<unsigned>(std::popcount(reserved));
   for (const unsigned window : {options.window, 1U}) {

@@ -3,6 +3,7 @@
 namespace srjit::direct {
 
 void Code::clear() {
+  is_too_long_ = false;
   records_.clear();
   values_.assign(kFirstValue, {});
   predicates_.clear();

@@ -111,8 +111,12 @@ class Code {
     connect(size() - 1);
     return result;
   }
-  /// Appends a comparison.
+  /// Appends a comparison. Beyond kMostPredicates it does not, and the code is of no use: isTooLong().
   [[gnu::always_inline]] PredicateId truth(const Operation& operation) {
+    if (predicates_.size() == kMostPredicates) {
+      is_too_long_ = true;
+      return static_cast<PredicateId>(2 * (kFirstPredicate + kMostPredicates - 1));
+    }
     const auto result = static_cast<PredicateId>(2 * (kFirstPredicate + predicates_.size()));
     predicates_.emplace_back();
     records_.emplace_back(operation).operation.predicate = result;
@@ -129,6 +133,7 @@ class Code {
   const std::vector<Uses>& values() const { return values_; }
   /// Of predicate kFirstPredicate + i.
   const std::vector<Uses>& predicates() const { return predicates_; }
+  bool isTooLong() const { return is_too_long_; }
 
  private:
   void connect(std::uint32_t at);
@@ -142,6 +147,8 @@ class Code {
   };
   static_assert(sizeof(Record) == 64);
   std::vector<Record> records_;
+  static constexpr std::size_t kMostPredicates = 32'000;  // a PredicateId has 16 bits, one of them a sign
+  bool is_too_long_ = false;
   std::vector<Uses> values_ = std::vector<Uses>(kFirstValue), predicates_;
   std::array<std::uint32_t, kFirstValue> touched_{};  ///< the operation that wrote a machine register last
   std::uint32_t reordered_ = kNone;

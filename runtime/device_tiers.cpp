@@ -169,7 +169,9 @@ Result<DeviceTiers::Code> DeviceTiers::codeOf(const Program::State& state, const
     lock.unlock();
     // Direct code is wanted at once, by all threads; LLVM's leaves one for what is evaluated meanwhile.
     tbb::task_arena& arena = making == Making::kDirect ? arena_ : background_;
-    arena.execute([&] { make(state.source, state.on_device, kind, making, *job); });
+    // Isolated: a task of the same arena that is taken up meanwhile may wait for this very job.
+    arena.execute(
+        [&] { tbb::this_task_arena::isolate([&] { make(state.source, state.on_device, kind, making, *job); }); });
     lock.lock();
   }
   if (job->error) return *job->error;

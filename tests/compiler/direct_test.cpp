@@ -1,6 +1,7 @@
 // The direct tier's code on the model of a warp, which checks timing as well: predictions against rows of the table in
 // float, bit for bit, or against the error bound; sums of losses against the tree that loss.h promises.
 #include "compiler/direct.h"
+#include "ir/text.h"
 
 #include <algorithm>
 #include <bit>
@@ -386,6 +387,17 @@ TEST(Direct, ManyGroupsShareAnExit) {
   DirectData data = DirectData::random(300, 2, Spread::kTame, 1);
   const DirectResults out = runDirect(dag, tables, image, options, data, 1);
   EXPECT_EQ(out.results, expected(dag, data)[0]);
+}
+
+// More comparisons than predicates can be numbered: no code at all, instead of code with wrong predicates.
+TEST(Direct, RefusesWhatIsTooLong) {
+  std::string text = "x0";
+  for (int i = 0; i < 10'922; ++i) text += " x1 /";
+  const Dag dag = ran(Dag::fromExpressions(std::vector{parse(text, Language::kPostfix).value()}, Precision::kF32),
+                      "hoist, schedule");
+  auto emitter = DirectEmitter::create({.math = Math::kStrict});
+  EXPECT_EQ(emitter.value().emit(dag).refused, (std::vector<std::uint32_t>{0}));
+  EXPECT_TRUE(emitter.value().emit(ran(graphOf({"x0/x1"}, Precision::kF32), "hoist, schedule")).refused.empty());
 }
 
 TEST(Direct, RefusesWhatItHasNoCodeFor) {
