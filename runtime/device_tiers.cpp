@@ -134,6 +134,8 @@ Result<DeviceTiers::Code> DeviceTiers::automatic(const Program::State& state, co
     if (auto made = codeOf(state, kind, Making::kDirect)) direct_code = std::move(*made);
     direct_open = false;
   }
+  // What neither this tier nor the interpreter can run is compiled: below, with the interpreter's code.
+  if (direct_code != nullptr && std::ranges::any_of(direct_code->failures, isRefusal)) direct_code = nullptr;
   const auto [compiled_code, compiled_open] = look(*compiled);
   if (compiled_code != nullptr) return compiled_code;
 
