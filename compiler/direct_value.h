@@ -43,24 +43,7 @@ struct Mask {
   Builder* builder;
 };
 
-Value operator+(const Value& x, const Value& y);
-Value operator-(const Value& x, const Value& y);
-Value operator*(const Value& x, const Value& y);
-Value operator/(const Value& x, const Value& y);
-Value operator-(const Value& x);
-Mask lt(const Value& x, const Value& y);
-Mask le(const Value& x, const Value& y);
-Mask eq(const Value& x, const Value& y);
-Value select(const Mask& mask, const Value& x, const Value& y);
-#define SRJIT_FUNCTION(id, arity, ...) SRJIT_DECLARE_##arity(id)
-#define SRJIT_DECLARE_1(id) Value id(const Value& x);
-#define SRJIT_DECLARE_2(id) Value id(const Value& x, const Value& y);
-#define SRJIT_DECLARE_3(id) Value id(const Value& x, const Value& y, const Value& z);
-#include "ir/functions.def"
-#undef SRJIT_FUNCTION
-#undef SRJIT_DECLARE_1
-#undef SRJIT_DECLARE_2
-#undef SRJIT_DECLARE_3
+#include "ir/domain.def"
 
 /// Appends the instructions of numbers to a Code.
 class Builder {

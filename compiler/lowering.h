@@ -38,24 +38,7 @@ struct Mask {
   Lowering* lowering;
 };
 
-Value operator+(const Value& x, const Value& y);
-Value operator-(const Value& x, const Value& y);
-Value operator*(const Value& x, const Value& y);
-Value operator/(const Value& x, const Value& y);
-Value operator-(const Value& x);
-Mask lt(const Value& x, const Value& y);
-Mask le(const Value& x, const Value& y);
-Mask eq(const Value& x, const Value& y);
-Value select(const Mask& mask, const Value& x, const Value& y);
-#define SRJIT_FUNCTION(id, arity, ...) SRJIT_DECLARE_##arity(id)
-#define SRJIT_DECLARE_1(id) Value id(const Value& x);
-#define SRJIT_DECLARE_2(id) Value id(const Value& x, const Value& y);
-#define SRJIT_DECLARE_3(id) Value id(const Value& x, const Value& y, const Value& z);
-#include "ir/functions.def"
-#undef SRJIT_FUNCTION
-#undef SRJIT_DECLARE_1
-#undef SRJIT_DECLARE_2
-#undef SRJIT_DECLARE_3
+#include "ir/domain.def"
 
 /// Emits operators at a builder's insertion point. The element type is `float` or `double`, as a scalar on a device and
 /// a vector of `lanes` on the host. Emitted floating-point instructions carry no fast-math flags: nothing may contract

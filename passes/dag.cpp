@@ -10,22 +10,12 @@
 
 #include <fmt/format.h>
 
+#include "ir/mix.h"
+
 namespace srjit {
 namespace {
 
 constexpr NodeId kEmpty = ~NodeId{0};
-
-/// The finaliser of SplitMix64 (G. Steele, D. Lea, C. Flood, "Fast Splittable Pseudorandom Number Generators", 2014).
-constexpr std::uint64_t mix(std::uint64_t z) {
-  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-  z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-  return z ^ (z >> 31);
-}
-
-/// Order matters: combine(combine(s, a), b) differs from combine(combine(s, b), a).
-constexpr std::uint64_t combine(std::uint64_t seed, std::uint64_t value) {
-  return mix(seed * 0x9e3779b97f4a7c15u + value);
-}
 
 constexpr std::uint64_t kLiteralSeed = mix(1);
 constexpr std::uint64_t kVariableSeed = mix(2);

@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
-#include <bit>
 #include <charconv>
 #include <chrono>
 #include <cmath>
+#include <concepts>
 #include <limits>
 #include <numeric>
 #include <string_view>
@@ -16,6 +16,7 @@
 #include <tbb/task_arena.h>
 
 #include "compiler/direct.h"
+#include "ir/mix.h"
 #include "runtime/dataset.h"
 #include "runtime/device_direct.h"
 #include "runtime/device_run.h"
@@ -32,15 +33,9 @@ constexpr std::size_t kColumns = 5;
 constexpr std::size_t kRows = 1301;  ///< two blocks of rows, and a last step that is not full
 constexpr std::size_t kTrees = 96, kTreeOperators = 14;
 
-/// SplitMix64 (G. L. Steele et al., OOPSLA 2014).
 class Sequence {
  public:
-  std::uint64_t next() noexcept {
-    std::uint64_t z = state_ += 0x9e3779b97f4a7c15u;
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-    return z ^ (z >> 31);
-  }
+  std::uint64_t next() noexcept { return nextRandom(state_); }
   std::uint32_t below(std::uint32_t n) noexcept { return static_cast<std::uint32_t>((next() >> 32) * n >> 32); }
 
  private:
@@ -133,11 +128,10 @@ std::vector<std::vector<float>> probeColumns() {
   return columns;
 }
 
-bool sameBits(float a, float b) {
-  return std::bit_cast<std::uint32_t>(a) == std::bit_cast<std::uint32_t>(b) || (std::isnan(a) && std::isnan(b));
-}
-bool sameBits(double a, double b) {
-  return std::bit_cast<std::uint64_t>(a) == std::bit_cast<std::uint64_t>(b) || (std::isnan(a) && std::isnan(b));
+/// Any NaN equals any NaN; 0 and -0 differ.
+template <std::floating_point T>
+bool sameBits(T a, T b) {
+  return (a == b && std::signbit(a) == std::signbit(b)) || (std::isnan(a) && std::isnan(b));
 }
 
 long secondsSinceEpoch() {

@@ -9,6 +9,7 @@
 #include <tbb/parallel_sort.h>
 
 #include "compiler/handler_table.h"
+#include "ir/mix.h"
 
 namespace srjit {
 namespace {
@@ -17,48 +18,33 @@ namespace {
 constexpr std::size_t kSubtrees = 8;
 
 struct Subtree {
-  std::uint64_t hash;
+  std::uint64_t hash;  ///< 0 of one with parameters, while an expression is walked
   std::uint32_t weight;
 };
 using Signature = std::array<std::uint64_t, kSubtrees>;
 using Weights = std::array<std::uint32_t, kOpCount>;
 
-// The finaliser of SplitMix64 (population.h names its source).
-std::uint64_t mixed(std::uint64_t bits) {
-  bits = (bits ^ (bits >> 30)) * 0xbf58476d1ce4e5b9u;
-  bits = (bits ^ (bits >> 27)) * 0x94d049bb133111ebu;
-  return bits ^ (bits >> 31);
-}
-
-std::uint64_t joined(std::uint64_t a, std::uint64_t b) { return mixed(a * 0x9e3779b97f4a7c15u + b); }
-
-/// While a subtree is walked: 0 for the hash of one with parameters.
-struct Walked {
-  std::uint64_t hash;
-  std::uint32_t weight;
-};
-
-Walked leaf(const Token& token) {
+Subtree leaf(const Token& token) {
   const auto kind = static_cast<std::uint64_t>(token.kind) + 1;
   switch (token.kind) {
     case Token::Kind::kParameter:
       return {0, 0};
     case Token::Kind::kVariable:
-      return {joined(kind, token.index), 0};
+      return {combine(kind, token.index), 0};
     default:
-      return {joined(kind, std::bit_cast<std::uint64_t>(token.value)), 0};
+      return {combine(kind, std::bit_cast<std::uint64_t>(token.value)), 0};
   }
 }
 
-Walked operation(const Token& token, std::span<Walked> operands, const Weights& weights) {
-  Walked result{joined(0, static_cast<std::uint64_t>(token.op)), weights[static_cast<std::size_t>(token.op)]};
+Subtree operation(const Token& token, std::span<Subtree> operands, const Weights& weights) {
+  Subtree result{combine(0, static_cast<std::uint64_t>(token.op)), weights[static_cast<std::size_t>(token.op)]};
   if ((infoOf(token.op).props & kCommutative) != 0 && operands[0].hash > operands[1].hash) {
     std::swap(operands[0], operands[1]);
   }
   bool has_parameters = false;
-  for (const Walked& operand : operands) {
+  for (const Subtree& operand : operands) {
     has_parameters = has_parameters || operand.hash == 0;
-    result.hash = joined(result.hash, operand.hash);
+    result.hash = combine(result.hash, operand.hash);
     result.weight += operand.weight;
   }
   if (has_parameters) result.hash = 0;
@@ -67,7 +53,7 @@ Walked operation(const Token& token, std::span<Walked> operands, const Weights& 
 
 /// The different subtrees that are operations without parameters, most costly first.
 std::vector<Subtree> subtreesOf(const Expression& expression, const Weights& weights) {
-  std::vector<Walked> stack;
+  std::vector<Subtree> stack;
   std::vector<Subtree> found;
   for (const Token& token : expression.tokens()) {
     if (token.kind != Token::Kind::kOp) {
@@ -75,10 +61,10 @@ std::vector<Subtree> subtreesOf(const Expression& expression, const Weights& wei
       continue;
     }
     const std::size_t below = stack.size() - static_cast<std::size_t>(token.arity());
-    const Walked result = operation(token, std::span(stack).subspan(below), weights);
+    const Subtree result = operation(token, std::span(stack).subspan(below), weights);
     stack.resize(below);
     stack.push_back(result);
-    if (result.hash != 0) found.push_back({result.hash, result.weight});
+    if (result.hash != 0) found.push_back(result);
   }
   std::sort(found.begin(), found.end(), [](const Subtree& a, const Subtree& b) {
     return a.weight != b.weight ? a.weight > b.weight : a.hash < b.hash;

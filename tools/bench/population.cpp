@@ -5,14 +5,11 @@
 #include <limits>
 #include <utility>
 
+#include "ir/mix.h"
+
 namespace srjit {
 
-std::uint64_t Random::next() noexcept {
-  std::uint64_t z = state_ += 0x9e3779b97f4a7c15u;
-  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-  z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-  return z ^ (z >> 31);
-}
+std::uint64_t Random::next() noexcept { return nextRandom(state_); }
 
 std::uint64_t Random::below(std::uint64_t n) noexcept {
   // The high half of a 64 by 64 bit product, from 32-bit halves: ISO C++ has no wider type.
