@@ -1,0 +1,26 @@
+// Hashes of small numbers, and the random sequence they come from: SplitMix64 (G. Steele, D. Lea, C. Flood, "Fast
+// Splittable Pseudorandom Number Generators", OOPSLA 2014). The same on every machine.
+#pragma once
+
+#include <cstdint>
+
+namespace srjit {
+
+inline constexpr std::uint64_t kGoldenGamma = 0x9e3779b97f4a7c15u;
+
+/// The finaliser: every bit of the result depends on every bit of z; different z give different results.
+constexpr std::uint64_t mix(std::uint64_t z) noexcept {
+  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+  z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+  return z ^ (z >> 31);
+}
+
+/// Order matters: combine(combine(s, a), b) differs from combine(combine(s, b), a).
+constexpr std::uint64_t combine(std::uint64_t seed, std::uint64_t value) noexcept {
+  return mix(seed * kGoldenGamma + value);
+}
+
+/// The next number of the sequence that `state` is in.
+constexpr std::uint64_t nextRandom(std::uint64_t& state) noexcept { return mix(state += kGoldenGamma); }
+
+}  // namespace srjit
