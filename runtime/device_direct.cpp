@@ -230,11 +230,10 @@ unsigned directParts(std::size_t rows, std::size_t groups, unsigned registers, u
   return static_cast<unsigned>(best);
 }
 
-void launchDirect(const Stream& stream, const DeviceLimits& limits, const DirectCode& code, const DeviceRows& rows,
+void launchDirect(const Stream& stream, unsigned parts, const DirectCode& code, const DeviceRows& rows,
                   const DirectBuffers& buffers) {
   constexpr std::size_t kMaxGridY = 65535;
   const auto bytes = [](std::uint64_t elements) { return static_cast<std::uint32_t>(elements * sizeof(float)); };
-  const unsigned parts = directParts(rows.rows, code.groups, code.kernel.facts().registers, limits.multiprocessors);
   DirectArguments arguments{.columns = rows.columns,
                             .target = rows.target,
                             .weights = rows.weights,

@@ -46,8 +46,9 @@ struct DirectBuffers {
   std::uint64_t output_stride = 0;   ///< 2^30 at most
 };
 
-/// Puts the kernel on the stream. `rows` are those of directCanRead(), at most kDirectMaxRows.
-void launchDirect(const Stream& stream, const DeviceLimits& limits, const DirectCode& code, const DeviceRows& rows,
+/// Puts the kernel on the stream. `rows` are those of directCanRead(), at most kDirectMaxRows; blocks of `parts` share
+/// them.
+void launchDirect(const Stream& stream, unsigned parts, const DirectCode& code, const DeviceRows& rows,
                   const DirectBuffers& buffers);
 
 /// Into how many parts a launch cuts the rows: so many blocks that all multiprocessors are busy to the end, and warps

@@ -311,7 +311,10 @@ void DeviceRun::launchWritten(const DeviceRows& rows, CUdeviceptr predictions) {
   const DirectCode& code = *plan_.code->direct;
   const std::uint64_t groups = ceilDivide(rows.rows, kGroupRows);
   const bool loss = plan_.kind.loss.has_value();
-  launchDirect(*queue_.stream, queue_.cuda->limits(), code, rows,
+  const unsigned parts = plan_.parts != 0 ? plan_.parts
+                                          : directParts(rows.rows, code.groups, code.kernel.facts().registers,
+                                                        queue_.cuda->limits().multiprocessors);
+  launchDirect(*queue_.stream, parts, code, rows,
                {.numbers = parameters_.address() + code.first_number * element_,
                 .results = loss ? sums_.address() : predictions,
                 .channel_stride = plan_.expressions * groups,

@@ -36,9 +36,11 @@ struct RunPlan {
   std::uint64_t data_serial;
   KernelKind kind;
   std::size_t expressions;  ///< of the program
+  unsigned parts = 0;       ///< into how many a launch of direct code cuts the rows; 0: directParts()
 
   bool same(const RunPlan& other) const {
-    return queue == other.queue && code == other.code && data_serial == other.data_serial && kind == other.kind;
+    return queue == other.queue && code == other.code && data_serial == other.data_serial && kind == other.kind &&
+           parts == other.parts;
   }
 };
 

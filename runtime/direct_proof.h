@@ -2,6 +2,7 @@
 // was true of one card and driver need not be true of the next.
 #pragma once
 
+#include <chrono>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -14,11 +15,11 @@
 
 namespace srjit {
 
-/// Whether direct code gives the interpreter's bits on this device with this driver: for all operators that the tier
-/// has, alone and within each other, on special and random numbers, predictions and losses. Proved once, at first
-/// need; the answer is kept beside the kernels, for this device, driver and build of the library. So is that a proof
-/// was begun: code that the device does not understand may take the process with it, and the next process must not try
-/// again. Thread-safe.
+/// Whether direct code gives the right bits on this device with this driver, as direct_comparison.h says. Proved once,
+/// at first need; the answer is kept beside the kernels, for this device, driver and build of the library, until the
+/// cache is cleared. So is that direct code was begun to be loaded: code that the device does not understand may take
+/// the process with it, and none must try it again. Of processes that share a cache one proves at a time; the others
+/// wait for it. Thread-safe.
 class DirectProof {
  public:
   DirectProof(std::shared_ptr<DeviceQueue> queue, std::shared_ptr<KernelStore> store,
@@ -29,21 +30,23 @@ class DirectProof {
   std::optional<Error> known() const;
   /// Whether nothing is known yet, so that fault() would have to prove it.
   bool isOpen() const;
-  /// The same, after a proof if there was none; others wait meanwhile. An image that the driver refuses is a fault of
-  /// the code. Failures of CUDA that say nothing about the code (no memory) are thrown, and the next call tries again;
-  /// those that do, but lose the device (an illegal instruction), are kept as a fault and thrown. Needs a current
-  /// context; may use the caller's task arena, but runs no other tasks of it.
+  /// The same, after a proof if there was none; others wait meanwhile. A failure of CUDA once direct code is loaded is
+  /// a fault of the code, and is thrown, too, if the device was lost with it; failures that the code cannot have caused
+  /// (no memory) are thrown, and the next call tries again. Also without a proof: an error of the interpreter's making,
+  /// and another process that does not come to an end with its own. Needs a current context; may use the caller's task
+  /// arena, but runs no other tasks of it.
   std::optional<Error> fault();
 
   /// Under which name the cache keeps what is known; empty where the tier has no code. The value is "proved", "open",
-  /// "begun " and the seconds since 1970, or what is wrong.
+  /// "begun", or what is wrong. Who finds "begun" and has the cache's lock knows that its writer died.
   const std::string& fact() const noexcept { return fact_; }
-  /// A proof that was begun longer ago than so many seconds, and has not ended, never will.
-  static constexpr long kLongestProof = 60;
+  /// How long another process' proof is waited for.
+  static constexpr std::chrono::seconds kPatience{20};
 
  private:
   enum class State { kOpen, kProved, kRefuted };
   void recall(const std::string& known);
+  std::optional<Error> prove();
   void settle(State state, std::string difference);
   void keep(State state, const std::string& difference);
 

@@ -126,6 +126,7 @@ class KernelCache::State {
     auto store = DiskStore::open(*options.directory, options.disk_bytes);
     if (store) {
       store_ = std::move(*store);
+      lock_file_ = *options.directory / "lock";
     } else {
       disk_error_ = store.error();
       read_fault_ = disk_error_.message;
@@ -136,6 +137,7 @@ class KernelCache::State {
   Image find(const KernelKey& key);
   std::optional<std::string> readFact(const std::string& name);
   void writeFact(const std::string& name, const std::string& value);
+  std::optional<FileLock> lock(std::chrono::milliseconds patience) const;
   CacheStats stats();
   void clearMemory();
 
@@ -152,6 +154,7 @@ class KernelCache::State {
 
   std::unique_ptr<DiskStore> store_;  ///< none: memory alone
   Error disk_error_;                  ///< why there is no store
+  std::filesystem::path lock_file_;   ///< beside the store
   std::mutex mutex_;                  ///< of all below
   MemoryImages memory_;
   std::unordered_map<Digest, std::shared_ptr<Flight>, DigestHash> flights_;
@@ -273,6 +276,10 @@ void KernelCache::State::writeFact(const std::string& name, const std::string& v
   static_cast<void>(onDisk(Access::kWrite, [&](DiskStore& store) { return store.writeFact(name, value); }));
 }
 
+std::optional<FileLock> KernelCache::State::lock(std::chrono::milliseconds patience) const {
+  return store_ ? FileLock::take(lock_file_, patience) : FileLock();
+}
+
 CacheStats KernelCache::State::stats() {
   const auto totals = onDisk(Access::kRead, [](DiskStore& store) { return store.totals(); });
   const std::scoped_lock lock(mutex_);
@@ -315,6 +322,7 @@ Result<Image> KernelCache::get(const KernelKey& key, const Make& make) { return 
 Image KernelCache::find(const KernelKey& key) { return state_->find(key); }
 std::optional<std::string> KernelCache::readFact(const std::string& name) { return state_->readFact(name); }
 void KernelCache::writeFact(const std::string& name, const std::string& value) { state_->writeFact(name, value); }
+std::optional<FileLock> KernelCache::lock(std::chrono::milliseconds patience) const { return state_->lock(patience); }
 CacheStats KernelCache::stats() const { return state_->stats(); }
 
 Result<DiskStore::Totals> KernelCache::diskTotals() {

@@ -1,6 +1,7 @@
 // Kernel images by what they compute: in memory, bounded in bytes, and on disk, shared by processes.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
@@ -12,6 +13,7 @@
 #include "ir/error.h"
 #include "runtime/cache_stats.h"
 #include "runtime/disk_store.h"
+#include "runtime/file_lock.h"
 #include "runtime/kernel_image.h"
 #include "runtime/kernel_key.h"
 
@@ -48,6 +50,9 @@ class KernelCache {
   /// A small value by name, kept beside the images and never evicted, as calibrations are; nothing if there is none.
   std::optional<std::string> readFact(const std::string& name);
   void writeFact(const std::string& name, const std::string& value);
+  /// A lock that excludes all who ask for it with the same directory, as FileLock::take() says; without a disk it holds
+  /// nothing.
+  std::optional<FileLock> lock(std::chrono::milliseconds patience) const;
 
   CacheStats stats() const;
 

@@ -1,6 +1,7 @@
 // The direct tier end to end: machine code of our own, written into cubins, loaded by a model of the driver and run
 // instruction by instruction on a model of a warp, gives the bits of the CPU engine and of the interpreter.
-#include <ctime>
+#include <csignal>
+#include <set>
 #include <thread>
 
 #include <gmock/gmock.h>
@@ -17,8 +18,8 @@ constexpr LossKind kLossKinds[] = {LossKind::kSse, LossKind::kMse,  LossKind::kR
                                    LossKind::kMae, LossKind::kNmse, LossKind::kR2};
 constexpr NanPolicy kNanPolicies[] = {NanPolicy::kPropagate, NanPolicy::kSkip, NanPolicy::kReject};
 
-/// Launches of a proof: predictions, which come in two parts, and two losses.
-constexpr std::size_t kProofLaunches = 4;
+/// Launches of a proof: predictions twice, which come in two parts, and losses of all shapes.
+constexpr std::size_t kProofPredictions = 4, kProofLosses = 8, kProofLaunches = kProofPredictions + kProofLosses;
 
 /// The proof of a machine's first device, as an engine of two threads makes it.
 struct Proving {
@@ -293,7 +294,7 @@ TEST(DirectProof, WrongCodeTurnsTheTierOff) {
 
 TEST(DirectProof, AnImageThatTheDriverRefusesTurnsTheTierOff) {
   DirectMachine machine({}, "open");
-  machine.driver.failAt("cuModuleLoadDataEx", 1, CUDA_ERROR_INVALID_IMAGE);
+  machine.driver.failAt("cuModuleLoadDataEx", 3, CUDA_ERROR_INVALID_IMAGE);  // after the interpreter and the totals
   const Engine gpu = machine.engine(machine.strict());
   const Workload w = directWorkload(42, 20, 100);
   const Dataset data = gpu.upload(w.view()).value();
@@ -312,7 +313,7 @@ TEST(DirectProof, CodeThatLosesTheDeviceIsTriedOnce) {
       .precision = Precision::kF32, .math = Math::kStrict, .cache_directory = directory.path("")};
   {
     FakeMachine machine;
-    machine.driver.failKernel(2, CUDA_ERROR_ILLEGAL_INSTRUCTION);
+    machine.driver.failKernel(3, CUDA_ERROR_ILLEGAL_INSTRUCTION);  // the interpreter's come before, in two parts
     const Engine gpu = machine.engine(options);
     const Dataset data = gpu.upload(w.view()).value();
     const auto lost = gpu.loss(gpu.compile(w.expressions, {.tier = Tier::kDirect}), data, w.parameters);
@@ -330,15 +331,24 @@ TEST(DirectProof, CodeThatLosesTheDeviceIsTriedOnce) {
   EXPECT_THAT(program.status().error->message, testing::HasSubstr("715"));
 }
 
+TEST(DirectProof, ADeviceThatWasLostBeforeSaysNothing) {
+  const Scratch directory;
+  {
+    FakeMachine machine;
+    Proving proving(machine, directory.path(""));
+    machine.driver.failKernel(1, CUDA_ERROR_ILLEGAL_INSTRUCTION);
+    EXPECT_THROW(static_cast<void>(proving.proof.fault()), CudaFailure);
+    EXPECT_TRUE(proving.proof.isOpen());
+  }
+  FakeMachine machine;
+  EXPECT_FALSE(Proving(machine, directory.path("")).proof.fault());
+}
+
 TEST(DirectProof, FailuresThatSayNothingLeaveItOpen) {
   FakeMachine machine;
   const Scratch directory;
   {
     Proving proving(machine, directory.path(""));
-    machine.driver.failAt("cuModuleLoadDataEx", 1, CUDA_ERROR_OUT_OF_MEMORY);
-    EXPECT_THROW(static_cast<void>(proving.proof.fault()), CudaFailure);
-    EXPECT_TRUE(proving.proof.isOpen());
-    EXPECT_EQ(proving.cache->readFact(proving.proof.fact()), "open");
     machine.images->before = [](const FakeImageMaker::Request&) -> Status {
       return Error{Errc::kCompile, "no assembler today", {}};
     };
@@ -346,7 +356,12 @@ TEST(DirectProof, FailuresThatSayNothingLeaveItOpen) {
     ASSERT_TRUE(fault);
     EXPECT_EQ(fault->message, "no assembler today");
     machine.images->before = nullptr;
-    EXPECT_TRUE(proving.proof.isOpen());
+    for (const std::size_t image : {1, 3}) {  // the interpreter's, then direct code
+      machine.driver.failAt("cuModuleLoadDataEx", image, CUDA_ERROR_OUT_OF_MEMORY);
+      EXPECT_THROW(static_cast<void>(proving.proof.fault()), CudaFailure);
+      EXPECT_TRUE(proving.proof.isOpen());
+      EXPECT_EQ(proving.cache->readFact(proving.proof.fact()), "open");
+    }
   }
   Proving again(machine, directory.path(""));
   ASSERT_TRUE(again.proof.isOpen());
@@ -354,39 +369,76 @@ TEST(DirectProof, FailuresThatSayNothingLeaveItOpen) {
   EXPECT_EQ(again.cache->readFact(again.proof.fact()), "proved");
 }
 
-TEST(DirectProof, OneThatWasBegunLongAgoHasFailed) {
+// The child is killed when it first runs direct code.
+TEST(DirectProof, OneThatKillsItsProcessIsNotTriedAgain) {
   FakeMachine machine;
   const Scratch directory;
-  std::string name;
-  const auto proofAfter = [&](const std::string& fact) {
-    if (name.empty()) name = Proving(machine, directory.path("")).proof.fact();
-    KernelCache::open({.directory = directory.path("")})->writeFact(name, fact);
-    return std::make_unique<Proving>(machine, directory.path(""));
+  const auto dies = [&] {
+    machine.driver.alterCode([](std::vector<sass::Instruction>&, unsigned) { std::raise(SIGKILL); });
+    static_cast<void>(Proving(machine, directory.path("")).proof.fault());
   };
-  const long now = static_cast<long>(std::time(nullptr));
-  EXPECT_TRUE(proofAfter("begun " + std::to_string(now))->proof.isOpen()) << "another process may be at it";
-  EXPECT_TRUE(proofAfter("begun " + std::to_string(now - DirectProof::kLongestProof / 2))->proof.isOpen());
-  for (const std::string& fact : {"begun " + std::to_string(now - 2 * DirectProof::kLongestProof), std::string("begun"),
-                                  std::string("begun then"), std::string("begun ")}) {
-    const auto proving = proofAfter(fact);
-    EXPECT_FALSE(proving->proof.isOpen()) << fact;
-    EXPECT_TRUE(proving->proof.known()) << fact;
-  }
-  EXPECT_THAT(proofAfter("begun 1")->proof.known()->message, testing::HasSubstr("did not end"));
+  EXPECT_EXIT(dies(), testing::KilledBySignal(SIGKILL), "");
+  Proving next(machine, directory.path(""));
+  EXPECT_TRUE(next.proof.isOpen()) << "the killed one might be at it, as far as is known without its lock";
+  const auto fault = next.proof.fault();
+  ASSERT_TRUE(fault);
+  EXPECT_THAT(fault->message, testing::HasSubstr("did not survive"));
+  EXPECT_FALSE(next.proof.isOpen());
+  EXPECT_EQ(machine.driver.count("cuModuleLoadDataEx"), 0U);
 }
 
-TEST(DirectProof, IsBegunBeforeAnyOfItsCodeIsLoaded) {
+TEST(DirectProof, WaitsForTheProofOfAnotherProcess) {
   FakeMachine machine;
   const Scratch directory;
   Proving proving(machine, directory.path(""));
-  std::string seen;
-  // Not from within the driver, which holds its lock; interpreters are made after the code is loaded.
+  proving.cache->writeFact(proving.proof.fact(), "begun");
+  std::optional<FileLock> other = proving.cache->lock(std::chrono::seconds(1));
+  ASSERT_TRUE(other && other->holds());
+  std::atomic<bool> done = false;
+  std::optional<Error> fault;
+  std::thread waiting([&] {
+    const CurrentContext current(*proving.cuda);
+    fault = proving.proof.fault();
+    done = true;
+  });
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  EXPECT_FALSE(done);
+  proving.cache->writeFact(proving.proof.fact(), "proved");
+  other.reset();
+  waiting.join();
+  EXPECT_FALSE(fault) << fault->message;
+  EXPECT_EQ(machine.driver.count("cuModuleLoadDataEx"), 0U) << "nothing to prove any more";
+}
+
+TEST(DirectProofSlow, FindsWrongSumsOfEveryShape) {
+  // Every loss but the one is right, so a shape that is not compared would pass.
+  for (std::size_t wrong = 0; wrong < kProofLosses; ++wrong) {
+    DirectMachine machine({}, "open");
+    std::size_t image = 0;  // that of predictions comes first
+    machine.driver.alterCode([&](std::vector<sass::Instruction>& code, unsigned capability) {
+      if (image++ == 1 + wrong) negateSums(code, capability);
+    });
+    Proving proving(machine, machine.directory.path(""));
+    const auto fault = proving.proof.fault();
+    ASSERT_TRUE(fault) << wrong;
+    EXPECT_THAT(fault->message, testing::HasSubstr("loss " + std::to_string(wrong) + " of sum"));
+  }
+}
+
+TEST(DirectProof, IsBegunWhenItsCodeIsLoadedAndNotBefore) {
+  FakeMachine machine;
+  const Scratch directory;
+  Proving proving(machine, directory.path(""));
+  const auto fact = [&] { return proving.cache->readFact(proving.proof.fact()).value_or("nothing"); };
+  std::set<std::string> while_making, while_loading;
   machine.images->before = [&](const FakeImageMaker::Request&) -> Status {
-    if (seen.empty()) seen = proving.cache->readFact(proving.proof.fact()).value_or("nothing");
+    while_making.insert(fact());
     return okStatus();
   };
+  machine.driver.alterCode([&](std::vector<sass::Instruction>&, unsigned) { while_loading.insert(fact()); });
   EXPECT_FALSE(proving.proof.fault());
-  EXPECT_THAT(seen, testing::StartsWith("begun "));
+  EXPECT_EQ(while_making, std::set<std::string>{"nothing"});
+  EXPECT_EQ(while_loading, std::set<std::string>{"begun"});
 }
 
 TEST(DirectProof, ThreadsThatNeedItAtOnceShareIt) {

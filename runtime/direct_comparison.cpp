@@ -1,0 +1,331 @@
+#include "runtime/direct_comparison.h"
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cmath>
+#include <concepts>
+#include <cstdint>
+#include <limits>
+#include <numeric>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "compiler/direct.h"
+#include "ir/mix.h"
+#include "runtime/dataset.h"
+#include "runtime/device_direct.h"
+#include "runtime/device_run.h"
+#include "runtime/engine.h"
+#include "runtime/loss_value.h"
+#include "runtime/program.h"
+
+namespace srjit {
+namespace {
+
+constexpr std::size_t kColumns = 9;
+constexpr std::size_t kRows = 1301;  ///< two blocks of rows, and a last step that is not full
+constexpr std::size_t kTrees = 96, kTreeOperators = 14;
+
+class Sequence {
+ public:
+  std::uint64_t next() noexcept { return nextRandom(state_); }
+  std::uint32_t below(std::uint32_t n) noexcept { return static_cast<std::uint32_t>((next() >> 32) * n >> 32); }
+
+ private:
+  std::uint64_t state_ = 20261122;
+};
+
+Token randomLeaf(Sequence& random) {
+  switch (random.below(4)) {
+    case 0:
+      return Token::parameter(random.below(2));
+    case 1:
+      return Token::constant((static_cast<double>(random.below(2000)) - 1000) / 64);
+    default:
+      return Token::variable(random.below(kColumns));
+  }
+}
+
+/// Every operator of the tier on columns, then trees of all of them. Leaves and operators are drawn until all operands
+/// are used.
+std::vector<Expression> probes(Math math) {
+  std::vector<Op> ops;
+  for (std::size_t i = 0; i < allOps().size(); ++i) {
+    if (isDirect(static_cast<Op>(i), math)) ops.push_back(static_cast<Op>(i));
+  }
+  std::vector<Expression> expressions;
+  for (const Op op : ops) {
+    std::vector<Token> tokens;
+    for (int operand = 0; operand < arityOf(op); ++operand) {
+      tokens.push_back(Token::variable(static_cast<std::uint32_t>(operand)));
+    }
+    tokens.push_back(Token::operation(op));
+    expressions.push_back(Expression::create(std::move(tokens)).value());
+  }
+  Sequence random;
+  for (std::size_t tree = 0; tree < kTrees; ++tree) {
+    std::vector<Token> tokens;
+    int height = 0;
+    for (std::size_t operators = 0; operators < kTreeOperators || height > 1;) {
+      const Op op = ops[random.below(static_cast<std::uint32_t>(ops.size()))];
+      const bool closing = operators >= kTreeOperators;
+      if (arityOf(op) <= height && (!closing || arityOf(op) > 1) && (closing || random.below(3) != 0)) {
+        tokens.push_back(Token::operation(op));
+        height -= arityOf(op) - 1;
+        ++operators;
+      } else if (!closing) {
+        tokens.push_back(randomLeaf(random));
+        ++height;
+      }
+    }
+    expressions.push_back(Expression::create(std::move(tokens)).value());
+  }
+  return expressions;
+}
+
+/// The sum of every pair of columns: two groups of roots.
+std::vector<Expression> sumsOfColumns() {
+  std::vector<Expression> sums;
+  for (std::uint32_t a = 0; a < kColumns; ++a) {
+    for (std::uint32_t b = 0; b < a; ++b) {
+      sums.push_back(Expression::create({Token::variable(a), Token::variable(b), Token::operation(Op::kAdd)}).value());
+    }
+  }
+  return sums;
+}
+
+/// Special numbers in all pairs, then random ones of all magnitudes.
+std::vector<std::vector<float>> probeColumns() {
+  using Limits = std::numeric_limits<float>;
+  constexpr std::array kSpecial = {0.0f,
+                                   -0.0f,
+                                   1.0f,
+                                   -1.0f,
+                                   0.5f,
+                                   -2.0f,
+                                   3.0f,
+                                   Limits::infinity(),
+                                   -Limits::infinity(),
+                                   Limits::quiet_NaN(),
+                                   Limits::max(),
+                                   -Limits::max(),
+                                   Limits::min(),
+                                   -Limits::min(),
+                                   Limits::denorm_min(),
+                                   -Limits::denorm_min(),
+                                   1e-40f,
+                                   8388608.0f,
+                                   -16777217.0f,
+                                   127.5f,
+                                   -149.5f};
+  Sequence random;
+  std::vector<std::vector<float>> columns(kColumns, std::vector<float>(kRows));
+  for (std::size_t c = 0; c < kColumns; ++c) {
+    for (std::size_t r = 0; r < kRows; ++r) {
+      const bool special = c < 2 && r < kSpecial.size() * kSpecial.size();
+      const std::size_t choice = c == 0 ? r / kSpecial.size() : r % kSpecial.size();
+      const double magnitude = r % 2 == 0 ? 3 : std::ldexp(1.0, static_cast<int>(random.below(60)) - 30);
+      const double unit = static_cast<double>(random.next() >> 11) * 0x1p-52 - 1;
+      columns[c][r] = special ? kSpecial[choice] : static_cast<float>(magnitude * unit);
+    }
+  }
+  return columns;
+}
+
+/// Any NaN equals any NaN; 0 and -0 differ.
+template <std::floating_point T>
+bool sameBits(T a, T b) {
+  return (a == b && std::signbit(a) == std::signbit(b)) || (std::isnan(a) && std::isnan(b));
+}
+
+/// Options whose sums have every shape there is, on data without weights and with them.
+constexpr std::array kLosses = {
+    LossOptions{LossKind::kMse, NanPolicy::kPropagate}, LossOptions{LossKind::kMse, NanPolicy::kSkip},
+    LossOptions{LossKind::kMae, NanPolicy::kPropagate}, LossOptions{LossKind::kMae, NanPolicy::kSkip}};
+
+/// Expressions, and what making code of them takes.
+struct Probes {
+  Probes(std::vector<Expression> expressions, const KernelStore& store, unsigned threads) {
+    source.precision = store.precision();
+    source.math = store.math();
+    source.pipeline = Pipeline::standard(source.math);
+    source.add(expressions);
+    all.resize(source.expressions.size());
+    std::iota(all.begin(), all.end(), 0U);
+    for (std::size_t i = 0; i < source.parameter_offsets.back(); ++i) {
+      parameters.push_back(0.25 + 0.37 * static_cast<double>(i % 11));
+    }
+    graphs = graphsOf(source, threads);
+  }
+  std::size_t size() const { return all.size(); }
+
+  ProgramSource source;
+  std::vector<std::uint32_t> all;
+  std::vector<double> parameters;
+  ProgramGraphs graphs;
+};
+
+class Comparison {
+ public:
+  Comparison(const std::shared_ptr<DeviceQueue>& queue, const std::shared_ptr<KernelStore>& store, unsigned threads)
+      : queue_(queue),
+        store_(store),
+        threads_(threads),
+        trees_(probes(store->math()), *store, threads),
+        sums_(sumsOfColumns(), *store, threads) {
+    for (std::size_t r = 0; r < kRows; ++r) {
+      target_.push_back(std::sin(static_cast<float>(r)));
+      weights_.push_back(0.5f + static_cast<float>(r % 7));
+    }
+  }
+
+  Result<std::string> run(const std::function<void()>& begin) {
+    if (Status status = interpretTrees(); !status) return status.error();
+    if (Status status = lossesOfTheCpu(); !status) return status.error();
+    if (const auto totals = store_->totals(); !totals) return totals.error();
+    auto plain = resident(false), weighted = resident(true);
+    if (!plain) return plain.error();
+    if (!weighted) return weighted.error();
+    begin();
+    auto difference = comparePredictions(**plain);
+    for (std::size_t i = 0; i < losses_.size() && difference && difference->empty(); ++i) {
+      difference = compareLosses(i < kLosses.size() ? **plain : **weighted, i);
+    }
+    return difference;
+  }
+
+ private:
+  using Data = std::shared_ptr<Dataset::State>;
+  using Code = std::shared_ptr<const DeviceCode>;
+
+  DataView view(bool weighted) const {
+    DataView view;
+    for (const auto& column : columns_) view.columns.emplace_back(column);
+    view.target.emplace(target_);
+    if (weighted) view.weights.emplace(weights_);
+    return view;
+  }
+
+  Result<Data> resident(bool weighted) const {
+    auto data = Dataset::State::create(view(weighted), Precision::kF32);
+    if (data) (*data)->on_device = std::make_shared<DeviceData>(queue_, **data, queue_->cuda->freeMemory());
+    return data;
+  }
+
+  /// The same columns, row by row in `memory`.
+  Result<Data> strided(const DeviceBuffer& memory) const {
+    std::vector<float> rows;
+    for (std::size_t r = 0; r < kRows; ++r) {
+      for (const auto& column : columns_) rows.push_back(column[r]);
+    }
+    queue_->uploads->copyToDevice(memory.address(), rows.data(), memory.bytes());
+    queue_->uploads->synchronize();
+    const DeviceMatrix matrix{memory.address(), kRows, kColumns, kColumns * sizeof(float), sizeof(float)};
+    return DeviceData::adopt(queue_, {.columns = matrix}, Precision::kF32);
+  }
+
+  CodeRequest request(const Probes& probes) const { return {probes.source, probes.all, *queue_, *store_, threads_}; }
+
+  Result<std::unique_ptr<DeviceRun>> runOf(const Probes& probes, const Code& code, const Dataset::State& data,
+                                           const KernelKind& kind, unsigned parts) const {
+    return DeviceRun::create({queue_, store_, code, &data, data.serial, kind, probes.size(), parts}, 0);
+  }
+
+  Status interpretTrees() {
+    auto data = resident(false);
+    if (!data) return data.error();
+    const auto code = std::make_shared<const DeviceCode>(encodeForDevice(request(trees_)));
+    if (!code->failures.empty()) return code->failures.front().error;
+    auto run = runOf(trees_, code, **data, {}, 0);
+    if (!run) return run.error();
+    predictions_.resize(trees_.size() * kRows);
+    (*run)->evaluate(trees_.parameters, reinterpret_cast<std::byte*>(predictions_.data()));
+    return okStatus();
+  }
+
+  Status lossesOfTheCpu() {
+    const auto cpu = Engine::create({.device = "cpu", .math = sums_.source.math, .tier = Tier::kInterpret});
+    if (!cpu) return cpu.error();
+    const Program program = cpu->compile(sums_.source.expressions);
+    for (const bool weighted : {false, true}) {
+      const auto data = cpu->upload(view(weighted));
+      if (!data) return data.error();
+      for (const LossOptions& options : kLosses) {
+        auto losses = cpu->loss(program, *data, sums_.parameters, options);
+        if (!losses) return losses.error();
+        losses_.push_back(std::move(*losses));
+      }
+    }
+    return okStatus();
+  }
+
+  Code direct(const Probes& probes, const KernelKind& kind) const {
+    const std::atomic<bool> never = false;
+    return std::make_shared<const DeviceCode>(directForDevice(request(probes), probes.graphs, kind, never));
+  }
+
+  Result<std::string> comparePredictions(const Dataset::State& data) const {
+    const Code code = direct(trees_, {});
+    if (!code->direct || code->direct->expressions != trees_.size()) return std::string("not every probe has code");
+    auto difference = differenceOf(runOf(trees_, code, data, {}, 0));
+    if (!difference || !difference->empty()) return difference;
+    const DeviceBuffer memory(queue_->uploads, kRows * kColumns * sizeof(float));
+    const auto by_row = strided(memory);
+    if (!by_row) return by_row.error();
+    difference = differenceOf(runOf(trees_, code, **by_row, {.loss = {}, .strided_columns = true}, 1));
+    if (difference && !difference->empty()) difference->insert(0, "strided columns, ");
+    return difference;
+  }
+
+  Result<std::string> differenceOf(const Result<std::unique_ptr<DeviceRun>>& run) const {
+    if (!run) return run.error();
+    std::vector<float> actual(predictions_.size());
+    (*run)->evaluate(trees_.parameters, reinterpret_cast<std::byte*>(actual.data()));
+    for (std::size_t i = 0; i < actual.size(); ++i) {
+      if (sameBits(predictions_[i], actual[i])) continue;
+      return fmt::format("probe {}, row {}: {:a} instead of {:a}", i / kRows, i % kRows, actual[i], predictions_[i]);
+    }
+    return std::string();
+  }
+
+  /// Losses number `index` of those of the CPU.
+  Result<std::string> compareLosses(const Dataset::State& data, std::size_t index) const {
+    const LossOptions& options = kLosses[index % kLosses.size()];
+    const KernelKind kind{.loss = lossSpec(options, data.has_weights)};
+    const Code code = direct(sums_, kind);
+    if (!code->direct || code->direct->expressions != sums_.size()) return std::string("not every sum has code");
+    const auto run = runOf(sums_, code, data, kind, 1);
+    if (!run) return run.error();
+    (*run)->submitLoss(sums_.parameters);
+    const Losses actual = (*run)->losses(options);
+    const Losses& expected = losses_[index];
+    for (std::size_t i = 0; i < sums_.size(); ++i) {
+      if (sameBits(expected.values[i], actual.values[i]) && expected.valid_rows[i] == actual.valid_rows[i]) continue;
+      return fmt::format("loss {} of sum {}: {:a} instead of {:a}", index, i, actual.values[i], expected.values[i]);
+    }
+    return std::string();
+  }
+
+  std::shared_ptr<DeviceQueue> queue_;
+  std::shared_ptr<KernelStore> store_;
+  unsigned threads_;
+  Probes trees_, sums_;
+  std::vector<std::vector<float>> columns_ = probeColumns();
+  std::vector<float> target_, weights_;
+  std::vector<float> predictions_;  ///< of the trees, as they should be
+  std::vector<Losses> losses_;      ///< of the sums, likewise
+};
+
+}  // namespace
+
+Result<std::string> compareDirectCode(const std::shared_ptr<DeviceQueue>& queue,
+                                      const std::shared_ptr<KernelStore>& store, unsigned threads,
+                                      const std::function<void()>& begin) {
+  return Comparison(queue, store, threads).run(begin);
+}
+
+}  // namespace srjit

@@ -1,0 +1,30 @@
+// Direct code beside the interpreter's, on probes that need all of it.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "ir/error.h"
+#include "runtime/device_queue.h"
+#include "runtime/kernel_store.h"
+
+namespace srjit {
+
+/// Evaluates probes on a device by direct code and by code that is trusted, bit for bit, any NaN being equal to any
+/// other; the first difference in words, or nothing.
+///
+/// - Predictions are compared with the interpreter's: every operator that the tier has, on all pairs of special
+///   numbers, then trees of all of them, on numbers of all magnitudes. Once as any launch is, once with columns that
+///   are strided and with one block for all rows, so that warps go from one row group to the next.
+/// - Losses of all shapes (LossSpec) are compared with the CPU's, which needs no assembler: of sums of two columns,
+///   whose predictions are exact in every mode.
+///
+/// `begin` is called before direct code is loaded, after all else was made ready. Errors: of making the interpreter,
+/// and for lack of memory. Throws CudaFailure, OutOfMemory, std::bad_alloc. Needs a current context; in parallel on the
+/// calling thread's arena.
+Result<std::string> compareDirectCode(const std::shared_ptr<DeviceQueue>& queue,
+                                      const std::shared_ptr<KernelStore>& store, unsigned threads,
+                                      const std::function<void()>& begin);
+
+}  // namespace srjit
