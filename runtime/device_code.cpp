@@ -138,29 +138,28 @@ class ProgramEncoder {
     return copies;
   }
 
-  // A pass that fails is made to fail one expression alone.
   void makeGraph(std::size_t first, std::size_t last, std::size_t section, std::vector<Chunk>& made) const {
     std::vector<Expression> copies;
     const std::span<const Expression> members = membersOf(first, last, copies);
-    Result<Dag> dag = optimizedDag(members, source_.pipeline, source_.precision, source_.math);
-    if (!dag && members.size() > 1) {
-      const std::size_t middle = first + (last - first) / 2;
-      makeGraph(first, middle, section, made);
-      makeGraph(middle, last, section, made);
-      return;
-    }
-    Chunk& chunk = made.emplace_back(Chunk{first, last, section, 0});
-    for (const Expression& member : members) chunk.tokens += member.size();
-    if (!dag) {
-      chunk.error = std::move(dag).error();
-      return;
-    }
-    chunk.variables.resize(dag->variableCount());
-    for (const Node& node : dag->nodes()) {
+    optimizedDags(members, source_.pipeline, source_.precision, source_.math,
+                  [&](std::size_t begin, std::size_t count, Result<Dag> dag) {
+                    Chunk& chunk = made.emplace_back(Chunk{first + begin, first + begin + count, section, 0});
+                    for (const Expression& member : members.subspan(begin, count)) chunk.tokens += member.size();
+                    if (dag) {
+                      takeGraph(std::move(*dag), chunk);
+                    } else {
+                      chunk.error = std::move(dag).error();
+                    }
+                  });
+  }
+
+  static void takeGraph(Dag dag, Chunk& chunk) {
+    chunk.variables.resize(dag.variableCount());
+    for (const Node& node : dag.nodes()) {
       if (node.kind == Token::Kind::kOp) chunk.operators[static_cast<std::size_t>(node.op)] = true;
       if (node.kind == Token::Kind::kVariable) chunk.variables[node.index] = true;
     }
-    chunk.dag.emplace(std::move(*dag));
+    chunk.dag.emplace(std::move(dag));
   }
 
   void stageColumns() {

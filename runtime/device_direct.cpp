@@ -21,26 +21,6 @@ namespace {
 // threads have some.
 constexpr std::size_t kMaxChunk = 16 * kDirectRoots;
 
-/// Expressions first .. last of the source. A pass that fails is made to fail one expression alone.
-void makeChunk(const ProgramSource& source, std::size_t first, std::size_t last, ProgramGraphs& made) {
-  const auto members = std::span(source.expressions).subspan(first, last - first);
-  Result<Dag> dag = optimizedDag(members, source.pipeline, source.precision, source.math);
-  if (!dag && members.size() > 1) {
-    const std::size_t middle = first + (last - first) / 2;
-    makeChunk(source, first, middle, made);
-    makeChunk(source, middle, last, made);
-    return;
-  }
-  if (!dag) {
-    made.failures.push_back({first, std::move(dag).error()});
-    return;
-  }
-  made.nodes += dag->size();
-  std::vector<std::uint32_t> expressions;
-  for (std::size_t e = first; e < last; ++e) expressions.push_back(static_cast<std::uint32_t>(e));
-  made.chunks.push_back({std::move(expressions), std::move(*dag)});
-}
-
 class DirectMaker {
  public:
   DirectMaker(const CodeRequest& request, const ProgramGraphs& graphs, const KernelKind& kind,
@@ -59,8 +39,13 @@ class DirectMaker {
     const Stopwatch watch;
     emit();
     if (cancelled_.load()) return {};
-    interpretTheRest();
-    link();
+    Result<DirectImage> image = linkDirect(parts_, options_);
+    interpretTheRest(image.ok());
+    if (!image) {
+      code_.trouble = std::move(image).error();
+    } else if (!image->groups.empty()) {
+      load(*image);
+    }
     code_.nodes += graphs_.nodes;
     code_.tokens = request_.source.tokens;
     code_.seconds_passes += graphs_.seconds;
@@ -96,26 +81,31 @@ class DirectMaker {
     for (const std::uint32_t root : part.outputs) {
       const bool is_root = root != DirectPart::kNoRoot;
       tables.expressions += is_root ? 1 : 0;
-      tables.outputs.push_back(is_root ? chunk.expressions[root] : 0);
+      tables.outputs.push_back(is_root ? static_cast<std::uint32_t>(chunk.first + root) : 0);
     }
   }
 
-  void interpretTheRest() {
-    std::vector<std::uint32_t> refused;
+  /// Encodes what was refused; everything where the parts make no kernel.
+  void interpretTheRest(bool linked) {
+    std::vector<std::uint32_t> rest;
+    const auto add = [&](std::size_t expression) { rest.push_back(static_cast<std::uint32_t>(expression)); };
     for (std::size_t c = 0; c < parts_.size(); ++c) {
-      for (const std::uint32_t root : parts_[c].refused) refused.push_back(graphs_.chunks[c].expressions[root]);
+      const GraphChunk& chunk = graphs_.chunks[c];
+      if (linked) {
+        for (const std::uint32_t root : parts_[c].refused) add(chunk.first + root);
+      } else {
+        for (std::size_t root = 0; root < chunk.dag.roots().size(); ++root) add(chunk.first + root);
+      }
     }
-    if (!refused.empty()) {
-      code_ = encodeForDevice({request_.source, refused, request_.queue, request_.store, request_.threads});
+    if (!rest.empty()) {
+      code_ = encodeForDevice({request_.source, rest, request_.queue, request_.store, request_.threads});
     }
     code_.failures.insert(code_.failures.end(), graphs_.failures.begin(), graphs_.failures.end());
     std::ranges::sort(code_.failures, {}, &Failure::expression);
   }
 
-  // One image of all parts, and the tables that it reads.
-  void link() {
-    const DirectImage image = linkDirect(parts_, options_).value();
-    if (image.groups.empty()) return;
+  // One module of all parts, and the tables that its kernel reads.
+  void load(const DirectImage& image) {
     std::vector<std::span<const sass::Word>> code = {image.words};
     for (const DirectPart& part : parts_) code.emplace_back(part.words);
     const KernelDescription kernel{.name = kDirectKernel,
@@ -148,7 +138,7 @@ class DirectMaker {
     if (number >= chunk.dag.parameters().size()) return table.addLiteral(0);  // padding
     const ParameterSource& parameter = chunk.dag.parameters()[number];
     const std::size_t offset =
-        parameter.isLiteral() ? 0 : request_.source.parameter_offsets[chunk.expressions[parameter.expression]];
+        parameter.isLiteral() ? 0 : request_.source.parameter_offsets[chunk.first + parameter.expression];
     table.add(parameter, offset);
   }
 
@@ -183,8 +173,16 @@ ProgramGraphs graphsOf(const ProgramSource& source, unsigned threads) {
   const std::size_t wanted = count / (std::size_t{4} * threads) / kDirectRoots * kDirectRoots;
   const std::size_t size = std::clamp<std::size_t>(wanted, kDirectRoots, kMaxChunk);
   std::vector<ProgramGraphs> parts((count + size - 1) / size);
-  tbb::parallel_for(std::size_t{0}, parts.size(),
-                    [&](std::size_t i) { makeChunk(source, i * size, std::min(count, (i + 1) * size), parts[i]); });
+  tbb::parallel_for(std::size_t{0}, parts.size(), [&](std::size_t i) {
+    const auto members = std::span(source.expressions).subspan(i * size, std::min(size, count - i * size));
+    optimizedDags(members, source.pipeline, source.precision, source.math,
+                  [&](std::size_t first, std::size_t, Result<Dag> dag) {
+                    first += i * size;
+                    if (!dag) return parts[i].failures.push_back({first, std::move(dag).error()});
+                    parts[i].nodes += dag->size();
+                    parts[i].chunks.push_back({first, std::move(*dag)});
+                  });
+  });
   ProgramGraphs all;
   for (ProgramGraphs& part : parts) {
     std::move(part.chunks.begin(), part.chunks.end(), std::back_inserter(all.chunks));

@@ -11,7 +11,7 @@ namespace srjit {
 
 /// Adjacent expressions and their graph, after the passes.
 struct GraphChunk {
-  std::vector<std::uint32_t> expressions;  ///< ascending; root i is that of the i-th
+  std::size_t first;  ///< root i is that of expression first + i
   Dag dag;
 };
 

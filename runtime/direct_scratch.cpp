@@ -2,15 +2,25 @@
 
 #include <cstddef>
 #include <utility>
+#include <vector>
 
 namespace srjit {
 namespace {
 
 constexpr std::size_t kMostBytes = std::size_t{128} << 20;  // that lie idle
 
+template <class T>
+std::size_t bytesOf(const std::vector<T>& array) {
+  return array.capacity() * sizeof(T);
+}
+
+// Without the emitters, which hold no more than the largest graph takes, one a thread.
 std::size_t bytesOf(const DirectScratch& scratch) {
-  std::size_t bytes = scratch.image.code.capacity();
-  for (const DirectPart& part : scratch.parts) bytes += part.words.capacity() * sizeof(sass::Word);
+  std::size_t bytes = bytesOf(scratch.image.code);
+  for (const DirectPart& part : scratch.parts) {
+    bytes += bytesOf(part.words) + bytesOf(part.groups) + bytesOf(part.parameters) + bytesOf(part.outputs) +
+             bytesOf(part.exits) + bytesOf(part.refused);
+  }
   return bytes;
 }
 

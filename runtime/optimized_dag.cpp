@@ -66,4 +66,15 @@ Result<Dag> optimizedDag(std::span<const Expression> members, const Pipeline& pi
   return dag;
 }
 
+void optimizedDags(std::span<const Expression> members, const Pipeline& pipeline, Precision precision, Math math,
+                   const TakeDag& take) {
+  const auto optimize = [&](const auto& self, std::size_t first, std::size_t count) -> void {
+    Result<Dag> dag = optimizedDag(members.subspan(first, count), pipeline, precision, math);
+    if (dag || count <= 1) return take(first, count, std::move(dag));
+    self(self, first, count / 2);
+    self(self, first + count / 2, count - count / 2);
+  };
+  optimize(optimize, 0, members.size());
+}
+
 }  // namespace srjit

@@ -1,6 +1,8 @@
 // A batch of expressions through the graph passes.
 #pragma once
 
+#include <cstddef>
+#include <functional>
 #include <span>
 
 #include "ir/error.h"
@@ -14,5 +16,11 @@ namespace srjit {
 /// give is checked: errors are kInvalid with the name of the pass that threw, or whose graph does not fit the members.
 /// Throws std::bad_alloc.
 Result<Dag> optimizedDag(std::span<const Expression> members, const Pipeline& pipeline, Precision precision, Math math);
+
+/// The same, but a pass that fails is made to fail one expression alone: graphs of adjacent members, in order, are
+/// given to `take` with the first one's number and how many they are; errors come with one.
+using TakeDag = std::function<void(std::size_t first, std::size_t count, Result<Dag> dag)>;
+void optimizedDags(std::span<const Expression> members, const Pipeline& pipeline, Precision precision, Math math,
+                   const TakeDag& take);
 
 }  // namespace srjit
