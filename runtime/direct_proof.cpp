@@ -18,6 +18,10 @@ constexpr const char* kProved = "proved";
 constexpr const char* kOpen = "open";
 constexpr const char* kBegun = "begun";
 
+std::string factOf(const DeviceLimits& limits, Math math, std::string_view identity) {
+  return fmt::format("direct tier of {} ({}) {} {}", limits.name, limits.driver_version, nameOf(math), identity);
+}
+
 /// Failures that the code of a kernel cannot cause.
 bool saysNothing(CUresult code) {
   constexpr std::array kInnocent = {CUDA_ERROR_OUT_OF_MEMORY, CUDA_ERROR_DEINITIALIZED, CUDA_ERROR_NO_DEVICE};
@@ -47,9 +51,16 @@ DirectProof::DirectProof(std::shared_ptr<DeviceQueue> queue, std::shared_ptr<Ker
                  : Error{Errc::kUnsupported, "the direct tier computes in f32 alone", {}};
     return;
   }
-  fact_ = fmt::format("direct tier of {} ({}) {} {}", limits.name, limits.driver_version, nameOf(store_->math()),
-                      store_->identity());
+  fact_ = factOf(limits, store_->math(), store_->identity());
   if (const auto known = cache_->readFact(fact_)) recall(*known);
+}
+
+DirectProof::Standing DirectProof::standing(KernelCache& cache, const DeviceLimits& limits, Math math,
+                                            std::string_view identity) {
+  const std::string fact = cache.readFact(factOf(limits, math, identity)).value_or(kOpen);
+  if (fact == kOpen) return {false, "not compared yet"};
+  if (fact == kBegun) return {false, "being compared, or the process that did so died"};
+  return {fact != kProved, fact};
 }
 
 void DirectProof::recall(const std::string& known) {

@@ -7,6 +7,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "ir/error.h"
 #include "runtime/device_queue.h"
@@ -22,6 +23,14 @@ namespace srjit {
 /// wait for it. Thread-safe.
 class DirectProof {
  public:
+  /// What is known of a device, for a report.
+  struct Standing {
+    bool refuted = false;
+    std::string text;  ///< "proved", "not compared yet", or why the tier is off
+  };
+  /// `identity` as KernelStore::identity().
+  static Standing standing(KernelCache& cache, const DeviceLimits& limits, Math math, std::string_view identity);
+
   DirectProof(std::shared_ptr<DeviceQueue> queue, std::shared_ptr<KernelStore> store,
               std::shared_ptr<KernelCache> cache, unsigned threads);
 

@@ -2,6 +2,7 @@
 
 #include <dlfcn.h>
 
+#include <filesystem>
 #include <fstream>
 #include <memory>
 #include <thread>
@@ -14,6 +15,9 @@
 #include "compiler/toolkit.h"
 #include "runtime/assembler.h"
 #include "runtime/cuda_context.h"
+#include "runtime/device_direct.h"
+#include "runtime/direct_proof.h"
+#include "runtime/kernel_cache.h"
 
 namespace srjit {
 namespace {
@@ -88,6 +92,41 @@ std::string deviceText(const DeviceLimits& device) {
                             device.needs_ptx || assembler.empty() ? "the driver itself" : assembler);
 }
 
+Finding kernelCache() {
+  const std::string purpose = "keeping kernels from one process to the next";
+  const std::filesystem::path directory = cacheDirectory();
+  if (directory.empty())
+    return {"kernel cache", false, "no directory: neither HOME nor SRJIT_CACHE_DIR is set", purpose};
+  std::error_code ignored;
+  if (!std::filesystem::exists(directory, ignored)) {
+    return {"kernel cache", true, directory.string() + ", not there yet", purpose};
+  }
+  const auto totals = KernelCache::open({})->diskTotals();
+  if (!totals) return {"kernel cache", false, totals.error().message, purpose};
+  return {"kernel cache", true,
+          fmt::format("{}, {} images, {:.1f} MiB", directory.string(), totals->images,
+                      static_cast<double>(totals->bytes) / (1u << 20)),
+          purpose};
+}
+
+/// Of one device: whether there is direct code for it, and whether it was compared with the interpreter's.
+Finding directTier(const DeviceLimits& device) {
+  const std::string name = fmt::format("cuda:{} direct", device.ordinal), purpose = "--tier direct";
+  if (!hasDirectTier(device, Precision::kF32)) {
+    return {name, false, fmt::format("no instructions of sm_{} are known", device.capability), purpose};
+  }
+  const auto cache = KernelCache::open({});
+  const std::string identity = llvmImageMaker()->identity();
+  std::string text = fmt::format("instructions of sm_{}", device.capability);
+  bool usable = true;
+  for (const Math math : {Math::kStrict, Math::kPrecise, Math::kFast}) {
+    const DirectProof::Standing standing = DirectProof::standing(*cache, device, math, identity);
+    text += fmt::format("; {}: {}", nameOf(math), standing.text);
+    usable = usable && !standing.refuted;
+  }
+  return {name, usable, std::move(text), purpose};
+}
+
 /// The driver and its devices.
 std::vector<Finding> driverAndDevices() {
   const std::string purpose = "running on a GPU";
@@ -106,6 +145,7 @@ std::vector<Finding> driverAndDevices() {
     for (const DeviceLimits& device : *devices) {
       findings.push_back({fmt::format("cuda:{}", device.ordinal), !device.arch.empty() && device.has_pools,
                           deviceText(device), purpose});
+      findings.push_back(directTier(device));
     }
   }
   return findings;
@@ -128,7 +168,8 @@ std::vector<Finding> inspectMachine() {
       piece("nvJitLink", toolkit.nvjitlink, "machine code for a GPU, where ptxas is missing too"),
       piece("ptxas", toolkit.ptxas, "machine code for a GPU, where nvJitLink is missing too"),
       piece("assembler", std::string(assemblerName()), "cubin, sass; a GPU's driver assembles kernels itself, slowly"),
-      piece("nvdisasm", toolkit.nvdisasm, "sass"),
+      piece("nvdisasm", toolkit.nvdisasm, "sass, but for --tier direct"),
+      kernelCache(),
   };
   const std::vector<Finding> gpu = driverAndDevices();
   findings.insert(findings.end(), gpu.begin(), gpu.end());

@@ -73,6 +73,30 @@ TEST_P(Direct, HasTheInterpretersBits) {
   }
 }
 
+// The other tests compare two of them with the interpreter, whose kernels for all would take the assembler minutes;
+// LLVM's for a few expressions take seconds.
+TEST_P(Direct, LossesOfAllShapes) {
+  for (const bool weighted : {false, true}) {
+    Workload w =
+        Workload::random(generatorOf(76, 30, directOps(mode().math)), 40, 1301, Spread::kSpecial, Precision::kF32);
+    if (weighted) w.weights = quarterWeights(w.rows());
+    const Engine engine = this->engine();
+    const Dataset data = engine.upload(w.view()).value();
+    const Program direct = engine.compile(w.expressions, {.tier = Tier::kDirect});
+    const Program compiled = engine.compile(w.expressions, {.tier = Tier::kCompile});
+    for (const LossKind kind : {LossKind::kSse, LossKind::kRmse, LossKind::kMae, LossKind::kNmse, LossKind::kR2}) {
+      for (const NanPolicy nan : {NanPolicy::kPropagate, NanPolicy::kSkip, NanPolicy::kReject}) {
+        const LossOptions options{kind, nan};
+        expectSameLosses(lossesOf(engine, direct, data, w.parameters, options),
+                         lossesOf(engine, compiled, data, w.parameters, options),
+                         std::to_string(static_cast<int>(kind)) + "/" + std::to_string(static_cast<int>(nan)));
+      }
+    }
+    EXPECT_EQ(direct.status().tier, Tier::kDirect);
+    EXPECT_EQ(compiled.status().tier, Tier::kCompile);
+  }
+}
+
 // Quotients in the middle of two subnormal numbers, or next to it, and divisors whose reciprocals are hardest.
 TEST_P(Direct, OfHardQuotients) {
   if (mode().math == Math::kFast) GTEST_SKIP() << "division is approximate";

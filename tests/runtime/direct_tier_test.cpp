@@ -387,6 +387,25 @@ TEST(DirectProof, OneThatKillsItsProcessIsNotTriedAgain) {
   EXPECT_EQ(machine.driver.count("cuModuleLoadDataEx"), 0U);
 }
 
+TEST(DirectProof, SaysWhatIsKnown) {
+  FakeMachine machine;
+  const Scratch directory;
+  Proving proving(machine, directory.path(""));
+  const auto standing = [&] {
+    return DirectProof::standing(*proving.cache, proving.cuda->limits(), Math::kStrict, proving.store->identity());
+  };
+  EXPECT_EQ(standing().text, "not compared yet");
+  EXPECT_FALSE(standing().refuted);
+  EXPECT_FALSE(proving.proof.fault());
+  EXPECT_EQ(standing().text, "proved");
+  EXPECT_FALSE(standing().refuted);
+  proving.cache->writeFact(proving.proof.fact(), "begun");
+  EXPECT_THAT(standing().text, testing::HasSubstr("died"));
+  proving.cache->writeFact(proving.proof.fact(), "probe 3, row 4: 1 instead of 2");
+  EXPECT_EQ(standing().text, "probe 3, row 4: 1 instead of 2");
+  EXPECT_TRUE(standing().refuted);
+}
+
 TEST(DirectProof, WaitsForTheProofOfAnotherProcess) {
   FakeMachine machine;
   const Scratch directory;
