@@ -1,13 +1,16 @@
 // The direct tier end to end: machine code of our own, written into cubins, loaded by a model of the driver and run
 // instruction by instruction on a model of a warp, gives the bits of the CPU engine and of the interpreter.
 #include <ctime>
+#include <future>
 #include <thread>
 
 #include <gmock/gmock.h>
 
 #include "compiler/direct.h"
 #include "runtime/direct_proof.h"
+#include "runtime/program.h"
 #include "tests/runtime/device_engine.h"
+#include "tests/runtime/held_pass.h"
 #include "tests/tools/scratch.h"
 
 namespace srjit {
@@ -19,6 +22,8 @@ constexpr NanPolicy kNanPolicies[] = {NanPolicy::kPropagate, NanPolicy::kSkip, N
 
 /// Launches of a proof: predictions, which come in two parts, and two losses.
 constexpr std::size_t kProofLaunches = 4;
+/// Images of direct code that it loads: one a kind of kernel.
+constexpr std::size_t kProofModules = 3;
 
 /// The proof of a machine's first device, as an engine of two threads makes it.
 struct Proving {
@@ -42,16 +47,26 @@ struct Proving {
 struct DirectMachine : FakeMachine {
   explicit DirectMachine(FakeOptions options = {}, const char* fact = "proved") : FakeMachine(std::move(options)) {
     Proving proving(*this, directory.path(""));
-    proving.cache->writeFact(proving.proof.fact(), fact);
+    fact_name = proving.proof.fact();
+    proving.cache->writeFact(fact_name, fact);
   }
   EngineOptions strict() const {
     return {.precision = Precision::kF32, .math = Math::kStrict, .cache_directory = directory.path("")};
   }
-  std::size_t launches() const {
-    return static_cast<std::size_t>(
-        std::ranges::count_if(driver.calls(), [](const FakeCall& call) { return call.detail == kDirectKernel; }));
+  /// Calls that launch, or load, direct code.
+  std::size_t launches() const { return callsOf("cuLaunchKernel"); }
+  std::size_t modules() const { return callsOf("cuModuleLoadDataEx"); }
+  std::string known() const {
+    return KernelCache::open({.directory = directory.path("")})->readFact(fact_name).value_or("nothing");
   }
   Scratch directory;
+  std::string fact_name;
+
+ private:
+  std::size_t callsOf(std::string_view entry) const {
+    return static_cast<std::size_t>(std::ranges::count_if(
+        driver.calls(), [&](const FakeCall& call) { return call.entry == entry && call.detail == kDirectKernel; }));
+  }
 };
 
 Workload directWorkload(std::uint64_t seed, std::size_t count, std::size_t rows, bool weighted = false) {
@@ -64,6 +79,12 @@ void expectDirect(const Program& program, std::size_t expressions) {
   EXPECT_EQ(status.tier, Tier::kDirect);
   EXPECT_EQ(status.compiled, expressions);
   EXPECT_FALSE(status.error) << status.error->message;
+}
+
+/// Whether everything lets go of what a program was made from, once that and its background work have ended.
+bool endsSoon(const std::weak_ptr<const ProgramSource>& source) {
+  for (int i = 0; i < 10'000 && !source.expired(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  return source.expired();
 }
 
 /// Every sum becomes a difference.
@@ -231,6 +252,99 @@ TEST(DirectTier, AutoTakesItWhereManyPassesAreAnnounced) {
   expectSameLosses(gpu.loss(often, data, w.parameters).value(), gpu.loss(once, data, w.parameters).value(), "auto");
   EXPECT_EQ(often.status().tier, Tier::kDirect);
   EXPECT_EQ(machine.launches(), 1U);
+}
+
+/// Expressions of which the second needs what direct code does not have, and more columns than the interpreter takes.
+Workload tooWideWorkload() {
+  Workload w = directWorkload(32, 3, 200);
+  Random random(32);
+  w.columns = randomColumns(random, 300, 200, Spread::kTame, Precision::kF32);
+  std::vector<Token> sum = {Token::variable(0), Token::operation(Op::kSin)};
+  for (std::uint32_t i = 1; i < 300; ++i) {
+    sum.push_back(Token::variable(i));
+    sum.push_back(Token::operation(Op::kAdd));
+  }
+  w.expressions.insert(w.expressions.begin() + 1, build(sum));
+  return w;
+}
+
+/// The same for slots: a balanced tree over some sines.
+Workload tooDeepWorkload() {
+  Workload w = directWorkload(33, 3, 200);
+  Random random(33);
+  w.columns = randomColumns(random, 5, 200, Spread::kTame, Precision::kF32);
+  std::vector<Token> tree;
+  for (std::uint32_t leaf = 0; leaf < 512; ++leaf) {
+    tree.push_back(Token::variable(leaf % 5));
+    if (leaf % 64 == 0) tree.push_back(Token::operation(Op::kSin));
+    tree.push_back(Token::variable((leaf / 5 + 1) % 5));
+    tree.push_back(Token::operation(leaf % 3 == 0 ? Op::kMul : Op::kSub));
+    for (std::uint32_t done = leaf; done % 2 == 1; done /= 2) tree.push_back(Token::operation(Op::kAdd));
+  }
+  w.expressions.insert(w.expressions.begin() + 1, build(tree));
+  return w;
+}
+
+// Announced passes repay direct code, and not LLVM's.
+TEST(DirectTier, AutoCompilesWhatNeitherItNorTheInterpreterCanRun) {
+  struct Case {
+    Workload workload;
+    std::size_t shared_bytes;
+    const char* refusal;
+  };
+  for (const Case& c : {Case{tooWideWorkload(), std::size_t{227} << 10, "columns"},
+                        Case{tooDeepWorkload(), std::size_t{24} << 10, "slots"}}) {
+    DirectMachine machine({.devices = {FakeDevice{.shared_bytes_per_block = c.shared_bytes}}});
+    std::atomic<std::size_t> compiled = 0;
+    machine.images->before = [&](const FakeImageMaker::Request& request) -> Status {
+      for (const Dag& dag : request.dags) compiled += dag.roots().size();
+      return okStatus();
+    };
+    const Engine gpu = machine.engine(machine.strict());
+    const Dataset data = gpu.upload(c.workload.view()).value();
+    const Program direct = gpu.compile(c.workload.expressions, {.tier = Tier::kDirect});
+    const Losses refused = gpu.loss(direct, data, c.workload.parameters).value();
+    ASSERT_EQ(refused.failures.size(), 1U) << c.refusal;
+    EXPECT_EQ(refused.failures[0].expression, 1U);
+    EXPECT_EQ(refused.failures[0].error.code, Errc::kUnsupported);
+    EXPECT_THAT(refused.failures[0].error.message, testing::HasSubstr(c.refusal));
+    EXPECT_EQ(compiled, 0U);
+
+    const Program program = gpu.compile(c.workload.expressions, {.expected_passes = 3e5, .expected_rows = 200});
+    const Losses losses = gpu.loss(program, data, c.workload.parameters).value();
+    EXPECT_GT(machine.modules(), 1U) << "direct code was made for the announced passes";
+    EXPECT_EQ(compiled, 1U) << "what was refused, and that alone";
+    EXPECT_TRUE(program.failures().empty());
+    expectSameLosses(losses, lossesOf(gpu, c.workload, Tier::kCompile, {}), c.refusal);
+    EXPECT_FALSE(std::isnan(losses.values[1])) << c.refusal;
+  }
+}
+
+TEST(DirectTier, ProgramsMayDieMeanwhile) {
+  DirectMachine machine;
+  HeldPass pass;
+  const Engine gpu = machine.engine(machine.strict());
+  const Workload w = directWorkload(47, 20, 100);
+  const Dataset data = gpu.upload(w.view()).value();
+  const std::size_t bytes = machine.driver.usedBytes();
+  std::weak_ptr<const ProgramSource> source;
+  {
+    // Nothing is said of the rows, so the interpreter serves first.
+    const Program program =
+        gpu.compile(w.expressions, {.pipeline = pass.pipeline(Math::kStrict), .expected_passes = 1e5});
+    ASSERT_TRUE(gpu.prepare(program, data, LossOptions{}).ok());
+    pass.hold();
+    ASSERT_TRUE(gpu.loss(program, data, w.parameters).ok());
+    pass.waitUntilHeld();
+    EXPECT_TRUE(program.status().compiling);
+    source = program.state().source;
+  }
+  EXPECT_FALSE(source.expired());
+  pass.release();
+  ASSERT_TRUE(endsSoon(source));
+  EXPECT_EQ(machine.modules(), 0U);
+  EXPECT_EQ(machine.launches(), 0U);
+  EXPECT_EQ(machine.driver.usedBytes(), bytes);
 }
 
 TEST(DirectTier, FailuresOfTheDriverAreErrorsOfTheEvaluationAlone) {
@@ -420,18 +534,36 @@ TEST(DirectProof, RunsInTheBackgroundForAuto) {
 
 TEST(DirectProof, ProgramsMayDieMeanwhile) {
   DirectMachine machine({}, "open");
+  const Engine gpu = machine.engine(machine.strict());
   const Workload w = directWorkload(46, 20, 100);
+  const Dataset data = gpu.upload(w.view()).value();
+  std::weak_ptr<const ProgramSource> source;
+  std::atomic<bool> is_first = true;
+  std::promise<void> proving, died;
   {
-    const Engine gpu = machine.engine(machine.strict());
-    const Dataset data = gpu.upload(w.view()).value();
-    {
-      const Program program = gpu.compile(w.expressions, {.expected_passes = 1e15, .expected_rows = 100});
-      ASSERT_TRUE(gpu.loss(program, data, w.parameters).ok());
-      machine.images->hold();
-    }
-    machine.images->release();
+    const Program program = gpu.compile(w.expressions, {.expected_passes = 1e15, .expected_rows = 100});
+    ASSERT_TRUE(gpu.prepare(program, data, LossOptions{}).ok());
+    // The program's interpreter is there, so the next one is the proof's.
+    machine.images->before = [&](const FakeImageMaker::Request& request) -> Status {
+      if (request.kind == "interpreter" && is_first.exchange(false)) {
+        proving.set_value();
+        died.get_future().wait();
+      }
+      return okStatus();
+    };
+    ASSERT_TRUE(gpu.loss(program, data, w.parameters).ok());
+    proving.get_future().wait();
+    EXPECT_TRUE(program.status().compiling);
+    source = program.state().source;
   }
-  EXPECT_LE(machine.launches(), kProofLaunches) << "at most the proof";
+  EXPECT_THAT(machine.known(), testing::StartsWith("begun "));
+  const std::size_t compiled = machine.images->count("rows");
+  died.set_value();
+  ASSERT_TRUE(endsSoon(source));
+  EXPECT_EQ(machine.known(), "proved") << "the proof is the engine's";
+  EXPECT_EQ(machine.launches(), kProofLaunches);
+  EXPECT_EQ(machine.modules(), kProofModules) << "no code of the program";
+  EXPECT_EQ(machine.images->count("rows"), compiled);
 }
 
 }  // namespace
