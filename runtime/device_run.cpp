@@ -23,9 +23,10 @@ constexpr std::size_t kManyPredictionBytes = std::size_t{32} << 20, kPredictionC
 constexpr std::size_t kLongProgram = 1024;
 constexpr unsigned kWindow = 512;
 constexpr std::size_t kLossGrain = 4096;
+// Direct code has 32 bits for the bytes of an expression's predictions.
+constexpr std::size_t kMaxDirectChunkRows = kDirectMaxRows / sizeof(float);
 constexpr std::size_t kMaxBlocks = (std::size_t{1} << 31) - 1;  // of a launch (CUDA C++ programming guide, 13.0)
 
-std::size_t ceilDivide(std::size_t x, std::size_t y) { return (x + y - 1) / y; }
 unsigned word(std::size_t value) { return static_cast<unsigned>(value); }
 
 /// Instructions for one token and strip, roughly: dispatch and rows.
@@ -113,7 +114,7 @@ Status DeviceRun::prepare(std::size_t budget) {
   const Dataset::State& data = *plan_.data;
   const std::size_t quantum = chunkQuantum();
   chunk_rows_ = std::min<std::size_t>(data.rows, data.on_device->chunkRows());
-  if (plan_.code->direct) chunk_rows_ = std::min<std::size_t>(chunk_rows_, kDirectMaxRows / 4);
+  if (plan_.code->direct) chunk_rows_ = std::min<std::size_t>(chunk_rows_, kMaxDirectChunkRows);
   if (!plan_.kind.loss && plan_.expressions * data.rows * element_ > kManyPredictionBytes) {
     const std::size_t wanted =
         std::min(ceilDivide(data.rows, kPredictionChunks), kMaxChunkBytesOfExpression / element_);
@@ -147,6 +148,10 @@ Status DeviceRun::prepare(std::size_t budget) {
           {*kernel, section, geometry,
            interpreterSharedBytes(data.precision, geometry, section.staged_columns, section.slots, tokens)});
     }
+  }
+  if (code.direct) {
+    direct_parts_ = directParts(chunk_rows_, code.direct->groups, code.direct->kernel.facts().registers,
+                                queue_.cuda->limits().multiprocessors);
   }
   if (plan_.kind.loss) {
     const auto totals = plan_.store->totals();
@@ -306,22 +311,23 @@ void DeviceRun::launchCompiled(const DeviceRows& rows, CUdeviceptr predictions) 
   graph_ = std::move(graph);
 }
 
-void DeviceRun::launchWritten(const DeviceRows& rows, CUdeviceptr predictions) {
+void DeviceRun::launchDirectCode(const DeviceRows& rows, CUdeviceptr predictions) {
   if (!plan_.code->direct) return;
   const DirectCode& code = *plan_.code->direct;
   const std::uint64_t groups = ceilDivide(rows.rows, kGroupRows);
   const bool loss = plan_.kind.loss.has_value();
-  launchDirect(*queue_.stream, queue_.cuda->limits(), code, rows,
+  launchDirect(*queue_.stream, code, rows,
                {.numbers = parameters_.address() + code.first_number * element_,
                 .results = loss ? sums_.address() : predictions,
                 .channel_stride = plan_.expressions * groups,
-                .output_stride = loss ? groups : predictionPitch() / element_});
+                .output_stride = loss ? groups : predictionPitch() / element_},
+               direct_parts_);
 }
 
 void DeviceRun::launch(const DeviceRows& rows, CUdeviceptr predictions) {
   for (const InterpreterLaunch& interpreter : interpreters_) launchInterpreter(interpreter, rows, predictions);
   launchCompiled(rows, predictions);
-  launchWritten(rows, predictions);
+  launchDirectCode(rows, predictions);
 }
 
 void DeviceRun::launchTotals(const DeviceRows& rows, bool first, bool last) {

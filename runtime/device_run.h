@@ -6,6 +6,7 @@
 #include <span>
 #include <vector>
 
+#include "runtime/aligned_buffer.h"
 #include "runtime/device_code.h"
 #include "runtime/device_data.h"
 #include "runtime/download.h"
@@ -91,16 +92,17 @@ class DeviceRun {
   void launch(const DeviceRows& rows, CUdeviceptr predictions = 0);
   void launchInterpreter(const InterpreterLaunch& launch, const DeviceRows& rows, CUdeviceptr predictions);
   void launchCompiled(const DeviceRows& rows, CUdeviceptr predictions);
-  void launchWritten(const DeviceRows& rows, CUdeviceptr predictions);
+  void launchDirectCode(const DeviceRows& rows, CUdeviceptr predictions);
   void launchTotals(const DeviceRows& rows, bool first, bool last);
   std::size_t chunkQuantum() const;
-  std::size_t chunks() const { return (plan_.data->rows + chunk_rows_ - 1) / chunk_rows_; }
+  std::size_t chunks() const { return ceilDivide(plan_.data->rows, chunk_rows_); }
   std::size_t predictionPitch() const { return roundUp(chunk_rows_, 4) * element_; }
 
   RunPlan plan_;
   DeviceQueue& queue_;  ///< the plan's
   std::size_t element_;
   std::vector<InterpreterLaunch> interpreters_;
+  unsigned direct_parts_ = 0;  ///< that a launch of direct code cuts the rows of a whole chunk into
   Kernel totals_kernel_;
   std::size_t chunk_rows_ = 0;
 

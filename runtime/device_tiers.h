@@ -46,7 +46,7 @@ class DeviceTiers {
   using Source = std::shared_ptr<const ProgramSource>;
   using Making = DeviceProgram::Making;
 
-  CodeRequest request(const ProgramSource& source, std::span<const std::uint32_t> chosen) const;
+  CodeRequest request(const ProgramSource& source, std::span<const std::uint32_t> chosen = {}) const;
   Code encode(const ProgramSource& source);
   Code interpreted(const Program::State& state);
   Result<Code> automatic(const Program::State& state, const KernelKind& kind, const DeviceData& data, double passes);

@@ -182,6 +182,49 @@ TEST(DirectTier, TakesColumnsWhereTheyAre) {
   for (const CUdeviceptr address : addresses) machine.driver.freeForeign(address);
 }
 
+// Its kernel has 32 bits for strides: rows may not lie backwards, and columns not 4 GB apart.
+TEST(DirectTier, SaysWhichColumnsItCannotRead) {
+  DirectMachine machine;
+  const Engine gpu = machine.engine(machine.strict());
+  const std::size_t rows = 300;
+  Workload w = directWorkload(9, 0, rows);
+  w.expressions = {build({Token::variable(0), Token::variable(0), Token::operation(Op::kMul)})};
+  w.columns.resize(1);
+  const std::vector<float> forwards(w.columns[0].begin(), w.columns[0].end());
+  const std::vector<float> backwards(forwards.rbegin(), forwards.rend()), target(w.target.begin(), w.target.end());
+  const auto place = [&](const std::vector<float>& values) {
+    return machine.driver.allocateForeign(std::as_bytes(std::span(values)));
+  };
+  const CUdeviceptr addresses[] = {place(forwards), place(backwards), place(target)};
+  const DeviceMatrix near{addresses[0], rows, 1, 4, 4 * rows, Precision::kF32};
+  const DeviceMatrix far{addresses[0], rows, 1, 4, std::ptrdiff_t{1} << 40, Precision::kF32};
+  const DeviceMatrix reversed{addresses[1] + 4 * (rows - 1), rows, 1, -4, 4 * rows, Precision::kF32};
+  const DeviceMatrix target_view{addresses[2], rows, 1, 4, 0, Precision::kF32};
+  const Losses expected = lossesOf(cpuEngine(Precision::kF32), w, Tier::kInterpret, {});
+  for (const Tier tier : {Tier::kDirect, Tier::kAuto}) {
+    const Program program = gpu.compile(w.expressions, {.tier = tier, .expected_passes = 1e7, .expected_rows = rows});
+    const auto lossOf = [&](const DeviceMatrix& columns) {
+      const Dataset data = gpu.adopt({.columns = columns, .target = target_view}).value();
+      return gpu.loss(program, data, w.parameters).value();
+    };
+    for (const auto& [columns, text] :
+         {std::pair(far, "rows 1 and columns 274877906944 numbers apart, but direct code takes 0 to 1073741823"),
+          std::pair(reversed, "rows -1 and columns 300 numbers apart, but direct code takes 0 to 1073741823")}) {
+      const std::size_t launches = machine.launches();
+      expectSameLosses(lossOf(columns), expected, text);
+      EXPECT_EQ(machine.launches(), launches);
+      const ProgramStatus status = program.status();
+      EXPECT_EQ(status.tier, Tier::kInterpret);
+      ASSERT_TRUE(status.error) << text;
+      EXPECT_EQ(status.error->code, Errc::kUnsupported);
+      EXPECT_EQ(status.error->message, text);
+    }
+    expectSameLosses(lossOf(near), expected, "afterwards");
+    expectDirect(program, 1);
+  }
+  for (const CUdeviceptr address : addresses) machine.driver.freeForeign(address);
+}
+
 TEST(DirectTier, InterpretsWhatItHasNoCodeFor) {
   ASSERT_FALSE(isDirect(Op::kSin, Math::kStrict));
   DirectMachine machine;
