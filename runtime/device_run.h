@@ -92,6 +92,9 @@ class DeviceRun {
   void launch(const DeviceRows& rows, CUdeviceptr predictions = 0);
   void launchInterpreter(const InterpreterLaunch& launch, const DeviceRows& rows, CUdeviceptr predictions);
   void launchCompiled(const DeviceRows& rows, CUdeviceptr predictions);
+  /// Gives every compiled kernel's launch to `put`.
+  template <class Put>
+  void forEachCompiled(const DeviceRows& rows, CUdeviceptr predictions, const Put& put);
   void launchDirectCode(const DeviceRows& rows, CUdeviceptr predictions);
   void launchTotals(const DeviceRows& rows, bool first, bool last);
   std::size_t chunkQuantum() const;
@@ -115,7 +118,13 @@ class DeviceRun {
   };
   std::vector<PredictionBuffer> predictions_;
   std::optional<Download> download_;
-  std::optional<Graph> graph_;  ///< of the compiled kernels, if one chunk is all
+  /// The compiled kernels for rows that are in this place, and predictions that go there.
+  struct ChunkGraph {
+    DeviceRows rows;
+    CUdeviceptr predictions;
+    Graph graph;
+  };
+  std::vector<ChunkGraph> graphs_;
   /// Recorded before and after the kernels of a chunk.
   struct ChunkTime {
     Event begin, end;
