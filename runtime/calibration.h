@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 
+#include "runtime/aligned_buffer.h"
 #include "runtime/kernel_cache.h"
 
 namespace srjit {
@@ -19,15 +20,23 @@ struct DeviceCosts {
   double compile = 0;    ///< of one core, per node, from graph to loaded kernel
 };
 
-/// What to expect before anything was measured: an H200, f32 fast, population "mixed", losses. docs/performance.md has
-/// 4.95 and 9.5 T node-rows a second (arithmetic 10.1 and 21.8), and 3.1 ms of a core for an expression of 30 nodes;
-/// where f64 or library functions make the tiers slower, they do so alike.
+/// What to expect before anything was measured: an H200, f32 fast, population "mixed", losses, as in
+/// docs/performance.md but for rounding. In node-rows a second, with arithmetic in brackets: interpreter 4.94 T (10.2)
+/// and direct code 8.3 T (21.3) at 10,000 x 10,860, compiled kernels 9.5 T (21.7) at 256 x 1,000,000. For an expression
+/// of 30 nodes: 7.2 us of a core to write and load direct code from graphs, that is 0.24 us a node, to which passes and
+/// encoding add up to 0.5 us a node (the page's table of the CPU engine), rounded up; and 2.6 ms to compile, 87 us a
+/// node, rounded up. Where f64 or library functions make the tiers slower, they do so alike.
 inline constexpr DeviceCosts kTypicalCosts = {
     .interpret = 1 / 4.95e12, .direct = 1 / 8e12, .compiled = 1 / 9.5e12, .write = 1e-6, .compile = 100e-6};
 
+/// Time from the expressions to loaded direct code, which all cores write together.
+constexpr double writingSeconds(const DeviceCosts& costs, double nodes, std::size_t cores) {
+  return costs.write * nodes / static_cast<double>(cores);
+}
+
 /// Time from the first graph to the last loaded kernel: kernels are made whole, one on a core.
 constexpr double compileSeconds(const DeviceCosts& costs, double nodes, std::size_t kernels, std::size_t cores) {
-  const std::size_t rounds = (kernels + cores - 1) / cores;
+  const std::size_t rounds = ceilDivide(kernels, cores);
   return kernels == 0 ? 0 : static_cast<double>(rounds) * costs.compile * nodes / static_cast<double>(kernels);
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cstring>
+#include <fstream>
 
 #include <fmt/format.h>
 
@@ -52,6 +53,9 @@ DeviceLimits limitsOf(const Driver& driver, CUdevice device, int ordinal) {
   limits.has_pools = attribute(CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED) != 0;
   check(driver, driver.cuDeviceTotalMem(&limits.memory_bytes, device), "cuDeviceTotalMem");
   check(driver, driver.cuDriverGetVersion(&limits.driver_version), "cuDriverGetVersion");
+  // One line, with the version of the module and when it was made.
+  std::ifstream build("/proc/driver/nvidia/version");
+  std::getline(build, limits.driver_build);
   chooseArchitecture(limits);
   return limits;
 }

@@ -50,6 +50,7 @@ struct DeviceLimits {
   std::size_t max_pitch = 0;  ///< bytes between the rows of one two-dimensional copy
   bool has_pools = false;     ///< stream-ordered memory; without it the device is not used
   int driver_version = 0;     ///< CUDA version of the driver, 12040 for 12.4
+  std::string driver_build;   ///< which driver of that version: what its kernel module says; empty where it is silent
   /// The architecture to make code for: the newest of deviceArchitectures() that the device can run; empty if there is
   /// none. Cubins run only if it is of the device's own major number; otherwise needs_ptx, for the driver to translate.
   std::string arch;

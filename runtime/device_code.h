@@ -79,11 +79,10 @@ struct DeviceCode {
 /// What is needed to make code. References must outlive the call.
 struct CodeRequest {
   const ProgramSource& source;
-  std::span<const std::uint32_t> chosen;  ///< expressions, ascending
+  std::span<const std::uint32_t> chosen;  ///< expressions, ascending; directForDevice() takes all
   DeviceQueue& queue;
   KernelStore& store;
   unsigned threads;
-  std::span<const std::uint32_t> beside = {};  ///< of compileForDevice: expressions that are only interpreted
 };
 
 /// Encodes the chosen expressions, in parallel on the calling thread's arena. Those that the interpreter cannot run
@@ -94,7 +93,7 @@ DeviceCode encodeForDevice(const CodeRequest& request);
 /// Whether encodeForDevice() failed for want of room in the interpreter, which machine code may have.
 inline bool isRefusal(const Failure& failure) { return failure.error.code == Errc::kUnsupported; }
 
-/// Compiles the chosen expressions into kernels of `kind`, in parallel likewise, and encodes those beside. A batch
+/// Compiles the chosen expressions into kernels of `kind`, in parallel likewise, and encodes the others. A batch
 /// whose kernel spills, or that is refused, is made again in halves; an expression that fails alone is interpreted, or
 /// a failure. Stops early, with code for nothing, once `cancelled`.
 DeviceCode compileForDevice(const CodeRequest& request, const KernelKind& kind, const std::atomic<bool>& cancelled);

@@ -1,8 +1,11 @@
 // Machine code for batches of expressions; device_code.h says what is made.
 #include <algorithm>
+#include <iterator>
+#include <ranges>
 
 #include <tbb/parallel_for.h>
 
+#include "runtime/aligned_buffer.h"
 #include "runtime/clock.h"
 #include "runtime/device_code.h"
 #include "runtime/optimized_dag.h"
@@ -191,20 +194,20 @@ void uploadOutputs(DeviceCode& code, const DeviceQueue& queue) {
 
 DeviceCode compileForDevice(const CodeRequest& request, const KernelKind& kind, const std::atomic<bool>& cancelled) {
   const Stopwatch watch;
-  std::vector<std::uint32_t> interpreted(request.beside.begin(), request.beside.end());
+  std::vector<std::uint32_t> interpreted;
+  std::ranges::set_difference(std::views::iota(0U, static_cast<std::uint32_t>(request.source.expressions.size())),
+                              request.chosen, std::back_inserter(interpreted));
   const auto groups = groupsOf(request, interpreted);
   const std::size_t kernels =
       std::clamp<std::size_t>(groups.size() / (kModulesPerThread * request.threads), 1, kKernelsPerModule);
-  std::vector<Batch> batches((groups.size() + kernels - 1) / kernels, Batch(request, kind, cancelled));
+  std::vector<Batch> batches(ceilDivide(groups.size(), kernels), Batch(request, kind, cancelled));
   tbb::parallel_for(std::size_t{0}, batches.size(), [&](std::size_t b) {
     const auto rest = std::span(groups).subspan(b * kernels);
     batches[b].make(rest.first(std::min(kernels, rest.size())));
   });
 
   DeviceCode code;
-  for (const auto& expressions : {request.chosen, request.beside}) {
-    for (const std::uint32_t e : expressions) code.tokens += request.source.expressions[e].size();
-  }
+  code.tokens = request.source.tokens;
   for (const Batch& batch : batches) {
     code.made_tokens += batch.made_tokens;
     code.made_seconds += batch.made_seconds;

@@ -18,6 +18,8 @@ struct DeviceRows {
   std::uint64_t rows = 0;
   CUdeviceptr target = 0;   ///< 0 without one
   CUdeviceptr weights = 0;  ///< 0 without
+
+  friend bool operator==(const DeviceRows&, const DeviceRows&) = default;
 };
 
 /// Chunks begin at multiples of this many rows, so that the chains of a loss go on from one to the next.

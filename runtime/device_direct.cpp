@@ -7,6 +7,7 @@
 #include <span>
 #include <utility>
 
+#include <fmt/format.h>
 #include <tbb/parallel_for.h>
 
 #include "compiler/cubin_writer.h"
@@ -203,9 +204,14 @@ DeviceCode directForDevice(const CodeRequest& request, const ProgramGraphs& grap
   return DirectMaker(request, graphs, kind, cancelled).run();
 }
 
-bool directCanRead(const DeviceRows& rows) noexcept {
+std::optional<Error> directRefusal(const DeviceRows& rows) {
   constexpr std::uint64_t kMaxStride = UINT32_MAX / sizeof(float);
-  return rows.column_stride <= kMaxStride && rows.row_stride <= kMaxStride;
+  if (rows.column_stride <= kMaxStride && rows.row_stride <= kMaxStride) return std::nullopt;
+  return Error{Errc::kUnsupported,
+               fmt::format("rows {} and columns {} numbers apart, but direct code takes 0 to {}",
+                           static_cast<std::int64_t>(rows.row_stride), static_cast<std::int64_t>(rows.column_stride),
+                           kMaxStride),
+               {}};
 }
 
 unsigned directParts(std::size_t rows, std::size_t groups, unsigned registers, unsigned multiprocessors) noexcept {
@@ -228,10 +234,11 @@ unsigned directParts(std::size_t rows, std::size_t groups, unsigned registers, u
   return static_cast<unsigned>(best);
 }
 
-void launchDirect(const Stream& stream, unsigned parts, const DirectCode& code, const DeviceRows& rows,
-                  const DirectBuffers& buffers) {
+void launchDirect(const Stream& stream, const DirectCode& code, const DeviceRows& rows, const DirectBuffers& buffers,
+                  unsigned parts) {
   constexpr std::size_t kMaxGridY = 65535;
   const auto bytes = [](std::uint64_t elements) { return static_cast<std::uint32_t>(elements * sizeof(float)); };
+  parts = std::min(parts, static_cast<unsigned>(ceilDivide(rows.rows, kDirectBlockRows)));
   DirectArguments arguments{.columns = rows.columns,
                             .target = rows.target,
                             .weights = rows.weights,

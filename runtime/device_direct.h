@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <optional>
 #include <vector>
 
 #include "runtime/device_code.h"
@@ -35,21 +36,21 @@ bool hasDirectTier(const DeviceLimits& limits, Precision precision) noexcept;
 DeviceCode directForDevice(const CodeRequest& request, const ProgramGraphs& graphs, const KernelKind& kind,
                            const std::atomic<bool>& cancelled);
 
-/// Whether the kernel can read columns of these strides, which it has 32 bits for.
-bool directCanRead(const DeviceRows& rows) noexcept;
+/// Why the kernel cannot read columns of these strides, which it has 32 bits for; nothing if it can.
+std::optional<Error> directRefusal(const DeviceRows& rows);
 
 /// Where a launch finds its numbers and puts its results; strides in elements.
 struct DirectBuffers {
   CUdeviceptr numbers = 0;           ///< the entry DirectCode::first_number of the table of parameters
   CUdeviceptr results = 0;           ///< group sums, or predictions
   std::uint64_t channel_stride = 0;  ///< of sums
-  std::uint64_t output_stride = 0;   ///< 2^30 at most
+  std::uint64_t output_stride = 0;   ///< below 2^30
 };
 
-/// Puts the kernel on the stream. `rows` are those of directCanRead(), at most kDirectMaxRows; blocks of `parts` share
-/// them.
-void launchDirect(const Stream& stream, unsigned parts, const DirectCode& code, const DeviceRows& rows,
-                  const DirectBuffers& buffers);
+/// Puts the kernel on the stream, the rows cut into `parts`, or fewer if they do not need as many. The kernel can read
+/// `rows`, which are at most kDirectMaxRows.
+void launchDirect(const Stream& stream, const DirectCode& code, const DeviceRows& rows, const DirectBuffers& buffers,
+                  unsigned parts);
 
 /// Into how many parts a launch cuts the rows: so many blocks that all multiprocessors are busy to the end, and warps
 /// that get equal numbers of row groups.

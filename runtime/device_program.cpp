@@ -51,7 +51,11 @@ ProgramStatus DeviceProgram::status() const {
       const Jobs& jobs = jobs_[static_cast<std::size_t>(making)];
       return jobs.empty() ? nullptr : jobs.back().second;
     };
-    direct = lastOf(Making::kDirect);
+    if (direct_refusal_) {
+      status.error = direct_refusal_;
+    } else {
+      direct = lastOf(Making::kDirect);
+    }
     compiled = lastOf(Making::kCompiled);
   }
   // The better code is the later one.
@@ -81,6 +85,11 @@ double DeviceProgram::countEvaluation() {
 void DeviceProgram::setDeviceSeconds(double seconds) {
   const std::lock_guard lock(mutex_);
   device_seconds_ = seconds;
+}
+
+void DeviceProgram::setDirectRefusal(std::optional<Error> why) {
+  const std::lock_guard lock(mutex_);
+  direct_refusal_ = std::move(why);
 }
 
 void DeviceProgram::keepRun(const std::shared_ptr<IdleRuns>& idle, std::unique_ptr<DeviceRun> run) {

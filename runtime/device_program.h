@@ -59,6 +59,8 @@ class DeviceProgram {
   double countEvaluation();
 
   void setDeviceSeconds(double seconds);
+  /// Why direct code does not serve data like those of the last evaluation; nothing if it may.
+  void setDirectRefusal(std::optional<Error> why);
 
   /// Keeps a run of this program in an engine's `idle` runs, until the program dies.
   void keepRun(const std::shared_ptr<IdleRuns>& idle, std::unique_ptr<DeviceRun> run);
@@ -73,6 +75,7 @@ class DeviceProgram {
   std::vector<std::uint32_t> refused_;
   std::uint64_t evaluations_ = 0;
   double device_seconds_ = 0;  ///< of the last evaluation that finished
+  std::optional<Error> direct_refusal_;
   using Jobs = std::vector<std::pair<KernelKind, std::shared_ptr<CompileJob>>>;
   std::array<Jobs, kMakings> jobs_;                              ///< by Making; the one used last is the last
   std::shared_ptr<const void> life_ = std::make_shared<char>();  ///< owns the idle runs

@@ -23,9 +23,13 @@ constexpr std::size_t kManyPredictionBytes = std::size_t{32} << 20, kPredictionC
 constexpr std::size_t kLongProgram = 1024;
 constexpr unsigned kWindow = 512;
 constexpr std::size_t kLossGrain = 4096;
+// Of a run: one for each chunk of predictions, and as many again for rows that are streamed into either of two buffers.
+// More chunks come of data so large that a kernel fills the device by itself, or of a lack of memory.
+constexpr std::size_t kMaxGraphs = 2 * kPredictionChunks;
+// Direct code has 32 bits for the bytes of an expression's predictions.
+constexpr std::size_t kMaxDirectChunkRows = kDirectMaxRows / sizeof(float);
 constexpr std::size_t kMaxBlocks = (std::size_t{1} << 31) - 1;  // of a launch (CUDA C++ programming guide, 13.0)
 
-std::size_t ceilDivide(std::size_t x, std::size_t y) { return (x + y - 1) / y; }
 unsigned word(std::size_t value) { return static_cast<unsigned>(value); }
 
 /// Instructions for one token and strip, roughly: dispatch and rows.
@@ -113,7 +117,7 @@ Status DeviceRun::prepare(std::size_t budget) {
   const Dataset::State& data = *plan_.data;
   const std::size_t quantum = chunkQuantum();
   chunk_rows_ = std::min<std::size_t>(data.rows, data.on_device->chunkRows());
-  if (plan_.code->direct) chunk_rows_ = std::min<std::size_t>(chunk_rows_, kDirectMaxRows / 4);
+  if (plan_.code->direct) chunk_rows_ = std::min<std::size_t>(chunk_rows_, kMaxDirectChunkRows);
   if (!plan_.kind.loss && plan_.expressions * data.rows * element_ > kManyPredictionBytes) {
     const std::size_t wanted =
         std::min(ceilDivide(data.rows, kPredictionChunks), kMaxChunkBytesOfExpression / element_);
@@ -147,6 +151,12 @@ Status DeviceRun::prepare(std::size_t budget) {
           {*kernel, section, geometry,
            interpreterSharedBytes(data.precision, geometry, section.staged_columns, section.slots, tokens)});
     }
+  }
+  if (code.direct) {
+    direct_parts_ = plan_.parts != 0
+                        ? plan_.parts
+                        : directParts(chunk_rows_, code.direct->groups, code.direct->kernel.facts().registers,
+                                      queue_.cuda->limits().multiprocessors);
   }
   if (plan_.kind.loss) {
     const auto totals = plan_.store->totals();
@@ -276,55 +286,55 @@ void DeviceRun::launchInterpreter(const InterpreterLaunch& launch, const DeviceR
   });
 }
 
-void DeviceRun::launchCompiled(const DeviceRows& rows, CUdeviceptr predictions) {
-  const DeviceCode& code = *plan_.code;
-  if (code.kernels.empty()) return;
-  if (graph_) return graph_->launch(*queue_.stream);
-  const bool one_launch = chunk_rows_ >= plan_.data->rows && !plan_.data->on_device->isStreamed();
-  std::optional<Graph> graph;
-  if (one_launch && code.kernels.size() > 1) graph.emplace(queue_.cuda);
+template <class Put>
+void DeviceRun::forEachCompiled(const DeviceRows& rows, CUdeviceptr predictions, const Put& put) {
   DeviceRows r = rows;
-  for (const CompiledKernel& kernel : code.kernels) {
+  for (const CompiledKernel& kernel : plan_.code->kernels) {
     CUdeviceptr parameters = parameters_.address() + kernel.first_parameter * element_, outputs = kernel.outputs;
     withResults(rows, predictions, [&](auto&... results) {
       const auto arguments =
           addressesOf(r.columns, r.column_stride, r.row_stride, r.rows, parameters, outputs, results...);
-      const KernelLaunch launch{
-          .kernel = kernel.kernel.get(),
-          .grid_x = word(ceilDivide(rows.rows, std::size_t{kBlockThreads} * kCompiledRowsPerThread)),
-          .arguments = arguments};
-      if (graph) {
-        graph->add(launch);
-      } else {
-        queue_.stream->launch(launch);
-      }
+      put(KernelLaunch{.kernel = kernel.kernel.get(),
+                       .grid_x = word(ceilDivide(rows.rows, std::size_t{kBlockThreads} * kCompiledRowsPerThread)),
+                       .arguments = arguments});
     });
   }
-  if (!graph) return;
-  graph->instantiate();
-  graph->launch(*queue_.stream);
-  graph_ = std::move(graph);
 }
 
-void DeviceRun::launchWritten(const DeviceRows& rows, CUdeviceptr predictions) {
+// In a stream kernels follow one another, and one of few rows leaves most of the device idle; in a graph they run side
+// by side. All arguments of a graph are fixed, so every chunk of rows has its own.
+void DeviceRun::launchCompiled(const DeviceRows& rows, CUdeviceptr predictions) {
+  const auto known = std::ranges::find_if(graphs_, [&](const ChunkGraph& candidate) {
+    return candidate.rows == rows && candidate.predictions == predictions;
+  });
+  if (known != graphs_.end()) return known->graph.launch(*queue_.stream);
+  if (plan_.code->kernels.size() <= 1 || graphs_.size() == kMaxGraphs) {
+    return forEachCompiled(rows, predictions, [&](const KernelLaunch& launch) { queue_.stream->launch(launch); });
+  }
+  Graph graph(queue_.cuda);
+  forEachCompiled(rows, predictions, [&](const KernelLaunch& launch) { graph.add(launch); });
+  graph.instantiate();
+  graph.launch(*queue_.stream);
+  graphs_.push_back({rows, predictions, std::move(graph)});
+}
+
+void DeviceRun::launchDirectCode(const DeviceRows& rows, CUdeviceptr predictions) {
   if (!plan_.code->direct) return;
   const DirectCode& code = *plan_.code->direct;
   const std::uint64_t groups = ceilDivide(rows.rows, kGroupRows);
   const bool loss = plan_.kind.loss.has_value();
-  const unsigned parts = plan_.parts != 0 ? plan_.parts
-                                          : directParts(rows.rows, code.groups, code.kernel.facts().registers,
-                                                        queue_.cuda->limits().multiprocessors);
-  launchDirect(*queue_.stream, parts, code, rows,
+  launchDirect(*queue_.stream, code, rows,
                {.numbers = parameters_.address() + code.first_number * element_,
                 .results = loss ? sums_.address() : predictions,
                 .channel_stride = plan_.expressions * groups,
-                .output_stride = loss ? groups : predictionPitch() / element_});
+                .output_stride = loss ? groups : predictionPitch() / element_},
+               direct_parts_);
 }
 
 void DeviceRun::launch(const DeviceRows& rows, CUdeviceptr predictions) {
   for (const InterpreterLaunch& interpreter : interpreters_) launchInterpreter(interpreter, rows, predictions);
   launchCompiled(rows, predictions);
-  launchWritten(rows, predictions);
+  launchDirectCode(rows, predictions);
 }
 
 void DeviceRun::launchTotals(const DeviceRows& rows, bool first, bool last) {

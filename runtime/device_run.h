@@ -6,6 +6,7 @@
 #include <span>
 #include <vector>
 
+#include "runtime/aligned_buffer.h"
 #include "runtime/device_code.h"
 #include "runtime/device_data.h"
 #include "runtime/download.h"
@@ -93,16 +94,20 @@ class DeviceRun {
   void launch(const DeviceRows& rows, CUdeviceptr predictions = 0);
   void launchInterpreter(const InterpreterLaunch& launch, const DeviceRows& rows, CUdeviceptr predictions);
   void launchCompiled(const DeviceRows& rows, CUdeviceptr predictions);
-  void launchWritten(const DeviceRows& rows, CUdeviceptr predictions);
+  /// Gives every compiled kernel's launch to `put`.
+  template <class Put>
+  void forEachCompiled(const DeviceRows& rows, CUdeviceptr predictions, const Put& put);
+  void launchDirectCode(const DeviceRows& rows, CUdeviceptr predictions);
   void launchTotals(const DeviceRows& rows, bool first, bool last);
   std::size_t chunkQuantum() const;
-  std::size_t chunks() const { return (plan_.data->rows + chunk_rows_ - 1) / chunk_rows_; }
+  std::size_t chunks() const { return ceilDivide(plan_.data->rows, chunk_rows_); }
   std::size_t predictionPitch() const { return roundUp(chunk_rows_, 4) * element_; }
 
   RunPlan plan_;
   DeviceQueue& queue_;  ///< the plan's
   std::size_t element_;
   std::vector<InterpreterLaunch> interpreters_;
+  unsigned direct_parts_ = 0;  ///< that a launch of direct code cuts the rows of a whole chunk into
   Kernel totals_kernel_;
   std::size_t chunk_rows_ = 0;
 
@@ -115,7 +120,13 @@ class DeviceRun {
   };
   std::vector<PredictionBuffer> predictions_;
   std::optional<Download> download_;
-  std::optional<Graph> graph_;  ///< of the compiled kernels, if one chunk is all
+  /// The compiled kernels for rows that are in this place, and predictions that go there.
+  struct ChunkGraph {
+    DeviceRows rows;
+    CUdeviceptr predictions;
+    Graph graph;
+  };
+  std::vector<ChunkGraph> graphs_;
   /// Recorded before and after the kernels of a chunk.
   struct ChunkTime {
     Event begin, end;

@@ -1,7 +1,6 @@
 #include "runtime/device_tiers.h"
 
 #include <algorithm>
-#include <iterator>
 #include <numeric>
 #include <utility>
 
@@ -39,6 +38,7 @@ DeviceTiers::DeviceTiers(std::shared_ptr<DeviceQueue> queue, std::shared_ptr<Ker
       background_(static_cast<int>(std::max(threads, 2U)) - 1, 0) {}
 
 DeviceTiers::~DeviceTiers() {
+  ending_ = true;
   {
     const std::lock_guard lock(started_mutex_);
     for (const auto& started : started_) {
@@ -66,7 +66,7 @@ void DeviceTiers::begin(Program::State& state, const CompileOptions& options) {
     const DeviceCosts costs = calibration_.costs();
     const double nodes = nodesOf(source);
     return makingPays(costs.interpret, costs.direct, options.expected_passes,
-                      nodes * static_cast<double>(options.expected_rows), costs.write * nodes / threads_);
+                      nodes * static_cast<double>(options.expected_rows), writingSeconds(costs, nodes, threads_));
   };
   const bool usable = !proof_.known() && (tier == Tier::kDirect || !proof_.isOpen());
   if (usable && (tier == Tier::kDirect || (tier == Tier::kAuto && directPays()))) {
@@ -103,9 +103,11 @@ Result<DeviceTiers::Code> DeviceTiers::codeFor(const Program::State& state, cons
     case Tier::kCompile:
       return codeOf(state, kind, Making::kCompiled);
     case Tier::kDirect: {
-      if (!directCanRead(data.layout())) return interpreted(state);
-      auto code = codeOf(state, kind, Making::kDirect);
+      auto refusal = directRefusal(data.layout());
+      program.setDirectRefusal(refusal);
       // Status::error tells why.
+      if (refusal) return interpreted(state);
+      auto code = codeOf(state, kind, Making::kDirect);
       if (!code && code.error().code == Errc::kUnsupported) return interpreted(state);
       return code;
     }
@@ -125,10 +127,12 @@ Result<DeviceTiers::Code> DeviceTiers::automatic(const Program::State& state, co
     return std::pair(job.code, job.code == nullptr && !job.running && !job.error);
   };
   auto [direct_code, direct_open] = look(*direct);
-  if (!directCanRead(data.layout())) {
+  auto refusal = directRefusal(data.layout());
+  if (refusal) {
     direct_code = nullptr;
     direct_open = false;
   }
+  program.setDirectRefusal(proof_.known() ? std::nullopt : std::move(refusal));
   if (program.graphs() != nullptr && direct_open) {
     // Whoever announces many passes waits for the direct code, which takes no longer than the interpreter's.
     if (auto made = codeOf(state, kind, Making::kDirect)) direct_code = std::move(*made);
@@ -143,14 +147,14 @@ Result<DeviceTiers::Code> DeviceTiers::automatic(const Program::State& state, co
   const double nodes = nodesOf(*state.source), node_rows = nodes * static_cast<double>(data.layout().rows);
   double serving = direct_code != nullptr ? costs.direct : costs.interpret;
   if (passes > 0 && direct_open && program.refused().empty() && !proof_.known()) {
-    const double seconds = costs.write * nodes / threads_ + (proof_.isOpen() ? kProofSeconds : 0);
+    const double seconds = writingSeconds(costs, nodes, threads_) + (proof_.isOpen() ? kProofSeconds : 0);
     if (makingPays(serving, costs.direct, passes, node_rows, seconds)) {
       startMaking(state, kind, Making::kDirect);
       serving = costs.direct;
     }
   }
   if (passes > 0 && compiled_open) {
-    const std::size_t kernels = (state.source->expressions.size() + kExpressionsPerKernel - 1) / kExpressionsPerKernel;
+    const std::size_t kernels = ceilDivide(state.source->expressions.size(), kExpressionsPerKernel);
     if (makingPays(serving, costs.compiled, passes, node_rows, compileSeconds(costs, nodes, kernels, threads_))) {
       startMaking(state, kind, Making::kCompiled);
     }
@@ -230,24 +234,18 @@ void DeviceTiers::make(const Source& source, const std::shared_ptr<DeviceProgram
 // Machine code of the chosen expressions; the others are interpreted.
 DeviceTiers::Code DeviceTiers::makeCompiled(const ProgramSource& source, std::span<const std::uint32_t> chosen,
                                             const KernelKind& kind, const CompileJob& job) {
-  const std::vector<std::uint32_t> all = allOf(source);
-  std::vector<std::uint32_t> beside;
-  std::set_difference(all.begin(), all.end(), chosen.begin(), chosen.end(), std::back_inserter(beside));
-  CodeRequest wanted = request(source, chosen);
-  wanted.beside = beside;
-  auto made = std::make_shared<const DeviceCode>(compileForDevice(wanted, kind, job.cancelled));
+  auto made = std::make_shared<const DeviceCode>(compileForDevice(request(source, chosen), kind, job.cancelled));
   calibration_.addMaking(&DeviceCosts::compile, static_cast<double>(made->made_tokens), made->made_seconds);
   return made;
 }
 
 Result<DeviceTiers::Code> DeviceTiers::makeDirect(const ProgramSource& source, const ProgramGraphs* graphs,
                                                   const KernelKind& kind, const CompileJob& job) {
-  if (auto fault = proof_.fault()) return std::move(*fault);
+  if (auto fault = proof_.fault(ending_)) return std::move(*fault);
   const Stopwatch watch;
   std::optional<ProgramGraphs> own;
   if (graphs == nullptr) graphs = &own.emplace(graphsOf(source, threads_));
-  const std::vector<std::uint32_t> all = allOf(source);
-  auto made = std::make_shared<const DeviceCode>(directForDevice(request(source, all), *graphs, kind, job.cancelled));
+  auto made = std::make_shared<const DeviceCode>(directForDevice(request(source), *graphs, kind, job.cancelled));
   const double seconds = own ? watch.seconds() : graphs->seconds + watch.seconds();
   if (made->direct) calibration_.addMaking(&DeviceCosts::write, nodesOf(source), seconds * threads_);
   return made;

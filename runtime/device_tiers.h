@@ -1,6 +1,7 @@
 // With which code a program is evaluated on a GPU, and the making of better code meanwhile.
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -46,7 +47,7 @@ class DeviceTiers {
   using Source = std::shared_ptr<const ProgramSource>;
   using Making = DeviceProgram::Making;
 
-  CodeRequest request(const ProgramSource& source, std::span<const std::uint32_t> chosen) const;
+  CodeRequest request(const ProgramSource& source, std::span<const std::uint32_t> chosen = {}) const;
   Code encode(const ProgramSource& source);
   Code interpreted(const Program::State& state);
   Result<Code> automatic(const Program::State& state, const KernelKind& kind, const DeviceData& data, double passes);
@@ -64,6 +65,7 @@ class DeviceTiers {
   unsigned threads_;
   Calibration calibration_;
   DirectProof proof_;
+  std::atomic<bool> ending_ = false;  ///< stops the proof, which other programs need when one dies
   tbb::task_arena& arena_;
   tbb::task_arena background_;
   std::unique_ptr<tbb::task_group> jobs_ = std::make_unique<tbb::task_group>();

@@ -27,7 +27,7 @@ namespace srjit {
 namespace {
 
 constexpr std::size_t kColumns = 9;
-constexpr std::size_t kRows = 1301;  ///< two blocks of rows, and a last step that is not full
+constexpr std::size_t kRows = 1301;  ///< two parts, and a last step that is not full
 constexpr std::size_t kTrees = 96, kTreeOperators = 14;
 
 class Sequence {
@@ -147,6 +147,9 @@ constexpr std::array kLosses = {
     LossOptions{LossKind::kMse, NanPolicy::kPropagate}, LossOptions{LossKind::kMse, NanPolicy::kSkip},
     LossOptions{LossKind::kMae, NanPolicy::kPropagate}, LossOptions{LossKind::kMae, NanPolicy::kSkip}};
 
+/// RunPlan::parts.
+constexpr unsigned kManyParts = 0, kOnePart = 1;
+
 /// Expressions, and what making code of them takes.
 struct Probes {
   Probes(std::vector<Expression> expressions, const KernelStore& store, unsigned threads) {
@@ -171,10 +174,12 @@ struct Probes {
 
 class Comparison {
  public:
-  Comparison(const std::shared_ptr<DeviceQueue>& queue, const std::shared_ptr<KernelStore>& store, unsigned threads)
+  Comparison(const std::shared_ptr<DeviceQueue>& queue, const std::shared_ptr<KernelStore>& store, unsigned threads,
+             const std::atomic<bool>& cancelled)
       : queue_(queue),
         store_(store),
         threads_(threads),
+        cancelled_(cancelled),
         trees_(probes(store->math()), *store, threads),
         sums_(sumsOfColumns(), *store, threads) {
     for (std::size_t r = 0; r < kRows; ++r) {
@@ -190,9 +195,11 @@ class Comparison {
     auto plain = resident(false), weighted = resident(true);
     if (!plain) return plain.error();
     if (!weighted) return weighted.error();
+    if (cancelled_) return Error{Errc::kCancelled, "comparing the direct tier was cancelled", {}};
     begin();
     auto difference = comparePredictions(**plain);
     for (std::size_t i = 0; i < losses_.size() && difference && difference->empty(); ++i) {
+      if (cancelled_) return Error{Errc::kCancelled, "comparing the direct tier was cancelled", {}};
       difference = compareLosses(i < kLosses.size() ? **plain : **weighted, i);
     }
     return difference;
@@ -232,7 +239,7 @@ class Comparison {
 
   Result<std::unique_ptr<DeviceRun>> runOf(const Probes& probes, const Code& code, const Dataset::State& data,
                                            const KernelKind& kind, unsigned parts) const {
-    return DeviceRun::create({queue_, store_, code, &data, data.serial, kind, probes.size(), parts}, 0);
+    return DeviceRun::create({queue_, store_, code, &data, data.serial, kind, probes.size(), parts}, SIZE_MAX);
   }
 
   Status interpretTrees() {
@@ -271,12 +278,12 @@ class Comparison {
   Result<std::string> comparePredictions(const Dataset::State& data) const {
     const Code code = direct(trees_, {});
     if (!code->direct || code->direct->expressions != trees_.size()) return std::string("not every probe has code");
-    auto difference = differenceOf(runOf(trees_, code, data, {}, 0));
-    if (!difference || !difference->empty()) return difference;
     const DeviceBuffer memory(queue_->uploads, kRows * kColumns * sizeof(float));
     const auto by_row = strided(memory);
     if (!by_row) return by_row.error();
-    difference = differenceOf(runOf(trees_, code, **by_row, {.loss = {}, .strided_columns = true}, 1));
+    auto difference = differenceOf(runOf(trees_, code, data, {}, kManyParts));
+    if (!difference || !difference->empty()) return difference;
+    difference = differenceOf(runOf(trees_, code, **by_row, {.loss = {}, .strided_columns = true}, kOnePart));
     if (difference && !difference->empty()) difference->insert(0, "strided columns, ");
     return difference;
   }
@@ -298,14 +305,16 @@ class Comparison {
     const KernelKind kind{.loss = lossSpec(options, data.has_weights)};
     const Code code = direct(sums_, kind);
     if (!code->direct || code->direct->expressions != sums_.size()) return std::string("not every sum has code");
-    const auto run = runOf(sums_, code, data, kind, 1);
-    if (!run) return run.error();
-    (*run)->submitLoss(sums_.parameters);
-    const Losses actual = (*run)->losses(options);
-    const Losses& expected = losses_[index];
-    for (std::size_t i = 0; i < sums_.size(); ++i) {
-      if (sameBits(expected.values[i], actual.values[i]) && expected.valid_rows[i] == actual.valid_rows[i]) continue;
-      return fmt::format("loss {} of sum {}: {:a} instead of {:a}", index, i, actual.values[i], expected.values[i]);
+    for (const unsigned parts : {kManyParts, kOnePart}) {
+      const auto run = runOf(sums_, code, data, kind, parts);
+      if (!run) return run.error();
+      (*run)->submitLoss(sums_.parameters);
+      const Losses actual = (*run)->losses(options);
+      const Losses& expected = losses_[index];
+      for (std::size_t i = 0; i < sums_.size(); ++i) {
+        if (sameBits(expected.values[i], actual.values[i]) && expected.valid_rows[i] == actual.valid_rows[i]) continue;
+        return fmt::format("loss {} of sum {}: {:a} instead of {:a}", index, i, actual.values[i], expected.values[i]);
+      }
     }
     return std::string();
   }
@@ -313,6 +322,7 @@ class Comparison {
   std::shared_ptr<DeviceQueue> queue_;
   std::shared_ptr<KernelStore> store_;
   unsigned threads_;
+  const std::atomic<bool>& cancelled_;
   Probes trees_, sums_;
   std::vector<std::vector<float>> columns_ = probeColumns();
   std::vector<float> target_, weights_;
@@ -324,8 +334,8 @@ class Comparison {
 
 Result<std::string> compareDirectCode(const std::shared_ptr<DeviceQueue>& queue,
                                       const std::shared_ptr<KernelStore>& store, unsigned threads,
-                                      const std::function<void()>& begin) {
-  return Comparison(queue, store, threads).run(begin);
+                                      const std::function<void()>& begin, const std::atomic<bool>& cancelled) {
+  return Comparison(queue, store, threads, cancelled).run(begin);
 }
 
 }  // namespace srjit

@@ -1,6 +1,7 @@
 // Direct code beside the interpreter's, on probes that need all of it.
 #pragma once
 
+#include <atomic>
 #include <functional>
 #include <memory>
 #include <string>
@@ -15,16 +16,19 @@ namespace srjit {
 /// other; the first difference in words, or nothing.
 ///
 /// - Predictions are compared with the interpreter's: every operator that the tier has, on all pairs of special
-///   numbers, then trees of all of them, on numbers of all magnitudes. Once as any launch is, once with columns that
-///   are strided and with one block for all rows, so that warps go from one row group to the next.
+///   numbers, then trees of all of them, on numbers of all magnitudes. Once with rows cut into as many parts as an
+///   evaluation would have, once strided and in one part, so that warps go from one row group to the next.
 /// - Losses of all shapes (LossSpec) are compared with the CPU's, which needs no assembler: of sums of two columns,
 ///   whose predictions are exact in every mode.
+/// - All of it with the rows cut into as many parts as an evaluation would have, and into one, so that warps go from
+/// one
+///   row group to the next.
 ///
 /// `begin` is called before direct code is loaded, after all else was made ready. Errors: of making the interpreter,
-/// and for lack of memory. Throws CudaFailure, OutOfMemory, std::bad_alloc. Needs a current context; in parallel on the
-/// calling thread's arena.
+/// for lack of memory, and kCancelled. Throws CudaFailure, OutOfMemory, std::bad_alloc. Needs a current context; in
+/// parallel on the calling thread's arena.
 Result<std::string> compareDirectCode(const std::shared_ptr<DeviceQueue>& queue,
                                       const std::shared_ptr<KernelStore>& store, unsigned threads,
-                                      const std::function<void()>& begin);
+                                      const std::function<void()>& begin, const std::atomic<bool>& cancelled);
 
 }  // namespace srjit

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <chrono>
 #include <utility>
 
 #include <fmt/format.h>
@@ -16,10 +15,9 @@ namespace {
 
 constexpr const char* kProved = "proved";
 constexpr const char* kOpen = "open";
-constexpr const char* kBegun = "begun";
 
 std::string factOf(const DeviceLimits& limits, Math math, std::string_view identity) {
-  return fmt::format("direct tier of {} ({}) {} {}", limits.name, limits.driver_version, nameOf(math), identity);
+  return fmt::format("direct tier of {} ({}) {} {}", limits.name, limits.driver_build, nameOf(math), identity);
 }
 
 /// Failures that the code of a kernel cannot cause.
@@ -59,12 +57,11 @@ DirectProof::Standing DirectProof::standing(KernelCache& cache, const DeviceLimi
                                             std::string_view identity) {
   const std::string fact = cache.readFact(factOf(limits, math, identity)).value_or(kOpen);
   if (fact == kOpen) return {false, "not compared yet"};
-  if (fact == kBegun) return {false, "being compared, or the process that did so died"};
   return {fact != kProved, fact};
 }
 
 void DirectProof::recall(const std::string& known) {
-  if (known == kOpen || known == kBegun) return;
+  if (known == kOpen) return;
   settle(known == kProved ? State::kProved : State::kRefuted, known);
 }
 
@@ -89,42 +86,49 @@ bool DirectProof::isOpen() const {
   return state_ == State::kOpen;
 }
 
-std::optional<Error> DirectProof::fault() {
+std::optional<Error> DirectProof::fault(const std::atomic<bool>& cancelled) {
   const std::lock_guard proving(proving_);
   if (!isOpen()) return known();
-  const std::optional<FileLock> lock = cache_->lock(kPatience);
+  const Error busy{Errc::kUnsupported, "another process is comparing the direct tier with the interpreter", {}};
+  if (busy_ && busy_->seconds() < kPatience) return busy;
+  const Stopwatch waiting;
+  auto lock = cache_->lock(fact_, [&] { return cancelled || waiting.seconds() > kPatience; });
   if (!lock) {
-    return Error{Errc::kUnsupported, "the direct tier is being compared with the interpreter by another process", {}};
+    if (!cancelled) busy_.emplace();
+    return busy;
   }
-  if (const auto fact = cache_->readFact(fact_); fact == kBegun) {
-    keep(State::kRefuted, "a process did not survive it");
-  } else if (fact) {
-    recall(*fact);
-  }
-  if (!isOpen()) return known();
-  return prove();
+  if (const auto fact = cache_->readFact(fact_)) recall(*fact);
+  if (isOpen() && lock->isMarked()) keep(State::kRefuted, "a process did not survive it");
+  if (isOpen()) return prove(*lock, cancelled);
+  lock->unmark();
+  return known();
 }
 
-std::optional<Error> DirectProof::prove() {
+std::optional<Error> DirectProof::prove(FileLock& lock, const std::atomic<bool>& cancelled) {
   bool begun = false;
   const auto begin = [&] {
-    cache_->writeFact(fact_, kBegun);
+    lock.mark();
     begun = true;
+  };
+  const auto end = [&](State state, const std::string& difference) {
+    keep(state, difference);
+    lock.unmark();
   };
   try {
     // Other tasks of the arena may need the proof, too, and would wait for it inside of it.
-    auto difference = tbb::this_task_arena::isolate([&] { return compareDirectCode(queue_, store_, threads_, begin); });
+    auto difference =
+        tbb::this_task_arena::isolate([&] { return compareDirectCode(queue_, store_, threads_, begin, cancelled); });
     if (!difference) {
-      keep(State::kOpen, {});
+      end(State::kOpen, {});
       return std::move(difference).error();
     }
-    keep(difference->empty() ? State::kProved : State::kRefuted, *difference);
+    end(difference->empty() ? State::kProved : State::kRefuted, *difference);
   } catch (const CudaFailure& failure) {
     const bool innocent = !begun || saysNothing(failure.code());
-    keep(innocent ? State::kOpen : State::kRefuted, failure.error().message);
+    end(innocent ? State::kOpen : State::kRefuted, failure.error().message);
     if (innocent || !answers(*queue_)) throw;
   } catch (...) {
-    keep(State::kOpen, {});
+    end(State::kOpen, {});
     throw;
   }
   return known();

@@ -2,7 +2,7 @@
 // was true of one card and driver need not be true of the next.
 #pragma once
 
-#include <chrono>
+#include <atomic>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -10,6 +10,7 @@
 #include <string_view>
 
 #include "ir/error.h"
+#include "runtime/clock.h"
 #include "runtime/device_queue.h"
 #include "runtime/kernel_cache.h"
 #include "runtime/kernel_store.h"
@@ -18,9 +19,9 @@ namespace srjit {
 
 /// Whether direct code gives the right bits on this device with this driver, as direct_comparison.h says. Proved once,
 /// at first need; the answer is kept beside the kernels, for this device, driver and build of the library, until the
-/// cache is cleared. So is that direct code was begun to be loaded: code that the device does not understand may take
-/// the process with it, and none must try it again. Of processes that share a cache one proves at a time; the others
-/// wait for it. Thread-safe.
+/// cache is cleared. Code that the device does not understand may take the process with it, so the cache's lock of this
+/// name is held, and marked as long as direct code may run: no later process tries again. Of processes that share a
+/// cache one proves at a time; the others wait for it. Thread-safe.
 class DirectProof {
  public:
   /// What is known of a device, for a report.
@@ -42,20 +43,20 @@ class DirectProof {
   /// The same, after a proof if there was none; others wait meanwhile. A failure of CUDA once direct code is loaded is
   /// a fault of the code, and is thrown, too, if the device was lost with it; failures that the code cannot have caused
   /// (no memory) are thrown, and the next call tries again. Also without a proof: an error of the interpreter's making,
-  /// and another process that does not come to an end with its own. Needs a current context; may use the caller's task
-  /// arena, but runs no other tasks of it.
-  std::optional<Error> fault();
+  /// another process that does not come to an end with its own, and `cancelled`. Needs a current context; may use the
+  /// caller's task arena, but runs no other tasks of it.
+  std::optional<Error> fault(const std::atomic<bool>& cancelled);
 
-  /// Under which name the cache keeps what is known; empty where the tier has no code. The value is "proved", "open",
-  /// "begun", or what is wrong. Who finds "begun" and has the cache's lock knows that its writer died.
+  /// Under which name the cache keeps what is known, and its lock; empty where the tier has no code. The value is
+  /// "proved", "open", or what is wrong.
   const std::string& fact() const noexcept { return fact_; }
-  /// How long another process' proof is waited for.
-  static constexpr std::chrono::seconds kPatience{20};
+  /// Seconds that another process' proof is waited for; and after that, that it is not asked for again.
+  static constexpr double kPatience = 10;
 
  private:
   enum class State { kOpen, kProved, kRefuted };
   void recall(const std::string& known);
-  std::optional<Error> prove();
+  std::optional<Error> prove(FileLock& lock, const std::atomic<bool>& cancelled);
   void settle(State state, std::string difference);
   void keep(State state, const std::string& difference);
 
@@ -65,6 +66,7 @@ class DirectProof {
   unsigned threads_;
   std::string fact_;
   std::mutex proving_;
+  std::optional<Stopwatch> busy_;  ///< since another process was not waited for any longer; under proving_
   mutable std::mutex mutex_;
   State state_ = State::kOpen;
   std::optional<Error> fault_;

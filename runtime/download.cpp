@@ -6,6 +6,7 @@
 
 #include <tbb/parallel_for.h>
 
+#include "runtime/aligned_buffer.h"
 #include "runtime/clock.h"
 
 namespace srjit {
@@ -14,8 +15,6 @@ namespace {
 constexpr std::size_t kPieceBytes = std::size_t{16} << 20;
 constexpr std::size_t kSpreadBytes = std::size_t{256} << 10;  // that one task copies at most
 constexpr double kSpinSeconds = 2e-3;
-
-std::size_t ceilDivide(std::size_t x, std::size_t y) { return (x + y - 1) / y; }
 
 }  // namespace
 

@@ -64,7 +64,7 @@ struct ProgramStatus {
   /// Of the kernels of the evaluation that finished last, as the device's clock measured it: copies and waits between
   /// chunks of rows do not count. 0 before, and on a CPU.
   double device_seconds = 0;
-  std::optional<Error> error = {};  ///< why there is no machine code, or not for all expressions
+  std::optional<Error> error = {};  ///< why there is no machine code, not for all expressions, or not for these data
 };
 
 class Program {

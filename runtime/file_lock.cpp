@@ -2,9 +2,11 @@
 
 #include <fcntl.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
 #include <thread>
 #include <utility>
 
@@ -18,21 +20,36 @@ FileLock& FileLock::operator=(FileLock&& other) noexcept {
 }
 
 FileLock::~FileLock() {
-  if (holds()) ::close(descriptor_);
+  if (!holds()) return;
+  ::flock(descriptor_, LOCK_UN);
+  ::close(descriptor_);
 }
 
-std::optional<FileLock> FileLock::take(const std::filesystem::path& file, std::chrono::milliseconds patience) {
+std::optional<FileLock> FileLock::take(const std::filesystem::path& file, const std::function<bool()>& gives_up) {
   constexpr std::chrono::milliseconds kPause(5);
-  const auto end = std::chrono::steady_clock::now() + patience;
   FileLock lock(::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666));
   if (!lock.holds()) return FileLock();
   while (::flock(lock.descriptor_, LOCK_EX | LOCK_NB) != 0) {
     if (errno == EINTR) continue;
     if (errno != EWOULDBLOCK) return FileLock();
-    if (std::chrono::steady_clock::now() >= end) return std::nullopt;
+    if (gives_up()) return std::nullopt;
     std::this_thread::sleep_for(kPause);
   }
   return lock;
+}
+
+// A file with content is marked.
+bool FileLock::isMarked() const noexcept {
+  struct stat status{};
+  return holds() && ::fstat(descriptor_, &status) == 0 && status.st_size > 0;
+}
+
+void FileLock::mark() noexcept {
+  if (holds()) static_cast<void>(::pwrite(descriptor_, "x", 1, 0) == 1);
+}
+
+void FileLock::unmark() noexcept {
+  if (holds()) static_cast<void>(::ftruncate(descriptor_, 0) == 0);
 }
 
 }  // namespace srjit

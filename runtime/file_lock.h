@@ -1,27 +1,37 @@
-// A lock that processes share by a file.
+// A lock that processes share by a file, and a mark that outlives its holder.
 #pragma once
 
-#include <chrono>
 #include <filesystem>
+#include <functional>
 #include <optional>
 
 namespace srjit {
 
 /// Holds flock(2) on a file, or nothing. The system lets go of it when its holder dies, so a lock that can be had is a
 /// lock that no living process holds. Threads of one process exclude each other, too. Movable.
+///
+/// A mark says that the holder tries what may kill it: who finds one in a lock that it has just taken knows that it
+/// did. Removing the mark needs no room on the disk.
 class FileLock {
  public:
   /// Holds nothing.
   FileLock() = default;
   FileLock(FileLock&& other) noexcept;
   FileLock& operator=(FileLock&& other) noexcept;
+  /// Lets go of it also in processes that were forked meanwhile.
   ~FileLock();
 
-  /// Makes the file if it is not there, and waits until nobody else holds the lock, at most for `patience`: then there
-  /// is none. Where the file cannot be made or locked, as on a disk that is read-only, the lock holds nothing.
-  static std::optional<FileLock> take(const std::filesystem::path& file, std::chrono::milliseconds patience);
+  /// Makes the file if it is not there, and waits until nobody else holds the lock, or `gives_up()`: then there is
+  /// none. Where the file cannot be written or locked, as on a disk that is read-only, the lock holds nothing.
+  static std::optional<FileLock> take(const std::filesystem::path& file, const std::function<bool()>& gives_up);
 
   bool holds() const noexcept { return descriptor_ >= 0; }
+
+  /// False of a lock that holds nothing.
+  bool isMarked() const noexcept;
+  /// Best effort: nothing if the lock holds nothing, or on a full disk.
+  void mark() noexcept;
+  void unmark() noexcept;
 
  private:
   explicit FileLock(int descriptor) noexcept : descriptor_(descriptor) {}

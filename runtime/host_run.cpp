@@ -59,7 +59,7 @@ HostRun::HostRun(const HostBatches& all, std::vector<const HostBatch*> batches, 
 
 template <class Body>
 void HostRun::forEachRange(const Chunk& chunk, const Body& body) const {
-  const std::size_t blocks = (data_.rows + chunk.block_rows - 1) / chunk.block_rows;
+  const std::size_t blocks = ceilDivide(data_.rows, chunk.block_rows);
   const std::size_t ranges = std::min(ranges_, blocks);
   const auto edge = [&](std::size_t range) { return std::min(data_.rows, blocks * range / ranges * chunk.block_rows); };
   if (ranges == 1) {

@@ -6,9 +6,12 @@
 #include <list>
 #include <map>
 #include <mutex>
+#include <span>
 #include <unordered_map>
 #include <utility>
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <tbb/task_arena.h>
 
 namespace srjit {
@@ -126,7 +129,7 @@ class KernelCache::State {
     auto store = DiskStore::open(*options.directory, options.disk_bytes);
     if (store) {
       store_ = std::move(*store);
-      lock_file_ = *options.directory / "lock";
+      directory_ = *options.directory;
     } else {
       disk_error_ = store.error();
       read_fault_ = disk_error_.message;
@@ -137,7 +140,7 @@ class KernelCache::State {
   Image find(const KernelKey& key);
   std::optional<std::string> readFact(const std::string& name);
   void writeFact(const std::string& name, const std::string& value);
-  std::optional<FileLock> lock(std::chrono::milliseconds patience) const;
+  std::optional<FileLock> lock(const std::string& name, const std::function<bool()>& gives_up) const;
   CacheStats stats();
   void clearMemory();
 
@@ -154,7 +157,7 @@ class KernelCache::State {
 
   std::unique_ptr<DiskStore> store_;  ///< none: memory alone
   Error disk_error_;                  ///< why there is no store
-  std::filesystem::path lock_file_;   ///< beside the store
+  std::filesystem::path directory_;   ///< of the store
   std::mutex mutex_;                  ///< of all below
   MemoryImages memory_;
   std::unordered_map<Digest, std::shared_ptr<Flight>, DigestHash> flights_;
@@ -276,8 +279,10 @@ void KernelCache::State::writeFact(const std::string& name, const std::string& v
   static_cast<void>(onDisk(Access::kWrite, [&](DiskStore& store) { return store.writeFact(name, value); }));
 }
 
-std::optional<FileLock> KernelCache::State::lock(std::chrono::milliseconds patience) const {
-  return store_ ? FileLock::take(lock_file_, patience) : FileLock();
+std::optional<FileLock> KernelCache::State::lock(const std::string& name, const std::function<bool()>& gives_up) const {
+  if (!store_) return FileLock();
+  const Digest digest = DigestBuilder().add(name).finish();
+  return FileLock::take(directory_ / fmt::format("{:02x}.lock", fmt::join(std::span(digest).first(8), "")), gives_up);
 }
 
 CacheStats KernelCache::State::stats() {
@@ -322,7 +327,9 @@ Result<Image> KernelCache::get(const KernelKey& key, const Make& make) { return 
 Image KernelCache::find(const KernelKey& key) { return state_->find(key); }
 std::optional<std::string> KernelCache::readFact(const std::string& name) { return state_->readFact(name); }
 void KernelCache::writeFact(const std::string& name, const std::string& value) { state_->writeFact(name, value); }
-std::optional<FileLock> KernelCache::lock(std::chrono::milliseconds patience) const { return state_->lock(patience); }
+std::optional<FileLock> KernelCache::lock(const std::string& name, const std::function<bool()>& gives_up) const {
+  return state_->lock(name, gives_up);
+}
 CacheStats KernelCache::stats() const { return state_->stats(); }
 
 Result<DiskStore::Totals> KernelCache::diskTotals() {

@@ -1,7 +1,6 @@
 // Kernel images by what they compute: in memory, bounded in bytes, and on disk, shared by processes.
 #pragma once
 
-#include <chrono>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
@@ -50,9 +49,9 @@ class KernelCache {
   /// A small value by name, kept beside the images and never evicted, as calibrations are; nothing if there is none.
   std::optional<std::string> readFact(const std::string& name);
   void writeFact(const std::string& name, const std::string& value);
-  /// A lock that excludes all who ask for it with the same directory, as FileLock::take() says; without a disk it holds
-  /// nothing.
-  std::optional<FileLock> lock(std::chrono::milliseconds patience) const;
+  /// The lock of that name, which all who use the same directory share, as FileLock::take() says; without a disk it
+  /// holds nothing.
+  std::optional<FileLock> lock(const std::string& name, const std::function<bool()>& gives_up) const;
 
   CacheStats stats() const;
 

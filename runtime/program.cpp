@@ -5,6 +5,7 @@
 
 #include <tbb/parallel_for.h>
 
+#include "runtime/aligned_buffer.h"
 #include "runtime/device_program.h"
 
 namespace srjit {
@@ -19,7 +20,7 @@ void ProgramSource::add(const Expression& expression) {
 // Whatever made the expressions has left them in the caches of other cores: to look at each costs more than the rest.
 void ProgramSource::add(std::span<const Expression> more) {
   constexpr std::size_t kBlock = 1024;
-  std::vector<ProgramSource> parts((more.size() + kBlock - 1) / kBlock);
+  std::vector<ProgramSource> parts(ceilDivide(more.size(), kBlock));
   tbb::parallel_for(std::size_t{0}, parts.size(), [&](std::size_t i) {
     const auto block = more.subspan(i * kBlock, std::min(kBlock, more.size() - i * kBlock));
     parts[i].expressions.reserve(block.size());

@@ -1,6 +1,9 @@
 // The direct tier end to end: machine code of our own, written into cubins, loaded by a model of the driver and run
 // instruction by instruction on a model of a warp, gives the bits of the CPU engine and of the interpreter.
+#include <atomic>
 #include <csignal>
+#include <filesystem>
+#include <future>
 #include <set>
 #include <thread>
 
@@ -8,7 +11,9 @@
 
 #include "compiler/direct.h"
 #include "runtime/direct_proof.h"
+#include "runtime/program.h"
 #include "tests/runtime/device_engine.h"
+#include "tests/runtime/held_pass.h"
 #include "tests/tools/scratch.h"
 
 namespace srjit {
@@ -18,8 +23,10 @@ constexpr LossKind kLossKinds[] = {LossKind::kSse, LossKind::kMse,  LossKind::kR
                                    LossKind::kMae, LossKind::kNmse, LossKind::kR2};
 constexpr NanPolicy kNanPolicies[] = {NanPolicy::kPropagate, NanPolicy::kSkip, NanPolicy::kReject};
 
-/// Launches of a proof: predictions twice, which come in two parts, and losses of all shapes.
-constexpr std::size_t kProofPredictions = 4, kProofLosses = 8, kProofLaunches = kProofPredictions + kProofLosses;
+/// Images of direct code that a proof loads: one for predictions, and one for each shape of losses.
+constexpr std::size_t kProofLosses = 8, kProofModules = 1 + kProofLosses;
+/// Its launches: predictions with the rows in two parts, then strided in one; losses in two and in one.
+constexpr std::size_t kProofLaunches = 2 + 2 * kProofLosses;
 
 /// The proof of a machine's first device, as an engine of two threads makes it.
 struct Proving {
@@ -30,12 +37,21 @@ struct Proving {
         queue(std::make_shared<DeviceQueue>(cuda)),
         store(std::make_shared<KernelStore>(cuda, machine.images, cache, precision, Math::kStrict)),
         proof(queue, store, cache, 2) {}
+  std::optional<Error> fault() { return proof.fault(never); }
+  /// Whether the proof's lock is marked, as one who does not hold it sees it.
+  bool isMarked(const Scratch& directory) const {
+    const auto names = directory.list();
+    return std::ranges::any_of(names, [&](const std::string& name) {
+      return name.ends_with(".lock") && std::filesystem::file_size(directory.path(name)) > 0;
+    });
+  }
 
   std::shared_ptr<const Cuda> cuda;
   CurrentContext current;
   std::shared_ptr<KernelCache> cache;
   std::shared_ptr<DeviceQueue> queue;
   std::shared_ptr<KernelStore> store;
+  std::atomic<bool> never = false;
   DirectProof proof;
 };
 
@@ -43,16 +59,26 @@ struct Proving {
 struct DirectMachine : FakeMachine {
   explicit DirectMachine(FakeOptions options = {}, const char* fact = "proved") : FakeMachine(std::move(options)) {
     Proving proving(*this, directory.path(""));
-    proving.cache->writeFact(proving.proof.fact(), fact);
+    fact_name = proving.proof.fact();
+    proving.cache->writeFact(fact_name, fact);
   }
   EngineOptions strict() const {
     return {.precision = Precision::kF32, .math = Math::kStrict, .cache_directory = directory.path("")};
   }
-  std::size_t launches() const {
-    return static_cast<std::size_t>(
-        std::ranges::count_if(driver.calls(), [](const FakeCall& call) { return call.detail == kDirectKernel; }));
+  /// Calls that launch, or load, direct code.
+  std::size_t launches() const { return callsOf("cuLaunchKernel"); }
+  std::size_t modules() const { return callsOf("cuModuleLoadDataEx"); }
+  std::string known() const {
+    return KernelCache::open({.directory = directory.path("")})->readFact(fact_name).value_or("nothing");
   }
   Scratch directory;
+  std::string fact_name;
+
+ private:
+  std::size_t callsOf(std::string_view entry) const {
+    return static_cast<std::size_t>(std::ranges::count_if(
+        driver.calls(), [&](const FakeCall& call) { return call.entry == entry && call.detail == kDirectKernel; }));
+  }
 };
 
 Workload directWorkload(std::uint64_t seed, std::size_t count, std::size_t rows, bool weighted = false) {
@@ -65,6 +91,12 @@ void expectDirect(const Program& program, std::size_t expressions) {
   EXPECT_EQ(status.tier, Tier::kDirect);
   EXPECT_EQ(status.compiled, expressions);
   EXPECT_FALSE(status.error) << status.error->message;
+}
+
+/// Whether everything lets go of what a program was made from, once that and its background work have ended.
+bool endsSoon(const std::weak_ptr<const ProgramSource>& source) {
+  for (int i = 0; i < 10'000 && !source.expired(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  return source.expired();
 }
 
 /// Every sum becomes a difference.
@@ -162,6 +194,49 @@ TEST(DirectTier, TakesColumnsWhereTheyAre) {
   for (const CUdeviceptr address : addresses) machine.driver.freeForeign(address);
 }
 
+// Its kernel has 32 bits for strides: rows may not lie backwards, and columns not 4 GB apart.
+TEST(DirectTier, SaysWhichColumnsItCannotRead) {
+  DirectMachine machine;
+  const Engine gpu = machine.engine(machine.strict());
+  const std::size_t rows = 300;
+  Workload w = directWorkload(9, 0, rows);
+  w.expressions = {build({Token::variable(0), Token::variable(0), Token::operation(Op::kMul)})};
+  w.columns.resize(1);
+  const std::vector<float> forwards(w.columns[0].begin(), w.columns[0].end());
+  const std::vector<float> backwards(forwards.rbegin(), forwards.rend()), target(w.target.begin(), w.target.end());
+  const auto place = [&](const std::vector<float>& values) {
+    return machine.driver.allocateForeign(std::as_bytes(std::span(values)));
+  };
+  const CUdeviceptr addresses[] = {place(forwards), place(backwards), place(target)};
+  const DeviceMatrix near{addresses[0], rows, 1, 4, 4 * rows, Precision::kF32};
+  const DeviceMatrix far{addresses[0], rows, 1, 4, std::ptrdiff_t{1} << 40, Precision::kF32};
+  const DeviceMatrix reversed{addresses[1] + 4 * (rows - 1), rows, 1, -4, 4 * rows, Precision::kF32};
+  const DeviceMatrix target_view{addresses[2], rows, 1, 4, 0, Precision::kF32};
+  const Losses expected = lossesOf(cpuEngine(Precision::kF32), w, Tier::kInterpret, {});
+  for (const Tier tier : {Tier::kDirect, Tier::kAuto}) {
+    const Program program = gpu.compile(w.expressions, {.tier = tier, .expected_passes = 1e7, .expected_rows = rows});
+    const auto lossOf = [&](const DeviceMatrix& columns) {
+      const Dataset data = gpu.adopt({.columns = columns, .target = target_view}).value();
+      return gpu.loss(program, data, w.parameters).value();
+    };
+    for (const auto& [columns, text] :
+         {std::pair(far, "rows 1 and columns 274877906944 numbers apart, but direct code takes 0 to 1073741823"),
+          std::pair(reversed, "rows -1 and columns 300 numbers apart, but direct code takes 0 to 1073741823")}) {
+      const std::size_t launches = machine.launches();
+      expectSameLosses(lossOf(columns), expected, text);
+      EXPECT_EQ(machine.launches(), launches);
+      const ProgramStatus status = program.status();
+      EXPECT_EQ(status.tier, Tier::kInterpret);
+      ASSERT_TRUE(status.error) << text;
+      EXPECT_EQ(status.error->code, Errc::kUnsupported);
+      EXPECT_EQ(status.error->message, text);
+    }
+    expectSameLosses(lossOf(near), expected, "afterwards");
+    expectDirect(program, 1);
+  }
+  for (const CUdeviceptr address : addresses) machine.driver.freeForeign(address);
+}
+
 TEST(DirectTier, InterpretsWhatItHasNoCodeFor) {
   ASSERT_FALSE(isDirect(Op::kSin, Math::kStrict));
   DirectMachine machine;
@@ -234,6 +309,99 @@ TEST(DirectTier, AutoTakesItWhereManyPassesAreAnnounced) {
   EXPECT_EQ(machine.launches(), 1U);
 }
 
+/// Expressions of which the second needs what direct code does not have, and more columns than the interpreter takes.
+Workload tooWideWorkload() {
+  Workload w = directWorkload(32, 3, 200);
+  Random random(32);
+  w.columns = randomColumns(random, 300, 200, Spread::kTame, Precision::kF32);
+  std::vector<Token> sum = {Token::variable(0), Token::operation(Op::kSin)};
+  for (std::uint32_t i = 1; i < 300; ++i) {
+    sum.push_back(Token::variable(i));
+    sum.push_back(Token::operation(Op::kAdd));
+  }
+  w.expressions.insert(w.expressions.begin() + 1, build(sum));
+  return w;
+}
+
+/// The same for slots: a balanced tree over some sines.
+Workload tooDeepWorkload() {
+  Workload w = directWorkload(33, 3, 200);
+  Random random(33);
+  w.columns = randomColumns(random, 5, 200, Spread::kTame, Precision::kF32);
+  std::vector<Token> tree;
+  for (std::uint32_t leaf = 0; leaf < 512; ++leaf) {
+    tree.push_back(Token::variable(leaf % 5));
+    if (leaf % 64 == 0) tree.push_back(Token::operation(Op::kSin));
+    tree.push_back(Token::variable((leaf / 5 + 1) % 5));
+    tree.push_back(Token::operation(leaf % 3 == 0 ? Op::kMul : Op::kSub));
+    for (std::uint32_t done = leaf; done % 2 == 1; done /= 2) tree.push_back(Token::operation(Op::kAdd));
+  }
+  w.expressions.insert(w.expressions.begin() + 1, build(tree));
+  return w;
+}
+
+// Announced passes repay direct code, and not LLVM's.
+TEST(DirectTier, AutoCompilesWhatNeitherItNorTheInterpreterCanRun) {
+  struct Case {
+    Workload workload;
+    std::size_t shared_bytes;
+    const char* refusal;
+  };
+  for (const Case& c : {Case{tooWideWorkload(), std::size_t{227} << 10, "columns"},
+                        Case{tooDeepWorkload(), std::size_t{24} << 10, "slots"}}) {
+    DirectMachine machine({.devices = {FakeDevice{.shared_bytes_per_block = c.shared_bytes}}});
+    std::atomic<std::size_t> compiled = 0;
+    machine.images->before = [&](const FakeImageMaker::Request& request) -> Status {
+      for (const Dag& dag : request.dags) compiled += dag.roots().size();
+      return okStatus();
+    };
+    const Engine gpu = machine.engine(machine.strict());
+    const Dataset data = gpu.upload(c.workload.view()).value();
+    const Program direct = gpu.compile(c.workload.expressions, {.tier = Tier::kDirect});
+    const Losses refused = gpu.loss(direct, data, c.workload.parameters).value();
+    ASSERT_EQ(refused.failures.size(), 1U) << c.refusal;
+    EXPECT_EQ(refused.failures[0].expression, 1U);
+    EXPECT_EQ(refused.failures[0].error.code, Errc::kUnsupported);
+    EXPECT_THAT(refused.failures[0].error.message, testing::HasSubstr(c.refusal));
+    EXPECT_EQ(compiled, 0U);
+
+    const Program program = gpu.compile(c.workload.expressions, {.expected_passes = 3e5, .expected_rows = 200});
+    const Losses losses = gpu.loss(program, data, c.workload.parameters).value();
+    EXPECT_GT(machine.modules(), 1U) << "direct code was made for the announced passes";
+    EXPECT_EQ(compiled, 1U) << "what was refused, and that alone";
+    EXPECT_TRUE(program.failures().empty());
+    expectSameLosses(losses, lossesOf(gpu, c.workload, Tier::kCompile, {}), c.refusal);
+    EXPECT_FALSE(std::isnan(losses.values[1])) << c.refusal;
+  }
+}
+
+TEST(DirectTier, ProgramsMayDieMeanwhile) {
+  DirectMachine machine;
+  HeldPass pass;
+  const Engine gpu = machine.engine(machine.strict());
+  const Workload w = directWorkload(47, 20, 100);
+  const Dataset data = gpu.upload(w.view()).value();
+  const std::size_t bytes = machine.driver.usedBytes();
+  std::weak_ptr<const ProgramSource> source;
+  {
+    // Nothing is said of the rows, so the interpreter serves first.
+    const Program program =
+        gpu.compile(w.expressions, {.pipeline = pass.pipeline(Math::kStrict), .expected_passes = 1e5});
+    ASSERT_TRUE(gpu.prepare(program, data, LossOptions{}).ok());
+    pass.hold();
+    ASSERT_TRUE(gpu.loss(program, data, w.parameters).ok());
+    pass.waitUntilHeld();
+    EXPECT_TRUE(program.status().compiling);
+    source = program.state().source;
+  }
+  EXPECT_FALSE(source.expired());
+  pass.release();
+  ASSERT_TRUE(endsSoon(source));
+  EXPECT_EQ(machine.modules(), 0U);
+  EXPECT_EQ(machine.launches(), 0U);
+  EXPECT_EQ(machine.driver.usedBytes(), bytes);
+}
+
 TEST(DirectTier, FailuresOfTheDriverAreErrorsOfTheEvaluationAlone) {
   DirectMachine machine;
   const Engine gpu = machine.engine(machine.strict());
@@ -280,7 +448,7 @@ TEST(DirectProof, WrongCodeTurnsTheTierOff) {
     const Dataset data = gpu.upload(w.view()).value();
     const Program program = gpu.compile(w.expressions, {.tier = Tier::kDirect});
     expectSameBits(predict(gpu, program, data, w.parameters), expected, 100, "interpreted");
-    EXPECT_EQ(machine.launches(), 2U) << "the first comparison, and nothing afterwards";
+    EXPECT_EQ(machine.launches(), 1U) << "the first comparison, and nothing afterwards";
     const ProgramStatus status = program.status();
     EXPECT_EQ(status.tier, Tier::kInterpret);
     ASSERT_TRUE(status.error);
@@ -288,7 +456,7 @@ TEST(DirectProof, WrongCodeTurnsTheTierOff) {
     EXPECT_THAT(status.error->message, testing::HasSubstr("probe"));
     const Program often = gpu.compile(w.expressions, {.expected_passes = 1e5, .expected_rows = 100});
     expectSameBits(predict(gpu, often, data, w.parameters), expected, 100, "auto");
-    EXPECT_EQ(machine.launches(), 2U);
+    EXPECT_EQ(machine.launches(), 1U);
   }
 }
 
@@ -337,11 +505,11 @@ TEST(DirectProof, ADeviceThatWasLostBeforeSaysNothing) {
     FakeMachine machine;
     Proving proving(machine, directory.path(""));
     machine.driver.failKernel(1, CUDA_ERROR_ILLEGAL_INSTRUCTION);
-    EXPECT_THROW(static_cast<void>(proving.proof.fault()), CudaFailure);
+    EXPECT_THROW(static_cast<void>(proving.fault()), CudaFailure);
     EXPECT_TRUE(proving.proof.isOpen());
   }
   FakeMachine machine;
-  EXPECT_FALSE(Proving(machine, directory.path("")).proof.fault());
+  EXPECT_FALSE(Proving(machine, directory.path("")).fault());
 }
 
 TEST(DirectProof, FailuresThatSayNothingLeaveItOpen) {
@@ -352,20 +520,20 @@ TEST(DirectProof, FailuresThatSayNothingLeaveItOpen) {
     machine.images->before = [](const FakeImageMaker::Request&) -> Status {
       return Error{Errc::kCompile, "no assembler today", {}};
     };
-    const auto fault = proving.proof.fault();
+    const auto fault = proving.fault();
     ASSERT_TRUE(fault);
     EXPECT_EQ(fault->message, "no assembler today");
     machine.images->before = nullptr;
     for (const std::size_t image : {1, 3}) {  // the interpreter's, then direct code
       machine.driver.failAt("cuModuleLoadDataEx", image, CUDA_ERROR_OUT_OF_MEMORY);
-      EXPECT_THROW(static_cast<void>(proving.proof.fault()), CudaFailure);
+      EXPECT_THROW(static_cast<void>(proving.fault()), CudaFailure);
       EXPECT_TRUE(proving.proof.isOpen());
       EXPECT_EQ(proving.cache->readFact(proving.proof.fact()), "open");
     }
   }
   Proving again(machine, directory.path(""));
   ASSERT_TRUE(again.proof.isOpen());
-  EXPECT_FALSE(again.proof.fault());
+  EXPECT_FALSE(again.fault());
   EXPECT_EQ(again.cache->readFact(again.proof.fact()), "proved");
 }
 
@@ -375,16 +543,56 @@ TEST(DirectProof, OneThatKillsItsProcessIsNotTriedAgain) {
   const Scratch directory;
   const auto dies = [&] {
     machine.driver.alterCode([](std::vector<sass::Instruction>&, unsigned) { std::raise(SIGKILL); });
-    static_cast<void>(Proving(machine, directory.path("")).proof.fault());
+    static_cast<void>(Proving(machine, directory.path("")).fault());
   };
   EXPECT_EXIT(dies(), testing::KilledBySignal(SIGKILL), "");
   Proving next(machine, directory.path(""));
-  EXPECT_TRUE(next.proof.isOpen()) << "the killed one might be at it, as far as is known without its lock";
-  const auto fault = next.proof.fault();
+  EXPECT_TRUE(next.isMarked(directory));
+  const auto fault = next.fault();
   ASSERT_TRUE(fault);
   EXPECT_THAT(fault->message, testing::HasSubstr("did not survive"));
   EXPECT_FALSE(next.proof.isOpen());
   EXPECT_EQ(machine.driver.count("cuModuleLoadDataEx"), 0U);
+  // Until the cache is cleared.
+  EXPECT_FALSE(next.isMarked(directory));
+  EXPECT_TRUE(Proving(machine, directory.path("")).proof.known());
+  ASSERT_TRUE(next.cache->clear());
+  EXPECT_FALSE(Proving(machine, directory.path("")).fault());
+}
+
+// Where the outcome of a proof cannot be kept, as on a full disk, the next process proves again.
+TEST(DirectProof, AnOutcomeThatWasNotKeptIsNoCrash) {
+  FakeMachine machine;
+  const Scratch directory;
+  EXPECT_FALSE(Proving(machine, directory.path("")).fault());
+  std::filesystem::remove(directory.path(DiskStore::kFileName));
+  Proving next(machine, directory.path(""));
+  EXPECT_FALSE(next.fault());
+  EXPECT_GT(machine.driver.count("cuModuleLoadDataEx"), 2 * kProofModules);
+}
+
+TEST(DirectProof, CancelledWhileItWaitsOrComparesSaysNothing) {
+  FakeMachine machine;
+  const Scratch directory;
+  Proving proving(machine, directory.path(""));
+  std::atomic<bool> cancelled = true;
+  {
+    const auto other = proving.cache->lock(proving.proof.fact(), [] { return true; });
+    ASSERT_TRUE(other && other->holds());
+    EXPECT_TRUE(proving.proof.fault(cancelled));
+    EXPECT_TRUE(proving.proof.isOpen());
+  }
+  const auto fault = proving.proof.fault(cancelled);
+  ASSERT_TRUE(fault);
+  EXPECT_EQ(fault->code, Errc::kCancelled);
+  EXPECT_TRUE(proving.proof.isOpen());
+  machine.driver.alterCode([&](std::vector<sass::Instruction>&, unsigned) { cancelled = true; });
+  cancelled = false;
+  EXPECT_EQ(proving.proof.fault(cancelled)->code, Errc::kCancelled);
+  EXPECT_TRUE(proving.proof.isOpen());
+  EXPECT_FALSE(proving.isMarked(directory));
+  machine.driver.alterCode(nullptr);
+  EXPECT_FALSE(proving.fault());
 }
 
 TEST(DirectProof, SaysWhatIsKnown) {
@@ -396,11 +604,9 @@ TEST(DirectProof, SaysWhatIsKnown) {
   };
   EXPECT_EQ(standing().text, "not compared yet");
   EXPECT_FALSE(standing().refuted);
-  EXPECT_FALSE(proving.proof.fault());
+  EXPECT_FALSE(proving.fault());
   EXPECT_EQ(standing().text, "proved");
   EXPECT_FALSE(standing().refuted);
-  proving.cache->writeFact(proving.proof.fact(), "begun");
-  EXPECT_THAT(standing().text, testing::HasSubstr("died"));
   proving.cache->writeFact(proving.proof.fact(), "probe 3, row 4: 1 instead of 2");
   EXPECT_EQ(standing().text, "probe 3, row 4: 1 instead of 2");
   EXPECT_TRUE(standing().refuted);
@@ -410,19 +616,20 @@ TEST(DirectProof, WaitsForTheProofOfAnotherProcess) {
   FakeMachine machine;
   const Scratch directory;
   Proving proving(machine, directory.path(""));
-  proving.cache->writeFact(proving.proof.fact(), "begun");
-  std::optional<FileLock> other = proving.cache->lock(std::chrono::seconds(1));
+  auto other = proving.cache->lock(proving.proof.fact(), [] { return true; });
   ASSERT_TRUE(other && other->holds());
+  other->mark();
   std::atomic<bool> done = false;
   std::optional<Error> fault;
   std::thread waiting([&] {
     const CurrentContext current(*proving.cuda);
-    fault = proving.proof.fault();
+    fault = proving.fault();
     done = true;
   });
   std::this_thread::sleep_for(std::chrono::milliseconds(50));
   EXPECT_FALSE(done);
   proving.cache->writeFact(proving.proof.fact(), "proved");
+  other->unmark();
   other.reset();
   waiting.join();
   EXPECT_FALSE(fault) << fault->message;
@@ -438,26 +645,27 @@ TEST(DirectProofSlow, FindsWrongSumsOfEveryShape) {
       if (image++ == 1 + wrong) negateSums(code, capability);
     });
     Proving proving(machine, machine.directory.path(""));
-    const auto fault = proving.proof.fault();
+    const auto fault = proving.fault();
     ASSERT_TRUE(fault) << wrong;
     EXPECT_THAT(fault->message, testing::HasSubstr("loss " + std::to_string(wrong) + " of sum"));
   }
 }
 
-TEST(DirectProof, IsBegunWhenItsCodeIsLoadedAndNotBefore) {
+TEST(DirectProof, MarksItsLockWhileItsCodeIsLoadedAndNotBefore) {
   FakeMachine machine;
   const Scratch directory;
   Proving proving(machine, directory.path(""));
-  const auto fact = [&] { return proving.cache->readFact(proving.proof.fact()).value_or("nothing"); };
-  std::set<std::string> while_making, while_loading;
+  std::set<bool> while_making, while_loading;
   machine.images->before = [&](const FakeImageMaker::Request&) -> Status {
-    while_making.insert(fact());
+    while_making.insert(proving.isMarked(directory));
     return okStatus();
   };
-  machine.driver.alterCode([&](std::vector<sass::Instruction>&, unsigned) { while_loading.insert(fact()); });
-  EXPECT_FALSE(proving.proof.fault());
-  EXPECT_EQ(while_making, std::set<std::string>{"nothing"});
-  EXPECT_EQ(while_loading, std::set<std::string>{"begun"});
+  machine.driver.alterCode(
+      [&](std::vector<sass::Instruction>&, unsigned) { while_loading.insert(proving.isMarked(directory)); });
+  EXPECT_FALSE(proving.fault());
+  EXPECT_EQ(while_making, std::set<bool>{false});
+  EXPECT_EQ(while_loading, std::set<bool>{true});
+  EXPECT_FALSE(proving.isMarked(directory));
 }
 
 TEST(DirectProof, ThreadsThatNeedItAtOnceShareIt) {
@@ -491,18 +699,36 @@ TEST(DirectProof, RunsInTheBackgroundForAuto) {
 
 TEST(DirectProof, ProgramsMayDieMeanwhile) {
   DirectMachine machine({}, "open");
+  const Engine gpu = machine.engine(machine.strict());
   const Workload w = directWorkload(46, 20, 100);
+  const Dataset data = gpu.upload(w.view()).value();
+  std::weak_ptr<const ProgramSource> source;
+  std::atomic<bool> is_first = true;
+  std::promise<void> proving, died;
   {
-    const Engine gpu = machine.engine(machine.strict());
-    const Dataset data = gpu.upload(w.view()).value();
-    {
-      const Program program = gpu.compile(w.expressions, {.expected_passes = 1e15, .expected_rows = 100});
-      ASSERT_TRUE(gpu.loss(program, data, w.parameters).ok());
-      machine.images->hold();
-    }
-    machine.images->release();
+    const Program program = gpu.compile(w.expressions, {.expected_passes = 1e15, .expected_rows = 100});
+    ASSERT_TRUE(gpu.prepare(program, data, LossOptions{}).ok());
+    // The program's interpreter is there, so the next one is the proof's.
+    machine.images->before = [&](const FakeImageMaker::Request& request) -> Status {
+      if (request.kind == "interpreter" && is_first.exchange(false)) {
+        proving.set_value();
+        died.get_future().wait();
+      }
+      return okStatus();
+    };
+    ASSERT_TRUE(gpu.loss(program, data, w.parameters).ok());
+    proving.get_future().wait();
+    EXPECT_TRUE(program.status().compiling);
+    source = program.state().source;
   }
-  EXPECT_LE(machine.launches(), kProofLaunches) << "at most the proof";
+  EXPECT_EQ(machine.known(), "open");
+  const std::size_t compiled = machine.images->count("rows");
+  died.set_value();
+  ASSERT_TRUE(endsSoon(source));
+  EXPECT_EQ(machine.known(), "proved") << "the proof is the engine's";
+  EXPECT_EQ(machine.launches(), kProofLaunches);
+  EXPECT_EQ(machine.modules(), kProofModules) << "no code of the program";
+  EXPECT_EQ(machine.images->count("rows"), compiled);
 }
 
 }  // namespace

@@ -49,7 +49,7 @@ struct FakeCall {
   std::string_view entry;
   std::uint64_t stream = 0;  ///< a number that tells streams apart; 0 where none takes part
   std::size_t bytes = 0;     ///< of copies and allocations
-  std::string detail;        ///< of launches: the kernel; of graphs: the number of kernels
+  std::string detail;        ///< of launches: the kernel; of modules: their first one; of graphs: the number of kernels
 };
 
 struct FakeState;

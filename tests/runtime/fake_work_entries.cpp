@@ -236,6 +236,7 @@ CUresult FakeEntries::cuModuleLoadDataEx(CUmodule* module, const void* image, un
     if (arch > device || (!model->is_ptx && arch / 10 != device / 10)) {
       return refuse("made for another device\n", CUDA_ERROR_NO_BINARY_FOR_GPU, options, names, values);
     }
+    if (!model->kernels.empty()) state.note(0, model->kernels.front()->facts().name);
     state.add(state.modules, module, std::make_shared<FakeModule>(FakeModule{state.current(), std::move(*model)}));
     return CUDA_SUCCESS;
   });

@@ -13,18 +13,18 @@
 namespace srjit {
 namespace {
 
-using std::chrono::milliseconds;
+bool atOnce() { return true; }
 
 TEST(FileLock, ExcludesOthersAsLongAsItLives) {
   const Scratch folder;
-  std::optional<FileLock> first = FileLock::take(folder.path("lock"), milliseconds(0));
+  std::optional<FileLock> first = FileLock::take(folder.path("lock"), atOnce);
   ASSERT_TRUE(first && first->holds());
-  EXPECT_FALSE(FileLock::take(folder.path("lock"), milliseconds(20)));
+  EXPECT_FALSE(FileLock::take(folder.path("lock"), atOnce));
   FileLock moved = std::move(*first);
   first.reset();
-  EXPECT_FALSE(FileLock::take(folder.path("lock"), milliseconds(0))) << "the lock has moved";
+  EXPECT_FALSE(FileLock::take(folder.path("lock"), atOnce)) << "the lock has moved";
   moved = FileLock();
-  const auto second = FileLock::take(folder.path("lock"), milliseconds(0));
+  const auto second = FileLock::take(folder.path("lock"), atOnce);
   EXPECT_TRUE(second && second->holds());
 }
 
@@ -34,7 +34,7 @@ TEST(FileLock, EndsWithItsProcess) {
   ASSERT_EQ(pipe(locked), 0);
   const pid_t child = fork();
   if (child == 0) {
-    const auto lock = FileLock::take(folder.path("lock"), milliseconds(0));
+    const auto lock = FileLock::take(folder.path("lock"), atOnce);
     const char ready = lock && lock->holds() ? 1 : 0;
     if (write(locked[1], &ready, 1) != 1) _exit(1);
     pause();
@@ -43,19 +43,57 @@ TEST(FileLock, EndsWithItsProcess) {
   char ready = 0;
   ASSERT_EQ(read(locked[0], &ready, 1), 1);
   EXPECT_EQ(ready, 1);
-  EXPECT_FALSE(FileLock::take(folder.path("lock"), milliseconds(20)));
+  EXPECT_FALSE(FileLock::take(folder.path("lock"), atOnce));
   ASSERT_EQ(kill(child, SIGKILL), 0);
   ASSERT_EQ(waitpid(child, nullptr, 0), child);
-  EXPECT_TRUE(FileLock::take(folder.path("lock"), milliseconds(0)));
+  EXPECT_TRUE(FileLock::take(folder.path("lock"), atOnce));
   close(locked[0]);
   close(locked[1]);
 }
 
+TEST(FileLock, EndsInForkedProcessesToo) {
+  const Scratch folder;
+  auto lock = FileLock::take(folder.path("lock"), atOnce);
+  const pid_t child = fork();
+  if (child == 0) {
+    pause();
+    _exit(0);
+  }
+  lock.reset();
+  EXPECT_TRUE(FileLock::take(folder.path("lock"), atOnce));
+  ASSERT_EQ(kill(child, SIGKILL), 0);
+  ASSERT_EQ(waitpid(child, nullptr, 0), child);
+}
+
+TEST(FileLock, MarksOutliveIt) {
+  const Scratch folder;
+  for (const bool marked : {false, true, true, false}) {
+    auto lock = FileLock::take(folder.path("lock"), atOnce);
+    ASSERT_TRUE(lock && lock->holds());
+    lock->unmark();
+    if (marked) lock->mark();
+    lock.reset();
+    lock = FileLock::take(folder.path("lock"), atOnce);
+    EXPECT_EQ(lock->isMarked(), marked);
+  }
+}
+
+TEST(FileLock, WaitsUntilItIsTimeToGiveUp) {
+  const Scratch folder;
+  const auto first = FileLock::take(folder.path("lock"), atOnce);
+  int asked = 0;
+  EXPECT_FALSE(FileLock::take(folder.path("lock"), [&] { return ++asked == 3; }));
+  EXPECT_EQ(asked, 3);
+}
+
 TEST(FileLock, HoldsNothingWhereThereCanBeNoFile) {
   const Scratch folder;
-  const auto lock = FileLock::take(folder.path("no such folder/lock"), milliseconds(0));
+  const auto lock = FileLock::take(folder.path("no such folder/lock"), atOnce);
   ASSERT_TRUE(lock);
   EXPECT_FALSE(lock->holds());
+  FileLock nothing;
+  nothing.mark();
+  EXPECT_FALSE(nothing.isMarked());
 }
 
 }  // namespace

@@ -12,6 +12,7 @@
 
 #include <fmt/format.h>
 
+#include "runtime/aligned_buffer.h"
 #include "tests/runtime/kernel_models.h"
 
 namespace srjit {
@@ -19,8 +20,6 @@ namespace srjit {
 inline void requireOfModel(bool holds, const std::string& rule) {
   if (!holds) throw ModelFault(rule);
 }
-
-inline std::size_t ceilDivide(std::size_t value, std::size_t divisor) { return (value + divisor - 1) / divisor; }
 
 template <class T>
 std::span<T> elementsAt(ModelMemory& memory, std::uint64_t address, std::size_t count) {

@@ -37,6 +37,88 @@ TEST_P(Predictions, OfManyChunks) {
   }
 }
 
+/// What calls of the driver the compiled kernels of one more evaluation are.
+struct GraphCalls {
+  explicit GraphCalls(const FakeMachine& machine)
+      : made(machine.driver.count("cuGraphInstantiateWithFlags")),
+        launched(machine.driver.count("cuGraphLaunch")),
+        kernels(machine.driver.count("cuLaunchKernel")) {}
+  std::size_t made, launched, kernels;
+};
+
+TEST_P(Predictions, EachChunkOfCompiledKernelsIsAGraph) {
+  const Workload w = arithmeticWorkload(65, 130, 9500, Precision::kF32);
+  const std::vector<double> expected = predict(cpuEngine(Precision::kF32), w, Tier::kInterpret);
+  FakeMachine machine(options());
+  // Room for two buffers of 2,048 rows.
+  const Engine gpu = machine.engine({.math = Math::kStrict, .device_bytes = 130 * 2048 * 4 * 2});
+  const Dataset data = gpu.upload(w.view()).value();
+  const Program program = gpu.compile(w.expressions, {.tier = Tier::kCompile});
+  ASSERT_TRUE(gpu.prepare(program, data, {}).ok());
+  for (int evaluation = 0; evaluation < 3; ++evaluation) {
+    machine.driver.forgetCalls();
+    expectSameBits(predict(gpu, program, data, w.parameters), expected, w.rows(), "compiled");
+    const GraphCalls calls(machine);
+    EXPECT_EQ(calls.launched, 5U);
+    EXPECT_EQ(calls.made, evaluation == 0 ? 5U : 0U);
+    EXPECT_EQ(calls.kernels, 0U);
+  }
+}
+
+TEST_P(Predictions, GraphsOfManyChunksAreBounded) {
+  const Workload w = arithmeticWorkload(66, 130, 20'000, Precision::kF32);
+  FakeMachine machine(options());
+  const Engine gpu = machine.engine({.math = Math::kStrict, .device_bytes = 130 * 1024 * 4 * 2});
+  const Dataset data = gpu.upload(w.view()).value();
+  const Program program = gpu.compile(w.expressions, {.tier = Tier::kCompile});
+  const std::vector<double> first = predict(gpu, program, data, w.parameters);
+  expectSameBits(first, predict(cpuEngine(Precision::kF32), w, Tier::kInterpret), w.rows(), "compiled");
+  machine.driver.forgetCalls();
+  expectSameBits(predict(gpu, program, data, w.parameters), first, w.rows(), "again");
+  const GraphCalls calls(machine);
+  EXPECT_EQ(calls.launched, 16U);
+  EXPECT_EQ(calls.made, 0U);
+  EXPECT_GT(calls.kernels, 2U) << "of four more chunks";
+}
+
+// Rows come into either of two buffers, and the last ones are fewer.
+TEST_P(Predictions, GraphsOfStreamedRowsAreUsedAgain) {
+  const Workload w = arithmeticWorkload(67, 130, 3 * 4096 + 300, Precision::kF32);
+  FakeMachine machine(options());
+  const Engine gpu = machine.engine({.math = Math::kStrict, .device_bytes = 300'000});
+  const Dataset data = gpu.upload(w.view()).value();
+  const Program program = gpu.compile(w.expressions, {.tier = Tier::kCompile});
+  const Losses expected = lossesOf(cpuEngine(Precision::kF32), w, Tier::kInterpret, {});
+  for (int evaluation = 0; evaluation < 4; ++evaluation) {
+    machine.driver.forgetCalls();
+    expectSameLosses(gpu.loss(program, data, w.parameters).value(), expected, "streamed");
+    const GraphCalls calls(machine);
+    EXPECT_EQ(calls.launched, 4U);
+    EXPECT_EQ(calls.kernels, 4U) << "totals";
+    if (evaluation >= 2) {
+      EXPECT_EQ(calls.made, 0U);
+    }
+  }
+}
+
+TEST_P(Predictions, AGraphThatCannotBeMadeFailsItsEvaluationAlone) {
+  const Workload w = arithmeticWorkload(68, 130, 9500, Precision::kF32);
+  const std::vector<double> expected = predict(cpuEngine(Precision::kF32), w, Tier::kInterpret);
+  FakeMachine machine(options());
+  const Engine gpu = machine.engine({.math = Math::kStrict, .device_bytes = 130 * 2048 * 4 * 2});
+  const Dataset data = gpu.upload(w.view()).value();
+  std::vector<float> out(expected.size());
+  for (const char* const entry : {"cuGraphAddKernelNode", "cuGraphInstantiateWithFlags", "cuGraphLaunch"}) {
+    const Program program = gpu.compile(w.expressions, {.tier = Tier::kCompile});
+    ASSERT_TRUE(gpu.prepare(program, data, {}).ok());
+    machine.driver.failAt(entry, 3, CUDA_ERROR_OUT_OF_MEMORY);
+    const auto failed = gpu.evaluate(program, data, w.parameters, std::span(out));
+    ASSERT_FALSE(failed.ok()) << entry;
+    EXPECT_EQ(failed.error().code, Errc::kMachine) << failed.error().message;
+    expectSameBits(predict(gpu, program, data, w.parameters), expected, w.rows(), entry);
+  }
+}
+
 TEST_P(Predictions, OfManyPieces) {
   Workload w = arithmeticWorkload(62, 0, 1000, Precision::kF32);
   for (std::uint32_t e = 0; e < 13'000; ++e) {

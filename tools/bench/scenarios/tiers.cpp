@@ -50,9 +50,9 @@ Json predictedPasses(const BenchContext& context, Tier tier, bool has_direct, st
   const std::size_t cores = std::thread::hardware_concurrency();
   const DeviceCosts& costs = kTypicalCosts;
   if (tier == Tier::kDirect) {
-    return leastPasses(costs.interpret, costs.direct, node_rows, costs.write * nodes / static_cast<double>(cores));
+    return leastPasses(costs.interpret, costs.direct, node_rows, writingSeconds(costs, nodes, cores));
   }
-  const std::size_t kernels = (expressions.size() + kExpressionsPerKernel - 1) / kExpressionsPerKernel;
+  const std::size_t kernels = ceilDivide(expressions.size(), kExpressionsPerKernel);
   return leastPasses(has_direct ? costs.direct : costs.interpret, costs.compiled, node_rows,
                      compileSeconds(costs, nodes, kernels, cores));
 }
