@@ -47,6 +47,12 @@ class HostCopy {
     if (matrix.row_stride < static_cast<std::ptrdiff_t>(element)) {
       return Error{Errc::kInvalid, fmt::format("{} with a stride of {} bytes", what, matrix.row_stride), {}};
     }
+    if (!queue.cuda->owns(matrix.pointer)) {
+      return Error{
+          Errc::kUnsupported,
+          fmt::format("{} at {:#x}, which is not memory of {}", what, matrix.pointer, queue.cuda->limits().name),
+          {}};
+    }
     values_ = AlignedBuffer(rows * element);
     rows_ = rows;
     precision_ = precision;

@@ -133,14 +133,21 @@ class LossFlight final : public Flight {
     });
   }
 
+  /// Without the run's work under way if it throws.
+  void submit() {
+    try {
+      executor_.inArena([&] { run_->submitLoss(task_.parameters); });
+    } catch (...) {
+      run_.reset();
+      throw;
+    }
+    task_.parameters = {};
+  }
   bool ready() override { return run_ == nullptr || run_->ready(); }
   void wait() override {
     if (run_ != nullptr) run_->wait();
   }
-  Result<Losses> finish() override {
-    task_.parameters = {};
-    return executor_.finish(task_, std::move(run_));
-  }
+  Result<Losses> finish() override { return executor_.finish(task_, std::move(run_)); }
 
  private:
   DeviceExecutor& executor_;
@@ -225,8 +232,9 @@ Result<std::unique_ptr<Flight>> DeviceExecutor::start(Task task) {
   const CurrentContext current(*cuda_);
   auto run = takeRun(task, true);
   if (!run) return std::move(run).error();
-  inArena([&] { (*run)->submitLoss(task.parameters); });
-  return std::unique_ptr<Flight>(std::make_unique<LossFlight>(*this, std::move(task), std::move(*run)));
+  auto flight = std::make_unique<LossFlight>(*this, std::move(task), std::move(*run));
+  flight->submit();
+  return std::unique_ptr<Flight>(std::move(flight));
 }
 
 }  // namespace

@@ -4,6 +4,13 @@
 
 namespace srjit {
 
+RunningJob::~RunningJob() {
+  const std::lock_guard lock(job_->mutex);
+  if (job_->code == nullptr && !job_->error) job_->error = Error{Errc::kMachine, "out of memory", {}};
+  job_->running = false;
+  job_->finished.notify_all();
+}
+
 DeviceProgram::~DeviceProgram() {
   for (const Jobs& jobs : jobs_) {
     for (const auto& [kind, job] : jobs) job->cancelled = true;

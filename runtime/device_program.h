@@ -29,6 +29,22 @@ struct CompileJob {
   double seconds = 0;
 };
 
+/// The making of a job, which ends with this object, whatever happens: a job never runs for ever.
+class RunningJob {
+ public:
+  /// Makes the job run; its mutex is held.
+  explicit RunningJob(std::shared_ptr<CompileJob> job) noexcept : job_(std::move(job)) { job_->running = true; }
+  /// Without code and without an error, memory was short.
+  ~RunningJob();
+  RunningJob(const RunningJob&) = delete;
+  RunningJob& operator=(const RunningJob&) = delete;
+
+  CompileJob& operator*() const noexcept { return *job_; }
+
+ private:
+  std::shared_ptr<CompileJob> job_;
+};
+
 /// Thread-safe. Cancels its jobs when it dies; they hold nothing of it.
 class DeviceProgram {
  public:

@@ -390,7 +390,8 @@ Losses DeviceRun::losses(const LossOptions& options) const {
       LossSums sums{.terms = totals[e], .weights = 0, .rows = data.rows, .valid = data.rows};
       // What stands there for an expression that failed may be no number of rows.
       if (skips)
-        sums.valid = static_cast<std::uint64_t>(std::clamp(totals[count + e], 0.0, static_cast<double>(data.rows)));
+        sums.valid =
+            static_cast<std::uint64_t>(std::min(std::max(0.0, totals[count + e]), static_cast<double>(data.rows)));
       const bool all = sums.valid == sums.rows;
       sums.weights = !data.has_weights ? static_cast<double>(sums.valid)
                      : all             ? data.weight_sum

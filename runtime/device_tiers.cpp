@@ -15,6 +15,12 @@ namespace {
 /// Seconds that the proof of the direct tier takes, where its interpreter must be compiled first.
 constexpr double kProofSeconds = 2;
 
+/// Whether code may still be made; under the job's mutex. An engine that dies cancels what it makes, but another may
+/// have the same program.
+bool isOpen(const CompileJob& job) {
+  return job.code == nullptr && !job.running && (!job.error || job.error->code == Errc::kCancelled);
+}
+
 std::vector<std::uint32_t> allOf(const ProgramSource& source) {
   std::vector<std::uint32_t> all(source.expressions.size());
   std::iota(all.begin(), all.end(), 0U);
@@ -124,7 +130,7 @@ Result<DeviceTiers::Code> DeviceTiers::automatic(const Program::State& state, co
   const std::shared_ptr<CompileJob> compiled = program.job(kind, Making::kCompiled);
   const auto look = [](CompileJob& job) {
     const std::lock_guard lock(job.mutex);
-    return std::pair(job.code, job.code == nullptr && !job.running && !job.error);
+    return std::pair(job.code, isOpen(job));
   };
   auto [direct_code, direct_open] = look(*direct);
   auto refusal = directRefusal(data.layout());
@@ -171,13 +177,15 @@ Result<DeviceTiers::Code> DeviceTiers::codeOf(const Program::State& state, const
   job->finished.wait(lock, [&] { return !job->running; });
   if (job->code == nullptr) {
     job->error.reset();
-    job->running = true;
+    job->cancelled = false;
+    std::optional<RunningJob> running(job);
     lock.unlock();
     // Direct code is wanted at once, by all threads; LLVM's leaves one for what is evaluated meanwhile.
     tbb::task_arena& arena = making == Making::kDirect ? arena_ : background_;
     // Isolated: a task of the same arena that is taken up meanwhile may wait for this very job.
     arena.execute(
         [&] { tbb::this_task_arena::isolate([&] { make(state.source, state.on_device, kind, making, *job); }); });
+    running.reset();
     lock.lock();
   }
   if (job->error) return *job->error;
@@ -186,18 +194,23 @@ Result<DeviceTiers::Code> DeviceTiers::codeOf(const Program::State& state, const
 
 void DeviceTiers::startMaking(const Program::State& state, const KernelKind& kind, Making making) {
   const std::shared_ptr<CompileJob> job = state.on_device->job(kind, making);
+  std::shared_ptr<RunningJob> running;
   {
     const std::lock_guard lock(job->mutex);
-    if (job->code != nullptr || job->running || job->error) return;
-    job->running = true;
+    if (!isOpen(*job)) return;
+    running = std::make_shared<RunningJob>(job);
+    job->error.reset();
+    job->cancelled = false;
   }
   {
     const std::lock_guard lock(started_mutex_);
     std::erase_if(started_, [](const auto& started) { return started.expired(); });
     started_.push_back(job);
   }
-  background_.enqueue(
-      jobs_->defer([this, source = state.source, kind, making, job] { make(source, nullptr, kind, making, *job); }));
+  // The job ends with what is enqueued, run or not.
+  background_.enqueue(jobs_->defer([this, source = state.source, kind, making, running = std::move(running)] {
+    make(source, nullptr, kind, making, **running);
+  }));
 }
 
 // `program` lives as long as the call, and is null in the background, where it need not.
@@ -221,14 +234,12 @@ void DeviceTiers::make(const Source& source, const std::shared_ptr<DeviceProgram
     return made;
   });
   const std::lock_guard lock(job.mutex);
-  job.running = false;
   job.seconds = watch.seconds();
   if (code) {
     job.code = std::move(*code);
   } else {
     job.error = std::move(code).error();
   }
-  job.finished.notify_all();
 }
 
 // Machine code of the chosen expressions; the others are interpreted.

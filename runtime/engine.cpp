@@ -118,24 +118,25 @@ void settle(const Task& task, Losses& losses) {
   }
 }
 
-/// A program whose data lack some of its variables: the part that can be evaluated, as a program of its own.
-struct Feasible {
-  Program program;
-  std::vector<std::uint32_t> expressions;  ///< their numbers in the whole program
-  std::vector<double> parameters;
-  Failures failures;
-};
+/// What is given for expressions that have no code; settle() says which failed.
+Losses lossesOfNothing(const Task& task) {
+  Losses losses;
+  if (task.loss) {
+    losses.values.resize(task.program.size(), kNaN);
+    losses.valid_rows.resize(task.program.size());
+  }
+  return losses;
+}
 
-Feasible findFeasible(Executor& executor, const Task& task) {
-  const ProgramSource& whole = *task.program.state().source;
-  const std::size_t columns = task.data.columns();
+std::shared_ptr<const FeasiblePart> makeFeasible(Executor& executor, const Program::State& program,
+                                                 std::size_t columns) {
+  const ProgramSource& whole = *program.source;
   auto source = std::make_shared<ProgramSource>(ProgramSource{.precision = whole.precision,
                                                               .math = whole.math,
                                                               .pipeline = whole.pipeline,
                                                               .expressions = {},
                                                               .group_by_sharing = whole.group_by_sharing});
   std::vector<std::uint32_t> expressions;
-  std::vector<double> parameters;
   Failures failures;
   for (std::uint32_t e = 0; e < whole.expressions.size(); ++e) {
     const std::uint32_t variables = whole.expressions[e].variableCount();
@@ -147,30 +148,33 @@ Feasible findFeasible(Executor& executor, const Task& task) {
     }
     expressions.push_back(e);
     source->add(whole.expressions[e]);
-    const auto first = task.parameters.begin() + static_cast<std::ptrdiff_t>(whole.parameter_offsets[e]);
-    parameters.insert(parameters.end(), first, first + whole.expressions[e].parameterCount());
   }
   auto part = std::make_shared<Program::State>();
   part->source = std::move(source);
-  part->device = task.program.state().device;
-  part->info.tier = Tier::kInterpret;
+  part->device = program.device;
+  part->info.tier = program.info.tier;
   executor.compile(*part, {});
-  return {Program(std::move(part)), std::move(expressions), std::move(parameters), std::move(failures)};
+  return std::make_shared<const FeasiblePart>(
+      FeasiblePart{Program(std::move(part)), std::move(expressions), std::move(failures)});
 }
 
 Result<Losses> runFeasible(Executor& executor, const Task& task) {
-  const Feasible feasible = findFeasible(executor, task);
+  const Program::State& program = task.program.state();
+  const std::shared_ptr<const FeasiblePart> held =
+      program.parts.get(task.data.columns(), [&] { return makeFeasible(executor, program, task.data.columns()); });
+  const FeasiblePart& feasible = *held;
+  std::vector<double> parameters;
+  for (const std::uint32_t e : feasible.expressions) {
+    const std::size_t first = task.program.parameterOffset(e), last = task.program.parameterOffset(e + 1);
+    for (const double parameter : task.parameters.subspan(first, last - first)) parameters.push_back(parameter);
+  }
   const std::size_t row_bytes = task.data.rows() * static_cast<std::size_t>(bytesOf(task.data.state().precision));
   AlignedBuffer predictions(task.loss ? 0 : feasible.expressions.size() * row_bytes);
-  const Task part{feasible.program, task.data, feasible.parameters, predictions.data(), task.loss};
+  const Task part{feasible.program, task.data, parameters, predictions.data(), task.loss};
   Result<Losses> some = executor.run(part);
   if (!some) return some;
   settle(part, *some);
-  Losses losses;
-  if (task.loss) {
-    losses.values.resize(task.program.size(), kNaN);
-    losses.valid_rows.resize(task.program.size());
-  }
+  Losses losses = lossesOfNothing(task);
   for (std::size_t i = 0; i < feasible.expressions.size(); ++i) {
     const std::size_t e = feasible.expressions[i];
     if (task.loss) {
@@ -185,12 +189,18 @@ Result<Losses> runFeasible(Executor& executor, const Task& task) {
   return losses;
 }
 
-bool isFeasible(const Task& task) { return task.program.state().source->variables <= task.data.columns(); }
+/// Whether the executor can run the whole program.
+bool isFeasible(const Task& task) {
+  const Program::State& program = task.program.state();
+  return program.made && program.source->variables <= task.data.columns();
+}
 
 Result<Losses> runTask(Engine::State& engine, const Task& task) {
   return guarded([&]() -> Result<Losses> {
     if (Status valid = checkTask(task, engine.options); !valid) return std::move(valid).error();
-    Result<Losses> losses = isFeasible(task) ? engine.executor->run(task) : runFeasible(*engine.executor, task);
+    Result<Losses> losses = isFeasible(task)            ? engine.executor->run(task)
+                            : task.program.state().made ? runFeasible(*engine.executor, task)
+                                                        : lossesOfNothing(task);
     if (losses) settle(task, *losses);
     return losses;
   });
@@ -204,9 +214,15 @@ class EnginePending final : public Pending<Value>::State {
       : engine_(std::move(engine)), task_(std::move(task)), flight_(std::move(flight)) {}
   explicit EnginePending(Result<Losses> done) : done_(std::move(done)) {}
 
-  bool ready() override { return flight_ == nullptr || flight_->ready(); }
+  // A failure ends the work, too: result() tells of it.
+  bool ready() override {
+    if (flight_ == nullptr) return true;
+    const auto ready = guarded([&]() -> Result<bool> { return flight_->ready(); });
+    return !ready || *ready;
+  }
   void wait() override {
-    if (flight_ != nullptr) flight_->wait();
+    if (flight_ == nullptr) return;
+    static_cast<void>(guarded([&] { return flight_->wait(), okStatus(); }));
   }
   Result<Value> result() override {
     if (flight_ != nullptr) {
@@ -319,6 +335,7 @@ Program Engine::compile(std::span<const Expression> expressions, const CompileOp
     state_->executor->compile(*state, options);
     return okStatus();
   });
+  state->made = made.ok();
   if (!made) {
     state->failures.clear();
     for (std::size_t i = 0; i < expressions.size(); ++i) state->failures.push_back({i, made.error()});

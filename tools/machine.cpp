@@ -88,8 +88,9 @@ std::string deviceText(const DeviceLimits& device) {
   if (device.arch.empty()) return text + fmt::format("; kernels need {} or later", deviceArchitectures().front());
   if (!device.has_pools) return text + "; it lacks stream-ordered memory pools";
   const std::string assembler(assemblerName());
-  return text + fmt::format("; {} kernels assembled by {}", device.arch,
-                            device.needs_ptx || assembler.empty() ? "the driver itself" : assembler);
+  return text + fmt::format("; {} kernels assembled by {}{}", device.arch,
+                            assembler.empty() ? "the driver itself" : assembler,
+                            device.needs_ptx && !assembler.empty() ? ", or the driver itself" : "");
 }
 
 Finding kernelCache() {
@@ -115,7 +116,10 @@ Finding directTier(const DeviceLimits& device) {
   if (!hasDirectTier(device, Precision::kF32)) {
     return {name, false, fmt::format("no instructions of sm_{} are known", device.capability), purpose};
   }
-  const auto cache = KernelCache::open({});
+  std::error_code ignored;
+  CacheOptions where;
+  if (!std::filesystem::exists(cacheDirectory(), ignored)) where.directory = "";  // nothing is made by looking
+  const auto cache = KernelCache::open(where);
   const std::string identity = llvmImageMaker()->identity();
   std::string text = fmt::format("instructions of sm_{}", device.capability);
   bool usable = true;

@@ -1,6 +1,8 @@
 // The engine on a model of a GPU gives the numbers of the CPU engine: strict arithmetic, bit for bit, in every tier,
 // chunk and batch.
 #include <atomic>
+#include <chrono>
+#include <thread>
 
 #include "tests/runtime/device_engine.h"
 
@@ -228,6 +230,46 @@ TEST(DeviceEngineTiers, AProgramMayServeTwoEngines) {
     first.reset();
     expectSameLosses(second.loss(program, data, w.parameters).value(), expected, "of the one that is left");
   }
+}
+
+// What an engine has begun and not ended, another begins anew.
+TEST(DeviceEngineTiers, AnEngineThatDiesWhileItCompilesLeavesTheProgramToOthers) {
+  FakeMachine machine;
+  const Workload w = arithmeticWorkload(29, 30, 300, Precision::kF32);
+  std::optional<Engine> first = machine.engine({.math = Math::kStrict});
+  const Engine second = machine.engine({.math = Math::kStrict});
+  const Dataset data = second.upload(w.view()).value();
+  const Program program = first->compile(w.expressions, {.expected_passes = 1e15, .expected_rows = 300});
+  ASSERT_TRUE(first->prepare(program, data, LossOptions{})) << "the interpreter is not held";
+  machine.images->hold();
+  const Losses expected = first->loss(program, data, w.parameters).value();
+  ASSERT_TRUE(program.status().compiling);
+  std::thread ending([&] { first.reset(); });
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  machine.images->release();
+  ending.join();
+  ASSERT_NE(program.status().tier, Tier::kCompile);
+  while (program.status().tier != Tier::kCompile) {
+    expectSameLosses(second.loss(program, data, w.parameters).value(), expected, "of the other engine");
+    ASSERT_TRUE(!program.status().error || program.status().compiling) << program.status().error->message;
+    std::this_thread::yield();
+  }
+}
+
+// The part that can be evaluated is made once.
+TEST(DeviceEngineTiers, DataThatLackAVariableCostNoCompilingEachTime) {
+  FakeMachine machine;
+  const Engine gpu = machine.engine({.math = Math::kStrict});
+  Workload w = arithmeticWorkload(30, 30, 300, Precision::kF32);
+  w.expressions.push_back(build({Token::variable(99)}));
+  const Dataset data = gpu.upload(w.view()).value();
+  const Program program = gpu.compile(w.expressions, {.tier = Tier::kInterpret});
+  const Losses first = gpu.loss(program, data, w.parameters).value();
+  EXPECT_EQ(first.failures.size(), 1U);
+  machine.driver.forgetCalls();
+  expectSameLosses(gpu.loss(program, data, w.parameters).value(), first, "again");
+  EXPECT_EQ(machine.driver.count("cuMemcpyHtoDAsync"), 1U) << "the parameters alone";
+  EXPECT_EQ(machine.driver.count("cuMemAllocFromPoolAsync"), 0U);
 }
 
 TEST(DeviceEngineTiers, StreamedTargetsWithoutColumns) {

@@ -1,5 +1,8 @@
 // What goes wrong with a GPU becomes an Error, and nothing is left behind.
+#include <cmath>
 #include <thread>
+
+#include <gmock/gmock.h>
 
 #include "tests/runtime/device_engine.h"
 
@@ -220,6 +223,44 @@ TEST(DeviceFaults, AnInterpreterThatCannotBeMade) {
   EXPECT_EQ(losses.error().message, "no assembler");
 }
 
+// Each call of compile() that can fail does; its program is one of failures, and evaluates to NaN.
+TEST(DeviceFaults, AProgramThatCouldNotBeMadeGivesNaN) {
+  const Workload w = arithmeticWorkload(35, 10, 50, Precision::kF32);
+  FakeMachine machine;
+  const Engine gpu = machine.engine({.math = Math::kStrict});
+  const Dataset data = gpu.upload(w.view()).value();
+  machine.driver.failAt("cuCtxSetCurrent", 1, CUDA_ERROR_UNKNOWN);
+  const Program program = gpu.compile(w.expressions);
+  ASSERT_EQ(program.failures().size(), w.expressions.size());
+  const Losses losses = gpu.loss(program, data, w.parameters).value();
+  EXPECT_EQ(losses.failures.size(), w.expressions.size());
+  for (const double value : losses.values) EXPECT_TRUE(std::isnan(value));
+  std::vector<float> out(w.expressions.size() * w.rows());
+  ASSERT_TRUE(gpu.evaluate(program, data, w.parameters, std::span<float>(out)));
+  for (const float value : out) EXPECT_TRUE(std::isnan(value));
+  EXPECT_TRUE(gpu.prepare(program, data, LossOptions{}));
+  auto pending = gpu.submitLoss(program, data, w.parameters);
+  ASSERT_TRUE(pending);
+  EXPECT_EQ(std::move(*pending).result().value().failures.size(), w.expressions.size());
+}
+
+TEST(DeviceFaults, APendingLossThatFailsIsReadyAndTellsSo) {
+  const Workload w = arithmeticWorkload(36, 10, 50, Precision::kF32);
+  FakeMachine machine({.lag = true});
+  const Engine gpu = machine.engine({.math = Math::kStrict});
+  const Dataset data = gpu.upload(w.view()).value();
+  const Program program = gpu.compile(w.expressions, {.tier = Tier::kInterpret});
+  ASSERT_TRUE(gpu.prepare(program, data, LossOptions{}));
+  machine.driver.failKernel(1, CUDA_ERROR_ILLEGAL_ADDRESS);
+  auto pending = gpu.submitLoss(program, data, w.parameters);
+  ASSERT_TRUE(pending) << "the work lags behind";
+  while (!pending->ready()) std::this_thread::yield();
+  pending->wait();
+  const Result<Losses> losses = std::move(*pending).result();
+  ASSERT_FALSE(losses.ok());
+  EXPECT_EQ(losses.error().code, Errc::kMachine);
+}
+
 TEST(DeviceFaults, MisfitsOfAdoptedMemory) {
   FakeMachine machine;
   const Engine gpu = machine.engine();
@@ -248,6 +289,10 @@ TEST(DeviceFaults, MisfitsOfAdoptedMemory) {
   target.rows = 100;
   EXPECT_EQ(messageOf({.columns = good, .target = target}), "accepted");
   EXPECT_EQ(messageOf({.columns = good, .weights = target}), "weights without a target");
+  DeviceMatrix on_host = target;
+  on_host.pointer = 64;
+  EXPECT_THAT(messageOf({.columns = good, .target = on_host}),
+              testing::StartsWith("the target at 0x40, which is not memory of"));
   EXPECT_EQ(messageOf({.columns = good, .target = target, .weights = target}), "the weights are all zero");
   const Engine cpu = cpuEngine(Precision::kF32);
   EXPECT_EQ(cpu.adopt({.columns = good}).error().code, Errc::kUnsupported);
