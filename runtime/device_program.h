@@ -23,10 +23,12 @@ struct CompileJob {
 
   std::mutex mutex;
   std::condition_variable finished;
-  bool running = false;
+  bool running = false;                    ///< looking included
   std::shared_ptr<const DeviceCode> code;  ///< null: not made yet, or `error`
   std::optional<Error> error;
   double seconds = 0;
+  /// What a look into the cache found before `code` was made; nothing if nobody has looked.
+  std::optional<MissingKernels> missing;
 };
 
 /// Thread-safe. Cancels its jobs when it dies; they hold nothing of it.
