@@ -34,6 +34,17 @@ constexpr double writingSeconds(const DeviceCosts& costs, double nodes, std::siz
   return costs.write * nodes / static_cast<double>(cores);
 }
 
+/// Time of all cores for a node of compiled kernels that are in the cache, from expression to loaded kernel: 41 ms for
+/// 4,096 expressions of 30 nodes from disk (docs/performance.md, H200 and 16 cores). The driver loads one module after
+/// another, so that the number of cores hardly counts.
+inline constexpr double kLoadSecondsPerNode = 0.33e-6;
+
+/// Time to see that compiled kernels are in the cache, and to load them. The key of a kernel is that of its graph:
+/// making graphs is most of what writing direct code takes.
+constexpr double loadingSeconds(const DeviceCosts& costs, double nodes, std::size_t cores) {
+  return writingSeconds(costs, nodes, cores) + kLoadSecondsPerNode * nodes;
+}
+
 /// Time from the first graph to the last loaded kernel: kernels are made whole, one on a core.
 constexpr double compileSeconds(const DeviceCosts& costs, double nodes, std::size_t kernels, std::size_t cores) {
   const std::size_t rounds = ceilDivide(kernels, cores);

@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -97,6 +98,18 @@ inline bool isRefusal(const Failure& failure) { return failure.error.code == Err
 /// whose kernel spills, or that is refused, is made again in halves; an expression that fails alone is interpreted, or
 /// a failure. Stops early, with code for nothing, once `cancelled`.
 DeviceCode compileForDevice(const CodeRequest& request, const KernelKind& kind, const std::atomic<bool>& cancelled);
+
+/// Kernels that are neither loaded nor in the cache.
+struct MissingKernels {
+  std::size_t kernels = 0;
+  std::size_t tokens = 0;  ///< of their expressions
+};
+
+/// What compileForDevice() would have to compile, as far as can be told before the assembler has said which kernels
+/// spill: runs the passes, in parallel likewise, and looks for the kernels. Stops early, with all of them for an
+/// answer, once `worth` is false of those that are missing so far, or once `cancelled`.
+MissingKernels findMissing(const CodeRequest& request, const KernelKind& kind,
+                           const std::function<bool(const MissingKernels&)>& worth, const std::atomic<bool>& cancelled);
 
 /// Expressions a kernel, at most. More share more of what they compute, and the columns they load.
 inline constexpr std::size_t kExpressionsPerKernel = 64;

@@ -1,6 +1,8 @@
 // Machine code for batches of expressions; device_code.h says what is made.
 #include <algorithm>
+#include <functional>
 #include <iterator>
+#include <mutex>
 #include <ranges>
 
 #include <tbb/parallel_for.h>
@@ -28,6 +30,8 @@ constexpr std::size_t kKernelsPerModule = 8, kModulesPerThread = 2;
 /// spills a few registers of most kernels to keep within the limit; halves share less of what they compute.
 constexpr double kMaxSpilling = 0.02;
 
+unsigned minBlocksOf(Precision precision) { return precision == Precision::kF32 ? kMinBlocks : kMinBlocksWide; }
+
 std::size_t weightOf(const Expression& expression, Precision precision, Math math) {
   std::size_t weight = 0;
   for (const Token& token : expression.tokens()) {
@@ -41,6 +45,18 @@ struct Group {
   std::vector<std::uint32_t> expressions;
   std::size_t weight = 0;
 };
+
+std::size_t tokensOf(const Group& group, const ProgramSource& source) {
+  std::size_t tokens = 0;
+  for (const std::uint32_t e : group.expressions) tokens += source.expressions[e].size();
+  return tokens;
+}
+
+Result<Dag> graphOf(const Group& group, const ProgramSource& source) {
+  std::vector<Expression> members;
+  for (const std::uint32_t e : group.expressions) members.push_back(source.expressions[e]);
+  return optimizedDag(members, source.pipeline, source.precision, source.math);
+}
 
 /// A kernel while it is being made.
 struct Draft {
@@ -64,9 +80,7 @@ class Batch {
   Batch(const CodeRequest& request, const KernelKind& kind, const std::atomic<bool>& cancelled)
       : request_(request), kind_(kind), cancelled_(cancelled) {}
 
-  void make(std::span<const Group> groups) {
-    make(groups, request_.source.precision == Precision::kF32 ? kMinBlocks : kMinBlocksWide);
-  }
+  void make(std::span<const Group> groups) { make(groups, minBlocksOf(request_.source.precision)); }
 
   std::vector<Draft> drafts;
   std::vector<std::uint32_t> interpreted;
@@ -80,7 +94,7 @@ class Batch {
     if (cancelled_.load(std::memory_order_relaxed)) return;
     std::vector<Dag> dags;
     for (const Group& group : groups) {
-      Result<Dag> dag = graphOf(group);
+      Result<Dag> dag = graphOf(group, request_.source);
       if (!dag && divide(groups, min_blocks)) return;
       if (!dag) {
         failures.push_back({group.expressions[0], std::move(dag).error()});
@@ -109,21 +123,9 @@ class Batch {
           continue;
         }
       }
-      if (seconds > 0) made_tokens += tokensOf(groups[i]);
+      if (seconds > 0) made_tokens += tokensOf(groups[i], request_.source);
       keep(groups[i], dags[i], *image, kernel);
     }
-  }
-
-  std::size_t tokensOf(const Group& group) const {
-    std::size_t tokens = 0;
-    for (const std::uint32_t e : group.expressions) tokens += request_.source.expressions[e].size();
-    return tokens;
-  }
-
-  Result<Dag> graphOf(const Group& group) const {
-    std::vector<Expression> members;
-    for (const std::uint32_t e : group.expressions) members.push_back(request_.source.expressions[e]);
-    return optimizedDag(members, request_.source.pipeline, request_.source.precision, request_.source.math);
   }
 
   void keep(const Group& group, const Dag& dag, const std::shared_ptr<const LoadedImage>& image, const Kernel& kernel) {
@@ -158,16 +160,29 @@ class Batch {
   const std::atomic<bool>& cancelled_;
 };
 
-/// Expressions that are tried as one kernel.
-std::vector<Group> groupsOf(const CodeRequest& request, std::vector<std::uint32_t>& too_long) {
+/// What is tried first.
+struct Plan {
+  std::vector<Group> groups;
+  std::vector<std::uint32_t> too_long;  ///< expressions that are not tried
+  std::size_t kernels_per_module = 1;
+
+  std::size_t modules() const { return ceilDivide(groups.size(), kernels_per_module); }
+  std::span<const Group> module(std::size_t m) const {
+    const auto rest = std::span(groups).subspan(m * kernels_per_module);
+    return rest.first(std::min(kernels_per_module, rest.size()));
+  }
+};
+
+Plan planOf(const CodeRequest& request) {
   const ProgramSource& source = request.source;
   std::vector<std::uint32_t> order(request.chosen.begin(), request.chosen.end());
   if (source.group_by_sharing) order = orderedBySharing(source.expressions, order, source.precision, source.math);
-  std::vector<Group> groups;
+  Plan plan;
+  std::vector<Group>& groups = plan.groups;
   for (const std::uint32_t e : order) {
     const Expression& expression = source.expressions[e];
     if (expression.size() > kMaxCompiledDeviceTokens) {
-      too_long.push_back(e);
+      plan.too_long.push_back(e);
       continue;
     }
     const std::size_t weight = weightOf(expression, source.precision, source.math);
@@ -178,7 +193,9 @@ std::vector<Group> groupsOf(const CodeRequest& request, std::vector<std::uint32_
     groups.back().expressions.push_back(e);
     groups.back().weight += weight;
   }
-  return groups;
+  plan.kernels_per_module =
+      std::clamp<std::size_t>(groups.size() / (kModulesPerThread * request.threads), 1, kKernelsPerModule);
+  return plan;
 }
 
 void uploadOutputs(DeviceCode& code, const DeviceQueue& queue) {
@@ -197,14 +214,10 @@ DeviceCode compileForDevice(const CodeRequest& request, const KernelKind& kind, 
   std::vector<std::uint32_t> interpreted;
   std::ranges::set_difference(std::views::iota(0U, static_cast<std::uint32_t>(request.source.expressions.size())),
                               request.chosen, std::back_inserter(interpreted));
-  const auto groups = groupsOf(request, interpreted);
-  const std::size_t kernels =
-      std::clamp<std::size_t>(groups.size() / (kModulesPerThread * request.threads), 1, kKernelsPerModule);
-  std::vector<Batch> batches(ceilDivide(groups.size(), kernels), Batch(request, kind, cancelled));
-  tbb::parallel_for(std::size_t{0}, batches.size(), [&](std::size_t b) {
-    const auto rest = std::span(groups).subspan(b * kernels);
-    batches[b].make(rest.first(std::min(kernels, rest.size())));
-  });
+  const Plan plan = planOf(request);
+  interpreted.insert(interpreted.end(), plan.too_long.begin(), plan.too_long.end());
+  std::vector<Batch> batches(plan.modules(), Batch(request, kind, cancelled));
+  tbb::parallel_for(std::size_t{0}, batches.size(), [&](std::size_t b) { batches[b].make(plan.module(b)); });
 
   DeviceCode code;
   code.tokens = request.source.tokens;
@@ -241,6 +254,40 @@ DeviceCode compileForDevice(const CodeRequest& request, const KernelKind& kind, 
             [](const Failure& a, const Failure& b) { return a.expression < b.expression; });
   code.seconds_codegen = watch.seconds();
   return code;
+}
+
+MissingKernels findMissing(const CodeRequest& request, const KernelKind& kind,
+                           const std::function<bool(const MissingKernels&)>& worth,
+                           const std::atomic<bool>& cancelled) {
+  const Plan plan = planOf(request);
+  const auto allOf = [&](std::span<const Group> groups) {
+    MissingKernels all{.kernels = groups.size(), .tokens = 0};
+    for (const Group& group : groups) all.tokens += tokensOf(group, request.source);
+    return all;
+  };
+  std::mutex mutex;
+  MissingKernels missing;
+  std::atomic<bool> stopped = false;
+  tbb::parallel_for(std::size_t{0}, plan.modules(), [&](std::size_t m) {
+    if (stopped.load(std::memory_order_relaxed) || cancelled.load(std::memory_order_relaxed)) return;
+    const std::span<const Group> groups = plan.module(m);
+    std::vector<Dag> dags;
+    for (const Group& group : groups) {
+      Result<Dag> dag = graphOf(group, request.source);
+      if (!dag) break;  // then its expressions are tried in another way
+      dags.push_back(std::move(*dag));
+    }
+    if (dags.size() == groups.size() &&
+        request.store.hasRows(dags, kind, kCompiledRowsPerThread, minBlocksOf(request.source.precision))) {
+      return;
+    }
+    const MissingKernels more = allOf(groups);
+    const std::lock_guard lock(mutex);
+    missing.kernels += more.kernels;
+    missing.tokens += more.tokens;
+    if (!worth(missing)) stopped = true;
+  });
+  return stopped || cancelled.load() ? allOf(plan.groups) : missing;
 }
 
 }  // namespace srjit

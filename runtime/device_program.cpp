@@ -6,7 +6,7 @@ namespace srjit {
 
 RunningJob::~RunningJob() {
   const std::lock_guard lock(job_->mutex);
-  if (job_->code == nullptr && !job_->error) job_->error = Error{Errc::kMachine, "out of memory", {}};
+  if (job_->code == nullptr && !job_->error && !job_->missing) job_->error = Error{Errc::kMachine, "out of memory", {}};
   job_->running = false;
   job_->finished.notify_all();
 }

@@ -23,10 +23,12 @@ struct CompileJob {
 
   std::mutex mutex;
   std::condition_variable finished;
-  bool running = false;
+  bool running = false;                    ///< looking included
   std::shared_ptr<const DeviceCode> code;  ///< null: not made yet, or `error`
   std::optional<Error> error;
   double seconds = 0;
+  /// What a look into the cache found before `code` was made; nothing if nobody has looked.
+  std::optional<MissingKernels> missing;
 };
 
 /// The making of a job, which ends with this object, whatever happens: a job never runs for ever.
@@ -34,7 +36,7 @@ class RunningJob {
  public:
   /// Makes the job run; its mutex is held.
   explicit RunningJob(std::shared_ptr<CompileJob> job) noexcept : job_(std::move(job)) { job_->running = true; }
-  /// Without code and without an error, memory was short.
+  /// If neither code nor an error, nor what is missing, was found out, memory was short.
   ~RunningJob();
   RunningJob(const RunningJob&) = delete;
   RunningJob& operator=(const RunningJob&) = delete;

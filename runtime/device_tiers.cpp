@@ -159,15 +159,34 @@ Result<DeviceTiers::Code> DeviceTiers::automatic(const Program::State& state, co
       serving = costs.direct;
     }
   }
-  if (passes > 0 && compiled_open) {
-    const std::size_t kernels = ceilDivide(state.source->expressions.size(), kExpressionsPerKernel);
-    if (makingPays(serving, costs.compiled, passes, node_rows, compileSeconds(costs, nodes, kernels, threads_))) {
-      startMaking(state, kind, Making::kCompiled);
-    }
-  }
+  if (passes > 0 && compiled_open) compileIfWorth(state, kind, serving, passes, node_rows);
   if (direct_code != nullptr) return direct_code;
   Code code = interpreted(state);
   return program.refused().empty() ? code : codeOf(state, kind, Making::kCompiledRefused);
+}
+
+// Begins to make compiled code if that pays though all of it must be compiled, or if it would pay were all in the
+// cache. Only the background can tell whether it is, since a kernel's key is that of its graph.
+void DeviceTiers::compileIfWorth(const Program::State& state, const KernelKind& kind, double serving, double passes,
+                                 double node_rows) {
+  const DeviceCosts costs = calibration_.costs();
+  const double nodes = nodesOf(*state.source);
+  const auto pays = [=](double seconds) { return makingPays(serving, costs.compiled, passes, node_rows, seconds); };
+  const auto worth = [=, this](const MissingKernels& missing) {
+    return pays(loadingSeconds(costs, nodes, threads_) +
+                compileSeconds(costs, static_cast<double>(missing.tokens), missing.kernels, threads_));
+  };
+  const std::size_t kernels = ceilDivide(state.source->expressions.size(), kExpressionsPerKernel);
+  if (pays(compileSeconds(costs, nodes, kernels, threads_))) return startMaking(state, kind, Making::kCompiled);
+  if (!worth({})) return;
+  const std::shared_ptr<CompileJob> job = state.on_device->job(kind, Making::kCompiled);
+  std::optional<MissingKernels> missing;
+  {
+    const std::lock_guard lock(job->mutex);
+    missing = job->missing;
+  }
+  if (!missing) return startMaking(state, kind, Making::kCompiled, worth);
+  if (worth(*missing)) startMaking(state, kind, Making::kCompiled);
 }
 
 // The code of a job, which is made now unless it was before.
@@ -192,7 +211,7 @@ Result<DeviceTiers::Code> DeviceTiers::codeOf(const Program::State& state, const
   return job->code;
 }
 
-void DeviceTiers::startMaking(const Program::State& state, const KernelKind& kind, Making making) {
+void DeviceTiers::startMaking(const Program::State& state, const KernelKind& kind, Making making, const Worth& worth) {
   const std::shared_ptr<CompileJob> job = state.on_device->job(kind, making);
   std::shared_ptr<RunningJob> running;
   {
@@ -208,9 +227,21 @@ void DeviceTiers::startMaking(const Program::State& state, const KernelKind& kin
     started_.push_back(job);
   }
   // The job ends with what is enqueued, run or not.
-  background_.enqueue(jobs_->defer([this, source = state.source, kind, making, running = std::move(running)] {
-    make(source, nullptr, kind, making, **running);
+  background_.enqueue(jobs_->defer([this, source = state.source, kind, making, worth, running = std::move(running)] {
+    if (!worth || looksWorth(source, kind, worth, **running)) make(source, nullptr, kind, making, **running);
   }));
+}
+
+// If it is not worth it, the job is open again, and knows what is missing.
+bool DeviceTiers::looksWorth(const Source& source, const KernelKind& kind, const Worth& worth, CompileJob& job) {
+  const auto found = guarded([&]() -> Result<MissingKernels> {
+    return findMissing(request(*source, allOf(*source)), kind, worth, job.cancelled);
+  });
+  const MissingKernels missing = found ? *found : MissingKernels{source->expressions.size(), source->tokens};
+  if (worth(missing) && !job.cancelled) return true;
+  const std::lock_guard lock(job.mutex);
+  job.missing = missing;
+  return false;
 }
 
 // `program` lives as long as the call, and is null in the background, where it need not.

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -52,7 +53,13 @@ class DeviceTiers {
   Code interpreted(const Program::State& state);
   Result<Code> automatic(const Program::State& state, const KernelKind& kind, const DeviceData& data, double passes);
   Result<Code> codeOf(const Program::State& state, const KernelKind& kind, Making making);
-  void startMaking(const Program::State& state, const KernelKind& kind, Making making);
+  /// In the background. With `worth`, looks into the cache first, and makes the code only if what is missing is worth
+  /// it.
+  using Worth = std::function<bool(const MissingKernels&)>;
+  void startMaking(const Program::State& state, const KernelKind& kind, Making making, const Worth& worth = nullptr);
+  bool looksWorth(const Source& source, const KernelKind& kind, const Worth& worth, CompileJob& job);
+  void compileIfWorth(const Program::State& state, const KernelKind& kind, double serving, double passes,
+                      double node_rows);
   void make(const Source& source, const std::shared_ptr<DeviceProgram>& program, const KernelKind& kind, Making making,
             CompileJob& job);
   Code makeCompiled(const ProgramSource& source, std::span<const std::uint32_t> chosen, const KernelKind& kind,

@@ -115,6 +115,7 @@ class DiskStore::State {
   template <class Body>
   auto attempt(const Body& body) -> Result<decltype(body())>;
 
+  bool has(const KernelKey& key);
   std::optional<KernelImage> read(const KernelKey& key);
   void write(const KernelKey& key, const KernelImage& image);
   std::optional<std::string> readFact(const std::string& name);
@@ -278,6 +279,11 @@ void DiskStore::State::remake(std::uint64_t generation) {
   SqliteFile file(file_, SqliteFile::Access::kWrite);
   file.waitWhenBusy(kBusyMilliseconds);
   file.empty(kForm);
+}
+
+bool DiskStore::State::has(const KernelKey& key) {
+  const Reader reader(*this);
+  return reader->prepare("SELECT 1 FROM images WHERE digest = ?").bind(bytesOf(key.digest)).step();
 }
 
 std::optional<ImageRecord> DiskStore::State::find(const KernelKey& key) {
@@ -485,6 +491,10 @@ Result<std::unique_ptr<DiskStore>> DiskStore::open(const std::filesystem::path& 
   const auto opened = state->attempt([&] { return DiskStore::State::Reader(*state), std::monostate(); });
   if (!opened) return opened.error();
   return std::unique_ptr<DiskStore>(new DiskStore(std::move(state)));
+}
+
+Result<bool> DiskStore::has(const KernelKey& key) {
+  return state_->attempt([&] { return state_->has(key); });
 }
 
 Result<std::optional<KernelImage>> DiskStore::read(const KernelKey& key) {

@@ -48,6 +48,8 @@ class DiskStore {
   /// Writes down when images were used.
   ~DiskStore();
 
+  /// Whether there is an image, damaged or not; it is not read, and does not count as used.
+  Result<bool> has(const KernelKey& key);
   /// The image, if it is there and undamaged.
   Result<std::optional<KernelImage>> read(const KernelKey& key);
   /// Does nothing if there is an image of this key, or if this one alone exceeds the bound. Makes room by removing the

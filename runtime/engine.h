@@ -57,7 +57,7 @@ struct ProgramInfo {
 /// What has become of a Program so far.
 struct ProgramStatus {
   Tier tier = Tier::kInterpret;   ///< what the next evaluation uses, if it is like the last one
-  bool compiling = false;         ///< whether machine code is being made in the background
+  bool compiling = false;         ///< whether machine code is being made, or looked for, in the background
   std::size_t compiled = 0;       ///< expressions that have machine code of their own
   std::uint64_t evaluations = 0;  ///< since it was made
   double seconds_compiling = 0;   ///< that passed until the machine code was there

@@ -46,6 +46,8 @@ class MemoryImages {
     return order_.front().image;
   }
 
+  bool has(const Digest& digest) const { return places_.contains(digest); }
+
   /// Returns how many had to go.
   std::uint64_t add(const Digest& digest, Image image) {
     const std::uint64_t bytes = bytesOf(*image);
@@ -137,6 +139,7 @@ class KernelCache::State {
   }
 
   Result<Image> get(const KernelKey& key, const Make& make);
+  bool has(const KernelKey& key);
   Image find(const KernelKey& key);
   std::optional<std::string> readFact(const std::string& name);
   void writeFact(const std::string& name, const std::string& value);
@@ -255,6 +258,15 @@ Result<Image> KernelCache::State::get(const KernelKey& key, const Make& make) {
   return image;
 }
 
+bool KernelCache::State::has(const KernelKey& key) {
+  {
+    const std::scoped_lock lock(mutex_);
+    if (memory_.has(key.digest)) return true;
+  }
+  const auto stored = onDisk(Access::kRead, [&](DiskStore& store) { return store.has(key); });
+  return stored && *stored;
+}
+
 Image KernelCache::State::find(const KernelKey& key) {
   {
     const std::scoped_lock lock(mutex_);
@@ -324,6 +336,7 @@ std::shared_ptr<KernelCache> KernelCache::open(const CacheOptions& options) {
 }
 
 Result<Image> KernelCache::get(const KernelKey& key, const Make& make) { return state_->get(key, make); }
+bool KernelCache::has(const KernelKey& key) { return state_->has(key); }
 Image KernelCache::find(const KernelKey& key) { return state_->find(key); }
 std::optional<std::string> KernelCache::readFact(const std::string& name) { return state_->readFact(name); }
 void KernelCache::writeFact(const std::string& name, const std::string& value) { state_->writeFact(name, value); }

@@ -43,6 +43,8 @@ class KernelCache {
   /// for other keys, and oneTBB: it is isolated from tasks that might wait for it. Errors: make's.
   Result<std::shared_ptr<const KernelImage>> get(const KernelKey& key, const Make& make);
 
+  /// Whether the image seems to be there already; does not read it, wait or count. On disk it may be found damaged yet.
+  bool has(const KernelKey& key);
   /// The image if it is there already; does not wait.
   std::shared_ptr<const KernelImage> find(const KernelKey& key);
 

@@ -41,6 +41,12 @@ DeviceOptions KernelStore::options(const KernelKind& kind, unsigned rows_per_thr
           .strided_columns = kind.strided_columns};
 }
 
+DeviceOptions KernelStore::rowsOptions(const KernelKind& kind, unsigned rows_per_thread, unsigned min_blocks) const {
+  DeviceOptions made_for = options(kind, rows_per_thread);
+  made_for.min_blocks = min_blocks;
+  return made_for;
+}
+
 const HandlerTable& KernelStore::table(const InterpreterVariant& variant) {
   const std::lock_guard lock(mutex_);
   auto found = tables_.find(variant);
@@ -56,21 +62,21 @@ const HandlerTable& KernelStore::table(const InterpreterVariant& variant) {
   return found->second;
 }
 
+std::shared_ptr<const LoadedImage> KernelStore::loaded(const KernelKey& key) {
+  const std::lock_guard lock(mutex_);
+  const auto found = loaded_.find(std::string(key.digest.begin(), key.digest.end()));
+  return found == loaded_.end() ? nullptr : found->second.lock();
+}
+
 Result<std::shared_ptr<const LoadedImage>> KernelStore::load(const KernelKey& key, const Make& make) {
-  const std::string digest(key.digest.begin(), key.digest.end());
-  {
-    const std::lock_guard lock(mutex_);
-    if (const auto found = loaded_.find(digest); found != loaded_.end()) {
-      if (auto loaded = found->second.lock()) return loaded;
-    }
-  }
+  if (auto known = this->loaded(key)) return known;
   auto image = cache_->get(key, make);
   if (!image) return std::move(image).error();
   const CurrentContext current(*cuda_);
   auto loaded = std::make_shared<const LoadedImage>(LoadedImage{*image, Module(cuda_, **image)});
   const std::lock_guard lock(mutex_);
   if (loaded_.size() > 4096) std::erase_if(loaded_, [](const auto& entry) { return entry.second.expired(); });
-  loaded_[digest] = loaded;
+  loaded_[std::string(key.digest.begin(), key.digest.end())] = loaded;
   return loaded;
 }
 
@@ -110,14 +116,19 @@ Result<Kernel> KernelStore::totals() {
 Result<std::shared_ptr<const LoadedImage>> KernelStore::rows(std::span<const Dag> dags, const KernelKind& kind,
                                                              unsigned rows_per_thread, unsigned min_blocks,
                                                              double& seconds) {
-  DeviceOptions made_for = options(kind, rows_per_thread);
-  made_for.min_blocks = min_blocks;
+  const DeviceOptions made_for = rowsOptions(kind, rows_per_thread, min_blocks);
   seconds = 0;
   return load(keyOfRows(dags, made_for, identity_), [&] {
     auto image = images_->rows(dags, made_for);
     if (image) seconds = image->seconds;
     return image;
   });
+}
+
+bool KernelStore::hasRows(std::span<const Dag> dags, const KernelKind& kind, unsigned rows_per_thread,
+                          unsigned min_blocks) {
+  const KernelKey key = keyOfRows(dags, rowsOptions(kind, rows_per_thread, min_blocks), identity_);
+  return loaded(key) != nullptr || cache_->has(key);
 }
 
 }  // namespace srjit

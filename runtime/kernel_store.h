@@ -57,6 +57,9 @@ class KernelStore {
   Result<std::shared_ptr<const LoadedImage>> rows(std::span<const Dag> dags, const KernelKind& kind,
                                                   unsigned rows_per_thread, unsigned min_blocks, double& seconds);
 
+  /// Whether rows() would only have to load the image, as far as can be told without reading it.
+  bool hasRows(std::span<const Dag> dags, const KernelKind& kind, unsigned rows_per_thread, unsigned min_blocks);
+
   Precision precision() const noexcept { return precision_; }
   Math math() const noexcept { return math_; }
   /// ImageMaker::identity().
@@ -67,6 +70,8 @@ class KernelStore {
   using Make = KernelCache::Make;
   using KernelNumber = std::pair<InterpreterVariant, unsigned>;  ///< the unsigned names a KernelKind
   DeviceOptions options(const KernelKind& kind, unsigned rows_per_thread) const;
+  DeviceOptions rowsOptions(const KernelKind& kind, unsigned rows_per_thread, unsigned min_blocks) const;
+  std::shared_ptr<const LoadedImage> loaded(const KernelKey& key);
   Result<std::shared_ptr<const LoadedImage>> load(const KernelKey& key, const Make& make);
   Result<Kernel> keep(const KernelNumber& number, const KernelKey& key, const char* name, const Make& make);
   std::optional<Kernel> kept(const KernelNumber& number);

@@ -1,10 +1,13 @@
 // Engines on a model of a GPU, beside the CPU engine whose numbers they must give.
 #pragma once
 
+#include <chrono>
 #include <memory>
 #include <string>
+#include <thread>
 
 #include "runtime/engine_parts.h"
+#include "runtime/program.h"
 #include "tests/runtime/fake_driver.h"
 #include "tests/runtime/fake_image_maker.h"
 #include "tests/runtime/workload.h"
@@ -64,6 +67,12 @@ inline void expectSameLosses(const Losses& a, const Losses& b, const char* what)
   expectSameBits(a.values, b.values, 1, what);
   EXPECT_EQ(a.valid_rows, b.valid_rows) << what;
   EXPECT_EQ(a.failures.size(), b.failures.size()) << what;
+}
+
+/// Whether everything lets go of what a program was made from, once that and its background work have ended.
+inline bool endsSoon(const std::weak_ptr<const ProgramSource>& source) {
+  for (int i = 0; i < 10'000 && !source.expired(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  return source.expired();
 }
 
 }  // namespace srjit

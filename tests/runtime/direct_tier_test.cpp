@@ -11,7 +11,6 @@
 
 #include "compiler/direct.h"
 #include "runtime/direct_proof.h"
-#include "runtime/program.h"
 #include "tests/runtime/device_engine.h"
 #include "tests/runtime/held_pass.h"
 #include "tests/tools/scratch.h"
@@ -91,12 +90,6 @@ void expectDirect(const Program& program, std::size_t expressions) {
   EXPECT_EQ(status.tier, Tier::kDirect);
   EXPECT_EQ(status.compiled, expressions);
   EXPECT_FALSE(status.error) << status.error->message;
-}
-
-/// Whether everything lets go of what a program was made from, once that and its background work have ended.
-bool endsSoon(const std::weak_ptr<const ProgramSource>& source) {
-  for (int i = 0; i < 10'000 && !source.expired(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  return source.expired();
 }
 
 /// Every sum becomes a difference.

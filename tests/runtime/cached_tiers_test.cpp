@@ -1,0 +1,138 @@
+// Auto and the kernel cache: compiled kernels that are there already cost no more than loading.
+#include <optional>
+
+#include "tests/runtime/device_engine.h"
+#include "tests/runtime/held_pass.h"
+#include "tests/tools/scratch.h"
+
+namespace srjit {
+namespace {
+
+constexpr std::size_t kRows = 200, kExpressions = 384;
+/// Passes that repay loading the kernels, or compiling one of them, but not compiling all: loading takes milliseconds,
+/// a kernel a tenth of a second, and all of them half a second.
+constexpr double kPasses = 800'000;
+
+/// f64 has no direct tier, so only the interpreter serves before compiled code.
+struct CachedMachine {
+  FakeMachine machine;
+  Engine gpu;
+  Dataset data;
+
+  CachedMachine(const Scratch& directory, const Workload& w)
+      : gpu(machine.engine(
+            {.precision = Precision::kF64, .math = Math::kStrict, .cache_directory = directory.path("")})),
+        data(gpu.upload(w.view()).value()) {
+    machine.images->seconds = 0.1;
+  }
+  Program automatic(const Workload& w, std::optional<Pipeline> pipeline = {}) const {
+    return gpu.compile(w.expressions,
+                       {.pipeline = std::move(pipeline), .expected_passes = kPasses, .group_by_sharing = false});
+  }
+  std::size_t made() const { return machine.images->count("rows"); }
+};
+
+Workload workload() { return arithmeticWorkload(51, kExpressions, kRows, Precision::kF64); }
+
+/// Leaves the kernels of the first `count` expressions in the cache; returns how many modules they are.
+std::size_t fill(const Scratch& directory, const Workload& w, std::size_t count) {
+  const CachedMachine first(directory, w);
+  const Program program =
+      first.gpu.compile(std::span(w.expressions).first(count), {.tier = Tier::kCompile, .group_by_sharing = false});
+  EXPECT_TRUE(first.gpu.prepare(program, first.data, LossOptions{}).ok());
+  return first.made();
+}
+
+/// One loss, and the end of what it has begun.
+Losses lossAndRest(const CachedMachine& machine, const Program& program, const Workload& w) {
+  Losses losses = machine.gpu.loss(program, machine.data, w.parameters).value();
+  while (program.status().compiling) std::this_thread::yield();
+  return losses;
+}
+
+TEST(CachedTiers, ASecondProcessTakesTheKernelsOfTheFirst) {
+  const Scratch directory;
+  const Workload w = workload();
+  ASSERT_GT(fill(directory, w, kExpressions), 1U);
+  const CachedMachine second(directory, w);
+  const Program program = second.automatic(w);
+  const Losses interpreted = lossAndRest(second, program, w);
+  EXPECT_EQ(second.machine.driver.count("cuGraphLaunch"), 0U);
+  const ProgramStatus status = program.status();
+  EXPECT_EQ(status.tier, Tier::kCompile);
+  EXPECT_EQ(status.compiled, kExpressions);
+  EXPECT_EQ(second.made(), 0U);
+  expectSameLosses(lossAndRest(second, program, w), interpreted, "loaded");
+  EXPECT_EQ(second.machine.driver.count("cuGraphLaunch"), 1U);
+}
+
+TEST(CachedTiers, OnlyWhatIsMissingCounts) {
+  const Scratch directory;
+  const Workload w = workload();
+  const std::size_t cached = fill(directory, w, kExpressions - 10);
+  const CachedMachine second(directory, w);
+  const Program program = second.automatic(w);
+  lossAndRest(second, program, w);
+  EXPECT_EQ(program.status().tier, Tier::kCompile);
+  EXPECT_GT(second.made(), 0U);
+  EXPECT_LT(second.made(), cached / 2);
+}
+
+TEST(CachedTiers, WhatWasNeverCompiledIsLookedForOnce) {
+  const Scratch directory;
+  const Workload w = workload();
+  const CachedMachine machine(directory, w);
+  HeldPass pass;
+  const Program program = machine.automatic(w, pass.pipeline(Math::kStrict));
+  const std::size_t encoded = pass.runs();
+  lossAndRest(machine, program, w);
+  const std::size_t looked = pass.runs();
+  EXPECT_GT(looked, encoded);
+  for (int i = 0; i < 3; ++i) lossAndRest(machine, program, w);
+  EXPECT_EQ(pass.runs(), looked);
+  EXPECT_EQ(program.status().tier, Tier::kInterpret);
+  EXPECT_FALSE(program.status().error);
+  EXPECT_EQ(machine.made(), 0U);
+}
+
+TEST(CachedTiers, FewPassesAreNotLookedFor) {
+  const Scratch directory;
+  const Workload w = workload();
+  fill(directory, w, kExpressions);
+  const CachedMachine machine(directory, w);
+  HeldPass pass;
+  const Program program = machine.gpu.compile(
+      w.expressions, {.pipeline = pass.pipeline(Math::kStrict), .expected_passes = 100, .group_by_sharing = false});
+  const std::size_t encoded = pass.runs();
+  for (int i = 0; i < 3; ++i) lossAndRest(machine, program, w);
+  EXPECT_EQ(pass.runs(), encoded);
+  EXPECT_EQ(program.status().tier, Tier::kInterpret);
+}
+
+TEST(CachedTiers, NobodyWaitsForALook) {
+  const Scratch directory;
+  const Workload w = workload();
+  fill(directory, w, kExpressions);
+  const CachedMachine machine(directory, w);
+  HeldPass pass;
+  std::weak_ptr<const ProgramSource> source;
+  {
+    const Program program = machine.automatic(w, pass.pipeline(Math::kStrict));
+    ASSERT_TRUE(machine.gpu.prepare(program, machine.data, LossOptions{}).ok());
+    pass.hold();
+    const Losses first = machine.gpu.loss(program, machine.data, w.parameters).value();
+    pass.waitUntilHeld();
+    EXPECT_TRUE(program.status().compiling);
+    expectSameLosses(machine.gpu.loss(program, machine.data, w.parameters).value(), first, "meanwhile");
+    source = program.state().source;
+  }
+  // It ends with the program.
+  const std::size_t loaded = machine.machine.driver.count("cuModuleLoadDataEx");
+  pass.release();
+  ASSERT_TRUE(endsSoon(source));
+  EXPECT_EQ(machine.machine.driver.count("cuModuleLoadDataEx"), loaded);
+  EXPECT_EQ(machine.made(), 0U);
+}
+
+}  // namespace
+}  // namespace srjit
