@@ -2,8 +2,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <memory>
-#include <numeric>
 
 namespace srjit::direct {
 namespace {
@@ -12,25 +10,48 @@ using sass::Form;
 using sass::Pipe;
 using sass::Timing;
 
-constexpr std::size_t kForms = kFormFacts.size();
-static_assert(kForms <= kFormSlots);
 constexpr int kLongestStall = 15;
 constexpr int kBranchStall = 5;
 constexpr int kReadDelay = 2;        // between a read of fixed latency and a write of variable latency
 constexpr int kPredicateDelay = 13;  // no reader of a predicate needs more
 constexpr int kRegisterDelay = 6;    // no reader of a register needs more
 
-DelayTable delayTable(unsigned architecture) {
-  DelayTable table(kForms * kFormSlots);
+// Fills in a form as the second of two instructions; `representatives` has the first form of each kind.
+void setDelays(Form form, const std::vector<Form>& representatives, unsigned architecture, Delays& delays) {
   const auto byte = [](unsigned delay) { return static_cast<std::uint8_t>(delay); };
-  for (std::size_t first = 0; first < kForms; ++first) {
-    for (std::size_t second = 0; second < kForms; ++second) {
-      const auto a = static_cast<Form>(first), b = static_cast<Form>(second);
-      table[first * kFormSlots + second] = {
-          byte(sass::registerDelay(a, b)), byte(sass::predicateDelay(a, b, false, architecture)),
-          byte(sass::predicateDelay(a, b, true, architecture)), byte(sass::overwriteDelay(a, b, false)),
-          byte(sass::overwriteDelay(a, b, true))};
+  for (std::size_t kind = 0; kind < representatives.size(); ++kind) {
+    const Form first = representatives[kind];
+    delays.value[kind] = byte(sass::registerDelay(first, form));
+    delays.overwrite[kind] = byte(sass::overwriteDelay(first, form, false));
+    delays.guarded_overwrite[kind] = byte(sass::overwriteDelay(first, form, true));
+  }
+  delays.condition = byte(sass::predicateDelay(form, form, false, architecture));
+  delays.guard = byte(sass::predicateDelay(form, form, true, architecture));
+}
+
+bool areAlikeAsFirst(Form a, Form b) {
+  for (std::size_t f = 0; f < kFormFacts.size(); ++f) {
+    const auto second = static_cast<Form>(f);
+    if (sass::registerDelay(a, second) != sass::registerDelay(b, second)) return false;
+    for (const bool guarded : {false, true}) {
+      if (sass::overwriteDelay(a, second, guarded) != sass::overwriteDelay(b, second, guarded)) return false;
     }
+  }
+  return true;
+}
+
+DelayTable delayTable(unsigned architecture) {
+  DelayTable table{};
+  std::vector<Form> representatives;
+  for (std::size_t f = 0; f < table.size(); ++f) {
+    const auto form = static_cast<Form>(f);
+    const auto found = std::ranges::find_if(representatives, [&](Form other) { return areAlikeAsFirst(form, other); });
+    table[f].kind = static_cast<std::uint8_t>(found - representatives.begin());
+    if (found == representatives.end()) representatives.push_back(form);
+  }
+  representatives.resize(std::min(representatives.size(), Delays::kKinds));
+  for (std::size_t f = 0; f < table.size(); ++f) {
+    setDelays(static_cast<Form>(f), representatives, architecture, table[f]);
   }
   return table;
 }
@@ -41,93 +62,118 @@ bool isStore(Form form) { return form == Form::kStg || form == Form::kStg64; }
 
 }  // namespace
 
-Allocator::Allocator(unsigned architecture) {
+Allocator::Allocator(unsigned architecture) : architecture_(architecture) {
   static const std::vector<std::pair<unsigned, DelayTable>> kTables = [] {
     std::vector<std::pair<unsigned, DelayTable>> tables;
     for (const unsigned each : sass::architectures()) tables.emplace_back(each, delayTable(each));
     return tables;
   }();
-  delays_ = std::ranges::find(kTables, architecture, &std::pair<unsigned, DelayTable>::first)->second.data();
+  delays_ = &std::ranges::find(kTables, architecture, &std::pair<unsigned, DelayTable>::first)->second;
 }
 
-void Allocator::begin(const Code& code, RegisterSet reserved, unsigned limit) {
-  places_.resize(code.values().size());
-  std::iota(places_.begin(), places_.begin() + kFirstValue, std::uint8_t{0});
-  predicate_places_.resize(code.predicates().size());
-  uses_.resize(code.values().size());
-  std::ranges::transform(code.values(), uses_.begin(), &Code::Uses::count);
-  std::fill_n(uses_.begin(), kFirstValue, 0);
-  predicate_uses_ = code.predicates();
-  free_ = registerSet(0, limit - 1) | RegisterSet{1} << (limit - 1);
-  free_ &= ~reserved;
+void Allocator::begin(const Code& code, const RegisterFile& file) {
+  values_ = code.values();
+  truths_ = code.truths();
+  free_ = registerSet(0, file.limit - 1) | registerSet(file.limit - 1);
+  free_ &= ~file.reserved;
+  used_ = file.reserved;
   to_write_ = to_read_ = just_read_ = 0;
-  registers_used_ = static_cast<unsigned>(std::bit_width(reserved));
   free_predicates_ = ((1U << kFreePredicates) - 1) << kFirstFreePredicate;
+  live_ = live_truths_ = 0;
   registers_.fill({});
   predicates_.fill({});
   barriers_.fill({});
+  busy_ = 0;
   issued_ = -1;
   spacing_ = 1;
   finished_ = 0;
   branches_.clear();
-  positions_.resize(code.size());
+  exits_.clear();
+  targets_.clear();
 }
 
-bool Allocator::run(const Code& code, std::span<const std::uint32_t> order, RegisterSet reserved, unsigned limit,
-                    std::vector<sass::Instruction>& out) {
-  begin(code, reserved, limit);
-  out.clear();
-  for (const std::uint32_t at : order) {
-    const Operation& operation = code.operation(at);
-    sass::Instruction instruction{.form = operation.form,
-                                  .negated = operation.negated,
-                                  .magnitude = operation.magnitude,
-                                  .immediate = operation.immediate,
-                                  .modifier = operation.modifier};
-    if (!place(operation, instruction)) return false;
-    emit(instruction, out);
-    positions_[at] = static_cast<std::uint32_t>(out.size() - 1);
-    if (isBranch(operation.form)) branches_.emplace_back(at, positions_[at]);
+bool Allocator::run(const Code& code, const Sections& sections, Scheduler& scheduler, const RegisterFile& file,
+                    std::vector<sass::Word>& words) {
+  begin(code, file);
+  words_ = &words;
+  first_ = words.size();
+  bool fits = true;
+  for (std::uint32_t at = 0; fits && at < sections.middle; ++at) fits = place(code, at);
+  while (fits && scheduler.prepare()) {
+    fits = place(code, scheduler.next({.values = live_ >= file.values,
+                                       .truths = live_truths_ >= static_cast<int>(kFreePredicates)}));
   }
-  setBranchOffsets(code, out);
+  for (std::uint32_t at = sections.tail; fits && at < code.size(); ++at) fits = place(code, at);
+  if (!fits) {
+    words.resize(first_);
+    return false;
+  }
+  sass::setStall(words.back(), kBranchStall, false);
+  setBranchOffsets();
   return true;
 }
 
-void Allocator::setBranchOffsets(const Code& code, std::vector<sass::Instruction>& out) const {
-  for (const auto& [at, position] : branches_) {
-    const Operation& operation = code.operation(at);
-    if (operation.form != Form::kBra && operation.form != Form::kBrx) continue;
+// Branches were encoded with the number of an operation in place of an offset.
+void Allocator::setBranchOffsets() {
+  for (auto& [position, instruction] : branches_) {
+    const sass::Word before = sass::encode(instruction, architecture_);
     // An indexed branch adds an offset from the beginning of the code.
-    const std::uint32_t target = operation.form == Form::kBra ? positions_[operation.immediate] : 0;
-    out[position].immediate = (target - (position + 1)) * std::uint32_t{sizeof(sass::Word)};
+    const auto found = std::ranges::find(targets_, instruction.immediate, &Target::operation);
+    const std::uint32_t to = instruction.form == Form::kBra && found != targets_.end() ? found->position : 0;
+    instruction.immediate = (to - (position + 1)) * std::uint32_t{sizeof(sass::Word)};
+    const sass::Word after = sass::encode(instruction, architecture_);
+    sass::Word& word = (*words_)[first_ + position];
+    word.low ^= before.low ^ after.low;
+    word.high ^= before.high ^ after.high;
   }
 }
 
-bool Allocator::place(const Operation& operation, sass::Instruction& instruction) {
+bool Allocator::place(const Code& code, std::uint32_t at) {
+  const Operation& operation = code.operation(at);
+  const Delays& delays = (*delays_)[static_cast<std::size_t>(operation.form)];
+  sass::Instruction instruction{.form = operation.form,
+                                .negated = operation.negated,
+                                .magnitude = operation.magnitude,
+                                .immediate = operation.immediate,
+                                .modifier = operation.modifier};
   now_ = issued_ + spacing_;
-  spacing_ = isBranch(operation.form) ? kBranchStall : 1;
+  spacing_ = 1;
   if (operation.synchronized) {
-    for (unsigned barrier = 0; barrier < kBarriers; ++barrier) waitFor(barrier, instruction);
+    waitFor(busy_, instruction);
     now_ = std::max(now_, finished_);
   }
-  readSources(operation, instruction);
+  readSources(operation, delays, instruction);
   if (operation.guard != kAlways) {
-    instruction.guard = static_cast<std::uint8_t>(readPredicate(operation, operation.guard, true));
+    instruction.guard = static_cast<std::uint8_t>(readPredicate(operation.guard, delays.guard));
   }
-  if (operation.condition != kAlways) {
-    instruction.condition = static_cast<std::uint8_t>(readPredicate(operation, operation.condition, false));
+  instruction.condition = static_cast<std::uint8_t>(readPredicate(operation.condition, delays.condition));
+  if (!prepareDestination(operation, delays, instruction) || !preparePredicate(operation, delays, instruction)) {
+    return false;
   }
-  if (!prepareDestination(operation, instruction) || !preparePredicate(operation, instruction)) return false;
-  markIssue(operation, instruction);
+  markIssue(operation, delays, instruction);
+  emit(instruction);
+  if (operation.synchronized || isBranch(operation.form)) markControl(at, operation, instruction);
   return true;
 }
 
-void Allocator::waitFor(unsigned barrier, sass::Instruction& instruction) {
-  Barrier& waited = barriers_[barrier];
-  if (!waited.is_busy) return;
-  instruction.control.wait_mask |= static_cast<std::uint8_t>(1U << barrier);
-  now_ = std::max(now_, waited.set + static_cast<Cycle>(sass::kBarrierDelay));
-  waited = {};
+// Barriers in use among whose registers are some of those.
+Allocator::BarrierSet Allocator::barriersOf(RegisterSet written, RegisterSet read) const {
+  BarrierSet found = 0;
+  for (unsigned b = 0; b < kBarriers; ++b) {
+    const RegisterSet common = (barriers_[b].written & written) | (barriers_[b].read & read);
+    found |= (common != 0 ? 1U : 0U) << b;
+  }
+  return found;
+}
+
+void Allocator::waitFor(BarrierSet barriers, sass::Instruction& instruction) {
+  instruction.control.wait_mask |= static_cast<std::uint8_t>(barriers);
+  busy_ &= ~barriers;
+  for (; barriers != 0; barriers &= barriers - 1) {
+    Barrier& waited = barriers_[static_cast<std::size_t>(std::countr_zero(barriers))];
+    now_ = std::max(now_, waited.set + static_cast<Cycle>(sass::kBarrierDelay));
+    waited = {};
+  }
   to_write_ = to_read_ = 0;
   for (const Barrier& other : barriers_) {
     to_write_ |= other.written;
@@ -135,47 +181,34 @@ void Allocator::waitFor(unsigned barrier, sass::Instruction& instruction) {
   }
 }
 
-void Allocator::waitForPending(RegisterSet registers, bool for_writers_alone, sass::Instruction& instruction) {
-  for (unsigned barrier = 0; barrier < kBarriers; ++barrier) {
-    const Barrier& candidate = barriers_[barrier];
-    const RegisterSet set = for_writers_alone ? candidate.written : candidate.written | candidate.read;
-    if ((set & registers) != 0) waitFor(barrier, instruction);
-  }
-}
-
-void Allocator::readSources(const Operation& operation, sass::Instruction& instruction) {
+void Allocator::readSources(const Operation& operation, const Delays& delays, sass::Instruction& instruction) {
   const FormFacts& facts = factsOf(operation.form);
   RegisterSet sources = 0, freed = 0;
+  Cycle ready = now_;
   for (std::size_t i = 0; i < operation.sources.size(); ++i) {
-    const ValueId source = operation.sources[i];
-    const unsigned first = places_[source];
-    instruction.sources[i] = static_cast<std::uint8_t>(first);
-    const RegisterSet any = source != kRz ? ~RegisterSet{0} : 0;
-    const RegisterSet registers = registerSet(first % kMostRegisters, facts.sources[i]) & any;
+    Code::Operand& source = values_[operation.sources[i]];
+    const std::int32_t if_last = --source.reads >> 31;
+    instruction.sources[i] = static_cast<std::uint8_t>(source.place);
+    const RegisterSet registers = registerSet(source.place, facts.sources[i]);
+    const Written& written = registers_[source.place];
+    ready = std::max(ready, written.at + delays.value[written.kind]);
     sources |= registers;
-    const Written& written = registers_[first % kMostRegisters];
-    const Cycle ready = written.at + delaysOf(written.form, operation.form).value;
-    now_ = std::max(now_, source != kRz ? ready : 0);
-    freed |= --uses_[source] == 0 ? registers : 0;
+    freed |= registers & static_cast<RegisterSet>(std::int64_t{if_last});
+    live_ -= facts.sources[i] & if_last;
   }
-  if ((sources & to_write_) != 0) waitForPending(sources, true, instruction);
+  now_ = ready;
+  if ((sources & to_write_) != 0) waitFor(barriersOf(sources, 0), instruction);
   sources_ = sources;
   free_ |= freed;
 }
 
-unsigned Allocator::readPredicate(const Operation& operation, PredicateId predicate, bool as_guard) {
-  unsigned number = predicate / 2;
-  if (number >= kFirstPredicate) {
-    const unsigned value = number - kFirstPredicate;
-    number = predicate_places_[value];
-    if (--predicate_uses_[value].count == 0) free_predicates_ |= 1U << number;
-  }
-  const Written& written = predicates_[number];
-  if (written.at + kPredicateDelay > now_) {
-    const Delays& delays = delaysOf(written.form, operation.form);
-    now_ = std::max(now_, written.at + (as_guard ? delays.guard : delays.condition));
-  }
-  return number | ((predicate & 1) != 0 ? sass::kNot : 0U);
+unsigned Allocator::readPredicate(PredicateId predicate, unsigned delay) {
+  Code::Operand& truth = truths_[predicate / 2];
+  const std::int32_t if_last = --truth.reads >> 31;
+  free_predicates_ |= (1U << truth.place) & static_cast<unsigned>(if_last);
+  live_truths_ += if_last;
+  now_ = std::max(now_, predicates_[truth.place].at + static_cast<Cycle>(delay));
+  return truth.place | ((predicate & 1) != 0 ? sass::kNot : 0U);
 }
 
 // The first of so many free registers, aligned; kZero if there are none.
@@ -193,24 +226,26 @@ unsigned Allocator::findFree(unsigned width) const {
   return sass::kZero;
 }
 
-// The first register for a value of so many, which are taken from then on; kZero if there is none.
+// The first register for a value of so many, which are taken unless nobody reads them; kZero if there is none.
 unsigned Allocator::take(ValueId value, unsigned width) {
   const unsigned first = findFree(width);
   if (first == sass::kZero) return first;
-  std::uint8_t* const places = &places_[value];
-  places[0] = static_cast<std::uint8_t>(first);
-  if (width == 4 || uses_[value] != 0) free_ &= ~registerSet(first, width);
+  Code::Operand* const parts = &values_[value];
+  parts[0].place = first;
   if (width == 4) {
     for (unsigned part = 0; part < 4; ++part) {
-      places[part] = static_cast<std::uint8_t>(first + part);
-      if (uses_[value + part] == 0) free_ |= registerSet(first + part);
+      parts[part].place = first + part;
+      if (parts[part].reads >= 0) free_ &= ~registerSet(first + part);
     }
+  } else if (parts[0].reads >= 0) {
+    free_ &= ~registerSet(first, width);
   }
-  registers_used_ = std::max(registers_used_, first + width);
+  used_ |= registerSet(first, width);
+  live_ += static_cast<int>(width);
   return first;
 }
 
-bool Allocator::prepareDestination(const Operation& operation, sass::Instruction& instruction) {
+bool Allocator::prepareDestination(const Operation& operation, const Delays& delays, sass::Instruction& instruction) {
   const unsigned width = factsOf(operation.form).results;
   if (width == 0 || operation.destination == kRz) return true;
   const bool is_value = operation.destination >= kFirstValue;
@@ -218,50 +253,48 @@ bool Allocator::prepareDestination(const Operation& operation, sass::Instruction
   if (first == sass::kZero) return false;
   instruction.destination = static_cast<std::uint8_t>(first);
   const RegisterSet results = registerSet(first, width);
-  if ((results & (to_write_ | to_read_)) != 0) waitForPending(results, false, instruction);
+  if ((results & (to_write_ | to_read_)) != 0) waitFor(barriersOf(results, results), instruction);
   if ((results & just_read_) != 0 && isVariable(operation.form)) now_ = std::max(now_, issued_ + kReadDelay);
+  const auto& overwrite = operation.guard == kAlways ? delays.overwrite : delays.guarded_overwrite;
   unsigned r = first;
   do {
-    const Delays& delays = delaysOf(registers_[r].form, operation.form);
-    const int delay = operation.guard == kAlways ? delays.overwrite : delays.guarded_overwrite;
-    now_ = std::max(now_, registers_[r].at + delay);
+    now_ = std::max(now_, registers_[r].at + overwrite[registers_[r].kind]);
   } while (++r < first + width);
   return true;
 }
 
-bool Allocator::preparePredicate(const Operation& operation, sass::Instruction& instruction) {
-  unsigned number = operation.predicate / 2;
-  if (number == sass::kTrue) return true;
-  if (number >= kFirstPredicate) {
+bool Allocator::preparePredicate(const Operation& operation, const Delays& delays, sass::Instruction& instruction) {
+  if (operation.predicate == kAlways) return true;
+  Code::Operand& truth = truths_[operation.predicate / 2];
+  if (operation.predicate >= 2 * kFirstPredicate) {
     if (free_predicates_ == 0) return false;
-    const unsigned value = number - kFirstPredicate;
-    number = static_cast<unsigned>(std::countr_zero(free_predicates_));
-    predicate_places_[value] = static_cast<std::uint8_t>(number);
-    if (predicate_uses_[value].count != 0) free_predicates_ &= ~(1U << number);
+    truth.place = static_cast<std::uint32_t>(std::countr_zero(free_predicates_));
+    if (truth.reads >= 0) free_predicates_ &= ~(1U << truth.place);
+    ++live_truths_;
   }
-  instruction.predicate = static_cast<std::uint8_t>(number);
-  const Written& written = predicates_[number];
-  now_ = std::max(now_, written.at + delaysOf(written.form, operation.form).overwrite);
+  instruction.predicate = static_cast<std::uint8_t>(truth.place);
+  const Written& written = predicates_[truth.place];
+  now_ = std::max(now_, written.at + delays.overwrite[written.kind]);
   return true;
 }
 
 unsigned Allocator::takeBarrier() const {
+  if (busy_ != kAllBarriers) return static_cast<unsigned>(std::countr_one(busy_));
   unsigned best = 0;
-  for (unsigned barrier = 0; barrier < kBarriers; ++barrier) {
-    if (!barriers_[barrier].is_busy) return barrier;
-    if (barriers_[barrier].set < barriers_[best].set) best = barrier;
+  for (unsigned b = 1; b < kBarriers; ++b) {
+    if (barriers_[b].set < barriers_[best].set) best = b;
   }
   return best;
 }
 
-void Allocator::markIssue(const Operation& operation, sass::Instruction& instruction) {
+void Allocator::markIssue(const Operation& operation, const Delays& delays, sass::Instruction& instruction) {
   const FormFacts& facts = factsOf(operation.form);
   const bool has_result = instruction.destination != sass::kZero && facts.results != 0;
   if (isVariable(operation.form)) {
     const RegisterSet written = has_result ? registerSet(instruction.destination, facts.results) : 0;
     const unsigned number = takeBarrier();
+    busy_ |= 1U << number;
     Barrier& barrier = barriers_[number];
-    barrier.is_busy = true;
     barrier.set = now_;
     barrier.read |= sources_;
     barrier.written |= written;
@@ -273,7 +306,7 @@ void Allocator::markIssue(const Operation& operation, sass::Instruction& instruc
     return;
   }
   just_read_ = sources_;
-  const Written written{now_, static_cast<std::uint32_t>(operation.form)};
+  const Written written{now_, delays.kind};
   if (has_result) {
     for (unsigned part = 0; part < facts.results; ++part) registers_[instruction.destination + part] = written;
     finished_ = std::max(finished_, now_ + kRegisterDelay);
@@ -285,19 +318,31 @@ void Allocator::markIssue(const Operation& operation, sass::Instruction& instruc
   }
 }
 
-void Allocator::emit(const sass::Instruction& instruction, std::vector<sass::Instruction>& out) {
-  if (!out.empty()) {
+// Stall and yield of an instruction are known with the next one.
+void Allocator::emit(sass::Instruction& instruction) {
+  instruction.control.stall = 0;
+  if (words_->size() != first_) {
     Cycle stall = now_ - issued_;
     for (; stall > kLongestStall; stall -= kLongestStall) {
-      out.back().control.stall = kLongestStall;
-      out.push_back({.form = Form::kNop});
+      sass::setStall(words_->back(), kLongestStall, false);
+      words_->push_back(sass::encode({.form = Form::kNop, .control = {.stall = 0}}, architecture_));
     }
-    out.back().control.stall = static_cast<std::uint8_t>(stall);
-    out.back().control.yield = stall < 4;
+    sass::setStall(words_->back(), static_cast<unsigned>(stall), stall < 4);
   }
-  out.push_back(instruction);
-  out.back().control.stall = kBranchStall;
+  words_->push_back(sass::encode(instruction, architecture_));
   issued_ = now_;
+}
+
+// What is said of branches, and of operations that may be the targets of branches. After emit().
+void Allocator::markControl(std::uint32_t at, const Operation& operation, const sass::Instruction& instruction) {
+  const auto position = static_cast<std::uint32_t>(words_->size() - first_ - 1);
+  if (operation.synchronized) targets_.push_back({at, position});
+  if (!isBranch(operation.form)) return;
+  spacing_ = kBranchStall;
+  if (operation.form == Form::kExit) exits_.push_back(position);
+  if (operation.form == Form::kBra || operation.form == Form::kBrx) {
+    branches_.push_back({position, instruction});
+  }
 }
 
 }  // namespace srjit::direct

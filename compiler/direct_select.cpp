@@ -249,7 +249,6 @@ Sections Selector::select(std::span<const std::uint32_t> roots, Code& code, std:
   setLimits();
   emitHead();
   Sections sections{.middle = code.size(), .tail = 0};
-  code.beginReordered();
   if (used_columns_.size() <= columns_.limit) {
     for (const NodeId id : used_columns_) {
       stateOf(id).value = column(dag_->node(id).index);
@@ -271,7 +270,6 @@ Sections Selector::select(std::span<const std::uint32_t> roots, Code& code, std:
   numbers_.end(0);
   while (outputs.size() % kQuad != 0) outputs.push_back(DirectPart::kNoRoot);
   sections.tail = code.size();
-  code.endReordered();
   if (options_.loss) loss_.emitTail(code);
   emitLoopEnd();
   return sections;

@@ -12,11 +12,6 @@
 
 namespace srjit::direct {
 
-/// The parts of a loop over steps: only the middle may be put into another order.
-struct Sections {
-  std::uint32_t middle, tail;  ///< where they begin
-};
-
 /// The entries of a group in a table, read in order, four at a time and the next four ahead of their use.
 class EntryReader {
  public:
