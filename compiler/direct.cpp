@@ -224,8 +224,8 @@ bool DirectEmitter::State::generate(std::span<const std::uint32_t> roots, Direct
   const direct::Sections sections = selector.select(roots, code, part.parameters, part.outputs);
   if (code.isTooLong() || part.parameters.size() - numbers > kMostNumbers) return false;
   for (const unsigned window : {options.window, 1U}) {
-    scheduler.begin(code, sections.middle, sections.tail, window);
-    if (allocator.run(code, sections, scheduler, file, part.words)) return true;
+    scheduler.begin(code, sections, window);
+    if (allocator.run(code, scheduler, file, part.words)) return true;
     ++part.retries;
   }
   return false;
@@ -303,7 +303,8 @@ Result<DirectImage> linkDirect(std::span<DirectPart> parts, const DirectOptions&
   direct::Scheduler scheduler;
   direct::Allocator allocator(options.architecture);
   DirectImage image;
-  if (!allocator.run(code, {code.size(), code.size()}, scheduler, registerFile(options), image.words)) {
+  scheduler.begin(code, {.middle = code.size(), .tail = code.size()}, 1);
+  if (!allocator.run(code, scheduler, registerFile(options), image.words)) {
     return Error{Errc::kInvalid, fmt::format("{} registers do not hold the kernel's beginning", options.registers), {}};
   }
   image.registers = allocator.registers() + sass::kHiddenRegisters;

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <bit>
 
+#include "compiler/sass_encode.h"
+
 namespace srjit::direct {
 namespace {
 
@@ -15,6 +17,7 @@ constexpr int kBranchStall = 5;
 constexpr int kReadDelay = 2;        // between a read of fixed latency and a write of variable latency
 constexpr int kPredicateDelay = 13;  // no reader of a predicate needs more
 constexpr int kRegisterDelay = 6;    // no reader of a register needs more
+constexpr int kMostTruths = int{kFreePredicates};
 
 // Fills in a form as the second of two instructions; `representatives` has the first form of each kind.
 void setDelays(Form form, const std::vector<Form>& representatives, unsigned architecture, Delays& delays) {
@@ -56,7 +59,7 @@ DelayTable delayTable(unsigned architecture) {
   return table;
 }
 
-bool isVariable(Form form) { return factsOf(form).timing == Timing::kVariable; }
+bool isVariable(const FormFacts& facts) { return facts.timing == Timing::kVariable; }
 bool isBranch(Form form) { return factsOf(form).pipe == Pipe::kControl; }
 bool isStore(Form form) { return form == Form::kStg || form == Form::kStg64; }
 
@@ -92,19 +95,12 @@ void Allocator::begin(const Code& code, const RegisterFile& file) {
   targets_.clear();
 }
 
-bool Allocator::run(const Code& code, const Sections& sections, Scheduler& scheduler, const RegisterFile& file,
-                    std::vector<sass::Word>& words) {
+bool Allocator::run(const Code& code, Scheduler& scheduler, const RegisterFile& file, std::vector<sass::Word>& words) {
   begin(code, file);
   words_ = &words;
   first_ = words.size();
-  bool fits = true;
-  for (std::uint32_t at = 0; fits && at < sections.middle; ++at) fits = place(code, at);
-  while (fits && scheduler.prepare()) {
-    fits = place(code, scheduler.next({.values = live_ >= file.values,
-                                       .truths = live_truths_ >= static_cast<int>(kFreePredicates)}));
-  }
-  for (std::uint32_t at = sections.tail; fits && at < code.size(); ++at) fits = place(code, at);
-  if (!fits) {
+  while (const auto at = scheduler.next({.values = live_ >= file.values, .truths = live_truths_ >= kMostTruths})) {
+    if (place(*at, code.operation(*at))) continue;
     words.resize(first_);
     return false;
   }
@@ -113,46 +109,37 @@ bool Allocator::run(const Code& code, const Sections& sections, Scheduler& sched
   return true;
 }
 
-// Branches were encoded with the number of an operation in place of an offset.
-void Allocator::setBranchOffsets() {
-  for (auto& [position, instruction] : branches_) {
-    const sass::Word before = sass::encode(instruction, architecture_);
-    // An indexed branch adds an offset from the beginning of the code.
-    const auto found = std::ranges::find(targets_, instruction.immediate, &Target::operation);
-    const std::uint32_t to = instruction.form == Form::kBra && found != targets_.end() ? found->position : 0;
-    instruction.immediate = (to - (position + 1)) * std::uint32_t{sizeof(sass::Word)};
-    const sass::Word after = sass::encode(instruction, architecture_);
-    sass::Word& word = (*words_)[first_ + position];
-    word.low ^= before.low ^ after.low;
-    word.high ^= before.high ^ after.high;
+void Allocator::setBranchOffsets() const {
+  for (const Branch& branch : branches_) {
+    const auto target = std::ranges::find(targets_, branch.target, &Target::operation);
+    const std::uint32_t to = target != targets_.end() ? target->position : 0;
+    sass::setBranchOffset((*words_)[first_ + branch.position],
+                          (to - (branch.position + 1)) * std::uint32_t{sizeof(sass::Word)}, architecture_);
   }
 }
 
-bool Allocator::place(const Code& code, std::uint32_t at) {
-  const Operation& operation = code.operation(at);
+bool Allocator::place(std::uint32_t at, const Operation& operation) {
+  const FormFacts& facts = factsOf(operation.form);
   const Delays& delays = (*delays_)[static_cast<std::size_t>(operation.form)];
-  sass::Instruction instruction{.form = operation.form,
-                                .negated = operation.negated,
-                                .magnitude = operation.magnitude,
-                                .immediate = operation.immediate,
-                                .modifier = operation.modifier};
-  now_ = issued_ + spacing_;
+  Issue issue{.now = issued_ + spacing_,
+              .instruction = {.form = operation.form,
+                              .negated = operation.negated,
+                              .magnitude = operation.magnitude,
+                              .immediate = operation.immediate,
+                              .modifier = operation.modifier,
+                              .control = {.stall = 0}}};
   spacing_ = 1;
   if (operation.synchronized) {
-    waitFor(busy_, instruction);
-    now_ = std::max(now_, finished_);
+    waitFor(busy_, issue);
+    issue.now = std::max(issue.now, finished_);
   }
-  readSources(operation, delays, instruction);
-  if (operation.guard != kAlways) {
-    instruction.guard = static_cast<std::uint8_t>(readPredicate(operation.guard, delays.guard));
-  }
-  instruction.condition = static_cast<std::uint8_t>(readPredicate(operation.condition, delays.condition));
-  if (!prepareDestination(operation, delays, instruction) || !preparePredicate(operation, delays, instruction)) {
-    return false;
-  }
-  markIssue(operation, delays, instruction);
-  emit(instruction);
-  if (operation.synchronized || isBranch(operation.form)) markControl(at, operation, instruction);
+  readSources(operation, facts, delays, issue);
+  if (operation.guard != kAlways) issue.instruction.guard = readPredicate(operation.guard, delays.guard, issue);
+  issue.instruction.condition = readPredicate(operation.condition, delays.condition, issue);
+  if (!prepareDestination(operation, facts, delays, issue) || !preparePredicate(operation, delays, issue)) return false;
+  markIssue(operation, facts, delays, issue);
+  emit(issue);
+  if (operation.synchronized || isBranch(operation.form)) markControl(at, operation);
   return true;
 }
 
@@ -166,12 +153,12 @@ Allocator::BarrierSet Allocator::barriersOf(RegisterSet written, RegisterSet rea
   return found;
 }
 
-void Allocator::waitFor(BarrierSet barriers, sass::Instruction& instruction) {
-  instruction.control.wait_mask |= static_cast<std::uint8_t>(barriers);
+void Allocator::waitFor(BarrierSet barriers, Issue& issue) {
+  issue.instruction.control.wait_mask |= static_cast<std::uint8_t>(barriers);
   busy_ &= ~barriers;
   for (; barriers != 0; barriers &= barriers - 1) {
     Barrier& waited = barriers_[static_cast<std::size_t>(std::countr_zero(barriers))];
-    now_ = std::max(now_, waited.set + static_cast<Cycle>(sass::kBarrierDelay));
+    issue.now = std::max(issue.now, waited.set + static_cast<Cycle>(sass::kBarrierDelay));
     waited = {};
   }
   to_write_ = to_read_ = 0;
@@ -181,34 +168,34 @@ void Allocator::waitFor(BarrierSet barriers, sass::Instruction& instruction) {
   }
 }
 
-void Allocator::readSources(const Operation& operation, const Delays& delays, sass::Instruction& instruction) {
-  const FormFacts& facts = factsOf(operation.form);
+void Allocator::readSources(const Operation& operation, const FormFacts& facts, const Delays& delays, Issue& issue) {
   RegisterSet sources = 0, freed = 0;
-  Cycle ready = now_;
+  int freed_count = 0;
   for (std::size_t i = 0; i < operation.sources.size(); ++i) {
     Code::Operand& source = values_[operation.sources[i]];
     const std::int32_t if_last = --source.reads >> 31;
-    instruction.sources[i] = static_cast<std::uint8_t>(source.place);
-    const RegisterSet registers = registerSet(source.place, facts.sources[i]);
-    const Written& written = registers_[source.place];
-    ready = std::max(ready, written.at + delays.value[written.kind]);
+    const std::uint32_t place = source.place;
+    issue.instruction.sources[i] = static_cast<std::uint8_t>(place);
+    const Written& written = registers_[place];
+    issue.now = std::max(issue.now, written.at + delays.value[written.kind]);
+    const RegisterSet registers = registerSet(place, facts.sources[i]);
     sources |= registers;
     freed |= registers & static_cast<RegisterSet>(std::int64_t{if_last});
-    live_ -= facts.sources[i] & if_last;
+    freed_count += facts.sources[i] & if_last;
   }
-  now_ = ready;
-  if ((sources & to_write_) != 0) waitFor(barriersOf(sources, 0), instruction);
-  sources_ = sources;
+  if ((sources & to_write_) != 0) waitFor(barriersOf(sources, 0), issue);
+  issue.sources = sources;
   free_ |= freed;
+  live_ -= freed_count;
 }
 
-unsigned Allocator::readPredicate(PredicateId predicate, unsigned delay) {
+std::uint8_t Allocator::readPredicate(PredicateId predicate, Cycle delay, Issue& issue) {
   Code::Operand& truth = truths_[predicate / 2];
   const std::int32_t if_last = --truth.reads >> 31;
   free_predicates_ |= (1U << truth.place) & static_cast<unsigned>(if_last);
   live_truths_ += if_last;
-  now_ = std::max(now_, predicates_[truth.place].at + static_cast<Cycle>(delay));
-  return truth.place | ((predicate & 1) != 0 ? sass::kNot : 0U);
+  issue.now = std::max(issue.now, predicates_[truth.place].at + delay);
+  return static_cast<std::uint8_t>(truth.place | (predicate & 1U) * sass::kNot);
 }
 
 // The first of so many free registers, aligned; kZero if there are none.
@@ -245,25 +232,26 @@ unsigned Allocator::take(ValueId value, unsigned width) {
   return first;
 }
 
-bool Allocator::prepareDestination(const Operation& operation, const Delays& delays, sass::Instruction& instruction) {
-  const unsigned width = factsOf(operation.form).results;
+bool Allocator::prepareDestination(const Operation& operation, const FormFacts& facts, const Delays& delays,
+                                   Issue& issue) {
+  const unsigned width = facts.results;
   if (width == 0 || operation.destination == kRz) return true;
   const bool is_value = operation.destination >= kFirstValue;
   const unsigned first = is_value ? take(operation.destination, width) : operation.destination;
   if (first == sass::kZero) return false;
-  instruction.destination = static_cast<std::uint8_t>(first);
+  issue.instruction.destination = static_cast<std::uint8_t>(first);
   const RegisterSet results = registerSet(first, width);
-  if ((results & (to_write_ | to_read_)) != 0) waitFor(barriersOf(results, results), instruction);
-  if ((results & just_read_) != 0 && isVariable(operation.form)) now_ = std::max(now_, issued_ + kReadDelay);
+  if ((results & (to_write_ | to_read_)) != 0) waitFor(barriersOf(results, results), issue);
+  if ((results & just_read_) != 0 && isVariable(facts)) issue.now = std::max(issue.now, issued_ + kReadDelay);
   const auto& overwrite = operation.guard == kAlways ? delays.overwrite : delays.guarded_overwrite;
   unsigned r = first;
   do {
-    now_ = std::max(now_, registers_[r].at + overwrite[registers_[r].kind]);
+    issue.now = std::max(issue.now, registers_[r].at + overwrite[registers_[r].kind]);
   } while (++r < first + width);
   return true;
 }
 
-bool Allocator::preparePredicate(const Operation& operation, const Delays& delays, sass::Instruction& instruction) {
+bool Allocator::preparePredicate(const Operation& operation, const Delays& delays, Issue& issue) {
   if (operation.predicate == kAlways) return true;
   Code::Operand& truth = truths_[operation.predicate / 2];
   if (operation.predicate >= 2 * kFirstPredicate) {
@@ -272,9 +260,9 @@ bool Allocator::preparePredicate(const Operation& operation, const Delays& delay
     if (truth.reads >= 0) free_predicates_ &= ~(1U << truth.place);
     ++live_truths_;
   }
-  instruction.predicate = static_cast<std::uint8_t>(truth.place);
+  issue.instruction.predicate = static_cast<std::uint8_t>(truth.place);
   const Written& written = predicates_[truth.place];
-  now_ = std::max(now_, written.at + delays.overwrite[written.kind]);
+  issue.now = std::max(issue.now, written.at + delays.overwrite[written.kind]);
   return true;
 }
 
@@ -287,62 +275,62 @@ unsigned Allocator::takeBarrier() const {
   return best;
 }
 
-void Allocator::markIssue(const Operation& operation, const Delays& delays, sass::Instruction& instruction) {
-  const FormFacts& facts = factsOf(operation.form);
-  const bool has_result = instruction.destination != sass::kZero && facts.results != 0;
-  if (isVariable(operation.form)) {
-    const RegisterSet written = has_result ? registerSet(instruction.destination, facts.results) : 0;
+void Allocator::markIssue(const Operation& operation, const FormFacts& facts, const Delays& delays, Issue& issue) {
+  const unsigned destination = issue.instruction.destination;
+  const unsigned width = destination != sass::kZero ? facts.results : 0;
+  if (isVariable(facts)) {
+    const RegisterSet written = registerSet(destination, width);
     const unsigned number = takeBarrier();
     busy_ |= 1U << number;
     Barrier& barrier = barriers_[number];
-    barrier.set = now_;
-    barrier.read |= sources_;
+    barrier.set = issue.now;
+    barrier.read |= issue.sources;
     barrier.written |= written;
-    to_read_ |= sources_;
+    to_read_ |= issue.sources;
     to_write_ |= written;
     just_read_ = 0;
-    auto& control = instruction.control;
+    auto& control = issue.instruction.control;
     (isStore(operation.form) ? control.read_barrier : control.write_barrier) = static_cast<std::uint8_t>(number);
     return;
   }
-  just_read_ = sources_;
-  const Written written{now_, delays.kind};
-  if (has_result) {
-    for (unsigned part = 0; part < facts.results; ++part) registers_[instruction.destination + part] = written;
-    finished_ = std::max(finished_, now_ + kRegisterDelay);
-  } else if (instruction.predicate != sass::kTrue) {
-    predicates_[instruction.predicate] = written;
-    finished_ = std::max(finished_, now_ + kPredicateDelay);
-  } else {
-    finished_ = std::max(finished_, now_ + Cycle{facts.latency});
+  just_read_ = issue.sources;
+  const Written written{issue.now, delays.kind};
+  Cycle latency = facts.latency;
+  if (width != 0) {
+    registers_[destination] = written;
+    if (width == 2) registers_[destination + 1] = written;
+    latency = kRegisterDelay;
+  } else if (operation.predicate != kAlways) {
+    predicates_[issue.instruction.predicate] = written;
+    latency = kPredicateDelay;
   }
+  finished_ = std::max(finished_, issue.now + latency);
 }
 
 // Stall and yield of an instruction are known with the next one.
-void Allocator::emit(sass::Instruction& instruction) {
-  instruction.control.stall = 0;
+void Allocator::emit(const Issue& issue) {
   if (words_->size() != first_) {
-    Cycle stall = now_ - issued_;
+    Cycle stall = issue.now - issued_;
     for (; stall > kLongestStall; stall -= kLongestStall) {
       sass::setStall(words_->back(), kLongestStall, false);
-      words_->push_back(sass::encode({.form = Form::kNop, .control = {.stall = 0}}, architecture_));
+      words_->push_back(sass::encodeFields({.form = Form::kNop, .control = {.stall = 0}}));
     }
     sass::setStall(words_->back(), static_cast<unsigned>(stall), stall < 4);
   }
-  words_->push_back(sass::encode(instruction, architecture_));
-  issued_ = now_;
+  words_->push_back(sass::encodeFields(issue.instruction));
+  issued_ = issue.now;
 }
 
-// What is said of branches, and of operations that may be the targets of branches. After emit().
-void Allocator::markControl(std::uint32_t at, const Operation& operation, const sass::Instruction& instruction) {
+// What is said of branches, and of operations that may be their targets. After emit().
+void Allocator::markControl(std::uint32_t at, const Operation& operation) {
   const auto position = static_cast<std::uint32_t>(words_->size() - first_ - 1);
   if (operation.synchronized) targets_.push_back({at, position});
   if (!isBranch(operation.form)) return;
   spacing_ = kBranchStall;
   if (operation.form == Form::kExit) exits_.push_back(position);
-  if (operation.form == Form::kBra || operation.form == Form::kBrx) {
-    branches_.push_back({position, instruction});
-  }
+  if (operation.form == Form::kBra) branches_.push_back({position, operation.immediate});
+  // An indexed branch adds an offset from the beginning of the code.
+  if (operation.form == Form::kBrx) branches_.push_back({position, 0});
 }
 
 }  // namespace srjit::direct

@@ -48,10 +48,9 @@ class Allocator {
   /// For one of sass::architectures().
   explicit Allocator(unsigned architecture);
 
-  /// Appends machine code: of the operations before `sections.middle` and from `sections.tail` on in their order, and in
-  /// between of those that the scheduler has. False if registers do not suffice; then nothing is appended.
-  bool run(const Code& code, const Sections& sections, Scheduler& scheduler, const RegisterFile& file,
-           std::vector<sass::Word>& words);
+  /// Appends the code of the operations, in the order that the scheduler chooses. False if registers do not suffice;
+  /// then nothing is appended.
+  bool run(const Code& code, Scheduler& scheduler, const RegisterFile& file, std::vector<sass::Word>& words);
   /// One more than the highest register of the last run.
   unsigned registers() const { return static_cast<unsigned>(std::bit_width(used_)); }
   /// Where EXIT instructions stand in the code of the last run, in instructions.
@@ -73,31 +72,36 @@ class Allocator {
     RegisterSet written = 0, read = 0;
     Cycle set = 0;
   };
-  /// A branch whose offset is not known yet.
-  struct Branch {
-    std::uint32_t position;
+  /// An instruction at hand.
+  struct Issue {
+    Cycle now;                ///< when it can be issued
+    RegisterSet sources = 0;  ///< that it reads
     sass::Instruction instruction;
   };
-  /// An operation that branches may go to.
+  /// A branch without its offset, and an operation that branches may go to.
+  struct Branch {
+    std::uint32_t position, target;
+  };
   struct Target {
     std::uint32_t operation, position;
   };
 
   void begin(const Code& code, const RegisterFile& file);
-  inline bool place(const Code& code, std::uint32_t at);
-  inline void readSources(const Operation& operation, const Delays& delays, sass::Instruction& instruction);
-  inline unsigned readPredicate(PredicateId predicate, unsigned delay);
-  inline bool prepareDestination(const Operation& operation, const Delays& delays, sass::Instruction& instruction);
-  inline bool preparePredicate(const Operation& operation, const Delays& delays, sass::Instruction& instruction);
-  inline void markIssue(const Operation& operation, const Delays& delays, sass::Instruction& instruction);
+  inline bool place(std::uint32_t at, const Operation& operation);
+  inline void readSources(const Operation& operation, const FormFacts& facts, const Delays& delays, Issue& issue);
+  inline std::uint8_t readPredicate(PredicateId predicate, Cycle delay, Issue& issue);
+  inline bool prepareDestination(const Operation& operation, const FormFacts& facts, const Delays& delays,
+                                 Issue& issue);
+  inline bool preparePredicate(const Operation& operation, const Delays& delays, Issue& issue);
+  inline void markIssue(const Operation& operation, const FormFacts& facts, const Delays& delays, Issue& issue);
   inline unsigned findFree(unsigned width) const;
   inline unsigned take(ValueId value, unsigned width);
   inline BarrierSet barriersOf(RegisterSet written, RegisterSet read) const;
-  void waitFor(BarrierSet barriers, sass::Instruction& instruction);
+  [[gnu::always_inline]] inline void waitFor(BarrierSet barriers, Issue& issue);
   inline unsigned takeBarrier() const;
-  inline void emit(sass::Instruction& instruction);
-  void markControl(std::uint32_t at, const Operation& operation, const sass::Instruction& instruction);
-  void setBranchOffsets();
+  inline void emit(const Issue& issue);
+  void markControl(std::uint32_t at, const Operation& operation);
+  void setBranchOffsets() const;
 
   const DelayTable* delays_;
   unsigned architecture_;
@@ -106,7 +110,6 @@ class Allocator {
   std::vector<Code::Operand> values_, truths_;
   RegisterSet free_ = 0;
   RegisterSet to_write_ = 0, to_read_ = 0;  ///< in a set of any barrier
-  RegisterSet sources_ = 0;                 ///< of the instruction at hand
   RegisterSet just_read_ = 0;               ///< by the instruction before, if it has fixed latency
   unsigned free_predicates_ = 0;
   RegisterSet used_ = 0;
@@ -115,8 +118,7 @@ class Allocator {
   std::array<Written, kPlaces> predicates_{};
   std::array<Barrier, kBarriers> barriers_{};
   BarrierSet busy_ = 0;
-  Cycle now_ = 0;       ///< when the instruction at hand can be issued
-  Cycle issued_ = 0;    ///< when the one before was
+  Cycle issued_ = 0;    ///< when the instruction before was
   Cycle spacing_ = 1;   ///< from there to the next at least
   Cycle finished_ = 0;  ///< when all results of fixed latency are there
   std::vector<sass::Word>* words_ = nullptr;

@@ -23,10 +23,11 @@ bool isTruth(const Operation& operation) { return operation.predicate >= 2 * kFi
 
 }  // namespace
 
-void Scheduler::begin(const Code& code, std::uint32_t first, std::uint32_t last, unsigned window) {
+void Scheduler::begin(const Code& code, const Sections& sections, std::uint32_t window) {
   code_ = &code;
-  oldest_ = entered_ = first;
-  end_ = last;
+  sections_ = sections;
+  outside_ = 0;
+  oldest_ = entered_ = sections.middle;
   window_ = window;
   made_.assign(code.values().size(), 0);
   truths_made_.assign(code.truths().size(), 0);
@@ -35,19 +36,27 @@ void Scheduler::begin(const Code& code, std::uint32_t first, std::uint32_t last,
   now_ = 0;
 }
 
-bool Scheduler::prepare() {
-  do {
-    if (left_ == 0 && entered_ == end_) return false;
-    oldest_ = left_ != 0 ? oldest_ + distance(left_, oldest_) : entered_;
-    for (const std::uint32_t end = std::min(end_, oldest_ + window_); entered_ < end; ++entered_) enter(entered_);
-  } while ((left_ & bitOf(oldest_)) == 0);
-  return true;
-}
-
-std::uint32_t Scheduler::next(const Limits& limits) {
+std::optional<std::uint32_t> Scheduler::next(const Limits& limits) {
+  if (outside_ < sections_.middle) return outside_++;
+  if (!fillWindow()) {
+    outside_ = std::max(outside_, sections_.tail);
+    return outside_ < code_->size() ? std::optional(outside_++) : std::nullopt;
+  }
   const std::uint32_t at = limits.values ? oldest_ : pick(limits);
   issue(at);
   return at;
+}
+
+// False when all are issued.
+bool Scheduler::fillWindow() {
+  do {
+    if (left_ == 0 && entered_ == sections_.tail) return false;
+    oldest_ = left_ != 0 ? oldest_ + distance(left_, oldest_) : entered_;
+    for (const std::uint32_t end = std::min(sections_.tail, oldest_ + window_); entered_ < end; ++entered_) {
+      enter(entered_);
+    }
+  } while ((left_ & bitOf(oldest_)) == 0);
+  return true;
 }
 
 // Operations come after those that make their operands, so these are in the window or were issued.

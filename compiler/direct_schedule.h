@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdint>
 #include <limits>
+#include <optional>
 #include <vector>
 
 #include "compiler/direct_code.h"
@@ -21,12 +22,11 @@ class Scheduler {
     bool truths;  ///< no operation that writes a predicate is next, unless it is the oldest
   };
 
-  /// Operations `first` to before `last`, which must live until all are issued; `window` is 1 to 32.
-  void begin(const Code& code, std::uint32_t first, std::uint32_t last, unsigned window);
-  /// Whether there is another one. Nops are left out.
-  bool prepare();
-  /// The next one, which counts as issued. After prepare().
-  std::uint32_t next(const Limits& limits);
+  /// `code` must live until its last operation is issued; `window` is 1 to 32. Only the middle section is put into
+  /// another order.
+  void begin(const Code& code, const Sections& sections, std::uint32_t window);
+  /// The operation that is issued next; nothing after the last. Nops of the middle section are left out.
+  std::optional<std::uint32_t> next(const Limits& limits);
 
  private:
   /// Bit i: operation i modulo kSlots.
@@ -45,6 +45,7 @@ class Scheduler {
     Cycle ready;          ///< when its operands are there
   };
 
+  inline bool fillWindow();
   inline void enter(std::uint32_t at);
   inline void setReady(std::uint32_t at, Cycle cycle);
   inline std::uint32_t pick(const Limits& limits) const;
@@ -52,7 +53,9 @@ class Scheduler {
   void advanceTo(Cycle cycle);
 
   const Code* code_ = nullptr;
-  std::uint32_t oldest_ = 0, entered_ = 0, end_ = 0;  ///< of the window, and of all operations
+  Sections sections_{};
+  std::uint32_t outside_ = 0;               ///< the next operation before or after the middle
+  std::uint32_t oldest_ = 0, entered_ = 0;  ///< where the window begins and ends
   std::uint32_t window_ = 1;
   std::vector<Cycle> made_, truths_made_;  ///< by ValueId and by number of a predicate
   std::array<Entry, kSlots> entries_;

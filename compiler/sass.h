@@ -158,10 +158,6 @@ ConstantBank constantBankOf(unsigned architecture) noexcept;
 /// The bits. Precondition: `instruction` obeys its form (fields without a slot keep their defaults, numbers fit into
 /// their slots), `architecture` is one of architectures() and has the form.
 Word encode(const Instruction& instruction, unsigned architecture) noexcept;
-/// Sets what encode() left 0 in a word: stall and yield, which depend on the instruction that comes next.
-constexpr void setStall(Word& word, unsigned stall, bool yield) noexcept {
-  word.high |= std::uint64_t{stall} << 41 | std::uint64_t{yield} << 45;
-}
 /// The reverse: encode() of the result is `word`, bit for bit. Nothing if the bits are no instruction of the table.
 std::optional<Instruction> decode(const Word& word, unsigned architecture) noexcept;
 /// As nvdisasm writes it, e.g. "@!P0 FADD R5, |R4|, -R7"; `with_control` appends what Control says.
