@@ -242,7 +242,8 @@ bool Allocator::prepareDestination(const Operation& operation, const FormFacts& 
   issue.instruction.destination = static_cast<std::uint8_t>(first);
   const RegisterSet results = registerSet(first, width);
   if ((results & (to_write_ | to_read_)) != 0) waitFor(barriersOf(results, results), issue);
-  if ((results & just_read_) != 0 && isVariable(facts)) issue.now = std::max(issue.now, issued_ + kReadDelay);
+  const bool waits_for_read = ((results & just_read_) != 0) & isVariable(facts);
+  issue.now = std::max(issue.now, issued_ + (waits_for_read ? kReadDelay : 0));
   const auto& overwrite = operation.guard == kAlways ? delays.overwrite : delays.guarded_overwrite;
   unsigned r = first;
   do {

@@ -14,10 +14,9 @@ constexpr std::uint8_t kLongest = 40;
 
 constexpr std::uint64_t bitOf(std::uint32_t at) { return std::uint64_t{1} << at % 64; }
 
-// How many places after `first` a set has its first member.
-std::uint32_t distance(std::uint64_t set, std::uint32_t first) {
-  return static_cast<std::uint32_t>(std::countr_zero(std::rotr(set, static_cast<int>(first % 64))));
-}
+// The same set with the bit of `first` at 0.
+std::uint64_t from(std::uint64_t set, std::uint32_t first) { return std::rotr(set, static_cast<int>(first % 64)); }
+std::uint32_t firstOf(std::uint64_t set) { return static_cast<std::uint32_t>(std::countr_zero(set)); }
 
 bool isTruth(const Operation& operation) { return operation.predicate >= 2 * kFirstPredicate; }
 
@@ -31,14 +30,14 @@ void Scheduler::begin(const Code& code, const Sections& sections, std::uint32_t 
   window_ = window;
   made_.assign(code.values().size(), 0);
   truths_made_.assign(code.truths().size(), 0);
-  left_ = available_ = truths_ = cycles_ = 0;
-  coming_.fill(0);
+  left_ = known_ = truths_ = 0;
   now_ = 0;
 }
 
 std::optional<std::uint32_t> Scheduler::next(const Limits& limits) {
   if (outside_ < sections_.middle) return outside_++;
-  if (!fillWindow()) {
+  oldest_ = left_ != 0 ? oldest_ + firstOf(from(left_, oldest_)) : entered_;
+  if (entered_ < oldest_ + window_ && !lookAhead()) {
     outside_ = std::max(outside_, sections_.tail);
     return outside_ < code_->size() ? std::optional(outside_++) : std::nullopt;
   }
@@ -47,36 +46,31 @@ std::optional<std::uint32_t> Scheduler::next(const Limits& limits) {
   return at;
 }
 
-// False when all are issued.
-bool Scheduler::fillWindow() {
-  do {
-    if (left_ == 0 && entered_ == sections_.tail) return false;
-    oldest_ = left_ != 0 ? oldest_ + distance(left_, oldest_) : entered_;
-    for (const std::uint32_t end = std::min(sections_.tail, oldest_ + window_); entered_ < end; ++entered_) {
-      enter(entered_);
-    }
-  } while ((left_ & bitOf(oldest_)) == 0);
-  return true;
+// Looks at as many as it can at once. False when all are issued.
+bool Scheduler::lookAhead() {
+  while (entered_ < std::min(sections_.tail, oldest_ + kSlots)) {
+    enter(entered_++);
+    if (left_ == 0) oldest_ = entered_;
+  }
+  return left_ != 0;
 }
 
-// Operations come after those that make their operands, so these are in the window or were issued.
+// Operations come after those that make their operands.
 void Scheduler::enter(std::uint32_t at) {
   const Operation& operation = code_->operation(at);
   if (operation.form == Form::kNop) return;
   const OperationSet self = bitOf(at);
-  OperationSet makers = 0;
-  Cycle ready = 0;
+  Entry& entry = entries_[at % kSlots] = {};
   const auto waitFor = [&](Cycle made) {
     const auto bits = static_cast<std::uint32_t>(made);
-    makers |= OperationSet{bits >> 31} << bits % kSlots;
-    ready = std::max(ready, made);
+    const std::uint32_t slot = bits % kSlots;
+    const OperationSet is_coming = bits >> 31;
+    entries_[slot].users |= is_coming << at % kSlots;
+    entry.makers |= is_coming << slot;
+    entry.ready = std::max(entry.ready, made);
   };
   for (const ValueId source : operation.sources) waitFor(made_[source]);
   for (const PredicateId read : {operation.guard, operation.condition}) waitFor(truths_made_[read / 2]);
-  for (OperationSet rest = makers; rest != 0; rest &= rest - 1) {
-    entries_[static_cast<std::size_t>(std::countr_zero(rest))].users |= self;
-  }
-  entries_[at % kSlots] = {makers, 0, ready};
   const Cycle coming = comingFrom(at);
   made_[operation.destination] = coming;
   if (factsOf(operation.form).results == 4) std::fill_n(&made_[operation.destination], 4, coming);
@@ -84,69 +78,49 @@ void Scheduler::enter(std::uint32_t at) {
   truths_made_[operation.predicate / 2] = coming;
   truths_made_[sass::kTrue] = 0;
   left_ |= self;
+  known_ |= entry.makers == 0 ? self : 0;
   truths_ |= isTruth(operation) ? self : 0;
-  if (makers == 0) setReady(at, ready);
-}
-
-// A cycle that has passed is as good as the one at hand.
-void Scheduler::setReady(std::uint32_t at, Cycle cycle) {
-  if (cycle <= now_) {
-    available_ |= bitOf(at);
-    return;
-  }
-  coming_[static_cast<std::uint32_t>(cycle) % kSlots] |= bitOf(at);
-  cycles_ |= bitOf(static_cast<std::uint32_t>(cycle));
 }
 
 // The oldest operation can always be issued, since its operands come before it.
 std::uint32_t Scheduler::pick(const Limits& limits) const {
-  OperationSet held = truths_;
-  if (!limits.truths && held != 0) held &= ~bitOf(oldest_ + distance(held, oldest_));
-  if (const OperationSet found = available_ & ~held; found != 0) return oldest_ + distance(found, oldest_);
-  const auto now = static_cast<std::uint32_t>(now_);
-  for (std::uint64_t cycles = std::rotr(cycles_, static_cast<int>(now % 64)); cycles != 0; cycles &= cycles - 1) {
-    const std::uint32_t cycle = now + static_cast<std::uint32_t>(std::countr_zero(cycles));
-    const OperationSet found = coming_[cycle % kSlots] & ~held;
-    if (found != 0) return oldest_ + distance(found, oldest_);
+  OperationSet held = from(truths_, oldest_);
+  if (!limits.truths) held &= held - 1;
+  const OperationSet window = (OperationSet{1} << window_) - 1;
+  std::uint32_t best = 0;
+  Cycle earliest = std::numeric_limits<Cycle>::max();
+  for (OperationSet known = from(known_, oldest_) & window & ~held; known != 0; known &= known - 1) {
+    const std::uint32_t place = firstOf(known);
+    const Cycle ready = std::max(entries_[(oldest_ + place) % kSlots].ready, now_);
+    best = ready < earliest ? place : best;
+    earliest = std::min(earliest, ready);
   }
-  return oldest_;
-}
-
-void Scheduler::advanceTo(Cycle cycle) {
-  const auto now = static_cast<std::uint32_t>(now_);
-  while (cycles_ != 0) {
-    const std::uint32_t next = now + distance(cycles_, now);
-    if (static_cast<Cycle>(next) > cycle) break;
-    available_ |= std::exchange(coming_[next % kSlots], 0);
-    cycles_ &= ~bitOf(next);
-  }
-  now_ = cycle;
+  return oldest_ + best;
 }
 
 void Scheduler::issue(std::uint32_t at) {
   const Operation& operation = code_->operation(at);
   const FormFacts& facts = factsOf(operation.form);
   const Entry& entry = entries_[at % kSlots];
-  if (entry.ready > now_) advanceTo(entry.ready);
   const OperationSet others = ~bitOf(at);
   left_ &= others;
-  available_ &= others;
+  known_ &= others;
   truths_ &= others;
-  const Cycle done = now_ + std::min(facts.latency, kLongest);
-  // Unless a later operation of the window writes the same machine register.
+  now_ = std::max(now_, entry.ready);
+  const Cycle done = now_++ + std::min(facts.latency, kLongest);
+  // Unless a later operation writes the same machine register.
   const Cycle coming = comingFrom(at);
   const auto finish = [&](Cycle& made) { made = made == coming ? done : made; };
   finish(made_[operation.destination]);
   finish(truths_made_[operation.predicate / 2]);
   if (facts.results == 4) std::fill_n(&made_[operation.destination], 4, done);
   for (OperationSet users = entry.users; users != 0; users &= users - 1) {
-    const auto user = static_cast<std::uint32_t>(std::countr_zero(users));
+    const std::uint32_t user = firstOf(users);
     Entry& waiting = entries_[user];
     waiting.makers &= others;
     waiting.ready = std::max(waiting.ready, done);
-    if (waiting.makers == 0) setReady(user, waiting.ready);
+    known_ |= waiting.makers == 0 ? bitOf(user) : 0;
   }
-  advanceTo(now_ + 1);
 }
 
 }  // namespace srjit::direct

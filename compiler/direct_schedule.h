@@ -11,9 +11,8 @@
 
 namespace srjit::direct {
 
-/// List scheduling in a window over the source order: of the oldest `window` operations that are left, the first whose
-/// operands are there is next, or, if there is none, the one whose operands come first. The window is a set of bits, and
-/// so are the operations that get their operands in each of the next cycles. Keeps its work arrays.
+/// List scheduling in a window over the source order: of the oldest `window` operations that are left, the one whose
+/// operands are there first is next, of several the oldest. Sets of operations are sets of bits. Keeps its work arrays.
 class Scheduler {
  public:
   /// What keeps the scheduler from the best choice.
@@ -31,39 +30,35 @@ class Scheduler {
  private:
   /// Bit i: operation i modulo kSlots.
   using OperationSet = std::uint64_t;
-  static constexpr std::uint32_t kSlots = 64;  ///< more than a window, and than cycles that an operation is waited for
+  static constexpr std::uint32_t kSlots = 64;
 
-  /// When a value is there; while the operation that makes it is in the window, kComing plus that one's slot.
+  /// When a value is there; before the operation that makes it is issued, kComing plus that one's slot.
   using Cycle = std::int32_t;
   static constexpr Cycle kComing = std::numeric_limits<Cycle>::min();
   static Cycle comingFrom(std::uint32_t at) { return kComing + static_cast<Cycle>(at % kSlots); }
 
-  /// Of an operation in the window.
+  /// Of an operation that was looked at and is not issued.
   struct Entry {
-    OperationSet makers;  ///< of its operands, as far as they are not issued
-    OperationSet users;   ///< those that it is a maker for
-    Cycle ready;          ///< when its operands are there
+    OperationSet makers = 0;  ///< of its operands, as far as they are not issued
+    OperationSet users = 0;   ///< those that it is a maker for
+    Cycle ready = 0;          ///< when its operands are there, as far as the makers were issued
   };
 
-  inline bool fillWindow();
+  bool lookAhead();
   inline void enter(std::uint32_t at);
-  inline void setReady(std::uint32_t at, Cycle cycle);
   inline std::uint32_t pick(const Limits& limits) const;
   inline void issue(std::uint32_t at);
-  void advanceTo(Cycle cycle);
 
   const Code* code_ = nullptr;
   Sections sections_{};
   std::uint32_t outside_ = 0;               ///< the next operation before or after the middle
-  std::uint32_t oldest_ = 0, entered_ = 0;  ///< where the window begins and ends
-  std::uint32_t window_ = 1;
-  std::vector<Cycle> made_, truths_made_;  ///< by ValueId and by number of a predicate
+  std::uint32_t oldest_ = 0, entered_ = 0;  ///< of the middle, what is looked at: up to kSlots, of which the first are
+  std::uint32_t window_ = 1;                ///< the window
+  std::vector<Cycle> made_, truths_made_;   ///< by ValueId and by number of a predicate
   std::array<Entry, kSlots> entries_;
-  OperationSet left_ = 0;                      ///< of the window, those not issued
-  OperationSet available_ = 0;                 ///< of these, those whose operands are there
-  OperationSet truths_ = 0;                    ///< of these, those that write a predicate; they keep their order
-  std::array<OperationSet, kSlots> coming_{};  ///< by cycle modulo kSlots: those whose operands are there from then on
-  std::uint64_t cycles_ = 0;                   ///< bit c: coming_[c] is not empty
+  OperationSet left_ = 0;    ///< those not issued
+  OperationSet known_ = 0;   ///< of these, those whose makers all were
+  OperationSet truths_ = 0;  ///< of these, those that write a predicate; they keep their order
   Cycle now_ = 0;
 };
 
