@@ -60,6 +60,11 @@ DelayTable delayTable(unsigned architecture) {
 }
 
 bool isVariable(const FormFacts& facts) { return facts.timing == Timing::kVariable; }
+constexpr std::uint64_t bitsOfStall(unsigned cycles, bool yield) {
+  return std::uint64_t{cycles} << (sass::kStallAt - 64) | std::uint64_t{yield} << (sass::kYieldAt - 64);
+}
+constexpr std::uint64_t kIdle = sass::bitsOf({.stall = 0});
+
 bool isBranch(Form form) { return factsOf(form).pipe == Pipe::kControl; }
 bool isStore(Form form) { return form == Form::kStg || form == Form::kStg64; }
 
@@ -104,7 +109,7 @@ bool Allocator::run(const Code& code, Scheduler& scheduler, const RegisterFile& 
     words.resize(first_);
     return false;
   }
-  sass::setStall(words.back(), kBranchStall, false);
+  words.back().high |= bitsOfStall(kBranchStall, false);
   setBranchOffsets();
   return true;
 }
@@ -113,7 +118,7 @@ void Allocator::setBranchOffsets() const {
   for (const Branch& branch : branches_) {
     const auto target = std::ranges::find(targets_, branch.target, &Target::operation);
     const std::uint32_t to = target != targets_.end() ? target->position : 0;
-    sass::setBranchOffset((*words_)[first_ + branch.position],
+    sass::putBranchOffset((*words_)[first_ + branch.position],
                           (to - (branch.position + 1)) * std::uint32_t{sizeof(sass::Word)}, architecture_);
   }
 }
@@ -121,23 +126,22 @@ void Allocator::setBranchOffsets() const {
 bool Allocator::place(std::uint32_t at, const Operation& operation) {
   const FormFacts& facts = factsOf(operation.form);
   const Delays& delays = (*delays_)[static_cast<std::size_t>(operation.form)];
+  const sass::Encoding& encoding = sass::encodingOf(operation.form);
   Issue issue{.now = issued_ + spacing_,
-              .instruction = {.form = operation.form,
-                              .negated = operation.negated,
-                              .magnitude = operation.magnitude,
-                              .immediate = operation.immediate,
-                              .modifier = operation.modifier,
-                              .control = {.stall = 0}}};
+              .word = encoding.constantFields(operation.negated, operation.magnitude, operation.modifier,
+                                              operation.immediate)};
+  issue.word.high |= kIdle;
   spacing_ = 1;
   if (operation.synchronized) {
     waitFor(busy_, issue);
     issue.now = std::max(issue.now, finished_);
   }
   readSources(operation, facts, delays, issue);
-  if (operation.guard != kAlways) issue.instruction.guard = readPredicate(operation.guard, delays.guard, issue);
-  issue.instruction.condition = readPredicate(operation.condition, delays.condition, issue);
-  if (!prepareDestination(operation, facts, delays, issue) || !preparePredicate(operation, delays, issue)) return false;
-  markIssue(operation, facts, delays, issue);
+  const unsigned guard = operation.guard == kAlways ? sass::kTrue : readPredicate(operation.guard, delays.guard, issue);
+  sass::putGuard(issue.word, guard);
+  encoding.putCondition(issue.word, readPredicate(operation.condition, delays.condition, issue));
+  if (!writeRegisters(operation, facts, delays, issue) || !writePredicate(operation, delays, issue)) return false;
+  isVariable(facts) ? signal(operation, issue) : finish(operation, facts, delays, issue);
   emit(issue);
   if (operation.synchronized || isBranch(operation.form)) markControl(at, operation);
   return true;
@@ -154,7 +158,7 @@ Allocator::BarrierSet Allocator::barriersOf(RegisterSet written, RegisterSet rea
 }
 
 void Allocator::waitFor(BarrierSet barriers, Issue& issue) {
-  issue.instruction.control.wait_mask |= static_cast<std::uint8_t>(barriers);
+  issue.word.high |= std::uint64_t{barriers} << (sass::kWaitAt - 64);
   busy_ &= ~barriers;
   for (; barriers != 0; barriers &= barriers - 1) {
     Barrier& waited = barriers_[static_cast<std::size_t>(std::countr_zero(barriers))];
@@ -169,13 +173,14 @@ void Allocator::waitFor(BarrierSet barriers, Issue& issue) {
 }
 
 void Allocator::readSources(const Operation& operation, const FormFacts& facts, const Delays& delays, Issue& issue) {
+  const sass::Encoding& encoding = sass::encodingOf(operation.form);
   RegisterSet sources = 0, freed = 0;
   int freed_count = 0;
   for (std::size_t i = 0; i < operation.sources.size(); ++i) {
     Code::Operand& source = values_[operation.sources[i]];
     const std::int32_t if_last = --source.reads >> 31;
     const std::uint32_t place = source.place;
-    issue.instruction.sources[i] = static_cast<std::uint8_t>(place);
+    encoding.putSource(issue.word, i, place);
     const Written& written = registers_[place];
     issue.now = std::max(issue.now, written.at + delays.value[written.kind]);
     const RegisterSet registers = registerSet(place, facts.sources[i]);
@@ -189,13 +194,13 @@ void Allocator::readSources(const Operation& operation, const FormFacts& facts, 
   live_ -= freed_count;
 }
 
-std::uint8_t Allocator::readPredicate(PredicateId predicate, Cycle delay, Issue& issue) {
+unsigned Allocator::readPredicate(PredicateId predicate, Cycle delay, Issue& issue) {
   Code::Operand& truth = truths_[predicate / 2];
   const std::int32_t if_last = --truth.reads >> 31;
   free_predicates_ |= (1U << truth.place) & static_cast<unsigned>(if_last);
   live_truths_ += if_last;
   issue.now = std::max(issue.now, predicates_[truth.place].at + delay);
-  return static_cast<std::uint8_t>(truth.place | (predicate & 1U) * sass::kNot);
+  return truth.place | (predicate & 1U) * sass::kNot;
 }
 
 // The first of so many free registers, aligned; kZero if there are none.
@@ -232,38 +237,42 @@ unsigned Allocator::take(ValueId value, unsigned width) {
   return first;
 }
 
-bool Allocator::prepareDestination(const Operation& operation, const FormFacts& facts, const Delays& delays,
-                                   Issue& issue) {
-  const unsigned width = facts.results;
-  if (width == 0 || operation.destination == kRz) return true;
-  const bool is_value = operation.destination >= kFirstValue;
-  const unsigned first = is_value ? take(operation.destination, width) : operation.destination;
-  if (first == sass::kZero) return false;
-  issue.instruction.destination = static_cast<std::uint8_t>(first);
-  const RegisterSet results = registerSet(first, width);
-  if ((results & (to_write_ | to_read_)) != 0) waitFor(barriersOf(results, results), issue);
-  const bool waits_for_read = ((results & just_read_) != 0) & isVariable(facts);
-  issue.now = std::max(issue.now, issued_ + (waits_for_read ? kReadDelay : 0));
-  const auto& overwrite = operation.guard == kAlways ? delays.overwrite : delays.guarded_overwrite;
-  unsigned r = first;
-  do {
-    issue.now = std::max(issue.now, registers_[r].at + overwrite[registers_[r].kind]);
-  } while (++r < first + width);
+bool Allocator::writeRegisters(const Operation& operation, const FormFacts& facts, const Delays& delays, Issue& issue) {
+  const unsigned width = operation.destination != kRz ? facts.results : 0;
+  unsigned first = kRz;
+  if (width != 0) {
+    first = operation.destination >= kFirstValue ? take(operation.destination, width) : operation.destination;
+    if (first == kRz) return false;
+    const RegisterSet results = registerSet(first, width);
+    issue.results = results;
+    if ((results & (to_write_ | to_read_)) != 0) waitFor(barriersOf(results, results), issue);
+    const bool waits_for_read = ((results & just_read_) != 0) & isVariable(facts);
+    issue.now = std::max(issue.now, issued_ + (waits_for_read ? kReadDelay : 0));
+    const auto& overwrite = operation.guard == kAlways ? delays.overwrite : delays.guarded_overwrite;
+    for (unsigned r = first; r < first + width; ++r) {
+      issue.now = std::max(issue.now, registers_[r].at + overwrite[registers_[r].kind]);
+    }
+  }
+  sass::encodingOf(operation.form).putDestination(issue.word, first);
   return true;
 }
 
-bool Allocator::preparePredicate(const Operation& operation, const Delays& delays, Issue& issue) {
-  if (operation.predicate == kAlways) return true;
-  Code::Operand& truth = truths_[operation.predicate / 2];
-  if (operation.predicate >= 2 * kFirstPredicate) {
-    if (free_predicates_ == 0) return false;
-    truth.place = static_cast<std::uint32_t>(std::countr_zero(free_predicates_));
-    if (truth.reads >= 0) free_predicates_ &= ~(1U << truth.place);
-    ++live_truths_;
+bool Allocator::writePredicate(const Operation& operation, const Delays& delays, Issue& issue) {
+  unsigned number = sass::kTrue;
+  if (operation.predicate != kAlways) {
+    Code::Operand& truth = truths_[operation.predicate / 2];
+    if (operation.predicate >= 2 * kFirstPredicate) {
+      if (free_predicates_ == 0) return false;
+      truth.place = static_cast<std::uint32_t>(std::countr_zero(free_predicates_));
+      if (truth.reads >= 0) free_predicates_ &= ~(1U << truth.place);
+      ++live_truths_;
+    }
+    number = truth.place;
+    const Written& written = predicates_[number];
+    issue.now = std::max(issue.now, written.at + delays.overwrite[written.kind]);
+    issue.predicate = number;
   }
-  issue.instruction.predicate = static_cast<std::uint8_t>(truth.place);
-  const Written& written = predicates_[truth.place];
-  issue.now = std::max(issue.now, written.at + delays.overwrite[written.kind]);
+  sass::encodingOf(operation.form).putPredicate(issue.word, number);
   return true;
 }
 
@@ -276,33 +285,33 @@ unsigned Allocator::takeBarrier() const {
   return best;
 }
 
-void Allocator::markIssue(const Operation& operation, const FormFacts& facts, const Delays& delays, Issue& issue) {
-  const unsigned destination = issue.instruction.destination;
-  const unsigned width = destination != sass::kZero ? facts.results : 0;
-  if (isVariable(facts)) {
-    const RegisterSet written = registerSet(destination, width);
-    const unsigned number = takeBarrier();
-    busy_ |= 1U << number;
-    Barrier& barrier = barriers_[number];
-    barrier.set = issue.now;
-    barrier.read |= issue.sources;
-    barrier.written |= written;
-    to_read_ |= issue.sources;
-    to_write_ |= written;
-    just_read_ = 0;
-    auto& control = issue.instruction.control;
-    (isStore(operation.form) ? control.read_barrier : control.write_barrier) = static_cast<std::uint8_t>(number);
-    return;
-  }
+// Results come when a barrier says so.
+void Allocator::signal(const Operation& operation, Issue& issue) {
+  const unsigned number = takeBarrier();
+  busy_ |= 1U << number;
+  Barrier& barrier = barriers_[number];
+  barrier.set = issue.now;
+  barrier.read |= issue.sources;
+  barrier.written |= issue.results;
+  to_read_ |= issue.sources;
+  to_write_ |= issue.results;
+  just_read_ = 0;
+  const unsigned at = isStore(operation.form) ? sass::kReadBarrierAt : sass::kWriteBarrierAt;
+  issue.word.high ^= std::uint64_t{number ^ sass::kNoBarrier} << (at - 64);
+}
+
+// Results come after so many cycles.
+void Allocator::finish(const Operation& operation, const FormFacts& facts, const Delays& delays, const Issue& issue) {
   just_read_ = issue.sources;
   const Written written{issue.now, delays.kind};
   Cycle latency = facts.latency;
-  if (width != 0) {
-    registers_[destination] = written;
-    if (width == 2) registers_[destination + 1] = written;
+  if (issue.results != 0) {
+    const auto first = static_cast<std::size_t>(std::countr_zero(issue.results));
+    registers_[first] = written;
+    if (facts.results == 2) registers_[first + 1] = written;
     latency = kRegisterDelay;
   } else if (operation.predicate != kAlways) {
-    predicates_[issue.instruction.predicate] = written;
+    predicates_[issue.predicate] = written;
     latency = kPredicateDelay;
   }
   finished_ = std::max(finished_, issue.now + latency);
@@ -310,15 +319,15 @@ void Allocator::markIssue(const Operation& operation, const FormFacts& facts, co
 
 // Stall and yield of an instruction are known with the next one.
 void Allocator::emit(const Issue& issue) {
-  if (words_->size() != first_) {
+  if (issued_ >= 0) {
     Cycle stall = issue.now - issued_;
     for (; stall > kLongestStall; stall -= kLongestStall) {
-      sass::setStall(words_->back(), kLongestStall, false);
-      words_->push_back(sass::encodeFields({.form = Form::kNop, .control = {.stall = 0}}));
+      words_->back().high |= bitsOfStall(kLongestStall, false);
+      words_->push_back(sass::encode({.form = Form::kNop, .control = {.stall = 0}}, architecture_));
     }
-    sass::setStall(words_->back(), static_cast<unsigned>(stall), stall < 4);
+    words_->back().high |= bitsOfStall(static_cast<unsigned>(stall), stall < 4);
   }
-  words_->push_back(sass::encodeFields(issue.instruction));
+  words_->push_back(issue.word);
   issued_ = issue.now;
 }
 

@@ -75,8 +75,9 @@ class Allocator {
   /// An instruction at hand.
   struct Issue {
     Cycle now;                ///< when it can be issued
-    RegisterSet sources = 0;  ///< that it reads
-    sass::Instruction instruction;
+    sass::Word word;
+    RegisterSet sources = 0, results = 0;
+    unsigned predicate = sass::kTrue;  ///< that it writes
   };
   /// A branch without its offset, and an operation that branches may go to.
   struct Branch {
@@ -87,13 +88,13 @@ class Allocator {
   };
 
   void begin(const Code& code, const RegisterFile& file);
-  inline bool place(std::uint32_t at, const Operation& operation);
+  [[gnu::always_inline]] inline bool place(std::uint32_t at, const Operation& operation);
   inline void readSources(const Operation& operation, const FormFacts& facts, const Delays& delays, Issue& issue);
-  inline std::uint8_t readPredicate(PredicateId predicate, Cycle delay, Issue& issue);
-  inline bool prepareDestination(const Operation& operation, const FormFacts& facts, const Delays& delays,
-                                 Issue& issue);
-  inline bool preparePredicate(const Operation& operation, const Delays& delays, Issue& issue);
-  inline void markIssue(const Operation& operation, const FormFacts& facts, const Delays& delays, Issue& issue);
+  inline unsigned readPredicate(PredicateId predicate, Cycle delay, Issue& issue);
+  inline bool writeRegisters(const Operation& operation, const FormFacts& facts, const Delays& delays, Issue& issue);
+  inline bool writePredicate(const Operation& operation, const Delays& delays, Issue& issue);
+  inline void signal(const Operation& operation, Issue& issue);
+  inline void finish(const Operation& operation, const FormFacts& facts, const Delays& delays, const Issue& issue);
   inline unsigned findFree(unsigned width) const;
   inline unsigned take(ValueId value, unsigned width);
   inline BarrierSet barriersOf(RegisterSet written, RegisterSet read) const;

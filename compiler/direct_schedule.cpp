@@ -34,7 +34,7 @@ void Scheduler::begin(const Code& code, const Sections& sections, std::uint32_t 
   now_ = 0;
 }
 
-std::optional<std::uint32_t> Scheduler::next(const Limits& limits) {
+std::optional<std::uint32_t> Scheduler::next(Limits limits) {
   if (outside_ < sections_.middle) return outside_++;
   oldest_ = left_ != 0 ? oldest_ + firstOf(from(left_, oldest_)) : entered_;
   if (entered_ < oldest_ + window_ && !lookAhead()) {
@@ -83,7 +83,7 @@ void Scheduler::enter(std::uint32_t at) {
 }
 
 // The oldest operation can always be issued, since its operands come before it.
-std::uint32_t Scheduler::pick(const Limits& limits) const {
+std::uint32_t Scheduler::pick(Limits limits) const {
   OperationSet held = from(truths_, oldest_);
   if (!limits.truths) held &= held - 1;
   const OperationSet window = (OperationSet{1} << window_) - 1;

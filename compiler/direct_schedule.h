@@ -25,7 +25,7 @@ class Scheduler {
   /// another order.
   void begin(const Code& code, const Sections& sections, std::uint32_t window);
   /// The operation that is issued next; nothing after the last. Nops of the middle section are left out.
-  std::optional<std::uint32_t> next(const Limits& limits);
+  std::optional<std::uint32_t> next(Limits limits);
 
  private:
   /// Bit i: operation i modulo kSlots.
@@ -46,7 +46,7 @@ class Scheduler {
 
   bool lookAhead();
   inline void enter(std::uint32_t at);
-  inline std::uint32_t pick(const Limits& limits) const;
+  inline std::uint32_t pick(Limits limits) const;
   inline void issue(std::uint32_t at);
 
   const Code* code_ = nullptr;

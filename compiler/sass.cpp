@@ -202,17 +202,14 @@ constexpr std::uint64_t factorIn(unsigned half, std::uint8_t position) noexcept 
 }
 
 template <std::size_t kForm>
-constexpr Encoding encodingOf() noexcept {
+constexpr Encoding encodingOfForm() noexcept {
   constexpr Layout kLayout = kRows[kForm].layout;
   const auto low = [](std::uint8_t position) { return factorIn(0, position); };
   const auto high = [](std::uint8_t position) { return factorIn(1, position); };
   const auto& [a, b, c] = kLayout.sources;
   return {.fixed = kLayout.fixed,
-          .a_low = low(a),
-          .a_high = high(a),
-          .b_low = low(b),
-          .b_high = high(b),
-          .c_high = high(c),
+          .sources_low = {low(a), low(b), low(c)},
+          .sources_high = {high(a), high(b), high(c)},
           .immediate_low = low(kLayout.immediate),
           .immediate_mask = static_cast<std::uint32_t>((std::uint64_t{1} << kLayout.immediate_bits) - 1),
           .destination_low = static_cast<std::uint32_t>(low(kLayout.destination)),
@@ -333,10 +330,10 @@ ConstantBank constantBankOf(unsigned architecture) noexcept {
 }
 
 constinit const std::array<Encoding, kForms> kEncodings = []<std::size_t... kForm>(std::index_sequence<kForm...>) {
-  return std::array{encodingOf<kForm>()...};
+  return std::array{encodingOfForm<kForm>()...};
 }(std::make_index_sequence<kForms>());
 
-void setBranchOffset(Word& word, std::uint32_t offset, unsigned architecture) noexcept {
+void putBranchOffset(Word& word, std::uint32_t offset, unsigned architecture) noexcept {
   const auto wide = static_cast<std::uint64_t>(static_cast<std::int64_t>(static_cast<std::int32_t>(offset)));
   if (generationOf(architecture) == kAmpere) {
     put(word, kBranchAt, kBranchBits, wide);
@@ -347,9 +344,16 @@ void setBranchOffset(Word& word, std::uint32_t offset, unsigned architecture) no
   }
 }
 
-Word encode(const Instruction& instruction, unsigned architecture) noexcept {
-  Word word = encodeFields(instruction);
-  if (rowOf(instruction.form).layout.branch) setBranchOffset(word, instruction.immediate, architecture);
+Word encode(const Instruction& i, unsigned architecture) noexcept {
+  const Encoding& encoding = encodingOf(i.form);
+  Word word = encoding.constantFields(i.negated, i.magnitude, i.modifier, i.immediate);
+  putGuard(word, i.guard);
+  encoding.putDestination(word, i.destination);
+  for (std::size_t s = 0; s < i.sources.size(); ++s) encoding.putSource(word, s, i.sources[s]);
+  encoding.putPredicate(word, i.predicate);
+  encoding.putCondition(word, i.condition);
+  if (rowOf(i.form).layout.branch) putBranchOffset(word, i.immediate, architecture);
+  word.high |= bitsOf(i.control);
   return word;
 }
 

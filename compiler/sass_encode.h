@@ -18,21 +18,41 @@ inline constexpr unsigned kMagnitudeAt = 3;
 inline constexpr std::size_t kSignSets = 64, kModifiers = 256;
 
 /// How a form is encoded. A number's factor is the power of two that moves it to its place in the lower or upper half of
-/// a word, or 0 where the form has no such field.
+/// a word, or 0 where the form has no such field. Fields are put into words where they are 0.
 struct Encoding {
   Word fixed;
-  std::uint64_t a_low, a_high, b_low, b_high, c_high, immediate_low;
+  std::array<std::uint64_t, 3> sources_low, sources_high;
+  std::uint64_t immediate_low;
   std::uint32_t immediate_mask;
   std::uint32_t destination_low, predicate_high, condition_high;
   const Word* signs;               ///< kSignSets
   const std::uint64_t* modifiers;  ///< upper half, kModifiers
+
+  /// Everything but predicates, registers, control and the offset of a branch.
+  Word constantFields(unsigned negated, unsigned magnitude, std::uint8_t modifier,
+                      std::uint32_t immediate) const noexcept {
+    const Word& sign = signs[negated | magnitude << kMagnitudeAt];
+    return {fixed.low | sign.low | (immediate & immediate_mask) * immediate_low,
+            fixed.high | sign.high | modifiers[modifier]};
+  }
+  void putSource(Word& word, std::size_t source, std::uint64_t number) const noexcept {
+    word.low |= number * sources_low[source];
+    word.high |= number * sources_high[source];
+  }
+  void putDestination(Word& word, std::uint64_t number) const noexcept { word.low |= number * destination_low; }
+  void putPredicate(Word& word, std::uint64_t predicate) const noexcept { word.high |= predicate * predicate_high; }
+  void putCondition(Word& word, std::uint64_t predicate) const noexcept { word.high |= predicate * condition_high; }
 };
+constexpr void putGuard(Word& word, std::uint64_t predicate) noexcept { word.low |= predicate << kGuardAt; }
+
 inline constexpr std::size_t kForms = 0
 #define SRJIT_SASS(...) +1
 #include "compiler/sass.def"
 #undef SRJIT_SASS
     ;
 extern const std::array<Encoding, kForms> kEncodings;
+
+inline const Encoding& encodingOf(Form form) noexcept { return kEncodings[static_cast<std::size_t>(form)]; }
 
 /// The upper half of what says when an instruction is issued.
 constexpr std::uint64_t bitsOf(const Control& control) noexcept {
@@ -41,24 +61,6 @@ constexpr std::uint64_t bitsOf(const Control& control) noexcept {
          at(control.read_barrier, kReadBarrierAt) | at(control.wait_mask, kWaitAt) | at(control.reuse, kReuseAt);
 }
 
-/// All of a word but the offset of a branch.
-inline Word encodeFields(const Instruction& i) noexcept {
-  const Encoding& form = kEncodings[static_cast<std::size_t>(i.form)];
-  const Word signs = form.signs[i.negated | i.magnitude << kMagnitudeAt];
-  const std::uint64_t a = i.sources[0], b = i.sources[1], c = i.sources[2];
-  return {form.fixed.low | signs.low | std::uint64_t{i.guard} << kGuardAt |
-              std::uint64_t{i.destination} * form.destination_low | a * form.a_low | b * form.b_low |
-              (i.immediate & form.immediate_mask) * form.immediate_low,
-          form.fixed.high | signs.high | form.modifiers[i.modifier] | a * form.a_high | b * form.b_high |
-              c * form.c_high | std::uint64_t{i.predicate} * form.predicate_high |
-              std::uint64_t{i.condition} * form.condition_high | bitsOf(i.control)};
-}
-
-/// Adds a branch's offset, in bytes from the next instruction, to its other fields.
-void setBranchOffset(Word& word, std::uint32_t offset, unsigned architecture) noexcept;
-/// Adds what was encoded as 0 because it depends on the instruction that comes next.
-constexpr void setStall(Word& word, unsigned stall, bool yield) noexcept {
-  word.high |= bitsOf({.stall = static_cast<std::uint8_t>(stall), .yield = yield, .write_barrier = 0, .read_barrier = 0});
-}
-
+/// In bytes from the next instruction.
+void putBranchOffset(Word& word, std::uint32_t offset, unsigned architecture) noexcept;
 }  // namespace srjit::sass
