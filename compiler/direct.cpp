@@ -29,10 +29,15 @@ OperatorSet operatorsOf(Math math) {
   for (std::size_t i = 0; i < kOpCount; ++i) {
     direct::Builder builder(code, math);
     const direct::Value any(code.newValues(), builder);
-    builder.apply(static_cast<Op>(i), std::array{any, any, any});
+    builder.apply(static_cast<Op>(i), {any, any, any});
     direct[i] = !builder.isRefused();
   }
   return direct;
+}
+
+const OperatorSet& directOperators(Math math) {
+  static const std::array kSets = {operatorsOf(Math::kStrict), operatorsOf(Math::kPrecise), operatorsOf(Math::kFast)};
+  return kSets[static_cast<std::size_t>(math)];
 }
 
 Status checkOptions(const DirectOptions& options) {
@@ -184,19 +189,19 @@ class Prologue {
 
 }  // namespace
 
-bool isDirect(Op op, Math math) noexcept {
-  static const std::array kSets = {operatorsOf(Math::kStrict), operatorsOf(Math::kPrecise), operatorsOf(Math::kFast)};
-  return kSets[static_cast<std::size_t>(math)][static_cast<std::size_t>(op)];
-}
+bool isDirect(Op op, Math math) noexcept { return directOperators(math)[static_cast<std::size_t>(op)]; }
 
 std::vector<bool> directRoots(const Dag& dag, Math math) {
+  const OperatorSet& operators = directOperators(math);
+  const auto isDirectNode = [&](const Node& node) {
+    return node.kind != Token::Kind::kOp || operators[static_cast<std::size_t>(node.op)];
+  };
+  if (dag.precision() != Precision::kF32) return std::vector<bool>(dag.roots().size(), false);
+  if (std::ranges::all_of(dag.nodes(), isDirectNode)) return std::vector<bool>(dag.roots().size(), true);
   std::vector<bool> nodes(dag.size()), roots;
   for (NodeId id = 0; id < dag.size(); ++id) {
     const Node& node = dag.node(id);
-    bool direct = dag.precision() == Precision::kF32;
-    if (node.kind == Token::Kind::kOp) direct = direct && isDirect(node.op, math);
-    for (const NodeId operand : node.inputs()) direct = direct && nodes[operand];
-    nodes[id] = direct;
+    nodes[id] = isDirectNode(node) && std::ranges::all_of(node.inputs(), [&](NodeId input) { return nodes[input]; });
   }
   for (const NodeId root : dag.roots()) roots.push_back(nodes[root]);
   return roots;

@@ -60,7 +60,7 @@ class Selector {
   /// An operator on the way to its value.
   struct Visit {
     NodeId id;
-    unsigned next = 0;  ///< in `order`
+    std::uint8_t next = 0, end = 0;  ///< in `order`: operands that are left
     std::array<std::uint8_t, kMaxArity> order{};
     std::array<Value, kMaxArity> operands{};
   };
@@ -80,7 +80,7 @@ class Selector {
   void keep(Residents& residents, NodeId id);
   void drop(Residents& residents, NodeId id);
   Residents& residentsOf(NodeId id) { return dag_->node(id).kind == Token::Kind::kVariable ? columns_ : shared_; }
-  Visit visitOf(NodeId id) const;
+  void visit(NodeId id);
   Value column(std::uint32_t index);
   void storePrediction(const Value& value, std::uint32_t root);
 
