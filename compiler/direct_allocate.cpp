@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <bit>
 
-#include "compiler/sass_encode.h"
-
 namespace srjit::direct {
 namespace {
 
@@ -19,19 +17,6 @@ constexpr int kPredicateDelay = 13;  // no reader of a predicate needs more
 constexpr int kRegisterDelay = 6;    // no reader of a register needs more
 constexpr int kMostTruths = int{kFreePredicates};
 
-// Fills in a form as the second of two instructions; `representatives` has the first form of each kind.
-void setDelays(Form form, const std::vector<Form>& representatives, unsigned architecture, Delays& delays) {
-  const auto byte = [](unsigned delay) { return static_cast<std::uint8_t>(delay); };
-  for (std::size_t kind = 0; kind < representatives.size(); ++kind) {
-    const Form first = representatives[kind];
-    delays.value[kind] = byte(sass::registerDelay(first, form));
-    delays.overwrite[kind] = byte(sass::overwriteDelay(first, form, false));
-    delays.guarded_overwrite[kind] = byte(sass::overwriteDelay(first, form, true));
-  }
-  delays.condition = byte(sass::predicateDelay(form, form, false, architecture));
-  delays.guard = byte(sass::predicateDelay(form, form, true, architecture));
-}
-
 bool areAlikeAsFirst(Form a, Form b) {
   for (std::size_t f = 0; f < kFormFacts.size(); ++f) {
     const auto second = static_cast<Form>(f);
@@ -43,40 +28,56 @@ bool areAlikeAsFirst(Form a, Form b) {
   return true;
 }
 
-DelayTable delayTable(unsigned architecture) {
-  DelayTable table{};
-  std::vector<Form> representatives;
-  for (std::size_t f = 0; f < table.size(); ++f) {
-    const auto form = static_cast<Form>(f);
-    const auto found = std::ranges::find_if(representatives, [&](Form other) { return areAlikeAsFirst(form, other); });
-    table[f].kind = static_cast<std::uint8_t>(found - representatives.begin());
-    if (found == representatives.end()) representatives.push_back(form);
+// `representatives` has the first form of each kind.
+FormRow rowOf(Form form, const std::vector<Form>& representatives, unsigned architecture) {
+  const auto byte = [](unsigned number) { return static_cast<std::uint8_t>(number); };
+  FormRow row{};
+  row.facts = factsOf(form);
+  row.encoding = sass::encodingOf(form);
+  for (std::size_t kind = 0; kind < representatives.size(); ++kind) {
+    const Form first = representatives[kind];
+    row.value[kind] = byte(sass::registerDelay(first, form));
+    row.overwrite[kind] = byte(sass::overwriteDelay(first, form, false));
+    row.guarded_overwrite[kind] = byte(sass::overwriteDelay(first, form, true));
+    if (areAlikeAsFirst(first, form)) row.kind = byte(static_cast<unsigned>(kind));
   }
-  representatives.resize(std::min(representatives.size(), Delays::kKinds));
+  row.condition = byte(sass::predicateDelay(form, form, false, architecture));
+  row.guard = byte(sass::predicateDelay(form, form, true, architecture));
+  for (std::size_t i = 0; i < 3; ++i) row.source_masks[i] = byte((1U << row.facts.sources[i]) - 1);
+  return row;
+}
+
+FormTable tableFor(unsigned architecture) {
+  std::vector<Form> representatives;
+  for (std::size_t f = 0; f < kFormFacts.size(); ++f) {
+    const auto isLike = [&](Form other) { return areAlikeAsFirst(static_cast<Form>(f), other); };
+    if (std::ranges::none_of(representatives, isLike)) representatives.push_back(static_cast<Form>(f));
+  }
+  FormTable table{};
   for (std::size_t f = 0; f < table.size(); ++f) {
-    setDelays(static_cast<Form>(f), representatives, architecture, table[f]);
+    table[f] = rowOf(static_cast<Form>(f), representatives, architecture);
   }
   return table;
 }
 
-bool isVariable(const FormFacts& facts) { return facts.timing == Timing::kVariable; }
 constexpr std::uint64_t bitsOfStall(unsigned cycles, bool yield) {
   return std::uint64_t{cycles} << (sass::kStallAt - 64) | std::uint64_t{yield} << (sass::kYieldAt - 64);
 }
 constexpr std::uint64_t kIdle = sass::bitsOf({.stall = 0});
 
-bool isBranch(Form form) { return factsOf(form).pipe == Pipe::kControl; }
+bool isVariable(const FormFacts& facts) { return facts.timing == Timing::kVariable; }
+bool isBranch(const FormFacts& facts) { return facts.pipe == Pipe::kControl; }
 bool isStore(Form form) { return form == Form::kStg || form == Form::kStg64; }
 
 }  // namespace
 
 Allocator::Allocator(unsigned architecture) : architecture_(architecture) {
-  static const std::vector<std::pair<unsigned, DelayTable>> kTables = [] {
-    std::vector<std::pair<unsigned, DelayTable>> tables;
-    for (const unsigned each : sass::architectures()) tables.emplace_back(each, delayTable(each));
+  static const std::vector<std::pair<unsigned, FormTable>> kTables = [] {
+    std::vector<std::pair<unsigned, FormTable>> tables;
+    for (const unsigned each : sass::architectures()) tables.emplace_back(each, tableFor(each));
     return tables;
   }();
-  delays_ = &std::ranges::find(kTables, architecture, &std::pair<unsigned, DelayTable>::first)->second;
+  forms_ = &std::ranges::find(kTables, architecture, &std::pair<unsigned, FormTable>::first)->second;
 }
 
 void Allocator::begin(const Code& code, const RegisterFile& file) {
@@ -104,7 +105,7 @@ bool Allocator::run(const Code& code, Scheduler& scheduler, const RegisterFile& 
   begin(code, file);
   words_ = &words;
   first_ = words.size();
-  while (const auto at = scheduler.next({.values = live_ >= file.values, .truths = live_truths_ >= kMostTruths})) {
+  while (const auto at = scheduler.next(live_ >= file.values, live_truths_ >= kMostTruths)) {
     if (place(*at, code.operation(*at))) continue;
     words.resize(first_);
     return false;
@@ -124,26 +125,27 @@ void Allocator::setBranchOffsets() const {
 }
 
 bool Allocator::place(std::uint32_t at, const Operation& operation) {
-  const FormFacts& facts = factsOf(operation.form);
-  const Delays& delays = (*delays_)[static_cast<std::size_t>(operation.form)];
-  const sass::Encoding& encoding = sass::encodingOf(operation.form);
-  Issue issue{.now = issued_ + spacing_,
-              .word = encoding.constantFields(operation.negated, operation.magnitude, operation.modifier,
-                                              operation.immediate)};
+  const FormRow& form = (*forms_)[static_cast<std::size_t>(operation.form)];
+  Issue issue{.form = form,
+              .now = issued_ + spacing_,
+              .word = form.encoding.constantFields(operation.negated, operation.magnitude, operation.modifier,
+                                                   operation.immediate)};
   issue.word.high |= kIdle;
   spacing_ = 1;
   if (operation.synchronized) {
     waitFor(busy_, issue);
     issue.now = std::max(issue.now, finished_);
   }
-  readSources(operation, facts, delays, issue);
-  const unsigned guard = operation.guard == kAlways ? sass::kTrue : readPredicate(operation.guard, delays.guard, issue);
+  readSources(operation, issue);
+  unsigned guard = sass::kTrue, condition = sass::kTrue;
+  if (operation.guard != kAlways) guard = readPredicate(operation.guard, form.guard, issue);
+  if (operation.condition != kAlways) condition = readPredicate(operation.condition, form.condition, issue);
   sass::putGuard(issue.word, guard);
-  encoding.putCondition(issue.word, readPredicate(operation.condition, delays.condition, issue));
-  if (!writeRegisters(operation, facts, delays, issue) || !writePredicate(operation, delays, issue)) return false;
-  isVariable(facts) ? signal(operation, issue) : finish(operation, facts, delays, issue);
+  form.encoding.putCondition(issue.word, condition);
+  if (!writeRegisters(operation, issue) || !writePredicate(operation, issue)) return false;
+  isVariable(form.facts) ? signal(operation, issue) : finish(operation, issue);
   emit(issue);
-  if (operation.synchronized || isBranch(operation.form)) markControl(at, operation);
+  if (operation.synchronized || isBranch(form.facts)) markControl(at, operation);
   return true;
 }
 
@@ -172,26 +174,30 @@ void Allocator::waitFor(BarrierSet barriers, Issue& issue) {
   }
 }
 
-void Allocator::readSources(const Operation& operation, const FormFacts& facts, const Delays& delays, Issue& issue) {
-  const sass::Encoding& encoding = sass::encodingOf(operation.form);
-  RegisterSet sources = 0, freed = 0;
-  int freed_count = 0;
-  for (std::size_t i = 0; i < operation.sources.size(); ++i) {
-    Code::Operand& source = values_[operation.sources[i]];
-    const std::int32_t if_last = --source.reads >> 31;
-    const std::uint32_t place = source.place;
-    encoding.putSource(issue.word, i, place);
-    const Written& written = registers_[place];
-    issue.now = std::max(issue.now, written.at + delays.value[written.kind]);
-    const RegisterSet registers = registerSet(place, facts.sources[i]);
-    sources |= registers;
-    freed |= registers & static_cast<RegisterSet>(std::int64_t{if_last});
-    freed_count += facts.sources[i] & if_last;
+void Allocator::readSource(const Operation& operation, std::size_t i, Issue& issue) {
+  Code::Operand& source = values_[operation.sources[i]];
+  const std::int32_t if_last = --source.reads >> 31;
+  const std::uint32_t place = source.place;
+  const Written& written = registers_[place];
+  const RegisterSet registers = RegisterSet{issue.form.source_masks[i]} << place % kMostRegisters;
+  issue.form.encoding.putSource(issue.word, i, place);
+  issue.now = std::max(issue.now, written.at + issue.form.value[written.kind]);
+  issue.sources |= registers;
+  issue.freed |= registers & static_cast<RegisterSet>(std::int64_t{if_last});
+  live_ -= issue.form.facts.sources[i] & if_last;
+}
+
+// The third source is rare enough for a branch; whether there is a second one is hard to predict.
+void Allocator::readSources(const Operation& operation, Issue& issue) {
+  readSource(operation, 0, issue);
+  readSource(operation, 1, issue);
+  if (operation.sources[2] != kRz) {
+    readSource(operation, 2, issue);
+  } else {
+    issue.form.encoding.putSource(issue.word, 2, kRz);
   }
-  if ((sources & to_write_) != 0) waitFor(barriersOf(sources, 0), issue);
-  issue.sources = sources;
-  free_ |= freed;
-  live_ -= freed_count;
+  if ((issue.sources & to_write_) != 0) waitFor(barriersOf(issue.sources, 0), issue);
+  free_ |= issue.freed;
 }
 
 unsigned Allocator::readPredicate(PredicateId predicate, Cycle delay, Issue& issue) {
@@ -237,8 +243,9 @@ unsigned Allocator::take(ValueId value, unsigned width) {
   return first;
 }
 
-bool Allocator::writeRegisters(const Operation& operation, const FormFacts& facts, const Delays& delays, Issue& issue) {
-  const unsigned width = operation.destination != kRz ? facts.results : 0;
+bool Allocator::writeRegisters(const Operation& operation, Issue& issue) {
+  const FormRow& form = issue.form;
+  const unsigned width = operation.destination != kRz ? form.facts.results : 0;
   unsigned first = kRz;
   if (width != 0) {
     first = operation.destination >= kFirstValue ? take(operation.destination, width) : operation.destination;
@@ -246,18 +253,18 @@ bool Allocator::writeRegisters(const Operation& operation, const FormFacts& fact
     const RegisterSet results = registerSet(first, width);
     issue.results = results;
     if ((results & (to_write_ | to_read_)) != 0) waitFor(barriersOf(results, results), issue);
-    const bool waits_for_read = ((results & just_read_) != 0) & isVariable(facts);
+    const bool waits_for_read = ((results & just_read_) != 0) & isVariable(form.facts);
     issue.now = std::max(issue.now, issued_ + (waits_for_read ? kReadDelay : 0));
-    const auto& overwrite = operation.guard == kAlways ? delays.overwrite : delays.guarded_overwrite;
+    const auto& overwrite = operation.guard == kAlways ? form.overwrite : form.guarded_overwrite;
     for (unsigned r = first; r < first + width; ++r) {
       issue.now = std::max(issue.now, registers_[r].at + overwrite[registers_[r].kind]);
     }
   }
-  sass::encodingOf(operation.form).putDestination(issue.word, first);
+  form.encoding.putDestination(issue.word, first);
   return true;
 }
 
-bool Allocator::writePredicate(const Operation& operation, const Delays& delays, Issue& issue) {
+bool Allocator::writePredicate(const Operation& operation, Issue& issue) {
   unsigned number = sass::kTrue;
   if (operation.predicate != kAlways) {
     Code::Operand& truth = truths_[operation.predicate / 2];
@@ -269,10 +276,10 @@ bool Allocator::writePredicate(const Operation& operation, const Delays& delays,
     }
     number = truth.place;
     const Written& written = predicates_[number];
-    issue.now = std::max(issue.now, written.at + delays.overwrite[written.kind]);
+    issue.now = std::max(issue.now, written.at + issue.form.overwrite[written.kind]);
     issue.predicate = number;
   }
-  sass::encodingOf(operation.form).putPredicate(issue.word, number);
+  issue.form.encoding.putPredicate(issue.word, number);
   return true;
 }
 
@@ -301,9 +308,10 @@ void Allocator::signal(const Operation& operation, Issue& issue) {
 }
 
 // Results come after so many cycles.
-void Allocator::finish(const Operation& operation, const FormFacts& facts, const Delays& delays, const Issue& issue) {
+void Allocator::finish(const Operation& operation, const Issue& issue) {
+  const FormFacts& facts = issue.form.facts;
   just_read_ = issue.sources;
-  const Written written{issue.now, delays.kind};
+  const Written written{issue.now, issue.form.kind};
   Cycle latency = facts.latency;
   if (issue.results != 0) {
     const auto first = static_cast<std::size_t>(std::countr_zero(issue.results));
@@ -335,7 +343,7 @@ void Allocator::emit(const Issue& issue) {
 void Allocator::markControl(std::uint32_t at, const Operation& operation) {
   const auto position = static_cast<std::uint32_t>(words_->size() - first_ - 1);
   if (operation.synchronized) targets_.push_back({at, position});
-  if (!isBranch(operation.form)) return;
+  if (!isBranch(factsOf(operation.form))) return;
   spacing_ = kBranchStall;
   if (operation.form == Form::kExit) exits_.push_back(position);
   if (operation.form == Form::kBra) branches_.push_back({position, operation.immediate});

@@ -10,6 +10,7 @@
 
 #include "compiler/direct_code.h"
 #include "compiler/direct_schedule.h"
+#include "compiler/sass_encode.h"
 
 namespace srjit::direct {
 
@@ -28,15 +29,20 @@ struct RegisterFile {
   int values;
 };
 
-/// Cycles between the issue of two instructions that name the same register or predicate, by the form of the second.
-/// Forms that are alike as the first one are one kind.
-struct alignas(32) Delays {
+/// What is asked of a form for every operation, on one architecture.
+struct FormRow {
   static constexpr std::size_t kKinds = 8;
-  std::array<std::uint8_t, kKinds> value, overwrite, guarded_overwrite;  ///< by the kind of the first
-  std::uint8_t condition, guard;                                         ///< whatever the first
-  std::uint8_t kind;                                                     ///< of this form
+
+  FormFacts facts;
+  /// Cycles from the issue of another instruction that writes the same register or predicate, by its kind: forms that
+  /// are alike in this are one kind.
+  std::array<std::uint8_t, kKinds> value, overwrite, guarded_overwrite;
+  std::uint8_t condition, guard;               ///< from a writer of the predicate, of whatever kind
+  std::uint8_t kind;                           ///< of this form
+  std::array<std::uint8_t, 3> source_masks;    ///< sets of the registers that a source reads, from its first
+  sass::Encoding encoding;
 };
-using DelayTable = std::array<Delays, kFormFacts.size()>;
+using FormTable = std::array<FormRow, kFormFacts.size()>;
 
 /// Walks once over the operations. A value gets the first free register when it is written, and gives it back with its
 /// last use; one whose old content an instruction of variable latency may still read or write is taken only if there is
@@ -74,9 +80,10 @@ class Allocator {
   };
   /// An instruction at hand.
   struct Issue {
-    Cycle now;                ///< when it can be issued
+    const FormRow& form;
+    Cycle now;  ///< when it can be issued
     sass::Word word;
-    RegisterSet sources = 0, results = 0;
+    RegisterSet sources = 0, freed = 0, results = 0;
     unsigned predicate = sass::kTrue;  ///< that it writes
   };
   /// A branch without its offset, and an operation that branches may go to.
@@ -89,12 +96,13 @@ class Allocator {
 
   void begin(const Code& code, const RegisterFile& file);
   [[gnu::always_inline]] inline bool place(std::uint32_t at, const Operation& operation);
-  inline void readSources(const Operation& operation, const FormFacts& facts, const Delays& delays, Issue& issue);
+  inline void readSources(const Operation& operation, Issue& issue);
+  [[gnu::always_inline]] inline void readSource(const Operation& operation, std::size_t i, Issue& issue);
   inline unsigned readPredicate(PredicateId predicate, Cycle delay, Issue& issue);
-  inline bool writeRegisters(const Operation& operation, const FormFacts& facts, const Delays& delays, Issue& issue);
-  inline bool writePredicate(const Operation& operation, const Delays& delays, Issue& issue);
+  inline bool writeRegisters(const Operation& operation, Issue& issue);
+  inline bool writePredicate(const Operation& operation, Issue& issue);
   inline void signal(const Operation& operation, Issue& issue);
-  inline void finish(const Operation& operation, const FormFacts& facts, const Delays& delays, const Issue& issue);
+  inline void finish(const Operation& operation, const Issue& issue);
   inline unsigned findFree(unsigned width) const;
   inline unsigned take(ValueId value, unsigned width);
   inline BarrierSet barriersOf(RegisterSet written, RegisterSet read) const;
@@ -104,7 +112,7 @@ class Allocator {
   void markControl(std::uint32_t at, const Operation& operation);
   void setBranchOffsets() const;
 
-  const DelayTable* delays_;
+  const FormTable* forms_;
   unsigned architecture_;
   /// By ValueId and by number of a predicate; those of machine registers and predicates are themselves. What operands
   /// are is hard to predict, so they are treated as values are.

@@ -18,8 +18,6 @@ constexpr std::uint64_t bitOf(std::uint32_t at) { return std::uint64_t{1} << at 
 std::uint64_t from(std::uint64_t set, std::uint32_t first) { return std::rotr(set, static_cast<int>(first % 64)); }
 std::uint32_t firstOf(std::uint64_t set) { return static_cast<std::uint32_t>(std::countr_zero(set)); }
 
-bool isTruth(const Operation& operation) { return operation.predicate >= 2 * kFirstPredicate; }
-
 }  // namespace
 
 void Scheduler::begin(const Code& code, const Sections& sections, std::uint32_t window) {
@@ -34,14 +32,14 @@ void Scheduler::begin(const Code& code, const Sections& sections, std::uint32_t 
   now_ = 0;
 }
 
-std::optional<std::uint32_t> Scheduler::next(Limits limits) {
+std::optional<std::uint32_t> Scheduler::next(bool too_many_values, bool too_many_truths) {
   if (outside_ < sections_.middle) return outside_++;
   oldest_ = left_ != 0 ? oldest_ + firstOf(from(left_, oldest_)) : entered_;
   if (entered_ < oldest_ + window_ && !lookAhead()) {
     outside_ = std::max(outside_, sections_.tail);
     return outside_ < code_->size() ? std::optional(outside_++) : std::nullopt;
   }
-  const std::uint32_t at = limits.values ? oldest_ : pick(limits);
+  const std::uint32_t at = too_many_values ? oldest_ : pick(too_many_truths);
   issue(at);
   return at;
 }
@@ -69,23 +67,28 @@ void Scheduler::enter(std::uint32_t at) {
     entry.makers |= is_coming << slot;
     entry.ready = std::max(entry.ready, made);
   };
-  for (const ValueId source : operation.sources) waitFor(made_[source]);
-  for (const PredicateId read : {operation.guard, operation.condition}) waitFor(truths_made_[read / 2]);
+  // Branches only where they are easy to predict.
+  waitFor(made_[operation.sources[0]]);
+  waitFor(made_[operation.sources[1]]);
+  if (operation.sources[2] != kRz) waitFor(made_[operation.sources[2]]);
+  if (operation.guard != kAlways) waitFor(truths_made_[operation.guard / 2]);
+  if (operation.condition != kAlways) waitFor(truths_made_[operation.condition / 2]);
   const Cycle coming = comingFrom(at);
   made_[operation.destination] = coming;
   if (factsOf(operation.form).results == 4) std::fill_n(&made_[operation.destination], 4, coming);
   made_[kRz] = 0;
-  truths_made_[operation.predicate / 2] = coming;
-  truths_made_[sass::kTrue] = 0;
+  if (operation.predicate >= 2 * kFirstPredicate) {
+    truths_made_[operation.predicate / 2] = coming;
+    truths_ |= self;
+  }
   left_ |= self;
   known_ |= entry.makers == 0 ? self : 0;
-  truths_ |= isTruth(operation) ? self : 0;
 }
 
 // The oldest operation can always be issued, since its operands come before it.
-std::uint32_t Scheduler::pick(Limits limits) const {
+std::uint32_t Scheduler::pick(bool too_many_truths) const {
   OperationSet held = from(truths_, oldest_);
-  if (!limits.truths) held &= held - 1;
+  if (!too_many_truths) held &= held - 1;
   const OperationSet window = (OperationSet{1} << window_) - 1;
   std::uint32_t best = 0;
   Cycle earliest = std::numeric_limits<Cycle>::max();
@@ -112,7 +115,7 @@ void Scheduler::issue(std::uint32_t at) {
   const Cycle coming = comingFrom(at);
   const auto finish = [&](Cycle& made) { made = made == coming ? done : made; };
   finish(made_[operation.destination]);
-  finish(truths_made_[operation.predicate / 2]);
+  if (operation.predicate != kAlways) finish(truths_made_[operation.predicate / 2]);
   if (facts.results == 4) std::fill_n(&made_[operation.destination], 4, done);
   for (OperationSet users = entry.users; users != 0; users &= users - 1) {
     const std::uint32_t user = firstOf(users);

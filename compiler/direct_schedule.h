@@ -15,17 +15,13 @@ namespace srjit::direct {
 /// operands are there first is next, of several the oldest. Sets of operations are sets of bits. Keeps its work arrays.
 class Scheduler {
  public:
-  /// What keeps the scheduler from the best choice.
-  struct Limits {
-    bool values;  ///< so many are alive that the oldest operation is next: the order of the source needs few registers
-    bool truths;  ///< no operation that writes a predicate is next, unless it is the oldest
-  };
-
   /// `code` must live until its last operation is issued; `window` is 1 to 32. Only the middle section is put into
   /// another order.
   void begin(const Code& code, const Sections& sections, std::uint32_t window);
-  /// The operation that is issued next; nothing after the last. Nops of the middle section are left out.
-  std::optional<std::uint32_t> next(Limits limits);
+  /// The operation that is issued next; nothing after the last. Nops of the middle section are left out. If too many
+  /// values are alive, that is the oldest, so that the order falls back to that of the source, which is known to need
+  /// few. If too many predicates are, none that writes one is next, unless it is the oldest.
+  std::optional<std::uint32_t> next(bool too_many_values, bool too_many_truths);
 
  private:
   /// Bit i: operation i modulo kSlots.
@@ -46,7 +42,7 @@ class Scheduler {
 
   bool lookAhead();
   inline void enter(std::uint32_t at);
-  inline std::uint32_t pick(Limits limits) const;
+  inline std::uint32_t pick(bool too_many_truths) const;
   inline void issue(std::uint32_t at);
 
   const Code* code_ = nullptr;
