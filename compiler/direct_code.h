@@ -81,18 +81,20 @@ class Code {
   }
   /// Appends; returns where.
   [[gnu::always_inline]] std::uint32_t append(const Operation& operation) {
-    const std::uint32_t at = size();
-    countReads(operations_.emplace_back(operation));
-    return at;
+    countReads(operation);
+    operations_.push_back(operation);
+    return size() - 1;
   }
   /// Puts an operation where a Nop was appended.
-  void place(std::uint32_t at, const Operation& operation) { countReads(operations_[at] = operation); }
+  void place(std::uint32_t at, const Operation& operation) {
+    countReads(operation);
+    operations_[at] = operation;
+  }
   /// Appends an operation with one new result, of `width` values.
   [[gnu::always_inline]] ValueId value(const Operation& operation, unsigned width = 1) {
     const ValueId result = newValues(width);
-    Operation& appended = operations_.emplace_back(operation);
-    appended.destination = result;
-    countReads(appended);
+    countReads(operation);
+    operations_.emplace_back(operation).destination = result;
     return result;
   }
   /// Appends a comparison. Beyond kMostTruths it does not, and the code is of no use: isTooLong().
@@ -103,9 +105,8 @@ class Code {
     }
     const auto result = static_cast<PredicateId>(2 * truths_.size());
     truths_.emplace_back();
-    Operation& appended = operations_.emplace_back(operation);
-    appended.predicate = result;
-    countReads(appended);
+    countReads(operation);
+    operations_.emplace_back(operation).predicate = result;
     return result;
   }
 
@@ -119,11 +120,11 @@ class Code {
   bool isTooLong() const { return is_too_long_; }
 
  private:
-  // What operands are is hard to predict, so machine registers and predicates are counted as values are.
-  void countReads(const Operation& operation) {
+  // What operands are is hard to predict, so machine registers are counted as values are.
+  [[gnu::always_inline]] void countReads(const Operation& operation) {
     for (const ValueId source : operation.sources) ++values_[source].reads;
-    ++truths_[operation.guard / 2].reads;
-    ++truths_[operation.condition / 2].reads;
+    if (operation.guard != kAlways) ++truths_[operation.guard / 2].reads;
+    if (operation.condition != kAlways) ++truths_[operation.condition / 2].reads;
   }
 
   static constexpr std::size_t kMostTruths = kFirstPredicate + 32'000;  // a PredicateId has 16 bits, one of them a sign
