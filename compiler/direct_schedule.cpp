@@ -53,26 +53,27 @@ bool Scheduler::lookAhead() {
   return left_ != 0;
 }
 
-// Operations come after those that make their operands.
+// Operations come after those that make their operands. Branches only where they are easy to predict.
 void Scheduler::enter(std::uint32_t at) {
   const Operation& operation = code_->operation(at);
   if (operation.form == Form::kNop) return;
   const OperationSet self = bitOf(at);
-  Entry& entry = entries_[at % kSlots] = {};
+  OperationSet makers = 0;
+  Cycle ready = 0;
   const auto waitFor = [&](Cycle made) {
     const auto bits = static_cast<std::uint32_t>(made);
     const std::uint32_t slot = bits % kSlots;
     const OperationSet is_coming = bits >> 31;
+    makers |= is_coming << slot;
     entries_[slot].users |= is_coming << at % kSlots;
-    entry.makers |= is_coming << slot;
-    entry.ready = std::max(entry.ready, made);
+    ready = std::max(ready, made);
   };
-  // Branches only where they are easy to predict.
   waitFor(made_[operation.sources[0]]);
   waitFor(made_[operation.sources[1]]);
   if (operation.sources[2] != kRz) waitFor(made_[operation.sources[2]]);
   if (operation.guard != kAlways) waitFor(truths_made_[operation.guard / 2]);
   if (operation.condition != kAlways) waitFor(truths_made_[operation.condition / 2]);
+  entries_[at % kSlots] = {makers, 0, ready};
   const Cycle coming = comingFrom(at);
   made_[operation.destination] = coming;
   if (factsOf(operation.form).results == 4) std::fill_n(&made_[operation.destination], 4, coming);
@@ -82,7 +83,7 @@ void Scheduler::enter(std::uint32_t at) {
     truths_ |= self;
   }
   left_ |= self;
-  known_ |= entry.makers == 0 ? self : 0;
+  known_ |= OperationSet{makers == 0} << at % kSlots;
 }
 
 // The oldest operation can always be issued, since its operands come before it.
@@ -122,7 +123,7 @@ void Scheduler::issue(std::uint32_t at) {
     Entry& waiting = entries_[user];
     waiting.makers &= others;
     waiting.ready = std::max(waiting.ready, done);
-    known_ |= waiting.makers == 0 ? bitOf(user) : 0;
+    known_ |= OperationSet{waiting.makers == 0} << user;
   }
 }
 

@@ -35,9 +35,9 @@ class Scheduler {
 
   /// Of an operation that was looked at and is not issued.
   struct Entry {
-    OperationSet makers = 0;  ///< of its operands, as far as they are not issued
-    OperationSet users = 0;   ///< those that it is a maker for
-    Cycle ready = 0;          ///< when its operands are there, as far as the makers were issued
+    OperationSet makers;  ///< of its operands, as far as they are not issued
+    OperationSet users;   ///< those that it is a maker for
+    Cycle ready;          ///< when its operands are there, as far as the makers were issued
   };
 
   bool lookAhead();
@@ -51,7 +51,7 @@ class Scheduler {
   std::uint32_t oldest_ = 0, entered_ = 0;  ///< of the middle, what is looked at: up to kSlots, of which the first are
   std::uint32_t window_ = 1;                ///< the window
   std::vector<Cycle> made_, truths_made_;   ///< by ValueId and by number of a predicate
-  std::array<Entry, kSlots> entries_;
+  std::array<Entry, kSlots> entries_{};
   OperationSet left_ = 0;    ///< those not issued
   OperationSet known_ = 0;   ///< of these, those whose makers all were
   OperationSet truths_ = 0;  ///< of these, those that write a predicate; they keep their order
