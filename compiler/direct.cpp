@@ -208,8 +208,7 @@ std::vector<bool> directRoots(const Dag& dag, Math math) {
 }
 
 struct DirectEmitter::State {
-  explicit State(const DirectOptions& o)
-      : options(o), file(registerFile(o)), selector(o), allocator(o.architecture) {}
+  explicit State(const DirectOptions& o) : options(o), file(registerFile(o)), selector(o), allocator(o.architecture) {}
 
   void emitGroup(std::span<const std::uint32_t> roots, DirectPart& part);
   bool generate(std::span<const std::uint32_t> roots, DirectPart& part);

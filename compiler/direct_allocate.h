@@ -37,9 +37,9 @@ struct FormRow {
   /// Cycles from the issue of another instruction that writes the same register or predicate, by its kind: forms that
   /// are alike in this are one kind.
   std::array<std::uint8_t, kKinds> value, overwrite, guarded_overwrite;
-  std::uint8_t condition, guard;               ///< from a writer of the predicate, of whatever kind
-  std::uint8_t kind;                           ///< of this form
-  std::array<std::uint8_t, 3> source_masks;    ///< sets of the registers that a source reads, from its first
+  std::uint8_t condition, guard;             ///< from a writer of the predicate, of whatever kind
+  std::uint8_t kind;                         ///< of this form
+  std::array<std::uint8_t, 3> source_masks;  ///< sets of the registers that a source reads, from its first
   sass::Encoding encoding;
 };
 using FormTable = std::array<FormRow, kFormFacts.size()>;

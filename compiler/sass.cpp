@@ -190,7 +190,8 @@ constexpr auto kModifierBits = [] {
   for (std::size_t modifier = 0; modifier < kModifiers; ++modifier) {
     Word word;
     for (const ModifierField& field : kModifier) {
-      if (field.width != 0) put(word, field.position, field.width, (field.inverted ? ~modifier : modifier) >> field.first);
+      if (field.width != 0)
+        put(word, field.position, field.width, (field.inverted ? ~modifier : modifier) >> field.first);
     }
     bits[modifier] = word.high;
   }
@@ -233,7 +234,8 @@ Instruction read(Form form, const Word& word, unsigned generation) noexcept {
     if (layout.sources[s] != kAbsent) {
       i.sources[s] = static_cast<std::uint8_t>(get(word, layout.sources[s], kRegisterBits));
     }
-    if (layout.signs.negated[s] != kAbsent) i.negated |= static_cast<std::uint8_t>(get(word, layout.signs.negated[s], 1) << s);
+    if (layout.signs.negated[s] != kAbsent)
+      i.negated |= static_cast<std::uint8_t>(get(word, layout.signs.negated[s], 1) << s);
     if (layout.signs.magnitude[s] != kAbsent) {
       i.magnitude |= static_cast<std::uint8_t>(get(word, layout.signs.magnitude[s], 1) << s);
     }

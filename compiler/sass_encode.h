@@ -17,8 +17,8 @@ inline constexpr std::uint8_t kGuardAt = 12, kStallAt = 105, kYieldAt = 109, kWr
 inline constexpr unsigned kMagnitudeAt = 3;
 inline constexpr std::size_t kSignSets = 64, kModifiers = 256;
 
-/// How a form is encoded. A number's factor is the power of two that moves it to its place in the lower or upper half of
-/// a word, or 0 where the form has no such field. Fields are put into words where they are 0.
+/// How a form is encoded. A number's factor is the power of two that moves it to its place in the lower or upper half
+/// of a word, or 0 where the form has no such field. Fields are put into words where they are 0.
 struct Encoding {
   Word fixed;
   std::array<std::uint64_t, 3> sources_low, sources_high;
@@ -57,8 +57,9 @@ inline const Encoding& encodingOf(Form form) noexcept { return kEncodings[static
 /// The upper half of what says when an instruction is issued.
 constexpr std::uint64_t bitsOf(const Control& control) noexcept {
   const auto at = [](std::uint64_t value, unsigned position) { return value << (position - 64); };
-  return at(control.stall, kStallAt) | at(control.yield ? 1 : 0, kYieldAt) | at(control.write_barrier, kWriteBarrierAt) |
-         at(control.read_barrier, kReadBarrierAt) | at(control.wait_mask, kWaitAt) | at(control.reuse, kReuseAt);
+  return at(control.stall, kStallAt) | at(control.yield ? 1 : 0, kYieldAt) |
+         at(control.write_barrier, kWriteBarrierAt) | at(control.read_barrier, kReadBarrierAt) |
+         at(control.wait_mask, kWaitAt) | at(control.reuse, kReuseAt);
 }
 
 /// In bytes from the next instruction.
