@@ -126,10 +126,10 @@ void Allocator::setBranchOffsets() const {
 
 bool Allocator::place(std::uint32_t at, const Operation& operation) {
   const FormRow& form = (*forms_)[static_cast<std::size_t>(operation.form)];
-  Issue issue{.form = form,
-              .now = issued_ + spacing_,
-              .word = form.encoding.constantFields(operation.negated, operation.magnitude, operation.modifier,
-                                                   operation.immediate)};
+  Issue issue{
+      .form = form,
+      .now = issued_ + spacing_,
+      .word = form.encoding.begin(operation.negated, operation.magnitude, operation.modifier, operation.immediate)};
   issue.word.high |= kIdle;
   spacing_ = 1;
   if (operation.synchronized) {
@@ -137,11 +137,10 @@ bool Allocator::place(std::uint32_t at, const Operation& operation) {
     issue.now = std::max(issue.now, finished_);
   }
   readSources(operation, issue);
-  unsigned guard = sass::kTrue, condition = sass::kTrue;
-  if (operation.guard != kAlways) guard = readPredicate(operation.guard, form.guard, issue);
-  if (operation.condition != kAlways) condition = readPredicate(operation.condition, form.condition, issue);
-  sass::putGuard(issue.word, guard);
-  form.encoding.putCondition(issue.word, condition);
+  if (operation.guard != kAlways) sass::putGuard(issue.word, readPredicate(operation.guard, form.guard, issue));
+  if (operation.condition != kAlways) {
+    form.encoding.putCondition(issue.word, readPredicate(operation.condition, form.condition, issue));
+  }
   if (!writeRegisters(operation, issue) || !writePredicate(operation, issue)) return false;
   isVariable(form.facts) ? signal(operation, issue) : finish(operation, issue);
   emit(issue);
@@ -191,11 +190,7 @@ void Allocator::readSource(const Operation& operation, std::size_t i, Issue& iss
 void Allocator::readSources(const Operation& operation, Issue& issue) {
   readSource(operation, 0, issue);
   readSource(operation, 1, issue);
-  if (operation.sources[2] != kRz) {
-    readSource(operation, 2, issue);
-  } else {
-    issue.form.encoding.putSource(issue.word, 2, kRz);
-  }
+  if (operation.sources[2] != kRz) readSource(operation, 2, issue);
   if ((issue.sources & to_write_) != 0) waitFor(barriersOf(issue.sources, 0), issue);
   free_ |= issue.freed;
 }
@@ -245,41 +240,37 @@ unsigned Allocator::take(ValueId value, unsigned width) {
 
 bool Allocator::writeRegisters(const Operation& operation, Issue& issue) {
   const FormRow& form = issue.form;
-  const unsigned width = operation.destination != kRz ? form.facts.results : 0;
-  unsigned first = kRz;
-  if (width != 0) {
-    first = operation.destination >= kFirstValue ? take(operation.destination, width) : operation.destination;
-    if (first == kRz) return false;
-    const RegisterSet results = registerSet(first, width);
-    issue.results = results;
-    if ((results & (to_write_ | to_read_)) != 0) waitFor(barriersOf(results, results), issue);
-    const bool waits_for_read = ((results & just_read_) != 0) & isVariable(form.facts);
-    issue.now = std::max(issue.now, issued_ + (waits_for_read ? kReadDelay : 0));
-    const auto& overwrite = operation.guard == kAlways ? form.overwrite : form.guarded_overwrite;
-    for (unsigned r = first; r < first + width; ++r) {
-      issue.now = std::max(issue.now, registers_[r].at + overwrite[registers_[r].kind]);
-    }
-  }
+  const unsigned width = form.facts.results;
+  if (width == 0 || operation.destination == kRz) return true;
+  const bool is_value = operation.destination >= kFirstValue;
+  const unsigned first = is_value ? take(operation.destination, width) : operation.destination;
+  if (first == kRz) return false;
   form.encoding.putDestination(issue.word, first);
+  const RegisterSet results = registerSet(first, width);
+  issue.results = results;
+  if ((results & (to_write_ | to_read_)) != 0) waitFor(barriersOf(results, results), issue);
+  const bool waits_for_read = ((results & just_read_) != 0) & isVariable(form.facts);
+  issue.now = std::max(issue.now, issued_ + (waits_for_read ? kReadDelay : 0));
+  const auto& overwrite = operation.guard == kAlways ? form.overwrite : form.guarded_overwrite;
+  for (unsigned r = first; r < first + width; ++r) {
+    issue.now = std::max(issue.now, registers_[r].at + overwrite[registers_[r].kind]);
+  }
   return true;
 }
 
 bool Allocator::writePredicate(const Operation& operation, Issue& issue) {
-  unsigned number = sass::kTrue;
-  if (operation.predicate != kAlways) {
-    Code::Operand& truth = truths_[operation.predicate / 2];
-    if (operation.predicate >= 2 * kFirstPredicate) {
-      if (free_predicates_ == 0) return false;
-      truth.place = static_cast<std::uint32_t>(std::countr_zero(free_predicates_));
-      if (truth.reads >= 0) free_predicates_ &= ~(1U << truth.place);
-      ++live_truths_;
-    }
-    number = truth.place;
-    const Written& written = predicates_[number];
-    issue.now = std::max(issue.now, written.at + issue.form.overwrite[written.kind]);
-    issue.predicate = number;
+  if (operation.predicate == kAlways) return true;
+  Code::Operand& truth = truths_[operation.predicate / 2];
+  if (operation.predicate >= 2 * kFirstPredicate) {
+    if (free_predicates_ == 0) return false;
+    truth.place = static_cast<std::uint32_t>(std::countr_zero(free_predicates_));
+    if (truth.reads >= 0) free_predicates_ &= ~(1U << truth.place);
+    ++live_truths_;
   }
-  issue.form.encoding.putPredicate(issue.word, number);
+  issue.predicate = truth.place;
+  issue.form.encoding.putPredicate(issue.word, truth.place);
+  const Written& written = predicates_[truth.place];
+  issue.now = std::max(issue.now, written.at + issue.form.overwrite[written.kind]);
   return true;
 }
 

@@ -208,7 +208,15 @@ constexpr Encoding encodingOfForm() noexcept {
   const auto low = [](std::uint8_t position) { return factorIn(0, position); };
   const auto high = [](std::uint8_t position) { return factorIn(1, position); };
   const auto& [a, b, c] = kLayout.sources;
-  return {.fixed = kLayout.fixed,
+  Word blank = kLayout.fixed;
+  put(blank, kGuardAt, kConditionBits, kTrue);
+  for (const std::uint8_t at : {kLayout.destination, a, b, c}) {
+    if (at != kAbsent) put(blank, at, kRegisterBits, kZero);
+  }
+  for (const std::uint8_t at : {kLayout.predicate, kLayout.condition}) {
+    if (at != kAbsent) put(blank, at, kPredicateBits, kTrue);
+  }
+  return {.blank = blank,
           .sources_low = {low(a), low(b), low(c)},
           .sources_high = {high(a), high(b), high(c)},
           .immediate_low = low(kLayout.immediate),
@@ -348,7 +356,7 @@ void putBranchOffset(Word& word, std::uint32_t offset, unsigned architecture) no
 
 Word encode(const Instruction& i, unsigned architecture) noexcept {
   const Encoding& encoding = encodingOf(i.form);
-  Word word = encoding.constantFields(i.negated, i.magnitude, i.modifier, i.immediate);
+  Word word = encoding.begin(i.negated, i.magnitude, i.modifier, i.immediate);
   putGuard(word, i.guard);
   encoding.putDestination(word, i.destination);
   for (std::size_t s = 0; s < i.sources.size(); ++s) encoding.putSource(word, s, i.sources[s]);

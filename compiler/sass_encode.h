@@ -18,9 +18,9 @@ inline constexpr unsigned kMagnitudeAt = 3;
 inline constexpr std::size_t kSignSets = 64, kModifiers = 256;
 
 /// How a form is encoded. A number's factor is the power of two that moves it to its place in the lower or upper half
-/// of a word, or 0 where the form has no such field. Fields are put into words where they are 0.
+/// of a word, or 0 where the form has no such field. A field is put at most once; until then it has RZ or PT.
 struct Encoding {
-  Word fixed;
+  Word blank;  ///< what never changes, with RZ and PT in all fields
   std::array<std::uint64_t, 3> sources_low, sources_high;
   std::uint64_t immediate_low;
   std::uint32_t immediate_mask;
@@ -29,21 +29,22 @@ struct Encoding {
   const std::uint64_t* modifiers;  ///< upper half, kModifiers
 
   /// Everything but predicates, registers, control and the offset of a branch.
-  Word constantFields(unsigned negated, unsigned magnitude, std::uint8_t modifier,
-                      std::uint32_t immediate) const noexcept {
+  Word begin(unsigned negated, unsigned magnitude, std::uint8_t modifier, std::uint32_t immediate) const noexcept {
     const Word& sign = signs[negated | magnitude << kMagnitudeAt];
-    return {fixed.low | sign.low | (immediate & immediate_mask) * immediate_low,
-            fixed.high | sign.high | modifiers[modifier]};
+    return {blank.low | sign.low | (immediate & immediate_mask) * immediate_low,
+            blank.high | sign.high | modifiers[modifier]};
   }
   void putSource(Word& word, std::size_t source, std::uint64_t number) const noexcept {
-    word.low |= number * sources_low[source];
-    word.high |= number * sources_high[source];
+    word.low ^= (number ^ kZero) * sources_low[source];
+    word.high ^= (number ^ kZero) * sources_high[source];
   }
-  void putDestination(Word& word, std::uint64_t number) const noexcept { word.low |= number * destination_low; }
-  void putPredicate(Word& word, std::uint64_t predicate) const noexcept { word.high |= predicate * predicate_high; }
-  void putCondition(Word& word, std::uint64_t predicate) const noexcept { word.high |= predicate * condition_high; }
+  void putDestination(Word& word, std::uint64_t number) const noexcept {
+    word.low ^= (number ^ kZero) * destination_low;
+  }
+  void putPredicate(Word& word, std::uint64_t number) const noexcept { word.high ^= (number ^ kTrue) * predicate_high; }
+  void putCondition(Word& word, std::uint64_t number) const noexcept { word.high ^= (number ^ kTrue) * condition_high; }
 };
-constexpr void putGuard(Word& word, std::uint64_t predicate) noexcept { word.low |= predicate << kGuardAt; }
+constexpr void putGuard(Word& word, std::uint64_t number) noexcept { word.low ^= (number ^ kTrue) << kGuardAt; }
 
 inline constexpr std::size_t kForms = 0
 #define SRJIT_SASS(...) +1
