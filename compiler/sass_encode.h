@@ -65,4 +65,5 @@ constexpr std::uint64_t bitsOf(const Control& control) noexcept {
 
 /// In bytes from the next instruction.
 void putBranchOffset(Word& word, std::uint32_t offset, unsigned architecture) noexcept;
+
 }  // namespace srjit::sass
