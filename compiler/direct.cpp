@@ -29,10 +29,15 @@ OperatorSet operatorsOf(Math math) {
   for (std::size_t i = 0; i < kOpCount; ++i) {
     direct::Builder builder(code, math);
     const direct::Value any(code.newValues(), builder);
-    builder.apply(static_cast<Op>(i), std::array{any, any, any});
+    builder.apply(static_cast<Op>(i), {any, any, any});
     direct[i] = !builder.isRefused();
   }
   return direct;
+}
+
+const OperatorSet& directOperators(Math math) {
+  static const std::array kSets = {operatorsOf(Math::kStrict), operatorsOf(Math::kPrecise), operatorsOf(Math::kFast)};
+  return kSets[static_cast<std::size_t>(math)];
 }
 
 Status checkOptions(const DirectOptions& options) {
@@ -66,6 +71,17 @@ direct::RegisterSet reservedRegisters(const std::optional<LossSpec>& loss) {
     reserved |= registerSet(fixed::kPreviousWeight) | registerSet(fixed::kFirstHalfWeight);
   }
   return reserved;
+}
+
+direct::RegisterFile registerFile(const DirectOptions& options) {
+  constexpr int kMargin = 10;  // for what alignment of wide results costs
+  const direct::RegisterSet reserved = reservedRegisters(options.loss);
+  const unsigned nameable = options.registers - sass::kHiddenRegisters;
+  return {reserved, nameable, static_cast<int>(nameable) - std::popcount(reserved) - kMargin};
+}
+
+std::uint32_t bytesOf(std::size_t instructions) {
+  return static_cast<std::uint32_t>(instructions * sizeof(sass::Word));
 }
 
 void pad(std::vector<sass::Word>& words, unsigned architecture) {
@@ -173,82 +189,65 @@ class Prologue {
 
 }  // namespace
 
-bool isDirect(Op op, Math math) noexcept {
-  static const std::array kSets = {operatorsOf(Math::kStrict), operatorsOf(Math::kPrecise), operatorsOf(Math::kFast)};
-  return kSets[static_cast<std::size_t>(math)][static_cast<std::size_t>(op)];
-}
+bool isDirect(Op op, Math math) noexcept { return directOperators(math)[static_cast<std::size_t>(op)]; }
 
 std::vector<bool> directRoots(const Dag& dag, Math math) {
+  const OperatorSet& operators = directOperators(math);
+  const auto isDirectNode = [&](const Node& node) {
+    return node.kind != Token::Kind::kOp || operators[static_cast<std::size_t>(node.op)];
+  };
+  if (dag.precision() != Precision::kF32) return std::vector<bool>(dag.roots().size(), false);
+  if (std::ranges::all_of(dag.nodes(), isDirectNode)) return std::vector<bool>(dag.roots().size(), true);
   std::vector<bool> nodes(dag.size()), roots;
   for (NodeId id = 0; id < dag.size(); ++id) {
     const Node& node = dag.node(id);
-    bool direct = dag.precision() == Precision::kF32;
-    if (node.kind == Token::Kind::kOp) direct = direct && isDirect(node.op, math);
-    for (const NodeId operand : node.inputs()) direct = direct && nodes[operand];
-    nodes[id] = direct;
+    nodes[id] = isDirectNode(node) && std::ranges::all_of(node.inputs(), [&](NodeId input) { return nodes[input]; });
   }
   for (const NodeId root : dag.roots()) roots.push_back(nodes[root]);
   return roots;
 }
 
 struct DirectEmitter::State {
-  explicit State(const DirectOptions& o)
-      : options(o), reserved(reservedRegisters(o.loss)), selector(o), allocator(o.architecture) {}
+  explicit State(const DirectOptions& o) : options(o), file(registerFile(o)), selector(o), allocator(o.architecture) {}
 
   void emitGroup(std::span<const std::uint32_t> roots, DirectPart& part);
   bool generate(std::span<const std::uint32_t> roots, DirectPart& part);
-  void append(std::span<const std::uint32_t> roots, DirectPart& part);
 
   DirectOptions options;
-  direct::RegisterSet reserved;
+  direct::RegisterFile file;
   direct::Selector selector;
   direct::Scheduler scheduler;
   direct::Allocator allocator;
   direct::Code code;
-  std::vector<std::uint32_t> order;
-  std::vector<sass::Instruction> group, all;
 };
 
-// Instructions of one group, in `group`. The tables get its entries.
+// Appends the instructions of one group. The tables get its entries.
 bool DirectEmitter::State::generate(std::span<const std::uint32_t> roots, DirectPart& part) {
-  constexpr unsigned kMargin = 10;                            // for what alignment of wide results costs
   constexpr std::size_t kMostNumbers = std::size_t{1} << 20;  // loads reach 8 MB from where a table begins
   const std::size_t numbers = part.parameters.size();
   const direct::Sections sections = selector.select(roots, code, part.parameters, part.outputs);
   if (code.isTooLong() || part.parameters.size() - numbers > kMostNumbers) return false;
-  const unsigned nameable = options.registers - sass::kHiddenRegisters;
-  const unsigned available = nameable - static_cast<unsigned>(std::popcount(reserved));
   for (const unsigned window : {options.window, 1U}) {
-    scheduler.run(code, sections, window, available - kMargin, order);
-    if (allocator.run(code, order, reserved, nameable, group)) return true;
+    scheduler.begin(code, sections, window);
+    if (allocator.run(code, scheduler, file, part.words)) return true;
     ++part.retries;
   }
   return false;
 }
 
-void DirectEmitter::State::append(std::span<const std::uint32_t> roots, DirectPart& part) {
-  pad(part.words, options.architecture);
-  part.groups.back().code = static_cast<std::uint32_t>(part.words.size() * sizeof(sass::Word));
-  part.groups.back().roots = static_cast<std::uint32_t>(roots.size());
-  part.registers = std::max(part.registers, allocator.registers() + sass::kHiddenRegisters);
-  part.words.reserve(part.words.size() + group.size());
-  for (const sass::Instruction& instruction : group) {
-    if (instruction.form == Form::kExit) {
-      part.exits.push_back(static_cast<std::uint32_t>(part.words.size() * sizeof(sass::Word)));
-    }
-    part.words.push_back(sass::encode(instruction, options.architecture));
-  }
-  all.insert(all.end(), group.begin(), group.end());
-}
-
 void DirectEmitter::State::emitGroup(std::span<const std::uint32_t> roots, DirectPart& part) {
   const std::size_t numbers = part.parameters.size(), outputs = part.outputs.size();
-  part.groups.push_back({.code = 0,
-                         .parameter = static_cast<std::uint32_t>(numbers),
-                         .output = static_cast<std::uint32_t>(outputs),
-                         .roots = 0});
-  if (generate(roots, part)) return append(roots, part);
-  part.groups.pop_back();
+  pad(part.words, options.architecture);
+  const std::size_t begin = part.words.size();
+  if (generate(roots, part)) {
+    part.groups.push_back({.code = bytesOf(begin),
+                           .parameter = static_cast<std::uint32_t>(numbers),
+                           .output = static_cast<std::uint32_t>(outputs),
+                           .roots = static_cast<std::uint32_t>(roots.size())});
+    part.registers = std::max(part.registers, allocator.registers() + sass::kHiddenRegisters);
+    for (const std::uint32_t exit : allocator.exits()) part.exits.push_back(bytesOf(begin + exit));
+    return;
+  }
   part.parameters.resize(numbers);
   part.outputs.resize(outputs);
   if (roots.size() == 1) {
@@ -288,7 +287,6 @@ DirectPart DirectEmitter::emit(const Dag& dag) {
 
 void DirectEmitter::emit(const Dag& dag, DirectPart& part) {
   part.clear();
-  state_->all.clear();
   state_->selector.begin(dag);
   const std::vector<bool> is_direct = directRoots(dag, state_->options.math);
   std::vector<std::uint32_t> roots;
@@ -303,37 +301,28 @@ void DirectEmitter::emit(const Dag& dag, DirectPart& part) {
   pad(part.words, state_->options.architecture);
 }
 
-std::span<const sass::Instruction> DirectEmitter::instructions() const noexcept { return state_->all; }
-
 Result<DirectImage> linkDirect(std::span<DirectPart> parts, const DirectOptions& options) {
   if (Status status = checkOptions(options); !status) return status.error();
   const direct::Code code = Prologue(options).make();
-  std::vector<std::uint32_t> order(code.size());
-  for (std::uint32_t at = 0; at < code.size(); ++at) order[at] = at;
-  std::vector<sass::Instruction> prologue;
+  direct::Scheduler scheduler;
   direct::Allocator allocator(options.architecture);
-  if (!allocator.run(code, order, reservedRegisters(options.loss), options.registers - sass::kHiddenRegisters,
-                     prologue)) {
+  DirectImage image;
+  scheduler.begin(code, {.middle = code.size(), .tail = code.size()}, 1);
+  if (!allocator.run(code, scheduler, registerFile(options), image.words)) {
     return Error{Errc::kInvalid, fmt::format("{} registers do not hold the kernel's beginning", options.registers), {}};
   }
-  DirectImage image;
   image.registers = allocator.registers() + sass::kHiddenRegisters;
-  std::size_t size = prologue.size() + kAlignment;
+  std::size_t size = image.words.size() + kAlignment;
   for (const DirectPart& part : parts) size += part.words.size();
   if (size > std::numeric_limits<std::int32_t>::max() / sizeof(sass::Word)) {
     return Error{Errc::kInvalid, fmt::format("{} instructions in one kernel, whose branches reach 2 GB", size), {}};
   }
-  for (const sass::Instruction& instruction : prologue) {
-    if (instruction.form == Form::kExit) {
-      image.exits.push_back(static_cast<std::uint32_t>(image.words.size() * sizeof(sass::Word)));
-    }
-    image.words.push_back(sass::encode(instruction, options.architecture));
-  }
+  for (const std::uint32_t exit : allocator.exits()) image.exits.push_back(bytesOf(exit));
   pad(image.words, options.architecture);
   std::size_t words = image.words.size();
   std::uint32_t numbers = 0, outputs = 0;
   for (DirectPart& part : parts) {
-    const auto base = static_cast<std::uint32_t>(words * sizeof(sass::Word));
+    const std::uint32_t base = bytesOf(words);
     words += part.words.size();
     for (const DirectGroup& group : part.groups) {
       image.groups.push_back({group.code + base, group.parameter + numbers, group.output + outputs, group.roots});

@@ -122,8 +122,6 @@ class DirectEmitter {
   DirectPart emit(const Dag& dag);
   /// The same into `part`, whose memory is used again: fresh memory costs more than what is written there.
   void emit(const Dag& dag, DirectPart& part);
-  /// The same instructions, undecoded, of the last emit(): for listings and tests.
-  std::span<const sass::Instruction> instructions() const noexcept;
 
  private:
   struct State;

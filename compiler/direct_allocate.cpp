@@ -2,8 +2,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <memory>
-#include <numeric>
 
 namespace srjit::direct {
 namespace {
@@ -12,122 +10,162 @@ using sass::Form;
 using sass::Pipe;
 using sass::Timing;
 
-constexpr std::size_t kForms = kFormFacts.size();
-static_assert(kForms <= kFormSlots);
 constexpr int kLongestStall = 15;
 constexpr int kBranchStall = 5;
 constexpr int kReadDelay = 2;        // between a read of fixed latency and a write of variable latency
 constexpr int kPredicateDelay = 13;  // no reader of a predicate needs more
 constexpr int kRegisterDelay = 6;    // no reader of a register needs more
+constexpr int kMostTruths = int{kFreePredicates};
 
-DelayTable delayTable(unsigned architecture) {
-  DelayTable table(kForms * kFormSlots);
-  const auto byte = [](unsigned delay) { return static_cast<std::uint8_t>(delay); };
-  for (std::size_t first = 0; first < kForms; ++first) {
-    for (std::size_t second = 0; second < kForms; ++second) {
-      const auto a = static_cast<Form>(first), b = static_cast<Form>(second);
-      table[first * kFormSlots + second] = {
-          byte(sass::registerDelay(a, b)), byte(sass::predicateDelay(a, b, false, architecture)),
-          byte(sass::predicateDelay(a, b, true, architecture)), byte(sass::overwriteDelay(a, b, false)),
-          byte(sass::overwriteDelay(a, b, true))};
+bool areAlikeAsFirst(Form a, Form b) {
+  for (std::size_t f = 0; f < kFormFacts.size(); ++f) {
+    const auto second = static_cast<Form>(f);
+    if (sass::registerDelay(a, second) != sass::registerDelay(b, second)) return false;
+    for (const bool guarded : {false, true}) {
+      if (sass::overwriteDelay(a, second, guarded) != sass::overwriteDelay(b, second, guarded)) return false;
     }
+  }
+  return true;
+}
+
+// `representatives` has the first form of each kind.
+FormRow rowOf(Form form, const std::vector<Form>& representatives, unsigned architecture) {
+  const auto byte = [](unsigned number) { return static_cast<std::uint8_t>(number); };
+  FormRow row{};
+  row.facts = factsOf(form);
+  row.encoding = sass::encodingOf(form);
+  for (std::size_t kind = 0; kind < representatives.size(); ++kind) {
+    const Form first = representatives[kind];
+    row.value[kind] = byte(sass::registerDelay(first, form));
+    row.overwrite[kind] = byte(sass::overwriteDelay(first, form, false));
+    row.guarded_overwrite[kind] = byte(sass::overwriteDelay(first, form, true));
+    if (areAlikeAsFirst(first, form)) row.kind = byte(static_cast<unsigned>(kind));
+  }
+  row.condition = byte(sass::predicateDelay(form, form, false, architecture));
+  row.guard = byte(sass::predicateDelay(form, form, true, architecture));
+  for (std::size_t i = 0; i < 3; ++i) row.source_masks[i] = byte((1U << row.facts.sources[i]) - 1);
+  return row;
+}
+
+FormTable tableFor(unsigned architecture) {
+  std::vector<Form> representatives;
+  for (std::size_t f = 0; f < kFormFacts.size(); ++f) {
+    const auto isLike = [&](Form other) { return areAlikeAsFirst(static_cast<Form>(f), other); };
+    if (std::ranges::none_of(representatives, isLike)) representatives.push_back(static_cast<Form>(f));
+  }
+  FormTable table{};
+  for (std::size_t f = 0; f < table.size(); ++f) {
+    table[f] = rowOf(static_cast<Form>(f), representatives, architecture);
   }
   return table;
 }
 
-bool isVariable(Form form) { return factsOf(form).timing == Timing::kVariable; }
-bool isBranch(Form form) { return factsOf(form).pipe == Pipe::kControl; }
+constexpr std::uint64_t bitsOfStall(unsigned cycles, bool yield) {
+  return std::uint64_t{cycles} << (sass::kStallAt - 64) | std::uint64_t{yield} << (sass::kYieldAt - 64);
+}
+constexpr std::uint64_t kIdle = sass::bitsOf({.stall = 0});
+
+bool isVariable(const FormFacts& facts) { return facts.timing == Timing::kVariable; }
+bool isBranch(const FormFacts& facts) { return facts.pipe == Pipe::kControl; }
 bool isStore(Form form) { return form == Form::kStg || form == Form::kStg64; }
 
 }  // namespace
 
-Allocator::Allocator(unsigned architecture) {
-  static const std::vector<std::pair<unsigned, DelayTable>> kTables = [] {
-    std::vector<std::pair<unsigned, DelayTable>> tables;
-    for (const unsigned each : sass::architectures()) tables.emplace_back(each, delayTable(each));
+Allocator::Allocator(unsigned architecture) : architecture_(architecture) {
+  static const std::vector<std::pair<unsigned, FormTable>> kTables = [] {
+    std::vector<std::pair<unsigned, FormTable>> tables;
+    for (const unsigned each : sass::architectures()) tables.emplace_back(each, tableFor(each));
     return tables;
   }();
-  delays_ = std::ranges::find(kTables, architecture, &std::pair<unsigned, DelayTable>::first)->second.data();
+  forms_ = &std::ranges::find(kTables, architecture, &std::pair<unsigned, FormTable>::first)->second;
 }
 
-void Allocator::begin(const Code& code, RegisterSet reserved, unsigned limit) {
-  places_.resize(code.values().size());
-  std::iota(places_.begin(), places_.begin() + kFirstValue, std::uint8_t{0});
-  predicate_places_.resize(code.predicates().size());
-  uses_.resize(code.values().size());
-  std::ranges::transform(code.values(), uses_.begin(), &Code::Uses::count);
-  std::fill_n(uses_.begin(), kFirstValue, 0);
-  predicate_uses_ = code.predicates();
-  free_ = registerSet(0, limit - 1) | RegisterSet{1} << (limit - 1);
-  free_ &= ~reserved;
+void Allocator::begin(const Code& code, const RegisterFile& file) {
+  values_ = code.values();
+  truths_ = code.truths();
+  free_ = registerSet(0, file.limit - 1) | registerSet(file.limit - 1);
+  free_ &= ~file.reserved;
+  used_ = file.reserved;
   to_write_ = to_read_ = just_read_ = 0;
-  registers_used_ = static_cast<unsigned>(std::bit_width(reserved));
   free_predicates_ = ((1U << kFreePredicates) - 1) << kFirstFreePredicate;
+  live_ = live_truths_ = 0;
   registers_.fill({});
   predicates_.fill({});
   barriers_.fill({});
+  busy_ = 0;
   issued_ = -1;
   spacing_ = 1;
   finished_ = 0;
   branches_.clear();
-  positions_.resize(code.size());
+  exits_.clear();
+  targets_.clear();
 }
 
-bool Allocator::run(const Code& code, std::span<const std::uint32_t> order, RegisterSet reserved, unsigned limit,
-                    std::vector<sass::Instruction>& out) {
-  begin(code, reserved, limit);
-  out.clear();
-  for (const std::uint32_t at : order) {
-    const Operation& operation = code.operation(at);
-    sass::Instruction instruction{.form = operation.form,
-                                  .negated = operation.negated,
-                                  .magnitude = operation.magnitude,
-                                  .immediate = operation.immediate,
-                                  .modifier = operation.modifier};
-    if (!place(operation, instruction)) return false;
-    emit(instruction, out);
-    positions_[at] = static_cast<std::uint32_t>(out.size() - 1);
-    if (isBranch(operation.form)) branches_.emplace_back(at, positions_[at]);
+bool Allocator::run(const Code& code, Scheduler& scheduler, const RegisterFile& file, std::vector<sass::Word>& words) {
+  begin(code, file);
+  words_ = &words;
+  first_ = words.size();
+  while (const auto at = scheduler.next(live_ >= file.values, live_truths_ >= kMostTruths)) {
+    if (place(*at, code.operation(*at))) continue;
+    words.resize(first_);
+    return false;
   }
-  setBranchOffsets(code, out);
+  words.back().high |= bitsOfStall(kBranchStall, false);
+  setBranchOffsets();
   return true;
 }
 
-void Allocator::setBranchOffsets(const Code& code, std::vector<sass::Instruction>& out) const {
-  for (const auto& [at, position] : branches_) {
-    const Operation& operation = code.operation(at);
-    if (operation.form != Form::kBra && operation.form != Form::kBrx) continue;
-    // An indexed branch adds an offset from the beginning of the code.
-    const std::uint32_t target = operation.form == Form::kBra ? positions_[operation.immediate] : 0;
-    out[position].immediate = (target - (position + 1)) * std::uint32_t{sizeof(sass::Word)};
+void Allocator::setBranchOffsets() const {
+  for (const Branch& branch : branches_) {
+    const auto target = std::ranges::find(targets_, branch.target, &Target::operation);
+    const std::uint32_t to = target != targets_.end() ? target->position : 0;
+    sass::putBranchOffset((*words_)[first_ + branch.position],
+                          (to - (branch.position + 1)) * std::uint32_t{sizeof(sass::Word)}, architecture_);
   }
 }
 
-bool Allocator::place(const Operation& operation, sass::Instruction& instruction) {
-  now_ = issued_ + spacing_;
-  spacing_ = isBranch(operation.form) ? kBranchStall : 1;
+bool Allocator::place(std::uint32_t at, const Operation& operation) {
+  const FormRow& form = (*forms_)[static_cast<std::size_t>(operation.form)];
+  Issue issue{
+      .form = form,
+      .now = issued_ + spacing_,
+      .word = form.encoding.begin(operation.negated, operation.magnitude, operation.modifier, operation.immediate)};
+  issue.word.high |= kIdle;
+  spacing_ = 1;
   if (operation.synchronized) {
-    for (unsigned barrier = 0; barrier < kBarriers; ++barrier) waitFor(barrier, instruction);
-    now_ = std::max(now_, finished_);
+    waitFor(busy_, issue);
+    issue.now = std::max(issue.now, finished_);
   }
-  readSources(operation, instruction);
-  if (operation.guard != kAlways) {
-    instruction.guard = static_cast<std::uint8_t>(readPredicate(operation, operation.guard, true));
-  }
+  readSources(operation, issue);
+  if (operation.guard != kAlways) sass::putGuard(issue.word, readPredicate(operation.guard, form.guard, issue));
   if (operation.condition != kAlways) {
-    instruction.condition = static_cast<std::uint8_t>(readPredicate(operation, operation.condition, false));
+    form.encoding.putCondition(issue.word, readPredicate(operation.condition, form.condition, issue));
   }
-  if (!prepareDestination(operation, instruction) || !preparePredicate(operation, instruction)) return false;
-  markIssue(operation, instruction);
+  if (!writeRegisters(operation, issue) || !writePredicate(operation, issue)) return false;
+  isVariable(form.facts) ? signal(operation, issue) : finish(operation, issue);
+  emit(issue);
+  if (operation.synchronized || isBranch(form.facts)) markControl(at, operation);
   return true;
 }
 
-void Allocator::waitFor(unsigned barrier, sass::Instruction& instruction) {
-  Barrier& waited = barriers_[barrier];
-  if (!waited.is_busy) return;
-  instruction.control.wait_mask |= static_cast<std::uint8_t>(1U << barrier);
-  now_ = std::max(now_, waited.set + static_cast<Cycle>(sass::kBarrierDelay));
-  waited = {};
+// Barriers in use among whose registers are some of those.
+Allocator::BarrierSet Allocator::barriersOf(RegisterSet written, RegisterSet read) const {
+  BarrierSet found = 0;
+  for (unsigned b = 0; b < kBarriers; ++b) {
+    const RegisterSet common = (barriers_[b].written & written) | (barriers_[b].read & read);
+    found |= (common != 0 ? 1U : 0U) << b;
+  }
+  return found;
+}
+
+void Allocator::waitFor(BarrierSet barriers, Issue& issue) {
+  issue.word.high |= std::uint64_t{barriers} << (sass::kWaitAt - 64);
+  busy_ &= ~barriers;
+  for (; barriers != 0; barriers &= barriers - 1) {
+    Barrier& waited = barriers_[static_cast<std::size_t>(std::countr_zero(barriers))];
+    issue.now = std::max(issue.now, waited.set + static_cast<Cycle>(sass::kBarrierDelay));
+    waited = {};
+  }
   to_write_ = to_read_ = 0;
   for (const Barrier& other : barriers_) {
     to_write_ |= other.written;
@@ -135,47 +173,35 @@ void Allocator::waitFor(unsigned barrier, sass::Instruction& instruction) {
   }
 }
 
-void Allocator::waitForPending(RegisterSet registers, bool for_writers_alone, sass::Instruction& instruction) {
-  for (unsigned barrier = 0; barrier < kBarriers; ++barrier) {
-    const Barrier& candidate = barriers_[barrier];
-    const RegisterSet set = for_writers_alone ? candidate.written : candidate.written | candidate.read;
-    if ((set & registers) != 0) waitFor(barrier, instruction);
-  }
+void Allocator::readSource(const Operation& operation, std::size_t i, Issue& issue) {
+  Code::Operand& source = values_[operation.sources[i]];
+  const std::int32_t if_last = --source.reads >> 31;
+  const std::uint32_t place = source.place;
+  const Written& written = registers_[place];
+  const RegisterSet registers = RegisterSet{issue.form.source_masks[i]} << place % kMostRegisters;
+  issue.form.encoding.putSource(issue.word, i, place);
+  issue.now = std::max(issue.now, written.at + issue.form.value[written.kind]);
+  issue.sources |= registers;
+  issue.freed |= registers & static_cast<RegisterSet>(std::int64_t{if_last});
+  live_ -= issue.form.facts.sources[i] & if_last;
 }
 
-void Allocator::readSources(const Operation& operation, sass::Instruction& instruction) {
-  const FormFacts& facts = factsOf(operation.form);
-  RegisterSet sources = 0, freed = 0;
-  for (std::size_t i = 0; i < operation.sources.size(); ++i) {
-    const ValueId source = operation.sources[i];
-    const unsigned first = places_[source];
-    instruction.sources[i] = static_cast<std::uint8_t>(first);
-    const RegisterSet any = source != kRz ? ~RegisterSet{0} : 0;
-    const RegisterSet registers = registerSet(first % kMostRegisters, facts.sources[i]) & any;
-    sources |= registers;
-    const Written& written = registers_[first % kMostRegisters];
-    const Cycle ready = written.at + delaysOf(written.form, operation.form).value;
-    now_ = std::max(now_, source != kRz ? ready : 0);
-    freed |= --uses_[source] == 0 ? registers : 0;
-  }
-  if ((sources & to_write_) != 0) waitForPending(sources, true, instruction);
-  sources_ = sources;
-  free_ |= freed;
+// The third source is rare enough for a branch; whether there is a second one is hard to predict.
+void Allocator::readSources(const Operation& operation, Issue& issue) {
+  readSource(operation, 0, issue);
+  readSource(operation, 1, issue);
+  if (operation.sources[2] != kRz) readSource(operation, 2, issue);
+  if ((issue.sources & to_write_) != 0) waitFor(barriersOf(issue.sources, 0), issue);
+  free_ |= issue.freed;
 }
 
-unsigned Allocator::readPredicate(const Operation& operation, PredicateId predicate, bool as_guard) {
-  unsigned number = predicate / 2;
-  if (number >= kFirstPredicate) {
-    const unsigned value = number - kFirstPredicate;
-    number = predicate_places_[value];
-    if (--predicate_uses_[value].count == 0) free_predicates_ |= 1U << number;
-  }
-  const Written& written = predicates_[number];
-  if (written.at + kPredicateDelay > now_) {
-    const Delays& delays = delaysOf(written.form, operation.form);
-    now_ = std::max(now_, written.at + (as_guard ? delays.guard : delays.condition));
-  }
-  return number | ((predicate & 1) != 0 ? sass::kNot : 0U);
+unsigned Allocator::readPredicate(PredicateId predicate, Cycle delay, Issue& issue) {
+  Code::Operand& truth = truths_[predicate / 2];
+  const std::int32_t if_last = --truth.reads >> 31;
+  free_predicates_ |= (1U << truth.place) & static_cast<unsigned>(if_last);
+  live_truths_ += if_last;
+  issue.now = std::max(issue.now, predicates_[truth.place].at + delay);
+  return truth.place | (predicate & 1U) * sass::kNot;
 }
 
 // The first of so many free registers, aligned; kZero if there are none.
@@ -193,111 +219,127 @@ unsigned Allocator::findFree(unsigned width) const {
   return sass::kZero;
 }
 
-// The first register for a value of so many, which are taken from then on; kZero if there is none.
+// The first register for a value of so many, which are taken unless nobody reads them; kZero if there is none.
 unsigned Allocator::take(ValueId value, unsigned width) {
   const unsigned first = findFree(width);
   if (first == sass::kZero) return first;
-  std::uint8_t* const places = &places_[value];
-  places[0] = static_cast<std::uint8_t>(first);
-  if (width == 4 || uses_[value] != 0) free_ &= ~registerSet(first, width);
+  Code::Operand* const parts = &values_[value];
+  parts[0].place = first;
   if (width == 4) {
     for (unsigned part = 0; part < 4; ++part) {
-      places[part] = static_cast<std::uint8_t>(first + part);
-      if (uses_[value + part] == 0) free_ |= registerSet(first + part);
+      parts[part].place = first + part;
+      if (parts[part].reads >= 0) free_ &= ~registerSet(first + part);
     }
+  } else if (parts[0].reads >= 0) {
+    free_ &= ~registerSet(first, width);
   }
-  registers_used_ = std::max(registers_used_, first + width);
+  used_ |= registerSet(first, width);
+  live_ += static_cast<int>(width);
   return first;
 }
 
-bool Allocator::prepareDestination(const Operation& operation, sass::Instruction& instruction) {
-  const unsigned width = factsOf(operation.form).results;
+bool Allocator::writeRegisters(const Operation& operation, Issue& issue) {
+  const FormRow& form = issue.form;
+  const unsigned width = form.facts.results;
   if (width == 0 || operation.destination == kRz) return true;
   const bool is_value = operation.destination >= kFirstValue;
   const unsigned first = is_value ? take(operation.destination, width) : operation.destination;
-  if (first == sass::kZero) return false;
-  instruction.destination = static_cast<std::uint8_t>(first);
+  if (first == kRz) return false;
+  form.encoding.putDestination(issue.word, first);
   const RegisterSet results = registerSet(first, width);
-  if ((results & (to_write_ | to_read_)) != 0) waitForPending(results, false, instruction);
-  if ((results & just_read_) != 0 && isVariable(operation.form)) now_ = std::max(now_, issued_ + kReadDelay);
-  unsigned r = first;
-  do {
-    const Delays& delays = delaysOf(registers_[r].form, operation.form);
-    const int delay = operation.guard == kAlways ? delays.overwrite : delays.guarded_overwrite;
-    now_ = std::max(now_, registers_[r].at + delay);
-  } while (++r < first + width);
+  issue.results = results;
+  if ((results & (to_write_ | to_read_)) != 0) waitFor(barriersOf(results, results), issue);
+  const bool waits_for_read = ((results & just_read_) != 0) & isVariable(form.facts);
+  issue.now = std::max(issue.now, issued_ + (waits_for_read ? kReadDelay : 0));
+  const auto& overwrite = operation.guard == kAlways ? form.overwrite : form.guarded_overwrite;
+  for (unsigned r = first; r < first + width; ++r) {
+    issue.now = std::max(issue.now, registers_[r].at + overwrite[registers_[r].kind]);
+  }
   return true;
 }
 
-bool Allocator::preparePredicate(const Operation& operation, sass::Instruction& instruction) {
-  unsigned number = operation.predicate / 2;
-  if (number == sass::kTrue) return true;
-  if (number >= kFirstPredicate) {
+bool Allocator::writePredicate(const Operation& operation, Issue& issue) {
+  if (operation.predicate == kAlways) return true;
+  Code::Operand& truth = truths_[operation.predicate / 2];
+  if (operation.predicate >= 2 * kFirstPredicate) {
     if (free_predicates_ == 0) return false;
-    const unsigned value = number - kFirstPredicate;
-    number = static_cast<unsigned>(std::countr_zero(free_predicates_));
-    predicate_places_[value] = static_cast<std::uint8_t>(number);
-    if (predicate_uses_[value].count != 0) free_predicates_ &= ~(1U << number);
+    truth.place = static_cast<std::uint32_t>(std::countr_zero(free_predicates_));
+    if (truth.reads >= 0) free_predicates_ &= ~(1U << truth.place);
+    ++live_truths_;
   }
-  instruction.predicate = static_cast<std::uint8_t>(number);
-  const Written& written = predicates_[number];
-  now_ = std::max(now_, written.at + delaysOf(written.form, operation.form).overwrite);
+  issue.predicate = truth.place;
+  issue.form.encoding.putPredicate(issue.word, truth.place);
+  const Written& written = predicates_[truth.place];
+  issue.now = std::max(issue.now, written.at + issue.form.overwrite[written.kind]);
   return true;
 }
 
 unsigned Allocator::takeBarrier() const {
+  if (busy_ != kAllBarriers) return static_cast<unsigned>(std::countr_one(busy_));
   unsigned best = 0;
-  for (unsigned barrier = 0; barrier < kBarriers; ++barrier) {
-    if (!barriers_[barrier].is_busy) return barrier;
-    if (barriers_[barrier].set < barriers_[best].set) best = barrier;
+  for (unsigned b = 1; b < kBarriers; ++b) {
+    if (barriers_[b].set < barriers_[best].set) best = b;
   }
   return best;
 }
 
-void Allocator::markIssue(const Operation& operation, sass::Instruction& instruction) {
-  const FormFacts& facts = factsOf(operation.form);
-  const bool has_result = instruction.destination != sass::kZero && facts.results != 0;
-  if (isVariable(operation.form)) {
-    const RegisterSet written = has_result ? registerSet(instruction.destination, facts.results) : 0;
-    const unsigned number = takeBarrier();
-    Barrier& barrier = barriers_[number];
-    barrier.is_busy = true;
-    barrier.set = now_;
-    barrier.read |= sources_;
-    barrier.written |= written;
-    to_read_ |= sources_;
-    to_write_ |= written;
-    just_read_ = 0;
-    auto& control = instruction.control;
-    (isStore(operation.form) ? control.read_barrier : control.write_barrier) = static_cast<std::uint8_t>(number);
-    return;
-  }
-  just_read_ = sources_;
-  const Written written{now_, static_cast<std::uint32_t>(operation.form)};
-  if (has_result) {
-    for (unsigned part = 0; part < facts.results; ++part) registers_[instruction.destination + part] = written;
-    finished_ = std::max(finished_, now_ + kRegisterDelay);
-  } else if (instruction.predicate != sass::kTrue) {
-    predicates_[instruction.predicate] = written;
-    finished_ = std::max(finished_, now_ + kPredicateDelay);
-  } else {
-    finished_ = std::max(finished_, now_ + Cycle{facts.latency});
-  }
+// Results come when a barrier says so.
+void Allocator::signal(const Operation& operation, Issue& issue) {
+  const unsigned number = takeBarrier();
+  busy_ |= 1U << number;
+  Barrier& barrier = barriers_[number];
+  barrier.set = issue.now;
+  barrier.read |= issue.sources;
+  barrier.written |= issue.results;
+  to_read_ |= issue.sources;
+  to_write_ |= issue.results;
+  just_read_ = 0;
+  const unsigned at = isStore(operation.form) ? sass::kReadBarrierAt : sass::kWriteBarrierAt;
+  issue.word.high ^= std::uint64_t{number ^ sass::kNoBarrier} << (at - 64);
 }
 
-void Allocator::emit(const sass::Instruction& instruction, std::vector<sass::Instruction>& out) {
-  if (!out.empty()) {
-    Cycle stall = now_ - issued_;
-    for (; stall > kLongestStall; stall -= kLongestStall) {
-      out.back().control.stall = kLongestStall;
-      out.push_back({.form = Form::kNop});
-    }
-    out.back().control.stall = static_cast<std::uint8_t>(stall);
-    out.back().control.yield = stall < 4;
+// Results come after so many cycles.
+void Allocator::finish(const Operation& operation, const Issue& issue) {
+  const FormFacts& facts = issue.form.facts;
+  just_read_ = issue.sources;
+  const Written written{issue.now, issue.form.kind};
+  Cycle latency = facts.latency;
+  if (issue.results != 0) {
+    const auto first = static_cast<std::size_t>(std::countr_zero(issue.results));
+    registers_[first] = written;
+    if (facts.results == 2) registers_[first + 1] = written;
+    latency = kRegisterDelay;
+  } else if (operation.predicate != kAlways) {
+    predicates_[issue.predicate] = written;
+    latency = kPredicateDelay;
   }
-  out.push_back(instruction);
-  out.back().control.stall = kBranchStall;
-  issued_ = now_;
+  finished_ = std::max(finished_, issue.now + latency);
+}
+
+// Stall and yield of an instruction are known with the next one.
+void Allocator::emit(const Issue& issue) {
+  if (issued_ >= 0) {
+    Cycle stall = issue.now - issued_;
+    for (; stall > kLongestStall; stall -= kLongestStall) {
+      words_->back().high |= bitsOfStall(kLongestStall, false);
+      words_->push_back(sass::encode({.form = Form::kNop, .control = {.stall = 0}}, architecture_));
+    }
+    words_->back().high |= bitsOfStall(static_cast<unsigned>(stall), stall < 4);
+  }
+  words_->push_back(issue.word);
+  issued_ = issue.now;
+}
+
+// What is said of branches, and of operations that may be their targets. After emit().
+void Allocator::markControl(std::uint32_t at, const Operation& operation) {
+  const auto position = static_cast<std::uint32_t>(words_->size() - first_ - 1);
+  if (operation.synchronized) targets_.push_back({at, position});
+  if (!isBranch(factsOf(operation.form))) return;
+  spacing_ = kBranchStall;
+  if (operation.form == Form::kExit) exits_.push_back(position);
+  if (operation.form == Form::kBra) branches_.push_back({position, operation.immediate});
+  // An indexed branch adds an offset from the beginning of the code.
+  if (operation.form == Form::kBrx) branches_.push_back({position, 0});
 }
 
 }  // namespace srjit::direct

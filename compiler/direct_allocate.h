@@ -1,13 +1,16 @@
-// Registers, stalls and barriers: operations in their final order become machine instructions. Internal to the direct
-// tier.
+// Registers, stalls and barriers: operations in the order that the scheduler chooses become machine code. Internal to
+// the direct tier.
 #pragma once
 
 #include <array>
+#include <bit>
 #include <cstdint>
 #include <span>
 #include <vector>
 
 #include "compiler/direct_code.h"
+#include "compiler/direct_schedule.h"
+#include "compiler/sass_encode.h"
 
 namespace srjit::direct {
 
@@ -15,16 +18,31 @@ namespace srjit::direct {
 using RegisterSet = std::uint64_t;
 inline constexpr unsigned kMostRegisters = 64;
 constexpr RegisterSet registerSet(unsigned first, unsigned count = 1) {
-  return ((RegisterSet{1} << count) - 1) << first;
+  return ((RegisterSet{1} << count) - 1) << first % 64;
 }
 
-/// sass' delays between two forms, without a call.
-struct Delays {
-  std::uint8_t value, condition, guard, overwrite, guarded_overwrite;
+/// Registers that code may use: those below `limit`, of which the `reserved` ones keep their meaning. Once more than
+/// `values` hold a value, operations stay in the order of the source.
+struct RegisterFile {
+  RegisterSet reserved;
+  unsigned limit;
+  int values;
 };
-/// By first and second form, the first times kFormSlots.
-using DelayTable = std::vector<Delays>;
-inline constexpr std::size_t kFormSlots = 64;
+
+/// What is asked of a form for every operation, on one architecture.
+struct FormRow {
+  static constexpr std::size_t kKinds = 8;
+
+  FormFacts facts;
+  /// Cycles from the issue of another instruction that writes the same register or predicate, by its kind: forms that
+  /// are alike in this are one kind.
+  std::array<std::uint8_t, kKinds> value, overwrite, guarded_overwrite;
+  std::uint8_t condition, guard;             ///< from a writer of the predicate, of whatever kind
+  std::uint8_t kind;                         ///< of this form
+  std::array<std::uint8_t, 3> source_masks;  ///< sets of the registers that a source reads, from its first
+  sass::Encoding encoding;
+};
+using FormTable = std::array<FormRow, kFormFacts.size()>;
 
 /// Walks once over the operations. A value gets the first free register when it is written, and gives it back with its
 /// last use; one whose old content an instruction of variable latency may still read or write is taken only if there is
@@ -36,71 +54,88 @@ class Allocator {
   /// For one of sass::architectures().
   explicit Allocator(unsigned architecture);
 
-  /// Replaces `out` by the instructions of `order`. Registers below `limit` may be used; `reserved` keep their meaning.
-  /// False if they do not suffice.
-  bool run(const Code& code, std::span<const std::uint32_t> order, RegisterSet reserved, unsigned limit,
-           std::vector<sass::Instruction>& out);
+  /// Appends the code of the operations, in the order that the scheduler chooses. False if registers do not suffice;
+  /// then nothing is appended.
+  bool run(const Code& code, Scheduler& scheduler, const RegisterFile& file, std::vector<sass::Word>& words);
   /// One more than the highest register of the last run.
-  unsigned registers() const { return registers_used_; }
+  unsigned registers() const { return static_cast<unsigned>(std::bit_width(used_)); }
+  /// Where EXIT instructions stand in the code of the last run, in instructions.
+  std::span<const std::uint32_t> exits() const { return exits_; }
 
  private:
-  static constexpr unsigned kBarriers = 6;
+  static constexpr unsigned kBarriers = 6, kAllBarriers = (1U << kBarriers) - 1;
   static constexpr unsigned kPlaces = 8;  ///< predicates
+  using BarrierSet = unsigned;
   using Cycle = std::int32_t;
 
-  /// Of a register or a predicate: when it was last written with fixed latency, and by which form.
+  /// Of a register or a predicate: when it was last written with fixed latency, and by which kind of form.
   struct Written {
     Cycle at = -1000;
-    std::uint32_t form = 0;
+    std::uint32_t kind = 0;
   };
   /// Registers that instructions write and read which it was not waited for.
   struct Barrier {
     RegisterSet written = 0, read = 0;
     Cycle set = 0;
-    bool is_busy = false;
+  };
+  /// An instruction at hand.
+  struct Issue {
+    const FormRow& form;
+    Cycle now;  ///< when it can be issued
+    sass::Word word;
+    RegisterSet sources = 0, freed = 0, results = 0;
+    unsigned predicate = sass::kTrue;  ///< that it writes
+  };
+  /// A branch without its offset, and an operation that branches may go to.
+  struct Branch {
+    std::uint32_t position, target;
+  };
+  struct Target {
+    std::uint32_t operation, position;
   };
 
-  void begin(const Code& code, RegisterSet reserved, unsigned limit);
-  inline bool place(const Operation& operation, sass::Instruction& instruction);
-  inline void readSources(const Operation& operation, sass::Instruction& instruction);
-  unsigned readPredicate(const Operation& operation, PredicateId predicate, bool as_guard);
-  inline bool prepareDestination(const Operation& operation, sass::Instruction& instruction);
-  inline bool preparePredicate(const Operation& operation, sass::Instruction& instruction);
-  inline void markIssue(const Operation& operation, sass::Instruction& instruction);
+  void begin(const Code& code, const RegisterFile& file);
+  [[gnu::always_inline]] inline bool place(std::uint32_t at, const Operation& operation);
+  inline void readSources(const Operation& operation, Issue& issue);
+  [[gnu::always_inline]] inline void readSource(const Operation& operation, std::size_t i, Issue& issue);
+  inline unsigned readPredicate(PredicateId predicate, Cycle delay, Issue& issue);
+  inline bool writeRegisters(const Operation& operation, Issue& issue);
+  inline bool writePredicate(const Operation& operation, Issue& issue);
+  inline void signal(const Operation& operation, Issue& issue);
+  inline void finish(const Operation& operation, const Issue& issue);
   inline unsigned findFree(unsigned width) const;
   inline unsigned take(ValueId value, unsigned width);
-  void waitFor(unsigned barrier, sass::Instruction& instruction);
-  void waitForPending(RegisterSet registers, bool for_writers_alone, sass::Instruction& instruction);
+  inline BarrierSet barriersOf(RegisterSet written, RegisterSet read) const;
+  [[gnu::always_inline]] inline void waitFor(BarrierSet barriers, Issue& issue);
   inline unsigned takeBarrier() const;
-  inline void emit(const sass::Instruction& instruction, std::vector<sass::Instruction>& out);
-  void setBranchOffsets(const Code& code, std::vector<sass::Instruction>& out) const;
+  inline void emit(const Issue& issue);
+  void markControl(std::uint32_t at, const Operation& operation);
+  void setBranchOffsets() const;
 
-  const Delays& delaysOf(std::uint32_t first, sass::Form second) const {
-    return delays_[first * kFormSlots + static_cast<std::size_t>(second)];
-  }
-
-  const Delays* delays_;
-  /// Registers, by ValueId; machine registers are themselves. What operands are is hard to predict, so they are treated
-  /// as values are.
-  std::vector<std::uint8_t> places_;
-  std::vector<std::uint32_t> uses_;             ///< still to come, by ValueId; of machine registers from 0 downwards
-  std::vector<std::uint8_t> predicate_places_;  ///< of each predicate
-  std::vector<Code::Uses> predicate_uses_;      ///< still to come
+  const FormTable* forms_;
+  unsigned architecture_;
+  /// By ValueId and by number of a predicate; those of machine registers and predicates are themselves. What operands
+  /// are is hard to predict, so they are treated as values are.
+  std::vector<Code::Operand> values_, truths_;
   RegisterSet free_ = 0;
   RegisterSet to_write_ = 0, to_read_ = 0;  ///< in a set of any barrier
-  RegisterSet sources_ = 0;                 ///< of the instruction at hand
   RegisterSet just_read_ = 0;               ///< by the instruction before, if it has fixed latency
   unsigned free_predicates_ = 0;
-  unsigned registers_used_ = 0;
-  std::array<Written, kMostRegisters> registers_{};
+  RegisterSet used_ = 0;
+  int live_ = 0, live_truths_ = 0;  ///< values and predicates that are still to be read
+  std::array<Written, kRz + 1> registers_{};
   std::array<Written, kPlaces> predicates_{};
   std::array<Barrier, kBarriers> barriers_{};
-  Cycle now_ = 0;                                                  ///< when the instruction at hand can be issued
-  Cycle issued_ = 0;                                               ///< when the one before was
-  Cycle spacing_ = 1;                                              ///< from there to the next at least
-  Cycle finished_ = 0;                                             ///< when all results of fixed latency are there
-  std::vector<std::pair<std::uint32_t, std::uint32_t>> branches_;  ///< operations and their places among instructions
-  std::vector<std::uint32_t> positions_;                           ///< of operations among instructions
+  BarrierSet busy_ = 0;
+  Cycle issued_ = 0;    ///< when the instruction before was
+  Cycle spacing_ = 1;   ///< from there to the next at least
+  Cycle finished_ = 0;  ///< when all results of fixed latency are there
+  std::vector<sass::Word>* words_ = nullptr;
+  std::size_t first_ = 0;  ///< of `words_`: where the code begins
+  // Positions are those of instructions from there.
+  std::vector<Branch> branches_;
+  std::vector<Target> targets_;
+  std::vector<std::uint32_t> exits_;
 };
 
 }  // namespace srjit::direct

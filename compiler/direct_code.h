@@ -40,7 +40,7 @@ struct Operation {
 };
 
 /// What is asked of a form for every operation.
-struct FormFacts {
+struct alignas(8) FormFacts {
   sass::Pipe pipe;
   sass::Timing timing;
   std::uint8_t latency;
@@ -61,30 +61,17 @@ inline constexpr auto kFormFacts = [] {
 }();
 constexpr const FormFacts& factsOf(sass::Form form) { return kFormFacts[static_cast<std::size_t>(form)]; }
 
-/// A list of operations, with what is known of each value, and who waits for whom.
+/// A list of operations, and what is known of the values and predicates that they read.
 class Code {
  public:
-  static constexpr std::uint32_t kNone = ~0u;
-
   /// Of a value or a predicate.
-  struct Uses {
-    std::uint32_t count = 0;
-    std::uint32_t definition = 0;  ///< the operation
+  struct Operand {
+    std::int32_t reads = -1;  ///< less one: negative from the last read on. Far more of what the machine has
+    std::uint32_t place = 0;  ///< a machine register or predicate: itself; for what is allocated
   };
-  /// Of an operation that may be put into another order: how many operations it waits for, and a list of those that
-  /// wait for it, as places in links().
-  struct Order {
-    std::uint32_t waits_for = 0;
-    std::uint32_t users = kNone;
-  };
-  /// Each operation has kLinks places, each of which holds the next place of the list that it is in. Operation i has
-  /// the places from i * kPlaces on.
-  static constexpr std::uint32_t kLinks = 6, kPlaces = 8;
 
+  Code() { clear(); }
   void clear();
-  /// From here to end(), operations may be put into another order.
-  void beginReordered() { reordered_ = size(); }
-  void endReordered() { reordered_ = kNone; }
 
   /// `count` adjacent values.
   ValueId newValues(unsigned count = 1) {
@@ -94,64 +81,61 @@ class Code {
   }
   /// Appends; returns where.
   [[gnu::always_inline]] std::uint32_t append(const Operation& operation) {
-    const std::uint32_t at = size();
-    records_.emplace_back(operation);
-    connect(at);
-    return at;
+    countReads(operation);
+    operations_.push_back(operation);
+    return size() - 1;
   }
   /// Puts an operation where a Nop was appended.
   void place(std::uint32_t at, const Operation& operation) {
-    records_[at].operation = operation;
-    connect(at);
+    countReads(operation);
+    operations_[at] = operation;
   }
   /// Appends an operation with one new result, of `width` values.
   [[gnu::always_inline]] ValueId value(const Operation& operation, unsigned width = 1) {
     const ValueId result = newValues(width);
-    records_.emplace_back(operation).operation.destination = result;
-    connect(size() - 1);
+    countReads(operation);
+    operations_.emplace_back(operation).destination = result;
     return result;
   }
-  /// Appends a comparison. Beyond kMostPredicates it does not, and the code is of no use: isTooLong().
+  /// Appends a comparison. Beyond kMostTruths it does not, and the code is of no use: isTooLong().
   [[gnu::always_inline]] PredicateId truth(const Operation& operation) {
-    if (predicates_.size() == kMostPredicates) {
+    if (truths_.size() == kMostTruths) {
       is_too_long_ = true;
-      return static_cast<PredicateId>(2 * (kFirstPredicate + kMostPredicates - 1));
+      return static_cast<PredicateId>(2 * (kMostTruths - 1));
     }
-    const auto result = static_cast<PredicateId>(2 * (kFirstPredicate + predicates_.size()));
-    predicates_.emplace_back();
-    records_.emplace_back(operation).operation.predicate = result;
-    connect(size() - 1);
+    const auto result = static_cast<PredicateId>(2 * truths_.size());
+    truths_.emplace_back();
+    countReads(operation);
+    operations_.emplace_back(operation).predicate = result;
     return result;
   }
 
-  std::uint32_t size() const { return static_cast<std::uint32_t>(records_.size()); }
-  Operation& operation(std::uint32_t at) { return records_[at].operation; }
-  const Operation& operation(std::uint32_t at) const { return records_[at].operation; }
-  const Order& order(std::uint32_t at) const { return records_[at].order; }
-  std::uint32_t link(std::uint32_t place) const { return records_[place / kPlaces].links[place % kPlaces]; }
-  /// By ValueId; those of machine registers mean nothing.
-  const std::vector<Uses>& values() const { return values_; }
-  /// Of predicate kFirstPredicate + i.
-  const std::vector<Uses>& predicates() const { return predicates_; }
+  std::uint32_t size() const { return static_cast<std::uint32_t>(operations_.size()); }
+  Operation& operation(std::uint32_t at) { return operations_[at]; }
+  const Operation& operation(std::uint32_t at) const { return operations_[at]; }
+  /// By ValueId.
+  const std::vector<Operand>& values() const { return values_; }
+  /// By number of the predicate.
+  const std::vector<Operand>& truths() const { return truths_; }
   bool isTooLong() const { return is_too_long_; }
 
  private:
-  void connect(std::uint32_t at);
-  void waitFor(std::uint32_t writer, std::uint32_t at, std::uint32_t place);
+  // What operands are is hard to predict, so machine registers are counted as values are.
+  [[gnu::always_inline]] void countReads(const Operation& operation) {
+    for (const ValueId source : operation.sources) ++values_[source].reads;
+    if (operation.guard != kAlways) ++truths_[operation.guard / 2].reads;
+    if (operation.condition != kAlways) ++truths_[operation.condition / 2].reads;
+  }
 
-  struct Record {
-    explicit Record(const Operation& o) : operation(o) {}
-    Operation operation;
-    Order order;
-    std::array<std::uint32_t, kLinks> links;  ///< set where they are in a list
-  };
-  static_assert(sizeof(Record) == 64);
-  std::vector<Record> records_;
-  static constexpr std::size_t kMostPredicates = 32'000;  // a PredicateId has 16 bits, one of them a sign
+  static constexpr std::size_t kMostTruths = kFirstPredicate + 32'000;  // a PredicateId has 16 bits, one of them a sign
+  std::vector<Operation> operations_;
+  std::vector<Operand> values_, truths_;
   bool is_too_long_ = false;
-  std::vector<Uses> values_ = std::vector<Uses>(kFirstValue), predicates_;
-  std::array<std::uint32_t, kFirstValue> touched_{};  ///< the operation that wrote a machine register last
-  std::uint32_t reordered_ = kNone;
+};
+
+/// The parts of a loop over steps: only the middle may be put into another order.
+struct Sections {
+  std::uint32_t middle, tail;  ///< where they begin
 };
 
 /// Machine registers that keep one meaning in the whole kernel.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <utility>
 
 namespace srjit::direct {
 namespace {
@@ -9,135 +10,121 @@ namespace {
 using sass::Form;
 
 // Other warps issue while one waits, so a load's latency, told in its own instructions, is less than in cycles.
-constexpr std::uint32_t kLongest = 40;
+constexpr std::uint8_t kLongest = 40;
 
 constexpr std::uint64_t bitOf(std::uint32_t at) { return std::uint64_t{1} << at % 64; }
 
-// Bits from `first` on.
-std::uint64_t rotated(std::uint64_t set, std::uint32_t first) { return std::rotr(set, static_cast<int>(first % 64)); }
-
-bool isTruth(const Operation& operation) { return operation.predicate >= 2 * kFirstPredicate; }
+// The same set with the bit of `first` at 0.
+std::uint64_t from(std::uint64_t set, std::uint32_t first) { return std::rotr(set, static_cast<int>(first % 64)); }
+std::uint32_t firstOf(std::uint64_t set) { return static_cast<std::uint32_t>(std::countr_zero(set)); }
 
 }  // namespace
 
-void Scheduler::run(const Code& code, const Sections& sections, unsigned window, unsigned registers,
-                    std::vector<std::uint32_t>& order) {
-  begin(code, sections);
-  order.clear();
-  order.reserve(code.size());
-  for (std::uint32_t at = 0; at < begin_; ++at) {
-    countLive(code.operation(at));
-    order.push_back(at);
-  }
-  reorder(window, static_cast<int>(registers), order);
-  for (std::uint32_t at = end_; at < code.size(); ++at) order.push_back(at);
-}
-
-void Scheduler::begin(const Code& code, const Sections& sections) {
+void Scheduler::begin(const Code& code, const Sections& sections, std::uint32_t window) {
   code_ = &code;
-  begin_ = sections.middle;
-  end_ = sections.tail;
-  uses_.resize(code.values().size());
-  std::ranges::transform(code.values(), uses_.begin(), &Code::Uses::count);
-  std::fill_n(uses_.begin(), kFirstValue, 0);
-  predicate_uses_.assign(kFirstPredicate, 0);
-  predicate_uses_.resize(kFirstPredicate + code.predicates().size());
-  std::ranges::transform(code.predicates(), predicate_uses_.begin() + kFirstPredicate, &Code::Uses::count);
-  entries_.resize(end_ - begin_);
-  for (std::uint32_t at = begin_; at < end_; ++at) entries_[at - begin_] = {code.order(at).waits_for, 0};
-  available_ = truths_ = finished_ = cycles_ = 0;
-  coming_.fill(0);
+  sections_ = sections;
+  outside_ = 0;
+  oldest_ = entered_ = sections.middle;
+  window_ = window;
+  made_.assign(code.values().size(), 0);
+  truths_made_.assign(code.truths().size(), 0);
+  left_ = known_ = truths_ = 0;
   now_ = 0;
-  live_ = live_truths_ = 0;
 }
 
-void Scheduler::reorder(unsigned window, int registers, std::vector<std::uint32_t>& order) {
-  entered_ = begin_;
-  for (std::uint32_t oldest = begin_; oldest < end_;) {
-    for (const std::uint32_t end = std::min(end_, oldest + window); entered_ < end; ++entered_) enter(entered_);
-    if ((finished_ & bitOf(oldest)) != 0) {
-      const auto done = static_cast<std::uint32_t>(std::countr_one(rotated(finished_, oldest)));
-      for (const std::uint32_t next = oldest + done; oldest < next; ++oldest) finished_ &= ~bitOf(oldest);
-      continue;
-    }
-    const std::uint32_t at = live_ >= registers ? oldest : pick(oldest);
-    issue(at);
-    order.push_back(at);
+std::optional<std::uint32_t> Scheduler::next(bool too_many_values, bool too_many_truths) {
+  if (outside_ < sections_.middle) return outside_++;
+  oldest_ = left_ != 0 ? oldest_ + firstOf(from(left_, oldest_)) : entered_;
+  if (entered_ < oldest_ + window_ && !lookAhead()) {
+    outside_ = std::max(outside_, sections_.tail);
+    return outside_ < code_->size() ? std::optional(outside_++) : std::nullopt;
   }
+  const std::uint32_t at = too_many_values ? oldest_ : pick(too_many_truths);
+  issue(at);
+  return at;
 }
 
+// Looks at as many as it can at once. False when all are issued.
+bool Scheduler::lookAhead() {
+  while (entered_ < std::min(sections_.tail, oldest_ + kSlots)) {
+    enter(entered_++);
+    if (left_ == 0) oldest_ = entered_;
+  }
+  return left_ != 0;
+}
+
+// Operations come after those that make their operands. Branches only where they are easy to predict.
 void Scheduler::enter(std::uint32_t at) {
   const Operation& operation = code_->operation(at);
-  if (operation.form == Form::kNop) {
-    finished_ |= bitOf(at);
-    return;
+  if (operation.form == Form::kNop) return;
+  const OperationSet self = bitOf(at);
+  OperationSet makers = 0;
+  Cycle ready = 0;
+  const auto waitFor = [&](Cycle made) {
+    const auto bits = static_cast<std::uint32_t>(made);
+    const std::uint32_t slot = bits % kSlots;
+    const OperationSet is_coming = bits >> 31;
+    makers |= is_coming << slot;
+    entries_[slot].users |= is_coming << at % kSlots;
+    ready = std::max(ready, made);
+  };
+  waitFor(made_[operation.sources[0]]);
+  waitFor(made_[operation.sources[1]]);
+  if (operation.sources[2] != kRz) waitFor(made_[operation.sources[2]]);
+  if (operation.guard != kAlways) waitFor(truths_made_[operation.guard / 2]);
+  if (operation.condition != kAlways) waitFor(truths_made_[operation.condition / 2]);
+  entries_[at % kSlots] = {makers, 0, ready};
+  const Cycle coming = comingFrom(at);
+  made_[operation.destination] = coming;
+  if (factsOf(operation.form).results == 4) std::fill_n(&made_[operation.destination], 4, coming);
+  made_[kRz] = 0;
+  if (operation.predicate >= 2 * kFirstPredicate) {
+    truths_made_[operation.predicate / 2] = coming;
+    truths_ |= self;
   }
-  if (isTruth(operation)) truths_ |= bitOf(at);
-  const Entry& entry = entries_[at - begin_];
-  if (entry.waits_for == 0) setReady(at, entry.ready);
-}
-
-// A cycle that has passed is as good as the one at hand.
-void Scheduler::setReady(std::uint32_t at, std::uint32_t cycle) {
-  const std::uint64_t is_coming = cycle > now_ ? 1 : 0;
-  coming_[cycle % kSlots] |= is_coming << at % kSlots;
-  cycles_ |= is_coming << cycle % kSlots;
-  available_ |= (is_coming ^ 1) << at % kSlots;
+  left_ |= self;
+  known_ |= OperationSet{makers == 0} << at % kSlots;
 }
 
 // The oldest operation can always be issued, since its operands come before it.
-std::uint32_t Scheduler::pick(std::uint32_t oldest) const {
-  OperationSet held = rotated(truths_, oldest);
-  if (live_truths_ < static_cast<int>(kFreePredicates)) held &= held - 1;
-  if (const OperationSet found = rotated(available_, oldest) & ~held; found != 0) {
-    return oldest + static_cast<std::uint32_t>(std::countr_zero(found));
+std::uint32_t Scheduler::pick(bool too_many_truths) const {
+  OperationSet held = from(truths_, oldest_);
+  if (!too_many_truths) held &= held - 1;
+  const OperationSet window = (OperationSet{1} << window_) - 1;
+  std::uint32_t best = 0;
+  Cycle earliest = std::numeric_limits<Cycle>::max();
+  for (OperationSet known = from(known_, oldest_) & window & ~held; known != 0; known &= known - 1) {
+    const std::uint32_t place = firstOf(known);
+    const Cycle ready = std::max(entries_[(oldest_ + place) % kSlots].ready, now_);
+    best = ready < earliest ? place : best;
+    earliest = std::min(earliest, ready);
   }
-  for (std::uint64_t cycles = rotated(cycles_, now_); cycles != 0; cycles &= cycles - 1) {
-    const std::uint32_t cycle = now_ + static_cast<std::uint32_t>(std::countr_zero(cycles));
-    const OperationSet found = rotated(coming_[cycle % kSlots], oldest) & ~held;
-    if (found != 0) return oldest + static_cast<std::uint32_t>(std::countr_zero(found));
-  }
-  return oldest;
-}
-
-void Scheduler::advanceTo(std::uint32_t cycle) {
-  while (now_ < cycle) {
-    ++now_;
-    OperationSet& come = coming_[now_ % kSlots];
-    available_ |= come;
-    come = 0;
-    cycles_ &= ~bitOf(now_);
-  }
-}
-
-void Scheduler::countLive(const Operation& operation) {
-  const FormFacts& facts = factsOf(operation.form);
-  for (std::size_t i = 0; i < operation.sources.size(); ++i) {
-    const bool is_last = --uses_[operation.sources[i]] == 0;
-    live_ -= is_last ? facts.sources[i] : 0;
-  }
-  for (const PredicateId read : {operation.guard, operation.condition}) {
-    live_truths_ -= --predicate_uses_[read / 2] == 0 ? 1 : 0;
-  }
-  live_ += operation.destination >= kFirstValue ? facts.results : 0;
-  live_truths_ += isTruth(operation) ? 1 : 0;
+  return oldest_ + best;
 }
 
 void Scheduler::issue(std::uint32_t at) {
   const Operation& operation = code_->operation(at);
-  advanceTo(entries_[at - begin_].ready);
-  finished_ |= bitOf(at);
-  available_ &= ~bitOf(at);
-  truths_ &= ~bitOf(at);
-  countLive(operation);
-  const std::uint32_t done = now_ + std::min<std::uint32_t>(factsOf(operation.form).latency, kLongest);
-  for (std::uint32_t link = code_->order(at).users; link != Code::kNone; link = code_->link(link)) {
-    const std::uint32_t reader = link / Code::kPlaces;
-    Entry& waiting = entries_[reader - begin_];
+  const FormFacts& facts = factsOf(operation.form);
+  const Entry& entry = entries_[at % kSlots];
+  const OperationSet others = ~bitOf(at);
+  left_ &= others;
+  known_ &= others;
+  truths_ &= others;
+  now_ = std::max(now_, entry.ready);
+  const Cycle done = now_++ + std::min(facts.latency, kLongest);
+  // Unless a later operation writes the same machine register.
+  const Cycle coming = comingFrom(at);
+  const auto finish = [&](Cycle& made) { made = made == coming ? done : made; };
+  finish(made_[operation.destination]);
+  if (operation.predicate != kAlways) finish(truths_made_[operation.predicate / 2]);
+  if (facts.results == 4) std::fill_n(&made_[operation.destination], 4, done);
+  for (OperationSet users = entry.users; users != 0; users &= users - 1) {
+    const std::uint32_t user = firstOf(users);
+    Entry& waiting = entries_[user];
+    waiting.makers &= others;
     waiting.ready = std::max(waiting.ready, done);
-    if (--waiting.waits_for == 0 && reader < entered_) setReady(reader, waiting.ready);
+    known_ |= OperationSet{waiting.makers == 0} << user;
   }
-  advanceTo(now_ + 1);
 }
 
 }  // namespace srjit::direct

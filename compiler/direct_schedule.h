@@ -3,58 +3,59 @@
 
 #include <array>
 #include <cstdint>
+#include <limits>
+#include <optional>
 #include <vector>
 
 #include "compiler/direct_code.h"
-#include "compiler/direct_select.h"
 
 namespace srjit::direct {
 
-/// List scheduling in a window over the source order: of the oldest `window` operations that are left, the first whose
-/// operands are there is next, or, if there is none, the one whose operands come first. Once as many values are alive
-/// as there are registers for them, only the oldest is considered, so that the order falls back to that of the source,
-/// which is known to need few. The window is a set of bits, and so are the operations that get their operands in each
-/// of the next cycles. Keeps its work arrays.
+/// List scheduling in a window over the source order: of the oldest `window` operations that are left, the one whose
+/// operands are there first is next, of several the oldest. Sets of operations are sets of bits. Keeps its work arrays.
 class Scheduler {
  public:
-  /// `window` is 1 to 32; `registers` are those for values. The order leaves out Nops.
-  void run(const Code& code, const Sections& sections, unsigned window, unsigned registers,
-           std::vector<std::uint32_t>& order);
+  /// `code` must live until its last operation is issued; `window` is 1 to 32. Only the middle section is put into
+  /// another order.
+  void begin(const Code& code, const Sections& sections, std::uint32_t window);
+  /// The operation that is issued next; nothing after the last. Nops of the middle section are left out. If too many
+  /// values are alive, that is the oldest, so that the order falls back to that of the source, which is known to need
+  /// few. If too many predicates are, none that writes one is next, unless it is the oldest.
+  std::optional<std::uint32_t> next(bool too_many_values, bool too_many_truths);
 
  private:
   /// Bit i: operation i modulo kSlots.
   using OperationSet = std::uint64_t;
-  static constexpr std::uint32_t kSlots = 64;  ///< more than a window, and than cycles that an operation is waited for
+  static constexpr std::uint32_t kSlots = 64;
 
-  /// Of an operation of the middle section.
+  /// When a value is there; before the operation that makes it is issued, kComing plus that one's slot.
+  using Cycle = std::int32_t;
+  static constexpr Cycle kComing = std::numeric_limits<Cycle>::min();
+  static Cycle comingFrom(std::uint32_t at) { return kComing + static_cast<Cycle>(at % kSlots); }
+
+  /// Of an operation that was looked at and is not issued.
   struct Entry {
-    std::uint32_t waits_for = 0;
-    std::uint32_t ready = 0;  ///< when its operands are there
+    OperationSet makers;  ///< of its operands, as far as they are not issued
+    OperationSet users;   ///< those that it is a maker for
+    Cycle ready;          ///< when its operands are there, as far as the makers were issued
   };
 
-  void begin(const Code& code, const Sections& sections);
-  void reorder(unsigned window, int registers, std::vector<std::uint32_t>& order);
+  bool lookAhead();
   inline void enter(std::uint32_t at);
-  inline void setReady(std::uint32_t at, std::uint32_t cycle);
-  inline std::uint32_t pick(std::uint32_t oldest) const;
-  inline void advanceTo(std::uint32_t cycle);
+  inline std::uint32_t pick(bool too_many_truths) const;
   inline void issue(std::uint32_t at);
-  inline void countLive(const Operation& operation);
 
   const Code* code_ = nullptr;
-  std::uint32_t begin_ = 0, end_ = 0;
-  std::uint32_t entered_ = 0;  ///< end of the window
-  std::vector<Entry> entries_;
-  /// Uses still to come, by ValueId and by number of a predicate. Machine registers and predicates are counted, too,
-  /// from 0 downwards, so that nobody has to ask what an operand is.
-  std::vector<std::uint32_t> uses_, predicate_uses_;
-  OperationSet available_ = 0;                 ///< of the window, those whose operands are there
-  std::array<OperationSet, kSlots> coming_{};  ///< by cycle modulo kSlots: those whose operands are there from then on
-  std::uint64_t cycles_ = 0;                   ///< bit c: coming_[c] is not empty
-  OperationSet truths_ = 0;    ///< of the window, those left that write a predicate; they keep the order of the source
-  OperationSet finished_ = 0;  ///< of the window, those that were issued
-  std::uint32_t now_ = 0;
-  int live_ = 0, live_truths_ = 0;
+  Sections sections_{};
+  std::uint32_t outside_ = 0;               ///< the next operation before or after the middle
+  std::uint32_t oldest_ = 0, entered_ = 0;  ///< of the middle, what is looked at: up to kSlots, of which the first are
+  std::uint32_t window_ = 1;                ///< the window
+  std::vector<Cycle> made_, truths_made_;   ///< by ValueId and by number of a predicate
+  std::array<Entry, kSlots> entries_{};
+  OperationSet left_ = 0;    ///< those not issued
+  OperationSet known_ = 0;   ///< of these, those whose makers all were
+  OperationSet truths_ = 0;  ///< of these, those that write a predicate; they keep their order
+  Cycle now_ = 0;
 };
 
 }  // namespace srjit::direct

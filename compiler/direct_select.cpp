@@ -140,36 +140,41 @@ Value Selector::column(std::uint32_t index) {
 }
 
 // Operators come before leaves, which need no registers until they are used, and in the order of the graph.
-Selector::Visit Selector::visitOf(NodeId id) const {
-  Visit visit{.id = id};
+void Selector::visit(NodeId id) {
+  Visit& visit = path_.emplace_back(Visit{.id = id});
   const auto inputs = dag_->node(id).inputs();
-  const auto rank = [&](std::uint8_t i) {
-    return isOperator(dag_->node(inputs[i])) ? inputs[i] : static_cast<NodeId>(dag_->size());
-  };
+  std::array<NodeId, kMaxArity> ranks;
   for (std::uint8_t i = 0; i < inputs.size(); ++i) {
+    const NodeId rank = isOperator(dag_->node(inputs[i])) ? inputs[i] : static_cast<NodeId>(dag_->size());
     std::uint8_t at = i;
-    for (; at > 0 && rank(i) < rank(visit.order[at - 1]); --at) visit.order[at] = visit.order[at - 1];
+    for (; at > 0 && rank < ranks[at - 1]; --at) {
+      ranks[at] = ranks[at - 1];
+      visit.order[at] = visit.order[at - 1];
+    }
+    ranks[at] = rank;
     visit.order[at] = i;
   }
-  return visit;
+  visit.end = static_cast<std::uint8_t>(inputs.size());
 }
 
 Value Selector::valueOf(NodeId root) {
-  if (!isReady(root)) path_.push_back(visitOf(root));
+  if (!isReady(root)) visit(root);
   while (!path_.empty()) {
     Visit& top = path_.back();
     const Node& node = dag_->node(top.id);
-    const auto inputs = node.inputs();
-    while (top.next < inputs.size() && isReady(inputs[top.order[top.next]])) {
-      top.operands[top.order[top.next]] = use(inputs[top.order[top.next]]);
-      ++top.next;
-    }
-    if (top.next < inputs.size()) {
-      path_.push_back(visitOf(inputs[top.order[top.next]]));
+    if (top.next < top.end) {
+      const std::uint8_t operand = top.order[top.next];
+      const NodeId input = node.operands[operand];
+      if (isReady(input)) {
+        top.operands[operand] = use(input);
+        ++top.next;
+      } else {
+        visit(input);
+      }
       continue;
     }
     NodeState& state = stateOf(top.id);
-    state.value = builder_->apply(node.op, std::span<const Value>(top.operands).first(inputs.size()));
+    state.value = builder_->apply(node.op, top.operands);
     state.is_known = true;
     path_.pop_back();
   }
@@ -249,7 +254,6 @@ Sections Selector::select(std::span<const std::uint32_t> roots, Code& code, std:
   setLimits();
   emitHead();
   Sections sections{.middle = code.size(), .tail = 0};
-  code.beginReordered();
   if (used_columns_.size() <= columns_.limit) {
     for (const NodeId id : used_columns_) {
       stateOf(id).value = column(dag_->node(id).index);
@@ -271,7 +275,6 @@ Sections Selector::select(std::span<const std::uint32_t> roots, Code& code, std:
   numbers_.end(0);
   while (outputs.size() % kQuad != 0) outputs.push_back(DirectPart::kNoRoot);
   sections.tail = code.size();
-  code.endReordered();
   if (options_.loss) loss_.emitTail(code);
   emitLoopEnd();
   return sections;

@@ -12,11 +12,6 @@
 
 namespace srjit::direct {
 
-/// The parts of a loop over steps: only the middle may be put into another order.
-struct Sections {
-  std::uint32_t middle, tail;  ///< where they begin
-};
-
 /// The entries of a group in a table, read in order, four at a time and the next four ahead of their use.
 class EntryReader {
  public:
@@ -65,7 +60,7 @@ class Selector {
   /// An operator on the way to its value.
   struct Visit {
     NodeId id;
-    unsigned next = 0;  ///< in `order`
+    std::uint8_t next = 0, end = 0;  ///< in `order`: operands that are left
     std::array<std::uint8_t, kMaxArity> order{};
     std::array<Value, kMaxArity> operands{};
   };
@@ -85,7 +80,7 @@ class Selector {
   void keep(Residents& residents, NodeId id);
   void drop(Residents& residents, NodeId id);
   Residents& residentsOf(NodeId id) { return dag_->node(id).kind == Token::Kind::kVariable ? columns_ : shared_; }
-  Visit visitOf(NodeId id) const;
+  void visit(NodeId id);
   Value column(std::uint32_t index);
   void storePrediction(const Value& value, std::uint32_t root);
 

@@ -39,29 +39,6 @@ sass::Compare mirrored(sass::Compare how) {
 
 }  // namespace
 
-std::uint32_t Value::literalBits() const { return std::bit_cast<std::uint32_t>(static_cast<float>(literal_)); }
-
-Value Value::negated() const {
-  Value x = *this;
-  if (isLiteral()) {
-    x.literal_ = -literal_;
-  } else {
-    x.negated_ = !negated_;
-  }
-  return x;
-}
-
-Value Value::magnitude() const {
-  Value x = *this;
-  if (isLiteral()) {
-    x.literal_ = std::fabs(literal_);
-  } else {
-    x.negated_ = false;
-    x.magnitude_ = true;
-  }
-  return x;
-}
-
 Value operator+(const Value& x, const Value& y) {
   if (x.isLiteral() && y.isLiteral()) return {x.literal() + y.literal()};
   return builderOf(x, y).add(x, y);
@@ -97,9 +74,8 @@ Value select(const Mask& mask, const Value& x, const Value& y) { return mask.bui
 #undef SRJIT_DEFINE_2
 #undef SRJIT_DEFINE_3
 
-Value Builder::apply(Op op, std::span<const Value> operands) {
-  const auto at = [&](std::size_t i) { return i < operands.size() ? operands[i] : Value(0.0); };
-  return applyRow<Value>(op, at(0), at(1), at(2));
+Value Builder::apply(Op op, const std::array<Value, kMaxArity>& operands) {
+  return applyRow<Value>(op, operands[0], operands[1], operands[2]);
 }
 
 ValueId Builder::literalRegister(std::uint32_t bits) {

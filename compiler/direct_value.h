@@ -2,6 +2,8 @@
 // cost nothing until an instruction needs them, since most take them with their operands. Internal to the direct tier.
 #pragma once
 
+#include <array>
+#include <bit>
 #include <span>
 
 #include "compiler/direct_code.h"
@@ -13,29 +15,30 @@ namespace srjit::direct {
 class Builder;
 
 /// An f32 number of each lane: a value with an optional magnitude and, after that, an optional change of sign; or a
-/// literal that is not yet rounded.
+/// literal that is not yet rounded. Of two machine words, so that it is passed in registers.
 class Value {
  public:
-  Value(double literal = 0) : literal_(literal) {}
-  Value(ValueId id, Builder& builder) : builder_(&builder), id_(id) {}
+  Value(double literal = 0) : bits_(std::bit_cast<std::uint64_t>(literal)) {}
+  Value(ValueId id, Builder& builder) : builder_(&builder), bits_(id) {}
 
   bool isLiteral() const { return builder_ == nullptr; }
-  double literal() const { return literal_; }
-  std::uint32_t literalBits() const;
+  double literal() const { return std::bit_cast<double>(bits_); }
+  std::uint32_t literalBits() const { return std::bit_cast<std::uint32_t>(static_cast<float>(literal())); }
   Builder* builder() const { return builder_; }
-  ValueId id() const { return id_; }
-  bool isNegated() const { return negated_; }
-  bool isMagnitude() const { return magnitude_; }
+  ValueId id() const { return static_cast<ValueId>(bits_); }
+  bool isNegated() const { return (bits_ & kNegated) != 0; }
+  bool isMagnitude() const { return (bits_ & kMagnitude) != 0; }
 
-  Value negated() const;
-  Value magnitude() const;
+  Value negated() const { return {builder_, bits_ ^ kNegated}; }
+  Value magnitude() const { return {builder_, (bits_ & ~kNegated) | (isLiteral() ? 0 : kMagnitude)}; }
 
  private:
-  Builder* builder_ = nullptr;
-  double literal_ = 0;
-  ValueId id_ = kRz;
-  bool negated_ = false;
-  bool magnitude_ = false;
+  static constexpr std::uint64_t kNegated = std::uint64_t{1} << 63;  // the sign of a literal
+  static constexpr std::uint64_t kMagnitude = std::uint64_t{1} << 62;
+  Value(Builder* builder, std::uint64_t bits) : builder_(builder), bits_(bits) {}
+
+  Builder* builder_ = nullptr;  ///< null: a literal
+  std::uint64_t bits_;          ///< those of a double; or an id, with kNegated and kMagnitude
 };
 
 struct Mask {
@@ -52,8 +55,8 @@ class Builder {
 
   Code& code() { return code_; }
   bool approximate() const { return math_ == Math::kFast; }
-  /// The value of `op` over its operands, by its row of the operator table.
-  Value apply(Op op, std::span<const Value> operands);
+  /// The value of `op` over its operands, by its row of the operator table; those past its arity are ignored.
+  Value apply(Op op, const std::array<Value, kMaxArity>& operands);
   /// Whether a function without code was asked for. The values it gave mean nothing.
   bool isRefused() const { return refused_; }
 

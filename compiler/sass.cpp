@@ -4,6 +4,8 @@
 #include <utility>
 #include <vector>
 
+#include "compiler/sass_encode.h"
+
 namespace srjit::sass {
 namespace {
 
@@ -22,17 +24,24 @@ struct ModifierField {
   bool inverted = false;
 };
 
+using Modifier = std::array<ModifierField, 3>;
+
+/// Where signs and magnitudes of sources stand.
+struct Signs {
+  std::array<std::uint8_t, 3> negated = {kAbsent, kAbsent, kAbsent};
+  std::array<std::uint8_t, 3> magnitude = {kAbsent, kAbsent, kAbsent};
+};
+
 /// Where the fields of a form stand: the column `slots` of sass.def, parsed.
 struct Layout {
   Word fixed;
   std::uint8_t destination = kAbsent;
   std::array<std::uint8_t, 3> sources = {kAbsent, kAbsent, kAbsent};
-  std::array<std::uint8_t, 3> negated = {kAbsent, kAbsent, kAbsent};
-  std::array<std::uint8_t, 3> magnitude = {kAbsent, kAbsent, kAbsent};
+  Signs signs;
   std::uint8_t immediate = kAbsent, immediate_bits = 0;
   std::uint8_t predicate = kAbsent, condition = kAbsent;
   bool branch = false;
-  std::array<ModifierField, 3> modifier = {};
+  Modifier modifier = {};
   std::uint8_t modifier_fields = 0;
 };
 
@@ -54,7 +63,7 @@ consteval Layout layoutOf(std::uint64_t low, std::uint64_t high, std::string_vie
     if (kind == ' ') continue;
     if (kind == '-' || kind == '|') {
       const auto source = static_cast<std::size_t>(slots[at++] - 'a');
-      (kind == '-' ? layout.negated : layout.magnitude)[source] = number(at);
+      (kind == '-' ? layout.signs.negated : layout.signs.magnitude)[source] = number(at);
       continue;
     }
     const std::uint8_t first = number(at);
@@ -122,27 +131,16 @@ constexpr Row kRows[] = {
 #undef SRJIT_SASS
 };
 #undef SRJIT_WIDTHS
-constexpr std::size_t kForms = std::size(kRows);
 
 constexpr const Row& rowOf(Form form) noexcept { return kRows[static_cast<std::size_t>(form)]; }
 
-// Fields. Positions are constants wherever the layout is, so each becomes one shift and one or.
 constexpr void put(Word& word, std::uint8_t position, std::uint8_t bits, std::uint64_t value) noexcept {
-  const std::uint64_t field = bits >= 64 ? value : value & ((std::uint64_t{1} << bits) - 1);
+  const std::uint64_t field = value & ((std::uint64_t{1} << bits) - 1);
   if (position >= 64) {
     word.high |= field << (position - 64);
   } else {
     word.low |= field << position;
     if (position + bits > 64) word.high |= field >> (64 - position);
-  }
-}
-
-/// As put(), of a number that is known to fit.
-constexpr void putFitting(Word& word, std::uint8_t position, std::uint64_t value) noexcept {
-  if (position >= 64) {
-    word.high |= value << (position - 64);
-  } else {
-    word.low |= value << position;
   }
 }
 
@@ -153,37 +151,14 @@ constexpr std::uint64_t get(const Word& word, std::uint8_t position, std::uint8_
 }
 
 constexpr std::uint8_t kRegisterBits = 8, kPredicateBits = 3, kConditionBits = 4;
-constexpr std::uint8_t kGuardAt = 12;
-constexpr std::uint8_t kStallAt = 105, kYieldAt = 109, kWriteBarrierAt = 110, kReadBarrierAt = 113, kWaitAt = 116,
-                       kReuseAt = 122;
 // Branches: bytes from the next instruction. Until Ada in one piece, since Hopper in words of 4 bytes, in two pieces.
 constexpr std::uint8_t kBranchAt = 32, kBranchBits = 50;
 constexpr std::uint8_t kBranchLowAt = 16, kBranchLowBits = 8, kBranchHighAt = 34, kBranchHighBits = 48;
-
-void putBranch(Word& word, std::uint32_t offset, unsigned generation) noexcept {
-  const auto wide = static_cast<std::uint64_t>(static_cast<std::int64_t>(static_cast<std::int32_t>(offset)));
-  if (generation == kAmpere) {
-    put(word, kBranchAt, kBranchBits, wide);
-  } else {
-    const auto words = static_cast<std::uint64_t>(static_cast<std::int64_t>(wide) >> 2);
-    put(word, kBranchLowAt, kBranchLowBits, words);
-    put(word, kBranchHighAt, kBranchHighBits, words >> kBranchLowBits);
-  }
-}
 
 std::uint32_t getBranch(const Word& word, unsigned generation) noexcept {
   if (generation == kAmpere) return static_cast<std::uint32_t>(get(word, kBranchAt, kBranchBits));
   return static_cast<std::uint32_t>(
       (get(word, kBranchLowAt, kBranchLowBits) | get(word, kBranchHighAt, kBranchHighBits) << kBranchLowBits) << 2);
-}
-
-constexpr void putControl(Word& word, const Control& control) noexcept {
-  putFitting(word, kStallAt, control.stall);
-  putFitting(word, kYieldAt, control.yield ? 1 : 0);
-  putFitting(word, kWriteBarrierAt, control.write_barrier);
-  putFitting(word, kReadBarrierAt, control.read_barrier);
-  putFitting(word, kWaitAt, control.wait_mask);
-  putFitting(word, kReuseAt, control.reuse);
 }
 
 constexpr Control getControl(const Word& word) noexcept {
@@ -197,41 +172,61 @@ constexpr Control getControl(const Word& word) noexcept {
   return control;
 }
 
-template <std::size_t kForm>
-Word encodeForm(const Instruction& i, unsigned generation) noexcept {
-  constexpr Layout kLayout = kRows[kForm].layout;
-  Word word = kLayout.fixed;
-  putFitting(word, kGuardAt, i.guard);
-  if constexpr (kLayout.destination != kAbsent) putFitting(word, kLayout.destination, i.destination);
-  [&]<std::size_t... kSource>(std::index_sequence<kSource...>) {
-    const auto source = [&]<std::size_t kIndex>() {
-      if constexpr (kLayout.sources[kIndex] != kAbsent) {
-        putFitting(word, kLayout.sources[kIndex], i.sources[kIndex]);
-      }
-      if constexpr (kLayout.negated[kIndex] != kAbsent) put(word, kLayout.negated[kIndex], 1, i.negated >> kIndex);
-      if constexpr (kLayout.magnitude[kIndex] != kAbsent)
-        put(word, kLayout.magnitude[kIndex], 1, i.magnitude >> kIndex);
-    };
-    (source.template operator()<kSource>(), ...);
-    const auto modifier = [&]<std::size_t kIndex>() {
-      constexpr ModifierField kField = kLayout.modifier[kIndex];
-      const unsigned bits = kField.inverted ? ~unsigned{i.modifier} : i.modifier;
-      if constexpr (kField.width != 0) put(word, kField.position, kField.width, bits >> kField.first);
-    };
-    (modifier.template operator()<kSource>(), ...);
-  }(std::make_index_sequence<3>());
-  if constexpr (kLayout.immediate != kAbsent) put(word, kLayout.immediate, kLayout.immediate_bits, i.immediate);
-  if constexpr (kLayout.predicate != kAbsent) putFitting(word, kLayout.predicate, i.predicate);
-  if constexpr (kLayout.condition != kAbsent) putFitting(word, kLayout.condition, i.condition);
-  if constexpr (kLayout.branch) putBranch(word, i.immediate, generation);
-  putControl(word, i.control);
-  return word;
+// The bits of every sign and magnitude, and of every modifier, for forms that have them at the same places.
+template <Signs kSigns>
+constexpr auto kSignBits = [] {
+  std::array<Word, kSignSets> words;
+  for (std::size_t set = 0; set < kSignSets; ++set) {
+    for (std::size_t s = 0; s < 3; ++s) {
+      if (kSigns.negated[s] != kAbsent) put(words[set], kSigns.negated[s], 1, set >> s);
+      if (kSigns.magnitude[s] != kAbsent) put(words[set], kSigns.magnitude[s], 1, set >> (kMagnitudeAt + s));
+    }
+  }
+  return words;
+}();
+template <Modifier kModifier>
+constexpr auto kModifierBits = [] {
+  std::array<std::uint64_t, kModifiers> bits{};
+  for (std::size_t modifier = 0; modifier < kModifiers; ++modifier) {
+    Word word;
+    for (const ModifierField& field : kModifier) {
+      if (field.width != 0)
+        put(word, field.position, field.width, (field.inverted ? ~modifier : modifier) >> field.first);
+    }
+    bits[modifier] = word.high;
+  }
+  return bits;
+}();
+
+constexpr std::uint64_t factorIn(unsigned half, std::uint8_t position) noexcept {
+  return position != kAbsent && position / 64U == half ? std::uint64_t{1} << position % 64 : 0;
 }
 
-using Encoder = Word (*)(const Instruction&, unsigned) noexcept;
-constexpr auto kEncoders = []<std::size_t... kForm>(std::index_sequence<kForm...>) {
-  return std::array<Encoder, kForms>{&encodeForm<kForm>...};
-}(std::make_index_sequence<kForms>());
+template <std::size_t kForm>
+constexpr Encoding encodingOfForm() noexcept {
+  constexpr Layout kLayout = kRows[kForm].layout;
+  const auto low = [](std::uint8_t position) { return factorIn(0, position); };
+  const auto high = [](std::uint8_t position) { return factorIn(1, position); };
+  const auto& [a, b, c] = kLayout.sources;
+  Word blank = kLayout.fixed;
+  put(blank, kGuardAt, kConditionBits, kTrue);
+  for (const std::uint8_t at : {kLayout.destination, a, b, c}) {
+    if (at != kAbsent) put(blank, at, kRegisterBits, kZero);
+  }
+  for (const std::uint8_t at : {kLayout.predicate, kLayout.condition}) {
+    if (at != kAbsent) put(blank, at, kPredicateBits, kTrue);
+  }
+  return {.blank = blank,
+          .sources_low = {low(a), low(b), low(c)},
+          .sources_high = {high(a), high(b), high(c)},
+          .immediate_low = low(kLayout.immediate),
+          .immediate_mask = static_cast<std::uint32_t>((std::uint64_t{1} << kLayout.immediate_bits) - 1),
+          .destination_low = static_cast<std::uint32_t>(low(kLayout.destination)),
+          .predicate_high = static_cast<std::uint32_t>(high(kLayout.predicate)),
+          .condition_high = static_cast<std::uint32_t>(high(kLayout.condition)),
+          .signs = kSignBits<kLayout.signs>.data(),
+          .modifiers = kModifierBits<kLayout.modifier>.data()};
+}
 
 // What the bits are if they are of this form; encoding it again shows whether they are.
 Instruction read(Form form, const Word& word, unsigned generation) noexcept {
@@ -247,9 +242,10 @@ Instruction read(Form form, const Word& word, unsigned generation) noexcept {
     if (layout.sources[s] != kAbsent) {
       i.sources[s] = static_cast<std::uint8_t>(get(word, layout.sources[s], kRegisterBits));
     }
-    if (layout.negated[s] != kAbsent) i.negated |= static_cast<std::uint8_t>(get(word, layout.negated[s], 1) << s);
-    if (layout.magnitude[s] != kAbsent) {
-      i.magnitude |= static_cast<std::uint8_t>(get(word, layout.magnitude[s], 1) << s);
+    if (layout.signs.negated[s] != kAbsent)
+      i.negated |= static_cast<std::uint8_t>(get(word, layout.signs.negated[s], 1) << s);
+    if (layout.signs.magnitude[s] != kAbsent) {
+      i.magnitude |= static_cast<std::uint8_t>(get(word, layout.signs.magnitude[s], 1) << s);
     }
   }
   for (const ModifierField& field : layout.modifier) {
@@ -343,8 +339,32 @@ ConstantBank constantBankOf(unsigned architecture) noexcept {
   }
 }
 
-Word encode(const Instruction& instruction, unsigned architecture) noexcept {
-  return kEncoders[static_cast<std::size_t>(instruction.form)](instruction, generationOf(architecture));
+constinit const std::array<Encoding, kForms> kEncodings = []<std::size_t... kForm>(std::index_sequence<kForm...>) {
+  return std::array{encodingOfForm<kForm>()...};
+}(std::make_index_sequence<kForms>());
+
+void putBranchOffset(Word& word, std::uint32_t offset, unsigned architecture) noexcept {
+  const auto wide = static_cast<std::uint64_t>(static_cast<std::int64_t>(static_cast<std::int32_t>(offset)));
+  if (generationOf(architecture) == kAmpere) {
+    put(word, kBranchAt, kBranchBits, wide);
+  } else {
+    const auto words = static_cast<std::uint64_t>(static_cast<std::int64_t>(wide) >> 2);
+    put(word, kBranchLowAt, kBranchLowBits, words);
+    put(word, kBranchHighAt, kBranchHighBits, words >> kBranchLowBits);
+  }
+}
+
+Word encode(const Instruction& i, unsigned architecture) noexcept {
+  const Encoding& encoding = encodingOf(i.form);
+  Word word = encoding.begin(i.negated, i.magnitude, i.modifier, i.immediate);
+  putGuard(word, i.guard);
+  encoding.putDestination(word, i.destination);
+  for (std::size_t s = 0; s < i.sources.size(); ++s) encoding.putSource(word, s, i.sources[s]);
+  encoding.putPredicate(word, i.predicate);
+  encoding.putCondition(word, i.condition);
+  if (rowOf(i.form).layout.branch) putBranchOffset(word, i.immediate, architecture);
+  word.high |= bitsOf(i.control);
+  return word;
 }
 
 std::optional<Instruction> decode(const Word& word, unsigned architecture) noexcept {
