@@ -26,8 +26,8 @@ class WorkingDag {
   /// The nodes that count, each after its operands: they are numbered so by result().
   std::span<const NodeId> order() const noexcept { return order_; }
 
-  /// Up to which rules `id` is known to be in normal form, as simplify() numbers them; 0 at first. Nodes never change,
-  /// so what one pass has found out is true for those after it.
+  /// Up to which rules `id` is known to be in normal form, as simplify() numbers them; 0 at first. Nodes never change
+  /// but for constants that become parameters, which match no more rules: what one pass finds out stays true after it.
   std::uint8_t normality(NodeId id) const noexcept { return id < normality_.size() ? normality_[id] : 0; }
   void setNormality(NodeId id, std::uint8_t normality) {
     if (id >= normality_.size()) normality_.resize(dag_.size());
