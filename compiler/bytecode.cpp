@@ -62,6 +62,7 @@ struct Encoder::State {
   unsigned planOnce(const Node& node, NodeState& state) const;
   Status checkLength() const;
   void findLastUses();
+  Status storeInSlots(const Segment& segment, std::uint32_t& statement);
   Status storeInSlot(NodeId id, std::uint32_t statement);
   void release(std::uint32_t statement);
   void emitValue(NodeId id);
@@ -95,6 +96,7 @@ struct Encoder::State {
   std::vector<NodeId> live;  ///< nodes whose slots are in use
   std::vector<std::uint32_t> free_slots;
   std::uint32_t slots = 0;
+  bool any_in_slot = false;  ///< without slots, statements and last uses do not matter
   std::vector<Frame> frames;
   unsigned height = 0;
   std::uint32_t least_shared = 0;  ///< tokens of a value that is worth a slot when it is used more than once
@@ -116,6 +118,7 @@ Status Encoder::State::encode(std::span<const std::uint32_t> roots, std::span<co
   free_slots.clear();
   slots = 0;
   height = 0;
+  any_in_slot = false;
   for (std::size_t i = 0; i < roots.size(); ++i) {
     if (Status collected = collect(roots[i], outputs[i]); !collected) return collected;
   }
@@ -123,12 +126,11 @@ Status Encoder::State::encode(std::span<const std::uint32_t> roots, std::span<co
     if (dag.node(id).kind == Token::Kind::kOp) plan(id);
   }
   if (Status bounded = checkLength(); !bounded) return bounded;
-  findLastUses();
+  if (any_in_slot) findLastUses();
   std::uint32_t statement = 0;
   for (const Segment& segment : segments) {
-    for (std::uint32_t m = segment.first; m < segment.last; ++m, ++statement) {
-      if (!nodes[members[m]].in_slot) continue;
-      if (Status stored = storeInSlot(members[m], statement); !stored) return stored;
+    if (any_in_slot) {
+      if (Status stored = storeInSlots(segment, statement); !stored) return stored;
     }
     emitValue(segment.root);
     emit(table.find(Kind::kEnd, 1), 0, segment.output);
@@ -136,6 +138,15 @@ Status Encoder::State::encode(std::span<const std::uint32_t> roots, std::span<co
     release(statement++);
   }
   code->slots = std::max(code->slots, slots);
+  return okStatus();
+}
+
+// Computes the values of a segment that go to slots; `statement` is its first, then its last.
+Status Encoder::State::storeInSlots(const Segment& segment, std::uint32_t& statement) {
+  for (std::uint32_t m = segment.first; m < segment.last; ++m, ++statement) {
+    if (!nodes[members[m]].in_slot) continue;
+    if (Status stored = storeInSlot(members[m], statement); !stored) return stored;
+  }
   return okStatus();
 }
 
@@ -231,7 +242,7 @@ void Encoder::State::plan(NodeId id) {
       if (nodes[input].need > least || (nodes[input].need == least && input < *hungriest)) hungriest = input;
     }
     NodeState& worst = nodes[*hungriest];
-    worst.in_slot = true;
+    worst.in_slot = any_in_slot = true;
     worst.source = Source::kColumn;
     worst.need = 1;
     need = planOnce(node, state);
@@ -244,7 +255,7 @@ void Encoder::State::plan(NodeId id) {
   }
   state.tokens = static_cast<std::uint32_t>(std::min<std::uint64_t>(tokens, kMaxTokens));
   if (state.uses == 1 || state.tokens < least_shared) return;
-  state.in_slot = true;
+  state.in_slot = any_in_slot = true;
   state.source = Source::kColumn;
   state.need = 1;
 }
@@ -269,8 +280,8 @@ unsigned Encoder::State::planOnce(const Node& node, NodeState& state) const {
 
 Status Encoder::State::checkLength() const {
   std::uint64_t tokens = 0;
-  for (const NodeId id : members) {
-    if (nodes[id].in_slot) tokens += nodes[id].tokens + 1;
+  for (std::size_t m = 0; any_in_slot && m < members.size(); ++m) {
+    if (nodes[members[m]].in_slot) tokens += nodes[members[m]].tokens + 1;
   }
   for (const Segment& segment : segments) {
     if (nodes[segment.root].source == Source::kStack) tokens += nodes[segment.root].tokens;

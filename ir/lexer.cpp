@@ -7,17 +7,8 @@
 
 namespace srjit::text {
 
-bool isSpace(char c) noexcept { return c == ' ' || (c >= '\t' && c <= '\r'); }
-bool isDigit(char c) noexcept { return c >= '0' && c <= '9'; }
-bool isWordPart(char c) noexcept { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || isDigit(c) || c == '_'; }
-
 bool isIdentifier(std::string_view word) noexcept {
   return !word.empty() && !isDigit(word[0]) && std::ranges::all_of(word, isWordPart);
-}
-
-std::size_t skipSpace(std::string_view text, std::size_t offset) noexcept {
-  while (offset < text.size() && isSpace(text[offset])) ++offset;
-  return offset;
 }
 
 std::size_t readCharacter(std::string_view text, std::size_t offset, char32_t& code) noexcept {

@@ -9,14 +9,19 @@
 
 namespace srjit::text {
 
-bool isSpace(char c) noexcept;
-bool isDigit(char c) noexcept;
+inline bool isSpace(char c) noexcept { return c == ' ' || (c >= '\t' && c <= '\r'); }
+inline bool isDigit(char c) noexcept { return c >= '0' && c <= '9'; }
 /// Letters, digits and '_'.
-bool isWordPart(char c) noexcept;
+inline bool isWordPart(char c) noexcept {
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || isDigit(c) || c == '_';
+}
 bool isIdentifier(std::string_view word) noexcept;
 
 /// Offset of the first byte at or after `offset` that is not white space.
-std::size_t skipSpace(std::string_view text, std::size_t offset) noexcept;
+inline std::size_t skipSpace(std::string_view text, std::size_t offset) noexcept {
+  while (offset < text.size() && isSpace(text[offset])) ++offset;
+  return offset;
+}
 
 /// Length of the well-formed UTF-8 character at `offset`, 0 if there is none; `code` gets its code point.
 std::size_t readCharacter(std::string_view text, std::size_t offset, char32_t& code) noexcept;

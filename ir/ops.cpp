@@ -1,5 +1,6 @@
 #include "ir/ops.h"
 
+#include <algorithm>
 #include <array>
 
 namespace srjit {
@@ -44,12 +45,20 @@ constexpr auto kIndex = [] {
   return index;
 }();
 
+constexpr bool isDigit(char c) noexcept { return c >= '0' && c <= '9'; }
+constexpr bool hasDigitSecond(std::string_view word) noexcept { return word.size() > 1 && isDigit(word[1]); }
+// So words such as x0 and p12, which are most of a text, need no search.
+static_assert(std::ranges::none_of(kOps, [](const OpInfo& op) {
+  return hasDigitSecond(op.name) || hasDigitSecond(op.text);
+}));
+
 }  // namespace
 
 std::span<const OpInfo> allOps() noexcept { return kOps; }
 std::span<const FunctionInfo> allFunctions() noexcept { return kFunctions; }
 
 std::optional<Op> findOp(std::string_view name_or_text) noexcept {
+  if (hasDigitSecond(name_or_text)) return std::nullopt;
   for (std::size_t slot = hashOf(name_or_text) % kIndexSize;; slot = (slot + 1) % kIndexSize) {
     const std::uint8_t op = kIndex[slot];
     if (op == kEmpty) return std::nullopt;

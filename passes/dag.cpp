@@ -108,8 +108,9 @@ Dag Dag::fromExpressions(std::span<const Expression> batch, Precision precision)
 NodeId Dag::constant(double value) {
   Node node;
   node.value = roundTo(precision_, value);
-  return intern(node, literalIdentity(node.value), kLiteralShape,
-                [&](const Node& other) { return sameNode(node, other); });
+  return intern(
+      node, literalIdentity(node.value), [] { return kLiteralShape; },
+      [&](const Node& other) { return bitsOf(other.value) == bitsOf(node.value); });
 }
 
 NodeId Dag::variable(std::uint32_t column) {
@@ -117,7 +118,9 @@ NodeId Dag::variable(std::uint32_t column) {
   node.kind = Token::Kind::kVariable;
   node.index = column;
   variables_ = std::max(variables_, column + 1);
-  return intern(node, variableIdentity(column), column, [&](const Node& other) { return sameNode(node, other); });
+  return intern(
+      node, variableIdentity(column), [&] { return std::uint64_t{column}; },
+      [&](const Node& other) { return other.index == column; });
 }
 
 NodeId Dag::parameter(std::uint32_t expression, std::uint32_t index) {
@@ -133,8 +136,16 @@ NodeId Dag::apply(Op op, std::span<const NodeId> operands) {
   Node node;
   node.kind = Token::Kind::kOp;
   node.op = op;
-  std::ranges::copy(operands, node.operands.begin());
-  return internOperator(node);
+  for (std::size_t i = 0; i < operands.size(); ++i) node.operands[i] = operands[i];
+  auto& [a, b, c] = node.operands;
+  if (kCommutes[static_cast<std::size_t>(op)] && hashes_[b] < hashes_[a]) std::swap(a, b);
+  const auto shape = [&] {
+    std::uint64_t hash = kOpShapes[static_cast<std::size_t>(op)];
+    for (const NodeId operand : node.inputs()) hash = combine(hash, hashes_[operand]);
+    return hash | kOperatorShape;
+  };
+  return intern(node, operatorIdentity(node), shape,
+                [&](const Node& other) { return other.op == op && other.operands == node.operands; });
 }
 
 NodeId Dag::copyLeaf(const Dag& from, NodeId leaf) {
@@ -149,38 +160,31 @@ NodeId Dag::internParameter(const ParameterSource& source, std::uint64_t shape) 
   Node node;
   node.kind = Token::Kind::kParameter;
   node.index = static_cast<std::uint32_t>(parameters_.size());
-  const NodeId id = intern(node, parameterIdentity(source), shape, [&](const Node& other) {
-    return other.kind == Token::Kind::kParameter && sameSource(parameters_[other.index], source);
-  });
+  const NodeId id = intern(
+      node, parameterIdentity(source), [&] { return shape; },
+      [&](const Node& other) { return sameSource(parameters_[other.index], source); });
   if (nodes_[id].index == parameters_.size()) parameters_.push_back(source);
   return id;
 }
 
-NodeId Dag::internOperator(Node node) {
-  auto& [a, b, c] = node.operands;
-  const auto op = static_cast<std::size_t>(node.op);
-  if (kCommutes[op] && hashes_[b] < hashes_[a]) std::swap(a, b);
-  std::uint64_t shape = kOpShapes[op];
-  for (const NodeId operand : node.inputs()) shape = combine(shape, hashes_[operand]);
-  return intern(node, operatorIdentity(node), shape | kOperatorShape,
-                [&](const Node& other) { return sameNode(node, other); });
-}
-
-template <class Same>
-NodeId Dag::intern(const Node& node, std::uint64_t identity, std::uint64_t shape, const Same& same) {
+template <class Shape, class Same>
+NodeId Dag::intern(const Node& node, std::uint64_t identity, const Shape& shape, const Same& same) {
   if (3 * (nodes_.size() + 1) > 2 * table_.size())
     makeTable(std::bit_ceil(std::max<std::size_t>(64, 4 * nodes_.size())));
   const std::size_t mask = table_.size() - 1;
   const auto hash = static_cast<std::uint32_t>(identity);
   std::size_t at = hash & mask;
   while (table_[at].id != kEmpty) {
-    if (table_[at].hash == hash && same(nodes_[table_[at].id])) return table_[at].id;
+    if (table_[at].hash == hash) {
+      const Node& other = nodes_[table_[at].id];
+      if (other.kind == node.kind && same(other)) return table_[at].id;
+    }
     at = (at + 1) & mask;
   }
   const auto id = static_cast<NodeId>(nodes_.size());
   table_[at] = {hash, id};
   nodes_.push_back(node);
-  hashes_.push_back(shape);
+  hashes_.push_back(shape());
   return id;
 }
 

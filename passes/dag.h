@@ -108,10 +108,10 @@ class Dag {
     std::uint32_t hash;
     NodeId id;
   };
-  template <class Same>
-  NodeId intern(const Node& node, std::uint64_t identity, std::uint64_t shape, const Same& same);
+  /// The node that is there and the `same`, looked for by its identity, or a new one with the hash `shape()`.
+  template <class Shape, class Same>
+  NodeId intern(const Node& node, std::uint64_t identity, const Shape& shape, const Same& same);
   NodeId internParameter(const ParameterSource& source, std::uint64_t shape);
-  NodeId internOperator(Node node);
   std::uint64_t identityOf(const Node& node) const noexcept;
   void makeTable(std::size_t size);
 

@@ -47,14 +47,28 @@ struct PatternNode {
   std::array<std::uint32_t, kMaxArity> operands{};  ///< as indices of tokens
 };
 
+/// Which rules are applied: each extent has those of the ones before it.
+enum Extent : std::uint8_t {
+  kNoRules,
+  kFixedRules,  ///< exact ones over operators whose bits are fixed in fast f32, too
+  kExactRules,
+  kPreciseRules,
+  kFastRules,
+};
+constexpr std::size_t kExtents = kFastRules + 1;
+
+Extent extentOf(RuleClass rule_class) {
+  return static_cast<Extent>(kExactRules + static_cast<std::uint8_t>(rule_class));
+}
+
 /// A rule made ready for matching.
 struct CompiledRule {
   const Rule* rule;
   std::vector<PatternNode> pattern;
   unsigned commutative = 0;  ///< number of commutative operators in the pattern
-  bool approximate = false;  ///< its bits are not fixed in fast f32
+  Extent extent;             ///< the smallest one that has it
 
-  explicit CompiledRule(const Rule& source) : rule(&source) {
+  explicit CompiledRule(const Rule& source) : rule(&source), extent(extentOf(source.rule_class)) {
     const auto tokens = source.pattern.tokens();
     const auto starts = subtreeStarts(tokens);
     for (std::uint32_t i = 0; i < tokens.size(); ++i) {
@@ -68,11 +82,16 @@ struct CompiledRule {
       node.commutative = (infoOf(tokens[i].op).props & kCommutative) != 0;
       if (node.commutative) ++commutative;
     }
+    if (extent == kExactRules && !isApproximate(source)) extent = kFixedRules;
+  }
+
+  static bool isApproximate(const Rule& source) {
     for (const Expression& term : {source.pattern, source.replacement}) {
       for (const Token& token : term.tokens()) {
-        if (token.kind == Token::Kind::kOp && factsOf(token.op).approximate) approximate = true;
+        if (token.kind == Token::Kind::kOp && factsOf(token.op).approximate) return true;
       }
     }
+    return false;
   }
 
   const PatternNode& root() const { return pattern.back(); }
@@ -109,15 +128,17 @@ class RulesOfOp {
     const bool twice = root.arity() == 2 && rule.operand(0).token.kind == Token::Kind::kVariable &&
                        rule.operand(0).token == rule.operand(1).token;
     if (twice) twice_ |= bit;
+    for (std::size_t extent = rule.extent; extent < kExtents; ++extent) within_[extent] |= bit;
     commutative_ = rule.root().commutative;
     rules_.push_back(rule);
   }
 
   const CompiledRule& operator[](std::size_t i) const { return rules_[i]; }
+  /// A bit for each rule of an extent.
+  std::uint64_t within(Extent extent) const { return within_[extent]; }
 
   /// A bit for each rule that may match `node`, by the sorts of its operands.
   std::uint64_t candidates(const Dag& dag, const Node& node) const {
-    if (rules_.empty()) return 0;
     const auto& operands = node.operands;
     const int arity = node.arity();
     const std::size_t first = sortOf(dag.node(operands[0]));
@@ -132,26 +153,22 @@ class RulesOfOp {
  private:
   std::vector<CompiledRule> rules_;
   std::array<std::array<std::uint64_t, kSorts>, kMaxArity> takes_{};  ///< rules by operand and its sort
+  std::array<std::uint64_t, kExtents> within_{};                      ///< rules by extent
   std::uint64_t twice_ = 0;                                           ///< rules whose two operands are one wildcard
   bool commutative_ = false;
 };
 
-using RuleTable = std::vector<RulesOfOp>;
-
-/// The rules that simplify() applies, by the operator at the root of their pattern.
-const RuleTable& rulesFor(RuleClass rule_class, bool keep_approximate) {
-  const auto make = [](RuleClass largest, bool keep) {
-    RuleTable table(kOpCount);
+/// All rules, by the operator at the root of their pattern.
+const std::vector<RulesOfOp>& rulesByOp() {
+  static const std::vector<RulesOfOp> table = [] {
+    std::vector<RulesOfOp> rules(kOpCount);
     for (const Rule& rule : allRules()) {
       const CompiledRule compiled(rule);
-      if (rule.rule_class > largest || (keep && compiled.approximate)) continue;
-      table[static_cast<std::size_t>(compiled.root().token.op)].add(compiled);
+      rules[static_cast<std::size_t>(compiled.root().token.op)].add(compiled);
     }
-    return table;
-  };
-  static const std::array<RuleTable, 4> tables = {make(RuleClass::kExact, false), make(RuleClass::kPrecise, false),
-                                                  make(RuleClass::kFast, false), make(RuleClass::kExact, true)};
-  return tables[keep_approximate ? 3 : static_cast<std::size_t>(rule_class)];
+    return rules;
+  }();
+  return table;
 }
 
 bool sameBits(double a, double b) { return std::bit_cast<std::uint64_t>(a) == std::bit_cast<std::uint64_t>(b); }
@@ -224,17 +241,17 @@ class Matcher {
 class Rewriter {
  public:
   Rewriter(WorkingDag& work, RuleClass rule_class, Math math)
-      : work_(work), dag_(work.dag()), normal_(dag_.size(), kUnbound) {
-    const bool keep_approximate =
-        rule_class == RuleClass::kExact && math == Math::kFast && dag_.precision() == Precision::kF32;
-    rules_ = &rulesFor(rule_class, keep_approximate);
+      : work_(work), dag_(work.dag()), rules_(rulesByOp()), extent_(extentOf(rule_class)) {
+    const bool exact = rule_class == RuleClass::kExact;
+    if (exact && math == Math::kFast && dag_.precision() == Precision::kF32) extent_ = kFixedRules;
     for (std::size_t op = 0; op < kOpCount; ++op) {
-      folds_[op] = rule_class != RuleClass::kExact || isExactlyRounded(static_cast<Op>(op), dag_.precision(), math);
+      folds_[op] = !exact || isExactlyRounded(static_cast<Op>(op), dag_.precision(), math);
     }
   }
 
   /// The normal form of `op` over operands in normal form; `same` is the node if it exists, else kNone.
   NodeId build(Op op, std::span<const NodeId> operands, NodeId same) {
+    if (same != WorkingDag::kNone && work_.normality(same) >= extent_) return work_.keep(same);
     if (const NodeId value = settle(op, operands, same); value != kUnbound) return value;
     values_.clear();
     while (!programs_.empty()) {
@@ -280,21 +297,33 @@ class Rewriter {
 
   /// The normal form of `op`; kUnbound if a rule matches, whose program then is started and will push it.
   NodeId settle(Op op, std::span<const NodeId> operands, NodeId same) {
-    if (areConstants(dag_, operands) && folds_[static_cast<std::size_t>(op)]) {
+    const bool over_constants = areConstants(dag_, operands);
+    if (over_constants && folds_[static_cast<std::size_t>(op)]) {
       return work_.keep(dag_.constant(foldedValue(dag_, op, operands)));
     }
     const NodeId id = same != WorkingDag::kNone ? same : dag_.apply(op, operands);
+    const std::uint8_t known = work_.normality(id);
+    if (known >= extent_) return work_.keep(id);
     if (id < normal_.size() && normal_[id] != kUnbound) return normal_[id];
-    const RulesOfOp& rules = (*rules_)[static_cast<std::size_t>(op)];
-    for (std::uint64_t left = rules.candidates(dag_, dag_.node(id)); left != 0; left &= left - 1) {
-      const CompiledRule& rule = rules[static_cast<std::size_t>(std::countr_zero(left))];
+    const RulesOfOp& rules = rules_[static_cast<std::size_t>(op)];
+    const std::uint64_t candidates = rules.candidates(dag_, dag_.node(id)) & ~rules.within(Extent{known});
+    if (candidates != 0 && startRule(rules, candidates & rules.within(extent_), id)) return kUnbound;
+    const bool for_good = !over_constants && (candidates & ~rules.within(extent_)) == 0;
+    work_.setNormality(id, for_good ? kFastRules : extent_);
+    return work_.keep(id);
+  }
+
+  /// Starts the program of the first rule among `candidates` that matches; false if none does. Not inlined, since few
+  /// nodes have candidates.
+  [[gnu::noinline]] bool startRule(const RulesOfOp& rules, std::uint64_t candidates, NodeId id) {
+    for (; candidates != 0; candidates &= candidates - 1) {
+      const CompiledRule& rule = rules[static_cast<std::size_t>(std::countr_zero(candidates))];
       Matcher matcher(dag_, rule);
       if (!matcher.matches(id)) continue;
       programs_.push_back({rule.rule, 0, id, matcher.bindings()});
-      return kUnbound;
+      return true;
     }
-    setNormal(id, id);
-    return work_.keep(id);
+    return false;
   }
 
   void setNormal(NodeId id, NodeId normal) {
@@ -304,11 +333,12 @@ class Rewriter {
 
   WorkingDag& work_;
   Dag& dag_;
-  const RuleTable* rules_ = nullptr;
+  const std::vector<RulesOfOp>& rules_;
+  Extent extent_;
   std::array<bool, kOpCount> folds_{};  ///< operators that are computed over constants
   std::vector<NodeId> values_;
   std::vector<Program> programs_;
-  std::vector<NodeId> normal_;  ///< normal form of every node of dag_ that was met; kUnbound for others
+  std::vector<NodeId> normal_;  ///< normal form of nodes that a rule has matched; kUnbound for others
 };
 
 }  // namespace

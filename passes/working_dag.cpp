@@ -22,25 +22,23 @@ void WorkingDag::commit() {
   // By plain pointers: a store of a byte might change a vector's, as far as a compiler can tell.
   std::uint8_t* const marks = marks_.data();
   const Node* const nodes = dag_.nodes().data();
-  const NodeId* const listed = next_.data();
+  NodeId* const listed = next_.data();
   for (const NodeId root : dag_.roots()) marks[root] = kReached;
-  std::size_t reached = 0;
+  // From the roots to the leaves, so users come first; what is reached moves to the end of the list.
+  std::size_t first = next_.size();
   for (std::size_t i = next_.size(); i-- > 0;) {
     const NodeId id = listed[i];
     if (marks[id] != kReached) continue;
-    ++reached;
-    for (const NodeId operand : nodes[id].inputs()) marks[operand] = kReached;
+    listed[--first] = id;
+    const Node& node = nodes[id];
+    if (node.kind != Token::Kind::kOp) continue;
+    const int arity = arityOf(node.op);
+    marks[node.operands[0]] = kReached;
+    if (arity > 1) marks[node.operands[1]] = kReached;
+    if (arity > 2) marks[node.operands[2]] = kReached;
   }
+  next_.erase(next_.begin(), next_.begin() + static_cast<std::ptrdiff_t>(first));
   order_.swap(next_);
-  if (reached == order_.size()) return;
-  // What is not reached is overwritten by the next, without a branch.
-  NodeId* const out = order_.data();
-  std::size_t count = 0;
-  for (const NodeId id : order_) {
-    out[count] = id;
-    count += marks[id] == kReached ? 1 : 0;
-  }
-  order_.resize(count);
 }
 
 }  // namespace srjit

@@ -26,6 +26,14 @@ class WorkingDag {
   /// The nodes that count, each after its operands: they are numbered so by result().
   std::span<const NodeId> order() const noexcept { return order_; }
 
+  /// Up to which rules `id` is known to be in normal form, as simplify() numbers them; 0 at first. Nodes never change
+  /// but for constants that become parameters, which match no more rules: what one pass finds out stays true after it.
+  std::uint8_t normality(NodeId id) const noexcept { return id < normality_.size() ? normality_[id] : 0; }
+  void setNormality(NodeId id, std::uint8_t normality) {
+    if (id >= normality_.size()) normality_.resize(dag_.size());
+    normality_[id] = normality;
+  }
+
   /// Starts a new list, which is empty.
   void begin();
   /// Lists `id` next if it is not listed yet, and gives it back. Its operands must be listed already.
@@ -55,9 +63,10 @@ class WorkingDag {
 
   Dag dag_;
   std::vector<NodeId> order_;
-  std::vector<NodeId> next_;         ///< the list being made
-  std::vector<std::uint8_t> marks_;  ///< of every node: whether next_ has it
-  std::vector<NodeId> image_;        ///< rebuild(): what stands for every node
+  std::vector<NodeId> next_;             ///< the list being made
+  std::vector<std::uint8_t> marks_;      ///< of every node: whether next_ has it
+  std::vector<std::uint8_t> normality_;  ///< of the nodes that were looked at
+  std::vector<NodeId> image_;            ///< rebuild(): what stands for every node
 };
 
 template <class Leaf, class Operation>
@@ -67,16 +76,22 @@ void WorkingDag::rebuild(const Leaf& leaf, const Operation& operation) {
   bool changed = false;
   for (const NodeId id : order_) {
     const Node& node = dag_.node(id);
+    NodeId to = id;
     if (node.kind != Token::Kind::kOp) {
-      image_[id] = leaf(id);
+      to = leaf(id);
     } else {
-      std::array<NodeId, kMaxArity> operands{};
       const auto arity = static_cast<std::size_t>(arityOf(node.op));
-      for (std::size_t k = 0; k < kMaxArity; ++k) operands[k] = k < arity ? image_[node.operands[k]] : 0;
-      const NodeId same = operands == node.operands ? id : kNone;
-      image_[id] = operation(node.op, std::span<const NodeId>(operands.data(), arity), same);
+      std::array<NodeId, kMaxArity> operands = node.operands;
+      NodeId differences = 0;
+      for (std::size_t k = 0; k < arity; ++k) {
+        operands[k] = image_[node.operands[k]];
+        differences |= operands[k] ^ node.operands[k];
+      }
+      const NodeId same = differences == 0 ? id : kNone;
+      to = operation(node.op, std::span<const NodeId>(operands.data(), arity), same);
     }
-    changed |= image_[id] != id;
+    image_[id] = to;
+    changed |= to != id;
   }
   if (!changed) return;
   for (std::size_t i = 0; i < dag_.roots().size(); ++i) dag_.setRoot(i, image_[dag_.roots()[i]]);

@@ -235,7 +235,14 @@ class ProgramEncoder {
   // Puts the chunks behind one another and copies them to the device.
   void link() {
     InterpreterCode& code = *code_.interpreter;
-    code.offsets = {0};
+    std::size_t programs = 0, parameters = 0;
+    for (const Chunk& part : chunks_) {
+      programs += part.lengths.size();
+      parameters += part.parameters.size();
+    }
+    code.offsets.reserve(programs + 1);
+    code.offsets.push_back(0);
+    code_.parameters.reserve(parameters);
     std::vector<std::uint32_t> first_parameter, map;
     std::size_t chunk = 0;
     for (const SectionDraft& draft : sections_) {

@@ -18,6 +18,11 @@ class ParameterTable {
     return size() * static_cast<std::size_t>(bytesOf(precision));
   }
 
+  /// Makes room for so many entries; only speed depends on it.
+  void reserve(std::size_t entries) {
+    literals_.reserve(entries);
+    patches_.reserve(entries);
+  }
   void addLiteral(double value) { literals_.push_back(value); }
   /// An entry of Dag::parameters(); the caller's parameters of its expression begin at `parameter_offset`.
   void add(const ParameterSource& source, std::size_t parameter_offset);
