@@ -142,7 +142,7 @@ class ProgramEncoder {
   void makeGraph(std::size_t first, std::size_t last, std::size_t section, std::vector<Chunk>& made) const {
     std::vector<Expression> copies;
     const std::span<const Expression> members = membersOf(first, last, copies);
-    Result<Dag> dag = optimizedDag(members, source_.pipeline, source_.precision, source_.math);
+    Result<Dag> dag = optimizedDag(members, source_, Tier::kInterpret);
     if (!dag && members.size() > 1) {
       const std::size_t middle = first + (last - first) / 2;
       makeGraph(first, middle, section, made);
@@ -165,7 +165,9 @@ class ProgramEncoder {
 
   void stageColumns() {
     std::vector<bool> used_ops(allOps().size());
-    for (SectionDraft& section : sections_) section.staged_as.assign(source_.variables, EncodeOptions::kNotStaged);
+    std::size_t variables = 0;  // values of subtrees may be among them
+    for (const Chunk& chunk : chunks_) variables = std::max(variables, chunk.variables.size());
+    for (SectionDraft& section : sections_) section.staged_as.assign(variables, EncodeOptions::kNotStaged);
     for (const Chunk& chunk : chunks_) {
       code_.tokens += chunk.tokens;
       if (!chunk.dag) continue;
@@ -176,7 +178,7 @@ class ProgramEncoder {
       }
     }
     for (SectionDraft& section : sections_) {
-      for (std::uint32_t v = 0; v < source_.variables; ++v) {
+      for (std::uint32_t v = 0; v < section.staged_as.size(); ++v) {
         if (section.staged_as[v] == EncodeOptions::kNotStaged) continue;
         section.staged_as[v] = static_cast<std::uint32_t>(section.columns.size());
         section.columns.push_back(v);
@@ -304,6 +306,10 @@ class ProgramEncoder {
 };
 
 }  // namespace
+
+std::size_t stagedColumnLimit(const DeviceLimits& limits, Precision precision) {
+  return InterpreterLimits(limits.shared_bytes_per_block, precision).columns;
+}
 
 std::size_t InterpreterCode::mostTokens(const InterpreterSection& section, std::size_t count) const {
   std::uint32_t most = 0;

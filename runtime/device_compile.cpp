@@ -120,7 +120,7 @@ class Batch {
   Result<Dag> graphOf(const Group& group) const {
     std::vector<Expression> members;
     for (const std::uint32_t e : group.expressions) members.push_back(request_.source.expressions[e]);
-    return optimizedDag(members, request_.source.pipeline, request_.source.precision, request_.source.math);
+    return optimizedDag(members, request_.source, Tier::kCompile);
   }
 
   void keep(const Group& group, const Dag& dag, const std::shared_ptr<const LoadedImage>& image, const Kernel& kernel) {

@@ -24,7 +24,7 @@ constexpr std::size_t kMaxChunk = 16 * kDirectRoots;
 /// Expressions first .. last of the source. A pass that fails is made to fail one expression alone.
 void makeChunk(const ProgramSource& source, std::size_t first, std::size_t last, ProgramGraphs& made) {
   const auto members = std::span(source.expressions).subspan(first, last - first);
-  Result<Dag> dag = optimizedDag(members, source.pipeline, source.precision, source.math);
+  Result<Dag> dag = optimizedDag(members, source, Tier::kDirect);
   if (!dag && members.size() > 1) {
     const std::size_t middle = first + (last - first) / 2;
     makeChunk(source, first, middle, made);

@@ -36,6 +36,8 @@ struct RunPlan {
   std::uint64_t data_serial;
   KernelKind kind;
   std::size_t expressions;  ///< of the program
+  /// Whether predictions of expression e go to column e of the data, resident ones, instead of to the host.
+  bool into_columns = false;
 
   bool same(const RunPlan& other) const {
     return queue == other.queue && code == other.code && data_serial == other.data_serial && kind == other.kind;
@@ -58,6 +60,8 @@ class DeviceRun {
 
   /// Puts all work of a loss on the stream. `parameters` are read before it returns.
   void submitLoss(std::span<const double> parameters);
+  /// Puts the kernels on the stream that fill the plan's columns. They have no parameters of a caller.
+  void submitColumns();
   bool ready() const { return done_.ready(); }
   void wait() const;
   /// After submitLoss: waits and gives one loss per expression; in parallel on the thread's arena.
@@ -95,7 +99,9 @@ class DeviceRun {
   void launchTotals(const DeviceRows& rows, bool first, bool last);
   std::size_t chunkQuantum() const;
   std::size_t chunks() const { return (plan_.data->rows + chunk_rows_ - 1) / chunk_rows_; }
-  std::size_t predictionPitch() const { return roundUp(chunk_rows_, 4) * element_; }
+  std::size_t predictionPitch() const {
+    return (plan_.into_columns ? plan_.data->column_stride : roundUp(chunk_rows_, 4)) * element_;
+  }
 
   RunPlan plan_;
   DeviceQueue& queue_;  ///< the plan's

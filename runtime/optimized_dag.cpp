@@ -8,6 +8,8 @@
 
 #include <fmt/format.h>
 
+#include "runtime/kept_subtrees.h"
+
 namespace srjit {
 namespace {
 
@@ -64,6 +66,14 @@ Result<Dag> optimizedDag(std::span<const Expression> members, const Pipeline& pi
   }
   if (wrong) return std::move(*wrong);
   return dag;
+}
+
+Result<Dag> optimizedDag(std::span<const Expression> members, const ProgramSource& source, Tier tier) {
+  Result<Dag> dag = optimizedDag(members, source.pipeline, source.precision, source.math);
+  if (!dag || source.subtrees == nullptr) return dag;
+  std::size_t tokens = 0;
+  for (const Expression& member : members) tokens += member.size();
+  return source.subtrees->apply(std::move(*dag), tier, tokens);
 }
 
 }  // namespace srjit
