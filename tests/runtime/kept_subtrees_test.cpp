@@ -6,40 +6,13 @@
 
 #include <fmt/format.h>
 
-#include "compiler/direct.h"
-#include "runtime/direct_proof.h"
-#include "tests/runtime/device_engine.h"
-#include "tests/tools/scratch.h"
+#include "tests/runtime/slow_machine.h"
 
 namespace srjit {
 namespace {
 
-constexpr std::size_t kRows = 300, kStride = 384;
+constexpr std::size_t kRows = 300, kStride = 400;  // elements from one column to the next
 constexpr std::uint64_t kPlenty = 1 << 20;
-
-/// A machine on which computing takes so long that every read pays, and where direct code was proved.
-struct SlowMachine : FakeMachine {
-  explicit SlowMachine(Precision p = Precision::kF32, Math m = Math::kStrict, FakeOptions fake = {.lag = true})
-      : FakeMachine(std::move(fake)), precision(p), math(m) {
-    auto cuda = Cuda::open(driver.load().value(), 0).value();
-    const CurrentContext current(*cuda);
-    const auto cache = KernelCache::open({.directory = directory.path("")});
-    cache->writeFact(fmt::format("costs of {} ({}) {} {}", cuda->limits().name, cuda->limits().driver_version,
-                                 nameOf(precision), nameOf(math)),
-                     R"({"interpret": 1e-7, "direct": 1e-7, "compiled": 1e-7})");
-    auto queue = std::make_shared<DeviceQueue>(cuda);
-    auto store = std::make_shared<KernelStore>(cuda, images, cache, precision, math);
-    cache->writeFact(DirectProof(queue, store, cache, 2).fact(), "proved");
-  }
-  Engine keeping(std::uint64_t bytes = kPlenty) {
-    return engine(
-        {.precision = precision, .math = math, .cache_directory = directory.path(""), .subtree_bytes = bytes});
-  }
-
-  Precision precision;
-  Math math;
-  Scratch directory;
-};
 
 /// Generations of mutated expressions, with data.
 struct Search {
@@ -129,7 +102,9 @@ TEST_P(KeptSubtreesBits, AreThoseOfComputing) {
     const Program program = engine.compile(w.expressions, {.tier = tier, .data = &data});
     const ProgramInfo& info = program.info();
     EXPECT_EQ(info.subtrees_read > 0, generation >= 2) << generation;
-    if (generation >= 2) EXPECT_LT(info.nodes_after, plain.info().nodes_after);
+    if (generation >= 2) {
+      EXPECT_LT(info.nodes_after, plain.info().nodes_after);
+    }
     EXPECT_EQ(info.nodes_spared, plain.info().nodes_after - info.nodes_after);
     read += info.subtrees_read;
     expectSameBits(predict(engine, program, data, w.parameters), predict(engine, plain, data, w.parameters), kRows,
@@ -143,7 +118,9 @@ TEST_P(KeptSubtreesBits, AreThoseOfComputing) {
       EXPECT_EQ(program.status().tier, Tier::kDirect) << program.status().error.value_or(Error{}).message;
       EXPECT_EQ(program.status().compiled, w.expressions.size());
     }
-    if (tier == Tier::kCompile) EXPECT_EQ(program.status().compiled, w.expressions.size());
+    if (tier == Tier::kCompile) {
+      EXPECT_EQ(program.status().compiled, w.expressions.size());
+    }
   }
   EXPECT_EQ(data.subtrees().reads, read);
   EXPECT_GT(data.subtrees().computed, 0U);
@@ -324,20 +301,19 @@ TEST(KeptSubtrees, WhatCannotBeComputedIsNotKept) {
       for (int generation = 0; generation < 2; ++generation, search.next()) {
         engine.compile(search.w.expressions, {.tier = Tier::kInterpret, .data = &data});
       }
+      const Program plain = engine.compile(search.w.expressions, {.tier = Tier::kInterpret});
+      const Losses expected = engine.loss(plain, data, search.w.parameters).value();
       machine.driver.forgetCalls();
       machine.driver.failAt(entry, n, CUDA_ERROR_LAUNCH_FAILED);
       const Program program = engine.compile(search.w.expressions, {.tier = Tier::kInterpret, .data = &data});
       if (program.failures().empty()) {
         without += program.info().subtrees_read == 0 ? 1 : 0;
-        machine.driver.failAt(entry, 1000, CUDA_ERROR_LAUNCH_FAILED);
-        const Program plain = engine.compile(search.w.expressions, {.tier = Tier::kInterpret});
-        EXPECT_TRUE(plain.failures().empty());
         const auto losses = engine.loss(program, data, search.w.parameters);
-        if (losses.ok()) {
-          expectSameLosses(*losses, engine.loss(plain, data, search.w.parameters).value(), entry);
-        }
+        if (losses.ok()) expectSameLosses(*losses, expected, entry);
       }
       search.next();
+      // What was not called so often is still to fail.
+      if (machine.driver.count(entry) < n) continue;
       engine.compile(search.w.expressions, {.tier = Tier::kInterpret, .data = &data});
       search.next();
       EXPECT_GT(evaluated(engine, data, search.w).info().subtrees_read, 0U) << entry << " " << n;
