@@ -63,10 +63,16 @@ GraphSubtrees::GraphSubtrees(const Dag& dag, const OpWeights& weights, std::size
 void GraphSubtrees::findKeys() {
   keys_.reserve(dag_.size());
   tokens_.reserve(dag_.size());
+  tree_instructions_.reserve(dag_.size());
   for (const Node& node : dag_.nodes()) {
     keys_.push_back(keyOf(dag_, node, keys_));
     std::uint64_t tokens = 1;
-    for (const NodeId operand : node.inputs()) tokens += tokens_[operand];
+    double instructions = node.kind == Token::Kind::kOp ? weights_[static_cast<std::size_t>(node.op)] : 0;
+    for (const NodeId operand : node.inputs()) {
+      tokens += tokens_[operand];
+      instructions += tree_instructions_[operand];
+    }
+    tree_instructions_.push_back(instructions);
     tokens_.push_back(static_cast<std::uint32_t>(std::min<std::uint64_t>(tokens, UINT32_MAX)));
   }
 }

@@ -40,6 +40,8 @@ class GraphSubtrees {
   const SubtreeKey& key(NodeId id) const noexcept { return keys_[id]; }
   /// As a tree; at most UINT32_MAX.
   std::uint32_t tokens(NodeId id) const noexcept { return tokens_[id]; }
+  /// Instructions a row of the subtree as a tree: instructionsOf() or more.
+  double treeInstructions(NodeId id) const noexcept { return tree_instructions_[id]; }
   /// Instructions a row of all kernels.
   double instructions() const noexcept { return instructions_; }
   /// Kernels that compute, or read, the operator `id`.
@@ -65,6 +67,7 @@ class GraphSubtrees {
   std::size_t roots_a_kernel_;
   std::vector<SubtreeKey> keys_;
   std::vector<std::uint32_t> tokens_, kernels_;
+  std::vector<double> tree_instructions_;
   std::vector<bool> read_;
   double instructions_ = 0;
   std::vector<std::uint32_t> uses_;

@@ -1,6 +1,7 @@
 #include "runtime/kept_subtrees.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "compiler/direct.h"
@@ -10,7 +11,7 @@ namespace srjit {
 namespace {
 
 // Of one graph, at most so many subtrees are counted: those that cost most. A column is worth it for few.
-constexpr std::size_t kCountedAGraph = 256;
+constexpr std::size_t kCountedAGraph = 64;
 // Of so many times the columns, expressions are remembered, to be chosen from.
 constexpr std::size_t kWantedAColumn = 4;
 // More generations than this are not expected, however many there were.
@@ -30,7 +31,7 @@ struct KeptSubtrees::Candidate {
   double computing, reads, making;  // as SubtreeUse
   double instructions;              // that reading it spares where it is used once
   double generations;               // that are expected
-  double freshness;                 // 1 if the last program had it, less if one before
+  double freshness;                 // 1 if the last program had it, half as much for each one since
   NodeId node = 0;                  // in the graph of all candidates
   bool chosen = false;
 
@@ -109,7 +110,7 @@ class Nesting {
 }  // namespace
 
 double KeptSubtrees::freshnessOf(std::uint64_t generation) const {
-  return 1 / (1 + static_cast<double>(generation_ - std::min(generation, generation_)));
+  return std::exp2(-static_cast<double>(generation_ - std::min(generation, generation_)));
 }
 
 double KeptSubtrees::worthOf(const Slot& slot) const {
@@ -265,12 +266,13 @@ struct ProgramSubtrees::Rates {
   double staged_reads;  // loads of a column for the programs of this graph alone, where the interpreter stages it
 
   double saves(const SubtreeUse& use) const { return use.computing - use.reads * value; }
-  SubtreeUse use(GraphSubtrees& graph, NodeId id) const {
+  SubtreeUse use(const GraphSubtrees& graph, NodeId id, double instructions) const {
     const double kernels = graph.kernels(id);
-    return {.computing = kernels * graph.ownInstructions(id) * instruction,
+    return {.computing = kernels * instructions * instruction,
             .reads = tier == Tier::kInterpret ? staged_reads : subtreeReads(tier, kernels, 0),
             .making = 0};
   }
+  SubtreeUse use(GraphSubtrees& graph, NodeId id) const { return use(graph, id, graph.ownInstructions(id)); }
 };
 
 Dag ProgramSubtrees::apply(Dag dag, Tier tier, std::size_t tokens) {
@@ -330,15 +332,20 @@ void ProgramSubtrees::countOthers(const Dag& dag, GraphSubtrees& graph, const Ra
     const bool possible = dag.node(id).kind == Token::Kind::kOp && !graph.key(id).isNone() && !graph.isRead(id) &&
                           graph.kernels(id) > 0 && graph.tokens(id) <= kMaxSubtreeTokens;
     if (!possible) continue;
-    const SubtreeUse use = rates.use(graph, id);
-    if (rates.saves(use) > 0) counted.push_back({id, use});
+    // At most this is saved, which is quick to tell.
+    const SubtreeUse most = rates.use(graph, id, graph.treeInstructions(id));
+    if (rates.saves(most) > 0) counted.push_back({id, most});
   }
   if (counted.size() > kCountedAGraph) {
     const auto last = counted.begin() + static_cast<std::ptrdiff_t>(kCountedAGraph);
     std::ranges::nth_element(counted, last, std::greater(), [&](const Counted& c) { return rates.saves(c.use); });
     counted.erase(last, counted.end());
   }
-  for (Counted& c : counted) c.use.making = graph.instructionsOf(c.id) * rates.making;
+  for (Counted& c : counted) {
+    c.use = rates.use(graph, c.id);
+    c.use.making = graph.instructionsOf(c.id) * rates.making;
+  }
+  std::erase_if(counted, [&](const Counted& c) { return rates.saves(c.use) <= 0; });
   for (const Counted& c : counted) {
     if (!wanted_->contains(graph.key(c.id)) || !claim(graph.key(c.id))) continue;
     auto expression = dag.subtree(c.id, kMaxSubtreeTokens);
