@@ -67,7 +67,7 @@ std::shared_ptr<ProgramSubtrees> DeviceTiers::subtreesFor(const ProgramSource& s
   const std::shared_ptr<KeptSubtrees>& kept = subtrees->kept();
   if (!kept->isWorthwhile(tier, costs, source.tokens)) return nullptr;
   arena_.execute([&] { subtrees->update(data, threads_); });
-  return KeptSubtrees::open(kept, tier, costs, source.expressions.size());
+  return KeptSubtrees::open(kept, tier, costs, source.expressions.size(), threads_);
 }
 
 void DeviceTiers::begin(Program::State& state, const CompileOptions& options) {

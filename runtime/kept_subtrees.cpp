@@ -58,7 +58,7 @@ bool KeptSubtrees::isWorthwhile(Tier tier, const DeviceCosts& costs, std::size_t
 std::vector<KeptSubtrees::Candidate> KeptSubtrees::candidates() const {
   std::vector<Candidate> found;
   for (const auto& [key, seen] : seen_) {
-    if (!seen.expression || seen.generations < 2) continue;
+    if (!seen.expression || seen.generations < 2 || isHeld(key)) continue;
     const double freshness = freshnessOf(seen.last);
     Candidate candidate{.key = key,
                         .expression = *seen.expression,
@@ -108,6 +108,10 @@ class Nesting {
 };
 
 }  // namespace
+
+bool KeptSubtrees::isHeld(const SubtreeKey& key) const {
+  return std::ranges::any_of(slots_, [&](const Slot& slot) { return slot.key == key && !slot.isFree(); });
+}
 
 double KeptSubtrees::freshnessOf(std::uint64_t generation) const {
   return std::exp2(-static_cast<double>(generation_ - std::min(generation, generation_)));
@@ -164,11 +168,17 @@ std::vector<SubtreeWrite> KeptSubtrees::choose() {
       }
     }
   }
-  if (total * static_cast<double>(rows_) < kLeastSubtreeSeconds) return {};
+  // What is read already has the graphs written anew in any case.
+  double read = 0;
+  for (const Slot& slot : slots_) read += worthOf(slot);
+  for (const SubtreeWrite& write : writes) read += write.saves;
+  const auto rows = static_cast<double>(rows_);
+  if (total * rows < kLeastSubtreeSeconds || !rewritingPays(read * rows, seconds_, nodes_, threads_)) return {};
   for (const SubtreeWrite& write : writes) {
     Slot& slot = slots_[write.slot];
     if (slot.value != nullptr) ++replaced_;
     slot.value = nullptr;
+    slot.key = write.key;
     slot.writing = true;
   }
   return writes;
@@ -188,11 +198,13 @@ void KeptSubtrees::publish(std::span<const SubtreeWrite> writes, const std::vect
 }
 
 std::shared_ptr<ProgramSubtrees> KeptSubtrees::open(std::shared_ptr<KeptSubtrees> kept, Tier tier,
-                                                    const DeviceCosts& costs, std::size_t expressions) {
+                                                    const DeviceCosts& costs, std::size_t expressions,
+                                                    unsigned threads) {
   auto program = std::make_shared<ProgramSubtrees>();
   program->tier_ = tier;
   program->costs_ = costs;
   program->expressions_ = static_cast<double>(expressions);
+  program->threads_ = threads;
   {
     const std::lock_guard lock(kept->mutex_);
     program->generation_ = ++kept->generation_;
@@ -216,6 +228,9 @@ void KeptSubtrees::take(ProgramSubtrees& program) {
     slot.last_read = std::max(slot.last_read, program.generation_);
     ++reads_;
   }
+  seconds_ = program.seconds_ * static_cast<double>(rows_);
+  nodes_ = static_cast<double>(program.nodes_);
+  threads_ = program.threads_;
   for (const auto& [key, use] : program.sightings_) {
     Seen& seen = seen_[key];
     if (seen.last != program.generation_) {
@@ -286,8 +301,14 @@ Dag ProgramSubtrees::apply(Dag dag, Tier tier, std::size_t tokens) {
                     .making = instruction * costs_.interpret / costOf(costs_, tier),
                     .value = kept_->value_seconds_,
                     .staged_reads = subtreeReads(Tier::kInterpret, 0, static_cast<double>(dag.roots().size()))};
+  const double seconds = instruction * graph.instructions();
   const std::vector<std::uint32_t> columns = readWhatPays(dag, graph, rates);
-  if (counting_) countOthers(dag, graph, rates);
+  if (counting_) {
+    countOthers(dag, graph, rates);
+    const std::lock_guard lock(mutex_);
+    nodes_ += dag.size();
+    seconds_ += seconds;
+  }
   if (columns.empty()) return dag;
   const std::size_t before = dag.size();
   Dag reading = withColumns(std::move(dag), columns);
@@ -303,13 +324,19 @@ std::vector<std::uint32_t> ProgramSubtrees::readWhatPays(const Dag& dag, GraphSu
   std::vector<std::uint32_t> columns;
   if (values_.empty()) return columns;
   std::vector<NodeId> chosen;
+  double total = 0;
   for (NodeId id = 0; id < dag.size(); ++id) {
     if (dag.node(id).kind != Token::Kind::kOp || graph.key(id).isNone()) continue;
     const auto found = values_.find(graph.key(id));
     if (found == values_.end()) continue;
-    if (rates.saves(rates.use(graph, id)) > 0) chosen.push_back(id);
+    const double saves = rates.saves(rates.use(graph, id));
+    if (saves <= 0) continue;
+    chosen.push_back(id);
+    total += saves;
   }
-  if (chosen.empty()) return columns;
+  const auto rows = static_cast<double>(kept_->rows_);
+  const double seconds = rates.instruction * graph.instructions() * rows;
+  if (!rewritingPays(total * rows, seconds, static_cast<double>(dag.size()), threads_)) return columns;
   for (const NodeId id : chosen) graph.read(id);
   graph.count();
   // What lies inside of another one alone is not needed.

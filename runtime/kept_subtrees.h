@@ -67,19 +67,22 @@ class KeptSubtrees {
   /// The values of `writes` are computed by what is on the stream now; where `done` is false they are not.
   void publish(std::span<const SubtreeWrite> writes, const std::vector<bool>& done);
 
-  /// What a program of so many expressions, to be evaluated by `tier`, reads.
+  /// What a program of so many expressions, to be evaluated by `tier`, reads; its graphs are made by so many threads.
   static std::shared_ptr<ProgramSubtrees> open(std::shared_ptr<KeptSubtrees> kept, Tier tier, const DeviceCosts& costs,
-                                               std::size_t expressions);
+                                               std::size_t expressions, unsigned threads);
   SubtreeStats stats() const;
 
  private:
   friend class ProgramSubtrees;
   struct Slot {
     std::uint32_t column = 0;
+    SubtreeKey key;                          ///< of the value, or of what is being written
     std::shared_ptr<const KeptValue> value;  ///< null: free, or `writing`
     bool writing = false;
     double saves = 0;             ///< seconds a row, in the generation that read it last
     std::uint64_t last_read = 0;  ///< generation, which is the number of a program
+
+    bool isFree() const noexcept { return value == nullptr && !writing; }
   };
   struct Seen {
     SubtreeUse use;  ///< in the generation that had it last
@@ -93,6 +96,7 @@ class KeptSubtrees {
   void take(ProgramSubtrees& program);
   void findWanted();
   std::vector<Candidate> candidates() const;
+  bool isHeld(const SubtreeKey& key) const;
   double freshnessOf(std::uint64_t generation) const;
   double worthOf(const Slot& slot) const;
   std::vector<std::size_t> freeSlots() const;
@@ -107,6 +111,8 @@ class KeptSubtrees {
   std::unordered_map<SubtreeKey, Seen, SubtreeKey::Hash> seen_;  ///< in one of the last few generations
   std::shared_ptr<const Keys> wanted_ = std::make_shared<Keys>();
   std::uint64_t generation_ = 0;
+  // Of the last program:
+  double seconds_ = 0, nodes_ = 0, threads_ = 1;  ///< seconds of one evaluation without kept subtrees
   std::uint64_t computed_ = 0, replaced_ = 0, reads_ = 0;
 };
 
@@ -137,7 +143,7 @@ class ProgramSubtrees {
   std::shared_ptr<KeptSubtrees> kept_;
   Tier tier_ = Tier::kAuto;
   DeviceCosts costs_;
-  double expressions_ = 0;
+  double expressions_ = 0, threads_ = 1;
   std::uint64_t generation_ = 0;
   std::unordered_map<SubtreeKey, std::shared_ptr<const KeptValue>, SubtreeKey::Hash> values_;
   std::shared_ptr<const KeptSubtrees::Keys> wanted_;
@@ -147,7 +153,8 @@ class ProgramSubtrees {
   std::vector<Sighting> sightings_;
   std::unordered_map<SubtreeKey, std::optional<Expression>, SubtreeKey::Hash> found_;  ///< of the wanted
   std::unordered_map<SubtreeKey, double, SubtreeKey::Hash> saved_;  ///< seconds a row, by values that were read
-  std::size_t spared_nodes_ = 0;
+  double seconds_ = 0;                                              ///< a row, without kept subtrees
+  std::size_t nodes_ = 0, spared_nodes_ = 0;
   bool staged_ = false;  ///< whether the interpreter's blocks stage what is read
 };
 

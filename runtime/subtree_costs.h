@@ -48,6 +48,18 @@ constexpr double costOf(const DeviceCosts& costs, Tier tier) {
   return tier == Tier::kDirect ? costs.direct : tier == Tier::kCompile ? costs.compiled : costs.interpret;
 }
 
+/// Seconds of one core a node of a graph that is written anew so as to read something: 35e-9 to 40e-9 on a 2-core
+/// virtual machine, 2026-11-22.
+inline constexpr double kRewriteSeconds = 40e-9;
+
+/// What reading has to save of an evaluation's time on the device: less is lost in what this model does not know.
+inline constexpr double kLeastPart = 0.05;
+
+/// Whether graphs of so many nodes, whose evaluation takes `seconds`, should be written anew for what that saves.
+constexpr bool rewritingPays(double saves, double seconds, double nodes, double threads) {
+  return saves > kLeastPart * seconds && saves > kRewriteSeconds * nodes / threads;
+}
+
 /// Less device time than this of one evaluation is not worth the bookkeeping, nor one more launch.
 inline constexpr double kLeastSubtreeSeconds = 100e-6;
 

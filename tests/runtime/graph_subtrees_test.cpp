@@ -127,6 +127,12 @@ TEST(SubtreeCosts, TheInterpreterLoadsAColumnForManyPrograms) {
   EXPECT_GT(keepingSaves(interpreted(2, 200), kValue, 2), 0);
 }
 
+TEST(SubtreeCosts, GraphsAreWrittenAnewForMoreThanThatTakes) {
+  EXPECT_TRUE(rewritingPays(2e-3, 10e-3, 1e5, 16)) << "2 ms for 0.25 ms";
+  EXPECT_FALSE(rewritingPays(2e-3, 10e-3, 1e5, 1)) << "2 ms for 4 ms";
+  EXPECT_FALSE(rewritingPays(2e-3, 50e-3, 1e5, 16)) << "4 % are not enough to be sure of";
+}
+
 TEST(SubtreeCosts, WritingCountsOnce) {
   const SubtreeUse use{.computing = 3 * kValue, .reads = 1, .making = 2 * kValue};
   EXPECT_NEAR(keepingSaves(use, kValue, 1), -1 * kValue, 1e-20);
