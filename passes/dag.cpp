@@ -236,12 +236,18 @@ std::vector<std::uint32_t> Dag::useCounts() const {
 }
 
 Result<Expression> Dag::toExpression(std::size_t root, std::size_t max_tokens) const {
+  Result<Expression> expression = subtree(roots_[root], max_tokens);
+  if (expression) return expression;
+  return Error{Errc::kInvalid, fmt::format("expression {} needs {}", root, expression.error().message), {}};
+}
+
+Result<Expression> Dag::subtree(NodeId root, std::size_t max_tokens) const {
   struct Visit {
     NodeId id;
     int next;  ///< the operand to be written next
   };
   std::vector<Token> tokens;
-  std::vector<Visit> path{{roots_[root], 0}};
+  std::vector<Visit> path{{root, 0}};
   while (!path.empty()) {
     const auto [id, next] = path.back();
     const Node& node = nodes_[id];
@@ -252,7 +258,7 @@ Result<Expression> Dag::toExpression(std::size_t root, std::size_t max_tokens) c
     }
     path.pop_back();
     if (tokens.size() == max_tokens) {
-      return Error{Errc::kInvalid, fmt::format("expression {} needs more than {} tokens", root, max_tokens), {}};
+      return Error{Errc::kInvalid, fmt::format("more than {} tokens", max_tokens), {}};
     }
     switch (node.kind) {
       case Token::Kind::kConstant:

@@ -79,6 +79,8 @@ class Dag {
   /// Expression `root` as a postfix program again; a shared node is written at every use, so the text may be
   /// exponentially longer than the graph: fails with kInvalid above `max_tokens`. Literal parameters become constants.
   Result<Expression> toExpression(std::size_t root, std::size_t max_tokens = 1u << 20) const;
+  /// The same for what node `id` computes.
+  Result<Expression> subtree(NodeId id, std::size_t max_tokens) const;
 
   /// A hash of the shape of what `id` computes: its operators, variables, and the expression-local indices of
   /// parameters, but neither the values of literals (constants and literal parameters count as the same) nor which

@@ -7,6 +7,8 @@
 #include <string>
 
 #include "compiler/loss.h"
+#include "runtime/device_data.h"
+#include "runtime/device_subtrees.h"
 
 namespace srjit {
 namespace {
@@ -195,5 +197,12 @@ Result<std::shared_ptr<Dataset::State>> Dataset::State::create(const DataView& d
 
 std::size_t Dataset::rows() const noexcept { return state_->rows; }
 std::size_t Dataset::columns() const noexcept { return state_->columns; }
+
+SubtreeStats Dataset::subtrees() const {
+  if (state_->on_device == nullptr || state_->on_device->subtrees() == nullptr) return {};
+  SubtreeStats stats = state_->on_device->subtrees()->kept()->stats();
+  stats.bytes = stats.capacity * state_->column_stride * static_cast<std::size_t>(bytesOf(state_->precision));
+  return stats;
+}
 
 }  // namespace srjit

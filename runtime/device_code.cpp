@@ -141,16 +141,15 @@ class ProgramEncoder {
   void makeGraph(std::size_t first, std::size_t last, std::size_t section, std::vector<Chunk>& made) const {
     std::vector<Expression> copies;
     const std::span<const Expression> members = membersOf(first, last, copies);
-    optimizedDags(members, source_.pipeline, source_.precision, source_.math,
-                  [&](std::size_t begin, std::size_t count, Result<Dag> dag) {
-                    Chunk& chunk = made.emplace_back(Chunk{first + begin, first + begin + count, section, 0});
-                    for (const Expression& member : members.subspan(begin, count)) chunk.tokens += member.size();
-                    if (dag) {
-                      takeGraph(std::move(*dag), chunk);
-                    } else {
-                      chunk.error = std::move(dag).error();
-                    }
-                  });
+    optimizedDags(members, source_, Tier::kInterpret, [&](std::size_t begin, std::size_t count, Result<Dag> dag) {
+      Chunk& chunk = made.emplace_back(Chunk{first + begin, first + begin + count, section, 0});
+      for (const Expression& member : members.subspan(begin, count)) chunk.tokens += member.size();
+      if (dag) {
+        takeGraph(std::move(*dag), chunk);
+      } else {
+        chunk.error = std::move(dag).error();
+      }
+    });
   }
 
   static void takeGraph(Dag dag, Chunk& chunk) {
@@ -164,7 +163,9 @@ class ProgramEncoder {
 
   void stageColumns() {
     std::vector<bool> used_ops(allOps().size());
-    for (SectionDraft& section : sections_) section.staged_as.assign(source_.variables, EncodeOptions::kNotStaged);
+    std::size_t variables = 0;  // values of subtrees may be among them
+    for (const Chunk& chunk : chunks_) variables = std::max(variables, chunk.variables.size());
+    for (SectionDraft& section : sections_) section.staged_as.assign(variables, EncodeOptions::kNotStaged);
     for (const Chunk& chunk : chunks_) {
       code_.tokens += chunk.tokens;
       if (!chunk.dag) continue;
@@ -175,7 +176,7 @@ class ProgramEncoder {
       }
     }
     for (SectionDraft& section : sections_) {
-      for (std::uint32_t v = 0; v < source_.variables; ++v) {
+      for (std::uint32_t v = 0; v < section.staged_as.size(); ++v) {
         if (section.staged_as[v] == EncodeOptions::kNotStaged) continue;
         section.staged_as[v] = static_cast<std::uint32_t>(section.columns.size());
         section.columns.push_back(v);
@@ -310,6 +311,10 @@ class ProgramEncoder {
 };
 
 }  // namespace
+
+std::size_t stagedColumnLimit(const DeviceLimits& limits, Precision precision) {
+  return InterpreterLimits(limits.shared_bytes_per_block, precision).columns;
+}
 
 std::size_t InterpreterCode::mostTokens(const InterpreterSection& section, std::size_t count) const {
   std::uint32_t most = 0;

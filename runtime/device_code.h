@@ -94,6 +94,10 @@ DeviceCode encodeForDevice(const CodeRequest& request);
 /// Whether encodeForDevice() failed for want of room in the interpreter, which machine code may have.
 inline bool isRefusal(const Failure& failure) { return failure.error.code == Errc::kUnsupported; }
 
+/// Columns that all programs of an interpreter's launch may have between them; where there are more, launches have
+/// neighbours that share columns.
+std::size_t stagedColumnLimit(const DeviceLimits& limits, Precision precision);
+
 /// Compiles the chosen expressions into kernels of `kind`, in parallel likewise, and encodes the others. A batch
 /// whose kernel spills, or that is refused, is made again in halves; an expression that fails alone is interpreted, or
 /// a failure. Stops early, with code for nothing, once `cancelled`.

@@ -55,7 +55,7 @@ std::size_t tokensOf(const Group& group, const ProgramSource& source) {
 Result<Dag> graphOf(const Group& group, const ProgramSource& source) {
   std::vector<Expression> members;
   for (const std::uint32_t e : group.expressions) members.push_back(source.expressions[e]);
-  return optimizedDag(members, source.pipeline, source.precision, source.math);
+  return optimizedDag(members, source, Tier::kCompile);
 }
 
 /// A kernel while it is being made.

@@ -4,6 +4,8 @@
 
 #include <fmt/format.h>
 
+#include "runtime/device_subtrees.h"
+
 namespace srjit {
 namespace {
 
@@ -106,14 +108,37 @@ struct DeviceData::Streamed {
   std::size_t current = 0;
 };
 
-DeviceData::DeviceData(std::shared_ptr<DeviceQueue> queue, Dataset::State& state, std::size_t budget)
+DeviceData::DeviceData() = default;
+DeviceData::~DeviceData() = default;
+
+void DeviceData::keepSubtrees(std::unique_ptr<DeviceSubtrees> subtrees) { subtrees_ = std::move(subtrees); }
+
+// Spare columns are taken only where they leave the device's memory to what is needed.
+void DeviceData::takeStorage(const Dataset::State& state, std::size_t spare_bytes) {
+  const std::size_t bytes = state.storage.size(), column_bytes = state.column_stride * element_;
+  const std::size_t spare = std::min(spare_bytes / column_bytes, kMaxKeptSubtrees);
+  if (spare > 0 && bytes + spare * column_bytes <= queue_->cuda->freeMemory() / 2) {
+    try {
+      storage_ = DeviceBuffer(queue_->uploads, bytes + spare * column_bytes);
+      spare_columns_ = spare;
+      first_spare_column_ = static_cast<std::uint32_t>(bytes / column_bytes);
+      return;
+    } catch (const CudaFailure& failure) {
+      if (failure.code() != CUDA_ERROR_OUT_OF_MEMORY) throw;
+    }
+  }
+  storage_ = DeviceBuffer(queue_->uploads, bytes);
+}
+
+DeviceData::DeviceData(std::shared_ptr<DeviceQueue> queue, Dataset::State& state, std::size_t budget,
+                       std::size_t spare_bytes)
     : queue_(std::move(queue)), element_(static_cast<std::size_t>(bytesOf(state.precision))) {
   all_.rows = state.rows;
   all_.column_stride = state.column_stride;
   bool fits = state.storage.size() <= budget;
   if (fits) {
     try {
-      storage_ = DeviceBuffer(queue_->uploads, state.storage.size());
+      takeStorage(state, spare_bytes);
     } catch (const CudaFailure& failure) {
       if (failure.code() != CUDA_ERROR_OUT_OF_MEMORY) throw;
       fits = false;

@@ -10,6 +10,8 @@
 
 namespace srjit {
 
+class DeviceSubtrees;
+
 /// Some adjacent rows as kernels get them (compiler/device.h); strides in elements.
 struct DeviceRows {
   CUdeviceptr columns = 0;
@@ -29,8 +31,11 @@ inline constexpr std::size_t kChunkQuantum = kGroupRows * kSumChains;
 class DeviceData {
  public:
   /// Copies state.storage to the device and frees it; or, if `budget` bytes do not hold it or the device has no room,
-  /// keeps it and pins it, to be streamed. Needs a current context.
-  DeviceData(std::shared_ptr<DeviceQueue> queue, Dataset::State& state, std::size_t budget);
+  /// keeps it and pins it, to be streamed. Resident data get as many spare columns behind it as `spare_bytes` hold, if
+  /// the device has room for them, too. Needs a current context.
+  DeviceData(std::shared_ptr<DeviceQueue> queue, Dataset::State& state, std::size_t budget,
+             std::size_t spare_bytes = 0);
+  ~DeviceData();
   /// A data set with columns of the caller, and copies of target and weights. Errors: as Engine::adopt's. Needs a
   /// current context.
   static Result<std::shared_ptr<Dataset::State>> adopt(const std::shared_ptr<DeviceQueue>& queue,
@@ -42,6 +47,12 @@ class DeviceData {
   bool isStrided() const noexcept { return strided_; }
   /// The strides that rows() gives, and the addresses of resident data.
   const DeviceRows& layout() const noexcept { return all_; }
+  std::size_t spareColumns() const noexcept { return spare_columns_; }
+  std::uint32_t firstSpareColumn() const noexcept { return first_spare_column_; }
+  /// What is kept in the spare columns; null if nothing is.
+  DeviceSubtrees* subtrees() const noexcept { return subtrees_.get(); }
+  /// To be called before others know of the data.
+  void keepSubtrees(std::unique_ptr<DeviceSubtrees> subtrees);
   /// The most rows that rows() gives at once.
   std::size_t chunkRows() const noexcept;
 
@@ -52,7 +63,8 @@ class DeviceData {
 
  private:
   struct Streamed;
-  DeviceData() = default;
+  DeviceData();
+  void takeStorage(const Dataset::State& state, std::size_t spare_bytes);
   static Result<std::shared_ptr<DeviceData>> adoptColumns(std::shared_ptr<DeviceQueue> queue, Dataset::State& state,
                                                           const DeviceMatrix& columns);
 
@@ -61,7 +73,10 @@ class DeviceData {
   DeviceRows all_;
   std::size_t element_ = 4;
   bool strided_ = false;
+  std::size_t spare_columns_ = 0;
+  std::uint32_t first_spare_column_ = 0;
   std::shared_ptr<Streamed> streamed_;
+  std::unique_ptr<DeviceSubtrees> subtrees_;  ///< which is done with the columns before they go
 };
 
 }  // namespace srjit

@@ -176,13 +176,12 @@ ProgramGraphs graphsOf(const ProgramSource& source, unsigned threads) {
   std::vector<ProgramGraphs> parts((count + size - 1) / size);
   tbb::parallel_for(std::size_t{0}, parts.size(), [&](std::size_t i) {
     const auto members = std::span(source.expressions).subspan(i * size, std::min(size, count - i * size));
-    optimizedDags(members, source.pipeline, source.precision, source.math,
-                  [&](std::size_t first, std::size_t, Result<Dag> dag) {
-                    first += i * size;
-                    if (!dag) return parts[i].failures.push_back({first, std::move(dag).error()});
-                    parts[i].nodes += dag->size();
-                    parts[i].chunks.push_back({first, std::move(*dag)});
-                  });
+    optimizedDags(members, source, Tier::kDirect, [&](std::size_t first, std::size_t, Result<Dag> dag) {
+      first += i * size;
+      if (!dag) return parts[i].failures.push_back({first, std::move(dag).error()});
+      parts[i].nodes += dag->size();
+      parts[i].chunks.push_back({first, std::move(*dag)});
+    });
   });
   ProgramGraphs all;
   for (ProgramGraphs& part : parts) {

@@ -9,6 +9,7 @@
 #include "runtime/device_data.h"
 #include "runtime/device_program.h"
 #include "runtime/device_queue.h"
+#include "runtime/device_subtrees.h"
 #include "runtime/device_tiers.h"
 #include "runtime/guarded.h"
 #include "runtime/task_flight.h"
@@ -29,6 +30,7 @@ class DeviceExecutor final : public Executor {
       : cuda_(std::move(cuda)),
         device_(options.device),
         budget_(options.device_bytes),
+        subtree_bytes_(options.subtree_bytes),
         threads_(options.threads),
         queue_((CurrentContext(*cuda_), std::make_shared<DeviceQueue>(cuda_))),
         idle_(std::make_shared<IdleRuns>(budget_ != 0 ? budget_ : cuda_->limits().memory_bytes / kIdleDivisor)),
@@ -50,7 +52,8 @@ class DeviceExecutor final : public Executor {
     if (!state) return std::move(state).error();
     const CurrentContext current(*cuda_);
     (*state)->device = device_;
-    (*state)->on_device = std::make_shared<DeviceData>(queue_, **state, budget(kShareForData));
+    (*state)->on_device = std::make_shared<DeviceData>(queue_, **state, budget(kShareForData), subtree_bytes_);
+    keepSubtrees(**state);
     return std::shared_ptr<const Dataset::State>(std::move(*state));
   }
 
@@ -61,6 +64,11 @@ class DeviceExecutor final : public Executor {
   void compile(Program::State& state, const CompileOptions& options) override {
     const CurrentContext current(*cuda_);
     tiers_.begin(state, options);
+  }
+
+  std::shared_ptr<ProgramSubtrees> subtreesFor(const ProgramSource& source, const Dataset& data, Tier tier) override {
+    const CurrentContext current(*cuda_);
+    return tiers_.subtreesFor(source, data.state(), tier);
   }
 
   Status prepare(const Task& task) override {
@@ -82,6 +90,13 @@ class DeviceExecutor final : public Executor {
     CacheOptions cache;
     if (options.cache_directory) cache.directory = *options.cache_directory;
     return cache;
+  }
+  void keepSubtrees(Dataset::State& state) {
+    DeviceData& data = *state.on_device;
+    if (data.spareColumns() == 0) return;
+    auto kept = std::make_shared<KeptSubtrees>(state.precision, store_->math(), data.firstSpareColumn(),
+                                               data.spareColumns(), state.rows);
+    data.keepSubtrees(std::make_unique<DeviceSubtrees>(queue_, store_, std::move(kept)));
   }
   /// What is idle is given back when it is needed.
   std::size_t budget(double share) const {
@@ -108,6 +123,7 @@ class DeviceExecutor final : public Executor {
   std::shared_ptr<const Cuda> cuda_;
   std::string device_;
   std::size_t budget_;
+  std::size_t subtree_bytes_;
   unsigned threads_;
   std::shared_ptr<DeviceQueue> queue_;
   std::shared_ptr<IdleRuns> idle_;
@@ -168,6 +184,10 @@ Result<std::unique_ptr<DeviceRun>> DeviceExecutor::takeRun(const Task& task, boo
   if (!data.on_device->belongsTo(*queue_)) {
     return Error{Errc::kInvalid, "data that are streamed, made by another engine", {}};
   }
+  const std::shared_ptr<ProgramSubtrees>& subtrees = task.program.state().source->subtrees;
+  if (subtrees != nullptr && subtrees->columns() > 0 && !data.on_device->subtrees()->belongsTo(*queue_)) {
+    return Error{Errc::kInvalid, "a program that reads kept subtrees, made by another engine", {}};
+  }
   KernelKind kind{.loss = {}, .strided_columns = data.on_device->isStrided()};
   if (task.loss) kind.loss = lossSpec(*task.loss, data.has_weights);
   auto code = tiers_.codeFor(task.program.state(), kind, *data.on_device, counts);
@@ -185,6 +205,8 @@ void DeviceExecutor::learn(const Task& task, const DeviceRun& run) {
   task.program.state().on_device->setDeviceSeconds(seconds);
   // Storing predictions and copying rows are part of the time of others: only losses of resident data are compared.
   if (!task.loss || task.data.state().on_device->isStreamed()) return;
+  // Costs are by the tokens of expressions, not all of which are computed where subtrees are read.
+  if (task.program.info().subtrees_read > 0) return;
   tiers_.learn(*run.plan().code, run.plan().data->rows, seconds);
 }
 

@@ -118,7 +118,8 @@ Status DeviceRun::prepare(std::size_t budget) {
   const std::size_t quantum = chunkQuantum();
   chunk_rows_ = std::min<std::size_t>(data.rows, data.on_device->chunkRows());
   if (plan_.code->direct) chunk_rows_ = std::min<std::size_t>(chunk_rows_, kMaxDirectChunkRows);
-  if (!plan_.kind.loss && plan_.expressions * data.rows * element_ > kManyPredictionBytes) {
+  const bool to_host = !plan_.kind.loss && !plan_.into_columns;
+  if (to_host && plan_.expressions * data.rows * element_ > kManyPredictionBytes) {
     const std::size_t wanted =
         std::min(ceilDivide(data.rows, kPredictionChunks), kMaxChunkBytesOfExpression / element_);
     chunk_rows_ = std::min(chunk_rows_, roundUp(wanted, quantum));
@@ -195,6 +196,7 @@ bool DeviceRun::takeMemory(std::size_t budget, bool last_try) {
     if (host_parameters_ != nullptr) {
       plan_.code->parameters.writeLiterals(plan_.data->precision, static_cast<std::byte*>(host_parameters_->data()));
     }
+    if (plan_.into_columns) return true;
     if (!plan_.kind.loss) {
       takePredictionBuffers(buffers, chunk_bytes, budget, last_try);
       return true;
@@ -371,6 +373,17 @@ void DeviceRun::enqueueLoss() {
     queue_.stream->copyToHost(host_totals_->data(), totals_.address(), totals_.bytes());
   }
   queue_.stream->record(done_);
+}
+
+void DeviceRun::submitColumns() {
+  const std::lock_guard lock(queue_.mutex);
+  settlingOnFailure([&] {
+    copyParameters();
+    const DeviceRows rows = beginChunk(0);
+    launch(rows, rows.columns);
+    endChunk();
+    queue_.stream->record(done_);
+  });
 }
 
 void DeviceRun::wait() const { waitBriefly(done_); }

@@ -38,10 +38,12 @@ struct RunPlan {
   KernelKind kind;
   std::size_t expressions;  ///< of the program
   unsigned parts = 0;       ///< into how many a launch of direct code cuts the rows; 0: directParts()
+  /// Whether predictions of expression e go to column e of the data, resident ones, instead of to the host.
+  bool into_columns = false;
 
   bool same(const RunPlan& other) const {
     return queue == other.queue && code == other.code && data_serial == other.data_serial && kind == other.kind &&
-           parts == other.parts;
+           parts == other.parts && into_columns == other.into_columns;
   }
 };
 
@@ -61,6 +63,8 @@ class DeviceRun {
 
   /// Puts all work of a loss on the stream. `parameters` are read before it returns.
   void submitLoss(std::span<const double> parameters);
+  /// Puts the kernels on the stream that fill the plan's columns. They have no parameters of a caller.
+  void submitColumns();
   bool ready() const { return done_.ready(); }
   void wait() const;
   /// After submitLoss: waits and gives one loss per expression; in parallel on the thread's arena.
@@ -101,7 +105,9 @@ class DeviceRun {
   void launchTotals(const DeviceRows& rows, bool first, bool last);
   std::size_t chunkQuantum() const;
   std::size_t chunks() const { return ceilDivide(plan_.data->rows, chunk_rows_); }
-  std::size_t predictionPitch() const { return roundUp(chunk_rows_, 4) * element_; }
+  std::size_t predictionPitch() const {
+    return (plan_.into_columns ? plan_.data->column_stride : roundUp(chunk_rows_, 4)) * element_;
+  }
 
   RunPlan plan_;
   DeviceQueue& queue_;  ///< the plan's

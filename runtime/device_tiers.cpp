@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "runtime/clock.h"
+#include "runtime/device_subtrees.h"
 #include "runtime/guarded.h"
 
 namespace srjit {
@@ -63,6 +64,18 @@ DeviceTiers::Code DeviceTiers::encode(const ProgramSource& source) {
   return arena_.execute([&] { return std::make_shared<const DeviceCode>(encodeForDevice(request(source, all))); });
 }
 
+std::shared_ptr<ProgramSubtrees> DeviceTiers::subtreesFor(const ProgramSource& source, const Dataset::State& data,
+                                                          Tier tier) {
+  DeviceSubtrees* const subtrees = data.on_device == nullptr ? nullptr : data.on_device->subtrees();
+  if (subtrees == nullptr || !subtrees->belongsTo(*queue_) || source.variables > data.columns) return nullptr;
+  if (source.variables + kMaxKeptSubtrees > stagedColumnLimit(queue_->cuda->limits(), source.precision)) return nullptr;
+  const DeviceCosts costs = calibration_.costs();
+  const std::shared_ptr<KeptSubtrees>& kept = subtrees->kept();
+  if (!kept->isWorthwhile(tier, costs, source.tokens)) return nullptr;
+  arena_.execute([&] { subtrees->update(data, threads_); });
+  return KeptSubtrees::open(kept, tier, costs, source.expressions.size(), threads_);
+}
+
 void DeviceTiers::begin(Program::State& state, const CompileOptions& options) {
   const ProgramSource& source = *state.source;
   const Tier tier = state.info.tier;
@@ -74,6 +87,12 @@ void DeviceTiers::begin(Program::State& state, const CompileOptions& options) {
     return makingPays(costs.interpret, costs.direct, options.expected_passes,
                       nodes * static_cast<double>(options.expected_rows), writingSeconds(costs, nodes, threads_));
   };
+  const auto closeSubtrees = [&] {
+    if (source.subtrees == nullptr) return;
+    source.subtrees->close();
+    state.info.subtrees_read = source.subtrees->columns();
+    state.info.nodes_spared = source.subtrees->sparedNodes();
+  };
   const bool usable = !proof_.known() && (tier == Tier::kDirect || !proof_.isOpen());
   if (usable && (tier == Tier::kDirect || (tier == Tier::kAuto && directPays()))) {
     ProgramGraphs graphs = arena_.execute([&] { return graphsOf(source, threads_); });
@@ -81,6 +100,7 @@ void DeviceTiers::begin(Program::State& state, const CompileOptions& options) {
     state.info.nodes_after = graphs.nodes;
     state.info.seconds_passes = graphs.seconds;
     program->setGraphs(std::move(graphs));
+    closeSubtrees();
     return;
   }
   Code code = encode(source);
@@ -91,6 +111,7 @@ void DeviceTiers::begin(Program::State& state, const CompileOptions& options) {
   // What the interpreter cannot run is left to machine code, where that may be made.
   if (tier == Tier::kCompile || tier == Tier::kAuto) std::erase_if(state.failures, isRefusal);
   program->setInterpreted(std::move(code));
+  closeSubtrees();
 }
 
 DeviceTiers::Code DeviceTiers::interpreted(const Program::State& state) {

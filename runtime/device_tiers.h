@@ -35,6 +35,9 @@ class DeviceTiers {
   /// failures and fills in the info.
   void begin(Program::State& state, const CompileOptions& options);
 
+  /// As Executor::subtreesFor.
+  std::shared_ptr<ProgramSubtrees> subtreesFor(const ProgramSource& source, const Dataset::State& data, Tier tier);
+
   /// The code for an evaluation of `kind` on these data, which `counts` as one or only prepares. Errors: why the code
   /// that the tier demands cannot be made.
   Result<std::shared_ptr<const DeviceCode>> codeFor(const Program::State& state, const KernelKind& kind,

@@ -70,6 +70,10 @@ Status checkTask(const Task& task, const EngineOptions& engine) {
                              engine.device),
                  {}};
   }
+  const std::optional<std::uint64_t>& made_for = task.program.state().data_serial;
+  if (made_for && *made_for != data.serial) {
+    return Error{Errc::kInvalid, "a program that was made for another data set (CompileOptions::data)", {}};
+  }
   const std::size_t expected = task.program.parameterOffset(task.program.size());
   if (task.parameters.size() != expected) {
     return Error{
@@ -328,9 +332,17 @@ Program Engine::compile(std::span<const Expression> expressions, const CompileOp
   source->group_by_sharing = options.group_by_sharing;
   auto state = std::make_shared<Program::State>();
   state->info.nodes_before = source->tokens;
+  state->info.tier = options.tier.value_or(state_->options.tier);
+  if (options.data != nullptr) {
+    state->data_serial = options.data->state().serial;
+    // Without kept subtrees everything is computed.
+    (void)guarded([&]() -> Status {
+      source->subtrees = state_->executor->subtreesFor(*source, *options.data, state->info.tier);
+      return okStatus();
+    });
+  }
   state->source = std::move(source);
   state->device = state_->options.device;
-  state->info.tier = options.tier.value_or(state_->options.tier);
   const Status made = guarded([&]() -> Status {
     state_->executor->compile(*state, options);
     return okStatus();

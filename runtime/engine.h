@@ -26,10 +26,21 @@
 
 namespace srjit {
 
+/// Values of subtrees that are kept with a data set (EngineOptions::subtree_bytes).
+struct SubtreeStats {
+  std::size_t capacity = 0;    ///< columns that there is room for
+  std::size_t kept = 0;        ///< columns that have values now
+  std::uint64_t bytes = 0;     ///< of the columns that there is room for
+  std::uint64_t computed = 0;  ///< columns that were computed, since the upload
+  std::uint64_t replaced = 0;  ///< of those, columns that were given to another subtree
+  std::uint64_t reads = 0;     ///< columns that programs read, summed over programs
+};
+
 class Dataset {
  public:
   std::size_t rows() const noexcept;
   std::size_t columns() const noexcept;
+  SubtreeStats subtrees() const;
 
   struct State;
   explicit Dataset(std::shared_ptr<const State> state) : state_(std::move(state)) {}
@@ -49,9 +60,11 @@ struct Failure {
 struct ProgramInfo {
   Tier tier;  ///< kInterpret or kCompile; on a GPU what was asked for, and ProgramStatus tells what serves
   std::size_t nodes_before;  ///< tokens of all expressions
-  std::size_t nodes_after;   ///< nodes of all graphs after the passes
+  std::size_t nodes_after;   ///< nodes of all graphs after the passes, without those of kept subtrees
   double seconds_passes;
-  double seconds_codegen;  ///< encoding, or LLVM
+  double seconds_codegen;         ///< encoding, or LLVM
+  std::size_t subtrees_read = 0;  ///< columns of kept subtrees that the program reads
+  std::size_t nodes_spared = 0;   ///< nodes of graphs that it does not compute for that reason
 };
 
 /// What has become of a Program so far.
@@ -131,12 +144,14 @@ class Engine {
   Result<Dataset> adopt(const DeviceDataView& data) const;
 
   /// Makes a batch ready. Never fails as a whole: see Program::failures(). A pass that throws, or whose graph does not
-  /// fit the expressions, is a failure of those that share a graph with the cause.
+  /// fit the expressions, is a failure of those that share a graph with the cause. With CompileOptions::data of this
+  /// engine, values of subtrees that recurred in the programs before may be computed on the device first.
   Program compile(std::span<const Expression> expressions, const CompileOptions& options = {}) const;
 
   /// Predictions of all expressions: out[e * rows + r]. `parameters` as Program::parameterOffset says. A failed
   /// expression's predictions are NaN. The element type must be the engine's precision. Errors: kInvalid for wrong
-  /// sizes, and for a program or data of an engine of another precision or math mode.
+  /// sizes, for a program or data of an engine of another precision or math mode, and for a program that was made for
+  /// other data.
   Result<std::vector<Failure>> evaluate(const Program& program, const Dataset& data, std::span<const double> parameters,
                                         std::span<float> out) const;
   Result<std::vector<Failure>> evaluate(const Program& program, const Dataset& data, std::span<const double> parameters,

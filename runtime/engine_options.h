@@ -54,7 +54,12 @@ struct EngineOptions {
   /// Device memory for one data set and for one evaluation's working memory; what needs more goes in parts. 0: what is
   /// free.
   std::uint64_t device_bytes = 0;
+  /// Device memory of each uploaded data set for values of subtrees that recur from one program to the next
+  /// (CompileOptions::data), beside device_bytes; at most 32 columns are used. 0: none. The CPU keeps none.
+  std::uint64_t subtree_bytes = 0;
 };
+
+class Dataset;
 
 struct CompileOptions {
   std::optional<Tier> tier = {};          ///< overrides the engine's
@@ -64,6 +69,9 @@ struct CompileOptions {
   std::size_t expected_rows = 0;  ///< on how many rows, for Tier::kAuto; 0: unknown
   /// Whether a GPU's kernels get expressions that have much in common, or neighbours as given. The bits are the same.
   bool group_by_sharing = true;
+  /// The data that the program is for: it can be evaluated on no other, and reads values of subtrees that are kept
+  /// there. Looked at during the call alone. Null: any data.
+  const Dataset* data = nullptr;
 };
 
 }  // namespace srjit

@@ -51,6 +51,10 @@ class Executor {
   /// Makes the code of state.source; adds failures and fills in the info, whose tier is the one that was asked for.
   virtual void compile(Program::State& state, const CompileOptions& options) = 0;
 
+  /// What a program of `source`, for `data` of this executor's device, reads of subtrees that are kept there; null for
+  /// nothing. Computes what is worth keeping.
+  virtual std::shared_ptr<ProgramSubtrees> subtreesFor(const ProgramSource&, const Dataset&, Tier) { return nullptr; }
+
   virtual Status prepare(const Task& task) = 0;
   virtual Result<std::unique_ptr<Flight>> start(Task task) = 0;
   /// As start() and finish().

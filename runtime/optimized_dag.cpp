@@ -8,6 +8,8 @@
 
 #include <fmt/format.h>
 
+#include "runtime/kept_subtrees.h"
+
 namespace srjit {
 namespace {
 
@@ -66,10 +68,17 @@ Result<Dag> optimizedDag(std::span<const Expression> members, const Pipeline& pi
   return dag;
 }
 
-void optimizedDags(std::span<const Expression> members, const Pipeline& pipeline, Precision precision, Math math,
-                   const TakeDag& take) {
+Result<Dag> optimizedDag(std::span<const Expression> members, const ProgramSource& source, Tier tier) {
+  Result<Dag> dag = optimizedDag(members, source.pipeline, source.precision, source.math);
+  if (!dag || source.subtrees == nullptr) return dag;
+  std::size_t tokens = 0;
+  for (const Expression& member : members) tokens += member.size();
+  return source.subtrees->apply(std::move(*dag), tier, tokens);
+}
+
+void optimizedDags(std::span<const Expression> members, const ProgramSource& source, Tier tier, const TakeDag& take) {
   const auto optimize = [&](const auto& self, std::size_t first, std::size_t count) -> void {
-    Result<Dag> dag = optimizedDag(members.subspan(first, count), pipeline, precision, math);
+    Result<Dag> dag = optimizedDag(members.subspan(first, count), source, tier);
     if (dag || count <= 1) return take(first, count, std::move(dag));
     self(self, first, count / 2);
     self(self, first + count / 2, count - count / 2);

@@ -9,6 +9,7 @@
 #include "ir/expression.h"
 #include "passes/dag.h"
 #include "passes/pass.h"
+#include "runtime/program.h"
 
 namespace srjit {
 
@@ -17,10 +18,13 @@ namespace srjit {
 /// Throws std::bad_alloc.
 Result<Dag> optimizedDag(std::span<const Expression> members, const Pipeline& pipeline, Precision precision, Math math);
 
+/// The same with the passes of a program's `source`, and with values that are kept for it as variables, where that pays
+/// in code for `tier` (runtime/kept_subtrees.h).
+Result<Dag> optimizedDag(std::span<const Expression> members, const ProgramSource& source, Tier tier);
+
 /// The same, but a pass that fails is made to fail one expression alone: graphs of adjacent members, in order, are
 /// given to `take` with the first one's number and how many they are; errors come with one.
 using TakeDag = std::function<void(std::size_t first, std::size_t count, Result<Dag> dag)>;
-void optimizedDags(std::span<const Expression> members, const Pipeline& pipeline, Precision precision, Math math,
-                   const TakeDag& take);
+void optimizedDags(std::span<const Expression> members, const ProgramSource& source, Tier tier, const TakeDag& take);
 
 }  // namespace srjit

@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -15,6 +16,7 @@
 namespace srjit {
 
 class DeviceProgram;
+class ProgramSubtrees;
 
 /// What code is made from. Immutable once a program has it; background work may keep it longer than the program lives.
 struct ProgramSource {
@@ -22,10 +24,11 @@ struct ProgramSource {
   Math math = Math::kPrecise;
   Pipeline pipeline;
   std::vector<Expression> expressions;
-  std::vector<std::size_t> parameter_offsets{0};  ///< one more than expressions
-  std::uint32_t variables = 0;                    ///< the largest Expression::variableCount()
-  std::size_t tokens = 0;                         ///< of all expressions
-  bool group_by_sharing = true;                   ///< CompileOptions'
+  std::vector<std::size_t> parameter_offsets{0};   ///< one more than expressions
+  std::uint32_t variables = 0;                     ///< the largest Expression::variableCount()
+  std::size_t tokens = 0;                          ///< of all expressions
+  bool group_by_sharing = true;                    ///< CompileOptions'
+  std::shared_ptr<ProgramSubtrees> subtrees = {};  ///< that its graphs may read; null if none are kept for it
 
   void add(const Expression& expression);
   /// In parallel on the calling thread's arena.
@@ -53,7 +56,8 @@ class FeasibleParts {
 
 struct Program::State {
   std::shared_ptr<const ProgramSource> source;
-  std::string device;  ///< of the engine that made it
+  std::string device;                        ///< of the engine that made it
+  std::optional<std::uint64_t> data_serial;  ///< of the data that it is for; not set: any
   ProgramInfo info{};
   std::vector<Failure> failures;               ///< in order of expression
   bool made = true;                            ///< false: there is no code, and all expressions are failures

@@ -12,6 +12,7 @@
 #include "tools/bench/gpu_bench.h"
 #include "tools/bench/klein_nishina.h"
 #include "tools/bench/scenarios/baseline_runs.h"
+#include "tools/bench/scenarios/kept_generations.h"
 #include "tools/bench/scenarios/roofline.h"
 #include "tools/progress.h"
 
@@ -218,6 +219,42 @@ Json persistence(const BenchContext& context, std::size_t count, double rate) {
   return row;
 }
 
+/// Generations of both populations with and without kept subtrees, in all tiers; from the third one on, when there is
+/// something to read.
+Json keptSubtrees(const BenchContext& context) {
+  constexpr std::size_t kUnread = 2;
+  const std::size_t expressions = context.quick ? 100 : 2000, rows = context.quick ? 250000 : 1000000;
+  const Engine engine = must(Engine::create({.device = context.device,
+                                             .math = Math::kFast,
+                                             .cache_directory = context.scratch + "/cache",
+                                             .subtree_bytes = std::uint64_t{256} << 20}));
+  Json runs = Json::array();
+  for (const char* const population : {"mit-generation", "mixed"}) {
+    const BenchData columns(population == std::string_view("mixed") ? 10 : kKleinNishinaVariables, rows);
+    for (const Tier tier : tiersOf(engine)) {
+      if (context.left() < 0) return runs;
+      // LLVM takes seconds for a generation.
+      const std::size_t count = context.quick || tier == Tier::kCompile ? kUnread + 2 : kUnread + 10;
+      const Dataset data = must(engine.upload(columns.view()));
+      Json run = {{"population", population}, {"expressions", expressions}};
+      run.update(timeGenerations(engine, data, generationsOf(population, count, expressions), tier));
+      for (const auto& [way, name] : {std::pair("kept", "subtrees kept"), std::pair("computed", "all computed")}) {
+        const auto add = [&](const char* field, const char* what, const char* unit) {
+          auto samples = run[way][field].get<std::vector<double>>();
+          samples.erase(samples.begin(), samples.begin() + kUnread);
+          context.report->add(
+              kPart, {fmt::format("{}, {}, {}: {}", population, nameOf(tier), name, what), unit, std::move(samples)});
+        };
+        add("total_ms", "a generation", "ms");
+        add("kernel_ms", "kernels of a generation", "ms");
+        add("nodes", "nodes after the passes", "nodes");
+      }
+      runs.push_back(std::move(run));
+    }
+  }
+  return runs;
+}
+
 }  // namespace
 
 void benchSharing(const BenchContext& context) {
@@ -239,8 +276,9 @@ void benchSharing(const BenchContext& context) {
     if (rate == 0) rate = row["tokens"].get<double>() * static_cast<double>(rows) / seconds;
     progress.advance();
   }
-  context.report->attach(kPart,
-                         {{"populations", std::move(rows_of)}, {"generations", persistence(context, count, rate)}});
+  Json details = {{"populations", std::move(rows_of)}, {"generations", persistence(context, count, rate)}};
+  if (context.onGpu()) details["kept_subtrees"] = keptSubtrees(context);
+  context.report->attach(kPart, std::move(details));
 }
 
 }  // namespace srjit
