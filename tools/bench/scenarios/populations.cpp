@@ -19,7 +19,7 @@ struct Shape {
 };
 
 std::vector<Shape> shapesOf(const BenchContext& context) {
-  if (context.quick) return {{300, 10860}, {32, 50000}};
+  if (context.quick) return {{100, 10860}, {16, 50000}};
   if (!context.onGpu()) return {{2000, 10860}, {256, 50000}};
   return {{10000, 10860}, {256, 1000000}};
 }
@@ -38,8 +38,8 @@ class PopulationBench {
     const auto all = shapesOf(context_);
     for (std::size_t i = 0; i < all.size(); ++i) {
       shapes.push_back(shape(all[i], context_.left() / static_cast<double>(all.size() - i)));
+      context_.report->attach(population_, {{"limits", limits_}, {"shapes", shapes}});
     }
-    context_.report->attach(population_, {{"limits", limits_}, {"shapes", std::move(shapes)}});
   }
 
  private:
@@ -64,7 +64,7 @@ class PopulationBench {
         progress.advance();
       }
     }
-    const BaselineWork work{population_, what + fmt::format("{} steps", kSteps), data, expressions, kSteps, 0};
+    const BaselineWork work{population_, what + fmt::format("{} steps", kSteps), data, expressions, engine_, kSteps, 0};
     return {{"expressions", shape.expressions},
             {"rows", shape.rows},
             {"tokens", cost.tokens},
