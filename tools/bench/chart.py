@@ -67,10 +67,16 @@ def title(figure, text):
     figure.suptitle(text, x=0.01, ha="left", fontsize=13, weight="bold")
 
 
-def spread(values):
+def quantile(values, part):
+    """By linear interpolation between the two values beside it, as the benchmark's own."""
     values = sorted(values)
-    pick = lambda part: values[int(part * (len(values) - 1))]  # noqa: E731
-    return pick(0.5), pick(0.25), pick(0.75)
+    place = part * (len(values) - 1)
+    below = int(place)
+    return values[below] + (values[min(below + 1, len(values) - 1)] - values[below]) * (place - below)
+
+
+def spread(values):
+    return quantile(values, 0.5), quantile(values, 0.25), quantile(values, 0.75)
 
 
 def grid(axes, axis):
