@@ -47,6 +47,14 @@ BenchData::BenchData(std::size_t column_count, std::size_t rows) : columns(colum
   fill(target);
 }
 
+BenchData BenchData::positive(std::size_t columns, std::size_t rows) {
+  BenchData data(columns, rows);
+  for (std::vector<float>& column : data.columns) {
+    for (float& value : column) value = (value + 3.1f) / 2;
+  }
+  return data;
+}
+
 DataView BenchData::view() const {
   DataView view;
   for (const auto& column : columns) view.columns.emplace_back(column);

@@ -47,6 +47,9 @@ struct BenchContext {
 struct BenchData {
   BenchData() = default;
   BenchData(std::size_t columns, std::size_t rows);
+  /// The columns on (0.05, 3.05) instead: logarithms and powers of negative numbers are NaN, so that of random trees of
+  /// such functions hardly any would have a finite loss.
+  static BenchData positive(std::size_t columns, std::size_t rows);
   DataView view() const;
   std::size_t rows() const { return target.size(); }
 

@@ -23,12 +23,13 @@ struct BaselineAgreement {
   std::string text() const;
 };
 
-/// How sums of squared errors agree with those of another evaluator.
+/// How sums of squared errors agree with those of another evaluator, as compareSums() says.
 struct SumAgreement {
-  std::size_t finite = 0;  ///< expressions for which the other one's sum is finite and below 1e30
-  std::size_t same = 0;    ///< those of them whose sums are the same, as compareSums() says
+  std::size_t compared = 0;
+  std::size_t finite = 0;  ///< of the other's, those that are finite and below 1e30
+  std::size_t same = 0;
 
-  /// "1995 of 2000 sums as sr-jit's".
+  /// "1995 of 2000 sums as sr-jit's, 1900 of them finite".
   std::string text() const;
 };
 
@@ -45,10 +46,11 @@ void checkStepSize(std::size_t got, std::size_t expected, const char* what);
 BaselineAgreement checkBaseline(Baseline& baseline, std::span<const Expression> expressions, const BaselineData& data,
                                 std::span<const double> parameters, const BaselineCheckOptions& options = {});
 
-/// Compares the sums of a whole population, whose functions may be approximated in another way. Sums are the same that
-/// differ by less than 1 %, or by what relative errors of 1e-4 in all predictions of this target would make. Single
-/// expressions may differ more, where a rounding of one operand decides (a pole, a difference of large numbers). Throws
-/// BenchFailure if so do more than one and 2 % of the finite ones, with the first of them, or if none is finite.
+/// Compares the sums of a whole population, whose functions may be approximated in another way. Finite sums are the
+/// same if they differ by less than 1 %, or by what relative errors of 1e-4 in all predictions of this target would
+/// make; others, if both are not finite or large. Single expressions may differ, where a rounding of one operand
+/// decides (a pole, a difference of large numbers). Throws BenchFailure if more than one and 2 % of the finite ones do,
+/// or of the others, with the first of them; and without any sums.
 SumAgreement compareSums(std::span<const double> sums, std::span<const double> expected, std::span<const float> target);
 
 }  // namespace srjit

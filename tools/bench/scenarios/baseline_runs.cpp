@@ -140,7 +140,8 @@ class DesignRun {
             {"steps_measured", times.size()},
             {"count_prepare_step_seconds", std::move(sizes)},
             {"extrapolated", extrapolated},
-            {"sums_compared", agreement_.finite},
+            {"sums_compared", agreement_.compared},
+            {"sums_finite", agreement_.finite},
             {"sums_same", agreement_.same},
             {"check", checked_}};
   }

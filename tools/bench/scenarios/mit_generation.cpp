@@ -281,9 +281,11 @@ class MitGeneration {
     const SumAgreement agreement = compareWithEngine(timer, engine_, data);
     std::vector<double> times;
     for (int i = 0; i < 3; ++i) times.push_back(timer.step(false));
-    return {{"name", info.name},      {"expressions", expressions.size()}, {"rows", data.rows()},
-            {"ready_seconds", ready}, {"loss_seconds", medianOf(times)},   {"kernel_seconds", timer.kernelSeconds()},
-            {"extrapolated", false},  {"sums_compared", agreement.finite}, {"sums_same", agreement.same}};
+    return {
+        {"name", info.name},          {"expressions", expressions.size()},   {"rows", data.rows()},
+        {"ready_seconds", ready},     {"loss_seconds", medianOf(times)},     {"kernel_seconds", timer.kernelSeconds()},
+        {"extrapolated", false},      {"sums_compared", agreement.compared}, {"sums_finite", agreement.finite},
+        {"sums_same", agreement.same}};
   }
 
   bool isQuick(const BaselineInfo& info) const {

@@ -46,7 +46,7 @@ class PopulationBench {
   Json shape(const Shape& shape, double seconds) {
     const Stopwatch watch;
     const std::vector<Expression> expressions = populationOf(population_, shape.expressions);
-    const BenchData data(kColumns, shape.rows);
+    const BenchData data = BenchData::positive(kColumns, shape.rows);
     const Dataset uploaded = must(engine_.upload(data.view()));
     const RowCost cost = rowCost(expressions);
     const auto rows = static_cast<double>(shape.rows);
