@@ -43,7 +43,8 @@ void GpuReport::addFault(const std::string& part, const std::string& message) {
 }
 
 void GpuReport::addNotRun(const std::string& part, const std::string& name, const std::string& reason) {
-  not_run_.push_back({{"part", part}, {"name", name}, {"reason", reason}});
+  Json row = {{"part", part}, {"name", name}, {"reason", reason}};
+  if (std::ranges::find(not_run_, row) == not_run_.end()) not_run_.push_back(std::move(row));
 }
 
 Status GpuReport::save(bool complete) const {
