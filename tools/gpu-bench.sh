@@ -65,7 +65,10 @@ rm -f "$out/scenarios.json"
 status=0
 "$programs/sr-jit-gpu-bench" "${scenarios[@]}" --device "$device" --json "$out/scenarios.json" \
   ${options[@]+"${options[@]}"} | tee "$out/table.txt" || status=$?
-if ((status != 2)) && [[ -s "$out/scenarios.json" ]] && python3 -c 'import matplotlib' 2>/dev/null; then
-  python3 "$here/bench/plot" "$out/scenarios.json" --out "$out/figures" || status=3
+if ((status != 2)) && [[ -s "$out/scenarios.json" ]] && command -v python3 >/dev/null; then
+  drawn=0
+  python3 "$here/bench/plot" "$out/scenarios.json" --out "$out/figures" || drawn=$?
+  # 3: without matplotlib.
+  ((drawn == 0 || drawn == 3)) || status=3
 fi
 exit "$status"

@@ -28,6 +28,8 @@ class Report(unittest.TestCase):
         for row in REPORT["figures"]:
             order = [row[key] for key in ("min", "quartile1", "value", "quartile3", "max")]
             self.assertEqual(order, sorted(order), row["what"])
+            if row["samples"] == 2:
+                self.assertAlmostEqual(row["value"], (row["min"] + row["max"]) / 2, msg=row["what"])
             self.assertGreaterEqual(row["samples"], 1)
             self.assertIn(row["better"], ("more", "less"))
 

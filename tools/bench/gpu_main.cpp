@@ -136,15 +136,18 @@ ExitStatus runParts(const Options& options, std::span<const BenchPart> chosen) {
   if (const Status saved = results.save(false); !saved) return report(saved.error());
   std::fputs(results.heading().c_str(), stdout);
   const Scratch scratch;
+  const Stopwatch started;
   const std::string warm = scratch.path("warm");
   if (const Status done = caught([&] { warmCache(*device, warm); }); !done) {
     results.addFault("warm-up", done.error().message);
   }
+  if (*device != "cpu") results.attach("warm-up", {{"seconds", started.seconds()}});
   const BenchContext all{.device = *device,
                          .scratch = {},
                          .warm = std::filesystem::exists(warm) ? warm : "",
                          .quick = options.quick,
                          .seconds = secondsOf(options),
+                         .started = started,
                          .report = &results,
                          .losses = options.results != "predictions",
                          .predictions = options.results != "losses",
