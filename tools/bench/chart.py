@@ -25,7 +25,8 @@ BLUE, ORANGE, GREEN, RED, PURPLE, SKY, YELLOW = (
     "#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9", "#F0E442")
 GREY, DARK = "#8c8c8c", "#222222"
 HALO = withStroke(linewidth=3, foreground="white")
-OTHERS = [GREEN, RED, PURPLE, SKY, ORANGE, "#7f7f7f", "#b8a000"]
+# Designs beside sr-jit, whose tiers have blue, green and sky blue.
+OTHERS = [RED, PURPLE, ORANGE, "#b8a000", "#7a5230", DARK]
 
 plt.rcParams.update({
     "font.size": 10, "axes.titlesize": 11, "axes.titleweight": "bold", "axes.titlelocation": "left",
