@@ -21,11 +21,12 @@ struct ScenarioName {
   const char* name;
   const char* doc;
 };
+constexpr const char* kAllScenarios = "scenarios";
 constexpr ScenarioName kScenarios[] = {
-#define SRJIT_SCENARIO(id, name, seconds, doc) {name, doc},
+#define SRJIT_SCENARIO(id, name, seconds, data, doc) {name, doc},
 #include "tools/bench/scenarios/scenarios.def"
 #undef SRJIT_SCENARIO
-    {"scenarios", "all of these"},
+    {kAllScenarios, "all of these; also 'all'"},
 };
 
 struct BenchOptions {
@@ -71,6 +72,7 @@ Runner defineBench(CLI::App& app) {
     CLI::App* const added = app.add_subcommand(scenario.name, scenario.doc);
     added->prefix_command();
     added->set_help_flag();
+    if (added->get_name() == kAllScenarios) added->alias("all");
     scenarios.push_back(added);
   }
   app.footer(
@@ -87,7 +89,7 @@ Runner defineBench(CLI::App& app) {
     for (const CLI::App* const scenario : scenarios) {
       if (!scenario->parsed()) continue;
       std::vector<std::string> words = scenario->remaining();
-      words.insert(words.begin(), scenario->get_name() == "scenarios" ? "all" : scenario->get_name());
+      words.insert(words.begin(), scenario->get_name() == kAllScenarios ? "all" : scenario->get_name());
       return become("sr-jit-gpu-bench", std::move(words), kHint);
     }
     return runBenchmarks(*options);

@@ -5,11 +5,13 @@
 #
 #   tools/gpu-bench.sh [DIR] [SCENARIO...]     DIR holds sr-jit-gpu-bench (build/static); without names, all scenarios
 #
-#   --out DIR          where log, JSON and figures go (build/gpu-bench)
+#   --out DIR          where table.txt, scenarios.json and figures/ go (build/gpu-bench); what is kept with figures
+#                      is their scenarios.json, from which they can be drawn again and with which a later run can be
+#                      compared (tools/bench/compare)
 #   --quick            small sizes: one minute
-#   --device NAME      cuda:0, or cpu
-#   --seconds S        limit for all of it (420)
-#   --commit NAME      what was built, for the report
+#   --device NAME      cuda:0; cpu; or auto, a GPU if there is one (auto)
+#   --seconds S        limit for all of it (600; quick 60)
+#   --commit NAME      what was built, for the report (git's description of this folder)
 #
 # The exit status is that of sr-jit-gpu-bench: 0 if all ran, 2 for wrong usage, 3 without the device or if one failed.
 set -uo pipefail
@@ -22,7 +24,7 @@ fail() { # fail STATUS MESSAGE...
 }
 
 here="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
-programs='' out='' commit='' scenarios=() options=() device=cuda:0
+programs='' out='' commit='' scenarios=() options=() device=auto
 while (($#)); do
   case "$1" in
     --out | --commit | --device | --seconds)
@@ -53,14 +55,20 @@ out="${out:-$here/../build/gpu-bench}"
   fail 2 "no program $programs/sr-jit-gpu-bench; docs/contributing.md says how to build it"
 mkdir -p "$out" || fail 2 "cannot make the directory $out"
 if [[ -z "$commit" ]]; then
-  commit="$(git -C "$here" describe --always --dirty 2>/dev/null)" || commit=unknown
+  commit="$(git -C "$here" describe --always --dirty 2>/dev/null)" || commit=''
 fi
+[[ -z "$commit" ]] || options+=(--commit "$commit")
 ((${#scenarios[@]})) || scenarios=(all)
 
+# That of an earlier run must not be drawn for this one.
+rm -f "$out/scenarios.json"
 status=0
-"$programs/sr-jit-gpu-bench" "${scenarios[@]}" --device "$device" --commit "$commit" --json "$out/scenarios.json" \
+"$programs/sr-jit-gpu-bench" "${scenarios[@]}" --device "$device" --json "$out/scenarios.json" \
   ${options[@]+"${options[@]}"} | tee "$out/table.txt" || status=$?
-if ((status != 2)) && [[ -s "$out/scenarios.json" ]] && python3 -c 'import matplotlib' 2>/dev/null; then
-  python3 "$here/bench/plot" "$out/scenarios.json" --out "$out/figures" || status=3
+if ((status != 2)) && [[ -s "$out/scenarios.json" ]] && command -v python3 >/dev/null; then
+  drawn=0
+  python3 "$here/bench/plot" "$out/scenarios.json" --out "$out/figures" || drawn=$?
+  # 3: without matplotlib.
+  ((drawn == 0 || drawn == 3)) || status=3
 fi
 exit "$status"

@@ -17,13 +17,13 @@ def figure(what, value, better="less", spread=0.01, samples=9, unit="ms"):
 
 
 class Compare(unittest.TestCase):
-    def run_on(self, before, after, *options):
+    def run_on(self, before, after, *options, **facts):
         with tempfile.TemporaryDirectory() as folder:
             paths = []
             for name, figures in (("a", before), ("b", after)):
                 paths.append(os.path.join(folder, name))
                 with open(paths[-1], "w", encoding="utf-8") as file:
-                    json.dump({"machine": {"device": "cpu"}, "figures": figures}, file)
+                    json.dump({"machine": {"device": "cpu"}, "figures": figures, **facts}, file)
             done = subprocess.run([sys.executable, COMPARE, *paths, *options], capture_output=True, text=True, check=False)
             return done.returncode, done.stdout, done.stderr
 
@@ -59,9 +59,51 @@ class Compare(unittest.TestCase):
         self.assertEqual(self.run_on(before, after, "--threshold", "0.01")[0], 1)
 
     def test_few_samples_need_more(self):
-        before = [figure("x", 10, spread=0, samples=1)]
-        self.assertEqual(self.run_on(before, [figure("x", 13, spread=0, samples=1)])[0], 0)
-        self.assertEqual(self.run_on(before, [figure("x", 16, spread=0, samples=1)])[0], 1)
+        before = [figure("x", 10, samples=3)]
+        self.assertEqual(self.run_on(before, [figure("x", 13, samples=3)])[0], 0)
+        self.assertEqual(self.run_on(before, [figure("x", 16, samples=3)])[0], 1)
+
+    def test_few_samples_must_all_be_apart(self):
+        before, after = figure("x", 10, samples=4, spread=0.1), figure("x", 16, samples=4, spread=0.1)
+        self.assertEqual(self.run_on([before], [after])[0], 1)
+        self.assertEqual(self.run_on([{**before, "max": 15}], [after])[0], 0)
+
+    def test_a_single_sample_never_fails(self):
+        status, out, _ = self.run_on([figure("x", 10, spread=0, samples=1)], [figure("x", 90, spread=0, samples=1)])
+        self.assertEqual(status, 0)
+        self.assertIn("single?", out)
+
+    def test_scaled_against_measured_is_only_said(self):
+        status, out, _ = self.run_on([figure("x", 10)], [{**figure("x", 20), "extrapolated": True}])
+        self.assertEqual(status, 0)
+        self.assertIn("scaled?", out)
+
+    def test_only_times_and_rates_count(self):
+        status, out, _ = self.run_on([figure("x", 10), figure("n", 10, unit="nodes")],
+                                     [figure("x", 10), figure("n", 90, unit="nodes")])
+        self.assertEqual(status, 0)
+        self.assertIn("1 figures", out)
+
+    def test_a_figure_without_a_value_is_passed_over(self):
+        none = {**figure("n", 1), "value": None, "min": None}
+        self.assertEqual(self.run_on([figure("x", 10), none], [figure("x", 10), none])[0], 0)
+
+    def test_a_poor_report_is_not_taken(self):
+        same = [figure("x", 10)]
+        fault = [{"part": "tiers", "message": "the device is lost"}]
+        for facts in ({"faults": fault}, {"complete": False}):
+            status, _, err = self.run_on(same, same, **facts)
+            self.assertEqual(status, 2, facts)
+            self.assertIn("note:", err)
+            self.assertEqual(self.run_on(same, same, "--partial", **facts)[0], 0, facts)
+
+    def test_missing_figures_are_told(self):
+        before = [figure("x", 10), figure("y", 10)]
+        status, _, err = self.run_on(before, before[:1])
+        self.assertEqual(status, 2)
+        self.assertIn("1 figures of", err)
+        self.assertEqual(self.run_on(before, before[:1], "--partial")[0], 0)
+        self.assertEqual(self.run_on(before[:1], before)[0], 0)
 
     def test_the_worst_is_first(self):
         _, out, _ = self.run_on([figure("x", 10), figure("y", 10)], [figure("x", 12), figure("y", 20)])

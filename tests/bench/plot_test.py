@@ -17,6 +17,11 @@ def plot(*arguments):
     return subprocess.run([sys.executable, "-B", PLOT, *arguments], capture_output=True, text=True, check=False)
 
 
+def quick_report():
+    with open(REPORT, encoding="utf-8") as file:
+        return json.load(file)
+
+
 def with_baselines(report):
     """The report as if published designs and a GPU's limits had been measured, too."""
     for scenario in ("thesis-1", "thesis-2", "thesis-3", "mit-generation"):
@@ -25,8 +30,10 @@ def with_baselines(report):
             for result in ("losses", "predictions")] + [
             {"name": "nvrtc", "result": "losses", "total_seconds": 350.0, "step_seconds": 0.03, "extrapolated": True},
             {"name": "ptx-each", "not_run": "no CUDA driver"}]
-    report["details"]["mit-generation"]["baselines_over_expressions"] = [
+    own = report["details"]["mit-generation"]
+    own["baselines_over_expressions"] = [
         {"name": "stack-once", "expressions": count, "loss_seconds": count * 1e-4} for count in (50, 100, 200)]
+    own["baselines_over_rows"] = [{"name": "nvrtc", "rows": own["rows"], "loss_seconds": 0.5, "extrapolated": True}]
     for population in ("mixed", "arithmetic"):
         for shape in report["details"][population]["shapes"]:
             for run in shape["tiers"]:
@@ -43,8 +50,10 @@ def with_direct(report):
     own["generation_tier"] = "direct"
     own["interpreted_generations"] = own["generations"]
     own["direct_steady"] = own["steady"]
-    for point in own["over_expressions"] + own["over_rows"]:
+    for point in own["over_expressions"]:
         point["direct"] = {**point["interpret"], "ready_seconds": 2 * point["interpret"]["ready_seconds"]}
+    for point in own["over_rows"]:
+        point["direct"] = point["interpret"]
     for population in ("mixed", "arithmetic"):
         for shape in details[population]["shapes"]:
             shape["tiers"] += [{**run, "tier": "direct"} for run in shape["tiers"] if run["tier"] == "interpret"]
@@ -52,6 +61,7 @@ def with_direct(report):
         size["direct_seconds"] = 2 * size["interpret_seconds"]
     for one in details["tiers"]["maps"]:
         for point in one["points"]:
+            point.update(cpu_ready_seconds=1e-6, cpu_pass_seconds=1e-6 * point["rows"])
             point.update(direct_ready_seconds=1.5 * point["interpret_ready_seconds"], measured_direct_passes=30,
                          direct_pass_seconds=0.8 * point["interpret_pass_seconds"], predicted_direct_passes=None)
     return report
@@ -75,14 +85,67 @@ class Plot(unittest.TestCase):
             width, height = (int.from_bytes(header[i:i + 4], "big") for i in (16, 20))
             self.assertTrue(header.startswith(b"\x89PNG") and 500 < width < 2000 and 300 < height < 2000, (name, width, height))
 
+    def drawn(self, report, *arguments):
+        """The texts of a report's figures by name, of SVG files."""
+        with open(self.path("report.json"), "w", encoding="utf-8") as file:
+            json.dump(report, file)
+        done = plot(self.path("report.json"), "--out", self.path("out"), "--format", "svg", *arguments)
+        texts = {}
+        for name in os.listdir(self.path("out")):
+            with open(self.path(f"out/{name}"), encoding="utf-8") as file:
+                texts[name.removesuffix(".svg")] = file.read()
+        return done, texts
+
     def test_all_figures(self):
         done = plot(REPORT, "--out", self.path("out"))
         self.assertEqual(done.returncode, 0, done.stderr)
         self.check_figures()
 
+    def test_making_ready_is_that_of_new_expressions(self):
+        report = quick_report()
+        own = report["details"]["mit-generation"]
+        for point in own["over_expressions"]:
+            for tier in ("interpret", "compile"):
+                at_full_size = point["expressions"] == own["expressions"]
+                point[tier]["ready_seconds"] = (0.123 if tier == "interpret" else 4.56) if at_full_size else 77
+        self.assertTrue(all("ready_seconds" not in point["compile"] for point in own["over_rows"]))
+        _, texts = self.drawn(report, "--only", "compile-and-run")
+        for text in ("123 ms to make ready", "4.56 s to make ready"):
+            self.assertTrue(text in texts["compile-and-run"], text)
+
+    def test_published_bars_are_for_their_sizes(self):
+        report, names = quick_report(), ("thesis-losses", "generation", "scaling")
+        only = [word for name in names for word in ("--only", name)]
+        _, texts = self.drawn(report, *only)
+        for name in names:
+            self.assertFalse("published" in texts[name], name)
+        report["details"]["thesis-3"].update(expressions=10000, rows=10860, steps=100)
+        own = report["details"]["mit-generation"]
+        own.update(expressions=2000, rows=1000000)
+        own["over_expressions"][-1]["expressions"] = 2000
+        own["over_rows"][-1]["rows"] = 1000000
+        _, texts = self.drawn(report, *only)
+        for name, text in zip(names, ("25.4 s", "220 ms", "published, cached")):
+            self.assertTrue(text in texts[name], name)
+
+    def test_the_other_figures_are_drawn_where_one_cannot_be(self):
+        report = quick_report()
+        report["details"]["compile"]["sizes"] = [{}]
+        report["details"]["mit-generation"]["over_rows"] = []
+        done, texts = self.drawn(report, "--only", "compile-stages", "--only", "compile-and-run", "--only", "scaling")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("compile-stages cannot be drawn", done.stderr)
+        self.assertNotIn("Traceback", done.stderr)
+        self.assertEqual(sorted(texts), ["compile-and-run", "scaling"])
+
+    def test_wrong_uses(self):
+        for arguments, status in ((("--format", "bmp"), 2), (("--only", "none"), 2), (("--out", "/dev/null/x"), 1)):
+            done = plot(REPORT, *arguments)
+            self.assertEqual(done.returncode, status, arguments)
+            self.assertNotIn("Traceback", done.stderr)
+
     def test_with_baselines_and_limits(self):
-        with open(REPORT, encoding="utf-8") as file:
-            report = with_baselines(json.load(file))
+        report = with_baselines(quick_report())
         with open(self.path("report.json"), "w", encoding="utf-8") as file:
             json.dump(report, file)
         done = plot(self.path("report.json"), "--out", self.path("out"))
@@ -92,10 +155,11 @@ class Plot(unittest.TestCase):
             text = file.read()
         self.assertIn("stack-once", text)
         self.assertIn("nvrtc *", text)
+        with open(self.path("out/scaling.svg"), encoding="utf-8") as file:
+            self.assertTrue("nvrtc *" in file.read())
 
     def test_with_the_direct_tier(self):
-        with open(REPORT, encoding="utf-8") as file:
-            report = with_direct(json.load(file))
+        report = with_direct(quick_report())
         with open(self.path("report.json"), "w", encoding="utf-8") as file:
             json.dump(report, file)
         done = plot(self.path("report.json"), "--out", self.path("out"))
@@ -104,16 +168,20 @@ class Plot(unittest.TestCase):
         for name in ("break-even", "compile-and-run", "generation", "roofline", "scaling", "thesis-losses", "thesis-stages"):
             with open(self.path(f"out/{name}.svg"), encoding="utf-8") as file:
                 self.assertIn("direct code", file.read(), name)
+        with open(self.path("out/break-even.svg"), encoding="utf-8") as file:
+            self.assertTrue("the processor first" in file.read())
 
     def test_the_same_report_gives_the_same_figure(self):
         for out in ("one", "two"):
             self.assertEqual(plot(REPORT, "--out", self.path(out), "--only", "scaling", "--format", "svg").returncode, 0)
-        files = [open(self.path(f"{out}/scaling.svg"), encoding="utf-8").read() for out in ("one", "two")]
-        self.assertEqual(files[0], files[1])
+        files = []
+        for out in ("one", "two"):
+            with open(self.path(f"{out}/scaling.svg"), encoding="utf-8") as file:
+                files.append(file.read())
+        self.assertTrue(files[0] == files[1])
 
     def test_a_missing_scenario_is_left_out(self):
-        with open(REPORT, encoding="utf-8") as file:
-            report = json.load(file)
+        report = quick_report()
         report["details"] = {"sharing": report["details"]["sharing"]}
         with open(self.path("report.json"), "w", encoding="utf-8") as file:
             json.dump(report, file)

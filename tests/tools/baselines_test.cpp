@@ -2,12 +2,14 @@
 #include "tools/bench/baselines/baseline.h"
 
 #include <cmath>
+#include <limits>
 #include <set>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "ir/text.h"
+#include "runtime/engine.h"
 #include "tests/runtime/fake_driver.h"
 #include "tools/bench/baselines/baseline_check.h"
 #include "tools/bench/baselines/baseline_ops.h"
@@ -151,7 +153,7 @@ TEST_P(Baselines, TakeNewParametersAndNewGenerations) {
       std::vector<double> sums(expressions.size());
       baseline->predictions(parameters, got);
       baseline->losses(parameters, sums);
-      EXPECT_GE(baseline->kernelSeconds(), 0);
+      EXPECT_GT(baseline->kernelSeconds(), 0);
       std::vector<float> numbers(parameters.begin(), parameters.end());
       for (std::size_t e = 0, first = 0; e < expressions.size(); first += expressions[e].parameterCount(), ++e) {
         const std::span<float> values = std::span(expected).subspan(e * 5, 5);
@@ -165,6 +167,34 @@ TEST_P(Baselines, TakeNewParametersAndNewGenerations) {
       }
     }
   }
+}
+
+/// Sums of squared errors by an engine of the processor.
+std::vector<double> engineSums(std::span<const Expression> expressions, const BaselineData& data,
+                               std::span<const double> parameters) {
+  const Engine engine = Engine::create({.device = "cpu", .math = Math::kFast, .threads = 1}).value();
+  DataView view;
+  for (const auto& column : data.columns) view.columns.emplace_back(column);
+  view.target.emplace(data.target);
+  const Dataset dataset = engine.upload(view).value();
+  const Program program = engine.compile(expressions, {.tier = Tier::kInterpret});
+  return engine.loss(program, dataset, parameters, {.kind = LossKind::kSse}).value().values;
+}
+
+// NVRTC's modules have 100 expressions.
+TEST_P(Baselines, GiveTheSumsOfAnEngine) {
+  const BaselineData data = dataOf(130);
+  std::vector<Expression> expressions = population(100, 23);
+  expressions.push_back(expressionsOf({"p0*x0+x1"})[0]);
+  const std::vector<double> parameters = parametersOf(expressions, 9);
+  const auto baseline = make(data);
+  baseline->prepare(expressions);
+  std::vector<double> sums(expressions.size());
+  baseline->losses(parameters, sums);
+  const std::vector<double> expected = engineSums(expressions, data, parameters);
+  EXPECT_NEAR(sums.back(), expected.back(), 1e-4 * expected.back());
+  const auto agreement = compareSums(sums, expected, data.target);
+  EXPECT_GT(agreement.finite, 40U);
 }
 
 TEST_P(Baselines, RefuseWhatTheyCannotTake) {
@@ -208,6 +238,24 @@ TEST(DeviceBaselines, LaunchAsOftenAsTheirDesignSays) {
     baseline->losses({}, sums);
     EXPECT_EQ(machine.driver.count("cuLaunchKernel"), launches);
     EXPECT_EQ(machine.driver.count("cuModuleLoadDataEx"), 0U) << "compiling belongs to prepare()";
+  }
+}
+
+// More programs than a grid is high take more launches.
+TEST(DeviceBaselinesSlow, InterpretMoreExpressionsThanAGridIsHigh) {
+  const BaselineData data = dataOf(1);
+  std::vector<Expression> expressions(65536, expressionsOf({"x0"})[0]);
+  expressions[65534] = expressionsOf({"x1"})[0];
+  expressions[65535] = expressionsOf({"x2"})[0];
+  Machine machine;
+  const auto baseline = machine.make(Design::kStackOnce, data);
+  baseline->prepare(expressions);
+  machine.driver.forgetCalls();
+  std::vector<float> out(expressions.size());
+  baseline->predictions({}, out);
+  EXPECT_EQ(machine.driver.count("cuLaunchKernel"), 2U);
+  for (std::size_t e = 0; e < expressions.size(); ++e) {
+    ASSERT_EQ(out[e], data.columns[e < 65534 ? 0 : e - 65533][0]) << e;
   }
 }
 
@@ -292,6 +340,54 @@ TEST(CheckBaseline, FindsWhatIsWrong) {
   EXPECT_EQ(messageOf(1, 1), "checked: 96 of 96 predictions within their bound, 3 sums");
   EXPECT_THAT(messageOf(1.0001F, 1), HasSubstr("for expression 0 in row"));
   EXPECT_THAT(messageOf(1, 1.01), HasSubstr("sum of squared errors of expression 2"));
+}
+
+TEST(CheckBaseline, FailsWhereNothingCanBeCompared) {
+  const BaselineData data = dataOf(100);
+  Flawed baseline(data, 1, 1);
+  try {
+    checkBaseline(baseline, expressionsOf({"log(x0-100)", "sqrt(x1-9)"}), data, {});
+    FAIL() << "it passed";
+  } catch (const BenchFailure& failure) {
+    EXPECT_THAT(failure.error.message, HasSubstr("too little could be compared"));
+  }
+}
+
+TEST(CheckBaseline, DrawsHalfAmongThoseThatLookFinite) {
+  const BaselineData data = dataOf(100);
+  std::vector<Expression> expressions(90, expressionsOf({"log(x0)"})[0]);
+  expressions.resize(100, expressionsOf({"x0+x1"})[0]);
+  Flawed baseline(data, 1, 1);
+  const auto agreement = checkBaseline(baseline, expressions, data, {}, {.seed = 3, .expressions = 10, .rows = 8});
+  EXPECT_GE(agreement.sums, 5U);
+  EXPECT_LT(agreement.sums, 10U);
+}
+
+TEST(CompareSums, LetsSingleOnesDifferButNotMany) {
+  const std::vector<float> target(10, 1.0F);
+  std::vector<double> expected(200, 5.0), sums = expected;
+  expected[7] = std::numeric_limits<double>::quiet_NaN();
+  expected[8] = std::numeric_limits<double>::infinity();
+  sums[20] = 5.04;
+  sums[0] = sums[1] = sums[2] = 5.1;
+  sums[3] = std::numeric_limits<double>::quiet_NaN();
+  sums[7] = std::numeric_limits<double>::infinity();
+  EXPECT_EQ(compareSums(sums, expected, target).text(), "195 of 200 sums as sr-jit's, 198 of them finite");
+  sums[4] = 4.9;
+  try {
+    compareSums(sums, expected, target);
+    FAIL() << "it passed";
+  } catch (const BenchFailure& failure) {
+    EXPECT_THAT(failure.error.message, HasSubstr("the first that differs is expression 0: 5.1 instead of 5"));
+  }
+}
+
+TEST(CompareSums, TakesRoundingErrorsOfTheTargetForNothing) {
+  const std::vector<float> target(100, 2.0F);
+  const std::vector<double> expected = {1e-9, 2e-9}, sums = {3e-6, 0}, wrong = {1e-5, 2e-5};
+  EXPECT_EQ(compareSums(sums, expected, target).same, 2U);
+  EXPECT_THROW(compareSums(wrong, expected, target), BenchFailure);
+  EXPECT_THROW(compareSums({}, {}, target), BenchFailure) << "nothing was compared";
 }
 
 TEST(CheckBaseline, DrawsSomeOfMany) {

@@ -143,6 +143,26 @@ TEST(Bench, KnowsItsWrongUses) {
   EXPECT_THAT(runCommand({"bench", "gpu", "--help"}, "/").out, HasSubstr("--seconds"));
   EXPECT_EQ(runCommand({"bench", "gpu", "--only", "nothing"}, "/").status, 2);
   EXPECT_EQ(runCommand({"bench", "gpu", "--device", "cuda:99"}, "/").status, 3);
+  EXPECT_EQ(runCommand({"bench", "tiers", "--seconds", "0"}, "/").status, 2);
+  for (const auto& [words, message] :
+       {std::pair<std::vector<std::string>, const char*>{{"scenarios", "mixed"}, "'all' stands for all scenarios"},
+        {{"all", "tiers"}, "'all' stands for all scenarios"},
+        {{"tiers", "--only", "small"}, "--only names parts"},
+        {{"mixed", "--data", "x.csv"}, "--data is not read by the scenario 'mixed'"},
+        {{"gpu", "--data", "x.csv"}, "--data is of scenarios"}}) {
+    std::vector<std::string> all = {"bench"};
+    all.insert(all.end(), words.begin(), words.end());
+    const Outcome outcome = runCommand(all, "/");
+    EXPECT_EQ(outcome.status, 2) << words.back();
+    EXPECT_THAT(outcome.err, HasSubstr(message));
+  }
+}
+
+TEST(Bench, TriesItsFileFirst) {
+  const Outcome outcome = runCommand({"bench", "tiers", "--quick", "--device", "cpu", "--json", "/none/x.json"}, "/");
+  EXPECT_EQ(outcome.status, 1);
+  EXPECT_EQ(outcome.out, "");
+  EXPECT_THAT(outcome.err, HasSubstr("/none/x.json"));
 }
 
 TEST(Bench, RunsAScenario) {
@@ -156,6 +176,8 @@ TEST(Bench, RunsAScenario) {
                                       data, "--no-baselines", "--json", file},
                                      "/");
   ASSERT_EQ(outcome.status, 0) << outcome.err;
+  EXPECT_THAT(outcome.out, StartsWith("cpu, "));
+  EXPECT_THAT(outcome.out, HasSubstr(" host threads, sr-jit "));
   const json details = json::parse(contentOf(file))["details"]["thesis-2"];
   EXPECT_EQ(details["rows"], 3);
   EXPECT_EQ(details["data"], data);

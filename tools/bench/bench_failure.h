@@ -1,9 +1,11 @@
 // How a benchmark ends that cannot go on.
 #pragma once
 
+#include <exception>
 #include <utility>
 
 #include "ir/error.h"
+#include "runtime/cuda_context.h"
 
 namespace srjit {
 
@@ -16,6 +18,21 @@ template <class T>
 T must(Result<T> result) {
   if (!result) throw BenchFailure{std::move(result).error()};
   return std::move(*result);
+}
+
+/// What `body` throws, as an error.
+template <class Body>
+Status caught(const Body& body) {
+  try {
+    body();
+  } catch (const BenchFailure& failure) {
+    return failure.error;
+  } catch (const CudaFailure& failure) {
+    return failure.error();
+  } catch (const std::exception& failure) {
+    return Error{Errc::kMachine, failure.what(), {}};
+  }
+  return okStatus();
 }
 
 }  // namespace srjit

@@ -25,7 +25,8 @@ BLUE, ORANGE, GREEN, RED, PURPLE, SKY, YELLOW = (
     "#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9", "#F0E442")
 GREY, DARK = "#8c8c8c", "#222222"
 HALO = withStroke(linewidth=3, foreground="white")
-OTHERS = [GREEN, RED, PURPLE, SKY, ORANGE, "#7f7f7f", "#b8a000"]
+# Designs beside sr-jit, whose tiers have blue, green and sky blue.
+OTHERS = [RED, PURPLE, ORANGE, "#b8a000", "#7a5230", DARK]
 
 plt.rcParams.update({
     "font.size": 10, "axes.titlesize": 11, "axes.titleweight": "bold", "axes.titlelocation": "left",
@@ -67,10 +68,16 @@ def title(figure, text):
     figure.suptitle(text, x=0.01, ha="left", fontsize=13, weight="bold")
 
 
-def spread(values):
+def quantile(values, part):
+    """By linear interpolation between the two values beside it, as the benchmark's own."""
     values = sorted(values)
-    pick = lambda part: values[int(part * (len(values) - 1))]  # noqa: E731
-    return pick(0.5), pick(0.25), pick(0.75)
+    place = part * (len(values) - 1)
+    below = int(place)
+    return values[below] + (values[min(below + 1, len(values) - 1)] - values[below]) * (place - below)
+
+
+def spread(values):
+    return quantile(values, 0.5), quantile(values, 0.25), quantile(values, 0.75)
 
 
 def grid(axes, axis):

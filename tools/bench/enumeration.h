@@ -18,7 +18,8 @@ namespace srjit {
 /// idea of D. Bartlett, H. Desmond, P. Ferreira, "Exhaustive Symbolic Regression" (IEEE Trans. Evol. Comp., 2023),
 /// without its simplification by computer algebra.
 ///
-/// The same on every machine. Takes a second and a hundred bytes for every million trees of the sizes in question.
+/// The same on every machine. All trees of the complete sizes and of the next one are held at once: 250,000 expressions
+/// take a third of a second and 65 MB, a million 2 s and 380 MB.
 std::vector<Expression> enumerateExpressions(std::size_t count);
 
 }  // namespace srjit

@@ -1,14 +1,25 @@
 #include "tools/bench/gpu_bench.h"
 
 #include <algorithm>
+#include <filesystem>
+#include <future>
 #include <string_view>
 
 #include <tbb/parallel_for.h>
 
 namespace srjit {
 
-Engine BenchContext::engine(Math math) const {
-  return must(Engine::create({.device = device, .math = math, .cache_directory = scratch + "/cache"}));
+std::string BenchContext::cacheDirectory(const std::string& name) const {
+  const std::filesystem::path directory = std::filesystem::path(scratch) / name;
+  if (!warm.empty() && !std::filesystem::exists(directory)) {
+    std::filesystem::create_directories(directory);
+    std::filesystem::copy(warm, directory, std::filesystem::copy_options::recursive);
+  }
+  return directory.string();
+}
+
+Engine BenchContext::engine(Math math, const std::string& cache) const {
+  return must(Engine::create({.device = device, .math = math, .cache_directory = cacheDirectory(cache)}));
 }
 
 std::vector<double> BenchContext::sample(std::size_t count, double limit, const std::function<double()>& body) const {
@@ -34,6 +45,14 @@ BenchData::BenchData(std::size_t column_count, std::size_t rows) : columns(colum
     fill(column);
   }
   fill(target);
+}
+
+BenchData BenchData::positive(std::size_t columns, std::size_t rows) {
+  BenchData data(columns, rows);
+  for (std::vector<float>& column : data.columns) {
+    for (float& value : column) value = (value + 3.1f) / 2;
+  }
+  return data;
 }
 
 DataView BenchData::view() const {
@@ -88,6 +107,26 @@ std::vector<Expression> parseLines(const std::string& text, Language language) {
   expressions.reserve(lines.size());
   for (auto& block : blocks) std::move(block.begin(), block.end(), std::back_inserter(expressions));
   return expressions;
+}
+
+void warmCache(const std::string& device, const std::string& directory) {
+  if (device == "cpu") return;
+  const Engine engine = must(Engine::create({.device = device, .math = Math::kFast, .cache_directory = directory}));
+  std::vector<std::future<void>> making;
+  for (const char* const population : {"mixed", "arithmetic"}) {
+    // Few rows and many have interpreters of their own.
+    for (const std::size_t rows : {128, 4096}) {
+      making.push_back(std::async(std::launch::async, [&engine, population, rows] {
+        const Dataset data = must(engine.upload(BenchData(10, rows).view()));
+        const Program program = engine.compile(populationOf(population, 8), {.tier = Tier::kInterpret});
+        must(engine.loss(program, data, {}));
+        std::vector<float> out(program.size() * rows);
+        must(engine.evaluate(program, data, {}, out));
+      }));
+    }
+  }
+  for (std::future<void>& one : making) one.get();
+  hasDirect(engine);
 }
 
 bool hasDirect(const Engine& engine) {

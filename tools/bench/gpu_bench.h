@@ -16,8 +16,9 @@
 namespace srjit {
 
 struct BenchContext {
-  std::string device;
-  std::string scratch;  ///< a directory for this run alone
+  std::string device;   ///< "cpu" or "cuda:N"
+  std::string scratch;  ///< a directory for this part alone
+  std::string warm;     ///< the directory of warmCache(); empty: none
   bool quick = false;
   double seconds = 0;  ///< that all parts together may take
   Stopwatch started = {};
@@ -29,9 +30,13 @@ struct BenchContext {
 
   double left() const { return seconds - started.seconds(); }
   bool onGpu() const { return device != "cpu"; }
-  unsigned ordinal() const { return static_cast<unsigned>(std::stoul(device.substr(device.find(':') + 1))); }
-  /// With kernels kept in the scratch directory.
-  Engine engine(Math math) const;
+  /// Of the GPU; 0 on a processor.
+  unsigned ordinal() const { return onGpu() ? static_cast<unsigned>(std::stoul(device.substr(5))) : 0; }
+  /// A directory for kernels in the scratch directory, which begins as a copy of the warm one: of expressions there is
+  /// nothing in it but what this part has made under this name.
+  std::string cacheDirectory(const std::string& name = "cache") const;
+  /// With kernels in cacheDirectory(cache).
+  Engine engine(Math math, const std::string& cache = "cache") const;
 
   /// Calls `body`, which gives a sample, at most `count` times in at most `limit` seconds, but at least once; a quick
   /// run has at most 3 samples in a fifth of the time.
@@ -42,6 +47,9 @@ struct BenchContext {
 struct BenchData {
   BenchData() = default;
   BenchData(std::size_t columns, std::size_t rows);
+  /// The columns on (0.05, 3.05) instead: logarithms and powers of negative numbers are NaN, so that of random trees of
+  /// such functions hardly any would have a finite loss.
+  static BenchData positive(std::size_t columns, std::size_t rows);
   DataView view() const;
   std::size_t rows() const { return target.size(); }
 
@@ -60,6 +68,10 @@ std::vector<double> parametersFor(const Program& program, int step);
 /// Expressions, one a line, and back; in parallel.
 std::string textOf(std::span<const Expression> expressions, Language language);
 std::vector<Expression> parseLines(const std::string& text, Language language);
+
+/// Puts into an empty directory what a machine makes once: interpreters, and the proof of the direct tier. Does nothing
+/// on a processor. Throws BenchFailure, CudaFailure.
+void warmCache(const std::string& device, const std::string& directory);
 
 /// Whether an engine's device has the direct tier. It is proved by the way, so that this is not timed later.
 bool hasDirect(const Engine& engine);
@@ -83,6 +95,7 @@ struct BenchPart {
   const char* doc;
   void (*run)(const BenchContext& context);
   double seconds = 0;
+  bool reads_data = false;  ///< of BenchContext::data_file
 };
 void benchInterpreter(const BenchContext& context);
 void benchSmall(const BenchContext& context);
@@ -95,7 +108,7 @@ void benchOverlap(const BenchContext& context);
 void benchAuto(const BenchContext& context);
 void benchDirect(const BenchContext& context);
 
-#define SRJIT_SCENARIO(id, name, seconds, doc) void bench##id(const BenchContext& context);
+#define SRJIT_SCENARIO(id, name, seconds, data, doc) void bench##id(const BenchContext& context);
 #include "tools/bench/scenarios/scenarios.def"
 #undef SRJIT_SCENARIO
 

@@ -29,7 +29,7 @@ void benchWriting(const BenchContext& context) {
       const Engine engine = must(Engine::create({.device = context.device,
                                                  .math = Math::kFast,
                                                  .threads = threads,
-                                                 .cache_directory = context.scratch + "/cache"}));
+                                                 .cache_directory = context.cacheDirectory()}));
       const Dataset uploaded = must(engine.upload(data.view()));
       writingSeconds(engine, expressions, uploaded);
       const auto samples = context.sample(
@@ -99,7 +99,7 @@ void benchRates(const BenchContext& context, std::size_t count, std::size_t rows
 void benchBreakEven(const BenchContext& context) {
   const std::size_t count = context.quick ? 500 : 2000, rows = 10860;
   const Engine engine = must(Engine::create(
-      {.device = context.device, .math = Math::kFast, .threads = 1, .cache_directory = context.scratch + "/cache"}));
+      {.device = context.device, .math = Math::kFast, .threads = 1, .cache_directory = context.cacheDirectory()}));
   const BenchData data(kColumns, rows);
   const Dataset uploaded = must(engine.upload(data.view()));
   const std::vector<Expression> expressions = populationOf("mixed", count);

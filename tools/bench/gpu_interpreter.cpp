@@ -7,6 +7,7 @@
 #include "ir/text.h"
 #include "tools/bench/baselines/baseline_check.h"
 #include "tools/bench/gpu_bench.h"
+#include "tools/bench/scenarios/baseline_timer.h"
 
 namespace srjit {
 namespace {
@@ -18,20 +19,18 @@ constexpr double kTera = 1e-12, kMilli = 1e3;
 /// The median, in T node evaluations a second.
 double measureBaseline(const BenchContext& context, const std::string& population,
                        std::span<const Expression> expressions, const BenchData& data) {
-  const BaselineData own{context.ordinal(), data.columns, data.target};
   const double evaluations = nodesOf(expressions) * static_cast<double>(data.rows());
-  std::vector<double> sums(expressions.size());
   const auto ratesOf = [&](std::string_view name, std::size_t samples, std::string& note) {
     const auto baselines = allBaselines();
     const auto info =
         std::ranges::find(baselines, name, [](const BaselineInfo& i) { return std::string_view(i.name); });
-    const std::unique_ptr<Baseline> baseline = info->make(own);
-    note = checkBaseline(*baseline, expressions, own, {}).text();
-    baseline->prepare(expressions);
-    baseline->losses({}, sums);
+    BaselineTimer timer(context, *info, data);
+    note = checkBaseline(timer.baseline(), expressions, timer.data(), {}).text();
+    timer.prepare(expressions);
+    timer.step(false);
     return context.sample(samples, 3, [&] {
-      baseline->losses({}, sums);
-      return evaluations / baseline->kernelSeconds() * kTera;
+      timer.step(false);
+      return evaluations / timer.kernelSeconds() * kTera;
     });
   };
   const std::string what = "stack kernel in local memory, one row a thread, losses, " + population;

@@ -1,10 +1,14 @@
 // sr-jit-gpu-bench: the figures of docs/performance.md for a GPU. `sr-jit bench gpu` starts it.
 #include <CLI/CLI.hpp>
 
+#include <signal.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <charconv>
 #include <cstdio>
+#include <cstdlib>
 #include <exception>
 #include <filesystem>
 
@@ -31,14 +35,14 @@ constexpr BenchPart kParts[] = {
 };
 
 constexpr BenchPart kScenarios[] = {
-#define SRJIT_SCENARIO(id, name, seconds, doc) {name, doc, bench##id, seconds},
+#define SRJIT_SCENARIO(id, name, seconds, data, doc) {name, doc, bench##id, seconds, data},
 #include "tools/bench/scenarios/scenarios.def"
 #undef SRJIT_SCENARIO
 };
 constexpr double kQuickSeconds = 8;
 
 struct Options {
-  std::string json, device = "cuda:0", commit, second_process, results = "both", data;
+  std::string json, device, commit, second_process, results = "both", data;
   std::vector<std::string> only, scenarios;
   bool no_baselines = false;
   std::size_t expressions = 0;
@@ -46,10 +50,24 @@ struct Options {
   bool quick = false;
 };
 
-/// A directory for this run, removed at its end.
+/// A directory for this run, removed at its end; those of runs that were killed go first. Throws
+/// std::filesystem::filesystem_error.
 class Scratch {
  public:
-  Scratch() : path_(std::filesystem::temp_directory_path() / fmt::format("srjit-gpu-bench-{}", getpid())) {
+  Scratch() {
+    const std::filesystem::path folder = std::filesystem::temp_directory_path();
+    const std::string prefix = "srjit-gpu-bench-";
+    for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+      const std::string name = entry.path().filename().string();
+      if (!name.starts_with(prefix)) continue;
+      pid_t owner = 0;
+      const auto [end, failure] = std::from_chars(name.data() + prefix.size(), name.data() + name.size(), owner);
+      const bool is_dead = failure == std::errc() && end == name.data() + name.size() && owner > 0 &&
+                           kill(owner, 0) != 0 && errno == ESRCH;
+      std::error_code ignored;
+      if (is_dead) std::filesystem::remove_all(entry.path(), ignored);
+    }
+    path_ = folder / fmt::format("{}{}", prefix, getpid());
     std::filesystem::create_directories(path_);
   }
   ~Scratch() {
@@ -58,24 +76,11 @@ class Scratch {
   }
   Scratch(const Scratch&) = delete;
   Scratch& operator=(const Scratch&) = delete;
-  std::string path() const { return path_.string(); }
+  std::string path(const std::string& name) const { return (path_ / name).string(); }
 
  private:
   std::filesystem::path path_;
 };
-
-Status runPart(const BenchPart& part, const BenchContext& context) {
-  try {
-    part.run(context);
-  } catch (const BenchFailure& failure) {
-    return failure.error;
-  } catch (const CudaFailure& failure) {
-    return failure.error();
-  } catch (const std::exception& failure) {
-    return Error{Errc::kMachine, failure.what(), {}};
-  }
-  return okStatus();
-}
 
 /// The parts or scenarios that were asked for.
 std::vector<BenchPart> chosenParts(const Options& options) {
@@ -96,27 +101,60 @@ std::vector<BenchPart> chosenParts(const Options& options) {
 double secondsOf(const Options& options) {
   if (options.seconds > 0) return options.seconds;
   if (options.scenarios.empty()) return options.quick ? 20 : 220;
-  return options.quick ? 60 : 420;
+  return options.quick ? 60 : 600;
 }
 
-ExitStatus runParts(const Options& options) {
-  // Nothing is measured where the device cannot be used.
-  if (const auto engine = Engine::create({.device = options.device, .cache_directory = ""}); !engine) {
-    return report(engine.error());
+/// Why these options do not go together; empty if they do.
+std::string conflictOf(const Options& options, std::span<const BenchPart> chosen) {
+  const bool has_scenarios = !options.scenarios.empty();
+  if (has_scenarios && !options.only.empty()) return "--only names parts, which are not run where scenarios are named";
+  if (options.scenarios.size() > 1 && std::ranges::find(options.scenarios, "all") != options.scenarios.end()) {
+    return "'all' stands for all scenarios, so no other is named beside it";
   }
+  if (!options.data.empty()) {
+    if (!has_scenarios) return "--data is of scenarios";
+    for (const BenchPart& part : chosen) {
+      if (!part.reads_data) return fmt::format("--data is not read by the scenario '{}'", part.name);
+    }
+  }
+  return {};
+}
+
+/// The name of the device that is used: parts are of a GPU, and scenarios run on the processor where there is none.
+Result<std::string> findDevice(const Options& options) {
+  const std::string wanted = !options.device.empty() ? options.device : options.scenarios.empty() ? "cuda:0" : "auto";
+  const auto engine = Engine::create({.device = wanted, .cache_directory = ""});
+  if (!engine) return engine.error();
+  return engine->options().device;
+}
+
+ExitStatus runParts(const Options& options, std::span<const BenchPart> chosen) {
+  // Nothing is measured where the device cannot be used, or the report cannot be written.
+  const auto device = findDevice(options);
+  if (!device) return report(device.error());
+  GpuReport results(describeMachine(*device, options.commit), options.json);
+  if (const Status saved = results.save(false); !saved) return report(saved.error());
+  std::fputs(results.heading().c_str(), stdout);
   const Scratch scratch;
-  GpuReport results(describeMachine(options.device, options.commit), options.json);
-  const BenchContext all{.device = options.device,
-                         .scratch = scratch.path(),
+  const Stopwatch started;
+  const std::string warm = scratch.path("warm");
+  if (const Status done = caught([&] { warmCache(*device, warm); }); !done) {
+    results.addFault("warm-up", done.error().message);
+  }
+  if (*device != "cpu") results.attach("warm-up", {{"seconds", started.seconds()}});
+  const BenchContext all{.device = *device,
+                         .scratch = {},
+                         .warm = std::filesystem::exists(warm) ? warm : "",
                          .quick = options.quick,
                          .seconds = secondsOf(options),
+                         .started = started,
                          .report = &results,
                          .losses = options.results != "predictions",
                          .predictions = options.results != "losses",
                          .baselines = !options.no_baselines,
                          .data_file = options.data};
-  bool complete = true;
-  for (const BenchPart& part : chosenParts(options)) {
+  bool complete = true, is_saved = true;
+  for (const BenchPart& part : chosen) {
     if (all.left() <= 0) {
       complete = false;
       results.addFault(part.name, fmt::format("not run: the {} s were up", all.seconds));
@@ -124,17 +162,25 @@ ExitStatus runParts(const Options& options) {
     }
     const Stopwatch watch;
     BenchContext context = all;
+    context.scratch = scratch.path(part.name);
+    std::filesystem::create_directories(context.scratch);
     if (part.seconds > 0) {
       context.seconds = std::min(options.quick ? kQuickSeconds : part.seconds, all.left());
       context.started = {};
     }
-    if (const Status done = runPart(part, context); !done) results.addFault(part.name, done.error().message);
+    if (const Status done = caught([&] { part.run(context); }); !done) {
+      results.addFault(part.name, done.error().message);
+    }
     std::fprintf(stderr, "%-14s %.1f s\n", part.name, watch.seconds());
-    if (const Status saved = results.save(false); !saved) return report(saved.error());
+    std::fputs(results.newRows().c_str(), stdout);
+    std::fflush(stdout);
+    const Status saved = results.save(complete && &part == &chosen.back());
+    is_saved = saved.ok();
+    if (!saved) report(saved.error());
   }
-  if (const Status saved = results.save(complete); !saved) return report(saved.error());
-  std::fputs(results.table().c_str(), stdout);
-  return results.hasFaults() ? kMachineFailure : kDone;
+  std::fputs(results.newRows().c_str(), stdout);
+  if (!complete) is_saved = results.save(false).ok();
+  return results.hasFaults() || !is_saved ? kMachineFailure : kDone;
 }
 
 int runCommand(int argc, const char* const* argv) {
@@ -166,9 +212,11 @@ int runCommand(int argc, const char* const* argv) {
       ->type_name("NAME")
       ->check(CLI::IsMember(names));
   app.add_flag("--quick", options.quick, "fewer samples, smaller populations for the compiler, a smaller grid");
-  app.add_option("--device", options.device, "cuda:N, or cpu to try this program out")->capture_default_str();
-  app.add_option("--seconds", options.seconds, "nothing begins after SECONDS (parts 220, scenarios 420; quick 20, 60)")
-      ->type_name("SECONDS");
+  app.add_option("--device", options.device,
+                 "cpu, cuda:N, or auto: a GPU if there is one, else cpu (scenarios auto, parts cuda:0)");
+  app.add_option("--seconds", options.seconds, "nothing begins after SECONDS (parts 220, scenarios 600; quick 20, 60)")
+      ->type_name("SECONDS")
+      ->check(CLI::PositiveNumber);
   app.add_option("--commit", options.commit, "what was built, for the report")->type_name("NAME");
   app.add_option("--second-process", options.second_process, "")->group("");
   app.add_option("--expressions", options.expressions, "")->group("");
@@ -178,13 +226,23 @@ int runCommand(int argc, const char* const* argv) {
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? kDone : kWrongUsage;
   }
-  if (options.second_process.empty()) return runParts(options);
-  try {
-    runSecondProcess(options.device, options.second_process, options.expressions);
-  } catch (const BenchFailure& failure) {
-    return report(failure.error);
-  }
-  return kDone;
+  // The driver would keep what it compiles from PTX between runs, and a design would find what it is to be timed for.
+  setenv("CUDA_CACHE_DISABLE", "1", 1);
+  ExitStatus status = kDone;
+  const Status done = caught([&] {
+    if (!options.second_process.empty()) {
+      runSecondProcess(options.device, options.second_process, options.expressions);
+      return;
+    }
+    const std::vector<BenchPart> chosen = chosenParts(options);
+    if (const std::string conflict = conflictOf(options, chosen); !conflict.empty()) {
+      std::fprintf(stderr, "sr-jit: %s\n", conflict.c_str());
+      status = kWrongUsage;
+      return;
+    }
+    status = runParts(options, chosen);
+  });
+  return done ? status : report(done.error());
 }
 
 }  // namespace

@@ -35,7 +35,7 @@ struct Figure {
   bool moreIsBetter() const;
 };
 
-/// The value that `part` (0 to 1) of the values are below, always one of them: the lower one where it lies between two.
+/// The value that `part` (0 to 1) of the values are below, by linear interpolation between the two beside it.
 /// `values` is not empty.
 double quantileOf(std::vector<double> values, double part);
 inline double medianOf(std::vector<double> values) { return quantileOf(std::move(values), 0.5); }
@@ -51,10 +51,16 @@ class GpuReport {
   void attach(const std::string& part, nlohmann::ordered_json details);
   void addFault(const std::string& part, const std::string& message);
   bool hasFaults() const noexcept { return !faults_.empty(); }
+  /// What a part could not measure on this machine, or had no time for; no fault.
+  void addNotRun(const std::string& part, const std::string& name, const std::string& reason);
 
   /// Writes all that is there; the file is replaced at once, so that a kill leaves the last complete one. Errors: kIo.
   Status save(bool complete) const;
-  std::string table() const;
+
+  /// The machine in one line.
+  std::string heading() const;
+  /// The table's rows of what was added since the last call.
+  std::string newRows();
 
  private:
   nlohmann::ordered_json machine_;
@@ -62,9 +68,12 @@ class GpuReport {
   std::vector<std::pair<std::string, Figure>> figures_;
   nlohmann::ordered_json details_ = nlohmann::ordered_json::object();
   nlohmann::ordered_json faults_ = nlohmann::ordered_json::array();
+  nlohmann::ordered_json not_run_ = nlohmann::ordered_json::array();
+  std::size_t shown_figures_ = 0, shown_faults_ = 0, shown_not_run_ = 0;
 };
 
-/// Device, driver, processor and date; `device` as Engine::options() has it.
+/// Device, driver, processor, date and build; `device` as Engine::options() has it. `commit` is what was built, if that
+/// is known; otherwise the library's version and the hash of its sources stand there.
 nlohmann::ordered_json describeMachine(const std::string& device, const std::string& commit);
 
 }  // namespace srjit

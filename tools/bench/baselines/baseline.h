@@ -36,9 +36,12 @@ class Baseline {
 struct BaselineInfo {
   const char* name;
   const char* doc;
+  /// Throws what says that this machine cannot run it.
   std::unique_ptr<Baseline> (*make)(const BaselineData& data);
+  std::size_t unit = 1;  ///< expressions that it compiles at once, so that its costs grow by so many
 };
 
+/// All, in the order in which they are to be measured.
 std::span<const BaselineInfo> allBaselines();
 
 }  // namespace srjit

@@ -1,12 +1,16 @@
 #include "tools/bench/baselines/baseline_check.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <numeric>
+#include <optional>
 #include <random>
 
 #include <fmt/format.h>
 
 #include "ir/reference.h"
+#include "tools/bench/baselines/cpu_switch.h"
 #include "tools/bench/baselines/stack_program.h"
 #include "tools/bench/bench_failure.h"
 
@@ -16,6 +20,9 @@ namespace {
 constexpr std::size_t kMostPredictions = std::size_t{64} << 20;
 /// Sums of squares in f32 of up to 4,096 rows at once, in any order.
 constexpr double kSumTolerance = 1e-4;
+constexpr std::size_t kProbedRows = 256, kCandidates = 256;  // rows an expression, expressions for one that is drawn
+constexpr double kLeastPromised = 0.25, kLeastSums = 0.125;
+constexpr double kOtherSumTolerance = 0.01, kOtherSumLimit = 1e30, kSquaredError = 1e-8, kDiffering = 0.02;
 
 struct Sample {
   std::vector<std::size_t> numbers;  ///< of the expressions, ascending
@@ -23,22 +30,46 @@ struct Sample {
   std::vector<double> parameters;
 };
 
-Sample draw(std::mt19937_64& random, std::span<const Expression> expressions, std::span<const double> parameters,
-            std::size_t count) {
+/// The first `count` of 0 .. all - 1 in random order.
+std::vector<std::size_t> shuffled(std::mt19937_64& random, std::size_t all, std::size_t count) {
+  std::vector<std::size_t> numbers(all);
+  std::iota(numbers.begin(), numbers.end(), std::size_t{0});
+  for (std::size_t i = 0; i < count; ++i) std::swap(numbers[i], numbers[i + random() % (all - i)]);
+  numbers.resize(count);
+  return numbers;
+}
+
+/// Whether an expression is finite in some adjacent rows.
+bool looksFinite(std::mt19937_64& random, const Expression& expression, const BaselineData& data,
+                 std::span<const double> parameters) {
+  const std::vector<float> numbers(parameters.begin(), parameters.end());
+  std::vector<float> values(std::min(kProbedRows, data.target.size()));
+  runSwitch(expression, data.columns, numbers, random() % (data.target.size() - values.size() + 1), values);
+  return std::ranges::all_of(values, [](float value) { return std::isfinite(value); });
+}
+
+Sample draw(std::mt19937_64& random, std::span<const Expression> expressions, const BaselineData& data,
+            std::span<const double> parameters, std::size_t count) {
   const std::vector<std::uint32_t> offsets = parameterOffsets(expressions);
   if (parameters.size() != offsets.back()) {
     throw BenchFailure{{Errc::kInvalid,
                         fmt::format("{} parameters for expressions that have {}", parameters.size(), offsets.back()),
                         {}}};
   }
-  Sample sample;
-  // Knuth's selection sampling.
-  for (std::size_t e = 0; e < expressions.size() && sample.numbers.size() < count; ++e) {
-    if (random() % (expressions.size() - e) >= count - sample.numbers.size()) continue;
-    sample.numbers.push_back(e);
+  const auto own = [&](std::size_t e) { return parameters.subspan(offsets[e], offsets[e + 1] - offsets[e]); };
+  count = std::min(count, expressions.size());
+  std::vector<std::size_t> numbers =
+      shuffled(random, expressions.size(), std::min(kCandidates * count, expressions.size()));
+  std::size_t kept = (count + 1) / 2;
+  for (std::size_t i = kept; i < numbers.size() && kept < count; ++i) {
+    if (looksFinite(random, expressions[numbers[i]], data, own(numbers[i]))) std::swap(numbers[i], numbers[kept++]);
+  }
+  numbers.resize(count);
+  std::ranges::sort(numbers);
+  Sample sample{.numbers = numbers, .expressions = {}, .parameters = {}};
+  for (const std::size_t e : numbers) {
     sample.expressions.push_back(expressions[e]);
-    const auto own = parameters.subspan(offsets[e], offsets[e + 1] - offsets[e]);
-    sample.parameters.insert(sample.parameters.end(), own.begin(), own.end());
+    sample.parameters.insert(sample.parameters.end(), own(e).begin(), own(e).end());
   }
   return sample;
 }
@@ -91,7 +122,7 @@ BaselineAgreement checkBaseline(Baseline& baseline, std::span<const Expression> 
   const std::size_t rows = data.target.size();
   std::mt19937_64 random(options.seed);
   const std::size_t most = std::max<std::size_t>(1, kMostPredictions / rows);
-  const Sample sample = draw(random, expressions, parameters, std::min(options.expressions, most));
+  const Sample sample = draw(random, expressions, data, parameters, std::min(options.expressions, most));
   std::vector<float> predictions(sample.expressions.size() * rows);
   std::vector<double> sums(sample.expressions.size());
   baseline.prepare(sample.expressions);
@@ -111,7 +142,49 @@ BaselineAgreement checkBaseline(Baseline& baseline, std::span<const Expression> 
     }
     checkSum(sums[i], values, sample.numbers[i], data, agreement);
   }
+  const auto isBelow = [](std::size_t got, double part, std::size_t all) {
+    return got == 0 || static_cast<double>(got) < part * static_cast<double>(all);
+  };
+  if (isBelow(agreement.promised, kLeastPromised, agreement.compared) ||
+      isBelow(agreement.sums, kLeastSums, sample.expressions.size())) {
+    fail(fmt::format("too little could be compared to show anything: {} of {} predictions, {} of {} sums",
+                     agreement.promised, agreement.compared, agreement.sums, sample.expressions.size()));
+  }
   return agreement;
+}
+
+std::string SumAgreement::text() const {
+  return fmt::format("{} of {} sums as sr-jit's, {} of them finite", same, compared, finite);
+}
+
+SumAgreement compareSums(std::span<const double> sums, std::span<const double> expected,
+                         std::span<const float> target) {
+  double squares = 0;
+  for (const float y : target) squares += static_cast<double>(y) * static_cast<double>(y);
+  SumAgreement agreement{.compared = expected.size()};
+  std::array<std::size_t, 2> differing{};  // of those that are not finite, and of those that are
+  std::optional<std::size_t> wrong;
+  for (std::size_t e = 0; e < expected.size(); ++e) {
+    const double magnitude = std::fabs(expected[e]);
+    const bool is_finite = magnitude < kOtherSumLimit;
+    agreement.finite += is_finite;
+    const bool is_same =
+        is_finite ? std::fabs(sums[e] - expected[e]) <= kOtherSumTolerance * magnitude + kSquaredError * squares
+                  : !(std::fabs(sums[e]) < kOtherSumLimit / 100);
+    agreement.same += is_same;
+    if (is_same) continue;
+    ++differing[is_finite];
+    if (!wrong) wrong = e;
+  }
+  const auto isAllowed = [](std::size_t count, std::size_t all) {
+    return static_cast<double>(count) <= 1 + kDiffering * static_cast<double>(all);
+  };
+  if (expected.empty()) fail("there are no sums to compare with sr-jit's");
+  if (isAllowed(differing[1], agreement.finite) && isAllowed(differing[0], expected.size() - agreement.finite)) {
+    return agreement;
+  }
+  fail(fmt::format("{}; the first that differs is expression {}: {} instead of {}", agreement.text(), *wrong,
+                   sums[*wrong], expected[*wrong]));
 }
 
 }  // namespace srjit

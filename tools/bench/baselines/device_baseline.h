@@ -75,6 +75,8 @@ enum class StackLaunches { kEach, kOnce };
 std::unique_ptr<Baseline> makeStackBaseline(std::shared_ptr<const Cuda> cuda, const BaselineData& data,
                                             StackLaunches launches);
 std::unique_ptr<Baseline> makePtxBaseline(std::shared_ptr<const Cuda> cuda, const BaselineData& data);
+/// A module takes the compiler more than linear time.
+inline constexpr std::size_t kNvrtcModuleExpressions = 100;
 std::unique_ptr<Baseline> makeNvrtcBaseline(std::shared_ptr<const Cuda> cuda, const BaselineData& data);
 std::unique_ptr<Baseline> makeCacheBaseline(std::shared_ptr<const Cuda> cuda, const BaselineData& data);
 

@@ -10,9 +10,6 @@
 namespace srjit {
 namespace {
 
-/// A module takes the compiler more than linear time.
-constexpr std::size_t kModuleExpressions = 100;
-
 class NvrtcBaseline final : public DeviceBaseline {
  public:
   NvrtcBaseline(std::shared_ptr<const Cuda> device, const BaselineData& data)
@@ -25,8 +22,8 @@ class NvrtcBaseline final : public DeviceBaseline {
     offsets_ = parameterOffsets(expressions);
     kernels_.clear();
     modules_.clear();
-    for (std::size_t first = 0; first < expressions.size(); first += kModuleExpressions) {
-      const std::size_t count = std::min(kModuleExpressions, expressions.size() - first);
+    for (std::size_t first = 0; first < expressions.size(); first += kNvrtcModuleExpressions) {
+      const std::size_t count = std::min(kNvrtcModuleExpressions, expressions.size() - first);
       modules_.emplace_back(cuda(), must(compileCuda(cudaSource(expressions.subspan(first, count)),
                                                      cuda()->limits().arch, cuda()->limits().needs_ptx)));
       kernels_.push_back(modules_.back().kernel(kPopulationKernel));
@@ -39,10 +36,10 @@ class NvrtcBaseline final : public DeviceBaseline {
     const auto arguments = addressesOf(all_columns, row_count, module_parameters, target, result, first_of_module);
     const std::size_t result_bytes = target != 0 ? sizeof(double) : rows() * sizeof(float);
     for (std::size_t e = first; e < first + count;) {
-      const std::size_t module = e / kModuleExpressions;
-      const std::size_t end = std::min(first + count, (module + 1) * kModuleExpressions);
-      first_of_module = static_cast<std::uint32_t>(e % kModuleExpressions);
-      module_parameters = parameters() + offsets_[module * kModuleExpressions] * sizeof(float);
+      const std::size_t module = e / kNvrtcModuleExpressions;
+      const std::size_t end = std::min(first + count, (module + 1) * kNvrtcModuleExpressions);
+      first_of_module = static_cast<std::uint32_t>(e % kNvrtcModuleExpressions);
+      module_parameters = parameters() + offsets_[module * kNvrtcModuleExpressions] * sizeof(float);
       result = out + (e - first) * result_bytes;
       stream().launch({.kernel = kernels_[module].get(),
                        .grid_x = rowBlocks(),

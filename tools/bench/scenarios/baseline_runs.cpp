@@ -1,11 +1,11 @@
 #include "tools/bench/scenarios/baseline_runs.h"
 
 #include <algorithm>
+#include <array>
 
 #include <fmt/format.h>
 
-#include "runtime/cuda_context.h"
-#include "tools/bench/baselines/baseline_check.h"
+#include "tools/progress.h"
 
 namespace srjit {
 namespace {
@@ -14,117 +14,167 @@ using Json = nlohmann::ordered_json;
 
 // Preparing is slow in some designs.
 constexpr BaselineCheckOptions kCheck = {.seed = 1, .expressions = 16, .rows = 64};
-constexpr std::size_t kFirstTry = 16;
-constexpr int kMostSteps = 100;
+constexpr std::size_t kFirstSize = 16;
+constexpr std::size_t kMostSteps = 100, kQuickSteps = 5;
+constexpr double kLeastSeconds = 0.5, kQuickLeastSeconds = 0.05;  // of a design
 
-class Timing {
+/// What so many expressions took; of steps, losses and predictions.
+struct SizeSeconds {
+  std::size_t count = 0;
+  double prepare = 0;
+  std::array<double, 2> step{}, kernels{};
+};
+
+/// One design, on as many expressions as its share of the time allows.
+class DesignRun {
  public:
-  Timing(const BenchContext& context, const BaselineInfo& info, const BaselineWork& work)
+  DesignRun(const BenchContext& context, const BaselineInfo& info, const BaselineWork& work, const Dataset& data,
+            double seconds)
       : context_(context),
         info_(info),
         work_(work),
-        data_{context.onGpu() ? context.ordinal() : 0, work.data.columns, work.data.target},
-        baseline_(info.make(data_)) {}
+        data_(data),
+        seconds_(seconds),
+        progress_(fmt::format("{}, {}", work.part, info.name), 100, false),
+        timer_(context, info, work.data) {}
 
-  void check() {
+  void run(Json& rows) {
     const std::vector<double> parameters = parameterNumbers(parametersOf(work_.expressions), 1);
-    checked_ = checkBaseline(*baseline_, work_.expressions, data_, parameters, kCheck).text();
-  }
-
-  /// As many expressions as half of the seconds allow.
-  void prepare(double seconds) {
-    const std::size_t all = work_.expressions.size();
-    for (std::size_t count = std::min(kFirstTry, all);;) {
-      expressions_ = evenlySpread(work_.expressions, count);
-      const Stopwatch watch;
-      baseline_->prepare(expressions_);
-      prepare_seconds_ = watch.seconds();
-      const double could = seconds / 2 / prepare_seconds_ * static_cast<double>(count);
-      if (count == all || could < 2 * static_cast<double>(count)) break;
-      count = static_cast<std::size_t>(std::min(could, static_cast<double>(all)));
+    checked_ = checkBaseline(timer_.baseline(), work_.expressions, timer_.data(), parameters, kCheck).text();
+    grow();
+    timer_.step(false);
+    agreement_ = compareWithEngine(timer_, work_.engine, data_);
+    checked_ += "; " + agreement_.text();
+    const std::vector<bool> kinds = wanted();
+    for (std::size_t i = 0; i < kinds.size(); ++i) {
+      const double left = seconds_ - watch_.seconds();
+      rows.push_back(steps(kinds[i], left / static_cast<double>(kinds.size() - i)));
     }
-  }
-
-  Json steps(bool predictions, double seconds) {
-    const std::size_t parameters = parametersOf(expressions_);
-    std::vector<std::vector<double>> numbers;
-    for (int step = 0; step < 4; ++step) numbers.push_back(parameterNumbers(parameters, step));
-    std::vector<double> sums(expressions_.size()), times, kernels;
-    std::vector<float> out(predictions ? expressions_.size() * work_.data.rows() : 0);
-    const auto step = [&](std::size_t number) {
-      const auto& own = numbers[number % numbers.size()];
-      if (predictions) {
-        baseline_->predictions(own, out);
-      } else {
-        baseline_->losses(own, sums);
-      }
-    };
-    const Stopwatch all;
-    step(0);
-    const std::size_t most = static_cast<std::size_t>(std::clamp(work_.steps, 5, context_.quick ? 5 : kMostSteps));
-    do {
-      const Stopwatch watch;
-      step(times.size() + 1);
-      times.push_back(watch.seconds());
-      kernels.push_back(baseline_->kernelSeconds());
-    } while (times.size() < most && all.seconds() < seconds);
-    return report(predictions, times, medianOf(kernels));
   }
 
  private:
-  Json report(bool predictions, const std::vector<double>& times, double kernels) {
-    const double scale = static_cast<double>(work_.expressions.size()) / static_cast<double>(expressions_.size());
-    const bool extrapolated = scale > 1 || times.size() < static_cast<std::size_t>(work_.steps);
-    const char* const result = predictions ? "predictions" : "losses";
-    std::vector<double> totals, scaled;
-    for (const double time : times) {
-      scaled.push_back(time * scale * 1e3);
-      totals.push_back(work_.frontend_seconds + scale * (prepare_seconds_ + work_.steps * time));
+  /// Whether predictions, for the results that are asked for.
+  std::vector<bool> wanted() const {
+    std::vector<bool> kinds;
+    if (context_.losses) kinds.push_back(false);
+    if (context_.predictions) kinds.push_back(true);
+    return kinds;
+  }
+
+  void show() {
+    const auto part = static_cast<std::size_t>(std::clamp(100 * watch_.seconds() / seconds_, 0.0, 100.0));
+    progress_.advance(part - std::exchange(shown_, std::max(part, shown_)));
+  }
+
+  /// Sizes as large as half of the time allows.
+  void grow() {
+    const std::size_t all = work_.expressions.size();
+    for (std::size_t count = std::min(std::max(kFirstSize, info_.unit), all);;) {
+      const Stopwatch watch;
+      expressions_ = evenlySpread(work_.expressions, count);
+      SizeSeconds& size = sizes_.emplace_back(SizeSeconds{.count = count, .prepare = timer_.prepare(expressions_)});
+      for (const bool predictions : wanted()) {
+        timer_.step(predictions);
+        size.step[predictions] = timer_.step(predictions);
+        size.kernels[predictions] = timer_.kernelSeconds();
+      }
+      show();
+      const double could = (seconds_ / 2 - watch_.seconds()) / watch.seconds() * static_cast<double>(count);
+      if (count == all || could < static_cast<double>(2 * count)) break;
+      count = could < static_cast<double>(all) ? static_cast<std::size_t>(could) / info_.unit * info_.unit : all;
     }
+  }
+
+  /// What all expressions take, if the largest size takes `seconds`, by the line through the two largest sizes; in
+  /// proportion if there was but one. Costs are never taken to fall with the size, nor to be below 0 for none.
+  template <class Of>
+  double ofAll(double seconds, const Of& of) const {
+    const SizeSeconds& last = sizes_.back();
+    const auto count = static_cast<double>(last.count);
+    double slope = of(last) / count;
+    if (sizes_.size() > 1) {
+      const SizeSeconds& before = sizes_[sizes_.size() - 2];
+      slope = std::clamp((of(last) - of(before)) / (count - static_cast<double>(before.count)), 0.0, slope);
+    }
+    return seconds + slope * (static_cast<double>(work_.expressions.size()) - count);
+  }
+
+  Json steps(bool predictions, double seconds) {
+    std::vector<double> times, kernels;
+    const std::size_t most = context_.quick ? kQuickSteps : kMostSteps;
+    const Stopwatch watch;
+    do {
+      const double time = timer_.step(predictions);
+      times.push_back(ofAll(time, [=](const SizeSeconds& size) { return size.step[predictions]; }));
+      kernels.push_back(
+          ofAll(timer_.kernelSeconds(), [=](const SizeSeconds& size) { return size.kernels[predictions]; }));
+      show();
+    } while (times.size() < most && watch.seconds() < seconds);
+    return report(predictions, times, medianOf(kernels));
+  }
+
+  Json report(bool predictions, const std::vector<double>& times, double kernels) {
+    const std::size_t all = work_.expressions.size(), measured = sizes_.back().count;
+    const bool fewer = measured < all, extrapolated = fewer || times.size() < static_cast<std::size_t>(work_.steps);
+    const char* const result = predictions ? "predictions" : "losses";
+    const double prepare = ofAll(sizes_.back().prepare, [](const SizeSeconds& size) { return size.prepare; });
+    const double step = medianOf(times), total = work_.frontend_seconds + prepare + work_.steps * step;
     const std::string what = fmt::format("{}, {}: {}, ", work_.what, result, info_.name);
-    const std::string note = fmt::format("{}; {} of {} expressions, {} of {} steps; {}", info_.doc, expressions_.size(),
-                                         work_.expressions.size(), times.size(), work_.steps, checked_);
-    context_.report->add(work_.part, {what + "text to last result", "s", totals, {}, note, extrapolated});
-    context_.report->add(work_.part, {what + "one step", "ms", scaled, {}, {}, scale > 1});
+    const std::string note = fmt::format("{}; {} of {} expressions, {} of {} steps; {}", info_.doc, measured, all,
+                                         times.size(), work_.steps, checked_);
+    std::vector<double> milliseconds;
+    for (const double time : times) milliseconds.push_back(time * 1e3);
+    context_.report->add(work_.part, {what + "text to last result", "s", {total}, {}, note, extrapolated});
+    context_.report->add(work_.part, {what + "one step", "ms", milliseconds, {}, {}, fewer});
+    Json sizes = Json::array();
+    for (const SizeSeconds& size : sizes_) sizes.push_back({size.count, size.prepare, size.step[predictions]});
     return {{"name", info_.name},
             {"doc", info_.doc},
             {"result", result},
-            {"total_seconds", medianOf(totals)},
-            {"prepare_seconds", prepare_seconds_ * scale},
-            {"step_seconds", medianOf(scaled) / 1e3},
-            {"step_quartiles", {quantileOf(scaled, 0.25) / 1e3, quantileOf(scaled, 0.75) / 1e3}},
-            {"kernel_seconds", kernels * scale},
-            {"expressions_measured", expressions_.size()},
+            {"total_seconds", total},
+            {"prepare_seconds", prepare},
+            {"step_seconds", step},
+            {"step_quartiles", {quantileOf(times, 0.25), quantileOf(times, 0.75)}},
+            {"kernel_seconds", kernels},
+            {"expressions_measured", measured},
             {"steps_measured", times.size()},
+            {"count_prepare_step_seconds", std::move(sizes)},
             {"extrapolated", extrapolated},
+            {"sums_compared", agreement_.compared},
+            {"sums_finite", agreement_.finite},
+            {"sums_same", agreement_.same},
             {"check", checked_}};
   }
 
   const BenchContext& context_;
   const BaselineInfo& info_;
   const BaselineWork& work_;
-  const BaselineData data_;
-  std::unique_ptr<Baseline> baseline_;
+  const Dataset& data_;
+  const double seconds_;
+  const Stopwatch watch_;
+  Progress progress_;
+  std::size_t shown_ = 0;
+  BaselineTimer timer_;
   std::string checked_;
+  SumAgreement agreement_;
   std::vector<Expression> expressions_;
-  double prepare_seconds_ = 0;
+  std::vector<SizeSeconds> sizes_;
 };
 
-void runOne(const BenchContext& context, const BaselineInfo& info, const BaselineWork& work, double seconds,
-            Json& rows) {
-  const int kinds = int{context.losses} + int{context.predictions};
-  std::optional<Timing> timing;
-  try {
-    timing.emplace(context, info, work);
-    timing->check();
-    timing->prepare(seconds / 2);
-  } catch (const CudaFailure& failure) {
-    rows.push_back({{"name", info.name}, {"not_run", failure.error().message}});
-    return;
+void runDesign(const BenchContext& context, const BaselineInfo& info, const BaselineWork& work, const Dataset& data,
+               double seconds, Json& rows) {
+  const auto skip = [&](const std::string& reason) {
+    context.report->addNotRun(work.part, info.name, reason);
+    rows.push_back({{"name", info.name}, {"not_run", reason}});
+  };
+  if (seconds < (context.quick ? kQuickLeastSeconds : kLeastSeconds)) return skip("no time");
+  std::optional<DesignRun> design;
+  if (const Status made = caught([&] { design.emplace(context, info, work, data, seconds); }); !made) {
+    return skip(made.error().message);
   }
-  for (const bool predictions : {false, true}) {
-    if (!(predictions ? context.predictions : context.losses)) continue;
-    rows.push_back(timing->steps(predictions, seconds / 2 / kinds));
+  if (const Status done = caught([&] { design->run(rows); }); !done) {
+    context.report->addFault(work.part, fmt::format("{}: {}", info.name, done.error().message));
+    rows.push_back({{"name", info.name}, {"failed", done.error().message}});
   }
 }
 
@@ -137,26 +187,26 @@ std::vector<Expression> evenlySpread(std::span<const Expression> expressions, st
   return chosen;
 }
 
-std::size_t parametersOf(std::span<const Expression> expressions) {
-  std::size_t count = 0;
-  for (const Expression& expression : expressions) count += expression.parameterCount();
-  return count;
+SumAgreement compareWithEngine(const BaselineTimer& timer, const Engine& engine, const Dataset& data) {
+  const Program program = engine.compile(timer.expressions(), {.tier = Tier::kInterpret});
+  std::vector<double> sums = must(engine.loss(program, data, timer.parameters(), {.kind = LossKind::kSse})).values;
+  return compareSums(timer.sums(), sums, timer.data().target);
 }
 
 Json runBaselines(const BenchContext& context, const BaselineWork& work, double seconds) {
   Json rows = Json::array();
   if (!context.baselines) return rows;
+  std::optional<Dataset> data;
+  if (const Status uploaded = caught([&] { data = must(work.engine.upload(work.data.view())); }); !uploaded) {
+    context.report->addFault(work.part, "baselines: " + uploaded.error().message);
+    return rows;
+  }
   const std::span<const BaselineInfo> all = allBaselines();
   for (std::size_t i = 0; i < all.size(); ++i) {
     // What one leaves of its share is the others'.
     const double share = std::min(seconds, context.left()) / static_cast<double>(all.size() - i);
     const Stopwatch watch;
-    try {
-      runOne(context, all[i], work, std::max(share, 0.0), rows);
-    } catch (const BenchFailure& failure) {
-      context.report->addFault(work.part, fmt::format("{}: {}", all[i].name, failure.error.message));
-      rows.push_back({{"name", all[i].name}, {"not_run", failure.error.message}});
-    }
+    runDesign(context, all[i], work, *data, share, rows);
     seconds -= watch.seconds();
   }
   return rows;

@@ -6,8 +6,9 @@
 
 #include <nlohmann/json.hpp>
 
-#include "tools/bench/baselines/baseline.h"
+#include "tools/bench/baselines/baseline_check.h"
 #include "tools/bench/gpu_bench.h"
+#include "tools/bench/scenarios/baseline_timer.h"
 
 namespace srjit {
 
@@ -17,18 +18,23 @@ struct BaselineWork {
   std::string what;  ///< begins its figures' names
   const BenchData& data;
   std::span<const Expression> expressions;
+  const Engine& engine;         ///< of f32 fast, whose sums a design's are compared with
   int steps = 1;                ///< evaluations, each with new parameters
   double frontend_seconds = 0;  ///< from text to expressions, which every design needs
 };
 
-/// Runs every baseline for the results that are asked for, in about `seconds` altogether, each checked before it is
-/// timed (baseline_check.h): one that is wrong is a fault, and one that this machine cannot run is only said to be so.
-/// Where the time does not allow for all expressions or steps, fewer are measured, evenly spread, and scaled. Adds
-/// figures to the report and returns what was measured, one object a design and kind of result.
+/// Runs every baseline for the results that are asked for, in about `seconds` altogether. Each is checked before it is
+/// timed (checkBaseline()), and again with the sums of what is timed (compareSums()). What goes wrong once a design is
+/// made is a fault; one that cannot be made on this machine, or has no time left, is said not to have been run. Nothing
+/// is thrown. Where the time does not allow for all expressions, two numbers of them are measured, evenly spread, and
+/// the line through both tells what all would take; steps that are left out take the median of the others. Adds figures
+/// to the report and returns what was measured, one object a design and kind of result.
 nlohmann::ordered_json runBaselines(const BenchContext& context, const BaselineWork& work, double seconds);
+
+/// Compares the sums of the timer's last step, which was one of losses, with those of an engine. Throws BenchFailure.
+SumAgreement compareWithEngine(const BaselineTimer& timer, const Engine& engine, const Dataset& data);
 
 /// `count` of the expressions, evenly spread.
 std::vector<Expression> evenlySpread(std::span<const Expression> expressions, std::size_t count);
-std::size_t parametersOf(std::span<const Expression> expressions);
 
 }  // namespace srjit

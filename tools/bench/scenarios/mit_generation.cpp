@@ -91,9 +91,12 @@ class MitGeneration {
     overlapped(population);
     compiledGenerations(population);
     curves();
+    // What is there is not lost with a design that takes the device with it.
+    context_.report->attach(kPart, details_);
     details_["baselines"] =
-        runBaselines(context_, {kPart, what_ + "one generation", all_, first, 1, 0}, 0.6 * context_.left());
-    baselineCurve();
+        runBaselines(context_, {kPart, what_ + "one generation", all_, first, engine_, 1, 0}, 0.6 * context_.left());
+    context_.report->attach(kPart, details_);
+    if (context_.baselines) baselineCurves();
     context_.report->attach(kPart, std::move(details_));
   }
 
@@ -186,8 +189,9 @@ class MitGeneration {
     return {{"total_ms", wall}, {"kernels_ms", kernels}};
   }
 
-  /// A point of a curve: all tiers.
-  Json point(std::span<const Expression> expressions, const Dataset& data) {
+  /// A point of a curve: all tiers. Seconds of making ready are those of expressions that are new to the engine; where
+  /// they are not, there are none.
+  Json point(std::span<const Expression> expressions, const Dataset& data, bool are_new) {
     Json row = {{"expressions", expressions.size()}, {"rows", data.rows()}, {"tokens", nodesOf(expressions)}};
     for (const Tier tier : tiers_) {
       const Stopwatch watch;
@@ -202,10 +206,10 @@ class MitGeneration {
         kernels.push_back(seconds.device);
         return seconds.wall;
       });
-      row[keyOf(tier)] = {{"ready_seconds", ready},
-                          {"loss_seconds", medianOf(wall)},
+      row[keyOf(tier)] = {{"loss_seconds", medianOf(wall)},
                           {"quartiles", {quantileOf(wall, 0.25), quantileOf(wall, 0.75)}},
                           {"kernel_seconds", medianOf(kernels)}};
+      if (are_new) row[keyOf(tier)]["ready_seconds"] = ready;
     }
     return row;
   }
@@ -217,48 +221,71 @@ class MitGeneration {
     Progress progress("mit-generation, curves", sizes_.expression_curve.size() + sizes_.row_curve.size(), false);
     for (const std::size_t count : sizes_.expression_curve) {
       if (context_.left() < 0) break;
-      over_expressions.push_back(point(expressions.first(count), data_));
+      over_expressions.push_back(point(expressions.first(count), data_, true));
       progress.advance();
     }
     for (const std::size_t rows : sizes_.row_curve) {
       if (context_.left() < 0) break;
       const Dataset data = must(engine_.upload(firstRows(all_, rows).view()));
-      over_rows.push_back(point(expressions.first(sizes_.expressions), data));
+      over_rows.push_back(point(expressions.first(sizes_.expressions), data, false));
       progress.advance();
     }
     details_["over_expressions"] = std::move(over_expressions);
     details_["over_rows"] = std::move(over_rows);
   }
 
-  // Designs that are quick to make ready, over the numbers of expressions.
-  void baselineCurve() {
-    Json rows = Json::array();
+  // Designs over the numbers of expressions and of rows: those that are quick to make ready are measured and checked;
+  // of the others there is what they were found to take at the largest size, scaled.
+  void baselineCurves() {
     const Generations population(sizes_.expression_curve.back(), 2);
-    for (const std::size_t count : sizes_.expression_curve) {
-      for (const BaselineInfo& info : allBaselines()) {
-        if (context_.left() < 0) break;
-        if (!isQuick(info)) continue;
-        const auto baseline = info.make({context_.onGpu() ? context_.ordinal() : 0, all_.columns, all_.target});
-        const auto expressions = std::span(population.current()).first(count);
-        const Stopwatch watch;
-        baseline->prepare(expressions);
-        const double ready = watch.seconds();
-        std::vector<double> sums(count), times;
-        baseline->losses({}, sums);
-        for (int i = 0; i < 3; ++i) {
-          const Stopwatch step;
-          baseline->losses({}, sums);
-          times.push_back(step.seconds());
+    const std::span<const Expression> expressions(population.current());
+    Json over_expressions = Json::array(), over_rows = Json::array();
+    Progress progress("mit-generation, curves of designs", allBaselines().size(), false);
+    for (const BaselineInfo& info : allBaselines()) {
+      const Status done = caught([&] {
+        if (!isQuick(info)) return;
+        BaselineTimer timer(context_, info, all_);
+        for (const std::size_t count : sizes_.expression_curve) {
+          if (context_.left() > 0)
+            over_expressions.push_back(baselinePoint(info, timer, expressions.first(count), data_));
         }
-        rows.push_back({{"name", info.name},
-                        {"expressions", count},
-                        {"rows", all_.rows()},
-                        {"ready_seconds", ready},
-                        {"loss_seconds", medianOf(times)},
-                        {"kernel_seconds", baseline->kernelSeconds()}});
+        for (const std::size_t rows : sizes_.row_curve) {
+          if (context_.left() < 0) break;
+          const BenchData some = firstRows(all_, rows);
+          BaselineTimer fewer(context_, info, some);
+          const Dataset data = must(engine_.upload(some.view()));
+          over_rows.push_back(baselinePoint(info, fewer, expressions.first(sizes_.expressions), data));
+        }
+      });
+      if (!done) context_.report->addFault(kPart, fmt::format("{}, curves: {}", info.name, done.error().message));
+      progress.advance();
+    }
+    for (const Json& row : details_["baselines"]) {
+      if (!row.contains("total_seconds") || !row["extrapolated"].get<bool>()) continue;
+      for (Json* const curve : {&over_expressions, &over_rows}) {
+        curve->push_back({{"name", row["name"]},
+                          {"expressions", sizes_.expressions},
+                          {"rows", sizes_.rows},
+                          {"loss_seconds", row["step_seconds"]},
+                          {"extrapolated", true}});
       }
     }
-    details_["baselines_over_expressions"] = std::move(rows);
+    details_["baselines_over_expressions"] = std::move(over_expressions);
+    details_["baselines_over_rows"] = std::move(over_rows);
+  }
+
+  Json baselinePoint(const BaselineInfo& info, BaselineTimer& timer, std::span<const Expression> expressions,
+                     const Dataset& data) const {
+    const double ready = timer.prepare(expressions);
+    timer.step(false);
+    const SumAgreement agreement = compareWithEngine(timer, engine_, data);
+    std::vector<double> times;
+    for (int i = 0; i < 3; ++i) times.push_back(timer.step(false));
+    return {
+        {"name", info.name},          {"expressions", expressions.size()},   {"rows", data.rows()},
+        {"ready_seconds", ready},     {"loss_seconds", medianOf(times)},     {"kernel_seconds", timer.kernelSeconds()},
+        {"extrapolated", false},      {"sums_compared", agreement.compared}, {"sums_finite", agreement.finite},
+        {"sums_same", agreement.same}};
   }
 
   bool isQuick(const BaselineInfo& info) const {

@@ -19,7 +19,7 @@ struct Shape {
 };
 
 std::vector<Shape> shapesOf(const BenchContext& context) {
-  if (context.quick) return {{300, 10860}, {32, 50000}};
+  if (context.quick) return {{100, 10860}, {16, 50000}};
   if (!context.onGpu()) return {{2000, 10860}, {256, 50000}};
   return {{10000, 10860}, {256, 1000000}};
 }
@@ -38,15 +38,15 @@ class PopulationBench {
     const auto all = shapesOf(context_);
     for (std::size_t i = 0; i < all.size(); ++i) {
       shapes.push_back(shape(all[i], context_.left() / static_cast<double>(all.size() - i)));
+      context_.report->attach(population_, {{"limits", limits_}, {"shapes", shapes}});
     }
-    context_.report->attach(population_, {{"limits", limits_}, {"shapes", std::move(shapes)}});
   }
 
  private:
   Json shape(const Shape& shape, double seconds) {
     const Stopwatch watch;
     const std::vector<Expression> expressions = populationOf(population_, shape.expressions);
-    const BenchData data(kColumns, shape.rows);
+    const BenchData data = BenchData::positive(kColumns, shape.rows);
     const Dataset uploaded = must(engine_.upload(data.view()));
     const RowCost cost = rowCost(expressions);
     const auto rows = static_cast<double>(shape.rows);
@@ -64,7 +64,7 @@ class PopulationBench {
         progress.advance();
       }
     }
-    const BaselineWork work{population_, what + fmt::format("{} steps", kSteps), data, expressions, kSteps, 0};
+    const BaselineWork work{population_, what + fmt::format("{} steps", kSteps), data, expressions, engine_, kSteps, 0};
     return {{"expressions", shape.expressions},
             {"rows", shape.rows},
             {"tokens", cost.tokens},

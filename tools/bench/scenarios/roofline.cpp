@@ -1,7 +1,12 @@
 #include "tools/bench/scenarios/roofline.h"
 
+#include <array>
+#include <atomic>
+#include <string_view>
+
 #include <tbb/parallel_for.h>
 
+#include "compiler/device.h"
 #include "compiler/handler_table.h"
 #include "runtime/cuda_context.h"
 #include "runtime/optimized_dag.h"
@@ -16,41 +21,39 @@ constexpr CUdevice_attribute kClockRate = 13, kMemoryClockRate = 36, kBusWidth =
 constexpr double kIssueLanes = 128, kSpecialLanes = 16;
 constexpr double kTransfersACycle = 2;
 
+/// Approximate instructions of an operator for one row, counted in its PTX. Throws BenchFailure.
 double approximationsOf(Op op) {
-  switch (op) {
-    case Op::kDiv:
-    case Op::kInv:
-    case Op::kSqrt:
-    case Op::kExp:
-    case Op::kLog:
-    case Op::kSin:
-    case Op::kCos:
-      return 1;
-    case Op::kPow:
-      return 2;
-    default:
-      return 0;
-  }
+  Dag graph(Precision::kF32);
+  std::vector<NodeId> operands;
+  for (int i = 0; i < arityOf(op); ++i) operands.push_back(graph.variable(static_cast<std::uint32_t>(i)));
+  graph.addRoot(graph.apply(op, operands));
+  DeviceOptions options;
+  options.math = Math::kFast;
+  const std::string ptx = must(rowsPtx({&graph, 1}, options));
+  const std::string_view word = ".approx.";
+  double count = 0;
+  for (std::size_t place = 0; (place = ptx.find(word, place)) != std::string::npos; place += word.size()) ++count;
+  return count / options.rows_per_thread;
 }
 
 }  // namespace
 
 RowCost rowCost(std::span<const Expression> expressions) {
-  std::vector<RowCost> costs(expressions.size());
+  std::array<std::atomic<std::size_t>, kOpCount> uses{};
   const Pipeline pipeline = Pipeline::standard(Math::kFast);
   tbb::parallel_for(std::size_t{0}, expressions.size(), [&](std::size_t e) {
     const auto dag = optimizedDag(expressions.subspan(e, 1), pipeline, Precision::kF32, Math::kFast);
     if (!dag) return;
     for (const Node& node : dag->nodes()) {
-      if (node.kind != Token::Kind::kOp) continue;
-      costs[e].instructions += codeWeight(node.op, Precision::kF32, Math::kFast);
-      costs[e].special += approximationsOf(node.op);
+      if (node.kind == Token::Kind::kOp) ++uses[static_cast<std::size_t>(node.op)];
     }
   });
   RowCost all{.tokens = nodesOf(expressions)};
-  for (const RowCost& cost : costs) {
-    all.instructions += cost.instructions;
-    all.special += cost.special;
+  for (std::size_t i = 0; i < kOpCount; ++i) {
+    if (uses[i] == 0) continue;
+    const auto count = static_cast<double>(uses[i]);
+    all.instructions += count * codeWeight(static_cast<Op>(i), Precision::kF32, Math::kFast);
+    all.special += count * approximationsOf(static_cast<Op>(i));
   }
   return all;
 }

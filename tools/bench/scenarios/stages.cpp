@@ -11,9 +11,12 @@
 #include "runtime/assembler.h"
 #include "runtime/compiler_identity.h"
 #include "runtime/cuda.h"
+#include "runtime/device_code.h"
 #include "runtime/kernel_cache.h"
 #include "runtime/optimized_dag.h"
+#include "tools/bench/baselines/device_baseline.h"
 #include "tools/bench/gpu_bench.h"
+#include "tools/bench/scenarios/baseline_timer.h"
 #include "tools/progress.h"
 
 namespace srjit {
@@ -43,20 +46,30 @@ std::vector<Expression> expressionsOf(const Size& size) {
 /// Seconds of each stage, one number a kernel and expression.
 using Stages = std::vector<std::pair<std::string, std::vector<double>>>;
 
+/// What an engine makes the device's first try of a kernel for.
+DeviceOptions kernelOptions(const BenchContext& context) {
+  DeviceOptions options;
+  options.math = Math::kFast;
+  options.loss = LossSpec{};
+  options.rows_per_thread = kCompiledRowsPerThread;
+  options.min_blocks = 4;
+  if (!context.onGpu()) return options;
+  const auto cuda = must(Cuda::open(must(loadDriver()), static_cast<int>(context.ordinal())));
+  options.arch = cuda->limits().arch;
+  if (cuda->limits().needs_ptx) options.machine = fmt::format("sm_{}", cuda->limits().capability);
+  return options;
+}
+
 /// Kernels of `batch` expressions each, on one core.
 class OneCore {
  public:
   OneCore(const BenchContext& context, const std::string& scratch)
-      : context_(context), cache_directory_(scratch), identity_(compilerIdentity()) {
-    options_.math = Math::kFast;
-    options_.loss = LossSpec{};
-    options_.min_blocks = 4;
+      : context_(context), cache_directory_(scratch), identity_(compilerIdentity()), options_(kernelOptions(context)) {
     direct_.math = Math::kFast;
     direct_.loss = LossSpec{};
     emitter_.emplace(must(DirectEmitter::create(direct_)));
     if (!context.onGpu()) return;
     auto cuda = must(Cuda::open(must(loadDriver()), static_cast<int>(context.ordinal())));
-    options_.arch = cuda->limits().arch;
     // A device that is newer than the architectures does not load their machine code.
     if (!cuda->limits().needs_ptx) cuda_ = std::move(cuda);
     loads_direct_ = cuda_ != nullptr && hasDirect(context.engine(Math::kFast));
@@ -152,7 +165,7 @@ class OneCore {
   const BenchContext& context_;
   const std::string cache_directory_;
   const std::string identity_;
-  DeviceOptions options_;
+  const DeviceOptions options_;
   DirectOptions direct_;
   std::optional<DirectEmitter> emitter_;
   std::shared_ptr<const Cuda> cuda_;
@@ -169,10 +182,8 @@ Json jsonOf(const Stages& stages) {
 }
 
 /// Seconds an expression for graph, LLVM and assembler, kernels of `batch` expressions, on all cores.
-double allCores(std::span<const Expression> expressions, std::size_t batch) {
-  DeviceOptions options;
-  options.math = Math::kFast;
-  options.loss = LossSpec{};
+double allCores(const BenchContext& context, std::span<const Expression> expressions, std::size_t batch) {
+  const DeviceOptions options = kernelOptions(context);
   const auto maker = llvmImageMaker();
   std::atomic<bool> failed = false;
   const Stopwatch watch;
@@ -201,6 +212,36 @@ double engineSeconds(const BenchContext& context, const std::string& device, std
     return watch.seconds();
   });
   return medianOf(seconds) / static_cast<double>(expressions.size());
+}
+
+/// Seconds in which the published designs that compile are ready for a population.
+Json compilingBaselines(const BenchContext& context) {
+  Json rows = Json::array();
+  if (!context.baselines) return rows;
+  constexpr int kNodes = 30;
+  const std::vector<Expression> expressions = expressionsOf({kNodes, kNvrtcModuleExpressions, 1});
+  const BenchData data(10, 128);
+  for (const BaselineInfo& info : allBaselines()) {
+    const std::string_view name = info.name;
+    if (name != "ptx-each" && name != "nvrtc") continue;
+    std::optional<BaselineTimer> timer;
+    if (const Status made = caught([&] { timer.emplace(context, info, data); }); !made) {
+      context.report->addNotRun(kPart, info.name, made.error().message);
+      continue;
+    }
+    // The first kernel brings the compiler in.
+    timer->prepare(std::span(expressions).first(1));
+    const double seconds = timer->prepare(expressions);
+    context.report->add(kPart,
+                        {fmt::format("{} nodes, {} expressions made ready by {}", kNodes, expressions.size(), name),
+                         "s",
+                         {seconds},
+                         {},
+                         info.doc});
+    rows.push_back(
+        {{"name", name}, {"nodes", kNodes}, {"expressions", expressions.size()}, {"ready_seconds", seconds}});
+  }
+  return rows;
 }
 
 }  // namespace
@@ -235,7 +276,7 @@ void benchStages(const BenchContext& context) {
       progress.advance();
     };
     add("image_seconds", fmt::format("graph to machine code of a GPU, {} a kernel", size.batch),
-        allCores(expressions, size.batch), false);
+        allCores(context, expressions, size.batch), false);
     add("interpret_seconds", "encoded for the interpreter",
         engineSeconds(context, context.device, expressions, Tier::kInterpret), false);
     if (context.onGpu()) {
@@ -248,7 +289,10 @@ void benchStages(const BenchContext& context) {
         false);
     rows.push_back(std::move(row));
   }
-  context.report->attach(kPart, {{"assembler", assemblerName()}, {"sizes", std::move(rows)}});
+  Json details = {{"assembler", assemblerName()}, {"sizes", std::move(rows)}};
+  context.report->attach(kPart, details);
+  details["baselines"] = compilingBaselines(context);
+  context.report->attach(kPart, std::move(details));
 }
 
 }  // namespace srjit

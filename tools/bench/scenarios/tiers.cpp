@@ -63,6 +63,7 @@ class BreakEvenMap {
       : context_(context),
         engine_(context.engine(Math::kFast)),
         has_direct_(hasDirect(engine_)),
+        processor_(must(Engine::create({.device = "cpu", .math = Math::kFast}))),
         expressions_(populationOf("mixed", count)) {}
 
   Json run(const std::vector<std::size_t>& rows) {
@@ -72,32 +73,41 @@ class BreakEvenMap {
     for (const std::size_t count : rows) {
       if (context_.left() < 0) break;
       const Dataset data = must(engine_.upload(BenchData(kColumns, count).view()));
-      const auto [interpreted, interpret_ready] = made(Tier::kInterpret, data);
-      const TierSeconds interpret{interpret_ready, pass(interpreted, data)};
+      const auto [interpreted, interpret_ready] = made(engine_, Tier::kInterpret, data);
+      const TierSeconds interpret{interpret_ready, pass(engine_, interpreted, data)};
       std::optional<TierSeconds> direct;
       if (has_direct_) {
-        const auto [program, ready] = made(Tier::kDirect, data);
-        direct = {ready, pass(program, data)};
+        const auto [program, ready] = made(engine_, Tier::kDirect, data);
+        direct = {ready, pass(engine_, program, data)};
       }
-      if (!compiled) std::tie(compiled, compile.ready) = made(Tier::kCompile, data);
-      compile.pass = pass(*compiled, data);
+      if (!compiled) std::tie(compiled, compile.ready) = made(engine_, Tier::kCompile, data);
+      compile.pass = pass(engine_, *compiled, data);
       points.push_back(point(count, interpret, direct, compile));
+      if (context_.onGpu()) addProcessor(points.back());
       addFigures(points.back());
     }
     return {{"expressions", expressions_.size()}, {"tokens", nodesOf(expressions_)}, {"points", std::move(points)}};
   }
 
  private:
-  std::pair<Program, double> made(Tier tier, const Dataset& data) const {
+  std::pair<Program, double> made(const Engine& engine, Tier tier, const Dataset& data) const {
     const Stopwatch watch;
-    Program program = engine_.compile(expressions_, {.tier = tier});
-    if (tier != Tier::kInterpret) must(engine_.prepare(program, data, LossOptions{}));
+    Program program = engine.compile(expressions_, {.tier = tier});
+    if (tier != Tier::kInterpret) must(engine.prepare(program, data, LossOptions{}));
     return {std::move(program), watch.seconds()};
   }
 
-  double pass(const Program& program, const Dataset& data) const {
-    timeLoss(engine_, program, data, {});
-    return medianOf(context_.sample(15, 0.4, [&] { return timeLoss(engine_, program, data, {}).wall; }));
+  double pass(const Engine& engine, const Program& program, const Dataset& data) const {
+    timeLoss(engine, program, data, {});
+    return medianOf(context_.sample(15, 0.4, [&] { return timeLoss(engine, program, data, {}).wall; }));
+  }
+
+  /// The processor's interpreter beside the GPU's tiers.
+  void addProcessor(Json& point) const {
+    const Dataset data = must(processor_.upload(BenchData(kColumns, point["rows"].get<std::size_t>()).view()));
+    const auto [program, ready] = made(processor_, Tier::kInterpret, data);
+    point["cpu_ready_seconds"] = ready;
+    point["cpu_pass_seconds"] = pass(processor_, program, data);
   }
 
   /// LLVM's code is compared with what serves before it: direct code where there is some.
@@ -120,7 +130,7 @@ class BreakEvenMap {
 
   void addFigures(const Json& point) const {
     const std::string what = fmt::format("{} mixed x {} rows: ", expressions_.size(), point["rows"].get<std::size_t>());
-    for (const std::string tier : {"interpret_pass", "direct_pass", "compiled_pass"}) {
+    for (const std::string tier : {"interpret_pass", "direct_pass", "compiled_pass", "cpu_pass"}) {
       if (!point.contains(tier + "_seconds")) continue;
       context_.report->add(kPart, {what + tier, "ms", {point[tier + "_seconds"].get<double>() * 1e3}});
     }
@@ -140,6 +150,7 @@ class BreakEvenMap {
   const BenchContext& context_;
   const Engine engine_;
   const bool has_direct_;
+  const Engine processor_;
   const std::vector<Expression> expressions_;
 };
 
