@@ -356,7 +356,8 @@ void putBranchOffset(Word& word, std::uint32_t offset, unsigned architecture) no
 
 Word encode(const Instruction& i, unsigned architecture) noexcept {
   const Encoding& encoding = encodingOf(i.form);
-  Word word = encoding.begin(i.negated, i.magnitude, i.modifier, i.immediate);
+  constexpr unsigned kSources = (1U << kMagnitudeAt) - 1;  // a bit for each
+  Word word = encoding.begin(i.negated & kSources, i.magnitude & kSources, i.modifier, i.immediate);
   putGuard(word, i.guard);
   encoding.putDestination(word, i.destination);
   for (std::size_t s = 0; s < i.sources.size(); ++s) encoding.putSource(word, s, i.sources[s]);

@@ -28,7 +28,8 @@ struct Encoding {
   const Word* signs;               ///< kSignSets
   const std::uint64_t* modifiers;  ///< upper half, kModifiers
 
-  /// Everything but predicates, registers, control and the offset of a branch.
+  /// Everything but predicates, registers, control and the offset of a branch. Signs and magnitudes are those of three
+  /// sources.
   Word begin(unsigned negated, unsigned magnitude, std::uint8_t modifier, std::uint32_t immediate) const noexcept {
     const Word& sign = signs[negated | magnitude << kMagnitudeAt];
     return {blank.low | sign.low | (immediate & immediate_mask) * immediate_low,

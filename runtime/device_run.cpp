@@ -209,7 +209,8 @@ bool DeviceRun::takeMemory(std::size_t budget, bool last_try) {
     if (chunk_rows_ < plan_.data->rows) chains_ = DeviceBuffer(queue_.stream, total_bytes * kSumChains);
     host_totals_ = queue_.pinned.take(total_bytes);
   } catch (const CudaFailure& failure) {
-    if (failure.code() != CUDA_ERROR_OUT_OF_MEMORY || last_try) throw;
+    // Columns are written at once, and take no memory that smaller chunks would save.
+    if (failure.code() != CUDA_ERROR_OUT_OF_MEMORY || last_try || plan_.into_columns) throw;
     return false;
   }
   return true;

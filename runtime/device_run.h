@@ -38,7 +38,8 @@ struct RunPlan {
   KernelKind kind;
   std::size_t expressions;  ///< of the program
   unsigned parts = 0;       ///< into how many a launch of direct code cuts the rows; 0: directParts()
-  /// Whether predictions of expression e go to column e of the data, resident ones, instead of to the host.
+  /// Whether predictions of expression e go to column e of the data, resident ones, instead of to the host; all rows
+  /// in one chunk.
   bool into_columns = false;
 
   bool same(const RunPlan& other) const {

@@ -18,7 +18,7 @@ DeviceSubtrees::~DeviceSubtrees() {
 void DeviceSubtrees::update(const Dataset::State& data, unsigned threads) {
   const std::vector<SubtreeWrite> writes = kept_->choose();
   if (writes.empty()) return;
-  std::vector<bool> done(writes.size());
+  std::vector<bool> done;
   // Whoever keeps nothing computes everything.
   (void)guarded([&]() -> Status {
     done = write(data, writes, threads);

@@ -261,7 +261,11 @@ bool DeviceTiers::looksWorth(const Source& source, const KernelKind& kind, const
   const MissingKernels missing = found ? *found : MissingKernels{source->expressions.size(), source->tokens};
   if (worth(missing) && !job.cancelled) return true;
   const std::lock_guard lock(job.mutex);
-  job.missing = missing;
+  if (job.cancelled) {
+    job.error = Error{Errc::kCancelled, "compiling was cancelled", {}};
+  } else {
+    job.missing = missing;
+  }
   return false;
 }
 

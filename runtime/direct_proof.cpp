@@ -89,7 +89,7 @@ bool DirectProof::isOpen() const {
 std::optional<Error> DirectProof::fault(const std::atomic<bool>& cancelled) {
   const std::lock_guard proving(proving_);
   if (!isOpen()) return known();
-  const Error busy{Errc::kUnsupported, "another process is comparing the direct tier with the interpreter", {}};
+  Error busy{Errc::kUnsupported, "another process is comparing the direct tier with the interpreter", {}};
   if (busy_ && busy_->seconds() < kPatience) return busy;
   const Stopwatch waiting;
   auto lock = cache_->lock(fact_, [&] { return cancelled || waiting.seconds() > kPatience; });
@@ -98,9 +98,9 @@ std::optional<Error> DirectProof::fault(const std::atomic<bool>& cancelled) {
     return busy;
   }
   if (const auto fact = cache_->readFact(fact_)) recall(*fact);
-  if (isOpen() && lock->isMarked()) keep(State::kRefuted, "a process did not survive it");
-  if (isOpen()) return prove(*lock, cancelled);
+  if (isOpen() && lock->marks() < kMostDeaths) return prove(*lock, cancelled);
   lock->unmark();
+  if (isOpen()) keep(State::kRefuted, fmt::format("{} processes did not survive it", kMostDeaths));
   return known();
 }
 
@@ -111,8 +111,8 @@ std::optional<Error> DirectProof::prove(FileLock& lock, const std::atomic<bool>&
     begun = true;
   };
   const auto end = [&](State state, const std::string& difference) {
+    lock.unmark();  // which needs no memory
     keep(state, difference);
-    lock.unmark();
   };
   try {
     // Other tasks of the arena may need the proof, too, and would wait for it inside of it.

@@ -20,8 +20,8 @@ namespace srjit {
 /// Whether direct code gives the right bits on this device with this driver, as direct_comparison.h says. Proved once,
 /// at first need; the answer is kept beside the kernels, for this device, driver and build of the library, until the
 /// cache is cleared. Code that the device does not understand may take the process with it, so the cache's lock of this
-/// name is held, and marked as long as direct code may run: no later process tries again. Of processes that share a
-/// cache one proves at a time; the others wait for it. Thread-safe.
+/// name is held, and marked as long as direct code may run: after kMostDeaths processes that died so, none tries again.
+/// Of processes that share a cache one proves at a time; the others wait for it. Thread-safe.
 class DirectProof {
  public:
   /// What is known of a device, for a report.
@@ -52,6 +52,8 @@ class DirectProof {
   const std::string& fact() const noexcept { return fact_; }
   /// Seconds that another process' proof is waited for; and after that, that it is not asked for again.
   static constexpr double kPatience = 10;
+  /// One process may have been killed by chance.
+  static constexpr unsigned kMostDeaths = 2;
 
  private:
   enum class State { kOpen, kProved, kRefuted };

@@ -341,7 +341,7 @@ Program Engine::compile(std::span<const Expression> expressions, const CompileOp
       return okStatus();
     });
   }
-  state->source = std::move(source);
+  state->source = source;
   state->device = state_->options.device;
   const Status made = guarded([&]() -> Status {
     state_->executor->compile(*state, options);
@@ -349,6 +349,7 @@ Program Engine::compile(std::span<const Expression> expressions, const CompileOp
   });
   state->made = made.ok();
   if (!made) {
+    source->subtrees.reset();  // they would keep columns from others
     state->failures.clear();
     for (std::size_t i = 0; i < expressions.size(); ++i) state->failures.push_back({i, made.error()});
   }

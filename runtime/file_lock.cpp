@@ -38,14 +38,14 @@ std::optional<FileLock> FileLock::take(const std::filesystem::path& file, const 
   return lock;
 }
 
-// A file with content is marked.
-bool FileLock::isMarked() const noexcept {
+// A byte each.
+unsigned FileLock::marks() const noexcept {
   struct stat status{};
-  return holds() && ::fstat(descriptor_, &status) == 0 && status.st_size > 0;
+  return holds() && ::fstat(descriptor_, &status) == 0 ? static_cast<unsigned>(status.st_size) : 0;
 }
 
 void FileLock::mark() noexcept {
-  if (holds()) static_cast<void>(::pwrite(descriptor_, "x", 1, 0) == 1);
+  if (holds()) static_cast<void>(::pwrite(descriptor_, "x", 1, marks()) == 1);
 }
 
 void FileLock::unmark() noexcept {

@@ -10,8 +10,8 @@ namespace srjit {
 /// Holds flock(2) on a file, or nothing. The system lets go of it when its holder dies, so a lock that can be had is a
 /// lock that no living process holds. Threads of one process exclude each other, too. Movable.
 ///
-/// A mark says that the holder tries what may kill it: who finds one in a lock that it has just taken knows that it
-/// did. Removing the mark needs no room on the disk.
+/// A mark says that the holder tries what may kill it: who finds some in a lock that it has just taken knows how many
+/// holders died so. Removing them needs no room on the disk.
 class FileLock {
  public:
   /// Holds nothing.
@@ -27,10 +27,11 @@ class FileLock {
 
   bool holds() const noexcept { return descriptor_ >= 0; }
 
-  /// False of a lock that holds nothing.
-  bool isMarked() const noexcept;
-  /// Best effort: nothing if the lock holds nothing, or on a full disk.
+  /// 0 of a lock that holds nothing.
+  unsigned marks() const noexcept;
+  /// One more. Best effort: nothing if the lock holds nothing, or on a full disk.
   void mark() noexcept;
+  /// Removes all.
   void unmark() noexcept;
 
  private:

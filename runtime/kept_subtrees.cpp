@@ -186,10 +186,10 @@ std::vector<SubtreeWrite> KeptSubtrees::choose() {
 
 void KeptSubtrees::publish(std::span<const SubtreeWrite> writes, const std::vector<bool>& done) {
   const std::lock_guard lock(mutex_);
-  for (std::size_t i = 0; i < writes.size(); ++i) {
-    Slot& slot = slots_[writes[i].slot];
-    slot.writing = false;
+  for (const SubtreeWrite& write : writes) slots_[write.slot].writing = false;
+  for (std::size_t i = 0; i < done.size(); ++i) {
     if (!done[i]) continue;
+    Slot& slot = slots_[writes[i].slot];
     slot.value = std::make_shared<const KeptValue>(KeptValue{writes[i].key, writes[i].column});
     slot.saves = writes[i].saves;
     slot.last_read = generation_;

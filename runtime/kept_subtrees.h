@@ -64,7 +64,7 @@ class KeptSubtrees {
   /// The subtrees that were counted in two of the last generations or more and save most, each with a column that is
   /// free or saves less. The columns are taken until publish().
   std::vector<SubtreeWrite> choose();
-  /// The values of `writes` are computed by what is on the stream now; where `done` is false they are not.
+  /// The values of `writes` are computed by what is on the stream now; where `done` is false, or ends, they are not.
   void publish(std::span<const SubtreeWrite> writes, const std::vector<bool>& done);
 
   /// What a program of so many expressions, to be evaluated by `tier`, reads; its graphs are made by so many threads.

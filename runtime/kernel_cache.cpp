@@ -7,6 +7,7 @@
 #include <map>
 #include <mutex>
 #include <span>
+#include <string_view>
 #include <unordered_map>
 #include <utility>
 
@@ -121,6 +122,8 @@ std::filesystem::path cacheDirectory() {
   return {};
 }
 
+constexpr std::string_view kLockExtension = ".lock";
+
 class KernelCache::State {
  public:
   explicit State(const CacheOptions& options) : memory_(options.memory_bytes) {
@@ -146,6 +149,7 @@ class KernelCache::State {
   std::optional<FileLock> lock(const std::string& name, const std::function<bool()>& gives_up) const;
   CacheStats stats();
   void clearMemory();
+  void unmarkLocks();
 
   /// What `ask` says of the disk; remembers whether that failed, apart for what reads and for what writes.
   enum class Access { kRead, kWrite };
@@ -294,7 +298,8 @@ void KernelCache::State::writeFact(const std::string& name, const std::string& v
 std::optional<FileLock> KernelCache::State::lock(const std::string& name, const std::function<bool()>& gives_up) const {
   if (!store_) return FileLock();
   const Digest digest = DigestBuilder().add(name).finish();
-  return FileLock::take(directory_ / fmt::format("{:02x}.lock", fmt::join(std::span(digest).first(8), "")), gives_up);
+  return FileLock::take(directory_ / fmt::format("{:02x}{}", fmt::join(std::span(digest).first(8), ""), kLockExtension),
+                        gives_up);
 }
 
 CacheStats KernelCache::State::stats() {
@@ -315,6 +320,15 @@ void KernelCache::State::clearMemory() {
   const std::scoped_lock lock(mutex_);
   memory_.clear();
   facts_.clear();
+}
+
+// Those that nobody holds now.
+void KernelCache::State::unmarkLocks() {
+  std::error_code ignored;
+  for (const auto& entry : std::filesystem::directory_iterator(directory_, ignored)) {
+    if (entry.path().extension() != kLockExtension) continue;
+    if (auto lock = FileLock::take(entry.path(), [] { return true; })) lock->unmark();
+  }
 }
 
 KernelCache::KernelCache(const CacheOptions& options) : state_(std::make_unique<State>(options)) {}
@@ -359,6 +373,7 @@ Result<StoreCheck> KernelCache::verify() {
 
 Result<std::uint64_t> KernelCache::clear() {
   state_->clearMemory();
+  state_->unmarkLocks();
   return state_->onDisk(State::Access::kWrite, [](DiskStore& store) { return store.clear(); });
 }
 

@@ -74,7 +74,16 @@ TEST(FileLock, MarksOutliveIt) {
     if (marked) lock->mark();
     lock.reset();
     lock = FileLock::take(folder.path("lock"), atOnce);
-    EXPECT_EQ(lock->isMarked(), marked);
+    EXPECT_EQ(lock->marks(), marked ? 1U : 0U);
+  }
+}
+
+TEST(FileLock, CountsItsMarks) {
+  const Scratch folder;
+  for (unsigned marks = 0; marks < 3; ++marks) {
+    auto lock = FileLock::take(folder.path("lock"), atOnce);
+    EXPECT_EQ(lock->marks(), marks);
+    lock->mark();
   }
 }
 
@@ -93,7 +102,7 @@ TEST(FileLock, HoldsNothingWhereThereCanBeNoFile) {
   EXPECT_FALSE(lock->holds());
   FileLock nothing;
   nothing.mark();
-  EXPECT_FALSE(nothing.isMarked());
+  EXPECT_EQ(nothing.marks(), 0U);
 }
 
 }  // namespace
