@@ -358,6 +358,38 @@ TEST(KeptSubtrees, WhatCannotBeComputedIsNotKept) {
   EXPECT_GT(without, 6U) << "some of these calls are those of computing values";
 }
 
+// More rows than the smallest chunk of predictions: memory that is short for a moment must not halve a column.
+TEST(KeptSubtrees, ColumnsAreWrittenWholeOrNotKept) {
+  constexpr std::size_t kManyRows = 3000;
+  std::size_t read = 0;
+  for (const char* const entry : {"cuMemHostAlloc", "cuMemAllocFromPoolAsync"}) {
+    for (std::size_t n = 1; n <= 6; ++n) {
+      SlowMachine machine;
+      const Engine engine = machine.keeping();
+      Search search(11, arithmeticOps(), Precision::kF32);
+      Random values(12);
+      search.w.columns = randomColumns(values, 5, kManyRows, Spread::kTame, Precision::kF32);
+      search.w.target = randomColumns(values, 1, kManyRows, Spread::kTame, Precision::kF32)[0];
+      const Dataset data = engine.upload(search.w.view()).value();
+      for (int generation = 0; generation < 2; ++generation, search.next()) {
+        engine.compile(search.w.expressions, {.tier = Tier::kInterpret, .data = &data});
+      }
+      machine.driver.forgetCalls();
+      for (const std::size_t call : {n, n + 1}) machine.driver.failAt(entry, call, CUDA_ERROR_OUT_OF_MEMORY);
+      engine.compile(search.w.expressions, {.tier = Tier::kInterpret, .data = &data});
+      search.next();
+      const Program program = engine.compile(search.w.expressions, {.tier = Tier::kInterpret, .data = &data});
+      const Program plain = engine.compile(search.w.expressions, {.tier = Tier::kInterpret});
+      if (!program.failures().empty() || !plain.failures().empty()) continue;  // the failure hit one of these
+      read += program.info().subtrees_read;
+      const auto kept = engine.loss(program, data, search.w.parameters);
+      const auto computed = engine.loss(plain, data, search.w.parameters);
+      if (kept && computed) expectSameLosses(*kept, *computed, entry);
+    }
+  }
+  EXPECT_GT(read, 0U);
+}
+
 TEST(KeptSubtrees, SeveralThreadsShareThem) {
   SlowMachine machine;
   const Engine engine = machine.keeping(6 * kStride * sizeof(float));
