@@ -22,7 +22,7 @@ constexpr std::size_t kMostPredictions = std::size_t{64} << 20;
 constexpr double kSumTolerance = 1e-4;
 constexpr std::size_t kProbedRows = 256, kCandidates = 256;  // rows an expression, expressions for one that is drawn
 constexpr double kLeastPromised = 0.25, kLeastSums = 0.125;
-constexpr double kOtherSumTolerance = 0.01, kOtherSumLimit = 1e30, kSquaredError = 1e-8, kDiffering = 0.02;
+constexpr double kOtherSumTolerance = 0.01, kOtherSumLimit = 1e6, kSquaredError = 1e-8, kDiffering = 0.02;
 
 struct Sample {
   std::vector<std::size_t> numbers;  ///< of the expressions, ascending
@@ -166,11 +166,12 @@ SumAgreement compareSums(std::span<const double> sums, std::span<const double> e
   std::optional<std::size_t> wrong;
   for (std::size_t e = 0; e < expected.size(); ++e) {
     const double magnitude = std::fabs(expected[e]);
-    const bool is_finite = magnitude < kOtherSumLimit;
+    // A larger one is that of a few rows next to a pole, where evaluators differ at will.
+    const bool is_finite = magnitude < kOtherSumLimit * squares;
     agreement.finite += is_finite;
     const bool is_same =
         is_finite ? std::fabs(sums[e] - expected[e]) <= kOtherSumTolerance * magnitude + kSquaredError * squares
-                  : !(std::fabs(sums[e]) < kOtherSumLimit / 100);
+                  : !(std::fabs(sums[e]) < kOtherSumLimit / 100 * squares);
     agreement.same += is_same;
     if (is_same) continue;
     ++differing[is_finite];
