@@ -36,9 +36,9 @@ FormRow rowOf(Form form, const std::vector<Form>& representatives, unsigned arch
   row.encoding = sass::encodingOf(form);
   for (std::size_t kind = 0; kind < representatives.size(); ++kind) {
     const Form first = representatives[kind];
-    row.value[kind] = byte(sass::registerDelay(first, form));
-    row.overwrite[kind] = byte(sass::overwriteDelay(first, form, false));
-    row.guarded_overwrite[kind] = byte(sass::overwriteDelay(first, form, true));
+    row.value.at(kind) = byte(sass::registerDelay(first, form));
+    row.overwrite.at(kind) = byte(sass::overwriteDelay(first, form, false));
+    row.guarded_overwrite.at(kind) = byte(sass::overwriteDelay(first, form, true));
     if (areAlikeAsFirst(first, form)) row.kind = byte(static_cast<unsigned>(kind));
   }
   row.condition = byte(sass::predicateDelay(form, form, false, architecture));

@@ -246,6 +246,12 @@ unsigned codeWeight(Op op, Precision precision, Math math) {
   return static_cast<unsigned>(applyRow<Weight>(op, operand, operand, operand).instructions);
 }
 
+CodeWeights codeWeights(Precision precision, Math math) {
+  CodeWeights weights;
+  for (std::size_t op = 0; op < weights.size(); ++op) weights[op] = codeWeight(static_cast<Op>(op), precision, math);
+  return weights;
+}
+
 bool hasLongCode(Op op, Precision precision, Math math) { return codeWeight(op, precision, math) > kLongCode; }
 
 unsigned rowsPerTurn(Op op, const InterpreterSpec& spec) {

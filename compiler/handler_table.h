@@ -9,6 +9,7 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string_view>
@@ -135,6 +136,9 @@ class HandlerTable {
 /// Instructions of an operator for one row on a GPU, roughly; derived from its row of the table. A library function
 /// counts as 60.
 unsigned codeWeight(Op op, Precision precision, Math math);
+/// The same of all operators.
+using CodeWeights = std::array<std::uint32_t, kOpCount>;
+CodeWeights codeWeights(Precision precision, Math math);
 
 /// Whether an interpreter has one body for the operator instead of a handler for each form.
 bool hasLongCode(Op op, Precision precision, Math math);

@@ -1,6 +1,9 @@
 // The two choices that fix what numbers mean: precision and math mode.
 #pragma once
 
+#include <cmath>
+#include <concepts>
+
 namespace srjit {
 
 /// The type every kernel computes in.
@@ -17,6 +20,12 @@ constexpr int bytesOf(Precision precision) { return precision == Precision::kF32
 constexpr const char* nameOf(Precision precision) { return precision == Precision::kF32 ? "f32" : "f64"; }
 constexpr const char* nameOf(Math math) {
   return math == Math::kStrict ? "strict" : math == Math::kPrecise ? "precise" : "fast";
+}
+
+/// What "the same bits" means: any NaN equals any NaN; 0 and -0 differ.
+template <std::floating_point T>
+bool sameBits(T a, T b) {
+  return (a == b && std::signbit(a) == std::signbit(b)) || (std::isnan(a) && std::isnan(b));
 }
 
 }  // namespace srjit

@@ -22,8 +22,8 @@ struct DeviceCosts {
 
 /// What to expect before anything was measured: an H200, f32 fast, population "mixed", losses, as in
 /// docs/performance.md but for rounding. In node-rows a second, with arithmetic in brackets: interpreter 4.94 T (10.2)
-/// and direct code 8.3 T (21.3) at 10,000 x 10,860, compiled kernels 9.5 T (21.7) at 256 x 1,000,000. For an expression
-/// of 30 nodes: 7.2 us of a core to write and load direct code from graphs, that is 0.24 us a node, to which passes and
+/// and direct code 8.3 T (21.4) at 10,000 x 10,860, compiled kernels 9.6 T (22.0) at 256 x 1,000,000. For an expression
+/// of 30 nodes: 5.1 us of a core to write and load direct code from graphs, that is 0.17 us a node, to which passes and
 /// encoding add up to 0.5 us a node (the page's table of the CPU engine), rounded up; and 2.6 ms to compile, 87 us a
 /// node, rounded up. Where f64 or library functions make the tiers slower, they do so alike.
 inline constexpr DeviceCosts kTypicalCosts = {
@@ -34,7 +34,7 @@ constexpr double writingSeconds(const DeviceCosts& costs, double nodes, std::siz
   return costs.write * nodes / static_cast<double>(cores);
 }
 
-/// Time of all cores for a node of compiled kernels that are in the cache, from expression to loaded kernel: 41 ms for
+/// Time of all cores for a node of compiled kernels that are in the cache, from expression to loaded kernel: 42 ms for
 /// 4,096 expressions of 30 nodes from disk (docs/performance.md, H200 and 16 cores). The driver loads one module after
 /// another, so that the number of cores hardly counts.
 inline constexpr double kLoadSecondsPerNode = 0.33e-6;

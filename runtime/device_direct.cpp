@@ -173,7 +173,7 @@ ProgramGraphs graphsOf(const ProgramSource& source, unsigned threads) {
   const std::size_t count = source.expressions.size();
   const std::size_t wanted = count / (std::size_t{4} * threads) / kDirectRoots * kDirectRoots;
   const std::size_t size = std::clamp<std::size_t>(wanted, kDirectRoots, kMaxChunk);
-  std::vector<ProgramGraphs> parts((count + size - 1) / size);
+  std::vector<ProgramGraphs> parts(ceilDivide(count, size));
   tbb::parallel_for(std::size_t{0}, parts.size(), [&](std::size_t i) {
     const auto members = std::span(source.expressions).subspan(i * size, std::min(size, count - i * size));
     optimizedDags(members, source, Tier::kDirect, [&](std::size_t first, std::size_t, Result<Dag> dag) {
@@ -218,13 +218,13 @@ unsigned directParts(std::size_t rows, std::size_t groups, unsigned registers, u
   constexpr std::size_t kWaves = 6, kRegisters = 65536;
   const std::size_t resident = kRegisters / (std::size_t{kDirectThreads} * std::max(registers, 32U));
   const std::size_t blocks = kWaves * multiprocessors * std::max<std::size_t>(resident, 1);
-  const std::size_t most = (rows + kDirectBlockRows - 1) / kDirectBlockRows;
-  const std::size_t wanted = std::clamp<std::size_t>((blocks + groups - 1) / groups, 1, most);
-  const std::size_t row_groups = (rows + kGroupRows - 1) / kGroupRows;
+  const std::size_t most = ceilDivide(rows, kDirectBlockRows);
+  const std::size_t wanted = std::clamp<std::size_t>(ceilDivide(blocks, groups), 1, most);
+  const std::size_t row_groups = ceilDivide(rows, kGroupRows);
   std::size_t best = wanted;
   double best_use = 0;
   for (std::size_t parts = wanted; parts <= std::min(2 * wanted, most); ++parts) {
-    const std::size_t warps = parts * kDirectWarps, turns = (row_groups + warps - 1) / warps;
+    const std::size_t warps = parts * kDirectWarps, turns = ceilDivide(row_groups, warps);
     const double use = static_cast<double>(row_groups) / static_cast<double>(warps * turns);
     if (use <= best_use) continue;
     best = parts;

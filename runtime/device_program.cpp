@@ -4,6 +4,12 @@
 
 namespace srjit {
 
+RunningJob::RunningJob(std::shared_ptr<CompileJob> job) noexcept : job_(std::move(job)) {
+  job_->error.reset();
+  job_->cancelled = false;
+  job_->running = true;
+}
+
 RunningJob::~RunningJob() {
   const std::lock_guard lock(job_->mutex);
   if (job_->code == nullptr && !job_->error && !job_->missing) job_->error = Error{Errc::kMachine, "out of memory", {}};

@@ -34,8 +34,8 @@ struct CompileJob {
 /// The making of a job, which ends with this object, whatever happens: a job never runs for ever.
 class RunningJob {
  public:
-  /// Makes the job run; its mutex is held.
-  explicit RunningJob(std::shared_ptr<CompileJob> job) noexcept : job_(std::move(job)) { job_->running = true; }
+  /// Makes the job run, whatever came of it before; its mutex is held.
+  explicit RunningJob(std::shared_ptr<CompileJob> job) noexcept;
   /// If neither code nor an error, nor what is missing, was found out, memory was short.
   ~RunningJob();
   RunningJob(const RunningJob&) = delete;

@@ -22,6 +22,8 @@ bool isOpen(const CompileJob& job) {
   return job.code == nullptr && !job.running && (!job.error || job.error->code == Errc::kCancelled);
 }
 
+Error cancellation() { return {Errc::kCancelled, "compiling was cancelled", {}}; }
+
 std::vector<std::uint32_t> allOf(const ProgramSource& source) {
   std::vector<std::uint32_t> all(source.expressions.size());
   std::iota(all.begin(), all.end(), 0U);
@@ -216,8 +218,6 @@ Result<DeviceTiers::Code> DeviceTiers::codeOf(const Program::State& state, const
   std::unique_lock lock(job->mutex);
   job->finished.wait(lock, [&] { return !job->running; });
   if (job->code == nullptr) {
-    job->error.reset();
-    job->cancelled = false;
     std::optional<RunningJob> running(job);
     lock.unlock();
     // Direct code is wanted at once, by all threads; LLVM's leaves one for what is evaluated meanwhile.
@@ -239,8 +239,6 @@ void DeviceTiers::startMaking(const Program::State& state, const KernelKind& kin
     const std::lock_guard lock(job->mutex);
     if (!isOpen(*job)) return;
     running = std::make_shared<RunningJob>(job);
-    job->error.reset();
-    job->cancelled = false;
   }
   {
     const std::lock_guard lock(started_mutex_);
@@ -262,7 +260,7 @@ bool DeviceTiers::looksWorth(const Source& source, const KernelKind& kind, const
   if (worth(missing) && !job.cancelled) return true;
   const std::lock_guard lock(job.mutex);
   if (job.cancelled) {
-    job.error = Error{Errc::kCancelled, "compiling was cancelled", {}};
+    job.error = cancellation();
   } else {
     job.missing = missing;
   }
@@ -286,7 +284,7 @@ void DeviceTiers::make(const Source& source, const std::shared_ptr<DeviceProgram
       }
       return makeCompiled(*source, allOf(*source), kind, job);
     }();
-    if (job.cancelled) return Error{Errc::kCancelled, "compiling was cancelled", {}};
+    if (job.cancelled) return cancellation();
     return made;
   });
   const std::lock_guard lock(job.mutex);

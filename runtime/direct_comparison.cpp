@@ -4,7 +4,6 @@
 #include <array>
 #include <atomic>
 #include <cmath>
-#include <concepts>
 #include <cstdint>
 #include <limits>
 #include <numeric>
@@ -16,6 +15,7 @@
 
 #include "compiler/direct.h"
 #include "ir/mix.h"
+#include "ir/numeric.h"
 #include "runtime/dataset.h"
 #include "runtime/device_direct.h"
 #include "runtime/device_run.h"
@@ -136,12 +136,6 @@ std::vector<std::vector<float>> probeColumns() {
   return columns;
 }
 
-/// Any NaN equals any NaN; 0 and -0 differ.
-template <std::floating_point T>
-bool sameBits(T a, T b) {
-  return (a == b && std::signbit(a) == std::signbit(b)) || (std::isnan(a) && std::isnan(b));
-}
-
 /// Options whose sums have every shape there is, on data without weights and with them.
 constexpr std::array kLosses = {
     LossOptions{LossKind::kMse, NanPolicy::kPropagate}, LossOptions{LossKind::kMse, NanPolicy::kSkip},
@@ -195,11 +189,12 @@ class Comparison {
     auto plain = resident(false), weighted = resident(true);
     if (!plain) return plain.error();
     if (!weighted) return weighted.error();
-    if (cancelled_) return Error{Errc::kCancelled, "comparing the direct tier was cancelled", {}};
+    const Error stopped{Errc::kCancelled, "comparing the direct tier was cancelled", {}};
+    if (cancelled_) return stopped;
     begin();
     auto difference = comparePredictions(**plain);
     for (std::size_t i = 0; i < losses_.size() && difference && difference->empty(); ++i) {
-      if (cancelled_) return Error{Errc::kCancelled, "comparing the direct tier was cancelled", {}};
+      if (cancelled_) return stopped;
       difference = compareLosses(i < kLosses.size() ? **plain : **weighted, i);
     }
     return difference;

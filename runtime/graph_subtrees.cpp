@@ -1,9 +1,10 @@
 #include "runtime/graph_subtrees.h"
 
 #include <algorithm>
+#include <array>
 #include <bit>
+#include <utility>
 
-#include "compiler/handler_table.h"
 #include "ir/mix.h"
 #include "passes/working_dag.h"
 
@@ -42,13 +43,7 @@ SubtreeKey keyOf(const Dag& dag, const Node& node, std::span<const SubtreeKey> k
 
 }  // namespace
 
-OpWeights opWeights(Precision precision, Math math) {
-  OpWeights weights{};
-  for (std::size_t op = 0; op < kOpCount; ++op) weights[op] = codeWeight(static_cast<Op>(op), precision, math);
-  return weights;
-}
-
-GraphSubtrees::GraphSubtrees(const Dag& dag, const OpWeights& weights, std::size_t roots_a_kernel)
+GraphSubtrees::GraphSubtrees(const Dag& dag, const CodeWeights& weights, std::size_t roots_a_kernel)
     : dag_(dag),
       weights_(weights),
       roots_a_kernel_(roots_a_kernel),
@@ -99,9 +94,9 @@ void GraphSubtrees::count() {
   }
 }
 
-double GraphSubtrees::ownInstructions(NodeId id) {
-  if (roots_a_kernel_ == 1) return instructionsOf(id);
-  // What loses its last use together with `id`.
+/// Of `id` and of what is walked to from there, each once: operators that `enters` says yes to, when it is asked.
+template <class Enters>
+double GraphSubtrees::sumFrom(NodeId id, const Enters& enters) {
   double instructions = 0;
   stack_.assign(1, id);
   while (!stack_.empty()) {
@@ -109,31 +104,27 @@ double GraphSubtrees::ownInstructions(NodeId id) {
     stack_.pop_back();
     instructions += weight(next);
     for (const NodeId operand : dag_.node(next).inputs()) {
-      if (!computes(operand)) continue;
-      touched_.push_back(operand);
-      if (--uses_[operand] == 0) stack_.push_back(operand);
+      if (computes(operand) && enters(operand)) stack_.push_back(operand);
     }
   }
+  return instructions;
+}
+
+double GraphSubtrees::ownInstructions(NodeId id) {
+  if (roots_a_kernel_ == 1) return instructionsOf(id);
+  // What loses its last use together with `id`.
+  const double instructions = sumFrom(id, [&](NodeId operand) {
+    touched_.push_back(operand);
+    return --uses_[operand] == 0;
+  });
   for (const NodeId node : touched_) ++uses_[node];
   touched_.clear();
   return instructions;
 }
 
 double GraphSubtrees::instructionsOf(NodeId id) {
-  double instructions = 0;
   ++walk_;
-  stack_.assign(1, id);
-  while (!stack_.empty()) {
-    const NodeId next = stack_.back();
-    stack_.pop_back();
-    instructions += weight(next);
-    for (const NodeId operand : dag_.node(next).inputs()) {
-      if (seen_[operand] == walk_ || !computes(operand)) continue;
-      seen_[operand] = walk_;
-      stack_.push_back(operand);
-    }
-  }
-  return instructions;
+  return sumFrom(id, [&](NodeId operand) { return std::exchange(seen_[operand], walk_) != walk_; });
 }
 
 Dag withColumns(Dag dag, std::span<const std::uint32_t> columns) {

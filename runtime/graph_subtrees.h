@@ -2,14 +2,12 @@
 // that reads some of them instead.
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <span>
 #include <vector>
 
-#include "ir/numeric.h"
+#include "compiler/handler_table.h"
 #include "passes/dag.h"
 
 namespace srjit {
@@ -27,15 +25,11 @@ struct SubtreeKey {
   };
 };
 
-/// Instructions of every operator for one row (codeWeight()).
-using OpWeights = std::array<double, kOpCount>;
-OpWeights opWeights(Precision precision, Math math);
-
 /// Adjacent roots of a graph stand in one kernel, which computes once what they share: one root for a program of the
 /// interpreter. Linear in the nodes of all kernels. Not thread-safe; the graph and the weights must outlive it.
 class GraphSubtrees {
  public:
-  GraphSubtrees(const Dag& dag, const OpWeights& weights, std::size_t roots_a_kernel);
+  GraphSubtrees(const Dag& dag, const CodeWeights& weights, std::size_t roots_a_kernel);
 
   const SubtreeKey& key(NodeId id) const noexcept { return keys_[id]; }
   /// As a tree; at most UINT32_MAX.
@@ -61,9 +55,11 @@ class GraphSubtrees {
   bool computes(NodeId id) const noexcept { return dag_.node(id).kind == Token::Kind::kOp && !read_[id]; }
   double weight(NodeId id) const noexcept { return weights_[static_cast<std::size_t>(dag_.node(id).op)]; }
   void findKeys();
+  template <class Enters>
+  double sumFrom(NodeId id, const Enters& enters);
 
   const Dag& dag_;
-  const OpWeights& weights_;
+  const CodeWeights& weights_;
   std::size_t roots_a_kernel_;
   std::vector<SubtreeKey> keys_;
   std::vector<std::uint32_t> tokens_, kernels_;

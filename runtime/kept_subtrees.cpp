@@ -43,7 +43,7 @@ struct KeptSubtrees::Candidate {
 
 KeptSubtrees::KeptSubtrees(Precision precision, Math math, std::uint32_t first_column, std::size_t columns,
                            std::size_t rows)
-    : weights_(opWeights(precision, math)),
+    : weights_(codeWeights(precision, math)),
       precision_(precision),
       value_seconds_(kReadSeconds * bytesOf(precision) / sizeof(float)),
       rows_(rows),

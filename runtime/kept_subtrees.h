@@ -101,7 +101,7 @@ class KeptSubtrees {
   double worthOf(const Slot& slot) const;
   std::vector<std::size_t> freeSlots() const;
 
-  const OpWeights weights_;
+  const CodeWeights weights_;
   const Precision precision_;
   const double value_seconds_;
   const std::size_t rows_;

@@ -22,7 +22,6 @@ struct Subtree {
   std::uint32_t weight;
 };
 using Signature = std::array<std::uint64_t, kSubtrees>;
-using Weights = std::array<std::uint32_t, kOpCount>;
 
 Subtree leaf(const Token& token) {
   const auto kind = static_cast<std::uint64_t>(token.kind) + 1;
@@ -36,7 +35,7 @@ Subtree leaf(const Token& token) {
   }
 }
 
-Subtree operation(const Token& token, std::span<Subtree> operands, const Weights& weights) {
+Subtree operation(const Token& token, std::span<Subtree> operands, const CodeWeights& weights) {
   Subtree result{combine(0, static_cast<std::uint64_t>(token.op)), weights[static_cast<std::size_t>(token.op)]};
   if ((infoOf(token.op).props & kCommutative) != 0 && operands[0].hash > operands[1].hash) {
     std::swap(operands[0], operands[1]);
@@ -52,7 +51,7 @@ Subtree operation(const Token& token, std::span<Subtree> operands, const Weights
 }
 
 /// The different subtrees that are operations without parameters, most costly first.
-std::vector<Subtree> subtreesOf(const Expression& expression, const Weights& weights) {
+std::vector<Subtree> subtreesOf(const Expression& expression, const CodeWeights& weights) {
   std::vector<Subtree> stack;
   std::vector<Subtree> found;
   for (const Token& token : expression.tokens()) {
@@ -78,8 +77,7 @@ std::vector<Subtree> subtreesOf(const Expression& expression, const Weights& wei
 
 std::vector<std::uint32_t> orderedBySharing(std::span<const Expression> expressions,
                                             std::span<const std::uint32_t> chosen, Precision precision, Math math) {
-  Weights weights;
-  for (std::size_t op = 0; op < weights.size(); ++op) weights[op] = codeWeight(static_cast<Op>(op), precision, math);
+  const CodeWeights weights = codeWeights(precision, math);
   std::vector<std::vector<Subtree>> subtrees(chosen.size());
   tbb::parallel_for(std::size_t{0}, chosen.size(),
                     [&](std::size_t i) { subtrees[i] = subtreesOf(expressions[chosen[i]], weights); });

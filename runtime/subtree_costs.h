@@ -13,13 +13,6 @@ struct SubtreeUse {
   double computing = 0;  ///< seconds that it takes to compute it wherever it is used
   double reads = 0;      ///< values that are loaded where it is read instead
   double making = 0;     ///< seconds that computing it once, by the interpreter, takes
-
-  SubtreeUse& operator+=(const SubtreeUse& other) {
-    computing += other.computing;
-    reads += other.reads;
-    making += other.making;
-    return *this;
-  }
 };
 
 /// Seconds that loading four bytes takes when all multiprocessors do nothing else: 1.2e12 a second come from an H200's

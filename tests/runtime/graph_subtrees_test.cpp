@@ -20,12 +20,12 @@ Dag graphOf(std::initializer_list<const char*> texts, const char* passes = "hois
 
 SubtreeKey keyOf(const char* text, const char* passes = "hoist, schedule") {
   const Dag dag = graphOf({text}, passes);
-  const OpWeights weights = opWeights(Precision::kF32, Math::kStrict);
+  const CodeWeights weights = codeWeights(Precision::kF32, Math::kStrict);
   return GraphSubtrees(dag, weights, 1).key(dag.roots()[0]);
 }
 
-OpWeights equalWeights() {
-  OpWeights weights;
+CodeWeights equalWeights() {
+  CodeWeights weights;
   weights.fill(1);
   return weights;
 }
@@ -47,7 +47,7 @@ TEST(SubtreeKeys, AreEqualForTheSameSubtreeAlone) {
 
 TEST(SubtreeKeys, DoNotDependOnTheGraph) {
   const Dag large = graphOf({"cos(x5) / 3", "sin((x0 + x1) * 2)", "p0 - (x0 + x1) * 2"});
-  const OpWeights weights = equalWeights();
+  const CodeWeights weights = equalWeights();
   const GraphSubtrees subtrees(large, weights, 1);
   const SubtreeKey wanted = keyOf("(x0 + x1) * 2");
   int found = 0;
@@ -58,7 +58,7 @@ TEST(SubtreeKeys, DoNotDependOnTheGraph) {
 TEST(GraphSubtrees, CountWhatKernelsCompute) {
   // Two programs have x0 * x1, one of which uses it twice.
   const Dag dag = graphOf({"sin(x0 * x1) + x0 * x1", "cos(x0 * x1)", "x2"});
-  const OpWeights weights = equalWeights();
+  const CodeWeights weights = equalWeights();
   const auto product = [&] {
     for (NodeId id = 0; id < dag.size(); ++id) {
       if (dag.node(id).kind == Token::Kind::kOp && dag.node(id).op == Op::kMul) return id;

@@ -123,7 +123,7 @@ TEST_P(Tiers, NewParametersNeedNoNewProgram) {
     std::vector<double> moved = w.parameters;
     for (double& p : moved) p = p * 1.5 + 0.25;
     const std::vector<double> after = predict(engine, program, data, moved);
-    EXPECT_FALSE(std::equal(before.begin(), before.end(), after.begin(), sameBits));
+    EXPECT_FALSE(std::equal(before.begin(), before.end(), after.begin(), sameBits<double>));
     expectSameBits(after, predict(engine, engine.compile(w.expressions, {.tier = tier}), data, moved), 100, "fresh");
     expectSameBits(before, predict(engine, program, data, w.parameters), 100, "back again");
   }

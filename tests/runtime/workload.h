@@ -80,11 +80,6 @@ inline std::vector<double> predict(const Engine& engine, const Workload& w, Tier
   return predict(engine, engine.compile(w.expressions, {.tier = tier}), data, w.parameters);
 }
 
-/// Equal bits, where any NaN equals any NaN.
-inline bool sameBits(double a, double b) {
-  return (std::isnan(a) && std::isnan(b)) || std::memcmp(&a, &b, sizeof a) == 0;
-}
-
 inline void expectSameBits(std::span<const double> a, std::span<const double> b, std::size_t rows, const char* what) {
   ASSERT_EQ(a.size(), b.size());
   for (std::size_t i = 0; i < a.size(); ++i) {

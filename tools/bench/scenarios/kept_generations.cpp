@@ -1,9 +1,8 @@
 #include "tools/bench/scenarios/kept_generations.h"
 
-#include <cmath>
-
 #include <fmt/format.h>
 
+#include "ir/numeric.h"
 #include "tools/bench/klein_nishina.h"
 
 namespace srjit {
@@ -43,8 +42,7 @@ struct Series {
 
 void compare(std::span<const double> kept, std::span<const double> computed, std::size_t generation) {
   for (std::size_t e = 0; e < kept.size(); ++e) {
-    const bool same = kept[e] == computed[e] && std::signbit(kept[e]) == std::signbit(computed[e]);
-    if (same || (std::isnan(kept[e]) && std::isnan(computed[e]))) continue;
+    if (sameBits(kept[e], computed[e])) continue;
     throw BenchFailure{{Errc::kMachine,
                         fmt::format("generation {}, expression {}: a loss of {} with kept subtrees and {} without",
                                     generation, e, kept[e], computed[e]),
