@@ -136,11 +136,11 @@ class Prologue {
     const direct::ValueId thread = code_.value({.form = Form::kS2rTid});
     const direct::ValueId part = code_.value({.form = Form::kS2rCtaX});
     const direct::ValueId rows = arguments_.load(code_, offsetof(DirectArguments, rows));
+    const direct::ValueId warps = arguments_.load(code_, offsetof(DirectArguments, warps));
     const direct::ValueId lane = direct::andWith(code_, thread, 31);
     const direct::ValueId warp =
         code_.value({.form = Form::kShrRI, .sources = {thread, direct::kRz, direct::kRz}, .immediate = 5});
-    const direct::ValueId group =
-        code_.value({.form = Form::kImadRIR, .sources = {part, direct::kRz, warp}, .immediate = kDirectWarps});
+    const direct::ValueId group = code_.value({.form = Form::kImadRRR, .sources = {part, warps, warp}});
     const direct::ValueId first = code_.value({.form = Form::kImadRIR,
                                                .sources = {group, direct::kRz, direct::kRz},
                                                .immediate = static_cast<std::uint32_t>(kGroupRows)});
@@ -230,6 +230,7 @@ bool DirectEmitter::State::generate(std::span<const std::uint32_t> roots, Direct
   for (const unsigned window : {options.window, 1U}) {
     scheduler.begin(code, sections, window);
     if (allocator.run(code, scheduler, file, part.words)) return true;
+    if (window == 1) break;
     ++part.retries;
   }
   return false;

@@ -5,10 +5,10 @@
 // One image with one kernel, `srjit_direct`, evaluates a whole population in one launch. Expressions come in groups of
 // up to kDirectRoots roots; a group is straight-line code for one row a lane, in a loop over rows.
 //
-// Launch. Blocks of kDirectThreads threads, grid (parts, groups), one parameter: a DirectArguments, by value. Block
-// (p, y) branches to the code of group y. A *step* is 32 adjacent rows, one a lane of the warp; four steps are one
-// group of the reduction tree (loss.h). Warp w of part p takes the row groups p * 8 + w, + 8 * parts, and so on.
-// `parts` is 1 to ceil(rows / kDirectBlockRows); blocks of more parts than that leave at once.
+// Launch. Blocks of `warps` warps, grid (parts, groups), one parameter: a DirectArguments, by value. Block (p, y)
+// branches to the code of group y. A *step* is 32 adjacent rows, one a lane of the warp; four steps are one group of
+// the reduction tree (loss.h). Warp w of part p takes the row groups p * warps + w, + warps * parts, and so on. Warps
+// without rows leave at once.
 //
 // Numbers are not in the code: literals and parameters are read from one table in the order of use, and outputs from
 // another, so that changing them costs a copy. Lanes past the last row compute the last row again and write nothing;
@@ -31,11 +31,9 @@
 namespace srjit {
 
 inline constexpr const char* kDirectKernel = "srjit_direct";
-inline constexpr unsigned kDirectThreads = 256;
-inline constexpr unsigned kDirectWarps = kDirectThreads / 32;
+inline constexpr unsigned kDirectMostWarps = 32;  ///< of a block
 inline constexpr unsigned kDirectRoots = 32;
 inline constexpr std::size_t kDirectExits = 8192;  ///< of a kernel; groups above that branch to one of these
-inline constexpr std::size_t kDirectBlockRows = kDirectWarps * kGroupRows;  ///< that a block covers in one turn
 
 /// What code is generated for.
 struct DirectOptions {
@@ -74,15 +72,24 @@ struct DirectArguments {
   std::uint32_t column_stride;
   std::uint32_t row_stride;  ///< 4 where values of a column are adjacent
   std::uint32_t output_stride;
-  std::uint32_t row_jump;  ///< directRowJump(parts)
-  std::uint32_t reserved = 0;
+  std::uint32_t row_jump;  ///< directRowJump()
+  std::uint32_t warps;     ///< of a block
 };
 static_assert(sizeof(DirectArguments) == 96);
 
 inline constexpr std::uint32_t kDirectMaxRows = 1u << 30;
+
+/// How a launch divides the rows.
+struct DirectGrid {
+  std::uint32_t parts;  ///< blocks of every group, at least 1
+  std::uint32_t warps;  ///< of a block, 1 to kDirectMostWarps
+
+  friend bool operator==(const DirectGrid&, const DirectGrid&) = default;
+};
+
 /// Rows from the end of a warp's row group to its next one.
-constexpr std::uint32_t directRowJump(std::uint32_t parts) {
-  return static_cast<std::uint32_t>(kGroupRows) * (kDirectWarps * parts - 1);
+constexpr std::uint32_t directRowJump(DirectGrid grid) {
+  return static_cast<std::uint32_t>(kGroupRows) * (grid.parts * grid.warps - 1);
 }
 
 /// Whether the tier has code for an operator. It needs no library function, and short code.

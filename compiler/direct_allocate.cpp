@@ -105,8 +105,10 @@ bool Allocator::run(const Code& code, Scheduler& scheduler, const RegisterFile& 
   begin(code, file);
   words_ = &words;
   first_ = words.size();
-  while (const auto at = scheduler.next(live_ >= file.values, live_truths_ >= kMostTruths)) {
-    if (place(*at, code.operation(*at))) continue;
+  for (;;) {
+    const std::uint32_t at = scheduler.next(live_ >= file.values, live_truths_ >= kMostTruths);
+    if (at == Scheduler::kEnd) break;
+    if (place(at, code.operation(at))) continue;
     words.resize(first_);
     return false;
   }

@@ -22,22 +22,23 @@ std::uint32_t firstOf(std::uint64_t set) { return static_cast<std::uint32_t>(std
 
 void Scheduler::begin(const Code& code, const Sections& sections, std::uint32_t window) {
   code_ = &code;
-  sections_ = sections;
+  sections_ = window == 1 ? Sections{.middle = code.size(), .tail = code.size()} : sections;
   outside_ = 0;
-  oldest_ = entered_ = sections.middle;
+  oldest_ = entered_ = sections_.middle;
   window_ = window;
+  left_ = known_ = truths_ = 0;
+  if (sections_.middle == sections_.tail) return;
   made_.assign(code.values().size(), 0);
   truths_made_.assign(code.truths().size(), 0);
-  left_ = known_ = truths_ = 0;
   now_ = 0;
 }
 
-std::optional<std::uint32_t> Scheduler::next(bool too_many_values, bool too_many_truths) {
-  if (outside_ < sections_.middle) return outside_++;
+// Of the middle section, or after it.
+std::uint32_t Scheduler::choose(bool too_many_values, bool too_many_truths) {
   oldest_ = left_ != 0 ? oldest_ + firstOf(from(left_, oldest_)) : entered_;
   if (entered_ < oldest_ + window_ && !lookAhead()) {
     outside_ = std::max(outside_, sections_.tail);
-    return outside_ < code_->size() ? std::optional(outside_++) : std::nullopt;
+    return outside_ < code_->size() ? outside_++ : kEnd;
   }
   const std::uint32_t at = too_many_values ? oldest_ : pick(too_many_truths);
   issue(at);

@@ -4,7 +4,6 @@
 #include <array>
 #include <cstdint>
 #include <limits>
-#include <optional>
 #include <vector>
 
 #include "compiler/direct_code.h"
@@ -12,16 +11,23 @@
 namespace srjit::direct {
 
 /// List scheduling in a window over the source order: of the oldest `window` operations that are left, the one whose
-/// operands are there first is next, of several the oldest. Sets of operations are sets of bits. Keeps its work arrays.
+/// operands are there first is next, of several the oldest. Sets of operations are sets of bits. A window of 1 is the
+/// source order, for which nothing is computed. Keeps its work arrays.
 class Scheduler {
  public:
   /// `code` must live until its last operation is issued; `window` is 1 to 32. Only the middle section is put into
   /// another order.
   void begin(const Code& code, const Sections& sections, std::uint32_t window);
-  /// The operation that is issued next; nothing after the last. Nops of the middle section are left out. If too many
+  /// The operation that is issued next; kEnd after the last. Nops are left out. If too many
   /// values are alive, that is the oldest, so that the order falls back to that of the source, which is known to need
   /// few. If too many predicates are, none that writes one is next, unless it is the oldest.
-  std::optional<std::uint32_t> next(bool too_many_values, bool too_many_truths);
+  std::uint32_t next(bool too_many_values, bool too_many_truths) {
+    while (outside_ < sections_.middle) {
+      if (code_->operation(outside_++).form != sass::Form::kNop) return outside_ - 1;
+    }
+    return choose(too_many_values, too_many_truths);
+  }
+  static constexpr std::uint32_t kEnd = ~0U;
 
  private:
   /// Bit i: operation i modulo kSlots.
@@ -40,6 +46,7 @@ class Scheduler {
     Cycle ready;          ///< when its operands are there, as far as the makers were issued
   };
 
+  std::uint32_t choose(bool too_many_values, bool too_many_truths);
   bool lookAhead();
   inline void enter(std::uint32_t at);
   inline std::uint32_t pick(bool too_many_truths) const;
@@ -47,7 +54,7 @@ class Scheduler {
 
   const Code* code_ = nullptr;
   Sections sections_{};
-  std::uint32_t outside_ = 0;               ///< the next operation before or after the middle
+  std::uint32_t outside_ = 0;               ///< the next operation that keeps its place
   std::uint32_t oldest_ = 0, entered_ = 0;  ///< of the middle, what is looked at: up to kSlots, of which the first are
   std::uint32_t window_ = 1;                ///< the window
   std::vector<Cycle> made_, truths_made_;   ///< by ValueId and by number of a predicate

@@ -141,7 +141,8 @@ Value Selector::column(std::uint32_t index) {
 
 // Operators come before leaves, which need no registers until they are used, and in the order of the graph.
 void Selector::visit(NodeId id) {
-  Visit& visit = path_.emplace_back(Visit{.id = id});
+  Visit& visit = path_.emplace_back();
+  visit.id = id;
   const auto inputs = dag_->node(id).inputs();
   std::array<NodeId, kMaxArity> ranks;
   for (std::uint8_t i = 0; i < inputs.size(); ++i) {

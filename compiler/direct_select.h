@@ -59,7 +59,7 @@ class Selector {
   };
   /// An operator on the way to its value.
   struct Visit {
-    NodeId id;
+    NodeId id = 0;
     std::uint8_t next = 0, end = 0;  ///< in `order`: operands that are left
     std::array<std::uint8_t, kMaxArity> order{};
     std::array<Value, kMaxArity> operands{};

@@ -1,6 +1,7 @@
 #include "runtime/device_direct.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 #include <iterator>
 #include <memory>
@@ -24,12 +25,14 @@ constexpr std::size_t kMaxChunk = 16 * kDirectRoots;
 
 class DirectMaker {
  public:
-  DirectMaker(const CodeRequest& request, const ProgramGraphs& graphs, const KernelKind& kind,
+  DirectMaker(const CodeRequest& request, const ProgramGraphs& graphs, const KernelKind& kind, const DirectShape& shape,
               const std::atomic<bool>& cancelled)
       : request_(request), graphs_(graphs), cancelled_(cancelled) {
     options_.architecture = request.queue.cuda->limits().capability;
     options_.math = request.source.math;
     options_.loss = kind.loss;
+    options_.roots = shape.roots;
+    options_.window = shape.window;
     scratch_ = request.queue.direct_scratch.take(options_);
   }
   ~DirectMaker() { request_.queue.direct_scratch.giveBack(std::move(scratch_)); }
@@ -113,7 +116,7 @@ class DirectMaker {
                                    .code = std::move(code),
                                    .registers = image.registers,
                                    .parameter_bytes = {sizeof(DirectArguments)},
-                                   .max_threads = {kDirectThreads, 1, 1},
+                                   .max_threads = {32 * kDirectMostWarps, 1, 1},
                                    .exits = image.exits};
     KernelImage& loadable = scratch_->image;
     writeCubin({&kernel, 1}, options_.architecture, loadable.code);
@@ -198,9 +201,17 @@ bool hasDirectTier(const DeviceLimits& limits, Precision precision) noexcept {
          std::ranges::find(sass::architectures(), limits.capability) != sass::architectures().end();
 }
 
+DirectShape directShape(std::size_t expressions) noexcept {
+  // An H200's multiprocessors lack work below 64 groups; above, an order that hides latencies gains less than 5 %.
+  constexpr std::size_t kGroups = 64;
+  constexpr unsigned kLeastRoots = 8, kWindow = 8;
+  const auto roots = static_cast<unsigned>(std::bit_ceil(ceilDivide(expressions, kGroups)));
+  return {.roots = std::clamp(roots, kLeastRoots, kDirectRoots), .window = roots <= kLeastRoots ? kWindow : 1};
+}
+
 DeviceCode directForDevice(const CodeRequest& request, const ProgramGraphs& graphs, const KernelKind& kind,
-                           const std::atomic<bool>& cancelled) {
-  return DirectMaker(request, graphs, kind, cancelled).run();
+                           const DirectShape& shape, const std::atomic<bool>& cancelled) {
+  return DirectMaker(request, graphs, kind, shape, cancelled).run();
 }
 
 std::optional<Error> directRefusal(const DeviceRows& rows) {
@@ -213,31 +224,33 @@ std::optional<Error> directRefusal(const DeviceRows& rows) {
                {}};
 }
 
-unsigned directParts(std::size_t rows, std::size_t groups, unsigned registers, unsigned multiprocessors) noexcept {
-  // Blocks come and go, so the more there are, the less the last ones matter; but each has to begin.
-  constexpr std::size_t kWaves = 6, kRegisters = 65536;
-  const std::size_t resident = kRegisters / (std::size_t{kDirectThreads} * std::max(registers, 32U));
-  const std::size_t blocks = kWaves * multiprocessors * std::max<std::size_t>(resident, 1);
-  const std::size_t most = ceilDivide(rows, kDirectBlockRows);
-  const std::size_t wanted = std::clamp<std::size_t>(ceilDivide(blocks, groups), 1, most);
+DirectGrid directGrid(std::size_t rows, std::size_t groups, unsigned registers, unsigned multiprocessors) noexcept {
+  // Blocks come and go, so the more there are, the less the last ones matter; but each has to begin. Where more groups
+  // than multiprocessors come and go, warps wait for code: in larger blocks more of them run what was fetched.
+  constexpr std::size_t kWaves = 6, kRegisters = 65536, kFewWarps = 8, kManyWarps = 16;
   const std::size_t row_groups = ceilDivide(rows, kGroupRows);
+  const std::size_t warps = groups > multiprocessors ? kManyWarps : kFewWarps;
+  const std::size_t resident = kRegisters / (32 * warps * std::max(registers, 32U));
+  const std::size_t blocks = kWaves * multiprocessors * std::max<std::size_t>(resident, 1);
+  const std::size_t most = ceilDivide(row_groups, warps);
+  const std::size_t wanted = std::clamp<std::size_t>(ceilDivide(blocks, groups), 1, most);
   std::size_t best = wanted;
   double best_use = 0;
   for (std::size_t parts = wanted; parts <= std::min(2 * wanted, most); ++parts) {
-    const std::size_t warps = parts * kDirectWarps, turns = ceilDivide(row_groups, warps);
-    const double use = static_cast<double>(row_groups) / static_cast<double>(warps * turns);
+    const std::size_t turns = ceilDivide(row_groups, parts * warps);
+    const double use = static_cast<double>(row_groups) / static_cast<double>(parts * warps * turns);
     if (use <= best_use) continue;
     best = parts;
     best_use = use;
   }
-  return static_cast<unsigned>(best);
+  return {static_cast<std::uint32_t>(best), static_cast<std::uint32_t>(warps)};
 }
 
 void launchDirect(const Stream& stream, const DirectCode& code, const DeviceRows& rows, const DirectBuffers& buffers,
-                  unsigned parts) {
+                  DirectGrid grid) {
   constexpr std::size_t kMaxGridY = 65535;
   const auto bytes = [](std::uint64_t elements) { return static_cast<std::uint32_t>(elements * sizeof(float)); };
-  parts = std::min(parts, static_cast<unsigned>(ceilDivide(rows.rows, kDirectBlockRows)));
+  grid.parts = std::min(grid.parts, static_cast<std::uint32_t>(ceilDivide(rows.rows, grid.warps * kGroupRows)));
   DirectArguments arguments{.columns = rows.columns,
                             .target = rows.target,
                             .weights = rows.weights,
@@ -251,13 +264,14 @@ void launchDirect(const Stream& stream, const DirectCode& code, const DeviceRows
                             .column_stride = bytes(rows.column_stride),
                             .row_stride = bytes(rows.row_stride),
                             .output_stride = bytes(buffers.output_stride),
-                            .row_jump = directRowJump(parts)};
+                            .row_jump = directRowJump(grid),
+                            .warps = grid.warps};
   for (std::size_t first = 0; first < code.groups; first += kMaxGridY) {
     arguments.groups = code.group_table + first * sizeof(DirectGroup);
     stream.launch({.kernel = code.kernel.get(),
-                   .grid_x = parts,
+                   .grid_x = grid.parts,
                    .grid_y = static_cast<unsigned>(std::min(kMaxGridY, code.groups - first)),
-                   .block_threads = kDirectThreads,
+                   .block_threads = 32 * grid.warps,
                    .arguments = addressesOf(arguments)});
   }
 }

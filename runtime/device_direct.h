@@ -31,10 +31,20 @@ ProgramGraphs graphsOf(const ProgramSource& source, unsigned threads);
 /// interpreted.
 bool hasDirectTier(const DeviceLimits& limits, Precision precision) noexcept;
 
+/// How the code of a program is written (DirectOptions).
+struct DirectShape {
+  unsigned roots;   ///< of a group
+  unsigned window;  ///< of the scheduler
+};
+/// For a program of so many expressions: small groups where there are few, so that all multiprocessors have some, and
+/// in an order that hides latencies, which too few warps do not; else in the order of the source, which is written
+/// sooner.
+DirectShape directShape(std::size_t expressions) noexcept;
+
 /// Writes machine code for all expressions that the tier covers, in parallel likewise; the others are encoded for the
 /// interpreter, or failures. Stops early, with code for nothing, once `cancelled`. Throws as encodeForDevice().
 DeviceCode directForDevice(const CodeRequest& request, const ProgramGraphs& graphs, const KernelKind& kind,
-                           const std::atomic<bool>& cancelled);
+                           const DirectShape& shape, const std::atomic<bool>& cancelled);
 
 /// Why the kernel cannot read columns of these strides, which it has 32 bits for; nothing if it can.
 std::optional<Error> directRefusal(const DeviceRows& rows);
@@ -47,13 +57,13 @@ struct DirectBuffers {
   std::uint64_t output_stride = 0;   ///< below 2^30
 };
 
-/// Puts the kernel on the stream, the rows cut into `parts`, or fewer if they do not need as many. The kernel can read
-/// `rows`, which are at most kDirectMaxRows.
+/// Puts the kernel on the stream, with fewer parts if the rows do not need as many. The kernel can read `rows`, which
+/// are at most kDirectMaxRows.
 void launchDirect(const Stream& stream, const DirectCode& code, const DeviceRows& rows, const DirectBuffers& buffers,
-                  unsigned parts);
+                  DirectGrid grid);
 
-/// Into how many parts a launch cuts the rows: so many blocks that all multiprocessors are busy to the end, and warps
-/// that get equal numbers of row groups.
-unsigned directParts(std::size_t rows, std::size_t groups, unsigned registers, unsigned multiprocessors) noexcept;
+/// The grid for so many groups: so many blocks that all multiprocessors are busy to the end, and warps that get equal
+/// numbers of row groups.
+DirectGrid directGrid(std::size_t rows, std::size_t groups, unsigned registers, unsigned multiprocessors) noexcept;
 
 }  // namespace srjit

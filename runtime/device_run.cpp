@@ -154,10 +154,9 @@ Status DeviceRun::prepare(std::size_t budget) {
     }
   }
   if (code.direct) {
-    direct_parts_ = plan_.parts != 0
-                        ? plan_.parts
-                        : directParts(chunk_rows_, code.direct->groups, code.direct->kernel.facts().registers,
-                                      queue_.cuda->limits().multiprocessors);
+    direct_grid_ =
+        plan_.direct_grid.value_or(directGrid(chunk_rows_, code.direct->groups, code.direct->kernel.facts().registers,
+                                              queue_.cuda->limits().multiprocessors));
   }
   if (plan_.kind.loss) {
     const auto totals = plan_.store->totals();
@@ -331,7 +330,7 @@ void DeviceRun::launchDirectCode(const DeviceRows& rows, CUdeviceptr predictions
                 .results = loss ? sums_.address() : predictions,
                 .channel_stride = plan_.expressions * groups,
                 .output_stride = loss ? groups : predictionPitch() / element_},
-               direct_parts_);
+               direct_grid_);
 }
 
 void DeviceRun::launch(const DeviceRows& rows, CUdeviceptr predictions) {

@@ -6,6 +6,7 @@
 #include <span>
 #include <vector>
 
+#include "compiler/direct.h"
 #include "runtime/aligned_buffer.h"
 #include "runtime/device_code.h"
 #include "runtime/device_data.h"
@@ -36,15 +37,15 @@ struct RunPlan {
   const Dataset::State* data;  ///< kept alive by whoever evaluates; dangles between evaluations
   std::uint64_t data_serial;
   KernelKind kind;
-  std::size_t expressions;  ///< of the program
-  unsigned parts = 0;       ///< into how many a launch of direct code cuts the rows; 0: directParts()
+  std::size_t expressions;                     ///< of the program
+  std::optional<DirectGrid> direct_grid = {};  ///< none: directGrid()
   /// Whether predictions of expression e go to column e of the data, resident ones, instead of to the host; all rows
   /// in one chunk.
   bool into_columns = false;
 
   bool same(const RunPlan& other) const {
     return queue == other.queue && code == other.code && data_serial == other.data_serial && kind == other.kind &&
-           parts == other.parts && into_columns == other.into_columns;
+           direct_grid == other.direct_grid && into_columns == other.into_columns;
   }
 };
 
@@ -114,7 +115,7 @@ class DeviceRun {
   DeviceQueue& queue_;  ///< the plan's
   std::size_t element_;
   std::vector<InterpreterLaunch> interpreters_;
-  unsigned direct_parts_ = 0;  ///< that a launch of direct code cuts the rows of a whole chunk into
+  DirectGrid direct_grid_{};
   Kernel totals_kernel_;
   std::size_t chunk_rows_ = 0;
 

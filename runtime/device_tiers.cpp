@@ -310,7 +310,8 @@ Result<DeviceTiers::Code> DeviceTiers::makeDirect(const ProgramSource& source, c
   const Stopwatch watch;
   std::optional<ProgramGraphs> own;
   if (graphs == nullptr) graphs = &own.emplace(graphsOf(source, threads_));
-  auto made = std::make_shared<const DeviceCode>(directForDevice(request(source), *graphs, kind, job.cancelled));
+  auto made = std::make_shared<const DeviceCode>(
+      directForDevice(request(source), *graphs, kind, directShape(source.expressions.size()), job.cancelled));
   const double seconds = own ? watch.seconds() : graphs->seconds + watch.seconds();
   if (made->direct) calibration_.addMaking(&DeviceCosts::write, nodesOf(source), seconds * threads_);
   return made;

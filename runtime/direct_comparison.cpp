@@ -27,7 +27,7 @@ namespace srjit {
 namespace {
 
 constexpr std::size_t kColumns = 9;
-constexpr std::size_t kRows = 1301;  ///< two parts, and a last step that is not full
+constexpr std::size_t kRows = 1301;  ///< 11 row groups, and a last step that is not full
 constexpr std::size_t kTrees = 96, kTreeOperators = 14;
 
 class Sequence {
@@ -141,8 +141,11 @@ constexpr std::array kLosses = {
     LossOptions{LossKind::kMse, NanPolicy::kPropagate}, LossOptions{LossKind::kMse, NanPolicy::kSkip},
     LossOptions{LossKind::kMae, NanPolicy::kPropagate}, LossOptions{LossKind::kMae, NanPolicy::kSkip}};
 
-/// RunPlan::parts.
-constexpr unsigned kManyParts = 0, kOnePart = 1;
+/// Warps with one row group and with two, in several blocks and in one.
+constexpr std::array kGrids = {DirectGrid{.parts = 2, .warps = 4}, DirectGrid{.parts = 1, .warps = 16}};
+
+/// What directShape() gives for few expressions and for many.
+constexpr std::array kShapes = {DirectShape{.roots = 8, .window = 8}, DirectShape{.roots = 32, .window = 1}};
 
 /// Expressions, and what making code of them takes.
 struct Probes {
@@ -233,8 +236,8 @@ class Comparison {
   CodeRequest request(const Probes& probes) const { return {probes.source, probes.all, *queue_, *store_, threads_}; }
 
   Result<std::unique_ptr<DeviceRun>> runOf(const Probes& probes, const Code& code, const Dataset::State& data,
-                                           const KernelKind& kind, unsigned parts) const {
-    return DeviceRun::create({queue_, store_, code, &data, data.serial, kind, probes.size(), parts}, SIZE_MAX);
+                                           const KernelKind& kind, std::optional<DirectGrid> grid) const {
+    return DeviceRun::create({queue_, store_, code, &data, data.serial, kind, probes.size(), grid}, SIZE_MAX);
   }
 
   Status interpretTrees() {
@@ -242,7 +245,7 @@ class Comparison {
     if (!data) return data.error();
     const auto code = std::make_shared<const DeviceCode>(encodeForDevice(request(trees_)));
     if (!code->failures.empty()) return code->failures.front().error;
-    auto run = runOf(trees_, code, **data, {}, 0);
+    auto run = runOf(trees_, code, **data, {}, {});
     if (!run) return run.error();
     predictions_.resize(trees_.size() * kRows);
     (*run)->evaluate(trees_.parameters, reinterpret_cast<std::byte*>(predictions_.data()));
@@ -265,22 +268,25 @@ class Comparison {
     return okStatus();
   }
 
-  Code direct(const Probes& probes, const KernelKind& kind) const {
+  Code direct(const Probes& probes, const KernelKind& kind, const DirectShape& shape) const {
     const std::atomic<bool> never = false;
-    return std::make_shared<const DeviceCode>(directForDevice(request(probes), probes.graphs, kind, never));
+    return std::make_shared<const DeviceCode>(directForDevice(request(probes), probes.graphs, kind, shape, never));
   }
 
   Result<std::string> comparePredictions(const Dataset::State& data) const {
-    const Code code = direct(trees_, {});
-    if (!code->direct || code->direct->expressions != trees_.size()) return std::string("not every probe has code");
     const DeviceBuffer memory(queue_->uploads, kRows * kColumns * sizeof(float));
     const auto by_row = strided(memory);
     if (!by_row) return by_row.error();
-    auto difference = differenceOf(runOf(trees_, code, data, {}, kManyParts));
-    if (!difference || !difference->empty()) return difference;
-    difference = differenceOf(runOf(trees_, code, **by_row, {.loss = {}, .strided_columns = true}, kOnePart));
-    if (difference && !difference->empty()) difference->insert(0, "strided columns, ");
-    return difference;
+    for (const DirectShape& shape : kShapes) {
+      const Code code = direct(trees_, {}, shape);
+      if (!code->direct || code->direct->expressions != trees_.size()) return std::string("not every probe has code");
+      auto difference = differenceOf(runOf(trees_, code, data, {}, kGrids[0]));
+      if (!difference || !difference->empty()) return difference;
+      difference = differenceOf(runOf(trees_, code, **by_row, {.loss = {}, .strided_columns = true}, kGrids[1]));
+      if (difference && !difference->empty()) difference->insert(0, "strided columns, ");
+      if (!difference || !difference->empty()) return difference;
+    }
+    return std::string();
   }
 
   Result<std::string> differenceOf(const Result<std::unique_ptr<DeviceRun>>& run) const {
@@ -298,10 +304,10 @@ class Comparison {
   Result<std::string> compareLosses(const Dataset::State& data, std::size_t index) const {
     const LossOptions& options = kLosses[index % kLosses.size()];
     const KernelKind kind{.loss = lossSpec(options, data.has_weights)};
-    const Code code = direct(sums_, kind);
-    if (!code->direct || code->direct->expressions != sums_.size()) return std::string("not every sum has code");
-    for (const unsigned parts : {kManyParts, kOnePart}) {
-      const auto run = runOf(sums_, code, data, kind, parts);
+    for (std::size_t way = 0; way < kGrids.size(); ++way) {
+      const Code code = direct(sums_, kind, kShapes.at(way));
+      if (!code->direct || code->direct->expressions != sums_.size()) return std::string("not every sum has code");
+      const auto run = runOf(sums_, code, data, kind, kGrids.at(way));
       if (!run) return run.error();
       (*run)->submitLoss(sums_.parameters);
       const Losses actual = (*run)->losses(options);

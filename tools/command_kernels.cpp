@@ -104,7 +104,7 @@ Result<std::string> directText(const Dag& graph, const KernelOptions& options) {
                                  .code = {image->words},
                                  .registers = image->registers,
                                  .parameter_bytes = {sizeof(DirectArguments)},
-                                 .max_threads = {kDirectThreads, 1, 1},
+                                 .max_threads = {32 * kDirectMostWarps, 1, 1},
                                  .exits = image->exits};
   return sass::listing(srjit::writeCubin({&kernel, 1}, direct.architecture));
 }

@@ -50,7 +50,7 @@ inline float parameterOf(const Dag& dag, std::uint32_t index) {
 /// Runs all groups over all rows. Output o of root r is (r + 3) modulo the roots, so that a mix-up shows. Roots that
 /// were refused keep 12345.
 inline DirectResults runDirect(const Dag& dag, const DirectPart& part, const DirectImage& image,
-                               const DirectOptions& options, DirectData& data, std::uint32_t parts,
+                               const DirectOptions& options, DirectData& data, DirectGrid grid,
                                std::uint32_t inaccuracy = 0) {
   std::vector<sass::Instruction> code;
   for (const sass::Word& word : image.words) code.push_back(sass::decode(word, options.architecture).value());
@@ -80,15 +80,16 @@ inline DirectResults runDirect(const Dag& dag, const DirectPart& part, const Dir
   arguments.column_stride = static_cast<std::uint32_t>(4 * data.stride);
   arguments.row_stride = 4;
   arguments.output_stride = static_cast<std::uint32_t>(4 * per_output);
-  arguments.row_jump = directRowJump(parts);
+  arguments.row_jump = directRowJump(grid);
+  arguments.warps = grid.warps;
   const std::uint32_t first = sass::constantBankOf(options.architecture).parameters;
   std::vector<std::byte> bank(first + sizeof arguments);
   std::memcpy(bank.data() + first, &arguments, sizeof arguments);
   SassMachine machine(code, bank, memory, image.registers - sass::kHiddenRegisters, options.architecture);
   machine.setInaccuracy(inaccuracy);
   for (std::uint32_t y = 0; y < groups.size(); ++y) {
-    for (std::uint32_t x = 0; x < parts; ++x) {
-      for (unsigned warp = 0; warp < kDirectWarps; ++warp) out.issued += machine.runWarp(warp, x, y);
+    for (std::uint32_t x = 0; x < grid.parts; ++x) {
+      for (unsigned warp = 0; warp < grid.warps; ++warp) out.issued += machine.runWarp(warp, x, y);
     }
   }
   return out;

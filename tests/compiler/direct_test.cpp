@@ -66,12 +66,12 @@ std::vector<std::vector<float>> expected(const Dag& dag, const DirectData& data)
 }
 
 void checkExactPredictions(Math math, const DirectOptions& options, std::size_t count, std::size_t rows,
-                           std::uint32_t parts, std::uint64_t seed) {
+                           DirectGrid grid, std::uint64_t seed) {
   const Dag dag = population(math, count, seed);
   DirectData data = DirectData::random(rows, 5, Spread::kSpecial, seed + 100);
   const Made made = make(dag, options);
   EXPECT_TRUE(made.part.refused.empty());
-  const DirectResults out = runDirect(dag, made.part, made.image, options, data, parts);
+  const DirectResults out = runDirect(dag, made.part, made.image, options, data, grid);
   const auto values = expected(dag, data);
   for (std::size_t root = 0; root < count; ++root) {
     for (std::size_t r = 0; r < rows; ++r) {
@@ -84,14 +84,15 @@ void checkExactPredictions(Math math, const DirectOptions& options, std::size_t 
 
 TEST(Direct, StrictPredictionsHaveTheBitsOfTheRows) {
   for (const std::size_t rows : {1, 31, 32, 33, 127, 128, 129, 1000}) {
-    checkExactPredictions(Math::kStrict, {.math = Math::kStrict}, 40, rows, 1, rows);
+    checkExactPredictions(Math::kStrict, {.math = Math::kStrict}, 40, rows, {.parts = 1, .warps = 8}, rows);
   }
-  checkExactPredictions(Math::kStrict, {.math = Math::kStrict}, 7, 5000, 3, 5);
+  checkExactPredictions(Math::kStrict, {.math = Math::kStrict}, 7, 5000, {.parts = 3, .warps = 8}, 5);
 }
 
 TEST(Direct, PrecisePredictionsHaveTheBitsOfTheRows) {
   for (const unsigned architecture : sass::architectures()) {
-    checkExactPredictions(Math::kPrecise, {.architecture = architecture, .math = Math::kPrecise}, 100, 65, 1, 11);
+    checkExactPredictions(Math::kPrecise, {.architecture = architecture, .math = Math::kPrecise}, 100, 65,
+                          {.parts = 1, .warps = 1}, 11);
   }
 }
 
@@ -102,7 +103,7 @@ TEST(Direct, FastPredictionsStayWithinTheBound) {
     DirectData data = DirectData::random(100, 5, Spread::kTame, seed);
     const Made made = make(dag, options);
     EXPECT_TRUE(made.part.refused.empty());
-    const DirectResults out = runDirect(dag, made.part, made.image, options, data, 1);
+    const DirectResults out = runDirect(dag, made.part, made.image, options, data, {.parts = 1, .warps = 8});
     std::size_t bounded = 0;
     for (std::size_t root = 0; root < dag.roots().size(); ++root) {
       const Expression expression = dag.toExpression(root).value();
@@ -124,13 +125,13 @@ TEST(Direct, FastPredictionsStayWithinTheBound) {
   }
 }
 
-void checkLoss(const LossSpec& spec, std::size_t count, std::size_t rows, std::uint32_t parts) {
+void checkLoss(const LossSpec& spec, std::size_t count, std::size_t rows, DirectGrid grid) {
   const DirectOptions options{.math = Math::kStrict, .loss = spec};
   const Dag dag = population(Math::kStrict, count, rows + count);
   DirectData data = DirectData::random(rows, 5, Spread::kSpecial, rows);
   const Made made = make(dag, options);
   EXPECT_TRUE(made.part.refused.empty());
-  const DirectResults out = runDirect(dag, made.part, made.image, options, data, parts);
+  const DirectResults out = runDirect(dag, made.part, made.image, options, data, grid);
   const auto values = expected(dag, data);
   const std::size_t groups = (rows + kGroupRows - 1) / kGroupRows;
   for (std::size_t root = 0; root < count; ++root) {
@@ -160,9 +161,13 @@ TEST(Direct, LossesAddInTheTreeThatIsPromised) {
   for (const LossTerm term : {LossTerm::kSquared, LossTerm::kAbsolute}) {
     for (const bool weighted : {false, true}) {
       for (const bool skip : {false, true}) {
-        for (const std::size_t rows : {1, 100, 128, 129, 400}) checkLoss({term, weighted, skip}, 35, rows, 1);
-        for (const std::size_t count : {1, 2, 3, 5, 8, 13, 31, 32}) checkLoss({term, weighted, skip}, count, 40, 1);
-        checkLoss({term, weighted, skip}, 4, 2500, 2);
+        for (const std::size_t rows : {1, 100, 128, 129, 400})
+          checkLoss({term, weighted, skip}, 35, rows, {.parts = 1, .warps = 8});
+        for (const std::size_t count : {1, 2, 3, 5, 8, 13, 31, 32})
+          checkLoss({term, weighted, skip}, count, 40, {.parts = 1, .warps = 1});
+        checkLoss({term, weighted, skip}, 4, 2500, {.parts = 2, .warps = 8});
+        checkLoss({term, weighted, skip}, 4, 2500, {.parts = 3, .warps = 5});
+        checkLoss({term, weighted, skip}, 4, 2500, {.parts = 1, .warps = 32});
       }
     }
   }
@@ -234,7 +239,8 @@ TEST(Direct, QuotientsAndRootsAreRoundedCorrectly) {
   ASSERT_TRUE(made.part.refused.empty());
   const auto values = expected(dag, data);
   for (const std::uint32_t inaccuracy : {0, 1, 2}) {
-    const DirectResults out = runDirect(dag, made.part, made.image, options, data, 4, inaccuracy);
+    const DirectResults out =
+        runDirect(dag, made.part, made.image, options, data, {.parts = 4, .warps = 8}, inaccuracy);
     for (std::size_t root = 0; root < values.size(); ++root) {
       for (std::size_t r = 0; r < data.rows; ++r) {
         const float value = out.results[(root + 3) % values.size() * data.rows + r];
@@ -330,7 +336,7 @@ TEST(Direct, FastFormsAreThoseOfTheLowering) {
     dag.addRoot(dag.apply(op, operands));
     const std::vector<NodeId> used(dag.node(dag.roots()[0]).inputs().begin(), dag.node(dag.roots()[0]).inputs().end());
     const Made made = make(dag, options);
-    const DirectResults out = runDirect(dag, made.part, made.image, options, data, 1);
+    const DirectResults out = runDirect(dag, made.part, made.image, options, data, {.parts = 1, .warps = 8});
     for (std::size_t r = 0; r < kRows; ++r) {
       std::array<Fast, 3> x{0.0, 0.0, 0.0};
       for (std::size_t i = 0; i < used.size(); ++i) x[i] = Fast(data.columns[dag.node(used[i]).index * kRows + r]);
@@ -349,7 +355,7 @@ TEST(Direct, FewRegistersManyColumnsAndSharedWork) {
     const Dag dag = population(Math::kPrecise, 64, registers, 60, 50);
     DirectData data = DirectData::random(70, 50, Spread::kWide, registers);
     const Made made = make(dag, options);
-    const DirectResults out = runDirect(dag, made.part, made.image, options, data, 1);
+    const DirectResults out = runDirect(dag, made.part, made.image, options, data, {.parts = 1, .warps = 8});
     const auto values = expected(dag, data);
     EXPECT_LE(made.part.refused.size(), registers < 48 ? 8U : 0U);
     for (std::size_t root = 0; root < values.size(); ++root) {
@@ -385,7 +391,7 @@ TEST(Direct, ManyGroupsShareAnExit) {
     tables.outputs.insert(tables.outputs.end(), part.outputs.begin(), part.outputs.end());
   }
   DirectData data = DirectData::random(300, 2, Spread::kTame, 1);
-  const DirectResults out = runDirect(dag, tables, image, options, data, 1);
+  const DirectResults out = runDirect(dag, tables, image, options, data, {.parts = 1, .warps = 8});
   EXPECT_EQ(out.results, expected(dag, data)[0]);
 }
 

@@ -31,13 +31,17 @@ class DirectModel final : public KernelModel {
   std::vector<std::size_t> parameterBytes() const override { return {sizeof(DirectArguments)}; }
 
   void run(const ModelLaunch& launch, ModelMemory& memory) const override {
-    requireOfModel(launch.block == std::array<unsigned, 3>{kDirectThreads, 1, 1}, "blocks have 256 threads in a row");
+    const DirectGrid grid{launch.grid[0], launch.block[0] / 32};
+    requireOfModel(launch.block == std::array<unsigned, 3>{32 * grid.warps, 1, 1} && grid.warps <= kDirectMostWarps,
+                   "blocks are whole warps in a row");
     requireOfModel(launch.grid[2] == 1 && launch.shared_bytes == 0, "a flat grid, and no shared memory");
     DirectArguments arguments;
     std::memcpy(static_cast<void*>(&arguments), launch.arguments.data(), sizeof arguments);
     requireOfModel(arguments.rows >= 1 && arguments.rows <= kDirectMaxRows, "a number of rows in range");
-    requireOfModel(arguments.row_jump == directRowJump(launch.grid[0]), "the jump fits the grid");
-    requireOfModel(launch.grid[0] <= ceilDivide(arguments.rows, kDirectBlockRows), "no more parts than blocks of rows");
+    requireOfModel(arguments.warps == grid.warps && arguments.row_jump == directRowJump(grid),
+                   "the jump fits the grid");
+    requireOfModel(grid.parts <= ceilDivide(arguments.rows, grid.warps * kGroupRows),
+                   "no more parts than blocks of rows");
     for (const std::uint64_t table : {arguments.numbers, arguments.outputs, arguments.groups}) {
       requireOfModel(table % 16 == 0, "tables are aligned to 16 bytes");
     }
@@ -47,8 +51,8 @@ class DirectModel final : public KernelModel {
     LaunchMemory seen(memory);
     SassMachine machine(code_, bank, seen, facts().registers - sass::kHiddenRegisters, architecture_);
     for (unsigned y = 0; y < launch.grid[1]; ++y) {
-      for (unsigned x = 0; x < launch.grid[0]; ++x) {
-        for (unsigned warp = 0; warp < kDirectWarps; ++warp) machine.runWarp(warp, x, y);
+      for (unsigned x = 0; x < grid.parts; ++x) {
+        for (unsigned warp = 0; warp < grid.warps; ++warp) machine.runWarp(warp, x, y);
       }
     }
   }

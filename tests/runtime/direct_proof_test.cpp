@@ -11,10 +11,10 @@
 namespace srjit {
 namespace {
 
-/// Images of direct code that a proof loads: one for predictions, and one for each shape of losses.
-constexpr std::size_t kProofLosses = 8, kProofModules = 1 + kProofLosses;
-/// Its launches: predictions with the rows in two parts, then strided in one; losses in two and in one.
-constexpr std::size_t kProofLaunches = 2 + 2 * kProofLosses;
+/// Images of direct code that a proof loads, of both shapes: for predictions, and for each kind of losses.
+constexpr std::size_t kProofLosses = 8, kProofModules = 2 * (1 + kProofLosses);
+/// Its launches, for code of both shapes: predictions from adjacent and from strided values; losses.
+constexpr std::size_t kProofLaunches = 2 * (2 + kProofLosses);
 
 /// Every sum becomes a difference.
 void negateSums(std::vector<sass::Instruction>& code, unsigned) {
@@ -252,12 +252,13 @@ TEST(DirectProof, WaitsForTheProofOfAnotherProcess) {
 }
 
 TEST(DirectProofSlow, FindsWrongSumsOfEveryShape) {
-  // Every loss but the one is right, so a shape that is not compared would pass.
+  // All code but that of one loss in one shape is right, so one that is not compared would pass.
   for (std::size_t wrong = 0; wrong < kProofLosses; ++wrong) {
     DirectMachine machine({}, "open");
-    std::size_t image = 0;  // that of predictions comes first
+    const std::size_t bad = 2 + 2 * wrong + wrong % 2;  // predictions come first
+    std::size_t image = 0;
     machine.driver.alterCode([&](std::vector<sass::Instruction>& code, unsigned capability) {
-      if (image++ == 1 + wrong) negateSums(code, capability);
+      if (image++ == bad) negateSums(code, capability);
     });
     Proving proving(machine, machine.directory.path(""));
     const auto fault = proving.fault();

@@ -5,6 +5,8 @@
 
 #include <gmock/gmock.h>
 
+#include "runtime/aligned_buffer.h"
+#include "runtime/device_direct.h"
 #include "tests/runtime/direct_machine.h"
 #include "tests/runtime/held_pass.h"
 
@@ -327,6 +329,30 @@ TEST(DirectTier, FailuresOfTheDriverAreErrorsOfTheEvaluationAlone) {
   expectSameLosses(gpu.loss(program, data, w.parameters).value(),
                    lossesOf(cpuEngine(Precision::kF32), w, Tier::kInterpret, {}), "afterwards");
   expectDirect(program, w.expressions.size());
+}
+
+TEST(DirectGrid, HasLargeBlocksWhereGroupsAreMany) {
+  EXPECT_EQ(directGrid(10'860, 313, 64, 132), (DirectGrid{.parts = 6, .warps = 16}));
+  EXPECT_EQ(directGrid(10'860, 32, 64, 132), (DirectGrid{.parts = 11, .warps = 8}));
+  for (const std::size_t rows : {1, 128, 129, 362, 10'860, 1'000'000}) {
+    for (const std::size_t groups : {1, 131, 132, 133, 100'000}) {
+      const DirectGrid grid = directGrid(rows, groups, 64, 132);
+      ASSERT_GE(grid.parts, 1U);
+      EXPECT_LE(grid.parts, ceilDivide(rows, kGroupRows * grid.warps)) << rows << " rows, " << groups << " groups";
+      EXPECT_EQ(grid.warps, groups > 132 ? 16U : 8U);
+    }
+  }
+}
+
+TEST(DirectShape, HasSmallScheduledGroupsForFewExpressions) {
+  for (const std::size_t expressions : {1, 8, 512}) {
+    EXPECT_EQ(directShape(expressions).roots, 8U);
+    EXPECT_GT(directShape(expressions).window, 1U);
+  }
+  EXPECT_EQ(directShape(513).roots, 16U);
+  EXPECT_EQ(directShape(513).window, 1U);
+  EXPECT_EQ(directShape(1025).roots, kDirectRoots);
+  EXPECT_EQ(directShape(1'000'000).roots, kDirectRoots);
 }
 
 }  // namespace

@@ -16,6 +16,7 @@ namespace {
 
 constexpr std::size_t kExpressions = 8192;
 constexpr Math kMath = Math::kFast;
+constexpr unsigned kWindow = 8;  ///< of the scheduler
 
 /// Trees of 30 nodes over 10 variables, in graphs of `chunk` expressions.
 struct Graphs {
@@ -37,9 +38,9 @@ struct Graphs {
   }
 };
 
-void emitDirect(benchmark::State& state, const char* population, bool loss) {
+void emitDirect(benchmark::State& state, const char* population, bool loss, unsigned window) {
   const Graphs& graphs = Graphs::of(population, static_cast<std::size_t>(state.range(0)));
-  DirectOptions options{.math = kMath};
+  DirectOptions options{.math = kMath, .window = window};
   if (loss) options.loss.emplace();
   DirectEmitter emitter = DirectEmitter::create(options).value();
   std::size_t instructions = 0, refused = 0, splits = 0, retries = 0, numbers = 0;
@@ -65,10 +66,15 @@ void emitDirect(benchmark::State& state, const char* population, bool loss) {
   state.SetItemsProcessed(state.iterations() * static_cast<std::int64_t>(kExpressions));
 }
 
-BENCHMARK_CAPTURE(emitDirect, mixed, "mixed", false)->Arg(32)->Arg(4096)->Unit(benchmark::kMillisecond);
-BENCHMARK_CAPTURE(emitDirect, arithmetic, "arithmetic", false)->Arg(32)->Arg(4096)->Unit(benchmark::kMillisecond);
-BENCHMARK_CAPTURE(emitDirect, mixed_loss, "mixed", true)->Arg(32)->Arg(4096)->Unit(benchmark::kMillisecond);
-BENCHMARK_CAPTURE(emitDirect, arithmetic_loss, "arithmetic", true)->Arg(32)->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(emitDirect, mixed, "mixed", false, kWindow)->Arg(32)->Arg(4096)->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(emitDirect, arithmetic, "arithmetic", false, kWindow)
+    ->Arg(32)
+    ->Arg(4096)
+    ->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(emitDirect, mixed_loss, "mixed", true, kWindow)->Arg(32)->Arg(4096)->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(emitDirect, arithmetic_loss, "arithmetic", true, kWindow)->Arg(32)->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(emitDirect, mixed_loss_in_order, "mixed", true, 1)->Arg(512)->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(emitDirect, arithmetic_loss_in_order, "arithmetic", true, 1)->Arg(512)->Unit(benchmark::kMillisecond);
 
 }  // namespace
 }  // namespace srjit

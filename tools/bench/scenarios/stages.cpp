@@ -143,7 +143,7 @@ class OneCore {
                                      .code = {joined.words},
                                      .registers = joined.registers,
                                      .parameter_bytes = {sizeof(DirectArguments)},
-                                     .max_threads = {kDirectThreads, 1, 1},
+                                     .max_threads = {32 * kDirectMostWarps, 1, 1},
                                      .exits = joined.exits};
       KernelImage made;
       made.code = writeCubin({&kernel, 1}, direct_.architecture);
