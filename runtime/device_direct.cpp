@@ -23,6 +23,8 @@ namespace {
 // threads have some.
 constexpr std::size_t kMaxChunk = 16 * kDirectRoots;
 
+constexpr std::size_t kFewWarps = 8;  ///< of a block that is one of few
+
 class DirectMaker {
  public:
   DirectMaker(const CodeRequest& request, const ProgramGraphs& graphs, const KernelKind& kind, const DirectShape& shape,
@@ -201,12 +203,14 @@ bool hasDirectTier(const DeviceLimits& limits, Precision precision) noexcept {
          std::ranges::find(sass::architectures(), limits.capability) != sass::architectures().end();
 }
 
-DirectShape directShape(std::size_t expressions) noexcept {
-  // An H200's multiprocessors lack work below 64 groups; above, an order that hides latencies gains less than 5 %.
-  constexpr std::size_t kGroups = 64;
+DirectShape directShape(std::size_t expressions, std::size_t rows, unsigned multiprocessors) noexcept {
+  constexpr std::size_t kBlocks = 4;  // of a multiprocessor, at least: 32 warps
   constexpr unsigned kLeastRoots = 8, kWindow = 8;
-  const auto roots = static_cast<unsigned>(std::bit_ceil(ceilDivide(expressions, kGroups)));
-  return {.roots = std::clamp(roots, kLeastRoots, kDirectRoots), .window = roots <= kLeastRoots ? kWindow : 1};
+  const std::size_t parts = ceilDivide(rows, kFewWarps * kGroupRows);
+  const auto blocks = [&](unsigned roots) { return ceilDivide(expressions, roots) * parts; };
+  unsigned roots = kDirectRoots;
+  while (roots > kLeastRoots && blocks(roots) < kBlocks * multiprocessors) roots /= 2;
+  return {.roots = roots, .window = blocks(roots) < kBlocks * multiprocessors ? kWindow : 1};
 }
 
 DeviceCode directForDevice(const CodeRequest& request, const ProgramGraphs& graphs, const KernelKind& kind,
@@ -227,7 +231,7 @@ std::optional<Error> directRefusal(const DeviceRows& rows) {
 DirectGrid directGrid(std::size_t rows, std::size_t groups, unsigned registers, unsigned multiprocessors) noexcept {
   // Blocks come and go, so the more there are, the less the last ones matter; but each has to begin. Where more groups
   // than multiprocessors come and go, warps wait for code: in larger blocks more of them run what was fetched.
-  constexpr std::size_t kWaves = 6, kRegisters = 65536, kFewWarps = 8, kManyWarps = 16;
+  constexpr std::size_t kWaves = 6, kRegisters = 65536, kManyWarps = 16;
   const std::size_t row_groups = ceilDivide(rows, kGroupRows);
   const std::size_t warps = groups > multiprocessors ? kManyWarps : kFewWarps;
   const std::size_t resident = kRegisters / (32 * warps * std::max(registers, 32U));

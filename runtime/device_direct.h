@@ -36,10 +36,9 @@ struct DirectShape {
   unsigned roots;   ///< of a group
   unsigned window;  ///< of the scheduler
 };
-/// For a program of so many expressions: small groups where there are few, so that all multiprocessors have some, and
-/// in an order that hides latencies, which too few warps do not; else in the order of the source, which is written
-/// sooner.
-DirectShape directShape(std::size_t expressions) noexcept;
+/// For so many expressions on so many rows: where they make few blocks, small groups, so that all multiprocessors have
+/// some, in an order that hides latencies, as too few warps do not; else in the order of the source, written sooner.
+DirectShape directShape(std::size_t expressions, std::size_t rows, unsigned multiprocessors) noexcept;
 
 /// Writes machine code for all expressions that the tier covers, in parallel likewise; the others are encoded for the
 /// interpreter, or failures. Stops early, with code for nothing, once `cancelled`. Throws as encodeForDevice().

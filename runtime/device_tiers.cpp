@@ -130,13 +130,13 @@ Result<DeviceTiers::Code> DeviceTiers::codeFor(const Program::State& state, cons
     case Tier::kInterpret:
       return interpreted(state);
     case Tier::kCompile:
-      return codeOf(state, kind, Making::kCompiled);
+      return codeOf(state, {kind, Making::kCompiled});
     case Tier::kDirect: {
       auto refusal = directRefusal(data.layout());
       program.setDirectRefusal(refusal);
       // Status::error tells why.
       if (refusal) return interpreted(state);
-      auto code = codeOf(state, kind, Making::kDirect);
+      auto code = codeOf(state, {kind, Making::kDirect, data.layout().rows});
       if (!code && code.error().code == Errc::kUnsupported) return interpreted(state);
       return code;
     }
@@ -164,7 +164,7 @@ Result<DeviceTiers::Code> DeviceTiers::automatic(const Program::State& state, co
   program.setDirectRefusal(proof_.known() ? std::nullopt : std::move(refusal));
   if (program.graphs() != nullptr && direct_open) {
     // Whoever announces many passes waits for the direct code, which takes no longer than the interpreter's.
-    if (auto made = codeOf(state, kind, Making::kDirect)) direct_code = std::move(*made);
+    if (auto made = codeOf(state, {kind, Making::kDirect, data.layout().rows})) direct_code = std::move(*made);
     direct_open = false;
   }
   // What neither this tier nor the interpreter can run is compiled: below, with the interpreter's code.
@@ -178,14 +178,14 @@ Result<DeviceTiers::Code> DeviceTiers::automatic(const Program::State& state, co
   if (passes > 0 && direct_open && program.refused().empty() && !proof_.known()) {
     const double seconds = writingSeconds(costs, nodes, threads_) + (proof_.isOpen() ? kProofSeconds : 0);
     if (makingPays(serving, costs.direct, passes, node_rows, seconds)) {
-      startMaking(state, kind, Making::kDirect);
+      startMaking(state, {kind, Making::kDirect, data.layout().rows});
       serving = costs.direct;
     }
   }
   if (passes > 0 && compiled_open) compileIfWorth(state, kind, serving, passes, node_rows);
   if (direct_code != nullptr) return direct_code;
   Code code = interpreted(state);
-  return program.refused().empty() ? code : codeOf(state, kind, Making::kCompiledRefused);
+  return program.refused().empty() ? code : codeOf(state, {kind, Making::kCompiledRefused});
 }
 
 // Begins to make compiled code if that pays though all of it must be compiled, or if it would pay were all in the
@@ -200,7 +200,7 @@ void DeviceTiers::compileIfWorth(const Program::State& state, const KernelKind& 
                 compileSeconds(costs, static_cast<double>(missing.tokens), missing.kernels, threads_));
   };
   const std::size_t kernels = ceilDivide(state.source->expressions.size(), kExpressionsPerKernel);
-  if (pays(compileSeconds(costs, nodes, kernels, threads_))) return startMaking(state, kind, Making::kCompiled);
+  if (pays(compileSeconds(costs, nodes, kernels, threads_))) return startMaking(state, {kind, Making::kCompiled});
   if (!worth({})) return;
   const std::shared_ptr<CompileJob> job = state.on_device->job(kind, Making::kCompiled);
   std::optional<MissingKernels> missing;
@@ -208,23 +208,22 @@ void DeviceTiers::compileIfWorth(const Program::State& state, const KernelKind& 
     const std::lock_guard lock(job->mutex);
     missing = job->missing;
   }
-  if (!missing) return startMaking(state, kind, Making::kCompiled, worth);
-  if (worth(*missing)) startMaking(state, kind, Making::kCompiled);
+  if (!missing) return startMaking(state, {kind, Making::kCompiled}, worth);
+  if (worth(*missing)) startMaking(state, {kind, Making::kCompiled});
 }
 
 // The code of a job, which is made now unless it was before.
-Result<DeviceTiers::Code> DeviceTiers::codeOf(const Program::State& state, const KernelKind& kind, Making making) {
-  const std::shared_ptr<CompileJob> job = state.on_device->job(kind, making);
+Result<DeviceTiers::Code> DeviceTiers::codeOf(const Program::State& state, const Order& order) {
+  const std::shared_ptr<CompileJob> job = state.on_device->job(order.kind, order.making);
   std::unique_lock lock(job->mutex);
   job->finished.wait(lock, [&] { return !job->running; });
   if (job->code == nullptr) {
     std::optional<RunningJob> running(job);
     lock.unlock();
     // Direct code is wanted at once, by all threads; LLVM's leaves one for what is evaluated meanwhile.
-    tbb::task_arena& arena = making == Making::kDirect ? arena_ : background_;
+    tbb::task_arena& arena = order.making == Making::kDirect ? arena_ : background_;
     // Isolated: a task of the same arena that is taken up meanwhile may wait for this very job.
-    arena.execute(
-        [&] { tbb::this_task_arena::isolate([&] { make(state.source, state.on_device, kind, making, *job); }); });
+    arena.execute([&] { tbb::this_task_arena::isolate([&] { make(state.source, state.on_device, order, *job); }); });
     running.reset();
     lock.lock();
   }
@@ -232,8 +231,8 @@ Result<DeviceTiers::Code> DeviceTiers::codeOf(const Program::State& state, const
   return job->code;
 }
 
-void DeviceTiers::startMaking(const Program::State& state, const KernelKind& kind, Making making, const Worth& worth) {
-  const std::shared_ptr<CompileJob> job = state.on_device->job(kind, making);
+void DeviceTiers::startMaking(const Program::State& state, const Order& order, const Worth& worth) {
+  const std::shared_ptr<CompileJob> job = state.on_device->job(order.kind, order.making);
   std::shared_ptr<RunningJob> running;
   {
     const std::lock_guard lock(job->mutex);
@@ -246,8 +245,8 @@ void DeviceTiers::startMaking(const Program::State& state, const KernelKind& kin
     started_.push_back(job);
   }
   // The job ends with what is enqueued, run or not.
-  background_.enqueue(jobs_->defer([this, source = state.source, kind, making, worth, running = std::move(running)] {
-    if (!worth || looksWorth(source, kind, worth, **running)) make(source, nullptr, kind, making, **running);
+  background_.enqueue(jobs_->defer([this, source = state.source, order, worth, running = std::move(running)] {
+    if (!worth || looksWorth(source, order.kind, worth, **running)) make(source, nullptr, order, **running);
   }));
 }
 
@@ -268,21 +267,21 @@ bool DeviceTiers::looksWorth(const Source& source, const KernelKind& kind, const
 }
 
 // `program` lives as long as the call, and is null in the background, where it need not.
-void DeviceTiers::make(const Source& source, const std::shared_ptr<DeviceProgram>& program, const KernelKind& kind,
-                       Making making, CompileJob& job) {
+void DeviceTiers::make(const Source& source, const std::shared_ptr<DeviceProgram>& program, const Order& order,
+                       CompileJob& job) {
   const Stopwatch watch;
   auto code = guarded([&]() -> Result<Code> {
     const CurrentContext current(*queue_->cuda);
     Result<Code> made = [&]() -> Result<Code> {
-      switch (making) {
+      switch (order.making) {
         case Making::kDirect:
-          return makeDirect(*source, program ? program->graphs() : nullptr, kind, job);
+          return makeDirect(*source, program ? program->graphs() : nullptr, order, job);
         case Making::kCompiledRefused:
-          return makeCompiled(*source, program->refused(), kind, job);
+          return makeCompiled(*source, program->refused(), order.kind, job);
         case Making::kCompiled:
           break;
       }
-      return makeCompiled(*source, allOf(*source), kind, job);
+      return makeCompiled(*source, allOf(*source), order.kind, job);
     }();
     if (job.cancelled) return cancellation();
     return made;
@@ -305,13 +304,14 @@ DeviceTiers::Code DeviceTiers::makeCompiled(const ProgramSource& source, std::sp
 }
 
 Result<DeviceTiers::Code> DeviceTiers::makeDirect(const ProgramSource& source, const ProgramGraphs* graphs,
-                                                  const KernelKind& kind, const CompileJob& job) {
+                                                  const Order& order, const CompileJob& job) {
   if (auto fault = proof_.fault(ending_)) return std::move(*fault);
   const Stopwatch watch;
   std::optional<ProgramGraphs> own;
   if (graphs == nullptr) graphs = &own.emplace(graphsOf(source, threads_));
-  auto made = std::make_shared<const DeviceCode>(
-      directForDevice(request(source), *graphs, kind, directShape(source.expressions.size()), job.cancelled));
+  const DirectShape shape = directShape(source.expressions.size(), order.rows, queue_->cuda->limits().multiprocessors);
+  auto made =
+      std::make_shared<const DeviceCode>(directForDevice(request(source), *graphs, order.kind, shape, job.cancelled));
   const double seconds = own ? watch.seconds() : graphs->seconds + watch.seconds();
   if (made->direct) calibration_.addMaking(&DeviceCosts::write, nodesOf(source), seconds * threads_);
   return made;

@@ -50,24 +50,29 @@ class DeviceTiers {
   using Code = std::shared_ptr<const DeviceCode>;
   using Source = std::shared_ptr<const ProgramSource>;
   using Making = DeviceProgram::Making;
+  /// What is to be made.
+  struct Order {
+    KernelKind kind;
+    Making making;
+    std::size_t rows = 0;  ///< of the data at hand, which direct code is shaped for
+  };
 
   CodeRequest request(const ProgramSource& source, std::span<const std::uint32_t> chosen = {}) const;
   Code encode(const ProgramSource& source);
   Code interpreted(const Program::State& state);
   Result<Code> automatic(const Program::State& state, const KernelKind& kind, const DeviceData& data, double passes);
-  Result<Code> codeOf(const Program::State& state, const KernelKind& kind, Making making);
+  Result<Code> codeOf(const Program::State& state, const Order& order);
   /// In the background. With `worth`, looks into the cache first, and makes the code only if what is missing is worth
   /// it.
   using Worth = std::function<bool(const MissingKernels&)>;
-  void startMaking(const Program::State& state, const KernelKind& kind, Making making, const Worth& worth = nullptr);
+  void startMaking(const Program::State& state, const Order& order, const Worth& worth = nullptr);
   bool looksWorth(const Source& source, const KernelKind& kind, const Worth& worth, CompileJob& job);
   void compileIfWorth(const Program::State& state, const KernelKind& kind, double serving, double passes,
                       double node_rows);
-  void make(const Source& source, const std::shared_ptr<DeviceProgram>& program, const KernelKind& kind, Making making,
-            CompileJob& job);
+  void make(const Source& source, const std::shared_ptr<DeviceProgram>& program, const Order& order, CompileJob& job);
   Code makeCompiled(const ProgramSource& source, std::span<const std::uint32_t> chosen, const KernelKind& kind,
                     const CompileJob& job);
-  Result<Code> makeDirect(const ProgramSource& source, const ProgramGraphs* graphs, const KernelKind& kind,
+  Result<Code> makeDirect(const ProgramSource& source, const ProgramGraphs* graphs, const Order& order,
                           const CompileJob& job);
 
   std::shared_ptr<DeviceQueue> queue_;

@@ -344,15 +344,17 @@ TEST(DirectGrid, HasLargeBlocksWhereGroupsAreMany) {
   }
 }
 
-TEST(DirectShape, HasSmallScheduledGroupsForFewExpressions) {
-  for (const std::size_t expressions : {1, 8, 512}) {
-    EXPECT_EQ(directShape(expressions).roots, 8U);
-    EXPECT_GT(directShape(expressions).window, 1U);
-  }
-  EXPECT_EQ(directShape(513).roots, 16U);
-  EXPECT_EQ(directShape(513).window, 1U);
-  EXPECT_EQ(directShape(1025).roots, kDirectRoots);
-  EXPECT_EQ(directShape(1'000'000).roots, kDirectRoots);
+TEST(DirectShape, HasSmallScheduledGroupsWhereTheyMakeFewBlocks) {
+  const auto shape = [](std::size_t expressions, std::size_t rows) {
+    const DirectShape made = directShape(expressions, rows, 132);
+    return std::pair(made.roots, made.window > 1);
+  };
+  EXPECT_EQ(shape(1, 1), std::pair(8U, true));
+  EXPECT_EQ(shape(100, 10'860), std::pair(8U, true));
+  EXPECT_EQ(shape(1000, 10'860), std::pair(16U, false));
+  EXPECT_EQ(shape(2000, 10'860), std::pair(kDirectRoots, false));
+  EXPECT_EQ(shape(256, 1'000'000), std::pair(kDirectRoots, false));
+  EXPECT_EQ(shape(1'000'000, 362), std::pair(kDirectRoots, false));
 }
 
 }  // namespace
