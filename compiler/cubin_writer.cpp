@@ -6,6 +6,8 @@
 #include <string_view>
 #include <utility>
 
+#include <tbb/parallel_for.h>
+
 #include "compiler/cubin_format.h"
 
 namespace srjit {
@@ -370,24 +372,53 @@ FileHeader fileHeader(unsigned architecture, std::size_t sections_at, std::size_
   return header;
 }
 
+/// Fills an image of known size from its beginning to its end.
+class ImageWriter {
+ public:
+  explicit ImageWriter(std::span<std::byte> image) : image_(image) {}
+
+  template <class T>
+  void put(const T& value) {
+    putBytes(std::as_bytes(std::span(&value, 1)));
+  }
+  void putBytes(std::span<const std::byte> bytes) {
+    std::ranges::copy(bytes, image_.begin() + static_cast<std::ptrdiff_t>(at_));
+    at_ += bytes.size();
+  }
+  /// Zeros up to there.
+  void padTo(std::size_t offset) {
+    std::fill(image_.begin() + static_cast<std::ptrdiff_t>(at_), image_.begin() + static_cast<std::ptrdiff_t>(offset),
+              std::byte{0});
+    at_ = offset;
+  }
+  /// All pieces, one behind the other; in parallel, since a population's code is as large as caches are.
+  void putPieces(std::span<const std::span<const sass::Word>> pieces) {
+    std::vector<std::size_t> offsets = {at_};
+    for (const auto& piece : pieces) offsets.push_back(offsets.back() + piece.size_bytes());
+    tbb::parallel_for(std::size_t{0}, pieces.size(), [&](std::size_t p) {
+      std::ranges::copy(std::as_bytes(pieces[p]), image_.begin() + static_cast<std::ptrdiff_t>(offsets[p]));
+    });
+    at_ = offsets.back();
+  }
+
+ private:
+  std::span<std::byte> image_;
+  std::size_t at_ = 0;
+};
+
 // Code as it is, then a branch to itself, then NOPs.
-void appendCode(std::vector<std::byte>& image, const KernelDescription& kernel, unsigned architecture) {
-  const auto append = [&](std::span<const sass::Word> words) {
-    const auto bytes = std::as_bytes(words);
-    image.insert(image.end(), bytes.begin(), bytes.end());
-  };
-  for (const auto& piece : kernel.code) append(piece);
+void putCode(ImageWriter& image, const KernelDescription& kernel, unsigned architecture) {
+  image.putPieces(kernel.code);
   sass::Instruction last;
   last.form = sass::Form::kBra;
   last.immediate = 0U - std::uint32_t{sizeof(sass::Word)};
   last.control.stall = 0;
-  const sass::Word branch = sass::encode(last, architecture);
-  append({&branch, 1});
+  image.put(sass::encode(last, architecture));
   last.form = sass::Form::kNop;
   last.immediate = 0;
   const sass::Word nop = sass::encode(last, architecture);
   const std::size_t words = codeWords(kernel) + 1;
-  for (std::size_t n = words * sizeof nop; n < codeBytes(kernel); n += sizeof nop) append({&nop, 1});
+  for (std::size_t n = words * sizeof nop; n < codeBytes(kernel); n += sizeof nop) image.put(nop);
 }
 
 }  // namespace
@@ -404,23 +435,18 @@ void writeCubin(std::span<const KernelDescription> kernels, unsigned architectur
   const bool recent = architecture >= 90;
   const std::vector<SegmentHeader> segments =
       segmentsOf(sections, recent, sections_at + sections.size() * sizeof(SectionHeader));
-  image.clear();
-  image.reserve(sections_at + sections.size() * sizeof(SectionHeader) + segments.size() * sizeof(SegmentHeader));
-  const auto append = [&](const auto& value) {
-    const auto* const begin = reinterpret_cast<const std::byte*>(&value);
-    image.insert(image.end(), begin, begin + sizeof value);
-  };
-  append(fileHeader(architecture, sections_at, sections.size(), segments.size()));
+  image.resize(sections_at + sections.size() * sizeof(SectionHeader) + segments.size() * sizeof(SegmentHeader));
+  ImageWriter writer(image);
+  writer.put(fileHeader(architecture, sections_at, sections.size(), segments.size()));
   for (const Section& section : sections) {
     if (section.header.type == 0 || section.header.type == kNothing) continue;
-    image.resize(section.header.offset);
-    const auto content = std::as_bytes(std::span(section.content.bytes()));
-    image.insert(image.end(), content.begin(), content.end());
-    if (section.kernel != nullptr) appendCode(image, *section.kernel, architecture);
+    writer.padTo(section.header.offset);
+    writer.putBytes(std::as_bytes(std::span(section.content.bytes())));
+    if (section.kernel != nullptr) putCode(writer, *section.kernel, architecture);
   }
-  image.resize(sections_at);
-  for (const Section& section : sections) append(section.header);
-  for (const SegmentHeader& segment : segments) append(segment);
+  writer.padTo(sections_at);
+  for (const Section& section : sections) writer.put(section.header);
+  for (const SegmentHeader& segment : segments) writer.put(segment);
 }
 
 }  // namespace srjit

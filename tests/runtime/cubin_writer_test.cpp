@@ -58,6 +58,10 @@ TEST_P(CubinWriter, WritesAnAssemblersKernelsAsTheyWere) {
   std::vector<KernelDescription> kernels;
   for (const CubinKernel& kernel : original->kernels) kernels.push_back(described(kernel));
   const std::vector<std::byte> image = writeCubin(kernels, GetParam());
+  // What memory held before does not matter.
+  std::vector<std::byte> used(2 * image.size(), std::byte{0xa5});
+  writeCubin(kernels, GetParam(), used);
+  EXPECT_EQ(used, image);
   const auto written = readCubin(image);
   ASSERT_TRUE(written.ok()) << written.error().message;
   EXPECT_EQ(written->architecture, GetParam());
