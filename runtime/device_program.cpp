@@ -81,6 +81,8 @@ ProgramStatus DeviceProgram::status() const {
     const DeviceCode& code = *job->code;
     status.tier = tier;
     status.seconds_compiling = job->seconds;
+    status.seconds_reading = code.seconds_reading;
+    status.seconds_loading = code.seconds_loading;
     status.compiled = code.compiled.size() + (code.direct ? code.direct->expressions : 0);
     if (code.trouble) status.error = code.trouble;
   };

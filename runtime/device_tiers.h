@@ -65,8 +65,10 @@ class DeviceTiers {
                       double node_rows);
   void make(const Source& source, const std::shared_ptr<DeviceProgram>& program, const KernelKind& kind, Making making,
             CompileJob& job);
-  Code makeCompiled(const ProgramSource& source, std::span<const std::uint32_t> chosen, const KernelKind& kind,
-                    const CompileJob& job);
+  KernelPlan planOf(const ProgramSource& source, std::span<const std::uint32_t> chosen,
+                    const std::atomic<bool>& cancelled) const;
+  Code makeCompiled(const ProgramSource& source, std::span<const std::uint32_t> chosen, const KernelPlan* plan,
+                    const KernelKind& kind, const CompileJob& job);
   Result<Code> makeDirect(const ProgramSource& source, const ProgramGraphs* graphs, const KernelKind& kind,
                           const CompileJob& job);
 

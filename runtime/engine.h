@@ -62,7 +62,7 @@ struct ProgramInfo {
   std::size_t nodes_before;  ///< tokens of all expressions
   std::size_t nodes_after;   ///< nodes of all graphs after the passes, without those of kept subtrees
   double seconds_passes;
-  double seconds_codegen;         ///< encoding, or LLVM
+  double seconds_codegen;         ///< encoding, or LLVM on a CPU; what a GPU compiles is in ProgramStatus
   std::size_t subtrees_read = 0;  ///< columns of kept subtrees that the program reads
   std::size_t nodes_spared = 0;   ///< nodes of graphs that it does not compute for that reason
 };
@@ -74,6 +74,8 @@ struct ProgramStatus {
   std::size_t compiled = 0;       ///< expressions that have machine code of their own
   std::uint64_t evaluations = 0;  ///< since it was made
   double seconds_compiling = 0;   ///< that passed until the machine code was there
+  double seconds_reading = 0;     ///< of these, while kernels were looked for in the cache of a GPU's kernels, and read
+  double seconds_loading = 0;     ///< of these, while the driver then loaded them
   /// Of the kernels of the evaluation that finished last, as the device's clock measured it: copies and waits between
   /// chunks of rows do not count. 0 before, and on a CPU.
   double device_seconds = 0;
