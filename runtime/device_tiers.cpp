@@ -321,6 +321,7 @@ DeviceTiers::Code DeviceTiers::makeCompiled(const ProgramSource& source, std::sp
   if (plan == nullptr) plan = &own.emplace(planOf(source, chosen, job.cancelled));
   auto made = std::make_shared<const DeviceCode>(compileForDevice(request(source, chosen), *plan, kind, job.cancelled));
   calibration_.addMaking(&DeviceCosts::compile, static_cast<double>(made->made_tokens), made->made_seconds);
+  writeCosts();
   return made;
 }
 
@@ -333,6 +334,7 @@ Result<DeviceTiers::Code> DeviceTiers::makeDirect(const ProgramSource& source, c
   auto made = std::make_shared<const DeviceCode>(directForDevice(request(source), *graphs, kind, job.cancelled));
   const double seconds = own ? watch.seconds() : graphs->seconds + watch.seconds();
   if (made->direct) calibration_.addMaking(&DeviceCosts::write, nodesOf(source), seconds * threads_);
+  writeCosts();
   return made;
 }
 
@@ -343,6 +345,14 @@ void DeviceTiers::learn(const DeviceCode& code, std::size_t rows, double seconds
                     : code.direct    ? &DeviceCosts::direct
                                      : &DeviceCosts::compiled;
   calibration_.addRun(tier, static_cast<double>(code.tokens) * static_cast<double>(rows), seconds);
+  writeCosts();
+}
+
+// In the background, since another process may keep the disk; the engine's end waits for it.
+void DeviceTiers::writeCosts() {
+  if (!calibration_.hasNews()) return;
+  background_.enqueue(
+      jobs_->defer([this] { static_cast<void>(guarded([this] { return calibration_.write(), okStatus(); })); }));
 }
 
 }  // namespace srjit

@@ -69,6 +69,7 @@ class DeviceTiers {
                     const std::atomic<bool>& cancelled) const;
   Code makeCompiled(const ProgramSource& source, std::span<const std::uint32_t> chosen, const KernelPlan* plan,
                     const KernelKind& kind, const CompileJob& job);
+  void writeCosts();
   Result<Code> makeDirect(const ProgramSource& source, const ProgramGraphs* graphs, const KernelKind& kind,
                           const CompileJob& job);
 
