@@ -51,6 +51,7 @@
 #include "ir/error.h"
 #include "ir/numeric.h"
 #include "passes/dag.h"
+#include "passes/llvm_passes.h"
 
 namespace srjit {
 
@@ -99,12 +100,13 @@ std::size_t interpreterSharedBytes(Precision precision, const InterpreterGeometr
 /// Straight-line code for all roots of each graph, which have options.precision: one kernel a graph, one module for
 /// all. Nodes are computed in ascending order. Errors: kInvalid for options out of range, kMachine without libdevice
 /// where it is needed, kCompile for LLVM's. Thread-safe and parallel, like everything here.
-Result<std::string> rowsPtx(std::span<const Dag> dags, const DeviceOptions& options);
+Result<std::string> rowsPtx(std::span<const Dag> dags, const DeviceOptions& options, const LlvmPasses& passes = {});
 Result<std::string> rowsIr(std::span<const Dag> dags, const DeviceOptions& options, bool optimized);
 
 /// The interpreter for a table of handlers, which fixes precision, math mode, rows a thread and depth; `options` must
 /// agree with it.
-Result<std::string> interpreterPtx(const HandlerTable& table, const DeviceOptions& options);
+Result<std::string> interpreterPtx(const HandlerTable& table, const DeviceOptions& options,
+                                   const LlvmPasses& passes = {});
 Result<std::string> interpreterIr(const HandlerTable& table, const DeviceOptions& options, bool optimized);
 
 /// The kernel that adds group sums of options.precision; only precision and arch count.

@@ -126,12 +126,13 @@ llvm::Function* DeviceModule::addKernel(llvm::StringRef name, llvm::ArrayRef<llv
   return kernel;
 }
 
-Status DeviceModule::finish() {
+Status DeviceModule::finish(const LlvmPasses& passes) {
   std::string report;
   llvm::raw_string_ostream stream(report);
   if (llvm::verifyModule(*module_, &stream)) return Error{Errc::kCompile, "invalid LLVM IR: " + stream.str(), {}};
-  if (Status linked = linkLibdevice(*module_, *target_); !linked) return linked;
-  optimizeDeviceModule(*module_);
+  if (Status linked = linkLibdevice(*module_, *target_, passes); !linked) return linked;
+  if (Status optimized = optimizeDeviceModule(*module_, passes); !optimized) return optimized;
+  target_->setOptLevel(static_cast<llvm::CodeGenOptLevel>(passes.code_generation));
   keepReciprocalsApart(*module_);
   return okStatus();
 }
@@ -162,9 +163,9 @@ Result<std::string> irOf(Result<DeviceModule> made, bool optimized) {
   return made->ir();
 }
 
-Result<std::string> ptxOf(Result<DeviceModule> made) {
+Result<std::string> ptxOf(Result<DeviceModule> made, const LlvmPasses& passes) {
   if (!made) return std::move(made).error();
-  if (Status finished = made->finish(); !finished) return std::move(finished).error();
+  if (Status finished = made->finish(passes); !finished) return std::move(finished).error();
   return made->ptx();
 }
 

@@ -27,7 +27,7 @@ class DeviceModule {
                             unsigned min_blocks = 1);
 
   /// Verifies the module, links libdevice into it, and optimises it.
-  Status finish();
+  Status finish(const LlvmPasses& passes = {});
 
   std::string ir() const;
   Result<std::string> ptx();
@@ -41,7 +41,7 @@ class DeviceModule {
 
 /// The text of what was made, or why it was not. PTX is always optimised.
 Result<std::string> irOf(Result<DeviceModule> made, bool optimized);
-Result<std::string> ptxOf(Result<DeviceModule> made);
+Result<std::string> ptxOf(Result<DeviceModule> made, const LlvmPasses& passes = {});
 
 /// Pointer to global memory.
 inline llvm::Type* globalPointer(llvm::LLVMContext& context) { return llvm::PointerType::get(context, 1); }

@@ -382,8 +382,8 @@ Result<std::string> interpreterIr(const HandlerTable& table, const DeviceOptions
   return irOf(buildInterpreter(table, options), optimized);
 }
 
-Result<std::string> interpreterPtx(const HandlerTable& table, const DeviceOptions& options) {
-  return ptxOf(buildInterpreter(table, options));
+Result<std::string> interpreterPtx(const HandlerTable& table, const DeviceOptions& options, const LlvmPasses& passes) {
+  return ptxOf(buildInterpreter(table, options), passes);
 }
 
 }  // namespace srjit

@@ -3,6 +3,7 @@
 #include <map>
 #include <mutex>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include <fmt/format.h>
@@ -51,13 +52,13 @@ class Library {
   }
 
   // The bitcode of one function and all it calls, ready to link into a module for `target`.
-  Result<std::string> function(const std::string& name, llvm::TargetMachine& target) {
+  Result<std::string> function(const std::string& name, llvm::TargetMachine& target, const LlvmPasses& passes) {
     const std::lock_guard lock(mutex_);
     if (Status read = readFile(name); !read) return std::move(read).error();
     const unsigned arch = archOf(target);
-    auto& bitcode = functions_[{name, arch}];
+    auto& bitcode = functions_[{name, arch, passes.library, passes.library_loops}];
     if (bitcode.empty()) {
-      auto extracted = extract(name, arch, target);
+      auto extracted = extract(name, arch, target, passes);
       if (!extracted) return extracted;
       bitcode = std::move(*extracted);
     }
@@ -88,7 +89,8 @@ class Library {
     return okStatus();
   }
 
-  Result<std::string> extract(const std::string& name, unsigned arch, llvm::TargetMachine& target) {
+  Result<std::string> extract(const std::string& name, unsigned arch, llvm::TargetMachine& target,
+                              const LlvmPasses& passes) {
     llvm::LLVMContext context;
     auto library = llvm::getLazyBitcodeModule(*file_, context);
     if (!library) {
@@ -119,7 +121,7 @@ class Library {
       function.setLinkage(llvm::GlobalValue::InternalLinkage);
     }
     module.getFunction(name)->setLinkage(llvm::GlobalValue::ExternalLinkage);
-    optimizeLibraryModule(module);
+    if (Status optimized = optimizeLibraryModule(module, passes); !optimized) return std::move(optimized).error();
     std::string bitcode;
     llvm::raw_string_ostream stream(bitcode);
     llvm::WriteBitcodeToFile(module, stream);
@@ -128,18 +130,19 @@ class Library {
 
   std::mutex mutex_;
   std::unique_ptr<llvm::MemoryBuffer> file_;
-  std::map<std::pair<std::string, unsigned>, std::string> functions_;
+  /// By name, architecture and passes.
+  std::map<std::tuple<std::string, unsigned, std::string, std::string>, std::string> functions_;
 };
 
 }  // namespace
 
-Status linkLibdevice(llvm::Module& module, llvm::TargetMachine& target) {
+Status linkLibdevice(llvm::Module& module, llvm::TargetMachine& target, const LlvmPasses& passes) {
   std::vector<std::string> needed;
   for (const llvm::Function& function : module) {
     if (function.isDeclaration() && function.getName().starts_with("__nv_")) needed.push_back(function.getName().str());
   }
   for (const std::string& name : needed) {
-    const auto bitcode = Library::instance().function(name, target);
+    const auto bitcode = Library::instance().function(name, target, passes);
     if (!bitcode) return bitcode.error();
     auto parsed = llvm::parseBitcodeFile(llvm::MemoryBufferRef(*bitcode, name), module.getContext());
     if (!parsed) return Error{Errc::kCompile, "cannot read " + name + ": " + llvm::toString(parsed.takeError()), {}};

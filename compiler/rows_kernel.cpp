@@ -128,8 +128,8 @@ Result<std::string> rowsIr(std::span<const Dag> dags, const DeviceOptions& optio
   return irOf(buildRows(dags, options), optimized);
 }
 
-Result<std::string> rowsPtx(std::span<const Dag> dags, const DeviceOptions& options) {
-  return ptxOf(buildRows(dags, options));
+Result<std::string> rowsPtx(std::span<const Dag> dags, const DeviceOptions& options, const LlvmPasses& passes) {
+  return ptxOf(buildRows(dags, options), passes);
 }
 
 }  // namespace srjit

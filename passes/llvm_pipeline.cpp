@@ -10,7 +10,7 @@
 namespace srjit {
 namespace {
 
-void runPasses(llvm::Module& module, llvm::StringRef pipeline) {
+Status runPasses(llvm::Module& module, llvm::StringRef pipeline) {
   llvm::LoopAnalysisManager loops;
   llvm::FunctionAnalysisManager functions;
   llvm::CGSCCAnalysisManager graphs;
@@ -22,8 +22,11 @@ void runPasses(llvm::Module& module, llvm::StringRef pipeline) {
   builder.registerLoopAnalyses(loops);
   builder.crossRegisterProxies(loops, functions, graphs, modules);
   llvm::ModulePassManager passes;
-  llvm::cantFail(builder.parsePassPipeline(passes, pipeline), "the pipelines below are spelled as LLVM 19 knows them");
+  if (llvm::Error unknown = builder.parsePassPipeline(passes, pipeline)) {
+    return Error{Errc::kInvalid, "LLVM passes: " + llvm::toString(std::move(unknown)), {}};
+  }
   passes.run(module, modules);
+  return okStatus();
 }
 
 // One access to an array: a load or store, and the index of its element.
@@ -117,20 +120,16 @@ unsigned scalarizeArrays(llvm::Function& function) {
   return replaced;
 }
 
-void optimizeHostModule(llvm::Module& module) { runPasses(module, "function(early-cse)"); }
+void optimizeHostModule(llvm::Module& module) { static_cast<void>(runPasses(module, "function(early-cse)")); }
 
-void optimizeLibraryModule(llvm::Module& module) {
-  runPasses(module, "always-inline,function(simplifycfg,sroa,early-cse),globaldce");
+Status optimizeLibraryModule(llvm::Module& module, const LlvmPasses& passes) {
+  if (Status optimized = runPasses(module, passes.library); !optimized) return optimized;
   for (llvm::Function& function : module) scalarizeArrays(function);
-  // The loop over the words of 2/pi has six turns; unrolled, its stores have constant indices and their selects fold.
-  runPasses(module,
-            "function(sroa,early-cse,loop-simplify,lcssa,loop(loop-rotate),loop-unroll<O3;full-unroll-max=8>,"
-            "sroa,instcombine<no-verify-fixpoint>,simplifycfg<no-sink-common-insts;no-hoist-common-insts>)");
+  return runPasses(module, passes.library_loops);
 }
 
-void optimizeDeviceModule(llvm::Module& module) {
-  runPasses(module,
-            "always-inline,function(sroa,early-cse,simplifycfg<no-sink-common-insts;no-hoist-common-insts>),globaldce");
+Status optimizeDeviceModule(llvm::Module& module, const LlvmPasses& passes) {
+  return runPasses(module, passes.kernels);
 }
 
 }  // namespace srjit

@@ -45,12 +45,23 @@ DeviceCosts Calibration::costs() const {
 
 void Calibration::add(double DeviceCosts::* field, double value) {
   if (!isCost(value)) return;
+  const std::lock_guard lock(mutex_);
+  costs_.*field = std::pow(costs_.*field, 1 - kWeight) * std::pow(value, kWeight);
+  const double change = costs_.*field / written_.*field;
+  if (change >= kWorthWriting || change <= 1 / kWorthWriting) has_news_ = true;
+}
+
+bool Calibration::hasNews() const {
+  const std::lock_guard lock(mutex_);
+  return has_news_;
+}
+
+void Calibration::write() {
+  const std::lock_guard writing(writing_mutex_);
   nlohmann::json text;
   {
     const std::lock_guard lock(mutex_);
-    costs_.*field = std::pow(costs_.*field, 1 - kWeight) * std::pow(value, kWeight);
-    const double change = costs_.*field / written_.*field;
-    if (change < kWorthWriting && change > 1 / kWorthWriting) return;
+    if (!std::exchange(has_news_, false)) return;
     written_ = costs_;
     for (const auto& [key, cost] : kFields) text[key] = costs_.*cost;
   }

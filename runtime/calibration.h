@@ -72,6 +72,12 @@ class Calibration {
   /// out.
   void addMaking(double DeviceCosts::* making, double nodes, double core_seconds);
 
+  /// Whether there is news to be written down. What was learnt is not on the disk before write(), which may wait for
+  /// other processes: whoever evaluates has it called in the background.
+  bool hasNews() const;
+  /// Writes down the costs, in one transaction, if there is news.
+  void write();
+
  private:
   void add(double DeviceCosts::* field, double value);
 
@@ -80,6 +86,8 @@ class Calibration {
   mutable std::mutex mutex_;
   DeviceCosts costs_ = kTypicalCosts;
   DeviceCosts written_;  ///< what the disk has
+  bool has_news_ = false;
+  std::mutex writing_mutex_;  ///< one write() after another; locked before mutex_
 };
 
 }  // namespace srjit

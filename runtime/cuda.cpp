@@ -25,7 +25,7 @@ CUstream makeStream(const Cuda& cuda) {
 void* allocatePinned(const Cuda& cuda, std::size_t bytes) {
   void* address = nullptr;
   if (bytes > 0) {
-    cuda.check(cuda.driver().cuMemHostAlloc(&address, bytes, CU_MEMHOSTALLOC_PORTABLE),
+    cuda.check(cuda.retrying([&] { return cuda.driver().cuMemHostAlloc(&address, bytes, CU_MEMHOSTALLOC_PORTABLE); }),
                fmt::format("cuMemHostAlloc of {} bytes", bytes));
   }
   return address;
@@ -38,14 +38,16 @@ CUgraph makeGraph(const Cuda& cuda) {
 }
 
 CUmodule load(const Cuda& cuda, const KernelImage& image) {
-  std::string log(std::size_t{16} << 10, '\0');
-  std::array<CUjit_option, 2> names = {CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES};
-  // The driver reads a number from a pointer's own bits.
-  // NOLINTNEXTLINE(performance-no-int-to-ptr)
-  std::array<void*, 2> values = {log.data(), reinterpret_cast<void*>(log.size())};
+  std::string log;
   CUmodule module = nullptr;
-  const CUresult code =
-      cuda.driver().cuModuleLoadDataEx(&module, image.code.data(), names.size(), names.data(), values.data());
+  const CUresult code = cuda.retrying([&] {
+    log.assign(std::size_t{16} << 10, '\0');
+    std::array<CUjit_option, 2> names = {CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES};
+    // The driver reads a number from a pointer's own bits.
+    // NOLINTNEXTLINE(performance-no-int-to-ptr)
+    std::array<void*, 2> values = {log.data(), reinterpret_cast<void*>(log.size())};
+    return cuda.driver().cuModuleLoadDataEx(&module, image.code.data(), names.size(), names.data(), values.data());
+  });
   if (code == CUDA_SUCCESS) return module;
   log.resize(std::strlen(log.c_str()));
   while (!log.empty() && (log.back() == '\n' || log.back() == ' ')) log.pop_back();
@@ -187,17 +189,9 @@ DeviceBuffer::DeviceBuffer(std::shared_ptr<const Stream> stream, std::size_t byt
     : stream_(std::move(stream)), bytes_(bytes) {
   if (bytes == 0) return;
   const Cuda& cuda = *stream_->cuda();
-  const auto allocate = [&] {
-    return cuda.driver().cuMemAllocFromPoolAsync(&address_, bytes, cuda.pool(), stream_->get());
-  };
-  CUresult code = allocate();
-  if (code == CUDA_ERROR_OUT_OF_MEMORY) {
-    cuda.reclaim();
-    // What was freed in stream order goes back to the device only when that work is done.
-    stream_->synchronize();
-    cuda.trim();
-    code = allocate();
-  }
+  const CUresult code = cuda.retrying(
+      [&] { return cuda.driver().cuMemAllocFromPoolAsync(&address_, bytes, cuda.pool(), stream_->get()); },
+      stream_->get());
   if (code == CUDA_ERROR_OUT_OF_MEMORY) {
     throw CudaFailure(code, {Errc::kMachine,
                              fmt::format("out of device memory: {} bytes wanted, {} of {} bytes free", bytes,
@@ -220,7 +214,7 @@ DeviceBuffer& DeviceBuffer::operator=(DeviceBuffer&& other) noexcept {
 }
 
 DeviceBuffer::~DeviceBuffer() {
-  if (address_ == 0) return;
+  if (address_ == 0 || stream_->cuda()->isForked()) return;
   const CurrentContext current(*stream_->cuda(), std::nothrow);
   stream_->cuda()->driver().cuMemFreeAsync(address_, stream_->get());
 }
@@ -230,7 +224,8 @@ PinnedBuffer::PinnedBuffer(std::shared_ptr<const Cuda> cuda, std::size_t bytes)
 
 PinnedRegion::PinnedRegion(std::shared_ptr<const Cuda> cuda, void* data, std::size_t bytes) {
   if (bytes == 0) return;
-  cuda->check(cuda->driver().cuMemHostRegister(data, bytes, 0), fmt::format("cuMemHostRegister of {} bytes", bytes));
+  cuda->check(cuda->retrying([&] { return cuda->driver().cuMemHostRegister(data, bytes, 0); }),
+              fmt::format("cuMemHostRegister of {} bytes", bytes));
   handle_ = {cuda, data};
 }
 
@@ -248,7 +243,9 @@ Kernel Module::kernel(const std::string& name) const {
   Kernel kernel;
   kernel.cuda_ = handle_.cuda().get();
   const Driver& driver = kernel.cuda_->driver();
-  kernel.cuda_->check(driver.cuModuleGetFunction(&kernel.function_, handle_.get(), name.c_str()),
+  // The driver may load a kernel's code only now.
+  kernel.cuda_->check(kernel.cuda_->retrying(
+                          [&] { return driver.cuModuleGetFunction(&kernel.function_, handle_.get(), name.c_str()); }),
                       fmt::format("cuModuleGetFunction of {}", name));
   const auto attribute = [&](CUfunction_attribute which) {
     int value = 0;
@@ -274,7 +271,8 @@ void Graph::add(const KernelLaunch& launch) {
 void Graph::instantiate() {
   const Cuda& cuda = *graph_.cuda();
   CUgraphExec executable = nullptr;
-  cuda.check(cuda.driver().cuGraphInstantiateWithFlags(&executable, graph_.get(), 0), "cuGraphInstantiateWithFlags");
+  cuda.check(cuda.retrying([&] { return cuda.driver().cuGraphInstantiateWithFlags(&executable, graph_.get(), 0); }),
+             "cuGraphInstantiateWithFlags");
   executable_ = {graph_.cuda(), executable};
 }
 

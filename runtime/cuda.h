@@ -2,8 +2,9 @@
 // CudaFailure where a call fails.
 //
 // Unless said otherwise, constructors and member functions need the device's context to be current on the calling
-// thread: hold a CurrentContext. Destructors and moves do not; they never throw, run on any thread, and may run after
-// the device was lost. Objects are not thread-safe, except Cuda and what is said to be.
+// thread: hold a CurrentContext. Destructors and moves do not; they never throw, run on any thread, may run after the
+// device was lost, and free nothing in the child of a fork(). Objects are not thread-safe, except Cuda and what is said
+// to be.
 #pragma once
 
 #include <array>
@@ -87,7 +88,7 @@ class Stream {
 class DeviceBuffer {
  public:
   DeviceBuffer() = default;
-  /// Errors: CudaFailure; for lack of memory, after Cuda::reclaim(), trimming the pool, and trying again, with
+  /// Errors: CudaFailure; for lack of memory, as for all owners here after Cuda::retrying(), with
   /// CUDA_ERROR_OUT_OF_MEMORY and "out of device memory: N bytes wanted, M of T bytes free".
   DeviceBuffer(std::shared_ptr<const Stream> stream, std::size_t bytes);
   DeviceBuffer(DeviceBuffer&& other) noexcept;

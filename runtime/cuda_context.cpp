@@ -1,5 +1,7 @@
 #include "runtime/cuda_context.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <charconv>
 #include <cstring>
@@ -120,6 +122,7 @@ Result<std::shared_ptr<const Cuda>> Cuda::open(std::shared_ptr<const Driver> dri
 
 Status Cuda::start(std::shared_ptr<const Driver> driver, int ordinal) {
   driver_ = std::move(driver);
+  process_ = getpid();
   const int count = deviceCount(*driver_);
   if (ordinal < 0 || ordinal >= count) {
     return Error{Errc::kMachine,
@@ -143,6 +146,7 @@ Status Cuda::start(std::shared_ptr<const Driver> driver, int ordinal) {
 }
 
 Cuda::~Cuda() {
+  if (isForked()) return;
   if (pool_ != nullptr) driver_->cuMemPoolDestroy(pool_);
   if (context_ != nullptr) driver_->cuDevicePrimaryCtxRelease(device_);
 }
@@ -168,14 +172,18 @@ void Cuda::setReclaim(std::function<void()> reclaim) const {
   reclaim_ = std::move(reclaim);
 }
 
-void Cuda::reclaim() const {
-  std::function<void()> body;
+void Cuda::makeRoom(CUstream freed_in) const {
+  std::function<void()> reclaim;
   {
     const std::lock_guard lock(reclaim_mutex_);
-    body = reclaim_;
+    reclaim = reclaim_;
   }
-  if (body) body();
+  if (reclaim) reclaim();
+  if (freed_in != nullptr) check(driver_->cuStreamSynchronize(freed_in), "cuStreamSynchronize");
+  trim();
 }
+
+bool Cuda::isForked() const noexcept { return getpid() != process_; }
 
 bool Cuda::owns(CUdeviceptr address) const {
   const CurrentContext current(*this);

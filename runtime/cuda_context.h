@@ -81,10 +81,22 @@ class Cuda {
   std::size_t freeMemory() const;
   /// Gives what the pool keeps back to the device.
   void trim() const;
-  /// `reclaim` frees memory that is only kept for later use, and waits until that is done. It is called, on any thread,
-  /// when an allocation fails, before it is tried again.
+  /// `reclaim` frees memory, of the device and pinned, that is only kept for later use, and waits until that is done.
+  /// It is called, on any thread, when memory is short, before what needs it is tried again.
   void setReclaim(std::function<void()> reclaim) const;
-  void reclaim() const;
+  /// The code of `call`, an entry of the driver that takes memory; where that is short, of the second try, after
+  /// everything that is only kept was freed: what setReclaim() names, what was freed in the order of the stream
+  /// `freed_in`, which is waited for, and what the pool keeps. All that takes much memory is called through here.
+  /// Needs a current context. Errors of freeing are CudaFailures.
+  template <class Call>
+  CUresult retrying(const Call& call, CUstream freed_in = nullptr) const {
+    const CUresult code = call();
+    if (code != CUDA_ERROR_OUT_OF_MEMORY) return code;
+    makeRoom(freed_in);
+    return call();
+  }
+  /// Whether this process was forked from the one that opened the device, which it then cannot use.
+  bool isForked() const noexcept;
   /// Whether `address` is memory of this device. Needs no particular context.
   bool owns(CUdeviceptr address) const;
   /// Whether all of this host memory is of one allocation or region that the driver knows to be pinned. Needs no
@@ -93,6 +105,7 @@ class Cuda {
 
  private:
   Cuda() = default;
+  void makeRoom(CUstream freed_in) const;
   Status start(std::shared_ptr<const Driver> driver, int ordinal);
 
   std::shared_ptr<const Driver> driver_;
@@ -100,6 +113,7 @@ class Cuda {
   CUdevice device_ = 0;
   CUcontext context_ = nullptr;
   CUmemoryPool pool_ = nullptr;
+  int process_ = 0;
   mutable std::mutex reclaim_mutex_;
   mutable std::function<void()> reclaim_;
 };
@@ -133,7 +147,7 @@ class CudaHandle {
     return *this;
   }
   ~CudaHandle() {
-    if (handle_ == Handle{}) return;
+    if (handle_ == Handle{} || cuda_->isForked()) return;
     const CurrentContext current(*cuda_, std::nothrow);
     (cuda_->driver().*kDestroy)(handle_);
   }

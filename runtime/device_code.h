@@ -73,6 +73,8 @@ struct DeviceCode {
   std::size_t tokens = 0;         ///< of all expressions, as they were given: what costs are reckoned by
   std::size_t nodes = 0;          ///< of all graphs after the passes; how much they share depends on the batches
   double seconds_passes = 0, seconds_codegen = 0;
+  double seconds_reading = 0;   ///< of codegen: while kernels were looked for in the cache and read, by all threads
+  double seconds_loading = 0;   ///< of codegen: while the driver loaded those, one module after another
   std::size_t made_tokens = 0;  ///< of expressions whose kernels were made for this, not found in the cache
   double made_seconds = 0;      ///< of one core, that making those took
 };
@@ -86,6 +88,8 @@ struct CodeRequest {
   unsigned threads;
 };
 
+struct KernelPlan;
+
 /// Encodes the chosen expressions, in parallel on the calling thread's arena. Those that the interpreter cannot run
 /// (too many slots or columns) are failures with kUnsupported; those that passes refuse, with kInvalid. Throws
 /// CudaFailure, OutOfMemory, std::bad_alloc.
@@ -98,10 +102,12 @@ inline bool isRefusal(const Failure& failure) { return failure.error.code == Err
 /// neighbours that share columns.
 std::size_t stagedColumnLimit(const DeviceLimits& limits, Precision precision);
 
-/// Compiles the chosen expressions into kernels of `kind`, in parallel likewise, and encodes the others. A batch
-/// whose kernel spills, or that is refused, is made again in halves; an expression that fails alone is interpreted, or
-/// a failure. Stops early, with code for nothing, once `cancelled`.
-DeviceCode compileForDevice(const CodeRequest& request, const KernelKind& kind, const std::atomic<bool>& cancelled);
+/// Makes kernels of `kind` for the chosen expressions, whose `plan` has its graphs, and encodes the others. First what
+/// the cache has is read, in parallel likewise, and then loaded by the calling thread alone; the rest is compiled, in
+/// parallel. A group whose kernel spills, or that is refused, is made again in halves; an expression that fails alone
+/// is interpreted, or a failure. Stops early, with code for nothing, once `cancelled`.
+DeviceCode compileForDevice(const CodeRequest& request, const KernelPlan& plan, const KernelKind& kind,
+                            const std::atomic<bool>& cancelled);
 
 /// Kernels that are neither loaded nor in the cache.
 struct MissingKernels {

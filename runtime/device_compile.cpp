@@ -1,17 +1,18 @@
 // Machine code for batches of expressions; device_code.h says what is made.
 #include <algorithm>
+#include <deque>
 #include <functional>
 #include <iterator>
 #include <mutex>
 #include <ranges>
+#include <utility>
 
 #include <tbb/parallel_for.h>
 
 #include "runtime/aligned_buffer.h"
 #include "runtime/clock.h"
 #include "runtime/device_code.h"
-#include "runtime/optimized_dag.h"
-#include "runtime/sharing_order.h"
+#include "runtime/kernel_plan.h"
 
 namespace srjit {
 namespace {
@@ -19,43 +20,16 @@ namespace {
 // Blocks a multiprocessor of f32 and of f64, as measured on an H200 (docs/performance.md).
 constexpr unsigned kMinBlocks = 4, kMinBlocksWide = 2;
 
-// Instructions a row (codeWeight()) of one kernel, at most: more do not stay in the instruction cache.
-constexpr std::size_t kMaxWeight = 1600;
-
-/// Kernels of one module, at most: the driver loads modules one after another, and each takes it a while. As long as
-/// there are kModulesPerThread for every thread, so that all of them compile to the end.
-constexpr std::size_t kKernelsPerModule = 8, kModulesPerThread = 2;
-
 /// What spilling may cost, as a part of a kernel's instructions, before it is made again in halves. The assembler
 /// spills a few registers of most kernels to keep within the limit; halves share less of what they compute.
 constexpr double kMaxSpilling = 0.02;
 
 unsigned minBlocksOf(Precision precision) { return precision == Precision::kF32 ? kMinBlocks : kMinBlocksWide; }
 
-std::size_t weightOf(const Expression& expression, Precision precision, Math math) {
-  std::size_t weight = 0;
-  for (const Token& token : expression.tokens()) {
-    if (token.kind == Token::Kind::kOp) weight += codeWeight(token.op, precision, math);
-  }
-  return weight;
-}
-
-/// Expressions that are tried as one kernel.
-struct Group {
-  std::vector<std::uint32_t> expressions;
-  std::size_t weight = 0;
-};
-
-std::size_t tokensOf(const Group& group, const ProgramSource& source) {
+std::size_t tokensOf(const KernelGroup& group, const ProgramSource& source) {
   std::size_t tokens = 0;
   for (const std::uint32_t e : group.expressions) tokens += source.expressions[e].size();
   return tokens;
-}
-
-Result<Dag> graphOf(const Group& group, const ProgramSource& source) {
-  std::vector<Expression> members;
-  for (const std::uint32_t e : group.expressions) members.push_back(source.expressions[e]);
-  return optimizedDag(members, source, Tier::kCompile);
 }
 
 /// A kernel while it is being made.
@@ -74,61 +48,97 @@ bool spills(const Kernel& kernel, std::size_t weight) {
   return spilling > kMaxSpilling * static_cast<double>(weight * kCompiledRowsPerThread);
 }
 
-/// Groups whose kernels are tried as one module, and what came of them.
+/// Groups that are tried as one module.
+struct Attempt {
+  PlannedModule module;
+  unsigned min_blocks;
+};
+
+/// A planned module, what it is divided into, and what came of them: kernels that the cache has by turns of find() and
+/// load(), as long as isOpen(), and then the others by make().
 class Batch {
  public:
-  Batch(const CodeRequest& request, const KernelKind& kind, const std::atomic<bool>& cancelled)
-      : request_(request), kind_(kind), cancelled_(cancelled) {}
+  Batch(const CodeRequest& request, const KernelKind& kind, const std::atomic<bool>& cancelled, PlannedModule module)
+      : request_(request), kind_(kind), cancelled_(cancelled) {
+    open_.push_back({module, minBlocksOf(request.source.precision)});
+  }
 
-  void make(std::span<const Group> groups) { make(groups, minBlocksOf(request_.source.precision)); }
+  bool isOpen() const noexcept { return !open_.empty(); }
 
-  std::vector<Draft> drafts;
-  std::vector<std::uint32_t> interpreted;
-  std::vector<Failure> failures;
-  std::optional<Error> trouble;
-  std::size_t made_tokens = 0;  ///< of expressions whose kernels did not come from the cache
-  double made_seconds = 0;      ///< of one core, for those
-
- private:
-  void make(std::span<const Group> groups, unsigned min_blocks) {
-    if (cancelled_.load(std::memory_order_relaxed)) return;
-    std::vector<Dag> dags;
-    for (const Group& group : groups) {
-      Result<Dag> dag = graphOf(group, request_.source);
-      if (!dag && divide(groups, min_blocks)) return;
-      if (!dag) {
-        failures.push_back({group.expressions[0], std::move(dag).error()});
-        return;
+  /// Reads what is there. In parallel with other batches; touches no device.
+  void find() {
+    for (const Attempt& attempt : std::exchange(open_, {})) {
+      if (isCancelled()) return;
+      if (auto rows = request_.store.findRows(attempt.module.dags, kind_, kCompiledRowsPerThread, attempt.min_blocks)) {
+        found_.emplace_back(attempt, std::move(*rows));
+      } else {
+        missing_.push_back(attempt);
       }
-      dags.push_back(std::move(*dag));
-    }
-    double seconds = 0;
-    auto image = request_.store.rows(dags, kind_, kCompiledRowsPerThread, min_blocks, seconds);
-    made_seconds += seconds;
-    if (!image) {
-      // Where it is the machine that fails, smaller kernels would not help.
-      if (image.error().code != Errc::kMachine && divide(groups, min_blocks)) return;
-      trouble = std::move(image).error();
-      for (const Group& group : groups) {
-        interpreted.insert(interpreted.end(), group.expressions.begin(), group.expressions.end());
-      }
-      return;
-    }
-    for (std::size_t i = 0; i < groups.size(); ++i) {
-      const Kernel kernel = (*image)->module.kernel(rowsKernelName(i));
-      if (spills(kernel, groups[i].weight)) {
-        if (divide(groups.subspan(i, 1), min_blocks)) continue;
-        if (min_blocks > 1) {
-          make(groups.subspan(i, 1), 1);
-          continue;
-        }
-      }
-      if (seconds > 0) made_tokens += tokensOf(groups[i], request_.source);
-      keep(groups[i], dags[i], *image, kernel);
     }
   }
 
-  void keep(const Group& group, const Dag& dag, const std::shared_ptr<const LoadedImage>& image, const Kernel& kernel) {
+  /// Loads what was found. One batch at a time: while others read, or only allocate, the driver takes several times as
+  /// long (docs/performance.md).
+  void load() {
+    for (auto& [attempt, rows] : std::exchange(found_, {})) {
+      if (isCancelled()) return;
+      const auto image = request_.store.load(std::move(rows));
+      take(attempt, image, 0, [this](const Attempt& part) { open_.push_back(part); });
+    }
+  }
+
+  /// Makes what is missing. In parallel with other batches.
+  void make() {
+    for (const Attempt& attempt : std::exchange(missing_, {})) make(attempt);
+  }
+
+  std::vector<Draft> drafts;
+  std::vector<std::uint32_t> interpreted;
+  std::optional<Error> trouble;
+  std::size_t made_tokens = 0;  ///< of expressions whose kernels did not come from the cache
+  double made_seconds = 0;      ///< of one core, for those
+  std::vector<Failure> failures;
+
+ private:
+  bool isCancelled() const { return cancelled_.load(std::memory_order_relaxed); }
+
+  void make(const Attempt& attempt) {
+    if (isCancelled()) return;
+    const auto make_part = [this](const Attempt& part) { make(part); };
+    double seconds = 0;
+    auto image = request_.store.rows(attempt.module.dags, kind_, kCompiledRowsPerThread, attempt.min_blocks, seconds);
+    made_seconds += seconds;
+    if (image) return take(attempt, *image, seconds, make_part);
+    // Where it is the machine that fails, smaller kernels would not help.
+    if (image.error().code != Errc::kMachine && divide(attempt, make_part)) return;
+    trouble = std::move(image).error();
+    for (const KernelGroup& group : attempt.module.groups) {
+      interpreted.insert(interpreted.end(), group.expressions.begin(), group.expressions.end());
+    }
+  }
+
+  /// Keeps the kernels of an image, which took `seconds` to make; those that spill are tried again by `again`.
+  template <class Again>
+  void take(const Attempt& attempt, const std::shared_ptr<const LoadedImage>& image, double seconds,
+            const Again& again) {
+    for (std::size_t i = 0; i < attempt.module.groups.size(); ++i) {
+      const KernelGroup& group = attempt.module.groups[i];
+      const Kernel kernel = image->module.kernel(rowsKernelName(i));
+      if (spills(kernel, group.weight)) {
+        const Attempt alone{partOf(attempt.module, i), attempt.min_blocks};
+        if (divide(alone, again)) continue;
+        if (attempt.min_blocks > 1) {
+          again({alone.module, 1});
+          continue;
+        }
+      }
+      if (seconds > 0) made_tokens += tokensOf(group, request_.source);
+      keep(group, attempt.module.dags[i], image, kernel);
+    }
+  }
+
+  void keep(const KernelGroup& group, const Dag& dag, const std::shared_ptr<const LoadedImage>& image,
+            const Kernel& kernel) {
     Draft draft{
         .expressions = group.expressions, .image = image, .kernel = kernel, .parameters = {}, .nodes = dag.size()};
     for (const ParameterSource& parameter : dag.parameters()) {
@@ -139,64 +149,34 @@ class Batch {
     drafts.push_back(std::move(draft));
   }
 
-  /// Makes the groups one by one, or the halves of a single one; not if that has a single expression.
-  bool divide(std::span<const Group> groups, unsigned min_blocks) {
-    if (groups.size() > 1) {
-      for (const Group& group : groups) make({&group, 1}, min_blocks);
-      return true;
+  static PlannedModule partOf(const PlannedModule& module, std::size_t group) {
+    return {module.groups.subspan(group, 1), module.dags.subspan(group, 1)};
+  }
+
+  /// Gives `again` the groups one by one, or the halves of a single one; not if that has a single expression.
+  template <class Again>
+  bool divide(const Attempt& attempt, const Again& again) {
+    const PlannedModule& module = attempt.module;
+    if (module.groups.size() == 1 && module.groups[0].expressions.size() == 1) return false;
+    for (std::size_t i = 0; module.groups.size() > 1 && i < module.groups.size(); ++i) {
+      again({partOf(module, i), attempt.min_blocks});
     }
-    const std::vector<std::uint32_t>& all = groups[0].expressions;
-    if (all.size() == 1) return false;
-    const auto middle = all.begin() + static_cast<std::ptrdiff_t>(all.size() / 2);
-    const std::size_t weight = (groups[0].weight + 1) / 2;
-    for (const Group& half : {Group{{all.begin(), middle}, weight}, Group{{middle, all.end()}, weight}}) {
-      make({&half, 1}, min_blocks);
-    }
+    if (module.groups.size() > 1) return true;
+    KernelPlan& halves = halves_.emplace_back();
+    for (KernelGroup& half : halvesOf(module.groups[0])) halves.groups.push_back(std::move(half));
+    addGraphs(halves, request_, cancelled_);
+    failures.insert(failures.end(), halves.failures.begin(), halves.failures.end());
+    for (std::size_t h = 0; h < halves.modules(); ++h) again({halves.module(h), attempt.min_blocks});
     return true;
   }
 
   const CodeRequest& request_;
   const KernelKind& kind_;
   const std::atomic<bool>& cancelled_;
+  std::vector<Attempt> open_, missing_;
+  std::vector<std::pair<Attempt, FoundRows>> found_;
+  std::deque<KernelPlan> halves_;  ///< which attempts refer to
 };
-
-/// What is tried first.
-struct Plan {
-  std::vector<Group> groups;
-  std::vector<std::uint32_t> too_long;  ///< expressions that are not tried
-  std::size_t kernels_per_module = 1;
-
-  std::size_t modules() const { return ceilDivide(groups.size(), kernels_per_module); }
-  std::span<const Group> module(std::size_t m) const {
-    const auto rest = std::span(groups).subspan(m * kernels_per_module);
-    return rest.first(std::min(kernels_per_module, rest.size()));
-  }
-};
-
-Plan planOf(const CodeRequest& request) {
-  const ProgramSource& source = request.source;
-  std::vector<std::uint32_t> order(request.chosen.begin(), request.chosen.end());
-  if (source.group_by_sharing) order = orderedBySharing(source.expressions, order, source.precision, source.math);
-  Plan plan;
-  std::vector<Group>& groups = plan.groups;
-  for (const std::uint32_t e : order) {
-    const Expression& expression = source.expressions[e];
-    if (expression.size() > kMaxCompiledDeviceTokens) {
-      plan.too_long.push_back(e);
-      continue;
-    }
-    const std::size_t weight = weightOf(expression, source.precision, source.math);
-    if (groups.empty() || groups.back().expressions.size() == kExpressionsPerKernel ||
-        groups.back().weight + weight > kMaxWeight) {
-      groups.emplace_back();
-    }
-    groups.back().expressions.push_back(e);
-    groups.back().weight += weight;
-  }
-  plan.kernels_per_module =
-      std::clamp<std::size_t>(groups.size() / (kModulesPerThread * request.threads), 1, kKernelsPerModule);
-  return plan;
-}
 
 void uploadOutputs(DeviceCode& code, const DeviceQueue& queue) {
   if (code.compiled.empty()) return;
@@ -209,18 +189,35 @@ void uploadOutputs(DeviceCode& code, const DeviceQueue& queue) {
 
 }  // namespace
 
-DeviceCode compileForDevice(const CodeRequest& request, const KernelKind& kind, const std::atomic<bool>& cancelled) {
+DeviceCode compileForDevice(const CodeRequest& request, const KernelPlan& plan, const KernelKind& kind,
+                            const std::atomic<bool>& cancelled) {
   const Stopwatch watch;
   std::vector<std::uint32_t> interpreted;
   std::ranges::set_difference(std::views::iota(0U, static_cast<std::uint32_t>(request.source.expressions.size())),
                               request.chosen, std::back_inserter(interpreted));
-  const Plan plan = planOf(request);
   interpreted.insert(interpreted.end(), plan.too_long.begin(), plan.too_long.end());
-  std::vector<Batch> batches(plan.modules(), Batch(request, kind, cancelled));
-  tbb::parallel_for(std::size_t{0}, batches.size(), [&](std::size_t b) { batches[b].make(plan.module(b)); });
+  std::deque<Batch> batches;
+  for (std::size_t m = 0; m < plan.modules(); ++m) batches.emplace_back(request, kind, cancelled, plan.module(m));
+  const auto forEach = [&](void (Batch::*step)()) {
+    tbb::parallel_for(std::size_t{0}, batches.size(), [&](std::size_t b) { (batches[b].*step)(); });
+  };
+  double seconds_reading = 0, seconds_loading = 0;
+  while (std::ranges::any_of(batches, &Batch::isOpen)) {
+    const Stopwatch reading;
+    forEach(&Batch::find);
+    seconds_reading += reading.seconds();
+    const Stopwatch loading;
+    for (Batch& batch : batches) batch.load();
+    seconds_loading += loading.seconds();
+  }
+  forEach(&Batch::make);
 
   DeviceCode code;
   code.tokens = request.source.tokens;
+  code.seconds_passes = plan.seconds_passes;
+  code.seconds_reading = seconds_reading;
+  code.seconds_loading = seconds_loading;
+  code.failures = plan.failures;
   for (const Batch& batch : batches) {
     code.made_tokens += batch.made_tokens;
     code.made_seconds += batch.made_seconds;
@@ -259,10 +256,10 @@ DeviceCode compileForDevice(const CodeRequest& request, const KernelKind& kind, 
 MissingKernels findMissing(const CodeRequest& request, const KernelKind& kind,
                            const std::function<bool(const MissingKernels&)>& worth,
                            const std::atomic<bool>& cancelled) {
-  const Plan plan = planOf(request);
-  const auto allOf = [&](std::span<const Group> groups) {
+  const KernelPlan plan = planKernels(request);
+  const auto allOf = [&](std::span<const KernelGroup> groups) {
     MissingKernels all{.kernels = groups.size(), .tokens = 0};
-    for (const Group& group : groups) all.tokens += tokensOf(group, request.source);
+    for (const KernelGroup& group : groups) all.tokens += tokensOf(group, request.source);
     return all;
   };
   std::mutex mutex;
@@ -270,9 +267,9 @@ MissingKernels findMissing(const CodeRequest& request, const KernelKind& kind,
   std::atomic<bool> stopped = false;
   tbb::parallel_for(std::size_t{0}, plan.modules(), [&](std::size_t m) {
     if (stopped.load(std::memory_order_relaxed) || cancelled.load(std::memory_order_relaxed)) return;
-    const std::span<const Group> groups = plan.module(m);
+    const std::span<const KernelGroup> groups = plan.module(m).groups;
     std::vector<Dag> dags;
-    for (const Group& group : groups) {
+    for (const KernelGroup& group : groups) {
       Result<Dag> dag = graphOf(group, request.source);
       if (!dag) break;  // then its expressions are tried in another way
       dags.push_back(std::move(*dag));

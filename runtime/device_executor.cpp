@@ -44,6 +44,7 @@ class DeviceExecutor final : public Executor {
       if (runs == nullptr || streams == nullptr) return;
       runs->clear();
       streams->stream->synchronize();
+      streams->pinned.clear();
     });
   }
 

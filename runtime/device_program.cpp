@@ -55,7 +55,7 @@ std::shared_ptr<CompileJob> DeviceProgram::job(const KernelKind& kind, Making ma
 
 ProgramStatus DeviceProgram::status() const {
   ProgramStatus status;
-  std::shared_ptr<CompileJob> direct, compiled;
+  std::shared_ptr<CompileJob> refused, direct, compiled;
   {
     const std::lock_guard lock(mutex_);
     status.evaluations = evaluations_;
@@ -69,6 +69,7 @@ ProgramStatus DeviceProgram::status() const {
     } else {
       direct = lastOf(Making::kDirect);
     }
+    refused = lastOf(Making::kCompiledRefused);
     compiled = lastOf(Making::kCompiled);
   }
   // The better code is the later one.
@@ -81,9 +82,13 @@ ProgramStatus DeviceProgram::status() const {
     const DeviceCode& code = *job->code;
     status.tier = tier;
     status.seconds_compiling = job->seconds;
+    status.seconds_reading = code.seconds_reading;
+    status.seconds_loading = code.seconds_loading;
     status.compiled = code.compiled.size() + (code.direct ? code.direct->expressions : 0);
     if (code.trouble) status.error = code.trouble;
   };
+  // Beside the interpreter, which serves the others.
+  add(refused, Tier::kInterpret);
   add(direct, Tier::kDirect);
   add(compiled, Tier::kCompile);
   return status;

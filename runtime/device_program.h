@@ -14,6 +14,7 @@
 #include "runtime/device_direct.h"
 #include "runtime/engine.h"
 #include "runtime/idle_runs.h"
+#include "runtime/kernel_plan.h"
 
 namespace srjit {
 
@@ -64,6 +65,9 @@ class DeviceProgram {
   /// Graphs that were made for direct code at the beginning; null if it was not wanted then.
   const ProgramGraphs* graphs() const noexcept { return graphs_ ? &*graphs_ : nullptr; }
   void setGraphs(ProgramGraphs graphs) { graphs_.emplace(std::move(graphs)); }
+  /// The same for compiled code of all expressions.
+  const KernelPlan* plan() const noexcept { return plan_ ? &*plan_ : nullptr; }
+  void setPlan(KernelPlan plan) { plan_.emplace(std::move(plan)); }
 
   /// What jobs make: code by LLVM, of all expressions or of those that the interpreter refuses, or direct code.
   enum class Making { kCompiled, kCompiledRefused, kDirect };
@@ -87,6 +91,7 @@ class DeviceProgram {
   const Tier tier_;
   const double expected_passes_;
   std::optional<ProgramGraphs> graphs_;
+  std::optional<KernelPlan> plan_;
 
   mutable std::mutex mutex_;
   std::shared_ptr<const DeviceCode> interpreted_;

@@ -1,6 +1,7 @@
 #include "runtime/device_queue.h"
 
 #include <bit>
+#include <utility>
 
 namespace srjit {
 namespace {
@@ -34,6 +35,13 @@ std::shared_ptr<PinnedBuffer> PinnedPool::take(std::size_t bytes) const {
               return;  // and it is freed
             }
           }};
+}
+
+void PinnedPool::clear() const {
+  std::multimap<std::size_t, PinnedBuffer> idle;
+  const std::lock_guard lock(shared_->mutex);
+  std::swap(idle, shared_->idle);
+  shared_->idle_bytes = 0;
 }
 
 }  // namespace srjit

@@ -19,6 +19,8 @@ class PinnedPool {
   /// A buffer of at least so many bytes; goes back to the pool with its last owner. Null for 0 bytes. Throws
   /// CudaFailure.
   std::shared_ptr<PinnedBuffer> take(std::size_t bytes) const;
+  /// Frees what lies idle.
+  void clear() const;
 
  private:
   struct Shared {

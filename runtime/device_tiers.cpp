@@ -66,6 +66,15 @@ DeviceTiers::Code DeviceTiers::encode(const ProgramSource& source) {
   return arena_.execute([&] { return std::make_shared<const DeviceCode>(encodeForDevice(request(source, all))); });
 }
 
+// In the calling thread's arena.
+KernelPlan DeviceTiers::planOf(const ProgramSource& source, std::span<const std::uint32_t> chosen,
+                               const std::atomic<bool>& cancelled) const {
+  const CodeRequest planned = request(source, chosen);
+  KernelPlan plan = planKernels(planned);
+  addGraphs(plan, planned, cancelled);
+  return plan;
+}
+
 std::shared_ptr<ProgramSubtrees> DeviceTiers::subtreesFor(const ProgramSource& source, const Dataset::State& data,
                                                           Tier tier) {
   DeviceSubtrees* const subtrees = data.on_device == nullptr ? nullptr : data.on_device->subtrees();
@@ -105,13 +114,22 @@ void DeviceTiers::begin(Program::State& state, const CompileOptions& options) {
     closeSubtrees();
     return;
   }
+  if (tier == Tier::kCompile) {
+    KernelPlan plan = arena_.execute([&] { return planOf(source, allOf(source), ending_); });
+    state.failures = plan.failures;
+    state.info.nodes_after = plan.nodes;
+    state.info.seconds_passes = plan.seconds_passes;
+    program->setPlan(std::move(plan));
+    closeSubtrees();
+    return;
+  }
   Code code = encode(source);
   state.failures = code->failures;
   state.info.nodes_after = code->nodes;
   state.info.seconds_passes = code->seconds_passes;
   state.info.seconds_codegen = code->seconds_codegen;
   // What the interpreter cannot run is left to machine code, where that may be made.
-  if (tier == Tier::kCompile || tier == Tier::kAuto) std::erase_if(state.failures, isRefusal);
+  if (tier == Tier::kAuto) std::erase_if(state.failures, isRefusal);
   program->setInterpreted(std::move(code));
   closeSubtrees();
 }
@@ -277,11 +295,11 @@ void DeviceTiers::make(const Source& source, const std::shared_ptr<DeviceProgram
         case Making::kDirect:
           return makeDirect(*source, program ? program->graphs() : nullptr, order, job);
         case Making::kCompiledRefused:
-          return makeCompiled(*source, program->refused(), order.kind, job);
+          return makeCompiled(*source, program->refused(), nullptr, order.kind, job);
         case Making::kCompiled:
           break;
       }
-      return makeCompiled(*source, allOf(*source), order.kind, job);
+      return makeCompiled(*source, allOf(*source), program ? program->plan() : nullptr, order.kind, job);
     }();
     if (job.cancelled) return cancellation();
     return made;
@@ -295,11 +313,14 @@ void DeviceTiers::make(const Source& source, const std::shared_ptr<DeviceProgram
   }
 }
 
-// Machine code of the chosen expressions; the others are interpreted.
+// Machine code of the chosen expressions, by their plan if they have one; the others are interpreted.
 DeviceTiers::Code DeviceTiers::makeCompiled(const ProgramSource& source, std::span<const std::uint32_t> chosen,
-                                            const KernelKind& kind, const CompileJob& job) {
-  auto made = std::make_shared<const DeviceCode>(compileForDevice(request(source, chosen), kind, job.cancelled));
+                                            const KernelPlan* plan, const KernelKind& kind, const CompileJob& job) {
+  std::optional<KernelPlan> own;
+  if (plan == nullptr) plan = &own.emplace(planOf(source, chosen, job.cancelled));
+  auto made = std::make_shared<const DeviceCode>(compileForDevice(request(source, chosen), *plan, kind, job.cancelled));
   calibration_.addMaking(&DeviceCosts::compile, static_cast<double>(made->made_tokens), made->made_seconds);
+  writeCosts();
   return made;
 }
 
@@ -314,6 +335,7 @@ Result<DeviceTiers::Code> DeviceTiers::makeDirect(const ProgramSource& source, c
       std::make_shared<const DeviceCode>(directForDevice(request(source), *graphs, order.kind, shape, job.cancelled));
   const double seconds = own ? watch.seconds() : graphs->seconds + watch.seconds();
   if (made->direct) calibration_.addMaking(&DeviceCosts::write, nodesOf(source), seconds * threads_);
+  writeCosts();
   return made;
 }
 
@@ -324,6 +346,14 @@ void DeviceTiers::learn(const DeviceCode& code, std::size_t rows, double seconds
                     : code.direct    ? &DeviceCosts::direct
                                      : &DeviceCosts::compiled;
   calibration_.addRun(tier, static_cast<double>(code.tokens) * static_cast<double>(rows), seconds);
+  writeCosts();
+}
+
+// In the background, since another process may keep the disk; the engine's end waits for it.
+void DeviceTiers::writeCosts() {
+  if (!calibration_.hasNews()) return;
+  background_.enqueue(
+      jobs_->defer([this] { static_cast<void>(guarded([this] { return calibration_.write(), okStatus(); })); }));
 }
 
 }  // namespace srjit

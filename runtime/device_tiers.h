@@ -70,8 +70,11 @@ class DeviceTiers {
   void compileIfWorth(const Program::State& state, const KernelKind& kind, double serving, double passes,
                       double node_rows);
   void make(const Source& source, const std::shared_ptr<DeviceProgram>& program, const Order& order, CompileJob& job);
-  Code makeCompiled(const ProgramSource& source, std::span<const std::uint32_t> chosen, const KernelKind& kind,
-                    const CompileJob& job);
+  KernelPlan planOf(const ProgramSource& source, std::span<const std::uint32_t> chosen,
+                    const std::atomic<bool>& cancelled) const;
+  Code makeCompiled(const ProgramSource& source, std::span<const std::uint32_t> chosen, const KernelPlan* plan,
+                    const KernelKind& kind, const CompileJob& job);
+  void writeCosts();
   Result<Code> makeDirect(const ProgramSource& source, const ProgramGraphs* graphs, const Order& order,
                           const CompileJob& job);
 

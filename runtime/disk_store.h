@@ -1,4 +1,4 @@
-// Kernel images in one SQLite file that many processes share. This and its source are the only files that touch SQLite.
+// Kernel images in one SQLite file that many processes share.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,7 @@
 #include "runtime/engine.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <charconv>
 #include <cstring>
@@ -20,6 +22,19 @@ namespace srjit {
 struct Engine::State {
   EngineOptions options;
   std::unique_ptr<Executor> executor;
+  const pid_t process = getpid();
+
+  State() = default;
+  State(const State&) = delete;
+  State& operator=(const State&) = delete;
+  // In the child of a fork() there are no threads that the executor's end could wait for.
+  ~State() {
+    if (!checkProcess()) static_cast<void>(executor.release());
+  }
+  Status checkProcess() const {
+    if (getpid() == process) return okStatus();
+    return Error{Errc::kMachine, "an engine that was made before this process was forked", {}};
+  }
 };
 
 namespace {
@@ -201,6 +216,7 @@ bool isFeasible(const Task& task) {
 
 Result<Losses> runTask(Engine::State& engine, const Task& task) {
   return guarded([&]() -> Result<Losses> {
+    if (Status own = engine.checkProcess(); !own) return std::move(own).error();
     if (Status valid = checkTask(task, engine.options); !valid) return std::move(valid).error();
     Result<Losses> losses = isFeasible(task)            ? engine.executor->run(task)
                             : task.program.state().made ? runFeasible(*engine.executor, task)
@@ -217,18 +233,24 @@ class EnginePending final : public Pending<Value>::State {
   EnginePending(std::shared_ptr<Engine::State> engine, Task task, std::unique_ptr<Flight> flight)
       : engine_(std::move(engine)), task_(std::move(task)), flight_(std::move(flight)) {}
   explicit EnginePending(Result<Losses> done) : done_(std::move(done)) {}
+  EnginePending(const EnginePending&) = delete;
+  EnginePending& operator=(const EnginePending&) = delete;
+  ~EnginePending() override { dropIfForked(); }
 
   // A failure ends the work, too: result() tells of it.
   bool ready() override {
+    dropIfForked();
     if (flight_ == nullptr) return true;
     const auto ready = guarded([&]() -> Result<bool> { return flight_->ready(); });
     return !ready || *ready;
   }
   void wait() override {
+    dropIfForked();
     if (flight_ == nullptr) return;
     static_cast<void>(guarded([&] { return flight_->wait(), okStatus(); }));
   }
   Result<Value> result() override {
+    dropIfForked();
     if (flight_ != nullptr) {
       done_.emplace(guarded([&] {
         Result<Losses> losses = flight_->finish();
@@ -245,6 +267,15 @@ class EnginePending final : public Pending<Value>::State {
   }
 
  private:
+  // A flight that began before this process was forked ends in the parent alone.
+  void dropIfForked() {
+    if (flight_ == nullptr) return;
+    Status own = engine_->checkProcess();
+    if (own) return;
+    static_cast<void>(flight_.release());
+    done_.emplace(std::move(own).error());
+  }
+
   std::shared_ptr<Engine::State> engine_;  // outlives the flight
   std::optional<Task> task_;
   std::unique_ptr<Flight> flight_;
@@ -254,6 +285,7 @@ class EnginePending final : public Pending<Value>::State {
 template <class Value>
 Result<Pending<Value>> submitTask(const std::shared_ptr<Engine::State>& engine, Task task) {
   return guarded([&]() -> Result<Pending<Value>> {
+    if (Status own = engine->checkProcess(); !own) return std::move(own).error();
     if (Status valid = checkTask(task, engine->options); !valid) return std::move(valid).error();
     if (!isFeasible(task)) {
       Result<Losses> losses = runTask(*engine, task);
@@ -313,13 +345,15 @@ Result<Engine> createEngine(const EngineOptions& options, const EngineParts& par
 }
 
 const EngineOptions& Engine::options() const noexcept { return state_->options; }
-CacheStats Engine::cacheStats() const { return state_->executor->cacheStats(); }
+CacheStats Engine::cacheStats() const { return state_->checkProcess() ? state_->executor->cacheStats() : CacheStats(); }
 
 Result<Dataset> Engine::upload(const DataView& data) const {
+  if (Status own = state_->checkProcess(); !own) return std::move(own).error();
   return guarded([&] { return datasetOf(state_->executor->upload(data)); });
 }
 
 Result<Dataset> Engine::adopt(const DeviceDataView& data) const {
+  if (Status own = state_->checkProcess(); !own) return std::move(own).error();
   return guarded([&] { return datasetOf(state_->executor->adopt(data)); });
 }
 
@@ -328,12 +362,17 @@ Program Engine::compile(std::span<const Expression> expressions, const CompileOp
   source->precision = state_->options.precision;
   source->math = state_->options.math;
   source->pipeline = options.pipeline ? *options.pipeline : Pipeline::standard(state_->options.math);
-  state_->executor->execute([&] { source->add(expressions); });
+  const Status own = state_->checkProcess();
+  if (own) {
+    state_->executor->execute([&] { source->add(expressions); });
+  } else {
+    for (const Expression& expression : expressions) source->add(expression);
+  }
   source->group_by_sharing = options.group_by_sharing;
   auto state = std::make_shared<Program::State>();
   state->info.nodes_before = source->tokens;
   state->info.tier = options.tier.value_or(state_->options.tier);
-  if (options.data != nullptr) {
+  if (own && options.data != nullptr) {
     state->data_serial = options.data->state().serial;
     // Without kept subtrees everything is computed.
     (void)guarded([&]() -> Status {
@@ -344,6 +383,7 @@ Program Engine::compile(std::span<const Expression> expressions, const CompileOp
   state->source = source;
   state->device = state_->options.device;
   const Status made = guarded([&]() -> Status {
+    if (!own) return own;
     state_->executor->compile(*state, options);
     return okStatus();
   });
@@ -375,6 +415,7 @@ Status Engine::prepare(const Program& program, const Dataset& data, const std::o
   return guarded([&]() -> Status {
     const std::vector<double> parameters(program.parameterOffset(program.size()));
     const Task task{program, data, parameters, nullptr, loss};
+    if (Status own = state_->checkProcess(); !own) return own;
     if (Status valid = checkTask(task, state_->options); !valid) return valid;
     return isFeasible(task) ? state_->executor->prepare(task) : okStatus();
   });

@@ -9,6 +9,11 @@
 // Spans in, spans out. A bad expression in a batch is a Failure of that expression, never an error of the batch. All
 // classes are cheap handles to shared, immutable state (Engine: internally synchronised); every const member may be
 // called from several threads at once. Results do not depend on the number of threads, the tier or the batch.
+//
+// fork(): neither the threads of an engine nor its device come along. In the child every call of an engine that was made
+// before is an error of kMachine, and so is every expression of a Program that it makes there; what was in flight ends
+// in the parent. What the parent made may be destroyed in the child, if no other thread used it at the fork; nothing is
+// freed on the device. Whoever wants engines in children makes them there, and none before the fork.
 #pragma once
 
 #include <cstddef>
@@ -62,7 +67,7 @@ struct ProgramInfo {
   std::size_t nodes_before;  ///< tokens of all expressions
   std::size_t nodes_after;   ///< nodes of all graphs after the passes, without those of kept subtrees
   double seconds_passes;
-  double seconds_codegen;         ///< encoding, or LLVM
+  double seconds_codegen;         ///< encoding, or LLVM on a CPU; what a GPU compiles is in ProgramStatus
   std::size_t subtrees_read = 0;  ///< columns of kept subtrees that the program reads
   std::size_t nodes_spared = 0;   ///< nodes of graphs that it does not compute for that reason
 };
@@ -74,6 +79,8 @@ struct ProgramStatus {
   std::size_t compiled = 0;       ///< expressions that have machine code of their own
   std::uint64_t evaluations = 0;  ///< since it was made
   double seconds_compiling = 0;   ///< that passed until the machine code was there
+  double seconds_reading = 0;     ///< of these, while kernels were looked for in the cache of a GPU's kernels, and read
+  double seconds_loading = 0;     ///< of these, while the driver then loaded them
   /// Of the kernels of the evaluation that finished last, as the device's clock measured it: copies and waits between
   /// chunks of rows do not count. 0 before, and on a CPU.
   double device_seconds = 0;

@@ -322,12 +322,13 @@ void KernelCache::State::clearMemory() {
   facts_.clear();
 }
 
-// Those that nobody holds now.
+// Those that nobody holds now. The directory may change or vanish meanwhile.
 void KernelCache::State::unmarkLocks() {
-  std::error_code ignored;
-  for (const auto& entry : std::filesystem::directory_iterator(directory_, ignored)) {
-    if (entry.path().extension() != kLockExtension) continue;
-    if (auto lock = FileLock::take(entry.path(), [] { return true; })) lock->unmark();
+  std::error_code failure;
+  for (std::filesystem::directory_iterator entry(directory_, failure), end; !failure && entry != end;
+       entry.increment(failure)) {
+    if (entry->path().extension() != kLockExtension) continue;
+    if (auto lock = FileLock::take(entry->path(), [] { return true; })) lock->unmark();
   }
 }
 

@@ -72,11 +72,16 @@ Result<std::shared_ptr<const LoadedImage>> KernelStore::load(const KernelKey& ke
   if (auto known = this->loaded(key)) return known;
   auto image = cache_->get(key, make);
   if (!image) return std::move(image).error();
+  return load(FoundRows{.key = key, .loaded = nullptr, .image = std::move(*image)});
+}
+
+std::shared_ptr<const LoadedImage> KernelStore::load(FoundRows found) {
+  if (found.loaded != nullptr) return found.loaded;
   const CurrentContext current(*cuda_);
-  auto loaded = std::make_shared<const LoadedImage>(LoadedImage{*image, Module(cuda_, **image)});
+  auto loaded = std::make_shared<const LoadedImage>(LoadedImage{found.image, Module(cuda_, *found.image)});
   const std::lock_guard lock(mutex_);
   if (loaded_.size() > 4096) std::erase_if(loaded_, [](const auto& entry) { return entry.second.expired(); });
-  loaded_[std::string(key.digest.begin(), key.digest.end())] = loaded;
+  loaded_[std::string(found.key.digest.begin(), found.key.digest.end())] = loaded;
   return loaded;
 }
 
@@ -123,6 +128,17 @@ Result<std::shared_ptr<const LoadedImage>> KernelStore::rows(std::span<const Dag
     if (image) seconds = image->seconds;
     return image;
   });
+}
+
+std::optional<FoundRows> KernelStore::findRows(std::span<const Dag> dags, const KernelKind& kind,
+                                               unsigned rows_per_thread, unsigned min_blocks) {
+  FoundRows found{.key = keyOfRows(dags, rowsOptions(kind, rows_per_thread, min_blocks), identity_),
+                  .loaded = nullptr,
+                  .image = nullptr};
+  found.loaded = loaded(found.key);
+  if (found.loaded == nullptr) found.image = cache_->find(found.key);
+  if (found.loaded == nullptr && found.image == nullptr) return std::nullopt;
+  return found;
 }
 
 bool KernelStore::hasRows(std::span<const Dag> dags, const KernelKind& kind, unsigned rows_per_thread,

@@ -31,6 +31,13 @@ struct LoadedImage {
   Module module;
 };
 
+/// What rows() would only have to load.
+struct FoundRows {
+  KernelKey key;
+  std::shared_ptr<const LoadedImage> loaded;  ///< null: not loaded yet
+  std::shared_ptr<const KernelImage> image;
+};
+
 /// Which operators an interpreter has, of three nested sets (compiler/handler_table.h), and its stack.
 struct InterpreterVariant {
   OpFamily family = OpFamily::kAll;
@@ -56,6 +63,12 @@ class KernelStore {
   /// core; 0 if they were there, or another caller made them.
   Result<std::shared_ptr<const LoadedImage>> rows(std::span<const Dag> dags, const KernelKind& kind,
                                                   unsigned rows_per_thread, unsigned min_blocks, double& seconds);
+
+  /// rows() in two steps, for many modules at once: reading, which touches no device, and loading. Nothing if the image
+  /// is not there yet, or is being made.
+  std::optional<FoundRows> findRows(std::span<const Dag> dags, const KernelKind& kind, unsigned rows_per_thread,
+                                    unsigned min_blocks);
+  std::shared_ptr<const LoadedImage> load(FoundRows found);
 
   /// Whether rows() would only have to load the image, as far as can be told without reading it.
   bool hasRows(std::span<const Dag> dags, const KernelKind& kind, unsigned rows_per_thread, unsigned min_blocks);

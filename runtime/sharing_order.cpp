@@ -73,6 +73,40 @@ std::vector<Subtree> subtreesOf(const Expression& expression, const CodeWeights&
   return found;
 }
 
+/// Which subtrees occur in more than one place of a batch.
+class Repeated {
+ public:
+  explicit Repeated(const std::vector<std::vector<Subtree>>& subtrees) {
+    std::size_t count = 0;
+    for (const auto& own : subtrees) count += own.size();
+    places_.resize(std::bit_ceil(4 * count + 1));
+    for (const auto& own : subtrees) {
+      for (const Subtree& subtree : own) place(subtree.hash) = place(subtree.hash) == 0 ? 1 : 2;
+    }
+    std::vector<std::uint64_t> likely;
+    for (const auto& own : subtrees) {
+      for (const Subtree& subtree : own) {
+        if (place(subtree.hash) > 1) likely.push_back(subtree.hash);
+      }
+    }
+    tbb::parallel_sort(likely.begin(), likely.end());
+    for (std::size_t i = 1; i < likely.size(); ++i) {
+      if (likely[i] == likely[i - 1] && (hashes_.empty() || hashes_.back() != likely[i])) hashes_.push_back(likely[i]);
+    }
+  }
+
+  bool contains(std::uint64_t hash) const {
+    return places_[hash & (places_.size() - 1)] > 1 && std::binary_search(hashes_.begin(), hashes_.end(), hash);
+  }
+
+ private:
+  std::uint8_t& place(std::uint64_t hash) { return places_[hash & (places_.size() - 1)]; }
+
+  // Most subtrees occur once, and most of those are told by a table of counts that stays in a near cache.
+  std::vector<std::uint8_t> places_;   ///< how many subtrees fall here: none, one, or more
+  std::vector<std::uint64_t> hashes_;  ///< ascending
+};
+
 }  // namespace
 
 std::vector<std::uint32_t> orderedBySharing(std::span<const Expression> expressions,
@@ -81,17 +115,12 @@ std::vector<std::uint32_t> orderedBySharing(std::span<const Expression> expressi
   std::vector<std::vector<Subtree>> subtrees(chosen.size());
   tbb::parallel_for(std::size_t{0}, chosen.size(),
                     [&](std::size_t i) { subtrees[i] = subtreesOf(expressions[chosen[i]], weights); });
-  std::vector<std::uint64_t> all;
-  for (const auto& own : subtrees) {
-    for (const Subtree& subtree : own) all.push_back(subtree.hash);
-  }
-  tbb::parallel_sort(all.begin(), all.end());
+  const Repeated repeated(subtrees);
   std::vector<Signature> signatures(chosen.size());
   tbb::parallel_for(std::size_t{0}, chosen.size(), [&](std::size_t i) {
     std::size_t count = 0;
     for (const Subtree& subtree : subtrees[i]) {
-      const auto [first, last] = std::equal_range(all.begin(), all.end(), subtree.hash);
-      if (last - first > 1) signatures[i][count++] = subtree.hash;
+      if (repeated.contains(subtree.hash)) signatures[i][count++] = subtree.hash;
       if (count == kSubtrees) break;
     }
   });

@@ -264,5 +264,28 @@ TEST(ScalarizeArrays, ReplacesArraysWithDynamicIndices) {
   }
 }
 
+TEST(LlvmPasses, OthersThanTheStandardOnesAreForMeasuring) {
+  Dag dag(Precision::kF32);
+  dag.addRoot(dag.apply(Op::kSin, {dag.apply(Op::kMul, {dag.variable(0), dag.variable(0)})}));
+  const DeviceOptions options{.math = Math::kPrecise, .loss = {}};
+  const std::string standard = rowsPtx({&dag, 1}, options).value();
+  LlvmPasses passes;
+  passes.kernels = "always-inline";
+  EXPECT_NE(rowsPtx({&dag, 1}, options, passes).value(), standard);
+  passes = {};
+  passes.library_loops = "function(sroa)";
+  EXPECT_NE(rowsPtx({&dag, 1}, options, passes).value(), standard);
+  EXPECT_EQ(rowsPtx({&dag, 1}, options).value(), standard) << "functions of the library are kept apart by passes";
+  for (std::string LlvmPasses::* const pipeline :
+       {&LlvmPasses::library, &LlvmPasses::library_loops, &LlvmPasses::kernels}) {
+    passes = {};
+    passes.*pipeline = "no-such-pass";
+    const auto refused = rowsPtx({&dag, 1}, options, passes);
+    ASSERT_FALSE(refused.ok());
+    EXPECT_EQ(refused.error().code, Errc::kInvalid);
+    EXPECT_NE(refused.error().message.find("no-such-pass"), std::string::npos) << refused.error().message;
+  }
+}
+
 }  // namespace
 }  // namespace srjit

@@ -1,9 +1,12 @@
 // Work in flight: several evaluations at once, from several threads, beside work of the host and of the compiler.
+#include <chrono>
 #include <cstdio>
+#include <memory>
 #include <optional>
 #include <thread>
 
 #include "runtime/clock.h"
+#include "runtime/program.h"
 #include "tests/gpu/gpu.h"
 
 namespace srjit {
@@ -201,13 +204,33 @@ TEST_F(Async, MachineCodeFromTheBackgroundTakesOver) {
 }
 
 TEST_F(Async, ProgramsThatDieStopTheirCompiler) {
-  const Workload w = Workload::random(population(6), 4000, 100000, Spread::kTame, Precision::kF32);
-  const Dataset data = engine_->upload(w.view()).value();
-  const Losses expected =
-      lossesOf(*engine_, engine_->compile(w.expressions, {.tier = Tier::kInterpret}), data, w.parameters, {});
-  for (int i = 0; i < 3; ++i) {
-    const Program program = engine_->compile(w.expressions, {.tier = Tier::kAuto, .expected_passes = 1e9});
-    expectSameLosses(expected, lossesOf(*engine_, program, data, w.parameters, {}), "before its death");
+  // Without a disk, so that what was not made is known.
+  EngineOptions options = engine_->options();
+  options.cache_directory = "";
+  const Engine engine = Engine::create(options).value();
+  for (const std::uint64_t seed : {6, 7, 8}) {
+    const Workload w = Workload::random(population(seed), 4000, 100000, Spread::kTame, Precision::kF32);
+    const Dataset data = engine.upload(w.view()).value();
+    const Losses expected =
+        lossesOf(engine, engine.compile(w.expressions, {.tier = Tier::kInterpret}), data, w.parameters, {});
+    std::weak_ptr<const ProgramSource> source;
+    {
+      const Program program =
+          engine.compile(w.expressions, {.tier = Tier::kAuto, .expected_passes = 1e9, .expected_rows = data.rows()});
+      source = program.state().source;
+      expectSameLosses(expected, lossesOf(engine, program, data, w.parameters, {}), "before its death");
+      if (isGpu()) {
+        EXPECT_TRUE(program.status().compiling);
+      }
+    }
+    const Stopwatch watch;
+    while (!source.expired() && watch.seconds() < 60) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    ASSERT_TRUE(source.expired()) << "whoever makes its code holds what that is made of";
+    if (!isGpu()) continue;
+    const std::uint64_t made = engine.cacheStats().misses;
+    const Program again = engine.compile(w.expressions, {.tier = Tier::kCompile});
+    expectSameLosses(expected, lossesOf(engine, again, data, w.parameters, {}), "made after its death");
+    EXPECT_GT(engine.cacheStats().misses, made) << "kernels that were not begun at its death were not made";
   }
 }
 

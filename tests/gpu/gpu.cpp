@@ -133,11 +133,18 @@ Losses lossesOf(const Engine& engine, const Program& program, const Dataset& dat
 }
 
 void expectSameLosses(const Losses& a, const Losses& b, const std::string& what) {
-  ASSERT_LE(a.values.size(), b.values.size()) << what;
+  ASSERT_FALSE(a.values.empty()) << what;
+  ASSERT_EQ(a.values.size(), b.values.size()) << what;
+  ASSERT_EQ(a.valid_rows.size(), a.values.size()) << what;
+  ASSERT_EQ(b.valid_rows.size(), b.values.size()) << what;
+  ASSERT_EQ(a.failures.size(), b.failures.size()) << what;
   for (std::size_t e = 0; e < a.values.size(); ++e) {
     ASSERT_TRUE(sameBits(a.values[e], b.values[e]))
         << what << ": loss of expression " << e << ": " << a.values[e] << " and " << b.values[e];
     ASSERT_EQ(a.valid_rows[e], b.valid_rows[e]) << what << ": valid rows of expression " << e;
+  }
+  for (std::size_t f = 0; f < a.failures.size(); ++f) {
+    ASSERT_EQ(a.failures[f].expression, b.failures[f].expression) << what;
   }
 }
 

@@ -64,7 +64,7 @@ GeneratorOptions generatorOf(std::uint64_t seed, int max_nodes, std::vector<Op> 
 Losses lossesOf(const Engine& engine, const Program& program, const Dataset& data, std::span<const double> parameters,
                 const LossOptions& options);
 
-/// The first losses of `b` are those of `a`, bit for bit.
+/// Bit for bit, of as many expressions, of which there are some; with the same failures.
 void expectSameLosses(const Losses& a, const Losses& b, const std::string& what);
 
 }  // namespace srjit

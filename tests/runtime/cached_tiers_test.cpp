@@ -1,5 +1,8 @@
 // Auto and the kernel cache: compiled kernels that are there already cost no more than loading.
+#include <mutex>
 #include <optional>
+#include <span>
+#include <vector>
 
 #include "tests/runtime/device_engine.h"
 #include "tests/runtime/held_pass.h"
@@ -64,6 +67,63 @@ TEST(CachedTiers, ASecondProcessTakesTheKernelsOfTheFirst) {
   EXPECT_EQ(second.made(), 0U);
   expectSameLosses(lossAndRest(second, program, w), interpreted, "loaded");
   EXPECT_EQ(second.machine.driver.count("cuGraphLaunch"), 1U);
+}
+
+/// The loading of modules of rows, in order.
+std::vector<FakeCall> loadsOfRows(const CachedMachine& machine) {
+  std::vector<FakeCall> calls = machine.machine.driver.calls();
+  std::erase_if(calls, [](const FakeCall& call) {
+    return call.entry != "cuModuleLoadDataEx" || call.detail != rowsKernelName(0);
+  });
+  return calls;
+}
+
+TEST(CachedTiers, WhatTheCacheHasIsLoadedByOneThreadBeforeTheRestIsMade) {
+  const Scratch directory;
+  const Workload w = workload();
+  const std::size_t cached = fill(directory, w, kExpressions - 10);
+  const CachedMachine second(directory, w);
+  const Program program = second.gpu.compile(w.expressions, {.tier = Tier::kCompile, .group_by_sharing = false});
+  std::vector<std::size_t> loaded;
+  std::mutex mutex;
+  second.machine.images->before = [&](const FakeImageMaker::Request& request) {
+    const std::scoped_lock lock(mutex);
+    if (request.kind == "rows") loaded.push_back(loadsOfRows(second).size());
+    return okStatus();
+  };
+  ASSERT_TRUE(second.gpu.prepare(program, second.data, LossOptions{}).ok());
+  const std::vector<FakeCall> loads = loadsOfRows(second);
+  const std::size_t found = loads.size() - second.made();
+  ASSERT_GT(found, 3U);
+  EXPECT_LE(found, cached);
+  for (const FakeCall& load : std::span(loads).first(found)) EXPECT_EQ(load.thread, loads.front().thread);
+  ASSERT_FALSE(loaded.empty());
+  for (const std::size_t before : loaded) EXPECT_GE(before, found);
+  const ProgramStatus status = program.status();
+  EXPECT_GT(status.seconds_reading, 0);
+  EXPECT_GT(status.seconds_loading, 0);
+  EXPECT_LE(status.seconds_reading + status.seconds_loading, status.seconds_compiling);
+}
+
+TEST(CachedTiers, HalvesOfKernelsThatSpillComeFromTheCache) {
+  const Scratch directory;
+  const Workload w = workload();
+  const auto lossesBy = [&](std::size_t& made) {
+    const CachedMachine machine(directory, w);
+    machine.machine.images->facts = [](const Dag& dag) {
+      return KernelFacts{{}, 32, dag.roots().size() > 16 ? 100'000U : 0U, 0, 0};
+    };
+    const Program program = machine.gpu.compile(w.expressions, {.tier = Tier::kCompile, .group_by_sharing = false});
+    Losses losses = machine.gpu.loss(program, machine.data, w.parameters).value();
+    EXPECT_EQ(program.status().compiled, kExpressions);
+    made = machine.made();
+    return losses;
+  };
+  std::size_t made = 0, made_again = 0;
+  const Losses first = lossesBy(made);
+  expectSameLosses(lossesBy(made_again), first, "from the cache");
+  EXPECT_GE(made, kExpressions / 16);
+  EXPECT_EQ(made_again, 0U);
 }
 
 TEST(CachedTiers, OnlyWhatIsMissingCounts) {

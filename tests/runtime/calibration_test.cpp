@@ -81,7 +81,14 @@ TEST(Calibration, IsKeptForTheNextProcessByName) {
   const Scratch directory;
   {
     Calibration calibration(cacheIn(directory.path("")), "a device");
+    EXPECT_FALSE(calibration.hasNews());
     calibration.addRun(&DeviceCosts::compiled, 1e10, 1);
+    EXPECT_TRUE(calibration.hasNews());
+    EXPECT_EQ(Calibration(cacheIn(directory.path("")), "a device").costs().compiled, kTypicalCosts.compiled);
+    calibration.write();
+    EXPECT_FALSE(calibration.hasNews());
+    calibration.addRun(&DeviceCosts::compiled, 1e10, calibration.costs().compiled * 1e10 * 1.1);
+    EXPECT_FALSE(calibration.hasNews()) << "too little to be written";
   }
   const auto cache = cacheIn(directory.path(""));
   EXPECT_GT(Calibration(cache, "a device").costs().compiled, 2 * kTypicalCosts.compiled);

@@ -233,6 +233,7 @@ TEST(PinnedBuffer, IsMemoryOfTheHost) {
   EXPECT_EQ(moved.as<float>()[2], 4);
   EXPECT_EQ(PinnedBuffer(device.cuda, 0).data(), nullptr);
   device.fake.failAt("cuMemHostAlloc", 1, CUDA_ERROR_OUT_OF_MEMORY);
+  device.fake.failAt("cuMemHostAlloc", 2, CUDA_ERROR_OUT_OF_MEMORY);
   EXPECT_EQ(failureOf([&] { const PinnedBuffer failing(device.cuda, 99); }).error().message,
             "cuMemHostAlloc of 99 bytes failed: 2 CUDA_ERROR_OUT_OF_MEMORY, out of memory");
 }

@@ -169,6 +169,7 @@ TEST(Module, KeepsTheLog) {
   EXPECT_EQ(ptx.error().code, Errc::kCompile);
   EXPECT_THAT(ptx.error().message, HasSubstr("8 bytes of PTX failed"));
   device.fake.failAt("cuModuleLoadDataEx", 1, CUDA_ERROR_OUT_OF_MEMORY);
+  device.fake.failAt("cuModuleLoadDataEx", 2, CUDA_ERROR_OUT_OF_MEMORY);
   EXPECT_EQ(failureOf([&] { device.addition(); }).code(), CUDA_ERROR_OUT_OF_MEMORY);
 }
 
@@ -263,11 +264,47 @@ TEST(Graph, EveryCallMayFail) {
       {"cuGraphLaunch", [&] { graph.launch(*device.stream); }},
   };
   for (const auto& [entry, call] : calls) {
-    device.fake.failAt(entry, 1, CUDA_ERROR_OUT_OF_MEMORY);
+    device.fake.failAt(entry, 1, CUDA_ERROR_UNKNOWN);
     EXPECT_EQ(std::string(failureOf(call).what()),
-              std::string(entry) + " failed: 2 CUDA_ERROR_OUT_OF_MEMORY, out of memory");
+              std::string(entry) + " failed: 999 CUDA_ERROR_UNKNOWN, unknown error");
     call();
   }
+}
+
+// ---- lack of memory
+
+TEST(Cuda, WhatTakesMemoryIsTriedAgainAfterReclaiming) {
+  Device device;
+  const Module module = device.addition();
+  const Addition sum(device, module, 1, 2);
+  Graph graph(device.cuda);
+  graph.add(sum.launch());
+  std::array<std::byte, 64> host{};
+  const std::vector<std::pair<const char*, std::function<void()>>> calls = {
+      {"cuMemAllocFromPoolAsync", [&] { const DeviceBuffer buffer(device.stream, 64); }},
+      {"cuMemHostAlloc", [&] { const PinnedBuffer buffer(device.cuda, 64); }},
+      {"cuMemHostRegister", [&] { const PinnedRegion region(device.cuda, host.data(), host.size()); }},
+      {"cuModuleLoadDataEx", [&] { device.addition(); }},
+      {"cuModuleGetFunction", [&] { module.kernel("srjit_rows_0"); }},
+      {"cuGraphInstantiateWithFlags", [&] { graph.instantiate(); }},
+  };
+  std::size_t reclaimed = 0;
+  device.cuda->setReclaim([&] { ++reclaimed; });
+  for (const auto& [entry, call] : calls) {
+    SCOPED_TRACE(entry);
+    device.fake.failAt(entry, 1, CUDA_ERROR_OUT_OF_MEMORY);
+    reclaimed = 0;
+    EXPECT_NO_THROW(call());
+    EXPECT_EQ(reclaimed, 1U);
+    device.fake.failAt(entry, 1, CUDA_ERROR_OUT_OF_MEMORY);
+    device.fake.failAt(entry, 2, CUDA_ERROR_OUT_OF_MEMORY);
+    EXPECT_EQ(failureOf(call).code(), CUDA_ERROR_OUT_OF_MEMORY);
+    device.fake.failAt(entry, 1, CUDA_ERROR_UNKNOWN);
+    reclaimed = 0;
+    EXPECT_EQ(failureOf(call).code(), CUDA_ERROR_UNKNOWN);
+    EXPECT_EQ(reclaimed, 0U) << "only lack of memory is tried again";
+  }
+  device.cuda->setReclaim(nullptr);
 }
 
 TEST(Stream, ThreadsHaveTheirOwn) {

@@ -1,10 +1,15 @@
 // What goes wrong with a GPU becomes an Error, and nothing is left behind.
+#include <unistd.h>
+
+#include <algorithm>
 #include <cmath>
+#include <optional>
 #include <thread>
 
 #include <gmock/gmock.h>
 
 #include "tests/runtime/device_engine.h"
+#include "tests/runtime/images.h"
 
 namespace srjit {
 namespace {
@@ -189,6 +194,72 @@ TEST(DeviceFaults, IdleRunsGiveTheirMemoryToOthers) {
   const Workload large = megabytes(2, 100'000);
   EXPECT_TRUE(gpu.upload(large.view()).ok());
   EXPECT_EQ(machine.driver.count("cuMemHostRegister"), 0U) << "resident, not streamed";
+}
+
+TEST(DeviceFaults, WhatLiesIdleMakesRoomForModulesGraphsAndPinnedMemory) {
+  for (const char* const entry : {"cuModuleLoadDataEx", "cuGraphInstantiateWithFlags", "cuMemHostAlloc"}) {
+    SCOPED_TRACE(entry);
+    FakeMachine machine;
+    const Engine gpu = machine.engine({.math = Math::kStrict});
+    const Workload w = arithmeticWorkload(36, 200, 300, Precision::kF32);
+    const Dataset data = gpu.upload(w.view()).value();
+    const Program idle = gpu.compile(w.expressions, {.tier = Tier::kInterpret});
+    const Losses expected = gpu.loss(idle, data, w.parameters).value();
+    const std::size_t freed = machine.driver.count("cuMemFreeHost"), buffers = machine.driver.count("cuMemFreeAsync");
+    // More than any pinned memory that lies idle.
+    Workload larger = w;
+    for (int i = 0; i < 20; ++i) {
+      larger.expressions.insert(larger.expressions.end(), w.expressions.begin(), w.expressions.end());
+      larger.parameters.insert(larger.parameters.end(), w.parameters.begin(), w.parameters.end());
+    }
+    machine.driver.failAt(entry, 1, CUDA_ERROR_OUT_OF_MEMORY);
+    const Program program = gpu.compile(larger.expressions, {.tier = Tier::kCompile});
+    const auto losses = gpu.loss(program, data, larger.parameters);
+    ASSERT_TRUE(losses.ok()) << losses.error().message;
+    EXPECT_TRUE(std::equal(expected.values.begin(), expected.values.end(), losses->values.begin(),
+                           [](double a, double b) { return sameBits(a, b); }));
+    EXPECT_GT(machine.driver.count("cuMemFreeHost"), freed) << "pinned memory";
+    EXPECT_GT(machine.driver.count("cuMemFreeAsync"), buffers) << "buffers of the idle run";
+  }
+}
+
+TEST(DeviceFaults, AForkedChildIsToldSo) {
+  constexpr unsigned kSeconds = 60;
+  for (const bool on_gpu : {true, false}) {
+    SCOPED_TRACE(on_gpu);
+    FakeMachine machine({.lag = true});
+    const Workload w = arithmeticWorkload(37, 30, 300, Precision::kF32);
+    std::optional<Engine> engine = on_gpu ? machine.engine({.math = Math::kStrict}) : cpuEngine(Precision::kF32);
+    std::optional<Dataset> data = engine->upload(w.view()).value();
+    std::optional<Program> program = engine->compile(w.expressions, {.tier = Tier::kInterpret});
+    const Losses expected = engine->loss(*program, *data, w.parameters).value();
+    std::optional<Pending<Losses>> pending = engine->submitLoss(*program, *data, w.parameters).value();
+    const auto child = [&] {
+      alarm(kSeconds);  // instead of hanging for ever
+      const auto isTold = [](const auto& result) {
+        return !result && result.error().code == Errc::kMachine &&
+               result.error().message == "an engine that was made before this process was forked";
+      };
+      std::vector<float> out(w.expressions.size() * w.rows());
+      if (!isTold(engine->upload(w.view()))) return 1;
+      if (!isTold(engine->loss(*program, *data, w.parameters))) return 2;
+      if (!isTold(engine->evaluate(*program, *data, w.parameters, std::span<float>(out)))) return 3;
+      if (!isTold(engine->prepare(*program, *data, LossOptions{}))) return 4;
+      if (!isTold(engine->submitLoss(*program, *data, w.parameters))) return 5;
+      const Program made = engine->compile(w.expressions, {.tier = Tier::kCompile, .data = &*data});
+      if (made.failures().size() != w.expressions.size() || made.failures()[0].error.code != Errc::kMachine) return 6;
+      if (!pending->ready() || !isTold(std::move(*pending).result())) return 7;
+      if (engine->cacheStats().misses != 0) return 8;
+      pending.reset();
+      program.reset();
+      data.reset();
+      engine.reset();
+      return 0;
+    };
+    EXPECT_EQ(ended(startChild(child)), 0);
+    expectSameLosses(std::move(*pending).result().value(), expected, "in flight at the fork");
+    expectSameLosses(engine->loss(*program, *data, w.parameters).value(), expected, "in the parent, later");
+  }
 }
 
 TEST(DeviceFaults, ALostDeviceIsAnErrorEveryTime) {

@@ -4,7 +4,9 @@
 #include <chrono>
 #include <thread>
 
+#include "runtime/calibration.h"
 #include "tests/runtime/device_engine.h"
+#include "tests/tools/scratch.h"
 
 namespace srjit {
 namespace {
@@ -208,6 +210,42 @@ TEST(DeviceEngineTiers, AutoCompilesAtOnceOnlyWhatTheInterpreterRefuses) {
   expectSameBits(predict(gpu, program, data, w.parameters), predict(cpu, w, Tier::kInterpret), 40, "predictions");
   EXPECT_EQ(roots, 2U) << "another kind of kernel";
   EXPECT_EQ(program.status().tier, Tier::kInterpret);
+}
+
+TEST(DeviceEngineTiers, ErrorsOfWhatTheInterpreterRefusesAreInTheStatus) {
+  FakeMachine machine;
+  const Workload w = wideWorkload();
+  machine.images->before = [](const FakeImageMaker::Request& request) -> Status {
+    if (request.kind != "rows") return okStatus();
+    return Error{Errc::kCompile, "the assembler is out of sorts", {}};
+  };
+  const Engine gpu = machine.engine({.math = Math::kStrict});
+  const Dataset data = gpu.upload(w.view()).value();
+  const Program program = gpu.compile(w.expressions, {.tier = Tier::kAuto});
+  EXPECT_FALSE(program.status().error);
+  const Losses losses = gpu.loss(program, data, w.parameters).value();
+  ASSERT_EQ(losses.failures.size(), 1U);
+  EXPECT_EQ(losses.failures[0].expression, 1U);
+  const ProgramStatus status = program.status();
+  EXPECT_EQ(status.tier, Tier::kInterpret);
+  EXPECT_EQ(status.compiled, 0U);
+  ASSERT_TRUE(status.error);
+  EXPECT_EQ(status.error->message, "the assembler is out of sorts");
+}
+
+TEST(DeviceEngineTiers, WhatWasLearntIsOnTheDiskWhenTheEngineEnds) {
+  const Scratch directory;
+  const Workload w = arithmeticWorkload(38, 40, 300, Precision::kF32);
+  {
+    FakeMachine machine;
+    machine.images->seconds = 10;
+    const Engine gpu = machine.engine({.math = Math::kStrict, .cache_directory = directory.path("")});
+    const Dataset data = gpu.upload(w.view()).value();
+    const Program program = gpu.compile(w.expressions, {.tier = Tier::kCompile});
+    ASSERT_TRUE(gpu.prepare(program, data, LossOptions{}).ok());
+  }
+  const auto cache = KernelCache::open({.directory = directory.path("")});
+  EXPECT_GT(Calibration(cache, "Fake H200 (13000) f32 strict").costs().compile, 2 * kTypicalCosts.compile);
 }
 
 TEST(DeviceEngineTiers, LongProgramsAmongManyColumns) {

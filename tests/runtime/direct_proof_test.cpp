@@ -128,8 +128,10 @@ TEST(DirectProof, FailuresThatSayNothingLeaveItOpen) {
     ASSERT_TRUE(fault);
     EXPECT_EQ(fault->message, "no assembler today");
     machine.images->before = nullptr;
-    for (const std::size_t image : {1, 3}) {  // the interpreter's, then direct code
-      machine.driver.failAt("cuModuleLoadDataEx", image, CUDA_ERROR_OUT_OF_MEMORY);
+    for (const std::size_t image : {std::size_t{1}, std::size_t{3}}) {  // the interpreter's, then direct code
+      for (const std::size_t attempt : {image, image + 1}) {
+        machine.driver.failAt("cuModuleLoadDataEx", attempt, CUDA_ERROR_OUT_OF_MEMORY);
+      }
       EXPECT_THROW(static_cast<void>(proving.fault()), CudaFailure);
       EXPECT_TRUE(proving.proof.isOpen());
       EXPECT_EQ(proving.cache->readFact(proving.proof.fact()), "open");

@@ -3,8 +3,11 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 
+#include <atomic>
 #include <csignal>
 #include <random>
+#include <thread>
+#include <vector>
 
 #include <gmock/gmock.h>
 
@@ -329,6 +332,40 @@ TEST(DiskStore, WhatCannotBeWrittenIsRead) {
               0);
     chmod(scratch.path("").c_str(), 0700);
     EXPECT_TRUE(has(*openIn(scratch), 1));
+  }
+}
+
+TEST(DiskStore, DamageOfWhatCannotBeWrittenIsAMissForEveryThread) {
+  for (const bool file_alone : {true, false}) {
+    SCOPED_TRACE(file_alone);
+    const Scratch scratch;
+    {
+      auto store = openIn(scratch);
+      ASSERT_TRUE(put(*store, 1) && put(*store, 2));
+    }
+    tamper(scratch, "UPDATE codes SET code = zeroblob(1000) WHERE id = 1");
+    chmod(fileIn(scratch).c_str(), 0444);
+    chmod(scratch.path("").c_str(), file_alone ? 0777 : 0555);
+    EXPECT_EQ(ended(startChild([&] {
+                if (!becomeNobody()) return 9;
+                auto store = DiskStore::open(scratch.path(""), kPlenty);
+                if (!store) return 1;
+                std::atomic<int> wrong = 0;
+                std::vector<std::thread> threads;
+                for (int t = 0; t < 4; ++t) {
+                  threads.emplace_back([&] {
+                    for (int i = 0; i < 20; ++i) {
+                      const auto damaged = (*store)->read(keyNumber(1));
+                      if (!damaged || *damaged || !has(**store, 2) || put(**store, 3)) ++wrong;
+                    }
+                  });
+                }
+                for (std::thread& thread : threads) thread.join();
+                if (wrong != 0) return 2;
+                return (*store)->damaged() == 80 && (*store)->totals()->images == 2 ? 0 : 3;
+              })),
+              0);
+    chmod(scratch.path("").c_str(), 0700);
   }
 }
 

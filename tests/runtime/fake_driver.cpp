@@ -50,7 +50,7 @@ CUresult FakeState::enter(const char* entry, Kind kind, const std::function<CUre
   if (state == nullptr) return CUDA_ERROR_DEINITIALIZED;
   const std::scoped_lock lock(state->mutex);
   activity.unlock();
-  state->calls.push_back({entry, 0, 0, {}});
+  state->calls.push_back({.entry = entry, .detail = {}});
   CUresult failure = CUDA_SUCCESS;
   for (Failure& planned : state->failures) {
     if (planned.entry == entry && planned.calls_left > 0 && --planned.calls_left == 0) failure = planned.code;

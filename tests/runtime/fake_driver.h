@@ -14,6 +14,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <vector>
 
 #include "runtime/driver.h"
@@ -50,6 +51,7 @@ struct FakeCall {
   std::uint64_t stream = 0;  ///< a number that tells streams apart; 0 where none takes part
   std::size_t bytes = 0;     ///< of copies and allocations
   std::string detail;        ///< of launches: the kernel; of modules: their first one; of graphs: the number of kernels
+  std::thread::id thread = std::this_thread::get_id();
 };
 
 struct FakeState;

@@ -253,6 +253,15 @@ TEST(KernelCache, WithoutADiskItIsInMemoryAlone) {
   }
 }
 
+TEST(KernelCache, ClearsWhatIsLeftOfADirectoryThatVanished) {
+  const Scratch scratch;
+  const auto cache = KernelCache::open({.directory = scratch.path("cache")});
+  EXPECT_TRUE(cache->get(keyNumber(1), maker(1)).ok());
+  std::filesystem::remove_all(scratch.path("cache"));
+  static_cast<void>(cache->clear());
+  EXPECT_EQ(cache->stats().memory_images, 0U);
+}
+
 TEST(KernelCache, AFailedWriteIsSaidUntilOneSucceeds) {
   const Scratch scratch;
   const auto cache = KernelCache::open({.directory = scratch.path("")});
