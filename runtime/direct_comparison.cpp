@@ -55,7 +55,7 @@ Token randomLeaf(Sequence& random) {
 std::vector<Expression> probes(Math math) {
   std::vector<Op> ops;
   for (std::size_t i = 0; i < allOps().size(); ++i) {
-    if (isDirect(static_cast<Op>(i), math)) ops.push_back(static_cast<Op>(i));
+    if (isDirect(static_cast<Op>(i), math, Precision::kF32)) ops.push_back(static_cast<Op>(i));
   }
   std::vector<Expression> expressions;
   for (const Op op : ops) {

@@ -103,7 +103,8 @@ void SassMachine::checkWrite(const Timing& timing, const Instruction& i, const s
       now_ < timing.written + sass::overwriteDelay(static_cast<Form>(timing.writer), i.form, guarded)) {
     fault("overwrites " + what + " too early");
   }
-  if (sass::timingOf(i.form, architecture_) == sass::Timing::kVariable && now_ < timing.read + 2) {
+  const bool reads_first = sass::infoOf(i.form).pipe == sass::Pipe::kDouble;
+  if (sass::timingOf(i.form, architecture_) == sass::Timing::kVariable && !reads_first && now_ < timing.read + 2) {
     fault("overwrites " + what + " right after it was read");
   }
 }

@@ -20,7 +20,7 @@ namespace {
 std::vector<Op> directOps(Math math) {
   std::vector<Op> ops;
   for (std::size_t i = 0; i < allOps().size(); ++i) {
-    if (isDirect(static_cast<Op>(i), math)) ops.push_back(static_cast<Op>(i));
+    if (isDirect(static_cast<Op>(i), math, Precision::kF32)) ops.push_back(static_cast<Op>(i));
   }
   return ops;
 }

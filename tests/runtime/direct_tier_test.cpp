@@ -148,7 +148,7 @@ TEST(DirectTier, SaysWhichColumnsItCannotRead) {
 }
 
 TEST(DirectTier, InterpretsWhatItHasNoCodeFor) {
-  ASSERT_FALSE(isDirect(Op::kSin, Math::kStrict));
+  ASSERT_FALSE(isDirect(Op::kSin, Math::kStrict, Precision::kF32));
   DirectMachine machine;
   const Engine gpu = machine.engine(machine.strict());
   Workload w = directWorkload(21, 60, 200, true);
