@@ -28,6 +28,7 @@ class DirectMaker {
               const std::atomic<bool>& cancelled)
       : request_(request), graphs_(graphs), cancelled_(cancelled) {
     options_.architecture = request.queue.cuda->limits().capability;
+    options_.precision = request.source.precision;
     options_.math = request.source.math;
     options_.loss = kind.loss;
     scratch_ = request.queue.direct_scratch.take(options_);
@@ -193,9 +194,8 @@ ProgramGraphs graphsOf(const ProgramSource& source, unsigned threads) {
   return all;
 }
 
-bool hasDirectTier(const DeviceLimits& limits, Precision precision) noexcept {
-  return precision == Precision::kF32 &&
-         std::ranges::find(sass::architectures(), limits.capability) != sass::architectures().end();
+bool hasDirectTier(const DeviceLimits& limits) noexcept {
+  return std::ranges::find(sass::architectures(), limits.capability) != sass::architectures().end();
 }
 
 DeviceCode directForDevice(const CodeRequest& request, const ProgramGraphs& graphs, const KernelKind& kind,
@@ -203,13 +203,13 @@ DeviceCode directForDevice(const CodeRequest& request, const ProgramGraphs& grap
   return DirectMaker(request, graphs, kind, cancelled).run();
 }
 
-std::optional<Error> directRefusal(const DeviceRows& rows) {
-  constexpr std::uint64_t kMaxStride = UINT32_MAX / sizeof(float);
-  if (rows.column_stride <= kMaxStride && rows.row_stride <= kMaxStride) return std::nullopt;
+std::optional<Error> directRefusal(const DeviceRows& rows, Precision precision) {
+  const std::uint64_t max_stride = UINT32_MAX / static_cast<std::uint64_t>(bytesOf(precision));
+  if (rows.column_stride <= max_stride && rows.row_stride <= max_stride) return std::nullopt;
   return Error{Errc::kUnsupported,
                fmt::format("rows {} and columns {} numbers apart, but direct code takes 0 to {}",
                            static_cast<std::int64_t>(rows.row_stride), static_cast<std::int64_t>(rows.column_stride),
-                           kMaxStride),
+                           max_stride),
                {}};
 }
 
@@ -236,13 +236,13 @@ unsigned directParts(std::size_t rows, std::size_t groups, unsigned registers, u
 void launchDirect(const Stream& stream, const DirectCode& code, const DeviceRows& rows, const DirectBuffers& buffers,
                   unsigned parts) {
   constexpr std::size_t kMaxGridY = 65535;
-  const auto bytes = [](std::uint64_t elements) { return static_cast<std::uint32_t>(elements * sizeof(float)); };
+  const auto bytes = [&](std::uint64_t elements) { return static_cast<std::uint32_t>(elements * buffers.element); };
   parts = std::min(parts, static_cast<unsigned>(ceilDivide(rows.rows, kDirectBlockRows)));
   DirectArguments arguments{.columns = rows.columns,
                             .target = rows.target,
                             .weights = rows.weights,
-                            .counts = buffers.results + buffers.channel_stride * sizeof(float),
-                            .kept_weights = buffers.results + 2 * buffers.channel_stride * sizeof(float),
+                            .counts = buffers.results + buffers.channel_stride * buffers.element,
+                            .kept_weights = buffers.results + 2 * buffers.channel_stride * buffers.element,
                             .results = buffers.results,
                             .numbers = buffers.numbers,
                             .outputs = code.outputs,
