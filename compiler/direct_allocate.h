@@ -30,7 +30,7 @@ struct RegisterFile {
 };
 
 /// What is asked of a form for every operation, on one architecture. Of a pair of instructions it is that of the lower.
-struct FormRow {
+struct alignas(64) FormRow {  // so that the address of a row takes few instructions
   static constexpr std::size_t kKinds = 8;
   using Delays = std::array<std::uint8_t, kKinds>;
 

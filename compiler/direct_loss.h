@@ -9,6 +9,19 @@
 
 namespace srjit::direct {
 
+/// Of losses: registers that keep numbers from one step to the next, and counts.
+struct SumRegisters {
+  explicit constexpr SumRegisters(unsigned width)
+      : first_half(previous + width),
+        previous_weight(previous + 2 * width),
+        first_half_weight(previous + 3 * width),
+        counts(previous + 4 * width) {}
+
+  ValueId previous = fixed::kFirstSum, first_half;  ///< sums of earlier steps
+  ValueId previous_weight, first_half_weight;       ///< the same for weights of valid rows
+  ValueId counts;                                   ///< 8 registers of 4 counts of valid rows each
+};
+
 /// Loads arguments of the kernel.
 class KernelArguments {
  public:
