@@ -15,29 +15,33 @@
 namespace srjit {
 namespace {
 
+using direct::Form;
 using sass::Compare;
-using sass::Form;
 
 constexpr unsigned kLeastRegisters = 40, kLongestWindow = 32;
 constexpr std::size_t kAlignment = 8;  // of a group's code, in instructions: a line of the instruction cache
 
 using OperatorSet = std::array<bool, kOpCount>;
 
-OperatorSet operatorsOf(Math math) {
+OperatorSet operatorsOf(Math math, Precision precision) {
   OperatorSet direct{};
   direct::Code code;
   for (std::size_t i = 0; i < kOpCount; ++i) {
-    direct::Builder builder(code, math);
-    const direct::Value any(code.newValues(), builder);
+    direct::Builder builder(code, math, precision);
+    const direct::Value any(code.newValues(direct::widthOf(precision)), builder);
     builder.apply(static_cast<Op>(i), {any, any, any});
     direct[i] = !builder.isRefused();
   }
   return direct;
 }
 
-const OperatorSet& directOperators(Math math) {
-  static const std::array kSets = {operatorsOf(Math::kStrict), operatorsOf(Math::kPrecise), operatorsOf(Math::kFast)};
-  return kSets[static_cast<std::size_t>(math)];
+const OperatorSet& directOperators(Math math, Precision precision) {
+  using Sets = std::array<OperatorSet, 3>;
+  const auto setsOf = [](Precision of) {
+    return Sets{operatorsOf(Math::kStrict, of), operatorsOf(Math::kPrecise, of), operatorsOf(Math::kFast, of)};
+  };
+  static const Sets kF32 = setsOf(Precision::kF32), kF64 = setsOf(Precision::kF64);
+  return (precision == Precision::kF64 ? kF64 : kF32)[static_cast<std::size_t>(math)];
 }
 
 Status checkOptions(const DirectOptions& options) {
@@ -58,26 +62,34 @@ Status checkOptions(const DirectOptions& options) {
   return okStatus();
 }
 
-direct::RegisterSet reservedRegisters(const std::optional<LossSpec>& loss) {
+constexpr unsigned kCountRegisters = kDirectRoots / 4;
+
+direct::RegisterSet reservedRegisters(const DirectOptions& options) {
   namespace fixed = direct::fixed;
   using direct::registerSet;
-  static_assert(fixed::kPrevious == fixed::kOutputs && fixed::kFirstHalf == fixed::kOutputs + 1);
-  direct::RegisterSet reserved =
-      registerSet(fixed::kRow) | registerSet(fixed::kNumbers, 2) | registerSet(fixed::kOutputs, 2);
-  if (!loss) return reserved;
-  reserved |= registerSet(fixed::kOutput);
-  if (loss->skip_invalid) reserved |= registerSet(fixed::kCounts, kDirectRoots / 4);
-  if (loss->skip_invalid && loss->weighted) {
-    reserved |= registerSet(fixed::kPreviousWeight) | registerSet(fixed::kFirstHalfWeight);
+  direct::RegisterSet reserved = registerSet(fixed::kRow) | registerSet(fixed::kNumbers, 2);
+  if (!options.loss) return reserved | registerSet(fixed::kOutputs, 2);
+  const unsigned width = direct::widthOf(options.precision);
+  const direct::SumRegisters kept(width);
+  reserved |= registerSet(fixed::kOutput) | registerSet(kept.previous, width) | registerSet(kept.first_half, width);
+  if (options.loss->skip_invalid) reserved |= registerSet(kept.counts, kCountRegisters);
+  if (options.loss->skip_invalid && options.loss->weighted) {
+    reserved |= registerSet(kept.previous_weight, width) | registerSet(kept.first_half_weight, width);
   }
   return reserved;
 }
 
 direct::RegisterFile registerFile(const DirectOptions& options) {
   constexpr int kMargin = 10;  // for what alignment of wide results costs
-  const direct::RegisterSet reserved = reservedRegisters(options.loss);
+  const direct::RegisterSet reserved = reservedRegisters(options);
   const unsigned nameable = options.registers - sass::kHiddenRegisters;
   return {reserved, nameable, static_cast<int>(nameable) - std::popcount(reserved) - kMargin};
+}
+
+// Beyond these, registers never suffice for a group: the sums of terms and of weights wait for their partners.
+unsigned mostRoots(const DirectOptions& options) {
+  const bool has_two_sums = options.loss && options.loss->weighted && options.loss->skip_invalid;
+  return has_two_sums && options.precision == Precision::kF64 ? kDirectRoots / 2 : kDirectRoots;
 }
 
 std::uint32_t bytesOf(std::size_t instructions) {
@@ -85,7 +97,7 @@ std::uint32_t bytesOf(std::size_t instructions) {
 }
 
 void pad(std::vector<sass::Word>& words, unsigned architecture) {
-  while (words.size() % kAlignment != 0) words.push_back(sass::encode({.form = Form::kNop}, architecture));
+  while (words.size() % kAlignment != 0) words.push_back(sass::encode({.form = sass::Form::kNop}, architecture));
 }
 
 // Images list their exits, and the list is short. Groups leave without a condition, so any other's last exit will do.
@@ -96,7 +108,7 @@ void addExit(DirectImage& image, std::uint32_t at, sass::Word& word, unsigned ar
     return;
   }
   const sass::Control control = sass::decode(word, architecture).value().control;
-  word = sass::encode({.form = Form::kBra,
+  word = sass::encode({.form = sass::Form::kBra,
                        .immediate = image.exits.back() - at - static_cast<std::uint32_t>(sizeof(sass::Word)),
                        .control = control},
                       architecture);
@@ -109,7 +121,7 @@ class Prologue {
 
   direct::Code make() {
     const sass::ConstantBank bank = sass::constantBankOf(options_.architecture);
-    code_.append({.form = bank.descriptor_load, .immediate = bank.descriptor});
+    code_.append({.form = direct::formOf(bank.descriptor_load), .immediate = bank.descriptor});
     const direct::ValueId lane = emitRow();
     const direct::ValueId y = code_.value({.form = Form::kS2rCtaY});
     const direct::ValueId groups = arguments_.loadPair(code_, offsetof(DirectArguments, groups));
@@ -122,7 +134,7 @@ class Prologue {
     code_.append({.form = Form::kImadWideURIR,
                   .destination = direct::fixed::kNumbers,
                   .sources = {field(offsetof(DirectGroup, parameter)), direct::kRz, numbers},
-                  .immediate = sizeof(float)});
+                  .immediate = static_cast<std::uint32_t>(bytesOf(options_.precision))});
     const direct::ValueId outputs = arguments_.loadPair(code_, offsetof(DirectArguments, outputs));
     emitOutputs(lane, outputs, field(offsetof(DirectGroup, output)), field(offsetof(DirectGroup, roots)));
     const direct::ValueId target = direct::addressTimes(code_, direct::kRz, field(offsetof(DirectGroup, code)), 1);
@@ -176,8 +188,9 @@ class Prologue {
                     .predicate = direct::machinePredicate(bit),
                     .sources = {direct::andWith(code_, lane, 1U << bit), direct::kRz, direct::kRz}});
     }
-    const direct::RegisterSet reserved = reservedRegisters(options_.loss);
-    for (direct::ValueId r = fixed::kPrevious; r < fixed::kCounts + kDirectRoots / 4; ++r) {
+    const direct::RegisterSet reserved = reservedRegisters(options_);
+    const direct::SumRegisters kept(direct::widthOf(options_.precision));
+    for (direct::ValueId r = kept.previous; r < kept.counts + kCountRegisters; ++r) {
       if ((reserved & direct::registerSet(r)) != 0) direct::moveTo(code_, r, direct::kRz);
     }
   }
@@ -189,14 +202,15 @@ class Prologue {
 
 }  // namespace
 
-bool isDirect(Op op, Math math) noexcept { return directOperators(math)[static_cast<std::size_t>(op)]; }
+bool isDirect(Op op, Math math, Precision precision) noexcept {
+  return directOperators(math, precision)[static_cast<std::size_t>(op)];
+}
 
 std::vector<bool> directRoots(const Dag& dag, Math math) {
-  const OperatorSet& operators = directOperators(math);
+  const OperatorSet& operators = directOperators(math, dag.precision());
   const auto isDirectNode = [&](const Node& node) {
     return node.kind != Token::Kind::kOp || operators[static_cast<std::size_t>(node.op)];
   };
-  if (dag.precision() != Precision::kF32) return std::vector<bool>(dag.roots().size(), false);
   if (std::ranges::all_of(dag.nodes(), isDirectNode)) return std::vector<bool>(dag.roots().size(), true);
   std::vector<bool> nodes(dag.size()), roots;
   for (NodeId id = 0; id < dag.size(); ++id) {
@@ -289,13 +303,15 @@ DirectPart DirectEmitter::emit(const Dag& dag) {
 void DirectEmitter::emit(const Dag& dag, DirectPart& part) {
   part.clear();
   state_->selector.begin(dag);
-  const std::vector<bool> is_direct = directRoots(dag, state_->options.math);
+  std::vector<bool> is_direct(dag.roots().size(), false);
+  if (dag.precision() == state_->options.precision) is_direct = directRoots(dag, state_->options.math);
   std::vector<std::uint32_t> roots;
   for (std::uint32_t root = 0; root < is_direct.size(); ++root) {
     (is_direct[root] ? roots : part.refused).push_back(root);
   }
-  for (std::size_t first = 0; first < roots.size(); first += state_->options.roots) {
-    const std::size_t count = std::min<std::size_t>(state_->options.roots, roots.size() - first);
+  const std::size_t most = std::min(state_->options.roots, mostRoots(state_->options));
+  for (std::size_t first = 0; first < roots.size(); first += most) {
+    const std::size_t count = std::min(most, roots.size() - first);
     state_->emitGroup(std::span(roots).subspan(first, count), part);
   }
   std::ranges::sort(part.refused);

@@ -1,5 +1,5 @@
 // The direct tier: machine code for populations, written by ourselves in microseconds instead of by LLVM and the
-// assembler in milliseconds. f32 only. Needs no GPU, no driver and no assembler. Thread-safe but for a DirectEmitter,
+// assembler in milliseconds. Needs no GPU, no driver and no assembler. Thread-safe but for a DirectEmitter,
 // which one thread uses at a time.
 //
 // One image with one kernel, `srjit_direct`, evaluates a whole population in one launch. Expressions come in groups of
@@ -38,6 +38,7 @@ inline constexpr std::size_t kDirectExits = 8192;  ///< of a kernel; groups abov
 /// What code is generated for.
 struct DirectOptions {
   unsigned architecture = 90;  ///< one of sass::architectures()
+  Precision precision = Precision::kF32;
   Math math = Math::kPrecise;
   std::optional<LossSpec> loss = {};  ///< none: predictions
   unsigned roots = kDirectRoots;      ///< at most so many a group; 1 to kDirectRoots
@@ -56,21 +57,21 @@ struct DirectGroup {
 };
 static_assert(sizeof(DirectGroup) == 16);
 
-/// The kernel's parameter. Pointers are device addresses; strides are in bytes. All of a loss' sums have one layout:
-/// that of row group g of output o is at base + o * output_stride + 4 * g.
+/// The kernel's parameter. Pointers are device addresses; strides are in bytes, and so is the size s of a number, 4
+/// or 8. All of a loss' sums have one layout: that of row group g of output o is at base + o * output_stride + s * g.
 struct DirectArguments {
   std::uint64_t columns;       ///< value of row r in column c: columns + c * column_stride + r * row_stride
-  std::uint64_t target;        ///< of row r: target + 4 * r; losses only, as are the next three
+  std::uint64_t target;        ///< of row r: target + s * r; losses only, as are the next three
   std::uint64_t weights;       ///< as target; only where LossSpec::weighted
   std::uint64_t counts;        ///< out: valid rows, only where LossSpec::skip_invalid
   std::uint64_t kept_weights;  ///< out: weights of valid rows, only where both
-  std::uint64_t results;       ///< out: sums of the terms; or prediction of row r: results + o * output_stride + 4 * r
-  std::uint64_t numbers;       ///< f32, 16-byte aligned
+  std::uint64_t results;       ///< out: sums of the terms; or prediction of row r: results + o * output_stride + s * r
+  std::uint64_t numbers;       ///< 16-byte aligned
   std::uint64_t outputs;       ///< u32, 16-byte aligned: which output an entry is
   std::uint64_t groups;        ///< DirectGroup, 16-byte aligned
   std::uint32_t rows;          ///< 1 to kDirectMaxRows
   std::uint32_t column_stride;
-  std::uint32_t row_stride;  ///< 4 where values of a column are adjacent
+  std::uint32_t row_stride;  ///< s where values of a column are adjacent
   std::uint32_t output_stride;
   std::uint32_t row_jump;  ///< directRowJump()
   std::uint32_t warps;     ///< of a block
@@ -93,8 +94,8 @@ constexpr std::uint32_t directRowJump(DirectGrid grid) {
 }
 
 /// Whether the tier has code for an operator. It needs no library function, and short code.
-bool isDirect(Op op, Math math) noexcept;
-/// Whether it has code for everything that each root reaches, one entry a root; never in f64.
+bool isDirect(Op op, Math math, Precision precision) noexcept;
+/// Whether it has code for everything that each root reaches, one entry a root.
 std::vector<bool> directRoots(const Dag& dag, Math math);
 
 /// Code of the roots of one graph, without the kernel's beginning.
@@ -125,7 +126,8 @@ class DirectEmitter {
   ~DirectEmitter();
 
   /// Adjacent roots come into one group, so the order of the batch decides what shares work and columns. The graph is
-  /// what the standard passes make. Linear. Roots that are refused are no error: another tier has them.
+  /// what the standard passes make, of the precision of the options. Linear. Roots that are refused, in another
+  /// precision all, are no error: another tier has them.
   DirectPart emit(const Dag& dag);
   /// The same into `part`, whose memory is used again: fresh memory costs more than what is written there.
   void emit(const Dag& dag, DirectPart& part);

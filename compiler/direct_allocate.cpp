@@ -1,61 +1,94 @@
 #include "compiler/direct_allocate.h"
 
 #include <algorithm>
+#include <array>
 #include <bit>
 
 namespace srjit::direct {
 namespace {
 
-using sass::Form;
 using sass::Pipe;
 using sass::Timing;
 
 constexpr int kLongestStall = 15;
 constexpr int kBranchStall = 5;
-constexpr int kReadDelay = 2;        // between a read of fixed latency and a write of variable latency
-constexpr int kPredicateDelay = 13;  // no reader of a predicate needs more
-constexpr int kRegisterDelay = 6;    // no reader of a register needs more
+constexpr int kPredicateDelay = 13, kRegisterDelay = 6;  // no reader of a predicate or a register needs more
+constexpr std::uint8_t kDoublePredicateDelay = 14, kDoubleDelay = 10;  // if a double instruction wrote it
 constexpr int kMostTruths = int{kFreePredicates};
 
-bool areAlikeAsFirst(Form a, Form b) {
-  for (std::size_t f = 0; f < kFormFacts.size(); ++f) {
-    const auto second = static_cast<Form>(f);
+constexpr auto kInstructions = [] {
+  std::array<sass::Form, sass::kForms> all{};
+  for (std::size_t f = 0; f < all.size(); ++f) all[f] = static_cast<sass::Form>(f);
+  return all;
+}();
+
+// Whether it makes no difference to others which of them wrote a register or predicate.
+bool areAlikeAsFirst(sass::Form a, sass::Form b) {
+  return std::ranges::all_of(kInstructions, [&](sass::Form second) {
     if (sass::registerDelay(a, second) != sass::registerDelay(b, second)) return false;
     for (const bool guarded : {false, true}) {
       if (sass::overwriteDelay(a, second, guarded) != sass::overwriteDelay(b, second, guarded)) return false;
+      if (sass::predicateDelay(a, second, guarded) != sass::predicateDelay(b, second, guarded)) return false;
     }
-  }
-  return true;
+    return true;
+  });
 }
 
-// `representatives` has the first form of each kind.
-FormRow rowOf(Form form, const std::vector<Form>& representatives, unsigned architecture) {
+/// Kinds of forms, each with its first form, and that of every form.
+struct FormKinds {
+  std::vector<sass::Form> representatives;
+  std::array<std::uint8_t, kInstructions.size()> kinds{};
+
+  FormKinds() {
+    for (const sass::Form form : kInstructions) {
+      const auto isLike = [&](sass::Form other) { return areAlikeAsFirst(form, other); };
+      const auto like = std::ranges::find_if(representatives, isLike);
+      kinds.at(static_cast<std::size_t>(form)) = static_cast<std::uint8_t>(like - representatives.begin());
+      if (like == representatives.end()) representatives.push_back(form);
+    }
+  }
+};
+
+FormRow rowOf(sass::Form form, const FormKinds& kinds, unsigned architecture) {
   const auto byte = [](unsigned number) { return static_cast<std::uint8_t>(number); };
   FormRow row{};
-  row.facts = factsOf(form);
+  row.facts = factsOf(formOf(form));
+  row.facts.timing = sass::timingOf(form, architecture);
   row.encoding = sass::encodingOf(form);
-  for (std::size_t kind = 0; kind < representatives.size(); ++kind) {
-    const Form first = representatives[kind];
+  for (std::size_t kind = 0; kind < kinds.representatives.size(); ++kind) {
+    const sass::Form first = kinds.representatives[kind];
     row.value.at(kind) = byte(sass::registerDelay(first, form));
     row.overwrite.at(kind) = byte(sass::overwriteDelay(first, form, false));
     row.guarded_overwrite.at(kind) = byte(sass::overwriteDelay(first, form, true));
-    if (areAlikeAsFirst(first, form)) row.kind = byte(static_cast<unsigned>(kind));
+    row.condition.at(kind) = byte(sass::predicateDelay(first, form, false, architecture));
+    row.guard.at(kind) = byte(sass::predicateDelay(first, form, true, architecture));
   }
-  row.condition = byte(sass::predicateDelay(form, form, false, architecture));
-  row.guard = byte(sass::predicateDelay(form, form, true, architecture));
-  for (std::size_t i = 0; i < 3; ++i) row.source_masks[i] = byte((1U << row.facts.sources[i]) - 1);
+  row.kind = kinds.kinds.at(static_cast<std::size_t>(form));
+  const bool is_double = row.facts.pipe == Pipe::kDouble, is_fixed = row.facts.timing == Timing::kFixed;
+  row.read_delay = byte(is_fixed || is_double ? 0 : sass::kReadDelay);
+  if (is_double && is_fixed) row.settling = row.facts.results != 0 ? kDoubleDelay : kDoublePredicateDelay;
+  row.is_rare = row.facts.pipe == Pipe::kControl || row.settling != 0 ? 1 : 0;
   return row;
 }
 
-FormTable tableFor(unsigned architecture) {
-  std::vector<Form> representatives;
-  for (std::size_t f = 0; f < kFormFacts.size(); ++f) {
-    const auto isLike = [&](Form other) { return areAlikeAsFirst(static_cast<Form>(f), other); };
-    if (std::ranges::none_of(representatives, isLike)) representatives.push_back(static_cast<Form>(f));
-  }
+FormTable tableFor(const FormKinds& kinds, unsigned architecture) {
   FormTable table{};
+  const auto last = std::ranges::transform(kInstructions, table.begin(), [&](sass::Form form) {
+                      return rowOf(form, kinds, architecture);
+                    }).out;
+  std::ranges::transform(kFormPairs, last, [&](const FormPair& pair) {
+    FormRow row = rowOf(pair.lower, kinds, architecture);
+    row.upper = &sass::encodingOf(pair.upper);
+    row.is_rare = 1;
+    return row;
+  });
   for (std::size_t f = 0; f < table.size(); ++f) {
-    table[f] = rowOf(static_cast<Form>(f), representatives, architecture);
+    const FormFacts& facts = kFormFacts[f];
+    table[f].facts.results = facts.results;
+    table[f].facts.sources = facts.sources;
+    for (std::size_t i = 0; i < 3; ++i) {
+      table[f].source_masks[i] = static_cast<std::uint8_t>((1U << facts.sources[i]) - 1);
+    }
   }
   return table;
 }
@@ -63,18 +96,24 @@ FormTable tableFor(unsigned architecture) {
 constexpr std::uint64_t bitsOfStall(unsigned cycles, bool yield) {
   return std::uint64_t{cycles} << (sass::kStallAt - 64) | std::uint64_t{yield} << (sass::kYieldAt - 64);
 }
+// Of what barriers write: any predicate. No register has that number.
+constexpr RegisterSet kAnyTruth = registerSet(kMostRegisters - sass::kHiddenRegisters);
 constexpr std::uint64_t kIdle = sass::bitsOf({.stall = 0});
+constexpr std::uint64_t kBarrierBits =
+    std::uint64_t{7} << (sass::kWriteBarrierAt - 64) | std::uint64_t{7} << (sass::kReadBarrierAt - 64);
 
 bool isVariable(const FormFacts& facts) { return facts.timing == Timing::kVariable; }
 bool isBranch(const FormFacts& facts) { return facts.pipe == Pipe::kControl; }
 bool isStore(Form form) { return form == Form::kStg || form == Form::kStg64; }
+unsigned upperOf(unsigned place) { return place == sass::kZero ? place : place + 1; }
 
 }  // namespace
 
 Allocator::Allocator(unsigned architecture) : architecture_(architecture) {
   static const std::vector<std::pair<unsigned, FormTable>> kTables = [] {
     std::vector<std::pair<unsigned, FormTable>> tables;
-    for (const unsigned each : sass::architectures()) tables.emplace_back(each, tableFor(each));
+    const FormKinds kinds;
+    for (const unsigned each : sass::architectures()) tables.emplace_back(each, tableFor(kinds, each));
     return tables;
   }();
   forms_ = &std::ranges::find(kTables, architecture, &std::pair<unsigned, FormTable>::first)->second;
@@ -128,25 +167,37 @@ void Allocator::setBranchOffsets() const {
 
 bool Allocator::place(std::uint32_t at, const Operation& operation) {
   const FormRow& form = (*forms_)[static_cast<std::size_t>(operation.form)];
+  const bool is_rare = (form.is_rare | static_cast<unsigned>(operation.synchronized)) != 0;
+  return is_rare ? placeRare(at, operation, form) : placeInstruction(operation, form, false);
+}
+
+bool Allocator::placeRare(std::uint32_t at, const Operation& operation, const FormRow& form) {
+  if (!placeInstruction(operation, form, operation.synchronized)) return false;
+  finished_ = std::max(finished_, issued_ + form.settling);
+  markControl(at, operation);
+  if (form.upper != nullptr) emitUpper(operation, form);
+  return true;
+}
+
+bool Allocator::placeInstruction(const Operation& operation, const FormRow& form, bool is_synchronized) {
   Issue issue{
       .form = form,
       .now = issued_ + spacing_,
       .word = form.encoding.begin(operation.negated, operation.magnitude, operation.modifier, operation.immediate)};
   issue.word.high |= kIdle;
   spacing_ = 1;
-  if (operation.synchronized) {
+  if (is_synchronized) {
     waitFor(busy_, issue);
     issue.now = std::max(issue.now, finished_);
   }
-  readSources(operation, issue);
   if (operation.guard != kAlways) sass::putGuard(issue.word, readPredicate(operation.guard, form.guard, issue));
   if (operation.condition != kAlways) {
     form.encoding.putCondition(issue.word, readPredicate(operation.condition, form.condition, issue));
   }
+  readSources(operation, issue);
   if (!writeRegisters(operation, issue) || !writePredicate(operation, issue)) return false;
   isVariable(form.facts) ? signal(operation, issue) : finish(operation, issue);
   emit(issue);
-  if (operation.synchronized || isBranch(form.facts)) markControl(at, operation);
   return true;
 }
 
@@ -175,6 +226,15 @@ void Allocator::waitFor(BarrierSet barriers, Issue& issue) {
   }
 }
 
+// Barriers in use among whose predicates are some that an operation reads.
+Allocator::BarrierSet Allocator::barriersOfTruths(const Operation& operation) const {
+  TruthSet used = 0;
+  for (const PredicateId id : {operation.guard, operation.condition}) used |= 1U << truths_[id / 2].place;
+  BarrierSet found = 0;
+  for (unsigned b = 0; b < kBarriers; ++b) found |= ((barriers_[b].truths & used) != 0 ? 1U : 0U) << b;
+  return found;
+}
+
 void Allocator::readSource(const Operation& operation, std::size_t i, Issue& issue) {
   Code::Operand& source = values_[operation.sources[i]];
   const std::int32_t if_last = --source.reads >> 31;
@@ -193,16 +253,21 @@ void Allocator::readSources(const Operation& operation, Issue& issue) {
   readSource(operation, 0, issue);
   readSource(operation, 1, issue);
   if (operation.sources[2] != kRz) readSource(operation, 2, issue);
-  if ((issue.sources & to_write_) != 0) waitFor(barriersOf(issue.sources, 0), issue);
+  if ((issue.sources & to_write_) != 0) {
+    const bool reads_truth = (issue.sources & to_write_ & kAnyTruth) != 0;
+    waitFor(barriersOf(issue.sources & ~kAnyTruth, 0) | (reads_truth ? barriersOfTruths(operation) : 0), issue);
+  }
   free_ |= issue.freed;
 }
 
-unsigned Allocator::readPredicate(PredicateId predicate, Cycle delay, Issue& issue) {
+unsigned Allocator::readPredicate(PredicateId predicate, const FormRow::Delays& delays, Issue& issue) {
   Code::Operand& truth = truths_[predicate / 2];
   const std::int32_t if_last = --truth.reads >> 31;
   free_predicates_ |= (1U << truth.place) & static_cast<unsigned>(if_last);
   live_truths_ += if_last;
-  issue.now = std::max(issue.now, predicates_[truth.place].at + delay);
+  const Written& written = predicates_[truth.place];
+  issue.now = std::max(issue.now, written.at + delays[written.kind]);
+  issue.sources |= kAnyTruth;
   return truth.place | (predicate & 1U) * sass::kNot;
 }
 
@@ -251,8 +316,8 @@ bool Allocator::writeRegisters(const Operation& operation, Issue& issue) {
   const RegisterSet results = registerSet(first, width);
   issue.results = results;
   if ((results & (to_write_ | to_read_)) != 0) waitFor(barriersOf(results, results), issue);
-  const bool waits_for_read = ((results & just_read_) != 0) & isVariable(form.facts);
-  issue.now = std::max(issue.now, issued_ + (waits_for_read ? kReadDelay : 0));
+  const Cycle read_delay = (results & just_read_) != 0 ? form.read_delay : 0;
+  issue.now = std::max(issue.now, issued_ + read_delay);
   const auto& overwrite = operation.guard == kAlways ? form.overwrite : form.guarded_overwrite;
   for (unsigned r = first; r < first + width; ++r) {
     issue.now = std::max(issue.now, registers_[r].at + overwrite[registers_[r].kind]);
@@ -264,9 +329,10 @@ bool Allocator::writePredicate(const Operation& operation, Issue& issue) {
   if (operation.predicate == kAlways) return true;
   Code::Operand& truth = truths_[operation.predicate / 2];
   if (operation.predicate >= 2 * kFirstPredicate) {
+    if (truth.reads < 0) return true;  // by nobody
     if (free_predicates_ == 0) return false;
     truth.place = static_cast<std::uint32_t>(std::countr_zero(free_predicates_));
-    if (truth.reads >= 0) free_predicates_ &= ~(1U << truth.place);
+    free_predicates_ &= ~(1U << truth.place);
     ++live_truths_;
   }
   issue.predicate = truth.place;
@@ -295,6 +361,11 @@ void Allocator::signal(const Operation& operation, Issue& issue) {
   barrier.written |= issue.results;
   to_read_ |= issue.sources;
   to_write_ |= issue.results;
+  if (issue.predicate != sass::kTrue) {
+    barrier.truths |= 1U << issue.predicate;
+    barrier.written |= kAnyTruth;
+    to_write_ |= kAnyTruth;
+  }
   just_read_ = 0;
   const unsigned at = isStore(operation.form) ? sass::kReadBarrierAt : sass::kWriteBarrierAt;
   issue.word.high ^= std::uint64_t{number ^ sass::kNoBarrier} << (at - 64);
@@ -324,12 +395,39 @@ void Allocator::emit(const Issue& issue) {
     Cycle stall = issue.now - issued_;
     for (; stall > kLongestStall; stall -= kLongestStall) {
       words_->back().high |= bitsOfStall(kLongestStall, false);
-      words_->push_back(sass::encode({.form = Form::kNop, .control = {.stall = 0}}, architecture_));
+      words_->push_back(sass::encode({.form = sass::Form::kNop, .control = {.stall = 0}}, architecture_));
     }
     words_->back().high |= bitsOfStall(static_cast<unsigned>(stall), stall < 4);
   }
   words_->push_back(issue.word);
   issued_ = issue.now;
+}
+
+// The second of two instructions, a cycle after the first. Results are there, and barriers set, that much later.
+void Allocator::emitUpper(const Operation& operation, const FormRow& form) {
+  const sass::Encoding& encoding = *form.upper;
+  const std::uint64_t barriers = words_->back().high & kBarrierBits;
+  Issue issue{.form = form,
+              .now = issued_ + 1,
+              .word = encoding.begin(operation.negated, operation.magnitude, operation.modifier, operation.immediate)};
+  issue.word.high |= barriers;
+  for (std::size_t i = 0; i < operation.sources.size(); ++i) {
+    encoding.putSource(issue.word, i, upperOf(values_[operation.sources[i]].place));
+  }
+  const unsigned first = values_[operation.destination].place;
+  encoding.putDestination(issue.word, upperOf(first));
+  const auto numberOf = [&](PredicateId predicate) {
+    return truths_[predicate / 2].place | (predicate & 1U) * sass::kNot;
+  };
+  if (operation.guard != kAlways) sass::putGuard(issue.word, numberOf(operation.guard));
+  if (operation.condition != kAlways) encoding.putCondition(issue.word, numberOf(operation.condition));
+  if (isVariable(form.facts)) {
+    barriers_[barriers >> (sass::kWriteBarrierAt - 64) & 7].set = issue.now;
+  } else {
+    registers_[first].at = registers_[first + 1].at = issue.now;
+    finished_ = std::max(finished_, issue.now + kRegisterDelay);
+  }
+  emit(issue);
 }
 
 // What is said of branches, and of operations that may be their targets. After emit().

@@ -29,18 +29,23 @@ struct RegisterFile {
   int values;
 };
 
-/// What is asked of a form for every operation, on one architecture.
-struct FormRow {
+/// What is asked of a form for every operation, on one architecture. Of a pair of instructions it is that of the lower.
+struct alignas(64) FormRow {  // so that the address of a row takes few instructions
   static constexpr std::size_t kKinds = 8;
+  using Delays = std::array<std::uint8_t, kKinds>;
 
-  FormFacts facts;
+  FormFacts facts;  ///< of that architecture
   /// Cycles from the issue of another instruction that writes the same register or predicate, by its kind: forms that
   /// are alike in this are one kind.
-  std::array<std::uint8_t, kKinds> value, overwrite, guarded_overwrite;
-  std::uint8_t condition, guard;             ///< from a writer of the predicate, of whatever kind
-  std::uint8_t kind;                         ///< of this form
+  Delays value, overwrite, guarded_overwrite;
+  Delays condition, guard;  ///< likewise, where it reads the predicate
+  std::uint8_t kind;        ///< of this form
+  std::uint8_t read_delay;  ///< cycles from an instruction that reads what it overwrites
+  std::uint8_t settling;    ///< of double instructions: no reader of what it writes needs more cycles
+  std::uint8_t is_rare;     ///< 1: a branch, a double instruction of fixed latency, or two instructions
   std::array<std::uint8_t, 3> source_masks;  ///< sets of the registers that a source reads, from its first
   sass::Encoding encoding;
+  const sass::Encoding* upper;  ///< null: one instruction
 };
 using FormTable = std::array<FormRow, kFormFacts.size()>;
 
@@ -66,6 +71,7 @@ class Allocator {
   static constexpr unsigned kBarriers = 6, kAllBarriers = (1U << kBarriers) - 1;
   static constexpr unsigned kPlaces = 8;  ///< predicates
   using BarrierSet = unsigned;
+  using TruthSet = unsigned;  ///< of predicates
   using Cycle = std::int32_t;
 
   /// Of a register or a predicate: when it was last written with fixed latency, and by which kind of form.
@@ -73,9 +79,10 @@ class Allocator {
     Cycle at = -1000;
     std::uint32_t kind = 0;
   };
-  /// Registers that instructions write and read which it was not waited for.
+  /// Registers and predicates that instructions write and read which it was not waited for.
   struct Barrier {
-    RegisterSet written = 0, read = 0;
+    RegisterSet written = 0, read = 0;  ///< kAnyTruth is in `written` if `truths` are
+    TruthSet truths = 0;                ///< written
     Cycle set = 0;
   };
   /// An instruction at hand.
@@ -96,19 +103,25 @@ class Allocator {
 
   void begin(const Code& code, const RegisterFile& file);
   [[gnu::always_inline]] inline bool place(std::uint32_t at, const Operation& operation);
-  inline void readSources(const Operation& operation, Issue& issue);
+  [[gnu::noinline]] bool placeRare(std::uint32_t at, const Operation& operation, const FormRow& form);
+  [[gnu::always_inline]] inline bool placeInstruction(const Operation& operation, const FormRow& form,
+                                                      bool is_synchronized);
+  [[gnu::always_inline]] inline void readSources(const Operation& operation, Issue& issue);
   [[gnu::always_inline]] inline void readSource(const Operation& operation, std::size_t i, Issue& issue);
-  inline unsigned readPredicate(PredicateId predicate, Cycle delay, Issue& issue);
-  inline bool writeRegisters(const Operation& operation, Issue& issue);
-  inline bool writePredicate(const Operation& operation, Issue& issue);
-  inline void signal(const Operation& operation, Issue& issue);
-  inline void finish(const Operation& operation, const Issue& issue);
-  inline unsigned findFree(unsigned width) const;
-  inline unsigned take(ValueId value, unsigned width);
-  inline BarrierSet barriersOf(RegisterSet written, RegisterSet read) const;
+  [[gnu::always_inline]] inline unsigned readPredicate(PredicateId predicate, const FormRow::Delays& delays,
+                                                       Issue& issue);
+  [[gnu::always_inline]] inline bool writeRegisters(const Operation& operation, Issue& issue);
+  [[gnu::always_inline]] inline bool writePredicate(const Operation& operation, Issue& issue);
+  [[gnu::always_inline]] inline void signal(const Operation& operation, Issue& issue);
+  [[gnu::always_inline]] inline void finish(const Operation& operation, const Issue& issue);
+  [[gnu::noinline]] BarrierSet barriersOfTruths(const Operation& operation) const;
+  void emitUpper(const Operation& operation, const FormRow& form);
+  [[gnu::always_inline]] inline unsigned findFree(unsigned width) const;
+  [[gnu::always_inline]] inline unsigned take(ValueId value, unsigned width);
+  [[gnu::always_inline]] inline BarrierSet barriersOf(RegisterSet written, RegisterSet read) const;
   [[gnu::always_inline]] inline void waitFor(BarrierSet barriers, Issue& issue);
-  inline unsigned takeBarrier() const;
-  inline void emit(const Issue& issue);
+  [[gnu::always_inline]] inline unsigned takeBarrier() const;
+  [[gnu::always_inline]] inline void emit(const Issue& issue);
   void markControl(std::uint32_t at, const Operation& operation);
   void setBranchOffsets() const;
 

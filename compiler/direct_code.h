@@ -2,17 +2,20 @@
 // Internal to the direct tier.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
+#include <iterator>
 #include <vector>
 
 #include "compiler/sass.h"
+#include "ir/numeric.h"
 
 namespace srjit::direct {
 
-/// A value of 32 bits that one instruction defines, or, below 256, a machine register (sass::kZero is RZ). A result of
+/// A value of 32 bits that one operation defines, or, below 256, a machine register (sass::kZero is RZ). A result of
 /// 64 or 128 bits is 2 or 4 values with adjacent numbers. A pair is read as a whole, by its first number; of four, each
-/// is read by itself.
+/// is read by itself, or two as a pair (Code::bindToLower()). A double is a pair.
 using ValueId = std::uint32_t;
 inline constexpr ValueId kFirstValue = 256;
 inline constexpr ValueId kRz = sass::kZero;
@@ -24,9 +27,30 @@ constexpr PredicateId machinePredicate(unsigned number) { return static_cast<Pre
 constexpr PredicateId opposite(PredicateId predicate) { return predicate ^ 1; }
 inline constexpr PredicateId kAlways = machinePredicate(sass::kTrue);
 
-/// An instruction before registers are known; fields as in sass::Instruction.
+/// The forms of sass.def, by the same numbers, then those of direct_pairs.def.
+enum class Form : std::uint8_t {
+#define SRJIT_SASS(id, ...) k##id,
+#include "compiler/sass.def"
+#undef SRJIT_SASS
+#define SRJIT_PAIR(id, ...) k##id,
+#include "compiler/direct_pairs.def"
+#undef SRJIT_PAIR
+};
+constexpr Form formOf(sass::Form form) { return static_cast<Form>(form); }
+
+/// The instructions of a row of direct_pairs.def.
+struct FormPair {
+  sass::Form lower, upper;
+};
+inline constexpr FormPair kFormPairs[] = {
+#define SRJIT_PAIR(id, lower, upper, ...) {sass::Form::k##lower, sass::Form::k##upper},
+#include "compiler/direct_pairs.def"
+#undef SRJIT_PAIR
+};
+
+/// An instruction, or two, before registers are known; fields as in sass::Instruction.
 struct Operation {
-  sass::Form form = sass::Form::kNop;
+  Form form = Form::kNop;
   std::uint8_t modifier = 0;
   std::uint8_t negated = 0;
   std::uint8_t magnitude = 0;
@@ -47,19 +71,33 @@ struct alignas(8) FormFacts {
   std::uint8_t results;                 ///< registers
   std::array<std::uint8_t, 3> sources;  ///< registers of each
 };
-inline constexpr auto kFormFacts = [] {
+#define SRJIT_WIDTHS(a, b, c) {a, b, c}
+inline constexpr auto kInstructionFacts = [] {
   using enum sass::Pipe;
   using enum sass::Timing;
-#define SRJIT_WIDTHS(a, b, c) {a, b, c}
 #define SRJIT_SASS(id, name, low, high, slots, pipe, timing, latency, results, widths, ...) \
   FormFacts{pipe, timing, latency, results, SRJIT_WIDTHS widths},
   return std::array{
 #include "compiler/sass.def"
   };
 #undef SRJIT_SASS
-#undef SRJIT_WIDTHS
 }();
-constexpr const FormFacts& factsOf(sass::Form form) { return kFormFacts[static_cast<std::size_t>(form)]; }
+inline constexpr auto kFormFacts = [] {
+  std::array<FormFacts, kInstructionFacts.size() + std::size(kFormPairs)> all{};
+  auto next = std::ranges::copy(kInstructionFacts, all.begin()).out;
+  const auto addPair = [&](sass::Form lower, std::uint8_t results, const std::array<std::uint8_t, 3>& sources) {
+    *next = kInstructionFacts[static_cast<std::size_t>(lower)];
+    next->results = results;
+    next->sources = sources;
+    ++next;
+  };
+#define SRJIT_PAIR(id, lower, upper, results, widths) addPair(sass::Form::k##lower, results, {SRJIT_WIDTHS widths});
+#include "compiler/direct_pairs.def"
+#undef SRJIT_PAIR
+  return all;
+}();
+#undef SRJIT_WIDTHS
+constexpr const FormFacts& factsOf(Form form) { return kFormFacts[static_cast<std::size_t>(form)]; }
 
 /// A list of operations, and what is known of the values and predicates that they read.
 class Code {
@@ -90,6 +128,8 @@ class Code {
     countReads(operation);
     operations_[at] = operation;
   }
+  /// Says of the second or fourth of four values that it is the upper half of a pair, and lives as long.
+  void bindToLower(ValueId upper) { values_[upper].reads = 0; }
   /// Appends an operation with one new result, of `width` values.
   [[gnu::always_inline]] ValueId value(const Operation& operation, unsigned width = 1) {
     const ValueId result = newValues(width);
@@ -140,16 +180,17 @@ struct Sections {
 
 /// Machine registers that keep one meaning in the whole kernel.
 namespace fixed {
-inline constexpr ValueId kRow = 0;                       ///< of the lane
-inline constexpr ValueId kOutput = 1;                    ///< losses: the output that the lane writes
-inline constexpr ValueId kNumbers = 2;                   ///< pair: where the group's numbers begin
-inline constexpr ValueId kOutputs = 4;                   ///< predictions: pair: where the group's outputs begin
-inline constexpr ValueId kPrevious = 4, kFirstHalf = 5;  ///< losses: sums of earlier steps
-inline constexpr ValueId kPreviousWeight = 6, kFirstHalfWeight = 7;  ///< the same for weights of valid rows
-inline constexpr ValueId kCounts = 8;                                ///< 8 registers of 4 counts of valid rows each
+inline constexpr ValueId kRow = 0;       ///< of the lane
+inline constexpr ValueId kOutput = 1;    ///< losses: the output that the lane writes
+inline constexpr ValueId kNumbers = 2;   ///< pair: where the group's numbers begin
+inline constexpr ValueId kOutputs = 4;   ///< predictions: pair: where the group's outputs begin
+inline constexpr ValueId kFirstSum = 4;  ///< losses: SumRegisters
 inline constexpr PredicateId kBit0 = machinePredicate(0), kBit1 = machinePredicate(1);  ///< losses: bits of the lane
 inline constexpr PredicateId kExists = machinePredicate(2);                             ///< whether the row exists
 }  // namespace fixed
+
+/// Registers that a number of a precision takes.
+constexpr unsigned widthOf(Precision precision) { return precision == Precision::kF64 ? 2 : 1; }
 
 /// Machine predicates that are free for values.
 inline constexpr unsigned kFirstFreePredicate = 3, kFreePredicates = 4;

@@ -9,7 +9,6 @@
 namespace srjit::direct {
 namespace {
 
-using sass::Form;
 using sass::Mufu;
 
 constexpr double kLn2 = 0.693147180559945309;
@@ -78,7 +77,7 @@ Value Builder::power(const Value& x, const Value& y) {
 Builder::Scaled Builder::scaled(const Value& x, std::uint32_t factor_of_none) {
   constexpr std::uint32_t kExponentInFours = 0x7e000000;
   if (x.isLiteral()) {
-    const std::uint32_t bits = Value(std::fabs(x.literal())).literalBits();
+    const std::uint32_t bits = immediateOf(std::fabs(x.literal()));
     const std::uint32_t exponent = bits & kExponentInFours;
     const float factor = std::bit_cast<float>(factor_of_none - exponent);
     return {literal(static_cast<double>(std::bit_cast<float>(bits) * factor)), literalRegister(exponent)};
@@ -147,10 +146,8 @@ Value Builder::root(const Value& x) {
   const ValueId half = code_.value({.form = Form::kShrRI, .sources = {scaled_x.exponent, kRz, kRz}, .immediate = 1});
   const Value scaled_back = multiply(last, {addInteger(half, kExponentOfOne, false), *this});
   const Mask is_zero = compare(sass::Compare::kEqual, x, 0.0);
-  Operation is_infinite = withSources(
-      Form::kFSetPRR, Form::kFSetPRI, x, kInfinity,
-      {.modifier = sass::modifierOf(sass::Compare::kEqual, false, sass::Combine::kOr), .condition = is_zero.predicate});
-  return choose(code_.truth(is_infinite), x, scaled_back);
+  const Mask is_either = compare(sass::Compare::kEqual, x, kInfinity, is_zero.predicate, sass::Combine::kOr);
+  return choose(is_either.predicate, x, scaled_back);
 }
 
 ValueId Builder::addInteger(ValueId x, std::uint32_t y, bool negated) {

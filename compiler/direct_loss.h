@@ -9,16 +9,29 @@
 
 namespace srjit::direct {
 
+/// Of losses: registers that keep numbers from one step to the next, and counts.
+struct SumRegisters {
+  explicit constexpr SumRegisters(unsigned width)
+      : first_half(previous + width),
+        previous_weight(previous + 2 * width),
+        first_half_weight(previous + 3 * width),
+        counts(previous + 4 * width) {}
+
+  ValueId previous = fixed::kFirstSum, first_half;  ///< sums of earlier steps
+  ValueId previous_weight, first_half_weight;       ///< the same for weights of valid rows
+  ValueId counts;                                   ///< 8 registers of 4 counts of valid rows each
+};
+
 /// Loads arguments of the kernel.
 class KernelArguments {
  public:
   explicit KernelArguments(unsigned architecture) : first_(sass::constantBankOf(architecture).parameters) {}
   /// The u32 or the pair at a place in DirectArguments.
-  ValueId load(Code& code, std::size_t offset) const { return code.value(loadOf(sass::Form::kLdc, offset)); }
-  ValueId loadPair(Code& code, std::size_t offset) const { return code.value(loadOf(sass::Form::kLdc64, offset), 2); }
+  ValueId load(Code& code, std::size_t offset) const { return code.value(loadOf(Form::kLdc, offset)); }
+  ValueId loadPair(Code& code, std::size_t offset) const { return code.value(loadOf(Form::kLdc64, offset), 2); }
 
  private:
-  Operation loadOf(sass::Form form, std::size_t offset) const {
+  Operation loadOf(Form form, std::size_t offset) const {
     return {.form = form, .immediate = first_ + static_cast<std::uint32_t>(offset)};
   }
   std::uint32_t first_;
@@ -30,9 +43,10 @@ PredicateId compareWith(Code& code, sass::Compare how, ValueId x, std::uint32_t 
 /// The pair base + x * y, for unsigned x and y.
 ValueId addressOf(Code& code, ValueId base, ValueId x, ValueId y);
 ValueId addressTimes(Code& code, ValueId base, ValueId x, std::uint32_t y);
-ValueId loadAt(Code& code, ValueId address);
-/// Changes a register that keeps its meaning.
-void moveTo(Code& code, ValueId fixed, ValueId x, PredicateId guard = kAlways);
+/// One register, or a pair.
+ValueId loadAt(Code& code, ValueId address, unsigned width);
+/// Changes a register, or a pair, that keeps its meaning.
+void moveTo(Code& code, ValueId fixed, ValueId x, unsigned width = 1, PredicateId guard = kAlways);
 
 /// Sums over the lanes of a warp of up to 32 items a lane, in the tree of loss.h: at level k, pairs of items are
 /// exchanged between lanes whose numbers differ in bit k, and each lane goes on with one item of the pair. In the end
@@ -40,7 +54,7 @@ void moveTo(Code& code, ValueId fixed, ValueId x, PredicateId guard = kAlways);
 /// have the same sum.
 class Butterfly {
  public:
-  enum class Kind { kFloat, kInteger };
+  enum class Kind { kFloat, kDouble, kInteger };
 
   void begin(Kind kind, unsigned first_level);
   void push(Code& code, ValueId item);
@@ -50,6 +64,9 @@ class Butterfly {
  private:
   static constexpr unsigned kLevels = 5;
   ValueId exchange(Code& code, unsigned level, ValueId even, ValueId odd) const;
+  /// What the lane has whose number differs in that bit.
+  ValueId receive(Code& code, unsigned level, ValueId x) const;
+  unsigned width() const { return kind_ == Kind::kDouble ? 2 : 1; }
   ValueId addNeighbour(Code& code, unsigned level, ValueId x) const;
   ValueId add(Code& code, ValueId x, ValueId y) const;
 
@@ -60,8 +77,9 @@ class Butterfly {
 
 class LossSelector {
  public:
-  LossSelector(const std::optional<LossSpec>& spec, const KernelArguments& arguments)
-      : spec_(spec.value_or(LossSpec{})), arguments_(arguments) {}
+  /// Numbers take `width` registers.
+  LossSelector(const std::optional<LossSpec>& spec, unsigned width, const KernelArguments& arguments)
+      : spec_(spec.value_or(LossSpec{})), arguments_(arguments), width_(width), kept_(width) {}
 
   /// Begins a step: loads the arguments that loadRow() needs.
   void loadArguments(Code& code);
@@ -79,6 +97,8 @@ class LossSelector {
 
   LossSpec spec_;
   KernelArguments arguments_;
+  unsigned width_;
+  SumRegisters kept_;
   unsigned roots_ = 0;
   ValueId targets_ = kRz, all_weights_ = kRz;  ///< pairs: where they begin
   ValueId target_ = kRz, weight_ = kRz;        ///< of the row

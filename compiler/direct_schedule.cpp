@@ -7,8 +7,6 @@
 namespace srjit::direct {
 namespace {
 
-using sass::Form;
-
 // Other warps issue while one waits, so a load's latency, told in its own instructions, is less than in cycles.
 constexpr std::uint8_t kLongest = 40;
 

@@ -8,7 +8,6 @@ namespace srjit::direct {
 namespace {
 
 using sass::Compare;
-using sass::Form;
 
 constexpr unsigned kQuad = 4;
 
@@ -16,16 +15,17 @@ bool isOperator(const Node& node) { return node.kind == Token::Kind::kOp; }
 
 }  // namespace
 
-void EntryReader::begin(Code& code, ValueId base, std::vector<std::uint32_t>& table) {
+void EntryReader::begin(Code& code, ValueId base, unsigned width, std::vector<std::uint32_t>& table) {
   code_ = &code;
   base_ = base;
+  width_ = width;
   table_ = &table;
   first_ = table.size();
   load_at_ = code.append({});
 }
 
 ValueId EntryReader::next(std::uint32_t entry) {
-  const std::size_t position = table_->size() - first_;
+  const std::size_t position = (table_->size() - first_) * width_;
   table_->push_back(entry);
   if (position % kQuad == 0) {
     quad_ = code_->newValues(kQuad);
@@ -35,7 +35,9 @@ ValueId EntryReader::next(std::uint32_t entry) {
                             .immediate = static_cast<std::uint32_t>(position * sizeof(std::uint32_t))});
     load_at_ = code_->append({});
   }
-  return quad_ + static_cast<ValueId>(position % kQuad);
+  const ValueId value = quad_ + static_cast<ValueId>(position % kQuad);
+  if (width_ == 2) code_->bindToLower(value + 1);
+  return value;
 }
 
 void EntryReader::end(std::uint32_t filler) {
@@ -43,12 +45,14 @@ void EntryReader::end(std::uint32_t filler) {
 }
 
 Selector::Selector(const DirectOptions& options)
-    : options_(options), arguments_(options.architecture), loss_(options.loss, arguments_) {}
+    : options_(options),
+      arguments_(options.architecture),
+      width_(widthOf(options.precision)),
+      loss_(options.loss, width_, arguments_) {}
 
 void Selector::begin(const Dag& dag) {
   dag_ = &dag;
-  nodes_.assign(dag.size(), {});
-  group_ = 0;
+  if (nodes_.size() < dag.size()) nodes_.resize(dag.size());
 }
 
 void Selector::countUses(std::span<const std::uint32_t> roots) {
@@ -72,11 +76,14 @@ void Selector::setLimits() {
   constexpr unsigned kAtWork = 32, kLeast = 4;
   unsigned taken = kAtWork + 8;
   if (options_.loss) {
-    if (options_.loss->weighted) taken += 1;
+    if (options_.loss->weighted) taken += width_;
     if (options_.loss->skip_invalid) taken += 10;
-    if (options_.loss->weighted && options_.loss->skip_invalid) taken += 5;
+    if (options_.loss->weighted && options_.loss->skip_invalid) taken += 5 * width_;
+  } else {
+    taken += 4 * (width_ - 1);
   }
-  const unsigned left = options_.registers > taken + 2 * kLeast ? options_.registers - taken : 2 * kLeast;
+  const unsigned free = options_.registers > taken ? options_.registers - taken : 0;
+  const unsigned left = std::max(free, 2 * kLeast) / width_;
   columns_.nodes.clear();
   shared_.nodes.clear();
   columns_.limit = std::clamp<std::size_t>(used_columns_.size(), 1, left * 2 / 3);
@@ -136,7 +143,7 @@ Value Selector::use(NodeId id) {
 
 Value Selector::column(std::uint32_t index) {
   const ValueId address = index == 0 ? row_address_ : addressTimes(*code_, row_address_, column_stride_, index);
-  return {loadAt(*code_, address), *builder_};
+  return {loadAt(*code_, address, width_), *builder_};
 }
 
 // Operators come before leaves, which need no registers until they are used, and in the order of the graph.
@@ -210,7 +217,7 @@ void Selector::emitHead() {
   if (options_.loss) {
     loss_.loadRow(code, row);
   } else {
-    result_address_ = addressTimes(code, results, row, 4);
+    result_address_ = addressTimes(code, results, row, 4 * width_);
   }
 }
 
@@ -241,14 +248,16 @@ void Selector::emitLoopEnd() {
 void Selector::storePrediction(const Value& value, std::uint32_t root) {
   const ValueId output = outputs_.next(root);
   const ValueId address = addressOf(*code_, result_address_, output, output_stride_);
-  code_->append({.form = Form::kStg, .guard = fixed::kExists, .sources = {address, builder_->plain(value), kRz}});
+  code_->append({.form = width_ == 2 ? Form::kStg64 : Form::kStg,
+                 .guard = fixed::kExists,
+                 .sources = {address, builder_->plain(value), kRz}});
 }
 
 Sections Selector::select(std::span<const std::uint32_t> roots, Code& code, std::vector<std::uint32_t>& numbers,
                           std::vector<std::uint32_t>& outputs) {
   ++group_;
   code.clear();
-  Builder builder(code, options_.math);
+  Builder builder(code, options_.math, options_.precision);
   code_ = &code;
   builder_ = &builder;
   countUses(roots);
@@ -262,8 +271,8 @@ Sections Selector::select(std::span<const std::uint32_t> roots, Code& code, std:
       keep(columns_, id);
     }
   }
-  numbers_.begin(code, fixed::kNumbers, numbers);
-  if (!options_.loss) outputs_.begin(code, fixed::kOutputs, outputs);
+  numbers_.begin(code, fixed::kNumbers, width_, numbers);
+  if (!options_.loss) outputs_.begin(code, fixed::kOutputs, 1, outputs);
   for (const std::uint32_t root : roots) {
     const Value value = valueOf(dag_->roots()[root]);
     if (options_.loss) {

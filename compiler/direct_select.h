@@ -12,11 +12,12 @@
 
 namespace srjit::direct {
 
-/// The entries of a group in a table, read in order, four at a time and the next four ahead of their use.
+/// The entries of a group in a table, read in order, 16 bytes at a time and the next ones ahead of their use.
 class EntryReader {
  public:
-  /// Entries are appended to `table`; `base` is the pair that points to the group's first one.
-  void begin(Code& code, ValueId base, std::vector<std::uint32_t>& table);
+  /// Entries are appended to `table`; `base` is the pair that points to the group's first one. An entry takes `width`
+  /// registers, 1 or 2.
+  void begin(Code& code, ValueId base, unsigned width, std::vector<std::uint32_t>& table);
   /// The value of a new entry.
   ValueId next(std::uint32_t entry);
   /// Fills up the last four.
@@ -27,6 +28,7 @@ class EntryReader {
   ValueId base_ = kRz;
   std::vector<std::uint32_t>* table_ = nullptr;
   std::size_t first_ = 0;
+  unsigned width_ = 1;
   std::uint32_t load_at_ = 0;  ///< a Nop that can become the next load
   ValueId quad_ = kRz;
 };
@@ -86,6 +88,7 @@ class Selector {
 
   const DirectOptions options_;
   const KernelArguments arguments_;
+  const unsigned width_;  ///< of numbers, in registers
   const Dag* dag_ = nullptr;
   std::vector<NodeState> nodes_;
   std::uint32_t group_ = 0;

@@ -281,6 +281,7 @@ const std::vector<std::vector<Form>>& formsByOpcode() {
 }
 
 bool isWide(Form form) noexcept { return form == Form::kImadWideURRR || form == Form::kImadWideURIR; }
+bool isDouble(Form form) noexcept { return infoOf(form).pipe == Pipe::kDouble; }
 
 }  // namespace
 
@@ -296,29 +297,34 @@ Timing timingOf(Form form, unsigned architecture) noexcept {
 }
 
 unsigned registerDelay(Form writer, Form reader) noexcept {
+  // Rounding a double to an integer reads its source as a double instruction does, and later.
+  const bool rounds_double = reader == Form::kFRndDouble;
   const Pipe to = infoOf(reader).pipe;
-  if (infoOf(writer).pipe == Pipe::kDouble)
-    return to == Pipe::kDouble ? 8 : to == Pipe::kSpecial ? 6 : to == Pipe::kMemory ? 7 : 10;
-  if (to == Pipe::kDouble) return 6;
+  if (isDouble(writer)) {
+    return to == Pipe::kDouble ? 8 : to == Pipe::kSpecial && !rounds_double ? 6 : to == Pipe::kMemory ? 7 : 10;
+  }
+  if (to == Pipe::kDouble || rounds_double) return 6;
   if (isWide(writer) && isWide(reader)) return 6;
   if (to == Pipe::kSpecial || to == Pipe::kControl) return 4;
   if (to == Pipe::kAlu || to == Pipe::kFma) return to == infoOf(writer).pipe ? 4 : 5;
   return 5;
 }
 
-unsigned predicateDelay(Form, Form reader, bool as_guard, unsigned architecture) noexcept {
+unsigned predicateDelay(Form writer, Form reader, bool as_guard, unsigned architecture) noexcept {
   // A vote reads its condition where others read their guards.
-  if (as_guard || reader == Form::kVoteAll || reader == Form::kVoteAny || infoOf(reader).pipe == Pipe::kDouble)
-    return 13;
+  if (as_guard || reader == Form::kVoteAll || reader == Form::kVoteAny) return isDouble(writer) ? 14 : 13;
+  if (isDouble(writer)) return 6;
+  if (isDouble(reader)) return 13;
   return infoOf(reader).pipe == Pipe::kAlu && architecture != 0 && architecture < 120 ? 4 : 5;
 }
 
 unsigned overwriteDelay(Form first, Form second, bool second_guarded) noexcept {
   const unsigned guarded = second_guarded ? 1 : 0;
-  if (infoOf(second).pipe == Pipe::kDouble) return infoOf(second).writes_predicate ? 5 + 2 * guarded : 2;
+  if (isDouble(second)) return infoOf(second).writes_predicate ? 5 + 2 * guarded : 2;
   if (infoOf(second).timing == Timing::kVariable) {
     return infoOf(second).writes_predicate ? 10 + 2 * guarded : 6;
   }
+  if (isDouble(first)) return infoOf(second).writes_predicate ? 10 : 6;
   if (!isWide(second) || isWide(first)) return 1;
   return infoOf(first).pipe == Pipe::kFma ? 1 + guarded : 2 + guarded;
 }

@@ -136,7 +136,8 @@ unsigned registerDelay(Form writer, Form reader) noexcept;
 unsigned predicateDelay(Form writer, Form reader, bool as_guard, unsigned architecture = 0) noexcept;
 /// Cycles between two writers of one register or predicate, the first kFixed.
 unsigned overwriteDelay(Form first, Form second, bool second_guarded) noexcept;
-/// Cycles between a kFixed reader of a register and a kVariable writer of it; a kFixed writer needs none.
+/// Cycles between a kFixed reader of a register and a kVariable writer of it; a kFixed writer, or a double one, needs
+/// none.
 inline constexpr unsigned kReadDelay = 2;
 /// Cycles between ULDC of the descriptor and its readers.
 inline constexpr unsigned kDescriptorDelay = 2;

@@ -18,6 +18,10 @@ enum Writer : std::size_t { kAluWriter, kFmaWriter, kWideLowWriter, kWideHighWri
 constexpr std::array<std::string_view, kWriters> kWriterNames = {
     "an ALU instruction", "an FMA instruction", "IMAD.WIDE (lower half)", "IMAD.WIDE", "a double instruction"};
 
+/// The same for predicates.
+enum TruthWriter : std::size_t { kCompareWriter, kDoubleCompareWriter, kTruthWriters };
+constexpr std::array<Form, kTruthWriters> kTruthExamples = {Form::kFSetPRR, Form::kDSetPRR};
+
 bool isWide(Form form) { return form == Form::kImadWideURRR || form == Form::kImadWideURIR; }
 
 Writer writerOf(Form form, bool upper_half) {
@@ -28,7 +32,7 @@ Writer writerOf(Form form, bool upper_half) {
 
 /// registerDelay() where it is known which half of a pair is meant.
 unsigned delayOf(Writer writer, Form reader, std::size_t source, bool upper_half) {
-  if (writer == kDoubleWriter) return registerDelay(Form::kDAdd, reader);
+  if (writer == kDoubleWriter) return registerDelay(Form::kDAddRR, reader);
   const bool fma = infoOf(reader).pipe == Pipe::kFma;
   if (isWide(reader) && source == 2 && upper_half) return writer == kAluWriter ? 3 : 2;
   if (isWide(reader) && source != 2) {
@@ -50,7 +54,9 @@ bool usesDescriptor(Form form) {
 enum class Queue : std::uint8_t { kNone, kSpecial, kShuffle, kMemory, kDouble };
 Queue queueOf(Form form) {
   if (form == Form::kShflBfly) return Queue::kShuffle;
-  if (form == Form::kMufuR || form == Form::kFRndR || form == Form::kFChkRR) return Queue::kSpecial;
+  if (form == Form::kMufuR || form == Form::kFRndR || form == Form::kFRndDouble || form == Form::kFChkRR) {
+    return Queue::kSpecial;
+  }
   if (usesDescriptor(form)) return Queue::kMemory;
   return infoOf(form).pipe == Pipe::kDouble ? Queue::kDouble : Queue::kNone;
 }
@@ -67,7 +73,7 @@ struct Outstanding {
 struct State {
   std::array<std::array<std::uint8_t, kRegisters + 1>, kWriters> written;  // cycles since
   std::array<std::uint8_t, kRegisters + 1> read;                           // cycles since a fixed instruction read it
-  std::array<std::uint8_t, kPredicates + 1> predicate_written;
+  std::array<std::array<std::uint8_t, kPredicates + 1>, kTruthWriters> predicate_written;  // cycles since
   std::array<std::uint8_t, kBarriers> barrier_set;
   std::uint8_t descriptor_written = kLongAgo;
   std::vector<Outstanding> outstanding = {};  // by instruction
@@ -75,7 +81,7 @@ struct State {
   State() {
     for (auto& ages : written) ages.fill(kLongAgo);
     read.fill(kLongAgo);
-    predicate_written.fill(kLongAgo);
+    for (auto& ages : predicate_written) ages.fill(kLongAgo);
     barrier_set.fill(kLongAgo);
   }
   friend bool operator==(const State&, const State&) = default;
@@ -83,7 +89,7 @@ struct State {
   void merge(const State& other) {
     for (std::size_t w = 0; w < kWriters; ++w) younger(written[w], other.written[w]);
     younger(read, other.read);
-    younger(predicate_written, other.predicate_written);
+    for (std::size_t w = 0; w < kTruthWriters; ++w) younger(predicate_written[w], other.predicate_written[w]);
     younger(barrier_set, other.barrier_set);
     descriptor_written = std::min(descriptor_written, other.descriptor_written);
     for (const Outstanding& theirs : other.outstanding) {
@@ -97,7 +103,7 @@ struct State {
   void pass(unsigned cycles) {
     for (auto& ages : written) age(ages, cycles);
     age(read, cycles);
-    age(predicate_written, cycles);
+    for (auto& ages : predicate_written) age(ages, cycles);
     age(barrier_set, cycles);
     descriptor_written = static_cast<std::uint8_t>(std::min<unsigned>(descriptor_written + cycles, kLongAgo));
   }
@@ -191,10 +197,12 @@ class Step {
     const unsigned number = predicate & 7U;
     if (number == kTrue) return;
     if (predicateIsOutstanding(number)) broken("P{} is read before the barrier of its write was waited for", number);
-    const unsigned cycles = state_.predicate_written[number];
-    const unsigned needed = predicateDelay(Form::kFSetPRR, i_.form, as_guard, checked_.architecture);
-    if (cycles < needed) {
-      broken("P{} is read {} cycles after it was written: {} needs {}", number, cycles, info_.name, needed);
+    for (std::size_t w = 0; w < kTruthWriters; ++w) {
+      const unsigned cycles = state_.predicate_written[w][number];
+      const unsigned needed = predicateDelay(kTruthExamples[w], i_.form, as_guard, checked_.architecture);
+      if (cycles < needed) {
+        broken("P{} is read {} cycles after it was written: {} needs {}", number, cycles, info_.name, needed);
+      }
     }
   }
   bool predicateIsOutstanding(unsigned number) const {
@@ -269,7 +277,7 @@ class Step {
              kReadDelay);
     }
     constexpr std::array<Form, kWriters> kExamples = {Form::kMovR, Form::kFAddRR, Form::kImadWideURRR,
-                                                      Form::kImadWideURRR, Form::kDAdd};
+                                                      Form::kImadWideURRR, Form::kDAddRR};
     for (std::size_t w = 0; w < kWriters; ++w) {
       const unsigned cycles = state_.written[w][r];
       const unsigned needed = overwriteDelay(kExamples[w], i_.form, guarded_);
@@ -286,12 +294,16 @@ class Step {
     if (!info_.writes_predicate || i_.predicate == kTrue) return;
     const unsigned p = i_.predicate & 7U;
     if (predicateIsOutstanding(p)) broken("P{} is overwritten before the barrier of its write was waited for", p);
-    const unsigned cycles = state_.predicate_written[p];
-    const unsigned needed = overwriteDelay(Form::kFSetPRR, i_.form, guarded_);
-    if (cycles < needed) {
-      broken("P{} is overwritten {} cycles after it was written: {} needs {}", p, cycles, info_.name, needed);
+    for (std::size_t w = 0; w < kTruthWriters; ++w) {
+      const unsigned cycles = state_.predicate_written[w][p];
+      const unsigned needed = overwriteDelay(kTruthExamples[w], i_.form, guarded_);
+      if (cycles < needed) {
+        broken("P{} is overwritten {} cycles after it was written: {} needs {}", p, cycles, info_.name, needed);
+      }
+      if (!guarded_) state_.predicate_written[w][p] = kLongAgo;
     }
-    if (!variable_) state_.predicate_written[p] = 0;
+    if (variable_) return;
+    state_.predicate_written[info_.pipe == Pipe::kDouble ? kDoubleCompareWriter : kCompareWriter][p] = 0;
   }
 
   void leaveOutstanding() {

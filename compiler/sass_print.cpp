@@ -34,6 +34,13 @@ std::string floatText(std::uint32_t bits) {
   return fmt::format("{}", value);
 }
 
+// The immediate of a double instruction is the upper half of a number whose lower half is 0.
+std::string doubleText(std::uint32_t upper) {
+  const auto value = std::bit_cast<double>(std::uint64_t{upper} << 32);
+  if (value != value || value - value != 0) return floatText(std::bit_cast<std::uint32_t>(static_cast<float>(value)));
+  return fmt::format("{}", value);
+}
+
 std::string address(const Instruction& i) {
   const std::string offset = i.immediate == 0 ? "" : "+" + signedHex(i.immediate);
   return fmt::format("desc[UR4][{}.64{}]", registerName(i.sources[0]), offset);
@@ -66,10 +73,14 @@ std::string functionName(std::uint8_t function) {
   return function < std::size(kNames) ? kNames[function] : fmt::format("{}", function);
 }
 
+std::string numberText(const Instruction& i) {
+  return infoOf(i.form).pipe == Pipe::kDouble ? doubleText(i.immediate) : floatText(i.immediate);
+}
+
 // What stands where source b does: a register or the immediate.
 std::string second(const Instruction& i, bool immediate, bool is_float = true) {
   if (!immediate) return sourceName(i, 1);
-  return is_float ? floatText(i.immediate) : signedHex(i.immediate);
+  return is_float ? numberText(i) : signedHex(i.immediate);
 }
 
 std::string body(const Instruction& i) {
@@ -82,26 +93,34 @@ std::string body(const Instruction& i) {
     case Form::kFAddRR:
     case Form::kFAddRI:
     case Form::kFMulRR:
-    case Form::kFMulRI: {
-      const bool immediate = i.form == Form::kFAddRI || i.form == Form::kFMulRI;
+    case Form::kFMulRI:
+    case Form::kDAddRR:
+    case Form::kDAddRI:
+    case Form::kDMulRR:
+    case Form::kDMulRI: {
+      const bool immediate =
+          i.form == Form::kFAddRI || i.form == Form::kFMulRI || i.form == Form::kDAddRI || i.form == Form::kDMulRI;
       return fmt::format("{}{} {}, {}, {}", name, arithmeticModifiers(i), d, a(), second(i, immediate));
     }
     case Form::kFFmaRRR:
     case Form::kFFmaRIR:
+    case Form::kDFmaRRR:
+    case Form::kDFmaRIR:
       return fmt::format("{}{} {}, {}, {}, {}", name, arithmeticModifiers(i), d, a(),
-                         second(i, i.form == Form::kFFmaRIR), c());
+                         second(i, i.form == Form::kFFmaRIR || i.form == Form::kDFmaRIR), c());
     case Form::kFFmaRRI:
-      return fmt::format("{}{} {}, {}, {}, {}", name, arithmeticModifiers(i), d, a(), sourceName(i, 1),
-                         floatText(i.immediate));
+    case Form::kDFmaRRI:
+      return fmt::format("{}{} {}, {}, {}, {}", name, arithmeticModifiers(i), d, a(), sourceName(i, 1), numberText(i));
     case Form::kFMnMxRR:
     case Form::kFMnMxRI:
       return fmt::format("{}{}{} {}, {}, {}, {}", name, (i.modifier & kFlush) != 0 ? ".FTZ" : "",
                          (i.modifier & kPropagate) != 0 ? ".NAN" : "", d, a(), second(i, i.form == Form::kFMnMxRI), q);
     case Form::kFSetPRR:
     case Form::kFSetPRI:
-    case Form::kDSetP:
+    case Form::kDSetPRR:
+    case Form::kDSetPRI:
       return fmt::format("{}{} {}, PT, {}, {}, {}", name, compareModifiers(i, false), p, a(),
-                         second(i, i.form == Form::kFSetPRI), q);
+                         second(i, i.form == Form::kFSetPRI || i.form == Form::kDSetPRI), q);
     case Form::kISetPURR:
     case Form::kISetPURI:
       return fmt::format("{}{} {}, PT, {}, {}, {}", name, compareModifiers(i, true), p, a(),
@@ -114,7 +133,8 @@ std::string body(const Instruction& i) {
       return fmt::format("{} {}, {}, {}, {}", name, d, a(), second(i, i.form == Form::kSelRI, false), q);
     case Form::kMufuR:
       return fmt::format("{}.{} {}, {}", name, functionName(i.modifier), d, a());
-    case Form::kFRndR: {
+    case Form::kFRndR:
+    case Form::kFRndDouble: {
       static constexpr const char* kRounding[] = {"", ".FLOOR", ".CEIL", ".TRUNC"};
       return fmt::format("{}{}{} {}, {}", name, (i.modifier & kFlush) != 0 ? ".FTZ" : "", kRounding[i.modifier & 3], d,
                          a());
@@ -173,11 +193,6 @@ std::string body(const Instruction& i) {
     case Form::kUldcDescriptor:
     case Form::kLdcuDescriptor:
       return fmt::format("{} UR4, {}", name, bank(i));
-    case Form::kDAdd:
-    case Form::kDMul:
-      return fmt::format("{} {}, {}, {}", name, d, a(), sourceName(i, 1));
-    case Form::kDFma:
-      return fmt::format("{} {}, {}, {}, {}", name, d, a(), sourceName(i, 1), c());
     case Form::kBra:
       return fmt::format("{} {}", name, signedHex(i.immediate));
     case Form::kBrx:

@@ -31,6 +31,7 @@ class DirectMaker {
               const std::atomic<bool>& cancelled)
       : request_(request), graphs_(graphs), cancelled_(cancelled) {
     options_.architecture = request.queue.cuda->limits().capability;
+    options_.precision = request.source.precision;
     options_.math = request.source.math;
     options_.loss = kind.loss;
     options_.roots = shape.roots;
@@ -198,9 +199,8 @@ ProgramGraphs graphsOf(const ProgramSource& source, unsigned threads) {
   return all;
 }
 
-bool hasDirectTier(const DeviceLimits& limits, Precision precision) noexcept {
-  return precision == Precision::kF32 &&
-         std::ranges::find(sass::architectures(), limits.capability) != sass::architectures().end();
+bool hasDirectTier(const DeviceLimits& limits) noexcept {
+  return std::ranges::find(sass::architectures(), limits.capability) != sass::architectures().end();
 }
 
 DirectShape directShape(std::size_t expressions, std::size_t rows, unsigned multiprocessors) noexcept {
@@ -218,13 +218,13 @@ DeviceCode directForDevice(const CodeRequest& request, const ProgramGraphs& grap
   return DirectMaker(request, graphs, kind, shape, cancelled).run();
 }
 
-std::optional<Error> directRefusal(const DeviceRows& rows) {
-  constexpr std::uint64_t kMaxStride = UINT32_MAX / sizeof(float);
-  if (rows.column_stride <= kMaxStride && rows.row_stride <= kMaxStride) return std::nullopt;
+std::optional<Error> directRefusal(const DeviceRows& rows, Precision precision) {
+  const std::uint64_t max_stride = UINT32_MAX / static_cast<std::uint64_t>(bytesOf(precision));
+  if (rows.column_stride <= max_stride && rows.row_stride <= max_stride) return std::nullopt;
   return Error{Errc::kUnsupported,
                fmt::format("rows {} and columns {} numbers apart, but direct code takes 0 to {}",
                            static_cast<std::int64_t>(rows.row_stride), static_cast<std::int64_t>(rows.column_stride),
-                           kMaxStride),
+                           max_stride),
                {}};
 }
 
@@ -253,13 +253,13 @@ DirectGrid directGrid(std::size_t rows, std::size_t groups, unsigned registers, 
 void launchDirect(const Stream& stream, const DirectCode& code, const DeviceRows& rows, const DirectBuffers& buffers,
                   DirectGrid grid) {
   constexpr std::size_t kMaxGridY = 65535;
-  const auto bytes = [](std::uint64_t elements) { return static_cast<std::uint32_t>(elements * sizeof(float)); };
+  const auto bytes = [&](std::uint64_t elements) { return static_cast<std::uint32_t>(elements * buffers.element); };
   grid.parts = std::min(grid.parts, static_cast<std::uint32_t>(ceilDivide(rows.rows, grid.warps * kGroupRows)));
   DirectArguments arguments{.columns = rows.columns,
                             .target = rows.target,
                             .weights = rows.weights,
-                            .counts = buffers.results + buffers.channel_stride * sizeof(float),
-                            .kept_weights = buffers.results + 2 * buffers.channel_stride * sizeof(float),
+                            .counts = buffers.results + buffers.channel_stride * buffers.element,
+                            .kept_weights = buffers.results + 2 * buffers.channel_stride * buffers.element,
                             .results = buffers.results,
                             .numbers = buffers.numbers,
                             .outputs = code.outputs,

@@ -27,9 +27,8 @@ struct ProgramGraphs {
 /// Runs the passes over all expressions, in parallel on the calling thread's arena.
 ProgramGraphs graphsOf(const ProgramSource& source, unsigned threads);
 
-/// Whether code can be written for a device and precision at all; where it cannot, directForDevice() has everything
-/// interpreted.
-bool hasDirectTier(const DeviceLimits& limits, Precision precision) noexcept;
+/// Whether code can be written for a device at all; where it cannot, directForDevice() has everything interpreted.
+bool hasDirectTier(const DeviceLimits& limits) noexcept;
 
 /// How the code of a program is written (DirectOptions).
 struct DirectShape {
@@ -45,15 +44,16 @@ DirectShape directShape(std::size_t expressions, std::size_t rows, unsigned mult
 DeviceCode directForDevice(const CodeRequest& request, const ProgramGraphs& graphs, const KernelKind& kind,
                            const DirectShape& shape, const std::atomic<bool>& cancelled);
 
-/// Why the kernel cannot read columns of these strides, which it has 32 bits for; nothing if it can.
-std::optional<Error> directRefusal(const DeviceRows& rows);
+/// Why the kernel cannot read columns of these strides, which it has 32 bits for, in bytes; nothing if it can.
+std::optional<Error> directRefusal(const DeviceRows& rows, Precision precision);
 
 /// Where a launch finds its numbers and puts its results; strides in elements.
 struct DirectBuffers {
+  std::size_t element = 0;           ///< bytes of a number
   CUdeviceptr numbers = 0;           ///< the entry DirectCode::first_number of the table of parameters
   CUdeviceptr results = 0;           ///< group sums, or predictions
   std::uint64_t channel_stride = 0;  ///< of sums
-  std::uint64_t output_stride = 0;   ///< below 2^30
+  std::uint64_t output_stride = 0;   ///< less than 2^32 bytes
 };
 
 /// Puts the kernel on the stream, with fewer parts if the rows do not need as many. The kernel can read `rows`, which

@@ -27,7 +27,7 @@ constexpr std::size_t kLossGrain = 4096;
 // More chunks come of data so large that a kernel fills the device by itself, or of a lack of memory.
 constexpr std::size_t kMaxGraphs = 2 * kPredictionChunks;
 // Direct code has 32 bits for the bytes of an expression's predictions.
-constexpr std::size_t kMaxDirectChunkRows = kDirectMaxRows / sizeof(float);
+constexpr std::size_t kMaxDirectChunkBytes = std::size_t{1} << 30;
 constexpr std::size_t kMaxBlocks = (std::size_t{1} << 31) - 1;  // of a launch (CUDA C++ programming guide, 13.0)
 
 unsigned word(std::size_t value) { return static_cast<unsigned>(value); }
@@ -117,7 +117,7 @@ Status DeviceRun::prepare(std::size_t budget) {
   const Dataset::State& data = *plan_.data;
   const std::size_t quantum = chunkQuantum();
   chunk_rows_ = std::min<std::size_t>(data.rows, data.on_device->chunkRows());
-  if (plan_.code->direct) chunk_rows_ = std::min<std::size_t>(chunk_rows_, kMaxDirectChunkRows);
+  if (plan_.code->direct) chunk_rows_ = std::min<std::size_t>(chunk_rows_, kMaxDirectChunkBytes / element_);
   const bool to_host = !plan_.kind.loss && !plan_.into_columns;
   if (to_host && plan_.expressions * data.rows * element_ > kManyPredictionBytes) {
     const std::size_t wanted =
@@ -326,7 +326,8 @@ void DeviceRun::launchDirectCode(const DeviceRows& rows, CUdeviceptr predictions
   const std::uint64_t groups = ceilDivide(rows.rows, kGroupRows);
   const bool loss = plan_.kind.loss.has_value();
   launchDirect(*queue_.stream, code, rows,
-               {.numbers = parameters_.address() + code.first_number * element_,
+               {.element = element_,
+                .numbers = parameters_.address() + code.first_number * element_,
                 .results = loss ? sums_.address() : predictions,
                 .channel_stride = plan_.expressions * groups,
                 .output_stride = loss ? groups : predictionPitch() / element_},

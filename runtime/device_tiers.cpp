@@ -150,7 +150,7 @@ Result<DeviceTiers::Code> DeviceTiers::codeFor(const Program::State& state, cons
     case Tier::kCompile:
       return codeOf(state, {kind, Making::kCompiled});
     case Tier::kDirect: {
-      auto refusal = directRefusal(data.layout());
+      auto refusal = directRefusal(data.layout(), store_->precision());
       program.setDirectRefusal(refusal);
       // Status::error tells why.
       if (refusal) return interpreted(state);
@@ -174,7 +174,7 @@ Result<DeviceTiers::Code> DeviceTiers::automatic(const Program::State& state, co
     return std::pair(job.code, isOpen(job));
   };
   auto [direct_code, direct_open] = look(*direct);
-  auto refusal = directRefusal(data.layout());
+  auto refusal = directRefusal(data.layout(), store_->precision());
   if (refusal) {
     direct_code = nullptr;
     direct_open = false;

@@ -52,10 +52,10 @@ Token randomLeaf(Sequence& random) {
 
 /// Every operator of the tier on columns, then trees of all of them. Leaves and operators are drawn until all operands
 /// are used.
-std::vector<Expression> probes(Math math) {
+std::vector<Expression> probes(Math math, Precision precision) {
   std::vector<Op> ops;
   for (std::size_t i = 0; i < allOps().size(); ++i) {
-    if (isDirect(static_cast<Op>(i), math)) ops.push_back(static_cast<Op>(i));
+    if (isDirect(static_cast<Op>(i), math, precision)) ops.push_back(static_cast<Op>(i));
   }
   std::vector<Expression> expressions;
   for (const Op op : ops) {
@@ -99,38 +99,40 @@ std::vector<Expression> sumsOfColumns() {
 }
 
 /// Special numbers in all pairs, then random ones of all magnitudes.
-std::vector<std::vector<float>> probeColumns() {
-  using Limits = std::numeric_limits<float>;
-  constexpr std::array kSpecial = {0.0f,
-                                   -0.0f,
-                                   1.0f,
-                                   -1.0f,
-                                   0.5f,
-                                   -2.0f,
-                                   3.0f,
-                                   Limits::infinity(),
-                                   -Limits::infinity(),
-                                   Limits::quiet_NaN(),
-                                   Limits::max(),
-                                   -Limits::max(),
-                                   Limits::min(),
-                                   -Limits::min(),
-                                   Limits::denorm_min(),
-                                   -Limits::denorm_min(),
-                                   1e-40f,
-                                   8388608.0f,
-                                   -16777217.0f,
-                                   127.5f,
-                                   -149.5f};
+template <class T>
+std::vector<std::vector<T>> probeColumns() {
+  using Limits = std::numeric_limits<T>;
+  constexpr T kFirstWhole = 1 / Limits::epsilon();
+  constexpr std::array<T, 21> kSpecial = {0,
+                                          T(-0.0),
+                                          1,
+                                          -1,
+                                          T(0.5),
+                                          -2,
+                                          3,
+                                          Limits::infinity(),
+                                          -Limits::infinity(),
+                                          Limits::quiet_NaN(),
+                                          Limits::max(),
+                                          -Limits::max(),
+                                          Limits::min(),
+                                          -Limits::min(),
+                                          Limits::denorm_min(),
+                                          -Limits::denorm_min(),
+                                          Limits::min() / 117,
+                                          kFirstWhole,
+                                          -2 * kFirstWhole,
+                                          T(127.5),
+                                          T(-149.5)};
   Sequence random;
-  std::vector<std::vector<float>> columns(kColumns, std::vector<float>(kRows));
+  std::vector<std::vector<T>> columns(kColumns, std::vector<T>(kRows));
   for (std::size_t c = 0; c < kColumns; ++c) {
     for (std::size_t r = 0; r < kRows; ++r) {
       const bool special = c < 2 && r < kSpecial.size() * kSpecial.size();
       const std::size_t choice = c == 0 ? r / kSpecial.size() : r % kSpecial.size();
       const double magnitude = r % 2 == 0 ? 3 : std::ldexp(1.0, static_cast<int>(random.below(60)) - 30);
       const double unit = static_cast<double>(random.next() >> 11) * 0x1p-52 - 1;
-      columns[c][r] = special ? kSpecial[choice] : static_cast<float>(magnitude * unit);
+      columns[c][r] = special ? kSpecial[choice] : static_cast<T>(magnitude * unit);
     }
   }
   return columns;
@@ -169,6 +171,8 @@ struct Probes {
   ProgramGraphs graphs;
 };
 
+/// Of engines whose numbers are T.
+template <class T>
 class Comparison {
  public:
   Comparison(const std::shared_ptr<DeviceQueue>& queue, const std::shared_ptr<KernelStore>& store, unsigned threads,
@@ -177,11 +181,11 @@ class Comparison {
         store_(store),
         threads_(threads),
         cancelled_(cancelled),
-        trees_(probes(store->math()), *store, threads),
+        trees_(probes(store->math(), store->precision()), *store, threads),
         sums_(sumsOfColumns(), *store, threads) {
     for (std::size_t r = 0; r < kRows; ++r) {
-      target_.push_back(std::sin(static_cast<float>(r)));
-      weights_.push_back(0.5f + static_cast<float>(r % 7));
+      target_.push_back(std::sin(static_cast<T>(r)));
+      weights_.push_back(T(0.5) + static_cast<T>(r % 7));
     }
   }
 
@@ -216,21 +220,21 @@ class Comparison {
   }
 
   Result<Data> resident(bool weighted) const {
-    auto data = Dataset::State::create(view(weighted), Precision::kF32);
+    auto data = Dataset::State::create(view(weighted), store_->precision());
     if (data) (*data)->on_device = std::make_shared<DeviceData>(queue_, **data, queue_->cuda->freeMemory());
     return data;
   }
 
   /// The same columns, row by row in `memory`.
   Result<Data> strided(const DeviceBuffer& memory) const {
-    std::vector<float> rows;
+    std::vector<T> rows;
     for (std::size_t r = 0; r < kRows; ++r) {
       for (const auto& column : columns_) rows.push_back(column[r]);
     }
     queue_->uploads->copyToDevice(memory.address(), rows.data(), memory.bytes());
     queue_->uploads->synchronize();
-    const DeviceMatrix matrix{memory.address(), kRows, kColumns, kColumns * sizeof(float), sizeof(float)};
-    return DeviceData::adopt(queue_, {.columns = matrix}, Precision::kF32);
+    const DeviceMatrix matrix{memory.address(), kRows, kColumns, kColumns * sizeof(T), sizeof(T), store_->precision()};
+    return DeviceData::adopt(queue_, {.columns = matrix}, store_->precision());
   }
 
   CodeRequest request(const Probes& probes) const { return {probes.source, probes.all, *queue_, *store_, threads_}; }
@@ -253,7 +257,8 @@ class Comparison {
   }
 
   Status lossesOfTheCpu() {
-    const auto cpu = Engine::create({.device = "cpu", .math = sums_.source.math, .tier = Tier::kInterpret});
+    const auto cpu = Engine::create(
+        {.device = "cpu", .precision = sums_.source.precision, .math = sums_.source.math, .tier = Tier::kInterpret});
     if (!cpu) return cpu.error();
     const Program program = cpu->compile(sums_.source.expressions);
     for (const bool weighted : {false, true}) {
@@ -274,7 +279,7 @@ class Comparison {
   }
 
   Result<std::string> comparePredictions(const Dataset::State& data) const {
-    const DeviceBuffer memory(queue_->uploads, kRows * kColumns * sizeof(float));
+    const DeviceBuffer memory(queue_->uploads, kRows * kColumns * sizeof(T));
     const auto by_row = strided(memory);
     if (!by_row) return by_row.error();
     for (const DirectShape& shape : kShapes) {
@@ -291,7 +296,7 @@ class Comparison {
 
   Result<std::string> differenceOf(const Result<std::unique_ptr<DeviceRun>>& run) const {
     if (!run) return run.error();
-    std::vector<float> actual(predictions_.size());
+    std::vector<T> actual(predictions_.size());
     (*run)->evaluate(trees_.parameters, reinterpret_cast<std::byte*>(actual.data()));
     for (std::size_t i = 0; i < actual.size(); ++i) {
       if (sameBits(predictions_[i], actual[i])) continue;
@@ -325,10 +330,10 @@ class Comparison {
   unsigned threads_;
   const std::atomic<bool>& cancelled_;
   Probes trees_, sums_;
-  std::vector<std::vector<float>> columns_ = probeColumns();
-  std::vector<float> target_, weights_;
-  std::vector<float> predictions_;  ///< of the trees, as they should be
-  std::vector<Losses> losses_;      ///< of the sums, likewise
+  std::vector<std::vector<T>> columns_ = probeColumns<T>();
+  std::vector<T> target_, weights_;
+  std::vector<T> predictions_;  ///< of the trees, as they should be
+  std::vector<Losses> losses_;  ///< of the sums, likewise
 };
 
 }  // namespace
@@ -336,7 +341,8 @@ class Comparison {
 Result<std::string> compareDirectCode(const std::shared_ptr<DeviceQueue>& queue,
                                       const std::shared_ptr<KernelStore>& store, unsigned threads,
                                       const std::function<void()>& begin, const std::atomic<bool>& cancelled) {
-  return Comparison(queue, store, threads, cancelled).run(begin);
+  if (store->precision() == Precision::kF64) return Comparison<double>(queue, store, threads, cancelled).run(begin);
+  return Comparison<float>(queue, store, threads, cancelled).run(begin);
 }
 
 }  // namespace srjit

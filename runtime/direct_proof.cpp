@@ -16,8 +16,9 @@ namespace {
 constexpr const char* kProved = "proved";
 constexpr const char* kOpen = "open";
 
-std::string factOf(const DeviceLimits& limits, Math math, std::string_view identity) {
-  return fmt::format("direct tier of {} ({}) {} {}", limits.name, limits.driver_build, nameOf(math), identity);
+std::string factOf(const DeviceLimits& limits, Precision precision, Math math, std::string_view identity) {
+  return fmt::format("direct tier of {} ({}) {} {} {}", limits.name, limits.driver_build, nameOf(precision),
+                     nameOf(math), identity);
 }
 
 /// Failures that the code of a kernel cannot cause.
@@ -42,20 +43,18 @@ DirectProof::DirectProof(std::shared_ptr<DeviceQueue> queue, std::shared_ptr<Ker
                          std::shared_ptr<KernelCache> cache, unsigned threads)
     : queue_(std::move(queue)), store_(std::move(store)), cache_(std::move(cache)), threads_(threads) {
   const DeviceLimits& limits = queue_->cuda->limits();
-  if (!hasDirectTier(limits, store_->precision())) {
+  if (!hasDirectTier(limits)) {
     state_ = State::kRefuted;
-    fault_ = store_->precision() == Precision::kF32
-                 ? Error{Errc::kUnsupported, fmt::format("no direct tier for sm_{}", limits.capability), {}}
-                 : Error{Errc::kUnsupported, "the direct tier computes in f32 alone", {}};
+    fault_ = Error{Errc::kUnsupported, fmt::format("no direct tier for sm_{}", limits.capability), {}};
     return;
   }
-  fact_ = factOf(limits, store_->math(), store_->identity());
+  fact_ = factOf(limits, store_->precision(), store_->math(), store_->identity());
   if (const auto known = cache_->readFact(fact_)) recall(*known);
 }
 
-DirectProof::Standing DirectProof::standing(KernelCache& cache, const DeviceLimits& limits, Math math,
-                                            std::string_view identity) {
-  const std::string fact = cache.readFact(factOf(limits, math, identity)).value_or(kOpen);
+DirectProof::Standing DirectProof::standing(KernelCache& cache, const DeviceLimits& limits, Precision precision,
+                                            Math math, std::string_view identity) {
+  const std::string fact = cache.readFact(factOf(limits, precision, math, identity)).value_or(kOpen);
   if (fact == kOpen) return {false, "not compared yet"};
   return {fact != kProved, fact};
 }

@@ -17,11 +17,12 @@
 
 namespace srjit {
 
-/// Whether direct code gives the right bits on this device with this driver, as direct_comparison.h says. Proved once,
-/// at first need; the answer is kept beside the kernels, for this device, driver and build of the library, until the
-/// cache is cleared. Code that the device does not understand may take the process with it, so the cache's lock of this
-/// name is held, and marked as long as direct code may run: after kMostDeaths processes that died so, none tries again.
-/// Of processes that share a cache one proves at a time; the others wait for it. Thread-safe.
+/// Whether direct code gives the right bits on this device with this driver, as direct_comparison.h says. Proved once
+/// for each precision and mode, at first need; the answer is kept beside the kernels, for this device, driver and build
+/// of the library, until the cache is cleared. Code that the device does not understand may take the process with it,
+/// so the cache's lock of this name is held, and marked as long as direct code may run: after kMostDeaths processes
+/// that died so, none tries again. Of processes that share a cache one proves at a time; the others wait for it.
+/// Thread-safe.
 class DirectProof {
  public:
   /// What is known of a device, for a report.
@@ -30,13 +31,14 @@ class DirectProof {
     std::string text;  ///< "proved", "not compared yet", or why the tier is off
   };
   /// `identity` as KernelStore::identity().
-  static Standing standing(KernelCache& cache, const DeviceLimits& limits, Math math, std::string_view identity);
+  static Standing standing(KernelCache& cache, const DeviceLimits& limits, Precision precision, Math math,
+                           std::string_view identity);
 
   DirectProof(std::shared_ptr<DeviceQueue> queue, std::shared_ptr<KernelStore> store,
               std::shared_ptr<KernelCache> cache, unsigned threads);
 
-  /// Why direct code is not to be used, as far as that is known without a proof: no such code for the device, the
-  /// precision, or a proof that failed. Nothing if it was proved.
+  /// Why direct code is not to be used, as far as that is known without a proof: no such code for the device,
+  /// or a proof that failed. Nothing if it was proved.
   std::optional<Error> known() const;
   /// Whether nothing is known yet, so that fault() would have to prove it.
   bool isOpen() const;

@@ -16,7 +16,7 @@ enum class Tier {
   kAuto,       ///< chosen by what is measured to be faster
   kInterpret,  ///< no compiling per expression
   kCompile,    ///< machine code per batch, by LLVM and the assembler
-  kDirect,     ///< machine code of our own for what has it, in microseconds; on a CPU and in f64 as kInterpret
+  kDirect,     ///< machine code of our own for what has it, in microseconds; on a CPU as kInterpret
 };
 
 enum class LossKind {

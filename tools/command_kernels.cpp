@@ -85,11 +85,12 @@ Result<std::string> cubinText(const Dag& graph, const CubinOptions& options) {
 
 /// The direct tier's code for all expressions, which must have some.
 Result<std::string> directText(const Dag& graph, const KernelOptions& options) {
-  if (options.kind == KernelKind::kInterpreter || options.precision != Precision::kF32) {
-    return Error{Errc::kInvalid, "--tier direct has kernels for values and losses, in f32", {}};
+  if (options.kind == KernelKind::kInterpreter) {
+    return Error{Errc::kInvalid, "--tier direct has kernels for values and losses", {}};
   }
   DirectOptions direct;
   direct.architecture = static_cast<unsigned>(std::stoul(options.arch.substr(3)));
+  direct.precision = options.precision;
   direct.math = options.math;
   direct.loss = options.device().loss;
   Result<DirectEmitter> emitter = DirectEmitter::create(direct);

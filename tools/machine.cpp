@@ -113,7 +113,7 @@ Finding kernelCache() {
 /// Of one device: whether there is direct code for it, and whether it was compared with the interpreter's.
 Finding directTier(const DeviceLimits& device) {
   const std::string name = fmt::format("cuda:{} direct", device.ordinal), purpose = "--tier direct";
-  if (!hasDirectTier(device, Precision::kF32)) {
+  if (!hasDirectTier(device)) {
     return {name, false, fmt::format("no instructions of sm_{} are known", device.capability), purpose};
   }
   std::error_code ignored;
@@ -123,10 +123,12 @@ Finding directTier(const DeviceLimits& device) {
   const std::string identity = llvmImageMaker()->identity();
   std::string text = fmt::format("instructions of sm_{}", device.capability);
   bool usable = true;
-  for (const Math math : {Math::kStrict, Math::kPrecise, Math::kFast}) {
-    const DirectProof::Standing standing = DirectProof::standing(*cache, device, math, identity);
-    text += fmt::format("; {}: {}", nameOf(math), standing.text);
-    usable = usable && !standing.refuted;
+  for (const Precision precision : {Precision::kF32, Precision::kF64}) {
+    for (const Math math : {Math::kStrict, Math::kPrecise, Math::kFast}) {
+      const DirectProof::Standing standing = DirectProof::standing(*cache, device, precision, math, identity);
+      text += fmt::format("; {} {}: {}", nameOf(precision), nameOf(math), standing.text);
+      usable = usable && !standing.refuted;
+    }
   }
   return {name, usable, std::move(text), purpose};
 }

@@ -10,56 +10,63 @@
 
 namespace srjit {
 
-/// Data of one evaluation. Columns are adjacent, `stride` floats apart.
+template <class T>
+inline constexpr Precision kPrecisionOf = sizeof(T) == sizeof(float) ? Precision::kF32 : Precision::kF64;
+
+/// Data of one evaluation. Columns are adjacent, `stride` numbers apart.
+template <class T>
 struct DirectData {
   std::size_t rows = 0, stride = 0;
-  std::vector<float> columns, target, weights;
+  std::vector<T> columns, target, weights;
 
   static DirectData random(std::size_t rows, std::size_t columns, Spread spread, std::uint64_t seed) {
     Random random(seed);
     // Not a row more than there is: the machine objects to accesses behind the last one.
     DirectData data{.rows = rows, .stride = rows, .columns = {}, .target = {}, .weights = {}};
     for (std::size_t i = 0; i < columns * rows; ++i) {
-      data.columns.push_back(static_cast<float>(randomValue(random, spread, Precision::kF32)));
+      data.columns.push_back(static_cast<T>(randomValue(random, spread, kPrecisionOf<T>)));
     }
     for (std::size_t i = 0; i < rows; ++i) {
-      data.target.push_back(static_cast<float>(randomValue(random, Spread::kTame)));
-      data.weights.push_back(static_cast<float>(random.unit()));
+      data.target.push_back(static_cast<T>(randomValue(random, Spread::kTame)));
+      data.weights.push_back(static_cast<T>(random.unit()));
     }
     return data;
   }
 
-  std::vector<float> row(std::size_t r, std::size_t count) const {
-    std::vector<float> row;
+  std::vector<T> row(std::size_t r, std::size_t count) const {
+    std::vector<T> row;
     for (std::size_t c = 0; c < count; ++c) row.push_back(columns[c * stride + r]);
     return row;
   }
 };
 
+template <class T>
 struct DirectResults {
-  std::vector<float> results, counts, kept_weights;  ///< by output
-  std::size_t issued = 0;                            ///< instructions of all warps
+  std::vector<T> results, counts, kept_weights;  ///< by output
+  std::size_t issued = 0;                        ///< instructions of all warps
 };
 
 /// The value of parameter `index` of the graph; those of expressions are made up.
-inline float parameterOf(const Dag& dag, std::uint32_t index) {
+template <class T>
+T parameterOf(const Dag& dag, std::uint32_t index) {
   const ParameterSource& source = dag.parameters()[index];
-  return source.isLiteral() ? static_cast<float>(source.literal) : 0.25F + 0.5F * static_cast<float>(source.index);
+  return source.isLiteral() ? static_cast<T>(source.literal) : T(0.25) + T(0.5) * static_cast<T>(source.index);
 }
 
 /// Runs all groups over all rows. Output o of root r is (r + 3) modulo the roots, so that a mix-up shows. Roots that
 /// were refused keep 12345.
-inline DirectResults runDirect(const Dag& dag, const DirectPart& part, const DirectImage& image,
-                               const DirectOptions& options, DirectData& data, DirectGrid grid,
-                               std::uint32_t inaccuracy = 0) {
+template <class T>
+DirectResults<T> runDirect(const Dag& dag, const DirectPart& part, const DirectImage& image,
+                           const DirectOptions& options, DirectData<T>& data, DirectGrid grid,
+                           std::uint32_t inaccuracy = 0) {
   std::vector<sass::Instruction> code;
   for (const sass::Word& word : image.words) code.push_back(sass::decode(word, options.architecture).value());
   const std::size_t roots = dag.roots().size(), row_groups = (data.rows + kGroupRows - 1) / kGroupRows;
   const std::size_t per_output = options.loss ? row_groups : data.rows;
-  DirectResults out;
-  for (auto* values : {&out.results, &out.counts, &out.kept_weights}) values->assign(roots * per_output, 12345.0F);
-  std::vector<float> numbers;
-  for (const std::uint32_t index : part.parameters) numbers.push_back(parameterOf(dag, index));
+  DirectResults<T> out;
+  for (auto* values : {&out.results, &out.counts, &out.kept_weights}) values->assign(roots * per_output, T(12345));
+  std::vector<T> numbers;
+  for (const std::uint32_t index : part.parameters) numbers.push_back(parameterOf<T>(dag, index));
   std::vector<std::uint32_t> outputs;
   for (const std::uint32_t root : part.outputs) {
     outputs.push_back(root == DirectPart::kNoRoot ? ~0U : static_cast<std::uint32_t>((root + 3) % roots));
@@ -77,9 +84,9 @@ inline DirectResults runDirect(const Dag& dag, const DirectPart& part, const Dir
   arguments.outputs = memory.add(outputs);
   arguments.groups = memory.add(groups);
   arguments.rows = static_cast<std::uint32_t>(data.rows);
-  arguments.column_stride = static_cast<std::uint32_t>(4 * data.stride);
-  arguments.row_stride = 4;
-  arguments.output_stride = static_cast<std::uint32_t>(4 * per_output);
+  arguments.column_stride = static_cast<std::uint32_t>(sizeof(T) * data.stride);
+  arguments.row_stride = sizeof(T);
+  arguments.output_stride = static_cast<std::uint32_t>(sizeof(T) * per_output);
   arguments.row_jump = directRowJump(grid);
   arguments.warps = grid.warps;
   const std::uint32_t first = sass::constantBankOf(options.architecture).parameters;

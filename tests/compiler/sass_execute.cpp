@@ -23,7 +23,8 @@ float truncated(double exact) {
   return std::fabs(static_cast<double>(nearest)) > std::fabs(exact) ? std::nextafter(nearest, 0.0F) : nearest;
 }
 
-float rounded(sass::Round direction, float x) {
+template <class T>
+T rounded(sass::Round direction, T x) {
   switch (direction) {
     case sass::Round::kDown:
       return std::floor(x);
@@ -60,7 +61,7 @@ float extreme(float a, float b, bool largest, bool propagates) {
 template <class T>
 bool compared(unsigned how, T a, T b) {
   bool unordered = false;
-  if constexpr (std::is_same_v<T, float>) unordered = std::isnan(a) || std::isnan(b);
+  if constexpr (std::is_floating_point_v<T>) unordered = std::isnan(a) || std::isnan(b);
   if (unordered) return (how & 8) != 0;
   return ((how & 1) != 0 && a < b) || ((how & 2) != 0 && a == b) || ((how & 4) != 0 && a > b);
 }
@@ -120,9 +121,18 @@ float SassMachine::number(const Instruction& i, unsigned slot, unsigned lane) co
   return x;
 }
 
+double SassMachine::wideNumber(const Instruction& i, unsigned slot, unsigned lane) const {
+  auto x = std::bit_cast<double>(wideBits(i.sources[slot], lane));
+  if ((i.magnitude >> slot & 1) != 0) x = std::fabs(x);
+  return (i.negated >> slot & 1) != 0 ? -x : x;
+}
+
 void SassMachine::execute(const Instruction& i) {
   const std::uint32_t active = predicate(i.guard);
+  if (i.form == Form::kFRndDouble) return executeDouble(i, active);
   switch (sass::infoOf(i.form).pipe) {
+    case sass::Pipe::kDouble:
+      return executeDouble(i, active);
     case sass::Pipe::kControl:
       return executeControl(i, active);
     case sass::Pipe::kMemory:
@@ -213,6 +223,53 @@ void SassMachine::executeFloat(const Instruction& i, std::uint32_t active) {
   if (i.form == Form::kFSetPRR || i.form == Form::kFSetPRI) writePredicate(i.predicate, truth, active);
 }
 
+void SassMachine::executeDouble(const Instruction& i, std::uint32_t active) {
+  const std::uint32_t condition = predicate(i.condition);
+  const auto immediate = std::bit_cast<double>(std::uint64_t{i.immediate} << 32);
+  std::uint32_t truth = 0;
+  for (unsigned lane = 0; lane < kLanes; ++lane) {
+    const double a = wideNumber(i, 0, lane), b = wideNumber(i, 1, lane), c = wideNumber(i, 2, lane);
+    double result = 0;
+    switch (i.form) {
+      case Form::kDAddRR:
+        result = a + b;
+        break;
+      case Form::kDAddRI:
+        result = a + immediate;
+        break;
+      case Form::kDMulRR:
+        result = a * b;
+        break;
+      case Form::kDMulRI:
+        result = a * immediate;
+        break;
+      case Form::kDFmaRRR:
+        result = std::fma(a, b, c);
+        break;
+      case Form::kDFmaRIR:
+        result = std::fma(a, immediate, c);
+        break;
+      case Form::kDFmaRRI:
+        result = std::fma(a, b, immediate);
+        break;
+      case Form::kFRndDouble:
+        result = rounded(static_cast<sass::Round>(i.modifier & 3), a);
+        break;
+      default:
+        if (joined(i, compared(i.modifier & 15, a, i.form == Form::kDSetPRR ? b : immediate),
+                   (condition >> lane & 1) != 0)) {
+          truth |= 1U << lane;
+        }
+        continue;
+    }
+    if ((active >> lane & 1) == 0) continue;
+    const auto bits = std::bit_cast<std::uint64_t>(result);
+    write(i.destination, lane, static_cast<std::uint32_t>(bits));
+    write(i.destination + 1U, lane, static_cast<std::uint32_t>(bits >> 32));
+  }
+  if (sass::infoOf(i.form).writes_predicate) writePredicate(i.predicate, truth, active);
+}
+
 void SassMachine::executeInteger(const Instruction& i, std::uint32_t active) {
   const std::uint32_t condition = predicate(i.condition);
   std::uint32_t truth = 0;
@@ -223,6 +280,9 @@ void SassMachine::executeInteger(const Instruction& i, std::uint32_t active) {
     switch (i.form) {
       case Form::kSelRR:
         result = chosen ? a : b;
+        break;
+      case Form::kSelRI:
+        result = chosen ? a : i.immediate;
         break;
       case Form::kMovR:
         result = a;
@@ -305,8 +365,13 @@ void SassMachine::executeMemory(const Instruction& i, std::uint32_t active) {
       }
     } else {
       const std::uint64_t address = wideBits(i.sources[0], lane) + static_cast<std::uint64_t>(std::int64_t{offset});
-      if (i.form == Form::kStg) {
-        memory_.store(address, bits(i.sources[1], lane));
+      if (i.form == Form::kStg || i.form == Form::kStg64) {
+        const unsigned stored = sass::infoOf(i.form).source_registers[1];
+        if (address % (4 * stored) != 0) fault("a misaligned store");
+        const std::uint64_t value = wideBits(i.sources[1], lane);
+        for (unsigned part = 0; part < stored; ++part) {
+          memory_.store(address + 4 * part, static_cast<std::uint32_t>(value >> (32 * part)));
+        }
         continue;
       }
       if (address % (4 * count) != 0) fault("a misaligned load");

@@ -151,6 +151,35 @@ TEST(SassHazard, PredicatesNeedLongerAsGuards) {
   EXPECT_THAT(text(check(code(12))), HasSubstr("P2 is read 12 cycles after it was written: FADD needs 13"));
 }
 
+Instruction compareDoubles(std::uint8_t p, std::uint8_t a, std::uint8_t b, unsigned stall, std::uint8_t write = kEnd) {
+  Instruction i = make(Form::kDSetPRR, kZero, {a, b, kZero}, stall, write);
+  i.predicate = p;
+  i.modifier = modifierOf(Compare::kLess);
+  return i;
+}
+
+TEST(SassHazard, DoublesHaveFixedDelaysOnSome) {
+  const auto code = [](Form reader, unsigned stall) {
+    return std::vector<Instruction>{make(Form::kDAddRR, 4, {2, 2, kZero}, stall),
+                                    make(reader, 6, {4, kZero, kZero}, 1, 0), leave()};
+  };
+  for (const auto& [reader, cycles] : {std::pair(Form::kDAddRR, 8U), {Form::kMovR, 10U}, {Form::kFRndDouble, 10U}}) {
+    EXPECT_THAT(check(code(reader, cycles)), IsEmpty());
+    EXPECT_FALSE(check(code(reader, cycles - 1)).empty());
+  }
+  EXPECT_THAT(text(check(code(Form::kMovR, 15), 86)), HasSubstr("R4 is read before the barrier"));
+  const auto choice = [](unsigned stall, std::uint8_t barrier, std::uint8_t wait) {
+    std::vector<Instruction> choosing = {compareDoubles(2, 4, 6, stall, barrier),
+                                         make(Form::kSelRR, 8, {4, 6, kZero}, 1, kEnd, kEnd, wait), leave()};
+    choosing[1].condition = 2;
+    return choosing;
+  };
+  EXPECT_THAT(check(choice(6, kEnd, 0)), IsEmpty());
+  EXPECT_THAT(text(check(choice(5, kEnd, 0))), HasSubstr("P2 is read 5 cycles after it was written: SEL needs 6"));
+  EXPECT_THAT(check(choice(2, 0, 1), 120), IsEmpty());
+  EXPECT_THAT(text(check(choice(15, 0, 0), 120)), HasSubstr("P2 is read before the barrier"));
+}
+
 TEST(SassHazard, BarriersNeedTwoCycles) {
   const auto code = [](unsigned stall) {
     return std::vector<Instruction>{make(Form::kMufuR, 4, {5, kZero, kZero}, stall, 0),

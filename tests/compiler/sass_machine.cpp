@@ -103,7 +103,8 @@ void SassMachine::checkWrite(const Timing& timing, const Instruction& i, const s
       now_ < timing.written + sass::overwriteDelay(static_cast<Form>(timing.writer), i.form, guarded)) {
     fault("overwrites " + what + " too early");
   }
-  if (sass::infoOf(i.form).timing == sass::Timing::kVariable && now_ < timing.read + 2) {
+  const bool reads_first = sass::infoOf(i.form).pipe == sass::Pipe::kDouble;
+  if (sass::timingOf(i.form, architecture_) == sass::Timing::kVariable && !reads_first && now_ < timing.read + 2) {
     fault("overwrites " + what + " right after it was read");
   }
 }
@@ -120,6 +121,7 @@ void SassMachine::checkTiming(const Instruction& i) {
       timing.to_read &= keep;
     };
     for (Timing& timing : register_timing_) clear(timing);
+    for (Timing& timing : predicate_timing_) clear(timing);
     clear(descriptor_);
   }
   for (unsigned slot = 0; slot < 3; ++slot) {
@@ -161,7 +163,7 @@ void SassMachine::checkTiming(const Instruction& i) {
 
 void SassMachine::markTiming(const Instruction& i) {
   const sass::FormInfo& info = sass::infoOf(i.form);
-  const bool variable = info.timing == sass::Timing::kVariable;
+  const bool variable = sass::timingOf(i.form, architecture_) == sass::Timing::kVariable;
   const auto bit = [](std::uint8_t barrier) {
     return static_cast<std::uint8_t>(barrier == sass::kNoBarrier ? 0x80 : 1U << barrier);
   };

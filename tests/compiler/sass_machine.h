@@ -77,6 +77,7 @@ class SassMachine {
   void markTiming(const sass::Instruction& i);
   void execute(const sass::Instruction& i);
   void executeFloat(const sass::Instruction& i, std::uint32_t active);
+  void executeDouble(const sass::Instruction& i, std::uint32_t active);
   void executeInteger(const sass::Instruction& i, std::uint32_t active);
   void executeMemory(const sass::Instruction& i, std::uint32_t active);
   void executeControl(const sass::Instruction& i, std::uint32_t active);
@@ -84,6 +85,7 @@ class SassMachine {
   void writePredicate(unsigned number, std::uint32_t value, std::uint32_t active);
   float inaccurate(float x);
   float number(const sass::Instruction& i, unsigned slot, unsigned lane) const;
+  double wideNumber(const sass::Instruction& i, unsigned slot, unsigned lane) const;
   std::uint32_t bits(unsigned r, unsigned lane) const { return r == sass::kZero ? 0 : registers_[r][lane]; }
   std::uint64_t wideBits(unsigned r, unsigned lane) const;
   void write(unsigned r, unsigned lane, std::uint32_t value);

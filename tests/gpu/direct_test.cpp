@@ -17,10 +17,10 @@
 namespace srjit {
 namespace {
 
-std::vector<Op> directOps(Math math) {
+std::vector<Op> directOps(const Mode& mode) {
   std::vector<Op> ops;
   for (std::size_t i = 0; i < allOps().size(); ++i) {
-    if (isDirect(static_cast<Op>(i), math)) ops.push_back(static_cast<Op>(i));
+    if (isDirect(static_cast<Op>(i), mode.math, mode.precision)) ops.push_back(static_cast<Op>(i));
   }
   return ops;
 }
@@ -33,7 +33,7 @@ class Direct : public GpuInMode {
     const Engine engine = this->engine();
     if (engine.options().device == "cpu") GTEST_SKIP() << "the processor has no direct tier";
     // A first evaluation shows whether the tier has proved itself here.
-    Workload w = Workload::random(generatorOf(1, 5, exactOps()), 1, 10, Spread::kSpecial, Precision::kF32);
+    Workload w = Workload::random(generatorOf(1, 5, directOps(mode())), 1, 10, Spread::kSpecial, mode().precision);
     const Program program = engine.compile(w.expressions, {.tier = Tier::kDirect});
     ASSERT_TRUE(engine.prepare(program, engine.upload(w.view()).value(), std::nullopt));
     const ProgramStatus status = program.status();
@@ -63,8 +63,8 @@ TEST_P(Direct, HasTheInterpretersBits) {
   for (const std::size_t rows : {1, 31, 32, 33, 127, 128, 129, 362, 1000, 4097, 10860}) {
     for (const std::size_t count : {1, 5, 33, 200}) {
       for (const bool weighted : {false, true}) {
-        Workload w = Workload::random(generatorOf(++seed, 50, directOps(mode().math)), count, rows, Spread::kSpecial,
-                                      Precision::kF32);
+        Workload w = Workload::random(generatorOf(++seed, 50, directOps(mode())), count, rows, Spread::kSpecial,
+                                      mode().precision);
         if (weighted) w.weights = quarterWeights(rows);
         compare(engine(), w, std::to_string(count) + " on " + std::to_string(rows) + " rows");
         if (HasFailure()) return;
@@ -77,8 +77,7 @@ TEST_P(Direct, HasTheInterpretersBits) {
 // LLVM's for a few expressions take seconds.
 TEST_P(Direct, LossesOfAllShapes) {
   for (const bool weighted : {false, true}) {
-    Workload w =
-        Workload::random(generatorOf(76, 30, directOps(mode().math)), 40, 1301, Spread::kSpecial, Precision::kF32);
+    Workload w = Workload::random(generatorOf(76, 30, directOps(mode())), 40, 1301, Spread::kSpecial, mode().precision);
     if (weighted) w.weights = quarterWeights(w.rows());
     const Engine engine = this->engine();
     const Dataset data = engine.upload(w.view()).value();
@@ -99,7 +98,8 @@ TEST_P(Direct, LossesOfAllShapes) {
 
 // Quotients in the middle of two subnormal numbers, or next to it, and divisors whose reciprocals are hardest.
 TEST_P(Direct, OfHardQuotients) {
-  if (mode().math == Math::kFast) GTEST_SKIP() << "division is approximate";
+  if (mode().math == Math::kFast || mode().precision == Precision::kF64)
+    GTEST_SKIP() << "division is not exact, or not direct";
   constexpr std::size_t kRows = 1'000'000;
   Random random(17);
   Workload w;
@@ -130,8 +130,13 @@ TEST_P(Direct, OfHardQuotients) {
 }
 
 TEST_P(Direct, OfMixedTiersInOneProgram) {
-  const Workload w =
-      Workload::random(generatorOf(77, 30), 300, 2000, Spread::kSpecial, Precision::kF32);  // all operators
+  // All operators; in f64 two more, since the interpreter's kernel for all would take the assembler minutes.
+  std::vector<Op> ops;
+  if (mode().precision == Precision::kF64) {
+    ops = directOps(mode());
+    ops.insert(ops.end(), {Op::kDiv, Op::kSqrt});
+  }
+  const Workload w = Workload::random(generatorOf(77, 30, ops), 300, 2000, Spread::kSpecial, mode().precision);
   const Engine engine = this->engine();
   const Dataset data = engine.upload(w.view()).value();
   const Program direct = engine.compile(w.expressions, {.tier = Tier::kDirect});
@@ -146,7 +151,7 @@ TEST_P(Direct, OfMixedTiersInOneProgram) {
 
 TEST_P(Direct, OfStreamedRows) {
   const Workload w =
-      Workload::random(generatorOf(78, 40, directOps(mode().math)), 100, 20000, Spread::kSpecial, Precision::kF32);
+      Workload::random(generatorOf(78, 40, directOps(mode())), 100, 20000, Spread::kSpecial, mode().precision);
   const Engine whole = engine();
   const Program interpreted = whole.compile(w.expressions, {.tier = Tier::kInterpret});
   const Dataset data = whole.upload(w.view()).value();
@@ -162,8 +167,7 @@ TEST_P(Direct, OfStreamedRows) {
 }
 
 TEST_P(Direct, NewParametersNeedNoNewCode) {
-  Workload w =
-      Workload::random(generatorOf(79, 40, directOps(mode().math)), 64, 1000, Spread::kSpecial, Precision::kF32);
+  Workload w = Workload::random(generatorOf(79, 40, directOps(mode())), 64, 1000, Spread::kSpecial, mode().precision);
   const Engine engine = this->engine();
   const Dataset data = engine.upload(w.view()).value();
   const Program direct = engine.compile(w.expressions, {.tier = Tier::kDirect});
@@ -176,30 +180,31 @@ TEST_P(Direct, NewParametersNeedNoNewCode) {
 }
 
 /// The first prediction that differs in its bits, any NaN being equal to any other; none if there is none.
-std::optional<std::size_t> firstDifference(std::span<const float> a, std::span<const float> b) {
-  if (std::memcmp(a.data(), b.data(), a.size_bytes()) == 0) return std::nullopt;
+template <class T>
+std::optional<std::size_t> firstDifference(const std::vector<T>& a, const std::vector<T>& b) {
+  if (std::memcmp(a.data(), b.data(), a.size() * sizeof(T)) == 0) return std::nullopt;
   for (std::size_t i = 0; i < a.size(); ++i) {
-    const bool same = std::bit_cast<std::uint32_t>(a[i]) == std::bit_cast<std::uint32_t>(b[i]);
+    const bool same = std::memcmp(&a[i], &b[i], sizeof(T)) == 0;
     if (!same && !(std::isnan(a[i]) && std::isnan(b[i]))) return i;
   }
   return std::nullopt;
 }
 
-// Random populations and sizes, several at a time; all predictions are compared.
-TEST_P(Direct, Soak) {
+// Random populations and sizes, several at a time; all predictions, of type T, are compared.
+template <class T>
+void soak(const Engine& engine, const Mode& mode) {
   const char* const wanted = std::getenv("SRJIT_SOAK_SECONDS");
   const double seconds = wanted == nullptr ? 2 : std::atof(wanted);
   constexpr std::size_t kThreads = 6, kMostExpressions = 500, kPopulationsOfData = 20;
-  const Engine engine = this->engine();
-  const std::vector<Op> ops = directOps(mode().math);
+  const std::vector<Op> ops = directOps(mode);
   const Stopwatch watch;
   std::atomic<std::uint64_t> results = 0, populations = 0;
   onAllCores(kThreads, [&](std::size_t thread) {
     Random random(1000 + thread);
-    std::vector<float> one, other;
-    while (watch.seconds() < seconds && !HasFailure()) {
+    std::vector<T> one, other;
+    while (watch.seconds() < seconds && !testing::Test::HasFailure()) {
       const std::size_t rows = 1 + random.below(200'000);
-      Workload w = Workload::random(generatorOf(random.next(), 20, ops), 1, rows, Spread::kSpecial, Precision::kF32);
+      Workload w = Workload::random(generatorOf(random.next(), 20, ops), 1, rows, Spread::kSpecial, mode.precision);
       const Dataset data = engine.upload(w.view()).value();
       for (std::size_t i = 0; i < kPopulationsOfData && watch.seconds() < seconds; ++i) {
         const std::size_t count = 1 + random.below(kMostExpressions);
@@ -229,6 +234,11 @@ TEST_P(Direct, Soak) {
               static_cast<unsigned long long>(results), static_cast<unsigned long long>(populations), watch.seconds());
 }
 
+TEST_P(Direct, Soak) {
+  const Engine engine = this->engine();
+  mode().precision == Precision::kF64 ? soak<double>(engine, mode()) : soak<float>(engine, mode());
+}
+
 /// Few rows and expressions, for compute-sanitizer.
 class DirectSanitize : public Direct {};
 
@@ -237,7 +247,7 @@ TEST_P(DirectSanitize, PredictionsAndLosses) {
   const Engine engine = this->engine();
   for (const std::size_t rows : {1, 131, 4099}) {
     Workload w =
-        Workload::random(generatorOf(++seed, 40, directOps(mode().math)), 40, rows, Spread::kSpecial, Precision::kF32);
+        Workload::random(generatorOf(++seed, 40, directOps(mode())), 40, rows, Spread::kSpecial, mode().precision);
     if (rows != 131) w.weights = quarterWeights(rows);
     compare(engine, w, std::to_string(rows) + " rows");
   }
@@ -245,16 +255,17 @@ TEST_P(DirectSanitize, PredictionsAndLosses) {
 
 TEST_P(DirectSanitize, StreamedRows) {
   const Workload w =
-      Workload::random(generatorOf(910, 20, directOps(mode().math)), 10, 4099, Spread::kSpecial, Precision::kF32);
+      Workload::random(generatorOf(910, 20, directOps(mode())), 10, 4099, Spread::kSpecial, mode().precision);
   compare(this->engine(Memory::kStreamed), w, "streamed");
 }
 
 INSTANTIATE_TEST_SUITE_P(Modes, DirectSanitize,
-                         testing::Values(Mode{Precision::kF32, Math::kStrict}, Mode{Precision::kF32, Math::kFast}),
+                         testing::Values(Mode{Precision::kF32, Math::kStrict}, Mode{Precision::kF32, Math::kFast},
+                                         Mode{Precision::kF64, Math::kStrict}),
                          modeName);
 INSTANTIATE_TEST_SUITE_P(Modes, Direct,
                          testing::Values(Mode{Precision::kF32, Math::kStrict}, Mode{Precision::kF32, Math::kPrecise},
-                                         Mode{Precision::kF32, Math::kFast}),
+                                         Mode{Precision::kF32, Math::kFast}, Mode{Precision::kF64, Math::kStrict}),
                          modeName);
 
 }  // namespace

@@ -16,9 +16,9 @@ constexpr std::size_t kRows = 200, kExpressions = 384;
 /// a kernel a tenth of a second, and all of them half a second.
 constexpr double kPasses = 800'000;
 
-/// f64 has no direct tier, so only the interpreter serves before compiled code.
+/// A device without the direct tier, so that only the interpreter serves before compiled code.
 struct CachedMachine {
-  FakeMachine machine;
+  FakeMachine machine{{.devices = {FakeDevice{.capability = 75}}}};
   Engine gpu;
   Dataset data;
 

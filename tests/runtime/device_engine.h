@@ -38,13 +38,13 @@ struct FakeMachine {
 inline std::vector<Op> arithmeticOps() { return {Op::kAdd, Op::kSub, Op::kMul, Op::kDiv, Op::kNeg, Op::kAbs}; }
 
 inline Workload arithmeticWorkload(std::uint64_t seed, std::size_t count, std::size_t rows, Precision precision,
-                                   bool weighted = false) {
+                                   bool weighted = false, const std::vector<Op>& ops = arithmeticOps()) {
   const GeneratorOptions options{.seed = seed,
                                  .min_nodes = 1,
                                  .max_nodes = 40,
                                  .variables = 5,
                                  .parameters = 3,
-                                 .ops = arithmeticOps(),
+                                 .ops = ops,
                                  .parameter_probability = 0.2,
                                  .special_probability = 0.1};
   Workload w = Workload::random(options, count, rows, Spread::kSpecial, precision);

@@ -42,13 +42,14 @@ struct Proving {
 
 /// A machine whose cache says that the tier was proved, or another fact.
 struct DirectMachine : FakeMachine {
-  explicit DirectMachine(FakeOptions options = {}, const char* fact = "proved") : FakeMachine(std::move(options)) {
-    Proving proving(*this, directory.path(""));
+  explicit DirectMachine(FakeOptions options = {}, const char* fact = "proved", Precision of = Precision::kF32)
+      : FakeMachine(std::move(options)), precision(of) {
+    Proving proving(*this, directory.path(""), precision);
     fact_name = proving.proof.fact();
     proving.cache->writeFact(fact_name, fact);
   }
   EngineOptions strict() const {
-    return {.precision = Precision::kF32, .math = Math::kStrict, .cache_directory = directory.path("")};
+    return {.precision = precision, .math = Math::kStrict, .cache_directory = directory.path("")};
   }
   /// Calls that launch, or load, direct code.
   std::size_t launches() const { return callsOf("cuLaunchKernel"); }
@@ -56,6 +57,7 @@ struct DirectMachine : FakeMachine {
   std::string known() const {
     return KernelCache::open({.directory = directory.path("")})->readFact(fact_name).value_or("nothing");
   }
+  Precision precision;
   Scratch directory;
   std::string fact_name;
 
@@ -66,8 +68,12 @@ struct DirectMachine : FakeMachine {
   }
 };
 
-inline Workload directWorkload(std::uint64_t seed, std::size_t count, std::size_t rows, bool weighted = false) {
-  return arithmeticWorkload(seed, count, rows, Precision::kF32, weighted);
+/// Of expressions that have direct code.
+inline Workload directWorkload(std::uint64_t seed, std::size_t count, std::size_t rows, bool weighted = false,
+                               Precision precision = Precision::kF32) {
+  std::vector<Op> ops = arithmeticOps();
+  std::erase_if(ops, [&](Op op) { return !isDirect(op, Math::kStrict, precision); });
+  return arithmeticWorkload(seed, count, rows, precision, weighted, ops);
 }
 
 /// Whether the code of a program serves, for all of `expressions`.

@@ -19,14 +19,18 @@ constexpr std::size_t kProofLaunches = 2 * (2 + kProofLosses);
 /// Every sum becomes a difference.
 void negateSums(std::vector<sass::Instruction>& code, unsigned) {
   for (sass::Instruction& i : code) {
-    if (i.form == sass::Form::kFAddRR) i.negated ^= 2;
+    if (i.form == sass::Form::kFAddRR || i.form == sass::Form::kDAddRR) i.negated ^= 2;
   }
 }
 
-TEST(DirectProof, RunsOnceAndIsRemembered) {
-  DirectMachine machine({}, "open");
-  const Workload w = directWorkload(40, 20, 100);
-  const std::vector<double> expected = predict(cpuEngine(Precision::kF32), w, Tier::kInterpret);
+class DirectProofOf : public testing::TestWithParam<Precision> {};
+INSTANTIATE_TEST_SUITE_P(, DirectProofOf, testing::Values(Precision::kF32, Precision::kF64),
+                         [](const auto& made) { return std::string(nameOf(made.param)); });
+
+TEST_P(DirectProofOf, RunsOnceAndIsRemembered) {
+  DirectMachine machine({}, "open", GetParam());
+  const Workload w = directWorkload(40, 20, 100, false, GetParam());
+  const std::vector<double> expected = predict(cpuEngine(GetParam()), w, Tier::kInterpret);
   {
     const Engine gpu = machine.engine(machine.strict());
     expectSameBits(predict(gpu, w, Tier::kDirect), expected, 100, "first");
@@ -37,16 +41,18 @@ TEST(DirectProof, RunsOnceAndIsRemembered) {
   const Engine later = machine.engine(machine.strict());
   expectSameBits(predict(later, w, Tier::kDirect), expected, 100, "later");
   EXPECT_EQ(machine.launches(), kProofLaunches + 3);
-  Proving proving(machine, machine.directory.path(""));
+  Proving proving(machine, machine.directory.path(""), GetParam());
   EXPECT_EQ(proving.cache->readFact(proving.proof.fact()), "proved");
   EXPECT_FALSE(proving.proof.known());
+  const Precision other = GetParam() == Precision::kF32 ? Precision::kF64 : Precision::kF32;
+  EXPECT_TRUE(Proving(machine, machine.directory.path(""), other).proof.isOpen()) << "each precision has its proof";
 }
 
-TEST(DirectProof, WrongCodeTurnsTheTierOff) {
-  DirectMachine machine({}, "open");
+TEST_P(DirectProofOf, WrongCodeTurnsTheTierOff) {
+  DirectMachine machine({}, "open", GetParam());
   machine.driver.alterCode(negateSums);
-  const Workload w = directWorkload(41, 20, 100);
-  const std::vector<double> expected = predict(cpuEngine(Precision::kF32), w, Tier::kInterpret);
+  const Workload w = directWorkload(41, 20, 100, false, GetParam());
+  const std::vector<double> expected = predict(cpuEngine(GetParam()), w, Tier::kInterpret);
   for (int process = 0; process < 2; ++process) {
     const Engine gpu = machine.engine(machine.strict());
     const Dataset data = gpu.upload(w.view()).value();
@@ -217,7 +223,8 @@ TEST(DirectProof, SaysWhatIsKnown) {
   const Scratch directory;
   Proving proving(machine, directory.path(""));
   const auto standing = [&] {
-    return DirectProof::standing(*proving.cache, proving.cuda->limits(), Math::kStrict, proving.store->identity());
+    return DirectProof::standing(*proving.cache, proving.cuda->limits(), Precision::kF32, Math::kStrict,
+                                 proving.store->identity());
   };
   EXPECT_EQ(standing().text, "not compared yet");
   EXPECT_FALSE(standing().refuted);

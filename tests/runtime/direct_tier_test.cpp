@@ -17,24 +17,28 @@ constexpr LossKind kLossKinds[] = {LossKind::kSse, LossKind::kMse,  LossKind::kR
                                    LossKind::kMae, LossKind::kNmse, LossKind::kR2};
 constexpr NanPolicy kNanPolicies[] = {NanPolicy::kPropagate, NanPolicy::kSkip, NanPolicy::kReject};
 
-TEST(DirectTier, PredictsAsTheCpuDoes) {
-  DirectMachine machine({.lag = true});
+class DirectTierOf : public testing::TestWithParam<Precision> {};
+INSTANTIATE_TEST_SUITE_P(, DirectTierOf, testing::Values(Precision::kF32, Precision::kF64),
+                         [](const auto& made) { return std::string(nameOf(made.param)); });
+
+TEST_P(DirectTierOf, PredictsAsTheCpuDoes) {
+  DirectMachine machine({.lag = true}, "proved", GetParam());
   const Engine gpu = machine.engine(machine.strict());
-  const Engine cpu = cpuEngine(Precision::kF32);
+  const Engine cpu = cpuEngine(GetParam());
   for (const std::size_t rows : {1, 3, 127, 128, 129, 1300}) {
-    const Workload w = directWorkload(rows, 40, rows);
+    const Workload w = directWorkload(rows, 40, rows, false, GetParam());
     expectSameBits(predict(gpu, w, Tier::kDirect), predict(cpu, w, Tier::kInterpret), rows, "direct");
   }
   EXPECT_EQ(machine.launches(), 6U);
 }
 
-TEST(DirectTier, SumsLossesAsTheCpuDoes) {
-  DirectMachine machine({.lag = true});
+TEST_P(DirectTierOf, SumsLossesAsTheCpuDoes) {
+  DirectMachine machine({.lag = true}, "proved", GetParam());
   const Engine gpu = machine.engine(machine.strict());
-  const Engine cpu = cpuEngine(Precision::kF32);
+  const Engine cpu = cpuEngine(GetParam());
   for (const std::size_t rows : {1, 129, 1300}) {
     for (const bool weighted : {false, true}) {
-      const Workload w = directWorkload(rows, 12, rows, weighted);
+      const Workload w = directWorkload(rows, 12, rows, weighted, GetParam());
       for (const LossKind kind : kLossKinds) {
         for (const NanPolicy nan : kNanPolicies) {
           const LossOptions options{kind, nan};
@@ -46,11 +50,11 @@ TEST(DirectTier, SumsLossesAsTheCpuDoes) {
   }
 }
 
-TEST(DirectTier, NewParametersNeedNoNewCode) {
-  DirectMachine machine;
+TEST_P(DirectTierOf, NewParametersNeedNoNewCode) {
+  DirectMachine machine({}, "proved", GetParam());
   const Engine gpu = machine.engine(machine.strict());
-  const Engine cpu = cpuEngine(Precision::kF32);
-  Workload w = directWorkload(6, 30, 300);
+  const Engine cpu = cpuEngine(GetParam());
+  Workload w = directWorkload(6, 30, 300, false, GetParam());
   const Dataset data = gpu.upload(w.view()).value();
   const Program program = gpu.compile(w.expressions, {.tier = Tier::kDirect});
   ASSERT_TRUE(gpu.loss(program, data, w.parameters).ok());
@@ -63,38 +67,39 @@ TEST(DirectTier, NewParametersNeedNoNewCode) {
   EXPECT_EQ(machine.driver.count("cuLaunchKernel"), 2U) << "the programs and their totals";
 }
 
-TEST(DirectTier, StreamsWhatDoesNotFit) {
-  DirectMachine machine({.lag = true});
+TEST_P(DirectTierOf, StreamsWhatDoesNotFit) {
+  DirectMachine machine({.lag = true}, "proved", GetParam());
   EngineOptions options = machine.strict();
-  options.device_bytes = 300'000;
+  options.device_bytes = 75'000 * static_cast<std::size_t>(bytesOf(GetParam()));
   const Engine gpu = machine.engine(options);
-  const Engine cpu = cpuEngine(Precision::kF32);
+  const Engine cpu = cpuEngine(GetParam());
   const std::size_t rows = 3 * 4096 + 1777;
-  const Workload w = directWorkload(5, 4, rows, true);
+  const Workload w = directWorkload(5, 4, rows, true, GetParam());
   const LossOptions loss{LossKind::kMse, NanPolicy::kSkip};
   expectSameLosses(lossesOf(gpu, w, Tier::kDirect, loss), lossesOf(cpu, w, Tier::kInterpret, loss), "losses");
   EXPECT_GT(machine.launches(), 2U) << "several chunks";
   expectSameBits(predict(gpu, w, Tier::kDirect), predict(cpu, w, Tier::kInterpret), rows, "predictions");
 }
 
-TEST(DirectTier, TakesColumnsWhereTheyAre) {
-  DirectMachine machine({.lag = true});
+template <class T>
+void checkAdoptedColumns(Precision precision) {
+  DirectMachine machine({.lag = true}, "proved", precision);
   const Engine gpu = machine.engine(machine.strict());
-  const Engine cpu = cpuEngine(Precision::kF32);
-  const std::size_t rows = 300, columns = 5;
-  const Workload w = directWorkload(9, 20, rows);
-  std::vector<float> by_column, by_row, target(w.target.begin(), w.target.end());
+  const Engine cpu = cpuEngine(precision);
+  constexpr std::size_t rows = 300, columns = 5, size = sizeof(T);
+  const Workload w = directWorkload(9, 20, rows, false, precision);
+  std::vector<T> by_column, by_row, target(w.target.begin(), w.target.end());
   for (std::size_t i = 0; i < rows * columns; ++i) {
-    by_column.push_back(static_cast<float>(w.columns[i / rows][i % rows]));
-    by_row.push_back(static_cast<float>(w.columns[i % columns][i / columns]));
+    by_column.push_back(static_cast<T>(w.columns[i / rows][i % rows]));
+    by_row.push_back(static_cast<T>(w.columns[i % columns][i / columns]));
   }
-  const auto place = [&](const std::vector<float>& values) {
+  const auto place = [&](const std::vector<T>& values) {
     return machine.driver.allocateForeign(std::as_bytes(std::span(values)));
   };
   const CUdeviceptr addresses[] = {place(by_column), place(by_row), place(target)};
-  const DeviceMatrix layouts[] = {{addresses[0], rows, columns, 4, 4 * rows, Precision::kF32},
-                                  {addresses[1], rows, columns, 4 * columns, 4, Precision::kF32}};
-  const DeviceMatrix target_view{addresses[2], rows, 1, 4, 0, Precision::kF32};
+  const DeviceMatrix layouts[] = {{addresses[0], rows, columns, size, size * rows, precision},
+                                  {addresses[1], rows, columns, size * columns, size, precision}};
+  const DeviceMatrix target_view{addresses[2], rows, 1, size, 0, precision};
   for (const DeviceMatrix& layout : layouts) {
     const Dataset data = gpu.adopt({.columns = layout, .target = target_view}).value();
     const Program program = gpu.compile(w.expressions, {.tier = Tier::kDirect});
@@ -103,6 +108,11 @@ TEST(DirectTier, TakesColumnsWhereTheyAre) {
     expectDirect(program, w.expressions.size());
   }
   for (const CUdeviceptr address : addresses) machine.driver.freeForeign(address);
+}
+
+TEST(DirectTier, TakesColumnsWhereTheyAre) {
+  checkAdoptedColumns<float>(Precision::kF32);
+  checkAdoptedColumns<double>(Precision::kF64);
 }
 
 // Its kernel has 32 bits for strides: rows may not lie backwards, and columns not 4 GB apart.
@@ -150,7 +160,7 @@ TEST(DirectTier, SaysWhichColumnsItCannotRead) {
 }
 
 TEST(DirectTier, InterpretsWhatItHasNoCodeFor) {
-  ASSERT_FALSE(isDirect(Op::kSin, Math::kStrict));
+  ASSERT_FALSE(isDirect(Op::kSin, Math::kStrict, Precision::kF32));
   DirectMachine machine;
   const Engine gpu = machine.engine(machine.strict());
   Workload w = directWorkload(21, 60, 200, true);
@@ -182,33 +192,25 @@ TEST(DirectTier, NothingDirectAtAllIsInterpreted) {
   EXPECT_TRUE(predict(gpu, directWorkload(22, 0, 50), Tier::kDirect).empty());
 }
 
-TEST(DirectTier, KnowsItsDevicesAndPrecisions) {
-  struct Case {
-    unsigned capability;
-    Precision precision;
-    const char* message;
-  };
-  for (const Case& c : {Case{90, Precision::kF64, "the direct tier computes in f32 alone"},
-                        Case{75, Precision::kF32, "no direct tier for sm_75"}}) {
-    FakeMachine machine({.devices = {FakeDevice{.capability = c.capability}}});
-    const Engine gpu = machine.engine({.precision = c.precision, .math = Math::kStrict});
-    const Workload w = arithmeticWorkload(3, 20, 100, c.precision);
-    const Dataset data = gpu.upload(w.view()).value();
-    const Program program = gpu.compile(w.expressions, {.tier = Tier::kDirect});
-    expectSameBits(predict(gpu, program, data, w.parameters), predict(cpuEngine(c.precision), w, Tier::kInterpret), 100,
-                   c.message);
-    const ProgramStatus status = program.status();
-    EXPECT_EQ(status.tier, Tier::kInterpret);
-    ASSERT_TRUE(status.error);
-    EXPECT_EQ(status.error->code, Errc::kUnsupported);
-    EXPECT_EQ(status.error->message, c.message);
-  }
+TEST_P(DirectTierOf, KnowsItsDevices) {
+  FakeMachine machine({.devices = {FakeDevice{.capability = 75}}});
+  const Engine gpu = machine.engine({.precision = GetParam(), .math = Math::kStrict});
+  const Workload w = directWorkload(3, 20, 100, false, GetParam());
+  const Dataset data = gpu.upload(w.view()).value();
+  const Program program = gpu.compile(w.expressions, {.tier = Tier::kDirect});
+  expectSameBits(predict(gpu, program, data, w.parameters), predict(cpuEngine(GetParam()), w, Tier::kInterpret), 100,
+                 "without the tier");
+  const ProgramStatus status = program.status();
+  EXPECT_EQ(status.tier, Tier::kInterpret);
+  ASSERT_TRUE(status.error);
+  EXPECT_EQ(status.error->code, Errc::kUnsupported);
+  EXPECT_EQ(status.error->message, "no direct tier for sm_75");
 }
 
-TEST(DirectTier, AutoTakesItWhereManyPassesAreAnnounced) {
-  DirectMachine machine;
+TEST_P(DirectTierOf, AutoTakesItWhereManyPassesAreAnnounced) {
+  DirectMachine machine({}, "proved", GetParam());
   const Engine gpu = machine.engine(machine.strict());
-  const Workload w = directWorkload(30, 30, 200);
+  const Workload w = directWorkload(30, 30, 200, false, GetParam());
   const Dataset data = gpu.upload(w.view()).value();
   const Program once = gpu.compile(w.expressions, {.expected_passes = 1, .expected_rows = 200});
   ASSERT_TRUE(gpu.loss(once, data, w.parameters).ok());

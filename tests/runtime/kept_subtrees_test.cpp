@@ -71,7 +71,6 @@ std::vector<Case> allCases() {
   for (const Precision precision : {Precision::kF32, Precision::kF64}) {
     for (const Math math : {Math::kStrict, Math::kPrecise, Math::kFast}) {
       for (const Tier tier : {Tier::kInterpret, Tier::kCompile, Tier::kDirect, Tier::kAuto}) {
-        if (tier == Tier::kDirect && precision == Precision::kF64) continue;
         cases.push_back({precision, math, tier});
       }
     }

@@ -19,7 +19,7 @@ using sass::Form;
 
 /// PTX that computes d from a, b, c (floats), i, j, l (their bits), v, w (doubles), x (an address), and what the
 /// instruction must look like in our own words. {a} ... {d} stand for the registers that the loads of a, b, c write and
-/// that the store of d reads, # for a number, | between alternatives.
+/// that the store of d reads, {v}, {w} and {z} for those of the doubles, # for a number, | between alternatives.
 struct Probe {
   const char* body;
   const char* text;
@@ -120,11 +120,41 @@ constexpr Probe kProbes[] = {
     {"and.b32 k,i,15; shl.b32 k,k,3; cvt.u64.u32 q,k; mov.b64 o,Z; add.u64 q,q,o; ld.param.b64 q,[q]; st.global.b64 "
      "[x+64],q; mov.f32 d,a;",
      "LDC.64 R#, c[0x0][R#+#]"},
-    {"abs.f64 z,v; neg.f64 y,w; add.f64 z,z,y; st.global.f64 [x+80],z; mov.f32 d,a;", "DADD R#, |R#|, -R#"},
-    {"neg.f64 y,v; mul.f64 z,y,w; st.global.f64 [x+80],z; mov.f32 d,a;", "DMUL R#, R#, -R#|DMUL R#, -R#, R#"},
-    {"neg.f64 y,v; fma.rn.f64 z,v,w,y; st.global.f64 [x+80],z; mov.f32 d,a;", "DFMA R#, R#, R#, -R#"},
+    {"abs.f64 z,v; neg.f64 y,w; add.f64 z,z,y; st.global.f64 [x+80],z; mov.f32 d,a;", "DADD {z}, |{v}|, -{w}"},
+    {"neg.f64 z,v; abs.f64 y,w; add.f64 z,z,y; st.global.f64 [x+80],z; mov.f32 d,a;", "DADD {z}, -{v}, |{w}|"},
+    {"abs.f64 z,v; neg.f64 z,z; add.f64 z,z,0d4008000000000000; st.global.f64 [x+80],z; mov.f32 d,a;",
+     "DADD {z}, -|{v}|, 3"},
+    {"neg.f64 y,v; mul.f64 z,y,w; st.global.f64 [x+80],z; mov.f32 d,a;", "DMUL {z}, {v}, -{w}|DMUL {z}, -{v}, {w}"},
+    {"abs.f64 y,v; neg.f64 z,w; mul.f64 z,y,z; st.global.f64 [x+80],z; mov.f32 d,a;", "DMUL {z}, |{v}|, -{w}"},
+    {"abs.f64 y,w; mul.f64 z,v,y; st.global.f64 [x+80],z; mov.f32 d,a;", "DMUL {z}, {v}, |{w}|"},
+    {"abs.f64 z,v; neg.f64 z,z; mul.f64 z,z,0d4008000000000000; st.global.f64 [x+80],z; mov.f32 d,a;",
+     "DMUL {z}, -|{v}|, 3|DMUL {z}, |{v}|, -3"},
+    {"neg.f64 y,v; fma.rn.f64 z,v,w,y; st.global.f64 [x+80],z; mov.f32 d,a;", "DFMA {z}, {v}, {w}, -{v}"},
+    {"neg.f64 y,v; fma.rn.f64 z,y,w,w; st.global.f64 [x+80],z; mov.f32 d,a;",
+     "DFMA {z}, -{v}, {w}, {w}|DFMA {z}, {v}, -{w}, {w}"},
+    {"abs.f64 y,v; neg.f64 z,w; fma.rn.f64 z,y,z,y; st.global.f64 [x+80],z; mov.f32 d,a;",
+     "DFMA {z}, |{v}|, -{w}, |{v}|"},
+    {"abs.f64 y,w; fma.rn.f64 z,v,y,w; st.global.f64 [x+80],z; mov.f32 d,a;", "DFMA {z}, {v}, |{w}|, {w}"},
+    {"abs.f64 y,v; neg.f64 y,y; fma.rn.f64 z,y,0d4008000000000000,y; st.global.f64 [x+80],z; mov.f32 d,a;",
+     "DFMA {z}, -|{v}|, 3, -|{v}||DFMA {z}, |{v}|, -3, -|{v}|"},
+    {"abs.f64 y,v; neg.f64 z,w; fma.rn.f64 z,y,z,0d4008000000000000; st.global.f64 [x+80],z; mov.f32 d,a;",
+     "DFMA {z}, |{v}|, -{w}, 3"},
+    {"neg.f64 y,v; abs.f64 z,w; fma.rn.f64 z,y,z,0d4008000000000000; st.global.f64 [x+80],z; mov.f32 d,a;",
+     "DFMA {z}, -{v}, |{w}|, 3"},
+    {"abs.f64 z,v; cvt.rmi.f64.f64 z,z; st.global.f64 [x+80],z; mov.f32 d,a;", "FRND.F64.FLOOR {z}, |{v}|"},
+    {"neg.f64 z,v; cvt.rpi.f64.f64 z,z; st.global.f64 [x+80],z; mov.f32 d,a;", "FRND.F64.CEIL {z}, -{v}"},
+    {"cvt.rni.f64.f64 z,w; st.global.f64 [x+80],z; mov.f32 d,a;", "FRND.F64 {z}, {w}"},
+    {"cvt.rzi.f64.f64 z,w; st.global.f64 [x+80],z; mov.f32 d,a;", "FRND.F64.TRUNC {z}, {w}"},
     {"abs.f64 z,v; setp.gt.f64 p,z,w; selp.f32 d,a,b,p;",
-     "DSETP.GT.AND P#, PT, |R#|, R#, PT|DSETP.LEU.AND P#, PT, |R#|, R#, PT"},
+     "DSETP.GT.AND P#, PT, |{v}|, {w}, PT|DSETP.LEU.AND P#, PT, |{v}|, {w}, PT"},
+    {"neg.f64 z,v; abs.f64 y,w; setp.gt.f64 p,z,y; selp.f32 d,a,b,p;",
+     "DSETP.GT.AND P#, PT, -{v}, |{w}|, PT|DSETP.LEU.AND P#, PT, -{v}, |{w}|, PT"},
+    {"abs.f64 z,v; setp.lt.f64 p,z,0d7FF0000000000000; selp.f32 d,a,b,p;",
+     "DSETP.LT.AND P#, PT, |{v}|, +INF, PT|DSETP.GEU.AND P#, PT, |{v}|, +INF, PT"},
+    {"setp.gt.f64 p,v,w; setp.lt.or.f64 p,v,0d4008000000000000,!p; selp.f32 d,a,b,p;",
+     "DSETP.LT.OR P#, PT, {v}, 3, !P#|DSETP.LT.OR P#, PT, {v}, 3, P#"},
+    {"setp.gt.f32 p,a,b; neg.f64 z,v; setp.lt.and.f64 p,z,w,p; selp.f32 d,a,b,p;",
+     "DSETP.LT.AND P#, PT, -{v}, {w}, P#|DSETP.GT.AND P#, PT, {w}, -{v}, P#"},
     {"L1: add.f32 a,a,b; ld.global.f32 b,[x+4]; st.global.f32 [x+100],a; bar.sync 0; setp.gt.f32 p,a,c; @p bra L1; "
      "mov.f32 d,a;",
      "BRA -0x#|BRA -0x#0"},
@@ -164,6 +194,11 @@ std::vector<NamedProbe> allProbes() {
       probes.push_back({fmt::format("p{}", probes.size()),
                         fmt::format("setp.{}.f32 p,a,{}; selp.f32 d,c,b,p;", name, operand), text});
     }
+  }
+  for (const auto& [name, opposite] : kFloatComparisons) {
+    probes.push_back({fmt::format("p{}", probes.size()), fmt::format("setp.{}.f64 p,v,w; selp.f32 d,c,b,p;", name),
+                      fmt::format("DSETP.{}.AND P#, PT, {{v}}, {{w}}, PT|DSETP.{}.AND P#, PT, {{v}}, {{w}}, PT",
+                                  upper(name), opposite)});
   }
   for (const auto& [name, opposite] : kIntegerComparisons) {
     for (const char* const type : {"u32", "s32"}) {
@@ -226,6 +261,11 @@ std::vector<std::string> patternsOf(std::string text, std::span<const std::optio
       text = replaceAll(text, kLoaded[i->immediate / 4], fmt::format("R{}", i->destination));
     }
     if (i->form == Form::kStg && i->immediate == 12) text = replaceAll(text, "{d}", fmt::format("R{}", i->sources[1]));
+    if (i->form == Form::kLdg64 && (i->immediate == 40 || i->immediate == 48)) {
+      text = replaceAll(text, i->immediate == 40 ? "{v}" : "{w}", fmt::format("R{}", i->destination));
+    }
+    if (i->form == Form::kStg64 && i->immediate == 80)
+      text = replaceAll(text, "{z}", fmt::format("R{}", i->sources[1]));
   }
   // Where the assembler loads two of them at once, the second is in the next register.
   for (const auto& i : code) {

@@ -2,7 +2,7 @@
 // instructions an expression, and how many registers, refusals and halved groups there were.
 #include <map>
 #include <string>
-#include <utility>
+#include <tuple>
 #include <vector>
 
 #include <benchmark/benchmark.h>
@@ -22,25 +22,26 @@ constexpr unsigned kWindow = 8;  ///< of the scheduler
 struct Graphs {
   std::vector<Dag> dags;
 
-  Graphs(const char* population, std::size_t chunk) {
+  Graphs(const char* population, Precision precision, std::size_t chunk) {
     GeneratorOptions options = *findPopulation(population);
     options.min_nodes = options.max_nodes = 30;
     const auto expressions = ExpressionGenerator(options).batch(kExpressions);
     for (std::size_t first = 0; first < kExpressions; first += chunk) {
       const auto batch = std::span(expressions).subspan(first, chunk);
-      dags.push_back(Pipeline::standard(kMath).run(Dag::fromExpressions(batch, Precision::kF32), {kMath}));
+      dags.push_back(Pipeline::standard(kMath).run(Dag::fromExpressions(batch, precision), {kMath}));
     }
   }
 
-  static const Graphs& of(const char* population, std::size_t chunk) {
-    static std::map<std::pair<std::string, std::size_t>, Graphs> made;
-    return made.try_emplace({population, chunk}, population, chunk).first->second;
+  static const Graphs& of(const char* population, Precision precision, std::size_t chunk) {
+    static std::map<std::tuple<std::string, Precision, std::size_t>, Graphs> made;
+    return made.try_emplace({population, precision, chunk}, population, precision, chunk).first->second;
   }
 };
 
-void emitDirect(benchmark::State& state, const char* population, bool loss, unsigned window) {
-  const Graphs& graphs = Graphs::of(population, static_cast<std::size_t>(state.range(0)));
-  DirectOptions options{.math = kMath, .window = window};
+void emitDirect(benchmark::State& state, const char* population, bool loss, unsigned window,
+                Precision precision = Precision::kF32) {
+  const Graphs& graphs = Graphs::of(population, precision, static_cast<std::size_t>(state.range(0)));
+  DirectOptions options{.precision = precision, .math = kMath, .window = window};
   if (loss) options.loss.emplace();
   DirectEmitter emitter = DirectEmitter::create(options).value();
   std::size_t instructions = 0, refused = 0, splits = 0, retries = 0, numbers = 0;
@@ -75,6 +76,12 @@ BENCHMARK_CAPTURE(emitDirect, mixed_loss, "mixed", true, kWindow)->Arg(32)->Arg(
 BENCHMARK_CAPTURE(emitDirect, arithmetic_loss, "arithmetic", true, kWindow)->Arg(32)->Unit(benchmark::kMillisecond);
 BENCHMARK_CAPTURE(emitDirect, mixed_loss_in_order, "mixed", true, 1)->Arg(512)->Unit(benchmark::kMillisecond);
 BENCHMARK_CAPTURE(emitDirect, arithmetic_loss_in_order, "arithmetic", true, 1)->Arg(512)->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(emitDirect, arithmetic_f64, "arithmetic", false, kWindow, Precision::kF64)
+    ->Arg(4096)
+    ->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(emitDirect, arithmetic_loss_f64, "arithmetic", true, kWindow, Precision::kF64)
+    ->Arg(4096)
+    ->Unit(benchmark::kMillisecond);
 
 }  // namespace
 }  // namespace srjit
