@@ -10,10 +10,10 @@
 // classes are cheap handles to shared, immutable state (Engine: internally synchronised); every const member may be
 // called from several threads at once. Results do not depend on the number of threads, the tier or the batch.
 //
-// fork(): neither the threads of an engine nor its device come along. In the child every call of an engine that was made
-// before is an error of kMachine, and so is every expression of a Program that it makes there; what was in flight ends
-// in the parent. What the parent made may be destroyed in the child, if no other thread used it at the fork; nothing is
-// freed on the device. Whoever wants engines in children makes them there, and none before the fork.
+// fork(): neither the threads of an engine nor its device come along. In the child every call of an engine that was
+// made before is an error of kMachine, and so is every expression of a Program that it makes there; what was in flight
+// ends in the parent. What the parent made may be destroyed in the child, if no other thread used it at the fork;
+// nothing is freed on the device. Whoever wants engines in children makes them there, and none before the fork.
 #pragma once
 
 #include <cstddef>
