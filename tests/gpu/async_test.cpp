@@ -208,29 +208,34 @@ TEST_F(Async, ProgramsThatDieStopTheirCompiler) {
   EngineOptions options = engine_->options();
   options.cache_directory = "";
   const Engine engine = Engine::create(options).value();
+  int died_compiling = 0;
   for (const std::uint64_t seed : {6, 7, 8}) {
     const Workload w = Workload::random(population(seed), 4000, 100000, Spread::kTame, Precision::kF32);
     const Dataset data = engine.upload(w.view()).value();
     const Losses expected =
         lossesOf(engine, engine.compile(w.expressions, {.tier = Tier::kInterpret}), data, w.parameters, {});
     std::weak_ptr<const ProgramSource> source;
+    bool compiling = false;
     {
       const Program program =
           engine.compile(w.expressions, {.tier = Tier::kAuto, .expected_passes = 1e9, .expected_rows = data.rows()});
       source = program.state().source;
       expectSameLosses(expected, lossesOf(engine, program, data, w.parameters, {}), "before its death");
-      if (isGpu()) {
-        EXPECT_TRUE(program.status().compiling);
-      }
+      // Once it knows the rates of direct code, it may have nothing to compile for.
+      compiling = program.status().compiling;
+      died_compiling += compiling ? 1 : 0;
     }
     const Stopwatch watch;
     while (!source.expired() && watch.seconds() < 60) std::this_thread::sleep_for(std::chrono::milliseconds(1));
     ASSERT_TRUE(source.expired()) << "whoever makes its code holds what that is made of";
-    if (!isGpu()) continue;
+    if (!compiling) continue;
     const std::uint64_t made = engine.cacheStats().misses;
     const Program again = engine.compile(w.expressions, {.tier = Tier::kCompile});
     expectSameLosses(expected, lossesOf(engine, again, data, w.parameters, {}), "made after its death");
     EXPECT_GT(engine.cacheStats().misses, made) << "kernels that were not begun at its death were not made";
+  }
+  if (isGpu()) {
+    EXPECT_GT(died_compiling, 0);
   }
 }
 

@@ -22,7 +22,7 @@ constexpr std::size_t kMostPredictions = std::size_t{64} << 20;
 constexpr double kSumTolerance = 1e-4;
 constexpr std::size_t kProbedRows = 256, kCandidates = 256;  // rows an expression, expressions for one that is drawn
 constexpr double kLeastPromised = 0.25, kLeastSums = 0.125;
-constexpr double kOtherSumTolerance = 0.01, kOtherSumLimit = 1e6, kSquaredError = 1e-8, kDiffering = 0.02;
+constexpr double kOtherSumTolerance = 0.01, kOtherSumLimit = 1e3, kSquaredError = 1e-8, kDiffering = 0.02;
 
 struct Sample {
   std::vector<std::size_t> numbers;  ///< of the expressions, ascending

@@ -28,12 +28,12 @@ struct SizeSeconds {
 /// One design, on as many expressions as its share of the time allows.
 class DesignRun {
  public:
-  DesignRun(const BenchContext& context, const BaselineInfo& info, const BaselineWork& work, const Dataset& data,
+  DesignRun(const BenchContext& context, const BaselineInfo& info, const BaselineWork& work, const OwnSums& own,
             double seconds)
       : context_(context),
         info_(info),
         work_(work),
-        data_(data),
+        own_(own),
         seconds_(seconds),
         progress_(fmt::format("{}, {}", work.part, info.name), 100, false),
         timer_(context, info, work.data) {}
@@ -43,7 +43,7 @@ class DesignRun {
     checked_ = checkBaseline(timer_.baseline(), work_.expressions, timer_.data(), parameters, kCheck).text();
     grow();
     timer_.step(false);
-    agreement_ = compareWithEngine(timer_, work_.engine, data_);
+    agreement_ = own_.compareWith(timer_);
     checked_ += "; " + agreement_.text();
     const std::vector<bool> kinds = wanted();
     for (std::size_t i = 0; i < kinds.size(); ++i) {
@@ -149,7 +149,7 @@ class DesignRun {
   const BenchContext& context_;
   const BaselineInfo& info_;
   const BaselineWork& work_;
-  const Dataset& data_;
+  const OwnSums& own_;
   const double seconds_;
   const Stopwatch watch_;
   Progress progress_;
@@ -161,7 +161,7 @@ class DesignRun {
   std::vector<SizeSeconds> sizes_;
 };
 
-void runDesign(const BenchContext& context, const BaselineInfo& info, const BaselineWork& work, const Dataset& data,
+void runDesign(const BenchContext& context, const BaselineInfo& info, const BaselineWork& work, const OwnSums& own,
                double seconds, Json& rows) {
   const auto skip = [&](const std::string& reason) {
     context.report->addNotRun(work.part, info.name, reason);
@@ -169,7 +169,7 @@ void runDesign(const BenchContext& context, const BaselineInfo& info, const Base
   };
   if (seconds < (context.quick ? kQuickLeastSeconds : kLeastSeconds)) return skip("no time");
   std::optional<DesignRun> design;
-  if (const Status made = caught([&] { design.emplace(context, info, work, data, seconds); }); !made) {
+  if (const Status made = caught([&] { design.emplace(context, info, work, own, seconds); }); !made) {
     return skip(made.error().message);
   }
   if (const Status done = caught([&] { design->run(rows); }); !done) {
@@ -187,18 +187,21 @@ std::vector<Expression> evenlySpread(std::span<const Expression> expressions, st
   return chosen;
 }
 
-SumAgreement compareWithEngine(const BaselineTimer& timer, const Engine& engine, const Dataset& data) {
-  const Program program = engine.compile(timer.expressions(), {.tier = Tier::kInterpret});
-  std::vector<double> sums = must(engine.loss(program, data, timer.parameters(), {.kind = LossKind::kSse})).values;
-  return compareSums(timer.sums(), sums, timer.data().target);
+OwnSums::OwnSums(const DataView& data)
+    : engine_(must(Engine::create({.device = "cpu", .math = Math::kPrecise}))), data_(must(engine_.upload(data))) {}
+
+SumAgreement OwnSums::compareWith(const BaselineTimer& timer) const {
+  const Program program = engine_.compile(timer.expressions(), {.tier = Tier::kInterpret});
+  const Losses own = must(engine_.loss(program, data_, timer.parameters(), {.kind = LossKind::kSse}));
+  return compareSums(timer.sums(), own.values, timer.data().target);
 }
 
 Json runBaselines(const BenchContext& context, const BaselineWork& work, double seconds) {
   Json rows = Json::array();
   if (!context.baselines) return rows;
-  std::optional<Dataset> data;
-  if (const Status uploaded = caught([&] { data = must(work.engine.upload(work.data.view())); }); !uploaded) {
-    context.report->addFault(work.part, "baselines: " + uploaded.error().message);
+  std::optional<OwnSums> own;
+  if (const Status made = caught([&] { own.emplace(work.data.view()); }); !made) {
+    context.report->addFault(work.part, "baselines: " + made.error().message);
     return rows;
   }
   const std::span<const BaselineInfo> all = allBaselines();
@@ -206,7 +209,7 @@ Json runBaselines(const BenchContext& context, const BaselineWork& work, double 
     // What one leaves of its share is the others'.
     const double share = std::min(seconds, context.left()) / static_cast<double>(all.size() - i);
     const Stopwatch watch;
-    runDesign(context, all[i], work, *data, share, rows);
+    runDesign(context, all[i], work, *own, share, rows);
     seconds -= watch.seconds();
   }
   return rows;

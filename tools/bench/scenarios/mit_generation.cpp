@@ -94,7 +94,7 @@ class MitGeneration {
     // What is there is not lost with a design that takes the device with it.
     context_.report->attach(kPart, details_);
     details_["baselines"] =
-        runBaselines(context_, {kPart, what_ + "one generation", all_, first, engine_, 1, 0}, 0.6 * context_.left());
+        runBaselines(context_, {kPart, what_ + "one generation", all_, first, 1, 0}, 0.6 * context_.left());
     context_.report->attach(kPart, details_);
     if (context_.baselines) baselineCurves();
     context_.report->attach(kPart, std::move(details_));
@@ -241,20 +241,20 @@ class MitGeneration {
     const std::span<const Expression> expressions(population.current());
     Json over_expressions = Json::array(), over_rows = Json::array();
     Progress progress("mit-generation, curves of designs", allBaselines().size(), false);
+    const OwnSums own(all_.view());
     for (const BaselineInfo& info : allBaselines()) {
       const Status done = caught([&] {
         if (!isQuick(info)) return;
         BaselineTimer timer(context_, info, all_);
         for (const std::size_t count : sizes_.expression_curve) {
           if (context_.left() > 0)
-            over_expressions.push_back(baselinePoint(info, timer, expressions.first(count), data_));
+            over_expressions.push_back(baselinePoint(info, timer, expressions.first(count), own));
         }
         for (const std::size_t rows : sizes_.row_curve) {
           if (context_.left() < 0) break;
           const BenchData some = firstRows(all_, rows);
           BaselineTimer fewer(context_, info, some);
-          const Dataset data = must(engine_.upload(some.view()));
-          over_rows.push_back(baselinePoint(info, fewer, expressions.first(sizes_.expressions), data));
+          over_rows.push_back(baselinePoint(info, fewer, expressions.first(sizes_.expressions), OwnSums(some.view())));
         }
       });
       if (!done) context_.report->addFault(kPart, fmt::format("{}, curves: {}", info.name, done.error().message));
@@ -275,14 +275,14 @@ class MitGeneration {
   }
 
   Json baselinePoint(const BaselineInfo& info, BaselineTimer& timer, std::span<const Expression> expressions,
-                     const Dataset& data) const {
+                     const OwnSums& own) const {
     const double ready = timer.prepare(expressions);
     timer.step(false);
-    const SumAgreement agreement = compareWithEngine(timer, engine_, data);
+    const SumAgreement agreement = own.compareWith(timer);
     std::vector<double> times;
     for (int i = 0; i < 3; ++i) times.push_back(timer.step(false));
     return {
-        {"name", info.name},          {"expressions", expressions.size()},   {"rows", data.rows()},
+        {"name", info.name},          {"expressions", expressions.size()},   {"rows", timer.data().target.size()},
         {"ready_seconds", ready},     {"loss_seconds", medianOf(times)},     {"kernel_seconds", timer.kernelSeconds()},
         {"extrapolated", false},      {"sums_compared", agreement.compared}, {"sums_finite", agreement.finite},
         {"sums_same", agreement.same}};

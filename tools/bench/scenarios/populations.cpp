@@ -64,7 +64,7 @@ class PopulationBench {
         progress.advance();
       }
     }
-    const BaselineWork work{population_, what + fmt::format("{} steps", kSteps), data, expressions, engine_, kSteps, 0};
+    const BaselineWork work{population_, what + fmt::format("{} steps", kSteps), data, expressions, kSteps, 0};
     return {{"expressions", shape.expressions},
             {"rows", shape.rows},
             {"tokens", cost.tokens},

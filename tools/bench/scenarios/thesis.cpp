@@ -96,8 +96,8 @@ class Thesis {
     if (context_.losses) details["compiled_losses"] = compiled();
     // What is there is not lost with a design that takes the device with it.
     context_.report->attach(shape_.part, details);
-    details["baselines"] = runBaselines(
-        context_, {shape_.part, what_, data_, expressions_, engine_, steps_, frontend_seconds_}, 0.9 * context_.left());
+    details["baselines"] = runBaselines(context_, {shape_.part, what_, data_, expressions_, steps_, frontend_seconds_},
+                                        0.9 * context_.left());
     context_.report->attach(shape_.part, std::move(details));
   }
 
