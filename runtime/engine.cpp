@@ -29,7 +29,9 @@ struct Engine::State {
   State& operator=(const State&) = delete;
   // In the child of a fork() there are no threads that the executor's end could wait for.
   ~State() {
-    if (!checkProcess()) static_cast<void>(executor.release());
+    if (!checkProcess()) {
+      [[maybe_unused]] const Executor* const left = executor.release();
+    }
   }
   Status checkProcess() const {
     if (getpid() == process) return okStatus();
@@ -272,7 +274,7 @@ class EnginePending final : public Pending<Value>::State {
     if (flight_ == nullptr) return;
     Status own = engine_->checkProcess();
     if (own) return;
-    static_cast<void>(flight_.release());
+    [[maybe_unused]] const auto* const left = flight_.release();
     done_.emplace(std::move(own).error());
   }
 
@@ -362,7 +364,7 @@ Program Engine::compile(std::span<const Expression> expressions, const CompileOp
   source->precision = state_->options.precision;
   source->math = state_->options.math;
   source->pipeline = options.pipeline ? *options.pipeline : Pipeline::standard(state_->options.math);
-  const Status own = state_->checkProcess();
+  Status own = state_->checkProcess();
   if (own) {
     state_->executor->execute([&] { source->add(expressions); });
   } else {
