@@ -86,8 +86,8 @@ class Cuda {
   void setReclaim(std::function<void()> reclaim) const;
   /// The code of `call`, an entry of the driver that takes memory; where that is short, of the second try, after
   /// everything that is only kept was freed: what setReclaim() names, what was freed in the order of the stream
-  /// `freed_in`, which is waited for, and what the pool keeps. All that takes much memory is called through here.
-  /// Needs a current context. Errors of freeing are CudaFailures.
+  /// `freed_in`, which is waited for, and what the pool keeps. Buffers, pinned memory, modules, kernels and graphs are
+  /// made through here; launches are not. Needs a current context. Errors of freeing are CudaFailures.
   template <class Call>
   CUresult retrying(const Call& call, CUstream freed_in = nullptr) const {
     const CUresult code = call();

@@ -232,7 +232,7 @@ DirectGrid directGrid(std::size_t rows, std::size_t groups, unsigned registers, 
   // Blocks come and go, so the more there are, the less the last ones matter; but each has to begin. Where more groups
   // than multiprocessors come and go, warps wait for code: in larger blocks more of them run what was fetched.
   constexpr std::size_t kWaves = 6, kRegisters = 65536, kManyWarps = 16;
-  const std::size_t row_groups = ceilDivide(rows, kGroupRows);
+  const std::size_t row_groups = std::max<std::size_t>(ceilDivide(rows, kGroupRows), 1);
   const std::size_t warps = groups > multiprocessors ? kManyWarps : kFewWarps;
   const std::size_t resident = kRegisters / (32 * warps * std::max(registers, 32U));
   const std::size_t blocks = kWaves * multiprocessors * std::max<std::size_t>(resident, 1);

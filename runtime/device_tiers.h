@@ -54,7 +54,7 @@ class DeviceTiers {
   struct Order {
     KernelKind kind;
     Making making;
-    std::size_t rows = 0;  ///< of the data at hand, which direct code is shaped for
+    std::size_t rows = 0;  ///< of the data at hand; direct code keeps the shape of the first
   };
 
   CodeRequest request(const ProgramSource& source, std::span<const std::uint32_t> chosen = {}) const;

@@ -146,7 +146,7 @@ constexpr std::array kLosses = {
 /// Warps with one row group and with two, in several blocks and in one.
 constexpr std::array kGrids = {DirectGrid{.parts = 2, .warps = 4}, DirectGrid{.parts = 1, .warps = 16}};
 
-/// What directShape() gives for little work and for much.
+/// What directShape() gives for little work and for much; other groups are of the same code.
 constexpr std::array kShapes = {DirectShape{.roots = 8, .window = 8}, DirectShape{.roots = 32, .window = 1}};
 
 /// Expressions, and what making code of them takes.

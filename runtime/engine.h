@@ -169,7 +169,8 @@ class Engine {
                       const LossOptions& options = {}) const;
 
   /// Makes ready all that the first evaluate() (without `loss`) or loss() of this kind would otherwise: kernels of the
-  /// tier that was asked for, and copies on the device. Errors: as theirs.
+  /// tier that was asked for, and copies on the device. Direct code of a program is shaped for the number of rows that
+  /// it is made for first, which only speed depends on. Errors: as theirs.
   Status prepare(const Program& program, const Dataset& data, const std::optional<LossOptions>& loss) const;
 
   /// The same, begun now: host work of the caller overlaps it. Parameters are copied before these return. Several may

@@ -346,6 +346,12 @@ TEST(DirectGrid, HasLargeBlocksWhereGroupsAreMany) {
   }
 }
 
+TEST(DirectGrid, HasAPartWhateverIsAsked) {
+  EXPECT_EQ(directGrid(0, 1, 40, 132), (DirectGrid{.parts = 1, .warps = 8}));
+  // Fewer registers leave room for more blocks, so rows are divided further.
+  EXPECT_GT(directGrid(1'000'000, 100, 40, 132).parts, directGrid(1'000'000, 100, 64, 132).parts);
+}
+
 TEST(DirectShape, HasSmallScheduledGroupsWhereTheyMakeFewBlocks) {
   const auto shape = [](std::size_t expressions, std::size_t rows) {
     const DirectShape made = directShape(expressions, rows, 132);

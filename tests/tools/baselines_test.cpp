@@ -390,6 +390,17 @@ TEST(CompareSums, TakesRoundingErrorsOfTheTargetForNothing) {
   EXPECT_THROW(compareSums({}, {}, target), BenchFailure) << "nothing was compared";
 }
 
+TEST(CompareSums, TakesSumsNextToPolesAsLargeAlone) {
+  const std::vector<float> target(100, 1.0F);  // whose own sum is 100
+  const std::vector<double> expected = {1.0, 5e5, 5e5, 5e5};
+  EXPECT_EQ(compareSums(std::vector{1.0, 2e3, 1e9, std::numeric_limits<double>::infinity()}, expected, target).same,
+            4U);
+  EXPECT_THROW(compareSums(std::vector{1.0, 100.0, 100.0, 5e5}, expected, target), BenchFailure);
+  EXPECT_THROW(compareSums(std::vector{5e5, 5e5}, std::vector{5e5, 5e5}, target), BenchFailure) << "none is finite";
+  const std::vector<float> zeros(100, 0.0F);
+  EXPECT_THROW(compareSums(expected, expected, zeros), BenchFailure) << "nothing can be told apart";
+}
+
 TEST(CheckBaseline, DrawsSomeOfMany) {
   const BaselineData data = dataOf(50);
   const std::vector<Expression> expressions = population(500, 17);

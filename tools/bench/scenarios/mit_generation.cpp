@@ -241,14 +241,15 @@ class MitGeneration {
     const std::span<const Expression> expressions(population.current());
     Json over_expressions = Json::array(), over_rows = Json::array();
     Progress progress("mit-generation, curves of designs", allBaselines().size(), false);
-    const OwnSums own(all_.view());
+    std::optional<OwnSums> own;
     for (const BaselineInfo& info : allBaselines()) {
       const Status done = caught([&] {
         if (!isQuick(info)) return;
+        if (!own) own.emplace(all_.view());
         BaselineTimer timer(context_, info, all_);
         for (const std::size_t count : sizes_.expression_curve) {
           if (context_.left() > 0)
-            over_expressions.push_back(baselinePoint(info, timer, expressions.first(count), own));
+            over_expressions.push_back(baselinePoint(info, timer, expressions.first(count), *own));
         }
         for (const std::size_t rows : sizes_.row_curve) {
           if (context_.left() < 0) break;
