@@ -362,4 +362,15 @@ Result<DirectImage> joinDirect(std::span<const DirectPart> parts, const DirectOp
   return image;
 }
 
+KernelDescription directKernel(const DirectImage& image, std::span<const DirectPart> parts) {
+  std::vector<std::span<const sass::Word>> code = {image.words};
+  for (const DirectPart& part : parts) code.emplace_back(part.words);
+  return {.name = kDirectKernel,
+          .code = std::move(code),
+          .registers = image.registers,
+          .parameter_bytes = {sizeof(DirectArguments)},
+          .max_threads = {kWarpLanes * kDirectMostWarps, 1, 1},
+          .exits = image.exits};
+}
+
 }  // namespace srjit

@@ -22,6 +22,7 @@
 #include <span>
 #include <vector>
 
+#include "compiler/cubin_writer.h"
 #include "compiler/loss.h"
 #include "compiler/sass.h"
 #include "ir/error.h"
@@ -153,5 +154,9 @@ struct DirectImage {
 Result<DirectImage> linkDirect(std::span<DirectPart> parts, const DirectOptions& options);
 /// The same with all words; the parts stay as they are.
 Result<DirectImage> joinDirect(std::span<const DirectPart> parts, const DirectOptions& options);
+
+/// What the writer of cubins needs of an image; `parts` are those that were linked, none of a joined image. All must
+/// live until it is written.
+KernelDescription directKernel(const DirectImage& image, std::span<const DirectPart> parts = {});
 
 }  // namespace srjit

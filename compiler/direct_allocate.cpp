@@ -12,8 +12,6 @@ using sass::Timing;
 
 constexpr int kLongestStall = 15;
 constexpr int kBranchStall = 5;
-constexpr int kPredicateDelay = 13, kRegisterDelay = 6;  // no reader of a predicate or a register needs more
-constexpr std::uint8_t kDoublePredicateDelay = 14, kDoubleDelay = 10;  // if a double instruction wrote it
 constexpr int kMostTruths = int{kFreePredicates};
 
 constexpr auto kInstructions = [] {
@@ -66,8 +64,11 @@ FormRow rowOf(sass::Form form, const FormKinds& kinds, unsigned architecture) {
   row.kind = kinds.kinds.at(static_cast<std::size_t>(form));
   const bool is_double = row.facts.pipe == Pipe::kDouble, is_fixed = row.facts.timing == Timing::kFixed;
   row.read_delay = byte(is_fixed || is_double ? 0 : sass::kReadDelay);
-  if (is_double && is_fixed) row.settling = row.facts.results != 0 ? kDoubleDelay : kDoublePredicateDelay;
-  row.is_rare = row.facts.pipe == Pipe::kControl || row.settling != 0 ? 1 : 0;
+  for (const sass::Form reader : kInstructions) {
+    row.settling = std::max(row.settling, byte(sass::registerDelay(form, reader)));
+    row.truth_settling = std::max(row.truth_settling, byte(sass::predicateDelay(form, reader, true, architecture)));
+  }
+  row.is_rare = row.facts.pipe == Pipe::kControl ? 1 : 0;
   return row;
 }
 
@@ -173,7 +174,6 @@ bool Allocator::place(std::uint32_t at, const Operation& operation) {
 
 bool Allocator::placeRare(std::uint32_t at, const Operation& operation, const FormRow& form) {
   if (!placeInstruction(operation, form, operation.synchronized)) return false;
-  finished_ = std::max(finished_, issued_ + form.settling);
   markControl(at, operation);
   if (form.upper != nullptr) emitUpper(operation, form);
   return true;
@@ -381,10 +381,10 @@ void Allocator::finish(const Operation& operation, const Issue& issue) {
     const auto first = static_cast<std::size_t>(std::countr_zero(issue.results));
     registers_[first] = written;
     if (facts.results == 2) registers_[first + 1] = written;
-    latency = kRegisterDelay;
+    latency = issue.form.settling;
   } else if (operation.predicate != kAlways) {
     predicates_[issue.predicate] = written;
-    latency = kPredicateDelay;
+    latency = issue.form.truth_settling;
   }
   finished_ = std::max(finished_, issue.now + latency);
 }
@@ -425,7 +425,7 @@ void Allocator::emitUpper(const Operation& operation, const FormRow& form) {
     barriers_[barriers >> (sass::kWriteBarrierAt - 64) & 7].set = issue.now;
   } else {
     registers_[first].at = registers_[first + 1].at = issue.now;
-    finished_ = std::max(finished_, issue.now + kRegisterDelay);
+    finished_ = std::max(finished_, issue.now + form.settling);
   }
   emit(issue);
 }

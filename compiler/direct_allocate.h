@@ -38,11 +38,11 @@ struct alignas(64) FormRow {  // so that the address of a row takes few instruct
   /// Cycles from the issue of another instruction that writes the same register or predicate, by its kind: forms that
   /// are alike in this are one kind.
   Delays value, overwrite, guarded_overwrite;
-  Delays condition, guard;  ///< likewise, where it reads the predicate
-  std::uint8_t kind;        ///< of this form
-  std::uint8_t read_delay;  ///< cycles from an instruction that reads what it overwrites
-  std::uint8_t settling;    ///< of double instructions: no reader of what it writes needs more cycles
-  std::uint8_t is_rare;     ///< 1: a branch, a double instruction of fixed latency, or two instructions
+  Delays condition, guard;                ///< likewise, where it reads the predicate
+  std::uint8_t kind;                      ///< of this form
+  std::uint8_t read_delay;                ///< cycles from an instruction that reads what it overwrites
+  std::uint8_t settling, truth_settling;  ///< no reader of the register, or predicate, that it writes needs more cycles
+  std::uint8_t is_rare;                   ///< 1: a branch, or two instructions
   std::array<std::uint8_t, 3> source_masks;  ///< sets of the registers that a source reads, from its first
   sass::Encoding encoding;
   const sass::Encoding* upper;  ///< null: one instruction

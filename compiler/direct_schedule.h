@@ -18,9 +18,9 @@ class Scheduler {
   /// `code` must live until its last operation is issued; `window` is 1 to 32. Only the middle section is put into
   /// another order.
   void begin(const Code& code, const Sections& sections, std::uint32_t window);
-  /// The operation that is issued next; kEnd after the last. Nops are left out. If too many
-  /// values are alive, that is the oldest, so that the order falls back to that of the source, which is known to need
-  /// few. If too many predicates are, none that writes one is next, unless it is the oldest.
+  /// The operation that is issued next; kEnd after the last. Nops are left out. If too many values are alive, that is
+  /// the oldest, so that the order falls back to that of the source, which is known to need few. If too many predicates
+  /// are, none that writes one is next, unless it is the oldest.
   std::uint32_t next(bool too_many_values, bool too_many_truths) {
     while (outside_ < sections_.middle) {
       if (code_->operation(outside_++).form != Form::kNop) return outside_ - 1;

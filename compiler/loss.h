@@ -27,6 +27,7 @@ struct LossSpec {
 /// precision: terms, and under skip_invalid also the weights of valid rows. The sums of groups are added in double in
 /// kSumChains chains, chain c taking the groups c, c + kSumChains, ... in order; the chains are added pairwise.
 inline constexpr std::size_t kGroupRows = 128;
+inline constexpr unsigned kWarpLanes = 32;  ///< of every NVIDIA GPU
 inline constexpr std::size_t kSumChains = 32;
 
 /// The sum of items in pairs of neighbours, of their sums, and so on. N is a power of two.

@@ -10,7 +10,6 @@
 
 namespace srjit {
 
-inline constexpr unsigned kWarpLanes = 32;
 inline constexpr unsigned kGroupSize = 4;  ///< adjacent rows of one thread
 static_assert(kWarpLanes * kGroupSize == kGroupRows, "a warp's group is one group of the reduction tree");
 

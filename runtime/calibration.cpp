@@ -51,17 +51,12 @@ void Calibration::add(double DeviceCosts::* field, double value) {
   if (change >= kWorthWriting || change <= 1 / kWorthWriting) has_news_ = true;
 }
 
-bool Calibration::hasNews() const {
-  const std::lock_guard lock(mutex_);
-  return has_news_;
-}
-
 void Calibration::write() {
   const std::lock_guard writing(writing_mutex_);
   nlohmann::json text;
   {
     const std::lock_guard lock(mutex_);
-    if (!std::exchange(has_news_, false)) return;
+    if (!has_news_.exchange(false)) return;
     written_ = costs_;
     for (const auto& [key, cost] : kFields) text[key] = costs_.*cost;
   }

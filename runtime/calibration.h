@@ -1,6 +1,7 @@
 // What evaluating and compiling cost on this machine: measured in use, kept from one process to the next.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <mutex>
 #include <optional>
@@ -20,12 +21,13 @@ struct DeviceCosts {
   double compile = 0;    ///< of one core, per node, from graph to loaded kernel
 };
 
-/// What to expect before anything was measured: an H200, f32 fast, population "mixed", losses, as in
-/// docs/performance.md but for rounding. In node-rows a second, with arithmetic in brackets: interpreter 4.94 T (10.2)
-/// and direct code 8.3 T (21.4) at 10,000 x 10,860, compiled kernels 9.6 T (22.0) at 256 x 1,000,000. For an expression
-/// of 30 nodes: 5.1 us of a core to write and load direct code from graphs, that is 0.17 us a node, to which passes and
-/// encoding add up to 0.5 us a node (the page's table of the CPU engine), rounded up; and 2.6 ms to compile, 87 us a
-/// node, rounded up. Where f64 or library functions make the tiers slower, they do so alike.
+/// What to expect before anything was measured: an H200, f32 fast, population "mixed", losses, commit 1283245, but for
+/// rounding; later code is as quick or quicker (docs/performance.md). In node-rows a second, with arithmetic in
+/// brackets: interpreter 4.94 T (10.2) and direct code 8.3 T (21.4) at 10,000 x 10,860, compiled kernels 9.6 T (22.0)
+/// at 256 x 1,000,000. For an expression of 30 nodes: 5.1 us of a core to write and load direct code from graphs, that
+/// is 0.17 us a node, to which passes and encoding add up to 0.5 us a node (the page's table of the CPU engine),
+/// rounded up; and 2.6 ms to compile, 87 us a node, rounded up. Where f64 or library functions make the tiers slower,
+/// they do so alike.
 inline constexpr DeviceCosts kTypicalCosts = {
     .interpret = 1 / 4.95e12, .direct = 1 / 8e12, .compiled = 1 / 9.5e12, .write = 1e-6, .compile = 100e-6};
 
@@ -74,7 +76,7 @@ class Calibration {
 
   /// Whether there is news to be written down. What was learnt is not on the disk before write(), which may wait for
   /// other processes: whoever evaluates has it called in the background.
-  bool hasNews() const;
+  bool hasNews() const noexcept { return has_news_; }
   /// Writes down the costs, in one transaction, if there is news.
   void write();
 
@@ -86,7 +88,7 @@ class Calibration {
   mutable std::mutex mutex_;
   DeviceCosts costs_ = kTypicalCosts;
   DeviceCosts written_;  ///< what the disk has
-  bool has_news_ = false;
+  std::atomic<bool> has_news_ = false;
   std::mutex writing_mutex_;  ///< one write() after another; locked before mutex_
 };
 

@@ -1,7 +1,5 @@
 #include "runtime/cuda_context.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <charconv>
 #include <cstring>
@@ -122,7 +120,6 @@ Result<std::shared_ptr<const Cuda>> Cuda::open(std::shared_ptr<const Driver> dri
 
 Status Cuda::start(std::shared_ptr<const Driver> driver, int ordinal) {
   driver_ = std::move(driver);
-  process_ = getpid();
   const int count = deviceCount(*driver_);
   if (ordinal < 0 || ordinal >= count) {
     return Error{Errc::kMachine,
@@ -182,8 +179,6 @@ void Cuda::makeRoom(CUstream freed_in) const {
   if (freed_in != nullptr) check(driver_->cuStreamSynchronize(freed_in), "cuStreamSynchronize");
   trim();
 }
-
-bool Cuda::isForked() const noexcept { return getpid() != process_; }
 
 bool Cuda::owns(CUdeviceptr address) const {
   const CurrentContext current(*this);

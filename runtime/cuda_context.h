@@ -17,6 +17,7 @@
 
 #include "ir/error.h"
 #include "runtime/driver.h"
+#include "runtime/home_process.h"
 
 namespace srjit {
 
@@ -96,7 +97,7 @@ class Cuda {
     return call();
   }
   /// Whether this process was forked from the one that opened the device, which it then cannot use.
-  bool isForked() const noexcept;
+  bool isForked() const noexcept { return home_.isForked(); }
   /// Whether `address` is memory of this device. Needs no particular context.
   bool owns(CUdeviceptr address) const;
   /// Whether all of this host memory is of one allocation or region that the driver knows to be pinned. Needs no
@@ -113,7 +114,7 @@ class Cuda {
   CUdevice device_ = 0;
   CUcontext context_ = nullptr;
   CUmemoryPool pool_ = nullptr;
-  int process_ = 0;
+  HomeProcess home_;
   mutable std::mutex reclaim_mutex_;
   mutable std::function<void()> reclaim_;
 };

@@ -113,14 +113,7 @@ class DirectMaker {
 
   // One module of all parts, and the tables that its kernel reads.
   void load(const DirectImage& image) {
-    std::vector<std::span<const sass::Word>> code = {image.words};
-    for (const DirectPart& part : parts_) code.emplace_back(part.words);
-    const KernelDescription kernel{.name = kDirectKernel,
-                                   .code = std::move(code),
-                                   .registers = image.registers,
-                                   .parameter_bytes = {sizeof(DirectArguments)},
-                                   .max_threads = {32 * kDirectMostWarps, 1, 1},
-                                   .exits = image.exits};
+    const KernelDescription kernel = directKernel(image, parts_);
     KernelImage& loadable = scratch_->image;
     writeCubin({&kernel, 1}, options_.architecture, loadable.code);
     const CurrentContext current(*request_.queue.cuda);
@@ -205,12 +198,12 @@ bool hasDirectTier(const DeviceLimits& limits) noexcept {
 
 DirectShape directShape(std::size_t expressions, std::size_t rows, unsigned multiprocessors) noexcept {
   constexpr std::size_t kBlocks = 4;  // of a multiprocessor, at least: 32 warps
-  constexpr unsigned kLeastRoots = 8, kWindow = 8;
+  constexpr unsigned kLeastRoots = 8;
   const std::size_t parts = ceilDivide(rows, kFewWarps * kGroupRows);
   const auto blocks = [&](unsigned roots) { return ceilDivide(expressions, roots) * parts; };
   unsigned roots = kDirectRoots;
   while (roots > kLeastRoots && blocks(roots) < kBlocks * multiprocessors) roots /= 2;
-  return {.roots = roots, .window = blocks(roots) < kBlocks * multiprocessors ? kWindow : 1};
+  return {.roots = roots, .window = blocks(roots) < kBlocks * multiprocessors ? DirectOptions().window : 1};
 }
 
 DeviceCode directForDevice(const CodeRequest& request, const ProgramGraphs& graphs, const KernelKind& kind,
@@ -234,7 +227,7 @@ DirectGrid directGrid(std::size_t rows, std::size_t groups, unsigned registers, 
   constexpr std::size_t kWaves = 6, kRegisters = 65536, kManyWarps = 16;
   const std::size_t row_groups = std::max<std::size_t>(ceilDivide(rows, kGroupRows), 1);
   const std::size_t warps = groups > multiprocessors ? kManyWarps : kFewWarps;
-  const std::size_t resident = kRegisters / (32 * warps * std::max(registers, 32U));
+  const std::size_t resident = kRegisters / (kWarpLanes * warps * std::max(registers, 32U));
   const std::size_t blocks = kWaves * multiprocessors * std::max<std::size_t>(resident, 1);
   const std::size_t most = ceilDivide(row_groups, warps);
   const std::size_t wanted = std::clamp<std::size_t>(ceilDivide(blocks, groups), 1, most);
@@ -275,7 +268,7 @@ void launchDirect(const Stream& stream, const DirectCode& code, const DeviceRows
     stream.launch({.kernel = code.kernel.get(),
                    .grid_x = grid.parts,
                    .grid_y = static_cast<unsigned>(std::min(kMaxGridY, code.groups - first)),
-                   .block_threads = 32 * grid.warps,
+                   .block_threads = kWarpLanes * grid.warps,
                    .arguments = addressesOf(arguments)});
   }
 }

@@ -98,40 +98,32 @@ void DeviceTiers::begin(Program::State& state, const CompileOptions& options) {
     return makingPays(costs.interpret, costs.direct, options.expected_passes,
                       nodes * static_cast<double>(options.expected_rows), writingSeconds(costs, nodes, threads_));
   };
-  const auto closeSubtrees = [&] {
-    if (source.subtrees == nullptr) return;
-    source.subtrees->close();
-    state.info.subtrees_read = source.subtrees->columns();
-    state.info.nodes_spared = source.subtrees->sparedNodes();
+  const auto record = [&](const std::vector<Failure>& failures, std::size_t nodes, double seconds_passes) {
+    state.failures = failures;
+    state.info.nodes_after = nodes;
+    state.info.seconds_passes = seconds_passes;
   };
   const bool usable = !proof_.known() && (tier == Tier::kDirect || !proof_.isOpen());
   if (usable && (tier == Tier::kDirect || (tier == Tier::kAuto && directPays()))) {
     ProgramGraphs graphs = arena_.execute([&] { return graphsOf(source, threads_); });
-    state.failures = graphs.failures;
-    state.info.nodes_after = graphs.nodes;
-    state.info.seconds_passes = graphs.seconds;
+    record(graphs.failures, graphs.nodes, graphs.seconds);
     program->setGraphs(std::move(graphs));
-    closeSubtrees();
-    return;
-  }
-  if (tier == Tier::kCompile) {
+  } else if (tier == Tier::kCompile) {
     KernelPlan plan = arena_.execute([&] { return planOf(source, allOf(source), ending_); });
-    state.failures = plan.failures;
-    state.info.nodes_after = plan.nodes;
-    state.info.seconds_passes = plan.seconds_passes;
+    record(plan.failures, plan.nodes, plan.seconds_passes);
     program->setPlan(std::move(plan));
-    closeSubtrees();
-    return;
+  } else {
+    Code code = encode(source);
+    record(code->failures, code->nodes, code->seconds_passes);
+    state.info.seconds_codegen = code->seconds_codegen;
+    // What the interpreter cannot run is left to machine code, where that may be made.
+    if (tier == Tier::kAuto) std::erase_if(state.failures, isRefusal);
+    program->setInterpreted(std::move(code));
   }
-  Code code = encode(source);
-  state.failures = code->failures;
-  state.info.nodes_after = code->nodes;
-  state.info.seconds_passes = code->seconds_passes;
-  state.info.seconds_codegen = code->seconds_codegen;
-  // What the interpreter cannot run is left to machine code, where that may be made.
-  if (tier == Tier::kAuto) std::erase_if(state.failures, isRefusal);
-  program->setInterpreted(std::move(code));
-  closeSubtrees();
+  if (source.subtrees == nullptr) return;
+  source.subtrees->close();
+  state.info.subtrees_read = source.subtrees->columns();
+  state.info.nodes_spared = source.subtrees->sparedNodes();
 }
 
 DeviceTiers::Code DeviceTiers::interpreted(const Program::State& state) {
@@ -351,9 +343,11 @@ void DeviceTiers::learn(const DeviceCode& code, std::size_t rows, double seconds
 
 // In the background, since another process may keep the disk; the engine's end waits for it.
 void DeviceTiers::writeCosts() {
-  if (!calibration_.hasNews()) return;
-  background_.enqueue(
-      jobs_->defer([this] { static_cast<void>(guarded([this] { return calibration_.write(), okStatus(); })); }));
+  if (!calibration_.hasNews() || is_writing_.exchange(true)) return;
+  background_.enqueue(jobs_->defer([this] {
+    is_writing_ = false;
+    static_cast<void>(guarded([this] { return calibration_.write(), okStatus(); }));
+  }));
 }
 
 }  // namespace srjit

@@ -146,8 +146,11 @@ constexpr std::array kLosses = {
 /// Warps with one row group and with two, in several blocks and in one.
 constexpr std::array kGrids = {DirectGrid{.parts = 2, .warps = 4}, DirectGrid{.parts = 1, .warps = 16}};
 
-/// What directShape() gives for little work and for much; other groups are of the same code.
-constexpr std::array kShapes = {DirectShape{.roots = 8, .window = 8}, DirectShape{.roots = 32, .window = 1}};
+/// For little work and for much; other shapes are groups of the same code.
+std::array<DirectShape, 2> shapesOn(unsigned multiprocessors) {
+  constexpr std::size_t kMany = 1 << 20;
+  return {directShape(1, 1, multiprocessors), directShape(kMany, kMany, multiprocessors)};
+}
 
 /// Expressions, and what making code of them takes.
 struct Probes {
@@ -178,6 +181,7 @@ class Comparison {
   Comparison(const std::shared_ptr<DeviceQueue>& queue, const std::shared_ptr<KernelStore>& store, unsigned threads,
              const std::atomic<bool>& cancelled)
       : queue_(queue),
+        shapes_(shapesOn(queue->cuda->limits().multiprocessors)),
         store_(store),
         threads_(threads),
         cancelled_(cancelled),
@@ -282,7 +286,7 @@ class Comparison {
     const DeviceBuffer memory(queue_->uploads, kRows * kColumns * sizeof(T));
     const auto by_row = strided(memory);
     if (!by_row) return by_row.error();
-    for (const DirectShape& shape : kShapes) {
+    for (const DirectShape& shape : shapes_) {
       const Code code = direct(trees_, {}, shape);
       if (!code->direct || code->direct->expressions != trees_.size()) return std::string("not every probe has code");
       auto difference = differenceOf(runOf(trees_, code, data, {}, kGrids[0]));
@@ -310,7 +314,7 @@ class Comparison {
     const LossOptions& options = kLosses[index % kLosses.size()];
     const KernelKind kind{.loss = lossSpec(options, data.has_weights)};
     for (std::size_t way = 0; way < kGrids.size(); ++way) {
-      const Code code = direct(sums_, kind, kShapes.at(way));
+      const Code code = direct(sums_, kind, shapes_.at(way));
       if (!code->direct || code->direct->expressions != sums_.size()) return std::string("not every sum has code");
       const auto run = runOf(sums_, code, data, kind, kGrids.at(way));
       if (!run) return run.error();
@@ -326,6 +330,7 @@ class Comparison {
   }
 
   std::shared_ptr<DeviceQueue> queue_;
+  std::array<DirectShape, 2> shapes_;
   std::shared_ptr<KernelStore> store_;
   unsigned threads_;
   const std::atomic<bool>& cancelled_;

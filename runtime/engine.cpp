@@ -1,7 +1,5 @@
 #include "runtime/engine.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <charconv>
 #include <cstring>
@@ -22,7 +20,7 @@ namespace srjit {
 struct Engine::State {
   EngineOptions options;
   std::unique_ptr<Executor> executor;
-  const pid_t process = getpid();
+  const HomeProcess home;
 
   State() = default;
   State(const State&) = delete;
@@ -34,7 +32,7 @@ struct Engine::State {
     }
   }
   Status checkProcess() const {
-    if (getpid() == process) return okStatus();
+    if (!home.isForked()) return okStatus();
     return Error{Errc::kMachine, "an engine that was made before this process was forked", {}};
   }
 };

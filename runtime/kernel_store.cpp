@@ -9,10 +9,6 @@
 namespace srjit {
 namespace {
 
-// Enough for most trees of 50 nodes; deeper values go to slots. One more costs registers, and so blocks on a
-// multiprocessor: 5 % of the speed on an H200.
-constexpr unsigned kStackDepth = 4;
-
 // A number for every kind.
 unsigned numberOf(const KernelKind& kind) {
   if (!kind.loss) return kind.strided_columns;
@@ -56,7 +52,7 @@ const HandlerTable& KernelStore::table(const InterpreterVariant& variant) {
                          .math = math_,
                          .ops = {ops.begin(), ops.end()},
                          .rows_per_thread = variant.rows_per_thread,
-                         .depth = kStackDepth};
+                         .depth = kInterpreterDepth};
     found = tables_.try_emplace(variant, std::move(spec)).first;
   }
   return found->second;

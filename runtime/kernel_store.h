@@ -38,6 +38,10 @@ struct FoundRows {
   std::shared_ptr<const KernelImage> image;
 };
 
+/// Registers of an interpreter's stack: enough for most trees of 50 nodes; deeper values go to slots. One more costs
+/// registers, and so blocks on a multiprocessor: 5 % of the speed on an H200.
+inline constexpr unsigned kInterpreterDepth = 4;
+
 /// Which operators an interpreter has, of three nested sets (compiler/handler_table.h), and its stack.
 struct InterpreterVariant {
   OpFamily family = OpFamily::kAll;

@@ -2,7 +2,6 @@
 
 #include <sqlite3.h>
 #include <sys/mman.h>
-#include <unistd.h>
 
 #include <array>
 #include <memory>
@@ -117,7 +116,7 @@ std::string SqliteStatement::text(int column) const {
   return {reinterpret_cast<const char*>(raw.data()), raw.size()};
 }
 
-SqliteFile::SqliteFile(std::filesystem::path file, Access access) : file_(std::move(file)), process_(getpid()) {
+SqliteFile::SqliteFile(std::filesystem::path file, Access access) : file_(std::move(file)) {
   const bool writes = access == Access::kWrite;
   const std::string name = writes ? file_.string() : unchangingName(file_);
   const int flags = writes ? SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE : SQLITE_OPEN_READONLY | SQLITE_OPEN_URI;
@@ -132,7 +131,7 @@ SqliteFile::SqliteFile(std::filesystem::path file, Access access) : file_(std::m
 }
 
 SqliteFile::~SqliteFile() {
-  if (getpid() != process_) return;
+  if (home_.isForked()) return;
   for (const auto& [sql, handle] : statements_) sqlite3_finalize(handle);
   sqlite3_close(database_);
 }

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "ir/error.h"
+#include "runtime/home_process.h"
 
 struct sqlite3;
 struct sqlite3_stmt;
@@ -98,7 +99,7 @@ class SqliteFile {
 
  private:
   std::filesystem::path file_;
-  const int process_;
+  const HomeProcess home_;
   sqlite3* database_ = nullptr;
   std::map<const char*, sqlite3_stmt*> statements_;
 };

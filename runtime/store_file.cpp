@@ -1,7 +1,5 @@
 #include "runtime/store_file.h"
 
-#include <unistd.h>
-
 #include <chrono>
 #include <thread>
 
@@ -25,8 +23,7 @@ constexpr const char* kSchema =
     "CREATE INDEX by_use ON images (used, bytes);"
     "CREATE TABLE codes (id INTEGER PRIMARY KEY, kernels TEXT NOT NULL, code BLOB NOT NULL);"
     "CREATE TRIGGER drop_code AFTER DELETE ON images BEGIN DELETE FROM codes WHERE id = old.id; END;"
-    "CREATE TABLE facts (name TEXT PRIMARY KEY, value TEXT NOT NULL, checksum BLOB NOT NULL) WITHOUT ROWID;"
-    "PRAGMA application_id = 0x73726a74; PRAGMA user_version = 1";
+    "CREATE TABLE facts (name TEXT PRIMARY KEY, value TEXT NOT NULL, checksum BLOB NOT NULL) WITHOUT ROWID";
 
 bool isOurs(SqliteFile& file) {
   return file.number("PRAGMA application_id") == kApplicationId && file.number("PRAGMA user_version") == kSchemaVersion;
@@ -48,16 +45,14 @@ void giveSchema(SqliteFile& file) {
   SqliteTransaction transaction(file);
   if (isOurs(file)) return;  // another process was faster
   file.execute(kSchema);
+  file.execute(
+      fmt::format("PRAGMA application_id = {}; PRAGMA user_version = {}", kApplicationId, kSchemaVersion).c_str());
   transaction.commit();
 }
 
 }  // namespace
 
-StoreFile::StoreFile(std::filesystem::path file) : path_(std::move(file)), process_(getpid()) {
-  readers_.reserve(kIdleReaders);
-}
-
-bool StoreFile::isForked() const noexcept { return getpid() != process_; }
+StoreFile::StoreFile(std::filesystem::path file) : path_(std::move(file)) { readers_.reserve(kIdleReaders); }
 
 std::unique_ptr<SqliteFile> StoreFile::connectOnce() {
   std::error_code ignored;

@@ -1,8 +1,6 @@
 // The database file of the kernel store: its connections and schema, and what is done where it is damaged.
 #pragma once
 
-#include <sys/types.h>
-
 #include <atomic>
 #include <cstdint>
 #include <filesystem>
@@ -15,6 +13,7 @@
 #include <fmt/format.h>
 
 #include "ir/error.h"
+#include "runtime/home_process.h"
 #include "runtime/sqlite_file.h"
 
 namespace srjit {
@@ -63,7 +62,7 @@ class StoreFile {
 
   const std::filesystem::path& path() const noexcept { return path_; }
   /// Whether this process was forked from the one that opened the file.
-  bool isForked() const noexcept;
+  bool isForked() const noexcept { return home_.isForked(); }
 
  private:
   std::unique_ptr<SqliteFile> connectOnce();
@@ -73,7 +72,7 @@ class StoreFile {
   SqliteFile& writer();
 
   const std::filesystem::path path_;
-  const pid_t process_;
+  const HomeProcess home_;
   std::atomic<std::uint64_t> generation_ = 0;
   std::mutex readers_mutex_;
   std::vector<std::unique_ptr<SqliteFile>> readers_;  ///< idle ones

@@ -101,12 +101,7 @@ Result<std::string> directText(const Dag& graph, const KernelOptions& options) {
   }
   const Result<DirectImage> image = joinDirect({&part, 1}, direct);
   if (!image) return image.error();
-  const KernelDescription kernel{.name = kDirectKernel,
-                                 .code = {image->words},
-                                 .registers = image->registers,
-                                 .parameter_bytes = {sizeof(DirectArguments)},
-                                 .max_threads = {32 * kDirectMostWarps, 1, 1},
-                                 .exits = image->exits};
+  const KernelDescription kernel = directKernel(*image);
   return sass::listing(srjit::writeCubin({&kernel, 1}, direct.architecture));
 }
 

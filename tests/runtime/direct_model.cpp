@@ -31,9 +31,10 @@ class DirectModel final : public KernelModel {
   std::vector<std::size_t> parameterBytes() const override { return {sizeof(DirectArguments)}; }
 
   void run(const ModelLaunch& launch, ModelMemory& memory) const override {
-    const DirectGrid grid{launch.grid[0], launch.block[0] / 32};
-    requireOfModel(launch.block == std::array<unsigned, 3>{32 * grid.warps, 1, 1} && grid.warps <= kDirectMostWarps,
-                   "blocks are whole warps in a row");
+    const DirectGrid grid{launch.grid[0], launch.block[0] / kWarpLanes};
+    requireOfModel(
+        launch.block == std::array<unsigned, 3>{kWarpLanes * grid.warps, 1, 1} && grid.warps <= kDirectMostWarps,
+        "blocks are whole warps in a row");
     requireOfModel(launch.grid[2] == 1 && launch.shared_bytes == 0, "a flat grid, and no shared memory");
     DirectArguments arguments;
     std::memcpy(static_cast<void*>(&arguments), launch.arguments.data(), sizeof arguments);

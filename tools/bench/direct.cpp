@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::size_t kExpressions = 8192;
 constexpr Math kMath = Math::kFast;
-constexpr unsigned kWindow = 8;  ///< of the scheduler
+constexpr unsigned kWindow = DirectOptions().window;
 
 /// Trees of 30 nodes over 10 variables, in graphs of `chunk` expressions.
 struct Graphs {

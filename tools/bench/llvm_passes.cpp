@@ -16,13 +16,12 @@
 #include "passes/pass.h"
 #include "runtime/assembler.h"
 #include "runtime/clock.h"
+#include "runtime/kernel_store.h"
 #include "tools/bench/bench_failure.h"
 #include "tools/bench/population.h"
 
 namespace srjit {
 namespace {
-
-constexpr unsigned kInterpreterDepth = 4;  // as runtime/kernel_store.cpp
 
 /// What is compiled: kernels of a population, or an interpreter where the name says so. "angles" are trees of sines,
 /// cosines and tangents, whose functions of libdevice have arrays and loops.

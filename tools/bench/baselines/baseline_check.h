@@ -26,7 +26,7 @@ struct BaselineAgreement {
 /// How sums of squared errors agree with those of another evaluator, as compareSums() says.
 struct SumAgreement {
   std::size_t compared = 0;
-  std::size_t finite = 0;  ///< of the other's, those that are finite and below 1e30
+  std::size_t finite = 0;  ///< of the other's, those that are small enough to be compared
   std::size_t same = 0;
 
   /// "1995 of 2000 sums as sr-jit's, 1900 of them finite".
@@ -48,11 +48,10 @@ BaselineAgreement checkBaseline(Baseline& baseline, std::span<const Expression> 
 
 /// Compares the sums of a whole population, whose functions may be approximated in another way. Finite sums are the
 /// same if they differ by less than 1 %, or by what relative errors of 1e-4 in all predictions of this target would
-/// make; others, not finite or a thousand times the target's own (those of a few rows next to a pole), if
-/// the sum is not below ten times the target's.
-/// Single expressions may differ, where a rounding of one operand decides (a pole, a difference of large numbers).
-/// Throws BenchFailure if more than one and 2 % of the finite ones do, or of the others, with the first of them; and
-/// without any finite sum of the other's.
+/// make; others, not finite or a thousand times the target's own (those of a few rows next to a pole), if the sum is
+/// not below ten times the target's. Single expressions may differ, where a rounding of one operand decides (a pole, a
+/// difference of large numbers). Throws BenchFailure if more than one and 2 % of the finite ones do, or of the others,
+/// with the first of them; and without any finite sum of the other's.
 SumAgreement compareSums(std::span<const double> sums, std::span<const double> expected, std::span<const float> target);
 
 }  // namespace srjit

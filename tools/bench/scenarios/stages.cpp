@@ -139,12 +139,7 @@ class OneCore {
     if (part.groups.empty()) return;
     const KernelImage image = timed("direct image", expressions, [&] {
       const DirectImage joined = must(joinDirect({&part, 1}, direct_));
-      const KernelDescription kernel{.name = kDirectKernel,
-                                     .code = {joined.words},
-                                     .registers = joined.registers,
-                                     .parameter_bytes = {sizeof(DirectArguments)},
-                                     .max_threads = {32 * kDirectMostWarps, 1, 1},
-                                     .exits = joined.exits};
+      const KernelDescription kernel = directKernel(joined);
       KernelImage made;
       made.code = writeCubin({&kernel, 1}, direct_.architecture);
       return made;
