@@ -61,7 +61,7 @@ struct DeviceCode {
   ParameterTable parameters;
   std::optional<InterpreterCode> interpreter;
 
-  std::vector<std::shared_ptr<const LoadedImage>> images;
+  std::vector<std::shared_ptr<const Module>> modules;
   std::vector<CompiledKernel> kernels;
   std::vector<std::uint32_t> compiled;  ///< expressions that have a kernel, kernel after kernel
   DeviceBuffer outputs;                 ///< their numbers, u32
@@ -73,8 +73,8 @@ struct DeviceCode {
   std::size_t tokens = 0;         ///< of all expressions, as they were given: what costs are reckoned by
   std::size_t nodes = 0;          ///< of all graphs after the passes; how much they share depends on the batches
   double seconds_passes = 0, seconds_codegen = 0;
-  double seconds_reading = 0;   ///< of codegen: while kernels were looked for in the cache and read, by all threads
-  double seconds_loading = 0;   ///< of codegen: while the driver loaded those, one module after another
+  double seconds_reading = 0;   ///< of codegen: that finding kernels in the cache and reading them took
+  double seconds_loading = 0;   ///< of codegen: that the driver took to load those
   std::size_t made_tokens = 0;  ///< of expressions whose kernels were made for this, not found in the cache
   double made_seconds = 0;      ///< of one core, that making those took
 };

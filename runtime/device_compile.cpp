@@ -35,7 +35,7 @@ std::size_t tokensOf(const KernelGroup& group, const ProgramSource& source) {
 /// A kernel while it is being made.
 struct Draft {
   std::vector<std::uint32_t> expressions;
-  std::shared_ptr<const LoadedImage> image;
+  std::shared_ptr<const Module> module;
   Kernel kernel;
   ParameterTable parameters;
   std::size_t nodes = 0;
@@ -54,8 +54,8 @@ struct Attempt {
   unsigned min_blocks;
 };
 
-/// A planned module, what it is divided into, and what came of them: kernels that the cache has by turns of find() and
-/// load(), as long as isOpen(), and then the others by make().
+/// A planned module, what it is divided into, and what came of them: kernels that the cache has by loadWhatIsThere(),
+/// then the others by make().
 class Batch {
  public:
   Batch(const CodeRequest& request, const KernelKind& kind, const std::atomic<bool>& cancelled, PlannedModule module)
@@ -63,27 +63,22 @@ class Batch {
     open_.push_back({module, minBlocksOf(request.source.precision)});
   }
 
-  bool isOpen() const noexcept { return !open_.empty(); }
-
-  /// Reads what is there. In parallel with other batches; touches no device.
-  void find() {
-    for (const Attempt& attempt : std::exchange(open_, {})) {
+  /// Reads what is there, and loads it.
+  void loadWhatIsThere() {
+    while (!open_.empty()) {
+      const Attempt attempt = open_.back();
+      open_.pop_back();
       if (isCancelled()) return;
-      if (auto rows = request_.store.findRows(attempt.module.dags, kind_, kCompiledRowsPerThread, attempt.min_blocks)) {
-        found_.emplace_back(attempt, std::move(*rows));
-      } else {
+      const Stopwatch reading;
+      auto rows = request_.store.findRows(attempt.module.dags, kind_, kCompiledRowsPerThread, attempt.min_blocks);
+      seconds_reading += reading.seconds();
+      if (!rows) {
         missing_.push_back(attempt);
+        continue;
       }
-    }
-  }
-
-  /// Loads what was found. One batch at a time: while others read, or only allocate, the driver takes several times as
-  /// long (docs/performance.md).
-  void load() {
-    for (auto& [attempt, rows] : std::exchange(found_, {})) {
-      if (isCancelled()) return;
-      const auto image = request_.store.load(std::move(rows));
-      take(attempt, image, 0, [this](const Attempt& part) { open_.push_back(part); });
+      const Stopwatch loading;
+      take(attempt, request_.store.load(std::move(*rows)), 0, [this](const Attempt& part) { open_.push_back(part); });
+      seconds_loading += loading.seconds();
     }
   }
 
@@ -97,6 +92,7 @@ class Batch {
   std::optional<Error> trouble;
   std::size_t made_tokens = 0;  ///< of expressions whose kernels did not come from the cache
   double made_seconds = 0;      ///< of one core, for those
+  double seconds_reading = 0, seconds_loading = 0;
   std::vector<Failure> failures;
 
  private:
@@ -106,24 +102,23 @@ class Batch {
     if (isCancelled()) return;
     const auto make_part = [this](const Attempt& part) { make(part); };
     double seconds = 0;
-    auto image = request_.store.rows(attempt.module.dags, kind_, kCompiledRowsPerThread, attempt.min_blocks, seconds);
+    auto module = request_.store.rows(attempt.module.dags, kind_, kCompiledRowsPerThread, attempt.min_blocks, seconds);
     made_seconds += seconds;
-    if (image) return take(attempt, *image, seconds, make_part);
+    if (module) return take(attempt, *module, seconds, make_part);
     // Where it is the machine that fails, smaller kernels would not help.
-    if (image.error().code != Errc::kMachine && divide(attempt, make_part)) return;
-    trouble = std::move(image).error();
+    if (module.error().code != Errc::kMachine && divide(attempt, make_part)) return;
+    trouble = std::move(module).error();
     for (const KernelGroup& group : attempt.module.groups) {
       interpreted.insert(interpreted.end(), group.expressions.begin(), group.expressions.end());
     }
   }
 
-  /// Keeps the kernels of an image, which took `seconds` to make; those that spill are tried again by `again`.
+  /// Keeps the kernels of a module, which took `seconds` to make; those that spill are tried again by `again`.
   template <class Again>
-  void take(const Attempt& attempt, const std::shared_ptr<const LoadedImage>& image, double seconds,
-            const Again& again) {
+  void take(const Attempt& attempt, const std::shared_ptr<const Module>& module, double seconds, const Again& again) {
     for (std::size_t i = 0; i < attempt.module.groups.size(); ++i) {
       const KernelGroup& group = attempt.module.groups[i];
-      const Kernel kernel = image->module.kernel(rowsKernelName(i));
+      const Kernel kernel = module->kernel(rowsKernelName(i));
       if (spills(kernel, group.weight)) {
         const Attempt alone{partOf(attempt.module, i), attempt.min_blocks};
         if (divide(alone, again)) continue;
@@ -133,14 +128,14 @@ class Batch {
         }
       }
       if (seconds > 0) made_tokens += tokensOf(group, request_.source);
-      keep(group, attempt.module.dags[i], image, kernel);
+      keep(group, attempt.module.dags[i], module, kernel);
     }
   }
 
-  void keep(const KernelGroup& group, const Dag& dag, const std::shared_ptr<const LoadedImage>& image,
+  void keep(const KernelGroup& group, const Dag& dag, const std::shared_ptr<const Module>& module,
             const Kernel& kernel) {
     Draft draft{
-        .expressions = group.expressions, .image = image, .kernel = kernel, .parameters = {}, .nodes = dag.size()};
+        .expressions = group.expressions, .module = module, .kernel = kernel, .parameters = {}, .nodes = dag.size()};
     for (const ParameterSource& parameter : dag.parameters()) {
       draft.parameters.add(parameter, parameter.isLiteral()
                                           ? 0
@@ -174,7 +169,6 @@ class Batch {
   const KernelKind& kind_;
   const std::atomic<bool>& cancelled_;
   std::vector<Attempt> open_, missing_;
-  std::vector<std::pair<Attempt, FoundRows>> found_;
   std::deque<KernelPlan> halves_;  ///< which attempts refer to
 };
 
@@ -198,29 +192,20 @@ DeviceCode compileForDevice(const CodeRequest& request, const KernelPlan& plan, 
   interpreted.insert(interpreted.end(), plan.too_long.begin(), plan.too_long.end());
   std::deque<Batch> batches;
   for (std::size_t m = 0; m < plan.modules(); ++m) batches.emplace_back(request, kind, cancelled, plan.module(m));
-  const auto forEach = [&](void (Batch::*step)()) {
-    tbb::parallel_for(std::size_t{0}, batches.size(), [&](std::size_t b) { (batches[b].*step)(); });
-  };
-  double seconds_reading = 0, seconds_loading = 0;
-  while (std::ranges::any_of(batches, &Batch::isOpen)) {
-    const Stopwatch reading;
-    forEach(&Batch::find);
-    seconds_reading += reading.seconds();
-    const Stopwatch loading;
-    for (Batch& batch : batches) batch.load();
-    seconds_loading += loading.seconds();
-  }
-  forEach(&Batch::make);
+  // By one thread: where others read at the same time, both they and the driver wait for memory from the system, and all
+  // takes longer (docs/performance.md).
+  for (Batch& batch : batches) batch.loadWhatIsThere();
+  tbb::parallel_for(std::size_t{0}, batches.size(), [&](std::size_t b) { batches[b].make(); });
 
   DeviceCode code;
   code.tokens = request.source.tokens;
   code.seconds_passes = plan.seconds_passes;
-  code.seconds_reading = seconds_reading;
-  code.seconds_loading = seconds_loading;
   code.failures = plan.failures;
   for (const Batch& batch : batches) {
     code.made_tokens += batch.made_tokens;
     code.made_seconds += batch.made_seconds;
+    code.seconds_reading += batch.seconds_reading;
+    code.seconds_loading += batch.seconds_loading;
     interpreted.insert(interpreted.end(), batch.interpreted.begin(), batch.interpreted.end());
     code.failures.insert(code.failures.end(), batch.failures.begin(), batch.failures.end());
     if (batch.trouble) code.trouble = batch.trouble;
@@ -240,7 +225,7 @@ DeviceCode compileForDevice(const CodeRequest& request, const KernelPlan& plan, 
       code.kernels.push_back({.kernel = draft.kernel,
                               .outputs = code.compiled.size() * sizeof(std::uint32_t),  // in the buffer that comes
                               .first_parameter = code.parameters.size()});
-      code.images.push_back(draft.image);
+      code.modules.push_back(draft.module);
       code.compiled.insert(code.compiled.end(), draft.expressions.begin(), draft.expressions.end());
       code.parameters.append(draft.parameters);
       code.nodes += draft.nodes;

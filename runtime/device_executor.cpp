@@ -118,7 +118,7 @@ class DeviceExecutor final : public Executor {
   }
   Result<std::unique_ptr<DeviceRun>> takeRun(const Task& task, bool counts);
   Result<Losses> evaluate(const Task& task, std::span<const double> parameters);
-  Result<Losses> finish(const Task& task, std::unique_ptr<DeviceRun> run);
+  Result<Losses> finish(const Task& task, std::unique_ptr<DeviceRun> run, Losses losses);
   void learn(const Task& task, const DeviceRun& run);
 
   std::shared_ptr<const Cuda> cuda_;
@@ -164,7 +164,10 @@ class LossFlight final : public Flight {
   void wait() override {
     if (run_ != nullptr) run_->wait();
   }
-  Result<Losses> finish() override { return executor_.finish(task_, std::move(run_)); }
+  Result<Losses> finish() override {
+    Losses losses = run_->emptyLosses();
+    return executor_.finish(task_, std::move(run_), std::move(losses));
+  }
 
  private:
   DeviceExecutor& executor_;
@@ -211,12 +214,11 @@ void DeviceExecutor::learn(const Task& task, const DeviceRun& run) {
   tiers_.learn(*run.plan().code, run.plan().data->rows, seconds);
 }
 
-Result<Losses> DeviceExecutor::finish(const Task& task, std::unique_ptr<DeviceRun> run) {
+Result<Losses> DeviceExecutor::finish(const Task& task, std::unique_ptr<DeviceRun> run, Losses losses) {
   run->wait();
-  Losses losses = inArena([&] {
-    Losses made = run->losses(*task.loss);
+  inArena([&] {
+    run->readLosses(*task.loss, losses);
     learn(task, *run);
-    return made;
   });
   losses.failures = run->plan().code->failures;
   keepRun(task, std::move(run));

@@ -10,6 +10,7 @@
 
 #include "compiler/direct.h"
 #include "runtime/device_direct.h"
+#include "runtime/executor.h"
 #include "runtime/loss_value.h"
 
 namespace srjit {
@@ -22,7 +23,7 @@ constexpr std::size_t kManyPredictionBytes = std::size_t{32} << 20, kPredictionC
 // many tokens, or of as many as two parts of seven of a small device's shared memory hold.
 constexpr std::size_t kLongProgram = 1024;
 constexpr unsigned kWindow = 512;
-constexpr std::size_t kLossGrain = 4096;
+constexpr std::size_t kLossGrain = 1 << 14;
 // Of a run: one for each chunk of predictions, and as many again for rows that are streamed into either of two buffers.
 // More chunks come of data so large that a kernel fills the device by itself, or of a lack of memory.
 constexpr std::size_t kMaxGraphs = 2 * kPredictionChunks;
@@ -39,9 +40,11 @@ constexpr std::size_t dispatchCost(unsigned rows_per_thread) { return 11 + 2 * r
 
 InterpreterGeometry chooseGeometry(const InterpreterCode& code, const InterpreterSection& section, std::size_t rows,
                                    Precision precision, const DeviceLimits& limits) {
-  // Blocks that a multiprocessor should hold at once, and those that each should get in all.
-  constexpr std::size_t kResidentBlocks = 5, kBlocksPerMultiprocessor = 40;
-  constexpr std::size_t kMaxProgramsPerWarp = 64;
+  // Blocks that a multiprocessor should hold at once.
+  constexpr std::size_t kResidentBlocks = 5;
+  // Blocks that each multiprocessor gets in all: many, so that none waits for the last of another; where that leaves
+  // few programs for a warp to make good for copying columns, fewer (docs/performance.md).
+  constexpr std::size_t kManyBlocks = 40, kFewBlocks = 10, kFewPrograms = 8, kMaxProgramsPerWarp = 64;
   const auto strips = [&](unsigned k) { return ceilDivide(rows, std::size_t{32} * k); };
   const auto cost = [&](unsigned k) { return strips(k) * dispatchCost(k); };
   InterpreterGeometry geometry{.rows_per_thread = cost(8) <= cost(4) ? 8u : 4u, .row_warps = 4, .programs_per_warp = 1};
@@ -62,9 +65,12 @@ InterpreterGeometry chooseGeometry(const InterpreterCode& code, const Interprete
 
   const std::size_t tiles = ceilDivide(strips(geometry.rows_per_thread), geometry.row_warps);
   const std::size_t teams = kBlockWarps / geometry.row_warps;
-  const std::size_t wanted_blocks = kBlocksPerMultiprocessor * limits.multiprocessors;
+  const auto programs = [&](std::size_t blocks) {
+    return section.programs * tiles / (teams * blocks * limits.multiprocessors);
+  };
   geometry.programs_per_warp =
-      word(std::clamp<std::size_t>(section.programs * tiles / (teams * wanted_blocks), 1, kMaxProgramsPerWarp));
+      word(std::clamp<std::size_t>(std::max(programs(kManyBlocks), std::min(programs(kFewBlocks), kFewPrograms)), 1,
+                                   kMaxProgramsPerWarp));
   const auto bytes = [&] {
     return interpreterSharedBytes(
         precision, geometry, section.staged_columns, section.slots,
@@ -389,32 +395,36 @@ void DeviceRun::submitColumns() {
 
 void DeviceRun::wait() const { waitBriefly(done_); }
 
-Losses DeviceRun::losses(const LossOptions& options) const {
-  wait();
+Losses DeviceRun::emptyLosses() const {
+  Losses losses;
+  losses.values.resize(plan_.expressions);
+  losses.valid_rows.resize(plan_.expressions, plan_.data->rows);
+  return losses;
+}
+
+void DeviceRun::readLosses(const LossOptions& options, Losses& losses) const {
   const Dataset::State& data = *plan_.data;
   const std::size_t count = plan_.expressions;
-  const bool skips = plan_.kind.loss->skip_invalid;
-  Losses losses;
-  losses.values.resize(count);
-  losses.valid_rows.resize(count);
-  if (count == 0) return losses;
-  const double* const totals = host_totals_->as<double>().data();
-  tbb::parallel_for(tbb::blocked_range<std::size_t>(0, count, kLossGrain), [&](const auto& range) {
-    for (std::size_t e = range.begin(); e < range.end(); ++e) {
-      LossSums sums{.terms = totals[e], .weights = 0, .rows = data.rows, .valid = data.rows};
-      // What stands there for an expression that failed may be no number of rows.
-      if (skips)
-        sums.valid =
-            static_cast<std::uint64_t>(std::min(std::max(0.0, totals[count + e]), static_cast<double>(data.rows)));
-      const bool all = sums.valid == sums.rows;
-      sums.weights = !data.has_weights ? static_cast<double>(sums.valid)
-                     : all             ? data.weight_sum
-                                       : totals[2 * count + e];
-      losses.values[e] = lossValue(sums, data.target_variance, options);
-      losses.valid_rows[e] = sums.valid;
+  if (count == 0) return;
+  const double all_weights = data.has_weights ? data.weight_sum : static_cast<double>(data.rows);
+  const std::span<const double> totals = host_totals_->as<double>();
+  const auto read = [&](std::size_t begin, std::size_t end) {
+    if (!plan_.kind.loss->skip_invalid) {
+      return lossValues(totals.subspan(begin, end - begin), all_weights, data.target_variance, options.kind,
+                        std::span(losses.values).subspan(begin, end - begin));
     }
-  });
-  return losses;
+    for (std::size_t e = begin; e < end; ++e) {
+      // What stands there for an expression that failed may be no number of rows.
+      const double valid = std::min(std::max(0.0, totals[count + e]), static_cast<double>(data.rows));
+      LossSums sums{.terms = totals[e], .rows = data.rows, .valid = static_cast<std::uint64_t>(valid)};
+      sums.weights = sums.valid == sums.rows ? all_weights : data.has_weights ? totals[2 * count + e] : valid;
+      takeLoss(losses, e, sums, data, options);
+    }
+  };
+  // Waking another thread takes longer than a few.
+  if (count <= 2 * kLossGrain) return read(0, count);
+  tbb::parallel_for(tbb::blocked_range<std::size_t>(0, count, kLossGrain),
+                    [&](const auto& range) { read(range.begin(), range.end()); });
 }
 
 PredictionChunk DeviceRun::launchChunk(std::size_t chunk) {

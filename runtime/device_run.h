@@ -69,8 +69,10 @@ class DeviceRun {
   void submitColumns();
   bool ready() const { return done_.ready(); }
   void wait() const;
-  /// After submitLoss: waits and gives one loss per expression; in parallel on the thread's arena.
-  Losses losses(const LossOptions& options) const;
+  /// After submitLoss: losses as large as they will be, while the device computes, since fresh memory takes longer than
+  /// what is written there; and after wait() their values, in parallel on the thread's arena.
+  Losses emptyLosses() const;
+  void readLosses(const LossOptions& options, Losses& losses) const;
 
   /// Predictions of expression e at out + e * rows; waits. Copies in parallel on the thread's arena.
   void evaluate(std::span<const double> parameters, std::byte* out);

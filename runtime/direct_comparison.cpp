@@ -319,7 +319,9 @@ class Comparison {
       const auto run = runOf(sums_, code, data, kind, kGrids.at(way));
       if (!run) return run.error();
       (*run)->submitLoss(sums_.parameters);
-      const Losses actual = (*run)->losses(options);
+      (*run)->wait();
+      Losses actual = (*run)->emptyLosses();
+      (*run)->readLosses(options, actual);
       const Losses& expected = losses_[index];
       for (std::size_t i = 0; i < sums_.size(); ++i) {
         if (sameBits(expected.values[i], actual.values[i]) && expected.valid_rows[i] == actual.valid_rows[i]) continue;

@@ -79,8 +79,8 @@ struct ProgramStatus {
   std::size_t compiled = 0;       ///< expressions that have machine code of their own
   std::uint64_t evaluations = 0;  ///< since it was made
   double seconds_compiling = 0;   ///< that passed until the machine code was there
-  double seconds_reading = 0;     ///< of these, while kernels were looked for in the cache of a GPU's kernels, and read
-  double seconds_loading = 0;     ///< of these, while the driver then loaded them
+  double seconds_reading = 0;     ///< of these, that finding kernels in a GPU's cache and reading them took
+  double seconds_loading = 0;     ///< of these, that the driver took to load those
   /// Of the kernels of the evaluation that finished last, as the device's clock measured it: copies and waits between
   /// chunks of rows do not count. 0 before, and on a CPU.
   double device_seconds = 0;

@@ -199,7 +199,6 @@ Image KernelCache::State::fromDisk(const KernelKey& key) {
   const std::scoped_lock lock(mutex_);
   ++stats_.disk_hits;
   stats_.saved_seconds += image->seconds;
-  stats_.evictions += memory_.add(key.digest, image);
   return image;
 }
 
@@ -244,9 +243,12 @@ Result<Image> KernelCache::State::get(const KernelKey& key, const Make& make) {
     ~Ending() { now(); }
   } ending{*this, key, flight, image};
   image = fromDisk(key);
-  if (image) return image;
   {
     const std::scoped_lock lock(mutex_);
+    if (image) {
+      stats_.evictions += memory_.add(key.digest, image);
+      return image;
+    }
     ++stats_.misses;
   }
   Result<KernelImage> made = tbb::this_task_arena::isolate([&] { return make(); });

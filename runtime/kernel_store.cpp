@@ -58,23 +58,23 @@ const HandlerTable& KernelStore::table(const InterpreterVariant& variant) {
   return found->second;
 }
 
-std::shared_ptr<const LoadedImage> KernelStore::loaded(const KernelKey& key) {
+std::shared_ptr<const Module> KernelStore::loaded(const KernelKey& key) {
   const std::lock_guard lock(mutex_);
   const auto found = loaded_.find(std::string(key.digest.begin(), key.digest.end()));
   return found == loaded_.end() ? nullptr : found->second.lock();
 }
 
-Result<std::shared_ptr<const LoadedImage>> KernelStore::load(const KernelKey& key, const Make& make) {
+Result<std::shared_ptr<const Module>> KernelStore::load(const KernelKey& key, const Make& make) {
   if (auto known = this->loaded(key)) return known;
   auto image = cache_->get(key, make);
   if (!image) return std::move(image).error();
   return load(FoundRows{.key = key, .loaded = nullptr, .image = std::move(*image)});
 }
 
-std::shared_ptr<const LoadedImage> KernelStore::load(FoundRows found) {
+std::shared_ptr<const Module> KernelStore::load(FoundRows found) {
   if (found.loaded != nullptr) return found.loaded;
   const CurrentContext current(*cuda_);
-  auto loaded = std::make_shared<const LoadedImage>(LoadedImage{found.image, Module(cuda_, *found.image)});
+  auto loaded = std::make_shared<const Module>(cuda_, *found.image);
   const std::lock_guard lock(mutex_);
   if (loaded_.size() > 4096) std::erase_if(loaded_, [](const auto& entry) { return entry.second.expired(); });
   loaded_[std::string(found.key.digest.begin(), found.key.digest.end())] = loaded;
@@ -85,7 +85,7 @@ Result<Kernel> KernelStore::keep(const KernelNumber& number, const KernelKey& ke
   auto loaded = load(key, make);
   if (!loaded) return std::move(loaded).error();
   const CurrentContext current(*cuda_);
-  const Kernel kernel = (*loaded)->module.kernel(name);
+  const Kernel kernel = (*loaded)->kernel(name);
   kernel.allowSharedBytes(cuda_->limits().shared_bytes_per_block - kernel.staticSharedBytes());
   const std::lock_guard lock(mutex_);
   return kept_.try_emplace(number, std::move(*loaded), kernel).first->second.second;
@@ -114,7 +114,7 @@ Result<Kernel> KernelStore::totals() {
   return keep(number, keyOfTotals(made_for, identity_), kTotalsKernel, [&] { return images_->totals(made_for); });
 }
 
-Result<std::shared_ptr<const LoadedImage>> KernelStore::rows(std::span<const Dag> dags, const KernelKind& kind,
+Result<std::shared_ptr<const Module>> KernelStore::rows(std::span<const Dag> dags, const KernelKind& kind,
                                                              unsigned rows_per_thread, unsigned min_blocks,
                                                              double& seconds) {
   const DeviceOptions made_for = rowsOptions(kind, rows_per_thread, min_blocks);

@@ -25,16 +25,10 @@ struct KernelKind {
   friend bool operator==(const KernelKind&, const KernelKind&) = default;
 };
 
-/// A module with the image it was loaded from.
-struct LoadedImage {
-  std::shared_ptr<const KernelImage> image;
-  Module module;
-};
-
 /// What rows() would only have to load.
 struct FoundRows {
   KernelKey key;
-  std::shared_ptr<const LoadedImage> loaded;  ///< null: not loaded yet
+  std::shared_ptr<const Module> loaded;  ///< null: not loaded yet
   std::shared_ptr<const KernelImage> image;
 };
 
@@ -65,14 +59,14 @@ class KernelStore {
 
   /// One kernel for each graph; graph i's is named rowsKernelName(i). `seconds` becomes what making them took of one
   /// core; 0 if they were there, or another caller made them.
-  Result<std::shared_ptr<const LoadedImage>> rows(std::span<const Dag> dags, const KernelKind& kind,
-                                                  unsigned rows_per_thread, unsigned min_blocks, double& seconds);
+  Result<std::shared_ptr<const Module>> rows(std::span<const Dag> dags, const KernelKind& kind,
+                                             unsigned rows_per_thread, unsigned min_blocks, double& seconds);
 
-  /// rows() in two steps, for many modules at once: reading, which touches no device, and loading. Nothing if the image
+  /// rows() in two steps, where the image is there already: reading, which touches no device, and loading. Nothing if it
   /// is not there yet, or is being made.
   std::optional<FoundRows> findRows(std::span<const Dag> dags, const KernelKind& kind, unsigned rows_per_thread,
                                     unsigned min_blocks);
-  std::shared_ptr<const LoadedImage> load(FoundRows found);
+  std::shared_ptr<const Module> load(FoundRows found);
 
   /// Whether rows() would only have to load the image, as far as can be told without reading it.
   bool hasRows(std::span<const Dag> dags, const KernelKind& kind, unsigned rows_per_thread, unsigned min_blocks);
@@ -88,8 +82,8 @@ class KernelStore {
   using KernelNumber = std::pair<InterpreterVariant, unsigned>;  ///< the unsigned names a KernelKind
   DeviceOptions options(const KernelKind& kind, unsigned rows_per_thread) const;
   DeviceOptions rowsOptions(const KernelKind& kind, unsigned rows_per_thread, unsigned min_blocks) const;
-  std::shared_ptr<const LoadedImage> loaded(const KernelKey& key);
-  Result<std::shared_ptr<const LoadedImage>> load(const KernelKey& key, const Make& make);
+  std::shared_ptr<const Module> loaded(const KernelKey& key);
+  Result<std::shared_ptr<const Module>> load(const KernelKey& key, const Make& make);
   Result<Kernel> keep(const KernelNumber& number, const KernelKey& key, const char* name, const Make& make);
   std::optional<Kernel> kept(const KernelNumber& number);
 
@@ -102,9 +96,9 @@ class KernelStore {
 
   std::mutex mutex_;
   std::map<InterpreterVariant, HandlerTable> tables_;
-  std::map<std::string, std::weak_ptr<const LoadedImage>> loaded_;  ///< by the key's digest
+  std::map<std::string, std::weak_ptr<const Module>> loaded_;  ///< by the key's digest
   /// Interpreters, and under rows_per_thread 0 the totals.
-  std::map<KernelNumber, std::pair<std::shared_ptr<const LoadedImage>, Kernel>> kept_;
+  std::map<KernelNumber, std::pair<std::shared_ptr<const Module>, Kernel>> kept_;
 };
 
 }  // namespace srjit

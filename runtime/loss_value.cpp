@@ -4,6 +4,29 @@
 #include <limits>
 
 namespace srjit {
+namespace {
+
+/// What `apply` gives for the formula of a kind: from terms and their mean to the loss.
+template <class Apply>
+auto withFormula(LossKind kind, double target_variance, const Apply& apply) {
+  const auto mean_alone = [](double, double mean) { return mean; };
+  switch (kind) {
+    case LossKind::kSse:
+      return apply([](double terms, double) { return terms; });
+    case LossKind::kMse:
+    case LossKind::kMae:
+      return apply(mean_alone);
+    case LossKind::kRmse:
+      return apply([](double, double mean) { return std::sqrt(mean); });
+    case LossKind::kNmse:
+      return apply([=](double, double mean) { return mean / target_variance; });
+    case LossKind::kR2:
+      return apply([=](double, double mean) { return 1 - mean / target_variance; });
+  }
+  return apply(mean_alone);
+}
+
+}  // namespace
 
 LossSpec lossSpec(const LossOptions& options, bool weighted) {
   return {.term = options.kind == LossKind::kMae ? LossTerm::kAbsolute : LossTerm::kSquared,
@@ -17,21 +40,15 @@ double lossValue(const LossSums& sums, double target_variance, const LossOptions
     return options.kind == LossKind::kR2 ? -kInfinity : kInfinity;
   }
   if (options.nan == NanPolicy::kSkip && sums.valid == 0) return std::numeric_limits<double>::quiet_NaN();
-  const double mean = sums.terms / sums.weights;
-  switch (options.kind) {
-    case LossKind::kSse:
-      return sums.terms;
-    case LossKind::kMse:
-    case LossKind::kMae:
-      return mean;
-    case LossKind::kRmse:
-      return std::sqrt(mean);
-    case LossKind::kNmse:
-      return mean / target_variance;
-    case LossKind::kR2:
-      return 1 - mean / target_variance;
-  }
-  return mean;
+  return withFormula(options.kind, target_variance,
+                     [&](const auto& formula) { return formula(sums.terms, sums.terms / sums.weights); });
+}
+
+void lossValues(std::span<const double> terms, double weights, double target_variance, LossKind kind,
+                std::span<double> values) {
+  withFormula(kind, target_variance, [&](const auto& formula) {
+    for (std::size_t i = 0; i < terms.size(); ++i) values[i] = formula(terms[i], terms[i] / weights);
+  });
 }
 
 }  // namespace srjit

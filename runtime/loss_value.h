@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 
 #include "compiler/loss.h"
 #include "runtime/engine.h"
@@ -21,5 +22,9 @@ LossSpec lossSpec(const LossOptions& options, bool weighted);
 
 /// The value as LossKind says; divisions follow IEEE 754, so a constant target gives an infinite or NaN kNmse.
 double lossValue(const LossSums& sums, double target_variance, const LossOptions& options);
+
+/// The same of many expressions by the sums of their terms, if all rows are valid, whose weights sum up to `weights`.
+void lossValues(std::span<const double> terms, double weights, double target_variance, LossKind kind,
+                std::span<double> values);
 
 }  // namespace srjit

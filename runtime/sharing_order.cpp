@@ -73,38 +73,36 @@ std::vector<Subtree> subtreesOf(const Expression& expression, const CodeWeights&
   return found;
 }
 
-/// Which subtrees occur in more than one place of a batch.
+/// Which subtrees occur in more than one place of a batch: a hash table with open addressing, whose entries are hashes
+/// but for the lowest bit, which tells whether there was another one.
 class Repeated {
  public:
   explicit Repeated(const std::vector<std::vector<Subtree>>& subtrees) {
     std::size_t count = 0;
     for (const auto& own : subtrees) count += own.size();
-    places_.resize(std::bit_ceil(4 * count + 1));
-    for (const auto& own : subtrees) {
-      for (const Subtree& subtree : own) place(subtree.hash) = place(subtree.hash) == 0 ? 1 : 2;
-    }
-    std::vector<std::uint64_t> likely;
+    places_.resize(std::bit_ceil(2 * count + 1));
     for (const auto& own : subtrees) {
       for (const Subtree& subtree : own) {
-        if (place(subtree.hash) > 1) likely.push_back(subtree.hash);
+        std::uint64_t& place = places_[find(subtree.hash)];
+        place = (subtree.hash & ~kAgain) | (place != 0 ? kAgain : 0);
       }
     }
-    tbb::parallel_sort(likely.begin(), likely.end());
-    for (std::size_t i = 1; i < likely.size(); ++i) {
-      if (likely[i] == likely[i - 1] && (hashes_.empty() || hashes_.back() != likely[i])) hashes_.push_back(likely[i]);
-    }
   }
 
-  bool contains(std::uint64_t hash) const {
-    return places_[hash & (places_.size() - 1)] > 1 && std::binary_search(hashes_.begin(), hashes_.end(), hash);
-  }
+  bool contains(std::uint64_t hash) const { return (places_[find(hash)] & kAgain) != 0; }
 
  private:
-  std::uint8_t& place(std::uint64_t hash) { return places_[hash & (places_.size() - 1)]; }
+  static constexpr std::uint64_t kAgain = 1;
 
-  // Most subtrees occur once, and most of those are told by a table of counts that stays in a near cache.
-  std::vector<std::uint8_t> places_;   ///< how many subtrees fall here: none, one, or more
-  std::vector<std::uint64_t> hashes_;  ///< ascending
+  /// Where the hash is, or where it would be: then 0 is there.
+  std::size_t find(std::uint64_t hash) const {
+    const std::size_t mask = places_.size() - 1;
+    std::size_t at = hash >> 1 & mask;
+    while (places_[at] != 0 && ((places_[at] ^ hash) & ~kAgain) != 0) at = (at + 1) & mask;
+    return at;
+  }
+
+  std::vector<std::uint64_t> places_;
 };
 
 }  // namespace

@@ -222,6 +222,19 @@ TEST(KernelCache, TheDiskOutlivesTheObject) {
   EXPECT_EQ(cache->readFact("rate"), std::nullopt);
 }
 
+TEST(KernelCache, WhatIsFoundOnTheDiskIsNotKeptInMemory) {
+  const Scratch scratch;
+  {
+    ASSERT_TRUE(KernelCache::open({.directory = scratch.path("")})->get(keyNumber(1), maker(1)).ok());
+  }
+  const auto cache = KernelCache::open({.directory = scratch.path("")});
+  const auto found = cache->find(keyNumber(1));
+  ASSERT_NE(found, nullptr);
+  EXPECT_TRUE(sameImage(*found, imageNumber(1)));
+  EXPECT_EQ(cache->stats().memory_images, 0U);
+  EXPECT_EQ(cache->stats().disk_hits, 1U);
+}
+
 TEST(KernelCache, DamageIsAMissAndIsCounted) {
   const Scratch scratch;
   {
