@@ -56,7 +56,7 @@
 namespace srjit {
 
 inline constexpr unsigned kBlockThreads = 128;
-inline constexpr unsigned kBlockWarps = kBlockThreads / 32;
+inline constexpr unsigned kBlockWarps = kBlockThreads / kWarpLanes;
 
 /// What device code is generated for.
 struct DeviceOptions {

@@ -66,7 +66,10 @@ FormRow rowOf(sass::Form form, const FormKinds& kinds, unsigned architecture) {
   row.read_delay = byte(is_fixed || is_double ? 0 : sass::kReadDelay);
   for (const sass::Form reader : kInstructions) {
     row.settling = std::max(row.settling, byte(sass::registerDelay(form, reader)));
-    row.truth_settling = std::max(row.truth_settling, byte(sass::predicateDelay(form, reader, true, architecture)));
+    for (const bool as_guard : {false, true}) {
+      row.truth_settling =
+          std::max(row.truth_settling, byte(sass::predicateDelay(form, reader, as_guard, architecture)));
+    }
   }
   row.is_rare = row.facts.pipe == Pipe::kControl ? 1 : 0;
   return row;

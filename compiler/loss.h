@@ -22,12 +22,14 @@ struct LossSpec {
   friend bool operator==(const LossSpec&, const LossSpec&) = default;
 };
 
+/// Threads of a warp, of every NVIDIA GPU.
+inline constexpr unsigned kWarpLanes = 32;
+
 /// Sums have one fixed tree on every device, whatever the launch shape. The items of kGroupRows adjacent rows (those of
 /// rows past the end, and of rows that are left out, count as +0) are added pairwise, (0+1)+(2+3), ..., in the kernel's
 /// precision: terms, and under skip_invalid also the weights of valid rows. The sums of groups are added in double in
 /// kSumChains chains, chain c taking the groups c, c + kSumChains, ... in order; the chains are added pairwise.
 inline constexpr std::size_t kGroupRows = 128;
-inline constexpr unsigned kWarpLanes = 32;  ///< of every NVIDIA GPU
 inline constexpr std::size_t kSumChains = 32;
 
 /// The sum of items in pairs of neighbours, of their sums, and so on. N is a power of two.

@@ -12,8 +12,9 @@ constexpr std::array kArithmetic = {Op::kAdd,  Op::kSub, Op::kMul,    Op::kDiv, 
 
 // What populations of the usual systems have besides: the elementary functions, the protected forms of gplearn, and
 // what the simplifier makes of them.
-constexpr std::array kMoreOfCommon = {Op::kPow,  Op::kSqrt, Op::kExp,  Op::kLog,   Op::kSin,  Op::kCos,  Op::kTan,
-                                      Op::kTanh, Op::kPdiv, Op::kPlog, Op::kPsqrt, Op::kPinv, Op::kExp2, Op::kLogistic};
+constexpr std::array kMoreOfCommon = {Op::kPow,  Op::kSqrt,  Op::kExp,  Op::kLog,  Op::kLog2,
+                                      Op::kSin,  Op::kCos,   Op::kTan,  Op::kTanh, Op::kPdiv,
+                                      Op::kPlog, Op::kPsqrt, Op::kPinv, Op::kExp2, Op::kLogistic};
 
 std::array<OpFamily, kOpCount> allFamilies() {
   std::array<OpFamily, kOpCount> families;

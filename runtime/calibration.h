@@ -36,10 +36,10 @@ constexpr double writingSeconds(const DeviceCosts& costs, double nodes, std::siz
   return costs.write * nodes / static_cast<double>(cores);
 }
 
-/// Time of all cores for a node of compiled kernels that are in the cache, from expression to loaded kernel: 42 ms for
-/// 4,096 expressions of 30 nodes from disk (docs/performance.md, H200 and 16 cores). The driver loads one module after
-/// another, so that the number of cores hardly counts.
-inline constexpr double kLoadSecondsPerNode = 0.33e-6;
+/// Time for a node of compiled kernels that are in the cache, from graph to loaded kernel: 18 to 23 ms for 4,096
+/// expressions of 30 nodes from disk (docs/performance.md, H200). One thread loads one module after another, so the
+/// number of cores does not count.
+inline constexpr double kLoadSecondsPerNode = 0.17e-6;
 
 /// Time to see that compiled kernels are in the cache, and to load them. The key of a kernel is that of its graph:
 /// making graphs is most of what writing direct code takes.

@@ -102,10 +102,10 @@ inline bool isRefusal(const Failure& failure) { return failure.error.code == Err
 /// neighbours that share columns.
 std::size_t stagedColumnLimit(const DeviceLimits& limits, Precision precision);
 
-/// Makes kernels of `kind` for the chosen expressions, whose `plan` has its graphs, and encodes the others. First what
-/// the cache has is read, in parallel likewise, and then loaded by the calling thread alone; the rest is compiled, in
-/// parallel. A group whose kernel spills, or that is refused, is made again in halves; an expression that fails alone
-/// is interpreted, or a failure. Stops early, with code for nothing, once `cancelled`.
+/// Makes kernels of `kind` for the chosen expressions, whose `plan` has its graphs, and encodes the others. First the
+/// calling thread reads and loads what the cache has, one module after another; then the rest is compiled, in parallel.
+/// A group whose kernel spills, or that is refused, is made again in halves; an expression that fails alone is
+/// interpreted, or a failure. Stops early, with code for nothing, once `cancelled`.
 DeviceCode compileForDevice(const CodeRequest& request, const KernelPlan& plan, const KernelKind& kind,
                             const std::atomic<bool>& cancelled);
 

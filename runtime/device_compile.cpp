@@ -54,33 +54,14 @@ struct Attempt {
   unsigned min_blocks;
 };
 
-/// A planned module, what it is divided into, and what came of them: kernels that the cache has by loadWhatIsThere(),
-/// then the others by make().
+/// A planned module, what it is divided into, and what came of them.
 class Batch {
  public:
   Batch(const CodeRequest& request, const KernelKind& kind, const std::atomic<bool>& cancelled, PlannedModule module)
-      : request_(request), kind_(kind), cancelled_(cancelled) {
-    open_.push_back({module, minBlocksOf(request.source.precision)});
-  }
+      : request_(request), kind_(kind), cancelled_(cancelled), whole_{module, minBlocksOf(request.source.precision)} {}
 
-  /// Reads what is there, and loads it.
-  void loadWhatIsThere() {
-    while (!open_.empty()) {
-      const Attempt attempt = open_.back();
-      open_.pop_back();
-      if (isCancelled()) return;
-      const Stopwatch reading;
-      auto rows = request_.store.findRows(attempt.module.dags, kind_, kCompiledRowsPerThread, attempt.min_blocks);
-      seconds_reading += reading.seconds();
-      if (!rows) {
-        missing_.push_back(attempt);
-        continue;
-      }
-      const Stopwatch loading;
-      take(attempt, request_.store.load(std::move(*rows)), 0, [this](const Attempt& part) { open_.push_back(part); });
-      seconds_loading += loading.seconds();
-    }
-  }
+  /// Loads what the cache has; before make().
+  void loadCached() { loadCached(whole_); }
 
   /// Makes what is missing. In parallel with other batches.
   void make() {
@@ -92,19 +73,27 @@ class Batch {
   std::optional<Error> trouble;
   std::size_t made_tokens = 0;  ///< of expressions whose kernels did not come from the cache
   double made_seconds = 0;      ///< of one core, for those
-  double seconds_reading = 0, seconds_loading = 0;
+  LoadSeconds seconds;          ///< of kernels from the cache
   std::vector<Failure> failures;
 
  private:
   bool isCancelled() const { return cancelled_.load(std::memory_order_relaxed); }
 
+  void loadCached(const Attempt& attempt) {
+    if (isCancelled()) return;
+    const auto module =
+        request_.store.cachedRows(attempt.module.dags, kind_, kCompiledRowsPerThread, attempt.min_blocks, seconds);
+    if (module == nullptr) return missing_.push_back(attempt);
+    take(attempt, module, 0, [this](const Attempt& part) { loadCached(part); });
+  }
+
   void make(const Attempt& attempt) {
     if (isCancelled()) return;
     const auto make_part = [this](const Attempt& part) { make(part); };
-    double seconds = 0;
-    auto module = request_.store.rows(attempt.module.dags, kind_, kCompiledRowsPerThread, attempt.min_blocks, seconds);
-    made_seconds += seconds;
-    if (module) return take(attempt, *module, seconds, make_part);
+    double making = 0;
+    auto module = request_.store.rows(attempt.module.dags, kind_, kCompiledRowsPerThread, attempt.min_blocks, making);
+    made_seconds += making;
+    if (module) return take(attempt, *module, making, make_part);
     // Where it is the machine that fails, smaller kernels would not help.
     if (module.error().code != Errc::kMachine && divide(attempt, make_part)) return;
     trouble = std::move(module).error();
@@ -113,12 +102,14 @@ class Batch {
     }
   }
 
-  /// Keeps the kernels of a module, which took `seconds` to make; those that spill are tried again by `again`.
+  /// Keeps the kernels of a module, which took `making` seconds to make; those that spill are tried again by `again`.
   template <class Again>
-  void take(const Attempt& attempt, const std::shared_ptr<const Module>& module, double seconds, const Again& again) {
+  void take(const Attempt& attempt, const std::shared_ptr<const Module>& module, double making, const Again& again) {
     for (std::size_t i = 0; i < attempt.module.groups.size(); ++i) {
       const KernelGroup& group = attempt.module.groups[i];
+      const Stopwatch loading;
       const Kernel kernel = module->kernel(rowsKernelName(i));
+      if (making == 0) seconds.loading += loading.seconds();
       if (spills(kernel, group.weight)) {
         const Attempt alone{partOf(attempt.module, i), attempt.min_blocks};
         if (divide(alone, again)) continue;
@@ -127,7 +118,7 @@ class Batch {
           continue;
         }
       }
-      if (seconds > 0) made_tokens += tokensOf(group, request_.source);
+      if (making > 0) made_tokens += tokensOf(group, request_.source);
       keep(group, attempt.module.dags[i], module, kernel);
     }
   }
@@ -168,7 +159,8 @@ class Batch {
   const CodeRequest& request_;
   const KernelKind& kind_;
   const std::atomic<bool>& cancelled_;
-  std::vector<Attempt> open_, missing_;
+  const Attempt whole_;
+  std::vector<Attempt> missing_;
   std::deque<KernelPlan> halves_;  ///< which attempts refer to
 };
 
@@ -192,9 +184,9 @@ DeviceCode compileForDevice(const CodeRequest& request, const KernelPlan& plan, 
   interpreted.insert(interpreted.end(), plan.too_long.begin(), plan.too_long.end());
   std::deque<Batch> batches;
   for (std::size_t m = 0; m < plan.modules(); ++m) batches.emplace_back(request, kind, cancelled, plan.module(m));
-  // By one thread: where others read at the same time, both they and the driver wait for memory from the system, and all
-  // takes longer (docs/performance.md).
-  for (Batch& batch : batches) batch.loadWhatIsThere();
+  // By one thread: where others read at the same time, both they and the driver wait for memory from the system, and
+  // all takes longer (docs/performance.md).
+  for (Batch& batch : batches) batch.loadCached();
   tbb::parallel_for(std::size_t{0}, batches.size(), [&](std::size_t b) { batches[b].make(); });
 
   DeviceCode code;
@@ -204,8 +196,8 @@ DeviceCode compileForDevice(const CodeRequest& request, const KernelPlan& plan, 
   for (const Batch& batch : batches) {
     code.made_tokens += batch.made_tokens;
     code.made_seconds += batch.made_seconds;
-    code.seconds_reading += batch.seconds_reading;
-    code.seconds_loading += batch.seconds_loading;
+    code.seconds_reading += batch.seconds.reading;
+    code.seconds_loading += batch.seconds.loading;
     interpreted.insert(interpreted.end(), batch.interpreted.begin(), batch.interpreted.end());
     code.failures.insert(code.failures.end(), batch.failures.begin(), batch.failures.end());
     if (batch.trouble) code.trouble = batch.trouble;

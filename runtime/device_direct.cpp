@@ -1,7 +1,6 @@
 #include "runtime/device_direct.h"
 
 #include <algorithm>
-#include <bit>
 #include <cstring>
 #include <iterator>
 #include <memory>

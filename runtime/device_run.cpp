@@ -23,7 +23,7 @@ constexpr std::size_t kManyPredictionBytes = std::size_t{32} << 20, kPredictionC
 // many tokens, or of as many as two parts of seven of a small device's shared memory hold.
 constexpr std::size_t kLongProgram = 1024;
 constexpr unsigned kWindow = 512;
-constexpr std::size_t kLossGrain = 1 << 14;
+constexpr std::size_t kLossGrain = 1 << 13;
 // Of a run: one for each chunk of predictions, and as many again for rows that are streamed into either of two buffers.
 // More chunks come of data so large that a kernel fills the device by itself, or of a lack of memory.
 constexpr std::size_t kMaxGraphs = 2 * kPredictionChunks;
@@ -42,10 +42,10 @@ InterpreterGeometry chooseGeometry(const InterpreterCode& code, const Interprete
                                    Precision precision, const DeviceLimits& limits) {
   // Blocks that a multiprocessor should hold at once.
   constexpr std::size_t kResidentBlocks = 5;
-  // Blocks that each multiprocessor gets in all: many, so that none waits for the last of another; where that leaves
-  // few programs for a warp to make good for copying columns, fewer (docs/performance.md).
+  // Blocks that each multiprocessor gets in all: many, so that none idles while another has its last ones; but fewer,
+  // if warps had too few programs then to be worth copying columns for (docs/performance.md).
   constexpr std::size_t kManyBlocks = 40, kFewBlocks = 10, kFewPrograms = 8, kMaxProgramsPerWarp = 64;
-  const auto strips = [&](unsigned k) { return ceilDivide(rows, std::size_t{32} * k); };
+  const auto strips = [&](unsigned k) { return ceilDivide(rows, std::size_t{kWarpLanes} * k); };
   const auto cost = [&](unsigned k) { return strips(k) * dispatchCost(k); };
   InterpreterGeometry geometry{.rows_per_thread = cost(8) <= cost(4) ? 8u : 4u, .row_warps = 4, .programs_per_warp = 1};
   const auto columnBytes = [&] {
@@ -65,12 +65,11 @@ InterpreterGeometry chooseGeometry(const InterpreterCode& code, const Interprete
 
   const std::size_t tiles = ceilDivide(strips(geometry.rows_per_thread), geometry.row_warps);
   const std::size_t teams = kBlockWarps / geometry.row_warps;
-  const auto programs = [&](std::size_t blocks) {
+  const auto programsFor = [&](std::size_t blocks) {
     return section.programs * tiles / (teams * blocks * limits.multiprocessors);
   };
-  geometry.programs_per_warp =
-      word(std::clamp<std::size_t>(std::max(programs(kManyBlocks), std::min(programs(kFewBlocks), kFewPrograms)), 1,
-                                   kMaxProgramsPerWarp));
+  const std::size_t programs = std::max(programsFor(kManyBlocks), std::min(programsFor(kFewBlocks), kFewPrograms));
+  geometry.programs_per_warp = word(std::clamp<std::size_t>(programs, 1, kMaxProgramsPerWarp));
   const auto bytes = [&] {
     return interpreterSharedBytes(
         precision, geometry, section.staged_columns, section.slots,
@@ -141,7 +140,7 @@ Status DeviceRun::prepare(std::size_t budget) {
     for (const InterpreterSection& section : code.interpreter->sections) {
       const InterpreterGeometry geometry =
           chooseGeometry(*code.interpreter, section, chunk_rows_, data.precision, queue_.cuda->limits());
-      const std::size_t strip_rows = std::size_t{32} * geometry.rows_per_thread;
+      const std::size_t strip_rows = std::size_t{kWarpLanes} * geometry.rows_per_thread;
       const std::size_t tiles = ceilDivide(chunk_rows_, strip_rows * geometry.row_warps);
       const std::size_t per_block = std::size_t{geometry.programs_per_warp} * (kBlockWarps / geometry.row_warps);
       if (tiles > kMaxBlocks / ceilDivide(section.programs, per_block)) {
@@ -275,7 +274,7 @@ void DeviceRun::launchInterpreter(const InterpreterLaunch& launch, const DeviceR
   const InterpreterCode& code = *plan_.code->interpreter;
   const InterpreterGeometry& geometry = launch.geometry;
   const std::size_t teams = kBlockWarps / geometry.row_warps;
-  unsigned tiles = word(ceilDivide(rows.rows, std::size_t{32} * geometry.rows_per_thread * geometry.row_warps));
+  unsigned tiles = word(ceilDivide(rows.rows, std::size_t{kWarpLanes} * geometry.rows_per_thread * geometry.row_warps));
   const std::size_t chunks = ceilDivide(launch.section.programs, geometry.programs_per_warp * teams);
   DeviceRows r = rows;
   CUdeviceptr parameters = parameters_.address(), tokens = code.tokens;
@@ -421,7 +420,7 @@ void DeviceRun::readLosses(const LossOptions& options, Losses& losses) const {
       takeLoss(losses, e, sums, data, options);
     }
   };
-  // Waking another thread takes longer than a few.
+  // Waking another thread takes longer than reading few.
   if (count <= 2 * kLossGrain) return read(0, count);
   tbb::parallel_for(tbb::blocked_range<std::size_t>(0, count, kLossGrain),
                     [&](const auto& range) { read(range.begin(), range.end()); });

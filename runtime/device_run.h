@@ -49,7 +49,8 @@ struct RunPlan {
   }
 };
 
-/// Not thread-safe. Throws CudaFailure; member functions need a current context.
+/// Not thread-safe. Throws CudaFailure; member functions need a current context. Work that was submitted is waited for
+/// before a run is dropped: its pinned memory is then used again.
 class DeviceRun {
  public:
   /// Finds or makes the kernels and takes memory, for chunks of rows that shrink until they fit into what is there, at
@@ -69,9 +70,11 @@ class DeviceRun {
   void submitColumns();
   bool ready() const { return done_.ready(); }
   void wait() const;
-  /// After submitLoss: losses as large as they will be, while the device computes, since fresh memory takes longer than
-  /// what is written there; and after wait() their values, in parallel on the thread's arena.
+  /// Losses as large as they will be, with all rows valid: to be taken while the device computes, since fresh memory
+  /// takes longer than what is written there. Throws std::bad_alloc.
   Losses emptyLosses() const;
+  /// After submitLoss and wait(): the values, into what emptyLosses() of this run gave; in parallel on the thread's
+  /// arena.
   void readLosses(const LossOptions& options, Losses& losses) const;
 
   /// Predictions of expression e at out + e * rows; waits. Copies in parallel on the thread's arena.

@@ -341,13 +341,20 @@ void DeviceTiers::learn(const DeviceCode& code, std::size_t rows, double seconds
   writeCosts();
 }
 
-// In the background, since another process may keep the disk; the engine's end waits for it.
+// In the background, since another process may keep the disk; the engine's end waits for it. Where that cannot be
+// begun, the next news is as good.
 void DeviceTiers::writeCosts() {
   if (!calibration_.hasNews() || is_writing_.exchange(true)) return;
-  background_.enqueue(jobs_->defer([this] {
-    is_writing_ = false;
-    static_cast<void>(guarded([this] { return calibration_.write(), okStatus(); }));
-  }));
+  const Status begun = guarded([this] {
+    background_.enqueue(jobs_->defer([this] {
+      do {
+        static_cast<void>(guarded([this] { return calibration_.write(), okStatus(); }));
+        is_writing_ = false;
+      } while (calibration_.hasNews() && !is_writing_.exchange(true));
+    }));
+    return okStatus();
+  });
+  if (!begun) is_writing_ = false;
 }
 
 }  // namespace srjit

@@ -83,7 +83,7 @@ class DeviceTiers {
   unsigned threads_;
   Calibration calibration_;
   DirectProof proof_;
-  std::atomic<bool> is_writing_ = false;  ///< the costs, or about to
+  std::atomic<bool> is_writing_ = false;  ///< the costs, in the background, or about to
   std::atomic<bool> ending_ = false;      ///< stops the proof, which other programs need when one dies
   tbb::task_arena& arena_;
   tbb::task_arena background_;

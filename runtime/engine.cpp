@@ -13,6 +13,7 @@
 #include "runtime/engine_parts.h"
 #include "runtime/executor.h"
 #include "runtime/guarded.h"
+#include "runtime/home_process.h"
 #include "runtime/host_executor.h"
 
 namespace srjit {

@@ -45,7 +45,8 @@ class KernelCache {
 
   /// Whether the image seems to be there already; does not read it, wait or count. On disk it may be found damaged yet.
   bool has(const KernelKey& key);
-  /// The image if it is there already; does not wait. What is read from the disk for this is not kept in memory.
+  /// The image if it is there already; does not wait. What is read from the disk for this is not kept in memory, since
+  /// who asks loads it into a driver; who asks again reads again.
   std::shared_ptr<const KernelImage> find(const KernelKey& key);
 
   /// A small value by name, kept beside the images and never evicted, as calibrations are; nothing if there is none.

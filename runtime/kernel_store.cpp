@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "runtime/clock.h"
 #include "runtime/kernel_key.h"
 
 namespace srjit {
@@ -64,21 +65,20 @@ std::shared_ptr<const Module> KernelStore::loaded(const KernelKey& key) {
   return found == loaded_.end() ? nullptr : found->second.lock();
 }
 
-Result<std::shared_ptr<const Module>> KernelStore::load(const KernelKey& key, const Make& make) {
-  if (auto known = this->loaded(key)) return known;
-  auto image = cache_->get(key, make);
-  if (!image) return std::move(image).error();
-  return load(FoundRows{.key = key, .loaded = nullptr, .image = std::move(*image)});
-}
-
-std::shared_ptr<const Module> KernelStore::load(FoundRows found) {
-  if (found.loaded != nullptr) return found.loaded;
+std::shared_ptr<const Module> KernelStore::load(const KernelKey& key, const KernelImage& image) {
   const CurrentContext current(*cuda_);
-  auto loaded = std::make_shared<const Module>(cuda_, *found.image);
+  auto loaded = std::make_shared<const Module>(cuda_, image);
   const std::lock_guard lock(mutex_);
   if (loaded_.size() > 4096) std::erase_if(loaded_, [](const auto& entry) { return entry.second.expired(); });
-  loaded_[std::string(found.key.digest.begin(), found.key.digest.end())] = loaded;
+  loaded_[std::string(key.digest.begin(), key.digest.end())] = loaded;
   return loaded;
+}
+
+Result<std::shared_ptr<const Module>> KernelStore::load(const KernelKey& key, const Make& make) {
+  if (auto known = loaded(key)) return known;
+  auto image = cache_->get(key, make);
+  if (!image) return std::move(image).error();
+  return load(key, **image);
 }
 
 Result<Kernel> KernelStore::keep(const KernelNumber& number, const KernelKey& key, const char* name, const Make& make) {
@@ -115,8 +115,8 @@ Result<Kernel> KernelStore::totals() {
 }
 
 Result<std::shared_ptr<const Module>> KernelStore::rows(std::span<const Dag> dags, const KernelKind& kind,
-                                                             unsigned rows_per_thread, unsigned min_blocks,
-                                                             double& seconds) {
+                                                        unsigned rows_per_thread, unsigned min_blocks,
+                                                        double& seconds) {
   const DeviceOptions made_for = rowsOptions(kind, rows_per_thread, min_blocks);
   seconds = 0;
   return load(keyOfRows(dags, made_for, identity_), [&] {
@@ -126,15 +126,19 @@ Result<std::shared_ptr<const Module>> KernelStore::rows(std::span<const Dag> dag
   });
 }
 
-std::optional<FoundRows> KernelStore::findRows(std::span<const Dag> dags, const KernelKind& kind,
-                                               unsigned rows_per_thread, unsigned min_blocks) {
-  FoundRows found{.key = keyOfRows(dags, rowsOptions(kind, rows_per_thread, min_blocks), identity_),
-                  .loaded = nullptr,
-                  .image = nullptr};
-  found.loaded = loaded(found.key);
-  if (found.loaded == nullptr) found.image = cache_->find(found.key);
-  if (found.loaded == nullptr && found.image == nullptr) return std::nullopt;
-  return found;
+std::shared_ptr<const Module> KernelStore::cachedRows(std::span<const Dag> dags, const KernelKind& kind,
+                                                      unsigned rows_per_thread, unsigned min_blocks,
+                                                      LoadSeconds& seconds) {
+  const Stopwatch reading;
+  const KernelKey key = keyOfRows(dags, rowsOptions(kind, rows_per_thread, min_blocks), identity_);
+  if (auto known = loaded(key)) return known;
+  const std::shared_ptr<const KernelImage> image = cache_->find(key);
+  seconds.reading += reading.seconds();
+  if (image == nullptr) return nullptr;
+  const Stopwatch loading;
+  auto module = load(key, *image);
+  seconds.loading += loading.seconds();
+  return module;
 }
 
 bool KernelStore::hasRows(std::span<const Dag> dags, const KernelKind& kind, unsigned rows_per_thread,

@@ -25,11 +25,10 @@ struct KernelKind {
   friend bool operator==(const KernelKind&, const KernelKind&) = default;
 };
 
-/// What rows() would only have to load.
-struct FoundRows {
-  KernelKey key;
-  std::shared_ptr<const Module> loaded;  ///< null: not loaded yet
-  std::shared_ptr<const KernelImage> image;
+/// What kernels took that were in the cache.
+struct LoadSeconds {
+  double reading = 0;  ///< finding and reading them
+  double loading = 0;  ///< by the driver
 };
 
 /// Registers of an interpreter's stack: enough for most trees of 50 nodes; deeper values go to slots. One more costs
@@ -62,11 +61,9 @@ class KernelStore {
   Result<std::shared_ptr<const Module>> rows(std::span<const Dag> dags, const KernelKind& kind,
                                              unsigned rows_per_thread, unsigned min_blocks, double& seconds);
 
-  /// rows() in two steps, where the image is there already: reading, which touches no device, and loading. Nothing if it
-  /// is not there yet, or is being made.
-  std::optional<FoundRows> findRows(std::span<const Dag> dags, const KernelKind& kind, unsigned rows_per_thread,
-                                    unsigned min_blocks);
-  std::shared_ptr<const Module> load(FoundRows found);
+  /// The same if the image is there already, else null: also if it is being made. Adds to `seconds`.
+  std::shared_ptr<const Module> cachedRows(std::span<const Dag> dags, const KernelKind& kind, unsigned rows_per_thread,
+                                           unsigned min_blocks, LoadSeconds& seconds);
 
   /// Whether rows() would only have to load the image, as far as can be told without reading it.
   bool hasRows(std::span<const Dag> dags, const KernelKind& kind, unsigned rows_per_thread, unsigned min_blocks);
@@ -83,6 +80,7 @@ class KernelStore {
   DeviceOptions options(const KernelKind& kind, unsigned rows_per_thread) const;
   DeviceOptions rowsOptions(const KernelKind& kind, unsigned rows_per_thread, unsigned min_blocks) const;
   std::shared_ptr<const Module> loaded(const KernelKey& key);
+  std::shared_ptr<const Module> load(const KernelKey& key, const KernelImage& image);
   Result<std::shared_ptr<const Module>> load(const KernelKey& key, const Make& make);
   Result<Kernel> keep(const KernelNumber& number, const KernelKey& key, const char* name, const Make& make);
   std::optional<Kernel> kept(const KernelNumber& number);

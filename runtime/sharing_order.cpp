@@ -73,8 +73,8 @@ std::vector<Subtree> subtreesOf(const Expression& expression, const CodeWeights&
   return found;
 }
 
-/// Which subtrees occur in more than one place of a batch: a hash table with open addressing, whose entries are hashes
-/// but for the lowest bit, which tells whether there was another one.
+/// Which subtrees occur in more than one expression of a batch: a hash table with open addressing, whose entries are
+/// hashes but for the lowest bit, which tells whether there was another one. (A hash of 1 is as good as none.)
 class Repeated {
  public:
   explicit Repeated(const std::vector<std::vector<Subtree>>& subtrees) {

@@ -112,6 +112,7 @@ TEST(CachedTiers, WhatTheCacheHasIsLoadedOneByOneBeforeTheRestIsMade) {
   ASSERT_GT(found, 3U);
   EXPECT_LE(found, cached);
   EXPECT_EQ(overlapping, 0U);
+  for (const FakeCall& load : std::span(loads).first(found)) EXPECT_EQ(load.thread, loads.front().thread);
   ASSERT_FALSE(loaded.empty());
   for (const std::size_t before : loaded) EXPECT_GE(before, found);
   const ProgramStatus status = program.status();

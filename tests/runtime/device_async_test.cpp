@@ -3,6 +3,7 @@
 #include <thread>
 
 #include "tests/runtime/device_engine.h"
+#include "tests/runtime/failing_memory.h"
 
 namespace srjit {
 namespace {
@@ -53,6 +54,31 @@ TEST(DeviceAsync, WhatIsDroppedIsWaitedFor) {
   }
   expectSameBits(std::vector<double>(out.begin(), out.end()), predict(cpuEngine(Precision::kF32), w, Tier::kInterpret),
                  w.rows(), "predictions that nobody took");
+}
+
+// The memory for losses is taken while the device computes: work in flight outlives that failure, and is not disturbed.
+TEST(DeviceAsync, NoMemoryForLossesIsAnErrorOfTheCallAlone) {
+  FakeMachine machine({.lag = true});
+  const Engine gpu = machine.engine({.math = Math::kStrict});
+  constexpr std::size_t kExpressions = 1237;  // so that nothing else is as large
+  const Workload w = arithmeticWorkload(44, kExpressions, 300, Precision::kF32);
+  const Dataset data = gpu.upload(w.view()).value();
+  const Program program = gpu.compile(w.expressions, {.tier = Tier::kInterpret});
+  const Losses expected = gpu.loss(program, data, w.parameters).value();
+  for (const int which : {1, 2}) {  // the values, and the counts of valid rows
+    auto pending = gpu.submitLoss(program, data, w.parameters).value();
+    auto other = gpu.submitLoss(program, data, w.parameters).value();
+    {
+      const FailingMemory failing(kExpressions * sizeof(double), which);
+      const auto losses = std::move(pending).result();
+      ASSERT_TRUE(failing.failed());
+      ASSERT_FALSE(losses.ok());
+      EXPECT_EQ(losses.error().code, Errc::kMachine);
+      EXPECT_NE(losses.error().message.find("out of memory"), std::string::npos) << losses.error().message;
+    }
+    expectSameLosses(std::move(other).result().value(), expected, "in flight meanwhile");
+    expectSameLosses(gpu.loss(program, data, w.parameters).value(), expected, "afterwards");
+  }
 }
 
 TEST(DeviceAsync, ManyThreadsShareAnEngine) {
