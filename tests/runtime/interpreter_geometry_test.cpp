@@ -33,7 +33,7 @@ TEST(InterpreterGeometry, LittleWorkIsDividedIntoFewerBlocksOfSeveralPrograms) {
 
 TEST(InterpreterGeometry, LongProgramsLeaveRoomForOtherBlocks) {
   EXPECT_EQ(geometryOf(30'000, 10'860, 30).programs_per_warp, 62U);
-  EXPECT_EQ(geometryOf(30'000, 10'860, 1000).programs_per_warp, 1U);
+  EXPECT_EQ(geometryOf(30'000, 10'860, 1000).programs_per_warp, 4U);
 }
 
 }  // namespace
