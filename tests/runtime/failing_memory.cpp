@@ -11,6 +11,7 @@ std::atomic<int> calls_left = 0;
 
 }  // namespace
 
+#ifndef SRJIT_SANITIZED
 // Replaced as [new.delete.single] allows; the array forms call these.
 void* operator new(std::size_t bytes) {
   if (bytes != 0 && bytes == failing_bytes.load() && --calls_left == 0) throw std::bad_alloc();
@@ -19,6 +20,7 @@ void* operator new(std::size_t bytes) {
 }
 void operator delete(void* memory) noexcept { std::free(memory); }
 void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
+#endif
 
 namespace srjit {
 

@@ -1,9 +1,15 @@
-// Allocations that fail on demand, in the whole test program.
+// Allocations that fail on demand, in the whole test program; not under a sanitizer, which has allocations of its own.
 #pragma once
 
 #include <cstddef>
 
 namespace srjit {
+
+#ifdef SRJIT_SANITIZED
+inline constexpr bool kMemoryCanFail = false;
+#else
+inline constexpr bool kMemoryCanFail = true;
+#endif
 
 /// While it lives, the n-th `operator new` of exactly `bytes` bytes throws std::bad_alloc, on whatever thread. One at a
 /// time.
