@@ -5,9 +5,16 @@
 #include <future>
 #include <string_view>
 
+#include <fmt/format.h>
 #include <tbb/parallel_for.h>
 
 namespace srjit {
+
+bool BenchContext::mayBegin(const std::string& part, const std::string& name) const {
+  if (left() > 0) return true;
+  report->addNotRun(part, name, fmt::format("the {:g} s were up", seconds));
+  return false;
+}
 
 std::string BenchContext::cacheDirectory(const std::string& name) const {
   const std::filesystem::path directory = std::filesystem::path(scratch) / name;

@@ -29,6 +29,8 @@ struct BenchContext {
   std::string data_file = {};
 
   double left() const { return seconds - started.seconds(); }
+  /// Whether there is time to begin `name`, a piece of `part`; if not, the report says so.
+  bool mayBegin(const std::string& part, const std::string& name) const;
   bool onGpu() const { return device != "cpu"; }
   /// Of the GPU; 0 on a processor.
   unsigned ordinal() const { return onGpu() ? static_cast<unsigned>(std::stoul(device.substr(5))) : 0; }

@@ -159,8 +159,10 @@ class MitGeneration {
 
   // Machine code for every generation, and what one costs once it is there.
   void compiledGenerations(Generations& population) {
+    if (!context_.mayBegin(kPart, "machine code")) return;
     Series series;
-    for (std::size_t i = 0; i < sizes_.compiled_generations && context_.left() > 0; ++i, population.next()) {
+    for (std::size_t i = 0; i < sizes_.compiled_generations && (i == 0 || context_.left() > 0);
+         ++i, population.next()) {
       series = generation(population.current(), Tier::kCompile, std::move(series));
     }
     addSeries("a generation, machine code made for it", series);
@@ -220,12 +222,12 @@ class MitGeneration {
     Json over_expressions = Json::array(), over_rows = Json::array();
     Progress progress("mit-generation, curves", sizes_.expression_curve.size() + sizes_.row_curve.size(), false);
     for (const std::size_t count : sizes_.expression_curve) {
-      if (context_.left() < 0) break;
+      if (!context_.mayBegin(kPart, fmt::format("curve, {} expressions", count))) continue;
       over_expressions.push_back(point(expressions.first(count), data_, true));
       progress.advance();
     }
     for (const std::size_t rows : sizes_.row_curve) {
-      if (context_.left() < 0) break;
+      if (!context_.mayBegin(kPart, fmt::format("curve, {} rows", rows))) continue;
       const Dataset data = must(engine_.upload(firstRows(all_, rows).view()));
       over_rows.push_back(point(expressions.first(sizes_.expressions), data, false));
       progress.advance();
@@ -248,11 +250,11 @@ class MitGeneration {
         if (!own) own.emplace(all_.view());
         BaselineTimer timer(context_, info, all_);
         for (const std::size_t count : sizes_.expression_curve) {
-          if (context_.left() > 0)
-            over_expressions.push_back(baselinePoint(info, timer, expressions.first(count), *own));
+          if (!context_.mayBegin(kPart, fmt::format("{}, curve, {} expressions", info.name, count))) continue;
+          over_expressions.push_back(baselinePoint(info, timer, expressions.first(count), *own));
         }
         for (const std::size_t rows : sizes_.row_curve) {
-          if (context_.left() < 0) break;
+          if (!context_.mayBegin(kPart, fmt::format("{}, curve, {} rows", info.name, rows))) continue;
           const BenchData some = firstRows(all_, rows);
           BaselineTimer fewer(context_, info, some);
           over_rows.push_back(baselinePoint(info, fewer, expressions.first(sizes_.expressions), OwnSums(some.view())));

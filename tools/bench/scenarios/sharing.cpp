@@ -232,7 +232,7 @@ Json keptSubtrees(const BenchContext& context) {
   for (const char* const population : {"mit-generation", "mixed"}) {
     const BenchData columns(population == std::string_view("mixed") ? 10 : kKleinNishinaVariables, rows);
     for (const Tier tier : tiersOf(engine)) {
-      if (context.left() < 0) return runs;
+      if (!context.mayBegin(kPart, fmt::format("kept subtrees, {}, {}", population, nameOf(tier)))) continue;
       // LLVM takes seconds for a generation.
       const std::size_t count = context.quick || tier == Tier::kCompile ? kUnread + 2 : kUnread + 10;
       const Dataset data = must(engine.upload(columns.view()));
@@ -269,7 +269,7 @@ void benchSharing(const BenchContext& context) {
   Json rows_of = Json::array();
   double rate = 0;
   for (const Population& population : populations) {
-    if (context.left() < 0) break;
+    if (!context.mayBegin(kPart, population.name)) continue;
     rows_of.push_back(SharingBench(context, population, rows).run());
     const Json& row = rows_of.back();
     const double seconds = medianOf(row["ordered"]["kernel_ms"].get<std::vector<double>>()) / 1e3;

@@ -246,7 +246,7 @@ void benchStages(const BenchContext& context) {
   Json rows = Json::array();
   Progress progress(kPart, sizes.size() * (context.onGpu() ? 6 : 4), false);
   for (const Size& size : sizes) {
-    if (context.left() < 0) break;
+    if (!context.mayBegin(kPart, fmt::format("{} nodes", size.nodes))) continue;
     const std::vector<Expression> expressions = expressionsOf(size);
     Json row = {{"nodes", size.nodes}, {"batch", size.batch}, {"expressions", size.expressions}};
     for (const std::size_t batch : {std::size_t{1}, size.batch}) {

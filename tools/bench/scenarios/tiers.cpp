@@ -71,7 +71,7 @@ class BreakEvenMap {
     std::optional<Program> compiled;
     TierSeconds compile;
     for (const std::size_t count : rows) {
-      if (context_.left() < 0) break;
+      if (!context_.mayBegin(kPart, fmt::format("{} mixed x {} rows", expressions_.size(), count))) continue;
       const Dataset data = must(engine_.upload(BenchData(kColumns, count).view()));
       const auto [interpreted, interpret_ready] = made(engine_, Tier::kInterpret, data);
       const TierSeconds interpret{interpret_ready, pass(engine_, interpreted, data)};
