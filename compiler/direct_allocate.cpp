@@ -66,7 +66,7 @@ FormRow rowOf(sass::Form form, const FormKinds& kinds, unsigned architecture) {
   row.read_delay = byte(is_fixed || is_double ? 0 : sass::kReadDelay);
   for (const sass::Form reader : kInstructions) {
     row.settling = std::max(row.settling, byte(sass::registerDelay(form, reader)));
-    for (const bool as_guard : {false, true}) {
+    for (const bool as_guard : {false, true}) {  // whichever is longer
       row.truth_settling =
           std::max(row.truth_settling, byte(sass::predicateDelay(form, reader, as_guard, architecture)));
     }

@@ -53,14 +53,17 @@ void Calibration::add(double DeviceCosts::* field, double value) {
 
 void Calibration::write() {
   const std::lock_guard writing(writing_mutex_);
-  nlohmann::json text;
+  std::string fact;
   {
     const std::lock_guard lock(mutex_);
-    if (!has_news_.exchange(false)) return;
-    written_ = costs_;
+    if (!has_news_) return;
+    nlohmann::json text;
     for (const auto& [key, cost] : kFields) text[key] = costs_.*cost;
+    fact = text.dump();
+    has_news_ = false;  // not before, since memory may fail
+    written_ = costs_;
   }
-  cache_->writeFact(name_, text.dump());
+  cache_->writeFact(name_, fact);
 }
 
 void Calibration::addRun(double DeviceCosts::* tier, double node_rows, double seconds) {

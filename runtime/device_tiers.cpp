@@ -347,10 +347,11 @@ void DeviceTiers::writeCosts() {
   if (!calibration_.hasNews() || is_writing_.exchange(true)) return;
   const Status begun = guarded([this] {
     background_.enqueue(jobs_->defer([this] {
+      Status written = okStatus();
       do {
-        static_cast<void>(guarded([this] { return calibration_.write(), okStatus(); }));
+        written = guarded([this] { return calibration_.write(), okStatus(); });
         is_writing_ = false;
-      } while (calibration_.hasNews() && !is_writing_.exchange(true));
+      } while (written && calibration_.hasNews() && !is_writing_.exchange(true));
     }));
     return okStatus();
   });

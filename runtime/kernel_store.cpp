@@ -131,9 +131,10 @@ std::shared_ptr<const Module> KernelStore::cachedRows(std::span<const Dag> dags,
                                                       LoadSeconds& seconds) {
   const Stopwatch reading;
   const KernelKey key = keyOfRows(dags, rowsOptions(kind, rows_per_thread, min_blocks), identity_);
-  if (auto known = loaded(key)) return known;
-  const std::shared_ptr<const KernelImage> image = cache_->find(key);
+  const auto known = loaded(key);
+  const std::shared_ptr<const KernelImage> image = known == nullptr ? cache_->find(key) : nullptr;
   seconds.reading += reading.seconds();
+  if (known != nullptr) return known;
   if (image == nullptr) return nullptr;
   const Stopwatch loading;
   auto module = load(key, *image);

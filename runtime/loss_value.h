@@ -23,8 +23,8 @@ LossSpec lossSpec(const LossOptions& options, bool weighted);
 /// The value as LossKind says; divisions follow IEEE 754, so a constant target gives an infinite or NaN kNmse.
 double lossValue(const LossSums& sums, double target_variance, const LossOptions& options);
 
-/// The same of many expressions by the sums of their terms, if no row is left out; `weights` is then that of all rows.
-/// As many values as terms.
+/// The same of many expressions by the sums of their terms, as many as `values`, where no row is left out: `weights` is
+/// the sum over all rows.
 void lossValues(std::span<const double> terms, double weights, double target_variance, LossKind kind,
                 std::span<double> values);
 

@@ -74,7 +74,8 @@ std::vector<Subtree> subtreesOf(const Expression& expression, const CodeWeights&
 }
 
 /// Which subtrees occur in more than one expression of a batch: a hash table with open addressing, whose entries are
-/// hashes but for the lowest bit, which tells whether there was another one. (A hash of 1 is as good as none.)
+/// hashes but for the lowest bit, which tells whether there was another one. (Subtrees whose hash is 0 or 1 count as if
+/// they occurred once less.)
 class Repeated {
  public:
   explicit Repeated(const std::vector<std::vector<Subtree>>& subtrees) {

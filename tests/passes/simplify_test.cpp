@@ -243,6 +243,25 @@ TEST(Simplify, RulesFeedEachOther) {
   EXPECT_EQ(after("simplify-fast", "sin(x0 - x0) + x1", Math::kFast), "x1");
 }
 
+// Of several rules that match, the one that spares most comes first.
+TEST(Simplify, PowersAndExponentialsInFast) {
+  const auto fast = [](std::string_view text) { return after("simplify-fast", text, Math::kFast); };
+  const auto as = [](std::string_view text) { return after("none", text); };
+  EXPECT_EQ(fast("exp(x0) ^ 2.5"), as("exp(x0 * 2.5)"));
+  EXPECT_EQ(fast("exp2(x0) ^ 2.5"), as("exp2(x0 * 2.5)"));
+  EXPECT_EQ(fast("4 ^ x0"), as("exp2(x0 * 2)"));
+  EXPECT_EQ(fast("x0 ^ 2.5"), as("exp2(log2(x0) * 2.5)"));
+  EXPECT_EQ(fast("x0 ^ 0.5"), as("sqrt(x0)"));
+  EXPECT_EQ(fast("x0 ^ 5"), as("x0 ^ 5")) << "a whole power of a negative number is a number";
+  EXPECT_EQ(fast("(-4) ^ x0"), as("(-4) ^ x0"));
+  EXPECT_EQ(fast("abs(x0) ^ x1"), as("exp2(log2(abs(x0)) * x1)"));
+  EXPECT_EQ(fast("inv(x0 ^ 2.5)"), as("exp2(log2(x0) * -2.5)"));
+  EXPECT_EQ(fast("x1 / 4 ^ x0"), as("x1 * exp2(x0 * -2)"));
+  EXPECT_EQ(fast("sqrt(4 ^ x0)"), as("exp2(x0)"));
+  EXPECT_EQ(fast("4 ^ x0 * 2 ^ x1"), as("exp2(x0 * 2 + x1)"));
+  EXPECT_EQ(fast("log2(4 ^ x0)"), as("x0 * 2"));
+}
+
 TEST(Simplify, WhatIsNotExactIsLeftToItsClass) {
   for (const std::string_view text : {"x0 + 0", "x0 * 0", "x0 - x0", "x0 / x0", "x0 ^ 2", "x0 / 3"}) {
     EXPECT_EQ(after("simplify", text), after("none", text)) << text;

@@ -56,7 +56,7 @@ TEST(DeviceAsync, WhatIsDroppedIsWaitedFor) {
                  w.rows(), "predictions that nobody took");
 }
 
-// The memory for losses is taken while the device computes: work in flight outlives that failure, and is not disturbed.
+// Work in flight outlives that failure, and is not disturbed.
 TEST(DeviceAsync, NoMemoryForLossesIsAnErrorOfTheCallAlone) {
   if (!kMemoryCanFail) GTEST_SKIP() << "allocations belong to the sanitizer";
   FakeMachine machine({.lag = true});
