@@ -3,7 +3,11 @@
 
 #include <gtest/gtest.h>
 
+#include <thread>
+
+#include "runtime/disk_store.h"
 #include "runtime/kernel_store.h"
+#include "runtime/sqlite_file.h"
 #include "tests/runtime/fake_cuda.h"
 #include "tests/tools/scratch.h"
 
@@ -97,6 +101,28 @@ TEST(Calibration, IsKeptForTheNextProcessByName) {
     cache->writeFact("costs of a device", text);
     EXPECT_EQ(Calibration(cache, "a device").costs().compiled, kTypicalCosts.compiled) << text;
   }
+}
+
+TEST(Calibration, NewsThatComesDuringAWriteIsNewsStill) {
+  const Scratch directory;
+  Calibration calibration(cacheIn(directory.path("")), "a device");
+  calibration.addRun(&DeviceCosts::compiled, 1e10, 1);
+  calibration.write();  // now there is a file
+  calibration.addRun(&DeviceCosts::compiled, 1e10, 10);
+  SqliteFile other(directory.path(DiskStore::kFileName), SqliteFile::Access::kWrite);
+  other.execute("BEGIN IMMEDIATE");
+  std::thread writer([&] { calibration.write(); });
+  while (calibration.hasNews()) std::this_thread::yield();
+  calibration.addRun(&DeviceCosts::interpret, 1e10, 1);
+  EXPECT_TRUE(calibration.hasNews());
+  other.execute("COMMIT");
+  writer.join();
+  EXPECT_TRUE(calibration.hasNews());
+  calibration.write();
+  EXPECT_FALSE(calibration.hasNews());
+  const DeviceCosts written = Calibration(cacheIn(directory.path("")), "a device").costs();
+  EXPECT_EQ(written.compiled, calibration.costs().compiled);
+  EXPECT_EQ(written.interpret, calibration.costs().interpret);
 }
 
 TEST(Calibration, CountsWhatTheCallerMadeAlone) {
