@@ -121,5 +121,4 @@ def label_lines(axes, ends):
     for x, y, text, colour in sorted(ends, key=lambda end: end[1]):
         here = to_points(y)
         place = max(here, place + 11)
-        axes.annotate(text, (x, y), (5, place - here), textcoords="offset points", va="center", fontsize=9, color=colour,
-                      path_effects=[HALO])
+        axes.annotate(text, (x, y), (5, place - here), textcoords="offset points", va="center", fontsize=9, color=colour)
