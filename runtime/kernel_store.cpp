@@ -131,7 +131,7 @@ std::shared_ptr<const Module> KernelStore::cachedRows(std::span<const Dag> dags,
                                                       LoadSeconds& seconds) {
   const Stopwatch reading;
   const KernelKey key = keyOfRows(dags, rowsOptions(kind, rows_per_thread, min_blocks), identity_);
-  const auto known = loaded(key);
+  auto known = loaded(key);
   const std::shared_ptr<const KernelImage> image = known == nullptr ? cache_->find(key) : nullptr;
   seconds.reading += reading.seconds();
   if (known != nullptr) return known;
