@@ -184,8 +184,7 @@ DeviceCode compileForDevice(const CodeRequest& request, const KernelPlan& plan, 
   interpreted.insert(interpreted.end(), plan.too_long.begin(), plan.too_long.end());
   std::deque<Batch> batches;
   for (std::size_t m = 0; m < plan.modules(); ++m) batches.emplace_back(request, kind, cancelled, plan.module(m));
-  // By one thread: where others read at the same time, both they and the driver wait for memory from the system, and
-  // all takes longer (docs/performance.md).
+  // By one thread: where others read at the same time, both they and the driver take longer (docs/performance.md).
   for (Batch& batch : batches) batch.loadCached();
   tbb::parallel_for(std::size_t{0}, batches.size(), [&](std::size_t b) { batches[b].make(); });
 

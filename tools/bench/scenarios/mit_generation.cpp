@@ -159,7 +159,7 @@ class MitGeneration {
 
   // Machine code for every generation, and what one costs once it is there.
   void compiledGenerations(Generations& population) {
-    if (!context_.mayBegin(kPart, "machine code")) return;
+    if (!context_.mayBegin(kPart, "machine code, steady states")) return;
     Series series;
     for (std::size_t i = 0; i < sizes_.compiled_generations && (i == 0 || context_.left() > 0);
          ++i, population.next()) {
