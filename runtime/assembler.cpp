@@ -4,7 +4,6 @@
 
 #include <charconv>
 #include <cstring>
-#include <optional>
 #include <sstream>
 
 #include <fmt/format.h>
@@ -27,6 +26,12 @@ struct NvJitLink {
   using Code = int;
   static constexpr int kInputPtx = 2;
 
+  std::string versionText() const {
+    unsigned major = 0, minor = 0;
+    version(&major, &minor);
+    return fmt::format("{}.{}", major, minor);
+  }
+
   Code (*version)(unsigned*, unsigned*);
   Code (*create)(Handle*, std::uint32_t, const char**);
   Code (*destroy)(Handle*);
@@ -39,25 +44,37 @@ struct NvJitLink {
   Code (*infoLogSize)(Handle, std::size_t*);
   Code (*infoLog)(Handle, char*);
 
-  static const NvJitLink* find() {
-    static const std::optional<NvJitLink> library = load();
-    return library ? &*library : nullptr;
+  std::string path;  ///< as it was loaded
+
+  /// Loaded at the first call. The error says of each place why it could not be.
+  static const Result<NvJitLink>& find() {
+    static const Result<NvJitLink> library = load();
+    return library;
   }
 
  private:
-  static std::optional<NvJitLink> load() {
-    void* handle = nullptr;
+  static Result<NvJitLink> load() {
+    std::string faults;
     for (const std::string& name :
          {findToolkit().nvjitlink, std::string("libnvJitLink.so.13"), std::string("libnvJitLink.so.12")}) {
-      if (handle == nullptr && !name.empty()) handle = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL);
+      if (name.empty()) continue;
+      Result<NvJitLink> library = load(name);
+      if (library) return library;
+      faults += (faults.empty() ? "" : "; ") + library.error().message;
     }
-    if (handle == nullptr) return std::nullopt;
+    return Error{Errc::kMachine, std::move(faults), {}};
+  }
+
+  static Result<NvJitLink> load(const std::string& name) {
+    void* const handle = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL);
+    if (handle == nullptr) return Error{Errc::kMachine, dlerror(), {}};
     NvJitLink library{};
-    bool complete = true;
-    const auto bind = [&](auto& entry, const char* name) {
-      void* const symbol = dlsym(handle, name);
+    library.path = name;
+    std::string missing;
+    const auto bind = [&](auto& entry, const char* symbol_name) {
+      void* const symbol = dlsym(handle, symbol_name);
       std::memcpy(&entry, &symbol, sizeof symbol);
-      complete &= symbol != nullptr;
+      if (symbol == nullptr) missing = symbol_name;
     };
     bind(library.version, "nvJitLinkVersion");
     bind(library.create, "nvJitLinkCreate");
@@ -70,8 +87,9 @@ struct NvJitLink {
     bind(library.errorLog, "nvJitLinkGetErrorLog");
     bind(library.infoLogSize, "nvJitLinkGetInfoLogSize");
     bind(library.infoLog, "nvJitLinkGetInfoLog");
-    if (!complete) return std::nullopt;
-    return library;
+    if (missing.empty()) return library;
+    dlclose(handle);
+    return Error{Errc::kMachine, fmt::format("{} lacks {}", name, missing), {}};
   }
 };
 
@@ -212,18 +230,25 @@ Result<Cubin> assembleWithPtxas(const std::string& ptxas, std::string_view ptx, 
 
 std::string_view assemblerName() {
   static const std::string name = [] {
-    if (const NvJitLink* const library = NvJitLink::find()) {
-      unsigned major = 0, minor = 0;
-      library->version(&major, &minor);
-      return fmt::format("nvJitLink {}.{}", major, minor);
-    }
-    return findToolkit().ptxas;
+    const Result<NvJitLink>& library = NvJitLink::find();
+    return library ? "nvJitLink " + library->versionText() : findToolkit().ptxas;
   }();
   return name;
 }
 
+Result<std::string> describeNvJitLink() {
+  const Result<NvJitLink>& library = NvJitLink::find();
+  if (!library) return library.error();
+  return fmt::format("{}, version {}", library->path, library->versionText());
+}
+
+Result<std::string> describeProgram(const std::string& path) {
+  Result<std::string> text = runProgram(path, {"--version"});
+  return text ? Result<std::string>(path) : std::move(text);
+}
+
 Result<Cubin> assemble(std::string_view ptx, std::string_view arch) {
-  if (const NvJitLink* const library = NvJitLink::find()) return assembleWithNvJitLink(*library, ptx, arch);
+  if (const Result<NvJitLink>& library = NvJitLink::find()) return assembleWithNvJitLink(*library, ptx, arch);
   if (const std::string& ptxas = findToolkit().ptxas; !ptxas.empty()) return assembleWithPtxas(ptxas, ptx, arch);
   return Error{Errc::kMachine,
                "no assembler for GPU code: neither libnvJitLink.so nor ptxas was found (install the CUDA toolkit or "

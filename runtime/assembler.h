@@ -30,6 +30,12 @@ struct Cubin {
 /// nvJitLink is preferred, since it starts no process. Its output may differ between versions. Thread-safe.
 std::string_view assemblerName();
 
+/// The nvJitLink that was loaded, and its version; kMachine with the loader's words if none could be.
+Result<std::string> describeNvJitLink();
+
+/// `path`, of a program of the toolkit, if it starts; else why it does not.
+Result<std::string> describeProgram(const std::string& path);
+
 /// Assembles `ptx` for `arch` ("sm_90"). Errors: kMachine without an assembler, kCompile with the assembler's log.
 /// Thread-safe and parallel.
 Result<Cubin> assemble(std::string_view ptx, std::string_view arch);

@@ -77,6 +77,12 @@ struct DeviceCode {
   double seconds_loading = 0;   ///< of codegen: that the driver took to load those
   std::size_t made_tokens = 0;  ///< of expressions whose kernels were made for this, not found in the cache
   double made_seconds = 0;      ///< of one core, that making those took
+
+  ServedExpressions served() const noexcept {
+    return {.interpreted = interpreter ? interpreter->programs() : 0,
+            .direct = direct ? direct->expressions : 0,
+            .compiled = compiled.size()};
+  }
 };
 
 /// What is needed to make code. References must outlive the call.

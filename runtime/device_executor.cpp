@@ -196,6 +196,7 @@ Result<std::unique_ptr<DeviceRun>> DeviceExecutor::takeRun(const Task& task, boo
   if (task.loss) kind.loss = lossSpec(*task.loss, data.has_weights);
   auto code = tiers_.codeFor(task.program.state(), kind, *data.on_device, counts);
   if (!code) return std::move(code).error();
+  task.program.state().on_device->setServed((*code)->served());
   RunPlan plan{queue_, store_, std::move(*code), &data, data.serial, kind, task.program.size()};
   if (auto run = idle_->take(plan)) {
     run->use(data);

@@ -59,6 +59,7 @@ ProgramStatus DeviceProgram::status() const {
   {
     const std::lock_guard lock(mutex_);
     status.evaluations = evaluations_;
+    status.served = served_;
     status.device_seconds = device_seconds_;
     const auto lastOf = [&](Making making) {
       const Jobs& jobs = jobs_[static_cast<std::size_t>(making)];
@@ -98,6 +99,11 @@ double DeviceProgram::countEvaluation() {
   const std::lock_guard lock(mutex_);
   const auto done = static_cast<double>(evaluations_++);
   return std::max(expected_passes_ - done, done);
+}
+
+void DeviceProgram::setServed(const ServedExpressions& served) {
+  const std::lock_guard lock(mutex_);
+  served_ = served;
 }
 
 void DeviceProgram::setDeviceSeconds(double seconds) {

@@ -80,6 +80,8 @@ class DeviceProgram {
   /// many as there were.
   double countEvaluation();
 
+  /// Tells what evaluates the expressions of the evaluation that begins now.
+  void setServed(const ServedExpressions& served);
   void setDeviceSeconds(double seconds);
   /// Why direct code does not serve data like those of the last evaluation; nothing if it may.
   void setDirectRefusal(std::optional<Error> why);
@@ -97,6 +99,7 @@ class DeviceProgram {
   std::shared_ptr<const DeviceCode> interpreted_;
   std::vector<std::uint32_t> refused_;
   std::uint64_t evaluations_ = 0;
+  ServedExpressions served_;   ///< by the last evaluation that began
   double device_seconds_ = 0;  ///< of the last evaluation that finished
   std::optional<Error> direct_refusal_;
   using Jobs = std::vector<std::pair<KernelKind, std::shared_ptr<CompileJob>>>;

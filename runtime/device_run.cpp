@@ -398,7 +398,7 @@ void DeviceRun::wait() const { waitBriefly(done_); }
 Losses DeviceRun::emptyLosses() const {
   Losses losses;
   losses.values.resize(plan_.expressions);
-  losses.valid_rows.resize(plan_.expressions, plan_.data->rows);
+  losses.valid_rows.resize(plan_.expressions);
   return losses;
 }
 
@@ -410,6 +410,7 @@ void DeviceRun::readLosses(const LossOptions& options, Losses& losses) const {
   const std::span<const double> totals = host_totals_->as<double>();
   const auto read = [&](std::size_t begin, std::size_t end) {
     if (!plan_.kind.loss->skip_invalid) {
+      for (std::size_t e = begin; e < end; ++e) losses.valid_rows[e] = validRows(totals[e], data.rows);
       return lossValues(totals.subspan(begin, end - begin), all_weights, data.target_variance, options.kind,
                         std::span(losses.values).subspan(begin, end - begin));
     }

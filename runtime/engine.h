@@ -72,12 +72,18 @@ struct ProgramInfo {
   std::size_t nodes_spared = 0;   ///< nodes of graphs that it does not compute for that reason
 };
 
+/// How many expressions of a program each kind of code evaluates; those that failed are in none.
+struct ServedExpressions {
+  std::size_t interpreted = 0, direct = 0, compiled = 0;
+};
+
 /// What has become of a Program so far.
 struct ProgramStatus {
   Tier tier = Tier::kInterpret;   ///< what the next evaluation uses, if it is like the last one
   bool compiling = false;         ///< whether machine code is being made, or looked for, in the background
   std::size_t compiled = 0;       ///< expressions that have machine code of their own
   std::uint64_t evaluations = 0;  ///< since it was made
+  ServedExpressions served = {};  ///< by the evaluation that began last; on a CPU by all
   double seconds_compiling = 0;   ///< that passed until the machine code was there
   double seconds_reading = 0;     ///< of these, that finding kernels in a GPU's cache and reading them took
   double seconds_loading = 0;     ///< of these, that the driver took to load those
@@ -109,8 +115,11 @@ class Program {
 /// One loss per expression, in order; NaN for an expression that failed.
 struct Losses {
   std::vector<double> values;
-  std::vector<std::uint64_t> valid_rows;  ///< rows with a finite prediction; counted unless the policy is kPropagate
-  std::vector<Failure> failures;          ///< in order of expression; includes those of the program
+  /// Rows with a finite prediction; 0 of an expression that failed. Under NanPolicy::kPropagate they are not counted:
+  /// a finite loss proves that they are all rows, and of any other kNotCounted stands here.
+  std::vector<std::uint64_t> valid_rows;
+  static constexpr std::uint64_t kNotCounted = ~std::uint64_t{0};
+  std::vector<Failure> failures;  ///< in order of expression; includes those of the program
 };
 
 /// An evaluation in flight. Keeps alive what it needs, except the span for predictions, which must outlive it: its

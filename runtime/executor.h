@@ -66,7 +66,7 @@ class Executor {
 inline void takeLoss(Losses& losses, std::size_t expression, const LossSums& sums, const Dataset::State& data,
                      const LossOptions& options) {
   losses.values[expression] = lossValue(sums, data.target_variance, options);
-  losses.valid_rows[expression] = sums.valid;
+  losses.valid_rows[expression] = options.nan == NanPolicy::kPropagate ? validRows(sums.terms, sums.rows) : sums.valid;
 }
 
 }  // namespace srjit

@@ -51,4 +51,8 @@ void lossValues(std::span<const double> terms, double weights, double target_var
   });
 }
 
+std::uint64_t validRows(double terms, std::uint64_t rows) noexcept {
+  return std::isfinite(terms) ? rows : Losses::kNotCounted;
+}
+
 }  // namespace srjit

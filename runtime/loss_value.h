@@ -14,7 +14,7 @@ struct LossSums {
   double terms = 0;         ///< of the rows that count
   double weights = 0;       ///< of the rows that count
   std::uint64_t rows = 0;   ///< all
-  std::uint64_t valid = 0;  ///< with a finite prediction; `rows` under kPropagate
+  std::uint64_t valid = 0;  ///< with a finite prediction; not used under kPropagate
 };
 
 /// What a kernel, of the host or of a device, must sum for `options`; `weighted` if the data have weights.
@@ -27,5 +27,9 @@ double lossValue(const LossSums& sums, double target_variance, const LossOptions
 /// the sum over all rows.
 void lossValues(std::span<const double> terms, double weights, double target_variance, LossKind kind,
                 std::span<double> values);
+
+/// Losses::valid_rows under kPropagate, of an expression whose terms over all `rows` add up to `terms`. A prediction
+/// that is not finite makes its term, and so every sum with it, infinite or NaN.
+std::uint64_t validRows(double terms, std::uint64_t rows) noexcept;
 
 }  // namespace srjit

@@ -48,10 +48,13 @@ const ProgramInfo& Program::info() const noexcept { return state_->info; }
 
 ProgramStatus Program::status() const {
   if (state_->on_device != nullptr) return state_->on_device->status();
-  ProgramStatus status{.tier = state_->info.tier};
-  if (status.tier == Tier::kCompile && state_->batches != nullptr) {
-    for (const HostBatch& batch : state_->batches->batches()) status.compiled += batch.code ? batch.outputs() : 0;
+  ProgramStatus status;
+  if (state_->batches == nullptr) return status;
+  for (const HostBatch& batch : state_->batches->batches()) {
+    (batch.code ? status.served.compiled : status.served.interpreted) += batch.outputs();
   }
+  status.compiled = status.served.compiled;
+  if (status.compiled > 0) status.tier = Tier::kCompile;
   return status;
 }
 

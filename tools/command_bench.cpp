@@ -13,6 +13,7 @@
 
 #include "tools/commands.h"
 #include "tools/options.h"
+#include "tools/streams.h"
 
 namespace srjit {
 namespace {
@@ -44,6 +45,7 @@ ExitStatus become(const std::string& name, std::vector<std::string> words, const
   std::vector<char*> arguments;
   for (std::string& word : words) arguments.push_back(word.data());
   arguments.push_back(nullptr);
+  restoreSignals();
   execv(program.c_str(), arguments.data());
   return report({Errc::kMachine, fmt::format("cannot start {}: {} ({})", program, std::strerror(errno), hint), {}});
 }

@@ -41,6 +41,26 @@ std::string jsonText(const Table& table, const std::vector<SourceLine>& lines) {
   return text + "\n]\n";
 }
 
+/// Counts the rows with a finite prediction of those lines of `part` whose losses leave them open: NanPolicy::kSkip
+/// counts what kPropagate does not.
+Status countValidRows(const Evaluation& evaluation, const LossOptions& options, std::span<const std::size_t> part,
+                      Table& table) {
+  std::vector<std::size_t> open;
+  for (const std::size_t line : part) {
+    if (table.valid_rows[line] == Losses::kNotCounted) open.push_back(line);
+  }
+  if (open.empty()) return okStatus();
+  const Batch batch = evaluation.batchOf(open);
+  const Program program = evaluation.engine.compile(
+      batch.expressions,
+      {.tier = Tier::kAuto, .pipeline = evaluation.pipeline, .expected_rows = evaluation.data.rows()});
+  const Result<Losses> losses = evaluation.engine.loss(program, evaluation.data, batch.parameters,
+                                                       {.kind = options.kind, .nan = NanPolicy::kSkip});
+  if (!losses) return losses.error();
+  for (std::size_t i = 0; i < open.size(); ++i) table.valid_rows[open[i]] = losses->valid_rows[i];
+  return okStatus();
+}
+
 ExitStatus run(const Options& options) {
   Result<Evaluation> evaluation = prepare(options.evaluation, false);
   if (!evaluation) return report(evaluation.error());
@@ -51,18 +71,18 @@ ExitStatus run(const Options& options) {
   if (!out) return report(out.error());
   Table table{std::vector<double>(lines.size(), std::numeric_limits<double>::quiet_NaN()),
               std::vector<std::uint64_t>(lines.size(), 0)};
-  const Status status = evaluateInParts(*evaluation, options.evaluation,
-                                        [&](const Program& program, std::span<const std::size_t> part,
-                                            std::span<const double> parameters) -> Result<std::vector<Failure>> {
-                                          Result<Losses> losses = evaluation->engine.loss(program, evaluation->data,
-                                                                                          parameters, options.loss);
-                                          if (!losses) return losses.error();
-                                          for (std::size_t i = 0; i < part.size(); ++i) {
-                                            table.losses[part[i]] = losses->values[i];
-                                            table.valid_rows[part[i]] = losses->valid_rows[i];
-                                          }
-                                          return std::move(losses->failures);
-                                        });
+  const auto evaluate = [&](const Program& program, std::span<const std::size_t> part,
+                            std::span<const double> parameters) -> Result<std::vector<Failure>> {
+    Result<Losses> losses = evaluation->engine.loss(program, evaluation->data, parameters, options.loss);
+    if (!losses) return losses.error();
+    for (std::size_t i = 0; i < part.size(); ++i) {
+      table.losses[part[i]] = losses->values[i];
+      table.valid_rows[part[i]] = losses->valid_rows[i];
+    }
+    if (const Status counted = countValidRows(*evaluation, options.loss, part, table); !counted) return counted.error();
+    return std::move(losses->failures);
+  };
+  const Status status = evaluateInParts(*evaluation, options.evaluation, evaluate);
   if (!status) return report(status.error());
   out->write(options.evaluation.json ? jsonText(table, lines) : csvText(table, lines));
   if (const Status written = out->publish(); !written) return report(written.error());

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "tools/progress.h"
+#include "tools/streams.h"
 
 namespace srjit {
 namespace {
@@ -24,8 +25,24 @@ std::size_t partSize(std::size_t rows, bool gpu) {
   return std::clamp<std::size_t>(cells / rows, 64, gpu ? 65536 : 4096);
 }
 
-std::string_view tierWord(Tier tier) {
-  return tier == Tier::kCompile ? "compiled" : tier == Tier::kDirect ? "direct code" : "interpreted";
+/// What evaluated the expressions, as "interpreted" or "12 compiled, 3 interpreted".
+std::string servedWords(const ServedExpressions& served) {
+  const std::pair<std::size_t, const char*> parts[] = {
+      {served.compiled, "compiled"}, {served.direct, "direct code"}, {served.interpreted, "interpreted"}};
+  const std::size_t all = served.compiled + served.direct + served.interpreted;
+  std::string words;
+  for (const auto& [count, word] : parts) {
+    if (count == 0) continue;
+    if (count == all) return word;
+    words += fmt::format("{}{} {}", words.empty() ? "" : ", ", count, word);
+  }
+  return words.empty() ? "none evaluated" : words;
+}
+
+void add(ServedExpressions& sum, const ServedExpressions& part) {
+  sum.interpreted += part.interpreted;
+  sum.direct += part.direct;
+  sum.compiled += part.compiled;
 }
 
 /// Refuses a name of the output that says another form than what will be in it.
@@ -87,6 +104,17 @@ std::vector<std::size_t> Evaluation::good() const {
   return indices;
 }
 
+Batch Evaluation::batchOf(std::span<const std::size_t> indices) const {
+  Batch batch;
+  for (const std::size_t index : indices) {
+    const SourceLine& line = lines[index];
+    batch.expressions.push_back(*line.expression);
+    batch.parameters.insert(batch.parameters.end(), line.parameters.begin(),
+                            line.parameters.begin() + line.expression->parameterCount());
+  }
+  return batch;
+}
+
 Result<Evaluation> prepare(const EvaluationOptions& options, bool writes_npy) {
   checkOutName(options, writes_npy);
   if (options.data == "-" && options.expressions.file == "-") {
@@ -129,24 +157,17 @@ Status evaluateInParts(Evaluation& evaluation, const EvaluationOptions& options,
   const std::size_t rows = evaluation.data.rows();
   const std::string& device = evaluation.engine.options().device;
   Progress progress("evaluating", good.size(), options.quiet);
-  Tier tier = options.engine.tier;
+  ServedExpressions served;
   for (std::size_t begin = 0; begin < good.size();) {
     const std::size_t count = std::min(partSize(rows, device != "cpu"), good.size() - begin);
     const std::span<const std::size_t> part(good.data() + begin, count);
-    std::vector<Expression> batch;
-    std::vector<double> parameters;
-    for (const std::size_t index : part) {
-      const SourceLine& line = evaluation.lines[index];
-      batch.push_back(*line.expression);
-      parameters.insert(parameters.end(), line.parameters.begin(),
-                        line.parameters.begin() + line.expression->parameterCount());
-    }
+    const Batch batch = evaluation.batchOf(part);
     CompileOptions compile;
     compile.pipeline = evaluation.pipeline;
     compile.expected_rows = rows;
-    const Program program = evaluation.engine.compile(batch, compile);
-    const Result<std::vector<Failure>> failures = step(program, part, parameters);
-    tier = program.status().tier;
+    const Program program = evaluation.engine.compile(batch.expressions, compile);
+    const Result<std::vector<Failure>> failures = step(program, part, batch.parameters);
+    add(served, program.status().served);
     if (!failures) return failures.error();
     if (!failures->empty()) progress.hide();
     for (const Failure& failure : *failures) fail(evaluation.lines[part[failure.expression]], failure.error);
@@ -156,8 +177,8 @@ Status evaluateInParts(Evaluation& evaluation, const EvaluationOptions& options,
   progress.hide();
   if (!options.quiet && !good.empty()) {
     const std::chrono::duration<double> seconds = Clock::now() - start;
-    fmt::print(stderr, "sr-jit: {} expression{} x {} rows, {} on {}, in {:.3g} s\n", good.size(),
-               good.size() == 1 ? "" : "s", rows, tierWord(tier), device, seconds.count());
+    tell(fmt::format("sr-jit: {} expression{} x {} rows, {} on {}, in {:.3g} s\n", good.size(),
+                     good.size() == 1 ? "" : "s", rows, servedWords(served), device, seconds.count()));
   }
   return okStatus();
 }

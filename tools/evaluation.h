@@ -23,6 +23,12 @@ struct EvaluationOptions {
 /// Adds the options of `options`; all but --json, whose meaning is the command's own.
 void addEvaluationOptions(CLI::App& app, EvaluationOptions& options);
 
+/// Expressions to compile together, and their parameters one after another.
+struct Batch {
+  std::vector<Expression> expressions;
+  std::vector<double> parameters;
+};
+
 /// Data, expressions and an engine that fit together.
 struct Evaluation {
   DataTable table;
@@ -34,6 +40,8 @@ struct Evaluation {
 
   /// Indices of the good lines.
   std::vector<std::size_t> good() const;
+  /// Those of the lines with these indices, which must be good.
+  Batch batchOf(std::span<const std::size_t> indices) const;
 };
 /// Makes ready what `options` ask for; `writes_npy`: --out FILE.npy gives a matrix. Throws CLI::ValidationError if
 /// options contradict each other.

@@ -67,7 +67,7 @@ fi
 
 # Kernels that one step made serve the next. A cache of an earlier run would hide what making them costs, and its
 # failures.
-export SRJIT_CACHE_DIR="$out/cache" SRJIT_GPU_TEST_DEVICE="$device"
+export SRJIT_CACHE_DIR="$out/cache" SRJIT_GPU_TEST_CACHE="$out/cache" SRJIT_GPU_TEST_DEVICE="$device"
 rm -rf "$SRJIT_CACHE_DIR"
 
 started=$SECONDS

@@ -81,6 +81,15 @@ Finding piece(std::string name, const std::string& path, std::string needed_for)
   return {std::move(name), !path.empty(), path.empty() ? "not found" : path, std::move(needed_for)};
 }
 
+Finding found(std::string name, const Result<std::string>& what, std::string needed_for) {
+  return {std::move(name), what.ok(), what ? *what : what.error().message, std::move(needed_for)};
+}
+
+Finding program(std::string name, const std::string& path, std::string needed_for) {
+  if (path.empty()) return piece(std::move(name), path, std::move(needed_for));
+  return found(std::move(name), describeProgram(path), std::move(needed_for));
+}
+
 std::string deviceText(const DeviceLimits& device) {
   std::string text = fmt::format("{}, compute capability {}.{}, {} multiprocessors, {:.1f} GiB", device.name,
                                  device.capability / 10, device.capability % 10, device.multiprocessors,
@@ -171,10 +180,10 @@ std::vector<Finding> inspectMachine() {
       piece("libdevice", toolkit.libdevice, "GPU kernels with functions such as sin and exp"),
       outcome("PTX of functions", tryPtx(Op::kAtan2), "made with libdevice",
               "GPU kernels with functions such as sin and exp"),
-      piece("nvJitLink", toolkit.nvjitlink, "machine code for a GPU, where ptxas is missing too"),
-      piece("ptxas", toolkit.ptxas, "machine code for a GPU, where nvJitLink is missing too"),
+      found("nvJitLink", describeNvJitLink(), "machine code for a GPU, where ptxas is missing too"),
+      program("ptxas", toolkit.ptxas, "machine code for a GPU, where nvJitLink is missing too"),
       piece("assembler", std::string(assemblerName()), "cubin, sass; a GPU's driver assembles kernels itself, slowly"),
-      piece("nvdisasm", toolkit.nvdisasm, "sass, but for --tier direct"),
+      program("nvdisasm", toolkit.nvdisasm, "sass, but for --tier direct"),
       kernelCache(),
   };
   const std::vector<Finding> gpu = driverAndDevices();

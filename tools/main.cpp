@@ -1,13 +1,11 @@
 // sr-jit: the command. Its contract is in docs/; the exit statuses are in tools/report.h.
 #include <CLI/CLI.hpp>
 
-#include <csignal>
-#include <exception>
-#include <new>
 #include <vector>
 
 #include "ir/lexer.h"
 #include "tools/commands.h"
+#include "tools/streams.h"
 
 namespace srjit {
 namespace {
@@ -75,16 +73,12 @@ ExitStatus runCommand(CLI::App& app, int argc, const char* const* argv) {
 }  // namespace
 }  // namespace srjit
 
-int main(int argc, char** argv) try {
-  // A file over the size limit is then an error of write(), which is reported, and not the end of the process.
-  std::signal(SIGXFSZ, SIG_IGN);
-  CLI::App app("Compiles symbolic-regression expressions to machine code, evaluates and shows them.", "sr-jit");
-  app.set_version_flag("--version", "sr-jit " SRJIT_VERSION);
-  app.require_subcommand(1);
-  app.footer(srjit::kFooter);
-  return srjit::runCommand(app, argc, argv);
-} catch (const std::bad_alloc&) {
-  return srjit::report({srjit::Errc::kMachine, "out of memory", {}});
-} catch (const std::exception& problem) {
-  return srjit::report({srjit::Errc::kMachine, std::string("unexpected failure: ") + problem.what(), {}});
+int main(int argc, char** argv) {
+  return srjit::runMain([&] {
+    CLI::App app("Compiles symbolic-regression expressions to machine code, evaluates and shows them.", "sr-jit");
+    app.set_version_flag("--version", "sr-jit " SRJIT_VERSION);
+    app.require_subcommand(1);
+    app.footer(srjit::kFooter);
+    return srjit::runCommand(app, argc, argv);
+  });
 }

@@ -4,9 +4,10 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdio>
 
 #include <fmt/format.h>
+
+#include "tools/streams.h"
 
 namespace srjit {
 
@@ -19,7 +20,7 @@ Progress::Progress(std::string label, std::size_t total, bool quiet)
       next_(std::chrono::steady_clock::now() + 500ms) {}
 
 void Progress::hide() {
-  if (drawn_) std::fputs("\r\x1b[K", stderr);
+  if (drawn_) tell("\r\x1b[K");
   drawn_ = false;
 }
 
@@ -32,8 +33,7 @@ void Progress::advance(std::size_t steps) {
   winsize size{};
   const bool known = ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
   // A line as wide as the terminal would wrap on some.
-  std::fprintf(stderr, "\r%s\x1b[K", progressLine(label_, done_, total_, known ? size.ws_col - 1u : 79u).c_str());
-  std::fflush(stderr);
+  tell('\r' + progressLine(label_, done_, total_, known ? size.ws_col - 1u : 79u) + "\x1b[K");
 }
 
 std::string progressLine(const std::string& label, std::size_t done, std::size_t total, std::size_t width) {

@@ -1,10 +1,9 @@
 #include "tools/report.h"
 
-#include <cstdio>
-
 #include <fmt/format.h>
 
 #include "ir/text.h"
+#include "tools/streams.h"
 
 namespace srjit {
 
@@ -58,7 +57,7 @@ Error showPlace(Error error, std::string_view line_text, std::string_view origin
 }
 
 ExitStatus report(const Error& error) {
-  std::fprintf(stderr, "sr-jit: %s\n", error.message.c_str());
+  tell("sr-jit: " + error.message + '\n');
   return exitStatus(error.code);
 }
 

@@ -27,7 +27,7 @@ std::string_view statusWord(Errc code) noexcept;
 /// origin. Without a place the message becomes "ORIGIN:LINE: MESSAGE".
 Error showPlace(Error error, std::string_view line_text, std::string_view origin, std::size_t line);
 
-/// Prints the message to standard error and gives the exit status.
+/// Prints the message to standard error, best effort, and gives the exit status.
 ExitStatus report(const Error& error);
 
 }  // namespace srjit

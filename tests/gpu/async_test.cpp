@@ -184,20 +184,23 @@ TEST_F(Async, MachineCodeFromTheBackgroundTakesOver) {
   const std::vector<double> predictions = predict(*engine_, interpreted, data, w.parameters);
   const Program program =
       engine_->compile(w.expressions, {.tier = Tier::kAuto, .expected_passes = 1e9, .expected_rows = data.rows()});
-  std::size_t served = 0;
-  const Stopwatch watch;
-  do {
+  std::size_t interpreted_passes = 0;
+  ProgramStatus status;
+  // Which code takes over, direct or LLVM's, follows from the costs that this machine's cache knows.
+  for (;;) {
     expectSameLosses(expected, lossesOf(*engine_, program, data, w.parameters, {}), "meanwhile");
     if (HasFatalFailure()) return;
-    if (program.status().tier != Tier::kCompile) ++served;
-  } while (isGpu() && program.status().tier != Tier::kCompile && !program.status().error && watch.seconds() < 60);
+    status = program.status();
+    if (!isGpu() || status.error || status.served.interpreted < w.expressions.size() / 2) break;
+    ++interpreted_passes;
+  }
   if (!isGpu()) return;
-  const ProgramStatus status = program.status();
-  EXPECT_EQ(status.tier, Tier::kCompile);
+  EXPECT_NE(status.tier, Tier::kInterpret);
   EXPECT_FALSE(status.error) << status.error->message;
+  EXPECT_GT(status.served.direct + status.served.compiled, w.expressions.size() / 2);
   EXPECT_GT(status.compiled, w.expressions.size() / 2);
   EXPECT_GT(status.device_seconds, 0);
-  std::printf("%zu evaluations were interpreted during the %.0f ms of compiling\n", served,
+  std::printf("%zu evaluations were interpreted during the %.0f ms of compiling\n", interpreted_passes,
               status.seconds_compiling * 1e3);
   expectSameLosses(expected, lossesOf(*engine_, program, data, w.parameters, {}), "compiled");
   expectSameBits(predict(*engine_, program, data, w.parameters), predictions, data.rows(), "compiled");
@@ -225,9 +228,8 @@ TEST_F(Async, ProgramsThatDieStopTheirCompiler) {
       compiling = program.status().compiling;
       died_compiling += compiling ? 1 : 0;
     }
-    const Stopwatch watch;
-    while (!source.expired() && watch.seconds() < 60) std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    ASSERT_TRUE(source.expired()) << "whoever makes its code holds what that is made of";
+    // Whoever makes its code holds what that is made of. What never lets go ends with the time limit of ctest.
+    while (!source.expired()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
     if (!compiling) continue;
     const std::uint64_t made = engine.cacheStats().misses;
     const Program again = engine.compile(w.expressions, {.tier = Tier::kCompile});

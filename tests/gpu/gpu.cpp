@@ -49,10 +49,11 @@ class Machine : public testing::Environment {
 
  private:
   std::string cacheDirectory() {
-    const char* const given = std::getenv("SRJIT_CACHE_DIR");
+    const char* const given = std::getenv("SRJIT_GPU_TEST_CACHE");
     if (given != nullptr && *given != '\0') return given;
     if (own_directory_.empty()) {
-      own_directory_ = std::filesystem::temp_directory_path() / ("srjit-test-gpu-" + std::to_string(getpid()));
+      std::string pattern = (std::filesystem::temp_directory_path() / "srjit-test-gpu-XXXXXX").string();
+      if (mkdtemp(pattern.data()) != nullptr) own_directory_ = pattern;
     }
     return own_directory_;
   }

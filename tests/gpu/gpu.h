@@ -1,8 +1,8 @@
 // What the tests of a GPU share: engines, kept from one case to the next, and comparisons.
 //
 // The environment variable SRJIT_GPU_TEST_DEVICE names another device than cuda:0; with "cpu" the cases that need no
-// device memory run on the processor, which shows that they are sound. Kernels are kept in SRJIT_CACHE_DIR, or for this
-// run alone.
+// device memory run on the processor, which shows that they are sound. Kernels are kept in the
+// directory SRJIT_GPU_TEST_CACHE, or for this run alone; never in the user's cache, whose content decides tiers.
 #pragma once
 
 #include <functional>

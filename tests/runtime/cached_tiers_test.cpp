@@ -205,7 +205,7 @@ TEST(CachedTiers, NobodyWaitsForALook) {
   // It ends with the program.
   const std::size_t loaded = machine.machine.driver.count("cuModuleLoadDataEx");
   pass.release();
-  ASSERT_TRUE(endsSoon(source));
+  waitForEnd(source);
   EXPECT_EQ(machine.machine.driver.count("cuModuleLoadDataEx"), loaded);
   EXPECT_EQ(machine.made(), 0U);
 }

@@ -69,10 +69,15 @@ inline void expectSameLosses(const Losses& a, const Losses& b, const char* what)
   EXPECT_EQ(a.failures.size(), b.failures.size()) << what;
 }
 
-/// Whether everything lets go of what a program was made from, once that and its background work have ended.
-inline bool endsSoon(const std::weak_ptr<const ProgramSource>& source) {
-  for (int i = 0; i < 10'000 && !source.expired(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  return source.expired();
+/// Waits for background work, however slow the machine is: what never comes true ends with the time limit of ctest.
+template <class Condition>
+void waitUntil(const Condition& condition) {
+  while (!condition()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+}
+
+/// Waits until everything lets go of what a program was made from: it and its background work have ended.
+inline void waitForEnd(const std::weak_ptr<const ProgramSource>& source) {
+  waitUntil([&] { return source.expired(); });
 }
 
 }  // namespace srjit

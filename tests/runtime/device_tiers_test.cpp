@@ -19,16 +19,18 @@ TEST(DeviceEngineTiers, BackgroundCodeTakesOverWithTheSameBits) {
     const Dataset data = gpu.upload(w.view()).value();
     const Program program = gpu.compile(w.expressions, {.tier = Tier::kAuto, .expected_passes = 1e9});
     const Losses first = gpu.loss(program, data, w.parameters).value();
-    for (int i = 0; i < 60'000 && program.status().tier != Tier::kCompile; ++i) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    }
+    EXPECT_EQ(program.status().served.interpreted, 50U);
+    waitUntil([&] { return program.status().tier == Tier::kCompile || program.status().error; });
     const ProgramStatus status = program.status();
     EXPECT_EQ(status.tier, Tier::kCompile);
     EXPECT_EQ(status.compiled, 50U);
     EXPECT_FALSE(status.error);
+    EXPECT_EQ(status.served.interpreted, 50U) << "what comes next did not serve yet";
     machine.driver.forgetCalls();
     expectSameLosses(gpu.loss(program, data, w.parameters).value(), first, "after the take-over");
     EXPECT_EQ(machine.driver.count("cuGraphLaunch"), 1U);
+    EXPECT_EQ(program.status().served.compiled, 50U);
+    EXPECT_EQ(program.status().served.interpreted, 0U);
   }
 }
 
@@ -308,10 +310,7 @@ TEST(DeviceEngineTiers, AnErrorInTheBackgroundLeavesTheInterpreterServing) {
   const Dataset data = gpu.upload(w.view()).value();
   const Program program = gpu.compile(w.expressions, {.tier = Tier::kAuto, .expected_passes = 1e12});
   const Losses first = gpu.loss(program, data, w.parameters).value();
-  for (int i = 0; i < 60'000 && !program.status().error; ++i) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  }
-  ASSERT_TRUE(program.status().error);
+  waitUntil([&] { return program.status().error.has_value(); });
   EXPECT_EQ(program.status().error->message, "the assembler is out of sorts");
   EXPECT_EQ(program.status().compiled, 0U);
   expectSameLosses(gpu.loss(program, data, w.parameters).value(), first, "after the error");

@@ -310,7 +310,7 @@ TEST(DirectTier, ProgramsMayDieMeanwhile) {
   }
   EXPECT_FALSE(source.expired());
   pass.release();
-  ASSERT_TRUE(endsSoon(source));
+  waitForEnd(source);
   EXPECT_EQ(machine.modules(), 0U);
   EXPECT_EQ(machine.launches(), 0U);
   EXPECT_EQ(machine.driver.usedBytes(), bytes);

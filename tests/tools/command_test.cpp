@@ -230,6 +230,38 @@ TEST(Doctor, ListsWhatWasFound) {
   EXPECT_THAT(runCommand({"doctor"}, "/").out, HasSubstr("processor"));
 }
 
+// Where a library's file stands is no proof that it can be loaded.
+TEST(Doctor, WhatCannotBeLoadedOrStartedIsNotThere) {
+  const Scratch scratch;
+  std::filesystem::create_directories(scratch.path("lib64"));
+  std::filesystem::create_directories(scratch.path("bin"));
+  scratch.write("lib64/libnvJitLink.so", "no library");
+  scratch.write("bin/ptxas", "no program");
+  const Outcome outcome = runShell("SRJIT_CUDA_HOME=$PWD \"$SRJIT\" doctor --json", scratch.path(""));
+  for (const json& finding : json::parse(outcome.out)) {
+    const std::string what = finding["what"];
+    if (finding["name"] == "nvJitLink") {
+      // Another one may be installed where the loader looks.
+      EXPECT_THAT(what, testing::AnyOf(HasSubstr(scratch.path("lib64/libnvJitLink.so") + ": "),
+                                       testing::Not(HasSubstr(scratch.path("")))));
+      EXPECT_TRUE(finding["found"] == false || what.find(scratch.path("")) == std::string::npos) << what;
+    } else if (finding["name"] == "ptxas") {
+      EXPECT_EQ(finding["found"], false);
+      EXPECT_THAT(what, HasSubstr(scratch.path("bin/ptxas")));
+    }
+  }
+}
+
+TEST(Bench, AFilterThatMatchesNothingIsWrongUsage) {
+  const std::filesystem::path program = std::filesystem::path(SRJIT_COMMAND).parent_path() / "sr-jit-bench";
+  if (!std::filesystem::exists(program)) GTEST_SKIP() << "Google Benchmark is not installed";
+  for (const std::string filter : {"[", "no such benchmark"}) {
+    const Outcome outcome = runCommand({"bench", "--filter", filter}, "/");
+    EXPECT_EQ(outcome.status, 2) << filter;
+    EXPECT_THAT(outcome.err, HasSubstr("--filter matches no benchmark")) << filter;
+  }
+}
+
 TEST(Run, WritesOneColumnPerExpression) {
   const Scratch scratch;
   scratch.write("t.csv", kTable);
@@ -299,6 +331,41 @@ TEST(Loss, OneLinePerExpressionInOrder) {
   EXPECT_EQ(objects[0]["loss"], 1);
   EXPECT_EQ(objects[1]["status"], "syntax");
   EXPECT_EQ(objects[2]["loss"], "inf");
+}
+
+TEST(Loss, CountsValidRowsUnderEveryPolicy) {
+  const Scratch scratch;
+  scratch.write("t.csv", kTable);
+  const std::string lines = "log(a - 1)\na\nlog(a - 9)\na*1e300\n";
+  for (const std::string policy : {"propagate", "skip", "reject"}) {
+    const Outcome outcome = runCommand(
+        {"loss", "--exprs", "-", "--data", "t.csv", "--target", "y", "--nan", policy, "--precision", "f64", "--quiet"},
+        scratch.path(""), lines);
+    const std::string& text = outcome.out;
+    std::vector<std::string> valid;
+    for (std::size_t at = text.find('\n') + 1; at < text.size(); at = text.find('\n', at) + 1) {
+      const std::size_t begin = text.find(',', text.find(',', at) + 1) + 1;
+      valid.push_back(text.substr(begin, text.find(',', begin) - begin));
+    }
+    // log(0) is infinite; the last loss is, too, though all its predictions are finite.
+    EXPECT_THAT(valid, testing::ElementsAre("2", "3", "0", "3")) << policy << '\n' << text;
+  }
+}
+
+TEST(Loss, TheSummarySaysWhatServed) {
+  const Scratch scratch;
+  scratch.write("t.csv", kTable);
+  std::string sum = "a";
+  for (int i = 0; i < 3000; ++i) sum += "+b";  // more tokens than are compiled
+  const auto summary = [&](const std::string& expressions) {
+    return runCommand(
+               {"loss", "--exprs", "-", "--data", "t.csv", "--target", "y", "--device", "cpu", "--tier", "compile"},
+               scratch.path(""), expressions)
+        .err;
+  };
+  EXPECT_THAT(summary("a\n"), HasSubstr("1 expression x 3 rows, compiled on cpu"));
+  EXPECT_THAT(summary(sum), HasSubstr("1 expression x 3 rows, interpreted on cpu"));
+  EXPECT_THAT(summary(sum + "\na\nb\n"), HasSubstr("3 expressions x 3 rows, 2 compiled, 1 interpreted on cpu"));
 }
 
 TEST(Loss, WeightsAndTargetAreNoVariables) {

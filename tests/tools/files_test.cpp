@@ -1,8 +1,8 @@
 #include <fcntl.h>
+#include <sched.h>
 #include <sys/mount.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <boost/iostreams/copy.hpp>
@@ -15,7 +15,7 @@
 
 #include <gmock/gmock.h>
 
-#include "tests/tools/scratch.h"
+#include "tests/tools/process.h"
 #include "tools/output_file.h"
 #include "tools/read_file.h"
 
@@ -168,16 +168,6 @@ TEST(OutputFile, FullDiskLeavesNothing) {
   umount2(scratch.path("tiny").c_str(), MNT_DETACH);
 }
 
-/// The exit status of `body` in a process of its own, or 128 plus the signal that ended it.
-template <class Body>
-int inChild(Body body) {
-  const pid_t child = fork();
-  if (child == 0) _exit(body());
-  int status = 0;
-  waitpid(child, &status, 0);
-  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-}
-
 TEST(OutputFile, SizeLimitLeavesTheOldFile) {
   const Scratch scratch;
   scratch.write("out", "old");
@@ -209,6 +199,130 @@ TEST(OutputFile, KilledProcessLeavesNothing) {
   });
   EXPECT_EQ(status, 128 + SIGKILL);
   EXPECT_THAT(scratch.list(), IsEmpty());
+}
+
+std::string published(const std::string& path, std::string_view content) {
+  Result<OutputFile> out = OutputFile::create(path);
+  if (!out) return out.error().message;
+  out->write(content);
+  const Status status = out->publish();
+  return status ? "" : status.error().message;
+}
+
+TEST(OutputFile, NamesMayBeAsLongAsTheFileSystemAllows) {
+  const Scratch scratch;
+  const std::string longest(255, 'n');
+  EXPECT_EQ(published(scratch.path(longest), "one"), "");
+  EXPECT_EQ(published(scratch.path(longest), "two"), "");
+  EXPECT_EQ(contentOf(scratch.path(longest)), "two");
+  EXPECT_THAT(scratch.list(), ElementsAre(longest));
+  const Result<OutputFile> longer = OutputFile::create(scratch.path(longest + 'n'));
+  ASSERT_FALSE(longer.ok()) << "before anything is computed";
+  EXPECT_THAT(longer.error().message, testing::EndsWith("File name too long"));
+}
+
+constexpr uid_t kSomebody = 65534, kOwner = 65533;
+
+/// `body` as a user who is not root; skips where that cannot be done.
+template <class Body>
+void asSomebody(const Body& body) {
+  if (geteuid() != 0) GTEST_SKIP() << "needs root, to become another user";
+  EXPECT_EQ(inChild([&] {
+              if (setgid(kSomebody) != 0 || setuid(kSomebody) != 0) return 2;
+              return body() ? 0 : 1;
+            }),
+            0);
+}
+
+TEST(OutputFile, AForeignFileInAStickyDirectoryIsOverwritten) {
+  const Scratch scratch;
+  const std::string file = scratch.write("out", "a longer old content");
+  chmod(scratch.path("").c_str(), 01777);
+  chmod(file.c_str(), 0666);
+  static_cast<void>(chown(file.c_str(), kOwner, kOwner));
+  asSomebody([&] { return published(file, "new").empty(); });
+  EXPECT_EQ(contentOf(file), "new");
+  EXPECT_THAT(scratch.list(), ElementsAre("out"));
+  struct stat facts{};
+  stat(file.c_str(), &facts);
+  EXPECT_EQ(facts.st_uid, kOwner);
+}
+
+TEST(OutputFile, AFileInADirectoryThatMayNotBeWrittenIsOverwritten) {
+  const Scratch scratch;
+  const std::string file = scratch.write("out", "old");
+  chmod(scratch.path("").c_str(), 0755);
+  chmod(file.c_str(), 0666);
+  asSomebody([&] { return published(file, "new").empty() && !published(scratch.path("other"), "new").empty(); });
+  EXPECT_EQ(contentOf(file), "new");
+}
+
+TEST(OutputFile, AMountPointIsOverwritten) {
+  const Scratch scratch;
+  const std::string real = scratch.write("real", "old"), mounted = scratch.write("mounted", "");
+  if (mount(real.c_str(), mounted.c_str(), nullptr, MS_BIND, nullptr) != 0)
+    GTEST_SKIP() << "mounting is not allowed here";
+  EXPECT_EQ(published(mounted, "new"), "");
+  EXPECT_EQ(contentOf(real), "new");
+  umount2(mounted.c_str(), MNT_DETACH);
+}
+
+/// Hides /proc from this process; false if that is not allowed.
+bool hideProc() {
+  return unshare(CLONE_NEWNS) == 0 && mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0 &&
+         mount("none", "/proc", "tmpfs", 0, nullptr) == 0;
+}
+
+constexpr int kNotAllowed = 77;
+
+TEST(OutputFile, NeedsNoProc) {
+  const Scratch scratch;
+  scratch.write("old", "old");
+  const int status = inChild([&] {
+    if (!hideProc()) return kNotAllowed;
+    return published(scratch.path("new"), "new").empty() && published(scratch.path("old"), "new").empty() ? 0 : 1;
+  });
+  if (status == kNotAllowed) GTEST_SKIP() << "mounting is not allowed here";
+  EXPECT_EQ(status, 0);
+  EXPECT_EQ(contentOf(scratch.path("new")), "new");
+  EXPECT_EQ(contentOf(scratch.path("old")), "new");
+  EXPECT_THAT(scratch.list(), ElementsAre("new", "old"));
+}
+
+TEST(OutputFile, ASignalRemovesWhatHasATemporaryName) {
+  const Scratch scratch;
+  const int status = inChild([&] {
+    if (!hideProc()) return kNotAllowed;
+    Result<OutputFile> out = OutputFile::create(scratch.path("out"));
+    writeAll(*out, 3 << 20);
+    if (scratch.list().size() != 1) return 1;
+    raise(SIGTERM);
+    return 2;
+  });
+  if (status == kNotAllowed) GTEST_SKIP() << "mounting is not allowed here";
+  EXPECT_EQ(status, 128 + SIGTERM);
+  EXPECT_THAT(scratch.list(), IsEmpty());
+}
+
+TEST(OutputFile, IgnoredSignalsStayIgnored) {
+  const Scratch scratch;
+  EXPECT_EQ(inChild([&] {
+              std::signal(SIGHUP, SIG_IGN);
+              std::signal(SIGXFSZ, SIG_IGN);
+              if (!published(scratch.path("out"), "new").empty()) return 1;
+              raise(SIGHUP);
+              raise(SIGXFSZ);
+              return 0;
+            }),
+            0);
+}
+
+TEST(OutputFile, OtherNamesKeepTheOldContent) {
+  const Scratch scratch;
+  scratch.write("out", "old");
+  std::filesystem::create_hard_link(scratch.path("out"), scratch.path("twin"));
+  EXPECT_EQ(published(scratch.path("out"), "new"), "");
+  EXPECT_EQ(contentOf(scratch.path("twin")), "old");
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cstdlib>
 #include <string>
 #include <vector>
 
@@ -17,29 +18,48 @@ struct Outcome {
   std::string out, err;
 };
 
-/// Runs sr-jit with `arguments` in `folder`, with `input` for standard input. Its standard output goes to the file
-/// `out_path`, or if empty is in the outcome.
-inline Outcome runCommand(const std::vector<std::string>& arguments, const std::string& folder,
-                          const std::string& input = {}, const std::string& out_path = {}) {
+/// The exit status of `body` in a process of its own, or 128 plus the signal that ended it.
+template <class Body>
+int inChild(const Body& body) {
+  const pid_t child = fork();
+  if (child == 0) _exit(body());
+  int status = 0;
+  waitpid(child, &status, 0);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+/// Runs the program words[0] in `folder`, with `input` for standard input. Its standard output goes to the file
+/// `out_path`, or if empty is in the outcome; so does its standard error, unless `err` is a descriptor for it.
+inline Outcome runProgram(std::vector<std::string> words, const std::string& folder, const std::string& input = {},
+                          const std::string& out_path = {}, int err = -1) {
   const Scratch scratch;
   const std::string in = scratch.write("in", input);
   const std::string out = out_path.empty() ? scratch.write("out", "") : out_path;
-  const std::string err = scratch.write("err", "");
-  const pid_t child = fork();
-  if (child == 0) {
-    std::vector<char*> words = {const_cast<char*>(SRJIT_COMMAND)};
-    for (const std::string& argument : arguments) words.push_back(const_cast<char*>(argument.c_str()));
-    words.push_back(nullptr);
+  const std::string errors = scratch.write("err", "");
+  const int status = inChild([&] {
+    std::vector<char*> arguments;
+    for (std::string& word : words) arguments.push_back(word.data());
+    arguments.push_back(nullptr);
     dup2(open(in.c_str(), O_RDONLY), STDIN_FILENO);
     dup2(open(out.c_str(), O_WRONLY), STDOUT_FILENO);
-    dup2(open(err.c_str(), O_WRONLY), STDERR_FILENO);
-    if (chdir(folder.c_str()) == 0) execv(SRJIT_COMMAND, words.data());
-    _exit(127);
-  }
-  int status = 0;
-  waitpid(child, &status, 0);
-  return {WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), out_path.empty() ? contentOf(out) : "",
-          contentOf(err)};
+    dup2(err >= 0 ? err : open(errors.c_str(), O_WRONLY), STDERR_FILENO);
+    if (chdir(folder.c_str()) == 0) execv(arguments[0], arguments.data());
+    return 127;
+  });
+  return {status, out_path.empty() ? contentOf(out) : "", contentOf(errors)};
+}
+
+/// Runs sr-jit with `arguments`.
+inline Outcome runCommand(std::vector<std::string> arguments, const std::string& folder, const std::string& input = {},
+                          const std::string& out_path = {}, int err = -1) {
+  arguments.insert(arguments.begin(), SRJIT_COMMAND);
+  return runProgram(std::move(arguments), folder, input, out_path, err);
+}
+
+/// Runs a shell script, in which "$SRJIT" is the command.
+inline Outcome runShell(const std::string& script, const std::string& folder) {
+  setenv("SRJIT", SRJIT_COMMAND, 1);
+  return runProgram({"/bin/sh", "-c", script}, folder);
 }
 
 }  // namespace srjit

@@ -17,6 +17,7 @@
 #include "runtime/cuda_context.h"
 #include "tools/bench/gpu_bench.h"
 #include "tools/report.h"
+#include "tools/streams.h"
 
 namespace srjit {
 namespace {
@@ -171,7 +172,7 @@ ExitStatus runParts(const Options& options, std::span<const BenchPart> chosen) {
     if (const Status done = caught([&] { part.run(context); }); !done) {
       results.addFault(part.name, done.error().message);
     }
-    std::fprintf(stderr, "%-14s %.1f s\n", part.name, watch.seconds());
+    tell(fmt::format("{:<14} {:.1f} s\n", part.name, watch.seconds()));
     std::fputs(results.newRows().c_str(), stdout);
     std::fflush(stdout);
     const Status saved = results.save(complete && &part == &chosen.back());
@@ -236,7 +237,7 @@ int runCommand(int argc, const char* const* argv) {
     }
     const std::vector<BenchPart> chosen = chosenParts(options);
     if (const std::string conflict = conflictOf(options, chosen); !conflict.empty()) {
-      std::fprintf(stderr, "sr-jit: %s\n", conflict.c_str());
+      tell("sr-jit: " + conflict + '\n');
       status = kWrongUsage;
       return;
     }
@@ -248,4 +249,6 @@ int runCommand(int argc, const char* const* argv) {
 }  // namespace
 }  // namespace srjit
 
-int main(int argc, char** argv) { return srjit::runCommand(argc, argv); }
+int main(int argc, char** argv) {
+  return srjit::runMain([&] { return srjit::runCommand(argc, argv); });
+}
