@@ -11,14 +11,18 @@
 
 #include <fmt/format.h>
 
+#include "ir/lexer.h"
+
 namespace srjit {
 namespace {
 
 constexpr std::size_t kBuffer = 1 << 20;
 
 Error cannotWrite(const std::string& path, int number) {
-  return {
-      Errc::kIo, fmt::format("cannot write {}: {}", path == "-" ? "standard output" : path, std::strerror(number)), {}};
+  return {Errc::kIo,
+          fmt::format("cannot write {}: {}", path == "-" ? "standard output" : text::printable(path),
+                      std::strerror(number)),
+          {}};
 }
 
 }  // namespace
