@@ -9,6 +9,22 @@
 
 namespace srjit {
 
+namespace {
+
+/// What is wrong with an enumerator that a caller made of a number; empty for a token that can be.
+std::string faultOf(const Token& token) {
+  constexpr std::size_t kKinds = static_cast<std::size_t>(Token::Kind::kOp) + 1;
+  const auto kind = static_cast<std::size_t>(token.kind);
+  if (kind >= kKinds) return fmt::format("has the kind number {}, but there are {} kinds", kind, kKinds);
+  const auto op = static_cast<std::size_t>(token.op);
+  if (token.kind == Token::Kind::kOp && op >= kOpCount) {
+    return fmt::format("has the operator number {}, but there are {} operators", op, kOpCount);
+  }
+  return {};
+}
+
+}  // namespace
+
 bool operator==(const Token& a, const Token& b) noexcept {
   if (a.kind != b.kind) return false;
   switch (a.kind) {
@@ -36,6 +52,7 @@ Result<Expression> Expression::create(std::vector<Token> tokens) {
   std::size_t height = 0;
   for (std::size_t i = 0; i < tokens.size(); ++i) {
     Token& token = tokens[i];
+    if (std::string fault = faultOf(token); !fault.empty()) return fail(i, fmt::format("token {} {}", i + 1, fault));
     // One bit pattern for all NaNs, since no text form can tell them apart.
     if (std::isnan(token.value)) token.value = std::numeric_limits<double>::quiet_NaN();
     const auto arity = static_cast<std::size_t>(token.arity());

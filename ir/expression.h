@@ -36,8 +36,8 @@ struct Token {
 class Expression {
  public:
   /// Checks `tokens` and takes them; every NaN among constants becomes the one quiet NaN without sign. Errors
-  /// (kInvalid): no tokens, an operator that lacks operands, values left over, a variable or parameter index above
-  /// kMaxIndex; Span columns then count tokens from 1.
+  /// (kInvalid): no tokens, a kind or operator that is no enumerator, an operator that lacks operands, values left
+  /// over, a variable or parameter index above kMaxIndex; Span columns then count tokens from 1.
   static Result<Expression> create(std::vector<Token> tokens);
 
   std::span<const Token> tokens() const noexcept { return body_->tokens; }

@@ -8,13 +8,14 @@
 #include "ir/infix.h"
 #include "ir/lexer.h"
 #include "ir/parsers.h"
+#include "ir/quoted_name.h"
 #include "ir/words.h"
 
 namespace srjit::text {
 namespace {
 
 struct Lexeme {
-  enum class Kind : std::uint8_t { kNumber, kWord, kSign, kOther, kEnd };
+  enum class Kind : std::uint8_t { kNumber, kWord, kQuotedName, kSign, kOther, kEnd };
   Kind kind;
   std::size_t offset;
   std::size_t length;
@@ -29,11 +30,8 @@ class Lexer {
     if (start == text_.size()) return {Lexeme::Kind::kEnd, start, 0};
     const char c = text_[start];
     if (isDigit(c) || c == '.') return {Lexeme::Kind::kNumber, start, scanNumber(text_, start)};
-    if (isWordPart(c)) {
-      std::size_t end = start + 1;
-      while (end < text_.size() && isWordPart(text_[end])) ++end;
-      return {Lexeme::Kind::kWord, start, end - start};
-    }
+    if (const std::size_t length = scanOperand(text_, start)) return {Lexeme::Kind::kWord, start, length};
+    if (c == kBackquote) return {Lexeme::Kind::kQuotedName, start, scanQuotedName(text_, start)};
     if (text_.substr(start, 2) == "**") return {Lexeme::Kind::kSign, start, 2};
     if (std::string_view("+-*/^(),").find(c) != std::string_view::npos) return {Lexeme::Kind::kSign, start, 1};
     return {Lexeme::Kind::kOther, start, 1};
@@ -81,6 +79,7 @@ class Parser {
     const std::string_view word = lexer_.textOf(lexeme);
     if (lexeme.kind == Lexeme::Kind::kNumber) return readConstant(lexeme, 1);
     if (lexeme.kind == Lexeme::Kind::kWord) return readWordOrCall(lexeme);
+    if (lexeme.kind == Lexeme::Kind::kQuotedName) return readName(lexeme);
     if (word == "+") return;
     if (word == "(") {
       open_.push_back({Frame::Kind::kGroup, Op::kAdd, 0, 0, lexeme.offset});
@@ -115,8 +114,16 @@ class Parser {
 
   void readConstant(const Lexeme& number, double sign) {
     double value = 0;
-    if (!readNumber(lexer_.textOf(number), value)) return fail(numberError(text_, number.offset, number.length));
+    if (readNumber(lexer_.textOf(number), value) != NumberFault::kNone) {
+      return fail(numberError(text_, number.offset, number.length));
+    }
     emitOperand(Token::constant(sign * value));
+  }
+
+  void readName(const Lexeme& quoted) {
+    Result<Token> token = readQuotedWord(text_, quoted.offset, quoted.length, columns_);
+    if (!token) return fail(std::move(token).error());
+    emitOperand(*token);
   }
 
   void readWordOrCall(const Lexeme& lexeme) {

@@ -78,8 +78,9 @@ class Events final : public nlohmann::json_sax<nlohmann::json> {
         return operatorName(value);
       case Expected::kVariable: {
         const auto column = columns_.find(value);
-        if (!column) return fail(wordError(text_, cursor_.start() + 1, value, "column", WordKind::kUnknown, columns_));
-        return leaf(Token::variable(*column));
+        if (column) return leaf(Token::variable(*column));
+        const WordKind kind = columns_.roleOf(value).empty() ? WordKind::kUnknown : WordKind::kNoVariable;
+        return fail(wordError(text_, cursor_.start() + 1, value, "column", kind, columns_));
       }
       default:
         return failExpected();
@@ -199,8 +200,9 @@ class Events final : public nlohmann::json_sax<nlohmann::json> {
     const bool negative = digits[0] == '-';
     if (negative) digits.remove_prefix(1);
     double value = 0;
-    if (!readNumber(digits, value))
+    if (readNumber(digits, value) != NumberFault::kNone) {
       return fail(numberError(text_, cursor_.start() + (negative ? 1 : 0), digits.size()));
+    }
     return emit(Token::constant(negative ? -value : value));
   }
 
@@ -212,7 +214,7 @@ class Events final : public nlohmann::json_sax<nlohmann::json> {
       index = index * 10 + static_cast<std::uint32_t>(c - '0');
       if (index > Expression::kMaxIndex) {
         Error error = here(fmt::format("{} index {} is above the largest index, {}",
-                                       variable ? "variable" : "parameter", digits, Expression::kMaxIndex));
+                                       variable ? "variable" : "parameter", inQuotes(digits), Expression::kMaxIndex));
         error.code = Errc::kInvalid;
         return fail(std::move(error));
       }

@@ -5,6 +5,7 @@
 
 #include "ir/lexer.h"
 #include "ir/parsers.h"
+#include "ir/quoted_name.h"
 #include "ir/words.h"
 
 namespace srjit::text {
@@ -18,7 +19,9 @@ class Words {
   /// Steps to the next word; false at the end of the text.
   bool next() noexcept {
     offset_ = skipSpace(text_, offset_ + word_.size());
+    // A space in backquotes is of the name; what stands behind them before the next space is an error of read().
     std::size_t end = offset_;
+    if (end < text_.size() && text_[end] == kBackquote) end += scanQuotedName(text_, end);
     while (end < text_.size() && !isSpace(text_[end])) ++end;
     word_ = text_.substr(offset_, end - offset_);
     return !word_.empty();
@@ -29,12 +32,17 @@ class Words {
   Error fail(std::string message) const { return errorAt(text_, offset_, word_.size(), std::move(message)); }
 
   /// The token of the present word.
-  bool read(const ColumnNames& columns, Token& token) const noexcept {
+  bool read(const ColumnNames& columns, Token& token) const {
+    if (word_[0] == kBackquote) {
+      const Result<Token> variable = readQuotedWord(text_, offset_, word_.size(), columns);
+      if (variable) token = *variable;
+      return variable.ok();
+    }
     const bool negative = word_.size() > 1 && word_[0] == '-';
     const std::string_view digits = word_.substr(negative ? 1 : 0);
     if (isDigit(digits[0]) || digits[0] == '.') {
       double value = 0;
-      if (!readNumber(digits, value)) return false;
+      if (readNumber(digits, value) != NumberFault::kNone) return false;
       token = Token::constant(negative ? -value : value);
       return true;
     }
@@ -50,6 +58,7 @@ class Words {
 
   /// Why read() gave nothing.
   Error readError(const ColumnNames& columns) const {
+    if (word_[0] == kBackquote) return readQuotedWord(text_, offset_, word_.size(), columns).error();
     const bool negative = word_.size() > 1 && word_[0] == '-';
     const std::size_t start = negative ? 1 : 0;
     if (isDigit(word_[start]) || word_[start] == '.') return numberError(text_, offset_ + start, word_.size() - start);

@@ -17,10 +17,34 @@ struct Window {
   std::size_t length;  ///< characters above the caret's line of '~', at least 1
 };
 
-bool continuesCharacter(char c) { return (static_cast<unsigned char>(c) & 0xc0) == 0x80; }
+constexpr std::size_t kLongestTail = 3;  // bytes of a character behind its first
 
-std::size_t characters(std::string_view bytes) {
-  return bytes.size() - static_cast<std::size_t>(std::ranges::count_if(bytes, continuesCharacter));
+/// Appends `bytes` with a space for each control character, and U+FFFD for each byte that is not UTF-8; gives the
+/// number of characters.
+std::size_t appendShown(std::string& out, std::string_view bytes) {
+  std::size_t characters = 0;
+  for (std::size_t at = 0; at < bytes.size(); ++characters) {
+    char32_t code = 0;
+    const std::size_t length = text::readCharacter(bytes, at, code);
+    if (length == 0) {
+      out += "\xef\xbf\xbd";
+    } else if (code < ' ' || (code >= 0x7f && code < 0xa0)) {
+      out += ' ';
+    } else {
+      out += bytes.substr(at, length);
+    }
+    at += std::max<std::size_t>(length, 1);
+  }
+  return characters;
+}
+
+/// `at`, or where it is within a character of several bytes, the first of them.
+std::size_t startOfCharacter(std::string_view line, std::size_t at) {
+  char32_t code = 0;
+  for (std::size_t back = 1; back <= std::min(kLongestTail, at); ++back) {
+    if (text::readCharacter(line, at - back, code) > back) return at - back;
+  }
+  return at;
 }
 
 Window windowOf(std::string_view line, std::size_t column, std::size_t length) {
@@ -32,16 +56,18 @@ Window windowOf(std::string_view line, std::size_t column, std::size_t length) {
   if (line.size() > kWidest) {
     first = column > kWidest / 2 ? std::min(column - kWidest / 2, line.size() - kWidest) : 0;
     last = first + kWidest;
-    while (first > 0 && continuesCharacter(line[first])) --first;
-    while (last < line.size() && continuesCharacter(line[last])) ++last;
+    first = startOfCharacter(line, first);
+    last = startOfCharacter(line, last);
   }
-  const std::string_view left = first > 0 ? kCut : "";
-  const std::string_view right = last < line.size() ? kCut : "";
+  column = startOfCharacter(line, column);
+  const std::size_t end = std::max(startOfCharacter(line, column + std::min(length, last - column)), column);
   Window window;
-  window.text = fmt::format("{}{}{}", left, line.substr(first, last - first), right);
-  std::ranges::replace_if(window.text, [](char c) { return (c >= 0 && c < ' ') || c == 0x7f; }, ' ');
-  window.caret = left.size() + characters(line.substr(first, column - first));
-  window.length = std::max<std::size_t>(1, characters(line.substr(column, std::min(length, last - column))));
+  window.text = first > 0 ? kCut : "";
+  window.caret = window.text.size();
+  window.caret += appendShown(window.text, line.substr(first, column - first));
+  window.length = std::max<std::size_t>(1, appendShown(window.text, line.substr(column, end - column)));
+  appendShown(window.text, line.substr(end, last - end));
+  if (last < line.size()) window.text += kCut;
   return window;
 }
 

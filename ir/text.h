@@ -14,9 +14,21 @@
 //
 // Numbers are decimal, as std::from_chars reads them ("2", ".5", "1e-3"; no hexadecimal), correctly rounded; one that a
 // double cannot hold (1e400, 1e-400) is an error. A NaN has neither sign nor payload.
-// Words: x<i> variables, p<j> parameters (zeros may precede the index), column names, operator names, pi, inf, nan.
-// A column name wins over x<i>, p<j> and pi. An operator name wins over a column in postfix and prefix, and in infix
-// where '(' follows. inf and nan are always constants.
+//
+// Words of infix, postfix and prefix: operator names, pi, inf, nan, and
+//
+//   mass, größe       the column of this name, if it is an identifier: letters (also beyond ASCII), digits and '_', no
+//                     digit first
+//   `net weight`      the column of this name, whatever the name; `\\`, `\`` and `\x09` in it are a backslash,
+//                     a backquote and the byte of this number. What cannot be printed must be escaped
+//   x3 or x[3]        the variable of index 3, named or not; zeros may precede the index of x3
+//   p3 or p[3]        the parameter of index 3, likewise
+//
+// One word has one meaning. inf and nan are always constants, x[3] and p[3] always indices, `...` always a column. A
+// column name wins over pi; an operator name wins over a column in postfix and prefix, and in infix where '(' follows.
+// Where any column, target and weights included, has a name of the form x<digits>, words of this form are names only:
+// another one is an error that lists the columns, not an index. Likewise for p<digits>. The name of a column that is no
+// variable is an error that says so. In JSON a string is a name and a number an index, so nothing hides anything.
 //
 // No parser or printer recurses, so nesting is bounded by memory alone. All functions are thread-safe.
 #pragma once
@@ -25,6 +37,7 @@
 #include <initializer_list>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -35,20 +48,29 @@ namespace srjit {
 
 enum class Language { kInfix, kPostfix, kPrefix, kJson };
 
+/// A column that expressions may not read, and what it is: "target" or "weights".
+struct OtherColumn {
+  std::string name, role;
+};
+
 /// Names of the variables in column order, with an index of them: build it once, parse many. Copies share it. Where a
-/// name occurs twice, the first column has it. A name that is not an identifier ([A-Za-z_][A-Za-z0-9_]*), or that other
-/// words hide, is printed in JSON alone; the other forms write x<i>.
+/// name occurs twice, the first column has it.
 class ColumnNames {
  public:
   ColumnNames() = default;
-  ColumnNames(std::vector<std::string> names);
+  ColumnNames(std::vector<std::string> names, std::vector<OtherColumn> others = {});
   ColumnNames(std::initializer_list<std::string> names) : ColumnNames(std::vector<std::string>(names)) {}
 
-  bool empty() const noexcept { return !body_; }
-  std::size_t size() const noexcept;
-  const std::string& operator[](std::size_t column) const noexcept;
-  /// The column with this name, in constant time.
+  bool empty() const noexcept { return names().empty(); }
+  std::size_t size() const noexcept { return names().size(); }
+  const std::string& operator[](std::size_t column) const noexcept { return names()[column]; }
+  std::span<const std::string> names() const noexcept;
+  /// The variable with this name, in constant time.
   std::optional<std::uint32_t> find(std::string_view name) const noexcept;
+  /// What the column with this name is that is no variable; empty if there is none.
+  std::string_view roleOf(std::string_view name) const noexcept;
+  /// All columns whose names are `letter`, 'x' or 'p', and digits. If there are any, words of this form are names only.
+  std::span<const std::string> indexWords(char letter) const noexcept;
 
  private:
   struct Body;
@@ -60,7 +82,8 @@ class ColumnNames {
 Result<Expression> parse(std::string_view text, Language language, const ColumnNames& columns = {});
 
 /// Prints so that parse() with the same columns gives the same expression back, bit for bit. Infix has no parenthesis
-/// that it could do without.
+/// that it could do without. A variable with a name is printed by name, in backquotes where the name is no identifier
+/// or is hidden by another word; in JSON by index where the name is not UTF-8.
 std::string print(const Expression& expression, Language language, const ColumnNames& columns = {});
 
 /// The form with this name ("infix", "postfix", "prefix", "json"), as --from and --to spell it; none if unknown.
@@ -68,7 +91,8 @@ std::optional<Language> findLanguage(std::string_view name) noexcept;
 
 /// The three-line message of an error in `text`: "ORIGIN:LINE:COLUMN: MESSAGE", the line, and a caret below it, without
 /// a line end at the end. Lines longer than 120 bytes are shown as a window around the caret, control characters as
-/// spaces. `origin` may be a file name or "expression 3". Without a Span, "ORIGIN: MESSAGE".
+/// spaces, bytes that are not UTF-8 as U+FFFD. `origin` may be a file name or "expression 3". Without a Span,
+/// "ORIGIN: MESSAGE".
 std::string withCaret(const Error& error, std::string_view text, std::string_view origin);
 
 }  // namespace srjit

@@ -10,17 +10,26 @@ namespace srjit::text {
 
 /// What an operand word means.
 enum class WordKind {
-  kOperand,   ///< a variable, a parameter or a constant
-  kTooLarge,  ///< x<i> or p<j> with an index above Expression::kMaxIndex
+  kOperand,     ///< a variable, a parameter or a constant
+  kTooLarge,    ///< an index above Expression::kMaxIndex
+  kNoVariable,  ///< the name of a column that is no variable
+  kNoIndex,     ///< x<i> or p<j>, where words of this form are names only
   kUnknown,
 };
 
-/// Reads a column name, x<i>, p<j>, pi, inf or nan; `token` gets it if kOperand.
+/// Reads a column name, x<i>, x[i], p<j>, p[j], pi, inf or nan; `token` gets it if kOperand.
 WordKind readWord(std::string_view word, const ColumnNames& columns, Token& token) noexcept;
 
-/// The word that readWord() reads as `token`, a variable or parameter; in a form where an operator name wins over a
-/// column
-/// (`operators_win`), no column of such a name is used.
+/// Number of bytes of the word at `offset` of infix, which starts with a letter: scanWord(), or with its brackets x[i]
+/// or p[j].
+std::size_t scanOperand(std::string_view text, std::size_t offset) noexcept;
+
+/// The variable whose name in backquotes is text[offset, offset + length). kSyntax if it is written wrongly or no
+/// variable.
+Result<Token> readQuotedWord(std::string_view text, std::size_t offset, std::size_t length, const ColumnNames& columns);
+
+/// The word that readWord() or readQuotedWord() reads as `token`, a variable or parameter; in a form where an operator
+/// name wins over a column (`operators_win`), no bare column of such a name is used.
 void appendWord(std::string& out, const Token& token, const ColumnNames& columns, bool operators_win);
 
 /// An error for a word that readWord() did not read at `offset`. `what` is what the form looks for there ("function",

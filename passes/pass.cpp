@@ -91,15 +91,15 @@ Status registerPass(Pass pass) {
   const auto fail = [](std::string message) { return Error{Errc::kInvalid, std::move(message), {}}; };
   if (pass.name.empty()) return fail("a pass needs a name");
   if (std::ranges::any_of(pass.name, [](char c) { return c == ',' || text::isSpace(c); })) {
-    return fail(fmt::format("pass name '{}' contains a comma or white space", pass.name));
+    return fail(fmt::format("pass name {} contains a comma or white space", text::inQuotes(pass.name)));
   }
-  if (!pass.run) return fail(fmt::format("pass '{}' has no function", pass.name));
+  if (!pass.run) return fail(fmt::format("pass {} has no function", text::inQuotes(pass.name)));
   const auto taken = [&](const Pass& other) { return other.name == pass.name; };
   Registry& added = registry();
   const std::scoped_lock lock(added.mutex);
   const bool reserved = pass.name == "none" || pass.name == "standard";
   if (reserved || std::ranges::any_of(standardPassesOnly(), taken) || std::ranges::any_of(added.passes, taken)) {
-    return fail(fmt::format("pass name '{}' is taken", pass.name));
+    return fail(fmt::format("pass name {} is taken", text::inQuotes(pass.name)));
   }
   added.passes.push_back(std::move(pass));
   return okStatus();
@@ -144,7 +144,7 @@ Result<Pipeline> Pipeline::parse(std::string_view names, Math math) {
       pipeline.passes_.push_back(*found);
     } else if (name != "none") {
       const std::string found_text =
-          name.empty() ? "expected the name of a pass" : fmt::format("unknown pass '{}'", name);
+          name.empty() ? "expected the name of a pass" : fmt::format("unknown pass {}", text::inQuotes(name));
       return Error{Errc::kInvalid, fmt::format("{}; known are {}", found_text, knownNames()),
                    Span{1, first + 1, name.size()}};
     }

@@ -11,6 +11,7 @@
 
 #include <fmt/format.h>
 
+#include "ir/lexer.h"
 #include "runtime/image_record.h"
 #include "runtime/sqlite_file.h"
 #include "runtime/store_file.h"
@@ -294,7 +295,9 @@ Result<std::unique_ptr<DiskStore>> DiskStore::open(const std::filesystem::path& 
   }
   if (!std::filesystem::is_directory(directory, failure)) {
     const std::string why = failure ? failure.message() : "it is no directory";
-    return Error{Errc::kMachine, fmt::format("cannot use the cache directory {}: {}", directory.string(), why), {}};
+    return Error{Errc::kMachine,
+                 fmt::format("cannot use the cache directory {}: {}", text::printable(directory.string()), why),
+                 {}};
   }
   auto state = std::make_unique<State>(directory / kFileName, bound);
   const auto opened = state->file().attempt([&] { return StoreFile::Reader(state->file()), std::monostate(); });

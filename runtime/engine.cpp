@@ -9,6 +9,7 @@
 
 #include <tbb/task_arena.h>
 
+#include "ir/lexer.h"
 #include "runtime/device_executor.h"
 #include "runtime/engine_parts.h"
 #include "runtime/executor.h"
@@ -65,7 +66,8 @@ Result<std::unique_ptr<Executor>> makeExecutor(EngineOptions& options, const Eng
   }
   if (options.device == "cpu") return makeHostExecutor(options, options.threads);
   if (const auto ordinal = cudaOrdinal(options.device)) return makeDeviceExecutor(options, *ordinal, parts);
-  return Error{Errc::kInvalid, fmt::format("device '{}', expected auto, cpu or cuda:N", options.device), {}};
+  return Error{
+      Errc::kInvalid, fmt::format("device {}, expected auto, cpu or cuda:N", text::inQuotes(options.device)), {}};
 }
 
 template <class Value>

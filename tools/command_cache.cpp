@@ -5,6 +5,7 @@
 #include <ctime>
 #include <nlohmann/json.hpp>
 
+#include "ir/lexer.h"
 #include "runtime/kernel_cache.h"
 #include "tools/commands.h"
 #include "tools/options.h"
@@ -52,8 +53,8 @@ std::string statsText(const std::string& directory, const DiskStore::Totals& tot
         {{"directory", directory}, {"images", totals.images}, {"bytes", totals.bytes}, {"seconds", totals.seconds}});
   }
   return fmt::format(
-      "directory  {}\nimages     {}\nbytes      {}\nseconds    {:.3f} of one core, that making them took\n", directory,
-      totals.images, totals.bytes, totals.seconds);
+      "directory  {}\nimages     {}\nbytes      {}\nseconds    {:.3f} of one core, that making them took\n",
+      text::printable(directory), totals.images, totals.bytes, totals.seconds);
 }
 
 std::string listText(const std::vector<StoredImage>& images, bool json) {
@@ -92,7 +93,7 @@ std::string verifyText(const StoreCheck& found, bool json) {
 
 std::string clearText(const std::string& directory, std::uint64_t bytes, bool json) {
   if (json) return dump({{"directory", directory}, {"removed_bytes", bytes}});
-  return fmt::format("removed {} bytes from {}\n", bytes, directory);
+  return fmt::format("removed {} bytes from {}\n", bytes, text::printable(directory));
 }
 
 template <class Found, class Print>

@@ -8,6 +8,7 @@
 #include "compiler/direct.h"
 #include "compiler/host_jit.h"
 #include "compiler/sass_listing.h"
+#include "ir/lexer.h"
 #include "runtime/assembler.h"
 #include "tools/commands.h"
 #include "tools/kernel_options.h"
@@ -79,7 +80,7 @@ Result<std::string> cubinText(const Dag& graph, const CubinOptions& options) {
                                  {"spill_store_bytes", facts.spill_store_bytes},
                                  {"spill_load_bytes", facts.spill_load_bytes}});
   }
-  text += fmt::format("{}: {} bytes for {}\n", options.out, cubin->image.size(), options.kernel.arch);
+  text += fmt::format("{}: {} bytes for {}\n", text::printable(options.out), cubin->image.size(), options.kernel.arch);
   return options.json ? object.dump(2) + '\n' : text;
 }
 

@@ -10,16 +10,17 @@ namespace {
 struct Options {
   ExpressionOptions expressions;
   Language to = Language::kInfix;
-  std::vector<std::string> columns;
+  std::string columns;
   bool json = false;
 };
 
 /// One line that `--exprs` reads back.
 std::string textLine(const SourceLine& line, const Options& options, const ColumnNames& columns) {
   std::string text = print(*line.expression, options.to, columns);
-  for (std::size_t i = 0; i < line.parameters.size(); ++i) {
-    text += i == 0 ? '\t' : ' ';
-    appendNumber(text, line.parameters[i], Precision::kF64);
+  char separator = '\t';
+  for (const double value : line.parameters()) {
+    text += std::exchange(separator, ' ');
+    appendNumber(text, value, Precision::kF64);
   }
   return text + '\n';
 }
@@ -36,16 +37,17 @@ std::string jsonText(std::size_t index, const SourceLine& line, const Options& o
 }
 
 ExitStatus run(const Options& options) {
-  const ColumnNames columns(options.columns);
-  const Result<std::vector<SourceLine>> list = readExpressions(options.expressions, columns);
+  const Result<ColumnNames> columns = readColumns(options.columns);
+  if (!columns) return report(columns.error());
+  const Result<std::vector<SourceLine>> list = readExpressions(options.expressions, *columns);
   if (!list) return report(list.error());
   std::string text;
   for (std::size_t i = 0; i < list->size(); ++i) {
     const SourceLine& line = (*list)[i];
     if (options.json) {
-      text += (i == 0 ? "[\n" : ",\n") + jsonText(i, line, options, columns);
+      text += (i == 0 ? "[\n" : ",\n") + jsonText(i, line, options, *columns);
     } else if (line.ok()) {
-      text += textLine(line, options, columns);
+      text += textLine(line, options, *columns);
     }
   }
   if (options.json) text += "\n]\n";

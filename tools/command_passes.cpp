@@ -15,7 +15,7 @@ struct Options {
   ExpressionOptions expressions;
   Math math = Math::kPrecise;
   Precision precision = Precision::kF32;
-  std::vector<std::string> columns;
+  std::string columns;
   std::string passes = "standard";
   std::string print_after;
   bool list = false, json = false;
@@ -82,7 +82,9 @@ ExitStatus run(const Options& options) {
   const Result<Pipeline> pipeline = Pipeline::parse(options.passes, options.math);
   if (!pipeline) return report(showPlace(pipeline.error(), options.passes, "--passes", 1));
   if (const Status known = checkPrintAfter(options, *pipeline); !known) return report(known.error());
-  const Result<std::vector<SourceLine>> list = readExpressions(options.expressions, options.columns);
+  const Result<ColumnNames> columns = readColumns(options.columns);
+  if (!columns) return report(columns.error());
+  const Result<std::vector<SourceLine>> list = readExpressions(options.expressions, *columns);
   if (!list) return report(list.error());
   std::vector<Expression> batch;
   for (const SourceLine& line : *list) {

@@ -1,13 +1,12 @@
 #include "tools/data_file.h"
-#include "ir/lexer.h"
 
 #include <algorithm>
 #include <charconv>
 #include <cmath>
-#include <cstdlib>
 
 #include <fmt/format.h>
 
+#include "ir/lexer.h"
 #include "tools/read_file.h"
 #include "tools/report.h"
 
@@ -15,16 +14,6 @@ namespace srjit {
 namespace {
 
 constexpr std::string_view kNpyMagic = "\x93NUMPY";
-
-std::string listNames(const DataTable& table) {
-  constexpr std::size_t kMost = 20;
-  std::string list;
-  for (std::size_t i = 0; i < std::min(table.names.size(), kMost); ++i) {
-    list += (i == 0 ? "" : ", ") + table.names[i];
-  }
-  if (table.names.size() > kMost) list += fmt::format(", ... ({} in all)", table.names.size());
-  return list;
-}
 
 template <class T>
 constexpr Precision kPrecision = sizeof(T) == sizeof(float) ? Precision::kF32 : Precision::kF64;
@@ -69,7 +58,7 @@ void writeNpy(OutputFile& out, std::span<const std::span<const T>> columns) {
 Result<DataTable> readData(const std::string& path) {
   const Result<std::string> content = readFile(path);
   if (!content) return content.error();
-  const std::string_view origin = displayName(path);
+  const std::string origin = displayName(path);
   if (std::string_view(*content).starts_with(kNpyMagic)) return parseNpy(*content, origin);
   const bool claims_npy = path.ends_with(".npy") || path.ends_with(".npy.gz") || path.ends_with(".npy.xz");
   return claims_npy ? parseNpy(*content, origin) : parseCsv(*content, origin);
@@ -82,7 +71,7 @@ Result<Roles> assignRoles(const DataTable& table, std::string_view target, std::
     if (found != table.names.end()) return static_cast<std::size_t>(found - table.names.begin());
     return Error{Errc::kInvalid,
                  fmt::format("{} column {} is not in the data; its columns are {}", role, text::inQuotes(name),
-                             listNames(table)),
+                             text::listNames(table.names)),
                  {}};
   };
   const Result<std::size_t> target_index = find(target, "target");
@@ -97,8 +86,10 @@ Result<Roles> assignRoles(const DataTable& table, std::string_view target, std::
   for (std::size_t i = 0; i < table.columns.size(); ++i) {
     if (i == *target_index) {
       roles.target = table.columns[i];
+      if (table.named) roles.others.push_back({table.names[i], "target"});
     } else if (i == *weights_index) {
       roles.weights = table.columns[i];
+      if (table.named) roles.others.push_back({table.names[i], "weights"});
     } else {
       roles.variables.emplace_back(table.columns[i]);
       if (table.named) roles.names.push_back(table.names[i]);
@@ -149,15 +140,11 @@ Result<double> parseNumber(std::string_view text) {
   // from_chars() takes no plus sign.
   if (digits.starts_with('+') && !digits.starts_with("+-")) digits.remove_prefix(1);
   double value = 0;
-  const auto [end, failed] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
-  const bool whole = !digits.empty() && end == digits.data() + digits.size();
-  if (whole && failed == std::errc{} && digits.back() != ')') return value;  // ')' ends a NaN with a payload
-  if (whole && failed == std::errc::result_out_of_range) {
-    value = std::strtod(std::string(digits).c_str(), nullptr);  // tells too large from too small
-    if (std::isfinite(value)) return value;
-    return Error{Errc::kInvalid, fmt::format("{} is beyond the range of float64", text::inQuotes(text)), {}};
-  }
-  return Error{Errc::kInvalid, fmt::format("{} is not a number", text::inQuotes(text)), {}};
+  const text::NumberFault fault = text::readNumber(digits, value);
+  if (fault == text::NumberFault::kNone && digits.back() != ')') return value;  // ')' ends a NaN with a payload
+  const bool beyond = fault == text::NumberFault::kOutOfRange;
+  return Error{
+      Errc::kInvalid, fmt::format("{} {}", text::inQuotes(text), beyond ? text::kBeyondDouble : "is not a number"), {}};
 }
 
 }  // namespace srjit

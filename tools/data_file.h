@@ -9,6 +9,7 @@
 
 #include "ir/error.h"
 #include "ir/numeric.h"
+#include "ir/text.h"
 #include "tools/output_file.h"
 
 namespace srjit {
@@ -23,20 +24,25 @@ struct DataTable {
   std::size_t rows() const noexcept { return columns.empty() ? 0 : columns.front().size(); }
 };
 
-/// Reads a CSV file with a header line (RFC 4180; LF, CRLF or CR; UTF-8 byte order mark allowed; blank lines skipped)
-/// or an .npy matrix (format 1.0 to 3.0, two dimensions, float32 or float64, C or Fortran order). Both may be .gz or
-/// .xz; "-" is standard input; the content tells which it is. A cell is a decimal number, inf, infinity or nan, in any
-/// case. Errors are kIo with a complete message, for CSV with the place: "FILE:LINE:COLUMN: MESSAGE", the line and a
-/// caret.
+/// Reads a CSV file with a header line (RFC 4180; LF, CRLF or CR; UTF-8 byte order mark allowed) or an .npy matrix
+/// (format 1.0 to 3.0, two dimensions, float32 or float64, C or Fortran order). Both may be .gz or .xz; "-" is standard
+/// input; the content tells which it is. A cell is a decimal number, inf, infinity or nan, in any case. A blank line
+/// has no cells, so it is no row, and is skipped; but where there is one column, it is a row whose only cell is empty,
+/// which is an error unless nothing but blank lines follows. Errors are kIo with a complete message, for CSV with the
+/// place: "FILE:LINE:COLUMN: MESSAGE", the line and a caret.
 Result<DataTable> readData(const std::string& path);
 
 /// The same for content that is in memory; `origin` names it in messages.
 Result<DataTable> parseCsv(std::string_view text, std::string_view origin);
 Result<DataTable> parseNpy(std::string_view bytes, std::string_view origin);
 
+/// The names in the header line `text` of a CSV file; no text has none. Errors as those of parseCsv().
+Result<std::vector<std::string>> parseCsvHeader(std::string_view text, std::string_view origin);
+
 /// The columns by their role.
 struct Roles {
-  std::vector<std::string> names;  ///< of the variables; empty if the table is not named
+  std::vector<std::string> names;   ///< of the variables; empty if the table is not named
+  std::vector<OtherColumn> others;  ///< the target and the weights, likewise
   std::vector<std::span<const double>> variables;
   std::span<const double> target, weights;  ///< empty if not asked for
 };
@@ -62,7 +68,7 @@ void appendNumber(std::string& text, double value, Precision precision);
 void appendJsonNumber(std::string& text, double value, Precision precision);
 
 /// The number that all of `text` spells (spaces around it allowed): decimal, inf, infinity or nan. kInvalid if it is
-/// none or beyond float64; the message starts with the quoted text.
+/// none or out of the range of a double (1e400, 1e-400); the message starts with the quoted text.
 Result<double> parseNumber(std::string_view text);
 
 }  // namespace srjit

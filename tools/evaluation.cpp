@@ -5,7 +5,9 @@
 
 #include <fmt/format.h>
 
+#include "ir/lexer.h"
 #include "tools/progress.h"
+#include "tools/read_file.h"
 #include "tools/streams.h"
 
 namespace srjit {
@@ -16,7 +18,7 @@ using Clock = std::chrono::steady_clock;
 std::string checkDevice(const std::string& name) {
   const bool numbered = name.starts_with("cuda:") && name.size() > 5 && name.size() < 10 &&
                         name.find_first_not_of("0123456789", 5) == std::string::npos;
-  return name == "auto" || name == "cpu" || numbered ? "" : "'" + name + "' is none of auto, cpu, cuda:N";
+  return name == "auto" || name == "cpu" || numbered ? "" : text::inQuotes(name) + " is none of auto, cpu, cuda:N";
 }
 
 /// How many expressions make one part: enough to keep all threads, or a GPU, busy, few enough for the progress to move.
@@ -109,8 +111,7 @@ Batch Evaluation::batchOf(std::span<const std::size_t> indices) const {
   for (const std::size_t index : indices) {
     const SourceLine& line = lines[index];
     batch.expressions.push_back(*line.expression);
-    batch.parameters.insert(batch.parameters.end(), line.parameters.begin(),
-                            line.parameters.begin() + line.expression->parameterCount());
+    batch.parameters.insert(batch.parameters.end(), line.parameters().begin(), line.parameters().end());
   }
   return batch;
 }
@@ -140,10 +141,11 @@ Result<Evaluation> prepare(const EvaluationOptions& options, bool writes_npy) {
   const Result<Dataset> data = engine->upload(view);
   if (!data) {
     Error error = data.error();
-    error.message = fmt::format("{}: {}", options.data, error.message);
+    error.message = fmt::format("{}: {}", displayName(options.data), error.message);
     return error;
   }
-  Result<std::vector<SourceLine>> lines = readExpressions(options.expressions, roles->names);
+  const ColumnNames columns(roles->names, roles->others);
+  Result<std::vector<SourceLine>> lines = readExpressions(options.expressions, columns);
   if (!lines) return lines.error();
   for (SourceLine& line : *lines) {
     if (line.ok() && !requireInputs(line, roles->variables.size())) report(line.expression.error());

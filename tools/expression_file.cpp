@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cctype>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include <fmt/format.h>
 
@@ -13,30 +14,36 @@
 namespace srjit {
 namespace {
 
-/// The place of `word` in `text`, not as a part of a longer word; all of the text if it is not there.
-Span findWord(std::string_view text, std::string_view word) {
+/// The place of `word` in `text`, not as a part of a longer word.
+std::optional<Span> findWord(std::string_view text, std::string_view word) {
   const auto inWord = [&](std::size_t i) {
     return i < text.size() && (std::isalnum(static_cast<unsigned char>(text[i])) != 0 || text[i] == '_');
   };
   for (std::size_t at = text.find(word); at != std::string_view::npos; at = text.find(word, at + 1)) {
     const bool starts = at == 0 || !inWord(at - 1);
-    if (starts && !inWord(at + word.size())) return {1, at + 1, word.size()};
+    if (starts && !inWord(at + word.size())) return Span{1, at + 1, word.size()};
   }
-  return {1, 1, text.size()};
+  return std::nullopt;
+}
+
+/// The place of x3 or x[3] in `text`; all of the text if neither is there, as in JSON.
+Span findIndex(std::string_view text, std::string_view word) {
+  if (const auto found = findWord(text, fmt::format("{}[{}]", word[0], word.substr(1)))) return *found;
+  return findWord(text, word).value_or(Span{1, 1, text.size()});
 }
 
 SourceLine parseLine(std::string_view line, std::string origin, std::size_t number, Language language,
                      const ColumnNames& columns) {
   const std::size_t tab = std::min(line.find('\t'), line.size());
   const std::string_view text = line.substr(0, tab);
-  SourceLine source{std::string(text), std::move(origin), number, parse(text, language, columns), {}};
+  SourceLine source{std::string(text), std::move(origin), number, parse(text, language, columns)};
   if (source.ok() && tab < line.size()) {
-    Result<std::vector<double>> numbers = parseNumbers(line.substr(tab + 1));
-    if (numbers) {
-      source.parameters = std::move(*numbers);
-    } else {
+    Result<std::vector<double>> numbers = parseNumbers(line.substr(tab + 1), source.expression->parameterCount());
+    if (!numbers) {
       numbers.error().where->column += tab + 1;
       source.expression = std::move(numbers).error();
+    } else if (!numbers->empty()) {
+      source.values = std::make_shared<const std::vector<double>>(std::move(*numbers));
     }
   }
   if (!source.ok()) source.expression = showPlace(source.expression.error(), line, source.origin, number);
@@ -79,27 +86,41 @@ std::vector<SourceLine> parseArguments(std::span<const std::string> arguments, L
   return list;
 }
 
-Result<std::vector<double>> parseNumbers(std::string_view text) {
+std::span<const double> SourceLine::parameters() const noexcept {
+  if (!ok() || !values) return {};
+  return std::span(*values).first(std::min<std::size_t>(values->size(), expression->parameterCount()));
+}
+
+Result<std::vector<double>> parseNumbers(std::string_view text, std::optional<std::uint32_t> most) {
   std::vector<double> numbers;
+  std::optional<Span> surplus;
   for (std::size_t at = 0; (at = text.find_first_not_of(' ', at)) != std::string_view::npos;) {
     const std::size_t end = std::min(text.find(' ', at), text.size());
     const Result<double> value = parseNumber(text.substr(at, end - at));
     if (!value) return Error{Errc::kInvalid, "parameter " + value.error().message, Span{1, at + 1, end - at}};
+    if (most && numbers.size() == *most) surplus = Span{1, at + 1, end - at};
     numbers.push_back(*value);
     at = end;
   }
-  return numbers;
+  if (!surplus) return numbers;
+  return Error{Errc::kInvalid,
+               fmt::format("{} given, but the expression has {}",
+                           numbers.size() == 1 ? "1 parameter is" : fmt::format("{} parameters are", numbers.size()),
+                           *most == 0   ? "none"
+                           : *most == 1 ? "p0 only"
+                                        : fmt::format("p0 to p{} only", *most - 1)),
+               surplus};
 }
 
 bool requireInputs(SourceLine& source, std::size_t variables) {
   if (!source.ok()) return false;
-  const std::size_t values = source.parameters.size();
+  const std::size_t values = source.values ? source.values->size() : 0;
   if (source.expression->variableCount() <= variables && source.expression->parameterCount() <= values) return true;
   for (const Token& token : source.expression->tokens()) {
     std::string word, message;
     if (token.kind == Token::Kind::kVariable && token.index >= variables) {
       word = fmt::format("x{}", token.index);
-      message = fmt::format("variable {}, but the data has {} column{}", word, variables, variables == 1 ? "" : "s");
+      message = fmt::format("variable {}, but the data has {} variable{}", word, variables, variables == 1 ? "" : "s");
     } else if (token.kind == Token::Kind::kParameter && token.index >= values) {
       word = fmt::format("p{}", token.index);
       message = fmt::format("parameter {}, but {} given", word,
@@ -109,7 +130,7 @@ bool requireInputs(SourceLine& source, std::size_t variables) {
     } else {
       continue;
     }
-    Error error{Errc::kInvalid, std::move(message), findWord(source.text, word)};
+    Error error{Errc::kInvalid, std::move(message), findIndex(source.text, word)};
     source.expression = showPlace(std::move(error), source.text, source.origin, source.line);
     return false;
   }

@@ -1,6 +1,9 @@
 // Lists of expressions: positional arguments and `--exprs FILE`.
 #pragma once
 
+#include <cstdint>
+#include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -13,18 +16,22 @@ namespace srjit {
 
 /// One expression as it was given, good or bad.
 struct SourceLine {
-  std::string text;                ///< the expression alone
-  std::string origin;              ///< the file, or "expression 3"
-  std::size_t line = 1;            ///< in the origin, from 1
-  Result<Expression> expression;   ///< or a complete message: "ORIGIN:LINE:COLUMN: MESSAGE", the line and a caret
-  std::vector<double> parameters;  ///< what follows the TAB; empty without
+  std::string text;               ///< the expression alone
+  std::string origin;             ///< the file, or "expression 3"
+  std::size_t line = 1;           ///< in the origin, from 1
+  Result<Expression> expression;  ///< or a complete message: "ORIGIN:LINE:COLUMN: MESSAGE", the line and a caret
+  /// Values of p0, p1, ...: what follows the TAB, or values that many lines share. Null for none.
+  std::shared_ptr<const std::vector<double>> values = {};
 
   bool ok() const noexcept { return expression.ok(); }
+  /// Those of the values that the expression has parameters for; none where it is bad.
+  std::span<const double> parameters() const noexcept;
 };
 
-/// Reads `path`, one expression a line: TEXT, or TEXT TAB NUMBERS separated by spaces. Blank lines and lines whose
-/// first character is '#' are skipped. "-" is standard input; .gz and .xz are decompressed. A bad line is in the list
-/// with its error; the call fails (kIo) only where the file cannot be read.
+/// Reads `path`, one expression a line: TEXT, or TEXT TAB NUMBERS separated by spaces, of which there may be no more
+/// than the expression has parameters. Blank lines and lines whose first character is '#' are skipped. "-" is standard
+/// input; .gz and .xz are decompressed. A bad line is in the list with its error; the call fails (kIo) only where the
+/// file cannot be read.
 Result<std::vector<SourceLine>> readExpressions(const std::string& path, Language language,
                                                 const ColumnNames& columns = {});
 
@@ -36,8 +43,8 @@ std::vector<SourceLine> parseExpressions(std::string_view content, std::string_v
 std::vector<SourceLine> parseArguments(std::span<const std::string> arguments, Language language,
                                        const ColumnNames& columns = {});
 
-/// The numbers in `text`, separated by spaces; kInvalid with a Span otherwise.
-Result<std::vector<double>> parseNumbers(std::string_view text);
+/// The numbers in `text`, separated by spaces, and no more than `most`; kInvalid with a Span otherwise.
+Result<std::vector<double>> parseNumbers(std::string_view text, std::optional<std::uint32_t> most = {});
 
 /// Turns `source` into an error (kInvalid, complete) if its expression needs a variable that `variables` columns do not
 /// give, or a parameter that it has no value for. True if `source` is good.

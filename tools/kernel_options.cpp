@@ -36,7 +36,7 @@ void addDeviceOptions(CLI::App& app, KernelOptions& options) {
       if (name == arch) return std::string();
       names += (names.empty() ? "" : ", ") + std::string(name);
     }
-    return "'" + arch + "' is none of " + names;
+    return text::inQuotes(arch) + " is none of " + names;
   };
   app.add_option("--arch", options.arch, "the GPU architecture")
       ->check(known, "")
@@ -57,7 +57,9 @@ void addDeviceOptions(CLI::App& app, KernelOptions& options) {
 Result<KernelInput> kernelInput(const KernelOptions& options) {
   const Result<Pipeline> pipeline = Pipeline::parse(options.passes, options.math);
   if (!pipeline) return showPlace(pipeline.error(), options.passes, "--passes", 1);
-  Result<std::vector<SourceLine>> lines = readExpressions(options.expressions, options.columns);
+  const Result<ColumnNames> columns = readColumns(options.columns);
+  if (!columns) return columns.error();
+  Result<std::vector<SourceLine>> lines = readExpressions(options.expressions, *columns);
   if (!lines) return lines.error();
   std::vector<Expression> batch;
   for (const SourceLine& line : *lines) {

@@ -21,7 +21,7 @@ struct KernelOptions {
   ExpressionOptions expressions;
   Math math = Math::kPrecise;
   Precision precision = Precision::kF32;
-  std::vector<std::string> columns;
+  std::string columns;
   std::string passes = "standard";
   // Of GPU kernels only
   KernelKind kind = KernelKind::kValues;

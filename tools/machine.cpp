@@ -13,6 +13,7 @@
 #include "compiler/device.h"
 #include "compiler/host_jit.h"
 #include "compiler/toolkit.h"
+#include "ir/lexer.h"
 #include "runtime/assembler.h"
 #include "runtime/cuda_context.h"
 #include "runtime/device_direct.h"
@@ -105,18 +106,19 @@ std::string deviceText(const DeviceLimits& device) {
 Finding kernelCache() {
   const std::string purpose = "keeping kernels from one process to the next";
   const std::filesystem::path directory = cacheDirectory();
+  const std::string shown = text::printable(directory.string());
   if (directory.empty())
     return {"kernel cache", false, "no directory: neither HOME nor SRJIT_CACHE_DIR is set", purpose};
   std::error_code ignored;
   if (!std::filesystem::exists(directory, ignored)) {
-    return {"kernel cache", true, directory.string() + ", not there yet", purpose};
+    return {"kernel cache", true, shown + ", not there yet", purpose};
   }
   const auto totals = KernelCache::open({})->diskTotals();
   if (!totals) return {"kernel cache", false, totals.error().message, purpose};
-  return {"kernel cache", true,
-          fmt::format("{}, {} images, {:.1f} MiB", directory.string(), totals->images,
-                      static_cast<double>(totals->bytes) / (1u << 20)),
-          purpose};
+  return {
+      "kernel cache", true,
+      fmt::format("{}, {} images, {:.1f} MiB", shown, totals->images, static_cast<double>(totals->bytes) / (1u << 20)),
+      purpose};
 }
 
 /// Of one device: whether there is direct code for it, and whether it was compared with the interpreter's.

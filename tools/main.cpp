@@ -6,6 +6,7 @@
 #include "ir/lexer.h"
 #include "tools/commands.h"
 #include "tools/streams.h"
+#include "tools/usage.h"
 
 namespace srjit {
 namespace {
@@ -60,7 +61,12 @@ ExitStatus runCommand(CLI::App& app, int argc, const char* const* argv) {
   }
   try {
     checkCommandName(argc > 1 ? argv[1] : "");
-    app.parse(argc, argv);
+    try {
+      app.parse(commandWords(argc, argv));
+    } catch (const CLI::ParseError& problem) {
+      if (problem.get_exit_code() != 0) checkUnknownWords(app);
+      throw;
+    }
     for (const auto& [part, run] : runners) {
       if (part->parsed()) return run();
     }
@@ -78,6 +84,7 @@ int main(int argc, char** argv) {
     CLI::App app("Compiles symbolic-regression expressions to machine code, evaluates and shows them.", "sr-jit");
     app.set_version_flag("--version", "sr-jit " SRJIT_VERSION);
     app.require_subcommand(1);
+    app.failure_message(srjit::usageMessage);
     app.footer(srjit::kFooter);
     return srjit::runCommand(app, argc, argv);
   });

@@ -2,9 +2,24 @@
 
 #include <fmt/format.h>
 
+#include "tools/data_file.h"
 #include "tools/output_file.h"
+#include "tools/read_file.h"
 
 namespace srjit {
+
+CLI::Option* addWords(CLI::App& app, const std::string& name, std::vector<std::string>& words, const std::string& doc) {
+  // Where an option takes extra words, CLI11 divides "[a,b]" in two, and its conversion to a vector reads "{}" and "%%"
+  // as something else. This one has no conversion, and instead of extra words expects more than can be given.
+  CLI::callback_t store = [&words](const CLI::results_t& given) {
+    words = given;
+    return true;
+  };
+  return app.add_option(name, std::move(store), doc)
+      ->expected(CLI::detail::expected_max_vector_size, -1)
+      ->allow_extra_args(false)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+}
 
 void addLanguageChoice(CLI::App& app, const std::string& name, Language& language, const std::string& doc) {
   std::vector<std::pair<std::string, Language>> choices;
@@ -14,15 +29,19 @@ void addLanguageChoice(CLI::App& app, const std::string& name, Language& languag
 
 void addExpressionOptions(CLI::App& app, ExpressionOptions& options) {
   auto* texts =
-      app.add_option("expressions", options.texts, "expressions; put -- before one that starts with a minus sign")
+      addWords(app, "expressions", options.texts,
+               "expressions of columns, by name (`net weight`, if it is no identifier) or place (x0, x1, ... without "
+               "target and weights), and of parameters (p0, p1, ...); put -- before one that starts with a minus "
+               "sign")
           ->type_name("EXPRESSION");
   app.add_option("--exprs", options.file,
                  "read expressions from FILE, one a line; - is standard input; .gz and .xz too")
       ->type_name("FILE")
       ->excludes(texts);
   addLanguageChoice(app, "--from", options.from, "the form of the expressions");
-  app.add_option("--params", options.parameters,
-                 "values of p0, p1, ... for expressions without their own, as \"1.5 0.7\"")
+  app.add_option(
+         "--params", options.parameters,
+         "values of p0, p1, ... for all expressions without their own, as \"1.5 0.7\"; an expression may need fewer")
       ->type_name("NUMBERS");
   app.add_flag("--keep-going", options.keep_going, "exit with 0 although some expressions are bad");
 }
@@ -33,14 +52,16 @@ Result<std::vector<SourceLine>> readExpressions(const ExpressionOptions& options
   }
   Result<std::vector<double>> parameters = parseNumbers(options.parameters);
   if (!parameters) return showPlace(parameters.error(), options.parameters, "--params", 1);
+  const auto shared = std::make_shared<const std::vector<double>>(std::move(*parameters));
   Result<std::vector<SourceLine>> list = options.file.empty()
                                              ? parseArguments(options.texts, options.from, columns)
                                              : srjit::readExpressions(options.file, options.from, columns);
   if (!list) return list;
-  if (list->empty()) return Error{Errc::kInvalid, fmt::format("{}: no expressions in it", options.file), {}};
+  if (list->empty())
+    return Error{Errc::kInvalid, fmt::format("{}: no expressions in it", displayName(options.file)), {}};
   for (SourceLine& line : *list) {
     if (!line.ok()) report(line.expression.error());
-    if (line.parameters.empty()) line.parameters = *parameters;
+    if (!line.values) line.values = shared;
   }
   return list;
 }
@@ -79,8 +100,15 @@ CLI::Option* addNanChoice(CLI::App& app, NanPolicy& policy, const std::string& d
                    doc);
 }
 
-void addColumnsOption(CLI::App& app, std::vector<std::string>& columns) {
-  app.add_option("--columns", columns, "names of the variables, as mass,speed")->delimiter(',')->type_name("NAMES");
+void addColumnsOption(CLI::App& app, std::string& columns) {
+  app.add_option("--columns", columns, "names of the variables, as in the header line of a CSV file: mass,speed")
+      ->type_name("NAMES");
+}
+
+Result<ColumnNames> readColumns(const std::string& columns) {
+  Result<std::vector<std::string>> names = parseCsvHeader(columns, "--columns");
+  if (!names) return names.error();
+  return ColumnNames(std::move(*names));
 }
 
 void addCacheOption(CLI::App& app, std::optional<std::string>& directory) {

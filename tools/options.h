@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "ir/lexer.h"
 #include "ir/numeric.h"
 #include "runtime/engine.h"
 #include "tools/expression_file.h"
@@ -28,7 +29,7 @@ CLI::Option* addChoice(CLI::App& app, const std::string& name, T& value,
     if (meaning == value) initial = word;
   }
   const auto check = [meanings, words](const std::string& word) {
-    return meanings.contains(word) ? std::string() : "'" + word + "' is none of " + words;
+    return meanings.contains(word) ? std::string() : text::inQuotes(word) + " is none of " + words;
   };
   const auto store = [meanings, &value](const std::string& word) { value = meanings.at(word); };
   return app.add_option_function<std::string>(name, store, doc)
@@ -36,6 +37,9 @@ CLI::Option* addChoice(CLI::App& app, const std::string& name, T& value,
       ->type_name(words)
       ->default_str(initial);
 }
+
+/// Adds a positional option that takes any number of words, each as it is given.
+CLI::Option* addWords(CLI::App& app, const std::string& name, std::vector<std::string>& words, const std::string& doc);
 
 /// Adds --from or --to.
 void addLanguageChoice(CLI::App& app, const std::string& name, Language& language, const std::string& doc);
@@ -64,8 +68,10 @@ void addNumericOptions(CLI::App& app, Math& math, Precision& precision);
 CLI::Option* addLossChoice(CLI::App& app, LossKind& kind, const std::string& doc);
 CLI::Option* addNanChoice(CLI::App& app, NanPolicy& policy, const std::string& doc);
 
-/// Names of variables where no data file gives them: "--columns mass,speed".
-void addColumnsOption(CLI::App& app, std::vector<std::string>& columns);
+/// Names of variables where no data file gives them: "--columns mass,speed", read as the header line of a CSV file, so
+/// that a name with a comma is quoted as there.
+void addColumnsOption(CLI::App& app, std::string& columns);
+Result<ColumnNames> readColumns(const std::string& columns);
 
 /// Adds --cache-dir.
 void addCacheOption(CLI::App& app, std::optional<std::string>& directory);

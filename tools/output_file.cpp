@@ -18,6 +18,7 @@
 #include <llvm/ADT/StringRef.h>
 #include <llvm/Support/Signals.h>
 
+#include "ir/lexer.h"
 #include "tools/streams.h"
 
 namespace srjit {
@@ -28,8 +29,10 @@ namespace fs = std::filesystem;
 constexpr std::size_t kBuffer = 1 << 20;
 
 Error cannotWrite(const std::string& path, int number) {
-  return {
-      Errc::kIo, fmt::format("cannot write {}: {}", path == "-" ? "standard output" : path, std::strerror(number)), {}};
+  return {Errc::kIo,
+          fmt::format("cannot write {}: {}", path == "-" ? "standard output" : text::printable(path),
+                      std::strerror(number)),
+          {}};
 }
 
 /// A descriptor that is closed at the end.

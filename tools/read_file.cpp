@@ -15,6 +15,8 @@
 
 #include <fmt/format.h>
 
+#include "ir/lexer.h"
+
 namespace srjit {
 namespace {
 
@@ -94,7 +96,7 @@ Result<std::string> unpack(const std::string& path, const std::string& content, 
 
 }  // namespace
 
-std::string_view displayName(std::string_view path) noexcept { return path == "-" ? "standard input" : path; }
+std::string displayName(std::string_view path) { return path == "-" ? "standard input" : text::printable(path); }
 
 std::string_view withoutByteOrderMark(std::string_view text) noexcept {
   constexpr std::string_view kMark = "\xEF\xBB\xBF";

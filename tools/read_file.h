@@ -13,8 +13,8 @@ namespace srjit {
 /// an archive that is damaged, cut short, or of another format.
 Result<std::string> readFile(const std::string& path);
 
-/// The name by which messages call `path`: itself, or "standard input".
-std::string_view displayName(std::string_view path) noexcept;
+/// The name by which messages call `path`: itself with what is not printable escaped, or "standard input".
+std::string displayName(std::string_view path);
 
 /// `text` without the UTF-8 byte order mark that it may start with.
 std::string_view withoutByteOrderMark(std::string_view text) noexcept;

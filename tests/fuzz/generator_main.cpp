@@ -96,6 +96,16 @@ std::vector<std::string> makeWords() {
                                     "x",
                                     "p",
                                     "x99999999999",
+                                    "x[1]",
+                                    "p[0]",
+                                    "x[",
+                                    "`",
+                                    "`two words`",
+                                    "`sin`",
+                                    "`\\`\\\\\\x0a\\xff`",
+                                    "gr\xc3\xb6\xc3\x9f"
+                                    "e",
+                                    "y",
                                     "((((((((",
                                     "))))))))"};
   for (const srjit::OpInfo& op : srjit::allOps()) {

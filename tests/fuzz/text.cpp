@@ -38,10 +38,12 @@ void checkRoundTrips(const Expression& expression, std::string_view text, const 
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  static const ColumnNames kColumns = {"a", "x0", "p1", "sin", "two words", "inf", "a"};
+  static const ColumnNames kColumns({"a", "x0", "p1", "sin", "two words", "inf", "a", "größe", "x[1]", "", "`\\\n\xff"},
+                                    {{"y", "target"}, {"x9", "weights"}});
+  static const ColumnNames kPlainColumns = {"a", "b c", "x", "p"};
   const std::string_view text(reinterpret_cast<const char*>(data), size);
   for (const Language language : kLanguages) {
-    for (const ColumnNames& columns : {ColumnNames(), kColumns}) {
+    for (const ColumnNames& columns : {ColumnNames(), kColumns, kPlainColumns}) {
       const auto expression = parse(text, language, columns);
       if (expression) {
         checkRoundTrips(*expression, text, columns);

@@ -1,6 +1,7 @@
 // Expressions: validation, facts, equality.
 #include <cmath>
 #include <limits>
+#include <string>
 
 #include <gtest/gtest.h>
 
@@ -22,6 +23,8 @@ TEST(Expression, KnowsItsFacts) {
 }
 
 TEST(Expression, RefusesWhatIsNoProgram) {
+  const std::string no_operator =
+      "token 3 has the operator number 200, but there are " + std::to_string(kOpCount) + " operators";
   const struct {
     Tokens tokens;
     std::size_t column;
@@ -38,6 +41,8 @@ TEST(Expression, RefusesWhatIsNoProgram) {
       {{Token::constant(0), Token::parameter(~0u), Token::operation(Op::kAdd)},
        2,
        "p4294967295 is above the largest index, 1048575"},
+      {{Token::constant(1), Token::constant(2), Token::operation(static_cast<Op>(200))}, 3, no_operator.c_str()},
+      {{Token{static_cast<Token::Kind>(9)}}, 1, "token 1 has the kind number 9, but there are 4 kinds"},
   };
   for (const auto& c : cases) {
     const auto e = Expression::create(c.tokens);

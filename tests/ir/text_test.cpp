@@ -162,7 +162,7 @@ TEST(RoundTrip, RandomExpressionsOfAllOperators) {
   options.special_probability = 0.5;
   ExpressionGenerator generator(options);
   const ColumnNames columns = {"mass", "x0",  "p1",    "pi",   "sin", "two words",
-                               "inf",  "nan", "naïve", "mass", "x7",  "quote\"\\\n"};
+                               "inf",  "nan", "naïve", "mass", "x7",  "quote\"`\\\n"};
   for (int i = 0; i < 20'000; ++i) {
     const Expression e = generator.next();
     for (const Language language : kLanguages) {
@@ -213,23 +213,16 @@ TEST(Columns, NamesAreReadAndPrinted) {
   EXPECT_EQ(columns.find("mass"), 0u) << "the first of two";
   EXPECT_FALSE(columns.find("Mass"));
   EXPECT_EQ(print(parsed("mass * speed ^ 2", Language::kInfix, columns), Language::kPostfix), "x0 x1 2 ^ *");
-  EXPECT_EQ(print(parsed("x0 + x1", Language::kInfix, columns), Language::kPostfix), "x3 x1 +")
+  EXPECT_EQ(print(parsed("x0 + speed", Language::kInfix, columns), Language::kPostfix), "x3 x1 +")
       << "a column wins over x<i>";
   EXPECT_EQ(print(parsed("sin(sin)", Language::kInfix, columns), Language::kPostfix), "x4 sin");
   EXPECT_EQ(print(parsed("sin", Language::kInfix, columns), Language::kInfix, columns), "sin");
-  EXPECT_EQ(print(parsed("sin", Language::kInfix, columns), Language::kPostfix, columns), "x4")
+  EXPECT_EQ(print(parsed("sin", Language::kInfix, columns), Language::kPostfix, columns), "`sin`")
       << "there it is an operator";
-  EXPECT_EQ(print(parsed("x5 + x00 + x2"), Language::kInfix, columns), "x5 + mass + x2");
+  EXPECT_EQ(print(parsed("x5 + x00 + x2"), Language::kInfix, columns), "x[5] + mass + `two words`");
   EXPECT_EQ(print(parsed("x2"), Language::kJson, columns), R"({"var":"two words"})");
   EXPECT_EQ(parsed(R"({"var":"two words"})", Language::kJson, columns), parsed("x2"));
   EXPECT_EQ(print(parsed("x3"), Language::kInfix, columns), "x0");
-}
-
-TEST(Columns, AnIndexThatIsAlsoANameIsWrittenWithZeros) {
-  const ColumnNames columns = {"x1", "not a word"};
-  EXPECT_EQ(print(parsed("x1"), Language::kInfix, columns), "x01");
-  EXPECT_EQ(parsed("x01", Language::kInfix, columns), parsed("x1"));
-  EXPECT_EQ(parsed("x1", Language::kInfix, columns), parsed("x0"));
 }
 
 TEST(Columns, NamesThatAreNotUtf8AreWrittenAsIndices) {
@@ -335,7 +328,7 @@ const Malformed kMalformed[] = {
     {Language::kJson, R"({"var":1.5})", 1, 8, 3, "expected an index or a column name before '1.5'"},
     {Language::kJson, R"({"var":"mass"})", 1, 9, 4, "unknown column 'mass'"},
     {Language::kJson, R"({"param":"p"})", 1, 10, 3, "expected an index before '\"p\"'"},
-    {Language::kJson, R"({"var":1048576})", 1, 8, 7, "variable index 1048576 is above the largest index, 1048575",
+    {Language::kJson, R"({"var":1048576})", 1, 8, 7, "variable index '1048576' is above the largest index, 1048575",
      Errc::kInvalid},
     {Language::kJson, "{\"op\":\"neg\",\n \"args\":[1 2]}", 2, 12, 1, "malformed JSON: expected ']' before '2'"},
     {Language::kJson, R"({"op" "neg"})", 1, 7, 5, "malformed JSON: expected ':' before '\"neg\"'"},
@@ -367,12 +360,26 @@ TEST(Errors, NearestColumnNamesAreOffered) {
             "unknown word 'spexd'; did you mean 'spead' or 'speed'?");
   EXPECT_EQ(parse(R"({"var":"mas"})", Language::kJson, columns).error().message,
             "unknown column 'mas'; did you mean 'mass'?");
+  EXPECT_EQ(parse("net * 2", Language::kInfix, {"net weight", "next"}).error().message,
+            "unknown name 'net'; did you mean '`net weight`'?");
+  EXPECT_EQ(parse("`nett weight`", Language::kInfix, {"net weight", "next"}).error().message,
+            "unknown column 'nett weight'; did you mean 'net weight'?");
+  EXPECT_EQ(parse("`foo`", Language::kInfix, {"net weight", "next"}).error().message,
+            "unknown column 'foo'; the columns are 'net weight', next");
 }
 
 TEST(Errors, LongWordsAreCut) {
   const std::string message = parse(std::string(1000, 'y'), Language::kInfix).error().message;
   EXPECT_LT(message.size(), 140u);
   EXPECT_EQ(message.substr(0, 20), "unknown name 'yyyyyy");
+  const ColumnNames columns({std::string(1'000'000, 'a'), "x\x1b[31m1"}, {{std::string(1'000'000, 'y'), "target"}});
+  for (const std::string& text : {std::string("`b`"), "`" + std::string(1'000'000, 'y') + "`"}) {
+    const std::string named = parse(text, Language::kInfix, columns).error().message;
+    EXPECT_LT(named.size(), 200u) << named.substr(0, 300);
+    EXPECT_EQ(named.find('\x1b'), std::string::npos);
+  }
+  const std::string digits = R"({"var":)" + std::string(1'000'000, '9') + "}";
+  EXPECT_LT(parse(digits, Language::kJson).error().message.size(), 140u);
 }
 
 TEST(Caret, PointsBelowTheLine) {
@@ -408,6 +415,14 @@ TEST(Caret, LongLinesShowAWindow) {
   EXPECT_EQ(line.substr(0, 3), "...");
   EXPECT_EQ(line.substr(line.size() - 3), "...");
   EXPECT_EQ(line.find('$'), caret.find('^'));
+}
+
+TEST(Caret, ShowsNothingThatATerminalObeys) {
+  const Error error{Errc::kSyntax, "wrong", Span{1, 6, 1}};
+  // The escape, U+009B, which some terminals take for one, a byte that is no UTF-8, and a cut character.
+  EXPECT_EQ(withCaret(error, "\x1b\xc2\x9b\x9b $\xc3", "e"), "e:1:6: wrong\n  \xef\xbf\xbd $\xef\xbf\xbd\n    ^");
+  const std::string line = std::string(1'000'000, '\x80') + "$";
+  EXPECT_LT(withCaret({Errc::kSyntax, "wrong", Span{1, 500'000, 1}}, line, "e").size(), 700u) << "it is cut";
 }
 
 TEST(Caret, WithoutAPlaceItIsOneLine) {
@@ -474,6 +489,7 @@ TEST(Text, QuotesKeepCharactersAndEscapeTheRest) {
   EXPECT_EQ(text::inQuotes("Gr\u00f6\u00dfe"), "'Gr\u00f6\u00dfe'");
   EXPECT_EQ(text::inQuotes("\u0085"), "'\\xc2\\x85'");
   EXPECT_EQ(text::inQuotes("\xff\xc3"), "'\\xff\\xc3'");
+  EXPECT_EQ(text::printable("a\n`\\\x1b\xff" + std::string(100, 'b')), "a\\x0a`\\\\x1b\\xff" + std::string(100, 'b'));
   EXPECT_EQ(text::inQuotes(std::string(40, 'a')), "'" + std::string(40, 'a') + "'");
   EXPECT_EQ(text::inQuotes(std::string(39, 'a') + "\u00e9"), "'" + std::string(39, 'a') + "...'");
 }

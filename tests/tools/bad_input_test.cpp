@@ -47,7 +47,22 @@ const BadInput kInputs[] = {
     {"PrefixEndsEarly", {"parse", "--from", "prefix", "+ x0"}, 1, "expression 1:1:5: "},
     {"JsonBroken", {"parse", "--from", "json", "{\"op\": \"add\", \"args\": [1]"}, 1, "expression 1:1:"},
     {"VariableBeyondData", loss("x0*x9", "good.csv"), 1,
-     "expression 1:1:4: variable x9, but the data has 2 columns\nx0*x9\n   ^~"},
+     "expression 1:1:4: variable x9, but the data has 2 variables\nx0*x9\n   ^~"},
+    {"TargetInExpression", loss("a + y", "good.csv"), 1,
+     "expression 1:1:5: 'y' is the target column and no variable\na + y\n    ^"},
+    {"WeightsInExpression", loss("`b`", "good.csv", {"--weights", "b"}), 1,
+     "expression 1:1:1: 'b' is the weights column and no variable\n`b`\n^~~"},
+    {"IndexBesideNames",
+     {"run", "x0*x1", "--data", "indices.csv", "--target", "y", "--out", "out.csv"},
+     1,
+     "expression 1:1:1: 'x0' names no column; since columns are called x1, x2, words of this form are names; the "
+     "columns are x1, x2; x[0] is the first column\nx0*x1\n^~"},
+    {"TargetWithTheNameOfAnIndex", loss("x0 + x1", "places.csv", {"--target", "x1"}), 1,
+     "expression 1:1:6: 'x1' is the target column and no variable\nx0 + x1\n     ^~"},
+    {"ParametersTooMany", loss("p0\t1 2", "good.csv"), 1,
+     "expression 1:1:6: 2 parameters are given, but the expression has p0 only"},
+    {"ParametersTooSmall", loss("p0", "good.csv", {"--params", "1e-400"}), 1,
+     "--params:1:1: parameter '1e-400' is out of the range of a double, 4.9e-324 to 1.8e308"},
     {"ParameterMissing", loss("p0 + p1\t1.5", "good.csv"), 1, "expression 1:1:6: parameter p1, but one is given"},
     {"ParameterNoNumber", loss("p0\t1.5,2", "good.csv"), 1, "expression 1:1:4: parameter '1.5,2' is not a number"},
     {"ParamsOptionNoNumber", loss("p0", "good.csv", {"--params", "1 two"}), 1,
@@ -67,6 +82,12 @@ const BadInput kInputs[] = {
     {"DataNoHeader", loss("x0", "noheader.csv"), 1, "noheader.csv:1:1: the first line must name the columns"},
     {"DataWord", loss("x0", "word.csv"), 1, "word.csv:3:3: 'oops' is not a number (column 'b')\n3,oops,5\n  ^~~~"},
     {"DataEmptyCell", loss("x0", "hole.csv"), 1, "hole.csv:2:3: empty cell in column 'b'\n1,,3\n  ^"},
+    {"DataBlankRow",
+     {"run", "a", "--data", "blank.csv", "--out", "out.csv"},
+     1,
+     "blank.csv:3:1: empty cell in column 'a'\n\n^"},
+    {"DataTooSmall", loss("a", "small.csv"), 1,
+     "small.csv:2:1: '1e-400' is out of the range of a double, 4.9e-324 to 1.8e308 (column 'a')"},
     {"DataRaggedLong", loss("x0", "long.csv"), 1, "long.csv:2:7: a cell too many"},
     {"DataRaggedShort", loss("x0", "short.csv"), 1, "short.csv:2:4: the line ends after 2 cells"},
     {"DataSameNames", loss("x0", "twice.csv"), 1, "twice.csv:1:3: a second column called 'a'"},
@@ -100,7 +121,24 @@ const BadInput kInputs[] = {
     // Usage
     {"NoCommand", {}, 2, "subcommand is required"},
     {"UnknownCommand", {"frobnicate"}, 2, "unknown command 'frobnicate'; there are ops, parse,"},
-    {"UnknownOption", loss("x0", "good.csv", {"--speed"}), 2, "--speed"},
+    {"UnknownOption", loss("x0", "good.csv", {"--speed"}), 2, "unknown option '--speed'\n"},
+    {"UnknownOptionBeforeRequired", {"run", "--nope"}, 2, "unknown option '--nope'\n"},
+    {"UnknownOptionBeforeTarget", {"loss", "x0", "--data", "good.csv", "-z"}, 2, "unknown option '-z'\n"},
+    {"UnknownOptionBeforeOut", {"cubin", "x0", "--nope"}, 2, "unknown option '--nope'\n"},
+    {"UnknownOptionBeforeAction", {"cache", "--nope=3"}, 2, "unknown option '--nope=3'\n"},
+    {"UnknownOptionBeforeExcluded",
+     {"llvm", "x0", "--host", "--arch", "sm_80", "--nope"},
+     2,
+     "unknown option '--nope'"},
+    {"UnknownOptionBeforeCommand", {"--nope"}, 2, "unknown option '--nope'\n"},
+    {"UnknownOptionBeforeBadValue", loss("x0", "good.csv", {"--math", "quick", "--nope"}), 2,
+     "unknown option '--nope'"},
+    {"WordTooMany", {"doctor", "twice"}, 2, "unexpected word 'twice'\n"},
+    {"UnknownOptionIsEscaped", {"run", "--no\x1b[2J\npe"}, 2, "unknown option '--no\\x1b[2J\\x0ape'\n"},
+    {"BadValueIsEscaped", {"parse", "x0", "--to", "\x1b[2J"}, 2, "'\\x1b[2J' is none of infix"},
+    {"BadNumberIsEscaped", loss("x0", "good.csv", {"--threads", "\x1b[2J"}), 2, "\\x1b[2J"},
+    {"ColumnsTwice", {"parse", "a", "--columns", "a", "--columns", "b"}, 2, "--columns"},
+    {"ColumnsBad", {"parse", "a", "--columns", "a,,b"}, 1, "--columns:1:3: a column without a name\na,,b\n  ^"},
     {"UnknownMath", loss("x0", "good.csv", {"--math", "quick"}), 2, "'quick' is none of strict|precise|fast"},
     {"UnknownArch", {"ptx", "x0", "--arch", "sm_12"}, 2, "'sm_12' is none of sm_75"},
     {"UnknownDevice", loss("x0", "good.csv", {"--device", "tpu"}), 2, "'tpu' is none of auto, cpu, cuda:N"},
@@ -139,6 +177,10 @@ const BadInput kInputs[] = {
 void writeFiles(const Scratch& scratch) {
   scratch.write("good.csv", "a,b,y\n1,2,3\n4,5,6\n");
   scratch.write("negative.csv", "a,b,y\n1,-2,3\n4,5,6\n");
+  scratch.write("indices.csv", "x1,x2,y\n3,5,1\n");
+  scratch.write("places.csv", "x0,x1,x2\n1,2,3\n");
+  scratch.write("blank.csv", "a\n1\n\n3\n");
+  scratch.write("small.csv", "a,b,y\n1e-400,2,3\n");
   scratch.write("empty.csv", "");
   scratch.write("header.csv", "a,b,y\n");
   scratch.write("noheader.csv", "1.5,2,3\n4,5,6\n");
@@ -172,6 +214,7 @@ TEST_P(BadInputs, HasStatusAndPlaceAndWritesNothing) {
   const Outcome outcome = runCommand(input.arguments, scratch.path(""));
   EXPECT_EQ(outcome.status, input.status) << outcome.err;
   EXPECT_THAT(outcome.err, HasSubstr(input.message));
+  EXPECT_THAT(outcome.err, testing::Not(HasSubstr("\x1b")));
   EXPECT_EQ(outcome.out, "");
   EXPECT_EQ(scratch.list(), before);
 }

@@ -47,9 +47,38 @@ TEST(Parse, TranslatesBetweenForms) {
   EXPECT_EQ(runCommand({"parse", "x0*(x1+1)^2", "--to", "postfix"}, "/").out, "x0 x1 1 + 2 ^ *\n");
   EXPECT_EQ(runCommand({"parse", "+ x0 * 2 x1", "--from", "prefix"}, "/").out, "x0 + 2 * x1\n");
   EXPECT_EQ(runCommand({"parse", "mass*2", "--columns", "speed,mass", "--to", "prefix"}, "/").out, "* mass 2\n");
-  EXPECT_EQ(runCommand({"parse", "--exprs", "-", "--to", "postfix"}, "/", "# two\nx0 + p0\t0.1 2\n\nx1\n").out,
-            "x0 p0 +\t0.1 2\nx1\n");
+  EXPECT_EQ(runCommand({"parse", "--exprs", "-", "--to", "postfix"}, "/", "# two\nx0 + p0/p1\t0.1 2\n\nx1\n").out,
+            "x0 p0 p1 / +\t0.1 2\nx1\n");
   EXPECT_EQ(runCommand({"parse", "--", "-x0"}, "/").out, "-x0\n");
+}
+
+TEST(Parse, TakesItsWordsAsTheyAre) {
+  for (const std::string word : {"[x0,x1]", "[x0]", "x0,x1", "'x0'", "\"x0\"", "{}", "%%", "++", "", "`a,b`"}) {
+    const Outcome outcome = runCommand({"parse", "--json", "--", word}, "/");
+    const json objects = json::parse(outcome.out);
+    ASSERT_EQ(objects.size(), 1) << word;
+    EXPECT_EQ(objects[0]["status"], "syntax") << word;
+    if (!word.empty()) EXPECT_THAT(outcome.err, HasSubstr("\n" + word + "\n")) << "the whole of it";
+  }
+  EXPECT_EQ(runCommand({"parse", "x0", "x1*2", "--", "-x2", "--x3"}, "/").out, "x0\nx1 * 2\n-x2\n--x3\n");
+  EXPECT_EQ(runCommand({"parse", "run", "--columns", "run"}, "/").out, "run\n") << "also the name of a command";
+}
+
+TEST(Parse, NamesOfColumnsAreOneWord) {
+  for (const std::vector<std::string>& words :
+       {std::vector<std::string>{"--columns", "a,b", "b+a"}, {"--columns=a,b", "b+a"}, {"b+a", "--columns", "a,b"}}) {
+    std::vector<std::string> all = {"parse", "--to", "postfix"};
+    all.insert(all.end(), words.begin(), words.end());
+    const Outcome outcome = runCommand(all, "/");
+    EXPECT_EQ(outcome.out, "b a +\n") << outcome.err;
+  }
+  EXPECT_EQ(runCommand({"parse", "--columns", "\"a,b\",größe", "`a,b`/größe"}, "/").out, "`a,b` / größe\n");
+  EXPECT_EQ(runCommand({"parse", "--columns=", "x0"}, "/").out, "x0\n") << "an empty value is a value";
+  EXPECT_EQ(runCommand({"passes", "--columns", "a,b", "b*2", "--passes", "none"}, "/").status, 0);
+}
+
+TEST(Parse, ParametersOfTheOptionThatAreNotNeededAreLeftOut) {
+  EXPECT_EQ(runCommand({"parse", "p0*p1", "x0", "--params", "1 2 3"}, "/").out, "p0 * p1\t1 2\nx0\n");
 }
 
 TEST(Parse, ABadExpressionLeavesTheOthers) {
@@ -285,6 +314,17 @@ TEST(Run, WritesMatricesInThePrecision) {
     EXPECT_THAT(matrix->columns[0], ElementsAre(1, 4, 7));
     EXPECT_EQ(matrix->columns[1][0], precision == "f32" ? double{2.0f / 3.0f} : 2.0 / 3.0);
   }
+}
+
+TEST(Run, NamesWinOverPlaces) {
+  const Scratch scratch;
+  scratch.write("t.csv", "x1,x2,\"net weight\",y\n3,5,7,1\n");
+  const Outcome outcome =
+      runCommand({"run", "x1*x2", "x[0]*x[1]", "`net weight`", "--data", "t.csv", "--target", "y"}, scratch.path(""));
+  EXPECT_EQ(outcome.out, "e0,e1,e2\n15,15,7\n") << outcome.err;
+  const Outcome postfix = runCommand(
+      {"run", "x1 `net weight` *", "--from", "postfix", "--data", "t.csv", "--target", "y"}, scratch.path(""));
+  EXPECT_EQ(postfix.out, "e0\n21\n") << postfix.err;
 }
 
 TEST(Run, ABadExpressionIsAColumnOfNan) {

@@ -46,7 +46,6 @@ TEST(Csv, AcceptsWhatTheFieldWrites) {
 
 TEST(Csv, NumbersAreReadExactly) {
   EXPECT_EQ(*parseNumber("0.1"), 0.1);
-  EXPECT_EQ(*parseNumber("1e-400"), 0);
   EXPECT_EQ(*parseNumber("4.9e-324"), std::numeric_limits<double>::denorm_min());
   EXPECT_EQ(*parseNumber("INF"), kInf);
   EXPECT_EQ(*parseNumber("-Infinity"), -kInf);
@@ -57,7 +56,46 @@ TEST(Csv, NumbersAreReadExactly) {
     ASSERT_FALSE(parseNumber(bad).ok()) << bad;
     EXPECT_THAT(parseNumber(bad).error().message, HasSubstr("is not a number"));
   }
-  EXPECT_EQ(parseNumber("1e999").error().message, "'1e999' is beyond the range of float64");
+  for (const std::string beyond : {"1e999", "1e-400", "+1e-400", "-1e-400", "1e-324"}) {
+    EXPECT_EQ(parseNumber(beyond).error().message,
+              "'" + beyond + "' is out of the range of a double, 4.9e-324 to 1.8e308")
+        << "as in expressions";
+  }
+  EXPECT_EQ(*parseNumber("0e-400"), 0);
+}
+
+TEST(Csv, ABlankLineIsAMissingValueOfASingleColumn) {
+  for (const std::string text :
+       {"a\n1\n2\n", "\n\na\n1\n2", "a\n1\n2\n\n\n", "a\r\n1\r\n2\r\n\r\n", "a\r1\r2\r\r", "a\n1\n2\n  \n\t"}) {
+    const Result<DataTable> table = parseCsv(text, "t.csv");
+    ASSERT_TRUE(table.ok()) << table.error().message;
+    EXPECT_THAT(table->columns, ElementsAre(ElementsAre(1, 2))) << text;
+  }
+  const std::pair<std::string, std::string> cases[] = {
+      {"a\n1\n\n3\n", "t.csv:3:1: empty cell in column 'a'\n\n^"},
+      {"a\n\n1\n", "t.csv:2:1: empty cell in column 'a'\n\n^"},
+      {"a\r\n1\r\n\r\n3\r\n", "t.csv:3:1: empty cell in column 'a'\n\n^"},
+      {"a\r1\r\r3", "t.csv:3:1: empty cell in column 'a'\n\n^"},
+      {"\n\na\n1\n2\n  \n\n3\n", "t.csv:6:3: empty cell in column 'a'\n  \n  ^"},
+      {"a\n1\n\n\n3\n\nx\n", "t.csv:3:1: empty cell in column 'a'\n\n^"},
+      {"a\n1\n\"\"\n3\n", "t.csv:3:1: empty cell in column 'a'\n\"\"\n^"},
+      {"a\n1\nx\n\n3\n", "t.csv:3:1: 'x' is not a number (column 'a')\nx\n^"},
+  };
+  for (const auto& [text, message] : cases) {
+    const Result<DataTable> table = parseCsv(text, "t.csv");
+    ASSERT_FALSE(table.ok()) << text;
+    EXPECT_EQ(table.error().message, message) << text;
+  }
+}
+
+TEST(Csv, HeadersAlone) {
+  EXPECT_THAT(*parseCsvHeader("mass, speed,\"a,b\"", "--columns"), ElementsAre("mass", "speed", "a,b"));
+  EXPECT_THAT(*parseCsvHeader("", "--columns"), testing::IsEmpty());
+  EXPECT_EQ(parseCsvHeader("a,,b", "--columns").error().message, "--columns:1:3: a column without a name\na,,b\n  ^");
+  EXPECT_EQ(parseCsvHeader("a,b,a", "--columns").error().message,
+            "--columns:1:5: a second column called 'a'\na,b,a\n    ^");
+  EXPECT_THAT(parseCsvHeader("a\n1", "--columns").error().message,
+              StartsWith("--columns:1:2: the names of columns are one line\n"));
 }
 
 struct BadCsv {
@@ -71,7 +109,10 @@ TEST(Csv, ErrorsNameThePlace) {
       {"a,b\n", "t.csv:2:1: the file has a header, but no rows"},
       {"a,b\n1,x\n", "t.csv:2:3: 'x' is not a number (column 'b')\n1,x\n  ^"},
       {"a,b\n1,2\n\n3, oops \n", "t.csv:4:4: 'oops' is not a number (column 'b')\n3, oops \n   ^"},
-      {"a,b\r\n1,2\r\n3,1e999\r\n", "t.csv:3:3: '1e999' is beyond the range of float64 (column 'b')\n3,1e999\n  ^"},
+      {"a,b\r\n1,2\r\n3,1e999\r\n",
+       "t.csv:3:3: '1e999' is out of the range of a double, 4.9e-324 to 1.8e308 (column 'b')\n3,1e999\n  ^"},
+      {"a,b\n1,2\n3,-1e-400\n",
+       "t.csv:3:3: '-1e-400' is out of the range of a double, 4.9e-324 to 1.8e308 (column 'b')\n3,-1e-400\n  ^"},
       {"a,b\n1,\n", "t.csv:2:3: empty cell in column 'b'\n1,\n  ^"},
       {"a,b\n,2\n", "t.csv:2:1: empty cell in column 'a'\n,2\n^"},
       {"a,b\n1,2,3\n", "t.csv:2:5: a cell too many: the header names 2 columns\n1,2,3\n    ^"},
@@ -229,6 +270,17 @@ TEST(Data, RolesTakeColumnsOutOfTheVariables) {
   EXPECT_EQ(assignRoles(table, "y", "z").error().message,
             "weights column 'z' is not in the data; its columns are a, y, b, w");
   EXPECT_EQ(assignRoles(table, "y", "y").error().message, "column 'y' cannot be both target and weights");
+  const ColumnNames columns(roles->names, roles->others);
+  EXPECT_EQ(columns.find("b"), 1);
+  EXPECT_EQ(columns.roleOf("y"), "target");
+  EXPECT_EQ(columns.roleOf("w"), "weights");
+}
+
+TEST(Data, NamesInMessagesAreCutAndEscaped) {
+  const std::string longest(1'000'000, 'q');
+  const DataTable table = *parseCsv(longest + ",b\x1b[31m,\"c\nd\"\n1,2,3\n", "t.csv");
+  EXPECT_EQ(assignRoles(table, "z", "").error().message, "target column 'z' is not in the data; its columns are '" +
+                                                             std::string(40, 'q') + "...', 'b\\x1b[31m', 'c\\x0ad'");
 }
 
 template <class T>

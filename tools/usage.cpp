@@ -1,0 +1,48 @@
+#include "tools/usage.h"
+
+#include <algorithm>
+
+#include "ir/lexer.h"
+
+namespace srjit {
+namespace {
+
+void checkUnknownWordsOf(const CLI::App& app) {
+  if (app.remaining_size() == 0) return;
+  for (const std::string& word : app.remaining()) {
+    if (word == "--") continue;
+    const char* what = word.starts_with('-') ? "unknown option " : "unexpected word ";
+    throw CLI::ParseError(what + text::inQuotes(word), CLI::ExitCodes::ExtrasError);
+  }
+}
+
+}  // namespace
+
+std::vector<std::string> commandWords(int argc, const char* const* argv) {
+  std::vector<std::string> words;
+  bool options = true;  // until "--"
+  for (int i = 1; i < argc; ++i) {
+    std::string word = argv[i];
+    options = options && word != "--";
+    const bool no_value = options && word.starts_with("--") && word.find('=') == word.size() - 1;
+    if (no_value) word.pop_back();
+    words.push_back(std::move(word));
+    if (no_value) words.emplace_back();
+  }
+  std::ranges::reverse(words);
+  return words;
+}
+
+void checkUnknownWords(const CLI::App& app) {
+  checkUnknownWordsOf(app);
+  for (const CLI::App* const command : app.get_subcommands()) checkUnknownWordsOf(*command);
+}
+
+std::string usageMessage(const CLI::App* app, const CLI::Error& error) {
+  constexpr std::size_t kLongest = 1000;
+  std::string line = text::printable(error.what());
+  if (line.size() > kLongest) line = line.substr(0, kLongest) + "...";
+  return CLI::FailureMessage::simple(app, CLI::Error(error.get_name(), line, error.get_exit_code()));
+}
+
+}  // namespace srjit

@@ -1,0 +1,22 @@
+// What is said of wrong usage, where the command-line library's own words would not do.
+#pragma once
+
+#include <CLI/CLI.hpp>
+
+#include <string>
+#include <vector>
+
+namespace srjit {
+
+/// The words of a command line, the last first, as CLI::App::parse() takes them. "--name=" becomes "--name" and an
+/// empty word, since the library would take the word behind it for the value.
+std::vector<std::string> commandWords(int argc, const char* const* argv);
+
+/// Throws CLI::ParseError for the first word that `app`, or the command that was given, knows nothing of. The library
+/// looks for those last, behind what is required or excluded, so call it where parsing failed for any reason.
+void checkUnknownWords(const CLI::App& app);
+
+/// The library's message about `error` as one short line, which may hold words of the command line, and where help is.
+std::string usageMessage(const CLI::App* app, const CLI::Error& error);
+
+}  // namespace srjit
