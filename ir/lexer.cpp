@@ -43,16 +43,17 @@ Error errorAt(std::string_view text, std::size_t offset, std::size_t length, std
   return Error{code, std::move(message), Span{lines + 1, offset - start + 1, length}};
 }
 
-std::string inQuotes(std::string_view bytes) {
-  constexpr std::size_t kLongest = 40;
-  std::string out = "'";
+namespace {
+
+/// Appends whole characters as long as they end within `longest` bytes; returns how many bytes that were.
+std::size_t appendPrintable(std::string& out, std::string_view bytes, std::size_t longest) {
   std::size_t offset = 0;
   while (offset < bytes.size()) {
     char32_t code = 0;
     const std::size_t length = std::max<std::size_t>(readCharacter(bytes, offset, code), 1);
-    if (offset + length > kLongest) break;
-    const bool printable = length > 1 ? code >= 0xa0 : bytes[offset] >= ' ' && bytes[offset] <= '~';
-    if (printable) {
+    if (offset + length > longest) break;
+    const bool is_printable = length > 1 ? code >= 0xa0 : bytes[offset] >= ' ' && bytes[offset] <= '~';
+    if (is_printable) {
       out += bytes.substr(offset, length);
     } else {
       for (const char c : bytes.substr(offset, length)) {
@@ -61,7 +62,22 @@ std::string inQuotes(std::string_view bytes) {
     }
     offset += length;
   }
-  return out + (offset < bytes.size() ? "...'" : "'");
+  return offset;
+}
+
+}  // namespace
+
+std::string inQuotes(std::string_view bytes) {
+  constexpr std::size_t kLongest = 40;
+  std::string out = "'";
+  const std::size_t shown = appendPrintable(out, bytes, kLongest);
+  return out + (shown < bytes.size() ? "...'" : "'");
+}
+
+std::string printable(std::string_view bytes) {
+  std::string out;
+  appendPrintable(out, bytes, bytes.size());
+  return out;
 }
 
 std::string nameCharacter(std::string_view text, std::size_t offset, std::size_t& length) {

@@ -34,6 +34,9 @@ Error errorAt(std::string_view text, std::size_t offset, std::size_t length, std
 /// bytes but not within a character.
 std::string inQuotes(std::string_view bytes);
 
+/// The bytes with the same escapes, but all of them, and without quotes.
+std::string printable(std::string_view bytes);
+
 /// How text that starts at `offset` with no known token is named: "byte 0x01", "U+00D7", "'$'". `length` gets its
 /// bytes.
 std::string nameCharacter(std::string_view text, std::size_t offset, std::size_t& length);

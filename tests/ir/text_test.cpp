@@ -476,6 +476,8 @@ TEST(Text, QuotesKeepCharactersAndEscapeTheRest) {
   EXPECT_EQ(text::inQuotes("\xff\xc3"), "'\\xff\\xc3'");
   EXPECT_EQ(text::inQuotes(std::string(40, 'a')), "'" + std::string(40, 'a') + "'");
   EXPECT_EQ(text::inQuotes(std::string(39, 'a') + "\u00e9"), "'" + std::string(39, 'a') + "...'");
+  EXPECT_EQ(text::printable(std::string(100, 'a') + "\x1b[2J\u00e9\xff"),
+            std::string(100, 'a') + "\\x1b[2J\u00e9\\xff");
 }
 
 TEST(Text, SpaceIsAsciiWhiteSpace) {
