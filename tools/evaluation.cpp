@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "ir/lexer.h"
 #include "tools/progress.h"
 
 namespace srjit {
@@ -87,6 +88,11 @@ std::vector<std::size_t> Evaluation::good() const {
   return indices;
 }
 
+void noticeCacheFault(const Engine& engine) {
+  const std::string fault = engine.cacheStats().disk_fault;
+  if (!fault.empty()) fmt::print(stderr, "sr-jit: kernels are kept in memory alone: {}\n", text::printable(fault));
+}
+
 Result<Evaluation> prepare(const EvaluationOptions& options, bool writes_npy) {
   checkOutName(options, writes_npy);
   if (options.data == "-" && options.expressions.file == "-") {
@@ -100,6 +106,7 @@ Result<Evaluation> prepare(const EvaluationOptions& options, bool writes_npy) {
   }
   const Result<Engine> engine = Engine::create(options.engine);
   if (!engine) return engine.error();
+  if (!options.quiet) noticeCacheFault(*engine);
   Result<DataTable> table = readData(options.data);
   if (!table) return table.error();
   // Roles hold spans into the columns, whose storage stays where it is when the table moves.
