@@ -16,7 +16,7 @@ struct CacheStats {
   std::uint64_t evictions = 0, damaged = 0;
   double compile_seconds = 0;  ///< of one core, for the misses
   double saved_seconds = 0;    ///< what the hits had cost when they were made
-  std::string disk_fault;      ///< why the last reading or writing of the disk failed; empty if all is well
+  std::string disk_fault;  ///< why the disk is not used, or was not to be read or written last; empty if all is well
 };
 
 }  // namespace srjit

@@ -12,6 +12,7 @@
 #include <fmt/format.h>
 
 #include "ir/lexer.h"
+#include "runtime/file_trust.h"
 #include "runtime/image_record.h"
 #include "runtime/sqlite_file.h"
 #include "runtime/store_file.h"
@@ -43,12 +44,34 @@ Digest sumOfFact(std::string_view name, std::string_view value) {
   return DigestBuilder().add(name).add(value).finish();
 }
 
+/// The canonical name of a directory that may be used, which is made if `access` allows that; where there is none,
+/// `directory`. Links in its name are the user's own business: what counts is the place that they lead to.
+Result<std::filesystem::path> placeOf(const std::filesystem::path& directory, StoreAccess access) {
+  const auto refused = [&](const std::string& why) {
+    return Error{Errc::kMachine, fmt::format("cannot use the cache directory {}: {}", directory.string(), why), {}};
+  };
+  std::error_code making, failure;
+  if (access == StoreAccess::kUse) making = makePrivateDirectories(directory);
+  const std::filesystem::file_status status = std::filesystem::status(directory, failure);
+  if (status.type() == std::filesystem::file_type::not_found) {
+    if (access == StoreAccess::kUse) return refused(making.message());
+    return directory;
+  }
+  if (failure) return refused(failure.message());
+  if (!std::filesystem::is_directory(status)) return refused("it is no directory");
+  std::filesystem::path place = std::filesystem::canonical(directory, failure);
+  if (failure) return refused(failure.message());
+  if (Status trust = checkTrustOfDirectory(place); !trust) return std::move(trust).error();
+  return place;
+}
+
 }  // namespace
 
 /// Its functions throw SqliteFailure.
 class DiskStore::State {
  public:
-  State(std::filesystem::path file, std::uint64_t bound) : file_(std::move(file)), bound_(bound) {}
+  State(std::filesystem::path file, std::uint64_t bound, StoreAccess access)
+      : file_(std::move(file), access), bound_(bound) {}
   ~State();
 
   bool has(const KernelKey& key);
@@ -287,19 +310,11 @@ std::uint64_t DiskStore::State::clear() {
 DiskStore::DiskStore(std::unique_ptr<State> state) : state_(std::move(state)) {}
 DiskStore::~DiskStore() = default;
 
-Result<std::unique_ptr<DiskStore>> DiskStore::open(const std::filesystem::path& directory, std::uint64_t bound) {
-  std::error_code failure;
-  if (std::filesystem::create_directories(directory, failure)) {
-    // Code is loaded from here: it is nobody else's to write.
-    std::filesystem::permissions(directory, std::filesystem::perms::owner_all, failure);
-  }
-  if (!std::filesystem::is_directory(directory, failure)) {
-    const std::string why = failure ? failure.message() : "it is no directory";
-    return Error{Errc::kMachine,
-                 fmt::format("cannot use the cache directory {}: {}", text::printable(directory.string()), why),
-                 {}};
-  }
-  auto state = std::make_unique<State>(directory / kFileName, bound);
+Result<std::unique_ptr<DiskStore>> DiskStore::open(const std::filesystem::path& directory, std::uint64_t bound,
+                                                   StoreAccess access) {
+  const auto place = placeOf(directory, access);
+  if (!place) return place.error();
+  auto state = std::make_unique<State>(*place / kFileName, bound, access);
   const auto opened = state->file().attempt([&] { return StoreFile::Reader(state->file()), std::monostate(); });
   if (!opened) return opened.error();
   return std::unique_ptr<DiskStore>(new DiskStore(std::move(state)));

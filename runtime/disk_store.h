@@ -11,6 +11,7 @@
 #include "ir/error.h"
 #include "runtime/kernel_image.h"
 #include "runtime/kernel_key.h"
+#include "runtime/store_file.h"
 
 namespace srjit {
 
@@ -34,17 +35,20 @@ struct StoreCheck {
 /// The file `kernels.sqlite` of a directory. Thread-safe. Errors are of kMachine, with SQLite's number, name and text;
 /// only std::bad_alloc is thrown.
 ///
-/// Nothing that is read is trusted: an image whose checksum is wrong is not there, and is removed; a file that is no
-/// database, is damaged or has another schema is made anew, in place and under SQLite's locks. So a power failure may
-/// cost images, for which reason nothing is synchronised with the disk. A file or directory that cannot be written is
-/// read. In the child of a fork() every call is an error, as SQLite's locks are the parent's.
+/// Both must be what runtime/file_trust.h trusts, as nothing else keeps others from planting code, and the file a store
+/// or empty, as runtime/store_file.h says: else they are neither used nor changed. What chance does is no error: an
+/// image whose checksum is wrong is not there, and is removed; a store that is damaged or has another schema is made
+/// anew. So a power failure may cost images, for which reason they are not synchronised with the disk. A file or
+/// directory that cannot be written is read. In the child of a fork() every call is an error, as SQLite's locks are the
+/// parent's.
 class DiskStore {
  public:
   static constexpr const char* kFileName = "kernels.sqlite";
 
-  /// Makes directory and file if they are not there. The images' bytes are kept at `bound` at most; other processes
-  /// keep their own bounds.
-  static Result<std::unique_ptr<DiskStore>> open(const std::filesystem::path& directory, std::uint64_t bound);
+  /// Makes directory and file, for their owner alone, if `access` is kUse and they are not there; without them the
+  /// store is empty. The images' bytes are kept at `bound` at most; other processes keep their own bounds.
+  static Result<std::unique_ptr<DiskStore>> open(const std::filesystem::path& directory, std::uint64_t bound,
+                                                 StoreAccess access = StoreAccess::kUse);
   /// Writes down when images were used.
   ~DiskStore();
 

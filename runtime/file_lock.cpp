@@ -27,8 +27,13 @@ FileLock::~FileLock() {
 
 std::optional<FileLock> FileLock::take(const std::filesystem::path& file, const std::function<bool()>& gives_up) {
   constexpr std::chrono::milliseconds kPause(5);
-  FileLock lock(::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666));
-  if (!lock.holds()) return FileLock();
+  // Without O_NONBLOCK a pipe of that name would be waited for.
+  FileLock lock(::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY, 0600));
+  struct stat status{};
+  if (!lock.holds() || ::fstat(lock.descriptor_, &status) != 0 || !S_ISREG(status.st_mode) ||
+      status.st_uid != ::geteuid() || status.st_nlink != 1) {
+    return FileLock();
+  }
   while (::flock(lock.descriptor_, LOCK_EX | LOCK_NB) != 0) {
     if (errno == EINTR) continue;
     if (errno != EWOULDBLOCK) return FileLock();

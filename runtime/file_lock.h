@@ -21,8 +21,10 @@ class FileLock {
   /// Lets go of it also in processes that were forked meanwhile.
   ~FileLock();
 
-  /// Makes the file if it is not there, and waits until nobody else holds the lock, or `gives_up()`: then there is
-  /// none. Where the file cannot be written or locked, as on a disk that is read-only, the lock holds nothing.
+  /// Makes the file, for its owner alone, if it is not there, and waits until nobody else holds the lock, or
+  /// `gives_up()`: then there is none. Where the file cannot be written or locked, as on a disk that is read-only, the
+  /// lock holds nothing; nor where the name is that of a link, of what is no regular file, of another user's file, or
+  /// of one that has other names: marks would change what is not a lock.
   static std::optional<FileLock> take(const std::filesystem::path& file, const std::function<bool()>& gives_up);
 
   bool holds() const noexcept { return descriptor_ >= 0; }

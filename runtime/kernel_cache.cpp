@@ -122,16 +122,31 @@ std::filesystem::path cacheDirectory() {
   return {};
 }
 
+namespace {
+
 constexpr std::string_view kLockExtension = ".lock";
+constexpr std::size_t kLockBytes = 8;  ///< of the digest of its name
+
+std::string lockFileName(const std::string& name) {
+  const Digest digest = DigestBuilder().add(name).finish();
+  return fmt::format("{:02x}{}", fmt::join(std::span(digest).first(kLockBytes), ""), kLockExtension);
+}
+
+bool isLockFileName(std::string_view name) {
+  return name.size() == 2 * kLockBytes + kLockExtension.size() && name.ends_with(kLockExtension) &&
+         name.find_first_not_of("0123456789abcdef") == 2 * kLockBytes;
+}
+
+}  // namespace
 
 class KernelCache::State {
  public:
-  explicit State(const CacheOptions& options) : memory_(options.memory_bytes) {
+  explicit State(const CacheOptions& options) : access_(options.access), memory_(options.memory_bytes) {
     if (!options.directory || options.directory->empty()) {
       disk_error_ = {Errc::kMachine, "the kernel cache has no directory", {}};
       return;
     }
-    auto store = DiskStore::open(*options.directory, options.disk_bytes);
+    auto store = DiskStore::open(*options.directory, options.disk_bytes, access_);
     if (store) {
       store_ = std::move(*store);
       directory_ = *options.directory;
@@ -162,6 +177,7 @@ class KernelCache::State {
   void keep(const KernelKey& key, const Image& image);
   void end(const KernelKey& key, const std::shared_ptr<Flight>& flight, Image image);
 
+  const StoreAccess access_;
   std::unique_ptr<DiskStore> store_;  ///< none: memory alone
   Error disk_error_;                  ///< why there is no store
   std::filesystem::path directory_;   ///< of the store
@@ -298,10 +314,8 @@ void KernelCache::State::writeFact(const std::string& name, const std::string& v
 }
 
 std::optional<FileLock> KernelCache::State::lock(const std::string& name, const std::function<bool()>& gives_up) const {
-  if (!store_) return FileLock();
-  const Digest digest = DigestBuilder().add(name).finish();
-  return FileLock::take(directory_ / fmt::format("{:02x}{}", fmt::join(std::span(digest).first(8), ""), kLockExtension),
-                        gives_up);
+  if (!store_ || access_ != StoreAccess::kUse) return FileLock();
+  return FileLock::take(directory_ / lockFileName(name), gives_up);
 }
 
 CacheStats KernelCache::State::stats() {
@@ -326,10 +340,11 @@ void KernelCache::State::clearMemory() {
 
 // Those that nobody holds now. The directory may change or vanish meanwhile.
 void KernelCache::State::unmarkLocks() {
+  if (!store_ || access_ == StoreAccess::kLook) return;
   std::error_code failure;
   for (std::filesystem::directory_iterator entry(directory_, failure), end; !failure && entry != end;
        entry.increment(failure)) {
-    if (entry->path().extension() != kLockExtension) continue;
+    if (!isLockFileName(entry->path().filename().string())) continue;
     if (auto lock = FileLock::take(entry->path(), [] { return true; })) lock->unmark();
   }
 }
@@ -340,8 +355,10 @@ KernelCache::~KernelCache() = default;
 std::shared_ptr<KernelCache> KernelCache::open(const CacheOptions& options) {
   CacheOptions resolved = options;
   resolved.directory = options.directory ? *options.directory : cacheDirectory();
-  if (resolved.directory->empty()) return std::shared_ptr<KernelCache>(new KernelCache(resolved));
-  resolved.directory = canonicalDirectory(*resolved.directory);
+  if (!resolved.directory->empty()) resolved.directory = canonicalDirectory(*resolved.directory);
+  if (resolved.directory->empty() || options.access != StoreAccess::kUse) {
+    return std::shared_ptr<KernelCache>(new KernelCache(resolved));
+  }
   static std::mutex mutex;
   static std::map<std::filesystem::path, std::weak_ptr<KernelCache>> caches;
   const std::scoped_lock lock(mutex);

@@ -22,6 +22,7 @@ struct CacheOptions {
   std::optional<std::filesystem::path> directory;  ///< none: the default of cacheDirectory(); empty: no disk
   std::uint64_t disk_bytes = std::uint64_t{1} << 30;
   std::uint64_t memory_bytes = std::uint64_t{256} << 20;
+  StoreAccess access = StoreAccess::kUse;
 };
 
 /// $SRJIT_CACHE_DIR, else $XDG_CACHE_HOME/sr-jit, else ~/.cache/sr-jit; empty if none of them is known. An empty
@@ -32,8 +33,9 @@ std::filesystem::path cacheDirectory();
 /// Throws std::bad_alloc and what a `make` throws, nothing else. A process that has forked goes on in memory alone.
 class KernelCache {
  public:
-  /// Never fails: without a usable directory the cache is in memory alone. One object per directory and process is
-  /// shared by all who ask for it, with the bounds of the first; without a directory every call makes an object.
+  /// Never fails: without a usable directory, or with one that DiskStore does not trust, the cache is in memory alone.
+  /// One object per directory and process is shared by all who ask to use it, with the bounds of the first; without a
+  /// directory, or with another access, every call makes an object.
   static std::shared_ptr<KernelCache> open(const CacheOptions& options);
   ~KernelCache();
 
@@ -52,13 +54,14 @@ class KernelCache {
   /// A small value by name, kept beside the images and never evicted, as calibrations are; nothing if there is none.
   std::optional<std::string> readFact(const std::string& name);
   void writeFact(const std::string& name, const std::string& value);
-  /// The lock of that name, which all who use the same directory share, as FileLock::take() says; without a disk it
-  /// holds nothing.
+  /// The lock of that name, which all who use the same directory share, as FileLock::take() says; without a disk, or
+  /// with another access than kUse, it holds nothing.
   std::optional<FileLock> lock(const std::string& name, const std::function<bool()>& gives_up) const;
 
   CacheStats stats() const;
 
-  /// What DiskStore does under the same names. Errors: kMachine if the disk cannot be used. clear() empties memory too.
+  /// What DiskStore does under the same names. Errors: kMachine if the disk cannot be used. clear() empties memory too,
+  /// and removes the marks of locks that nobody holds; no other file of the directory is touched.
   Result<DiskStore::Totals> diskTotals();
   Result<std::vector<StoredImage>> list();
   Result<StoreCheck> verify();

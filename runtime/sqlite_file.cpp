@@ -4,6 +4,7 @@
 #include <sys/mman.h>
 
 #include <array>
+#include <cstring>
 #include <memory>
 #include <new>
 #include <utility>
@@ -39,8 +40,7 @@ void check(int code, sqlite3* database, const std::filesystem::path& file, const
   fail(code, database != nullptr ? sqlite3_errmsg(database) : sqlite3_errstr(code), file, doing);
 }
 
-/// The URI of a file that nobody changes.
-std::string unchangingName(const std::filesystem::path& file) {
+std::string uriOf(const std::filesystem::path& file, const char* parameter) {
   std::string name = "file:";
   for (const char c : file.string()) {
     if (c == '%' || c == '?' || c == '#') {
@@ -49,7 +49,26 @@ std::string unchangingName(const std::filesystem::path& file) {
       name += c;
     }
   }
-  return name + "?immutable=1";
+  return name + '?' + parameter;
+}
+
+struct Opening {
+  std::string name;
+  int flags;
+};
+
+Opening openingOf(const std::filesystem::path& file, SqliteFile::Access access) {
+  switch (access) {
+    case SqliteFile::Access::kRead:
+      return {uriOf(file, "readonly_shm=1"), SQLITE_OPEN_READONLY | SQLITE_OPEN_URI};
+    case SqliteFile::Access::kUnchanging:
+      return {uriOf(file, "immutable=1"), SQLITE_OPEN_READONLY | SQLITE_OPEN_URI};
+    case SqliteFile::Access::kMemory:
+      return {":memory:", SQLITE_OPEN_READWRITE};
+    case SqliteFile::Access::kWrite:
+      break;
+  }
+  return {file.string(), SQLITE_OPEN_READWRITE};
 }
 
 /// Reserves memory whose pages the kernel provides in one call where it can (Linux 5.14), instead of at the first touch
@@ -64,6 +83,12 @@ void reserveAtOnce(std::vector<std::byte>& bytes, std::size_t size) {
 }
 
 }  // namespace
+
+SqliteFailure SqliteFailure::refusal(Error error) { return {SQLITE_AUTH, std::move(error)}; }
+
+SqliteFailure SqliteFailure::damage(const std::filesystem::path& file, const char* what) {
+  return {SQLITE_CORRUPT, {Errc::kMachine, fmt::format("{} is damaged: {}", file.string(), what), {}}};
+}
 
 bool SqliteFailure::isDamage() const noexcept { return code == SQLITE_CORRUPT || code == SQLITE_NOTADB; }
 bool SqliteFailure::isBusy() const noexcept { return code == SQLITE_BUSY; }
@@ -117,10 +142,9 @@ std::string SqliteStatement::text(int column) const {
 }
 
 SqliteFile::SqliteFile(std::filesystem::path file, Access access) : file_(std::move(file)) {
-  const bool writes = access == Access::kWrite;
-  const std::string name = writes ? file_.string() : unchangingName(file_);
-  const int flags = writes ? SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE : SQLITE_OPEN_READONLY | SQLITE_OPEN_URI;
-  const int code = sqlite3_open_v2(name.c_str(), &database_, flags | SQLITE_OPEN_NOMUTEX, nullptr);
+  constexpr int kFlags = SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_NOFOLLOW;
+  const Opening opening = openingOf(file_, access);
+  const int code = sqlite3_open_v2(opening.name.c_str(), &database_, opening.flags | kFlags, nullptr);
   try {
     check(code, database_, file_, "open");
   } catch (...) {
@@ -169,6 +193,20 @@ std::vector<std::byte> SqliteFile::readBlob(const char* table, const char* colum
 std::int64_t SqliteFile::number(const char* sql) {
   SqliteStatement statement = prepare(sql);
   return statement.step() ? statement.integer(0) : 0;
+}
+
+// Read by SQLite's own handle: closing another one would let go of all locks that this process has on the file.
+std::optional<std::uint32_t> SqliteFile::headerId() {
+  static constexpr std::string_view kMagic("SQLite format 3\0", 16);
+  constexpr std::size_t kIdAt = 68, kSize = 100;  // sqlite.org/fileformat2.html, section 1.3
+  sqlite3_file* handle = nullptr;
+  check(sqlite3_file_control(database_, "main", SQLITE_FCNTL_FILE_POINTER, &handle), database_, file_, "read");
+  std::array<unsigned char, kSize> header{};
+  if (handle->pMethods == nullptr || handle->pMethods->xRead(handle, header.data(), kSize, 0) != SQLITE_OK) return {};
+  if (std::memcmp(header.data(), kMagic.data(), kMagic.size()) != 0) return {};
+  std::uint32_t id = 0;
+  for (std::size_t i = 0; i < sizeof id; ++i) id = id << 8 | header[kIdAt + i];
+  return id;
 }
 
 void SqliteFile::empty(const char* form) {

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -21,6 +22,11 @@ namespace srjit {
 
 /// What SQLite said. Thrown by everything here, besides std::bad_alloc.
 struct SqliteFailure {
+  /// What who uses a file throws to refuse it, as with SQLITE_AUTH.
+  static SqliteFailure refusal(Error error);
+  /// That the file is no sound one in a way that SQLite does not know of, as with SQLITE_CORRUPT.
+  static SqliteFailure damage(const std::filesystem::path& file, const char* what);
+
   int code;     ///< the primary result code
   Error error;  ///< kMachine, with the file, and SQLite's number, name and text
 
@@ -69,9 +75,12 @@ class SqliteStatement {
 class SqliteFile {
  public:
   enum class Access {
-    kWrite,      ///< made if it is not there; opened for reading if it may not be written
-    kUnchanging  ///< read as it is, without locks, for folders in which SQLite cannot put them
+    kWrite,       ///< opened for reading if it may not be written
+    kRead,        ///< with the log and its index, which must be there; changes none of them
+    kUnchanging,  ///< read as it is, without log and locks, for folders in which SQLite cannot put them
+    kMemory       ///< an empty database that is no file; its path is for messages
   };
+  /// Opens a file that is there; an empty one is an empty database. No link is followed, so `file` must be canonical.
   SqliteFile(std::filesystem::path file, Access access);
   SqliteFile(const SqliteFile&) = delete;
   SqliteFile& operator=(const SqliteFile&) = delete;
@@ -91,6 +100,9 @@ class SqliteFile {
   std::vector<std::byte> readBlob(const char* table, const char* column, std::int64_t row);
   /// The first column of the first row, 0 if there is none.
   std::int64_t number(const char* sql);
+  /// The application id in the first bytes of the file itself, whatever is in its log; nothing if they are not those of
+  /// a database.
+  std::optional<std::uint32_t> headerId();
   /// Makes the file an empty database whatever it holds; others who have it open see that as a change. `form` are
   /// settings that count while a database is empty, such as its page size.
   void empty(const char* form);

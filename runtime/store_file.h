@@ -1,4 +1,5 @@
-// The database file of the kernel store: its connections and schema, and what is done where it is damaged.
+// The database file of the kernel store: whether it is one, its connections and schema, and what is done where it is
+// damaged.
 #pragma once
 
 #include <atomic>
@@ -18,13 +19,25 @@
 
 namespace srjit {
 
-/// Thread-safe. The file is made if it is not there; one that is no database, is damaged or has another schema is made
-/// anew, in place and under SQLite's locks. One that cannot be written is read, and where SQLite cannot lock it, as it
-/// is; whether it can be written is a fact of each connection. Functions throw SqliteFailure and std::bad_alloc, unless
-/// they return a Result.
+/// What may be done with a store.
+enum class StoreAccess {
+  kUse,   ///< directory and file are made if they are not there
+  kMend,  ///< what is there may be written, made anew and emptied; nothing is made
+  kLook   ///< nothing is made or changed
+};
+
+/// Thread-safe. A file is this store's own if it bears its application id: in its header, or as SQLite reads it. Its
+/// own file is made anew, in place and under SQLite's locks, if it is damaged or has another schema; an empty file, or
+/// database without anything in it, is given the schema; all others are refused, and neither they nor what is beside
+/// them is changed. So is a file that checkTrustOfFile() refuses; who opens this has checked the directory, whose trust
+/// makes names in it mean the same file from one check to the next. Where nothing may be made, an empty store is an
+/// empty one in memory, as is one of another schema to who looks.
+///
+/// A file that cannot be written is read, and where SQLite cannot lock it, as it is; whether it can be written is a
+/// fact of each connection. Functions throw SqliteFailure and std::bad_alloc, unless they return a Result.
 class StoreFile {
  public:
-  explicit StoreFile(std::filesystem::path file);
+  StoreFile(std::filesystem::path file, StoreAccess access);
 
   /// A connection for reading, while it lives. Each reader has its own, so that threads read at the same time and do
   /// not wait for writing.
@@ -42,13 +55,13 @@ class StoreFile {
     std::unique_ptr<SqliteFile> file_;
   };
 
-  /// Runs `body`; if the file is damaged and can be written, makes it anew and runs `body` again. Errors: SQLite's; in
+  /// Runs `body`; if the file is damaged and may be written, makes it anew and runs `body` again. Errors: SQLite's; in
   /// the child of a fork(), always.
   template <class Body>
   auto attempt(const Body& body) -> Result<decltype(body())>;
 
   /// Runs `body` with a connection for writing, in a transaction. Waits for other processes for so long at most, and
-  /// hardly if the last change waited in vain. Fails with SQLITE_READONLY where the file cannot be written.
+  /// hardly if the last change waited in vain. Fails with SQLITE_READONLY where the file may not be written.
   static constexpr int kPatience = 2000;
   template <class Body>
   void change(const Body& body, int wait_milliseconds = kPatience);
@@ -57,7 +70,7 @@ class StoreFile {
 
   /// How often the file was made anew by this object.
   std::uint64_t generation() const noexcept { return generation_; }
-  /// Empties the file, unless that was done since `generation`. Fails where it cannot be written.
+  /// Empties the file, unless that was done since `generation`. Fails where it may not be written.
   void remake(std::uint64_t generation);
 
   const std::filesystem::path& path() const noexcept { return path_; }
@@ -65,6 +78,7 @@ class StoreFile {
   bool isForked() const noexcept { return home_.isForked(); }
 
  private:
+  std::unique_ptr<SqliteFile> look();
   std::unique_ptr<SqliteFile> connectOnce();
   std::unique_ptr<SqliteFile> connect();
   std::unique_ptr<SqliteFile> takeReader();
@@ -72,6 +86,7 @@ class StoreFile {
   SqliteFile& writer();
 
   const std::filesystem::path path_;
+  const StoreAccess access_;
   const HomeProcess home_;
   std::atomic<std::uint64_t> generation_ = 0;
   std::mutex readers_mutex_;
@@ -107,7 +122,7 @@ void StoreFile::change(const Body& body, int wait_milliseconds) {
   constexpr int kHardly = 10;
   const std::scoped_lock lock(write_mutex_);
   SqliteFile& file = writer();
-  if (file.readOnly()) file.refuseToWrite("write");
+  if (access_ == StoreAccess::kLook || file.readOnly()) file.refuseToWrite("write");
   file.waitWhenBusy(was_busy_ ? kHardly : wait_milliseconds);
   try {
     SqliteTransaction transaction(file);

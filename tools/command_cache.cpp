@@ -78,7 +78,8 @@ std::string listText(const std::vector<StoredImage>& images, bool json) {
   for (const StoredImage& image : images) {
     const Usage usage = usageOf(image);
     text += fmt::format("{:>10} {:>9} {:>11} {:>8.3f}  {:<20}  {}{}\n", image.bytes, usage.registers, usage.spills,
-                        image.seconds, timeText(image.used), image.key.title, image.is_ptx ? " (PTX)" : "");
+                        image.seconds, timeText(image.used), text::printable(image.key.title),
+                        image.is_ptx ? " (PTX)" : "");
   }
   return text;
 }
@@ -87,7 +88,7 @@ std::string verifyText(const StoreCheck& found, bool json) {
   if (json) return dump({{"images", found.images}, {"bad", found.bad}, {"file_remade", found.remade}});
   std::string text = fmt::format("{} images checked, {} bad and removed\n", found.images, found.bad.size());
   if (found.remade) text += "the file itself was damaged, and is empty now\n";
-  for (const std::string& title : found.bad) text += fmt::format("bad: {}\n", title);
+  for (const std::string& title : found.bad) text += fmt::format("bad: {}\n", text::printable(title));
   return text;
 }
 
@@ -109,24 +110,20 @@ ExitStatus run(const CacheCommand& command) {
                    "there is no directory for a cache: none of SRJIT_CACHE_DIR, XDG_CACHE_HOME and HOME is set",
                    {}});
   }
-  // Looking makes nothing: where there is no cache, an empty one in memory is shown.
-  std::error_code failure;
-  const bool exists = std::filesystem::exists(directory / DiskStore::kFileName, failure) || failure;
-  const auto cache = KernelCache::open({.directory = exists ? directory : std::filesystem::path()});
+  const bool looks = command.action == CacheAction::kStats || command.action == CacheAction::kList;
+  const auto cache =
+      KernelCache::open({.directory = directory, .access = looks ? StoreAccess::kLook : StoreAccess::kMend});
   const bool json = command.json;
   switch (command.action) {
     case CacheAction::kStats:
-      return show(exists ? cache->diskTotals() : DiskStore::Totals(),
+      return show(cache->diskTotals(),
                   [&](const DiskStore::Totals& totals) { return statsText(directory.string(), totals, json); });
     case CacheAction::kList:
-      return show(exists ? cache->list() : std::vector<StoredImage>(),
-                  [&](const std::vector<StoredImage>& images) { return listText(images, json); });
+      return show(cache->list(), [&](const std::vector<StoredImage>& images) { return listText(images, json); });
     case CacheAction::kVerify:
-      return show(exists ? cache->verify() : StoreCheck(),
-                  [&](const StoreCheck& found) { return verifyText(found, json); });
+      return show(cache->verify(), [&](const StoreCheck& found) { return verifyText(found, json); });
     case CacheAction::kClear:
-      return show(exists ? cache->clear() : std::uint64_t{0},
-                  [&](std::uint64_t bytes) { return clearText(directory.string(), bytes, json); });
+      return show(cache->clear(), [&](std::uint64_t bytes) { return clearText(directory.string(), bytes, json); });
   }
   return kDone;
 }
@@ -148,7 +145,8 @@ Runner defineCache(CLI::App& app) {
   addJsonOption(app, command->json);
   app.footer(
       "Registers are the most of an image's kernels, spill bytes their sum; times are UTC.\n"
-      "The exit status is 3 if the disk cannot be read, and 0 although images were bad.\n"
+      "stats and list change nothing; verify and clear change a cache of sr-jit that no other user may write, and no\n"
+      "other file. The exit status is 3 if the disk cannot be read or is not trusted, and 0 although images were bad.\n"
       "Examples:\n"
       "  sr-jit cache stats\n"
       "  sr-jit cache list --json\n"

@@ -2,6 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "ir/lexer.h"
 #include "tools/commands.h"
 #include "tools/machine.h"
 #include "tools/options.h"
@@ -12,7 +13,8 @@ namespace {
 std::string textReport(const std::vector<Finding>& findings) {
   std::string text;
   for (const Finding& finding : findings) {
-    text += fmt::format("{:<8}{:<18}{}\n", finding.found ? "ok" : "missing", finding.name, finding.what);
+    text +=
+        fmt::format("{:<8}{:<18}{}\n", finding.found ? "ok" : "missing", finding.name, text::printable(finding.what));
     if (!finding.found) text += fmt::format("{:<8}{:<18}needed for: {}\n", "", "", finding.needed_for);
   }
   return text;

@@ -116,6 +116,11 @@ Batch Evaluation::batchOf(std::span<const std::size_t> indices) const {
   return batch;
 }
 
+void noticeCacheFault(const Engine& engine) {
+  const std::string fault = engine.cacheStats().disk_fault;
+  if (!fault.empty()) tell(fmt::format("sr-jit: kernels are kept in memory alone: {}\n", text::printable(fault)));
+}
+
 Result<Evaluation> prepare(const EvaluationOptions& options, bool writes_npy) {
   checkOutName(options, writes_npy);
   if (options.data == "-" && options.expressions.file == "-") {
@@ -129,6 +134,7 @@ Result<Evaluation> prepare(const EvaluationOptions& options, bool writes_npy) {
   }
   const Result<Engine> engine = Engine::create(options.engine);
   if (!engine) return engine.error();
+  if (!options.quiet) noticeCacheFault(*engine);
   Result<DataTable> table = readData(options.data);
   if (!table) return table.error();
   // Roles hold spans into the columns, whose storage stays where it is when the table moves.

@@ -47,6 +47,9 @@ struct Evaluation {
 /// options contradict each other.
 Result<Evaluation> prepare(const EvaluationOptions& options, bool writes_npy);
 
+/// One line on standard error if kernels are not kept on the disk although they were to be.
+void noticeCacheFault(const Engine& engine);
+
 /// Calls `step` for the good lines, some thousands at a time, with a program of them, their indices, and their
 /// parameters one after another; shows progress. What the step or the program reports as failed becomes the line's
 /// error and is reported. Stops at the first error that is not one expression's.

@@ -113,7 +113,7 @@ Finding kernelCache() {
   if (!std::filesystem::exists(directory, ignored)) {
     return {"kernel cache", true, shown + ", not there yet", purpose};
   }
-  const auto totals = KernelCache::open({})->diskTotals();
+  const auto totals = KernelCache::open({.directory = directory, .access = StoreAccess::kLook})->diskTotals();
   if (!totals) return {"kernel cache", false, totals.error().message, purpose};
   return {
       "kernel cache", true,
@@ -127,10 +127,7 @@ Finding directTier(const DeviceLimits& device) {
   if (!hasDirectTier(device)) {
     return {name, false, fmt::format("no instructions of sm_{} are known", device.capability), purpose};
   }
-  std::error_code ignored;
-  CacheOptions where;
-  if (!std::filesystem::exists(cacheDirectory(), ignored)) where.directory = "";  // nothing is made by looking
-  const auto cache = KernelCache::open(where);
+  const auto cache = KernelCache::open({.directory = cacheDirectory(), .access = StoreAccess::kLook});
   const std::string identity = llvmImageMaker()->identity();
   std::string text = fmt::format("instructions of sm_{}", device.capability);
   bool usable = true;

@@ -492,6 +492,8 @@ TEST(Text, QuotesKeepCharactersAndEscapeTheRest) {
   EXPECT_EQ(text::printable("a\n`\\\x1b\xff" + std::string(100, 'b')), "a\\x0a`\\\\x1b\\xff" + std::string(100, 'b'));
   EXPECT_EQ(text::inQuotes(std::string(40, 'a')), "'" + std::string(40, 'a') + "'");
   EXPECT_EQ(text::inQuotes(std::string(39, 'a') + "\u00e9"), "'" + std::string(39, 'a') + "...'");
+  EXPECT_EQ(text::printable(std::string(100, 'a') + "\x1b[2J\u00e9\xff"),
+            std::string(100, 'a') + "\\x1b[2J\u00e9\\xff");
 }
 
 TEST(Text, SpaceIsAsciiWhiteSpace) {

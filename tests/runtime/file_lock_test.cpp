@@ -1,5 +1,6 @@
 #include "runtime/file_lock.h"
 
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -93,6 +94,31 @@ TEST(FileLock, WaitsUntilItIsTimeToGiveUp) {
   int asked = 0;
   EXPECT_FALSE(FileLock::take(folder.path("lock"), [&] { return ++asked == 3; }));
   EXPECT_EQ(asked, 3);
+}
+
+TEST(FileLock, IsNoLinkAndNoPipe) {
+  const Scratch folder;
+  const std::string letter = folder.write("letter", "dear");
+  std::filesystem::create_symlink(letter, folder.path("symbolic"));
+  std::filesystem::create_symlink(folder.path("new"), folder.path("dangling"));
+  std::filesystem::create_hard_link(letter, folder.path("hard"));
+  ASSERT_EQ(mkfifo(folder.path("pipe").c_str(), 0600), 0);
+  for (const char* const name : {"symbolic", "dangling", "hard", "pipe"}) {
+    auto lock = FileLock::take(folder.path(name), atOnce);
+    ASSERT_TRUE(lock) << name;
+    EXPECT_FALSE(lock->holds()) << name;
+    lock->unmark();
+  }
+  EXPECT_EQ(contentOf(letter), "dear");
+  EXPECT_FALSE(std::filesystem::exists(folder.path("new")));
+}
+
+TEST(FileLock, IsItsOwnersWhateverTheUmask) {
+  const Scratch folder;
+  const mode_t mask = umask(0);
+  const auto lock = FileLock::take(folder.path("lock"), atOnce);
+  umask(mask);
+  EXPECT_EQ(std::filesystem::status(folder.path("lock")).permissions(), std::filesystem::perms(0600));
 }
 
 TEST(FileLock, HoldsNothingWhereThereCanBeNoFile) {

@@ -51,4 +51,9 @@ inline int ended(pid_t child) {
   return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
+constexpr uid_t kNobody = 65534;
+
+/// Drops the rights that root has over files; false if that cannot be.
+inline bool becomeNobody() { return geteuid() != 0 || (setgid(kNobody) == 0 && setuid(kNobody) == 0); }
+
 }  // namespace srjit

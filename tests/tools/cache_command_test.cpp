@@ -1,4 +1,8 @@
+#include <sys/stat.h>
+
+#include <algorithm>
 #include <cstdlib>
+#include <filesystem>
 
 #include <gmock/gmock.h>
 
@@ -33,6 +37,25 @@ class CacheCommand : public testing::Test {
     return runCommand(words, "/");
   }
 
+  std::vector<std::string> namesIn(const std::string& name) const {
+    std::vector<std::string> names;
+    for (const auto& entry : std::filesystem::directory_iterator(scratch.path(name))) {
+      names.push_back(entry.path().filename().string());
+    }
+    std::ranges::sort(names);
+    return names;
+  }
+
+  /// What `sr-jit doctor` says where the cache is this one.
+  std::string doctor() const {
+    setenv("SRJIT_CACHE_DIR", scratch.path("cache").c_str(), 1);
+    Outcome outcome = runCommand({"doctor"}, "/");
+    unsetenv("SRJIT_CACHE_DIR");
+    return outcome.out;
+  }
+
+  std::string file() const { return scratch.path("cache/") + DiskStore::kFileName; }
+
   const Scratch scratch;
 };
 
@@ -62,8 +85,7 @@ TEST_F(CacheCommand, ListShowsFactsOfTheKernels) {
 TEST_F(CacheCommand, VerifyNamesWhatWasBad) {
   EXPECT_EQ(json::parse(run("verify").out), json::parse(R"({"images": 3, "bad": [], "file_remade": false})"));
   {
-    SqliteFile file(scratch.path("cache/") + DiskStore::kFileName, SqliteFile::Access::kWrite);
-    file.execute("UPDATE codes SET code = zeroblob(9) WHERE id = 2");
+    SqliteFile(file(), SqliteFile::Access::kWrite).execute("UPDATE codes SET code = zeroblob(9) WHERE id = 2");
   }
   const Outcome outcome = run("verify", false);
   EXPECT_EQ(outcome.status, 0);
@@ -72,7 +94,8 @@ TEST_F(CacheCommand, VerifyNamesWhatWasBad) {
 }
 
 TEST_F(CacheCommand, VerifyMakesADamagedFileAnew) {
-  scratch.write(std::string("cache/") + DiskStore::kFileName, std::string(100'000, 'x'));
+  const std::string content = contentOf(file());
+  scratch.write(std::string("cache/") + DiskStore::kFileName, content.substr(0, 100) + std::string(100'000, 'x'));
   const Outcome outcome = run("verify");
   EXPECT_EQ(outcome.status, 0) << outcome.err;
   EXPECT_EQ(json::parse(outcome.out)["file_remade"], true);
@@ -84,6 +107,68 @@ TEST_F(CacheCommand, ClearRemovesAll) {
   EXPECT_EQ(json::parse(run("clear").out)["removed_bytes"], bytes);
   EXPECT_EQ(json::parse(run("stats").out)["images"], 0);
   EXPECT_THAT(run("clear", false).out, HasSubstr("removed 0 bytes from "));
+}
+
+TEST_F(CacheCommand, LookingChangesNothing) {
+  const auto before = std::pair(namesIn("cache"), contentOf(file()));
+  for (const std::string action : {"stats", "list", "verify"}) {
+    EXPECT_EQ(run(action).status, 0);
+    EXPECT_EQ(std::pair(namesIn("cache"), contentOf(file())), before) << action;
+  }
+  EXPECT_THAT(doctor(), HasSubstr("3 images"));
+  EXPECT_EQ(std::pair(namesIn("cache"), contentOf(file())), before);
+}
+
+TEST_F(CacheCommand, AFileOfAnotherProgramStaysAsItIs) {
+  std::filesystem::remove_all(scratch.path("cache"));
+  mkdir(scratch.path("cache").c_str(), 0700);
+  scratch.write(std::string("cache/") + DiskStore::kFileName, "");
+  SqliteFile(file(), SqliteFile::Access::kWrite).execute("CREATE TABLE letters (text TEXT)");
+  const auto before = std::pair(namesIn("cache"), contentOf(file()));
+  for (const std::string action : {"stats", "list", "verify", "clear"}) {
+    const Outcome outcome = run(action);
+    EXPECT_EQ(outcome.status, 3) << action;
+    EXPECT_THAT(outcome.err, HasSubstr("kernels.sqlite is not a kernel cache of sr-jit")) << action;
+    EXPECT_EQ(outcome.out, "");
+  }
+  EXPECT_THAT(doctor(), testing::ContainsRegex("missing +kernel cache +.*is not a kernel cache of sr-jit"));
+  EXPECT_EQ(std::pair(namesIn("cache"), contentOf(file())), before);
+}
+
+TEST_F(CacheCommand, ALinkIsNotFollowed) {
+  const std::string letter = scratch.write("letter", "dear");
+  std::filesystem::remove(file());
+  std::filesystem::create_symlink(letter, file());
+  for (const std::string action : {"stats", "list", "verify", "clear"}) {
+    const Outcome outcome = run(action);
+    EXPECT_EQ(outcome.status, 3) << action;
+    EXPECT_THAT(outcome.err, HasSubstr("kernels.sqlite is a symbolic link")) << action;
+  }
+  EXPECT_THAT(doctor(), testing::ContainsRegex("missing +kernel cache +.*is a symbolic link"));
+  EXPECT_EQ(contentOf(letter), "dear");
+}
+
+TEST_F(CacheCommand, WhatOthersMayWriteIsNotTrusted) {
+  chmod(scratch.path("cache").c_str(), 0777);
+  for (const std::string action : {"stats", "list", "verify", "clear"}) {
+    const Outcome outcome = run(action);
+    EXPECT_EQ(outcome.status, 3) << action;
+    EXPECT_THAT(outcome.err, HasSubstr("may be written by other users (mode 0777)")) << action;
+  }
+  EXPECT_THAT(doctor(), testing::ContainsRegex("missing +kernel cache +.*may be written by other users"));
+}
+
+TEST_F(CacheCommand, ClearLeavesLocksOfOthers) {
+  const std::string lock = scratch.write("cache/Cargo.lock", "version = 4");
+  EXPECT_EQ(run("clear").status, 0);
+  EXPECT_EQ(contentOf(lock), "version = 4");
+}
+
+TEST_F(CacheCommand, ControlCharactersAreEscaped) {
+  SqliteFile(file(), SqliteFile::Access::kWrite)
+      .execute("UPDATE images SET title = 'a' || char(27) || '[2J' || char(10) || 'b' WHERE id = 2");
+  EXPECT_THAT(run("list", false).out, HasSubstr("a\\x1b[2J\\x0ab"));
+  EXPECT_THAT(run("verify", false).out, HasSubstr("bad: a\\x1b[2J\\x0ab\n"));
 }
 
 TEST_F(CacheCommand, TheDirectoryComesFromTheEnvironmentToo) {
@@ -108,7 +193,7 @@ TEST(CacheCommandFaults, ADiskThatCannotBeReadIsTheMachines) {
   for (const std::string action : {"stats", "list", "verify", "clear"}) {
     const Outcome outcome = runCommand({"cache", action, "--cache-dir", scratch.path("")}, "/");
     EXPECT_EQ(outcome.status, 3) << action;
-    EXPECT_THAT(outcome.err, HasSubstr("(SQLITE_")) << action;
+    EXPECT_THAT(outcome.err, HasSubstr("kernels.sqlite is no regular file")) << action;
     EXPECT_EQ(outcome.out, "");
   }
 }

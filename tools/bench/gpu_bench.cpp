@@ -19,7 +19,6 @@ bool BenchContext::mayBegin(const std::string& part, const std::string& name) co
 std::string BenchContext::cacheDirectory(const std::string& name) const {
   const std::filesystem::path directory = std::filesystem::path(scratch) / name;
   if (!warm.empty() && !std::filesystem::exists(directory)) {
-    std::filesystem::create_directories(directory);
     std::filesystem::copy(warm, directory, std::filesystem::copy_options::recursive);
   }
   return directory.string();

@@ -2,6 +2,7 @@
 #include <CLI/CLI.hpp>
 
 #include <signal.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -15,6 +16,7 @@
 #include <fmt/format.h>
 
 #include "runtime/cuda_context.h"
+#include "runtime/file_trust.h"
 #include "tools/bench/gpu_bench.h"
 #include "tools/report.h"
 #include "tools/streams.h"
@@ -51,8 +53,8 @@ struct Options {
   bool quick = false;
 };
 
-/// A directory for this run, removed at its end; those of runs that were killed go first. Throws
-/// std::filesystem::filesystem_error.
+/// A directory for this run, removed at its end; those of this user's runs that were killed go first. It is for this
+/// user alone, as code is loaded from it. Throws std::filesystem::filesystem_error.
 class Scratch {
  public:
   Scratch() {
@@ -63,13 +65,18 @@ class Scratch {
       if (!name.starts_with(prefix)) continue;
       pid_t owner = 0;
       const auto [end, failure] = std::from_chars(name.data() + prefix.size(), name.data() + name.size(), owner);
-      const bool is_dead = failure == std::errc() && end == name.data() + name.size() && owner > 0 &&
+      const bool is_dead = failure == std::errc() && std::string_view(end).starts_with('-') && owner > 0 &&
                            kill(owner, 0) != 0 && errno == ESRCH;
+      struct stat facts{};
+      const bool is_own = lstat(entry.path().c_str(), &facts) == 0 && facts.st_uid == geteuid();
       std::error_code ignored;
-      if (is_dead) std::filesystem::remove_all(entry.path(), ignored);
+      if (is_dead && is_own) std::filesystem::remove_all(entry.path(), ignored);
     }
-    path_ = folder / fmt::format("{}{}", prefix, getpid());
-    std::filesystem::create_directories(path_);
+    std::string path = (folder / fmt::format("{}{}-XXXXXX", prefix, getpid())).string();
+    if (mkdtemp(path.data()) == nullptr) {
+      throw std::filesystem::filesystem_error("cannot make a directory", path, {errno, std::generic_category()});
+    }
+    path_ = path;
   }
   ~Scratch() {
     std::error_code ignored;
@@ -164,7 +171,7 @@ ExitStatus runParts(const Options& options, std::span<const BenchPart> chosen) {
     const Stopwatch watch;
     BenchContext context = all;
     context.scratch = scratch.path(part.name);
-    std::filesystem::create_directories(context.scratch);
+    makePrivateDirectories(context.scratch);
     if (part.seconds > 0) {
       context.seconds = std::min(options.quick ? kQuickSeconds : part.seconds, all.left());
       context.started = {};
