@@ -6,6 +6,7 @@
 #include <new>
 #include <vector>
 
+#include "compiler/llvm_failures.h"
 #include "ir/lexer.h"
 #include "tools/commands.h"
 
@@ -78,6 +79,7 @@ ExitStatus runCommand(CLI::App& app, int argc, const char* const* argv) {
 int main(int argc, char** argv) try {
   // A file over the size limit is then an error of write(), which is reported, and not the end of the process.
   std::signal(SIGXFSZ, SIG_IGN);
+  srjit::endWhereLlvmFails(srjit::reportAndExit);
   CLI::App app("Compiles symbolic-regression expressions to machine code, evaluates and shows them.", "sr-jit");
   app.set_version_flag("--version", "sr-jit " SRJIT_VERSION);
   app.require_subcommand(1);

@@ -8,6 +8,8 @@
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
+#include <mutex>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -30,10 +32,24 @@ struct OutputFile::State {
   int file = -1;
   int failure = 0;  // errno of the first failure
   std::string buffer;
+  State* next = nullptr;  // in the list of all
 
+  static inline std::mutex mutex;  // guards the list
+  static inline State* first = nullptr;
+
+  State() {
+    const std::lock_guard lock(mutex);
+    next = std::exchange(first, this);
+  }
+  State(const State&) = delete;
+  State& operator=(const State&) = delete;
   ~State() {
     if (file >= 0) close(file);
     if (!temporary.empty()) unlink(temporary.c_str());
+    const std::lock_guard lock(mutex);
+    State** place = &first;
+    while (*place != this) place = &(*place)->next;
+    *place = next;
   }
 
   std::string temporaryName() const {
@@ -89,6 +105,12 @@ OutputFile::OutputFile(std::unique_ptr<State> state) : state_(std::move(state)) 
 OutputFile::OutputFile(OutputFile&&) noexcept = default;
 OutputFile& OutputFile::operator=(OutputFile&&) noexcept = default;
 OutputFile::~OutputFile() = default;
+
+void OutputFile::removeTemporaries() noexcept {
+  for (const State* state = State::first; state != nullptr; state = state->next) {
+    if (!state->temporary.empty()) unlink(state->temporary.c_str());
+  }
+}
 
 Result<OutputFile> OutputFile::create(const std::string& path) {
   auto state = std::make_unique<State>();

@@ -28,6 +28,10 @@ class OutputFile {
   /// Writes out the rest and gives the file its name. Nothing may be written afterwards. Errors are kIo.
   Status publish();
 
+  /// Removes the temporary files of all objects, for a process that ends without destructors: takes no locks, allocates
+  /// nothing. No thread may be in a call of an object, and none may be used afterwards.
+  static void removeTemporaries() noexcept;
+
  private:
   struct State;
   explicit OutputFile(std::unique_ptr<State> state);

@@ -1,10 +1,14 @@
 #include "tools/report.h"
 
+#include <unistd.h>
+
 #include <cstdio>
+#include <cstring>
 
 #include <fmt/format.h>
 
 #include "ir/text.h"
+#include "tools/output_file.h"
 
 namespace srjit {
 
@@ -60,6 +64,14 @@ Error showPlace(Error error, std::string_view line_text, std::string_view origin
 ExitStatus report(const Error& error) {
   std::fprintf(stderr, "sr-jit: %s\n", error.message.c_str());
   return exitStatus(error.code);
+}
+
+void reportAndExit(const char* message) {
+  OutputFile::removeTemporaries();
+  for (const char* const part : {"sr-jit: ", message, "\n"}) {
+    if (write(STDERR_FILENO, part, std::strlen(part)) < 0) break;
+  }
+  _exit(kMachineFailure);
 }
 
 }  // namespace srjit
