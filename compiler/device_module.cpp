@@ -16,6 +16,7 @@
 #include <llvm/Support/raw_ostream.h>
 
 #include "compiler/libdevice.h"
+#include "compiler/llvm_scope.h"
 #include "passes/llvm_pipeline.h"
 
 namespace srjit {
@@ -155,7 +156,9 @@ Result<std::string> DeviceModule::ptx() {
   return text.str().str();
 }
 
-Result<std::string> irOf(Result<DeviceModule> made, bool optimized) {
+Result<std::string> irOf(const BuildModule& build, bool optimized) {
+  const LlvmScope scope;
+  Result<DeviceModule> made = build();
   if (!made) return std::move(made).error();
   if (optimized) {
     if (Status finished = made->finish(); !finished) return std::move(finished).error();
@@ -163,7 +166,9 @@ Result<std::string> irOf(Result<DeviceModule> made, bool optimized) {
   return made->ir();
 }
 
-Result<std::string> ptxOf(Result<DeviceModule> made, const LlvmPasses& passes) {
+Result<std::string> ptxOf(const BuildModule& build, const LlvmPasses& passes) {
+  const LlvmScope scope;
+  Result<DeviceModule> made = build();
   if (!made) return std::move(made).error();
   if (Status finished = made->finish(passes); !finished) return std::move(finished).error();
   return made->ptx();

@@ -39,9 +39,11 @@ class DeviceModule {
   std::unique_ptr<llvm::Module> module_;
 };
 
-/// The text of what was made, or why it was not. PTX is always optimised.
-Result<std::string> irOf(Result<DeviceModule> made, bool optimized);
-Result<std::string> ptxOf(Result<DeviceModule> made, const LlvmPasses& passes = {});
+/// The text of what `build` makes, or why it makes none. PTX is always optimised. All there is of a module, from its
+/// making to its end, happens in these calls.
+using BuildModule = std::function<Result<DeviceModule>()>;
+Result<std::string> irOf(const BuildModule& build, bool optimized);
+Result<std::string> ptxOf(const BuildModule& build, const LlvmPasses& passes = {});
 
 /// Pointer to global memory.
 inline llvm::Type* globalPointer(llvm::LLVMContext& context) { return llvm::PointerType::get(context, 1); }

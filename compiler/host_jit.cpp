@@ -15,7 +15,9 @@
 #include <llvm/Support/raw_ostream.h>
 #include <llvm/TargetParser/Host.h>
 
+#include "compiler/device.h"
 #include "compiler/host_kernels.h"
+#include "compiler/llvm_scope.h"
 #include "compiler/lowering.h"
 #include "passes/llvm_pipeline.h"
 
@@ -44,7 +46,7 @@ void* libmvec() {
   return library;
 }
 
-using Handler = std::pair<std::int16_t, std::uint8_t>;
+using HandlerId = std::pair<std::int16_t, std::uint8_t>;
 
 }  // namespace
 
@@ -58,6 +60,7 @@ std::string vectorFunctionName(const FunctionInfo& info, Precision precision, un
 }
 
 HostTarget detectHost() {
+  const LlvmScope scope;
   HostTarget host;
   host.cpu = llvm::sys::getHostCPUName().str();
   const llvm::StringMap<bool> features = llvm::sys::getHostCPUFeatures();
@@ -82,8 +85,13 @@ struct HostJit::State {
   std::shared_ptr<orc::LLJIT> jit;
   std::atomic<std::uint64_t> next_name{0};
   std::mutex mutex;  // guards the two maps
-  std::map<Handler, HostHandler> handlers;
+  std::map<HandlerId, HostHandler> handlers;
   std::map<std::pair<int, int>, HostLossKernel> losses;
+
+  ~State() {
+    const LlvmScope scope;
+    jit.reset();
+  }
 
   HostOptions options() const { return {precision, math, host.vector_bytes}; }
   std::string freshName() { return "srjit_" + std::to_string(next_name++); }
@@ -131,6 +139,21 @@ struct HostJit::State {
     return tracker;
   }
 
+  // The text that `print` makes of a module with a kernel for each graph.
+  template <class Print>
+  Result<std::string> show(std::span<const Dag> dags, bool optimize, Print print) const {
+    const LlvmScope scope;
+    auto machine = targetMachine();
+    if (!machine) return std::move(machine).error();
+    llvm::LLVMContext context;
+    llvm::Module module("srjit", context);
+    const auto emit = [&](llvm::Module& m) {
+      for (std::size_t i = 0; i < dags.size(); ++i) emitHostKernel(m, rowsKernelName(i), dags[i], options());
+    };
+    if (Status built = build(module, **machine, optimize, emit); !built) return std::move(built).error();
+    return print(module, **machine);
+  }
+
   template <class F>
   Result<F> lookup(const std::string& name) {
     auto address = jit->lookup(name);
@@ -145,6 +168,7 @@ Precision HostJit::precision() const noexcept { return state_->precision; }
 Math HostJit::math() const noexcept { return state_->math; }
 
 Result<std::unique_ptr<HostJit>> HostJit::create(Precision precision, Math math) {
+  const LlvmScope scope;
   initializeNativeTarget();
   auto state = std::make_unique<State>();
   state->precision = precision;
@@ -170,10 +194,11 @@ Result<std::unique_ptr<HostJit>> HostJit::create(Precision precision, Math math)
 }
 
 Result<std::vector<HostHandler>> HostJit::handlers(std::span<const HandlerKey> keys) {
+  const LlvmScope scope;
   const std::lock_guard lock(state_->mutex);
-  std::map<Handler, std::string> missing;
+  std::map<HandlerId, std::string> missing;
   for (const HandlerKey& key : keys) {
-    const Handler handler{key.op, key.scalar_mask};
+    const HandlerId handler{key.op, key.scalar_mask};
     if (!state_->handlers.contains(handler)) missing.emplace(handler, "");
   }
   if (!missing.empty()) {
@@ -197,6 +222,7 @@ Result<std::vector<HostHandler>> HostJit::handlers(std::span<const HandlerKey> k
 }
 
 Result<HostCode> HostJit::compile(const Dag& dag) {
+  const LlvmScope scope;
   const std::string name = state_->freshName();
   auto tracker = state_->add([&](llvm::Module& module) { emitHostKernel(module, name, dag, state_->options()); });
   if (!tracker) return std::move(tracker).error();
@@ -208,12 +234,18 @@ Result<HostCode> HostJit::compile(const Dag& dag) {
     Owner(std::shared_ptr<orc::LLJIT> j, orc::ResourceTrackerSP t) : jit(std::move(j)), tracker(std::move(t)) {}
     Owner(const Owner&) = delete;
     Owner& operator=(const Owner&) = delete;
-    ~Owner() { llvm::consumeError(tracker->remove()); }
+    ~Owner() {
+      const LlvmScope scope;
+      llvm::consumeError(tracker->remove());
+      tracker.reset();
+      jit.reset();
+    }
   };
   return HostCode(*kernel, std::make_shared<Owner>(state_->jit, std::move(*tracker)));
 }
 
 Result<HostLossKernel> HostJit::loss(const LossSpec& spec) {
+  const LlvmScope scope;
   const std::pair key{static_cast<int>(spec.term), (spec.weighted ? 1 : 0) + (spec.skip_invalid ? 2 : 0)};
   const std::lock_guard lock(state_->mutex);
   if (const auto found = state_->losses.find(key); found != state_->losses.end()) return found->second;
@@ -225,34 +257,26 @@ Result<HostLossKernel> HostJit::loss(const LossSpec& spec) {
   return kernel;
 }
 
-Result<std::string> HostJit::irOf(const Dag& dag, bool optimized) const {
-  auto machine = state_->targetMachine();
-  if (!machine) return std::move(machine).error();
-  llvm::LLVMContext context;
-  llvm::Module module("srjit", context);
-  const auto emit = [&](llvm::Module& m) { emitHostKernel(m, "srjit_rows", dag, state_->options()); };
-  if (Status built = state_->build(module, **machine, optimized, emit); !built) return std::move(built).error();
-  std::string text;
-  llvm::raw_string_ostream stream(text);
-  module.print(stream, nullptr);
-  return text;
+Result<std::string> HostJit::irOf(std::span<const Dag> dags, bool optimized) const {
+  return state_->show(dags, optimized, [](llvm::Module& module, llvm::TargetMachine&) -> Result<std::string> {
+    std::string text;
+    llvm::raw_string_ostream stream(text);
+    module.print(stream, nullptr);
+    return text;
+  });
 }
 
-Result<std::string> HostJit::assemblyOf(const Dag& dag) const {
-  auto machine = state_->targetMachine();
-  if (!machine) return std::move(machine).error();
-  llvm::LLVMContext context;
-  llvm::Module module("srjit", context);
-  const auto emit = [&](llvm::Module& m) { emitHostKernel(m, "srjit_rows", dag, state_->options()); };
-  if (Status built = state_->build(module, **machine, true, emit); !built) return std::move(built).error();
-  llvm::SmallString<0> text;
-  llvm::raw_svector_ostream stream(text);
-  llvm::legacy::PassManager passes;
-  if ((*machine)->addPassesToEmitFile(passes, stream, nullptr, llvm::CodeGenFileType::AssemblyFile)) {
-    return Error{Errc::kCompile, "LLVM cannot print assembly for this processor", {}};
-  }
-  passes.run(module);
-  return text.str().str();
+Result<std::string> HostJit::assemblyOf(std::span<const Dag> dags) const {
+  return state_->show(dags, true, [](llvm::Module& module, llvm::TargetMachine& machine) -> Result<std::string> {
+    llvm::SmallString<0> text;
+    llvm::raw_svector_ostream stream(text);
+    llvm::legacy::PassManager passes;
+    if (machine.addPassesToEmitFile(passes, stream, nullptr, llvm::CodeGenFileType::AssemblyFile)) {
+      return Error{Errc::kCompile, "LLVM cannot print assembly for this processor", {}};
+    }
+    passes.run(module);
+    return text.str().str();
+  });
 }
 
 }  // namespace srjit

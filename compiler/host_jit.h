@@ -80,9 +80,10 @@ class HostJit {
   /// The loss kernel of a spec, compiled at first use; lives as long as the HostJit.
   Result<HostLossKernel> loss(const LossSpec& spec);
 
-  /// What compile() makes, as text: LLVM IR before or after optimisation, and assembly.
-  Result<std::string> irOf(const Dag& dag, bool optimized) const;
-  Result<std::string> assemblyOf(const Dag& dag) const;
+  /// What compile() makes of each graph, as the text of one module: LLVM IR before or after optimisation, and assembly.
+  /// Kernels are called rowsKernelName(0), ... (device.h).
+  Result<std::string> irOf(std::span<const Dag> dags, bool optimized) const;
+  Result<std::string> assemblyOf(std::span<const Dag> dags) const;
 
   Precision precision() const noexcept;
   Math math() const noexcept;

@@ -379,11 +379,11 @@ Result<DeviceModule> buildInterpreter(const HandlerTable& table, const DeviceOpt
 }  // namespace
 
 Result<std::string> interpreterIr(const HandlerTable& table, const DeviceOptions& options, bool optimized) {
-  return irOf(buildInterpreter(table, options), optimized);
+  return irOf([&] { return buildInterpreter(table, options); }, optimized);
 }
 
 Result<std::string> interpreterPtx(const HandlerTable& table, const DeviceOptions& options, const LlvmPasses& passes) {
-  return ptxOf(buildInterpreter(table, options), passes);
+  return ptxOf([&] { return buildInterpreter(table, options); }, passes);
 }
 
 }  // namespace srjit

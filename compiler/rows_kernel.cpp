@@ -125,11 +125,11 @@ Result<DeviceModule> buildRows(std::span<const Dag> dags, const DeviceOptions& o
 std::string rowsKernelName(std::size_t index) { return fmt::format("srjit_rows_{}", index); }
 
 Result<std::string> rowsIr(std::span<const Dag> dags, const DeviceOptions& options, bool optimized) {
-  return irOf(buildRows(dags, options), optimized);
+  return irOf([&] { return buildRows(dags, options); }, optimized);
 }
 
 Result<std::string> rowsPtx(std::span<const Dag> dags, const DeviceOptions& options, const LlvmPasses& passes) {
-  return ptxOf(buildRows(dags, options), passes);
+  return ptxOf([&] { return buildRows(dags, options); }, passes);
 }
 
 }  // namespace srjit

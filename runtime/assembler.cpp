@@ -14,6 +14,7 @@
 #include <llvm/Support/Program.h>
 #include <llvm/Support/raw_ostream.h>
 
+#include "compiler/llvm_scope.h"
 #include "compiler/toolkit.h"
 
 namespace srjit {
@@ -243,11 +244,13 @@ Result<std::string> describeNvJitLink() {
 }
 
 Result<std::string> describeProgram(const std::string& path) {
+  const LlvmScope scope;
   Result<std::string> text = runProgram(path, {"--version"});
   return text ? Result<std::string>(path) : std::move(text);
 }
 
 Result<Cubin> assemble(std::string_view ptx, std::string_view arch) {
+  const LlvmScope scope;  // for its files and processes
   if (const Result<NvJitLink>& library = NvJitLink::find()) return assembleWithNvJitLink(*library, ptx, arch);
   if (const std::string& ptxas = findToolkit().ptxas; !ptxas.empty()) return assembleWithPtxas(ptxas, ptx, arch);
   return Error{Errc::kMachine,
@@ -257,6 +260,7 @@ Result<Cubin> assemble(std::string_view ptx, std::string_view arch) {
 }
 
 Result<std::string> disassemble(std::span<const std::byte> cubin) {
+  const LlvmScope scope;
   const std::string& nvdisasm = findToolkit().nvdisasm;
   if (nvdisasm.empty()) {
     return Error{Errc::kMachine, "nvdisasm was not found (install the CUDA toolkit or set CUDA_HOME)", {}};

@@ -127,12 +127,8 @@ struct MissingKernels {
 MissingKernels findMissing(const CodeRequest& request, const KernelKind& kind,
                            const std::function<bool(const MissingKernels&)>& worth, const std::atomic<bool>& cancelled);
 
-/// Expressions a kernel, at most. More share more of what they compute, and the columns they load.
-inline constexpr std::size_t kExpressionsPerKernel = 64;
 /// Rows a thread of compiled kernels, as measured on an H200 (docs/performance.md). More overlap more instructions, but
 /// take twice the registers, twice the time to assemble, and more than the instruction cache holds.
 inline constexpr unsigned kCompiledRowsPerThread = 4;
-/// Kernels of longer expressions are not tried: the assembler's time grows faster than their length.
-inline constexpr std::size_t kMaxCompiledDeviceTokens = 4096;
 
 }  // namespace srjit

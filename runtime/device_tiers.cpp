@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "runtime/clock.h"
+#include "runtime/code_groups.h"
 #include "runtime/device_subtrees.h"
 #include "runtime/guarded.h"
 

@@ -7,6 +7,7 @@
 
 #include <tbb/parallel_for.h>
 
+#include "runtime/code_groups.h"
 #include "runtime/optimized_dag.h"
 
 namespace srjit {
@@ -14,26 +15,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 double secondsSince(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
-
-// Adjacent expressions that fit in one graph.
-struct Group {
-  std::size_t first, last;
-  bool compiled;
-};
-
-std::vector<Group> group(const HostRequest& request) {
-  std::vector<Group> groups;
-  for (std::size_t i = 0; i < request.chosen.size(); ++i) {
-    const bool compiled =
-        request.tier == Tier::kCompile && request.expressions[request.chosen[i]].size() <= kMaxCompiledTokens;
-    const std::size_t limit = compiled ? kCompiledPerBatch : kInterpretedPerBatch;
-    if (groups.empty() || groups.back().compiled != compiled || i - groups.back().first >= limit) {
-      groups.push_back({i, i, compiled});
-    }
-    groups.back().last = i + 1;
-  }
-  return groups;
-}
 
 }  // namespace
 
@@ -68,7 +49,7 @@ struct HostBatches::Draft {
 
 HostBatches::HostBatches(std::shared_ptr<HostJit> jit, const HostRequest& request) : jit_(std::move(jit)) {
   const auto start = Clock::now();
-  const std::vector<Group> groups = group(request);
+  const std::vector<HostGroup> groups = groupForHost(request.expressions, request.chosen, request.tier);
   std::vector<Draft> drafts(groups.size());
   tbb::parallel_for(std::size_t{0}, groups.size(), [&](std::size_t i) {
     const auto began = Clock::now();

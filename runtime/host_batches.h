@@ -35,12 +35,6 @@ struct HostRequest {
   Tier tier;  ///< kInterpret or kCompile
 };
 
-/// Expressions per graph of each tier, and the size above which an expression is interpreted even in the compiled tier:
-/// LLVM's time grows faster than straight-line code does.
-inline constexpr std::size_t kInterpretedPerBatch = 8;
-inline constexpr std::size_t kCompiledPerBatch = 16;
-inline constexpr std::size_t kMaxCompiledTokens = 4096;
-
 /// Batches with their handlers and parameter table. Immutable; throws OutOfMemory or std::bad_alloc when made.
 class HostBatches {
  public:

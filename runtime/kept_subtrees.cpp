@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "compiler/direct.h"
+#include "runtime/code_groups.h"
 #include "runtime/device_code.h"
 
 namespace srjit {

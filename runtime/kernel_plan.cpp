@@ -13,20 +13,9 @@
 namespace srjit {
 namespace {
 
-// Instructions a row (codeWeight()) of one kernel, at most: more do not stay in the instruction cache.
-constexpr std::size_t kMaxWeight = 1600;
-
 /// Kernels of one module, at most: the driver loads modules one after another, and each takes it a while. As long as
 /// there are kModulesPerThread for every thread, so that all of them compile to the end.
 constexpr std::size_t kKernelsPerModule = 8, kModulesPerThread = 2;
-
-std::size_t weightOf(const Expression& expression, const CodeWeights& weights) {
-  std::size_t weight = 0;
-  for (const Token& token : expression.tokens()) {
-    if (token.kind == Token::Kind::kOp) weight += weights[static_cast<std::size_t>(token.op)];
-  }
-  return weight;
-}
 
 /// What came of one group: several where passes refused it as a whole.
 struct Optimized {
@@ -67,25 +56,12 @@ KernelPlan planKernels(const CodeRequest& request) {
   const ProgramSource& source = request.source;
   std::vector<std::uint32_t> order(request.chosen.begin(), request.chosen.end());
   if (source.group_by_sharing) order = orderedBySharing(source.expressions, order, source.precision, source.math);
-  const CodeWeights weights = codeWeights(source.precision, source.math);
+  KernelGroups made = groupForKernels(source.expressions, order, codeWeights(source.precision, source.math));
   KernelPlan plan;
-  std::vector<KernelGroup>& groups = plan.groups;
-  for (const std::uint32_t e : order) {
-    const Expression& expression = source.expressions[e];
-    if (expression.size() > kMaxCompiledDeviceTokens) {
-      plan.too_long.push_back(e);
-      continue;
-    }
-    const std::size_t weight = weightOf(expression, weights);
-    if (groups.empty() || groups.back().expressions.size() == kExpressionsPerKernel ||
-        groups.back().weight + weight > kMaxWeight) {
-      groups.emplace_back();
-    }
-    groups.back().expressions.push_back(e);
-    groups.back().weight += weight;
-  }
+  plan.groups = std::move(made.groups);
+  plan.too_long = std::move(made.too_long);
   plan.kernels_per_module =
-      std::clamp<std::size_t>(groups.size() / (kModulesPerThread * request.threads), 1, kKernelsPerModule);
+      std::clamp<std::size_t>(plan.groups.size() / (kModulesPerThread * request.threads), 1, kKernelsPerModule);
   return plan;
 }
 

@@ -9,16 +9,11 @@
 #include <vector>
 
 #include "passes/dag.h"
+#include "runtime/code_groups.h"
 #include "runtime/device_code.h"
 #include "runtime/program.h"
 
 namespace srjit {
-
-/// Expressions that are tried as one kernel.
-struct KernelGroup {
-  std::vector<std::uint32_t> expressions;
-  std::size_t weight = 0;  ///< instructions a row, roughly (codeWeight())
-};
 
 /// Groups whose kernels are tried as one module, with their graphs after the passes.
 struct PlannedModule {

@@ -21,31 +21,58 @@ namespace {
 constexpr const char* kDeviceOptions[] = {"--kernel", "--arch", "--rows-per-thread", "--depth",
                                           "--loss",   "--nan",  "--weighted"};
 
+// What --max-length counts in.
+constexpr const char* kDeviceLength = "instructions per row, each number and variable one";
+constexpr const char* kHostLength = "tokens";
+
+constexpr const char* kDivision =
+    "Many expressions are divided among kernels srjit_rows_0, srjit_rows_1, ... in order, as an engine divides them.\n";
+
 struct LlvmOptions {
   KernelOptions kernel;
   bool unoptimized = false, host = false;
 };
 
-Result<std::string> hostText(const Dag& graph, const KernelOptions& options, bool assembly, bool optimized) {
+/// What a GPU's kernel of this kind is made of.
+KernelCode deviceCode(const KernelOptions& options) {
+  return options.kind == KernelKind::kInterpreter ? KernelCode::kOneGraph : KernelCode::kDevice;
+}
+
+/// The text of kernels below a comment that tells which expressions each of them has.
+Result<std::string> commented(const KernelInput& input, std::string_view mark, Result<std::string> text) {
+  if (!text) return text;
+  return input.comment(mark) + *text;
+}
+
+Result<std::string> llvmText(const KernelInput& input, const LlvmOptions& options) {
+  const KernelOptions& kernel = options.kernel;
+  const bool optimized = !options.unoptimized;
+  if (options.host) {
+    const auto jit = HostJit::create(kernel.precision, kernel.math);
+    if (!jit) return jit.error();
+    return commented(input, ";", (*jit)->irOf(input.graphs, optimized));
+  }
+  if (kernel.kind == KernelKind::kInterpreter) {
+    return interpreterIr(interpreterFor(input.graphs[0], kernel), kernel.device(), optimized);
+  }
+  return commented(input, ";", rowsIr(input.graphs, kernel.device(), optimized));
+}
+
+Result<std::string> asmText(const KernelInput& input, const KernelOptions& options) {
   const auto jit = HostJit::create(options.precision, options.math);
   if (!jit) return jit.error();
-  return assembly ? (*jit)->assemblyOf(graph) : (*jit)->irOf(graph, optimized);
+  return commented(input, "#", (*jit)->assemblyOf(input.graphs));
 }
 
-Result<std::string> llvmText(const Dag& graph, const LlvmOptions& options) {
-  const KernelOptions& kernel = options.kernel;
-  if (options.host) return hostText(graph, kernel, false, !options.unoptimized);
-  if (kernel.kind != KernelKind::kInterpreter) return rowsIr({&graph, 1}, kernel.device(), !options.unoptimized);
-  return interpreterIr(interpreterFor(graph, kernel), kernel.device(), !options.unoptimized);
+Result<std::string> ptxText(const KernelInput& input, const KernelOptions& options) {
+  if (options.kind == KernelKind::kInterpreter) {
+    return interpreterPtx(interpreterFor(input.graphs[0], options), options.device());
+  }
+  return commented(input, "//", rowsPtx(input.graphs, options.device()));
 }
 
-Result<std::string> ptxText(const Dag& graph, const KernelOptions& options) {
-  if (options.kind != KernelKind::kInterpreter) return rowsPtx({&graph, 1}, options.device());
-  return interpreterPtx(interpreterFor(graph, options), options.device());
-}
-
-Result<Cubin> cubinOf(const Dag& graph, const KernelOptions& options) {
-  const Result<std::string> ptx = ptxText(graph, options);
+Result<Cubin> cubinOf(const KernelInput& input, const KernelOptions& options) {
+  const Result<std::string> ptx = ptxText(input, options);
   if (!ptx) return ptx.error();
   return assemble(*ptx, options.arch);
 }
@@ -64,11 +91,11 @@ Status writeCubin(const Cubin& cubin, const std::string& path) {
 }
 
 /// Writes the cubin, and gives the facts to print.
-Result<std::string> cubinText(const Dag& graph, const CubinOptions& options) {
-  const Result<Cubin> cubin = cubinOf(graph, options.kernel);
+Result<std::string> cubinText(const KernelInput& input, const CubinOptions& options) {
+  const Result<Cubin> cubin = cubinOf(input, options.kernel);
   if (!cubin) return cubin.error();
   if (const Status written = writeCubin(*cubin, options.out); !written) return written.error();
-  std::string text;
+  std::string text = input.comment("#");
   nlohmann::ordered_json object{{"arch", options.kernel.arch}, {"bytes", cubin->image.size()}};
   for (const KernelFacts& facts : cubin->kernels) {
     text +=
@@ -79,6 +106,9 @@ Result<std::string> cubinText(const Dag& graph, const CubinOptions& options) {
                                  {"stack_bytes", facts.stack_bytes},
                                  {"spill_store_bytes", facts.spill_store_bytes},
                                  {"spill_load_bytes", facts.spill_load_bytes}});
+  }
+  for (std::size_t i = 0; input.graphs.size() > 1 && i < input.graphs.size(); ++i) {
+    object["expressions"][rowsKernelName(i)] = {input.expressions[i].first, input.expressions[i].second};
   }
   text += fmt::format("{}: {} bytes for {}\n", text::printable(options.out), cubin->image.size(), options.kernel.arch);
   return options.json ? object.dump(2) + '\n' : text;
@@ -106,10 +136,10 @@ Result<std::string> directText(const Dag& graph, const KernelOptions& options) {
   return sass::listing(srjit::writeCubin({&kernel, 1}, direct.architecture));
 }
 
-Result<std::string> sassText(const Dag& graph, const KernelOptions& options) {
-  const Result<Cubin> cubin = cubinOf(graph, options);
+Result<std::string> sassText(const KernelInput& input, const KernelOptions& options) {
+  const Result<Cubin> cubin = cubinOf(input, options);
   if (!cubin) return cubin.error();
-  return disassemble(cubin->image);
+  return commented(input, "//", disassemble(cubin->image));
 }
 
 /// All expressions as programs of one batch: the graph's roots in order.
@@ -132,23 +162,31 @@ Runner defineLlvm(CLI::App& app) {
   app.add_flag("--unoptimized", options->unoptimized, "as it is lowered, before LLVM's passes");
   CLI::Option* host = app.add_flag("--host", options->host, "the kernel for this processor instead of a GPU");
   for (const char* name : kDeviceOptions) host->excludes(app.get_option(name));
-  app.footer(
-      "Examples:\n"
-      "  sr-jit llvm 'x0*x1 + 2' --unoptimized\n"
-      "  sr-jit llvm --kernel loss --loss mae --nan skip 'sin(x0)'");
-  return [options] { return showKernel(options->kernel, [&](const Dag& graph) { return llvmText(graph, *options); }); };
+  addLengthOption(app, options->kernel, std::string(kDeviceLength) + "; with --host tokens");
+  app.footer(std::string(kDivision) +
+             "Examples:\n"
+             "  sr-jit llvm 'x0*x1 + 2' --unoptimized\n"
+             "  sr-jit llvm --kernel loss --loss mae --nan skip 'sin(x0)'");
+  return [options] {
+    const KernelCode code = options->host ? KernelCode::kHost : deviceCode(options->kernel);
+    return showKernel(options->kernel, code, [&](const KernelInput& input) { return llvmText(input, *options); });
+  };
 }
 
 Runner definePtx(CLI::App& app) {
   auto options = std::make_shared<KernelOptions>();
   addGraphOptions(app, *options);
   addDeviceOptions(app, *options);
-  app.footer(
-      "Needs no GPU. The kernel's geometry and parameters are described in compiler/device.h.\n"
-      "Examples:\n"
-      "  sr-jit ptx 'x0*x1 + 2'\n"
-      "  sr-jit ptx --kernel interpreter --math fast --arch sm_80 'exp(x0)/x1'");
-  return [options] { return showKernel(*options, [&](const Dag& graph) { return ptxText(graph, *options); }); };
+  addLengthOption(app, *options, kDeviceLength);
+  app.footer("Needs no GPU. The kernel's geometry and parameters are described in compiler/device.h.\n" +
+             std::string(kDivision) +
+             "Examples:\n"
+             "  sr-jit ptx 'x0*x1 + 2'\n"
+             "  sr-jit ptx --kernel interpreter --math fast --arch sm_80 'exp(x0)/x1'");
+  return [options] {
+    return showKernel(*options, deviceCode(*options),
+                      [&](const KernelInput& input) { return ptxText(input, *options); });
+  };
 }
 
 Runner defineCubin(CLI::App& app) {
@@ -160,11 +198,13 @@ Runner defineCubin(CLI::App& app) {
       ->type_name("FILE")
       ->required();
   addJsonOption(app, options->json);
-  app.footer(
-      "Needs no GPU, but nvJitLink or ptxas of a CUDA toolkit.\n"
-      "Example:\n  sr-jit cubin 'x0*x1 + 2' -o kernel.cubin");
-  return
-      [options] { return showKernel(options->kernel, [&](const Dag& graph) { return cubinText(graph, *options); }); };
+  addLengthOption(app, options->kernel, kDeviceLength);
+  app.footer("Needs no GPU, but nvJitLink or ptxas of a CUDA toolkit.\n" + std::string(kDivision) +
+             "Example:\n  sr-jit cubin 'x0*x1 + 2' -o kernel.cubin");
+  return [options] {
+    return showKernel(options->kernel, deviceCode(options->kernel),
+                      [&](const KernelInput& input) { return cubinText(input, *options); });
+  };
 }
 
 Runner defineSass(CLI::App& app) {
@@ -174,12 +214,14 @@ Runner defineSass(CLI::App& app) {
   addDeviceOptions(app, *options);
   addChoice(app, "--tier", *tier, {{"compile", Tier::kCompile}, {"direct", Tier::kDirect}},
             "whose code: LLVM's and the assembler's, or that of sr-jit's own");
-  app.footer(
-      "Needs no GPU, but nvJitLink or ptxas, and nvdisasm of a CUDA toolkit; with --tier direct nothing.\n"
-      "Examples:\n  sr-jit sass 'x0*x1 + 2'\n  sr-jit sass --tier direct --math fast 'x0*x1 + 2'");
+  addLengthOption(app, *options, std::string(kDeviceLength) + "; not for --tier direct");
+  app.footer("Needs no GPU, but nvJitLink or ptxas, and nvdisasm of a CUDA toolkit; with --tier direct nothing.\n" +
+             std::string(kDivision) +
+             "Examples:\n  sr-jit sass 'x0*x1 + 2'\n  sr-jit sass --tier direct --math fast 'x0*x1 + 2'");
   return [options, tier] {
-    return showKernel(*options, [&](const Dag& graph) {
-      return *tier == Tier::kDirect ? directText(graph, *options) : sassText(graph, *options);
+    const bool direct = *tier == Tier::kDirect;
+    return showKernel(*options, direct ? KernelCode::kOneGraph : deviceCode(*options), [&](const KernelInput& input) {
+      return direct ? directText(input.graphs[0], *options) : sassText(input, *options);
     });
   };
 }
@@ -193,15 +235,19 @@ Runner defineBytecode(CLI::App& app) {
       ->type_name("3..16")
       ->capture_default_str();
   app.footer("Example:\n  sr-jit bytecode 'x0*x1 + 2' 'sin(x0*x1)'");
-  return [options] { return showKernel(*options, [&](const Dag& graph) { return bytecodeText(graph, *options); }); };
+  return [options] {
+    return showKernel(*options, KernelCode::kOneGraph,
+                      [&](const KernelInput& input) { return bytecodeText(input.graphs[0], *options); });
+  };
 }
 
 Runner defineAsm(CLI::App& app) {
   auto options = std::make_shared<KernelOptions>();
   addGraphOptions(app, *options);
-  app.footer("Example:\n  sr-jit asm --precision f64 'x0*x1 + 2'");
+  addLengthOption(app, *options, kHostLength);
+  app.footer(std::string(kDivision) + "Example:\n  sr-jit asm --precision f64 'x0*x1 + 2'");
   return [options] {
-    return showKernel(*options, [&](const Dag& graph) { return hostText(graph, *options, true, true); });
+    return showKernel(*options, KernelCode::kHost, [&](const KernelInput& input) { return asmText(input, *options); });
   };
 }
 

@@ -2,10 +2,64 @@
 
 #include <set>
 
+#include <fmt/format.h>
+
 #include "passes/pass.h"
+#include "runtime/code_groups.h"
 #include "runtime/loss_value.h"
 
 namespace srjit {
+namespace {
+
+constexpr const char* kLengthOption = "--max-length";
+
+/// Makes an error of every expression whose code is too long for a kernel, and reports it.
+void refuseLong(std::vector<SourceLine>& lines, const KernelOptions& options, KernelCode code) {
+  const CodeWeights weights = codeWeights(options.precision, options.math);
+  for (SourceLine& line : lines) {
+    if (!line.ok()) continue;
+    const bool device = code == KernelCode::kDevice;
+    const std::size_t length = device ? deviceCodeLength(*line.expression, weights) : hostCodeLength(*line.expression);
+    if (length <= options.longest) continue;
+    line.expression = Error{
+        Errc::kInvalid,
+        fmt::format("{}:{}: the expression has {} {}, but a kernel has at most {}; {} {} allows it", line.origin,
+                    line.line, length, device ? "instructions" : "tokens", options.longest, kLengthOption, length),
+        {}};
+    report(line.expression.error());
+  }
+}
+
+/// Places of the first and last line of every kernel.
+using Places = std::vector<std::pair<std::size_t, std::size_t>>;
+
+Places divided(const std::vector<SourceLine>& lines, const KernelOptions& options, KernelCode code) {
+  std::vector<Expression> good;
+  std::vector<std::size_t> places;
+  std::vector<std::uint32_t> order;
+  for (std::size_t i = 0; i < lines.size(); ++i) {
+    if (!lines[i].ok()) continue;
+    order.push_back(static_cast<std::uint32_t>(good.size()));
+    good.push_back(*lines[i].expression);
+    places.push_back(i);
+  }
+  Places kernels;
+  if (code == KernelCode::kOneGraph) {
+    if (!places.empty()) kernels.emplace_back(places.front(), places.back());
+  } else if (code == KernelCode::kDevice) {
+    const CodeWeights weights = codeWeights(options.precision, options.math);
+    for (const KernelGroup& group : groupForKernels(good, order, weights, options.longest).groups) {
+      kernels.emplace_back(places[group.expressions.front()], places[group.expressions.back()]);
+    }
+  } else {
+    for (const HostGroup& group : groupForHost(good, order, Tier::kCompile, options.longest)) {
+      kernels.emplace_back(places[group.first], places[group.last - 1]);
+    }
+  }
+  return kernels;
+}
+
+}  // namespace
 
 DeviceOptions KernelOptions::device() const {
   DeviceOptions device;
@@ -54,20 +108,45 @@ void addDeviceOptions(CLI::App& app, KernelOptions& options) {
   app.add_flag("--weighted", options.weighted, "the loss has weights");
 }
 
-Result<KernelInput> kernelInput(const KernelOptions& options) {
+void addLengthOption(CLI::App& app, KernelOptions& options, const std::string& unit) {
+  app.add_option(kLengthOption, options.longest, "the longest expression that gets a kernel, in " + unit)
+      ->check(CLI::PositiveNumber.description(""))
+      ->type_name("N")
+      ->capture_default_str();
+}
+
+std::string KernelInput::describe(std::size_t index) const {
+  const auto [first, last] = expressions[index];
+  return first == last ? fmt::format("expression {}", first) : fmt::format("expressions {} to {}", first, last);
+}
+
+std::string KernelInput::comment(std::string_view mark) const {
+  std::string text;
+  for (std::size_t i = 0; graphs.size() > 1 && i < graphs.size(); ++i) {
+    text += fmt::format("{} {}: {}\n", mark, rowsKernelName(i), describe(i));
+  }
+  return text;
+}
+
+Result<KernelInput> kernelInput(const KernelOptions& options, KernelCode code) {
   const Result<Pipeline> pipeline = Pipeline::parse(options.passes, options.math);
   if (!pipeline) return showPlace(pipeline.error(), options.passes, "--passes", 1);
   const Result<ColumnNames> columns = readColumns(options.columns);
   if (!columns) return columns.error();
   Result<std::vector<SourceLine>> lines = readExpressions(options.expressions, *columns);
   if (!lines) return lines.error();
-  std::vector<Expression> batch;
-  for (const SourceLine& line : *lines) {
-    if (line.ok()) batch.push_back(*line.expression);
+  KernelInput input{std::move(*lines), {}, {}};
+  if (code != KernelCode::kOneGraph) refuseLong(input.lines, options, code);
+  for (const auto& [first, last] : divided(input.lines, options, code)) {
+    std::vector<Expression> members;
+    for (std::size_t i = first; i <= last; ++i) {
+      if (input.lines[i].ok()) members.push_back(*input.lines[i].expression);
+    }
+    Dag graph = Dag::fromExpressions(members, options.precision);
+    input.graphs.push_back(pipeline->run(std::move(graph), PassContext{options.math}));
+    input.expressions.emplace_back(first, last);
   }
-  Dag graph = Dag::fromExpressions(batch, options.precision);
-  graph = pipeline->run(std::move(graph), PassContext{options.math});
-  return KernelInput{std::move(*lines), std::move(graph)};
+  return input;
 }
 
 HandlerTable interpreterFor(const Dag& graph, const KernelOptions& options) {

@@ -5,8 +5,11 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
+#include "compiler/code_length.h"
 #include "compiler/device.h"
 #include "compiler/handler_table.h"
 #include "passes/dag.h"
@@ -17,12 +20,16 @@ namespace srjit {
 
 enum class KernelKind { kValues, kLoss, kInterpreter };
 
+/// What is shown: one graph of all expressions as it stands, or code of which each kernel has a bounded length.
+enum class KernelCode { kOneGraph, kDevice, kHost };
+
 struct KernelOptions {
   ExpressionOptions expressions;
   Math math = Math::kPrecise;
   Precision precision = Precision::kF32;
   std::string columns;
   std::string passes = "standard";
+  std::size_t longest = kMaxCodeLength;  ///< the longest expression that gets a kernel
   // Of GPU kernels only
   KernelKind kind = KernelKind::kValues;
   std::string arch = "sm_90";
@@ -41,23 +48,34 @@ void addGraphOptions(CLI::App& app, KernelOptions& options);
 /// --kernel, --arch and all else that a GPU kernel depends on.
 void addDeviceOptions(CLI::App& app, KernelOptions& options);
 
-/// The graph that a kernel is made of: the good expressions after the passes. Bad ones were reported.
+/// Adds --max-length. Names what the length is counted in.
+void addLengthOption(CLI::App& app, KernelOptions& options, const std::string& unit);
+
+/// What kernels are made of: the good expressions, in order, as an engine would divide them, after the passes. Bad ones
+/// were reported, and so were those that are too long.
 struct KernelInput {
   std::vector<SourceLine> lines;
-  Dag graph;
+  std::vector<Dag> graphs;  ///< one for each kernel; none if no expression is good
+  /// The places in `lines` of the first and last expression of each kernel.
+  std::vector<std::pair<std::size_t, std::size_t>> expressions;
+
+  /// "expressions 0 to 25", for kernel `index`.
+  std::string describe(std::size_t index) const;
+  /// If there are several kernels, a line for each that begins with `mark` and tells its expressions.
+  std::string comment(std::string_view mark) const;
 };
-Result<KernelInput> kernelInput(const KernelOptions& options);
+Result<KernelInput> kernelInput(const KernelOptions& options, KernelCode code);
 
 /// The interpreter for the operators of `graph`.
 HandlerTable interpreterFor(const Dag& graph, const KernelOptions& options);
 
-/// Prints a kernel's text, or reports why there is none. `make` is called if at least one expression is good.
+/// Prints the text of kernels, or reports why there is none. `make` is called if at least one expression is good.
 template <class Make>
-ExitStatus showKernel(const KernelOptions& options, const Make& make) {
-  const Result<KernelInput> input = kernelInput(options);
+ExitStatus showKernel(const KernelOptions& options, KernelCode code, const Make& make) {
+  const Result<KernelInput> input = kernelInput(options, code);
   if (!input) return report(input.error());
-  if (input->graph.roots().empty()) return batchStatus(input->lines, options.expressions);
-  const Result<std::string> text = make(input->graph);
+  if (input->graphs.empty()) return batchStatus(input->lines, options.expressions);
+  const Result<std::string> text = make(*input);
   if (!text) return report(text.error());
   return std::max(writeResults(*text), batchStatus(input->lines, options.expressions));
 }

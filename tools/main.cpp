@@ -3,6 +3,7 @@
 
 #include <vector>
 
+#include "compiler/llvm_failures.h"
 #include "ir/lexer.h"
 #include "tools/commands.h"
 #include "tools/streams.h"
@@ -81,6 +82,7 @@ ExitStatus runCommand(CLI::App& app, int argc, const char* const* argv) {
 
 int main(int argc, char** argv) {
   return srjit::runMain([&] {
+    srjit::endWhereLlvmFails(srjit::reportAndExit);
     CLI::App app("Compiles symbolic-regression expressions to machine code, evaluates and shows them.", "sr-jit");
     app.set_version_flag("--version", "sr-jit " SRJIT_VERSION);
     app.require_subcommand(1);

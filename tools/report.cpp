@@ -1,6 +1,9 @@
 #include "tools/report.h"
 
+#include <unistd.h>
+
 #include <fmt/format.h>
+#include <llvm/Support/Signals.h>
 
 #include "ir/text.h"
 #include "tools/streams.h"
@@ -59,6 +62,12 @@ Error showPlace(Error error, std::string_view line_text, std::string_view origin
 ExitStatus report(const Error& error) {
   tell("sr-jit: " + error.message + '\n');
   return exitStatus(error.code);
+}
+
+void reportAndExit(const char* message) {
+  llvm::sys::RunInterruptHandlers();  // which remove the files that signals remove
+  for (const char* const part : {"sr-jit: ", message, "\n"}) tell(part);
+  _exit(kMachineFailure);
 }
 
 }  // namespace srjit

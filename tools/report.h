@@ -30,4 +30,8 @@ Error showPlace(Error error, std::string_view line_text, std::string_view origin
 /// Prints the message to standard error, best effort, and gives the exit status.
 ExitStatus report(const Error& error);
 
+/// The same for a failure after which nothing but the end is possible (compiler/llvm_failures.h): without memory, locks
+/// or destructors. Removes temporary files, and ends the process with kMachineFailure.
+[[noreturn]] void reportAndExit(const char* message);
+
 }  // namespace srjit

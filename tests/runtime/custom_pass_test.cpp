@@ -3,7 +3,7 @@
 
 #include <fmt/format.h>
 
-#include "runtime/host_batches.h"
+#include "runtime/code_groups.h"
 #include "tests/runtime/workload.h"
 
 namespace srjit {

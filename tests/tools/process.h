@@ -2,6 +2,7 @@
 #pragma once
 
 #include <fcntl.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -29,9 +30,10 @@ int inChild(const Body& body) {
 }
 
 /// Runs the program words[0] in `folder`, with `input` for standard input. Its standard output goes to the file
-/// `out_path`, or if empty is in the outcome; so does its standard error, unless `err` is a descriptor for it.
+/// `out_path`, or if empty is in the outcome; so does its standard error, unless `err` is a descriptor for it. It gets
+/// `memory` bytes of address space, and leaves no core.
 inline Outcome runProgram(std::vector<std::string> words, const std::string& folder, const std::string& input = {},
-                          const std::string& out_path = {}, int err = -1) {
+                          const std::string& out_path = {}, int err = -1, rlim_t memory = RLIM_INFINITY) {
   const Scratch scratch;
   const std::string in = scratch.write("in", input);
   const std::string out = out_path.empty() ? scratch.write("out", "") : out_path;
@@ -43,6 +45,10 @@ inline Outcome runProgram(std::vector<std::string> words, const std::string& fol
     dup2(open(in.c_str(), O_RDONLY), STDIN_FILENO);
     dup2(open(out.c_str(), O_WRONLY), STDOUT_FILENO);
     dup2(err >= 0 ? err : open(errors.c_str(), O_WRONLY), STDERR_FILENO);
+    const rlimit limit{memory, memory}, no_core{0, 0};
+    if (memory != RLIM_INFINITY && (setrlimit(RLIMIT_AS, &limit) != 0 || setrlimit(RLIMIT_CORE, &no_core) != 0)) {
+      return 126;
+    }
     if (chdir(folder.c_str()) == 0) execv(arguments[0], arguments.data());
     return 127;
   });
@@ -51,9 +57,9 @@ inline Outcome runProgram(std::vector<std::string> words, const std::string& fol
 
 /// Runs sr-jit with `arguments`.
 inline Outcome runCommand(std::vector<std::string> arguments, const std::string& folder, const std::string& input = {},
-                          const std::string& out_path = {}, int err = -1) {
+                          const std::string& out_path = {}, int err = -1, rlim_t memory = RLIM_INFINITY) {
   arguments.insert(arguments.begin(), SRJIT_COMMAND);
-  return runProgram(std::move(arguments), folder, input, out_path, err);
+  return runProgram(std::move(arguments), folder, input, out_path, err, memory);
 }
 
 /// Runs a shell script, in which "$SRJIT" is the command.

@@ -1,13 +1,16 @@
 // A program outside the repository: the example of the README, and the error of a bad formula.
+#include <srjit/compiler/llvm_failures.h>
 #include <srjit/ir/text.h>
 #include <srjit/runtime/engine.h>
 
 #include <cmath>
 #include <cstdio>
+#include <cstdlib>
 
 using namespace srjit;
 
 int main() {
+  endWhereLlvmFails([](const char*) { std::_Exit(3); });
   std::vector<double> x = {1, 2, 3}, y = {2.5, 6.5, 12.5};
   Engine engine = Engine::create({.precision = Precision::kF64}).value();
   Dataset data = engine.upload({.columns = {x}, .target = y}).value();

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "runtime/calibration.h"
+#include "runtime/code_groups.h"
 #include "runtime/cost_model.h"
 #include "runtime/device_code.h"
 #include "tools/bench/gpu_bench.h"

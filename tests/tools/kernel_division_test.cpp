@@ -1,0 +1,172 @@
+// Commands that show kernels: many expressions are several kernels, and one that is too long is refused.
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <nlohmann/json.hpp>
+
+#include "runtime/assembler.h"
+#include "tests/tools/process.h"
+
+namespace srjit {
+namespace {
+
+using nlohmann::json;
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Not;
+using testing::StartsWith;
+
+/// Expressions sin(x1), sin(x2), ..., from number `first`.
+std::string sines(std::size_t first, std::size_t count) {
+  std::string lines;
+  for (std::size_t i = first; i < first + count; ++i) lines += fmt::format("sin(x{})\n", i + 1);
+  return lines;
+}
+
+std::string sumOfSines(std::size_t count) {
+  std::string text = "sin(x1)";
+  for (std::size_t i = 1; i < count; ++i) text += fmt::format("+sin(x{})", i + 1);
+  return text;
+}
+
+Outcome show(std::vector<std::string> words, const std::string& lines) {
+  words.insert(words.end(), {"--exprs", "-"});
+  return runCommand(words, "/", lines);
+}
+
+/// The bodies of the functions that a module of LLVM's IR defines, in order.
+std::vector<std::string> bodiesOf(const std::string& ir) {
+  std::vector<std::string> bodies;
+  for (std::size_t at = 0; (at = ir.find("\ndefine ", at)) != std::string::npos;) {
+    const std::size_t begin = ir.find('\n', at + 1), end = ir.find("\n}\n", begin);
+    bodies.push_back(ir.substr(begin, end - begin));
+    at = end;
+  }
+  return bodies;
+}
+
+// 1,600 instructions are 26 sines.
+constexpr std::size_t kSinesPerKernel = 26;
+
+TEST(KernelDivision, KernelsHaveTheirPartOfTheExpressionsInOrder) {
+  const std::vector<std::string> command = {"llvm", "--unoptimized"};
+  const Outcome all = show(command, sines(0, 60));
+  ASSERT_EQ(all.status, 0) << all.err;
+  EXPECT_THAT(all.out, StartsWith("; srjit_rows_0: expressions 0 to 25\n"
+                                  "; srjit_rows_1: expressions 26 to 51\n"
+                                  "; srjit_rows_2: expressions 52 to 59\n"));
+  const std::vector<std::string> bodies = bodiesOf(all.out);
+  ASSERT_EQ(bodies.size(), 3u);
+  for (std::size_t k = 0; k < 3; ++k) {
+    const std::size_t first = k * kSinesPerKernel;
+    const Outcome part = show(command, sines(first, std::min(kSinesPerKernel, 60 - first)));
+    EXPECT_THAT(bodiesOf(part.out), ElementsAre(bodies[k])) << k;
+    EXPECT_THAT(part.out, Not(HasSubstr("expressions")));
+  }
+}
+
+// The same for a processor, where 16 expressions are one kernel.
+TEST(KernelDivision, HostKernelsToo) {
+  const Outcome all = show({"llvm", "--host"}, sines(0, 40));
+  ASSERT_EQ(all.status, 0) << all.err;
+  EXPECT_THAT(all.out, StartsWith("; srjit_rows_0: expressions 0 to 15\n; srjit_rows_1: expressions 16 to 31\n"));
+  const std::vector<std::string> bodies = bodiesOf(all.out);
+  ASSERT_EQ(bodies.size(), 3u);
+  EXPECT_THAT(bodiesOf(show({"llvm", "--host"}, sines(16, 16)).out), ElementsAre(bodies[1]));
+  const std::string assembly = show({"asm"}, sines(0, 40)).out;
+  EXPECT_THAT(assembly, StartsWith("# srjit_rows_0: expressions 0 to 15\n"));
+  EXPECT_THAT(assembly, AllOf(HasSubstr("\nsrjit_rows_0:"), HasSubstr("\nsrjit_rows_2:")));
+}
+
+// What is made is proportional to the number of expressions.
+TEST(KernelDivision, CodeGrowsWithTheNumberOfExpressions) {
+  for (const std::vector<std::string>& command :
+       {std::vector<std::string>{"llvm", "--unoptimized"}, std::vector<std::string>{"llvm", "--host"}}) {
+    const auto sizes = [&](std::size_t kernels) {
+      std::string lines;  // the same in every kernel, in any case
+      for (std::size_t i = 0; i < kernels * kSinesPerKernel * 16; ++i) lines += fmt::format("sin(x{})\n", i % 16 + 1);
+      std::vector<std::string> bodies = bodiesOf(show(command, lines).out);
+      std::size_t all = 0, largest = 0;
+      for (const std::string& body : bodies) {
+        const auto length = static_cast<std::size_t>(std::ranges::count(body, '\n'));
+        all += length;
+        largest = std::max(largest, length);
+      }
+      return std::pair(all, largest);
+    };
+    const auto [small, small_kernel] = sizes(1);
+    const auto [large, large_kernel] = sizes(4);
+    ASSERT_GT(small, 0u);
+    EXPECT_EQ(large, 4 * small);
+    EXPECT_EQ(large_kernel, small_kernel);
+  }
+}
+
+TEST(KernelDivision, BadExpressionsKeepTheirNumbers) {
+  const Outcome outcome = show({"llvm", "--unoptimized"}, "sin(\n" + sines(0, 30));
+  EXPECT_EQ(outcome.status, 1);
+  EXPECT_THAT(outcome.out, StartsWith("; srjit_rows_0: expressions 1 to 26\n; srjit_rows_1: expressions 27 to 30\n"));
+}
+
+TEST(KernelDivision, CubinTellsTheExpressionsOfItsKernels) {
+  if (assemblerName().empty()) GTEST_SKIP() << "no assembler";
+  const Scratch scratch;
+  std::string lines;
+  for (int i = 0; i < 70; ++i) lines += fmt::format("x{}\n", i);
+  const Outcome outcome = runCommand({"cubin", "--exprs", "-", "-o", "k.cubin", "--json"}, scratch.path(""), lines);
+  ASSERT_EQ(outcome.status, 0) << outcome.err;
+  const json facts = json::parse(outcome.out);
+  EXPECT_EQ(facts["kernels"].size(), 2u);
+  EXPECT_EQ(facts["expressions"], json::parse(R"({"srjit_rows_0": [0, 63], "srjit_rows_1": [64, 69]})"));
+}
+
+TEST(KernelDivision, AnExpressionThatIsTooLongIsRefused) {
+  const Scratch scratch;
+  const std::string text = sumOfSines(70);
+  for (std::vector<std::string> words :
+       {std::vector<std::string>{"llvm", text}, {"ptx", text}, {"sass", text}, {"cubin", text, "-o", "k.cubin"}}) {
+    const Outcome outcome = runCommand(words, scratch.path(""));
+    EXPECT_EQ(outcome.status, 1) << words[0];
+    EXPECT_EQ(outcome.out, "") << words[0];
+    EXPECT_EQ(outcome.err,
+              "sr-jit: expression 1:1: the expression has 4339 instructions, but a kernel has at most 4096; "
+              "--max-length 4339 allows it\n");
+  }
+  EXPECT_THAT(scratch.list(), IsEmpty());
+  EXPECT_EQ(runCommand({"llvm", "--unoptimized", text, "--max-length", "4339"}, "/").status, 0);
+  EXPECT_EQ(runCommand({"llvm", "--unoptimized", text, "--max-length", "4338"}, "/").status, 1);
+}
+
+TEST(KernelDivision, TheHostCountsTokens) {
+  std::string text = "x0";
+  for (int i = 0; i < 2048; ++i) text += "*x0";
+  for (const std::vector<std::string>& words :
+       {std::vector<std::string>{"asm", text}, std::vector<std::string>{"llvm", "--host", text}}) {
+    const Outcome outcome = runCommand(words, "/");
+    EXPECT_EQ(outcome.status, 1);
+    EXPECT_THAT(outcome.err, HasSubstr("has 4097 tokens, but a kernel has at most 4096; --max-length 4097 allows it"));
+  }
+  EXPECT_EQ(runCommand({"asm", text, "--max-length", "4097"}, "/").status, 0);
+}
+
+TEST(KernelDivision, TheOthersAreShown) {
+  const Outcome outcome = show({"llvm", "--unoptimized", "--keep-going"}, sumOfSines(70) + "\nx1\n");
+  EXPECT_EQ(outcome.status, 0);
+  EXPECT_THAT(outcome.err, HasSubstr("standard input:1: "));
+  EXPECT_EQ(bodiesOf(outcome.out).size(), 1u);
+}
+
+TEST(KernelDivision, WhatIsLinearHasNoLimit) {
+  const std::string text = sumOfSines(500);
+  EXPECT_EQ(runCommand({"bytecode", text}, "/").status, 0);
+  EXPECT_EQ(runCommand({"passes", text}, "/").status, 0);
+  EXPECT_EQ(runCommand({"ptx", "--kernel", "interpreter", text}, "/").status, 0);
+  EXPECT_EQ(runCommand({"sass", "--tier", "direct", "--math", "fast", text}, "/").status, 0);
+}
+
+}  // namespace
+}  // namespace srjit
