@@ -1,0 +1,37 @@
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstdlib>
+
+#include <gmock/gmock.h>
+
+#include "tests/tools/process.h"
+
+namespace srjit {
+namespace {
+
+/// The benchmark of the GPU where it has no time to measure anything.
+void runIn(const std::string& temporary) {
+  setenv("TMPDIR", temporary.c_str(), 1);
+  runCommand({"bench", "gpu", "mixed", "--device", "cpu", "--seconds", "1e-9"}, "/");
+  unsetenv("TMPDIR");
+}
+
+// No process has a number above 4,194,304.
+TEST(BenchScratch, RemovesWhatItsOwnKilledRunsLeft) {
+  const Scratch scratch;
+  for (const char* const name : {"srjit-gpu-bench-4194305-abcdef", "srjit-gpu-bench-notes", "srjit-gpu-bench-4194305",
+                                 "srjit-gpu-bench-4194306-abcdef"}) {
+    ASSERT_EQ(mkdir(scratch.path(name).c_str(), 0700), 0);
+  }
+  const std::string other = scratch.path("srjit-gpu-bench-4194306-abcdef");
+  const bool is_given_away = chown(other.c_str(), 1000, 1000) == 0;
+  runIn(scratch.path(""));
+  EXPECT_FALSE(std::filesystem::exists(scratch.path("srjit-gpu-bench-4194305-abcdef")));
+  EXPECT_TRUE(std::filesystem::exists(scratch.path("srjit-gpu-bench-notes")));
+  EXPECT_TRUE(std::filesystem::exists(scratch.path("srjit-gpu-bench-4194305"))) << "no name that it gives";
+  EXPECT_EQ(std::filesystem::exists(other), is_given_away);
+}
+
+}  // namespace
+}  // namespace srjit
