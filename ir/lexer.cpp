@@ -70,10 +70,21 @@ Error errorAt(std::string_view text, std::size_t offset, std::size_t length, std
   return Error{code, std::move(message), Span{lines + 1, offset - start + 1, length}};
 }
 
+namespace {
+
+/// What a terminal obeys instead of showing it: C1 controls, line and paragraph separators, and the marks that turn the
+/// direction of the text behind them (Unicode Standard Annex 9, section 2).
+bool isControl(char32_t code) {
+  return code < 0xa0 || code == 0x61c || code == 0x200e || code == 0x200f || (code >= 0x2028 && code <= 0x202e) ||
+         (code >= 0x2066 && code <= 0x2069);
+}
+
+}  // namespace
+
 std::size_t appendPrintable(std::string& out, std::string_view bytes, std::size_t offset) {
   char32_t code = 0;
   const std::size_t length = std::max<std::size_t>(readCharacter(bytes, offset, code), 1);
-  const bool shown = length > 1 ? code >= 0xa0 : bytes[offset] >= ' ' && bytes[offset] <= '~';
+  const bool shown = length > 1 ? !isControl(code) : bytes[offset] >= ' ' && bytes[offset] <= '~';
   if (shown) {
     out += bytes.substr(offset, length);
   } else {

@@ -489,6 +489,7 @@ TEST(Text, QuotesKeepCharactersAndEscapeTheRest) {
   EXPECT_EQ(text::inQuotes("Gr\u00f6\u00dfe"), "'Gr\u00f6\u00dfe'");
   EXPECT_EQ(text::inQuotes("\u0085"), "'\\xc2\\x85'");
   EXPECT_EQ(text::inQuotes("\xff\xc3"), "'\\xff\\xc3'");
+  EXPECT_EQ(text::inQuotes("a\u202eb"), "'a\\xe2\\x80\\xaeb'") << "it would turn what follows";
   EXPECT_EQ(text::printable("a\n`\\\x1b\xff" + std::string(100, 'b')), "a\\x0a`\\\\x1b\\xff" + std::string(100, 'b'));
   EXPECT_EQ(text::inQuotes(std::string(40, 'a')), "'" + std::string(40, 'a') + "'");
   EXPECT_EQ(text::inQuotes(std::string(39, 'a') + "\u00e9"), "'" + std::string(39, 'a') + "...'");
