@@ -12,7 +12,9 @@ import re
 import sys
 
 LAYERS = ["ir", "passes", "compiler", "runtime", "tools"]
-TOP_LEVEL = {*LAYERS, "tests", "docs", "CMakeLists.txt", "CMakePresets.json", "README.md", "build", "dist"}
+TOP_LEVEL = {*LAYERS, "tests", "docs", "CMakeLists.txt", "CMakePresets.json", "README.md", "build", "dist", "python"}
+# What a forge shows beside the code.
+TOP_LEVEL |= {"LICENSE", "CONTRIBUTING.md", "SECURITY.md"}
 FORBIDDEN_FOLDERS = {"common", "detail", "details", "helpers", "impl", "misc", "util", "utils"}
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
 
