@@ -1,4 +1,5 @@
 // Commands that show kernels: many expressions are several kernels, and one that is too long is refused.
+#include <regex>
 #include <string>
 #include <vector>
 
@@ -14,7 +15,6 @@ namespace {
 
 using nlohmann::json;
 using testing::AllOf;
-using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::Not;
@@ -38,12 +38,13 @@ Outcome show(std::vector<std::string> words, const std::string& lines) {
   return runCommand(words, "/", lines);
 }
 
-/// The bodies of the functions that a module of LLVM's IR defines, in order.
+/// The bodies of the functions that a module of LLVM's IR defines, in order, without the numbers of the module's
+/// metadata.
 std::vector<std::string> bodiesOf(const std::string& ir) {
   std::vector<std::string> bodies;
   for (std::size_t at = 0; (at = ir.find("\ndefine ", at)) != std::string::npos;) {
     const std::size_t begin = ir.find('\n', at + 1), end = ir.find("\n}\n", begin);
-    bodies.push_back(ir.substr(begin, end - begin));
+    bodies.push_back(std::regex_replace(ir.substr(begin, end - begin), std::regex("![0-9]+"), "!"));
     at = end;
   }
   return bodies;
@@ -64,7 +65,7 @@ TEST(KernelDivision, KernelsHaveTheirPartOfTheExpressionsInOrder) {
   for (std::size_t k = 0; k < 3; ++k) {
     const std::size_t first = k * kSinesPerKernel;
     const Outcome part = show(command, sines(first, std::min(kSinesPerKernel, 60 - first)));
-    EXPECT_THAT(bodiesOf(part.out), ElementsAre(bodies[k])) << k;
+    EXPECT_TRUE(bodiesOf(part.out) == std::vector{bodies[k]}) << k;
     EXPECT_THAT(part.out, Not(HasSubstr("expressions")));
   }
 }
@@ -76,7 +77,7 @@ TEST(KernelDivision, HostKernelsToo) {
   EXPECT_THAT(all.out, StartsWith("; srjit_rows_0: expressions 0 to 15\n; srjit_rows_1: expressions 16 to 31\n"));
   const std::vector<std::string> bodies = bodiesOf(all.out);
   ASSERT_EQ(bodies.size(), 3u);
-  EXPECT_THAT(bodiesOf(show({"llvm", "--host"}, sines(16, 16)).out), ElementsAre(bodies[1]));
+  EXPECT_TRUE(bodiesOf(show({"llvm", "--host"}, sines(16, 16)).out) == std::vector{bodies[1]});
   const std::string assembly = show({"asm"}, sines(0, 40)).out;
   EXPECT_THAT(assembly, StartsWith("# srjit_rows_0: expressions 0 to 15\n"));
   EXPECT_THAT(assembly, AllOf(HasSubstr("\nsrjit_rows_0:"), HasSubstr("\nsrjit_rows_2:")));

@@ -40,7 +40,7 @@ TEST_P(LittleMemorySlow, WorksOrEndsWithAMessage) {
     if (outcome.status != 3) continue;
     ++refused;
     EXPECT_THAT(outcome.err, testing::HasSubstr("sr-jit: ")) << more;
-    EXPECT_THAT(scratch.list(), testing::ElementsAre("lines", "out", "table.csv"));
+    EXPECT_THAT(scratch.list(), testing::Not(testing::Contains(testing::StartsWith(".")))) << "a temporary file";
   }
   EXPECT_GT(refused, 0u) << "no run had too little memory";
 }
