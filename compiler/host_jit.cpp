@@ -46,6 +46,9 @@ void* libmvec() {
   return library;
 }
 
+// Why linking failed on this thread: ORC tells its session that, and whoever looks a symbol up only that it did.
+thread_local std::string link_failure;
+
 using HandlerId = std::pair<std::int16_t, std::uint8_t>;
 
 }  // namespace
@@ -156,9 +159,12 @@ struct HostJit::State {
 
   template <class F>
   Result<F> lookup(const std::string& name) {
+    link_failure.clear();
     auto address = jit->lookup(name);
-    if (!address) return fromLlvm(address.takeError(), "cannot link");
-    return address->toPtr<F>();
+    if (address) return address->toPtr<F>();
+    Error error = fromLlvm(address.takeError(), "cannot link");
+    if (!link_failure.empty()) error.message += ": " + link_failure;
+    return error;
   }
 };
 
@@ -176,6 +182,9 @@ Result<std::unique_ptr<HostJit>> HostJit::create(Precision precision, Math math)
   auto jit = orc::LLJITBuilder().create();
   if (!jit) return fromLlvm(jit.takeError(), "cannot start LLVM's JIT");
   state->jit = std::move(*jit);
+  // By default it prints them.
+  state->jit->getExecutionSession().setErrorReporter(
+      [](llvm::Error failure) { link_failure = llvm::toString(std::move(failure)); });
   const char prefix = state->jit->getDataLayout().getGlobalPrefix();
   auto& library = state->jit->getMainJITDylib();
   auto process = orc::DynamicLibrarySearchGenerator::GetForCurrentProcess(prefix);

@@ -1,6 +1,7 @@
 // sr-jit: the command. Its contract is in docs/; the exit statuses are in tools/report.h.
 #include <CLI/CLI.hpp>
 
+#include <new>
 #include <vector>
 
 #include "compiler/llvm_failures.h"
@@ -82,6 +83,7 @@ ExitStatus runCommand(CLI::App& app, int argc, const char* const* argv) {
 
 int main(int argc, char** argv) {
   return srjit::runMain([&] {
+    std::set_new_handler(nullptr);  // set in before_main.cpp
     srjit::endWhereLlvmFails(srjit::reportAndExit);
     CLI::App app("Compiles symbolic-regression expressions to machine code, evaluates and shows them.", "sr-jit");
     app.set_version_flag("--version", "sr-jit " SRJIT_VERSION);

@@ -2,6 +2,9 @@
 
 #include <unistd.h>
 
+#include <algorithm>
+#include <cstdio>
+
 #include <fmt/format.h>
 #include <llvm/Support/Signals.h>
 
@@ -66,7 +69,9 @@ ExitStatus report(const Error& error) {
 
 void reportAndExit(const char* message) {
   llvm::sys::RunInterruptHandlers();  // which remove the files that signals remove
-  for (const char* const part : {"sr-jit: ", message, "\n"}) tell(part);
+  char line[1024];                    // in one piece, since other threads may be writing, too
+  const int length = std::snprintf(line, sizeof line, "sr-jit: %s\n", message);
+  tell({line, std::min(sizeof line - 1, static_cast<std::size_t>(length))});
   _exit(kMachineFailure);
 }
 
