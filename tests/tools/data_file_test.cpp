@@ -78,7 +78,7 @@ TEST(Csv, ABlankLineIsAMissingValueOfASingleColumn) {
       {"a\r1\r\r3", "t.csv:3:1: empty cell in column 'a'\n\n^"},
       {"\n\na\n1\n2\n  \n\n3\n", "t.csv:6:3: empty cell in column 'a'\n  \n  ^"},
       {"a\n1\n\n\n3\n\nx\n", "t.csv:3:1: empty cell in column 'a'\n\n^"},
-      {"a\n1\n\"\"\n3\n", "t.csv:3:1: empty cell in column 'a'\n\"\"\n^"},
+      {"a\n1\n\"\"\n3\n", "t.csv:3:1: empty cell in column 'a'\n\"\"\n^~"},
       {"a\n1\nx\n\n3\n", "t.csv:3:1: 'x' is not a number (column 'a')\nx\n^"},
   };
   for (const auto& [text, message] : cases) {
