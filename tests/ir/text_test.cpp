@@ -378,7 +378,7 @@ TEST(Errors, LongWordsAreCut) {
     EXPECT_LT(named.size(), 200u) << named.substr(0, 300);
     EXPECT_EQ(named.find('\x1b'), std::string::npos);
   }
-  const std::string digits = R"({"var":)" + std::string(1'000'000, '9') + "}";
+  const std::string digits = R"({"var":)" + std::string(300, '9') + "}";
   EXPECT_LT(parse(digits, Language::kJson).error().message.size(), 140u);
 }
 
