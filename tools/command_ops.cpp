@@ -37,13 +37,10 @@ std::string markdownTable() {
       "IEEE 754 unless a row says otherwise. `lt`, `le` and `eq` in a value compare; `select(m, a, b)` is `a` where "
       "`m`\n"
       "holds. The sources of the protected operators are named in ir/ops.def.\n\n"
-      "Operands are numbers, `pi`, `inf`, `nan`, columns by name, in backquotes if it is no identifier (`` `net "
-      "weight` ``),\n"
-      "columns by place without target and weights (`x0`, `x1`, ...) and parameters (`p0`, `p1`, ...). Where a column "
-      "is called\n"
-      "like `x3`, such words are names only, and `x[0]` is the first column; likewise `p[0]` is the first parameter. "
-      "The whole\n"
-      "grammar is in ir/text.h.\n\n"
+      "Operands are numbers, `pi`, `inf`, `nan`, columns by name (`` `net weight` `` if it is no identifier), columns\n"
+      "by place without target and weights (`x0`, `x1`, ...), and parameters (`p0`, `p1`, ...). Where a column is\n"
+      "called like `x3`, such words are names only, and `x[0]` is the first column; likewise `p[0]` is the first\n"
+      "parameter. The whole grammar is in ir/text.h.\n\n"
       "| operator | sign | value | meaning |\n"
       "|---|---|---|---|\n";
   for (const OpInfo& info : allOps()) {
