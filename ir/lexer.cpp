@@ -11,11 +11,11 @@ bool isWideLetter(char32_t code) noexcept {
   struct Range {
     char32_t first, last;
   };
-  constexpr Range kLetters[] = {{0xb5, 0xb5},     {0xc0, 0xd6},     {0xd8, 0xf6},      {0xf8, 0x37d},
-                                {0x37f, 0x167f},  {0x1681, 0x1fff}, {0x2080, 0x218f},  {0x2c00, 0x2fef},
-                                {0x3005, 0x3007}, {0x3021, 0x302f}, {0x3031, 0xd7ff},  {0xf900, 0xfdcf},
-                                {0xfdf0, 0xfdfb}, {0xfe70, 0xfefc}, {0xff10, 0xff19},  {0xff21, 0xff3a},
-                                {0xff41, 0xff5a}, {0xff66, 0xffdc}, {0x10000, 0xdffff}};
+  constexpr Range kLetters[] = {{0xb5, 0xb5},     {0xc0, 0xd6},     {0xd8, 0xf6},     {0xf8, 0x37d},
+                                {0x37f, 0x61b},   {0x61d, 0x167f},  {0x1681, 0x1fff}, {0x2080, 0x218f},
+                                {0x2c00, 0x2fef}, {0x3005, 0x3007}, {0x3021, 0x302f}, {0x3031, 0xd7ff},
+                                {0xf900, 0xfdcf}, {0xfdf0, 0xfdfb}, {0xfe70, 0xfefc}, {0xff10, 0xff19},
+                                {0xff21, 0xff3a}, {0xff41, 0xff5a}, {0xff66, 0xffdc}, {0x10000, 0xdffff}};
   return std::ranges::any_of(kLetters, [&](const Range& range) { return code >= range.first && code <= range.last; });
 }
 
@@ -70,21 +70,15 @@ Error errorAt(std::string_view text, std::size_t offset, std::size_t length, std
   return Error{code, std::move(message), Span{lines + 1, offset - start + 1, length}};
 }
 
-namespace {
-
-/// What a terminal obeys instead of showing it: C1 controls, line and paragraph separators, and the marks that turn the
-/// direction of the text behind them (Unicode Standard Annex 9, section 2).
-bool isControl(char32_t code) {
-  return code < 0xa0 || code == 0x61c || code == 0x200e || code == 0x200f || (code >= 0x2028 && code <= 0x202e) ||
-         (code >= 0x2066 && code <= 0x2069);
+bool isControl(char32_t code) noexcept {
+  return code < 0x20 || (code >= 0x7f && code < 0xa0) || code == 0x61c || code == 0x200e || code == 0x200f ||
+         (code >= 0x2028 && code <= 0x202e) || (code >= 0x2066 && code <= 0x2069);
 }
-
-}  // namespace
 
 std::size_t appendPrintable(std::string& out, std::string_view bytes, std::size_t offset) {
   char32_t code = 0;
   const std::size_t length = std::max<std::size_t>(readCharacter(bytes, offset, code), 1);
-  const bool shown = length > 1 ? !isControl(code) : bytes[offset] >= ' ' && bytes[offset] <= '~';
+  const bool shown = readCharacter(bytes, offset, code) > 0 && !isControl(code);
   if (shown) {
     out += bytes.substr(offset, length);
   } else {

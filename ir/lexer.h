@@ -24,6 +24,10 @@ std::size_t scanWord(std::string_view text, std::size_t offset) noexcept;
 /// A word that starts with no digit.
 bool isIdentifier(std::string_view word) noexcept;
 
+/// What a terminal obeys instead of showing it: control characters, line and paragraph separators, and the marks that
+/// turn the direction of the text behind them (Unicode Standard Annex 9, section 2).
+bool isControl(char32_t code) noexcept;
+
 /// Offset of the first byte at or after `offset` that is not white space.
 inline std::size_t skipSpace(std::string_view text, std::size_t offset) noexcept {
   while (offset < text.size() && isSpace(text[offset])) ++offset;

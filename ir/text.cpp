@@ -28,7 +28,7 @@ std::size_t appendShown(std::string& out, std::string_view bytes) {
     const std::size_t length = text::readCharacter(bytes, at, code);
     if (length == 0) {
       out += "\xef\xbf\xbd";
-    } else if (code < ' ' || (code >= 0x7f && code < 0xa0)) {
+    } else if (text::isControl(code)) {
       out += ' ';
     } else {
       out += bytes.substr(at, length);

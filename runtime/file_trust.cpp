@@ -22,15 +22,16 @@ Error fault(const std::filesystem::path& path, std::string_view what, std::strin
   return {Errc::kMachine, fmt::format("the kernel cache is not used: {} {}; {}", path.string(), what, remedy), {}};
 }
 
+constexpr mode_t kModeBits = 07777;
 constexpr const char* kChooseAnother = "choose another directory (--cache-dir, SRJIT_CACHE_DIR)";
 
 Error isWritable(const std::filesystem::path& path, const struct stat& facts) {
   // Others need a directory with the sticky bit, or one of root's, as it is.
   const bool is_his_to_change = facts.st_uid == geteuid() && (facts.st_mode & S_ISVTX) == 0;
-  return fault(path,
-               fmt::format("may be written by other users (mode {:04o}), who could plant kernels",
-                           facts.st_mode & static_cast<mode_t>(07777)),
-               is_his_to_change ? fmt::format("'chmod go-w {}' mends it", path.string()) : kChooseAnother);
+  return fault(
+      path,
+      fmt::format("may be written by other users (mode {:04o}), who could plant kernels", facts.st_mode & kModeBits),
+      is_his_to_change ? fmt::format("remove it, or 'chmod go-w {}'", path.string()) : kChooseAnother);
 }
 
 Error belongsTo(const std::filesystem::path& path, uid_t owner) {
@@ -104,7 +105,9 @@ Status checkTrustOfFile(const std::filesystem::path& file) {
   if (S_ISLNK(facts.st_mode)) return fault(file, "is a symbolic link", remedy);
   if (!S_ISREG(facts.st_mode)) return fault(file, "is no regular file", remedy);
   if (!isOwn(facts.st_uid)) return belongsTo(file, facts.st_uid);
-  if ((facts.st_mode & kOthersWrite) != 0) return isWritable(file, facts);
+  if ((facts.st_mode & kOthersWrite) != 0) {  // and may have been written: another mode would not mend that
+    return fault(file, fmt::format("may be written by other users (mode {:04o})", facts.st_mode & kModeBits), remedy);
+  }
   if (facts.st_nlink > 1) return fault(file, fmt::format("has {} names (hard links)", facts.st_nlink), remedy);
   return okStatus();
 }

@@ -21,7 +21,6 @@ constexpr const char* kSettings =
 // Pages of 32 KiB: half a megabyte is read in less than half the time that pages of 4 KiB take.
 constexpr const char* kForm = "PRAGMA page_size = 32768; PRAGMA auto_vacuum = NONE";
 // Code is apart from what changes, since an update writes all of a row; `by_use` has all that eviction reads.
-// Code is apart from what changes, since an update writes all of a row; `by_use` has all that eviction reads.
 constexpr std::array<std::string_view, 5> kObjects = {
     "CREATE TABLE images (id INTEGER PRIMARY KEY, digest BLOB NOT NULL UNIQUE, title TEXT NOT NULL,"
     "  is_ptx INTEGER NOT NULL, seconds REAL NOT NULL, bytes INTEGER NOT NULL, checksum BLOB NOT NULL,"
@@ -105,8 +104,13 @@ void giveSchema(SqliteFile& file, const std::filesystem::path& path) {
   file.tryTo("PRAGMA wal_checkpoint(PASSIVE)");  // where there was a log already, the id is in it
 }
 
+/// SQLite reads the log and the journal beside a database as part of it.
 void requireTrust(const std::filesystem::path& path) {
-  if (const Status trust = checkTrustOfFile(path); !trust) throw SqliteFailure::refusal(trust.error());
+  for (const char* const part : {"", "-wal", "-shm", "-journal"}) {
+    if (const Status trust = checkTrustOfFile(path.string() + part); !trust) {
+      throw SqliteFailure::refusal(trust.error());
+    }
+  }
 }
 
 /// Bytes of a file, 0 if there is none.
@@ -129,12 +133,14 @@ StoreFile::StoreFile(std::filesystem::path file, StoreAccess access) : path_(std
   readers_.reserve(kIdleReaders);
 }
 
+constexpr std::uintmax_t kLogHeader = 32;
+
 // Reading through the log needs its index. Where there is none, and none may be made, the file is taken as it is: then
 // nobody has it open, or it shows what was written back last.
 std::unique_ptr<SqliteFile> StoreFile::look() {
-  constexpr std::uintmax_t kLogHeader = 32;  // a log without more makes SQLite 3.40 wait for ten seconds
   auto file = std::make_unique<SqliteFile>(path_, SqliteFile::Access::kUnchanging);
   if (access_ != StoreAccess::kLook && file->headerId() == kApplicationId) return file;
+  // A log with a header alone makes SQLite 3.40 wait for ten seconds.
   if (sizeOf(path_.string() + "-wal") <= kLogHeader || sizeOf(path_.string() + "-shm") == 0) return file;
   try {
     auto with_log = std::make_unique<SqliteFile>(path_, SqliteFile::Access::kRead);
@@ -155,7 +161,11 @@ std::unique_ptr<SqliteFile> StoreFile::connectOnce() {
   // Opening a foreign file for writing can change it: SQLite writes back its log.
   auto looked = look();
   const Content seeming = seemingContentOf(*looked, path_);
-  if (seeming == Content::kForeign) refuseForeign(*looked, path_);
+  // What seems empty may have all its content in a log that could not be read. A file of ours bears the id before it
+  // has a log.
+  const bool has_unread_log = sizeOf(path_.string() + "-wal") > kLogHeader && sizeOf(path_.string() + "-shm") == 0;
+  const bool is_hidden = seeming == Content::kNothing && has_unread_log && looked->headerId() != kApplicationId;
+  if (seeming == Content::kForeign || is_hidden) refuseForeign(*looked, path_);
   if (seeming == Content::kNothing && access_ != StoreAccess::kUse) return emptyStore(path_);
   if (access_ == StoreAccess::kLook) {
     return contentOf(*looked, path_) == Content::kKernels ? std::move(looked) : emptyStore(path_);

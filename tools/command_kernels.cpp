@@ -35,7 +35,7 @@ struct LlvmOptions {
 
 /// What a GPU's kernel of this kind is made of.
 KernelCode deviceCode(const KernelOptions& options) {
-  return options.kind == KernelKind::kInterpreter ? KernelCode::kOneGraph : KernelCode::kDevice;
+  return options.kind == ShownKernel::kInterpreter ? KernelCode::kOneGraph : KernelCode::kDevice;
 }
 
 /// The text of kernels below a comment that tells which expressions each of them has.
@@ -52,7 +52,7 @@ Result<std::string> llvmText(const KernelInput& input, const LlvmOptions& option
     if (!jit) return jit.error();
     return commented(input, ";", (*jit)->irOf(input.graphs, optimized));
   }
-  if (kernel.kind == KernelKind::kInterpreter) {
+  if (kernel.kind == ShownKernel::kInterpreter) {
     return interpreterIr(interpreterFor(input.graphs[0], kernel), kernel.device(), optimized);
   }
   return commented(input, ";", rowsIr(input.graphs, kernel.device(), optimized));
@@ -65,7 +65,7 @@ Result<std::string> asmText(const KernelInput& input, const KernelOptions& optio
 }
 
 Result<std::string> ptxText(const KernelInput& input, const KernelOptions& options) {
-  if (options.kind == KernelKind::kInterpreter) {
+  if (options.kind == ShownKernel::kInterpreter) {
     return interpreterPtx(interpreterFor(input.graphs[0], options), options.device());
   }
   return commented(input, "//", rowsPtx(input.graphs, options.device()));
@@ -83,18 +83,14 @@ struct CubinOptions {
   bool json = false;
 };
 
-Status writeCubin(const Cubin& cubin, const std::string& path) {
-  Result<OutputFile> out = OutputFile::create(path);
-  if (!out) return out.error();
-  out->write({reinterpret_cast<const char*>(cubin.image.data()), cubin.image.size()});
-  return out->publish();
-}
-
 /// Writes the cubin, and gives the facts to print.
 Result<std::string> cubinText(const KernelInput& input, const CubinOptions& options) {
+  Result<OutputFile> out = OutputFile::create(options.out);  // before the work, so that a bad place costs none
+  if (!out) return out.error();
   const Result<Cubin> cubin = cubinOf(input, options.kernel);
   if (!cubin) return cubin.error();
-  if (const Status written = writeCubin(*cubin, options.out); !written) return written.error();
+  out->write({reinterpret_cast<const char*>(cubin->image.data()), cubin->image.size()});
+  if (const Status written = out->publish(); !written) return written.error();
   std::string text = input.comment("#");
   nlohmann::ordered_json object{{"arch", options.kernel.arch}, {"bytes", cubin->image.size()}};
   for (const KernelFacts& facts : cubin->kernels) {
@@ -116,7 +112,7 @@ Result<std::string> cubinText(const KernelInput& input, const CubinOptions& opti
 
 /// The direct tier's code for all expressions, which must have some.
 Result<std::string> directText(const Dag& graph, const KernelOptions& options) {
-  if (options.kind == KernelKind::kInterpreter) {
+  if (options.kind == ShownKernel::kInterpreter) {
     return Error{Errc::kInvalid, "--tier direct has kernels for values and losses", {}};
   }
   DirectOptions direct;
@@ -228,7 +224,7 @@ Runner defineSass(CLI::App& app) {
 
 Runner defineBytecode(CLI::App& app) {
   auto options = std::make_shared<KernelOptions>();
-  options->kind = KernelKind::kInterpreter;
+  options->kind = ShownKernel::kInterpreter;
   addGraphOptions(app, *options);
   app.add_option("--depth", options->depth, "registers of the interpreter's stack")
       ->check(CLI::Range(3u, 16u).description(""))

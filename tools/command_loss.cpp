@@ -19,12 +19,16 @@ struct Table {
   std::vector<std::uint64_t> valid_rows;
 };
 
+std::string validRowsText(std::uint64_t rows, const char* open) {
+  return rows == Losses::kNotCounted ? open : std::to_string(rows);
+}
+
 std::string csvText(const Table& table, const std::vector<SourceLine>& lines) {
   std::string text = "index,loss,valid_rows,status\n";
   for (std::size_t i = 0; i < lines.size(); ++i) {
     text += fmt::format("{},", i);
     appendNumber(text, table.losses[i], Precision::kF64);
-    text += fmt::format(",{},{}\n", table.valid_rows[i],
+    text += fmt::format(",{},{}\n", validRowsText(table.valid_rows[i], ""),
                         lines[i].ok() ? "ok" : statusWord(lines[i].expression.error().code));
   }
   return text;
@@ -35,30 +39,29 @@ std::string jsonText(const Table& table, const std::vector<SourceLine>& lines) {
   for (std::size_t i = 0; i < lines.size(); ++i) {
     std::string members = "\"loss\":";
     appendJsonNumber(members, table.losses[i], Precision::kF64);
-    members += fmt::format(",\"valid_rows\":{}", table.valid_rows[i]);
+    members += fmt::format(",\"valid_rows\":{}", validRowsText(table.valid_rows[i], "null"));
     text += (i == 0 ? "[\n" : ",\n") + jsonObject(i, lines[i], members);
   }
   return text + "\n]\n";
 }
 
 /// Counts the rows with a finite prediction of those lines of `part` whose losses leave them open: NanPolicy::kSkip
-/// counts what kPropagate does not.
-Status countValidRows(const Evaluation& evaluation, const LossOptions& options, std::span<const std::size_t> part,
-                      Table& table) {
+/// counts what kPropagate does not. Where that fails, they stay open.
+void countValidRows(const Evaluation& evaluation, const LossOptions& options, std::span<const std::size_t> part,
+                    Table& table) {
   std::vector<std::size_t> open;
   for (const std::size_t line : part) {
     if (table.valid_rows[line] == Losses::kNotCounted) open.push_back(line);
   }
-  if (open.empty()) return okStatus();
+  if (open.empty()) return;
   const Batch batch = evaluation.batchOf(open);
   const Program program = evaluation.engine.compile(
-      batch.expressions,
-      {.tier = Tier::kAuto, .pipeline = evaluation.pipeline, .expected_rows = evaluation.data.rows()});
+      batch.expressions, {.pipeline = evaluation.pipeline, .expected_rows = evaluation.data.rows()});
   const Result<Losses> losses = evaluation.engine.loss(program, evaluation.data, batch.parameters,
                                                        {.kind = options.kind, .nan = NanPolicy::kSkip});
-  if (!losses) return losses.error();
+  if (!losses) return;
   for (std::size_t i = 0; i < open.size(); ++i) table.valid_rows[open[i]] = losses->valid_rows[i];
-  return okStatus();
+  for (const Failure& failure : losses->failures) table.valid_rows[open[failure.expression]] = Losses::kNotCounted;
 }
 
 ExitStatus run(const Options& options) {
@@ -79,7 +82,7 @@ ExitStatus run(const Options& options) {
       table.losses[part[i]] = losses->values[i];
       table.valid_rows[part[i]] = losses->valid_rows[i];
     }
-    if (const Status counted = countValidRows(*evaluation, options.loss, part, table); !counted) return counted.error();
+    countValidRows(*evaluation, options.loss, part, table);
     return std::move(losses->failures);
   };
   const Status status = evaluateInParts(*evaluation, options.evaluation, evaluate);
@@ -100,7 +103,9 @@ Runner defineLoss(CLI::App& app) {
                "rows whose prediction is NaN or infinite: count them, leave them out, or make the loss infinite");
   addJsonOption(app, options->evaluation.json);
   app.footer(
-      "Writes a line index,loss,valid_rows,status per expression, in order.\n"
+      "Writes a line index,loss,valid_rows,status per expression, in order. valid_rows is empty (JSON: null) where "
+      "the\n"
+      "rows with a finite prediction could not be counted.\n"
       "Examples:\n"
       "  sr-jit loss 'x0*p0 + p1' --params '1.5 0.7' --data table.csv --target y --loss r2\n"
       "  sr-jit loss --exprs population.txt.xz --from postfix --data table.csv --target y --nan skip --out losses.csv");

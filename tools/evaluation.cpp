@@ -118,7 +118,7 @@ Batch Evaluation::batchOf(std::span<const std::size_t> indices) const {
 
 void noticeCacheFault(const Engine& engine) {
   const std::string fault = engine.cacheStats().disk_fault;
-  if (!fault.empty()) tell(fmt::format("sr-jit: kernels are kept in memory alone: {}\n", text::printable(fault)));
+  if (!fault.empty()) tell(fmt::format("sr-jit: {}\n", text::printable(fault)));
 }
 
 Result<Evaluation> prepare(const EvaluationOptions& options, bool writes_npy) {

@@ -66,8 +66,8 @@ DeviceOptions KernelOptions::device() const {
   device.precision = precision;
   device.math = math;
   device.arch = arch;
-  device.rows_per_thread = rows_per_thread != 0 ? rows_per_thread : kind == KernelKind::kInterpreter ? 8 : 4;
-  if (kind == KernelKind::kLoss || loss_given) device.loss = lossSpec({loss, nan}, weighted);
+  device.rows_per_thread = rows_per_thread != 0 ? rows_per_thread : kind == ShownKernel::kInterpreter ? 8 : 4;
+  if (kind == ShownKernel::kLoss || loss_given) device.loss = lossSpec({loss, nan}, weighted);
   return device;
 }
 
@@ -81,9 +81,10 @@ void addGraphOptions(CLI::App& app, KernelOptions& options) {
 }
 
 void addDeviceOptions(CLI::App& app, KernelOptions& options) {
-  addChoice(app, "--kernel", options.kind,
-            {{"values", KernelKind::kValues}, {"loss", KernelKind::kLoss}, {"interpreter", KernelKind::kInterpreter}},
-            "predictions, a fused loss, or the interpreter for the operators of the expressions");
+  addChoice(
+      app, "--kernel", options.kind,
+      {{"values", ShownKernel::kValues}, {"loss", ShownKernel::kLoss}, {"interpreter", ShownKernel::kInterpreter}},
+      "predictions, a fused loss, or the interpreter for the operators of the expressions");
   const auto known = [](const std::string& arch) {
     std::string names;
     for (const std::string_view name : deviceArchitectures()) {

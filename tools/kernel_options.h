@@ -18,7 +18,8 @@
 
 namespace srjit {
 
-enum class KernelKind { kValues, kLoss, kInterpreter };
+/// Which of a GPU's kernels is shown.
+enum class ShownKernel { kValues, kLoss, kInterpreter };
 
 /// What is shown: one graph of all expressions as it stands, or code of which each kernel has a bounded length.
 enum class KernelCode { kOneGraph, kDevice, kHost };
@@ -31,7 +32,7 @@ struct KernelOptions {
   std::string passes = "standard";
   std::size_t longest = kMaxCodeLength;  ///< the longest expression that gets a kernel
   // Of GPU kernels only
-  KernelKind kind = KernelKind::kValues;
+  ShownKernel kind = ShownKernel::kValues;
   std::string arch = "sm_90";
   unsigned rows_per_thread = 0;  ///< 0: 4, or 8 for the interpreter
   unsigned depth = 5;            ///< of the interpreter's stack
@@ -75,6 +76,7 @@ ExitStatus showKernel(const KernelOptions& options, KernelCode code, const Make&
   const Result<KernelInput> input = kernelInput(options, code);
   if (!input) return report(input.error());
   if (input->graphs.empty()) return batchStatus(input->lines, options.expressions);
+  if (const Status open = checkStandardOutput(); !open) return report(open.error());
   const Result<std::string> text = make(*input);
   if (!text) return report(text.error());
   return std::max(writeResults(*text), batchStatus(input->lines, options.expressions));

@@ -123,6 +123,11 @@ void addQuietOption(CLI::App& app, bool& quiet) {
   app.add_flag("--quiet", quiet, "print nothing but results and errors");
 }
 
+Status checkStandardOutput() {
+  const Result<OutputFile> out = OutputFile::create("-");
+  return out ? okStatus() : Status(out.error());
+}
+
 ExitStatus writeResults(std::string_view text) {
   Result<OutputFile> out = OutputFile::create("-");
   if (!out) return report(out.error());

@@ -79,6 +79,9 @@ void addCacheOption(CLI::App& app, std::optional<std::string>& directory);
 void addJsonOption(CLI::App& app, bool& json);
 void addQuietOption(CLI::App& app, bool& quiet);
 
+/// Whether standard output can be written, as far as that is known before. Errors: kIo.
+Status checkStandardOutput();
+
 /// Writes results to standard output, and reports what goes wrong.
 ExitStatus writeResults(std::string_view text);
 

@@ -16,6 +16,10 @@
 namespace srjit {
 namespace {
 
+/// What SIGXFSZ and SIGPIPE were when the process began.
+void (*size_limit_before)(int) = SIG_DFL;
+void (*closed_pipe_before)(int) = SIG_DFL;
+
 // A closed standard input is opened for writing and the others for reading, so that using them fails with EBADF as if
 // they were closed.
 void fillStandardDescriptors() {
@@ -30,8 +34,8 @@ void fillStandardDescriptors() {
 
 int runMain(const std::function<int()>& body) {
   fillStandardDescriptors();
-  std::signal(SIGXFSZ, SIG_IGN);
-  std::signal(SIGPIPE, SIG_IGN);
+  size_limit_before = std::signal(SIGXFSZ, SIG_IGN);
+  closed_pipe_before = std::signal(SIGPIPE, SIG_IGN);
   int status = kMachineFailure;
   try {
     status = body();
@@ -70,13 +74,13 @@ Status finishStandardOutput() {
 
 void endIfReaderIsGone(int number) noexcept {
   if (number != EPIPE) return;
-  restoreSignals();
+  restoreSignals();  // raise() returns where SIGPIPE was ignored before
   raise(SIGPIPE);
 }
 
 void restoreSignals() noexcept {
-  std::signal(SIGXFSZ, SIG_DFL);
-  std::signal(SIGPIPE, SIG_DFL);
+  std::signal(SIGXFSZ, size_limit_before);
+  std::signal(SIGPIPE, closed_pipe_before);
 }
 
 }  // namespace srjit

@@ -9,9 +9,8 @@
 namespace srjit {
 
 /// Runs `body` as all of main(), and gives the exit status of the process. Before:
-/// - Descriptors 0 to 2 that are closed are opened on /dev/null, in the direction that makes their use fail. A file
-/// that
-///   is opened later can thus not become standard output or standard error.
+/// - Descriptors 0 to 2 that are closed are opened on /dev/null, in the direction that makes their use fail: a file
+///   that is opened later cannot become standard output or standard error.
 /// - SIGXFSZ and SIGPIPE are ignored: a file over the size limit and a closed pipe are errors of write(2).
 /// After: what standard output could not take is reported, and the status is then that of an output that cannot be
 /// written. Exceptions are reported as failures of the machine.
@@ -27,7 +26,7 @@ Status finishStandardOutput();
 /// `number` (errno of a failed write) is not EPIPE.
 void endIfReaderIsGone(int number) noexcept;
 
-/// Gives the program that this process is about to become the signals that it expects.
+/// Gives both signals back to what they were, for the program that this process is about to become.
 void restoreSignals() noexcept;
 
 }  // namespace srjit

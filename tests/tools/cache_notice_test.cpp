@@ -23,11 +23,10 @@ TEST(CacheNotice, SaysWhyKernelsAreNotKept) {
   EXPECT_EQ(noticeOf(directory), "");
   EXPECT_EQ(noticeOf(""), "") << "as it was asked for";
   chmod(directory.c_str(), 0777);
-  EXPECT_EQ(noticeOf(directory),
-            "sr-jit: kernels are kept in memory alone: the kernel cache is not used: " + directory +
-                " may be written by other users (mode 0777), who could plant kernels; 'chmod "
-                "go-w " +
-                directory + "' mends it\n");
+  EXPECT_EQ(noticeOf(directory), "sr-jit: the kernel cache is not used: " + directory +
+                                     " may be written by other users (mode 0777), who could plant kernels; 'chmod "
+                                     "go-w " +
+                                     directory + "' mends it\n");
 }
 
 }  // namespace

@@ -13,6 +13,8 @@
 #include <boost/iostreams/filtering_stream.hpp>
 #include <csignal>
 
+#include <fmt/format.h>
+
 #include <gmock/gmock.h>
 
 #include "tests/tools/process.h"
@@ -257,6 +259,59 @@ TEST(OutputFile, AFileInADirectoryThatMayNotBeWrittenIsOverwritten) {
   EXPECT_EQ(contentOf(file), "new");
 }
 
+// As Linux has it with fs.protected_symlinks, whatever that is here.
+TEST(OutputFile, LinksOfOthersInSharedDirectoriesAreNotFollowed) {
+  if (geteuid() != 0) GTEST_SKIP() << "needs root, to give a link away";
+  const Scratch scratch;
+  std::filesystem::create_directory(scratch.path("shared"));
+  scratch.write("private", "old");
+  const std::string link = scratch.path("shared/link");
+  std::filesystem::create_symlink(scratch.path("private"), link);
+  EXPECT_EQ(lchown(link.c_str(), kOwner, kOwner), 0);
+  chmod(scratch.path("shared").c_str(), 01777);
+  EXPECT_THAT(published(link, "new"), testing::EndsWith("Permission denied"));
+  EXPECT_EQ(contentOf(scratch.path("private")), "old");
+  chmod(scratch.path("shared").c_str(), 0755);
+  EXPECT_EQ(published(link, "new"), "");
+}
+
+TEST(OutputFile, AFileThatAnotherTookThePlaceOfIsNotOverwritten) {
+  if (geteuid() != 0) GTEST_SKIP() << "needs root, to give a file away";
+  const Scratch scratch;
+  const std::string file = scratch.write("out", "old");
+  EXPECT_EQ(chown(file.c_str(), kOwner, kOwner), 0);
+  Result<OutputFile> out = OutputFile::create(file);
+  ASSERT_TRUE(out.ok());
+  out->write("new");
+  std::filesystem::rename(scratch.write("other", "of another program"), file);
+  const Status status = out->publish();
+  ASSERT_FALSE(status.ok()) << "results that are nowhere";
+  EXPECT_EQ(contentOf(file), "of another program");
+}
+
+TEST(OutputFile, OwnDescriptorsAreNoOutputs) {
+  const Scratch scratch;
+  const int own = open(scratch.write("own", "old").c_str(), O_WRONLY | O_CLOEXEC);
+  const int inherited = open(scratch.write("inherited", "").c_str(), O_WRONLY);
+  EXPECT_THAT(published(fmt::format("/proc/self/fd/{}", own), "new"), testing::EndsWith("Bad file descriptor"));
+  EXPECT_EQ(published(fmt::format("/proc/self/fd/{}", inherited), "new"), "");
+  EXPECT_EQ(contentOf(scratch.path("own")), "old");
+  EXPECT_EQ(contentOf(scratch.path("inherited")), "new");
+  close(own);
+  close(inherited);
+}
+
+TEST(OutputFile, PathsMayBeAsLongAsTheSystemAllows) {
+  const Scratch scratch;
+  std::string folder = scratch.path("");
+  while (folder.size() + 101 < 4080) folder += std::string(99, 'd') + '/';
+  folder += std::string(4084 - folder.size(), 'd') + '/';
+  std::filesystem::create_directories(folder);
+  EXPECT_EQ(published(folder + "out", "one"), "");
+  EXPECT_EQ(published(folder + "out", "two"), "");
+  EXPECT_EQ(contentOf(folder + "out"), "two");
+}
+
 TEST(OutputFile, AMountPointIsOverwritten) {
   const Scratch scratch;
   const std::string real = scratch.write("real", "old"), mounted = scratch.write("mounted", "");
@@ -269,7 +324,8 @@ TEST(OutputFile, AMountPointIsOverwritten) {
 
 /// Hides /proc from this process; false if that is not allowed.
 bool hideProc() {
-  return unshare(CLONE_NEWNS) == 0 && mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0 &&
+  if (unshare(CLONE_NEWNS) != 0 && unshare(CLONE_NEWUSER | CLONE_NEWNS) != 0) return false;
+  return mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0 &&
          mount("none", "/proc", "tmpfs", 0, nullptr) == 0;
 }
 

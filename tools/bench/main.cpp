@@ -12,7 +12,7 @@ int main(int argc, char** argv) {
     benchmark::Shutdown();
     if (matched > 0) return srjit::kDone;
     // Google Benchmark has said of a bad regular expression that it is one, and is content.
-    srjit::tell("sr-jit: --filter matches no benchmark; sr-jit bench --list names them\n");
+    srjit::tell("sr-jit: the filter matches no benchmark; sr-jit bench --list names them\n");
     return srjit::kWrongUsage;
   });
 }
