@@ -298,8 +298,9 @@ void protect(const Scratch& scratch, bool file_alone) {
   ASSERT_EQ(chown(scratch.path("").c_str(), kNobody, kNobody), 0);
 }
 
-/// What protect() did to the directory, undone.
+/// What protect() did to the directory, undone. The log that nobody left there would be nobody's to be trusted.
 void unprotect(const Scratch& scratch) {
+  for (const char* const part : {"-wal", "-shm"}) std::filesystem::remove(fileIn(scratch) + part);
   ASSERT_EQ(chown(scratch.path("").c_str(), geteuid(), getegid()), 0);
   chmod(scratch.path("").c_str(), 0700);
 }

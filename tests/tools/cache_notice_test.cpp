@@ -24,9 +24,9 @@ TEST(CacheNotice, SaysWhyKernelsAreNotKept) {
   EXPECT_EQ(noticeOf(""), "") << "as it was asked for";
   chmod(directory.c_str(), 0777);
   EXPECT_EQ(noticeOf(directory), "sr-jit: the kernel cache is not used: " + directory +
-                                     " may be written by other users (mode 0777), who could plant kernels; 'chmod "
-                                     "go-w " +
-                                     directory + "' mends it\n");
+                                     " may be written by other users (mode 0777), who could plant kernels; remove it, "
+                                     "or 'chmod go-w " +
+                                     directory + "'\n");
 }
 
 }  // namespace
