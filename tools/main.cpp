@@ -1,6 +1,8 @@
 // sr-jit: the command. Its contract is in docs/; the exit statuses are in tools/report.h.
 #include <CLI/CLI.hpp>
 
+#include <llvm/Support/ErrorHandling.h>
+
 #include <new>
 #include <vector>
 
@@ -83,7 +85,9 @@ ExitStatus runCommand(CLI::App& app, int argc, const char* const* argv) {
 
 int main(int argc, char** argv) {
   return srjit::runMain([&] {
-    std::set_new_handler(nullptr);  // set in before_main.cpp
+    // Both were set in before_main.cpp.
+    std::set_new_handler(nullptr);
+    llvm::remove_bad_alloc_error_handler();
     srjit::endWhereLlvmFails(srjit::reportAndExit);
     CLI::App app("Compiles symbolic-regression expressions to machine code, evaluates and shows them.", "sr-jit");
     app.set_version_flag("--version", "sr-jit " SRJIT_VERSION);
