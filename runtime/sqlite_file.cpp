@@ -200,7 +200,8 @@ std::optional<std::uint32_t> SqliteFile::headerId() {
   static constexpr std::string_view kMagic("SQLite format 3\0", 16);
   constexpr std::size_t kIdAt = 68, kSize = 100;  // sqlite.org/fileformat2.html, section 1.3
   sqlite3_file* handle = nullptr;
-  check(sqlite3_file_control(database_, "main", SQLITE_FCNTL_FILE_POINTER, &handle), database_, file_, "read");
+  check(sqlite3_file_control(database_, "main", SQLITE_FCNTL_FILE_POINTER, static_cast<void*>(&handle)), database_,
+        file_, "read");
   std::array<unsigned char, kSize> header{};
   if (handle->pMethods == nullptr || handle->pMethods->xRead(handle, header.data(), kSize, 0) != SQLITE_OK) return {};
   if (std::memcmp(header.data(), kMagic.data(), kMagic.size()) != 0) return {};
