@@ -58,7 +58,7 @@ TEST(Parse, TakesItsWordsAsTheyAre) {
     const json objects = json::parse(outcome.out);
     ASSERT_EQ(objects.size(), 1) << word;
     EXPECT_EQ(objects[0]["status"], "syntax") << word;
-    if (!word.empty()) EXPECT_THAT(outcome.err, HasSubstr("\n" + word + "\n")) << "the whole of it";
+    EXPECT_TRUE(word.empty() || outcome.err.find("\n" + word + "\n") != std::string::npos) << outcome.err;
   }
   EXPECT_EQ(runCommand({"parse", "x0", "x1*2", "--", "-x2", "--x3"}, "/").out, "x0\nx1 * 2\n-x2\n--x3\n");
   EXPECT_EQ(runCommand({"parse", "run", "--columns", "run"}, "/").out, "run\n") << "also the name of a command";
