@@ -20,7 +20,7 @@ inline constexpr std::size_t kExpressionsPerKernel = 64;
 /// Expressions that are tried as one kernel.
 struct KernelGroup {
   std::vector<std::uint32_t> expressions;
-  std::size_t weight = 0;  ///< instructions a row, roughly (instructionsOf())
+  std::size_t weight = 0;  ///< instructions per row, roughly (instructionsOf())
 };
 
 struct KernelGroups {
