@@ -6,7 +6,7 @@
 
 #include <llvm/Support/ErrorHandling.h>
 
-#include "compiler/llvm_scope.h"
+#include "compiler/lowering/llvm_scope.h"
 
 namespace srjit {
 namespace {

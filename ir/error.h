@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <exception>
 #include <optional>
 #include <string>
 #include <utility>
@@ -34,8 +35,19 @@ struct Error {
   std::optional<Span> where;
 };
 
-/// Either a value or an Error. Reading the side that is not there is a programming error and throws
-/// std::bad_variant_access.
+/// An Error as an exception, for code that reads a Result's value without looking, and for the inside of the library.
+class ErrorException : public std::exception {
+ public:
+  explicit ErrorException(Error error) : error_(std::move(error)) {}
+  const Error& error() const noexcept { return error_; }
+  const char* what() const noexcept override { return error_.message.c_str(); }
+
+ private:
+  Error error_;
+};
+
+/// Either a value or an Error. value() of an Error throws ErrorException with it; error() of a value is a programming
+/// error and throws std::bad_variant_access.
 template <class T>
 class [[nodiscard]] Result {
  public:
@@ -45,9 +57,9 @@ class [[nodiscard]] Result {
   bool ok() const noexcept { return state_.index() == 0; }
   explicit operator bool() const noexcept { return ok(); }
 
-  T& value() & { return std::get<0>(state_); }
-  const T& value() const& { return std::get<0>(state_); }
-  T&& value() && { return std::get<0>(std::move(state_)); }
+  T& value() & { return checked(), std::get<0>(state_); }
+  const T& value() const& { return checked(), std::get<0>(state_); }
+  T&& value() && { return checked(), std::get<0>(std::move(state_)); }
   T& operator*() & { return value(); }
   const T& operator*() const& { return value(); }
   T&& operator*() && { return std::move(*this).value(); }
@@ -59,6 +71,10 @@ class [[nodiscard]] Result {
   Error&& error() && { return std::get<1>(std::move(state_)); }
 
  private:
+  void checked() const {
+    if (!ok()) throw ErrorException(std::get<1>(state_));
+  }
+
   std::variant<T, Error> state_;
 };
 

@@ -1,47 +1,36 @@
-// What a Dataset holds.
+// A data set that an Engine has taken.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <string>
-#include <vector>
-
-#include "runtime/aligned_buffer.h"
-#include "runtime/engine.h"
+#include <utility>
 
 namespace srjit {
 
-class DeviceData;
+/// Values of subtrees that are kept with a data set (EngineOptions::subtree_bytes).
+struct SubtreeStats {
+  std::size_t capacity = 0;    ///< columns that there is room for
+  std::size_t kept = 0;        ///< columns that have values now
+  std::uint64_t bytes = 0;     ///< of the columns that there is room for
+  std::uint64_t computed = 0;  ///< columns that were computed, since the upload
+  std::uint64_t replaced = 0;  ///< of those, columns that were given to another subtree
+  std::uint64_t reads = 0;     ///< columns that programs read, summed over programs
+};
 
-/// Columns, target and weights in the engine's precision in one allocation, each of paddedRows() elements and each on a
-/// cache line. Rows past the end repeat the last row, so that padding meets no value that the data do not have; weights
-/// past the end are 0.
-struct Dataset::State {
-  std::uint64_t serial = nextSerial();  ///< no other data set of this process has it, not even a later one
-  std::size_t rows = 0;
-  std::size_t columns = 0;
-  Precision precision = Precision::kF32;
-  std::string device = "cpu";     ///< of the engine that made it
-  std::size_t padded_rows = 0;    ///< a multiple of kGroupRows
-  std::size_t column_stride = 0;  ///< elements from one column to the next
-  AlignedBuffer storage;
-  bool has_target = false, has_weights = false;
-  const std::byte* target = nullptr;   ///< in `storage`; null without one
-  const std::byte* weights = nullptr;  ///< null without
-  /// Data for a GPU; `storage` is then empty, and the pointers into it are null, unless they are streamed.
-  std::shared_ptr<DeviceData> on_device;
-  double weight_sum = 0;              ///< the number of rows without weights
-  double target_variance = 0;         ///< weighted, over all rows, divided by weight_sum
-  std::vector<double> group_weights;  ///< with weights: their sum over every group, as a kernel adds it
+/// A cheap handle to shared, immutable rows (Engine::upload, Engine::adopt). Thread-safe.
+class Dataset {
+ public:
+  std::size_t rows() const noexcept;
+  std::size_t columns() const noexcept;
+  SubtreeStats subtrees() const;
 
-  const std::byte* column(std::size_t index) const noexcept {
-    return storage.data() + index * column_stride * static_cast<std::size_t>(bytesOf(precision));
-  }
+  struct State;
+  explicit Dataset(std::shared_ptr<const State> state) : state_(std::move(state)) {}
+  const State& state() const noexcept { return *state_; }
 
-  static std::uint64_t nextSerial() noexcept;
-  /// Checks, converts and copies. Errors: kInvalid as Engine::upload says. Throws OutOfMemory.
-  static Result<std::shared_ptr<State>> create(const DataView& data, Precision precision);
+ private:
+  std::shared_ptr<const State> state_;
 };
 
 }  // namespace srjit

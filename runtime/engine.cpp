@@ -10,12 +10,12 @@
 #include <tbb/task_arena.h>
 
 #include "ir/lexer.h"
-#include "runtime/device_executor.h"
 #include "runtime/engine_parts.h"
-#include "runtime/executor.h"
-#include "runtime/guarded.h"
-#include "runtime/home_process.h"
-#include "runtime/host_executor.h"
+#include "runtime/evaluation/executor.h"
+#include "runtime/host/executor.h"
+#include "runtime/platform/guarded.h"
+#include "runtime/platform/home_process.h"
+#include "runtime/tiers/device_executor.h"
 
 namespace srjit {
 
@@ -392,7 +392,10 @@ Program Engine::compile(std::span<const Expression> expressions, const CompileOp
   });
   state->made = made.ok();
   if (!made) {
-    source->subtrees.reset();  // they would keep columns from others
+    // What it may read would keep columns from others.
+    auto without_columns = std::make_shared<ProgramSource>(*source);
+    without_columns->subtrees.reset();
+    state->source = std::move(without_columns);
     state->failures.clear();
     for (std::size_t i = 0; i < expressions.size(); ++i) state->failures.push_back({i, made.error()});
   }

@@ -16,8 +16,6 @@
 // nothing is freed on the device. Whoever wants engines in children makes them there, and none before the fork.
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
 #include <memory>
 #include <optional>
 #include <span>
@@ -27,123 +25,12 @@
 #include "ir/expression.h"
 #include "runtime/cache_stats.h"
 #include "runtime/data_view.h"
+#include "runtime/dataset.h"
 #include "runtime/engine_options.h"
+#include "runtime/program.h"
+#include "runtime/results.h"
 
 namespace srjit {
-
-/// Values of subtrees that are kept with a data set (EngineOptions::subtree_bytes).
-struct SubtreeStats {
-  std::size_t capacity = 0;    ///< columns that there is room for
-  std::size_t kept = 0;        ///< columns that have values now
-  std::uint64_t bytes = 0;     ///< of the columns that there is room for
-  std::uint64_t computed = 0;  ///< columns that were computed, since the upload
-  std::uint64_t replaced = 0;  ///< of those, columns that were given to another subtree
-  std::uint64_t reads = 0;     ///< columns that programs read, summed over programs
-};
-
-class Dataset {
- public:
-  std::size_t rows() const noexcept;
-  std::size_t columns() const noexcept;
-  SubtreeStats subtrees() const;
-
-  struct State;
-  explicit Dataset(std::shared_ptr<const State> state) : state_(std::move(state)) {}
-  const State& state() const noexcept { return *state_; }
-
- private:
-  std::shared_ptr<const State> state_;
-};
-
-/// Why one expression of a batch has no result.
-struct Failure {
-  std::size_t expression;  ///< index in the batch
-  Error error;
-};
-
-/// Facts about a Program, for curious users and the command.
-struct ProgramInfo {
-  Tier tier;  ///< kInterpret or kCompile; on a GPU what was asked for, and ProgramStatus tells what serves
-  std::size_t nodes_before;  ///< tokens of all expressions
-  std::size_t nodes_after;   ///< nodes of all graphs after the passes, without those of kept subtrees
-  double seconds_passes;
-  double seconds_codegen;         ///< encoding, or LLVM on a CPU; what a GPU compiles is in ProgramStatus
-  std::size_t subtrees_read = 0;  ///< columns of kept subtrees that the program reads
-  std::size_t nodes_spared = 0;   ///< nodes of graphs that it does not compute for that reason
-};
-
-/// How many expressions of a program each kind of code evaluates; those that failed are in none.
-struct ServedExpressions {
-  std::size_t interpreted = 0, direct = 0, compiled = 0;
-};
-
-/// What has become of a Program so far.
-struct ProgramStatus {
-  Tier tier = Tier::kInterpret;   ///< what the next evaluation uses, if it is like the last one
-  bool compiling = false;         ///< whether machine code is being made, or looked for, in the background
-  std::size_t compiled = 0;       ///< expressions that have machine code of their own
-  std::uint64_t evaluations = 0;  ///< since it was made
-  ServedExpressions served = {};  ///< by the evaluation that began last; on a CPU by all
-  double seconds_compiling = 0;   ///< that passed until the machine code was there
-  double seconds_reading = 0;     ///< of these, that finding kernels in a GPU's cache and reading them took
-  double seconds_loading = 0;     ///< of these, that the driver took to load those
-  /// Of the kernels of the evaluation that finished last, as the device's clock measured it: copies and waits between
-  /// chunks of rows do not count. 0 before, and on a CPU.
-  double device_seconds = 0;
-  std::optional<Error> error = {};  ///< why there is no machine code, not for all expressions, or not for these data
-};
-
-class Program {
- public:
-  std::size_t size() const noexcept;
-  /// Parameters of all expressions one after another: expression e's begin at parameterOffset(e); the last offset
-  /// (e = size()) is their number.
-  std::size_t parameterOffset(std::size_t expression) const noexcept;
-  /// Expressions that could not be made ready, in order.
-  std::span<const Failure> failures() const noexcept;
-  const ProgramInfo& info() const noexcept;
-  ProgramStatus status() const;
-
-  struct State;
-  explicit Program(std::shared_ptr<const State> state) : state_(std::move(state)) {}
-  const State& state() const noexcept { return *state_; }
-
- private:
-  std::shared_ptr<const State> state_;
-};
-
-/// One loss per expression, in order; NaN for an expression that failed.
-struct Losses {
-  std::vector<double> values;
-  /// Rows with a finite prediction; 0 of an expression that failed. Under NanPolicy::kPropagate they are not counted:
-  /// a finite loss proves that they are all rows, and of any other kNotCounted stands here.
-  std::vector<std::uint64_t> valid_rows;
-  static constexpr std::uint64_t kNotCounted = ~std::uint64_t{0};
-  std::vector<Failure> failures;  ///< in order of expression; includes those of the program
-};
-
-/// An evaluation in flight. Keeps alive what it needs, except the span for predictions, which must outlive it: its
-/// destructor waits. Movable; one thread at a time.
-template <class Value>
-class Pending {
- public:
-  /// Whether result() would return at once.
-  bool ready() const { return state_->ready(); }
-  void wait() const { state_->wait(); }
-  /// Waits. To be called once.
-  Result<Value> result() && { return state_->result(); }
-
-  struct State {
-    virtual ~State() = default;
-    virtual bool ready() = 0;
-    virtual void wait() = 0;
-    virtual Result<Value> result() = 0;
-  };
-  explicit Pending(std::unique_ptr<State> state) : state_(std::move(state)) {}
-
- private:
-  std::unique_ptr<State> state_;
-};
 
 class Engine {
  public:

@@ -1,22 +1,10 @@
-// What an engine on a GPU is made of, so that tests can put models in their places.
+// Engines with models in place of a machine's driver and compiler, for tests.
 #pragma once
 
-#include <memory>
-
-#include "runtime/driver.h"
 #include "runtime/engine.h"
-#include "runtime/kernel_image.h"
+#include "runtime/tiers/device_executor.h"
 
 namespace srjit {
-
-struct EngineParts {
-  /// The driver, or why there is none.
-  std::function<Result<std::shared_ptr<const Driver>>()> driver;
-  std::shared_ptr<const ImageMaker> images;
-
-  /// The driver and the compiler of this machine.
-  static EngineParts ofMachine();
-};
 
 /// Engine::create with other parts.
 Result<Engine> createEngine(const EngineOptions& options, const EngineParts& parts);

@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "ir/lexer.h"
-#include "runtime/kernel_cache.h"
+#include "runtime/cache/kernels.h"
 #include "tools/commands.h"
 #include "tools/options.h"
 

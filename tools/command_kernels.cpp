@@ -3,13 +3,17 @@
 
 #include <nlohmann/json.hpp>
 
-#include "compiler/bytecode.h"
-#include "compiler/cubin_writer.h"
-#include "compiler/direct.h"
-#include "compiler/host_jit.h"
-#include "compiler/sass_listing.h"
+#include "compiler/direct/emitter.h"
+#include "compiler/host/jit.h"
+#include "compiler/interpreter/bytecode.h"
+#include "compiler/interpreter/kernel.h"
+#include "compiler/interpreter/print_bytecode.h"
+#include "compiler/kernels/assembler.h"
+#include "compiler/lowering/kernel_name.h"
+#include "compiler/nvptx/rows_kernel.h"
+#include "compiler/sass/cubin_writer.h"
+#include "compiler/sass/listing.h"
 #include "ir/lexer.h"
-#include "runtime/assembler.h"
 #include "tools/commands.h"
 #include "tools/kernel_options.h"
 #include "tools/output_file.h"
@@ -174,7 +178,7 @@ Runner definePtx(CLI::App& app) {
   addGraphOptions(app, *options);
   addDeviceOptions(app, *options);
   addLengthOption(app, *options, kDeviceLength);
-  app.footer("Needs no GPU. The kernel's geometry and parameters are described in compiler/device.h.\n" +
+  app.footer("Needs no GPU. The kernel's geometry and parameters are described in compiler/nvptx/options.h.\n" +
              std::string(kDivision) +
              "Examples:\n"
              "  sr-jit ptx 'x0*x1 + 2'\n"

@@ -4,9 +4,10 @@
 
 #include <fmt/format.h>
 
+#include "compiler/lowering/kernel_name.h"
 #include "passes/pass.h"
-#include "runtime/code_groups.h"
-#include "runtime/loss_value.h"
+#include "runtime/evaluation/code_groups.h"
+#include "runtime/evaluation/loss_value.h"
 
 namespace srjit {
 namespace {

@@ -9,9 +9,9 @@
 #include <utility>
 #include <vector>
 
-#include "compiler/code_length.h"
-#include "compiler/device.h"
-#include "compiler/handler_table.h"
+#include "compiler/interpreter/handler_table.h"
+#include "compiler/kernels/code_length.h"
+#include "compiler/nvptx/options.h"
 #include "passes/dag.h"
 #include "runtime/engine.h"
 #include "tools/options.h"

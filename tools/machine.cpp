@@ -10,15 +10,16 @@
 #include <fmt/format.h>
 #include <llvm/Config/llvm-config.h>
 
-#include "compiler/device.h"
-#include "compiler/host_jit.h"
-#include "compiler/toolkit.h"
+#include "compiler/host/jit.h"
+#include "compiler/kernels/assembler.h"
+#include "compiler/nvptx/options.h"
+#include "compiler/nvptx/rows_kernel.h"
+#include "compiler/nvptx/toolkit.h"
 #include "ir/lexer.h"
-#include "runtime/assembler.h"
-#include "runtime/cuda_context.h"
-#include "runtime/device_direct.h"
-#include "runtime/direct_proof.h"
-#include "runtime/kernel_cache.h"
+#include "runtime/cache/kernels.h"
+#include "runtime/cuda/context.h"
+#include "runtime/gpu/direct.h"
+#include "runtime/tiers/direct_proof.h"
 
 namespace srjit {
 namespace {

@@ -20,7 +20,7 @@
 #include <llvm/ADT/StringRef.h>
 #include <llvm/Support/Signals.h>
 
-#include "compiler/llvm_scope.h"
+#include "compiler/lowering/llvm_scope.h"
 #include "ir/lexer.h"
 #include "tools/streams.h"
 

@@ -6,10 +6,10 @@
 #include <map>
 #include <vector>
 
-#include "compiler/bytecode.h"
-#include "compiler/host_program.h"
-#include "tests/compiler/machine.h"
-#include "tests/passes/graphs.h"
+#include "compiler/host/program.h"
+#include "compiler/interpreter/bytecode.h"
+#include "tests/compiler/interpreter/machine.h"
+#include "tests/generators/graphs.h"
 
 namespace {
 

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "ir/numeric.h"
-#include "tools/bench/population.h"
+#include "tests/generators/population.h"
 
 namespace srjit {
 

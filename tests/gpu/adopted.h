@@ -5,8 +5,8 @@
 #include <memory>
 #include <vector>
 
-#include "runtime/cuda.h"
-#include "tests/gpu/gpu.h"
+#include "runtime/cuda/handles.h"
+#include "tests/gpu/machine.h"
 
 namespace srjit {
 

@@ -5,9 +5,9 @@
 #include <optional>
 #include <thread>
 
-#include "runtime/clock.h"
-#include "runtime/program.h"
-#include "tests/gpu/gpu.h"
+#include "runtime/evaluation/program_state.h"
+#include "runtime/platform/clock.h"
+#include "tests/gpu/machine.h"
 
 namespace srjit {
 namespace {

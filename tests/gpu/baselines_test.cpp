@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <string>
 
-#include "tests/gpu/gpu.h"
+#include "tests/gpu/machine.h"
 #include "tools/bench/baselines/baseline_check.h"
 #include "tools/bench/baselines/baseline_ops.h"
 #include "tools/bench/baselines/nvrtc.h"

@@ -1,7 +1,7 @@
 // The same bits from every tier, batch, chunking and repetition.
 #include <numeric>
 
-#include "tests/gpu/gpu.h"
+#include "tests/gpu/machine.h"
 
 namespace srjit {
 namespace {

@@ -9,10 +9,10 @@
 #include <cstring>
 #include <optional>
 
-#include "compiler/direct.h"
+#include "compiler/direct/emitter.h"
 #include "ir/text.h"
-#include "runtime/clock.h"
-#include "tests/gpu/gpu.h"
+#include "runtime/platform/clock.h"
+#include "tests/gpu/machine.h"
 
 namespace srjit {
 namespace {

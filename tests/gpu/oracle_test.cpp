@@ -1,6 +1,6 @@
 // A GPU's numbers against those of the processor and of the float64 reference.
 #include "ir/reference.h"
-#include "tests/gpu/gpu.h"
+#include "tests/gpu/machine.h"
 
 namespace srjit {
 namespace {

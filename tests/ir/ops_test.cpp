@@ -9,7 +9,7 @@
 
 #include "ir/ops.h"
 #include "ir/rows.h"
-#include "tools/bench/population.h"
+#include "tests/generators/population.h"
 
 namespace srjit {
 namespace {

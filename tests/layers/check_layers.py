@@ -1,4 +1,4 @@
-"""Checks that includes follow the order of the layers, and that no folder has a name that answers no question.
+"""Checks that includes follow the order of the layers and the doors of their rooms, and that files are well named.
 
     check_layers.py ROOT --installed HEADER...
 
@@ -11,10 +11,12 @@ import pathlib
 import re
 import sys
 
-LAYERS = ["ir", "passes", "compiler", "runtime", "tools"]
+from rooms import LAYERS, ROOMS, SHARED_TESTS, room_of, rooms_of
+
 TOP_LEVEL = {*LAYERS, "tests", "docs", "CMakeLists.txt", "CMakePresets.json", "README.md", "build", "dist", "python"}
 # What a forge shows beside the code.
 TOP_LEVEL |= {"LICENSE", "CONTRIBUTING.md", "SECURITY.md"}
+SOURCES = {".h", ".cpp", ".def"}
 FORBIDDEN_FOLDERS = {"common", "detail", "details", "helpers", "impl", "misc", "util", "utils"}
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
 
@@ -42,31 +44,85 @@ def includes_of(path):
             yield number, found[1] == '"', found[2]
 
 
-def check_include(root, layer, quoted, name, path):
-    """The message for one include of a source of `layer`, or None."""
+def check_quoted(root, layer, name, path, installed):
+    """The message for one quoted include of a source of `layer`, or None."""
+    folder = name.split("/")[0]
     reach = LAYERS[: LAYERS.index(layer) + 1]
-    if quoted:
-        folder = name.split("/")[0]
-        if folder not in LAYERS:
-            return f'"{name}" does not begin with a layer: quoted includes are written from the root'
-        if folder not in reach:
-            return f'"{name}" is to the right of {layer}/, which may include {", ".join(reach)}'
-        if not (root / name).is_file():
-            return f'"{name}" does not exist'
+    place = "/".join(path.relative_to(root).parts[:2])
+    shared = next((users for tests, users in SHARED_TESTS.items() if name.startswith(tests + "/")), None)
+    if shared is not None and place in shared:
         return None
+    if folder not in LAYERS:
+        return f'"{name}" does not begin with a layer: quoted includes are written from the root'
+    if folder not in reach:
+        return f'"{name}" is to the right of {layer}/, which may include {", ".join(reach)}'
+    if not (root / name).is_file():
+        return f'"{name}" does not exist'
+    return check_door(root, str(path.relative_to(root)), name, installed)
+
+
+def check_door(root, source, name, installed):
+    """The message for an include of `name`, which is there, in a source of a room, or None."""
+    room, target, layer = room_of(source), room_of(name), name.split("/")[0]
+    if room is None or room == target:
+        return None
+    allowed = ROOMS[room][1]
+    if target is None:
+        if not rooms_of(layer) or (root / name).resolve() in installed:
+            return None
+        return f'"{name}" lies in the root of {layer}/ and is not installed: it is no room\'s to include'
+    named = [other for other in allowed if other.startswith(layer + "/")]
+    own_layer = source.startswith(layer + "/")
+    if target in allowed or (not own_layer and not named):
+        return None
+    return f'"{name}" is not behind a door of {room}/, which may include {", ".join(named) or "no other room"}'
+
+
+def check_library(layer, name):
+    """The message for one include of another library in a source of `layer`, or None."""
+    reach = LAYERS[: LAYERS.index(layer) + 1]
     if name.startswith("srjit/"):
         return f"<{name}> is the installed spelling: inside the repository includes are quoted"
     for library, (pattern, first) in LIBRARIES.items():
-        if pattern.match(name) and first not in reach:
-            return f"<{name}> is of {library}, which is allowed from {first}/ on"
         if pattern.match(name):
-            return None
+            return None if first in reach else f"<{name}> is of {library}, which is allowed from {first}/ on"
     return None
+
+
+def check_names(root):
+    """Files whose name repeats their folder, folders of a layer that are no room, and rooms that include later ones."""
+    for number, (room, (_, allowed)) in enumerate(ROOMS.items()):
+        for later in set(allowed) & set(list(ROOMS)[number:]):
+            yield f"tests/layers/rooms.py:1: {room} includes {later}, which is not named before it"
+    for folder in [*(layer for layer in LAYERS if rooms_of(layer)), "tests"]:
+        for path in sorted((root / folder).rglob("*")):
+            name = path.relative_to(root)
+            if path.suffix not in SOURCES:
+                continue
+            if folder != "tests" and len(name.parts) > 2 and room_of(str(name)) is None:
+                yield f"{name}:1: {name.parent} is no room (tests/layers/rooms.py)"
+            words = path.stem.split("_")
+            if len(name.parts) > 2 and {name.parent.name, name.parent.name.rstrip("s")} & {*words, path.stem}:
+                yield f"{name}:1: the name repeats that of its folder"
+
+
+def check_tests(root):
+    """Tests of a layer include neither what is to the right of it nor its tests."""
+    for layer in LAYERS:
+        reach = LAYERS[: LAYERS.index(layer) + 1]
+        for path in sorted((root / "tests" / layer).rglob("*")):
+            if path.suffix not in SOURCES:
+                continue
+            for number, quoted, name in includes_of(path):
+                folder = name.removeprefix("tests/").split("/")[0]
+                if quoted and folder in LAYERS and folder not in reach:
+                    yield f'{path.relative_to(root)}:{number}: "{name}" is to the right of tests of {layer}/'
 
 
 def check(root, installed):
     """All violations under `root`, as text."""
     root = root.resolve()
+    installed = {(root / header).resolve() for header in installed}
     found = []
     for entry in sorted(root.iterdir()):
         if not entry.name.startswith(".") and entry.name not in TOP_LEVEL:
@@ -77,12 +133,13 @@ def check(root, installed):
                 found.append(f"{path.relative_to(root)}:1: a folder named {path.name} does not say what is in it")
     for layer in LAYERS:
         for path in sorted((root / layer).rglob("*")):
-            if path.suffix not in {".h", ".cpp", ".def"}:
+            if path.suffix not in SOURCES:
                 continue
             for number, quoted, name in includes_of(path):
-                if message := check_include(root, layer, quoted, name, path):
+                message = check_quoted(root, layer, name, path, installed) if quoted else check_library(layer, name)
+                if message:
                     found.append(f"{path.relative_to(root)}:{number}: {message}")
-    installed = {(root / header).resolve() for header in installed}
+    found += [*check_names(root), *check_tests(root)]
     for path in sorted(installed):
         for number, quoted, name in includes_of(path):
             if not quoted and FOREIGN.match(name):

@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "tests/passes/graphs.h"
+#include "tests/generators/graphs.h"
 
 namespace srjit {
 namespace {

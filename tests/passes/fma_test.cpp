@@ -1,6 +1,6 @@
 #include <gtest/gtest.h>
 
-#include "tests/passes/graphs.h"
+#include "tests/generators/graphs.h"
 
 namespace srjit {
 namespace {

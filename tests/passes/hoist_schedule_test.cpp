@@ -1,7 +1,7 @@
 #include <gtest/gtest.h>
 
 #include "passes/schedule.h"
-#include "tests/passes/graphs.h"
+#include "tests/generators/graphs.h"
 
 namespace srjit {
 namespace {

@@ -8,7 +8,7 @@
 
 #include <gtest/gtest.h>
 
-#include "tests/passes/graphs.h"
+#include "tests/generators/graphs.h"
 
 namespace srjit {
 namespace {

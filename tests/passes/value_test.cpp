@@ -5,7 +5,7 @@
 
 #include "ir/reference.h"
 #include "passes/simplify.h"
-#include "tests/passes/graphs.h"
+#include "tests/generators/graphs.h"
 
 namespace srjit {
 namespace {

@@ -2,8 +2,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "compiler/kernels/assembler.h"
 #include "ir/text.h"
-#include "runtime/assembler.h"
 #include "tools/bench/baselines/baseline_ops.h"
 #include "tools/bench/baselines/cuda_source.h"
 #include "tools/bench/baselines/nvrtc.h"

@@ -10,14 +10,14 @@
 
 #include "ir/text.h"
 #include "runtime/engine.h"
-#include "tests/runtime/fake_driver.h"
+#include "tests/generators/population.h"
+#include "tests/gpu_model/fake_driver.h"
 #include "tools/bench/baselines/baseline_check.h"
 #include "tools/bench/baselines/baseline_ops.h"
 #include "tools/bench/baselines/cpu_switch.h"
 #include "tools/bench/baselines/device_baseline.h"
 #include "tools/bench/baselines/nvrtc.h"
 #include "tools/bench/bench_failure.h"
-#include "tools/bench/population.h"
 
 namespace srjit {
 namespace {

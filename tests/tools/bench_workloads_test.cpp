@@ -8,8 +8,8 @@
 
 #include "ir/reference.h"
 #include "ir/text.h"
-#include "tools/bench/enumeration.h"
-#include "tools/bench/klein_nishina.h"
+#include "tests/generators/enumeration.h"
+#include "tests/generators/klein_nishina.h"
 
 namespace srjit {
 namespace {

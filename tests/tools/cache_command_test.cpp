@@ -8,9 +8,9 @@
 
 #include <nlohmann/json.hpp>
 
-#include "runtime/kernel_cache.h"
-#include "runtime/sqlite_file.h"
-#include "tests/runtime/images.h"
+#include "runtime/cache/kernels.h"
+#include "runtime/cache/sqlite_file.h"
+#include "tests/runtime/cache/images.h"
 #include "tests/tools/process.h"
 
 namespace srjit {

@@ -2,8 +2,8 @@
 
 #include <gmock/gmock.h>
 
-#include "tests/runtime/device_engine.h"
-#include "tests/tools/scratch.h"
+#include "tests/generators/scratch.h"
+#include "tests/gpu_model/device_engine.h"
 #include "tools/evaluation.h"
 
 namespace srjit {

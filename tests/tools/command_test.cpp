@@ -2,8 +2,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "compiler/kernels/assembler.h"
 #include "ir/ops.h"
-#include "runtime/assembler.h"
 #include "tests/tools/process.h"
 #include "tools/data_file.h"
 

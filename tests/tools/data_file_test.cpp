@@ -8,7 +8,7 @@
 #include <limits>
 #include <random>
 
-#include "tests/tools/scratch.h"
+#include "tests/generators/scratch.h"
 
 namespace srjit {
 namespace {

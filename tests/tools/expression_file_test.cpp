@@ -2,7 +2,7 @@
 
 #include <gmock/gmock.h>
 
-#include "tests/tools/scratch.h"
+#include "tests/generators/scratch.h"
 #include "tools/options.h"
 #include "tools/progress.h"
 #include "tools/report.h"

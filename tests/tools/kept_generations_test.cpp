@@ -1,7 +1,7 @@
 // The benchmark of kept subtrees on a model of a GPU.
 #include "tools/bench/scenarios/kept_generations.h"
 
-#include "tests/runtime/slow_machine.h"
+#include "tests/gpu_model/slow_machine.h"
 
 namespace srjit {
 namespace {

@@ -7,7 +7,7 @@
 #include <gmock/gmock.h>
 #include <nlohmann/json.hpp>
 
-#include "runtime/assembler.h"
+#include "compiler/kernels/assembler.h"
 #include "tests/tools/process.h"
 
 namespace srjit {

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "tests/tools/scratch.h"
+#include "tests/generators/scratch.h"
 
 namespace srjit {
 

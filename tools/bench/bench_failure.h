@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "ir/error.h"
-#include "runtime/cuda_context.h"
+#include "runtime/cuda/context.h"
 
 namespace srjit {
 

@@ -7,9 +7,9 @@
 
 #include <benchmark/benchmark.h>
 
-#include "compiler/direct.h"
+#include "compiler/direct/emitter.h"
 #include "passes/pass.h"
-#include "tools/bench/population.h"
+#include "tests/generators/population.h"
 
 namespace srjit {
 namespace {

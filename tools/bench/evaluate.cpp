@@ -19,8 +19,8 @@
 
 #include "ir/reference.h"
 #include "runtime/engine.h"
+#include "tests/generators/population.h"
 #include "tools/bench/baselines/cpu_switch.h"
-#include "tools/bench/population.h"
 
 namespace srjit {
 namespace {
@@ -151,7 +151,7 @@ void measure(benchmark::State& state, const std::string& population, const std::
   if (method == "compiled_loss") ratio("vs_interpreter", "interpreter_loss");
 }
 
-/// What making a batch ready costs, for runtime/cost_model.h.
+/// What making a batch ready costs, for runtime/host/cost_model.h.
 void measureCompile(benchmark::State& state, const std::string& population, Tier tier) {
   const Scenario& scenario = Scenario::of(population);
   for (auto _ : state) benchmark::DoNotOptimize(scenario.compile(tier));

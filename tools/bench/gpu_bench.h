@@ -7,11 +7,11 @@
 #include <vector>
 
 #include "ir/text.h"
-#include "runtime/clock.h"
 #include "runtime/engine.h"
+#include "runtime/platform/clock.h"
+#include "tests/generators/population.h"
 #include "tools/bench/bench_failure.h"
 #include "tools/bench/gpu_report.h"
-#include "tools/bench/population.h"
 
 namespace srjit {
 

@@ -15,8 +15,8 @@
 
 #include <fmt/format.h>
 
-#include "runtime/cuda_context.h"
-#include "runtime/file_trust.h"
+#include "runtime/cache/file_trust.h"
+#include "runtime/cuda/context.h"
 #include "tools/bench/gpu_bench.h"
 #include "tools/report.h"
 #include "tools/streams.h"

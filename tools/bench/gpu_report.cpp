@@ -9,8 +9,8 @@
 
 #include <fmt/format.h>
 
-#include "runtime/compiler_identity.h"
-#include "runtime/cuda_context.h"
+#include "compiler/kernels/identity.h"
+#include "runtime/cuda/context.h"
 #include "tools/machine.h"
 #include "tools/output_file.h"
 

@@ -10,15 +10,18 @@
 #include <benchmark/benchmark.h>
 #include <fmt/format.h>
 
-#include "compiler/cubin_writer.h"
-#include "compiler/device.h"
-#include "compiler/op_family.h"
+#include "compiler/interpreter/kernel.h"
+#include "compiler/interpreter/op_family.h"
+#include "compiler/kernels/assembler.h"
+#include "compiler/nvptx/options.h"
+#include "compiler/nvptx/rows_kernel.h"
+#include "compiler/sass/cubin_reader.h"
+#include "compiler/sass/cubin_writer.h"
 #include "passes/pass.h"
-#include "runtime/assembler.h"
-#include "runtime/clock.h"
-#include "runtime/kernel_store.h"
+#include "runtime/gpu/kernel_store.h"
+#include "runtime/platform/clock.h"
+#include "tests/generators/population.h"
 #include "tools/bench/bench_failure.h"
-#include "tools/bench/population.h"
 
 namespace srjit {
 namespace {

@@ -6,7 +6,7 @@
 #include <benchmark/benchmark.h>
 
 #include "ir/text.h"
-#include "tools/bench/population.h"
+#include "tests/generators/population.h"
 
 namespace srjit {
 namespace {

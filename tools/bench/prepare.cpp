@@ -7,11 +7,11 @@
 
 #include <benchmark/benchmark.h>
 
-#include "compiler/bytecode.h"
-#include "compiler/op_family.h"
+#include "compiler/interpreter/bytecode.h"
+#include "compiler/interpreter/op_family.h"
 #include "ir/text.h"
 #include "passes/pass.h"
-#include "tools/bench/population.h"
+#include "tests/generators/population.h"
 
 namespace srjit {
 namespace {

@@ -1,11 +1,11 @@
 # srjit_layer(NAME [LINK targets...] [PRIVATE_LINK targets...] [HEADERS files...] [TABLES files...])
 #
-# The library srjit_NAME (srjit::NAME) from all .cpp files of the current folder. LINK are layers whose headers its own
+# The library srjit_NAME (srjit::NAME) from all .cpp files below the current folder. LINK are layers whose headers its own
 # headers use; PRIVATE_LINK is what only its sources use. HEADERS are installed and must compile on their own, TABLES (.def)
 # are installed; other headers of the folder are private to this repository.
 function(srjit_layer name)
   cmake_parse_arguments(PARSE_ARGV 1 layer "" "" "LINK;PRIVATE_LINK;HEADERS;TABLES")
-  file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cpp)
+  file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cpp)
   set(library srjit_${name})
   add_library(${library} STATIC ${sources})
   add_library(srjit::${name} ALIAS ${library})
@@ -18,6 +18,7 @@ function(srjit_layer name)
   target_include_directories(${library} PUBLIC
     $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
   target_link_libraries(${library} PUBLIC ${layer_LINK} PRIVATE ${layer_PRIVATE_LINK})
+  srjit_precompile(${library})
   set_property(GLOBAL APPEND PROPERTY SRJIT_LAYERS ${library})
   foreach(header IN LISTS layer_HEADERS layer_TABLES)
     set_property(GLOBAL APPEND PROPERTY SRJIT_INSTALLED_HEADERS ${name}/${header})

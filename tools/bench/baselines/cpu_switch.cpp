@@ -6,7 +6,7 @@
 #include <tbb/parallel_for.h>
 
 #include "ir/rows.h"
-#include "runtime/clock.h"
+#include "runtime/platform/clock.h"
 #include "tools/bench/baselines/baseline_check.h"
 #include "tools/bench/baselines/stack_program.h"
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/cuda.h"
+#include "runtime/cuda/handles.h"
 #include "tools/bench/baselines/baseline.h"
 
 namespace srjit {

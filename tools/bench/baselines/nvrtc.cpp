@@ -7,7 +7,7 @@
 
 #include <fmt/format.h>
 
-#include "compiler/toolkit.h"
+#include "compiler/nvptx/toolkit.h"
 
 namespace srjit {
 namespace {

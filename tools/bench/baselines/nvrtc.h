@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "runtime/kernel_image.h"
+#include "compiler/kernels/image_maker.h"
 
 namespace srjit {
 

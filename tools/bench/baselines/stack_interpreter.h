@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/cuda.h"
+#include "runtime/cuda/handles.h"
 #include "tools/bench/baselines/stack_program.h"
 
 namespace srjit {

@@ -1,6 +1,6 @@
 #include "tools/bench/scenarios/host_memory.h"
 
-#include "runtime/clock.h"
+#include "runtime/platform/clock.h"
 
 namespace srjit {
 namespace {

@@ -4,7 +4,7 @@
 #include <span>
 #include <vector>
 
-#include "runtime/cuda.h"
+#include "runtime/cuda/handles.h"
 #include "tools/bench/gpu_bench.h"
 
 namespace srjit {

@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include "ir/numeric.h"
-#include "tools/bench/klein_nishina.h"
+#include "tests/generators/klein_nishina.h"
 
 namespace srjit {
 namespace {

@@ -2,8 +2,8 @@
 // formula of physics on a million rows, one generation after another; and how its time scales.
 #include <fmt/format.h>
 
+#include "tests/generators/klein_nishina.h"
 #include "tools/bench/gpu_bench.h"
-#include "tools/bench/klein_nishina.h"
 #include "tools/bench/scenarios/baseline_runs.h"
 #include "tools/progress.h"
 

@@ -6,10 +6,11 @@
 
 #include <tbb/parallel_for.h>
 
-#include "compiler/device.h"
-#include "compiler/handler_table.h"
-#include "runtime/cuda_context.h"
-#include "runtime/optimized_dag.h"
+#include "compiler/interpreter/handler_table.h"
+#include "compiler/nvptx/options.h"
+#include "compiler/nvptx/rows_kernel.h"
+#include "runtime/cuda/context.h"
+#include "runtime/evaluation/optimized_dag.h"
 
 namespace srjit {
 namespace {

@@ -6,11 +6,11 @@
 
 #include <fmt/format.h>
 
-#include "runtime/optimized_dag.h"
-#include "runtime/sharing_order.h"
-#include "tools/bench/enumeration.h"
+#include "compiler/kernels/sharing_order.h"
+#include "runtime/evaluation/optimized_dag.h"
+#include "tests/generators/enumeration.h"
+#include "tests/generators/klein_nishina.h"
 #include "tools/bench/gpu_bench.h"
-#include "tools/bench/klein_nishina.h"
 #include "tools/bench/scenarios/baseline_runs.h"
 #include "tools/bench/scenarios/kept_generations.h"
 #include "tools/bench/scenarios/roofline.h"

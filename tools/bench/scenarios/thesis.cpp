@@ -6,7 +6,7 @@
 // which do not depend on the expressions, are there before: they are made once a machine.
 #include <fmt/format.h>
 
-#include "tools/bench/enumeration.h"
+#include "tests/generators/enumeration.h"
 #include "tools/bench/gpu_bench.h"
 #include "tools/bench/scenarios/baseline_runs.h"
 #include "tools/bench/scenarios/host_memory.h"

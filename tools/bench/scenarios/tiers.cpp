@@ -6,10 +6,10 @@
 
 #include <fmt/format.h>
 
-#include "runtime/calibration.h"
-#include "runtime/code_groups.h"
-#include "runtime/cost_model.h"
-#include "runtime/device_code.h"
+#include "runtime/evaluation/code_groups.h"
+#include "runtime/gpu/calibration.h"
+#include "runtime/gpu/code.h"
+#include "runtime/host/cost_model.h"
 #include "tools/bench/gpu_bench.h"
 #include "tools/progress.h"
 

@@ -1,0 +1,448 @@
+#include "compiler/direct/allocate.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+
+namespace srjit::direct {
+namespace {
+
+using sass::Pipe;
+using sass::Timing;
+
+constexpr int kLongestStall = 15;
+constexpr int kBranchStall = 5;
+constexpr int kMostTruths = int{kFreePredicates};
+
+constexpr auto kInstructions = [] {
+  std::array<sass::Form, sass::kForms> all{};
+  for (std::size_t f = 0; f < all.size(); ++f) all[f] = static_cast<sass::Form>(f);
+  return all;
+}();
+
+// Whether it makes no difference to others which of them wrote a register or predicate.
+bool areAlikeAsFirst(sass::Form a, sass::Form b) {
+  return std::ranges::all_of(kInstructions, [&](sass::Form second) {
+    if (sass::registerDelay(a, second) != sass::registerDelay(b, second)) return false;
+    for (const bool guarded : {false, true}) {
+      if (sass::overwriteDelay(a, second, guarded) != sass::overwriteDelay(b, second, guarded)) return false;
+      if (sass::predicateDelay(a, second, guarded) != sass::predicateDelay(b, second, guarded)) return false;
+    }
+    return true;
+  });
+}
+
+/// Kinds of forms, each with its first form, and that of every form.
+struct FormKinds {
+  std::vector<sass::Form> representatives;
+  std::array<std::uint8_t, kInstructions.size()> kinds{};
+
+  FormKinds() {
+    for (const sass::Form form : kInstructions) {
+      const auto isLike = [&](sass::Form other) { return areAlikeAsFirst(form, other); };
+      const auto like = std::ranges::find_if(representatives, isLike);
+      kinds.at(static_cast<std::size_t>(form)) = static_cast<std::uint8_t>(like - representatives.begin());
+      if (like == representatives.end()) representatives.push_back(form);
+    }
+  }
+};
+
+FormRow rowOf(sass::Form form, const FormKinds& kinds, unsigned architecture) {
+  const auto byte = [](unsigned number) { return static_cast<std::uint8_t>(number); };
+  FormRow row{};
+  row.facts = factsOf(formOf(form));
+  row.facts.timing = sass::timingOf(form, architecture);
+  row.encoding = sass::encodingOf(form);
+  for (std::size_t kind = 0; kind < kinds.representatives.size(); ++kind) {
+    const sass::Form first = kinds.representatives[kind];
+    row.value.at(kind) = byte(sass::registerDelay(first, form));
+    row.overwrite.at(kind) = byte(sass::overwriteDelay(first, form, false));
+    row.guarded_overwrite.at(kind) = byte(sass::overwriteDelay(first, form, true));
+    row.condition.at(kind) = byte(sass::predicateDelay(first, form, false, architecture));
+    row.guard.at(kind) = byte(sass::predicateDelay(first, form, true, architecture));
+  }
+  row.kind = kinds.kinds.at(static_cast<std::size_t>(form));
+  const bool is_double = row.facts.pipe == Pipe::kDouble, is_fixed = row.facts.timing == Timing::kFixed;
+  row.read_delay = byte(is_fixed || is_double ? 0 : sass::kReadDelay);
+  for (const sass::Form reader : kInstructions) {
+    row.settling = std::max(row.settling, byte(sass::registerDelay(form, reader)));
+    for (const bool as_guard : {false, true}) {  // whichever is longer
+      row.truth_settling =
+          std::max(row.truth_settling, byte(sass::predicateDelay(form, reader, as_guard, architecture)));
+    }
+  }
+  row.is_rare = row.facts.pipe == Pipe::kControl ? 1 : 0;
+  return row;
+}
+
+FormTable tableFor(const FormKinds& kinds, unsigned architecture) {
+  FormTable table{};
+  const auto last = std::ranges::transform(kInstructions, table.begin(), [&](sass::Form form) {
+                      return rowOf(form, kinds, architecture);
+                    }).out;
+  std::ranges::transform(kFormPairs, last, [&](const FormPair& pair) {
+    FormRow row = rowOf(pair.lower, kinds, architecture);
+    row.upper = &sass::encodingOf(pair.upper);
+    row.is_rare = 1;
+    return row;
+  });
+  for (std::size_t f = 0; f < table.size(); ++f) {
+    const FormFacts& facts = kFormFacts[f];
+    table[f].facts.results = facts.results;
+    table[f].facts.sources = facts.sources;
+    for (std::size_t i = 0; i < 3; ++i) {
+      table[f].source_masks[i] = static_cast<std::uint8_t>((1U << facts.sources[i]) - 1);
+    }
+  }
+  return table;
+}
+
+constexpr std::uint64_t bitsOfStall(unsigned cycles, bool yield) {
+  return std::uint64_t{cycles} << (sass::kStallAt - 64) | std::uint64_t{yield} << (sass::kYieldAt - 64);
+}
+// Of what barriers write: any predicate. No register has that number.
+constexpr RegisterSet kAnyTruth = registerSet(kMostRegisters - sass::kHiddenRegisters);
+constexpr std::uint64_t kIdle = sass::bitsOf({.stall = 0});
+constexpr std::uint64_t kBarrierBits =
+    std::uint64_t{7} << (sass::kWriteBarrierAt - 64) | std::uint64_t{7} << (sass::kReadBarrierAt - 64);
+
+bool isVariable(const FormFacts& facts) { return facts.timing == Timing::kVariable; }
+bool isBranch(const FormFacts& facts) { return facts.pipe == Pipe::kControl; }
+bool isStore(Form form) { return form == Form::kStg || form == Form::kStg64; }
+unsigned upperOf(unsigned place) { return place == sass::kZero ? place : place + 1; }
+
+}  // namespace
+
+Allocator::Allocator(unsigned architecture) : architecture_(architecture) {
+  static const std::vector<std::pair<unsigned, FormTable>> kTables = [] {
+    std::vector<std::pair<unsigned, FormTable>> tables;
+    const FormKinds kinds;
+    for (const unsigned each : sass::architectures()) tables.emplace_back(each, tableFor(kinds, each));
+    return tables;
+  }();
+  forms_ = &std::ranges::find(kTables, architecture, &std::pair<unsigned, FormTable>::first)->second;
+}
+
+void Allocator::begin(const Code& code, const RegisterFile& file) {
+  values_ = code.values();
+  truths_ = code.truths();
+  free_ = registerSet(0, file.limit - 1) | registerSet(file.limit - 1);
+  free_ &= ~file.reserved;
+  used_ = file.reserved;
+  to_write_ = to_read_ = just_read_ = 0;
+  free_predicates_ = ((1U << kFreePredicates) - 1) << kFirstFreePredicate;
+  live_ = live_truths_ = 0;
+  registers_.fill({});
+  predicates_.fill({});
+  barriers_.fill({});
+  busy_ = 0;
+  issued_ = -1;
+  spacing_ = 1;
+  finished_ = 0;
+  branches_.clear();
+  exits_.clear();
+  targets_.clear();
+}
+
+bool Allocator::run(const Code& code, Scheduler& scheduler, const RegisterFile& file, std::vector<sass::Word>& words) {
+  begin(code, file);
+  words_ = &words;
+  first_ = words.size();
+  for (;;) {
+    const std::uint32_t at = scheduler.next(live_ >= file.values, live_truths_ >= kMostTruths);
+    if (at == Scheduler::kEnd) break;
+    if (place(at, code.operation(at))) continue;
+    words.resize(first_);
+    return false;
+  }
+  words.back().high |= bitsOfStall(kBranchStall, false);
+  setBranchOffsets();
+  return true;
+}
+
+void Allocator::setBranchOffsets() const {
+  for (const Branch& branch : branches_) {
+    const auto target = std::ranges::find(targets_, branch.target, &Target::operation);
+    const std::uint32_t to = target != targets_.end() ? target->position : 0;
+    sass::putBranchOffset((*words_)[first_ + branch.position],
+                          (to - (branch.position + 1)) * std::uint32_t{sizeof(sass::Word)}, architecture_);
+  }
+}
+
+bool Allocator::place(std::uint32_t at, const Operation& operation) {
+  const FormRow& form = (*forms_)[static_cast<std::size_t>(operation.form)];
+  const bool is_rare = (form.is_rare | static_cast<unsigned>(operation.synchronized)) != 0;
+  return is_rare ? placeRare(at, operation, form) : placeInstruction(operation, form, false);
+}
+
+bool Allocator::placeRare(std::uint32_t at, const Operation& operation, const FormRow& form) {
+  if (!placeInstruction(operation, form, operation.synchronized)) return false;
+  markControl(at, operation);
+  if (form.upper != nullptr) emitUpper(operation, form);
+  return true;
+}
+
+bool Allocator::placeInstruction(const Operation& operation, const FormRow& form, bool is_synchronized) {
+  Issue issue{
+      .form = form,
+      .now = issued_ + spacing_,
+      .word = form.encoding.begin(operation.negated, operation.magnitude, operation.modifier, operation.immediate)};
+  issue.word.high |= kIdle;
+  spacing_ = 1;
+  if (is_synchronized) {
+    waitFor(busy_, issue);
+    issue.now = std::max(issue.now, finished_);
+  }
+  if (operation.guard != kAlways) sass::putGuard(issue.word, readPredicate(operation.guard, form.guard, issue));
+  if (operation.condition != kAlways) {
+    form.encoding.putCondition(issue.word, readPredicate(operation.condition, form.condition, issue));
+  }
+  readSources(operation, issue);
+  if (!writeRegisters(operation, issue) || !writePredicate(operation, issue)) return false;
+  isVariable(form.facts) ? signal(operation, issue) : finish(operation, issue);
+  emit(issue);
+  return true;
+}
+
+// Barriers in use among whose registers are some of those.
+Allocator::BarrierSet Allocator::barriersOf(RegisterSet written, RegisterSet read) const {
+  BarrierSet found = 0;
+  for (unsigned b = 0; b < kBarriers; ++b) {
+    const RegisterSet common = (barriers_[b].written & written) | (barriers_[b].read & read);
+    found |= (common != 0 ? 1U : 0U) << b;
+  }
+  return found;
+}
+
+void Allocator::waitFor(BarrierSet barriers, Issue& issue) {
+  issue.word.high |= std::uint64_t{barriers} << (sass::kWaitAt - 64);
+  busy_ &= ~barriers;
+  for (; barriers != 0; barriers &= barriers - 1) {
+    Barrier& waited = barriers_[static_cast<std::size_t>(std::countr_zero(barriers))];
+    issue.now = std::max(issue.now, waited.set + static_cast<Cycle>(sass::kBarrierDelay));
+    waited = {};
+  }
+  to_write_ = to_read_ = 0;
+  for (const Barrier& other : barriers_) {
+    to_write_ |= other.written;
+    to_read_ |= other.read;
+  }
+}
+
+// Barriers in use among whose predicates are some that an operation reads.
+Allocator::BarrierSet Allocator::barriersOfTruths(const Operation& operation) const {
+  TruthSet used = 0;
+  for (const PredicateId id : {operation.guard, operation.condition}) used |= 1U << truths_[id / 2].place;
+  BarrierSet found = 0;
+  for (unsigned b = 0; b < kBarriers; ++b) found |= ((barriers_[b].truths & used) != 0 ? 1U : 0U) << b;
+  return found;
+}
+
+void Allocator::readSource(const Operation& operation, std::size_t i, Issue& issue) {
+  Code::Operand& source = values_[operation.sources[i]];
+  const std::int32_t if_last = --source.reads >> 31;
+  const std::uint32_t place = source.place;
+  const Written& written = registers_[place];
+  const RegisterSet registers = RegisterSet{issue.form.source_masks[i]} << place % kMostRegisters;
+  issue.form.encoding.putSource(issue.word, i, place);
+  issue.now = std::max(issue.now, written.at + issue.form.value[written.kind]);
+  issue.sources |= registers;
+  issue.freed |= registers & static_cast<RegisterSet>(std::int64_t{if_last});
+  live_ -= issue.form.facts.sources[i] & if_last;
+}
+
+// The third source is rare enough for a branch; whether there is a second one is hard to predict.
+void Allocator::readSources(const Operation& operation, Issue& issue) {
+  readSource(operation, 0, issue);
+  readSource(operation, 1, issue);
+  if (operation.sources[2] != kRz) readSource(operation, 2, issue);
+  if ((issue.sources & to_write_) != 0) {
+    const bool reads_truth = (issue.sources & to_write_ & kAnyTruth) != 0;
+    waitFor(barriersOf(issue.sources & ~kAnyTruth, 0) | (reads_truth ? barriersOfTruths(operation) : 0), issue);
+  }
+  free_ |= issue.freed;
+}
+
+unsigned Allocator::readPredicate(PredicateId predicate, const FormRow::Delays& delays, Issue& issue) {
+  Code::Operand& truth = truths_[predicate / 2];
+  const std::int32_t if_last = --truth.reads >> 31;
+  free_predicates_ |= (1U << truth.place) & static_cast<unsigned>(if_last);
+  live_truths_ += if_last;
+  const Written& written = predicates_[truth.place];
+  issue.now = std::max(issue.now, written.at + delays[written.kind]);
+  issue.sources |= kAnyTruth;
+  return truth.place | (predicate & 1U) * sass::kNot;
+}
+
+// The first of so many free registers, aligned; kZero if there are none.
+unsigned Allocator::findFree(unsigned width) const {
+  const RegisterSet quiet = free_ & ~(to_write_ | to_read_);
+  if (width == 1) {
+    const RegisterSet found = quiet != 0 ? quiet : free_;
+    return found != 0 ? static_cast<unsigned>(std::countr_zero(found)) : sass::kZero;
+  }
+  for (RegisterSet found : {quiet, free_}) {
+    found &= (found >> 1) & 0x5555555555555555;
+    if (width == 4) found &= (found >> 2) & 0x1111111111111111;
+    if (found != 0) return static_cast<unsigned>(std::countr_zero(found));
+  }
+  return sass::kZero;
+}
+
+// The first register for a value of so many, which are taken unless nobody reads them; kZero if there is none.
+unsigned Allocator::take(ValueId value, unsigned width) {
+  const unsigned first = findFree(width);
+  if (first == sass::kZero) return first;
+  Code::Operand* const parts = &values_[value];
+  parts[0].place = first;
+  if (width == 4) {
+    for (unsigned part = 0; part < 4; ++part) {
+      parts[part].place = first + part;
+      if (parts[part].reads >= 0) free_ &= ~registerSet(first + part);
+    }
+  } else if (parts[0].reads >= 0) {
+    free_ &= ~registerSet(first, width);
+  }
+  used_ |= registerSet(first, width);
+  live_ += static_cast<int>(width);
+  return first;
+}
+
+bool Allocator::writeRegisters(const Operation& operation, Issue& issue) {
+  const FormRow& form = issue.form;
+  const unsigned width = form.facts.results;
+  if (width == 0 || operation.destination == kRz) return true;
+  const bool is_value = operation.destination >= kFirstValue;
+  const unsigned first = is_value ? take(operation.destination, width) : operation.destination;
+  if (first == kRz) return false;
+  form.encoding.putDestination(issue.word, first);
+  const RegisterSet results = registerSet(first, width);
+  issue.results = results;
+  if ((results & (to_write_ | to_read_)) != 0) waitFor(barriersOf(results, results), issue);
+  const Cycle read_delay = (results & just_read_) != 0 ? form.read_delay : 0;
+  issue.now = std::max(issue.now, issued_ + read_delay);
+  const auto& overwrite = operation.guard == kAlways ? form.overwrite : form.guarded_overwrite;
+  for (unsigned r = first; r < first + width; ++r) {
+    issue.now = std::max(issue.now, registers_[r].at + overwrite[registers_[r].kind]);
+  }
+  return true;
+}
+
+bool Allocator::writePredicate(const Operation& operation, Issue& issue) {
+  if (operation.predicate == kAlways) return true;
+  Code::Operand& truth = truths_[operation.predicate / 2];
+  if (operation.predicate >= 2 * kFirstPredicate) {
+    if (truth.reads < 0) return true;  // by nobody
+    if (free_predicates_ == 0) return false;
+    truth.place = static_cast<std::uint32_t>(std::countr_zero(free_predicates_));
+    free_predicates_ &= ~(1U << truth.place);
+    ++live_truths_;
+  }
+  issue.predicate = truth.place;
+  issue.form.encoding.putPredicate(issue.word, truth.place);
+  const Written& written = predicates_[truth.place];
+  issue.now = std::max(issue.now, written.at + issue.form.overwrite[written.kind]);
+  return true;
+}
+
+unsigned Allocator::takeBarrier() const {
+  if (busy_ != kAllBarriers) return static_cast<unsigned>(std::countr_one(busy_));
+  unsigned best = 0;
+  for (unsigned b = 1; b < kBarriers; ++b) {
+    if (barriers_[b].set < barriers_[best].set) best = b;
+  }
+  return best;
+}
+
+// Results come when a barrier says so.
+void Allocator::signal(const Operation& operation, Issue& issue) {
+  const unsigned number = takeBarrier();
+  busy_ |= 1U << number;
+  Barrier& barrier = barriers_[number];
+  barrier.set = issue.now;
+  barrier.read |= issue.sources;
+  barrier.written |= issue.results;
+  to_read_ |= issue.sources;
+  to_write_ |= issue.results;
+  if (issue.predicate != sass::kTrue) {
+    barrier.truths |= 1U << issue.predicate;
+    barrier.written |= kAnyTruth;
+    to_write_ |= kAnyTruth;
+  }
+  just_read_ = 0;
+  const unsigned at = isStore(operation.form) ? sass::kReadBarrierAt : sass::kWriteBarrierAt;
+  issue.word.high ^= std::uint64_t{number ^ sass::kNoBarrier} << (at - 64);
+}
+
+// Results come after so many cycles.
+void Allocator::finish(const Operation& operation, const Issue& issue) {
+  const FormFacts& facts = issue.form.facts;
+  just_read_ = issue.sources;
+  const Written written{issue.now, issue.form.kind};
+  Cycle latency = facts.latency;
+  if (issue.results != 0) {
+    const auto first = static_cast<std::size_t>(std::countr_zero(issue.results));
+    registers_[first] = written;
+    if (facts.results == 2) registers_[first + 1] = written;
+    latency = issue.form.settling;
+  } else if (operation.predicate != kAlways) {
+    predicates_[issue.predicate] = written;
+    latency = issue.form.truth_settling;
+  }
+  finished_ = std::max(finished_, issue.now + latency);
+}
+
+// Stall and yield of an instruction are known with the next one.
+void Allocator::emit(const Issue& issue) {
+  if (issued_ >= 0) {
+    Cycle stall = issue.now - issued_;
+    for (; stall > kLongestStall; stall -= kLongestStall) {
+      words_->back().high |= bitsOfStall(kLongestStall, false);
+      words_->push_back(sass::encode({.form = sass::Form::kNop, .control = {.stall = 0}}, architecture_));
+    }
+    words_->back().high |= bitsOfStall(static_cast<unsigned>(stall), stall < 4);
+  }
+  words_->push_back(issue.word);
+  issued_ = issue.now;
+}
+
+// The second of two instructions, a cycle after the first. Results are there, and barriers set, that much later.
+void Allocator::emitUpper(const Operation& operation, const FormRow& form) {
+  const sass::Encoding& encoding = *form.upper;
+  const std::uint64_t barriers = words_->back().high & kBarrierBits;
+  Issue issue{.form = form,
+              .now = issued_ + 1,
+              .word = encoding.begin(operation.negated, operation.magnitude, operation.modifier, operation.immediate)};
+  issue.word.high |= barriers;
+  for (std::size_t i = 0; i < operation.sources.size(); ++i) {
+    encoding.putSource(issue.word, i, upperOf(values_[operation.sources[i]].place));
+  }
+  const unsigned first = values_[operation.destination].place;
+  encoding.putDestination(issue.word, upperOf(first));
+  const auto numberOf = [&](PredicateId predicate) {
+    return truths_[predicate / 2].place | (predicate & 1U) * sass::kNot;
+  };
+  if (operation.guard != kAlways) sass::putGuard(issue.word, numberOf(operation.guard));
+  if (operation.condition != kAlways) encoding.putCondition(issue.word, numberOf(operation.condition));
+  if (isVariable(form.facts)) {
+    barriers_[barriers >> (sass::kWriteBarrierAt - 64) & 7].set = issue.now;
+  } else {
+    registers_[first].at = registers_[first + 1].at = issue.now;
+    finished_ = std::max(finished_, issue.now + form.settling);
+  }
+  emit(issue);
+}
+
+// What is said of branches, and of operations that may be their targets. After emit().
+void Allocator::markControl(std::uint32_t at, const Operation& operation) {
+  const auto position = static_cast<std::uint32_t>(words_->size() - first_ - 1);
+  if (operation.synchronized) targets_.push_back({at, position});
+  if (!isBranch(factsOf(operation.form))) return;
+  spacing_ = kBranchStall;
+  if (operation.form == Form::kExit) exits_.push_back(position);
+  if (operation.form == Form::kBra) branches_.push_back({position, operation.immediate});
+  // An indexed branch adds an offset from the beginning of the code.
+  if (operation.form == Form::kBrx) branches_.push_back({position, 0});
+}
+
+}  // namespace srjit::direct

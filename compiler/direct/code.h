@@ -1,0 +1,198 @@
+// Instructions over values: what selection makes, and what scheduling and allocation turn into machine instructions.
+// Internal to the direct tier.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <iterator>
+#include <vector>
+
+#include "compiler/sass/instruction.h"
+#include "ir/numeric.h"
+
+namespace srjit::direct {
+
+/// A value of 32 bits that one operation defines, or, below 256, a machine register (sass::kZero is RZ). A result of
+/// 64 or 128 bits is 2 or 4 values with adjacent numbers. A pair is read as a whole, by its first number; of four, each
+/// is read by itself, or two as a pair (Code::bindToLower()). A double is a pair.
+using ValueId = std::uint32_t;
+inline constexpr ValueId kFirstValue = 256;
+inline constexpr ValueId kRz = sass::kZero;
+
+/// A truth value of each lane: twice a number, plus 1 for its opposite. Numbers below 8 are machine predicates.
+using PredicateId = std::uint16_t;
+inline constexpr PredicateId kFirstPredicate = 8;
+constexpr PredicateId machinePredicate(unsigned number) { return static_cast<PredicateId>(2 * number); }
+constexpr PredicateId opposite(PredicateId predicate) { return predicate ^ 1; }
+inline constexpr PredicateId kAlways = machinePredicate(sass::kTrue);
+
+/// The forms of instructions.def, by the same numbers, then those of pairs.def.
+enum class Form : std::uint8_t {
+#define SRJIT_SASS(id, ...) k##id,
+#include "compiler/sass/instructions.def"
+#undef SRJIT_SASS
+#define SRJIT_PAIR(id, ...) k##id,
+#include "compiler/direct/pairs.def"
+#undef SRJIT_PAIR
+};
+constexpr Form formOf(sass::Form form) { return static_cast<Form>(form); }
+
+/// The instructions of a row of pairs.def.
+struct FormPair {
+  sass::Form lower, upper;
+};
+inline constexpr FormPair kFormPairs[] = {
+#define SRJIT_PAIR(id, lower, upper, ...) {sass::Form::k##lower, sass::Form::k##upper},
+#include "compiler/direct/pairs.def"
+#undef SRJIT_PAIR
+};
+
+/// An instruction, or two, before registers are known; fields as in sass::Instruction.
+struct Operation {
+  Form form = Form::kNop;
+  std::uint8_t modifier = 0;
+  std::uint8_t negated = 0;
+  std::uint8_t magnitude = 0;
+  PredicateId guard = kAlways;
+  PredicateId condition = kAlways;
+  PredicateId predicate = kAlways;  ///< written; kAlways: none
+  bool synchronized = false;        ///< everything before it has finished when it is issued: branches and their targets
+  ValueId destination = kRz;
+  std::array<ValueId, 3> sources = {kRz, kRz, kRz};
+  std::uint32_t immediate = 0;  ///< for branches, the operation that is the target
+};
+
+/// What is asked of a form for every operation.
+struct alignas(8) FormFacts {
+  sass::Pipe pipe;
+  sass::Timing timing;
+  std::uint8_t latency;
+  std::uint8_t results;                 ///< registers
+  std::array<std::uint8_t, 3> sources;  ///< registers of each
+};
+#define SRJIT_WIDTHS(a, b, c) {a, b, c}
+inline constexpr auto kInstructionFacts = [] {
+  using enum sass::Pipe;
+  using enum sass::Timing;
+#define SRJIT_SASS(id, name, low, high, slots, pipe, timing, latency, results, widths, ...) \
+  FormFacts{pipe, timing, latency, results, SRJIT_WIDTHS widths},
+  return std::array{
+#include "compiler/sass/instructions.def"
+  };
+#undef SRJIT_SASS
+}();
+inline constexpr auto kFormFacts = [] {
+  std::array<FormFacts, kInstructionFacts.size() + std::size(kFormPairs)> all{};
+  auto next = std::ranges::copy(kInstructionFacts, all.begin()).out;
+  const auto addPair = [&](sass::Form lower, std::uint8_t results, const std::array<std::uint8_t, 3>& sources) {
+    *next = kInstructionFacts[static_cast<std::size_t>(lower)];
+    next->results = results;
+    next->sources = sources;
+    ++next;
+  };
+#define SRJIT_PAIR(id, lower, upper, results, widths) addPair(sass::Form::k##lower, results, {SRJIT_WIDTHS widths});
+#include "compiler/direct/pairs.def"
+#undef SRJIT_PAIR
+  return all;
+}();
+#undef SRJIT_WIDTHS
+constexpr const FormFacts& factsOf(Form form) { return kFormFacts[static_cast<std::size_t>(form)]; }
+
+/// A list of operations, and what is known of the values and predicates that they read.
+class Code {
+ public:
+  /// Of a value or a predicate.
+  struct Operand {
+    std::int32_t reads = -1;  ///< less one: negative from the last read on. Far more of what the machine has
+    std::uint32_t place = 0;  ///< a machine register or predicate: itself; for what is allocated
+  };
+
+  Code() { clear(); }
+  void clear();
+
+  /// `count` adjacent values.
+  ValueId newValues(unsigned count = 1) {
+    const auto first = static_cast<ValueId>(values_.size());
+    for (unsigned i = 0; i < count; ++i) values_.emplace_back();
+    return first;
+  }
+  /// Appends; returns where.
+  [[gnu::always_inline]] std::uint32_t append(const Operation& operation) {
+    countReads(operation);
+    operations_.push_back(operation);
+    return size() - 1;
+  }
+  /// Puts an operation where a Nop was appended.
+  void place(std::uint32_t at, const Operation& operation) {
+    countReads(operation);
+    operations_[at] = operation;
+  }
+  /// Says of the second or fourth of four values that it is the upper half of a pair, and lives as long.
+  void bindToLower(ValueId upper) { values_[upper].reads = 0; }
+  /// Appends an operation with one new result, of `width` values.
+  [[gnu::always_inline]] ValueId value(const Operation& operation, unsigned width = 1) {
+    const ValueId result = newValues(width);
+    countReads(operation);
+    operations_.emplace_back(operation).destination = result;
+    return result;
+  }
+  /// Appends a comparison. Beyond kMostTruths it does not, and the code is of no use: isTooLong().
+  [[gnu::always_inline]] PredicateId truth(const Operation& operation) {
+    if (truths_.size() == kMostTruths) {
+      is_too_long_ = true;
+      return static_cast<PredicateId>(2 * (kMostTruths - 1));
+    }
+    const auto result = static_cast<PredicateId>(2 * truths_.size());
+    truths_.emplace_back();
+    countReads(operation);
+    operations_.emplace_back(operation).predicate = result;
+    return result;
+  }
+
+  std::uint32_t size() const { return static_cast<std::uint32_t>(operations_.size()); }
+  Operation& operation(std::uint32_t at) { return operations_[at]; }
+  const Operation& operation(std::uint32_t at) const { return operations_[at]; }
+  /// By ValueId.
+  const std::vector<Operand>& values() const { return values_; }
+  /// By number of the predicate.
+  const std::vector<Operand>& truths() const { return truths_; }
+  bool isTooLong() const { return is_too_long_; }
+
+ private:
+  // What operands are is hard to predict, so machine registers are counted as values are.
+  [[gnu::always_inline]] void countReads(const Operation& operation) {
+    for (const ValueId source : operation.sources) ++values_[source].reads;
+    if (operation.guard != kAlways) ++truths_[operation.guard / 2].reads;
+    if (operation.condition != kAlways) ++truths_[operation.condition / 2].reads;
+  }
+
+  static constexpr std::size_t kMostTruths = kFirstPredicate + 32'000;  // a PredicateId has 16 bits, one of them a sign
+  std::vector<Operation> operations_;
+  std::vector<Operand> values_, truths_;
+  bool is_too_long_ = false;
+};
+
+/// The parts of a loop over steps: only the middle may be put into another order.
+struct Sections {
+  std::uint32_t middle, tail;  ///< where they begin
+};
+
+/// Machine registers that keep one meaning in the whole kernel.
+namespace fixed {
+inline constexpr ValueId kRow = 0;       ///< of the lane
+inline constexpr ValueId kOutput = 1;    ///< losses: the output that the lane writes
+inline constexpr ValueId kNumbers = 2;   ///< pair: where the group's numbers begin
+inline constexpr ValueId kOutputs = 4;   ///< predictions: pair: where the group's outputs begin
+inline constexpr ValueId kFirstSum = 4;  ///< losses: SumRegisters
+inline constexpr PredicateId kBit0 = machinePredicate(0), kBit1 = machinePredicate(1);  ///< losses: bits of the lane
+inline constexpr PredicateId kExists = machinePredicate(2);                             ///< whether the row exists
+}  // namespace fixed
+
+/// Registers that a number of a precision takes.
+constexpr unsigned widthOf(Precision precision) { return precision == Precision::kF64 ? 2 : 1; }
+
+/// Machine predicates that are free for values.
+inline constexpr unsigned kFirstFreePredicate = 3, kFreePredicates = 4;
+
+}  // namespace srjit::direct

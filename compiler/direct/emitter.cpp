@@ -1,0 +1,376 @@
+#include "compiler/direct/emitter.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cstddef>
+#include <limits>
+
+#include <fmt/format.h>
+
+#include "compiler/direct/allocate.h"
+#include "compiler/direct/schedule.h"
+#include "compiler/direct/select.h"
+
+namespace srjit {
+namespace {
+
+using direct::Form;
+using sass::Compare;
+
+constexpr unsigned kLeastRegisters = 40, kLongestWindow = 32;
+constexpr std::size_t kAlignment = 8;  // of a group's code, in instructions: a line of the instruction cache
+
+using OperatorSet = std::array<bool, kOpCount>;
+
+OperatorSet operatorsOf(Math math, Precision precision) {
+  OperatorSet direct{};
+  direct::Code code;
+  for (std::size_t i = 0; i < kOpCount; ++i) {
+    direct::Builder builder(code, math, precision);
+    const direct::Value any(code.newValues(direct::widthOf(precision)), builder);
+    builder.apply(static_cast<Op>(i), {any, any, any});
+    direct[i] = !builder.isRefused();
+  }
+  return direct;
+}
+
+const OperatorSet& directOperators(Math math, Precision precision) {
+  using Sets = std::array<OperatorSet, 3>;
+  const auto setsOf = [](Precision of) {
+    return Sets{operatorsOf(Math::kStrict, of), operatorsOf(Math::kPrecise, of), operatorsOf(Math::kFast, of)};
+  };
+  static const Sets kF32 = setsOf(Precision::kF32), kF64 = setsOf(Precision::kF64);
+  return (precision == Precision::kF64 ? kF64 : kF32)[static_cast<std::size_t>(math)];
+}
+
+Status checkOptions(const DirectOptions& options) {
+  const auto invalid = [](std::string message) { return Error{Errc::kInvalid, std::move(message), {}}; };
+  if (std::ranges::find(sass::architectures(), options.architecture) == sass::architectures().end()) {
+    return invalid(fmt::format("no direct code for sm_{}", options.architecture));
+  }
+  if (options.roots < 1 || options.roots > kDirectRoots) {
+    return invalid(fmt::format("{} roots a group, expected 1 to {}", options.roots, kDirectRoots));
+  }
+  if (options.registers < kLeastRegisters || options.registers > direct::kMostRegisters) {
+    return invalid(
+        fmt::format("{} registers, expected {} to {}", options.registers, kLeastRegisters, direct::kMostRegisters));
+  }
+  if (options.window < 1 || options.window > kLongestWindow) {
+    return invalid(fmt::format("a window of {} instructions, expected 1 to {}", options.window, kLongestWindow));
+  }
+  return okStatus();
+}
+
+constexpr unsigned kCountRegisters = kDirectRoots / 4;
+
+direct::RegisterSet reservedRegisters(const DirectOptions& options) {
+  namespace fixed = direct::fixed;
+  using direct::registerSet;
+  direct::RegisterSet reserved = registerSet(fixed::kRow) | registerSet(fixed::kNumbers, 2);
+  if (!options.loss) return reserved | registerSet(fixed::kOutputs, 2);
+  const unsigned width = direct::widthOf(options.precision);
+  const direct::SumRegisters kept(width);
+  reserved |= registerSet(fixed::kOutput) | registerSet(kept.previous, width) | registerSet(kept.first_half, width);
+  if (options.loss->skip_invalid) reserved |= registerSet(kept.counts, kCountRegisters);
+  if (options.loss->skip_invalid && options.loss->weighted) {
+    reserved |= registerSet(kept.previous_weight, width) | registerSet(kept.first_half_weight, width);
+  }
+  return reserved;
+}
+
+direct::RegisterFile registerFile(const DirectOptions& options) {
+  constexpr int kMargin = 10;  // for what alignment of wide results costs
+  const direct::RegisterSet reserved = reservedRegisters(options);
+  const unsigned nameable = options.registers - sass::kHiddenRegisters;
+  return {reserved, nameable, static_cast<int>(nameable) - std::popcount(reserved) - kMargin};
+}
+
+// Beyond these, registers never suffice for a group: the sums of terms and of weights wait for their partners.
+unsigned mostRoots(const DirectOptions& options) {
+  const bool has_two_sums = options.loss && options.loss->weighted && options.loss->skip_invalid;
+  return has_two_sums && options.precision == Precision::kF64 ? kDirectRoots / 2 : kDirectRoots;
+}
+
+std::uint32_t bytesOf(std::size_t instructions) {
+  return static_cast<std::uint32_t>(instructions * sizeof(sass::Word));
+}
+
+void pad(std::vector<sass::Word>& words, unsigned architecture) {
+  while (words.size() % kAlignment != 0) words.push_back(sass::encode({.form = sass::Form::kNop}, architecture));
+}
+
+// Images list their exits, and the list is short. Groups leave without a condition, so any other's last exit will do.
+// `word` stands at `at`.
+void addExit(DirectImage& image, std::uint32_t at, sass::Word& word, unsigned architecture) {
+  if (image.exits.size() < kDirectExits) {
+    image.exits.push_back(at);
+    return;
+  }
+  const sass::Control control = sass::decode(word, architecture).value().control;
+  word = sass::encode({.form = sass::Form::kBra,
+                       .immediate = image.exits.back() - at - static_cast<std::uint32_t>(sizeof(sass::Word)),
+                       .control = control},
+                      architecture);
+}
+
+/// What all groups begin with: who the thread is, where its group's tables are, and the branch to its code.
+class Prologue {
+ public:
+  explicit Prologue(const DirectOptions& options) : options_(options), arguments_(options.architecture) {}
+
+  direct::Code make() {
+    const sass::ConstantBank bank = sass::constantBankOf(options_.architecture);
+    code_.append({.form = direct::formOf(bank.descriptor_load), .immediate = bank.descriptor});
+    const direct::ValueId lane = emitRow();
+    const direct::ValueId y = code_.value({.form = Form::kS2rCtaY});
+    const direct::ValueId groups = arguments_.loadPair(code_, offsetof(DirectArguments, groups));
+    const direct::ValueId entry = direct::addressTimes(code_, groups, y, sizeof(DirectGroup));
+    // The descriptor of memory has no register that is followed, so it is waited for here.
+    const direct::ValueId group =
+        code_.value({.form = Form::kLdg128, .synchronized = true, .sources = {entry, direct::kRz, direct::kRz}}, 4);
+    const auto field = [&](std::size_t offset) { return group + static_cast<direct::ValueId>(offset / 4); };
+    const direct::ValueId numbers = arguments_.loadPair(code_, offsetof(DirectArguments, numbers));
+    code_.append({.form = Form::kImadWideURIR,
+                  .destination = direct::fixed::kNumbers,
+                  .sources = {field(offsetof(DirectGroup, parameter)), direct::kRz, numbers},
+                  .immediate = static_cast<std::uint32_t>(bytesOf(options_.precision))});
+    const direct::ValueId outputs = arguments_.loadPair(code_, offsetof(DirectArguments, outputs));
+    emitOutputs(lane, outputs, field(offsetof(DirectGroup, output)), field(offsetof(DirectGroup, roots)));
+    const direct::ValueId target = direct::addressTimes(code_, direct::kRz, field(offsetof(DirectGroup, code)), 1);
+    code_.append({.form = Form::kBrx, .synchronized = true, .sources = {target, direct::kRz, direct::kRz}});
+    return std::move(code_);
+  }
+
+ private:
+  /// Gives the lane; warps without rows leave.
+  direct::ValueId emitRow() {
+    const direct::ValueId thread = code_.value({.form = Form::kS2rTid});
+    const direct::ValueId part = code_.value({.form = Form::kS2rCtaX});
+    const direct::ValueId rows = arguments_.load(code_, offsetof(DirectArguments, rows));
+    const direct::ValueId warps = arguments_.load(code_, offsetof(DirectArguments, warps));
+    const direct::ValueId lane = direct::andWith(code_, thread, 31);
+    const direct::ValueId warp =
+        code_.value({.form = Form::kShrRI, .sources = {thread, direct::kRz, direct::kRz}, .immediate = 5});
+    const direct::ValueId group = code_.value({.form = Form::kImadRRR, .sources = {part, warps, warp}});
+    const direct::ValueId first = code_.value({.form = Form::kImadRIR,
+                                               .sources = {group, direct::kRz, direct::kRz},
+                                               .immediate = static_cast<std::uint32_t>(kGroupRows)});
+    const direct::PredicateId is_empty = code_.truth({.form = Form::kISetPURR,
+                                                      .modifier = sass::modifierOf(Compare::kGreaterEqual),
+                                                      .sources = {first, rows, direct::kRz}});
+    code_.append({.form = Form::kExit, .guard = is_empty});
+    code_.append({.form = Form::kIAdd3RRR, .destination = direct::fixed::kRow, .sources = {first, lane, direct::kRz}});
+    return lane;
+  }
+
+  void emitOutputs(direct::ValueId lane, direct::ValueId outputs, direct::ValueId first, direct::ValueId roots) {
+    namespace fixed = direct::fixed;
+    if (!options_.loss) {
+      code_.append({.form = Form::kImadWideURIR,
+                    .destination = fixed::kOutputs,
+                    .sources = {first, direct::kRz, outputs},
+                    .immediate = sizeof(std::uint32_t)});
+      return;
+    }
+    const direct::ValueId of_group = direct::addressTimes(code_, outputs, first, sizeof(std::uint32_t));
+    const direct::ValueId address = direct::addressTimes(code_, of_group, lane, sizeof(std::uint32_t));
+    const direct::PredicateId has_root = code_.truth(
+        {.form = Form::kISetPURR, .modifier = sass::modifierOf(Compare::kLess), .sources = {lane, roots, direct::kRz}});
+    direct::moveTo(code_, fixed::kOutput, direct::kRz);
+    code_.append({.form = Form::kLdg,
+                  .guard = has_root,
+                  .destination = fixed::kOutput,
+                  .sources = {address, direct::kRz, direct::kRz}});
+    for (const unsigned bit : {0U, 1U}) {
+      code_.append({.form = Form::kISetPURI,
+                    .modifier = sass::modifierOf(Compare::kNotEqual),
+                    .predicate = direct::machinePredicate(bit),
+                    .sources = {direct::andWith(code_, lane, 1U << bit), direct::kRz, direct::kRz}});
+    }
+    const direct::RegisterSet reserved = reservedRegisters(options_);
+    const direct::SumRegisters kept(direct::widthOf(options_.precision));
+    for (direct::ValueId r = kept.previous; r < kept.counts + kCountRegisters; ++r) {
+      if ((reserved & direct::registerSet(r)) != 0) direct::moveTo(code_, r, direct::kRz);
+    }
+  }
+
+  const DirectOptions& options_;
+  direct::KernelArguments arguments_;
+  direct::Code code_;
+};
+
+}  // namespace
+
+bool isDirect(Op op, Math math, Precision precision) noexcept {
+  return directOperators(math, precision)[static_cast<std::size_t>(op)];
+}
+
+std::vector<bool> directRoots(const Dag& dag, Math math) {
+  const OperatorSet& operators = directOperators(math, dag.precision());
+  const auto isDirectNode = [&](const Node& node) {
+    return node.kind != Token::Kind::kOp || operators[static_cast<std::size_t>(node.op)];
+  };
+  if (std::ranges::all_of(dag.nodes(), isDirectNode)) return std::vector<bool>(dag.roots().size(), true);
+  std::vector<bool> nodes(dag.size()), roots;
+  for (NodeId id = 0; id < dag.size(); ++id) {
+    const Node& node = dag.node(id);
+    nodes[id] = isDirectNode(node) && std::ranges::all_of(node.inputs(), [&](NodeId input) { return nodes[input]; });
+  }
+  for (const NodeId root : dag.roots()) roots.push_back(nodes[root]);
+  return roots;
+}
+
+struct DirectEmitter::State {
+  explicit State(const DirectOptions& o) : options(o), file(registerFile(o)), selector(o), allocator(o.architecture) {}
+
+  void emitGroup(std::span<const std::uint32_t> roots, DirectPart& part);
+  bool generate(std::span<const std::uint32_t> roots, DirectPart& part);
+
+  DirectOptions options;
+  direct::RegisterFile file;
+  direct::Selector selector;
+  direct::Scheduler scheduler;
+  direct::Allocator allocator;
+  direct::Code code;
+};
+
+// Appends the instructions of one group. The tables get its entries.
+bool DirectEmitter::State::generate(std::span<const std::uint32_t> roots, DirectPart& part) {
+  constexpr std::size_t kMostNumbers = std::size_t{1} << 20;  // loads reach 8 MB from where a table begins
+  const std::size_t numbers = part.parameters.size();
+  const direct::Sections sections = selector.select(roots, code, part.parameters, part.outputs);
+  if (code.isTooLong() || part.parameters.size() - numbers > kMostNumbers) return false;
+  for (const unsigned window : {options.window, 1U}) {
+    scheduler.begin(code, sections, window);
+    if (allocator.run(code, scheduler, file, part.words)) return true;
+    if (window == 1) break;
+    ++part.retries;
+  }
+  return false;
+}
+
+void DirectEmitter::State::emitGroup(std::span<const std::uint32_t> roots, DirectPart& part) {
+  const std::size_t numbers = part.parameters.size(), outputs = part.outputs.size();
+  pad(part.words, options.architecture);
+  const std::size_t begin = part.words.size();
+  if (generate(roots, part)) {
+    part.groups.push_back({.code = bytesOf(begin),
+                           .parameter = static_cast<std::uint32_t>(numbers),
+                           .output = static_cast<std::uint32_t>(outputs),
+                           .roots = static_cast<std::uint32_t>(roots.size())});
+    part.registers = std::max(part.registers, allocator.registers() + sass::kHiddenRegisters);
+    for (const std::uint32_t exit : allocator.exits()) part.exits.push_back(bytesOf(begin + exit));
+    return;
+  }
+  part.parameters.resize(numbers);
+  part.outputs.resize(outputs);
+  if (roots.size() == 1) {
+    part.refused.push_back(roots[0]);
+    return;
+  }
+  ++part.splits;
+  emitGroup(roots.first(roots.size() / 2), part);
+  emitGroup(roots.subspan(roots.size() / 2), part);
+}
+
+DirectEmitter::DirectEmitter(std::unique_ptr<State> state) : state_(std::move(state)) {}
+DirectEmitter::DirectEmitter(DirectEmitter&&) noexcept = default;
+DirectEmitter& DirectEmitter::operator=(DirectEmitter&&) noexcept = default;
+DirectEmitter::~DirectEmitter() = default;
+
+Result<DirectEmitter> DirectEmitter::create(const DirectOptions& options) {
+  if (Status status = checkOptions(options); !status) return status.error();
+  return DirectEmitter(std::make_unique<State>(options));
+}
+
+void DirectPart::clear() {
+  words.clear();
+  groups.clear();
+  parameters.clear();
+  outputs.clear();
+  exits.clear();
+  refused.clear();
+  registers = splits = retries = 0;
+}
+
+DirectPart DirectEmitter::emit(const Dag& dag) {
+  DirectPart part;
+  emit(dag, part);
+  return part;
+}
+
+void DirectEmitter::emit(const Dag& dag, DirectPart& part) {
+  part.clear();
+  state_->selector.begin(dag);
+  std::vector<bool> is_direct(dag.roots().size(), false);
+  if (dag.precision() == state_->options.precision) is_direct = directRoots(dag, state_->options.math);
+  std::vector<std::uint32_t> roots;
+  for (std::uint32_t root = 0; root < is_direct.size(); ++root) {
+    (is_direct[root] ? roots : part.refused).push_back(root);
+  }
+  const std::size_t most = std::min(state_->options.roots, mostRoots(state_->options));
+  for (std::size_t first = 0; first < roots.size(); first += most) {
+    const std::size_t count = std::min(most, roots.size() - first);
+    state_->emitGroup(std::span(roots).subspan(first, count), part);
+  }
+  std::ranges::sort(part.refused);
+  pad(part.words, state_->options.architecture);
+}
+
+Result<DirectImage> linkDirect(std::span<DirectPart> parts, const DirectOptions& options) {
+  if (Status status = checkOptions(options); !status) return status.error();
+  const direct::Code code = Prologue(options).make();
+  direct::Scheduler scheduler;
+  direct::Allocator allocator(options.architecture);
+  DirectImage image;
+  scheduler.begin(code, {.middle = code.size(), .tail = code.size()}, 1);
+  if (!allocator.run(code, scheduler, registerFile(options), image.words)) {
+    return Error{Errc::kInvalid, fmt::format("{} registers do not hold the kernel's beginning", options.registers), {}};
+  }
+  image.registers = allocator.registers() + sass::kHiddenRegisters;
+  std::size_t size = image.words.size() + kAlignment;
+  for (const DirectPart& part : parts) size += part.words.size();
+  if (size > std::numeric_limits<std::int32_t>::max() / sizeof(sass::Word)) {
+    return Error{Errc::kInvalid, fmt::format("{} instructions in one kernel, whose branches reach 2 GB", size), {}};
+  }
+  for (const std::uint32_t exit : allocator.exits()) image.exits.push_back(bytesOf(exit));
+  pad(image.words, options.architecture);
+  std::size_t words = image.words.size();
+  std::uint32_t numbers = 0, outputs = 0;
+  for (DirectPart& part : parts) {
+    const std::uint32_t base = bytesOf(words);
+    words += part.words.size();
+    for (const DirectGroup& group : part.groups) {
+      image.groups.push_back({group.code + base, group.parameter + numbers, group.output + outputs, group.roots});
+    }
+    for (const std::uint32_t exit : part.exits) {
+      addExit(image, exit + base, part.words[exit / sizeof(sass::Word)], options.architecture);
+    }
+    numbers += static_cast<std::uint32_t>(part.parameters.size());
+    outputs += static_cast<std::uint32_t>(part.outputs.size());
+    image.registers = std::max(image.registers, part.registers);
+  }
+  return image;
+}
+
+Result<DirectImage> joinDirect(std::span<const DirectPart> parts, const DirectOptions& options) {
+  std::vector<DirectPart> linked(parts.begin(), parts.end());
+  Result<DirectImage> image = linkDirect(linked, options);
+  if (!image) return image;
+  for (const DirectPart& part : linked) image->words.insert(image->words.end(), part.words.begin(), part.words.end());
+  return image;
+}
+
+KernelDescription directKernel(const DirectImage& image, std::span<const DirectPart> parts) {
+  std::vector<std::span<const sass::Word>> code = {image.words};
+  for (const DirectPart& part : parts) code.emplace_back(part.words);
+  return {.name = kDirectKernel,
+          .code = std::move(code),
+          .registers = image.registers,
+          .parameter_bytes = {sizeof(DirectArguments)},
+          .max_threads = {kWarpLanes * kDirectMostWarps, 1, 1},
+          .exits = image.exits};
+}
+
+}  // namespace srjit

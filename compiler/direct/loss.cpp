@@ -1,0 +1,219 @@
+#include "compiler/direct/loss.h"
+
+#include <cstddef>
+#include <limits>
+
+#include "compiler/direct/emitter.h"
+
+namespace srjit::direct {
+namespace {
+
+using sass::Compare;
+
+constexpr std::uint8_t kAnd = 0xc0, kOr = 0xfc;  // truth tables of LOP3: a & b, a | b
+constexpr unsigned kCountBits = 8;               // hold kGroupRows
+constexpr unsigned kCountsOfRegister = 32 / kCountBits;
+constexpr std::uint32_t kLaneMask = 31, kStepMask = 96, kStepBit = 32, kLastStep = 96;
+
+// Whether the lane's number has a bit. Only the lowest two have predicates of their own: each level has half as many
+// exchanges as the one before.
+PredicateId laneBit(Code& code, unsigned level) {
+  if (level == 0) return fixed::kBit0;
+  if (level == 1) return fixed::kBit1;
+  return compareWith(code, Compare::kNotEqual, andWith(code, fixed::kRow, 1U << level), 0);
+}
+
+ValueId select(Code& code, PredicateId condition, ValueId x, ValueId y, unsigned width) {
+  return code.value(
+      {.form = width == 2 ? Form::kSelPair : Form::kSelRR, .condition = condition, .sources = {x, y, kRz}}, width);
+}
+
+ValueId addNumbers(Code& code, ValueId x, ValueId y, unsigned width) {
+  return code.value({.form = width == 2 ? Form::kDAddRR : Form::kFAddRR, .sources = {x, y, kRz}}, width);
+}
+
+}  // namespace
+
+ValueId andWith(Code& code, ValueId x, std::uint32_t mask) {
+  return code.value({.form = Form::kLop3RIR, .modifier = kAnd, .sources = {x, kRz, kRz}, .immediate = mask});
+}
+
+PredicateId compareWith(Code& code, Compare how, ValueId x, std::uint32_t number) {
+  return code.truth(
+      {.form = Form::kISetPURI, .modifier = sass::modifierOf(how), .sources = {x, kRz, kRz}, .immediate = number});
+}
+
+ValueId addressOf(Code& code, ValueId base, ValueId x, ValueId y) {
+  return code.value({.form = Form::kImadWideURRR, .sources = {x, y, base}}, 2);
+}
+
+ValueId addressTimes(Code& code, ValueId base, ValueId x, std::uint32_t y) {
+  return code.value({.form = Form::kImadWideURIR, .sources = {x, kRz, base}, .immediate = y}, 2);
+}
+
+ValueId loadAt(Code& code, ValueId address, unsigned width) {
+  return code.value({.form = width == 2 ? Form::kLdg64 : Form::kLdg, .sources = {address, kRz, kRz}}, width);
+}
+
+void moveTo(Code& code, ValueId fixed, ValueId x, unsigned width, PredicateId guard) {
+  code.append({.form = width == 2 ? Form::kMovPair : Form::kMovR,
+               .guard = guard,
+               .destination = fixed,
+               .sources = {x, kRz, kRz}});
+}
+
+void Butterfly::begin(Kind kind, unsigned first_level) {
+  kind_ = kind;
+  first_level_ = first_level;
+  waiting_.fill(kRz);
+}
+
+ValueId Butterfly::add(Code& code, ValueId x, ValueId y) const {
+  if (kind_ == Kind::kInteger) return code.value({.form = Form::kIAdd3RRR, .sources = {x, y, kRz}});
+  return addNumbers(code, x, y, width());
+}
+
+ValueId Butterfly::receive(Code& code, unsigned level, ValueId x) const {
+  const Form form = kind_ == Kind::kDouble ? Form::kShflPair : Form::kShflBfly;
+  return code.value({.form = form, .sources = {x, kRz, kRz}, .immediate = 1U << level}, width());
+}
+
+ValueId Butterfly::addNeighbour(Code& code, unsigned level, ValueId x) const {
+  return add(code, x, receive(code, level, x));
+}
+
+ValueId Butterfly::exchange(Code& code, unsigned level, ValueId even, ValueId odd) const {
+  const PredicateId bit = laneBit(code, level);
+  const ValueId sent = select(code, bit, even, odd, width());
+  const ValueId kept = select(code, bit, odd, even, width());
+  const ValueId received = receive(code, level, sent);
+  return add(code, kept, received);
+}
+
+void Butterfly::push(Code& code, ValueId item) {
+  unsigned level = first_level_;
+  for (; waiting_[level] != kRz; ++level) {
+    item = exchange(code, level, waiting_[level], item);
+    waiting_[level] = kRz;
+  }
+  waiting_[level] = item;
+}
+
+ValueId Butterfly::finish(Code& code) {
+  ValueId sum = kRz;
+  for (unsigned level = first_level_; level < kLevels; ++level) {
+    if (sum == kRz && waiting_[level] == kRz) continue;
+    if (sum != kRz && waiting_[level] != kRz) {
+      sum = exchange(code, level, waiting_[level], sum);
+    } else {
+      sum = addNeighbour(code, level, sum == kRz ? waiting_[level] : sum);
+    }
+  }
+  if (waiting_[kLevels] != kRz) sum = waiting_[kLevels];
+  for (unsigned level = 0; level < first_level_; ++level) sum = addNeighbour(code, level, sum);
+  return sum;
+}
+
+void LossSelector::loadArguments(Code& code) {
+  targets_ = arguments_.loadPair(code, offsetof(DirectArguments, target));
+  if (spec_.weighted) all_weights_ = arguments_.loadPair(code, offsetof(DirectArguments, weights));
+  roots_ = 0;
+  const Butterfly::Kind kind = width_ == 2 ? Butterfly::Kind::kDouble : Butterfly::Kind::kFloat;
+  terms_.begin(kind, 0);
+  weights_.begin(kind, 0);
+}
+
+void LossSelector::loadRow(Code& code, ValueId row) {
+  target_ = loadAt(code, addressTimes(code, targets_, row, 4 * width_), width_);
+  if (spec_.weighted) weight_ = loadAt(code, addressTimes(code, all_weights_, row, 4 * width_), width_);
+}
+
+void LossSelector::add(Builder& builder, const Value& prediction) {
+  Code& code = builder.code();
+  const Value difference = builder.add(prediction, Value(target_, builder).negated());
+  Value term = spec_.term == LossTerm::kSquared ? builder.multiply(difference, difference) : difference.magnitude();
+  const Value weight(weight_, builder);
+  if (spec_.weighted) term = builder.multiply(weight, term);
+  PredicateId counts = fixed::kExists;
+  if (spec_.skip_invalid) {
+    const Value infinity(std::numeric_limits<double>::infinity());
+    counts = builder.compare(Compare::kLess, prediction.magnitude(), infinity, fixed::kExists).predicate;
+    const ValueId counter = kept_.counts + roots_ / kCountsOfRegister;
+    code.append({.form = Form::kIAdd3RIR,
+                 .guard = counts,
+                 .destination = counter,
+                 .sources = {counter, kRz, kRz},
+                 .immediate = 1U << (kCountBits * (roots_ % kCountsOfRegister))});
+  }
+  const Value nothing(kRz, builder);
+  terms_.push(code, builder.choose(counts, term, nothing).id());
+  if (spec_.weighted && spec_.skip_invalid) weights_.push(code, builder.choose(counts, weight, nothing).id());
+  ++roots_;
+}
+
+// The sum of the steps of a row group as (0 + 1) + (2 + 3); it is what this gives in the last step.
+ValueId LossSelector::addSteps(Code& code, ValueId sum, ValueId previous, ValueId first_half) const {
+  const ValueId step = andWith(code, fixed::kRow, kStepMask);
+  const PredicateId second = compareWith(code, Compare::kEqual, step, kStepBit);
+  const PredicateId odd = compareWith(code, Compare::kNotEqual, andWith(code, fixed::kRow, kStepBit), 0);
+  const ValueId pair = addNumbers(code, previous, sum, width_);
+  const ValueId latest = select(code, odd, pair, sum, width_);
+  const ValueId total = addNumbers(code, first_half, latest, width_);
+  moveTo(code, previous, latest, width_);
+  moveTo(code, first_half, latest, width_, second);
+  return total;
+}
+
+// The count of the lane's root as a number. Each register holds those of four roots.
+ValueId LossSelector::countOf(Code& code) const {
+  Butterfly counts;
+  counts.begin(Butterfly::Kind::kInteger, 2);
+  const unsigned registers = (roots_ + kCountsOfRegister - 1) / kCountsOfRegister;
+  for (unsigned i = 0; i < registers; ++i) counts.push(code, kept_.counts + i);
+  ValueId x = counts.finish(code);
+  for (unsigned i = 0; i < registers; ++i) moveTo(code, kept_.counts + i, kRz);
+  for (const unsigned bit : {0U, 1U}) {
+    const ValueId shifted =
+        code.value({.form = Form::kShrRI, .sources = {x, kRz, kRz}, .immediate = kCountBits << bit});
+    x = select(code, laneBit(code, bit), shifted, x, 1);
+  }
+  // 2^23 + n has n in its lowest bits, in f64 2^52 + n.
+  constexpr std::uint32_t kBitsOf2To23 = 0x4b000000, kBitsOfItsOpposite = 0xcb000000;
+  constexpr std::uint32_t kUpperOf2To52 = 0x43300000, kUpperOfItsOpposite = 0xc3300000;
+  const ValueId count = andWith(code, x, (1U << kCountBits) - 1);
+  if (width_ == 2) {
+    const ValueId raised =
+        code.value({.form = Form::kMovUpperI, .sources = {count, kRz, kRz}, .immediate = kUpperOf2To52}, 2);
+    return code.value({.form = Form::kDAddRI, .sources = {raised, kRz, kRz}, .immediate = kUpperOfItsOpposite}, 2);
+  }
+  const ValueId raised =
+      code.value({.form = Form::kLop3RIR, .modifier = kOr, .sources = {count, kRz, kRz}, .immediate = kBitsOf2To23});
+  return code.value({.form = Form::kFAddRI, .sources = {raised, kRz, kRz}, .immediate = kBitsOfItsOpposite});
+}
+
+void LossSelector::store(Code& code, ValueId sum, std::size_t pointer, PredicateId writes) const {
+  const ValueId group = code.value({.form = Form::kShrRI, .sources = {fixed::kRow, kRz, kRz}, .immediate = 7});
+  const ValueId of_group = addressTimes(code, arguments_.loadPair(code, pointer), group, 4 * width_);
+  const ValueId stride = arguments_.load(code, offsetof(DirectArguments, output_stride));
+  const ValueId address = addressOf(code, of_group, fixed::kOutput, stride);
+  code.append({.form = width_ == 2 ? Form::kStg64 : Form::kStg, .guard = writes, .sources = {address, sum, kRz}});
+}
+
+void LossSelector::emitTail(Code& code) {
+  static_assert(kGroupRows == 128, "a row group is four steps");
+  const bool weighs_rows = spec_.weighted && spec_.skip_invalid;
+  const ValueId total = addSteps(code, terms_.finish(code), kept_.previous, kept_.first_half);
+  ValueId kept_weights = kRz;
+  if (weighs_rows) {
+    kept_weights = addSteps(code, weights_.finish(code), kept_.previous_weight, kept_.first_half_weight);
+  }
+  const PredicateId is_last = compareWith(code, Compare::kEqual, andWith(code, fixed::kRow, kStepMask), kLastStep);
+  const std::uint32_t skip = code.append({.form = Form::kBra, .guard = opposite(is_last), .synchronized = true});
+  const PredicateId writes = compareWith(code, Compare::kLess, andWith(code, fixed::kRow, kLaneMask), roots_);
+  store(code, total, offsetof(DirectArguments, results), writes);
+  if (spec_.skip_invalid) store(code, countOf(code), offsetof(DirectArguments, counts), writes);
+  if (weighs_rows) store(code, kept_weights, offsetof(DirectArguments, kept_weights), writes);
+  code.operation(skip).immediate = code.size();
+}
+
+}  // namespace srjit::direct

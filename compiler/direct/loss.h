@@ -1,0 +1,108 @@
+// The terms of a loss and their sums over lanes and steps. Internal to the direct tier.
+#pragma once
+
+#include <array>
+
+#include "compiler/direct/code.h"
+#include "compiler/direct/value.h"
+#include "compiler/lowering/loss.h"
+
+namespace srjit::direct {
+
+/// Of losses: registers that keep numbers from one step to the next, and counts.
+struct SumRegisters {
+  explicit constexpr SumRegisters(unsigned width)
+      : first_half(previous + width),
+        previous_weight(previous + 2 * width),
+        first_half_weight(previous + 3 * width),
+        counts(previous + 4 * width) {}
+
+  ValueId previous = fixed::kFirstSum, first_half;  ///< sums of earlier steps
+  ValueId previous_weight, first_half_weight;       ///< the same for weights of valid rows
+  ValueId counts;                                   ///< 8 registers of 4 counts of valid rows each
+};
+
+/// Loads arguments of the kernel.
+class KernelArguments {
+ public:
+  explicit KernelArguments(unsigned architecture) : first_(sass::constantBankOf(architecture).parameters) {}
+  /// The u32 or the pair at a place in DirectArguments.
+  ValueId load(Code& code, std::size_t offset) const { return code.value(loadOf(Form::kLdc, offset)); }
+  ValueId loadPair(Code& code, std::size_t offset) const { return code.value(loadOf(Form::kLdc64, offset), 2); }
+
+ private:
+  Operation loadOf(Form form, std::size_t offset) const {
+    return {.form = form, .immediate = first_ + static_cast<std::uint32_t>(offset)};
+  }
+  std::uint32_t first_;
+};
+
+/// Short operations on integers and addresses.
+ValueId andWith(Code& code, ValueId x, std::uint32_t mask);
+PredicateId compareWith(Code& code, sass::Compare how, ValueId x, std::uint32_t number);
+/// The pair base + x * y, for unsigned x and y.
+ValueId addressOf(Code& code, ValueId base, ValueId x, ValueId y);
+ValueId addressTimes(Code& code, ValueId base, ValueId x, std::uint32_t y);
+/// One register, or a pair.
+ValueId loadAt(Code& code, ValueId address, unsigned width);
+/// Changes a register, or a pair, that keeps its meaning.
+void moveTo(Code& code, ValueId fixed, ValueId x, unsigned width = 1, PredicateId guard = kAlways);
+
+/// Sums over the lanes of a warp of up to 32 items a lane, in the tree of loss.h: at level k, pairs of items are
+/// exchanged between lanes whose numbers differ in bit k, and each lane goes on with one item of the pair. In the end
+/// lane l has the sum of item l. Integers may leave out the first levels: then lanes that differ in these bits alone
+/// have the same sum.
+class Butterfly {
+ public:
+  enum class Kind { kFloat, kDouble, kInteger };
+
+  void begin(Kind kind, unsigned first_level);
+  void push(Code& code, ValueId item);
+  /// The sum of the lane.
+  ValueId finish(Code& code);
+
+ private:
+  static constexpr unsigned kLevels = 5;
+  ValueId exchange(Code& code, unsigned level, ValueId even, ValueId odd) const;
+  /// What the lane has whose number differs in that bit.
+  ValueId receive(Code& code, unsigned level, ValueId x) const;
+  unsigned width() const { return kind_ == Kind::kDouble ? 2 : 1; }
+  ValueId addNeighbour(Code& code, unsigned level, ValueId x) const;
+  ValueId add(Code& code, ValueId x, ValueId y) const;
+
+  Kind kind_ = Kind::kFloat;
+  unsigned first_level_ = 0;
+  std::array<ValueId, kLevels + 1> waiting_{};  ///< kRz: none
+};
+
+class LossSelector {
+ public:
+  /// Numbers take `width` registers.
+  LossSelector(const std::optional<LossSpec>& spec, unsigned width, const KernelArguments& arguments)
+      : spec_(spec.value_or(LossSpec{})), arguments_(arguments), width_(width), kept_(width) {}
+
+  /// Begins a step: loads the arguments that loadRow() needs.
+  void loadArguments(Code& code);
+  /// Loads the target and the weight of the row with number `row`.
+  void loadRow(Code& code, ValueId row);
+  /// Adds the term of the next root.
+  void add(Builder& builder, const Value& prediction);
+  /// Ends a step, and, after the fourth, stores the sums.
+  void emitTail(Code& code);
+
+ private:
+  ValueId addSteps(Code& code, ValueId sum, ValueId previous, ValueId first_half) const;
+  ValueId countOf(Code& code) const;
+  void store(Code& code, ValueId sum, std::size_t pointer, PredicateId writes) const;
+
+  LossSpec spec_;
+  KernelArguments arguments_;
+  unsigned width_;
+  SumRegisters kept_;
+  unsigned roots_ = 0;
+  ValueId targets_ = kRz, all_weights_ = kRz;  ///< pairs: where they begin
+  ValueId target_ = kRz, weight_ = kRz;        ///< of the row
+  Butterfly terms_, weights_;
+};
+
+}  // namespace srjit::direct

@@ -1,0 +1,293 @@
+#include "compiler/direct/select.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <optional>
+
+namespace srjit::direct {
+namespace {
+
+using sass::Compare;
+
+constexpr unsigned kQuad = 4;
+
+bool isOperator(const Node& node) { return node.kind == Token::Kind::kOp; }
+
+}  // namespace
+
+void EntryReader::begin(Code& code, ValueId base, unsigned width, std::vector<std::uint32_t>& table) {
+  code_ = &code;
+  base_ = base;
+  width_ = width;
+  table_ = &table;
+  first_ = table.size();
+  load_at_ = code.append({});
+}
+
+ValueId EntryReader::next(std::uint32_t entry) {
+  const std::size_t position = (table_->size() - first_) * width_;
+  table_->push_back(entry);
+  if (position % kQuad == 0) {
+    quad_ = code_->newValues(kQuad);
+    code_->place(load_at_, {.form = Form::kLdg128,
+                            .destination = quad_,
+                            .sources = {base_, kRz, kRz},
+                            .immediate = static_cast<std::uint32_t>(position * sizeof(std::uint32_t))});
+    load_at_ = code_->append({});
+  }
+  const ValueId value = quad_ + static_cast<ValueId>(position % kQuad);
+  if (width_ == 2) code_->bindToLower(value + 1);
+  return value;
+}
+
+void EntryReader::end(std::uint32_t filler) {
+  while (table_->size() % kQuad != 0) table_->push_back(filler);
+}
+
+Selector::Selector(const DirectOptions& options)
+    : options_(options),
+      arguments_(options.architecture),
+      width_(widthOf(options.precision)),
+      loss_(options.loss, width_, arguments_) {}
+
+void Selector::begin(const Dag& dag) {
+  dag_ = &dag;
+  if (nodes_.size() < dag.size()) nodes_.resize(dag.size());
+}
+
+void Selector::countUses(std::span<const std::uint32_t> roots) {
+  used_columns_.clear();
+  for (const std::uint32_t root : roots) {
+    unvisited_.push_back(dag_->roots()[root]);
+    while (!unvisited_.empty()) {
+      const NodeId id = unvisited_.back();
+      unvisited_.pop_back();
+      if (++stateOf(id).uses > 1) continue;
+      const Node& node = dag_->node(id);
+      if (node.kind == Token::Kind::kVariable) used_columns_.push_back(id);
+      for (const NodeId operand : node.inputs()) unvisited_.push_back(operand);
+    }
+  }
+}
+
+// How many values may wait for later uses. What is left is for those of an expression being computed, for what the
+// scheduler begins early, and for numbers.
+void Selector::setLimits() {
+  constexpr unsigned kAtWork = 32, kLeast = 4;
+  unsigned taken = kAtWork + 8;
+  if (options_.loss) {
+    if (options_.loss->weighted) taken += width_;
+    if (options_.loss->skip_invalid) taken += 10;
+    if (options_.loss->weighted && options_.loss->skip_invalid) taken += 5 * width_;
+  } else {
+    taken += 4 * (width_ - 1);
+  }
+  const unsigned free = options_.registers > taken ? options_.registers - taken : 0;
+  const unsigned left = std::max(free, 2 * kLeast) / width_;
+  columns_.nodes.clear();
+  shared_.nodes.clear();
+  columns_.limit = std::clamp<std::size_t>(used_columns_.size(), 1, left * 2 / 3);
+  shared_.limit = left - columns_.limit;
+}
+
+void Selector::keep(Residents& residents, NodeId id) {
+  if (residents.nodes.size() >= residents.limit) {
+    std::size_t oldest = 0;
+    for (std::size_t i = 1; i < residents.nodes.size(); ++i) {
+      if (nodes_[residents.nodes[i]].used < nodes_[residents.nodes[oldest]].used) oldest = i;
+    }
+    // Whoever needs it next computes it again, from its operands.
+    const NodeId leaving = residents.nodes[oldest];
+    nodes_[leaving].is_known = nodes_[leaving].is_resident = false;
+    for (const NodeId operand : dag_->node(leaving).inputs()) ++stateOf(operand).uses;
+    residents.nodes[oldest] = id;
+  } else {
+    residents.nodes.push_back(id);
+  }
+  nodes_[id].is_resident = true;
+}
+
+void Selector::drop(Residents& residents, NodeId id) {
+  nodes_[id].is_known = nodes_[id].is_resident = false;
+  *std::ranges::find(residents.nodes, id) = residents.nodes.back();
+  residents.nodes.pop_back();
+}
+
+Value Selector::use(NodeId id) {
+  const Node& node = dag_->node(id);
+  switch (node.kind) {
+    case Token::Kind::kConstant:
+      return builder_->literal(node.value);
+    case Token::Kind::kParameter:
+      return {numbers_.next(node.index), *builder_};
+    default:
+      break;
+  }
+  NodeState& state = stateOf(id);
+  if (!state.is_known) {
+    state.value = column(node.index);
+    state.is_known = true;
+  }
+  const Value value = state.value;
+  state.used = ++clock_;
+  if (state.uses > 1) {
+    --state.uses;
+    if (!state.is_resident) keep(residentsOf(id), id);
+  } else {
+    state.uses = 0;
+    if (state.is_resident) drop(residentsOf(id), id);
+    state.is_known = false;
+  }
+  return value;
+}
+
+Value Selector::column(std::uint32_t index) {
+  const ValueId address = index == 0 ? row_address_ : addressTimes(*code_, row_address_, column_stride_, index);
+  return {loadAt(*code_, address, width_), *builder_};
+}
+
+// Operators come before leaves, which need no registers until they are used, and in the order of the graph.
+void Selector::visit(NodeId id) {
+  Visit& visit = path_.emplace_back();
+  visit.id = id;
+  const auto inputs = dag_->node(id).inputs();
+  std::array<NodeId, kMaxArity> ranks;
+  for (std::uint8_t i = 0; i < inputs.size(); ++i) {
+    const NodeId rank = isOperator(dag_->node(inputs[i])) ? inputs[i] : static_cast<NodeId>(dag_->size());
+    std::uint8_t at = i;
+    for (; at > 0 && rank < ranks[at - 1]; --at) {
+      ranks[at] = ranks[at - 1];
+      visit.order[at] = visit.order[at - 1];
+    }
+    ranks[at] = rank;
+    visit.order[at] = i;
+  }
+  visit.end = static_cast<std::uint8_t>(inputs.size());
+}
+
+Value Selector::valueOf(NodeId root) {
+  if (!isReady(root)) visit(root);
+  while (!path_.empty()) {
+    Visit& top = path_.back();
+    const Node& node = dag_->node(top.id);
+    if (top.next < top.end) {
+      const std::uint8_t operand = top.order[top.next];
+      const NodeId input = node.operands[operand];
+      if (isReady(input)) {
+        top.operands[operand] = use(input);
+        ++top.next;
+      } else {
+        visit(input);
+      }
+      continue;
+    }
+    NodeState& state = stateOf(top.id);
+    state.value = builder_->apply(node.op, top.operands);
+    state.is_known = true;
+    path_.pop_back();
+  }
+  return use(root);
+}
+
+// All arguments are loaded before the first is used, so that their latencies overlap.
+void Selector::emitHead() {
+  Code& code = *code_;
+  const ValueId rows = arguments_.load(code, offsetof(DirectArguments, rows));
+  ValueId row_stride = kRz, columns = kRz, results = kRz;
+  if (!used_columns_.empty()) {
+    row_stride = arguments_.load(code, offsetof(DirectArguments, row_stride));
+    columns = arguments_.loadPair(code, offsetof(DirectArguments, columns));
+    column_stride_ = arguments_.load(code, offsetof(DirectArguments, column_stride));
+  }
+  if (options_.loss) {
+    loss_.loadArguments(code);
+  } else {
+    results = arguments_.loadPair(code, offsetof(DirectArguments, results));
+    output_stride_ = arguments_.load(code, offsetof(DirectArguments, output_stride));
+  }
+  code.append({.form = Form::kISetPURR,
+               .modifier = sass::modifierOf(Compare::kLess),
+               .predicate = fixed::kExists,
+               .sources = {fixed::kRow, rows, kRz}});
+  const ValueId last =
+      code.value({.form = Form::kIAdd3RIR, .sources = {rows, kRz, kRz}, .immediate = static_cast<std::uint32_t>(-1)});
+  const ValueId row =
+      code.value({.form = Form::kSelRR, .condition = fixed::kExists, .sources = {fixed::kRow, last, kRz}});
+  if (!used_columns_.empty()) row_address_ = addressOf(code, columns, row, row_stride);
+  if (options_.loss) {
+    loss_.loadRow(code, row);
+  } else {
+    result_address_ = addressTimes(code, results, row, 4 * width_);
+  }
+}
+
+// The next step of the row group, or the first of the warp's next one.
+void Selector::emitLoopEnd() {
+  constexpr std::uint32_t kStepMask = 96, kLastStep = 96, kStepRows = 32;
+  Code& code = *code_;
+  const std::uint32_t first = code.size();
+  const ValueId rows = arguments_.load(code, offsetof(DirectArguments, rows));
+  const ValueId jump = arguments_.load(code, offsetof(DirectArguments, row_jump));
+  code.operation(first).synchronized = true;
+  const PredicateId is_last = compareWith(code, Compare::kEqual, andWith(code, fixed::kRow, kStepMask), kLastStep);
+  code.append({.form = Form::kIAdd3RIR,
+               .destination = fixed::kRow,
+               .sources = {fixed::kRow, kRz, kRz},
+               .immediate = kStepRows});
+  code.append(
+      {.form = Form::kIAdd3RRR, .guard = is_last, .destination = fixed::kRow, .sources = {fixed::kRow, jump, kRz}});
+  // A row group of a loss goes on to its fourth step, since the sums of the earlier ones are still to be stored.
+  const std::uint32_t together = options_.loss ? static_cast<std::uint32_t>(kGroupRows) : kStepRows;
+  const ValueId begin = andWith(code, fixed::kRow, ~(together - 1));
+  const PredicateId goes_on = code.truth(
+      {.form = Form::kISetPURR, .modifier = sass::modifierOf(Compare::kLess), .sources = {begin, rows, kRz}});
+  code.append({.form = Form::kBra, .guard = goes_on, .synchronized = true, .immediate = 0});
+  code.append({.form = Form::kExit});
+}
+
+void Selector::storePrediction(const Value& value, std::uint32_t root) {
+  const ValueId output = outputs_.next(root);
+  const ValueId address = addressOf(*code_, result_address_, output, output_stride_);
+  code_->append({.form = width_ == 2 ? Form::kStg64 : Form::kStg,
+                 .guard = fixed::kExists,
+                 .sources = {address, builder_->plain(value), kRz}});
+}
+
+Sections Selector::select(std::span<const std::uint32_t> roots, Code& code, std::vector<std::uint32_t>& numbers,
+                          std::vector<std::uint32_t>& outputs) {
+  ++group_;
+  code.clear();
+  Builder builder(code, options_.math, options_.precision);
+  code_ = &code;
+  builder_ = &builder;
+  countUses(roots);
+  setLimits();
+  emitHead();
+  Sections sections{.middle = code.size(), .tail = 0};
+  if (used_columns_.size() <= columns_.limit) {
+    for (const NodeId id : used_columns_) {
+      stateOf(id).value = column(dag_->node(id).index);
+      stateOf(id).is_known = true;
+      keep(columns_, id);
+    }
+  }
+  numbers_.begin(code, fixed::kNumbers, width_, numbers);
+  if (!options_.loss) outputs_.begin(code, fixed::kOutputs, 1, outputs);
+  for (const std::uint32_t root : roots) {
+    const Value value = valueOf(dag_->roots()[root]);
+    if (options_.loss) {
+      loss_.add(builder, value);
+      outputs.push_back(root);
+    } else {
+      storePrediction(value, root);
+    }
+  }
+  numbers_.end(0);
+  while (outputs.size() % kQuad != 0) outputs.push_back(DirectPart::kNoRoot);
+  sections.tail = code.size();
+  if (options_.loss) loss_.emitTail(code);
+  emitLoopEnd();
+  return sections;
+}
+
+}  // namespace srjit::direct

@@ -1,0 +1,281 @@
+#include "compiler/direct/value.h"
+
+#include <bit>
+#include <cmath>
+#include <utility>
+
+#include "ir/rows.h"
+
+namespace srjit::direct {
+namespace {
+
+constexpr std::uint32_t kSign = 0x80000000;
+
+Builder& builderOf(const Value& x, const Value& y) { return x.builder() ? *x.builder() : *y.builder(); }
+
+void setSource(Operation& operation, unsigned slot, const Value& x) {
+  operation.sources[slot] = x.id();
+  operation.negated |= static_cast<std::uint8_t>((x.isNegated() ? 1U : 0U) << slot);
+  operation.magnitude |= static_cast<std::uint8_t>((x.isMagnitude() ? 1U : 0U) << slot);
+}
+
+// What x < y says of y > x.
+sass::Compare mirrored(sass::Compare how) {
+  switch (how) {
+    case sass::Compare::kLess:
+      return sass::Compare::kGreater;
+    case sass::Compare::kLessEqual:
+      return sass::Compare::kGreaterEqual;
+    case sass::Compare::kGreater:
+      return sass::Compare::kLess;
+    case sass::Compare::kGreaterEqual:
+      return sass::Compare::kLessEqual;
+    default:
+      return how;
+  }
+}
+
+}  // namespace
+
+Value operator+(const Value& x, const Value& y) {
+  if (x.isLiteral() && y.isLiteral()) return {x.literal() + y.literal()};
+  return builderOf(x, y).add(x, y);
+}
+Value operator-(const Value& x, const Value& y) { return x + y.negated(); }
+Value operator*(const Value& x, const Value& y) {
+  if (x.isLiteral() && y.isLiteral()) return {x.literal() * y.literal()};
+  return builderOf(x, y).multiply(x, y);
+}
+Value operator/(const Value& x, const Value& y) {
+  if (x.isLiteral() && y.isLiteral()) return {x.literal() / y.literal()};
+  return builderOf(x, y).divide(x, y);
+}
+Value operator-(const Value& x) { return x.negated(); }
+Mask lt(const Value& x, const Value& y) { return builderOf(x, y).compare(sass::Compare::kLess, x, y); }
+Mask le(const Value& x, const Value& y) { return builderOf(x, y).compare(sass::Compare::kLessEqual, x, y); }
+Mask eq(const Value& x, const Value& y) { return builderOf(x, y).compare(sass::Compare::kEqual, x, y); }
+Value select(const Mask& mask, const Value& x, const Value& y) { return mask.builder->choose(mask.predicate, x, y); }
+
+#define SRJIT_FUNCTION(id, arity, ...) SRJIT_DEFINE_##arity(id)
+#define SRJIT_DEFINE_1(id) \
+  Value id(const Value& x) { return x.builder()->function(Function::k_##id, std::array{x}); }
+#define SRJIT_DEFINE_2(id) \
+  Value id(const Value& x, const Value& y) { return builderOf(x, y).function(Function::k_##id, std::array{x, y}); }
+#define SRJIT_DEFINE_3(id)                                           \
+  Value id(const Value& x, const Value& y, const Value& z) {         \
+    Builder& builder = x.builder() ? *x.builder() : builderOf(y, z); \
+    return builder.function(Function::k_##id, std::array{x, y, z});  \
+  }
+#include "ir/functions.def"
+#undef SRJIT_FUNCTION
+#undef SRJIT_DEFINE_1
+#undef SRJIT_DEFINE_2
+#undef SRJIT_DEFINE_3
+
+Value Builder::apply(Op op, const std::array<Value, kMaxArity>& operands) {
+  return applyRow<Value>(op, operands[0], operands[1], operands[2]);
+}
+
+ValueId Builder::literalRegister(std::uint32_t bits) {
+  if (bits == 0) return kRz;
+  return code_.value({.form = Form::kMovI, .immediate = bits});
+}
+
+Value Builder::literal(double value) {
+  if (!is_wide_) return {literalRegister(immediateOf(value)), *this};
+  const auto bits = std::bit_cast<std::uint64_t>(value);
+  if (bits == 0) return {kRz, *this};
+  const Value upper = result({.form = Form::kMovUpperI, .immediate = static_cast<std::uint32_t>(bits >> 32)});
+  if (isImmediate(value)) return upper;
+  return result(
+      {.form = Form::kAddLowerI, .sources = {upper.id(), kRz, kRz}, .immediate = static_cast<std::uint32_t>(bits)});
+}
+
+Operation Builder::withSources(Form registers, Form immediate, const Value& x, const Value& y, Operation rest) {
+  setSource(rest, 0, x);
+  if (!y.isLiteral()) {
+    rest.form = registers;
+    setSource(rest, 1, y);
+  } else if (isImmediate(y)) {
+    rest.form = immediate;
+    rest.immediate = immediateOf(y);
+  } else {
+    rest.form = registers;
+    rest.sources[1] = plain(y);
+  }
+  return rest;
+}
+
+ValueId Builder::plain(const Value& x) {
+  if (x.isLiteral()) return literal(x.literal()).id();
+  if (!x.isNegated() && !x.isMagnitude()) return x.id();
+  if (is_wide_) {
+    constexpr std::uint8_t kFlip = 0x3c, kClear = 0x30, kSet = 0xfc;  // a ^ b, a & ~b, a | b, with b the sign's bit
+    return result({.form = Form::kLop3Upper,
+                   .modifier = !x.isMagnitude() ? kFlip
+                               : x.isNegated()  ? kSet
+                                                : kClear,
+                   .sources = {x.id(), kRz, kRz},
+                   .immediate = kSign})
+        .id();
+  }
+  // -0 is what an addition leaves every number as it is with, its sign included.
+  Operation operation{.form = Form::kFAddRR, .negated = 2};
+  setSource(operation, 0, x);
+  return code_.value(operation);
+}
+
+Value Builder::add(const Value& x, const Value& y) {
+  if (x.isLiteral()) return add(y, x);
+  return result(withSources(forms_.add, forms_.add_literal, x, y));
+}
+
+Value Builder::multiply(const Value& x, const Value& y, std::uint8_t modifier) {
+  if (x.isLiteral()) return multiply(y, x, modifier);
+  return result(withSources(forms_.multiply, forms_.multiply_literal, x, y, {.modifier = modifier}));
+}
+
+Value Builder::fuse(const Value& x, const Value& y, const Value& z, std::uint8_t modifier) {
+  if (x.isLiteral() && y.isLiteral()) return fuse(literal(x.literal()), y, z, modifier);
+  if (x.isLiteral()) return fuse(y, x, z, modifier);
+  if (y.isLiteral() && (z.isLiteral() || !isImmediate(y))) return fuse(x, literal(y.literal()), z, modifier);
+  if (z.isLiteral() && !isImmediate(z)) return fuse(x, y, literal(z.literal()), modifier);
+  Operation operation{.form = y.isLiteral()   ? forms_.fuse_literal
+                              : z.isLiteral() ? forms_.fuse_add_literal
+                                              : forms_.fuse,
+                      .modifier = modifier};
+  // The unit changes the sign of a product, whichever factor has it.
+  setSource(operation, 0, y.isNegated() && !y.isLiteral() ? x.negated() : x);
+  if (y.isLiteral()) {
+    operation.immediate = immediateOf(y);
+  } else {
+    setSource(operation, 1, y.isNegated() ? y.negated() : y);
+  }
+  if (z.isLiteral()) {
+    operation.immediate = immediateOf(z);
+  } else {
+    setSource(operation, 2, z);
+  }
+  return result(operation);
+}
+
+Value Builder::extreme(const Value& x, const Value& y, bool largest, std::uint8_t modifier) {
+  if (x.isLiteral()) return extreme(y, x, largest, modifier);
+  if (is_wide_) return extremeOfDoubles(x, y, largest);
+  return result(withSources(Form::kFMnMxRR, Form::kFMnMxRI, x, y,
+                            {.modifier = modifier, .condition = largest ? opposite(kAlways) : kAlways}));
+}
+
+// Where x is the one that is wanted, it stays as it is when it takes a sign that either has (lets go of one that either
+// lacks), and of two zeros it becomes the right one. So equality counts for x; NaN in x does, and of y is y.
+Value Builder::extremeOfDoubles(const Value& x, const Value& y, bool largest) {
+  constexpr std::uint8_t kTakeSign = 0xf8, kLoseSign = 0xb0;  // a | (b & c), a & (c | ~b), with b the sign's bit
+  const Value a = bare(x), b(plain(y), *this);
+  const Value chosen = result({.form = Form::kLop3Upper,
+                               .modifier = largest ? kLoseSign : kTakeSign,
+                               .sources = {a.id(), kRz, b.id()},
+                               .immediate = kSign});
+  const Mask first = compare(largest ? sass::Compare::kGreaterEqual : sass::Compare::kLessEqual, a, b);
+  const Mask or_nan = compare(sass::Compare::kUnordered, a, a, first.predicate, sass::Combine::kOr);
+  return choose(or_nan.predicate, chosen, b);
+}
+
+Value Builder::special(sass::Mufu function, const Value& x) {
+  const Value source = x.isLiteral() ? literal(x.literal()) : x;
+  Operation operation{.form = Form::kMufuR, .modifier = sass::modifierOf(function)};
+  setSource(operation, 0, source);
+  return result(operation);
+}
+
+Value Builder::rounded(sass::Round direction, const Value& x) {
+  const Value source = x.isLiteral() ? literal(x.literal()) : x;
+  Operation operation{.form = forms_.round, .modifier = sass::modifierOf(direction)};
+  setSource(operation, 0, source);
+  return result(operation);
+}
+
+Mask Builder::compare(sass::Compare how, const Value& x, const Value& y, PredicateId condition, sass::Combine combine) {
+  if (x.isLiteral() && y.isLiteral()) return compare(how, literal(x.literal()), y, condition, combine);
+  if (x.isLiteral()) return compare(mirrored(how), y, x, condition, combine);
+  return {code_.truth(withSources(forms_.compare, forms_.compare_literal, x, y,
+                                  {.modifier = sass::modifierOf(how, false, combine), .condition = condition})),
+          this};
+}
+
+Value Builder::choose(PredicateId condition, const Value& x, const Value& y) {
+  if (x.isLiteral()) {
+    if (y.isLiteral()) return choose(condition, literal(x.literal()), y);
+    return choose(opposite(condition), y, x);
+  }
+  if (is_wide_) {
+    return result(withSources(forms_.choose, forms_.choose_literal, bare(x), bare(y), {.condition = condition}));
+  }
+  return result(withSources(forms_.choose, forms_.choose_literal, x, y, {.condition = condition}));
+}
+
+Value Builder::copySign(const Value& magnitude, const Value& sign) {
+  if (sign.isLiteral()) return std::signbit(sign.literal()) ? magnitude.magnitude().negated() : magnitude.magnitude();
+  if (sign.isMagnitude()) return sign.isNegated() ? magnitude.magnitude().negated() : magnitude.magnitude();
+  // (a & ~b) | (c & b) with b the sign's bit; ~c for a sign that is changed.
+  constexpr std::uint8_t kTakeSign = 0xb8, kTakeOpposite = 0x74;
+  const ValueId bits = magnitude.isLiteral() ? literal(magnitude.literal()).id() : magnitude.id();
+  return result({.form = forms_.sign_logic,
+                 .modifier = sign.isNegated() ? kTakeOpposite : kTakeSign,
+                 .sources = {bits, kRz, sign.id()},
+                 .immediate = kSign});
+}
+
+Value Builder::flipSign(const Value& x, const Value& y) {
+  constexpr std::uint8_t kXor = 0x3c;  // a ^ b
+  const ValueId bits = code_.value({.form = Form::kShlRI, .sources = {plain(y), kRz, kRz}, .immediate = 31});
+  return result({.form = Form::kLop3RRR, .modifier = kXor, .sources = {plain(x), bits, kRz}});
+}
+
+Value Builder::divide(const Value& x, const Value& y) {
+  if (is_wide_) return refuse();
+  if (!approximate()) return quotient(x, y);
+  const Value reciprocal = special(sass::Mufu::kReciprocal, y);
+  if (x.isLiteral() && x.literal() == 1) return reciprocal;
+  return multiply(x, reciprocal, sass::kFlush);
+}
+
+Value Builder::function(Function function, std::span<const Value> x) {
+  switch (function) {
+    case Function::k_abs:
+    case Function::k_copysign:
+    case Function::k_minimum:
+    case Function::k_maximum:
+    case Function::k_floor:
+    case Function::k_ceil:
+    case Function::k_rint:
+    case Function::k_fma:
+      return exact(function, x);
+    default:
+      break;
+  }
+  if (approximate()) return approximation(function, x[0], x.back());
+  return function == Function::k_sqrt && !is_wide_ ? root(x[0]) : refuse();
+}
+
+Value Builder::exact(Function function, std::span<const Value> x) {
+  switch (function) {
+    case Function::k_abs:
+      return x[0].magnitude();
+    case Function::k_copysign:
+      return copySign(x[0], x[1]);
+    case Function::k_minimum:
+      return extreme(x[0], x[1], false, sass::kPropagate);
+    case Function::k_maximum:
+      return extreme(x[0], x[1], true, sass::kPropagate);
+    case Function::k_floor:
+      return rounded(sass::Round::kDown, x[0]);
+    case Function::k_ceil:
+      return rounded(sass::Round::kUp, x[0]);
+    case Function::k_rint:
+      return rounded(sass::Round::kNearest, x[0]);
+    default:
+      return fuse(x[0], x[1], x[2]);
+  }
+}
+
+}  // namespace srjit::direct

@@ -1,0 +1,143 @@
+// The domain of the direct tier for the rows of the operator table: operators append instructions. Signs and magnitudes
+// cost nothing until an instruction needs them, since most take them with their operands. Internal to the direct tier.
+#pragma once
+
+#include <array>
+#include <bit>
+#include <span>
+
+#include "compiler/direct/code.h"
+#include "ir/numeric.h"
+#include "ir/ops.h"
+
+namespace srjit::direct {
+
+class Builder;
+
+/// A number of each lane: a value (of a double, a pair) with an optional magnitude and, after that, an optional change
+/// of sign; or a literal that is not yet rounded. Of two machine words, so that it is passed in registers.
+class Value {
+ public:
+  Value(double literal = 0) : bits_(std::bit_cast<std::uint64_t>(literal)) {}
+  Value(ValueId id, Builder& builder) : builder_(&builder), bits_(id) {}
+
+  bool isLiteral() const { return builder_ == nullptr; }
+  double literal() const { return std::bit_cast<double>(bits_); }
+  Builder* builder() const { return builder_; }
+  ValueId id() const { return static_cast<ValueId>(bits_); }
+  bool isNegated() const { return (bits_ & kNegated) != 0; }
+  bool isMagnitude() const { return (bits_ & kMagnitude) != 0; }
+
+  Value negated() const { return {builder_, bits_ ^ kNegated}; }
+  Value magnitude() const { return {builder_, (bits_ & ~kNegated) | (isLiteral() ? 0 : kMagnitude)}; }
+
+ private:
+  static constexpr std::uint64_t kNegated = std::uint64_t{1} << 63;  // the sign of a literal
+  static constexpr std::uint64_t kMagnitude = std::uint64_t{1} << 62;
+  Value(Builder* builder, std::uint64_t bits) : builder_(builder), bits_(bits) {}
+
+  Builder* builder_ = nullptr;  ///< null: a literal
+  std::uint64_t bits_;          ///< those of a double; or an id, with kNegated and kMagnitude
+};
+
+struct Mask {
+  PredicateId predicate;
+  Builder* builder;
+};
+
+#include "ir/domain.def"
+
+/// The forms of what both precisions have. Choices between doubles take no signs.
+struct NumberForms {
+  Form add, add_literal, multiply, multiply_literal, fuse, fuse_literal, fuse_add_literal;
+  Form compare, compare_literal, choose, choose_literal, round, sign_logic;
+};
+inline constexpr NumberForms kNumberForms[] = {
+    {Form::kFAddRR, Form::kFAddRI, Form::kFMulRR, Form::kFMulRI, Form::kFFmaRRR, Form::kFFmaRIR, Form::kFFmaRRI,
+     Form::kFSetPRR, Form::kFSetPRI, Form::kFSelRR, Form::kFSelRI, Form::kFRndR, Form::kLop3RIR},
+    {Form::kDAddRR, Form::kDAddRI, Form::kDMulRR, Form::kDMulRI, Form::kDFmaRRR, Form::kDFmaRIR, Form::kDFmaRRI,
+     Form::kDSetPRR, Form::kDSetPRI, Form::kSelPair, Form::kSelPairI, Form::kFRndDouble, Form::kLop3Upper}};
+
+/// Appends the instructions of numbers to a Code.
+class Builder {
+ public:
+  Builder(Code& code, Math math, Precision precision)
+      : code_(code),
+        math_(math),
+        is_wide_(precision == Precision::kF64),
+        forms_(kNumberForms[precision == Precision::kF64 ? 1 : 0]) {}
+
+  Code& code() { return code_; }
+  /// Of f32 alone, as in Lowering.
+  bool approximate() const { return math_ == Math::kFast && !is_wide_; }
+  /// The value of `op` over its operands, by its row of the operator table; those past its arity are ignored.
+  Value apply(Op op, const std::array<Value, kMaxArity>& operands);
+  /// Whether a function without code was asked for. The values it gave mean nothing.
+  bool isRefused() const { return refused_; }
+
+  /// A register with the number itself: for instructions that take no sign, and for literals.
+  ValueId plain(const Value& x);
+  Value literal(double value);
+  ValueId literalRegister(std::uint32_t bits);
+
+  Value add(const Value& x, const Value& y);
+  Value multiply(const Value& x, const Value& y, std::uint8_t modifier = 0);
+  Value fuse(const Value& x, const Value& y, const Value& z, std::uint8_t modifier = 0);
+  Value extreme(const Value& x, const Value& y, bool largest, std::uint8_t modifier);
+  Value special(sass::Mufu function, const Value& x);
+  Value rounded(sass::Round direction, const Value& x);
+  Mask compare(sass::Compare how, const Value& x, const Value& y, PredicateId condition = kAlways,
+               sass::Combine combine = sass::Combine::kAnd);
+  Value choose(PredicateId condition, const Value& x, const Value& y);
+  Value copySign(const Value& magnitude, const Value& sign);
+  /// (bits of x) ^ (bits of y << 31), in f32.
+  Value flipSign(const Value& x, const Value& y);
+  Value divide(const Value& x, const Value& y);
+  Value function(Function function, std::span<const Value> arguments);
+
+ private:
+  /// x and y as sources a and b of `rest`, or y as its immediate; x must not be a literal.
+  [[gnu::always_inline]] inline Operation withSources(Form registers, Form immediate, const Value& x, const Value& y,
+                                                      Operation rest = {});
+  [[gnu::always_inline]] Value result(const Operation& operation) {
+    const ValueId value = code_.value(operation);
+    if (is_wide_) code_.newValues();
+    return {value, *this};
+  }
+  /// Whether instructions can have the literal as their immediate, which of a double is the upper half.
+  bool isImmediate(const Value& literal) const {
+    return !is_wide_ || static_cast<std::uint32_t>(std::bit_cast<std::uint64_t>(literal.literal())) == 0;
+  }
+  std::uint32_t immediateOf(const Value& literal) const {
+    if (is_wide_) return static_cast<std::uint32_t>(std::bit_cast<std::uint64_t>(literal.literal()) >> 32);
+    return std::bit_cast<std::uint32_t>(static_cast<float>(literal.literal()));
+  }
+  Value bare(const Value& x) { return x.isLiteral() ? x : Value(plain(x), *this); }
+  Value extremeOfDoubles(const Value& x, const Value& y, bool largest);
+  Value exact(Function function, std::span<const Value> x);
+  Value approximation(Function function, const Value& x, const Value& y);
+  Value power(const Value& x, const Value& y);
+  Value quotient(const Value& x, const Value& y);
+  Value root(const Value& x);
+  /// A scaled number, and the bits of the exponent that it was scaled by.
+  struct Scaled {
+    Value value;
+    ValueId exponent;
+  };
+  Scaled scaled(const Value& x, std::uint32_t factor_of_none);
+  ValueId signOfQuotient(const Value& x, const Value& y);
+  /// x + y, or y - x.
+  ValueId addInteger(ValueId x, std::uint32_t y, bool negated);
+  Value refuse() {
+    refused_ = true;
+    return {kRz, *this};
+  }
+
+  Code& code_;
+  Math math_;
+  bool is_wide_;  ///< numbers are doubles
+  bool refused_ = false;
+  NumberForms forms_;
+};
+
+}  // namespace srjit::direct

@@ -1,0 +1,97 @@
+// Machine code for this very processor through LLVM's ORC: handlers of a row-block interpreter, vector loops, losses.
+//
+// Everything here comes from the one lowering (compiler/lowering/operators.h) at one vector width, so that interpreter
+// and loops agree bit for bit. Rows are processed in whole vectors: every row pointer must be readable (outputs:
+// writable) up to the row count rounded up to kRowQuantum; no pointer needs more than the element's alignment.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+
+#include "compiler/lowering/loss.h"
+#include "ir/error.h"
+#include "ir/numeric.h"
+#include "passes/dag.h"
+
+namespace srjit {
+
+/// Rows are padded to a multiple of this.
+inline constexpr std::size_t kRowQuantum = 64;
+
+/// out[r] = op(x[r], y[r], z[r]) for `rows` rows, a multiple of kRowQuantum. Operands past the arity are ignored. An
+/// operand whose bit is set in the handler's scalar mask is one value instead of a row block. `out` may equal an
+/// operand.
+using HostHandler = void (*)(void* out, const void* x, const void* y, const void* z, std::int64_t rows);
+
+/// A handler's identity. `op` none stands for a move: out[r] = x[r] (or one value spread over the rows).
+struct HandlerKey {
+  std::int16_t op = -1;          ///< an Op, or -1 for a move
+  std::uint8_t scalar_mask = 0;  ///< bit i: operand i is one value
+  friend bool operator==(const HandlerKey&, const HandlerKey&) = default;
+};
+
+/// All roots of a batch for `rows` rows (a multiple of kRowQuantum): root i at out + i * out_stride. Column j is at
+/// columns + j * column_stride; strides count elements; `parameters` follow Dag::parameters().
+using HostKernel = void (*)(const void* columns, std::int64_t column_stride, const void* parameters, void* out,
+                            std::int64_t out_stride, std::int64_t rows);
+
+/// The terms of `rows` rows (any number; buffers readable up to a multiple of kGroupRows) summed by groups: sums[g] for
+/// every group of kGroupRows rows, in the precision. Returns the number of rows with a finite prediction if the spec
+/// skips invalid rows, else `rows`. `weights` is ignored unless the spec is weighted.
+using HostLossKernel = std::int64_t (*)(const void* predictions, const void* target, const void* weights, void* sums,
+                                        std::int64_t rows);
+
+/// A compiled batch; frees its code when destroyed. Movable.
+class HostCode {
+ public:
+  HostCode(HostKernel kernel, std::shared_ptr<void> owner) : kernel_(kernel), owner_(std::move(owner)) {}
+  HostKernel kernel() const noexcept { return kernel_; }
+
+ private:
+  HostKernel kernel_;
+  std::shared_ptr<void> owner_;
+};
+
+/// What code is generated for.
+struct HostTarget {
+  std::string cpu;             ///< LLVM's name of the processor
+  std::string features;        ///< LLVM's feature string
+  unsigned vector_bytes = 16;  ///< 16, 32 or 64
+};
+HostTarget detectHost();
+
+/// A compiler and the code it made, for one precision and math mode. All calls are thread-safe and may run in parallel.
+class HostJit {
+ public:
+  static Result<std::unique_ptr<HostJit>> create(Precision precision, Math math);
+  ~HostJit();
+
+  /// The handlers for `keys`, in order; those not made before are compiled together in one module. Handlers live as
+  /// long as the HostJit.
+  Result<std::vector<HostHandler>> handlers(std::span<const HandlerKey> keys);
+
+  /// Straight-line code over all roots of `dag`, which must have the HostJit's precision. Nodes are computed in
+  /// ascending order, so schedule the graph first.
+  Result<HostCode> compile(const Dag& dag);
+
+  /// The loss kernel of a spec, compiled at first use; lives as long as the HostJit.
+  Result<HostLossKernel> loss(const LossSpec& spec);
+
+  /// What compile() makes of each graph, as the text of one module: LLVM IR before or after optimisation, and assembly.
+  /// Kernels are called rowsKernelName(0), ... (compiler/lowering/kernel_name.h).
+  Result<std::string> irOf(std::span<const Dag> dags, bool optimized) const;
+  Result<std::string> assemblyOf(std::span<const Dag> dags) const;
+
+  Precision precision() const noexcept;
+  Math math() const noexcept;
+
+ private:
+  struct State;
+  explicit HostJit(std::unique_ptr<State> state);
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace srjit

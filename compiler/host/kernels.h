@@ -1,0 +1,30 @@
+// LLVM IR of the host's kernels; jit.h says what each computes.
+#pragma once
+
+#include <string>
+
+#include <llvm/IR/Module.h>
+
+#include "compiler/host/jit.h"
+
+namespace srjit {
+
+/// What the IR of a host kernel depends on besides its subject.
+struct HostOptions {
+  Precision precision;
+  Math math;
+  unsigned vector_bytes;
+
+  unsigned lanes() const { return vector_bytes / static_cast<unsigned>(bytesOf(precision)); }
+};
+
+/// Adds a HostHandler named `name` to `module`.
+void emitHostHandler(llvm::Module& module, const std::string& name, const HandlerKey& key, const HostOptions& options);
+
+/// Adds a HostKernel named `name` over all roots of `dag`.
+void emitHostKernel(llvm::Module& module, const std::string& name, const Dag& dag, const HostOptions& options);
+
+/// Adds a HostLossKernel named `name`.
+void emitHostLoss(llvm::Module& module, const std::string& name, const LossSpec& spec, const HostOptions& options);
+
+}  // namespace srjit

@@ -1,0 +1,138 @@
+#include "compiler/host/program.h"
+
+#include <algorithm>
+#include <utility>
+
+#include <fmt/format.h>
+
+namespace srjit {
+namespace {
+
+constexpr NodeId kNever = 0;  // node 0 is a leaf, so it uses nothing
+
+class Encoder {
+ public:
+  explicit Encoder(const Dag& dag) : dag_(dag), last_use_(dag.size(), kNever), place_(dag.size()), live_(dag.size()) {}
+
+  HostProgram encode() {
+    program_.outputs = static_cast<std::uint32_t>(dag_.roots().size());
+    findLifetimes();
+    std::vector<bool> written(dag_.roots().size());
+    std::vector<std::uint32_t> output_of(dag_.size(), kNoOutput);
+    for (std::uint32_t i = 0; i < dag_.roots().size(); ++i) {
+      std::uint32_t& output = output_of[dag_.roots()[i]];
+      if (output != kNoOutput || dag_.node(dag_.roots()[i]).kind != Token::Kind::kOp) continue;
+      output = i;
+      written[i] = true;
+    }
+    for (NodeId id = 0; id < dag_.size(); ++id) {
+      if (!live_[id]) continue;
+      if (dag_.node(id).kind == Token::Kind::kOp) {
+        emit(id, output_of[id]);
+      } else {
+        place_[id] = placeLeaf(dag_.node(id));
+      }
+    }
+    for (std::uint32_t i = 0; i < dag_.roots().size(); ++i) {
+      if (!written[i]) emitMove(i, place_[dag_.roots()[i]]);
+    }
+    return std::move(program_);
+  }
+
+ private:
+  static constexpr std::uint32_t kNoOutput = ~0u;
+
+  void findLifetimes() {
+    for (const NodeId root : dag_.roots()) live_[root] = true;
+    for (NodeId id = static_cast<NodeId>(dag_.size()); id-- > 0;) {
+      if (!live_[id]) continue;
+      for (const NodeId input : dag_.node(id).inputs()) {
+        live_[input] = true;
+        last_use_[input] = std::max(last_use_[input], id);
+      }
+    }
+  }
+
+  HostOperand placeLeaf(const Node& node) {
+    if (node.kind == Token::Kind::kVariable) return {HostOperand::kColumn, node.index};
+    if (node.kind == Token::Kind::kParameter) return {HostOperand::kParameter, node.index};
+    program_.constants.push_back(node.value);
+    return {HostOperand::kParameter,
+            static_cast<std::uint32_t>(dag_.parameters().size() + program_.constants.size() - 1)};
+  }
+
+  void emit(NodeId id, std::uint32_t output) {
+    const Node& node = dag_.node(id);
+    HostInstruction instruction{};
+    HandlerKey key{static_cast<std::int16_t>(node.op), 0};
+    for (int i = 0; i < node.arity(); ++i) {
+      const HostOperand operand = place_[node.operands[i]];
+      instruction.operands[i] = operand;
+      if (operand.base() == HostOperand::kParameter) key.scalar_mask |= static_cast<std::uint8_t>(1u << i);
+    }
+    instruction.handler = handlerNumber(key);
+    freeOperands(id);
+    place_[id] = output == kNoOutput ? takeSlot() : HostOperand(HostOperand::kOutput, output);
+    instruction.destination = place_[id];
+    program_.instructions.push_back(instruction);
+  }
+
+  void emitMove(std::uint32_t output, HostOperand source) {
+    const HandlerKey key{-1, static_cast<std::uint8_t>(source.base() == HostOperand::kParameter)};
+    program_.instructions.push_back({handlerNumber(key), {HostOperand::kOutput, output}, {source, {}, {}}});
+  }
+
+  void freeOperands(NodeId id) {
+    const auto inputs = dag_.node(id).inputs();
+    for (std::size_t i = 0; i < inputs.size(); ++i) {
+      const bool seen = std::find(inputs.begin(), inputs.begin() + i, inputs[i]) != inputs.begin() + i;
+      const HostOperand place = place_[inputs[i]];
+      if (!seen && place.base() == HostOperand::kSlot && last_use_[inputs[i]] == id) free_.push_back(place.index());
+    }
+  }
+
+  // The slot that was freed last is the one most likely to be in the nearest cache.
+  HostOperand takeSlot() {
+    if (free_.empty()) return {HostOperand::kSlot, program_.slots++};
+    const std::uint32_t slot = free_.back();
+    free_.pop_back();
+    return {HostOperand::kSlot, slot};
+  }
+
+  const Dag& dag_;
+  HostProgram program_;
+  std::vector<NodeId> last_use_;
+  std::vector<HostOperand> place_;
+  std::vector<bool> live_;
+  std::vector<std::uint32_t> free_;
+};
+
+}  // namespace
+
+std::uint32_t handlerNumber(HandlerKey key) noexcept {
+  return static_cast<std::uint32_t>((key.op + 1) * static_cast<int>(kHandlerMasks) + key.scalar_mask);
+}
+
+HandlerKey handlerKey(std::uint32_t number) noexcept {
+  return {static_cast<std::int16_t>(static_cast<int>(number / kHandlerMasks) - 1),
+          static_cast<std::uint8_t>(number % kHandlerMasks)};
+}
+
+std::uint32_t handlerNumbers() noexcept { return static_cast<std::uint32_t>((allOps().size() + 1) * kHandlerMasks); }
+
+Result<HostProgram> encode(const Dag& dag) {
+  const std::pair<std::size_t, const char*> limited[] = {
+      {dag.variableCount(), "columns"},
+      {dag.roots().size(), "roots"},
+      {dag.size() + dag.parameters().size(), "nodes and parameters"},
+  };
+  for (const auto& [count, what] : limited) {
+    if (count <= HostOperand::kMaxIndex) continue;
+    return Error{Errc::kInvalid,
+                 fmt::format("a graph with {} {}, expected at most {}", count, what, HostOperand::kMaxIndex),
+                 {}};
+  }
+  return Encoder(dag).encode();
+}
+
+}  // namespace srjit

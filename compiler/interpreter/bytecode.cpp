@@ -1,0 +1,445 @@
+#include "compiler/interpreter/bytecode.h"
+
+#include <algorithm>
+#include <array>
+#include <limits>
+#include <optional>
+
+#include <fmt/format.h>
+
+namespace srjit {
+namespace {
+
+using Kind = Handler::Kind;
+
+// When slots run out, shared values that take fewer tokens than this are computed again at each use instead: first
+// none, then ever longer ones.
+constexpr std::uint32_t kLeastShared[] = {0, 8, 64, 512, 4096};
+
+// A program that would become longer is refused. Tokens are numbered with 32 bits.
+constexpr std::uint32_t kMaxTokens = 1u << 30;
+
+Error wrong(Errc code, std::string message) { return {code, std::move(message), {}}; }
+
+}  // namespace
+
+/// Working memory of one encoder. A statement is the computation of a slot, or of a root up to its end; statements are
+/// numbered in the order in which they run.
+struct Encoder::State {
+  /// What is known of a node in the program at hand. It is of an older program if its generation is.
+  struct NodeState {
+    std::uint32_t generation = 0;
+    std::uint32_t uses = 0;       ///< by operators and roots of the program
+    std::uint32_t statement = 0;  ///< the one that computes the node
+    std::uint32_t last_use = 0;   ///< the last statement that reads it; of values in slots
+    std::uint32_t slot = 0;
+    std::uint32_t tokens = 0;  ///< that it takes to compute the node where it is used; at most kMaxTokens
+    std::uint8_t need = 1;     ///< stack registers
+    Source source = Source::kStack;
+    bool in_slot = false;
+    const FormPlan* plan = nullptr;  ///< of operators
+  };
+  /// The nodes that a root needs and no root before it: members_[first .. last), in ascending order.
+  struct Segment {
+    NodeId root;
+    std::uint32_t output;
+    std::uint32_t first, last;
+  };
+  struct Frame {
+    NodeId node;
+    unsigned next;  ///< the next stack operand
+  };
+
+  State(const Dag& dag, const HandlerTable& table) : dag(dag), table(table), nodes(dag.size()) {}
+
+  Status encode(std::span<const std::uint32_t> roots, std::span<const std::uint32_t> outputs,
+                std::uint32_t shared_from);
+  Status collect(NodeId root, std::uint32_t output);
+  void sortMembers(std::size_t first);
+  bool isEncodable(const Node& node) const;
+  Error refusal(const Node& node) const;
+  void plan(NodeId id);
+  unsigned planOnce(const Node& node, NodeState& state) const;
+  Status checkLength() const;
+  void findLastUses();
+  Status storeInSlots(const Segment& segment, std::uint32_t& statement);
+  Status storeInSlot(NodeId id, std::uint32_t statement);
+  void release(std::uint32_t statement);
+  void emitValue(NodeId id);
+  void emitNode(NodeId root);
+  void emitShort(const Node& node, const FormPlan& plan);
+  void emitLong(const Node& node, const FormPlan& plan);
+
+  void emit(int handler, std::uint32_t column = 0, std::uint32_t argument = 0,
+            DeviceToken::ArgumentKind kind = DeviceToken::kNumber) {
+    code->tokens.push_back({static_cast<std::uint32_t>(handler) | column << DeviceToken::kColumnShift |
+                                static_cast<std::uint32_t>(kind) << DeviceToken::kArgumentShift,
+                            argument});
+  }
+  std::uint32_t columnOf(NodeId id) const {
+    const NodeState& state = nodes[id];
+    if (state.in_slot) return options->staged_columns + state.slot;
+    const std::uint32_t variable = dag.node(id).index;
+    return options->columns.empty() ? variable : options->columns[variable];
+  }
+  std::uint32_t parameterOf(NodeId id) const {
+    const std::uint32_t index = dag.node(id).index;
+    return options->parameters.empty() ? index : options->parameters[index];
+  }
+
+  const Dag& dag;
+  const HandlerTable& table;
+  std::vector<NodeState> nodes;
+  std::uint32_t generation = 0;
+  std::vector<NodeId> members;
+  std::vector<Segment> segments;
+  std::vector<NodeId> live;  ///< nodes whose slots are in use
+  std::vector<std::uint32_t> free_slots;
+  std::uint32_t slots = 0;
+  bool any_in_slot = false;  ///< without slots, statements and last uses do not matter
+  std::vector<Frame> frames;
+  unsigned height = 0;
+  std::uint32_t least_shared = 0;  ///< tokens of a value that is worth a slot when it is used more than once
+  // Of the call at hand
+  const EncodeOptions* options = nullptr;
+  Bytecode* code = nullptr;
+};
+
+Status Encoder::State::encode(std::span<const std::uint32_t> roots, std::span<const std::uint32_t> outputs,
+                              std::uint32_t shared_from) {
+  least_shared = shared_from;
+  if (++generation == 0) {
+    for (NodeState& state : nodes) state.generation = 0;
+    generation = 1;
+  }
+  members.clear();
+  segments.clear();
+  live.clear();
+  free_slots.clear();
+  slots = 0;
+  height = 0;
+  any_in_slot = false;
+  for (std::size_t i = 0; i < roots.size(); ++i) {
+    if (Status collected = collect(roots[i], outputs[i]); !collected) return collected;
+  }
+  for (const NodeId id : members) {
+    if (dag.node(id).kind == Token::Kind::kOp) plan(id);
+  }
+  if (Status bounded = checkLength(); !bounded) return bounded;
+  if (any_in_slot) findLastUses();
+  std::uint32_t statement = 0;
+  for (const Segment& segment : segments) {
+    if (any_in_slot) {
+      if (Status stored = storeInSlots(segment, statement); !stored) return stored;
+    }
+    emitValue(segment.root);
+    emit(table.find(Kind::kEnd, 1), 0, segment.output);
+    height = 0;
+    release(statement++);
+  }
+  code->slots = std::max(code->slots, slots);
+  return okStatus();
+}
+
+// Computes the values of a segment that go to slots; `statement` is its first, then its last.
+Status Encoder::State::storeInSlots(const Segment& segment, std::uint32_t& statement) {
+  for (std::uint32_t m = segment.first; m < segment.last; ++m, ++statement) {
+    if (!nodes[members[m]].in_slot) continue;
+    if (Status stored = storeInSlot(members[m], statement); !stored) return stored;
+  }
+  return okStatus();
+}
+
+// Lists what the root needs, and counts uses.
+Status Encoder::State::collect(NodeId root, std::uint32_t output) {
+  const auto use = [&](NodeId id) {
+    NodeState& state = nodes[id];
+    if (state.generation == generation) {
+      ++state.uses;
+      return;
+    }
+    state = {};
+    state.generation = generation;
+    state.uses = 1;
+    members.push_back(id);
+  };
+  const std::size_t first = members.size();
+  use(root);
+  for (std::size_t m = first; m < members.size(); ++m) {
+    const Node& node = dag.node(members[m]);
+    if (!isEncodable(node)) return refusal(node);
+    if (node.kind != Token::Kind::kOp) {
+      nodes[members[m]].source = node.kind == Token::Kind::kVariable ? Source::kColumn : Source::kParameter;
+    }
+    for (const NodeId input : node.inputs()) use(input);
+  }
+  sortMembers(first);
+  segments.push_back({root, output, static_cast<std::uint32_t>(first), static_cast<std::uint32_t>(members.size())});
+  return okStatus();
+}
+
+// Members were found from the root down, so they are nearly in descending order.
+void Encoder::State::sortMembers(std::size_t first) {
+  constexpr std::ptrdiff_t kFew = 64;
+  const auto begin = members.begin() + static_cast<std::ptrdiff_t>(first);
+  if (members.end() - begin > kFew) {
+    std::sort(begin, members.end());
+    return;
+  }
+  std::reverse(begin, members.end());
+  for (auto next = begin; next != members.end(); ++next) {
+    const NodeId id = *next;
+    auto place = next;
+    for (; place != begin && *(place - 1) > id; --place) *place = *(place - 1);
+    *place = id;
+  }
+}
+
+bool Encoder::State::isEncodable(const Node& node) const {
+  switch (node.kind) {
+    case Token::Kind::kOp:
+      return table.has(node.op);
+    case Token::Kind::kVariable:
+      return options->columns.empty()
+                 ? node.index < options->staged_columns
+                 : node.index < options->columns.size() && options->columns[node.index] != EncodeOptions::kNotStaged;
+    case Token::Kind::kParameter:
+      return true;
+    case Token::Kind::kConstant:
+      break;
+  }
+  return false;
+}
+
+Error Encoder::State::refusal(const Node& node) const {
+  if (node.kind == Token::Kind::kConstant) {
+    return wrong(Errc::kInvalid, "a constant is left in the graph: run the 'hoist' pass before encoding");
+  }
+  if (node.kind == Token::Kind::kVariable && options->columns.empty()) {
+    return wrong(Errc::kInvalid,
+                 fmt::format("variable x{}, but {} columns are staged", node.index, options->staged_columns));
+  }
+  if (node.kind == Token::Kind::kVariable) {
+    return wrong(Errc::kInvalid, fmt::format("variable x{} is not among the columns that are staged", node.index));
+  }
+  std::vector<std::string_view> names;
+  for (const Op known : table.spec().ops) names.push_back(infoOf(known).name);
+  return wrong(Errc::kInvalid,
+               fmt::format("this interpreter cannot run '{}', only {}", infoOf(node.op).name, fmt::join(names, " ")));
+}
+
+// Plans an operator over planned operands. Sends the hungriest operand to a slot until the node fits the stack; of
+// equal ones the first in the order of evaluation, so that slots within the other are not in use while it is computed.
+void Encoder::State::plan(NodeId id) {
+  const Node& node = dag.node(id);
+  NodeState& state = nodes[id];
+  unsigned need = planOnce(node, state);
+  while (need > table.spec().depth) {
+    std::optional<NodeId> hungriest;
+    for (const NodeId input : node.inputs()) {
+      if (nodes[input].source != Source::kStack) continue;
+      const unsigned least = hungriest ? nodes[*hungriest].need : 0;
+      if (nodes[input].need > least || (nodes[input].need == least && input < *hungriest)) hungriest = input;
+    }
+    NodeState& worst = nodes[*hungriest];
+    worst.in_slot = any_in_slot = true;
+    worst.source = Source::kColumn;
+    worst.need = 1;
+    need = planOnce(node, state);
+  }
+  state.need = static_cast<std::uint8_t>(need);
+  std::uint64_t tokens = 1;
+  if (table.isLong(node.op)) tokens += 1 + static_cast<unsigned>(node.arity());
+  for (const NodeId input : node.inputs()) {
+    if (nodes[input].source == Source::kStack) tokens += nodes[input].tokens;
+  }
+  state.tokens = static_cast<std::uint32_t>(std::min<std::uint64_t>(tokens, kMaxTokens));
+  if (state.uses == 1 || state.tokens < least_shared) return;
+  state.in_slot = any_in_slot = true;
+  state.source = Source::kColumn;
+  state.need = 1;
+}
+
+unsigned Encoder::State::planOnce(const Node& node, NodeState& state) const {
+  std::array<Source, kMaxArity> sources{};
+  std::array<std::uint8_t, kMaxArity> ranks{};
+  std::array<unsigned, kMaxArity> needs{};
+  const auto arity = static_cast<std::size_t>(node.arity());
+  for (std::size_t i = 0; i < arity; ++i) {
+    const NodeState& input = nodes[node.operands[i]];
+    sources[i] = input.source;
+    needs[i] = input.need;
+    for (std::size_t k = 0; k < i; ++k) ++(needs[k] >= needs[i] ? ranks[i] : ranks[k]);
+  }
+  const FormPlan& plan = table.planOf(node.op, sources, ranks);
+  state.plan = &plan;
+  unsigned need = 1;
+  for (unsigned k = 0; k < plan.stack_count; ++k) need = std::max(need, k + needs[plan.stack[k]]);
+  return need;
+}
+
+Status Encoder::State::checkLength() const {
+  std::uint64_t tokens = 0;
+  for (std::size_t m = 0; any_in_slot && m < members.size(); ++m) {
+    if (nodes[members[m]].in_slot) tokens += nodes[members[m]].tokens + 1;
+  }
+  for (const Segment& segment : segments) {
+    if (nodes[segment.root].source == Source::kStack) tokens += nodes[segment.root].tokens;
+  }
+  if (tokens < kMaxTokens) return okStatus();
+  return wrong(Errc::kUnsupported, "the program needs more slots for shared values than there are");
+}
+
+// Every member counts as a statement, and the end of every segment, so that numbers need no search.
+void Encoder::State::findLastUses() {
+  const auto useIn = [&](NodeId id, std::uint32_t statement) {
+    NodeState& state = nodes[id];
+    state.last_use = std::max(state.last_use, statement);
+    if (!state.in_slot) state.statement = std::max(state.statement, statement);
+  };
+  for (std::size_t s = segments.size(); s-- > 0;) {
+    const Segment& segment = segments[s];
+    useIn(segment.root, segment.last + static_cast<std::uint32_t>(s));
+    for (std::uint32_t m = segment.last; m-- > segment.first;) {
+      NodeState& state = nodes[members[m]];
+      if (state.in_slot) state.statement = m + static_cast<std::uint32_t>(s);
+      const std::uint32_t statement = state.statement;
+      for (const NodeId input : dag.node(members[m]).inputs()) useIn(input, statement);
+    }
+  }
+}
+
+Status Encoder::State::storeInSlot(NodeId id, std::uint32_t statement) {
+  emitNode(id);
+  std::uint32_t slot = slots;
+  if (!free_slots.empty()) {
+    slot = free_slots.back();
+    free_slots.pop_back();
+  } else if (slot < options->max_slots && options->staged_columns + std::uint64_t{slot} <= DeviceToken::kColumnMask) {
+    ++slots;
+  } else {
+    return wrong(Errc::kUnsupported,
+                 fmt::format("the program needs more than {} slots for shared and deep values", slot));
+  }
+  nodes[id].slot = slot;
+  emit(table.find(Kind::kStoreSlot, 1), options->staged_columns + slot);
+  height = 0;
+  release(statement);
+  live.push_back(id);
+  return okStatus();
+}
+
+void Encoder::State::release(std::uint32_t statement) {
+  std::erase_if(live, [&](NodeId id) {
+    if (nodes[id].last_use != statement) return false;
+    free_slots.push_back(nodes[id].slot);
+    return true;
+  });
+}
+
+// Pushes the value of a root or operand, wherever it is.
+void Encoder::State::emitValue(NodeId id) {
+  switch (nodes[id].source) {
+    case Source::kColumn:
+      emit(table.find(Kind::kPushColumn, height++), columnOf(id));
+      break;
+    case Source::kParameter:
+      emit(table.find(Kind::kPushParameter, height++), 0, parameterOf(id), DeviceToken::kParameter);
+      break;
+    case Source::kStack:
+      emitNode(id);
+      break;
+  }
+}
+
+// Emits the tree of an operator node down to leaves and slots; leaves its value on the stack. Not recursive.
+void Encoder::State::emitNode(NodeId root) {
+  frames.push_back({root, 0});
+  while (!frames.empty()) {
+    Frame& frame = frames.back();
+    const Node& node = dag.node(frame.node);
+    const FormPlan& plan = *nodes[frame.node].plan;
+    if (frame.next < plan.stack_count) {
+      const NodeId input = node.operands[plan.stack[frame.next++]];
+      if (nodes[input].source == Source::kStack) {
+        frames.push_back({input, 0});
+      } else {
+        emitValue(input);
+      }
+      continue;
+    }
+    if (table.isLong(node.op)) {
+      emitLong(node, plan);
+    } else {
+      emitShort(node, plan);
+    }
+    frames.pop_back();
+  }
+}
+
+void Encoder::State::emitShort(const Node& node, const FormPlan& plan) {
+  std::uint32_t column = 0, argument = 0;
+  DeviceToken::ArgumentKind kind = DeviceToken::kNumber;
+  if (plan.columns[0] != FormPlan::kNone) column = columnOf(node.operands[plan.columns[0]]);
+  if (plan.columns[1] != FormPlan::kNone) {
+    argument = columnOf(node.operands[plan.columns[1]]);
+    kind = DeviceToken::kColumn;
+  } else if (plan.parameter != FormPlan::kNone) {
+    argument = parameterOf(node.operands[plan.parameter]);
+    kind = DeviceToken::kParameter;
+  }
+  emit(table.findApply(node.op, unsigned{plan.form}, height), column, argument, kind);
+  height = height - plan.stack_count + 1;
+}
+
+void Encoder::State::emitLong(const Node& node, const FormPlan& plan) {
+  for (unsigned k = plan.stack_count; k-- > 0;) emit(table.find(Kind::kArgumentStack, height--, plan.stack[k]));
+  for (unsigned i = 0; i < static_cast<unsigned>(node.arity()); ++i) {
+    const NodeId input = node.operands[i];
+    if (nodes[input].source == Source::kColumn) emit(table.find(Kind::kArgumentColumn, 0, i), columnOf(input));
+    if (nodes[input].source == Source::kParameter) {
+      emit(table.find(Kind::kArgumentParameter, 0, i), 0, parameterOf(input), DeviceToken::kParameter);
+    }
+  }
+  emit(table.findBody(node.op));
+  emit(table.find(Kind::kPushResult, height++));
+}
+
+Encoder::Encoder(const Dag& dag, const HandlerTable& table) : state_(std::make_unique<State>(dag, table)) {}
+Encoder::~Encoder() = default;
+
+Status Encoder::encode(std::span<const std::uint32_t> roots, std::span<const std::uint32_t> outputs,
+                       const EncodeOptions& options, Bytecode& code) {
+  const std::size_t handlers = state_->table.handlers().size();
+  if (handlers > DeviceToken::kHandlerMask + std::size_t{1}) {
+    return wrong(Errc::kUnsupported,
+                 fmt::format("{} handlers: a token can name {}", handlers, DeviceToken::kHandlerMask + 1));
+  }
+  if (options.staged_columns > DeviceToken::kColumnMask + 1) {
+    return wrong(Errc::kUnsupported, fmt::format("{} staged columns: a token can name {}", options.staged_columns,
+                                                 DeviceToken::kColumnMask + 1));
+  }
+  const std::size_t before = code.tokens.size();
+  state_->options = &options;
+  state_->code = &code;
+  Status encoded = okStatus();
+  for (const std::uint32_t least_shared : kLeastShared) {
+    encoded = state_->encode(roots, outputs, least_shared);
+    if (encoded) break;
+    code.tokens.resize(before);
+    if (encoded.error().code != Errc::kUnsupported) break;
+  }
+  return encoded;
+}
+
+Result<Bytecode> encode(const Dag& dag, const HandlerTable& table, const EncodeOptions& options) {
+  std::vector<std::uint32_t> outputs(dag.roots().size());
+  for (std::size_t i = 0; i < outputs.size(); ++i) outputs[i] = static_cast<std::uint32_t>(i);
+  Bytecode code;
+  if (Status encoded = Encoder(dag, table).encode(dag.roots(), outputs, options, code); !encoded) {
+    return std::move(encoded).error();
+  }
+  return code;
+}
+
+}  // namespace srjit

@@ -1,0 +1,81 @@
+// Programs of the GPU interpreter: a scheduled graph as tokens.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "compiler/interpreter/handler_table.h"
+#include "ir/error.h"
+#include "passes/dag.h"
+
+namespace srjit {
+
+/// One token in global memory. It names columns, slots and parameters by number. While a block copies its tokens to
+/// shared memory it replaces columns and slots by byte offsets there, which depend on the launch, and parameters by
+/// their values; so new parameters or another geometry need no new tokens.
+struct DeviceToken {
+  /// Bits 0-11: handler; 12-29: number of a staged column, or staged_columns + number of a slot; 30-31: what `argument`
+  /// is.
+  std::uint32_t code;
+  std::uint32_t argument;
+
+  enum ArgumentKind : std::uint32_t {
+    kNumber = 0,     ///< a number as it is: of an output (kEnd), or 0
+    kParameter = 1,  ///< the index of a parameter
+    kColumn = 2,     ///< a second column or slot
+  };
+  static constexpr std::uint32_t kHandlerMask = 0xfff;
+  static constexpr unsigned kColumnShift = 12;
+  static constexpr std::uint32_t kColumnMask = 0x3ffff;
+  static constexpr unsigned kArgumentShift = 30;
+};
+
+/// How numbers in tokens are made from those of a graph.
+struct EncodeOptions {
+  /// Staged column of every variable; kNotStaged for one that is not there. Empty: variable v is column v of
+  /// `staged_columns`.
+  std::span<const std::uint32_t> columns;
+  std::uint32_t staged_columns = 0;  ///< slots come after them
+  /// Index of every entry of Dag::parameters(). Empty: as it is.
+  std::span<const std::uint32_t> parameters;
+  std::uint32_t max_slots = 64;
+
+  static constexpr std::uint32_t kNotStaged = ~0u;
+};
+
+/// The tokens of a program.
+struct Bytecode {
+  std::vector<DeviceToken> tokens;
+  std::uint32_t slots = 0;  ///< the most that are in use at once
+};
+
+/// Encodes programs of one graph, one after another; keeps its working memory between them. Costs of a program depend
+/// on its own nodes alone, not on the size of the graph. Not thread-safe; the graph and the table must outlive it.
+class Encoder {
+ public:
+  Encoder(const Dag& dag, const HandlerTable& table);
+  ~Encoder();
+
+  /// Appends the program that computes the nodes `roots`, in order, as outputs `outputs`, to code.tokens, and raises
+  /// code.slots to what it needs. Values used more than once by these roots, and values too deep for the stack, are
+  /// computed first, into slots, which are reused after the last use; where slots are too few, short values are
+  /// computed again at each use. The tokens do not depend on other roots, nor on how nodes are numbered beyond their
+  /// order. Errors, after which code.tokens is as before: kInvalid for an operator that the table lacks (its name and
+  /// the table's operators are in the message), a variable that is not staged, or a constant that was not hoisted;
+  /// kUnsupported if more columns or slots are needed than allowed or than a token can address, or the table has more
+  /// handlers than a token can name.
+  Status encode(std::span<const NodeId> roots, std::span<const std::uint32_t> outputs, const EncodeOptions& options,
+                Bytecode& code);
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+/// All roots of `dag` as one program, whose outputs are the roots' numbers.
+Result<Bytecode> encode(const Dag& dag, const HandlerTable& table, const EncodeOptions& options);
+
+}  // namespace srjit

@@ -1,0 +1,337 @@
+#include "compiler/interpreter/handler_table.h"
+
+#include <algorithm>
+#include <array>
+#include <string>
+
+#include "ir/rows.h"
+
+namespace srjit {
+namespace {
+
+// The domain that counts instructions: what a row costs on a GPU, roughly. It only has to tell short from long.
+struct Weight {
+  Weight(double) {}
+  static Weight of(int instructions) {
+    Weight weight(0.0);
+    weight.instructions = instructions;
+    return weight;
+  }
+  int instructions = 0;
+};
+
+// The mode being weighed; the domain's operators take no argument for it.
+struct Mode {
+  bool approximate = false;
+  bool wide = false;  // f64
+};
+thread_local Mode mode;
+
+constexpr int kLibraryCall = 60;
+constexpr int kRoundedDivision = 20;
+constexpr unsigned kLongCode = 14;
+
+// A body of at most so many instructions a row is written out for all rows of a thread. Measured on an H200: with more,
+// the instructions for the loop and its rotation cost less than the registers of several rows do.
+constexpr unsigned kWrittenOutCode = 32;
+
+Weight sum(std::initializer_list<Weight> operands, int own) {
+  for (const Weight& operand : operands) own += operand.instructions;
+  return Weight::of(own);
+}
+
+Weight operator+(Weight x, Weight y) { return sum({x, y}, 1); }
+Weight operator-(Weight x, Weight y) { return sum({x, y}, 1); }
+Weight operator*(Weight x, Weight y) { return sum({x, y}, 1); }
+Weight operator/(Weight x, Weight y) { return sum({x, y}, mode.approximate ? 2 : kRoundedDivision); }
+Weight operator-(Weight x) { return x; }
+Weight lt(Weight x, Weight y) { return sum({x, y}, 1); }
+Weight le(Weight x, Weight y) { return sum({x, y}, 1); }
+Weight eq(Weight x, Weight y) { return sum({x, y}, 1); }
+Weight select(Weight mask, Weight x, Weight y) { return sum({mask, x, y}, 1); }
+
+int weightOf(Function function) {
+  switch (function) {
+    case Function::k_abs:
+      return 0;
+    case Function::k_copysign:
+    case Function::k_floor:
+    case Function::k_ceil:
+    case Function::k_rint:
+    case Function::k_fma:
+      return 1;
+    case Function::k_minimum:
+    case Function::k_maximum:
+      return mode.wide ? 8 : 1;  // f64 has no instruction that propagates NaN
+    case Function::k_sqrt:
+      return mode.approximate ? 1 : kRoundedDivision;
+    case Function::k_exp2:
+    case Function::k_log2:
+    case Function::k_sin:
+    case Function::k_cos:
+    case Function::k_tanh:
+      return mode.approximate ? 1 : kLibraryCall;
+    case Function::k_exp:
+    case Function::k_log:
+    case Function::k_log10:
+      return mode.approximate ? 2 : kLibraryCall;
+    case Function::k_tan:
+      return mode.approximate ? 4 : kLibraryCall;
+    case Function::k_pow:
+      return mode.approximate ? 14 : kLibraryCall;
+    default:
+      return kLibraryCall;
+  }
+}
+
+#define SRJIT_FUNCTION(id, arity, ...) SRJIT_DEFINE_##arity(id)
+#define SRJIT_DEFINE_1(id) \
+  Weight id(Weight x) { return sum({x}, weightOf(Function::k_##id)); }
+#define SRJIT_DEFINE_2(id) \
+  Weight id(Weight x, Weight y) { return sum({x, y}, weightOf(Function::k_##id)); }
+#define SRJIT_DEFINE_3(id) \
+  Weight id(Weight x, Weight y, Weight z) { return sum({x, y, z}, weightOf(Function::k_##id)); }
+#include "ir/functions.def"
+#undef SRJIT_FUNCTION
+#undef SRJIT_DEFINE_1
+#undef SRJIT_DEFINE_2
+#undef SRJIT_DEFINE_3
+
+constexpr std::array<Form, 2> kUnary = {"0", "v"};
+constexpr std::array<Form, 9> kBinary = {"01", "10", "0v", "0c", "v0", "c0", "vv", "vc", "cv"};
+constexpr std::array<Form, 5> kCommutativeBinary = {"01", "0v", "0c", "vv", "vc"};
+constexpr std::array<Form, 16> kTernary = {"012", "v01", "c01", "0v1", "0c1", "01v", "01c", "vv0",
+                                           "v0v", "0vv", "vc0", "v0c", "0vc", "cv0", "c0v", "0cv"};
+constexpr std::array<Form, 14> kCommutativeTernary = {"012", "120", "021", "0v1", "1v0", "0c1", "1c0",
+                                                      "01v", "01c", "vv0", "vc0", "0vv", "0vc", "0cv"};
+
+unsigned stackOperands(Form form) {
+  return static_cast<unsigned>(std::ranges::count_if(form, [](char source) { return source <= '2'; }));
+}
+
+// The operators of one arity that commute, those that do not, and long ones have the same plans.
+struct FormClass {
+  int arity;
+  bool commutative, is_long;
+};
+constexpr std::size_t kClasses = 12;  // numbered by classOf
+constexpr std::size_t kSets = HandlerTable::kOperandSets;
+
+// Sources and ranks are digits of the number of a plan.
+struct Operands {
+  std::array<std::uint8_t, kMaxArity> sources, ranks;
+};
+
+using Order = std::array<std::uint8_t, kMaxArity>;
+
+// Tries one choice of what goes through the stack, in one order of the stack's operands. False if there is no form.
+bool planWith(const FormClass& of, const Operands& operands, unsigned pushed, bool swapped, const Order& order,
+              FormPlan& plan) {
+  const auto at = [&](unsigned position) {
+    return static_cast<std::uint8_t>(swapped && position < 2 ? 1 - position : position);
+  };
+  const auto arity = static_cast<unsigned>(of.arity);
+  plan = {};
+  std::string wanted(arity, ' ');
+  unsigned columns = 0;
+  for (unsigned i = 0; i < arity; ++i) {
+    const std::uint8_t source = operands.sources[at(i)];
+    const bool push = ((pushed >> i) & 1) != 0;
+    if (push && source == 0) return false;
+    if (push || source == 0) {
+      wanted[i] = 's';
+    } else if (source == 1) {
+      wanted[i] = 'v';
+      if (columns == plan.columns.size()) return false;
+      plan.columns[columns++] = at(i);
+    } else {
+      wanted[i] = 'c';
+      plan.parameter = at(i);
+    }
+  }
+  for (unsigned k = 0; k < arity; ++k) {
+    for (unsigned i = 0; i < arity; ++i) {
+      if (wanted[i] != 's' || at(i) != order[k]) continue;
+      wanted[i] = static_cast<char>('0' + plan.stack_count);
+      plan.stack[plan.stack_count++] = at(i);
+    }
+  }
+  const auto forms = HandlerTable::forms(of.arity, of.commutative);
+  const auto found = std::ranges::find(forms, wanted);
+  plan.form = static_cast<std::uint8_t>(found - forms.begin());
+  return found != forms.end();
+}
+
+// The order of the ranks comes first, then the others; a class has a form for the first or for one order alone.
+FormPlan bestPlan(const FormClass& of, const Operands& operands) {
+  const auto arity = static_cast<unsigned>(of.arity);
+  Order by_rank{};
+  for (std::uint8_t i = 0; i < arity; ++i) by_rank[operands.ranks[i]] = i;
+  FormPlan plan;
+  if (of.is_long) {
+    for (unsigned k = 0; k < arity; ++k) {
+      if (operands.sources[by_rank[k]] == 0) plan.stack[plan.stack_count++] = by_rank[k];
+    }
+    return plan;
+  }
+  std::vector<Order> orders = {by_rank};
+  Order other{0, 1, 2};
+  do {
+    orders.push_back(other);
+  } while (std::next_permutation(other.begin(), other.begin() + of.arity));
+  for (int pushes = 0; pushes <= of.arity; ++pushes) {
+    for (const Order& order : orders) {
+      for (unsigned pushed = 0; pushed < (1u << arity); ++pushed) {
+        if (__builtin_popcount(pushed) != pushes) continue;
+        if (planWith(of, operands, pushed, false, order, plan)) return plan;
+        if (of.commutative && planWith(of, operands, pushed, true, order, plan)) return plan;
+      }
+    }
+  }
+  return plan;
+}
+
+bool areRanks(const Operands& operands, int arity) {
+  unsigned seen = 0;
+  for (int i = 0; i < arity; ++i) seen |= 1u << operands.ranks[static_cast<std::size_t>(i)];
+  return seen == (1u << arity) - 1;
+}
+
+std::size_t classOf(const FormClass& of) {
+  return static_cast<std::size_t>((of.arity - 1) * 4 + (of.commutative ? 2 : 0) + (of.is_long ? 1 : 0));
+}
+
+using Plans = std::array<FormPlan, kSets * kSets>;
+
+Plans plansOf(const FormClass& of) {
+  Plans plans{};
+  const auto digit = [](std::size_t number, std::size_t i) {
+    return static_cast<std::uint8_t>(i == 0 ? number % 3 : i == 1 ? number / 3 % 3 : number / 9);
+  };
+  for (std::size_t s = 0; s < kSets; ++s) {
+    for (std::size_t r = 0; r < kSets; ++r) {
+      Operands operands{};
+      for (std::size_t i = 0; i < kMaxArity; ++i) {
+        operands.sources[i] = digit(s, i);
+        operands.ranks[i] = digit(r, i);
+      }
+      if (areRanks(operands, of.arity)) plans[s * kSets + r] = bestPlan(of, operands);
+    }
+  }
+  return plans;
+}
+
+const Plans& plansFor(const FormClass& of) {
+  static const std::array<Plans, kClasses> all = [] {
+    std::array<Plans, kClasses> plans;
+    for (const int arity : {1, 2, 3}) {
+      for (const bool commutative : {false, true}) {
+        for (const bool is_long : {false, true}) {
+          if (arity == 1 && commutative) continue;
+          const FormClass each{arity, commutative, is_long};
+          plans[classOf(each)] = plansOf(each);
+        }
+      }
+    }
+    return plans;
+  }();
+  return all[classOf(of)];
+}
+
+}  // namespace
+
+unsigned codeWeight(Op op, Precision precision, Math math) {
+  mode = {math == Math::kFast && precision == Precision::kF32, precision == Precision::kF64};
+  const Weight operand = Weight::of(0);
+  return static_cast<unsigned>(applyRow<Weight>(op, operand, operand, operand).instructions);
+}
+
+CodeWeights codeWeights(Precision precision, Math math) {
+  CodeWeights weights;
+  for (std::size_t op = 0; op < weights.size(); ++op) weights[op] = codeWeight(static_cast<Op>(op), precision, math);
+  return weights;
+}
+
+bool hasLongCode(Op op, Precision precision, Math math) { return codeWeight(op, precision, math) > kLongCode; }
+
+unsigned rowsPerTurn(Op op, const InterpreterSpec& spec) {
+  return codeWeight(op, spec.precision, spec.math) <= kWrittenOutCode ? spec.rows_per_thread : 1;
+}
+
+std::span<const Form> HandlerTable::forms(int arity, bool commutative) {
+  if (arity == 1) return kUnary;
+  if (arity == 2) return commutative ? std::span<const Form>(kCommutativeBinary) : kBinary;
+  return commutative ? std::span<const Form>(kCommutativeTernary) : kTernary;
+}
+
+HandlerTable::HandlerTable(InterpreterSpec spec) : spec_(std::move(spec)) {
+  using Kind = Handler::Kind;
+  std::ranges::sort(spec_.ops);
+  spec_.ops.erase(std::ranges::unique(spec_.ops).begin(), spec_.ops.end());
+  for (const Op op : spec_.ops) {
+    OpFacts& facts = facts_[static_cast<std::size_t>(op)];
+    facts.has = true;
+    facts.is_long = hasLongCode(op, spec_.precision, spec_.math);
+    const bool commutative = (infoOf(op).props & kCommutative) != 0;
+    facts.plans = plansFor({arityOf(op), commutative, facts.is_long}).data();
+    if (facts.is_long) {
+      argument_count_ = std::max(argument_count_, static_cast<unsigned>(arityOf(op)));
+    } else {
+      facts.first = static_cast<int>(applies_.size());
+      applies_.resize(applies_.size() + forms(op).size() * (spec_.depth + 1), -1);
+    }
+  }
+  plain_.resize(placeOf(static_cast<Kind>(static_cast<int>(Kind::kNextWindow) + 1), 0, 0), -1);
+  add({Kind::kHalt});
+  add({Kind::kEnd, 1});
+  for (unsigned height = 0; height <= spec_.depth; ++height) {
+    const auto at = static_cast<std::uint8_t>(height);
+    if (height < spec_.depth) {
+      add({Kind::kPushColumn, at});
+      add({Kind::kPushParameter, at});
+      if (argument_count_ > 0) add({Kind::kPushResult, at});
+    }
+    if (height == 1) add({Kind::kStoreSlot, at});
+    for (std::uint8_t argument = 0; height > 0 && argument < argument_count_; ++argument) {
+      add({Kind::kArgumentStack, at, argument});
+    }
+    for (const Op op : spec_.ops) {
+      if (isLong(op)) continue;
+      for (const Form form : forms(op)) {
+        const unsigned popped = stackOperands(form);
+        if (height >= popped && height - popped < spec_.depth) add({Kind::kApply, at, 0, op, form});
+      }
+    }
+  }
+  for (std::uint8_t argument = 0; argument < argument_count_; ++argument) {
+    add({Kind::kArgumentColumn, 0, argument});
+    add({Kind::kArgumentParameter, 0, argument});
+  }
+  for (const Op op : spec_.ops) {
+    if (isLong(op)) add({Kind::kBody, 0, 0, op});
+  }
+  add({Kind::kNextWindow});
+}
+
+void HandlerTable::add(const Handler& handler) {
+  const auto number = static_cast<std::int16_t>(handlers_.size());
+  handlers_.push_back(handler);
+  OpFacts& facts = facts_[static_cast<std::size_t>(handler.op)];
+  if (handler.kind == Handler::Kind::kApply) {
+    const auto all = forms(handler.op);
+    const auto form = static_cast<std::size_t>(std::ranges::find(all, handler.form) - all.begin());
+    applies_[static_cast<std::size_t>(facts.first) + form * (spec_.depth + 1) + handler.height] = number;
+  } else if (handler.kind == Handler::Kind::kBody) {
+    facts.first = number;
+  } else {
+    plain_[placeOf(handler.kind, handler.height, handler.argument)] = number;
+  }
+}
+
+int HandlerTable::findApply(Op op, Form form, unsigned height) const noexcept {
+  const auto all = forms(op);
+  const auto found = std::ranges::find(all, form);
+  return found == all.end() ? -1 : findApply(op, static_cast<unsigned>(found - all.begin()), height);
+}
+
+}  // namespace srjit

@@ -1,0 +1,51 @@
+// The GPU's interpreter: one kernel that runs the programs of compiler/interpreter/bytecode.h. Thread-safe and
+// parallel.
+//
+// Kernel `srjit_interpreter`: u64 columns, u64 column_stride, u64 row_stride, u64 rows, u64 parameters, u64 column_map
+// (u32 per staged column: which column it is), u64 tokens, u64 program_offsets (u32, programs + 1: where a program's
+// tokens begin), u32 programs, u32 programs_per_warp, u32 row_warps (1, 2 or 4), u32 tiles, u32 staged_columns, u32
+// slots, u32 window, then the outputs as those of rows kernels (compiler/nvptx/rows_kernel.h), where the output's
+// number stands in the program. A block covers a tile of row_warps adjacent strips with kBlockWarps / row_warps teams
+// of row_warps warps; team t of block b runs programs_per_warp programs from number (b / tiles * teams + t) *
+// programs_per_warp, on tile b % tiles. Grid: x = tiles * ceil(programs / (programs_per_warp * teams)), tiles =
+// ceil(rows / (row_warps * 32 * K)). Dynamic shared memory in bytes: interpreterSharedBytes(). With window = 0 it holds
+// all tokens of the block's programs; otherwise each warp has its team's tokens there by so many at a time, so programs
+// may have any length. compiler/nvptx/options.h describes geometry and columns.
+#pragma once
+
+#include <cstddef>
+#include <string>
+
+#include "compiler/interpreter/handler_table.h"
+#include "compiler/nvptx/options.h"
+#include "ir/error.h"
+#include "passes/llvm_passes.h"
+
+namespace srjit {
+
+inline constexpr const char* kInterpreterKernel = "srjit_interpreter";
+
+/// The launch of an interpreter.
+struct InterpreterGeometry {
+  unsigned rows_per_thread;
+  unsigned row_warps;  ///< 1, 2 or 4
+  unsigned programs_per_warp;
+  unsigned window = 0;  ///< tokens that a warp has in shared memory at once; 0: all of its team's
+};
+
+/// Bytes of a token in shared memory: its two words, and in f64 the value of its parameter.
+constexpr unsigned sharedTokenBytes(Precision precision) { return precision == Precision::kF64 ? 16 : 8; }
+
+/// Bytes of dynamic shared memory of one block: staged columns, slots, and the tokens of its programs with two halts
+/// for each team, or the window of each warp with two more tokens. `block_tokens` is the largest number of tokens that
+/// the programs of one block have; with a window it does not matter.
+std::size_t interpreterSharedBytes(Precision precision, const InterpreterGeometry& geometry, std::size_t staged_columns,
+                                   std::size_t slots, std::size_t block_tokens);
+
+/// The interpreter for a table of handlers, which fixes precision, math mode, rows per thread and depth; `options` must
+/// agree with it. Errors: as rowsPtx() (compiler/nvptx/rows_kernel.h).
+Result<std::string> interpreterPtx(const HandlerTable& table, const DeviceOptions& options,
+                                   const LlvmPasses& passes = {});
+Result<std::string> interpreterIr(const HandlerTable& table, const DeviceOptions& options, bool optimized);
+
+}  // namespace srjit

@@ -1,0 +1,87 @@
+#include "compiler/interpreter/print_bytecode.h"
+
+#include <iterator>
+
+#include <fmt/format.h>
+
+namespace srjit {
+namespace {
+
+/// The names of a token's operands.
+class TokenText {
+ public:
+  TokenText(const DeviceToken& token, const EncodeOptions& options) : token_(token), options_(options) {}
+
+  std::string column() const { return place(token_.code >> DeviceToken::kColumnShift & DeviceToken::kColumnMask); }
+  std::string secondColumn() const { return place(token_.argument); }
+  std::string parameter() const { return fmt::format("parameter{}", token_.argument); }
+
+  std::string application(const Handler& handler) const {
+    std::string text(infoOf(handler.op).name);
+    bool second = false;
+    for (const char source : handler.form) {
+      text += ' ';
+      if (source == 'v') {
+        text += second ? secondColumn() : column();
+        second = true;
+      } else {
+        text += source == 'c' ? parameter() : fmt::format("s{}", source - '0');
+      }
+    }
+    return text;
+  }
+
+ private:
+  std::string place(std::uint32_t number) const {
+    return number < options_.staged_columns ? fmt::format("x{}", number)
+                                            : fmt::format("slot{}", number - options_.staged_columns);
+  }
+
+  const DeviceToken& token_;
+  const EncodeOptions& options_;
+};
+
+std::string lineOf(const Handler& handler, const DeviceToken& token, const EncodeOptions& options) {
+  using Kind = Handler::Kind;
+  const TokenText text(token, options);
+  switch (handler.kind) {
+    case Kind::kPushColumn:
+      return "push " + text.column();
+    case Kind::kPushParameter:
+      return "push " + text.parameter();
+    case Kind::kApply:
+      return text.application(handler);
+    case Kind::kArgumentStack:
+      return fmt::format("argument{} s0", handler.argument);
+    case Kind::kArgumentColumn:
+      return fmt::format("argument{} {}", handler.argument, text.column());
+    case Kind::kArgumentParameter:
+      return fmt::format("argument{} {}", handler.argument, text.parameter());
+    case Kind::kBody:
+      return fmt::format("call {}", infoOf(handler.op).name);
+    case Kind::kPushResult:
+      return "push result";
+    case Kind::kStoreSlot:
+      return "store " + text.column();
+    case Kind::kEnd:
+      return fmt::format("end root{}", token.argument);
+    case Kind::kHalt:
+      return "halt";
+    case Kind::kNextWindow:
+      return "next window";
+  }
+  return "";
+}
+
+}  // namespace
+
+std::string printBytecode(const Bytecode& code, const HandlerTable& table, const EncodeOptions& options) {
+  std::string text;
+  for (const DeviceToken& token : code.tokens) {
+    const Handler& handler = table.handlers()[token.code & DeviceToken::kHandlerMask];
+    fmt::format_to(std::back_inserter(text), "{:4}  {}\n", handler.height, lineOf(handler, token, options));
+  }
+  return text;
+}
+
+}  // namespace srjit

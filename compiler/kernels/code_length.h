@@ -1,0 +1,24 @@
+// How long the straight-line code of an expression is, and how long it may be.
+#pragma once
+
+#include <cstddef>
+
+#include "compiler/interpreter/handler_table.h"
+#include "ir/expression.h"
+
+namespace srjit {
+
+/// Expressions whose code is longer are not compiled: what LLVM and the assembler take for one kernel grows faster than
+/// its length. Engines interpret them; the commands that show kernels refuse them.
+inline constexpr std::size_t kMaxCodeLength = 4096;
+
+/// Instructions of the operators for one row on a GPU, roughly; `weights` are those of codeWeights().
+std::size_t instructionsOf(const Expression& expression, const CodeWeights& weights);
+
+/// The length on a GPU: tokens, of which an operator counts as its instructions, and as one at least.
+std::size_t deviceCodeLength(const Expression& expression, const CodeWeights& weights);
+
+/// The length on a CPU, where library functions are calls: tokens.
+inline std::size_t hostCodeLength(const Expression& expression) { return expression.size(); }
+
+}  // namespace srjit

@@ -1,0 +1,69 @@
+#include "compiler/kernels/image_maker.h"
+
+#include <chrono>
+#include <ctime>
+#include <utility>
+
+#include "compiler/interpreter/kernel.h"
+#include "compiler/kernels/identity.h"
+#include "compiler/nvptx/rows_kernel.h"
+#include "compiler/nvptx/totals_kernel.h"
+
+namespace srjit {
+namespace {
+
+double threadSeconds() {
+  timespec time{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
+}
+
+double wallSeconds() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+class LlvmImageMaker final : public ImageMaker {
+ public:
+  Result<KernelImage> rows(std::span<const Dag> dags, const DeviceOptions& options) const override {
+    return make(options, [&] { return rowsPtx(dags, options); });
+  }
+  Result<KernelImage> interpreter(const HandlerTable& table, const DeviceOptions& options) const override {
+    return make(options, [&] { return interpreterPtx(table, options); });
+  }
+  Result<KernelImage> totals(const DeviceOptions& options) const override {
+    return make(options, [&] { return totalsPtx(options); });
+  }
+  std::string identity() const override { return compilerIdentity(); }
+
+ private:
+  static KernelImage asPtx(const std::string& ptx, double seconds) {
+    const auto text = std::as_bytes(std::span(ptx.c_str(), ptx.size() + 1));
+    return {.code = {text.begin(), text.end()}, .is_ptx = true, .kernels = {}, .seconds = seconds};
+  }
+
+  template <class MakePtx>
+  static Result<KernelImage> make(const DeviceOptions& options, const MakePtx& makePtx) {
+    const double begin = threadSeconds();
+    const Result<std::string> ptx = makePtx();
+    if (!ptx) return ptx.error();
+    KernelImage image;
+    const std::string& machine = options.machine.empty() ? options.arch : options.machine;
+    // An assembler in a process of its own takes no time of this thread, which waits for it.
+    const bool in_process = assemblerName().starts_with("nvJitLink");
+    const double between = threadSeconds(), start = wallSeconds();
+    Result<Cubin> cubin = assemblerName().empty() ? Result<Cubin>(Error{}) : assemble(*ptx, machine);
+    // An assembler that is older than the machine does not know it; the machine's driver does.
+    if (!cubin && (assemblerName().empty() || machine != options.arch)) return asPtx(*ptx, threadSeconds() - begin);
+    if (!cubin) return std::move(cubin).error();
+    image.seconds = between - begin + (in_process ? threadSeconds() - between : wallSeconds() - start);
+    image.code = std::move(cubin->image);
+    image.kernels = std::move(cubin->kernels);
+    return image;
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<ImageMaker> llvmImageMaker() { return std::make_unique<LlvmImageMaker>(); }
+
+}  // namespace srjit

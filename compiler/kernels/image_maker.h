@@ -1,0 +1,44 @@
+// Machine code with facts about it, and who makes it. This is the seam between making kernels and running them: LLVM
+// and an assembler stand behind it today, a direct emitter may tomorrow, and tests put models of kernels there.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "compiler/interpreter/handler_table.h"
+#include "compiler/kernels/assembler.h"
+#include "compiler/nvptx/options.h"
+#include "passes/dag.h"
+
+namespace srjit {
+
+/// A loadable module.
+struct KernelImage {
+  std::vector<std::byte> code;  ///< a cubin; or PTX with a final 0, for the driver to assemble
+  bool is_ptx = false;
+  std::vector<KernelFacts> kernels;  ///< empty where nobody reported them, as with PTX
+  double seconds = 0;                ///< that making it took, of one core
+};
+
+/// Makes images. Thread-safe and parallel.
+class ImageMaker {
+ public:
+  virtual ~ImageMaker() = default;
+
+  /// The kernels that compiler/nvptx/options.h describes, for options.arch. Errors: as there, and the assembler's.
+  virtual Result<KernelImage> rows(std::span<const Dag> dags, const DeviceOptions& options) const = 0;
+  virtual Result<KernelImage> interpreter(const HandlerTable& table, const DeviceOptions& options) const = 0;
+  virtual Result<KernelImage> totals(const DeviceOptions& options) const = 0;
+
+  /// Everything that decides the bits of an image besides the arguments: versions of this library's tables, LLVM,
+  /// libdevice and the assembler. Part of every cache key.
+  virtual std::string identity() const = 0;
+};
+
+/// LLVM and the assembler that was found; PTX where there is none.
+std::unique_ptr<ImageMaker> llvmImageMaker();
+
+}  // namespace srjit

@@ -1,0 +1,60 @@
+#include "compiler/kernels/parameter_table.h"
+
+#include <algorithm>
+
+#include <tbb/blocked_range.h>
+#include <tbb/parallel_for.h>
+
+namespace srjit {
+namespace {
+
+// Entries that one task writes; about ten microseconds.
+constexpr std::size_t kGrain = 1 << 14;
+
+template <class T, class Patches>
+void fillTable(const Patches& patches, std::span<const double> parameters, T* table) {
+  const auto fillRange = [&](std::size_t begin, std::size_t end) {
+    for (std::size_t i = begin; i < end; ++i) {
+      table[patches[i].entry] = static_cast<T>(parameters[patches[i].parameter]);
+    }
+  };
+  // Waking another thread takes longer than filling in few.
+  if (patches.size() <= 2 * kGrain) return fillRange(0, patches.size());
+  tbb::parallel_for(tbb::blocked_range<std::size_t>(0, patches.size(), kGrain),
+                    [&](const auto& range) { fillRange(range.begin(), range.end()); });
+}
+
+}  // namespace
+
+void ParameterTable::add(const ParameterSource& source, std::size_t parameter_offset) {
+  if (!source.isLiteral()) {
+    patches_.push_back(
+        {static_cast<std::uint32_t>(literals_.size()), static_cast<std::uint32_t>(parameter_offset + source.index)});
+  }
+  literals_.push_back(source.isLiteral() ? source.literal : 0.0);
+}
+
+void ParameterTable::append(const ParameterTable& other) {
+  const auto base = static_cast<std::uint32_t>(literals_.size());
+  literals_.insert(literals_.end(), other.literals_.begin(), other.literals_.end());
+  for (const Patch& patch : other.patches_) patches_.push_back({base + patch.entry, patch.parameter});
+}
+
+void ParameterTable::writeLiterals(Precision precision, std::byte* table) const {
+  if (precision == Precision::kF32) {
+    std::transform(literals_.begin(), literals_.end(), reinterpret_cast<float*>(table),
+                   [](double value) { return static_cast<float>(value); });
+  } else {
+    std::copy(literals_.begin(), literals_.end(), reinterpret_cast<double*>(table));
+  }
+}
+
+void ParameterTable::fill(std::span<const double> parameters, Precision precision, std::byte* table) const {
+  if (precision == Precision::kF32) {
+    fillTable(patches_, parameters, reinterpret_cast<float*>(table));
+  } else {
+    fillTable(patches_, parameters, reinterpret_cast<double*>(table));
+  }
+}
+
+}  // namespace srjit

@@ -1,0 +1,172 @@
+#include "compiler/nvptx/module.h"
+
+#include <algorithm>
+#include <vector>
+
+#include <fmt/format.h>
+#include <llvm/IR/InstIterator.h>
+#include <llvm/IR/IntrinsicInst.h>
+#include <llvm/IR/IntrinsicsNVPTX.h>
+#include <llvm/IR/LegacyPassManager.h>
+#include <llvm/IR/Verifier.h>
+#include <llvm/MC/TargetRegistry.h>
+#include <llvm/Support/CommandLine.h>
+#include <llvm/Support/TargetSelect.h>
+#include <llvm/Support/raw_ostream.h>
+
+#include "compiler/lowering/llvm_scope.h"
+#include "compiler/nvptx/libdevice.h"
+#include "passes/llvm_pipeline.h"
+
+namespace srjit {
+namespace {
+
+constexpr const char* kTriple = "nvptx64-nvidia-cuda";
+
+// PTX ISA 7.8, of CUDA 11.8, is the first that knows sm_90; nothing newer is used, so that older drivers can read it.
+constexpr const char* kPtxVersion = "+ptx78";
+
+// ptxas turns rcp(rcp(v)) into v and rcp(ex2(v)), also through an abs, into ex2(-v): other bits than where the two are
+// apart, as in the interpreter. Such a divisor is made opaque by a select on a predicate that is always true, but read
+// from a register. This must see what ptxas will see, so it comes after LLVM's own simplifications.
+void keepReciprocalsApart(llvm::Module& module) {
+  const auto idOf = [](const llvm::Value* value) {
+    const auto* const call = llvm::dyn_cast<llvm::IntrinsicInst>(value);
+    return call != nullptr ? call->getIntrinsicID() : llvm::Intrinsic::not_intrinsic;
+  };
+  std::vector<llvm::Use*> divisors;
+  for (llvm::Function& function : module) {
+    for (llvm::Instruction& instruction : llvm::instructions(function)) {
+      const auto id = idOf(&instruction);
+      const bool reciprocal = id == llvm::Intrinsic::nvvm_rcp_approx_ftz_f;
+      if (!reciprocal && id != llvm::Intrinsic::nvvm_div_approx_ftz_f) continue;
+      llvm::Use& divisor = instruction.getOperandUse(reciprocal ? 0 : 1);
+      const llvm::Value* made = divisor;
+      if (idOf(made) == llvm::Intrinsic::fabs) made = llvm::cast<llvm::IntrinsicInst>(made)->getArgOperand(0);
+      if (idOf(made) == llvm::Intrinsic::nvvm_rcp_approx_ftz_f ||
+          idOf(made) == llvm::Intrinsic::nvvm_ex2_approx_ftz_f) {
+        divisors.push_back(&divisor);
+      }
+    }
+  }
+  for (llvm::Use* const divisor : divisors) {
+    llvm::IRBuilder<> builder(llvm::cast<llvm::Instruction>(divisor->getUser()));
+    llvm::Value* const threads = builder.CreateIntrinsic(llvm::Intrinsic::nvvm_read_ptx_sreg_ntid_x, {}, {});
+    llvm::Value* const always = builder.CreateICmpNE(threads, builder.getInt32(0));
+    divisor->set(builder.CreateSelect(always, divisor->get(), llvm::ConstantFP::get(divisor->get()->getType(), 0)));
+  }
+}
+
+const llvm::Target* nvptxTarget() {
+  static const llvm::Target* const target = [] {
+    LLVMInitializeNVPTXTargetInfo();
+    LLVMInitializeNVPTXTarget();
+    LLVMInitializeNVPTXTargetMC();
+    LLVMInitializeNVPTXAsmPrinter();
+    // Shared memory is addressed with 32 bits: an address is then one register, and one instruction computes it. LLVM
+    // 19 has this choice only as a global option, which must be set before a TargetMachine is made.
+    auto& options = llvm::cl::getRegisteredOptions();
+    if (const auto found = options.find("nvptx-short-ptr"); found != options.end()) {
+      static_cast<llvm::cl::opt<bool>*>(found->second)->setValue(true);
+    }
+    std::string ignored;
+    return llvm::TargetRegistry::lookupTarget(kTriple, ignored);
+  }();
+  return target;
+}
+
+}  // namespace
+
+Result<DeviceModule> DeviceModule::create(const DeviceOptions& options) {
+  const auto known = deviceArchitectures();
+  if (std::ranges::find(known, options.arch) == known.end()) {
+    return Error{Errc::kInvalid,
+                 fmt::format("unknown architecture '{}': expected one of {}", options.arch, fmt::join(known, ", ")),
+                 {}};
+  }
+  if (options.rows_per_thread != 4 && options.rows_per_thread != 8 && options.rows_per_thread != 16) {
+    return Error{Errc::kInvalid, fmt::format("{} rows a thread: expected 4, 8 or 16", options.rows_per_thread), {}};
+  }
+  const llvm::Target* const target = nvptxTarget();
+  if (target == nullptr) return Error{Errc::kUnsupported, "this build's LLVM has no NVPTX target", {}};
+  llvm::TargetOptions target_options;
+  target_options.AllowFPOpFusion = llvm::FPOpFusion::Strict;
+  DeviceModule made;
+  made.target_.reset(target->createTargetMachine(kTriple, options.arch, kPtxVersion, target_options, std::nullopt,
+                                                 std::nullopt, llvm::CodeGenOptLevel::Default));
+  made.context_ = std::make_unique<llvm::LLVMContext>();
+  made.module_ = std::make_unique<llvm::Module>("srjit", *made.context_);
+  made.module_->setTargetTriple(kTriple);
+  made.module_->setDataLayout(made.target_->createDataLayout());
+  return made;
+}
+
+llvm::Function* DeviceModule::addKernel(llvm::StringRef name, llvm::ArrayRef<llvm::Type*> parameters,
+                                        llvm::IRBuilder<>& builder, unsigned min_blocks) {
+  llvm::LLVMContext& context = *context_;
+  auto* const type = llvm::FunctionType::get(llvm::Type::getVoidTy(context), parameters, false);
+  auto* const kernel = llvm::Function::Create(type, llvm::Function::ExternalLinkage, name, *module_);
+  kernel->setCallingConv(llvm::CallingConv::PTX_Kernel);
+  kernel->setDoesNotThrow();
+  const auto annotate = [&](const char* property, unsigned value) {
+    module_->getOrInsertNamedMetadata("nvvm.annotations")
+        ->addOperand(llvm::MDNode::get(
+            context, {llvm::ValueAsMetadata::get(kernel), llvm::MDString::get(context, property),
+                      llvm::ConstantAsMetadata::get(llvm::ConstantInt::get(llvm::Type::getInt32Ty(context), value))}));
+  };
+  annotate("kernel", 1);
+  annotate("maxntidx", kBlockThreads);
+  annotate("minctasm",
+           min_blocks);  // without any, ptxas spills a few registers to fit one more block on a multiprocessor
+  builder.SetInsertPoint(llvm::BasicBlock::Create(context, "entry", kernel));
+  return kernel;
+}
+
+Status DeviceModule::finish(const LlvmPasses& passes) {
+  std::string report;
+  llvm::raw_string_ostream stream(report);
+  if (llvm::verifyModule(*module_, &stream)) return Error{Errc::kCompile, "invalid LLVM IR: " + stream.str(), {}};
+  if (Status linked = linkLibdevice(*module_, *target_, passes); !linked) return linked;
+  if (Status optimized = optimizeDeviceModule(*module_, passes); !optimized) return optimized;
+  target_->setOptLevel(static_cast<llvm::CodeGenOptLevel>(passes.code_generation));
+  keepReciprocalsApart(*module_);
+  return okStatus();
+}
+
+std::string DeviceModule::ir() const {
+  std::string text;
+  llvm::raw_string_ostream stream(text);
+  module_->print(stream, nullptr);
+  return text;
+}
+
+Result<std::string> DeviceModule::ptx() {
+  llvm::SmallString<0> text;
+  llvm::raw_svector_ostream stream(text);
+  llvm::legacy::PassManager passes;
+  if (target_->addPassesToEmitFile(passes, stream, nullptr, llvm::CodeGenFileType::AssemblyFile)) {
+    return Error{Errc::kCompile, "LLVM cannot print PTX", {}};
+  }
+  passes.run(*module_);
+  return text.str().str();
+}
+
+Result<std::string> irOf(const BuildModule& build, bool optimized) {
+  const LlvmScope scope;
+  Result<DeviceModule> made = build();
+  if (!made) return std::move(made).error();
+  if (optimized) {
+    if (Status finished = made->finish(); !finished) return std::move(finished).error();
+  }
+  return made->ir();
+}
+
+Result<std::string> ptxOf(const BuildModule& build, const LlvmPasses& passes) {
+  const LlvmScope scope;
+  Result<DeviceModule> made = build();
+  if (!made) return std::move(made).error();
+  if (Status finished = made->finish(passes); !finished) return std::move(finished).error();
+  return made->ptx();
+}
+
+}  // namespace srjit

@@ -1,0 +1,47 @@
+// What kernels for NVIDIA GPUs are generated for, and what all of them have in common. Needs no GPU and no driver.
+//
+// Making device code sets LLVM's process-wide option nvptx-short-ptr, once: a program that also uses the same copy of
+// LLVM for NVPTX code of its own gets 32-bit pointers to shared memory there too.
+//
+// Geometry. A block has kBlockThreads threads in kBlockWarps warps. A warp computes a strip of 32 * rows_per_thread
+// adjacent rows: with K rows per thread, lane l computes rows strip * 32 K + group * kGroupRows + l * 4 + i, for i < 4
+// and group < K / 4; so the rows of a warp's group are one group of the reduction tree (compiler/lowering/loss.h). A
+// warp whose strip begins at or after the last row returns at once.
+//
+// Columns. The value of row r in column c is at columns + c * column_stride + r * row_stride, in elements. Unless
+// options.strided_columns, row_stride is not read and taken for 1, columns are 16-byte aligned, column_stride is a
+// multiple of 4 and at least `rows`, and entries between `rows` and the stride may be read. Target, weights and the
+// columns of outputs are always of that form; what lies between `rows` and the stride of an output may be overwritten.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "compiler/lowering/loss.h"
+#include "ir/numeric.h"
+
+namespace srjit {
+
+inline constexpr unsigned kBlockThreads = 128;
+inline constexpr unsigned kBlockWarps = kBlockThreads / kWarpLanes;
+
+/// What device code is generated for.
+struct DeviceOptions {
+  Precision precision = Precision::kF32;
+  Math math = Math::kPrecise;
+  std::string arch = "sm_90";  ///< sm_75 to sm_90; newer cards take sm_90 PTX, which their driver translates
+  /// What the PTX is to be assembled for: `arch`, or a newer architecture that PTX cannot be made for. Empty: `arch`.
+  std::string machine = {};
+  unsigned rows_per_thread = 4;  ///< 4, 8 or 16
+  /// Blocks of rows kernels that a multiprocessor is to hold at once, by limiting registers; what does not fit spills.
+  unsigned min_blocks = 1;
+  std::optional<LossSpec> loss;  ///< none: predictions
+  bool strided_columns = false;  ///< columns of any stride and alignment, for arrays of the caller
+};
+
+/// The architectures PTX can be made for.
+std::span<const std::string_view> deviceArchitectures() noexcept;
+
+}  // namespace srjit

@@ -1,0 +1,31 @@
+// Straight-line kernels over rows: PTX for the graphs of a batch. Thread-safe and parallel.
+//
+// Kernels `srjit_rows_0`, `srjit_rows_1`, ...: straight-line code for one graph each. Parameters in order, as PTX
+// types: u64 columns, u64 column_stride, u64 row_stride, u64 rows, u64 parameters (one value per Dag::parameters()
+// entry), u64 outputs (u32 per root: which output it is), then
+//   for values: u64 out, u64 out_stride: output o at out + o * out_stride;
+//   for a loss: u64 target, u64 weights, u64 sums, u64 channel_stride.
+// A loss writes channels of group sums in the kernel's precision: channel 0 the terms, 1 (if the spec skips invalid
+// rows) the number of valid rows, 2 (if it is weighted, too) their weights. The sum of group g of output o is
+// sums[channel * channel_stride + o * groups + g], with groups = ceil(rows / kGroupRows).
+// Grid: x = ceil(rows / (kBlockWarps * 32 * K)), with K = options.rows_per_thread. compiler/nvptx/options.h describes
+// geometry and columns.
+#pragma once
+
+#include <span>
+#include <string>
+
+#include "compiler/nvptx/options.h"
+#include "ir/error.h"
+#include "passes/dag.h"
+#include "passes/llvm_passes.h"
+
+namespace srjit {
+
+/// One kernel per graph, one module for all; graphs have options.precision. Nodes are computed in ascending order.
+/// Kernel i is named rowsKernelName(i) (compiler/lowering/kernel_name.h). Errors: kInvalid for options out of range,
+/// kMachine without libdevice where it is needed, kCompile for LLVM's.
+Result<std::string> rowsPtx(std::span<const Dag> dags, const DeviceOptions& options, const LlvmPasses& passes = {});
+Result<std::string> rowsIr(std::span<const Dag> dags, const DeviceOptions& options, bool optimized);
+
+}  // namespace srjit

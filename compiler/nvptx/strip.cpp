@@ -1,0 +1,301 @@
+#include "compiler/nvptx/strip.h"
+
+#include <limits>
+
+#include <llvm/IR/Intrinsics.h>
+#include <llvm/IR/IntrinsicsNVPTX.h>
+
+namespace srjit {
+namespace {
+
+// A 16-byte access holds four floats or two doubles.
+unsigned elementsPerAccess(const Lowering& lowering) {
+  return 16 / static_cast<unsigned>(bytesOf(lowering.precision()));
+}
+
+}  // namespace
+
+llvm::Value* threadIndex(llvm::IRBuilder<>& builder) {
+  return builder.CreateIntrinsic(llvm::Intrinsic::nvvm_read_ptx_sreg_tid_x, {}, {});
+}
+
+llvm::Value* blockIndex(llvm::IRBuilder<>& builder) {
+  return builder.CreateIntrinsic(llvm::Intrinsic::nvvm_read_ptx_sreg_ctaid_x, {}, {});
+}
+
+llvm::Value* wideProduct(llvm::IRBuilder<>& builder, llvm::Value* x, llvm::Value* y) {
+  return builder.CreateMul(builder.CreateZExt(x, builder.getInt64Ty()), builder.CreateZExt(y, builder.getInt64Ty()));
+}
+
+llvm::Value* loadConstant(llvm::IRBuilder<>& builder, llvm::Type* type, llvm::Value* pointer, unsigned alignment) {
+  llvm::LoadInst* const load = builder.CreateAlignedLoad(type, pointer, llvm::Align(alignment));
+  load->setMetadata(llvm::LLVMContext::MD_invariant_load, llvm::MDNode::get(builder.getContext(), {}));
+  return load;
+}
+
+void keepRolled(llvm::BranchInst& back) {
+  llvm::LLVMContext& context = back.getContext();
+  llvm::MDNode* const keep = llvm::MDNode::get(context, {llvm::MDString::get(context, "llvm.loop.unroll.disable")});
+  llvm::MDNode* const loop = llvm::MDNode::getDistinct(context, {nullptr, keep});
+  loop->replaceOperandWith(0, loop);
+  back.setMetadata(llvm::LLVMContext::MD_loop, loop);
+}
+
+llvm::Value* shuffleLanes(llvm::IRBuilder<>& builder, llvm::Value* value, unsigned lane_mask) {
+  const auto exchange = [&](llvm::Value* word) {
+    return builder.CreateIntrinsic(
+        llvm::Intrinsic::nvvm_shfl_sync_bfly_i32, {},
+        {builder.getInt32(~0u), word, builder.getInt32(lane_mask), builder.getInt32(kWarpLanes - 1)});
+  };
+  llvm::Type* const type = value->getType();
+  if (type->isIntegerTy(32)) return exchange(value);
+  if (type->isFloatTy()) {
+    return builder.CreateBitCast(exchange(builder.CreateBitCast(value, builder.getInt32Ty())), type);
+  }
+  llvm::Value* const bits = builder.CreateBitCast(value, builder.getInt64Ty());
+  llvm::Value* const low = exchange(builder.CreateTrunc(bits, builder.getInt32Ty()));
+  llvm::Value* const high = exchange(builder.CreateTrunc(builder.CreateLShr(bits, 32), builder.getInt32Ty()));
+  return builder.CreateBitCast(builder.CreateOr(builder.CreateZExt(low, builder.getInt64Ty()),
+                                                builder.CreateShl(builder.CreateZExt(high, builder.getInt64Ty()), 32)),
+                               type);
+}
+
+Strip::Strip(Lowering& lowering, const DeviceOptions& options, llvm::Value* row_count, llvm::Value* number)
+    : lowering_(lowering),
+      b_(lowering.builder()),
+      rows_per_thread_(options.rows_per_thread),
+      row_count_(row_count),
+      number_(number),
+      begin_(wideProduct(b_, number, b_.getInt32(kWarpLanes * rows_per_thread_))),
+      lane_(b_.CreateAnd(threadIndex(b_), kWarpLanes - 1)) {
+  llvm::Value* const own = b_.CreateAdd(begin_, b_.CreateZExt(b_.CreateShl(lane_, 2), b_.getInt64Ty()));
+  for (unsigned group = 0; group < groups(); ++group) {
+    group_rows_.push_back(b_.CreateAdd(own, b_.getInt64(group * kGroupRows)));
+    in_range_.push_back(b_.CreateICmpULT(group_rows_.back(), row_count_));
+  }
+}
+
+void Strip::leaveIfEmpty() const {
+  llvm::Function* const function = b_.GetInsertBlock()->getParent();
+  auto* const leave = llvm::BasicBlock::Create(b_.getContext(), "leave", function);
+  auto* const stay = llvm::BasicBlock::Create(b_.getContext(), "stay", function);
+  b_.CreateCondBr(b_.CreateICmpULT(begin_, row_count_), stay, leave);
+  b_.SetInsertPoint(leave);
+  b_.CreateRetVoid();
+  b_.SetInsertPoint(stay);
+}
+
+llvm::Value* Strip::existingGroup(unsigned group) const {
+  return b_.CreateSelect(in_range_[group], group_rows_[group], b_.getInt64(0));
+}
+
+llvm::Value* Strip::existingRow(unsigned k) const {
+  llvm::Value* const row = b_.CreateAdd(group_rows_[k / kGroupSize], b_.getInt64(k % kGroupSize));
+  return b_.CreateBinaryIntrinsic(llvm::Intrinsic::umin, row, b_.CreateSub(row_count_, b_.getInt64(1)));
+}
+
+// Where all rows exist, one address serves all groups.
+Rows Strip::loadFrom(llvm::Value* column, bool all_exist) const {
+  const unsigned width = elementsPerAccess(lowering_);
+  auto* const vector = llvm::FixedVectorType::get(lowering_.elementType(), width);
+  Rows rows;
+  for (unsigned group = 0; group < groups(); ++group) {
+    llvm::Value* const row = all_exist ? group_rows_[0] : existingGroup(group);
+    llvm::Value* const first = b_.CreateInBoundsGEP(lowering_.elementType(), column, row);
+    for (unsigned part = 0; part < kGroupSize; part += width) {
+      const unsigned offset = part + (all_exist ? group * static_cast<unsigned>(kGroupRows) : 0);
+      llvm::Value* const pointer = b_.CreateConstInBoundsGEP1_64(lowering_.elementType(), first, offset);
+      llvm::Value* const packed = loadConstant(b_, vector, pointer, 16);
+      for (unsigned i = 0; i < width; ++i) rows.push_back(b_.CreateExtractElement(packed, i));
+    }
+  }
+  return rows;
+}
+
+Rows Strip::loadStrided(llvm::Value* column, llvm::Value* row_stride) const {
+  Rows rows;
+  for (unsigned k = 0; k < rows_per_thread_; ++k) {
+    llvm::Value* const offset = b_.CreateMul(existingRow(k), row_stride);
+    rows.push_back(loadConstant(b_, lowering_.elementType(), b_.CreateGEP(lowering_.elementType(), column, offset),
+                                static_cast<unsigned>(bytesOf(lowering_.precision()))));
+  }
+  return rows;
+}
+
+void Strip::store(llvm::Value* column, const Rows& rows) const {
+  const unsigned width = elementsPerAccess(lowering_);
+  auto* const vector = llvm::FixedVectorType::get(lowering_.elementType(), width);
+  llvm::Function* const function = b_.GetInsertBlock()->getParent();
+  for (unsigned group = 0; group < groups(); ++group) {
+    auto* const write = llvm::BasicBlock::Create(b_.getContext(), "write", function);
+    auto* const next = llvm::BasicBlock::Create(b_.getContext(), "next", function);
+    b_.CreateCondBr(in_range_[group], write, next);
+    b_.SetInsertPoint(write);
+    for (unsigned part = 0; part < kGroupSize; part += width) {
+      llvm::Value* packed = llvm::PoisonValue::get(vector);
+      for (unsigned i = 0; i < width; ++i) {
+        packed = b_.CreateInsertElement(packed, rows[group * kGroupSize + part + i], i);
+      }
+      llvm::Value* const pointer =
+          b_.CreateInBoundsGEP(lowering_.elementType(), column, b_.CreateAdd(group_rows_[group], b_.getInt64(part)));
+      b_.CreateAlignedStore(packed, pointer, llvm::Align(16));
+    }
+    b_.CreateBr(next);
+    b_.SetInsertPoint(next);
+  }
+}
+
+// The sums over the warp's lanes of several groups at once, neighbours first. While more than one group is left, the
+// lanes share the work: after the step with mask m, a lane goes on with the groups whose number has the lane's bit m.
+// In the end lane l holds the sum of group l modulo their number.
+llvm::Value* Strip::sumLanes(std::vector<llvm::Value*> sums) const {
+  const auto add = [&](llvm::Value* x, llvm::Value* y) {
+    return x->getType()->isIntegerTy() ? b_.CreateAdd(x, y) : b_.CreateFAdd(x, y);
+  };
+  for (unsigned mask = 1; mask < kWarpLanes; mask *= 2) {
+    if (sums.size() == 1) {
+      sums[0] = add(sums[0], shuffleLanes(b_, sums[0], mask));
+      continue;
+    }
+    llvm::Value* const odd = b_.CreateICmpNE(b_.CreateAnd(lane_, mask), b_.getInt32(0));
+    std::vector<llvm::Value*> halves;
+    for (std::size_t i = 0; i < sums.size(); i += 2) {
+      llvm::Value* const keep = b_.CreateSelect(odd, sums[i + 1], sums[i]);
+      llvm::Value* const send = b_.CreateSelect(odd, sums[i], sums[i + 1]);
+      halves.push_back(add(keep, shuffleLanes(b_, send, mask)));
+    }
+    sums = std::move(halves);
+  }
+  return sums[0];
+}
+
+// Whether row k exists and, if the spec says so, has a finite prediction.
+llvm::Value* Strip::isCounted(const LossSpec& spec, unsigned k, llvm::Value* prediction) const {
+  llvm::Value* const row = b_.CreateAdd(group_rows_[k / kGroupSize], b_.getInt64(k % kGroupSize));
+  llvm::Value* const exists = b_.CreateICmpULT(row, row_count_);
+  if (!spec.skip_invalid) return exists;
+  llvm::Value* const magnitude = b_.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, prediction);
+  llvm::Value* const infinity = lowering_.literal(std::numeric_limits<double>::infinity());
+  return b_.CreateAnd(exists, b_.CreateFCmpOLT(magnitude, infinity));
+}
+
+// Whether all lanes have finite predictions: 0 times a number is 0, or NaN if it is not finite.
+llvm::Value* Strip::areFinite(const Rows& predictions) const {
+  llvm::Value* const zero = lowering_.literal(0);
+  llvm::Value* sum = b_.CreateFMul(predictions[0], zero);
+  for (std::size_t k = 1; k < predictions.size(); ++k) {
+    sum = b_.CreateIntrinsic(llvm::Intrinsic::fma, {lowering_.type()}, {predictions[k], zero, sum});
+  }
+  return b_.CreateIntrinsic(llvm::Intrinsic::nvvm_vote_all_sync, {}, {b_.getInt32(~0u), b_.CreateFCmpOEQ(sum, zero)});
+}
+
+llvm::Value* Strip::termOf(const LossSpec& spec, llvm::Value* prediction, llvm::Value* target,
+                           llvm::Value* weight) const {
+  llvm::Value* const difference = b_.CreateFSub(prediction, target);
+  llvm::Value* const term = spec.term == LossTerm::kSquared
+                                ? b_.CreateFMul(difference, difference)
+                                : b_.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, difference);
+  return spec.weighted ? b_.CreateFMul(weight, term) : term;
+}
+
+// The sums of the thread's rows, group by group; with `all_count`, every row is known to count.
+Strip::ThreadSums Strip::sumThread(const LossSpec& spec, const LossPointers& pointers, const Rows& predictions,
+                                   bool all_count) const {
+  const bool weighs_rows = spec.weighted && spec.skip_invalid;
+  const Rows target = loadFrom(pointers.target, all_count);
+  const Rows weights = spec.weighted ? loadFrom(pointers.weights, all_count) : Rows(predictions.size());
+  llvm::Value* const zero = lowering_.literal(0);
+  const auto sumOfFour = [&](const std::array<llvm::Value*, kGroupSize>& x) {
+    return b_.CreateFAdd(b_.CreateFAdd(x[0], x[1]), b_.CreateFAdd(x[2], x[3]));
+  };
+  ThreadSums sums;
+  llvm::Value* valid = b_.getInt32(0);
+  for (unsigned group = 0; group < groups(); ++group) {
+    std::array<llvm::Value*, kGroupSize> terms{}, kept{};
+    for (unsigned i = 0; i < kGroupSize; ++i) {
+      const unsigned k = group * kGroupSize + i;
+      terms[i] = termOf(spec, predictions[k], target[k], weights[k]);
+      kept[i] = weights[k];
+      if (all_count) continue;
+      llvm::Value* const counted = isCounted(spec, k, predictions[k]);
+      terms[i] = b_.CreateSelect(counted, terms[i], zero);
+      if (weighs_rows) kept[i] = b_.CreateSelect(counted, weights[k], zero);
+      llvm::Value* const one = b_.getInt32(1u << (kCountBits * group));
+      valid = b_.CreateAdd(valid, b_.CreateSelect(counted, one, b_.getInt32(0)));
+    }
+    sums.terms.push_back(sumOfFour(terms));
+    if (weighs_rows) sums.weights.push_back(sumOfFour(kept));
+  }
+  if (!spec.skip_invalid) return sums;
+  // One number holds the counts of all groups.
+  sums.count = lowering_.literal(kGroupRows);
+  if (!all_count) {
+    llvm::Value* const counts = sumLanes({valid});
+    llvm::Value* const own = b_.CreateLShr(counts, b_.CreateAnd(b_.CreateMul(lane_, b_.getInt32(kCountBits)), 31));
+    sums.count = b_.CreateUIToFP(b_.CreateAnd(own, (1u << kCountBits) - 1), lowering_.type());
+  }
+  return sums;
+}
+
+// Nearly always every row of a strip counts; then nothing needs to be compared and selected row by row.
+void Strip::storeLoss(const LossSpec& spec, const LossPointers& pointers, llvm::Value* output,
+                      const Rows& predictions) const {
+  llvm::Function* const function = b_.GetInsertBlock()->getParent();
+  const auto newBlock = [&](const char* name) { return llvm::BasicBlock::Create(b_.getContext(), name, function); };
+  llvm::BasicBlock* const all = newBlock("all");
+  llvm::BasicBlock* const some = newBlock("some");
+  llvm::BasicBlock* const merged = newBlock("merged");
+  llvm::Value* const end = b_.CreateAdd(begin_, b_.getInt64(kWarpLanes * rows_per_thread_));
+  llvm::Value* every = b_.CreateICmpULE(end, row_count_);
+  if (spec.skip_invalid) every = b_.CreateAnd(areFinite(predictions), every);
+  b_.CreateCondBr(every, all, some);
+  b_.SetInsertPoint(all);
+  const ThreadSums of_all = sumThread(spec, pointers, predictions, true);
+  b_.CreateBr(merged);
+  b_.SetInsertPoint(some);
+  const ThreadSums of_some = sumThread(spec, pointers, predictions, false);
+  b_.CreateBr(merged);
+  b_.SetInsertPoint(merged);
+  const auto merge = [&](llvm::Value* x, llvm::Value* y) -> llvm::Value* {
+    llvm::PHINode* const value = b_.CreatePHI(lowering_.type(), 2);
+    value->addIncoming(x, all);
+    value->addIncoming(y, some);
+    return value;
+  };
+  const auto mergeAll = [&](std::vector<llvm::Value*> x, const std::vector<llvm::Value*>& y) {
+    for (std::size_t i = 0; i < x.size(); ++i) x[i] = merge(x[i], y[i]);
+    return x;
+  };
+  std::vector<llvm::Value*> terms = mergeAll(of_all.terms, of_some.terms);
+  std::vector<llvm::Value*> weights = mergeAll(of_all.weights, of_some.weights);
+  llvm::Value* const count = spec.skip_invalid ? merge(of_all.count, of_some.count) : nullptr;
+  std::vector<llvm::Value*> channels = {sumLanes(std::move(terms))};
+  if (count != nullptr) channels.push_back(count);
+  if (!weights.empty()) channels.push_back(sumLanes(std::move(weights)));
+  storeSums(pointers, output, channels);
+}
+
+// Lane l < groups() writes the sums of group l of the strip.
+void Strip::storeSums(const LossPointers& pointers, llvm::Value* output,
+                      const std::vector<llvm::Value*>& channels) const {
+  llvm::Type* const wide = b_.getInt64Ty();
+  llvm::Value* const group = b_.CreateAdd(wideProduct(b_, number_, b_.getInt32(groups())), b_.CreateZExt(lane_, wide));
+  llvm::Value* const group_count =
+      b_.CreateUDiv(b_.CreateAdd(row_count_, b_.getInt64(kGroupRows - 1)), b_.getInt64(kGroupRows));
+  llvm::Value* const writes =
+      b_.CreateAnd(b_.CreateICmpULT(lane_, b_.getInt32(groups())), b_.CreateICmpULT(group, group_count));
+  llvm::Function* const function = b_.GetInsertBlock()->getParent();
+  auto* const write = llvm::BasicBlock::Create(b_.getContext(), "write", function);
+  auto* const next = llvm::BasicBlock::Create(b_.getContext(), "next", function);
+  b_.CreateCondBr(writes, write, next);
+  b_.SetInsertPoint(write);
+  llvm::Value* index = b_.CreateAdd(b_.CreateMul(output, group_count), group);
+  for (std::size_t channel = 0; channel < channels.size(); ++channel) {
+    if (channel > 0) index = b_.CreateAdd(index, pointers.channel_stride);
+    b_.CreateStore(channels[channel], b_.CreateInBoundsGEP(lowering_.elementType(), pointers.sums, index));
+  }
+  b_.CreateBr(next);
+  b_.SetInsertPoint(next);
+}
+
+}  // namespace srjit

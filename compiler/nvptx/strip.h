@@ -1,0 +1,95 @@
+// The rows of one warp, and what device kernels do with them: loads, stores and sums of a loss. options.h says which
+// rows they are.
+#pragma once
+
+#include <array>
+#include <vector>
+
+#include "compiler/lowering/operators.h"
+#include "compiler/nvptx/options.h"
+
+namespace srjit {
+
+inline constexpr unsigned kGroupSize = 4;  ///< adjacent rows of one thread
+static_assert(kWarpLanes * kGroupSize == kGroupRows, "a warp's group is one group of the reduction tree");
+
+/// One scalar per row of a thread, in the order of the rows.
+using Rows = std::vector<llvm::Value*>;
+
+/// The parameters of a loss kernel: pointers to global memory, and a stride in elements.
+struct LossPointers {
+  llvm::Value* target;
+  llvm::Value* weights;
+  llvm::Value* sums;
+  llvm::Value* channel_stride;
+};
+
+/// Emits into the kernel that the lowering's builder is in, and what dominates it must dominate all later uses.
+class Strip {
+ public:
+  /// The strip with this number (i32) of `row_count` rows (i64).
+  Strip(Lowering& lowering, const DeviceOptions& options, llvm::Value* row_count, llvm::Value* number);
+
+  unsigned rowsPerThread() const { return rows_per_thread_; }
+  unsigned groups() const { return rows_per_thread_ / kGroupSize; }
+  llvm::Value* lane() const { return lane_; }
+
+  /// Emits the end of a warp that has no rows; the builder goes on where others do.
+  void leaveIfEmpty() const;
+  /// First row of a thread's group (i64), or 0 if the group is past the end.
+  llvm::Value* existingGroup(unsigned group) const;
+  /// Row k of the thread (i64), or the last row if it is past the end.
+  llvm::Value* existingRow(unsigned k) const;
+
+  /// A thread's rows of a column of stride 1 that begins at `column`.
+  Rows load(llvm::Value* column) const { return loadFrom(column, false); }
+  /// The same for any stride and alignment. Rows past the end have the value of the last row.
+  Rows loadStrided(llvm::Value* column, llvm::Value* row_stride) const;
+  /// Writes a thread's rows to the column that begins at `column`, except groups past the end.
+  void store(llvm::Value* column, const Rows& rows) const;
+  /// Adds up the terms of the loss for these predictions and writes the sums of the strip's groups as those of output
+  /// `output` (i64).
+  void storeLoss(const LossSpec& spec, const LossPointers& pointers, llvm::Value* output,
+                 const Rows& predictions) const;
+
+ private:
+  llvm::Value* sumLanes(std::vector<llvm::Value*> groups) const;
+  /// Of one thread, but for the count, which is of the group that the lane writes.
+  struct ThreadSums {
+    std::vector<llvm::Value*> terms, weights;  ///< one per group; weights only if they are summed
+    llvm::Value* count = nullptr;              ///< of valid rows, if they are counted
+  };
+  static constexpr unsigned kCountBits = 8;  ///< hold kGroupRows; four groups fit one register
+
+  Rows loadFrom(llvm::Value* column, bool all_exist) const;
+  llvm::Value* isCounted(const LossSpec& spec, unsigned k, llvm::Value* prediction) const;
+  llvm::Value* areFinite(const Rows& predictions) const;
+  llvm::Value* termOf(const LossSpec& spec, llvm::Value* prediction, llvm::Value* target, llvm::Value* weight) const;
+  ThreadSums sumThread(const LossSpec& spec, const LossPointers& pointers, const Rows& predictions,
+                       bool all_count) const;
+  void storeSums(const LossPointers& pointers, llvm::Value* output, const std::vector<llvm::Value*>& channels) const;
+
+  Lowering& lowering_;
+  llvm::IRBuilder<>& b_;
+  unsigned rows_per_thread_;
+  llvm::Value* row_count_;
+  llvm::Value* number_;
+  llvm::Value* begin_;  ///< first row of the strip
+  llvm::Value* lane_;
+  std::vector<llvm::Value*> group_rows_;  ///< first row of each group of the thread
+  std::vector<llvm::Value*> in_range_;    ///< whether that row exists
+};
+
+/// Number of the thread in its block, i32.
+llvm::Value* threadIndex(llvm::IRBuilder<>& builder);
+llvm::Value* blockIndex(llvm::IRBuilder<>& builder);
+/// The i64 product of two unsigned integers of any width.
+llvm::Value* wideProduct(llvm::IRBuilder<>& builder, llvm::Value* x, llvm::Value* y);
+/// A load from memory that nobody writes while the kernel runs.
+llvm::Value* loadConstant(llvm::IRBuilder<>& builder, llvm::Type* type, llvm::Value* pointer, unsigned alignment);
+/// Keeps LLVM and ptxas from unrolling the loop that this branch goes back to the beginning of.
+void keepRolled(llvm::BranchInst& back);
+/// The value of another lane of the warp, whose number differs in the bits of `lane_mask`: 32 or 64 bits of any type.
+llvm::Value* shuffleLanes(llvm::IRBuilder<>& builder, llvm::Value* value, unsigned lane_mask);
+
+}  // namespace srjit

@@ -1,0 +1,61 @@
+#include "compiler/nvptx/toolkit.h"
+
+#include <cstdlib>
+#include <filesystem>
+#include <initializer_list>
+#include <sstream>
+#include <vector>
+
+namespace srjit {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string firstExisting(const std::vector<fs::path>& roots, std::initializer_list<const char*> names) {
+  for (const fs::path& root : roots) {
+    for (const char* const name : names) {
+      std::error_code ignored;
+      if (fs::is_regular_file(root / name, ignored)) return (root / name).string();
+    }
+  }
+  return {};
+}
+
+Toolkit search() {
+  std::vector<fs::path> roots;
+  for (const char* const variable : {"SRJIT_CUDA_HOME", "CUDA_HOME", "CUDA_PATH"}) {
+    if (const char* const value = std::getenv(variable); value != nullptr && *value != '\0') roots.emplace_back(value);
+  }
+  for (const char* const usual :
+       {"/usr/local/cuda", "/opt/cuda", "/usr/lib/nvidia-cuda-toolkit", "/usr/lib/cuda", "/usr"}) {
+    roots.emplace_back(usual);
+  }
+  std::vector<fs::path> programs;
+  for (const fs::path& root : roots) programs.push_back(root / "bin");
+  if (const char* const path = std::getenv("PATH"); path != nullptr) {
+    std::istringstream entries(path);
+    for (std::string entry; std::getline(entries, entry, ':');) programs.emplace_back(entry);
+  }
+  Toolkit toolkit;
+  toolkit.libdevice = firstExisting(roots, {"nvvm/libdevice/libdevice.10.bc", "libdevice/libdevice.10.bc",
+                                            "lib/nvidia-cuda-toolkit/libdevice/libdevice.10.bc"});
+  toolkit.nvjitlink =
+      firstExisting(roots, {"lib64/libnvJitLink.so", "lib64/libnvJitLink.so.13", "lib64/libnvJitLink.so.12",
+                            "targets/x86_64-linux/lib/libnvJitLink.so", "lib/x86_64-linux-gnu/libnvJitLink.so",
+                            "lib/x86_64-linux-gnu/libnvJitLink.so.13", "lib/x86_64-linux-gnu/libnvJitLink.so.12"});
+  toolkit.nvrtc = firstExisting(roots, {"lib64/libnvrtc.so", "lib64/libnvrtc.so.13", "lib64/libnvrtc.so.12",
+                                        "targets/x86_64-linux/lib/libnvrtc.so", "lib/x86_64-linux-gnu/libnvrtc.so",
+                                        "lib/x86_64-linux-gnu/libnvrtc.so.13", "lib/x86_64-linux-gnu/libnvrtc.so.12"});
+  toolkit.ptxas = firstExisting(programs, {"ptxas"});
+  toolkit.nvdisasm = firstExisting(programs, {"nvdisasm"});
+  return toolkit;
+}
+
+}  // namespace
+
+const Toolkit& findToolkit() {
+  static const Toolkit toolkit = search();
+  return toolkit;
+}
+
+}  // namespace srjit

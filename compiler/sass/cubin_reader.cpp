@@ -1,0 +1,173 @@
+#include "compiler/sass/cubin_reader.h"
+
+#include <algorithm>
+#include <cstring>
+#include <optional>
+#include <string_view>
+
+#include <fmt/format.h>
+
+#include "compiler/sass/cubin_format.h"
+
+namespace srjit {
+namespace {
+
+using namespace cubin;
+
+/// Bytes of an image that may be cut anywhere.
+class Image {
+ public:
+  explicit Image(std::span<const std::byte> bytes) : bytes_(bytes) {}
+
+  template <class T>
+  std::optional<T> at(std::uint64_t offset) const {
+    if (offset > bytes_.size() || bytes_.size() - offset < sizeof(T)) return std::nullopt;
+    T value;
+    std::memcpy(&value, bytes_.data() + offset, sizeof value);
+    return value;
+  }
+  std::span<const std::byte> part(std::uint64_t offset, std::uint64_t size) const {
+    if (offset > bytes_.size() || bytes_.size() - offset < size) return {};
+    return bytes_.subspan(offset, size);
+  }
+  /// The text from `offset` to the next 0.
+  std::string_view name(std::uint64_t offset) const {
+    const auto rest = part(offset, bytes_.size() - std::min<std::uint64_t>(offset, bytes_.size()));
+    const auto end = std::ranges::find(rest, std::byte{});
+    return {reinterpret_cast<const char*>(rest.data()), static_cast<std::size_t>(end - rest.begin())};
+  }
+
+ private:
+  std::span<const std::byte> bytes_;
+};
+
+struct NamedSection {
+  std::string_view name;
+  SectionHeader header;
+};
+
+/// Calls `use(attribute, value)` for every record of an .nv.info section; `value` views the bytes after its head, or
+/// the two bytes of the head that are the value.
+template <class Use>
+void forEachAttribute(std::span<const std::byte> info, Use use) {
+  constexpr std::size_t kHead = 4;
+  for (std::size_t at = 0; at + kHead <= info.size();) {
+    const auto format = static_cast<AttributeFormat>(info[at]);
+    const auto attribute = static_cast<Attribute>(info[at + 1]);
+    if (format != AttributeFormat::kSized) {
+      use(attribute, Image(info.subspan(at + 2, 2)));
+      at += kHead;
+      continue;
+    }
+    std::uint16_t size = 0;
+    std::memcpy(&size, info.data() + at + 2, sizeof size);
+    if (info.size() - at - kHead < size) return;
+    use(attribute, Image(info.subspan(at + kHead, size)));
+    at += kHead + size;
+  }
+}
+
+void readKernelInfo(std::span<const std::byte> info, CubinKernel& kernel) {
+  constexpr unsigned kSizeShift = 18;
+  forEachAttribute(info, [&](Attribute attribute, const Image& value) {
+    if (attribute == Attribute::kParameterBank) {
+      kernel.parameter_base = value.at<std::uint16_t>(4).value_or(0);
+    } else if (attribute == Attribute::kParameter) {
+      const std::size_t number = value.at<std::uint16_t>(4).value_or(0);
+      if (number >= kernel.parameter_bytes.size()) kernel.parameter_bytes.resize(number + 1);
+      kernel.parameter_bytes[number] = static_cast<std::uint16_t>(value.at<std::uint32_t>(8).value_or(0) >> kSizeShift);
+    } else if (attribute == Attribute::kExits) {
+      for (std::size_t at = 0; const auto exit = value.at<std::uint32_t>(at); at += sizeof *exit) {
+        kernel.exits.push_back(*exit);
+      }
+    } else if (attribute == Attribute::kMaxThreads) {
+      kernel.max_threads = value.at<std::array<std::uint32_t, 3>>(0).value_or(std::array<std::uint32_t, 3>{});
+    }
+  });
+}
+
+Error damaged(std::string_view what) {
+  return Error{Errc::kCompile, fmt::format("the image is no cubin: {}", what), {}};
+}
+
+Result<std::vector<NamedSection>> sectionsOf(const Image& image, const FileHeader& header) {
+  std::vector<NamedSection> sections;
+  const auto names =
+      image.at<SectionHeader>(header.sections_at + std::uint64_t{header.names_section} * sizeof(SectionHeader));
+  if (!names) return damaged("its sections have no names");
+  for (std::size_t s = 0; s < header.sections; ++s) {
+    const auto section = image.at<SectionHeader>(header.sections_at + s * sizeof(SectionHeader));
+    if (!section) return damaged("its sections are cut");
+    if (section->type != kNothing && section->type != 0 && section->bytes != 0 &&
+        image.part(section->offset, section->bytes).empty()) {
+      return damaged(fmt::format("section {} is cut", s));
+    }
+    sections.push_back({image.name(names->offset + section->name), *section});
+  }
+  return sections;
+}
+
+/// The registers of each function symbol, by the section that it is in.
+void readRegisters(const Image& image, std::span<const NamedSection> sections, std::span<CubinKernel> kernels,
+                   std::span<const std::size_t> kernel_sections) {
+  for (const NamedSection& info : sections) {
+    if (info.name != ".nv.info" || info.header.link >= sections.size()) continue;
+    const SectionHeader& symbols = sections[info.header.link].header;
+    forEachAttribute(image.part(info.header.offset, info.header.bytes), [&](Attribute attribute, const Image& value) {
+      if (attribute != Attribute::kRegisters) return;
+      const auto symbol = image.at<Symbol>(symbols.offset + value.at<std::uint32_t>(0).value_or(0) * sizeof(Symbol));
+      if (!symbol) return;
+      const auto found = std::ranges::find(kernel_sections, std::size_t{symbol->section});
+      if (found == kernel_sections.end()) return;
+      kernels[static_cast<std::size_t>(found - kernel_sections.begin())].registers =
+          value.at<std::uint32_t>(4).value_or(0);
+    });
+  }
+}
+
+}  // namespace
+
+std::span<const sass::Word> CubinKernel::body() const {
+  constexpr std::uint64_t kNop = 0x918, kBranch = 0x947, kOpcode = 0xfff;
+  std::size_t end = code.size();
+  while (end > 0 && (code[end - 1].low & kOpcode) == kNop) --end;
+  if (end > 0 && (code[end - 1].low & kOpcode) == kBranch) --end;
+  return std::span(code).first(end);
+}
+
+Result<CubinContents> readCubin(std::span<const std::byte> bytes) {
+  const Image image(bytes);
+  const auto header = image.at<FileHeader>(0);
+  constexpr std::uint8_t kElf[] = {0x7f, 'E', 'L', 'F', 2, 1};
+  if (!header || std::memcmp(header->identity, kElf, sizeof kElf) != 0 || header->machine != kMachine) {
+    return damaged("it does not begin as one");
+  }
+  auto sections = sectionsOf(image, *header);
+  if (!sections) return std::move(sections).error();
+  CubinContents contents;
+  contents.architecture = header->identity[8] >= kAbiVersion ? header->flags >> 8 & 0xff : header->flags & 0xff;
+  std::vector<std::size_t> kernel_sections;
+  constexpr std::string_view kText = ".text.", kConstants = ".nv.constant0.", kInfos = ".nv.info.";
+  for (std::size_t s = 0; s < sections->size(); ++s) {
+    const NamedSection& section = (*sections)[s];
+    if (!section.name.starts_with(kText)) continue;
+    CubinKernel& kernel = contents.kernels.emplace_back();
+    kernel_sections.push_back(s);
+    kernel.name = section.name.substr(kText.size());
+    kernel.code.resize(section.header.bytes / sizeof(sass::Word));
+    const auto code = image.part(section.header.offset, kernel.code.size() * sizeof(sass::Word));
+    if (!code.empty()) std::memcpy(kernel.code.data(), code.data(), code.size());
+    for (const NamedSection& other : *sections) {
+      const auto content = image.part(other.header.offset, other.header.bytes);
+      if (other.name.starts_with(kInfos) && other.name.substr(kInfos.size()) == kernel.name) {
+        readKernelInfo(content, kernel);
+      } else if (other.name.starts_with(kConstants) && other.name.substr(kConstants.size()) == kernel.name) {
+        kernel.constants = content;
+      }
+    }
+  }
+  readRegisters(image, *sections, contents.kernels, kernel_sections);
+  return contents;
+}
+
+}  // namespace srjit

@@ -1,0 +1,37 @@
+// Writes cubins, the ELF images that the CUDA driver loads, without an assembler.
+//
+// NVIDIA does not document the format; this is what ptxas of CUDA 13.0 writes (ELF ABI version 8), less what only
+// debuggers need. docs/direct-code.md lists sections and attributes. Thread-safe: no state.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "compiler/sass/instruction.h"
+
+namespace srjit {
+
+/// What a kernel is made of.
+struct KernelDescription {
+  std::string name;
+  /// Pieces of code that follow one another; all must live until the image is written.
+  std::vector<std::span<const sass::Word>> code;
+  unsigned registers = 0;                      ///< a thread, at most 255
+  std::vector<std::uint16_t> parameter_bytes;  ///< of each parameter in order; aligned to its size, structs to 8 bytes
+  std::array<std::uint32_t, 3> max_threads = {};  ///< of a block; all 0: not said
+  std::vector<std::uint32_t> exits;               ///< offsets of EXIT in bytes from the first piece; at most 16,000
+};
+
+/// One image of all kernels, which have different names and no static shared memory. `architecture` is one of
+/// sass::architectures(). A branch to itself and at least eight NOPs, up to a multiple of 128 bytes, follow the code of
+/// each kernel, as instructions are fetched ahead. Every byte of code is copied once, in parallel on the thread's
+/// arena.
+std::vector<std::byte> writeCubin(std::span<const KernelDescription> kernels, unsigned architecture);
+/// The same into `image`, whose memory is used again: fresh memory costs more than the copy.
+void writeCubin(std::span<const KernelDescription> kernels, unsigned architecture, std::vector<std::byte>& image);
+
+}  // namespace srjit

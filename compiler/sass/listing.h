@@ -1,0 +1,21 @@
+// Listings of machine code that need no nvdisasm. Thread-safe: no state.
+#pragma once
+
+#include <span>
+#include <string>
+
+#include "compiler/sass/cubin_reader.h"
+#include "ir/error.h"
+
+namespace srjit::sass {
+
+/// A kernel: its facts, then one instruction a line, as "  0x0040  FADD R5, R0, R7 ; wait 2 write - ...". Branch
+/// targets have labels ".L1:", `indirect_targets` (in instructions) ".T0:". A word that is not in the table is printed
+/// in hex.
+std::string listing(const CubinKernel& kernel, unsigned architecture,
+                    std::span<const std::uint32_t> indirect_targets = {}, bool with_control = true);
+
+/// All kernels of an image. Errors: as readCubin().
+Result<std::string> listing(std::span<const std::byte> image, bool with_control = true);
+
+}  // namespace srjit::sass

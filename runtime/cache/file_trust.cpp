@@ -1,0 +1,130 @@
+#include "runtime/cache/file_trust.h"
+
+#include <grp.h>
+#include <pwd.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <fstream>
+#include <string>
+#include <string_view>
+
+#include <fmt/format.h>
+
+namespace srjit {
+namespace {
+
+constexpr mode_t kOthersWrite = S_IWGRP | S_IWOTH;
+
+Error fault(const std::filesystem::path& path, std::string_view what, std::string_view remedy) {
+  return {Errc::kMachine, fmt::format("the kernel cache is not used: {} {}; {}", path.string(), what, remedy), {}};
+}
+
+constexpr mode_t kModeBits = 07777;
+constexpr const char* kChooseAnother = "choose another directory (--cache-dir, SRJIT_CACHE_DIR)";
+
+Error isWritable(const std::filesystem::path& path, const struct stat& facts) {
+  // Others need a directory with the sticky bit, or one of root's, as it is.
+  const bool is_his_to_change = facts.st_uid == geteuid() && (facts.st_mode & S_ISVTX) == 0;
+  return fault(
+      path,
+      fmt::format("may be written by other users (mode {:04o}), who could plant kernels", facts.st_mode & kModeBits),
+      is_his_to_change ? fmt::format("remove it, or 'chmod go-w {}'", path.string()) : kChooseAnother);
+}
+
+Error belongsTo(const std::filesystem::path& path, uid_t owner) {
+  return fault(path, fmt::format("belongs to user {}, who could plant kernels", owner), kChooseAnother);
+}
+
+Error isUnreadable(const std::filesystem::path& path, int number) {
+  return {
+      Errc::kMachine, fmt::format("cannot look at {}: {}", path.string(), std::generic_category().message(number)), {}};
+}
+
+/// Whether `user` is the number that a user namespace shows for all users from outside of it, among them the real root.
+bool isOutside(uid_t user) {
+  uid_t overflow = 0;
+  if (!(std::ifstream("/proc/sys/kernel/overflowuid") >> overflow) || user != overflow) return false;
+  std::ifstream map("/proc/self/uid_map");
+  std::uint64_t inside = 0, outside = 0, count = 0;
+  bool any = false;
+  while (map >> inside >> outside >> count) {
+    any = true;
+    if (user >= inside && user - inside < count) return false;
+  }
+  return any;
+}
+
+bool isOwn(uid_t user) { return user == 0 || user == geteuid(); }
+
+/// Whether nobody but `owner` is in `group`, as far as its name and members say.
+bool isPrivateGroup(gid_t group, uid_t owner) {
+  std::array<char, 16384> names{}, members{};
+  struct passwd user_buffer{}, *user = nullptr;
+  struct group group_buffer{}, *found = nullptr;
+  if (getpwuid_r(owner, &user_buffer, names.data(), names.size(), &user) != 0 || user == nullptr ||
+      getgrgid_r(group, &group_buffer, members.data(), members.size(), &found) != 0 || found == nullptr) {
+    return false;
+  }
+  const std::string_view name = user->pw_name;
+  if (found->gr_name != name || user->pw_gid != group) return false;
+  for (char** member = found->gr_mem; *member != nullptr; ++member) {
+    if (*member != name) return false;
+  }
+  return true;
+}
+
+/// Whether others than the owner can rename what is in a directory that the owner of another one is above.
+bool isOpenToOthers(const struct stat& facts) {
+  if ((facts.st_mode & kOthersWrite) == 0 || (facts.st_mode & S_ISVTX) != 0) return false;
+  return (facts.st_mode & S_IWOTH) != 0 || !isPrivateGroup(facts.st_gid, facts.st_uid);
+}
+
+}  // namespace
+
+Status checkTrustOfDirectory(const std::filesystem::path& directory) {
+  std::filesystem::path place;
+  for (const std::filesystem::path& name : directory) {
+    place /= name;
+    struct stat facts{};
+    if (lstat(place.c_str(), &facts) != 0) return isUnreadable(place, errno);
+    if (!S_ISDIR(facts.st_mode)) return isUnreadable(place, ENOTDIR);
+    const bool is_last = place == directory;
+    if (!isOwn(facts.st_uid) && (is_last || !isOutside(facts.st_uid))) return belongsTo(place, facts.st_uid);
+    if (is_last ? (facts.st_mode & kOthersWrite) != 0 : isOpenToOthers(facts)) return isWritable(place, facts);
+  }
+  return okStatus();
+}
+
+Status checkTrustOfFile(const std::filesystem::path& file) {
+  const std::string remedy = fmt::format("remove it, or {}", kChooseAnother);
+  struct stat facts{};
+  if (lstat(file.c_str(), &facts) != 0) return errno == ENOENT ? okStatus() : Status(isUnreadable(file, errno));
+  if (S_ISLNK(facts.st_mode)) return fault(file, "is a symbolic link", remedy);
+  if (!S_ISREG(facts.st_mode)) return fault(file, "is no regular file", remedy);
+  if (!isOwn(facts.st_uid)) return belongsTo(file, facts.st_uid);
+  if ((facts.st_mode & kOthersWrite) != 0) {  // and may have been written: another mode would not mend that
+    return fault(file, fmt::format("may be written by other users (mode {:04o})", facts.st_mode & kModeBits), remedy);
+  }
+  if (facts.st_nlink > 1) return fault(file, fmt::format("has {} names (hard links)", facts.st_nlink), remedy);
+  return okStatus();
+}
+
+std::error_code makePrivateDirectories(const std::filesystem::path& directory) {
+  constexpr mode_t kMode = S_IRWXU;
+  const auto make = [&] { return mkdir(directory.c_str(), kMode) == 0 || errno == EEXIST ? 0 : errno; };
+  int failure = make();
+  if (failure == ENOENT && directory.has_parent_path() && directory.parent_path() != directory) {
+    if (const std::error_code above = makePrivateDirectories(directory.parent_path())) return above;
+    failure = make();
+  }
+  return {failure, std::generic_category()};
+}
+
+void makePrivateFile(const std::filesystem::path& file) noexcept {
+  static_cast<void>(mknod(file.c_str(), S_IFREG | S_IRUSR | S_IWUSR, 0));
+}
+
+}  // namespace srjit

@@ -1,0 +1,189 @@
+// Owners of the CUDA driver's objects. Each holds its device alive, frees what it owns in its destructor, and throws
+// CudaFailure where a call fails.
+//
+// Unless said otherwise, constructors and member functions need the device's context to be current on the calling
+// thread: hold a CurrentContext. Destructors and moves do not; they never throw, run on any thread, may run after the
+// device was lost, and free nothing in the child of a fork(). Objects are not thread-safe, except Cuda and what is said
+// to be.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "compiler/kernels/image_maker.h"
+#include "compiler/nvptx/options.h"
+#include "runtime/cuda/context.h"
+
+namespace srjit {
+
+/// A point in a stream's work.
+class Event {
+ public:
+  enum class Timing { kNone, kOn };
+  explicit Event(std::shared_ptr<const Cuda> cuda, Timing timing = Timing::kNone);
+
+  CUevent get() const noexcept { return handle_.get(); }
+  /// Whether all work before the event was done; true of an event that was never recorded. Errors of that work appear
+  /// here and in synchronize(). Thread-safe.
+  bool ready() const;
+  /// Waits, without a busy loop, until ready(). Thread-safe.
+  void synchronize() const;
+  /// Seconds from `start` to this event; both with timing, recorded and ready.
+  double secondsSince(const Event& start) const;
+
+ private:
+  CudaHandle<CUevent, &Driver::cuEventDestroy> handle_;
+};
+
+/// The shape of a launch and the addresses of its arguments, which the driver copies before the call returns.
+struct KernelLaunch {
+  CUfunction kernel = nullptr;
+  unsigned grid_x = 1, grid_y = 1;  ///< blocks: at most 2^31 - 1 and 65,535
+  unsigned block_threads = kBlockThreads;
+  std::size_t shared_bytes = 0;
+  std::span<void* const> arguments = {};
+};
+
+/// The addresses of values that are a kernel's arguments, in its order; their types must have its parameters' sizes.
+template <class... T>
+std::array<void*, sizeof...(T)> addressesOf(T&... values) noexcept {
+  return {const_cast<void*>(static_cast<const void*>(&values))...};
+}
+
+/// A queue of work, which begins in order; it does not wait for the legacy default stream. Host memory of copies must
+/// stay until they are done, and be pinned if they are to run beside the caller.
+class Stream {
+ public:
+  explicit Stream(std::shared_ptr<const Cuda> cuda);
+
+  CUstream get() const noexcept { return handle_.get(); }
+  const std::shared_ptr<const Cuda>& cuda() const noexcept { return handle_.cuda(); }
+  void launch(const KernelLaunch& launch) const;
+  void copyToDevice(CUdeviceptr to, const void* from, std::size_t bytes) const;
+  void copyToHost(void* to, CUdeviceptr from, std::size_t bytes) const;
+  /// `rows` runs of `bytes` bytes each, which begin `pitch` bytes after one another: one copy, or one for each run
+  /// where a pitch is beyond the device's limit.
+  void copyRowsToDevice(CUdeviceptr to, std::size_t to_pitch, const void* from, std::size_t from_pitch,
+                        std::size_t bytes, std::size_t rows) const;
+  void copyRowsToHost(void* to, std::size_t to_pitch, CUdeviceptr from, std::size_t from_pitch, std::size_t bytes,
+                      std::size_t rows) const;
+  void fill(CUdeviceptr to, unsigned char value, std::size_t bytes) const;
+  void record(const Event& event) const;
+  /// Work put here from now on waits for the event.
+  void wait(const Event& event) const;
+  /// Waits until all work here is done. Its errors appear here. Thread-safe.
+  void synchronize() const;
+
+ private:
+  CudaHandle<CUstream, &Driver::cuStreamDestroy> handle_;
+};
+
+/// Device memory, 256-byte aligned, allocated and freed in the order of a stream: work of that stream may use it as
+/// soon as it is constructed, other streams after an event; and it may be freed once the last work that uses it was put
+/// into that stream, done or not. Not cleared. No memory for 0 bytes.
+class DeviceBuffer {
+ public:
+  DeviceBuffer() = default;
+  /// Errors: CudaFailure; for lack of memory, as for all owners here after Cuda::retrying(), with
+  /// CUDA_ERROR_OUT_OF_MEMORY and "out of device memory: N bytes wanted, M of T bytes free".
+  DeviceBuffer(std::shared_ptr<const Stream> stream, std::size_t bytes);
+  DeviceBuffer(DeviceBuffer&& other) noexcept;
+  DeviceBuffer& operator=(DeviceBuffer&& other) noexcept;
+  ~DeviceBuffer();
+
+  CUdeviceptr address() const noexcept { return address_; }
+  std::size_t bytes() const noexcept { return bytes_; }
+
+ private:
+  std::shared_ptr<const Stream> stream_;
+  CUdeviceptr address_ = 0;
+  std::size_t bytes_ = 0;
+};
+
+/// Host memory that the device copies to and from beside the caller; page-aligned, not cleared. No memory for 0 bytes.
+/// May be freed only when the copies are done.
+class PinnedBuffer {
+ public:
+  PinnedBuffer() = default;
+  PinnedBuffer(std::shared_ptr<const Cuda> cuda, std::size_t bytes);
+
+  void* data() const noexcept { return handle_.get(); }
+  std::size_t bytes() const noexcept { return bytes_; }
+  template <class T>
+  std::span<T> as() const noexcept {
+    return {static_cast<T*>(data()), bytes_ / sizeof(T)};
+  }
+
+ private:
+  CudaHandle<void*, &Driver::cuMemFreeHost> handle_;
+  std::size_t bytes_ = 0;
+};
+
+/// Dynamic shared memory that every kernel may have without asking.
+inline constexpr std::size_t kFreeSharedBytes = std::size_t{48} << 10;
+
+/// Memory of somebody else that is pinned for as long as this lives, which must not outlive it.
+class PinnedRegion {
+ public:
+  PinnedRegion() = default;
+  PinnedRegion(std::shared_ptr<const Cuda> cuda, void* data, std::size_t bytes);
+
+ private:
+  CudaHandle<void*, &Driver::cuMemHostUnregister> handle_;
+};
+
+/// A kernel of a loaded module, valid as long as that is. A value; thread-safe, except allowSharedBytes().
+class Kernel {
+ public:
+  Kernel() = default;
+
+  CUfunction get() const noexcept { return function_; }
+  /// Facts of the machine code that was loaded; spills are counted in stack_bytes alone.
+  const KernelFacts& facts() const noexcept { return facts_; }
+  std::size_t staticSharedBytes() const noexcept { return static_shared_bytes_; }
+  /// Permits launches with so much dynamic shared memory; nothing to do up to kFreeSharedBytes.
+  void allowSharedBytes(std::size_t bytes) const;
+
+ private:
+  friend class Module;
+  const Cuda* cuda_ = nullptr;
+  CUfunction function_ = nullptr;
+  KernelFacts facts_;
+  std::size_t static_shared_bytes_ = 0;
+};
+
+/// A loaded image.
+class Module {
+ public:
+  Module() = default;
+  /// Loads a cubin, or has the driver assemble PTX. Errors: CudaFailure with the driver's log.
+  Module(std::shared_ptr<const Cuda> cuda, const KernelImage& image);
+
+  /// Errors: CudaFailure with the kernel's name. Thread-safe.
+  Kernel kernel(const std::string& name) const;
+
+ private:
+  CudaHandle<CUmodule, &Driver::cuModuleUnload> handle_;
+};
+
+/// Kernels that do not depend on each other, launched together.
+class Graph {
+ public:
+  Graph() = default;
+  explicit Graph(std::shared_ptr<const Cuda> cuda);
+
+  /// Adds a kernel, before instantiate(). Arguments are copied.
+  void add(const KernelLaunch& launch);
+  void instantiate();
+  void launch(const Stream& stream) const;
+
+ private:
+  CudaHandle<CUgraph, &Driver::cuGraphDestroy> graph_;
+  CudaHandle<CUgraphExec, &Driver::cuGraphExecDestroy> executable_;
+};
+
+}  // namespace srjit

@@ -1,0 +1,49 @@
+#include "runtime/evaluation/code_groups.h"
+
+namespace srjit {
+namespace {
+
+// Instructions per row (instructionsOf()) of one kernel, at most: more do not stay in the instruction cache.
+constexpr std::size_t kMaxWeight = 1600;
+
+}  // namespace
+
+KernelGroups groupForKernels(std::span<const Expression> expressions, std::span<const std::uint32_t> order,
+                             const CodeWeights& weights, std::size_t longest) {
+  KernelGroups made;
+  std::vector<KernelGroup>& groups = made.groups;
+  for (const std::uint32_t e : order) {
+    const Expression& expression = expressions[e];
+    if (deviceCodeLength(expression, weights) > longest) {
+      made.too_long.push_back(e);
+      continue;
+    }
+    const std::size_t weight = instructionsOf(expression, weights);
+    if (groups.empty() || groups.back().expressions.size() == kExpressionsPerKernel ||
+        groups.back().weight + weight > kMaxWeight) {
+      groups.emplace_back();
+    }
+    groups.back().expressions.push_back(e);
+    groups.back().weight += weight;
+  }
+  return made;
+}
+
+std::vector<HostGroup> groupForHost(std::span<const Expression> expressions, std::span<const std::uint32_t> chosen,
+                                    Tier tier, std::size_t longest) {
+  std::vector<HostGroup> groups;
+  for (std::size_t i = 0; i < chosen.size(); ++i) {
+    const std::size_t length = hostCodeLength(expressions[chosen[i]]);
+    const bool compiled = tier == Tier::kCompile && length <= longest;
+    const std::size_t limit = compiled ? kCompiledPerBatch : kInterpretedPerBatch;
+    if (groups.empty() || groups.back().compiled != compiled || i - groups.back().first >= limit ||
+        (compiled && groups.back().length + length > kMaxCodeLength)) {
+      groups.push_back({i, i, compiled});
+    }
+    groups.back().last = i + 1;
+    groups.back().length += length;
+  }
+  return groups;
+}
+
+}  // namespace srjit

@@ -1,0 +1,196 @@
+#include "runtime/evaluation/dataset_state.h"
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cmath>
+#include <string>
+
+#include "compiler/lowering/loss.h"
+
+namespace srjit {
+namespace {
+
+// Two columns a power of two apart would compete for the same lines of a cache: every second column starts on an odd
+// line.
+std::size_t columnStride(std::size_t padded_rows, Precision precision) {
+  const std::size_t line = kCacheLine / static_cast<std::size_t>(bytesOf(precision));
+  return padded_rows / line % 2 == 0 ? padded_rows + line : padded_rows;
+}
+
+template <class To, class From>
+void convert(const void* from, std::size_t rows, std::size_t padded_rows, To* to) {
+  const auto* const source = static_cast<const From*>(from);
+  for (std::size_t r = 0; r < rows; ++r) to[r] = static_cast<To>(source[r]);
+  for (std::size_t r = rows; r < padded_rows; ++r) to[r] = to[rows - 1];
+}
+
+template <class To>
+void copyColumn(const ColumnView& column, std::size_t padded_rows, To* to) {
+  if (column.type == Precision::kF32) {
+    convert<To, float>(column.data, column.size, padded_rows, to);
+  } else {
+    convert<To, double>(column.data, column.size, padded_rows, to);
+  }
+}
+
+/// A sum with the errors of its additions carried along (A. Neumaier, ZAMM 54(1), 1974).
+class CompensatedSum {
+ public:
+  void add(double x) {
+    const double sum = sum_ + x;
+    error_ += std::fabs(sum_) >= std::fabs(x) ? (sum_ - sum) + x : (x - sum) + sum_;
+    sum_ = sum;
+  }
+  double value() const { return std::isfinite(error_) ? sum_ + error_ : sum_; }
+
+ private:
+  double sum_ = 0, error_ = 0;
+};
+
+Status checkSizes(const DataView& data, std::size_t rows) {
+  const std::string expected = fmt::format("{} rows, as {} has", rows, data.columns.empty() ? "the target" : "x0");
+  for (std::size_t i = 0; i < data.columns.size(); ++i) {
+    if (data.columns[i].size == rows) continue;
+    return Error{
+        Errc::kInvalid, fmt::format("column x{} has {} rows, expected {}", i, data.columns[i].size, expected), {}};
+  }
+  if (data.target && data.target->size != rows) {
+    return Error{Errc::kInvalid, fmt::format("the target has {} rows, expected {}", data.target->size, expected), {}};
+  }
+  if (data.weights && data.weights->size != rows) {
+    return Error{
+        Errc::kInvalid, fmt::format("the weights have {} rows, expected {}", data.weights->size, expected), {}};
+  }
+  return okStatus();
+}
+
+// What is wrong with a number that is given as From and will be a To, in words; nothing if it stays finite.
+template <class To, class From>
+const char* notFinite(From value) {
+  if (!std::isfinite(value)) return "expected a finite number";
+  return std::isfinite(static_cast<To>(value)) ? nullptr : "expected a number within the range of f32";
+}
+
+template <class To, class From>
+Status checkTarget(const From* target, std::size_t rows) {
+  for (std::size_t r = 0; r < rows; ++r) {
+    if (const char* const wrong = notFinite<To>(target[r])) {
+      return Error{Errc::kInvalid, fmt::format("target {} in row {}: {}", target[r], r + 1, wrong), {}};
+    }
+  }
+  return okStatus();
+}
+
+template <class To, class From>
+Status checkWeights(const From* weights, std::size_t rows) {
+  bool given = false, kept = false;
+  for (std::size_t r = 0; r < rows; ++r) {
+    const char* const wrong = notFinite<To>(weights[r]);
+    if (wrong != nullptr || weights[r] < 0) {
+      return Error{Errc::kInvalid,
+                   fmt::format("weight {} in row {}, {} that is not negative", weights[r], r + 1,
+                               wrong != nullptr ? wrong : "expected a finite number"),
+                   {}};
+    }
+    given = given || weights[r] > 0;
+    kept = kept || static_cast<To>(weights[r]) > 0;
+  }
+  if (!given) return Error{Errc::kInvalid, "the weights are all zero", {}};
+  if (!kept) return Error{Errc::kInvalid, "the weights are all zero once rounded to f32", {}};
+  return okStatus();
+}
+
+/// Whether target and weights are what losses need, read as they are given, so that messages show that.
+template <class To>
+Status checkValues(const DataView& data, std::size_t rows) {
+  const auto check = [&](const ColumnView& column, const auto& of) {
+    return column.type == Precision::kF32 ? of(static_cast<const float*>(column.data))
+                                          : of(static_cast<const double*>(column.data));
+  };
+  if (data.target) {
+    Status valid = check(*data.target, [&](const auto* values) { return checkTarget<To>(values, rows); });
+    if (!valid) return valid;
+  }
+  if (!data.weights) return okStatus();
+  return check(*data.weights, [&](const auto* values) { return checkWeights<To>(values, rows); });
+}
+
+// Two passes: the mean, then the squares of what is left.
+template <class T>
+double weightedVariance(const T* target, const T* weights, std::size_t rows, double weight_sum) {
+  const auto weight = [&](std::size_t r) { return weights == nullptr ? 1.0 : static_cast<double>(weights[r]); };
+  CompensatedSum sum;
+  for (std::size_t r = 0; r < rows; ++r) sum.add(weight(r) * static_cast<double>(target[r]));
+  const double mean = sum.value() / weight_sum;
+  CompensatedSum squares;
+  for (std::size_t r = 0; r < rows; ++r) {
+    const double distance = static_cast<double>(target[r]) - mean;
+    squares.add(weight(r) * (distance * distance));
+  }
+  return squares.value() / weight_sum;
+}
+
+template <class T>
+Status fill(Dataset::State& state, const DataView& data) {
+  const std::size_t fields = state.columns + data.target.has_value() + data.weights.has_value();
+  if (state.column_stride > SIZE_MAX / sizeof(T) / (fields + 1)) throw OutOfMemory(SIZE_MAX);
+  state.storage = AlignedBuffer(fields * state.column_stride * sizeof(T));
+  if (Status valid = checkValues<T>(data, state.rows); !valid) return valid;
+  T* next = state.storage.template as<T>();
+  const auto place = [&](const ColumnView& column) {
+    T* const at = next;
+    copyColumn(column, state.padded_rows, at);
+    next += state.column_stride;
+    return at;
+  };
+  for (const ColumnView& column : data.columns) place(column);
+  const T* const target = data.target ? place(*data.target) : nullptr;
+  T* const weights = data.weights ? place(*data.weights) : nullptr;
+  state.target = reinterpret_cast<const std::byte*>(target);
+  state.weights = reinterpret_cast<const std::byte*>(weights);
+
+  state.weight_sum = static_cast<double>(state.rows);
+  if (weights != nullptr) {
+    std::fill(weights + state.rows, weights + state.padded_rows, T(0));
+    CompensatedSum sum;
+    for (std::size_t r = 0; r < state.rows; ++r) sum.add(static_cast<double>(weights[r]));
+    for (std::size_t first = 0; first < state.padded_rows; first += kGroupRows) {
+      std::array<T, kGroupRows> items;
+      std::copy_n(weights + first, kGroupRows, items.begin());
+      state.group_weights.push_back(static_cast<double>(pairwiseSum(items)));
+    }
+    state.weight_sum = sum.value();
+    if (!std::isfinite(state.weight_sum)) {
+      return Error{Errc::kInvalid, "the sum of the weights is beyond the range of f64", {}};
+    }
+  }
+  if (target != nullptr) state.target_variance = weightedVariance(target, weights, state.rows, state.weight_sum);
+  return okStatus();
+}
+
+}  // namespace
+
+std::uint64_t Dataset::State::nextSerial() noexcept {
+  static std::atomic<std::uint64_t> next = 0;
+  return next.fetch_add(1, std::memory_order_relaxed);
+}
+
+Result<std::shared_ptr<Dataset::State>> Dataset::State::create(const DataView& data, Precision precision) {
+  const std::size_t rows = !data.columns.empty() ? data.columns[0].size : data.target ? data.target->size : 0;
+  if (Status sizes = checkSizes(data, rows); !sizes) return std::move(sizes).error();
+  if (rows == 0) return Error{Errc::kInvalid, "data without rows", {}};
+  auto state = std::make_shared<State>();
+  state->rows = rows;
+  state->columns = data.columns.size();
+  state->has_target = data.target.has_value();
+  state->has_weights = data.weights.has_value();
+  state->precision = precision;
+  state->padded_rows = roundUp(rows, kGroupRows);
+  state->column_stride = columnStride(state->padded_rows, precision);
+  Status filled = precision == Precision::kF32 ? fill<float>(*state, data) : fill<double>(*state, data);
+  if (!filled) return std::move(filled).error();
+  return state;
+}
+
+}  // namespace srjit

@@ -1,0 +1,52 @@
+// What a Dataset holds.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "runtime/data_view.h"
+#include "runtime/dataset.h"
+#include "runtime/platform/aligned_buffer.h"
+
+namespace srjit {
+
+class DeviceData;
+class DeviceSubtrees;
+
+/// Columns, target and weights in the engine's precision in one allocation, each of paddedRows() elements and each on a
+/// cache line. Rows past the end repeat the last row, so that padding meets no value that the data do not have; weights
+/// past the end are 0.
+struct Dataset::State {
+  std::uint64_t serial = nextSerial();  ///< no other data set of this process has it, not even a later one
+  std::size_t rows = 0;
+  std::size_t columns = 0;
+  Precision precision = Precision::kF32;
+  std::string device = "cpu";     ///< of the engine that made it
+  std::size_t padded_rows = 0;    ///< a multiple of kGroupRows
+  std::size_t column_stride = 0;  ///< elements from one column to the next
+  AlignedBuffer storage;
+  bool has_target = false, has_weights = false;
+  const std::byte* target = nullptr;   ///< in `storage`; null without one
+  const std::byte* weights = nullptr;  ///< null without
+  /// Data for a GPU; `storage` is then empty, and the pointers into it are null, unless they are streamed.
+  std::shared_ptr<DeviceData> on_device;
+  /// What is kept in spare columns of `on_device`, null if nothing is; behind it, since it waits for its kernels before
+  /// the columns go.
+  std::shared_ptr<DeviceSubtrees> subtrees;
+  double weight_sum = 0;              ///< the number of rows without weights
+  double target_variance = 0;         ///< weighted, over all rows, divided by weight_sum
+  std::vector<double> group_weights;  ///< with weights: their sum over every group, as a kernel adds it
+
+  const std::byte* column(std::size_t index) const noexcept {
+    return storage.data() + index * column_stride * static_cast<std::size_t>(bytesOf(precision));
+  }
+
+  static std::uint64_t nextSerial() noexcept;
+  /// Checks, converts and copies. Errors: kInvalid as Engine::upload says. Throws OutOfMemory.
+  static Result<std::shared_ptr<State>> create(const DataView& data, Precision precision);
+};
+
+}  // namespace srjit

@@ -1,0 +1,74 @@
+// What an Engine runs on: the processor, or a GPU. The Engine has checked all arguments.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "runtime/cache_stats.h"
+#include "runtime/data_view.h"
+#include "runtime/evaluation/dataset_state.h"
+#include "runtime/evaluation/loss_value.h"
+#include "runtime/evaluation/program_state.h"
+#include "runtime/results.h"
+
+namespace srjit {
+
+/// One evaluation of a program whose variables the data have.
+struct Task {
+  Program program;
+  Dataset data;
+  std::span<const double> parameters;  ///< borrowed until start() returns
+  std::byte* out = nullptr;            ///< predictions, in the engine's precision, or
+  std::optional<LossOptions> loss;     ///< a loss
+};
+
+/// A task that was begun.
+class Flight {
+ public:
+  /// Waits until nothing of the task is used any more.
+  virtual ~Flight() = default;
+  virtual bool ready() = 0;
+  virtual void wait() = 0;
+  /// Waits. Called once. For predictions, only failures are filled in. Failures are those that the program does not
+  /// know of, in any order; values and predictions of failed expressions are arbitrary.
+  virtual Result<Losses> finish() = 0;
+};
+
+/// Thread-safe. May throw what guarded() catches.
+class Executor {
+ public:
+  virtual ~Executor() = default;
+
+  /// Runs `body` on the engine's threads.
+  virtual void execute(const std::function<void()>& body) = 0;
+
+  /// As Engine::upload, adopt.
+  virtual Result<std::shared_ptr<const Dataset::State>> upload(const DataView& data) = 0;
+  virtual Result<std::shared_ptr<const Dataset::State>> adopt(const DeviceDataView& data) = 0;
+
+  /// Makes the code of state.source; adds failures and fills in the info, whose tier is the one that was asked for.
+  virtual void compile(Program::State& state, const CompileOptions& options) = 0;
+
+  /// What a program of `source`, for `data` of this executor's device, reads of subtrees that are kept there; null for
+  /// nothing. Computes what is worth keeping.
+  virtual std::shared_ptr<SubtreeReader> subtreesFor(const ProgramSource&, const Dataset&, Tier) { return nullptr; }
+
+  virtual Status prepare(const Task& task) = 0;
+  virtual Result<std::unique_ptr<Flight>> start(Task task) = 0;
+  /// As start() and finish().
+  virtual Result<Losses> run(const Task& task) = 0;
+  virtual CacheStats cacheStats() const = 0;
+};
+
+/// Turns the sums of one expression into its entries of `losses`.
+inline void takeLoss(Losses& losses, std::size_t expression, const LossSums& sums, const Dataset::State& data,
+                     const LossOptions& options) {
+  losses.values[expression] = lossValue(sums, data.target_variance, options);
+  losses.valid_rows[expression] = options.nan == NanPolicy::kPropagate ? validRows(sums.terms, sums.rows) : sums.valid;
+}
+
+}  // namespace srjit

@@ -1,0 +1,87 @@
+#include "runtime/evaluation/optimized_dag.h"
+
+#include <algorithm>
+#include <exception>
+#include <new>
+#include <optional>
+#include <string>
+
+#include <fmt/format.h>
+
+namespace srjit {
+namespace {
+
+// Passes may come from programs outside: what later steps index with is checked before they do.
+std::optional<std::string> misfit(const Dag& dag, std::span<const Expression> members, Precision precision) {
+  std::uint32_t variables = 0;
+  for (const Expression& member : members) variables = std::max(variables, member.variableCount());
+  if (dag.precision() != precision)
+    return fmt::format("a graph in {}, not in {}", nameOf(dag.precision()), nameOf(precision));
+  if (dag.roots().size() != members.size()) {
+    return fmt::format("a graph of {} roots for {} expressions", dag.roots().size(), members.size());
+  }
+  for (const NodeId root : dag.roots()) {
+    if (root >= dag.size()) return fmt::format("root %{} of a graph of {} nodes", root, dag.size());
+  }
+  if (dag.variableCount() > variables) {
+    return fmt::format("variable x{}, which no expression has", dag.variableCount() - 1);
+  }
+  for (const ParameterSource& source : dag.parameters()) {
+    if (source.isLiteral()) continue;
+    if (source.expression >= members.size() || source.index >= members[source.expression].parameterCount()) {
+      return fmt::format("parameter p{} of expression {}, which is not there", source.index, source.expression);
+    }
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+Result<Dag> optimizedDag(std::span<const Expression> members, const Pipeline& pipeline, Precision precision,
+                         Math math) {
+  Dag dag = Dag::fromExpressions(members, precision);
+  std::size_t done = 0;
+  const auto failure = [&](std::string_view what) {
+    return Error{Errc::kInvalid, fmt::format("pass {}: {}", pipeline.passes()[done].name, what), {}};
+  };
+  std::optional<Error> wrong;
+  const Pipeline::Observer check = [&](const Pass&, const Dag& result, double) {
+    if (wrong) return;
+    if (const auto what = misfit(result, members, precision)) wrong = failure(*what);
+    ++done;
+  };
+  // An observer makes the pipeline write out the graph after every pass, which passes of our own do not need.
+  const bool ours = std::ranges::all_of(pipeline.passes(), [](const Pass& pass) { return pass.rewrite != nullptr; });
+  try {
+    const PassContext context{.math = math};
+    dag = pipeline.run(std::move(dag), context, ours ? Pipeline::Observer() : check);
+  } catch (const std::bad_alloc&) {
+    throw;
+  } catch (const std::exception& thrown) {
+    if (!wrong) wrong = failure(thrown.what());
+  } catch (...) {
+    if (!wrong) wrong = failure("an exception without a message");
+  }
+  if (wrong) return std::move(*wrong);
+  return dag;
+}
+
+Result<Dag> optimizedDag(std::span<const Expression> members, const ProgramSource& source, Tier tier) {
+  Result<Dag> dag = optimizedDag(members, source.pipeline, source.precision, source.math);
+  if (!dag || source.subtrees == nullptr) return dag;
+  std::size_t tokens = 0;
+  for (const Expression& member : members) tokens += member.size();
+  return source.subtrees->read(std::move(*dag), tier, tokens);
+}
+
+void optimizedDags(std::span<const Expression> members, const ProgramSource& source, Tier tier, const TakeDag& take) {
+  const auto optimize = [&](const auto& self, std::size_t first, std::size_t count) -> void {
+    Result<Dag> dag = optimizedDag(members.subspan(first, count), source, tier);
+    if (dag || count <= 1) return take(first, count, std::move(dag));
+    self(self, first, count / 2);
+    self(self, first + count / 2, count - count / 2);
+  };
+  optimize(optimize, 0, members.size());
+}
+
+}  // namespace srjit

@@ -1,0 +1,280 @@
+#include "runtime/gpu/data.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "runtime/evaluation/subtree_reader.h"
+
+namespace srjit {
+namespace {
+
+// Enough for copies to run at full speed; more would only take memory from others.
+constexpr std::size_t kMaxChunkBytes = std::size_t{128} << 20;
+
+// What the caller's stream holds now is done before anything here reads.
+void waitForWriter(const DeviceQueue& queue, std::uint64_t stream) {
+  if (stream == 0) return;
+  const Event written(queue.cuda);
+  const auto writer = reinterpret_cast<CUstream>(stream);  // NOLINT: the interface hands out handles as numbers
+  queue.cuda->check(queue.cuda->driver().cuEventRecord(written.get(), writer), "cuEventRecord");
+  queue.uploads->wait(written);
+  queue.stream->wait(written);
+}
+
+Status checkMatrix(const char* what, const DeviceMatrix& matrix, std::size_t rows, std::size_t columns,
+                   Precision precision) {
+  if (matrix.type != precision) {
+    return Error{Errc::kInvalid,
+                 fmt::format("{} in {}, but the engine computes in {}", what, nameOf(matrix.type), nameOf(precision)),
+                 {}};
+  }
+  if (matrix.rows != rows || matrix.columns != columns) {
+    return Error{
+        Errc::kInvalid,
+        fmt::format("{} of {} rows x {} columns, expected {} x {}", what, matrix.rows, matrix.columns, rows, columns),
+        {}};
+  }
+  if (matrix.rows == 0) return Error{Errc::kInvalid, "data without rows", {}};
+  return okStatus();
+}
+
+/// Target and weights are checked on the host, as those of upload() are.
+class HostCopy {
+ public:
+  Status fetch(const char* what, const DeviceQueue& queue, const DeviceMatrix& matrix, std::size_t rows,
+               Precision precision) {
+    if (Status fits = checkMatrix(what, matrix, rows, 1, precision); !fits) return fits;
+    const auto element = static_cast<std::size_t>(bytesOf(precision));
+    if (matrix.row_stride < static_cast<std::ptrdiff_t>(element)) {
+      return Error{Errc::kInvalid, fmt::format("{} with a stride of {} bytes", what, matrix.row_stride), {}};
+    }
+    if (!queue.cuda->owns(matrix.pointer)) {
+      return Error{
+          Errc::kUnsupported,
+          fmt::format("{} at {:#x}, which is not memory of {}", what, matrix.pointer, queue.cuda->limits().name),
+          {}};
+    }
+    values_ = AlignedBuffer(rows * element);
+    rows_ = rows;
+    precision_ = precision;
+    queue.uploads->copyRowsToHost(values_.data(), element, matrix.pointer, static_cast<std::size_t>(matrix.row_stride),
+                                  element, rows);
+    queue.uploads->synchronize();
+    return okStatus();
+  }
+  ColumnView view() {
+    if (precision_ == Precision::kF32) return std::span(values_.as<float>(), rows_);
+    return std::span(values_.as<double>(), rows_);
+  }
+
+ private:
+  AlignedBuffer values_;
+  std::size_t rows_ = 0;
+  Precision precision_ = Precision::kF32;
+};
+
+}  // namespace
+
+/// Rows that stay in host memory and are copied chunk by chunk into two buffers by turns.
+struct DeviceData::Streamed {
+  Streamed(const DeviceQueue& queue, Dataset::State& state, std::size_t fields, std::size_t budget)
+      : pinned(queue.cuda, state.storage.data(), state.storage.size()),
+        host(state.storage.data()),
+        host_stride(state.column_stride),
+        fields_(fields) {
+    const std::size_t row_bytes = fields * static_cast<std::size_t>(bytesOf(state.precision));
+    const std::size_t most = std::min(budget / 2, kMaxChunkBytes) / row_bytes / kChunkQuantum * kChunkQuantum;
+    chunk_rows = std::clamp(most, kChunkQuantum, roundUp(state.rows, kChunkQuantum));
+    for (Buffer& buffer : buffers) {
+      buffer.memory = DeviceBuffer(queue.stream, chunk_rows * row_bytes);
+      buffer.copied.emplace(queue.cuda);
+      buffer.used.emplace(queue.cuda);
+      // The pool hands out memory in the order of `stream`; `copies` must not write before that.
+      queue.stream->record(*buffer.used);
+    }
+  }
+
+  struct Buffer {
+    DeviceBuffer memory;
+    std::optional<Event> copied, used;
+  };
+  PinnedRegion pinned;
+  const std::byte* host;
+  std::size_t host_stride;
+  std::size_t fields_;
+  std::size_t chunk_rows = 0;
+  std::array<Buffer, 2> buffers;
+  std::size_t current = 0;
+};
+
+DeviceData::DeviceData() = default;
+DeviceData::~DeviceData() = default;
+
+// Spare columns are taken only where they leave the device's memory to what is needed.
+void DeviceData::takeStorage(const Dataset::State& state, std::size_t spare_bytes) {
+  const std::size_t bytes = state.storage.size(), column_bytes = state.column_stride * element_;
+  const std::size_t spare = std::min(spare_bytes / column_bytes, kMaxKeptSubtrees);
+  if (spare > 0 && bytes + spare * column_bytes <= queue_->cuda->freeMemory() / 2) {
+    try {
+      storage_ = DeviceBuffer(queue_->uploads, bytes + spare * column_bytes);
+      spare_columns_ = spare;
+      first_spare_column_ = static_cast<std::uint32_t>(bytes / column_bytes);
+      return;
+    } catch (const CudaFailure& failure) {
+      if (failure.code() != CUDA_ERROR_OUT_OF_MEMORY) throw;
+    }
+  }
+  storage_ = DeviceBuffer(queue_->uploads, bytes);
+}
+
+DeviceData::DeviceData(std::shared_ptr<DeviceQueue> queue, Dataset::State& state, std::size_t budget,
+                       std::size_t spare_bytes)
+    : queue_(std::move(queue)), element_(static_cast<std::size_t>(bytesOf(state.precision))) {
+  all_.rows = state.rows;
+  all_.column_stride = state.column_stride;
+  bool fits = state.storage.size() <= budget;
+  if (fits) {
+    try {
+      takeStorage(state, spare_bytes);
+    } catch (const CudaFailure& failure) {
+      if (failure.code() != CUDA_ERROR_OUT_OF_MEMORY) throw;
+      fits = false;
+    }
+  }
+  const auto offsetOf = [&](const std::byte* field) { return static_cast<std::size_t>(field - state.storage.data()); };
+  const std::size_t target = state.target == nullptr ? 0 : offsetOf(state.target);
+  const std::size_t weights = state.weights == nullptr ? 0 : offsetOf(state.weights);
+  if (!fits) {
+    const std::size_t fields = state.columns + (state.target != nullptr) + (state.weights != nullptr);
+    streamed_ = std::make_shared<Streamed>(*queue_, state, fields, budget);
+    all_.column_stride = streamed_->chunk_rows;
+    // Relative to the buffer that holds the chunk.
+    const std::size_t field_bytes = state.column_stride * element_;
+    all_.target = target / field_bytes * streamed_->chunk_rows * element_;
+    all_.weights = weights / field_bytes * streamed_->chunk_rows * element_;
+    return;
+  }
+  queue_->uploads->copyToDevice(storage_.address(), state.storage.data(), state.storage.size());
+  queue_->uploads->synchronize();
+  all_.columns = storage_.address();
+  if (state.target != nullptr) all_.target = storage_.address() + target;
+  if (state.weights != nullptr) all_.weights = storage_.address() + weights;
+  state.storage = {};
+  state.target = state.weights = nullptr;
+}
+
+Result<std::shared_ptr<Dataset::State>> DeviceData::adopt(const std::shared_ptr<DeviceQueue>& queue,
+                                                          const DeviceDataView& view, Precision precision) {
+  waitForWriter(*queue, view.stream);
+  const std::size_t rows = view.columns.rows;
+  if (Status fits = checkMatrix("columns", view.columns, rows, view.columns.columns, precision); !fits) {
+    return std::move(fits).error();
+  }
+  auto state = std::make_shared<Dataset::State>();
+  if (view.target) {
+    HostCopy target, weights;
+    DataView host;
+    if (Status copied = target.fetch("the target", *queue, *view.target, rows, precision); !copied) {
+      return std::move(copied).error();
+    }
+    host.target = target.view();
+    if (view.weights) {
+      if (Status copied = weights.fetch("the weights", *queue, *view.weights, rows, precision); !copied) {
+        return std::move(copied).error();
+      }
+      host.weights = weights.view();
+    }
+    auto made = Dataset::State::create(host, precision);
+    if (!made) return std::move(made).error();
+    state = std::move(*made);
+  } else if (view.weights) {
+    return Error{Errc::kInvalid, "weights without a target", {}};
+  }
+  state->rows = rows;
+  state->columns = view.columns.columns;
+  state->precision = precision;
+  auto adopted = adoptColumns(queue, *state, view.columns);
+  if (!adopted) return std::move(adopted).error();
+  state->on_device = std::move(*adopted);
+  return state;
+}
+
+Result<std::shared_ptr<DeviceData>> DeviceData::adoptColumns(std::shared_ptr<DeviceQueue> queue, Dataset::State& state,
+                                                             const DeviceMatrix& columns) {
+  const auto element = static_cast<std::ptrdiff_t>(bytesOf(state.precision));
+  if (columns.row_stride % element != 0 || columns.column_stride % element != 0) {
+    return Error{Errc::kInvalid,
+                 fmt::format("strides of {} and {} bytes: expected multiples of {}", columns.row_stride,
+                             columns.column_stride, element),
+                 {}};
+  }
+  if (columns.columns != 0 && !queue->cuda->owns(columns.pointer)) {
+    return Error{
+        Errc::kUnsupported,
+        fmt::format("columns at {:#x}, which is not memory of {}", columns.pointer, queue->cuda->limits().name),
+        {}};
+  }
+  const std::size_t target_bytes = state.storage.size();
+  std::shared_ptr<DeviceData> data(new DeviceData);
+  data->queue_ = queue;
+  data->element_ = static_cast<std::size_t>(element);
+  if (target_bytes != 0) {
+    Dataset::State own;
+    std::swap(own.storage, state.storage);
+    own.target = std::exchange(state.target, nullptr);
+    own.weights = std::exchange(state.weights, nullptr);
+    own.rows = state.rows;
+    own.column_stride = state.column_stride;
+    own.precision = state.precision;
+    DeviceData losses(queue, own, SIZE_MAX);
+    data->storage_ = std::move(losses.storage_);
+    data->all_ = losses.all_;
+    if (losses.isStreamed()) {
+      return Error{Errc::kMachine, fmt::format("out of device memory: {} bytes wanted", target_bytes), {}};
+    }
+  }
+  data->all_.rows = state.rows;
+  data->all_.columns = columns.pointer;
+  data->all_.row_stride = static_cast<std::uint64_t>(columns.row_stride / element);
+  data->all_.column_stride = static_cast<std::uint64_t>(columns.column_stride / element);
+  // Kernels read four rows at once, which the last ones of the last column may not be followed by.
+  const bool one_column = columns.columns <= 1;
+  data->strided_ = columns.row_stride != element || columns.pointer % 16 != 0 || columns.rows % 4 != 0 ||
+                   (!one_column && (columns.column_stride % 16 != 0 || columns.column_stride < 0));
+  return data;
+}
+
+std::size_t DeviceData::chunkRows() const noexcept {
+  return streamed_ == nullptr ? static_cast<std::size_t>(all_.rows) : streamed_->chunk_rows;
+}
+
+DeviceRows DeviceData::rows(std::size_t first, std::size_t count) {
+  DeviceRows part = all_;
+  part.rows = count;
+  if (streamed_ == nullptr) {
+    part.columns += first * static_cast<std::size_t>(all_.row_stride) * element_;
+    if (part.target != 0) part.target += first * element_;
+    if (part.weights != 0) part.weights += first * element_;
+    return part;
+  }
+  Streamed& s = *streamed_;
+  s.current ^= 1;
+  Streamed::Buffer& buffer = s.buffers[s.current];
+  queue_->copies->wait(*buffer.used);
+  queue_->copies->copyRowsToDevice(buffer.memory.address(), s.chunk_rows * element_, s.host + first * element_,
+                                   s.host_stride * element_, std::min(roundUp(count, 4), s.chunk_rows) * element_,
+                                   s.fields_);
+  queue_->copies->record(*buffer.copied);
+  queue_->stream->wait(*buffer.copied);
+  part.columns = buffer.memory.address();
+  part.target += buffer.memory.address();
+  part.weights += buffer.memory.address();
+  return part;
+}
+
+void DeviceData::release() {
+  if (streamed_ != nullptr) queue_->stream->record(*streamed_->buffers[streamed_->current].used);
+}
+
+}  // namespace srjit

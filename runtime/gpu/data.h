@@ -1,0 +1,75 @@
+// A data set as kernels see it: in the memory of a GPU, all of it or in chunks of rows.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+
+#include "runtime/evaluation/dataset_state.h"
+#include "runtime/gpu/queue.h"
+
+namespace srjit {
+
+/// Some adjacent rows as kernels get them (compiler/nvptx/options.h); strides in elements.
+struct DeviceRows {
+  CUdeviceptr columns = 0;
+  std::uint64_t column_stride = 0;
+  std::uint64_t row_stride = 1;
+  std::uint64_t rows = 0;
+  CUdeviceptr target = 0;   ///< 0 without one
+  CUdeviceptr weights = 0;  ///< 0 without
+
+  friend bool operator==(const DeviceRows&, const DeviceRows&) = default;
+};
+
+/// Chunks begin at multiples of this many rows, so that the chains of a loss go on from one to the next.
+inline constexpr std::size_t kChunkQuantum = kGroupRows * kSumChains;
+
+/// Thread-safe, but for rows() and release(), which need the queue's lock. Throws CudaFailure.
+class DeviceData {
+ public:
+  /// Copies state.storage to the device and frees it; or, if `budget` bytes do not hold it or the device has no room,
+  /// keeps it and pins it, to be streamed. Resident data get as many spare columns behind it as `spare_bytes` hold, if
+  /// the device has room for them, too. Needs a current context.
+  DeviceData(std::shared_ptr<DeviceQueue> queue, Dataset::State& state, std::size_t budget,
+             std::size_t spare_bytes = 0);
+  ~DeviceData();
+  /// A data set with columns of the caller, and copies of target and weights. Errors: as Engine::adopt's. Needs a
+  /// current context.
+  static Result<std::shared_ptr<Dataset::State>> adopt(const std::shared_ptr<DeviceQueue>& queue,
+                                                       const DeviceDataView& view, Precision precision);
+
+  /// Whether work of this queue may use it. What is streamed goes through the buffers of one engine's queue.
+  bool belongsTo(const DeviceQueue& queue) const noexcept { return streamed_ == nullptr || queue_.get() == &queue; }
+  bool isStreamed() const noexcept { return streamed_ != nullptr; }
+  bool isStrided() const noexcept { return strided_; }
+  /// The strides that rows() gives, and the addresses of resident data.
+  const DeviceRows& layout() const noexcept { return all_; }
+  std::size_t spareColumns() const noexcept { return spare_columns_; }
+  std::uint32_t firstSpareColumn() const noexcept { return first_spare_column_; }
+  /// The most rows that rows() gives at once.
+  std::size_t chunkRows() const noexcept;
+
+  /// Rows first .. first + count; `first` is a multiple of kChunkQuantum if streamed, of 4 otherwise. To be called with
+  /// the queue locked, before work that uses them is put on the stream; release() after it.
+  DeviceRows rows(std::size_t first, std::size_t count);
+  void release();
+
+ private:
+  struct Streamed;
+  DeviceData();
+  void takeStorage(const Dataset::State& state, std::size_t spare_bytes);
+  static Result<std::shared_ptr<DeviceData>> adoptColumns(std::shared_ptr<DeviceQueue> queue, Dataset::State& state,
+                                                          const DeviceMatrix& columns);
+
+  std::shared_ptr<DeviceQueue> queue_;
+  DeviceBuffer storage_;
+  DeviceRows all_;
+  std::size_t element_ = 4;
+  bool strided_ = false;
+  std::size_t spare_columns_ = 0;
+  std::uint32_t first_spare_column_ = 0;
+  std::shared_ptr<Streamed> streamed_;
+};
+
+}  // namespace srjit

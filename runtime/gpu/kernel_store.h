@@ -1,0 +1,102 @@
+// One device's kernels: made by an ImageMaker, kept by a KernelCache, loaded once.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+
+#include "compiler/interpreter/op_family.h"
+#include "compiler/kernels/image_maker.h"
+#include "compiler/nvptx/options.h"
+#include "runtime/cache/kernels.h"
+#include "runtime/cuda/handles.h"
+
+namespace srjit {
+
+/// What a kernel gives, and how it reads the columns.
+struct KernelKind {
+  std::optional<LossSpec> loss;  ///< none: predictions
+  bool strided_columns = false;
+
+  friend bool operator==(const KernelKind&, const KernelKind&) = default;
+};
+
+/// What kernels took that were in the cache.
+struct LoadSeconds {
+  double reading = 0;  ///< finding and reading them
+  double loading = 0;  ///< by the driver
+};
+
+/// Registers of an interpreter's stack: enough for most trees of 50 nodes; deeper values go to slots. One more costs
+/// registers, and so blocks on a multiprocessor: 5 % of the speed on an H200.
+inline constexpr unsigned kInterpreterDepth = 4;
+
+/// Which operators an interpreter has, of three nested sets (compiler/interpreter/handler_table.h), and its stack.
+struct InterpreterVariant {
+  OpFamily family = OpFamily::kAll;
+  unsigned rows_per_thread = 8;
+
+  friend auto operator<=>(const InterpreterVariant&, const InterpreterVariant&) = default;
+};
+
+/// Thread-safe. Functions that load modules need no current context. They throw CudaFailure and std::bad_alloc; what
+/// the ImageMaker or the compiler refuses is an Error.
+class KernelStore {
+ public:
+  KernelStore(std::shared_ptr<const Cuda> cuda, std::shared_ptr<const ImageMaker> images,
+              std::shared_ptr<KernelCache> cache, Precision precision, Math math);
+
+  /// The handlers of a variant; handlers of two variants of one family have the same numbers.
+  const HandlerTable& table(const InterpreterVariant& variant);
+  /// Kept as long as the store.
+  Result<Kernel> interpreter(const InterpreterVariant& variant, const KernelKind& kind);
+  Result<Kernel> totals();
+
+  /// One kernel for each graph; graph i's is named rowsKernelName(i). `seconds` becomes what making them took of one
+  /// core; 0 if they were there, or another caller made them.
+  Result<std::shared_ptr<const Module>> rows(std::span<const Dag> dags, const KernelKind& kind,
+                                             unsigned rows_per_thread, unsigned min_blocks, double& seconds);
+
+  /// The same if the image is there already, else null: also if it is being made. Adds to `seconds`.
+  std::shared_ptr<const Module> cachedRows(std::span<const Dag> dags, const KernelKind& kind, unsigned rows_per_thread,
+                                           unsigned min_blocks, LoadSeconds& seconds);
+
+  /// Whether rows() would only have to load the image, as far as can be told without reading it.
+  bool hasRows(std::span<const Dag> dags, const KernelKind& kind, unsigned rows_per_thread, unsigned min_blocks);
+
+  Precision precision() const noexcept { return precision_; }
+  Math math() const noexcept { return math_; }
+  /// ImageMaker::identity().
+  const std::string& identity() const noexcept { return identity_; }
+  const KernelCache& cache() const noexcept { return *cache_; }
+
+ private:
+  using Make = KernelCache::Make;
+  using KernelNumber = std::pair<InterpreterVariant, unsigned>;  ///< the unsigned names a KernelKind
+  DeviceOptions options(const KernelKind& kind, unsigned rows_per_thread) const;
+  DeviceOptions rowsOptions(const KernelKind& kind, unsigned rows_per_thread, unsigned min_blocks) const;
+  std::shared_ptr<const Module> loaded(const KernelKey& key);
+  std::shared_ptr<const Module> load(const KernelKey& key, const KernelImage& image);
+  Result<std::shared_ptr<const Module>> load(const KernelKey& key, const Make& make);
+  Result<Kernel> keep(const KernelNumber& number, const KernelKey& key, const char* name, const Make& make);
+  std::optional<Kernel> kept(const KernelNumber& number);
+
+  std::shared_ptr<const Cuda> cuda_;
+  std::shared_ptr<const ImageMaker> images_;
+  std::shared_ptr<KernelCache> cache_;
+  Precision precision_;
+  Math math_;
+  std::string identity_;
+
+  std::mutex mutex_;
+  std::map<InterpreterVariant, HandlerTable> tables_;
+  std::map<std::string, std::weak_ptr<const Module>> loaded_;  ///< by the key's digest
+  /// Interpreters, and under rows_per_thread 0 the totals.
+  std::map<KernelNumber, std::pair<std::shared_ptr<const Module>, Kernel>> kept_;
+};
+
+}  // namespace srjit

@@ -1,0 +1,59 @@
+// What all work of one engine on a GPU shares: a device, its streams, and memory to use again.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <mutex>
+
+#include "runtime/cuda/handles.h"
+#include "runtime/gpu/direct_scratch.h"
+
+namespace srjit {
+
+/// Pinned memory that is given back when it is no longer used, since the driver takes a fraction of a millisecond to
+/// pin new memory. Sizes are powers of two; what lies idle is bounded. Thread-safe; taking needs a current context.
+class PinnedPool {
+ public:
+  explicit PinnedPool(std::shared_ptr<const Cuda> cuda) : shared_(std::make_shared<Shared>(std::move(cuda))) {}
+
+  /// A buffer of at least so many bytes; goes back to the pool with its last owner. Null for 0 bytes. Throws
+  /// CudaFailure.
+  std::shared_ptr<PinnedBuffer> take(std::size_t bytes) const;
+  /// Frees what lies idle.
+  void clear() const;
+
+ private:
+  struct Shared {
+    explicit Shared(std::shared_ptr<const Cuda> c) : cuda(std::move(c)) {}
+    std::shared_ptr<const Cuda> cuda;
+    std::mutex mutex;
+    std::multimap<std::size_t, PinnedBuffer> idle;
+    std::size_t idle_bytes = 0;
+  };
+  std::shared_ptr<Shared> shared_;
+};
+
+/// A device as an engine uses it. Kernels and small copies go to one stream, in the order of submission: hold `mutex`
+/// while an evaluation's work is put there, so that it is not mixed with another's.
+struct DeviceQueue {
+  explicit DeviceQueue(std::shared_ptr<const Cuda> device)
+      : cuda(std::move(device)),
+        stream(std::make_shared<const Stream>(cuda)),
+        copies(std::make_shared<const Stream>(cuda)),
+        downloads(std::make_shared<const Stream>(cuda)),
+        uploads(std::make_shared<const Stream>(cuda)),
+        pinned(cuda) {}
+
+  std::shared_ptr<const Cuda> cuda;
+  std::shared_ptr<const Stream> stream;
+  std::shared_ptr<const Stream> copies;     ///< of streamed rows
+  std::shared_ptr<const Stream> downloads;  ///< of predictions
+  /// Of data and code, which are complete when the call that makes them returns. What is allocated here is kept by
+  /// evaluations until they are done.
+  std::shared_ptr<const Stream> uploads;
+  PinnedPool pinned;
+  DirectScratchPool direct_scratch;
+  std::mutex mutex;
+};
+
+}  // namespace srjit

@@ -1,0 +1,113 @@
+#include "runtime/host/executor.h"
+
+#include <utility>
+
+#include <tbb/task_arena.h>
+
+#include "runtime/evaluation/loss_value.h"
+#include "runtime/evaluation/task_flight.h"
+#include "runtime/host/batches.h"
+#include "runtime/host/cost_model.h"
+#include "runtime/host/run.h"
+
+namespace srjit {
+namespace {
+
+class HostExecutor final : public Executor {
+ public:
+  HostExecutor(std::shared_ptr<HostJit> jit, unsigned threads)
+      : arena_(static_cast<int>(threads)), jit_(std::move(jit)), threads_(threads) {}
+
+  Result<std::shared_ptr<const Dataset::State>> upload(const DataView& data) override {
+    auto state = Dataset::State::create(data, jit_->precision());
+    if (!state) return std::move(state).error();
+    return std::shared_ptr<const Dataset::State>(std::move(*state));
+  }
+  Result<std::shared_ptr<const Dataset::State>> adopt(const DeviceDataView&) override {
+    return Error{Errc::kUnsupported, "columns in a GPU's memory, but the engine computes on the CPU", {}};
+  }
+
+  void execute(const std::function<void()>& body) override { arena_.execute(body); }
+
+  void compile(Program::State& state, const CompileOptions& options) override {
+    Tier tier = state.info.tier;
+    if (tier == Tier::kAuto) {
+      tier = compilingPays(options.expected_passes, options.expected_rows) ? Tier::kCompile : Tier::kInterpret;
+    }
+    if (tier == Tier::kDirect) tier = Tier::kInterpret;
+    state.info.tier = tier;
+    const ProgramSource& source = *state.source;
+    HostRequest request{source.expressions, source.parameter_offsets, {}, source.pipeline, tier};
+    request.chosen.resize(source.expressions.size());
+    for (std::uint32_t i = 0; i < request.chosen.size(); ++i) request.chosen[i] = i;
+    arena_.execute([&] { state.batches = std::make_unique<HostBatches>(jit_, request); });
+    state.failures = state.batches->failures();
+    state.info.nodes_after = state.batches->nodes();
+    state.info.seconds_passes = state.batches->secondsPasses();
+    state.info.seconds_codegen = state.batches->secondsCodegen();
+  }
+
+  Status prepare(const Task& task) override {
+    if (!task.loss) return okStatus();
+    const auto kernel = jit_->loss(lossSpec(*task.loss, task.data.state().has_weights));
+    return kernel ? okStatus() : Status(kernel.error());
+  }
+
+  Result<std::unique_ptr<Flight>> start(Task task) override {
+    std::vector<double> parameters(task.parameters.begin(), task.parameters.end());
+    auto run = [this, task = std::move(task), parameters = std::move(parameters)] {
+      return arena_.execute([&] { return evaluate(task, parameters); });
+    };
+    return std::unique_ptr<Flight>(std::make_unique<TaskFlight>(arena_, std::move(run)));
+  }
+
+  Result<Losses> run(const Task& task) override {
+    return arena_.execute([&] { return evaluate(task, task.parameters); });
+  }
+
+  CacheStats cacheStats() const override { return {}; }
+
+ private:
+  Result<Losses> evaluate(const Task& task, std::span<const double> parameters) const {
+    const Program::State& program = task.program.state();
+    const Dataset::State& data = task.data.state();
+    Losses losses;
+    if (task.loss) {
+      losses.values.resize(task.program.size());
+      losses.valid_rows.resize(task.program.size());
+    }
+    if (program.batches == nullptr) return losses;
+    const HostBatches& all = *program.batches;
+    std::vector<const HostBatch*> batches;
+    for (const HostBatch& batch : all.batches()) batches.push_back(&batch);
+    AlignedBuffer table(all.parameters().bytes(data.precision));
+    all.parameters().writeLiterals(data.precision, table.data());
+    all.parameters().fill(parameters, data.precision, table.data());
+    const HostRun run(all, std::move(batches), data, table.data(), threads_);
+    if (!task.loss) {
+      run.evaluate(task.out);
+      return losses;
+    }
+    const LossSpec spec = lossSpec(*task.loss, data.has_weights);
+    const auto kernel = jit_->loss(spec);
+    if (!kernel) return kernel.error();
+    std::vector<LossSums> sums(task.program.size());
+    run.loss(*kernel, spec, sums);
+    for (std::size_t e = 0; e < sums.size(); ++e) takeLoss(losses, e, sums[e], data, *task.loss);
+    return losses;
+  }
+
+  tbb::task_arena arena_;
+  std::shared_ptr<HostJit> jit_;
+  unsigned threads_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Executor>> makeHostExecutor(const EngineOptions& options, unsigned threads) {
+  auto jit = HostJit::create(options.precision, options.math);
+  if (!jit) return std::move(jit).error();
+  return std::unique_ptr<Executor>(std::make_unique<HostExecutor>(std::shared_ptr<HostJit>(std::move(*jit)), threads));
+}
+
+}  // namespace srjit

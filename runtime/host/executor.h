@@ -1,0 +1,13 @@
+// Programs on the processor: a register machine over blocks of rows, or machine code per batch.
+#pragma once
+
+#include <memory>
+
+#include "runtime/evaluation/executor.h"
+
+namespace srjit {
+
+/// `threads` as Engine::create has decided. Errors: LLVM's.
+Result<std::unique_ptr<Executor>> makeHostExecutor(const EngineOptions& options, unsigned threads);
+
+}  // namespace srjit

@@ -1,0 +1,235 @@
+#include "runtime/host/run.h"
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cmath>
+#include <cstring>
+
+#include <tbb/parallel_for.h>
+#include <tbb/task_arena.h>
+
+namespace srjit {
+namespace {
+
+// Expressions that share one walk over the rows, so that a block of the columns is read from far memory once for all.
+constexpr std::size_t kExpressionsPerChunk = 32;
+constexpr std::size_t kInstructionsPerChunk = 4096;
+constexpr std::size_t kTilesPerThread = 4;
+
+// Blocks of scratch are a line further apart than they are long, so that equal rows of two blocks do not fall into one
+// set of the cache, and a load is not taken for one of the store that is 4096 bytes away.
+constexpr std::size_t kSkew = kCacheLine;
+
+// Scratch memory of this thread, kept from one call to the next unless it is large. No task waits while it uses it.
+std::byte* threadScratch(std::size_t bytes) {
+  constexpr std::size_t kKept = std::size_t{4} << 20;
+  thread_local AlignedBuffer scratch;
+  if (scratch.size() < bytes || scratch.size() > std::max(bytes, kKept)) scratch = AlignedBuffer(bytes);
+  return scratch.data();
+}
+
+}  // namespace
+
+HostRun::HostRun(const HostBatches& all, std::vector<const HostBatch*> batches, const Dataset::State& data,
+                 const std::byte* table, unsigned threads)
+    : all_(all),
+      batches_(std::move(batches)),
+      data_(data),
+      table_(table),
+      element_(static_cast<std::size_t>(bytesOf(data.precision))) {
+  std::size_t instructions = 0;
+  for (std::size_t i = 0; i < batches_.size(); ++i) {
+    const HostBatch& batch = *batches_[i];
+    const std::size_t block_rows = (batch.code ? kCompiledBlockBytes : kInterpretedBlockBytes) / element_;
+    if (chunks_.empty() || chunks_.back().block_rows != block_rows ||
+        chunks_.back().outputs + batch.outputs() > kExpressionsPerChunk || instructions > kInstructionsPerChunk) {
+      chunks_.push_back({i, i, 0, block_rows, 0});
+      instructions = 0;
+    }
+    Chunk& chunk = chunks_.back();
+    chunk.last = i + 1;
+    chunk.outputs += batch.outputs();
+    chunk.scratch_bytes =
+        std::max(chunk.scratch_bytes, (batch.program.slots + batch.outputs()) * (block_rows * element_ + kSkew));
+    instructions += batch.program.instructions.size();
+  }
+  if (!chunks_.empty()) ranges_ = std::max<std::size_t>(1, kTilesPerThread * threads / chunks_.size());
+}
+
+template <class Body>
+void HostRun::forEachRange(const Chunk& chunk, const Body& body) const {
+  const std::size_t blocks = ceilDivide(data_.rows, chunk.block_rows);
+  const std::size_t ranges = std::min(ranges_, blocks);
+  const auto edge = [&](std::size_t range) { return std::min(data_.rows, blocks * range / ranges * chunk.block_rows); };
+  if (ranges == 1) {
+    body(std::size_t{0}, data_.rows);
+  } else {
+    // Isolated: a thread that waits for the last range must not begin another chunk, whose memory would add to this
+    // one's and whose end this one would wait for.
+    tbb::this_task_arena::isolate([&] {
+      tbb::parallel_for(std::size_t{0}, ranges, [&](std::size_t range) { body(edge(range), edge(range + 1)); });
+    });
+  }
+}
+
+void HostRun::interpret(const HostBatch& batch, std::size_t row, std::size_t rows, Place place, std::byte* slots,
+                        std::size_t slot_stride) const {
+  // Handlers take operands as pointers to const; the one array that is written is addressed by destinations alone.
+  std::byte* const bases[] = {const_cast<std::byte*>(data_.storage.data()) + row * element_,
+                              const_cast<std::byte*>(table_) + batch.parameters * element_, slots, place.out};
+  const std::size_t strides[] = {data_.column_stride * element_, element_, slot_stride, place.stride};
+  const auto address = [&](HostOperand operand) {
+    return bases[operand.base()] + strides[operand.base()] * operand.index();
+  };
+  const HostHandler* const handlers = all_.handlers().data();
+  for (const HostInstruction& i : batch.program.instructions) {
+    handlers[i.handler](address(i.destination), address(i.operands[0]), address(i.operands[1]), address(i.operands[2]),
+                        static_cast<std::int64_t>(rows));
+  }
+}
+
+void HostRun::runBlock(const Chunk& chunk, const HostBatch& batch, std::size_t row, std::size_t rows, Place place,
+                       std::byte* scratch) const {
+  if (!batch.code) {
+    const std::size_t stride = chunk.block_rows * element_ + kSkew;
+    interpret(batch, row, rows, place, scratch + batch.outputs() * stride, stride);
+    return;
+  }
+  batch.code->kernel()(data_.storage.data() + row * element_, static_cast<std::int64_t>(data_.column_stride),
+                       table_ + batch.parameters * element_, place.out,
+                       static_cast<std::int64_t>(place.stride / element_), static_cast<std::int64_t>(rows));
+}
+
+HostRun::Place HostRun::scratchOutputs(const Chunk& chunk, std::byte* scratch) const {
+  return {scratch, chunk.block_rows * element_ + kSkew};
+}
+
+void HostRun::evaluateRange(const Chunk& chunk, std::size_t first_row, std::size_t last_row, std::byte* out) const {
+  std::byte* const scratch = threadScratch(chunk.scratch_bytes);
+  const std::size_t out_stride = data_.rows * element_;
+  for (std::size_t row = first_row; row < last_row; row += chunk.block_rows) {
+    const std::size_t rows = std::min(chunk.block_rows, last_row - row);
+    for (std::size_t b = chunk.first; b < chunk.last; ++b) {
+      const HostBatch& batch = *batches_[b];
+      if (rows % kRowQuantum == 0 && batch.contiguous()) {
+        const Place direct{out + batch.expressions[0] * out_stride + row * element_, out_stride};
+        runBlock(chunk, batch, row, rows, direct, scratch);
+        continue;
+      }
+      const Place place = scratchOutputs(chunk, scratch);
+      runBlock(chunk, batch, row, roundUp(rows, kRowQuantum), place, scratch);
+      for (std::size_t i = 0; i < batch.outputs(); ++i) {
+        std::memcpy(out + batch.expressions[i] * out_stride + row * element_, place.out + i * place.stride,
+                    rows * element_);
+      }
+    }
+  }
+}
+
+void HostRun::evaluate(std::byte* out) const {
+  tbb::parallel_for(std::size_t{0}, chunks_.size(), [&](std::size_t c) {
+    forEachRange(chunks_[c], [&](std::size_t first, std::size_t last) { evaluateRange(chunks_[c], first, last, out); });
+  });
+}
+
+/// What the ranges of a chunk leave behind: one item per group of rows for every output.
+struct HostRun::ChunkSums {
+  std::size_t groups;
+  bool weighs_rows;                  ///< whether weights of skipped rows must be left out
+  AlignedBuffer terms;               ///< in the precision
+  std::vector<double> weights;       ///< only if weighs_rows
+  std::vector<std::uint64_t> valid;  ///< per output, over all groups
+
+  // The weights of the rows with a finite prediction, group by group.
+  template <class T>
+  void weigh(std::size_t output, std::size_t row, std::size_t rows, const T* predictions, const T* row_weights) {
+    for (std::size_t first = 0; first < rows; first += kGroupRows) {
+      std::array<T, kGroupRows> items{};
+      for (std::size_t r = first; r < std::min(rows, first + kGroupRows); ++r) {
+        if (std::isfinite(predictions[r])) items[r - first] = row_weights[r];
+      }
+      weights[output * groups + (row + first) / kGroupRows] = static_cast<double>(pairwiseSum(items));
+    }
+  }
+};
+
+void HostRun::lossRange(const Chunk& chunk, std::size_t first_row, std::size_t last_row, HostLossKernel kernel,
+                        ChunkSums& sums) const {
+  std::byte* const scratch = threadScratch(chunk.scratch_bytes);
+  const Place place = scratchOutputs(chunk, scratch);
+  std::vector<std::uint64_t> valid(chunk.outputs, 0);
+  for (std::size_t row = first_row; row < last_row; row += chunk.block_rows) {
+    const std::size_t rows = std::min(chunk.block_rows, last_row - row);
+    const std::byte* const weights = data_.weights == nullptr ? nullptr : data_.weights + row * element_;
+    std::size_t output = 0;
+    for (std::size_t b = chunk.first; b < chunk.last; ++b) {
+      runBlock(chunk, *batches_[b], row, roundUp(rows, kGroupRows), place, scratch);
+      for (std::size_t i = 0; i < batches_[b]->outputs(); ++i, ++output) {
+        const std::byte* const predictions = place.out + i * place.stride;
+        std::byte* const group = sums.terms.data() + (output * sums.groups + row / kGroupRows) * element_;
+        const std::int64_t count =
+            kernel(predictions, data_.target + row * element_, weights, group, static_cast<std::int64_t>(rows));
+        valid[output] += static_cast<std::uint64_t>(count);
+        if (!sums.weighs_rows || static_cast<std::size_t>(count) == rows) continue;
+        if (data_.precision == Precision::kF32) {
+          sums.weigh(output, row, rows, reinterpret_cast<const float*>(predictions),
+                     reinterpret_cast<const float*>(weights));
+        } else {
+          sums.weigh(output, row, rows, reinterpret_cast<const double*>(predictions),
+                     reinterpret_cast<const double*>(weights));
+        }
+      }
+    }
+  }
+  for (std::size_t output = 0; output < chunk.outputs; ++output) {
+    std::atomic_ref(sums.valid[output]).fetch_add(valid[output], std::memory_order_relaxed);
+  }
+}
+
+namespace {
+
+template <class T>
+double sumOf(const T* groups, std::size_t count) {
+  SumChains chains;
+  chains.add(std::span(groups, count));
+  return chains.sum();
+}
+
+}  // namespace
+
+void HostRun::loss(HostLossKernel kernel, const LossSpec& spec, std::span<LossSums> sums) const {
+  const std::size_t groups = data_.padded_rows / kGroupRows;
+  tbb::parallel_for(std::size_t{0}, chunks_.size(), [&](std::size_t c) {
+    const Chunk& chunk = chunks_[c];
+    ChunkSums parts{.groups = groups,
+                    .weighs_rows = spec.weighted && spec.skip_invalid,
+                    .terms = AlignedBuffer(chunk.outputs * groups * element_),
+                    .weights = {},
+                    .valid = std::vector<std::uint64_t>(chunk.outputs)};
+    if (parts.weighs_rows) {
+      for (std::size_t i = 0; i < chunk.outputs; ++i) {
+        parts.weights.insert(parts.weights.end(), data_.group_weights.begin(), data_.group_weights.end());
+      }
+    }
+    forEachRange(chunk, [&](std::size_t first, std::size_t last) { lossRange(chunk, first, last, kernel, parts); });
+    std::size_t output = 0;
+    for (std::size_t b = chunk.first; b < chunk.last; ++b) {
+      for (const std::uint32_t expression : batches_[b]->expressions) {
+        LossSums& sum = sums[expression];
+        sum.rows = data_.rows;
+        sum.valid = parts.valid[output];
+        sum.terms = data_.precision == Precision::kF32 ? sumOf(parts.terms.as<float>() + output * groups, groups)
+                                                       : sumOf(parts.terms.as<double>() + output * groups, groups);
+        const bool some_left_out = parts.weighs_rows && sum.valid != sum.rows;
+        sum.weights = some_left_out              ? sumOf(parts.weights.data() + output * groups, groups)
+                      : data_.weights != nullptr ? data_.weight_sum
+                      : spec.skip_invalid        ? static_cast<double>(sum.valid)
+                                                 : static_cast<double>(sum.rows);
+        ++output;
+      }
+    }
+  });
+}
+
+}  // namespace srjit

@@ -1,0 +1,65 @@
+// Batches over the rows of a data set, on all threads of an arena.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <vector>
+
+#include "runtime/evaluation/dataset_state.h"
+#include "runtime/evaluation/loss_value.h"
+#include "runtime/host/batches.h"
+
+namespace srjit {
+
+/// Rows that are processed at once: few enough for the blocks of an expression to stay in the nearest cache, enough to
+/// make dispatch cheap. Multiples of kGroupRows. Results do not depend on them.
+inline constexpr std::size_t kInterpretedBlockBytes = 2048;
+inline constexpr std::size_t kCompiledBlockBytes = 1024;
+
+/// One evaluation: batches, data, parameters. Borrows everything; to be called inside the arena.
+class HostRun {
+ public:
+  /// `table` as HostBatches::parameterTable gives; `batches` are some of `all`'s, whose variables the data have.
+  HostRun(const HostBatches& all, std::vector<const HostBatch*> batches, const Dataset::State& data,
+          const std::byte* table, unsigned threads);
+
+  /// Predictions of expression e at out + e * rows, in the precision.
+  void evaluate(std::byte* out) const;
+
+  /// Sums of expression e to sums[e].
+  void loss(HostLossKernel kernel, const LossSpec& spec, std::span<LossSums> sums) const;
+
+ private:
+  struct Chunk {
+    std::size_t first, last;  ///< of batches_
+    std::size_t outputs;      ///< of all of them
+    std::size_t block_rows;
+    std::size_t scratch_bytes;
+  };
+  struct Place {
+    std::byte* out;
+    std::size_t stride;  ///< bytes from one root's output to the next
+  };
+  struct ChunkSums;
+
+  template <class Body>
+  void forEachRange(const Chunk& chunk, const Body& body) const;
+  void interpret(const HostBatch& batch, std::size_t row, std::size_t rows, Place place, std::byte* slots,
+                 std::size_t slot_stride) const;
+  void runBlock(const Chunk& chunk, const HostBatch& batch, std::size_t row, std::size_t rows, Place place,
+                std::byte* scratch) const;
+  void evaluateRange(const Chunk& chunk, std::size_t first_row, std::size_t last_row, std::byte* out) const;
+  void lossRange(const Chunk& chunk, std::size_t first_row, std::size_t last_row, HostLossKernel kernel,
+                 ChunkSums& sums) const;
+  Place scratchOutputs(const Chunk& chunk, std::byte* scratch) const;
+
+  const HostBatches& all_;
+  std::vector<const HostBatch*> batches_;
+  const Dataset::State& data_;
+  const std::byte* table_;
+  std::size_t element_;  ///< bytes of a number
+  std::vector<Chunk> chunks_;
+  std::size_t ranges_ = 1;  ///< parts into which every chunk's rows are split
+};
+
+}  // namespace srjit

@@ -1,0 +1,25 @@
+// Exceptions of the inside become errors of the interface.
+#pragma once
+
+#include <exception>
+#include <utility>
+
+#include "ir/error.h"
+#include "runtime/platform/aligned_buffer.h"
+
+namespace srjit {
+
+/// Runs `body` and turns exhausted memory and what it throws into an Error; what the public interface does, and what
+/// background work does, goes through here.
+template <class Body>
+auto guarded(Body&& body) -> decltype(body()) {
+  try {
+    return withinMemory(std::forward<Body>(body));
+  } catch (const ErrorException& failure) {
+    return failure.error();
+  } catch (const std::exception& failure) {
+    return Error{Errc::kMachine, failure.what(), {}};
+  }
+}
+
+}  // namespace srjit

@@ -1,0 +1,53 @@
+// What an evaluation gives: losses, failures of single expressions, and results that are still being computed.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "ir/error.h"
+
+namespace srjit {
+
+/// Why one expression of a batch has no result.
+struct Failure {
+  std::size_t expression;  ///< index in the batch
+  Error error;
+};
+
+/// One loss per expression, in order; NaN for an expression that failed.
+struct Losses {
+  std::vector<double> values;
+  /// Rows with a finite prediction; 0 of an expression that failed. Under NanPolicy::kPropagate they are not counted:
+  /// a finite loss proves that they are all rows, and of any other kNotCounted stands here.
+  std::vector<std::uint64_t> valid_rows;
+  static constexpr std::uint64_t kNotCounted = ~std::uint64_t{0};
+  std::vector<Failure> failures;  ///< in order of expression; includes those of the program
+};
+
+/// An evaluation in flight. Keeps alive what it needs, except the span for predictions, which must outlive it: its
+/// destructor waits. Movable; one thread at a time.
+template <class Value>
+class Pending {
+ public:
+  /// Whether result() would return at once.
+  bool ready() const { return state_->ready(); }
+  void wait() const { state_->wait(); }
+  /// Waits. To be called once.
+  Result<Value> result() && { return state_->result(); }
+
+  struct State {
+    virtual ~State() = default;
+    virtual bool ready() = 0;
+    virtual void wait() = 0;
+    virtual Result<Value> result() = 0;
+  };
+  explicit Pending(std::unique_ptr<State> state) : state_(std::move(state)) {}
+
+ private:
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace srjit

@@ -1,0 +1,83 @@
+#include "runtime/subtrees/columns.h"
+
+#include <algorithm>
+
+#include "runtime/gpu/encode.h"
+#include "runtime/platform/guarded.h"
+
+namespace srjit {
+
+DeviceSubtrees::DeviceSubtrees(std::shared_ptr<DeviceQueue> queue, std::shared_ptr<KernelStore> store,
+                               const Dataset::State& data)
+    : queue_(std::move(queue)),
+      store_(std::move(store)),
+      kept_(std::make_shared<KeptSubtrees>(data.precision, store_->math(), data.on_device->firstSpareColumn(),
+                                           data.on_device->spareColumns(), data.rows)) {}
+
+DeviceSubtrees::~DeviceSubtrees() {
+  // The device may be lost; then nothing is in use.
+  (void)guarded([&]() -> Status {
+    const CurrentContext current(*queue_->cuda);
+    for (const auto& run : runs_) run->wait();
+    return okStatus();
+  });
+}
+
+std::shared_ptr<SubtreeReader> DeviceSubtrees::open(const ProgramSource& source, const Dataset::State& data, Tier tier,
+                                                    const DeviceCosts& costs, unsigned threads) {
+  if (source.variables > data.columns) return nullptr;
+  if (source.variables + kMaxKeptSubtrees > stagedColumnLimit(queue_->cuda->limits(), source.precision)) return nullptr;
+  if (!kept_->isWorthwhile(tier, costs, source.tokens)) return nullptr;
+  update(data, threads);
+  return KeptSubtrees::open(kept_, tier, costs, source.expressions.size(), threads);
+}
+
+void DeviceSubtrees::update(const Dataset::State& data, unsigned threads) {
+  const std::vector<SubtreeWrite> writes = kept_->choose();
+  if (writes.empty()) return;
+  std::vector<bool> done;
+  // Whoever keeps nothing computes everything.
+  (void)guarded([&]() -> Status {
+    done = write(data, writes, threads);
+    return okStatus();
+  });
+  kept_->publish(writes, done);
+}
+
+// Programs of the interpreter, each of which has the number of its column for an output.
+std::vector<bool> DeviceSubtrees::write(const Dataset::State& data, std::span<const SubtreeWrite> writes,
+                                        unsigned threads) {
+  const CurrentContext current(*queue_->cuda);
+  const std::uint32_t last = std::ranges::max(writes, {}, &SubtreeWrite::column).column;
+  const Math math = store_->math();
+  ProgramSource source{.precision = data.precision,
+                       .math = math,
+                       .pipeline = Pipeline::parse("hoist, schedule", math).value(),
+                       .expressions = {}};
+  const Expression unused = Expression::create({Token::variable(0)}).value();
+  std::vector<const Expression*> of_column(last + 1, &unused);
+  std::vector<std::uint32_t> chosen;
+  for (const SubtreeWrite& write : writes) {
+    of_column[write.column] = &write.expression;
+    chosen.push_back(write.column);
+  }
+  for (const Expression* expression : of_column) source.add(*expression);
+  std::ranges::sort(chosen);
+  auto code = std::make_shared<const DeviceCode>(encodeForDevice({source, chosen, *queue_, *store_, threads}));
+  std::vector<bool> done(writes.size(), code->interpreter.has_value());
+  if (!code->interpreter) return done;
+  for (const Failure& failure : code->failures) {
+    for (std::size_t i = 0; i < writes.size(); ++i) done[i] = done[i] && writes[i].column != failure.expression;
+  }
+  RunPlan plan{queue_, store_, code, &data, data.serial, KernelKind{.loss = {}, .strided_columns = false}, last + 1};
+  plan.into_columns = true;
+  auto run = DeviceRun::create(std::move(plan), SIZE_MAX);
+  if (!run) return std::vector<bool>(writes.size());
+  const std::lock_guard lock(mutex_);
+  std::erase_if(runs_, [](const auto& earlier) { return earlier->ready(); });
+  runs_.push_back(std::move(*run));
+  runs_.back()->submitColumns();
+  return done;
+}
+
+}  // namespace srjit

@@ -1,0 +1,59 @@
+// When keeping the values of a subtree in device memory is worth it: what computing them costs against reading them.
+#pragma once
+
+#include <cstddef>
+
+#include "runtime/engine_options.h"
+#include "runtime/gpu/calibration.h"
+
+namespace srjit {
+
+/// What one generation does with a subtree; seconds and values of one row.
+struct SubtreeUse {
+  double computing = 0;  ///< seconds that it takes to compute it wherever it is used
+  double reads = 0;      ///< values that are loaded where it is read instead
+  double making = 0;     ///< seconds that computing it once, by the interpreter, takes
+};
+
+/// Seconds that loading four bytes takes when all multiprocessors do nothing else: 1.2e12 a second come from an H200's
+/// memory, 1.4e12 from its second cache (docs/performance.md). A kernel that computes beside it hides a part, so this
+/// keeps too little rather than too much.
+inline constexpr double kReadSeconds = 1 / 1.2e12;
+
+/// Programs that a block of the interpreter runs on the columns that it has staged, where there are many programs
+/// (chooseGeometry): so many read a column's value for one load of it.
+inline constexpr double kProgramsPerRead = 64;
+
+/// Seconds a row that keeping the values saves over so many generations of this use; they are computed and stored once.
+/// Not to be kept unless it is above 0. `value_seconds` is what one value takes to load or store.
+constexpr double keepingSaves(const SubtreeUse& use, double value_seconds, double generations) {
+  return generations * (use.computing - use.reads * value_seconds) - (use.making + value_seconds);
+}
+
+/// Values that are loaded for a subtree that `kernels` use: by programs of the interpreter (each of them a kernel
+/// here), whose blocks stage it for all of `programs`, or by each kernel or group of machine code.
+constexpr double subtreeReads(Tier tier, double kernels, double programs) {
+  return tier == Tier::kInterpret ? programs / kProgramsPerRead : kernels;
+}
+
+/// The cost a token of a tier.
+constexpr double costOf(const DeviceCosts& costs, Tier tier) {
+  return tier == Tier::kDirect ? costs.direct : tier == Tier::kCompile ? costs.compiled : costs.interpret;
+}
+
+/// Seconds of one core a node of a graph that is written anew so as to read something: 35e-9 to 40e-9 on a 2-core
+/// virtual machine, 2026-11-22.
+inline constexpr double kRewriteSeconds = 40e-9;
+
+/// What reading has to save of an evaluation's time on the device: less is lost in what this model does not know.
+inline constexpr double kLeastPart = 0.05;
+
+/// Whether graphs of so many nodes, whose evaluation takes `seconds`, should be written anew for what that saves.
+constexpr bool rewritingPays(double saves, double seconds, double nodes, double threads) {
+  return saves > kLeastPart * seconds && saves > kRewriteSeconds * nodes / threads;
+}
+
+/// Less device time than this of one evaluation is not worth the bookkeeping, nor one more launch.
+inline constexpr double kLeastSubtreeSeconds = 100e-6;
+
+}  // namespace srjit

@@ -1,0 +1,402 @@
+#include "runtime/subtrees/kept.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "compiler/direct/emitter.h"
+#include "runtime/evaluation/code_groups.h"
+
+namespace srjit {
+namespace {
+
+// Of one graph, at most so many subtrees are counted: those that cost most. A column is worth it for few.
+constexpr std::size_t kCountedAGraph = 64;
+// Of so many times the columns, expressions are remembered, to be chosen from.
+constexpr std::size_t kWantedAColumn = 4;
+// More generations than this are not expected, however many there were.
+constexpr std::uint32_t kMostGenerations = 16;
+// A subtree is forgotten when so many programs came without it: several populations may take turns on one data set.
+constexpr std::uint64_t kRemembered = 4;
+
+std::size_t rootsAKernel(Tier tier) {
+  return tier == Tier::kDirect ? kDirectRoots : tier == Tier::kCompile ? kExpressionsPerKernel : 1;
+}
+
+}  // namespace
+
+struct KeptSubtrees::Candidate {
+  SubtreeKey key;
+  Expression expression;
+  double computing, reads, making;  // as SubtreeUse
+  double instructions;              // that reading it spares where it is used once
+  double generations;               // that are expected
+  double freshness;                 // 1 if the last program had it, half as much for each one since
+  NodeId node = 0;                  // in the graph of all candidates
+  bool chosen = false;
+
+  double saves(double value_seconds) const { return freshness * (computing - reads * value_seconds); }
+  double net(double value_seconds) const {
+    return keepingSaves({computing, reads, making}, value_seconds, generations);
+  }
+};
+
+KeptSubtrees::KeptSubtrees(Precision precision, Math math, std::uint32_t first_column, std::size_t columns,
+                           std::size_t rows)
+    : weights_(codeWeights(precision, math)),
+      precision_(precision),
+      value_seconds_(kReadSeconds * bytesOf(precision) / sizeof(float)),
+      rows_(rows),
+      slots_(std::min(columns, kMaxKeptSubtrees)) {
+  for (std::size_t i = 0; i < slots_.size(); ++i) slots_[i].column = first_column + static_cast<std::uint32_t>(i);
+}
+
+bool KeptSubtrees::isWorthwhile(Tier tier, const DeviceCosts& costs, std::size_t tokens) const noexcept {
+  return costOf(costs, tier) * static_cast<double>(tokens) * static_cast<double>(rows_) > kLeastSubtreeSeconds;
+}
+
+std::vector<KeptSubtrees::Candidate> KeptSubtrees::candidates() const {
+  std::vector<Candidate> found;
+  for (const auto& [key, seen] : seen_) {
+    if (!seen.expression || seen.generations < 2 || isHeld(key)) continue;
+    const double freshness = freshnessOf(seen.last);
+    Candidate candidate{.key = key,
+                        .expression = *seen.expression,
+                        .computing = seen.use.computing,
+                        .reads = seen.use.reads,
+                        .making = seen.use.making,
+                        .instructions = 0,
+                        .generations = freshness * std::min(seen.generations, kMostGenerations),
+                        .freshness = freshness};
+    if (candidate.net(value_seconds_) > 0) found.push_back(std::move(candidate));
+  }
+  // The order of a hash table is nobody's business.
+  std::ranges::sort(found, [](const Candidate& a, const Candidate& b) {
+    return a.computing != b.computing ? a.computing > b.computing : a.key.high < b.key.high;
+  });
+  return found;
+}
+
+namespace {
+
+/// What lies inside of one another among candidates.
+class Nesting {
+ public:
+  explicit Nesting(const Dag& dag) : dag_(dag), inside_(dag.size()), contains_(dag.size()) {}
+
+  /// Of which nodes `id` is a part, and which are parts of it.
+  void look(NodeId id) {
+    inside_.assign(dag_.size(), false);
+    contains_.assign(dag_.size(), false);
+    inside_[id] = contains_[id] = true;
+    for (NodeId node = id + 1; node-- > 0;) {
+      if (!inside_[node]) continue;
+      for (const NodeId operand : dag_.node(node).inputs()) inside_[operand] = true;
+    }
+    for (NodeId node = id + 1; node < dag_.size(); ++node) {
+      for (const NodeId operand : dag_.node(node).inputs()) {
+        if (contains_[operand]) contains_[node] = true;
+      }
+    }
+  }
+  bool isInside(NodeId id) const { return inside_[id]; }
+  bool contains(NodeId id) const { return contains_[id]; }
+
+ private:
+  const Dag& dag_;
+  std::vector<bool> inside_, contains_;
+};
+
+}  // namespace
+
+bool KeptSubtrees::isHeld(const SubtreeKey& key) const {
+  return std::ranges::any_of(slots_, [&](const Slot& slot) { return slot.key == key && !slot.isFree(); });
+}
+
+double KeptSubtrees::freshnessOf(std::uint64_t generation) const {
+  return std::exp2(-static_cast<double>(generation_ - std::min(generation, generation_)));
+}
+
+double KeptSubtrees::worthOf(const Slot& slot) const {
+  return slot.value == nullptr ? 0 : slot.saves * freshnessOf(slot.last_read);
+}
+
+// Free ones first, then those that save least, of which nobody reads.
+std::vector<std::size_t> KeptSubtrees::freeSlots() const {
+  std::vector<std::size_t> free;
+  for (std::size_t i = 0; i < slots_.size(); ++i) {
+    if (!slots_[i].writing && (slots_[i].value == nullptr || slots_[i].value.use_count() == 1)) free.push_back(i);
+  }
+  std::ranges::stable_sort(free, {},
+                           [this](std::size_t i) { return std::pair(slots_[i].value != nullptr, worthOf(slots_[i])); });
+  return free;
+}
+
+std::vector<SubtreeWrite> KeptSubtrees::choose() {
+  const std::lock_guard lock(mutex_);
+  std::vector<SubtreeWrite> writes;
+  std::vector<Candidate> all = candidates();
+  const std::vector<std::size_t> slots = freeSlots();
+  if (all.empty() || slots.empty()) return writes;
+  std::vector<Expression> expressions;
+  for (const Candidate& candidate : all) expressions.push_back(candidate.expression);
+  const Dag dag = Dag::fromExpressions(expressions, precision_);
+  GraphSubtrees graph(dag, weights_, 1);
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    all[i].node = dag.roots()[i];
+    all[i].instructions = graph.instructionsOf(all[i].node);
+  }
+  Nesting nesting(dag);
+  double total = 0;
+  for (const std::size_t slot : slots) {
+    const auto open = [&](const Candidate& c) { return c.chosen ? -1 : c.net(value_seconds_); };
+    Candidate& best = *std::ranges::max_element(all, {}, open);
+    if (open(best) <= 0 || best.saves(value_seconds_) <= worthOf(slots_[slot])) break;
+    best.chosen = true;
+    total += best.net(value_seconds_);
+    writes.push_back({slot, slots_[slot].column, best.key, best.expression, best.saves(value_seconds_)});
+    // Parts of it are computed less often from now on, and what contains it costs less.
+    nesting.look(best.node);
+    const double each = best.instructions > 0 ? best.computing / best.instructions : 0;
+    for (Candidate& other : all) {
+      if (other.chosen || other.node == best.node || other.instructions <= 0) continue;
+      if (nesting.isInside(other.node)) other.computing = std::max(0.0, other.computing - each * other.instructions);
+      if (nesting.contains(other.node)) {
+        const double left = std::max(0.0, other.instructions - best.instructions);
+        other.computing *= left / other.instructions;
+        other.instructions = left;
+      }
+    }
+  }
+  // What is read already has the graphs written anew in any case.
+  double read = 0;
+  for (const Slot& slot : slots_) read += worthOf(slot);
+  for (const SubtreeWrite& write : writes) read += write.saves;
+  const auto rows = static_cast<double>(rows_);
+  if (total * rows < kLeastSubtreeSeconds || !rewritingPays(read * rows, seconds_, nodes_, threads_)) return {};
+  for (const SubtreeWrite& write : writes) {
+    Slot& slot = slots_[write.slot];
+    if (slot.value != nullptr) ++replaced_;
+    slot.value = nullptr;
+    slot.key = write.key;
+    slot.writing = true;
+  }
+  return writes;
+}
+
+void KeptSubtrees::publish(std::span<const SubtreeWrite> writes, const std::vector<bool>& done) {
+  const std::lock_guard lock(mutex_);
+  for (const SubtreeWrite& write : writes) slots_[write.slot].writing = false;
+  for (std::size_t i = 0; i < done.size(); ++i) {
+    if (!done[i]) continue;
+    Slot& slot = slots_[writes[i].slot];
+    slot.value = std::make_shared<const KeptValue>(KeptValue{writes[i].key, writes[i].column});
+    slot.saves = writes[i].saves;
+    slot.last_read = generation_;
+    ++computed_;
+  }
+}
+
+std::shared_ptr<ProgramSubtrees> KeptSubtrees::open(std::shared_ptr<KeptSubtrees> kept, Tier tier,
+                                                    const DeviceCosts& costs, std::size_t expressions,
+                                                    unsigned threads) {
+  auto program = std::make_shared<ProgramSubtrees>();
+  program->tier_ = tier;
+  program->costs_ = costs;
+  program->expressions_ = static_cast<double>(expressions);
+  program->threads_ = threads;
+  {
+    const std::lock_guard lock(kept->mutex_);
+    program->generation_ = ++kept->generation_;
+    program->wanted_ = kept->wanted_;
+    for (const Slot& slot : kept->slots_) {
+      if (slot.value != nullptr) program->values_.emplace(slot.value->key, slot.value);
+    }
+  }
+  program->kept_ = std::move(kept);
+  return program;
+}
+
+// The counts of a program whose graphs were made.
+void KeptSubtrees::take(ProgramSubtrees& program) {
+  const std::lock_guard lock(mutex_);
+  for (Slot& slot : slots_) {
+    if (slot.value == nullptr) continue;
+    const auto saved = program.saved_.find(slot.value->key);
+    if (saved == program.saved_.end()) continue;
+    slot.saves = saved->second;
+    slot.last_read = std::max(slot.last_read, program.generation_);
+    ++reads_;
+  }
+  seconds_ = program.seconds_ * static_cast<double>(rows_);
+  nodes_ = static_cast<double>(program.nodes_);
+  threads_ = program.threads_;
+  for (const auto& [key, use] : program.sightings_) {
+    Seen& seen = seen_[key];
+    if (seen.last != program.generation_) {
+      ++seen.generations;
+      seen.last = program.generation_;
+      seen.use = {};
+    }
+    seen.use.computing += use.computing;
+    seen.use.making = use.making;
+    seen.use.reads =
+        program.staged_ ? subtreeReads(Tier::kInterpret, 0, program.expressions_) : seen.use.reads + use.reads;
+  }
+  for (auto& [key, expression] : program.found_) {
+    const auto seen = seen_.find(key);
+    if (seen != seen_.end() && expression) seen->second.expression = std::move(expression);
+  }
+  std::erase_if(seen_, [&](const auto& entry) { return entry.second.last + kRemembered < generation_; });
+  findWanted();
+}
+
+void KeptSubtrees::findWanted() {
+  std::vector<std::pair<double, SubtreeKey>> best;
+  for (const auto& [key, seen] : seen_) {
+    const double saves = keepingSaves(seen.use, value_seconds_, kMostGenerations);
+    if (saves > 0 && !seen.expression) best.emplace_back(saves, key);
+  }
+  const std::size_t count = std::min(best.size(), kWantedAColumn * slots_.size());
+  std::ranges::partial_sort(best, best.begin() + static_cast<std::ptrdiff_t>(count), std::greater(),
+                            [](const auto& entry) { return std::pair(entry.first, entry.second.high); });
+  auto wanted = std::make_shared<Keys>();
+  for (std::size_t i = 0; i < count; ++i) wanted->insert(best[i].second);
+  wanted_ = std::move(wanted);
+}
+
+SubtreeStats KeptSubtrees::stats() const {
+  const std::lock_guard lock(mutex_);
+  SubtreeStats stats{.capacity = slots_.size(), .computed = computed_, .replaced = replaced_, .reads = reads_};
+  stats.kept =
+      static_cast<std::size_t>(std::ranges::count_if(slots_, [](const Slot& s) { return s.value != nullptr; }));
+  return stats;
+}
+
+struct ProgramSubtrees::Rates {
+  Tier tier;
+  double instruction;   // seconds an instruction and row
+  double making;        // the same of the interpreter
+  double value;         // seconds to load one
+  double staged_reads;  // loads of a column for the programs of this graph alone, where the interpreter stages it
+
+  double saves(const SubtreeUse& use) const { return use.computing - use.reads * value; }
+  SubtreeUse use(const GraphSubtrees& graph, NodeId id, double instructions) const {
+    const double kernels = graph.kernels(id);
+    return {.computing = kernels * instructions * instruction,
+            .reads = tier == Tier::kInterpret ? staged_reads : subtreeReads(tier, kernels, 0),
+            .making = 0};
+  }
+  SubtreeUse use(GraphSubtrees& graph, NodeId id) const { return use(graph, id, graph.ownInstructions(id)); }
+};
+
+Dag ProgramSubtrees::read(Dag dag, Tier tier, std::size_t tokens) {
+  if (values_.empty() && !counting_) return dag;
+  if (tier_ != Tier::kAuto) tier = tier_;
+  GraphSubtrees graph(dag, kept_->weights_, rootsAKernel(tier));
+  if (graph.instructions() == 0) return dag;
+  const double instruction = costOf(costs_, tier) * static_cast<double>(tokens) / graph.instructions();
+  const Rates rates{.tier = tier,
+                    .instruction = instruction,
+                    .making = instruction * costs_.interpret / costOf(costs_, tier),
+                    .value = kept_->value_seconds_,
+                    .staged_reads = subtreeReads(Tier::kInterpret, 0, static_cast<double>(dag.roots().size()))};
+  const double seconds = instruction * graph.instructions();
+  const std::vector<std::uint32_t> columns = readWhatPays(dag, graph, rates);
+  if (counting_) {
+    countOthers(dag, graph, rates);
+    const std::lock_guard lock(mutex_);
+    nodes_ += dag.size();
+    seconds_ += seconds;
+  }
+  if (columns.empty()) return dag;
+  const std::size_t before = dag.size();
+  Dag reading = withColumns(std::move(dag), columns);
+  if (counting_) {
+    const std::lock_guard lock(mutex_);
+    spared_nodes_ += before - reading.size();
+  }
+  return reading;
+}
+
+// Which column stands for every node; empty if none does.
+std::vector<std::uint32_t> ProgramSubtrees::readWhatPays(const Dag& dag, GraphSubtrees& graph, const Rates& rates) {
+  std::vector<std::uint32_t> columns;
+  if (values_.empty()) return columns;
+  std::vector<NodeId> chosen;
+  double total = 0;
+  for (NodeId id = 0; id < dag.size(); ++id) {
+    if (dag.node(id).kind != Token::Kind::kOp || graph.key(id).isNone()) continue;
+    const auto found = values_.find(graph.key(id));
+    if (found == values_.end()) continue;
+    const double saves = rates.saves(rates.use(graph, id));
+    if (saves <= 0) continue;
+    chosen.push_back(id);
+    total += saves;
+  }
+  const auto rows = static_cast<double>(kept_->rows_);
+  const double seconds = rates.instruction * graph.instructions() * rows;
+  if (!rewritingPays(total * rows, seconds, static_cast<double>(dag.size()), threads_)) return columns;
+  for (const NodeId id : chosen) graph.read(id);
+  graph.count();
+  // What lies inside of another one alone is not needed.
+  std::erase_if(chosen, [&](NodeId id) { return graph.kernels(id) == 0; });
+  columns.resize(dag.size(), kComputed);
+  for (const NodeId id : chosen) columns[id] = values_.find(graph.key(id))->second->column;
+  if (!counting_) return columns;
+  const std::lock_guard lock(mutex_);
+  for (const NodeId id : chosen) saved_[graph.key(id)] += std::max(0.0, rates.saves(rates.use(graph, id)));
+  return columns;
+}
+
+void ProgramSubtrees::countOthers(const Dag& dag, GraphSubtrees& graph, const Rates& rates) {
+  struct Counted {
+    NodeId id;
+    SubtreeUse use;
+  };
+  std::vector<Counted> counted;
+  for (NodeId id = 0; id < dag.size(); ++id) {
+    const bool possible = dag.node(id).kind == Token::Kind::kOp && !graph.key(id).isNone() && !graph.isRead(id) &&
+                          graph.kernels(id) > 0 && graph.tokens(id) <= kMaxSubtreeTokens;
+    if (!possible) continue;
+    // At most this is saved, which is quick to tell.
+    const SubtreeUse most = rates.use(graph, id, graph.treeInstructions(id));
+    if (rates.saves(most) > 0) counted.push_back({id, most});
+  }
+  if (counted.size() > kCountedAGraph) {
+    const auto last = counted.begin() + static_cast<std::ptrdiff_t>(kCountedAGraph);
+    std::ranges::nth_element(counted, last, std::greater(), [&](const Counted& c) { return rates.saves(c.use); });
+    counted.erase(last, counted.end());
+  }
+  for (Counted& c : counted) {
+    c.use = rates.use(graph, c.id);
+    c.use.making = graph.instructionsOf(c.id) * rates.making;
+  }
+  std::erase_if(counted, [&](const Counted& c) { return rates.saves(c.use) <= 0; });
+  for (const Counted& c : counted) {
+    if (!wanted_->contains(graph.key(c.id)) || !claim(graph.key(c.id))) continue;
+    auto expression = dag.subtree(c.id, kMaxSubtreeTokens);
+    const std::lock_guard lock(mutex_);
+    if (expression) found_[graph.key(c.id)] = std::move(*expression);
+  }
+  const std::lock_guard lock(mutex_);
+  staged_ = rates.tier == Tier::kInterpret;
+  for (const Counted& c : counted) sightings_.push_back({graph.key(c.id), c.use});
+}
+
+// Whether the caller is the first to meet a wanted subtree.
+bool ProgramSubtrees::claim(const SubtreeKey& key) {
+  const std::lock_guard lock(mutex_);
+  return found_.try_emplace(key).second;
+}
+
+void ProgramSubtrees::close() {
+  kept_->take(*this);
+  counting_ = false;
+  std::erase_if(values_, [&](const auto& entry) { return !saved_.contains(entry.first); });
+  sightings_ = {};
+  found_.clear();
+  wanted_.reset();
+}
+
+}  // namespace srjit

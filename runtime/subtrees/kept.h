@@ -1,0 +1,154 @@
+// Which subtrees of a search's generations have their values in spare columns of a data set, and which should have.
+//
+//   choose()   at the start of a program: subtrees to compute into columns now        KeptSubtrees
+//   publish()  after their kernels were put on the stream
+//   open()     what the program may read
+//   read()     for every graph of the program: what pays is read; the rest is counted  ProgramSubtrees
+//   close()    after the first graphs: the counts go to the data set, and columns that the program does not read are
+//   free
+//
+// A subtree is one of the graphs after the passes, so a value is exactly what the kernels would compute themselves.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+#include "ir/expression.h"
+#include "runtime/dataset.h"
+#include "runtime/evaluation/subtree_reader.h"
+#include "runtime/subtrees/costs.h"
+#include "runtime/subtrees/graph.h"
+
+namespace srjit {
+
+/// A column's values, as long as somebody may read them: a column is given to another subtree only when the data set
+/// alone owns this.
+struct KeptValue {
+  SubtreeKey key;
+  std::uint32_t column;  ///< of the data set; what kernels call a variable
+};
+
+/// A subtree of more tokens is not kept by itself; parts of it may be.
+inline constexpr std::size_t kMaxSubtreeTokens = 256;
+
+/// A subtree whose values are to be computed into a column.
+struct SubtreeWrite {
+  std::size_t slot;      ///< in KeptSubtrees
+  std::uint32_t column;  ///< of the data set
+  SubtreeKey key;
+  Expression expression;
+  double saves;  ///< seconds a row and generation
+};
+
+class ProgramSubtrees;
+
+/// The spare columns of one data set. Thread-safe; touches no device.
+class KeptSubtrees {
+ public:
+  /// `columns` spare ones from `first_column` on, of `rows` rows; kMaxKeptSubtrees of them are used.
+  KeptSubtrees(Precision precision, Math math, std::uint32_t first_column, std::size_t columns, std::size_t rows);
+
+  std::size_t capacity() const noexcept { return slots_.size(); }
+  /// Whether an evaluation of so many tokens is long enough to look for what it has in common with others.
+  bool isWorthwhile(Tier tier, const DeviceCosts& costs, std::size_t tokens) const noexcept;
+
+  /// The subtrees that were counted in two of the last generations or more and save most, each with a column that is
+  /// free or saves less. The columns are taken until publish().
+  std::vector<SubtreeWrite> choose();
+  /// The values of `writes` are computed by what is on the stream now; where `done` is false, or ends, they are not.
+  void publish(std::span<const SubtreeWrite> writes, const std::vector<bool>& done);
+
+  /// What a program of so many expressions, to be evaluated by `tier`, reads; its graphs are made by so many threads.
+  static std::shared_ptr<ProgramSubtrees> open(std::shared_ptr<KeptSubtrees> kept, Tier tier, const DeviceCosts& costs,
+                                               std::size_t expressions, unsigned threads);
+  SubtreeStats stats() const;
+
+ private:
+  friend class ProgramSubtrees;
+  struct Slot {
+    std::uint32_t column = 0;
+    SubtreeKey key;                          ///< of the value, or of what is being written
+    std::shared_ptr<const KeptValue> value;  ///< null: free, or `writing`
+    bool writing = false;
+    double saves = 0;             ///< seconds a row, in the generation that read it last
+    std::uint64_t last_read = 0;  ///< generation, which is the number of a program
+
+    bool isFree() const noexcept { return value == nullptr && !writing; }
+  };
+  struct Seen {
+    SubtreeUse use;  ///< in the generation that had it last
+    std::uint32_t generations = 0;
+    std::uint64_t last = 0;
+    std::optional<Expression> expression = {};  ///< of subtrees that were wanted when they came again
+  };
+  struct Candidate;
+  using Keys = std::unordered_set<SubtreeKey, SubtreeKey::Hash>;
+
+  void take(ProgramSubtrees& program);
+  void findWanted();
+  std::vector<Candidate> candidates() const;
+  bool isHeld(const SubtreeKey& key) const;
+  double freshnessOf(std::uint64_t generation) const;
+  double worthOf(const Slot& slot) const;
+  std::vector<std::size_t> freeSlots() const;
+
+  const CodeWeights weights_;
+  const Precision precision_;
+  const double value_seconds_;
+  const std::size_t rows_;
+
+  mutable std::mutex mutex_;
+  std::vector<Slot> slots_;
+  std::unordered_map<SubtreeKey, Seen, SubtreeKey::Hash> seen_;  ///< in one of the last few generations
+  std::shared_ptr<const Keys> wanted_ = std::make_shared<Keys>();
+  std::uint64_t generation_ = 0;
+  // Of the last program:
+  double seconds_ = 0, nodes_ = 0, threads_ = 1;  ///< seconds of one evaluation without kept subtrees
+  std::uint64_t computed_ = 0, replaced_ = 0, reads_ = 0;
+};
+
+/// What one program reads. Until close() it counts the subtrees that it does not read.
+class ProgramSubtrees final : public SubtreeReader {
+ public:
+  Dag read(Dag dag, Tier tier, std::size_t tokens) override;
+  void close() override;
+  std::size_t columns() const noexcept override { return values_.size(); }
+  std::size_t sparedNodes() const noexcept override { return spared_nodes_; }
+
+ private:
+  friend class KeptSubtrees;
+  struct Sighting {
+    SubtreeKey key;
+    SubtreeUse use;
+  };
+  struct Rates;
+
+  std::vector<std::uint32_t> readWhatPays(const Dag& dag, GraphSubtrees& graph, const Rates& rates);
+  void countOthers(const Dag& dag, GraphSubtrees& graph, const Rates& rates);
+  bool claim(const SubtreeKey& key);
+
+  std::shared_ptr<KeptSubtrees> kept_;
+  Tier tier_ = Tier::kAuto;
+  DeviceCosts costs_;
+  double expressions_ = 0, threads_ = 1;
+  std::uint64_t generation_ = 0;
+  std::unordered_map<SubtreeKey, std::shared_ptr<const KeptValue>, SubtreeKey::Hash> values_;
+  std::shared_ptr<const KeptSubtrees::Keys> wanted_;
+  bool counting_ = true;
+
+  std::mutex mutex_;  ///< of what follows
+  std::vector<Sighting> sightings_;
+  std::unordered_map<SubtreeKey, std::optional<Expression>, SubtreeKey::Hash> found_;  ///< of the wanted
+  std::unordered_map<SubtreeKey, double, SubtreeKey::Hash> saved_;  ///< seconds a row, by values that were read
+  double seconds_ = 0;                                              ///< a row, without kept subtrees
+  std::size_t nodes_ = 0, spared_nodes_ = 0;
+  bool staged_ = false;  ///< whether the interpreter's blocks stage what is read
+};
+
+}  // namespace srjit

@@ -1,0 +1,286 @@
+#include "runtime/tiers/device_executor.h"
+
+#include <algorithm>
+#include <utility>
+
+#include <fmt/format.h>
+#include <tbb/task_arena.h>
+
+#include "runtime/evaluation/task_flight.h"
+#include "runtime/gpu/data.h"
+#include "runtime/gpu/queue.h"
+#include "runtime/platform/guarded.h"
+#include "runtime/subtrees/columns.h"
+#include "runtime/tiers/device_program.h"
+#include "runtime/tiers/selection.h"
+
+namespace srjit {
+namespace {
+
+// Memory of the device that one data set takes at most if nobody says.
+constexpr double kShareForData = 0.8;
+// What one evaluation takes at most; others may be in flight.
+constexpr double kShareForWork = 0.4;
+// What runs keep of the device's memory while nobody uses them, beside the one used last.
+constexpr std::size_t kIdleDivisor = 8;
+
+class DeviceExecutor final : public Executor {
+ public:
+  DeviceExecutor(std::shared_ptr<const Cuda> cuda, const EngineOptions& options, const EngineParts& parts)
+      : cuda_(std::move(cuda)),
+        device_(options.device),
+        budget_(options.device_bytes),
+        subtree_bytes_(options.subtree_bytes),
+        threads_(options.threads),
+        queue_((CurrentContext(*cuda_), std::make_shared<DeviceQueue>(cuda_))),
+        idle_(std::make_shared<IdleRuns>(budget_ != 0 ? budget_ : cuda_->limits().memory_bytes / kIdleDivisor)),
+        cache_(KernelCache::open(cacheOptions(options))),
+        store_(std::make_shared<KernelStore>(cuda_, parts.images, cache_, options.precision, options.math)),
+        arena_(static_cast<int>(threads_)),
+        tiers_(queue_, cache_, store_, arena_, threads_) {
+    cuda_->setReclaim([idle = std::weak_ptr(idle_), queue = std::weak_ptr(queue_)] {
+      const auto runs = idle.lock();
+      const auto streams = queue.lock();
+      if (runs == nullptr || streams == nullptr) return;
+      runs->clear();
+      streams->stream->synchronize();
+      streams->pinned.clear();
+    });
+  }
+
+  Result<std::shared_ptr<const Dataset::State>> upload(const DataView& data) override {
+    auto state = Dataset::State::create(data, store_->precision());
+    if (!state) return std::move(state).error();
+    const CurrentContext current(*cuda_);
+    (*state)->device = device_;
+    (*state)->on_device = std::make_shared<DeviceData>(queue_, **state, budget(kShareForData), subtree_bytes_);
+    if ((*state)->on_device->spareColumns() > 0) {
+      (*state)->subtrees = std::make_shared<DeviceSubtrees>(queue_, store_, **state);
+    }
+    return std::shared_ptr<const Dataset::State>(std::move(*state));
+  }
+
+  Result<std::shared_ptr<const Dataset::State>> adopt(const DeviceDataView& view) override;
+
+  void execute(const std::function<void()>& body) override { arena_.execute(body); }
+
+  void compile(Program::State& state, const CompileOptions& options) override {
+    const CurrentContext current(*cuda_);
+    tiers_.begin(state, options);
+  }
+
+  std::shared_ptr<SubtreeReader> subtreesFor(const ProgramSource& source, const Dataset& data, Tier tier) override;
+
+  Status prepare(const Task& task) override {
+    const CurrentContext current(*cuda_);
+    auto run = takeRun(task, false);
+    if (!run) return std::move(run).error();
+    keepRun(task, std::move(*run));
+    return okStatus();
+  }
+
+  Result<std::unique_ptr<Flight>> start(Task task) override;
+  Result<Losses> run(const Task& task) override;
+  CacheStats cacheStats() const override { return cache_->stats(); }
+
+ private:
+  friend class LossFlight;
+
+  static CacheOptions cacheOptions(const EngineOptions& options) {
+    CacheOptions cache;
+    if (options.cache_directory) cache.directory = *options.cache_directory;
+    return cache;
+  }
+  /// What is idle is given back when it is needed.
+  std::size_t budget(double share) const {
+    if (budget_ != 0) return budget_;
+    return static_cast<std::size_t>(share * static_cast<double>(cuda_->freeMemory() + idle_->bytes()));
+  }
+  void keepRun(const Task& task, std::unique_ptr<DeviceRun> run) {
+    task.program.state().on_device->keepRun(idle_, std::move(run));
+  }
+
+  /// Runs `body` on threads of the arena with the context current; the caller's thread may not be one of them.
+  template <class Body>
+  auto inArena(Body body) {
+    return arena_.execute([&] {
+      const CurrentContext current(*cuda_);
+      return body();
+    });
+  }
+  Result<std::unique_ptr<DeviceRun>> takeRun(const Task& task, bool counts);
+  Result<Losses> evaluate(const Task& task, std::span<const double> parameters);
+  Result<Losses> finish(const Task& task, std::unique_ptr<DeviceRun> run, Losses losses);
+  void learn(const Task& task, const DeviceRun& run);
+
+  std::shared_ptr<const Cuda> cuda_;
+  std::string device_;
+  std::size_t budget_;
+  std::size_t subtree_bytes_;
+  unsigned threads_;
+  std::shared_ptr<DeviceQueue> queue_;
+  std::shared_ptr<IdleRuns> idle_;
+  std::shared_ptr<KernelCache> cache_;
+  std::shared_ptr<KernelStore> store_;
+  tbb::task_arena arena_;
+  DeviceTiers tiers_;
+};
+
+/// A loss on the stream.
+class LossFlight final : public Flight {
+ public:
+  LossFlight(DeviceExecutor& executor, Task task, std::unique_ptr<DeviceRun> run)
+      : executor_(executor), task_(std::move(task)), run_(std::move(run)) {}
+  ~LossFlight() override {
+    if (run_ == nullptr) return;
+    // The device may be lost; then nothing is in use.
+    (void)guarded([&]() -> Status {
+      wait();
+      const CurrentContext current(*executor_.cuda_);
+      executor_.keepRun(task_, std::move(run_));
+      return okStatus();
+    });
+  }
+
+  /// Without the run's work under way if it throws.
+  void submit() {
+    try {
+      executor_.inArena([&] { run_->submitLoss(task_.parameters); });
+    } catch (...) {
+      run_.reset();
+      throw;
+    }
+    task_.parameters = {};
+  }
+  bool ready() override { return run_ == nullptr || run_->ready(); }
+  void wait() override {
+    if (run_ != nullptr) run_->wait();
+  }
+  Result<Losses> finish() override {
+    Losses losses = run_->emptyLosses();
+    return executor_.finish(task_, std::move(run_), std::move(losses));
+  }
+
+ private:
+  DeviceExecutor& executor_;
+  Task task_;
+  std::unique_ptr<DeviceRun> run_;
+};
+
+Result<std::shared_ptr<const Dataset::State>> DeviceExecutor::adopt(const DeviceDataView& view) {
+  const CurrentContext current(*cuda_);
+  auto state = DeviceData::adopt(queue_, view, store_->precision());
+  if (!state) return std::move(state).error();
+  (*state)->device = device_;
+  return std::shared_ptr<const Dataset::State>(std::move(*state));
+}
+
+std::shared_ptr<SubtreeReader> DeviceExecutor::subtreesFor(const ProgramSource& source, const Dataset& data,
+                                                           Tier tier) {
+  DeviceSubtrees* const subtrees = data.state().subtrees.get();
+  if (subtrees == nullptr || !subtrees->belongsTo(*queue_)) return nullptr;
+  return inArena([&] { return subtrees->open(source, data.state(), tier, tiers_.costs(), threads_); });
+}
+
+Result<std::unique_ptr<DeviceRun>> DeviceExecutor::takeRun(const Task& task, bool counts) {
+  const Dataset::State& data = task.data.state();
+  if (!data.on_device->belongsTo(*queue_)) {
+    return Error{Errc::kInvalid, "data that are streamed, made by another engine", {}};
+  }
+  const std::shared_ptr<SubtreeReader>& subtrees = task.program.state().source->subtrees;
+  if (subtrees != nullptr && subtrees->columns() > 0 && !data.subtrees->belongsTo(*queue_)) {
+    return Error{Errc::kInvalid, "a program that reads kept subtrees, made by another engine", {}};
+  }
+  KernelKind kind{.loss = {}, .strided_columns = data.on_device->isStrided()};
+  if (task.loss) kind.loss = lossSpec(*task.loss, data.has_weights);
+  auto code = tiers_.codeFor(task.program.state(), kind, *data.on_device, counts);
+  if (!code) return std::move(code).error();
+  task.program.state().on_device->setServed((*code)->served());
+  RunPlan plan{queue_, store_, std::move(*code), &data, data.serial, kind, task.program.size()};
+  if (auto run = idle_->take(plan)) {
+    run->use(data);
+    return run;
+  }
+  return DeviceRun::create(std::move(plan), budget(kShareForWork));
+}
+
+void DeviceExecutor::learn(const Task& task, const DeviceRun& run) {
+  const double seconds = run.kernelSeconds();
+  task.program.state().on_device->setDeviceSeconds(seconds);
+  // Storing predictions and copying rows are part of the time of others: only losses of resident data are compared.
+  if (!task.loss || task.data.state().on_device->isStreamed()) return;
+  // Costs are by the tokens of expressions, not all of which are computed where subtrees are read.
+  if (task.program.info().subtrees_read > 0) return;
+  tiers_.learn(*run.plan().code, run.plan().data->rows, seconds);
+}
+
+Result<Losses> DeviceExecutor::finish(const Task& task, std::unique_ptr<DeviceRun> run, Losses losses) {
+  run->wait();
+  inArena([&] {
+    run->readLosses(*task.loss, losses);
+    learn(task, *run);
+  });
+  losses.failures = run->plan().code->failures;
+  keepRun(task, std::move(run));
+  return losses;
+}
+
+Result<Losses> DeviceExecutor::evaluate(const Task& task, std::span<const double> parameters) {
+  const CurrentContext current(*cuda_);
+  auto run = takeRun(task, true);
+  if (!run) return std::move(run).error();
+  Losses losses;
+  losses.failures = (*run)->plan().code->failures;
+  inArena([&] {
+    (*run)->evaluate(parameters, task.out);
+    if (task.program.size() > 0) learn(task, **run);
+  });
+  keepRun(task, std::move(*run));
+  return losses;
+}
+
+Result<Losses> DeviceExecutor::run(const Task& task) {
+  if (!task.loss) return evaluate(task, task.parameters);
+  auto flight = start(task);
+  if (!flight) return std::move(flight).error();
+  return (*flight)->finish();
+}
+
+Result<std::unique_ptr<Flight>> DeviceExecutor::start(Task task) {
+  if (!task.loss) {
+    std::vector<double> parameters(task.parameters.begin(), task.parameters.end());
+    auto run = [this, task = std::move(task), parameters = std::move(parameters)] {
+      return evaluate(task, parameters);
+    };
+    return std::unique_ptr<Flight>(std::make_unique<TaskFlight>(arena_, std::move(run)));
+  }
+  const CurrentContext current(*cuda_);
+  auto run = takeRun(task, true);
+  if (!run) return std::move(run).error();
+  auto flight = std::make_unique<LossFlight>(*this, std::move(task), std::move(*run));
+  flight->submit();
+  return std::unique_ptr<Flight>(std::move(flight));
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Executor>> makeDeviceExecutor(const EngineOptions& options, unsigned ordinal,
+                                                     const EngineParts& parts) {
+  auto driver = parts.driver();
+  if (!driver) {
+    Error error = std::move(driver).error();
+    error.message = fmt::format("device cuda:{}: {}", ordinal, error.message);
+    return error;
+  }
+  auto cuda = Cuda::open(*driver, static_cast<int>(ordinal));
+  if (!cuda) return std::move(cuda).error();
+  return guarded([&]() -> Result<std::unique_ptr<Executor>> {
+    return std::unique_ptr<Executor>(std::make_unique<DeviceExecutor>(std::move(*cuda), options, parts));
+  });
+}
+
+EngineParts EngineParts::ofMachine() {
+  return {.driver = [] { return loadDriver(); }, .images = llvmImageMaker()};
+}
+
+}  // namespace srjit

@@ -1,0 +1,454 @@
+// The direct tier's code on the model of a warp, which checks timing as well: predictions against rows of the table in
+// float, bit for bit, or against the error bound; sums of losses against the tree that loss.h promises.
+#include "compiler/direct/emitter.h"
+#include "ir/text.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <limits>
+
+#include <gtest/gtest.h>
+
+#include "ir/reference.h"
+#include "ir/rows.h"
+#include "tests/compiler/direct/run.h"
+#include "tests/generators/graphs.h"
+
+namespace srjit {
+namespace {
+
+std::vector<Op> directOps(Math math, Precision precision) {
+  std::vector<Op> ops;
+  for (std::size_t i = 0; i < kOpCount; ++i) {
+    if (isDirect(static_cast<Op>(i), math, precision)) ops.push_back(static_cast<Op>(i));
+  }
+  return ops;
+}
+
+Dag population(const DirectOptions& direct, std::size_t count, std::uint64_t seed, int max_nodes = 30,
+               int variables = 5) {
+  GeneratorOptions options;
+  options.seed = seed;
+  options.min_nodes = 1;
+  options.max_nodes = max_nodes;
+  options.variables = variables;
+  options.parameters = 2;
+  options.parameter_probability = 0.2;
+  options.ops = directOps(direct.math, direct.precision);
+  const auto batch = ExpressionGenerator(options).batch(count);
+  return Pipeline::standard(direct.math).run(Dag::fromExpressions(batch, direct.precision), {direct.math});
+}
+
+struct Made {
+  DirectPart part;
+  DirectImage image;
+};
+
+Made make(const Dag& dag, const DirectOptions& options) {
+  auto emitter = DirectEmitter::create(options);
+  Made made{emitter.value().emit(dag), {}};
+  made.image = joinDirect(std::span(&made.part, 1), options).value();
+  EXPECT_LE(made.image.registers, options.registers);
+  return made;
+}
+
+/// Every root at every row, in T.
+template <class T>
+std::vector<std::vector<T>> expected(const Dag& dag, const DirectData<T>& data) {
+  std::vector<std::vector<T>> values(dag.roots().size());
+  const std::vector<T> parameters = {T(0.25), T(0.75)};
+  for (std::size_t r = 0; r < data.rows; ++r) {
+    const std::vector<T> row = data.row(r, data.columns.size() / data.stride);
+    const std::vector<T> roots = evaluate<T>(dag, row, parameters);
+    for (std::size_t i = 0; i < roots.size(); ++i) values[i].push_back(roots[i]);
+  }
+  return values;
+}
+
+template <class T>
+void checkExactPredictions(DirectOptions options, std::size_t count, std::size_t rows, DirectGrid grid,
+                           std::uint64_t seed) {
+  options.precision = kPrecisionOf<T>;
+  const Dag dag = population(options, count, seed);
+  auto data = DirectData<T>::random(rows, 5, Spread::kSpecial, seed + 100);
+  const Made made = make(dag, options);
+  EXPECT_TRUE(made.part.refused.empty());
+  const auto out = runDirect(dag, made.part, made.image, options, data, grid);
+  const auto values = expected(dag, data);
+  for (std::size_t root = 0; root < count; ++root) {
+    for (std::size_t r = 0; r < rows; ++r) {
+      const T value = out.results[(root + 3) % count * rows + r];
+      ASSERT_TRUE(sameValue(value, values[root][r]))
+          << textOf(dag, root) << " row " << r << ": " << value << ", not " << values[root][r];
+    }
+  }
+}
+
+template <class T>
+class DirectOf : public ::testing::Test {};
+using Numbers = ::testing::Types<float, double>;
+TYPED_TEST_SUITE(DirectOf, Numbers);
+
+TYPED_TEST(DirectOf, StrictPredictionsHaveTheBitsOfTheRows) {
+  for (const std::size_t rows : {1, 31, 32, 33, 127, 128, 129, 1000}) {
+    checkExactPredictions<TypeParam>({.math = Math::kStrict}, 40, rows, {.parts = 1, .warps = 8}, rows);
+  }
+  checkExactPredictions<TypeParam>({.math = Math::kStrict}, 7, 5000, {.parts = 3, .warps = 8}, 5);
+}
+
+TYPED_TEST(DirectOf, PrecisePredictionsHaveTheBitsOfTheRows) {
+  for (const unsigned architecture : sass::architectures()) {
+    checkExactPredictions<TypeParam>({.architecture = architecture, .math = Math::kPrecise}, 100, 65,
+                                     {.parts = 1, .warps = 1}, 11);
+  }
+}
+
+// In f64 `fast` has no approximate forms.
+TEST(Direct, FastPredictionsOfDoublesHaveTheBitsOfTheRows) {
+  checkExactPredictions<double>({.math = Math::kFast}, 100, 129, {.parts = 1, .warps = 1}, 12);
+}
+
+TEST(Direct, FastPredictionsStayWithinTheBound) {
+  for (std::uint64_t seed = 1; seed <= 4; ++seed) {
+    const DirectOptions options{.math = Math::kFast};
+    const Dag dag = population(options, 64, seed);
+    auto data = DirectData<float>::random(100, 5, Spread::kTame, seed);
+    const Made made = make(dag, options);
+    EXPECT_TRUE(made.part.refused.empty());
+    const auto out = runDirect(dag, made.part, made.image, options, data, {.parts = 1, .warps = 8});
+    std::size_t bounded = 0;
+    for (std::size_t root = 0; root < dag.roots().size(); ++root) {
+      const Expression expression = dag.toExpression(root).value();
+      for (std::size_t r = 0; r < data.rows; ++r) {
+        const std::vector<float> row = data.row(r, 5);
+        const std::vector<double> variables(row.begin(), row.end());
+        const double parameters[] = {0.25, 0.75};
+        const Bounded bound = evaluateBounded(expression, variables, parameters, {Precision::kF32, Math::kFast, false});
+        if (std::isinf(bound.error)) continue;
+        ++bounded;
+        const auto value = static_cast<double>(out.results[(root + 3) % dag.roots().size() * data.rows + r]);
+        const bool within = std::isnan(bound.value)
+                                ? std::isnan(value)
+                                : value == bound.value || std::fabs(value - bound.value) <= bound.error;
+        ASSERT_TRUE(within) << textOf(dag, root) << " = " << value << ", not " << bound.value << " +- " << bound.error;
+      }
+    }
+    EXPECT_GT(bounded, 2000U);
+  }
+}
+
+template <class T>
+void checkLoss(const LossSpec& spec, std::size_t count, std::size_t rows, DirectGrid grid, unsigned architecture = 90) {
+  const DirectOptions options{
+      .architecture = architecture, .precision = kPrecisionOf<T>, .math = Math::kStrict, .loss = spec};
+  const Dag dag = population(options, count, rows + count);
+  auto data = DirectData<T>::random(rows, 5, Spread::kSpecial, rows);
+  const Made made = make(dag, options);
+  EXPECT_TRUE(made.part.refused.empty());
+  const auto out = runDirect(dag, made.part, made.image, options, data, grid);
+  const auto values = expected(dag, data);
+  const std::size_t groups = (rows + kGroupRows - 1) / kGroupRows;
+  for (std::size_t root = 0; root < count; ++root) {
+    for (std::size_t g = 0; g < groups; ++g) {
+      std::array<T, kGroupRows> terms{}, kept{};
+      T valid = 0;
+      for (std::size_t i = 0; i < kGroupRows && g * kGroupRows + i < rows; ++i) {
+        const std::size_t r = g * kGroupRows + i;
+        const T prediction = values[root][r];
+        if (spec.skip_invalid && !std::isfinite(prediction)) continue;
+        const T difference = prediction - data.target[r];
+        const T term = spec.term == LossTerm::kSquared ? difference * difference : std::fabs(difference);
+        terms[i] = spec.weighted ? data.weights[r] * term : term;
+        kept[i] = data.weights[r];
+        valid += 1;
+      }
+      const std::size_t at = (root + 3) % count * groups + g;
+      ASSERT_TRUE(sameValue(out.results[at], pairwiseSum(terms)))
+          << "root " << root << " group " << g << ": " << out.results[at] << ", not " << pairwiseSum(terms);
+      ASSERT_EQ(out.counts[at], spec.skip_invalid ? valid : T(12345));
+      ASSERT_EQ(out.kept_weights[at], spec.skip_invalid && spec.weighted ? pairwiseSum(kept) : T(12345));
+    }
+  }
+}
+
+TYPED_TEST(DirectOf, LossesAddInTheTreeThatIsPromised) {
+  for (const LossTerm term : {LossTerm::kSquared, LossTerm::kAbsolute}) {
+    for (const bool weighted : {false, true}) {
+      for (const bool skip : {false, true}) {
+        for (const std::size_t rows : {1, 100, 128, 129, 400})
+          checkLoss<TypeParam>({term, weighted, skip}, 35, rows, {.parts = 1, .warps = 8});
+        for (const std::size_t count : {1, 2, 3, 5, 8, 13, 31, 32})
+          checkLoss<TypeParam>({term, weighted, skip}, count, 40, {.parts = 1, .warps = 1});
+        checkLoss<TypeParam>({term, weighted, skip}, 4, 2500, {.parts = 2, .warps = 8});
+        checkLoss<TypeParam>({term, weighted, skip}, 4, 2500, {.parts = 3, .warps = 5});
+        checkLoss<TypeParam>({term, weighted, skip}, 4, 2500, {.parts = 1, .warps = 32});
+        checkLoss<TypeParam>({term, weighted, skip}, 33, 129, {.parts = 1, .warps = 8}, 120);
+      }
+    }
+  }
+}
+
+/// Pairs of numbers whose quotients are hard: any bits; special numbers; subnormal and overflowing quotients; quotients
+/// in the middle between two numbers, or near it; the divisor whose reciprocal is hardest.
+DirectData<float> hardQuotients(std::size_t rows) {
+  Random random(9);
+  DirectData<float> data{.rows = rows, .stride = rows, .columns = {}, .target = {}, .weights = {}};
+  data.target.assign(rows, 0);
+  data.weights = data.target;
+  std::vector<float> x, y;
+  for (const float a : specialNumbers<float>()) {
+    for (const float b : specialNumbers<float>()) x.push_back(a), y.push_back(b);
+  }
+  const auto any = [&](int low, int high) {
+    const auto mantissa = static_cast<std::uint32_t>(random.below(1U << 23));
+    const auto exponent = static_cast<std::uint32_t>(random.between(low, high) + 127);
+    return std::bit_cast<float>(mantissa | exponent << 23 | static_cast<std::uint32_t>(random.below(2)) << 31);
+  };
+  while (x.size() < rows) {
+    float a = anyBits<float>(random), b = anyBits<float>(random);
+    switch (random.below(6)) {
+      case 0:
+        break;
+      case 1:
+        b = any(-20, 20);
+        a = b * any(-149 + 126, -126 + 126) * 0x1p-126F;
+        break;
+      case 2: {  // the middle of two subnormal numbers, or next to it
+        b = any(0, 60);
+        const double middle = (static_cast<double>(random.below(1U << 22)) + 0.5) * 0x1p-149;
+        a = static_cast<float>(middle * static_cast<double>(b));
+        a = std::bit_cast<float>(std::bit_cast<std::uint32_t>(a) + static_cast<std::uint32_t>(random.between(-1, 1)));
+        break;
+      }
+      case 3: {  // the very middle, or next to it
+        const int bits = random.between(1, 22);
+        const double middle = (static_cast<double>(random.below(1U << bits)) + 0.5) * 0x1p-149;
+        b = std::ldexp(static_cast<float>(random.below(1U << (24 - bits - 1)) | 1), random.between(0, 60));
+        a = static_cast<float>(middle * static_cast<double>(b));
+        a = std::bit_cast<float>(std::bit_cast<std::uint32_t>(a) + static_cast<std::uint32_t>(random.between(-1, 1)));
+        break;
+      }
+      case 4:
+        a = random.below(2) == 0 ? std::ldexp(1.0F, random.between(-126, 127)) : any(-126, 127);
+        b = std::nextafter(std::ldexp(1.0F, random.between(-126, 127)), 0.0F);
+        break;
+      default:
+        a = any(-3, 3);
+        b = any(-3, 3);
+    }
+    x.push_back(a);
+    y.push_back(b);
+  }
+  data.columns.assign(x.begin(), x.begin() + static_cast<std::ptrdiff_t>(rows));
+  data.columns.insert(data.columns.end(), y.begin(), y.begin() + static_cast<std::ptrdiff_t>(rows));
+  return data;
+}
+
+TEST(Direct, QuotientsAndRootsAreRoundedCorrectly) {
+  const Dag dag = ran(
+      graphOf({"x0/x1", "inv(x1)", "sqrt(x0)", "sqrt(abs(x1))", "neg(x0)/abs(x1)", "sqrt(neg(x1))"}, Precision::kF32),
+      "hoist, schedule", Math::kStrict);
+  auto data = hardQuotients(100'000);
+  const DirectOptions options{.math = Math::kStrict};
+  const Made made = make(dag, options);
+  ASSERT_TRUE(made.part.refused.empty());
+  const auto values = expected(dag, data);
+  for (const std::uint32_t inaccuracy : {0, 1, 2}) {
+    const auto out = runDirect(dag, made.part, made.image, options, data, {.parts = 4, .warps = 8}, inaccuracy);
+    for (std::size_t root = 0; root < values.size(); ++root) {
+      for (std::size_t r = 0; r < data.rows; ++r) {
+        const float value = out.results[(root + 3) % values.size() * data.rows + r];
+        ASSERT_TRUE(sameValue(value, values[root][r]))
+            << textOf(dag, root) << " of " << data.row(r, 2)[0] << ", " << data.row(r, 2)[1] << ": " << value
+            << ", not " << values[root][r];
+      }
+    }
+  }
+}
+
+// The fast forms as approximate.cpp has them for a GPU, over the model's MUFU.
+struct Fast {
+  float v = 0;
+  Fast(double x) : v(static_cast<float>(x)) {}
+  Fast(int x) : v(static_cast<float>(x)) {}
+  explicit Fast(float x) : v(x) {}
+};
+Fast mufu(sass::Mufu function, Fast x) { return Fast(specialFunction(function, x.v)); }
+Fast operator+(Fast x, Fast y) { return Fast(x.v + y.v); }
+Fast operator-(Fast x, Fast y) { return Fast(x.v - y.v); }
+Fast operator*(Fast x, Fast y) { return Fast(x.v * y.v); }
+Fast operator-(Fast x) { return Fast(-x.v); }
+Fast operator/(Fast x, Fast y) {
+  const auto flushed = [](float z) { return std::fpclassify(z) == FP_SUBNORMAL ? std::copysign(0.0F, z) : z; };
+  const Fast reciprocal = mufu(sass::Mufu::kReciprocal, y);
+  return x.v == 1 ? reciprocal : Fast(flushed(flushed(x.v) * reciprocal.v));
+}
+bool lt(Fast x, Fast y) { return x.v < y.v; }
+bool le(Fast x, Fast y) { return x.v <= y.v; }
+bool eq(Fast x, Fast y) { return x.v == y.v; }
+Fast select(bool mask, Fast x, Fast y) { return mask ? x : y; }
+Fast abs(Fast x) { return Fast(std::fabs(x.v)); }
+Fast copysign(Fast x, Fast y) { return Fast(std::copysign(x.v, y.v)); }
+Fast minimum(Fast x, Fast y) { return Fast(real::minimum(x.v, y.v)); }
+Fast maximum(Fast x, Fast y) { return Fast(real::maximum(x.v, y.v)); }
+Fast floor(Fast x) { return Fast(std::floor(x.v)); }
+Fast ceil(Fast x) { return Fast(std::ceil(x.v)); }
+Fast rint(Fast x) { return Fast(std::rint(x.v)); }
+Fast fma(Fast x, Fast y, Fast z) { return Fast(std::fma(x.v, y.v, z.v)); }
+Fast exp2(Fast x) { return mufu(sass::Mufu::kExp2, x); }
+Fast exp(Fast x) { return exp2(x * Fast(1.442695040888963407)); }
+Fast log2(Fast x) { return mufu(sass::Mufu::kLog2, x); }
+Fast log(Fast x) { return log2(x) * Fast(0.693147180559945309); }
+Fast log10(Fast x) { return log2(x) * Fast(0.301029995663981195); }
+Fast sqrt(Fast x) { return mufu(sass::Mufu::kRoot, x); }
+Fast tanh(Fast x) { return mufu(sass::Mufu::kTanh, x); }
+Fast turns(Fast x) {
+  const double exact = static_cast<double>(x.v) * static_cast<double>(0.15915493667125701904F);
+  const auto nearest = static_cast<float>(exact);
+  return Fast(std::fabs(static_cast<double>(nearest)) > std::fabs(exact) ? std::nextafter(nearest, 0.0F) : nearest);
+}
+Fast sin(Fast x) { return mufu(sass::Mufu::kSin, turns(x)); }
+Fast cos(Fast x) { return mufu(sass::Mufu::kCos, turns(x)); }
+Fast tan(Fast x) {
+  const float reciprocal = mufu(sass::Mufu::kReciprocal, cos(x)).v;
+  return Fast(sin(x).v * reciprocal);
+}
+Fast pow(Fast x, Fast y) {
+  const float power = exp2(y * log2(abs(x))).v, rounded = std::fmin(std::fabs(y.v), 0x1p23F) + 0x1p23F;
+  const bool is_odd = (std::bit_cast<std::uint32_t>(rounded) & 1) != 0;
+  if (y.v == 0) return 1.0;
+  if (!(x.v < 0)) return Fast(power);
+  if (rounded - 0x1p23F != std::fmin(std::fabs(y.v), 0x1p23F)) return Fast(std::numeric_limits<float>::quiet_NaN());
+  return Fast(is_odd ? -power : power);
+}
+#define SRJIT_FUNCTION_WITHOUT_CODE(id) \
+  Fast id(Fast) { return 0.0; }
+SRJIT_FUNCTION_WITHOUT_CODE(expm1)
+SRJIT_FUNCTION_WITHOUT_CODE(log1p)
+SRJIT_FUNCTION_WITHOUT_CODE(cbrt)
+SRJIT_FUNCTION_WITHOUT_CODE(asin)
+SRJIT_FUNCTION_WITHOUT_CODE(acos)
+SRJIT_FUNCTION_WITHOUT_CODE(atan)
+SRJIT_FUNCTION_WITHOUT_CODE(sinh)
+SRJIT_FUNCTION_WITHOUT_CODE(cosh)
+SRJIT_FUNCTION_WITHOUT_CODE(asinh)
+SRJIT_FUNCTION_WITHOUT_CODE(acosh)
+SRJIT_FUNCTION_WITHOUT_CODE(atanh)
+SRJIT_FUNCTION_WITHOUT_CODE(erf)
+#undef SRJIT_FUNCTION_WITHOUT_CODE
+Fast atan2(Fast, Fast) { return 0.0; }
+
+TEST(Direct, FastFormsAreThoseOfTheLowering) {
+  const DirectOptions options{.math = Math::kFast};
+  constexpr std::size_t kRows = 2000;
+  auto data = DirectData<float>::random(kRows, 3, Spread::kSpecial, 77);
+  std::size_t direct = 0;
+  for (const Op op : directOps(Math::kFast, Precision::kF32)) {
+    Dag dag(Precision::kF32);
+    std::vector<NodeId> operands;
+    for (int i = 0; i < arityOf(op); ++i) operands.push_back(dag.variable(static_cast<std::uint32_t>(i)));
+    dag.addRoot(dag.apply(op, operands));
+    const std::vector<NodeId> used(dag.node(dag.roots()[0]).inputs().begin(), dag.node(dag.roots()[0]).inputs().end());
+    const Made made = make(dag, options);
+    const auto out = runDirect(dag, made.part, made.image, options, data, {.parts = 1, .warps = 8});
+    for (std::size_t r = 0; r < kRows; ++r) {
+      std::array<Fast, 3> x{0.0, 0.0, 0.0};
+      for (std::size_t i = 0; i < used.size(); ++i) x[i] = Fast(data.columns[dag.node(used[i]).index * kRows + r]);
+      const float value = applyRow<Fast>(op, x[0], x[1], x[2]).v;
+      ASSERT_TRUE(sameValue(out.results[r], value)) << infoOf(op).name << "(" << x[0].v << ", " << x[1].v << ", "
+                                                    << x[2].v << ") = " << out.results[r] << ", not " << value;
+    }
+    ++direct;
+  }
+  EXPECT_GE(direct, 40U);
+}
+
+TYPED_TEST(DirectOf, FewRegistersManyColumnsAndSharedWork) {
+  using T = TypeParam;
+  for (const unsigned registers : {40U, 48U, 64U}) {
+    const DirectOptions options{.precision = kPrecisionOf<T>, .math = Math::kPrecise, .registers = registers};
+    const Dag dag = population(options, 64, registers, 60, 50);
+    auto data = DirectData<T>::random(70, 50, Spread::kWide, registers);
+    const Made made = make(dag, options);
+    const auto out = runDirect(dag, made.part, made.image, options, data, {.parts = 1, .warps = 8});
+    const auto values = expected(dag, data);
+    EXPECT_LE(made.part.refused.size(), registers < 48 ? 8U : 0U);
+    for (std::size_t root = 0; root < values.size(); ++root) {
+      const bool is_refused = std::ranges::find(made.part.refused, root) != made.part.refused.end();
+      for (std::size_t r = 0; r < data.rows; ++r) {
+        const T value = out.results[(root + 3) % values.size() * data.rows + r];
+        ASSERT_TRUE(sameValue(value, is_refused ? T(12345) : values[root][r])) << textOf(dag, root) << " row " << r;
+      }
+    }
+  }
+}
+
+TEST(Direct, ManyGroupsShareAnExit) {
+  constexpr std::size_t kParts = kDirectExits + 3;
+  const DirectOptions options{.math = Math::kStrict};
+  const Dag dag = ran(graphOf({"x0+x1"}, Precision::kF32), "hoist, schedule");
+  auto emitter = DirectEmitter::create(options);
+  const std::vector<DirectPart> parts(kParts, emitter.value().emit(dag));
+  DirectImage image = joinDirect(parts, options).value();
+  ASSERT_EQ(image.groups.size(), kParts);
+  EXPECT_EQ(image.exits.size(), kDirectExits);
+  std::vector<std::uint32_t> exits;
+  for (std::uint32_t i = 0; i < image.words.size(); ++i) {
+    const auto form = sass::decode(image.words[i], options.architecture).value().form;
+    if (form == sass::Form::kExit) exits.push_back(i * static_cast<std::uint32_t>(sizeof(sass::Word)));
+  }
+  EXPECT_EQ(image.exits, exits);
+  // The last group, whose exit is another's, as the only one.
+  image.groups.assign(1, image.groups.back());
+  DirectPart tables;
+  for (const DirectPart& part : parts) {
+    tables.parameters.insert(tables.parameters.end(), part.parameters.begin(), part.parameters.end());
+    tables.outputs.insert(tables.outputs.end(), part.outputs.begin(), part.outputs.end());
+  }
+  auto data = DirectData<float>::random(300, 2, Spread::kTame, 1);
+  const auto out = runDirect(dag, tables, image, options, data, {.parts = 1, .warps = 8});
+  EXPECT_EQ(out.results, expected(dag, data)[0]);
+}
+
+// More comparisons than predicates can be numbered: no code at all, instead of code with wrong predicates.
+TEST(Direct, RefusesWhatIsTooLong) {
+  std::string text = "x0";
+  for (int i = 0; i < 10'922; ++i) text += " x1 /";
+  const Dag dag = ran(Dag::fromExpressions(std::vector{parse(text, Language::kPostfix).value()}, Precision::kF32),
+                      "hoist, schedule");
+  auto emitter = DirectEmitter::create({.math = Math::kStrict});
+  EXPECT_EQ(emitter.value().emit(dag).refused, (std::vector<std::uint32_t>{0}));
+  EXPECT_TRUE(emitter.value().emit(ran(graphOf({"x0/x1"}, Precision::kF32), "hoist, schedule")).refused.empty());
+}
+
+TEST(Direct, RefusesWhatItHasNoCodeFor) {
+  const Dag dag = ran(graphOf({"x0+1", "erf(x0)", "x0*erf(x0)", "sin(x0)"}, Precision::kF32), "hoist, schedule");
+  auto emitter = DirectEmitter::create({.math = Math::kPrecise});
+  EXPECT_EQ(emitter.value().emit(dag).refused, (std::vector<std::uint32_t>{1, 2, 3}));
+  auto fast = DirectEmitter::create({.math = Math::kFast});
+  EXPECT_EQ(fast.value().emit(dag).refused, (std::vector<std::uint32_t>{1, 2}));
+  const Dag wide = ran(graphOf({"x0+1", "x0/x1", "abs(x0)"}, Precision::kF64), "hoist, schedule");
+  EXPECT_EQ(fast.value().emit(wide).refused, (std::vector<std::uint32_t>{0, 1, 2})) << "of another precision";
+  auto doubles = DirectEmitter::create({.precision = Precision::kF64, .math = Math::kFast});
+  EXPECT_EQ(doubles.value().emit(wide).refused, (std::vector<std::uint32_t>{1}));
+  EXPECT_FALSE(DirectEmitter::create({.architecture = 75}).ok());
+  EXPECT_FALSE(DirectEmitter::create({.roots = 33}).ok());
+  EXPECT_FALSE(DirectEmitter::create({.registers = 65}).ok());
+  EXPECT_FALSE(DirectEmitter::create({.window = 0}).ok());
+}
+
+TEST(Direct, CodeDependsOnStructureAlone) {
+  const auto wordsOf = [](std::string_view text) {
+    const Dag dag = ran(graphOf({text}, Precision::kF32), "hoist, schedule");
+    auto emitter = DirectEmitter::create({.math = Math::kPrecise});
+    DirectPart part = emitter.value().emit(dag);
+    EXPECT_EQ(emitter.value().emit(dag).words, part.words);
+    return part.words;
+  };
+  EXPECT_EQ(wordsOf("x0*2+x1*3.5"), wordsOf("x0*7+x1*0.25"));
+  EXPECT_NE(wordsOf("x0*2+x1*3.5"), wordsOf("x0*2-x1*3.5"));
+}
+
+}  // namespace
+}  // namespace srjit

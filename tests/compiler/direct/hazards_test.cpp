@@ -1,0 +1,139 @@
+// The verifier of hazards on what the direct tier emits, as it is and with a wait, barrier or stall too little.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fmt/format.h>
+
+#include "compiler/direct/emitter.h"
+#include "compiler/sass/hazards.h"
+#include "compiler/sass/print.h"
+#include "tests/generators/graphs.h"
+
+namespace srjit {
+namespace {
+
+using ::testing::IsEmpty;
+
+struct Emitted {
+  std::vector<std::optional<sass::Instruction>> code;
+  std::vector<std::uint32_t> targets;
+  unsigned registers = 0, architecture = 0;
+
+  std::vector<sass::Violation> hazards(std::size_t limit = 5) const {
+    return sass::findHazards({code, architecture, registers, targets, false}, limit);
+  }
+};
+
+Emitted emit(const DirectOptions& options, std::size_t count, std::uint64_t seed) {
+  GeneratorOptions population;
+  population.seed = seed;
+  population.min_nodes = 1;
+  population.max_nodes = 30;
+  population.variables = 8;
+  population.parameters = 2;
+  population.parameter_probability = 0.2;
+  for (std::size_t i = 0; i < kOpCount; ++i) {
+    if (isDirect(static_cast<Op>(i), options.math, options.precision)) population.ops.push_back(static_cast<Op>(i));
+  }
+  const auto batch = ExpressionGenerator(population).batch(count);
+  const Dag dag = Pipeline::standard(options.math).run(Dag::fromExpressions(batch, options.precision), {options.math});
+  auto emitter = DirectEmitter::create(options);
+  const DirectPart part = emitter.value().emit(dag);
+  const DirectImage image = joinDirect({&part, 1}, options).value();
+  Emitted emitted;
+  emitted.code = sass::decodeAll(image.words, options.architecture);
+  for (const DirectGroup& group : image.groups) emitted.targets.push_back(group.code / sizeof(sass::Word));
+  emitted.registers = image.registers - sass::kHiddenRegisters;
+  emitted.architecture = options.architecture;
+  return emitted;
+}
+
+std::string text(const Emitted& emitted, const std::vector<sass::Violation>& found) {
+  std::string all;
+  for (const auto& [instruction, rule] : found) {
+    all += fmt::format("{}: {}\n  {}\n", instruction, rule, sass::print(*emitted.code[instruction], true));
+  }
+  return all;
+}
+
+const std::optional<LossSpec> kLosses[] = {std::nullopt, LossSpec{LossTerm::kSquared, false, false},
+                                           LossSpec{LossTerm::kAbsolute, true, true}};
+
+class DirectHazards : public ::testing::TestWithParam<unsigned> {};
+INSTANTIATE_TEST_SUITE_P(, DirectHazards,
+                         ::testing::ValuesIn(sass::architectures().begin(), sass::architectures().end()),
+                         [](const auto& made) { return fmt::format("sm_{}", made.param); });
+
+TEST_P(DirectHazards, EmittedCodeWaitsForEverything) {
+  std::uint64_t seed = 1;
+  const auto check = [&](const DirectOptions& options) {
+    const Emitted emitted = emit(options, 40, seed++);
+    EXPECT_TRUE(std::ranges::all_of(emitted.code, [](const auto& i) { return i.has_value(); }));
+    const auto found = emitted.hazards();
+    EXPECT_TRUE(found.empty()) << text(emitted, found);
+  };
+  for (const auto& loss : kLosses) {
+    for (const unsigned window : {1U, 24U}) {
+      for (const Math math : {Math::kStrict, Math::kPrecise, Math::kFast}) {
+        check({.architecture = GetParam(), .math = math, .loss = loss, .window = window});
+      }
+      check({.architecture = GetParam(), .precision = Precision::kF64, .loss = loss, .window = window});
+    }
+  }
+}
+
+/// Of the mutants of one kind, those that the verifier accepts.
+struct Mutants {
+  std::size_t made = 0;
+  std::vector<std::size_t> accepted = {};
+};
+
+template <class Change>
+void mutate(Emitted emitted, std::size_t at, Change change, Mutants& mutants) {
+  change(*emitted.code[at]);
+  ++mutants.made;
+  if (emitted.hazards(1).empty()) mutants.accepted.push_back(at);
+}
+
+// Stalls of `least_stall` cycles are not cut.
+void expectMutantsAreFound(const Emitted& emitted, unsigned least_stall = 1) {
+  Mutants waits, barriers, stalls;
+  for (std::size_t at = 0; at < emitted.code.size(); ++at) {
+    const sass::Control control = emitted.code[at]->control;
+    for (unsigned barrier = 0; barrier < 6; ++barrier) {
+      if ((control.wait_mask >> barrier & 1) == 0) continue;
+      mutate(
+          emitted, at, [&](sass::Instruction& i) { i.control.wait_mask ^= static_cast<std::uint8_t>(1U << barrier); },
+          waits);
+    }
+    if (control.write_barrier != sass::kNoBarrier) {
+      mutate(emitted, at, [](sass::Instruction& i) { i.control.write_barrier = sass::kNoBarrier; }, barriers);
+    }
+    if (control.read_barrier != sass::kNoBarrier) {
+      mutate(emitted, at, [](sass::Instruction& i) { i.control.read_barrier = sass::kNoBarrier; }, barriers);
+    }
+    if (control.stall > least_stall) {
+      mutate(emitted, at, [](sass::Instruction& i) { i.control.stall = 1; }, stalls);
+    }
+  }
+  // A wait may be one too many: of those that were tried, none was.
+  EXPECT_GT(waits.made, 50U);
+  EXPECT_THAT(waits.accepted, IsEmpty()) << "of waits that were dropped";
+  EXPECT_GT(barriers.made, 50U);
+  EXPECT_THAT(barriers.accepted, IsEmpty()) << "of barriers that were not set";
+  EXPECT_GT(stalls.made, 70U);
+  EXPECT_THAT(stalls.accepted, IsEmpty()) << "of stalls that were cut";
+}
+
+TEST_P(DirectHazards, MutantsAreFound) {
+  expectMutantsAreFound(emit({.architecture = GetParam(), .math = Math::kFast, .loss = kLosses[1]}, 6, 99));
+}
+
+// A pair counts as written with its upper half, so what reads the lower one first may wait for a cycle too long.
+TEST_P(DirectHazards, MutantsOfDoublesAreFound) {
+  expectMutantsAreFound(emit({.architecture = GetParam(), .precision = Precision::kF64, .loss = kLosses[1]}, 12, 98),
+                        2);
+}
+
+}  // namespace
+}  // namespace srjit

@@ -1,0 +1,105 @@
+// Runs code of the direct tier on the model of a warp.
+#pragma once
+
+#include <cstring>
+#include <vector>
+
+#include "compiler/direct/emitter.h"
+#include "tests/generators/data.h"
+#include "tests/gpu_model/sass_machine.h"
+
+namespace srjit {
+
+template <class T>
+inline constexpr Precision kPrecisionOf = sizeof(T) == sizeof(float) ? Precision::kF32 : Precision::kF64;
+
+/// Data of one evaluation. Columns are adjacent, `stride` numbers apart.
+template <class T>
+struct DirectData {
+  std::size_t rows = 0, stride = 0;
+  std::vector<T> columns, target, weights;
+
+  static DirectData random(std::size_t rows, std::size_t columns, Spread spread, std::uint64_t seed) {
+    Random random(seed);
+    // Not a row more than there is: the machine objects to accesses behind the last one.
+    DirectData data{.rows = rows, .stride = rows, .columns = {}, .target = {}, .weights = {}};
+    for (std::size_t i = 0; i < columns * rows; ++i) {
+      data.columns.push_back(static_cast<T>(randomValue(random, spread, kPrecisionOf<T>)));
+    }
+    for (std::size_t i = 0; i < rows; ++i) {
+      data.target.push_back(static_cast<T>(randomValue(random, Spread::kTame)));
+      data.weights.push_back(static_cast<T>(random.unit()));
+    }
+    return data;
+  }
+
+  std::vector<T> row(std::size_t r, std::size_t count) const {
+    std::vector<T> row;
+    for (std::size_t c = 0; c < count; ++c) row.push_back(columns[c * stride + r]);
+    return row;
+  }
+};
+
+template <class T>
+struct DirectResults {
+  std::vector<T> results, counts, kept_weights;  ///< by output
+  std::size_t issued = 0;                        ///< instructions of all warps
+};
+
+/// The value of parameter `index` of the graph; those of expressions are made up.
+template <class T>
+T parameterOf(const Dag& dag, std::uint32_t index) {
+  const ParameterSource& source = dag.parameters()[index];
+  return source.isLiteral() ? static_cast<T>(source.literal) : T(0.25) + T(0.5) * static_cast<T>(source.index);
+}
+
+/// Runs all groups over all rows. Output o of root r is (r + 3) modulo the roots, so that a mix-up shows. Roots that
+/// were refused keep 12345.
+template <class T>
+DirectResults<T> runDirect(const Dag& dag, const DirectPart& part, const DirectImage& image,
+                           const DirectOptions& options, DirectData<T>& data, DirectGrid grid,
+                           std::uint32_t inaccuracy = 0) {
+  std::vector<sass::Instruction> code;
+  for (const sass::Word& word : image.words) code.push_back(sass::decode(word, options.architecture).value());
+  const std::size_t roots = dag.roots().size(), row_groups = (data.rows + kGroupRows - 1) / kGroupRows;
+  const std::size_t per_output = options.loss ? row_groups : data.rows;
+  DirectResults<T> out;
+  for (auto* values : {&out.results, &out.counts, &out.kept_weights}) values->assign(roots * per_output, T(12345));
+  std::vector<T> numbers;
+  for (const std::uint32_t index : part.parameters) numbers.push_back(parameterOf<T>(dag, index));
+  std::vector<std::uint32_t> outputs;
+  for (const std::uint32_t root : part.outputs) {
+    outputs.push_back(root == DirectPart::kNoRoot ? ~0U : static_cast<std::uint32_t>((root + 3) % roots));
+  }
+  std::vector<DirectGroup> groups = image.groups;
+  SassMemory memory;
+  DirectArguments arguments{};
+  arguments.columns = memory.add(data.columns);
+  arguments.target = memory.add(data.target);
+  arguments.weights = memory.add(data.weights);
+  arguments.results = memory.add(out.results);
+  arguments.counts = memory.add(out.counts);
+  arguments.kept_weights = memory.add(out.kept_weights);
+  arguments.numbers = memory.add(numbers);
+  arguments.outputs = memory.add(outputs);
+  arguments.groups = memory.add(groups);
+  arguments.rows = static_cast<std::uint32_t>(data.rows);
+  arguments.column_stride = static_cast<std::uint32_t>(sizeof(T) * data.stride);
+  arguments.row_stride = sizeof(T);
+  arguments.output_stride = static_cast<std::uint32_t>(sizeof(T) * per_output);
+  arguments.row_jump = directRowJump(grid);
+  arguments.warps = grid.warps;
+  const std::uint32_t first = sass::constantBankOf(options.architecture).parameters;
+  std::vector<std::byte> bank(first + sizeof arguments);
+  std::memcpy(bank.data() + first, &arguments, sizeof arguments);
+  SassMachine machine(code, bank, memory, image.registers - sass::kHiddenRegisters, options.architecture);
+  machine.setInaccuracy(inaccuracy);
+  for (std::uint32_t y = 0; y < groups.size(); ++y) {
+    for (std::uint32_t x = 0; x < grid.parts; ++x) {
+      for (unsigned warp = 0; warp < grid.warps; ++warp) out.issued += machine.runWarp(warp, x, y);
+    }
+  }
+  return out;
+}
+
+}  // namespace srjit

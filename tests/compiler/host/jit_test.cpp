@@ -1,0 +1,187 @@
+// Host code: handlers against the reference, loops against handlers bit for bit, and the reduction tree of losses.
+#include "compiler/host/jit.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include <gtest/gtest.h>
+
+#include "compiler/lowering/operators.h"
+#include "ir/reference.h"
+#include "tests/generators/graphs.h"
+
+namespace srjit {
+namespace {
+
+constexpr std::size_t kRows = 2 * kRowQuantum;
+
+template <class T>
+constexpr Precision precisionOf() {
+  return sizeof(T) == 4 ? Precision::kF32 : Precision::kF64;
+}
+
+template <class T>
+std::vector<T> randomRows(Random& random, Spread spread) {
+  std::vector<T> rows;
+  for (std::size_t r = 0; r < kRows; ++r) rows.push_back(static_cast<T>(randomValue(random, spread, precisionOf<T>())));
+  return rows;
+}
+
+Expression callOf(Op op) {
+  std::vector<Token> tokens;
+  for (int i = 0; i < arityOf(op); ++i) tokens.push_back(Token::variable(static_cast<std::uint32_t>(i)));
+  tokens.push_back(Token::operation(op));
+  return Expression::create(tokens).value();
+}
+
+template <class T>
+void checkOp(HostJit& jit, Op op, Random& random) {
+  std::vector<T> columns;
+  for (int i = 0; i < kMaxArity; ++i) {
+    const auto rows = randomRows<T>(random, i == 0 ? Spread::kSpecial : Spread::kWide);
+    columns.insert(columns.end(), rows.begin(), rows.end());
+  }
+  const HandlerKey key{static_cast<std::int16_t>(op), 0};
+  const auto handlers = jit.handlers(std::span(&key, 1));
+  ASSERT_TRUE(handlers.ok()) << handlers.error().message;
+  std::vector<T> interpreted(kRows), compiled(kRows);
+  handlers->at(0)(interpreted.data(), columns.data(), columns.data() + kRows, columns.data() + 2 * kRows, kRows);
+
+  const Expression call = callOf(op);
+  const auto code = jit.compile(Dag::fromExpressions(std::span(&call, 1), precisionOf<T>()));
+  ASSERT_TRUE(code.ok()) << code.error().message;
+  code->kernel()(columns.data(), kRows, nullptr, compiled.data(), kRows, kRows);
+  EXPECT_TRUE(std::ranges::equal(interpreted, compiled, sameValue<T>)) << infoOf(op).name;
+
+  for (std::size_t r = 0; r < kRows; ++r) {
+    const double row[] = {columns[r], columns[kRows + r], columns[2 * kRows + r]};
+    const Bounded bound = evaluateBounded(call, row, {}, {precisionOf<T>(), jit.math(), true});
+    if (std::isinf(bound.error)) continue;
+    const auto value = static_cast<double>(compiled[r]);
+    const bool within = std::isnan(bound.value) ? std::isnan(value)
+                                                : value == bound.value || std::fabs(value - bound.value) <= bound.error;
+    EXPECT_TRUE(within) << infoOf(op).name << "(" << row[0] << ", " << row[1] << ", " << row[2] << ") = " << value
+                        << ", not " << bound.value << " +- " << bound.error;
+  }
+}
+
+template <class T>
+void checkAllOps(Math math) {
+  auto jit = HostJit::create(precisionOf<T>(), math);
+  ASSERT_TRUE(jit.ok()) << jit.error().message;
+  Random random(42);
+  for (std::size_t i = 0; i < allOps().size(); ++i) checkOp<T>(**jit, static_cast<Op>(i), random);
+}
+
+TEST(HostJit, EveryOperatorF32Strict) { checkAllOps<float>(Math::kStrict); }
+TEST(HostJit, EveryOperatorF32Fast) { checkAllOps<float>(Math::kFast); }
+TEST(HostJit, EveryOperatorF64Precise) { checkAllOps<double>(Math::kPrecise); }
+
+TEST(HostJit, ScalarOperandsEqualBlocksOfTheSameValue) {
+  auto jit = HostJit::create(Precision::kF32, Math::kPrecise).value();
+  Random random(7);
+  const auto x = randomRows<float>(random, Spread::kWide);
+  const float scalar = 1.75f;
+  const std::vector<float> spread(kRows, scalar);
+  const HandlerKey keys[] = {
+      {static_cast<std::int16_t>(Op::kPow), 0}, {static_cast<std::int16_t>(Op::kPow), 2}, {-1, 1}};
+  const auto handlers = jit->handlers(keys).value();
+  std::vector<float> blocks(kRows), scalars(kRows), moved(kRows);
+  handlers[0](blocks.data(), x.data(), spread.data(), nullptr, kRows);
+  handlers[1](scalars.data(), x.data(), &scalar, nullptr, kRows);
+  EXPECT_TRUE(std::ranges::equal(blocks, scalars, sameValue<float>));
+  handlers[2](moved.data(), &scalar, nullptr, nullptr, kRows);
+  EXPECT_EQ(moved, spread);
+}
+
+TEST(HostJit, ADestinationMayBeAnOperand) {
+  auto jit = HostJit::create(Precision::kF64, Math::kStrict).value();
+  Random random(8);
+  auto x = randomRows<double>(random, Spread::kTame);
+  const HandlerKey key{static_cast<std::int16_t>(Op::kMul), 0};
+  const HostHandler multiply = jit->handlers(std::span(&key, 1)).value()[0];
+  std::vector<double> apart(kRows);
+  multiply(apart.data(), x.data(), x.data(), nullptr, kRows);
+  multiply(x.data(), x.data(), x.data(), nullptr, kRows);
+  EXPECT_EQ(x, apart);
+}
+
+TEST(HostJit, CodeOutlivesItsCompiler) {
+  auto jit = HostJit::create(Precision::kF64, Math::kStrict).value();
+  auto code = jit->compile(graphOf({"x0+1"}));
+  ASSERT_TRUE(code.ok());
+  jit.reset();
+  std::vector<double> x(kRowQuantum, 2.0), out(kRowQuantum);
+  code->kernel()(x.data(), kRowQuantum, nullptr, out.data(), kRowQuantum, kRowQuantum);
+  EXPECT_EQ(out, std::vector<double>(kRowQuantum, 3.0));
+}
+
+// The tree that loss.h promises, in the plainest code.
+template <class T>
+T pairwise(std::vector<T> terms) {
+  while (terms.size() > 1) {
+    std::vector<T> sums;
+    for (std::size_t i = 0; i < terms.size(); i += 2) sums.push_back(terms[i] + terms[i + 1]);
+    terms = std::move(sums);
+  }
+  return terms[0];
+}
+
+template <class T>
+void checkLoss(const LossSpec& spec, std::size_t rows) {
+  auto jit = HostJit::create(precisionOf<T>(), Math::kPrecise).value();
+  const auto kernel = jit->loss(spec);
+  ASSERT_TRUE(kernel.ok()) << kernel.error().message;
+  const std::size_t groups = (rows + kGroupRows - 1) / kGroupRows;
+  Random random(rows);
+  std::vector<T> predictions, target, weights;
+  for (std::size_t r = 0; r < groups * kGroupRows; ++r) {
+    predictions.push_back(random.chance(0.05) ? std::numeric_limits<T>::quiet_NaN()
+                                              : static_cast<T>(random.between(-2.0, 2.0)));
+    target.push_back(static_cast<T>(random.between(-2.0, 2.0)));
+    weights.push_back(static_cast<T>(random.unit()));
+  }
+  std::vector<T> sums(groups);
+  const auto valid =
+      (*kernel)(predictions.data(), target.data(), weights.data(), sums.data(), static_cast<std::int64_t>(rows));
+  std::int64_t counted = 0;
+  for (std::size_t g = 0; g < groups; ++g) {
+    std::vector<T> terms;
+    for (std::size_t r = g * kGroupRows; r < (g + 1) * kGroupRows; ++r) {
+      const bool counts = r < rows && !(spec.skip_invalid && !std::isfinite(predictions[r]));
+      counted += counts ? 1 : 0;
+      const T difference = predictions[r] - target[r];
+      T term = spec.term == LossTerm::kSquared ? difference * difference : std::fabs(difference);
+      if (spec.weighted) term = weights[r] * term;
+      terms.push_back(counts ? term : T(0));
+    }
+    EXPECT_TRUE(sameValue(sums[g], pairwise(terms))) << "group " << g;
+  }
+  EXPECT_EQ(valid, counted);
+}
+
+TEST(HostLoss, AddsInTheTreeThatIsPromised) {
+  for (const LossTerm term : {LossTerm::kSquared, LossTerm::kAbsolute}) {
+    for (const bool weighted : {false, true}) {
+      for (const bool skip : {false, true}) {
+        for (const std::size_t rows : {1, 127, 128, 129, 1000}) {
+          checkLoss<float>({term, weighted, skip}, rows);
+          checkLoss<double>({term, weighted, skip}, rows);
+        }
+      }
+    }
+  }
+}
+
+TEST(VectorFunctions, ThisMachinesLibraryHasThem) {
+  // glibc 2.35 and later have all of them for x86-64; without them kernels are right but slow.
+  for (const FunctionInfo& info : allFunctions()) {
+    if (info.libmvec.empty()) continue;
+    EXPECT_EQ(vectorFunctionName(info, Precision::kF64, 4),
+              "_ZGVdN4" + std::string(static_cast<std::size_t>(info.arity), 'v') + "_" + std::string(info.libmvec));
+  }
+  EXPECT_EQ(vectorFunctionName(infoOf(Function::k_sin), Precision::kF32, 3), "") << "no such width";
+}
+
+}  // namespace
+}  // namespace srjit

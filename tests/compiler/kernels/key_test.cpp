@@ -1,0 +1,130 @@
+#include "compiler/kernels/key.h"
+#include "compiler/nvptx/options.h"
+
+#include <functional>
+
+#include <gmock/gmock.h>
+
+#include "compiler/kernels/identity.h"
+#include "tests/generators/graphs.h"
+
+namespace srjit {
+namespace {
+
+KernelKey rowsKey(const Dag& dag, const DeviceOptions& options = {}) { return keyOfRows({&dag, 1}, options, "me"); }
+
+Dag ready(std::initializer_list<std::string_view> texts) {
+  return ran(graphOf(texts, Precision::kF32), "fma,hoist,schedule");
+}
+
+TEST(KernelKey, DoesNotDependOnNumbersNorOnTheBatch) {
+  EXPECT_EQ(rowsKey(ready({"x0 * 2 + sin(x1 - 3)"})), rowsKey(ready({"x0 * 7.5 + sin(x1 - 0.25)"})));
+  EXPECT_EQ(rowsKey(ready({"x0 * p0", "x1 / p0"})), rowsKey(ready({"x0 * p4", "x1 / p2"})));
+  // The second expression of one batch is the first of another.
+  Dag second(Precision::kF32);
+  second.addRoot(second.apply(Op::kMul, {second.variable(0), second.parameter(1, 0)}));
+  EXPECT_EQ(rowsKey(second), rowsKey(graphOf({"x0 * p0"}, Precision::kF32)));
+}
+
+TEST(KernelKey, DependsOnTheGraphs) {
+  const Dag a = ready({"x0 + x1"}), b = ready({"x0 * x1"});
+  const std::vector<Dag> batches[] = {{}, {a}, {b}, {a, b}, {b, a}, {a, a}, {ready({"x0 + x1", "x0 * x1"})}};
+  std::vector<KernelKey> keys;
+  for (const auto& batch : batches) keys.push_back(keyOfRows(batch, {}, "me"));
+  keys.push_back(rowsKey(graphOf({"x0 + 1"}, Precision::kF32)));  // numbers that were not hoisted count
+  keys.push_back(rowsKey(graphOf({"x0 + 2"}, Precision::kF32)));
+  for (std::size_t i = 0; i < keys.size(); ++i) {
+    for (std::size_t k = 0; k < i; ++k) EXPECT_NE(keys[i], keys[k]) << i << " and " << k;
+  }
+}
+
+TEST(KernelKey, DependsOnEveryOption) {
+  const std::vector<std::function<void(DeviceOptions&)>> changes = {
+      [](DeviceOptions&) {},
+      [](DeviceOptions& o) { o.precision = Precision::kF64; },
+      [](DeviceOptions& o) { o.math = Math::kStrict; },
+      [](DeviceOptions& o) { o.math = Math::kFast; },
+      [](DeviceOptions& o) { o.arch = "sm_80"; },
+      [](DeviceOptions& o) { o.rows_per_thread = 8; },
+      [](DeviceOptions& o) { o.strided_columns = true; },
+      [](DeviceOptions& o) { o.loss = LossSpec{}; },
+      [](DeviceOptions& o) { o.loss = LossSpec{.term = LossTerm::kAbsolute}; },
+      [](DeviceOptions& o) { o.loss = LossSpec{.weighted = true}; },
+      [](DeviceOptions& o) { o.loss = LossSpec{.skip_invalid = true}; },
+  };
+  const HandlerTable table({.ops = {Op::kAdd, Op::kSin}});
+  std::vector<KernelKey> rows, interpreters;
+  for (const auto& change : changes) {
+    DeviceOptions options;
+    change(options);
+    rows.push_back(rowsKey(ready({"x0 + sin(x1)"}), options));
+    interpreters.push_back(keyOfInterpreter(table, options, "me"));
+  }
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    for (std::size_t k = 0; k < i; ++k) {
+      EXPECT_NE(rows[i], rows[k]) << i << " and " << k;
+      EXPECT_NE(interpreters[i], interpreters[k]) << i << " and " << k;
+    }
+    EXPECT_NE(rows[i], interpreters[i]);
+  }
+}
+
+TEST(KernelKey, OfAnInterpreterDependsOnItsTable) {
+  const std::vector<InterpreterSpec> specs = {{.ops = {Op::kAdd, Op::kSin}},
+                                              {.ops = {Op::kAdd}},
+                                              {.ops = {Op::kAdd, Op::kCos}},
+                                              {.ops = {Op::kAdd, Op::kSin}, .depth = 6},
+                                              {.ops = {Op::kAdd, Op::kSin}, .rows_per_thread = 4},
+                                              {.math = Math::kFast, .ops = {Op::kAdd, Op::kSin}},
+                                              {.precision = Precision::kF64, .ops = {Op::kAdd, Op::kSin}}};
+  std::vector<KernelKey> keys;
+  for (const InterpreterSpec& spec : specs) keys.push_back(keyOfInterpreter(HandlerTable(spec), {}, "me"));
+  for (std::size_t i = 0; i < keys.size(); ++i) {
+    for (std::size_t k = 0; k < i; ++k) EXPECT_NE(keys[i], keys[k]) << i << " and " << k;
+  }
+  EXPECT_EQ(keys[0], keyOfInterpreter(HandlerTable(specs[0]), {}, "me"));
+}
+
+TEST(KernelKey, OfTotalsDependsOnPrecisionAndArchitectureAlone) {
+  const KernelKey key = keyOfTotals({}, "me");
+  DeviceOptions same, wide, older;
+  same.math = Math::kFast;
+  same.rows_per_thread = 8;
+  same.loss.emplace();
+  wide.precision = Precision::kF64;
+  older.arch = "sm_75";
+  EXPECT_EQ(key, keyOfTotals(same, "me"));
+  EXPECT_NE(key, keyOfTotals(wide, "me"));
+  EXPECT_NE(key, keyOfTotals(older, "me"));
+}
+
+TEST(KernelKey, DependsOnWhoMakesTheCode) {
+  const Dag dag = ready({"x0"});
+  const HandlerTable table({.ops = {Op::kAdd}});
+  EXPECT_NE(keyOfRows({&dag, 1}, {}, "me"), keyOfRows({&dag, 1}, {}, "you"));
+  EXPECT_NE(keyOfInterpreter(table, {}, "me"), keyOfInterpreter(table, {}, "you"));
+  EXPECT_NE(keyOfTotals({}, "me"), keyOfTotals({}, "you"));
+}
+
+TEST(KernelKey, TitleSaysWhatItIs) {
+  const std::vector<Dag> dags = {ready({"x0", "x1"}), ready({"x0"})};
+  const DeviceOptions options = {.math = Math::kFast, .loss = LossSpec{.weighted = true}};
+  EXPECT_EQ(keyOfRows(dags, options, "me").title,
+            "rows f32 fast sm_90, 4 rows a thread, squared loss with weights, 3 expressions in 2 kernels");
+}
+
+TEST(DigestBuilder, TellsApartWhereValuesEnd) {
+  EXPECT_NE(DigestBuilder().add("ab").add("c").finish(), DigestBuilder().add("a").add("bc").finish());
+  EXPECT_NE(DigestBuilder().add("").finish(), DigestBuilder().finish());
+  EXPECT_NE(DigestBuilder().add(std::uint64_t{1}).finish(), DigestBuilder().add(std::uint64_t{2}).finish());
+}
+
+TEST(CompilerIdentity, NamesWhatDecidesTheCode) {
+  const std::string identity = compilerIdentity();
+  EXPECT_EQ(identity, compilerIdentity());
+  EXPECT_THAT(identity, testing::MatchesRegex(
+                            "sr-jit [0-9.]+ [0-9a-f]+; LLVM 19[0-9.]+; libdevice [0-9a-z]+; assembler .*\\(.*\\)"));
+}
+
+}  // namespace
+}  // namespace srjit

@@ -1,0 +1,296 @@
+// PTX as text: what it must and must not contain. That it assembles is tested in
+// tests/compiler/kernels/assembler_test.cpp.
+#include "compiler/interpreter/kernel.h"
+#include "compiler/lowering/kernel_name.h"
+#include "compiler/nvptx/options.h"
+#include "compiler/nvptx/rows_kernel.h"
+#include "compiler/nvptx/totals_kernel.h"
+
+#include <regex>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <llvm/AsmParser/Parser.h>
+#include <llvm/IR/Instructions.h>
+#include <llvm/IR/Module.h>
+#include <llvm/Support/SourceMgr.h>
+
+#include "compiler/nvptx/toolkit.h"
+#include "passes/llvm_pipeline.h"
+#include "tests/generators/graphs.h"
+
+namespace srjit {
+namespace {
+
+using ::testing::ContainsRegex;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+Dag prepared(std::string_view text, Precision precision, Math math) {
+  return Pipeline::standard(math).run(graphOf({text}, precision), {math});
+}
+
+std::string ptxOf(std::string_view text, const DeviceOptions& options) {
+  const Dag dag = prepared(text, options.precision, options.math);
+  const auto ptx = rowsPtx({&dag, 1}, options);
+  return ptx.ok() ? *ptx : "error: " + ptx.error().message;
+}
+
+TEST(RowsKernel, NothingFusesBehindOurBack) {
+  DeviceOptions options;
+  options.math = Math::kStrict;
+  const std::string strict = ptxOf("x0*x1+x2*x3-x4", options);
+  EXPECT_THAT(strict, HasSubstr("mul.rn.f32"));
+  EXPECT_THAT(strict, HasSubstr("add.rn.f32"));
+  EXPECT_THAT(strict, HasSubstr("sub.rn.f32"));
+  EXPECT_THAT(strict, Not(HasSubstr("fma")));
+  EXPECT_THAT(strict, Not(ContainsRegex("(add|sub|mul)\\.f32")));
+  options.math = Math::kPrecise;
+  EXPECT_THAT(ptxOf("x0*x1+x2", options), HasSubstr("fma.rn.f32"));
+}
+
+TEST(RowsKernel, StaysInItsPrecision) {
+  DeviceOptions options;
+  for (const Math math : {Math::kStrict, Math::kPrecise, Math::kFast}) {
+    options.math = math;
+    options.precision = Precision::kF32;
+    EXPECT_THAT(ptxOf("aq(x0,x1)+loose_log(x2)*logistic(x3)/0.1", options), Not(HasSubstr(".f64")));
+    options.precision = Precision::kF64;
+    EXPECT_THAT(ptxOf("x0*0.1+abs(x1)/x2", options), Not(HasSubstr(".f32")));
+  }
+}
+
+TEST(RowsKernel, FastUsesApproximateInstructions) {
+  DeviceOptions options;
+  options.math = Math::kFast;
+  const std::string ptx = ptxOf("exp(x0)/log(x1)+sqrt(x2)*tanh(x3)+inv(x4)", options);
+  for (const char* const instruction : {"ex2.approx.ftz.f32", "lg2.approx.ftz.f32", "div.approx.ftz.f32",
+                                        "sqrt.approx.ftz.f32", "tanh.approx.f32", "rcp.approx.ftz.f32"}) {
+    EXPECT_THAT(ptx, HasSubstr(instruction));
+  }
+  options.math = Math::kPrecise;
+  EXPECT_THAT(ptxOf("x0/x1+sqrt(x2)", options), HasSubstr("div.rn.f32"));
+  EXPECT_THAT(ptxOf("x0/x1+sqrt(x2)", options), HasSubstr("sqrt.rn.f32"));
+}
+
+TEST(RowsKernel, KeepsReciprocalsApartFromWhatPtxasWouldMergeThemWith) {
+  DeviceOptions options;
+  options.math = Math::kFast;
+  const auto raw = [&](std::string_view text) {
+    const Dag dag = graphOf({text}, Precision::kF32);
+    return *rowsPtx({&dag, 1}, options);
+  };
+  for (const char* const text :
+       {"inv(inv(x0))", "inv(exp2(x0))", "x1/exp(x0)", "inv(abs(exp(x0)))", "inv(exp2(x0)*1)", "inv(logistic(x0))"}) {
+    EXPECT_THAT(raw(text), HasSubstr("selp.f32")) << text;
+  }
+  EXPECT_THAT(raw("inv(x0)+exp(x1)"), Not(HasSubstr("selp.f32")));
+}
+
+TEST(RowsKernel, LoadsAndStoresSixteenBytes) {
+  DeviceOptions options;
+  EXPECT_THAT(ptxOf("x0+x1", options), HasSubstr("ld.global.nc.v4.f32"));
+  EXPECT_THAT(ptxOf("x0+x1", options), HasSubstr("st.global.v4.f32"));
+  options.precision = Precision::kF64;
+  EXPECT_THAT(ptxOf("x0+x1", options), HasSubstr("ld.global.nc.v2.f64"));
+  EXPECT_THAT(ptxOf("x0+x1", options), HasSubstr("st.global.v2.f64"));
+}
+
+TEST(RowsKernel, ReadsStridedColumnsOneRowAtATime) {
+  DeviceOptions options;
+  options.strided_columns = true;
+  const std::string ptx = ptxOf("x0+x1", options);
+  EXPECT_THAT(ptx, HasSubstr("ld.global.nc.f32"));
+  EXPECT_THAT(ptx, Not(HasSubstr("ld.global.nc.v4")));
+  EXPECT_THAT(ptx, HasSubstr("st.global.v4.f32")) << "outputs are packed all the same";
+}
+
+TEST(RowsKernel, OneKernelForEachGraphOfAModule) {
+  const std::vector<Dag> dags = {graphOf({"x0+x1"}, Precision::kF32), graphOf({"x0*x1", "x0-x1"}, Precision::kF32)};
+  const auto ptx = rowsPtx(dags, {});
+  ASSERT_TRUE(ptx.ok()) << ptx.error().message;
+  EXPECT_THAT(*ptx, HasSubstr(".entry srjit_rows_0("));
+  EXPECT_THAT(*ptx, HasSubstr(".entry srjit_rows_1("));
+  EXPECT_THAT(*ptx, Not(HasSubstr("srjit_rows_2")));
+  EXPECT_EQ(rowsKernelName(1), "srjit_rows_1");
+}
+
+TEST(RowsKernel, WritesAChannelForEachSum) {
+  const auto stores = [](const LossSpec& spec) {
+    DeviceOptions options;
+    options.loss = spec;
+    const std::string ptx = ptxOf("x0*x1", options);
+    const std::regex store("st\\.global\\.f32");
+    return std::distance(std::sregex_iterator(ptx.begin(), ptx.end(), store), std::sregex_iterator());
+  };
+  EXPECT_EQ(stores({LossTerm::kSquared, false, false}), 1);
+  EXPECT_EQ(stores({LossTerm::kSquared, true, false}), 1);
+  EXPECT_EQ(stores({LossTerm::kSquared, false, true}), 2);
+  EXPECT_EQ(stores({LossTerm::kAbsolute, true, true}), 3);
+}
+
+TEST(RowsKernel, NumbersAreDataAndNotCode) {
+  const DeviceOptions options;
+  EXPECT_EQ(ptxOf("x0*2.5+1.5", options), ptxOf("x0*3.5+0.25", options));
+}
+
+TEST(RowsKernel, EveryArchitectureIsNamedInItsPtx) {
+  for (const std::string_view arch : deviceArchitectures()) {
+    DeviceOptions options;
+    options.arch = arch;
+    EXPECT_THAT(ptxOf("x0+x1", options), HasSubstr(".target " + std::string(arch)));
+  }
+}
+
+TEST(RowsKernel, RefusesOptionsOutOfRange) {
+  DeviceOptions options;
+  options.arch = "sm_42";
+  EXPECT_EQ(ptxOf("x0", options),
+            "error: unknown architecture 'sm_42': expected one of sm_75, sm_80, sm_86, sm_87, sm_89, sm_90");
+  options.arch = "sm_90";
+  options.rows_per_thread = 3;
+  EXPECT_EQ(ptxOf("x0", options), "error: 3 rows a thread: expected 4, 8 or 16");
+}
+
+TEST(RowsKernel, LibraryFunctionsAreLinkedAndInlined) {
+  if (findToolkit().libdevice.empty()) GTEST_SKIP() << "no libdevice on this machine";
+  DeviceOptions options;
+  const std::string ptx = ptxOf("sin(x0)+erf(x1)", options);
+  EXPECT_THAT(ptx, Not(HasSubstr("__nv_")));
+  EXPECT_THAT(ptx, Not(HasSubstr("__nvvm_reflect")));
+  EXPECT_THAT(ptx, Not(HasSubstr("call")));
+  EXPECT_THAT(ptx, Not(HasSubstr(".local"))) << "the array of the large-angle reduction is not in registers";
+}
+
+TEST(Interpreter, DispatchesThroughOneIndirectBranch) {
+  const HandlerTable table({Precision::kF32, Math::kFast, {Op::kAdd, Op::kMul, Op::kExp}, 8, 4});
+  DeviceOptions options;
+  options.math = Math::kFast;
+  options.rows_per_thread = 8;
+  const auto ptx = interpreterPtx(table, options);
+  ASSERT_TRUE(ptx.ok()) << ptx.error().message;
+  const std::regex branch("brx\\.idx");
+  EXPECT_EQ(std::distance(std::sregex_iterator(ptx->begin(), ptx->end(), branch), std::sregex_iterator()), 1);
+  EXPECT_THAT(*ptx, Not(HasSubstr(".local")));
+  EXPECT_THAT(*ptx, Not(HasSubstr(".f64")));
+}
+
+TEST(Interpreter, MovesItsWindowOnceAndWithinAWarp) {
+  for (const Precision precision : {Precision::kF32, Precision::kF64}) {
+    DeviceOptions options;
+    options.precision = precision;
+    const HandlerTable table({precision, options.math, {Op::kAdd, Op::kMul}, options.rows_per_thread, 4});
+    const std::string ptx = *interpreterPtx(table, options);
+    const auto count = [&](const char* what) {
+      const std::regex pattern(what);
+      return std::distance(std::sregex_iterator(ptx.begin(), ptx.end(), pattern), std::sregex_iterator());
+    };
+    EXPECT_EQ(count("bar\\.warp\\.sync"), 2) << "before and after the copies";
+    EXPECT_EQ(count("bar\\.sync|barrier\\.sync"), 1) << "the block's, at the beginning";
+    EXPECT_EQ(count("pragma \"nounroll\""), 1) << "the copies take few registers";
+  }
+}
+
+TEST(Interpreter, RefusesATableMadeForSomethingElse) {
+  const HandlerTable table({Precision::kF32, Math::kFast, {Op::kAdd}, 8, 4});
+  DeviceOptions options;
+  options.rows_per_thread = 8;
+  EXPECT_EQ(interpreterPtx(table, options).error().message,
+            "the handler table was made for another precision, math mode or number of rows");
+  const HandlerTable huge({Precision::kF64, Math::kPrecise, {Op::kAdd}, 16, 8});
+  DeviceOptions wide;
+  wide.precision = Precision::kF64;
+  wide.rows_per_thread = 16;
+  EXPECT_EQ(interpreterPtx(huge, wide).error().message,
+            "depth 8 with 16 rows a thread in f64 takes 256 registers: expected at most 176");
+  const HandlerTable flat({Precision::kF32, Math::kPrecise, {Op::kAdd}, 8, 2});
+  DeviceOptions narrow;
+  narrow.rows_per_thread = 8;
+  EXPECT_EQ(interpreterPtx(flat, narrow).error().message, "stack depth 2: expected 3 to 16");
+}
+
+TEST(Interpreter, CopiesColumnsWithoutRegistersWhereTheArchitectureCan) {
+  DeviceOptions options;
+  const HandlerTable table({options.precision, options.math, {Op::kAdd}, options.rows_per_thread, 4});
+  EXPECT_THAT(*interpreterPtx(table, options), HasSubstr("cp.async.cg.shared.global"));
+  options.strided_columns = true;
+  EXPECT_THAT(*interpreterPtx(table, options), ContainsRegex("cp.async.ca.shared.global.*, 4;"));
+  options.arch = "sm_75";
+  EXPECT_THAT(*interpreterPtx(table, options), Not(HasSubstr("cp.async")));
+}
+
+TEST(Interpreter, SharedMemoryHoldsColumnsSlotsAndTokens) {
+  // One team of four warps: a tile is 1024 rows. Four teams of one warp: tiles of 256 rows, slots for each.
+  EXPECT_EQ(interpreterSharedBytes(Precision::kF32, {8, 4, 16}, 3, 2, 100), (3 + 2) * 4096 + (100 + 2) * 8U);
+  EXPECT_EQ(interpreterSharedBytes(Precision::kF32, {8, 1, 16}, 3, 2, 100), (3 + 4 * 2) * 1024 + (100 + 8) * 8U);
+  EXPECT_EQ(interpreterSharedBytes(Precision::kF64, {4, 2, 16}, 3, 2, 100), (3 + 2 * 2) * 2048 + (100 + 4) * 16U);
+  // With a window, each of four warps has its own tokens, however many the programs have.
+  EXPECT_EQ(interpreterSharedBytes(Precision::kF32, {8, 4, 16, 50}, 3, 2, 1000), (3 + 2) * 4096 + 4 * (50 + 2) * 8U);
+}
+
+TEST(TotalsKernel, AddsInDouble) {
+  DeviceOptions options;
+  const auto single = totalsPtx(options);
+  ASSERT_TRUE(single.ok()) << single.error().message;
+  EXPECT_THAT(*single, HasSubstr(".entry srjit_totals("));
+  EXPECT_THAT(*single, HasSubstr("ld.global.nc.f32"));
+  EXPECT_THAT(*single, HasSubstr("add.rn.f64"));
+  EXPECT_THAT(*single, Not(HasSubstr("add.rn.f32")));
+  options.precision = Precision::kF64;
+  EXPECT_THAT(*totalsPtx(options), HasSubstr("ld.global.nc.f64"));
+}
+
+TEST(ScalarizeArrays, ReplacesArraysWithDynamicIndices) {
+  llvm::LLVMContext context;
+  llvm::SMDiagnostic diagnostic;
+  const auto module = llvm::parseAssemblyString(R"(
+    define i32 @f(i64 %i, i32 %v) {
+      %a = alloca [3 x i32]
+      store i32 1, ptr %a
+      %p = getelementptr [3 x i32], ptr %a, i64 0, i64 %i
+      store i32 %v, ptr %p
+      %q = getelementptr i32, ptr %a, i64 2
+      %r = load i32, ptr %q
+      ret i32 %r
+    }
+    define ptr @escapes() {
+      %a = alloca [3 x i32]
+      ret ptr %a
+    })",
+                                                diagnostic, context);
+  ASSERT_NE(module, nullptr) << diagnostic.getMessage().str();
+  EXPECT_EQ(scalarizeArrays(*module->getFunction("f")), 1u);
+  EXPECT_EQ(scalarizeArrays(*module->getFunction("escapes")), 0u);
+  for (const llvm::Instruction& instruction : module->getFunction("f")->getEntryBlock()) {
+    EXPECT_FALSE(llvm::isa<llvm::GetElementPtrInst>(instruction));
+    if (const auto* const alloca = llvm::dyn_cast<llvm::AllocaInst>(&instruction)) {
+      EXPECT_FALSE(alloca->getAllocatedType()->isArrayTy());
+    }
+  }
+}
+
+TEST(LlvmPasses, OthersThanTheStandardOnesAreForMeasuring) {
+  Dag dag(Precision::kF32);
+  dag.addRoot(dag.apply(Op::kSin, {dag.apply(Op::kMul, {dag.variable(0), dag.variable(0)})}));
+  const DeviceOptions options{.math = Math::kPrecise, .loss = {}};
+  const std::string standard = rowsPtx({&dag, 1}, options).value();
+  LlvmPasses passes;
+  passes.kernels = "always-inline";
+  EXPECT_NE(rowsPtx({&dag, 1}, options, passes).value(), standard);
+  passes = {};
+  passes.library_loops = "function(sroa)";
+  EXPECT_NE(rowsPtx({&dag, 1}, options, passes).value(), standard);
+  EXPECT_EQ(rowsPtx({&dag, 1}, options).value(), standard) << "functions of the library are kept apart by passes";
+  for (std::string LlvmPasses::* const pipeline :
+       {&LlvmPasses::library, &LlvmPasses::library_loops, &LlvmPasses::kernels}) {
+    passes = {};
+    passes.*pipeline = "no-such-pass";
+    const auto refused = rowsPtx({&dag, 1}, options, passes);
+    ASSERT_FALSE(refused.ok());
+    EXPECT_EQ(refused.error().code, Errc::kInvalid);
+    EXPECT_NE(refused.error().message.find("no-such-pass"), std::string::npos) << refused.error().message;
+  }
+}
+
+}  // namespace
+}  // namespace srjit

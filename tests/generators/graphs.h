@@ -1,0 +1,132 @@
+// Expressions, numbers and evaluation for the tests of passes.
+#pragma once
+
+#include <bit>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <span>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <vector>
+
+#include "ir/expression.h"
+#include "ir/rows.h"
+#include "ir/text.h"
+#include "passes/dag.h"
+#include "passes/pass.h"
+#include "tests/generators/data.h"
+#include "tests/generators/population.h"
+
+namespace srjit {
+
+/// The expression that `text` is; throws if it is none.
+inline Expression infix(std::string_view text) { return parse(text, Language::kInfix).value(); }
+
+inline Dag graphOf(std::initializer_list<std::string_view> texts, Precision precision = Precision::kF64) {
+  std::vector<Expression> batch;
+  for (const std::string_view text : texts) batch.push_back(infix(text));
+  return Dag::fromExpressions(batch, precision);
+}
+
+/// Root `root` as infix text.
+inline std::string textOf(const Dag& dag, std::size_t root = 0) {
+  return print(dag.toExpression(root).value(), Language::kInfix);
+}
+
+/// Runs the named passes.
+inline Dag ran(const Dag& dag, std::string_view passes, Math math = Math::kPrecise) {
+  return Pipeline::parse(passes, math).value().run(dag, {math});
+}
+
+inline std::vector<std::byte> structureOf(const Dag& dag) {
+  std::vector<std::byte> bytes;
+  dag.appendStructure(bytes);
+  return bytes;
+}
+
+/// Root 0 of `text` after the named passes, as infix text.
+inline std::string after(std::string_view passes, std::string_view text, Math math = Math::kPrecise,
+                         Precision precision = Precision::kF32) {
+  return textOf(ran(graphOf({text}, precision), passes, math));
+}
+
+/// Bit equality where any NaN equals any NaN.
+template <class T>
+bool sameValue(T a, T b) {
+  return (std::isnan(a) && std::isnan(b)) || (a == b && std::signbit(a) == std::signbit(b));
+}
+
+/// Values of all roots, every row computed in T. Parameter j of every expression is parameters[j].
+template <class T>
+std::vector<T> evaluate(const Dag& dag, std::span<const T> variables, std::span<const T> parameters) {
+  std::vector<T> values(dag.size());
+  for (NodeId id = 0; id < dag.size(); ++id) {
+    const Node& node = dag.node(id);
+    switch (node.kind) {
+      case Token::Kind::kConstant:
+        values[id] = static_cast<T>(node.value);
+        break;
+      case Token::Kind::kVariable:
+        values[id] = variables[node.index];
+        break;
+      case Token::Kind::kParameter: {
+        const ParameterSource& source = dag.parameters()[node.index];
+        values[id] = source.isLiteral() ? static_cast<T>(source.literal) : parameters[source.index];
+        break;
+      }
+      case Token::Kind::kOp: {
+        const auto& x = node.operands;
+        values[id] = applyRow<T>(node.op, values[x[0]], values[x[1]], values[x[2]]);
+        break;
+      }
+    }
+  }
+  std::vector<T> roots;
+  for (const NodeId root : dag.roots()) roots.push_back(values[root]);
+  return roots;
+}
+
+/// Numbers where arithmetic is special.
+template <class T>
+std::vector<T> specialNumbers() {
+  using Limits = std::numeric_limits<T>;
+  std::vector<T> numbers = {0, T(0.5), 1, 2, 3, T(0.3), T(0.001), T(1e-9), std::nextafter(T(0.001), T(1)), 1024};
+  for (const T value : {Limits::infinity(), Limits::max(), Limits::min(), Limits::denorm_min()})
+    numbers.push_back(value);
+  const std::size_t positive = numbers.size();
+  for (std::size_t i = 0; i < positive; ++i) numbers.push_back(-numbers[i]);
+  numbers.push_back(Limits::quiet_NaN());
+  return numbers;
+}
+
+/// Any bits, but no signalling NaN: data files and arithmetic make none.
+template <class T>
+T anyBits(Random& random) {
+  using Bits = std::conditional_t<sizeof(T) == 4, std::uint32_t, std::uint64_t>;
+  const T value = std::bit_cast<T>(static_cast<Bits>(random.next()));
+  return std::isnan(value) ? std::numeric_limits<T>::quiet_NaN() : value;
+}
+
+/// Expressions of 1 to `max_nodes` nodes of all operators. Arithmetic comes more often, so that rules find their
+/// patterns.
+inline ExpressionGenerator expressionsOfAllOperators(std::uint64_t seed, int max_nodes = 30) {
+  GeneratorOptions options;
+  options.seed = seed;
+  options.min_nodes = 1;
+  options.max_nodes = max_nodes;
+  options.variables = 3;
+  options.parameters = 2;
+  options.constant_probability = 0.3;
+  options.parameter_probability = 0.2;
+  options.special_probability = 0.2;
+  for (std::size_t i = 0; i < allOps().size(); ++i) options.ops.push_back(static_cast<Op>(i));
+  for (int i = 0; i < 10; ++i) {
+    options.ops.insert(options.ops.end(), {Op::kAdd, Op::kSub, Op::kMul, Op::kDiv, Op::kNeg, Op::kSquare});
+  }
+  return ExpressionGenerator(options);
+}
+
+}  // namespace srjit

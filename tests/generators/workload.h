@@ -1,0 +1,91 @@
+// Expressions with data and parameters, ready for an engine, and comparisons of what engines give.
+#pragma once
+
+#include <cmath>
+#include <cstring>
+#include <span>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "runtime/engine.h"
+#include "tests/generators/data.h"
+#include "tests/generators/population.h"
+
+namespace srjit {
+
+/// Owns everything that one evaluation needs. Columns are rounded to the precision.
+struct Workload {
+  std::vector<Expression> expressions;
+  std::vector<std::vector<double>> columns;
+  std::vector<double> target, weights;  ///< empty: none
+  std::vector<double> parameters;
+
+  static Workload random(const GeneratorOptions& options, std::size_t count, std::size_t rows, Spread spread,
+                         Precision precision) {
+    Random random(options.seed + 1000);
+    Workload w;
+    w.expressions = ExpressionGenerator(options).batch(count);
+    w.columns = randomColumns(random, static_cast<std::size_t>(options.variables), rows, spread, precision);
+    w.target = randomColumns(random, 1, rows, Spread::kTame, precision)[0];
+    for (const Expression& e : w.expressions) {
+      for (std::uint32_t i = 0; i < e.parameterCount(); ++i) w.parameters.push_back(randomValue(random, Spread::kTame));
+    }
+    return w;
+  }
+
+  std::size_t rows() const { return columns.empty() ? target.size() : columns[0].size(); }
+
+  DataView view() const {
+    DataView view;
+    for (const auto& column : columns) view.columns.emplace_back(std::span<const double>(column));
+    if (!target.empty()) view.target.emplace(std::span<const double>(target));
+    if (!weights.empty()) view.weights.emplace(std::span<const double>(weights));
+    return view;
+  }
+
+  /// The parameters of one expression.
+  std::span<const double> parametersOf(const Program& program, std::size_t expression) const {
+    return std::span(parameters)
+        .subspan(program.parameterOffset(expression),
+                 program.parameterOffset(expression + 1) - program.parameterOffset(expression));
+  }
+};
+
+inline Expression build(std::vector<Token> tokens) { return Expression::create(std::move(tokens)).value(); }
+
+/// Predictions as doubles, which keeps every bit of a float.
+inline std::vector<double> predict(const Engine& engine, const Program& program, const Dataset& data,
+                                   std::span<const double> parameters, std::vector<Failure>* failures = nullptr) {
+  const auto keep = [&](const Result<std::vector<Failure>>& result) {
+    ASSERT_TRUE(result.ok()) << result.error().message;
+    if (failures != nullptr) {
+      *failures = *result;
+    } else {
+      EXPECT_TRUE(result->empty()) << result->front().error.message;
+    }
+  };
+  if (engine.options().precision == Precision::kF64) {
+    std::vector<double> out(program.size() * data.rows(), 12345.0);
+    keep(engine.evaluate(program, data, parameters, std::span<double>(out)));
+    return out;
+  }
+  std::vector<float> out(program.size() * data.rows(), 12345.0F);
+  keep(engine.evaluate(program, data, parameters, std::span<float>(out)));
+  return {out.begin(), out.end()};
+}
+
+inline std::vector<double> predict(const Engine& engine, const Workload& w, Tier tier) {
+  const Dataset data = engine.upload(w.view()).value();
+  return predict(engine, engine.compile(w.expressions, {.tier = tier}), data, w.parameters);
+}
+
+inline void expectSameBits(std::span<const double> a, std::span<const double> b, std::size_t rows, const char* what) {
+  ASSERT_EQ(a.size(), b.size());
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    ASSERT_TRUE(sameBits(a[i], b[i])) << what << ": expression " << i / rows << " row " << i % rows << ": " << a[i]
+                                      << " and " << b[i];
+  }
+}
+
+}  // namespace srjit

@@ -1,0 +1,152 @@
+#include "tests/gpu/machine.h"
+
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <map>
+#include <mutex>
+#include <thread>
+#include <tuple>
+
+#include "runtime/cuda/context.h"
+
+namespace srjit {
+namespace {
+
+std::string deviceName() {
+  const char* const device = std::getenv("SRJIT_GPU_TEST_DEVICE");
+  return device != nullptr && *device != '\0' ? device : "cuda:0";
+}
+
+/// Engines, and the directory of their kernels if it is for this run alone.
+class Machine : public testing::Environment {
+ public:
+  static Machine& instance() {
+    // Owned by GoogleTest.
+    static Machine* const kMachine = new Machine;
+    return *kMachine;
+  }
+
+  Engine engine(Mode mode, Memory memory) {
+    const std::lock_guard lock(mutex_);
+    const auto key = std::tuple(mode.precision, mode.math, memory);
+    if (const auto found = engines_.find(key); found != engines_.end()) return found->second;
+    EngineOptions options{.device = deviceName(), .precision = mode.precision, .math = mode.math};
+    if (memory == Memory::kStreamed) options.device_bytes = 1;
+    if (memory == Memory::kTight) options.device_bytes = std::uint64_t{8} << 20;
+    options.cache_directory = cacheDirectory();
+    return engines_.emplace(key, Engine::create(options).value()).first->second;
+  }
+
+  void TearDown() override {
+    engines_.clear();
+    std::error_code ignored;
+    if (!own_directory_.empty()) std::filesystem::remove_all(own_directory_, ignored);
+  }
+
+ private:
+  std::string cacheDirectory() {
+    const char* const given = std::getenv("SRJIT_GPU_TEST_CACHE");
+    if (given != nullptr && *given != '\0') return given;
+    if (own_directory_.empty()) {
+      std::string pattern = (std::filesystem::temp_directory_path() / "srjit-test-gpu-XXXXXX").string();
+      if (mkdtemp(pattern.data()) != nullptr) own_directory_ = pattern;
+    }
+    return own_directory_;
+  }
+
+  std::mutex mutex_;
+  std::map<std::tuple<Precision, Math, Memory>, Engine> engines_;
+  std::filesystem::path own_directory_;
+};
+
+const testing::Environment* const kRegistered = testing::AddGlobalTestEnvironment(&Machine::instance());
+
+}  // namespace
+
+std::string modeName(const testing::TestParamInfo<Mode>& info) {
+  return std::string(nameOf(info.param.precision)) + "_" + nameOf(info.param.math);
+}
+
+std::vector<Mode> allModes() {
+  std::vector<Mode> modes;
+  for (const Precision precision : {Precision::kF32, Precision::kF64}) {
+    for (const Math math : {Math::kStrict, Math::kPrecise, Math::kFast}) modes.push_back({precision, math});
+  }
+  return modes;
+}
+
+const std::string& gpuFault() {
+  static const std::string kFault = [] {
+    const auto engine = Engine::create({.device = deviceName(), .cache_directory = ""});
+    return engine ? std::string() : "no GPU to test: " + engine.error().message;
+  }();
+  return kFault;
+}
+
+Engine engineOf(Mode mode, Memory memory) { return Machine::instance().engine(mode, memory); }
+
+void onAllCores(std::size_t count, const std::function<void(std::size_t)>& body) {
+  std::atomic<std::size_t> next = 0;
+  std::vector<std::thread> threads;
+  const std::size_t cores = std::max(2U, std::thread::hardware_concurrency());
+  for (std::size_t t = 0; t < std::min(count, cores); ++t) {
+    threads.emplace_back([&] {
+      for (std::size_t i = next++; i < count; i = next++) body(i);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+std::vector<double> quarterWeights(std::size_t rows) {
+  std::vector<double> weights(rows);
+  for (std::size_t r = 0; r < rows; ++r) weights[r] = 0.25 * static_cast<double>((r + 1) % 7);
+  return weights;
+}
+
+std::vector<Op> exactOps() {
+  return {Op::kAdd, Op::kSub, Op::kMul, Op::kDiv, Op::kNeg, Op::kAbs, Op::kInv, Op::kSquare, Op::kSqrt, Op::kFma};
+}
+
+GeneratorOptions generatorOf(std::uint64_t seed, int max_nodes, std::vector<Op> ops) {
+  return {.seed = seed,
+          .min_nodes = 1,
+          .max_nodes = max_nodes,
+          .variables = 5,
+          .parameters = 3,
+          .ops = std::move(ops),
+          .parameter_probability = 0.2,
+          .special_probability = 0.1};
+}
+
+Losses lossesOf(const Engine& engine, const Program& program, const Dataset& data, std::span<const double> parameters,
+                const LossOptions& options) {
+  Result<Losses> losses = engine.loss(program, data, parameters, options);
+  if (!losses) {
+    ADD_FAILURE() << losses.error().message;
+    return {};
+  }
+  if (!losses->failures.empty()) ADD_FAILURE() << losses->failures.front().error.message;
+  return std::move(*losses);
+}
+
+void expectSameLosses(const Losses& a, const Losses& b, const std::string& what) {
+  ASSERT_FALSE(a.values.empty()) << what;
+  ASSERT_EQ(a.values.size(), b.values.size()) << what;
+  ASSERT_EQ(a.valid_rows.size(), a.values.size()) << what;
+  ASSERT_EQ(b.valid_rows.size(), b.values.size()) << what;
+  ASSERT_EQ(a.failures.size(), b.failures.size()) << what;
+  for (std::size_t e = 0; e < a.values.size(); ++e) {
+    ASSERT_TRUE(sameBits(a.values[e], b.values[e]))
+        << what << ": loss of expression " << e << ": " << a.values[e] << " and " << b.values[e];
+    ASSERT_EQ(a.valid_rows[e], b.valid_rows[e]) << what << ": valid rows of expression " << e;
+  }
+  for (std::size_t f = 0; f < a.failures.size(); ++f) {
+    ASSERT_EQ(a.failures[f].expression, b.failures[f].expression) << what;
+  }
+}
+
+}  // namespace srjit

@@ -1,0 +1,70 @@
+// What the tests of a GPU share: engines, kept from one case to the next, and comparisons.
+//
+// The environment variable SRJIT_GPU_TEST_DEVICE names another device than cuda:0; with "cpu" the cases that need no
+// device memory run on the processor, which shows that they are sound. Kernels are kept in the
+// directory SRJIT_GPU_TEST_CACHE, or for this run alone; never in the user's cache, whose content decides tiers.
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "tests/generators/workload.h"
+
+namespace srjit {
+
+struct Mode {
+  Precision precision;
+  Math math;
+};
+
+std::string modeName(const testing::TestParamInfo<Mode>& info);
+std::vector<Mode> allModes();
+
+/// How much device memory an engine may use.
+enum class Memory {
+  kPlenty,
+  kTight,     ///< data are resident, evaluations come in chunks of rows
+  kStreamed,  ///< data are streamed, in the smallest chunks
+};
+
+/// Why there is no GPU to test; empty if there is one.
+const std::string& gpuFault();
+std::string gpuName();
+
+/// One engine for each, until the end of all tests. Thread-safe.
+Engine engineOf(Mode mode, Memory memory = Memory::kPlenty);
+
+/// Base of all suites: skips without a GPU.
+class Gpu : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (!gpuFault().empty()) GTEST_SKIP() << gpuFault();
+  }
+};
+
+class GpuInMode : public Gpu, public testing::WithParamInterface<Mode> {
+ protected:
+  Mode mode() const { return GetParam(); }
+  Engine engine(Memory memory = Memory::kPlenty) const { return engineOf(GetParam(), memory); }
+};
+
+/// Runs `body` for 0 .. count - 1 on all cores, a thread each: what waits for an assembler should wait together.
+void onAllCores(std::size_t count, const std::function<void(std::size_t)>& body);
+
+/// Quarters, some of them 0: sums of them are exact in any order.
+std::vector<double> quarterWeights(std::size_t rows);
+
+/// Operators that IEEE 754 fixes to the last bit.
+std::vector<Op> exactOps();
+
+/// Expressions of these operators (empty: all), with parameters and special values, over data of 5 columns.
+GeneratorOptions generatorOf(std::uint64_t seed, int max_nodes, std::vector<Op> ops = {});
+
+/// Losses of a program that must not fail.
+Losses lossesOf(const Engine& engine, const Program& program, const Dataset& data, std::span<const double> parameters,
+                const LossOptions& options);
+
+/// Bit for bit, of as many expressions, of which there are some; with the same failures.
+void expectSameLosses(const Losses& a, const Losses& b, const std::string& what);
+
+}  // namespace srjit

@@ -1,0 +1,83 @@
+// Engines on a model of a GPU, beside the CPU engine whose numbers they must give.
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <string>
+#include <thread>
+
+#include "runtime/engine_parts.h"
+#include "runtime/evaluation/program_state.h"
+#include "tests/generators/workload.h"
+#include "tests/gpu_model/fake_driver.h"
+#include "tests/gpu_model/fake_image_maker.h"
+
+namespace srjit {
+
+/// A model of a machine with a GPU. Engines and what they made must be gone before it.
+struct FakeMachine {
+  explicit FakeMachine(FakeOptions options = {}) : driver(std::move(options)) {}
+
+  EngineParts parts() {
+    return {.driver = [this] { return driver.load(); }, .images = images};
+  }
+  /// On cuda:0, without a disk, unless the options say otherwise.
+  Result<Engine> tryEngine(EngineOptions options = {}) {
+    if (options.device == "auto") options.device = "cuda:0";
+    if (!options.cache_directory) options.cache_directory = "";
+    if (options.threads == 0) options.threads = 2;
+    return createEngine(options, parts());
+  }
+  Engine engine(EngineOptions options = {}) { return tryEngine(std::move(options)).value(); }
+
+  FakeDriver driver;
+  std::shared_ptr<FakeImageMaker> images = std::make_shared<FakeImageMaker>();
+};
+
+/// Arithmetic alone, which has the same bits on every device in strict mode.
+inline std::vector<Op> arithmeticOps() { return {Op::kAdd, Op::kSub, Op::kMul, Op::kDiv, Op::kNeg, Op::kAbs}; }
+
+inline Workload arithmeticWorkload(std::uint64_t seed, std::size_t count, std::size_t rows, Precision precision,
+                                   bool weighted = false, const std::vector<Op>& ops = arithmeticOps()) {
+  const GeneratorOptions options{.seed = seed,
+                                 .min_nodes = 1,
+                                 .max_nodes = 40,
+                                 .variables = 5,
+                                 .parameters = 3,
+                                 .ops = ops,
+                                 .parameter_probability = 0.2,
+                                 .special_probability = 0.1};
+  Workload w = Workload::random(options, count, rows, Spread::kSpecial, precision);
+  if (weighted) {
+    for (std::size_t r = 0; r < rows; ++r) w.weights.push_back(r == 0 ? 1.0 : 0.25 * static_cast<double>(r % 5));
+  }
+  return w;
+}
+
+inline Engine cpuEngine(Precision precision, Math math = Math::kStrict) {
+  return Engine::create({.device = "cpu", .precision = precision, .math = math, .threads = 2}).value();
+}
+
+inline Losses lossesOf(const Engine& engine, const Workload& w, Tier tier, const LossOptions& options) {
+  const Dataset data = engine.upload(w.view()).value();
+  return engine.loss(engine.compile(w.expressions, {.tier = tier}), data, w.parameters, options).value();
+}
+
+inline void expectSameLosses(const Losses& a, const Losses& b, const char* what) {
+  expectSameBits(a.values, b.values, 1, what);
+  EXPECT_EQ(a.valid_rows, b.valid_rows) << what;
+  EXPECT_EQ(a.failures.size(), b.failures.size()) << what;
+}
+
+/// Waits for background work, however slow the machine is: what never comes true ends with the time limit of ctest.
+template <class Condition>
+void waitUntil(const Condition& condition) {
+  while (!condition()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+}
+
+/// Waits until everything lets go of what a program was made from: it and its background work have ended.
+inline void waitForEnd(const std::weak_ptr<const ProgramSource>& source) {
+  waitUntil([&] { return source.expired(); });
+}
+
+}  // namespace srjit

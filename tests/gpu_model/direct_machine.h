@@ -1,0 +1,87 @@
+// What tests of the direct tier run on: a model of a GPU that executes its machine code, and the tier's proof by
+// itself.
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <filesystem>
+
+#include "compiler/direct/emitter.h"
+#include "runtime/tiers/direct_proof.h"
+#include "tests/generators/scratch.h"
+#include "tests/gpu_model/device_engine.h"
+
+namespace srjit {
+
+/// The proof of a machine's first device, as an engine of two threads makes it.
+struct Proving {
+  explicit Proving(FakeMachine& machine, const std::string& directory, Precision precision = Precision::kF32)
+      : cuda(Cuda::open(machine.driver.load().value(), 0).value()),
+        current(*cuda),
+        cache(KernelCache::open({.directory = directory})),
+        queue(std::make_shared<DeviceQueue>(cuda)),
+        store(std::make_shared<KernelStore>(cuda, machine.images, cache, precision, Math::kStrict)),
+        proof(queue, store, cache, 2) {}
+  std::optional<Error> fault() { return proof.fault(never); }
+  /// Whether the proof's lock is marked, as one who does not hold it sees it.
+  bool isMarked(const Scratch& directory) const {
+    const auto names = directory.list();
+    return std::ranges::any_of(names, [&](const std::string& name) {
+      return name.ends_with(".lock") && std::filesystem::file_size(directory.path(name)) > 0;
+    });
+  }
+
+  std::shared_ptr<const Cuda> cuda;
+  CurrentContext current;
+  std::shared_ptr<KernelCache> cache;
+  std::shared_ptr<DeviceQueue> queue;
+  std::shared_ptr<KernelStore> store;
+  std::atomic<bool> never = false;
+  DirectProof proof;
+};
+
+/// A machine whose cache says that the tier was proved, or another fact.
+struct DirectMachine : FakeMachine {
+  explicit DirectMachine(FakeOptions options = {}, const char* fact = "proved", Precision of = Precision::kF32)
+      : FakeMachine(std::move(options)), precision(of) {
+    Proving proving(*this, directory.path(""), precision);
+    fact_name = proving.proof.fact();
+    proving.cache->writeFact(fact_name, fact);
+  }
+  EngineOptions strict() const {
+    return {.precision = precision, .math = Math::kStrict, .cache_directory = directory.path("")};
+  }
+  /// Calls that launch, or load, direct code.
+  std::size_t launches() const { return callsOf("cuLaunchKernel"); }
+  std::size_t modules() const { return callsOf("cuModuleLoadDataEx"); }
+  std::string known() const {
+    return KernelCache::open({.directory = directory.path("")})->readFact(fact_name).value_or("nothing");
+  }
+  Precision precision;
+  Scratch directory;
+  std::string fact_name;
+
+ private:
+  std::size_t callsOf(std::string_view entry) const {
+    return static_cast<std::size_t>(std::ranges::count_if(
+        driver.calls(), [&](const FakeCall& call) { return call.entry == entry && call.detail == kDirectKernel; }));
+  }
+};
+
+/// Of expressions that have direct code.
+inline Workload directWorkload(std::uint64_t seed, std::size_t count, std::size_t rows, bool weighted = false,
+                               Precision precision = Precision::kF32) {
+  std::vector<Op> ops = arithmeticOps();
+  std::erase_if(ops, [&](Op op) { return !isDirect(op, Math::kStrict, precision); });
+  return arithmeticWorkload(seed, count, rows, precision, weighted, ops);
+}
+
+/// Whether the code of a program serves, for all of `expressions`.
+inline void expectDirect(const Program& program, std::size_t expressions) {
+  const ProgramStatus status = program.status();
+  EXPECT_EQ(status.tier, Tier::kDirect);
+  EXPECT_EQ(status.compiled, expressions);
+  EXPECT_FALSE(status.error) << status.error->message;
+}
+
+}  // namespace srjit

@@ -1,0 +1,175 @@
+// The state of a FakeDriver: handles, memory, and streams as queues. All under one mutex.
+#pragma once
+
+#include <deque>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <optional>
+
+#include "tests/gpu_model/direct_code.h"
+#include "tests/gpu_model/fake_driver.h"
+#include "tests/gpu_model/kernels.h"
+
+namespace srjit {
+
+struct FakeContext {
+  int device = 0;
+  int retained = 0;
+  CUresult lost = CUDA_SUCCESS;
+};
+
+struct FakeStream;
+
+/// A place in a stream's work.
+struct FakeMark {
+  bool done = false;
+  double milliseconds = 0;  ///< of the device's clock when it was passed
+  std::weak_ptr<FakeStream> stream;
+};
+
+struct FakeWork {
+  std::function<void()> run;
+  std::shared_ptr<FakeMark> after;  ///< work that must be done before
+  const void* host = nullptr;       ///< pinned memory that it uses
+  std::size_t host_bytes = 0;
+};
+
+struct FakeStream {
+  FakeContext* context;
+  std::uint64_t number;
+  std::deque<FakeWork> queue;
+};
+
+struct FakeEvent {
+  FakeContext* context;
+  bool timing;
+  std::shared_ptr<FakeMark> mark;  ///< of the last record
+};
+
+struct FakeAllocation {
+  std::size_t bytes;
+  int device;
+  bool foreign = false, freed = false;
+  std::unique_ptr<std::byte[]> storage;
+};
+
+struct FakePool {
+  FakeContext* context;
+  int device;
+  std::uint64_t threshold = 0;
+};
+
+struct FakeModule {
+  FakeContext* context;
+  ModelImage image;
+};
+
+struct FakeFunction {
+  std::shared_ptr<FakeModule> module;
+  const KernelModel* model;
+  std::size_t dynamic_shared_bytes = std::size_t{48} << 10;
+};
+
+struct FakeKernelCall {
+  std::shared_ptr<FakeFunction> function;
+  ModelLaunch launch;
+};
+
+struct FakeGraph {
+  FakeContext* context;
+  std::map<std::uint64_t, FakeKernelCall> nodes;  ///< in the order in which they were added
+};
+
+struct FakeState : ModelMemory {
+  explicit FakeState(FakeOptions chosen);
+  ~FakeState() override;
+
+  /// What a call needs, and what it is.
+  enum class Kind { kFree, kInContext, kRelease };
+  /// Counts a call, applies failures, and runs `body`, which returns a CUresult, on the active state.
+  static CUresult enter(const char* entry, Kind kind, const std::function<CUresult(FakeState&)>& body);
+
+  // Streams.
+  CUresult put(const std::shared_ptr<FakeStream>& stream, FakeWork work);
+  CUresult putKernels(const std::shared_ptr<FakeStream>& stream, FakeWork work);
+  void advance(FakeStream& stream, const FakeMark* until = nullptr);
+  std::shared_ptr<FakeMark> mark(const std::shared_ptr<FakeStream>& stream);
+  void runKernel(const FakeKernelCall& call, FakeContext& context);
+  CUresult prepare(CUfunction function, std::array<unsigned, 3> grid, std::array<unsigned, 3> block,
+                   std::size_t shared_bytes, void** arguments, FakeKernelCall& call);
+
+  // Memory.
+  std::byte* range(std::uint64_t address, std::size_t bytes) override;
+  CUdeviceptr allocate(std::size_t bytes, int device, bool foreign);
+  /// Takes an allocation out of what is used; its memory stays until the work before is done.
+  void release(FakeAllocation& allocation);
+  bool isPinned(const void* address, std::size_t bytes) const;
+  std::size_t available(int device) const;
+
+  void problem(std::string text) { problems.push_back(std::move(text)); }
+  void note(std::size_t bytes, std::string detail = {}, std::uint64_t stream = 0);
+  void reportLeaks(const FakeContext* context);
+  FakeContext* current();
+
+  template <class Object>
+  using Table = std::map<std::uint64_t, std::shared_ptr<Object>>;
+  /// The object of a handle; null, and a problem, if there is none.
+  template <class Object, class Handle>
+  std::shared_ptr<Object> find(const Table<Object>& table, Handle handle, const char* what) {
+    const auto found = table.find(reinterpret_cast<std::uint64_t>(handle));
+    if (found != table.end()) return found->second;
+    problem(std::string("no such ") + what);
+    return nullptr;
+  }
+  template <class Object, class Handle>
+  CUresult remove(Table<Object>& table, Handle handle, const char* what) {
+    if (!find(table, handle, what)) return CUDA_ERROR_INVALID_HANDLE;
+    table.erase(reinterpret_cast<std::uint64_t>(handle));
+    return CUDA_SUCCESS;
+  }
+  template <class Object, class Handle>
+  void add(Table<Object>& table, Handle* handle, std::shared_ptr<Object> object) {
+    table.emplace(++last_handle, std::move(object));
+    *handle = reinterpret_cast<Handle>(last_handle);
+  }
+
+  FakeOptions options;
+  mutable std::mutex mutex;
+  std::uint64_t instance = 0;
+  std::uint64_t last_handle = 0;
+  std::vector<FakeCall> calls;
+  std::vector<std::string> problems;
+  struct Failure {
+    std::string entry;
+    std::size_t calls_left;
+    CUresult code;
+  };
+  std::vector<Failure> failures;
+  AlterCode alter_code;
+  std::size_t kernels_left = 0;
+  CUresult kernel_code = CUDA_SUCCESS;
+  double milliseconds = 0;
+  std::size_t occupied = 0;
+  CUdeviceptr next_address = CUdeviceptr{1} << 40;
+
+  std::vector<std::unique_ptr<FakeContext>> contexts;  ///< by device
+  std::vector<std::size_t> used, peak, reserved;       ///< bytes by device
+  std::map<CUdeviceptr, FakeAllocation> memory;
+  std::map<const std::byte*, std::size_t> pinned;
+  Table<FakeStream> streams;
+  Table<FakeEvent> events;
+  Table<FakePool> pools;
+  Table<FakeModule> modules;
+  Table<FakeFunction> functions;
+  Table<FakeGraph> graphs, executables;
+};
+
+/// The entries of the driver's table, which enter() the active FakeState.
+struct FakeEntries {
+#define SRJIT_DRIVER(name, version, parameters) static CUresult name parameters;
+#include "runtime/cuda/driver.def"
+#undef SRJIT_DRIVER
+};
+
+}  // namespace srjit

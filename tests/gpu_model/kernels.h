@@ -1,0 +1,79 @@
+// Models of the kernels that compiler/nvptx/options.h describes: the same memory, the same trees of sums, computed by
+// the rows of the operator table on the host, in the kernel's precision. Library functions are the host's.
+//
+// An image of models is a text that says all of what its kernels compute, so it survives any cache.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "compiler/interpreter/handler_table.h"
+#include "compiler/kernels/assembler.h"
+#include "compiler/kernels/image_maker.h"
+#include "compiler/nvptx/options.h"
+#include "ir/error.h"
+#include "passes/dag.h"
+
+namespace srjit {
+
+/// A launch that breaks a rule of compiler/nvptx/options.h, or an access outside of memory.
+class ModelFault : public std::logic_error {
+ public:
+  using std::logic_error::logic_error;
+};
+
+/// The device's memory as a model sees it.
+class ModelMemory {
+ public:
+  virtual ~ModelMemory() = default;
+  /// The host's address of so many bytes, all of one allocation that was not freed; throws ModelFault otherwise.
+  virtual std::byte* range(std::uint64_t address, std::size_t bytes) = 0;
+};
+
+struct ModelLaunch {
+  std::array<unsigned, 3> grid{}, block{};
+  std::size_t shared_bytes = 0;
+  std::vector<std::uint64_t> arguments;  ///< in the kernel's order; u32 ones are widened, larger ones have several
+};
+
+/// One kernel. Immutable.
+class KernelModel {
+ public:
+  explicit KernelModel(KernelFacts facts) : facts_(std::move(facts)) {}
+  virtual ~KernelModel() = default;
+
+  const KernelFacts& facts() const noexcept { return facts_; }
+  /// Sizes of the parameters in bytes, 4 or a multiple of 8.
+  virtual std::vector<std::size_t> parameterBytes() const = 0;
+  /// Throws ModelFault.
+  virtual void run(const ModelLaunch& launch, ModelMemory& memory) const = 0;
+
+ private:
+  KernelFacts facts_;
+};
+
+/// A loaded image.
+struct ModelImage {
+  bool is_ptx = false;
+  std::string arch;
+  std::vector<std::unique_ptr<KernelModel>> kernels;
+};
+
+/// The texts of images. `facts` are those of each kernel; their names are set here.
+std::string rowsModel(std::span<const Dag> dags, const DeviceOptions& options, bool is_ptx,
+                      std::vector<KernelFacts> facts);
+std::string interpreterModel(const HandlerTable& table, const DeviceOptions& options, bool is_ptx, KernelFacts facts);
+std::string totalsModel(const DeviceOptions& options, bool is_ptx, KernelFacts facts);
+
+/// Reads such a text, or one of PTX (ptx_machine.h), up to its end or a 0; nothing if it is another.
+std::optional<ModelImage> readModel(const char* text);
+
+}  // namespace srjit

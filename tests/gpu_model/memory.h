@@ -1,0 +1,147 @@
+// What the models of kernels share: typed access to memory, columns, and outputs with their sums.
+#pragma once
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "compiler/nvptx/options.h"
+#include "runtime/platform/aligned_buffer.h"
+#include "tests/gpu_model/kernels.h"
+
+namespace srjit {
+
+inline void requireOfModel(bool holds, const std::string& rule) {
+  if (!holds) throw ModelFault(rule);
+}
+
+template <class T>
+std::span<T> elementsAt(ModelMemory& memory, std::uint64_t address, std::size_t count) {
+  if (count == 0) return {};
+  requireOfModel(address % alignof(T) == 0,
+                 fmt::format("address {:#x} is not aligned to {} bytes", address, alignof(T)));
+  return {reinterpret_cast<T*>(memory.range(address, count * sizeof(T))), count};
+}
+
+/// A row of 16-byte aligned entries, as kernels load them: whole groups of four.
+template <class T>
+std::span<T> vectorAt(ModelMemory& memory, std::uint64_t address, std::size_t rows) {
+  requireOfModel(address % 16 == 0, fmt::format("address {:#x} is not aligned to 16 bytes", address));
+  return elementsAt<T>(memory, address, ceilDivide(rows, 4) * 4);
+}
+
+/// The first four parameters of kernels over rows.
+struct ModelColumns {
+  std::uint64_t address, column_stride, row_stride, rows;
+  bool strided;
+
+  static ModelColumns of(const ModelLaunch& launch, bool strided) {
+    const auto& a = launch.arguments;
+    return {a[0], a[1], a[2], a[3], strided};
+  }
+
+  /// Reads column `column` of rows from `first` on.
+  template <class T>
+  std::vector<T> read(ModelMemory& memory, std::size_t column, std::size_t first, std::size_t count) const {
+    std::vector<T> values(count, std::numeric_limits<T>::quiet_NaN());
+    const std::size_t end = std::min<std::size_t>(first + count, rows);
+    if (strided) {
+      for (std::size_t r = first; r < end; ++r) {
+        const std::uint64_t offset = column * column_stride + r * row_stride;  // strides may be negative: modulo 2^64
+        values[r - first] = elementsAt<T>(memory, address + offset * sizeof(T), 1)[0];
+      }
+      return values;
+    }
+    requireOfModel(column_stride % 4 == 0 && column_stride >= rows,
+                   fmt::format("a column stride of {} for {} rows", column_stride, rows));
+    const auto source = vectorAt<T>(memory, address + column * column_stride * sizeof(T), rows);
+    if (first < end) std::copy(source.begin() + first, source.begin() + end, values.begin());
+    return values;
+  }
+};
+
+/// Adds the items of one group in the fixed tree.
+template <class T>
+T sumOfGroup(std::span<const T> items) {
+  std::vector<T> sums(items.begin(), items.end());
+  for (std::size_t width = sums.size(); width > 1; width /= 2) {
+    for (std::size_t i = 0; i < width / 2; ++i) sums[i] = sums[2 * i] + sums[2 * i + 1];
+  }
+  return sums[0];
+}
+
+/// Where the values of one output go: predictions, or sums of groups.
+template <class T>
+class ModelOutputs {
+ public:
+  ModelOutputs(const std::optional<LossSpec>& loss, std::span<const std::uint64_t> arguments, std::size_t rows,
+               ModelMemory& memory)
+      : loss_(loss), arguments_(arguments), rows_(rows), memory_(memory) {
+    if (!loss_) return;
+    target_ = vectorAt<T>(memory, arguments[0], rows);
+    if (loss_->weighted) weights_ = vectorAt<T>(memory, arguments[1], rows);
+  }
+
+  /// `values` are those of rows from `first` on, a multiple of kGroupRows; what is past the last row is ignored.
+  void put(std::size_t output, std::size_t first, std::span<const T> values) {
+    const std::size_t count = std::min(values.size(), rows_ - first);
+    if (loss_) {
+      for (std::size_t i = 0; i < count; i += kGroupRows) {
+        putGroup(output, first + i, values.subspan(i, std::min(kGroupRows, count - i)));
+      }
+      return;
+    }
+    requireOfModel(arguments_[1] % 4 == 0 && arguments_[1] >= rows_,
+                   fmt::format("an output stride of {} for {} rows", arguments_[1], rows_));
+    const auto out = vectorAt<T>(memory_, arguments_[0] + output * arguments_[1] * sizeof(T), rows_);
+    std::copy_n(values.begin(), count, out.begin() + first);
+    std::fill(out.begin() + first + count, out.begin() + std::min(out.size(), first + values.size()),
+              std::numeric_limits<T>::quiet_NaN());
+  }
+
+ private:
+  void putGroup(std::size_t output, std::size_t first, std::span<const T> values) {
+    std::array<T, kGroupRows> terms{}, valid{}, weights{};
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      const T weight = loss_->weighted ? weights_[first + i] : T(1);
+      if (loss_->skip_invalid && !std::isfinite(values[i])) continue;
+      const T difference = values[i] - target_[first + i];
+      const T term = loss_->term == LossTerm::kSquared ? difference * difference : std::abs(difference);
+      terms[i] = loss_->weighted ? weight * term : term;
+      valid[i] = 1;
+      weights[i] = weight;
+    }
+    const std::size_t group = first / kGroupRows;
+    write(0, output, group, sumOfGroup<T>(terms));
+    if (loss_->skip_invalid) write(1, output, group, sumOfGroup<T>(valid));
+    if (loss_->skip_invalid && loss_->weighted) write(2, output, group, sumOfGroup<T>(weights));
+  }
+
+  void write(std::size_t channel, std::size_t output, std::size_t group, T sum) {
+    const std::uint64_t index = channel * arguments_[3] + output * ceilDivide(rows_, kGroupRows) + group;
+    elementsAt<T>(memory_, arguments_[2] + index * sizeof(T), 1)[0] = sum;
+  }
+
+  std::optional<LossSpec> loss_;
+  std::span<const std::uint64_t> arguments_;
+  std::size_t rows_;
+  ModelMemory& memory_;
+  std::span<T> target_, weights_;
+};
+
+inline void requireBlocks(const ModelLaunch& launch, std::size_t x, std::size_t y) {
+  requireOfModel(launch.block == std::array<unsigned, 3>{kBlockThreads, 1, 1},
+                 fmt::format("a block of {} x {} x {} threads", launch.block[0], launch.block[1], launch.block[2]));
+  requireOfModel(launch.grid == std::array<unsigned, 3>{static_cast<unsigned>(x), static_cast<unsigned>(y), 1},
+                 fmt::format("a grid of {} x {} x {} blocks instead of {} x {} x 1", launch.grid[0], launch.grid[1],
+                             launch.grid[2], x, y));
+}
+
+}  // namespace srjit

@@ -1,0 +1,38 @@
+// A model of a GPU for which keeping the values of subtrees pays.
+#pragma once
+
+#include <string>
+
+#include <fmt/format.h>
+
+#include "runtime/tiers/direct_proof.h"
+#include "tests/generators/scratch.h"
+#include "tests/gpu_model/device_engine.h"
+
+namespace srjit {
+
+/// A machine on which computing takes so long that every read pays, and where direct code was proved.
+struct SlowMachine : FakeMachine {
+  explicit SlowMachine(Precision p = Precision::kF32, Math m = Math::kStrict, FakeOptions fake = {.lag = true})
+      : FakeMachine(std::move(fake)), precision(p), math(m) {
+    auto cuda = Cuda::open(driver.load().value(), 0).value();
+    const CurrentContext current(*cuda);
+    const auto cache = KernelCache::open({.directory = directory.path("")});
+    cache->writeFact(fmt::format("costs of {} ({}) {} {}", cuda->limits().name, cuda->limits().driver_version,
+                                 nameOf(precision), nameOf(math)),
+                     R"({"interpret": 1e-7, "direct": 1e-7, "compiled": 1e-7})");
+    auto queue = std::make_shared<DeviceQueue>(cuda);
+    auto store = std::make_shared<KernelStore>(cuda, images, cache, precision, math);
+    cache->writeFact(DirectProof(queue, store, cache, 2).fact(), "proved");
+  }
+  Engine keeping(std::uint64_t bytes = std::uint64_t{1} << 20) {
+    return engine(
+        {.precision = precision, .math = math, .cache_directory = directory.path(""), .subtree_bytes = bytes});
+  }
+
+  Precision precision;
+  Math math;
+  Scratch directory;
+};
+
+}  // namespace srjit

@@ -1,0 +1,51 @@
+"""What may include what: the layers from left to right, and the rooms of those that have some.
+
+A layer may include itself and the layers to its left. A room is a folder of a layer. It may include the rooms named
+behind it, the installed headers of its own layer, which lie in the layer's root, and, of the layers to its left, all of
+those without rooms, and the rooms named or, if none of that layer is named, all. A room is named after those that it
+includes, so there is no cycle. Sources in the root of a layer, and headers there that are not installed, may include
+every room of the layer, and no room may include them.
+"""
+
+LAYERS = ["ir", "passes", "compiler", "runtime", "tools"]
+
+# Room: what it owns, and what it may include.
+ROOMS = {
+    "compiler/lowering": ("operators as LLVM IR, the tree of a loss, scopes of calls of LLVM", []),
+    "compiler/nvptx": ("LLVM modules for GPUs, straight-line kernels, libdevice", ["compiler/lowering"]),
+    "compiler/interpreter": ("handlers, bytecode and the kernel of the GPU's interpreter",
+                             ["compiler/lowering", "compiler/nvptx"]),
+    "compiler/host": ("machine code and programs for the processor", ["compiler/lowering"]),
+    "compiler/sass": ("NVIDIA's machine instructions: table, encoder, verifier, listing, cubins", []),
+    "compiler/direct": ("the direct tier's emitter: select, schedule, allocate", ["compiler/lowering", "compiler/sass"]),
+    "compiler/kernels": ("loadable images and their keys, the assembler, how expressions share kernels",
+                         ["compiler/lowering", "compiler/nvptx", "compiler/interpreter"]),
+    "runtime/platform": ("memory, clocks, processes", []),
+    "runtime/cuda": ("the driver, contexts, owners of its objects", ["compiler/nvptx", "compiler/kernels", "runtime/platform"]),
+    "runtime/cache": ("images of kernels in memory and on disk", ["compiler/kernels", "runtime/platform"]),
+    "runtime/evaluation": ("what is evaluated: program, graphs, rows, losses; and the seam to a device",
+                           ["compiler/lowering", "compiler/interpreter", "compiler/kernels", "runtime/platform"]),
+    "runtime/host": ("evaluation on the processor",
+                     ["compiler/lowering", "compiler/host", "compiler/kernels", "runtime/platform", "runtime/evaluation"]),
+    "runtime/gpu": ("data, code and runs on a GPU",
+                    ["runtime/platform", "runtime/cuda", "runtime/cache", "runtime/evaluation"]),
+    "runtime/subtrees": ("values of subtrees that are kept in spare columns",
+                         ["runtime/platform", "runtime/cuda", "runtime/evaluation", "runtime/gpu"]),
+    "runtime/tiers": ("which code serves a program, what is made in the background, the direct tier's self-test",
+                      ["runtime/platform", "runtime/cuda", "runtime/cache", "runtime/evaluation", "runtime/host",
+                       "runtime/gpu", "runtime/subtrees"]),
+}
+
+# Folders of tests/ that other layers may include, and who.
+SHARED_TESTS = {"tests/generators": ["tools/bench"]}
+
+
+def room_of(name):
+    """The room of a file, "compiler/sass" of "compiler/sass/encode.h"; None in the root of a layer or without rooms."""
+    room = "/".join(name.split("/")[:2])
+    return room if room in ROOMS else None
+
+
+def rooms_of(layer):
+    """The rooms of a layer, in order."""
+    return [room for room in ROOMS if room.startswith(layer + "/")]

@@ -1,0 +1,59 @@
+// Keys and images for the tests of the kernel cache, and processes to use them in.
+#pragma once
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdint>
+#include <string>
+
+#include "compiler/kernels/image_maker.h"
+#include "compiler/kernels/key.h"
+#include "tests/generators/scratch.h"
+
+namespace srjit {
+
+inline KernelKey keyNumber(std::uint64_t number) {
+  return {DigestBuilder().add(number).finish(), "image " + std::to_string(number)};
+}
+
+/// An image of its own for every number, with `bytes` of code.
+inline KernelImage imageNumber(std::uint64_t number, std::size_t bytes = 1000) {
+  KernelImage image;
+  for (std::size_t i = 0; i < bytes; ++i) image.code.push_back(static_cast<std::byte>(i * i + number * 31));
+  image.is_ptx = number % 2 == 1;
+  image.kernels = {{"srjit_rows_0", 32, 0, 0, 0}, {"srjit_rows_1", static_cast<unsigned>(number), 8, 4, 12}};
+  image.seconds = 0.25;
+  return image;
+}
+
+inline bool sameImage(const KernelImage& a, const KernelImage& b) {
+  const auto same = [](const KernelFacts& x, const KernelFacts& y) {
+    return x.name == y.name && x.registers == y.registers && x.stack_bytes == y.stack_bytes &&
+           x.spill_store_bytes == y.spill_store_bytes && x.spill_load_bytes == y.spill_load_bytes;
+  };
+  return a.code == b.code && a.is_ptx == b.is_ptx && a.seconds == b.seconds &&
+         std::ranges::equal(a.kernels, b.kernels, same);
+}
+
+/// Starts `body` in a process of its own, whose exit status is what it returns.
+template <class Body>
+pid_t startChild(const Body& body) {
+  const pid_t child = fork();
+  if (child == 0) _exit(body());
+  return child;
+}
+
+/// The exit status of a child, or 128 plus the signal that ended it.
+inline int ended(pid_t child) {
+  int status = 0;
+  waitpid(child, &status, 0);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+constexpr uid_t kNobody = 65534;
+
+/// Drops the rights that root has over files; false if that cannot be.
+inline bool becomeNobody() { return geteuid() != 0 || (setgid(kNobody) == 0 && setuid(kNobody) == 0); }
+
+}  // namespace srjit

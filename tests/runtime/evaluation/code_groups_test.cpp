@@ -1,0 +1,108 @@
+// Which expressions are compiled together: bounded lengths, in order, and what is too long for any.
+#include "runtime/evaluation/code_groups.h"
+
+#include <numeric>
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+
+#include "ir/text.h"
+
+namespace srjit {
+namespace {
+
+using testing::ElementsAre;
+using testing::IsEmpty;
+
+/// x0+x0+...: 2 n + 1 tokens, n additions.
+Expression sumOf(std::size_t additions, const std::string& term = "x0") {
+  std::string text = term;
+  for (std::size_t i = 0; i < additions; ++i) text += "+" + term;
+  return parse(text, Language::kInfix).value();
+}
+
+std::vector<std::uint32_t> allOf(const std::vector<Expression>& expressions) {
+  std::vector<std::uint32_t> order(expressions.size());
+  std::iota(order.begin(), order.end(), 0U);
+  return order;
+}
+
+KernelGroups kernelsOf(const std::vector<Expression>& expressions, std::size_t longest = kMaxCodeLength) {
+  return groupForKernels(expressions, allOf(expressions), codeWeights(Precision::kF32, Math::kPrecise), longest);
+}
+
+TEST(CodeLength, OperatorsCountAsTheirInstructionsOnAGpu) {
+  const CodeWeights weights = codeWeights(Precision::kF32, Math::kPrecise);
+  const auto lengthOf = [&](const char* text) {
+    return deviceCodeLength(parse(text, Language::kInfix).value(), weights);
+  };
+  EXPECT_EQ(lengthOf("x0"), 1u);
+  EXPECT_EQ(lengthOf("x0+1"), 3u);
+  EXPECT_EQ(lengthOf("neg(x0)"), 2u);  // an operator without instructions is a token yet
+  EXPECT_EQ(lengthOf("sin(x0)"), 1 + codeWeight(*findOp("sin"), Precision::kF32, Math::kPrecise));
+  EXPECT_EQ(hostCodeLength(parse("sin(x0)", Language::kInfix).value()), 2u);
+}
+
+TEST(KernelGroups, KernelsHaveABoundedLengthAndAllExpressionsInOrder) {
+  for (const std::size_t count : {1, 64, 65, 1000, 5000}) {
+    for (const char* const text : {"x0", "x0*x1+1", "sin(x0)+exp(x1)"}) {
+      const std::vector<Expression> expressions(count, parse(text, Language::kInfix).value());
+      const KernelGroups made = kernelsOf(expressions);
+      EXPECT_THAT(made.too_long, IsEmpty());
+      std::vector<std::uint32_t> members;
+      for (const KernelGroup& group : made.groups) {
+        EXPECT_LE(group.expressions.size(), kExpressionsPerKernel);
+        EXPECT_LE(group.weight, 1600U);
+        members.insert(members.end(), group.expressions.begin(), group.expressions.end());
+      }
+      EXPECT_EQ(members, allOf(expressions));
+      const std::size_t fit = made.groups[0].expressions.size();
+      EXPECT_EQ(made.groups.size(), (count + fit - 1) / fit) << text;
+    }
+  }
+}
+
+TEST(KernelGroups, OneExpressionMayFillAKernelAndNoMore) {
+  const std::vector<Expression> expressions = {sumOf(2047), sumOf(2048), sumOf(65, "sin(x0)"), sumOf(68, "sin(x0)")};
+  const KernelGroups made = kernelsOf(expressions);
+  EXPECT_THAT(made.too_long, ElementsAre(1, 3));
+  ASSERT_EQ(made.groups.size(), 2u);
+  EXPECT_THAT(made.groups[0].expressions, ElementsAre(0));
+  EXPECT_THAT(made.groups[1].expressions, ElementsAre(2));
+  EXPECT_THAT(kernelsOf(expressions, 5000).too_long, IsEmpty());
+  EXPECT_THAT(kernelsOf(expressions, 100).too_long, ElementsAre(0, 1, 2, 3));
+}
+
+TEST(HostGroups, GraphsThatAreCompiledHaveABoundedLength) {
+  for (const std::size_t additions : {1, 100, 400, 2047}) {
+    const std::vector<Expression> expressions(50, sumOf(additions));
+    std::size_t next = 0;
+    for (const HostGroup& group : groupForHost(expressions, allOf(expressions), Tier::kCompile)) {
+      EXPECT_TRUE(group.compiled);
+      EXPECT_EQ(group.first, next);
+      EXPECT_LE(group.last - group.first, kCompiledPerBatch);
+      EXPECT_EQ(group.length, (group.last - group.first) * (2 * additions + 1));
+      EXPECT_LE(group.length, kMaxCodeLength);
+      next = group.last;
+    }
+    EXPECT_EQ(next, expressions.size());
+  }
+}
+
+TEST(HostGroups, TooLongIsNotCompiled) {
+  const std::vector<Expression> expressions = {sumOf(1), sumOf(2048), sumOf(2)};
+  const std::vector<HostGroup> groups = groupForHost(expressions, allOf(expressions), Tier::kCompile);
+  ASSERT_EQ(groups.size(), 3u);
+  EXPECT_TRUE(groups[0].compiled);
+  EXPECT_FALSE(groups[1].compiled);
+  EXPECT_TRUE(groups[2].compiled);
+  for (const HostGroup& group : groupForHost(expressions, allOf(expressions), Tier::kCompile, 4097)) {
+    EXPECT_TRUE(group.compiled);
+  }
+  for (const HostGroup& group : groupForHost(expressions, allOf(expressions), Tier::kInterpret)) {
+    EXPECT_FALSE(group.compiled);
+  }
+}
+
+}  // namespace
+}  // namespace srjit

@@ -1,0 +1,213 @@
+// What an engine refuses, and many threads on one engine.
+#include <limits>
+#include <thread>
+
+#include <tbb/task_arena.h>
+
+#include "tests/generators/workload.h"
+
+namespace srjit {
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+Error errorOf(const EngineOptions& options) {
+  const Result<Engine> engine = Engine::create(options);
+  return engine.ok() ? Error{Errc::kInvalid, "no error", {}} : engine.error();
+}
+
+TEST(EngineCreate, NamesWhatIsWrongWithADevice) {
+  EXPECT_EQ(errorOf({.device = "gpu"}).message, "device 'gpu', expected auto, cpu or cuda:N");
+  EXPECT_EQ(errorOf({.device = "cuda:"}).message, "device 'cuda:', expected auto, cpu or cuda:N");
+  EXPECT_EQ(errorOf({.device = "cuda:1x"}).code, Errc::kInvalid);
+  EXPECT_EQ(errorOf({.device = "cuda:99999999999"}).code, Errc::kInvalid);
+  EXPECT_EQ(errorOf({.device = "cuda:97"}).code, Errc::kMachine);
+  EXPECT_EQ(errorOf({.threads = 5000}).message, "5000 threads, expected at most 1024");
+}
+
+TEST(EngineCreate, SaysHowManyThreadsItUses) {
+  const auto available = static_cast<unsigned>(tbb::this_task_arena::max_concurrency());
+  EXPECT_EQ(Engine::create({.threads = 1}).value().options().threads, 1U);
+  EXPECT_EQ(Engine::create({.threads = 3}).value().options().threads, std::min(3U, available));
+  EXPECT_EQ(Engine::create({.threads = 1000}).value().options().threads, std::min(1000U, available));
+  EXPECT_EQ(Engine::create({}).value().options().threads, available);
+}
+
+class Upload : public testing::Test {
+ protected:
+  Engine engine_ = Engine::create({}).value();
+  Engine wide_ = Engine::create({.precision = Precision::kF64}).value();
+  std::string messageOf(const Workload& w) { return messageOf(engine_, w.view()); }
+  static std::string messageOf(const Engine& engine, const DataView& view) {
+    const Result<Dataset> data = engine.upload(view);
+    if (data.ok()) return "no error";
+    EXPECT_EQ(data.error().code, Errc::kInvalid);
+    return data.error().message;
+  }
+  Workload w_{.expressions = {}, .columns = {{1, 2}, {3, 4}}, .target = {1, 2}, .weights = {1, 1}, .parameters = {}};
+};
+
+TEST_F(Upload, ChecksSizes) {
+  EXPECT_EQ(messageOf(w_), "no error");
+  w_.columns[1].push_back(5);
+  EXPECT_EQ(messageOf(w_), "column x1 has 3 rows, expected 2 rows, as x0 has");
+  w_.columns[1].resize(2);
+  w_.target.push_back(5);
+  EXPECT_EQ(messageOf(w_), "the target has 3 rows, expected 2 rows, as x0 has");
+  w_.target.resize(2);
+  w_.weights.push_back(5);
+  EXPECT_EQ(messageOf(w_), "the weights have 3 rows, expected 2 rows, as x0 has");
+  EXPECT_EQ(messageOf({}), "data without rows");
+  EXPECT_EQ(messageOf({.expressions = {}, .columns = {{}}, .target = {}, .weights = {}, .parameters = {}}),
+            "data without rows");
+}
+
+TEST_F(Upload, ChecksWeights) {
+  w_.weights = {1, -0.5};
+  EXPECT_EQ(messageOf(w_), "weight -0.5 in row 2, expected a finite number that is not negative");
+  w_.weights = {std::nan(""), 1};
+  EXPECT_EQ(messageOf(w_), "weight nan in row 1, expected a finite number that is not negative");
+  w_.weights = {1, kInfinity};
+  EXPECT_EQ(messageOf(w_), "weight inf in row 2, expected a finite number that is not negative");
+  w_.weights = {0, 0};
+  EXPECT_EQ(messageOf(w_), "the weights are all zero");
+  EXPECT_EQ(messageOf(wide_, w_.view()), "the weights are all zero");
+}
+
+TEST_F(Upload, ShowsWeightsAsGivenWhereF32CannotHoldThem) {
+  w_.weights = {1e300, 1};
+  EXPECT_EQ(messageOf(w_), "weight 1e+300 in row 1, expected a number within the range of f32 that is not negative");
+  EXPECT_EQ(messageOf(wide_, w_.view()), "no error");
+  w_.weights = {0, 1e-60};
+  EXPECT_EQ(messageOf(w_), "the weights are all zero once rounded to f32");
+  EXPECT_EQ(messageOf(wide_, w_.view()), "no error");
+  const std::vector<float> given{1, -0.1F};
+  DataView view = w_.view();
+  view.weights.emplace(given);
+  EXPECT_EQ(messageOf(wide_, view), "weight -0.1 in row 2, expected a finite number that is not negative");
+}
+
+TEST_F(Upload, ChecksTheSumOfWeights) {
+  w_.weights = {1e308, 1e308};
+  EXPECT_EQ(messageOf(wide_, w_.view()), "the sum of the weights is beyond the range of f64");
+  w_.weights = {3e38, 3e38};  // beyond f32, but sums are in double
+  EXPECT_EQ(messageOf(w_), "no error");
+}
+
+TEST_F(Upload, ChecksTheTarget) {
+  w_ = {.expressions = {}, .columns = {{1, 2, 3}}, .target = {1, 2, std::nan("")}, .weights = {}, .parameters = {}};
+  EXPECT_EQ(messageOf(w_), "target nan in row 3: expected a finite number");
+  EXPECT_EQ(messageOf(wide_, w_.view()), "target nan in row 3: expected a finite number");
+  w_.target = {1, -kInfinity, 3};
+  EXPECT_EQ(messageOf(w_), "target -inf in row 2: expected a finite number");
+  w_.target = {-1e300, 2, 3};
+  EXPECT_EQ(messageOf(w_), "target -1e+300 in row 1: expected a number within the range of f32");
+  EXPECT_EQ(messageOf(wide_, w_.view()), "no error");
+}
+
+TEST_F(Upload, ColumnsMayHoldAnything) {
+  w_.columns = {{std::nan(""), 1e300}, {-kInfinity, -1e300}};
+  const std::vector<Expression> columns{build({Token::variable(0)}), build({Token::variable(1)})};
+  const std::vector<double> got = predict(engine_, engine_.compile(columns), engine_.upload(w_.view()).value(), {});
+  EXPECT_TRUE(std::isnan(got[0]));
+  EXPECT_EQ(std::vector(got.begin() + 1, got.end()), (std::vector<double>{kInfinity, -kInfinity, -kInfinity}));
+}
+
+TEST_F(Upload, WithoutMemoryIsAnError) {
+  // A view that claims more rows than there are bytes is only read once there is room for a copy.
+  const std::vector<double> one{1};
+  DataView view;
+  ColumnView column = std::span<const double>(one);
+  column.size = std::size_t{1} << 60;
+  view.columns = {column};
+  const Result<Dataset> data = engine_.upload(view);
+  ASSERT_FALSE(data.ok());
+  EXPECT_EQ(data.error().code, Errc::kMachine);
+  EXPECT_TRUE(data.error().message.starts_with("out of memory: ")) << data.error().message;
+  EXPECT_TRUE(data.error().message.ends_with(" bytes wanted")) << data.error().message;
+}
+
+TEST_F(Upload, CopiesWhatItIsGiven) {
+  const Dataset data = engine_.upload(w_.view()).value();
+  w_.columns[0][0] = 100;
+  const Program program = engine_.compile(std::vector{build({Token::variable(0)})});
+  EXPECT_EQ(predict(engine_, program, data, {}), (std::vector<double>{1, 2}));
+  EXPECT_EQ(data.rows(), 2U);
+  EXPECT_EQ(data.columns(), 2U);
+}
+
+TEST(EngineEvaluate, ChecksSizesAndPrecisions) {
+  const Engine engine = Engine::create({}).value();
+  const Engine other = Engine::create({.precision = Precision::kF64}).value();
+  const Workload w{.expressions = {build({Token::parameter(1)})},
+                   .columns = {{1, 2}},
+                   .target = {1, 2},
+                   .weights = {},
+                   .parameters = {}};
+  const Dataset data = engine.upload(w.view()).value();
+  const Program program = engine.compile(w.expressions);
+  std::vector<float> out(2);
+  std::vector<double> wide(2);
+  const std::vector<double> parameters(2);
+  const auto messageOf = [](const auto& result) { return result.ok() ? "no error" : result.error().message; };
+  const std::span<float> whole(out);
+  EXPECT_EQ(messageOf(engine.evaluate(program, data, parameters, whole)), "no error");
+  EXPECT_EQ(messageOf(engine.evaluate(program, data, parameters, whole.first(1))),
+            "output of 1 numbers, expected 1 expressions x 2 rows");
+  EXPECT_EQ(messageOf(engine.evaluate(program, data, {}, whole)), "0 parameters, but the program has 2");
+  EXPECT_EQ(messageOf(engine.loss(program, data, {})), "0 parameters, but the program has 2");
+  EXPECT_EQ(messageOf(engine.evaluate(program, data, parameters, std::span<double>(wide))),
+            "output in f64, but the engine computes in f32");
+  EXPECT_EQ(messageOf(other.evaluate(program, data, parameters, std::span<double>(wide))),
+            "a program in f32, but the engine computes in f64");
+  EXPECT_EQ(messageOf(other.evaluate(other.compile(w.expressions), data, parameters, std::span<double>(wide))),
+            "data in f32, but the engine computes in f64");
+  const Engine fast = Engine::create({.math = Math::kFast}).value();
+  EXPECT_EQ(messageOf(fast.evaluate(program, data, parameters, whole)),
+            "a program in precise, but the engine computes in fast");
+  EXPECT_EQ(messageOf(fast.loss(program, data, parameters)), "a program in precise, but the engine computes in fast");
+  EXPECT_EQ(messageOf(fast.loss(fast.compile(w.expressions), data, parameters)), "no error");
+}
+
+TEST(EngineEvaluate, AProgramOutlivesItsEngine) {
+  const Workload w{.expressions = {build({Token::variable(0), Token::operation(Op::kSin)})},
+                   .columns = {{1, 2}},
+                   .target = {},
+                   .weights = {},
+                   .parameters = {}};
+  std::optional<Engine> first = Engine::create({}).value();
+  const Program interpreted = first->compile(w.expressions, {.tier = Tier::kInterpret});
+  const Program compiled = first->compile(w.expressions, {.tier = Tier::kCompile});
+  first.reset();
+  const Engine second = Engine::create({}).value();
+  const Dataset data = second.upload(w.view()).value();
+  expectSameBits(predict(second, interpreted, data, {}), predict(second, compiled, data, {}), 2, "tiers");
+}
+
+TEST(EngineThreads, MayShareOneEngine) {
+  const Engine engine = Engine::create({.threads = 2}).value();
+  const GeneratorOptions options{.seed = 3, .variables = 4, .parameters = 1, .parameter_probability = 0.1};
+  const Workload w = Workload::random(options, 12, 700, Spread::kTame, Precision::kF32);
+  const Dataset data = engine.upload(w.view()).value();
+  const Program shared = engine.compile(w.expressions, {.tier = Tier::kInterpret});
+  const std::vector<double> expected = predict(engine, shared, data, w.parameters);
+  const std::vector<double> losses = engine.loss(shared, data, w.parameters).value().values;
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 6; ++t) {
+    threads.emplace_back([&, t] {
+      for (int i = 0; i < 5; ++i) {
+        expectSameBits(predict(engine, shared, data, w.parameters), expected, 700, "shared program");
+        const Program own =
+            engine.compile(w.expressions, {.tier = (t + i) % 3 == 0 ? Tier::kCompile : Tier::kInterpret});
+        const Dataset copy = engine.upload(w.view()).value();
+        const LossOptions kinds{static_cast<LossKind>((t + i) % 6), static_cast<NanPolicy>(i % 3)};
+        EXPECT_TRUE(engine.loss(own, copy, w.parameters, kinds).ok());
+        expectSameBits(engine.loss(own, copy, w.parameters).value().values, losses, 1, "losses");
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+}  // namespace
+}  // namespace srjit

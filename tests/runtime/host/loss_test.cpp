@@ -1,0 +1,239 @@
+// Losses: the fixed tree of their sums, their meaning, weights and policies.
+#include <limits>
+
+#include "compiler/lowering/loss.h"
+#include "runtime/evaluation/loss_value.h"
+#include "tests/generators/workload.h"
+
+namespace srjit {
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+constexpr LossKind kKinds[] = {LossKind::kSse, LossKind::kMse,  LossKind::kRmse,
+                               LossKind::kMae, LossKind::kNmse, LossKind::kR2};
+
+template <class T>
+T pairwise(std::vector<T> level) {
+  while (level.size() > 1) {
+    for (std::size_t i = 0; i < level.size() / 2; ++i) level[i] = level[2 * i] + level[2 * i + 1];
+    level.resize(level.size() / 2);
+  }
+  return level[0];
+}
+
+/// The tree of loss.h, one number at a time.
+template <class T>
+double treeSum(std::span<const T> items) {
+  std::vector<double> chains(kSumChains, 0.0);
+  for (std::size_t first = 0; first < items.size(); first += kGroupRows) {
+    std::vector<T> group(kGroupRows, T(0));
+    for (std::size_t i = 0; i < std::min(kGroupRows, items.size() - first); ++i) group[i] = items[first + i];
+    chains[first / kGroupRows % kSumChains] += static_cast<double>(pairwise(group));
+  }
+  return pairwise(chains);
+}
+
+template <class T>
+Engine engineOf() {
+  return Engine::create({.precision = sizeof(T) == 4 ? Precision::kF32 : Precision::kF64}).value();
+}
+
+template <class T>
+void checkTree(const Engine& engine, const Workload& w, Tier tier, const LossOptions& options) {
+  const Dataset data = engine.upload(w.view()).value();
+  const Program program = engine.compile(w.expressions, {.tier = tier});
+  const std::vector<double> predictions = predict(engine, program, data, w.parameters);
+  const Losses losses = engine.loss(program, data, w.parameters, options).value();
+  const std::size_t rows = w.rows();
+  for (std::size_t e = 0; e < program.size(); ++e) {
+    std::vector<T> terms, weights;
+    std::uint64_t valid = 0;
+    for (std::size_t r = 0; r < rows; ++r) {
+      const T f = static_cast<T>(predictions[e * rows + r]);
+      const T weight = w.weights.empty() ? T(1) : static_cast<T>(w.weights[r]);
+      const T difference = f - static_cast<T>(w.target[r]);
+      T term = options.kind == LossKind::kMae ? std::abs(difference) : difference * difference;
+      if (!w.weights.empty()) term = weight * term;
+      const bool counts = options.nan == NanPolicy::kPropagate || std::isfinite(f);
+      valid += counts;
+      weights.push_back(counts ? weight : T(0));
+      terms.push_back(counts ? term : T(0));
+    }
+    double expected = treeSum<T>(terms);
+    const bool is_open = options.nan == NanPolicy::kPropagate && !std::isfinite(expected);
+    if (options.kind != LossKind::kSse) {
+      // Where no row is left out, the sum of the weights is that of the data, nearly exact.
+      expected /=
+          valid == rows ? treeSum<double>(std::vector<double>(weights.begin(), weights.end())) : treeSum<T>(weights);
+    }
+    if (options.nan == NanPolicy::kSkip && valid == 0) expected = std::nan("");
+    if (options.nan == NanPolicy::kReject && valid < rows) expected = kInfinity;
+    ASSERT_TRUE(sameBits(losses.values[e], expected))
+        << "expression " << e << ": " << losses.values[e] << ", expected " << expected << " over " << rows << " rows";
+    ASSERT_EQ(losses.valid_rows[e], is_open ? Losses::kNotCounted : valid);
+  }
+}
+
+TEST(Loss, AddsInTheFixedTree) {
+  const Engine single = engineOf<float>(), wide = engineOf<double>();
+  for (const std::size_t rows : {1U, 2U, 127U, 128U, 129U, 1000U, 10007U}) {
+    for (const bool weighted : {false, true}) {
+      const GeneratorOptions options{.seed = rows, .variables = 5};
+      Workload w = Workload::random(options, 6, rows, Spread::kWide, Precision::kF32);
+      // Eighths: sums of weights are exact in any order.
+      for (std::size_t r = 0; weighted && r < rows; ++r) w.weights.push_back(static_cast<double>(1 + r % 9) / 8);
+      for (const NanPolicy nan : {NanPolicy::kPropagate, NanPolicy::kSkip, NanPolicy::kReject}) {
+        for (const LossKind kind : {LossKind::kSse, LossKind::kMse, LossKind::kMae}) {
+          checkTree<float>(single, w, Tier::kInterpret, {kind, nan});
+          checkTree<double>(wide, w, Tier::kInterpret, {kind, nan});
+        }
+      }
+      checkTree<float>(single, w, Tier::kCompile, {LossKind::kMse, NanPolicy::kSkip});
+      checkTree<double>(wide, w, Tier::kCompile, {LossKind::kMse, NanPolicy::kSkip});
+    }
+  }
+}
+
+/// An engine, and losses of one expression x0 against given numbers.
+class LossOfColumn : public testing::Test {
+ protected:
+  Engine engine_ = Engine::create({.precision = Precision::kF64}).value();
+
+  Result<Losses> losses(const Workload& w, const LossOptions& options) {
+    const Dataset data = engine_.upload(w.view()).value();
+    return engine_.loss(engine_.compile(w.expressions), data, w.parameters, options);
+  }
+  double loss(const Workload& w, const LossOptions& options) { return losses(w, options).value().values.at(0); }
+
+  Workload w_{
+      .expressions = {build({Token::variable(0)})}, .columns = {}, .target = {}, .weights = {}, .parameters = {}};
+};
+
+TEST(SumChains, AreTheTreeOfGroupsInAnyChunks) {
+  Random random(3);
+  std::vector<float> groups;
+  for (int i = 0; i < 1000; ++i) groups.push_back(static_cast<float>(random.magnitude(-20, 20)));
+  const auto wanted = [&] {
+    std::vector<double> chains(kSumChains, 0.0);
+    for (std::size_t c = 0; c < kSumChains; ++c) {
+      for (std::size_t g = c; g < groups.size(); g += kSumChains) chains[c] += static_cast<double>(groups[g]);
+    }
+    return pairwise(chains);
+  }();
+  for (const std::size_t chunk : {std::size_t{32}, std::size_t{320}, groups.size()}) {
+    SumChains chains;
+    for (std::size_t first = 0; first < groups.size(); first += chunk) {
+      chains.add(std::span<const float>(groups).subspan(first, std::min(chunk, groups.size() - first)));
+    }
+    EXPECT_TRUE(sameBits(chains.sum(), wanted)) << chunk;
+  }
+}
+
+TEST_F(LossOfColumn, LeavesOutWeightsInTheTree) {
+  // 0.1 is no sum of powers of two, so that another order of additions would show.
+  const std::size_t rows = 5000;
+  w_.columns = {std::vector<double>(rows, 1)};
+  w_.target = std::vector<double>(rows, 3);
+  for (std::size_t r = 0; r < rows; ++r) w_.weights.push_back(0.1 + static_cast<double>(r % 7) / 3);
+  w_.columns[0][17] = kInfinity;
+  w_.columns[0][1700] = std::nan("");
+  std::vector<double> kept = w_.weights, terms;
+  kept[17] = kept[1700] = 0;
+  for (const double weight : kept) terms.push_back(weight * 4);
+  const double expected = treeSum<double>(terms) / treeSum<double>(kept);
+  EXPECT_TRUE(sameBits(loss(w_, {LossKind::kMse, NanPolicy::kSkip}), expected));
+}
+
+TEST_F(LossOfColumn, MeansWhatItsNameSays) {
+  w_.columns = {{1, 2, 3, 8}};
+  w_.target = {1, 4, 3, 4};  // differences 0 -2 0 4; mean 3, variance (4 + 1 + 0 + 1) / 4
+  const double expected[] = {20, 5, std::sqrt(5.0), 1.5, 5 / 1.5, 1 - 5 / 1.5};
+  for (std::size_t i = 0; i < 6; ++i) EXPECT_DOUBLE_EQ(loss(w_, {kKinds[i], NanPolicy::kPropagate}), expected[i]) << i;
+}
+
+TEST_F(LossOfColumn, WeighsRows) {
+  w_.columns = {{1, 2, 3, 8}};
+  w_.target = {1, 4, 3, 4};
+  w_.weights = {0, 1, 2, 1};  // mean (4 + 6 + 4) / 4 = 3.5, variance (0.25 + 0.5 + 0.25) / 4
+  const double expected[] = {20, 5, std::sqrt(5.0), 1.5, 5 / 0.25, 1 - 5 / 0.25};
+  for (std::size_t i = 0; i < 6; ++i) EXPECT_DOUBLE_EQ(loss(w_, {kKinds[i], NanPolicy::kPropagate}), expected[i]) << i;
+}
+
+TEST_F(LossOfColumn, FollowsThePolicy) {
+  w_.columns = {{1, std::nan(""), 3, kInfinity}};
+  w_.target = {2, 2, 1, 1};
+  w_.weights = {1, 5, 3, 7};
+  EXPECT_TRUE(std::isnan(loss(w_, {LossKind::kMse, NanPolicy::kPropagate})));
+  EXPECT_EQ(losses(w_, {LossKind::kMse, NanPolicy::kPropagate}).value().valid_rows[0], Losses::kNotCounted);
+  EXPECT_DOUBLE_EQ(loss(w_, {LossKind::kMse, NanPolicy::kSkip}), (1 + 3 * 4.0) / 4);
+  EXPECT_DOUBLE_EQ(loss(w_, {LossKind::kSse, NanPolicy::kSkip}), 13);
+  EXPECT_EQ(losses(w_, {LossKind::kMse, NanPolicy::kSkip}).value().valid_rows[0], 2U);
+  for (const LossKind kind : kKinds) {
+    EXPECT_EQ(loss(w_, {kind, NanPolicy::kReject}), kind == LossKind::kR2 ? -kInfinity : kInfinity);
+  }
+  w_.columns = {{kInfinity, 1, 1, 1}};
+  EXPECT_EQ(loss(w_, {LossKind::kMse, NanPolicy::kPropagate}), kInfinity);
+  w_.columns = {{std::nan(""), -kInfinity, kInfinity, kInfinity}};
+  for (const LossKind kind : kKinds) EXPECT_TRUE(std::isnan(loss(w_, {kind, NanPolicy::kSkip})));
+}
+
+TEST_F(LossOfColumn, RejectTakesWhatIsFinite) {
+  w_.columns = {{1, 2}};
+  w_.target = {2, 4};
+  const Losses losses = this->losses(w_, {LossKind::kMse, NanPolicy::kReject}).value();
+  EXPECT_DOUBLE_EQ(losses.values[0], 2.5);
+  EXPECT_EQ(losses.valid_rows[0], 2U);
+}
+
+TEST_F(LossOfColumn, OfABadExpressionIsNaN) {
+  w_.columns = {{1, 2}};
+  w_.target = {2, 4};
+  w_.expressions.insert(w_.expressions.begin(), build({Token::variable(9)}));
+  const Losses losses = this->losses(w_, {}).value();
+  ASSERT_EQ(losses.values.size(), 2U);
+  EXPECT_TRUE(std::isnan(losses.values[0]));
+  EXPECT_DOUBLE_EQ(losses.values[1], 2.5);
+  ASSERT_EQ(losses.failures.size(), 1U);
+  EXPECT_EQ(losses.failures[0].error.message, "variable x9, but the data has 1 column");
+}
+
+TEST_F(LossOfColumn, StaysCloseToASumInDouble) {
+  const std::size_t rows = 100003;
+  Random random(1);
+  w_.columns = randomColumns(random, 1, rows, Spread::kTame, Precision::kF32);
+  w_.target = randomColumns(random, 1, rows, Spread::kTame, Precision::kF32)[0];
+  long double sum = 0;
+  for (std::size_t r = 0; r < rows; ++r) {
+    const long double difference = static_cast<long double>(w_.columns[0][r]) - static_cast<long double>(w_.target[r]);
+    sum += difference * difference;
+  }
+  const auto exact = static_cast<double>(sum / static_cast<long double>(rows));
+  const Engine single = Engine::create({}).value();
+  const double f32 =
+      single.loss(single.compile(w_.expressions), single.upload(w_.view()).value(), {}, {}).value().values[0];
+  // docs/accuracy.md: 4 roundings of a term and 7 levels of the tree; the sum of groups is in double.
+  EXPECT_NEAR(f32, exact, exact * 11 * std::ldexp(1.0, -24));
+  EXPECT_NEAR(loss(w_, {}), exact, exact * 1e-12);
+}
+
+TEST(LossSpecOf, SaysWhatAKernelSums) {
+  for (const LossKind kind : kKinds) {
+    for (const bool weighted : {false, true}) {
+      const LossTerm term = kind == LossKind::kMae ? LossTerm::kAbsolute : LossTerm::kSquared;
+      EXPECT_EQ(lossSpec({kind, NanPolicy::kPropagate}, weighted), (LossSpec{term, weighted, false}));
+      EXPECT_EQ(lossSpec({kind, NanPolicy::kSkip}, weighted), (LossSpec{term, weighted, true}));
+      EXPECT_EQ(lossSpec({kind, NanPolicy::kReject}, weighted), (LossSpec{term, weighted, true}));
+    }
+  }
+}
+
+TEST_F(LossOfColumn, OfDataWithoutATargetIsAnError) {
+  w_.columns = {{1, 2}};
+  const Result<Losses> losses = this->losses(w_, {});
+  ASSERT_FALSE(losses.ok());
+  EXPECT_EQ(losses.error().code, Errc::kInvalid);
+  EXPECT_EQ(losses.error().message, "a loss of data without a target");
+}
+
+}  // namespace
+}  // namespace srjit

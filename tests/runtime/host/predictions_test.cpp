@@ -1,0 +1,248 @@
+// Predictions against the float64 reference, and the corners of shapes and sizes.
+#include <limits>
+
+#include "ir/reference.h"
+#include "tests/generators/workload.h"
+
+namespace srjit {
+namespace {
+
+Token op(Op id) { return Token::operation(id); }
+Token x(std::uint32_t i) { return Token::variable(i); }
+Token p(std::uint32_t i) { return Token::parameter(i); }
+
+void checkAgainstReference(const Arithmetic& arithmetic, std::uint64_t seed) {
+  const GeneratorOptions options{
+      .seed = seed, .min_nodes = 1, .max_nodes = 20, .variables = 4, .parameters = 2, .parameter_probability = 0.2};
+  const std::size_t rows = 40;
+  const Workload w = Workload::random(options, 150, rows, Spread::kTame, arithmetic.precision);
+  const Engine engine = Engine::create({.precision = arithmetic.precision, .math = arithmetic.math}).value();
+  const Dataset data = engine.upload(w.view()).value();
+  const Program program = engine.compile(w.expressions, {.tier = Tier::kInterpret});
+  const std::vector<double> predictions = predict(engine, program, data, w.parameters);
+  std::size_t promised = 0;
+  for (std::size_t e = 0; e < w.expressions.size(); ++e) {
+    std::vector<double> parameters;
+    for (const double value : w.parametersOf(program, e)) parameters.push_back(roundTo(arithmetic.precision, value));
+    for (std::size_t r = 0; r < rows; ++r) {
+      std::vector<double> row;
+      for (const auto& column : w.columns) row.push_back(column[r]);
+      const Bounded expected = evaluateBounded(w.expressions[e], row, parameters, arithmetic);
+      const double got = predictions[e * rows + r];
+      if (!std::isfinite(expected.error)) continue;
+      ++promised;
+      if (std::isnan(expected.value) && std::isnan(got)) continue;
+      if (expected.value == got) continue;
+      ASSERT_LE(std::fabs(got - expected.value), expected.error)
+          << nameOf(arithmetic.precision) << " " << nameOf(arithmetic.math) << " expression " << e << " row " << r
+          << ": " << got << ", reference " << expected.value;
+    }
+  }
+  EXPECT_GT(promised, w.expressions.size() * rows / 4);
+}
+
+TEST(Evaluate, StaysWithinTheBoundOfTheReference) {
+  for (const Precision precision : {Precision::kF32, Precision::kF64}) {
+    for (const Math math : {Math::kStrict, Math::kPrecise, Math::kFast}) {
+      for (std::uint64_t seed = 1; seed <= 3; ++seed) checkAgainstReference({precision, math, true}, seed);
+    }
+  }
+}
+
+class Shapes : public testing::TestWithParam<Tier> {
+ protected:
+  Engine engine_ = Engine::create({.precision = Precision::kF64}).value();
+
+  std::vector<double> run(const Workload& w, std::vector<Failure>* failures = nullptr) {
+    const Dataset data = engine_.upload(w.view()).value();
+    return predict(engine_, engine_.compile(w.expressions, {.tier = GetParam()}), data, w.parameters, failures);
+  }
+};
+
+TEST_P(Shapes, LeavesAndRepeatedRoots) {
+  Workload w;
+  w.columns = {{1, 2, 3}, {10, 20, 30}};
+  const Expression sum = build({x(0), x(1), op(Op::kAdd)});
+  const Expression twice = build({x(0), x(1), op(Op::kAdd), x(0), x(1), op(Op::kAdd), op(Op::kMul)});
+  w.expressions = {build({x(1)}), build({p(0)}), sum, sum, build({Token::constant(-4)}), twice, build({x(1)})};
+  w.parameters = {7};
+  EXPECT_EQ(run(w),
+            (std::vector<double>{10, 20, 30, 7, 7, 7, 11, 22, 33, 11, 22, 33, -4, -4, -4, 121, 484, 1089, 10, 20, 30}));
+}
+
+TEST_P(Shapes, OneRowAndNoExpressions) {
+  Workload w;
+  w.columns = {{2}};
+  EXPECT_TRUE(run(w).empty());
+  w.expressions = {build({x(0), x(0), op(Op::kMul)})};
+  EXPECT_EQ(run(w), std::vector<double>{4});
+}
+
+TEST_P(Shapes, ATargetWithoutColumns) {
+  Workload w;
+  w.target = {1, 2, 3};
+  w.expressions = {build({p(0), p(0), op(Op::kAdd)})};
+  w.parameters = {1.5};
+  EXPECT_EQ(run(w), (std::vector<double>{3, 3, 3}));
+}
+
+TEST_P(Shapes, AHundredVariables) {
+  Workload w;
+  std::vector<Token> tokens{x(0)};
+  for (std::uint32_t i = 0; i < 100; ++i) {
+    w.columns.push_back(std::vector<double>(300, static_cast<double>(i)));
+    if (i > 0) tokens.insert(tokens.end(), {x(i), op(Op::kAdd)});
+  }
+  w.expressions = {build(tokens)};
+  EXPECT_EQ(run(w), std::vector<double>(300, 4950.0));
+}
+
+TEST_P(Shapes, AChainOfAHundredThousandNodes) {
+  Workload w;
+  w.columns = {{1, 2, 3, 4, 5}};
+  std::vector<Token> tokens{x(0)};
+  for (int i = 0; i < 50000; ++i) tokens.insert(tokens.end(), {x(0), op(i % 2 == 0 ? Op::kMax : Op::kAdd)});
+  w.expressions = {build(tokens), build({x(0)})};
+  const std::vector<double> out = run(w);
+  for (int r = 0; r < 5; ++r) EXPECT_EQ(out[static_cast<std::size_t>(r)], (r + 1) * 25001.0);
+}
+
+TEST_P(Shapes, ManyLiveValues) {
+  // A comb that needs all its squares at once: more slots than any register file.
+  Workload w;
+  w.columns = {std::vector<double>(700, 1.5)};
+  std::vector<Token> tokens;
+  const int width = 600;
+  for (int i = 0; i < width; ++i) tokens.insert(tokens.end(), {x(0), p(static_cast<std::uint32_t>(i)), op(Op::kMul)});
+  for (int i = 1; i < width; ++i) tokens.push_back(op(Op::kAdd));
+  w.expressions = {build(tokens)};
+  w.parameters.assign(static_cast<std::size_t>(width), 2.0);
+  EXPECT_EQ(run(w), std::vector<double>(700, 3.0 * width));
+}
+
+TEST_P(Shapes, ABadExpressionFailsAlone) {
+  Workload w;
+  w.columns.assign(4, std::vector<double>{1, 2});
+  const Expression good = build({x(3), x(0), op(Op::kAdd)});
+  w.expressions = {good, build({x(9), x(1), op(Op::kMul)}), good, build({x(4)}), good};
+  std::vector<Failure> failures;
+  const std::vector<double> out = run(w, &failures);
+  ASSERT_EQ(failures.size(), 2U);
+  EXPECT_EQ(failures[0].expression, 1U);
+  EXPECT_EQ(failures[0].error.message, "variable x9, but the data has 4 columns");
+  EXPECT_EQ(failures[0].error.code, Errc::kInvalid);
+  EXPECT_EQ(failures[1].expression, 3U);
+  EXPECT_EQ(failures[1].error.message, "variable x4, but the data has 4 columns");
+  for (const std::size_t e : {0U, 2U, 4U}) {
+    EXPECT_EQ(out[e * 2], 2);
+    EXPECT_EQ(out[e * 2 + 1], 4);
+  }
+  for (const std::size_t e : {1U, 3U}) EXPECT_TRUE(std::isnan(out[e * 2]) && std::isnan(out[e * 2 + 1]));
+}
+
+TEST_P(Shapes, ABadExpressionDoesNotMoveParameters) {
+  Workload w;
+  w.columns = {{1, 2}};
+  w.expressions = {build({p(0), x(7), op(Op::kAdd)}), build({p(1), x(0), op(Op::kMul)})};
+  w.parameters = {100, 200, 300};
+  std::vector<Failure> failures;
+  const std::vector<double> out = run(w, &failures);
+  ASSERT_EQ(failures.size(), 1U);
+  EXPECT_EQ(failures[0].error.message, "variable x7, but the data has 1 column");
+  EXPECT_EQ(out[2], 300);
+  EXPECT_EQ(out[3], 600);
+}
+
+INSTANTIATE_TEST_SUITE_P(BothTiers, Shapes, testing::Values(Tier::kInterpret, Tier::kCompile),
+                         [](const auto& tested) { return tested.param == Tier::kInterpret ? "interpret" : "compile"; });
+
+TEST(Evaluate, FastFunctionsKeepExceptionalValues) {
+  const double inf = std::numeric_limits<double>::infinity(), nan = std::nan("");
+  struct Case {
+    Op op;
+    double x, y, expected;
+  };
+  const std::vector<Case> cases{{Op::kExp, inf, 0, inf},
+                                {Op::kExp, -inf, 0, 0},
+                                {Op::kExp, nan, 0, nan},
+                                {Op::kExp, 1e30, 0, inf},
+                                {Op::kExp, -1e30, 0, 0},
+                                {Op::kExp, 0, 0, 1},
+                                {Op::kExp2, 127, 0, 0x1p127},
+                                {Op::kExp2, -126, 0, 0x1p-126},
+                                {Op::kExp2, 128, 0, inf},
+                                {Op::kLog, 0, 0, -inf},
+                                {Op::kLog, -0.0, 0, -inf},
+                                {Op::kLog, -1, 0, nan},
+                                {Op::kLog, -inf, 0, nan},
+                                {Op::kLog, inf, 0, inf},
+                                {Op::kLog, nan, 0, nan},
+                                {Op::kLog, 1, 0, 0},
+                                {Op::kLog2, 0x1p-126, 0, -126},
+                                {Op::kLog2, 0x1p127, 0, 127},
+                                {Op::kPow, 0, 0, 1},
+                                {Op::kPow, 0, 2, 0},
+                                {Op::kPow, 0, -2, inf},
+                                {Op::kPow, -2, 3, -8},
+                                {Op::kPow, -2, 2, 4},
+                                {Op::kPow, -2, 0.5, nan},
+                                {Op::kPow, inf, 2, inf},
+                                {Op::kPow, inf, -2, 0},
+                                {Op::kPow, 2, inf, inf},
+                                {Op::kPow, nan, 2, nan},
+                                {Op::kPow, 2, nan, nan},
+                                {Op::kPow, nan, 0, 1},
+                                {Op::kPow, 1.5, -1e30, 0}};
+  const Engine engine = Engine::create({.math = Math::kFast}).value();
+  for (const Case& c : cases) {
+    Workload w;
+    w.columns = {{c.x}, {c.y}};
+    w.expressions = {arityOf(c.op) == 2 ? build({x(0), x(1), op(c.op)}) : build({x(0), op(c.op)})};
+    const double got = predict(engine, w, Tier::kInterpret)[0];
+    const double tolerance = std::isfinite(c.expected) ? 1e-5 * std::fabs(c.expected) : 0;
+    EXPECT_TRUE(sameBits(got, c.expected) || std::fabs(got - c.expected) <= tolerance)
+        << infoOf(c.op).name << " of " << c.x << " and " << c.y << " is " << got << ", expected " << c.expected;
+  }
+}
+
+TEST(Evaluate, RowsPastTheEndAreNotWritten) {
+  const Engine engine = Engine::create({}).value();
+  for (const std::size_t rows : {1U, 60U, 129U, 513U}) {
+    Workload w;
+    w.columns = {std::vector<double>(rows, 3)};
+    w.expressions = {build({x(0), x(0), op(Op::kMul)}), build({x(0)})};
+    const Dataset data = engine.upload(w.view()).value();
+    std::vector<float> out(2 * rows + 200, -1.0F);
+    const Program program = engine.compile(w.expressions);
+    ASSERT_TRUE(engine.evaluate(program, data, {}, std::span<float>(out).first(2 * rows)).ok());
+    for (std::size_t i = 0; i < out.size(); ++i) EXPECT_EQ(out[i], i < rows ? 9 : i < 2 * rows ? 3 : -1) << i;
+  }
+}
+
+TEST(Evaluate, FloatAndDoubleColumnsMix) {
+  const Engine engine = Engine::create({.precision = Precision::kF64}).value();
+  const std::vector<float> singles{0.1F};
+  const std::vector<double> doubles{0.1};
+  DataView view;
+  view.columns = {std::span<const float>(singles), std::span<const double>(doubles)};
+  const Dataset data = engine.upload(view).value();
+  const Program program = engine.compile(std::vector{build({x(0)}), build({x(1)})});
+  EXPECT_EQ(predict(engine, program, data, {}), (std::vector<double>{static_cast<double>(0.1F), 0.1}));
+}
+
+TEST(Evaluate, AutoCompilesOnlyWhatIsUsedOften) {
+  const Engine engine = Engine::create({}).value();
+  const std::vector<Expression> one{build({x(0), x(0), op(Op::kMul)})};
+  EXPECT_EQ(engine.compile(one).info().tier, Tier::kInterpret);
+  EXPECT_EQ(engine.compile(one, {.expected_passes = 1, .expected_rows = 1000}).info().tier, Tier::kInterpret);
+  EXPECT_EQ(engine.compile(one, {.expected_passes = 1000, .expected_rows = 1000000}).info().tier, Tier::kCompile);
+  EXPECT_EQ(engine.compile(one, {.tier = Tier::kCompile}).info().tier, Tier::kCompile);
+  const ProgramInfo info = engine.compile(one).info();
+  EXPECT_EQ(info.nodes_before, 3U);
+  EXPECT_EQ(info.nodes_after, 2U);
+  EXPECT_GE(info.seconds_passes, 0);
+  EXPECT_GE(info.seconds_codegen, 0);
+}
+
+}  // namespace
+}  // namespace srjit

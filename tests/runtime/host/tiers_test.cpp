@@ -1,0 +1,150 @@
+// The two tiers, any batch, any number of threads: the same bits.
+#include <algorithm>
+#include <numeric>
+
+#include "tests/generators/workload.h"
+
+namespace srjit {
+namespace {
+
+struct Mode {
+  Precision precision;
+  Math math;
+};
+
+std::string nameOf(const testing::TestParamInfo<Mode>& info) {
+  return std::string(nameOf(info.param.precision)) + "_" + nameOf(info.param.math);
+}
+
+class Tiers : public testing::TestWithParam<Mode> {
+ protected:
+  Engine engine(unsigned threads = 2) const {
+    return Engine::create({.precision = GetParam().precision, .math = GetParam().math, .threads = threads}).value();
+  }
+  Workload workload(std::uint64_t seed, std::size_t count, std::size_t rows) const {
+    const GeneratorOptions options{.seed = seed,
+                                   .min_nodes = 1,
+                                   .max_nodes = 30,
+                                   .variables = 5,
+                                   .parameters = 3,
+                                   .parameter_probability = 0.2,
+                                   .special_probability = 0.1};
+    return Workload::random(options, count, rows, Spread::kSpecial, GetParam().precision);
+  }
+};
+
+TEST_P(Tiers, AgreeOnEveryOperator) {
+  const Engine engine = this->engine();
+  for (const std::size_t rows : {1, 63, 128, 517}) {
+    const Workload w = workload(rows, 70, rows);
+    expectSameBits(predict(engine, w, Tier::kInterpret), predict(engine, w, Tier::kCompile), rows, "tiers");
+  }
+}
+
+TEST_P(Tiers, EachOperatorOverColumnsAndParameters) {
+  const Engine engine = this->engine();
+  Workload w = workload(7, 0, 200);
+  for (std::size_t op = 0; op < allOps().size(); ++op) {
+    const auto arity = static_cast<unsigned>(allOps()[op].arity);
+    for (unsigned mask = 0; mask < 1U << arity; ++mask) {
+      std::vector<Token> tokens;
+      for (unsigned i = 0; i < arity; ++i) tokens.push_back(mask >> i & 1 ? Token::parameter(i) : Token::variable(i));
+      tokens.push_back(Token::operation(static_cast<Op>(op)));
+      w.expressions.push_back(build(tokens));
+      for (std::uint32_t i = 0; i < w.expressions.back().parameterCount(); ++i) {
+        w.parameters.push_back(0.75 + 0.5 * i);
+      }
+    }
+  }
+  expectSameBits(predict(engine, w, Tier::kInterpret), predict(engine, w, Tier::kCompile), 200, "tiers");
+}
+
+TEST_P(Tiers, DoNotDependOnTheBatch) {
+  const Engine engine = this->engine();
+  const std::size_t rows = 150;
+  const Workload w = workload(3, 40, rows);
+  const Dataset data = engine.upload(w.view()).value();
+  const Program whole = engine.compile(w.expressions, {.tier = Tier::kInterpret});
+  const std::vector<double> expected = predict(engine, whole, data, w.parameters);
+
+  std::vector<std::size_t> order(w.expressions.size());
+  std::iota(order.begin(), order.end(), 0);
+  Random random(5);
+  for (std::size_t i = order.size(); i > 1; --i) std::swap(order[i - 1], order[random.below(i)]);
+  for (const Tier tier : {Tier::kInterpret, Tier::kCompile}) {
+    for (const std::size_t part : {1UL, 7UL, 40UL}) {
+      if (tier == Tier::kCompile && part == 1) continue;
+      for (std::size_t first = 0; first < order.size(); first += part) {
+        const std::size_t last = std::min(order.size(), first + part);
+        std::vector<Expression> members;
+        std::vector<double> parameters, wanted;
+        for (std::size_t i = first; i < last; ++i) {
+          members.push_back(w.expressions[order[i]]);
+          const auto own = w.parametersOf(whole, order[i]);
+          parameters.insert(parameters.end(), own.begin(), own.end());
+          wanted.insert(wanted.end(), expected.begin() + static_cast<std::ptrdiff_t>(order[i] * rows),
+                        expected.begin() + static_cast<std::ptrdiff_t>((order[i] + 1) * rows));
+        }
+        const Program program = engine.compile(members, {.tier = tier});
+        expectSameBits(predict(engine, program, data, parameters), wanted, rows, "a part of the batch");
+      }
+    }
+  }
+}
+
+TEST_P(Tiers, DoNotDependOnTheNumberOfThreads) {
+  const std::size_t rows = 3001;
+  Workload w = workload(11, 6, rows);
+  w.weights.assign(rows, 1.0);
+  for (std::size_t r = 0; r < rows; ++r) w.weights[r] = 0.25 * static_cast<double>(r % 5);
+  std::vector<double> expected, expected_losses;
+  for (const unsigned threads : {1U, 2U, 7U}) {
+    const Engine engine = this->engine(threads);
+    const Dataset data = engine.upload(w.view()).value();
+    const Program program = engine.compile(w.expressions, {.tier = Tier::kInterpret});
+    const std::vector<double> predictions = predict(engine, program, data, w.parameters);
+    const Losses losses = engine.loss(program, data, w.parameters, {LossKind::kMse, NanPolicy::kSkip}).value();
+    if (expected.empty()) {
+      expected = predictions;
+      expected_losses = losses.values;
+    }
+    expectSameBits(predictions, expected, rows, "threads");
+    expectSameBits(losses.values, expected_losses, 1, "threads, losses");
+  }
+}
+
+TEST_P(Tiers, NewParametersNeedNoNewProgram) {
+  const Engine engine = this->engine();
+  Workload w = workload(13, 20, 100);
+  const Dataset data = engine.upload(w.view()).value();
+  for (const Tier tier : {Tier::kInterpret, Tier::kCompile}) {
+    const Program program = engine.compile(w.expressions, {.tier = tier});
+    const std::vector<double> before = predict(engine, program, data, w.parameters);
+    std::vector<double> moved = w.parameters;
+    for (double& p : moved) p = p * 1.5 + 0.25;
+    const std::vector<double> after = predict(engine, program, data, moved);
+    EXPECT_FALSE(std::equal(before.begin(), before.end(), after.begin(), sameBits<double>));
+    expectSameBits(after, predict(engine, engine.compile(w.expressions, {.tier = tier}), data, moved), 100, "fresh");
+    expectSameBits(before, predict(engine, program, data, w.parameters), 100, "back again");
+  }
+}
+
+TEST_P(Tiers, WithoutPassesConstantsStayInTheGraph) {
+  const Engine engine = this->engine();
+  const Workload w = workload(17, 30, 65);
+  const Dataset data = engine.upload(w.view()).value();
+  const Pipeline none = Pipeline::parse("none", GetParam().math).value();
+  const Program interpreted = engine.compile(w.expressions, {.tier = Tier::kInterpret, .pipeline = none});
+  const Program compiled = engine.compile(w.expressions, {.tier = Tier::kCompile, .pipeline = none});
+  expectSameBits(predict(engine, interpreted, data, w.parameters), predict(engine, compiled, data, w.parameters), 65,
+                 "without passes");
+}
+
+INSTANTIATE_TEST_SUITE_P(Modes, Tiers,
+                         testing::Values(Mode{Precision::kF32, Math::kStrict}, Mode{Precision::kF32, Math::kPrecise},
+                                         Mode{Precision::kF32, Math::kFast}, Mode{Precision::kF64, Math::kStrict},
+                                         Mode{Precision::kF64, Math::kPrecise}, Mode{Precision::kF64, Math::kFast}),
+                         nameOf);
+
+}  // namespace
+}  // namespace srjit

@@ -1,0 +1,369 @@
+// The direct tier end to end: machine code of our own, written into cubins, loaded by a model of the driver and run
+// instruction by instruction on a model of a warp, gives the bits of the CPU engine and of the interpreter.
+#include <atomic>
+#include <thread>
+
+#include <gmock/gmock.h>
+
+#include "runtime/gpu/direct.h"
+#include "runtime/platform/aligned_buffer.h"
+#include "tests/gpu_model/direct_machine.h"
+#include "tests/runtime/tiers/held_pass.h"
+
+namespace srjit {
+namespace {
+
+constexpr LossKind kLossKinds[] = {LossKind::kSse, LossKind::kMse,  LossKind::kRmse,
+                                   LossKind::kMae, LossKind::kNmse, LossKind::kR2};
+constexpr NanPolicy kNanPolicies[] = {NanPolicy::kPropagate, NanPolicy::kSkip, NanPolicy::kReject};
+
+class DirectTierOf : public testing::TestWithParam<Precision> {};
+INSTANTIATE_TEST_SUITE_P(, DirectTierOf, testing::Values(Precision::kF32, Precision::kF64),
+                         [](const auto& made) { return std::string(nameOf(made.param)); });
+
+TEST_P(DirectTierOf, PredictsAsTheCpuDoes) {
+  DirectMachine machine({.lag = true}, "proved", GetParam());
+  const Engine gpu = machine.engine(machine.strict());
+  const Engine cpu = cpuEngine(GetParam());
+  for (const std::size_t rows : {1, 3, 127, 128, 129, 1300}) {
+    const Workload w = directWorkload(rows, 40, rows, false, GetParam());
+    expectSameBits(predict(gpu, w, Tier::kDirect), predict(cpu, w, Tier::kInterpret), rows, "direct");
+  }
+  EXPECT_EQ(machine.launches(), 6U);
+}
+
+TEST_P(DirectTierOf, SumsLossesAsTheCpuDoes) {
+  DirectMachine machine({.lag = true}, "proved", GetParam());
+  const Engine gpu = machine.engine(machine.strict());
+  const Engine cpu = cpuEngine(GetParam());
+  for (const std::size_t rows : {1, 129, 1300}) {
+    for (const bool weighted : {false, true}) {
+      const Workload w = directWorkload(rows, 12, rows, weighted, GetParam());
+      for (const LossKind kind : kLossKinds) {
+        for (const NanPolicy nan : kNanPolicies) {
+          const LossOptions options{kind, nan};
+          expectSameLosses(lossesOf(gpu, w, Tier::kDirect, options), lossesOf(cpu, w, Tier::kInterpret, options),
+                           "direct");
+        }
+      }
+    }
+  }
+}
+
+TEST_P(DirectTierOf, NewParametersNeedNoNewCode) {
+  DirectMachine machine({}, "proved", GetParam());
+  const Engine gpu = machine.engine(machine.strict());
+  const Engine cpu = cpuEngine(GetParam());
+  Workload w = directWorkload(6, 30, 300, false, GetParam());
+  const Dataset data = gpu.upload(w.view()).value();
+  const Program program = gpu.compile(w.expressions, {.tier = Tier::kDirect});
+  ASSERT_TRUE(gpu.loss(program, data, w.parameters).ok());
+  expectDirect(program, w.expressions.size());
+  for (double& p : w.parameters) p = 2 * p + 1;
+  machine.driver.forgetCalls();
+  expectSameLosses(gpu.loss(program, data, w.parameters).value(), lossesOf(cpu, w, Tier::kInterpret, {}), "new ones");
+  EXPECT_EQ(machine.driver.count("cuModuleLoadDataEx"), 0U);
+  EXPECT_EQ(machine.driver.count("cuMemcpyHtoDAsync"), 1U);
+  EXPECT_EQ(machine.driver.count("cuLaunchKernel"), 2U) << "the programs and their totals";
+}
+
+TEST_P(DirectTierOf, StreamsWhatDoesNotFit) {
+  DirectMachine machine({.lag = true}, "proved", GetParam());
+  EngineOptions options = machine.strict();
+  options.device_bytes = 75'000 * static_cast<std::size_t>(bytesOf(GetParam()));
+  const Engine gpu = machine.engine(options);
+  const Engine cpu = cpuEngine(GetParam());
+  const std::size_t rows = 3 * 4096 + 1777;
+  const Workload w = directWorkload(5, 4, rows, true, GetParam());
+  const LossOptions loss{LossKind::kMse, NanPolicy::kSkip};
+  expectSameLosses(lossesOf(gpu, w, Tier::kDirect, loss), lossesOf(cpu, w, Tier::kInterpret, loss), "losses");
+  EXPECT_GT(machine.launches(), 2U) << "several chunks";
+  expectSameBits(predict(gpu, w, Tier::kDirect), predict(cpu, w, Tier::kInterpret), rows, "predictions");
+}
+
+template <class T>
+void checkAdoptedColumns(Precision precision) {
+  DirectMachine machine({.lag = true}, "proved", precision);
+  const Engine gpu = machine.engine(machine.strict());
+  const Engine cpu = cpuEngine(precision);
+  constexpr std::size_t rows = 300, columns = 5, size = sizeof(T);
+  const Workload w = directWorkload(9, 20, rows, false, precision);
+  std::vector<T> by_column, by_row, target(w.target.begin(), w.target.end());
+  for (std::size_t i = 0; i < rows * columns; ++i) {
+    by_column.push_back(static_cast<T>(w.columns[i / rows][i % rows]));
+    by_row.push_back(static_cast<T>(w.columns[i % columns][i / columns]));
+  }
+  const auto place = [&](const std::vector<T>& values) {
+    return machine.driver.allocateForeign(std::as_bytes(std::span(values)));
+  };
+  const CUdeviceptr addresses[] = {place(by_column), place(by_row), place(target)};
+  const DeviceMatrix layouts[] = {{addresses[0], rows, columns, size, size * rows, precision},
+                                  {addresses[1], rows, columns, size * columns, size, precision}};
+  const DeviceMatrix target_view{addresses[2], rows, 1, size, 0, precision};
+  for (const DeviceMatrix& layout : layouts) {
+    const Dataset data = gpu.adopt({.columns = layout, .target = target_view}).value();
+    const Program program = gpu.compile(w.expressions, {.tier = Tier::kDirect});
+    expectSameLosses(gpu.loss(program, data, w.parameters).value(), lossesOf(cpu, w, Tier::kInterpret, {}), "adopted");
+    expectSameBits(predict(gpu, program, data, w.parameters), predict(cpu, w, Tier::kInterpret), rows, "adopted");
+    expectDirect(program, w.expressions.size());
+  }
+  for (const CUdeviceptr address : addresses) machine.driver.freeForeign(address);
+}
+
+TEST(DirectTier, TakesColumnsWhereTheyAre) {
+  checkAdoptedColumns<float>(Precision::kF32);
+  checkAdoptedColumns<double>(Precision::kF64);
+}
+
+// Its kernel has 32 bits for strides: rows may not lie backwards, and columns not 4 GB apart.
+TEST(DirectTier, SaysWhichColumnsItCannotRead) {
+  DirectMachine machine;
+  const Engine gpu = machine.engine(machine.strict());
+  const std::size_t rows = 300;
+  Workload w = directWorkload(9, 0, rows);
+  w.expressions = {build({Token::variable(0), Token::variable(0), Token::operation(Op::kMul)})};
+  w.columns.resize(1);
+  const std::vector<float> forwards(w.columns[0].begin(), w.columns[0].end());
+  const std::vector<float> backwards(forwards.rbegin(), forwards.rend()), target(w.target.begin(), w.target.end());
+  const auto place = [&](const std::vector<float>& values) {
+    return machine.driver.allocateForeign(std::as_bytes(std::span(values)));
+  };
+  const CUdeviceptr addresses[] = {place(forwards), place(backwards), place(target)};
+  const DeviceMatrix near{addresses[0], rows, 1, 4, 4 * rows, Precision::kF32};
+  const DeviceMatrix far{addresses[0], rows, 1, 4, std::ptrdiff_t{1} << 40, Precision::kF32};
+  const DeviceMatrix reversed{addresses[1] + 4 * (rows - 1), rows, 1, -4, 4 * rows, Precision::kF32};
+  const DeviceMatrix target_view{addresses[2], rows, 1, 4, 0, Precision::kF32};
+  const Losses expected = lossesOf(cpuEngine(Precision::kF32), w, Tier::kInterpret, {});
+  for (const Tier tier : {Tier::kDirect, Tier::kAuto}) {
+    const Program program = gpu.compile(w.expressions, {.tier = tier, .expected_passes = 1e5, .expected_rows = rows});
+    const auto lossOf = [&](const DeviceMatrix& columns) {
+      const Dataset data = gpu.adopt({.columns = columns, .target = target_view}).value();
+      return gpu.loss(program, data, w.parameters).value();
+    };
+    for (const auto& [columns, text] :
+         {std::pair(far, "rows 1 and columns 274877906944 numbers apart, but direct code takes 0 to 1073741823"),
+          std::pair(reversed, "rows -1 and columns 300 numbers apart, but direct code takes 0 to 1073741823")}) {
+      const std::size_t launches = machine.launches();
+      expectSameLosses(lossOf(columns), expected, text);
+      EXPECT_EQ(machine.launches(), launches);
+      const ProgramStatus status = program.status();
+      EXPECT_NE(status.tier, Tier::kDirect);
+      ASSERT_TRUE(status.error) << text;
+      EXPECT_EQ(status.error->code, Errc::kUnsupported);
+      EXPECT_EQ(status.error->message, text);
+    }
+    expectSameLosses(lossOf(near), expected, "afterwards");
+    EXPECT_FALSE(program.status().error);
+    if (tier == Tier::kDirect) expectDirect(program, 1);
+  }
+  for (const CUdeviceptr address : addresses) machine.driver.freeForeign(address);
+}
+
+TEST(DirectTier, InterpretsWhatItHasNoCodeFor) {
+  ASSERT_FALSE(isDirect(Op::kSin, Math::kStrict, Precision::kF32));
+  DirectMachine machine;
+  const Engine gpu = machine.engine(machine.strict());
+  Workload w = directWorkload(21, 60, 200, true);
+  // Subtrees in common, too, of which one expression is direct.
+  std::size_t added = 0;
+  for (std::size_t e = 0; e < 50; e += 3) {
+    std::vector<Token> tokens(w.expressions[e].tokens().begin(), w.expressions[e].tokens().end());
+    tokens.push_back(Token::operation(Op::kSin));
+    w.expressions.push_back(build(tokens));
+    for (std::uint32_t i = 0; i < w.expressions.back().parameterCount(); ++i) w.parameters.push_back(0.5 + i);
+    ++added;
+  }
+  const LossOptions loss{LossKind::kMae, NanPolicy::kSkip};
+  const Dataset data = gpu.upload(w.view()).value();
+  const Program program = gpu.compile(w.expressions, {.tier = Tier::kDirect});
+  expectSameLosses(gpu.loss(program, data, w.parameters, loss).value(), lossesOf(gpu, w, Tier::kInterpret, loss),
+                   "sin");
+  expectSameBits(predict(gpu, program, data, w.parameters), predict(gpu, w, Tier::kInterpret), 200, "sin");
+  expectDirect(program, w.expressions.size() - added);
+}
+
+TEST(DirectTier, NothingDirectAtAllIsInterpreted) {
+  DirectMachine machine;
+  const Engine gpu = machine.engine(machine.strict());
+  Workload w = directWorkload(22, 0, 50);
+  w.expressions = {build({Token::variable(0), Token::operation(Op::kSin)})};
+  expectSameBits(predict(gpu, w, Tier::kDirect), predict(gpu, w, Tier::kInterpret), 50, "sin");
+  EXPECT_EQ(machine.launches(), 0U);
+  EXPECT_TRUE(predict(gpu, directWorkload(22, 0, 50), Tier::kDirect).empty());
+}
+
+TEST_P(DirectTierOf, KnowsItsDevices) {
+  FakeMachine machine({.devices = {FakeDevice{.capability = 75}}});
+  const Engine gpu = machine.engine({.precision = GetParam(), .math = Math::kStrict});
+  const Workload w = directWorkload(3, 20, 100, false, GetParam());
+  const Dataset data = gpu.upload(w.view()).value();
+  const Program program = gpu.compile(w.expressions, {.tier = Tier::kDirect});
+  expectSameBits(predict(gpu, program, data, w.parameters), predict(cpuEngine(GetParam()), w, Tier::kInterpret), 100,
+                 "without the tier");
+  const ProgramStatus status = program.status();
+  EXPECT_EQ(status.tier, Tier::kInterpret);
+  ASSERT_TRUE(status.error);
+  EXPECT_EQ(status.error->code, Errc::kUnsupported);
+  EXPECT_EQ(status.error->message, "no direct tier for sm_75");
+}
+
+TEST_P(DirectTierOf, AutoTakesItWhereManyPassesAreAnnounced) {
+  DirectMachine machine({}, "proved", GetParam());
+  const Engine gpu = machine.engine(machine.strict());
+  const Workload w = directWorkload(30, 30, 200, false, GetParam());
+  const Dataset data = gpu.upload(w.view()).value();
+  const Program once = gpu.compile(w.expressions, {.expected_passes = 1, .expected_rows = 200});
+  ASSERT_TRUE(gpu.loss(once, data, w.parameters).ok());
+  EXPECT_EQ(once.status().tier, Tier::kInterpret);
+  EXPECT_EQ(machine.launches(), 0U);
+  // Enough that writing code pays, and too few for LLVM's.
+  const Program often = gpu.compile(w.expressions, {.expected_passes = 1e5, .expected_rows = 200});
+  expectSameLosses(gpu.loss(often, data, w.parameters).value(), gpu.loss(once, data, w.parameters).value(), "auto");
+  EXPECT_EQ(often.status().tier, Tier::kDirect);
+  EXPECT_EQ(machine.launches(), 1U);
+}
+
+/// Expressions of which the second needs what direct code does not have, and more columns than the interpreter takes.
+Workload tooWideWorkload() {
+  Workload w = directWorkload(32, 3, 200);
+  Random random(32);
+  w.columns = randomColumns(random, 300, 200, Spread::kTame, Precision::kF32);
+  std::vector<Token> sum = {Token::variable(0), Token::operation(Op::kSin)};
+  for (std::uint32_t i = 1; i < 300; ++i) {
+    sum.push_back(Token::variable(i));
+    sum.push_back(Token::operation(Op::kAdd));
+  }
+  w.expressions.insert(w.expressions.begin() + 1, build(sum));
+  return w;
+}
+
+/// The same for slots: a balanced tree over some sines.
+Workload tooDeepWorkload() {
+  Workload w = directWorkload(33, 3, 200);
+  Random random(33);
+  w.columns = randomColumns(random, 5, 200, Spread::kTame, Precision::kF32);
+  std::vector<Token> tree;
+  for (std::uint32_t leaf = 0; leaf < 512; ++leaf) {
+    tree.push_back(Token::variable(leaf % 5));
+    if (leaf % 64 == 0) tree.push_back(Token::operation(Op::kSin));
+    tree.push_back(Token::variable((leaf / 5 + 1) % 5));
+    tree.push_back(Token::operation(leaf % 3 == 0 ? Op::kMul : Op::kSub));
+    for (std::uint32_t done = leaf; done % 2 == 1; done /= 2) tree.push_back(Token::operation(Op::kAdd));
+  }
+  w.expressions.insert(w.expressions.begin() + 1, build(tree));
+  return w;
+}
+
+// Announced passes repay direct code, and not LLVM's.
+TEST(DirectTier, AutoCompilesWhatNeitherItNorTheInterpreterCanRun) {
+  struct Case {
+    Workload workload;
+    std::size_t shared_bytes;
+    const char* refusal;
+  };
+  for (const Case& c : {Case{tooWideWorkload(), std::size_t{227} << 10, "columns"},
+                        Case{tooDeepWorkload(), std::size_t{24} << 10, "slots"}}) {
+    DirectMachine machine({.devices = {FakeDevice{.shared_bytes_per_block = c.shared_bytes}}});
+    std::atomic<std::size_t> compiled = 0;
+    machine.images->before = [&](const FakeImageMaker::Request& request) -> Status {
+      for (const Dag& dag : request.dags) compiled += dag.roots().size();
+      return okStatus();
+    };
+    const Engine gpu = machine.engine(machine.strict());
+    const Dataset data = gpu.upload(c.workload.view()).value();
+    const Program direct = gpu.compile(c.workload.expressions, {.tier = Tier::kDirect});
+    const Losses refused = gpu.loss(direct, data, c.workload.parameters).value();
+    ASSERT_EQ(refused.failures.size(), 1U) << c.refusal;
+    EXPECT_EQ(refused.failures[0].expression, 1U);
+    EXPECT_EQ(refused.failures[0].error.code, Errc::kUnsupported);
+    EXPECT_THAT(refused.failures[0].error.message, testing::HasSubstr(c.refusal));
+    EXPECT_EQ(compiled, 0U);
+
+    const Program program = gpu.compile(c.workload.expressions, {.expected_passes = 3e5, .expected_rows = 200});
+    const Losses losses = gpu.loss(program, data, c.workload.parameters).value();
+    EXPECT_GT(machine.modules(), 1U) << "direct code was made for the announced passes";
+    EXPECT_EQ(compiled, 1U) << "what was refused, and that alone";
+    EXPECT_TRUE(program.failures().empty());
+    expectSameLosses(losses, lossesOf(gpu, c.workload, Tier::kCompile, {}), c.refusal);
+    EXPECT_FALSE(std::isnan(losses.values[1])) << c.refusal;
+  }
+}
+
+TEST(DirectTier, ProgramsMayDieMeanwhile) {
+  DirectMachine machine;
+  HeldPass pass;
+  const Engine gpu = machine.engine(machine.strict());
+  const Workload w = directWorkload(47, 20, 100);
+  const Dataset data = gpu.upload(w.view()).value();
+  const std::size_t bytes = machine.driver.usedBytes();
+  std::weak_ptr<const ProgramSource> source;
+  {
+    // Nothing is said of the rows, so the interpreter serves first.
+    const Program program =
+        gpu.compile(w.expressions, {.pipeline = pass.pipeline(Math::kStrict), .expected_passes = 1e5});
+    ASSERT_TRUE(gpu.prepare(program, data, LossOptions{}).ok());
+    pass.hold();
+    ASSERT_TRUE(gpu.loss(program, data, w.parameters).ok());
+    pass.waitUntilHeld();
+    EXPECT_TRUE(program.status().compiling);
+    source = program.state().source;
+  }
+  EXPECT_FALSE(source.expired());
+  pass.release();
+  waitForEnd(source);
+  EXPECT_EQ(machine.modules(), 0U);
+  EXPECT_EQ(machine.launches(), 0U);
+  EXPECT_EQ(machine.driver.usedBytes(), bytes);
+}
+
+TEST(DirectTier, FailuresOfTheDriverAreErrorsOfTheEvaluationAlone) {
+  DirectMachine machine;
+  const Engine gpu = machine.engine(machine.strict());
+  const Workload w = directWorkload(31, 20, 100);
+  const Dataset data = gpu.upload(w.view()).value();
+  const Program program = gpu.compile(w.expressions, {.tier = Tier::kDirect});
+  for (const char* const entry : {"cuModuleLoadDataEx", "cuModuleGetFunction", "cuMemAllocFromPoolAsync"}) {
+    machine.driver.failAt(entry, 1, CUDA_ERROR_UNKNOWN);
+    const auto failed = gpu.loss(program, data, w.parameters);
+    ASSERT_FALSE(failed.ok()) << entry;
+    EXPECT_EQ(failed.error().code, Errc::kMachine) << failed.error().message;
+  }
+  expectSameLosses(gpu.loss(program, data, w.parameters).value(),
+                   lossesOf(cpuEngine(Precision::kF32), w, Tier::kInterpret, {}), "afterwards");
+  expectDirect(program, w.expressions.size());
+}
+
+TEST(DirectGrid, HasLargeBlocksWhereGroupsAreMany) {
+  EXPECT_EQ(directGrid(10'860, 313, 64, 132), (DirectGrid{.parts = 6, .warps = 16}));
+  EXPECT_EQ(directGrid(10'860, 32, 64, 132), (DirectGrid{.parts = 11, .warps = 8}));
+  for (const std::size_t rows : {1, 128, 129, 362, 10'860, 1'000'000}) {
+    for (const std::size_t groups : {1, 131, 132, 133, 100'000}) {
+      const DirectGrid grid = directGrid(rows, groups, 64, 132);
+      ASSERT_GE(grid.parts, 1U);
+      EXPECT_LE(grid.parts, ceilDivide(rows, kGroupRows * grid.warps)) << rows << " rows, " << groups << " groups";
+      EXPECT_EQ(grid.warps, groups > 132 ? 16U : 8U);
+    }
+  }
+}
+
+TEST(DirectGrid, HasAPartWhateverIsAsked) {
+  EXPECT_EQ(directGrid(0, 1, 40, 132), (DirectGrid{.parts = 1, .warps = 8}));
+  // Fewer registers leave room for more blocks, so rows are divided further.
+  EXPECT_GT(directGrid(1'000'000, 100, 40, 132).parts, directGrid(1'000'000, 100, 64, 132).parts);
+}
+
+TEST(DirectShape, HasSmallScheduledGroupsWhereTheyMakeFewBlocks) {
+  const auto shape = [](std::size_t expressions, std::size_t rows) {
+    const DirectShape made = directShape(expressions, rows, 132);
+    return std::pair(made.roots, made.window > 1);
+  };
+  EXPECT_EQ(shape(1, 1), std::pair(8U, true));
+  EXPECT_EQ(shape(100, 10'860), std::pair(8U, true));
+  EXPECT_EQ(shape(1000, 10'860), std::pair(16U, false));
+  EXPECT_EQ(shape(2000, 10'860), std::pair(kDirectRoots, false));
+  EXPECT_EQ(shape(256, 1'000'000), std::pair(kDirectRoots, false));
+  EXPECT_EQ(shape(1'000'000, 362), std::pair(kDirectRoots, false));
+}
+
+}  // namespace
+}  // namespace srjit

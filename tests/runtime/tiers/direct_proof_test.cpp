@@ -1,0 +1,372 @@
+// The direct tier's proof: what it finds, what it keeps, and what happens to processes that do not survive it.
+#include <csignal>
+#include <future>
+#include <set>
+#include <thread>
+
+#include <gmock/gmock.h>
+
+#include "tests/gpu_model/direct_machine.h"
+
+namespace srjit {
+namespace {
+
+/// Images of direct code that a proof loads, of both shapes: for predictions, and for each kind of losses.
+constexpr std::size_t kProofLosses = 8, kProofModules = 2 * (1 + kProofLosses);
+/// Its launches, for code of both shapes: predictions from adjacent and from strided values; losses.
+constexpr std::size_t kProofLaunches = 2 * (2 + kProofLosses);
+
+/// Every sum becomes a difference.
+void negateSums(std::vector<sass::Instruction>& code, unsigned) {
+  for (sass::Instruction& i : code) {
+    if (i.form == sass::Form::kFAddRR || i.form == sass::Form::kDAddRR) i.negated ^= 2;
+  }
+}
+
+class DirectProofOf : public testing::TestWithParam<Precision> {};
+INSTANTIATE_TEST_SUITE_P(, DirectProofOf, testing::Values(Precision::kF32, Precision::kF64),
+                         [](const auto& made) { return std::string(nameOf(made.param)); });
+
+TEST_P(DirectProofOf, RunsOnceAndIsRemembered) {
+  DirectMachine machine({}, "open", GetParam());
+  const Workload w = directWorkload(40, 20, 100, false, GetParam());
+  const std::vector<double> expected = predict(cpuEngine(GetParam()), w, Tier::kInterpret);
+  {
+    const Engine gpu = machine.engine(machine.strict());
+    expectSameBits(predict(gpu, w, Tier::kDirect), expected, 100, "first");
+    EXPECT_EQ(machine.launches(), kProofLaunches + 1);
+    expectSameBits(predict(gpu, w, Tier::kDirect), expected, 100, "second");
+    EXPECT_EQ(machine.launches(), kProofLaunches + 2);
+  }
+  const Engine later = machine.engine(machine.strict());
+  expectSameBits(predict(later, w, Tier::kDirect), expected, 100, "later");
+  EXPECT_EQ(machine.launches(), kProofLaunches + 3);
+  Proving proving(machine, machine.directory.path(""), GetParam());
+  EXPECT_EQ(proving.cache->readFact(proving.proof.fact()), "proved");
+  EXPECT_FALSE(proving.proof.known());
+  const Precision other = GetParam() == Precision::kF32 ? Precision::kF64 : Precision::kF32;
+  EXPECT_TRUE(Proving(machine, machine.directory.path(""), other).proof.isOpen()) << "each precision has its proof";
+}
+
+TEST_P(DirectProofOf, WrongCodeTurnsTheTierOff) {
+  DirectMachine machine({}, "open", GetParam());
+  machine.driver.alterCode(negateSums);
+  const Workload w = directWorkload(41, 20, 100, false, GetParam());
+  const std::vector<double> expected = predict(cpuEngine(GetParam()), w, Tier::kInterpret);
+  for (int process = 0; process < 2; ++process) {
+    const Engine gpu = machine.engine(machine.strict());
+    const Dataset data = gpu.upload(w.view()).value();
+    const Program program = gpu.compile(w.expressions, {.tier = Tier::kDirect});
+    expectSameBits(predict(gpu, program, data, w.parameters), expected, 100, "interpreted");
+    EXPECT_EQ(machine.launches(), 1U) << "the first comparison, and nothing afterwards";
+    const ProgramStatus status = program.status();
+    EXPECT_EQ(status.tier, Tier::kInterpret);
+    ASSERT_TRUE(status.error);
+    EXPECT_THAT(status.error->message, testing::StartsWith("the direct tier is off"));
+    EXPECT_THAT(status.error->message, testing::HasSubstr("probe"));
+    const Program often = gpu.compile(w.expressions, {.expected_passes = 1e5, .expected_rows = 100});
+    expectSameBits(predict(gpu, often, data, w.parameters), expected, 100, "auto");
+    EXPECT_EQ(machine.launches(), 1U);
+  }
+}
+
+TEST(DirectProof, AnImageThatTheDriverRefusesTurnsTheTierOff) {
+  DirectMachine machine({}, "open");
+  machine.driver.failAt("cuModuleLoadDataEx", 3, CUDA_ERROR_INVALID_IMAGE);  // after the interpreter and the totals
+  const Engine gpu = machine.engine(machine.strict());
+  const Workload w = directWorkload(42, 20, 100);
+  const Dataset data = gpu.upload(w.view()).value();
+  const Program program = gpu.compile(w.expressions, {.tier = Tier::kDirect});
+  expectSameLosses(gpu.loss(program, data, w.parameters).value(),
+                   lossesOf(cpuEngine(Precision::kF32), w, Tier::kInterpret, {}), "interpreted");
+  EXPECT_EQ(machine.launches(), 0U);
+  ASSERT_TRUE(program.status().error);
+  EXPECT_THAT(program.status().error->message, testing::HasSubstr("cuModuleLoadDataEx"));
+}
+
+TEST(DirectProof, CodeThatLosesTheDeviceIsTriedOnce) {
+  const Workload w = directWorkload(43, 20, 100);
+  const Scratch directory;
+  const EngineOptions options{
+      .precision = Precision::kF32, .math = Math::kStrict, .cache_directory = directory.path("")};
+  {
+    FakeMachine machine;
+    machine.driver.failKernel(3, CUDA_ERROR_ILLEGAL_INSTRUCTION);  // the interpreter's come before, in two parts
+    const Engine gpu = machine.engine(options);
+    const Dataset data = gpu.upload(w.view()).value();
+    const auto lost = gpu.loss(gpu.compile(w.expressions, {.tier = Tier::kDirect}), data, w.parameters);
+    ASSERT_FALSE(lost.ok());
+    EXPECT_EQ(lost.error().code, Errc::kMachine);
+  }
+  FakeMachine machine;
+  const Engine gpu = machine.engine(options);
+  const Dataset data = gpu.upload(w.view()).value();
+  const Program program = gpu.compile(w.expressions, {.tier = Tier::kDirect});
+  expectSameLosses(gpu.loss(program, data, w.parameters).value(),
+                   lossesOf(cpuEngine(Precision::kF32), w, Tier::kInterpret, {}), "the next process");
+  EXPECT_EQ(machine.driver.count("cuModuleLoadDataEx"), 2U) << "the interpreter and the totals";
+  ASSERT_TRUE(program.status().error);
+  EXPECT_THAT(program.status().error->message, testing::HasSubstr("715"));
+}
+
+TEST(DirectProof, ADeviceThatWasLostBeforeSaysNothing) {
+  const Scratch directory;
+  {
+    FakeMachine machine;
+    Proving proving(machine, directory.path(""));
+    machine.driver.failKernel(1, CUDA_ERROR_ILLEGAL_INSTRUCTION);
+    EXPECT_THROW(static_cast<void>(proving.fault()), CudaFailure);
+    EXPECT_TRUE(proving.proof.isOpen());
+  }
+  FakeMachine machine;
+  EXPECT_FALSE(Proving(machine, directory.path("")).fault());
+}
+
+TEST(DirectProof, FailuresThatSayNothingLeaveItOpen) {
+  FakeMachine machine;
+  const Scratch directory;
+  {
+    Proving proving(machine, directory.path(""));
+    machine.images->before = [](const FakeImageMaker::Request&) -> Status {
+      return Error{Errc::kCompile, "no assembler today", {}};
+    };
+    const auto fault = proving.fault();
+    ASSERT_TRUE(fault);
+    EXPECT_EQ(fault->message, "no assembler today");
+    machine.images->before = nullptr;
+    for (const std::size_t image : {std::size_t{1}, std::size_t{3}}) {  // the interpreter's, then direct code
+      for (const std::size_t attempt : {image, image + 1}) {
+        machine.driver.failAt("cuModuleLoadDataEx", attempt, CUDA_ERROR_OUT_OF_MEMORY);
+      }
+      EXPECT_THROW(static_cast<void>(proving.fault()), CudaFailure);
+      EXPECT_TRUE(proving.proof.isOpen());
+      EXPECT_EQ(proving.cache->readFact(proving.proof.fact()), "open");
+    }
+  }
+  Proving again(machine, directory.path(""));
+  ASSERT_TRUE(again.proof.isOpen());
+  EXPECT_FALSE(again.fault());
+  EXPECT_EQ(again.cache->readFact(again.proof.fact()), "proved");
+}
+
+// The child is killed when it first runs direct code.
+TEST(DirectProof, OneThatKillsItsProcessIsNotTriedAgain) {
+  FakeMachine machine;
+  const Scratch directory;
+  const auto dies = [&] {
+    machine.driver.alterCode([](std::vector<sass::Instruction>&, unsigned) { std::raise(SIGKILL); });
+    static_cast<void>(Proving(machine, directory.path("")).fault());
+  };
+  EXPECT_EXIT(dies(), testing::KilledBySignal(SIGKILL), "");
+  EXPECT_EXIT(dies(), testing::KilledBySignal(SIGKILL), "") << "the first may have been killed by chance";
+  Proving next(machine, directory.path(""));
+  EXPECT_TRUE(next.isMarked(directory));
+  const auto fault = next.fault();
+  ASSERT_TRUE(fault);
+  EXPECT_THAT(fault->message, testing::HasSubstr("2 processes did not survive"));
+  EXPECT_FALSE(next.proof.isOpen());
+  EXPECT_EQ(machine.driver.count("cuModuleLoadDataEx"), 0U);
+  EXPECT_TRUE(Proving(machine, directory.path("")).proof.known());
+}
+
+TEST(DirectProof, ClearingTheCacheForgetsWhoDied) {
+  FakeMachine machine;
+  const Scratch directory;
+  Proving proving(machine, directory.path(""));
+  {
+    auto lock = proving.cache->lock(proving.proof.fact(), [] { return true; });
+    for (unsigned death = 0; death < DirectProof::kMostDeaths; ++death) lock->mark();
+  }
+  ASSERT_TRUE(proving.isMarked(directory));
+  ASSERT_TRUE(proving.cache->clear());
+  EXPECT_FALSE(proving.isMarked(directory));
+  EXPECT_FALSE(proving.fault());
+}
+
+// Where the outcome of a proof cannot be kept, as on a full disk, the next process proves again.
+TEST(DirectProof, AnOutcomeThatWasNotKeptIsNoCrash) {
+  FakeMachine machine;
+  const Scratch directory;
+  EXPECT_FALSE(Proving(machine, directory.path("")).fault());
+  std::filesystem::remove(directory.path(DiskStore::kFileName));
+  Proving next(machine, directory.path(""));
+  EXPECT_FALSE(next.fault());
+  EXPECT_GT(machine.driver.count("cuModuleLoadDataEx"), 2 * kProofModules);
+}
+
+TEST(DirectProof, CancelledWhileItWaitsOrComparesSaysNothing) {
+  FakeMachine machine;
+  const Scratch directory;
+  Proving proving(machine, directory.path(""));
+  std::atomic<bool> cancelled = true;
+  {
+    const auto other = proving.cache->lock(proving.proof.fact(), [] { return true; });
+    ASSERT_TRUE(other && other->holds());
+    EXPECT_TRUE(proving.proof.fault(cancelled));
+    EXPECT_TRUE(proving.proof.isOpen());
+  }
+  const auto fault = proving.proof.fault(cancelled);
+  ASSERT_TRUE(fault);
+  EXPECT_EQ(fault->code, Errc::kCancelled);
+  EXPECT_TRUE(proving.proof.isOpen());
+  machine.driver.alterCode([&](std::vector<sass::Instruction>&, unsigned) { cancelled = true; });
+  cancelled = false;
+  EXPECT_EQ(proving.proof.fault(cancelled)->code, Errc::kCancelled);
+  EXPECT_TRUE(proving.proof.isOpen());
+  EXPECT_FALSE(proving.isMarked(directory));
+  machine.driver.alterCode(nullptr);
+  EXPECT_FALSE(proving.fault());
+}
+
+TEST(DirectProof, SaysWhatIsKnown) {
+  FakeMachine machine;
+  const Scratch directory;
+  Proving proving(machine, directory.path(""));
+  const auto standing = [&] {
+    return DirectProof::standing(*proving.cache, proving.cuda->limits(), Precision::kF32, Math::kStrict,
+                                 proving.store->identity());
+  };
+  EXPECT_EQ(standing().text, "not compared yet");
+  EXPECT_FALSE(standing().refuted);
+  EXPECT_FALSE(proving.fault());
+  EXPECT_EQ(standing().text, "proved");
+  EXPECT_FALSE(standing().refuted);
+  proving.cache->writeFact(proving.proof.fact(), "probe 3, row 4: 1 instead of 2");
+  EXPECT_EQ(standing().text, "probe 3, row 4: 1 instead of 2");
+  EXPECT_TRUE(standing().refuted);
+}
+
+/// Descriptors of this process that are open on lock files of the directory.
+std::size_t openLocks(const Scratch& directory) {
+  std::size_t count = 0;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+    std::error_code gone;
+    const std::string file = std::filesystem::read_symlink(entry.path(), gone).string();
+    if (!gone && file.starts_with(directory.path("")) && file.ends_with(".lock")) ++count;
+  }
+  return count;
+}
+
+TEST(DirectProof, WaitsForTheProofOfAnotherProcess) {
+  FakeMachine machine;
+  const Scratch directory;
+  Proving proving(machine, directory.path(""));
+  auto other = proving.cache->lock(proving.proof.fact(), [] { return true; });
+  ASSERT_TRUE(other && other->holds());
+  other->mark();
+  std::atomic<bool> done = false;
+  std::optional<Error> fault;
+  std::thread waiting([&] {
+    const CurrentContext current(*proving.cuda);
+    fault = proving.fault();
+    done = true;
+  });
+  // The lock's file is open twice as soon as the thread waits for it.
+  waitUntil([&] { return openLocks(directory) == 2; });
+  EXPECT_FALSE(done);
+  proving.cache->writeFact(proving.proof.fact(), "proved");
+  other->unmark();
+  other.reset();
+  waiting.join();
+  EXPECT_FALSE(fault) << fault->message;
+  EXPECT_EQ(machine.driver.count("cuModuleLoadDataEx"), 0U) << "nothing to prove any more";
+}
+
+TEST(DirectProofSlow, FindsWrongSumsOfEveryShape) {
+  // All code but that of one loss in one shape is right, so one that is not compared would pass.
+  for (std::size_t wrong = 0; wrong < kProofLosses; ++wrong) {
+    DirectMachine machine({}, "open");
+    const std::size_t bad = 2 + 2 * wrong + wrong % 2;  // predictions come first
+    std::size_t image = 0;
+    machine.driver.alterCode([&](std::vector<sass::Instruction>& code, unsigned capability) {
+      if (image++ == bad) negateSums(code, capability);
+    });
+    Proving proving(machine, machine.directory.path(""));
+    const auto fault = proving.fault();
+    ASSERT_TRUE(fault) << wrong;
+    EXPECT_THAT(fault->message, testing::HasSubstr("loss " + std::to_string(wrong) + " of sum"));
+  }
+}
+
+TEST(DirectProof, MarksItsLockWhileItsCodeIsLoadedAndNotBefore) {
+  FakeMachine machine;
+  const Scratch directory;
+  Proving proving(machine, directory.path(""));
+  std::set<bool> while_making, while_loading;
+  machine.images->before = [&](const FakeImageMaker::Request&) -> Status {
+    while_making.insert(proving.isMarked(directory));
+    return okStatus();
+  };
+  machine.driver.alterCode(
+      [&](std::vector<sass::Instruction>&, unsigned) { while_loading.insert(proving.isMarked(directory)); });
+  EXPECT_FALSE(proving.fault());
+  EXPECT_EQ(while_making, std::set<bool>{false});
+  EXPECT_EQ(while_loading, std::set<bool>{true});
+  EXPECT_FALSE(proving.isMarked(directory));
+}
+
+TEST(DirectProof, ThreadsThatNeedItAtOnceShareIt) {
+  DirectMachine machine({}, "open");
+  const Engine gpu = machine.engine(machine.strict());
+  const Workload w = directWorkload(44, 20, 100);
+  const std::vector<double> expected = predict(cpuEngine(Precision::kF32), w, Tier::kInterpret);
+  std::vector<std::vector<double>> results(5);
+  std::vector<std::thread> threads;
+  for (auto& result : results) threads.emplace_back([&] { result = predict(gpu, w, Tier::kDirect); });
+  for (std::thread& thread : threads) thread.join();
+  for (const auto& result : results) expectSameBits(result, expected, 100, "threads");
+  EXPECT_EQ(machine.launches(), kProofLaunches + results.size());
+}
+
+TEST(DirectProof, RunsInTheBackgroundForAuto) {
+  DirectMachine machine({}, "open");
+  const Engine gpu = machine.engine(machine.strict());
+  const Workload w = directWorkload(45, 20, 100);
+  const Dataset data = gpu.upload(w.view()).value();
+  const Program program = gpu.compile(w.expressions, {.expected_passes = 1e15, .expected_rows = 100});
+  const Losses expected = gpu.loss(program, data, w.parameters).value();
+  while (program.status().compiling) std::this_thread::yield();
+  EXPECT_EQ(machine.launches(), kProofLaunches);
+  expectSameLosses(gpu.loss(program, data, w.parameters).value(), expected, "machine code");
+  const Program next = gpu.compile(w.expressions, {.tier = Tier::kDirect});
+  expectSameLosses(gpu.loss(next, data, w.parameters).value(), expected, "direct");
+  expectDirect(next, w.expressions.size());
+  EXPECT_EQ(machine.launches(), kProofLaunches + 1) << "proved already";
+}
+
+TEST(DirectProof, ProgramsMayDieMeanwhile) {
+  DirectMachine machine({}, "open");
+  const Engine gpu = machine.engine(machine.strict());
+  const Workload w = directWorkload(46, 20, 100);
+  const Dataset data = gpu.upload(w.view()).value();
+  std::weak_ptr<const ProgramSource> source;
+  std::atomic<bool> is_first = true;
+  std::promise<void> proving, died;
+  {
+    const Program program = gpu.compile(w.expressions, {.expected_passes = 1e15, .expected_rows = 100});
+    ASSERT_TRUE(gpu.prepare(program, data, LossOptions{}).ok());
+    // The program's interpreter is there, so the next one is the proof's.
+    machine.images->before = [&](const FakeImageMaker::Request& request) -> Status {
+      if (request.kind == "interpreter" && is_first.exchange(false)) {
+        proving.set_value();
+        died.get_future().wait();
+      }
+      return okStatus();
+    };
+    ASSERT_TRUE(gpu.loss(program, data, w.parameters).ok());
+    proving.get_future().wait();
+    EXPECT_TRUE(program.status().compiling);
+    source = program.state().source;
+  }
+  EXPECT_EQ(machine.known(), "open");
+  const std::size_t compiled = machine.images->count("rows");
+  died.set_value();
+  waitForEnd(source);
+  EXPECT_EQ(machine.known(), "proved") << "the proof is the engine's";
+  EXPECT_EQ(machine.launches(), kProofLaunches);
+  EXPECT_EQ(machine.modules(), kProofModules) << "no code of the program";
+  EXPECT_EQ(machine.images->count("rows"), compiled);
+}
+
+}  // namespace
+}  // namespace srjit

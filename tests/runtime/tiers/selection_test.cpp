@@ -1,0 +1,403 @@
+// With which code a program is evaluated on a model of a GPU, when it is made, and what happens if its program, its
+// engine or its making ends before.
+#include <atomic>
+#include <thread>
+
+#include "runtime/evaluation/loss_value.h"
+#include "runtime/evaluation/program_state.h"
+#include "runtime/gpu/calibration.h"
+#include "runtime/tiers/device_program.h"
+#include "tests/generators/scratch.h"
+#include "tests/gpu_model/device_engine.h"
+
+namespace srjit {
+namespace {
+
+TEST(DeviceEngineTiers, BackgroundCodeTakesOverWithTheSameBits) {
+  FakeMachine machine;
+  const Workload w = arithmeticWorkload(21, 50, 2000, Precision::kF32);
+  {
+    const Engine gpu = machine.engine({.math = Math::kStrict});
+    const Dataset data = gpu.upload(w.view()).value();
+    const Program program = gpu.compile(w.expressions, {.tier = Tier::kAuto, .expected_passes = 1e9});
+    const Losses first = gpu.loss(program, data, w.parameters).value();
+    EXPECT_EQ(program.status().served.interpreted, 50U);
+    waitUntil([&] { return program.status().tier == Tier::kCompile || program.status().error; });
+    const ProgramStatus status = program.status();
+    EXPECT_EQ(status.tier, Tier::kCompile);
+    EXPECT_EQ(status.compiled, 50U);
+    EXPECT_FALSE(status.error);
+    EXPECT_EQ(status.served.interpreted, 50U) << "what comes next did not serve yet";
+    machine.driver.forgetCalls();
+    expectSameLosses(gpu.loss(program, data, w.parameters).value(), first, "after the take-over");
+    EXPECT_EQ(machine.driver.count("cuGraphLaunch"), 1U);
+    EXPECT_EQ(program.status().served.compiled, 50U);
+    EXPECT_EQ(program.status().served.interpreted, 0U);
+  }
+}
+
+TEST(DeviceEngineTiers, AProgramMayServeTwoEngines) {
+  FakeMachine machine;
+  const Workload w = arithmeticWorkload(27, 30, 300, Precision::kF32);
+  std::optional<Engine> first = machine.engine({.math = Math::kStrict});
+  const Engine second = machine.engine({.math = Math::kStrict});
+  for (const Tier tier : {Tier::kInterpret, Tier::kCompile}) {
+    if (!first) first = machine.engine({.math = Math::kStrict});
+    const Dataset data = first->upload(w.view()).value();
+    const Program program = first->compile(w.expressions, {.tier = tier});
+    const Losses expected = first->loss(program, data, w.parameters).value();
+    expectSameLosses(second.loss(program, data, w.parameters).value(), expected, "of the other engine");
+    first.reset();
+    expectSameLosses(second.loss(program, data, w.parameters).value(), expected, "of the one that is left");
+  }
+}
+
+// What an engine has begun and not ended, another begins anew.
+TEST(DeviceEngineTiers, AnEngineThatDiesWhileItCompilesLeavesTheProgramToOthers) {
+  FakeMachine machine;
+  const Workload w = arithmeticWorkload(29, 30, 300, Precision::kF32);
+  std::optional<Engine> first = machine.engine({.math = Math::kStrict});
+  const Engine second = machine.engine({.math = Math::kStrict});
+  const Dataset data = second.upload(w.view()).value();
+  const Program program = first->compile(w.expressions, {.expected_passes = 1e15, .expected_rows = 300});
+  ASSERT_TRUE(first->prepare(program, data, LossOptions{})) << "the interpreter is not held";
+  machine.images->hold();
+  const Losses expected = first->loss(program, data, w.parameters).value();
+  ASSERT_TRUE(program.status().compiling);
+  const KernelKind kind{.loss = lossSpec({}, data.state().has_weights), .strided_columns = false};
+  const auto job = program.state().on_device->job(kind, DeviceProgram::Making::kCompiled);
+  std::thread ending([&] { first.reset(); });
+  waitUntil([&] { return job->cancelled.load(); });
+  machine.images->release();
+  ending.join();
+  ASSERT_NE(program.status().tier, Tier::kCompile);
+  while (program.status().tier != Tier::kCompile) {
+    expectSameLosses(second.loss(program, data, w.parameters).value(), expected, "of the other engine");
+    ASSERT_TRUE(!program.status().error || program.status().compiling) << program.status().error->message;
+    std::this_thread::yield();
+  }
+}
+
+// The part that can be evaluated is made once.
+TEST(DeviceEngineTiers, DataThatLackAVariableCostNoCompilingEachTime) {
+  FakeMachine machine;
+  const Engine gpu = machine.engine({.math = Math::kStrict});
+  Workload w = arithmeticWorkload(30, 30, 300, Precision::kF32);
+  w.expressions.push_back(build({Token::variable(99)}));
+  const Dataset data = gpu.upload(w.view()).value();
+  const Program program = gpu.compile(w.expressions, {.tier = Tier::kInterpret});
+  const Losses first = gpu.loss(program, data, w.parameters).value();
+  EXPECT_EQ(first.failures.size(), 1U);
+  machine.driver.forgetCalls();
+  expectSameLosses(gpu.loss(program, data, w.parameters).value(), first, "again");
+  EXPECT_EQ(machine.driver.count("cuMemcpyHtoDAsync"), 1U) << "the parameters alone";
+  EXPECT_EQ(machine.driver.count("cuMemAllocFromPoolAsync"), 0U);
+}
+
+TEST(DeviceEngineTiers, StreamedTargetsWithoutColumns) {
+  FakeMachine machine;
+  Workload w = arithmeticWorkload(28, 0, 5000, Precision::kF32);
+  w.expressions = {build({Token::parameter(0)})};
+  w.parameters = {0.5};
+  w.columns.clear();
+  const Engine gpu = machine.engine({.math = Math::kStrict, .device_bytes = 1});
+  expectSameLosses(lossesOf(gpu, w, Tier::kInterpret, {}),
+                   lossesOf(cpuEngine(Precision::kF32), w, Tier::kInterpret, {}), "a target alone");
+}
+
+TEST(DeviceEngineTiers, LongNeighboursWithManyColumnsAreLaunched) {
+  FakeMachine machine;
+  Workload w = arithmeticWorkload(29, 0, 40, Precision::kF64);
+  Random random(29);
+  w.columns = randomColumns(random, 20, 40, Spread::kTame, Precision::kF64);
+  for (int program = 0; program < 5; ++program) {
+    std::vector<Token> chain = {Token::variable(0)};
+    for (int i = 0; i < 4000; ++i) {
+      chain.push_back(Token::variable(static_cast<std::uint32_t>(random.below(20))));
+      chain.push_back(Token::operation(random.chance(0.5) ? Op::kMul : Op::kSub));
+    }
+    w.expressions.push_back(build(chain));
+  }
+  w.parameters.clear();
+  const Engine gpu = machine.engine({.precision = Precision::kF64, .math = Math::kStrict});
+  expectSameBits(predict(gpu, w, Tier::kInterpret), predict(cpuEngine(Precision::kF64), w, Tier::kInterpret), 40,
+                 "long");
+}
+
+/// A chain, an expression of random operators, and short ones around them.
+Workload longWorkload(Precision precision, std::size_t rows) {
+  Workload w = arithmeticWorkload(30, 6, rows, precision);
+  std::vector<Token> chain = {Token::variable(0)};
+  for (std::uint32_t i = 0; i < 50'000; ++i) {
+    chain.push_back(Token::variable(i % 3));
+    chain.push_back(Token::operation(i % 2 == 0 ? Op::kMul : Op::kSub));
+  }
+  const GeneratorOptions options{
+      .seed = 30, .min_nodes = 100'000, .max_nodes = 100'000, .variables = 5, .ops = arithmeticOps()};
+  w.expressions.insert(w.expressions.begin() + 3, build(chain));
+  w.expressions.insert(w.expressions.begin() + 5, ExpressionGenerator(options).next());
+  return w;
+}
+
+TEST(DeviceEngineTiers, ProgramsOfAHundredThousandTokensAreInterpreted) {
+  for (const Precision precision : {Precision::kF32, Precision::kF64}) {
+    FakeMachine machine;
+    const Engine gpu = machine.engine({.precision = precision, .math = Math::kStrict});
+    const Engine cpu = cpuEngine(precision);
+    for (const std::size_t rows : {40, 1100}) {
+      const Workload w = longWorkload(precision, rows);
+      const Program program = gpu.compile(w.expressions, {.tier = Tier::kInterpret});
+      EXPECT_TRUE(program.failures().empty());
+      const Dataset data = gpu.upload(w.view()).value();
+      expectSameBits(predict(gpu, program, data, w.parameters), predict(cpu, w, Tier::kInterpret), rows, "long");
+      expectSameLosses(gpu.loss(program, data, w.parameters).value(), lossesOf(cpu, w, Tier::kInterpret, {}), "long");
+    }
+  }
+}
+
+TEST(DeviceEngineTiers, SmallDevicesHaveSmallWindows) {
+  FakeMachine machine({.devices = {FakeDevice{.capability = 75,
+                                              .shared_bytes_per_multiprocessor = std::size_t{64} << 10,
+                                              .shared_bytes_per_block = std::size_t{64} << 10}}});
+  const Workload w = longWorkload(Precision::kF32, 300);
+  const Engine gpu = machine.engine({.math = Math::kStrict});
+  expectSameBits(predict(gpu, w, Tier::kInterpret), predict(cpuEngine(Precision::kF32), w, Tier::kInterpret), 300,
+                 "long");
+}
+
+/// One expression of more columns than a block has room for, among others.
+Workload wideWorkload() {
+  Workload w = arithmeticWorkload(30, 3, 40, Precision::kF32);
+  Random random(30);
+  w.columns = randomColumns(random, 300, 40, Spread::kTame, Precision::kF32);
+  std::vector<Token> sum = {Token::variable(0)};
+  for (std::uint32_t i = 1; i < 300; ++i) {
+    sum.push_back(Token::variable(i));
+    sum.push_back(Token::operation(Op::kAdd));
+  }
+  w.expressions.insert(w.expressions.begin() + 1, build(sum));
+  return w;
+}
+
+TEST(DeviceEngineTiers, WhatIsTooWideForTheInterpreterIsAFailureOfItsOwn) {
+  FakeMachine machine;
+  const Workload w = wideWorkload();
+  const Engine gpu = machine.engine({.math = Math::kStrict});
+  const Program program = gpu.compile(w.expressions, {.tier = Tier::kInterpret});
+  ASSERT_EQ(program.failures().size(), 1U);
+  EXPECT_EQ(program.failures()[0].expression, 1U);
+  EXPECT_EQ(program.failures()[0].error.code, Errc::kUnsupported);
+  EXPECT_EQ(program.failures()[0].error.message, "300 columns, but the interpreter takes at most 194 on this device");
+  const Losses losses = gpu.loss(program, gpu.upload(w.view()).value(), w.parameters).value();
+  ASSERT_EQ(losses.failures.size(), 1U);
+  EXPECT_TRUE(std::isnan(losses.values[1]));
+  for (std::size_t e = 0; e < losses.values.size(); ++e) {
+    if (e != 1) EXPECT_GT(losses.valid_rows[e], 0U) << e;
+  }
+}
+
+TEST(DeviceEngineTiers, AutoCompilesAtOnceOnlyWhatTheInterpreterRefuses) {
+  FakeMachine machine;
+  const Workload w = wideWorkload();
+  std::atomic<std::size_t> roots = 0;
+  machine.images->before = [&](const FakeImageMaker::Request& request) -> Status {
+    for (const Dag& dag : request.dags) roots += dag.roots().size();
+    return okStatus();
+  };
+  const Engine gpu = machine.engine({.math = Math::kStrict});
+  const Engine cpu = cpuEngine(Precision::kF32);
+  const Dataset data = gpu.upload(w.view()).value();
+  const Program program = gpu.compile(w.expressions, {.tier = Tier::kAuto});
+  EXPECT_TRUE(program.failures().empty());
+  EXPECT_EQ(program.info().tier, Tier::kAuto);
+  const Losses expected = lossesOf(cpu, w, Tier::kInterpret, {});
+  expectSameLosses(gpu.loss(program, data, w.parameters).value(), expected, "one compiled, the others interpreted");
+  EXPECT_EQ(roots, 1U);
+  expectSameLosses(gpu.loss(program, data, w.parameters).value(), expected, "again");
+  EXPECT_EQ(roots, 1U);
+  expectSameBits(predict(gpu, program, data, w.parameters), predict(cpu, w, Tier::kInterpret), 40, "predictions");
+  EXPECT_EQ(roots, 2U) << "another kind of kernel";
+  EXPECT_EQ(program.status().tier, Tier::kInterpret);
+}
+
+TEST(DeviceEngineTiers, ErrorsOfWhatTheInterpreterRefusesAreInTheStatus) {
+  FakeMachine machine;
+  const Workload w = wideWorkload();
+  machine.images->before = [](const FakeImageMaker::Request& request) -> Status {
+    if (request.kind != "rows") return okStatus();
+    return Error{Errc::kCompile, "the assembler is out of sorts", {}};
+  };
+  const Engine gpu = machine.engine({.math = Math::kStrict});
+  const Dataset data = gpu.upload(w.view()).value();
+  const Program program = gpu.compile(w.expressions, {.tier = Tier::kAuto});
+  EXPECT_FALSE(program.status().error);
+  const Losses losses = gpu.loss(program, data, w.parameters).value();
+  ASSERT_EQ(losses.failures.size(), 1U);
+  EXPECT_EQ(losses.failures[0].expression, 1U);
+  const ProgramStatus status = program.status();
+  EXPECT_EQ(status.tier, Tier::kInterpret);
+  EXPECT_EQ(status.compiled, 0U);
+  ASSERT_TRUE(status.error);
+  EXPECT_EQ(status.error->message, "the assembler is out of sorts");
+}
+
+TEST(DeviceEngineTiers, WhatWasLearntIsOnTheDiskWhenTheEngineEnds) {
+  const Scratch directory;
+  const Workload w = arithmeticWorkload(38, 40, 300, Precision::kF32);
+  {
+    FakeMachine machine;
+    machine.images->seconds = 10;
+    const Engine gpu = machine.engine({.math = Math::kStrict, .cache_directory = directory.path("")});
+    const Dataset data = gpu.upload(w.view()).value();
+    const Program program = gpu.compile(w.expressions, {.tier = Tier::kCompile});
+    ASSERT_TRUE(gpu.prepare(program, data, LossOptions{}).ok());
+  }
+  const auto cache = KernelCache::open({.directory = directory.path("")});
+  EXPECT_GT(Calibration(cache, "Fake H200 (13000) f32 strict").costs().compile, 2 * kTypicalCosts.compile);
+}
+
+TEST(DeviceEngineTiers, LongProgramsAmongManyColumns) {
+  FakeMachine machine;
+  Workload w = arithmeticWorkload(31, 0, 40, Precision::kF32);
+  Random random(31);
+  w.columns = randomColumns(random, 150, 40, Spread::kTame, Precision::kF32);
+  for (std::uint32_t program = 0; program < 9; ++program) {
+    std::vector<Token> chain = {Token::variable(program)};
+    for (std::uint32_t i = 0; i < (program % 3 == 1 ? 5000U : 60U); ++i) {
+      chain.push_back(Token::variable(program % 3 == 1 ? i % 40 : (program * 60 + i) % 150));
+      chain.push_back(Token::operation(i % 2 == 0 ? Op::kAdd : Op::kSub));
+    }
+    w.expressions.push_back(build(chain));
+  }
+  w.parameters.clear();
+  const Engine gpu = machine.engine({.math = Math::kStrict});
+  expectSameBits(predict(gpu, w, Tier::kInterpret), predict(cpuEngine(Precision::kF32), w, Tier::kInterpret), 40,
+                 "long and short");
+}
+
+TEST(DeviceEngineTiers, FewPassesAreNotCompiledFor) {
+  FakeMachine machine;
+  const Engine gpu = machine.engine({.math = Math::kStrict});
+  const Workload w = arithmeticWorkload(22, 50, 200, Precision::kF32);
+  const Dataset data = gpu.upload(w.view()).value();
+  const Program program = gpu.compile(w.expressions, {.tier = Tier::kAuto, .expected_passes = 3});
+  for (int i = 0; i < 3; ++i) ASSERT_TRUE(gpu.loss(program, data, w.parameters).ok());
+  EXPECT_FALSE(program.status().compiling);
+  EXPECT_EQ(machine.images->count("rows"), 0U);
+}
+
+TEST(DeviceEngineTiers, ADeadProgramCancelsItsCompilation) {
+  FakeMachine machine;
+  std::optional<Engine> gpu = machine.engine({.math = Math::kStrict});
+  const Workload w = arithmeticWorkload(23, 6400, 50, Precision::kF32);
+  const Dataset data = gpu->upload(w.view()).value();
+  {
+    const Program program = gpu->compile(w.expressions, {.tier = Tier::kAuto, .expected_passes = 1e12});
+    ASSERT_TRUE(gpu->prepare(program, data, LossOptions{}).ok());
+    machine.images->hold();
+    ASSERT_TRUE(gpu->loss(program, data, w.parameters).ok());
+    while (machine.images->held() == 0) std::this_thread::yield();
+    EXPECT_TRUE(program.status().compiling);
+  }
+  machine.images->release();
+  // An engine ends when its background work has.
+  gpu.reset();
+  EXPECT_LT(machine.images->count("rows"), 20U) << "of 100; batches that had not begun are not made";
+}
+
+TEST(DeviceEngineTiers, AnErrorInTheBackgroundLeavesTheInterpreterServing) {
+  FakeMachine machine;
+  machine.images->before = [](const FakeImageMaker::Request& request) -> Status {
+    if (request.kind != "rows") return okStatus();
+    return Error{Errc::kCompile, "the assembler is out of sorts", {}};
+  };
+  const Engine gpu = machine.engine({.math = Math::kStrict});
+  const Workload w = arithmeticWorkload(24, 40, 300, Precision::kF32);
+  const Dataset data = gpu.upload(w.view()).value();
+  const Program program = gpu.compile(w.expressions, {.tier = Tier::kAuto, .expected_passes = 1e12});
+  const Losses first = gpu.loss(program, data, w.parameters).value();
+  waitUntil([&] { return program.status().error.has_value(); });
+  EXPECT_EQ(program.status().error->message, "the assembler is out of sorts");
+  EXPECT_EQ(program.status().compiled, 0U);
+  expectSameLosses(gpu.loss(program, data, w.parameters).value(), first, "after the error");
+}
+
+TEST(DeviceEngineTiers, KernelsThatSpillAreSplit) {
+  FakeMachine machine;
+  machine.images->facts = [](const Dag& dag) {
+    KernelFacts facts{.name = "", .registers = 255};
+    if (dag.roots().size() > 5) facts.stack_bytes = 512;
+    return facts;
+  };
+  const Engine gpu = machine.engine({.math = Math::kStrict});
+  const Engine cpu = cpuEngine(Precision::kF32);
+  const Workload w = arithmeticWorkload(25, 64, 300, Precision::kF32);
+  const Dataset data = gpu.upload(w.view()).value();
+  const Program program = gpu.compile(w.expressions, {.tier = Tier::kCompile});
+  expectSameLosses(gpu.loss(program, data, w.parameters).value(), lossesOf(cpu, w, Tier::kInterpret, {}), "split");
+  EXPECT_EQ(program.status().compiled, 64U);
+  EXPECT_GT(machine.images->count("rows"), 16U);
+}
+
+TEST(DeviceEngineTiers, AFewSpilledRegistersAreKept) {
+  FakeMachine machine;
+  machine.images->facts = [](const Dag&) { return KernelFacts{.name = "", .registers = 255, .stack_bytes = 8}; };
+  const Engine gpu = machine.engine({.math = Math::kStrict});
+  const Workload w = arithmeticWorkload(25, 64, 300, Precision::kF32);
+  const Dataset data = gpu.upload(w.view()).value();
+  ASSERT_TRUE(gpu.loss(gpu.compile(w.expressions, {.tier = Tier::kCompile}), data, w.parameters));
+  EXPECT_LE(machine.images->count("rows"), 2U);
+}
+
+// Kernels that spill get modules of their own in halves; the other kernels of their module are used.
+TEST(DeviceEngineTiers, ManyKernelsShareModules) {
+  for (const bool spilling : {false, true}) {
+    FakeMachine machine;
+    std::atomic<std::size_t> kernels = 0, spilled = 0;
+    machine.images->facts = [&](const Dag& dag) {
+      ++kernels;
+      const bool spills = spilling && dag.roots().size() > 10 && dag.size() % 2 == 0;
+      spilled += spills ? 1 : 0;
+      return KernelFacts{.name = "", .registers = 255, .stack_bytes = spills ? 4096U : 0U};
+    };
+    const Engine gpu = machine.engine({.math = Math::kStrict, .threads = 1});
+    const Workload w = arithmeticWorkload(27, 700, 150, Precision::kF32);
+    const Dataset data = gpu.upload(w.view()).value();
+    const Program program = gpu.compile(w.expressions, {.tier = Tier::kCompile});
+    expectSameLosses(gpu.loss(program, data, w.parameters).value(),
+                     lossesOf(cpuEngine(Precision::kF32), w, Tier::kInterpret, {}), "modules");
+    EXPECT_EQ(program.status().compiled, 700U);
+    EXPECT_EQ(spilled > 0, spilling);
+    const std::size_t in_shared_modules = kernels - 2 * spilled;
+    EXPECT_EQ(machine.images->count("rows") - 2 * spilled, (in_shared_modules + 7) / 8);
+  }
+}
+
+TEST(DeviceEngineTiers, AFailingPassFailsItsExpressionAlone) {
+  FakeMachine machine;
+  const auto run = [](const Dag& dag, const PassContext&) -> Dag {
+    if (dag.variableCount() == 8) throw std::runtime_error("no luck");
+    return dag;
+  };
+  ASSERT_TRUE(registerPass({"throws-for-x7", run, Exactness::kExact, "a pass of a test"}).ok());
+  const Engine gpu = machine.engine({.math = Math::kStrict});
+  Workload w = arithmeticWorkload(26, 50, 100, Precision::kF32);
+  w.columns.resize(8, w.columns[0]);
+  w.expressions.insert(w.expressions.begin() + 20, build({Token::variable(7)}));
+  const Dataset data = gpu.upload(w.view()).value();
+  for (const Tier tier : {Tier::kInterpret, Tier::kCompile}) {
+    const Program program = gpu.compile(
+        w.expressions,
+        {.tier = tier, .pipeline = Pipeline::parse("standard,throws-for-x7,schedule", Math::kStrict).value()});
+    const Losses losses = gpu.loss(program, data, w.parameters).value();
+    ASSERT_EQ(losses.failures.size(), 1U);
+    ASSERT_EQ(program.failures().size(), 1U);
+    EXPECT_EQ(program.failures()[0].expression, 20U);
+    EXPECT_EQ(losses.failures[0].expression, 20U);
+    EXPECT_EQ(losses.failures[0].error.message, "pass throws-for-x7: no luck");
+    EXPECT_TRUE(std::isnan(losses.values[20]));
+  }
+}
+
+}  // namespace
+}  // namespace srjit
