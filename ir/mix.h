@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string_view>
 
 namespace srjit {
 
@@ -18,6 +19,13 @@ constexpr std::uint64_t mix(std::uint64_t z) noexcept {
 /// Order matters: combine(combine(s, a), b) differs from combine(combine(s, b), a).
 constexpr std::uint64_t combine(std::uint64_t seed, std::uint64_t value) noexcept {
   return mix(seed * kGoldenGamma + value);
+}
+
+/// FNV-1a, 64 bits (Fowler, Noll, Vo; draft-eastlake-fnv).
+constexpr std::uint64_t hashOf(std::string_view text) noexcept {
+  std::uint64_t hash = 0xcbf29ce484222325u;
+  for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
+  return hash;
 }
 
 /// The next number of the sequence that `state` is in.

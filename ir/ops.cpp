@@ -20,13 +20,6 @@ constexpr std::array kFunctions = {
 #undef SRJIT_FUNCTION
 };
 
-// FNV-1a, 64 bits (Fowler, Noll, Vo; draft-eastlake-fnv).
-constexpr std::uint64_t hashOf(std::string_view text) noexcept {
-  std::uint64_t hash = 0xcbf29ce484222325u;
-  for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
-  return hash;
-}
-
 // Open-addressing hash table from names and texts to rows, made by the compiler. At most a quarter of it is full.
 constexpr std::size_t kIndexSize = 512;
 constexpr std::uint8_t kEmpty = 0xff;
@@ -44,6 +37,12 @@ constexpr auto kIndex = [] {
   }
   return index;
 }();
+
+constexpr bool hasOneFamily(const OpInfo& op) noexcept {
+  const int family = op.props & (kArithmetic | kCommon | kRare);
+  return family == kArithmetic || family == kCommon || family == kRare;
+}
+static_assert(std::ranges::all_of(kOps, hasOneFamily), "a row of ops.def names no family, or several");
 
 constexpr bool isDigit(char c) noexcept { return c >= '0' && c <= '9'; }
 constexpr bool hasDigitSecond(std::string_view word) noexcept { return word.size() > 1 && isDigit(word[1]); }

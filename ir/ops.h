@@ -7,6 +7,9 @@
 #include <span>
 #include <string_view>
 
+#include "ir/mix.h"
+#include "ir/numeric.h"
+
 namespace srjit {
 
 /// An operator of the table. The order is that of the table.
@@ -24,10 +27,13 @@ enum class Function : std::uint8_t {
 };
 
 enum OpProps : std::uint8_t {
-  kNone = 0,
   kInfix = 1,        ///< infix writes a sign instead of a call
   kCommutative = 2,  ///< the first two operands may be exchanged, bit for bit (any NaN equals any NaN)
   kSteps = 4,        ///< the value jumps somewhere, so a small error of an operand may give a large one
+  // The family, of which every row has one:
+  kArithmetic = 8,  ///< short code; what passes make of such operators is in this family, too
+  kCommon = 16,     ///< what the usual systems have besides, and what the simplifier makes of it
+  kRare = 32,       ///< any other
 };
 
 /// One row of ops.def without its value.
@@ -61,12 +67,29 @@ inline const OpInfo& infoOf(Op op) noexcept { return allOps()[static_cast<std::s
 inline const FunctionInfo& infoOf(Function function) noexcept {
   return allFunctions()[static_cast<std::size_t>(function)];
 }
+inline double deviceUlpsOf(const FunctionInfo& function, Precision precision) noexcept {
+  switch (precision) {
+    case Precision::kF32:
+      return function.ulp_device32;
+    case Precision::kF64:
+      return function.ulp_device64;
+  }
+  __builtin_unreachable();
+}
 inline constexpr std::uint8_t kArities[] = {
 #define SRJIT_OP(id, name, text, arity, ...) arity,
 #include "ir/ops.def"
 #undef SRJIT_OP
 };
 inline constexpr std::size_t kOpCount = sizeof kArities;
+/// Hashes of the names. What depends on an operator's identity uses these rather than its number, so that a new row
+/// changes nothing about expressions without it.
+inline constexpr std::uint64_t kNameHashes[] = {
+#define SRJIT_OP(id, name, ...) hashOf(name),
+#include "ir/ops.def"
+#undef SRJIT_OP
+};
+inline std::uint64_t nameHashOf(Op op) noexcept { return kNameHashes[static_cast<std::size_t>(op)]; }
 inline int arityOf(Op op) noexcept { return kArities[static_cast<std::size_t>(op)]; }
 
 /// The operator with this name or text, as postfix and prefix spell it; none if unknown. Constant time.

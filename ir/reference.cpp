@@ -58,14 +58,15 @@ double evaluateReference(const Expression& expression, std::span<const double> v
 Bounded evaluateBounded(const Expression& expression, std::span<const double> variables,
                         std::span<const double> parameters, const Arithmetic& arithmetic) {
   // Strict and precise round alike as far as a bound goes, and so does fast in double.
-  const bool single = arithmetic.precision == Precision::kF32;
-  const auto run = !single ? arithmetic.host ? evaluateIn<Precision::kF64, Math::kPrecise, true>
-                                             : evaluateIn<Precision::kF64, Math::kPrecise, false>
-                   : arithmetic.math == Math::kFast ? arithmetic.host ? evaluateIn<Precision::kF32, Math::kFast, true>
-                                                                      : evaluateIn<Precision::kF32, Math::kFast, false>
-                   : arithmetic.host ? evaluateIn<Precision::kF32, Math::kPrecise, true>
-                                                    : evaluateIn<Precision::kF32, Math::kPrecise, false>;
-  return run(expression, variables, parameters);
+  return withZeroOf(arithmetic.precision, [&]<class T>(T) {
+    constexpr Precision kPrecision = kPrecisionOf<T>;
+    const auto run =
+        isApproximate(arithmetic.math, kPrecision)
+            ? arithmetic.host ? evaluateIn<kPrecision, Math::kFast, true> : evaluateIn<kPrecision, Math::kFast, false>
+        : arithmetic.host ? evaluateIn<kPrecision, Math::kPrecise, true>
+                          : evaluateIn<kPrecision, Math::kPrecise, false>;
+    return run(expression, variables, parameters);
+  });
 }
 
 }  // namespace srjit

@@ -15,14 +15,15 @@ namespace srjit {
 /// What a precision and mode do to numbers.
 template <Arithmetic kArithmetic>
 struct Rounding {
-  static constexpr bool kSingle = kArithmetic.precision == Precision::kF32;
-  static constexpr bool kFast = kSingle && kArithmetic.math == Math::kFast;
-  static constexpr double kHalfUlp = kSingle ? 0x1p-24 : 0x1p-53;  ///< of 1, and relative for all
-  static constexpr double kLargest = kSingle ? 0x1.fffffep127 : std::numeric_limits<double>::max();
-  static constexpr double kSmallestNormal = kSingle ? 0x1p-126 : 0x1p-1022;
-  static constexpr double kSmallest = kSingle ? 0x1p-149 : 0x1p-1074;
+  using Number = typename NumberTypeOf<kArithmetic.precision>::Type;
+  using Limits = std::numeric_limits<Number>;
+  static constexpr bool kFast = isApproximate(kArithmetic.math, kArithmetic.precision);
+  static constexpr double kHalfUlp = Limits::epsilon() / 2;  ///< of 1, and relative for all
+  static constexpr double kLargest = Limits::max();
+  static constexpr double kSmallestNormal = Limits::min();
+  static constexpr double kSmallest = Limits::denorm_min();
 
-  static double round(double value) { return kSingle ? static_cast<double>(static_cast<float>(value)) : value; }
+  static double round(double value) { return static_cast<double>(static_cast<Number>(value)); }
 };
 
 /// An interval [value - error, value + error] in which the kernel's number lies, where `value` is the reference's. An

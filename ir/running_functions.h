@@ -35,7 +35,7 @@ double RunningError<kArithmetic>::functionRounding(Function function, const Runn
     if (at_low != kNoFast) return std::isnan(at_low) || std::isnan(at_high) ? kInfinity : std::max(at_low, at_high);
   }
   const FunctionInfo& info = infoOf(function);
-  const double ulps = kArithmetic.host ? info.ulp_host : R::kSingle ? info.ulp_device32 : info.ulp_device64;
+  const double ulps = kArithmetic.host ? info.ulp_host : deviceUlpsOf(info, kArithmetic.precision);
   return ulps * 2 * R::kHalfUlp * magnitude;
 }
 

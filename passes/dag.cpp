@@ -24,7 +24,7 @@ constexpr std::uint64_t kOpSeed = mix(4);
 
 constexpr auto kOpShapes = [] {
   std::array<std::uint64_t, kOpCount> shapes{};
-  for (std::size_t op = 0; op < kOpCount; ++op) shapes[op] = combine(kOpSeed, op);
+  for (std::size_t op = 0; op < kOpCount; ++op) shapes[op] = combine(kOpSeed, kNameHashes[op]);
   return shapes;
 }();
 
@@ -56,7 +56,7 @@ std::uint64_t operatorIdentity(const Node& node) {
 
 double roundTo(Precision precision, double value) {
   if (std::isnan(value)) return std::numeric_limits<double>::quiet_NaN();
-  return precision == Precision::kF32 ? static_cast<double>(static_cast<float>(value)) : value;
+  return withZeroOf(precision, [&]<class T>(T) { return static_cast<double>(static_cast<T>(value)); });
 }
 
 bool sameNode(const Node& a, const Node& b) {

@@ -143,13 +143,13 @@ RowFacts factsOf(Op op) noexcept {
 
 bool isExactlyRounded(Op op, Precision precision, Math math) noexcept {
   const RowFacts facts = factsOf(op);
-  return !facts.library && !(facts.approximate && math == Math::kFast && precision == Precision::kF32);
+  return !facts.library && !(facts.approximate && isApproximate(math, precision));
 }
 
 double valueOf(Op op, std::span<const double> operands, Precision precision) {
   std::array<double, kMaxArity> padded{};
   std::ranges::copy(operands, padded.begin());
-  return precision == Precision::kF32 ? valueIn<float>(op, padded) : valueIn<double>(op, padded);
+  return withZeroOf(precision, [&]<class T>(T) { return valueIn<T>(op, padded); });
 }
 
 double foldedValue(const Dag& dag, Op op, std::span<const NodeId> operands) {

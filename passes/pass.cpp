@@ -66,7 +66,7 @@ std::vector<Pass> standardPassesOnly() {
 /// The name of an operand of an operator; `numbers` gives the printed numbers of operators.
 std::string operandText(const Dag& dag, NodeId id, std::span<const std::size_t> numbers) {
   const auto number = [&](double value) {
-    return dag.precision() == Precision::kF32 ? fmt::format("{}", static_cast<float>(value)) : fmt::format("{}", value);
+    return withZeroOf(dag.precision(), [&]<class T>(T) { return fmt::format("{}", static_cast<T>(value)); });
   };
   const Node& node = dag.node(id);
   switch (node.kind) {

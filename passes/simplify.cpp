@@ -14,7 +14,7 @@ namespace srjit {
 namespace {
 
 bool isNormal(double value, Precision precision) {
-  return precision == Precision::kF32 ? std::isnormal(static_cast<float>(value)) : std::isnormal(value);
+  return withZeroOf(precision, [&]<class T>(T) { return std::isnormal(static_cast<T>(value)); });
 }
 
 /// A division by `value` is then a multiplication, bit for bit.
@@ -24,8 +24,12 @@ bool hasExactReciprocal(double value, Precision precision) {
 }
 
 // The thresholds of two rows of ops.def as kernels have them.
-double thresholdOfPdiv(Precision precision) { return precision == Precision::kF32 ? double{0.001f} : 0.001; }
-double thresholdOfLooseDiv(Precision precision) { return precision == Precision::kF32 ? double{1e-9f} : 1e-9; }
+double thresholdOfPdiv(Precision precision) {
+  return withZeroOf(precision, []<class T>(T) { return double{static_cast<T>(0.001)}; });
+}
+double thresholdOfLooseDiv(Precision precision) {
+  return withZeroOf(precision, []<class T>(T) { return double{static_cast<T>(1e-9)}; });
+}
 
 Expression termOf(std::string_view text) { return parse(text, Language::kInfix).value(); }
 
@@ -171,7 +175,7 @@ const std::vector<RulesOfOp>& rulesByOp() {
   return table;
 }
 
-bool sameBits(double a, double b) { return std::bit_cast<std::uint64_t>(a) == std::bit_cast<std::uint64_t>(b); }
+bool areIdentical(double a, double b) { return std::bit_cast<std::uint64_t>(a) == std::bit_cast<std::uint64_t>(b); }
 
 /// Tries one pattern at one node.
 class Matcher {
@@ -209,10 +213,10 @@ class Matcher {
         if (node.kind != Token::Kind::kConstant) return false;
         if (!bindings_.bound[token.index]) bindings_.literals[token.index] = node.value;
         bindings_.bound[token.index] = true;
-        return sameBits(bindings_.literals[token.index], node.value);
+        return areIdentical(bindings_.literals[token.index], node.value);
       }
       case Token::Kind::kConstant:
-        return node.kind == Token::Kind::kConstant && sameBits(node.value, token.value);
+        return node.kind == Token::Kind::kConstant && areIdentical(node.value, token.value);
       case Token::Kind::kOp:
         break;
     }
@@ -243,7 +247,7 @@ class Rewriter {
   Rewriter(WorkingDag& work, RuleClass rule_class, Math math)
       : work_(work), dag_(work.dag()), rules_(rulesByOp()), extent_(extentOf(rule_class)) {
     const bool exact = rule_class == RuleClass::kExact;
-    if (exact && math == Math::kFast && dag_.precision() == Precision::kF32) extent_ = kFixedRules;
+    if (exact && isApproximate(math, dag_.precision())) extent_ = kFixedRules;
     for (std::size_t op = 0; op < kOpCount; ++op) {
       folds_[op] = !exact || isExactlyRounded(static_cast<Op>(op), dag_.precision(), math);
     }
@@ -380,7 +384,7 @@ void simplifyPrecise(WorkingDag& work, const PassContext& context) {
 }
 
 void simplifyFast(WorkingDag& work, const PassContext& context) {
-  if (work.dag().precision() == Precision::kF64) return;  // fast is precise there (ir/numeric.h)
+  if (!isApproximate(Math::kFast, work.dag().precision())) return;
   simplify(work, RuleClass::kFast, context.math);
 }
 

@@ -21,7 +21,7 @@ struct ColumnView {
   ColumnView(const Values& values)
       : data(std::ranges::data(values)),
         size(std::ranges::size(values)),
-        type(sizeof(*std::ranges::data(values)) == sizeof(float) ? Precision::kF32 : Precision::kF64) {}
+        type(kPrecisionOf<std::ranges::range_value_t<Values>>) {}
   const void* data;
   std::size_t size;
   Precision type;

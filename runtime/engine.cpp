@@ -103,7 +103,7 @@ Status checkTask(const Task& task, const EngineOptions& engine) {
 
 template <class T>
 Status checkOutput(const Program& program, const Dataset& data, std::span<T> out, const EngineOptions& engine) {
-  const Precision element = sizeof(T) == sizeof(float) ? Precision::kF32 : Precision::kF64;
+  const Precision element = kPrecisionOf<T>;
   if (element != engine.precision) return mismatch("output", element, engine.precision);
   if (out.size() == program.size() * data.rows()) return okStatus();
   return Error{
@@ -131,12 +131,11 @@ void settle(const Task& task, Losses& losses) {
     if (task.loss) {
       losses.values[failure.expression] = kNaN;
       losses.valid_rows[failure.expression] = 0;
-    } else if (data.precision == Precision::kF32) {
-      std::fill_n(reinterpret_cast<float*>(task.out) + failure.expression * data.rows, data.rows,
-                  static_cast<float>(kNaN));
-    } else {
-      std::fill_n(reinterpret_cast<double*>(task.out) + failure.expression * data.rows, data.rows, kNaN);
+      continue;
     }
+    withZeroOf(data.precision, [&]<class T>(T) {
+      std::fill_n(reinterpret_cast<T*>(task.out) + failure.expression * data.rows, data.rows, static_cast<T>(kNaN));
+    });
   }
 }
 

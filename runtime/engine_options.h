@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 
+#include "ir/losses.h"
 #include "ir/numeric.h"
 #include "passes/pass.h"
 
@@ -17,15 +18,6 @@ enum class Tier {
   kInterpret,  ///< no compiling per expression
   kCompile,    ///< machine code per batch, by LLVM and the assembler
   kDirect,     ///< machine code of our own for what has it, in microseconds; on a CPU as kInterpret
-};
-
-enum class LossKind {
-  kSse,   ///< sum of w (f - y)^2
-  kMse,   ///< sse / sum of w
-  kRmse,  ///< square root of mse
-  kMae,   ///< sum of w |f - y| / sum of w
-  kNmse,  ///< mse / weighted variance of the target over all rows
-  kR2,    ///< 1 - nmse
 };
 
 /// What a loss does with rows whose prediction is NaN or infinite.

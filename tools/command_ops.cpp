@@ -1,7 +1,6 @@
 #include <fmt/format.h>
 
 #include <nlohmann/json.hpp>
-#include <regex>
 
 #include "ir/ops.h"
 #include "tools/commands.h"
@@ -12,8 +11,13 @@ namespace {
 
 /// The row's value as a reader wants it: T(0.5) is how the table writes 0.5.
 std::string valueText(const OpInfo& info) {
-  static const std::regex literal(R"(T\(([-0-9.e]+)\))");
-  return std::regex_replace(std::string(info.value), literal, "$1");
+  std::string text(info.value);
+  for (std::size_t at = 0; (at = text.find("T(", at)) != std::string::npos; ++at) {
+    const std::size_t end = text.find_first_not_of("-0123456789.e", at + 2);
+    if (end == std::string::npos || end == at + 2 || text[end] != ')') continue;
+    text.erase(end, 1).erase(at, 2);
+  }
+  return text;
 }
 
 std::string signature(const OpInfo& info) {
@@ -45,7 +49,11 @@ std::string markdownTable() {
       "|---|---|---|---|\n";
   for (const OpInfo& info : allOps()) {
     const std::string sign = info.text == info.name ? "" : fmt::format("`{}`", info.text);
-    const std::string doc = std::regex_replace(std::string(info.doc), std::regex(R"(([|*<]))"), R"(\$1)");
+    std::string doc;
+    for (const char letter : info.doc) {
+      if (letter == '|' || letter == '*' || letter == '<') doc += '\\';
+      doc += letter;
+    }
     text += fmt::format("| `{}` | {} | `{}` | {} |\n", signature(info), sign, valueText(info), doc);
   }
   return text;

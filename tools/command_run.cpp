@@ -9,7 +9,7 @@ namespace {
 /// One object per line: index, status, and values or message. Numbers that JSON cannot hold become strings.
 template <class T>
 void writeJson(OutputFile& out, const std::vector<SourceLine>& lines, std::span<const std::span<const T>> columns) {
-  constexpr Precision kPrecision = sizeof(T) == sizeof(float) ? Precision::kF32 : Precision::kF64;
+  constexpr Precision kPrecision = kPrecisionOf<T>;
   for (std::size_t i = 0; i < lines.size(); ++i) {
     std::string values;
     if (lines[i].ok()) {
@@ -57,8 +57,7 @@ ExitStatus evaluateAs(Evaluation& evaluation, const EvaluationOptions& options) 
 ExitStatus run(const EvaluationOptions& options) {
   Result<Evaluation> evaluation = prepare(options, true);
   if (!evaluation) return report(evaluation.error());
-  return options.engine.precision == Precision::kF32 ? evaluateAs<float>(*evaluation, options)
-                                                     : evaluateAs<double>(*evaluation, options);
+  return withZeroOf(options.engine.precision, [&]<class T>(T) { return evaluateAs<T>(*evaluation, options); });
 }
 
 }  // namespace

@@ -16,7 +16,7 @@ namespace {
 constexpr std::string_view kNpyMagic = "\x93NUMPY";
 
 template <class T>
-constexpr Precision kPrecision = sizeof(T) == sizeof(float) ? Precision::kF32 : Precision::kF64;
+constexpr Precision kPrecision = kPrecisionOf<T>;
 
 template <class T>
 void writeCsv(OutputFile& out, std::span<const std::span<const T>> columns) {
@@ -119,9 +119,8 @@ void appendNumber(std::string& text, double value, Precision precision) {
     return;
   }
   char digits[32];
-  const auto end = precision == Precision::kF32
-                       ? std::to_chars(digits, digits + sizeof digits, static_cast<float>(value))
-                       : std::to_chars(digits, digits + sizeof digits, value);
+  const auto end = withZeroOf(
+      precision, [&]<class T>(T) { return std::to_chars(digits, digits + sizeof digits, static_cast<T>(value)); });
   text.append(digits, end.ptr);
 }
 

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "compiler/lowering/kernel_name.h"
+#include "compiler/target/architecture.h"
 #include "passes/pass.h"
 #include "runtime/evaluation/code_groups.h"
 #include "runtime/evaluation/loss_value.h"

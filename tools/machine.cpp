@@ -15,6 +15,7 @@
 #include "compiler/nvptx/options.h"
 #include "compiler/nvptx/rows_kernel.h"
 #include "compiler/nvptx/toolkit.h"
+#include "compiler/target/architecture.h"
 #include "ir/lexer.h"
 #include "runtime/cache/kernels.h"
 #include "runtime/cuda/context.h"

@@ -84,14 +84,9 @@ void addNumericOptions(CLI::App& app, Math& math, Precision& precision) {
 }
 
 CLI::Option* addLossChoice(CLI::App& app, LossKind& kind, const std::string& doc) {
-  return addChoice(app, "--loss", kind,
-                   {{"sse", LossKind::kSse},
-                    {"mse", LossKind::kMse},
-                    {"rmse", LossKind::kRmse},
-                    {"mae", LossKind::kMae},
-                    {"nmse", LossKind::kNmse},
-                    {"r2", LossKind::kR2}},
-                   doc);
+  std::vector<std::pair<std::string, LossKind>> kinds;
+  for (const LossInfo& info : allLosses()) kinds.emplace_back(info.name, info.kind);
+  return addChoice(app, "--loss", kind, kinds, doc);
 }
 
 CLI::Option* addNanChoice(CLI::App& app, NanPolicy& policy, const std::string& doc) {

@@ -4,6 +4,8 @@
 #include <array>
 #include <bit>
 
+#include "compiler/target/architecture.h"
+
 namespace srjit::direct {
 namespace {
 
@@ -108,7 +110,7 @@ constexpr std::uint64_t kBarrierBits =
 
 bool isVariable(const FormFacts& facts) { return facts.timing == Timing::kVariable; }
 bool isBranch(const FormFacts& facts) { return facts.pipe == Pipe::kControl; }
-bool isStore(Form form) { return form == Form::kStg || form == Form::kStg64; }
+bool isStore(Opcode form) { return form == Opcode::kStg || form == Opcode::kStg64; }
 unsigned upperOf(unsigned place) { return place == sass::kZero ? place : place + 1; }
 
 }  // namespace
@@ -117,7 +119,7 @@ Allocator::Allocator(unsigned architecture) : architecture_(architecture) {
   static const std::vector<std::pair<unsigned, FormTable>> kTables = [] {
     std::vector<std::pair<unsigned, FormTable>> tables;
     const FormKinds kinds;
-    for (const unsigned each : sass::architectures()) tables.emplace_back(each, tableFor(kinds, each));
+    for (const unsigned each : directArchitectures()) tables.emplace_back(each, tableFor(kinds, each));
     return tables;
   }();
   forms_ = &std::ranges::find(kTables, architecture, &std::pair<unsigned, FormTable>::first)->second;
@@ -439,10 +441,10 @@ void Allocator::markControl(std::uint32_t at, const Operation& operation) {
   if (operation.synchronized) targets_.push_back({at, position});
   if (!isBranch(factsOf(operation.form))) return;
   spacing_ = kBranchStall;
-  if (operation.form == Form::kExit) exits_.push_back(position);
-  if (operation.form == Form::kBra) branches_.push_back({position, operation.immediate});
+  if (operation.form == Opcode::kExit) exits_.push_back(position);
+  if (operation.form == Opcode::kBra) branches_.push_back({position, operation.immediate});
   // An indexed branch adds an offset from the beginning of the code.
-  if (operation.form == Form::kBrx) branches_.push_back({position, 0});
+  if (operation.form == Opcode::kBrx) branches_.push_back({position, 0});
 }
 
 }  // namespace srjit::direct

@@ -56,7 +56,7 @@ using FormTable = std::array<FormRow, kFormFacts.size()>;
 /// that is idle, or the one that was set first. Keeps its work arrays.
 class Allocator {
  public:
-  /// For one of sass::architectures().
+  /// For one of directArchitectures().
   explicit Allocator(unsigned architecture);
 
   /// Appends the code of the operations, in the order that the scheduler chooses. False if registers do not suffice;

@@ -28,7 +28,7 @@ constexpr PredicateId opposite(PredicateId predicate) { return predicate ^ 1; }
 inline constexpr PredicateId kAlways = machinePredicate(sass::kTrue);
 
 /// The forms of instructions.def, by the same numbers, then those of pairs.def.
-enum class Form : std::uint8_t {
+enum class Opcode : std::uint8_t {
 #define SRJIT_SASS(id, ...) k##id,
 #include "compiler/sass/instructions.def"
 #undef SRJIT_SASS
@@ -36,7 +36,7 @@ enum class Form : std::uint8_t {
 #include "compiler/direct/pairs.def"
 #undef SRJIT_PAIR
 };
-constexpr Form formOf(sass::Form form) { return static_cast<Form>(form); }
+constexpr Opcode formOf(sass::Form form) { return static_cast<Opcode>(form); }
 
 /// The instructions of a row of pairs.def.
 struct FormPair {
@@ -50,7 +50,7 @@ inline constexpr FormPair kFormPairs[] = {
 
 /// An instruction, or two, before registers are known; fields as in sass::Instruction.
 struct Operation {
-  Form form = Form::kNop;
+  Opcode form = Opcode::kNop;
   std::uint8_t modifier = 0;
   std::uint8_t negated = 0;
   std::uint8_t magnitude = 0;
@@ -97,7 +97,7 @@ inline constexpr auto kFormFacts = [] {
   return all;
 }();
 #undef SRJIT_WIDTHS
-constexpr const FormFacts& factsOf(Form form) { return kFormFacts[static_cast<std::size_t>(form)]; }
+constexpr const FormFacts& factsOf(Opcode form) { return kFormFacts[static_cast<std::size_t>(form)]; }
 
 /// A list of operations, and what is known of the values and predicates that they read.
 class Code {
@@ -190,7 +190,7 @@ inline constexpr PredicateId kExists = machinePredicate(2);                     
 }  // namespace fixed
 
 /// Registers that a number of a precision takes.
-constexpr unsigned widthOf(Precision precision) { return precision == Precision::kF64 ? 2 : 1; }
+constexpr unsigned widthOf(Precision precision) { return static_cast<unsigned>(bytesOf(precision)) / 4; }
 
 /// Machine predicates that are free for values.
 inline constexpr unsigned kFirstFreePredicate = 3, kFreePredicates = 4;

@@ -38,7 +38,7 @@ inline constexpr std::size_t kDirectExits = 8192;  ///< of a kernel; groups abov
 
 /// What code is generated for.
 struct DirectOptions {
-  unsigned architecture = 90;  ///< one of sass::architectures()
+  unsigned architecture = 90;  ///< one of directArchitectures()
   Precision precision = Precision::kF32;
   Math math = Math::kPrecise;
   std::optional<LossSpec> loss = {};  ///< none: predictions

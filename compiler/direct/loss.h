@@ -27,11 +27,11 @@ class KernelArguments {
  public:
   explicit KernelArguments(unsigned architecture) : first_(sass::constantBankOf(architecture).parameters) {}
   /// The u32 or the pair at a place in DirectArguments.
-  ValueId load(Code& code, std::size_t offset) const { return code.value(loadOf(Form::kLdc, offset)); }
-  ValueId loadPair(Code& code, std::size_t offset) const { return code.value(loadOf(Form::kLdc64, offset), 2); }
+  ValueId load(Code& code, std::size_t offset) const { return code.value(loadOf(Opcode::kLdc, offset)); }
+  ValueId loadPair(Code& code, std::size_t offset) const { return code.value(loadOf(Opcode::kLdc64, offset), 2); }
 
  private:
-  Operation loadOf(Form form, std::size_t offset) const {
+  Operation loadOf(Opcode form, std::size_t offset) const {
     return {.form = form, .immediate = first_ + static_cast<std::uint32_t>(offset)};
   }
   std::uint32_t first_;

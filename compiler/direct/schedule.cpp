@@ -55,7 +55,7 @@ bool Scheduler::lookAhead() {
 // Operations come after those that make their operands. Branches only where they are easy to predict.
 void Scheduler::enter(std::uint32_t at) {
   const Operation& operation = code_->operation(at);
-  if (operation.form == Form::kNop) return;
+  if (operation.form == Opcode::kNop) return;
   const OperationSet self = bitOf(at);
   OperationSet makers = 0;
   Cycle ready = 0;

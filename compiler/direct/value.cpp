@@ -78,20 +78,20 @@ Value Builder::apply(Op op, const std::array<Value, kMaxArity>& operands) {
 
 ValueId Builder::literalRegister(std::uint32_t bits) {
   if (bits == 0) return kRz;
-  return code_.value({.form = Form::kMovI, .immediate = bits});
+  return code_.value({.form = Opcode::kMovI, .immediate = bits});
 }
 
 Value Builder::literal(double value) {
   if (!is_wide_) return {literalRegister(immediateOf(value)), *this};
   const auto bits = std::bit_cast<std::uint64_t>(value);
   if (bits == 0) return {kRz, *this};
-  const Value upper = result({.form = Form::kMovUpperI, .immediate = static_cast<std::uint32_t>(bits >> 32)});
+  const Value upper = result({.form = Opcode::kMovUpperI, .immediate = static_cast<std::uint32_t>(bits >> 32)});
   if (isImmediate(value)) return upper;
   return result(
-      {.form = Form::kAddLowerI, .sources = {upper.id(), kRz, kRz}, .immediate = static_cast<std::uint32_t>(bits)});
+      {.form = Opcode::kAddLowerI, .sources = {upper.id(), kRz, kRz}, .immediate = static_cast<std::uint32_t>(bits)});
 }
 
-Operation Builder::withSources(Form registers, Form immediate, const Value& x, const Value& y, Operation rest) {
+Operation Builder::withSources(Opcode registers, Opcode immediate, const Value& x, const Value& y, Operation rest) {
   setSource(rest, 0, x);
   if (!y.isLiteral()) {
     rest.form = registers;
@@ -111,7 +111,7 @@ ValueId Builder::plain(const Value& x) {
   if (!x.isNegated() && !x.isMagnitude()) return x.id();
   if (is_wide_) {
     constexpr std::uint8_t kFlip = 0x3c, kClear = 0x30, kSet = 0xfc;  // a ^ b, a & ~b, a | b, with b the sign's bit
-    return result({.form = Form::kLop3Upper,
+    return result({.form = Opcode::kLop3Upper,
                    .modifier = !x.isMagnitude() ? kFlip
                                : x.isNegated()  ? kSet
                                                 : kClear,
@@ -120,7 +120,7 @@ ValueId Builder::plain(const Value& x) {
         .id();
   }
   // -0 is what an addition leaves every number as it is with, its sign included.
-  Operation operation{.form = Form::kFAddRR, .negated = 2};
+  Operation operation{.form = Opcode::kFAddRR, .negated = 2};
   setSource(operation, 0, x);
   return code_.value(operation);
 }
@@ -162,7 +162,7 @@ Value Builder::fuse(const Value& x, const Value& y, const Value& z, std::uint8_t
 Value Builder::extreme(const Value& x, const Value& y, bool largest, std::uint8_t modifier) {
   if (x.isLiteral()) return extreme(y, x, largest, modifier);
   if (is_wide_) return extremeOfDoubles(x, y, largest);
-  return result(withSources(Form::kFMnMxRR, Form::kFMnMxRI, x, y,
+  return result(withSources(Opcode::kFMnMxRR, Opcode::kFMnMxRI, x, y,
                             {.modifier = modifier, .condition = largest ? opposite(kAlways) : kAlways}));
 }
 
@@ -171,7 +171,7 @@ Value Builder::extreme(const Value& x, const Value& y, bool largest, std::uint8_
 Value Builder::extremeOfDoubles(const Value& x, const Value& y, bool largest) {
   constexpr std::uint8_t kTakeSign = 0xf8, kLoseSign = 0xb0;  // a | (b & c), a & (c | ~b), with b the sign's bit
   const Value a = bare(x), b(plain(y), *this);
-  const Value chosen = result({.form = Form::kLop3Upper,
+  const Value chosen = result({.form = Opcode::kLop3Upper,
                                .modifier = largest ? kLoseSign : kTakeSign,
                                .sources = {a.id(), kRz, b.id()},
                                .immediate = kSign});
@@ -182,7 +182,7 @@ Value Builder::extremeOfDoubles(const Value& x, const Value& y, bool largest) {
 
 Value Builder::special(sass::Mufu function, const Value& x) {
   const Value source = x.isLiteral() ? literal(x.literal()) : x;
-  Operation operation{.form = Form::kMufuR, .modifier = sass::modifierOf(function)};
+  Operation operation{.form = Opcode::kMufuR, .modifier = sass::modifierOf(function)};
   setSource(operation, 0, source);
   return result(operation);
 }
@@ -227,8 +227,8 @@ Value Builder::copySign(const Value& magnitude, const Value& sign) {
 
 Value Builder::flipSign(const Value& x, const Value& y) {
   constexpr std::uint8_t kXor = 0x3c;  // a ^ b
-  const ValueId bits = code_.value({.form = Form::kShlRI, .sources = {plain(y), kRz, kRz}, .immediate = 31});
-  return result({.form = Form::kLop3RRR, .modifier = kXor, .sources = {plain(x), bits, kRz}});
+  const ValueId bits = code_.value({.form = Opcode::kShlRI, .sources = {plain(y), kRz, kRz}, .immediate = 31});
+  return result({.form = Opcode::kLop3RRR, .modifier = kXor, .sources = {plain(x), bits, kRz}});
 }
 
 Value Builder::divide(const Value& x, const Value& y) {

@@ -49,14 +49,16 @@ struct Mask {
 
 /// The forms of what both precisions have. Choices between doubles take no signs.
 struct NumberForms {
-  Form add, add_literal, multiply, multiply_literal, fuse, fuse_literal, fuse_add_literal;
-  Form compare, compare_literal, choose, choose_literal, round, sign_logic;
+  Opcode add, add_literal, multiply, multiply_literal, fuse, fuse_literal, fuse_add_literal;
+  Opcode compare, compare_literal, choose, choose_literal, round, sign_logic;
 };
 inline constexpr NumberForms kNumberForms[] = {
-    {Form::kFAddRR, Form::kFAddRI, Form::kFMulRR, Form::kFMulRI, Form::kFFmaRRR, Form::kFFmaRIR, Form::kFFmaRRI,
-     Form::kFSetPRR, Form::kFSetPRI, Form::kFSelRR, Form::kFSelRI, Form::kFRndR, Form::kLop3RIR},
-    {Form::kDAddRR, Form::kDAddRI, Form::kDMulRR, Form::kDMulRI, Form::kDFmaRRR, Form::kDFmaRIR, Form::kDFmaRRI,
-     Form::kDSetPRR, Form::kDSetPRI, Form::kSelPair, Form::kSelPairI, Form::kFRndDouble, Form::kLop3Upper}};
+    {Opcode::kFAddRR, Opcode::kFAddRI, Opcode::kFMulRR, Opcode::kFMulRI, Opcode::kFFmaRRR, Opcode::kFFmaRIR,
+     Opcode::kFFmaRRI, Opcode::kFSetPRR, Opcode::kFSetPRI, Opcode::kFSelRR, Opcode::kFSelRI, Opcode::kFRndR,
+     Opcode::kLop3RIR},
+    {Opcode::kDAddRR, Opcode::kDAddRI, Opcode::kDMulRR, Opcode::kDMulRI, Opcode::kDFmaRRR, Opcode::kDFmaRIR,
+     Opcode::kDFmaRRI, Opcode::kDSetPRR, Opcode::kDSetPRI, Opcode::kSelPair, Opcode::kSelPairI, Opcode::kFRndDouble,
+     Opcode::kLop3Upper}};
 
 /// Appends the instructions of numbers to a Code.
 class Builder {
@@ -64,8 +66,8 @@ class Builder {
   Builder(Code& code, Math math, Precision precision)
       : code_(code),
         math_(math),
-        is_wide_(precision == Precision::kF64),
-        forms_(kNumberForms[precision == Precision::kF64 ? 1 : 0]) {}
+        is_wide_(widthOf(precision) == 2),
+        forms_(kNumberForms[static_cast<std::size_t>(precision)]) {}
 
   Code& code() { return code_; }
   /// Of f32 alone, as in Lowering.
@@ -97,8 +99,8 @@ class Builder {
 
  private:
   /// x and y as sources a and b of `rest`, or y as its immediate; x must not be a literal.
-  [[gnu::always_inline]] inline Operation withSources(Form registers, Form immediate, const Value& x, const Value& y,
-                                                      Operation rest = {});
+  [[gnu::always_inline]] inline Operation withSources(Opcode registers, Opcode immediate, const Value& x,
+                                                      const Value& y, Operation rest = {});
   [[gnu::always_inline]] Value result(const Operation& operation) {
     const ValueId value = code_.value(operation);
     if (is_wide_) code_.newValues();

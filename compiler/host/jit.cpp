@@ -58,7 +58,7 @@ std::string vectorFunctionName(const FunctionInfo& info, Precision precision, un
   const char isa = bytes == 64 ? 'e' : bytes == 32 ? 'd' : 'b';
   const std::string name = std::string("_ZGV") + isa + 'N' + std::to_string(lanes) +
                            std::string(static_cast<std::size_t>(info.arity), 'v') + '_' + std::string(info.libmvec) +
-                           (precision == Precision::kF32 ? "f" : "");
+                           librarySuffixOf(precision);
   return libmvec() != nullptr && dlsym(libmvec(), name.c_str()) != nullptr ? name : std::string();
 }
 

@@ -253,10 +253,8 @@ void emitHostLoss(llvm::Module& module, const std::string& name, const LossSpec&
   for (unsigned first = 0; first < kGroupRows; first += lanes) {
     llvm::Value* const row = builder.CreateAdd(loop.index(), builder.getInt64(first));
     llvm::Value* const prediction = memory.load(function->getArg(0), row);
-    llvm::Value* const difference = builder.CreateFSub(prediction, memory.load(function->getArg(1), row));
-    llvm::Value* term = spec.term == LossTerm::kSquared
-                            ? builder.CreateFMul(difference, difference)
-                            : builder.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, difference);
+    const Value target(memory.load(function->getArg(1), row), lowering);
+    llvm::Value* term = lowering.materialize(lossTerm(spec.term, Value(prediction, lowering), target));
     if (spec.weighted) term = builder.CreateFMul(memory.load(function->getArg(2), row), term);
     llvm::Value* const index =
         builder.CreateAdd(llvm::ConstantVector::get(iota), builder.CreateVectorSplat(lanes, builder.getInt32(first)));

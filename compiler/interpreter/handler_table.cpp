@@ -97,15 +97,15 @@ int weightOf(Function function) {
 #undef SRJIT_DEFINE_2
 #undef SRJIT_DEFINE_3
 
-constexpr std::array<Form, 2> kUnary = {"0", "v"};
-constexpr std::array<Form, 9> kBinary = {"01", "10", "0v", "0c", "v0", "c0", "vv", "vc", "cv"};
-constexpr std::array<Form, 5> kCommutativeBinary = {"01", "0v", "0c", "vv", "vc"};
-constexpr std::array<Form, 16> kTernary = {"012", "v01", "c01", "0v1", "0c1", "01v", "01c", "vv0",
-                                           "v0v", "0vv", "vc0", "v0c", "0vc", "cv0", "c0v", "0cv"};
-constexpr std::array<Form, 14> kCommutativeTernary = {"012", "120", "021", "0v1", "1v0", "0c1", "1c0",
-                                                      "01v", "01c", "vv0", "vc0", "0vv", "0vc", "0cv"};
+constexpr std::array<OperandForm, 2> kUnary = {"0", "v"};
+constexpr std::array<OperandForm, 9> kBinary = {"01", "10", "0v", "0c", "v0", "c0", "vv", "vc", "cv"};
+constexpr std::array<OperandForm, 5> kCommutativeBinary = {"01", "0v", "0c", "vv", "vc"};
+constexpr std::array<OperandForm, 16> kTernary = {"012", "v01", "c01", "0v1", "0c1", "01v", "01c", "vv0",
+                                                  "v0v", "0vv", "vc0", "v0c", "0vc", "cv0", "c0v", "0cv"};
+constexpr std::array<OperandForm, 14> kCommutativeTernary = {"012", "120", "021", "0v1", "1v0", "0c1", "1c0",
+                                                             "01v", "01c", "vv0", "vc0", "0vv", "0vc", "0cv"};
 
-unsigned stackOperands(Form form) {
+unsigned stackOperands(OperandForm form) {
   return static_cast<unsigned>(std::ranges::count_if(form, [](char source) { return source <= '2'; }));
 }
 
@@ -241,7 +241,7 @@ const Plans& plansFor(const FormClass& of) {
 }  // namespace
 
 unsigned codeWeight(Op op, Precision precision, Math math) {
-  mode = {math == Math::kFast && precision == Precision::kF32, precision == Precision::kF64};
+  mode = {isApproximate(math, precision), bytesOf(precision) == 8};
   const Weight operand = Weight::of(0);
   return static_cast<unsigned>(applyRow<Weight>(op, operand, operand, operand).instructions);
 }
@@ -258,10 +258,10 @@ unsigned rowsPerTurn(Op op, const InterpreterSpec& spec) {
   return codeWeight(op, spec.precision, spec.math) <= kWrittenOutCode ? spec.rows_per_thread : 1;
 }
 
-std::span<const Form> HandlerTable::forms(int arity, bool commutative) {
+std::span<const OperandForm> HandlerTable::forms(int arity, bool commutative) {
   if (arity == 1) return kUnary;
-  if (arity == 2) return commutative ? std::span<const Form>(kCommutativeBinary) : kBinary;
-  return commutative ? std::span<const Form>(kCommutativeTernary) : kTernary;
+  if (arity == 2) return commutative ? std::span<const OperandForm>(kCommutativeBinary) : kBinary;
+  return commutative ? std::span<const OperandForm>(kCommutativeTernary) : kTernary;
 }
 
 HandlerTable::HandlerTable(InterpreterSpec spec) : spec_(std::move(spec)) {
@@ -297,7 +297,7 @@ HandlerTable::HandlerTable(InterpreterSpec spec) : spec_(std::move(spec)) {
     }
     for (const Op op : spec_.ops) {
       if (isLong(op)) continue;
-      for (const Form form : forms(op)) {
+      for (const OperandForm form : forms(op)) {
         const unsigned popped = stackOperands(form);
         if (height >= popped && height - popped < spec_.depth) add({Kind::kApply, at, 0, op, form});
       }
@@ -328,7 +328,7 @@ void HandlerTable::add(const Handler& handler) {
   }
 }
 
-int HandlerTable::findApply(Op op, Form form, unsigned height) const noexcept {
+int HandlerTable::findApply(Op op, OperandForm form, unsigned height) const noexcept {
   const auto all = forms(op);
   const auto found = std::ranges::find(all, form);
   return found == all.end() ? -1 : findApply(op, static_cast<unsigned>(found - all.begin()), height);

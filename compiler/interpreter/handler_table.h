@@ -22,7 +22,7 @@ namespace srjit {
 
 /// Where the operands of a short operator come from, one character each: '0', '1', '2' a popped stack entry counted
 /// from the deepest, 'v' a column or slot, 'c' a parameter. A token can name two columns, or one and a parameter.
-using Form = std::string_view;
+using OperandForm = std::string_view;
 
 struct Handler {
   enum class Kind : std::uint8_t {
@@ -43,7 +43,7 @@ struct Handler {
   std::uint8_t height = 0;    ///< stack height before
   std::uint8_t argument = 0;  ///< kArgument*: which
   Op op = Op::kAdd;           ///< kApply, kBody
-  Form form = {};             ///< kApply
+  OperandForm form = {};      ///< kApply
 };
 
 /// What an interpreter is made for.
@@ -90,12 +90,14 @@ class HandlerTable {
     if (!facts.has || facts.is_long || height > spec_.depth) return -1;
     return applies_[static_cast<std::size_t>(facts.first) + std::size_t{form} * (spec_.depth + 1) + height];
   }
-  int findApply(Op op, Form form, unsigned height) const noexcept;
+  int findApply(Op op, OperandForm form, unsigned height) const noexcept;
   int findBody(Op op) const noexcept { return facts_[static_cast<std::size_t>(op)].first; }
 
   /// The forms of short operators of this arity; with `commutative`, only one of two mirrored forms.
-  static std::span<const Form> forms(int arity, bool commutative);
-  static std::span<const Form> forms(Op op) { return forms(arityOf(op), (infoOf(op).props & kCommutative) != 0); }
+  static std::span<const OperandForm> forms(int arity, bool commutative);
+  static std::span<const OperandForm> forms(Op op) {
+    return forms(arityOf(op), (infoOf(op).props & kCommutative) != 0);
+  }
 
   /// The plan with the fewest operands that go through the stack though they need not, and then with the fewest
   /// registers: operands on the stack are evaluated in the order of `ranks`, where the form allows that. ranks[i] is

@@ -36,7 +36,7 @@ class InterpreterEmitter {
         b_(b),
         kernel_(addKernel(made)),
         lowering_(b, TargetKind::kDevice, options.precision, options.math),
-        wide_(options.precision == Precision::kF64),
+        wide_(hasValueBehindToken(options.precision)),
         shared_(addSharedMemory(made)),
         stage_(table, options, lowering_, shared_) {}
 

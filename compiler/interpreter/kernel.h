@@ -33,8 +33,12 @@ struct InterpreterGeometry {
   unsigned window = 0;  ///< tokens that a warp has in shared memory at once; 0: all of its team's
 };
 
-/// Bytes of a token in shared memory: its two words, and in f64 the value of its parameter.
-constexpr unsigned sharedTokenBytes(Precision precision) { return precision == Precision::kF64 ? 16 : 8; }
+/// Whether a token in shared memory has the value of its parameter behind its two words; a number of 32 bits takes the
+/// place of one of them.
+constexpr bool hasValueBehindToken(Precision precision) { return bytesOf(precision) > 4; }
+
+/// Bytes of a token in shared memory.
+constexpr unsigned sharedTokenBytes(Precision precision) { return hasValueBehindToken(precision) ? 16 : 8; }
 
 /// Bytes of dynamic shared memory of one block: staged columns, slots, and the tokens of its programs with two halts
 /// for each team, or the window of each warp with two more tokens. `block_tokens` is the largest number of tokens that

@@ -20,7 +20,7 @@ std::string_view nameOf(OpFamily family) noexcept;
 /// The operators of a family, ascending.
 std::span<const Op> opsOf(OpFamily family) noexcept;
 
-/// The smallest family that has `op`.
+/// The smallest family that has `op`, by its row of ops.def.
 OpFamily familyOf(Op op) noexcept;
 
 /// The smallest family that has all of `ops`.

@@ -10,6 +10,7 @@
 #include "compiler/interpreter/bytecode.h"
 #include "compiler/interpreter/kernel.h"
 #include "compiler/nvptx/module.h"
+#include "compiler/target/architecture.h"
 
 namespace srjit {
 
@@ -34,7 +35,7 @@ InterpreterStage::InterpreterStage(const HandlerTable& table, const DeviceOption
       b_(lowering.builder()),
       kernel_(b_.GetInsertBlock()->getParent()),
       shared_(shared),
-      is_async_(options.arch != "sm_75"),
+      is_async_(architectureOf(options.arch).has_async_copies),
       strip_bytes_(kWarpLanes * options.rows_per_thread * static_cast<unsigned>(bytesOf(options.precision))),
       token_bytes_(sharedTokenBytes(options.precision)),
       seat_(seatOf(threadIndex(b_), argument(kRowWarps))),
@@ -218,7 +219,7 @@ void InterpreterStage::storeToken(llvm::Value* offset, llvm::Value* code, llvm::
   packed = b_.CreateInsertElement(packed, code, std::uint64_t{0});
   packed = b_.CreateInsertElement(packed, argument, std::uint64_t{1});
   b_.CreateAlignedStore(packed, sharedAt(offset), llvm::Align(8));
-  if (options_.precision == Precision::kF64)
+  if (hasValueBehindToken(options_.precision))
     b_.CreateAlignedStore(value, sharedAt(b_.CreateAdd(offset, word(8))), llvm::Align(8));
 }
 
@@ -235,7 +236,7 @@ void InterpreterStage::copyToken(const Seat& seat, llvm::Value* number, llvm::Va
   llvm::Value* const value = parameterWhere(is_parameter, operand);
   llvm::Value* argument =
       b_.CreateSelect(b_.CreateICmpEQ(kind, word(DeviceToken::kColumn)), placeOfColumn(seat, operand), operand);
-  if (options_.precision == Precision::kF32) {
+  if (!hasValueBehindToken(options_.precision)) {
     argument = b_.CreateSelect(is_parameter, b_.CreateBitCast(value, b_.getInt32Ty()), argument);
   }
   llvm::Value* const column =

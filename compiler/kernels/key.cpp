@@ -45,7 +45,7 @@ std::string describe(const DeviceOptions& options) {
                                  options.arch, options.rows_per_thread);
   if (options.strided_columns) text += ", strided columns";
   if (options.loss) {
-    text += options.loss->term == LossTerm::kSquared ? ", squared loss" : ", absolute loss";
+    text += fmt::format(", {} loss", infoOf(options.loss->term).name);
     if (options.loss->weighted) text += " with weights";
     if (options.loss->skip_invalid) text += " of valid rows";
   }

@@ -41,20 +41,14 @@ void ParameterTable::append(const ParameterTable& other) {
 }
 
 void ParameterTable::writeLiterals(Precision precision, std::byte* table) const {
-  if (precision == Precision::kF32) {
-    std::transform(literals_.begin(), literals_.end(), reinterpret_cast<float*>(table),
-                   [](double value) { return static_cast<float>(value); });
-  } else {
-    std::copy(literals_.begin(), literals_.end(), reinterpret_cast<double*>(table));
-  }
+  withZeroOf(precision, [&]<class T>(T) {
+    std::transform(literals_.begin(), literals_.end(), reinterpret_cast<T*>(table),
+                   [](double value) { return static_cast<T>(value); });
+  });
 }
 
 void ParameterTable::fill(std::span<const double> parameters, Precision precision, std::byte* table) const {
-  if (precision == Precision::kF32) {
-    fillTable(patches_, parameters, reinterpret_cast<float*>(table));
-  } else {
-    fillTable(patches_, parameters, reinterpret_cast<double*>(table));
-  }
+  withZeroOf(precision, [&]<class T>(T) { fillTable(patches_, parameters, reinterpret_cast<T*>(table)); });
 }
 
 }  // namespace srjit

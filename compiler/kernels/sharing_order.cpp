@@ -36,7 +36,7 @@ Subtree leaf(const Token& token) {
 }
 
 Subtree operation(const Token& token, std::span<Subtree> operands, const CodeWeights& weights) {
-  Subtree result{combine(0, static_cast<std::uint64_t>(token.op)), weights[static_cast<std::size_t>(token.op)]};
+  Subtree result{combine(0, nameHashOf(token.op)), weights[static_cast<std::size_t>(token.op)]};
   if ((infoOf(token.op).props & kCommutative) != 0 && operands[0].hash > operands[1].hash) {
     std::swap(operands[0], operands[1]);
   }

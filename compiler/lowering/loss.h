@@ -5,13 +5,9 @@
 #include <cstddef>
 #include <span>
 
-namespace srjit {
+#include "ir/losses.h"
 
-/// The term of one row, from its prediction f, target y and weight w (1 without weights).
-enum class LossTerm {
-  kSquared,   ///< w * ((f - y) * (f - y))
-  kAbsolute,  ///< w * |f - y|
-};
+namespace srjit {
 
 struct LossSpec {
   LossTerm term = LossTerm::kSquared;

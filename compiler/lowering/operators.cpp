@@ -103,13 +103,23 @@ Value select(const Mask& mask, const Value& x, const Value& y) {
 #undef SRJIT_DEFINE_2
 #undef SRJIT_DEFINE_3
 
+llvm::Type* elementTypeOf(Precision precision, llvm::LLVMContext& context) {
+  switch (precision) {
+    case Precision::kF32:
+      return llvm::Type::getFloatTy(context);
+    case Precision::kF64:
+      return llvm::Type::getDoubleTy(context);
+  }
+  __builtin_unreachable();
+}
+
 Lowering::Lowering(llvm::IRBuilder<>& builder, TargetKind target, Precision precision, Math math, unsigned lanes)
     : builder_(builder),
       target_(target),
       precision_(precision),
       math_(math),
       lanes_(lanes),
-      element_(precision == Precision::kF32 ? builder.getFloatTy() : builder.getDoubleTy()),
+      element_(elementTypeOf(precision, builder.getContext())),
       type_(withElement(element_)) {}
 
 llvm::Type* Lowering::withElement(llvm::Type* element) const {
@@ -153,7 +163,7 @@ Value Lowering::libraryCall(const FunctionInfo& info, std::span<llvm::Value* con
     function->addFnAttr(llvm::Attribute::WillReturn);
     return declared;
   };
-  const std::string suffix = precision_ == Precision::kF32 ? "f" : "";
+  const std::string suffix = librarySuffixOf(precision_);
   if (target_ == TargetKind::kDevice) {
     return {builder_.CreateCall(callee("__nv_" + std::string(info.libdevice) + suffix, type_), operands), *this};
   }

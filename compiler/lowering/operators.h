@@ -40,6 +40,9 @@ struct Mask {
 
 #include "ir/domain.def"
 
+/// The scalar type of a precision.
+llvm::Type* elementTypeOf(Precision precision, llvm::LLVMContext& context);
+
 /// Emits operators at a builder's insertion point. The element type is `float` or `double`, as a scalar on a device and
 /// a vector of `lanes` on the host. Emitted floating-point instructions carry no fast-math flags: nothing may contract
 /// or reassociate them. Not thread-safe; borrows the builder.
@@ -58,7 +61,7 @@ class Lowering {
   llvm::Type* elementType() const { return element_; }
   llvm::Type* type() const { return type_; }
   /// Whether the approximate forms of `fast` apply: they exist for f32 alone.
-  bool approximate() const { return math_ == Math::kFast && precision_ == Precision::kF32; }
+  bool approximate() const { return isApproximate(math_, precision_); }
   /// A literal rounded to the precision.
   llvm::Value* literal(double value) const;
   /// The same type shape with another element.
@@ -81,6 +84,17 @@ class Lowering {
   llvm::Type* element_;
   llvm::Type* type_;
 };
+
+/// What names of functions of libdevice, libm and libmvec end in.
+constexpr const char* librarySuffixOf(Precision precision) {
+  switch (precision) {
+    case Precision::kF32:
+      return "f";
+    case Precision::kF64:
+      return "";
+  }
+  __builtin_unreachable();
+}
 
 /// The name of libmvec's function for `lanes` elements, as in the x86 vector function ABI: "_ZGVdN8v_sinf". Empty where
 /// the running machine's libmvec does not have it; then each element is passed to libm.

@@ -16,6 +16,7 @@
 
 #include "compiler/lowering/llvm_scope.h"
 #include "compiler/nvptx/libdevice.h"
+#include "compiler/target/architecture.h"
 #include "passes/llvm_pipeline.h"
 
 namespace srjit {

@@ -15,11 +15,10 @@
 #pragma once
 
 #include <optional>
-#include <span>
 #include <string>
-#include <string_view>
 
 #include "compiler/lowering/loss.h"
+#include "compiler/target/architecture.h"
 #include "ir/numeric.h"
 
 namespace srjit {
@@ -31,7 +30,8 @@ inline constexpr unsigned kBlockWarps = kBlockThreads / kWarpLanes;
 struct DeviceOptions {
   Precision precision = Precision::kF32;
   Math math = Math::kPrecise;
-  std::string arch = "sm_90";  ///< sm_75 to sm_90; newer cards take sm_90 PTX, which their driver translates
+  std::string arch =
+      "sm_90";  ///< one of deviceArchitectures(); newer cards take sm_90 PTX, which their driver translates
   /// What the PTX is to be assembled for: `arch`, or a newer architecture that PTX cannot be made for. Empty: `arch`.
   std::string machine = {};
   unsigned rows_per_thread = 4;  ///< 4, 8 or 16
@@ -40,8 +40,5 @@ struct DeviceOptions {
   std::optional<LossSpec> loss;  ///< none: predictions
   bool strided_columns = false;  ///< columns of any stride and alignment, for arrays of the caller
 };
-
-/// The architectures PTX can be made for.
-std::span<const std::string_view> deviceArchitectures() noexcept;
 
 }  // namespace srjit

@@ -191,10 +191,8 @@ llvm::Value* Strip::areFinite(const Rows& predictions) const {
 
 llvm::Value* Strip::termOf(const LossSpec& spec, llvm::Value* prediction, llvm::Value* target,
                            llvm::Value* weight) const {
-  llvm::Value* const difference = b_.CreateFSub(prediction, target);
-  llvm::Value* const term = spec.term == LossTerm::kSquared
-                                ? b_.CreateFMul(difference, difference)
-                                : b_.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, difference);
+  llvm::Value* const term =
+      lowering_.materialize(lossTerm(spec.term, Value(prediction, lowering_), Value(target, lowering_)));
   return spec.weighted ? b_.CreateFMul(weight, term) : term;
 }
 

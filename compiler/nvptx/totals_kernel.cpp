@@ -18,9 +18,7 @@ constexpr unsigned kAhead = 8;
 class TotalsEmitter {
  public:
   TotalsEmitter(DeviceModule& made, llvm::IRBuilder<>& builder, Precision precision)
-      : b_(builder),
-        kernel_(addKernel(made)),
-        element_(precision == Precision::kF32 ? b_.getFloatTy() : b_.getDoubleTy()) {}
+      : b_(builder), kernel_(addKernel(made)), element_(elementTypeOf(precision, b_.getContext())) {}
 
   void run() {
     llvm::Value* const thread = b_.CreateAdd(b_.CreateMul(blockIndex(b_), b_.getInt32(kBlockThreads)), threadIndex(b_));

@@ -9,6 +9,8 @@
 #include <tbb/parallel_for.h>
 
 #include "compiler/sass/cubin_format.h"
+#include "compiler/target/architecture.h"
+#include "ir/rounding.h"
 
 namespace srjit {
 namespace {
@@ -70,8 +72,6 @@ struct Section {
   const KernelDescription* kernel = nullptr;
 };
 
-std::size_t roundUp(std::size_t value, std::size_t unit) { return (value + unit - 1) / unit * unit; }
-
 std::size_t codeWords(const KernelDescription& kernel) {
   std::size_t words = 0;
   for (const auto& piece : kernel.code) words += piece.size();
@@ -99,11 +99,11 @@ std::vector<std::uint16_t> offsetsOf(const std::vector<std::uint16_t>& sizes, st
 class Plan {
  public:
   Plan(std::span<const KernelDescription> kernels, unsigned architecture)
-      : kernels_(kernels), architecture_(architecture), recent_(architecture >= 90) {
+      : kernels_(kernels), architecture_(architectureOf(architecture)), form_(infoOf(architecture_.generation)) {
     const auto count = static_cast<std::uint32_t>(kernels.size());
-    infos_ = recent_ ? 8 : 7;
+    infos_ = form_.has_recent_layout ? 8 : 7;
     call_graph_ = infos_ + count;
-    if (recent_) {
+    if (form_.has_recent_layout) {
       texts_ = call_graph_ + 1;
       reserved_ = texts_ + count;
       constants_ = reserved_ + 1;
@@ -112,7 +112,7 @@ class Plan {
       texts_ = constants_ + count;
     }
     first_global_ = 1 + 2 * count + 1;
-    functions_ = first_global_ + (recent_ ? 2 : 0);
+    functions_ = first_global_ + (form_.has_recent_layout ? 2 : 0);
   }
 
   std::vector<Section> sections();
@@ -142,8 +142,8 @@ class Plan {
   void addConstants();
 
   std::span<const KernelDescription> kernels_;
-  unsigned architecture_;
-  bool recent_;  // Hopper and later
+  const Architecture& architecture_;
+  const GenerationInfo& form_;
   std::uint32_t infos_ = 0, call_graph_ = 0, texts_ = 0, constants_ = 0, reserved_ = 0;
   std::uint32_t first_global_ = 0, functions_ = 0;
   std::vector<Section> sections_;
@@ -169,8 +169,8 @@ void Plan::addSymbols() {
     sectionSymbol(".nv.constant0." + kernels_[k].name, constants_ + k);
   }
   sectionSymbol(".nv.callgraph", call_graph_);
-  if (recent_) {
-    const std::uint64_t offset = architecture_ >= 100 ? 0x40 : 0;
+  if (form_.has_recent_layout) {
+    const std::uint64_t offset = form_.reserved_bytes;
     symbols.add(
         Symbol{names.addName(".nv.reservedSmem.offset0"), symbolInfo(kWeak, kObject), 0, 0, offset, sizeof(float)});
     symbols.add(Symbol{names.addName("__nv_reservedSMEM_offset_0_alias"), symbolInfo(kWeak, kNoType), kReserved,
@@ -206,7 +206,7 @@ Bytes Plan::noteContent() const {
   constexpr std::uint32_t kContentBytes = 8, kCuInfo = 1000;
   Bytes note;
   note.add(kNoteNameBytes).add(kContentBytes).add(kCuInfo).add(kNoteName);
-  note.add(std::uint16_t{2}).add(static_cast<std::uint16_t>(architecture_)).add(kApiVersion);
+  note.add(std::uint16_t{2}).add(static_cast<std::uint16_t>(architecture_.number)).add(kApiVersion);
   return note;
 }
 
@@ -225,39 +225,36 @@ Bytes Plan::compatibilityContent() const {
                                        1, 1, 2, 3, 0, 0, 2, 6, 1, 0, 4, 11, 8, 0};
   Bytes content;
   for (const std::uint8_t byte : kRecords) content.add(byte);
-  return content.add(std::uint32_t{architecture_ >= 120   ? 0x50U
-                                   : architecture_ >= 100 ? 9U
-                                                          : 0U})
-      .add(std::uint32_t{0});
+  return content.add(architecture_.compatibility).add(std::uint32_t{0});
 }
 
 Bytes Plan::kernelInfo(std::size_t k) const {
   const KernelDescription& kernel = kernels_[k];
   std::uint16_t bytes = 0;
   const std::vector<std::uint16_t> offsets = offsetsOf(kernel.parameter_bytes, bytes);
-  const auto base = static_cast<std::uint16_t>(sass::constantBankOf(architecture_).parameters);
+  const auto base = static_cast<std::uint16_t>(sass::constantBankOf(architecture_.number).parameters);
   Bytes info;
   info.attributeOf(Attribute::kApiVersion, kApiVersion);
-  if (!recent_) info.attribute(Attribute::kRequiredSlots);
+  if (!form_.has_recent_layout) info.attribute(Attribute::kRequiredSlots);
   info.attributeOf(Attribute::kParameterBank, constantSymbol(k), base, bytes);
   info.halfAttribute(Attribute::kParameterBytes, bytes);
   for (std::size_t p = offsets.size(); p-- > 0;) {
     info.attributeOf(Attribute::kParameter, std::uint32_t{0}, static_cast<std::uint16_t>(p), offsets[p],
                      std::uint32_t{kernel.parameter_bytes[p]} << kParameterSizeShift | kParameterSpace);
   }
-  if (recent_) info.halfAttribute(Attribute::kSparseMask, 0);
+  if (form_.has_recent_layout) info.halfAttribute(Attribute::kSparseMask, 0);
   info.halfAttribute(Attribute::kMaxRegisters, 255);
-  info.halfAttribute(Attribute::kIsaVersion, recent_ ? 0x101 : 0);
-  if (architecture_ >= 100) info.byteAttribute(Attribute::kBlackwellMask, 0);
+  info.halfAttribute(Attribute::kIsaVersion, form_.has_recent_layout ? 0x101 : 0);
+  if (form_.has_masks) info.byteAttribute(Attribute::kBlackwellMask, 0);
   info.attributeOfList(Attribute::kExits, kernel.exits);
   if (kernel.max_threads[0] != 0) info.attributeOf(Attribute::kMaxThreads, kernel.max_threads);
-  if (recent_) info.attributeOf(Attribute::kWorkarounds, std::uint32_t{architecture_ >= 120 ? 0U : 8U});
+  if (form_.has_recent_layout) info.attributeOf(Attribute::kWorkarounds, architecture_.workarounds);
   return info;
 }
 
 void Plan::addTexts() {
   for (std::size_t k = 0; k < kernels_.size(); ++k) {
-    const std::uint32_t registers = recent_ ? 0 : kernels_[k].registers << 24;
+    const std::uint32_t registers = form_.has_recent_layout ? 0 : kernels_[k].registers << 24;
     add(".text." + kernels_[k].name, kProgram, kAllocated | kCode, kSymbolSection, function(k) | registers,
         kCodeAlignment, 0, {});
     sections_.back().kernel = &kernels_[k];
@@ -270,7 +267,7 @@ void Plan::addConstants() {
     std::uint16_t bytes = 0;
     offsetsOf(kernels_[k].parameter_bytes, bytes);
     Bytes content;
-    content.padTo(sass::constantBankOf(architecture_).parameters + bytes);
+    content.padTo(sass::constantBankOf(architecture_.number).parameters + bytes);
     add(".nv.constant0." + kernels_[k].name, kProgram, kAllocated | kHasInfo, 0, texts_ + static_cast<std::uint32_t>(k),
         4, 0, std::move(content));
   }
@@ -283,7 +280,7 @@ std::vector<Section> Plan::sections() {
   add(".note.nv.tkinfo", kNote, kToolNoteFlag, 0, 0, 4, 0, toolContent());
   add(".note.nv.cuinfo", kNote, kNoteFlag, 0, 0, 4, 0, noteContent());
   add(".nv.info", kInfo, 0, kSymbolSection, 0, 4, 0, infoContent());
-  if (recent_) add(".nv.compat", kCompatibility, 0, 0, 0, 4, 0, compatibilityContent());
+  if (form_.has_recent_layout) add(".nv.compat", kCompatibility, 0, 0, 0, 4, 0, compatibilityContent());
   for (std::size_t k = 0; k < kernels_.size(); ++k) {
     add(".nv.info." + kernels_[k].name, kInfo, kHasInfo, kSymbolSection, texts_ + static_cast<std::uint32_t>(k), 4, 0,
         kernelInfo(k));
@@ -291,10 +288,10 @@ std::vector<Section> Plan::sections() {
   Bytes graph;
   for (std::int32_t end = -1; end >= -4; --end) graph.add(std::int32_t{0}).add(end);
   add(".nv.callgraph", kCallGraph, 0, kSymbolSection, 0, 4, 8, std::move(graph));
-  if (recent_) {
+  if (form_.has_recent_layout) {
     addTexts();
     add(".nv.shared.reserved.0", kNothing, kWritten | kAllocated, 0, 0, 1, 0, {});
-    sections_.back().header.bytes = architecture_ >= 100 ? 0x40 : 0;
+    sections_.back().header.bytes = form_.reserved_bytes;
     addConstants();
   } else {
     Bytes action;
@@ -362,7 +359,7 @@ FileHeader fileHeader(unsigned architecture, std::size_t sections_at, std::size_
   header.version = 1;
   header.segments_at = sections_at + sections * sizeof(SectionHeader);
   header.sections_at = sections_at;
-  header.flags = 0x6000000 | architecture << 8 | (architecture >= 100 ? 2 : 4);
+  header.flags = 0x6000000 | architecture << 8 | infoOf(architectureOf(architecture).generation).flags;
   header.header_bytes = sizeof(FileHeader);
   header.segment_bytes = sizeof(SegmentHeader);
   header.segments = static_cast<std::uint16_t>(segments);
@@ -432,7 +429,7 @@ std::vector<std::byte> writeCubin(std::span<const KernelDescription> kernels, un
 void writeCubin(std::span<const KernelDescription> kernels, unsigned architecture, std::vector<std::byte>& image) {
   std::vector<Section> sections = Plan(kernels, architecture).sections();
   const std::size_t sections_at = roundUp(placeSections(sections), 8);
-  const bool recent = architecture >= 90;
+  const bool recent = infoOf(architectureOf(architecture).generation).has_recent_layout;
   const std::vector<SegmentHeader> segments =
       segmentsOf(sections, recent, sections_at + sections.size() * sizeof(SectionHeader));
   image.resize(sections_at + sections.size() * sizeof(SectionHeader) + segments.size() * sizeof(SegmentHeader));

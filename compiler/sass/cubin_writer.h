@@ -27,7 +27,7 @@ struct KernelDescription {
 };
 
 /// One image of all kernels, which have different names and no static shared memory. `architecture` is one of
-/// sass::architectures(). A branch to itself and at least eight NOPs, up to a multiple of 128 bytes, follow the code of
+/// directArchitectures(). A branch to itself and at least eight NOPs, up to a multiple of 128 bytes, follow the code of
 /// each kernel, as instructions are fetched ahead. Every byte of code is copied once, in parallel on the thread's
 /// arena.
 std::vector<std::byte> writeCubin(std::span<const KernelDescription> kernels, unsigned architecture);

@@ -5,15 +5,19 @@
 #include <vector>
 
 #include "compiler/sass/encode.h"
+#include "compiler/target/architecture.h"
 
 namespace srjit::sass {
 namespace {
 
-// Generations with one encoding, as bits.
-constexpr unsigned kAmpere = 1, kHopper = 2, kBlackwell = 4, kEvery = 7;
+// Generations as bits.
+constexpr unsigned kAmpere = 1U << static_cast<unsigned>(IsaGeneration::kAmpere),
+                   kHopper = 1U << static_cast<unsigned>(IsaGeneration::kHopper),
+                   kBlackwell = 1U << static_cast<unsigned>(IsaGeneration::kBlackwell),
+                   kEvery = kAmpere | kHopper | kBlackwell;
 
 unsigned generationOf(unsigned architecture) noexcept {
-  return architecture >= 100 ? kBlackwell : architecture >= 90 ? kHopper : kAmpere;
+  return 1U << static_cast<unsigned>(architectureOf(architecture).generation);
 }
 
 constexpr std::uint8_t kAbsent = 255;
@@ -292,8 +296,8 @@ bool isAvailable(Form form, unsigned architecture) noexcept {
 }
 
 Timing timingOf(Form form, unsigned architecture) noexcept {
-  const bool fast_doubles = architecture == 90 || architecture == 100;
-  return infoOf(form).pipe == Pipe::kDouble && fast_doubles ? Timing::kFixed : infoOf(form).timing;
+  const bool is_fixed = infoOf(form).pipe == Pipe::kDouble && architectureOf(architecture).has_fixed_doubles;
+  return is_fixed ? Timing::kFixed : infoOf(form).timing;
 }
 
 unsigned registerDelay(Form writer, Form reader) noexcept {
@@ -315,7 +319,9 @@ unsigned predicateDelay(Form writer, Form reader, bool as_guard, unsigned archit
   if (as_guard || reader == Form::kVoteAll || reader == Form::kVoteAny) return isDouble(writer) ? 14 : 13;
   if (isDouble(writer)) return 6;
   if (isDouble(reader)) return 13;
-  return infoOf(reader).pipe == Pipe::kAlu && architecture != 0 && architecture < 120 ? 4 : 5;
+  if (infoOf(reader).pipe != Pipe::kAlu) return 5;
+  if (architecture != 0) return architectureOf(architecture).predicate_delay;
+  return std::ranges::max(allArchitectures(), {}, &Architecture::predicate_delay).predicate_delay;
 }
 
 unsigned overwriteDelay(Form first, Form second, bool second_guarded) noexcept {
@@ -329,20 +335,11 @@ unsigned overwriteDelay(Form first, Form second, bool second_guarded) noexcept {
   return infoOf(first).pipe == Pipe::kFma ? 1 + guarded : 2 + guarded;
 }
 
-std::span<const unsigned> architectures() noexcept {
-  static constexpr unsigned kVerified[] = {80, 86, 89, 90, 100, 120};
-  return kVerified;
-}
-
 ConstantBank constantBankOf(unsigned architecture) noexcept {
-  switch (generationOf(architecture)) {
-    case kAmpere:
-      return {0x160, 0x118, Form::kUldcDescriptor};
-    case kHopper:
-      return {0x210, 0x208, Form::kUldcDescriptor};
-    default:
-      return {0x380, 0x358, Form::kLdcuDescriptor};
-  }
+  const Architecture& row = architectureOf(architecture);
+  const GenerationInfo& info = infoOf(row.generation);
+  const Form load = isAvailable(Form::kUldcDescriptor, architecture) ? Form::kUldcDescriptor : Form::kLdcuDescriptor;
+  return {info.parameters, info.descriptor, load};
 }
 
 constinit const std::array<Encoding, kForms> kEncodings = []<std::size_t... kForm>(std::index_sequence<kForm...>) {

@@ -146,8 +146,6 @@ inline constexpr unsigned kBarrierDelay = 2;
 /// Cycles that a branch or EXIT stalls at least, unless it branches to itself.
 inline constexpr unsigned kBranchStall = 5;
 
-/// sm_80 is 80. Those of which tests verify every row; others have no direct tier.
-std::span<const unsigned> architectures() noexcept;
 /// Where the driver puts things into constant bank 0, in bytes: kernel parameters, and what UR4 must hold for loads and
 /// stores (by descriptor_load).
 struct ConstantBank {
@@ -157,7 +155,7 @@ struct ConstantBank {
 ConstantBank constantBankOf(unsigned architecture) noexcept;
 
 /// The bits. Precondition: `instruction` obeys its form (fields without a slot keep their defaults, numbers fit into
-/// their slots), `architecture` is one of architectures() and has the form.
+/// their slots), `architecture` is one of directArchitectures() and has the form.
 Word encode(const Instruction& instruction, unsigned architecture) noexcept;
 /// The reverse: encode() of the result is `word`, bit for bit. Nothing if the bits are no instruction of the table.
 std::optional<Instruction> decode(const Word& word, unsigned architecture) noexcept;

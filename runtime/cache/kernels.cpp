@@ -91,7 +91,7 @@ class MemoryImages {
 };
 
 /// One caller's search for an image, which others wait for.
-struct Flight {
+struct PendingImage {
   std::condition_variable ended;
   bool done = false;
   Image image;  ///< none if it failed
@@ -175,7 +175,7 @@ class KernelCache::State {
   Image hit(const Digest& digest);
   Image fromDisk(const KernelKey& key);
   void keep(const KernelKey& key, const Image& image);
-  void end(const KernelKey& key, const std::shared_ptr<Flight>& flight, Image image);
+  void end(const KernelKey& key, const std::shared_ptr<PendingImage>& pending, Image image);
 
   const StoreAccess access_;
   std::unique_ptr<DiskStore> store_;  ///< none: memory alone
@@ -183,7 +183,7 @@ class KernelCache::State {
   std::filesystem::path directory_;   ///< of the store
   std::mutex mutex_;                  ///< of all below
   MemoryImages memory_;
-  std::unordered_map<Digest, std::shared_ptr<Flight>, DigestHash> flights_;
+  std::unordered_map<Digest, std::shared_ptr<PendingImage>, DigestHash> pending_;
   std::map<std::string, std::string> facts_;
   CacheStats stats_;  ///< what is counted here
   std::string read_fault_, write_fault_;
@@ -219,45 +219,45 @@ Image KernelCache::State::fromDisk(const KernelKey& key) {
 }
 
 /// Wakes those who wait, with the image or without.
-void KernelCache::State::end(const KernelKey& key, const std::shared_ptr<Flight>& flight, Image image) {
+void KernelCache::State::end(const KernelKey& key, const std::shared_ptr<PendingImage>& pending, Image image) {
   const std::scoped_lock lock(mutex_);
-  flight->done = true;
-  flight->image = std::move(image);
-  flights_.erase(key.digest);
-  flight->ended.notify_all();
+  pending->done = true;
+  pending->image = std::move(image);
+  pending_.erase(key.digest);
+  pending->ended.notify_all();
 }
 
 Result<Image> KernelCache::State::get(const KernelKey& key, const Make& make) {
-  std::shared_ptr<Flight> flight;
+  std::shared_ptr<PendingImage> pending;
   {
     std::unique_lock lock(mutex_);
     bool waited = false;
     for (;;) {
       if (Image image = hit(key.digest)) return image;
-      const auto found = flights_.find(key.digest);
-      if (found == flights_.end()) break;
-      const std::shared_ptr<Flight> other = found->second;
+      const auto found = pending_.find(key.digest);
+      if (found == pending_.end()) break;
+      const std::shared_ptr<PendingImage> other = found->second;
       stats_.waits += waited ? 0 : 1;
       waited = true;
       other->ended.wait(lock, [&] { return other->done; });
       if (other->image) return other->image;
     }
-    flight = std::make_shared<Flight>();
-    flights_.emplace(key.digest, flight);
+    pending = std::make_shared<PendingImage>();
+    pending_.emplace(key.digest, pending);
   }
   Image image;
   // Whatever happens, nobody is left waiting.
   struct Ending {
     State& state;
     const KernelKey& key;
-    const std::shared_ptr<Flight>& flight;
+    const std::shared_ptr<PendingImage>& pending;
     Image& image;
     bool over = false;
     void now() {
-      if (!std::exchange(over, true)) state.end(key, flight, image);
+      if (!std::exchange(over, true)) state.end(key, pending, image);
     }
     ~Ending() { now(); }
-  } ending{*this, key, flight, image};
+  } ending{*this, key, pending, image};
   image = fromDisk(key);
   {
     const std::scoped_lock lock(mutex_);

@@ -1,31 +1,22 @@
 #include "runtime/cuda/context.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cstring>
 #include <fstream>
 
 #include <fmt/format.h>
 
-#include "compiler/nvptx/options.h"
+#include "compiler/target/architecture.h"
 
 namespace srjit {
 namespace {
 
-// 90 of "sm_90".
-unsigned capabilityOf(std::string_view arch) {
-  unsigned capability = 0;
-  std::from_chars(arch.data() + 3, arch.data() + arch.size(), capability);
-  return capability;
-}
-
 void chooseArchitecture(DeviceLimits& limits) {
   unsigned newest = 0;
-  for (const std::string_view arch : deviceArchitectures()) {
-    const unsigned capability = capabilityOf(arch);
-    if (capability > limits.capability || capability < newest) continue;
-    newest = capability;
-    limits.arch = arch;
+  for (const Architecture& row : allArchitectures()) {
+    if (!row.has_ptx || row.number > limits.capability) continue;
+    newest = row.number;
+    limits.arch = row.name;
   }
   limits.needs_ptx = newest / 10 != limits.capability / 10;
 }

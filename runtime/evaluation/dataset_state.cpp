@@ -27,11 +27,7 @@ void convert(const void* from, std::size_t rows, std::size_t padded_rows, To* to
 
 template <class To>
 void copyColumn(const ColumnView& column, std::size_t padded_rows, To* to) {
-  if (column.type == Precision::kF32) {
-    convert<To, float>(column.data, column.size, padded_rows, to);
-  } else {
-    convert<To, double>(column.data, column.size, padded_rows, to);
-  }
+  withZeroOf(column.type, [&]<class From>(From) { convert<To, From>(column.data, column.size, padded_rows, to); });
 }
 
 /// A sum with the errors of its additions carried along (A. Neumaier, ZAMM 54(1), 1974).
@@ -105,8 +101,7 @@ Status checkWeights(const From* weights, std::size_t rows) {
 template <class To>
 Status checkValues(const DataView& data, std::size_t rows) {
   const auto check = [&](const ColumnView& column, const auto& of) {
-    return column.type == Precision::kF32 ? of(static_cast<const float*>(column.data))
-                                          : of(static_cast<const double*>(column.data));
+    return withZeroOf(column.type, [&]<class From>(From) { return of(static_cast<const From*>(column.data)); });
   };
   if (data.target) {
     Status valid = check(*data.target, [&](const auto* values) { return checkTarget<To>(values, rows); });
@@ -188,7 +183,7 @@ Result<std::shared_ptr<Dataset::State>> Dataset::State::create(const DataView& d
   state->precision = precision;
   state->padded_rows = roundUp(rows, kGroupRows);
   state->column_stride = columnStride(state->padded_rows, precision);
-  Status filled = precision == Precision::kF32 ? fill<float>(*state, data) : fill<double>(*state, data);
+  Status filled = withZeroOf(precision, [&]<class T>(T) { return fill<T>(*state, data); });
   if (!filled) return std::move(filled).error();
   return state;
 }

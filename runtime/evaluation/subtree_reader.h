@@ -8,8 +8,8 @@
 
 namespace srjit {
 
-/// Columns of a data set that hold values of subtrees, at most. More would not leave a block of the interpreter, which stages all columns of a strip, its share of a
-/// multiprocessor's shared memory.
+/// Columns of a data set that hold values of subtrees, at most. More would not leave a block of the interpreter, which
+/// stages all columns of a strip, its share of a multiprocessor's shared memory.
 inline constexpr std::size_t kMaxKeptSubtrees = 32;
 
 /// What one program may read instead of computing it. read() is thread-safe; close() is called once, after the first

@@ -27,7 +27,15 @@ constexpr unsigned kMinBlocks = 4, kMinBlocksWide = 2;
 /// spills a few registers of most kernels to keep within the limit; halves share less of what they compute.
 constexpr double kMaxSpilling = 0.02;
 
-unsigned minBlocksOf(Precision precision) { return precision == Precision::kF32 ? kMinBlocks : kMinBlocksWide; }
+unsigned minBlocksOf(Precision precision) {
+  switch (precision) {
+    case Precision::kF32:
+      return kMinBlocks;
+    case Precision::kF64:
+      return kMinBlocksWide;
+  }
+  __builtin_unreachable();
+}
 
 std::size_t tokensOf(const KernelGroup& group, const ProgramSource& source) {
   std::size_t tokens = 0;

@@ -64,8 +64,7 @@ class HostCopy {
     return okStatus();
   }
   ColumnView view() {
-    if (precision_ == Precision::kF32) return std::span(values_.as<float>(), rows_);
-    return std::span(values_.as<double>(), rows_);
+    return withZeroOf(precision_, [&]<class T>(T) { return ColumnView(std::span(values_.as<T>(), rows_)); });
   }
 
  private:

@@ -12,6 +12,7 @@
 
 #include "compiler/direct/emitter.h"
 #include "compiler/sass/cubin_writer.h"
+#include "compiler/target/architecture.h"
 #include "runtime/evaluation/optimized_dag.h"
 #include "runtime/gpu/encode.h"
 #include "runtime/platform/clock.h"
@@ -193,7 +194,7 @@ ProgramGraphs graphsOf(const ProgramSource& source, unsigned threads) {
 }
 
 bool hasDirectTier(const DeviceLimits& limits) noexcept {
-  return std::ranges::find(sass::architectures(), limits.capability) != sass::architectures().end();
+  return std::ranges::find(directArchitectures(), limits.capability) != directArchitectures().end();
 }
 
 DirectShape directShape(std::size_t expressions, std::size_t rows, unsigned multiprocessors) noexcept {

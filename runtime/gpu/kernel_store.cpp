@@ -16,7 +16,7 @@ namespace {
 unsigned numberOf(const KernelKind& kind) {
   if (!kind.loss) return kind.strided_columns;
   return 2 + (kind.strided_columns ? 1 : 0) + (kind.loss->weighted ? 2 : 0) + (kind.loss->skip_invalid ? 4 : 0) +
-         (kind.loss->term == LossTerm::kAbsolute ? 8 : 0);
+         8 * static_cast<unsigned>(kind.loss->term);
 }
 
 }  // namespace

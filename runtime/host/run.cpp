@@ -172,13 +172,9 @@ void HostRun::lossRange(const Chunk& chunk, std::size_t first_row, std::size_t l
             kernel(predictions, data_.target + row * element_, weights, group, static_cast<std::int64_t>(rows));
         valid[output] += static_cast<std::uint64_t>(count);
         if (!sums.weighs_rows || static_cast<std::size_t>(count) == rows) continue;
-        if (data_.precision == Precision::kF32) {
-          sums.weigh(output, row, rows, reinterpret_cast<const float*>(predictions),
-                     reinterpret_cast<const float*>(weights));
-        } else {
-          sums.weigh(output, row, rows, reinterpret_cast<const double*>(predictions),
-                     reinterpret_cast<const double*>(weights));
-        }
+        withZeroOf(data_.precision, [&]<class T>(T) {
+          sums.weigh(output, row, rows, reinterpret_cast<const T*>(predictions), reinterpret_cast<const T*>(weights));
+        });
       }
     }
   }
@@ -219,8 +215,8 @@ void HostRun::loss(HostLossKernel kernel, const LossSpec& spec, std::span<LossSu
         LossSums& sum = sums[expression];
         sum.rows = data_.rows;
         sum.valid = parts.valid[output];
-        sum.terms = data_.precision == Precision::kF32 ? sumOf(parts.terms.as<float>() + output * groups, groups)
-                                                       : sumOf(parts.terms.as<double>() + output * groups, groups);
+        sum.terms = withZeroOf(data_.precision,
+                               [&]<class T>(T) { return sumOf(parts.terms.as<T>() + output * groups, groups); });
         const bool some_left_out = parts.weighs_rows && sum.valid != sum.rows;
         sum.weights = some_left_out              ? sumOf(parts.weights.data() + output * groups, groups)
                       : data_.weights != nullptr ? data_.weight_sum

@@ -9,16 +9,11 @@
 #include <fmt/format.h>
 
 #include "ir/error.h"
+#include "ir/rounding.h"
 
 namespace srjit {
 
 inline constexpr std::size_t kCacheLine = 64;
-
-/// How many parts of `part` hold `value`.
-constexpr std::size_t ceilDivide(std::size_t value, std::size_t part) { return (value + part - 1) / part; }
-
-/// The smallest multiple of `quantum` that is not below `value`.
-constexpr std::size_t roundUp(std::size_t value, std::size_t quantum) { return ceilDivide(value, quantum) * quantum; }
 
 /// Uninitialised bytes; movable. Whole cache lines, so that writers of two buffers never share one.
 class AlignedBuffer {

@@ -33,7 +33,7 @@ SubtreeKey keyOf(const Dag& dag, const Node& node, std::span<const SubtreeKey> k
     case Token::Kind::kOp:
       break;
   }
-  SubtreeKey key = keyOf(kOperator, static_cast<std::uint64_t>(node.op));
+  SubtreeKey key = keyOf(kOperator, nameHashOf(node.op));
   for (const NodeId operand : node.inputs()) {
     if (keys[operand].isNone()) return {};
     key = {combine(key.high, keys[operand].high), combine(key.low, keys[operand].low)};

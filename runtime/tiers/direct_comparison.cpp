@@ -14,8 +14,8 @@
 #include <fmt/format.h>
 
 #include "compiler/direct/emitter.h"
-#include "ir/mix.h"
 #include "ir/numeric.h"
+#include "ir/random.h"
 #include "runtime/engine_options.h"
 #include "runtime/evaluation/dataset_state.h"
 #include "runtime/evaluation/loss_value.h"
@@ -34,16 +34,9 @@ constexpr std::size_t kColumns = 9;
 constexpr std::size_t kRows = 1301;  ///< 11 row groups, and a last step that is not full
 constexpr std::size_t kTrees = 96, kTreeOperators = 14;
 
-class Sequence {
- public:
-  std::uint64_t next() noexcept { return nextRandom(state_); }
-  std::uint32_t below(std::uint32_t n) noexcept { return static_cast<std::uint32_t>((next() >> 32) * n >> 32); }
+constexpr std::uint64_t kSeed = 20261122;
 
- private:
-  std::uint64_t state_ = 20261122;
-};
-
-Token randomLeaf(Sequence& random) {
+Token randomLeaf(Random& random) {
   switch (random.below(4)) {
     case 0:
       return Token::parameter(random.below(2));
@@ -70,7 +63,7 @@ std::vector<Expression> probes(Math math, Precision precision) {
     tokens.push_back(Token::operation(op));
     expressions.push_back(Expression::create(std::move(tokens)).value());
   }
-  Sequence random;
+  Random random(kSeed);
   for (std::size_t tree = 0; tree < kTrees; ++tree) {
     std::vector<Token> tokens;
     int height = 0;
@@ -128,24 +121,33 @@ std::vector<std::vector<T>> probeColumns() {
                                           -2 * kFirstWhole,
                                           T(127.5),
                                           T(-149.5)};
-  Sequence random;
+  Random random(kSeed);
   std::vector<std::vector<T>> columns(kColumns, std::vector<T>(kRows));
   for (std::size_t c = 0; c < kColumns; ++c) {
     for (std::size_t r = 0; r < kRows; ++r) {
       const bool special = c < 2 && r < kSpecial.size() * kSpecial.size();
       const std::size_t choice = c == 0 ? r / kSpecial.size() : r % kSpecial.size();
       const double magnitude = r % 2 == 0 ? 3 : std::ldexp(1.0, static_cast<int>(random.below(60)) - 30);
-      const double unit = static_cast<double>(random.next() >> 11) * 0x1p-52 - 1;
+      const double unit = 2 * random.unit() - 1;
       columns[c][r] = special ? kSpecial[choice] : static_cast<T>(magnitude * unit);
     }
   }
   return columns;
 }
 
-/// Options whose sums have every shape there is, on data without weights and with them.
-constexpr std::array kLosses = {
-    LossOptions{LossKind::kMse, NanPolicy::kPropagate}, LossOptions{LossKind::kMse, NanPolicy::kSkip},
-    LossOptions{LossKind::kMae, NanPolicy::kPropagate}, LossOptions{LossKind::kMae, NanPolicy::kSkip}};
+/// Options whose sums have every shape there is, on data without weights and with them: each term, with rows left out
+/// and without.
+const std::vector<LossOptions>& comparedLosses() {
+  static const std::vector<LossOptions> losses = [] {
+    std::vector<LossOptions> options;
+    for (const LossTermInfo& term : allLossTerms()) {
+      const auto loss = std::ranges::find(allLosses(), term.term, &LossInfo::term);
+      for (const NanPolicy nan : {NanPolicy::kPropagate, NanPolicy::kSkip}) options.push_back({loss->kind, nan});
+    }
+    return options;
+  }();
+  return losses;
+}
 
 /// Warps with one row group and with two, in several blocks and in one.
 constexpr std::array kGrids = {DirectGrid{.parts = 2, .warps = 4}, DirectGrid{.parts = 1, .warps = 16}};
@@ -210,7 +212,7 @@ class Comparison {
     auto difference = comparePredictions(**plain);
     for (std::size_t i = 0; i < losses_.size() && difference && difference->empty(); ++i) {
       if (cancelled_) return stopped;
-      difference = compareLosses(i < kLosses.size() ? **plain : **weighted, i);
+      difference = compareLosses(i < comparedLosses().size() ? **plain : **weighted, i);
     }
     return difference;
   }
@@ -278,7 +280,7 @@ class Comparison {
       auto uploaded = (*cpu)->upload(view(weighted));
       if (!uploaded) return uploaded.error();
       const Dataset data(std::move(*uploaded));
-      for (const LossOptions& loss : kLosses) {
+      for (const LossOptions& loss : comparedLosses()) {
         auto losses = (*cpu)->run({program, data, sums_.parameters, nullptr, loss});
         if (!losses) return losses.error();
         losses_.push_back(std::move(*losses));
@@ -321,7 +323,7 @@ class Comparison {
 
   /// Losses number `index` of those of the CPU.
   Result<std::string> compareLosses(const Dataset::State& data, std::size_t index) const {
-    const LossOptions& options = kLosses[index % kLosses.size()];
+    const LossOptions& options = comparedLosses()[index % comparedLosses().size()];
     const KernelKind kind{.loss = lossSpec(options, data.has_weights)};
     for (std::size_t way = 0; way < kGrids.size(); ++way) {
       const Code code = direct(sums_, kind, shapes_.at(way));
@@ -358,8 +360,8 @@ class Comparison {
 Result<std::string> compareDirectCode(const std::shared_ptr<DeviceQueue>& queue,
                                       const std::shared_ptr<KernelStore>& store, unsigned threads,
                                       const std::function<void()>& begin, const std::atomic<bool>& cancelled) {
-  if (store->precision() == Precision::kF64) return Comparison<double>(queue, store, threads, cancelled).run(begin);
-  return Comparison<float>(queue, store, threads, cancelled).run(begin);
+  return withZeroOf(store->precision(),
+                    [&]<class T>(T) { return Comparison<T>(queue, store, threads, cancelled).run(begin); });
 }
 
 }  // namespace srjit

@@ -80,8 +80,6 @@ struct Agreement {
   }
 };
 
-bool sameBits(double a, double b) { return (std::isnan(a) && std::isnan(b)) || std::memcmp(&a, &b, sizeof a) == 0; }
-
 /// Within a relative distance, or the same non-finite value.
 bool isNear(double a, double b, double tolerance) {
   if (!std::isfinite(b)) return a == b || (std::isnan(a) && std::isnan(b));

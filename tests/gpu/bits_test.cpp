@@ -147,8 +147,8 @@ TEST_P(Bits, OfEveryLoss) {
   const Program compiled = engine.compile(expressions, {.tier = Tier::kCompile});
   const Program chunked = streamed.compile(expressions, {.tier = Tier::kInterpret});
   std::vector<LossOptions> losses;
-  for (const LossKind kind :
-       {LossKind::kSse, LossKind::kMse, LossKind::kRmse, LossKind::kMae, LossKind::kNmse, LossKind::kR2}) {
+  for (const LossInfo& info : allLosses()) {
+    const LossKind kind = info.kind;
     for (const NanPolicy nan : {NanPolicy::kPropagate, NanPolicy::kSkip, NanPolicy::kReject}) {
       losses.push_back({kind, nan});
     }

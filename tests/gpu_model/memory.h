@@ -112,8 +112,7 @@ class ModelOutputs {
     for (std::size_t i = 0; i < values.size(); ++i) {
       const T weight = loss_->weighted ? weights_[first + i] : T(1);
       if (loss_->skip_invalid && !std::isfinite(values[i])) continue;
-      const T difference = values[i] - target_[first + i];
-      const T term = loss_->term == LossTerm::kSquared ? difference * difference : std::abs(difference);
+      const T term = lossTerm<T>(loss_->term, values[i], target_[first + i]);
       terms[i] = loss_->weighted ? weight * term : term;
       valid[i] = 1;
       weights[i] = weight;

@@ -161,14 +161,15 @@ TEST(Kernels, CubinIsAFileWithFacts) {
                                                              "ELF"));
 }
 
-TEST(Bench, ListsTheBenchmarks) {
+// Programs of their own, which sanitizers do not build (tools/CMakeLists.txt).
+TEST(BenchSlow, ListsTheBenchmarks) {
   const Outcome list = runCommand({"bench", "--list", "--filter", "mixed"}, "/");
   EXPECT_EQ(list.status, 0) << list.err;
   EXPECT_THAT(list.out, HasSubstr("evaluate/mixed/interpreter"));
   EXPECT_THAT(list.out, testing::Not(HasSubstr("arithmetic")));
 }
 
-TEST(Bench, KnowsItsWrongUses) {
+TEST(BenchSlow, KnowsItsWrongUses) {
   EXPECT_THAT(runCommand({"bench", "gpu", "--help"}, "/").out, HasSubstr("--seconds"));
   EXPECT_EQ(runCommand({"bench", "gpu", "--only", "nothing"}, "/").status, 2);
   EXPECT_EQ(runCommand({"bench", "gpu", "--device", "cuda:99"}, "/").status, 3);
@@ -187,14 +188,14 @@ TEST(Bench, KnowsItsWrongUses) {
   }
 }
 
-TEST(Bench, TriesItsFileFirst) {
+TEST(BenchSlow, TriesItsFileFirst) {
   const Outcome outcome = runCommand({"bench", "tiers", "--quick", "--device", "cpu", "--json", "/none/x.json"}, "/");
   EXPECT_EQ(outcome.status, 1);
   EXPECT_EQ(outcome.out, "");
   EXPECT_THAT(outcome.err, HasSubstr("/none/x.json"));
 }
 
-TEST(Bench, RunsAScenario) {
+TEST(BenchSlow, RunsAScenario) {
   EXPECT_THAT(runCommand({"bench", "--help"}, "/").out, HasSubstr("mit-generation"));
   EXPECT_THAT(runCommand({"bench", "thesis-1", "--help"}, "/").out, HasSubstr("--no-baselines"));
   EXPECT_EQ(runCommand({"bench", "thesis-1", "--result", "nothing"}, "/").status, 2);
@@ -281,7 +282,7 @@ TEST(Doctor, WhatCannotBeLoadedOrStartedIsNotThere) {
   }
 }
 
-TEST(Bench, AFilterThatMatchesNothingIsWrongUsage) {
+TEST(BenchSlow, AFilterThatMatchesNothingIsWrongUsage) {
   const std::filesystem::path program = std::filesystem::path(SRJIT_COMMAND).parent_path() / "sr-jit-bench";
   if (!std::filesystem::exists(program)) GTEST_SKIP() << "Google Benchmark is not installed";
   for (const std::string filter : {"[", "no such benchmark"}) {

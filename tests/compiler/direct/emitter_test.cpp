@@ -1,6 +1,7 @@
 // The direct tier's code on the model of a warp, which checks timing as well: predictions against rows of the table in
 // float, bit for bit, or against the error bound; sums of losses against the tree that loss.h promises.
 #include "compiler/direct/emitter.h"
+#include "compiler/target/architecture.h"
 #include "ir/text.h"
 
 #include <algorithm>
@@ -98,7 +99,7 @@ TYPED_TEST(DirectOf, StrictPredictionsHaveTheBitsOfTheRows) {
 }
 
 TYPED_TEST(DirectOf, PrecisePredictionsHaveTheBitsOfTheRows) {
-  for (const unsigned architecture : sass::architectures()) {
+  for (const unsigned architecture : directArchitectures()) {
     checkExactPredictions<TypeParam>({.architecture = architecture, .math = Math::kPrecise}, 100, 65,
                                      {.parts = 1, .warps = 1}, 11);
   }

@@ -7,6 +7,7 @@
 #include "compiler/direct/emitter.h"
 #include "compiler/sass/hazards.h"
 #include "compiler/sass/print.h"
+#include "compiler/target/architecture.h"
 #include "tests/generators/graphs.h"
 
 namespace srjit {
@@ -61,7 +62,7 @@ const std::optional<LossSpec> kLosses[] = {std::nullopt, LossSpec{LossTerm::kSqu
 
 class DirectHazards : public ::testing::TestWithParam<unsigned> {};
 INSTANTIATE_TEST_SUITE_P(, DirectHazards,
-                         ::testing::ValuesIn(sass::architectures().begin(), sass::architectures().end()),
+                         ::testing::ValuesIn(directArchitectures().begin(), directArchitectures().end()),
                          [](const auto& made) { return fmt::format("sm_{}", made.param); });
 
 TEST_P(DirectHazards, EmittedCodeWaitsForEverything) {

@@ -10,9 +10,6 @@
 
 namespace srjit {
 
-template <class T>
-inline constexpr Precision kPrecisionOf = sizeof(T) == sizeof(float) ? Precision::kF32 : Precision::kF64;
-
 /// Data of one evaluation. Columns are adjacent, `stride` numbers apart.
 template <class T>
 struct DirectData {

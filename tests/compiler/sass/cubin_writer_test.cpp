@@ -1,6 +1,7 @@
 // Images of our own against those of the assembler.
 #include "compiler/sass/cubin_writer.h"
 #include "compiler/sass/cubin_reader.h"
+#include "compiler/target/architecture.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -34,7 +35,7 @@ add.f32 a,a,a; st.global.f32 [x],a; E: ret;}}
 }
 
 class CubinWriter : public ::testing::TestWithParam<unsigned> {};
-INSTANTIATE_TEST_SUITE_P(, CubinWriter, ::testing::ValuesIn(sass::architectures().begin(), sass::architectures().end()),
+INSTANTIATE_TEST_SUITE_P(, CubinWriter, ::testing::ValuesIn(directArchitectures().begin(), directArchitectures().end()),
                          [](const auto& made) { return fmt::format("sm_{}", made.param); });
 
 KernelDescription described(const CubinKernel& kernel) {

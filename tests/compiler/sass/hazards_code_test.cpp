@@ -13,6 +13,7 @@
 #include "compiler/sass/cubin_writer.h"
 #include "compiler/sass/hazards.h"
 #include "compiler/sass/print.h"
+#include "compiler/target/architecture.h"
 #include "passes/pass.h"
 
 namespace srjit {
@@ -31,7 +32,7 @@ std::string retargeted(std::string ptx, unsigned architecture) {
 
 class AssembledCodeSlow : public ::testing::TestWithParam<unsigned> {};
 INSTANTIATE_TEST_SUITE_P(, AssembledCodeSlow,
-                         ::testing::ValuesIn(sass::architectures().begin(), sass::architectures().end()),
+                         ::testing::ValuesIn(directArchitectures().begin(), directArchitectures().end()),
                          [](const auto& made) { return fmt::format("sm_{}", made.param); });
 
 /// Operators in one kernel, each with the one before as operand.

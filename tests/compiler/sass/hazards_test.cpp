@@ -1,5 +1,6 @@
 #include "compiler/sass/hazards.h"
 #include "compiler/sass/print.h"
+#include "compiler/target/architecture.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -88,7 +89,7 @@ std::vector<Instruction> tightCode(unsigned architecture) {
 }
 
 class SassHazards : public ::testing::TestWithParam<unsigned> {};
-INSTANTIATE_TEST_SUITE_P(, SassHazards, ::testing::ValuesIn(architectures().begin(), architectures().end()),
+INSTANTIATE_TEST_SUITE_P(, SassHazards, ::testing::ValuesIn(directArchitectures().begin(), directArchitectures().end()),
                          [](const auto& made) { return fmt::format("sm_{}", made.param); });
 
 TEST_P(SassHazards, CodeThatWaitsForEverything) {

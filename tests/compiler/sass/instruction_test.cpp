@@ -1,5 +1,6 @@
 #include "compiler/sass/instruction.h"
 #include "compiler/sass/print.h"
+#include "compiler/target/architecture.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -47,7 +48,7 @@ class SassOf : public ::testing::TestWithParam<unsigned> {
     return bits;
   }
 };
-INSTANTIATE_TEST_SUITE_P(, SassOf, ::testing::ValuesIn(architectures().begin(), architectures().end()),
+INSTANTIATE_TEST_SUITE_P(, SassOf, ::testing::ValuesIn(directArchitectures().begin(), directArchitectures().end()),
                          [](const auto& made) { return fmt::format("sm_{}", made.param); });
 
 TEST_P(SassOf, RowsHaveTheSlotsThatTheirFactsName) {
@@ -176,7 +177,7 @@ TEST(Sass, ControlIsPrintedAndRead) {
 }
 
 TEST(Sass, DescriptorsAreLoadedByOneFormOnEachArchitecture) {
-  for (const unsigned architecture : architectures()) {
+  for (const unsigned architecture : directArchitectures()) {
     const Form form = constantBankOf(architecture).descriptor_load;
     EXPECT_TRUE(isAvailable(form, architecture));
     EXPECT_NE(isAvailable(Form::kUldcDescriptor, architecture), isAvailable(Form::kLdcuDescriptor, architecture));

@@ -13,6 +13,7 @@
 #include "compiler/sass/cubin_writer.h"
 #include "compiler/sass/instruction.h"
 #include "compiler/sass/print.h"
+#include "compiler/target/architecture.h"
 
 namespace srjit {
 namespace {
@@ -303,7 +304,7 @@ class SassProbe : public ::testing::TestWithParam<unsigned> {
     return contents.ok() ? *contents : CubinContents{};
   }
 };
-INSTANTIATE_TEST_SUITE_P(, SassProbe, ::testing::ValuesIn(sass::architectures().begin(), sass::architectures().end()),
+INSTANTIATE_TEST_SUITE_P(, SassProbe, ::testing::ValuesIn(directArchitectures().begin(), directArchitectures().end()),
                          [](const auto& made) { return fmt::format("sm_{}", made.param); });
 
 std::vector<std::optional<sass::Instruction>> decoded(const CubinKernel& kernel, unsigned architecture) {

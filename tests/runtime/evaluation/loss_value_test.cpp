@@ -33,8 +33,8 @@ TEST(LossValue, FollowsThePolicyForInvalidRows) {
 
 TEST(LossValue, OfManyHasTheBitsOfEach) {
   const std::vector<double> terms = {0, 1.5, 1e300, kInfinity, std::numeric_limits<double>::quiet_NaN(), 3e-310, 7};
-  for (const LossKind kind :
-       {LossKind::kSse, LossKind::kMse, LossKind::kRmse, LossKind::kMae, LossKind::kNmse, LossKind::kR2}) {
+  for (const LossInfo& info : allLosses()) {
+    const LossKind kind = info.kind;
     for (const double weights : {3.0, 0.1, 0.0}) {
       for (const double variance : {0.7, 0.0}) {
         std::vector<double> values(terms.size());

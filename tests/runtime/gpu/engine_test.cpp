@@ -30,8 +30,8 @@ TEST_P(DeviceEngine, SumsLossesAsTheCpuDoes) {
   for (const std::size_t rows : {1, 127, 129, 362, 4200}) {
     for (const bool weighted : {false, true}) {
       const Workload w = arithmeticWorkload(rows, rows > 1000 ? 6 : 25, rows, GetParam(), weighted);
-      for (const LossKind kind :
-           {LossKind::kSse, LossKind::kMse, LossKind::kRmse, LossKind::kMae, LossKind::kNmse, LossKind::kR2}) {
+      for (const LossInfo& info : allLosses()) {
+        const LossKind kind = info.kind;
         for (const NanPolicy nan : {NanPolicy::kPropagate, NanPolicy::kSkip, NanPolicy::kReject}) {
           const LossOptions options{kind, nan};
           const Losses expected = lossesOf(cpu, w, Tier::kInterpret, options);

@@ -9,9 +9,6 @@ namespace srjit {
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
-constexpr LossKind kKinds[] = {LossKind::kSse, LossKind::kMse,  LossKind::kRmse,
-                               LossKind::kMae, LossKind::kNmse, LossKind::kR2};
-
 template <class T>
 T pairwise(std::vector<T> level) {
   while (level.size() > 1) {
@@ -148,7 +145,8 @@ TEST_F(LossOfColumn, MeansWhatItsNameSays) {
   w_.columns = {{1, 2, 3, 8}};
   w_.target = {1, 4, 3, 4};  // differences 0 -2 0 4; mean 3, variance (4 + 1 + 0 + 1) / 4
   const double expected[] = {20, 5, std::sqrt(5.0), 1.5, 5 / 1.5, 1 - 5 / 1.5};
-  for (std::size_t i = 0; i < 6; ++i) EXPECT_DOUBLE_EQ(loss(w_, {kKinds[i], NanPolicy::kPropagate}), expected[i]) << i;
+  for (std::size_t i = 0; i < 6; ++i)
+    EXPECT_DOUBLE_EQ(loss(w_, {allLosses()[i].kind, NanPolicy::kPropagate}), expected[i]) << i;
 }
 
 TEST_F(LossOfColumn, WeighsRows) {
@@ -156,7 +154,8 @@ TEST_F(LossOfColumn, WeighsRows) {
   w_.target = {1, 4, 3, 4};
   w_.weights = {0, 1, 2, 1};  // mean (4 + 6 + 4) / 4 = 3.5, variance (0.25 + 0.5 + 0.25) / 4
   const double expected[] = {20, 5, std::sqrt(5.0), 1.5, 5 / 0.25, 1 - 5 / 0.25};
-  for (std::size_t i = 0; i < 6; ++i) EXPECT_DOUBLE_EQ(loss(w_, {kKinds[i], NanPolicy::kPropagate}), expected[i]) << i;
+  for (std::size_t i = 0; i < 6; ++i)
+    EXPECT_DOUBLE_EQ(loss(w_, {allLosses()[i].kind, NanPolicy::kPropagate}), expected[i]) << i;
 }
 
 TEST_F(LossOfColumn, FollowsThePolicy) {
@@ -168,13 +167,14 @@ TEST_F(LossOfColumn, FollowsThePolicy) {
   EXPECT_DOUBLE_EQ(loss(w_, {LossKind::kMse, NanPolicy::kSkip}), (1 + 3 * 4.0) / 4);
   EXPECT_DOUBLE_EQ(loss(w_, {LossKind::kSse, NanPolicy::kSkip}), 13);
   EXPECT_EQ(losses(w_, {LossKind::kMse, NanPolicy::kSkip}).value().valid_rows[0], 2U);
-  for (const LossKind kind : kKinds) {
+  for (const LossInfo& info : allLosses()) {
+    const LossKind kind = info.kind;
     EXPECT_EQ(loss(w_, {kind, NanPolicy::kReject}), kind == LossKind::kR2 ? -kInfinity : kInfinity);
   }
   w_.columns = {{kInfinity, 1, 1, 1}};
   EXPECT_EQ(loss(w_, {LossKind::kMse, NanPolicy::kPropagate}), kInfinity);
   w_.columns = {{std::nan(""), -kInfinity, kInfinity, kInfinity}};
-  for (const LossKind kind : kKinds) EXPECT_TRUE(std::isnan(loss(w_, {kind, NanPolicy::kSkip})));
+  for (const LossInfo& info : allLosses()) EXPECT_TRUE(std::isnan(loss(w_, {info.kind, NanPolicy::kSkip})));
 }
 
 TEST_F(LossOfColumn, RejectTakesWhatIsFinite) {
@@ -217,7 +217,8 @@ TEST_F(LossOfColumn, StaysCloseToASumInDouble) {
 }
 
 TEST(LossSpecOf, SaysWhatAKernelSums) {
-  for (const LossKind kind : kKinds) {
+  for (const LossInfo& info : allLosses()) {
+    const LossKind kind = info.kind;
     for (const bool weighted : {false, true}) {
       const LossTerm term = kind == LossKind::kMae ? LossTerm::kAbsolute : LossTerm::kSquared;
       EXPECT_EQ(lossSpec({kind, NanPolicy::kPropagate}, weighted), (LossSpec{term, weighted, false}));

@@ -13,8 +13,6 @@
 namespace srjit {
 namespace {
 
-constexpr LossKind kLossKinds[] = {LossKind::kSse, LossKind::kMse,  LossKind::kRmse,
-                                   LossKind::kMae, LossKind::kNmse, LossKind::kR2};
 constexpr NanPolicy kNanPolicies[] = {NanPolicy::kPropagate, NanPolicy::kSkip, NanPolicy::kReject};
 
 class DirectTierOf : public testing::TestWithParam<Precision> {};
@@ -39,7 +37,8 @@ TEST_P(DirectTierOf, SumsLossesAsTheCpuDoes) {
   for (const std::size_t rows : {1, 129, 1300}) {
     for (const bool weighted : {false, true}) {
       const Workload w = directWorkload(rows, 12, rows, weighted, GetParam());
-      for (const LossKind kind : kLossKinds) {
+      for (const LossInfo& info : allLosses()) {
+        const LossKind kind = info.kind;
         for (const NanPolicy nan : kNanPolicies) {
           const LossOptions options{kind, nan};
           expectSameLosses(lossesOf(gpu, w, Tier::kDirect, options), lossesOf(cpu, w, Tier::kInterpret, options),

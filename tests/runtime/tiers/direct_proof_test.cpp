@@ -12,9 +12,10 @@ namespace srjit {
 namespace {
 
 /// Images of direct code that a proof loads, of both shapes: for predictions, and for each kind of losses.
-constexpr std::size_t kProofLosses = 8, kProofModules = 2 * (1 + kProofLosses);
+/// With weights and without, with rows left out and without, every term.
+const std::size_t kProofLosses = 4 * allLossTerms().size(), kProofModules = 2 * (1 + kProofLosses);
 /// Its launches, for code of both shapes: predictions from adjacent and from strided values; losses.
-constexpr std::size_t kProofLaunches = 2 * (2 + kProofLosses);
+const std::size_t kProofLaunches = 2 * (2 + kProofLosses);
 
 /// Every sum becomes a difference.
 void negateSums(std::vector<sass::Instruction>& code, unsigned) {

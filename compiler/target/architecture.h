@@ -1,0 +1,48 @@
+// The facts of architectures.def. Thread-safe: no state.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+namespace srjit {
+
+/// Architectures whose machine instructions have one form.
+enum class IsaGeneration : std::uint8_t {
+#define SRJIT_GENERATION(id, parameters, descriptor, recent, reserved, flags, masks) id,
+#include "compiler/target/architectures.def"
+};
+
+struct GenerationInfo {
+  std::uint16_t parameters, descriptor;  ///< offsets in constant bank 0
+  bool has_recent_layout;                ///< of cubins, as what follows
+  std::uint8_t reserved_bytes, flags;
+  bool has_masks;
+};
+
+struct Architecture {
+  unsigned number;        ///< 90 of sm_90
+  std::string_view name;  ///< "sm_90"
+  IsaGeneration generation;
+  bool has_ptx;            ///< whether LLVM writes PTX for it
+  bool has_direct_code;    ///< whether its machine instructions were verified
+  bool has_async_copies;   ///< cp.async
+  bool has_fixed_doubles;  ///< latencies of double instructions
+  std::uint8_t predicate_delay;
+  std::uint32_t compatibility, workarounds;  ///< in cubins
+};
+
+/// All rows, ascending.
+std::span<const Architecture> allArchitectures() noexcept;
+/// The row of the number, or the one before it for a number without a row; the first for what is older than all.
+const Architecture& architectureOf(unsigned number) noexcept;
+/// The row of "sm_90", by name; one of deviceArchitectures().
+const Architecture& architectureOf(std::string_view name) noexcept;
+const GenerationInfo& infoOf(IsaGeneration generation) noexcept;
+
+/// The names of architectures PTX can be made for, and the numbers of those that have direct code; ascending.
+std::span<const std::string_view> deviceArchitectures() noexcept;
+std::span<const unsigned> directArchitectures() noexcept;
+
+}  // namespace srjit
