@@ -80,7 +80,7 @@ class CheckLayers(unittest.TestCase):
         self.assert_found({"runtime/host/run.cpp": '#include "runtime/cuda/driver.h"\n'}, "runtime/host/run.cpp:1:", "door")
 
     def test_rooms_in_the_wrong_order(self):
-        self.assert_found({"compiler/sass/encode.cpp": '#include "compiler/direct/emitter.h"\n'}, "no other room")
+        self.assert_found({"compiler/sass/encode.cpp": '#include "compiler/direct/emitter.h"\n'}, "which may include compiler/target")
 
     def test_room_of_an_earlier_layer(self):
         self.assert_found({"runtime/cuda/driver.cpp": '#include "compiler/sass/encode.h"\n'}, "compiler/kernels")

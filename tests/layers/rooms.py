@@ -11,8 +11,8 @@ LAYERS = ["ir", "passes", "compiler", "runtime", "tools"]
 
 # Room: what it owns, and what it may include.
 ROOMS = {
-    "compiler/target": ("the architectures of NVIDIA's GPUs", []),
     "compiler/lowering": ("operators as LLVM IR, the tree of a loss, scopes of calls of LLVM", []),
+    "compiler/target": ("the architectures of NVIDIA's GPUs", []),
     "compiler/nvptx": ("LLVM modules for GPUs, straight-line kernels, libdevice", ["compiler/target", "compiler/lowering"]),
     "compiler/interpreter": ("handlers, bytecode and the kernel of the GPU's interpreter",
                              ["compiler/target", "compiler/lowering", "compiler/nvptx"]),
