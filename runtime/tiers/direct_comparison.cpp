@@ -39,11 +39,11 @@ constexpr std::uint64_t kSeed = 20261122;
 Token randomLeaf(Random& random) {
   switch (random.below(4)) {
     case 0:
-      return Token::parameter(random.below(2));
+      return Token::parameter(static_cast<std::uint32_t>(random.below(2)));
     case 1:
       return Token::constant((static_cast<double>(random.below(2000)) - 1000) / 64);
     default:
-      return Token::variable(random.below(kColumns));
+      return Token::variable(static_cast<std::uint32_t>(random.below(kColumns)));
   }
 }
 
