@@ -1,6 +1,8 @@
 #include "ir/losses.h"
 
+#include <algorithm>
 #include <cstddef>
+#include <iterator>
 
 namespace srjit {
 namespace {
@@ -16,6 +18,12 @@ constexpr LossTermInfo kTerms[] = {
 #define SRJIT_LOSS_TERM(id, name, value) {LossTerm::id, name},
 #include "ir/losses.def"
 };
+
+static_assert(std::ranges::all_of(kTerms,
+                                  [](const LossTermInfo& term) {
+                                    return std::ranges::find(kLosses, term.term, &LossInfo::term) != std::end(kLosses);
+                                  }),
+              "a term of losses.def belongs to no loss");
 
 }  // namespace
 

@@ -391,10 +391,16 @@ Program Engine::compile(std::span<const Expression> expressions, const CompileOp
   });
   state->made = made.ok();
   if (!made) {
-    // What it may read would keep columns from others.
-    auto without_columns = std::make_shared<ProgramSource>(*source);
-    without_columns->subtrees.reset();
-    state->source = std::move(without_columns);
+    if (source->subtrees != nullptr) {
+      // What it may read would keep columns from others.
+      const Status dropped = guarded([&]() -> Status {
+        auto without_columns = std::make_shared<ProgramSource>(*source);
+        without_columns->subtrees.reset();
+        state->source = std::move(without_columns);
+        return okStatus();
+      });
+      static_cast<void>(dropped);  // without memory for the copy, the columns are free when the program is gone
+    }
     state->failures.clear();
     for (std::size_t i = 0; i < expressions.size(); ++i) state->failures.push_back({i, made.error()});
   }

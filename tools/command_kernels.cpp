@@ -178,7 +178,7 @@ Runner definePtx(CLI::App& app) {
   addGraphOptions(app, *options);
   addDeviceOptions(app, *options);
   addLengthOption(app, *options, kDeviceLength);
-  app.footer("Needs no GPU. The kernel's geometry and parameters are described in compiler/nvptx/options.h.\n" +
+  app.footer("Needs no GPU. The kernel's geometry and parameters are described in compiler/nvptx/ and compiler/interpreter/kernel.h.\n" +
              std::string(kDivision) +
              "Examples:\n"
              "  sr-jit ptx 'x0*x1 + 2'\n"

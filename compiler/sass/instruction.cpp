@@ -296,7 +296,9 @@ bool isAvailable(Form form, unsigned architecture) noexcept {
 }
 
 Timing timingOf(Form form, unsigned architecture) noexcept {
-  const bool is_fixed = infoOf(form).pipe == Pipe::kDouble && architectureOf(architecture).has_fixed_doubles;
+  // Of an architecture without a row the longer waits are assumed.
+  const Architecture& row = architectureOf(architecture);
+  const bool is_fixed = infoOf(form).pipe == Pipe::kDouble && row.has_fixed_doubles && row.number == architecture;
   return is_fixed ? Timing::kFixed : infoOf(form).timing;
 }
 

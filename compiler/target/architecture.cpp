@@ -1,8 +1,10 @@
 #include "compiler/target/architecture.h"
 
 #include <algorithm>
+#include <array>
+#include <cassert>
 #include <iterator>
-#include <vector>
+#include <type_traits>
 
 namespace srjit {
 namespace {
@@ -31,6 +33,20 @@ constexpr Architecture kArchitectures[] = {
 };
 static_assert(std::ranges::is_sorted(kArchitectures, {}, &Architecture::number));
 
+/// The `field` of those rows that have a property; made by the compiler, so that it lives as long as the process.
+template <bool Architecture::* kHas, auto kField>
+constexpr auto select() {
+  constexpr auto kCount = static_cast<std::size_t>(std::ranges::count(kArchitectures, true, kHas));
+  std::array<std::remove_cvref_t<decltype(kArchitectures[0].*kField)>, kCount> fields{};
+  std::size_t next = 0;
+  for (const Architecture& row : kArchitectures) {
+    if (row.*kHas) fields[next++] = row.*kField;
+  }
+  return fields;
+}
+constexpr auto kPtxNames = select<&Architecture::has_ptx, &Architecture::name>();
+constexpr auto kDirectNumbers = select<&Architecture::has_direct_code, &Architecture::number>();
+
 }  // namespace
 
 std::span<const Architecture> allArchitectures() noexcept { return kArchitectures; }
@@ -41,33 +57,16 @@ const Architecture& architectureOf(unsigned number) noexcept {
 }
 
 const Architecture& architectureOf(std::string_view name) noexcept {
-  return *std::ranges::find(kArchitectures, name, &Architecture::name);
+  const auto found = std::ranges::find(kArchitectures, name, &Architecture::name);
+  assert(found != std::end(kArchitectures));
+  return *found;
 }
 
 const GenerationInfo& infoOf(IsaGeneration generation) noexcept {
   return kGenerations[static_cast<std::size_t>(generation)];
 }
 
-std::span<const std::string_view> deviceArchitectures() noexcept {
-  static const std::vector<std::string_view> names = [] {
-    std::vector<std::string_view> found;
-    for (const Architecture& row : kArchitectures) {
-      if (row.has_ptx) found.push_back(row.name);
-    }
-    return found;
-  }();
-  return names;
-}
-
-std::span<const unsigned> directArchitectures() noexcept {
-  static const std::vector<unsigned> numbers = [] {
-    std::vector<unsigned> found;
-    for (const Architecture& row : kArchitectures) {
-      if (row.has_direct_code) found.push_back(row.number);
-    }
-    return found;
-  }();
-  return numbers;
-}
+std::span<const std::string_view> deviceArchitectures() noexcept { return kPtxNames; }
+std::span<const unsigned> directArchitectures() noexcept { return kDirectNumbers; }
 
 }  // namespace srjit

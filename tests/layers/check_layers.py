@@ -71,11 +71,10 @@ def check_door(root, source, name, installed):
         if not rooms_of(layer) or (root / name).resolve() in installed:
             return None
         return f'"{name}" lies in the root of {layer}/ and is not installed: it is no room\'s to include'
-    named = [other for other in allowed if other.startswith(layer + "/")]
-    own_layer = source.startswith(layer + "/")
-    if target in allowed or (not own_layer and not named):
+    if target in allowed:
         return None
-    return f'"{name}" is not behind a door of {room}/, which may include {", ".join(named) or "no other room"}'
+    named = [other for other in allowed if other.startswith(layer + "/")]
+    return f'"{name}" is not behind a door of {room}/, which may include {", ".join(named) or "no room"} of {layer}/'
 
 
 def check_library(layer, name):
@@ -87,6 +86,15 @@ def check_library(layer, name):
         if pattern.match(name):
             return None if first in reach else f"<{name}> is of {library}, which is allowed from {first}/ on"
     return None
+
+
+def unused_doors(root):
+    """Rooms that a room may include, and does not."""
+    for room, (_, allowed) in ROOMS.items():
+        used = {room_of(name) for path in (root / room).rglob("*") if path.suffix in SOURCES
+                for _, quoted, name in includes_of(path) if quoted}
+        for other in sorted(set(allowed) - used):
+            yield f"tests/layers/rooms.py:1: {room} may include {other}, and does not"
 
 
 def check_names(root):
@@ -154,7 +162,7 @@ def main():
     parser.add_argument("root", type=pathlib.Path)
     parser.add_argument("--installed", nargs="*", default=[])
     arguments = parser.parse_args()
-    found = check(arguments.root, arguments.installed)
+    found = [*check(arguments.root, arguments.installed), *unused_doors(arguments.root)]
     print("\n".join(found) if found else "every include follows the order of the layers")
     return 1 if found else 0
 

@@ -122,7 +122,7 @@ def main():
     if arguments.check.read_text(encoding="utf-8") == drawn:
         return 0
     print(f"{arguments.check} is not what the sources say: draw it again with "
-          "tests/layers/draw_rooms.py . >docs/rooms.svg")
+          "python3 -B tests/layers/draw_rooms.py . >docs/rooms.svg")
     return 1
 
 

@@ -1,9 +1,8 @@
 """What may include what: the layers from left to right, and the rooms of those that have some.
 
 A layer may include itself and the layers to its left. A room is a folder of a layer. It may include the rooms named
-behind it, the installed headers of its own layer, which lie in the layer's root, and, of the layers to its left, all of
-those without rooms, and the rooms named or, if none of that layer is named, all. A room is named after those that it
-includes, so there is no cycle. Sources in the root of a layer, and headers there that are not installed, may include
+behind it, of its own layer and of layers to its left, the installed headers of its layer, which lie in the layer's root,
+and all layers to its left that have no rooms. A room is named after those that it includes, so there is no cycle. Sources in the root of a layer, and headers there that are not installed, may include
 every room of the layer, and no room may include them.
 """
 
@@ -26,16 +25,19 @@ ROOMS = {
                      ["compiler/target", "compiler/nvptx", "compiler/kernels", "runtime/platform"]),
     "runtime/cache": ("images of kernels in memory and on disk", ["compiler/kernels", "runtime/platform"]),
     "runtime/evaluation": ("what is evaluated: program, graphs, rows, losses; and the seam to a device",
-                           ["compiler/lowering", "compiler/interpreter", "compiler/kernels", "runtime/platform"]),
+                           ["compiler/lowering", "compiler/kernels", "runtime/platform"]),
     "runtime/host": ("evaluation on the processor",
-                     ["compiler/lowering", "compiler/host", "compiler/kernels", "runtime/platform", "runtime/evaluation"]),
+                     ["compiler/host", "compiler/kernels", "runtime/evaluation"]),
     "runtime/gpu": ("data, code and runs on a GPU",
-                    ["runtime/platform", "runtime/cuda", "runtime/cache", "runtime/evaluation"]),
+                    ["compiler/target", "compiler/lowering", "compiler/nvptx", "compiler/interpreter", "compiler/sass",
+                     "compiler/direct", "compiler/kernels", "runtime/platform", "runtime/cuda", "runtime/cache",
+                     "runtime/evaluation"]),
     "runtime/subtrees": ("values of subtrees that are kept in spare columns",
-                         ["runtime/platform", "runtime/cuda", "runtime/evaluation", "runtime/gpu"]),
+                         ["compiler/interpreter", "compiler/direct", "runtime/platform", "runtime/evaluation",
+                          "runtime/gpu"]),
     "runtime/tiers": ("which code serves a program, what is made in the background, the direct tier's self-test",
-                      ["runtime/platform", "runtime/cuda", "runtime/cache", "runtime/evaluation", "runtime/host",
-                       "runtime/gpu", "runtime/subtrees"]),
+                      ["compiler/direct", "compiler/kernels", "runtime/platform", "runtime/cuda", "runtime/cache",
+                       "runtime/evaluation", "runtime/host", "runtime/gpu", "runtime/subtrees"]),
 }
 
 # Folders of tests/ that other layers may include, and who.

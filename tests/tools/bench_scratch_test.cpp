@@ -18,7 +18,7 @@ void runIn(const std::string& temporary) {
 }
 
 // No process has a number above 4,194,304.
-TEST(BenchScratch, RemovesWhatItsOwnKilledRunsLeft) {
+TEST(BenchScratchSlow, RemovesWhatItsOwnKilledRunsLeft) {
   const Scratch scratch;
   for (const char* const name : {"srjit-gpu-bench-4194305-abcdef", "srjit-gpu-bench-notes", "srjit-gpu-bench-4194305",
                                  "srjit-gpu-bench-4194306-abcdef"}) {

@@ -144,18 +144,28 @@ TEST_F(LossOfColumn, LeavesOutWeightsInTheTree) {
 TEST_F(LossOfColumn, MeansWhatItsNameSays) {
   w_.columns = {{1, 2, 3, 8}};
   w_.target = {1, 4, 3, 4};  // differences 0 -2 0 4; mean 3, variance (4 + 1 + 0 + 1) / 4
-  const double expected[] = {20, 5, std::sqrt(5.0), 1.5, 5 / 1.5, 1 - 5 / 1.5};
-  for (std::size_t i = 0; i < 6; ++i)
-    EXPECT_DOUBLE_EQ(loss(w_, {allLosses()[i].kind, NanPolicy::kPropagate}), expected[i]) << i;
+  for (const auto& [kind, expected] : {std::pair(LossKind::kSse, 20.0),
+                                       {LossKind::kMse, 5.0},
+                                       {LossKind::kRmse, std::sqrt(5.0)},
+                                       {LossKind::kMae, 1.5},
+                                       {LossKind::kNmse, 5 / 1.5},
+                                       {LossKind::kR2, 1 - 5 / 1.5}}) {
+    EXPECT_DOUBLE_EQ(loss(w_, {kind, NanPolicy::kPropagate}), expected) << infoOf(kind).name;
+  }
 }
 
 TEST_F(LossOfColumn, WeighsRows) {
   w_.columns = {{1, 2, 3, 8}};
   w_.target = {1, 4, 3, 4};
   w_.weights = {0, 1, 2, 1};  // mean (4 + 6 + 4) / 4 = 3.5, variance (0.25 + 0.5 + 0.25) / 4
-  const double expected[] = {20, 5, std::sqrt(5.0), 1.5, 5 / 0.25, 1 - 5 / 0.25};
-  for (std::size_t i = 0; i < 6; ++i)
-    EXPECT_DOUBLE_EQ(loss(w_, {allLosses()[i].kind, NanPolicy::kPropagate}), expected[i]) << i;
+  for (const auto& [kind, expected] : {std::pair(LossKind::kSse, 20.0),
+                                       {LossKind::kMse, 5.0},
+                                       {LossKind::kRmse, std::sqrt(5.0)},
+                                       {LossKind::kMae, 1.5},
+                                       {LossKind::kNmse, 5 / 0.25},
+                                       {LossKind::kR2, 1 - 5 / 0.25}}) {
+    EXPECT_DOUBLE_EQ(loss(w_, {kind, NanPolicy::kPropagate}), expected) << infoOf(kind).name;
+  }
 }
 
 TEST_F(LossOfColumn, FollowsThePolicy) {
@@ -169,7 +179,7 @@ TEST_F(LossOfColumn, FollowsThePolicy) {
   EXPECT_EQ(losses(w_, {LossKind::kMse, NanPolicy::kSkip}).value().valid_rows[0], 2U);
   for (const LossInfo& info : allLosses()) {
     const LossKind kind = info.kind;
-    EXPECT_EQ(loss(w_, {kind, NanPolicy::kReject}), kind == LossKind::kR2 ? -kInfinity : kInfinity);
+    EXPECT_EQ(loss(w_, {kind, NanPolicy::kReject}), info.worst);
   }
   w_.columns = {{kInfinity, 1, 1, 1}};
   EXPECT_EQ(loss(w_, {LossKind::kMse, NanPolicy::kPropagate}), kInfinity);
@@ -220,7 +230,7 @@ TEST(LossSpecOf, SaysWhatAKernelSums) {
   for (const LossInfo& info : allLosses()) {
     const LossKind kind = info.kind;
     for (const bool weighted : {false, true}) {
-      const LossTerm term = kind == LossKind::kMae ? LossTerm::kAbsolute : LossTerm::kSquared;
+      const LossTerm term = info.term;
       EXPECT_EQ(lossSpec({kind, NanPolicy::kPropagate}, weighted), (LossSpec{term, weighted, false}));
       EXPECT_EQ(lossSpec({kind, NanPolicy::kSkip}, weighted), (LossSpec{term, weighted, true}));
       EXPECT_EQ(lossSpec({kind, NanPolicy::kReject}, weighted), (LossSpec{term, weighted, true}));
