@@ -178,11 +178,13 @@ Runner definePtx(CLI::App& app) {
   addGraphOptions(app, *options);
   addDeviceOptions(app, *options);
   addLengthOption(app, *options, kDeviceLength);
-  app.footer("Needs no GPU. The kernel's geometry and parameters are described in compiler/nvptx/ and compiler/interpreter/kernel.h.\n" +
-             std::string(kDivision) +
-             "Examples:\n"
-             "  sr-jit ptx 'x0*x1 + 2'\n"
-             "  sr-jit ptx --kernel interpreter --math fast --arch sm_80 'exp(x0)/x1'");
+  app.footer(
+      "Needs no GPU. Geometry and parameters of kernels are described in compiler/nvptx/ and "
+      "compiler/interpreter/kernel.h.\n" +
+      std::string(kDivision) +
+      "Examples:\n"
+      "  sr-jit ptx 'x0*x1 + 2'\n"
+      "  sr-jit ptx --kernel interpreter --math fast --arch sm_80 'exp(x0)/x1'");
   return [options] {
     return showKernel(*options, deviceCode(*options),
                       [&](const KernelInput& input) { return ptxText(input, *options); });

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Checks a machine with a GPU: tests, compute-sanitizer where it is found, and the benchmark of docs/performance.md.
+# Checks a machine with a GPU: tests, compute-sanitizer where it is found, and the benchmark of docs/measurements.md.
 # Needs nothing but the programs of the preset `static` (docs/contributing.md), which may have been built elsewhere.
 #
 #   tools/gpu-check.sh [DIR]     DIR holds sr-jit, test_gpu and sr-jit-gpu-bench (build/static)

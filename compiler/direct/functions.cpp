@@ -1,5 +1,5 @@
-// The short forms of functions: those of f32 `fast`, which give the bits of approximate.cpp as the assembler lowers
-// them, and correctly rounded division and square root.
+// The short forms of functions: those of f32 `fast`, which give the bits of compiler/lowering/approximate.cpp as the
+// assembler lowers them, and correctly rounded division and square root.
 #include <bit>
 #include <cmath>
 #include <limits>
@@ -57,7 +57,7 @@ Value Builder::approximation(Function function, const Value& x, const Value& y) 
   }
 }
 
-// As Emitter::pow in approximate.cpp, which says why.
+// As Emitter::pow in compiler/lowering/approximate.cpp, which says why.
 Value Builder::power(const Value& x, const Value& y) {
   const Value power = special(Mufu::kExp2, multiply(y, special(Mufu::kLog2, x.magnitude())));
   const bool never_negative = x.isLiteral() ? x.literal() >= 0 : x.isMagnitude() && !x.isNegated();

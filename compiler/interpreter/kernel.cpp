@@ -1,10 +1,5 @@
 #include "compiler/interpreter/kernel.h"
 
-// LLVM 19's NVPTX back end turns a switch into a tree of compares, so the dispatch is a callbr to inline assembly that
-// ends in brx.idx over a table of labels. There is one dispatch block: a brx.idx per handler would copy the table to
-// every site. The next token is fetched before the branch, so that its latency overlaps the handler. Registers are
-// allocas here and become registers by SROA, since every handler knows its stack height.
-
 #include <array>
 #include <string>
 #include <vector>
@@ -27,6 +22,10 @@ using Kind = Handler::Kind;
 using llvm::BasicBlock;
 using llvm::Value;
 
+// LLVM 19's NVPTX back end turns a switch into a tree of compares, so the dispatch is a callbr to inline assembly that
+// ends in brx.idx over a table of labels. There is one dispatch block: a brx.idx per handler would copy the table to
+// every site. The next token is fetched before the branch, so that its latency overlaps the handler. Registers are
+// allocas here and become registers by SROA, since every handler knows its stack height.
 class InterpreterEmitter {
  public:
   InterpreterEmitter(const HandlerTable& table, const DeviceOptions& options, DeviceModule& made, llvm::IRBuilder<>& b)

@@ -5,6 +5,7 @@
 #include <vector>
 
 namespace srjit {
+
 std::string_view nameOf(OpFamily family) noexcept {
   return family == OpFamily::kArithmetic ? "arithmetic" : family == OpFamily::kCommon ? "common" : "all";
 }

@@ -28,7 +28,8 @@ class ImageMaker {
  public:
   virtual ~ImageMaker() = default;
 
-  /// The kernels that compiler/nvptx/options.h describes, for options.arch. Errors: as there, and the assembler's.
+  /// The kernels of compiler/nvptx/rows_kernel.h, compiler/interpreter/kernel.h and compiler/nvptx/totals_kernel.h, for
+  /// options.arch. Errors: as there, and the assembler's.
   virtual Result<KernelImage> rows(std::span<const Dag> dags, const DeviceOptions& options) const = 0;
   virtual Result<KernelImage> interpreter(const HandlerTable& table, const DeviceOptions& options) const = 0;
   virtual Result<KernelImage> totals(const DeviceOptions& options) const = 0;

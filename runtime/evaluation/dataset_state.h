@@ -16,7 +16,7 @@ namespace srjit {
 class DeviceData;
 class DeviceSubtrees;
 
-/// Columns, target and weights in the engine's precision in one allocation, each of paddedRows() elements and each on a
+/// Columns, target and weights in the engine's precision in one allocation, each of padded_rows elements and each on a
 /// cache line. Rows past the end repeat the last row, so that padding meets no value that the data do not have; weights
 /// past the end are 0.
 struct Dataset::State {

@@ -4,6 +4,7 @@
 #include <limits>
 
 namespace srjit {
+
 LossSpec lossSpec(const LossOptions& options, bool weighted) {
   return {
       .term = infoOf(options.kind).term, .weighted = weighted, .skip_invalid = options.nan != NanPolicy::kPropagate};

@@ -12,7 +12,7 @@
 
 namespace srjit {
 
-/// Seconds. Nodes are the tokens of expressions as they were given; a node-row is one of them for one row.
+/// Seconds. Nodes are the tokens of expressions as they were given; a node-row is one node evaluated for one row.
 struct DeviceCosts {
   double interpret = 0;  ///< of the device, per node-row
   double direct = 0;     ///< of the device, per node-row
@@ -22,11 +22,11 @@ struct DeviceCosts {
 };
 
 /// What to expect before anything was measured: an H200, f32 fast, population "mixed", losses, commit 1283245, but for
-/// rounding; later code is as quick or quicker (docs/performance.md). In node-rows a second, with arithmetic in
+/// rounding; later code is as quick or quicker (docs/measurements.md). In node-rows per second, with arithmetic in
 /// brackets: interpreter 4.94 T (10.2) and direct code 8.3 T (21.4) at 10,000 x 10,860, compiled kernels 9.6 T (22.0)
 /// at 256 x 1,000,000. For an expression of 30 nodes: 5.1 us of a core to write and load direct code from graphs, that
-/// is 0.17 us a node, to which passes and encoding add up to 0.5 us a node (the page's table of the CPU engine),
-/// rounded up; and 2.6 ms to compile, 87 us a node, rounded up. Where f64 or library functions make the tiers slower,
+/// is 0.17 us per node, to which passes and encoding add up to 0.5 us per node (the page's table of the CPU engine),
+/// rounded up; and 2.6 ms to compile, 87 us per node, rounded up. Where f64 or library functions make the tiers slower,
 /// they do so alike.
 inline constexpr DeviceCosts kTypicalCosts = {
     .interpret = 1 / 4.95e12, .direct = 1 / 8e12, .compiled = 1 / 9.5e12, .write = 1e-6, .compile = 100e-6};
@@ -36,8 +36,8 @@ constexpr double writingSeconds(const DeviceCosts& costs, double nodes, std::siz
   return costs.write * nodes / static_cast<double>(cores);
 }
 
-/// Time for a node of compiled kernels that are in the cache, from graph to loaded kernel: 18 to 23 ms for 4,096
-/// expressions of 30 nodes from disk (docs/performance.md, H200). One thread loads one module after another, so the
+/// Time per node of compiled kernels that are in the cache, from graph to loaded kernel: 18 to 23 ms for 4,096
+/// expressions of 30 nodes from disk (docs/measurements.md, H200). One thread loads one module after another, so the
 /// number of cores does not count.
 inline constexpr double kLoadSecondsPerNode = 0.17e-6;
 
@@ -53,8 +53,8 @@ constexpr double compileSeconds(const DeviceCosts& costs, double nodes, std::siz
   return kernels == 0 ? 0 : static_cast<double>(rounds) * costs.compile * nodes / static_cast<double>(kernels);
 }
 
-/// Whether making code that takes `better` a node-row is worth beginning beside code that takes `serving`: it is there
-/// before the expected evaluations are over, and faster by enough to be sure of it.
+/// Whether making code that takes `better` per node-row is worth beginning beside code that takes `serving`: it is
+/// there before the expected evaluations are over, and faster by enough to be sure of it.
 constexpr bool makingPays(double serving, double better, double passes, double node_rows, double making_seconds) {
   return passes * node_rows * serving > making_seconds && better < 0.9 * serving;
 }

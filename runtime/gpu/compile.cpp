@@ -20,7 +20,7 @@
 namespace srjit {
 namespace {
 
-// Blocks a multiprocessor of f32 and of f64, as measured on an H200 (docs/performance.md).
+// Blocks a multiprocessor of f32 and of f64, as measured on an H200 (docs/experiments.md).
 constexpr unsigned kMinBlocks = 4, kMinBlocksWide = 2;
 
 /// What spilling may cost, as a part of a kernel's instructions, before it is made again in halves. The assembler
@@ -195,7 +195,7 @@ DeviceCode compileForDevice(const CodeRequest& request, const KernelPlan& plan, 
   interpreted.insert(interpreted.end(), plan.too_long.begin(), plan.too_long.end());
   std::deque<Batch> batches;
   for (std::size_t m = 0; m < plan.modules(); ++m) batches.emplace_back(request, kind, cancelled, plan.module(m));
-  // By one thread: where others read at the same time, both they and the driver take longer (docs/performance.md).
+  // By one thread: where others read at the same time, both they and the driver take longer (docs/experiments.md).
   for (Batch& batch : batches) batch.loadCached();
   tbb::parallel_for(std::size_t{0}, batches.size(), [&](std::size_t b) { batches[b].make(); });
 

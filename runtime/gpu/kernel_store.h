@@ -35,7 +35,7 @@ struct LoadSeconds {
 /// registers, and so blocks on a multiprocessor: 5 % of the speed on an H200.
 inline constexpr unsigned kInterpreterDepth = 4;
 
-/// Which operators an interpreter has, of three nested sets (compiler/interpreter/handler_table.h), and its stack.
+/// Which operators an interpreter has, of three nested sets (compiler/interpreter/op_family.h), and its stack.
 struct InterpreterVariant {
   OpFamily family = OpFamily::kAll;
   unsigned rows_per_thread = 8;

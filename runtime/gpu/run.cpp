@@ -46,7 +46,7 @@ InterpreterGeometry chooseGeometry(const InterpreterCode& code, const Interprete
   // Blocks that a multiprocessor should hold at once.
   constexpr std::size_t kResidentBlocks = 5;
   // Blocks that each multiprocessor gets in all: many, so that none idles while another has its last ones; but fewer,
-  // if warps had too few programs then to be worth copying columns for (docs/performance.md).
+  // if warps had too few programs then to be worth copying columns for (docs/experiments.md).
   constexpr std::size_t kManyBlocks = 40, kFewBlocks = 10, kFewPrograms = 8, kMaxProgramsPerWarp = 64;
   const auto strips = [&](unsigned k) { return ceilDivide(rows, std::size_t{kWarpLanes} * k); };
   const auto cost = [&](unsigned k) { return strips(k) * dispatchCost(k); };

@@ -9,8 +9,8 @@
 
 namespace srjit {
 
-/// Runs `body` and turns exhausted memory and what it throws into an Error; what the public interface does, and what
-/// background work does, goes through here.
+/// Runs `body`. An ErrorException becomes its Error; exhausted memory and any other exception become one of kMachine.
+/// Every call of the public interface and all background work goes through here.
 template <class Body>
 auto guarded(Body&& body) -> decltype(body()) {
   try {

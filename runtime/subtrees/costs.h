@@ -16,7 +16,7 @@ struct SubtreeUse {
 };
 
 /// Seconds that loading four bytes takes when all multiprocessors do nothing else: 1.2e12 a second come from an H200's
-/// memory, 1.4e12 from its second cache (docs/performance.md). A kernel that computes beside it hides a part, so this
+/// memory, 1.4e12 from its second cache (docs/measurements.md). A kernel that computes beside it hides a part, so this
 /// keeps too little rather than too much.
 inline constexpr double kReadSeconds = 1 / 1.2e12;
 
@@ -36,12 +36,12 @@ constexpr double subtreeReads(Tier tier, double kernels, double programs) {
   return tier == Tier::kInterpret ? programs / kProgramsPerRead : kernels;
 }
 
-/// The cost a token of a tier.
+/// The cost per token and row of a tier.
 constexpr double costOf(const DeviceCosts& costs, Tier tier) {
   return tier == Tier::kDirect ? costs.direct : tier == Tier::kCompile ? costs.compiled : costs.interpret;
 }
 
-/// Seconds of one core a node of a graph that is written anew so as to read something: 35e-9 to 40e-9 on a 2-core
+/// Seconds of one core per node of a graph that is rewritten so as to read something: 35e-9 to 40e-9 on a 2-core
 /// virtual machine, 2026-11-22.
 inline constexpr double kRewriteSeconds = 40e-9;
 

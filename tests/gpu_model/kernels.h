@@ -1,5 +1,6 @@
-// Models of the kernels that compiler/nvptx/options.h describes: the same memory, the same trees of sums, computed by
-// the rows of the operator table on the host, in the kernel's precision. Library functions are the host's.
+// Models of kernels (compiler/nvptx/rows_kernel.h, totals_kernel.h, compiler/interpreter/kernel.h): the same memory,
+// the same trees of sums, computed by the rows of the operator table on the host, in the kernel's precision. Library
+// functions are the host's.
 //
 // An image of models is a text that says all of what its kernels compute, so it survives any cache.
 #pragma once
@@ -24,7 +25,7 @@
 
 namespace srjit {
 
-/// A launch that breaks a rule of compiler/nvptx/options.h, or an access outside of memory.
+/// A launch that breaks a rule of those headers, or an access outside of memory.
 class ModelFault : public std::logic_error {
  public:
   using std::logic_error::logic_error;

@@ -1,4 +1,4 @@
-// sr-jit-gpu-bench: the figures of docs/performance.md for a GPU. `sr-jit bench gpu` starts it.
+// sr-jit-gpu-bench: the figures of docs/measurements.md for a GPU. `sr-jit bench gpu` starts it.
 #include <CLI/CLI.hpp>
 
 #include <signal.h>

@@ -1,7 +1,7 @@
 // What each of LLVM's passes buys in kernels for sm_90: the same code is made without one pass at a time. Time is that
 // of LLVM, from graphs to PTX; the counters are means over kernels (`ptx`, `sass`: instructions; `registers`; `stack`:
 // bytes of the frame), `differ` the kernels whose machine code is not that of all passes, and `assembler_ms` the
-// assembler's time for a kernel. docs/performance.md has a table.
+// assembler's time for a kernel. docs/experiments.md has a table.
 #include <map>
 #include <optional>
 #include <string>

@@ -1,5 +1,6 @@
 // The direct tier's code on the model of a warp, which checks timing as well: predictions against rows of the table in
-// float, bit for bit, or against the error bound; sums of losses against the tree that loss.h promises.
+// float, bit for bit, or against the error bound; sums of losses against the tree that compiler/lowering/loss.h
+// promises.
 #include "compiler/direct/emitter.h"
 #include "compiler/target/architecture.h"
 #include "ir/text.h"
@@ -268,7 +269,7 @@ TEST(Direct, QuotientsAndRootsAreRoundedCorrectly) {
   }
 }
 
-// The fast forms as approximate.cpp has them for a GPU, over the model's MUFU.
+// The fast forms as compiler/lowering/approximate.cpp has them for a GPU, over the model's MUFU.
 struct Fast {
   float v = 0;
   Fast(double x) : v(static_cast<float>(x)) {}

@@ -1,4 +1,4 @@
-// The models of kernels: they compute what compiler/nvptx/options.h says, and refuse launches that break its rules.
+// The models of kernels: they compute what the headers of the kernels say, and refuse launches that break its rules.
 #include "tests/gpu_model/kernels.h"
 #include "compiler/interpreter/kernel.h"
 #include "compiler/nvptx/options.h"

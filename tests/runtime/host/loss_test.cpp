@@ -18,7 +18,7 @@ T pairwise(std::vector<T> level) {
   return level[0];
 }
 
-/// The tree of loss.h, one number at a time.
+/// The tree of compiler/lowering/loss.h, one number at a time.
 template <class T>
 double treeSum(std::span<const T> items) {
   std::vector<double> chains(kSumChains, 0.0);
