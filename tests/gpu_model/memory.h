@@ -8,6 +8,7 @@
 #include <limits>
 #include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
@@ -18,22 +19,23 @@
 
 namespace srjit {
 
-inline void requireOfModel(bool holds, const std::string& rule) {
-  if (!holds) throw ModelFault(rule);
+/// The rule is formatted only if it is broken: models check every access of a kernel.
+template <class... Args>
+void requireOfModel(bool holds, fmt::format_string<Args...> rule, Args&&... args) {
+  if (!holds) throw ModelFault(fmt::format(rule, std::forward<Args>(args)...));
 }
 
 template <class T>
 std::span<T> elementsAt(ModelMemory& memory, std::uint64_t address, std::size_t count) {
   if (count == 0) return {};
-  requireOfModel(address % alignof(T) == 0,
-                 fmt::format("address {:#x} is not aligned to {} bytes", address, alignof(T)));
+  requireOfModel(address % alignof(T) == 0, "address {:#x} is not aligned to {} bytes", address, alignof(T));
   return {reinterpret_cast<T*>(memory.range(address, count * sizeof(T))), count};
 }
 
 /// A row of 16-byte aligned entries, as kernels load them: whole groups of four.
 template <class T>
 std::span<T> vectorAt(ModelMemory& memory, std::uint64_t address, std::size_t rows) {
-  requireOfModel(address % 16 == 0, fmt::format("address {:#x} is not aligned to 16 bytes", address));
+  requireOfModel(address % 16 == 0, "address {:#x} is not aligned to 16 bytes", address);
   return elementsAt<T>(memory, address, ceilDivide(rows, 4) * 4);
 }
 
@@ -59,8 +61,8 @@ struct ModelColumns {
       }
       return values;
     }
-    requireOfModel(column_stride % 4 == 0 && column_stride >= rows,
-                   fmt::format("a column stride of {} for {} rows", column_stride, rows));
+    requireOfModel(column_stride % 4 == 0 && column_stride >= rows, "a column stride of {} for {} rows", column_stride,
+                   rows);
     const auto source = vectorAt<T>(memory, address + column * column_stride * sizeof(T), rows);
     if (first < end) std::copy(source.begin() + first, source.begin() + end, values.begin());
     return values;
@@ -98,8 +100,8 @@ class ModelOutputs {
       }
       return;
     }
-    requireOfModel(arguments_[1] % 4 == 0 && arguments_[1] >= rows_,
-                   fmt::format("an output stride of {} for {} rows", arguments_[1], rows_));
+    requireOfModel(arguments_[1] % 4 == 0 && arguments_[1] >= rows_, "an output stride of {} for {} rows",
+                   arguments_[1], rows_);
     const auto out = vectorAt<T>(memory_, arguments_[0] + output * arguments_[1] * sizeof(T), rows_);
     std::copy_n(values.begin(), count, out.begin() + first);
     std::fill(out.begin() + first + count, out.begin() + std::min(out.size(), first + values.size()),
@@ -136,11 +138,11 @@ class ModelOutputs {
 };
 
 inline void requireBlocks(const ModelLaunch& launch, std::size_t x, std::size_t y) {
-  requireOfModel(launch.block == std::array<unsigned, 3>{kBlockThreads, 1, 1},
-                 fmt::format("a block of {} x {} x {} threads", launch.block[0], launch.block[1], launch.block[2]));
+  requireOfModel(launch.block == std::array<unsigned, 3>{kBlockThreads, 1, 1}, "a block of {} x {} x {} threads",
+                 launch.block[0], launch.block[1], launch.block[2]);
   requireOfModel(launch.grid == std::array<unsigned, 3>{static_cast<unsigned>(x), static_cast<unsigned>(y), 1},
-                 fmt::format("a grid of {} x {} x {} blocks instead of {} x {} x 1", launch.grid[0], launch.grid[1],
-                             launch.grid[2], x, y));
+                 "a grid of {} x {} x {} blocks instead of {} x {} x 1", launch.grid[0], launch.grid[1], launch.grid[2],
+                 x, y);
 }
 
 }  // namespace srjit

@@ -88,13 +88,13 @@ class Machine {
   template <class Put>
   void step(const DeviceToken& token, const Put& put) {
     const std::uint32_t number = token.code & DeviceToken::kHandlerMask;
-    requireOfModel(number < table_.handlers().size(), fmt::format("handler {} is not in the table", number));
+    requireOfModel(number < table_.handlers().size(), "handler {} is not in the table", number);
     const Handler& handler = table_.handlers()[number];
     using Kind = Handler::Kind;
     const bool any_height = handler.kind == Kind::kBody || handler.kind == Kind::kArgumentColumn ||
                             handler.kind == Kind::kArgumentParameter;
-    requireOfModel(any_height || handler.height == height_,
-                   fmt::format("handler {} of height {} at height {}", number, handler.height, height_));
+    requireOfModel(any_height || handler.height == height_, "handler {} of height {} at height {}", number,
+                   handler.height, height_);
     const std::uint32_t column = token.code >> DeviceToken::kColumnShift & DeviceToken::kColumnMask;
     switch (handler.kind) {
       case Kind::kPushColumn:
@@ -118,7 +118,7 @@ class Machine {
       case Kind::kPushResult:
         return push(argument(0));
       case Kind::kStoreSlot:
-        requireOfModel(column >= columns_.size(), fmt::format("column {} is written", column));
+        requireOfModel(column >= columns_.size(), "column {} is written", column);
         place(column) = pop();
         return;
       case Kind::kEnd:
@@ -138,15 +138,15 @@ class Machine {
   Rows& argument(unsigned i) { return i == 1 ? stack_.back() : arguments_.at(i); }
 
   Rows& place(std::uint32_t number) {
-    requireOfModel(number < columns_.size() + slots_.size(),
-                   fmt::format("column {} of {} and {} slots", number, columns_.size(), slots_.size()));
+    requireOfModel(number < columns_.size() + slots_.size(), "column {} of {} and {} slots", number, columns_.size(),
+                   slots_.size());
     return number < columns_.size() ? columns_[number] : slots_[number - columns_.size()];
   }
 
   Rows parameter(const DeviceToken& token) const {
     requireOfModel(token.code >> DeviceToken::kArgumentShift == DeviceToken::kParameter,
                    "a parameter is not marked as one");
-    requireOfModel(token.argument < parameters_.size(), fmt::format("parameter {} is not there", token.argument));
+    requireOfModel(token.argument < parameters_.size(), "parameter {} is not there", token.argument);
     return Rows(nothing_.size(), parameters_[token.argument]);
   }
 
@@ -219,7 +219,7 @@ class InterpreterModel : public KernelModel {
         for (const DeviceToken& token : tokens.subspan(offsets[p], offsets[p + 1] - offsets[p])) {
           machine.step(token, [&](std::uint32_t output, const auto& values) { outputs.put(output, first, values); });
         }
-        requireOfModel(machine.empty(), fmt::format("program {} leaves values on the stack", p));
+        requireOfModel(machine.empty(), "program {} leaves values on the stack", p);
       }
     }
   }
@@ -234,10 +234,10 @@ class InterpreterModel : public KernelModel {
           slots(launch.arguments[13]),
           window(launch.arguments[14]),
           tile_rows(row_warps * 32 * options.rows_per_thread) {
-      requireOfModel(row_warps == 1 || row_warps == 2 || row_warps == 4, fmt::format("{} row warps", row_warps));
+      requireOfModel(row_warps == 1 || row_warps == 2 || row_warps == 4, "{} row warps", row_warps);
       requireOfModel(programs_per_warp > 0, "0 programs a warp");
       const std::size_t tiles = ceilDivide(launch.arguments[3], tile_rows);
-      requireOfModel(launch.arguments[11] == tiles, fmt::format("{} tiles instead of {}", launch.arguments[11], tiles));
+      requireOfModel(launch.arguments[11] == tiles, "{} tiles instead of {}", launch.arguments[11], tiles);
       block_programs = programs_per_warp * (kBlockWarps / row_warps);
       requireBlocks(launch, tiles * ceilDivide(programs, block_programs), 1);
     }
@@ -255,8 +255,8 @@ class InterpreterModel : public KernelModel {
                                           static_cast<unsigned>(shape.window)};
     const std::size_t needed =
         interpreterSharedBytes(options_.precision, geometry, shape.staged, shape.slots, block_tokens);
-    requireOfModel(launch.shared_bytes >= needed,
-                   fmt::format("{} bytes of shared memory instead of {}", launch.shared_bytes, needed));
+    requireOfModel(launch.shared_bytes >= needed, "{} bytes of shared memory instead of {}", launch.shared_bytes,
+                   needed);
   }
 
   static std::size_t parametersOf(std::span<const DeviceToken> tokens) {
@@ -285,7 +285,7 @@ class TotalsModel : public KernelModel {
     const bool whole = launch.arguments[7] != 0 && launch.arguments[8] != 0;
     requireOfModel(
         lanes == kSumChains || (whole && std::has_single_bit(lanes) && lanes >= groups && lanes < kSumChains),
-        fmt::format("{} lanes for {} groups", lanes, groups));
+        "{} lanes for {} groups", lanes, groups);
     requireBlocks(launch, ceilDivide(outputs * lanes, kBlockThreads), launch.grid[1]);
     for (std::size_t channel = 0; channel < launch.grid[1]; ++channel) {
       for (std::size_t o = 0; o < outputs; ++o) add(launch, memory, channel, o);
