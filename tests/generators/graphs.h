@@ -122,7 +122,7 @@ inline ExpressionGenerator expressionsOfAllOperators(std::uint64_t seed, int max
   options.constant_probability = 0.3;
   options.parameter_probability = 0.2;
   options.special_probability = 0.2;
-  for (std::size_t i = 0; i < allOps().size(); ++i) options.ops.push_back(static_cast<Op>(i));
+  options.ops = allOperators();
   for (int i = 0; i < 10; ++i) {
     options.ops.insert(options.ops.end(), {Op::kAdd, Op::kSub, Op::kMul, Op::kDiv, Op::kNeg, Op::kSquare});
   }

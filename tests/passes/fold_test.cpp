@@ -64,7 +64,7 @@ void foldsWithTheKernelsBits(Precision precision) {
     if (!isExactlyRounded(op, precision, Math::kStrict)) continue;
     for (const T x : numbers) {
       for (const T y : numbers) {
-        const T z = numbers[(i * 7 + static_cast<std::size_t>(&y - numbers.data())) % numbers.size()];
+        const T z = numbers[(nameHashOf(op) + static_cast<std::size_t>(&y - numbers.data())) % numbers.size()];
         const std::array<double, 3> operands = {double{x}, double{y}, double{z}};
         const double value = valueOf(op, std::span(operands).first(static_cast<std::size_t>(arityOf(op))), precision);
         const T expected = applyRow<T>(op, x, arityOf(op) > 1 ? y : T(0), arityOf(op) > 2 ? z : T(0));
