@@ -47,7 +47,7 @@ ExpressionGenerator::ExpressionGenerator(GeneratorOptions options, std::span<con
 }
 
 Expression ExpressionGenerator::next() {
-  // Prefix order read backwards is postfix order, of the mirrored tree: as random as the tree itself.
+  // Tokens are drawn in prefix order and then reversed, which is the postfix order of the mirrored tree.
   std::vector<Token> tokens;
   std::vector<int> sizes = {random_.between(options_.min_nodes, options_.max_nodes)};
   while (!sizes.empty()) {

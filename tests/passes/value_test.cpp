@@ -1,4 +1,4 @@
-// What passes keep: bits where they say so, and independence of the batch.
+// Values after passes: equal bits for exact passes, error bounds for bounded ones, the same in every batch.
 #include <algorithm>
 #include <array>
 #include <utility>
@@ -53,7 +53,7 @@ void keepsBits(const Pass& pass, Math math, Precision precision) {
   }
 }
 
-TEST(Passes, ExactOnesKeepBits) {
+TEST(Passes, ExactPassesKeepBits) {
   const Pipeline pipeline = Pipeline::standard(Math::kFast);  // it has all of passes.def
   for (const Pass& pass : pipeline.passes()) {
     if (pass.exactness != Exactness::kExact) continue;
@@ -64,7 +64,7 @@ TEST(Passes, ExactOnesKeepBits) {
   }
 }
 
-/// Each pass, and all of them, against the error bound of the expression as written.
+/// Checks values after `passes` against the error bound of the expression as written.
 template <class T>
 void staysWithinTheBound(std::string_view passes, Precision precision) {
   ExpressionGenerator expressions = expressionsOfAllOperators(21, 20);
@@ -85,7 +85,7 @@ void staysWithinTheBound(std::string_view passes, Precision precision) {
   EXPECT_GT(promised, 1000);
 }
 
-TEST(Passes, BoundedOnesStayWithinTheBound) {
+TEST(Passes, BoundedPassesStayWithinTheBound) {
   for (const std::string_view passes : {"fold-functions", "simplify-precise", "fma", "standard"}) {
     staysWithinTheBound<float>(passes, Precision::kF32);
     staysWithinTheBound<double>(passes, Precision::kF64);
@@ -174,7 +174,7 @@ TEST(Passes, FastRulesMayChangeTheSignOfAZeroAndWhatDependsOnIt) {
   EXPECT_TRUE(dependsOnSignsOfZeros(expression, {{-2, 3, 3}, {}}));
 }
 
-TEST(Passes, ValuesThatDependOnTheSignOfAZeroAreTold) {
+TEST(Passes, DependenceOnTheSignOfAZeroIsFound) {
   const auto depends = [](std::string_view text, double x) { return dependsOnSignsOfZeros(infix(text), {{x}, {2}}); };
   EXPECT_TRUE(depends("atan(p0 / (0 * x0))", -2));
   EXPECT_TRUE(depends("max(x0, p0 / (x0 + 0))", 0));
