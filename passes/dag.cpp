@@ -42,7 +42,8 @@ constexpr std::uint64_t kOperatorShape = std::uint64_t{1} << 63;
 
 std::uint64_t bitsOf(double value) { return std::bit_cast<std::uint64_t>(value); }
 
-// Where in the hash table a node is looked for. Unlike the shape it is of this graph alone.
+// The hash by which a node is found in the hash table. Unlike the shape it depends on ids, so it is of this graph
+// alone.
 std::uint64_t literalIdentity(double value) { return combine(kLiteralSeed, bitsOf(value)); }
 std::uint64_t variableIdentity(std::uint32_t column) { return combine(kVariableSeed, column); }
 std::uint64_t parameterIdentity(const ParameterSource& source) {
@@ -74,7 +75,7 @@ Dag Dag::fromExpressions(std::span<const Expression> batch, Precision precision)
   Dag dag(precision);
   std::size_t tokens = 0;
   for (const Expression& expression : batch) tokens += expression.size();
-  // Populations repeat themselves: about every third token is a new node.
+  // In populations of searches about one token in three makes a new node.
   dag.reserve(tokens / 3);
   dag.roots_.reserve(batch.size());
   std::vector<NodeId> stack;

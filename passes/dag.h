@@ -1,5 +1,5 @@
-// The graph of a batch of expressions: hash-consed, so that a subtree that occurs twice, in one expression or in two,
-// is one node. Common-subexpression elimination is this class's constructor.
+// The graph of a batch of expressions. Nodes are hash-consed (value numbering): equal subtrees, of one expression or of
+// several, are one node. So making the graph eliminates common subexpressions.
 #pragma once
 
 #include <array>
@@ -46,9 +46,10 @@ class Dag {
   /// nodes, since their values differ. Linear in the tokens.
   static Dag fromExpressions(std::span<const Expression> batch, Precision precision);
 
-  /// Nodes by construction. Equal arguments give equal ids. The first two operands of a commutative operator are put in
-  /// the order of their shapeHash(), and kept as they are given where that is equal: neither depends on the rest of the
-  /// batch, nor on the values of literals. Every NaN is one constant; 0 and -0 are two.
+  /// The node for these arguments, added if it is new; equal arguments give equal ids. The first two operands of a
+  /// commutative operator are put in the order of their shapeHash(), and kept as they are given where that is equal:
+  /// neither depends on the rest of the batch, nor on the values of literals. Every NaN is one constant; 0 and -0 are
+  /// two.
   NodeId constant(double value);
   NodeId variable(std::uint32_t column);
   NodeId parameter(std::uint32_t expression, std::uint32_t index);
@@ -61,7 +62,7 @@ class Dag {
   NodeId copyLeaf(const Dag& from, NodeId leaf);
   void addRoot(NodeId id) { roots_.push_back(id); }
   void setRoot(std::size_t root, NodeId id) { roots_[root] = id; }
-  /// Makes room for so many nodes; only speed depends on it.
+  /// Reserves memory for so many nodes, for speed alone.
   void reserve(std::size_t nodes);
 
   Precision precision() const noexcept { return precision_; }
@@ -110,7 +111,7 @@ class Dag {
     std::uint32_t hash;
     NodeId id;
   };
-  /// The node that is there and the `same`, looked for by its identity, or a new one with the hash `shape()`.
+  /// The existing node of `identity` for which `same(node)` holds, or else `node`, added with the hash `shape()`.
   template <class Shape, class Same>
   NodeId intern(const Node& node, std::uint64_t identity, const Shape& shape, const Same& same);
   NodeId internParameter(const ParameterSource& source, std::uint64_t shape);

@@ -46,7 +46,7 @@ class Fuser {
  private:
   static constexpr NodeId kNone = WorkingDag::kNone;
 
-  /// Finds the nodes with a sum of a product in them; the others stay as they are.
+  /// Finds the nodes whose subgraphs contain a sum of a product; the others stay as they are.
   void findSums() {
     ranks_.resize(dag_.size());
     uses_.resize(dag_.size());
@@ -65,7 +65,7 @@ class Fuser {
     }
   }
 
-  /// Lists the nodes of a root without sums of products.
+  /// Lists the nodes of a root whose subgraph contains no sum of a product.
   void keepRoot(NodeId root) {
     if (work_.isKept(root)) return;
     members_.assign(1, ranks_[root]);
@@ -110,10 +110,9 @@ class Fuser {
   }
 
   /// The fused form of a sum or difference; kNone if no operand is a product, and for the difference of a value and
-  /// itself, which is 0 as written but the product's rounding when fused. Where both are products, it takes the one
-  /// that this root uses nowhere else, since that multiplication disappears, and else the first. A product that stays
-  /// for another use is fused as well: the sum costs one instruction either way, no longer waits for the product, and
-  /// rounds once.
+  /// itself, which is 0 as written but the product's rounding error when fused. Of two products it fuses the one that
+  /// this root uses nowhere else, since that multiplication becomes dead; otherwise the first. A product with another
+  /// use is fused as well: the sum is one instruction either way, does not depend on the product, and rounds once.
   NodeId fusedSum(const Node& sum) {
     if (sum.operands[0] == sum.operands[1]) return kNone;
     const bool second_first = isProduct(sum.operands[1]) && uses_[sum.operands[1]] == 1 &&
@@ -157,7 +156,7 @@ class Fuser {
 
   bool isProduct(NodeId id) const {
     const Node& node = dag_.node(id);
-    // A cube that stays for another use would be two multiplications beside the square that fusing needs.
+    // A cube with another use stays, at two multiplications, and fusing needs one more for the square.
     return multiplies(node) && (node.op != Op::kCube || uses_[id] == 1) && !undoesAFactor(id);
   }
 
@@ -187,10 +186,10 @@ class Fuser {
   Dag& dag_;
   std::span<const NodeId> order_;
   std::vector<std::uint32_t> ranks_;    ///< where in order_ a node stands
-  std::vector<std::uint8_t> has_sums_;  ///< whether a node has a sum of a product in it
-  std::vector<std::uint32_t> uses_;     ///< of every node, within the root at hand
-  std::vector<NodeId> image_;           ///< what stands for every node of the root at hand
-  std::vector<std::uint32_t> members_;  ///< ranks of the nodes of the root at hand
+  std::vector<std::uint8_t> has_sums_;  ///< whether the subgraph of a node contains a sum of a product
+  std::vector<std::uint32_t> uses_;     ///< of every node, within the current root
+  std::vector<NodeId> image_;           ///< the replacement of every node of the current root
+  std::vector<std::uint32_t> members_;  ///< ranks of the nodes of the current root
 };
 
 }  // namespace

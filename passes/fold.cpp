@@ -30,7 +30,7 @@ RowFacts factsOf(Function function) {
   return {};
 }
 
-/// A domain whose values are the facts of the steps that led to them.
+/// A domain whose values are the facts of the steps that computed them.
 struct Probe {
   RowFacts facts;
   explicit Probe(double) {}

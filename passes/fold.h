@@ -9,7 +9,7 @@
 
 namespace srjit {
 
-/// What the elementary steps of an operator's row are; read from ops.def and functions.def, not declared.
+/// Facts about the elementary steps of an operator's row, derived from ops.def and functions.def.
 struct RowFacts {
   bool library = false;      ///< some step is a library function, whose last bits differ between targets
   bool approximate = false;  ///< some step is approximate in fast f32 kernels: a quotient, a root, most functions

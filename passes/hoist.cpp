@@ -5,15 +5,15 @@
 
 namespace srjit {
 
-// A literal parameter has the shapeHash of a constant, so no operands change places here, and slots are numbered in the
-// order of nodes: neither depends on the values.
+// Neither the order of operands nor the slots of parameters depend on the values: a literal parameter has the shapeHash
+// of a constant, so no operands are exchanged, and slots are numbered in the order of nodes.
 void hoistLiterals(WorkingDag& work, const PassContext&) {
   Dag& dag = work.dag();
   if (std::ranges::none_of(dag.parameters(), &ParameterSource::isLiteral)) {
     dag.hoistConstants();
     return;
   }
-  // Some were hoisted before: equal literals share one parameter.
+  // Some literals were hoisted before: a constant that equals one of them shares its parameter.
   work.rebuild(
       [&](NodeId id) {
         const Node& node = dag.node(id);

@@ -29,13 +29,13 @@ Status runPasses(llvm::Module& module, llvm::StringRef pipeline) {
   return okStatus();
 }
 
-// One access to an array: a load or store, and the index of its element.
+/// One access to an array: a load or store, and the index of its element.
 struct Access {
   llvm::Instruction* instruction;
   llvm::Value* index;
 };
 
-// All accesses to `array`, or false if it is used in another way.
+/// Collects all accesses to `array`, and the instructions that are dead once it is scalar; false if it has other uses.
 bool collectAccesses(llvm::AllocaInst& array, std::vector<Access>& accesses, std::vector<llvm::Instruction*>& dead) {
   llvm::Type* const element = array.getAllocatedType()->getArrayElementType();
   llvm::Value* const zero = llvm::ConstantInt::get(llvm::Type::getInt64Ty(array.getContext()), 0);

@@ -1,5 +1,5 @@
-// The LLVM passes that kernels go through. The graph passes have already folded, shared and ordered the work, so that
-// little is left for LLVM's own: these pipelines are short on purpose.
+// Runs LLVM pass pipelines over modules of kernels. The graph passes have already folded constants, eliminated common
+// subexpressions and scheduled, so these pipelines are short.
 #pragma once
 
 #include <llvm/IR/Module.h>
@@ -9,7 +9,7 @@
 
 namespace srjit {
 
-/// For modules of host kernels: common subexpressions of the addresses, nothing else.
+/// For modules of host kernels: eliminates common subexpressions, which only addresses have.
 void optimizeHostModule(llvm::Module& module);
 
 /// For a module that holds one function of libdevice: simplifies it and keeps local arrays in registers. Done

@@ -46,7 +46,7 @@ const std::vector<StandardPass>& standardPasses() {
   return passes;
 }
 
-/// Passes that programs have added.
+/// The passes of registerPass().
 struct Registry {
   std::mutex mutex;
   std::vector<Pass> passes;

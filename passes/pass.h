@@ -1,4 +1,4 @@
-// Passes: functions from a graph to an equivalent graph, kept in one registry that programs outside may add to.
+// Passes: functions from a graph to an equivalent graph. One registry has them all; programs may register more.
 #pragma once
 
 #include <functional>
@@ -33,7 +33,7 @@ struct Pass {
   std::function<Dag(const Dag&, const PassContext&)> run;
   Exactness exactness;
   std::string doc;
-  /// What `run` does, in place: how pipelines run the passes of passes.def. Null for passes of programs outside.
+  /// The same in place, for passes of passes.def: pipelines call it instead of `run`. Null for registered passes.
   void (*rewrite)(WorkingDag&, const PassContext&) = nullptr;
 };
 

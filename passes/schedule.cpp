@@ -10,7 +10,7 @@
 namespace srjit {
 namespace {
 
-/// The distinct operator operands of a node, the one with the largest need first, equal ones as they stand.
+/// The distinct operands of a node that are operators, by decreasing need; those of equal need in the node's order.
 struct Order {
   std::array<NodeId, kMaxArity> operands{};
   std::size_t count = 0;

@@ -9,9 +9,9 @@
 
 namespace srjit {
 
-/// For every node, how many values must be held at once to compute it when the operand that needs most comes first:
-/// 0 for a leaf, which is read where it is used; at least 1 for an operator. Shared nodes count at every use, as if the
-/// graph were a forest. Linear, not recursive.
+/// For every node, the number of registers that its evaluation needs if the operand that needs most is evaluated first
+/// (the Sethi-Ullman number): 0 for a leaf, which is read where it is used; at least 1 for an operator. Shared nodes
+/// count at every use, as if the graph were a forest. Linear, not recursive.
 std::vector<std::uint32_t> registerNeeds(const Dag& dag);
 
 }  // namespace srjit

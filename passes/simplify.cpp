@@ -51,7 +51,7 @@ struct PatternNode {
   std::array<std::uint32_t, kMaxArity> operands{};  ///< as indices of tokens
 };
 
-/// Which rules are applied: each extent has those of the ones before it.
+/// Which rules are applied: each extent contains the ones before it.
 enum Extent : std::uint8_t {
   kNoRules,
   kFixedRules,  ///< exact ones over operators whose bits are fixed in fast f32, too
@@ -65,12 +65,12 @@ Extent extentOf(RuleClass rule_class) {
   return static_cast<Extent>(kExactRules + static_cast<std::uint8_t>(rule_class));
 }
 
-/// A rule made ready for matching.
+/// A rule compiled for matching.
 struct CompiledRule {
   const Rule* rule;
   std::vector<PatternNode> pattern;
   unsigned commutative = 0;  ///< number of commutative operators in the pattern
-  Extent extent;             ///< the smallest one that has it
+  Extent extent;             ///< the smallest that contains the rule
 
   explicit CompiledRule(const Rule& source) : rule(&source), extent(extentOf(source.rule_class)) {
     const auto tokens = source.pattern.tokens();
@@ -102,7 +102,8 @@ struct CompiledRule {
   const PatternNode& operand(std::size_t k) const { return pattern[root().operands[k]]; }
 };
 
-// What an operand is as far as the first look of a rule goes: a constant, another leaf, or one of the operators.
+// The sort of an operand, by which candidate rules are found before they are matched: a constant, another leaf, or one
+// of the operators.
 constexpr std::size_t kConstantSort = 0;
 constexpr std::size_t kLeafSort = 1;
 constexpr std::size_t kSorts = 2 + kOpCount;
@@ -138,10 +139,10 @@ class RulesOfOp {
   }
 
   const CompiledRule& operator[](std::size_t i) const { return rules_[i]; }
-  /// A bit for each rule of an extent.
+  /// The rules of an extent, as a bit set.
   std::uint64_t within(Extent extent) const { return within_[extent]; }
 
-  /// A bit for each rule that may match `node`, by the sorts of its operands.
+  /// The rules that may match `node`, by the sorts of its operands, as a bit set.
   std::uint64_t candidates(const Dag& dag, const Node& node) const {
     const auto& operands = node.operands;
     const int arity = node.arity();
@@ -182,8 +183,8 @@ class Matcher {
  public:
   Matcher(const Dag& dag, const CompiledRule& rule) : dag_(dag), rule_(rule) {}
 
-  /// True if the pattern matches `id`; bindings() then says how. Each order of the operands of commutative operators is
-  /// tried in turn, so that which one is found depends on `id` alone.
+  /// True if the pattern matches `id`; bindings() then has the match. The orders of the operands of commutative
+  /// operators are tried in a fixed sequence, so the match that is found depends on `id` alone.
   bool matches(NodeId id) {
     for (swaps_ = 0; swaps_ < 1u << rule_.commutative; ++swaps_) {
       bindings_ = {};
@@ -241,7 +242,7 @@ class Matcher {
 };
 
 /// Builds terms in normal form. A replacement is a postfix program whose operators may themselves be rewritten, which
-/// starts another program; the programs under way are a stack of our own, because terms may be of any depth.
+/// starts another program. The programs that have started are on an explicit stack, since terms may be of any depth.
 class Rewriter {
  public:
   Rewriter(WorkingDag& work, RuleClass rule_class, Math math)
@@ -339,10 +340,10 @@ class Rewriter {
   Dag& dag_;
   const std::vector<RulesOfOp>& rules_;
   Extent extent_;
-  std::array<bool, kOpCount> folds_{};  ///< operators that are computed over constants
-  std::vector<NodeId> values_;
-  std::vector<Program> programs_;
-  std::vector<NodeId> normal_;  ///< normal form of nodes that a rule has matched; kUnbound for others
+  std::array<bool, kOpCount> folds_{};  ///< operators that are folded over constants
+  std::vector<NodeId> values_;          ///< the operand stack of the programs
+  std::vector<Program> programs_;       ///< the stack of programs that have started
+  std::vector<NodeId> normal_;          ///< normal form of nodes that a rule has matched; kUnbound for others
 };
 
 }  // namespace

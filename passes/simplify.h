@@ -28,10 +28,9 @@ struct Rule {
 /// All rules, in the order of the table. Thread-safe.
 std::span<const Rule> allRules();
 
-/// Applies the rules up to `rule_class` from the leaves to the roots until none matches, and computes operators over
-/// constants on the way (for kExact only where that keeps bits). For kExact in fast f32, rules over operators that are
-/// approximate there are left out, since the bits of those are not fixed. Not recursive; every distinct term is
-/// rewritten once.
+/// Applies the rules up to `rule_class` from the leaves to the roots until none matches, and folds operators over
+/// constants (for kExact only where that keeps bits). For kExact in fast f32, rules over operators that are approximate
+/// there are not applied, since IEEE 754 does not fix their bits. Not recursive; every distinct term is rewritten once.
 void simplify(WorkingDag& work, RuleClass rule_class, Math math);
 Dag simplify(const Dag& dag, RuleClass rule_class, Math math);
 

@@ -19,12 +19,12 @@ void WorkingDag::begin() {
 
 void WorkingDag::commit() {
   marks_.resize(dag_.size());
-  // By plain pointers: a store of a byte might change a vector's, as far as a compiler can tell.
+  // Plain pointers: a store through a byte pointer may alias the vectors, so a compiler would load theirs again.
   std::uint8_t* const marks = marks_.data();
   const Node* const nodes = dag_.nodes().data();
   NodeId* const listed = next_.data();
   for (const NodeId root : dag_.roots()) marks[root] = kReached;
-  // From the roots to the leaves, so users come first; what is reached moves to the end of the list.
+  // Users come before operands; live nodes move to the end of the list.
   std::size_t first = next_.size();
   for (std::size_t i = next_.size(); i-- > 0;) {
     const NodeId id = listed[i];

@@ -1,4 +1,4 @@
-// A graph that passes rewrite in place, one after the other, and the frame of passes from the leaves to the roots.
+// A graph that passes rewrite in place, one after the other, and the bottom-up walk that passes share.
 #pragma once
 
 #include <array>
@@ -10,9 +10,9 @@
 
 namespace srjit {
 
-/// A graph and the list of those of its nodes that count. A pass only adds nodes, so that what it does not change costs
-/// it no more than a look, and what it replaces stays behind, unlisted. A pass makes a new list: begin(), keep() for
-/// each node, commit(). Not thread-safe.
+/// A graph and the list of its live nodes, those that a root reaches. A pass only adds nodes. A node that it replaces
+/// stays in the graph as a dead node, which is not listed. A pass makes a new list: begin(), keep() for each node,
+/// commit(). Not thread-safe.
 class WorkingDag {
  public:
   static constexpr NodeId kNone = ~NodeId{0};
@@ -20,14 +20,15 @@ class WorkingDag {
   /// Lists the nodes that a root reaches, by ascending id.
   explicit WorkingDag(Dag dag);
 
-  /// The graph, with nodes that do not count. New nodes and roots are entered here.
+  /// The graph, with its dead nodes. Passes add nodes and set roots here.
   Dag& dag() noexcept { return dag_; }
   const Dag& dag() const noexcept { return dag_; }
-  /// The nodes that count, each after its operands: they are numbered so by result().
+  /// The live nodes, each after its operands. result() numbers them in this order.
   std::span<const NodeId> order() const noexcept { return order_; }
 
-  /// Up to which rules `id` is known to be in normal form, as simplify() numbers them; 0 at first. Nodes never change
-  /// but for constants that become parameters, which match no more rules: what one pass finds out stays true after it.
+  /// The extent of rules, as simplify() numbers them, under which `id` is known to be in normal form; 0 at first. It
+  /// stays valid for later passes: nodes never change, except for constants that become parameters, which match no
+  /// additional rule.
   std::uint8_t normality(NodeId id) const noexcept { return id < normality_.size() ? normality_[id] : 0; }
   void setNormality(NodeId id, std::uint8_t normality) {
     if (id >= normality_.size()) normality_.resize(dag_.size());
@@ -36,7 +37,7 @@ class WorkingDag {
 
   /// Starts a new list, which is empty.
   void begin();
-  /// Lists `id` next if it is not listed yet, and gives it back. Its operands must be listed already.
+  /// Appends `id` to the new list if it is not listed yet, and returns it. Its operands must be listed already.
   NodeId keep(NodeId id) {
     if (id >= marks_.size()) marks_.resize(dag_.size());
     if (marks_[id] == 0) {
@@ -46,12 +47,12 @@ class WorkingDag {
     return id;
   }
   bool isKept(NodeId id) const noexcept { return id < marks_.size() && marks_[id] != 0; }
-  /// The new list, without the nodes that no root reaches, replaces the old one. Linear, not recursive.
+  /// Replaces the old list by the new one without its dead nodes. Linear, not recursive.
   void commit();
 
-  /// One pass over the listed nodes, operands first. `leaf(id)` gives what stands for a leaf,
-  /// `operation(op, operands, id)` what stands for an operator over what stands for its operands; there, `id` is the
-  /// node if these are its operands, else kNone. Both must keep() what they give.
+  /// Visits the listed nodes, operands first, and replaces each. `leaf(id)` returns the replacement of a leaf,
+  /// `operation(op, operands, id)` that of an operator, given the replacements of its operands; `id` is the node itself
+  /// if no operand was replaced, else kNone. Both must keep() the node that they return.
   template <class Leaf, class Operation>
   void rebuild(const Leaf& leaf, const Operation& operation);
 
@@ -66,7 +67,7 @@ class WorkingDag {
   std::vector<NodeId> next_;             ///< the list being made
   std::vector<std::uint8_t> marks_;      ///< of every node: whether next_ has it
   std::vector<std::uint8_t> normality_;  ///< of the nodes that were looked at
-  std::vector<NodeId> image_;            ///< rebuild(): what stands for every node
+  std::vector<NodeId> image_;            ///< rebuild(): the replacement of every node
 };
 
 template <class Leaf, class Operation>

@@ -18,7 +18,7 @@ namespace srjit {
 struct ProgramInfo {
   Tier tier;  ///< kInterpret or kCompile; on a GPU what was asked for, and ProgramStatus tells what serves
   std::size_t nodes_before;  ///< tokens of all expressions
-  std::size_t nodes_after;   ///< nodes of all graphs after the passes, without those of kept subtrees
+  std::size_t nodes_after;   ///< live nodes of all graphs after the passes, without those of kept subtrees
   double seconds_passes;
   double seconds_codegen;         ///< encoding, or LLVM on a CPU; what a GPU compiles is in ProgramStatus
   std::size_t subtrees_read = 0;  ///< columns of kept subtrees that the program reads

@@ -5,8 +5,11 @@
 #include <new>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include <fmt/format.h>
+
+#include "passes/working_dag.h"
 
 namespace srjit {
 namespace {
@@ -63,7 +66,9 @@ Result<Dag> optimizedDag(std::span<const Expression> members, const Pipeline& pi
     if (!wrong) wrong = failure("an exception without a message");
   }
   if (wrong) return std::move(*wrong);
-  return dag;
+  // A pass of a program outside may leave dead nodes.
+  const bool live = pipeline.passes().empty() || pipeline.passes().back().rewrite != nullptr;
+  return live ? std::move(dag) : WorkingDag(std::move(dag)).result();
 }
 
 Result<Dag> optimizedDag(std::span<const Expression> members, const ProgramSource& source, Tier tier) {

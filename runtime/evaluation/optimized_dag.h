@@ -13,9 +13,9 @@
 
 namespace srjit {
 
-/// The graph of `members` after the passes; root i is members[i]. Passes may come from programs outside, so what they
-/// give is checked: errors are kInvalid with the name of the pass that threw, or whose graph does not fit the members.
-/// Throws std::bad_alloc.
+/// The graph of `members` after the passes, without dead nodes, which no root reaches; root i is members[i]. Passes may
+/// come from programs outside, so what they give is checked: errors are kInvalid with the name of the pass that threw,
+/// or whose graph does not fit the members. Throws std::bad_alloc.
 Result<Dag> optimizedDag(std::span<const Expression> members, const Pipeline& pipeline, Precision precision, Math math);
 
 /// The same with the passes of a program's `source`, where subtrees are read that source.subtrees has, as code for

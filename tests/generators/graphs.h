@@ -22,7 +22,7 @@
 
 namespace srjit {
 
-/// The expression that `text` is; throws if it is none.
+/// Parses `text`; throws if it is no expression.
 inline Expression infix(std::string_view text) { return parse(text, Language::kInfix).value(); }
 
 inline Dag graphOf(std::initializer_list<std::string_view> texts, Precision precision = Precision::kF64) {
@@ -89,7 +89,7 @@ std::vector<T> evaluate(const Dag& dag, std::span<const T> variables, std::span<
   return roots;
 }
 
-/// Numbers where arithmetic is special.
+/// Zeros, infinities, NaN, extremes, thresholds of protected operators and a few ordinary numbers.
 template <class T>
 std::vector<T> specialNumbers() {
   using Limits = std::numeric_limits<T>;
@@ -102,7 +102,7 @@ std::vector<T> specialNumbers() {
   return numbers;
 }
 
-/// Any bits, but no signalling NaN: data files and arithmetic make none.
+/// Random bits; every NaN becomes the quiet one, since data files and arithmetic give no other.
 template <class T>
 T anyBits(Random& random) {
   using Bits = std::conditional_t<sizeof(T) == 4, std::uint32_t, std::uint64_t>;
@@ -122,7 +122,7 @@ inline ExpressionGenerator expressionsOfAllOperators(std::uint64_t seed, int max
   options.constant_probability = 0.3;
   options.parameter_probability = 0.2;
   options.special_probability = 0.2;
-  for (std::size_t i = 0; i < allOps().size(); ++i) options.ops.push_back(static_cast<Op>(i));
+  options.ops = allOperators();
   for (int i = 0; i < 10; ++i) {
     options.ops.insert(options.ops.end(), {Op::kAdd, Op::kSub, Op::kMul, Op::kDiv, Op::kNeg, Op::kSquare});
   }

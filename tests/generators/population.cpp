@@ -5,23 +5,55 @@
 #include <limits>
 #include <utility>
 
-namespace srjit {
+#include "ir/mix.h"
 
-ExpressionGenerator::ExpressionGenerator(GeneratorOptions options)
-    : options_(std::move(options)), random_(options_.seed) {
-  if (options_.ops.empty()) {
-    for (std::size_t i = 0; i < allOps().size(); ++i) options_.ops.push_back(static_cast<Op>(i));
+namespace srjit {
+namespace {
+
+// In the order of the random sequence: a change here changes the expressions of most tests.
+constexpr Op kPinned[] = {
+    Op::kAdd,      Op::kSub,      Op::kMul,       Op::kDiv,      Op::kPow,   Op::kNeg,  Op::kFma,  Op::kFms,
+    Op::kFnma,     Op::kInv,      Op::kSquare,    Op::kCube,     Op::kSqrt,  Op::kCbrt, Op::kAbs,  Op::kSign,
+    Op::kMin,      Op::kMax,      Op::kFloor,     Op::kCeil,     Op::kRound, Op::kMod,  Op::kExp,  Op::kExp2,
+    Op::kExpm1,    Op::kLog,      Op::kLog2,      Op::kLog10,    Op::kLog1p, Op::kSin,  Op::kCos,  Op::kTan,
+    Op::kAsin,     Op::kAcos,     Op::kAtan,      Op::kAtan2,    Op::kSinh,  Op::kCosh, Op::kTanh, Op::kAsinh,
+    Op::kAcosh,    Op::kAtanh,    Op::kErf,       Op::kLogistic, Op::kAq,    Op::kLt,   Op::kLe,   Op::kGt,
+    Op::kGe,       Op::kIf,       Op::kPdiv,      Op::kPlog,     Op::kPsqrt, Op::kPinv, Op::kPpow, Op::kLooseDiv,
+    Op::kLooseInv, Op::kLooseLog, Op::kLooseSqrt, Op::kLoosePow};
+
+bool isIn(std::span<const Op> ops, Op op) { return std::ranges::find(ops, op) != ops.end(); }
+
+}  // namespace
+
+std::span<const Op> pinnedOperators() noexcept { return kPinned; }
+
+std::vector<Op> allOperators() {
+  std::vector<Op> ops;
+  for (std::size_t i = 0; i < allOps().size(); ++i) {
+    if (!isIn(kPinned, static_cast<Op>(i))) ops.push_back(static_cast<Op>(i));
   }
+  std::ranges::sort(ops, {}, nameHashOf);
+  ops.insert(ops.begin(), std::begin(kPinned), std::end(kPinned));
+  return ops;
+}
+
+ExpressionGenerator::ExpressionGenerator(GeneratorOptions options, std::span<const Op> pinned)
+    : options_(std::move(options)), random_(options_.seed) {
+  if (options_.ops.empty()) options_.ops = allOperators();
+  for (const Op op : options_.ops) (isIn(pinned, op) ? drawn_ : others_).push_back(op);
+  if (drawn_.empty()) drawn_.swap(others_);
+  std::ranges::sort(others_, {}, nameHashOf);
+  others_.erase(std::ranges::unique(others_).begin(), others_.end());
 }
 
 Expression ExpressionGenerator::next() {
-  // Prefix order read backwards is postfix order, of the mirrored tree: as random as the tree itself.
+  // Tokens are drawn in prefix order and then reversed, which is the postfix order of the mirrored tree.
   std::vector<Token> tokens;
   std::vector<int> sizes = {random_.between(options_.min_nodes, options_.max_nodes)};
   while (!sizes.empty()) {
     int size = sizes.back();
     sizes.pop_back();
-    const bool fits = std::ranges::any_of(options_.ops, [size](Op op) { return arityOf(op) < size; });
+    const bool fits = std::ranges::any_of(drawn_, [size](Op op) { return arityOf(op) < size; });
     if (!fits) {
       tokens.push_back(leaf());
       continue;
@@ -37,6 +69,8 @@ Expression ExpressionGenerator::next() {
     sizes.push_back(size);
   }
   std::ranges::reverse(tokens);
+  insertOthers(tokens);
+  ++expressions_;
   return Expression::create(std::move(tokens)).value();
 }
 
@@ -49,8 +83,20 @@ std::vector<Expression> ExpressionGenerator::batch(std::size_t count) {
 
 Op ExpressionGenerator::pickOp(int nodes) {
   for (;;) {
-    const Op op = options_.ops[random_.below(options_.ops.size())];
+    const Op op = drawn_[random_.below(drawn_.size())];
     if (arityOf(op) < nodes) return op;
+  }
+}
+
+void ExpressionGenerator::insertOthers(std::vector<Token>& tokens) const {
+  for (const Op op : others_) {
+    Random random(combine(combine(options_.seed, expressions_), nameHashOf(op)));
+    std::vector<std::size_t> places;
+    for (std::size_t i = 0; i < tokens.size(); ++i) {
+      if (tokens[i].kind == Token::Kind::kOp && tokens[i].arity() == arityOf(op)) places.push_back(i);
+    }
+    if (places.empty() || random.below(kOthersOneIn) != 0) continue;
+    tokens[places[random.below(places.size())]].op = op;
   }
 }
 

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -15,18 +16,35 @@ namespace srjit {
 struct GeneratorOptions {
   std::uint64_t seed = 1;
   int min_nodes = 10;  ///< an expression has min_nodes to max_nodes tokens, each count equally likely; at least 1
-  int max_nodes = 50;  ///< one too few where no operator fits, such as 2 nodes of binary operators
+  int max_nodes = 50;  ///< one token shorter where no operator fits, as for 2 tokens of binary operators
   int variables = 10;
   int parameters = 0;
-  std::vector<Op> ops{};              ///< equally likely; empty means all
+  std::vector<Op> ops{};              ///< empty means allOperators(); ExpressionGenerator says how they are drawn
   double constant_probability = 0.2;  ///< of a leaf
   double parameter_probability = 0;   ///< of a leaf, if there are parameters; otherwise a leaf is a variable
   double special_probability = 0;     ///< of a constant: zeros of both signs, infinities, NaN, extremes
 };
 
+/// The operators that random sequences of tests draw from, in an order that does not depend on the table. A new row of
+/// ops.def need not be among them.
+std::span<const Op> pinnedOperators() noexcept;
+
+/// The operators of the table: the pinned ones in their order, then the others by the hashes of their names. A test
+/// with one random sequence for all operators goes through them in this order, so that a new row changes the numbers of
+/// other new rows at most.
+std::vector<Op> allOperators();
+
+/// Draws the pinned operators among options.ops with equal probability (one that is named twice, twice as often). Each
+/// other operator of options.ops is then put, with probability 1 / kOthersOneIn, in the place of one drawn operator of
+/// its arity. Whether and where depends on the seed, the number of the expression and the name of the operator alone.
+/// So a row that the table gains changes no expression but those that then have the new operator, and no leaf. If no
+/// operator of options.ops is pinned, all are drawn.
 class ExpressionGenerator {
  public:
-  explicit ExpressionGenerator(GeneratorOptions options);
+  static constexpr std::uint64_t kOthersOneIn = 8;
+
+  /// `pinned` is not kept.
+  explicit ExpressionGenerator(GeneratorOptions options, std::span<const Op> pinned = pinnedOperators());
 
   Expression next();
   std::vector<Expression> batch(std::size_t count);
@@ -37,9 +55,13 @@ class ExpressionGenerator {
   Token leaf();
   double constant();
   Op pickOp(int nodes);
+  void insertOthers(std::vector<Token>& tokens) const;
 
   GeneratorOptions options_;
+  std::vector<Op> drawn_;
+  std::vector<Op> others_;  ///< of options_.ops, by the hashes of their names
   Random random_;
+  std::uint64_t expressions_ = 0;  ///< made so far
 };
 
 /// A named population of random trees: of 10 to 50 nodes over 10 variables, "mixed" (+ - * / pow abs log exp inv sqrt)

@@ -1,4 +1,4 @@
-// Expressions with data and parameters, ready for an engine, and comparisons of what engines give.
+// Expressions with data and parameters for an engine, and comparisons of results.
 #pragma once
 
 #include <cmath>

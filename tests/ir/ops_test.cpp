@@ -241,8 +241,7 @@ TEST(Rows, FloatRowsComputeInFloat) {
 
 TEST(Rows, CommutativeOperatorsGiveTheSameBits) {
   Random random(7);
-  for (std::size_t i = 0; i < allOps().size(); ++i) {
-    const Op op = static_cast<Op>(i);
+  for (const Op op : allOperators()) {
     if (!(infoOf(op).props & kCommutative)) continue;
     for (int k = 0; k < 1000; ++k) {
       const double x = random.magnitude(-3, 3);
@@ -275,8 +274,7 @@ Real difference(Op op, int operand, const Real (&at)[3]) {
 
 TEST(Rows, DerivativesMatchDifferences) {
   Random random(11);
-  for (std::size_t i = 0; i < allOps().size(); ++i) {
-    const Op op = static_cast<Op>(i);
+  for (const Op op : allOperators()) {
     for (int operand = 0; operand < arityOf(op); ++operand) {
       int compared = 0;
       for (int k = 0; k < 2000; ++k) {

@@ -69,7 +69,7 @@ TEST(Dag, VariableCountIsOneMoreThanTheLargestIndex) {
   EXPECT_EQ(graphOf({"1"}).variableCount(), 0u);
 }
 
-TEST(Dag, ExpressionsComeBack) {
+TEST(Dag, ToExpressionInvertsFromExpressions) {
   ExpressionGenerator expressions = expressionsOfAllOperators(1);
   for (int i = 0; i < 500; ++i) {
     const Expression expression = expressions.next();
@@ -81,7 +81,7 @@ TEST(Dag, ExpressionsComeBack) {
   }
 }
 
-TEST(Dag, ASharedGraphMayBeTooLongAsText) {
+TEST(Dag, ToExpressionFailsAboveItsLimit) {
   Dag dag(Precision::kF64);
   NodeId id = dag.variable(0);
   for (int i = 0; i < 200; ++i) id = dag.apply(Op::kMul, {id, id});
@@ -92,14 +92,14 @@ TEST(Dag, ASharedGraphMayBeTooLongAsText) {
   EXPECT_EQ(expression.error().message, "expression 0 needs more than 1000 tokens");
 }
 
-TEST(Dag, StructureLeavesOutWhereParametersComeFrom) {
+TEST(Dag, StructureDoesNotContainSourcesOfParameters) {
   const auto hoisted = [](std::string_view text) { return structureOf(ran(graphOf({text}), "hoist")); };
   EXPECT_EQ(hoisted("(x0 + 1.5) * (x1 + 2.5) - 1.5"), hoisted("(x0 + 7) * (x1 + 3) - 7"));
   EXPECT_NE(hoisted("(x0 + 1.5) * (x1 + 2.5) - 1.5"), hoisted("(x0 + 7) * (x1 + 3) - 3"));
   EXPECT_EQ(hoisted("x0 + 1.5"), structureOf(graphOf({"x0 + p3"})));
 }
 
-TEST(Dag, StructureTellsAllElseApart) {
+TEST(Dag, DifferentGraphsHaveDifferentStructures) {
   const std::vector<Dag> graphs = {graphOf({"x0"}),
                                    graphOf({"x0"}, Precision::kF32),
                                    graphOf({"x1"}),
@@ -136,7 +136,7 @@ TEST(Dag, EqualityIsOfStructureAndNumbers) {
   EXPECT_FALSE(graphOf({"x0"}) == graphOf({"x0", "x0"}));
 }
 
-TEST(Dag, DepthIsBoundedByMemoryAlone) {
+TEST(Dag, DeepExpressionsNeedNoRecursion) {
   std::vector<Token> tokens = {Token::variable(0)};
   for (int i = 0; i < 150'000; ++i) {
     tokens.push_back(Token::variable(static_cast<std::uint32_t>(i % 3)));

@@ -11,7 +11,7 @@ TEST(Hoist, LeavesNoConstants) {
   std::size_t literals = 0;
   for (const Node& node : dag.nodes()) EXPECT_NE(node.kind, Token::Kind::kConstant);
   for (const ParameterSource& source : dag.parameters()) literals += source.isLiteral() ? 1 : 0;
-  EXPECT_EQ(literals, 3u) << "2 is shared";
+  EXPECT_EQ(literals, 3u) << "equal literals are one parameter";
   EXPECT_EQ(textOf(dag, 1), "5");
 }
 
@@ -36,7 +36,7 @@ TEST(Hoist, StructureDoesNotDependOnNumbers) {
   }
 }
 
-TEST(Schedule, PutsTheOperandThatNeedsMoreFirst) {
+TEST(Schedule, TheOperandThatNeedsMoreRegistersComesFirst) {
   const Dag dag = ran(graphOf({"sin(x0) - (sin(x1) + cos(x1)) * (tan(x0) - exp(x1))"}), "schedule");
   EXPECT_EQ(dag.node(dag.roots()[0]).op, Op::kSub);
   const std::string text = printDag(dag);
@@ -57,22 +57,22 @@ TEST(Schedule, NeedsAreThoseOfSethiAndUllman) {
   EXPECT_EQ(need("sin(x0) - sin(x0)"), 1u) << "one value, used twice";
 }
 
-/// Values held at once when ascending ids are evaluated and every value is dropped after its last use.
-std::size_t heldAtMost(const Dag& dag) {
+/// The largest number of live values when nodes are evaluated by ascending id.
+std::size_t mostLiveValues(const Dag& dag) {
   std::vector<std::uint32_t> uses = dag.useCounts();
-  std::size_t held = 0, most = 0;
+  std::size_t live = 0, most = 0;
   for (NodeId id = 0; id < dag.size(); ++id) {
     const Node& node = dag.node(id);
     if (node.kind != Token::Kind::kOp) continue;
     for (const NodeId operand : node.inputs()) {
-      if (dag.node(operand).kind == Token::Kind::kOp && --uses[operand] == 0) --held;
+      if (dag.node(operand).kind == Token::Kind::kOp && --uses[operand] == 0) --live;
     }
-    most = std::max(most, ++held);
+    most = std::max(most, ++live);
   }
   return most;
 }
 
-TEST(Schedule, ATreeHoldsNoMoreThanItsNeed) {
+TEST(Schedule, ATreeNeedsItsSethiUllmanNumberOfRegisters) {
   ExpressionGenerator expressions = expressionsOfAllOperators(3, 60);
   for (int i = 0; i < 300; ++i) {
     // Distinct variables make a tree.
@@ -84,7 +84,7 @@ TEST(Schedule, ATreeHoldsNoMoreThanItsNeed) {
     }
     const Expression tree = Expression::create(tokens).value();
     const Dag dag = ran(Dag::fromExpressions({&tree, 1}, Precision::kF64), "schedule");
-    ASSERT_EQ(heldAtMost(dag), registerNeeds(dag)[dag.roots()[0]]) << printDag(dag);
+    ASSERT_EQ(mostLiveValues(dag), registerNeeds(dag)[dag.roots()[0]]) << printDag(dag);
   }
 }
 

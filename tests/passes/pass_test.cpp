@@ -42,7 +42,7 @@ TEST(Pipeline, ListsAreParsed) {
   EXPECT_THAT(parsed("fma,standard"), ElementsAre("fma", "fold", "simplify", "hoist", "schedule"));
 }
 
-TEST(Pipeline, AnUnknownNameIsShownWithItsPlaceAndTheKnownNames) {
+TEST(Pipeline, AnErrorOfAnUnknownNameHasItsPlaceAndTheKnownNames) {
   const auto pipeline = Pipeline::parse("fold, bold,fma", Math::kStrict);
   ASSERT_FALSE(pipeline.ok());
   EXPECT_EQ(pipeline.error().code, Errc::kInvalid);
@@ -84,7 +84,7 @@ TEST(Registry, RefusesBadNames) {
   EXPECT_EQ(registerPass({"empty", {}, Exactness::kExact, ""}).error().message, "pass 'empty' has no function");
 }
 
-TEST(Registry, TakesPassesFromManyThreads) {
+TEST(Registry, PassesAreRegisteredFromManyThreads) {
   const auto count = [] { return allPasses().size(); };
   const std::size_t before = count();
   std::vector<std::thread> threads;

@@ -1,4 +1,4 @@
-// Pipelines rewrite one graph in place; what comes out must be what the passes give one by one, number for number.
+// Pipelines rewrite one graph in place; the result must be that of the passes one by one, with the same node ids.
 #include <cstdint>
 #include <map>
 #include <string>
@@ -54,9 +54,9 @@ std::map<std::string, std::uint64_t> digestsOf(Math math) {
   return digests;
 }
 
-// What the passes make of these expressions, down to the numbers of nodes. A pass that is to give something else gets
-// another digest here; nothing else may.
-TEST(Pipelines, GiveTheGraphsThatTheyAlwaysGave) {
+// Digests of the graphs after each pass, with the ids of nodes. A digest may change only if its pass is meant to
+// change.
+TEST(Pipelines, GiveThePinnedGraphs) {
   using Digests = std::map<std::string, std::uint64_t>;
   EXPECT_EQ(digestsOf(Math::kStrict), (Digests{
                                           {"fold", 0x5703539bc123c13u},
@@ -120,7 +120,7 @@ TEST(Pipelines, GiveWhatTheirPassesGiveOneByOne) {
   }
 }
 
-TEST(Pipelines, RunPassesOfProgramsOutsideBetweenTheirOwn) {
+TEST(Pipelines, RunRegisteredPassesBetweenStandardOnes) {
   ASSERT_TRUE(registerPass({"one-more",
                             [](const Dag& given, const PassContext&) {
                               Dag dag = given;

@@ -13,14 +13,14 @@
 namespace srjit {
 namespace {
 
-/// The numbers that the wildcards of a rule stand for.
+/// Values of the wildcards of a rule.
 template <class T>
 struct Point {
   std::array<T, 3> x{};
   std::array<T, 2> p{};
 };
 
-/// The value of a term there; `largest` grows to the largest magnitude met on the way.
+/// The value of a term at a point; `*largest` becomes at least the largest magnitude of its subterms.
 template <class T>
 T valueAt(const Expression& term, const Point<T>& point, T* largest = nullptr) {
   std::vector<T> stack;
@@ -48,7 +48,7 @@ T valueAt(const Expression& term, const Point<T>& point, T* largest = nullptr) {
   return stack.back();
 }
 
-/// All combinations of special numbers for what the pattern uses, then random bits.
+/// Checks all combinations of special numbers for the wildcards of the pattern, then random bits.
 template <class T, class Check>
 void forHardPoints(const Rule& rule, const Check& check) {
   const std::vector<T> special = specialNumbers<T>();
@@ -99,7 +99,7 @@ void checkHard(const Rule& rule, Precision precision, T ulps) {
 }
 
 void keepsWhatItsClassPromises(const Rule& rule) {
-  if (rule.rule_class == RuleClass::kFast) return;  // holdsInRealArithmetic is all that these promise
+  if (rule.rule_class == RuleClass::kFast) return;  // holdsInRealArithmetic checks these
   const bool exact = rule.rule_class == RuleClass::kExact;
   checkHard<float>(rule, Precision::kF32, exact ? 0.0f : 3.0f);
   checkHard<double>(rule, Precision::kF64, exact ? 0.0 : 3.0);
@@ -203,7 +203,7 @@ void fires(const Rule& rule) {
     const Dag before = Dag::fromExpressions({&instance, 1}, Precision::kF32);
     const Dag after = simplify(before, rule.rule_class, Math::kPrecise);
     ASSERT_LT(weightOf(after.toExpression(0).value()), weightOf(instance)) << print(instance, Language::kInfix);
-    // The pattern's inner terms are not rewritten, or the pattern would never be met.
+    // The inner terms of the pattern are in normal form, or the pattern would never match.
     const auto starts = subtreeStarts(instance.tokens());
     for (std::size_t t = 0; t + 1 < instance.size(); ++t) {
       std::vector<Token> inner(instance.tokens().begin() + starts[t],
@@ -228,12 +228,12 @@ void forEachRule(void (*check)(const Rule&)) {
 TEST(SimplifyRules, KeepWhatTheirClassPromises) { forEachRule(keepsWhatItsClassPromises); }
 TEST(SimplifyRules, HoldInRealArithmetic) { forEachRule(holdsInRealArithmetic); }
 TEST(SimplifyRules, ReduceTheWeight) { forEachRule(reducesTheWeight); }
-TEST(SimplifyRules, HaveTheFormThatTheEngineMatches) { forEachRule(hasTheFormThatTheEngineMatches); }
+TEST(SimplifyRules, HaveTheFormThatMatchingNeeds) { forEachRule(hasTheFormThatTheEngineMatches); }
 TEST(SimplifyRules, Fire) { forEachRule(fires); }
 
 TEST(Simplify, HasAtLeastFortyRules) { EXPECT_GE(allRules().size(), 40u); }
 
-TEST(Simplify, RulesFeedEachOther) {
+TEST(Simplify, RulesApplyToResultsOfRules) {
   EXPECT_EQ(after("simplify", "-(-(x0 * 1)) - 0"), "x0");
   EXPECT_EQ(after("simplify", "x0 / 4"), after("none", "x0 * 0.25"));
   EXPECT_EQ(after("simplify", "x0 * x0 * x0"), "cube(x0)");
@@ -243,7 +243,7 @@ TEST(Simplify, RulesFeedEachOther) {
   EXPECT_EQ(after("simplify-fast", "sin(x0 - x0) + x1", Math::kFast), "x1");
 }
 
-// Of several rules that match, the one that spares most comes first.
+// Of several rules that match, the one that saves most comes first.
 TEST(Simplify, PowersAndExponentialsInFast) {
   const auto fast = [](std::string_view text) { return after("simplify-fast", text, Math::kFast); };
   const auto as = [](std::string_view text) { return after("none", text); };
@@ -262,7 +262,7 @@ TEST(Simplify, PowersAndExponentialsInFast) {
   EXPECT_EQ(fast("log2(4 ^ x0)"), as("x0 * 2"));
 }
 
-TEST(Simplify, WhatIsNotExactIsLeftToItsClass) {
+TEST(Simplify, ExactPassesApplyExactRulesOnly) {
   for (const std::string_view text : {"x0 + 0", "x0 * 0", "x0 - x0", "x0 / x0", "x0 ^ 2", "x0 / 3"}) {
     EXPECT_EQ(after("simplify", text), after("none", text)) << text;
     EXPECT_NE(after("simplify-fast", text), after("none", text)) << text;
@@ -278,7 +278,7 @@ TEST(Simplify, FastRulesAreForF32) {
   EXPECT_EQ(after("simplify-fast", "x0 * 0", Math::kFast, Precision::kF64), after("none", "x0 * 0"));
 }
 
-TEST(Simplify, TakesLongChainsOfRewritesWithoutRecursion) {
+TEST(Simplify, LongChainsOfRewritesNeedNoRecursion) {
   std::vector<Token> tokens = {Token::variable(0)};
   for (int i = 0; i < 50'000; ++i) {
     tokens.push_back(Token::variable(1 + static_cast<std::uint32_t>(i % 2)));

@@ -1,5 +1,7 @@
-// What passes keep: bits where they say so, and independence of the batch.
+// Values after passes: equal bits for exact passes, error bounds for bounded ones, the same in every batch.
 #include <algorithm>
+#include <array>
+#include <utility>
 
 #include <gtest/gtest.h>
 
@@ -17,6 +19,7 @@ template <class T>
 struct Row {
   std::vector<T> variables, parameters;
 
+  Row(std::vector<T> x, std::vector<T> p) : variables(std::move(x)), parameters(std::move(p)) {}
   Row(Random& random, Spread spread, Precision precision) {
     for (int i = 0; i < 3; ++i) variables.push_back(static_cast<T>(randomValue(random, spread, precision)));
     for (int i = 0; i < 2; ++i) parameters.push_back(static_cast<T>(randomValue(random, spread, precision)));
@@ -50,7 +53,7 @@ void keepsBits(const Pass& pass, Math math, Precision precision) {
   }
 }
 
-TEST(Passes, ExactOnesKeepBits) {
+TEST(Passes, ExactPassesKeepBits) {
   const Pipeline pipeline = Pipeline::standard(Math::kFast);  // it has all of passes.def
   for (const Pass& pass : pipeline.passes()) {
     if (pass.exactness != Exactness::kExact) continue;
@@ -61,7 +64,7 @@ TEST(Passes, ExactOnesKeepBits) {
   }
 }
 
-/// Each pass, and all of them, against the error bound of the expression as written.
+/// Checks values after `passes` against the error bound of the expression as written.
 template <class T>
 void staysWithinTheBound(std::string_view passes, Precision precision) {
   ExpressionGenerator expressions = expressionsOfAllOperators(21, 20);
@@ -82,17 +85,58 @@ void staysWithinTheBound(std::string_view passes, Precision precision) {
   EXPECT_GT(promised, 1000);
 }
 
-TEST(Passes, BoundedOnesStayWithinTheBound) {
+TEST(Passes, BoundedPassesStayWithinTheBound) {
   for (const std::string_view passes : {"fold-functions", "simplify-precise", "fma", "standard"}) {
     staysWithinTheBound<float>(passes, Precision::kF32);
     staysWithinTheBound<double>(passes, Precision::kF64);
   }
 }
 
+using Values = std::vector<double>;
+
+/// The results of an operator over all combinations of its operands' values, without duplicates; a zero as both zeros.
+Values resultsOf(Op op, const std::array<Values, kMaxArity>& operands) {
+  Values results;
+  for (const double x : operands[0]) {
+    for (const double y : operands[1]) {
+      for (const double z : operands[2]) {
+        const double result = applyRow<double>(op, x, y, z);
+        for (const double either : {result, result == 0 ? -result : result}) {
+          if (std::ranges::none_of(results, [&](double known) { return sameValue(known, either); })) {
+            results.push_back(either);
+          }
+        }
+      }
+    }
+  }
+  return results;
+}
+
+/// Whether the finite value of `expression` in `row` depends on the signs of the zeros that operators give, which fast
+/// rules do not keep (docs/accuracy.md).
+bool dependsOnSignsOfZeros(const Expression& expression, const Row<double>& row) {
+  constexpr std::size_t kMost = 16;
+  std::vector<Values> stack;
+  for (const Token& token : expression.tokens()) {
+    if (token.kind != Token::Kind::kOp) {
+      stack.push_back({token.kind == Token::Kind::kVariable    ? row.variables[token.index]
+                       : token.kind == Token::Kind::kParameter ? row.parameters[token.index]
+                                                               : token.value});
+      continue;
+    }
+    std::array<Values, kMaxArity> operands{Values{0}, Values{0}, Values{0}};
+    for (auto k = static_cast<std::size_t>(token.arity()); k-- > 0; stack.pop_back()) operands[k] = stack.back();
+    stack.push_back(resultsOf(token.op, operands));
+    if (stack.back().size() > kMost) return true;
+  }
+  const Values& values = stack.back();
+  return std::ranges::any_of(values, [&](double value) { return value != values[0]; });
+}
+
 TEST(Passes, FastRulesHoldInRealArithmetic) {
   ExpressionGenerator expressions = expressionsOfAllOperators(31, 20);
   Random random(32);
-  int compared = 0;
+  int compared = 0, left_out = 0;
   for (int i = 0; i < 3000; ++i) {
     const Expression before = expressions.next();
     // A comparison or a choice turns a NaN into a number, and fast rules may remove NaNs.
@@ -104,12 +148,39 @@ TEST(Passes, FastRulesHoldInRealArithmetic) {
       const Row<double> row(random, Spread::kTame, Precision::kF64);
       const Bounded a = row.bounded(before, Precision::kF64), b = row.bounded(after, Precision::kF64);
       if (!std::isfinite(a.value) || !std::isfinite(a.error + b.error)) continue;
+      if (dependsOnSignsOfZeros(before, row)) {
+        ++left_out;
+        continue;
+      }
       ++compared;
       ASSERT_NEAR(a.value, b.value, 4 * (a.error + b.error) + 1e-12 * std::fabs(a.value))
           << print(before, Language::kInfix) << " became " << print(after, Language::kInfix);
     }
   }
   EXPECT_GT(compared, 2000);
+  EXPECT_LT(left_out, compared / 100) << "a comparison that is left out tests nothing";
+}
+
+TEST(Passes, FastRulesMayChangeTheSignOfAZeroAndWhatDependsOnIt) {
+  const Expression expression = infix("cos(log10(max(cube(cos(x1)) * x0, x2 / (0 * x0))))");
+  const Dag dag = Dag::fromExpressions({&expression, 1}, Precision::kF32);
+  const Row<float> row({-2, 3, 3}, {});
+  const auto valueAfter = [&](Math math) { return row.values(Pipeline::standard(math).run(dag, {math}))[0]; };
+  const double written = evaluateReference(expression, std::array{-2.0, 3.0, 3.0}, {});
+  EXPECT_NEAR(written, 0.9588, 1e-4) << "3 / -0 is below the other operand of max";
+  EXPECT_NEAR(double{valueAfter(Math::kStrict)}, written, 1e-6);
+  EXPECT_NEAR(double{valueAfter(Math::kPrecise)}, written, 1e-6);
+  EXPECT_TRUE(std::isnan(valueAfter(Math::kFast))) << "3 / 0 is above it";
+  EXPECT_TRUE(dependsOnSignsOfZeros(expression, {{-2, 3, 3}, {}}));
+}
+
+TEST(Passes, DependenceOnTheSignOfAZeroIsFound) {
+  const auto depends = [](std::string_view text, double x) { return dependsOnSignsOfZeros(infix(text), {{x}, {2}}); };
+  EXPECT_TRUE(depends("atan(p0 / (0 * x0))", -2));
+  EXPECT_TRUE(depends("max(x0, p0 / (x0 + 0))", 0));
+  EXPECT_FALSE(depends("max(x0, p0 + 0 * x0)", -2));
+  EXPECT_FALSE(depends("inv(p0 / (0 * x0))", -2)) << "a zero of either sign";
+  EXPECT_FALSE(depends("atan(p0 / x0)", 0)) << "the zero of a column keeps its sign";
 }
 
 TEST(Passes, AnExpressionBecomesTheSameInEveryBatch) {

@@ -70,7 +70,7 @@ void checkAllOps(Math math) {
   auto jit = HostJit::create(precisionOf<T>(), math);
   ASSERT_TRUE(jit.ok()) << jit.error().message;
   Random random(42);
-  for (std::size_t i = 0; i < allOps().size(); ++i) checkOp<T>(**jit, static_cast<Op>(i), random);
+  for (const Op op : allOperators()) checkOp<T>(**jit, op, random);
 }
 
 TEST(HostJit, EveryOperatorF32Strict) { checkAllOps<float>(Math::kStrict); }

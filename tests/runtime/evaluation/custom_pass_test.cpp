@@ -103,5 +103,29 @@ TEST(CustomPass, ThatKeepsTheGraphIsNoFailure) {
   expectMessage(keeps, "0 failures", "0 failures");
 }
 
+/// x0 * x1 + 2, beside which it leaves a dead sine and a dead literal.
+Dag productPlusTwo(const Dag& dag, const PassContext&) {
+  Dag made(dag.precision());
+  const NodeId product = made.apply(Op::kMul, {made.variable(0), made.variable(1)});
+  made.apply(Op::kSub, {made.apply(Op::kSin, {product}), made.constant(7)});
+  made.addRoot(made.apply(Op::kAdd, {product, made.constant(2)}));
+  return made;
+}
+
+TEST(CustomPass, DeadNodesAreNotCounted) {
+  ASSERT_TRUE(registerPass({"leaves-dead-nodes", productPlusTwo, Exactness::kExact, "a pass of a test"}).ok());
+  const Engine engine = Engine::create({}).value();
+  const std::vector<Expression> one{build({Token::variable(0), Token::variable(1), Token::operation(Op::kMul)})};
+  const Workload w{.expressions = one, .columns = {{3}, {5}}, .target = {}, .weights = {}, .parameters = {}};
+  for (const char* names : {"leaves-dead-nodes", "leaves-dead-nodes,schedule"}) {
+    const Pipeline pipeline = Pipeline::parse(names, Math::kPrecise).value();
+    for (const Tier tier : {Tier::kInterpret, Tier::kCompile}) {
+      const Program program = engine.compile(one, {.tier = tier, .pipeline = pipeline});
+      EXPECT_EQ(program.info().nodes_after, 5U) << names << ": x0, x1, *, 2, +";
+      EXPECT_EQ(predict(engine, program, engine.upload(w.view()).value(), {}), std::vector<double>{17});
+    }
+  }
+}
+
 }  // namespace
 }  // namespace srjit
