@@ -90,7 +90,7 @@ llvm::Value* Strip::existingGroup(unsigned group) const {
 }
 
 llvm::Value* Strip::existingRow(unsigned k) const {
-  llvm::Value* const row = b_.CreateAdd(group_rows_[k / kGroupSize], b_.getInt64(k % kGroupSize));
+  llvm::Value* const row = b_.CreateAdd(group_rows_[k / kLaneRows], b_.getInt64(k % kLaneRows));
   return b_.CreateBinaryIntrinsic(llvm::Intrinsic::umin, row, b_.CreateSub(row_count_, b_.getInt64(1)));
 }
 
@@ -102,7 +102,7 @@ Rows Strip::loadFrom(llvm::Value* column, bool all_exist) const {
   for (unsigned group = 0; group < groups(); ++group) {
     llvm::Value* const row = all_exist ? group_rows_[0] : existingGroup(group);
     llvm::Value* const first = b_.CreateInBoundsGEP(lowering_.elementType(), column, row);
-    for (unsigned part = 0; part < kGroupSize; part += width) {
+    for (unsigned part = 0; part < kLaneRows; part += width) {
       const unsigned offset = part + (all_exist ? group * static_cast<unsigned>(kGroupRows) : 0);
       llvm::Value* const pointer = b_.CreateConstInBoundsGEP1_64(lowering_.elementType(), first, offset);
       llvm::Value* const packed = loadConstant(b_, vector, pointer, 16);
@@ -131,10 +131,10 @@ void Strip::store(llvm::Value* column, const Rows& rows) const {
     auto* const next = llvm::BasicBlock::Create(b_.getContext(), "next", function);
     b_.CreateCondBr(in_range_[group], write, next);
     b_.SetInsertPoint(write);
-    for (unsigned part = 0; part < kGroupSize; part += width) {
+    for (unsigned part = 0; part < kLaneRows; part += width) {
       llvm::Value* packed = llvm::PoisonValue::get(vector);
       for (unsigned i = 0; i < width; ++i) {
-        packed = b_.CreateInsertElement(packed, rows[group * kGroupSize + part + i], i);
+        packed = b_.CreateInsertElement(packed, rows[group * kLaneRows + part + i], i);
       }
       llvm::Value* const pointer =
           b_.CreateInBoundsGEP(lowering_.elementType(), column, b_.CreateAdd(group_rows_[group], b_.getInt64(part)));
@@ -171,7 +171,7 @@ llvm::Value* Strip::sumLanes(std::vector<llvm::Value*> sums) const {
 
 // Whether row k exists and, if the spec says so, has a finite prediction.
 llvm::Value* Strip::isCounted(const LossSpec& spec, unsigned k, llvm::Value* prediction) const {
-  llvm::Value* const row = b_.CreateAdd(group_rows_[k / kGroupSize], b_.getInt64(k % kGroupSize));
+  llvm::Value* const row = b_.CreateAdd(group_rows_[k / kLaneRows], b_.getInt64(k % kLaneRows));
   llvm::Value* const exists = b_.CreateICmpULT(row, row_count_);
   if (!spec.skip_invalid) return exists;
   llvm::Value* const magnitude = b_.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, prediction);
@@ -203,15 +203,15 @@ Strip::ThreadSums Strip::sumThread(const LossSpec& spec, const LossPointers& poi
   const Rows target = loadFrom(pointers.target, all_count);
   const Rows weights = spec.weighted ? loadFrom(pointers.weights, all_count) : Rows(predictions.size());
   llvm::Value* const zero = lowering_.literal(0);
-  const auto sumOfFour = [&](const std::array<llvm::Value*, kGroupSize>& x) {
+  const auto sumOfFour = [&](const std::array<llvm::Value*, kLaneRows>& x) {
     return b_.CreateFAdd(b_.CreateFAdd(x[0], x[1]), b_.CreateFAdd(x[2], x[3]));
   };
   ThreadSums sums;
   llvm::Value* valid = b_.getInt32(0);
   for (unsigned group = 0; group < groups(); ++group) {
-    std::array<llvm::Value*, kGroupSize> terms{}, kept{};
-    for (unsigned i = 0; i < kGroupSize; ++i) {
-      const unsigned k = group * kGroupSize + i;
+    std::array<llvm::Value*, kLaneRows> terms{}, kept{};
+    for (unsigned i = 0; i < kLaneRows; ++i) {
+      const unsigned k = group * kLaneRows + i;
       terms[i] = termOf(spec, predictions[k], target[k], weights[k]);
       kept[i] = weights[k];
       if (all_count) continue;

@@ -10,8 +10,8 @@
 
 namespace srjit {
 
-inline constexpr unsigned kGroupSize = 4;  ///< adjacent rows of one thread
-static_assert(kWarpLanes * kGroupSize == kGroupRows, "a warp's group is one group of the reduction tree");
+inline constexpr unsigned kLaneRows = 4;  ///< adjacent rows of a row group that one lane has
+static_assert(kWarpLanes * kLaneRows == kGroupRows, "the lanes of a warp have one row group");
 
 /// One scalar per row of a thread, in the order of the rows.
 using Rows = std::vector<llvm::Value*>;
@@ -31,7 +31,7 @@ class Strip {
   Strip(Lowering& lowering, const DeviceOptions& options, llvm::Value* row_count, llvm::Value* number);
 
   unsigned rowsPerThread() const { return rows_per_thread_; }
-  unsigned groups() const { return rows_per_thread_ / kGroupSize; }
+  unsigned groups() const { return rows_per_thread_ / kLaneRows; }
   llvm::Value* lane() const { return lane_; }
 
   /// Emits the end of a warp that has no rows; the builder goes on where others do.
