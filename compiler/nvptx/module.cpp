@@ -86,7 +86,7 @@ Result<DeviceModule> DeviceModule::create(const DeviceOptions& options) {
                  {}};
   }
   if (options.rows_per_thread != 4 && options.rows_per_thread != 8 && options.rows_per_thread != 16) {
-    return Error{Errc::kInvalid, fmt::format("{} rows a thread: expected 4, 8 or 16", options.rows_per_thread), {}};
+    return Error{Errc::kInvalid, fmt::format("{} rows per thread: expected 4, 8 or 16", options.rows_per_thread), {}};
   }
   const llvm::Target* const target = nvptxTarget();
   if (target == nullptr) return Error{Errc::kUnsupported, "this build's LLVM has no NVPTX target", {}};
@@ -117,8 +117,8 @@ llvm::Function* DeviceModule::addKernel(llvm::StringRef name, llvm::ArrayRef<llv
   };
   annotate("kernel", 1);
   annotate("maxntidx", kBlockThreads);
-  annotate("minctasm",
-           min_blocks);  // without any, ptxas spills a few registers to fit one more block on a multiprocessor
+  // Without it, ptxas spills a few registers to fit one more block on a multiprocessor.
+  annotate("minctasm", min_blocks);
   builder.SetInsertPoint(llvm::BasicBlock::Create(context, "entry", kernel));
   return kernel;
 }

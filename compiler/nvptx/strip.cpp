@@ -94,7 +94,7 @@ llvm::Value* Strip::existingRow(unsigned k) const {
   return b_.CreateBinaryIntrinsic(llvm::Intrinsic::umin, row, b_.CreateSub(row_count_, b_.getInt64(1)));
 }
 
-// Where all rows exist, one address serves all groups.
+// Where all rows exist, one address serves all row groups.
 Rows Strip::loadFrom(llvm::Value* column, bool all_exist) const {
   const unsigned width = elementsPerAccess(lowering_);
   auto* const vector = llvm::FixedVectorType::get(lowering_.elementType(), width);
@@ -145,9 +145,9 @@ void Strip::store(llvm::Value* column, const Rows& rows) const {
   }
 }
 
-// The sums over the warp's lanes of several groups at once, neighbours first. While more than one group is left, the
-// lanes share the work: after the step with mask m, a lane goes on with the groups whose number has the lane's bit m.
-// In the end lane l holds the sum of group l modulo their number.
+// The sums over the warp's lanes of several row groups at once, neighbours first. While more than one is left, the
+// lanes share the work: after the step with mask m, a lane goes on with the row groups whose number has the lane's bit
+// m. In the end lane l holds the sum of row group l modulo their number.
 llvm::Value* Strip::sumLanes(std::vector<llvm::Value*> sums) const {
   const auto add = [&](llvm::Value* x, llvm::Value* y) {
     return x->getType()->isIntegerTy() ? b_.CreateAdd(x, y) : b_.CreateFAdd(x, y);
@@ -196,7 +196,7 @@ llvm::Value* Strip::termOf(const LossSpec& spec, llvm::Value* prediction, llvm::
   return spec.weighted ? b_.CreateFMul(weight, term) : term;
 }
 
-// The sums of the thread's rows, group by group; with `all_count`, every row is known to count.
+// The sums of the thread's rows, one per row group; with `all_count`, every row is known to count.
 Strip::ThreadSums Strip::sumThread(const LossSpec& spec, const LossPointers& pointers, const Rows& predictions,
                                    bool all_count) const {
   const bool weighs_rows = spec.weighted && spec.skip_invalid;
@@ -225,7 +225,7 @@ Strip::ThreadSums Strip::sumThread(const LossSpec& spec, const LossPointers& poi
     if (weighs_rows) sums.weights.push_back(sumOfFour(kept));
   }
   if (!spec.skip_invalid) return sums;
-  // One number holds the counts of all groups.
+  // One number holds the counts of all row groups.
   sums.count = lowering_.literal(kGroupRows);
   if (!all_count) {
     llvm::Value* const counts = sumLanes({valid});
@@ -273,7 +273,7 @@ void Strip::storeLoss(const LossSpec& spec, const LossPointers& pointers, llvm::
   storeSums(pointers, output, channels);
 }
 
-// Lane l < groups() writes the sums of group l of the strip.
+// Lane l < groups() writes the sums of row group l of the strip.
 void Strip::storeSums(const LossPointers& pointers, llvm::Value* output,
                       const std::vector<llvm::Value*>& channels) const {
   llvm::Type* const wide = b_.getInt64Ty();

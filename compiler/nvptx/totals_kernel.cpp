@@ -11,7 +11,7 @@ namespace {
 
 static_assert(kSumChains == kWarpLanes, "a warp holds the chains of one output");
 
-// Loads in flight of one thread: the additions wait for each other, the loads need not.
+// Outstanding loads of one thread: the additions depend on each other, the loads do not.
 constexpr unsigned kAhead = 8;
 
 /// Emits the kernel: lane c of the threads of an output adds chain c.
