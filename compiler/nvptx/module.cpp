@@ -29,7 +29,7 @@ constexpr const char* kPtxVersion = "+ptx78";
 
 // ptxas turns rcp(rcp(v)) into v and rcp(ex2(v)), also through an abs, into ex2(-v): other bits than where the two are
 // apart, as in the interpreter. Such a divisor is made opaque by a select on a predicate that is always true, but read
-// from a register. This must see what ptxas will see, so it comes after LLVM's own simplifications.
+// from a register. It comes after LLVM's own simplifications, since it must see the code that ptxas will see.
 void keepReciprocalsApart(llvm::Module& module) {
   const auto idOf = [](const llvm::Value* value) {
     const auto* const call = llvm::dyn_cast<llvm::IntrinsicInst>(value);

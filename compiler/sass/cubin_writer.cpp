@@ -64,7 +64,7 @@ class Bytes {
   std::string bytes_;
 };
 
-/// A section, with its content unless that is code.
+/// A section; code is not in `content` but in `kernel`.
 struct Section {
   std::string name;
   elf::Elf64_Shdr header = {};
@@ -95,7 +95,7 @@ std::vector<std::uint16_t> offsetsOf(const std::vector<std::uint16_t>& sizes, st
   return offsets;
 }
 
-/// Where sections and symbols have their numbers, which refer to one another.
+/// Numbers sections and symbols, since they refer to one another.
 class Plan {
  public:
   Plan(std::span<const KernelDescription> kernels, unsigned architecture)
@@ -305,7 +305,7 @@ std::vector<Section> Plan::sections() {
   return std::move(sections_);
 }
 
-/// Gives every section its place; returns where the last one ends.
+/// Assigns file offsets to all sections; returns the end of the last.
 std::size_t placeSections(std::vector<Section>& sections) {
   std::size_t at = sizeof(elf::Elf64_Ehdr);
   for (Section& section : sections) {

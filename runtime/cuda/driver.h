@@ -1,7 +1,7 @@
 // The CUDA driver, loaded at run time: declarations of our own under CUDA's names, and the entries of driver.def. No
 // header of CUDA is needed; tests/runtime/cuda/driver_abi_test.cpp compares these declarations with one where it is
-// found. Source: CUDA driver API reference, 13.0. Every other file uses CUDA through this table, so tests can put
-// theirs there.
+// found. Source: CUDA driver API reference, 13.0. Every other file uses CUDA through this table, so tests can use a
+// table of their own.
 #pragma once
 
 #include <cstddef>
