@@ -241,8 +241,8 @@ class Matcher {
   int seen_commutative_ = 0;
 };
 
-/// Builds terms in normal form. A replacement is a postfix program whose operators may themselves be rewritten, which
-/// starts another program. The programs that have started are on an explicit stack, since terms may be of any depth.
+/// Builds terms in normal form. A replacement is a postfix expression whose operators may themselves be rewritten, which
+/// starts another rewrite. The rewrites that have started are on an explicit stack, since terms may be of any depth.
 class Rewriter {
  public:
   Rewriter(WorkingDag& work, RuleClass rule_class, Math math)
@@ -259,24 +259,24 @@ class Rewriter {
     if (same != WorkingDag::kNone && work_.normality(same) >= extent_) return work_.keep(same);
     if (const NodeId value = settle(op, operands, same); value != kUnbound) return value;
     values_.clear();
-    while (!programs_.empty()) {
-      Program& program = programs_.back();
-      const auto tokens = program.rule->replacement.tokens();
-      if (program.next == tokens.size()) {
-        setNormal(program.redex, values_.back());
-        programs_.pop_back();
+    while (!rewrites_.empty()) {
+      Rewrite& rewrite = rewrites_.back();
+      const auto tokens = rewrite.rule->replacement.tokens();
+      if (rewrite.next == tokens.size()) {
+        setNormal(rewrite.redex, values_.back());
+        rewrites_.pop_back();
         continue;
       }
-      const Token& token = tokens[program.next++];
+      const Token& token = tokens[rewrite.next++];
       switch (token.kind) {
         case Token::Kind::kConstant:
           values_.push_back(work_.keep(dag_.constant(token.value)));
           break;
         case Token::Kind::kVariable:
-          values_.push_back(program.bindings.wildcards[token.index]);
+          values_.push_back(rewrite.bindings.wildcards[token.index]);
           break;
         case Token::Kind::kParameter:
-          values_.push_back(work_.keep(dag_.constant(program.bindings.literals[token.index])));
+          values_.push_back(work_.keep(dag_.constant(rewrite.bindings.literals[token.index])));
           break;
         case Token::Kind::kOp: {
           const auto arity = static_cast<std::size_t>(arityOf(token.op));
@@ -293,14 +293,14 @@ class Rewriter {
   }
 
  private:
-  struct Program {
+  struct Rewrite {
     const Rule* rule;
     std::size_t next;  ///< token of the replacement
     NodeId redex;      ///< the node that matched
     Bindings bindings;
   };
 
-  /// The normal form of `op`; kUnbound if a rule matches, whose program then is started and will push it.
+  /// The normal form of `op`; kUnbound if a rule matches: then its rewrite is begun and will push it.
   NodeId settle(Op op, std::span<const NodeId> operands, NodeId same) {
     const bool over_constants = areConstants(dag_, operands);
     if (over_constants && folds_[static_cast<std::size_t>(op)]) {
@@ -318,14 +318,14 @@ class Rewriter {
     return work_.keep(id);
   }
 
-  /// Starts the program of the first rule among `candidates` that matches; false if none does. Not inlined, since few
+  /// Begins the rewrite by the first rule among `candidates` that matches; false if none does. Not inlined, since few
   /// nodes have candidates.
   [[gnu::noinline]] bool startRule(const RulesOfOp& rules, std::uint64_t candidates, NodeId id) {
     for (; candidates != 0; candidates &= candidates - 1) {
       const CompiledRule& rule = rules[static_cast<std::size_t>(std::countr_zero(candidates))];
       Matcher matcher(dag_, rule);
       if (!matcher.matches(id)) continue;
-      programs_.push_back({rule.rule, 0, id, matcher.bindings()});
+      rewrites_.push_back({rule.rule, 0, id, matcher.bindings()});
       return true;
     }
     return false;
@@ -341,8 +341,8 @@ class Rewriter {
   const std::vector<RulesOfOp>& rules_;
   Extent extent_;
   std::array<bool, kOpCount> folds_{};  ///< operators that are folded over constants
-  std::vector<NodeId> values_;          ///< the operand stack of the programs
-  std::vector<Program> programs_;       ///< the stack of programs that have started
+  std::vector<NodeId> values_;          ///< the operand stack of the rewrites
+  std::vector<Rewrite> rewrites_;       ///< the stack of rewrites that have started
   std::vector<NodeId> normal_;          ///< normal form of nodes that a rule has matched; kUnbound for others
 };
 

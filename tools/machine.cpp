@@ -1,7 +1,5 @@
 #include "tools/machine.h"
 
-#include <dlfcn.h>
-
 #include <filesystem>
 #include <fstream>
 #include <memory>
@@ -12,6 +10,7 @@
 
 #include "compiler/host/jit.h"
 #include "compiler/kernels/assembler.h"
+#include "compiler/loader/shared_library.h"
 #include "compiler/nvptx/options.h"
 #include "compiler/nvptx/rows_kernel.h"
 #include "compiler/nvptx/toolkit.h"
@@ -74,10 +73,8 @@ Status tryPtx(Op op) {
 }
 
 Finding library(std::string name, const char* file, std::string needed_for) {
-  void* const handle = dlopen(file, RTLD_NOW | RTLD_LOCAL);
-  if (handle == nullptr) return {std::move(name), false, "not found", std::move(needed_for)};
-  dlclose(handle);
-  return {std::move(name), true, file, std::move(needed_for)};
+  const Result<SharedLibrary> opened = SharedLibrary::open(file);
+  return {std::move(name), opened.ok(), opened ? file : opened.error().message, std::move(needed_for)};
 }
 
 Finding piece(std::string name, const std::string& path, std::string needed_for) {

@@ -75,7 +75,7 @@ struct alignas(8) FormFacts {
 inline constexpr auto kInstructionFacts = [] {
   using enum sass::Pipe;
   using enum sass::Timing;
-#define SRJIT_SASS(id, name, low, high, slots, pipe, timing, latency, results, widths, ...) \
+#define SRJIT_SASS(id, name, modifiers, operands, low, high, slots, pipe, timing, latency, results, widths, ...) \
   FormFacts{pipe, timing, latency, results, SRJIT_WIDTHS widths},
   return std::array{
 #include "compiler/sass/instructions.def"

@@ -2,13 +2,13 @@
 // assembler in milliseconds. Needs no GPU, no driver and no assembler. Thread-safe but for a DirectEmitter,
 // which one thread uses at a time.
 //
-// One image with one kernel, `srjit_direct`, evaluates a whole population in one launch. Expressions come in groups of
-// up to kDirectRoots roots; a group is straight-line code for one row a lane, in a loop over rows.
+// One image with one kernel, `srjit_direct`, evaluates a whole population in one launch. Expressions come in *groups*
+// of up to kDirectRoots roots; a group is straight-line code for one row per lane, in a loop over rows.
 //
-// Launch. Blocks of `warps` warps, grid (parts, groups), one parameter: a DirectArguments, by value. Block (p, y)
-// branches to the code of group y. A *step* is 32 adjacent rows, one a lane of the warp; four steps are one group of
-// the reduction tree (loss.h). Warp w of part p takes the row groups p * warps + w, + warps * parts, and so on. Warps
-// without rows leave at once.
+// Launch. Blocks of `warps` warps, grid (row_blocks, groups), one parameter: a DirectArguments, by value. Block
+// (x, y) branches to the code of group y. A *step* is 32 adjacent rows, one per lane of the warp; four steps are one
+// *row group* of the reduction tree (loss.h). Warp w of block x takes the row groups x * warps + w, + warps *
+// row_blocks, and so on. Warps without rows leave at once.
 //
 // Numbers are not in the code: literals and parameters are read from one table in the order of use, and outputs from
 // another, so that changing them costs a copy. Lanes past the last row compute the last row again and write nothing;
@@ -42,9 +42,9 @@ struct DirectOptions {
   Precision precision = Precision::kF32;
   Math math = Math::kPrecise;
   std::optional<LossSpec> loss = {};  ///< none: predictions
-  unsigned roots = kDirectRoots;      ///< at most so many a group; 1 to kDirectRoots
-  unsigned registers = 64;            ///< a thread may have; 40 to 64, which leaves room for 8 warps of every scheduler
-  unsigned window = 8;                ///< instructions among which the scheduler chooses, 1 (source order) to 32
+  unsigned roots = kDirectRoots;      ///< at most so many per group; 1 to kDirectRoots
+  unsigned registers = 64;  ///< per thread at most; 40 to 64, which leaves room for 8 warps of every scheduler
+  unsigned window = 8;      ///< instructions among which the scheduler chooses, 1 (source order) to 32
 
   friend bool operator==(const DirectOptions&, const DirectOptions&) = default;
 };
@@ -83,20 +83,20 @@ inline constexpr std::uint32_t kDirectMaxRows = 1u << 30;
 
 /// How a launch divides the rows.
 struct DirectGrid {
-  std::uint32_t parts;  ///< blocks of every group, at least 1
-  std::uint32_t warps;  ///< of a block, 1 to kDirectMostWarps
+  std::uint32_t row_blocks;  ///< blocks that share the rows of a group, at least 1
+  std::uint32_t warps;       ///< of a block, 1 to kDirectMostWarps
 
   friend bool operator==(const DirectGrid&, const DirectGrid&) = default;
 };
 
 /// Rows from the end of a warp's row group to its next one.
 constexpr std::uint32_t directRowJump(DirectGrid grid) {
-  return static_cast<std::uint32_t>(kGroupRows) * (grid.parts * grid.warps - 1);
+  return static_cast<std::uint32_t>(kGroupRows) * (grid.row_blocks * grid.warps - 1);
 }
 
 /// Whether the tier has code for an operator. It needs no library function, and short code.
 bool isDirect(Op op, Math math, Precision precision) noexcept;
-/// Whether it has code for everything that each root reaches, one entry a root.
+/// Whether it has code for everything that each root reaches, one entry per root.
 std::vector<bool> directRoots(const Dag& dag, Math math);
 
 /// Code of the roots of one graph, without the kernel's beginning.

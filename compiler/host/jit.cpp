@@ -1,7 +1,5 @@
 #include "compiler/host/jit.h"
 
-#include <dlfcn.h>
-
 #include <atomic>
 #include <map>
 #include <mutex>
@@ -16,6 +14,7 @@
 #include <llvm/TargetParser/Host.h>
 
 #include "compiler/host/kernels.h"
+#include "compiler/loader/shared_library.h"
 #include "compiler/lowering/kernel_name.h"
 #include "compiler/lowering/llvm_scope.h"
 #include "compiler/lowering/operators.h"
@@ -41,8 +40,8 @@ void initializeNativeTarget() {
   (void)done;
 }
 
-void* libmvec() {
-  static void* const library = dlopen("libmvec.so.1", RTLD_NOW | RTLD_LOCAL);
+const Result<SharedLibrary>& libmvec() {
+  static const Result<SharedLibrary> library = SharedLibrary::open("libmvec.so.1");
   return library;
 }
 
@@ -59,7 +58,7 @@ std::string vectorFunctionName(const FunctionInfo& info, Precision precision, un
   const std::string name = std::string("_ZGV") + isa + 'N' + std::to_string(lanes) +
                            std::string(static_cast<std::size_t>(info.arity), 'v') + '_' + std::string(info.libmvec) +
                            librarySuffixOf(precision);
-  return libmvec() != nullptr && dlsym(libmvec(), name.c_str()) != nullptr ? name : std::string();
+  return libmvec() && libmvec()->find(name.c_str()) != nullptr ? name : std::string();
 }
 
 HostTarget detectHost() {

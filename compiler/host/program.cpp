@@ -10,9 +10,10 @@ namespace {
 
 constexpr NodeId kNever = 0;  // node 0 is a leaf, so it uses nothing
 
-class Encoder {
+class HostEncoder {
  public:
-  explicit Encoder(const Dag& dag) : dag_(dag), last_use_(dag.size(), kNever), place_(dag.size()), live_(dag.size()) {}
+  explicit HostEncoder(const Dag& dag)
+      : dag_(dag), last_use_(dag.size(), kNever), place_(dag.size()), live_(dag.size()) {}
 
   HostProgram encode() {
     program_.outputs = static_cast<std::uint32_t>(dag_.roots().size());
@@ -120,7 +121,7 @@ HandlerKey handlerKey(std::uint32_t number) noexcept {
 
 std::uint32_t handlerNumbers() noexcept { return static_cast<std::uint32_t>((allOps().size() + 1) * kHandlerMasks); }
 
-Result<HostProgram> encode(const Dag& dag) {
+Result<HostProgram> encodeForHost(const Dag& dag) {
   const std::pair<std::size_t, const char*> limited[] = {
       {dag.variableCount(), "columns"},
       {dag.roots().size(), "roots"},
@@ -132,7 +133,7 @@ Result<HostProgram> encode(const Dag& dag) {
                  fmt::format("a graph with {} {}, expected at most {}", count, what, HostOperand::kMaxIndex),
                  {}};
   }
-  return Encoder(dag).encode();
+  return HostEncoder(dag).encode();
 }
 
 }  // namespace srjit

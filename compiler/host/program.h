@@ -61,6 +61,6 @@ struct HostProgram {
 /// The program of all roots of `dag`. Nodes are computed in ascending order, so schedule the graph first; nodes that no
 /// root needs are left out. Linear in the nodes; not recursive. Errors: kInvalid for more columns, roots, or nodes and
 /// parameters together, than HostOperand::kMaxIndex.
-Result<HostProgram> encode(const Dag& dag);
+Result<HostProgram> encodeForHost(const Dag& dag);
 
 }  // namespace srjit

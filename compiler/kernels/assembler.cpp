@@ -1,9 +1,8 @@
 #include "compiler/kernels/assembler.h"
 
-#include <dlfcn.h>
-
 #include <charconv>
-#include <cstring>
+#include <cstdint>
+#include <memory>
 #include <sstream>
 
 #include <fmt/format.h>
@@ -14,83 +13,45 @@
 #include <llvm/Support/Program.h>
 #include <llvm/Support/raw_ostream.h>
 
+#include "compiler/loader/shared_library.h"
 #include "compiler/lowering/llvm_scope.h"
 #include "compiler/nvptx/toolkit.h"
 
 namespace srjit {
 namespace {
 
-// nvJitLink, loaded at run time; the prototypes follow nvJitLink.h of CUDA 13.0 (the unversioned names are exported
-// since 12.0).
+// nvJitLink, loaded at run time.
 struct NvJitLink {
-  using Handle = void*;
-  using Code = int;
   static constexpr int kInputPtx = 2;
 
-  std::string versionText() const {
-    unsigned major = 0, minor = 0;
-    version(&major, &minor);
-    return fmt::format("{}.{}", major, minor);
-  }
-
-  Code (*version)(unsigned*, unsigned*);
-  Code (*create)(Handle*, std::uint32_t, const char**);
-  Code (*destroy)(Handle*);
-  Code (*addData)(Handle, int, const void*, std::size_t, const char*);
-  Code (*complete)(Handle);
-  Code (*cubinSize)(Handle, std::size_t*);
-  Code (*cubin)(Handle, void*);
-  Code (*errorLogSize)(Handle, std::size_t*);
-  Code (*errorLog)(Handle, char*);
-  Code (*infoLogSize)(Handle, std::size_t*);
-  Code (*infoLog)(Handle, char*);
+#define SRJIT_NVJITLINK(name, parameters) int(*name) parameters = nullptr;
+#include "compiler/kernels/nvjitlink.def"
+#undef SRJIT_NVJITLINK
 
   std::string path;  ///< as it was loaded
 
+  std::string versionText() const {
+    unsigned major = 0, minor = 0;
+    nvJitLinkVersion(&major, &minor);
+    return fmt::format("{}.{}", major, minor);
+  }
+
   /// Loaded at the first call. The error says of each place why it could not be.
   static const Result<NvJitLink>& find() {
-    static const Result<NvJitLink> library = load();
+    static const Result<NvJitLink> library = SharedLibrary::openFirst(
+        {findToolkit().nvjitlink, std::string("libnvJitLink.so.13"), std::string("libnvJitLink.so.12")}, bindAll);
     return library;
   }
 
  private:
-  static Result<NvJitLink> load() {
-    std::string faults;
-    for (const std::string& name :
-         {findToolkit().nvjitlink, std::string("libnvJitLink.so.13"), std::string("libnvJitLink.so.12")}) {
-      if (name.empty()) continue;
-      Result<NvJitLink> library = load(name);
-      if (library) return library;
-      faults += (faults.empty() ? "" : "; ") + library.error().message;
-    }
-    return Error{Errc::kMachine, std::move(faults), {}};
-  }
-
-  static Result<NvJitLink> load(const std::string& name) {
-    void* const handle = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL);
-    if (handle == nullptr) return Error{Errc::kMachine, dlerror(), {}};
-    NvJitLink library{};
-    library.path = name;
-    std::string missing;
-    const auto bind = [&](auto& entry, const char* symbol_name) {
-      void* const symbol = dlsym(handle, symbol_name);
-      std::memcpy(&entry, &symbol, sizeof symbol);
-      if (symbol == nullptr) missing = symbol_name;
-    };
-    bind(library.version, "nvJitLinkVersion");
-    bind(library.create, "nvJitLinkCreate");
-    bind(library.destroy, "nvJitLinkDestroy");
-    bind(library.addData, "nvJitLinkAddData");
-    bind(library.complete, "nvJitLinkComplete");
-    bind(library.cubinSize, "nvJitLinkGetLinkedCubinSize");
-    bind(library.cubin, "nvJitLinkGetLinkedCubin");
-    bind(library.errorLogSize, "nvJitLinkGetErrorLogSize");
-    bind(library.errorLog, "nvJitLinkGetErrorLog");
-    bind(library.infoLogSize, "nvJitLinkGetInfoLogSize");
-    bind(library.infoLog, "nvJitLinkGetInfoLog");
-    if (missing.empty()) return library;
-    dlclose(handle);
-    return Error{Errc::kMachine, fmt::format("{} lacks {}", name, missing), {}};
+  static Result<NvJitLink> bindAll(const SharedLibrary& library) {
+    NvJitLink entries;
+    entries.path = library.name();
+#define SRJIT_NVJITLINK(name, parameters) \
+  if (const Status status = library.bind(entries.name, #name); !status) return status.error();
+#include "compiler/kernels/nvjitlink.def"
+#undef SRJIT_NVJITLINK
+    return entries;
   }
 };
 
@@ -134,8 +95,8 @@ std::vector<std::byte> bytesOf(llvm::StringRef text) {
 Result<Cubin> assembleWithNvJitLink(const NvJitLink& library, std::string_view ptx, std::string_view arch) {
   const std::string arch_option = fmt::format("-arch={}", arch);
   const char* options[] = {arch_option.c_str(), "-Xptxas=-v"};
-  NvJitLink::Handle handle = nullptr;
-  if (const auto code = library.create(&handle, 2, options); code != 0) {
+  void* handle = nullptr;
+  if (const auto code = library.nvJitLinkCreate(&handle, 2, options); code != 0) {
     return Error{Errc::kCompile, fmt::format("nvJitLink refused its options for {} (error {})", arch, code), {}};
   }
   const auto log = [&](auto sizeOf, auto textOf) {
@@ -148,16 +109,17 @@ Result<Cubin> assembleWithNvJitLink(const NvJitLink& library, std::string_view p
   const std::string terminated(ptx);
   Cubin made;
   std::size_t size = 0;
-  auto code = library.addData(handle, NvJitLink::kInputPtx, terminated.c_str(), terminated.size() + 1, "srjit.ptx");
-  if (code == 0) code = library.complete(handle);
-  if (code == 0) code = library.cubinSize(handle, &size);
+  auto code =
+      library.nvJitLinkAddData(handle, NvJitLink::kInputPtx, terminated.c_str(), terminated.size() + 1, "srjit.ptx");
+  if (code == 0) code = library.nvJitLinkComplete(handle);
+  if (code == 0) code = library.nvJitLinkGetLinkedCubinSize(handle, &size);
   if (code == 0) {
     made.image.resize(size);
-    code = library.cubin(handle, made.image.data());
+    code = library.nvJitLinkGetLinkedCubin(handle, made.image.data());
   }
-  const std::string errors = log(library.errorLogSize, library.errorLog);
-  made.kernels = parseReport(log(library.infoLogSize, library.infoLog));
-  library.destroy(&handle);
+  const std::string errors = log(library.nvJitLinkGetErrorLogSize, library.nvJitLinkGetErrorLog);
+  made.kernels = parseReport(log(library.nvJitLinkGetInfoLogSize, library.nvJitLinkGetInfoLog));
+  library.nvJitLinkDestroy(&handle);
   if (code != 0)
     return Error{
         Errc::kCompile, fmt::format("nvJitLink cannot assemble for {} (error {}): {}", arch, code, errors), {}};

@@ -30,10 +30,10 @@ struct Cubin {
 /// nvJitLink is preferred, since it starts no process. Its output may differ between versions. Thread-safe.
 std::string_view assemblerName();
 
-/// The nvJitLink that was loaded, and its version; kMachine with the loader's words if none could be.
+/// The path and version of the nvJitLink that was loaded. Errors: kMachine with dlerror()'s text for each place.
 Result<std::string> describeNvJitLink();
 
-/// `path`, of a program of the toolkit, if it starts; else why it does not.
+/// `path`, of a program of the toolkit, if it starts. Errors: why it does not.
 Result<std::string> describeProgram(const std::string& path);
 
 /// Assembles `ptx` for `arch` ("sm_90"). Errors: kMachine without an assembler, kCompile with the assembler's log.

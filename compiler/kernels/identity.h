@@ -1,4 +1,4 @@
-// Who makes kernels, down to the versions.
+// The versions of everything that makes kernels.
 #pragma once
 
 #include <string>

@@ -1,5 +1,5 @@
-// Machine code with facts about it, and who makes it. This is the seam between making kernels and running them: LLVM
-// and an assembler stand behind it today, a direct emitter may tomorrow, and tests put models of kernels there.
+// Machine code with facts about it, and the interface that makes it. It separates making kernels from running them: its
+// implementation is LLVM with an assembler, and tests have one that makes models of kernels.
 #pragma once
 
 #include <cstddef>
@@ -19,8 +19,8 @@ namespace srjit {
 struct KernelImage {
   std::vector<std::byte> code;  ///< a cubin; or PTX with a final 0, for the driver to assemble
   bool is_ptx = false;
-  std::vector<KernelFacts> kernels;  ///< empty where nobody reported them, as with PTX
-  double seconds = 0;                ///< that making it took, of one core
+  std::vector<KernelFacts> kernels;  ///< empty where the assembler reports none, as with PTX
+  double seconds = 0;                ///< of one core, to make it
 };
 
 /// Makes images. Thread-safe and parallel.

@@ -41,7 +41,7 @@ void addTable(DigestBuilder& digest, const HandlerTable& table) {
 }
 
 std::string describe(const DeviceOptions& options) {
-  std::string text = fmt::format("{} {} {}, {} rows a thread", nameOf(options.precision), nameOf(options.math),
+  std::string text = fmt::format("{} {} {}, {} rows per thread", nameOf(options.precision), nameOf(options.math),
                                  options.arch, options.rows_per_thread);
   if (options.strided_columns) text += ", strided columns";
   if (options.loss) {

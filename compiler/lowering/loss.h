@@ -21,10 +21,11 @@ struct LossSpec {
 /// Threads of a warp, of every NVIDIA GPU.
 inline constexpr unsigned kWarpLanes = 32;
 
-/// Sums have one fixed tree on every device, whatever the launch shape. The items of kGroupRows adjacent rows (those of
-/// rows past the end, and of rows that are left out, count as +0) are added pairwise, (0+1)+(2+3), ..., in the kernel's
-/// precision: terms, and under skip_invalid also the weights of valid rows. The sums of groups are added in double in
-/// kSumChains chains, chain c taking the groups c, c + kSumChains, ... in order; the chains are added pairwise.
+/// Sums have one fixed tree on every device, whatever the launch shape. The items of a row group, kGroupRows adjacent
+/// rows (those of rows past the end, and of rows that are left out, count as +0) are added pairwise, (0+1)+(2+3), ...,
+/// in the kernel's precision: terms, and under skip_invalid also the weights of valid rows. The sums of row groups are
+/// added in double in kSumChains chains, chain c taking the row groups c, c + kSumChains, ... in order; the chains are
+/// added pairwise.
 inline constexpr std::size_t kGroupRows = 128;
 inline constexpr std::size_t kSumChains = 32;
 
@@ -37,7 +38,7 @@ T pairwiseSum(std::array<T, N> items) {
   return items[0];
 }
 
-/// The chains of one sum. Adding groups in several calls gives the same as in one, if every call but the last has a
+/// The chains of one sum. Adding row groups in several calls gives the same as in one, if every call but the last has a
 /// multiple of kSumChains of them.
 struct SumChains {
   std::array<double, kSumChains> chains{};

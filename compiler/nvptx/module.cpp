@@ -29,7 +29,7 @@ constexpr const char* kPtxVersion = "+ptx78";
 
 // ptxas turns rcp(rcp(v)) into v and rcp(ex2(v)), also through an abs, into ex2(-v): other bits than where the two are
 // apart, as in the interpreter. Such a divisor is made opaque by a select on a predicate that is always true, but read
-// from a register. This must see what ptxas will see, so it comes after LLVM's own simplifications.
+// from a register. It comes after LLVM's own simplifications, since it must see the code that ptxas will see.
 void keepReciprocalsApart(llvm::Module& module) {
   const auto idOf = [](const llvm::Value* value) {
     const auto* const call = llvm::dyn_cast<llvm::IntrinsicInst>(value);
@@ -86,7 +86,7 @@ Result<DeviceModule> DeviceModule::create(const DeviceOptions& options) {
                  {}};
   }
   if (options.rows_per_thread != 4 && options.rows_per_thread != 8 && options.rows_per_thread != 16) {
-    return Error{Errc::kInvalid, fmt::format("{} rows a thread: expected 4, 8 or 16", options.rows_per_thread), {}};
+    return Error{Errc::kInvalid, fmt::format("{} rows per thread: expected 4, 8 or 16", options.rows_per_thread), {}};
   }
   const llvm::Target* const target = nvptxTarget();
   if (target == nullptr) return Error{Errc::kUnsupported, "this build's LLVM has no NVPTX target", {}};
@@ -117,8 +117,8 @@ llvm::Function* DeviceModule::addKernel(llvm::StringRef name, llvm::ArrayRef<llv
   };
   annotate("kernel", 1);
   annotate("maxntidx", kBlockThreads);
-  annotate("minctasm",
-           min_blocks);  // without any, ptxas spills a few registers to fit one more block on a multiprocessor
+  // Without it, ptxas spills a few registers to fit one more block on a multiprocessor.
+  annotate("minctasm", min_blocks);
   builder.SetInsertPoint(llvm::BasicBlock::Create(context, "entry", kernel));
   return kernel;
 }

@@ -15,7 +15,7 @@
 
 namespace srjit {
 
-/// Owns a context, so that modules may be made in parallel. Not itself thread-safe.
+/// Owns its LLVMContext, so several modules may be made in parallel. Not itself thread-safe.
 class DeviceModule {
  public:
   /// Errors: kInvalid for an unknown architecture or rows_per_thread.
@@ -23,8 +23,8 @@ class DeviceModule {
 
   llvm::Module& module() { return *module_; }
 
-  /// A kernel with these parameters and kBlockThreads threads a block, of which the assembler is to let a
-  /// multiprocessor hold `min_blocks`; the builder stands in its empty entry block.
+  /// A kernel with these parameters and kBlockThreads threads per block. The assembler limits registers so that a
+  /// multiprocessor holds `min_blocks` blocks. The builder is then at the end of the empty entry block.
   llvm::Function* addKernel(llvm::StringRef name, llvm::ArrayRef<llvm::Type*> parameters, llvm::IRBuilder<>& builder,
                             unsigned min_blocks = 1);
 
@@ -41,8 +41,8 @@ class DeviceModule {
   std::unique_ptr<llvm::Module> module_;
 };
 
-/// The text of what `build` makes, or why it makes none. PTX is always optimised. All there is of a module, from its
-/// making to its end, happens in these calls.
+/// The text of the module that `build` makes, or its error. PTX is always optimised. A module lives within one of these
+/// calls, under its LlvmScope.
 using BuildModule = std::function<Result<DeviceModule>()>;
 Result<std::string> irOf(const BuildModule& build, bool optimized);
 Result<std::string> ptxOf(const BuildModule& build, const LlvmPasses& passes = {});

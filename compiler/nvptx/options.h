@@ -5,7 +5,7 @@
 //
 // Geometry. A block has kBlockThreads threads in kBlockWarps warps. A warp computes a strip of 32 * rows_per_thread
 // adjacent rows: with K rows per thread, lane l computes rows strip * 32 K + group * kGroupRows + l * 4 + i, for i < 4
-// and group < K / 4; so the rows of a warp's group are one group of the reduction tree (compiler/lowering/loss.h). A
+// and group < K / 4; so the lanes of a warp have whole row groups of the reduction tree (compiler/lowering/loss.h). A
 // warp whose strip begins at or after the last row returns at once.
 //
 // Columns. The value of row r in column c is at columns + c * column_stride + r * row_stride, in elements. Unless
@@ -35,7 +35,7 @@ struct DeviceOptions {
   /// What the PTX is to be assembled for: `arch`, or a newer architecture that PTX cannot be made for. Empty: `arch`.
   std::string machine = {};
   unsigned rows_per_thread = 4;  ///< 4, 8 or 16
-  /// Blocks of rows kernels that a multiprocessor is to hold at once, by limiting registers; what does not fit spills.
+  /// Blocks of rows kernels that a multiprocessor holds at once: registers are limited, and what does not fit spills.
   unsigned min_blocks = 1;
   std::optional<LossSpec> loss;  ///< none: predictions
   bool strided_columns = false;  ///< columns of any stride and alignment, for arrays of the caller

@@ -90,11 +90,11 @@ llvm::Value* Strip::existingGroup(unsigned group) const {
 }
 
 llvm::Value* Strip::existingRow(unsigned k) const {
-  llvm::Value* const row = b_.CreateAdd(group_rows_[k / kGroupSize], b_.getInt64(k % kGroupSize));
+  llvm::Value* const row = b_.CreateAdd(group_rows_[k / kLaneRows], b_.getInt64(k % kLaneRows));
   return b_.CreateBinaryIntrinsic(llvm::Intrinsic::umin, row, b_.CreateSub(row_count_, b_.getInt64(1)));
 }
 
-// Where all rows exist, one address serves all groups.
+// Where all rows exist, one address serves all row groups.
 Rows Strip::loadFrom(llvm::Value* column, bool all_exist) const {
   const unsigned width = elementsPerAccess(lowering_);
   auto* const vector = llvm::FixedVectorType::get(lowering_.elementType(), width);
@@ -102,7 +102,7 @@ Rows Strip::loadFrom(llvm::Value* column, bool all_exist) const {
   for (unsigned group = 0; group < groups(); ++group) {
     llvm::Value* const row = all_exist ? group_rows_[0] : existingGroup(group);
     llvm::Value* const first = b_.CreateInBoundsGEP(lowering_.elementType(), column, row);
-    for (unsigned part = 0; part < kGroupSize; part += width) {
+    for (unsigned part = 0; part < kLaneRows; part += width) {
       const unsigned offset = part + (all_exist ? group * static_cast<unsigned>(kGroupRows) : 0);
       llvm::Value* const pointer = b_.CreateConstInBoundsGEP1_64(lowering_.elementType(), first, offset);
       llvm::Value* const packed = loadConstant(b_, vector, pointer, 16);
@@ -131,10 +131,10 @@ void Strip::store(llvm::Value* column, const Rows& rows) const {
     auto* const next = llvm::BasicBlock::Create(b_.getContext(), "next", function);
     b_.CreateCondBr(in_range_[group], write, next);
     b_.SetInsertPoint(write);
-    for (unsigned part = 0; part < kGroupSize; part += width) {
+    for (unsigned part = 0; part < kLaneRows; part += width) {
       llvm::Value* packed = llvm::PoisonValue::get(vector);
       for (unsigned i = 0; i < width; ++i) {
-        packed = b_.CreateInsertElement(packed, rows[group * kGroupSize + part + i], i);
+        packed = b_.CreateInsertElement(packed, rows[group * kLaneRows + part + i], i);
       }
       llvm::Value* const pointer =
           b_.CreateInBoundsGEP(lowering_.elementType(), column, b_.CreateAdd(group_rows_[group], b_.getInt64(part)));
@@ -145,9 +145,9 @@ void Strip::store(llvm::Value* column, const Rows& rows) const {
   }
 }
 
-// The sums over the warp's lanes of several groups at once, neighbours first. While more than one group is left, the
-// lanes share the work: after the step with mask m, a lane goes on with the groups whose number has the lane's bit m.
-// In the end lane l holds the sum of group l modulo their number.
+// The sums over the warp's lanes of several row groups at once, neighbours first. While more than one is left, the
+// lanes share the work: after the step with mask m, a lane goes on with the row groups whose number has the lane's bit
+// m. In the end lane l holds the sum of row group l modulo their number.
 llvm::Value* Strip::sumLanes(std::vector<llvm::Value*> sums) const {
   const auto add = [&](llvm::Value* x, llvm::Value* y) {
     return x->getType()->isIntegerTy() ? b_.CreateAdd(x, y) : b_.CreateFAdd(x, y);
@@ -171,7 +171,7 @@ llvm::Value* Strip::sumLanes(std::vector<llvm::Value*> sums) const {
 
 // Whether row k exists and, if the spec says so, has a finite prediction.
 llvm::Value* Strip::isCounted(const LossSpec& spec, unsigned k, llvm::Value* prediction) const {
-  llvm::Value* const row = b_.CreateAdd(group_rows_[k / kGroupSize], b_.getInt64(k % kGroupSize));
+  llvm::Value* const row = b_.CreateAdd(group_rows_[k / kLaneRows], b_.getInt64(k % kLaneRows));
   llvm::Value* const exists = b_.CreateICmpULT(row, row_count_);
   if (!spec.skip_invalid) return exists;
   llvm::Value* const magnitude = b_.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, prediction);
@@ -196,22 +196,22 @@ llvm::Value* Strip::termOf(const LossSpec& spec, llvm::Value* prediction, llvm::
   return spec.weighted ? b_.CreateFMul(weight, term) : term;
 }
 
-// The sums of the thread's rows, group by group; with `all_count`, every row is known to count.
+// The sums of the thread's rows, one per row group; with `all_count`, every row is known to count.
 Strip::ThreadSums Strip::sumThread(const LossSpec& spec, const LossPointers& pointers, const Rows& predictions,
                                    bool all_count) const {
   const bool weighs_rows = spec.weighted && spec.skip_invalid;
   const Rows target = loadFrom(pointers.target, all_count);
   const Rows weights = spec.weighted ? loadFrom(pointers.weights, all_count) : Rows(predictions.size());
   llvm::Value* const zero = lowering_.literal(0);
-  const auto sumOfFour = [&](const std::array<llvm::Value*, kGroupSize>& x) {
+  const auto sumOfFour = [&](const std::array<llvm::Value*, kLaneRows>& x) {
     return b_.CreateFAdd(b_.CreateFAdd(x[0], x[1]), b_.CreateFAdd(x[2], x[3]));
   };
   ThreadSums sums;
   llvm::Value* valid = b_.getInt32(0);
   for (unsigned group = 0; group < groups(); ++group) {
-    std::array<llvm::Value*, kGroupSize> terms{}, kept{};
-    for (unsigned i = 0; i < kGroupSize; ++i) {
-      const unsigned k = group * kGroupSize + i;
+    std::array<llvm::Value*, kLaneRows> terms{}, kept{};
+    for (unsigned i = 0; i < kLaneRows; ++i) {
+      const unsigned k = group * kLaneRows + i;
       terms[i] = termOf(spec, predictions[k], target[k], weights[k]);
       kept[i] = weights[k];
       if (all_count) continue;
@@ -225,7 +225,7 @@ Strip::ThreadSums Strip::sumThread(const LossSpec& spec, const LossPointers& poi
     if (weighs_rows) sums.weights.push_back(sumOfFour(kept));
   }
   if (!spec.skip_invalid) return sums;
-  // One number holds the counts of all groups.
+  // One number holds the counts of all row groups.
   sums.count = lowering_.literal(kGroupRows);
   if (!all_count) {
     llvm::Value* const counts = sumLanes({valid});
@@ -273,7 +273,7 @@ void Strip::storeLoss(const LossSpec& spec, const LossPointers& pointers, llvm::
   storeSums(pointers, output, channels);
 }
 
-// Lane l < groups() writes the sums of group l of the strip.
+// Lane l < groups() writes the sums of row group l of the strip.
 void Strip::storeSums(const LossPointers& pointers, llvm::Value* output,
                       const std::vector<llvm::Value*>& channels) const {
   llvm::Type* const wide = b_.getInt64Ty();

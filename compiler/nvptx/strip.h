@@ -10,8 +10,8 @@
 
 namespace srjit {
 
-inline constexpr unsigned kGroupSize = 4;  ///< adjacent rows of one thread
-static_assert(kWarpLanes * kGroupSize == kGroupRows, "a warp's group is one group of the reduction tree");
+inline constexpr unsigned kLaneRows = 4;  ///< adjacent rows of a row group that one lane has
+static_assert(kWarpLanes * kLaneRows == kGroupRows, "the lanes of a warp have one row group");
 
 /// One scalar per row of a thread, in the order of the rows.
 using Rows = std::vector<llvm::Value*>;
@@ -24,19 +24,21 @@ struct LossPointers {
   llvm::Value* channel_stride;
 };
 
-/// Emits into the kernel that the lowering's builder is in, and what dominates it must dominate all later uses.
+/// Emits at the insert point of the lowering's builder. Precondition: the block of the constructor's call dominates
+/// those of all later calls.
 class Strip {
  public:
   /// The strip with this number (i32) of `row_count` rows (i64).
   Strip(Lowering& lowering, const DeviceOptions& options, llvm::Value* row_count, llvm::Value* number);
 
   unsigned rowsPerThread() const { return rows_per_thread_; }
-  unsigned groups() const { return rows_per_thread_ / kGroupSize; }
+  /// Row groups (compiler/lowering/loss.h) of the strip; a lane has kLaneRows rows of each.
+  unsigned groups() const { return rows_per_thread_ / kLaneRows; }
   llvm::Value* lane() const { return lane_; }
 
   /// Emits the end of a warp that has no rows; the builder goes on where others do.
   void leaveIfEmpty() const;
-  /// First row of a thread's group (i64), or 0 if the group is past the end.
+  /// First row that the lane has of a row group (i64), or 0 if that is past the end.
   llvm::Value* existingGroup(unsigned group) const;
   /// Row k of the thread (i64), or the last row if it is past the end.
   llvm::Value* existingRow(unsigned k) const;
@@ -45,21 +47,21 @@ class Strip {
   Rows load(llvm::Value* column) const { return loadFrom(column, false); }
   /// The same for any stride and alignment. Rows past the end have the value of the last row.
   Rows loadStrided(llvm::Value* column, llvm::Value* row_stride) const;
-  /// Writes a thread's rows to the column that begins at `column`, except groups past the end.
+  /// Writes a thread's rows to the column that begins at `column`, except row groups past the end.
   void store(llvm::Value* column, const Rows& rows) const;
-  /// Adds up the terms of the loss for these predictions and writes the sums of the strip's groups as those of output
-  /// `output` (i64).
+  /// Adds up the terms of the loss for these predictions and writes the sums of the strip's row groups as those of
+  /// output `output` (i64).
   void storeLoss(const LossSpec& spec, const LossPointers& pointers, llvm::Value* output,
                  const Rows& predictions) const;
 
  private:
   llvm::Value* sumLanes(std::vector<llvm::Value*> groups) const;
-  /// Of one thread, but for the count, which is of the group that the lane writes.
+  /// Sums of one thread, except the count: that is of the row group that the lane writes.
   struct ThreadSums {
-    std::vector<llvm::Value*> terms, weights;  ///< one per group; weights only if they are summed
+    std::vector<llvm::Value*> terms, weights;  ///< one per row group; weights only if they are summed
     llvm::Value* count = nullptr;              ///< of valid rows, if they are counted
   };
-  static constexpr unsigned kCountBits = 8;  ///< hold kGroupRows; four groups fit one register
+  static constexpr unsigned kCountBits = 8;  ///< hold kGroupRows; the counts of four row groups fit in one register
 
   Rows loadFrom(llvm::Value* column, bool all_exist) const;
   llvm::Value* isCounted(const LossSpec& spec, unsigned k, llvm::Value* prediction) const;
@@ -76,7 +78,7 @@ class Strip {
   llvm::Value* number_;
   llvm::Value* begin_;  ///< first row of the strip
   llvm::Value* lane_;
-  std::vector<llvm::Value*> group_rows_;  ///< first row of each group of the thread
+  std::vector<llvm::Value*> group_rows_;  ///< first row that the lane has of each row group
   std::vector<llvm::Value*> in_range_;    ///< whether that row exists
 };
 
@@ -87,7 +89,7 @@ llvm::Value* blockIndex(llvm::IRBuilder<>& builder);
 llvm::Value* wideProduct(llvm::IRBuilder<>& builder, llvm::Value* x, llvm::Value* y);
 /// A load from memory that nobody writes while the kernel runs.
 llvm::Value* loadConstant(llvm::IRBuilder<>& builder, llvm::Type* type, llvm::Value* pointer, unsigned alignment);
-/// Keeps LLVM and ptxas from unrolling the loop that this branch goes back to the beginning of.
+/// Keeps LLVM and ptxas from unrolling the loop whose back edge this branch is.
 void keepRolled(llvm::BranchInst& back);
 /// The value of another lane of the warp, whose number differs in the bits of `lane_mask`: 32 or 64 bits of any type.
 llvm::Value* shuffleLanes(llvm::IRBuilder<>& builder, llvm::Value* value, unsigned lane_mask);

@@ -1,11 +1,11 @@
-// Where the CUDA toolkit's pieces are on this machine. None is needed to build; each is used where it is found.
+// Locates parts of the CUDA toolkit on this machine. None is needed to build; each is used where it is found.
 #pragma once
 
 #include <string>
 
 namespace srjit {
 
-/// Paths found; empty where a piece is missing.
+/// Paths found; empty where a part is missing.
 struct Toolkit {
   std::string libdevice;  ///< libdevice.10.bc: library functions in PTX
   std::string nvjitlink;  ///< libnvJitLink.so: assembles PTX in this process
@@ -15,7 +15,7 @@ struct Toolkit {
 };
 
 /// Searches $SRJIT_CUDA_HOME, $CUDA_HOME, $CUDA_PATH, /usr/local/cuda, /opt/cuda, Debian's nvidia-cuda-toolkit and
-/// $PATH, in this order; the first hit of each piece counts. Looked up once per process.
+/// $PATH, in this order; the first hit of each part counts. Searched once per process.
 const Toolkit& findToolkit();
 
 }  // namespace srjit

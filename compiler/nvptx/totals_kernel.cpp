@@ -11,7 +11,7 @@ namespace {
 
 static_assert(kSumChains == kWarpLanes, "a warp holds the chains of one output");
 
-// Loads in flight of one thread: the additions wait for each other, the loads need not.
+// Outstanding loads of one thread: the additions depend on each other, the loads do not.
 constexpr unsigned kAhead = 8;
 
 /// Emits the kernel: lane c of the threads of an output adds chain c.
@@ -95,13 +95,13 @@ class TotalsEmitter {
     b_.SetInsertPoint(next);
   }
 
-  struct Progress {
+  struct ChainSum {
     llvm::Value* group;  ///< the next one
     llvm::Value* sum;
   };
 
   // while (group + (count - 1) * kSumChains < groups) { add `count` groups of the chain, all loaded first }
-  Progress addWhile(llvm::Value* sums, Progress from, llvm::Value* groups, unsigned count) const {
+  ChainSum addWhile(llvm::Value* sums, ChainSum from, llvm::Value* groups, unsigned count) const {
     llvm::BasicBlock* const before = b_.GetInsertBlock();
     llvm::BasicBlock* const header = newBlock("chain");
     llvm::BasicBlock* const body = newBlock("add");
@@ -130,7 +130,7 @@ class TotalsEmitter {
   }
 
   llvm::Value* addGroups(llvm::Value* sums, llvm::Value* first, llvm::Value* groups, llvm::Value* start) const {
-    const Progress most = addWhile(sums, {first, start}, groups, kAhead);
+    const ChainSum most = addWhile(sums, {first, start}, groups, kAhead);
     return addWhile(sums, most, groups, 1).sum;
   }
 

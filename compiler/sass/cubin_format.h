@@ -1,80 +1,57 @@
-// The records of a cubin, as structs that are copied to and from its bytes (both are little endian).
+// What a cubin has beyond other ELF images, under NVIDIA's names. Records and numbers of ELF itself are LLVM's, copied
+// to and from the bytes of an image (both are little endian); only the reader and the writer of cubins include this.
+//
+// Sources: the names of section types, attributes and formats are those that `cuobjdump -elf` and nvdisasm of CUDA 13.0
+// print (the names of attributes are also in ptxas itself). NVIDIA documents no numbers: they are those of the cubins
+// that ptxas 13.0 writes, and agree with the lists of redplait/denvdis (EIATTR_*, SHT_CUDA_*), of XLA's
+// stream_executor/cuda (EIFMT_*) and of cuda-gdb (STO_CUDA_ENTRY). What begins with k here has no public name.
 #pragma once
 
 #include <cstdint>
 
+#include <llvm/BinaryFormat/ELF.h>
+
 namespace srjit::cubin {
 
-struct FileHeader {
-  std::uint8_t identity[16];
-  std::uint16_t type, machine;
-  std::uint32_t version;
-  std::uint64_t entry, segments_at, sections_at;
-  std::uint32_t flags;
-  std::uint16_t header_bytes, segment_bytes, segments, section_bytes, sections, names_section;
-};
-struct SectionHeader {
-  std::uint32_t name, type;
-  std::uint64_t flags, address, offset, bytes;
-  std::uint32_t link, info;
-  std::uint64_t alignment, entry_bytes;
-};
-struct SegmentHeader {
-  std::uint32_t type, flags;
-  std::uint64_t offset, virtual_address, physical_address, file_bytes, memory_bytes, alignment;
-};
-struct Symbol {
-  std::uint32_t name;
-  std::uint8_t info, other;
-  std::uint16_t section;
-  std::uint64_t value, bytes;
-};
-static_assert(sizeof(FileHeader) == 64 && sizeof(SectionHeader) == 64 && sizeof(SegmentHeader) == 56 &&
-              sizeof(Symbol) == 24);
+namespace elf = llvm::ELF;
+static_assert(sizeof(elf::Elf64_Ehdr) == 64 && sizeof(elf::Elf64_Shdr) == 64 && sizeof(elf::Elf64_Phdr) == 56 &&
+              sizeof(elf::Elf64_Sym) == 24);
 
-inline constexpr std::uint8_t kAbi = 0x41, kAbiVersion = 8;  ///< CUDA 13
-inline constexpr std::uint16_t kExecutable = 2, kMachine = 190;
+// What identifies images of CUDA 13; ELFOSABI_CUDA is that of earlier ones. The number of the architecture is in
+// e_flags, from kArchitectureShift on; before kAbiVersion in the lowest byte. EF_CUDA_SM has its bits.
+inline constexpr std::uint8_t kOsAbi = 0x41, kAbiVersion = 8;
+inline constexpr unsigned kArchitectureShift = 8;
 
 enum SectionType : std::uint32_t {
-  kProgram = 1,
-  kSymbols = 2,
-  kStrings = 3,
-  kNote = 7,
-  kNothing = 8,
-  kInfo = 0x70000000,
-  kCallGraph = 0x70000001,
-  kRelocationAction = 0x7000000b,
-  kCompatibility = 0x70000086,
+  SHT_CUDA_INFO = elf::SHT_LOPROC,
+  SHT_CUDA_CALLGRAPH = elf::SHT_LOPROC + 0x01,
+  SHT_CUDA_RELOCINFO = elf::SHT_LOPROC + 0x0b,
+  SHT_CUDA_COMPAT = elf::SHT_LOPROC + 0x86,
 };
-enum SectionFlag : std::uint64_t {
-  kWritten = 1,
-  kAllocated = 2,
-  kCode = 4,
-  kHasInfo = 0x40,
-  kNoteFlag = 0x1000000,
-  kToolNoteFlag = 0x2000000
-};
-enum SegmentType : std::uint32_t { kLoad = 1, kHeaders = 6 };
-enum SegmentFlag : std::uint32_t { kExecute = 1, kWrite = 2, kRead = 4 };
+inline constexpr std::uint64_t kCuInfoFlag = 0x1000000, kTkInfoFlag = 0x2000000;  ///< of the notes .note.nv.*
+inline constexpr std::uint32_t kCuInfoNote = 1000, kTkInfoNote = 2000;            ///< types of these notes
+
+inline constexpr std::uint8_t STO_CUDA_ENTRY = 0x10;  ///< the symbol is a kernel
+inline constexpr std::uint8_t kReservedShared = 0xa0;
 
 // Attributes in .nv.info sections: format, identifier, then 16 bits that are the value or the number of bytes after.
-enum class AttributeFormat : std::uint8_t { kNone = 1, kByte = 2, kHalf = 3, kSized = 4 };
-enum class Attribute : std::uint8_t {
-  kMaxThreads = 0x05,
-  kParameterBank = 0x0a,
-  kFrameSize = 0x11,
-  kMinStackSize = 0x12,
-  kParameter = 0x17,
-  kParameterBytes = 0x19,
-  kMaxRegisters = 0x1b,
-  kExits = 0x1c,
-  kRegisters = 0x2f,
-  kRequiredSlots = 0x35,
-  kWorkarounds = 0x36,
-  kApiVersion = 0x37,
-  kBlackwellMask = 0x4a,
-  kSparseMask = 0x50,
-  kIsaVersion = 0x5f,
+enum AttributeFormat : std::uint8_t { EIFMT_NVAL = 1, EIFMT_BVAL = 2, EIFMT_HVAL = 3, EIFMT_SVAL = 4 };
+enum Attribute : std::uint8_t {
+  EIATTR_MAX_THREADS = 0x05,
+  EIATTR_PARAM_CBANK = 0x0a,
+  EIATTR_FRAME_SIZE = 0x11,
+  EIATTR_MIN_STACK_SIZE = 0x12,
+  EIATTR_KPARAM_INFO = 0x17,
+  EIATTR_CBANK_PARAM_SIZE = 0x19,
+  EIATTR_MAXREG_COUNT = 0x1b,
+  EIATTR_EXIT_INSTR_OFFSETS = 0x1c,
+  EIATTR_REGCOUNT = 0x2f,
+  EIATTR_SW2861232_WAR = 0x35,
+  EIATTR_SW_WAR = 0x36,
+  EIATTR_CUDA_API_VERSION = 0x37,
+  EIATTR_VRC_CTA_INIT_COUNT = 0x4a,
+  EIATTR_SPARSE_MMA_MASK = 0x50,
+  EIATTR_MERCURY_ISA_VERSION = 0x5f,
 };
 
 }  // namespace srjit::cubin

@@ -43,7 +43,7 @@ class Image {
 
 struct NamedSection {
   std::string_view name;
-  SectionHeader header;
+  elf::Elf64_Shdr header;
 };
 
 /// Calls `use(attribute, value)` for every record of an .nv.info section; `value` views the bytes after its head, or
@@ -54,7 +54,7 @@ void forEachAttribute(std::span<const std::byte> info, Use use) {
   for (std::size_t at = 0; at + kHead <= info.size();) {
     const auto format = static_cast<AttributeFormat>(info[at]);
     const auto attribute = static_cast<Attribute>(info[at + 1]);
-    if (format != AttributeFormat::kSized) {
+    if (format != EIFMT_SVAL) {
       use(attribute, Image(info.subspan(at + 2, 2)));
       at += kHead;
       continue;
@@ -70,17 +70,17 @@ void forEachAttribute(std::span<const std::byte> info, Use use) {
 void readKernelInfo(std::span<const std::byte> info, CubinKernel& kernel) {
   constexpr unsigned kSizeShift = 18;
   forEachAttribute(info, [&](Attribute attribute, const Image& value) {
-    if (attribute == Attribute::kParameterBank) {
+    if (attribute == EIATTR_PARAM_CBANK) {
       kernel.parameter_base = value.at<std::uint16_t>(4).value_or(0);
-    } else if (attribute == Attribute::kParameter) {
+    } else if (attribute == EIATTR_KPARAM_INFO) {
       const std::size_t number = value.at<std::uint16_t>(4).value_or(0);
       if (number >= kernel.parameter_bytes.size()) kernel.parameter_bytes.resize(number + 1);
       kernel.parameter_bytes[number] = static_cast<std::uint16_t>(value.at<std::uint32_t>(8).value_or(0) >> kSizeShift);
-    } else if (attribute == Attribute::kExits) {
+    } else if (attribute == EIATTR_EXIT_INSTR_OFFSETS) {
       for (std::size_t at = 0; const auto exit = value.at<std::uint32_t>(at); at += sizeof *exit) {
         kernel.exits.push_back(*exit);
       }
-    } else if (attribute == Attribute::kMaxThreads) {
+    } else if (attribute == EIATTR_MAX_THREADS) {
       kernel.max_threads = value.at<std::array<std::uint32_t, 3>>(0).value_or(std::array<std::uint32_t, 3>{});
     }
   });
@@ -90,19 +90,19 @@ Error damaged(std::string_view what) {
   return Error{Errc::kCompile, fmt::format("the image is no cubin: {}", what), {}};
 }
 
-Result<std::vector<NamedSection>> sectionsOf(const Image& image, const FileHeader& header) {
+Result<std::vector<NamedSection>> sectionsOf(const Image& image, const elf::Elf64_Ehdr& header) {
   std::vector<NamedSection> sections;
   const auto names =
-      image.at<SectionHeader>(header.sections_at + std::uint64_t{header.names_section} * sizeof(SectionHeader));
+      image.at<elf::Elf64_Shdr>(header.e_shoff + std::uint64_t{header.e_shstrndx} * sizeof(elf::Elf64_Shdr));
   if (!names) return damaged("its sections have no names");
-  for (std::size_t s = 0; s < header.sections; ++s) {
-    const auto section = image.at<SectionHeader>(header.sections_at + s * sizeof(SectionHeader));
+  for (std::size_t s = 0; s < header.e_shnum; ++s) {
+    const auto section = image.at<elf::Elf64_Shdr>(header.e_shoff + s * sizeof(elf::Elf64_Shdr));
     if (!section) return damaged("its sections are cut");
-    if (section->type != kNothing && section->type != 0 && section->bytes != 0 &&
-        image.part(section->offset, section->bytes).empty()) {
+    if (section->sh_type != elf::SHT_NOBITS && section->sh_type != elf::SHT_NULL && section->sh_size != 0 &&
+        image.part(section->sh_offset, section->sh_size).empty()) {
       return damaged(fmt::format("section {} is cut", s));
     }
-    sections.push_back({image.name(names->offset + section->name), *section});
+    sections.push_back({image.name(names->sh_offset + section->sh_name), *section});
   }
   return sections;
 }
@@ -111,13 +111,15 @@ Result<std::vector<NamedSection>> sectionsOf(const Image& image, const FileHeade
 void readRegisters(const Image& image, std::span<const NamedSection> sections, std::span<CubinKernel> kernels,
                    std::span<const std::size_t> kernel_sections) {
   for (const NamedSection& info : sections) {
-    if (info.name != ".nv.info" || info.header.link >= sections.size()) continue;
-    const SectionHeader& symbols = sections[info.header.link].header;
-    forEachAttribute(image.part(info.header.offset, info.header.bytes), [&](Attribute attribute, const Image& value) {
-      if (attribute != Attribute::kRegisters) return;
-      const auto symbol = image.at<Symbol>(symbols.offset + value.at<std::uint32_t>(0).value_or(0) * sizeof(Symbol));
+    if (info.name != ".nv.info" || info.header.sh_link >= sections.size()) continue;
+    const elf::Elf64_Shdr& symbols = sections[info.header.sh_link].header;
+    forEachAttribute(image.part(info.header.sh_offset, info.header.sh_size), [&](Attribute attribute,
+                                                                                 const Image& value) {
+      if (attribute != EIATTR_REGCOUNT) return;
+      const auto symbol =
+          image.at<elf::Elf64_Sym>(symbols.sh_offset + value.at<std::uint32_t>(0).value_or(0) * sizeof(elf::Elf64_Sym));
       if (!symbol) return;
-      const auto found = std::ranges::find(kernel_sections, std::size_t{symbol->section});
+      const auto found = std::ranges::find(kernel_sections, std::size_t{symbol->st_shndx});
       if (found == kernel_sections.end()) return;
       kernels[static_cast<std::size_t>(found - kernel_sections.begin())].registers =
           value.at<std::uint32_t>(4).value_or(0);
@@ -137,15 +139,17 @@ std::span<const sass::Word> CubinKernel::body() const {
 
 Result<CubinContents> readCubin(std::span<const std::byte> bytes) {
   const Image image(bytes);
-  const auto header = image.at<FileHeader>(0);
-  constexpr std::uint8_t kElf[] = {0x7f, 'E', 'L', 'F', 2, 1};
-  if (!header || std::memcmp(header->identity, kElf, sizeof kElf) != 0 || header->machine != kMachine) {
+  const auto header = image.at<elf::Elf64_Ehdr>(0);
+  if (!header || !header->checkMagic() || header->getFileClass() != elf::ELFCLASS64 ||
+      header->getDataEncoding() != elf::ELFDATA2LSB || header->e_machine != elf::EM_CUDA) {
     return damaged("it does not begin as one");
   }
   auto sections = sectionsOf(image, *header);
   if (!sections) return std::move(sections).error();
   CubinContents contents;
-  contents.architecture = header->identity[8] >= kAbiVersion ? header->flags >> 8 & 0xff : header->flags & 0xff;
+  contents.architecture =
+      (header->e_ident[elf::EI_ABIVERSION] >= kAbiVersion ? header->e_flags >> kArchitectureShift : header->e_flags) &
+      elf::EF_CUDA_SM;
   std::vector<std::size_t> kernel_sections;
   constexpr std::string_view kText = ".text.", kConstants = ".nv.constant0.", kInfos = ".nv.info.";
   for (std::size_t s = 0; s < sections->size(); ++s) {
@@ -154,11 +158,11 @@ Result<CubinContents> readCubin(std::span<const std::byte> bytes) {
     CubinKernel& kernel = contents.kernels.emplace_back();
     kernel_sections.push_back(s);
     kernel.name = section.name.substr(kText.size());
-    kernel.code.resize(section.header.bytes / sizeof(sass::Word));
-    const auto code = image.part(section.header.offset, kernel.code.size() * sizeof(sass::Word));
+    kernel.code.resize(section.header.sh_size / sizeof(sass::Word));
+    const auto code = image.part(section.header.sh_offset, kernel.code.size() * sizeof(sass::Word));
     if (!code.empty()) std::memcpy(kernel.code.data(), code.data(), code.size());
     for (const NamedSection& other : *sections) {
-      const auto content = image.part(other.header.offset, other.header.bytes);
+      const auto content = image.part(other.header.sh_offset, other.header.sh_size);
       if (other.name.starts_with(kInfos) && other.name.substr(kInfos.size()) == kernel.name) {
         readKernelInfo(content, kernel);
       } else if (other.name.starts_with(kConstants) && other.name.substr(kConstants.size()) == kernel.name) {

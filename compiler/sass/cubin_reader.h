@@ -13,7 +13,7 @@
 
 namespace srjit {
 
-/// What stands in an image of ours or of an assembler's.
+/// A kernel of an image, of ours or of an assembler's.
 struct CubinKernel {
   std::string name;
   std::vector<sass::Word> code;  ///< all of .text
@@ -24,7 +24,7 @@ struct CubinKernel {
   std::array<std::uint32_t, 3> max_threads = {};
   std::vector<std::uint32_t> exits;
 
-  /// The code without what follows its last branch to itself, and without that branch.
+  /// The code without the final branch to itself and the NOPs behind it.
   std::span<const sass::Word> body() const;
 };
 
@@ -33,7 +33,7 @@ struct CubinContents {
   std::vector<CubinKernel> kernels;  ///< in the order of their sections
 };
 
-/// Takes an image apart; `image` must outlive the result. Errors: kCompile if it is no cubin or is cut.
+/// Reads all kernels of an image; `image` must outlive the result. Errors: kCompile if it is no cubin or is cut.
 Result<CubinContents> readCubin(std::span<const std::byte> image);
 
 }  // namespace srjit

@@ -42,16 +42,16 @@ class Bytes {
   }
   void padTo(std::size_t size) { bytes_.resize(size); }
 
-  void attribute(Attribute identifier) { head(AttributeFormat::kNone, identifier, 0); }
-  void byteAttribute(Attribute identifier, std::uint8_t value) { head(AttributeFormat::kByte, identifier, value); }
-  void halfAttribute(Attribute identifier, std::uint16_t value) { head(AttributeFormat::kHalf, identifier, value); }
+  void attribute(Attribute identifier) { head(EIFMT_NVAL, identifier, 0); }
+  void byteAttribute(Attribute identifier, std::uint8_t value) { head(EIFMT_BVAL, identifier, value); }
+  void halfAttribute(Attribute identifier, std::uint16_t value) { head(EIFMT_HVAL, identifier, value); }
   template <class... T>
   void attributeOf(Attribute identifier, const T&... values) {
-    head(AttributeFormat::kSized, identifier, static_cast<std::uint16_t>((sizeof(T) + ...)));
+    head(EIFMT_SVAL, identifier, static_cast<std::uint16_t>((sizeof(T) + ...)));
     (add(values), ...);
   }
   void attributeOfList(Attribute identifier, std::span<const std::uint32_t> values) {
-    head(AttributeFormat::kSized, identifier, static_cast<std::uint16_t>(values.size_bytes()));
+    head(EIFMT_SVAL, identifier, static_cast<std::uint16_t>(values.size_bytes()));
     for (const std::uint32_t value : values) add(value);
   }
 
@@ -64,10 +64,10 @@ class Bytes {
   std::string bytes_;
 };
 
-/// A section, with its content unless that is code.
+/// A section; code is not in `content` but in `kernel`.
 struct Section {
   std::string name;
-  SectionHeader header = {};
+  elf::Elf64_Shdr header = {};
   Bytes content;
   const KernelDescription* kernel = nullptr;
 };
@@ -95,7 +95,7 @@ std::vector<std::uint16_t> offsetsOf(const std::vector<std::uint16_t>& sizes, st
   return offsets;
 }
 
-/// Where sections and symbols have their numbers, which refer to one another.
+/// Numbers sections and symbols, since they refer to one another.
 class Plan {
  public:
   Plan(std::span<const KernelDescription> kernels, unsigned architecture)
@@ -154,15 +154,12 @@ constexpr std::uint8_t symbolInfo(unsigned binding, unsigned type) {
 }
 
 void Plan::addSymbols() {
-  constexpr unsigned kLocal = 0, kGlobal = 1, kWeak = 2;
-  constexpr unsigned kNoType = 0, kObject = 1, kFunction = 2, kSection = 3;
-  constexpr std::uint8_t kEntry = 0x10, kReserved = 0xa0;
   Bytes names, symbols;
   names.addName("");
-  symbols.add(Symbol{});
+  symbols.add(elf::Elf64_Sym{});
   const auto sectionSymbol = [&](const std::string& name, std::size_t section) {
-    symbols.add(
-        Symbol{names.addName(name), symbolInfo(kLocal, kSection), 0, static_cast<std::uint16_t>(section), 0, 0});
+    symbols.add(elf::Elf64_Sym{names.addName(name), symbolInfo(elf::STB_LOCAL, elf::STT_SECTION), 0,
+                               static_cast<std::uint16_t>(section), 0, 0});
   };
   for (std::size_t k = 0; k < kernels_.size(); ++k) {
     sectionSymbol(".text." + kernels_[k].name, texts_ + k);
@@ -171,17 +168,18 @@ void Plan::addSymbols() {
   sectionSymbol(".nv.callgraph", call_graph_);
   if (form_.has_recent_layout) {
     const std::uint64_t offset = form_.reserved_bytes;
-    symbols.add(
-        Symbol{names.addName(".nv.reservedSmem.offset0"), symbolInfo(kWeak, kObject), 0, 0, offset, sizeof(float)});
-    symbols.add(Symbol{names.addName("__nv_reservedSMEM_offset_0_alias"), symbolInfo(kWeak, kNoType), kReserved,
-                       static_cast<std::uint16_t>(reserved_), offset, 0});
+    symbols.add(elf::Elf64_Sym{names.addName(".nv.reservedSmem.offset0"), symbolInfo(elf::STB_WEAK, elf::STT_OBJECT), 0,
+                               0, offset, sizeof(float)});
+    symbols.add(elf::Elf64_Sym{names.addName("__nv_reservedSMEM_offset_0_alias"),
+                               symbolInfo(elf::STB_WEAK, elf::STT_NOTYPE), kReservedShared,
+                               static_cast<std::uint16_t>(reserved_), offset, 0});
   }
   for (std::size_t k = 0; k < kernels_.size(); ++k) {
-    symbols.add(Symbol{names.addName(kernels_[k].name), symbolInfo(kGlobal, kFunction), kEntry,
-                       static_cast<std::uint16_t>(texts_ + k), 0, codeBytes(kernels_[k])});
+    symbols.add(elf::Elf64_Sym{names.addName(kernels_[k].name), symbolInfo(elf::STB_GLOBAL, elf::STT_FUNC),
+                               STO_CUDA_ENTRY, static_cast<std::uint16_t>(texts_ + k), 0, codeBytes(kernels_[k])});
   }
-  add(".strtab", kStrings, 0, 0, 0, 1, 0, std::move(names));
-  add(".symtab", kSymbols, 0, kStringSection, first_global_, 8, sizeof(Symbol), std::move(symbols));
+  add(".strtab", elf::SHT_STRTAB, 0, 0, 0, 1, 0, std::move(names));
+  add(".symtab", elf::SHT_SYMTAB, 0, kStringSection, first_global_, 8, sizeof(elf::Elf64_Sym), std::move(symbols));
 }
 
 constexpr std::uint32_t kNoteNameBytes = 12;
@@ -189,23 +187,23 @@ constexpr std::string_view kNoteName("NVIDIA Corp\0", kNoteNameBytes);
 
 // Which tool made the image: a version of the record, then where its strings begin. Drivers refuse images without it.
 Bytes Plan::toolContent() {
-  constexpr std::uint32_t kToolInfo = 2000, kRecordVersion = 2;
+  constexpr std::uint32_t kRecordVersion = 2;
   Bytes strings;
   std::array<std::uint32_t, 5> begins = {};
   std::size_t next = 0;
   for (const char* const text : {"", "sr-jit", "", "", ""}) begins[next++] = strings.addName(text);
   const auto bytes = static_cast<std::uint32_t>(sizeof kRecordVersion + sizeof begins + strings.bytes().size());
   Bytes note;
-  note.add(kNoteNameBytes).add(static_cast<std::uint32_t>(roundUp(bytes, 4))).add(kToolInfo).add(kNoteName);
+  note.add(kNoteNameBytes).add(static_cast<std::uint32_t>(roundUp(bytes, 4))).add(kTkInfoNote).add(kNoteName);
   note.add(kRecordVersion).add(begins).add(strings.bytes());
   note.padTo(roundUp(note.bytes().size(), 4));
   return note;
 }
 
 Bytes Plan::noteContent() const {
-  constexpr std::uint32_t kContentBytes = 8, kCuInfo = 1000;
+  constexpr std::uint32_t kContentBytes = 8;
   Bytes note;
-  note.add(kNoteNameBytes).add(kContentBytes).add(kCuInfo).add(kNoteName);
+  note.add(kNoteNameBytes).add(kContentBytes).add(kCuInfoNote).add(kNoteName);
   note.add(std::uint16_t{2}).add(static_cast<std::uint16_t>(architecture_.number)).add(kApiVersion);
   return note;
 }
@@ -213,9 +211,9 @@ Bytes Plan::noteContent() const {
 Bytes Plan::infoContent() const {
   Bytes info;
   for (std::size_t k = 0; k < kernels_.size(); ++k) {
-    info.attributeOf(Attribute::kRegisters, function(k), std::uint32_t{kernels_[k].registers});
-    info.attributeOf(Attribute::kFrameSize, function(k), std::uint32_t{0});
-    info.attributeOf(Attribute::kMinStackSize, function(k), std::uint32_t{0});
+    info.attributeOf(EIATTR_REGCOUNT, function(k), std::uint32_t{kernels_[k].registers});
+    info.attributeOf(EIATTR_FRAME_SIZE, function(k), std::uint32_t{0});
+    info.attributeOf(EIATTR_MIN_STACK_SIZE, function(k), std::uint32_t{0});
   }
   return info;
 }
@@ -234,31 +232,31 @@ Bytes Plan::kernelInfo(std::size_t k) const {
   const std::vector<std::uint16_t> offsets = offsetsOf(kernel.parameter_bytes, bytes);
   const auto base = static_cast<std::uint16_t>(sass::constantBankOf(architecture_.number).parameters);
   Bytes info;
-  info.attributeOf(Attribute::kApiVersion, kApiVersion);
-  if (!form_.has_recent_layout) info.attribute(Attribute::kRequiredSlots);
-  info.attributeOf(Attribute::kParameterBank, constantSymbol(k), base, bytes);
-  info.halfAttribute(Attribute::kParameterBytes, bytes);
+  info.attributeOf(EIATTR_CUDA_API_VERSION, kApiVersion);
+  if (!form_.has_recent_layout) info.attribute(EIATTR_SW2861232_WAR);
+  info.attributeOf(EIATTR_PARAM_CBANK, constantSymbol(k), base, bytes);
+  info.halfAttribute(EIATTR_CBANK_PARAM_SIZE, bytes);
   for (std::size_t p = offsets.size(); p-- > 0;) {
-    info.attributeOf(Attribute::kParameter, std::uint32_t{0}, static_cast<std::uint16_t>(p), offsets[p],
+    info.attributeOf(EIATTR_KPARAM_INFO, std::uint32_t{0}, static_cast<std::uint16_t>(p), offsets[p],
                      std::uint32_t{kernel.parameter_bytes[p]} << kParameterSizeShift | kParameterSpace);
   }
-  if (form_.has_recent_layout) info.halfAttribute(Attribute::kSparseMask, 0);
-  info.halfAttribute(Attribute::kMaxRegisters, 255);
-  info.halfAttribute(Attribute::kIsaVersion, form_.has_recent_layout ? 0x101 : 0);
-  if (form_.has_masks) info.byteAttribute(Attribute::kBlackwellMask, 0);
-  info.attributeOfList(Attribute::kExits, kernel.exits);
-  if (kernel.max_threads[0] != 0) info.attributeOf(Attribute::kMaxThreads, kernel.max_threads);
-  if (form_.has_recent_layout) info.attributeOf(Attribute::kWorkarounds, architecture_.workarounds);
+  if (form_.has_recent_layout) info.halfAttribute(EIATTR_SPARSE_MMA_MASK, 0);
+  info.halfAttribute(EIATTR_MAXREG_COUNT, 255);
+  info.halfAttribute(EIATTR_MERCURY_ISA_VERSION, form_.has_recent_layout ? 0x101 : 0);
+  if (form_.has_masks) info.byteAttribute(EIATTR_VRC_CTA_INIT_COUNT, 0);
+  info.attributeOfList(EIATTR_EXIT_INSTR_OFFSETS, kernel.exits);
+  if (kernel.max_threads[0] != 0) info.attributeOf(EIATTR_MAX_THREADS, kernel.max_threads);
+  if (form_.has_recent_layout) info.attributeOf(EIATTR_SW_WAR, architecture_.workarounds);
   return info;
 }
 
 void Plan::addTexts() {
   for (std::size_t k = 0; k < kernels_.size(); ++k) {
     const std::uint32_t registers = form_.has_recent_layout ? 0 : kernels_[k].registers << 24;
-    add(".text." + kernels_[k].name, kProgram, kAllocated | kCode, kSymbolSection, function(k) | registers,
-        kCodeAlignment, 0, {});
+    add(".text." + kernels_[k].name, elf::SHT_PROGBITS, elf::SHF_ALLOC | elf::SHF_EXECINSTR, kSymbolSection,
+        function(k) | registers, kCodeAlignment, 0, {});
     sections_.back().kernel = &kernels_[k];
-    sections_.back().header.bytes = codeBytes(kernels_[k]);
+    sections_.back().header.sh_size = codeBytes(kernels_[k]);
   }
 }
 
@@ -268,104 +266,113 @@ void Plan::addConstants() {
     offsetsOf(kernels_[k].parameter_bytes, bytes);
     Bytes content;
     content.padTo(sass::constantBankOf(architecture_.number).parameters + bytes);
-    add(".nv.constant0." + kernels_[k].name, kProgram, kAllocated | kHasInfo, 0, texts_ + static_cast<std::uint32_t>(k),
-        4, 0, std::move(content));
+    add(".nv.constant0." + kernels_[k].name, elf::SHT_PROGBITS, elf::SHF_ALLOC | elf::SHF_INFO_LINK, 0,
+        texts_ + static_cast<std::uint32_t>(k), 4, 0, std::move(content));
   }
 }
 
 std::vector<Section> Plan::sections() {
   sections_.emplace_back();
-  add(".shstrtab", kStrings, 0, 0, 0, 1, 0, {});
+  add(".shstrtab", elf::SHT_STRTAB, 0, 0, 0, 1, 0, {});
   addSymbols();
-  add(".note.nv.tkinfo", kNote, kToolNoteFlag, 0, 0, 4, 0, toolContent());
-  add(".note.nv.cuinfo", kNote, kNoteFlag, 0, 0, 4, 0, noteContent());
-  add(".nv.info", kInfo, 0, kSymbolSection, 0, 4, 0, infoContent());
-  if (form_.has_recent_layout) add(".nv.compat", kCompatibility, 0, 0, 0, 4, 0, compatibilityContent());
+  add(".note.nv.tkinfo", elf::SHT_NOTE, kTkInfoFlag, 0, 0, 4, 0, toolContent());
+  add(".note.nv.cuinfo", elf::SHT_NOTE, kCuInfoFlag, 0, 0, 4, 0, noteContent());
+  add(".nv.info", SHT_CUDA_INFO, 0, kSymbolSection, 0, 4, 0, infoContent());
+  if (form_.has_recent_layout) add(".nv.compat", SHT_CUDA_COMPAT, 0, 0, 0, 4, 0, compatibilityContent());
   for (std::size_t k = 0; k < kernels_.size(); ++k) {
-    add(".nv.info." + kernels_[k].name, kInfo, kHasInfo, kSymbolSection, texts_ + static_cast<std::uint32_t>(k), 4, 0,
-        kernelInfo(k));
+    add(".nv.info." + kernels_[k].name, SHT_CUDA_INFO, elf::SHF_INFO_LINK, kSymbolSection,
+        texts_ + static_cast<std::uint32_t>(k), 4, 0, kernelInfo(k));
   }
   Bytes graph;
   for (std::int32_t end = -1; end >= -4; --end) graph.add(std::int32_t{0}).add(end);
-  add(".nv.callgraph", kCallGraph, 0, kSymbolSection, 0, 4, 8, std::move(graph));
+  add(".nv.callgraph", SHT_CUDA_CALLGRAPH, 0, kSymbolSection, 0, 4, 8, std::move(graph));
   if (form_.has_recent_layout) {
     addTexts();
-    add(".nv.shared.reserved.0", kNothing, kWritten | kAllocated, 0, 0, 1, 0, {});
-    sections_.back().header.bytes = form_.reserved_bytes;
+    add(".nv.shared.reserved.0", elf::SHT_NOBITS, elf::SHF_WRITE | elf::SHF_ALLOC, 0, 0, 1, 0, {});
+    sections_.back().header.sh_size = form_.reserved_bytes;
     addConstants();
   } else {
     Bytes action;
     action.add(std::uint64_t{0x73}).add(std::uint64_t{0x3605002511000000});
-    add(".nv.rel.action", kRelocationAction, 0, 0, 0, 8, 8, std::move(action));
+    add(".nv.rel.action", SHT_CUDA_RELOCINFO, 0, 0, 0, 8, 8, std::move(action));
     addConstants();
     addTexts();
   }
   Bytes names;
-  for (Section& section : sections_) section.header.name = names.addName(section.name);
-  sections_[1].header.bytes = names.bytes().size();
+  for (Section& section : sections_) section.header.sh_name = names.addName(section.name);
+  sections_[1].header.sh_size = names.bytes().size();
   sections_[1].content = std::move(names);
   return std::move(sections_);
 }
 
-/// Gives every section its place; returns where the last one ends.
+/// Assigns file offsets to all sections; returns the end of the last.
 std::size_t placeSections(std::vector<Section>& sections) {
-  std::size_t at = sizeof(FileHeader);
+  std::size_t at = sizeof(elf::Elf64_Ehdr);
   for (Section& section : sections) {
-    if (section.header.type == 0) continue;
-    at = roundUp(at, section.header.alignment);
-    section.header.offset = at;
-    if (section.header.type != kNothing) at += section.header.bytes;
+    if (section.header.sh_type == elf::SHT_NULL) continue;
+    at = roundUp(at, section.header.sh_addralign);
+    section.header.sh_offset = at;
+    if (section.header.sh_type != elf::SHT_NOBITS) at += section.header.sh_size;
   }
   return at;
 }
 
 /// The segments that the driver loads: since Hopper one for code, reserved shared memory and constants each.
-std::vector<SegmentHeader> segmentsOf(const std::vector<Section>& sections, bool recent, std::size_t headers_at) {
+std::vector<elf::Elf64_Phdr> segmentsOf(const std::vector<Section>& sections, bool recent, std::size_t headers_at) {
   const auto segment = [](std::uint32_t type, std::uint32_t flags, std::size_t begin, std::size_t end,
                           std::size_t memory) {
-    return SegmentHeader{type, flags, begin, 0, 0, end - begin, memory, 8};
+    return elf::Elf64_Phdr{type, flags, begin, 0, 0, end - begin, memory, 8};
   };
   const auto around = [&](std::uint32_t flags, auto belongs) {
     std::size_t begin = 0, end = 0;
     for (const Section& section : sections) {
       if (!belongs(section.header)) continue;
-      if (end == 0) begin = section.header.offset;
-      end = section.header.offset + section.header.bytes;
+      if (end == 0) begin = section.header.sh_offset;
+      end = section.header.sh_offset + section.header.sh_size;
     }
-    return segment(kLoad, flags, begin, end, end - begin);
+    return segment(elf::PT_LOAD, flags, begin, end, end - begin);
   };
-  const std::size_t header_bytes = (recent ? 5 : 3) * sizeof(SegmentHeader);
-  const std::uint32_t header_flags = recent ? kRead : kRead | kExecute;
-  const auto headers = segment(kHeaders, header_flags, headers_at, headers_at + header_bytes, header_bytes);
+  const std::size_t header_bytes = (recent ? 5 : 3) * sizeof(elf::Elf64_Phdr);
+  std::uint32_t header_flags = elf::PF_R;
+  if (!recent) header_flags |= elf::PF_X;
+  const auto headers = segment(elf::PT_PHDR, header_flags, headers_at, headers_at + header_bytes, header_bytes);
   auto loaded_headers = headers;
-  loaded_headers.type = kLoad;
+  loaded_headers.p_type = elf::PT_LOAD;
   if (!recent) {
-    return {headers, around(kRead | kExecute, [](const SectionHeader& s) { return (s.flags & kAllocated) != 0; }),
+    return {headers,
+            around(elf::PF_R | elf::PF_X, [](const elf::Elf64_Shdr& s) { return (s.sh_flags & elf::SHF_ALLOC) != 0; }),
             loaded_headers};
   }
-  auto shared = around(kRead | kWrite, [](const SectionHeader& s) { return s.type == kNothing; });
-  shared.file_bytes = 0;
-  return {headers, loaded_headers,
-          around(kRead | kExecute, [](const SectionHeader& s) { return (s.flags & kCode) != 0; }), shared,
-          around(kRead, [](const SectionHeader& s) { return s.flags == (kAllocated | kHasInfo); })};
+  auto shared = around(elf::PF_R | elf::PF_W, [](const elf::Elf64_Shdr& s) { return s.sh_type == elf::SHT_NOBITS; });
+  shared.p_filesz = 0;
+  return {
+      headers, loaded_headers,
+      around(elf::PF_R | elf::PF_X, [](const elf::Elf64_Shdr& s) { return (s.sh_flags & elf::SHF_EXECINSTR) != 0; }),
+      shared,
+      around(elf::PF_R, [](const elf::Elf64_Shdr& s) { return s.sh_flags == (elf::SHF_ALLOC | elf::SHF_INFO_LINK); })};
 }
 
-FileHeader fileHeader(unsigned architecture, std::size_t sections_at, std::size_t sections, std::size_t segments) {
-  FileHeader header = {};
-  constexpr std::uint8_t kIdentity[] = {0x7f, 'E', 'L', 'F', 2, 1, 1, kAbi, kAbiVersion};
-  std::memcpy(header.identity, kIdentity, sizeof kIdentity);
-  header.type = kExecutable;
-  header.machine = kMachine;
-  header.version = 1;
-  header.segments_at = sections_at + sections * sizeof(SectionHeader);
-  header.sections_at = sections_at;
-  header.flags = 0x6000000 | architecture << 8 | infoOf(architectureOf(architecture).generation).flags;
-  header.header_bytes = sizeof(FileHeader);
-  header.segment_bytes = sizeof(SegmentHeader);
-  header.segments = static_cast<std::uint16_t>(segments);
-  header.section_bytes = sizeof(SectionHeader);
-  header.sections = static_cast<std::uint16_t>(sections);
-  header.names_section = 1;
+elf::Elf64_Ehdr fileHeader(unsigned architecture, std::size_t sections_at, std::size_t sections, std::size_t segments) {
+  elf::Elf64_Ehdr header = {};
+  std::memcpy(header.e_ident, elf::ElfMagic, elf::EI_CLASS);
+  header.e_ident[elf::EI_CLASS] = elf::ELFCLASS64;
+  header.e_ident[elf::EI_DATA] = elf::ELFDATA2LSB;
+  header.e_ident[elf::EI_VERSION] = elf::EV_CURRENT;
+  header.e_ident[elf::EI_OSABI] = kOsAbi;
+  header.e_ident[elf::EI_ABIVERSION] = kAbiVersion;
+  header.e_type = elf::ET_EXEC;
+  header.e_machine = elf::EM_CUDA;
+  header.e_version = elf::EV_CURRENT;
+  header.e_phoff = sections_at + sections * sizeof(elf::Elf64_Shdr);
+  header.e_shoff = sections_at;
+  header.e_flags =
+      0x6000000 | architecture << kArchitectureShift | infoOf(architectureOf(architecture).generation).flags;
+  header.e_ehsize = sizeof(elf::Elf64_Ehdr);
+  header.e_phentsize = sizeof(elf::Elf64_Phdr);
+  header.e_phnum = static_cast<std::uint16_t>(segments);
+  header.e_shentsize = sizeof(elf::Elf64_Shdr);
+  header.e_shnum = static_cast<std::uint16_t>(sections);
+  header.e_shstrndx = 1;
   return header;
 }
 
@@ -430,20 +437,20 @@ void writeCubin(std::span<const KernelDescription> kernels, unsigned architectur
   std::vector<Section> sections = Plan(kernels, architecture).sections();
   const std::size_t sections_at = roundUp(placeSections(sections), 8);
   const bool recent = infoOf(architectureOf(architecture).generation).has_recent_layout;
-  const std::vector<SegmentHeader> segments =
-      segmentsOf(sections, recent, sections_at + sections.size() * sizeof(SectionHeader));
-  image.resize(sections_at + sections.size() * sizeof(SectionHeader) + segments.size() * sizeof(SegmentHeader));
+  const std::vector<elf::Elf64_Phdr> segments =
+      segmentsOf(sections, recent, sections_at + sections.size() * sizeof(elf::Elf64_Shdr));
+  image.resize(sections_at + sections.size() * sizeof(elf::Elf64_Shdr) + segments.size() * sizeof(elf::Elf64_Phdr));
   ImageWriter writer(image);
   writer.put(fileHeader(architecture, sections_at, sections.size(), segments.size()));
   for (const Section& section : sections) {
-    if (section.header.type == 0 || section.header.type == kNothing) continue;
-    writer.padTo(section.header.offset);
+    if (section.header.sh_type == elf::SHT_NULL || section.header.sh_type == elf::SHT_NOBITS) continue;
+    writer.padTo(section.header.sh_offset);
     writer.putBytes(std::as_bytes(std::span(section.content.bytes())));
     if (section.kernel != nullptr) putCode(writer, *section.kernel, architecture);
   }
   writer.padTo(sections_at);
   for (const Section& section : sections) writer.put(section.header);
-  for (const SegmentHeader& segment : segments) writer.put(segment);
+  for (const elf::Elf64_Phdr& segment : segments) writer.put(segment);
 }
 
 }  // namespace srjit

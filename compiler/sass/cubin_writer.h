@@ -20,7 +20,7 @@ struct KernelDescription {
   std::string name;
   /// Pieces of code that follow one another; all must live until the image is written.
   std::vector<std::span<const sass::Word>> code;
-  unsigned registers = 0;                      ///< a thread, at most 255
+  unsigned registers = 0;                      ///< per thread, at most 255
   std::vector<std::uint16_t> parameter_bytes;  ///< of each parameter in order; aligned to its size, structs to 8 bytes
   std::array<std::uint32_t, 3> max_threads = {};  ///< of a block; all 0: not said
   std::vector<std::uint32_t> exits;               ///< offsets of EXIT in bytes from the first piece; at most 16,000

@@ -11,9 +11,9 @@ namespace srjit::sass {
 namespace {
 
 constexpr std::size_t kRegisters = 255, kPredicates = 7, kBarriers = 6;
-constexpr std::uint8_t kLongAgo = 63;  // cycles after which nothing is to be waited for
+constexpr std::uint8_t kLongAgo = 63;  // cycles after which no delay is left
 
-/// Fixed results that differ in when they are there. A wide product's lower half is early.
+/// Writers of fixed latency that differ in it. The lower half of a wide product comes earlier.
 enum Writer : std::size_t { kAluWriter, kFmaWriter, kWideLowWriter, kWideHighWriter, kDoubleWriter, kWriters };
 constexpr std::array<std::string_view, kWriters> kWriterNames = {
     "an ALU instruction", "an FMA instruction", "IMAD.WIDE (lower half)", "IMAD.WIDE", "a double instruction"};
@@ -61,7 +61,7 @@ Queue queueOf(Form form) {
   return infoOf(form).pipe == Pipe::kDouble ? Queue::kDouble : Queue::kNone;
 }
 
-/// A kVariable instruction whose result or sources nobody has waited for yet. Any barrier of a set is enough.
+/// A kVariable instruction whose result or sources were not waited for yet. Any barrier of a set is enough.
 struct Outstanding {
   std::size_t instruction;
   bool writes, reads;
@@ -69,7 +69,7 @@ struct Outstanding {
   friend bool operator==(const Outstanding&, const Outstanding&) = default;
 };
 
-/// What is known when an instruction is about to be issued. Younger, and more outstanding, is the worse case.
+/// The data-flow state before an instruction is issued. The worse case has smaller ages and more outstanding.
 struct State {
   std::array<std::array<std::uint8_t, kRegisters + 1>, kWriters> written;  // cycles since
   std::array<std::uint8_t, kRegisters + 1> read;                           // cycles since a fixed instruction read it
@@ -145,7 +145,7 @@ bool readsRegister(const Instruction& i, unsigned r) {
   return false;
 }
 
-/// Applies one instruction to a state and tells what it breaks.
+/// The transfer function of one instruction; also reports the rules that it breaks.
 class Step {
  public:
   Step(const CheckedCode& checked, State& state, std::size_t index, std::vector<Violation>* found)
@@ -349,7 +349,7 @@ class Step {
   bool guarded_, variable_;
 };
 
-/// Blocks of instructions between branches and their targets, and the state at the beginning of each.
+/// Basic blocks, with the state at the beginning of each and a worklist of those whose state has changed.
 class Walk {
  public:
   explicit Walk(const CheckedCode& checked) : checked_(checked), size_(checked.code.size()) {}

@@ -1,9 +1,9 @@
-// A proof that code waits for what it must wait for: the hardware does not check. Thread-safe: no state.
+// A verifier of data hazards: the hardware has no interlocks, so code must wait itself. Thread-safe: no state.
 //
-// The verifier walks the code along all its branches, loops to a fixed point, and knows of every register and predicate
-// how long ago it was written by which kind of instruction, and which barriers its outstanding reads and writes signal.
-// It assumes the worst where paths meet. What it proves is what registerDelay() and its like in instruction.h say, and
-// that
+// It is a forward data-flow analysis with a worklist, to a fixed point. Its state has for every register and predicate
+// how long ago it was written by which kind of instruction, and which scoreboard barriers its outstanding reads and
+// writes signal. The worst case is taken where paths meet. It proves the delays that registerDelay() and its like in
+// instruction.h state, and that
 //   - a result of a kVariable instruction is read or overwritten only after its write barrier was waited for;
 //   - a source of a kVariable instruction is overwritten only after its read or its write barrier was waited for;
 //   - an instruction that sets a barrier is kBarrierDelay cycles before one that waits for it;
@@ -23,10 +23,10 @@
 namespace srjit::sass {
 
 struct CheckedCode {
-  /// Where it is nothing (an instruction that is not in the table), all that is outstanding is taken for done.
+  /// An entry without a value, an instruction that is not in the table, counts as if it waited for everything.
   std::span<const std::optional<Instruction>> code;
   unsigned architecture = 0;
-  unsigned registers = 0;                           ///< declared for a thread
+  unsigned registers = 0;                           ///< per thread, as declared
   std::span<const std::uint32_t> indirect_targets;  ///< where BRX may go, in instructions
   /// Shuffles deliver in order, and so do MUFU, FRND and FCHK together, and double instructions; loads and stores read
   /// their sources in order. So a barrier of a later one covers the earlier. The assembler relies on it; our own code

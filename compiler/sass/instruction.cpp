@@ -126,7 +126,8 @@ struct Row {
 
 #define SRJIT_WIDTHS(a, b, c) {a, b, c}
 constexpr Row kRows[] = {
-#define SRJIT_SASS(id, name, low, high, slots, pipe, timing, latency, results, widths, generations, source) \
+#define SRJIT_SASS(id, name, modifiers, operands, low, high, slots, pipe, timing, latency, results, widths, \
+                   generations, source)                                                                     \
   {{name, Pipe::pipe, Timing::timing, latency, results, SRJIT_WIDTHS widths,                                \
     layoutOf(low, high, slots).predicate != kAbsent, layoutOf(low, high, slots).condition != kAbsent},      \
    layoutOf(low, high, slots),                                                                              \

@@ -27,7 +27,7 @@ inline constexpr std::uint8_t kTrue = 7;       ///< predicate PT: always true
 inline constexpr std::uint8_t kNot = 8;        ///< added to a predicate: its opposite
 inline constexpr std::uint8_t kNoBarrier = 7;  ///< of the six scoreboard barriers 0 to 5, none
 
-/// Who executes an instruction: what else can be issued meanwhile, and at which rate.
+/// The execution unit of an instruction: decides the issue rate, and what else can be issued meanwhile.
 enum class Pipe : std::uint8_t {
   kFma,      ///< float add, multiply, fused multiply-add, IMAD
   kAlu,      ///< comparisons, selects, logic, integer addition
@@ -38,10 +38,11 @@ enum class Pipe : std::uint8_t {
   kControl,
 };
 
-/// How a consumer knows that a result is there.
+/// When a consumer may read a result.
 enum class Timing : std::uint8_t {
   kFixed,     ///< after `latency` cycles
-  kVariable,  ///< when its write barrier was waited for; sources may be overwritten when that or its read barrier was
+  kVariable,  ///< after a wait for its write barrier; sources may be overwritten after a wait for that or its read
+              ///< barrier
 };
 
 /// What the scheduler decides about an instruction.

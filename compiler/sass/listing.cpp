@@ -34,17 +34,6 @@ std::map<std::size_t, std::string> labelsOf(std::span<const std::optional<Instru
   return labels;
 }
 
-/// As print(), with the label of a branch for its offset.
-std::string line(const Instruction& i, const std::string* target, bool with_control) {
-  std::string text = print(i, with_control);
-  if (target == nullptr) return text;
-  const std::string offset = print(i);
-  const std::size_t at = offset.rfind(' ');
-  std::string named = offset.substr(0, at + 1) + *target;
-  if (with_control) named = fmt::format("{:<52}{}", named, text.substr(text.find(" ; ")));
-  return named;
-}
-
 }  // namespace
 
 std::string listing(const CubinKernel& kernel, unsigned architecture, std::span<const std::uint32_t> indirect_targets,
@@ -63,7 +52,7 @@ std::string listing(const CubinKernel& kernel, unsigned architecture, std::span<
       text += fmt::format("0x{:016x} 0x{:016x}", kernel.code[i].low, kernel.code[i].high);
     } else {
       const auto to = targetOf(code[i], i, code.size());
-      text += line(*code[i], to ? &labels.at(*to) : nullptr, with_control);
+      text += print(*code[i], with_control, to ? &labels.at(*to) : nullptr);
     }
     text += '\n';
   }

@@ -9,7 +9,7 @@
 
 namespace srjit::sass {
 
-/// A kernel: its facts, then one instruction a line, as "  0x0040  FADD R5, R0, R7 ; wait 2 write - ...". Branch
+/// A kernel: its facts, then one instruction per line, as "  0x0040  FADD R5, R0, R7 ; wait 2 write - ...". Branch
 /// targets have labels ".L1:", `indirect_targets` (in instructions) ".T0:". A word that is not in the table is printed
 /// in hex.
 std::string listing(const CubinKernel& kernel, unsigned architecture,

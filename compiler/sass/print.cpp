@@ -1,7 +1,9 @@
 #include "compiler/sass/print.h"
 
+#include <algorithm>
 #include <bit>
 #include <string>
+#include <string_view>
 
 #include <fmt/format.h>
 
@@ -51,164 +53,124 @@ std::string bank(const Instruction& i) {
   return fmt::format("c[0x0][{}+0x{:x}]", registerName(i.sources[0]), i.immediate);
 }
 
-std::string arithmeticModifiers(const Instruction& i) {
-  static constexpr const char* kRounding[] = {"", ".RM", ".RP", ".RZ"};
-  return fmt::format("{}{}{}", (i.modifier & kFlush) != 0 ? ".FTZ" : "", kRounding[i.modifier & 3],
-                     (i.modifier & kSaturate) != 0 ? ".SAT" : "");
+/// How a form is written: columns of instructions.def, where their languages are described.
+struct Text {
+  std::string_view modifiers, operands;
+};
+constexpr Text kTexts[] = {
+#define SRJIT_SASS(id, name, modifiers, operands, ...) {modifiers, operands},
+#include "compiler/sass/instructions.def"
+#undef SRJIT_SASS
+};
+
+constexpr std::string_view kOperandFields = "dabcpqfgihokrt";
+constexpr std::size_t kNamesAt = 4;  // of "N@B:"
+
+/// Takes what precedes the next `separator`, or all, from the beginning of `text`.
+constexpr std::string_view take(std::string_view& text, char separator) {
+  const std::size_t end = std::min(text.find(separator), text.size());
+  const std::string_view taken = text.substr(0, end);
+  text.remove_prefix(std::min(end + 1, text.size()));
+  return taken;
 }
 
-std::string compareModifiers(const Instruction& i, bool integers) {
-  static constexpr const char* kNames[] = {"F",   "LT",  "EQ",  "LE",  "GT",  "NE",  "GE",  "NUM",
-                                           "NAN", "LTU", "EQU", "LEU", "GTU", "NEU", "GEU", "T"};
-  static constexpr const char* kCombine[] = {"AND", "OR", "XOR", "?"};
-  const char* const middle = integers                            ? (i.modifier & kSigned) != 0 ? "" : ".U32"
-                             : (i.modifier & kFlushCompare) != 0 ? ".FTZ"
-                                                                 : "";
-  return fmt::format(".{}{}.{}", kNames[i.modifier & (integers ? 7 : 15)], middle, kCombine[i.modifier >> 4 & 3]);
-}
-
-std::string functionName(std::uint8_t function) {
-  static constexpr const char* kNames[] = {"COS", "SIN",    "EX2",    "LG2",  "RCP",
-                                           "RSQ", "RCP64H", "RSQ64H", "SQRT", "TANH"};
-  return function < std::size(kNames) ? kNames[function] : fmt::format("{}", function);
-}
-
-std::string numberText(const Instruction& i) {
-  return infoOf(i.form).pipe == Pipe::kDouble ? doubleText(i.immediate) : floatText(i.immediate);
-}
-
-// What stands where source b does: a register or the immediate.
-std::string second(const Instruction& i, bool immediate, bool is_float = true) {
-  if (!immediate) return sourceName(i, 1);
-  return is_float ? numberText(i) : signedHex(i.immediate);
-}
-
-std::string body(const Instruction& i) {
-  const std::string name(infoOf(i.form).name);
-  const std::string d = registerName(i.destination);
-  const auto a = [&] { return sourceName(i, 0); };
-  const auto c = [&] { return sourceName(i, 2); };
-  const std::string p = predicateName(i.predicate), q = predicateName(i.condition);
-  switch (i.form) {
-    case Form::kFAddRR:
-    case Form::kFAddRI:
-    case Form::kFMulRR:
-    case Form::kFMulRI:
-    case Form::kDAddRR:
-    case Form::kDAddRI:
-    case Form::kDMulRR:
-    case Form::kDMulRI: {
-      const bool immediate =
-          i.form == Form::kFAddRI || i.form == Form::kFMulRI || i.form == Form::kDAddRI || i.form == Form::kDMulRI;
-      return fmt::format("{}{} {}, {}, {}", name, arithmeticModifiers(i), d, a(), second(i, immediate));
-    }
-    case Form::kFFmaRRR:
-    case Form::kFFmaRIR:
-    case Form::kDFmaRRR:
-    case Form::kDFmaRIR:
-      return fmt::format("{}{} {}, {}, {}, {}", name, arithmeticModifiers(i), d, a(),
-                         second(i, i.form == Form::kFFmaRIR || i.form == Form::kDFmaRIR), c());
-    case Form::kFFmaRRI:
-    case Form::kDFmaRRI:
-      return fmt::format("{}{} {}, {}, {}, {}", name, arithmeticModifiers(i), d, a(), sourceName(i, 1), numberText(i));
-    case Form::kFMnMxRR:
-    case Form::kFMnMxRI:
-      return fmt::format("{}{}{} {}, {}, {}, {}", name, (i.modifier & kFlush) != 0 ? ".FTZ" : "",
-                         (i.modifier & kPropagate) != 0 ? ".NAN" : "", d, a(), second(i, i.form == Form::kFMnMxRI), q);
-    case Form::kFSetPRR:
-    case Form::kFSetPRI:
-    case Form::kDSetPRR:
-    case Form::kDSetPRI:
-      return fmt::format("{}{} {}, PT, {}, {}, {}", name, compareModifiers(i, false), p, a(),
-                         second(i, i.form == Form::kFSetPRI || i.form == Form::kDSetPRI), q);
-    case Form::kISetPURR:
-    case Form::kISetPURI:
-      return fmt::format("{}{} {}, PT, {}, {}, {}", name, compareModifiers(i, true), p, a(),
-                         second(i, i.form == Form::kISetPURI, false), q);
-    case Form::kFSelRR:
-    case Form::kFSelRI:
-      return fmt::format("{} {}, {}, {}, {}", name, d, a(), second(i, i.form == Form::kFSelRI), q);
-    case Form::kSelRR:
-    case Form::kSelRI:
-      return fmt::format("{} {}, {}, {}, {}", name, d, a(), second(i, i.form == Form::kSelRI, false), q);
-    case Form::kMufuR:
-      return fmt::format("{}.{} {}, {}", name, functionName(i.modifier), d, a());
-    case Form::kFRndR:
-    case Form::kFRndDouble: {
-      static constexpr const char* kRounding[] = {"", ".FLOOR", ".CEIL", ".TRUNC"};
-      return fmt::format("{}{}{} {}, {}", name, (i.modifier & kFlush) != 0 ? ".FTZ" : "", kRounding[i.modifier & 3], d,
-                         a());
-    }
-    case Form::kFChkRR:
-      return fmt::format("{} {}, {}, {}", name, p, a(), sourceName(i, 1));
-    case Form::kMovR:
-      return fmt::format("{} {}, {}", name, d, a());
-    case Form::kMovI:
-      return fmt::format("{} {}, 0x{:x}", name, d, i.immediate);
-    case Form::kLop3RRR:
-    case Form::kLop3RIR:
-      return fmt::format("{} {}{}, {}, {}, {}, 0x{:x}, !PT", name, i.predicate == kTrue ? "" : p + ", ", d, a(),
-                         i.form == Form::kLop3RIR ? fmt::format("0x{:x}", i.immediate) : sourceName(i, 1), c(),
-                         i.modifier);
-    case Form::kShlRI:
-      return fmt::format("{} {}, {}, 0x{:x}, RZ", name, d, a(), i.immediate);
-    case Form::kShrRI:
-    case Form::kSarRI:
-      return fmt::format("{} {}, RZ, 0x{:x}, {}", name, d, i.immediate, a());
-    case Form::kIAdd3RRR:
-    case Form::kIAdd3RIR:
-    case Form::kImadRRR:
-    case Form::kImadRIR:
-    case Form::kImadWideURRR:
-    case Form::kImadWideURIR: {
-      const bool immediate = i.form == Form::kIAdd3RIR || i.form == Form::kImadRIR || i.form == Form::kImadWideURIR;
-      return fmt::format("{} {}, {}, {}, {}", name, d, a(), second(i, immediate, false), c());
-    }
-    case Form::kImadRRI:
-      return fmt::format("{} {}, {}, {}, {}", name, d, a(), sourceName(i, 1), signedHex(i.immediate));
-    case Form::kLdg:
-    case Form::kLdg64:
-    case Form::kLdg128:
-      return fmt::format("{}{} {}, {}", name, i.modifier == kCoherent ? "" : ".CONSTANT", d, address(i));
-    case Form::kStg:
-    case Form::kStg64:
-      return fmt::format("{} {}, {}", name, address(i), sourceName(i, 1));
-    case Form::kLdc:
-    case Form::kLdc64:
-      return fmt::format("{} {}, {}", name, d, bank(i));
-    case Form::kShflBfly:
-      return fmt::format("{} {}, {}, {}, 0x{:x}, 0x1f", name, p, d, a(), i.immediate);
-    case Form::kVoteAll:
-    case Form::kVoteAny:
-      if (i.destination != kZero) return fmt::format("{} {}, {}, {}", name, d, p, q);
-      return fmt::format("{} {}, {}", name, p, q);
-    case Form::kS2rTid:
-      return fmt::format("{} {}, SR_TID.X", name, d);
-    case Form::kS2rCtaX:
-      return fmt::format("{} {}, SR_CTAID.X", name, d);
-    case Form::kS2rCtaY:
-      return fmt::format("{} {}, SR_CTAID.Y", name, d);
-    case Form::kS2rLane:
-      return fmt::format("{} {}, SR_LANEID", name, d);
-    case Form::kUldcDescriptor:
-    case Form::kLdcuDescriptor:
-      return fmt::format("{} UR4, {}", name, bank(i));
-    case Form::kBra:
-      return fmt::format("{} {}", name, signedHex(i.immediate));
-    case Form::kBrx:
-      return fmt::format("{} {} {}", name, a(), signedHex(i.immediate));
-    case Form::kExit:
-    case Form::kNop:
-      return name;
+consteval bool isWellFormed(Text text) {
+  while (!text.modifiers.empty()) {
+    const std::string_view field = take(text.modifiers, ' ');
+    const bool has_place = field.size() > kNamesAt && field[0] >= '1' && field[0] <= '8' && field[1] == '@' &&
+                           field[2] >= '0' && field[2] <= '7' && field[3] == ':';
+    if (!has_place) return false;
   }
-  return name;
+  while (text.operands.find('%') != text.operands.npos) {
+    text.operands.remove_prefix(text.operands.find('%') + 1);
+    const bool is_optional = text.operands.starts_with('?');
+    if (is_optional) text.operands.remove_prefix(1);
+    if (text.operands.empty()) return false;
+    const std::string_view known = is_optional ? "dp" : kOperandFields;
+    if (known.find(text.operands[0]) == known.npos) return false;
+  }
+  return true;
+}
+#define SRJIT_SASS(id, name, modifiers, operands, ...) \
+  static_assert(isWellFormed({modifiers, operands}), "the text of " #id " in instructions.def");
+#include "compiler/sass/instructions.def"
+#undef SRJIT_SASS
+
+std::string modifierText(std::string_view fields, std::uint8_t modifier) {
+  std::string text;
+  while (!fields.empty()) {
+    std::string_view names = take(fields, ' ');
+    const auto width = static_cast<unsigned>(names[0] - '0'), first = static_cast<unsigned>(names[2] - '0');
+    const unsigned number = modifier >> first & ((1U << width) - 1);
+    names.remove_prefix(kNamesAt);
+    const auto count = static_cast<unsigned>(std::ranges::count(names, '|')) + 1;
+    for (unsigned skipped = 0; skipped < number && number < count; ++skipped) take(names, '|');
+    const std::string name = number < count ? std::string(take(names, '|')) : fmt::format("{}", number);
+    if (!name.empty()) text += '.' + name;
+  }
+  return text;
+}
+
+std::string operandText(const Instruction& i, char field, const std::string* target) {
+  switch (field) {
+    case 'd':
+      return registerName(i.destination);
+    case 'a':
+    case 'b':
+    case 'c':
+      return sourceName(i, static_cast<std::size_t>(field - 'a'));
+    case 'p':
+      return predicateName(i.predicate);
+    case 'q':
+      return predicateName(i.condition);
+    case 'f':
+      return floatText(i.immediate);
+    case 'g':
+      return doubleText(i.immediate);
+    case 'i':
+      return signedHex(i.immediate);
+    case 'h':
+      return fmt::format("0x{:x}", i.immediate);
+    case 'o':
+      return address(i);
+    case 'k':
+      return bank(i);
+    case 'r':
+      return target != nullptr ? *target : signedHex(i.immediate);
+    default:  // 't'; the table is checked above
+      return fmt::format("0x{:x}", i.modifier);
+  }
+}
+
+std::string operandsText(const Instruction& i, std::string_view operands, const std::string* target) {
+  std::string text;
+  while (!operands.empty()) {
+    text += take(operands, '%');
+    if (operands.empty()) break;
+    const bool is_optional = operands[0] == '?';
+    if (is_optional) operands.remove_prefix(1);
+    const char field = operands[0];
+    operands.remove_prefix(1);
+    if (is_optional && (field == 'd' ? i.destination == kZero : i.predicate == kTrue)) continue;
+    text += operandText(i, field, target);
+    if (is_optional) text += ", ";
+  }
+  return text;
+}
+
+std::string body(const Instruction& i, const std::string* target) {
+  const Text& form = kTexts[static_cast<std::size_t>(i.form)];
+  std::string text(infoOf(i.form).name);
+  text += modifierText(form.modifiers, i.modifier);
+  if (!form.operands.empty()) text += ' ' + operandsText(i, form.operands, target);
+  return text;
 }
 
 }  // namespace
 
-std::string print(const Instruction& instruction, bool with_control) {
+std::string print(const Instruction& instruction, bool with_control, const std::string* target) {
   std::string text = instruction.guard == kTrue ? "" : "@" + predicateName(instruction.guard) + " ";
-  text += body(instruction);
+  text += body(instruction, target);
   if (!with_control) return text;
   const Control& control = instruction.control;
   std::string waits;

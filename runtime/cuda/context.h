@@ -1,4 +1,4 @@
-// A device and its context, and how failures of the CUDA driver are said. Owners of the driver's other objects are in
+// A device and its context, and failures of the CUDA driver as exceptions. Owners of the driver's other objects are in
 // runtime/cuda/handles.h.
 #pragma once
 
@@ -48,7 +48,7 @@ struct DeviceLimits {
   std::size_t max_pitch = 0;  ///< bytes between the rows of one two-dimensional copy
   bool has_pools = false;     ///< stream-ordered memory; without it the device is not used
   int driver_version = 0;     ///< CUDA version of the driver, 12040 for 12.4
-  std::string driver_build;   ///< which driver of that version: what its kernel module says; empty where it is silent
+  std::string driver_build;  ///< tells builds of one version apart: /proc/driver/nvidia/version; empty if there is none
   /// The architecture to make code for: the newest of deviceArchitectures() that the device can run; empty if there is
   /// none. Cubins run only if it is of the device's own major number; otherwise needs_ptx: its PTX is assembled for the
   /// device's own architecture, by the driver if the assembler does not know that.
@@ -82,8 +82,8 @@ class Cuda {
   /// `reclaim` frees memory, of the device and pinned, that is only kept for later use, and waits until that is done.
   /// It is called, on any thread, when memory is short, before what needs it is tried again.
   void setReclaim(std::function<void()> reclaim) const;
-  /// The code of `call`, an entry of the driver that takes memory; where that is short, of the second try, after
-  /// everything that is only kept was freed: what setReclaim() names, what was freed in the order of the stream
+  /// Calls `call`, an entry of the driver that takes memory, and returns its code. If memory is short, frees everything
+  /// that is only kept and calls it a second time: what setReclaim() names, what was freed in the order of the stream
   /// `freed_in`, which is waited for, and what the pool keeps. Buffers, pinned memory, modules, kernels and graphs are
   /// made through here; launches are not. Needs a current context. Errors of freeing are CudaFailures.
   template <class Call>
@@ -116,11 +116,11 @@ class Cuda {
   mutable std::function<void()> reclaim_;
 };
 
-/// Makes a device's context current on this thread, and what was before it current again at its end.
+/// Makes a device's context current on this thread; its destructor makes the previous one current again.
 class CurrentContext {
  public:
   explicit CurrentContext(const Cuda& cuda);
-  /// For destructors: a failure is ignored, and will be that of the next call.
+  /// For destructors: a failure is ignored; the next call of the driver reports it.
   CurrentContext(const Cuda& cuda, std::nothrow_t) noexcept;
   ~CurrentContext();
   CurrentContext(const CurrentContext&) = delete;

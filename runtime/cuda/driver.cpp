@@ -1,8 +1,8 @@
 #include "runtime/cuda/driver.h"
 
-#include <dlfcn.h>
-
 #include <fmt/format.h>
+
+#include "compiler/loader/shared_library.h"
 
 namespace srjit {
 namespace {
@@ -47,14 +47,13 @@ Result<std::shared_ptr<const Driver>> bindDriver(const FindEntry& find) {
   return std::shared_ptr<const Driver>(driver);
 }
 
-Result<std::shared_ptr<const Driver>> openDriver(const std::string& library) {
-  // Never closed: the driver keeps threads and state of the whole process.
-  void* const handle = dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL);
-  if (handle == nullptr) return Error{Errc::kMachine, fmt::format("no CUDA driver: {} was not found", library), {}};
+Result<std::shared_ptr<const Driver>> openDriver(const std::string& name) {
+  const Result<SharedLibrary> library = SharedLibrary::open(name);
+  if (!library) return Error{Errc::kMachine, "no CUDA driver: " + library.error().message, {}};
   GetProcAddress* get_proc_address = nullptr;
-  if (!bind(get_proc_address, dlsym(handle, kGetProcAddress))) {
+  if (!bind(get_proc_address, library->find(kGetProcAddress))) {
     CUresult (*driver_version)(int*) = nullptr;
-    bind(driver_version, dlsym(handle, "cuDriverGetVersion"));
+    bind(driver_version, library->find("cuDriverGetVersion"));
     return missing(kGetProcAddress, 12000, versionOf(driver_version));
   }
   return bindDriver([get_proc_address](const char* name, int version) -> void* {

@@ -1,7 +1,7 @@
 // The CUDA driver, loaded at run time: declarations of our own under CUDA's names, and the entries of driver.def. No
 // header of CUDA is needed; tests/runtime/cuda/driver_abi_test.cpp compares these declarations with one where it is
-// found. Source: CUDA driver API reference, 13.0. Every other file uses CUDA through this table, so tests can put
-// theirs there.
+// found. Source: CUDA driver API reference, 13.0. Every other file uses CUDA through this table, so tests can use a
+// table of their own.
 #pragma once
 
 #include <cstddef>
@@ -119,12 +119,12 @@ struct Driver {
 };
 
 /// The driver of this process: libcuda.so.1, initialised. Loaded at the first call, once; a failure stays, too.
-/// Errors: kMachine if there is no library, it lacks an entry (the message names it, the CUDA version that has it and
-/// the driver's), or cuInit fails (its number, name and text). Thread-safe.
+/// Errors: kMachine if the library cannot be opened (with the dynamic loader's words), it lacks an entry (the message
+/// names it, the CUDA version that has it and the driver's), or cuInit fails (its number, name and text). Thread-safe.
 Result<std::shared_ptr<const Driver>> loadDriver();
 
 /// The same for any library and without the memory: what loadDriver() does at its first call.
-Result<std::shared_ptr<const Driver>> openDriver(const std::string& library);
+Result<std::shared_ptr<const Driver>> openDriver(const std::string& name);
 
 /// Finds the entry `name` in the form that CUDA `version` introduced; null if there is none.
 using FindEntry = std::function<void*(const char* name, int version)>;

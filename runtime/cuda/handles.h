@@ -123,10 +123,10 @@ class PinnedBuffer {
   std::size_t bytes_ = 0;
 };
 
-/// Dynamic shared memory that every kernel may have without asking.
+/// Bytes of dynamic shared memory that every kernel may have without allowSharedBytes().
 inline constexpr std::size_t kFreeSharedBytes = std::size_t{48} << 10;
 
-/// Memory of somebody else that is pinned for as long as this lives, which must not outlive it.
+/// Pins memory of another owner, which must live at least as long as this.
 class PinnedRegion {
  public:
   PinnedRegion() = default;

@@ -248,7 +248,8 @@ void launchDirect(const Stream& stream, const DirectCode& code, const DeviceRows
                   DirectGrid grid) {
   constexpr std::size_t kMaxGridY = 65535;
   const auto bytes = [&](std::uint64_t elements) { return static_cast<std::uint32_t>(elements * buffers.element); };
-  grid.parts = std::min(grid.parts, static_cast<std::uint32_t>(ceilDivide(rows.rows, grid.warps * kGroupRows)));
+  grid.row_blocks =
+      std::min(grid.row_blocks, static_cast<std::uint32_t>(ceilDivide(rows.rows, grid.warps * kGroupRows)));
   DirectArguments arguments{.columns = rows.columns,
                             .target = rows.target,
                             .weights = rows.weights,
@@ -267,7 +268,7 @@ void launchDirect(const Stream& stream, const DirectCode& code, const DeviceRows
   for (std::size_t first = 0; first < code.groups; first += kMaxGridY) {
     arguments.groups = code.group_table + first * sizeof(DirectGroup);
     stream.launch({.kernel = code.kernel.get(),
-                   .grid_x = grid.parts,
+                   .grid_x = grid.row_blocks,
                    .grid_y = static_cast<unsigned>(std::min(kMaxGridY, code.groups - first)),
                    .block_threads = kWarpLanes * grid.warps,
                    .arguments = addressesOf(arguments)});

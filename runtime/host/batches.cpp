@@ -37,7 +37,7 @@ struct HostBatches::Draft {
         error = std::move(code).error();
       }
     } else {
-      auto program = encode(dag);
+      auto program = encodeForHost(dag);
       if (program) {
         batch.program = std::move(*program);
       } else {

@@ -1,4 +1,4 @@
-// Time that passes.
+// A stopwatch.
 #pragma once
 
 #include <chrono>

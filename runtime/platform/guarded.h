@@ -1,4 +1,4 @@
-// Exceptions of the inside become errors of the interface.
+// Turns internal exceptions into errors of the public interface.
 #pragma once
 
 #include <exception>

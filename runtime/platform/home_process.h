@@ -1,12 +1,12 @@
-// Whether a process still is the one that made something.
+// Detects the child of a fork().
 #pragma once
 
 #include <unistd.h>
 
 namespace srjit {
 
-/// The process that the object which holds it was made in: a child of fork() has the memory of its parent, but neither
-/// its threads nor its locks nor its device.
+/// Remembers the process that constructed it. A child of fork() has the memory of its parent, but not its threads,
+/// locks and device.
 class HomeProcess {
  public:
   bool isForked() const noexcept { return getpid() != id_; }

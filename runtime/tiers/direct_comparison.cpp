@@ -150,7 +150,7 @@ const std::vector<LossOptions>& comparedLosses() {
 }
 
 /// Warps with one row group and with two, in several blocks and in one.
-constexpr std::array kGrids = {DirectGrid{.parts = 2, .warps = 4}, DirectGrid{.parts = 1, .warps = 16}};
+constexpr std::array kGrids = {DirectGrid{.row_blocks = 2, .warps = 4}, DirectGrid{.row_blocks = 1, .warps = 16}};
 
 /// For little work and for much; other shapes are groups of the same code.
 std::array<DirectShape, 2> shapesOn(unsigned multiprocessors) {

@@ -132,7 +132,7 @@ void checkPrograms(const Dag& dag, const HandlerTable& table, const std::vector<
     std::fprintf(stderr, "no bytecode: %s\n%s", code.error().message.c_str(), printDag(dag).c_str());
     std::abort();
   }
-  const HostProgram program = encode(dag).value();
+  const HostProgram program = encodeForHost(dag).value();
   for (const Row& row : rows) {
     std::vector<double> parameters;
     for (const ParameterSource& source : dag.parameters()) {

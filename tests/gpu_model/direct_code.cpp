@@ -42,7 +42,7 @@ class DirectModel final : public KernelModel {
     requireOfModel(arguments.rows >= 1 && arguments.rows <= kDirectMaxRows, "a number of rows in range");
     requireOfModel(arguments.warps == grid.warps && arguments.row_jump == directRowJump(grid),
                    "the jump fits the grid");
-    requireOfModel(grid.parts <= ceilDivide(arguments.rows, grid.warps * kGroupRows),
+    requireOfModel(grid.row_blocks <= ceilDivide(arguments.rows, grid.warps * kGroupRows),
                    "no more parts than blocks of rows");
     for (const std::uint64_t table : {arguments.numbers, arguments.outputs, arguments.groups}) {
       requireOfModel(table % 16 == 0, "tables are aligned to 16 bytes");
@@ -53,7 +53,7 @@ class DirectModel final : public KernelModel {
     LaunchMemory seen(memory);
     SassMachine machine(code_, bank, seen, facts().registers - sass::kHiddenRegisters, architecture_);
     for (unsigned y = 0; y < launch.grid[1]; ++y) {
-      for (unsigned x = 0; x < grid.parts; ++x) {
+      for (unsigned x = 0; x < grid.row_blocks; ++x) {
         for (unsigned warp = 0; warp < grid.warps; ++warp) machine.runWarp(warp, x, y);
       }
     }

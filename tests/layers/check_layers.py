@@ -33,6 +33,11 @@ LIBRARIES = {
     "libcsv": (re.compile(r"csv\.h"), "tools"),
     "Boost": (re.compile(r"boost/"), "tools"),
 }
+# Headers whose use is the task of one room.
+ONE_ROOM = {
+    "dlfcn.h": "compiler/loader",
+    "llvm/BinaryFormat/ELF.h": "compiler/sass",
+}
 # What a program that uses the installed headers need not have or see.
 FOREIGN = re.compile(r"(llvm|llvm-c|oneapi|tbb|fmt|nlohmann|boost|CLI)/|tbb\.h|cuda\w*\.h|nv\w+\.h|sqlite3\.h|csv\.h")
 
@@ -86,6 +91,14 @@ def check_library(layer, name):
         if pattern.match(name):
             return None if first in reach else f"<{name}> is of {library}, which is allowed from {first}/ on"
     return None
+
+
+def check_one_room(root, path, name):
+    """The message for one include of a header that belongs to another room, or None."""
+    room = ONE_ROOM.get(name)
+    if room is None or room_of(str(path.relative_to(root))) == room:
+        return None
+    return f"<{name}> is included by {room}/ alone"
 
 
 def unused_doors(root):
@@ -145,6 +158,7 @@ def check(root, installed):
                 continue
             for number, quoted, name in includes_of(path):
                 message = check_quoted(root, layer, name, path, installed) if quoted else check_library(layer, name)
+                message = message or check_one_room(root, path, name)
                 if message:
                     found.append(f"{path.relative_to(root)}:{number}: {message}")
     found += [*check_names(root), *check_tests(root)]

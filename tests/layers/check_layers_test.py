@@ -48,6 +48,11 @@ class CheckLayers(unittest.TestCase):
     def test_include_of_a_later_layer(self):
         self.assert_found({"ir/a.cpp": '\n#include "passes/dag.h"\n'}, "ir/a.cpp:2:", "to the right of ir/")
 
+    def test_header_of_one_room(self):
+        self.assert_found({"compiler/direct/a.cpp": "#include <dlfcn.h>\n"}, "compiler/direct/a.cpp:1:",
+                          "by compiler/loader/ alone")
+        self.assertEqual(self.violations({"compiler/loader/a.cpp": "#include <dlfcn.h>\n"}), [])
+
     def test_include_not_from_the_root(self):
         self.assert_found({"ir/a.cpp": '#include "ops.h"\n'}, "ir/a.cpp:1:", "from the root")
 

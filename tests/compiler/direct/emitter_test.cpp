@@ -94,21 +94,21 @@ TYPED_TEST_SUITE(DirectOf, Numbers);
 
 TYPED_TEST(DirectOf, StrictPredictionsHaveTheBitsOfTheRows) {
   for (const std::size_t rows : {1, 31, 32, 33, 127, 128, 129, 1000}) {
-    checkExactPredictions<TypeParam>({.math = Math::kStrict}, 40, rows, {.parts = 1, .warps = 8}, rows);
+    checkExactPredictions<TypeParam>({.math = Math::kStrict}, 40, rows, {.row_blocks = 1, .warps = 8}, rows);
   }
-  checkExactPredictions<TypeParam>({.math = Math::kStrict}, 7, 5000, {.parts = 3, .warps = 8}, 5);
+  checkExactPredictions<TypeParam>({.math = Math::kStrict}, 7, 5000, {.row_blocks = 3, .warps = 8}, 5);
 }
 
 TYPED_TEST(DirectOf, PrecisePredictionsHaveTheBitsOfTheRows) {
   for (const unsigned architecture : directArchitectures()) {
     checkExactPredictions<TypeParam>({.architecture = architecture, .math = Math::kPrecise}, 100, 65,
-                                     {.parts = 1, .warps = 1}, 11);
+                                     {.row_blocks = 1, .warps = 1}, 11);
   }
 }
 
 // In f64 `fast` has no approximate forms.
 TEST(Direct, FastPredictionsOfDoublesHaveTheBitsOfTheRows) {
-  checkExactPredictions<double>({.math = Math::kFast}, 100, 129, {.parts = 1, .warps = 1}, 12);
+  checkExactPredictions<double>({.math = Math::kFast}, 100, 129, {.row_blocks = 1, .warps = 1}, 12);
 }
 
 TEST(Direct, FastPredictionsStayWithinTheBound) {
@@ -118,7 +118,7 @@ TEST(Direct, FastPredictionsStayWithinTheBound) {
     auto data = DirectData<float>::random(100, 5, Spread::kTame, seed);
     const Made made = make(dag, options);
     EXPECT_TRUE(made.part.refused.empty());
-    const auto out = runDirect(dag, made.part, made.image, options, data, {.parts = 1, .warps = 8});
+    const auto out = runDirect(dag, made.part, made.image, options, data, {.row_blocks = 1, .warps = 8});
     std::size_t bounded = 0;
     for (std::size_t root = 0; root < dag.roots().size(); ++root) {
       const Expression expression = dag.toExpression(root).value();
@@ -179,13 +179,13 @@ TYPED_TEST(DirectOf, LossesAddInTheTreeThatIsPromised) {
     for (const bool weighted : {false, true}) {
       for (const bool skip : {false, true}) {
         for (const std::size_t rows : {1, 100, 128, 129, 400})
-          checkLoss<TypeParam>({term, weighted, skip}, 35, rows, {.parts = 1, .warps = 8});
+          checkLoss<TypeParam>({term, weighted, skip}, 35, rows, {.row_blocks = 1, .warps = 8});
         for (const std::size_t count : {1, 2, 3, 5, 8, 13, 31, 32})
-          checkLoss<TypeParam>({term, weighted, skip}, count, 40, {.parts = 1, .warps = 1});
-        checkLoss<TypeParam>({term, weighted, skip}, 4, 2500, {.parts = 2, .warps = 8});
-        checkLoss<TypeParam>({term, weighted, skip}, 4, 2500, {.parts = 3, .warps = 5});
-        checkLoss<TypeParam>({term, weighted, skip}, 4, 2500, {.parts = 1, .warps = 32});
-        checkLoss<TypeParam>({term, weighted, skip}, 33, 129, {.parts = 1, .warps = 8}, 120);
+          checkLoss<TypeParam>({term, weighted, skip}, count, 40, {.row_blocks = 1, .warps = 1});
+        checkLoss<TypeParam>({term, weighted, skip}, 4, 2500, {.row_blocks = 2, .warps = 8});
+        checkLoss<TypeParam>({term, weighted, skip}, 4, 2500, {.row_blocks = 3, .warps = 5});
+        checkLoss<TypeParam>({term, weighted, skip}, 4, 2500, {.row_blocks = 1, .warps = 32});
+        checkLoss<TypeParam>({term, weighted, skip}, 33, 129, {.row_blocks = 1, .warps = 8}, 120);
       }
     }
   }
@@ -257,7 +257,7 @@ TEST(Direct, QuotientsAndRootsAreRoundedCorrectly) {
   ASSERT_TRUE(made.part.refused.empty());
   const auto values = expected(dag, data);
   for (const std::uint32_t inaccuracy : {0, 1, 2}) {
-    const auto out = runDirect(dag, made.part, made.image, options, data, {.parts = 4, .warps = 8}, inaccuracy);
+    const auto out = runDirect(dag, made.part, made.image, options, data, {.row_blocks = 4, .warps = 8}, inaccuracy);
     for (std::size_t root = 0; root < values.size(); ++root) {
       for (std::size_t r = 0; r < data.rows; ++r) {
         const float value = out.results[(root + 3) % values.size() * data.rows + r];
@@ -353,7 +353,7 @@ TEST(Direct, FastFormsAreThoseOfTheLowering) {
     dag.addRoot(dag.apply(op, operands));
     const std::vector<NodeId> used(dag.node(dag.roots()[0]).inputs().begin(), dag.node(dag.roots()[0]).inputs().end());
     const Made made = make(dag, options);
-    const auto out = runDirect(dag, made.part, made.image, options, data, {.parts = 1, .warps = 8});
+    const auto out = runDirect(dag, made.part, made.image, options, data, {.row_blocks = 1, .warps = 8});
     for (std::size_t r = 0; r < kRows; ++r) {
       std::array<Fast, 3> x{0.0, 0.0, 0.0};
       for (std::size_t i = 0; i < used.size(); ++i) x[i] = Fast(data.columns[dag.node(used[i]).index * kRows + r]);
@@ -373,7 +373,7 @@ TYPED_TEST(DirectOf, FewRegistersManyColumnsAndSharedWork) {
     const Dag dag = population(options, 64, registers, 60, 50);
     auto data = DirectData<T>::random(70, 50, Spread::kWide, registers);
     const Made made = make(dag, options);
-    const auto out = runDirect(dag, made.part, made.image, options, data, {.parts = 1, .warps = 8});
+    const auto out = runDirect(dag, made.part, made.image, options, data, {.row_blocks = 1, .warps = 8});
     const auto values = expected(dag, data);
     EXPECT_LE(made.part.refused.size(), registers < 48 ? 8U : 0U);
     for (std::size_t root = 0; root < values.size(); ++root) {
@@ -409,7 +409,7 @@ TEST(Direct, ManyGroupsShareAnExit) {
     tables.outputs.insert(tables.outputs.end(), part.outputs.begin(), part.outputs.end());
   }
   auto data = DirectData<float>::random(300, 2, Spread::kTame, 1);
-  const auto out = runDirect(dag, tables, image, options, data, {.parts = 1, .warps = 8});
+  const auto out = runDirect(dag, tables, image, options, data, {.row_blocks = 1, .warps = 8});
   EXPECT_EQ(out.results, expected(dag, data)[0]);
 }
 

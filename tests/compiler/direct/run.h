@@ -92,7 +92,7 @@ DirectResults<T> runDirect(const Dag& dag, const DirectPart& part, const DirectI
   SassMachine machine(code, bank, memory, image.registers - sass::kHiddenRegisters, options.architecture);
   machine.setInaccuracy(inaccuracy);
   for (std::uint32_t y = 0; y < groups.size(); ++y) {
-    for (std::uint32_t x = 0; x < grid.parts; ++x) {
+    for (std::uint32_t x = 0; x < grid.row_blocks; ++x) {
       for (unsigned warp = 0; warp < grid.warps; ++warp) out.issued += machine.runWarp(warp, x, y);
     }
   }

@@ -36,7 +36,7 @@ TEST(HostProgram, ComputesWhatTheGraphSays) {
     std::vector<double> columns, parameters;
     for (int i = 0; i < 3; ++i) columns.push_back(random.between(-2.0, 2.0));
     for (std::size_t i = 0; i < dag.parameters().size(); ++i) parameters.push_back(random.between(-2.0, 2.0));
-    const std::vector<double> got = runHostProgram(encode(dag).value(), columns, parameters);
+    const std::vector<double> got = runHostProgram(encodeForHost(dag).value(), columns, parameters);
     const std::vector<double> expected = evaluateDag(dag, columns, parameters);
     for (std::size_t i = 0; i < got.size(); ++i) {
       ASSERT_TRUE(got[i] == expected[i] || (std::isnan(got[i]) && std::isnan(expected[i]))) << options.seed;
@@ -49,7 +49,7 @@ TEST(HostProgram, LeavesAreOperandsAndRootsAreOutputs) {
   const NodeId product = dag.apply(Op::kMul, {dag.variable(4), dag.parameter(0, 1)});
   dag.addRoot(dag.apply(Op::kSin, {product}));
   dag.addRoot(product);
-  const HostProgram program = encode(dag).value();
+  const HostProgram program = encodeForHost(dag).value();
   ASSERT_EQ(program.instructions.size(), 2U);
   EXPECT_EQ(program.slots, 0U);
   const HostInstruction& first = program.instructions[0];
@@ -63,7 +63,7 @@ TEST(HostProgram, LeafRootsAndRepeatedRootsAreMoves) {
   Dag dag(Precision::kF32);
   const NodeId value = dag.apply(Op::kExp, {dag.variable(0)});
   for (const NodeId root : {value, dag.variable(3), dag.constant(2.5), value}) dag.addRoot(root);
-  const HostProgram program = encode(dag).value();
+  const HostProgram program = encodeForHost(dag).value();
   ASSERT_EQ(program.instructions.size(), 4U);
   const auto expectMove = [&](std::size_t i, HandlerKey key, HostOperand from, std::uint32_t to) {
     EXPECT_EQ(handlerKey(program.instructions[i].handler), key);
@@ -81,7 +81,7 @@ TEST(HostProgram, ReusesSlots) {
   NodeId chain = dag.apply(Op::kSin, {dag.variable(0)});
   for (int i = 0; i < 1000; ++i) chain = dag.apply(Op::kSin, {chain});
   dag.addRoot(dag.apply(Op::kAdd, {chain, dag.variable(1)}));
-  EXPECT_EQ(encode(dag).value().slots, 1U);
+  EXPECT_EQ(encodeForHost(dag).value().slots, 1U);
 }
 
 TEST(HostProgram, LeavesOutWhatNoRootNeeds) {
@@ -89,13 +89,13 @@ TEST(HostProgram, LeavesOutWhatNoRootNeeds) {
   const NodeId dead = dag.apply(Op::kSin, {dag.variable(0)});
   dag.apply(Op::kCos, {dead});
   dag.addRoot(dag.variable(1));
-  EXPECT_EQ(encode(dag).value().instructions.size(), 1U);
+  EXPECT_EQ(encodeForHost(dag).value().instructions.size(), 1U);
 }
 
 TEST(HostProgram, RefusesAnIndexThatNoOperandHolds) {
   Dag dag(Precision::kF32);
   dag.addRoot(dag.variable(HostOperand::kMaxIndex));
-  const Result<HostProgram> program = encode(dag);
+  const Result<HostProgram> program = encodeForHost(dag);
   ASSERT_FALSE(program.ok());
   EXPECT_EQ(program.error().code, Errc::kInvalid);
   EXPECT_EQ(program.error().message, "a graph with 1073741824 columns, expected at most 1073741823");

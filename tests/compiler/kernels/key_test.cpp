@@ -110,7 +110,7 @@ TEST(KernelKey, TitleSaysWhatItIs) {
   const std::vector<Dag> dags = {ready({"x0", "x1"}), ready({"x0"})};
   const DeviceOptions options = {.math = Math::kFast, .loss = LossSpec{.weighted = true}};
   EXPECT_EQ(keyOfRows(dags, options, "me").title,
-            "rows f32 fast sm_90, 4 rows a thread, squared loss with weights, 3 expressions in 2 kernels");
+            "rows f32 fast sm_90, 4 rows per thread, squared loss with weights, 3 expressions in 2 kernels");
 }
 
 TEST(DigestBuilder, TellsApartWhereValuesEnd) {

@@ -149,7 +149,7 @@ TEST(RowsKernel, RefusesOptionsOutOfRange) {
             "error: unknown architecture 'sm_42': expected one of sm_75, sm_80, sm_86, sm_87, sm_89, sm_90");
   options.arch = "sm_90";
   options.rows_per_thread = 3;
-  EXPECT_EQ(ptxOf("x0", options), "error: 3 rows a thread: expected 4, 8 or 16");
+  EXPECT_EQ(ptxOf("x0", options), "error: 3 rows per thread: expected 4, 8 or 16");
 }
 
 TEST(RowsKernel, LibraryFunctionsAreLinkedAndInlined) {

@@ -107,6 +107,20 @@ TEST_P(CubinWriter, DisassemblersAcceptTheImage) {
   EXPECT_THAT(*text, HasSubstr("EXIT"));
 }
 
+// Identity, type, machine and version, then flags and sizes of records: each byte as ptxas of CUDA 13.0 writes it.
+TEST(CubinHeader, IsThatOfCuda13) {
+  const sass::Word word = sass::encode({}, 90);
+  KernelDescription kernel;
+  kernel.name = "k";
+  kernel.code = {{&word, 1}};
+  const std::vector<std::byte> image = writeCubin({&kernel, 1}, 90);
+  constexpr std::uint8_t kIdentity[] = {0x7f, 'E', 'L', 'F', 2, 1, 1, 0x41, 8, 0, 0, 0, 0, 0, 0, 0, 2, 0, 190, 0, 1};
+  EXPECT_TRUE(std::ranges::equal(std::as_bytes(std::span(kIdentity)), std::span(image).first(sizeof kIdentity)));
+  constexpr std::size_t kFlagsAt = 48;
+  constexpr std::uint8_t kFlags[] = {4, 90, 0, 6, 64, 0, 56, 0};
+  EXPECT_TRUE(std::ranges::equal(std::as_bytes(std::span(kFlags)), std::span(image).subspan(kFlagsAt, sizeof kFlags)));
+}
+
 TEST(CubinReader, RefusesWhatIsCutOrForeign) {
   const sass::Word word = sass::encode({}, 90);
   KernelDescription kernel;

@@ -103,6 +103,45 @@ TEST_P(SassOf, EveryInstructionComesBack) {
   }
 }
 
+// A field that is not printed would be lost in listings. IMAD's only bit of a modifier changes no result.
+TEST_P(SassOf, EveryFieldIsPrinted) {
+  for (const Form form : forms()) {
+    const FormInfo& info = infoOf(form);
+    SCOPED_TRACE(info.name);
+    Instruction plain;
+    plain.form = form;
+    plain.destination = 2, plain.sources = {2, 2, 2}, plain.predicate = 2, plain.condition = 2;
+    const auto isPrinted = [&](auto change) {
+      Instruction other = plain;
+      change(other);
+      return print(other) != print(plain);
+    };
+    EXPECT_EQ(isPrinted([](Instruction& i) { i.destination = 1; }), info.result_registers != 0);
+    for (std::size_t s = 0; s < 3; ++s) {
+      if (info.source_registers[s] == 0) continue;
+      EXPECT_TRUE(isPrinted([&](Instruction& i) { i.sources[s] = 1; })) << "source " << s;
+    }
+    EXPECT_EQ(isPrinted([](Instruction& i) { i.predicate = 1; }), info.writes_predicate);
+    EXPECT_EQ(isPrinted([](Instruction& i) { i.condition = 1; }), info.reads_condition);
+    if (bitsOf<std::uint32_t>(form, &Instruction::immediate, 0) != 0) {
+      EXPECT_TRUE(isPrinted([](Instruction& i) { i.immediate = 16; }));
+    }
+    for (const auto signs : {&Instruction::negated, &Instruction::magnitude}) {
+      const auto bits = bitsOf<std::uint8_t>(form, signs, 0);
+      for (unsigned source = 0; source < 3; ++source) {
+        const auto one = static_cast<std::uint8_t>(1U << source);
+        EXPECT_EQ(isPrinted([&](Instruction& i) { i.*signs = one; }), (bits & one) != 0) << "source " << source;
+      }
+    }
+    if (info.name.starts_with("IMAD")) continue;
+    const auto modifier = bitsOf<std::uint8_t>(form, &Instruction::modifier, 0);
+    for (unsigned bit = 0; bit < 8; ++bit) {
+      const auto one = static_cast<std::uint8_t>(1U << bit);
+      EXPECT_EQ(isPrinted([&](Instruction& i) { i.modifier = one; }), (modifier & one) != 0) << "bit " << bit;
+    }
+  }
+}
+
 TEST_P(SassOf, NegativeOffsetsComeBack) {
   for (const Form form : {Form::kLdg, Form::kStg, Form::kBra, Form::kBrx}) {
     for (const std::int32_t offset : {-16, -4096, -1048576}) {

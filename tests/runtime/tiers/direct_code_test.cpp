@@ -333,22 +333,22 @@ TEST(DirectTier, FailuresOfTheDriverAreErrorsOfTheEvaluationAlone) {
 }
 
 TEST(DirectGrid, HasLargeBlocksWhereGroupsAreMany) {
-  EXPECT_EQ(directGrid(10'860, 313, 64, 132), (DirectGrid{.parts = 6, .warps = 16}));
-  EXPECT_EQ(directGrid(10'860, 32, 64, 132), (DirectGrid{.parts = 11, .warps = 8}));
+  EXPECT_EQ(directGrid(10'860, 313, 64, 132), (DirectGrid{.row_blocks = 6, .warps = 16}));
+  EXPECT_EQ(directGrid(10'860, 32, 64, 132), (DirectGrid{.row_blocks = 11, .warps = 8}));
   for (const std::size_t rows : {1, 128, 129, 362, 10'860, 1'000'000}) {
     for (const std::size_t groups : {1, 131, 132, 133, 100'000}) {
       const DirectGrid grid = directGrid(rows, groups, 64, 132);
-      ASSERT_GE(grid.parts, 1U);
-      EXPECT_LE(grid.parts, ceilDivide(rows, kGroupRows * grid.warps)) << rows << " rows, " << groups << " groups";
+      ASSERT_GE(grid.row_blocks, 1U);
+      EXPECT_LE(grid.row_blocks, ceilDivide(rows, kGroupRows * grid.warps)) << rows << " rows, " << groups << " groups";
       EXPECT_EQ(grid.warps, groups > 132 ? 16U : 8U);
     }
   }
 }
 
 TEST(DirectGrid, HasAPartWhateverIsAsked) {
-  EXPECT_EQ(directGrid(0, 1, 40, 132), (DirectGrid{.parts = 1, .warps = 8}));
+  EXPECT_EQ(directGrid(0, 1, 40, 132), (DirectGrid{.row_blocks = 1, .warps = 8}));
   // Fewer registers leave room for more blocks, so rows are divided further.
-  EXPECT_GT(directGrid(1'000'000, 100, 40, 132).parts, directGrid(1'000'000, 100, 64, 132).parts);
+  EXPECT_GT(directGrid(1'000'000, 100, 40, 132).row_blocks, directGrid(1'000'000, 100, 64, 132).row_blocks);
 }
 
 TEST(DirectShape, HasSmallScheduledGroupsWhereTheyMakeFewBlocks) {

@@ -1,12 +1,10 @@
 #include "tools/bench/baselines/nvrtc.h"
 
-#include <dlfcn.h>
-
 #include <iterator>
-#include <type_traits>
 
 #include <fmt/format.h>
 
+#include "compiler/loader/shared_library.h"
 #include "compiler/nvptx/toolkit.h"
 
 namespace srjit {
@@ -18,27 +16,23 @@ struct Nvrtc {
 #undef SRJIT_NVRTC
 };
 
-Error missing(const std::string& what) {
-  return {
-      Errc::kMachine, fmt::format("NVRTC cannot be used: {} (install the CUDA toolkit or set CUDA_HOME)", what), {}};
+Result<Nvrtc> bindAll(const SharedLibrary& library) {
+  Nvrtc entries;
+#define SRJIT_NVRTC(name, parameters) \
+  if (const Status status = library.bind(entries.name, #name); !status) return status.error();
+#include "tools/bench/baselines/nvrtc.def"
+#undef SRJIT_NVRTC
+  return entries;
 }
 
 Result<Nvrtc> load() {
-  void* handle = nullptr;
-  for (const std::string& name : {findToolkit().nvrtc, std::string("libnvrtc.so.13"), std::string("libnvrtc.so.12")}) {
-    if (handle == nullptr && !name.empty()) handle = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL);
-  }
-  if (handle == nullptr) return missing("libnvrtc.so was not found");
-  Nvrtc library;
-  const auto bind = [handle](auto& entry, const char* name) {
-    entry = reinterpret_cast<std::remove_reference_t<decltype(entry)>>(dlsym(handle, name));
-    return entry != nullptr;
-  };
-#define SRJIT_NVRTC(name, parameters) \
-  if (!bind(library.name, #name)) return missing("it lacks " #name);
-#include "tools/bench/baselines/nvrtc.def"
-#undef SRJIT_NVRTC
-  return library;
+  auto library = SharedLibrary::openFirst(
+      {findToolkit().nvrtc, std::string("libnvrtc.so.13"), std::string("libnvrtc.so.12")}, bindAll);
+  if (library) return library;
+  return Error{
+      Errc::kMachine,
+      fmt::format("NVRTC cannot be used: {} (install the CUDA toolkit or set CUDA_HOME)", library.error().message),
+      {}};
 }
 
 const Result<Nvrtc>& nvrtc() {

@@ -1,0 +1,80 @@
+// Libraries that are there, that are not, and that lack what is asked of them.
+#include "compiler/loader/shared_library.h"
+
+#include <dlfcn.h>
+
+#include <gtest/gtest.h>
+
+namespace srjit {
+namespace {
+
+constexpr const char* kMath = "libm.so.6";
+constexpr const char* kC = "libc.so.6";
+constexpr const char* kNone = "libsrjit-no-such-library.so.1";
+
+using Function = double(double);
+
+Result<Function*> cosineOf(const SharedLibrary& library) {
+  Function* cosine = nullptr;
+  if (const Status status = library.bind(cosine, "cos"); !status) return status.error();
+  return cosine;
+}
+
+TEST(SharedLibrary, EntriesCanBeCalled) {
+  const auto library = SharedLibrary::open(kMath);
+  ASSERT_TRUE(library) << library.error().message;
+  EXPECT_EQ(library->name(), kMath);
+  const auto cosine = cosineOf(*library);
+  ASSERT_TRUE(cosine) << cosine.error().message;
+  EXPECT_EQ((*cosine)(0), 1);
+  EXPECT_EQ(library->find("cos"), reinterpret_cast<void*>(*cosine));
+}
+
+TEST(SharedLibrary, AMissingOneIsSaidInTheLoadersWords) {
+  const auto library = SharedLibrary::open(kNone);
+  ASSERT_FALSE(library);
+  EXPECT_EQ(library.error().code, Errc::kMachine);
+  ASSERT_EQ(dlopen(kNone, RTLD_NOW | RTLD_LOCAL), nullptr);
+  EXPECT_EQ(library.error().message, dlerror());
+}
+
+TEST(SharedLibrary, AMissingSymbolIsNamedWithItsLibrary) {
+  const auto library = SharedLibrary::open(kMath);
+  ASSERT_TRUE(library);
+  EXPECT_EQ(library->find("srjitNoSuchSymbol"), nullptr);
+  Function* entry = [](double x) { return x; };
+  const Status status = library->bind(entry, "srjitNoSuchSymbol");
+  ASSERT_FALSE(status);
+  EXPECT_EQ(status.error().code, Errc::kMachine);
+  EXPECT_EQ(status.error().message, "libm.so.6 lacks srjitNoSuchSymbol");
+  EXPECT_EQ(entry, nullptr);
+}
+
+TEST(SharedLibrary, TheFirstThatHasEverythingIsUsed) {
+  std::string used;
+  const auto cosine = SharedLibrary::openFirst({"", kNone, kC, kMath}, [&](const SharedLibrary& library) {
+    used += library.name() + ' ';
+    return cosineOf(library);
+  });
+  ASSERT_TRUE(cosine) << cosine.error().message;
+  EXPECT_EQ((*cosine)(0), 1);
+  EXPECT_EQ(used, "libc.so.6 libm.so.6 ");
+}
+
+TEST(SharedLibrary, WhyNoneCanBeUsedIsSaidOfEach) {
+  const auto cosine = SharedLibrary::openFirst({kNone, "", kC}, cosineOf);
+  ASSERT_FALSE(cosine);
+  EXPECT_EQ(cosine.error().code, Errc::kMachine);
+  EXPECT_EQ(cosine.error().message, SharedLibrary::open(kNone).error().message + "; libc.so.6 lacks cos");
+}
+
+// Two versions of one library in a process must not see one another's symbols.
+TEST(SharedLibrary, SymbolsStayItsOwn) {
+  const auto library = SharedLibrary::open("libmvec.so.1");
+  if (!library) GTEST_SKIP() << library.error().message;
+  ASSERT_NE(library->find("_ZGVbN2v_cos"), nullptr);
+  EXPECT_EQ(dlsym(RTLD_DEFAULT, "_ZGVbN2v_cos"), nullptr);
+}
+
+}  // namespace
+}  // namespace srjit
