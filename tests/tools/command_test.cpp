@@ -132,6 +132,27 @@ TEST(Passes, ShowTheGraphAndItsMaking) {
   EXPECT_THAT(runCommand({"passes", "--list"}, "/").out, HasSubstr("fold "));
 }
 
+TEST(Passes, TheInputIsShownAndNumbersStay) {
+  const std::vector<std::string> words = {"passes",         "sin((x0 + 0) * 1) + 2", "x0 * 2", "--passes",
+                                          "simplify,hoist", "--print-after",         "all"};
+  const Outcome outcome = runCommand(words, "/");
+  const std::string::size_type graphs = outcome.out.find("; input\n");
+  ASSERT_NE(graphs, std::string::npos) << outcome.out;
+  EXPECT_THAT(outcome.out.substr(graphs),
+              StartsWith("; input\n%0 = add x0, 0\n%1 = mul 1, %0\n%2 = sin %1\n%3 = add 2, %2\n%4 = mul x0, 2\n"
+                         "root 0 = %3\nroot 1 = %4\n; after simplify\n%0 = add x0, 0\n%5 = sin %0\n%6 = add 2, %5\n"
+                         "%4 = mul x0, 2\nroot 0 = %6\nroot 1 = %4\n; after hoist\n%0 = add x0, #"));
+  const std::string result = outcome.out.substr(outcome.out.find("; result\n"));
+  EXPECT_THAT(result, testing::EndsWith("root 0 = %6\nroot 1 = %4\n"));
+  // Without it the only graph is numbered from 0.
+  EXPECT_THAT(runCommand({words.begin(), words.begin() + 5}, "/").out, testing::EndsWith("root 0 = %2\nroot 1 = %3\n"));
+  std::vector<std::string> with_json = words;
+  with_json.push_back("--json");
+  const json object = json::parse(runCommand(with_json, "/").out);
+  EXPECT_THAT(object["input"].get<std::string>(), StartsWith("%0 = add x0, 0\n"));
+  EXPECT_THAT(object["graph"].get<std::string>(), testing::EndsWith("root 0 = %6\nroot 1 = %4\n"));
+}
+
 TEST(Kernels, EveryStageIsShown) {
   EXPECT_THAT(runCommand({"llvm", "x0*x1", "--unoptimized"}, "/").out, HasSubstr("fmul float"));
   EXPECT_THAT(runCommand({"llvm", "x0*x1", "--host", "--precision", "f64"}, "/").out, HasSubstr("x double>"));
