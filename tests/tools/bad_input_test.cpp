@@ -47,7 +47,7 @@ const BadInput kInputs[] = {
     {"PrefixEndsEarly", {"parse", "--from", "prefix", "+ x0"}, 1, "expression 1:1:5: "},
     {"JsonBroken", {"parse", "--from", "json", "{\"op\": \"add\", \"args\": [1]"}, 1, "expression 1:1:"},
     {"VariableBeyondData", loss("x0*x9", "good.csv"), 1,
-     "expression 1:1:4: variable x9, but the data has 2 variables\nx0*x9\n   ^~"},
+     "expression 1:1:4: variable x9, but the data has 2 variables: a, b\nx0*x9\n   ^~"},
     {"TargetInExpression", loss("a + y", "good.csv"), 1,
      "expression 1:1:5: 'y' is the target column and no variable\na + y\n    ^"},
     {"WeightsInExpression", loss("`b`", "good.csv", {"--weights", "b"}), 1,
