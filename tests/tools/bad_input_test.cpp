@@ -169,6 +169,11 @@ const BadInput kInputs[] = {
      2,
      "--out: x.csv.gz: output is not compressed, so give another name"},
     {"HostAndArch", {"llvm", "x0", "--host", "--arch", "sm_80"}, 2, "--arch excludes --host"},
+    {"HostAndDepth", {"bytecode", "x0", "--host", "--depth", "4"}, 2, "--depth excludes --host"},
+    {"DirectInterpreter",
+     {"sass", "x0", "--tier", "direct", "--kernel", "interpreter"},
+     2,
+     "--kernel: the direct tier has kernels for values and losses only"},
     {"CubinToStandardOutput", {"cubin", "x0", "-o", "-"}, 2, "a cubin goes to a file only"},
     // The machine
     {"NoCudaEngine", loss("x0", "good.csv", {"--device", "cuda:0"}), 3, "cuda:0"},
