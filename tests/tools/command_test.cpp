@@ -20,12 +20,14 @@ constexpr const char* kTable = "a,b,y\n1,2,3\n4,5,6\n7,8,10\n";
 
 TEST(Command, HelpAndVersionSucceed) {
   const Outcome help = runCommand({"--help"}, "/");
+  const std::string page = contentOf(SRJIT_SOURCE_DIR "/docs/command.md");
   EXPECT_EQ(help.status, 0);
   EXPECT_THAT(help.out, HasSubstr("Exit status"));
   for (const std::string command : {"ops", "parse", "passes", "llvm", "ptx", "cubin", "sass", "bytecode", "asm", "run",
                                     "loss", "bench", "cache", "doctor"}) {
     EXPECT_THAT(help.out, HasSubstr("\n  " + command + " "));
     EXPECT_EQ(runCommand({command, "--help"}, "/").status, 0) << command;
+    EXPECT_THAT(page, HasSubstr("`" + command + "`"));
   }
   EXPECT_THAT(runCommand({"--version"}, "/").out, testing::ContainsRegex("^sr-jit [0-9]+\\.[0-9]+\\.[0-9]+\n"));
 }
