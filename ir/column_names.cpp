@@ -1,6 +1,8 @@
 #include <algorithm>
 #include <unordered_map>
 
+#include <fmt/format.h>
+
 #include "ir/lexer.h"
 #include "ir/text.h"
 
@@ -46,6 +48,11 @@ std::string_view ColumnNames::roleOf(std::string_view name) const noexcept {
   const auto found = body_->index.find(name);
   if (found == body_->index.end() || found->second < body_->names.size()) return {};
   return body_->others[found->second - body_->names.size()].role;
+}
+
+std::string ColumnNames::describe(std::size_t column) const {
+  if (column >= size()) return fmt::format("column x{}", column);
+  return fmt::format("column {} (x{})", text::inQuotes((*this)[column]), column);
 }
 
 std::span<const std::string> ColumnNames::indexWords(char letter) const noexcept {

@@ -7,6 +7,8 @@
 
 #include <fmt/format.h>
 
+#include "ir/mix.h"
+
 namespace srjit {
 
 namespace {
@@ -89,6 +91,56 @@ std::vector<std::uint32_t> subtreeStarts(std::span<const Token> tokens) {
     open.push_back(starts[i]);
   }
   return starts;
+}
+
+std::size_t depth(const Expression& expression) {
+  std::vector<std::size_t> open;
+  open.reserve(expression.stackHeight());
+  for (const Token& token : expression.tokens()) {
+    std::size_t deepest = 0;
+    for (int i = 0; i < token.arity(); ++i) {
+      deepest = std::max(deepest, open.back());
+      open.pop_back();
+    }
+    open.push_back(deepest + 1);
+  }
+  return open.back();
+}
+
+Result<Expression> withParameters(const Expression& expression, std::span<const double> values) {
+  const std::size_t count = expression.parameterCount();
+  if (values.size() != count) {
+    return Error{Errc::kInvalid,
+                 fmt::format("{} value{} for {} parameter{}: expected one for each of p0, p1, ...", values.size(),
+                             values.size() == 1 ? "" : "s", count, count == 1 ? "" : "s"),
+                 {}};
+  }
+  if (count == 0) return expression;
+  std::vector<Token> tokens(expression.tokens().begin(), expression.tokens().end());
+  for (Token& token : tokens) {
+    if (token.kind == Token::Kind::kParameter) token = Token::constant(values[token.index]);
+  }
+  return Expression::create(std::move(tokens));
+}
+
+std::uint64_t hashOf(const Expression& expression) noexcept {
+  std::uint64_t hash = expression.size();
+  for (const Token& token : expression.tokens()) {
+    hash = combine(hash, static_cast<std::uint64_t>(token.kind));
+    switch (token.kind) {
+      case Token::Kind::kConstant:
+        hash = combine(hash, std::bit_cast<std::uint64_t>(token.value));
+        break;
+      case Token::Kind::kVariable:
+      case Token::Kind::kParameter:
+        hash = combine(hash, token.index);
+        break;
+      case Token::Kind::kOp:
+        hash = combine(hash, nameHashOf(token.op));
+        break;
+    }
+  }
+  return hash;
 }
 
 }  // namespace srjit

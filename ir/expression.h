@@ -1,8 +1,28 @@
 // An expression: an immutable, validated postfix program.
+//
+// parse() makes one of text (ir/text.h). From a tree of your own it is made without text: append the tokens of the
+// operands, then that of the operator, and give all of them to Expression::create(), which checks them. x0 * 2 + p0 is
+//
+//   Expression::create({Token::variable(0), Token::constant(2), Token::operation(Op::kMul), Token::parameter(0),
+//                       Token::operation(Op::kAdd)})
+//
+// and a tree is
+//
+//   void append(const Tree& tree, std::vector<Token>& tokens) {
+//     for (const Tree& operand : tree.operands) append(operand, tokens);  // the left one first
+//     tokens.push_back(tree.token);
+//   }
+//   std::vector<Token> tokens;
+//   append(tree, tokens);
+//   Result<Expression> expression = Expression::create(std::move(tokens));
+//
+// findOp("sin") is the operator of a name (ir/ops.h). The other way, tokens() is read from left to right with a stack:
+// a token takes arity() values from it and puts one there. All functions here are thread-safe.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <vector>
@@ -67,4 +87,24 @@ class Expression {
 /// program.
 std::vector<std::uint32_t> subtreeStarts(std::span<const Token> tokens);
 
+/// Levels of the expression's tree: 1 for a constant, a variable or a parameter, else one more than the largest depth
+/// of an operand. Linear in the tokens; not recursive.
+std::size_t depth(const Expression& expression);
+
+/// `expression` with the constant values[j] in place of every parameter p<j>, such as the values that a fit gave. The
+/// result has no parameters; without any, it is `expression` itself. Errors (kInvalid): values.size() is not
+/// expression.parameterCount().
+Result<Expression> withParameters(const Expression& expression, std::span<const double> values);
+
+/// Of the meaning that == compares: equal expressions have equal hashes. The same in every process of one version of
+/// the library; a new operator changes nothing about expressions without it. Linear in the tokens.
+std::uint64_t hashOf(const Expression& expression) noexcept;
+
 }  // namespace srjit
+
+template <>
+struct std::hash<srjit::Expression> {
+  std::size_t operator()(const srjit::Expression& expression) const noexcept {
+    return static_cast<std::size_t>(srjit::hashOf(expression));
+  }
+};

@@ -69,6 +69,8 @@ class ColumnNames {
   std::optional<std::uint32_t> find(std::string_view name) const noexcept;
   /// What the column with this name is that is no variable; empty if there is none.
   std::string_view roleOf(std::string_view name) const noexcept;
+  /// For messages: "column 'mass' (x7)", or "column x7" where it has no name.
+  std::string describe(std::size_t column) const;
   /// All columns whose names are `letter`, 'x' or 'p', and digits. If there are any, words of this form are names only.
   std::span<const std::string> indexWords(char letter) const noexcept;
 

@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 
 #include "ir/lexer.h"
+#include "passes/node_numbers.h"
 #include "passes/working_dag.h"
 
 namespace srjit {
@@ -173,13 +174,16 @@ Dag Pipeline::run(Dag dag, const PassContext& context, const Observer& after) co
 }
 
 std::string printDag(const Dag& dag) {
-  std::vector<std::size_t> numbers(dag.size());
-  std::size_t operators = 0;
+  NodeNumbers numbers;
+  return printDag(dag, numbers);
+}
+
+std::string printDag(const Dag& dag, NodeNumbers& known) {
+  const std::vector<std::size_t> numbers = known.of(dag);
   std::string text;
   for (NodeId id = 0; id < dag.size(); ++id) {
     const Node& node = dag.node(id);
     if (node.kind != Token::Kind::kOp) continue;
-    numbers[id] = operators++;
     text += fmt::format("%{} = {}", numbers[id], infoOf(node.op).name);
     const char* separator = " ";
     for (const NodeId operand : node.inputs())

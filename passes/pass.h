@@ -24,6 +24,7 @@ enum class Exactness {
   kBounded,  ///< every root stays within the error bound of its math mode (docs/accuracy.md)
 };
 
+class NodeNumbers;
 class WorkingDag;
 
 /// One pass. `run` must not depend on anything but its arguments, and what it does to one root must not depend on the
@@ -73,5 +74,8 @@ class Pipeline {
 /// p<index>@<expression>, and
 /// #<slot>(<value>) for a literal parameter.
 std::string printDag(const Dag& dag);
+/// The same with numbers that stay from one graph to the next: an operator that was printed with these `numbers` before
+/// keeps its own.
+std::string printDag(const Dag& dag, NodeNumbers& numbers);
 
 }  // namespace srjit

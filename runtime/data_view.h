@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "ir/numeric.h"
+#include "ir/text.h"
 
 namespace srjit {
 
@@ -34,6 +35,7 @@ struct DataView {
   std::vector<ColumnView> columns;
   std::optional<ColumnView> target = {};
   std::optional<ColumnView> weights = {};
+  ColumnNames names = {};  ///< of the columns, for messages; none, or one per column
 };
 
 /// Numbers in a GPU's memory that the caller owns, as the CUDA array interface describes them: a matrix of rows x
@@ -54,6 +56,7 @@ struct DeviceDataView {
   std::optional<DeviceMatrix> target = {};
   std::optional<DeviceMatrix> weights = {};
   std::uint64_t stream = 0;  ///< the CUDA stream that writes them; what it holds now is waited for. 0: none
+  ColumnNames names = {};
 };
 
 }  // namespace srjit

@@ -157,14 +157,10 @@ std::shared_ptr<const FeasiblePart> makeFeasible(Executor& executor, const Progr
                                                               .pipeline = whole.pipeline,
                                                               .expressions = {},
                                                               .group_by_sharing = whole.group_by_sharing});
-  std::vector<std::uint32_t> expressions;
-  Failures failures;
+  std::vector<std::uint32_t> expressions, others;
   for (std::uint32_t e = 0; e < whole.expressions.size(); ++e) {
-    const std::uint32_t variables = whole.expressions[e].variableCount();
-    if (variables > columns) {
-      const std::string message =
-          fmt::format("variable x{}, but the data has {} column{}", variables - 1, columns, columns == 1 ? "" : "s");
-      failures.push_back({e, Error{Errc::kInvalid, message, {}}});
+    if (whole.expressions[e].variableCount() > columns) {
+      others.push_back(e);
       continue;
     }
     expressions.push_back(e);
@@ -176,7 +172,20 @@ std::shared_ptr<const FeasiblePart> makeFeasible(Executor& executor, const Progr
   part->info.tier = program.info.tier;
   executor.compile(*part, {});
   return std::make_shared<const FeasiblePart>(
-      FeasiblePart{Program(std::move(part)), std::move(expressions), std::move(failures)});
+      FeasiblePart{Program(std::move(part)), std::move(expressions), std::move(others)});
+}
+
+/// The failures of the expressions that need more columns than `data` has.
+Failures failuresForWantOfColumns(const FeasiblePart& part, const ProgramSource& whole, const Dataset::State& data) {
+  const std::string names = data.names.empty() ? "" : ": " + text::listNames(data.names.names());
+  Failures failures;
+  for (const std::uint32_t e : part.others) {
+    const std::string message =
+        fmt::format("variable x{}, but the data has {} column{}{}", whole.expressions[e].variableCount() - 1,
+                    data.columns, data.columns == 1 ? "" : "s", names);
+    failures.push_back({e, Error{Errc::kInvalid, message, {}}});
+  }
+  return failures;
 }
 
 Result<Losses> runFeasible(Executor& executor, const Task& task) {
@@ -206,7 +215,8 @@ Result<Losses> runFeasible(Executor& executor, const Task& task) {
     }
   }
   for (Failure& failure : some->failures) failure.expression = feasible.expressions[failure.expression];
-  losses.failures = merge(feasible.failures, std::move(some->failures));
+  losses.failures =
+      merge(failuresForWantOfColumns(feasible, *program.source, task.data.state()), std::move(some->failures));
   return losses;
 }
 
@@ -318,6 +328,14 @@ Result<Pending<Failures>> submitEvaluate(const std::shared_ptr<Engine::State>& e
                               {program, data, parameters, reinterpret_cast<std::byte*>(out.data()), std::nullopt});
 }
 
+Status checkNames(const ColumnNames& names, std::size_t columns) {
+  if (names.empty() || names.size() == columns) return okStatus();
+  return Error{Errc::kInvalid,
+               fmt::format("{} name{} for {} column{}: expected none, or one for each", names.size(),
+                           names.size() == 1 ? "" : "s", columns, columns == 1 ? "" : "s"),
+               {}};
+}
+
 Result<Dataset> datasetOf(Result<std::shared_ptr<const Dataset::State>> state) {
   if (!state) return std::move(state).error();
   return Dataset(std::move(*state));
@@ -351,11 +369,13 @@ CacheStats Engine::cacheStats() const { return state_->checkProcess() ? state_->
 
 Result<Dataset> Engine::upload(const DataView& data) const {
   if (Status own = state_->checkProcess(); !own) return std::move(own).error();
+  if (Status named = checkNames(data.names, data.columns.size()); !named) return std::move(named).error();
   return guarded([&] { return datasetOf(state_->executor->upload(data)); });
 }
 
 Result<Dataset> Engine::adopt(const DeviceDataView& data) const {
   if (Status own = state_->checkProcess(); !own) return std::move(own).error();
+  if (Status named = checkNames(data.names, data.columns.columns); !named) return std::move(named).error();
   return guarded([&] { return datasetOf(state_->executor->adopt(data)); });
 }
 

@@ -38,7 +38,7 @@ class Engine {
   static Result<Engine> create(const EngineOptions& options = {});
 
   /// Copies and pads the columns. Errors: kInvalid for unequal lengths, no rows, a bad target or bad weights (with the
-  /// row, from 1, and the number as given); kMachine without memory.
+  /// row, from 1, and the number as given), or names that are not one per column; kMachine without memory.
   Result<Dataset> upload(const DataView& data) const;
 
   /// A data set of the columns where they are, without a copy; target and weights are copied. Errors: as above;

@@ -3,18 +3,18 @@
 
 #include <nlohmann/json.hpp>
 
-#include "compiler/direct/emitter.h"
 #include "compiler/host/jit.h"
+#include "compiler/host/print_program.h"
 #include "compiler/interpreter/bytecode.h"
 #include "compiler/interpreter/kernel.h"
 #include "compiler/interpreter/print_bytecode.h"
 #include "compiler/kernels/assembler.h"
 #include "compiler/lowering/kernel_name.h"
 #include "compiler/nvptx/rows_kernel.h"
-#include "compiler/sass/cubin_writer.h"
 #include "compiler/sass/listing.h"
 #include "ir/lexer.h"
 #include "tools/commands.h"
+#include "tools/direct_code.h"
 #include "tools/kernel_options.h"
 #include "tools/output_file.h"
 
@@ -31,6 +31,9 @@ constexpr const char* kHostLength = "tokens";
 
 constexpr const char* kDivision =
     "Many expressions are divided among kernels srjit_rows_0, srjit_rows_1, ... in order, as an engine divides them.\n";
+
+constexpr const char* kDirectKernelDoc =
+    "With --tier direct they are one kernel, srjit_direct; an expression that the tier has no code for is reported.\n";
 
 struct LlvmOptions {
   KernelOptions kernel;
@@ -81,18 +84,39 @@ Result<Cubin> cubinOf(const KernelInput& input, const KernelOptions& options) {
   return assemble(*ptx, options.arch);
 }
 
-struct CubinOptions {
+/// A kernel and who made it.
+struct TierOptions {
   KernelOptions kernel;
+  Tier tier = Tier::kCompile;
+
+  bool direct() const { return tier == Tier::kDirect; }
+  /// Throws CLI::ValidationError for a kernel that the tier has not.
+  KernelCode code() const {
+    if (!direct()) return deviceCode(kernel);
+    if (kernel.kind != ShownKernel::kInterpreter) return KernelCode::kOneGraph;
+    throw CLI::ValidationError("--kernel", "the direct tier has kernels for values and losses only");
+  }
+};
+
+/// Adds --tier, behind addDeviceOptions(), and --max-length.
+void addTierOption(CLI::App& app, TierOptions& options) {
+  addChoice(app, "--tier", options.tier, {{"compile", Tier::kCompile}, {"direct", Tier::kDirect}},
+            "who makes the code: LLVM and NVIDIA's assembler, or sr-jit alone");
+  addLengthOption(app, options.kernel, std::string(kDeviceLength) + "; not for --tier direct");
+}
+
+struct CubinOptions : TierOptions {
   std::string out;
   bool json = false;
 };
 
 /// Writes the cubin, and gives the facts to print.
-Result<std::string> cubinText(const KernelInput& input, const CubinOptions& options) {
+Result<std::string> cubinText(KernelInput& input, const CubinOptions& options) {
   Result<OutputFile> out = OutputFile::create(options.out);  // before the work, so that a bad place costs none
   if (!out) return out.error();
-  const Result<Cubin> cubin = cubinOf(input, options.kernel);
+  const Result<Cubin> cubin = options.direct() ? directCubin(input, options.kernel) : cubinOf(input, options.kernel);
   if (!cubin) return cubin.error();
+  if (cubin->image.empty()) return std::string();
   out->write({reinterpret_cast<const char*>(cubin->image.data()), cubin->image.size()});
   if (const Status written = out->publish(); !written) return written.error();
   std::string text = input.comment("#");
@@ -114,30 +138,13 @@ Result<std::string> cubinText(const KernelInput& input, const CubinOptions& opti
   return options.json ? object.dump(2) + '\n' : text;
 }
 
-/// The direct tier's code for all expressions, which must have some.
-Result<std::string> directText(const Dag& graph, const KernelOptions& options) {
-  if (options.kind == ShownKernel::kInterpreter) {
-    return Error{Errc::kInvalid, "--tier direct has kernels for values and losses", {}};
+Result<std::string> sassText(KernelInput& input, const TierOptions& options) {
+  if (options.direct()) {
+    const Result<Cubin> cubin = directCubin(input, options.kernel);
+    if (!cubin) return cubin.error();
+    return cubin->image.empty() ? std::string() : sass::listing(cubin->image);
   }
-  DirectOptions direct;
-  direct.architecture = static_cast<unsigned>(std::stoul(options.arch.substr(3)));
-  direct.precision = options.precision;
-  direct.math = options.math;
-  direct.loss = options.device().loss;
-  Result<DirectEmitter> emitter = DirectEmitter::create(direct);
-  if (!emitter) return emitter.error();
-  const DirectPart part = emitter->emit(graph);
-  if (!part.refused.empty()) {
-    return Error{Errc::kUnsupported, fmt::format("the direct tier has no code for expression {}", part.refused[0]), {}};
-  }
-  const Result<DirectImage> image = joinDirect({&part, 1}, direct);
-  if (!image) return image.error();
-  const KernelDescription kernel = directKernel(*image);
-  return sass::listing(srjit::writeCubin({&kernel, 1}, direct.architecture));
-}
-
-Result<std::string> sassText(const KernelInput& input, const KernelOptions& options) {
-  const Result<Cubin> cubin = cubinOf(input, options);
+  const Result<Cubin> cubin = cubinOf(input, options.kernel);
   if (!cubin) return cubin.error();
   return commented(input, "//", disassemble(cubin->image));
 }
@@ -151,6 +158,18 @@ Result<std::string> bytecodeText(const Dag& graph, const KernelOptions& options)
   const Result<Bytecode> code = encode(graph, table, encoding);
   if (!code) return code.error();
   return printBytecode(*code, table, encoding);
+}
+
+/// The programs that the processor interprets, each below its expressions if there are several.
+Result<std::string> hostProgramText(const KernelInput& input) {
+  std::string text;
+  for (std::size_t i = 0; i < input.graphs.size(); ++i) {
+    const Result<HostProgram> program = encode(input.graphs[i]);
+    if (!program) return program.error();
+    if (input.graphs.size() > 1) text += fmt::format("# {}\n", input.describe(i));
+    text += printProgram(*program, input.graphs[i]);
+  }
+  return text;
 }
 
 }  // namespace
@@ -200,46 +219,54 @@ Runner defineCubin(CLI::App& app) {
       ->type_name("FILE")
       ->required();
   addJsonOption(app, options->json);
-  addLengthOption(app, options->kernel, kDeviceLength);
-  app.footer("Needs no GPU, but nvJitLink or ptxas of a CUDA toolkit.\n" + std::string(kDivision) +
-             "Example:\n  sr-jit cubin 'x0*x1 + 2' -o kernel.cubin");
+  addTierOption(app, *options);
+  app.footer("Needs no GPU, but nvJitLink or ptxas of a CUDA toolkit; with --tier direct nothing.\n" +
+             std::string(kDivision) + kDirectKernelDoc +
+             "Examples:\n"
+             "  sr-jit cubin 'x0*x1 + 2' -o kernel.cubin\n"
+             "  sr-jit cubin --tier direct --arch sm_80 'x0*x1 + 2' -o kernel.cubin");
   return [options] {
-    return showKernel(options->kernel, deviceCode(options->kernel),
-                      [&](const KernelInput& input) { return cubinText(input, *options); });
+    return showKernel(options->kernel, options->code(), [&](KernelInput& input) { return cubinText(input, *options); });
   };
 }
 
 Runner defineSass(CLI::App& app) {
-  auto options = std::make_shared<KernelOptions>();
-  auto tier = std::make_shared<Tier>(Tier::kCompile);
-  addGraphOptions(app, *options);
-  addDeviceOptions(app, *options);
-  addChoice(app, "--tier", *tier, {{"compile", Tier::kCompile}, {"direct", Tier::kDirect}},
-            "whose code: LLVM's and the assembler's, or that of sr-jit's own");
-  addLengthOption(app, *options, std::string(kDeviceLength) + "; not for --tier direct");
+  auto options = std::make_shared<TierOptions>();
+  addGraphOptions(app, options->kernel);
+  addDeviceOptions(app, options->kernel);
+  addTierOption(app, *options);
   app.footer("Needs no GPU, but nvJitLink or ptxas, and nvdisasm of a CUDA toolkit; with --tier direct nothing.\n" +
-             std::string(kDivision) +
+             std::string(kDivision) + kDirectKernelDoc +
              "Examples:\n  sr-jit sass 'x0*x1 + 2'\n  sr-jit sass --tier direct --math fast 'x0*x1 + 2'");
-  return [options, tier] {
-    const bool direct = *tier == Tier::kDirect;
-    return showKernel(*options, direct ? KernelCode::kOneGraph : deviceCode(*options), [&](const KernelInput& input) {
-      return direct ? directText(input.graphs[0], *options) : sassText(input, *options);
-    });
+  return [options] {
+    return showKernel(options->kernel, options->code(), [&](KernelInput& input) { return sassText(input, *options); });
   };
 }
 
 Runner defineBytecode(CLI::App& app) {
-  auto options = std::make_shared<KernelOptions>();
-  options->kind = ShownKernel::kInterpreter;
-  addGraphOptions(app, *options);
-  app.add_option("--depth", options->depth, "registers of the interpreter's stack")
-      ->check(CLI::Range(3u, 16u).description(""))
-      ->type_name("3..16")
-      ->capture_default_str();
-  app.footer("Example:\n  sr-jit bytecode 'x0*x1 + 2' 'sin(x0*x1)'");
+  struct Options {
+    KernelOptions kernel;
+    bool host = false;
+  };
+  auto options = std::make_shared<Options>();
+  options->kernel.kind = ShownKernel::kInterpreter;
+  addGraphOptions(app, options->kernel);
+  CLI::Option* const depth = addDepthOption(app, options->kernel);
+  app.add_flag("--host", options->host, "what the interpreter of this processor runs, instead of a GPU's")
+      ->excludes(depth);
+  app.footer(
+      "A GPU's programs are tokens of a stack machine: the height of the stack before the token, the operation, and\n"
+      "where its operands are: x0 a column, parameter0 an entry of the parameter table, slot0 a kept value, s0 the\n"
+      "stack. With --host they are instructions over blocks of rows, destination = operation operands; up to 8\n"
+      "expressions are one program, and root0 is the result of its first.\n"
+      "Examples:\n"
+      "  sr-jit bytecode 'x0*x1 + 2' 'sin(x0*x1)'\n"
+      "  sr-jit bytecode --host 'x0*x1 + 2' 'sin(x0*x1)'");
   return [options] {
-    return showKernel(*options, KernelCode::kOneGraph,
-                      [&](const KernelInput& input) { return bytecodeText(input.graphs[0], *options); });
+    const KernelOptions& kernel = options->kernel;
+    if (options->host) return showKernel(kernel, KernelCode::kHostProgram, hostProgramText);
+    return showKernel(kernel, KernelCode::kOneGraph,
+                      [&](const KernelInput& input) { return bytecodeText(input.graphs[0], kernel); });
   };
 }
 

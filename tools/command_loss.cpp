@@ -98,9 +98,10 @@ Runner defineLoss(CLI::App& app) {
   auto options = std::make_shared<Options>();
   addEvaluationOptions(app, options->evaluation);
   app.get_option("--target")->required();
-  addLossChoice(app, options->loss.kind, "what is computed");
+  addLossChoice(app, options->loss.kind, "the loss");
   addNanChoice(app, options->loss.nan,
-               "rows whose prediction is NaN or infinite: count them, leave them out, or make the loss infinite");
+               "rows whose prediction is NaN or infinite: propagate takes them like all others, skip leaves them out, "
+               "reject makes the loss infinite");
   addJsonOption(app, options->evaluation.json);
   app.footer(
       "Writes a line index,loss,valid_rows,status per expression, in order. valid_rows is empty (JSON: null) where "

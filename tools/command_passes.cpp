@@ -4,6 +4,7 @@
 
 #include "ir/lexer.h"
 #include "passes/dag.h"
+#include "passes/node_numbers.h"
 #include "passes/pass.h"
 #include "tools/commands.h"
 #include "tools/options.h"
@@ -26,7 +27,15 @@ struct Step {
   std::string pass;
   std::size_t nodes;
   double seconds;
-  std::string graph;  // only if asked for
+  std::string graph;  ///< only if asked for
+};
+
+/// The graph from the expressions to the end.
+struct Stages {
+  std::size_t nodes;  ///< before the first pass
+  std::string input;  ///< likewise; only with --print-after
+  std::vector<Step> steps;
+  std::string result;
 };
 
 std::string_view exactnessWord(Exactness exactness) { return exactness == Exactness::kExact ? "exact" : "bounded"; }
@@ -54,26 +63,42 @@ Status checkPrintAfter(const Options& options, const Pipeline& pipeline) {
                {}};
 }
 
-std::string textReport(std::size_t nodes, const std::vector<Step>& steps, const Dag& result) {
-  std::string text =
-      fmt::format("; {:<18}{:>10}{:>14}\n; {:<18}{:>10}\n", "pass", "nodes", "microseconds", "(input)", nodes);
-  for (const Step& step : steps) {
-    text += fmt::format("; {:<18}{:>10}{:>14.1f}\n", step.pass, step.nodes, step.seconds * 1e6);
-  }
-  for (const Step& step : steps) {
-    if (!step.graph.empty()) text += fmt::format("; after {}\n{}", step.pass, step.graph);
-  }
-  return text + "; result\n" + printDag(result);
+/// Runs the passes. All graphs that are printed call an operator by the same number.
+Stages stagesOf(std::span<const Expression> batch, const Pipeline& pipeline, const Options& options) {
+  NodeNumbers numbers;
+  Dag input = Dag::fromExpressions(batch, options.precision);
+  Stages stages{input.size(), options.print_after.empty() ? std::string() : printDag(input, numbers), {}, {}};
+  const auto observe = [&](const Pass& pass, const Dag& dag, double seconds) {
+    const bool shown = options.print_after == "all" || options.print_after == pass.name;
+    stages.steps.push_back({pass.name, dag.size(), seconds, shown ? printDag(dag, numbers) : std::string()});
+  };
+  stages.result = printDag(pipeline.run(std::move(input), PassContext{options.math}, observe), numbers);
+  return stages;
 }
 
-std::string jsonReport(std::size_t nodes, const std::vector<Step>& steps, const Dag& result) {
-  nlohmann::ordered_json object{{"nodes", nodes}, {"passes", nlohmann::ordered_json::array()}};
-  for (const Step& step : steps) {
+std::string textReport(const Stages& stages) {
+  std::string text =
+      fmt::format("; {:<18}{:>10}{:>14}\n; {:<18}{:>10}\n", "pass", "nodes", "microseconds", "(input)", stages.nodes);
+  for (const Step& step : stages.steps) {
+    text += fmt::format("; {:<18}{:>10}{:>14.1f}\n", step.pass, step.nodes, step.seconds * 1e6);
+  }
+  if (!stages.input.empty()) text += "; input\n" + stages.input;
+  for (const Step& step : stages.steps) {
+    if (!step.graph.empty()) text += fmt::format("; after {}\n{}", step.pass, step.graph);
+  }
+  return text + "; result\n" + stages.result;
+}
+
+std::string jsonReport(const Stages& stages) {
+  nlohmann::ordered_json object{{"nodes", stages.nodes}};
+  if (!stages.input.empty()) object["input"] = stages.input;
+  object["passes"] = nlohmann::ordered_json::array();
+  for (const Step& step : stages.steps) {
     nlohmann::ordered_json entry{{"name", step.pass}, {"nodes", step.nodes}, {"seconds", step.seconds}};
     if (!step.graph.empty()) entry["graph"] = step.graph;
     object["passes"].push_back(std::move(entry));
   }
-  object["graph"] = printDag(result);
+  object["graph"] = stages.result;
   return object.dump(2) + '\n';
 }
 
@@ -91,15 +116,8 @@ ExitStatus run(const Options& options) {
     if (line.ok()) batch.push_back(*line.expression);
   }
   if (batch.empty()) return batchStatus(*list, options.expressions);
-  Dag input = Dag::fromExpressions(batch, options.precision);
-  const std::size_t nodes = input.size();
-  std::vector<Step> steps;
-  const auto observe = [&](const Pass& pass, const Dag& dag, double seconds) {
-    const bool shown = options.print_after == "all" || options.print_after == pass.name;
-    steps.push_back({pass.name, dag.size(), seconds, shown ? printDag(dag) : std::string()});
-  };
-  const Dag result = pipeline->run(std::move(input), PassContext{options.math}, observe);
-  const std::string text = options.json ? jsonReport(nodes, steps, result) : textReport(nodes, steps, result);
+  const Stages stages = stagesOf(batch, *pipeline, options);
+  const std::string text = options.json ? jsonReport(stages) : textReport(stages);
   return std::max(writeResults(text), batchStatus(*list, options.expressions));
 }
 
@@ -112,13 +130,18 @@ Runner definePasses(CLI::App& app) {
                  "the passes to run, as fold,simplify; standard stands for those of every kernel, none for no pass")
       ->type_name("LIST")
       ->capture_default_str();
-  app.add_option("--print-after", options->print_after, "also print the graph after this pass, or after all")
+  app.add_option("--print-after", options->print_after,
+                 "also print the graph before the first pass, and after this one or after all")
       ->type_name("NAME|all");
   app.add_flag("--list", options->list, "list the passes there are");
   addNumericOptions(app, options->math, options->precision);
   addColumnsOption(app, options->columns);
   addJsonOption(app, options->json);
   app.footer(
+      "Prints an operator a line: its number, its name and its operands. x0 is a variable, p0@1 parameter p0 of\n"
+      "expression 2 (numbers of parameters, expressions and roots in a graph count from 0), and #0(2.5) a literal "
+      "that\n"
+      "is passed to kernels as a parameter. With --print-after, what a pass leaves alone keeps its number.\n"
       "Examples:\n"
       "  sr-jit passes 'x0*x1 + x0*x1' 'x0*x1 - 2'\n"
       "  sr-jit passes --passes fold,simplify --print-after all '(x0 + 0) * 1'\n"

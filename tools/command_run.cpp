@@ -68,7 +68,7 @@ Runner defineRun(CLI::App& app) {
   addJsonOption(app, options->json);
   app.footer(
       "Writes CSV with the header e0,e1,... and one line per data row, or with --out FILE.npy a matrix of rows x\n"
-      "expressions. A bad expression's column is nan.\n"
+      "expressions. The column of a bad expression is nan.\n"
       "Examples:\n"
       "  sr-jit run 'x0*sin(x1)' 'x0 + 1' --data table.csv\n"
       "  sr-jit run --exprs population.txt --data table.npy --target 3 --precision f64 --out predictions.npy");

@@ -144,17 +144,18 @@ Result<Evaluation> prepare(const EvaluationOptions& options, bool writes_npy) {
   view.columns.assign(roles->variables.begin(), roles->variables.end());
   if (!roles->target.empty()) view.target = roles->target;
   if (!roles->weights.empty()) view.weights = roles->weights;
+  const ColumnNames columns(roles->names, roles->others);
+  view.names = columns;
   const Result<Dataset> data = engine->upload(view);
   if (!data) {
     Error error = data.error();
     error.message = fmt::format("{}: {}", displayName(options.data), error.message);
     return error;
   }
-  const ColumnNames columns(roles->names, roles->others);
   Result<std::vector<SourceLine>> lines = readExpressions(options.expressions, columns);
   if (!lines) return lines.error();
   for (SourceLine& line : *lines) {
-    if (line.ok() && !requireInputs(line, roles->variables.size())) report(line.expression.error());
+    if (line.ok() && !requireInputs(line, roles->variables.size(), columns)) report(line.expression.error());
   }
   return Evaluation{std::move(*table), std::move(*roles), std::move(*lines), *engine, *data, std::move(pipeline)};
 }

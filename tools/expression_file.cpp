@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "ir/lexer.h"
 #include "tools/data_file.h"
 #include "tools/read_file.h"
 #include "tools/report.h"
@@ -112,7 +113,7 @@ Result<std::vector<double>> parseNumbers(std::string_view text, std::optional<st
                surplus};
 }
 
-bool requireInputs(SourceLine& source, std::size_t variables) {
+bool requireInputs(SourceLine& source, std::size_t variables, const ColumnNames& columns) {
   if (!source.ok()) return false;
   const std::size_t values = source.values ? source.values->size() : 0;
   if (source.expression->variableCount() <= variables && source.expression->parameterCount() <= values) return true;
@@ -120,7 +121,8 @@ bool requireInputs(SourceLine& source, std::size_t variables) {
     std::string word, message;
     if (token.kind == Token::Kind::kVariable && token.index >= variables) {
       word = fmt::format("x{}", token.index);
-      message = fmt::format("variable {}, but the data has {} variable{}", word, variables, variables == 1 ? "" : "s");
+      message = fmt::format("variable {}, but the data has {} variable{}{}", word, variables, variables == 1 ? "" : "s",
+                            columns.empty() ? "" : ": " + text::listNames(columns.names()));
     } else if (token.kind == Token::Kind::kParameter && token.index >= values) {
       word = fmt::format("p{}", token.index);
       message = fmt::format("parameter {}, but {} given", word,

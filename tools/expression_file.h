@@ -47,8 +47,9 @@ std::vector<SourceLine> parseArguments(std::span<const std::string> arguments, L
 Result<std::vector<double>> parseNumbers(std::string_view text, std::optional<std::uint32_t> most = {});
 
 /// Turns `source` into an error (kInvalid, complete) if its expression needs a variable that `variables` columns do not
-/// give, or a parameter that it has no value for. True if `source` is good.
-bool requireInputs(SourceLine& source, std::size_t variables);
+/// give, or a parameter that it has no value for. The message lists the `columns`, which may have no names. True if
+/// `source` is good.
+bool requireInputs(SourceLine& source, std::size_t variables, const ColumnNames& columns = {});
 
 /// What commands print for a line with --json: an object with its index, status, for a bad line message, and `members`
 /// (JSON text such as "\"loss\":1"; may be empty). What is not UTF-8 becomes U+FFFD.

@@ -54,7 +54,8 @@ Places divided(const std::vector<SourceLine>& lines, const KernelOptions& option
       kernels.emplace_back(places[group.expressions.front()], places[group.expressions.back()]);
     }
   } else {
-    for (const HostGroup& group : groupForHost(good, order, Tier::kCompile, options.longest)) {
+    const Tier tier = code == KernelCode::kHost ? Tier::kCompile : Tier::kInterpret;
+    for (const HostGroup& group : groupForHost(good, order, tier, options.longest)) {
       kernels.emplace_back(places[group.first], places[group.last - 1]);
     }
   }
@@ -101,14 +102,18 @@ void addDeviceOptions(CLI::App& app, KernelOptions& options) {
       ->capture_default_str();
   addChoice(app, "--rows-per-thread", options.rows_per_thread, {{"4", 4u}, {"8", 8u}, {"16", 16u}},
             "rows that a thread computes (4; the interpreter 8)");
-  app.add_option("--depth", options.depth, "registers of the interpreter's stack")
-      ->check(CLI::Range(3u, 16u).description(""))
-      ->type_name("3..16")
-      ->capture_default_str();
+  addDepthOption(app, options);
   auto* loss = addLossChoice(app, options.loss, "the loss of --kernel loss, or of an interpreter that computes losses");
   app.parse_complete_callback([&options, loss] { options.loss_given = loss->count() > 0; });
   addNanChoice(app, options.nan, "what a loss does with rows whose prediction is NaN or infinite");
   app.add_flag("--weighted", options.weighted, "the loss has weights");
+}
+
+CLI::Option* addDepthOption(CLI::App& app, KernelOptions& options) {
+  return app.add_option("--depth", options.depth, "registers of the GPU interpreter's stack; engines use the default")
+      ->check(CLI::Range(3u, 16u).description(""))
+      ->type_name("3..16")
+      ->capture_default_str();
 }
 
 void addLengthOption(CLI::App& app, KernelOptions& options, const std::string& unit) {
@@ -120,7 +125,8 @@ void addLengthOption(CLI::App& app, KernelOptions& options, const std::string& u
 
 std::string KernelInput::describe(std::size_t index) const {
   const auto [first, last] = expressions[index];
-  return first == last ? fmt::format("expression {}", first) : fmt::format("expressions {} to {}", first, last);
+  return first == last ? fmt::format("expression {}", first + 1)
+                       : fmt::format("expressions {} to {}", first + 1, last + 1);
 }
 
 std::string KernelInput::comment(std::string_view mark) const {
@@ -139,7 +145,7 @@ Result<KernelInput> kernelInput(const KernelOptions& options, KernelCode code) {
   Result<std::vector<SourceLine>> lines = readExpressions(options.expressions, *columns);
   if (!lines) return lines.error();
   KernelInput input{std::move(*lines), {}, {}};
-  if (code != KernelCode::kOneGraph) refuseLong(input.lines, options, code);
+  if (code == KernelCode::kDevice || code == KernelCode::kHost) refuseLong(input.lines, options, code);
   for (const auto& [first, last] : divided(input.lines, options, code)) {
     std::vector<Expression> members;
     for (std::size_t i = first; i <= last; ++i) {

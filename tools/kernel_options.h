@@ -14,6 +14,7 @@
 #include "compiler/nvptx/options.h"
 #include "passes/dag.h"
 #include "runtime/engine.h"
+#include "runtime/gpu/kernel_store.h"
 #include "tools/options.h"
 
 namespace srjit {
@@ -21,8 +22,9 @@ namespace srjit {
 /// Which of a GPU's kernels is shown.
 enum class ShownKernel { kValues, kLoss, kInterpreter };
 
-/// What is shown: one graph of all expressions as it stands, or code of which each kernel has a bounded length.
-enum class KernelCode { kOneGraph, kDevice, kHost };
+/// What is shown: one graph of all expressions as it stands, code of which each kernel has a bounded length, or what
+/// the processor interprets.
+enum class KernelCode { kOneGraph, kDevice, kHost, kHostProgram };
 
 struct KernelOptions {
   ExpressionOptions expressions;
@@ -35,7 +37,7 @@ struct KernelOptions {
   ShownKernel kind = ShownKernel::kValues;
   std::string arch = "sm_90";
   unsigned rows_per_thread = 0;  ///< 0: 4, or 8 for the interpreter
-  unsigned depth = 5;            ///< of the interpreter's stack
+  unsigned depth = kInterpreterDepth;
   LossKind loss = LossKind::kMse;
   NanPolicy nan = NanPolicy::kPropagate;
   bool weighted = false, loss_given = false;
@@ -49,6 +51,9 @@ void addGraphOptions(CLI::App& app, KernelOptions& options);
 /// --kernel, --arch and all else that a GPU kernel depends on.
 void addDeviceOptions(CLI::App& app, KernelOptions& options);
 
+/// Adds --depth.
+CLI::Option* addDepthOption(CLI::App& app, KernelOptions& options);
+
 /// Adds --max-length. Names what the length is counted in.
 void addLengthOption(CLI::App& app, KernelOptions& options, const std::string& unit);
 
@@ -60,7 +65,7 @@ struct KernelInput {
   /// The places in `lines` of the first and last expression of each kernel.
   std::vector<std::pair<std::size_t, std::size_t>> expressions;
 
-  /// "expressions 0 to 25", for kernel `index`.
+  /// "expressions 1 to 26", for kernel `index`.
   std::string describe(std::size_t index) const;
   /// If there are several kernels, a line for each that begins with `mark` and tells its expressions.
   std::string comment(std::string_view mark) const;
@@ -70,10 +75,11 @@ Result<KernelInput> kernelInput(const KernelOptions& options, KernelCode code);
 /// The interpreter for the operators of `graph`.
 HandlerTable interpreterFor(const Dag& graph, const KernelOptions& options);
 
-/// Prints the text of kernels, or reports why there is none. `make` is called if at least one expression is good.
+/// Prints the text of kernels, or reports why there is none. `make` is called if at least one expression is good; it
+/// may make errors of lines and report them.
 template <class Make>
 ExitStatus showKernel(const KernelOptions& options, KernelCode code, const Make& make) {
-  const Result<KernelInput> input = kernelInput(options, code);
+  Result<KernelInput> input = kernelInput(options, code);
   if (!input) return report(input.error());
   if (input->graphs.empty()) return batchStatus(input->lines, options.expressions);
   if (const Status open = checkStandardOutput(); !open) return report(open.error());

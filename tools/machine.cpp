@@ -107,7 +107,7 @@ Finding kernelCache() {
   const std::filesystem::path directory = cacheDirectory();
   const std::string shown = text::printable(directory.string());
   if (directory.empty())
-    return {"kernel cache", false, "no directory: neither HOME nor SRJIT_CACHE_DIR is set", purpose};
+    return {"kernel cache", false, "no directory: none of SRJIT_CACHE_DIR, XDG_CACHE_HOME and HOME is set", purpose};
   std::error_code ignored;
   if (!std::filesystem::exists(directory, ignored)) {
     return {"kernel cache", true, shown + ", not there yet", purpose};

@@ -1,4 +1,4 @@
-// sr-jit: the command. Its contract is in docs/; the exit statuses are in tools/report.h.
+// sr-jit: the command. Its contract is docs/command.md; the exit statuses are in tools/report.h.
 #include <CLI/CLI.hpp>
 
 #include <llvm/Support/ErrorHandling.h>
@@ -29,7 +29,7 @@ constexpr Command kCommands[] = {
     {"ptx", "print the PTX of a GPU kernel", definePtx},
     {"cubin", "assemble a GPU kernel to a file, and print its registers, stack and bytes", defineCubin},
     {"sass", "print the machine code of a GPU kernel", defineSass},
-    {"bytecode", "print the programs of the GPU interpreter", defineBytecode},
+    {"bytecode", "print the programs of an interpreter, a GPU's or this processor's", defineBytecode},
     {"asm", "print the assembly of the kernel compiled for this processor", defineAsm},
     {"run", "evaluate expressions on data: one prediction per row", defineRun},
     {"loss", "compare expressions with a target column: one loss per expression", defineLoss},
@@ -42,6 +42,7 @@ constexpr const char* kFooter =
     "Examples:\n"
     "  sr-jit run 'x0*sin(x1)' --data table.csv\n"
     "  sr-jit loss --exprs population.txt --data table.csv --target y --loss rmse --out losses.csv\n"
+    "Messages count expressions from 1. Names and fields for programs (e0, index, root 0) count them from 0.\n"
     "Exit status: 0 done; 1 bad input; 2 wrong usage; 3 the machine (no device, driver or compile failure).\n"
     "`sr-jit COMMAND --help` tells more about a command.";
 

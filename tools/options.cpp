@@ -96,8 +96,9 @@ CLI::Option* addNanChoice(CLI::App& app, NanPolicy& policy, const std::string& d
 }
 
 void addColumnsOption(CLI::App& app, std::string& columns) {
-  app.add_option("--columns", columns, "names of the variables, as in the header line of a CSV file: mass,speed")
-      ->type_name("NAMES");
+  app.add_option("--columns", columns,
+                 "names of the variables in one word, like the header line of a CSV file: mass,speed")
+      ->type_name("NAME,NAME,...");
 }
 
 Result<ColumnNames> readColumns(const std::string& columns) {

@@ -45,11 +45,13 @@ class CompensatedSum {
 };
 
 Status checkSizes(const DataView& data, std::size_t rows) {
-  const std::string expected = fmt::format("{} rows, as {} has", rows, data.columns.empty() ? "the target" : "x0");
+  const std::string first = data.columns.empty() ? "the target" : data.names.empty() ? "x0" : data.names.describe(0);
+  const std::string expected = fmt::format("{} rows, as {} has", rows, first);
   for (std::size_t i = 0; i < data.columns.size(); ++i) {
     if (data.columns[i].size == rows) continue;
-    return Error{
-        Errc::kInvalid, fmt::format("column x{} has {} rows, expected {}", i, data.columns[i].size, expected), {}};
+    return Error{Errc::kInvalid,
+                 fmt::format("{} has {} rows, expected {}", data.names.describe(i), data.columns[i].size, expected),
+                 {}};
   }
   if (data.target && data.target->size != rows) {
     return Error{Errc::kInvalid, fmt::format("the target has {} rows, expected {}", data.target->size, expected), {}};
@@ -178,6 +180,7 @@ Result<std::shared_ptr<Dataset::State>> Dataset::State::create(const DataView& d
   auto state = std::make_shared<State>();
   state->rows = rows;
   state->columns = data.columns.size();
+  state->names = data.names;
   state->has_target = data.target.has_value();
   state->has_weights = data.weights.has_value();
   state->precision = precision;

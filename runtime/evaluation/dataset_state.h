@@ -23,6 +23,7 @@ struct Dataset::State {
   std::uint64_t serial = nextSerial();  ///< no other data set of this process has it, not even a later one
   std::size_t rows = 0;
   std::size_t columns = 0;
+  ColumnNames names;  ///< of the columns; may be empty
   Precision precision = Precision::kF32;
   std::string device = "cpu";     ///< of the engine that made it
   std::size_t padded_rows = 0;    ///< a multiple of kGroupRows

@@ -52,7 +52,7 @@ struct Program::State {
 struct FeasiblePart {
   Program program;
   std::vector<std::uint32_t> expressions;  ///< their numbers in the whole program, ascending
-  std::vector<Failure> failures;           ///< of the others
+  std::vector<std::uint32_t> others;       ///< those that need more columns, ascending
 };
 
 }  // namespace srjit

@@ -192,6 +192,7 @@ Result<std::shared_ptr<Dataset::State>> DeviceData::adopt(const std::shared_ptr<
   }
   state->rows = rows;
   state->columns = view.columns.columns;
+  state->names = view.names;
   state->precision = precision;
   auto adopted = adoptColumns(queue, *state, view.columns);
   if (!adopted) return std::move(adopted).error();

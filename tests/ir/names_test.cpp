@@ -56,6 +56,14 @@ TEST(Names, WordsOfTheFormOfAnIndexAreNamesWhereOneIs) {
       "x[0] is the first column");
 }
 
+TEST(Names, MessagesNameColumns) {
+  const ColumnNames columns = {"mass", "net \nweight"};
+  EXPECT_EQ(columns.describe(0), "column 'mass' (x0)");
+  EXPECT_EQ(columns.describe(1), "column 'net \\x0aweight' (x1)");
+  EXPECT_EQ(columns.describe(2), "column x2") << "there is no such column";
+  EXPECT_EQ(ColumnNames().describe(7), "column x7");
+}
+
 TEST(Names, ParametersGiveWayToColumnsLikewise) {
   const ColumnNames columns = {"p1", "mass"};
   EXPECT_EQ(parsed("p1", columns), variable(0));

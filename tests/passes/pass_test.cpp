@@ -6,6 +6,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "passes/node_numbers.h"
 #include "tests/generators/graphs.h"
 
 namespace srjit {
@@ -106,6 +107,32 @@ TEST(PrintDag, ShowsLeavesWhereTheyAreUsed) {
   EXPECT_EQ(printDag(ran(dag, "schedule")),
             "%0 = sin x0\n%1 = mul p1@0, %0\n%2 = add 0.1, %1\n%3 = if x2, -0, p0@1\n"
             "root 0 = %2\nroot 1 = %3\nroot 2 = x1\n");
+}
+
+TEST(PrintDag, NumbersStayFromGraphToGraph) {
+  NodeNumbers numbers;
+  const Dag input = graphOf({"sin((x0 + 0) * 1) + 2", "x0 * 2"}, Precision::kF32);
+  EXPECT_EQ(printDag(input, numbers),
+            "%0 = add x0, 0\n%1 = mul 1, %0\n%2 = sin %1\n%3 = add 2, %2\n%4 = mul x0, 2\nroot 0 = %3\nroot 1 = %4\n");
+  EXPECT_EQ(printDag(input, numbers), printDag(input)) << "the same graph again";
+  // 1 * is gone, and with it the sine of it; the first operator stays, and so does the last.
+  const Dag simpler = ran(input, "simplify");
+  EXPECT_EQ(printDag(simpler, numbers),
+            "%0 = add x0, 0\n%5 = sin %0\n%6 = add 2, %5\n%4 = mul x0, 2\nroot 0 = %6\nroot 1 = %4\n");
+  const std::string hoisted = printDag(ran(simpler, "hoist"), numbers);
+  for (const char* line : {"%0 = add x0, #", "%5 = sin %0\n", "%6 = add #", "%4 = mul x0, #", "root 0 = %6\n"}) {
+    EXPECT_THAT(hoisted, HasSubstr(line));
+  }
+}
+
+TEST(PrintDag, OperatorsOfOneGraphHaveDifferentNumbers) {
+  Dag dag(Precision::kF64);
+  const NodeId x = dag.variable(0);
+  dag.addRoot(dag.apply(Op::kAdd, {x, dag.constant(2)}));
+  dag.addRoot(dag.apply(Op::kAdd, {x, dag.literalParameter(2)}));
+  dag.addRoot(dag.apply(Op::kAdd, {x, dag.parameter(0, 1)}));
+  dag.addRoot(dag.apply(Op::kAdd, {x, dag.parameter(1, 0)}));
+  EXPECT_THAT(printDag(dag), HasSubstr("root 0 = %0\nroot 1 = %1\nroot 2 = %2\nroot 3 = %3\n"));
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 
 #include "compiler/kernels/assembler.h"
 #include "ir/ops.h"
+#include "runtime/gpu/kernel_store.h"
 #include "tests/tools/process.h"
 #include "tools/data_file.h"
 
@@ -19,12 +20,14 @@ constexpr const char* kTable = "a,b,y\n1,2,3\n4,5,6\n7,8,10\n";
 
 TEST(Command, HelpAndVersionSucceed) {
   const Outcome help = runCommand({"--help"}, "/");
+  const std::string page = contentOf(SRJIT_SOURCE_DIR "/docs/command.md");
   EXPECT_EQ(help.status, 0);
   EXPECT_THAT(help.out, HasSubstr("Exit status"));
   for (const std::string command : {"ops", "parse", "passes", "llvm", "ptx", "cubin", "sass", "bytecode", "asm", "run",
                                     "loss", "bench", "cache", "doctor"}) {
     EXPECT_THAT(help.out, HasSubstr("\n  " + command + " "));
     EXPECT_EQ(runCommand({command, "--help"}, "/").status, 0) << command;
+    EXPECT_THAT(page, HasSubstr("`" + command + "`"));
   }
   EXPECT_THAT(runCommand({"--version"}, "/").out, testing::ContainsRegex("^sr-jit [0-9]+\\.[0-9]+\\.[0-9]+\n"));
 }
@@ -74,7 +77,12 @@ TEST(Parse, NamesOfColumnsAreOneWord) {
   }
   EXPECT_EQ(runCommand({"parse", "--columns", "\"a,b\",größe", "`a,b`/größe"}, "/").out, "`a,b` / größe\n");
   EXPECT_EQ(runCommand({"parse", "--columns=", "x0"}, "/").out, "x0\n") << "an empty value is a value";
-  EXPECT_EQ(runCommand({"passes", "--columns", "a,b", "b*2", "--passes", "none"}, "/").status, 0);
+  // An expression behind it is an expression, for every command.
+  for (const std::string command : {"passes", "llvm", "ptx", "bytecode", "asm"}) {
+    const Outcome outcome = runCommand({command, "--columns", "mass,speed", "mass*speed"}, "/");
+    EXPECT_EQ(outcome.status, 0) << command << ": " << outcome.err;
+    EXPECT_NE(outcome.out, "") << command;
+  }
 }
 
 TEST(Parse, ParametersOfTheOptionThatAreNotNeededAreLeftOut) {
@@ -132,6 +140,27 @@ TEST(Passes, ShowTheGraphAndItsMaking) {
   EXPECT_THAT(runCommand({"passes", "--list"}, "/").out, HasSubstr("fold "));
 }
 
+TEST(Passes, TheInputIsShownAndNumbersStay) {
+  const std::vector<std::string> words = {"passes",         "sin((x0 + 0) * 1) + 2", "x0 * 2", "--passes",
+                                          "simplify,hoist", "--print-after",         "all"};
+  const Outcome outcome = runCommand(words, "/");
+  const std::string::size_type graphs = outcome.out.find("; input\n");
+  ASSERT_NE(graphs, std::string::npos) << outcome.out;
+  EXPECT_THAT(outcome.out.substr(graphs),
+              StartsWith("; input\n%0 = add x0, 0\n%1 = mul 1, %0\n%2 = sin %1\n%3 = add 2, %2\n%4 = mul x0, 2\n"
+                         "root 0 = %3\nroot 1 = %4\n; after simplify\n%0 = add x0, 0\n%5 = sin %0\n%6 = add 2, %5\n"
+                         "%4 = mul x0, 2\nroot 0 = %6\nroot 1 = %4\n; after hoist\n%0 = add x0, #"));
+  const std::string result = outcome.out.substr(outcome.out.find("; result\n"));
+  EXPECT_THAT(result, testing::EndsWith("root 0 = %6\nroot 1 = %4\n"));
+  // Without it the only graph is numbered from 0.
+  EXPECT_THAT(runCommand({words.begin(), words.begin() + 5}, "/").out, testing::EndsWith("root 0 = %2\nroot 1 = %3\n"));
+  std::vector<std::string> with_json = words;
+  with_json.push_back("--json");
+  const json object = json::parse(runCommand(with_json, "/").out);
+  EXPECT_THAT(object["input"].get<std::string>(), StartsWith("%0 = add x0, 0\n"));
+  EXPECT_THAT(object["graph"].get<std::string>(), testing::EndsWith("root 0 = %6\nroot 1 = %4\n"));
+}
+
 TEST(Kernels, EveryStageIsShown) {
   EXPECT_THAT(runCommand({"llvm", "x0*x1", "--unoptimized"}, "/").out, HasSubstr("fmul float"));
   EXPECT_THAT(runCommand({"llvm", "x0*x1", "--host", "--precision", "f64"}, "/").out, HasSubstr("x double>"));
@@ -159,6 +188,54 @@ TEST(Kernels, CubinIsAFileWithFacts) {
   EXPECT_EQ(facts["bytes"], contentOf(scratch.path("k.cubin")).size());
   EXPECT_THAT(contentOf(scratch.path("k.cubin")), StartsWith("\x7f"
                                                              "ELF"));
+}
+
+TEST(Kernels, DirectCubinNeedsNoAssembler) {
+  const Scratch scratch;
+  const Outcome outcome =
+      runCommand({"cubin", "--tier", "direct", "x0*x1", "x0 + 2", "-o", "k.cubin", "--json"}, scratch.path(""));
+  ASSERT_EQ(outcome.status, 0) << outcome.err;
+  const json facts = json::parse(outcome.out);
+  ASSERT_EQ(facts["kernels"].size(), 1u);
+  EXPECT_EQ(facts["kernels"][0]["name"], "srjit_direct");
+  EXPECT_GT(facts["kernels"][0]["registers"], 0);
+  EXPECT_EQ(facts["kernels"][0]["stack_bytes"], 0);
+  EXPECT_EQ(facts["bytes"], contentOf(scratch.path("k.cubin")).size());
+  EXPECT_THAT(contentOf(scratch.path("k.cubin")), StartsWith("\x7f"
+                                                             "ELF"));
+}
+
+TEST(Kernels, WhatTheDirectTierHasNotIsNamedAndTheOthersAreShown) {
+  const Scratch scratch;
+  const std::string lines = "x0*x1\nsin(x0) + 1\nx0 +\nx1*2\n";
+  const Outcome outcome =
+      runCommand({"cubin", "--tier", "direct", "--exprs", "-", "-o", "k.cubin"}, scratch.path(""), lines);
+  EXPECT_EQ(outcome.status, 3);
+  EXPECT_THAT(outcome.err, HasSubstr("sr-jit: standard input:2: the direct tier has no code for 'sin' in precise f32; "
+                                     "use --tier compile or --math fast\n"));
+  EXPECT_THAT(outcome.err, HasSubstr("standard input:3:5: "));
+  EXPECT_THAT(outcome.out, HasSubstr("srjit_direct: "));
+  EXPECT_THAT(scratch.list(), testing::SizeIs(1));
+  const Outcome none =
+      runCommand({"cubin", "--tier", "direct", "--precision", "f64", "--math", "fast", "sin(x0)", "-o", "none.cubin"},
+                 scratch.path(""));
+  EXPECT_EQ(none.status, 3);
+  EXPECT_EQ(none.out, "");
+  EXPECT_EQ(none.err,
+            "sr-jit: expression 1:1: the direct tier has no code for 'sin' in fast f64; use --tier compile\n");
+  EXPECT_THAT(scratch.list(), testing::SizeIs(1)) << "no file without code";
+}
+
+// An engine's interpreter has the depth that is the default here.
+TEST(Kernels, TheInterpreterIsTheOneOfEngines) {
+  const std::string depth = std::to_string(kInterpreterDepth);
+  for (const std::vector<std::string>& words :
+       {std::vector<std::string>{"ptx", "--kernel", "interpreter", "x0*x1 + x2"}, {"bytecode", "sin(x0) + x1*x2"}}) {
+    std::vector<std::string> given = words;
+    given.insert(given.end(), {"--depth", depth});
+    EXPECT_TRUE(runCommand(words, "/").out == runCommand(given, "/").out) << words[0];
+    EXPECT_THAT(runCommand({words[0], "--help"}, "/").out, HasSubstr("--depth 3..16=" + depth)) << words[0];
+  }
 }
 
 // Programs of their own, which sanitizers do not build (tools/CMakeLists.txt).

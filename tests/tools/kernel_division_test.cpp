@@ -57,9 +57,9 @@ TEST(KernelDivision, KernelsHaveTheirPartOfTheExpressionsInOrder) {
   const std::vector<std::string> command = {"llvm", "--unoptimized"};
   const Outcome all = show(command, sines(0, 60));
   ASSERT_EQ(all.status, 0) << all.err;
-  EXPECT_THAT(all.out, StartsWith("; srjit_rows_0: expressions 0 to 25\n"
-                                  "; srjit_rows_1: expressions 26 to 51\n"
-                                  "; srjit_rows_2: expressions 52 to 59\n"));
+  EXPECT_THAT(all.out, StartsWith("; srjit_rows_0: expressions 1 to 26\n"
+                                  "; srjit_rows_1: expressions 27 to 52\n"
+                                  "; srjit_rows_2: expressions 53 to 60\n"));
   const std::vector<std::string> bodies = bodiesOf(all.out);
   ASSERT_EQ(bodies.size(), 3u);
   for (std::size_t k = 0; k < 3; ++k) {
@@ -74,12 +74,12 @@ TEST(KernelDivision, KernelsHaveTheirPartOfTheExpressionsInOrder) {
 TEST(KernelDivision, HostKernelsToo) {
   const Outcome all = show({"llvm", "--host"}, sines(0, 40));
   ASSERT_EQ(all.status, 0) << all.err;
-  EXPECT_THAT(all.out, StartsWith("; srjit_rows_0: expressions 0 to 15\n; srjit_rows_1: expressions 16 to 31\n"));
+  EXPECT_THAT(all.out, StartsWith("; srjit_rows_0: expressions 1 to 16\n; srjit_rows_1: expressions 17 to 32\n"));
   const std::vector<std::string> bodies = bodiesOf(all.out);
   ASSERT_EQ(bodies.size(), 3u);
   EXPECT_TRUE(bodiesOf(show({"llvm", "--host"}, sines(16, 16)).out) == std::vector{bodies[1]});
   const std::string assembly = show({"asm"}, sines(0, 40)).out;
-  EXPECT_THAT(assembly, StartsWith("# srjit_rows_0: expressions 0 to 15\n"));
+  EXPECT_THAT(assembly, StartsWith("# srjit_rows_0: expressions 1 to 16\n"));
   EXPECT_THAT(assembly, AllOf(HasSubstr("\nsrjit_rows_0:"), HasSubstr("\nsrjit_rows_2:")));
 }
 
@@ -110,7 +110,15 @@ TEST(KernelDivision, CodeGrowsWithTheNumberOfExpressions) {
 TEST(KernelDivision, BadExpressionsKeepTheirNumbers) {
   const Outcome outcome = show({"llvm", "--unoptimized"}, "sin(\n" + sines(0, 30));
   EXPECT_EQ(outcome.status, 1);
-  EXPECT_THAT(outcome.out, StartsWith("; srjit_rows_0: expressions 1 to 26\n; srjit_rows_1: expressions 27 to 30\n"));
+  EXPECT_THAT(outcome.out, StartsWith("; srjit_rows_0: expressions 2 to 27\n; srjit_rows_1: expressions 28 to 31\n"));
+}
+
+// What the processor interprets: eight expressions a program.
+TEST(KernelDivision, ProgramsOfTheProcessorHaveTheirPartToo) {
+  const Outcome all = show({"bytecode", "--host"}, sines(0, 9));
+  ASSERT_EQ(all.status, 0) << all.err;
+  EXPECT_THAT(all.out, StartsWith("# expressions 1 to 8\nroot0 = sin x1\nroot1 = sin x2\n"));
+  EXPECT_THAT(all.out, testing::EndsWith("root7 = sin x8\n# expression 9\nroot0 = sin x9\n"));
 }
 
 TEST(KernelDivision, CubinTellsTheExpressionsOfItsKernels) {

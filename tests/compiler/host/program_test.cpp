@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include "compiler/host/print_program.h"
 #include "ir/rows.h"
 #include "tests/compiler/interpreter/machine.h"
 #include "tests/generators/population.h"
@@ -57,6 +58,17 @@ TEST(HostProgram, LeavesAreOperandsAndRootsAreOutputs) {
   EXPECT_EQ(first.destination, HostOperand(HostOperand::kOutput, 1));
   EXPECT_EQ(program.instructions[1].operands[0], HostOperand(HostOperand::kOutput, 1));
   EXPECT_EQ(program.instructions[1].destination, HostOperand(HostOperand::kOutput, 0));
+  EXPECT_EQ(printProgram(program, dag), "root1 = mul x4 parameter0\nroot0 = sin root1\n");
+}
+
+TEST(HostProgram, IsPrintedWithItsConstants) {
+  Dag dag(Precision::kF32);
+  const NodeId sum = dag.apply(Op::kAdd, {dag.variable(0), dag.parameter(0, 0)});
+  dag.addRoot(dag.apply(Op::kFma, {sum, dag.variable(1), dag.constant(0.1)}));
+  dag.addRoot(dag.constant(2.5));
+  const std::string text = printProgram(encode(dag).value(), dag);
+  EXPECT_TRUE(text.starts_with("slot0 = add x0 parameter0\nroot0 = fma ")) << text;
+  EXPECT_TRUE(text.ends_with(" 0.1\nroot1 = move 2.5\n")) << text;
 }
 
 TEST(HostProgram, LeafRootsAndRepeatedRootsAreMoves) {

@@ -1,13 +1,38 @@
-// A program outside the repository: the example of the README, and the error of a bad formula.
+// A program outside the repository: the examples of the README, and the error of a bad formula.
 #include <srjit/compiler/llvm_failures.h>
 #include <srjit/ir/text.h>
+#include <srjit/passes/simplify_expression.h>
 #include <srjit/runtime/engine.h>
 
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
+#include <unordered_set>
+#include <utility>
+#include <vector>
 
 using namespace srjit;
+
+/// The better of two expressions, and the sine of it.
+std::vector<Expression> breed(const std::vector<Expression>& island, const std::vector<double>& losses) {
+  const Expression& best = island[losses[0] <= losses[1] ? 0 : 1];
+  std::vector<Token> tokens(best.tokens().begin(), best.tokens().end());
+  tokens.push_back(Token::operation(Op::kSin));
+  return {best, Expression::create(std::move(tokens)).value()};
+}
+
+/// The example of overlapping work.
+void evolve(const Engine& engine, const Dataset& data, std::vector<Expression> (&islands)[2], std::size_t steps) {
+  Pending<Losses> pending = engine.submitLoss(engine.compile(islands[0]), data, {}).value();
+  for (std::size_t step = 0; step < steps; ++step) {
+    std::vector<Expression>& evaluated = islands[step % 2];
+    const std::vector<Expression>& next = islands[(step + 1) % 2];
+    Program program = engine.compile(next);
+    Losses losses = std::move(pending).result().value();
+    pending = engine.submitLoss(program, data, {}).value();
+    evaluated = breed(evaluated, losses.values);
+  }
+}
 
 int main() {
   endWhereLlvmFails([](const char*) { std::_Exit(3); });
@@ -20,6 +45,14 @@ int main() {
   Losses losses = engine.loss(program, data, std::vector{4.0}, {.kind = LossKind::kRmse}).value();
   std::printf("losses %g and %g\n", losses.values[0], losses.values[1]);
   if (losses.values[0] != 0.5 || std::fabs(losses.values[1] - std::sqrt(4.75 / 3)) > 1e-12) return 1;
+
+  const Expression x0 = parse("x0", Language::kInfix).value(), cube = parse("x0^3", Language::kInfix).value();
+  std::vector<Expression> islands[2] = {{x0, batch[0]}, {cube, x0}};
+  evolve(engine, data, islands, 4);
+  if (islands[0][0] != batch[0] || depth(islands[0][1]) != depth(batch[0]) + 1) return 1;
+
+  const Expression bound = withParameters(batch[1], std::vector{1.0}).value();
+  if (simplify(bound) != x0 || std::unordered_set<Expression>{bound, bound, x0}.size() != 2) return 1;
 
   const auto bad = parse("1 + * x0", Language::kInfix);
   if (bad || !bad.error().where || bad.error().where->column != 5) return 1;

@@ -62,6 +62,33 @@ TEST_F(Upload, ChecksSizes) {
             "data without rows");
 }
 
+TEST_F(Upload, MessagesNameTheColumns) {
+  DataView view = w_.view();
+  view.names = {"mass"};
+  EXPECT_EQ(messageOf(engine_, view), "1 name for 2 columns: expected none, or one for each");
+  view.names = {"mass", "speed"};
+  EXPECT_EQ(messageOf(engine_, view), "no error");
+  w_.columns[1].push_back(5);
+  view = w_.view();
+  view.names = {"mass", "speed"};
+  EXPECT_EQ(messageOf(engine_, view), "column 'speed' (x1) has 3 rows, expected 2 rows, as column 'mass' (x0) has");
+}
+
+// The code for such data sets is made once for each number of columns; the names are those of the data.
+TEST_F(Upload, FailuresNameTheColumnsThereAre) {
+  const std::vector<Expression> batch = {Expression::create({Token::variable(7)}).value(),
+                                         Expression::create({Token::variable(0)}).value()};
+  const Program program = engine_.compile(batch);
+  const auto failureWith = [&](ColumnNames names) {
+    DataView view = w_.view();
+    view.names = std::move(names);
+    return engine_.loss(program, engine_.upload(view).value(), {}).value().failures.at(0).error.message;
+  };
+  EXPECT_EQ(failureWith({"mass", "net weight"}), "variable x7, but the data has 2 columns: mass, 'net weight'");
+  EXPECT_EQ(failureWith({"a", "b"}), "variable x7, but the data has 2 columns: a, b");
+  EXPECT_EQ(failureWith({}), "variable x7, but the data has 2 columns");
+}
+
 TEST_F(Upload, ChecksWeights) {
   w_.weights = {1, -0.5};
   EXPECT_EQ(messageOf(w_), "weight -0.5 in row 2, expected a finite number that is not negative");

@@ -1,0 +1,87 @@
+// One expression in a simpler form.
+#include "passes/simplify_expression.h"
+
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "ir/reference.h"
+#include "tests/generators/graphs.h"
+
+namespace srjit {
+namespace {
+
+std::string simplified(std::string_view text, Math math) {
+  return print(simplify(infix(text), math), Language::kInfix);
+}
+
+TEST(SimplifyExpression, TheModeSaysWhatIsKept) {
+  EXPECT_EQ(print(simplify(infix("x0*1 + 2*3 + (x1 - x1)")), Language::kInfix), "x0 + 6") << "as the header shows";
+  const struct {
+    const char *text, *strict, *precise, *fast;
+  } cases[] = {
+      {"x0 + 0", "x0 + 0", "x0 + 0", "x0"},
+      {"x0^2 * exp(0)", "x0^2 * exp(0)", "square(x0)", "square(x0)"},
+      {"p0*0 + p1", "p1 + p0 * 0", "p1 + p0 * 0", "p1"},
+      {"sin(1)", "sin(1)", "0.8414709848078965", "0.8414709848078965"},
+      {"-(-x0)", "x0", "x0", "x0"},
+      {"2*3", "6", "6", "6"},
+  };
+  for (const auto& c : cases) {
+    EXPECT_EQ(simplified(c.text, Math::kStrict), c.strict);
+    EXPECT_EQ(simplified(c.text, Math::kPrecise), c.precise);
+    EXPECT_EQ(simplified(c.text, Math::kFast), c.fast);
+  }
+}
+
+TEST(SimplifyExpression, ConstantsAreRoundedToThePrecision) {
+  EXPECT_EQ(simplify(infix("x0 * 0.1")), infix("x0 * 0.1"));
+  EXPECT_EQ(simplify(infix("x0 * 0.1"), Math::kFast, Precision::kF32),
+            Expression::create({Token::variable(0), Token::constant(0.1f), Token::operation(Op::kMul)}).value());
+}
+
+TEST(SimplifyExpression, ParametersKeepTheirIndices) {
+  const Expression after = simplify(infix("p2 * x0 + p0 * 1 + 0 * p5"));
+  EXPECT_EQ(after.parameterCount(), 3u);
+  const std::vector<double> variables = {3}, parameters = {10, 0, 0.5};
+  EXPECT_EQ(evaluateReference(after, variables, parameters), 11.5);
+}
+
+// The strict mode keeps every bit, on all operators.
+TEST(SimplifyExpression, StrictKeepsBits) {
+  ExpressionGenerator expressions = expressionsOfAllOperators(21);
+  Random random(22);
+  for (int i = 0; i < 500; ++i) {
+    const Expression before = expressions.next(), after = simplify(before, Math::kStrict);
+    for (int k = 0; k < 8; ++k) {
+      std::vector<double> variables, parameters;
+      for (int v = 0; v < 3; ++v) variables.push_back(randomValue(random, Spread::kSpecial, Precision::kF64));
+      for (int p = 0; p < 2; ++p) parameters.push_back(randomValue(random, Spread::kSpecial, Precision::kF64));
+      const auto valueOf = [&](const Expression& e) {
+        return evaluate<double>(Dag::fromExpressions({&e, 1}, Precision::kF64), variables, parameters)[0];
+      };
+      ASSERT_TRUE(sameValue(valueOf(before), valueOf(after)))
+          << print(before, Language::kInfix) << " became " << print(after, Language::kInfix);
+    }
+  }
+}
+
+TEST(SimplifyExpression, WhatIsSimpleStays) {
+  ExpressionGenerator expressions = expressionsOfAllOperators(23);
+  for (int i = 0; i < 500; ++i) {
+    const Expression once = simplify(expressions.next());
+    ASSERT_EQ(simplify(once), once) << print(once, Language::kInfix);
+  }
+}
+
+TEST(SimplifyExpression, DepthIsNoLimit) {
+  std::vector<Token> tokens(300'001, Token::operation(Op::kNeg));
+  tokens[0] = Token::variable(0);
+  EXPECT_EQ(simplify(Expression::create(tokens).value()), infix("x0"));
+  for (std::size_t i = 1; i < tokens.size(); ++i) tokens[i] = Token::operation(Op::kSin);
+  const Expression sines = Expression::create(tokens).value();
+  EXPECT_EQ(simplify(sines), sines);
+}
+
+}  // namespace
+}  // namespace srjit
