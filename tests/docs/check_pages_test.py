@@ -1,0 +1,61 @@
+"""check_pages.py finds what is wrong with pages made for it."""
+
+import pathlib
+import tempfile
+import unittest
+
+from check_pages import check
+
+PROGRAM = """\
+int main() {
+  int a = 1;
+  if (a > 0) {
+    ++a;
+  }
+
+  return a;
+}
+"""
+
+
+class Pages(unittest.TestCase):
+    def found(self, page):
+        with tempfile.TemporaryDirectory() as folder:
+            root = pathlib.Path(folder)
+            (root / "docs").mkdir()
+            (root / "tests/consumer/project").mkdir(parents=True)
+            (root / "tests/consumer/project/main.cpp").write_text(PROGRAM, encoding="utf-8")
+            (root / "README.md").write_text("# Read me\n\n## `One` and two\n", encoding="utf-8")
+            (root / "docs/page.md").write_text(page, encoding="utf-8")
+            return list(check(root))
+
+    def test_code_of_a_program(self):
+        self.assertEqual(self.found("```cpp\nint a = 1;\n\nif (a > 0) {\n  ++a;\n}\n\nreturn a;\n```\n"), [])
+
+    def test_other_code(self):
+        self.assertEqual(self.found("```cpp\nint a = 1;\n\nreturn 0;\n```\n"),
+                         ["docs/page.md:4: no program of tests/consumer/project has this code"])
+
+    def test_a_line_left_out(self):
+        self.assertEqual(len(self.found("```cpp\nif (a > 0) {\n}\n```\n")), 1)
+
+    def test_other_indentation_within(self):
+        self.assertEqual(len(self.found("```cpp\nif (a > 0) {\n++a;\n}\n```\n")), 1)
+
+    def test_another_order(self):
+        self.assertEqual(len(self.found("```cpp\nreturn a;\n\nint a = 1;\n```\n")), 1)
+
+    def test_other_languages_are_not_checked(self):
+        self.assertEqual(self.found("```cmake\nproject(p)\n```\n\n    int b;\n"), [])
+
+    def test_links(self):
+        self.assertEqual(self.found("# Page\n[a](../README.md#one-and-two), [b](#page), [c](https://example.org/)\n"), [])
+
+    def test_links_without_a_target(self):
+        self.assertEqual(self.found("# Page\n[a](other.md)\n[b](../README.md#three) [c](#three)\n"),
+                         ["docs/page.md:2: no file other.md", "docs/page.md:3: no heading #three in README.md",
+                          "docs/page.md:3: no heading #three in page.md"])
+
+
+if __name__ == "__main__":
+    unittest.main()
