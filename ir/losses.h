@@ -51,7 +51,7 @@ T lossTerm(LossTerm term, [[maybe_unused]] const T& f, [[maybe_unused]] const T&
     return value;
 #include "ir/losses.def"
   }
-  return d;
+  __builtin_unreachable();
 }
 
 /// What `apply` gives for the formula of a kind, a function of `sum` and `mean` as losses.def has them.
@@ -63,7 +63,7 @@ auto withLossFormula(LossKind kind, [[maybe_unused]] double variance, const Appl
     return apply([=]([[maybe_unused]] double sum, [[maybe_unused]] double mean) { return value; });
 #include "ir/losses.def"
   }
-  return apply([](double sum, double) { return sum; });
+  __builtin_unreachable();
 }
 
 }  // namespace srjit

@@ -133,8 +133,8 @@ Finding directTier(const DeviceLimits& device) {
   const std::string identity = llvmImageMaker()->identity();
   std::string text = fmt::format("instructions of sm_{}", device.capability);
   bool usable = true;
-  for (const Precision precision : {Precision::kF32, Precision::kF64}) {
-    for (const Math math : {Math::kStrict, Math::kPrecise, Math::kFast}) {
+  for (const Precision precision : kPrecisions) {
+    for (const Math math : kMathModes) {
       const DirectProof::Standing standing = DirectProof::standing(*cache, device, precision, math, identity);
       text += fmt::format("; {} {}: {}", nameOf(precision), nameOf(math), standing.text);
       usable = usable && !standing.refuted;

@@ -189,8 +189,18 @@ inline constexpr PredicateId kBit0 = machinePredicate(0), kBit1 = machinePredica
 inline constexpr PredicateId kExists = machinePredicate(2);                             ///< whether the row exists
 }  // namespace fixed
 
+/// Whether numbers of a precision are doubles: pairs of registers, with instructions of their own.
+constexpr bool isDouble(Precision precision) {
+  switch (precision) {
+    case Precision::kF32:
+      return false;
+    case Precision::kF64:
+      return true;
+  }
+  __builtin_unreachable();
+}
 /// Registers that a number of a precision takes.
-constexpr unsigned widthOf(Precision precision) { return static_cast<unsigned>(bytesOf(precision)) / 4; }
+constexpr unsigned widthOf(Precision precision) { return isDouble(precision) ? 2 : 1; }
 
 /// Machine predicates that are free for values.
 inline constexpr unsigned kFirstFreePredicate = 3, kFreePredicates = 4;

@@ -4,6 +4,7 @@
 #include <array>
 #include <bit>
 #include <cstddef>
+#include <iterator>
 #include <limits>
 
 #include <fmt/format.h>
@@ -37,12 +38,16 @@ OperatorSet operatorsOf(Math math, Precision precision) {
 }
 
 const OperatorSet& directOperators(Math math, Precision precision) {
-  using Sets = std::array<OperatorSet, 3>;
-  const auto setsOf = [](Precision of) {
-    return Sets{operatorsOf(Math::kStrict, of), operatorsOf(Math::kPrecise, of), operatorsOf(Math::kFast, of)};
-  };
-  static const std::array kSets = {setsOf(Precision::kF32), setsOf(Precision::kF64)};
-  return kSets.at(static_cast<std::size_t>(precision))[static_cast<std::size_t>(math)];
+  static const auto kSets = [] {
+    std::array<std::array<OperatorSet, std::size(kMathModes)>, std::size(kPrecisions)> sets;
+    for (const Precision of : kPrecisions) {
+      for (const Math mode : kMathModes) {
+        sets.at(static_cast<std::size_t>(of)).at(static_cast<std::size_t>(mode)) = operatorsOf(mode, of);
+      }
+    }
+    return sets;
+  }();
+  return kSets.at(static_cast<std::size_t>(precision)).at(static_cast<std::size_t>(math));
 }
 
 Status checkOptions(const DirectOptions& options) {
@@ -90,7 +95,7 @@ direct::RegisterFile registerFile(const DirectOptions& options) {
 // Beyond these, registers never suffice for a group: the sums of terms and of weights wait for their partners.
 unsigned mostRoots(const DirectOptions& options) {
   const bool has_two_sums = options.loss && options.loss->weighted && options.loss->skip_invalid;
-  return has_two_sums && direct::widthOf(options.precision) == 2 ? kDirectRoots / 2 : kDirectRoots;
+  return has_two_sums && direct::isDouble(options.precision) ? kDirectRoots / 2 : kDirectRoots;
 }
 
 std::uint32_t bytesOf(std::size_t instructions) {

@@ -52,26 +52,36 @@ struct NumberForms {
   Opcode add, add_literal, multiply, multiply_literal, fuse, fuse_literal, fuse_add_literal;
   Opcode compare, compare_literal, choose, choose_literal, round, sign_logic;
 };
-inline constexpr NumberForms kNumberForms[] = {
-    {Opcode::kFAddRR, Opcode::kFAddRI, Opcode::kFMulRR, Opcode::kFMulRI, Opcode::kFFmaRRR, Opcode::kFFmaRIR,
-     Opcode::kFFmaRRI, Opcode::kFSetPRR, Opcode::kFSetPRI, Opcode::kFSelRR, Opcode::kFSelRI, Opcode::kFRndR,
-     Opcode::kLop3RIR},
-    {Opcode::kDAddRR, Opcode::kDAddRI, Opcode::kDMulRR, Opcode::kDMulRI, Opcode::kDFmaRRR, Opcode::kDFmaRIR,
-     Opcode::kDFmaRRI, Opcode::kDSetPRR, Opcode::kDSetPRI, Opcode::kSelPair, Opcode::kSelPairI, Opcode::kFRndDouble,
-     Opcode::kLop3Upper}};
+inline constexpr NumberForms kFloatForms = {Opcode::kFAddRR,  Opcode::kFAddRI,  Opcode::kFMulRR,  Opcode::kFMulRI,
+                                            Opcode::kFFmaRRR, Opcode::kFFmaRIR, Opcode::kFFmaRRI, Opcode::kFSetPRR,
+                                            Opcode::kFSetPRI, Opcode::kFSelRR,  Opcode::kFSelRI,  Opcode::kFRndR,
+                                            Opcode::kLop3RIR};
+inline constexpr NumberForms kDoubleForms = {
+    Opcode::kDAddRR,   Opcode::kDAddRI,     Opcode::kDMulRR,   Opcode::kDMulRI,  Opcode::kDFmaRRR,
+    Opcode::kDFmaRIR,  Opcode::kDFmaRRI,    Opcode::kDSetPRR,  Opcode::kDSetPRI, Opcode::kSelPair,
+    Opcode::kSelPairI, Opcode::kFRndDouble, Opcode::kLop3Upper};
+constexpr const NumberForms& numberFormsOf(Precision precision) {
+  switch (precision) {
+    case Precision::kF32:
+      return kFloatForms;
+    case Precision::kF64:
+      return kDoubleForms;
+  }
+  __builtin_unreachable();
+}
 
 /// Appends the instructions of numbers to a Code.
 class Builder {
  public:
   Builder(Code& code, Math math, Precision precision)
       : code_(code),
-        math_(math),
-        is_wide_(widthOf(precision) == 2),
-        forms_(kNumberForms[static_cast<std::size_t>(precision)]) {}
+        approximate_(isApproximate(math, precision)),
+        is_wide_(isDouble(precision)),
+        forms_(numberFormsOf(precision)) {}
 
   Code& code() { return code_; }
-  /// Of f32 alone, as in Lowering.
-  bool approximate() const { return math_ == Math::kFast && !is_wide_; }
+  /// Whether the approximate instructions of Math::kFast apply, as in Lowering.
+  bool approximate() const { return approximate_; }
   /// The value of `op` over its operands, by its row of the operator table; those past its arity are ignored.
   Value apply(Op op, const std::array<Value, kMaxArity>& operands);
   /// Whether a function without code was asked for. The values it gave mean nothing.
@@ -136,7 +146,7 @@ class Builder {
   }
 
   Code& code_;
-  Math math_;
+  bool approximate_;
   bool is_wide_;  ///< numbers are doubles
   bool refused_ = false;
   NumberForms forms_;

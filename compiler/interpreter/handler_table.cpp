@@ -23,9 +23,20 @@ struct Weight {
 // The mode being weighed; the domain's operators take no argument for it.
 struct Mode {
   bool approximate = false;
-  bool wide = false;  // f64
+  bool propagates_nan = false;  // whether the minimum and the maximum are one instruction
 };
 thread_local Mode mode;
+
+// min.NaN and max.NaN of PTX.
+bool propagatesNan(Precision precision) {
+  switch (precision) {
+    case Precision::kF32:
+      return true;
+    case Precision::kF64:
+      return false;
+  }
+  __builtin_unreachable();
+}
 
 constexpr int kLibraryCall = 60;
 constexpr int kRoundedDivision = 20;
@@ -62,7 +73,7 @@ int weightOf(Function function) {
       return 1;
     case Function::k_minimum:
     case Function::k_maximum:
-      return mode.wide ? 8 : 1;  // f64 has no instruction that propagates NaN
+      return mode.propagates_nan ? 1 : 8;
     case Function::k_sqrt:
       return mode.approximate ? 1 : kRoundedDivision;
     case Function::k_exp2:
@@ -241,7 +252,7 @@ const Plans& plansFor(const FormClass& of) {
 }  // namespace
 
 unsigned codeWeight(Op op, Precision precision, Math math) {
-  mode = {isApproximate(math, precision), bytesOf(precision) == 8};
+  mode = {isApproximate(math, precision), propagatesNan(precision)};
   const Weight operand = Weight::of(0);
   return static_cast<unsigned>(applyRow<Weight>(op, operand, operand, operand).instructions);
 }

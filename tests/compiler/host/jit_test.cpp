@@ -17,7 +17,7 @@ constexpr std::size_t kRows = 2 * kRowQuantum;
 
 template <class T>
 constexpr Precision precisionOf() {
-  return sizeof(T) == 4 ? Precision::kF32 : Precision::kF64;
+  return kPrecisionOf<T>;
 }
 
 template <class T>

@@ -32,7 +32,7 @@ double treeSum(std::span<const T> items) {
 
 template <class T>
 Engine engineOf() {
-  return Engine::create({.precision = sizeof(T) == 4 ? Precision::kF32 : Precision::kF64}).value();
+  return Engine::create({.precision = kPrecisionOf<T>}).value();
 }
 
 template <class T>
