@@ -47,25 +47,25 @@ struct Mask {
 
 #include "ir/domain.def"
 
-/// The forms of what both precisions have. Choices between doubles take no signs.
-struct NumberForms {
+/// The opcodes of what both precisions have. Choices between doubles take no signs.
+struct NumberOpcodes {
   Opcode add, add_literal, multiply, multiply_literal, fuse, fuse_literal, fuse_add_literal;
   Opcode compare, compare_literal, choose, choose_literal, round, sign_logic;
 };
-inline constexpr NumberForms kFloatForms = {Opcode::kFAddRR,  Opcode::kFAddRI,  Opcode::kFMulRR,  Opcode::kFMulRI,
-                                            Opcode::kFFmaRRR, Opcode::kFFmaRIR, Opcode::kFFmaRRI, Opcode::kFSetPRR,
-                                            Opcode::kFSetPRI, Opcode::kFSelRR,  Opcode::kFSelRI,  Opcode::kFRndR,
-                                            Opcode::kLop3RIR};
-inline constexpr NumberForms kDoubleForms = {
+inline constexpr NumberOpcodes kFloatOpcodes = {Opcode::kFAddRR,  Opcode::kFAddRI,  Opcode::kFMulRR,  Opcode::kFMulRI,
+                                                Opcode::kFFmaRRR, Opcode::kFFmaRIR, Opcode::kFFmaRRI, Opcode::kFSetPRR,
+                                                Opcode::kFSetPRI, Opcode::kFSelRR,  Opcode::kFSelRI,  Opcode::kFRndR,
+                                                Opcode::kLop3RIR};
+inline constexpr NumberOpcodes kDoubleOpcodes = {
     Opcode::kDAddRR,   Opcode::kDAddRI,     Opcode::kDMulRR,   Opcode::kDMulRI,  Opcode::kDFmaRRR,
     Opcode::kDFmaRIR,  Opcode::kDFmaRRI,    Opcode::kDSetPRR,  Opcode::kDSetPRI, Opcode::kSelPair,
     Opcode::kSelPairI, Opcode::kFRndDouble, Opcode::kLop3Upper};
-constexpr const NumberForms& numberFormsOf(Precision precision) {
+constexpr const NumberOpcodes& numberOpcodesOf(Precision precision) {
   switch (precision) {
     case Precision::kF32:
-      return kFloatForms;
+      return kFloatOpcodes;
     case Precision::kF64:
-      return kDoubleForms;
+      return kDoubleOpcodes;
   }
   __builtin_unreachable();
 }
@@ -77,7 +77,7 @@ class Builder {
       : code_(code),
         approximate_(isApproximate(math, precision)),
         is_wide_(isDouble(precision)),
-        forms_(numberFormsOf(precision)) {}
+        opcodes_(numberOpcodesOf(precision)) {}
 
   Code& code() { return code_; }
   /// Whether the approximate instructions of Math::kFast apply, as in Lowering.
@@ -149,7 +149,7 @@ class Builder {
   bool approximate_;
   bool is_wide_;  ///< numbers are doubles
   bool refused_ = false;
-  NumberForms forms_;
+  NumberOpcodes opcodes_;
 };
 
 }  // namespace srjit::direct
