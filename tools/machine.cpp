@@ -97,7 +97,7 @@ std::string deviceText(const DeviceLimits& device) {
   std::string text = fmt::format("{}, compute capability {}.{}, {} multiprocessors, {:.1f} GiB", device.name,
                                  device.capability / 10, device.capability % 10, device.multiprocessors,
                                  static_cast<double>(device.memory_bytes) / (1u << 30));
-  if (device.arch.empty()) return text + fmt::format("; kernels need {} or later", deviceArchitectures().front());
+  if (device.arch.empty()) return text + fmt::format("; kernels need {} or later", ptxArchitectures().front());
   if (!device.has_pools) return text + "; it lacks stream-ordered memory pools";
   const std::string assembler(assemblerName());
   return text + fmt::format("; {} kernels assembled by {}{}", device.arch,
@@ -177,7 +177,7 @@ std::vector<Finding> inspectMachine() {
       outcome("host code", tryHostCode(), "compiles", "run, loss, asm"),
       library("libmvec", "libmvec.so.1", "fast exp, log, sin and others on the host; libm is used instead"),
       outcome("PTX", tryPtx(Op::kAdd),
-              fmt::format("{} to {}", deviceArchitectures().front(), deviceArchitectures().back()), "llvm, ptx"),
+              fmt::format("{} to {}", ptxArchitectures().front(), ptxArchitectures().back()), "llvm, ptx"),
       piece("libdevice", toolkit.libdevice, "GPU kernels with functions such as sin and exp"),
       outcome("PTX of functions", tryPtx(Op::kAtan2), "made with libdevice",
               "GPU kernels with functions such as sin and exp"),

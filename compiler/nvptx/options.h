@@ -30,7 +30,7 @@ inline constexpr unsigned kBlockWarps = kBlockThreads / kWarpLanes;
 struct DeviceOptions {
   Precision precision = Precision::kF32;
   Math math = Math::kPrecise;
-  /// One of deviceArchitectures(); newer cards take PTX for sm_90, which their driver translates.
+  /// One of ptxArchitectures(); newer cards take PTX for sm_90, which their driver translates.
   std::string arch = "sm_90";
   /// What the PTX is to be assembled for: `arch`, or a newer architecture that PTX cannot be made for. Empty: `arch`.
   std::string machine = {};

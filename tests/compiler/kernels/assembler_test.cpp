@@ -103,7 +103,7 @@ TEST_P(AssemblerSlow, InterpretersOfEveryOperatorStayInRegisters) {
 
 TEST(Assembler, EveryArchitecture) {
   SRJIT_NEEDS_ASSEMBLER();
-  for (const std::string_view arch : deviceArchitectures()) {
+  for (const std::string_view arch : ptxArchitectures()) {
     DeviceOptions options;
     options.arch = arch;
     const std::vector<Op> ops = {Op::kMin, Op::kSin, Op::kDiv, Op::kRound};
