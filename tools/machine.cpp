@@ -17,6 +17,7 @@
 #include "compiler/nvptx/toolkit.h"
 #include "compiler/target/architecture.h"
 #include "ir/lexer.h"
+#include "ir/ops.h"
 #include "runtime/cache/kernels.h"
 #include "runtime/cuda/context.h"
 #include "runtime/gpu/direct.h"
@@ -176,8 +177,8 @@ std::vector<Finding> inspectMachine() {
       {"LLVM", true, LLVM_VERSION_STRING, ""},
       outcome("host code", tryHostCode(), "compiles", "run, loss, asm"),
       library("libmvec", "libmvec.so.1", "fast exp, log, sin and others on the host; libm is used instead"),
-      outcome("PTX", tryPtx(Op::kAdd),
-              fmt::format("{} to {}", ptxArchitectures().front(), ptxArchitectures().back()), "llvm, ptx"),
+      outcome("PTX", tryPtx(Op::kAdd), fmt::format("{} to {}", ptxArchitectures().front(), ptxArchitectures().back()),
+              "llvm, ptx"),
       piece("libdevice", toolkit.libdevice, "GPU kernels with functions such as sin and exp"),
       outcome("PTX of functions", tryPtx(Op::kAtan2), "made with libdevice",
               "GPU kernels with functions such as sin and exp"),

@@ -13,6 +13,7 @@
 #include "compiler/direct/schedule.h"
 #include "compiler/direct/select.h"
 #include "compiler/target/architecture.h"
+#include "ir/ops.h"
 
 namespace srjit {
 namespace {

@@ -6,6 +6,8 @@
 
 #include "compiler/direct/value.h"
 
+#include "ir/ops.h"
+
 namespace srjit::direct {
 namespace {
 

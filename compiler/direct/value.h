@@ -8,7 +8,7 @@
 
 #include "compiler/direct/code.h"
 #include "ir/numeric.h"
-#include "ir/ops.h"
+#include "ir/op.h"
 
 namespace srjit::direct {
 

@@ -4,6 +4,7 @@
 #include <array>
 #include <string>
 
+#include "ir/ops.h"
 #include "ir/rows.h"
 
 namespace srjit {
@@ -258,8 +259,8 @@ unsigned codeWeight(Op op, Precision precision, Math math) {
 }
 
 CodeWeights codeWeights(Precision precision, Math math) {
-  CodeWeights weights;
-  for (std::size_t op = 0; op < weights.size(); ++op) weights[op] = codeWeight(static_cast<Op>(op), precision, math);
+  CodeWeights weights{};
+  for (std::size_t op = 0; op < kOpCount; ++op) weights[op] = codeWeight(static_cast<Op>(op), precision, math);
   return weights;
 }
 
@@ -275,6 +276,10 @@ std::span<const OperandForm> HandlerTable::forms(int arity, bool commutative) {
   return commutative ? std::span<const OperandForm>(kCommutativeTernary) : kTernary;
 }
 
+std::span<const OperandForm> HandlerTable::forms(Op op) {
+  return forms(arityOf(op), infoOf(op).has(OpProps::kCommutative));
+}
+
 HandlerTable::HandlerTable(InterpreterSpec spec) : spec_(std::move(spec)) {
   using Kind = Handler::Kind;
   std::ranges::sort(spec_.ops);
@@ -283,7 +288,7 @@ HandlerTable::HandlerTable(InterpreterSpec spec) : spec_(std::move(spec)) {
     OpFacts& facts = facts_[static_cast<std::size_t>(op)];
     facts.has = true;
     facts.is_long = hasLongCode(op, spec_.precision, spec_.math);
-    const bool commutative = (infoOf(op).props & kCommutative) != 0;
+    const bool commutative = infoOf(op).has(OpProps::kCommutative);
     facts.plans = plansFor({arityOf(op), commutative, facts.is_long}).data();
     if (facts.is_long) {
       argument_count_ = std::max(argument_count_, static_cast<unsigned>(arityOf(op)));

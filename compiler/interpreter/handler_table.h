@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "ir/numeric.h"
-#include "ir/ops.h"
+#include "ir/op.h"
 
 namespace srjit {
 
@@ -42,7 +42,7 @@ struct Handler {
   Kind kind;
   std::uint8_t height = 0;    ///< stack height before
   std::uint8_t argument = 0;  ///< kArgument*: which
-  Op op = Op::kAdd;           ///< kApply, kBody
+  Op op{};                    ///< kApply, kBody
   OperandForm form = {};      ///< kApply
 };
 
@@ -95,9 +95,7 @@ class HandlerTable {
 
   /// The forms of short operators of this arity; with `commutative`, only one of two mirrored forms.
   static std::span<const OperandForm> forms(int arity, bool commutative);
-  static std::span<const OperandForm> forms(Op op) {
-    return forms(arityOf(op), (infoOf(op).props & kCommutative) != 0);
-  }
+  static std::span<const OperandForm> forms(Op op);
 
   /// The plan with the fewest operands that go through the stack though they need not, and then with the fewest
   /// registers: operands on the stack are evaluated in the order of `ranks`, where the form allows that. ranks[i] is
@@ -129,7 +127,7 @@ class HandlerTable {
 
   InterpreterSpec spec_;
   std::vector<Handler> handlers_;
-  std::array<OpFacts, kOpCount> facts_{};
+  std::array<OpFacts, kMostOps> facts_{};
   unsigned argument_count_ = 0;
   std::vector<std::int16_t> plain_;    ///< by kind, height and argument
   std::vector<std::int16_t> applies_;  ///< by operator, form and height
@@ -138,8 +136,8 @@ class HandlerTable {
 /// Instructions of an operator for one row on a GPU, roughly; derived from its row of the table. A library function
 /// counts as 60.
 unsigned codeWeight(Op op, Precision precision, Math math);
-/// The same of all operators.
-using CodeWeights = std::array<std::uint32_t, kOpCount>;
+/// The same of all operators, by their numbers.
+using CodeWeights = std::array<std::uint32_t, kMostOps>;
 CodeWeights codeWeights(Precision precision, Math math);
 
 /// Whether an interpreter has one body for the operator instead of a handler for each form.

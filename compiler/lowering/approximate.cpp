@@ -8,6 +8,8 @@
 #include <llvm/IR/IntrinsicsNVPTX.h>
 #include <llvm/IR/IntrinsicsX86.h>
 
+#include "ir/ops.h"
+
 namespace srjit {
 namespace {
 

@@ -7,7 +7,7 @@
 #include <llvm/IR/Value.h>
 
 #include "compiler/lowering/operators.h"
-#include "ir/ops.h"
+#include "ir/op.h"
 
 namespace srjit {
 

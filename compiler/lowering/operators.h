@@ -6,7 +6,7 @@
 #include <llvm/IR/IRBuilder.h>
 
 #include "ir/numeric.h"
-#include "ir/ops.h"
+#include "ir/op.h"
 
 namespace srjit {
 

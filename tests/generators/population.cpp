@@ -5,6 +5,8 @@
 #include <limits>
 #include <utility>
 
+#include "ir/ops.h"
+
 namespace srjit {
 
 ExpressionGenerator::ExpressionGenerator(GeneratorOptions options)

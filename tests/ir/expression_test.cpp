@@ -7,6 +7,8 @@
 
 #include "ir/expression.h"
 
+#include "ir/ops.h"
+
 namespace srjit {
 namespace {
 

@@ -7,6 +7,8 @@
 // [example]
 #include "passes/pass.h"
 
+#include "ir/ops.h"
+
 namespace {
 
 using namespace srjit;

@@ -10,6 +10,7 @@
 
 #include "compiler/nvptx/options.h"
 #include "compiler/nvptx/toolkit.h"
+#include "ir/ops.h"
 #include "passes/pass.h"
 
 namespace srjit {
