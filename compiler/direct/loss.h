@@ -5,7 +5,7 @@
 
 #include "compiler/direct/code.h"
 #include "compiler/direct/value.h"
-#include "compiler/lowering/loss.h"
+#include "ir/loss_sums.h"
 
 namespace srjit::direct {
 

@@ -8,6 +8,9 @@
 
 namespace srjit {
 
+/// Threads of a warp, of every architecture.
+inline constexpr unsigned kWarpLanes = 32;
+
 /// Architectures whose machine instructions and cubins have one form.
 enum class IsaGeneration : std::uint8_t {
 #define SRJIT_GENERATION(id, parameters, descriptor, recent, reserved, flags, masks) id,

@@ -10,14 +10,14 @@ LAYERS = ["ir", "passes", "compiler", "runtime", "tools"]
 
 # Room: what it owns, and what it may include.
 ROOMS = {
-    "compiler/lowering": ("operators as LLVM IR, the tree of a loss, scopes of calls of LLVM", []),
+    "compiler/lowering": ("operators as LLVM IR, names of kernels, scopes of calls of LLVM", []),
     "compiler/target": ("the architectures of NVIDIA's GPUs", []),
     "compiler/nvptx": ("LLVM modules for GPUs, straight-line kernels, libdevice", ["compiler/target", "compiler/lowering"]),
     "compiler/interpreter": ("handlers, bytecode and the kernel of the GPU's interpreter",
                              ["compiler/target", "compiler/lowering", "compiler/nvptx"]),
     "compiler/host": ("machine code and programs for the processor", ["compiler/lowering"]),
     "compiler/sass": ("NVIDIA's machine instructions: table, encoder, verifier, listing, cubins", ["compiler/target"]),
-    "compiler/direct": ("the direct tier's emitter: select, schedule, allocate", ["compiler/target", "compiler/lowering", "compiler/sass"]),
+    "compiler/direct": ("the direct tier's emitter: select, schedule, allocate", ["compiler/target", "compiler/sass"]),
     "compiler/kernels": ("loadable images and their keys, the assembler, how expressions share kernels",
                          ["compiler/lowering", "compiler/nvptx", "compiler/interpreter"]),
     "runtime/platform": ("memory, clocks, processes", []),
@@ -25,7 +25,7 @@ ROOMS = {
                      ["compiler/target", "compiler/nvptx", "compiler/kernels", "runtime/platform"]),
     "runtime/cache": ("images of kernels in memory and on disk", ["compiler/kernels", "runtime/platform"]),
     "runtime/evaluation": ("what is evaluated: program, graphs, rows, losses; and the seam to a device",
-                           ["compiler/lowering", "compiler/kernels", "runtime/platform"]),
+                           ["compiler/kernels", "runtime/platform"]),
     "runtime/host": ("evaluation on the processor",
                      ["compiler/host", "compiler/kernels", "runtime/evaluation"]),
     "runtime/gpu": ("data, code and runs on a GPU",

@@ -116,7 +116,7 @@ TEST(HostJit, CodeOutlivesItsCompiler) {
   EXPECT_EQ(out, std::vector<double>(kRowQuantum, 3.0));
 }
 
-// The tree that compiler/lowering/loss.h promises, in the plainest code.
+// The tree that ir/loss_sums.h promises, in the plainest code.
 template <class T>
 T pairwise(std::vector<T> terms) {
   while (terms.size() > 1) {
