@@ -100,6 +100,12 @@ class CheckLayers(unittest.TestCase):
     def test_test_of_an_earlier_layer(self):
         self.assert_found({"tests/ir/ops.cpp": '#include "runtime/engine.h"\n'}, "to the right of tests of ir/")
 
+    def test_test_that_reaches_a_later_layer(self):
+        planted = {"tests/ir/ops.cpp": '#include "tests/generators/data.h"\n',
+                   "tests/generators/data.h": '#include "tests/generators/workload.h"\n',
+                   "tests/generators/workload.h": '#include "runtime/engine.h"\n'}
+        self.assert_found(planted, "tests/ir/ops.cpp:1:", '"runtime/engine.h"', "to the right of tests of ir/")
+
     def test_folder_name(self):
         self.assert_found({"ir/utils/a.h": ""}, "ir/utils:1:")
 
