@@ -40,7 +40,7 @@ std::span<const LossTermInfo> allLossTerms() noexcept;
 const LossInfo& infoOf(LossKind kind) noexcept;
 const LossTermInfo& infoOf(LossTerm term) noexcept;
 
-/// The term of one row for the prediction f and the target y, generic in the domain T (rows.h).
+/// The term of one row, before its weight, for the prediction f and the target y; generic in the domain T (rows.h).
 template <class T>
 T lossTerm(LossTerm term, [[maybe_unused]] const T& f, [[maybe_unused]] const T& y) {
   using namespace real;
@@ -54,7 +54,7 @@ T lossTerm(LossTerm term, [[maybe_unused]] const T& f, [[maybe_unused]] const T&
   __builtin_unreachable();
 }
 
-/// What `apply` gives for the formula of a kind, a function of `sum` and `mean` as losses.def has them.
+/// Calls `apply` with the formula of a kind, a function of `sum` and `mean` (losses.def), and returns what it gives.
 template <class Apply>
 auto withLossFormula(LossKind kind, [[maybe_unused]] double variance, const Apply& apply) {
   switch (kind) {

@@ -36,7 +36,7 @@ constexpr std::array kFunctions = {
 #undef SRJIT_FUNCTION
 };
 
-// Open-addressing hash table from names and texts to rows, made by the compiler. At most a quarter of it is full.
+// Open-addressing hash table from names and texts to rows, computed at compile time. At most a quarter of it is full.
 constexpr std::size_t kIndexSize = 512;
 constexpr std::uint8_t kEmpty = 0xff;
 static_assert(kOps.size() * 8 <= kIndexSize && kOps.size() < kEmpty && kEmpty < kMostOps);

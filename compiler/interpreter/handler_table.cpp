@@ -43,8 +43,8 @@ constexpr int kLibraryCall = 60;
 constexpr int kRoundedDivision = 20;
 constexpr unsigned kLongCode = 14;
 
-// A body of at most so many instructions a row is written out for all rows of a thread. Measured on an H200: with more,
-// the instructions for the loop and its rotation cost less than the registers of several rows do.
+// A body of at most so many instructions per row is written out for all rows of a thread. Measured on an H200: with
+// more, the instructions for the loop and its rotation cost less than the registers of several rows do.
 constexpr unsigned kWrittenOutCode = 32;
 
 Weight sum(std::initializer_list<Weight> operands, int own) {

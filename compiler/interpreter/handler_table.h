@@ -1,6 +1,6 @@
 // The interpreter's handlers: which exist, and how they are numbered. Bytecode and kernel are made from one table.
 //
-// The machine has a stack of `depth` registers a row, argument registers for library functions, columns and slots.
+// The machine has a stack of `depth` registers per row, argument registers for library functions, columns and slots.
 // A handler is specialised by the stack height before it, so that every register is known when the kernel is compiled.
 // Operators with short code have one handler for each form, i.e. for where each operand comes from. Operators whose
 // code is long (a library function, a correctly rounded division, ...) have one body each: tokens move the operands in,
@@ -52,7 +52,7 @@ struct InterpreterSpec {
   Math math = Math::kPrecise;
   std::vector<Op> ops;           ///< the operators it can run; the fewer, the smaller its code
   unsigned rows_per_thread = 8;  ///< 4, 8 or 16
-  unsigned depth = 5;            ///< stack registers a row, 3 to 16
+  unsigned depth = 5;            ///< stack registers per row, 3 to 16
 };
 
 /// How an operator gets operands from given sources: which are evaluated onto the stack, in which order, and for a
@@ -78,7 +78,7 @@ class HandlerTable {
   std::span<const Handler> handlers() const noexcept { return handlers_; }
   bool has(Op op) const noexcept { return facts_[static_cast<std::size_t>(op)].has; }
   bool isLong(Op op) const noexcept { return facts_[static_cast<std::size_t>(op)].is_long; }
-  /// Argument registers a row: the largest arity of a long operator.
+  /// Argument registers per row: the largest arity of a long operator.
   unsigned argumentCount() const noexcept { return argument_count_; }
 
   /// The number of a handler at a stack height, or -1 if there is none.

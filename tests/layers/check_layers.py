@@ -141,6 +141,21 @@ def check_tests(root):
                         yield f'{path.relative_to(root)}:{number}: "{reached}"{through} is to the right of tests of {layer}/'
 
 
+def check_table(root):
+    """Headers that the runtime's users include, and all that those include, do not read the operator table."""
+    for start in sorted((root / "runtime").glob("*.h")):
+        seen, waiting = set(), [start.relative_to(root).as_posix()]
+        while waiting:
+            name = waiting.pop()
+            if name in seen or not (root / name).is_file():
+                continue
+            seen.add(name)
+            if name == "ir/ops.def":
+                yield f"{start.relative_to(root)}:1: reads ir/ops.def through its includes: a header needs ir/op.h at most"
+                break
+            waiting += [other for _, quoted, other in includes_of(root / name) if quoted]
+
+
 def check(root, installed):
     """All violations under `root`, as text."""
     root = root.resolve()
@@ -161,7 +176,7 @@ def check(root, installed):
                 message = check_quoted(root, layer, name, path, installed) if quoted else check_library(layer, name)
                 if message:
                     found.append(f"{path.relative_to(root)}:{number}: {message}")
-    found += [*check_names(root), *check_tests(root)]
+    found += [*check_names(root), *check_tests(root), *check_table(root)]
     for path in sorted(installed):
         for number, quoted, name in includes_of(path):
             if not quoted and FOREIGN.match(name):

@@ -114,6 +114,10 @@ class CheckLayers(unittest.TestCase):
                  "tests/generators/workload.h": '#include "runtime/engine.h"\n'}
         self.assert_found(files, "tests/ir/ops.cpp:1:", '"runtime/engine.h"', "to the right of tests of ir/")
 
+    def test_header_that_reads_the_operator_table(self):
+        files = {"ir/table.h": '#include "ir/ops.def"\n', "ir/ops.def": "", "runtime/parts.h": '#include "ir/table.h"\n'}
+        self.assert_found(files, "runtime/parts.h:1:", "reads ir/ops.def")
+
     def test_folder_name(self):
         self.assert_found({"ir/utils/a.h": ""}, "ir/utils:1:")
 

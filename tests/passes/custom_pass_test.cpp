@@ -5,9 +5,8 @@
 #include <gtest/gtest.h>
 
 // [example]
-#include "passes/pass.h"
-
 #include "ir/ops.h"
+#include "passes/pass.h"
 
 namespace {
 
