@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "ir/mix.h"
+#include "ir/ops.h"
 
 namespace srjit {
 

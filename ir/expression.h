@@ -28,7 +28,7 @@
 #include <vector>
 
 #include "ir/error.h"
-#include "ir/ops.h"
+#include "ir/op.h"
 
 namespace srjit {
 
@@ -37,13 +37,13 @@ struct Token {
   enum class Kind : std::uint8_t { kConstant, kVariable, kParameter, kOp };
 
   Kind kind = Kind::kConstant;
-  Op op = Op::kAdd;         ///< kOp only
+  Op op{};                  ///< kOp only
   std::uint32_t index = 0;  ///< kVariable and kParameter only
   double value = 0;         ///< kConstant only
 
-  static Token constant(double value) { return {Kind::kConstant, Op::kAdd, 0, value}; }
-  static Token variable(std::uint32_t index) { return {Kind::kVariable, Op::kAdd, index, 0}; }
-  static Token parameter(std::uint32_t index) { return {Kind::kParameter, Op::kAdd, index, 0}; }
+  static Token constant(double value) { return {Kind::kConstant, Op{}, 0, value}; }
+  static Token variable(std::uint32_t index) { return {Kind::kVariable, Op{}, index, 0}; }
+  static Token parameter(std::uint32_t index) { return {Kind::kParameter, Op{}, index, 0}; }
   static Token operation(Op op) { return {Kind::kOp, op, 0, 0}; }
 
   int arity() const noexcept { return kind == Kind::kOp ? arityOf(op) : 0; }

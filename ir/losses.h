@@ -40,7 +40,7 @@ std::span<const LossTermInfo> allLossTerms() noexcept;
 const LossInfo& infoOf(LossKind kind) noexcept;
 const LossTermInfo& infoOf(LossTerm term) noexcept;
 
-/// The term of one row for the prediction f and the target y, generic in the domain T (rows.h).
+/// The term of one row, before its weight, for the prediction f and the target y; generic in the domain T (rows.h).
 template <class T>
 T lossTerm(LossTerm term, [[maybe_unused]] const T& f, [[maybe_unused]] const T& y) {
   using namespace real;
@@ -51,10 +51,10 @@ T lossTerm(LossTerm term, [[maybe_unused]] const T& f, [[maybe_unused]] const T&
     return value;
 #include "ir/losses.def"
   }
-  return d;
+  __builtin_unreachable();
 }
 
-/// What `apply` gives for the formula of a kind, a function of `sum` and `mean` as losses.def has them.
+/// Calls `apply` with the formula of a kind, a function of `sum` and `mean` (losses.def), and returns what it gives.
 template <class Apply>
 auto withLossFormula(LossKind kind, [[maybe_unused]] double variance, const Apply& apply) {
   switch (kind) {
@@ -63,7 +63,7 @@ auto withLossFormula(LossKind kind, [[maybe_unused]] double variance, const Appl
     return apply([=]([[maybe_unused]] double sum, [[maybe_unused]] double mean) { return value; });
 #include "ir/losses.def"
   }
-  return apply([](double sum, double) { return sum; });
+  __builtin_unreachable();
 }
 
 }  // namespace srjit

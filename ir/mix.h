@@ -1,5 +1,5 @@
-// Hashes of small numbers, and the random sequence they come from: SplitMix64 (G. Steele, D. Lea, C. Flood, "Fast
-// Splittable Pseudorandom Number Generators", OOPSLA 2014). The same on every machine.
+// Hashes of small numbers, and the sequence of random numbers whose step they are: SplitMix64 (G. Steele, D. Lea, C.
+// Flood, "Fast Splittable Pseudorandom Number Generators", OOPSLA 2014). The same on every machine.
 #pragma once
 
 #include <cstdint>

@@ -8,6 +8,8 @@ namespace srjit {
 
 /// The type every kernel computes in.
 enum class Precision { kF32, kF64 };
+/// All, in the order of the enumerators.
+inline constexpr Precision kPrecisions[] = {Precision::kF32, Precision::kF64};
 
 /// How faithfully a kernel follows the expression as written (docs/accuracy.md).
 enum class Math {
@@ -15,10 +17,11 @@ enum class Math {
   kPrecise,  ///< fused multiply-add; correctly rounded / and sqrt; library functions
   kFast,     ///< approximate instructions and value-changing rewrites; f32 only, in f64 as precise
 };
+/// All, in the order of the enumerators.
+inline constexpr Math kMathModes[] = {Math::kStrict, Math::kPrecise, Math::kFast};
 
-/// What `body` gives for a zero of the precision's type: withZeroOf(precision, [&](auto zero) { ... decltype(zero) ...
-/// }). Whatever depends on a precision is decided here or by another `switch` without a default, so that the compiler
-/// names what a third one lacks.
+/// Calls `body` with a zero of the precision's type, and returns what it gives. Code that depends on a precision calls
+/// this or has a `switch` without a default, so that the compiler names each place that lacks a new precision.
 template <class Body>
 constexpr decltype(auto) withZeroOf(Precision precision, Body&& body) {
   switch (precision) {
@@ -42,9 +45,19 @@ struct NumberTypeOf<Precision::kF64> {
   using Type = double;
 };
 
-/// The precision of a type of numbers.
-template <std::floating_point T>
-inline constexpr Precision kPrecisionOf = std::same_as<T, float> ? Precision::kF32 : Precision::kF64;
+/// The precision whose numbers have the type T. Another type than theirs does not compile.
+template <class T>
+struct PrecisionOf;
+template <>
+struct PrecisionOf<float> {
+  static constexpr Precision kValue = Precision::kF32;
+};
+template <>
+struct PrecisionOf<double> {
+  static constexpr Precision kValue = Precision::kF64;
+};
+template <class T>
+inline constexpr Precision kPrecisionOf = PrecisionOf<T>::kValue;
 
 constexpr int bytesOf(Precision precision) {
   return withZeroOf(precision, [](auto zero) { return static_cast<int>(sizeof zero); });
@@ -69,7 +82,15 @@ constexpr bool isApproximate(Math math, Precision precision) {
   __builtin_unreachable();
 }
 constexpr const char* nameOf(Math math) {
-  return math == Math::kStrict ? "strict" : math == Math::kPrecise ? "precise" : "fast";
+  switch (math) {
+    case Math::kStrict:
+      return "strict";
+    case Math::kPrecise:
+      return "precise";
+    case Math::kFast:
+      return "fast";
+  }
+  __builtin_unreachable();
 }
 
 /// What "the same bits" means: any NaN equals any NaN; 0 and -0 differ.

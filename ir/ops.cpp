@@ -3,15 +3,31 @@
 #include <algorithm>
 #include <array>
 
-namespace srjit {
-namespace {
+#include "ir/mix.h"
 
-constexpr std::array kOps = {
-#define SRJIT_OP(id, name, text, arity, props, value, dx, dy, dz, doc) \
-  OpInfo{name, text, arity, static_cast<std::uint8_t>(props), #value, doc},
+namespace srjit {
+
+constexpr std::uint8_t kArities[] = {
+#define SRJIT_OP(id, name, text, arity, ...) arity,
 #include "ir/ops.def"
 #undef SRJIT_OP
 };
+constexpr std::uint64_t kNameHashes[] = {
+#define SRJIT_OP(id, name, ...) hashOf(name),
+#include "ir/ops.def"
+#undef SRJIT_OP
+};
+
+namespace {
+
+constexpr auto kOps = [] {
+  using enum OpProps;
+  return std::array{
+#define SRJIT_OP(id, name, text, arity, props, value, dx, dy, dz, doc) OpInfo{name, text, arity, props, #value, doc},
+#include "ir/ops.def"
+#undef SRJIT_OP
+  };
+}();
 
 constexpr std::array kFunctions = {
 #define SRJIT_FUNCTION(id, arity, libdevice, libmvec, ulp_device32, ulp_device64, ulp_host, fast_error) \
@@ -20,10 +36,10 @@ constexpr std::array kFunctions = {
 #undef SRJIT_FUNCTION
 };
 
-// Open-addressing hash table from names and texts to rows, made by the compiler. At most a quarter of it is full.
+// Open-addressing hash table from names and texts to rows, computed at compile time. At most a quarter of it is full.
 constexpr std::size_t kIndexSize = 512;
 constexpr std::uint8_t kEmpty = 0xff;
-static_assert(kOps.size() * 8 <= kIndexSize && kOps.size() < kEmpty);
+static_assert(kOps.size() * 8 <= kIndexSize && kOps.size() < kEmpty && kEmpty < kMostOps);
 
 constexpr auto kIndex = [] {
   std::array<std::uint8_t, kIndexSize> index{};
@@ -39,7 +55,8 @@ constexpr auto kIndex = [] {
 }();
 
 constexpr bool hasOneFamily(const OpInfo& op) noexcept {
-  const int family = op.props & (kArithmetic | kCommon | kRare);
+  using enum OpProps;
+  const OpProps family = op.props & (kArithmetic | kCommon | kRare);
   return family == kArithmetic || family == kCommon || family == kRare;
 }
 static_assert(std::ranges::all_of(kOps, hasOneFamily), "a row of ops.def names no family, or several");

@@ -7,26 +7,27 @@
 #include <span>
 #include <string_view>
 
-#include "ir/mix.h"
 #include "ir/numeric.h"
+#include "ir/op.h"
 
 namespace srjit {
 
-/// An operator of the table. The order is that of the table.
+/// In the order of the table.
 enum class Op : std::uint8_t {
 #define SRJIT_OP(id, ...) k##id,
 #include "ir/ops.def"
 #undef SRJIT_OP
 };
 
-/// An elementary function that rows of the table may call.
+/// In the order of the table.
 enum class Function : std::uint8_t {
 #define SRJIT_FUNCTION(id, ...) k_##id,
 #include "ir/functions.def"
 #undef SRJIT_FUNCTION
 };
 
-enum OpProps : std::uint8_t {
+/// A set of properties of an operator.
+enum class OpProps : std::uint8_t {
   kInfix = 1,        ///< infix writes a sign instead of a call
   kCommutative = 2,  ///< the first two operands may be exchanged, bit for bit (any NaN equals any NaN)
   kSteps = 4,        ///< the value jumps somewhere, so a small error of an operand may give a large one
@@ -35,15 +36,24 @@ enum OpProps : std::uint8_t {
   kCommon = 16,     ///< what the usual systems have besides, and what the simplifier makes of it
   kRare = 32,       ///< any other
 };
+constexpr OpProps operator|(OpProps a, OpProps b) noexcept {
+  return static_cast<OpProps>(static_cast<unsigned>(a) | static_cast<unsigned>(b));
+}
+constexpr OpProps operator&(OpProps a, OpProps b) noexcept {
+  return static_cast<OpProps>(static_cast<unsigned>(a) & static_cast<unsigned>(b));
+}
 
 /// One row of ops.def without its value.
 struct OpInfo {
   std::string_view name;
   std::string_view text;
   int arity;
-  std::uint8_t props;
+  OpProps props;
   std::string_view value;  ///< the row's value as written in the table, for documentation
   std::string_view doc;
+
+  /// Whether it has all of these.
+  constexpr bool has(OpProps wanted) const noexcept { return (props & wanted) == wanted; }
 };
 
 /// One row of functions.def.
@@ -57,7 +67,11 @@ struct FunctionInfo {
   double ulp_host;
 };
 
-inline constexpr int kMaxArity = 3;
+inline constexpr std::size_t kOpCount = 0
+#define SRJIT_OP(...) +1
+#include "ir/ops.def"
+#undef SRJIT_OP
+    ;
 
 /// All rows, indexed by the enumerator.
 std::span<const OpInfo> allOps() noexcept;
@@ -76,21 +90,6 @@ inline double deviceUlpsOf(const FunctionInfo& function, Precision precision) no
   }
   __builtin_unreachable();
 }
-inline constexpr std::uint8_t kArities[] = {
-#define SRJIT_OP(id, name, text, arity, ...) arity,
-#include "ir/ops.def"
-#undef SRJIT_OP
-};
-inline constexpr std::size_t kOpCount = sizeof kArities;
-/// Hashes of the names. What depends on an operator's identity uses these rather than its number, so that a new row
-/// changes nothing about expressions without it.
-inline constexpr std::uint64_t kNameHashes[] = {
-#define SRJIT_OP(id, name, ...) hashOf(name),
-#include "ir/ops.def"
-#undef SRJIT_OP
-};
-inline std::uint64_t nameHashOf(Op op) noexcept { return kNameHashes[static_cast<std::size_t>(op)]; }
-inline int arityOf(Op op) noexcept { return kArities[static_cast<std::size_t>(op)]; }
 
 /// The operator with this name or text, as postfix and prefix spell it; none if unknown. Constant time.
 std::optional<Op> findOp(std::string_view name_or_text) noexcept;

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "ir/lexer.h"
+#include "ir/ops.h"
 #include "ir/parsers.h"
 #include "ir/words.h"
 

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "ir/lexer.h"
+#include "ir/ops.h"
 #include "ir/parsers.h"
 #include "ir/quoted_name.h"
 #include "ir/words.h"

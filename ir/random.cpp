@@ -24,7 +24,7 @@ int Random::between(int min, int max) noexcept {
 double Random::unit() noexcept { return static_cast<double>(next() >> 11) * 0x1p-53; }
 
 double Random::magnitude(int min, int max) noexcept {
-  // One draw a statement: the order in which arguments are evaluated differs between compilers.
+  // One draw per statement: the order in which arguments are evaluated differs between compilers.
   const int exponent = between(min, max);
   const double significand = between(1.0, 2.0);
   return std::ldexp(chance(0.5) ? significand : -significand, exponent);

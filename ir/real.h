@@ -1,4 +1,4 @@
-// The domain of IEEE numbers on the host, float or double, ISO C++ only: the oracle of every other domain.
+// The domain of IEEE numbers on the host, float or double, ISO C++ only: the reference for every other domain.
 #pragma once
 
 #include <cmath>

@@ -20,7 +20,7 @@ T applyRow(Op op, const T& x, [[maybe_unused]] const T& y, [[maybe_unused]] cons
 #include "ir/ops.def"
 #undef SRJIT_OP
   }
-  return x;
+  __builtin_unreachable();
 }
 
 /// The partial derivative of `op` with respect to operand 0, 1 or 2, where r is the value at x, y, z.
@@ -34,7 +34,7 @@ T derivativeRow(Op op, int operand, const T& x, const T& y, [[maybe_unused]] con
 #include "ir/ops.def"
 #undef SRJIT_OP
   }
-  return r;
+  __builtin_unreachable();
 }
 
 }  // namespace srjit

@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "ir/lexer.h"
+#include "ir/ops.h"
 #include "ir/quoted_name.h"
 
 namespace srjit::text {

@@ -11,6 +11,7 @@
 #include <fmt/format.h>
 
 #include "ir/mix.h"
+#include "ir/ops.h"
 
 namespace srjit {
 namespace {
@@ -22,17 +23,20 @@ constexpr std::uint64_t kVariableSeed = mix(2);
 constexpr std::uint64_t kParameterSeed = mix(3);
 constexpr std::uint64_t kOpSeed = mix(4);
 
-constexpr auto kOpShapes = [] {
-  std::array<std::uint64_t, kOpCount> shapes{};
-  for (std::size_t op = 0; op < kOpCount; ++op) shapes[op] = combine(kOpSeed, kNameHashes[op]);
-  return shapes;
-}();
-
-constexpr bool kCommutes[] = {
-#define SRJIT_OP(id, name, text, arity, props, ...) ((props) & kCommutative) != 0,
+constexpr std::uint64_t kOpShapes[] = {
+#define SRJIT_OP(id, name, ...) combine(kOpSeed, hashOf(name)),
 #include "ir/ops.def"
 #undef SRJIT_OP
 };
+
+constexpr auto kCommutes = [] {
+  using enum OpProps;
+  return std::array{
+#define SRJIT_OP(id, name, text, arity, props, ...) ((props) & kCommutative) == kCommutative,
+#include "ir/ops.def"
+#undef SRJIT_OP
+  };
+}();
 
 // Shapes of leaves are small numbers and those of operators are large, so that commutative operators read x0, x1, p0, a
 // literal, then terms.

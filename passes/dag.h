@@ -18,7 +18,7 @@ using NodeId = std::uint32_t;
 /// One node. Operands are earlier nodes, so ascending ids are a topological order.
 struct Node {
   Token::Kind kind = Token::Kind::kConstant;
-  Op op = Op::kAdd;                          ///< kOp only
+  Op op{};                                   ///< kOp only
   std::uint32_t index = 0;                   ///< kVariable: column; kParameter: index into Dag::parameters()
   double value = 0;                          ///< kConstant only; rounded to the Dag's precision
   std::array<NodeId, kMaxArity> operands{};  ///< kOp only; the first arityOf(op) count, the others are 0

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "ir/ops.h"
 #include "passes/pass.h"
 #include "passes/working_dag.h"
 

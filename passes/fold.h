@@ -4,7 +4,7 @@
 #include <span>
 
 #include "ir/numeric.h"
-#include "ir/ops.h"
+#include "ir/op.h"
 #include "passes/dag.h"
 
 namespace srjit {

@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 
 #include "ir/lexer.h"
+#include "ir/ops.h"
 #include "passes/node_numbers.h"
 #include "passes/working_dag.h"
 

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "ir/ops.h"
 #include "ir/text.h"
 #include "passes/fold.h"
 
@@ -83,7 +84,7 @@ struct CompiledRule {
         next = starts[next - 1];
       }
       if (tokens[i].kind != Token::Kind::kOp) continue;
-      node.commutative = (infoOf(tokens[i].op).props & kCommutative) != 0;
+      node.commutative = infoOf(tokens[i].op).has(OpProps::kCommutative);
       if (node.commutative) ++commutative;
     }
     if (extent == kExactRules && !isApproximate(source)) extent = kFixedRules;

@@ -65,8 +65,8 @@ std::string jsonTable() {
     rows.push_back({{"name", info.name},
                     {"text", info.text},
                     {"arity", info.arity},
-                    {"infix", (info.props & kInfix) != 0},
-                    {"commutative", (info.props & kCommutative) != 0},
+                    {"infix", info.has(OpProps::kInfix)},
+                    {"commutative", info.has(OpProps::kCommutative)},
                     {"value", valueText(info)},
                     {"doc", info.doc}});
   }

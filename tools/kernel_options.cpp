@@ -90,7 +90,7 @@ void addDeviceOptions(CLI::App& app, KernelOptions& options) {
       "predictions, a fused loss, or the interpreter for the operators of the expressions");
   const auto known = [](const std::string& arch) {
     std::string names;
-    for (const std::string_view name : deviceArchitectures()) {
+    for (const std::string_view name : ptxArchitectures()) {
       if (name == arch) return std::string();
       names += (names.empty() ? "" : ", ") + std::string(name);
     }

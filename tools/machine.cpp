@@ -16,6 +16,7 @@
 #include "compiler/nvptx/toolkit.h"
 #include "compiler/target/architecture.h"
 #include "ir/lexer.h"
+#include "ir/ops.h"
 #include "runtime/cache/kernels.h"
 #include "runtime/cuda/context.h"
 #include "runtime/gpu/direct.h"
@@ -94,7 +95,7 @@ std::string deviceText(const DeviceLimits& device) {
   std::string text = fmt::format("{}, compute capability {}.{}, {} multiprocessors, {:.1f} GiB", device.name,
                                  device.capability / 10, device.capability % 10, device.multiprocessors,
                                  static_cast<double>(device.memory_bytes) / (1u << 30));
-  if (device.arch.empty()) return text + fmt::format("; kernels need {} or later", deviceArchitectures().front());
+  if (device.arch.empty()) return text + fmt::format("; kernels need {} or later", ptxArchitectures().front());
   if (!device.has_pools) return text + "; it lacks stream-ordered memory pools";
   const std::string assembler(assemblerName());
   return text + fmt::format("; {} kernels assembled by {}{}", device.arch,
@@ -130,8 +131,8 @@ Finding directTier(const DeviceLimits& device) {
   const std::string identity = llvmImageMaker()->identity();
   std::string text = fmt::format("instructions of sm_{}", device.capability);
   bool usable = true;
-  for (const Precision precision : {Precision::kF32, Precision::kF64}) {
-    for (const Math math : {Math::kStrict, Math::kPrecise, Math::kFast}) {
+  for (const Precision precision : kPrecisions) {
+    for (const Math math : kMathModes) {
       const DirectProof::Standing standing = DirectProof::standing(*cache, device, precision, math, identity);
       text += fmt::format("; {} {}: {}", nameOf(precision), nameOf(math), standing.text);
       usable = usable && !standing.refuted;
@@ -173,8 +174,8 @@ std::vector<Finding> inspectMachine() {
       {"LLVM", true, LLVM_VERSION_STRING, ""},
       outcome("host code", tryHostCode(), "compiles", "run, loss, asm"),
       library("libmvec", "libmvec.so.1", "fast exp, log, sin and others on the host; libm is used instead"),
-      outcome("PTX", tryPtx(Op::kAdd),
-              fmt::format("{} to {}", deviceArchitectures().front(), deviceArchitectures().back()), "llvm, ptx"),
+      outcome("PTX", tryPtx(Op::kAdd), fmt::format("{} to {}", ptxArchitectures().front(), ptxArchitectures().back()),
+              "llvm, ptx"),
       piece("libdevice", toolkit.libdevice, "GPU kernels with functions such as sin and exp"),
       outcome("PTX of functions", tryPtx(Op::kAtan2), "made with libdevice",
               "GPU kernels with functions such as sin and exp"),

@@ -76,10 +76,10 @@ ExitStatus batchStatus(const std::vector<SourceLine>& list, const ExpressionOpti
 
 void addNumericOptions(CLI::App& app, Math& math, Precision& precision) {
   std::vector<std::pair<std::string, Math>> modes;
-  for (const Math mode : {Math::kStrict, Math::kPrecise, Math::kFast}) modes.emplace_back(nameOf(mode), mode);
+  for (const Math mode : kMathModes) modes.emplace_back(nameOf(mode), mode);
   addChoice(app, "--math", math, modes, "how faithfully kernels follow the expressions: docs/accuracy.md");
   std::vector<std::pair<std::string, Precision>> types;
-  for (const Precision type : {Precision::kF32, Precision::kF64}) types.emplace_back(nameOf(type), type);
+  for (const Precision type : kPrecisions) types.emplace_back(nameOf(type), type);
   addChoice(app, "--precision", precision, types, "the type that kernels compute in");
 }
 

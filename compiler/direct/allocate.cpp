@@ -49,10 +49,10 @@ struct FormKinds {
   }
 };
 
-FormRow rowOf(sass::Form form, const FormKinds& kinds, unsigned architecture) {
+OpcodeRow rowOf(sass::Form form, const FormKinds& kinds, unsigned architecture) {
   const auto byte = [](unsigned number) { return static_cast<std::uint8_t>(number); };
-  FormRow row{};
-  row.facts = factsOf(formOf(form));
+  OpcodeRow row{};
+  row.facts = factsOf(opcodeOf(form));
   row.facts.timing = sass::timingOf(form, architecture);
   row.encoding = sass::encodingOf(form);
   for (std::size_t kind = 0; kind < kinds.representatives.size(); ++kind) {
@@ -77,19 +77,19 @@ FormRow rowOf(sass::Form form, const FormKinds& kinds, unsigned architecture) {
   return row;
 }
 
-FormTable tableFor(const FormKinds& kinds, unsigned architecture) {
-  FormTable table{};
+OpcodeTable tableFor(const FormKinds& kinds, unsigned architecture) {
+  OpcodeTable table{};
   const auto last = std::ranges::transform(kInstructions, table.begin(), [&](sass::Form form) {
                       return rowOf(form, kinds, architecture);
                     }).out;
-  std::ranges::transform(kFormPairs, last, [&](const FormPair& pair) {
-    FormRow row = rowOf(pair.lower, kinds, architecture);
+  std::ranges::transform(kOpcodePairs, last, [&](const OpcodePair& pair) {
+    OpcodeRow row = rowOf(pair.lower, kinds, architecture);
     row.upper = &sass::encodingOf(pair.upper);
     row.is_rare = 1;
     return row;
   });
   for (std::size_t f = 0; f < table.size(); ++f) {
-    const FormFacts& facts = kFormFacts[f];
+    const OpcodeFacts& facts = kOpcodeFacts[f];
     table[f].facts.results = facts.results;
     table[f].facts.sources = facts.sources;
     for (std::size_t i = 0; i < 3; ++i) {
@@ -108,21 +108,21 @@ constexpr std::uint64_t kIdle = sass::bitsOf({.stall = 0});
 constexpr std::uint64_t kBarrierBits =
     std::uint64_t{7} << (sass::kWriteBarrierAt - 64) | std::uint64_t{7} << (sass::kReadBarrierAt - 64);
 
-bool isVariable(const FormFacts& facts) { return facts.timing == Timing::kVariable; }
-bool isBranch(const FormFacts& facts) { return facts.pipe == Pipe::kControl; }
-bool isStore(Opcode form) { return form == Opcode::kStg || form == Opcode::kStg64; }
+bool isVariable(const OpcodeFacts& facts) { return facts.timing == Timing::kVariable; }
+bool isBranch(const OpcodeFacts& facts) { return facts.pipe == Pipe::kControl; }
+bool isStore(Opcode opcode) { return opcode == Opcode::kStg || opcode == Opcode::kStg64; }
 unsigned upperOf(unsigned place) { return place == sass::kZero ? place : place + 1; }
 
 }  // namespace
 
 Allocator::Allocator(unsigned architecture) : architecture_(architecture) {
-  static const std::vector<std::pair<unsigned, FormTable>> kTables = [] {
-    std::vector<std::pair<unsigned, FormTable>> tables;
+  static const std::vector<std::pair<unsigned, OpcodeTable>> kTables = [] {
+    std::vector<std::pair<unsigned, OpcodeTable>> tables;
     const FormKinds kinds;
     for (const unsigned each : directArchitectures()) tables.emplace_back(each, tableFor(kinds, each));
     return tables;
   }();
-  forms_ = &std::ranges::find(kTables, architecture, &std::pair<unsigned, FormTable>::first)->second;
+  table_ = &std::ranges::find(kTables, architecture, &std::pair<unsigned, OpcodeTable>::first)->second;
 }
 
 void Allocator::begin(const Code& code, const RegisterFile& file) {
@@ -172,36 +172,36 @@ void Allocator::setBranchOffsets() const {
 }
 
 bool Allocator::place(std::uint32_t at, const Operation& operation) {
-  const FormRow& form = (*forms_)[static_cast<std::size_t>(operation.form)];
-  const bool is_rare = (form.is_rare | static_cast<unsigned>(operation.synchronized)) != 0;
-  return is_rare ? placeRare(at, operation, form) : placeInstruction(operation, form, false);
+  const OpcodeRow& row = (*table_)[static_cast<std::size_t>(operation.opcode)];
+  const bool is_rare = (row.is_rare | static_cast<unsigned>(operation.synchronized)) != 0;
+  return is_rare ? placeRare(at, operation, row) : placeInstruction(operation, row, false);
 }
 
-bool Allocator::placeRare(std::uint32_t at, const Operation& operation, const FormRow& form) {
-  if (!placeInstruction(operation, form, operation.synchronized)) return false;
+bool Allocator::placeRare(std::uint32_t at, const Operation& operation, const OpcodeRow& row) {
+  if (!placeInstruction(operation, row, operation.synchronized)) return false;
   markControl(at, operation);
-  if (form.upper != nullptr) emitUpper(operation, form);
+  if (row.upper != nullptr) emitUpper(operation, row);
   return true;
 }
 
-bool Allocator::placeInstruction(const Operation& operation, const FormRow& form, bool is_synchronized) {
+bool Allocator::placeInstruction(const Operation& operation, const OpcodeRow& row, bool is_synchronized) {
   Issue issue{
-      .form = form,
+      .row = row,
       .now = issued_ + spacing_,
-      .word = form.encoding.begin(operation.negated, operation.magnitude, operation.modifier, operation.immediate)};
+      .word = row.encoding.begin(operation.negated, operation.magnitude, operation.modifier, operation.immediate)};
   issue.word.high |= kIdle;
   spacing_ = 1;
   if (is_synchronized) {
     waitFor(busy_, issue);
     issue.now = std::max(issue.now, finished_);
   }
-  if (operation.guard != kAlways) sass::putGuard(issue.word, readPredicate(operation.guard, form.guard, issue));
+  if (operation.guard != kAlways) sass::putGuard(issue.word, readPredicate(operation.guard, row.guard, issue));
   if (operation.condition != kAlways) {
-    form.encoding.putCondition(issue.word, readPredicate(operation.condition, form.condition, issue));
+    row.encoding.putCondition(issue.word, readPredicate(operation.condition, row.condition, issue));
   }
   readSources(operation, issue);
   if (!writeRegisters(operation, issue) || !writePredicate(operation, issue)) return false;
-  isVariable(form.facts) ? signal(operation, issue) : finish(operation, issue);
+  isVariable(row.facts) ? signal(operation, issue) : finish(operation, issue);
   emit(issue);
   return true;
 }
@@ -245,12 +245,12 @@ void Allocator::readSource(const Operation& operation, std::size_t i, Issue& iss
   const std::int32_t if_last = --source.reads >> 31;
   const std::uint32_t place = source.place;
   const Written& written = registers_[place];
-  const RegisterSet registers = RegisterSet{issue.form.source_masks[i]} << place % kMostRegisters;
-  issue.form.encoding.putSource(issue.word, i, place);
-  issue.now = std::max(issue.now, written.at + issue.form.value[written.kind]);
+  const RegisterSet registers = RegisterSet{issue.row.source_masks[i]} << place % kMostRegisters;
+  issue.row.encoding.putSource(issue.word, i, place);
+  issue.now = std::max(issue.now, written.at + issue.row.value[written.kind]);
   issue.sources |= registers;
   issue.freed |= registers & static_cast<RegisterSet>(std::int64_t{if_last});
-  live_ -= issue.form.facts.sources[i] & if_last;
+  live_ -= issue.row.facts.sources[i] & if_last;
 }
 
 // The third source is rare enough for a branch; whether there is a second one is hard to predict.
@@ -265,7 +265,7 @@ void Allocator::readSources(const Operation& operation, Issue& issue) {
   free_ |= issue.freed;
 }
 
-unsigned Allocator::readPredicate(PredicateId predicate, const FormRow::Delays& delays, Issue& issue) {
+unsigned Allocator::readPredicate(PredicateId predicate, const OpcodeRow::Delays& delays, Issue& issue) {
   Code::Operand& truth = truths_[predicate / 2];
   const std::int32_t if_last = --truth.reads >> 31;
   free_predicates_ |= (1U << truth.place) & static_cast<unsigned>(if_last);
@@ -311,19 +311,19 @@ unsigned Allocator::take(ValueId value, unsigned width) {
 }
 
 bool Allocator::writeRegisters(const Operation& operation, Issue& issue) {
-  const FormRow& form = issue.form;
-  const unsigned width = form.facts.results;
+  const OpcodeRow& row = issue.row;
+  const unsigned width = row.facts.results;
   if (width == 0 || operation.destination == kRz) return true;
   const bool is_value = operation.destination >= kFirstValue;
   const unsigned first = is_value ? take(operation.destination, width) : operation.destination;
   if (first == kRz) return false;
-  form.encoding.putDestination(issue.word, first);
+  row.encoding.putDestination(issue.word, first);
   const RegisterSet results = registerSet(first, width);
   issue.results = results;
   if ((results & (to_write_ | to_read_)) != 0) waitFor(barriersOf(results, results), issue);
-  const Cycle read_delay = (results & just_read_) != 0 ? form.read_delay : 0;
+  const Cycle read_delay = (results & just_read_) != 0 ? row.read_delay : 0;
   issue.now = std::max(issue.now, issued_ + read_delay);
-  const auto& overwrite = operation.guard == kAlways ? form.overwrite : form.guarded_overwrite;
+  const auto& overwrite = operation.guard == kAlways ? row.overwrite : row.guarded_overwrite;
   for (unsigned r = first; r < first + width; ++r) {
     issue.now = std::max(issue.now, registers_[r].at + overwrite[registers_[r].kind]);
   }
@@ -341,9 +341,9 @@ bool Allocator::writePredicate(const Operation& operation, Issue& issue) {
     ++live_truths_;
   }
   issue.predicate = truth.place;
-  issue.form.encoding.putPredicate(issue.word, truth.place);
+  issue.row.encoding.putPredicate(issue.word, truth.place);
   const Written& written = predicates_[truth.place];
-  issue.now = std::max(issue.now, written.at + issue.form.overwrite[written.kind]);
+  issue.now = std::max(issue.now, written.at + issue.row.overwrite[written.kind]);
   return true;
 }
 
@@ -372,24 +372,24 @@ void Allocator::signal(const Operation& operation, Issue& issue) {
     to_write_ |= kAnyTruth;
   }
   just_read_ = 0;
-  const unsigned at = isStore(operation.form) ? sass::kReadBarrierAt : sass::kWriteBarrierAt;
+  const unsigned at = isStore(operation.opcode) ? sass::kReadBarrierAt : sass::kWriteBarrierAt;
   issue.word.high ^= std::uint64_t{number ^ sass::kNoBarrier} << (at - 64);
 }
 
 // Results come after so many cycles.
 void Allocator::finish(const Operation& operation, const Issue& issue) {
-  const FormFacts& facts = issue.form.facts;
+  const OpcodeFacts& facts = issue.row.facts;
   just_read_ = issue.sources;
-  const Written written{issue.now, issue.form.kind};
+  const Written written{issue.now, issue.row.kind};
   Cycle latency = facts.latency;
   if (issue.results != 0) {
     const auto first = static_cast<std::size_t>(std::countr_zero(issue.results));
     registers_[first] = written;
     if (facts.results == 2) registers_[first + 1] = written;
-    latency = issue.form.settling;
+    latency = issue.row.settling;
   } else if (operation.predicate != kAlways) {
     predicates_[issue.predicate] = written;
-    latency = issue.form.truth_settling;
+    latency = issue.row.truth_settling;
   }
   finished_ = std::max(finished_, issue.now + latency);
 }
@@ -409,10 +409,10 @@ void Allocator::emit(const Issue& issue) {
 }
 
 // The second of two instructions, a cycle after the first. Results are there, and barriers set, that much later.
-void Allocator::emitUpper(const Operation& operation, const FormRow& form) {
-  const sass::Encoding& encoding = *form.upper;
+void Allocator::emitUpper(const Operation& operation, const OpcodeRow& row) {
+  const sass::Encoding& encoding = *row.upper;
   const std::uint64_t barriers = words_->back().high & kBarrierBits;
-  Issue issue{.form = form,
+  Issue issue{.row = row,
               .now = issued_ + 1,
               .word = encoding.begin(operation.negated, operation.magnitude, operation.modifier, operation.immediate)};
   issue.word.high |= barriers;
@@ -426,11 +426,11 @@ void Allocator::emitUpper(const Operation& operation, const FormRow& form) {
   };
   if (operation.guard != kAlways) sass::putGuard(issue.word, numberOf(operation.guard));
   if (operation.condition != kAlways) encoding.putCondition(issue.word, numberOf(operation.condition));
-  if (isVariable(form.facts)) {
+  if (isVariable(row.facts)) {
     barriers_[barriers >> (sass::kWriteBarrierAt - 64) & 7].set = issue.now;
   } else {
     registers_[first].at = registers_[first + 1].at = issue.now;
-    finished_ = std::max(finished_, issue.now + form.settling);
+    finished_ = std::max(finished_, issue.now + row.settling);
   }
   emit(issue);
 }
@@ -439,12 +439,12 @@ void Allocator::emitUpper(const Operation& operation, const FormRow& form) {
 void Allocator::markControl(std::uint32_t at, const Operation& operation) {
   const auto position = static_cast<std::uint32_t>(words_->size() - first_ - 1);
   if (operation.synchronized) targets_.push_back({at, position});
-  if (!isBranch(factsOf(operation.form))) return;
+  if (!isBranch(factsOf(operation.opcode))) return;
   spacing_ = kBranchStall;
-  if (operation.form == Opcode::kExit) exits_.push_back(position);
-  if (operation.form == Opcode::kBra) branches_.push_back({position, operation.immediate});
+  if (operation.opcode == Opcode::kExit) exits_.push_back(position);
+  if (operation.opcode == Opcode::kBra) branches_.push_back({position, operation.immediate});
   // An indexed branch adds an offset from the beginning of the code.
-  if (operation.form == Opcode::kBrx) branches_.push_back({position, 0});
+  if (operation.opcode == Opcode::kBrx) branches_.push_back({position, 0});
 }
 
 }  // namespace srjit::direct

@@ -29,17 +29,18 @@ struct RegisterFile {
   int values;
 };
 
-/// What is asked of a form for every operation, on one architecture. Of a pair of instructions it is that of the lower.
-struct alignas(64) FormRow {  // so that the address of a row takes few instructions
+/// What is asked of an opcode for every operation, on one architecture. Of a pair of instructions it is that of the
+/// lower.
+struct alignas(64) OpcodeRow {  // so that the address of a row takes few instructions
   static constexpr std::size_t kKinds = 8;
   using Delays = std::array<std::uint8_t, kKinds>;
 
-  FormFacts facts;  ///< of that architecture
-  /// Cycles from the issue of another instruction that writes the same register or predicate, by its kind: forms that
+  OpcodeFacts facts;  ///< of that architecture
+  /// Cycles from the issue of another instruction that writes the same register or predicate, by its kind: opcodes that
   /// are alike in this are one kind.
   Delays value, overwrite, guarded_overwrite;
   Delays condition, guard;                ///< likewise, where it reads the predicate
-  std::uint8_t kind;                      ///< of this form
+  std::uint8_t kind;                      ///< of this opcode
   std::uint8_t read_delay;                ///< cycles from an instruction that reads what it overwrites
   std::uint8_t settling, truth_settling;  ///< no reader of the register, or predicate, that it writes needs more cycles
   std::uint8_t is_rare;                   ///< 1: a branch, or two instructions
@@ -47,7 +48,7 @@ struct alignas(64) FormRow {  // so that the address of a row takes few instruct
   sass::Encoding encoding;
   const sass::Encoding* upper;  ///< null: one instruction
 };
-using FormTable = std::array<FormRow, kFormFacts.size()>;
+using OpcodeTable = std::array<OpcodeRow, kOpcodeFacts.size()>;
 
 /// Walks once over the operations. A value gets the first free register when it is written, and gives it back with its
 /// last use; one whose old content an instruction of variable latency may still read or write is taken only if there is
@@ -74,7 +75,7 @@ class Allocator {
   using TruthSet = unsigned;  ///< of predicates
   using Cycle = std::int32_t;
 
-  /// Of a register or a predicate: when it was last written with fixed latency, and by which kind of form.
+  /// Of a register or a predicate: when it was last written with fixed latency, and by which kind of opcode.
   struct Written {
     Cycle at = -1000;
     std::uint32_t kind = 0;
@@ -87,7 +88,7 @@ class Allocator {
   };
   /// An instruction at hand.
   struct Issue {
-    const FormRow& form;
+    const OpcodeRow& row;
     Cycle now;  ///< when it can be issued
     sass::Word word;
     RegisterSet sources = 0, freed = 0, results = 0;
@@ -103,19 +104,19 @@ class Allocator {
 
   void begin(const Code& code, const RegisterFile& file);
   [[gnu::always_inline]] inline bool place(std::uint32_t at, const Operation& operation);
-  [[gnu::noinline]] bool placeRare(std::uint32_t at, const Operation& operation, const FormRow& form);
-  [[gnu::always_inline]] inline bool placeInstruction(const Operation& operation, const FormRow& form,
+  [[gnu::noinline]] bool placeRare(std::uint32_t at, const Operation& operation, const OpcodeRow& row);
+  [[gnu::always_inline]] inline bool placeInstruction(const Operation& operation, const OpcodeRow& row,
                                                       bool is_synchronized);
   [[gnu::always_inline]] inline void readSources(const Operation& operation, Issue& issue);
   [[gnu::always_inline]] inline void readSource(const Operation& operation, std::size_t i, Issue& issue);
-  [[gnu::always_inline]] inline unsigned readPredicate(PredicateId predicate, const FormRow::Delays& delays,
+  [[gnu::always_inline]] inline unsigned readPredicate(PredicateId predicate, const OpcodeRow::Delays& delays,
                                                        Issue& issue);
   [[gnu::always_inline]] inline bool writeRegisters(const Operation& operation, Issue& issue);
   [[gnu::always_inline]] inline bool writePredicate(const Operation& operation, Issue& issue);
   [[gnu::always_inline]] inline void signal(const Operation& operation, Issue& issue);
   [[gnu::always_inline]] inline void finish(const Operation& operation, const Issue& issue);
   [[gnu::noinline]] BarrierSet barriersOfTruths(const Operation& operation) const;
-  void emitUpper(const Operation& operation, const FormRow& form);
+  void emitUpper(const Operation& operation, const OpcodeRow& row);
   [[gnu::always_inline]] inline unsigned findFree(unsigned width) const;
   [[gnu::always_inline]] inline unsigned take(ValueId value, unsigned width);
   [[gnu::always_inline]] inline BarrierSet barriersOf(RegisterSet written, RegisterSet read) const;
@@ -125,7 +126,7 @@ class Allocator {
   void markControl(std::uint32_t at, const Operation& operation);
   void setBranchOffsets() const;
 
-  const FormTable* forms_;
+  const OpcodeTable* table_;
   unsigned architecture_;
   /// By ValueId and by number of a predicate; those of machine registers and predicates are themselves. What operands
   /// are is hard to predict, so they are treated as values are.

@@ -27,7 +27,7 @@ constexpr PredicateId machinePredicate(unsigned number) { return static_cast<Pre
 constexpr PredicateId opposite(PredicateId predicate) { return predicate ^ 1; }
 inline constexpr PredicateId kAlways = machinePredicate(sass::kTrue);
 
-/// The forms of instructions.def, by the same numbers, then those of pairs.def.
+/// What an operation is: the rows of instructions.def, by the numbers of sass::Form, then the rows of pairs.def.
 enum class Opcode : std::uint8_t {
 #define SRJIT_SASS(id, ...) k##id,
 #include "compiler/sass/instructions.def"
@@ -36,13 +36,13 @@ enum class Opcode : std::uint8_t {
 #include "compiler/direct/pairs.def"
 #undef SRJIT_PAIR
 };
-constexpr Opcode formOf(sass::Form form) { return static_cast<Opcode>(form); }
+constexpr Opcode opcodeOf(sass::Form form) { return static_cast<Opcode>(form); }
 
 /// The instructions of a row of pairs.def.
-struct FormPair {
+struct OpcodePair {
   sass::Form lower, upper;
 };
-inline constexpr FormPair kFormPairs[] = {
+inline constexpr OpcodePair kOpcodePairs[] = {
 #define SRJIT_PAIR(id, lower, upper, ...) {sass::Form::k##lower, sass::Form::k##upper},
 #include "compiler/direct/pairs.def"
 #undef SRJIT_PAIR
@@ -50,7 +50,7 @@ inline constexpr FormPair kFormPairs[] = {
 
 /// An instruction, or two, before registers are known; fields as in sass::Instruction.
 struct Operation {
-  Opcode form = Opcode::kNop;
+  Opcode opcode = Opcode::kNop;
   std::uint8_t modifier = 0;
   std::uint8_t negated = 0;
   std::uint8_t magnitude = 0;
@@ -63,8 +63,8 @@ struct Operation {
   std::uint32_t immediate = 0;  ///< for branches, the operation that is the target
 };
 
-/// What is asked of a form for every operation.
-struct alignas(8) FormFacts {
+/// What is asked of an opcode for every operation.
+struct alignas(8) OpcodeFacts {
   sass::Pipe pipe;
   sass::Timing timing;
   std::uint8_t latency;
@@ -76,14 +76,14 @@ inline constexpr auto kInstructionFacts = [] {
   using enum sass::Pipe;
   using enum sass::Timing;
 #define SRJIT_SASS(id, name, modifiers, operands, low, high, slots, pipe, timing, latency, results, widths, ...) \
-  FormFacts{pipe, timing, latency, results, SRJIT_WIDTHS widths},
+  OpcodeFacts{pipe, timing, latency, results, SRJIT_WIDTHS widths},
   return std::array{
 #include "compiler/sass/instructions.def"
   };
 #undef SRJIT_SASS
 }();
-inline constexpr auto kFormFacts = [] {
-  std::array<FormFacts, kInstructionFacts.size() + std::size(kFormPairs)> all{};
+inline constexpr auto kOpcodeFacts = [] {
+  std::array<OpcodeFacts, kInstructionFacts.size() + std::size(kOpcodePairs)> all{};
   auto next = std::ranges::copy(kInstructionFacts, all.begin()).out;
   const auto addPair = [&](sass::Form lower, std::uint8_t results, const std::array<std::uint8_t, 3>& sources) {
     *next = kInstructionFacts[static_cast<std::size_t>(lower)];
@@ -97,7 +97,7 @@ inline constexpr auto kFormFacts = [] {
   return all;
 }();
 #undef SRJIT_WIDTHS
-constexpr const FormFacts& factsOf(Opcode form) { return kFormFacts[static_cast<std::size_t>(form)]; }
+constexpr const OpcodeFacts& factsOf(Opcode opcode) { return kOpcodeFacts[static_cast<std::size_t>(opcode)]; }
 
 /// A list of operations, and what is known of the values and predicates that they read.
 class Code {
@@ -189,8 +189,18 @@ inline constexpr PredicateId kBit0 = machinePredicate(0), kBit1 = machinePredica
 inline constexpr PredicateId kExists = machinePredicate(2);                             ///< whether the row exists
 }  // namespace fixed
 
+/// Whether numbers of a precision are doubles: pairs of registers, with instructions of their own.
+constexpr bool isDouble(Precision precision) {
+  switch (precision) {
+    case Precision::kF32:
+      return false;
+    case Precision::kF64:
+      return true;
+  }
+  __builtin_unreachable();
+}
 /// Registers that a number of a precision takes.
-constexpr unsigned widthOf(Precision precision) { return static_cast<unsigned>(bytesOf(precision)) / 4; }
+constexpr unsigned widthOf(Precision precision) { return isDouble(precision) ? 2 : 1; }
 
 /// Machine predicates that are free for values.
 inline constexpr unsigned kFirstFreePredicate = 3, kFreePredicates = 4;

@@ -4,6 +4,7 @@
 #include <array>
 #include <bit>
 #include <cstddef>
+#include <iterator>
 #include <limits>
 
 #include <fmt/format.h>
@@ -12,6 +13,7 @@
 #include "compiler/direct/schedule.h"
 #include "compiler/direct/select.h"
 #include "compiler/target/architecture.h"
+#include "ir/ops.h"
 
 namespace srjit {
 namespace {
@@ -37,12 +39,16 @@ OperatorSet operatorsOf(Math math, Precision precision) {
 }
 
 const OperatorSet& directOperators(Math math, Precision precision) {
-  using Sets = std::array<OperatorSet, 3>;
-  const auto setsOf = [](Precision of) {
-    return Sets{operatorsOf(Math::kStrict, of), operatorsOf(Math::kPrecise, of), operatorsOf(Math::kFast, of)};
-  };
-  static const std::array kSets = {setsOf(Precision::kF32), setsOf(Precision::kF64)};
-  return kSets.at(static_cast<std::size_t>(precision))[static_cast<std::size_t>(math)];
+  static const auto kSets = [] {
+    std::array<std::array<OperatorSet, std::size(kMathModes)>, std::size(kPrecisions)> sets;
+    for (const Precision of : kPrecisions) {
+      for (const Math mode : kMathModes) {
+        sets.at(static_cast<std::size_t>(of)).at(static_cast<std::size_t>(mode)) = operatorsOf(mode, of);
+      }
+    }
+    return sets;
+  }();
+  return kSets.at(static_cast<std::size_t>(precision)).at(static_cast<std::size_t>(math));
 }
 
 Status checkOptions(const DirectOptions& options) {
@@ -90,7 +96,7 @@ direct::RegisterFile registerFile(const DirectOptions& options) {
 // Beyond these, registers never suffice for a group: the sums of terms and of weights wait for their partners.
 unsigned mostRoots(const DirectOptions& options) {
   const bool has_two_sums = options.loss && options.loss->weighted && options.loss->skip_invalid;
-  return has_two_sums && direct::widthOf(options.precision) == 2 ? kDirectRoots / 2 : kDirectRoots;
+  return has_two_sums && direct::isDouble(options.precision) ? kDirectRoots / 2 : kDirectRoots;
 }
 
 std::uint32_t bytesOf(std::size_t instructions) {
@@ -122,54 +128,54 @@ class Prologue {
 
   direct::Code make() {
     const sass::ConstantBank bank = sass::constantBankOf(options_.architecture);
-    code_.append({.form = direct::formOf(bank.descriptor_load), .immediate = bank.descriptor});
+    code_.append({.opcode = direct::opcodeOf(bank.descriptor_load), .immediate = bank.descriptor});
     const direct::ValueId lane = emitRow();
-    const direct::ValueId y = code_.value({.form = Opcode::kS2rCtaY});
+    const direct::ValueId y = code_.value({.opcode = Opcode::kS2rCtaY});
     const direct::ValueId groups = arguments_.loadPair(code_, offsetof(DirectArguments, groups));
     const direct::ValueId entry = direct::addressTimes(code_, groups, y, sizeof(DirectGroup));
     // The descriptor of memory has no register that is followed, so it is waited for here.
     const direct::ValueId group =
-        code_.value({.form = Opcode::kLdg128, .synchronized = true, .sources = {entry, direct::kRz, direct::kRz}}, 4);
+        code_.value({.opcode = Opcode::kLdg128, .synchronized = true, .sources = {entry, direct::kRz, direct::kRz}}, 4);
     const auto field = [&](std::size_t offset) { return group + static_cast<direct::ValueId>(offset / 4); };
     const direct::ValueId numbers = arguments_.loadPair(code_, offsetof(DirectArguments, numbers));
-    code_.append({.form = Opcode::kImadWideURIR,
+    code_.append({.opcode = Opcode::kImadWideURIR,
                   .destination = direct::fixed::kNumbers,
                   .sources = {field(offsetof(DirectGroup, parameter)), direct::kRz, numbers},
                   .immediate = static_cast<std::uint32_t>(bytesOf(options_.precision))});
     const direct::ValueId outputs = arguments_.loadPair(code_, offsetof(DirectArguments, outputs));
     emitOutputs(lane, outputs, field(offsetof(DirectGroup, output)), field(offsetof(DirectGroup, roots)));
     const direct::ValueId target = direct::addressTimes(code_, direct::kRz, field(offsetof(DirectGroup, code)), 1);
-    code_.append({.form = Opcode::kBrx, .synchronized = true, .sources = {target, direct::kRz, direct::kRz}});
+    code_.append({.opcode = Opcode::kBrx, .synchronized = true, .sources = {target, direct::kRz, direct::kRz}});
     return std::move(code_);
   }
 
  private:
   /// Gives the lane; warps without rows leave.
   direct::ValueId emitRow() {
-    const direct::ValueId thread = code_.value({.form = Opcode::kS2rTid});
-    const direct::ValueId part = code_.value({.form = Opcode::kS2rCtaX});
+    const direct::ValueId thread = code_.value({.opcode = Opcode::kS2rTid});
+    const direct::ValueId part = code_.value({.opcode = Opcode::kS2rCtaX});
     const direct::ValueId rows = arguments_.load(code_, offsetof(DirectArguments, rows));
     const direct::ValueId warps = arguments_.load(code_, offsetof(DirectArguments, warps));
     const direct::ValueId lane = direct::andWith(code_, thread, 31);
     const direct::ValueId warp =
-        code_.value({.form = Opcode::kShrRI, .sources = {thread, direct::kRz, direct::kRz}, .immediate = 5});
-    const direct::ValueId group = code_.value({.form = Opcode::kImadRRR, .sources = {part, warps, warp}});
-    const direct::ValueId first = code_.value({.form = Opcode::kImadRIR,
+        code_.value({.opcode = Opcode::kShrRI, .sources = {thread, direct::kRz, direct::kRz}, .immediate = 5});
+    const direct::ValueId group = code_.value({.opcode = Opcode::kImadRRR, .sources = {part, warps, warp}});
+    const direct::ValueId first = code_.value({.opcode = Opcode::kImadRIR,
                                                .sources = {group, direct::kRz, direct::kRz},
                                                .immediate = static_cast<std::uint32_t>(kGroupRows)});
-    const direct::PredicateId is_empty = code_.truth({.form = Opcode::kISetPURR,
+    const direct::PredicateId is_empty = code_.truth({.opcode = Opcode::kISetPURR,
                                                       .modifier = sass::modifierOf(Compare::kGreaterEqual),
                                                       .sources = {first, rows, direct::kRz}});
-    code_.append({.form = Opcode::kExit, .guard = is_empty});
+    code_.append({.opcode = Opcode::kExit, .guard = is_empty});
     code_.append(
-        {.form = Opcode::kIAdd3RRR, .destination = direct::fixed::kRow, .sources = {first, lane, direct::kRz}});
+        {.opcode = Opcode::kIAdd3RRR, .destination = direct::fixed::kRow, .sources = {first, lane, direct::kRz}});
     return lane;
   }
 
   void emitOutputs(direct::ValueId lane, direct::ValueId outputs, direct::ValueId first, direct::ValueId roots) {
     namespace fixed = direct::fixed;
     if (!options_.loss) {
-      code_.append({.form = Opcode::kImadWideURIR,
+      code_.append({.opcode = Opcode::kImadWideURIR,
                     .destination = fixed::kOutputs,
                     .sources = {first, direct::kRz, outputs},
                     .immediate = sizeof(std::uint32_t)});
@@ -177,16 +183,16 @@ class Prologue {
     }
     const direct::ValueId of_group = direct::addressTimes(code_, outputs, first, sizeof(std::uint32_t));
     const direct::ValueId address = direct::addressTimes(code_, of_group, lane, sizeof(std::uint32_t));
-    const direct::PredicateId has_root = code_.truth({.form = Opcode::kISetPURR,
+    const direct::PredicateId has_root = code_.truth({.opcode = Opcode::kISetPURR,
                                                       .modifier = sass::modifierOf(Compare::kLess),
                                                       .sources = {lane, roots, direct::kRz}});
     direct::moveTo(code_, fixed::kOutput, direct::kRz);
-    code_.append({.form = Opcode::kLdg,
+    code_.append({.opcode = Opcode::kLdg,
                   .guard = has_root,
                   .destination = fixed::kOutput,
                   .sources = {address, direct::kRz, direct::kRz}});
     for (const unsigned bit : {0U, 1U}) {
-      code_.append({.form = Opcode::kISetPURI,
+      code_.append({.opcode = Opcode::kISetPURI,
                     .modifier = sass::modifierOf(Compare::kNotEqual),
                     .predicate = direct::machinePredicate(bit),
                     .sources = {direct::andWith(code_, lane, 1U << bit), direct::kRz, direct::kRz}});

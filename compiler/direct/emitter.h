@@ -22,10 +22,10 @@
 #include <span>
 #include <vector>
 
-#include "compiler/lowering/loss.h"
 #include "compiler/sass/cubin_writer.h"
 #include "compiler/sass/instruction.h"
 #include "ir/error.h"
+#include "ir/loss_sums.h"
 #include "ir/numeric.h"
 #include "passes/dag.h"
 

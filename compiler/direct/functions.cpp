@@ -6,6 +6,8 @@
 
 #include "compiler/direct/value.h"
 
+#include "ir/ops.h"
+
 namespace srjit::direct {
 namespace {
 
@@ -83,7 +85,7 @@ Builder::Scaled Builder::scaled(const Value& x, std::uint32_t factor_of_none) {
     return {literal(static_cast<double>(std::bit_cast<float>(bits) * factor)), literalRegister(exponent)};
   }
   const ValueId exponent = code_.value(
-      {.form = Opcode::kLop3RIR, .modifier = kAnd, .sources = {x.id(), kRz, kRz}, .immediate = kExponentInFours});
+      {.opcode = Opcode::kLop3RIR, .modifier = kAnd, .sources = {x.id(), kRz, kRz}, .immediate = kExponentInFours});
   return {multiply(x, {addInteger(exponent, factor_of_none, true), *this}), exponent};
 }
 
@@ -91,7 +93,7 @@ Builder::Scaled Builder::scaled(const Value& x, std::uint32_t factor_of_none) {
 ValueId Builder::signOfQuotient(const Value& x, const Value& y) {
   constexpr std::uint8_t kXorAnd = 0x48;  // (a ^ c) & b
   return code_.value(
-      {.form = Opcode::kLop3RIR, .modifier = kXorAnd, .sources = {plain(x), kRz, plain(y)}, .immediate = kSign});
+      {.opcode = Opcode::kLop3RIR, .modifier = kXorAnd, .sources = {plain(x), kRz, plain(y)}, .immediate = kSign});
 }
 
 // P. Markstein, "Computation of elementary functions on the IBM RISC System/6000 processor", IBM J. R&D 34(1), 1990:
@@ -118,18 +120,18 @@ Value Builder::quotient(const Value& x, const Value& y) {
   const Value residue = fuse(-b.value, second, a.value);
   const Value nearest = fuse(residue, reciprocal, second), above = fuse(residue, reciprocal, second, kUpwards);
   const ValueId exponent =
-      code_.value({.form = Opcode::kIAdd3RRR, .negated = 2, .sources = {a.exponent, b.exponent, kRz}});
+      code_.value({.opcode = Opcode::kIAdd3RRR, .negated = 2, .sources = {a.exponent, b.exponent, kRz}});
   const Value least(addInteger(exponent, kSmallestNormal, true), *this);
   const Mask is_subnormal = compare(sass::Compare::kLess, second, least);
   const Mask is_between = compare(sass::Compare::kNotEqual, residue, 0.0, is_subnormal.predicate);
-  const ValueId half = code_.value({.form = Opcode::kSarRI, .sources = {exponent, kRz, kRz}, .immediate = 1});
+  const ValueId half = code_.value({.opcode = Opcode::kSarRI, .sources = {exponent, kRz, kRz}, .immediate = 1});
   const Value factor(addInteger(half, kOne, false), *this), smaller_factor(addInteger(half, kOne - 1, false), *this);
   const Value last = choose(is_subnormal.predicate, above, nearest) * factor;
   // Zeros, infinities and NaN make a NaN of a residue, and are right without one.
   const Value simple = multiply(a.value, estimate);
   const Mask is_nan = compare(sass::Compare::kUnordered, last, last);
   const Value magnitude = choose(is_nan.predicate, simple, last * choose(is_between.predicate, smaller_factor, factor));
-  return result({.form = Opcode::kLop3RRR, .modifier = kOr, .sources = {magnitude.id(), signOfQuotient(x, y), kRz}});
+  return result({.opcode = Opcode::kLop3RRR, .modifier = kOr, .sources = {magnitude.id(), signOfQuotient(x, y), kRz}});
 }
 
 // Goldschmidt's iteration for the root g and half its reciprocal h, then a residue, as for quotients. The root of a
@@ -143,7 +145,8 @@ Value Builder::root(const Value& x) {
   const Value error = fuse(-h, g, 0.5);
   const Value better_g = fuse(g, error, g), better_h = fuse(h, error, h);
   const Value last = fuse(fuse(-better_g, better_g, a), better_h, better_g);
-  const ValueId half = code_.value({.form = Opcode::kShrRI, .sources = {scaled_x.exponent, kRz, kRz}, .immediate = 1});
+  const ValueId half =
+      code_.value({.opcode = Opcode::kShrRI, .sources = {scaled_x.exponent, kRz, kRz}, .immediate = 1});
   const Value scaled_back = multiply(last, {addInteger(half, kExponentOfOne, false), *this});
   const Mask is_zero = compare(sass::Compare::kEqual, x, 0.0);
   const Mask is_either = compare(sass::Compare::kEqual, x, kInfinity, is_zero.predicate, sass::Combine::kOr);
@@ -151,7 +154,7 @@ Value Builder::root(const Value& x) {
 }
 
 ValueId Builder::addInteger(ValueId x, std::uint32_t y, bool negated) {
-  return code_.value({.form = Opcode::kIAdd3RIR,
+  return code_.value({.opcode = Opcode::kIAdd3RIR,
                       .negated = static_cast<std::uint8_t>(negated ? 1 : 0),
                       .sources = {x, kRz, kRz},
                       .immediate = y});

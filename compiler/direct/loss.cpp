@@ -25,38 +25,39 @@ PredicateId laneBit(Code& code, unsigned level) {
 
 ValueId select(Code& code, PredicateId condition, ValueId x, ValueId y, unsigned width) {
   return code.value(
-      {.form = width == 2 ? Opcode::kSelPair : Opcode::kSelRR, .condition = condition, .sources = {x, y, kRz}}, width);
+      {.opcode = width == 2 ? Opcode::kSelPair : Opcode::kSelRR, .condition = condition, .sources = {x, y, kRz}},
+      width);
 }
 
 ValueId addNumbers(Code& code, ValueId x, ValueId y, unsigned width) {
-  return code.value({.form = width == 2 ? Opcode::kDAddRR : Opcode::kFAddRR, .sources = {x, y, kRz}}, width);
+  return code.value({.opcode = width == 2 ? Opcode::kDAddRR : Opcode::kFAddRR, .sources = {x, y, kRz}}, width);
 }
 
 }  // namespace
 
 ValueId andWith(Code& code, ValueId x, std::uint32_t mask) {
-  return code.value({.form = Opcode::kLop3RIR, .modifier = kAnd, .sources = {x, kRz, kRz}, .immediate = mask});
+  return code.value({.opcode = Opcode::kLop3RIR, .modifier = kAnd, .sources = {x, kRz, kRz}, .immediate = mask});
 }
 
 PredicateId compareWith(Code& code, Compare how, ValueId x, std::uint32_t number) {
   return code.truth(
-      {.form = Opcode::kISetPURI, .modifier = sass::modifierOf(how), .sources = {x, kRz, kRz}, .immediate = number});
+      {.opcode = Opcode::kISetPURI, .modifier = sass::modifierOf(how), .sources = {x, kRz, kRz}, .immediate = number});
 }
 
 ValueId addressOf(Code& code, ValueId base, ValueId x, ValueId y) {
-  return code.value({.form = Opcode::kImadWideURRR, .sources = {x, y, base}}, 2);
+  return code.value({.opcode = Opcode::kImadWideURRR, .sources = {x, y, base}}, 2);
 }
 
 ValueId addressTimes(Code& code, ValueId base, ValueId x, std::uint32_t y) {
-  return code.value({.form = Opcode::kImadWideURIR, .sources = {x, kRz, base}, .immediate = y}, 2);
+  return code.value({.opcode = Opcode::kImadWideURIR, .sources = {x, kRz, base}, .immediate = y}, 2);
 }
 
 ValueId loadAt(Code& code, ValueId address, unsigned width) {
-  return code.value({.form = width == 2 ? Opcode::kLdg64 : Opcode::kLdg, .sources = {address, kRz, kRz}}, width);
+  return code.value({.opcode = width == 2 ? Opcode::kLdg64 : Opcode::kLdg, .sources = {address, kRz, kRz}}, width);
 }
 
 void moveTo(Code& code, ValueId fixed, ValueId x, unsigned width, PredicateId guard) {
-  code.append({.form = width == 2 ? Opcode::kMovPair : Opcode::kMovR,
+  code.append({.opcode = width == 2 ? Opcode::kMovPair : Opcode::kMovR,
                .guard = guard,
                .destination = fixed,
                .sources = {x, kRz, kRz}});
@@ -69,13 +70,13 @@ void Butterfly::begin(Kind kind, unsigned first_level) {
 }
 
 ValueId Butterfly::add(Code& code, ValueId x, ValueId y) const {
-  if (kind_ == Kind::kInteger) return code.value({.form = Opcode::kIAdd3RRR, .sources = {x, y, kRz}});
+  if (kind_ == Kind::kInteger) return code.value({.opcode = Opcode::kIAdd3RRR, .sources = {x, y, kRz}});
   return addNumbers(code, x, y, width());
 }
 
 ValueId Butterfly::receive(Code& code, unsigned level, ValueId x) const {
-  const Opcode form = kind_ == Kind::kDouble ? Opcode::kShflPair : Opcode::kShflBfly;
-  return code.value({.form = form, .sources = {x, kRz, kRz}, .immediate = 1U << level}, width());
+  const Opcode opcode = kind_ == Kind::kDouble ? Opcode::kShflPair : Opcode::kShflBfly;
+  return code.value({.opcode = opcode, .sources = {x, kRz, kRz}, .immediate = 1U << level}, width());
 }
 
 ValueId Butterfly::addNeighbour(Code& code, unsigned level, ValueId x) const {
@@ -138,7 +139,7 @@ void LossSelector::add(Builder& builder, const Value& prediction) {
     const Value infinity(std::numeric_limits<double>::infinity());
     counts = builder.compare(Compare::kLess, prediction.magnitude(), infinity, fixed::kExists).predicate;
     const ValueId counter = kept_.counts + roots_ / kCountsOfRegister;
-    code.append({.form = Opcode::kIAdd3RIR,
+    code.append({.opcode = Opcode::kIAdd3RIR,
                  .guard = counts,
                  .destination = counter,
                  .sources = {counter, kRz, kRz},
@@ -173,7 +174,7 @@ ValueId LossSelector::countOf(Code& code) const {
   for (unsigned i = 0; i < registers; ++i) moveTo(code, kept_.counts + i, kRz);
   for (const unsigned bit : {0U, 1U}) {
     const ValueId shifted =
-        code.value({.form = Opcode::kShrRI, .sources = {x, kRz, kRz}, .immediate = kCountBits << bit});
+        code.value({.opcode = Opcode::kShrRI, .sources = {x, kRz, kRz}, .immediate = kCountBits << bit});
     x = select(code, laneBit(code, bit), shifted, x, 1);
   }
   // 2^23 + n has n in its lowest bits, in f64 2^52 + n.
@@ -182,20 +183,20 @@ ValueId LossSelector::countOf(Code& code) const {
   const ValueId count = andWith(code, x, (1U << kCountBits) - 1);
   if (width_ == 2) {
     const ValueId raised =
-        code.value({.form = Opcode::kMovUpperI, .sources = {count, kRz, kRz}, .immediate = kUpperOf2To52}, 2);
-    return code.value({.form = Opcode::kDAddRI, .sources = {raised, kRz, kRz}, .immediate = kUpperOfItsOpposite}, 2);
+        code.value({.opcode = Opcode::kMovUpperI, .sources = {count, kRz, kRz}, .immediate = kUpperOf2To52}, 2);
+    return code.value({.opcode = Opcode::kDAddRI, .sources = {raised, kRz, kRz}, .immediate = kUpperOfItsOpposite}, 2);
   }
-  const ValueId raised =
-      code.value({.form = Opcode::kLop3RIR, .modifier = kOr, .sources = {count, kRz, kRz}, .immediate = kBitsOf2To23});
-  return code.value({.form = Opcode::kFAddRI, .sources = {raised, kRz, kRz}, .immediate = kBitsOfItsOpposite});
+  const ValueId raised = code.value(
+      {.opcode = Opcode::kLop3RIR, .modifier = kOr, .sources = {count, kRz, kRz}, .immediate = kBitsOf2To23});
+  return code.value({.opcode = Opcode::kFAddRI, .sources = {raised, kRz, kRz}, .immediate = kBitsOfItsOpposite});
 }
 
 void LossSelector::store(Code& code, ValueId sum, std::size_t pointer, PredicateId writes) const {
-  const ValueId group = code.value({.form = Opcode::kShrRI, .sources = {fixed::kRow, kRz, kRz}, .immediate = 7});
+  const ValueId group = code.value({.opcode = Opcode::kShrRI, .sources = {fixed::kRow, kRz, kRz}, .immediate = 7});
   const ValueId of_group = addressTimes(code, arguments_.loadPair(code, pointer), group, 4 * width_);
   const ValueId stride = arguments_.load(code, offsetof(DirectArguments, output_stride));
   const ValueId address = addressOf(code, of_group, fixed::kOutput, stride);
-  code.append({.form = width_ == 2 ? Opcode::kStg64 : Opcode::kStg, .guard = writes, .sources = {address, sum, kRz}});
+  code.append({.opcode = width_ == 2 ? Opcode::kStg64 : Opcode::kStg, .guard = writes, .sources = {address, sum, kRz}});
 }
 
 void LossSelector::emitTail(Code& code) {
@@ -207,7 +208,7 @@ void LossSelector::emitTail(Code& code) {
     kept_weights = addSteps(code, weights_.finish(code), kept_.previous_weight, kept_.first_half_weight);
   }
   const PredicateId is_last = compareWith(code, Compare::kEqual, andWith(code, fixed::kRow, kStepMask), kLastStep);
-  const std::uint32_t skip = code.append({.form = Opcode::kBra, .guard = opposite(is_last), .synchronized = true});
+  const std::uint32_t skip = code.append({.opcode = Opcode::kBra, .guard = opposite(is_last), .synchronized = true});
   const PredicateId writes = compareWith(code, Compare::kLess, andWith(code, fixed::kRow, kLaneMask), roots_);
   store(code, total, offsetof(DirectArguments, results), writes);
   if (spec_.skip_invalid) store(code, countOf(code), offsetof(DirectArguments, counts), writes);

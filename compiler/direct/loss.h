@@ -5,7 +5,7 @@
 
 #include "compiler/direct/code.h"
 #include "compiler/direct/value.h"
-#include "compiler/lowering/loss.h"
+#include "ir/loss_sums.h"
 
 namespace srjit::direct {
 
@@ -31,8 +31,8 @@ class KernelArguments {
   ValueId loadPair(Code& code, std::size_t offset) const { return code.value(loadOf(Opcode::kLdc64, offset), 2); }
 
  private:
-  Operation loadOf(Opcode form, std::size_t offset) const {
-    return {.form = form, .immediate = first_ + static_cast<std::uint32_t>(offset)};
+  Operation loadOf(Opcode opcode, std::size_t offset) const {
+    return {.opcode = opcode, .immediate = first_ + static_cast<std::uint32_t>(offset)};
   }
   std::uint32_t first_;
 };

@@ -55,7 +55,7 @@ bool Scheduler::lookAhead() {
 // Operations come after those that make their operands. Branches only where they are easy to predict.
 void Scheduler::enter(std::uint32_t at) {
   const Operation& operation = code_->operation(at);
-  if (operation.form == Opcode::kNop) return;
+  if (operation.opcode == Opcode::kNop) return;
   const OperationSet self = bitOf(at);
   OperationSet makers = 0;
   Cycle ready = 0;
@@ -75,7 +75,7 @@ void Scheduler::enter(std::uint32_t at) {
   entries_[at % kSlots] = {makers, 0, ready};
   const Cycle coming = comingFrom(at);
   made_[operation.destination] = coming;
-  if (factsOf(operation.form).results == 4) std::fill_n(&made_[operation.destination], 4, coming);
+  if (factsOf(operation.opcode).results == 4) std::fill_n(&made_[operation.destination], 4, coming);
   made_[kRz] = 0;
   if (operation.predicate >= 2 * kFirstPredicate) {
     truths_made_[operation.predicate / 2] = coming;
@@ -103,7 +103,7 @@ std::uint32_t Scheduler::pick(bool too_many_truths) const {
 
 void Scheduler::issue(std::uint32_t at) {
   const Operation& operation = code_->operation(at);
-  const FormFacts& facts = factsOf(operation.form);
+  const OpcodeFacts& facts = factsOf(operation.opcode);
   const Entry& entry = entries_[at % kSlots];
   const OperationSet others = ~bitOf(at);
   left_ &= others;

@@ -23,7 +23,7 @@ class Scheduler {
   /// are, none that writes one is next, unless it is the oldest.
   std::uint32_t next(bool too_many_values, bool too_many_truths) {
     while (outside_ < sections_.middle) {
-      if (code_->operation(outside_++).form != Opcode::kNop) return outside_ - 1;
+      if (code_->operation(outside_++).opcode != Opcode::kNop) return outside_ - 1;
     }
     return choose(too_many_values, too_many_truths);
   }

@@ -29,7 +29,7 @@ ValueId EntryReader::next(std::uint32_t entry) {
   table_->push_back(entry);
   if (position % kQuad == 0) {
     quad_ = code_->newValues(kQuad);
-    code_->place(load_at_, {.form = Opcode::kLdg128,
+    code_->place(load_at_, {.opcode = Opcode::kLdg128,
                             .destination = quad_,
                             .sources = {base_, kRz, kRz},
                             .immediate = static_cast<std::uint32_t>(position * sizeof(std::uint32_t))});
@@ -205,14 +205,14 @@ void Selector::emitHead() {
     results = arguments_.loadPair(code, offsetof(DirectArguments, results));
     output_stride_ = arguments_.load(code, offsetof(DirectArguments, output_stride));
   }
-  code.append({.form = Opcode::kISetPURR,
+  code.append({.opcode = Opcode::kISetPURR,
                .modifier = sass::modifierOf(Compare::kLess),
                .predicate = fixed::kExists,
                .sources = {fixed::kRow, rows, kRz}});
-  const ValueId last =
-      code.value({.form = Opcode::kIAdd3RIR, .sources = {rows, kRz, kRz}, .immediate = static_cast<std::uint32_t>(-1)});
+  const ValueId last = code.value(
+      {.opcode = Opcode::kIAdd3RIR, .sources = {rows, kRz, kRz}, .immediate = static_cast<std::uint32_t>(-1)});
   const ValueId row =
-      code.value({.form = Opcode::kSelRR, .condition = fixed::kExists, .sources = {fixed::kRow, last, kRz}});
+      code.value({.opcode = Opcode::kSelRR, .condition = fixed::kExists, .sources = {fixed::kRow, last, kRz}});
   if (!used_columns_.empty()) row_address_ = addressOf(code, columns, row, row_stride);
   if (options_.loss) {
     loss_.loadRow(code, row);
@@ -230,25 +230,25 @@ void Selector::emitLoopEnd() {
   const ValueId jump = arguments_.load(code, offsetof(DirectArguments, row_jump));
   code.operation(first).synchronized = true;
   const PredicateId is_last = compareWith(code, Compare::kEqual, andWith(code, fixed::kRow, kStepMask), kLastStep);
-  code.append({.form = Opcode::kIAdd3RIR,
+  code.append({.opcode = Opcode::kIAdd3RIR,
                .destination = fixed::kRow,
                .sources = {fixed::kRow, kRz, kRz},
                .immediate = kStepRows});
   code.append(
-      {.form = Opcode::kIAdd3RRR, .guard = is_last, .destination = fixed::kRow, .sources = {fixed::kRow, jump, kRz}});
+      {.opcode = Opcode::kIAdd3RRR, .guard = is_last, .destination = fixed::kRow, .sources = {fixed::kRow, jump, kRz}});
   // A row group of a loss goes on to its fourth step, since the sums of the earlier ones are still to be stored.
   const std::uint32_t together = options_.loss ? static_cast<std::uint32_t>(kGroupRows) : kStepRows;
   const ValueId begin = andWith(code, fixed::kRow, ~(together - 1));
   const PredicateId goes_on = code.truth(
-      {.form = Opcode::kISetPURR, .modifier = sass::modifierOf(Compare::kLess), .sources = {begin, rows, kRz}});
-  code.append({.form = Opcode::kBra, .guard = goes_on, .synchronized = true, .immediate = 0});
-  code.append({.form = Opcode::kExit});
+      {.opcode = Opcode::kISetPURR, .modifier = sass::modifierOf(Compare::kLess), .sources = {begin, rows, kRz}});
+  code.append({.opcode = Opcode::kBra, .guard = goes_on, .synchronized = true, .immediate = 0});
+  code.append({.opcode = Opcode::kExit});
 }
 
 void Selector::storePrediction(const Value& value, std::uint32_t root) {
   const ValueId output = outputs_.next(root);
   const ValueId address = addressOf(*code_, result_address_, output, output_stride_);
-  code_->append({.form = width_ == 2 ? Opcode::kStg64 : Opcode::kStg,
+  code_->append({.opcode = width_ == 2 ? Opcode::kStg64 : Opcode::kStg,
                  .guard = fixed::kExists,
                  .sources = {address, builder_->plain(value), kRz}});
 }

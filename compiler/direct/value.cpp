@@ -78,29 +78,29 @@ Value Builder::apply(Op op, const std::array<Value, kMaxArity>& operands) {
 
 ValueId Builder::literalRegister(std::uint32_t bits) {
   if (bits == 0) return kRz;
-  return code_.value({.form = Opcode::kMovI, .immediate = bits});
+  return code_.value({.opcode = Opcode::kMovI, .immediate = bits});
 }
 
 Value Builder::literal(double value) {
   if (!is_wide_) return {literalRegister(immediateOf(value)), *this};
   const auto bits = std::bit_cast<std::uint64_t>(value);
   if (bits == 0) return {kRz, *this};
-  const Value upper = result({.form = Opcode::kMovUpperI, .immediate = static_cast<std::uint32_t>(bits >> 32)});
+  const Value upper = result({.opcode = Opcode::kMovUpperI, .immediate = static_cast<std::uint32_t>(bits >> 32)});
   if (isImmediate(value)) return upper;
   return result(
-      {.form = Opcode::kAddLowerI, .sources = {upper.id(), kRz, kRz}, .immediate = static_cast<std::uint32_t>(bits)});
+      {.opcode = Opcode::kAddLowerI, .sources = {upper.id(), kRz, kRz}, .immediate = static_cast<std::uint32_t>(bits)});
 }
 
 Operation Builder::withSources(Opcode registers, Opcode immediate, const Value& x, const Value& y, Operation rest) {
   setSource(rest, 0, x);
   if (!y.isLiteral()) {
-    rest.form = registers;
+    rest.opcode = registers;
     setSource(rest, 1, y);
   } else if (isImmediate(y)) {
-    rest.form = immediate;
+    rest.opcode = immediate;
     rest.immediate = immediateOf(y);
   } else {
-    rest.form = registers;
+    rest.opcode = registers;
     rest.sources[1] = plain(y);
   }
   return rest;
@@ -111,7 +111,7 @@ ValueId Builder::plain(const Value& x) {
   if (!x.isNegated() && !x.isMagnitude()) return x.id();
   if (is_wide_) {
     constexpr std::uint8_t kFlip = 0x3c, kClear = 0x30, kSet = 0xfc;  // a ^ b, a & ~b, a | b, with b the sign's bit
-    return result({.form = Opcode::kLop3Upper,
+    return result({.opcode = Opcode::kLop3Upper,
                    .modifier = !x.isMagnitude() ? kFlip
                                : x.isNegated()  ? kSet
                                                 : kClear,
@@ -120,19 +120,19 @@ ValueId Builder::plain(const Value& x) {
         .id();
   }
   // -0 is what an addition leaves every number as it is with, its sign included.
-  Operation operation{.form = Opcode::kFAddRR, .negated = 2};
+  Operation operation{.opcode = Opcode::kFAddRR, .negated = 2};
   setSource(operation, 0, x);
   return code_.value(operation);
 }
 
 Value Builder::add(const Value& x, const Value& y) {
   if (x.isLiteral()) return add(y, x);
-  return result(withSources(forms_.add, forms_.add_literal, x, y));
+  return result(withSources(opcodes_.add, opcodes_.add_literal, x, y));
 }
 
 Value Builder::multiply(const Value& x, const Value& y, std::uint8_t modifier) {
   if (x.isLiteral()) return multiply(y, x, modifier);
-  return result(withSources(forms_.multiply, forms_.multiply_literal, x, y, {.modifier = modifier}));
+  return result(withSources(opcodes_.multiply, opcodes_.multiply_literal, x, y, {.modifier = modifier}));
 }
 
 Value Builder::fuse(const Value& x, const Value& y, const Value& z, std::uint8_t modifier) {
@@ -140,9 +140,9 @@ Value Builder::fuse(const Value& x, const Value& y, const Value& z, std::uint8_t
   if (x.isLiteral()) return fuse(y, x, z, modifier);
   if (y.isLiteral() && (z.isLiteral() || !isImmediate(y))) return fuse(x, literal(y.literal()), z, modifier);
   if (z.isLiteral() && !isImmediate(z)) return fuse(x, y, literal(z.literal()), modifier);
-  Operation operation{.form = y.isLiteral()   ? forms_.fuse_literal
-                              : z.isLiteral() ? forms_.fuse_add_literal
-                                              : forms_.fuse,
+  Operation operation{.opcode = y.isLiteral()   ? opcodes_.fuse_literal
+                                : z.isLiteral() ? opcodes_.fuse_add_literal
+                                                : opcodes_.fuse,
                       .modifier = modifier};
   // The unit changes the sign of a product, whichever factor has it.
   setSource(operation, 0, y.isNegated() && !y.isLiteral() ? x.negated() : x);
@@ -171,7 +171,7 @@ Value Builder::extreme(const Value& x, const Value& y, bool largest, std::uint8_
 Value Builder::extremeOfDoubles(const Value& x, const Value& y, bool largest) {
   constexpr std::uint8_t kTakeSign = 0xf8, kLoseSign = 0xb0;  // a | (b & c), a & (c | ~b), with b the sign's bit
   const Value a = bare(x), b(plain(y), *this);
-  const Value chosen = result({.form = Opcode::kLop3Upper,
+  const Value chosen = result({.opcode = Opcode::kLop3Upper,
                                .modifier = largest ? kLoseSign : kTakeSign,
                                .sources = {a.id(), kRz, b.id()},
                                .immediate = kSign});
@@ -182,14 +182,14 @@ Value Builder::extremeOfDoubles(const Value& x, const Value& y, bool largest) {
 
 Value Builder::special(sass::Mufu function, const Value& x) {
   const Value source = x.isLiteral() ? literal(x.literal()) : x;
-  Operation operation{.form = Opcode::kMufuR, .modifier = sass::modifierOf(function)};
+  Operation operation{.opcode = Opcode::kMufuR, .modifier = sass::modifierOf(function)};
   setSource(operation, 0, source);
   return result(operation);
 }
 
 Value Builder::rounded(sass::Round direction, const Value& x) {
   const Value source = x.isLiteral() ? literal(x.literal()) : x;
-  Operation operation{.form = forms_.round, .modifier = sass::modifierOf(direction)};
+  Operation operation{.opcode = opcodes_.round, .modifier = sass::modifierOf(direction)};
   setSource(operation, 0, source);
   return result(operation);
 }
@@ -197,7 +197,7 @@ Value Builder::rounded(sass::Round direction, const Value& x) {
 Mask Builder::compare(sass::Compare how, const Value& x, const Value& y, PredicateId condition, sass::Combine combine) {
   if (x.isLiteral() && y.isLiteral()) return compare(how, literal(x.literal()), y, condition, combine);
   if (x.isLiteral()) return compare(mirrored(how), y, x, condition, combine);
-  return {code_.truth(withSources(forms_.compare, forms_.compare_literal, x, y,
+  return {code_.truth(withSources(opcodes_.compare, opcodes_.compare_literal, x, y,
                                   {.modifier = sass::modifierOf(how, false, combine), .condition = condition})),
           this};
 }
@@ -208,9 +208,9 @@ Value Builder::choose(PredicateId condition, const Value& x, const Value& y) {
     return choose(opposite(condition), y, x);
   }
   if (is_wide_) {
-    return result(withSources(forms_.choose, forms_.choose_literal, bare(x), bare(y), {.condition = condition}));
+    return result(withSources(opcodes_.choose, opcodes_.choose_literal, bare(x), bare(y), {.condition = condition}));
   }
-  return result(withSources(forms_.choose, forms_.choose_literal, x, y, {.condition = condition}));
+  return result(withSources(opcodes_.choose, opcodes_.choose_literal, x, y, {.condition = condition}));
 }
 
 Value Builder::copySign(const Value& magnitude, const Value& sign) {
@@ -219,7 +219,7 @@ Value Builder::copySign(const Value& magnitude, const Value& sign) {
   // (a & ~b) | (c & b) with b the sign's bit; ~c for a sign that is changed.
   constexpr std::uint8_t kTakeSign = 0xb8, kTakeOpposite = 0x74;
   const ValueId bits = magnitude.isLiteral() ? literal(magnitude.literal()).id() : magnitude.id();
-  return result({.form = forms_.sign_logic,
+  return result({.opcode = opcodes_.sign_logic,
                  .modifier = sign.isNegated() ? kTakeOpposite : kTakeSign,
                  .sources = {bits, kRz, sign.id()},
                  .immediate = kSign});
@@ -227,8 +227,8 @@ Value Builder::copySign(const Value& magnitude, const Value& sign) {
 
 Value Builder::flipSign(const Value& x, const Value& y) {
   constexpr std::uint8_t kXor = 0x3c;  // a ^ b
-  const ValueId bits = code_.value({.form = Opcode::kShlRI, .sources = {plain(y), kRz, kRz}, .immediate = 31});
-  return result({.form = Opcode::kLop3RRR, .modifier = kXor, .sources = {plain(x), bits, kRz}});
+  const ValueId bits = code_.value({.opcode = Opcode::kShlRI, .sources = {plain(y), kRz, kRz}, .immediate = 31});
+  return result({.opcode = Opcode::kLop3RRR, .modifier = kXor, .sources = {plain(x), bits, kRz}});
 }
 
 Value Builder::divide(const Value& x, const Value& y) {

@@ -8,7 +8,7 @@
 
 #include "compiler/direct/code.h"
 #include "ir/numeric.h"
-#include "ir/ops.h"
+#include "ir/op.h"
 
 namespace srjit::direct {
 
@@ -47,31 +47,41 @@ struct Mask {
 
 #include "ir/domain.def"
 
-/// The forms of what both precisions have. Choices between doubles take no signs.
-struct NumberForms {
+/// The opcodes of what both precisions have. Choices between doubles take no signs.
+struct NumberOpcodes {
   Opcode add, add_literal, multiply, multiply_literal, fuse, fuse_literal, fuse_add_literal;
   Opcode compare, compare_literal, choose, choose_literal, round, sign_logic;
 };
-inline constexpr NumberForms kNumberForms[] = {
-    {Opcode::kFAddRR, Opcode::kFAddRI, Opcode::kFMulRR, Opcode::kFMulRI, Opcode::kFFmaRRR, Opcode::kFFmaRIR,
-     Opcode::kFFmaRRI, Opcode::kFSetPRR, Opcode::kFSetPRI, Opcode::kFSelRR, Opcode::kFSelRI, Opcode::kFRndR,
-     Opcode::kLop3RIR},
-    {Opcode::kDAddRR, Opcode::kDAddRI, Opcode::kDMulRR, Opcode::kDMulRI, Opcode::kDFmaRRR, Opcode::kDFmaRIR,
-     Opcode::kDFmaRRI, Opcode::kDSetPRR, Opcode::kDSetPRI, Opcode::kSelPair, Opcode::kSelPairI, Opcode::kFRndDouble,
-     Opcode::kLop3Upper}};
+inline constexpr NumberOpcodes kFloatOpcodes = {Opcode::kFAddRR,  Opcode::kFAddRI,  Opcode::kFMulRR,  Opcode::kFMulRI,
+                                                Opcode::kFFmaRRR, Opcode::kFFmaRIR, Opcode::kFFmaRRI, Opcode::kFSetPRR,
+                                                Opcode::kFSetPRI, Opcode::kFSelRR,  Opcode::kFSelRI,  Opcode::kFRndR,
+                                                Opcode::kLop3RIR};
+inline constexpr NumberOpcodes kDoubleOpcodes = {
+    Opcode::kDAddRR,   Opcode::kDAddRI,     Opcode::kDMulRR,   Opcode::kDMulRI,  Opcode::kDFmaRRR,
+    Opcode::kDFmaRIR,  Opcode::kDFmaRRI,    Opcode::kDSetPRR,  Opcode::kDSetPRI, Opcode::kSelPair,
+    Opcode::kSelPairI, Opcode::kFRndDouble, Opcode::kLop3Upper};
+constexpr const NumberOpcodes& numberOpcodesOf(Precision precision) {
+  switch (precision) {
+    case Precision::kF32:
+      return kFloatOpcodes;
+    case Precision::kF64:
+      return kDoubleOpcodes;
+  }
+  __builtin_unreachable();
+}
 
 /// Appends the instructions of numbers to a Code.
 class Builder {
  public:
   Builder(Code& code, Math math, Precision precision)
       : code_(code),
-        math_(math),
-        is_wide_(widthOf(precision) == 2),
-        forms_(kNumberForms[static_cast<std::size_t>(precision)]) {}
+        approximate_(isApproximate(math, precision)),
+        is_wide_(isDouble(precision)),
+        opcodes_(numberOpcodesOf(precision)) {}
 
   Code& code() { return code_; }
-  /// Of f32 alone, as in Lowering.
-  bool approximate() const { return math_ == Math::kFast && !is_wide_; }
+  /// Whether the approximate instructions of Math::kFast apply, as in Lowering.
+  bool approximate() const { return approximate_; }
   /// The value of `op` over its operands, by its row of the operator table; those past its arity are ignored.
   Value apply(Op op, const std::array<Value, kMaxArity>& operands);
   /// Whether a function without code was asked for. The values it gave mean nothing.
@@ -136,10 +146,10 @@ class Builder {
   }
 
   Code& code_;
-  Math math_;
+  bool approximate_;
   bool is_wide_;  ///< numbers are doubles
   bool refused_ = false;
-  NumberForms forms_;
+  NumberOpcodes opcodes_;
 };
 
 }  // namespace srjit::direct

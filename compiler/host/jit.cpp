@@ -18,6 +18,7 @@
 #include "compiler/lowering/kernel_name.h"
 #include "compiler/lowering/llvm_scope.h"
 #include "compiler/lowering/operators.h"
+#include "ir/ops.h"
 #include "passes/llvm_pipeline.h"
 
 namespace srjit {

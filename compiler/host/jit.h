@@ -11,8 +11,8 @@
 #include <string>
 #include <utility>
 
-#include "compiler/lowering/loss.h"
 #include "ir/error.h"
+#include "ir/loss_sums.h"
 #include "ir/numeric.h"
 #include "passes/dag.h"
 

@@ -5,6 +5,8 @@
 
 #include <fmt/format.h>
 
+#include "ir/ops.h"
+
 namespace srjit {
 namespace {
 

@@ -7,6 +7,8 @@
 
 #include <fmt/format.h>
 
+#include "ir/ops.h"
+
 namespace srjit {
 namespace {
 

@@ -4,6 +4,7 @@
 #include <array>
 #include <string>
 
+#include "ir/ops.h"
 #include "ir/rows.h"
 
 namespace srjit {
@@ -23,16 +24,27 @@ struct Weight {
 // The mode being weighed; the domain's operators take no argument for it.
 struct Mode {
   bool approximate = false;
-  bool wide = false;  // f64
+  bool propagates_nan = false;  // whether the minimum and the maximum are one instruction
 };
 thread_local Mode mode;
+
+// min.NaN and max.NaN of PTX.
+bool propagatesNan(Precision precision) {
+  switch (precision) {
+    case Precision::kF32:
+      return true;
+    case Precision::kF64:
+      return false;
+  }
+  __builtin_unreachable();
+}
 
 constexpr int kLibraryCall = 60;
 constexpr int kRoundedDivision = 20;
 constexpr unsigned kLongCode = 14;
 
-// A body of at most so many instructions a row is written out for all rows of a thread. Measured on an H200: with more,
-// the instructions for the loop and its rotation cost less than the registers of several rows do.
+// A body of at most so many instructions per row is written out for all rows of a thread. Measured on an H200: with
+// more, the instructions for the loop and its rotation cost less than the registers of several rows do.
 constexpr unsigned kWrittenOutCode = 32;
 
 Weight sum(std::initializer_list<Weight> operands, int own) {
@@ -62,7 +74,7 @@ int weightOf(Function function) {
       return 1;
     case Function::k_minimum:
     case Function::k_maximum:
-      return mode.wide ? 8 : 1;  // f64 has no instruction that propagates NaN
+      return mode.propagates_nan ? 1 : 8;
     case Function::k_sqrt:
       return mode.approximate ? 1 : kRoundedDivision;
     case Function::k_exp2:
@@ -241,14 +253,14 @@ const Plans& plansFor(const FormClass& of) {
 }  // namespace
 
 unsigned codeWeight(Op op, Precision precision, Math math) {
-  mode = {isApproximate(math, precision), bytesOf(precision) == 8};
+  mode = {isApproximate(math, precision), propagatesNan(precision)};
   const Weight operand = Weight::of(0);
   return static_cast<unsigned>(applyRow<Weight>(op, operand, operand, operand).instructions);
 }
 
 CodeWeights codeWeights(Precision precision, Math math) {
-  CodeWeights weights;
-  for (std::size_t op = 0; op < weights.size(); ++op) weights[op] = codeWeight(static_cast<Op>(op), precision, math);
+  CodeWeights weights{};
+  for (std::size_t op = 0; op < kOpCount; ++op) weights[op] = codeWeight(static_cast<Op>(op), precision, math);
   return weights;
 }
 
@@ -264,6 +276,10 @@ std::span<const OperandForm> HandlerTable::forms(int arity, bool commutative) {
   return commutative ? std::span<const OperandForm>(kCommutativeTernary) : kTernary;
 }
 
+std::span<const OperandForm> HandlerTable::forms(Op op) {
+  return forms(arityOf(op), infoOf(op).has(OpProps::kCommutative));
+}
+
 HandlerTable::HandlerTable(InterpreterSpec spec) : spec_(std::move(spec)) {
   using Kind = Handler::Kind;
   std::ranges::sort(spec_.ops);
@@ -272,7 +288,7 @@ HandlerTable::HandlerTable(InterpreterSpec spec) : spec_(std::move(spec)) {
     OpFacts& facts = facts_[static_cast<std::size_t>(op)];
     facts.has = true;
     facts.is_long = hasLongCode(op, spec_.precision, spec_.math);
-    const bool commutative = (infoOf(op).props & kCommutative) != 0;
+    const bool commutative = infoOf(op).has(OpProps::kCommutative);
     facts.plans = plansFor({arityOf(op), commutative, facts.is_long}).data();
     if (facts.is_long) {
       argument_count_ = std::max(argument_count_, static_cast<unsigned>(arityOf(op)));

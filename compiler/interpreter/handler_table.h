@@ -1,6 +1,6 @@
 // The interpreter's handlers: which exist, and how they are numbered. Bytecode and kernel are made from one table.
 //
-// The machine has a stack of `depth` registers a row, argument registers for library functions, columns and slots.
+// The machine has a stack of `depth` registers per row, argument registers for library functions, columns and slots.
 // A handler is specialised by the stack height before it, so that every register is known when the kernel is compiled.
 // Operators with short code have one handler for each form, i.e. for where each operand comes from. Operators whose
 // code is long (a library function, a correctly rounded division, ...) have one body each: tokens move the operands in,
@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "ir/numeric.h"
-#include "ir/ops.h"
+#include "ir/op.h"
 
 namespace srjit {
 
@@ -42,7 +42,7 @@ struct Handler {
   Kind kind;
   std::uint8_t height = 0;    ///< stack height before
   std::uint8_t argument = 0;  ///< kArgument*: which
-  Op op = Op::kAdd;           ///< kApply, kBody
+  Op op{};                    ///< kApply, kBody
   OperandForm form = {};      ///< kApply
 };
 
@@ -52,7 +52,7 @@ struct InterpreterSpec {
   Math math = Math::kPrecise;
   std::vector<Op> ops;           ///< the operators it can run; the fewer, the smaller its code
   unsigned rows_per_thread = 8;  ///< 4, 8 or 16
-  unsigned depth = 5;            ///< stack registers a row, 3 to 16
+  unsigned depth = 5;            ///< stack registers per row, 3 to 16
 };
 
 /// How an operator gets operands from given sources: which are evaluated onto the stack, in which order, and for a
@@ -78,7 +78,7 @@ class HandlerTable {
   std::span<const Handler> handlers() const noexcept { return handlers_; }
   bool has(Op op) const noexcept { return facts_[static_cast<std::size_t>(op)].has; }
   bool isLong(Op op) const noexcept { return facts_[static_cast<std::size_t>(op)].is_long; }
-  /// Argument registers a row: the largest arity of a long operator.
+  /// Argument registers per row: the largest arity of a long operator.
   unsigned argumentCount() const noexcept { return argument_count_; }
 
   /// The number of a handler at a stack height, or -1 if there is none.
@@ -95,9 +95,7 @@ class HandlerTable {
 
   /// The forms of short operators of this arity; with `commutative`, only one of two mirrored forms.
   static std::span<const OperandForm> forms(int arity, bool commutative);
-  static std::span<const OperandForm> forms(Op op) {
-    return forms(arityOf(op), (infoOf(op).props & kCommutative) != 0);
-  }
+  static std::span<const OperandForm> forms(Op op);
 
   /// The plan with the fewest operands that go through the stack though they need not, and then with the fewest
   /// registers: operands on the stack are evaluated in the order of `ranks`, where the form allows that. ranks[i] is
@@ -129,7 +127,7 @@ class HandlerTable {
 
   InterpreterSpec spec_;
   std::vector<Handler> handlers_;
-  std::array<OpFacts, kOpCount> facts_{};
+  std::array<OpFacts, kMostOps> facts_{};
   unsigned argument_count_ = 0;
   std::vector<std::int16_t> plain_;    ///< by kind, height and argument
   std::vector<std::int16_t> applies_;  ///< by operator, form and height
@@ -138,8 +136,8 @@ class HandlerTable {
 /// Instructions of an operator for one row on a GPU, roughly; derived from its row of the table. A library function
 /// counts as 60.
 unsigned codeWeight(Op op, Precision precision, Math math);
-/// The same of all operators.
-using CodeWeights = std::array<std::uint32_t, kOpCount>;
+/// The same of all operators, by their numbers.
+using CodeWeights = std::array<std::uint32_t, kMostOps>;
 CodeWeights codeWeights(Precision precision, Math math);
 
 /// Whether an interpreter has one body for the operator instead of a handler for each form.

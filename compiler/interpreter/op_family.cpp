@@ -4,6 +4,8 @@
 #include <array>
 #include <vector>
 
+#include "ir/ops.h"
+
 namespace srjit {
 
 std::string_view nameOf(OpFamily family) noexcept {
@@ -11,9 +13,9 @@ std::string_view nameOf(OpFamily family) noexcept {
 }
 
 OpFamily familyOf(Op op) noexcept {
-  const std::uint8_t props = infoOf(op).props;
-  if ((props & kArithmetic) != 0) return OpFamily::kArithmetic;
-  return (props & kCommon) != 0 ? OpFamily::kCommon : OpFamily::kAll;
+  const OpInfo& info = infoOf(op);
+  if (info.has(OpProps::kArithmetic)) return OpFamily::kArithmetic;
+  return info.has(OpProps::kCommon) ? OpFamily::kCommon : OpFamily::kAll;
 }
 
 OpFamily familyOf(std::span<const Op> ops) noexcept {

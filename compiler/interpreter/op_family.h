@@ -4,7 +4,7 @@
 #include <span>
 #include <string_view>
 
-#include "ir/ops.h"
+#include "ir/op.h"
 
 namespace srjit {
 

@@ -4,6 +4,8 @@
 
 #include <fmt/format.h>
 
+#include "ir/ops.h"
+
 namespace srjit {
 namespace {
 

@@ -10,6 +10,7 @@
 
 #include "compiler/interpreter/handler_table.h"
 #include "ir/mix.h"
+#include "ir/ops.h"
 
 namespace srjit {
 namespace {
@@ -37,7 +38,7 @@ Subtree leaf(const Token& token) {
 
 Subtree operation(const Token& token, std::span<Subtree> operands, const CodeWeights& weights) {
   Subtree result{combine(0, nameHashOf(token.op)), weights[static_cast<std::size_t>(token.op)]};
-  if ((infoOf(token.op).props & kCommutative) != 0 && operands[0].hash > operands[1].hash) {
+  if (infoOf(token.op).has(OpProps::kCommutative) && operands[0].hash > operands[1].hash) {
     std::swap(operands[0], operands[1]);
   }
   bool has_parameters = false;

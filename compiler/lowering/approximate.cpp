@@ -8,6 +8,8 @@
 #include <llvm/IR/IntrinsicsNVPTX.h>
 #include <llvm/IR/IntrinsicsX86.h>
 
+#include "ir/ops.h"
+
 namespace srjit {
 namespace {
 
@@ -55,7 +57,7 @@ struct Emitter {
     return sum;
   }
 
-  // 512-bit vectors come with instructions that take floats apart and put them together, exceptional values included.
+  // AVX-512 has instructions that take floats apart and put them together, exceptional values included.
   bool hasFloatParts() const { return lowering.target() == TargetKind::kHost && lowering.lanes() == 16; }
   llvm::Value* parts(ID id, std::initializer_list<llvm::Value*> operands) const {
     llvm::SmallVector<llvm::Value*, 6> arguments(operands);
@@ -130,8 +132,8 @@ struct Emitter {
 llvm::Value* emitApproximateQuotient(Lowering& lowering, const Value& x, const Value& y) {
   llvm::IRBuilder<>& b = lowering.builder();
   llvm::Value* const denominator = lowering.materialize(y);
-  // On the host a division is the better choice even here: its unit works beside those that multiply, which the
-  // polynomials of the other functions keep busy, and which an estimate with a Newton step would load further.
+  // On the host a division is better than an estimate with a Newton step: the divider works beside the multipliers,
+  // which the polynomials of the other functions keep busy.
   if (lowering.target() == TargetKind::kHost) return b.CreateFDiv(lowering.materialize(x), denominator);
   if (x.isLiteral() && x.literal() == 1) {
     return b.CreateIntrinsic(llvm::Intrinsic::nvvm_rcp_approx_ftz_f, {}, {denominator});

@@ -7,11 +7,11 @@
 #include <llvm/IR/Value.h>
 
 #include "compiler/lowering/operators.h"
-#include "ir/ops.h"
+#include "ir/op.h"
 
 namespace srjit {
 
-/// The approximate form of `function` in f32 `fast`, or none where fast uses the precise form.
+/// The approximate form of `function` in f32 `fast`, or null where fast uses the precise form.
 llvm::Value* emitApproximate(Lowering& lowering, Function function, std::span<llvm::Value* const> arguments);
 
 /// x / y in f32 `fast`.

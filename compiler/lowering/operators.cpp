@@ -41,7 +41,8 @@ llvm::Intrinsic::ID intrinsicOf(Function function) {
   }
 }
 
-// Two literals meet only inside a row, e.g. T(1) / T(3): computed in double and rounded when a kernel value is met.
+// Two literals are operands only inside a row, as in T(1) / T(3). Their result is a literal, in double; it is rounded
+// where it becomes the operand of a value of the kernel.
 template <class Fold, class Emit>
 Value binary(const Value& x, const Value& y, Fold fold, Emit emit) {
   if (x.isLiteral() && y.isLiteral()) return Value(fold(x.literal(), y.literal()));

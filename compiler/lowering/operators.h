@@ -6,7 +6,7 @@
 #include <llvm/IR/IRBuilder.h>
 
 #include "ir/numeric.h"
-#include "ir/ops.h"
+#include "ir/op.h"
 
 namespace srjit {
 
@@ -64,7 +64,7 @@ class Lowering {
   bool approximate() const { return isApproximate(math_, precision_); }
   /// A literal rounded to the precision.
   llvm::Value* literal(double value) const;
-  /// The same type shape with another element.
+  /// A type of the same shape with other elements.
   llvm::Type* withElement(llvm::Type* element) const;
   llvm::Value* materialize(const Value& value) const {
     return value.isLiteral() ? literal(value.literal()) : value.ir();
@@ -85,7 +85,7 @@ class Lowering {
   llvm::Type* type_;
 };
 
-/// What names of functions of libdevice, libm and libmvec end in.
+/// The suffix of names of functions of libdevice, libm and libmvec.
 constexpr const char* librarySuffixOf(Precision precision) {
   switch (precision) {
     case Precision::kF32:

@@ -79,7 +79,7 @@ const llvm::Target* nvptxTarget() {
 }  // namespace
 
 Result<DeviceModule> DeviceModule::create(const DeviceOptions& options) {
-  const auto known = deviceArchitectures();
+  const auto known = ptxArchitectures();
   if (std::ranges::find(known, options.arch) == known.end()) {
     return Error{Errc::kInvalid,
                  fmt::format("unknown architecture '{}': expected one of {}", options.arch, fmt::join(known, ", ")),

@@ -5,7 +5,7 @@
 //
 // Geometry. A block has kBlockThreads threads in kBlockWarps warps. A warp computes a strip of 32 * rows_per_thread
 // adjacent rows: with K rows per thread, lane l computes rows strip * 32 K + group * kGroupRows + l * 4 + i, for i < 4
-// and group < K / 4; so the lanes of a warp have whole row groups of the reduction tree (compiler/lowering/loss.h). A
+// and group < K / 4; so the lanes of a warp have whole row groups of the reduction tree (ir/loss_sums.h). A
 // warp whose strip begins at or after the last row returns at once.
 //
 // Columns. The value of row r in column c is at columns + c * column_stride + r * row_stride, in elements. Unless
@@ -17,8 +17,8 @@
 #include <optional>
 #include <string>
 
-#include "compiler/lowering/loss.h"
 #include "compiler/target/architecture.h"
+#include "ir/loss_sums.h"
 #include "ir/numeric.h"
 
 namespace srjit {
@@ -30,7 +30,7 @@ inline constexpr unsigned kBlockWarps = kBlockThreads / kWarpLanes;
 struct DeviceOptions {
   Precision precision = Precision::kF32;
   Math math = Math::kPrecise;
-  /// One of deviceArchitectures(); newer cards take PTX for sm_90, which their driver translates.
+  /// One of ptxArchitectures(); newer cards take PTX for sm_90, which their driver translates.
   std::string arch = "sm_90";
   /// What the PTX is to be assembled for: `arch`, or a newer architecture that PTX cannot be made for. Empty: `arch`.
   std::string machine = {};

@@ -32,7 +32,7 @@ class Strip {
   Strip(Lowering& lowering, const DeviceOptions& options, llvm::Value* row_count, llvm::Value* number);
 
   unsigned rowsPerThread() const { return rows_per_thread_; }
-  /// Row groups (compiler/lowering/loss.h) of the strip; a lane has kLaneRows rows of each.
+  /// Row groups (ir/loss_sums.h) of the strip; a lane has kLaneRows rows of each.
   unsigned groups() const { return rows_per_thread_ / kLaneRows; }
   llvm::Value* lane() const { return lane_; }
 

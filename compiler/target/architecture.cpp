@@ -33,7 +33,7 @@ constexpr Architecture kArchitectures[] = {
 };
 static_assert(std::ranges::is_sorted(kArchitectures, {}, &Architecture::number));
 
-/// The `field` of those rows that have a property; made by the compiler, so that it lives as long as the process.
+/// `kField` of the rows whose `kHas` is true. A constant, so that it lives as long as the process.
 template <bool Architecture::* kHas, auto kField>
 constexpr auto select() {
   constexpr auto kCount = static_cast<std::size_t>(std::ranges::count(kArchitectures, true, kHas));
@@ -66,7 +66,7 @@ const GenerationInfo& infoOf(IsaGeneration generation) noexcept {
   return kGenerations[static_cast<std::size_t>(generation)];
 }
 
-std::span<const std::string_view> deviceArchitectures() noexcept { return kPtxNames; }
+std::span<const std::string_view> ptxArchitectures() noexcept { return kPtxNames; }
 std::span<const unsigned> directArchitectures() noexcept { return kDirectNumbers; }
 
 }  // namespace srjit

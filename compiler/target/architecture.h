@@ -8,15 +8,18 @@
 
 namespace srjit {
 
-/// Architectures whose machine instructions have one form.
+/// Threads of a warp, of every architecture.
+inline constexpr unsigned kWarpLanes = 32;
+
+/// Architectures whose machine instructions and cubins have one form.
 enum class IsaGeneration : std::uint8_t {
 #define SRJIT_GENERATION(id, parameters, descriptor, recent, reserved, flags, masks) id,
 #include "compiler/target/architectures.def"
 };
 
 struct GenerationInfo {
-  std::uint16_t parameters, descriptor;  ///< offsets in constant bank 0
-  bool has_recent_layout;                ///< of cubins, as what follows
+  std::uint16_t parameters, descriptor;  ///< offsets in constant bank 0, in bytes
+  bool has_recent_layout;                ///< of cubins; so are the fields that follow
   std::uint8_t reserved_bytes, flags;
   bool has_masks;
 };
@@ -28,7 +31,7 @@ struct Architecture {
   bool has_ptx;            ///< whether LLVM writes PTX for it
   bool has_direct_code;    ///< whether its machine instructions were verified
   bool has_async_copies;   ///< cp.async
-  bool has_fixed_doubles;  ///< latencies of double instructions
+  bool has_fixed_doubles;  ///< whether double instructions have fixed latencies
   std::uint8_t predicate_delay;
   std::uint32_t compatibility, workarounds;  ///< in cubins
 };
@@ -37,12 +40,12 @@ struct Architecture {
 std::span<const Architecture> allArchitectures() noexcept;
 /// The row of the number, or the one before it for a number without a row; the first for what is older than all.
 const Architecture& architectureOf(unsigned number) noexcept;
-/// The row of "sm_90", by name; one of deviceArchitectures().
+/// The row with this name, "sm_90", which must be in the table.
 const Architecture& architectureOf(std::string_view name) noexcept;
 const GenerationInfo& infoOf(IsaGeneration generation) noexcept;
 
-/// The names of architectures PTX can be made for, and the numbers of those that have direct code; ascending.
-std::span<const std::string_view> deviceArchitectures() noexcept;
+/// The names of the architectures that LLVM writes PTX for, and the numbers of those that have direct code; ascending.
+std::span<const std::string_view> ptxArchitectures() noexcept;
 std::span<const unsigned> directArchitectures() noexcept;
 
 }  // namespace srjit

@@ -125,7 +125,7 @@ Status Cuda::start(std::shared_ptr<const Driver> driver, int ordinal) {
   };
   if (limits_.arch.empty()) {
     return refuse(fmt::format("has compute capability {}.{}; kernels are made for {} and later",
-                              limits_.capability / 10, limits_.capability % 10, deviceArchitectures().front()));
+                              limits_.capability / 10, limits_.capability % 10, ptxArchitectures().front()));
   }
   if (!limits_.has_pools) return refuse("has no stream-ordered memory pools");
   check(driver_->cuDevicePrimaryCtxRetain(&context_, device_), "cuDevicePrimaryCtxRetain");

@@ -49,7 +49,7 @@ struct DeviceLimits {
   bool has_pools = false;     ///< stream-ordered memory; without it the device is not used
   int driver_version = 0;     ///< CUDA version of the driver, 12040 for 12.4
   std::string driver_build;  ///< tells builds of one version apart: /proc/driver/nvidia/version; empty if there is none
-  /// The architecture to make code for: the newest of deviceArchitectures() that the device can run; empty if there is
+  /// The architecture to make code for: the newest of ptxArchitectures() that the device can run; empty if there is
   /// none. Cubins run only if it is of the device's own major number; otherwise needs_ptx: its PTX is assembled for the
   /// device's own architecture, by the driver if the assembler does not know that.
   std::string arch;

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <string>
 
-#include "compiler/lowering/loss.h"
+#include "ir/loss_sums.h"
 
 namespace srjit {
 namespace {

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <span>
 
-#include "compiler/lowering/loss.h"
+#include "ir/loss_sums.h"
 #include "runtime/engine_options.h"
 #include "runtime/program.h"
 #include "runtime/results.h"

@@ -8,6 +8,7 @@
 
 #include "compiler/interpreter/bytecode.h"
 #include "compiler/nvptx/options.h"
+#include "ir/ops.h"
 #include "runtime/evaluation/optimized_dag.h"
 #include "runtime/platform/clock.h"
 

@@ -15,6 +15,7 @@
 
 #include "compiler/direct/emitter.h"
 #include "ir/numeric.h"
+#include "ir/ops.h"
 #include "ir/random.h"
 #include "runtime/engine_options.h"
 #include "runtime/evaluation/dataset_state.h"

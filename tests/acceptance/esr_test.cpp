@@ -161,7 +161,7 @@ class EsrSlow : public testing::Test {
   void compareWithReference(const std::vector<Expression>& batch, const std::vector<T>& got, Math math,
                             double tolerance, Agreement& agreement) {
     const Timer timer(seconds_.reference);
-    constexpr auto kPrecision = sizeof(T) == 4 ? Precision::kF32 : Precision::kF64;
+    constexpr auto kPrecision = kPrecisionOf<T>;
     const std::vector<T> rounded(std::begin(kParameters), std::end(kParameters));
     const std::vector<double> given(rounded.begin(), rounded.end());
     tbb::parallel_for(std::size_t{0}, batch.size(), [&](std::size_t e) {

@@ -147,7 +147,7 @@ void checkPrograms(const Dag& dag, const HandlerTable& table, const std::vector<
 
 template <class T>
 void check(const std::vector<Expression>& batch, unsigned depth, const std::vector<Row>& rows) {
-  constexpr auto kPrecision = sizeof(T) == 4 ? Precision::kF32 : Precision::kF64;
+  constexpr auto kPrecision = kPrecisionOf<T>;
   const Dag given = Dag::fromExpressions(batch, kPrecision);
   for (const Math math : {Math::kStrict, Math::kPrecise, Math::kFast}) {
     const Dag dag = Pipeline::standard(math).run(given, {math});

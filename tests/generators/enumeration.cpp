@@ -2,6 +2,8 @@
 
 #include <cstdint>
 
+#include "ir/ops.h"
+
 namespace srjit {
 namespace {
 

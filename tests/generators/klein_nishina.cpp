@@ -3,6 +3,7 @@
 #include <cmath>
 #include <numbers>
 
+#include "ir/ops.h"
 #include "ir/text.h"
 
 namespace srjit {

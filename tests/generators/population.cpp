@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "ir/mix.h"
+#include "ir/ops.h"
 
 namespace srjit {
 namespace {

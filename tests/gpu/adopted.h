@@ -50,7 +50,7 @@ class ForeignMemory {
             .columns = columns.size(),
             .row_stride = static_cast<std::ptrdiff_t>(layout.row_stride * sizeof(T)),
             .column_stride = static_cast<std::ptrdiff_t>(layout.column_stride * sizeof(T)),
-            .type = sizeof(T) == sizeof(float) ? Precision::kF32 : Precision::kF64};
+            .type = kPrecisionOf<T>};
   }
 
   std::shared_ptr<const Cuda> cuda_;

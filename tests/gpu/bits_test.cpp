@@ -3,6 +3,8 @@
 
 #include "tests/gpu/machine.h"
 
+#include "ir/ops.h"
+
 namespace srjit {
 namespace {
 

@@ -10,6 +10,7 @@
 #include <optional>
 
 #include "compiler/direct/emitter.h"
+#include "ir/ops.h"
 #include "ir/text.h"
 #include "runtime/platform/clock.h"
 #include "tests/gpu/machine.h"

@@ -11,6 +11,7 @@
 #include <thread>
 #include <tuple>
 
+#include "ir/ops.h"
 #include "runtime/cuda/context.h"
 
 namespace srjit {

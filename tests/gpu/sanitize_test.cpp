@@ -1,6 +1,8 @@
 // Every kind of kernel on few rows, for compute-sanitizer: memcheck, racecheck and initcheck.
 #include "tests/gpu/adopted.h"
 
+#include "ir/ops.h"
+
 namespace srjit {
 namespace {
 

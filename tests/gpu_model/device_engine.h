@@ -6,6 +6,7 @@
 #include <string>
 #include <thread>
 
+#include "ir/ops.h"
 #include "runtime/engine_parts.h"
 #include "runtime/evaluation/program_state.h"
 #include "tests/generators/workload.h"

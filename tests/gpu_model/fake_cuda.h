@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include "ir/ops.h"
 #include "runtime/cuda/handles.h"
 #include "tests/gpu_model/fake_driver.h"
 #include "tests/gpu_model/fake_image_maker.h"

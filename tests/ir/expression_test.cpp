@@ -9,6 +9,8 @@
 #include "ir/expression.h"
 #include "ir/text.h"
 
+#include "ir/ops.h"
+
 namespace srjit {
 namespace {
 

@@ -30,7 +30,7 @@ TEST(Ops, NamesAndTextsAreFoundAndBelongToOneOperator) {
     EXPECT_GE(info.arity, 1) << info.name;
     EXPECT_LE(info.arity, kMaxArity) << info.name;
     EXPECT_FALSE(info.doc.empty()) << info.name;
-    if (info.props & kCommutative) {
+    if (info.has(OpProps::kCommutative)) {
       EXPECT_GE(info.arity, 2) << info.name;
     }
   }
@@ -246,7 +246,7 @@ TEST(Rows, FloatRowsComputeInFloat) {
 TEST(Rows, CommutativeOperatorsGiveTheSameBits) {
   Random random(7);
   for (const Op op : allOperators()) {
-    if (!(infoOf(op).props & kCommutative)) continue;
+    if (!infoOf(op).has(OpProps::kCommutative)) continue;
     for (int k = 0; k < 1000; ++k) {
       const double x = random.magnitude(-3, 3);
       const double y = random.chance(0.1) ? -x : random.magnitude(-3, 3);

@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "ir/lexer.h"
+#include "ir/ops.h"
 #include "ir/text.h"
 #include "tests/generators/data.h"
 

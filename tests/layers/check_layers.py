@@ -127,17 +127,46 @@ def check_names(root):
                 yield f"{name}:1: the name repeats that of its folder"
 
 
+def included_through_tests(root, name):
+    """`name`, and what it includes if it is a header of the tests, and so on."""
+    reached, waiting = set(), [name]
+    while waiting:
+        each = waiting.pop()
+        if each in reached:
+            continue
+        reached.add(each)
+        if each.startswith("tests/") and (root / each).is_file():
+            waiting += [other for _, quoted, other in includes_of(root / each) if quoted]
+    return reached
+
+
 def check_tests(root):
-    """Tests of a layer include neither what is to the right of it nor its tests."""
+    """Tests of a layer include neither what is to the right of it nor its tests, also through headers that tests share."""
     for layer in LAYERS:
-        reach = LAYERS[: LAYERS.index(layer) + 1]
+        later = LAYERS[LAYERS.index(layer) + 1:]
         for path in sorted((root / "tests" / layer).rglob("*")):
             if path.suffix not in SOURCES:
                 continue
             for number, quoted, name in includes_of(path):
-                folder = name.removeprefix("tests/").split("/")[0]
-                if quoted and folder in LAYERS and folder not in reach:
-                    yield f'{path.relative_to(root)}:{number}: "{name}" is to the right of tests of {layer}/'
+                for reached in sorted(included_through_tests(root, name)) if quoted else []:
+                    if reached.removeprefix("tests/").split("/")[0] in later:
+                        through = "" if reached == name else f', which "{name}" includes,'
+                        yield f'{path.relative_to(root)}:{number}: "{reached}"{through} is to the right of tests of {layer}/'
+
+
+def check_table(root):
+    """Headers that the runtime's users include, and all that those include, do not read the operator table."""
+    for start in sorted((root / "runtime").glob("*.h")):
+        seen, waiting = set(), [start.relative_to(root).as_posix()]
+        while waiting:
+            name = waiting.pop()
+            if name in seen or not (root / name).is_file():
+                continue
+            seen.add(name)
+            if name == "ir/ops.def":
+                yield f"{start.relative_to(root)}:1: reads ir/ops.def through its includes: a header needs ir/op.h at most"
+                break
+            waiting += [other for _, quoted, other in includes_of(root / name) if quoted]
 
 
 def check(root, installed):
@@ -161,7 +190,7 @@ def check(root, installed):
                 message = message or check_one_room(root, path, name)
                 if message:
                     found.append(f"{path.relative_to(root)}:{number}: {message}")
-    found += [*check_names(root), *check_tests(root)]
+    found += [*check_names(root), *check_tests(root), *check_table(root)]
     for path in sorted(installed):
         for number, quoted, name in includes_of(path):
             if not quoted and FOREIGN.match(name):

@@ -1,10 +1,12 @@
 """Plants violations, one at a time, in a small repository and demands that check_layers finds each, and nothing else."""
 
+import contextlib
 import pathlib
 import tempfile
 import unittest
 
 import check_code_sources
+import check_loss_readers
 from check_layers import check
 
 CLEAN = {
@@ -27,17 +29,24 @@ CLEAN = {
 INSTALLED = ["ir/ops.h", "runtime/engine.h"]
 
 
+@contextlib.contextmanager
+def planted(files):
+    """A folder with these files, by name."""
+    with tempfile.TemporaryDirectory() as folder:
+        root = pathlib.Path(folder).resolve()
+        for name, text in files.items():
+            (root / name).parent.mkdir(parents=True, exist_ok=True)
+            (root / name).write_text(text, encoding="utf-8")
+        yield root
+
+
 class CheckLayers(unittest.TestCase):
-    def violations(self, planted=None):
-        with tempfile.TemporaryDirectory() as folder:
-            root = pathlib.Path(folder)
-            for name, text in {**CLEAN, **(planted or {})}.items():
-                (root / name).parent.mkdir(parents=True, exist_ok=True)
-                (root / name).write_text(text, encoding="utf-8")
+    def violations(self, violation=None):
+        with planted({**CLEAN, **(violation or {})}) as root:
             return check(root, INSTALLED)
 
-    def assert_found(self, planted, *expected):
-        found = self.violations(planted)
+    def assert_found(self, violation, *expected):
+        found = self.violations(violation)
         self.assertEqual(len(found), 1, found)
         for text in expected:
             self.assertIn(text, found[0])
@@ -78,8 +87,7 @@ class CheckLayers(unittest.TestCase):
         self.assert_found({"runtime/engine.h": "#include <fmt/format.h>\n"}, "runtime/engine.h:1:", "installed header")
 
     def test_installed_header_that_needs_a_private_one(self):
-        planted = {"ir/private.h": "", "ir/ops.h": '#include "ir/private.h"\n'}
-        self.assert_found(planted, "ir/ops.h:1:", "not installed")
+        self.assert_found({"ir/private.h": "", "ir/ops.h": '#include "ir/private.h"\n'}, "ir/ops.h:1:", "not installed")
 
     def test_room_without_a_door(self):
         self.assert_found({"runtime/host/run.cpp": '#include "runtime/cuda/driver.h"\n'}, "runtime/host/run.cpp:1:", "door")
@@ -105,6 +113,16 @@ class CheckLayers(unittest.TestCase):
     def test_test_of_an_earlier_layer(self):
         self.assert_found({"tests/ir/ops.cpp": '#include "runtime/engine.h"\n'}, "to the right of tests of ir/")
 
+    def test_test_that_reaches_a_later_layer(self):
+        files = {"tests/ir/ops.cpp": '#include "tests/generators/data.h"\n',
+                 "tests/generators/data.h": '#include "tests/generators/workload.h"\n',
+                 "tests/generators/workload.h": '#include "runtime/engine.h"\n'}
+        self.assert_found(files, "tests/ir/ops.cpp:1:", '"runtime/engine.h"', "to the right of tests of ir/")
+
+    def test_header_that_reads_the_operator_table(self):
+        files = {"ir/table.h": '#include "ir/ops.def"\n', "ir/ops.def": "", "runtime/parts.h": '#include "ir/table.h"\n'}
+        self.assert_found(files, "runtime/parts.h:1:", "reads ir/ops.def")
+
     def test_folder_name(self):
         self.assert_found({"ir/utils/a.h": ""}, "ir/utils:1:")
 
@@ -113,15 +131,63 @@ class CheckLayers(unittest.TestCase):
 
 
 class CheckCodeSources(unittest.TestCase):
+    SOURCES = {
+        "ir/ops.def": "",
+        "compiler/sass/encode.h": "",
+        "runtime/engine.cpp": "",
+        "runtime/gpu/run.h": "DirectGrid grid;\n",
+        "runtime/gpu/run.cpp": "",
+    }
+    HASHED = {"ir/ops.def", "compiler/sass/encode.h", "runtime/gpu/run.h", "runtime/gpu/run.cpp"}
+
+    def faults(self, hashed):
+        with planted(self.SOURCES) as root:
+            return list(check_code_sources.faults(root, {root / name for name in hashed}))
+
+    def test_all_that_decides_code(self):
+        self.assertEqual(self.faults(self.HASHED), [])
+
+    def test_each_missing_file(self):
+        for name in self.HASHED:
+            found = self.faults(self.HASHED - {name})
+            self.assertEqual(len(found), 1, found)
+            self.assertIn(f"{name} decides", found[0])
+
     def test_moved_file(self):
-        with tempfile.TemporaryDirectory() as folder:
-            root = pathlib.Path(folder).resolve()
-            for name in ["ir/ops.def", "compiler/sass/encode.h", "runtime/engine.cpp"]:
-                (root / name).parent.mkdir(parents=True, exist_ok=True)
-                (root / name).write_text("", encoding="utf-8")
-            listed = {root / "ir/ops.def"}
-            self.assertEqual(check_code_sources.missing(root, listed), [root / "compiler/sass/encode.h"])
-            self.assertEqual(check_code_sources.missing(root, {*listed, root / "compiler/sass/encode.h"}), [])
+        self.assertEqual(self.faults(self.HASHED | {"runtime/gpu/launch.cpp"}),
+                         ["runtime/gpu/launch.cpp is in the hash of kernels' keys, but does not exist"])
+
+    def test_file_that_decides_nothing(self):
+        self.assertIn("decides no code", self.faults(self.HASHED | {"runtime/engine.cpp"})[0])
+
+
+class CheckLossReaders(unittest.TestCase):
+    SOURCES = {
+        "ir/losses.h": '#include "ir/losses.def"\nT lossTerm();\n',
+        "ir/losses.def": "",
+        "ir/losses.cpp": '#include "ir/losses.h"\n#include "ir/losses.def"\n',
+        "compiler/host/kernels.cpp": '#include "ir/losses.h"\nlossTerm(x);\n',
+        "runtime/engine.cpp": '#include "ir/losses.h"\n// lossTerm() is called elsewhere\n',
+        "tests/gpu_model/memory.h": "withLossFormula(x);\n",
+        "tests/gpu_model/kernels.cpp": '#include "tests/gpu_model/memory.h"\n',
+    }
+    READERS = ["ir/losses.cpp", "compiler/host/kernels.cpp", "tests/gpu_model/kernels.cpp"]
+
+    def faults(self, listed):
+        listing = {"tests/more_losses/CMakeLists.txt": f"set(readers {' '.join(listed)})\n"}
+        with planted({**self.SOURCES, **listing}) as root:
+            return list(check_loss_readers.faults(root))
+
+    def test_all_readers(self):
+        self.assertEqual(self.faults(self.READERS), [])
+
+    def test_each_missing_reader(self):
+        for name in self.READERS:
+            found = self.faults([other for other in self.READERS if other != name])
+            self.assertEqual(found, [f"{name} reads the table of losses, but tests/more_losses/CMakeLists.txt does not list it"])
+
+    def test_file_that_reads_nothing(self):
+        self.assertIn("does not read", self.faults([*self.READERS, "runtime/engine.cpp"])[0])
 
 
 if __name__ == "__main__":

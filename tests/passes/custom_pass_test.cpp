@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 // [example]
+#include "ir/ops.h"
 #include "passes/pass.h"
 
 namespace {
@@ -65,9 +66,9 @@ TEST(CustomPass, IsWhatTheDocumentationShows) {
   const std::size_t first = source.find(mark) + mark.size();
   std::string example = source.substr(first, source.find(mark, first) - first);
   // Programs outside include the installed header.
-  const std::string inside = "#include \"passes/pass.h\"\n";
+  const std::string inside = "#include \"ir/ops.h\"\n#include \"passes/pass.h\"\n";
   ASSERT_TRUE(example.starts_with(inside));
-  example.replace(0, inside.size(), "#include <srjit/passes/pass.h>\n");
+  example.replace(0, inside.size(), "#include <srjit/ir/ops.h>\n#include <srjit/passes/pass.h>\n");
   EXPECT_NE(fileText("docs/passes.md").find("```cpp\n" + example + "```\n"), std::string::npos);
 }
 

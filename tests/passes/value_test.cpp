@@ -140,7 +140,7 @@ TEST(Passes, FastRulesHoldInRealArithmetic) {
   for (int i = 0; i < 3000; ++i) {
     const Expression before = expressions.next();
     // A comparison or a choice turns a NaN into a number, and fast rules may remove NaNs.
-    const auto steps = [](const Token& t) { return t.kind == Token::Kind::kOp && (infoOf(t.op).props & kSteps) != 0; };
+    const auto steps = [](const Token& t) { return t.kind == Token::Kind::kOp && infoOf(t.op).has(OpProps::kSteps); };
     if (std::ranges::any_of(before.tokens(), steps)) continue;
     const Dag dag = Dag::fromExpressions({&before, 1}, Precision::kF64);
     const Expression after = simplify(dag, RuleClass::kFast, Math::kFast).toExpression(0).value();

@@ -17,6 +17,7 @@
 #include "compiler/nvptx/rows_kernel.h"
 #include "compiler/sass/cubin_reader.h"
 #include "compiler/sass/cubin_writer.h"
+#include "ir/ops.h"
 #include "passes/pass.h"
 #include "runtime/gpu/kernel_store.h"
 #include "runtime/platform/clock.h"

@@ -1,5 +1,5 @@
 // The direct tier's code on the model of a warp, which checks timing as well: predictions against rows of the table in
-// float, bit for bit, or against the error bound; sums of losses against the tree that compiler/lowering/loss.h
+// float, bit for bit, or against the error bound; sums of losses against the tree that ir/loss_sums.h
 // promises.
 #include "compiler/direct/emitter.h"
 #include "compiler/target/architecture.h"

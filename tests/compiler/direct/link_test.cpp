@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "compiler/direct/emitter.h"
+#include "ir/ops.h"
 #include "passes/pass.h"
 
 namespace srjit {

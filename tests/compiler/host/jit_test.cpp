@@ -17,7 +17,7 @@ constexpr std::size_t kRows = 2 * kRowQuantum;
 
 template <class T>
 constexpr Precision precisionOf() {
-  return sizeof(T) == 4 ? Precision::kF32 : Precision::kF64;
+  return kPrecisionOf<T>;
 }
 
 template <class T>
@@ -116,7 +116,7 @@ TEST(HostJit, CodeOutlivesItsCompiler) {
   EXPECT_EQ(out, std::vector<double>(kRowQuantum, 3.0));
 }
 
-// The tree that compiler/lowering/loss.h promises, in the plainest code.
+// The tree that ir/loss_sums.h promises, in the plainest code.
 template <class T>
 T pairwise(std::vector<T> terms) {
   while (terms.size() > 1) {

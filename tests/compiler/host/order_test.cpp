@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include "ir/ops.h"
 #include "tests/generators/population.h"
 
 namespace srjit {

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "compiler/interpreter/handler_table.h"
+#include "ir/ops.h"
 #include "passes/simplify.h"
 
 namespace srjit {

@@ -10,6 +10,7 @@
 
 #include "compiler/nvptx/options.h"
 #include "compiler/nvptx/toolkit.h"
+#include "ir/ops.h"
 #include "passes/pass.h"
 
 namespace srjit {
@@ -103,7 +104,7 @@ TEST_P(AssemblerSlow, InterpretersOfEveryOperatorStayInRegisters) {
 
 TEST(Assembler, EveryArchitecture) {
   SRJIT_NEEDS_ASSEMBLER();
-  for (const std::string_view arch : deviceArchitectures()) {
+  for (const std::string_view arch : ptxArchitectures()) {
     DeviceOptions options;
     options.arch = arch;
     const std::vector<Op> ops = {Op::kMin, Op::kSin, Op::kDiv, Op::kRound};

@@ -135,7 +135,7 @@ TEST(RowsKernel, NumbersAreDataAndNotCode) {
 }
 
 TEST(RowsKernel, EveryArchitectureIsNamedInItsPtx) {
-  for (const std::string_view arch : deviceArchitectures()) {
+  for (const std::string_view arch : ptxArchitectures()) {
     DeviceOptions options;
     options.arch = arch;
     EXPECT_THAT(ptxOf("x0+x1", options), HasSubstr(".target " + std::string(arch)));

@@ -14,6 +14,7 @@
 #include "compiler/sass/hazards.h"
 #include "compiler/sass/print.h"
 #include "compiler/target/architecture.h"
+#include "ir/ops.h"
 #include "passes/pass.h"
 
 namespace srjit {

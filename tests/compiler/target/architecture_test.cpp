@@ -18,7 +18,7 @@ TEST(Architectures, ListsAreThoseOfTheTable) {
     EXPECT_EQ(&architectureOf(row.number), &row);
     EXPECT_EQ(&architectureOf(row.name), &row);
   }
-  EXPECT_THAT(deviceArchitectures(), testing::ElementsAreArray(with_ptx));
+  EXPECT_THAT(ptxArchitectures(), testing::ElementsAreArray(with_ptx));
   EXPECT_THAT(directArchitectures(), testing::ElementsAreArray(direct));
   EXPECT_THAT(direct, testing::IsSupersetOf({80U, 90U, 120U}));
 }

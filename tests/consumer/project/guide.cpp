@@ -1,5 +1,6 @@
 // The program of docs/guide.md, whose blocks of code are parts of this file (tests/docs/check_pages.py).
 #include <srjit/ir/expression.h>
+#include <srjit/ir/ops.h>
 #include <srjit/ir/text.h>
 #include <srjit/runtime/engine.h>
 

@@ -4,6 +4,7 @@
 #include <srjit/runtime/engine.h>
 
 #include <srjit/compiler/llvm_failures.h>
+#include <srjit/ir/ops.h>
 #include <srjit/passes/simplify_expression.h>
 
 #include <cmath>

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
+#include "ir/ops.h"
 #include "ir/text.h"
 
 namespace srjit {

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include "ir/ops.h"
 #include "runtime/evaluation/code_groups.h"
 #include "tests/generators/workload.h"
 

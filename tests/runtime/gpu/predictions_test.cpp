@@ -2,6 +2,7 @@
 // engine whatever the order in which a device does its work.
 #include <algorithm>
 
+#include "ir/ops.h"
 #include "runtime/cuda/handles.h"
 #include "tests/gpu_model/device_engine.h"
 

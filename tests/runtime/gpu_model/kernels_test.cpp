@@ -116,7 +116,7 @@ std::vector<std::vector<DeviceToken>> programs(const HandlerTable& table) {
 template <class T>
 class KernelModels : public testing::Test {
  public:
-  static constexpr Precision kPrecision = sizeof(T) == 4 ? Precision::kF32 : Precision::kF64;
+  static constexpr Precision kPrecision = kPrecisionOf<T>;
   static constexpr T kParameter = T(0.75);
 
   KernelModels() {

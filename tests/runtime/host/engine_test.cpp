@@ -6,6 +6,8 @@
 
 #include "tests/generators/workload.h"
 
+#include "ir/ops.h"
+
 namespace srjit {
 namespace {
 

@@ -1,7 +1,7 @@
 // Losses: the fixed tree of their sums, their meaning, weights and policies.
 #include <limits>
 
-#include "compiler/lowering/loss.h"
+#include "ir/loss_sums.h"
 #include "runtime/evaluation/loss_value.h"
 #include "tests/generators/workload.h"
 
@@ -18,7 +18,7 @@ T pairwise(std::vector<T> level) {
   return level[0];
 }
 
-/// The tree of compiler/lowering/loss.h, one number at a time.
+/// The tree of ir/loss_sums.h, one number at a time.
 template <class T>
 double treeSum(std::span<const T> items) {
   std::vector<double> chains(kSumChains, 0.0);
@@ -32,7 +32,7 @@ double treeSum(std::span<const T> items) {
 
 template <class T>
 Engine engineOf() {
-  return Engine::create({.precision = sizeof(T) == 4 ? Precision::kF32 : Precision::kF64}).value();
+  return Engine::create({.precision = kPrecisionOf<T>}).value();
 }
 
 template <class T>

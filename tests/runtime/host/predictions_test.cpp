@@ -1,6 +1,7 @@
 // Predictions against the float64 reference, and the corners of shapes and sizes.
 #include <limits>
 
+#include "ir/ops.h"
 #include "ir/reference.h"
 #include "tests/generators/workload.h"
 

@@ -4,6 +4,8 @@
 
 #include "tests/generators/workload.h"
 
+#include "ir/ops.h"
+
 namespace srjit {
 namespace {
 

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "ir/ops.h"
 #include "ir/text.h"
 #include "passes/pass.h"
 #include "runtime/subtrees/costs.h"

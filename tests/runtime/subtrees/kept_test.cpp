@@ -8,6 +8,7 @@
 
 #include <fmt/format.h>
 
+#include "ir/ops.h"
 #include "tests/gpu_model/slow_machine.h"
 
 namespace srjit {

@@ -3,6 +3,7 @@
 #include <atomic>
 #include <thread>
 
+#include "ir/ops.h"
 #include "runtime/evaluation/loss_value.h"
 #include "runtime/evaluation/program_state.h"
 #include "runtime/gpu/calibration.h"

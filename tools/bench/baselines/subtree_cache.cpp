@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <unordered_map>
 
+#include "ir/mix.h"
+
 namespace srjit {
 namespace {
 

@@ -9,6 +9,7 @@
 #include "compiler/interpreter/handler_table.h"
 #include "compiler/nvptx/options.h"
 #include "compiler/nvptx/rows_kernel.h"
+#include "ir/ops.h"
 #include "runtime/cuda/context.h"
 #include "runtime/evaluation/optimized_dag.h"
 

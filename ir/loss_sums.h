@@ -1,4 +1,4 @@
-// What a loss kernel accumulates, and the tree in which it adds.
+// What every kernel of a loss adds up, on any device, and the tree in which it adds.
 #pragma once
 
 #include <array>
@@ -17,9 +17,6 @@ struct LossSpec {
 
   friend bool operator==(const LossSpec&, const LossSpec&) = default;
 };
-
-/// Threads of a warp, of every NVIDIA GPU.
-inline constexpr unsigned kWarpLanes = 32;
 
 /// Sums have one fixed tree on every device, whatever the launch shape. The items of a row group, kGroupRows adjacent
 /// rows (those of rows past the end, and of rows that are left out, count as +0) are added pairwise, (0+1)+(2+3), ...,
