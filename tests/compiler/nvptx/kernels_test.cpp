@@ -202,7 +202,7 @@ TEST(Interpreter, RefusesATableMadeForSomethingElse) {
   wide.precision = Precision::kF64;
   wide.rows_per_thread = 16;
   EXPECT_EQ(interpreterPtx(huge, wide).error().message,
-            "depth 8 with 16 rows a thread in f64 takes 256 registers: expected at most 176");
+            "depth 8 with 16 rows per thread in f64 takes 256 registers: expected at most 176");
   const HandlerTable flat({Precision::kF32, Math::kPrecise, {Op::kAdd}, 8, 2});
   DeviceOptions narrow;
   narrow.rows_per_thread = 8;
