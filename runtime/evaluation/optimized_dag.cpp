@@ -11,7 +11,7 @@
 namespace srjit {
 namespace {
 
-// Passes may come from programs outside: what later steps index with is checked before they do.
+// Passes may come from outside of the library, so every index that later steps use is checked here.
 std::optional<std::string> misfit(const Dag& dag, std::span<const Expression> members, Precision precision) {
   std::uint32_t variables = 0;
   for (const Expression& member : members) variables = std::max(variables, member.variableCount());
@@ -50,7 +50,7 @@ Result<Dag> optimizedDag(std::span<const Expression> members, const Pipeline& pi
     if (const auto what = misfit(result, members, precision)) wrong = failure(*what);
     ++done;
   };
-  // An observer makes the pipeline write out the graph after every pass, which passes of our own do not need.
+  // An observer makes the pipeline build a Dag after every pass. The library's own passes need none.
   const bool ours = std::ranges::all_of(pipeline.passes(), [](const Pass& pass) { return pass.rewrite != nullptr; });
   try {
     const PassContext context{.math = math};
