@@ -186,9 +186,8 @@ inline constexpr ValueId kOutput = 1;    ///< losses: the output that the lane w
 inline constexpr ValueId kNumbers = 2;   ///< pair: address of the group's numbers
 inline constexpr ValueId kOutputs = 4;   ///< predictions: pair: address of the group's outputs
 inline constexpr ValueId kFirstSum = 4;  ///< losses: SumRegisters
-inline constexpr PredicateId kBit0 = machinePredicate(0),
-                             kBit1 = machinePredicate(1);    ///< losses: low bits of the lane
-inline constexpr PredicateId kExists = machinePredicate(2);  ///< whether the row exists
+inline constexpr PredicateId kBit0 = machinePredicate(0), kBit1 = machinePredicate(1);  ///< losses: bits of the lane
+inline constexpr PredicateId kExists = machinePredicate(2);                             ///< whether the row exists
 }  // namespace fixed
 
 /// Registers that a number of a precision takes.
