@@ -175,11 +175,11 @@ TEST(BenchSlow, KnowsItsWrongUses) {
   EXPECT_EQ(runCommand({"bench", "gpu", "--device", "cuda:99"}, "/").status, 3);
   EXPECT_EQ(runCommand({"bench", "tiers", "--seconds", "0"}, "/").status, 2);
   for (const auto& [words, message] :
-       {std::pair<std::vector<std::string>, const char*>{{"scenarios", "mixed"}, "'all' stands for all scenarios"},
-        {{"all", "tiers"}, "'all' stands for all scenarios"},
+       {std::pair<std::vector<std::string>, const char*>{{"scenarios", "mixed"}, "'all' selects all scenarios"},
+        {{"all", "tiers"}, "'all' selects all scenarios"},
         {{"tiers", "--only", "small"}, "--only names parts"},
         {{"mixed", "--data", "x.csv"}, "--data is not read by the scenario 'mixed'"},
-        {{"gpu", "--data", "x.csv"}, "--data is of scenarios"}}) {
+        {{"gpu", "--data", "x.csv"}, "--data requires a scenario"}}) {
     std::vector<std::string> all = {"bench"};
     all.insert(all.end(), words.begin(), words.end());
     const Outcome outcome = runCommand(all, "/");

@@ -1,10 +1,10 @@
-// Tier::kAuto against both forced tiers, over a grid of rows, expressions and passes.
+// Tier::kAuto against both forced tiers, over a grid of rows, expressions and evaluations ("passes" in the JSON).
 //
-// A total is what a user waits for: from expressions to the losses of the last pass. Where all passes would take too
-// long, the first are run, and the others counted at the median time of the last of these ("measured" is then false).
-// The forced compiled tier pays for its kernels once a population, which do not depend on the rows;
-// populations that would take too long to compile are counted at multiples of the next smaller one. Kernels are
-// kept by an engine, so every population that kAuto gets has its variables renamed: as costly, but of another key.
+// A total is the wall time from expressions to the losses of the last evaluation. If all evaluations would take too
+// long, only the first are run, and the others are estimated by the median time of the last ones run ("measured" is
+// then false). The total of the forced compiled tier includes its kernels once per population, since they do not depend
+// on the rows; compile times of large populations are extrapolated from the next smaller one. An engine caches kernels,
+// so every population for kAuto has its variables renamed: equal cost, other keys.
 #include <algorithm>
 #include <chrono>
 #include <map>
@@ -26,8 +26,8 @@ struct Total {
   bool measured = false;
 };
 
-/// Machine code of the first `expressions` of the population; `scale` times as many are counted at as many times the
-/// cost.
+/// Machine code of the first expressions of the population. A population `scale` times as large is estimated at `scale`
+/// times the time.
 struct Forced {
   Program program;
   double seconds;
@@ -62,8 +62,8 @@ class AutoGrid {
   }
 
  private:
-  // The kernels of the interpreter are made by whoever comes first. No population that is measured may find its own
-  // kernels made.
+  // Compiles the interpreter's kernels before the first measurement. Uses renamed variables, so that no measured
+  // population finds its own kernels in the cache.
   void warmUp() {
     const std::vector<Expression> few = renamed(counts_.front(), ++variant_);
     for (const Tier tier : {Tier::kInterpret, Tier::kCompile}) {
@@ -107,7 +107,7 @@ class AutoGrid {
     return forced_.emplace(count, Forced{std::move(program), watch.seconds(), 1}).first->second;
   }
 
-  /// Seconds of one pass of compiled code.
+  /// Seconds of one evaluation by compiled code.
   double forcedPass(std::size_t count) {
     const Forced& code = forced(count);
     timeLoss(engine_, code.program, *data_, {});
@@ -120,7 +120,7 @@ class AutoGrid {
     return {code.seconds * code.scale + passes * pass, false};
   }
 
-  /// What a tier that begins by interpreting takes, and whether it began to compile.
+  /// The total of a tier that starts with the interpreter, and whether it started to compile.
   Total runTier(const std::vector<Expression>& expressions, Tier tier, int passes, double compiled_pass,
                 bool& compiles) const {
     const double bound = context_.quick ? 0.05 : 0.15, compile_bound = context_.quick ? 1 : 3;
@@ -151,7 +151,7 @@ class AutoGrid {
     return {stillCompiling(expressions.size(), elapsed, rest, pass, compiled_pass), false};
   }
 
-  // The rest of the passes of a program whose code is not there yet: interpreted until it is.
+  // Estimates the remaining evaluations of a program that is still compiling: interpreted until the code is ready.
   double stillCompiling(std::size_t count, double elapsed, double rest, double pass, double compiled_pass) const {
     const Forced& code = forced_.at(count);
     const double wait = std::max(0.0, code.seconds * code.scale - elapsed);
@@ -159,7 +159,7 @@ class AutoGrid {
     return elapsed + meanwhile * pass + (rest - meanwhile) * compiled_pass;
   }
 
-  // Short runs are repeated, since any disturbance is a large part of them.
+  // Repeats short runs, since their relative noise is large.
   Total measure(std::size_t count, Tier tier, int passes, double compiled_pass, bool& compiles) {
     const std::size_t most = context_.quick ? 3 : 7;
     std::vector<double> seconds;
@@ -169,7 +169,7 @@ class AutoGrid {
       const std::vector<Expression> expressions = renamed(count, ++variant_);
       total = runTier(expressions, tier, passes, compiled_pass, compiles);
       seconds.push_back(total.seconds);
-      // What is being compiled was cancelled, but a kernel that was begun is finished.
+      // Compilation was cancelled, but a kernel that was already started is still finished.
       if (compiles && !total.measured) std::this_thread::sleep_for(std::chrono::milliseconds(300));
     } while (seconds.size() < most && watch.seconds() < 0.05);
     total.seconds = medianOf(seconds);

@@ -1,5 +1,5 @@
-// From how many rows and passes on direct code and LLVM's machine code repay what they cost: measured, by seconds of a
-// pass and of making them, and as the engine predicts it.
+// Break-even numbers of rows and evaluations ("passes" in the JSON) for direct code and LLVM's machine code: measured,
+// from seconds per evaluation and of preparation, and predicted by the engine.
 #include <cmath>
 #include <thread>
 #include <tuple>
@@ -21,25 +21,25 @@ using Json = nlohmann::ordered_json;
 constexpr const char* kPart = "tiers";
 constexpr std::size_t kColumns = 10;
 
-/// What a tier takes.
+/// Times of a tier.
 struct TierSeconds {
   double ready = 0, pass = 0;
 };
 
-/// Passes from which on making `better` first is quicker; nothing if it never is.
+/// Evaluations from which on the total of `better` is lower, preparation included; null if it never is.
 Json breakEven(const TierSeconds& serving, const TierSeconds& better) {
   const double gain = serving.pass - better.pass;
   return gain > 0 ? Json(std::max(1.0, std::ceil((better.ready - serving.ready) / gain))) : Json();
 }
 
-/// The least passes for which making code pays by makingPays(); nothing if there are none.
+/// The least number of evaluations for which makingPays() holds; null if there is none.
 Json leastPasses(double serving, double better, double node_rows, double making_seconds) {
   const double passes = std::max(1.0, std::floor(making_seconds / (serving * node_rows)) + 1);
   return makingPays(serving, better, passes, node_rows, making_seconds) ? Json(passes) : Json();
 }
 
-/// From how many passes on the engine begins to make code of a tier. On a GPU with the costs that it expects before it
-/// has measured.
+/// The number of evaluations from which on the engine makes code of a tier; on a GPU, by the typical costs that it
+/// assumes before calibration.
 Json predictedPasses(const BenchContext& context, Tier tier, bool has_direct, std::span<const Expression> expressions,
                      std::size_t rows) {
   if (!context.onGpu()) {
@@ -103,7 +103,7 @@ class BreakEvenMap {
     return medianOf(context_.sample(15, 0.4, [&] { return timeLoss(engine, program, data, {}).wall; }));
   }
 
-  /// The processor's interpreter beside the GPU's tiers.
+  /// Adds the processor's interpreter to the tiers of the GPU.
   void addProcessor(Json& point) const {
     const Dataset data = must(processor_.upload(BenchData(kColumns, point["rows"].get<std::size_t>()).view()));
     const auto [program, ready] = made(processor_, Tier::kInterpret, data);
@@ -111,7 +111,7 @@ class BreakEvenMap {
     point["cpu_pass_seconds"] = pass(processor_, program, data);
   }
 
-  /// LLVM's code is compared with what serves before it: direct code where there is some.
+  /// Compares LLVM's code with the tier that serves before it: direct code if available.
   Json point(std::size_t rows, const TierSeconds& interpret, const std::optional<TierSeconds>& direct,
              const TierSeconds& compile) const {
     Json json = {{"rows", rows},
