@@ -8,7 +8,7 @@
 
 namespace srjit {
 
-/// What random values look like.
+/// The distribution of random values.
 enum class Spread {
   kTame,     ///< uniform on (-3, 3)
   kWide,     ///< tame values, small integers, and both signs of magnitudes from 2^-20 to 2^20

@@ -22,7 +22,7 @@
 
 namespace srjit {
 
-/// The expression that `text` is; throws if it is none.
+/// Parses infix `text`; throws if it is malformed.
 inline Expression infix(std::string_view text) { return parse(text, Language::kInfix).value(); }
 
 inline Dag graphOf(std::initializer_list<std::string_view> texts, Precision precision = Precision::kF64) {
@@ -89,7 +89,7 @@ std::vector<T> evaluate(const Dag& dag, std::span<const T> variables, std::span<
   return roots;
 }
 
-/// Numbers where arithmetic is special.
+/// Special numbers of the precision: zeros, infinities, NaN, subnormal and extreme numbers.
 template <class T>
 std::vector<T> specialNumbers() {
   using Limits = std::numeric_limits<T>;
@@ -102,7 +102,7 @@ std::vector<T> specialNumbers() {
   return numbers;
 }
 
-/// Any bits, but no signalling NaN: data files and arithmetic make none.
+/// A number of random bits, but no signalling NaN, which neither data files nor arithmetic produce.
 template <class T>
 T anyBits(Random& random) {
   using Bits = std::conditional_t<sizeof(T) == 4, std::uint32_t, std::uint64_t>;
@@ -110,8 +110,8 @@ T anyBits(Random& random) {
   return std::isnan(value) ? std::numeric_limits<T>::quiet_NaN() : value;
 }
 
-/// Expressions of 1 to `max_nodes` nodes of all operators. Arithmetic comes more often, so that rules find their
-/// patterns.
+/// Expressions of 1 to `max_nodes` nodes of all operators. Arithmetic operators are more frequent, so that the patterns
+/// of rules occur.
 inline ExpressionGenerator expressionsOfAllOperators(std::uint64_t seed, int max_nodes = 30) {
   GeneratorOptions options;
   options.seed = seed;

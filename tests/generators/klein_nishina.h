@@ -18,11 +18,11 @@ inline constexpr std::size_t kKleinNishinaVariables = 7;
 Expression kleinNishina();
 double kleinNishinaValue(const std::array<double, kKleinNishinaVariables>& x);
 
-/// A model of a search: every generation has `count` expressions. Chance takes the place of selection, so that every
-/// machine evaluates the same: a child is the formula (one in three) or one of the generation before, mutated once; so
-/// an expression is three mutations from the formula on average. A mutation exchanges an operator for one of the same
-/// arity, a leaf for another, or a subtree of up to 7 tokens for a new one of up to 7. Expressions have 24 to 64
-/// tokens.
+/// A model of a search: every generation has `count` expressions. Random choice replaces selection, so that every
+/// machine evaluates the same expressions: a child is the formula (one in three) or one of the generation before,
+/// mutated once; so an expression is three mutations from the formula on average. A mutation exchanges an operator for
+/// one of the same arity, a leaf for another, or a subtree of up to 7 tokens for a new one of up to 7. Expressions have
+/// 24 to 64 tokens.
 class Generations {
  public:
   explicit Generations(std::size_t count, std::uint64_t seed = 1);

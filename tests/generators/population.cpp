@@ -15,7 +15,7 @@ ExpressionGenerator::ExpressionGenerator(GeneratorOptions options)
 }
 
 Expression ExpressionGenerator::next() {
-  // Prefix order read backwards is postfix order, of the mirrored tree: as random as the tree itself.
+  // Reversed prefix order is the postfix order of the mirrored tree, which has the same distribution.
   std::vector<Token> tokens;
   std::vector<int> sizes = {random_.between(options_.min_nodes, options_.max_nodes)};
   while (!sizes.empty()) {

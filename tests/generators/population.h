@@ -15,7 +15,7 @@ namespace srjit {
 struct GeneratorOptions {
   std::uint64_t seed = 1;
   int min_nodes = 10;  ///< an expression has min_nodes to max_nodes tokens, each count equally likely; at least 1
-  int max_nodes = 50;  ///< one too few where no operator fits, such as 2 nodes of binary operators
+  int max_nodes = 50;  ///< one fewer if no operator fits, such as 2 nodes of binary operators
   int variables = 10;
   int parameters = 0;
   std::vector<Op> ops{};              ///< equally likely; empty means all

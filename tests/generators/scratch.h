@@ -1,4 +1,4 @@
-// A folder of its own for a test.
+// A temporary folder for a test.
 #pragma once
 
 #include <algorithm>
@@ -12,7 +12,7 @@
 
 namespace srjit {
 
-/// A fresh folder, removed with all that is in it at the end.
+/// A new temporary folder; the destructor removes it with its content.
 class Scratch {
  public:
   Scratch() {
@@ -28,13 +28,13 @@ class Scratch {
 
   std::string path(std::string_view name) const { return (folder_ / name).string(); }
 
-  /// Writes a file and gives its path.
+  /// Writes a file and returns its path.
   std::string write(std::string_view name, std::string_view content) const {
     std::ofstream(path(name), std::ios::binary) << content;
     return path(name);
   }
 
-  /// Names of all files there are, hidden ones too, in order.
+  /// Sorted names of all files in the folder, hidden ones included.
   std::vector<std::string> list() const {
     std::vector<std::string> names;
     for (const auto& entry : std::filesystem::directory_iterator(folder_))
