@@ -1,4 +1,4 @@
-"""Checks that the hash that goes into the keys of kernels is made of all sources that decide their code.
+"""Checks that the hash in the keys of kernels covers all sources that determine their code.
 
     check_code_sources.py ROOT LIST
 
@@ -13,7 +13,7 @@ SOURCES = {".h", ".cpp", ".def"}
 
 
 def missing(root, listed):
-    """The sources below `root` that decide code and are not `listed`."""
+    """The sources below `root` that determine code and are not `listed`."""
     needed = {path for layer in LAYERS for path in (root / layer).rglob("*") if path.suffix in SOURCES}
     return sorted(needed - listed)
 

@@ -14,13 +14,13 @@ import sys
 from rooms import LAYERS, ROOMS, SHARED_TESTS, room_of, rooms_of
 
 TOP_LEVEL = {*LAYERS, "tests", "docs", "CMakeLists.txt", "CMakePresets.json", "README.md", "build", "dist", "python"}
-# What a forge shows beside the code.
+# Files that code hosting sites show.
 TOP_LEVEL |= {"LICENSE", "CONTRIBUTING.md", "SECURITY.md"}
 SOURCES = {".h", ".cpp", ".def"}
 FORBIDDEN_FOLDERS = {"common", "detail", "details", "helpers", "impl", "misc", "util", "utils"}
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
 
-# Libraries by the beginning of their headers' names, and the leftmost layer whose sources may include them.
+# Libraries by prefix of their headers' names, and the leftmost layer whose sources may include them.
 LIBRARIES = {
     "LLVM targets": (re.compile(r"llvm/(MC|Target|ExecutionEngine|CodeGen)/"), "compiler"),
     "LLVM": (re.compile(r"(llvm|llvm-c)/"), "passes"),
@@ -33,7 +33,7 @@ LIBRARIES = {
     "libcsv": (re.compile(r"csv\.h"), "tools"),
     "Boost": (re.compile(r"boost/"), "tools"),
 }
-# What a program that uses the installed headers need not have or see.
+# Headers that installed headers must not include, so that users do not need these libraries.
 FOREIGN = re.compile(r"(llvm|llvm-c|oneapi|tbb|fmt|nlohmann|boost|CLI)/|tbb\.h|cuda\w*\.h|nv\w+\.h|sqlite3\.h|csv\.h")
 
 
@@ -62,7 +62,7 @@ def check_quoted(root, layer, name, path, installed):
 
 
 def check_door(root, source, name, installed):
-    """The message for an include of `name`, which is there, in a source of a room, or None."""
+    """The message for an include of `name`, which exists, in a source of a room, or None."""
     room, target, layer = room_of(source), room_of(name), name.split("/")[0]
     if room is None or room == target:
         return None
@@ -89,7 +89,7 @@ def check_library(layer, name):
 
 
 def unused_doors(root):
-    """Rooms that a room may include, and does not."""
+    """Rooms that a room may include but does not."""
     for room, (_, allowed) in ROOMS.items():
         used = {room_of(name) for path in (root / room).rglob("*") if path.suffix in SOURCES
                 for _, quoted, name in includes_of(path) if quoted}
@@ -115,7 +115,7 @@ def check_names(root):
 
 
 def check_tests(root):
-    """Tests of a layer include neither what is to the right of it nor its tests."""
+    """Includes in tests of a layer of a layer to its right, or of tests of that."""
     for layer in LAYERS:
         reach = LAYERS[: LAYERS.index(layer) + 1]
         for path in sorted((root / "tests" / layer).rglob("*")):
