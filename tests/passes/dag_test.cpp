@@ -9,7 +9,7 @@ namespace srjit {
 namespace {
 
 // A new row of ops.def must not change the order of operands in expressions without it.
-TEST(Dag, ShapesDependOnNamesOfOperators) {
+TEST(Dag, OperandOrderDependsOnOperatorNames) {
   const auto shapeOf = [](const char* text) {
     const Expression expression = parse(text, Language::kInfix).value();
     const Dag dag = Dag::fromExpressions(std::vector{expression}, Precision::kF32);
@@ -46,7 +46,7 @@ TEST(Dag, ConstantsAreRoundedAndComparedByBits) {
   EXPECT_NE(wide.constant(0.1), wide.constant(double{0.1f}));
 }
 
-TEST(Dag, OperandsOfCommutativeOperatorsHaveOneOrder) {
+TEST(Dag, CommutativeOperandsHaveACanonicalOrder) {
   const Dag dag = graphOf({"x0 * sin(x1)", "sin(x1) * x0", "fma(x0, x1, x2)", "fma(x1, x0, x2)", "x0 - x1", "x1 - x0"});
   EXPECT_EQ(dag.roots()[0], dag.roots()[1]);
   EXPECT_EQ(dag.roots()[2], dag.roots()[3]);
@@ -69,7 +69,7 @@ TEST(Dag, VariableCountIsOneMoreThanTheLargestIndex) {
   EXPECT_EQ(graphOf({"1"}).variableCount(), 0u);
 }
 
-TEST(Dag, ExpressionsComeBack) {
+TEST(Dag, ConvertsBackToExpressions) {
   ExpressionGenerator expressions = expressionsOfAllOperators(1);
   for (int i = 0; i < 500; ++i) {
     const Expression expression = expressions.next();
@@ -81,7 +81,7 @@ TEST(Dag, ExpressionsComeBack) {
   }
 }
 
-TEST(Dag, ASharedGraphMayBeTooLongAsText) {
+TEST(Dag, ExpansionOfASharedGraphIsBounded) {
   Dag dag(Precision::kF64);
   NodeId id = dag.variable(0);
   for (int i = 0; i < 200; ++i) id = dag.apply(Op::kMul, {id, id});
@@ -92,14 +92,14 @@ TEST(Dag, ASharedGraphMayBeTooLongAsText) {
   EXPECT_EQ(expression.error().message, "expression 0 needs more than 1000 tokens");
 }
 
-TEST(Dag, StructureLeavesOutWhereParametersComeFrom) {
+TEST(Dag, StructureExcludesParameterSources) {
   const auto hoisted = [](std::string_view text) { return structureOf(ran(graphOf({text}), "hoist")); };
   EXPECT_EQ(hoisted("(x0 + 1.5) * (x1 + 2.5) - 1.5"), hoisted("(x0 + 7) * (x1 + 3) - 7"));
   EXPECT_NE(hoisted("(x0 + 1.5) * (x1 + 2.5) - 1.5"), hoisted("(x0 + 7) * (x1 + 3) - 3"));
   EXPECT_EQ(hoisted("x0 + 1.5"), structureOf(graphOf({"x0 + p3"})));
 }
 
-TEST(Dag, StructureTellsAllElseApart) {
+TEST(Dag, StructureDistinguishesEverythingElse) {
   const std::vector<Dag> graphs = {graphOf({"x0"}),
                                    graphOf({"x0"}, Precision::kF32),
                                    graphOf({"x1"}),
@@ -129,7 +129,7 @@ TEST(Dag, StructureIsAppended) {
   EXPECT_EQ(std::vector<std::byte>(bytes.begin() + 1, bytes.end()), structureOf(dag));
 }
 
-TEST(Dag, EqualityIsOfStructureAndNumbers) {
+TEST(Dag, EqualityComparesStructureAndNumbers) {
   EXPECT_TRUE(graphOf({"x0 + 1", "x1"}) == graphOf({"x0 + 1", "x1"}));
   EXPECT_FALSE(graphOf({"x0 + 1"}) == graphOf({"x0 + 2"}));
   EXPECT_FALSE(graphOf({"x0 + 0"}) == graphOf({"x0 + -0"}));

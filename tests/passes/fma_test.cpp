@@ -11,31 +11,31 @@ TEST(Fma, FusesTheThreeForms) {
   EXPECT_EQ(after("fma", "x2 - x0 * x1"), "fnma(x0, x1, x2)");
 }
 
-TEST(Fma, SquaresAndCubesAreProducts) {
+TEST(Fma, FusesSquaresAndCubes) {
   EXPECT_EQ(after("fma", "square(x0) + x1"), "fma(x0, x0, x1)");
   EXPECT_EQ(after("fma", "x1 - cube(x0)"), after("none", "fnma(square(x0), x0, x1)"));
   EXPECT_EQ(after("fma", "sin(cube(x0)) + cube(x0)"), after("none", "sin(cube(x0)) + cube(x0)"));
 }
 
-TEST(Fma, ASignOfAFactorChoosesTheForm) {
+TEST(Fma, SignsOfFactorsSelectTheForm) {
   EXPECT_EQ(after("fma", "-x0 * x1 + x2"), after("none", "fnma(x0, x1, x2)"));
   EXPECT_EQ(after("fma", "x2 - x0 * -x1"), after("none", "fma(x0, x1, x2)"));
   EXPECT_EQ(after("fma", "-x0 * x1 - x2"), after("none", "fms(-x0, x1, x2)"));
 }
 
-TEST(Fma, TakesTheProductThatNothingElseUses) {
-  // sin keeps one product alive, so fusing the other saves a multiplication.
+TEST(Fma, FusesTheProductWithoutOtherUses) {
+  // sin uses one product, so only fusing the other saves a multiplication.
   EXPECT_EQ(after("fma", "(x0 * x1 + x2 * x3) + sin(x0 * x1)"), after("none", "fma(x2, x3, x0 * x1) + sin(x0 * x1)"));
   EXPECT_EQ(after("fma", "(x0 * x1 + x2 * x3) + sin(x2 * x3)"), after("none", "fma(x0, x1, x2 * x3) + sin(x2 * x3)"));
   EXPECT_EQ(after("fma", "(x0 * x1 - x2 * x3) / sin(x0 * x1)"), after("none", "fnma(x2, x3, x0 * x1) / sin(x0 * x1)"));
 }
 
-TEST(Fma, ADifferenceOfEqualsStaysZero) {
+TEST(Fma, DifferencesOfEqualTermsStayZero) {
   EXPECT_EQ(after("fma", "x0 * x1 - x0 * x1"), after("none", "x0 * x1 - x0 * x1"));
   EXPECT_EQ(after("fma", "square(x0) - square(x0)"), after("none", "square(x0) - square(x0)"));
 }
 
-TEST(Fma, AProductThatUndoesItsFactorStaysAsItIs) {
+TEST(Fma, DoesNotFuseProductsThatInvertTheirFactor) {
   for (const std::string_view text : {"x0 - square(sqrt(x0))", "square(psqrt(x0)) - x0", "x0 - cube(cbrt(x0))",
                                       "x0 * inv(x0) - 1", "1 - inv(x0) * x0", "(x0 / x1) * x1 - x0"}) {
     EXPECT_EQ(after("fma", text), after("none", text));

@@ -35,27 +35,27 @@ TEST(Fold, ComputesInThePrecisionOfTheGraph) {
   EXPECT_EQ(narrow.node(narrow.roots()[0]).value, double{0.1f + 0.2f});
 }
 
-TEST(Fold, LeavesFunctionsAndFastQuotientsAlone) {
+TEST(Fold, DoesNotFoldFunctionsAndFastQuotients) {
   EXPECT_EQ(after("fold", "sin(1 + 1)"), "sin(2)");
   EXPECT_EQ(after("fold", "x0 + 1 / 4", Math::kPrecise), "x0 + 0.25");
   EXPECT_EQ(after("fold", "x0 + 1 / 4", Math::kFast), after("none", "x0 + 1 / 4"));
   EXPECT_EQ(after("fold", "x0 + 1 / 4", Math::kFast, Precision::kF64), "x0 + 0.25");
 }
 
-TEST(Fold, NodesThatNothingUsesDisappear) { EXPECT_EQ(ran(graphOf({"(1 + 2) * 3"}), "fold").size(), 1u); }
+TEST(Fold, RemovesDeadNodes) { EXPECT_EQ(ran(graphOf({"(1 + 2) * 3"}), "fold").size(), 1u); }
 
-TEST(FoldFunctions, RoundsOnceAndGoesOnWithTheResults) {
+TEST(FoldFunctions, RoundsOnceAndFoldsTheResultsFurther) {
   const Dag narrow = ran(graphOf({"sin(1)"}, Precision::kF32), "fold-functions");
   EXPECT_EQ(narrow.node(narrow.roots()[0]).value, double{static_cast<float>(std::sin(1.0))});
   EXPECT_EQ(after("fold-functions", "floor(exp(1) * 2)"), "5");
 }
 
-TEST(FoldFunctions, ThresholdsDecideAsInAKernel) {
+TEST(FoldFunctions, ThresholdsCompareInThePrecisionOfTheKernel) {
   // 0.001 in f32 is above 0.001 in f64, but not above the f32 threshold of the row.
   EXPECT_EQ(after("fold-functions", "plog(0.001)", Math::kPrecise, Precision::kF32), "0");
 }
 
-/// Every operator over all pairs of special numbers: the folded value is the row's in the kernel's precision.
+/// Every operator over all pairs of special numbers: the folded value equals the row's in the kernel's precision.
 template <class T>
 void foldsWithTheKernelsBits(Precision precision) {
   const std::vector<T> numbers = specialNumbers<T>();

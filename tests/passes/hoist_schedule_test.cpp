@@ -22,7 +22,7 @@ TEST(Hoist, StructureDoesNotDependOnNumbers) {
     for (int e = 0; e < 4; ++e) {
       batch.push_back(expressions.next());
       std::vector<Token> tokens(batch.back().tokens().begin(), batch.back().tokens().end());
-      // An injective change of the numbers keeps which of them are equal.
+      // An injective change of the numbers preserves equality among them.
       for (Token& token : tokens) {
         if (token.kind == Token::Kind::kConstant && std::isfinite(token.value)) token.value = 1e6 - 3 * token.value;
       }
@@ -30,20 +30,20 @@ TEST(Hoist, StructureDoesNotDependOnNumbers) {
     }
     const Dag a = ran(Dag::fromExpressions(batch, Precision::kF64), "fma,hoist,schedule");
     const Dag b = ran(Dag::fromExpressions(other, Precision::kF64), "fma,hoist,schedule");
-    if (a.size() == b.size()) {  // else tiny literals and zero have become equal
+    if (a.size() == b.size()) {  // otherwise tiny literals and zero have become equal
       ASSERT_EQ(structureOf(a), structureOf(b));
     }
   }
 }
 
-TEST(Schedule, PutsTheOperandThatNeedsMoreFirst) {
+TEST(Schedule, PutsTheOperandWithHigherRegisterNeedFirst) {
   const Dag dag = ran(graphOf({"sin(x0) - (sin(x1) + cos(x1)) * (tan(x0) - exp(x1))"}), "schedule");
   EXPECT_EQ(dag.node(dag.roots()[0]).op, Op::kSub);
   const std::string text = printDag(dag);
   EXPECT_LT(text.find("mul"), text.find("sin x0")) << text;
 }
 
-TEST(Schedule, NeedsAreThoseOfSethiAndUllman) {
+TEST(Schedule, RegisterNeedsAreSethiUllmanNumbers) {
   const auto need = [](std::string_view text) {
     const Dag dag = graphOf({text});
     return registerNeeds(dag)[dag.roots()[0]];
@@ -57,7 +57,7 @@ TEST(Schedule, NeedsAreThoseOfSethiAndUllman) {
   EXPECT_EQ(need("sin(x0) - sin(x0)"), 1u) << "one value, used twice";
 }
 
-/// Values held at once when ascending ids are evaluated and every value is dropped after its last use.
+/// Maximum number of live values when nodes are evaluated by ascending id.
 std::size_t heldAtMost(const Dag& dag) {
   std::vector<std::uint32_t> uses = dag.useCounts();
   std::size_t held = 0, most = 0;
@@ -72,7 +72,7 @@ std::size_t heldAtMost(const Dag& dag) {
   return most;
 }
 
-TEST(Schedule, ATreeHoldsNoMoreThanItsNeed) {
+TEST(Schedule, LiveValuesOfATreeDoNotExceedItsNeed) {
   ExpressionGenerator expressions = expressionsOfAllOperators(3, 60);
   for (int i = 0; i < 300; ++i) {
     // Distinct variables make a tree.

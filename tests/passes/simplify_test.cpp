@@ -1,4 +1,4 @@
-// Every row of simplify.def against what its class promises.
+// Every row of simplify.def against the guarantees of its class.
 #include "passes/simplify.h"
 
 #include <algorithm>
@@ -20,7 +20,7 @@ struct Point {
   std::array<T, 2> p{};
 };
 
-/// The value of a term there; `largest` grows to the largest magnitude met on the way.
+/// The value of a term at a point; `largest` is raised to the largest magnitude of its intermediate values.
 template <class T>
 T valueAt(const Expression& term, const Point<T>& point, T* largest = nullptr) {
   std::vector<T> stack;
@@ -48,7 +48,7 @@ T valueAt(const Expression& term, const Point<T>& point, T* largest = nullptr) {
   return stack.back();
 }
 
-/// All combinations of special numbers for what the pattern uses, then random bits.
+/// Checks all combinations of special numbers for the pattern's wildcards, then random bits.
 template <class T, class Check>
 void forHardPoints(const Rule& rule, const Check& check) {
   const std::vector<T> special = specialNumbers<T>();
@@ -71,7 +71,7 @@ void forHardPoints(const Rule& rule, const Check& check) {
     Point<T> point;
     for (T& x : point.x) x = i % 3 == 0 ? anyBits<T>(random) : static_cast<T>(randomValue(random, Spread::kWide));
     for (T& p : point.p) p = i % 2 == 0 ? anyBits<T>(random) : static_cast<T>(randomValue(random, Spread::kWide));
-    // Powers of two, which some conditions ask for.
+    // Powers of two, which some conditions require.
     if (i % 5 == 0) point.p[0] = std::ldexp(T(1), random.between(-20, 20));
     check(point);
   }
@@ -99,7 +99,7 @@ void checkHard(const Rule& rule, Precision precision, T ulps) {
 }
 
 void keepsWhatItsClassPromises(const Rule& rule) {
-  if (rule.rule_class == RuleClass::kFast) return;  // holdsInRealArithmetic is all that these promise
+  if (rule.rule_class == RuleClass::kFast) return;  // these guarantee only holdsInRealArithmetic
   const bool exact = rule.rule_class == RuleClass::kExact;
   checkHard<float>(rule, Precision::kF32, exact ? 0.0f : 3.0f);
   checkHard<double>(rule, Precision::kF64, exact ? 0.0 : 3.0);
@@ -112,7 +112,7 @@ void holdsInRealArithmetic(const Rule& rule) {
     Point<double> point;
     for (double& x : point.x) x = random.between(-2.0, 2.0);
     for (double& p : point.p) p = i % 2 == 0 ? std::ldexp(1, random.between(-2, 2)) : random.between(-2.0, 2.0);
-    if (i % 8 == 0) point.p[0] = 0.0001;  // below the thresholds of protected operators
+    if (i % 8 == 0) point.p[0] = 0.0001;  // inside the guarded regions of protected operators
     if (!rule.condition(point.p[0], point.p[1], Precision::kF64)) continue;
     double largest = 1;
     const double a = valueAt(rule.pattern, point, &largest), b = valueAt(rule.replacement, point, &largest);
@@ -181,7 +181,7 @@ void hasTheFormThatTheEngineMatches(const Rule& rule) {
   }
 }
 
-/// The pattern over variables and over literals that the condition allows.
+/// An instance of the pattern, over variables and literals that satisfy the condition.
 Expression instanceOf(const Rule& rule, Random& random) {
   std::array<double, 2> p{};
   do {
@@ -203,7 +203,7 @@ void fires(const Rule& rule) {
     const Dag before = Dag::fromExpressions({&instance, 1}, Precision::kF32);
     const Dag after = simplify(before, rule.rule_class, Math::kPrecise);
     ASSERT_LT(weightOf(after.toExpression(0).value()), weightOf(instance)) << print(instance, Language::kInfix);
-    // The pattern's inner terms are not rewritten, or the pattern would never be met.
+    // Invariant: no rule rewrites an inner term of the pattern, since the pattern would then never match.
     const auto starts = subtreeStarts(instance.tokens());
     for (std::size_t t = 0; t + 1 < instance.size(); ++t) {
       std::vector<Token> inner(instance.tokens().begin() + starts[t],
@@ -225,15 +225,15 @@ void forEachRule(void (*check)(const Rule&)) {
   }
 }
 
-TEST(SimplifyRules, KeepWhatTheirClassPromises) { forEachRule(keepsWhatItsClassPromises); }
+TEST(SimplifyRules, PreserveWhatTheirClassGuarantees) { forEachRule(keepsWhatItsClassPromises); }
 TEST(SimplifyRules, HoldInRealArithmetic) { forEachRule(holdsInRealArithmetic); }
 TEST(SimplifyRules, ReduceTheWeight) { forEachRule(reducesTheWeight); }
-TEST(SimplifyRules, HaveTheFormThatTheEngineMatches) { forEachRule(hasTheFormThatTheEngineMatches); }
-TEST(SimplifyRules, Fire) { forEachRule(fires); }
+TEST(SimplifyRules, HavePatternsThatTheMatcherSupports) { forEachRule(hasTheFormThatTheEngineMatches); }
+TEST(SimplifyRules, ApplyToTheirPattern) { forEachRule(fires); }
 
 TEST(Simplify, HasAtLeastFortyRules) { EXPECT_GE(allRules().size(), 40u); }
 
-TEST(Simplify, RulesFeedEachOther) {
+TEST(Simplify, RulesEnableEachOther) {
   EXPECT_EQ(after("simplify", "-(-(x0 * 1)) - 0"), "x0");
   EXPECT_EQ(after("simplify", "x0 / 4"), after("none", "x0 * 0.25"));
   EXPECT_EQ(after("simplify", "x0 * x0 * x0"), "cube(x0)");
@@ -243,7 +243,7 @@ TEST(Simplify, RulesFeedEachOther) {
   EXPECT_EQ(after("simplify-fast", "sin(x0 - x0) + x1", Math::kFast), "x1");
 }
 
-// Of several rules that match, the one that spares most comes first.
+// Of several matching rules, the one that saves most is applied.
 TEST(Simplify, PowersAndExponentialsInFast) {
   const auto fast = [](std::string_view text) { return after("simplify-fast", text, Math::kFast); };
   const auto as = [](std::string_view text) { return after("none", text); };
@@ -252,7 +252,7 @@ TEST(Simplify, PowersAndExponentialsInFast) {
   EXPECT_EQ(fast("4 ^ x0"), as("exp2(x0 * 2)"));
   EXPECT_EQ(fast("x0 ^ 2.5"), as("exp2(log2(x0) * 2.5)"));
   EXPECT_EQ(fast("x0 ^ 0.5"), as("sqrt(x0)"));
-  EXPECT_EQ(fast("x0 ^ 5"), as("x0 ^ 5")) << "a whole power of a negative number is a number";
+  EXPECT_EQ(fast("x0 ^ 5"), as("x0 ^ 5")) << "an integer power of a negative number is not NaN";
   EXPECT_EQ(fast("(-4) ^ x0"), as("(-4) ^ x0"));
   EXPECT_EQ(fast("abs(x0) ^ x1"), as("exp2(log2(abs(x0)) * x1)"));
   EXPECT_EQ(fast("inv(x0 ^ 2.5)"), as("exp2(log2(x0) * -2.5)"));
@@ -262,7 +262,7 @@ TEST(Simplify, PowersAndExponentialsInFast) {
   EXPECT_EQ(fast("log2(4 ^ x0)"), as("x0 * 2"));
 }
 
-TEST(Simplify, WhatIsNotExactIsLeftToItsClass) {
+TEST(Simplify, InexactRulesApplyOnlyInTheirMode) {
   for (const std::string_view text : {"x0 + 0", "x0 * 0", "x0 - x0", "x0 / x0", "x0 ^ 2", "x0 / 3"}) {
     EXPECT_EQ(after("simplify", text), after("none", text)) << text;
     EXPECT_NE(after("simplify-fast", text), after("none", text)) << text;
@@ -274,11 +274,11 @@ TEST(Simplify, ApproximateQuotientsKeepTheirBitsInFastF32) {
   EXPECT_EQ(after("simplify", "x0 / 2", Math::kFast, Precision::kF64), after("none", "x0 * 0.5"));
 }
 
-TEST(Simplify, FastRulesAreForF32) {
+TEST(Simplify, FastRulesApplyToF32Only) {
   EXPECT_EQ(after("simplify-fast", "x0 * 0", Math::kFast, Precision::kF64), after("none", "x0 * 0"));
 }
 
-TEST(Simplify, TakesLongChainsOfRewritesWithoutRecursion) {
+TEST(Simplify, RewritesLongChainsWithoutRecursion) {
   std::vector<Token> tokens = {Token::variable(0)};
   for (int i = 0; i < 50'000; ++i) {
     tokens.push_back(Token::variable(1 + static_cast<std::uint32_t>(i % 2)));

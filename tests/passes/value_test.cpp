@@ -1,4 +1,5 @@
-// What passes keep: bits where they say so, and independence of the batch.
+// Invariants of passes: exact passes preserve bits, bounded ones the error bound, and results do not depend on the
+// batch.
 #include <algorithm>
 
 #include <gtest/gtest.h>
@@ -50,8 +51,8 @@ void keepsBits(const Pass& pass, Math math, Precision precision) {
   }
 }
 
-TEST(Passes, ExactOnesKeepBits) {
-  const Pipeline pipeline = Pipeline::standard(Math::kFast);  // it has all of passes.def
+TEST(Passes, ExactPassesPreserveBits) {
+  const Pipeline pipeline = Pipeline::standard(Math::kFast);  // it contains all of passes.def
   for (const Pass& pass : pipeline.passes()) {
     if (pass.exactness != Exactness::kExact) continue;
     for (const Math math : kModes) {
@@ -61,7 +62,7 @@ TEST(Passes, ExactOnesKeepBits) {
   }
 }
 
-/// Each pass, and all of them, against the error bound of the expression as written.
+/// Checks each pass alone, and all together, against the error bound of the expression as written.
 template <class T>
 void staysWithinTheBound(std::string_view passes, Precision precision) {
   ExpressionGenerator expressions = expressionsOfAllOperators(21, 20);
@@ -82,7 +83,7 @@ void staysWithinTheBound(std::string_view passes, Precision precision) {
   EXPECT_GT(promised, 1000);
 }
 
-TEST(Passes, BoundedOnesStayWithinTheBound) {
+TEST(Passes, BoundedPassesStayWithinTheErrorBound) {
   for (const std::string_view passes : {"fold-functions", "simplify-precise", "fma", "standard"}) {
     staysWithinTheBound<float>(passes, Precision::kF32);
     staysWithinTheBound<double>(passes, Precision::kF64);
@@ -95,7 +96,7 @@ TEST(Passes, FastRulesHoldInRealArithmetic) {
   int compared = 0;
   for (int i = 0; i < 3000; ++i) {
     const Expression before = expressions.next();
-    // A comparison or a choice turns a NaN into a number, and fast rules may remove NaNs.
+    // Skipped: a comparison or selection turns a NaN into a number, and fast rules may remove NaNs.
     const auto steps = [](const Token& t) { return t.kind == Token::Kind::kOp && (infoOf(t.op).props & kSteps) != 0; };
     if (std::ranges::any_of(before.tokens(), steps)) continue;
     const Dag dag = Dag::fromExpressions({&before, 1}, Precision::kF64);
@@ -112,7 +113,7 @@ TEST(Passes, FastRulesHoldInRealArithmetic) {
   EXPECT_GT(compared, 2000);
 }
 
-TEST(Passes, AnExpressionBecomesTheSameInEveryBatch) {
+TEST(Passes, ResultsDoNotDependOnTheBatch) {
   const std::vector<Expression> population = expressionsOfAllOperators(5).batch(400);
   Random random(6);
   for (const Math math : kModes) {
