@@ -116,7 +116,7 @@ TEST(HostJit, CodeOutlivesItsCompiler) {
   EXPECT_EQ(out, std::vector<double>(kRowQuantum, 3.0));
 }
 
-// The tree that compiler/lowering/loss.h promises, in the plainest code.
+// The tree that compiler/lowering/loss.h defines, as a straightforward loop.
 template <class T>
 T pairwise(std::vector<T> terms) {
   while (terms.size() > 1) {
@@ -160,7 +160,7 @@ void checkLoss(const LossSpec& spec, std::size_t rows) {
   EXPECT_EQ(valid, counted);
 }
 
-TEST(HostLoss, AddsInTheTreeThatIsPromised) {
+TEST(HostLoss, AddsInTheFixedTree) {
   for (const LossTerm term : {LossTerm::kSquared, LossTerm::kAbsolute}) {
     for (const bool weighted : {false, true}) {
       for (const bool skip : {false, true}) {
@@ -173,8 +173,8 @@ TEST(HostLoss, AddsInTheTreeThatIsPromised) {
   }
 }
 
-TEST(VectorFunctions, ThisMachinesLibraryHasThem) {
-  // glibc 2.35 and later have all of them for x86-64; without them kernels are right but slow.
+TEST(VectorFunctions, AreInTheLibmvecOfThisMachine) {
+  // glibc 2.35 and later have all of them for x86-64; without them kernels are correct but slow.
   for (const FunctionInfo& info : allFunctions()) {
     if (info.libmvec.empty()) continue;
     EXPECT_EQ(vectorFunctionName(info, Precision::kF64, 4),
