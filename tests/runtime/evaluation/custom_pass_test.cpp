@@ -1,4 +1,4 @@
-// Passes from outside that go wrong: failures of the expressions that share a graph, and nothing else.
+// Faulty custom passes: only the expressions that share a graph with the cause fail.
 #include <stdexcept>
 
 #include <fmt/format.h>
@@ -53,7 +53,7 @@ void expectMessage(const Pipeline& pipeline, std::string_view compiled, std::str
   EXPECT_EQ(messageOfSecond(pipeline, Tier::kInterpret), interpreted);
 }
 
-TEST(CustomPass, ThatThrowsFailsItsGraph) {
+TEST(CustomPass, ExceptionFailsOnlyItsGraph) {
   const Pipeline throws = pipelineOf("throws", [](const Dag&) -> Dag { throw std::runtime_error("no luck"); });
   expectMessage(throws, "pass throws: no luck", "pass throws: no luck");
   const Pipeline number = pipelineOf("throws-number", [](const Dag&) -> Dag { throw 7; });
@@ -61,7 +61,7 @@ TEST(CustomPass, ThatThrowsFailsItsGraph) {
                 "pass throws-number: an exception without a message");
 }
 
-TEST(CustomPass, ThatChangesTheNumberOfRootsFailsItsGraph) {
+TEST(CustomPass, ChangedRootCountFailsOnlyItsGraph) {
   const Pipeline drops = pipelineOf("drops", [](const Dag& dag) { return Dag(dag.precision()); });
   expectMessage(drops, "pass drops: a graph of 0 roots for 16 expressions",
                 "pass drops: a graph of 0 roots for 8 expressions");
@@ -73,7 +73,7 @@ TEST(CustomPass, ThatChangesTheNumberOfRootsFailsItsGraph) {
                 "pass adds: a graph of 9 roots for 8 expressions");
 }
 
-TEST(CustomPass, ThatInventsLeavesFailsItsGraph) {
+TEST(CustomPass, UnknownLeafFailsOnlyItsGraph) {
   const auto inventing = [](const std::string& name, NodeId (*leaf)(Dag&)) {
     return pipelineOf(name, [leaf](const Dag& dag) {
       Dag made(dag.precision());
@@ -89,7 +89,7 @@ TEST(CustomPass, ThatInventsLeavesFailsItsGraph) {
   expectMessage(inventing("expression", [](Dag& dag) { return dag.parameter(16, 0); }), expression, expression);
 }
 
-TEST(CustomPass, ThatChangesThePrecisionFailsItsGraph) {
+TEST(CustomPass, ChangedPrecisionFailsOnlyItsGraph) {
   const Pipeline widens = pipelineOf("widens", [](const Dag& dag) {
     Dag made(Precision::kF64);
     for (std::size_t i = 0; i < dag.roots().size(); ++i) made.addRoot(made.variable(0));
@@ -98,7 +98,7 @@ TEST(CustomPass, ThatChangesThePrecisionFailsItsGraph) {
   expectMessage(widens, "pass widens: a graph in f64, not in f32", "pass widens: a graph in f64, not in f32");
 }
 
-TEST(CustomPass, ThatKeepsTheGraphIsNoFailure) {
+TEST(CustomPass, ValidGraphIsNoFailure) {
   const Pipeline keeps = pipelineOf("keeps", [](const Dag& dag) { return dag; });
   expectMessage(keeps, "0 failures", "0 failures");
 }
