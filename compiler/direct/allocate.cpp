@@ -253,7 +253,7 @@ void Allocator::readSource(const Operation& operation, std::size_t i, Issue& iss
   live_ -= issue.form.facts.sources[i] & if_last;
 }
 
-// The third source is rare enough for a branch; whether there is a second one is hard to predict.
+// Branches on the third source only, which is rare; a branch on the second one predicts badly.
 void Allocator::readSources(const Operation& operation, Issue& issue) {
   readSource(operation, 0, issue);
   readSource(operation, 1, issue);

@@ -29,7 +29,8 @@ struct RegisterFile {
   int values;
 };
 
-/// What is asked of a form for every operation, on one architecture. Of a pair of instructions it is that of the lower.
+/// The properties of a form that every operation needs, on one architecture. Those of a pair of instructions are of the
+/// lower one.
 struct alignas(64) FormRow {  // so that the address of a row takes few instructions
   static constexpr std::size_t kKinds = 8;
   using Delays = std::array<std::uint8_t, kKinds>;

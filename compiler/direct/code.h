@@ -63,7 +63,7 @@ struct Operation {
   std::uint32_t immediate = 0;  ///< for branches, the target operation
 };
 
-/// What is asked of a form for every operation.
+/// The properties of a form that every operation needs.
 struct alignas(8) FormFacts {
   sass::Pipe pipe;
   sass::Timing timing;

@@ -55,7 +55,7 @@ class Scheduler {
   const Code* code_ = nullptr;
   Sections sections_{};
   std::uint32_t outside_ = 0;               ///< the next operation that keeps its place
-  std::uint32_t oldest_ = 0, entered_ = 0;  ///< of the middle, what is looked at: up to kSlots, of which the first are
+  std::uint32_t oldest_ = 0, entered_ = 0;  ///< bounds of the entered operations, at most kSlots, all of the middle
   std::uint32_t window_ = 1;
   std::vector<Cycle> made_, truths_made_;  ///< by ValueId and by number of a predicate
   std::array<Entry, kSlots> entries_{};

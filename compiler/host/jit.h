@@ -70,8 +70,8 @@ class HostJit {
   static Result<std::unique_ptr<HostJit>> create(Precision precision, Math math);
   ~HostJit();
 
-  /// The handlers for `keys`, in order; those not made before are compiled together in one module. Handlers live as
-  /// long as the HostJit.
+  /// The handlers for `keys`, in order; missing ones are compiled together in one module. Handlers live as long as the
+  /// HostJit.
   Result<std::vector<HostHandler>> handlers(std::span<const HandlerKey> keys);
 
   /// Straight-line code over all roots of `dag`, which must have the HostJit's precision. Nodes are computed in

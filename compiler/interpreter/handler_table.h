@@ -1,4 +1,4 @@
-// The interpreter's handlers: which exist, and how they are numbered. Bytecode and kernel are made from one table.
+// The interpreter's handlers and their numbers. Bytecode and kernel are generated from one table.
 //
 // The machine has a stack of `depth` registers per row, argument registers for library functions, columns and slots.
 // There is one copy of a handler per stack height before it, so that every register index is a compile-time constant.
