@@ -1,8 +1,8 @@
 // The public interface: an Engine evaluates Programs on Datasets.
 //
 //   Engine engine = *Engine::create({});                         // a device and options
-//   Dataset data = *engine.upload({columns, target});            // columns resident, once
-//   Program program = engine.compile(expressions);               // a batch made ready
+//   Dataset data = *engine.upload({columns, target});            // columns stay resident
+//   Program program = engine.compile(expressions);               // a compiled batch
 //   Losses losses = *engine.loss(program, data, parameters, {LossKind::kMse});
 //   Pending<Losses> later = *engine.submitLoss(program, data, parameters, {LossKind::kMse});  // and do something else
 //

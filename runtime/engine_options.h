@@ -21,7 +21,7 @@ enum class Tier {
                ///< kInterpret
 };
 
-/// What a loss does with rows whose prediction is NaN or infinite.
+/// The effect on a loss of rows whose prediction is NaN or infinite.
 enum class NanPolicy {
   kPropagate,  ///< the loss becomes NaN or infinite with them
   kSkip,       ///< sums of terms and weights run over the valid rows only; NaN if there are none

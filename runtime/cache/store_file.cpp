@@ -70,8 +70,9 @@ Content seemingContentOf(SqliteFile& file, const std::filesystem::path& path) {
 }
 
 [[noreturn]] void refuseForeign(SqliteFile& file, const std::filesystem::path& path) {
-  const char* const what = file.headerId() ? "it is the database of another program"
-                                           : "it is no SQLite database, or too damaged to be known as one of ours";
+  const char* const what = file.headerId()
+                               ? "it is the database of another program"
+                               : "it is no SQLite database, or too damaged to be identified as a kernel cache";
   throw SqliteFailure::refusal(
       {Errc::kMachine,
        fmt::format("{} is not a kernel cache of sr-jit ({}), so it is neither used nor changed; delete it, or choose "
@@ -179,14 +180,14 @@ std::unique_ptr<SqliteFile> StoreFile::connectOnce() {
       file->execute(kSettings);
       giveSchema(*file, path_);
     } else if (contentOf(*file, path_) != Content::kKernels) {
-      file->refuseToWrite("renew the schema of");
+      file->refuseToWrite("replace the schema of");
     }
     return file;
   } catch (const SqliteFailure& failure) {
     if (!failure.isProtection()) throw;
   }
   auto file = std::make_unique<SqliteFile>(path_, SqliteFile::Access::kUnchanging);
-  if (contentOf(*file, path_) != Content::kKernels) file->refuseToWrite("renew the schema of");
+  if (contentOf(*file, path_) != Content::kKernels) file->refuseToWrite("replace the schema of");
   return file;
 }
 

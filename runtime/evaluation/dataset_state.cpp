@@ -60,7 +60,7 @@ Status checkSizes(const DataView& data, std::size_t rows) {
   return okStatus();
 }
 
-// What is wrong with a number that is converted from From to To; null if it is finite in both.
+// The fault of a number of type From that is converted to To; null if it is finite in both.
 template <class To, class From>
 const char* notFinite(From value) {
   if (!std::isfinite(value)) return "expected a finite number";

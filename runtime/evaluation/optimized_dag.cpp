@@ -24,12 +24,12 @@ std::optional<std::string> misfit(const Dag& dag, std::span<const Expression> me
     if (root >= dag.size()) return fmt::format("root %{} of a graph of {} nodes", root, dag.size());
   }
   if (dag.variableCount() > variables) {
-    return fmt::format("variable x{}, which no expression has", dag.variableCount() - 1);
+    return fmt::format("variable x{}, which no expression uses", dag.variableCount() - 1);
   }
   for (const ParameterSource& source : dag.parameters()) {
     if (source.isLiteral()) continue;
     if (source.expression >= members.size() || source.index >= members[source.expression].parameterCount()) {
-      return fmt::format("parameter p{} of expression {}, which is not there", source.index, source.expression);
+      return fmt::format("parameter p{} of expression {}, which does not exist", source.index, source.expression);
     }
   }
   return std::nullopt;
