@@ -45,7 +45,7 @@ struct BenchContext {
   std::vector<double> sample(std::size_t count, double limit, const std::function<double()>& body) const;
 };
 
-/// Columns of uniform numbers on (-3, 3), and a target likewise.
+/// Columns of uniform numbers on (-3, 3), and a target of the same distribution.
 struct BenchData {
   BenchData() = default;
   BenchData(std::size_t columns, std::size_t rows);

@@ -103,15 +103,16 @@ void benchBreakEven(const BenchContext& context) {
   const BenchData data(kColumns, rows);
   const Dataset uploaded = must(engine.upload(data.view()));
   const std::vector<Expression> expressions = populationOf("mixed", count);
-  std::array<double, 2> pass{};
+  std::array<double, 2> evaluation{};
   for (const Tier tier : {Tier::kDirect, Tier::kInterpret}) {
     const Program program = engine.compile(expressions, {.tier = tier});
     timeLoss(engine, program, uploaded, {});
-    pass[tier == Tier::kDirect ? 0 : 1] =
+    evaluation[tier == Tier::kDirect ? 0 : 1] =
         medianOf(context.sample(15, 1, [&] { return timeLoss(engine, program, uploaded, {}).device; }));
   }
-  const auto samples = context.sample(
-      5, 2, [&] { return writingSeconds(engine, expressions, uploaded) / std::max(pass[1] - pass[0], 1e-12); });
+  const auto samples = context.sample(5, 2, [&] {
+    return writingSeconds(engine, expressions, uploaded) / std::max(evaluation[1] - evaluation[0], 1e-12);
+  });
   context.report->add(
       "direct", {fmt::format("direct against interpreting, {} mixed x {} rows, one core: break-even", count, rows),
                  "passes", samples, atMost(100)});

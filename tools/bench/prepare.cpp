@@ -104,7 +104,7 @@ void prepareEncode(benchmark::State& state) {
       Encoder encoder(dag, table);
       for (std::uint32_t i = 0; i < dag.roots().size(); ++i) {
         const std::uint32_t root[] = {dag.roots()[i]}, output[] = {i};
-        if (!encoder.encode(root, output, options, code)) state.SkipWithError("a program was refused");
+        if (!encoder.encode(root, output, options, code)) state.SkipWithError("a program was rejected");
       }
     }
   }

@@ -191,7 +191,7 @@ double allCores(const BenchContext& context, std::span<const Expression> express
                                   Precision::kF32, Math::kFast);
     if (!dag || !maker->rows({&*dag, 1}, options)) failed = true;
   });
-  if (failed) throw BenchFailure{{Errc::kCompile, "a kernel could not be made", {}}};
+  if (failed) throw BenchFailure{{Errc::kCompile, "a kernel failed to compile", {}}};
   return watch.seconds() / static_cast<double>(expressions.size());
 }
 

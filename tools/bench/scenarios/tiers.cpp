@@ -23,39 +23,39 @@ constexpr std::size_t kColumns = 10;
 
 /// Times of a tier.
 struct TierSeconds {
-  double ready = 0, pass = 0;
+  double ready = 0, evaluation = 0;
 };
 
 /// Evaluations from which on the total of `better` is lower, preparation included; null if it never is.
 Json breakEven(const TierSeconds& serving, const TierSeconds& better) {
-  const double gain = serving.pass - better.pass;
+  const double gain = serving.evaluation - better.evaluation;
   return gain > 0 ? Json(std::max(1.0, std::ceil((better.ready - serving.ready) / gain))) : Json();
 }
 
 /// The least number of evaluations for which makingPays() holds; null if there is none.
-Json leastPasses(double serving, double better, double node_rows, double making_seconds) {
-  const double passes = std::max(1.0, std::floor(making_seconds / (serving * node_rows)) + 1);
-  return makingPays(serving, better, passes, node_rows, making_seconds) ? Json(passes) : Json();
+Json leastEvaluations(double serving, double better, double node_rows, double making_seconds) {
+  const double evaluations = std::max(1.0, std::floor(making_seconds / (serving * node_rows)) + 1);
+  return makingPays(serving, better, evaluations, node_rows, making_seconds) ? Json(evaluations) : Json();
 }
 
 /// The number of evaluations from which on the engine makes code of a tier; on a GPU, by the typical costs that it
 /// assumes before calibration.
-Json predictedPasses(const BenchContext& context, Tier tier, bool has_direct, std::span<const Expression> expressions,
-                     std::size_t rows) {
+Json predictedEvaluations(const BenchContext& context, Tier tier, bool has_direct,
+                          std::span<const Expression> expressions, std::size_t rows) {
   if (!context.onGpu()) {
-    double passes = 1;
-    while (!srjit::compilingPays(passes, rows) && passes < 1e9) passes *= 1.05;
-    return std::ceil(passes);
+    double evaluations = 1;
+    while (!srjit::compilingPays(evaluations, rows) && evaluations < 1e9) evaluations *= 1.05;
+    return std::ceil(evaluations);
   }
   const double nodes = nodesOf(expressions), node_rows = nodes * static_cast<double>(rows);
   const std::size_t cores = std::thread::hardware_concurrency();
   const DeviceCosts& costs = kTypicalCosts;
   if (tier == Tier::kDirect) {
-    return leastPasses(costs.interpret, costs.direct, node_rows, writingSeconds(costs, nodes, cores));
+    return leastEvaluations(costs.interpret, costs.direct, node_rows, writingSeconds(costs, nodes, cores));
   }
   const std::size_t kernels = ceilDivide(expressions.size(), kExpressionsPerKernel);
-  return leastPasses(has_direct ? costs.direct : costs.interpret, costs.compiled, node_rows,
-                     compileSeconds(costs, nodes, kernels, cores));
+  return leastEvaluations(has_direct ? costs.direct : costs.interpret, costs.compiled, node_rows,
+                          compileSeconds(costs, nodes, kernels, cores));
 }
 
 class BreakEvenMap {
@@ -75,14 +75,14 @@ class BreakEvenMap {
       if (!context_.mayBegin(kPart, fmt::format("{} mixed x {} rows", expressions_.size(), count))) continue;
       const Dataset data = must(engine_.upload(BenchData(kColumns, count).view()));
       const auto [interpreted, interpret_ready] = made(engine_, Tier::kInterpret, data);
-      const TierSeconds interpret{interpret_ready, pass(engine_, interpreted, data)};
+      const TierSeconds interpret{interpret_ready, evaluation(engine_, interpreted, data)};
       std::optional<TierSeconds> direct;
       if (has_direct_) {
         const auto [program, ready] = made(engine_, Tier::kDirect, data);
-        direct = {ready, pass(engine_, program, data)};
+        direct = {ready, evaluation(engine_, program, data)};
       }
       if (!compiled) std::tie(compiled, compile.ready) = made(engine_, Tier::kCompile, data);
-      compile.pass = pass(engine_, *compiled, data);
+      compile.evaluation = evaluation(engine_, *compiled, data);
       points.push_back(point(count, interpret, direct, compile));
       if (context_.onGpu()) addProcessor(points.back());
       addFigures(points.back());
@@ -98,7 +98,7 @@ class BreakEvenMap {
     return {std::move(program), watch.seconds()};
   }
 
-  double pass(const Engine& engine, const Program& program, const Dataset& data) const {
+  double evaluation(const Engine& engine, const Program& program, const Dataset& data) const {
     timeLoss(engine, program, data, {});
     return medianOf(context_.sample(15, 0.4, [&] { return timeLoss(engine, program, data, {}).wall; }));
   }
@@ -108,7 +108,7 @@ class BreakEvenMap {
     const Dataset data = must(processor_.upload(BenchData(kColumns, point["rows"].get<std::size_t>()).view()));
     const auto [program, ready] = made(processor_, Tier::kInterpret, data);
     point["cpu_ready_seconds"] = ready;
-    point["cpu_pass_seconds"] = pass(processor_, program, data);
+    point["cpu_pass_seconds"] = evaluation(processor_, program, data);
   }
 
   /// Compares LLVM's code with the tier that serves before it: direct code if available.
@@ -116,16 +116,16 @@ class BreakEvenMap {
              const TierSeconds& compile) const {
     Json json = {{"rows", rows},
                  {"interpret_ready_seconds", interpret.ready},
-                 {"interpret_pass_seconds", interpret.pass},
+                 {"interpret_pass_seconds", interpret.evaluation},
                  {"compile_ready_seconds", compile.ready},
-                 {"compiled_pass_seconds", compile.pass},
+                 {"compiled_pass_seconds", compile.evaluation},
                  {"measured_passes", breakEven(direct.value_or(interpret), compile)},
-                 {"predicted_passes", predictedPasses(context_, Tier::kCompile, has_direct_, expressions_, rows)}};
+                 {"predicted_passes", predictedEvaluations(context_, Tier::kCompile, has_direct_, expressions_, rows)}};
     if (!direct) return json;
     json["direct_ready_seconds"] = direct->ready;
-    json["direct_pass_seconds"] = direct->pass;
+    json["direct_pass_seconds"] = direct->evaluation;
     json["measured_direct_passes"] = breakEven(interpret, *direct);
-    json["predicted_direct_passes"] = predictedPasses(context_, Tier::kDirect, true, expressions_, rows);
+    json["predicted_direct_passes"] = predictedEvaluations(context_, Tier::kDirect, true, expressions_, rows);
     return json;
   }
 
