@@ -233,7 +233,7 @@ TEST_F(EsrSlow, F64Precise) {
   tell("f64 precise", agreement);
   EXPECT_EQ(agreement.wrong, 0U) << agreement.examples;
   EXPECT_EQ(agreement.values, expressions_.size() * rows());
-  // A fused a*a - b does not overflow where a*a does, so inf - inf may become an infinity: non-finite all the same.
+  // A fused a*a - b does not overflow where a*a does, so inf - inf may become an infinity, which is still non-finite.
   EXPECT_EQ(agreement.flipped, 0U) << agreement.examples;
 
   std::size_t compiled = 0;

@@ -81,11 +81,11 @@ TEST(CustomPass, UnknownLeafFailsOnlyItsGraph) {
       return made;
     });
   };
-  const std::string variable = "pass variable: variable x8, which no expression has";
+  const std::string variable = "pass variable: variable x8, which no expression uses";
   expectMessage(inventing("variable", [](Dag& dag) { return dag.variable(8); }), variable, variable);
-  const std::string index = "pass index: parameter p1 of expression 0, which is not there";
+  const std::string index = "pass index: parameter p1 of expression 0, which does not exist";
   expectMessage(inventing("index", [](Dag& dag) { return dag.parameter(0, 1); }), index, index);
-  const std::string expression = "pass expression: parameter p0 of expression 16, which is not there";
+  const std::string expression = "pass expression: parameter p0 of expression 16, which does not exist";
   expectMessage(inventing("expression", [](Dag& dag) { return dag.parameter(16, 0); }), expression, expression);
 }
 
