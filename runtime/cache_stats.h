@@ -1,4 +1,4 @@
-// Facts about the kernel cache, for programs and people.
+// Counters of the kernel cache.
 #pragma once
 
 #include <cstdint>
@@ -6,17 +6,17 @@
 
 namespace srjit {
 
-/// Every request for a kernel is a memory hit, a disk hit, a miss, or a wait; one that waited in vain is also what it
-/// was then.
+/// Every request for a kernel counts as a memory hit, a disk hit, a miss, or a wait. A request whose wait brought no
+/// image counts again, by its final outcome.
 struct CacheStats {
   std::uint64_t memory_hits = 0, disk_hits = 0, misses = 0;  ///< since the cache was opened
-  std::uint64_t waits = 0;  ///< requests that waited for another's compilation of the same key
+  std::uint64_t waits = 0;  ///< requests that waited for another request to compile the same key
   std::uint64_t memory_images = 0, memory_bytes = 0;
   std::uint64_t disk_images = 0, disk_bytes = 0;
   std::uint64_t evictions = 0, damaged = 0;
-  double compile_seconds = 0;  ///< of one core, for the misses
-  double saved_seconds = 0;    ///< what the hits had cost when they were made
-  std::string disk_fault;  ///< why the disk is not used, or was not to be read or written last; empty if all is well
+  double compile_seconds = 0;  ///< core seconds spent on the misses
+  double saved_seconds = 0;    ///< core seconds that the images of the hits took to compile
+  std::string disk_fault;  ///< why the disk is not used, or why the last read or write failed; empty without a fault
 };
 
 }  // namespace srjit

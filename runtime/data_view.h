@@ -1,4 +1,4 @@
-// Data of a caller, as they are handed to an Engine.
+// Views of a caller's data, as an Engine takes them.
 #pragma once
 
 #include <concepts>
@@ -28,9 +28,9 @@ struct ColumnView {
   Precision type;
 };
 
-/// Columns of equal length, at least one row. Columns may hold anything, NaN and infinities included; what is beyond
-/// f32 becomes infinite in it. `target` and `weights` are needed for losses only, and are finite in the engine's
-/// precision; weights are not negative, not all zero, and their sum is finite.
+/// Columns of equal length, at least one row. Columns may hold any numbers, NaN and infinities included; numbers beyond
+/// the range of f32 become infinite in it. `target` and `weights` are needed for losses only, and are finite in the
+/// engine's precision; weights are not negative, not all zero, and their sum is finite.
 struct DataView {
   std::vector<ColumnView> columns;
   std::optional<ColumnView> target = {};
@@ -39,8 +39,8 @@ struct DataView {
 };
 
 /// Numbers in a GPU's memory that the caller owns, as the CUDA array interface describes them: a matrix of rows x
-/// columns in the engine's precision, with strides in bytes that are multiples of the element's size. It must live, and
-/// keep its values, as long as the data set that is made of it.
+/// columns in the engine's precision, with strides in bytes that are multiples of the element's size. Its memory must
+/// stay valid and unchanged as long as the data set that Engine::adopt() makes of it.
 struct DeviceMatrix {
   std::uint64_t pointer = 0;
   std::size_t rows = 0;
@@ -55,7 +55,7 @@ struct DeviceDataView {
   DeviceMatrix columns;
   std::optional<DeviceMatrix> target = {};
   std::optional<DeviceMatrix> weights = {};
-  std::uint64_t stream = 0;  ///< the CUDA stream that writes them; what it holds now is waited for. 0: none
+  std::uint64_t stream = 0;  ///< the CUDA stream that writes them; its pending work is waited for. 0: none
   ColumnNames names = {};
 };
 

@@ -1,4 +1,4 @@
-// A data set that an Engine has taken.
+// A data set that an Engine holds.
 #pragma once
 
 #include <cstddef>
@@ -8,14 +8,14 @@
 
 namespace srjit {
 
-/// Values of subtrees that are kept with a data set (EngineOptions::subtree_bytes).
+/// Subtree values kept with a data set (EngineOptions::subtree_bytes).
 struct SubtreeStats {
-  std::size_t capacity = 0;    ///< columns that there is room for
-  std::size_t kept = 0;        ///< columns that have values now
-  std::uint64_t bytes = 0;     ///< of the columns that there is room for
-  std::uint64_t computed = 0;  ///< columns that were computed, since the upload
-  std::uint64_t replaced = 0;  ///< of those, columns that were given to another subtree
-  std::uint64_t reads = 0;     ///< columns that programs read, summed over programs
+  std::size_t capacity = 0;    ///< maximum number of columns
+  std::size_t kept = 0;        ///< columns that hold values now
+  std::uint64_t bytes = 0;     ///< device memory of `capacity` columns
+  std::uint64_t computed = 0;  ///< columns computed since the upload
+  std::uint64_t replaced = 0;  ///< of those, columns whose value replaced another subtree's
+  std::uint64_t reads = 0;     ///< columns read, summed over programs
 };
 
 /// A cheap handle to shared, immutable rows (Engine::upload, Engine::adopt). Thread-safe.

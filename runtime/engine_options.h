@@ -1,4 +1,4 @@
-// What a caller chooses: the device and how faithfully, where and when code is made, and which loss.
+// Options of engines, of programs and of losses.
 #pragma once
 
 #include <cstddef>
@@ -14,16 +14,17 @@ namespace srjit {
 
 /// How expressions are executed. The tiers give the same bits.
 enum class Tier {
-  kAuto,       ///< chosen by what is measured to be faster
-  kInterpret,  ///< no compiling per expression
+  kAuto,       ///< the tier that measurements predict to be faster
+  kInterpret,  ///< no compilation per expression
   kCompile,    ///< machine code per batch, by LLVM and the assembler
-  kDirect,     ///< machine code of our own for what has it, in microseconds; on a CPU as kInterpret
+  kDirect,     ///< machine code encoded without LLVM and the assembler, in microseconds, where supported; on a CPU as
+               ///< kInterpret
 };
 
-/// What a loss does with rows whose prediction is NaN or infinite.
+/// The effect on a loss of rows whose prediction is NaN or infinite.
 enum class NanPolicy {
-  kPropagate,  ///< they count like any number
-  kSkip,       ///< they are left out: sums and weights run over the valid rows; NaN if there are none
+  kPropagate,  ///< the loss becomes NaN or infinite with them
+  kSkip,       ///< sums of terms and weights run over the valid rows only; NaN if there are none
   kReject,     ///< one such row makes the loss infinite (r2: minus infinity)
 };
 
@@ -36,18 +37,19 @@ struct LossOptions {
 inline constexpr unsigned kMaxThreads = 1024;
 
 struct EngineOptions {
-  std::string device = "auto";  ///< "cpu", "cuda:N", or "auto": cuda:0 if it can be used, else the CPU
+  std::string device = "auto";  ///< "cpu", "cuda:N", or "auto": cuda:0 if usable, else the CPU
   Precision precision = Precision::kF32;
   Math math = Math::kPrecise;
   Tier tier = Tier::kAuto;
-  unsigned threads = 0;  ///< at most kMaxThreads; 0, or more than the process may use: all of those
-  /// Where kernels of a GPU are kept: a directory, empty for none; not given: $SRJIT_CACHE_DIR, or the user's cache.
+  unsigned threads = 0;  ///< at most kMaxThreads; 0, or more than the process may use: all that it may use
+  /// Directory of the disk cache of GPU kernels; empty: no disk cache; not set: $SRJIT_CACHE_DIR, or the user's cache
+  /// directory.
   std::optional<std::string> cache_directory = {};
-  /// Device memory for one data set and for one evaluation's working memory; what needs more goes in parts. 0: what is
-  /// free.
+  /// Device memory for one data set and for one evaluation's working memory; larger work is divided into parts. 0: all
+  /// that is free.
   std::uint64_t device_bytes = 0;
-  /// Device memory of each uploaded data set for values of subtrees that recur from one program to the next
-  /// (CompileOptions::data), beside device_bytes; at most 32 columns are used. 0: none. The CPU keeps none.
+  /// Device memory per uploaded data set, in addition to device_bytes, for values of subtrees that recur from one
+  /// program to the next (CompileOptions::data); at most 32 columns are used. 0: none. The CPU keeps none.
   std::uint64_t subtree_bytes = 0;
 };
 
@@ -56,13 +58,15 @@ class Dataset;
 struct CompileOptions {
   std::optional<Tier> tier = {};          ///< overrides the engine's
   std::optional<Pipeline> pipeline = {};  ///< instead of Pipeline::standard
-  /// How often the program will be evaluated, for Tier::kAuto. On a GPU, fewer repay machine code that is in the cache.
+  /// Expected number of evaluations of the program, for Tier::kAuto. On a GPU, code found in the cache is used from
+  /// fewer evaluations on.
   double expected_passes = 1;
-  std::size_t expected_rows = 0;  ///< on how many rows, for Tier::kAuto; 0: unknown
-  /// Whether a GPU's kernels get expressions that have much in common, or neighbours as given. The bits are the same.
+  std::size_t expected_rows = 0;  ///< rows per evaluation, for Tier::kAuto; 0: unknown
+  /// Whether a GPU kernel gets expressions that share subtrees, or adjacent ones in the given order. The bits are the
+  /// same.
   bool group_by_sharing = true;
-  /// The data that the program is for: it can be evaluated on no other, and reads values of subtrees that are kept
-  /// there. Looked at during the call alone. Null: any data.
+  /// Restricts the program to one data set, whose kept subtree values it then reads. Borrowed during the call. Null:
+  /// any data.
   const Dataset* data = nullptr;
 };
 

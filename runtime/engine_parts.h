@@ -1,4 +1,4 @@
-// Engines with models in place of a machine's driver and compiler, for tests.
+// Engines whose driver and compiler are replaced by models, for tests.
 #pragma once
 
 #include "runtime/engine.h"
@@ -6,7 +6,7 @@
 
 namespace srjit {
 
-/// Engine::create with other parts.
+/// Engine::create() with the given parts.
 Result<Engine> createEngine(const EngineOptions& options, const EngineParts& parts);
 
 }  // namespace srjit

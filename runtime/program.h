@@ -1,4 +1,4 @@
-// A batch of expressions that an Engine has made ready.
+// A batch of expressions that an Engine has compiled.
 #pragma once
 
 #include <cstddef>
@@ -14,46 +14,46 @@
 
 namespace srjit {
 
-/// Facts about a Program, for curious users and the command.
+/// Statistics of a Program's compilation.
 struct ProgramInfo {
-  Tier tier;  ///< kInterpret or kCompile; on a GPU what was asked for, and ProgramStatus tells what serves
+  Tier tier;  ///< kInterpret or kCompile; on a GPU the requested tier, while ProgramStatus::tier is the one in use
   std::size_t nodes_before;  ///< tokens of all expressions
   std::size_t nodes_after;   ///< live nodes of all graphs after the passes, without those of kept subtrees
   double seconds_passes;
-  double seconds_codegen;         ///< encoding, or LLVM on a CPU; what a GPU compiles is in ProgramStatus
+  double seconds_codegen;         ///< encoding, or LLVM on a CPU; ProgramStatus has a GPU's compilation times
   std::size_t subtrees_read = 0;  ///< columns of kept subtrees that the program reads
-  std::size_t nodes_spared = 0;   ///< nodes of graphs that it does not compute for that reason
+  std::size_t nodes_spared = 0;   ///< graph nodes not computed because of these
 };
 
-/// How many expressions of a program each kind of code evaluates; those that failed are in none.
+/// Number of expressions that each kind of code evaluates; failed expressions are in none.
 struct ServedExpressions {
   std::size_t interpreted = 0, direct = 0, compiled = 0;
 };
 
-/// What has become of a Program so far.
+/// The current state of a Program.
 struct ProgramStatus {
-  Tier tier = Tier::kInterpret;   ///< what the next evaluation uses, if it is like the last one
-  bool compiling = false;         ///< whether machine code is being made, or looked for, in the background
+  Tier tier = Tier::kInterpret;  ///< tier of the next evaluation, if it is like the last one
+  bool compiling = false;  ///< whether machine code is being compiled, or searched for in the cache, in the background
   std::size_t compiled = 0;       ///< expressions that have machine code of their own
-  std::uint64_t evaluations = 0;  ///< since it was made
-  ServedExpressions served = {};  ///< by the evaluation that began last; on a CPU by all
-  double seconds_compiling = 0;   ///< that passed until the machine code was there
-  double seconds_reading = 0;     ///< of these, that finding kernels in a GPU's cache and reading them took
-  double seconds_loading = 0;     ///< of these, that the driver took to load those
-  /// Of the kernels of the evaluation that finished last, as the device's clock measured it: copies and waits between
-  /// chunks of rows do not count. 0 before, and on a CPU.
+  std::uint64_t evaluations = 0;  ///< since compile()
+  ServedExpressions served = {};  ///< by the latest evaluation to start; on a CPU by all
+  double seconds_compiling = 0;   ///< wall time until the machine code was ready
+  double seconds_reading = 0;     ///< of these, finding and reading kernels in the cache
+  double seconds_loading = 0;     ///< of these, loading kernels into the driver
+  /// Kernel time of the latest evaluation to finish, by the device's clock, without copies and waits between chunks of
+  /// rows. 0 before the first, and on a CPU.
   double device_seconds = 0;
-  std::optional<Error> error = {};  ///< why there is no machine code, not for all expressions, or not for these data
+  std::optional<Error> error = {};  ///< why machine code is missing for some or all expressions, or for these data
 };
 
 /// A cheap handle to shared, immutable state (Engine::compile). Thread-safe.
 class Program {
  public:
   std::size_t size() const noexcept;
-  /// Parameters of all expressions one after another: expression e's begin at parameterOffset(e); the last offset
-  /// (e = size()) is their number.
+  /// Parameters of all expressions are concatenated: those of expression e start at parameterOffset(e); the last offset
+  /// (e = size()) is their total number.
   std::size_t parameterOffset(std::size_t expression) const noexcept;
-  /// Expressions that could not be made ready, in order.
+  /// Expressions that failed to compile, in order.
   std::span<const Failure> failures() const noexcept;
   const ProgramInfo& info() const noexcept;
   ProgramStatus status() const;

@@ -1,4 +1,4 @@
-// What an evaluation gives: losses, failures of single expressions, and results that are still being computed.
+// Results of an evaluation: losses, failures of single expressions, and evaluations in flight.
 #pragma once
 
 #include <cstddef>
@@ -20,22 +20,23 @@ struct Failure {
 /// One loss per expression, in order; NaN for an expression that failed.
 struct Losses {
   std::vector<double> values;
-  /// Rows with a finite prediction; 0 of an expression that failed. Under NanPolicy::kPropagate they are not counted:
-  /// a finite loss proves that they are all rows, and of any other kNotCounted stands here.
+  /// Rows with a finite prediction; 0 for an expression that failed. Under NanPolicy::kPropagate they are not counted:
+  /// the value is the number of rows for a finite loss, since that implies finite predictions, and kNotCounted
+  /// otherwise.
   std::vector<std::uint64_t> valid_rows;
   static constexpr std::uint64_t kNotCounted = ~std::uint64_t{0};
   std::vector<Failure> failures;  ///< in order of expression; includes those of the program
 };
 
-/// An evaluation in flight. Keeps alive what it needs, except the span for predictions, which must outlive it: its
-/// destructor waits. Movable; one thread at a time.
+/// An evaluation in flight. Owns what it needs, except the span for predictions, which must outlive it. The destructor
+/// waits. Movable; one thread at a time.
 template <class Value>
 class Pending {
  public:
   /// Whether result() would return at once.
   bool ready() const { return state_->ready(); }
   void wait() const { state_->wait(); }
-  /// Waits. To be called once.
+  /// Waits. Call once.
   Result<Value> result() && { return state_->result(); }
 
   struct State {

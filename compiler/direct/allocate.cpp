@@ -22,7 +22,7 @@ constexpr auto kInstructions = [] {
   return all;
 }();
 
-// Whether it makes no difference to others which of them wrote a register or predicate.
+// Whether every later instruction needs the same delays after either, as writers of a register or predicate.
 bool areAlikeAsFirst(sass::Form a, sass::Form b) {
   return std::ranges::all_of(kInstructions, [&](sass::Form second) {
     if (sass::registerDelay(a, second) != sass::registerDelay(b, second)) return false;
@@ -68,7 +68,7 @@ OpcodeRow rowOf(sass::Form form, const FormKinds& kinds, unsigned architecture) 
   row.read_delay = byte(is_fixed || is_double ? 0 : sass::kReadDelay);
   for (const sass::Form reader : kInstructions) {
     row.settling = std::max(row.settling, byte(sass::registerDelay(form, reader)));
-    for (const bool as_guard : {false, true}) {  // whichever is longer
+    for (const bool as_guard : {false, true}) {  // the longer of the two
       row.truth_settling =
           std::max(row.truth_settling, byte(sass::predicateDelay(form, reader, as_guard, architecture)));
     }
@@ -102,7 +102,7 @@ OpcodeTable tableFor(const FormKinds& kinds, unsigned architecture) {
 constexpr std::uint64_t bitsOfStall(unsigned cycles, bool yield) {
   return std::uint64_t{cycles} << (sass::kStallAt - 64) | std::uint64_t{yield} << (sass::kYieldAt - 64);
 }
-// Of what barriers write: any predicate. No register has that number.
+// Stands for all predicates in a barrier's set of written registers. No register has that number.
 constexpr RegisterSet kAnyTruth = registerSet(kMostRegisters - sass::kHiddenRegisters);
 constexpr std::uint64_t kIdle = sass::bitsOf({.stall = 0});
 constexpr std::uint64_t kBarrierBits =
@@ -206,7 +206,7 @@ bool Allocator::placeInstruction(const Operation& operation, const OpcodeRow& ro
   return true;
 }
 
-// Barriers in use among whose registers are some of those.
+// Active barriers that guard any of these registers.
 Allocator::BarrierSet Allocator::barriersOf(RegisterSet written, RegisterSet read) const {
   BarrierSet found = 0;
   for (unsigned b = 0; b < kBarriers; ++b) {
@@ -231,7 +231,7 @@ void Allocator::waitFor(BarrierSet barriers, Issue& issue) {
   }
 }
 
-// Barriers in use among whose predicates are some that an operation reads.
+// Active barriers that guard any predicate the operation reads.
 Allocator::BarrierSet Allocator::barriersOfTruths(const Operation& operation) const {
   TruthSet used = 0;
   for (const PredicateId id : {operation.guard, operation.condition}) used |= 1U << truths_[id / 2].place;
@@ -253,7 +253,7 @@ void Allocator::readSource(const Operation& operation, std::size_t i, Issue& iss
   live_ -= issue.row.facts.sources[i] & if_last;
 }
 
-// The third source is rare enough for a branch; whether there is a second one is hard to predict.
+// Branches on the third source only, which is rare; a branch on the second one predicts badly.
 void Allocator::readSources(const Operation& operation, Issue& issue) {
   readSource(operation, 0, issue);
   readSource(operation, 1, issue);
@@ -276,7 +276,7 @@ unsigned Allocator::readPredicate(PredicateId predicate, const OpcodeRow::Delays
   return truth.place | (predicate & 1U) * sass::kNot;
 }
 
-// The first of so many free registers, aligned; kZero if there are none.
+// The first of `width` adjacent, aligned free registers; kZero if there are none.
 unsigned Allocator::findFree(unsigned width) const {
   const RegisterSet quiet = free_ & ~(to_write_ | to_read_);
   if (width == 1) {
@@ -291,7 +291,8 @@ unsigned Allocator::findFree(unsigned width) const {
   return sass::kZero;
 }
 
-// The first register for a value of so many, which are taken unless nobody reads them; kZero if there is none.
+// Allocates `width` registers for a value and returns the first. Those of a value that is never read stay free. kZero
+// if there are too few.
 unsigned Allocator::take(ValueId value, unsigned width) {
   const unsigned first = findFree(width);
   if (first == sass::kZero) return first;
@@ -334,7 +335,7 @@ bool Allocator::writePredicate(const Operation& operation, Issue& issue) {
   if (operation.predicate == kAlways) return true;
   Code::Operand& truth = truths_[operation.predicate / 2];
   if (operation.predicate >= 2 * kFirstPredicate) {
-    if (truth.reads < 0) return true;  // by nobody
+    if (truth.reads < 0) return true;  // never read
     if (free_predicates_ == 0) return false;
     truth.place = static_cast<std::uint32_t>(std::countr_zero(free_predicates_));
     free_predicates_ &= ~(1U << truth.place);
@@ -356,7 +357,7 @@ unsigned Allocator::takeBarrier() const {
   return best;
 }
 
-// Results come when a barrier says so.
+// Variable latency: assigns a barrier that signals the results.
 void Allocator::signal(const Operation& operation, Issue& issue) {
   const unsigned number = takeBarrier();
   busy_ |= 1U << number;
@@ -376,7 +377,7 @@ void Allocator::signal(const Operation& operation, Issue& issue) {
   issue.word.high ^= std::uint64_t{number ^ sass::kNoBarrier} << (at - 64);
 }
 
-// Results come after so many cycles.
+// Fixed latency: records when the results are ready.
 void Allocator::finish(const Operation& operation, const Issue& issue) {
   const OpcodeFacts& facts = issue.row.facts;
   just_read_ = issue.sources;
@@ -394,7 +395,7 @@ void Allocator::finish(const Operation& operation, const Issue& issue) {
   finished_ = std::max(finished_, issue.now + latency);
 }
 
-// Stall and yield of an instruction are known with the next one.
+// Stall and yield of an instruction depend on the next one, so they are set when that is emitted.
 void Allocator::emit(const Issue& issue) {
   if (issued_ >= 0) {
     Cycle stall = issue.now - issued_;
@@ -408,7 +409,7 @@ void Allocator::emit(const Issue& issue) {
   issued_ = issue.now;
 }
 
-// The second of two instructions, a cycle after the first. Results are there, and barriers set, that much later.
+// The second of two instructions, one cycle after the first. Results and barriers are one cycle later, too.
 void Allocator::emitUpper(const Operation& operation, const OpcodeRow& row) {
   const sass::Encoding& encoding = *row.upper;
   const std::uint64_t barriers = words_->back().high & kBarrierBits;
@@ -435,7 +436,7 @@ void Allocator::emitUpper(const Operation& operation, const OpcodeRow& row) {
   emit(issue);
 }
 
-// What is said of branches, and of operations that may be their targets. After emit().
+// Records branches, and operations that may be their targets. Call after emit().
 void Allocator::markControl(std::uint32_t at, const Operation& operation) {
   const auto position = static_cast<std::uint32_t>(words_->size() - first_ - 1);
   if (operation.synchronized) targets_.push_back({at, position});
@@ -443,7 +444,7 @@ void Allocator::markControl(std::uint32_t at, const Operation& operation) {
   spacing_ = kBranchStall;
   if (operation.opcode == Opcode::kExit) exits_.push_back(position);
   if (operation.opcode == Opcode::kBra) branches_.push_back({position, operation.immediate});
-  // An indexed branch adds an offset from the beginning of the code.
+  // An indexed branch adds an offset from the start of the code.
   if (operation.opcode == Opcode::kBrx) branches_.push_back({position, 0});
 }
 

@@ -1,4 +1,4 @@
-// Registers, stalls and barriers: operations in the order that the scheduler chooses become machine code. Internal to
+// Assigns registers, stalls and barriers: turns operations, in the scheduler's order, into machine code. Internal to
 // the direct tier.
 #pragma once
 
@@ -21,16 +21,16 @@ constexpr RegisterSet registerSet(unsigned first, unsigned count = 1) {
   return ((RegisterSet{1} << count) - 1) << first % 64;
 }
 
-/// Registers that code may use: those below `limit`, of which the `reserved` ones keep their meaning. Once more than
-/// `values` hold a value, operations stay in the order of the source.
+/// Registers that code may use: those below `limit`, of which the `reserved` ones keep a fixed meaning. While at least
+/// `values` of them are live, operations are issued in source order.
 struct RegisterFile {
   RegisterSet reserved;
   unsigned limit;
   int values;
 };
 
-/// What is asked of an opcode for every operation, on one architecture. Of a pair of instructions it is that of the
-/// lower.
+/// The properties of an opcode that every operation needs, on one architecture. Those of a pair of instructions are of
+/// the lower one.
 struct alignas(64) OpcodeRow {  // so that the address of a row takes few instructions
   static constexpr std::size_t kKinds = 8;
   using Delays = std::array<std::uint8_t, kKinds>;
@@ -39,33 +39,33 @@ struct alignas(64) OpcodeRow {  // so that the address of a row takes few instru
   /// Cycles from the issue of another instruction that writes the same register or predicate, by its kind: opcodes that
   /// are alike in this are one kind.
   Delays value, overwrite, guarded_overwrite;
-  Delays condition, guard;                ///< likewise, where it reads the predicate
-  std::uint8_t kind;                      ///< of this opcode
-  std::uint8_t read_delay;                ///< cycles from an instruction that reads what it overwrites
-  std::uint8_t settling, truth_settling;  ///< no reader of the register, or predicate, that it writes needs more cycles
-  std::uint8_t is_rare;                   ///< 1: a branch, or two instructions
+  Delays condition, guard;                   ///< likewise, where it reads the predicate
+  std::uint8_t kind;                         ///< of this opcode
+  std::uint8_t read_delay;                   ///< cycles from an instruction that reads what it overwrites
+  std::uint8_t settling, truth_settling;     ///< maximum delay of any reader of the register, predicate
+  std::uint8_t is_rare;                      ///< 1: a branch, or two instructions
   std::array<std::uint8_t, 3> source_masks;  ///< sets of the registers that a source reads, from its first
   sass::Encoding encoding;
   const sass::Encoding* upper;  ///< null: one instruction
 };
 using OpcodeTable = std::array<OpcodeRow, kOpcodeFacts.size()>;
 
-/// Walks once over the operations. A value gets the first free register when it is written, and gives it back with its
-/// last use; one whose old content an instruction of variable latency may still read or write is taken only if there is
-/// no other. The walk counts cycles as if no barrier was ever waited for, so that real distances are never shorter; it
-/// stalls until results of fixed latency are there, waits for the barriers of others, and takes for a new barrier one
-/// that is idle, or the one that was set first. Keeps its work arrays.
+/// Makes one pass over the operations in order. A value takes the first free register when it is written and frees it
+/// at its last use; a register that an instruction of variable latency may still read or write is taken only if there
+/// is no other. The cycle count assumes that no barrier wait takes time, so real distances are never shorter. Results
+/// of fixed latency are awaited by stalls, others by barriers. A new barrier takes an idle one, or else the one that
+/// was set first. Keeps its work arrays between runs.
 class Allocator {
  public:
   /// For one of directArchitectures().
   explicit Allocator(unsigned architecture);
 
-  /// Appends the code of the operations, in the order that the scheduler chooses. False if registers do not suffice;
+  /// Appends the code of the operations, in the order that the scheduler chooses. False if there are too few registers;
   /// then nothing is appended.
   bool run(const Code& code, Scheduler& scheduler, const RegisterFile& file, std::vector<sass::Word>& words);
   /// One more than the highest register of the last run.
   unsigned registers() const { return static_cast<unsigned>(std::bit_width(used_)); }
-  /// Where EXIT instructions stand in the code of the last run, in instructions.
+  /// Positions of EXIT instructions in the code of the last run, in instructions.
   std::span<const std::uint32_t> exits() const { return exits_; }
 
  private:
@@ -75,26 +75,26 @@ class Allocator {
   using TruthSet = unsigned;  ///< of predicates
   using Cycle = std::int32_t;
 
-  /// Of a register or a predicate: when it was last written with fixed latency, and by which kind of opcode.
+  /// The last write of a register or predicate with fixed latency: its time and the kind of opcode that wrote it.
   struct Written {
     Cycle at = -1000;
     std::uint32_t kind = 0;
   };
-  /// Registers and predicates that instructions write and read which it was not waited for.
+  /// Registers and predicates that instructions in flight write and read, and that have not been waited for.
   struct Barrier {
     RegisterSet written = 0, read = 0;  ///< kAnyTruth is in `written` if `truths` are
     TruthSet truths = 0;                ///< written
     Cycle set = 0;
   };
-  /// An instruction at hand.
+  /// The instruction being emitted.
   struct Issue {
     const OpcodeRow& row;
-    Cycle now;  ///< when it can be issued
+    Cycle now;  ///< the earliest cycle of its issue
     sass::Word word;
     RegisterSet sources = 0, freed = 0, results = 0;
-    unsigned predicate = sass::kTrue;  ///< that it writes
+    unsigned predicate = sass::kTrue;  ///< the predicate that it writes
   };
-  /// A branch without its offset, and an operation that branches may go to.
+  /// A branch whose offset is still to be set, and an operation that may be a branch target.
   struct Branch {
     std::uint32_t position, target;
   };
@@ -128,25 +128,25 @@ class Allocator {
 
   const OpcodeTable* table_;
   unsigned architecture_;
-  /// By ValueId and by number of a predicate; those of machine registers and predicates are themselves. What operands
-  /// are is hard to predict, so they are treated as values are.
+  /// By ValueId and by predicate number; machine registers and predicates map to themselves. They are treated as values
+  /// are, since a branch on the kind of operand predicts badly.
   std::vector<Code::Operand> values_, truths_;
   RegisterSet free_ = 0;
-  RegisterSet to_write_ = 0, to_read_ = 0;  ///< in a set of any barrier
-  RegisterSet just_read_ = 0;               ///< by the instruction before, if it has fixed latency
+  RegisterSet to_write_ = 0, to_read_ = 0;  ///< the union over all barriers
+  RegisterSet just_read_ = 0;               ///< by the previous instruction, if it has fixed latency
   unsigned free_predicates_ = 0;
   RegisterSet used_ = 0;
-  int live_ = 0, live_truths_ = 0;  ///< values and predicates that are still to be read
+  int live_ = 0, live_truths_ = 0;  ///< live registers and live predicates
   std::array<Written, kRz + 1> registers_{};
   std::array<Written, kPlaces> predicates_{};
   std::array<Barrier, kBarriers> barriers_{};
   BarrierSet busy_ = 0;
-  Cycle issued_ = 0;    ///< when the instruction before was
-  Cycle spacing_ = 1;   ///< from there to the next at least
-  Cycle finished_ = 0;  ///< when all results of fixed latency are there
+  Cycle issued_ = 0;    ///< issue cycle of the previous instruction
+  Cycle spacing_ = 1;   ///< minimum distance from it to the next issue
+  Cycle finished_ = 0;  ///< cycle at which all results of fixed latency are ready
   std::vector<sass::Word>* words_ = nullptr;
-  std::size_t first_ = 0;  ///< of `words_`: where the code begins
-  // Positions are those of instructions from there.
+  std::size_t first_ = 0;  ///< index in `words_` of the first instruction
+  // Positions are instruction indices from `first_`.
   std::vector<Branch> branches_;
   std::vector<Target> targets_;
   std::vector<std::uint32_t> exits_;

@@ -1,5 +1,5 @@
-// Instructions over values: what selection makes, and what scheduling and allocation turn into machine instructions.
-// Internal to the direct tier.
+// Instructions over values: the output of selection and the input of scheduling and allocation. Internal to the direct
+// tier.
 #pragma once
 
 #include <algorithm>
@@ -13,14 +13,14 @@
 
 namespace srjit::direct {
 
-/// A value of 32 bits that one operation defines, or, below 256, a machine register (sass::kZero is RZ). A result of
-/// 64 or 128 bits is 2 or 4 values with adjacent numbers. A pair is read as a whole, by its first number; of four, each
-/// is read by itself, or two as a pair (Code::bindToLower()). A double is a pair.
+/// A value of 32 bits that one operation defines, or, below 256, a machine register (sass::kZero is RZ). A result of 64
+/// or 128 bits is 2 or 4 values with adjacent numbers. A pair is read as a whole, by its first number. Of four values,
+/// each is read separately, or two as a pair (Code::bindToLower()). A double is a pair.
 using ValueId = std::uint32_t;
 inline constexpr ValueId kFirstValue = 256;
 inline constexpr ValueId kRz = sass::kZero;
 
-/// A truth value of each lane: twice a number, plus 1 for its opposite. Numbers below 8 are machine predicates.
+/// A truth value per lane: 2 * number, plus 1 for its negation. Numbers below 8 are machine predicates.
 using PredicateId = std::uint16_t;
 inline constexpr PredicateId kFirstPredicate = 8;
 constexpr PredicateId machinePredicate(unsigned number) { return static_cast<PredicateId>(2 * number); }
@@ -56,14 +56,14 @@ struct Operation {
   std::uint8_t magnitude = 0;
   PredicateId guard = kAlways;
   PredicateId condition = kAlways;
-  PredicateId predicate = kAlways;  ///< written; kAlways: none
-  bool synchronized = false;        ///< everything before it has finished when it is issued: branches and their targets
+  PredicateId predicate = kAlways;  ///< the predicate written; kAlways: none
+  bool synchronized = false;        ///< issued after all earlier operations have finished: branches and their targets
   ValueId destination = kRz;
   std::array<ValueId, 3> sources = {kRz, kRz, kRz};
-  std::uint32_t immediate = 0;  ///< for branches, the operation that is the target
+  std::uint32_t immediate = 0;  ///< for branches, the target operation
 };
 
-/// What is asked of an opcode for every operation.
+/// The properties of an opcode that every operation needs.
 struct alignas(8) OpcodeFacts {
   sass::Pipe pipe;
   sass::Timing timing;
@@ -99,13 +99,14 @@ inline constexpr auto kOpcodeFacts = [] {
 #undef SRJIT_WIDTHS
 constexpr const OpcodeFacts& factsOf(Opcode opcode) { return kOpcodeFacts[static_cast<std::size_t>(opcode)]; }
 
-/// A list of operations, and what is known of the values and predicates that they read.
+/// A list of operations, with use counts of the values and predicates that they read.
 class Code {
  public:
-  /// Of a value or a predicate.
+  /// A value or a predicate.
   struct Operand {
-    std::int32_t reads = -1;  ///< less one: negative from the last read on. Far more of what the machine has
-    std::uint32_t place = 0;  ///< a machine register or predicate: itself; for what is allocated
+    std::int32_t reads = -1;  ///< remaining reads minus 1: negative from the last read on. Never negative for machine
+                              ///< registers and predicates
+    std::uint32_t place = 0;  ///< the register or predicate: a machine one is itself, others are set by the allocator
   };
 
   Code() { clear(); }
@@ -117,18 +118,18 @@ class Code {
     for (unsigned i = 0; i < count; ++i) values_.emplace_back();
     return first;
   }
-  /// Appends; returns where.
+  /// Appends; returns the index.
   [[gnu::always_inline]] std::uint32_t append(const Operation& operation) {
     countReads(operation);
     operations_.push_back(operation);
     return size() - 1;
   }
-  /// Puts an operation where a Nop was appended.
+  /// Replaces an appended Nop by an operation.
   void place(std::uint32_t at, const Operation& operation) {
     countReads(operation);
     operations_[at] = operation;
   }
-  /// Says of the second or fourth of four values that it is the upper half of a pair, and lives as long.
+  /// Marks the second or fourth of four values as the upper half of a pair, with the live range of the lower half.
   void bindToLower(ValueId upper) { values_[upper].reads = 0; }
   /// Appends an operation with one new result, of `width` values.
   [[gnu::always_inline]] ValueId value(const Operation& operation, unsigned width = 1) {
@@ -137,7 +138,7 @@ class Code {
     operations_.emplace_back(operation).destination = result;
     return result;
   }
-  /// Appends a comparison. Beyond kMostTruths it does not, and the code is of no use: isTooLong().
+  /// Appends a comparison. Beyond kMostTruths it appends nothing and sets isTooLong(): the code must be discarded.
   [[gnu::always_inline]] PredicateId truth(const Operation& operation) {
     if (truths_.size() == kMostTruths) {
       is_too_long_ = true;
@@ -155,12 +156,12 @@ class Code {
   const Operation& operation(std::uint32_t at) const { return operations_[at]; }
   /// By ValueId.
   const std::vector<Operand>& values() const { return values_; }
-  /// By number of the predicate.
+  /// By predicate number.
   const std::vector<Operand>& truths() const { return truths_; }
   bool isTooLong() const { return is_too_long_; }
 
  private:
-  // What operands are is hard to predict, so machine registers are counted as values are.
+  // Machine registers are counted as values are, since a branch on the kind of operand predicts badly.
   [[gnu::always_inline]] void countReads(const Operation& operation) {
     for (const ValueId source : operation.sources) ++values_[source].reads;
     if (operation.guard != kAlways) ++truths_[operation.guard / 2].reads;
@@ -173,17 +174,17 @@ class Code {
   bool is_too_long_ = false;
 };
 
-/// The parts of a loop over steps: only the middle may be put into another order.
+/// The sections of a loop over steps; only the middle may be reordered.
 struct Sections {
-  std::uint32_t middle, tail;  ///< where they begin
+  std::uint32_t middle, tail;  ///< indices of their first operations
 };
 
 /// Machine registers that keep one meaning in the whole kernel.
 namespace fixed {
-inline constexpr ValueId kRow = 0;       ///< of the lane
+inline constexpr ValueId kRow = 0;       ///< the row of the lane
 inline constexpr ValueId kOutput = 1;    ///< losses: the output that the lane writes
-inline constexpr ValueId kNumbers = 2;   ///< pair: where the group's numbers begin
-inline constexpr ValueId kOutputs = 4;   ///< predictions: pair: where the group's outputs begin
+inline constexpr ValueId kNumbers = 2;   ///< pair: address of the group's numbers
+inline constexpr ValueId kOutputs = 4;   ///< predictions: pair: address of the group's outputs
 inline constexpr ValueId kFirstSum = 4;  ///< losses: SumRegisters
 inline constexpr PredicateId kBit0 = machinePredicate(0), kBit1 = machinePredicate(1);  ///< losses: bits of the lane
 inline constexpr PredicateId kExists = machinePredicate(2);                             ///< whether the row exists

@@ -22,7 +22,7 @@ using direct::Opcode;
 using sass::Compare;
 
 constexpr unsigned kLeastRegisters = 40, kLongestWindow = 32;
-constexpr std::size_t kAlignment = 8;  // of a group's code, in instructions: a line of the instruction cache
+constexpr std::size_t kAlignment = 8;  // alignment of a group's code in instructions: one line of the instruction cache
 
 using OperatorSet = std::array<bool, kOpCount>;
 
@@ -57,7 +57,7 @@ Status checkOptions(const DirectOptions& options) {
     return invalid(fmt::format("no direct code for sm_{}", options.architecture));
   }
   if (options.roots < 1 || options.roots > kDirectRoots) {
-    return invalid(fmt::format("{} roots a group, expected 1 to {}", options.roots, kDirectRoots));
+    return invalid(fmt::format("{} roots per group, expected 1 to {}", options.roots, kDirectRoots));
   }
   if (options.registers < kLeastRegisters || options.registers > direct::kMostRegisters) {
     return invalid(
@@ -87,13 +87,14 @@ direct::RegisterSet reservedRegisters(const DirectOptions& options) {
 }
 
 direct::RegisterFile registerFile(const DirectOptions& options) {
-  constexpr int kMargin = 10;  // for what alignment of wide results costs
+  constexpr int kMargin = 10;  // for registers lost to the alignment of wide results
   const direct::RegisterSet reserved = reservedRegisters(options);
   const unsigned nameable = options.registers - sass::kHiddenRegisters;
   return {reserved, nameable, static_cast<int>(nameable) - std::popcount(reserved) - kMargin};
 }
 
-// Beyond these, registers never suffice for a group: the sums of terms and of weights wait for their partners.
+// A group of more roots never fits the registers: the sums of terms and of weights stay live until their partners in
+// the reduction tree are known.
 unsigned mostRoots(const DirectOptions& options) {
   const bool has_two_sums = options.loss && options.loss->weighted && options.loss->skip_invalid;
   return has_two_sums && direct::isDouble(options.precision) ? kDirectRoots / 2 : kDirectRoots;
@@ -107,8 +108,8 @@ void pad(std::vector<sass::Word>& words, unsigned architecture) {
   while (words.size() % kAlignment != 0) words.push_back(sass::encode({.form = sass::Form::kNop}, architecture));
 }
 
-// Images list their exits, and the list is short. Groups leave without a condition, so any other's last exit will do.
-// `word` stands at `at`.
+// An image lists at most kDirectExits exits. Exits of groups are unconditional, so an exit beyond the list becomes a
+// branch to the last listed one. `at` is the offset of `word`.
 void addExit(DirectImage& image, std::uint32_t at, sass::Word& word, unsigned architecture) {
   if (image.exits.size() < kDirectExits) {
     image.exits.push_back(at);
@@ -121,7 +122,8 @@ void addExit(DirectImage& image, std::uint32_t at, sass::Word& word, unsigned ar
                       architecture);
 }
 
-/// What all groups begin with: who the thread is, where its group's tables are, and the branch to its code.
+/// The code before all groups: computes the thread's row, loads the addresses of its group's tables, and branches to
+/// the group's code.
 class Prologue {
  public:
   explicit Prologue(const DirectOptions& options) : options_(options), arguments_(options.architecture) {}
@@ -133,7 +135,7 @@ class Prologue {
     const direct::ValueId y = code_.value({.opcode = Opcode::kS2rCtaY});
     const direct::ValueId groups = arguments_.loadPair(code_, offsetof(DirectArguments, groups));
     const direct::ValueId entry = direct::addressTimes(code_, groups, y, sizeof(DirectGroup));
-    // The descriptor of memory has no register that is followed, so it is waited for here.
+    // The memory descriptor is in no register that the allocator tracks, so this operation synchronizes with its load.
     const direct::ValueId group =
         code_.value({.opcode = Opcode::kLdg128, .synchronized = true, .sources = {entry, direct::kRz, direct::kRz}}, 4);
     const auto field = [&](std::size_t offset) { return group + static_cast<direct::ValueId>(offset / 4); };
@@ -150,7 +152,7 @@ class Prologue {
   }
 
  private:
-  /// Gives the lane; warps without rows leave.
+  /// Returns the lane; warps without rows exit.
   direct::ValueId emitRow() {
     const direct::ValueId thread = code_.value({.opcode = Opcode::kS2rTid});
     const direct::ValueId part = code_.value({.opcode = Opcode::kS2rCtaX});
@@ -244,9 +246,9 @@ struct DirectEmitter::State {
   direct::Code code;
 };
 
-// Appends the instructions of one group. The tables get its entries.
+// Appends the instructions of one group. Appends its entries to the tables.
 bool DirectEmitter::State::generate(std::span<const std::uint32_t> roots, DirectPart& part) {
-  constexpr std::size_t kMostNumbers = std::size_t{1} << 20;  // loads reach 8 MB from where a table begins
+  constexpr std::size_t kMostNumbers = std::size_t{1} << 20;  // loads reach 8 MB from the start of a table
   const std::size_t numbers = part.parameters.size();
   const direct::Sections sections = selector.select(roots, code, part.parameters, part.outputs);
   if (code.isTooLong() || part.parameters.size() - numbers > kMostNumbers) return false;
@@ -335,7 +337,8 @@ Result<DirectImage> linkDirect(std::span<DirectPart> parts, const DirectOptions&
   DirectImage image;
   scheduler.begin(code, {.middle = code.size(), .tail = code.size()}, 1);
   if (!allocator.run(code, scheduler, registerFile(options), image.words)) {
-    return Error{Errc::kInvalid, fmt::format("{} registers do not hold the kernel's beginning", options.registers), {}};
+    return Error{
+        Errc::kInvalid, fmt::format("{} registers are too few for the kernel's prologue", options.registers), {}};
   }
   image.registers = allocator.registers() + sass::kHiddenRegisters;
   std::size_t size = image.words.size() + kAlignment;

@@ -1,18 +1,18 @@
-// The direct tier: machine code for populations, written by ourselves in microseconds instead of by LLVM and the
-// assembler in milliseconds. Needs no GPU, no driver and no assembler. Thread-safe but for a DirectEmitter,
-// which one thread uses at a time.
+// The direct tier: machine code for populations, encoded by this library in microseconds instead of by LLVM and the
+// assembler in milliseconds. Needs no GPU, no driver and no assembler. Thread-safe except DirectEmitter, which one
+// thread uses at a time.
 //
 // One image with one kernel, `srjit_direct`, evaluates a whole population in one launch. Expressions come in *groups*
 // of up to kDirectRoots roots; a group is straight-line code for one row per lane, in a loop over rows.
 //
 // Launch. Blocks of `warps` warps, grid (row_blocks, groups), one parameter: a DirectArguments, by value. Block
 // (x, y) branches to the code of group y. A *step* is 32 adjacent rows, one per lane of the warp; four steps are one
-// *row group* of the reduction tree (loss.h). Warp w of block x takes the row groups x * warps + w, + warps *
-// row_blocks, and so on. Warps without rows leave at once.
+// *row group* of the reduction tree (ir/loss_sums.h). Warp w of block x takes the row groups x * warps + w, + warps *
+// row_blocks, and so on. Warps without rows exit at once.
 //
 // Numbers are not in the code: literals and parameters are read from one table in the order of use, and outputs from
-// another, so that changing them costs a copy. Lanes past the last row compute the last row again and write nothing;
-// their terms are +0.
+// another, so changing them needs a copy but no new code. Lanes past the last row compute the last row again and write
+// nothing; their terms are +0.
 #pragma once
 
 #include <cstddef>
@@ -32,9 +32,9 @@
 namespace srjit {
 
 inline constexpr const char* kDirectKernel = "srjit_direct";
-inline constexpr unsigned kDirectMostWarps = 32;  ///< of a block
+inline constexpr unsigned kDirectMostWarps = 32;  ///< per block
 inline constexpr unsigned kDirectRoots = 32;
-inline constexpr std::size_t kDirectExits = 8192;  ///< of a kernel; groups above that branch to one of these
+inline constexpr std::size_t kDirectExits = 8192;  ///< per kernel; further exits become branches to a listed one
 
 /// What code is generated for.
 struct DirectOptions {
@@ -43,23 +43,23 @@ struct DirectOptions {
   Math math = Math::kPrecise;
   std::optional<LossSpec> loss = {};  ///< none: predictions
   unsigned roots = kDirectRoots;      ///< at most so many per group; 1 to kDirectRoots
-  unsigned registers = 64;  ///< per thread at most; 40 to 64, which leaves room for 8 warps of every scheduler
-  unsigned window = 8;      ///< instructions among which the scheduler chooses, 1 (source order) to 32
+  unsigned registers = 64;            ///< maximum per thread; 40 to 64, so that every scheduler holds 8 warps
+  unsigned window = 8;                ///< instructions among which the scheduler chooses, 1 (source order) to 32
 
   friend bool operator==(const DirectOptions&, const DirectOptions&) = default;
 };
 
 /// One entry of the table of groups, as the kernel reads it.
 struct DirectGroup {
-  std::uint32_t code;       ///< where its code begins, in bytes from the start of the kernel
+  std::uint32_t code;       ///< offset of its code in bytes from the start of the kernel
   std::uint32_t parameter;  ///< its first entry in the table of numbers; a multiple of 4
   std::uint32_t output;     ///< its first entry in the table of outputs; a multiple of 4
   std::uint32_t roots;
 };
 static_assert(sizeof(DirectGroup) == 16);
 
-/// The kernel's parameter. Pointers are device addresses; strides are in bytes, and so is the size s of a number, 4
-/// or 8. All of a loss' sums have one layout: that of row group g of output o is at base + o * output_stride + s * g.
+/// The kernel's parameter. Pointers are device addresses; strides are in bytes, and so is the size s of a number, 4 or
+/// 8. All sums of a loss have one layout: the sum of row group g of output o is at base + o * output_stride + s * g.
 struct DirectArguments {
   std::uint64_t columns;       ///< value of row r in column c: columns + c * column_stride + r * row_stride
   std::uint64_t target;        ///< of row r: target + s * r; losses only, as are the next three
@@ -68,14 +68,14 @@ struct DirectArguments {
   std::uint64_t kept_weights;  ///< out: weights of valid rows, only where both
   std::uint64_t results;       ///< out: sums of the terms; or prediction of row r: results + o * output_stride + s * r
   std::uint64_t numbers;       ///< 16-byte aligned
-  std::uint64_t outputs;       ///< u32, 16-byte aligned: which output an entry is
+  std::uint64_t outputs;       ///< u32, 16-byte aligned: output number of each entry
   std::uint64_t groups;        ///< DirectGroup, 16-byte aligned
   std::uint32_t rows;          ///< 1 to kDirectMaxRows
   std::uint32_t column_stride;
   std::uint32_t row_stride;  ///< s where values of a column are adjacent
   std::uint32_t output_stride;
   std::uint32_t row_jump;  ///< directRowJump()
-  std::uint32_t warps;     ///< of a block
+  std::uint32_t warps;     ///< per block
 };
 static_assert(sizeof(DirectArguments) == 96);
 
@@ -84,7 +84,7 @@ inline constexpr std::uint32_t kDirectMaxRows = 1u << 30;
 /// How a launch divides the rows.
 struct DirectGrid {
   std::uint32_t row_blocks;  ///< blocks that share the rows of a group, at least 1
-  std::uint32_t warps;       ///< of a block, 1 to kDirectMostWarps
+  std::uint32_t warps;       ///< warps per block, 1 to kDirectMostWarps
 
   friend bool operator==(const DirectGrid&, const DirectGrid&) = default;
 };
@@ -94,30 +94,30 @@ constexpr std::uint32_t directRowJump(DirectGrid grid) {
   return static_cast<std::uint32_t>(kGroupRows) * (grid.row_blocks * grid.warps - 1);
 }
 
-/// Whether the tier has code for an operator. It needs no library function, and short code.
+/// Whether the tier supports an operator: one that has short code and needs no library function.
 bool isDirect(Op op, Math math, Precision precision) noexcept;
-/// Whether it has code for everything that each root reaches, one entry per root.
+/// Whether the tier supports all nodes that a root reaches, one entry per root.
 std::vector<bool> directRoots(const Dag& dag, Math math);
 
-/// Code of the roots of one graph, without the kernel's beginning.
+/// Code of the roots of one graph, without the kernel's prologue.
 struct DirectPart {
   std::vector<sass::Word> words;    ///< whole lines of the instruction cache, so that parts can follow one another
   std::vector<DirectGroup> groups;  ///< offsets within this part
-  std::vector<std::uint32_t> parameters;  ///< table of numbers: which of Dag::parameters() an entry holds
-  std::vector<std::uint32_t> outputs;     ///< table of outputs: which root of the Dag an entry is. Padded by kNoRoot
+  std::vector<std::uint32_t> parameters;  ///< table of numbers: index in Dag::parameters() of each entry
+  std::vector<std::uint32_t> outputs;     ///< table of outputs: root of each entry. Padded by kNoRoot
   std::vector<std::uint32_t> exits;       ///< offsets of EXIT instructions in bytes
   std::vector<std::uint32_t> refused;     ///< roots without code, ascending: not direct, or too many registers
   unsigned registers = 0;                 ///< to declare (sass::kHiddenRegisters)
-  unsigned splits = 0;                    ///< groups that were halved for want of registers
-  unsigned retries = 0;                   ///< times that code was made again in source order for want of registers
+  unsigned splits = 0;                    ///< groups that were halved because registers ran out
+  unsigned retries = 0;  ///< groups that were generated again in source order because registers ran out
 
   static constexpr std::uint32_t kNoRoot = ~0u;
 
-  /// Empty again, with its memory.
+  /// Removes the content and keeps the capacity.
   void clear();
 };
 
-/// Makes code; keeps its work arrays from one graph to the next.
+/// Generates code; keeps its work arrays from one graph to the next.
 class DirectEmitter {
  public:
   /// Fails with kInvalid for options out of range.
@@ -126,11 +126,11 @@ class DirectEmitter {
   DirectEmitter& operator=(DirectEmitter&&) noexcept;
   ~DirectEmitter();
 
-  /// Adjacent roots come into one group, so the order of the batch decides what shares work and columns. The graph is
-  /// what the standard passes make, of the precision of the options. Linear. Roots that are refused, in another
-  /// precision all, are no error: another tier has them.
+  /// Adjacent roots form a group, so the order of the batch decides which roots share work and columns. Precondition:
+  /// `dag` is the output of the standard passes. Linear. Refused roots are no error, since other tiers evaluate them;
+  /// in a precision other than that of the options, all roots are refused.
   DirectPart emit(const Dag& dag);
-  /// The same into `part`, whose memory is used again: fresh memory costs more than what is written there.
+  /// The same into `part`, whose memory is reused: page faults of new memory cost more than writing it.
   void emit(const Dag& dag, DirectPart& part);
 
  private:
@@ -141,22 +141,22 @@ class DirectEmitter {
 
 /// A kernel, ready for the writer of cubins.
 struct DirectImage {
-  std::vector<sass::Word> words;     ///< all, or what comes before the words of the parts
+  std::vector<sass::Word> words;     ///< all words, or those before the words of the parts
   std::vector<DirectGroup> groups;   ///< of all parts in order, as the kernel reads them: the tables of numbers and of
                                      ///< outputs are those of the parts, one after another
   std::vector<std::uint32_t> exits;  ///< offsets of EXIT instructions in bytes, at most kDirectExits
   unsigned registers = 0;            ///< to declare: two more than the code names (sass::kHiddenRegisters)
 };
 
-/// What parts need to be one kernel; `words` are those before the parts, whose own follow in order, uncopied: of groups
-/// beyond kDirectExits, exits become branches there. The parts were made with options of the same architecture and
-/// loss. Fails with kInvalid above 2 GB of code.
+/// Links parts to one kernel. `words` of the image are those before the parts; the words of the parts follow in order
+/// and are not copied. Exits beyond kDirectExits are changed to branches in the parts. Precondition: the parts were
+/// generated for the same architecture and loss. Fails with kInvalid above 2 GB of code.
 Result<DirectImage> linkDirect(std::span<DirectPart> parts, const DirectOptions& options);
-/// The same with all words; the parts stay as they are.
+/// The same with all words copied; the parts are unchanged.
 Result<DirectImage> joinDirect(std::span<const DirectPart> parts, const DirectOptions& options);
 
-/// What the writer of cubins needs of an image; `parts` are those that were linked, none of a joined image. All must
-/// live until it is written.
+/// The input of the cubin writer for an image. `parts` are those passed to linkDirect(); empty for a joined image. All
+/// must outlive the writing.
 KernelDescription directKernel(const DirectImage& image, std::span<const DirectPart> parts = {});
 
 }  // namespace srjit

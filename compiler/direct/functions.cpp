@@ -59,7 +59,7 @@ Value Builder::approximation(Function function, const Value& x, const Value& y) 
   }
 }
 
-// As Emitter::pow in compiler/lowering/approximate.cpp, which says why.
+// As Emitter::pow in compiler/lowering/approximate.cpp, which has the reasons.
 Value Builder::power(const Value& x, const Value& y) {
   const Value power = special(Mufu::kExp2, multiply(y, special(Mufu::kLog2, x.magnitude())));
   const bool never_negative = x.isLiteral() ? x.literal() >= 0 : x.isMagnitude() && !x.isNegated();
@@ -74,8 +74,8 @@ Value Builder::power(const Value& x, const Value& y) {
   return choose(compare(sass::Compare::kEqual, y, 0.0).predicate, 1.0, result);
 }
 
-// |x| times a power of two that makes it lie in [2^-23, 16), unless it is 0, infinite or NaN. Exponents go in steps of
-// four, so that every one has a factor that is a normal number, and that its square root is a power of two.
+// |x| times a power of two, so that it is in [2^-23, 16) unless it is 0, infinite or NaN. Exponents of factors are
+// multiples of four: every factor is a normal number, and its square root is a power of two.
 Builder::Scaled Builder::scaled(const Value& x, std::uint32_t factor_of_none) {
   constexpr std::uint32_t kExponentInFours = 0x7e000000;
   if (x.isLiteral()) {
@@ -96,18 +96,18 @@ ValueId Builder::signOfQuotient(const Value& x, const Value& y) {
       {.opcode = Opcode::kLop3RIR, .modifier = kXorAnd, .sources = {plain(x), kRz, plain(y)}, .immediate = kSign});
 }
 
-// P. Markstein, "Computation of elementary functions on the IBM RISC System/6000 processor", IBM J. R&D 34(1), 1990:
-// q + (a - b q) r is rounded correctly where q is a neighbour of a / b and r is close enough to 1 / b. With b in [1,
-// 2), a / b is at least 2^-24 / b units in the last place away from the middle of two numbers, so b |1 - b r| < 2^-23
-// is close enough. A plain Newton step from an estimate with error e misses that for a few significands next to 2. With
-// e + e^2, rounded up, instead of e it holds for every significand and every estimate that is up to six units off,
-// which was found by trying them all. Operands are scaled first, so that nothing overflows and residues are exact.
+// P. Markstein, "Computation of elementary functions on the IBM RISC System/6000 processor", IBM J. R&D 34(1), 1990: q
+// + (a - b q) r is rounded correctly where q is a neighbour of a / b and r is close enough to 1 / b. With b in [1, 2),
+// a / b is at least 2^-24 / b units in the last place away from the middle of two numbers, so b |1 - b r| < 2^-23 is
+// close enough. A plain Newton step from an estimate with error e fails for a few significands next to 2. With e + e^2,
+// rounded up, instead of e it holds for every significand and every estimate that is up to six units off (verified
+// exhaustively). Operands are scaled first, so that nothing overflows and residues are exact.
 //
-// A subnormal quotient is rounded once, by the last product. Quotients may be in the very middle of two subnormal
-// numbers or next to it, so the factor must be on the right side: it is `above`, the smallest number of 24 bits that is
-// not less than the quotient, times 1 - 2^-24 unless the residue is zero. No number of 24 bits lies between that
-// product and the quotient. (Where `above` is the smallest normal number, the product is the middle before it, which
-// rounds up to even.)
+// A subnormal quotient is rounded once, by the last product. A quotient may be the midpoint of two subnormal numbers or
+// next to it, so the factor must be on the right side: it is `above`, the smallest number of 24 bits that is not less
+// than the quotient, times 1 - 2^-24 unless the residue is zero. No number of 24 bits lies between that product and the
+// quotient. (Where `above` is the smallest normal number, the product is the midpoint below it, which rounds up to
+// even.)
 Value Builder::quotient(const Value& x, const Value& y) {
   constexpr std::uint32_t kTwoTo127 = 0x7f000000, kSmallestNormal = 0x00800000, kOne = 0x3f800000;
   constexpr std::uint8_t kUpwards = sass::modifierOf(sass::Round::kUp);
@@ -127,7 +127,7 @@ Value Builder::quotient(const Value& x, const Value& y) {
   const ValueId half = code_.value({.opcode = Opcode::kSarRI, .sources = {exponent, kRz, kRz}, .immediate = 1});
   const Value factor(addInteger(half, kOne, false), *this), smaller_factor(addInteger(half, kOne - 1, false), *this);
   const Value last = choose(is_subnormal.predicate, above, nearest) * factor;
-  // Zeros, infinities and NaN make a NaN of a residue, and are right without one.
+  // For zeros, infinities and NaN the residue is NaN, and the result is exact without it.
   const Value simple = multiply(a.value, estimate);
   const Mask is_nan = compare(sass::Compare::kUnordered, last, last);
   const Value magnitude = choose(is_nan.predicate, simple, last * choose(is_between.predicate, smaller_factor, factor));
@@ -135,7 +135,8 @@ Value Builder::quotient(const Value& x, const Value& y) {
 }
 
 // Goldschmidt's iteration for the root g and half its reciprocal h, then a residue, as for quotients. The root of a
-// subnormal number is normal. Right for every significand and every estimate up to four units off, by trying each.
+// subnormal number is normal. Correct for every significand and every estimate up to four units off (verified
+// exhaustively).
 Value Builder::root(const Value& x) {
   constexpr std::uint32_t kTwoTo126 = 0x7e800000, kExponentOfOne = 0x20000000;
   const Scaled scaled_x = scaled(x, kTwoTo126);

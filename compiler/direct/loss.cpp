@@ -15,8 +15,8 @@ constexpr unsigned kCountBits = 8;               // hold kGroupRows
 constexpr unsigned kCountsOfRegister = 32 / kCountBits;
 constexpr std::uint32_t kLaneMask = 31, kStepMask = 96, kStepBit = 32, kLastStep = 96;
 
-// Whether the lane's number has a bit. Only the lowest two have predicates of their own: each level has half as many
-// exchanges as the one before.
+// Whether a bit of the lane's number is set. Only the lowest two bits have reserved predicates, since each level has
+// half as many exchanges as the one before.
 PredicateId laneBit(Code& code, unsigned level) {
   if (level == 0) return fixed::kBit0;
   if (level == 1) return fixed::kBit1;
@@ -151,7 +151,7 @@ void LossSelector::add(Builder& builder, const Value& prediction) {
   ++roots_;
 }
 
-// The sum of the steps of a row group as (0 + 1) + (2 + 3); it is what this gives in the last step.
+// The sum of the steps of a row group as (0 + 1) + (2 + 3); the result of the last step is that sum.
 ValueId LossSelector::addSteps(Code& code, ValueId sum, ValueId previous, ValueId first_half) const {
   const ValueId step = andWith(code, fixed::kRow, kStepMask);
   const PredicateId second = compareWith(code, Compare::kEqual, step, kStepBit);
@@ -164,7 +164,7 @@ ValueId LossSelector::addSteps(Code& code, ValueId sum, ValueId previous, ValueI
   return total;
 }
 
-// The count of the lane's root as a number. Each register holds those of four roots.
+// The count of the lane's root as a floating-point number. Each register holds the counts of four roots.
 ValueId LossSelector::countOf(Code& code) const {
   Butterfly counts;
   counts.begin(Butterfly::Kind::kInteger, 2);
@@ -177,7 +177,7 @@ ValueId LossSelector::countOf(Code& code) const {
         code.value({.opcode = Opcode::kShrRI, .sources = {x, kRz, kRz}, .immediate = kCountBits << bit});
     x = select(code, laneBit(code, bit), shifted, x, 1);
   }
-  // 2^23 + n has n in its lowest bits, in f64 2^52 + n.
+  // The lowest bits of 2^23 + n are n; in f64, those of 2^52 + n.
   constexpr std::uint32_t kBitsOf2To23 = 0x4b000000, kBitsOfItsOpposite = 0xcb000000;
   constexpr std::uint32_t kUpperOf2To52 = 0x43300000, kUpperOfItsOpposite = 0xc3300000;
   const ValueId count = andWith(code, x, (1U << kCountBits) - 1);

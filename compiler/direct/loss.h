@@ -9,7 +9,7 @@
 
 namespace srjit::direct {
 
-/// Of losses: registers that keep numbers from one step to the next, and counts.
+/// Registers of a loss that are live from one step to the next.
 struct SumRegisters {
   explicit constexpr SumRegisters(unsigned width)
       : first_half(previous + width),
@@ -26,7 +26,7 @@ struct SumRegisters {
 class KernelArguments {
  public:
   explicit KernelArguments(unsigned architecture) : first_(sass::constantBankOf(architecture).parameters) {}
-  /// The u32 or the pair at a place in DirectArguments.
+  /// The u32, or the pair, at a byte offset in DirectArguments.
   ValueId load(Code& code, std::size_t offset) const { return code.value(loadOf(Opcode::kLdc, offset)); }
   ValueId loadPair(Code& code, std::size_t offset) const { return code.value(loadOf(Opcode::kLdc64, offset), 2); }
 
@@ -37,20 +37,19 @@ class KernelArguments {
   std::uint32_t first_;
 };
 
-/// Short operations on integers and addresses.
 ValueId andWith(Code& code, ValueId x, std::uint32_t mask);
 PredicateId compareWith(Code& code, sass::Compare how, ValueId x, std::uint32_t number);
 /// The pair base + x * y, for unsigned x and y.
 ValueId addressOf(Code& code, ValueId base, ValueId x, ValueId y);
 ValueId addressTimes(Code& code, ValueId base, ValueId x, std::uint32_t y);
-/// One register, or a pair.
+/// Loads one register, or a pair.
 ValueId loadAt(Code& code, ValueId address, unsigned width);
-/// Changes a register, or a pair, that keeps its meaning.
+/// Assigns to a reserved register, or pair.
 void moveTo(Code& code, ValueId fixed, ValueId x, unsigned width = 1, PredicateId guard = kAlways);
 
-/// Sums over the lanes of a warp of up to 32 items a lane, in the tree of loss.h: at level k, pairs of items are
-/// exchanged between lanes whose numbers differ in bit k, and each lane goes on with one item of the pair. In the end
-/// lane l has the sum of item l. Integers may leave out the first levels: then lanes that differ in these bits alone
+/// Sums over the lanes of a warp of up to 32 items per lane, in the tree of loss.h: at level k, pairs of items are
+/// exchanged between lanes whose numbers differ in bit k, and each lane keeps the sum of one item of the pair. In the
+/// end lane l has the sum of item l. Integers may skip the first levels: then lanes that differ in these bits alone
 /// have the same sum.
 class Butterfly {
  public:
@@ -64,7 +63,7 @@ class Butterfly {
  private:
   static constexpr unsigned kLevels = 5;
   ValueId exchange(Code& code, unsigned level, ValueId even, ValueId odd) const;
-  /// What the lane has whose number differs in that bit.
+  /// The value of the lane whose number differs in that bit.
   ValueId receive(Code& code, unsigned level, ValueId x) const;
   unsigned width() const { return kind_ == Kind::kDouble ? 2 : 1; }
   ValueId addNeighbour(Code& code, unsigned level, ValueId x) const;
@@ -77,7 +76,7 @@ class Butterfly {
 
 class LossSelector {
  public:
-  /// Numbers take `width` registers.
+  /// A number takes `width` registers.
   LossSelector(const std::optional<LossSpec>& spec, unsigned width, const KernelArguments& arguments)
       : spec_(spec.value_or(LossSpec{})), arguments_(arguments), width_(width), kept_(width) {}
 
@@ -100,8 +99,8 @@ class LossSelector {
   unsigned width_;
   SumRegisters kept_;
   unsigned roots_ = 0;
-  ValueId targets_ = kRz, all_weights_ = kRz;  ///< pairs: where they begin
-  ValueId target_ = kRz, weight_ = kRz;        ///< of the row
+  ValueId targets_ = kRz, all_weights_ = kRz;  ///< pairs: start addresses
+  ValueId target_ = kRz, weight_ = kRz;        ///< of the current row
   Butterfly terms_, weights_;
 };
 

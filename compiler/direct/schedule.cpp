@@ -7,12 +7,12 @@
 namespace srjit::direct {
 namespace {
 
-// Other warps issue while one waits, so a load's latency, told in its own instructions, is less than in cycles.
+// Other warps issue while one waits, so a load's latency in issue slots of this warp is less than in cycles.
 constexpr std::uint8_t kLongest = 40;
 
 constexpr std::uint64_t bitOf(std::uint32_t at) { return std::uint64_t{1} << at % 64; }
 
-// The same set with the bit of `first` at 0.
+// The set rotated so that the bit of `first` is bit 0.
 std::uint64_t from(std::uint64_t set, std::uint32_t first) { return std::rotr(set, static_cast<int>(first % 64)); }
 std::uint32_t firstOf(std::uint64_t set) { return static_cast<std::uint32_t>(std::countr_zero(set)); }
 
@@ -31,7 +31,7 @@ void Scheduler::begin(const Code& code, const Sections& sections, std::uint32_t 
   now_ = 0;
 }
 
-// Of the middle section, or after it.
+// Chooses from the middle section, or from the operations after it.
 std::uint32_t Scheduler::choose(bool too_many_values, bool too_many_truths) {
   oldest_ = left_ != 0 ? oldest_ + firstOf(from(left_, oldest_)) : entered_;
   if (entered_ < oldest_ + window_ && !lookAhead()) {
@@ -43,7 +43,7 @@ std::uint32_t Scheduler::choose(bool too_many_values, bool too_many_truths) {
   return at;
 }
 
-// Looks at as many as it can at once. False when all are issued.
+// Enters operations until the lookahead is full. False when all are issued.
 bool Scheduler::lookAhead() {
   while (entered_ < std::min(sections_.tail, oldest_ + kSlots)) {
     enter(entered_++);
@@ -52,7 +52,8 @@ bool Scheduler::lookAhead() {
   return left_ != 0;
 }
 
-// Operations come after those that make their operands. Branches only where they are easy to predict.
+// Adds an operation with its dependences: it is issued after the operations that define its operands. Branches only on
+// what predicts well.
 void Scheduler::enter(std::uint32_t at) {
   const Operation& operation = code_->operation(at);
   if (operation.opcode == Opcode::kNop) return;
@@ -85,7 +86,7 @@ void Scheduler::enter(std::uint32_t at) {
   known_ |= OperationSet{makers == 0} << at % kSlots;
 }
 
-// The oldest operation can always be issued, since its operands come before it.
+// Invariant: the oldest operation can be issued, since its operands precede it.
 std::uint32_t Scheduler::pick(bool too_many_truths) const {
   OperationSet held = from(truths_, oldest_);
   if (!too_many_truths) held &= held - 1;

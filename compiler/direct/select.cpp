@@ -70,8 +70,8 @@ void Selector::countUses(std::span<const std::uint32_t> roots) {
   }
 }
 
-// How many values may wait for later uses. What is left is for those of an expression being computed, for what the
-// scheduler begins early, and for numbers.
+// Limits the values that stay live for later uses. The other registers are for the expression being computed, for
+// operations that the scheduler issues early, and for numbers.
 void Selector::setLimits() {
   constexpr unsigned kAtWork = 32, kLeast = 4;
   unsigned taken = kAtWork + 8;
@@ -96,7 +96,7 @@ void Selector::keep(Residents& residents, NodeId id) {
     for (std::size_t i = 1; i < residents.nodes.size(); ++i) {
       if (nodes_[residents.nodes[i]].used < nodes_[residents.nodes[oldest]].used) oldest = i;
     }
-    // Whoever needs it next computes it again, from its operands.
+    // The next use rematerializes it from its operands.
     const NodeId leaving = residents.nodes[oldest];
     nodes_[leaving].is_known = nodes_[leaving].is_resident = false;
     for (const NodeId operand : dag_->node(leaving).inputs()) ++stateOf(operand).uses;
@@ -146,7 +146,8 @@ Value Selector::column(std::uint32_t index) {
   return {loadAt(*code_, address, width_), *builder_};
 }
 
-// Operators come before leaves, which need no registers until they are used, and in the order of the graph.
+// Visits operators before leaves, since leaves need no registers until they are used, and operators in the order of the
+// graph.
 void Selector::visit(NodeId id) {
   Visit& visit = path_.emplace_back();
   visit.id = id;
@@ -236,7 +237,7 @@ void Selector::emitLoopEnd() {
                .immediate = kStepRows});
   code.append(
       {.opcode = Opcode::kIAdd3RRR, .guard = is_last, .destination = fixed::kRow, .sources = {fixed::kRow, jump, kRz}});
-  // A row group of a loss goes on to its fourth step, since the sums of the earlier ones are still to be stored.
+  // A row group of a loss always runs to its fourth step, since that step stores the sums.
   const std::uint32_t together = options_.loss ? static_cast<std::uint32_t>(kGroupRows) : kStepRows;
   const ValueId begin = andWith(code, fixed::kRow, ~(together - 1));
   const PredicateId goes_on = code.truth(

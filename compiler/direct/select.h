@@ -20,7 +20,7 @@ class EntryReader {
   void begin(Code& code, ValueId base, unsigned width, std::vector<std::uint32_t>& table);
   /// The value of a new entry.
   ValueId next(std::uint32_t entry);
-  /// Fills up the last four.
+  /// Pads the last 16 bytes with `filler`.
   void end(std::uint32_t filler);
 
  private:
@@ -38,18 +38,19 @@ class Selector {
  public:
   explicit Selector(const DirectOptions& options);
 
-  /// What follows is about this graph, which must stay.
+  /// Sets the graph of the following calls; it must outlive them.
   void begin(const Dag& dag);
-  /// The loop of some roots, all of them direct. `code` is cleared. Entries of the group are appended to the tables.
+  /// Selects the loop of `roots`. Precondition: all are direct. `code` is cleared. Entries of the group are appended to
+  /// the tables.
   Sections select(std::span<const std::uint32_t> roots, Code& code, std::vector<std::uint32_t>& numbers,
                   std::vector<std::uint32_t>& outputs);
 
  private:
-  /// What a group knows of a node; outdated unless `group` is the one at hand.
+  /// The state of a node in a group; stale unless `group` is the current one.
   struct NodeState {
     std::uint32_t group = 0;
-    std::uint32_t uses = 0;  ///< still to come
-    std::uint32_t used = 0;  ///< when it was last used
+    std::uint32_t uses = 0;  ///< remaining uses
+    std::uint32_t used = 0;  ///< time of the last use
     bool is_known = false;
     bool is_resident = false;
     Value value;
@@ -59,10 +60,10 @@ class Selector {
     std::vector<NodeId> nodes;
     std::size_t limit = 0;
   };
-  /// An operator on the way to its value.
+  /// An operator whose operands are being computed.
   struct Visit {
     NodeId id = 0;
-    std::uint8_t next = 0, end = 0;  ///< in `order`: operands that are left
+    std::uint8_t next = 0, end = 0;  ///< bounds in `order` of the operands still to be computed
     std::array<std::uint8_t, kMaxArity> order{};
     std::array<Value, kMaxArity> operands{};
   };
@@ -88,7 +89,7 @@ class Selector {
 
   const DirectOptions options_;
   const KernelArguments arguments_;
-  const unsigned width_;  ///< of numbers, in registers
+  const unsigned width_;  ///< registers per number
   const Dag* dag_ = nullptr;
   std::vector<NodeState> nodes_;
   std::uint32_t group_ = 0;
@@ -98,7 +99,7 @@ class Selector {
   std::vector<Visit> path_;
   LossSelector loss_;
 
-  // Of the group at hand.
+  // Of the current group.
   Code* code_ = nullptr;
   Builder* builder_ = nullptr;
   EntryReader numbers_, outputs_;

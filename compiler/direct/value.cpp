@@ -19,7 +19,7 @@ void setSource(Operation& operation, unsigned slot, const Value& x) {
   operation.magnitude |= static_cast<std::uint8_t>((x.isMagnitude() ? 1U : 0U) << slot);
 }
 
-// What x < y says of y > x.
+// The comparison with its operands exchanged.
 sass::Compare mirrored(sass::Compare how) {
   switch (how) {
     case sass::Compare::kLess:
@@ -119,7 +119,7 @@ ValueId Builder::plain(const Value& x) {
                    .immediate = kSign})
         .id();
   }
-  // -0 is what an addition leaves every number as it is with, its sign included.
+  // x + (-0) is x for every x, including signed zeros.
   Operation operation{.opcode = Opcode::kFAddRR, .negated = 2};
   setSource(operation, 0, x);
   return code_.value(operation);
@@ -144,7 +144,7 @@ Value Builder::fuse(const Value& x, const Value& y, const Value& z, std::uint8_t
                                 : z.isLiteral() ? opcodes_.fuse_add_literal
                                                 : opcodes_.fuse,
                       .modifier = modifier};
-  // The unit changes the sign of a product, whichever factor has it.
+  // The multiplier negates the product, so either factor may carry the sign.
   setSource(operation, 0, y.isNegated() && !y.isLiteral() ? x.negated() : x);
   if (y.isLiteral()) {
     operation.immediate = immediateOf(y);
@@ -166,8 +166,9 @@ Value Builder::extreme(const Value& x, const Value& y, bool largest, std::uint8_
                             {.modifier = modifier, .condition = largest ? opposite(kAlways) : kAlways}));
 }
 
-// Where x is the one that is wanted, it stays as it is when it takes a sign that either has (lets go of one that either
-// lacks), and of two zeros it becomes the right one. So equality counts for x; NaN in x does, and of y is y.
+// `chosen` is x with the sign bit set if either operand has it (maximum: cleared if either lacks it). Where x is the
+// extreme, that leaves x unchanged; of two zeros it gives the right one. So ties select `chosen`, and so does NaN in x;
+// NaN in y selects y.
 Value Builder::extremeOfDoubles(const Value& x, const Value& y, bool largest) {
   constexpr std::uint8_t kTakeSign = 0xf8, kLoseSign = 0xb0;  // a | (b & c), a & (c | ~b), with b the sign's bit
   const Value a = bare(x), b(plain(y), *this);

@@ -1,5 +1,5 @@
-// The domain of the direct tier for the rows of the operator table: operators append instructions. Signs and magnitudes
-// cost nothing until an instruction needs them, since most take them with their operands. Internal to the direct tier.
+// The domain of the direct tier for the rows of ops.def: operators append instructions. Negation and absolute value are
+// deferred, since most instructions accept them as operand modifiers. Internal to the direct tier.
 #pragma once
 
 #include <array>
@@ -14,8 +14,8 @@ namespace srjit::direct {
 
 class Builder;
 
-/// A number of each lane: a value (of a double, a pair) with an optional magnitude and, after that, an optional change
-/// of sign; or a literal that is not yet rounded. Of two machine words, so that it is passed in registers.
+/// A number per lane: a value (of a double, a pair) with an optional magnitude and, after that, an optional change of
+/// sign; or a literal that is not yet rounded. Two machine words, so that it is passed in registers.
 class Value {
  public:
   Value(double literal = 0) : bits_(std::bit_cast<std::uint64_t>(literal)) {}
@@ -37,7 +37,7 @@ class Value {
   Value(Builder* builder, std::uint64_t bits) : builder_(builder), bits_(bits) {}
 
   Builder* builder_ = nullptr;  ///< null: a literal
-  std::uint64_t bits_;          ///< those of a double; or an id, with kNegated and kMagnitude
+  std::uint64_t bits_;          ///< the bits of a double; or an id, with kNegated and kMagnitude
 };
 
 struct Mask {
@@ -47,7 +47,7 @@ struct Mask {
 
 #include "ir/domain.def"
 
-/// The opcodes of what both precisions have. Choices between doubles take no signs.
+/// The opcodes of operations that both precisions have. Selection between doubles accepts no operand modifiers.
 struct NumberOpcodes {
   Opcode add, add_literal, multiply, multiply_literal, fuse, fuse_literal, fuse_add_literal;
   Opcode compare, compare_literal, choose, choose_literal, round, sign_logic;
@@ -84,10 +84,10 @@ class Builder {
   bool approximate() const { return approximate_; }
   /// The value of `op` over its operands, by its row of the operator table; those past its arity are ignored.
   Value apply(Op op, const std::array<Value, kMaxArity>& operands);
-  /// Whether a function without code was asked for. The values it gave mean nothing.
+  /// Whether a function without code was requested; then all values are undefined.
   bool isRefused() const { return refused_; }
 
-  /// A register with the number itself: for instructions that take no sign, and for literals.
+  /// A register with modifiers applied, for instructions that accept none, and for literals.
   ValueId plain(const Value& x);
   Value literal(double value);
   ValueId literalRegister(std::uint32_t bits);
@@ -131,7 +131,7 @@ class Builder {
   Value power(const Value& x, const Value& y);
   Value quotient(const Value& x, const Value& y);
   Value root(const Value& x);
-  /// A scaled number, and the bits of the exponent that it was scaled by.
+  /// A scaled number, and the bits of the scale's exponent.
   struct Scaled {
     Value value;
     ValueId exponent;

@@ -26,7 +26,7 @@ namespace {
 
 namespace orc = llvm::orc;
 
-// The one place where LLVM's errors become ours.
+// Every LLVM error is converted here.
 Error fromLlvm(llvm::Error error, const char* doing) {
   return Error{Errc::kCompile, std::string(doing) + ": " + llvm::toString(std::move(error)), {}};
 }
@@ -46,7 +46,8 @@ const Result<SharedLibrary>& libmvec() {
   return library;
 }
 
-// Why linking failed on this thread: ORC tells its session that, and whoever looks a symbol up only that it did.
+// The last link error of this thread. ORC reports the reason to its session alone; a symbol lookup only reports
+// failure.
 thread_local std::string link_failure;
 
 using HandlerId = std::pair<std::int16_t, std::uint8_t>;
@@ -114,7 +115,7 @@ struct HostJit::State {
     return std::move(*machine);
   }
 
-  // Runs `emit` on a fresh module and optimises what it made.
+  // Runs `emit` on a new module and optimises the result.
   template <class Emit>
   Status build(llvm::Module& module, llvm::TargetMachine& machine, bool optimize, Emit emit) const {
     module.setDataLayout(machine.createDataLayout());
@@ -142,7 +143,7 @@ struct HostJit::State {
     return tracker;
   }
 
-  // The text that `print` makes of a module with a kernel for each graph.
+  // `print` applied to a module with one kernel per graph.
   template <class Print>
   Result<std::string> show(std::span<const Dag> dags, bool optimize, Print print) const {
     const LlvmScope scope;
@@ -182,7 +183,7 @@ Result<std::unique_ptr<HostJit>> HostJit::create(Precision precision, Math math)
   auto jit = orc::LLJITBuilder().create();
   if (!jit) return fromLlvm(jit.takeError(), "cannot start LLVM's JIT");
   state->jit = std::move(*jit);
-  // By default it prints them.
+  // The default reporter prints errors; the library never prints.
   state->jit->getExecutionSession().setErrorReporter(
       [](llvm::Error failure) { link_failure = llvm::toString(std::move(failure)); });
   const char prefix = state->jit->getDataLayout().getGlobalPrefix();
@@ -191,7 +192,7 @@ Result<std::unique_ptr<HostJit>> HostJit::create(Precision precision, Math math)
   if (!process) return fromLlvm(process.takeError(), "cannot search this process for symbols");
   library.addGenerator(std::move(*process));
   for (const char* const name : {"libmvec.so.1", "libm.so.6"}) {
-    // Where a library is missing, vectorFunctionName() names nothing that is in it.
+    // A missing library is no error: vectorFunctionName() names only functions that are present.
     auto generator = orc::DynamicLibrarySearchGenerator::Load(name, prefix);
     if (generator) {
       library.addGenerator(std::move(*generator));

@@ -1,4 +1,5 @@
-// Machine code for this very processor through LLVM's ORC: handlers of a row-block interpreter, vector loops, losses.
+// Machine code for the processor it runs on, through LLVM's ORC: handlers of a row-block interpreter, vector loops,
+// losses.
 //
 // Everything here comes from the one lowering (compiler/lowering/operators.h) at one vector width, so that interpreter
 // and loops agree bit for bit. Rows are processed in whole vectors: every row pointer must be readable (outputs:
@@ -69,8 +70,8 @@ class HostJit {
   static Result<std::unique_ptr<HostJit>> create(Precision precision, Math math);
   ~HostJit();
 
-  /// The handlers for `keys`, in order; those not made before are compiled together in one module. Handlers live as
-  /// long as the HostJit.
+  /// The handlers for `keys`, in order; missing ones are compiled together in one module. Handlers live as long as the
+  /// HostJit.
   Result<std::vector<HostHandler>> handlers(std::span<const HandlerKey> keys);
 
   /// Straight-line code over all roots of `dag`, which must have the HostJit's precision. Nodes are computed in
@@ -80,8 +81,8 @@ class HostJit {
   /// The loss kernel of a spec, compiled at first use; lives as long as the HostJit.
   Result<HostLossKernel> loss(const LossSpec& spec);
 
-  /// What compile() makes of each graph, as the text of one module: LLVM IR before or after optimisation, and assembly.
-  /// Kernels are called rowsKernelName(0), ... (compiler/lowering/kernel_name.h).
+  /// The code that compile() generates for each graph, as the text of one module: LLVM IR before or after optimisation,
+  /// and assembly. Kernels are called rowsKernelName(0), ... (compiler/lowering/kernel_name.h).
   Result<std::string> irOf(std::span<const Dag> dags, bool optimized) const;
   Result<std::string> assemblyOf(std::span<const Dag> dags) const;
 

@@ -21,7 +21,7 @@ llvm::Function* createFunction(llvm::Module& module, const std::string& name, ll
   auto* const function = llvm::Function::Create(llvm::FunctionType::get(result, parameters, false),
                                                 llvm::Function::ExternalLinkage, name, module);
   function->setDoesNotThrow();
-  // Otherwise some processors' tunings would split 512-bit vectors in two.
+  // Without this attribute, LLVM's tuning for some processors splits 512-bit vectors in two.
   const std::string bits = std::to_string(options.vector_bytes * 8);
   function->addFnAttr("min-legal-vector-width", bits);
   function->addFnAttr("prefer-vector-width", bits);
@@ -82,7 +82,8 @@ struct Memory {
   }
 };
 
-// Whether lowering `op` makes calls: such a handler takes one vector a turn, others several to hide latency.
+// Whether lowering `op` emits calls. Such a handler computes one vector per iteration; others compute several to hide
+// latency.
 bool callsLibrary(Op op, const HostOptions& options) {
   llvm::LLVMContext context;
   llvm::Module module("probe", context);
@@ -138,7 +139,7 @@ void emitHostHandler(llvm::Module& module, const std::string& name, const Handle
   builder.CreateRetVoid();
 }
 
-// Measured on Zen 4: 1 gives 30, 4 gives 37, 8 gives 38.5, 16 gives 36 G node evaluations a second (mixed, f32 fast).
+// Measured on Zen 4: 1 gives 30, 4 gives 37, 8 gives 38.5, 16 gives 36 G node evaluations per second (mixed, f32 fast).
 constexpr unsigned kInterleavedRoots = 8;
 
 void emitHostKernel(llvm::Module& module, const std::string& name, const Dag& dag, const HostOptions& options) {

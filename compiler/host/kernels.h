@@ -9,7 +9,7 @@
 
 namespace srjit {
 
-/// What the IR of a host kernel depends on besides its subject.
+/// What the IR of a host kernel depends on besides its operator, graph or loss.
 struct HostOptions {
   Precision precision;
   Math math;

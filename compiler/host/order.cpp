@@ -45,7 +45,7 @@ std::vector<NodeId> interleavedOrder(const Dag& dag, unsigned ways) {
   while (true) {
     while (turns.size() < ways && next_root < own.size()) turns.push_back({next_root++, 0});
     if (turns.empty()) return order;
-    // A root waits for operators of roots before it only, so the first in the list always has its turn.
+    // A root waits only for operators of roots before it, so the first root in the list always makes progress.
     for (Turn& turn : turns) {
       if (turn.position == own[turn.root].size()) continue;
       const NodeId id = own[turn.root][turn.position];

@@ -94,7 +94,7 @@ class HostEncoder {
     }
   }
 
-  // The slot that was freed last is the one most likely to be in the nearest cache.
+  // LIFO: the slot freed last is the most likely to be in the L1 cache.
   HostOperand takeSlot() {
     if (free_.empty()) return {HostOperand::kSlot, program_.slots++};
     const std::uint32_t slot = free_.back();

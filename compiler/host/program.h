@@ -1,9 +1,9 @@
 // A graph as a program of a register machine whose registers are blocks of rows: what the host's interpreter runs.
 //
 // Columns are read in place and parameters are scalar operands, so leaves cost no instruction. An intermediate value
-// lives in a slot; slots are given out by linear scan over the graph's order (M. Poletto, V. Sarkar, "Linear Scan
+// lives in a slot; slots are allocated by linear scan over the graph's order (M. Poletto, V. Sarkar, "Linear Scan
 // Register Allocation", ACM TOPLAS 21(5), 1999) and may be overwritten by the instruction that uses them last. Roots
-// are computed where they are wanted: in an output.
+// are computed directly into outputs.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +16,7 @@
 
 namespace srjit {
 
-/// Where an operand lies: item `index()` of one of four arrays, each with a base address and a stride that the caller
+/// Location of an operand: item `index()` of one of four arrays, each with a base address and a stride that the caller
 /// knows. Resolving it is one multiplication and one addition.
 class HostOperand {
  public:
@@ -38,7 +38,7 @@ class HostOperand {
   std::uint32_t bits_ = 0;
 };
 
-/// A number for every handler that can exist, below handlerNumbers(): the index into a caller's table of handlers.
+/// Every possible handler has a number below handlerNumbers(), the index into a caller's table of handlers.
 inline constexpr std::size_t kHandlerMasks = std::size_t{1} << kMaxArity;
 std::uint32_t handlerNumber(HandlerKey key) noexcept;
 HandlerKey handlerKey(std::uint32_t number) noexcept;

@@ -14,8 +14,8 @@ namespace {
 
 using Kind = Handler::Kind;
 
-// When slots run out, shared values that take fewer tokens than this are computed again at each use instead: first
-// none, then ever longer ones.
+// When slots run out, shared values of fewer tokens than this are rematerialized at each use. Limits are tried in
+// order; the first rematerializes none.
 constexpr std::uint32_t kLeastShared[] = {0, 8, 64, 512, 4096};
 
 // A program that would become longer is refused. Tokens are numbered with 32 bits.
@@ -28,14 +28,14 @@ Error wrong(Errc code, std::string message) { return {code, std::move(message), 
 /// Working memory of one encoder. A statement is the computation of a slot, or of a root up to its end; statements are
 /// numbered in the order in which they run.
 struct Encoder::State {
-  /// What is known of a node in the program at hand. It is of an older program if its generation is.
+  /// A node in the current program; stale if `generation` is not the current one.
   struct NodeState {
     std::uint32_t generation = 0;
     std::uint32_t uses = 0;       ///< by operators and roots of the program
-    std::uint32_t statement = 0;  ///< the one that computes the node
-    std::uint32_t last_use = 0;   ///< the last statement that reads it; of values in slots
+    std::uint32_t statement = 0;  ///< the statement that computes the node
+    std::uint32_t last_use = 0;   ///< values in slots: the last statement that reads it
     std::uint32_t slot = 0;
-    std::uint32_t tokens = 0;  ///< that it takes to compute the node where it is used; at most kMaxTokens
+    std::uint32_t tokens = 0;  ///< tokens to compute the node at its use; at most kMaxTokens
     std::uint8_t need = 1;     ///< stack registers
     Source source = Source::kStack;
     bool in_slot = false;
@@ -101,8 +101,8 @@ struct Encoder::State {
   bool any_in_slot = false;  ///< without slots, statements and last uses do not matter
   std::vector<Frame> frames;
   unsigned height = 0;
-  std::uint32_t least_shared = 0;  ///< tokens of a value that is worth a slot when it is used more than once
-  // Of the call at hand
+  std::uint32_t least_shared = 0;  ///< a value used more than once goes to a slot from this many tokens on
+  // Of the current call
   const EncodeOptions* options = nullptr;
   Bytecode* code = nullptr;
 };
@@ -152,7 +152,7 @@ Status Encoder::State::storeInSlots(const Segment& segment, std::uint32_t& state
   return okStatus();
 }
 
-// Lists what the root needs, and counts uses.
+// Lists the nodes that the root needs, and counts uses.
 Status Encoder::State::collect(NodeId root, std::uint32_t output) {
   const auto use = [&](NodeId id) {
     NodeState& state = nodes[id];
@@ -180,7 +180,7 @@ Status Encoder::State::collect(NodeId root, std::uint32_t output) {
   return okStatus();
 }
 
-// Members were found from the root down, so they are nearly in descending order.
+// The traversal starts at the root, so members are nearly in descending order.
 void Encoder::State::sortMembers(std::size_t first) {
   constexpr std::ptrdiff_t kFew = 64;
   const auto begin = members.begin() + static_cast<std::ptrdiff_t>(first);
@@ -230,8 +230,9 @@ Error Encoder::State::refusal(const Node& node) const {
                fmt::format("this interpreter cannot run '{}', only {}", infoOf(node.op).name, fmt::join(names, " ")));
 }
 
-// Plans an operator over planned operands. Sends the hungriest operand to a slot until the node fits the stack; of
-// equal ones the first in the order of evaluation, so that slots within the other are not in use while it is computed.
+// Plans an operator over planned operands. Spills the operand with the highest register need to a slot until the node
+// fits the stack. Of equal needs, it spills the first in the order of evaluation, so that slots within the other
+// operand are free meanwhile.
 void Encoder::State::plan(NodeId id) {
   const Node& node = dag.node(id);
   NodeState& state = nodes[id];
@@ -292,7 +293,7 @@ Status Encoder::State::checkLength() const {
   return wrong(Errc::kUnsupported, "the program needs more slots for shared values than there are");
 }
 
-// Every member counts as a statement, and the end of every segment, so that numbers need no search.
+// Every member counts as a statement, and the end of every segment, so that numbering needs no search.
 void Encoder::State::findLastUses() {
   const auto useIn = [&](NodeId id, std::uint32_t statement) {
     NodeState& state = nodes[id];
@@ -339,7 +340,7 @@ void Encoder::State::release(std::uint32_t statement) {
   });
 }
 
-// Pushes the value of a root or operand, wherever it is.
+// Pushes the value of a root or operand from its source.
 void Encoder::State::emitValue(NodeId id) {
   switch (nodes[id].source) {
     case Source::kColumn:

@@ -17,13 +17,13 @@ namespace srjit {
 /// shared memory it replaces columns and slots by byte offsets there, which depend on the launch, and parameters by
 /// their values; so new parameters or another geometry need no new tokens.
 struct DeviceToken {
-  /// Bits 0-11: handler; 12-29: number of a staged column, or staged_columns + number of a slot; 30-31: what `argument`
-  /// is.
+  /// Bits 0-11: handler; 12-29: number of a staged column, or staged_columns + number of a slot; 30-31: the kind of
+  /// `argument`.
   std::uint32_t code;
   std::uint32_t argument;
 
   enum ArgumentKind : std::uint32_t {
-    kNumber = 0,     ///< a number as it is: of an output (kEnd), or 0
+    kNumber = 0,     ///< a plain number: the output (kEnd), or 0
     kParameter = 1,  ///< the index of a parameter
     kColumn = 2,     ///< a second column or slot
   };
@@ -33,13 +33,12 @@ struct DeviceToken {
   static constexpr unsigned kArgumentShift = 30;
 };
 
-/// How numbers in tokens are made from those of a graph.
+/// How the column, slot and parameter numbers of tokens follow from those of a graph.
 struct EncodeOptions {
-  /// Staged column of every variable; kNotStaged for one that is not there. Empty: variable v is column v of
-  /// `staged_columns`.
+  /// Staged column of every variable, or kNotStaged. Empty: variable v is column v of `staged_columns`.
   std::span<const std::uint32_t> columns;
-  std::uint32_t staged_columns = 0;  ///< slots come after them
-  /// Index of every entry of Dag::parameters(). Empty: as it is.
+  std::uint32_t staged_columns = 0;  ///< slots are numbered from here on
+  /// Parameter index of every entry of Dag::parameters(). Empty: the identity.
   std::span<const std::uint32_t> parameters;
   std::uint32_t max_slots = 64;
 
@@ -49,11 +48,12 @@ struct EncodeOptions {
 /// The tokens of a program.
 struct Bytecode {
   std::vector<DeviceToken> tokens;
-  std::uint32_t slots = 0;  ///< the most that are in use at once
+  std::uint32_t slots = 0;  ///< maximum number in use at once
 };
 
-/// Encodes programs of one graph, one after another; keeps its working memory between them. Costs of a program depend
-/// on its own nodes alone, not on the size of the graph. Not thread-safe; the graph and the table must outlive it.
+/// Encodes programs of one graph, one after another; keeps its working memory between them. The cost of a program
+/// depends on its own nodes alone, not on the size of the graph. Not thread-safe; the graph and the table must outlive
+/// it.
 class Encoder {
  public:
   Encoder(const Dag& dag, const HandlerTable& table);
@@ -61,12 +61,12 @@ class Encoder {
 
   /// Appends the program that computes the nodes `roots`, in order, as outputs `outputs`, to code.tokens, and raises
   /// code.slots to what it needs. Values used more than once by these roots, and values too deep for the stack, are
-  /// computed first, into slots, which are reused after the last use; where slots are too few, short values are
-  /// computed again at each use. The tokens do not depend on other roots, nor on how nodes are numbered beyond their
-  /// order. Errors, after which code.tokens is as before: kInvalid for an operator that the table lacks (its name and
-  /// the table's operators are in the message), a variable that is not staged, or a constant that was not hoisted;
-  /// kUnsupported if more columns or slots are needed than allowed or than a token can address, or the table has more
-  /// handlers than a token can name.
+  /// computed first, into slots. A slot is free again after the last use. If there are too few slots, short values are
+  /// rematerialized at each use. The tokens do not depend on other roots, nor on node numbers beyond their order.
+  /// Errors leave code.tokens unchanged: kInvalid for an operator that the table lacks (the message names it and the
+  /// table's operators), a variable that is not staged, or a constant that was not hoisted; kUnsupported if more
+  /// columns or slots are needed than allowed or than a token can address, or the table has more handlers than a token
+  /// can name.
   Status encode(std::span<const NodeId> roots, std::span<const std::uint32_t> outputs, const EncodeOptions& options,
                 Bytecode& code);
 

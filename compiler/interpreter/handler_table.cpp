@@ -10,7 +10,8 @@
 namespace srjit {
 namespace {
 
-// The domain that counts instructions: what a row costs on a GPU, roughly. It only has to tell short from long.
+// The domain that counts instructions: an estimate of the cost of a row of ops.def on a GPU. Its one purpose is to tell
+// short operators from long ones.
 struct Weight {
   Weight(double) {}
   static Weight of(int instructions) {
@@ -21,7 +22,7 @@ struct Weight {
   int instructions = 0;
 };
 
-// The mode being weighed; the domain's operators take no argument for it.
+// The mode of the current count, since the domain's operators take no argument for it.
 struct Mode {
   bool approximate = false;
   bool propagates_nan = false;  // whether the minimum and the maximum are one instruction
@@ -43,8 +44,8 @@ constexpr int kLibraryCall = 60;
 constexpr int kRoundedDivision = 20;
 constexpr unsigned kLongCode = 14;
 
-// A body of at most so many instructions per row is written out for all rows of a thread. Measured on an H200: with
-// more, the instructions for the loop and its rotation cost less than the registers of several rows do.
+// A body of at most this many instructions per row is unrolled for all rows of a thread. Measured on an H200: above it,
+// the instructions of the loop and its rotation cost less than the registers of several rows.
 constexpr unsigned kWrittenOutCode = 32;
 
 Weight sum(std::initializer_list<Weight> operands, int own) {
@@ -121,7 +122,7 @@ unsigned stackOperands(OperandForm form) {
   return static_cast<unsigned>(std::ranges::count_if(form, [](char source) { return source <= '2'; }));
 }
 
-// The operators of one arity that commute, those that do not, and long ones have the same plans.
+// Operators have the same plans if they agree in arity, in commutativity and in being long.
 struct FormClass {
   int arity;
   bool commutative, is_long;
@@ -129,14 +130,14 @@ struct FormClass {
 constexpr std::size_t kClasses = 12;  // numbered by classOf
 constexpr std::size_t kSets = HandlerTable::kOperandSets;
 
-// Sources and ranks are digits of the number of a plan.
+// Sources and ranks are digits of a plan's number.
 struct Operands {
   std::array<std::uint8_t, kMaxArity> sources, ranks;
 };
 
 using Order = std::array<std::uint8_t, kMaxArity>;
 
-// Tries one choice of what goes through the stack, in one order of the stack's operands. False if there is no form.
+// Tries one choice of operands for the stack, in one order. False if no form fits.
 bool planWith(const FormClass& of, const Operands& operands, unsigned pushed, bool swapped, const Order& order,
               FormPlan& plan) {
   const auto at = [&](unsigned position) {
@@ -174,7 +175,7 @@ bool planWith(const FormClass& of, const Operands& operands, unsigned pushed, bo
   return found != forms.end();
 }
 
-// The order of the ranks comes first, then the others; a class has a form for the first or for one order alone.
+// Tries the order of the ranks first, then the others; a class has a form for the first or for one order alone.
 FormPlan bestPlan(const FormClass& of, const Operands& operands) {
   const auto arity = static_cast<unsigned>(of.arity);
   Order by_rank{};

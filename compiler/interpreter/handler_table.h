@@ -1,11 +1,11 @@
-// The interpreter's handlers: which exist, and how they are numbered. Bytecode and kernel are made from one table.
+// The interpreter's handlers and their numbers. Bytecode and kernel are generated from one table.
 //
 // The machine has a stack of `depth` registers per row, argument registers for library functions, columns and slots.
-// A handler is specialised by the stack height before it, so that every register is known when the kernel is compiled.
+// There is one copy of a handler per stack height before it, so that every register index is a compile-time constant.
 // Operators with short code have one handler for each form, i.e. for where each operand comes from. Operators whose
 // code is long (a library function, a correctly rounded division, ...) have one body each: tokens move the operands in,
-// run the body, and push its result. R. Sethi and J. D. Ullman's order keeps depth small; deeper values and shared ones
-// go to slots.
+// run the body, and push its result. The order of R. Sethi and J. D. Ullman minimizes the depth; deeper values and
+// shared values go to slots.
 #pragma once
 
 #include <array>
@@ -35,33 +35,33 @@ struct Handler {
     kBody,        ///< a long operator over the argument registers, in place
     kPushResult,  ///< push the body's result
     kStoreSlot,   ///< pop into a slot
-    kEnd,         ///< pop the value of a root: write it, or sum up its loss
+    kEnd,         ///< pop the value of a root: write it, or add it to the loss
     kHalt,        ///< end of a block's programs
-    kNextWindow,  ///< end of the tokens in shared memory: go on with those that follow
+    kNextWindow,  ///< end of the tokens in shared memory: copy the next window
   };
   Kind kind;
   std::uint8_t height = 0;    ///< stack height before
-  std::uint8_t argument = 0;  ///< kArgument*: which
+  std::uint8_t argument = 0;  ///< kArgument*: the register's index
   Op op{};                    ///< kApply, kBody
   OperandForm form = {};      ///< kApply
 };
 
-/// What an interpreter is made for.
+/// What an interpreter is specialised for.
 struct InterpreterSpec {
   Precision precision = Precision::kF32;
   Math math = Math::kPrecise;
-  std::vector<Op> ops;           ///< the operators it can run; the fewer, the smaller its code
+  std::vector<Op> ops;           ///< the operators it can run; code size grows with their number
   unsigned rows_per_thread = 8;  ///< 4, 8 or 16
   unsigned depth = 5;            ///< stack registers per row, 3 to 16
 };
 
 /// How an operator gets operands from given sources: which are evaluated onto the stack, in which order, and for a
-/// short operator the form. Numbers of operands are those of the node, also where a mirrored form is used.
+/// short operator the form. Operand numbers are those of the node, also for a mirrored form.
 struct FormPlan {
   static constexpr std::uint8_t kNone = 0xff;
-  std::array<std::uint8_t, kMaxArity> stack{};        ///< operands, the first evaluated first
+  std::array<std::uint8_t, kMaxArity> stack{};        ///< operands in the order of evaluation
   std::array<std::uint8_t, 2> columns{kNone, kNone};  ///< operands that the token names as columns
-  std::uint8_t parameter = kNone;                     ///< the operand that it names as a parameter
+  std::uint8_t parameter = kNone;                     ///< the operand that the token names as a parameter
   std::uint8_t stack_count = 0;
   std::uint8_t form = 0;  ///< index in HandlerTable::forms()
 };
@@ -97,9 +97,9 @@ class HandlerTable {
   static std::span<const OperandForm> forms(int arity, bool commutative);
   static std::span<const OperandForm> forms(Op op);
 
-  /// The plan with the fewest operands that go through the stack though they need not, and then with the fewest
-  /// registers: operands on the stack are evaluated in the order of `ranks`, where the form allows that. ranks[i] is
-  /// the place of operand i among all operands, the one that needs most registers first.
+  /// The plan that pushes the fewest columns and parameters onto the stack and, among these, needs the fewest
+  /// registers: operands on the stack are evaluated in the order of `ranks`, where the form allows it. ranks[i] is the
+  /// position of operand i when operands are sorted by descending register need.
   const FormPlan& planOf(Op op, const std::array<Source, kMaxArity>& sources,
                          const std::array<std::uint8_t, kMaxArity>& ranks) const noexcept {
     std::size_t source = 0, rank = 0;
@@ -109,7 +109,7 @@ class HandlerTable {
     }
     return facts_[static_cast<std::size_t>(op)].plans[source * kOperandSets + rank];
   }
-  /// Three sources, or three ranks, for each of three operands; 0 for operands that an operator has not.
+  /// Three sources, or three ranks, for each of three operands; 0 for operands past the arity.
   static constexpr std::size_t kOperandSets = 27;
 
  private:
@@ -133,17 +133,17 @@ class HandlerTable {
   std::vector<std::int16_t> applies_;  ///< by operator, form and height
 };
 
-/// Instructions of an operator for one row on a GPU, roughly; derived from its row of the table. A library function
-/// counts as 60.
+/// Approximate number of instructions of an operator for one row on a GPU, derived from its row of ops.def. A library
+/// function counts as 60.
 unsigned codeWeight(Op op, Precision precision, Math math);
-/// The same of all operators, by their numbers.
+/// codeWeight() of every operator, by its number.
 using CodeWeights = std::array<std::uint32_t, kMostOps>;
 CodeWeights codeWeights(Precision precision, Math math);
 
 /// Whether an interpreter has one body for the operator instead of a handler for each form.
 bool hasLongCode(Op op, Precision precision, Math math);
 
-/// How many of a thread's rows the body of a long operator computes at once.
+/// The number of rows per thread that the body of a long operator computes in one loop iteration.
 unsigned rowsPerTurn(Op op, const InterpreterSpec& spec);
 
 }  // namespace srjit

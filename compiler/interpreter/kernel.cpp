@@ -94,7 +94,8 @@ class InterpreterEmitter {
       return made;
     };
     stack_ = create(spec_.depth);
-    // Operands are popped from the top, and the top register is free before the second argument arrives: they share it.
+    // Operands are popped from the top. The top register is free before the second argument is written, so the two
+    // share it.
     arguments_ = create(table_.argumentCount());
     if (arguments_.size() > 1) arguments_[1] = stack_.back();
     for (llvm::AllocaInst** const variable : {&counter_, &next_code_, &next_argument_, &column_, &argument_}) {
@@ -186,17 +187,16 @@ class InterpreterEmitter {
     }
   }
 
-  // A register copy that neither LLVM nor ptxas sees through: it depends on a predicate that is always true. ptxas
-  // merges plain copies between argument and stack registers, and then undoes that by moves in the dispatch block,
-  // before every token.
+  // A register copy that is opaque to LLVM and ptxas: it depends on a predicate that is always true. ptxas coalesces
+  // plain copies between argument and stack registers, and then needs moves in the dispatch block, before every token.
   Value* copy(Value* value) const { return b_.CreateSelect(always_, value, lowering_.literal(0)); }
   Rows copy(Rows rows) const {
     for (Value*& row : rows) row = copy(row);
     return rows;
   }
 
-  // The value in every row, as copies: otherwise LLVM keeps one register alive across the dispatch and copies it where
-  // it is used, in every handler.
+  // The value in every row, as copies: otherwise LLVM keeps one register live across the dispatch and copies it in
+  // every handler.
   Rows spread(Value* value) const {
     auto* const type = llvm::FunctionType::get(lowering_.type(), {lowering_.type()}, false);
     auto* const move =
@@ -268,7 +268,7 @@ class InterpreterEmitter {
     writeRegisters(stack_[base], applyToFirst(handler.op, operands, spec_.rows_per_thread));
   }
 
-  // A loop over the thread's rows: every turn computes the first rows and rotates the registers by as many.
+  // A loop over the rows of the thread: every iteration computes the first rows and rotates the registers by as many.
   void emitBody(Op op) {
     const unsigned step = rowsPerTurn(op, spec_);
     const auto arity = static_cast<std::size_t>(arityOf(op));
@@ -347,7 +347,8 @@ class InterpreterEmitter {
   BasicBlock* dispatch_ = nullptr;
 };
 
-// A thread has 255 registers; the machine's own stay below this many, so that bodies have room and nothing spills.
+// A thread has 255 registers. The stack and argument registers stay at or below this limit, so that bodies do not
+// spill.
 constexpr unsigned kMaxMachineRegisters = 176;
 
 Result<DeviceModule> buildInterpreter(const HandlerTable& table, const DeviceOptions& options) {
@@ -363,8 +364,8 @@ Result<DeviceModule> buildInterpreter(const HandlerTable& table, const DeviceOpt
   const unsigned registers = (spec.depth + table.argumentCount()) * spec.rows_per_thread * words;
   if (registers > kMaxMachineRegisters) {
     return Error{Errc::kInvalid,
-                 fmt::format("depth {} with {} rows a thread in {} takes {} registers: expected at most {}", spec.depth,
-                             spec.rows_per_thread, nameOf(spec.precision), registers, kMaxMachineRegisters),
+                 fmt::format("depth {} with {} rows per thread in {} takes {} registers: expected at most {}",
+                             spec.depth, spec.rows_per_thread, nameOf(spec.precision), registers, kMaxMachineRegisters),
                  {}};
   }
   auto made = DeviceModule::create(options);

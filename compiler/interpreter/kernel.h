@@ -2,15 +2,15 @@
 // parallel.
 //
 // Kernel `srjit_interpreter`: u64 columns, u64 column_stride, u64 row_stride, u64 rows, u64 parameters, u64 column_map
-// (u32 per staged column: which column it is), u64 tokens, u64 program_offsets (u32, programs + 1: where a program's
-// tokens begin), u32 programs, u32 programs_per_warp, u32 row_warps (1, 2 or 4), u32 tiles, u32 staged_columns, u32
-// slots, u32 window, then the outputs as those of rows kernels (compiler/nvptx/rows_kernel.h), where the output's
-// number stands in the program. A block covers a tile of row_warps adjacent strips with kBlockWarps / row_warps teams
-// of row_warps warps; team t of block b runs programs_per_warp programs from number (b / tiles * teams + t) *
+// (u32 per staged column: the number of its column), u64 tokens, u64 program_offsets (u32, programs + 1: number of a
+// program's first token), u32 programs, u32 programs_per_warp, u32 row_warps (1, 2 or 4), u32 tiles, u32
+// staged_columns, u32 slots, u32 window, then the output parameters of rows kernels (compiler/nvptx/rows_kernel.h); the
+// output's number is in the program. A block covers a tile of row_warps adjacent strips with kBlockWarps / row_warps
+// teams of row_warps warps; team t of block b runs programs_per_warp programs from number (b / tiles * teams + t) *
 // programs_per_warp, on tile b % tiles. Grid: x = tiles * ceil(programs / (programs_per_warp * teams)), tiles =
 // ceil(rows / (row_warps * 32 * K)). Dynamic shared memory in bytes: interpreterSharedBytes(). With window = 0 it holds
-// all tokens of the block's programs; otherwise each warp has its team's tokens there by so many at a time, so programs
-// may have any length. compiler/nvptx/options.h describes geometry and columns.
+// all tokens of the block's programs; otherwise each warp holds `window` tokens of its team there at a time, so
+// programs may have any length. compiler/nvptx/options.h describes geometry and columns.
 #pragma once
 
 #include <cstddef>
@@ -30,11 +30,11 @@ struct InterpreterGeometry {
   unsigned rows_per_thread;
   unsigned row_warps;  ///< 1, 2 or 4
   unsigned programs_per_warp;
-  unsigned window = 0;  ///< tokens that a warp has in shared memory at once; 0: all of its team's
+  unsigned window = 0;  ///< tokens that a warp holds in shared memory at once; 0: all tokens of its team
 };
 
-/// Whether a token in shared memory has the value of its parameter behind its two words; a number of 32 bits takes the
-/// place of one of them.
+/// Whether a token in shared memory has the value of its parameter after its two words; a 32-bit value replaces one of
+/// them instead.
 constexpr bool hasValueBehindToken(Precision precision) { return bytesOf(precision) > 4; }
 
 /// Bytes of a token in shared memory.
@@ -42,7 +42,7 @@ constexpr unsigned sharedTokenBytes(Precision precision) { return hasValueBehind
 
 /// Bytes of dynamic shared memory of one block: staged columns, slots, and the tokens of its programs with two halts
 /// for each team, or the window of each warp with two more tokens. `block_tokens` is the largest number of tokens that
-/// the programs of one block have; with a window it does not matter.
+/// the programs of one block have; ignored with a window.
 std::size_t interpreterSharedBytes(Precision precision, const InterpreterGeometry& geometry, std::size_t staged_columns,
                                    std::size_t slots, std::size_t block_tokens);
 

@@ -1,4 +1,4 @@
-// Families of operators that interpreters are made for, so that few of them serve all populations.
+// Families of operators: one interpreter kernel per family, so that few kernels serve all populations.
 #pragma once
 
 #include <span>
@@ -8,8 +8,8 @@
 
 namespace srjit {
 
-/// Each contains the one before, and everything that passes make of its operators. A kernel of fewer operators is made
-/// sooner and stays in the instruction cache.
+/// Each contains the one before, and every operator that passes derive from its own. A kernel with fewer operators
+/// compiles faster and fits the instruction cache.
 enum class OpFamily { kArithmetic, kCommon, kAll };
 
 inline constexpr OpFamily kOpFamilies[] = {OpFamily::kArithmetic, OpFamily::kCommon, OpFamily::kAll};
@@ -20,7 +20,7 @@ std::string_view nameOf(OpFamily family) noexcept;
 /// The operators of a family, ascending.
 std::span<const Op> opsOf(OpFamily family) noexcept;
 
-/// The smallest family that has `op`, by its row of ops.def.
+/// The smallest family that has `op`, from its row of ops.def.
 OpFamily familyOf(Op op) noexcept;
 
 /// The smallest family that has all of `ops`.

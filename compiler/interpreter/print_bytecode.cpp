@@ -9,7 +9,7 @@
 namespace srjit {
 namespace {
 
-/// The names of a token's operands.
+/// The text of a token's operands.
 class TokenText {
  public:
   TokenText(const DeviceToken& token, const EncodeOptions& options) : token_(token), options_(options) {}

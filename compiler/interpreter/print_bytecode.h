@@ -7,7 +7,7 @@
 
 namespace srjit {
 
-/// A line per token, e.g. `mul 0v@2  column 3`.
+/// One line per token, e.g. `mul 0v@2  column 3`.
 std::string printBytecode(const Bytecode& code, const HandlerTable& table, const EncodeOptions& options);
 
 }  // namespace srjit

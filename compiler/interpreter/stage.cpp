@@ -73,7 +73,7 @@ void InterpreterStage::run() {
   strip_.leaveIfEmpty();
 }
 
-// Reads where the team's tokens are, and decides who copies which of them. The loads come before the copies of columns,
+// Loads the bounds of the team's tokens and divides their copy among threads. The loads precede the copies of columns,
 // so that their latencies overlap.
 void InterpreterStage::findPrograms() {
   const auto existing = [&](llvm::Value* program) {
@@ -103,15 +103,15 @@ void InterpreterStage::findPrograms() {
   tokens_.threads = b_.CreateAdd(inTeam(b_.CreateSub(argument(kRowWarps), word(1))), word(kWarpLanes));
 }
 
-// The value as LLVM cannot know that it is.
+// The value, opaque to LLVM.
 llvm::Value* InterpreterStage::opaque(llvm::Value* value) const {
   llvm::Type* const type = b_.getInt32Ty();
   return b_.CreateCall(
       llvm::InlineAsm::get(llvm::FunctionType::get(type, {type}, false), "mov.u32 $0, $1;", "=r,r", true), {value});
 }
 
-// The values of the kernel's beginning are made again here, through assembly that LLVM does not see through: if they
-// were kept in registers until then, every handler would have fewer.
+// Rematerializes the values of the kernel's entry through inline assembly, which is opaque to LLVM: values kept in
+// registers until here would leave every handler fewer.
 llvm::Value* InterpreterStage::copyNextWindow(llvm::Value* begin, llvm::Value* end, llvm::Value* counter) const {
   llvm::Type* const type = b_.getInt32Ty();
   auto* const read = llvm::InlineAsm::get(llvm::FunctionType::get(type, {}, false), "mov.u32 $0, %tid.x;", "=r", true);
@@ -120,16 +120,16 @@ llvm::Value* InterpreterStage::copyNextWindow(llvm::Value* begin, llvm::Value* e
   llvm::Value* const count = b_.CreateBinaryIntrinsic(llvm::Intrinsic::umin, b_.CreateSub(end, begin), window);
   llvm::Value* const to = b_.CreateSub(counter, bytesOfTokens(b_.CreateAdd(window, word(2))));
   const TokenCopy copy{begin, end, count, to, seat.lane, word(kWarpLanes)};
-  // No lane writes before all have read the end of the last window, or reads before all have written.
+  // Barrier: no lane writes before all have read the end of the last window, or reads before all have written.
   const auto meet = [&] { b_.CreateIntrinsic(llvm::Intrinsic::nvvm_bar_warp_sync, {}, {word(~0u)}); };
   meet();
-  // Written out, the loop would take more registers than any handler.
+  // Unrolled, the loop would take more registers than any handler.
   keepRolled(*copyTokens(seat, copy));
   meet();
   return copy.to;
 }
 
-// for (i = first; i < end; i += step) body(i); returns the branch back.
+// for (i = first; i < end; i += step) body(i); returns the back edge.
 template <class Body>
 llvm::BranchInst* InterpreterStage::forEach(llvm::Value* first, llvm::Value* end, llvm::Value* step,
                                             const Body& body) const {
@@ -150,12 +150,13 @@ llvm::BranchInst* InterpreterStage::forEach(llvm::Value* first, llvm::Value* end
   return back;
 }
 
-// A thread copies what it and the threads at its place in the other teams will read; the teams share out the columns.
+// A thread copies what it and the threads with the same index in the other teams will read; each team copies a share of
+// the columns.
 void InterpreterStage::copyColumns() const {
   llvm::Type* const element = lowering_.elementType();
   const auto element_bytes = static_cast<unsigned>(bytesOf(options_.precision));
   const unsigned width = 16 / element_bytes;
-  std::vector<llvm::Value*> sources;  // of the thread's rows, in elements from the column's begin
+  std::vector<llvm::Value*> sources;  // of the thread's rows, in elements from the start of the column
   for (unsigned k = 0; k < options_.rows_per_thread; ++k) {
     sources.push_back(options_.strided_columns
                           ? b_.CreateMul(strip_.existingRow(k), argument(kRowStride))
@@ -176,7 +177,7 @@ void InterpreterStage::copyColumns() const {
   });
 }
 
-// Every copy is under way before the first has arrived, where the architecture can do so.
+// Asynchronous where the architecture has cp.async: all copies are issued before the first completes.
 void InterpreterStage::copyAsync(llvm::Value* to, llvm::Value* from, unsigned bytes) const {
   if (!is_async_) {
     auto* const type = llvm::FixedVectorType::get(b_.getInt32Ty(), bytes / 4);
@@ -196,7 +197,7 @@ llvm::Value* InterpreterStage::placeOfColumn(const Seat& seat, llvm::Value* numb
   return b_.CreateMul(b_.CreateAdd(number, b_.CreateSelect(slot, seat.team_slots, word(0))), seat.pitch);
 }
 
-// Without parameters the pointer may be null, so it is read only where a token asks for it.
+// Without parameters the pointer may be null, so it is read only for tokens with a parameter.
 llvm::Value* InterpreterStage::parameterWhere(llvm::Value* condition, llvm::Value* index) const {
   BasicBlock* const before = b_.GetInsertBlock();
   BasicBlock* const fetch = newBlock("parameter");
@@ -246,7 +247,7 @@ void InterpreterStage::copyToken(const Seat& seat, llvm::Value* number, llvm::Va
   storeToken(b_.CreateAdd(bias, bytesOfTokens(number)), placed, argument, value);
 }
 
-// The tokens, and the two that stand behind them. Returns the loop's branch back.
+// Emits the copy of the tokens and of the two after them. Returns the loop's back edge.
 llvm::BranchInst* InterpreterStage::copyTokens(const Seat& seat, const TokenCopy& copy) const {
   llvm::Value* const last = b_.CreateAdd(copy.begin, copy.count);
   BasicBlock* const write = newBlock("behind");

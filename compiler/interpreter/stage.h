@@ -1,13 +1,13 @@
-// The first part of an interpreter kernel: which programs and rows a warp has, and what a block copies to shared memory
-// before its warps run programs. kernel.h and bytecode.h say what lies where in global memory.
+// The first part of an interpreter kernel: assigns programs and rows to warps and copies columns and tokens to shared
+// memory. kernel.h and bytecode.h define the layout of global memory.
 //
-// Shared memory: the staged columns, then the slots of each team, then the tokens of each team with two halts behind
-// them (the second is fetched while the first runs). A column or slot holds the rows of a tile, strip after strip; a
-// strip lies as its threads read it: 16 bytes of lane 0, of lane 1, ..., so that there are no bank conflicts.
+// Shared memory: the staged columns, then the slots of each team, then the tokens of each team followed by two halts
+// (the second is fetched while the first runs). A column or slot holds the rows of a tile, strip after strip; a strip
+// is stored in the order of its reads: 16 bytes of lane 0, of lane 1, ..., so that there are no bank conflicts.
 //
 // With a window each warp has its own copy of its team's tokens, `window` at a time, so that no warp waits for another.
-// The first of the two tokens behind them is then kNextWindow, unless no more follow; its argument is the number of the
-// next token, and the argument of the second is the number where the team's tokens end.
+// The first of the two tokens after them is then kNextWindow, unless no more follow; its argument is the number of the
+// next token, and the argument of the second is the end of the team's tokens.
 #pragma once
 
 #include <vector>
@@ -19,7 +19,7 @@
 
 namespace srjit {
 
-/// Emits into the kernel that the lowering's builder is in; construct it in the entry block.
+/// Emits at the insertion point of the lowering's builder; construct it in the entry block.
 class InterpreterStage {
  public:
   /// The kernel's parameters.
@@ -39,14 +39,14 @@ class InterpreterStage {
     kStagedColumns,
     kSlots,
     kWindow,
-    kResults  ///< the first of those that say where outputs go
+    kResults  ///< the first of the output parameters
   };
   static std::vector<llvm::Type*> parameterTypes(llvm::IRBuilder<>& builder, bool loss);
 
   InterpreterStage(const HandlerTable& table, const DeviceOptions& options, Lowering& lowering,
                    llvm::GlobalVariable& shared);
 
-  /// Emits the copies, waits for the block, and lets warps without rows leave.
+  /// Emits the copies, the block's barrier, and the exit of warps without rows.
   void run();
 
   const Strip& strip() const { return strip_; }
@@ -56,9 +56,9 @@ class InterpreterStage {
   /// Byte offset of the warp's first token.
   llvm::Value* firstToken() const { return tokens_.to; }
 
-  /// Emits what a warp does at the end of a window: copies the tokens from number `begin` on, of those up to `end`,
-  /// over the ones it has run. `counter` is the byte offset behind the window and its two more tokens; returns the
-  /// offset of its first token. Keeps no register alive from the kernel's beginning to here.
+  /// Emits the end of a window: the warp overwrites the tokens it has run by the next ones of [begin, end). `counter`
+  /// is the byte offset after the window and the two tokens that follow it; returns the offset of the window's first
+  /// token. No value of the kernel's entry is live at this point.
   llvm::Value* copyNextWindow(llvm::Value* begin, llvm::Value* end, llvm::Value* counter) const;
 
  private:
@@ -72,12 +72,13 @@ class InterpreterStage {
     return llvm::BasicBlock::Create(b_.getContext(), name, kernel_);
   }
 
-  /// A warp's place in its block; how far columns lie apart, and where the slots of its team are.
+  /// A warp's position in its block, the distance between columns (`pitch`), and the slots of its team.
   struct Seat {
     llvm::Value *lane, *warp, *warp_place, *team;
     llvm::Value *pitch, *team_slots;
   };
-  /// `count` tokens to copy from number `begin` on, of those up to `end`: the byte offset of the first, and who copies.
+  /// The copy of the first `count` tokens of [begin, end) to byte offset `to`, by `threads` threads of which this is
+  /// number `thread`.
   struct TokenCopy {
     llvm::Value *begin, *end, *count;
     llvm::Value* to;
@@ -110,7 +111,7 @@ class InterpreterStage {
   llvm::Value *teams_ = nullptr, *chunk_ = nullptr;
   Strip strip_;
   llvm::Value* place_ = nullptr;
-  TokenCopy tokens_{};  ///< the first that the warp has
+  TokenCopy tokens_{};  ///< the warp's first copy
 };
 
 }  // namespace srjit

@@ -20,7 +20,7 @@
 namespace srjit {
 namespace {
 
-// A use is written down if the last one was this long ago, so that programs run again and again only read.
+// Uses are recorded at this granularity, so that a program that runs repeatedly only reads.
 constexpr std::int64_t kUseMilliseconds = 600'000;
 
 std::int64_t now() {
@@ -44,8 +44,8 @@ Digest sumOfFact(std::string_view name, std::string_view value) {
   return DigestBuilder().add(name).add(value).finish();
 }
 
-/// The canonical name of a directory that may be used, which is made if `access` allows that; where there is none,
-/// `directory`. Links in its name are the user's own business: what counts is the place that they lead to.
+/// The canonical name of a trusted directory, created if `access` allows it; `directory` itself if it does not exist.
+/// Symbolic links in the given name are allowed: the trust check applies to the canonical name.
 Result<std::filesystem::path> placeOf(const std::filesystem::path& directory, StoreAccess access) {
   const auto refused = [&](const std::string& why) {
     return Error{Errc::kMachine, fmt::format("cannot use the cache directory {}: {}", directory.string(), why), {}};
@@ -99,7 +99,7 @@ class DiskStore::State {
   const std::uint64_t bound_;
   std::atomic<std::uint64_t> evictions_ = 0, damaged_ = 0;
   std::mutex uses_mutex_;
-  std::map<std::int64_t, std::int64_t> uses_;  ///< ids and times that are not written down yet
+  std::map<std::int64_t, std::int64_t> uses_;  ///< ids and times of uses not yet recorded on disk
 };
 
 DiskStore::State::~State() {
@@ -108,7 +108,7 @@ DiskStore::State::~State() {
   try {
     file_.change([this](SqliteFile& file) { writeUses(file); }, kWait);
   } catch (const SqliteFailure&) {
-    uses_.clear();  // then the images look older than they are
+    uses_.clear();  // best effort: a lost use only makes an image an earlier candidate for eviction
   } catch (const std::bad_alloc&) {
     uses_.clear();
   }
@@ -134,12 +134,12 @@ std::optional<ImageRecord> DiskStore::State::find(const KernelKey& key) {
   record.checksum = digestIn(statement, 4);
   record.facts = statement.text(5);
   record.used = statement.integer(6);
-  // Without code the checksum is wrong, which is found out later.
+  // Without code the checksum does not match; isSound() detects that later.
   if (statement.integer(7) != 0) record.image.code = reader->readBlob("codes", "code", record.id);
   return record;
 }
 
-/// Removes what does not agree with its checksum, where that can be done.
+/// Removes an image that fails its checksum; best effort.
 void DiskStore::State::drop(const ImageRecord& record) {
   ++damaged_;
   try {
@@ -260,7 +260,7 @@ std::vector<StoredImage> DiskStore::State::list() {
   return images;
 }
 
-/// What SQLite finds wrong with the file, "ok" if nothing.
+/// The result of SQLite's integrity check; "ok" if the file is sound.
 std::string DiskStore::State::structure() {
   const StoreFile::Reader reader(file_);
   SqliteStatement statement = reader->prepare("PRAGMA integrity_check(1)");

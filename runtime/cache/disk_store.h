@@ -15,49 +15,49 @@
 
 namespace srjit {
 
-/// An image as it is listed.
+/// Metadata of a stored image.
 struct StoredImage {
   KernelKey key;
-  std::uint64_t bytes = 0;  ///< of code and facts
+  std::uint64_t bytes = 0;  ///< size of code and facts
   bool is_ptx = false;
   std::vector<KernelFacts> kernels;
   double seconds = 0;
-  std::int64_t used = 0;  ///< when a process last took it from here or put it, to ten minutes: seconds since 1970, UTC
+  std::int64_t used = 0;  ///< last read or write by any process, accurate to ten minutes: seconds since 1970, UTC
 };
 
-/// What a check of everything found.
+/// Result of a check of all images.
 struct StoreCheck {
-  std::uint64_t images = 0;      ///< that were checked
-  std::vector<std::string> bad;  ///< titles of those that were damaged, and are removed
-  bool remade = false;           ///< the file itself was damaged, now or when it was opened, so all images are removed
+  std::uint64_t images = 0;      ///< number checked
+  std::vector<std::string> bad;  ///< titles of damaged images; these are removed
+  bool remade = false;           ///< the file itself was damaged, now or when it was opened; all images are removed
 };
 
 /// The file `kernels.sqlite` of a directory. Thread-safe. Errors are of kMachine, with SQLite's number, name and text;
 /// only std::bad_alloc is thrown.
 ///
-/// Both must be what runtime/cache/file_trust.h trusts, as nothing else keeps others from planting code, and the file a
-/// store or empty, as runtime/cache/store_file.h says: else they are neither used nor changed. What chance does is no
-/// error: an image whose checksum is wrong is not there, and is removed; a store that is damaged or has another schema
-/// is made anew. So a power failure may cost images, for which reason they are not synchronised with the disk. A file
-/// or directory that cannot be written is read. In the child of a fork() every call is an error, as SQLite's locks are
-/// the parent's.
+/// Preconditions, else directory and file are neither used nor changed: both pass the checks of
+/// runtime/cache/file_trust.h, the only protection against planted code; and the file is a store or empty
+/// (runtime/cache/store_file.h). Accidental damage is no error: an image that fails its checksum counts as absent and
+/// is removed; a store that is damaged or has another schema is recreated. A power failure may therefore lose images,
+/// so writes are not synchronised with the disk. A file or directory that is not writable is read only. In the child of
+/// a fork() every call is an error, since SQLite's locks belong to the parent.
 class DiskStore {
  public:
   static constexpr const char* kFileName = "kernels.sqlite";
 
-  /// Makes directory and file, for their owner alone, if `access` is kUse and they are not there; without them the
-  /// store is empty. The images' bytes are kept at `bound` at most; other processes keep their own bounds.
+  /// Creates directory and file with access for their owner alone, if `access` is kUse and they do not exist; without
+  /// them the store is empty. Evicts images beyond `bound` bytes in total; each process applies its own bound.
   static Result<std::unique_ptr<DiskStore>> open(const std::filesystem::path& directory, std::uint64_t bound,
                                                  StoreAccess access = StoreAccess::kUse);
-  /// Writes down when images were used.
+  /// Records the times of use.
   ~DiskStore();
 
-  /// Whether there is an image, damaged or not; it is not read, and does not count as used.
+  /// Whether an image exists, damaged or not. Neither reads it nor counts as a use.
   Result<bool> has(const KernelKey& key);
-  /// The image, if it is there and undamaged.
+  /// The image, if it exists and passes its checksum.
   Result<std::optional<KernelImage>> read(const KernelKey& key);
-  /// Does nothing if there is an image of this key, or if this one alone exceeds the bound. Makes room by removing the
-  /// images that were not used for longest.
+  /// Does nothing if the key has an image, or if this one alone exceeds the bound. Evicts the least recently used
+  /// images.
   Status write(const KernelKey& key, const KernelImage& image);
 
   Result<std::optional<std::string>> readFact(const std::string& name);
@@ -65,13 +65,13 @@ class DiskStore {
 
   struct Totals {
     std::uint64_t images = 0, bytes = 0;
-    double seconds = 0;  ///< that making them took
+    double seconds = 0;  ///< core seconds that compiling them took
   };
   Result<Totals> totals();
-  /// All images, the last used first.
+  /// All images, the most recently used first.
   Result<std::vector<StoredImage>> list();
   Result<StoreCheck> verify();
-  /// Removes all images and facts, and gives the space back; the bytes of the images.
+  /// Removes all images and facts and shrinks the file; returns the bytes of the images.
   Result<std::uint64_t> clear();
 
   std::uint64_t evictions() const noexcept;  ///< by this object

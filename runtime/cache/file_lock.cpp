@@ -27,7 +27,7 @@ FileLock::~FileLock() {
 
 std::optional<FileLock> FileLock::take(const std::filesystem::path& file, const std::function<bool()>& gives_up) {
   constexpr std::chrono::milliseconds kPause(5);
-  // Without O_NONBLOCK a pipe of that name would be waited for.
+  // O_NONBLOCK: opening a FIFO of that name would block.
   FileLock lock(::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY, 0600));
   struct stat status{};
   if (!lock.holds() || ::fstat(lock.descriptor_, &status) != 0 || !S_ISREG(status.st_mode) ||
@@ -43,7 +43,7 @@ std::optional<FileLock> FileLock::take(const std::filesystem::path& file, const 
   return lock;
 }
 
-// A byte each.
+// One byte per mark.
 unsigned FileLock::marks() const noexcept {
   struct stat status{};
   return holds() && ::fstat(descriptor_, &status) == 0 ? static_cast<unsigned>(status.st_size) : 0;

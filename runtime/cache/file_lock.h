@@ -1,4 +1,4 @@
-// A lock that processes share by a file, and a mark that outlives its holder.
+// A file lock between processes, with marks that survive the death of the holder.
 #pragma once
 
 #include <filesystem>
@@ -7,33 +7,33 @@
 
 namespace srjit {
 
-/// Holds flock(2) on a file, or nothing. The system lets go of it when its holder dies, so a lock that can be had is a
-/// lock that no living process holds. Threads of one process exclude each other, too. Movable.
+/// Holds flock(2) on a file, or nothing. The kernel releases it when the holding process ends, so a free lock has no
+/// living holder. Threads of one process exclude each other, too. Movable.
 ///
-/// A mark says that the holder tries what may kill it: who finds some in a lock that it has just taken knows how many
-/// holders died so. Removing them needs no room on the disk.
+/// The holder sets a mark before an operation that may crash the process and removes it afterwards. Marks in a lock
+/// that was just taken are therefore the number of holders that crashed. Removing marks needs no disk space.
 class FileLock {
  public:
   /// Holds nothing.
   FileLock() = default;
   FileLock(FileLock&& other) noexcept;
   FileLock& operator=(FileLock&& other) noexcept;
-  /// Lets go of it also in processes that were forked meanwhile.
+  /// Releases the lock, also in processes forked meanwhile.
   ~FileLock();
 
-  /// Makes the file, for its owner alone, if it is not there, and waits until nobody else holds the lock, or
-  /// `gives_up()`: then there is none. Where the file cannot be written or locked, as on a disk that is read-only, the
-  /// lock holds nothing; nor where the name is that of a link, of what is no regular file, of another user's file, or
-  /// of one that has other names: marks would change what is not a lock.
+  /// Creates the file with access for its owner alone if it does not exist, and waits for the lock until `gives_up()`;
+  /// then returns nothing. The lock holds nothing where the file cannot be written or locked, as on a read-only disk.
+  /// It also holds nothing where the name is a link, no regular file, another user's file, or a file with several hard
+  /// links, since marks would change a file that is not a lock.
   static std::optional<FileLock> take(const std::filesystem::path& file, const std::function<bool()>& gives_up);
 
   bool holds() const noexcept { return descriptor_ >= 0; }
 
-  /// 0 of a lock that holds nothing.
+  /// The number of marks; 0 for a lock that holds nothing.
   unsigned marks() const noexcept;
-  /// One more. Best effort: nothing if the lock holds nothing, or on a full disk.
+  /// Adds a mark. Best effort: does nothing if the lock holds nothing, or on a full disk.
   void mark() noexcept;
-  /// Removes all.
+  /// Removes all marks.
   void unmark() noexcept;
 
  private:

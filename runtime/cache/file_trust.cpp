@@ -26,12 +26,12 @@ constexpr mode_t kModeBits = 07777;
 constexpr const char* kChooseAnother = "choose another directory (--cache-dir, SRJIT_CACHE_DIR)";
 
 Error isWritable(const std::filesystem::path& path, const struct stat& facts) {
-  // Others need a directory with the sticky bit, or one of root's, as it is.
-  const bool is_his_to_change = facts.st_uid == geteuid() && (facts.st_mode & S_ISVTX) == 0;
+  // Directories of root, and those with the sticky bit, are shared, so changing their mode is no remedy.
+  const bool can_change_mode = facts.st_uid == geteuid() && (facts.st_mode & S_ISVTX) == 0;
   return fault(
       path,
       fmt::format("may be written by other users (mode {:04o}), who could plant kernels", facts.st_mode & kModeBits),
-      is_his_to_change ? fmt::format("remove it, or 'chmod go-w {}'", path.string()) : kChooseAnother);
+      can_change_mode ? fmt::format("remove it, or 'chmod go-w {}'", path.string()) : kChooseAnother);
 }
 
 Error belongsTo(const std::filesystem::path& path, uid_t owner) {
@@ -40,10 +40,10 @@ Error belongsTo(const std::filesystem::path& path, uid_t owner) {
 
 Error isUnreadable(const std::filesystem::path& path, int number) {
   return {
-      Errc::kMachine, fmt::format("cannot look at {}: {}", path.string(), std::generic_category().message(number)), {}};
+      Errc::kMachine, fmt::format("cannot inspect {}: {}", path.string(), std::generic_category().message(number)), {}};
 }
 
-/// Whether `user` is the number that a user namespace shows for all users from outside of it, among them the real root.
+/// Whether `user` is the overflow id, which a user namespace shows for all users outside of it, the real root included.
 bool isOutside(uid_t user) {
   uid_t overflow = 0;
   if (!(std::ifstream("/proc/sys/kernel/overflowuid") >> overflow) || user != overflow) return false;
@@ -59,7 +59,7 @@ bool isOutside(uid_t user) {
 
 bool isOwn(uid_t user) { return user == 0 || user == geteuid(); }
 
-/// Whether nobody but `owner` is in `group`, as far as its name and members say.
+/// Whether `owner` is the only member of `group`, by the group's name and member list.
 bool isPrivateGroup(gid_t group, uid_t owner) {
   std::array<char, 16384> names{}, members{};
   struct passwd user_buffer{}, *user = nullptr;
@@ -76,7 +76,7 @@ bool isPrivateGroup(gid_t group, uid_t owner) {
   return true;
 }
 
-/// Whether others than the owner can rename what is in a directory that the owner of another one is above.
+/// Whether users other than the owner can rename the entries of a directory above the cache's.
 bool isOpenToOthers(const struct stat& facts) {
   if ((facts.st_mode & kOthersWrite) == 0 || (facts.st_mode & S_ISVTX) != 0) return false;
   return (facts.st_mode & S_IWOTH) != 0 || !isPrivateGroup(facts.st_gid, facts.st_uid);
@@ -105,7 +105,7 @@ Status checkTrustOfFile(const std::filesystem::path& file) {
   if (S_ISLNK(facts.st_mode)) return fault(file, "is a symbolic link", remedy);
   if (!S_ISREG(facts.st_mode)) return fault(file, "is no regular file", remedy);
   if (!isOwn(facts.st_uid)) return belongsTo(file, facts.st_uid);
-  if ((facts.st_mode & kOthersWrite) != 0) {  // and may have been written: another mode would not mend that
+  if ((facts.st_mode & kOthersWrite) != 0) {  // it may already have been changed, so a change of mode is no remedy
     return fault(file, fmt::format("may be written by other users (mode {:04o})", facts.st_mode & kModeBits), remedy);
   }
   if (facts.st_nlink > 1) return fault(file, fmt::format("has {} names (hard links)", facts.st_nlink), remedy);

@@ -1,5 +1,5 @@
-// Whether files may be believed. Kernels are code that runs in this process, and a checksum without a key says nothing
-// of who wrote them: so they count only where no other user can have put or changed them.
+// Whether files of the cache are trusted. Kernels are code that runs in this process, and an unkeyed checksum does not
+// authenticate their writer. So a file is trusted only if no other user can have created or changed it.
 #pragma once
 
 #include <filesystem>
@@ -9,29 +9,30 @@
 
 namespace srjit {
 
-/// Whether what is in `directory` may be believed. `directory` is canonical (no links in its name).
+/// Checks that the content of `directory` can be trusted. Precondition: `directory` is canonical (no links in its
+/// name).
 ///
-/// It must be root's or this user's, and not be writable by group or others. So must each directory above it, as
-/// OpenSSH has it for keys, since who may rename one of them can put another in its place; but above,
-/// - a directory with the sticky bit may be writable (/tmp): there, only owners rename what is theirs;
-/// - one may be writable by its owner's private group, of the owner's name and without other members, as a umask of 002
-///   leaves it;
-/// - in a user namespace, users from outside of it are root as well, as both have the same number there.
+/// It must be owned by root or this user, and not be writable by group or others. The same holds for each directory
+/// above it, as OpenSSH requires for keys, since a user who can rename one of them can replace it. Exceptions above:
+/// - a directory with the sticky bit may be writable (/tmp): only owners can rename their entries there;
+/// - a directory may be writable by its owner's private group (of the owner's name, without other members), as a umask
+///   of 002 leaves it;
+/// - in a user namespace, users outside of it count as root, since both have the same number there.
 ///
-/// They are checked from the root down, so each name that was found stays what it is while the next is looked at, and
-/// what is opened by its name afterwards is what was checked. For root, only root's files are root's own. Errors:
-/// kMachine, with what is wrong, and what mends it.
+/// The check goes from the root down. A checked name can no longer be replaced, so a file opened by its name afterwards
+/// is the file that was checked. If this user is root, only files of root pass. Errors: kMachine, with the fault and
+/// its remedy.
 Status checkTrustOfDirectory(const std::filesystem::path& directory);
 
-/// Whether `file`, in a directory that is trusted, may be believed and changed: a regular file of this user or root,
-/// that group and others cannot write and that has no other name, or nothing at all. Follows no link. Errors as above.
+/// Checks that `file`, in a trusted directory, may be read and changed: it does not exist, or is a regular file of this
+/// user or root with one hard link that group and others cannot write. Follows no link. Errors: as above.
 Status checkTrustOfFile(const std::filesystem::path& file);
 
-/// Makes what is missing of `directory`, each for its owner alone, whatever the umask.
+/// Creates the missing directories of a path with access for their owner alone, whatever the umask.
 std::error_code makePrivateDirectories(const std::filesystem::path& directory);
 
-/// Makes an empty file for its owner alone if there is nothing of that name; follows no link. Opens nothing, as closing
-/// a file lets go of all locks that this process has on it.
+/// Creates an empty file with access for its owner alone if the name does not exist; follows no link. Opens no file,
+/// since closing one releases all POSIX locks of this process on it.
 void makePrivateFile(const std::filesystem::path& file) noexcept;
 
 }  // namespace srjit

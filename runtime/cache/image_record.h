@@ -1,4 +1,4 @@
-// An image as it is stored: its facts as text, and a checksum over everything.
+// The stored form of an image: its facts as text, and a checksum over everything.
 #pragma once
 
 #include <cstdint>
@@ -14,13 +14,13 @@ namespace srjit {
 
 /// Compact JSON: an array of [name, registers, stack, spill stores, spill loads].
 std::string textOfFacts(const std::vector<KernelFacts>& kernels);
-/// Nothing if the text is not of that form.
+/// nullopt if the text is malformed.
 std::optional<std::vector<KernelFacts>> factsIn(const std::string& text);
 
-/// The checksum of all that is stored of an image; `facts` is textOfFacts() of its kernels.
+/// The checksum of all stored data of an image; `facts` is textOfFacts() of its kernels.
 Digest checksumOf(const KernelKey& key, const KernelImage& image, std::string_view facts);
 
-/// What was read.
+/// An image as read from the disk.
 struct ImageRecord {
   std::int64_t id = 0;
   KernelKey key;
@@ -29,7 +29,7 @@ struct ImageRecord {
   Digest checksum{};
   std::int64_t used = 0;  ///< milliseconds since 1970, UTC
 
-  /// Whether it is what was written; if so, gives the image its kernels.
+  /// Verifies the checksum; if it matches, sets the image's kernels.
   bool isSound();
 };
 

@@ -20,7 +20,7 @@ namespace {
 
 using Image = std::shared_ptr<const KernelImage>;
 
-/// The digest is as good as random already.
+/// A digest is uniformly distributed, so it needs no further hashing.
 struct DigestHash {
   std::size_t operator()(const Digest& digest) const noexcept {
     std::size_t hash;
@@ -35,7 +35,7 @@ std::uint64_t bytesOf(const KernelImage& image) {
   return bytes;
 }
 
-/// Images by key, the least recently used of which go first. Not thread-safe.
+/// Images by key, with LRU eviction. Not thread-safe.
 class MemoryImages {
  public:
   explicit MemoryImages(std::uint64_t bound) : bound_(bound) {}
@@ -49,7 +49,7 @@ class MemoryImages {
 
   bool has(const Digest& digest) const { return places_.contains(digest); }
 
-  /// Returns how many had to go.
+  /// Returns the number of evictions.
   std::uint64_t add(const Digest& digest, Image image) {
     const std::uint64_t bytes = bytesOf(*image);
     if (bytes > bound_ || places_.contains(digest)) return 0;
@@ -86,15 +86,15 @@ class MemoryImages {
     std::uint64_t bytes;
   };
   std::uint64_t bound_, bytes_ = 0;
-  std::list<Entry> order_;  ///< the last used first
+  std::list<Entry> order_;  ///< the most recently used first
   std::unordered_map<Digest, std::list<Entry>::iterator, DigestHash> places_;
 };
 
-/// One caller's search for an image, which others wait for.
+/// A get() in progress; other callers of the same key wait for it.
 struct PendingImage {
   std::condition_variable ended;
   bool done = false;
-  Image image;  ///< none if it failed
+  Image image;  ///< null if it failed
 };
 
 std::filesystem::path absoluteVariable(const char* name) {
@@ -103,7 +103,7 @@ std::filesystem::path absoluteVariable(const char* name) {
   return path.is_absolute() ? path : "";
 }
 
-/// One name for one directory.
+/// Maps all names of a directory to one.
 std::filesystem::path canonicalDirectory(const std::filesystem::path& directory) {
   std::error_code failure;
   const std::filesystem::path path = std::filesystem::absolute(directory, failure);
@@ -125,7 +125,7 @@ std::filesystem::path cacheDirectory() {
 namespace {
 
 constexpr std::string_view kLockExtension = ".lock";
-constexpr std::size_t kLockBytes = 8;  ///< of the digest of its name
+constexpr std::size_t kLockBytes = 8;  ///< bytes of the name's digest in the name of a lock file
 
 std::string lockFileName(const std::string& name) {
   const Digest digest = DigestBuilder().add(name).finish();
@@ -166,7 +166,7 @@ class KernelCache::State {
   void clearMemory();
   void unmarkLocks();
 
-  /// What `ask` says of the disk; remembers whether that failed, apart for what reads and for what writes.
+  /// Calls `ask` with the disk store and records its failure, separately for reads and writes.
   enum class Access { kRead, kWrite };
   template <class Ask>
   auto onDisk(Access access, const Ask& ask) -> decltype(ask(std::declval<DiskStore&>()));
@@ -178,14 +178,14 @@ class KernelCache::State {
   void end(const KernelKey& key, const std::shared_ptr<PendingImage>& pending, Image image);
 
   const StoreAccess access_;
-  std::unique_ptr<DiskStore> store_;  ///< none: memory alone
+  std::unique_ptr<DiskStore> store_;  ///< null: memory only
   Error disk_error_;                  ///< why there is no store
-  std::filesystem::path directory_;   ///< of the store
-  std::mutex mutex_;                  ///< of all below
+  std::filesystem::path directory_;   ///< directory of the store
+  std::mutex mutex_;                  ///< guards all members below
   MemoryImages memory_;
   std::unordered_map<Digest, std::shared_ptr<PendingImage>, DigestHash> pending_;
   std::map<std::string, std::string> facts_;
-  CacheStats stats_;  ///< what is counted here
+  CacheStats stats_;  ///< the counters of this object
   std::string read_fault_, write_fault_;
 };
 
@@ -198,7 +198,7 @@ auto KernelCache::State::onDisk(Access access, const Ask& ask) -> decltype(ask(s
   return answer;
 }
 
-/// The image in memory; under mutex_.
+/// The image in memory. Precondition: mutex_ is locked.
 Image KernelCache::State::hit(const Digest& digest) {
   Image image = memory_.find(digest);
   if (image) {
@@ -218,7 +218,7 @@ Image KernelCache::State::fromDisk(const KernelKey& key) {
   return image;
 }
 
-/// Wakes those who wait, with the image or without.
+/// Wakes the waiting callers, with the image or null.
 void KernelCache::State::end(const KernelKey& key, const std::shared_ptr<PendingImage>& pending, Image image) {
   const std::scoped_lock lock(mutex_);
   pending->done = true;
@@ -246,7 +246,7 @@ Result<Image> KernelCache::State::get(const KernelKey& key, const Make& make) {
     pending_.emplace(key.digest, pending);
   }
   Image image;
-  // Whatever happens, nobody is left waiting.
+  // RAII: waiting callers are woken on every path, exceptions included.
   struct Ending {
     State& state;
     const KernelKey& key;
@@ -338,7 +338,7 @@ void KernelCache::State::clearMemory() {
   facts_.clear();
 }
 
-// Those that nobody holds now. The directory may change or vanish meanwhile.
+// Only locks without a holder. The directory may change or vanish meanwhile.
 void KernelCache::State::unmarkLocks() {
   if (!store_ || access_ == StoreAccess::kLook) return;
   std::error_code failure;

@@ -71,8 +71,8 @@ Opening openingOf(const std::filesystem::path& file, SqliteFile::Access access) 
   return {file.string(), SQLITE_OPEN_READWRITE};
 }
 
-/// Reserves memory whose pages the kernel provides in one call where it can (Linux 5.14), instead of at the first touch
-/// of each, which takes most of the time of reading a large blob.
+/// Reserves memory and, where the kernel supports it (Linux 5.14), populates its pages in one call. Page faults at
+/// first touch would take most of the time of reading a large blob.
 void reserveAtOnce(std::vector<std::byte>& bytes, std::size_t size) {
   bytes.reserve(size);
 #ifdef MADV_POPULATE_WRITE
@@ -195,7 +195,8 @@ std::int64_t SqliteFile::number(const char* sql) {
   return statement.step() ? statement.integer(0) : 0;
 }
 
-// Read by SQLite's own handle: closing another one would let go of all locks that this process has on the file.
+// Reads through SQLite's own file handle: closing another one would release all POSIX locks of this process on the
+// file.
 std::optional<std::uint32_t> SqliteFile::headerId() {
   static constexpr std::string_view kMagic("SQLite format 3\0", 16);
   constexpr std::size_t kIdAt = 68, kSize = 100;  // sqlite.org/fileformat2.html, section 1.3

@@ -18,9 +18,9 @@ constexpr std::int64_t kSchemaVersion = 1;
 constexpr const char* kSettings =
     "PRAGMA secure_delete = OFF; PRAGMA synchronous = OFF; PRAGMA wal_autocheckpoint = 512;"
     "PRAGMA journal_size_limit = 16777216";
-// Pages of 32 KiB: half a megabyte is read in less than half the time that pages of 4 KiB take.
+// Pages of 32 KiB: reading half a megabyte takes less than half the time of 4 KiB pages.
 constexpr const char* kForm = "PRAGMA page_size = 32768; PRAGMA auto_vacuum = NONE";
-// Code is apart from what changes, since an update writes all of a row; `by_use` has all that eviction reads.
+// Code is in a table of its own, since an update rewrites the whole row; `by_use` covers the query of eviction.
 constexpr std::array<std::string_view, 5> kObjects = {
     "CREATE TABLE images (id INTEGER PRIMARY KEY, digest BLOB NOT NULL UNIQUE, title TEXT NOT NULL,"
     "  is_ptx INTEGER NOT NULL, seconds REAL NOT NULL, bytes INTEGER NOT NULL, checksum BLOB NOT NULL,"
@@ -38,7 +38,7 @@ bool hasAllObjects(SqliteFile& file) {
   return statement.step() && statement.integer(0) == static_cast<std::int64_t>(kObjects.size());
 }
 
-/// Throws that our own file is damaged; damage of another one makes it no less foreign.
+/// Throws if a file of this store is damaged. A damaged file of another program is kForeign.
 Content contentOf(SqliteFile& file, const std::filesystem::path& path) {
   try {
     SqliteStatement statement = file.prepare(
@@ -57,8 +57,8 @@ Content contentOf(SqliteFile& file, const std::filesystem::path& path) {
   }
 }
 
-/// The same without throwing for a file that is ours, which is kKernels, sound or not. The header alone decides that
-/// where it can: it needs no locks, and others may be writing.
+/// The same without throwing for damage: a file of this store is kKernels, sound or not. Decides by the header alone
+/// where possible, since reading it needs no locks while other processes write.
 Content seemingContentOf(SqliteFile& file, const std::filesystem::path& path) {
   if (file.headerId() == kApplicationId) return Content::kKernels;
   try {
@@ -70,8 +70,9 @@ Content seemingContentOf(SqliteFile& file, const std::filesystem::path& path) {
 }
 
 [[noreturn]] void refuseForeign(SqliteFile& file, const std::filesystem::path& path) {
-  const char* const what = file.headerId() ? "it is the database of another program"
-                                           : "it is no SQLite database, or too damaged to be known as one of ours";
+  const char* const what = file.headerId()
+                               ? "it is the database of another program"
+                               : "it is no SQLite database, or too damaged to be identified as a kernel cache";
   throw SqliteFailure::refusal(
       {Errc::kMachine,
        fmt::format("{} is not a kernel cache of sr-jit ({}), so it is neither used nor changed; delete it, or choose "
@@ -89,22 +90,23 @@ void giveSchema(SqliteFile& file, const std::filesystem::path& path) {
   } else {
     file.execute(kForm);
   }
-  // The id before there is a log, and on the disk, so that the file itself bears it whatever is damaged or lost later.
+  // Writes the id to the disk before a log exists, so that the header of the file has it whatever is damaged or lost
+  // later.
   file.execute("PRAGMA synchronous = FULL");
   file.execute(fmt::format("PRAGMA application_id = {}", kApplicationId).c_str());
   file.execute(kSettings);
   file.execute("PRAGMA journal_mode = WAL");
   {
     SqliteTransaction transaction(file);
-    if (contentOf(file, path) == Content::kKernels) return;  // another process was faster
+    if (contentOf(file, path) == Content::kKernels) return;  // another process has created the schema
     for (const std::string_view object : kObjects) file.execute(std::string(object).c_str());
     file.execute(fmt::format("PRAGMA user_version = {}", kSchemaVersion).c_str());
     transaction.commit();
   }
-  file.tryTo("PRAGMA wal_checkpoint(PASSIVE)");  // where there was a log already, the id is in it
+  file.tryTo("PRAGMA wal_checkpoint(PASSIVE)");  // if a log existed before, the id is in the log
 }
 
-/// SQLite reads the log and the journal beside a database as part of it.
+/// Checks the log and the journal, too: SQLite reads them as part of the database.
 void requireTrust(const std::filesystem::path& path) {
   for (const char* const part : {"", "-wal", "-shm", "-journal"}) {
     if (const Status trust = checkTrustOfFile(path.string() + part); !trust) {
@@ -120,7 +122,7 @@ std::uintmax_t sizeOf(const std::filesystem::path& file) {
   return failure ? 0 : size;
 }
 
-/// An empty store that nobody keeps.
+/// An empty store in memory.
 std::unique_ptr<SqliteFile> emptyStore(const std::filesystem::path& path) {
   auto file = std::make_unique<SqliteFile>(path, SqliteFile::Access::kMemory);
   for (const std::string_view object : kObjects) file->execute(std::string(object).c_str());
@@ -135,12 +137,12 @@ StoreFile::StoreFile(std::filesystem::path file, StoreAccess access) : path_(std
 
 constexpr std::uintmax_t kLogHeader = 32;
 
-// Reading through the log needs its index. Where there is none, and none may be made, the file is taken as it is: then
-// nobody has it open, or it shows what was written back last.
+// Reading through the log needs its index. Where the index neither exists nor may be created, reads the file alone:
+// either no process has it open, or it has the state of the last checkpoint.
 std::unique_ptr<SqliteFile> StoreFile::look() {
   auto file = std::make_unique<SqliteFile>(path_, SqliteFile::Access::kUnchanging);
   if (access_ != StoreAccess::kLook && file->headerId() == kApplicationId) return file;
-  // A log with a header alone makes SQLite 3.40 wait for ten seconds.
+  // SQLite 3.40 waits for ten seconds on a log that has only a header.
   if (sizeOf(path_.string() + "-wal") <= kLogHeader || sizeOf(path_.string() + "-shm") == 0) return file;
   try {
     auto with_log = std::make_unique<SqliteFile>(path_, SqliteFile::Access::kRead);
@@ -156,13 +158,13 @@ std::unique_ptr<SqliteFile> StoreFile::connectOnce() {
   requireTrust(path_);
   if (sizeOf(path_) == 0) {
     if (access_ != StoreAccess::kUse) return emptyStore(path_);
-    makePrivateFile(path_);  // SQLite would let the umask decide; its other files get the mode of this one
+    makePrivateFile(path_);  // SQLite would apply the umask; it gives its other files the mode of this one
   }
-  // Opening a foreign file for writing can change it: SQLite writes back its log.
+  // Opening a foreign file for writing can change it, since SQLite checkpoints its log.
   auto looked = look();
   const Content seeming = seemingContentOf(*looked, path_);
-  // What seems empty may have all its content in a log that could not be read. A file of ours bears the id before it
-  // has a log.
+  // A file that looks empty may have its whole content in a log that could not be read. A file of this store has the id
+  // before it has a log.
   const bool has_unread_log = sizeOf(path_.string() + "-wal") > kLogHeader && sizeOf(path_.string() + "-shm") == 0;
   const bool is_hidden = seeming == Content::kNothing && has_unread_log && looked->headerId() != kApplicationId;
   if (seeming == Content::kForeign || is_hidden) refuseForeign(*looked, path_);
@@ -178,18 +180,18 @@ std::unique_ptr<SqliteFile> StoreFile::connectOnce() {
       file->execute(kSettings);
       giveSchema(*file, path_);
     } else if (contentOf(*file, path_) != Content::kKernels) {
-      file->refuseToWrite("renew the schema of");
+      file->refuseToWrite("replace the schema of");
     }
     return file;
   } catch (const SqliteFailure& failure) {
     if (!failure.isProtection()) throw;
   }
   auto file = std::make_unique<SqliteFile>(path_, SqliteFile::Access::kUnchanging);
-  if (contentOf(*file, path_) != Content::kKernels) file->refuseToWrite("renew the schema of");
+  if (contentOf(*file, path_) != Content::kKernels) file->refuseToWrite("replace the schema of");
   return file;
 }
 
-// SQLite does not wait for locks in every step of making a database.
+// Retries, since SQLite does not wait for locks in every step of creating a database.
 std::unique_ptr<SqliteFile> StoreFile::connect() {
   constexpr int kPause = 5;
   for (int waited = 0;; waited += kPause) {

@@ -1,5 +1,4 @@
-// The database file of the kernel store: whether it is one, its connections and schema, and what is done where it is
-// damaged.
+// The database file of the kernel store: its identification, connections and schema, and recovery from damage.
 #pragma once
 
 #include <atomic>
@@ -19,28 +18,28 @@
 
 namespace srjit {
 
-/// What may be done with a store.
+/// What a caller may do with a store.
 enum class StoreAccess {
-  kUse,   ///< directory and file are made if they are not there
-  kMend,  ///< what is there may be written, made anew and emptied; nothing is made
-  kLook   ///< nothing is made or changed
+  kUse,   ///< directory and file are created if missing
+  kMend,  ///< existing files may be written, recreated and emptied; none is created
+  kLook   ///< nothing is created or changed
 };
 
-/// Thread-safe. A file is this store's own if it bears its application id: in its header, or as SQLite reads it. Its
-/// own file is made anew, in place and under SQLite's locks, if it is damaged or has another schema; an empty file, or
-/// database without anything in it, is given the schema; all others are refused, and neither they nor what is beside
-/// them is changed. So is a file that checkTrustOfFile() refuses; who opens this has checked the directory, whose trust
-/// makes names in it mean the same file from one check to the next. Where nothing may be made, an empty store is an
-/// empty one in memory, as is one of another schema to who looks.
+/// Thread-safe. A file belongs to this store if it has the store's application id, in its header or as SQLite reads it.
+/// Such a file is recreated, in place and under SQLite's locks, if it is damaged or has another schema. An empty file,
+/// or an empty database, gets the schema. All other files are refused, and neither they nor the files beside them are
+/// changed; the same holds for a file that checkTrustOfFile() refuses. Precondition: the caller has checked the
+/// directory with checkTrustOfDirectory(), so that names in it cannot be exchanged between checks. If `access` forbids
+/// creation, an empty store is one in memory; under kLook so is a store of another schema.
 ///
-/// A file that cannot be written is read, and where SQLite cannot lock it, as it is; whether it can be written is a
-/// fact of each connection. Functions throw SqliteFailure and std::bad_alloc, unless they return a Result.
+/// A file that is not writable is opened read-only, and without locks where SQLite cannot lock it; each connection
+/// decides that for itself. Functions throw SqliteFailure and std::bad_alloc, unless they return a Result.
 class StoreFile {
  public:
   StoreFile(std::filesystem::path file, StoreAccess access);
 
-  /// A connection for reading, while it lives. Each reader has its own, so that threads read at the same time and do
-  /// not wait for writing.
+  /// RAII owner of a connection for reading. Each reader has its own, so that threads read concurrently and do not wait
+  /// for writers.
   class Reader {
    public:
     explicit Reader(StoreFile& store) : store_(store), generation_(store.generation_), file_(store.takeReader()) {}
@@ -55,22 +54,23 @@ class StoreFile {
     std::unique_ptr<SqliteFile> file_;
   };
 
-  /// Runs `body`; if the file is damaged and may be written, makes it anew and runs `body` again. Errors: SQLite's; in
-  /// the child of a fork(), always.
+  /// Runs `body`; if the file is damaged and writable, recreates it and runs `body` again. Errors: SQLite's; always one
+  /// in the child of a fork().
   template <class Body>
   auto attempt(const Body& body) -> Result<decltype(body())>;
 
-  /// Runs `body` with a connection for writing, in a transaction. Waits for other processes for so long at most, and
-  /// hardly if the last change waited in vain. Fails with SQLITE_READONLY where the file may not be written.
+  /// Runs `body` with a connection for writing, in a transaction. Waits for other processes for at most kPatience
+  /// milliseconds, or only shortly if the last change timed out. Fails with SQLITE_READONLY if the file is not
+  /// writable.
   static constexpr int kPatience = 2000;
   template <class Body>
   void change(const Body& body, int wait_milliseconds = kPatience);
-  /// Gives what is free in the file back to the disk, as far as that can be done now.
+  /// Shrinks the file by its free pages; best effort.
   void compact();
 
-  /// How often the file was made anew by this object.
+  /// How often this object has recreated the file.
   std::uint64_t generation() const noexcept { return generation_; }
-  /// Empties the file, unless that was done since `generation`. Fails where it may not be written.
+  /// Empties the file, unless that was done since `generation`. Fails if it is not writable.
   void remake(std::uint64_t generation);
 
   const std::filesystem::path& path() const noexcept { return path_; }
@@ -90,10 +90,10 @@ class StoreFile {
   const HomeProcess home_;
   std::atomic<std::uint64_t> generation_ = 0;
   std::mutex readers_mutex_;
-  std::vector<std::unique_ptr<SqliteFile>> readers_;  ///< idle ones
+  std::vector<std::unique_ptr<SqliteFile>> readers_;  ///< idle connections
   std::mutex write_mutex_;
-  std::unique_ptr<SqliteFile> writer_;  ///< made when it is first needed
-  bool was_busy_ = false;               ///< the last change waited in vain; under write_mutex_
+  std::unique_ptr<SqliteFile> writer_;  ///< created at first use
+  bool was_busy_ = false;               ///< the last change timed out; guarded by write_mutex_
 };
 
 template <class Body>

@@ -3,7 +3,7 @@
 namespace srjit {
 namespace {
 
-// Instructions per row (instructionsOf()) of one kernel, at most: more do not stay in the instruction cache.
+// Maximum instructions per row (instructionsOf()) of one kernel: longer code exceeds the instruction cache.
 constexpr std::size_t kMaxWeight = 1600;
 
 }  // namespace

@@ -1,6 +1,5 @@
-// Which expressions are compiled together: for programs, and for the commands that show kernels. What compiling takes
-// grows faster than the length of one kernel, so kernels have a bounded length, and what all of them take is linear in
-// the number of expressions.
+// Which expressions are compiled together, for programs and for the commands that show kernels. Compile time grows
+// superlinearly with the length of a kernel. Bounded kernels keep the total linear in the number of expressions.
 #pragma once
 
 #include <cstddef>
@@ -14,38 +13,39 @@
 
 namespace srjit {
 
-/// Expressions a kernel of a GPU, at most. More share more of what they compute, and the columns they load.
+/// Maximum number of expressions per GPU kernel. Expressions of one kernel share common subexpressions and loads of
+/// columns.
 inline constexpr std::size_t kExpressionsPerKernel = 64;
 
-/// Expressions that are tried as one kernel.
+/// Expressions that form one kernel.
 struct KernelGroup {
   std::vector<std::uint32_t> expressions;
-  std::size_t weight = 0;  ///< instructions per row, roughly (instructionsOf())
+  std::size_t weight = 0;  ///< estimated instructions per row (instructionsOf())
 };
 
 struct KernelGroups {
   std::vector<KernelGroup> groups;
-  std::vector<std::uint32_t> too_long;  ///< expressions that are in none, in the order given
+  std::vector<std::uint32_t> too_long;  ///< expressions in no kernel, in the given order
 };
 
-/// Divides the expressions whose numbers are in `order` into kernels of neighbours there. One of more than `longest`
-/// (deviceCodeLength()) is too long.
+/// Divides the expressions whose numbers are in `order` into kernels of adjacent ones. An expression of more than
+/// `longest` (deviceCodeLength()) is too long.
 KernelGroups groupForKernels(std::span<const Expression> expressions, std::span<const std::uint32_t> order,
                              const CodeWeights& weights, std::size_t longest = kMaxCodeLength);
 
-/// Expressions a graph on a CPU, at most.
+/// Maximum number of expressions per graph on a CPU.
 inline constexpr std::size_t kInterpretedPerBatch = 8;
 inline constexpr std::size_t kCompiledPerBatch = 16;
 
-/// Adjacent expressions that are one graph, by their places in `chosen`.
+/// Adjacent expressions that form one graph, as indices into `chosen`.
 struct HostGroup {
   std::size_t first, last;
   bool compiled;
-  std::size_t length = 0;  ///< of all (hostCodeLength())
+  std::size_t length = 0;  ///< total of the group (hostCodeLength())
 };
 
-/// Divides the chosen expressions into graphs. One of more than `longest` (hostCodeLength()) is not compiled, whatever
-/// the tier, kInterpret or kCompile.
+/// Divides the chosen expressions into graphs. An expression of more than `longest` (hostCodeLength()) is interpreted
+/// in either tier, kInterpret or kCompile.
 std::vector<HostGroup> groupForHost(std::span<const Expression> expressions, std::span<const std::uint32_t> chosen,
                                     Tier tier, std::size_t longest = kMaxCodeLength);
 

@@ -11,8 +11,7 @@
 namespace srjit {
 namespace {
 
-// Two columns a power of two apart would compete for the same lines of a cache: every second column starts on an odd
-// line.
+// Columns at a distance of a power of two map to the same cache sets, so the stride is an odd number of cache lines.
 std::size_t columnStride(std::size_t padded_rows, Precision precision) {
   const std::size_t line = kCacheLine / static_cast<std::size_t>(bytesOf(precision));
   return padded_rows / line % 2 == 0 ? padded_rows + line : padded_rows;
@@ -63,7 +62,7 @@ Status checkSizes(const DataView& data, std::size_t rows) {
   return okStatus();
 }
 
-// What is wrong with a number that is given as From and will be a To, in words; nothing if it stays finite.
+// The fault of a number of type From that is converted to To; null if it is finite in both.
 template <class To, class From>
 const char* notFinite(From value) {
   if (!std::isfinite(value)) return "expected a finite number";
@@ -99,7 +98,8 @@ Status checkWeights(const From* weights, std::size_t rows) {
   return okStatus();
 }
 
-/// Whether target and weights are what losses need, read as they are given, so that messages show that.
+/// Checks that target and weights are valid for losses. Reads them before conversion, so that messages show the given
+/// numbers.
 template <class To>
 Status checkValues(const DataView& data, std::size_t rows) {
   const auto check = [&](const ColumnView& column, const auto& of) {
@@ -113,7 +113,7 @@ Status checkValues(const DataView& data, std::size_t rows) {
   return check(*data.weights, [&](const auto* values) { return checkWeights<To>(values, rows); });
 }
 
-// Two passes: the mean, then the squares of what is left.
+// Two loops: the mean, then the squares of the deviations.
 template <class T>
 double weightedVariance(const T* target, const T* weights, std::size_t rows, double weight_sum) {
   const auto weight = [&](std::size_t r) { return weights == nullptr ? 1.0 : static_cast<double>(weights[r]); };

@@ -1,4 +1,4 @@
-// What a Dataset holds.
+// The state of a Dataset.
 #pragma once
 
 #include <cstddef>
@@ -17,27 +17,27 @@ class DeviceData;
 class DeviceSubtrees;
 
 /// Columns, target and weights in the engine's precision in one allocation, each of padded_rows elements and each on a
-/// cache line. Rows past the end repeat the last row, so that padding meets no value that the data do not have; weights
-/// past the end are 0.
+/// cache line. Rows past the end repeat the last row, so that padding evaluates no value that is not in the data;
+/// weights past the end are 0.
 struct Dataset::State {
-  std::uint64_t serial = nextSerial();  ///< no other data set of this process has it, not even a later one
+  std::uint64_t serial = nextSerial();  ///< unique in this process, never reused
   std::size_t rows = 0;
   std::size_t columns = 0;
   ColumnNames names;  ///< of the columns; may be empty
   Precision precision = Precision::kF32;
-  std::string device = "cpu";     ///< of the engine that made it
+  std::string device = "cpu";     ///< device of the engine that made it
   std::size_t padded_rows = 0;    ///< a multiple of kGroupRows
-  std::size_t column_stride = 0;  ///< elements from one column to the next
+  std::size_t column_stride = 0;  ///< elements between starts of adjacent columns
   AlignedBuffer storage;
   bool has_target = false, has_weights = false;
-  const std::byte* target = nullptr;   ///< in `storage`; null without one
-  const std::byte* weights = nullptr;  ///< null without
+  const std::byte* target = nullptr;   ///< in `storage`; null without a target
+  const std::byte* weights = nullptr;  ///< null without weights
   /// Data for a GPU; `storage` is then empty, and the pointers into it are null, unless they are streamed.
   std::shared_ptr<DeviceData> on_device;
-  /// What is kept in spare columns of `on_device`, null if nothing is; behind it, since it waits for its kernels before
-  /// the columns go.
+  /// Values kept in spare columns of `on_device`; null if none are. Declared after it, so that it is destroyed first:
+  /// its destructor waits for its kernels before the columns are freed.
   std::shared_ptr<DeviceSubtrees> subtrees;
-  double weight_sum = 0;              ///< the number of rows without weights
+  double weight_sum = 0;              ///< without weights, the number of rows
   double target_variance = 0;         ///< weighted, over all rows, divided by weight_sum
   std::vector<double> group_weights;  ///< with weights: their sum over every group, as a kernel adds it
 
@@ -46,7 +46,7 @@ struct Dataset::State {
   }
 
   static std::uint64_t nextSerial() noexcept;
-  /// Checks, converts and copies. Errors: kInvalid as Engine::upload says. Throws OutOfMemory.
+  /// Checks, converts and copies. Errors: kInvalid as for Engine::upload(). Throws OutOfMemory.
   static Result<std::shared_ptr<State>> create(const DataView& data, Precision precision);
 };
 

@@ -1,4 +1,4 @@
-// What an Engine runs on: the processor, or a GPU. The Engine has checked all arguments.
+// The interface of a device: the processor, or a GPU. Precondition of all calls: the Engine has checked the arguments.
 #pragma once
 
 #include <cstddef>
@@ -26,15 +26,15 @@ struct Task {
   std::optional<LossOptions> loss;     ///< a loss
 };
 
-/// A task that was begun.
+/// A task in flight.
 class Flight {
  public:
-  /// Waits until nothing of the task is used any more.
+  /// Waits until the task no longer uses its arguments.
   virtual ~Flight() = default;
   virtual bool ready() = 0;
   virtual void wait() = 0;
-  /// Waits. Called once. For predictions, only failures are filled in. Failures are those that the program does not
-  /// know of, in any order; values and predictions of failed expressions are arbitrary.
+  /// Waits. Called once. For predictions, only failures are filled in. Failures are those that Program::failures() does
+  /// not have, in any order; values and predictions of failed expressions are unspecified.
   virtual Result<Losses> finish() = 0;
 };
 
@@ -46,15 +46,15 @@ class Executor {
   /// Runs `body` on the engine's threads.
   virtual void execute(const std::function<void()>& body) = 0;
 
-  /// As Engine::upload, adopt.
+  /// As Engine::upload() and adopt().
   virtual Result<std::shared_ptr<const Dataset::State>> upload(const DataView& data) = 0;
   virtual Result<std::shared_ptr<const Dataset::State>> adopt(const DeviceDataView& data) = 0;
 
-  /// Makes the code of state.source; adds failures and fills in the info, whose tier is the one that was asked for.
+  /// Generates the code of state.source; adds failures and fills in the info, whose tier is the requested one.
   virtual void compile(Program::State& state, const CompileOptions& options) = 0;
 
-  /// What a program of `source`, for `data` of this executor's device, reads of subtrees that are kept there; null for
-  /// nothing. Computes what is worth keeping.
+  /// The kept subtrees of `data`, which is on this executor's device, that a program of `source` reads; null for none.
+  /// Also computes subtrees that the policy selects for keeping.
   virtual std::shared_ptr<SubtreeReader> subtreesFor(const ProgramSource&, const Dataset&, Tier) { return nullptr; }
 
   virtual Status prepare(const Task& task) = 0;
@@ -64,7 +64,7 @@ class Executor {
   virtual CacheStats cacheStats() const = 0;
 };
 
-/// Turns the sums of one expression into its entries of `losses`.
+/// Computes the entries of one expression in `losses` from its sums.
 inline void takeLoss(Losses& losses, std::size_t expression, const LossSums& sums, const Dataset::State& data,
                      const LossOptions& options) {
   losses.values[expression] = lossValue(sums, data.target_variance, options);

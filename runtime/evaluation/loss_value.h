@@ -11,26 +11,26 @@
 
 namespace srjit {
 
-/// What one pass over the rows gives.
+/// Sums over the rows of one evaluation.
 struct LossSums {
   double terms = 0;         ///< of the rows that count
   double weights = 0;       ///< of the rows that count
-  std::uint64_t rows = 0;   ///< all
-  std::uint64_t valid = 0;  ///< with a finite prediction; not used under kPropagate
+  std::uint64_t rows = 0;   ///< all rows
+  std::uint64_t valid = 0;  ///< rows with a finite prediction; not used under kPropagate
 };
 
-/// What a kernel, of the host or of a device, must sum for `options`; `weighted` if the data have weights.
+/// The sums that a kernel, of the host or of a device, must compute for `options`; `weighted` if the data have weights.
 LossSpec lossSpec(const LossOptions& options, bool weighted);
 
-/// The value as LossKind says; divisions follow IEEE 754, so a constant target gives an infinite or NaN kNmse.
+/// The value as LossKind defines it; divisions follow IEEE 754, so a constant target gives an infinite or NaN kNmse.
 double lossValue(const LossSums& sums, double target_variance, const LossOptions& options);
 
-/// The same of many expressions by the sums of their terms, as many as `values`, where no row is left out: `weights` is
-/// the sum over all rows.
+/// The same for values.size() expressions, from the sums of their terms, where no row is skipped: `weights` is the sum
+/// over all rows.
 void lossValues(std::span<const double> terms, double weights, double target_variance, LossKind kind,
                 std::span<double> values);
 
-/// Losses::valid_rows under kPropagate, of an expression whose terms over all `rows` add up to `terms`. A prediction
+/// Losses::valid_rows under kPropagate of an expression whose terms over all `rows` have the sum `terms`. A prediction
 /// that is not finite makes its term, and so every sum with it, infinite or NaN.
 std::uint64_t validRows(double terms, std::uint64_t rows) noexcept;
 

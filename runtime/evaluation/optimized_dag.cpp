@@ -14,7 +14,7 @@
 namespace srjit {
 namespace {
 
-// Passes may come from programs outside: what later steps index with is checked before they do.
+// Passes may come from outside of the library, so every index that later steps use is checked here.
 std::optional<std::string> misfit(const Dag& dag, std::span<const Expression> members, Precision precision) {
   std::uint32_t variables = 0;
   for (const Expression& member : members) variables = std::max(variables, member.variableCount());
@@ -27,12 +27,12 @@ std::optional<std::string> misfit(const Dag& dag, std::span<const Expression> me
     if (root >= dag.size()) return fmt::format("root %{} of a graph of {} nodes", root, dag.size());
   }
   if (dag.variableCount() > variables) {
-    return fmt::format("variable x{}, which no expression has", dag.variableCount() - 1);
+    return fmt::format("variable x{}, which no expression uses", dag.variableCount() - 1);
   }
   for (const ParameterSource& source : dag.parameters()) {
     if (source.isLiteral()) continue;
     if (source.expression >= members.size() || source.index >= members[source.expression].parameterCount()) {
-      return fmt::format("parameter p{} of expression {}, which is not there", source.index, source.expression);
+      return fmt::format("parameter p{} of expression {}, which does not exist", source.index, source.expression);
     }
   }
   return std::nullopt;
@@ -53,7 +53,7 @@ Result<Dag> optimizedDag(std::span<const Expression> members, const Pipeline& pi
     if (const auto what = misfit(result, members, precision)) wrong = failure(*what);
     ++done;
   };
-  // An observer makes the pipeline write out the graph after every pass, which passes of our own do not need.
+  // An observer makes the pipeline build a Dag after every pass. The library's own passes need none.
   const bool ours = std::ranges::all_of(pipeline.passes(), [](const Pass& pass) { return pass.rewrite != nullptr; });
   try {
     const PassContext context{.math = math};

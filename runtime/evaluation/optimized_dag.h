@@ -14,16 +14,16 @@
 namespace srjit {
 
 /// The graph of `members` after the passes, without dead nodes, which no root reaches; root i is members[i]. Passes may
-/// come from programs outside, so what they give is checked: errors are kInvalid with the name of the pass that threw,
-/// or whose graph does not fit the members. Throws std::bad_alloc.
+/// come from outside of the library, so their graphs are checked: errors are kInvalid with the name of the pass that
+/// threw, or whose graph does not match the members. Throws std::bad_alloc.
 Result<Dag> optimizedDag(std::span<const Expression> members, const Pipeline& pipeline, Precision precision, Math math);
 
-/// The same with the passes of a program's `source`, where subtrees are read that source.subtrees has, as code for
-/// `tier` reads them.
+/// The same with the passes of a program's `source`. Subtrees that source.subtrees has are read, as code for `tier`
+/// reads them.
 Result<Dag> optimizedDag(std::span<const Expression> members, const ProgramSource& source, Tier tier);
 
-/// The same, but a pass that fails is made to fail one expression alone: graphs of adjacent members, in order, are
-/// given to `take` with the first one's number and how many they are; errors come with one.
+/// The same, but isolates the expression for which a pass fails. Calls `take` with graphs of adjacent members, in
+/// order, with the number of the first member and their count; an error has a count of 1.
 using TakeDag = std::function<void(std::size_t first, std::size_t count, Result<Dag> dag)>;
 void optimizedDags(std::span<const Expression> members, const ProgramSource& source, Tier tier, const TakeDag& take);
 

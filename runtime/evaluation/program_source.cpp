@@ -16,7 +16,7 @@ void ProgramSource::add(const Expression& expression) {
   tokens += expression.size();
 }
 
-// Whatever made the expressions has left them in the caches of other cores: to look at each costs more than the rest.
+// Parallel, since the expressions may be in the caches of other cores: the cache misses take more time than the rest.
 void ProgramSource::add(std::span<const Expression> more) {
   constexpr std::size_t kBlock = 1024;
   std::vector<ProgramSource> parts(ceilDivide(more.size(), kBlock));

@@ -1,4 +1,4 @@
-// What a Program holds.
+// The state of a Program.
 #pragma once
 
 #include <cstdint>
@@ -20,8 +20,8 @@ class HostBatches;
 
 struct FeasiblePart;
 
-/// The parts of a program that data with too few columns for all of it can evaluate, by the number of columns; made at
-/// first need. Thread-safe.
+/// The parts of a program that data with too few columns for the whole program can evaluate, by number of columns; made
+/// at first use. Thread-safe.
 class FeasibleParts {
  public:
   template <class Make>
@@ -39,20 +39,20 @@ class FeasibleParts {
 
 struct Program::State {
   std::shared_ptr<const ProgramSource> source;
-  std::string device;                        ///< of the engine that made it
-  std::optional<std::uint64_t> data_serial;  ///< of the data that it is for; not set: any
+  std::string device;                        ///< device of the engine that made it
+  std::optional<std::uint64_t> data_serial;  ///< serial of the one data set it may be evaluated on; not set: any
   ProgramInfo info{};
   std::vector<Failure> failures;               ///< in order of expression
-  bool made = true;                            ///< false: there is no code, and all expressions are failures
+  bool made = true;                            ///< false: no code exists, and all expressions are failures
   std::shared_ptr<const HostBatches> batches;  ///< code for the processor, or
-  std::shared_ptr<DeviceProgram> on_device;    ///< for a GPU
+  std::shared_ptr<DeviceProgram> on_device;    ///< code for a GPU
   mutable FeasibleParts parts;
 };
 
 struct FeasiblePart {
   Program program;
   std::vector<std::uint32_t> expressions;  ///< their numbers in the whole program, ascending
-  std::vector<std::uint32_t> others;       ///< those that need more columns, ascending
+  std::vector<std::uint32_t> others;       ///< expressions that need more columns, ascending
 };
 
 }  // namespace srjit

@@ -1,4 +1,4 @@
-// Columns of a data set that have the values of subtrees, as far as whoever makes a program's graphs needs to know.
+// The interface through which a program's graphs read kept values of subtrees, which are columns of a data set.
 #pragma once
 
 #include <cstddef>
@@ -8,23 +8,23 @@
 
 namespace srjit {
 
-/// Columns of a data set that hold values of subtrees, at most. More would not leave a block of the interpreter, which
-/// stages all columns of a strip, its share of a multiprocessor's shared memory.
+/// Maximum number of columns per data set that hold values of subtrees. The interpreter stages all columns of a strip
+/// in shared memory, so more columns would reduce its occupancy.
 inline constexpr std::size_t kMaxKeptSubtrees = 32;
 
-/// What one program may read instead of computing it. read() is thread-safe; close() is called once, after the first
-/// graphs and before the program is used.
+/// The kept subtrees that one program may read. read() is thread-safe; close() is called once, after the first graphs
+/// and before the program is used.
 class SubtreeReader {
  public:
   virtual ~SubtreeReader() = default;
 
-  /// `dag` with variables, which are columns of the program's data, in place of those subtrees whose reading costs less
-  /// than computing them in code for `tier`. `tokens` are those of its expressions as given.
+  /// Replaces subtrees of `dag` by variables, which are columns of the program's data, where in code for `tier` reading
+  /// takes less time than computing. `tokens` is the number of tokens of its expressions as given.
   virtual Dag read(Dag dag, Tier tier, std::size_t tokens) = 0;
-  /// From now on columns that no graph has read may get other values.
+  /// Ends the reading: columns that no graph has read may now be overwritten.
   virtual void close() = 0;
 
-  /// Columns that are read, and nodes of graphs that are not computed for that reason; after close().
+  /// Number of columns read, and of graph nodes not computed because of them. Call after close().
   virtual std::size_t columns() const noexcept = 0;
   virtual std::size_t sparedNodes() const noexcept = 0;
 };

@@ -1,4 +1,4 @@
-// A task that a thread of an arena runs from beginning to end.
+// A task that one thread of an arena runs.
 #pragma once
 
 #include <condition_variable>
@@ -15,14 +15,14 @@
 
 namespace srjit {
 
-/// Runs `run`, which gives Result<Losses>.
+/// Runs `run`, which returns Result<Losses>.
 class TaskFlight final : public Flight {
  public:
   TaskFlight(tbb::task_arena& arena, std::function<Result<Losses>()> run) {
     shared_->run = std::move(run);
     arena.enqueue([shared = shared_] {
       Result<Losses> result = guarded(shared->run);
-      // What it holds is let go of before anybody learns that it is done.
+      // Releases the captures of `run` before completion is visible to other threads.
       shared->run = nullptr;
       const std::lock_guard lock(shared->mutex);
       shared->result.emplace(std::move(result));

@@ -18,7 +18,7 @@ double secondsSince(Clock::time_point start) { return std::chrono::duration<doub
 
 }  // namespace
 
-/// A batch while it is being made, with what the others need to know of it.
+/// A batch under construction, with its contribution to the totals of all batches.
 struct HostBatches::Draft {
   HostBatch batch;
   std::vector<ParameterSource> sources;
@@ -70,7 +70,7 @@ HostBatches::HostBatches(std::shared_ptr<HostJit> jit, const HostRequest& reques
   });
   finish(drafts, request);
   linkHandlers();
-  // What each step took of all cores' time is shown as its part of the time that passed.
+  // Divides the wall time between the two steps in proportion to their core time.
   const double busy = seconds_passes_ + seconds_codegen_;
   const double passed = secondsSince(start);
   seconds_passes_ = busy > 0 ? passed * seconds_passes_ / busy : 0;

@@ -1,4 +1,4 @@
-// Expressions made ready for the host: small graphs, each with a program for the interpreter or machine code.
+// Expressions compiled for the host: small graphs, each with a program for the interpreter or machine code.
 #pragma once
 
 #include <cstdint>
@@ -19,25 +19,25 @@ namespace srjit {
 /// One graph; root i is expression `expressions[i]`.
 struct HostBatch {
   std::vector<std::uint32_t> expressions;
-  HostProgram program;  ///< interpreted, if there is no code
+  HostProgram program;  ///< interpreted if `code` is empty
   std::optional<HostCode> code;
-  std::size_t parameters = 0;  ///< where its parameters begin in the table, in elements
+  std::size_t parameters = 0;  ///< index of its first parameter in the table
 
   std::size_t outputs() const noexcept { return expressions.size(); }
   /// Whether the outputs of adjacent roots belong to adjacent expressions.
   bool contiguous() const noexcept { return expressions.back() - expressions.front() + 1 == expressions.size(); }
 };
 
-/// What is made ready, and how.
+/// The expressions to compile, and how.
 struct HostRequest {
   std::span<const Expression> expressions;
-  std::span<const std::size_t> parameter_offsets;  ///< as Program::parameterOffset
-  std::vector<std::uint32_t> chosen;               ///< the expressions that are wanted, ascending
+  std::span<const std::size_t> parameter_offsets;  ///< see Program::parameterOffset()
+  std::vector<std::uint32_t> chosen;               ///< the expressions to compile, ascending
   const Pipeline& pipeline;
   Tier tier;  ///< kInterpret or kCompile
 };
 
-/// Batches with their handlers and parameter table. Immutable; throws OutOfMemory or std::bad_alloc when made.
+/// Batches with their handlers and parameter table. Immutable. The constructor throws OutOfMemory or std::bad_alloc.
 class HostBatches {
  public:
   /// Runs the passes and encodes or compiles, in parallel on the calling thread's arena.
@@ -47,7 +47,7 @@ class HostBatches {
   std::span<const HostHandler> handlers() const noexcept { return handlers_; }
   const HostJit& jit() const noexcept { return *jit_; }
 
-  /// In order of expression; their batches are left out.
+  /// In order of expression. Batches with a failure are left out.
   const std::vector<Failure>& failures() const noexcept { return failures_; }
   std::size_t nodes() const noexcept { return nodes_; }
   double secondsPasses() const noexcept { return seconds_passes_; }

@@ -7,7 +7,7 @@
 
 namespace srjit {
 
-/// `threads` as Engine::create has decided. Errors: LLVM's.
+/// `threads` as Engine::create() has resolved it. Errors: LLVM's.
 Result<std::unique_ptr<Executor>> makeHostExecutor(const EngineOptions& options, unsigned threads);
 
 }  // namespace srjit

@@ -12,16 +12,18 @@
 namespace srjit {
 namespace {
 
-// Expressions that share one walk over the rows, so that a block of the columns is read from far memory once for all.
+// Expressions that share one loop over the rows, so that a block of columns is read from main memory once for all of
+// them.
 constexpr std::size_t kExpressionsPerChunk = 32;
 constexpr std::size_t kInstructionsPerChunk = 4096;
 constexpr std::size_t kTilesPerThread = 4;
 
-// Blocks of scratch are a line further apart than they are long, so that equal rows of two blocks do not fall into one
-// set of the cache, and a load is not taken for one of the store that is 4096 bytes away.
+// Scratch blocks are padded by one cache line, so that equal rows of two blocks map to different cache sets, and 4K
+// aliasing between loads and stores is avoided.
 constexpr std::size_t kSkew = kCacheLine;
 
-// Scratch memory of this thread, kept from one call to the next unless it is large. No task waits while it uses it.
+// Scratch memory of this thread, kept from one call to the next unless it is large. Invariant: no task waits while it
+// uses the memory, so no other task on this thread can take it.
 std::byte* threadScratch(std::size_t bytes) {
   constexpr std::size_t kKept = std::size_t{4} << 20;
   thread_local AlignedBuffer scratch;
@@ -65,8 +67,8 @@ void HostRun::forEachRange(const Chunk& chunk, const Body& body) const {
   if (ranges == 1) {
     body(std::size_t{0}, data_.rows);
   } else {
-    // Isolated: a thread that waits for the last range must not begin another chunk, whose memory would add to this
-    // one's and whose end this one would wait for.
+    // Isolated: a thread that waits for the last range must not start another chunk. That would add its memory to this
+    // chunk's, and delay this chunk until the other one ends.
     tbb::this_task_arena::isolate([&] {
       tbb::parallel_for(std::size_t{0}, ranges, [&](std::size_t range) { body(edge(range), edge(range + 1)); });
     });
@@ -75,7 +77,8 @@ void HostRun::forEachRange(const Chunk& chunk, const Body& body) const {
 
 void HostRun::interpret(const HostBatch& batch, std::size_t row, std::size_t rows, Place place, std::byte* slots,
                         std::size_t slot_stride) const {
-  // Handlers take operands as pointers to const; the one array that is written is addressed by destinations alone.
+  // The const_casts are safe: handlers take operands as pointers to const, and only destinations address the array that
+  // is written.
   std::byte* const bases[] = {const_cast<std::byte*>(data_.storage.data()) + row * element_,
                               const_cast<std::byte*>(table_) + batch.parameters * element_, slots, place.out};
   const std::size_t strides[] = {data_.column_stride * element_, element_, slot_stride, place.stride};
@@ -133,15 +136,15 @@ void HostRun::evaluate(std::byte* out) const {
   });
 }
 
-/// What the ranges of a chunk leave behind: one item per group of rows for every output.
+/// Partial sums of a chunk: one item per group of rows and output.
 struct HostRun::ChunkSums {
   std::size_t groups;
-  bool weighs_rows;                  ///< whether weights of skipped rows must be left out
+  bool weighs_rows;                  ///< whether weights of skipped rows must be excluded
   AlignedBuffer terms;               ///< in the precision
   std::vector<double> weights;       ///< only if weighs_rows
   std::vector<std::uint64_t> valid;  ///< per output, over all groups
 
-  // The weights of the rows with a finite prediction, group by group.
+  // Sums of the weights of rows with a finite prediction, per group.
   template <class T>
   void weigh(std::size_t output, std::size_t row, std::size_t rows, const T* predictions, const T* row_weights) {
     for (std::size_t first = 0; first < rows; first += kGroupRows) {

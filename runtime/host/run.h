@@ -11,28 +11,29 @@
 
 namespace srjit {
 
-/// Rows that are processed at once: few enough for the blocks of an expression to stay in the nearest cache, enough to
-/// make dispatch cheap. Multiples of kGroupRows. Results do not depend on them.
+/// Rows per block: few enough for the blocks of an expression to fit the L1 cache, enough to amortize dispatch.
+/// Multiples of kGroupRows. Results do not depend on them.
 inline constexpr std::size_t kInterpretedBlockBytes = 2048;
 inline constexpr std::size_t kCompiledBlockBytes = 1024;
 
-/// One evaluation: batches, data, parameters. Borrows everything; to be called inside the arena.
+/// One evaluation: batches, data, parameters. Borrows everything; call inside the arena.
 class HostRun {
  public:
-  /// `table` as HostBatches::parameterTable gives; `batches` are some of `all`'s, whose variables the data have.
+  /// `table` is the result of HostBatches::parameterTable(). Precondition: `batches` are batches of `all`, and the data
+  /// have all their variables.
   HostRun(const HostBatches& all, std::vector<const HostBatch*> batches, const Dataset::State& data,
           const std::byte* table, unsigned threads);
 
   /// Predictions of expression e at out + e * rows, in the precision.
   void evaluate(std::byte* out) const;
 
-  /// Sums of expression e to sums[e].
+  /// Stores the sums of expression e in sums[e].
   void loss(HostLossKernel kernel, const LossSpec& spec, std::span<LossSums> sums) const;
 
  private:
   struct Chunk {
-    std::size_t first, last;  ///< of batches_
-    std::size_t outputs;      ///< of all of them
+    std::size_t first, last;  ///< indices in batches_
+    std::size_t outputs;      ///< outputs of all of these
     std::size_t block_rows;
     std::size_t scratch_bytes;
   };
@@ -59,7 +60,7 @@ class HostRun {
   const std::byte* table_;
   std::size_t element_;  ///< bytes of a number
   std::vector<Chunk> chunks_;
-  std::size_t ranges_ = 1;  ///< parts into which every chunk's rows are split
+  std::size_t ranges_ = 1;  ///< parts into which the rows of a chunk are divided
 };
 
 }  // namespace srjit

@@ -26,7 +26,7 @@
 namespace srjit {
 namespace {
 
-// 896 of the expressions have a third.
+// Only 896 of the expressions have a third parameter.
 constexpr double kParameters[] = {1.5, 0.7, 0.3};
 constexpr std::size_t kBatch = 4096;
 
@@ -40,7 +40,7 @@ bool isFull() {
   return amount != nullptr && std::string_view(amount) == "full";
 }
 
-/// Adds the time of its life to a stage.
+/// RAII: adds its lifetime to the time of a stage.
 class Timer {
  public:
   explicit Timer(double& seconds) : seconds_(seconds) {}
@@ -57,12 +57,12 @@ struct Seconds {
   double reading = 0, interpreting = 0, compiling = 0, running = 0, reference = 0;
 };
 
-/// How predictions compare with the reference.
+/// Agreement of predictions with the reference, as counts of values.
 struct Agreement {
   std::atomic<std::size_t> values{0};      ///< compared
-  std::atomic<std::size_t> non_finite{0};  ///< of the reference
-  std::atomic<std::size_t> bounded{0};     ///< too far for the cheap check, within the bound
-  std::atomic<std::size_t> unpromised{0};  ///< likewise, but the bound promises nothing
+  std::atomic<std::size_t> non_finite{0};  ///< non-finite in the reference
+  std::atomic<std::size_t> bounded{0};     ///< outside of the cheap tolerance, within the error bound
+  std::atomic<std::size_t> unpromised{0};  ///< likewise, but the error bound is infinite
   std::atomic<std::size_t> other{0};       ///< of those: NaN in one, infinite in the other, or infinities of two signs
   std::atomic<std::size_t> flipped{0};     ///< of those: finite in one and not in the other
   std::atomic<std::size_t> wrong{0};
@@ -233,7 +233,7 @@ TEST_F(EsrSlow, F64Precise) {
   tell("f64 precise", agreement);
   EXPECT_EQ(agreement.wrong, 0U) << agreement.examples;
   EXPECT_EQ(agreement.values, expressions_.size() * rows());
-  // A fused a*a - b does not overflow where a*a does, so inf - inf may become an infinity: non-finite all the same.
+  // A fused a*a - b does not overflow where a*a does, so inf - inf may become an infinity, which is still non-finite.
   EXPECT_EQ(agreement.flipped, 0U) << agreement.examples;
 
   std::size_t compiled = 0;

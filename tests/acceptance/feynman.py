@@ -5,11 +5,11 @@
 FOLDER, or the environment variable SRJIT_DATA if set, holds feynman_equations.csv (S.-M. Udrescu, M. Tegmark, "AI
 Feynman", Science Advances 2020). Every formula is evaluated by `sr-jit run` in f64 and f32 on rows drawn uniformly from
 the ranges of its variables, and by Python in double on the same rows; f32 rows are rounded first. A value passes if it
-is near Python's. Where it is not, the error that roundings may cause is estimated for that row: every operation errs by
-half an ulp, or ULPS ulp for a function, and errors travel by the first derivatives (N. Higham, "Accuracy and Stability
+is near Python's. Otherwise its rounding error is estimated for that row: every operation errs by
+half an ulp, or ULPS ulp for a function, and errors propagate by the first derivatives (N. Higham, "Accuracy and Stability
 of Numerical Algorithms", 3.3). Both sides must be NaN or infinite at the same rows.
 
-Exit status: 0 passed, 1 failed, 77 the data are not there. Uses Python's standard library alone.
+Exit status: 0 passed, 1 failed, 77 the data are missing. Uses Python's standard library alone.
 """
 
 import argparse
@@ -28,7 +28,7 @@ import tempfile
 import time
 
 ULPS = 4
-# Of a value, without looking at its conditioning.
+# Relative tolerance of a value, irrespective of its conditioning.
 NEAR = {"f64": 1e-13, "f32": 5e-7}
 HALF_ULP = {"f64": 2.0**-53, "f32": 2.0**-24}
 SMALLEST = {"f64": 2.0**-1074, "f32": 2.0**-149}
@@ -38,7 +38,7 @@ NAN = float("nan")
 
 
 class Rounded:
-    """A number with a first-order bound of the distance between what a kernel and Python compute."""
+    """A number with a first-order bound of the difference between a kernel's and Python's value."""
 
     half_ulp = smallest = 0.0
 
@@ -47,7 +47,7 @@ class Rounded:
 
     @classmethod
     def of(cls, number):
-        """A number of the formula, which the kernel rounds."""
+        """A literal of the formula, which the kernel rounds."""
         return number if isinstance(number, cls) else cls(float(number), cls.half_ulp * abs(number))
 
     @classmethod
@@ -75,7 +75,7 @@ class Rounded:
         return Rounded.result(value, (self.error + abs(value) * other.error) / max(abs(other.value) - other.error, 0.0))
 
     def __pow__(self, power):
-        """Of integers alone, as the formulas have them: the kernel may multiply or call pow."""
+        """Integer exponents only, as in the formulas: the kernel may multiply or call pow."""
         slope = abs(power * self.value ** (power - 1))
         return Rounded.result(self.value**power, slope * self.error, ULPS)
 
@@ -125,7 +125,7 @@ class Formula:
         self.ranges = [(float(row[f"v{i}_low"]), float(row[f"v{i}_high"])) for i in numbers]
 
     def infix(self):
-        """In the words of sr-jit: variables x0, x1, ...; its own spelling of functions and of powers."""
+        """The formula in sr-jit's infix syntax, with variables x0, x1, ..."""
 
         def word(match):
             name = match[0]
@@ -136,14 +136,14 @@ class Formula:
         return re.sub(r"[A-Za-z_]\w*", word, self.text).replace("**", "^")
 
     def function(self, over):
-        """The formula as a Python function of one row; `over` gives functions by name."""
+        """The formula as a Python function of one row; `over` maps names to functions."""
         names = dict(zip(self.names, (f"v{i}" for i in range(len(self.names)))))
         text = re.sub(r"[A-Za-z_]\w*", lambda match: names.get(match[0], match[0]), self.text)
         scope = {name: over(name) for name in SLOPES} | {"pi": math.pi}
         return eval(f"lambda {', '.join(names.values())}: {text}", scope)
 
     def values(self, columns):
-        """Python's values of all rows; NaN where math raises an error of the domain."""
+        """Python's values of all rows; NaN where math raises a domain error."""
         function = self.function(plain)
 
         def value(*row):
@@ -158,7 +158,7 @@ class Formula:
             return list(map(value, *columns))
 
     def error(self, row, precision):
-        """What roundings may do to the value of one row; infinite where it is undefined within them."""
+        """The rounding error bound of one row; infinite if the value is undefined within that error."""
         Rounded.half_ulp, Rounded.smallest = HALF_ULP[precision], SMALLEST[precision]
         try:
             return Rounded.of(self.function(rounded)(*map(Rounded, row))).error
@@ -188,7 +188,7 @@ def read_npy(path, code, rows):
 
 
 def mismatches(formula, precision, columns, got, wanted):
-    """Rows that differ by more than roundings explain, and how many needed that explanation."""
+    """Messages for rows outside of their error bound, and the number of rows outside of NEAR but within the bound."""
     near, found, explained = NEAR[precision], [], 0
     for row, (value, reference) in enumerate(zip(got, wanted)):
         if abs(value - reference) <= near * abs(reference) < math.inf:

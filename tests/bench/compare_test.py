@@ -1,4 +1,4 @@
-"""tools/bench/compare on reports made for it: compare_test.py COMPARE"""
+"""tools/bench/compare on synthetic reports: compare_test.py COMPARE"""
 
 import json
 import os
@@ -27,7 +27,7 @@ class Compare(unittest.TestCase):
             done = subprocess.run([sys.executable, COMPARE, *paths, *options], capture_output=True, text=True, check=False)
             return done.returncode, done.stdout, done.stderr
 
-    def test_same(self):
+    def test_equal_reports_have_no_change(self):
         status, out, _ = self.run_on([figure("x", 10)], [figure("x", 10)])
         self.assertEqual(status, 0)
         self.assertIn("1 figures: 0 slower, 0 faster", out)
@@ -58,12 +58,12 @@ class Compare(unittest.TestCase):
         self.assertEqual(self.run_on(before, after)[0], 0)
         self.assertEqual(self.run_on(before, after, "--threshold", "0.01")[0], 1)
 
-    def test_few_samples_need_more(self):
+    def test_few_samples_need_a_larger_change(self):
         before = [figure("x", 10, samples=3)]
         self.assertEqual(self.run_on(before, [figure("x", 13, samples=3)])[0], 0)
         self.assertEqual(self.run_on(before, [figure("x", 16, samples=3)])[0], 1)
 
-    def test_few_samples_must_all_be_apart(self):
+    def test_few_samples_must_not_overlap(self):
         before, after = figure("x", 10, samples=4, spread=0.1), figure("x", 16, samples=4, spread=0.1)
         self.assertEqual(self.run_on([before], [after])[0], 1)
         self.assertEqual(self.run_on([{**before, "max": 15}], [after])[0], 0)
@@ -73,7 +73,7 @@ class Compare(unittest.TestCase):
         self.assertEqual(status, 0)
         self.assertIn("single?", out)
 
-    def test_scaled_against_measured_is_only_said(self):
+    def test_scaled_against_measured_never_fails(self):
         status, out, _ = self.run_on([figure("x", 10)], [{**figure("x", 20), "extrapolated": True}])
         self.assertEqual(status, 0)
         self.assertIn("scaled?", out)
@@ -84,11 +84,11 @@ class Compare(unittest.TestCase):
         self.assertEqual(status, 0)
         self.assertIn("1 figures", out)
 
-    def test_a_figure_without_a_value_is_passed_over(self):
+    def test_a_figure_without_a_value_is_ignored(self):
         none = {**figure("n", 1), "value": None, "min": None}
         self.assertEqual(self.run_on([figure("x", 10), none], [figure("x", 10), none])[0], 0)
 
-    def test_a_poor_report_is_not_taken(self):
+    def test_a_report_with_faults_is_rejected(self):
         same = [figure("x", 10)]
         fault = [{"part": "tiers", "message": "the device is lost"}]
         for facts in ({"faults": fault}, {"complete": False}):
@@ -97,7 +97,7 @@ class Compare(unittest.TestCase):
             self.assertIn("note:", err)
             self.assertEqual(self.run_on(same, same, "--partial", **facts)[0], 0, facts)
 
-    def test_missing_figures_are_told(self):
+    def test_missing_figures_are_an_error(self):
         before = [figure("x", 10), figure("y", 10)]
         status, _, err = self.run_on(before, before[:1])
         self.assertEqual(status, 2)
@@ -105,11 +105,11 @@ class Compare(unittest.TestCase):
         self.assertEqual(self.run_on(before, before[:1], "--partial")[0], 0)
         self.assertEqual(self.run_on(before[:1], before)[0], 0)
 
-    def test_the_worst_is_first(self):
+    def test_the_worst_change_is_first(self):
         _, out, _ = self.run_on([figure("x", 10), figure("y", 10)], [figure("x", 12), figure("y", 20)])
         self.assertLess(out.index("thesis-1: y"), out.index("thesis-1: x"))
 
-    def test_another_machine_is_said(self):
+    def test_different_devices_are_noted(self):
         with tempfile.TemporaryDirectory() as folder:
             paths = [os.path.join(folder, name) for name in "ab"]
             for path, device in zip(paths, ("cpu", "cuda:0")):
@@ -118,12 +118,12 @@ class Compare(unittest.TestCase):
             done = subprocess.run([sys.executable, COMPARE, *paths], capture_output=True, text=True, check=False)
             self.assertIn("differ in device", done.stdout)
 
-    def test_nothing_in_common(self):
+    def test_reports_without_a_common_figure_are_an_error(self):
         status, _, err = self.run_on([figure("x", 10)], [figure("y", 10)])
         self.assertEqual(status, 2)
         self.assertIn("no figure is in both", err)
 
-    def test_no_report(self):
+    def test_a_file_that_is_no_report_is_an_error(self):
         done = subprocess.run([sys.executable, COMPARE, "/dev/null", "/dev/null"], capture_output=True, text=True, check=False)
         self.assertEqual(done.returncode, 2)
         self.assertIn("no report", done.stderr)

@@ -1,4 +1,4 @@
-"""Figures of a quick run's JSON: plot_test.py PLOT REPORT. Ends with 3 where matplotlib is missing."""
+"""Figures of a quick run's JSON: plot_test.py PLOT REPORT. Exits with 3 without matplotlib."""
 
 import json
 import os
@@ -23,7 +23,7 @@ def quick_report():
 
 
 def with_baselines(report):
-    """The report as if published designs and a GPU's limits had been measured, too."""
+    """The report with added measurements of published designs and of a GPU's limits."""
     for scenario in ("thesis-1", "thesis-2", "thesis-3", "mit-generation"):
         report["details"][scenario]["baselines"] = [
             {"name": "stack-once", "result": result, "total_seconds": 3.5, "step_seconds": 0.03, "extrapolated": False}
@@ -42,7 +42,7 @@ def with_baselines(report):
 
 
 def with_direct(report):
-    """The report as if the direct tier had been measured, too."""
+    """The report with added measurements of the direct tier."""
     details = report["details"]
     for scenario in ("thesis-1", "thesis-2", "thesis-3"):
         details[scenario]["direct_losses"] = details[scenario]["interpreted_losses"] = details[scenario]["losses"]
@@ -101,7 +101,7 @@ class Plot(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stderr)
         self.check_figures()
 
-    def test_making_ready_is_that_of_new_expressions(self):
+    def test_preparation_time_is_of_new_expressions(self):
         report = quick_report()
         own = report["details"]["mit-generation"]
         for point in own["over_expressions"]:
@@ -128,7 +128,7 @@ class Plot(unittest.TestCase):
         for name, text in zip(names, ("25.4 s", "220 ms", "published, cached")):
             self.assertTrue(text in texts[name], name)
 
-    def test_the_other_figures_are_drawn_where_one_cannot_be(self):
+    def test_a_figure_that_fails_does_not_stop_the_others(self):
         report = quick_report()
         report["details"]["compile"]["sizes"] = [{}]
         report["details"]["mit-generation"]["over_rows"] = []
@@ -138,7 +138,7 @@ class Plot(unittest.TestCase):
         self.assertNotIn("Traceback", done.stderr)
         self.assertEqual(sorted(texts), ["compile-and-run", "scaling"])
 
-    def test_wrong_uses(self):
+    def test_wrong_usage_has_its_exit_status(self):
         for arguments, status in ((("--format", "bmp"), 2), (("--only", "none"), 2), (("--out", "/dev/null/x"), 1)):
             done = plot(REPORT, *arguments)
             self.assertEqual(done.returncode, status, arguments)
@@ -188,7 +188,7 @@ class Plot(unittest.TestCase):
         self.assertEqual(plot(self.path("report.json"), "--out", self.path("out"), "--format", "png").returncode, 0)
         self.assertEqual(os.listdir(self.path("out")), ["sharing.png"])
 
-    def test_no_report(self):
+    def test_a_file_that_is_no_report_is_an_error(self):
         done = plot("/dev/null", "--out", self.path("out"))
         self.assertEqual(done.returncode, 1)
         self.assertIn("no report", done.stderr)

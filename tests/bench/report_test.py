@@ -24,7 +24,7 @@ class Report(unittest.TestCase):
         for fact in ("date", "device", "host_cores", "found"):
             self.assertIn(fact, REPORT["machine"])
 
-    def test_figures_have_their_spread_in_order(self):
+    def test_quantiles_of_figures_ascend(self):
         for row in REPORT["figures"]:
             order = [row[key] for key in ("min", "quartile1", "value", "quartile3", "max")]
             self.assertEqual(order, sorted(order), row["what"])
@@ -33,7 +33,7 @@ class Report(unittest.TestCase):
             self.assertGreaterEqual(row["samples"], 1)
             self.assertIn(row["better"], ("more", "less"))
 
-    def test_figures_have_names_of_their_own(self):
+    def test_figure_names_are_unique(self):
         names = [(row["part"], row["what"]) for row in REPORT["figures"]]
         self.assertEqual(len(names), len(set(names)))
 
@@ -66,19 +66,19 @@ class Report(unittest.TestCase):
                     self.assertGreater(row["total_seconds"], 0)
         self.assertGreaterEqual(seen, 3)
 
-    def test_designs_that_cannot_run_are_told(self):
+    def test_designs_that_cannot_run_are_reported(self):
         told = {(row["part"], row["name"]) for row in REPORT["not_run"]}
         for scenario in ("thesis-1", "mit-generation", "mixed"):
             self.assertIn((scenario, "nvrtc"), told)
 
-    def test_making_ready_is_of_new_expressions_alone(self):
+    def test_only_new_expressions_have_a_preparation_time(self):
         own = REPORT["details"]["mit-generation"]
         for point in own["over_expressions"]:
             self.assertGreater(point["compile"]["ready_seconds"], 0)
         for point in own["over_rows"]:
             self.assertNotIn("ready_seconds", point["compile"])
 
-    def test_what_was_scaled_says_so(self):
+    def test_extrapolated_figures_are_marked(self):
         run = REPORT["details"]["thesis-1"]["compiled_losses"]
         self.assertEqual(run["extrapolated"], run["expressions_measured"] < REPORT["details"]["thesis-1"]["expressions"])
         rows = [row for row in REPORT["figures"] if row["part"] == "thesis-1" and "machine code" in row["what"]]

@@ -53,7 +53,7 @@ std::vector<std::string> readCorpus(const std::string& folder) {
   return inputs;
 }
 
-/// Words that lead deep into the parsers: names of operators, signs, numbers at the edges, and structure of JSON.
+/// Words that reach deep states of the parsers: names of operators, signs, extreme numbers, and JSON syntax.
 std::vector<std::string> makeWords() {
   std::vector<std::string> words = {"x0",
                                     "x1",
@@ -120,7 +120,7 @@ class Generator {
  public:
   Generator(std::vector<std::string> corpus, std::uint64_t seed) : corpus_(std::move(corpus)), random_(seed) {}
 
-  /// Half of the inputs are corpus files with a few changes, half are words in a row.
+  /// Half of the inputs are mutated corpus files, half are sequences of words.
   std::string next() {
     std::string text;
     if (!corpus_.empty() && below(2) == 0) {
@@ -134,7 +134,7 @@ class Generator {
   }
 
  private:
-  /// Uniform enough below a small bound, and unlike std::uniform_int_distribution the same in every standard library.
+  /// Nearly uniform for a small bound and, unlike std::uniform_int_distribution, the same in every standard library.
   std::size_t below(std::size_t bound) { return static_cast<std::size_t>(random_() % bound); }
 
   std::string word() { return words_[below(words_.size())] + (below(2) == 0 ? " " : ""); }
@@ -171,7 +171,7 @@ class Generator {
   std::mt19937_64 random_;
 };
 
-// What the signal handler may read: the input being run and where to keep it.
+// State of the signal handler: the current input, and the file to write it to.
 const std::string* current_input = nullptr;
 const char* last_path = nullptr;
 
@@ -187,7 +187,7 @@ extern "C" void keepInput(int signal_number) {
   raise(signal_number);
 }
 
-/// On a stack of its own, since what crashes may be a recursion without end. Sanitizers end with SIGABRT and handle the
+/// Uses an alternate signal stack, since the crash may be a stack overflow. Sanitizers end with SIGABRT and handle the
 /// other signals themselves, with a better report.
 void keepInputOfCrash(const std::string& path) {
   static std::array<char, 1 << 16> stack;

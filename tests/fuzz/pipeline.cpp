@@ -1,4 +1,5 @@
-// Any bytes are a batch of expressions: passes, bytecode and host programs of it compute what its graph does.
+// Decodes any bytes to a batch of expressions. Invariant: its graph, the graph after passes, the bytecode and the host
+// program compute the same values.
 #include <array>
 #include <cstdint>
 #include <cstdio>
@@ -18,7 +19,7 @@ using namespace srjit;
 constexpr std::uint32_t kVariables = 4, kParameters = 3;
 constexpr std::size_t kMaxBatch = 6, kMaxTokens = 80;
 
-/// Numbers, tokens and expressions by bytes; zeros once they are used up.
+/// Decodes numbers, tokens and expressions from bytes; reads zeros past the end.
 class Reader {
  public:
   Reader(const std::uint8_t* data, std::size_t size) : data_(data), size_(size) {}
@@ -80,7 +81,7 @@ class Reader {
     }
   }
 
-  /// Operands that `token` lacks are variables.
+  /// Appends `token`, and variables for missing operands.
   static void append(std::vector<Token>& tokens, std::size_t& height, const Token& token) {
     const auto arity = static_cast<std::size_t>(token.arity());
     for (; height < arity; ++height) tokens.push_back(Token::variable(static_cast<std::uint32_t>(height % kVariables)));

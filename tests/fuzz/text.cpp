@@ -1,5 +1,5 @@
-// Any bytes are text in every form: they parse or give an error with a place, and what parses can be printed in every
-// form and read back.
+// Parses any bytes in every form. Invariant: they parse or give an error with a position, and a parsed expression can
+// be printed in every form and read back.
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>

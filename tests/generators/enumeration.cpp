@@ -18,7 +18,7 @@ struct Tree {
 constexpr Op kUnary[] = {Op::kAbs, Op::kLog, Op::kExp, Op::kInv, Op::kSqrt};
 constexpr Op kBinary[] = {Op::kAdd, Op::kSub, Op::kMul, Op::kDiv, Op::kPow};
 
-/// All trees of the sizes that were asked for, by size.
+/// All trees of the added sizes, by size.
 class Enumeration {
  public:
   Enumeration() : ends_{0} {
@@ -104,7 +104,7 @@ class Enumeration {
     return right.has_variable && (x != y || left.has_parameter);
   }
 
-  // Trees are as small as the recursion is deep.
+  // Recursive: the depth is bounded by the size of the trees, which is small.
   void write(const Tree& tree, std::vector<Token>& tokens) const {
     const int arity = tree.root.arity();
     if (arity > 0) write(trees_[tree.x], tokens);
@@ -113,7 +113,7 @@ class Enumeration {
   }
 
   std::vector<Tree> trees_;
-  std::vector<TreeId> ends_;  ///< where the trees of a size end; sizes count from 1
+  std::vector<TreeId> ends_;  ///< end index of the trees of each size, from size 1 on
 };
 
 }  // namespace

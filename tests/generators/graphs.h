@@ -110,8 +110,8 @@ T anyBits(Random& random) {
   return std::isnan(value) ? std::numeric_limits<T>::quiet_NaN() : value;
 }
 
-/// Expressions of 1 to `max_nodes` nodes of all operators. Arithmetic comes more often, so that rules find their
-/// patterns.
+/// Expressions of 1 to `max_nodes` nodes of all operators. Arithmetic operators are more frequent, so that the patterns
+/// of rules occur.
 inline ExpressionGenerator expressionsOfAllOperators(std::uint64_t seed, int max_nodes = 30) {
   GeneratorOptions options;
   options.seed = seed;

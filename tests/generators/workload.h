@@ -14,7 +14,7 @@
 
 namespace srjit {
 
-/// Owns everything that one evaluation needs. Columns are rounded to the precision.
+/// Owns all input of one evaluation. Columns are rounded to the precision.
 struct Workload {
   std::vector<Expression> expressions;
   std::vector<std::vector<double>> columns;

@@ -15,13 +15,13 @@ config.test_exec_root = lit_config.params["output"]
 
 config.substitutions.append(("%sr-jit", lit_config.params["sr_jit"]))
 config.environment["PATH"] = os.pathsep.join([lit_config.params["llvm_tools"], os.environ.get("PATH", "")])
-# What a test compiles is not served from, nor left in, the cache of whoever runs the tests.
+# Tests use a cache directory of their own, not the user's.
 config.environment["XDG_CACHE_HOME"] = os.path.join(config.test_exec_root, "cache")
 for name in ("ASAN_OPTIONS", "UBSAN_OPTIONS", "TSAN_OPTIONS", "SRJIT_CUDA_HOME", "CUDA_HOME", "CUDA_PATH", "LD_LIBRARY_PATH"):
     if name in os.environ:
         config.environment[name] = os.environ[name]
 
-# Found here and not asked of the command, which would hide that it cannot find them.
+# Searched here, independently of the command, so that a fault in the command's search does not skip the tests.
 variables = (os.environ.get(name) for name in ("SRJIT_CUDA_HOME", "CUDA_HOME", "CUDA_PATH"))
 toolkits = [pathlib.Path(root) for root in (*variables, "/usr/local/cuda", "/opt/cuda", "/usr/lib/nvidia-cuda-toolkit") if root]
 for tool in ("ptxas", "nvdisasm"):

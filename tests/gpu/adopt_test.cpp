@@ -1,4 +1,4 @@
-// Data that are on the GPU already.
+// Adopted data, which are in GPU memory.
 #include "tests/gpu/adopted.h"
 
 namespace srjit {
@@ -11,7 +11,7 @@ class Adopt : public GpuInMode {
     if (!IsSkipped() && engine().options().device == "cpu") GTEST_SKIP() << "the processor has no device memory";
   }
 
-  // Adopted columns give what uploaded ones do.
+  // Results of adopted columns equal those of uploaded ones.
   void check(std::size_t rows, const Layout& layout, bool weighted) {
     const Engine engine = this->engine();
     Workload w = Workload::random(generatorOf(41, 30, exactOps()), 40, rows, Spread::kSpecial, mode().precision);
@@ -38,21 +38,21 @@ class Adopt : public GpuInMode {
   }
 };
 
-TEST_P(Adopt, ContiguousColumns) {
+TEST_P(Adopt, ContiguousColumnsEqualUploadedOnes) {
   for (const std::size_t rows : {1, 128, 361, 4096, 10860}) check(rows, Layout::contiguous(rows), rows % 2 == 0);
 }
 
-TEST_P(Adopt, RowMajorMatrix) {
+TEST_P(Adopt, RowMajorMatricesEqualUploadedColumns) {
   for (const std::size_t rows : {3, 129, 4097}) check(rows, Layout::rowMajor(5), rows % 2 == 1);
 }
 
-TEST_P(Adopt, MisalignedColumns) {
+TEST_P(Adopt, MisalignedColumnsEqualUploadedOnes) {
   check(1000, {.offset = 1, .row_stride = 1, .column_stride = 1000}, true);
   check(1000, {.offset = 0, .row_stride = 1, .column_stride = 1001}, false);
   check(1000, {.offset = 3, .row_stride = 7, .column_stride = 7777}, true);
 }
 
-TEST_P(Adopt, RefusesWhatItCannotRead) {
+TEST_P(Adopt, RejectsStridesTypesAndMemoryItCannotRead) {
   const Engine engine = this->engine();
   ForeignMemory memory;
   const std::vector<std::vector<double>> columns(2, std::vector<double>(10, 1.0));

@@ -1,4 +1,4 @@
-// Columns that a test puts into a GPU's memory by itself.
+// Columns that a test allocates in GPU memory itself.
 #pragma once
 
 #include <cstring>
@@ -10,7 +10,7 @@
 
 namespace srjit {
 
-/// Where the numbers of a matrix lie, in elements.
+/// The layout of a matrix, in elements.
 struct Layout {
   std::size_t offset, row_stride, column_stride;
 
@@ -25,7 +25,7 @@ class ForeignMemory {
     stream_ = std::make_shared<const Stream>(cuda_);
   }
 
-  /// A copy of the columns in this layout; what is between them is NaN.
+  /// Copies the columns in this layout; gaps hold NaN.
   DeviceMatrix put(std::span<const std::vector<double>> columns, const Layout& layout, Precision precision) {
     return precision == Precision::kF32 ? putAs<float>(columns, layout) : putAs<double>(columns, layout);
   }

@@ -1,4 +1,4 @@
-// Work in flight: several evaluations at once, from several threads, beside work of the host and of the compiler.
+// Work in flight: several evaluations at once, from several threads, concurrent with host work and compilation.
 #include <chrono>
 #include <cstdio>
 #include <memory>
@@ -42,7 +42,7 @@ class Async : public Gpu {
   std::optional<Engine> engine_;
 };
 
-TEST_F(Async, SeveralInFlightGiveWhatOneByOneGives) {
+TEST_F(Async, LossesInFlightEqualSequentialOnes) {
   const Workload w = Workload::random(population(1), 300, 20000, Spread::kTame, Precision::kF32);
   const Dataset data = engine_->upload(w.view()).value();
   const Program one = engine_->compile(w.expressions, {.tier = Tier::kInterpret});
@@ -58,14 +58,14 @@ TEST_F(Async, SeveralInFlightGiveWhatOneByOneGives) {
     flights.push_back(
         submit(i % 3 == 2 ? other : one, data, moved(i % 3 == 2 ? some : std::span<const double>(w.parameters), i)));
   }
-  // The last first: that nobody asked for earlier ones must not matter.
+  // In reverse order: the result must not depend on the order of waits.
   for (std::size_t i = flights.size(); i-- > 0;) {
     const Losses losses = std::move(flights[i]).result().value();
     expectSameLosses(expected[i], losses, "flight " + std::to_string(i));
   }
 }
 
-TEST_F(Async, PredictionsInFlightGiveWhatOneByOneGives) {
+TEST_F(Async, PredictionsInFlightEqualSequentialOnes) {
   const Workload w = Workload::random(population(7), 300, 40000, Spread::kTame, Precision::kF32);  // 48 MB: chunks
   const Dataset data = engine_->upload(w.view()).value();
   const Program interpreted = engine_->compile(w.expressions, {.tier = Tier::kInterpret});
@@ -92,7 +92,7 @@ TEST_F(Async, PredictionsInFlightGiveWhatOneByOneGives) {
   }
 }
 
-TEST_F(Async, FlightsThatNobodyWaitsForEndCleanly) {
+TEST_F(Async, DiscardedFlightsEndCleanly) {
   const Workload w = Workload::random(population(2), 300, 20000, Spread::kTame, Precision::kF32);
   const Dataset data = engine_->upload(w.view()).value();
   const Program program = engine_->compile(w.expressions, {.tier = Tier::kInterpret});
@@ -101,7 +101,7 @@ TEST_F(Async, FlightsThatNobodyWaitsForEndCleanly) {
   expectSameLosses(expected, lossesOf(*engine_, program, data, w.parameters, {}), "afterwards");
 }
 
-TEST_F(Async, FromSeveralThreads) {
+TEST_F(Async, ThreadsShareAnEngine) {
   const Workload w = Workload::random(population(3), 200, 5000, Spread::kTame, Precision::kF32);
   const Dataset data = engine_->upload(w.view()).value();
   const Program shared = engine_->compile(w.expressions, {.tier = Tier::kInterpret});
@@ -125,9 +125,9 @@ TEST_F(Async, FromSeveralThreads) {
   for (std::thread& thread : threads) thread.join();
 }
 
-// The next population is encoded while the device works on this one. The facts that are asserted are of order; the
-// times are printed, and are properties in the test's XML report.
-TEST_F(Async, EncodingOverlapsTheDevice) {
+// The next population is encoded while the device evaluates this one. Times are not asserted; they are printed, and are
+// properties in the test's XML report.
+TEST_F(Async, EncodingOverlapsEvaluation) {
   if (!isGpu()) GTEST_SKIP() << "the processor does both";
   constexpr std::size_t kPopulations = 6, kExpressions = 4000, kRows = 400000;
   std::vector<std::vector<Expression>> populations;
@@ -138,7 +138,7 @@ TEST_F(Async, EncodingOverlapsTheDevice) {
   const Workload w = Workload::random(of_data, 1, kRows, Spread::kTame, Precision::kF32);
   const Dataset data = engine_->upload(w.view()).value();
   const auto encode = [&](std::size_t i) { return engine_->compile(populations[i], {.tier = Tier::kInterpret}); };
-  lossesOf(*engine_, encode(0), data, {}, {});  // makes the kernels
+  lossesOf(*engine_, encode(0), data, {}, {});  // compiles the kernels
 
   std::vector<Losses> expected;
   double encoding = 0, evaluating = 0;
@@ -176,7 +176,7 @@ TEST_F(Async, EncodingOverlapsTheDevice) {
   RecordProperty("milliseconds_pipelined", std::to_string(pipelined * 1e3));
 }
 
-TEST_F(Async, MachineCodeFromTheBackgroundTakesOver) {
+TEST_F(Async, BackgroundCodeReplacesTheInterpreter) {
   const Workload w = Workload::random(population(5), 256, 100000, Spread::kTame, Precision::kF32);
   const Dataset data = engine_->upload(w.view()).value();
   const Program interpreted = engine_->compile(w.expressions, {.tier = Tier::kInterpret});
@@ -184,15 +184,15 @@ TEST_F(Async, MachineCodeFromTheBackgroundTakesOver) {
   const std::vector<double> predictions = predict(*engine_, interpreted, data, w.parameters);
   const Program program =
       engine_->compile(w.expressions, {.tier = Tier::kAuto, .expected_passes = 1e9, .expected_rows = data.rows()});
-  std::size_t interpreted_passes = 0;
+  std::size_t interpreted_evaluations = 0;
   ProgramStatus status;
-  // Which code takes over, direct or LLVM's, follows from the costs that this machine's cache knows.
+  // The costs in this machine's cache decide whether direct or LLVM's code takes over.
   for (;;) {
     expectSameLosses(expected, lossesOf(*engine_, program, data, w.parameters, {}), "meanwhile");
     if (HasFatalFailure()) return;
     status = program.status();
     if (!isGpu() || status.error || status.served.interpreted < w.expressions.size() / 2) break;
-    ++interpreted_passes;
+    ++interpreted_evaluations;
   }
   if (!isGpu()) return;
   EXPECT_NE(status.tier, Tier::kInterpret);
@@ -200,18 +200,18 @@ TEST_F(Async, MachineCodeFromTheBackgroundTakesOver) {
   EXPECT_GT(status.served.direct + status.served.compiled, w.expressions.size() / 2);
   EXPECT_GT(status.compiled, w.expressions.size() / 2);
   EXPECT_GT(status.device_seconds, 0);
-  std::printf("%zu evaluations were interpreted during the %.0f ms of compiling\n", interpreted_passes,
+  std::printf("%zu evaluations were interpreted during the %.0f ms of compiling\n", interpreted_evaluations,
               status.seconds_compiling * 1e3);
   expectSameLosses(expected, lossesOf(*engine_, program, data, w.parameters, {}), "compiled");
   expectSameBits(predict(*engine_, program, data, w.parameters), predictions, data.rows(), "compiled");
 }
 
-TEST_F(Async, ProgramsThatDieStopTheirCompiler) {
-  // Without a disk, so that what was not made is known.
+TEST_F(Async, DestroyedProgramsCancelTheirCompilation) {
+  // Without a disk cache, so that the misses count every compilation.
   EngineOptions options = engine_->options();
   options.cache_directory = "";
   const Engine engine = Engine::create(options).value();
-  int died_compiling = 0;
+  int destroyed_while_compiling = 0;
   for (const std::uint64_t seed : {6, 7, 8}) {
     const Workload w = Workload::random(population(seed), 4000, 100000, Spread::kTame, Precision::kF32);
     const Dataset data = engine.upload(w.view()).value();
@@ -223,21 +223,21 @@ TEST_F(Async, ProgramsThatDieStopTheirCompiler) {
       const Program program =
           engine.compile(w.expressions, {.tier = Tier::kAuto, .expected_passes = 1e9, .expected_rows = data.rows()});
       source = program.state().source;
-      expectSameLosses(expected, lossesOf(engine, program, data, w.parameters, {}), "before its death");
-      // Once it knows the rates of direct code, it may have nothing to compile for.
+      expectSameLosses(expected, lossesOf(engine, program, data, w.parameters, {}), "while compiling");
+      // With known rates of direct code the engine may not compile at all.
       compiling = program.status().compiling;
-      died_compiling += compiling ? 1 : 0;
+      destroyed_while_compiling += compiling ? 1 : 0;
     }
-    // Whoever makes its code holds what that is made of. What never lets go ends with the time limit of ctest.
+    // Background work holds the source. If it is never released, the test fails by the timeout of ctest.
     while (!source.expired()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
     if (!compiling) continue;
     const std::uint64_t made = engine.cacheStats().misses;
     const Program again = engine.compile(w.expressions, {.tier = Tier::kCompile});
-    expectSameLosses(expected, lossesOf(engine, again, data, w.parameters, {}), "made after its death");
-    EXPECT_GT(engine.cacheStats().misses, made) << "kernels that were not begun at its death were not made";
+    expectSameLosses(expected, lossesOf(engine, again, data, w.parameters, {}), "compiled again");
+    EXPECT_GT(engine.cacheStats().misses, made) << "kernels not yet started at destruction were not compiled";
   }
   if (isGpu()) {
-    EXPECT_GT(died_compiling, 0);
+    EXPECT_GT(destroyed_while_compiling, 0);
   }
 }
 

@@ -1,4 +1,4 @@
-// The baselines of the benchmarks give the reference's values.
+// Predictions of the benchmarks' baselines are within the error bound of the reference.
 #include <algorithm>
 #include <string>
 

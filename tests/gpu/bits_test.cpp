@@ -24,7 +24,7 @@ struct Subject {
   }
 };
 
-/// All operators. Assemblers take seconds for a few library functions in double, so those kernels are small.
+/// All operators. Few expressions, since assemblers take seconds for a few library functions in double.
 Subject allOperators() { return {.generator = generatorOf(11, 24), .count = 48}; }
 Subject fewOperators(Precision precision) {
   if (precision == Precision::kF32) return {.generator = generatorOf(12, 16), .count = 24};
@@ -32,7 +32,7 @@ Subject fewOperators(Precision precision) {
 }
 Subject arithmetic() { return {.generator = generatorOf(14, 40, exactOps()), .count = 64}; }
 
-/// Makes the kernels of all modes at once. The interpreter has variants for few and for many rows.
+/// Compiles the kernels of all modes concurrently. The interpreter has variants for few and for many rows.
 void makeKernels() {
   struct Job {
     Mode mode;
@@ -67,7 +67,7 @@ class Bits : public GpuInMode {
     (void)kMade;
   }
 
-  /// A program on each engine, which keep their programs apart.
+  /// An engine with its program.
   struct Variant {
     const char* what;
     Engine engine;
@@ -84,7 +84,7 @@ class Bits : public GpuInMode {
     return made;
   }
 
-  // Predictions and losses of all variants against those of the first.
+  // Compares predictions and losses of all variants with those of the first.
   void compareOn(std::span<const Variant> all, const Workload& w, const LossOptions& options) const {
     std::vector<double> expected;
     Losses expected_losses;
@@ -105,7 +105,7 @@ class Bits : public GpuInMode {
     }
   }
 
-  /// The first number of rows decides how the kernels are made.
+  /// The first number of rows decides the variants of the kernels.
   void compareOn(std::span<const Variant> all, const Subject& subject, std::span<const std::size_t> row_counts) const {
     const auto compare = [&](std::size_t i) {
       const std::size_t rows = row_counts[i / 2];
@@ -125,23 +125,23 @@ class Bits : public GpuInMode {
   }
 };
 
-TEST_P(Bits, OfAllOperatorsInterpreted) {
+TEST_P(Bits, OfAllOperatorsAreEqualInterpreted) {
   const Subject subject = allOperators();
   compareOn(variants(ExpressionGenerator(subject.generator).batch(subject.count), Tier::kInterpret), subject,
             kRowCounts);
 }
 
-TEST_P(Bits, OfAllOperatorsInBothTiers) { compareTiers(fewOperators(mode().precision), kRowCounts); }
+TEST_P(Bits, OfAllOperatorsAreEqualInBothTiers) { compareTiers(fewOperators(mode().precision), kRowCounts); }
 
-TEST_P(Bits, OfArithmeticInBothTiers) { compareTiers(arithmetic(), kRowCounts); }
+TEST_P(Bits, OfArithmeticAreEqualInBothTiers) { compareTiers(arithmetic(), kRowCounts); }
 
-// Programs that many rows come to first get kernels with more rows a thread.
-TEST_P(Bits, OfArithmeticWithManyRowsFirst) {
+// A program whose first evaluation has many rows gets kernels with more rows per thread.
+TEST_P(Bits, OfArithmeticAreEqualWithManyRowsFirst) {
   constexpr std::size_t kManyFirst[] = {10860, 1, 4097, 129};
   compareTiers(arithmetic(), kManyFirst);
 }
 
-TEST_P(Bits, OfEveryLoss) {
+TEST_P(Bits, OfEveryLossAreEqual) {
   const Engine engine = this->engine(), streamed = this->engine(Memory::kStreamed);
   const Subject subject{.generator = generatorOf(15, 30, exactOps()), .count = 32};
   const std::vector<Expression> expressions = ExpressionGenerator(subject.generator).batch(subject.count);
@@ -204,8 +204,8 @@ TEST_P(Bits, DoNotDependOnTheBatch) {
   }
 }
 
-// Longer than what a block holds of a program at once, among short ones: windows are moved within a program.
-TEST_P(Bits, OfProgramsOfAHundredThousandTokens) {
+// Programs longer than a window, among short ones: windows move within a program.
+TEST_P(Bits, OfProgramsOfAHundredThousandTokensAreEqual) {
   GeneratorOptions generator = generatorOf(16, 30, exactOps());
   std::vector<Expression> expressions = ExpressionGenerator(generator).batch(20);
   for (const int nodes : {600, 1025, 3000, 9000, 100'000}) {
@@ -216,7 +216,7 @@ TEST_P(Bits, OfProgramsOfAHundredThousandTokens) {
   const Engine engine = this->engine();
   const Engine cpu = Engine::create({.device = "cpu", .precision = mode().precision, .math = Math::kStrict}).value();
   const Program program = engine.compile(expressions, {.tier = Tier::kInterpret});
-  const Program compiled = engine.compile(expressions, {.tier = Tier::kCompile});  // but for the longest
+  const Program compiled = engine.compile(expressions, {.tier = Tier::kCompile});  // all but the longest
   const Program strict = cpu.compile(expressions, {.tier = Tier::kInterpret});
   EXPECT_TRUE(program.failures().empty());
   for (const std::size_t rows : {1, 129, 1000, 10860}) {

@@ -1,7 +1,7 @@
-// The direct tier against the interpreter, bit for bit, on the hardware that it was written for.
+// The direct tier against the interpreter, bit for bit, on real hardware.
 //
-// SRJIT_SOAK_SECONDS makes the soak test go on for so long (2): it compares random populations of random sizes, several
-// at a time.
+// SRJIT_SOAK_SECONDS is the duration of the soak test in seconds (default 2). It compares random populations of random
+// sizes, several at a time.
 #include <atomic>
 #include <bit>
 #include <cmath>
@@ -33,7 +33,7 @@ class Direct : public GpuInMode {
     if (IsSkipped()) return;
     const Engine engine = this->engine();
     if (engine.options().device == "cpu") GTEST_SKIP() << "the processor has no direct tier";
-    // A first evaluation shows whether the tier has proved itself here.
+    // The first evaluation runs the tier's self-test.
     Workload w = Workload::random(generatorOf(1, 5, directOps(mode())), 1, 10, Spread::kSpecial, mode().precision);
     const Program program = engine.compile(w.expressions, {.tier = Tier::kDirect});
     ASSERT_TRUE(engine.prepare(program, engine.upload(w.view()).value(), std::nullopt));
@@ -51,7 +51,7 @@ void compare(const Engine& engine, const Workload& w, const std::string& what) {
   const Program interpreted = engine.compile(w.expressions, {.tier = Tier::kInterpret});
   expectSameBits(predict(engine, direct, data, w.parameters), predict(engine, interpreted, data, w.parameters),
                  w.rows(), what.c_str());
-  // Kernels of the interpreter for all kinds would take the assembler minutes.
+  // Only two of the losses, since the assembler would take minutes for the interpreter's kernels of all.
   for (const LossOptions& options : {kPlain, LossOptions{LossKind::kMae, NanPolicy::kSkip}}) {
     expectSameLosses(lossesOf(engine, direct, data, w.parameters, options),
                      lossesOf(engine, interpreted, data, w.parameters, options), what);
@@ -59,7 +59,7 @@ void compare(const Engine& engine, const Workload& w, const std::string& what) {
   EXPECT_EQ(direct.status().compiled, w.expressions.size()) << what;
 }
 
-TEST_P(Direct, HasTheInterpretersBits) {
+TEST_P(Direct, BitsEqualTheInterpreters) {
   std::uint64_t seed = 100;
   for (const std::size_t rows : {1, 31, 32, 33, 127, 128, 129, 362, 1000, 4097, 10860}) {
     for (const std::size_t count : {1, 5, 33, 200}) {
@@ -74,9 +74,9 @@ TEST_P(Direct, HasTheInterpretersBits) {
   }
 }
 
-// The other tests compare two of them with the interpreter, whose kernels for all would take the assembler minutes;
-// LLVM's for a few expressions take seconds.
-TEST_P(Direct, LossesOfAllShapes) {
+// Compares all losses with LLVM's code, whose kernels for a few expressions take seconds. The other tests compare two
+// losses with the interpreter, whose kernels for all would take the assembler minutes.
+TEST_P(Direct, BitsOfAllLossesEqualLlvms) {
   for (const bool weighted : {false, true}) {
     Workload w = Workload::random(generatorOf(76, 30, directOps(mode())), 40, 1301, Spread::kSpecial, mode().precision);
     if (weighted) w.weights = quarterWeights(w.rows());
@@ -97,8 +97,8 @@ TEST_P(Direct, LossesOfAllShapes) {
   }
 }
 
-// Quotients in the middle of two subnormal numbers, or next to it, and divisors whose reciprocals are hardest.
-TEST_P(Direct, OfHardQuotients) {
+// Quotients at or next to the midpoint of two subnormal numbers, and divisors with the hardest reciprocals.
+TEST_P(Direct, BitsOfHardQuotientsEqualTheInterpreters) {
   if (mode().math == Math::kFast || mode().precision == Precision::kF64)
     GTEST_SKIP() << "division is not exact, or not direct";
   constexpr std::size_t kRows = 1'000'000;
@@ -130,8 +130,9 @@ TEST_P(Direct, OfHardQuotients) {
   EXPECT_EQ(direct.status().compiled, w.expressions.size());
 }
 
-TEST_P(Direct, OfMixedTiersInOneProgram) {
-  // All operators; in f64 two more, since the interpreter's kernel for all would take the assembler minutes.
+TEST_P(Direct, ProgramsMixTiers) {
+  // All operators; in f64 only two beyond the direct ones, since the assembler would take minutes for the interpreter's
+  // kernel of all.
   std::vector<Op> ops;
   if (mode().precision == Precision::kF64) {
     ops = directOps(mode());
@@ -150,7 +151,7 @@ TEST_P(Direct, OfMixedTiersInOneProgram) {
   EXPECT_LT(direct.status().compiled, w.expressions.size());
 }
 
-TEST_P(Direct, OfStreamedRows) {
+TEST_P(Direct, BitsOfStreamedRowsEqualTheInterpreters) {
   const Workload w =
       Workload::random(generatorOf(78, 40, directOps(mode())), 100, 20000, Spread::kSpecial, mode().precision);
   const Engine whole = engine();
@@ -180,7 +181,7 @@ TEST_P(Direct, NewParametersNeedNoNewCode) {
   }
 }
 
-/// The first prediction that differs in its bits, any NaN being equal to any other; none if there is none.
+/// The first prediction whose bits differ, where any NaN equals any NaN; nullopt if all are equal.
 template <class T>
 std::optional<std::size_t> firstDifference(const std::vector<T>& a, const std::vector<T>& b) {
   if (std::memcmp(a.data(), b.data(), a.size() * sizeof(T)) == 0) return std::nullopt;

@@ -22,11 +22,11 @@ std::string deviceName() {
   return device != nullptr && *device != '\0' ? device : "cuda:0";
 }
 
-/// Engines, and the directory of their kernels if it is for this run alone.
+/// Owns the engines, and the directory of their kernels if it is for this run only.
 class Machine : public testing::Environment {
  public:
   static Machine& instance() {
-    // Owned by GoogleTest.
+    // GoogleTest owns it.
     static Machine* const kMachine = new Machine;
     return *kMachine;
   }

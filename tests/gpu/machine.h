@@ -1,8 +1,8 @@
-// What the tests of a GPU share: engines, kept from one case to the next, and comparisons.
+// Common code of the GPU tests: engines, kept from one case to the next, and comparisons.
 //
 // The environment variable SRJIT_GPU_TEST_DEVICE names another device than cuda:0; with "cpu" the cases that need no
-// device memory run on the processor, which shows that they are sound. Kernels are kept in the
-// directory SRJIT_GPU_TEST_CACHE, or for this run alone; never in the user's cache, whose content decides tiers.
+// device memory run on the processor, which tests the cases themselves. Kernels are cached in the directory
+// SRJIT_GPU_TEST_CACHE, or for this run only; never in the user's cache, since its content decides tiers.
 #pragma once
 
 #include <functional>
@@ -23,15 +23,15 @@ std::vector<Mode> allModes();
 /// How much device memory an engine may use.
 enum class Memory {
   kPlenty,
-  kTight,     ///< data are resident, evaluations come in chunks of rows
+  kTight,     ///< data are resident, evaluations are divided into chunks of rows
   kStreamed,  ///< data are streamed, in the smallest chunks
 };
 
-/// Why there is no GPU to test; empty if there is one.
+/// Why no GPU can be tested; empty if there is one.
 const std::string& gpuFault();
 std::string gpuName();
 
-/// One engine for each, until the end of all tests. Thread-safe.
+/// One engine per mode and memory, until the end of all tests. Thread-safe.
 Engine engineOf(Mode mode, Memory memory = Memory::kPlenty);
 
 /// Base of all suites: skips without a GPU.
@@ -48,13 +48,13 @@ class GpuInMode : public Gpu, public testing::WithParamInterface<Mode> {
   Engine engine(Memory memory = Memory::kPlenty) const { return engineOf(GetParam(), memory); }
 };
 
-/// Runs `body` for 0 .. count - 1 on all cores, a thread each: what waits for an assembler should wait together.
+/// Runs `body` for 0 .. count - 1 on all cores, one thread each, so that waits for the assembler overlap.
 void onAllCores(std::size_t count, const std::function<void(std::size_t)>& body);
 
 /// Quarters, some of them 0: sums of them are exact in any order.
 std::vector<double> quarterWeights(std::size_t rows);
 
-/// Operators that IEEE 754 fixes to the last bit.
+/// Operators whose results IEEE 754 defines exactly.
 std::vector<Op> exactOps();
 
 /// Expressions of these operators (empty: all), with parameters and special values, over data of 5 columns.
@@ -64,7 +64,7 @@ GeneratorOptions generatorOf(std::uint64_t seed, int max_nodes, std::vector<Op> 
 Losses lossesOf(const Engine& engine, const Program& program, const Dataset& data, std::span<const double> parameters,
                 const LossOptions& options);
 
-/// Bit for bit, of as many expressions, of which there are some; with the same failures.
+/// Expects equal bits and failures, of the same non-zero number of expressions.
 void expectSameLosses(const Losses& a, const Losses& b, const std::string& what);
 
 }  // namespace srjit

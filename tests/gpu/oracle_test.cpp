@@ -1,4 +1,4 @@
-// A GPU's numbers against those of the processor and of the float64 reference.
+// A GPU's results against those of the processor and of the float64 reference.
 #include "ir/reference.h"
 #include "tests/gpu/machine.h"
 
@@ -7,7 +7,7 @@ namespace {
 
 class Oracle : public GpuInMode {
  protected:
-  // In f64 `fast` is `precise`.
+  // In f64 `fast` equals `precise`.
   Math math() const { return mode().precision == Precision::kF64 && isFast() ? Math::kPrecise : mode().math; }
   bool isFast() const { return mode().math == Math::kFast; }
 
@@ -68,8 +68,8 @@ TEST_P(Oracle, KeepsTheErrorBoundCompiled) {
                      Tier::kCompile, 100);
 }
 
-// Losses, which nobody else computes: against sums in double of the GPU's own predictions.
-TEST_P(Oracle, SumsWhatWasPredicted) {
+// Losses against sums in double of the GPU's own predictions, since the reference computes no losses.
+TEST_P(Oracle, LossesAreSumsOfThePredictions) {
   const Engine engine = this->engine();
   const GeneratorOptions generator = generatorOf(24, 20, exactOps());
   const Workload w = Workload::random(generator, 32, 10860, Spread::kTame, mode().precision);
@@ -88,7 +88,8 @@ TEST_P(Oracle, SumsWhatWasPredicted) {
       sum += (value - w.target[r]) * (value - w.target[r]);
     }
     EXPECT_EQ(losses.valid_rows[e], valid);
-    // Terms beyond f32 are infinite there; docs/accuracy.md: 4 roundings of a term and 7 levels of the tree.
+    // Terms beyond the range of f32 are infinite. The bound is from docs/accuracy.md: 4 roundings per term and 7 levels
+    // of the tree.
     if (!std::isfinite(losses.values[e])) continue;
     EXPECT_NEAR(losses.values[e], sum, std::fabs(sum) * (11 * unit + 1e-12)) << "expression " << e;
   }

@@ -12,7 +12,7 @@ class KernelsSanitize : public GpuInMode {
  protected:
   bool isGpu() const { return engine().options().device != "cpu"; }
 
-  /// Both tiers on few rows, odd numbers of them, and on more than one chunk of streamed rows.
+  /// Runs both tiers on few rows, including odd numbers, and on more than one chunk of streamed rows.
   void run(const GeneratorOptions& generator, std::size_t count, Memory memory) const {
     const Engine engine = this->engine(memory);
     for (const Tier tier : {Tier::kInterpret, Tier::kCompile}) {

@@ -1,4 +1,4 @@
-// Engines on a model of a GPU, beside the CPU engine whose numbers they must give.
+// Engines on a model of a GPU, and the CPU engine whose results they must equal.
 #pragma once
 
 #include <chrono>
@@ -15,14 +15,14 @@
 
 namespace srjit {
 
-/// A model of a machine with a GPU. Engines and what they made must be gone before it.
+/// A model of a machine with a GPU. Must outlive its engines and their programs and data.
 struct FakeMachine {
   explicit FakeMachine(FakeOptions options = {}) : driver(std::move(options)) {}
 
   EngineParts parts() {
     return {.driver = [this] { return driver.load(); }, .images = images};
   }
-  /// On cuda:0, without a disk, unless the options say otherwise.
+  /// An engine on cuda:0, without a disk cache and with 2 threads, unless the options set these.
   Result<Engine> tryEngine(EngineOptions options = {}) {
     if (options.device == "auto") options.device = "cuda:0";
     if (!options.cache_directory) options.cache_directory = "";
@@ -70,13 +70,14 @@ inline void expectSameLosses(const Losses& a, const Losses& b, const char* what)
   EXPECT_EQ(a.failures.size(), b.failures.size()) << what;
 }
 
-/// Waits for background work, however slow the machine is: what never comes true ends with the time limit of ctest.
+/// Waits for background work without a time limit of its own: a condition that never holds fails by the timeout of
+/// ctest.
 template <class Condition>
 void waitUntil(const Condition& condition) {
   while (!condition()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
 }
 
-/// Waits until everything lets go of what a program was made from: it and its background work have ended.
+/// Waits until a program and its background work have released the program's source.
 inline void waitForEnd(const std::weak_ptr<const ProgramSource>& source) {
   waitUntil([&] { return source.expired(); });
 }

@@ -13,7 +13,7 @@
 namespace srjit {
 namespace {
 
-/// The memory of a launch as the machine sees it.
+/// The memory of a launch, for the machine.
 class LaunchMemory final : public SassMemory {
  public:
   explicit LaunchMemory(ModelMemory& memory) : memory_(memory) {}
@@ -72,7 +72,7 @@ T fieldAt(const std::byte* bytes, std::size_t offset) {
   return value;
 }
 
-/// Of a 64-bit ELF file: to the end of its section headers and of all that they describe.
+/// The size of a 64-bit ELF file: up to the end of its section headers and of all sections.
 std::size_t bytesOfElf(const std::byte* image) {
   constexpr std::size_t kHeadersAt = 0x28, kHeaderBytes = 0x3a, kHeaders = 0x3c;
   constexpr std::size_t kTypeAt = 0x04, kOffsetAt = 0x18, kSizeAt = 0x20;

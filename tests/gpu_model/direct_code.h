@@ -1,5 +1,5 @@
-// Cubins with the kernel of the direct tier, run on the model of a warp: machine code as it was written, bits and
-// delays included.
+// Cubins with the kernel of the direct tier, run on the model of a warp: decodes the actual machine code, stalls and
+// barriers included.
 #pragma once
 
 #include <functional>
@@ -11,11 +11,12 @@
 
 namespace srjit {
 
-/// Changes instructions before they run, as a device would that understands them otherwise. Gets the architecture.
+/// Changes instructions before they run, as a model of a device that executes them differently. The second argument is
+/// the architecture.
 using AlterCode = std::function<void(std::vector<sass::Instruction>&, unsigned)>;
 
-/// Reads a cubin that compiler/sass/cubin_writer.h wrote; nothing if `image` is no ELF file, or one that cannot be run.
-/// Such a file says how long it is, so `image` must hold as much as it says.
+/// Reads a cubin that compiler/sass/cubin_writer.h wrote; nullopt if `image` is no ELF file, or one that cannot be run.
+/// Precondition: `image` has as many bytes as its ELF header and section headers say.
 std::optional<ModelImage> readDirectModel(const void* image, const AlterCode& alter);
 
 }  // namespace srjit

@@ -1,4 +1,4 @@
-// What tests of the direct tier run on: a model of a GPU that executes its machine code, and the tier's proof by
+// The environment of direct-tier tests: a model of a GPU that executes the tier's machine code, and the self-test by
 // itself.
 #pragma once
 
@@ -13,7 +13,7 @@
 
 namespace srjit {
 
-/// The proof of a machine's first device, as an engine of two threads makes it.
+/// The self-test of a machine's first device, as an engine of two threads runs it.
 struct Proving {
   explicit Proving(FakeMachine& machine, const std::string& directory, Precision precision = Precision::kF32)
       : cuda(Cuda::open(machine.driver.load().value(), 0).value()),
@@ -23,7 +23,7 @@ struct Proving {
         store(std::make_shared<KernelStore>(cuda, machine.images, cache, precision, Math::kStrict)),
         proof(queue, store, cache, 2) {}
   std::optional<Error> fault() { return proof.fault(never); }
-  /// Whether the proof's lock is marked, as one who does not hold it sees it.
+  /// Whether the lock of the self-test is marked, determined without holding it.
   bool isMarked(const Scratch& directory) const {
     const auto names = directory.list();
     return std::ranges::any_of(names, [&](const std::string& name) {
@@ -40,7 +40,7 @@ struct Proving {
   DirectProof proof;
 };
 
-/// A machine whose cache says that the tier was proved, or another fact.
+/// A machine whose cache has the result of the self-test: passed, or `fact`.
 struct DirectMachine : FakeMachine {
   explicit DirectMachine(FakeOptions options = {}, const char* fact = "proved", Precision of = Precision::kF32)
       : FakeMachine(std::move(options)), precision(of) {
@@ -51,7 +51,7 @@ struct DirectMachine : FakeMachine {
   EngineOptions strict() const {
     return {.precision = precision, .math = Math::kStrict, .cache_directory = directory.path("")};
   }
-  /// Calls that launch, or load, direct code.
+  /// Number of driver calls that launch, or load, direct code.
   std::size_t launches() const { return callsOf("cuLaunchKernel"); }
   std::size_t modules() const { return callsOf("cuModuleLoadDataEx"); }
   std::string known() const {
@@ -68,7 +68,7 @@ struct DirectMachine : FakeMachine {
   }
 };
 
-/// Of expressions that have direct code.
+/// A workload of expressions that have direct code.
 inline Workload directWorkload(std::uint64_t seed, std::size_t count, std::size_t rows, bool weighted = false,
                                Precision precision = Precision::kF32) {
   std::vector<Op> ops = arithmeticOps();
@@ -76,7 +76,7 @@ inline Workload directWorkload(std::uint64_t seed, std::size_t count, std::size_
   return arithmeticWorkload(seed, count, rows, precision, weighted, ops);
 }
 
-/// Whether the code of a program serves, for all of `expressions`.
+/// Expects that direct code serves all `expressions` expressions of a program.
 inline void expectDirect(const Program& program, std::size_t expressions) {
   const ProgramStatus status = program.status();
   EXPECT_EQ(status.tier, Tier::kDirect);

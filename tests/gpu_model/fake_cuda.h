@@ -1,4 +1,4 @@
-// A device of a fake driver for tests, and what fails on it.
+// A device of a fake driver for tests, and helpers for its failures.
 #pragma once
 
 #include <optional>
@@ -33,7 +33,7 @@ struct Device {
   std::shared_ptr<const Stream> stream;
 };
 
-/// What `call` throws.
+/// The exception of `call`.
 template <class Call>
 CudaFailure failureOf(const Call& call) {
   try {

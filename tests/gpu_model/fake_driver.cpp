@@ -13,7 +13,7 @@ namespace srjit {
 namespace {
 
 constexpr std::size_t kAlignment = 256;
-constexpr std::size_t kGap = 4096;  // between allocations, so that a small overrun meets none
+constexpr std::size_t kGap = 4096;  // between allocations, so that a small overrun hits unallocated memory
 constexpr unsigned kRegistersOfMultiprocessor = 65536;
 constexpr double kKernelMilliseconds = 1;
 
@@ -21,7 +21,7 @@ std::mutex active_mutex;
 FakeState* active = nullptr;
 std::atomic<std::uint64_t> instances = 0;
 
-// The context that is current on this thread, of which FakeDriver.
+// The FakeDriver whose context is current on this thread.
 thread_local std::uint64_t current_instance = 0;
 thread_local FakeContext* current_context = nullptr;
 
@@ -225,7 +225,7 @@ void FakeState::reportLeaks(const FakeContext* context) {
   }
 }
 
-// Entries that are about contexts are here, beside the variables of the thread.
+// Entries about contexts are here, next to the thread-local variables.
 CUresult FakeEntries::cuCtxSetCurrent(CUcontext context) {
   return FakeState::enter("cuCtxSetCurrent", FakeState::Kind::kFree, [&](FakeState& state) {
     auto* const wanted = reinterpret_cast<FakeContext*>(context);

@@ -261,7 +261,7 @@ CUresult FakeEntries::cuMemHostAlloc(void** address, std::size_t bytes, unsigned
 
 namespace {
 
-// False if it is not pinned. Copies that still use it are a problem.
+// Returns false if it is not pinned. Reports a problem if pending copies use it.
 bool unpin(FakeState& state, const std::byte* storage) {
   const auto found = state.pinned.find(storage);
   if (found == state.pinned.end()) {

@@ -1,5 +1,5 @@
-// An ImageMaker whose images are models of kernels (kernels.h). Nothing is compiled, so it is quick; what makes a
-// real one slow, choosy or unreliable is done on demand.
+// An ImageMaker whose images are models of kernels (kernels.h). It compiles nothing, so it is fast; delays, refusals
+// and failures of a real one are injected on demand.
 #pragma once
 
 #include <condition_variable>
@@ -18,25 +18,25 @@ namespace srjit {
 /// Thread-safe. Images of one maker work in every other, and in other processes.
 class FakeImageMaker : public ImageMaker {
  public:
-  /// What is about to be made. For rows there are dags, for an interpreter a table.
+  /// An image request. `dags` is set for rows, `table` for an interpreter.
   struct Request {
     std::string_view kind;  ///< "rows", "interpreter" or "totals"
     std::span<const Dag> dags;
     const HandlerTable* table = nullptr;
     const DeviceOptions& options;
   };
-  /// Called for each request, by several threads at once; its error is the request's.
+  /// Called for each request, by several threads at once; its error becomes that of the request.
   std::function<Status(const Request&)> before;
   /// The facts of a kernel of rows; registers default to 32. May be called by several threads at once.
   std::function<KernelFacts(const Dag&)> facts;
-  bool makes_ptx = false;     ///< as without an assembler: PTX, and no facts
-  double seconds = 0.001;     ///< that an image says it took
+  bool makes_ptx = false;     ///< as without an assembler: makes PTX without facts
+  double seconds = 0.001;     ///< compile time that images report
   std::string version = "1";  ///< part of identity()
 
-  /// Requests from now on wait until release().
+  /// Later requests wait until release().
   void hold();
   void release();
-  /// Requests that wait now.
+  /// Number of waiting requests.
   std::size_t held() const;
   /// Requests since the start, of one kind or ("") of all.
   std::size_t count(std::string_view kind = "") const;

@@ -21,17 +21,17 @@ struct FakeContext {
 
 struct FakeStream;
 
-/// A place in a stream's work.
+/// A position in a stream's work.
 struct FakeMark {
   bool done = false;
-  double milliseconds = 0;  ///< of the device's clock when it was passed
+  double milliseconds = 0;  ///< the device's clock when execution passed it
   std::weak_ptr<FakeStream> stream;
 };
 
 struct FakeWork {
   std::function<void()> run;
   std::shared_ptr<FakeMark> after;  ///< work that must be done before
-  const void* host = nullptr;       ///< pinned memory that it uses
+  const void* host = nullptr;       ///< pinned memory in use by it
   std::size_t host_bytes = 0;
 };
 
@@ -44,7 +44,7 @@ struct FakeStream {
 struct FakeEvent {
   FakeContext* context;
   bool timing;
-  std::shared_ptr<FakeMark> mark;  ///< of the last record
+  std::shared_ptr<FakeMark> mark;  ///< mark of the last record
 };
 
 struct FakeAllocation {
@@ -78,14 +78,14 @@ struct FakeKernelCall {
 
 struct FakeGraph {
   FakeContext* context;
-  std::map<std::uint64_t, FakeKernelCall> nodes;  ///< in the order in which they were added
+  std::map<std::uint64_t, FakeKernelCall> nodes;  ///< in order of insertion
 };
 
 struct FakeState : ModelMemory {
   explicit FakeState(FakeOptions chosen);
   ~FakeState() override;
 
-  /// What a call needs, and what it is.
+  /// The context requirement of a call.
   enum class Kind { kFree, kInContext, kRelease };
   /// Counts a call, applies failures, and runs `body`, which returns a CUresult, on the active state.
   static CUresult enter(const char* entry, Kind kind, const std::function<CUresult(FakeState&)>& body);
@@ -102,7 +102,7 @@ struct FakeState : ModelMemory {
   // Memory.
   std::byte* range(std::uint64_t address, std::size_t bytes) override;
   CUdeviceptr allocate(std::size_t bytes, int device, bool foreign);
-  /// Takes an allocation out of what is used; its memory stays until the work before is done.
+  /// Subtracts an allocation from the used bytes; its memory stays valid until earlier work is done.
   void release(FakeAllocation& allocation);
   bool isPinned(const void* address, std::size_t bytes) const;
   std::size_t available(int device) const;
@@ -114,7 +114,7 @@ struct FakeState : ModelMemory {
 
   template <class Object>
   using Table = std::map<std::uint64_t, std::shared_ptr<Object>>;
-  /// The object of a handle; null, and a problem, if there is none.
+  /// The object of a handle; reports a problem and returns null if there is none.
   template <class Object, class Handle>
   std::shared_ptr<Object> find(const Table<Object>& table, Handle handle, const char* what) {
     const auto found = table.find(reinterpret_cast<std::uint64_t>(handle));

@@ -11,10 +11,10 @@ namespace {
 
 using Kind = FakeState::Kind;
 
-// Of the device's clock.
+// Duration of a copy by the device's clock.
 constexpr double kCopyMilliseconds = 100;
 
-// `run` is left out once the device is lost.
+// `run` is skipped once the device is lost.
 FakeWork work(const std::shared_ptr<FakeStream>& stream, std::function<void()> run) {
   FakeWork work;
   FakeContext* const context = stream ? stream->context : nullptr;
@@ -24,7 +24,7 @@ FakeWork work(const std::shared_ptr<FakeStream>& stream, std::function<void()> r
   return work;
 }
 
-// Pageable memory is read when the call is made, pinned memory when the device comes to it.
+// Pageable memory is read during the call, pinned memory when the device executes the copy.
 CUresult copyToDevice(FakeState& state, const std::shared_ptr<FakeStream>& queue, CUdeviceptr to, const void* from,
                       std::size_t bytes) {
   const auto* const source = static_cast<const std::byte*>(from);
@@ -141,7 +141,7 @@ CUresult FakeEntries::cuStreamCreate(CUstream* stream, unsigned flags) {
 
 CUresult FakeEntries::cuStreamDestroy(CUstream stream) {
   return FakeState::enter("cuStreamDestroy", Kind::kRelease, [&](FakeState& state) {
-    // The stream's work is still done, as with CUDA.
+    // Destroying a stream completes its work, as in CUDA.
     if (const auto queue = state.find(state.streams, stream, "stream")) state.advance(*queue);
     return state.remove(state.streams, stream, "stream");
   });

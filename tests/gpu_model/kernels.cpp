@@ -13,7 +13,7 @@
 namespace srjit {
 namespace {
 
-// A text of words: kind of file, architecture, kind of image, options, then each kernel's facts and contents.
+// The format, in words: kind of file, architecture, kind of image, options, then facts and contents of each kernel.
 constexpr const char* kWordStart = "srjit-model-";
 constexpr const char* kCubinWord = "srjit-model-cubin";
 constexpr const char* kPtxWord = "srjit-model-ptx";
@@ -143,7 +143,7 @@ std::string totalsModel(const DeviceOptions& options, bool is_ptx, KernelFacts f
 }
 
 std::optional<ModelImage> readModel(const char* text) {
-  // Bytes of something else need not end with a 0.
+  // Other images may not be null-terminated.
   if (std::strncmp(text, kWordStart, std::strlen(kWordStart)) != 0) return readPtx(text);
   Reader reader(text);
   const std::string file = reader.word();

@@ -1,8 +1,8 @@
-// Models of kernels (compiler/nvptx/rows_kernel.h, totals_kernel.h, compiler/interpreter/kernel.h): the same memory,
-// the same trees of sums, computed by the rows of the operator table on the host, in the kernel's precision. Library
-// functions are the host's.
+// Models of kernels (compiler/nvptx/rows_kernel.h, totals_kernel.h, compiler/interpreter/kernel.h): same memory layout
+// and reduction trees, computed on the host by the rows of ops.def in the kernel's precision. Library functions are the
+// host's.
 //
-// An image of models is a text that says all of what its kernels compute, so it survives any cache.
+// An image of models is a text that fully describes its kernels, so it can be cached like a real image.
 #pragma once
 
 #include <array>
@@ -25,7 +25,7 @@
 
 namespace srjit {
 
-/// A launch that breaks a rule of those headers, or an access outside of memory.
+/// A launch that violates a precondition of those headers, or an access outside of memory.
 class ModelFault : public std::logic_error {
  public:
   using std::logic_error::logic_error;
@@ -35,7 +35,7 @@ class ModelFault : public std::logic_error {
 class ModelMemory {
  public:
   virtual ~ModelMemory() = default;
-  /// The host's address of so many bytes, all of one allocation that was not freed; throws ModelFault otherwise.
+  /// The host address of `bytes` bytes that lie in one live allocation; throws ModelFault otherwise.
   virtual std::byte* range(std::uint64_t address, std::size_t bytes) = 0;
 };
 
@@ -68,13 +68,13 @@ struct ModelImage {
   std::vector<std::unique_ptr<KernelModel>> kernels;
 };
 
-/// The texts of images. `facts` are those of each kernel; their names are set here.
+/// The text of an image. `facts` are those of each kernel; their names are set here.
 std::string rowsModel(std::span<const Dag> dags, const DeviceOptions& options, bool is_ptx,
                       std::vector<KernelFacts> facts);
 std::string interpreterModel(const HandlerTable& table, const DeviceOptions& options, bool is_ptx, KernelFacts facts);
 std::string totalsModel(const DeviceOptions& options, bool is_ptx, KernelFacts facts);
 
-/// Reads such a text, or one of PTX (ptx_machine.h), up to its end or a 0; nothing if it is another.
+/// Reads such a text, or one of PTX (ptx_machine.h), up to its end or a 0; nullopt for any other text.
 std::optional<ModelImage> readModel(const char* text);
 
 }  // namespace srjit

@@ -1,4 +1,4 @@
-// What the models of kernels share: typed access to memory, columns, and outputs with their sums.
+// Common parts of the models of kernels: typed access to memory, columns, and outputs with their sums.
 #pragma once
 
 #include <algorithm>
@@ -32,7 +32,7 @@ std::span<T> elementsAt(ModelMemory& memory, std::uint64_t address, std::size_t 
   return {reinterpret_cast<T*>(memory.range(address, count * sizeof(T))), count};
 }
 
-/// A row of 16-byte aligned entries, as kernels load them: whole groups of four.
+/// A table of 16-byte aligned entries, in whole groups of four, as kernels load them.
 template <class T>
 std::span<T> vectorAt(ModelMemory& memory, std::uint64_t address, std::size_t rows) {
   requireOfModel(address % 16 == 0, "address {:#x} is not aligned to 16 bytes", address);
@@ -79,7 +79,7 @@ T sumOfGroup(std::span<const T> items) {
   return sums[0];
 }
 
-/// Where the values of one output go: predictions, or sums of groups.
+/// The destination of one output: predictions, or sums of groups.
 template <class T>
 class ModelOutputs {
  public:
@@ -91,7 +91,7 @@ class ModelOutputs {
     if (loss_->weighted) weights_ = vectorAt<T>(memory, arguments[1], rows);
   }
 
-  /// `values` are those of rows from `first` on, a multiple of kGroupRows; what is past the last row is ignored.
+  /// `values` are those of rows from `first` on, a multiple of kGroupRows; values past the last row are ignored.
   void put(std::size_t output, std::size_t first, std::span<const T> values) {
     const std::size_t count = std::min(values.size(), rows_ - first);
     if (loss_) {

@@ -68,7 +68,7 @@ class RowsModel : public KernelModel {
   ModelOptions options_;
 };
 
-/// A group of rows of the interpreter's machine. Registers and slots hold NaN where nothing was put.
+/// A group of rows of the interpreter's machine. Unwritten registers and slots hold NaN.
 template <class T>
 class Machine {
  public:
@@ -84,7 +84,7 @@ class Machine {
 
   bool empty() const { return height_ == 0; }
 
-  /// Runs one token; put(output, values) gets the value of a root.
+  /// Runs one token; calls put(output, values) for the value of a root.
   template <class Put>
   void step(const DeviceToken& token, const Put& put) {
     const std::uint32_t number = token.code & DeviceToken::kHandlerMask;
@@ -205,7 +205,7 @@ class InterpreterModel : public KernelModel {
     requireOfModel(std::ranges::is_sorted(offsets), "offsets of programs that do not ascend");
     const auto tokens = elementsAt<DeviceToken>(memory, launch.arguments[6], offsets.back());
     requireShared(launch, shape, offsets);
-    // Parameters are checked against the largest index that the tokens name.
+    // Checks the parameter array against the largest index in the tokens.
     const auto parameters = elementsAt<T>(memory, launch.arguments[4], parametersOf(tokens));
     const auto map = elementsAt<std::uint32_t>(memory, launch.arguments[5], shape.staged);
     const ModelColumns columns = ModelColumns::of(launch, options_.strided_columns);
@@ -235,7 +235,7 @@ class InterpreterModel : public KernelModel {
           window(launch.arguments[14]),
           tile_rows(row_warps * 32 * options.rows_per_thread) {
       requireOfModel(row_warps == 1 || row_warps == 2 || row_warps == 4, "{} row warps", row_warps);
-      requireOfModel(programs_per_warp > 0, "0 programs a warp");
+      requireOfModel(programs_per_warp > 0, "0 programs per warp");
       const std::size_t tiles = ceilDivide(launch.arguments[3], tile_rows);
       requireOfModel(launch.arguments[11] == tiles, "{} tiles instead of {}", launch.arguments[11], tiles);
       block_programs = programs_per_warp * (kBlockWarps / row_warps);

@@ -24,13 +24,13 @@ struct Operand {
 };
 
 struct Instruction {
-  std::string opcode;     ///< as it is written
-  std::string name = {};  ///< plain
+  std::string opcode;     ///< as written
+  std::string name = {};  ///< plainPtxName() of the opcode
   PtxFunction function = nullptr;
   int guard = -1;
   bool unless = false;
   std::vector<Operand> operands = {};
-  std::vector<std::string> texts = {};  ///< of the operands
+  std::vector<std::string> texts = {};  ///< texts of the operands
 };
 
 struct Program {
@@ -39,7 +39,7 @@ struct Program {
   std::vector<std::size_t> parameter_bytes = {};
   std::vector<Instruction> code = {};
   std::map<std::string, std::uint64_t> labels = {};
-  std::map<std::string, std::uint64_t> symbols = {};  ///< of shared and local memory: addresses there
+  std::map<std::string, std::uint64_t> symbols = {};  ///< symbols of shared and local memory, with their addresses
   std::map<std::string, int> registers = {};
   std::size_t shared_bytes = 0, local_bytes = 0;
 
@@ -48,7 +48,7 @@ struct Program {
   }
 };
 
-// Shared and local memory are where no pointer of a test is.
+// Shared and local memory have addresses that no pointer of a test has.
 constexpr std::uint64_t kSharedBase = std::uint64_t{1} << 60, kLocalBase = std::uint64_t{2} << 60;
 
 std::string trimmed(const std::string& text) {
@@ -191,7 +191,7 @@ struct Thread {
   bool done = false;
 };
 
-/// One block, whose threads run one after another from one meeting to the next.
+/// One block. Its threads run one after another, each to the next barrier or shuffle.
 class Block {
  public:
   Block(const Program& program, const ModelLaunch& launch, unsigned x, unsigned y, ModelMemory& memory)
@@ -258,7 +258,7 @@ class Block {
     }
   }
 
-  // The result of an atomic addition is not modelled: where one is written to a register, nobody reads it.
+  // The result of an atomic addition is not modelled: a register that receives one is never read.
   void addAtomically(Thread& thread, const Instruction& instruction) const {
     const Operand& memory = instruction.operands[instruction.operands.size() - 2];
     std::byte* const at = place(thread, memory, sizeof(double));
@@ -344,7 +344,7 @@ class PtxModel final : public KernelModel {
 }  // namespace
 
 std::optional<ModelImage> readPtx(const char* text) {
-  // Bytes of something else need not end with a 0.
+  // Other images may not be null-terminated.
   if (std::strncmp(text, "//", 2) != 0 && std::strncmp(text, ".version", 8) != 0) return std::nullopt;
   static const std::regex kComment("//[^\n]*");
   const std::string ptx = std::regex_replace(std::string(text), kComment, "");
@@ -357,7 +357,7 @@ std::optional<ModelImage> readPtx(const char* text) {
     const auto parameters = static_cast<std::size_t>(entry->position() + entry->length());
     const std::size_t parameters_end = ptx.find(')', parameters);
     const std::size_t body = ptx.find('{', parameters_end) + 1;
-    // No statement of a line of its own is a brace but the last.
+    // Only the last statement is a closing brace on a line of its own.
     const std::size_t end = ptx.find("\n}", body);
     image.kernels.push_back(std::make_unique<PtxModel>(
         readKernel((*entry)[1], ptx.substr(parameters, parameters_end - parameters), ptx.substr(body, end - body))));

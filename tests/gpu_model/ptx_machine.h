@@ -1,4 +1,4 @@
-// Kernels of PTX text run on the host, an instruction at a time, for what the generated code of benchmarks contains:
+// An interpreter of PTX text on the host, one instruction at a time, for the subset that benchmarks generate:
 // arithmetic of 32 and 64 bits, branches, local and shared memory, shuffles and barriers that all threads of a block
 // reach together, and atomic additions. Approximate instructions are the host's functions; nothing is flushed to zero.
 // Source: PTX ISA 9.0.
@@ -10,8 +10,8 @@
 
 namespace srjit {
 
-/// Models of the kernels of a PTX text; nothing if the text is none. An instruction without a model, and threads that
-/// part at a barrier, are a ModelFault when they are met.
+/// Models of the kernels of a PTX text; nullopt if the text is no PTX. Executing an instruction without a model, or a
+/// barrier that not all threads of the block reach, throws ModelFault.
 std::optional<ModelImage> readPtx(const char* text);
 
 }  // namespace srjit

@@ -1,4 +1,4 @@
-// What instructions compute.
+// Semantics of the instructions.
 #include <bit>
 #include <cfenv>
 #include <cmath>
@@ -37,10 +37,10 @@ T rounded(sass::Round direction, T x) {
   }
 }
 
-// Only the modes that the direct tier has.
+// Supports only the modes that the direct tier uses.
 float fused(std::uint8_t modifier, float a, float b, float c) {
   if ((modifier & 3) != sass::modifierOf(sass::Round::kUp)) return std::fma(a, b, c);
-  // The compiler knows nothing of modes: reads and writes that it must not move keep the function between the changes.
+  // The compiler does not model rounding modes: volatile accesses keep the call between the two mode changes.
   std::fesetround(FE_UPWARD);
   const volatile float x = a, y = b, z = c;
   const volatile float result = std::fma(x, y, z);
@@ -106,7 +106,7 @@ float specialFunction(sass::Mufu function, float x) {
   return x;
 }
 
-// Up to `inaccuracy_` units in the last place off, by a hash.
+// Perturbs x by up to `inaccuracy_` units in the last place, by a hash.
 float SassMachine::inaccurate(float x) {
   if (!std::isnormal(x)) return x;
   hash_ = hash_ * 6364136223846793005 + 1442695040888963407;

@@ -68,7 +68,7 @@ std::size_t SassMachine::runWarp(unsigned warp, unsigned block_x, unsigned block
   warp_ = warp;
   block_x_ = block_x;
   block_y_ = block_y;
-  for (Lanes& lanes : registers_) lanes.fill(0x7fabcdef);  // what was not written is NaN
+  for (Lanes& lanes : registers_) lanes.fill(0x7fabcdef);  // unwritten registers hold NaN
   predicates_.fill(0x5a5a5a5a);
   register_timing_.fill({});
   predicate_timing_.fill({});
@@ -177,7 +177,7 @@ void SassMachine::markTiming(const Instruction& i) {
     timing.writer = variable ? -1 : static_cast<int>(i.form);
     if (variable) timing.to_write |= bit(i.control.write_barrier);
   };
-  // Without a barrier of its own, a source is read when the result is there; without any, nobody can know.
+  // Without a read barrier, a source counts as read when the result is ready; without any barrier, it never does.
   const std::uint8_t to_read =
       bit(i.control.read_barrier != sass::kNoBarrier ? i.control.read_barrier : i.control.write_barrier);
   for (unsigned slot = 0; slot < 3; ++slot) {

@@ -1,7 +1,7 @@
 // A model of one warp of a GPU that runs the instructions of the direct tier: 32 lanes, registers, predicates, barriers
-// and memory. It throws SassFault where code does what it must not: reads a register before its writer's result is
-// there, overwrites one that is still to be read or written, waits for a barrier too early, leaves memory, diverges.
-// Results of variable latency count as missing until their barrier is waited for.
+// and memory. It throws SassFault for invalid code: a read of a register before its result is ready, an overwrite of a
+// register with a pending read or write, a wait for a barrier too soon after it was set, an access outside of memory,
+// divergence. A result of variable latency is ready only after a wait for its barrier.
 #pragma once
 
 #include <array>
@@ -20,11 +20,11 @@ struct SassFault : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// Memory as pieces at made-up addresses, with unused space between them.
+/// Memory as pieces at artificial addresses, with unused space between them.
 class SassMemory {
  public:
   virtual ~SassMemory() = default;
-  /// Makes the piece visible; gives its address, a multiple of 256. `bytes` must stay.
+  /// Maps the piece; returns its address, a multiple of 256. `bytes` must outlive the memory.
   std::uint64_t add(std::span<std::byte> bytes);
   template <class T>
   std::uint64_t add(std::vector<T>& values) {
@@ -34,7 +34,7 @@ class SassMemory {
   void store(std::uint64_t address, std::uint32_t value);
 
  private:
-  /// The four bytes at an address; throws where there is no memory, or if it is misaligned.
+  /// The four bytes at an address; throws SassFault if it is unmapped or misaligned.
   virtual std::byte* find(std::uint64_t address) const;
   std::map<std::uint64_t, std::span<std::byte>> pieces_;
   std::uint64_t next_ = 0x7f0000000000;
@@ -45,16 +45,15 @@ float specialFunction(sass::Mufu function, float x);
 
 class SassMachine {
  public:
-  /// `bank` is constant bank 0. `registers` is how many a thread has.
+  /// `bank` is constant bank 0. `registers` is the number per thread.
   SassMachine(std::span<const sass::Instruction> code, std::span<const std::byte> bank, SassMemory& memory,
               unsigned registers, unsigned architecture)
       : code_(code), bank_(bank), memory_(memory), register_count_(registers), architecture_(architecture) {}
 
-  /// Makes results of MUFU wrong by up to so many units in the last place, since those of GPUs are only known to be
-  /// close.
+  /// Perturbs results of MUFU by up to `units` units in the last place, since GPUs specify only an error bound.
   void setInaccuracy(std::uint32_t units) { inaccuracy_ = units; }
 
-  /// Runs one warp of a block to its end. Gives the instructions that it issued.
+  /// Runs one warp of a block to its end. Returns the number of issued instructions.
   std::size_t runWarp(unsigned warp, unsigned block_x, unsigned block_y);
 
  private:
@@ -62,7 +61,7 @@ class SassMachine {
   using Lanes = std::array<std::uint32_t, kLanes>;
   using Cycle = std::int64_t;
 
-  /// The history of a register or predicate, as far as timing is concerned.
+  /// The history of a register or predicate for the timing checks.
   struct Timing {
     Cycle written = 0, read = -100;
     int writer = -1;            ///< form of a writer of fixed latency

@@ -1,4 +1,4 @@
-// A model of a GPU for which keeping the values of subtrees pays.
+// A model of a GPU on which keeping subtree values saves time.
 #pragma once
 
 #include <string>
@@ -11,7 +11,8 @@
 
 namespace srjit {
 
-/// A machine on which computing takes so long that every read pays, and where direct code was proved.
+/// A machine whose cached costs of computing are so high that every read of a kept value saves time, and whose direct
+/// tier has passed its self-test.
 struct SlowMachine : FakeMachine {
   explicit SlowMachine(Precision p = Precision::kF32, Math m = Math::kStrict, FakeOptions fake = {.lag = true})
       : FakeMachine(std::move(fake)), precision(p), math(m) {

@@ -1,4 +1,4 @@
-// Evaluation of expressions in any domain of the table, for tests.
+// Evaluation of expressions in any domain of ops.def, for tests.
 #pragma once
 
 #include <span>
@@ -9,7 +9,7 @@
 
 namespace srjit {
 
-/// The value of `expression` with every operator's row in the domain T, which is made from doubles.
+/// The value of `expression` with every operator's row in the domain T, which is constructible from double.
 template <class T>
 T evaluateAs(const Expression& expression, std::span<const double> variables, std::span<const double> parameters) {
   std::vector<T> stack;

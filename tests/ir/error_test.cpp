@@ -5,7 +5,7 @@
 namespace srjit {
 namespace {
 
-TEST(Result, TheValueOfAnErrorThrowsIt) {
+TEST(Result, ValueOfAnErrorThrows) {
   const Result<int> bad = Error{Errc::kUnsupported, "no such thing", Span{2, 3, 4}};
   try {
     static_cast<void>(bad.value());

@@ -16,7 +16,7 @@ namespace {
 
 using Tokens = std::vector<Token>;
 
-TEST(Expression, KnowsItsFacts) {
+TEST(Expression, ReportsSizeHeightAndInputCounts) {
   const auto e = Expression::create({Token::variable(3), Token::constant(2), Token::parameter(1),
                                      Token::operation(Op::kMul), Token::operation(Op::kAdd)});
   ASSERT_TRUE(e);
@@ -26,7 +26,7 @@ TEST(Expression, KnowsItsFacts) {
   EXPECT_EQ(e->parameterCount(), 2u);
 }
 
-TEST(Expression, RefusesWhatIsNoProgram) {
+TEST(Expression, RejectsInvalidTokens) {
   const std::string no_operator =
       "token 3 has the operator number 200, but there are " + std::to_string(kOpCount) + " operators";
   const struct {
@@ -65,7 +65,7 @@ TEST(Expression, AcceptsTheLargestIndex) {
   EXPECT_EQ(e->variableCount(), Expression::kMaxIndex + 1);
 }
 
-TEST(Expression, EqualityIsOfMeaning) {
+TEST(Expression, EqualityComparesTokensBitwise) {
   const auto of = [](Token token) { return Expression::create({token}).value(); };
   EXPECT_EQ(of(Token::constant(1)), of(Token::constant(1)));
   EXPECT_FALSE(of(Token::constant(0.0)) == of(Token::constant(-0.0)));
@@ -161,7 +161,7 @@ TEST(Expression, SubtreeStarts) {
   EXPECT_EQ(subtreeStarts(e->tokens()), (std::vector<std::uint32_t>{0, 1, 1, 3, 0, 0}));
 }
 
-TEST(Expression, AMillionLevelsDeep) {
+TEST(Expression, AcceptsAMillionLevels) {
   Tokens tokens(1'000'001, Token::operation(Op::kNeg));
   tokens[0] = Token::variable(0);
   const auto e = Expression::create(std::move(tokens));

@@ -1,4 +1,4 @@
-// Names of columns: which word means what, how any name is written, and that what is printed reads back.
+// Names of columns: the meaning of words, quoting of any name, round trips.
 #include <stdexcept>
 #include <string>
 
@@ -30,7 +30,7 @@ std::string faultOf(std::string_view text, const ColumnNames& columns, Language 
   return e.error().message;
 }
 
-TEST(Names, WordsOfTheFormOfAnIndexAreNamesWhereOneIs) {
+TEST(Names, IndexLikeWordsAreNamesIfAColumnHasOne) {
   const ColumnNames columns = {"x1", "x2"};
   for (const Language language : {Language::kInfix, Language::kPostfix, Language::kPrefix}) {
     EXPECT_EQ(parsed("x1", columns, language), variable(0));
@@ -44,7 +44,7 @@ TEST(Names, WordsOfTheFormOfAnIndexAreNamesWhereOneIs) {
     EXPECT_EQ(parsed("x[0]", columns, language), variable(0)) << "always an index";
     EXPECT_EQ(parsed("p0", columns, language), parameter(0));
     EXPECT_EQ(print(variable(1), language, columns), "x2");
-    EXPECT_EQ(print(variable(2), language, columns), "x[2]") << "there is no such column";
+    EXPECT_EQ(print(variable(2), language, columns), "x[2]") << "no column has this index";
   }
   EXPECT_EQ(parsed(R"({"var":1})", columns, Language::kJson), variable(1)) << "a number is an index";
   EXPECT_EQ(parsed(R"({"var":"x1"})", columns, Language::kJson), variable(0)) << "a string is a name";
@@ -64,7 +64,7 @@ TEST(Names, MessagesNameColumns) {
   EXPECT_EQ(ColumnNames().describe(7), "column x7");
 }
 
-TEST(Names, ParametersGiveWayToColumnsLikewise) {
+TEST(Names, ParameterLikeWordsAreNamesIfAColumnHasOne) {
   const ColumnNames columns = {"p1", "mass"};
   EXPECT_EQ(parsed("p1", columns), variable(0));
   EXPECT_EQ(
@@ -76,7 +76,7 @@ TEST(Names, ParametersGiveWayToColumnsLikewise) {
   EXPECT_EQ(print(parameter(1), Language::kInfix, columns), "p[1]");
   EXPECT_EQ(print(parameter(1), Language::kInfix, {"mass"}), "p1");
   EXPECT_EQ(parsed(R"({"param":1})", columns, Language::kJson), parameter(1));
-  EXPECT_EQ(parsed("x1", columns), variable(1)) << "each letter for itself";
+  EXPECT_EQ(parsed("x1", columns), variable(1)) << "x and p are independent";
   EXPECT_EQ(parsed("pi", {"pi"}), variable(0));
 }
 
@@ -102,7 +102,7 @@ TEST(Names, TargetAndWeightsAreNoVariables) {
   EXPECT_EQ(error.where->length, 3u);
 }
 
-TEST(Names, IndicesInBrackets) {
+TEST(Names, BracketsDenoteIndices) {
   EXPECT_EQ(parsed("x[0]*p[2]^x[10]", {}), parsed("x0*p2^x10", {}));
   EXPECT_EQ(parsed("* x[0] p[2]", {}, Language::kPrefix), parsed("x0*p2", {}));
   EXPECT_EQ(parsed("x[3]", {"x"}), variable(3));
@@ -115,7 +115,7 @@ TEST(Names, IndicesInBrackets) {
   }
 }
 
-TEST(Names, LettersOfAllScripts) {
+TEST(Names, MayHaveLettersOfAllScripts) {
   for (const std::string name : {"größe", "Δt", "μ", "µm", "x₁", "速度", "naïve_2", "скорость"}) {
     const ColumnNames columns = {"a", name};
     EXPECT_TRUE(text::isIdentifier(name)) << name;
@@ -133,7 +133,7 @@ TEST(Names, LettersOfAllScripts) {
   EXPECT_EQ(faultOf("3größe", {"größe"}), "malformed number '3größe'; expected digits such as 12, 0.5 or 1e-3");
 }
 
-TEST(Names, AnyNameCanBeWrittenInBackquotes) {
+TEST(Names, AnyNameCanBeBackquoted) {
   const ColumnNames columns = {"net weight", "a`b", "a\\b", "tab\there", "bad\xff", "sin", "2", "", "-a", "x0"};
   const char* const written[] = {"`net weight`", R"(`a\`b`)", R"(`a\\b`)", R"(`tab\x09here`)",
                                  R"(`bad\xff`)", "`sin`",     "`2`",       "``",
@@ -150,7 +150,7 @@ TEST(Names, AnyNameCanBeWrittenInBackquotes) {
   EXPECT_EQ(parsed("+ `net weight` * `sin` 2", columns, Language::kPrefix), parsed("x0 + x5*2", {}));
 }
 
-TEST(Names, FaultsInBackquotesHaveTheirPlace) {
+TEST(Names, ErrorsInBackquotesHaveTheirPosition) {
   const struct {
     const char *text, *message;
     std::size_t column;
@@ -183,7 +183,7 @@ TEST(Names, FaultsInBackquotesHaveTheirPlace) {
             "expected another '`' before the end of the text, to close the name");
 }
 
-/// A name of up to five pieces, of which some look like other words, and some are bytes of any kind.
+/// A name of up to five pieces: words of the grammar, and random bytes.
 std::string randomName(Random& random) {
   static const std::string kPieces[] = {"a",  "x",   "p",    "0",    "1",    "[",   "]",  "`", "\\", " ",  "\t",
                                         "\n", "sin", "nan",  "inf",  "pi",   "-",   "+",  "(", "ß",  "速", "\xff",
@@ -193,7 +193,7 @@ std::string randomName(Random& random) {
   return name;
 }
 
-TEST(Names, WhatIsPrintedReadsBackWhateverTheNames) {
+TEST(Names, PrintedExpressionsReadBackForAnyNames) {
   Random random(11);
   GeneratorOptions options;
   options.max_nodes = 12;
@@ -218,7 +218,7 @@ TEST(Names, WhatIsPrintedReadsBackWhateverTheNames) {
   }
 }
 
-TEST(Names, ListsAreCut) {
+TEST(Names, ListsAreTruncated) {
   EXPECT_EQ(text::listNames(std::vector<std::string>{"a", "net weight", "b\x1b"}), "a, 'net weight', 'b\\x1b'");
   const std::vector<std::string> many(21, "a");
   EXPECT_TRUE(text::listNames(many).ends_with(", a, ... (21 in all)"));

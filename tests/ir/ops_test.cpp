@@ -17,13 +17,13 @@ namespace {
 constexpr double kInf = std::numeric_limits<double>::infinity();
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
-TEST(Ops, NamesAndTextsAreFoundAndBelongToOneOperator) {
+TEST(Ops, NamesAndTextsAreUnique) {
   std::map<std::string_view, std::size_t> owners;
   for (std::size_t i = 0; i < allOps().size(); ++i) {
     const OpInfo& info = allOps()[i];
     for (const std::string_view key : {info.name, info.text}) {
       const auto [entry, added] = owners.emplace(key, i);
-      EXPECT_EQ(entry->second, i) << key << " names two operators";
+      EXPECT_EQ(entry->second, i) << key << " is not unique";
       ASSERT_TRUE(findOp(key)) << key;
       EXPECT_EQ(static_cast<std::size_t>(*findOp(key)), i) << key;
     }
@@ -42,7 +42,7 @@ TEST(Ops, UnknownNamesAreNotFound) {
   }
 }
 
-TEST(Functions, ArityAndErrorsAreSensible) {
+TEST(Functions, ArityAndErrorsAreInRange) {
   std::set<std::string_view> names;
   for (const FunctionInfo& info : allFunctions()) {
     EXPECT_TRUE(names.insert(info.name).second) << info.name;
@@ -55,7 +55,7 @@ TEST(Functions, ArityAndErrorsAreSensible) {
   }
 }
 
-/// A value written by hand from the operator's definition, not from its row.
+/// A value derived by hand from the operator's definition, not from its row.
 struct Case {
   Op op;
   double x, y, z;
@@ -206,7 +206,7 @@ const Case kCases[] = {
     {Op::kLoosePow, 0, -1, 0, kInf},
 };
 
-TEST(Rows, HandWrittenValues) {
+TEST(Rows, EqualHandWrittenValues) {
   std::set<Op> seen;
   for (const Case& c : kCases) {
     seen.insert(c.op);
@@ -230,7 +230,7 @@ TEST(Rows, HandWrittenValues) {
 }
 
 TEST(Rows, FloatRowsComputeInFloat) {
-  // A bare literal in a row would make the value double, which a float cannot give back.
+  // A bare literal in a row would compute in double, which a float cannot represent.
   for (std::size_t i = 0; i < allOps().size(); ++i) {
     const Op op = static_cast<Op>(i);
     const float got = applyRow<float>(op, 0.3f, 0.7f, 0.2f);
@@ -259,9 +259,9 @@ TEST(Rows, CommutativeOperatorsGiveTheSameBits) {
   }
 }
 
-using Real = long double;  // 64 bits of significand on x86-64, so that differences of values keep enough of them
+using Real = long double;  // 64 bits of significand on x86-64, so that finite differences keep enough of it
 
-/// Central difference of `op` in one operand, or NaN where the value is not smooth or not finite.
+/// Central difference of `op` in one operand; NaN if the value is not smooth or not finite.
 Real difference(Op op, int operand, const Real (&at)[3]) {
   const auto value = [&](Real shift) {
     Real p[3] = {at[0], at[1], at[2]};
@@ -307,8 +307,8 @@ TEST(Rows, DerivativesOfAbsentOperandsAreZero) {
   }
 }
 
-TEST(Rows, ProtectedThresholdsAreContinuousWhereTheySayDerivativeZero) {
-  // Inside the guarded region the value does not follow the operand, so its derivative there is 0.
+TEST(Rows, GuardedRegionsHaveDerivativeZero) {
+  // Inside the guarded region the value does not depend on the operand, so its derivative is 0.
   EXPECT_EQ(derivativeRow<double>(Op::kLooseDiv, 1, 2.0, 1e-10, 0.0, 2e9), 0);
   EXPECT_EQ(derivativeRow<double>(Op::kPlog, 0, 1e-4, 0.0, 0.0, 0.0), 0);
   EXPECT_EQ(derivativeRow<double>(Op::kPinv, 0, 1e-4, 0.0, 0.0, 0.0), 0);

@@ -1,4 +1,4 @@
-// The float64 reference and its error bounds, against arithmetic that a kernel might do.
+// The float64 reference and its error bounds, against arithmetic that kernels may use.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -15,7 +15,7 @@ namespace {
 
 constexpr double kInf = std::numeric_limits<double>::infinity();
 
-/// A float whose functions err by up to 3 ulp beyond correct rounding, as a poor but lawful library's would.
+/// A float whose functions have errors of up to 3 ulp beyond correct rounding, the most that the error bound permits.
 struct Noisy {
   Noisy() = default;
   explicit Noisy(double v) : value(static_cast<float>(v)) {}
@@ -85,7 +85,7 @@ SRJIT_ARITY_1(erf)
 
 }  // namespace
 
-/// Whether a kernel's result keeps the promise of a bound.
+/// Whether a kernel's result is within a bound.
 static bool keeps(const Bounded& bound, long double kernel) {
   if (std::isinf(bound.error)) return true;
   if (std::isnan(bound.value)) return std::isnan(kernel);
@@ -126,7 +126,7 @@ GeneratorOptions allKinds(std::uint64_t seed, int max_nodes) {
   return options;
 }
 
-TEST(Reference, EvaluatesByHand) {
+TEST(Reference, EqualsHandWrittenValues) {
   const auto e = parse("x0 ^ 2 - p0 * sin(x1) / 4", Language::kInfix);
   ASSERT_TRUE(e);
   const double variables[] = {3, 0.5};
@@ -134,7 +134,7 @@ TEST(Reference, EvaluatesByHand) {
   EXPECT_EQ(evaluateReference(*e, variables, parameters), 9 - 2 * std::sin(0.5) / 4);
 }
 
-TEST(Reference, AMillionLevelsDeepAndAMillionHigh) {
+TEST(Reference, EvaluatesAMillionLevelsAndAStackOfAMillion) {
   std::vector<Token> chain(1'000'001, Token::operation(Op::kNeg));
   chain[0] = Token::variable(0);
   const auto deep = Expression::create(std::move(chain));
@@ -148,7 +148,7 @@ TEST(Reference, AMillionLevelsDeepAndAMillionHigh) {
   EXPECT_EQ(evaluateBounded(*high, variables, {}, {}).value, 1.5 * 500'001);
 }
 
-TEST(Bounds, HoldForFloatAndForSloppyFunctions) {
+TEST(Bounds, HoldForFloatAndForInaccurateFunctions) {
   Random random(3);
   Random noise(4);
   Noisy::random = &noise;
@@ -177,11 +177,12 @@ TEST(Bounds, HoldForFloatAndForSloppyFunctions) {
                                     << " +- " << host.error << ", case " << i;
     promised += std::isfinite(host.error) ? 1 : 0;
   }
-  EXPECT_GT(promised, kCount * 6 / 10) << "a bound that promises nothing tests nothing";
+  EXPECT_GT(promised, kCount * 6 / 10) << "infinite bounds test nothing";
 }
 
 TEST(Bounds, HoldForLongDouble) {
-  // Arithmetic that is better than double stays within the bound too, since that contains the reference's own rounding.
+  // Arithmetic more accurate than double stays within the bound too, since the bound includes the reference's own
+  // rounding.
   Random random(13);
   ExpressionGenerator generator(allKinds(15, 14));
   for (int i = 0; i < 30'000; ++i) {
@@ -190,7 +191,7 @@ TEST(Bounds, HoldForLongDouble) {
     const long double better = evaluateAs<long double>(e, row.variables, row.parameters);
     for (const bool host : {true, false}) {
       const Bounded bound = evaluateBounded(e, row.variables, row.parameters, {Precision::kF64, Math::kPrecise, host});
-      // Beyond double's range a long double is no model of a kernel.
+      // Beyond the range of double, long double does not model a kernel.
       if (std::fabs(better) > 1e308L || (better != 0 && std::fabs(better) < 1e-307L)) continue;
       ASSERT_TRUE(keeps(bound, better)) << print(e, Language::kInfix) << " gives " << static_cast<double>(better)
                                         << ", bound " << bound.value << " +- " << bound.error << ", case " << i;
@@ -242,9 +243,9 @@ TEST(Bounds, AreTight) {
   EXPECT_LT(medianRelativeBound(mixed, Precision::kF64, Math::kPrecise), 1e-14);
 }
 
-TEST(Bounds, APlantedErrorIsSeen) {
-  // One wrong rounding in the last place of an intermediate result passes; a wrong constant in the sixth digit does
-  // not.
+TEST(Bounds, DetectAPlantedError) {
+  // A wrong rounding in the last place of an intermediate result is within the bound; a wrong sixth digit of a constant
+  // is not.
   const auto right = parse("sin(x0) * 0.693147 + x1 / 3", Language::kInfix);
   const auto wrong = parse("sin(x0) * 0.693148 + x1 / 3", Language::kInfix);
   const double variables[] = {1.25, 0.5};
@@ -255,7 +256,7 @@ TEST(Bounds, APlantedErrorIsSeen) {
   EXPECT_FALSE(keeps(bound, evaluateAs<float>(*other, variables, {})));
 }
 
-TEST(Bounds, ExceptionalValuesThatAreSure) {
+TEST(Bounds, AreZeroForCertainExceptionalValues) {
   const auto expectSure = [](std::string_view infix, std::vector<double> variables, double expected) {
     const Bounded b = boundOf(infix, std::move(variables), Precision::kF32);
     EXPECT_EQ(b.error, 0) << infix;
@@ -273,7 +274,7 @@ TEST(Bounds, ExceptionalValuesThatAreSure) {
   expectSure("lt(x0, 0)", {1}, 0);
 }
 
-TEST(Bounds, NothingIsPromisedAtPolesAndBeyondTheRange) {
+TEST(Bounds, AreInfiniteAtPolesAndOutOfRange) {
   const auto lost = [](std::string_view infix, std::vector<double> variables, Math math = Math::kPrecise) {
     return std::isinf(boundOf(infix, std::move(variables), Precision::kF32, math).error);
   };
@@ -285,25 +286,25 @@ TEST(Bounds, NothingIsPromisedAtPolesAndBeyondTheRange) {
   EXPECT_TRUE(lost("1e39", {}));
   EXPECT_TRUE(lost("log(x0)", {0}, Math::kFast)) << "fast rewrites may change exceptional values";
   EXPECT_FALSE(lost("x0 * x0", {1e18}));
-  // sin of what a float cannot hold is NaN there, so that even -inf is not below it.
+  // sin(1e300) is NaN in f32, since 1e300 is infinite there, so even -inf is not less or equal.
   EXPECT_GE(boundOf("le(log(x0), sin(1e300))", {0}, Precision::kF32).error, 1);
   // A tiny number of unknown sign rounds to a zero of unknown sign.
   EXPECT_TRUE(lost("1 / round(x0 + x1 - 0.3)", {0.1f, 0.2f}));
 }
 
-TEST(Bounds, AJumpCountsBothSides) {
+TEST(Bounds, CoverBothSidesOfADiscontinuity) {
   // 0.1 + 0.2 is above or below 0.3, depending on the precision.
   const Bounded b = boundOf("lt(0.3, x0 + x1)", {0.1f, 0.2f}, Precision::kF32);
   EXPECT_GE(b.error, 1);
   EXPECT_LT(b.error, 1.001);
   const Bounded f = boundOf("floor(x0 * 10)", {0.1}, Precision::kF32);
   EXPECT_NEAR(f.error, 1, 1e-9);
-  // The divisor is 2 or 1, so the quotient 0.5 or 1: twice as far as the slope at 2 says.
+  // The divisor is 2 or 1, so the quotient is 0.5 or 1: twice the difference that the slope at 2 predicts.
   EXPECT_GE(boundOf("1 / (1 + floor(x0 * 10))", {0.1f}, Precision::kF32).error, 0.5);
   EXPECT_EQ(boundOf("floor(x0 + 2)", {3}, Precision::kF32).error, 0) << "sums of small integers are exact";
 }
 
-TEST(Bounds, SubnormalNumbersMayVanishInFast) {
+TEST(Bounds, CoverFlushedSubnormalsInFast) {
   const Bounded fast = boundOf("x0 * x1", {0x1p-100f, 0x1p-30f}, Precision::kF32, Math::kFast);
   EXPECT_GE(fast.error, fast.value);
   const Bounded precise = boundOf("x0 * x1", {0x1p-100f, 0x1p-30f}, Precision::kF32);

@@ -1,5 +1,4 @@
-// Text forms: round trips, grammar, errors with their places, sizes, carets.
-#include <chrono>
+// Text forms: round trips, grammar, errors with positions, large inputs, carets.
 #include <cstring>
 #include <stdexcept>
 #include <string>
@@ -24,7 +23,7 @@ Expression parsed(std::string_view text, Language language = Language::kInfix, c
 
 std::string postfixOf(std::string_view infix) { return print(parsed(infix), Language::kPostfix); }
 
-TEST(Text, FindsLanguages) {
+TEST(Text, FindsLanguagesByName) {
   EXPECT_EQ(findLanguage("infix"), Language::kInfix);
   EXPECT_EQ(findLanguage("postfix"), Language::kPostfix);
   EXPECT_EQ(findLanguage("prefix"), Language::kPrefix);
@@ -33,7 +32,7 @@ TEST(Text, FindsLanguages) {
   EXPECT_FALSE(findLanguage(""));
 }
 
-TEST(Infix, Grammar) {
+TEST(Infix, FollowsItsGrammar) {
   const char* const cases[][2] = {
       {"x0 - x1 - x2", "x0 x1 - x2 -"},
       {"x0 / x1 / x2", "x0 x1 / x2 /"},
@@ -79,7 +78,7 @@ TEST(Infix, Grammar) {
   for (const auto& [infix, postfix] : cases) EXPECT_EQ(postfixOf(infix), postfix) << infix;
 }
 
-TEST(Infix, PrintsNoNeedlessParenthesis) {
+TEST(Infix, PrintsNoRedundantParentheses) {
   const char* const cases[] = {
       "x0 - (x1 - x2)",
       "x0 - x1 - x2",
@@ -127,7 +126,7 @@ TEST(Infix, PrintsNoNeedlessParenthesis) {
   }
 }
 
-TEST(Text, EveryFormOfOneExpression) {
+TEST(Text, PrintsOneExpressionInEveryForm) {
   const Expression e = parsed("atan2(x0, -1.5) + p1 ^ neg(2)");
   EXPECT_EQ(print(e, Language::kInfix), "atan2(x0, -1.5) + p1^-(2)");
   EXPECT_EQ(print(e, Language::kPostfix), "x0 -1.5 atan2 p1 2 neg ^ +");
@@ -137,13 +136,13 @@ TEST(Text, EveryFormOfOneExpression) {
             R"({"op":"neg","args":[2]}]}]})");
 }
 
-TEST(Text, LinearFormsTakeTextsAndNames) {
+TEST(Text, LinearFormsAcceptTextsAndNames) {
   EXPECT_EQ(parsed("x0 x1 pow", Language::kPostfix), parsed("x0 x1 ^", Language::kPostfix));
   EXPECT_EQ(parsed("sub x0 x1", Language::kPrefix), parsed("- x0 x1", Language::kPrefix));
   EXPECT_EQ(parsed("x0 pi -pi fma -inf +", Language::kPostfix), parsed("fma(x0, pi, -pi) + -inf"));
 }
 
-TEST(Text, JsonTakesKeysInAnyOrderAndExactIntegers) {
+TEST(Text, JsonAcceptsKeysInAnyOrderAndExactIntegers) {
   EXPECT_EQ(parsed(R"( {"args": [ {"var" : 1} , 2 ] , "op" : "-"} )", Language::kJson), parsed("x1 - 2"));
   EXPECT_EQ(parsed("-0", Language::kJson), parsed("-0"));
   EXPECT_EQ(parsed("18446744073709551616", Language::kJson), parsed("18446744073709551616"));
@@ -207,19 +206,19 @@ TEST(RoundTrip, EveryNumberReadsBackExactly) {
   }
 }
 
-TEST(Columns, NamesAreReadAndPrinted) {
+TEST(Columns, NamesAreParsedAndPrinted) {
   const ColumnNames columns = {"mass", "speed", "two words", "x0", "sin", "mass"};
   EXPECT_EQ(columns.size(), 6u);
   EXPECT_EQ(columns.find("speed"), 1u);
-  EXPECT_EQ(columns.find("mass"), 0u) << "the first of two";
+  EXPECT_EQ(columns.find("mass"), 0u) << "the first of equal names";
   EXPECT_FALSE(columns.find("Mass"));
   EXPECT_EQ(print(parsed("mass * speed ^ 2", Language::kInfix, columns), Language::kPostfix), "x0 x1 2 ^ *");
   EXPECT_EQ(print(parsed("x0 + speed", Language::kInfix, columns), Language::kPostfix), "x3 x1 +")
-      << "a column wins over x<i>";
+      << "a column takes precedence over x<i>";
   EXPECT_EQ(print(parsed("sin(sin)", Language::kInfix, columns), Language::kPostfix), "x4 sin");
   EXPECT_EQ(print(parsed("sin", Language::kInfix, columns), Language::kInfix, columns), "sin");
   EXPECT_EQ(print(parsed("sin", Language::kInfix, columns), Language::kPostfix, columns), "`sin`")
-      << "there it is an operator";
+      << "in this form it is an operator";
   EXPECT_EQ(print(parsed("x5 + x00 + x2"), Language::kInfix, columns), "x[5] + mass + `two words`");
   EXPECT_EQ(print(parsed("x2"), Language::kJson, columns), R"({"var":"two words"})");
   EXPECT_EQ(parsed(R"({"var":"two words"})", Language::kJson, columns), parsed("x2"));
@@ -337,7 +336,7 @@ const Malformed kMalformed[] = {
     {Language::kJson, "-1e-400", 1, 2, 6, "number '1e-400' is out of the range of a double, 4.9e-324 to 1.8e308"},
 };
 
-TEST(Errors, NameWhatWasFoundAndExpectedAndWhere) {
+TEST(Errors, ReportFoundExpectedAndPosition) {
   for (const Malformed& m : kMalformed) {
     const auto e = parse(m.text, m.language);
     ASSERT_FALSE(e) << m.text;
@@ -350,7 +349,7 @@ TEST(Errors, NameWhatWasFoundAndExpectedAndWhere) {
   }
 }
 
-TEST(Errors, NearestColumnNamesAreOffered) {
+TEST(Errors, SuggestTheNearestColumnNames) {
   const ColumnNames columns = {"mass", "speed", "spend"};
   EXPECT_EQ(parse("2 * spee", Language::kInfix, columns).error().message, "unknown name 'spee'; did you mean 'speed'?");
   EXPECT_EQ(parse("spexd", Language::kInfix, columns).error().message,
@@ -369,7 +368,7 @@ TEST(Errors, NearestColumnNamesAreOffered) {
             "unknown column 'foo'; the columns are 'net weight', next");
 }
 
-TEST(Errors, LongWordsAreCut) {
+TEST(Errors, TruncateLongWords) {
   const std::string message = parse(std::string(1000, 'y'), Language::kInfix).error().message;
   EXPECT_LT(message.size(), 140u);
   EXPECT_EQ(message.substr(0, 20), "unknown name 'yyyyyy");
@@ -383,7 +382,7 @@ TEST(Errors, LongWordsAreCut) {
   EXPECT_LT(parse(digits, Language::kJson).error().message.size(), 140u);
 }
 
-TEST(Caret, PointsBelowTheLine) {
+TEST(Caret, IsBelowTheErrorPosition) {
   const std::string text = "x0 + 1\nx0 + foo * 2\n";
   const Error error = parse(text, Language::kInfix).error();
   EXPECT_EQ(withCaret(error, text, "file.txt"),
@@ -397,15 +396,15 @@ TEST(Caret, PointsBelowTheLine) {
             "    ^~~");
 }
 
-TEST(Caret, StandsAtTheEndAndAfterWideCharacters) {
+TEST(Caret, IsCorrectAtTheEndAndAfterMultibyteCharacters) {
   EXPECT_EQ(withCaret(parse("1 +", Language::kInfix).error(), "1 +", "e"),
             "e:1:4: expected an operand before the end of the text\n1 +\n   ^");
-  // Two characters of several bytes before the caret; the tab becomes one space.
+  // Two multibyte characters before the caret; the tab becomes one space.
   const Error error{Errc::kSyntax, "wrong", Span{1, 8, 1}};
   EXPECT_EQ(withCaret(error, "\xc3\xa9\t\xe2\x88\x92 $ 1", "e"), "e:1:8: wrong\n\xc3\xa9 \xe2\x88\x92 $ 1\n    ^");
 }
 
-TEST(Caret, LongLinesShowAWindow) {
+TEST(Caret, LongLinesAreTruncatedAroundIt) {
   const std::string text = std::string(500, ' ') + "$" + std::string(500, ' ');
   const std::string shown = withCaret(parse(text, Language::kInfix).error(), text, "e");
   const std::size_t first = shown.find('\n');
@@ -418,24 +417,21 @@ TEST(Caret, LongLinesShowAWindow) {
   EXPECT_EQ(line.find('$'), caret.find('^'));
 }
 
-TEST(Caret, ShowsNothingThatATerminalObeys) {
+TEST(Caret, ReplacesTerminalControlCharacters) {
   const Error error{Errc::kSyntax, "wrong", Span{1, 6, 1}};
-  // The escape, U+009B, which some terminals take for one, a byte that is no UTF-8, and a cut character.
+  // The escape character; U+009B, an escape sequence for some terminals; a byte that is no UTF-8; a truncated
+  // character.
   EXPECT_EQ(withCaret(error, "\x1b\xc2\x9b\x9b $\xc3", "e"), "e:1:6: wrong\n  \xef\xbf\xbd $\xef\xbf\xbd\n    ^");
   const std::string line = std::string(1'000'000, '\x80') + "$";
-  EXPECT_LT(withCaret({Errc::kSyntax, "wrong", Span{1, 500'000, 1}}, line, "e").size(), 700u) << "it is cut";
+  EXPECT_LT(withCaret({Errc::kSyntax, "wrong", Span{1, 500'000, 1}}, line, "e").size(), 700u)
+      << "the line is truncated";
 }
 
-TEST(Caret, WithoutAPlaceItIsOneLine) {
+TEST(Caret, IsAbsentWithoutAPosition) {
   EXPECT_EQ(withCaret(Error{Errc::kIo, "no such file", {}}, "text", "here"), "here: no such file");
 }
 
-/// Parses and gives the time that took, in seconds.
-double timed(const std::string& text, Language language, bool expect_ok) {
-  const auto start = std::chrono::steady_clock::now();
-  EXPECT_EQ(parse(text, language).ok(), expect_ok);
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
+bool parses(const std::string& text, Language language) { return parse(text, language).ok(); }
 
 std::string repeated(std::string_view piece, std::size_t count) {
   std::string out;
@@ -443,37 +439,33 @@ std::string repeated(std::string_view piece, std::size_t count) {
   return out;
 }
 
-TEST(Size, AMillionOfAnythingIsReadInASecond) {
+// Neither the stack nor the time limit of ctest suffices for a parser that recurses or takes quadratic time.
+TEST(Size, AMillionTokensParseInLinearTime) {
   constexpr std::size_t kMany = 1'000'000;
-#ifdef SRJIT_SANITIZED
-  constexpr double kLimit = 20;
-#else
-  constexpr double kLimit = 1;
-#endif
   const std::string parentheses(kMany, '(');
   const std::string call = repeated("sin(", kMany);
   const std::string object = repeated(R"({"op":"neg","args":[)", kMany);
-  EXPECT_LT(timed(parentheses, Language::kInfix, false), kLimit);
-  EXPECT_LT(timed(parentheses + "x0", Language::kInfix, false), kLimit);
-  EXPECT_LT(timed(parentheses + "x0" + std::string(kMany, ')'), Language::kInfix, true), kLimit);
-  EXPECT_LT(timed(std::string(kMany, ')'), Language::kInfix, false), kLimit);
-  EXPECT_LT(timed(std::string(kMany, '-'), Language::kInfix, false), kLimit);
-  EXPECT_LT(timed(std::string(kMany, '-') + "x0", Language::kInfix, true), kLimit);
-  EXPECT_LT(timed(std::string(kMany, '+') + "x0", Language::kInfix, true), kLimit);
-  EXPECT_LT(timed(repeated("2^", kMany) + "2", Language::kInfix, true), kLimit);
-  EXPECT_LT(timed(call + "x0" + std::string(kMany, ')'), Language::kInfix, true), kLimit);
-  EXPECT_LT(timed(call, Language::kInfix, false), kLimit);
-  EXPECT_LT(timed(repeated("x0 + ", kMany) + "1", Language::kInfix, true), kLimit);
-  EXPECT_LT(timed(std::string(kMany, '9'), Language::kInfix, false), kLimit);
-  EXPECT_LT(timed("0." + std::string(kMany, '9'), Language::kInfix, true), kLimit);
-  EXPECT_LT(timed(std::string(kMany, '\n') + "$", Language::kInfix, false), kLimit);
-  EXPECT_LT(timed("x0" + repeated(" neg", kMany), Language::kPostfix, true), kLimit);
-  EXPECT_LT(timed(repeated("x0 ", kMany), Language::kPostfix, false), kLimit);
-  EXPECT_LT(timed(repeated("+ x0 ", kMany), Language::kPrefix, false), kLimit);
-  EXPECT_LT(timed(repeated("neg ", kMany) + "1", Language::kPrefix, true), kLimit);
-  EXPECT_LT(timed(object, Language::kJson, false), 2 * kLimit);
-  EXPECT_LT(timed(object + "1" + repeated("]}", kMany), Language::kJson, true), 2 * kLimit);
-  EXPECT_LT(timed(std::string(kMany, '['), Language::kJson, false), kLimit);
+  EXPECT_FALSE(parses(parentheses, Language::kInfix));
+  EXPECT_FALSE(parses(parentheses + "x0", Language::kInfix));
+  EXPECT_TRUE(parses(parentheses + "x0" + std::string(kMany, ')'), Language::kInfix));
+  EXPECT_FALSE(parses(std::string(kMany, ')'), Language::kInfix));
+  EXPECT_FALSE(parses(std::string(kMany, '-'), Language::kInfix));
+  EXPECT_TRUE(parses(std::string(kMany, '-') + "x0", Language::kInfix));
+  EXPECT_TRUE(parses(std::string(kMany, '+') + "x0", Language::kInfix));
+  EXPECT_TRUE(parses(repeated("2^", kMany) + "2", Language::kInfix));
+  EXPECT_TRUE(parses(call + "x0" + std::string(kMany, ')'), Language::kInfix));
+  EXPECT_FALSE(parses(call, Language::kInfix));
+  EXPECT_TRUE(parses(repeated("x0 + ", kMany) + "1", Language::kInfix));
+  EXPECT_FALSE(parses(std::string(kMany, '9'), Language::kInfix));
+  EXPECT_TRUE(parses("0." + std::string(kMany, '9'), Language::kInfix));
+  EXPECT_FALSE(parses(std::string(kMany, '\n') + "$", Language::kInfix));
+  EXPECT_TRUE(parses("x0" + repeated(" neg", kMany), Language::kPostfix));
+  EXPECT_FALSE(parses(repeated("x0 ", kMany), Language::kPostfix));
+  EXPECT_FALSE(parses(repeated("+ x0 ", kMany), Language::kPrefix));
+  EXPECT_TRUE(parses(repeated("neg ", kMany) + "1", Language::kPrefix));
+  EXPECT_FALSE(parses(object, Language::kJson));
+  EXPECT_TRUE(parses(object + "1" + repeated("]}", kMany), Language::kJson));
+  EXPECT_FALSE(parses(std::string(kMany, '['), Language::kJson));
 }
 
 TEST(Size, DeepExpressionsRoundTripInEveryForm) {
@@ -485,12 +477,12 @@ TEST(Size, DeepExpressionsRoundTripInEveryForm) {
   }
 }
 
-TEST(Text, QuotesKeepCharactersAndEscapeTheRest) {
+TEST(Text, QuotesEscapeUnprintableCharacters) {
   EXPECT_EQ(text::inQuotes("a\tb\x7f"), "'a\\x09b\\x7f'");
   EXPECT_EQ(text::inQuotes("Gr\u00f6\u00dfe"), "'Gr\u00f6\u00dfe'");
   EXPECT_EQ(text::inQuotes("\u0085"), "'\\xc2\\x85'");
   EXPECT_EQ(text::inQuotes("\xff\xc3"), "'\\xff\\xc3'");
-  EXPECT_EQ(text::inQuotes("a\u202eb"), "'a\\xe2\\x80\\xaeb'") << "it would turn what follows";
+  EXPECT_EQ(text::inQuotes("a\u202eb"), "'a\\xe2\\x80\\xaeb'") << "it would reverse the text after it";
   EXPECT_EQ(text::printable("a\n`\\\x1b\xff" + std::string(100, 'b')), "a\\x0a`\\\\x1b\\xff" + std::string(100, 'b'));
   EXPECT_EQ(text::inQuotes(std::string(40, 'a')), "'" + std::string(40, 'a') + "'");
   EXPECT_EQ(text::inQuotes(std::string(39, 'a') + "\u00e9"), "'" + std::string(39, 'a') + "...'");

@@ -14,13 +14,13 @@ import sys
 from rooms import LAYERS, ROOMS, SHARED_TESTS, room_of, rooms_of
 
 TOP_LEVEL = {*LAYERS, "tests", "docs", "CMakeLists.txt", "CMakePresets.json", "README.md", "build", "dist", "python"}
-# What a forge shows beside the code.
+# Files that code hosting sites show.
 TOP_LEVEL |= {"LICENSE", "CONTRIBUTING.md", "SECURITY.md"}
 SOURCES = {".h", ".cpp", ".def"}
 FORBIDDEN_FOLDERS = {"common", "detail", "details", "helpers", "impl", "misc", "util", "utils"}
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
 
-# Libraries by the beginning of their headers' names, and the leftmost layer whose sources may include them.
+# Libraries by prefix of their headers' names, and the leftmost layer whose sources may include them.
 LIBRARIES = {
     "LLVM targets": (re.compile(r"llvm/(MC|Target|ExecutionEngine|CodeGen)/"), "compiler"),
     "LLVM": (re.compile(r"(llvm|llvm-c)/"), "passes"),
@@ -67,7 +67,7 @@ def check_quoted(root, layer, name, path, installed):
 
 
 def check_door(root, source, name, installed):
-    """The message for an include of `name`, which is there, in a source of a room, or None."""
+    """The message for an include of `name`, which exists, in a source of a room, or None."""
     room, target, layer = room_of(source), room_of(name), name.split("/")[0]
     if room is None or room == target:
         return None
@@ -102,7 +102,7 @@ def check_one_room(root, path, name):
 
 
 def unused_doors(root):
-    """Rooms that a room may include, and does not."""
+    """Rooms that a room may include but does not."""
     for room, (_, allowed) in ROOMS.items():
         used = {room_of(name) for path in (root / room).rglob("*") if path.suffix in SOURCES
                 for _, quoted, name in includes_of(path) if quoted}

@@ -1,4 +1,4 @@
-"""Plants violations, one at a time, in a small repository and demands that check_layers finds each, and nothing else."""
+"""Plants violations, one at a time, in a small repository and expects that check_layers reports each, and nothing else."""
 
 import contextlib
 import pathlib

@@ -1,8 +1,8 @@
-"""Draws the picture at the top of docs/architecture.md: layers, rooms, and who includes whom, as the sources have it.
+"""Draws the picture at the top of docs/architecture.md: layers, rooms, and the includes between rooms in the sources.
 
     draw_rooms.py ROOT [--check FILE]
 
-Writes an SVG to standard output. With --check nothing is written: exits with 1 unless FILE is what would be drawn.
+Writes an SVG to standard output. With --check it writes nothing and exits with 1 unless FILE equals the drawing.
 """
 
 import argparse
@@ -13,7 +13,7 @@ import sys
 from check_layers import SOURCES, includes_of
 from rooms import LAYERS, ROOMS, room_of, rooms_of
 
-WIDTH, HEIGHT, GAP, RISE = 176, 74, 22, 40  # of a room, and between rooms
+WIDTH, HEIGHT, GAP, RISE = 176, 74, 22, 40  # size of a room, and distances between rooms
 PADDING, TITLE = 18, 30  # of a layer
 QUESTIONS = {
     "ir": "What is an expression? Op, Token, Expression, Error; parsers and printers",
@@ -44,7 +44,7 @@ def including_rooms(root):
 
 
 def reduced(edges):
-    """The edges that do not follow from others."""
+    """The transitive reduction of the edges."""
     def reach(room):
         return set().union(*({other} | reach(other) for other in edges[room]), set())
     return {room: sorted(other for other in targets if not any(other in reach(step) for step in targets))
@@ -52,7 +52,7 @@ def reduced(edges):
 
 
 def depths(edges):
-    """How many rooms stand below each room at most."""
+    """The length of the longest path below each room."""
     found = {}
     for room in ROOMS:  # a room comes after those that it includes
         found[room] = 1 + max((found[other] for other in edges[room]), default=-1)

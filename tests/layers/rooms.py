@@ -1,4 +1,4 @@
-"""What may include what: the layers from left to right, and the rooms of those that have some.
+"""The include rules: the layers from left to right, and the rooms of those that have some.
 
 A layer may include itself and the layers to its left. A room is a folder of a layer. It may include the rooms named
 behind it, of its own layer and of layers to its left, the installed headers of its layer, which lie in the layer's root,
@@ -42,7 +42,7 @@ ROOMS = {
                        "runtime/evaluation", "runtime/host", "runtime/gpu", "runtime/subtrees"]),
 }
 
-# Folders of tests/ that other layers may include, and who.
+# Folders of tests/ that other layers may include, with these layers.
 SHARED_TESTS = {"tests/generators": ["tools/bench"]}
 
 

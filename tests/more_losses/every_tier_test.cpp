@@ -1,5 +1,5 @@
-// A row of losses.def is all that a new loss needs: here a further table gives one, which every tier must have. The
-// sources that read the table are compiled for this program alone (CMakeLists.txt), as with the row in losses.def.
+// A new loss needs only a row of losses.def: here a second table adds one, and every tier must compute it. The sources
+// that read the table are compiled for this program alone (CMakeLists.txt), as if losses.def had the row.
 #include <gmock/gmock.h>
 
 #include "compiler/interpreter/kernel.h"
@@ -40,7 +40,7 @@ std::vector<double> fourthMeans(const Workload& w) {
   return means;
 }
 
-TEST(MoreLosses, EveryTierHasThem) {
+TEST(MoreLosses, EveryTierComputesThem) {
   DirectMachine machine;
   const Engine gpu = machine.engine(machine.strict());
   const Engine cpu = cpuEngine(Precision::kF32);
@@ -65,8 +65,8 @@ std::size_t countOf(const std::string& text, std::string_view word) {
   return count;
 }
 
-// (d * d) * (d * d) as written is two multiplications more per row than d * d, and a thread has four rows.
-TEST(MoreLosses, KernelsOfLlvmHaveThem) {
+// (d * d) * (d * d) has two multiplications per row more than d * d, and a thread has four rows.
+TEST(MoreLosses, LlvmKernelsComputeThem) {
   const Dag dag = Dag::fromExpressions(std::vector{build({Token::variable(0)})}, Precision::kF32);
   const HandlerTable table({.math = Math::kStrict, .ops = {Op::kAdd}});
   const auto products = [&](LossTerm term, bool interpreter) {
@@ -79,7 +79,7 @@ TEST(MoreLosses, KernelsOfLlvmHaveThem) {
   EXPECT_GT(products(LossTerm::kFourth, true), products(LossTerm::kSquared, true));
 }
 
-TEST(MoreLosses, HaveNamesAndKeysOfTheirOwn) {
+TEST(MoreLosses, HaveDistinctNamesAndKeys) {
   EXPECT_EQ(infoOf(LossKind::kFourthMean).name, "fourth-mean");
   EXPECT_EQ(infoOf(LossTerm::kFourth).name, "fourth");
   const Dag dag = Dag::fromExpressions(std::vector{build({Token::variable(0)})}, Precision::kF32);

@@ -61,7 +61,7 @@ TEST(CustomPass, RunsByName) {
   EXPECT_EQ(printDag(pipeline.run(dag, {Math::kPrecise})), "%0 = add x0, x1\n%1 = exp %0\nroot 0 = %1\n");
 }
 
-TEST(CustomPass, IsWhatTheDocumentationShows) {
+TEST(CustomPass, EqualsTheExampleOfTheDocumentation) {
   const std::string source = fileText("tests/passes/custom_pass_test.cpp"), mark = "// [example]\n";
   const std::size_t first = source.find(mark) + mark.size();
   std::string example = source.substr(first, source.find(mark, first) - first);

@@ -9,7 +9,7 @@ namespace srjit {
 namespace {
 
 // A new row of ops.def must not change the order of operands in expressions without it.
-TEST(Dag, ShapesDependOnNamesOfOperators) {
+TEST(Dag, OperandOrderDependsOnOperatorNames) {
   const auto shapeOf = [](const char* text) {
     const Expression expression = parse(text, Language::kInfix).value();
     const Dag dag = Dag::fromExpressions(std::vector{expression}, Precision::kF32);
@@ -46,7 +46,7 @@ TEST(Dag, ConstantsAreRoundedAndComparedByBits) {
   EXPECT_NE(wide.constant(0.1), wide.constant(double{0.1f}));
 }
 
-TEST(Dag, OperandsOfCommutativeOperatorsHaveOneOrder) {
+TEST(Dag, CommutativeOperandsHaveACanonicalOrder) {
   const Dag dag = graphOf({"x0 * sin(x1)", "sin(x1) * x0", "fma(x0, x1, x2)", "fma(x1, x0, x2)", "x0 - x1", "x1 - x0"});
   EXPECT_EQ(dag.roots()[0], dag.roots()[1]);
   EXPECT_EQ(dag.roots()[2], dag.roots()[3]);
@@ -129,7 +129,7 @@ TEST(Dag, StructureIsAppended) {
   EXPECT_EQ(std::vector<std::byte>(bytes.begin() + 1, bytes.end()), structureOf(dag));
 }
 
-TEST(Dag, EqualityIsOfStructureAndNumbers) {
+TEST(Dag, EqualityComparesStructureAndNumbers) {
   EXPECT_TRUE(graphOf({"x0 + 1", "x1"}) == graphOf({"x0 + 1", "x1"}));
   EXPECT_FALSE(graphOf({"x0 + 1"}) == graphOf({"x0 + 2"}));
   EXPECT_FALSE(graphOf({"x0 + 0"}) == graphOf({"x0 + -0"}));

@@ -11,7 +11,7 @@ TEST(Fma, FusesTheThreeForms) {
   EXPECT_EQ(after("fma", "x2 - x0 * x1"), "fnma(x0, x1, x2)");
 }
 
-TEST(Fma, SquaresAndCubesAreProducts) {
+TEST(Fma, FusesSquaresAndCubes) {
   EXPECT_EQ(after("fma", "square(x0) + x1"), "fma(x0, x0, x1)");
   EXPECT_EQ(after("fma", "x1 - cube(x0)"), after("none", "fnma(square(x0), x0, x1)"));
   EXPECT_EQ(after("fma", "sin(cube(x0)) + cube(x0)"), after("none", "sin(cube(x0)) + cube(x0)"));

@@ -55,7 +55,7 @@ TEST(FoldFunctions, ThresholdsAreThoseOfAKernel) {
   EXPECT_EQ(after("fold-functions", "plog(0.001)", Math::kPrecise, Precision::kF32), "0");
 }
 
-/// Every operator over all pairs of special numbers: the folded value is the row's in the kernel's precision.
+/// Every operator over all pairs of special numbers: the folded value equals the row's in the kernel's precision.
 template <class T>
 void foldsWithTheKernelsBits(Precision precision) {
   const std::vector<T> numbers = specialNumbers<T>();

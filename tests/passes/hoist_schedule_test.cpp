@@ -22,7 +22,7 @@ TEST(Hoist, StructureDoesNotDependOnNumbers) {
     for (int e = 0; e < 4; ++e) {
       batch.push_back(expressions.next());
       std::vector<Token> tokens(batch.back().tokens().begin(), batch.back().tokens().end());
-      // An injective change of the numbers keeps which of them are equal.
+      // An injective change of the numbers preserves equality among them.
       for (Token& token : tokens) {
         if (token.kind == Token::Kind::kConstant && std::isfinite(token.value)) token.value = 1e6 - 3 * token.value;
       }
@@ -30,7 +30,7 @@ TEST(Hoist, StructureDoesNotDependOnNumbers) {
     }
     const Dag a = ran(Dag::fromExpressions(batch, Precision::kF64), "fma,hoist,schedule");
     const Dag b = ran(Dag::fromExpressions(other, Precision::kF64), "fma,hoist,schedule");
-    if (a.size() == b.size()) {  // else tiny literals and zero have become equal
+    if (a.size() == b.size()) {  // otherwise tiny literals and zero have become equal
       ASSERT_EQ(structureOf(a), structureOf(b));
     }
   }
@@ -43,7 +43,7 @@ TEST(Schedule, TheOperandThatNeedsMoreRegistersComesFirst) {
   EXPECT_LT(text.find("mul"), text.find("sin x0")) << text;
 }
 
-TEST(Schedule, NeedsAreThoseOfSethiAndUllman) {
+TEST(Schedule, RegisterNeedsAreSethiUllmanNumbers) {
   const auto need = [](std::string_view text) {
     const Dag dag = graphOf({text});
     return registerNeeds(dag)[dag.roots()[0]];

@@ -75,7 +75,7 @@ TEST(Pipeline, TheObserverSeesEveryPass) {
   EXPECT_THAT(seen, ElementsAre("simplify\n%0 = add x0, 2\nroot 0 = %0\n", "hoist\n%0 = add x0, #0(2)\nroot 0 = %0\n"));
 }
 
-TEST(Registry, RefusesBadNames) {
+TEST(Registry, RejectsInvalidNames) {
   const auto message = [](std::string name) { return registerPass(identity(std::move(name))).error().message; };
   EXPECT_EQ(message(""), "a pass needs a name");
   EXPECT_EQ(message("a,b"), "pass name 'a,b' contains a comma or white space");
@@ -102,7 +102,7 @@ TEST(Registry, PassesAreRegisteredFromManyThreads) {
   EXPECT_FALSE(registerPass(identity("threaded-0-0")).ok());
 }
 
-TEST(PrintDag, ShowsLeavesWhereTheyAreUsed) {
+TEST(PrintDag, InlinesLeaves) {
   Dag dag = graphOf({"sin(x0) * p1 + 0.1", "if(x2, -0, p0)", "x1"}, Precision::kF32);
   EXPECT_EQ(printDag(ran(dag, "schedule")),
             "%0 = sin x0\n%1 = mul p1@0, %0\n%2 = add 0.1, %1\n%3 = if x2, -0, p0@1\n"

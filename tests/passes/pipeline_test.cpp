@@ -21,7 +21,8 @@ std::uint64_t digestOf(std::string_view text, std::uint64_t digest) {
   return digest;
 }
 
-/// 2000 expressions whose every operator IEEE 754 defines, so that what is folded has the same bits everywhere.
+/// 2000 expressions of operators that IEEE 754 defines exactly, so that folded constants have the same bits on every
+/// machine.
 ExpressionGenerator exactExpressions() {
   GeneratorOptions options;
   options.seed = 20;
@@ -37,7 +38,7 @@ ExpressionGenerator exactExpressions() {
   return ExpressionGenerator(options);
 }
 
-/// The printed graphs after each standard pass of `math`, in both precisions, as one number for each pass.
+/// One digest per standard pass of `math`: of the printed graphs after it, in both precisions.
 std::map<std::string, std::uint64_t> digestsOf(Math math) {
   std::map<std::string, std::uint64_t> digests;
   for (const Precision precision : {Precision::kF32, Precision::kF64}) {
@@ -104,7 +105,7 @@ void givesWhatThePassesGive(const Pipeline& pipeline, const Dag& given, Math mat
   ASSERT_EQ(step, steps.size());
 }
 
-TEST(Pipelines, GiveWhatTheirPassesGiveOneByOne) {
+TEST(Pipelines, EqualTheirPassesAppliedOneByOne) {
   ExpressionGenerator generator = expressionsOfAllOperators(21);
   for (int i = 0; i < 10; ++i) {
     const std::vector<Expression> batch = generator.batch(kBatch);

@@ -1,4 +1,4 @@
-// Every row of simplify.def against what its class promises.
+// Every row of simplify.def against the guarantees of its class.
 #include "passes/simplify.h"
 
 #include <algorithm>
@@ -71,7 +71,7 @@ void forHardPoints(const Rule& rule, const Check& check) {
     Point<T> point;
     for (T& x : point.x) x = i % 3 == 0 ? anyBits<T>(random) : static_cast<T>(randomValue(random, Spread::kWide));
     for (T& p : point.p) p = i % 2 == 0 ? anyBits<T>(random) : static_cast<T>(randomValue(random, Spread::kWide));
-    // Powers of two, which some conditions ask for.
+    // Powers of two, which some conditions require.
     if (i % 5 == 0) point.p[0] = std::ldexp(T(1), random.between(-20, 20));
     check(point);
   }
@@ -112,7 +112,7 @@ void holdsInRealArithmetic(const Rule& rule) {
     Point<double> point;
     for (double& x : point.x) x = random.between(-2.0, 2.0);
     for (double& p : point.p) p = i % 2 == 0 ? std::ldexp(1, random.between(-2, 2)) : random.between(-2.0, 2.0);
-    if (i % 8 == 0) point.p[0] = 0.0001;  // below the thresholds of protected operators
+    if (i % 8 == 0) point.p[0] = 0.0001;  // inside the guarded regions of protected operators
     if (!rule.condition(point.p[0], point.p[1], Precision::kF64)) continue;
     double largest = 1;
     const double a = valueAt(rule.pattern, point, &largest), b = valueAt(rule.replacement, point, &largest);
@@ -181,7 +181,7 @@ void hasTheFormThatTheEngineMatches(const Rule& rule) {
   }
 }
 
-/// The pattern over variables and over literals that the condition allows.
+/// An instance of the pattern, over variables and literals that satisfy the condition.
 Expression instanceOf(const Rule& rule, Random& random) {
   std::array<double, 2> p{};
   do {
@@ -225,7 +225,7 @@ void forEachRule(void (*check)(const Rule&)) {
   }
 }
 
-TEST(SimplifyRules, KeepWhatTheirClassPromises) { forEachRule(keepsWhatItsClassPromises); }
+TEST(SimplifyRules, PreserveWhatTheirClassGuarantees) { forEachRule(keepsWhatItsClassPromises); }
 TEST(SimplifyRules, HoldInRealArithmetic) { forEachRule(holdsInRealArithmetic); }
 TEST(SimplifyRules, ReduceTheWeight) { forEachRule(reducesTheWeight); }
 TEST(SimplifyRules, HaveTheFormThatMatchingNeeds) { forEachRule(hasTheFormThatTheEngineMatches); }
@@ -252,7 +252,7 @@ TEST(Simplify, PowersAndExponentialsInFast) {
   EXPECT_EQ(fast("4 ^ x0"), as("exp2(x0 * 2)"));
   EXPECT_EQ(fast("x0 ^ 2.5"), as("exp2(log2(x0) * 2.5)"));
   EXPECT_EQ(fast("x0 ^ 0.5"), as("sqrt(x0)"));
-  EXPECT_EQ(fast("x0 ^ 5"), as("x0 ^ 5")) << "a whole power of a negative number is a number";
+  EXPECT_EQ(fast("x0 ^ 5"), as("x0 ^ 5")) << "an integer power of a negative number is not NaN";
   EXPECT_EQ(fast("(-4) ^ x0"), as("(-4) ^ x0"));
   EXPECT_EQ(fast("abs(x0) ^ x1"), as("exp2(log2(abs(x0)) * x1)"));
   EXPECT_EQ(fast("inv(x0 ^ 2.5)"), as("exp2(log2(x0) * -2.5)"));
@@ -274,7 +274,7 @@ TEST(Simplify, ApproximateQuotientsKeepTheirBitsInFastF32) {
   EXPECT_EQ(after("simplify", "x0 / 2", Math::kFast, Precision::kF64), after("none", "x0 * 0.5"));
 }
 
-TEST(Simplify, FastRulesAreForF32) {
+TEST(Simplify, FastRulesApplyToF32Only) {
   EXPECT_EQ(after("simplify-fast", "x0 * 0", Math::kFast, Precision::kF64), after("none", "x0 * 0"));
 }
 

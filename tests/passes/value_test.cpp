@@ -183,7 +183,7 @@ TEST(Passes, DependenceOnTheSignOfAZeroIsFound) {
   EXPECT_FALSE(depends("atan(p0 / x0)", 0)) << "the zero of a column keeps its sign";
 }
 
-TEST(Passes, AnExpressionBecomesTheSameInEveryBatch) {
+TEST(Passes, ResultsDoNotDependOnTheBatch) {
   const std::vector<Expression> population = expressionsOfAllOperators(5).batch(400);
   Random random(6);
   for (const Math math : kModes) {

@@ -1,4 +1,4 @@
-// Every kind of bad input gives its exit status and a message with the place, and nothing is written.
+// Every kind of bad input has its exit status and a message with the position, and writes nothing.
 #include <gmock/gmock.h>
 
 #include "tests/tools/process.h"
@@ -211,7 +211,7 @@ void writeFiles(const Scratch& scratch) {
   scratch.write("int.npy", npy("{'descr': '<i8', 'fortran_order': False, 'shape': (2, 2)}", 32));
 }
 
-TEST_P(BadInputs, HasStatusAndPlaceAndWritesNothing) {
+TEST_P(BadInputs, HasStatusAndPositionAndWritesNothing) {
   const BadInput& input = GetParam();
   const Scratch scratch;
   writeFiles(scratch);

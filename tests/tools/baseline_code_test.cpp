@@ -1,4 +1,4 @@
-// What the baselines make of expressions: tokens, plans of common subtrees, PTX that assembles, C++ that compiles.
+// Code of the baselines: tokens, plans of common subtrees, PTX that assembles, C++ that compiles.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -24,7 +24,7 @@ std::vector<Expression> expressionsOf(std::initializer_list<const char*> texts) 
   return expressions;
 }
 
-/// An application of every operator, and one of all of them.
+/// One expression per operator, and one of all operators.
 std::vector<Expression> everyOperator() {
   std::vector<Expression> expressions;
   std::vector<Token> all = {Token::variable(0)};
@@ -66,7 +66,7 @@ TEST(StackProgram, NumbersParametersAcrossExpressions) {
   EXPECT_THAT(parameterOffsets(expressions), ElementsAre(0U, 1U, 3U, 3U, 4U));
 }
 
-TEST(StackProgram, RefusesOtherOperatorsAndHigherStacks) {
+TEST(StackProgram, RejectsUnsupportedOperatorsAndHighStacks) {
   const auto messageOf = [](const Expression& expression) -> std::string {
     try {
       stackPrograms({&expression, 1});
@@ -86,7 +86,7 @@ TEST(StackProgram, RefusesOtherOperatorsAndHigherStacks) {
   }
 }
 
-TEST(SubtreeCache, EvaluatesWhatOccursTwiceOnce) {
+TEST(SubtreeCache, EvaluatesRepeatedSubtreesOnce) {
   const CachePlan plan = planSubtreeCache(expressionsOf({"exp(x0)+x1", "x2*exp(x0)", "sin(x1)"}), 100);
   EXPECT_EQ(plan.cached, 1U);
   EXPECT_EQ(textOf(plan.programs), "v0 exp | c0 v1 add | v2 c0 mul | v1 sin");
@@ -94,24 +94,24 @@ TEST(SubtreeCache, EvaluatesWhatOccursTwiceOnce) {
   EXPECT_EQ(plan.covered, 4U);
 }
 
-TEST(SubtreeCache, PrefersTheLargestAndHidesWhatIsInside) {
+TEST(SubtreeCache, CachesTheLargestRepeatedSubtrees) {
   EXPECT_EQ(textOf(planSubtreeCache(expressionsOf({"sin(exp(x0))+x1", "sin(exp(x0))*x1"}), 100).programs),
             "v0 exp sin | c0 v1 add | c0 v1 mul");
-  // exp(x0) occurs in the cached subtree, and once outside: that is no second use.
+  // exp(x0) occurs inside of the cached subtree and once outside, which is only one use.
   EXPECT_EQ(textOf(planSubtreeCache(expressionsOf({"sin(exp(x0))", "sin(exp(x0))*x1", "exp(x0)-x2"}), 100).programs),
             "v0 exp sin | c0 | c0 v1 mul | v0 exp v2 sub");
-  // Now twice outside.
+  // Twice outside: two uses.
   const auto nested = expressionsOf({"sin(exp(x0))", "sin(exp(x0))*x1", "exp(x0)-x2", "exp(x0)+x2"});
   EXPECT_EQ(planSubtreeCache(nested, 100).cached, 2U);
 }
 
-TEST(SubtreeCache, CountsUsesWithinAnExpressionAndTellsParametersApart) {
+TEST(SubtreeCache, CountsUsesWithinAnExpressionAndDistinguishesParameters) {
   EXPECT_EQ(textOf(planSubtreeCache(expressionsOf({"(p0*x0)^(p0*x0)", "p0*x0"}), 100).programs),
             "p0 v0 mul | c0 c0 pow | p1 v0 mul");
   EXPECT_EQ(planSubtreeCache(expressionsOf({"x0-x1", "x1-x0", "x0-2", "x0-3"}), 100).cached, 0U);
 }
 
-TEST(SubtreeCache, KeepsWhatSavesMostWithinItsBound) {
+TEST(SubtreeCache, KeepsTheSubtreesThatSaveMost) {
   const auto expressions =
       expressionsOf({"exp(x0)+1", "exp(x0)+2", "sin(cos(x1))+1", "sin(cos(x1))+2", "sin(cos(x1))+3"});
   EXPECT_EQ(planSubtreeCache(expressions, 2).cached, 2U);
@@ -124,7 +124,7 @@ TEST(SubtreeCache, KeepsWhatSavesMostWithinItsBound) {
 }
 
 TEST(BaselineCode, AssemblesForEveryArchitecture) {
-  if (assemblerName().empty()) GTEST_SKIP() << "no CUDA toolkit on this machine: PTX is made but not assembled";
+  if (assemblerName().empty()) GTEST_SKIP() << "no CUDA toolkit on this machine: PTX is generated but not assembled";
   for (const char* const arch : {"sm_75", "sm_90"}) {
     const auto interpreter = assemble(stackInterpreterPtx(), arch);
     ASSERT_TRUE(interpreter.ok()) << interpreter.error().message;
@@ -148,14 +148,14 @@ TEST(BaselineCode, CompilesWithNvrtc) {
   EXPECT_TRUE(ptx->is_ptx);
   const std::string text(reinterpret_cast<const char*>(ptx->code.data()));
   EXPECT_THAT(text, HasSubstr(".entry population("));
-  EXPECT_THAT(text, HasSubstr("div.approx.ftz.f32")) << "approximate arithmetic, as its authors would have it";
+  EXPECT_THAT(text, HasSubstr("div.approx.ftz.f32")) << "compiled with approximate arithmetic";
   const auto cubin = compileCuda(source, "sm_90", false);
   ASSERT_TRUE(cubin.ok()) << cubin.error().message;
   EXPECT_FALSE(cubin->code.empty());
   const auto refused = compileCuda("nonsense", "sm_90", false);
   ASSERT_FALSE(refused.ok());
   EXPECT_EQ(refused.error().code, Errc::kCompile);
-  EXPECT_THAT(refused.error().message, HasSubstr("population.cu(1)")) << "the compiler's own words";
+  EXPECT_THAT(refused.error().message, HasSubstr("population.cu(1)")) << "the compiler's message";
 }
 
 }  // namespace

@@ -30,7 +30,7 @@ std::vector<Expression> expressionsOf(std::initializer_list<const char*> texts) 
   return expressions;
 }
 
-/// Of all operators, over 3 columns and up to 3 parameters.
+/// Expressions of all operators, over 3 columns and up to 3 parameters.
 std::vector<Expression> population(std::size_t count, std::uint64_t seed) {
   GeneratorOptions options{.seed = seed, .min_nodes = 1, .max_nodes = 12, .variables = 3, .parameters = 3};
   options.parameter_probability = 0.3;
@@ -62,7 +62,7 @@ std::vector<double> parametersOf(std::span<const Expression> expressions, std::u
 
 enum class Design { kStackEach, kStackOnce, kPtx, kNvrtc, kCache, kCpu };
 
-/// A model of a GPU, for which NVRTC makes PTX, and a baseline on it.
+/// A model of a GPU and a baseline on it; NVRTC compiles to PTX for the model.
 struct Machine {
   explicit Machine(FakeDevice device = {}) : driver({.devices = {device}, .lag = true}) {}
 
@@ -181,7 +181,7 @@ std::vector<double> engineSums(std::span<const Expression> expressions, const Ba
   return engine.loss(program, dataset, parameters, {.kind = LossKind::kSse}).value().values;
 }
 
-// NVRTC's modules have 100 expressions.
+// Uses more than one module of NVRTC, which has 100 expressions.
 TEST_P(Baselines, GiveTheSumsOfAnEngine) {
   const BaselineData data = dataOf(130);
   std::vector<Expression> expressions = population(100, 23);
@@ -197,7 +197,7 @@ TEST_P(Baselines, GiveTheSumsOfAnEngine) {
   EXPECT_GT(agreement.finite, 40U);
 }
 
-TEST_P(Baselines, RefuseWhatTheyCannotTake) {
+TEST_P(Baselines, RejectInvalidInput) {
   const BaselineData data = dataOf(5);
   const auto baseline = make(data);
   const std::vector<Expression> expressions = expressionsOf({"p0*x0+x1"});
@@ -225,7 +225,7 @@ INSTANTIATE_TEST_SUITE_P(, Baselines,
                                            Design::kCache, Design::kCpu),
                          nameOfDesign);
 
-TEST(DeviceBaselines, LaunchAsOftenAsTheirDesignSays) {
+TEST(DeviceBaselines, LaunchCountsMatchTheDesign) {
   const BaselineData data = dataOf(130);
   const std::vector<Expression> expressions = expressionsOf({"x0+x1", "x0-x1", "x0*x1", "sin(x0+x1)", "x2"});
   for (const auto& [design, launches] :
@@ -241,8 +241,8 @@ TEST(DeviceBaselines, LaunchAsOftenAsTheirDesignSays) {
   }
 }
 
-// More programs than a grid is high take more launches.
-TEST(DeviceBaselinesSlow, InterpretMoreExpressionsThanAGridIsHigh) {
+// More programs than the maximum grid height need several launches.
+TEST(DeviceBaselinesSlow, InterpretMoreExpressionsThanTheGridLimit) {
   const BaselineData data = dataOf(1);
   std::vector<Expression> expressions(65536, expressionsOf({"x0"})[0]);
   expressions[65534] = expressionsOf({"x1"})[0];
@@ -259,7 +259,7 @@ TEST(DeviceBaselinesSlow, InterpretMoreExpressionsThanAGridIsHigh) {
   }
 }
 
-TEST(DeviceBaselines, PredictInGroupsWhatDoesNotFit) {
+TEST(DeviceBaselines, LargePredictionsAreDividedIntoGroups) {
   FakeDevice device;
   device.memory_bytes = 96 << 10;
   const BaselineData data = dataOf(256);
@@ -277,7 +277,7 @@ TEST(DeviceBaselines, PredictInGroupsWhatDoesNotFit) {
   }
 }
 
-TEST(DeviceBaselines, CopyStraightToPinnedMemory) {
+TEST(DeviceBaselines, CopyDirectlyToPinnedMemory) {
   const BaselineData data = dataOf(256);
   Machine machine;
   const auto cuda = Cuda::open(machine.driver.load().value(), 0).value();
@@ -296,14 +296,14 @@ TEST(BaselineList, NamesEachDesignOnce) {
             (std::set<std::string>{"stack-each", "stack-once", "ptx-each", "nvrtc", "subtree-cache", "cpu-switch"}));
 }
 
-TEST(BaselineList, SaysWhatIsMissingWithoutADevice) {
+TEST(BaselineList, ReportsAMissingDevice) {
   for (const BaselineInfo& info : allBaselines()) {
     if (std::string(info.name) == "cpu-switch") continue;
     EXPECT_THROW(info.make({.ordinal = 1000, .columns = {{1}}, .target = {1}}), CudaFailure) << info.name;
   }
 }
 
-/// A baseline that is right but for one prediction or sum.
+/// A baseline that is correct except one prediction or sum.
 class Flawed final : public Baseline {
  public:
   Flawed(const BaselineData& data, float off, double off_sum)
@@ -325,7 +325,7 @@ class Flawed final : public Baseline {
   double off_sum_;
 };
 
-TEST(CheckBaseline, FindsWhatIsWrong) {
+TEST(CheckBaseline, DetectsWrongResults) {
   const BaselineData data = dataOf(100);
   const std::vector<Expression> expressions = expressionsOf({"x0+x1", "x0*p0+p1", "x2*x2"});
   const std::vector<double> parameters = {0.5, 2.0};
@@ -353,7 +353,7 @@ TEST(CheckBaseline, FailsWhereNothingCanBeCompared) {
   }
 }
 
-TEST(CheckBaseline, DrawsHalfAmongThoseThatLookFinite) {
+TEST(CheckBaseline, SamplesHalfFromFiniteExpressions) {
   const BaselineData data = dataOf(100);
   std::vector<Expression> expressions(90, expressionsOf({"log(x0)"})[0]);
   expressions.resize(100, expressionsOf({"x0+x1"})[0]);
@@ -363,7 +363,7 @@ TEST(CheckBaseline, DrawsHalfAmongThoseThatLookFinite) {
   EXPECT_LT(agreement.sums, 10U);
 }
 
-TEST(CompareSums, LetsSingleOnesDifferButNotMany) {
+TEST(CompareSums, ToleratesSingleDifferencesOnly) {
   const std::vector<float> target(10, 1.0F);
   std::vector<double> expected(200, 5.0), sums = expected;
   expected[7] = std::numeric_limits<double>::quiet_NaN();
@@ -382,26 +382,26 @@ TEST(CompareSums, LetsSingleOnesDifferButNotMany) {
   }
 }
 
-TEST(CompareSums, TakesRoundingErrorsOfTheTargetForNothing) {
+TEST(CompareSums, IgnoresRoundingErrorsOfTheTarget) {
   const std::vector<float> target(100, 2.0F);
   const std::vector<double> expected = {1e-9, 2e-9}, sums = {3e-6, 0}, wrong = {1e-5, 2e-5};
   EXPECT_EQ(compareSums(sums, expected, target).same, 2U);
   EXPECT_THROW(compareSums(wrong, expected, target), BenchFailure);
-  EXPECT_THROW(compareSums({}, {}, target), BenchFailure) << "nothing was compared";
+  EXPECT_THROW(compareSums({}, {}, target), BenchFailure) << "no sums to compare";
 }
 
-TEST(CompareSums, TakesSumsNextToPolesAsLargeAlone) {
-  const std::vector<float> target(100, 1.0F);  // whose own sum is 100
+TEST(CompareSums, SumsNextToPolesOnlyNeedToBeLarge) {
+  const std::vector<float> target(100, 1.0F);  // its own sum of squares is 100
   const std::vector<double> expected = {1.0, 5e5, 5e5, 5e5};
   EXPECT_EQ(compareSums(std::vector{1.0, 2e3, 1e9, std::numeric_limits<double>::infinity()}, expected, target).same,
             4U);
   EXPECT_THROW(compareSums(std::vector{1.0, 100.0, 100.0, 5e5}, expected, target), BenchFailure);
   EXPECT_THROW(compareSums(std::vector{5e5, 5e5}, std::vector{5e5, 5e5}, target), BenchFailure) << "none is finite";
   const std::vector<float> zeros(100, 0.0F);
-  EXPECT_THROW(compareSums(expected, expected, zeros), BenchFailure) << "nothing can be told apart";
+  EXPECT_THROW(compareSums(expected, expected, zeros), BenchFailure) << "a zero target gives no scale";
 }
 
-TEST(CheckBaseline, DrawsSomeOfMany) {
+TEST(CheckBaseline, SamplesManyExpressions) {
   const BaselineData data = dataOf(50);
   const std::vector<Expression> expressions = population(500, 17);
   Flawed baseline(data, 1, 1);

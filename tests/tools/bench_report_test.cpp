@@ -1,4 +1,4 @@
-// What a benchmark says of what it did not run.
+// A benchmark's report of skipped pieces.
 #include <gtest/gtest.h>
 
 #include "tools/bench/gpu_bench.h"
@@ -14,7 +14,7 @@ BenchContext contextOf(GpuReport& report, double seconds) {
   return context;
 }
 
-TEST(BenchContext, ReportsWhatThereIsNoTimeFor) {
+TEST(BenchContext, ReportsSkippedPieces) {
   GpuReport report({}, "");
   EXPECT_FALSE(contextOf(report, 0).mayBegin("compile", "300 nodes"));
   EXPECT_FALSE(contextOf(report, 0).mayBegin("compile", "1000 nodes"));
@@ -22,7 +22,7 @@ TEST(BenchContext, ReportsWhatThereIsNoTimeFor) {
   EXPECT_FALSE(report.hasFaults());
 }
 
-TEST(BenchContext, SaysNothingOfWhatItBegins) {
+TEST(BenchContext, DoesNotReportStartedPieces) {
   GpuReport report({}, "");
   EXPECT_TRUE(contextOf(report, 1e6).mayBegin("compile", "300 nodes"));
   EXPECT_EQ(report.newRows(), "");

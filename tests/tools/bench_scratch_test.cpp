@@ -10,15 +10,15 @@
 namespace srjit {
 namespace {
 
-/// The benchmark of the GPU where it has no time to measure anything.
+/// Runs the GPU benchmark with a time limit that allows no measurement.
 void runIn(const std::string& temporary) {
   setenv("TMPDIR", temporary.c_str(), 1);
   runCommand({"bench", "gpu", "mixed", "--device", "cpu", "--seconds", "1e-9"}, "/");
   unsetenv("TMPDIR");
 }
 
-// No process has a number above 4,194,304.
-TEST(BenchScratchSlow, RemovesWhatItsOwnKilledRunsLeft) {
+// Process ids on Linux are at most 4,194,304.
+TEST(BenchScratchSlow, RemovesDirectoriesOfKilledRuns) {
   const Scratch scratch;
   for (const char* const name : {"srjit-gpu-bench-4194305-abcdef", "srjit-gpu-bench-notes", "srjit-gpu-bench-4194305",
                                  "srjit-gpu-bench-4194306-abcdef"}) {
@@ -29,7 +29,7 @@ TEST(BenchScratchSlow, RemovesWhatItsOwnKilledRunsLeft) {
   runIn(scratch.path(""));
   EXPECT_FALSE(std::filesystem::exists(scratch.path("srjit-gpu-bench-4194305-abcdef")));
   EXPECT_TRUE(std::filesystem::exists(scratch.path("srjit-gpu-bench-notes")));
-  EXPECT_TRUE(std::filesystem::exists(scratch.path("srjit-gpu-bench-4194305"))) << "no name that it gives";
+  EXPECT_TRUE(std::filesystem::exists(scratch.path("srjit-gpu-bench-4194305"))) << "not a name of the benchmark";
   EXPECT_EQ(std::filesystem::exists(other), is_given_away);
 }
 

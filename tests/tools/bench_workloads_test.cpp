@@ -1,4 +1,4 @@
-// The expressions that the benchmark's scenarios make.
+// The expressions that the benchmark's scenarios generate.
 #include <array>
 #include <cmath>
 #include <set>
@@ -20,14 +20,14 @@ double meanSize(const std::vector<Expression>& expressions) {
   return tokens / static_cast<double>(expressions.size());
 }
 
-TEST(Enumeration, BeginsWithAllSmallTrees) {
+TEST(Enumeration, StartsWithAllSmallTrees) {
   std::vector<std::string> texts;
   for (const Expression& expression : enumerateExpressions(13)) texts.push_back(print(expression, Language::kInfix));
   EXPECT_EQ(texts, (std::vector<std::string>{"x0", "x1", "p0", "abs(x0)", "abs(x1)", "log(x0)", "log(x1)", "exp(x0)",
                                              "exp(x1)", "inv(x0)", "inv(x1)", "sqrt(x0)", "sqrt(x1)"}));
 }
 
-TEST(Enumeration, GivesAsManyAsAskedForAllDifferentAndBySize) {
+TEST(Enumeration, TreesAreDistinctAscendInSizeAndAreAsManyAsRequested) {
   const auto expressions = enumerateExpressions(10000);
   ASSERT_EQ(expressions.size(), 10000U);
   std::set<std::string> texts;
@@ -46,7 +46,7 @@ TEST(Enumeration, OfThePublishedNumberHasThePublishedSize) {
   EXPECT_NEAR(meanSize(expressions), 7.5, 0.15);
 }
 
-TEST(Enumeration, LeavesOutWhatAnotherTreeComputes) {
+TEST(Enumeration, OmitsRedundantTrees) {
   for (const Expression& expression : enumerateExpressions(5000)) {
     const std::string text = " " + print(expression, Language::kPostfix) + " ";
     for (const char* const bad : {" log exp ", " exp log ", " inv inv ", " / inv ", " abs abs ", " exp abs ",
@@ -65,12 +65,12 @@ TEST(KleinNishina, HasThePublishedSizeAndTheFormulasValue) {
     const std::array<double, kKleinNishinaVariables> x = {1.1, 2.2, 1.3, 1.7, 2.5, 3.1, theta};
     EXPECT_NEAR(evaluateReference(formula, x, {}) / kleinNishinaValue(x), 1, 1e-12);
   }
-  // Forward scattering without a loss of energy is Thomson's: radius squared.
+  // Forward scattering without energy loss is Thomson scattering: radius squared.
   const double radius = 1.1 * 2.2 / (2 * std::acos(-1.0) * 1.3 * 1.7);
   EXPECT_NEAR(kleinNishinaValue({1.1, 2.2, 1.3, 1.7, 2, 2, 0}), radius * radius, 1e-12);
 }
 
-TEST(Generations, AreTheSameEveryTimeAndStayAlike) {
+TEST(Generations, AreDeterministicAndStaySimilar) {
   Generations one(300), other(300);
   for (int generation = 0; generation < 20; ++generation) {
     ASSERT_EQ(one.current(), other.current());

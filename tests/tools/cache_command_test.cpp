@@ -46,7 +46,7 @@ class CacheCommand : public testing::Test {
     return names;
   }
 
-  /// What `sr-jit doctor` says where the cache is this one.
+  /// The output of `sr-jit doctor` for this cache.
   std::string doctor() const {
     setenv("SRJIT_CACHE_DIR", scratch.path("cache").c_str(), 1);
     Outcome outcome = runCommand({"doctor"}, "/");
@@ -82,7 +82,7 @@ TEST_F(CacheCommand, ListShowsFactsOfTheKernels) {
   EXPECT_THAT(run("list", false).out, testing::ContainsRegex(" +32 +16 +0\\.250  20.*Z  image 2\n"));
 }
 
-TEST_F(CacheCommand, VerifyNamesWhatWasBad) {
+TEST_F(CacheCommand, VerifyReportsDamagedImages) {
   EXPECT_EQ(json::parse(run("verify").out), json::parse(R"({"images": 3, "bad": [], "file_remade": false})"));
   {
     SqliteFile(file(), SqliteFile::Access::kWrite).execute("UPDATE codes SET code = zeroblob(9) WHERE id = 2");
@@ -93,7 +93,7 @@ TEST_F(CacheCommand, VerifyNamesWhatWasBad) {
   EXPECT_EQ(json::parse(run("stats").out)["images"], 2);
 }
 
-TEST_F(CacheCommand, VerifyMakesADamagedFileAnew) {
+TEST_F(CacheCommand, VerifyRecreatesADamagedFile) {
   const std::string content = contentOf(file());
   scratch.write(std::string("cache/") + DiskStore::kFileName, content.substr(0, 100) + std::string(100'000, 'x'));
   const Outcome outcome = run("verify");
@@ -109,7 +109,7 @@ TEST_F(CacheCommand, ClearRemovesAll) {
   EXPECT_THAT(run("clear", false).out, HasSubstr("removed 0 bytes from "));
 }
 
-TEST_F(CacheCommand, LookingChangesNothing) {
+TEST_F(CacheCommand, ReadOnlyActionsChangeNothing) {
   const auto before = std::pair(namesIn("cache"), contentOf(file()));
   for (const std::string action : {"stats", "list", "verify"}) {
     EXPECT_EQ(run(action).status, 0);
@@ -119,7 +119,7 @@ TEST_F(CacheCommand, LookingChangesNothing) {
   EXPECT_EQ(std::pair(namesIn("cache"), contentOf(file())), before);
 }
 
-TEST_F(CacheCommand, AFileOfAnotherProgramStaysAsItIs) {
+TEST_F(CacheCommand, ForeignFilesAreNotChanged) {
   std::filesystem::remove_all(scratch.path("cache"));
   mkdir(scratch.path("cache").c_str(), 0700);
   scratch.write(std::string("cache/") + DiskStore::kFileName, "");
@@ -135,7 +135,7 @@ TEST_F(CacheCommand, AFileOfAnotherProgramStaysAsItIs) {
   EXPECT_EQ(std::pair(namesIn("cache"), contentOf(file())), before);
 }
 
-TEST_F(CacheCommand, ALinkIsNotFollowed) {
+TEST_F(CacheCommand, LinksAreNotFollowed) {
   const std::string letter = scratch.write("letter", "dear");
   std::filesystem::remove(file());
   std::filesystem::create_symlink(letter, file());
@@ -148,7 +148,7 @@ TEST_F(CacheCommand, ALinkIsNotFollowed) {
   EXPECT_EQ(contentOf(letter), "dear");
 }
 
-TEST_F(CacheCommand, WhatOthersMayWriteIsNotTrusted) {
+TEST_F(CacheCommand, FilesWritableByOthersAreNotTrusted) {
   chmod(scratch.path("cache").c_str(), 0777);
   for (const std::string action : {"stats", "list", "verify", "clear"}) {
     const Outcome outcome = run(action);
@@ -178,7 +178,7 @@ TEST_F(CacheCommand, TheDirectoryComesFromTheEnvironmentToo) {
   EXPECT_EQ(json::parse(outcome.out)["images"], 3);
 }
 
-TEST(CacheCommandFaults, LookingMakesNothing) {
+TEST(CacheCommandFaults, ReadOnlyActionsCreateNothing) {
   const Scratch scratch;
   for (const std::string action : {"stats", "list", "verify", "clear"}) {
     const Outcome outcome = runCommand({"cache", action, "--cache-dir", scratch.path("none")}, "/");
@@ -187,7 +187,7 @@ TEST(CacheCommandFaults, LookingMakesNothing) {
   EXPECT_THAT(scratch.list(), IsEmpty());
 }
 
-TEST(CacheCommandFaults, ADiskThatCannotBeReadIsTheMachines) {
+TEST(CacheCommandFaults, UnreadableDiskIsAMachineError) {
   const Scratch scratch;
   std::filesystem::create_directory(scratch.path(DiskStore::kFileName));
   for (const std::string action : {"stats", "list", "verify", "clear"}) {
@@ -198,7 +198,7 @@ TEST(CacheCommandFaults, ADiskThatCannotBeReadIsTheMachines) {
   }
 }
 
-TEST(CacheCommandFaults, WrongUse) {
+TEST(CacheCommandFaults, WrongUsageIsRejected) {
   EXPECT_EQ(runCommand({"cache"}, "/").status, 2);
   const Outcome outcome = runCommand({"cache", "empty"}, "/");
   EXPECT_EQ(outcome.status, 2);

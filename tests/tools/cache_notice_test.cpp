@@ -17,7 +17,7 @@ std::string noticeOf(const std::string& directory) {
   return testing::internal::GetCapturedStderr();
 }
 
-TEST(CacheNotice, SaysWhyKernelsAreNotKept) {
+TEST(CacheNotice, ReportsWhyKernelsAreNotCached) {
   const Scratch scratch;
   const std::string directory = scratch.path("cache");
   EXPECT_EQ(noticeOf(directory), "");

@@ -55,7 +55,7 @@ TEST(Parse, TranslatesBetweenForms) {
   EXPECT_EQ(runCommand({"parse", "--", "-x0"}, "/").out, "-x0\n");
 }
 
-TEST(Parse, TakesItsWordsAsTheyAre) {
+TEST(Parse, TakesArgumentsVerbatim) {
   for (const std::string word : {"[x0,x1]", "[x0]", "x0,x1", "'x0'", "\"x0\"", "{}", "%%", "++", "", "`a,b`"}) {
     const Outcome outcome = runCommand({"parse", "--json", "--", word}, "/");
     const json objects = json::parse(outcome.out);
@@ -64,7 +64,8 @@ TEST(Parse, TakesItsWordsAsTheyAre) {
     EXPECT_TRUE(word.empty() || outcome.err.find("\n" + word + "\n") != std::string::npos) << outcome.err;
   }
   EXPECT_EQ(runCommand({"parse", "x0", "x1*2", "--", "-x2", "--x3"}, "/").out, "x0\nx1 * 2\n-x2\n--x3\n");
-  EXPECT_EQ(runCommand({"parse", "run", "--columns", "run"}, "/").out, "run\n") << "also the name of a command";
+  EXPECT_EQ(runCommand({"parse", "run", "--columns", "run"}, "/").out, "run\n")
+      << "the name of a command is a valid word";
 }
 
 TEST(Parse, NamesOfColumnsAreOneWord) {
@@ -85,11 +86,11 @@ TEST(Parse, NamesOfColumnsAreOneWord) {
   }
 }
 
-TEST(Parse, ParametersOfTheOptionThatAreNotNeededAreLeftOut) {
+TEST(Parse, UnneededParametersOfTheOptionAreIgnored) {
   EXPECT_EQ(runCommand({"parse", "p0*p1", "x0", "--params", "1 2 3"}, "/").out, "p0 * p1\t1 2\nx0\n");
 }
 
-TEST(Parse, ABadExpressionLeavesTheOthers) {
+TEST(Parse, ABadExpressionDoesNotStopTheOthers) {
   const Outcome outcome = runCommand({"parse", "x0 +", "x1"}, "/");
   EXPECT_EQ(outcome.status, 1);
   EXPECT_EQ(outcome.out, "x1\n");
@@ -122,12 +123,12 @@ TEST(Parse, JsonHoldsTheTreeOfEveryGoodLine) {
   EXPECT_THAT(objects[1]["message"].get<std::string>(), StartsWith("expression 2:1:5: "));
 }
 
-TEST(Parse, BytesThatAreNoTextStillGiveJson) {
+TEST(Parse, InvalidUtf8StillGivesJson) {
   const json objects = json::parse(runCommand({"parse", "x0 \xff", "--json"}, "/").out);
   EXPECT_EQ(objects[0]["status"], "syntax");
 }
 
-TEST(Passes, ShowTheGraphAndItsMaking) {
+TEST(Passes, ShowTheGraphAfterEachPass) {
   const Outcome outcome = runCommand({"passes", "x0*x1 + 2*3", "--print-after", "fold"}, "/");
   EXPECT_EQ(outcome.status, 0);
   EXPECT_THAT(outcome.out, HasSubstr("; after fold\n"));
@@ -246,17 +247,17 @@ TEST(BenchSlow, ListsTheBenchmarks) {
   EXPECT_THAT(list.out, testing::Not(HasSubstr("arithmetic")));
 }
 
-TEST(BenchSlow, KnowsItsWrongUses) {
+TEST(BenchSlow, RejectsWrongUsage) {
   EXPECT_THAT(runCommand({"bench", "gpu", "--help"}, "/").out, HasSubstr("--seconds"));
   EXPECT_EQ(runCommand({"bench", "gpu", "--only", "nothing"}, "/").status, 2);
   EXPECT_EQ(runCommand({"bench", "gpu", "--device", "cuda:99"}, "/").status, 3);
   EXPECT_EQ(runCommand({"bench", "tiers", "--seconds", "0"}, "/").status, 2);
   for (const auto& [words, message] :
-       {std::pair<std::vector<std::string>, const char*>{{"scenarios", "mixed"}, "'all' stands for all scenarios"},
-        {{"all", "tiers"}, "'all' stands for all scenarios"},
-        {{"tiers", "--only", "small"}, "--only names parts"},
+       {std::pair<std::vector<std::string>, const char*>{{"scenarios", "mixed"}, "'all' selects all scenarios"},
+        {{"all", "tiers"}, "'all' selects all scenarios"},
+        {{"tiers", "--only", "small"}, "--only selects parts"},
         {{"mixed", "--data", "x.csv"}, "--data is not read by the scenario 'mixed'"},
-        {{"gpu", "--data", "x.csv"}, "--data is of scenarios"}}) {
+        {{"gpu", "--data", "x.csv"}, "--data requires a scenario"}}) {
     std::vector<std::string> all = {"bench"};
     all.insert(all.end(), words.begin(), words.end());
     const Outcome outcome = runCommand(all, "/");
@@ -265,7 +266,7 @@ TEST(BenchSlow, KnowsItsWrongUses) {
   }
 }
 
-TEST(BenchSlow, TriesItsFileFirst) {
+TEST(BenchSlow, ChecksItsOutputFileFirst) {
   const Outcome outcome = runCommand({"bench", "tiers", "--quick", "--device", "cpu", "--json", "/none/x.json"}, "/");
   EXPECT_EQ(outcome.status, 1);
   EXPECT_EQ(outcome.out, "");
@@ -295,7 +296,7 @@ TEST(BenchSlow, RunsAScenario) {
   EXPECT_THAT(bad.out, HasSubstr("FAILED"));
 }
 
-// The processor has no figures of a GPU, but the same parts.
+// On the processor the parts are the same, without figures of a GPU.
 TEST(BenchSlow, OfAGpuWritesFiguresWithTheirTargets) {
   const Scratch scratch;
   const std::string file = scratch.path("figures.json");
@@ -337,8 +338,8 @@ TEST(Doctor, ListsWhatWasFound) {
   EXPECT_THAT(runCommand({"doctor"}, "/").out, HasSubstr("processor"));
 }
 
-// Where a library's file stands is no proof that it can be loaded.
-TEST(Doctor, WhatCannotBeLoadedOrStartedIsNotThere) {
+// An existing file may not be loadable as a library.
+TEST(Doctor, UnloadableComponentsAreMissing) {
   const Scratch scratch;
   std::filesystem::create_directories(scratch.path("lib64"));
   std::filesystem::create_directories(scratch.path("bin"));
@@ -348,7 +349,7 @@ TEST(Doctor, WhatCannotBeLoadedOrStartedIsNotThere) {
   for (const json& finding : json::parse(outcome.out)) {
     const std::string what = finding["what"];
     if (finding["name"] == "nvJitLink") {
-      // Another one may be installed where the loader looks.
+      // Another one may be installed in the loader's search path.
       EXPECT_THAT(what, testing::AnyOf(HasSubstr(scratch.path("lib64/libnvJitLink.so") + ": "),
                                        testing::Not(HasSubstr(scratch.path("")))));
       EXPECT_TRUE(finding["found"] == false || what.find(scratch.path("")) == std::string::npos) << what;
@@ -394,7 +395,7 @@ TEST(Run, WritesMatricesInThePrecision) {
   }
 }
 
-TEST(Run, NamesWinOverPlaces) {
+TEST(Run, NamesTakePrecedenceOverIndices) {
   const Scratch scratch;
   scratch.write("t.csv", "x1,x2,\"net weight\",y\n3,5,7,1\n");
   const Outcome outcome =
@@ -465,12 +466,12 @@ TEST(Loss, CountsValidRowsUnderEveryPolicy) {
       const std::size_t begin = text.find(',', text.find(',', at) + 1) + 1;
       valid.push_back(text.substr(begin, text.find(',', begin) - begin));
     }
-    // log(0) is infinite; the last loss is, too, though all its predictions are finite.
+    // log(0) is infinite. The last loss is infinite, too, though all its predictions are finite.
     EXPECT_THAT(valid, testing::ElementsAre("2", "3", "0", "3")) << policy << '\n' << text;
   }
 }
 
-TEST(Loss, TheSummarySaysWhatServed) {
+TEST(Loss, SummaryReportsTheTiers) {
   const Scratch scratch;
   scratch.write("t.csv", kTable);
   std::string sum = "a";

@@ -28,7 +28,7 @@ TEST(Csv, ReadsHeaderAndColumns) {
   EXPECT_EQ(table->rows(), 2);
 }
 
-TEST(Csv, AcceptsWhatTheFieldWrites) {
+TEST(Csv, AcceptsCommonDialects) {
   for (const std::string_view text : {"a,b\r\n1,2\r\n3,4\r\n",
                                       "\xEF\xBB\xBF"
                                       "a,b\n1,2\n3,4",
@@ -40,7 +40,8 @@ TEST(Csv, AcceptsWhatTheFieldWrites) {
     EXPECT_THAT(table->columns, ElementsAre(ElementsAre(1, 3), ElementsAre(2, 4))) << text;
   }
   EXPECT_THAT(parseCsv("\"a,\nb\",\"say \"\"c\"\"\"\n1,2\n", "")->names, ElementsAre("a,\nb", "say \"c\""));
-  EXPECT_THAT(parseCsv("0,1\n5,6\n", "")->names, ElementsAre("0", "1"));  // as a data frame without names is saved
+  EXPECT_THAT(parseCsv("0,1\n5,6\n", "")->names,
+              ElementsAre("0", "1"));  // the header that data frames without names are saved with
   EXPECT_THAT(parseCsv("a\n1\n2\n", "")->columns, ElementsAre(ElementsAre(1, 2)));
 }
 
@@ -88,7 +89,7 @@ TEST(Csv, ABlankLineIsAMissingValueOfASingleColumn) {
   }
 }
 
-TEST(Csv, HeadersAlone) {
+TEST(Csv, ParsesHeadersAlone) {
   EXPECT_THAT(*parseCsvHeader("mass, speed,\"a,b\"", "--columns"), ElementsAre("mass", "speed", "a,b"));
   EXPECT_THAT(*parseCsvHeader("", "--columns"), testing::IsEmpty());
   EXPECT_EQ(parseCsvHeader("a,,b", "--columns").error().message, "--columns:1:3: a column without a name\na,,b\n  ^");
@@ -102,7 +103,7 @@ struct BadCsv {
   std::string_view text, message;
 };
 
-TEST(Csv, ErrorsNameThePlace) {
+TEST(Csv, ErrorsHaveAPosition) {
   const BadCsv cases[] = {
       {"", "t.csv:1:1: the file is empty"},
       {"\n\n", "t.csv:1:1: the file is empty"},
@@ -134,7 +135,7 @@ TEST(Csv, ErrorsNameThePlace) {
   }
 }
 
-TEST(Csv, ErrorsFarDownNameThePlaceToo) {
+TEST(Csv, ErrorsInLateRowsHaveAPosition) {
   std::string text = "a,b\n";
   for (int i = 0; i < 100000; ++i) text += "1.5,-2.25e3\n";
   ASSERT_EQ(parseCsv(text, "t.csv")->rows(), 100000);
@@ -142,15 +143,15 @@ TEST(Csv, ErrorsFarDownNameThePlaceToo) {
               StartsWith("t.csv:100002:3: '?' is not a number"));
 }
 
-TEST(Csv, LongCellsAreCutInMessages) {
+TEST(Csv, MessagesTruncateLongCells) {
   const std::string cell(100000, 'q');
   const std::string message = parseCsv("a\n" + cell + "\n", "t.csv").error().message;
   EXPECT_THAT(message, StartsWith("t.csv:2:1: '" + std::string(40, 'q') + "...' is not a number"));
   EXPECT_LT(message.size(), 500);
 }
 
-/// Any bytes give a table or an error with a place, never a crash.
-TEST(Csv, RandomBytesDoNoHarm) {
+/// Any bytes give a table or an error with a position, never a crash.
+TEST(Csv, RandomBytesParseOrFailWithAPosition) {
   std::mt19937 random(7);
   constexpr std::string_view kAlphabet("12.e-,,,\n\n\r\"\" \txN\0\xEF", 19);
   for (int round = 0; round < 20000; ++round) {
@@ -196,7 +197,7 @@ TEST(Npy, ReadsBothOrdersAndTypes) {
   EXPECT_TRUE(single->from_f32);
 }
 
-TEST(Npy, ErrorsSayWhatIsWrong) {
+TEST(Npy, ErrorsDescribeTheFault) {
   const std::string four = elements<double>({1, 2, 3, 4});
   const auto with = [&](std::string_view descr, std::string_view order, std::string_view shape) {
     return npy("{'descr': " + std::string(descr) + ", 'fortran_order': " + std::string(order) +
@@ -245,7 +246,7 @@ TEST(Npy, ErrorsSayWhatIsWrong) {
   }
 }
 
-TEST(Data, ContentTellsTheFormat) {
+TEST(Data, FormatFollowsFromTheContent) {
   const Scratch scratch;
   const std::string matrix = npy("{'descr': '<f8', 'fortran_order': False, 'shape': (1, 1)}", elements<double>({7}));
   EXPECT_THAT(readData(scratch.write("m.npy", matrix))->columns, ElementsAre(ElementsAre(7)));
@@ -255,7 +256,7 @@ TEST(Data, ContentTellsTheFormat) {
   EXPECT_EQ(readData(scratch.path("none.csv")).error().code, Errc::kIo);
 }
 
-TEST(Data, RolesTakeColumnsOutOfTheVariables) {
+TEST(Data, TargetAndWeightsAreNoVariables) {
   const DataTable table = *parseCsv("a,y,b,w\n1,2,3,4\n", "t.csv");
   const Result<Roles> roles = assignRoles(table, "y", "w");
   ASSERT_TRUE(roles.ok());
@@ -276,7 +277,7 @@ TEST(Data, RolesTakeColumnsOutOfTheVariables) {
   EXPECT_EQ(columns.roleOf("w"), "weights");
 }
 
-TEST(Data, NamesInMessagesAreCutAndEscaped) {
+TEST(Data, MessagesTruncateAndEscapeNames) {
   const std::string longest(1'000'000, 'q');
   const DataTable table = *parseCsv(longest + ",b\x1b[31m,\"c\nd\"\n1,2,3\n", "t.csv");
   EXPECT_EQ(assignRoles(table, "z", "").error().message, "target column 'z' is not in the data; its columns are '" +

@@ -30,7 +30,7 @@ TEST(ExpressionFile, SkipsCommentsAndBlankLines) {
   EXPECT_EQ(list[2].line, 7);
 }
 
-TEST(ExpressionFile, BadLinesAreReportedAndOthersGoOn) {
+TEST(ExpressionFile, BadLinesDoNotStopOthers) {
   const auto list = parseExpressions("x0\nx0 + * 2\nx0*p0\t1.5 abc\nx1\n", "f.txt", Language::kInfix);
   ASSERT_EQ(list.size(), 4);
   EXPECT_TRUE(list[0].ok());
@@ -66,7 +66,7 @@ TEST(ExpressionFile, ExpressionsMustFitTheData) {
   EXPECT_EQ(list[1].expression.error().message,
             "f.txt:2:6: variable x10, but the data has 4 variables\nx1 + x10 * x9\n     ^~~");
   EXPECT_EQ(list[1].expression.error().code, Errc::kInvalid);
-  EXPECT_FALSE(requireInputs(list[1], 40)) << "stays bad";
+  EXPECT_FALSE(requireInputs(list[1], 40)) << "an error is kept";
   EXPECT_FALSE(requireInputs(list[2], 4));
   EXPECT_THAT(list[2].expression.error().message, StartsWith("f.txt:3:6: parameter p2, but one is given\n"));
   EXPECT_FALSE(requireInputs(list[3], 4));
@@ -125,7 +125,7 @@ TEST(Report, EveryErrorHasItsStatus) {
   }
 }
 
-TEST(Report, PlacesCountInTheOrigin) {
+TEST(Report, PositionsAreRelativeToTheOrigin) {
   const Error error = showPlace({Errc::kSyntax, "odd", Span{1, 3, 1}}, "ab?d", "f:1:2", 17);
   EXPECT_THAT(error.message, StartsWith("f:1:2:17:3: odd\n"));
   EXPECT_EQ(error.where->line, 17);

@@ -64,7 +64,7 @@ TEST(ReadFile, ConcatenatedArchivesAreOneText) {
   EXPECT_EQ(*readFile(scratch.write("a.xz", xzipped("one\n") + xzipped("two\n"))), "one\ntwo\n");
 }
 
-TEST(ReadFile, WhatCannotBeReadIsNamed) {
+TEST(ReadFile, UnreadableFilesAreReported) {
   const Scratch scratch;
   const Result<std::string> missing = readFile(scratch.path("missing"));
   EXPECT_EQ(missing.error().code, Errc::kIo);
@@ -133,7 +133,7 @@ TEST(OutputFile, ReplacesAndKeepsPermissionsAndLinks) {
   EXPECT_THAT(scratch.list(), ElementsAre("link", "out"));
 }
 
-TEST(OutputFile, PlacesThatCannotBeWritten) {
+TEST(OutputFile, UnwritablePathsAreErrors) {
   const Scratch scratch;
   EXPECT_THAT(OutputFile::create(scratch.path("no/such/folder/out")).error().message,
               testing::EndsWith("out: No such file or directory"));
@@ -225,10 +225,10 @@ TEST(OutputFile, NamesMayBeAsLongAsTheFileSystemAllows) {
 
 constexpr uid_t kSomebody = 65534, kOwner = 65533;
 
-/// `body` as a user who is not root; skips where that cannot be done.
+/// Runs `body` as a user other than root; skips the test if that is not possible.
 template <class Body>
 void asSomebody(const Body& body) {
-  if (geteuid() != 0) GTEST_SKIP() << "needs root, to become another user";
+  if (geteuid() != 0) GTEST_SKIP() << "needs root to become another user";
   EXPECT_EQ(inChild([&] {
               if (setgid(kSomebody) != 0 || setuid(kSomebody) != 0) return 2;
               return body() ? 0 : 1;
@@ -259,7 +259,7 @@ TEST(OutputFile, AFileInADirectoryThatMayNotBeWrittenIsOverwritten) {
   EXPECT_EQ(contentOf(file), "new");
 }
 
-// As Linux has it with fs.protected_symlinks, whatever that is here.
+// As Linux with fs.protected_symlinks, whatever the setting on this machine.
 TEST(OutputFile, LinksOfOthersInSharedDirectoriesAreNotFollowed) {
   if (geteuid() != 0) GTEST_SKIP() << "needs root, to give a link away";
   const Scratch scratch;
@@ -275,7 +275,7 @@ TEST(OutputFile, LinksOfOthersInSharedDirectoriesAreNotFollowed) {
   EXPECT_EQ(published(link, "new"), "");
 }
 
-TEST(OutputFile, AFileThatAnotherTookThePlaceOfIsNotOverwritten) {
+TEST(OutputFile, ReplacedFilesAreNotOverwritten) {
   if (geteuid() != 0) GTEST_SKIP() << "needs root, to give a file away";
   const Scratch scratch;
   const std::string file = scratch.write("out", "old");
@@ -285,7 +285,7 @@ TEST(OutputFile, AFileThatAnotherTookThePlaceOfIsNotOverwritten) {
   out->write("new");
   std::filesystem::rename(scratch.write("other", "of another program"), file);
   const Status status = out->publish();
-  ASSERT_FALSE(status.ok()) << "results that are nowhere";
+  ASSERT_FALSE(status.ok()) << "the results would be lost";
   EXPECT_EQ(contentOf(file), "of another program");
 }
 
@@ -345,7 +345,7 @@ TEST(OutputFile, NeedsNoProc) {
   EXPECT_THAT(scratch.list(), ElementsAre("new", "old"));
 }
 
-TEST(OutputFile, ASignalRemovesWhatHasATemporaryName) {
+TEST(OutputFile, SignalsRemoveTemporaryFiles) {
   const Scratch scratch;
   const int status = inChild([&] {
     if (!hideProc()) return kNotAllowed;
@@ -373,7 +373,7 @@ TEST(OutputFile, IgnoredSignalsStayIgnored) {
             0);
 }
 
-TEST(OutputFile, OtherNamesKeepTheOldContent) {
+TEST(OutputFile, OtherHardLinksKeepTheOldContent) {
   const Scratch scratch;
   scratch.write("out", "old");
   std::filesystem::create_hard_link(scratch.path("out"), scratch.path("twin"));

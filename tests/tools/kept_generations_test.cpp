@@ -8,7 +8,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-TEST(KeptGenerations, ComeAgainInPart) {
+TEST(KeptGenerations, OverlapWithTheirPredecessors) {
   for (const char* const name : {"mit-generation", "mixed"}) {
     const std::vector<Generation> generations = generationsOf(name, 3, 20);
     ASSERT_EQ(generations.size(), 3U);

@@ -1,4 +1,4 @@
-// Commands that show kernels: many expressions are several kernels, and one that is too long is refused.
+// Commands that show kernels: many expressions are divided into several kernels, and a too long expression is rejected.
 #include <regex>
 #include <string>
 #include <vector>
@@ -50,7 +50,7 @@ std::vector<std::string> bodiesOf(const std::string& ir) {
   return bodies;
 }
 
-// 1,600 instructions are 26 sines.
+// A kernel of at most 1,600 instructions has 26 sines.
 constexpr std::size_t kSinesPerKernel = 26;
 
 TEST(KernelDivision, KernelsHaveTheirPartOfTheExpressionsInOrder) {
@@ -70,8 +70,8 @@ TEST(KernelDivision, KernelsHaveTheirPartOfTheExpressionsInOrder) {
   }
 }
 
-// The same for a processor, where 16 expressions are one kernel.
-TEST(KernelDivision, HostKernelsToo) {
+// On a processor, 16 expressions form one kernel.
+TEST(KernelDivision, HostKernelsHaveTheirPartOfTheExpressionsInOrder) {
   const Outcome all = show({"llvm", "--host"}, sines(0, 40));
   ASSERT_EQ(all.status, 0) << all.err;
   EXPECT_THAT(all.out, StartsWith("; srjit_rows_0: expressions 1 to 16\n; srjit_rows_1: expressions 17 to 32\n"));
@@ -83,12 +83,12 @@ TEST(KernelDivision, HostKernelsToo) {
   EXPECT_THAT(assembly, AllOf(HasSubstr("\nsrjit_rows_0:"), HasSubstr("\nsrjit_rows_2:")));
 }
 
-// What is made is proportional to the number of expressions.
+// The size of the output is linear in the number of expressions.
 TEST(KernelDivision, CodeGrowsWithTheNumberOfExpressions) {
   for (const std::vector<std::string>& command :
        {std::vector<std::string>{"llvm", "--unoptimized"}, std::vector<std::string>{"llvm", "--host"}}) {
     const auto sizes = [&](std::size_t kernels) {
-      std::string lines;  // the same in every kernel, in any case
+      std::string lines;  // lines that are the same in every kernel
       for (std::size_t i = 0; i < kernels * kSinesPerKernel * 16; ++i) lines += fmt::format("sin(x{})\n", i % 16 + 1);
       std::vector<std::string> bodies = bodiesOf(show(command, lines).out);
       std::size_t all = 0, largest = 0;
@@ -121,7 +121,7 @@ TEST(KernelDivision, ProgramsOfTheProcessorHaveTheirPartToo) {
   EXPECT_THAT(all.out, testing::EndsWith("root7 = sin x8\n# expression 9\nroot0 = sin x9\n"));
 }
 
-TEST(KernelDivision, CubinTellsTheExpressionsOfItsKernels) {
+TEST(KernelDivision, CubinListsTheExpressionsOfItsKernels) {
   if (assemblerName().empty()) GTEST_SKIP() << "no assembler";
   const Scratch scratch;
   std::string lines;
@@ -133,7 +133,7 @@ TEST(KernelDivision, CubinTellsTheExpressionsOfItsKernels) {
   EXPECT_EQ(facts["expressions"], json::parse(R"({"srjit_rows_0": [0, 63], "srjit_rows_1": [64, 69]})"));
 }
 
-TEST(KernelDivision, AnExpressionThatIsTooLongIsRefused) {
+TEST(KernelDivision, TooLongExpressionsAreRejected) {
   const Scratch scratch;
   const std::string text = sumOfSines(70);
   for (std::vector<std::string> words :
@@ -162,14 +162,14 @@ TEST(KernelDivision, TheHostCountsTokens) {
   EXPECT_EQ(runCommand({"asm", text, "--max-length", "4097"}, "/").status, 0);
 }
 
-TEST(KernelDivision, TheOthersAreShown) {
+TEST(KernelDivision, OtherExpressionsAreStillShown) {
   const Outcome outcome = show({"llvm", "--unoptimized", "--keep-going"}, sumOfSines(70) + "\nx1\n");
   EXPECT_EQ(outcome.status, 0);
   EXPECT_THAT(outcome.err, HasSubstr("standard input:1: "));
   EXPECT_EQ(bodiesOf(outcome.out).size(), 1u);
 }
 
-TEST(KernelDivision, WhatIsLinearHasNoLimit) {
+TEST(KernelDivision, LinearCommandsHaveNoLimit) {
   const std::string text = sumOfSines(500);
   EXPECT_EQ(runCommand({"bytecode", text}, "/").status, 0);
   EXPECT_EQ(runCommand({"passes", text}, "/").status, 0);

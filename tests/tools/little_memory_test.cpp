@@ -1,4 +1,4 @@
-// Whatever memory a process may have, a command works, or ends with a message: never by a signal.
+// Under any memory limit a command works or ends with a message, never by a signal.
 #include <algorithm>
 #include <string>
 #include <vector>
@@ -18,9 +18,9 @@ rlim_t leastMemory() {
   rlim_t least = 16 * kMegabyte;
   for (Outcome outcome; (outcome = runCommand({"passes", "x0"}, "/", {}, {}, -1, least)).status != 0;
        least += kMegabyte) {
-    // 127 is the loader's, which has no room for a library.
+    // 127: the dynamic loader has no memory for a library.
     if (least > 4096 * kMegabyte) {
-      ADD_FAILURE() << "does not start at all: " << outcome.err;
+      ADD_FAILURE() << "does not start: " << outcome.err;
       break;
     }
     EXPECT_THAT(outcome.status, testing::AnyOf(3, 127)) << least / kMegabyte << " MB: " << outcome.err;
@@ -48,7 +48,7 @@ TEST_P(LittleMemorySlow, WorksOrEndsWithAMessage) {
     if (outcome.status != 3) continue;
     ++refused;
     EXPECT_THAT(outcome.err, testing::HasSubstr("sr-jit: ")) << more;
-    EXPECT_THAT(outcome.err, testing::Not(testing::HasSubstr("JIT session error"))) << "LLVM printed by itself";
+    EXPECT_THAT(outcome.err, testing::Not(testing::HasSubstr("JIT session error"))) << "printed by LLVM";
     EXPECT_THAT(scratch.list(), testing::Not(testing::Contains(testing::StartsWith(".")))) << "a temporary file";
   }
   EXPECT_GT(refused, 0u) << "no run had too little memory";
@@ -63,8 +63,8 @@ INSTANTIATE_TEST_SUITE_P(Command, LittleMemorySlow,
                                          std::vector<std::string>{"asm"}, evaluation("run"), evaluation("loss")),
                          [](const auto& words) { return words.param[0]; });
 
-// Where LLVM itself finds no memory.
-TEST(LittleMemoryMessageSlow, NamesTheMemory) {
+// An allocation inside of LLVM fails.
+TEST(LittleMemoryMessageSlow, ReportsOutOfMemory) {
   const Scratch scratch;
   std::string lines;
   for (int i = 0; i < 1000; ++i) lines += fmt::format("sin(x0*{}.5)\n", i);

@@ -1,4 +1,4 @@
-// Running the command as users do.
+// Runs the command as a process.
 #pragma once
 
 #include <fcntl.h>
@@ -19,7 +19,7 @@ struct Outcome {
   std::string out, err;
 };
 
-/// The exit status of `body` in a process of its own, or 128 plus the signal that ended it.
+/// Runs `body` in a child process; returns its exit status, or 128 plus the signal that ended it.
 template <class Body>
 int inChild(const Body& body) {
   const pid_t child = fork();
@@ -29,9 +29,10 @@ int inChild(const Body& body) {
   return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
-/// Runs the program words[0] in `folder`, with `input` for standard input. Its standard output goes to the file
-/// `out_path`, or if empty is in the outcome; so does its standard error, unless `err` is a descriptor for it. It gets
-/// `memory` bytes of address space, and leaves no core.
+/// Runs the program words[0] in `folder`, with `input` as standard input. Its standard output goes to the file
+/// `out_path`, or if that is empty to the outcome; its standard error goes to the descriptor `err`, or if that is
+/// negative to the outcome. The limit of its address space is `memory` bytes;
+/// with a limit it dumps no core.
 inline Outcome runProgram(std::vector<std::string> words, const std::string& folder, const std::string& input = {},
                           const std::string& out_path = {}, int err = -1, rlim_t memory = RLIM_INFINITY) {
   const Scratch scratch;

@@ -1,4 +1,4 @@
-// Standard streams that are closed, full or gone, and outputs that are no regular files.
+// Standard streams that are closed or full, and outputs that are no regular files.
 #include <gmock/gmock.h>
 
 #include <csignal>
@@ -23,7 +23,7 @@ class Streams : public testing::Test {
   Scratch scratch_;
 };
 
-TEST_F(Streams, AClosedStandardErrorTakesNoResults) {
+TEST_F(Streams, ClosedStandardErrorDoesNotCorruptResults) {
   EXPECT_EQ(shell(std::string(kLoss) + "-o out.csv 2>&-").status, 0);
   EXPECT_EQ(content("out.csv"), kLosses);
   EXPECT_EQ(shell(std::string(kLoss) + "> out.csv 2>&-").status, 0);
@@ -32,24 +32,24 @@ TEST_F(Streams, AClosedStandardErrorTakesNoResults) {
   EXPECT_EQ(content("out.csv"), kLosses);
 }
 
-TEST_F(Streams, AClosedStandardErrorTakesNoFileOfABadInput) {
+TEST_F(Streams, ClosedStandardErrorDoesNotCorruptTheOutputOfBadInput) {
   EXPECT_EQ(shell("\"$SRJIT\" run 'a +' a --data table.csv --keep-going -o out.csv 2>&-").status, 0);
   EXPECT_THAT(content("out.csv"), StartsWith("e0,e1\n"));
 }
 
-TEST_F(Streams, AClosedStandardOutputIsAnErrorBeforeAnythingIsComputed) {
+TEST_F(Streams, ClosedStandardOutputFailsBeforeEvaluation) {
   const Outcome outcome = shell(std::string(kLoss) + ">&-");
   EXPECT_EQ(outcome.status, 1);
   EXPECT_EQ(outcome.err, "sr-jit: cannot write standard output: Bad file descriptor\n");
 }
 
-TEST_F(Streams, AClosedStandardInputCannotBeRead) {
+TEST_F(Streams, ClosedStandardInputIsAnError) {
   const Outcome outcome = shell("\"$SRJIT\" parse --exprs - <&-");
   EXPECT_EQ(outcome.status, 1);
   EXPECT_EQ(outcome.err, "sr-jit: cannot read standard input: Bad file descriptor\n");
 }
 
-TEST_F(Streams, MessagesThatCannotBeWrittenCostNoResults) {
+TEST_F(Streams, UnwritableMessagesDoNotAffectResults) {
   const Outcome full = shell(std::string(kLoss) + "2>/dev/full");
   EXPECT_EQ(full.status, 0);
   EXPECT_EQ(full.out, kLosses);
@@ -63,7 +63,7 @@ TEST_F(Streams, MessagesThatCannotBeWrittenCostNoResults) {
   EXPECT_EQ(gone.out, kLosses);
 }
 
-TEST_F(Streams, AReaderWhoLeavesEndsTheCommandWithoutAWord) {
+TEST_F(Streams, ClosedPipeEndsTheCommandSilently) {
   int ends[2];
   ASSERT_EQ(pipe(ends), 0);
   close(ends[0]);
@@ -81,7 +81,7 @@ TEST_F(Streams, AReaderWhoLeavesEndsTheCommandWithoutAWord) {
   close(ends[1]);
 }
 
-TEST_F(Streams, AFullStandardOutputIsAnErrorOfEveryCommand) {
+TEST_F(Streams, FullStandardOutputFailsEveryCommand) {
   for (const std::string words : {"--help", "--version", "ops", "loss --help", "parse x0"}) {
     const Outcome outcome = shell("\"$SRJIT\" " + words + " > /dev/full");
     EXPECT_EQ(outcome.status, 1) << words;
@@ -89,15 +89,15 @@ TEST_F(Streams, AFullStandardOutputIsAnErrorOfEveryCommand) {
   }
 }
 
-using StreamsSlow = Streams;  // the benchmarks are programs that sanitizers do not build
+using StreamsSlow = Streams;  // sanitizers do not build the benchmark programs
 
-TEST_F(StreamsSlow, AFullStandardOutputIsAnErrorOfTheBenchmarks) {
+TEST_F(StreamsSlow, FullStandardOutputFailsTheBenchmarks) {
   const Outcome outcome = shell("\"$SRJIT\" bench --list > /dev/full");
   EXPECT_EQ(outcome.status, 1);
   EXPECT_THAT(outcome.err, HasSubstr("sr-jit: cannot write standard output"));
 }
 
-TEST_F(Streams, DevStdoutIsTheStreamAndNotItsFile) {
+TEST_F(Streams, DevStdoutIsTheStreamNotItsFile) {
   for (const std::string name : {"/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"}) {
     scratch_.write("log", "old\n");
     const Outcome outcome = shell(std::string(kLoss) + "--quiet -o " + name + " >> log");
@@ -108,7 +108,7 @@ TEST_F(Streams, DevStdoutIsTheStreamAndNotItsFile) {
   EXPECT_EQ(piped.out, kLosses);
 }
 
-TEST_F(Streams, LinksStayAndWhatTheyPointToIsWritten) {
+TEST_F(Streams, LinksAreKeptAndTheirTargetIsWritten) {
   std::filesystem::create_directory(scratch_.path("results"));
   std::filesystem::create_symlink("results/real.csv", scratch_.path("dangling"));
   std::filesystem::create_symlink("dangling", scratch_.path("link"));

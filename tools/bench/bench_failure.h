@@ -1,4 +1,4 @@
-// How a benchmark ends that cannot go on.
+// The exception of a benchmark that cannot continue.
 #pragma once
 
 #include <exception>
@@ -13,14 +13,14 @@ struct BenchFailure {
   Error error;
 };
 
-/// The value, or a BenchFailure.
+/// The value; throws BenchFailure for an error.
 template <class T>
 T must(Result<T> result) {
   if (!result) throw BenchFailure{std::move(result).error()};
   return std::move(*result);
 }
 
-/// What `body` throws, as an error.
+/// Converts exceptions of `body` to an error.
 template <class Body>
 Status caught(const Body& body) {
   try {

@@ -1,4 +1,4 @@
-"""Style and parts of the benchmark's figures. Where matplotlib is missing, importing this ends the program with 3."""
+"""Style and parts of the benchmark's figures. Without matplotlib, importing this module exits with status 3."""
 
 import math
 import os
@@ -7,7 +7,7 @@ import sys
 try:
     import matplotlib
 except ImportError:
-    # Debian's packages are for Debian's interpreter, which need not be the first on the path.
+    # Debian's packages are for Debian's interpreter, which may not be the first on the path.
     if sys.executable != "/usr/bin/python3" and os.path.exists("/usr/bin/python3") and not os.environ.get("SRJIT_PLOT"):
         os.environ["SRJIT_PLOT"] = "1"
         os.execv("/usr/bin/python3", ["/usr/bin/python3", *sys.argv])
@@ -20,12 +20,12 @@ from matplotlib.colors import ListedColormap  # noqa: E402, F401
 from matplotlib.patheffects import withStroke  # noqa: E402
 from matplotlib.ticker import FuncFormatter, MaxNLocator, NullFormatter  # noqa: E402
 
-# Colours of M. Okabe and K. Ito, "Color Universal Design" (2008), which all readers can tell apart.
+# Colours of M. Okabe and K. Ito, "Color Universal Design" (2008), which is safe for colour-blind readers.
 BLUE, ORANGE, GREEN, RED, PURPLE, SKY, YELLOW = (
     "#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9", "#F0E442")
 GREY, DARK = "#8c8c8c", "#222222"
 HALO = withStroke(linewidth=3, foreground="white")
-# Designs beside sr-jit, whose tiers have blue, green and sky blue.
+# Other designs; blue, green and sky blue are sr-jit's tiers.
 OTHERS = [RED, PURPLE, ORANGE, "#b8a000", "#7a5230", DARK]
 
 plt.rcParams.update({
@@ -69,7 +69,7 @@ def title(figure, text):
 
 
 def quantile(values, part):
-    """By linear interpolation between the two values beside it, as the benchmark's own."""
+    """A quantile by linear interpolation between adjacent values, as quantileOf() of gpu_report.h."""
     values = sorted(values)
     place = part * (len(values) - 1)
     below = int(place)
@@ -114,7 +114,7 @@ def bars(axes, rows, heading, log=True):
 
 
 def label_lines(axes, ends):
-    """Names lines at their right ends, moved apart where they would overlap: (x, y, text, colour)."""
+    """Labels lines at their right ends, without overlaps: (x, y, text, colour)."""
     height = axes.get_figure().get_size_inches()[1] * axes.get_position().height * 72
     to_points = lambda y: axes.transAxes.inverted().transform(axes.transData.transform((1, y)))[1] * height  # noqa: E731
     place = -math.inf

@@ -1,5 +1,5 @@
-// What the direct tier costs on one core: machine code from graphs that are ready, in expressions a second. Counters:
-// instructions an expression, and how many registers, refusals and halved groups there were.
+// Throughput of the direct tier on one core: expressions per second from optimised graphs to machine code. Counters:
+// instructions per expression, and the numbers of registers, refusals and halved groups.
 #include <map>
 #include <string>
 #include <tuple>

@@ -1,4 +1,4 @@
-// Node evaluations a second on the host: a plain stack machine, the interpreter and compiled code, on all cores.
+// Node evaluations per second on the host: a plain stack machine, the interpreter and compiled code, on all cores.
 //
 // A node evaluation is one token of an expression for one row. The populations are those of population.h, in f32 fast,
 // over 100,000 rows. Before anything is timed, the two tiers must agree bit for bit, and with the float64 reference
@@ -48,7 +48,7 @@ class Scenario {
     baseline_->prepare(expressions_);
   }
 
-  /// The scenario of a population, made once.
+  /// The scenario of a population, created once.
   static Scenario& of(const std::string& population) {
     static std::map<std::string, std::unique_ptr<Scenario>> scenarios;
     auto& scenario = scenarios[population];
@@ -74,7 +74,7 @@ class Scenario {
   double evaluations() const { return nodes() * kRows; }
   std::map<std::string, double> core_seconds;  ///< best processor time of each method
 
-  /// An empty string, or what is wrong.
+  /// Error message of the comparison of tiers; empty if all agree.
   const std::string& fault() {
     if (!checked_) fault_ = findFault();
     checked_ = true;
@@ -151,7 +151,7 @@ void measure(benchmark::State& state, const std::string& population, const std::
   if (method == "compiled_loss") ratio("vs_interpreter", "interpreter_loss");
 }
 
-/// What making a batch ready costs, for runtime/host/cost_model.h.
+/// Times Engine::compile(), for runtime/host/cost_model.h.
 void measureCompile(benchmark::State& state, const std::string& population, Tier tier) {
   const Scenario& scenario = Scenario::of(population);
   for (auto _ : state) benchmark::DoNotOptimize(scenario.compile(tier));

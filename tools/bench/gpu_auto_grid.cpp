@@ -1,10 +1,10 @@
-// Tier::kAuto against both forced tiers, over a grid of rows, expressions and passes.
+// Tier::kAuto against both forced tiers, over a grid of rows, expressions and evaluations ("passes" in the JSON).
 //
-// A total is what a user waits for: from expressions to the losses of the last pass. Where all passes would take too
-// long, the first are run, and the others counted at the median time of the last of these ("measured" is then false).
-// The forced compiled tier pays for its kernels once a population, which do not depend on the rows;
-// populations that would take too long to compile are counted at multiples of the next smaller one. Kernels are
-// kept by an engine, so every population that kAuto gets has its variables renamed: as costly, but of another key.
+// A total is the wall time from expressions to the losses of the last evaluation. If all evaluations would take too
+// long, only the first are run, and the others are estimated by the median time of the last ones run ("measured" is
+// then false). The total of the forced compiled tier includes its kernels once per population, since they do not depend
+// on the rows; compile times of large populations are extrapolated from the next smaller one. An engine caches kernels,
+// so every population for kAuto has its variables renamed: equal cost, other keys.
 #include <algorithm>
 #include <chrono>
 #include <map>
@@ -26,8 +26,8 @@ struct Total {
   bool measured = false;
 };
 
-/// Machine code of the first `expressions` of the population; `scale` times as many are counted at as many times the
-/// cost.
+/// Machine code of the first expressions of the population. A population `scale` times as large is estimated at `scale`
+/// times the time.
 struct Forced {
   Program program;
   double seconds;
@@ -43,7 +43,7 @@ class AutoGrid {
                             : std::vector<std::size_t>{100, 1000, 10000, 100000, 1000000}),
         counts_(context.quick ? std::vector<std::size_t>{10, 1000}
                               : std::vector<std::size_t>{10, 100, 1000, 10000, 100000}),
-        passes_(context.quick ? std::vector<int>{1, 1000} : std::vector<int>{1, 10, 100, 1000}),
+        evaluations_(context.quick ? std::vector<int>{1, 1000} : std::vector<int>{1, 10, 100, 1000}),
         population_(populationOf("mixed", counts_.back())) {}
 
   void run() {
@@ -51,10 +51,10 @@ class AutoGrid {
       data_.emplace(must(engine_.upload(BenchData(kColumns, rows).view())));
       warmUp();
       for (const std::size_t count : counts_) {
-        const double compiled_pass = forcedPass(count);
-        for (const int passes : passes_) {
+        const double compiled_seconds = forcedSeconds(count);
+        for (const int evaluations : evaluations_) {
           if (context_.left() < 0) return finish(false);
-          addCell(count, passes, compiled_pass);
+          addCell(count, evaluations, compiled_seconds);
         }
       }
     }
@@ -62,8 +62,8 @@ class AutoGrid {
   }
 
  private:
-  // The kernels of the interpreter are made by whoever comes first. No population that is measured may find its own
-  // kernels made.
+  // Compiles the interpreter's kernels before the first measurement. Uses renamed variables, so that no measured
+  // population finds its own kernels in the cache.
   void warmUp() {
     const std::vector<Expression> few = renamed(counts_.front(), ++variant_);
     for (const Tier tier : {Tier::kInterpret, Tier::kCompile}) {
@@ -71,7 +71,7 @@ class AutoGrid {
     }
   }
 
-  /// Variables renamed in the `number`th way.
+  /// The first `count` expressions with variables permuted by the seed `number`.
   std::vector<Expression> renamed(std::size_t count, std::uint64_t number) const {
     std::vector<std::uint32_t> names(kColumns);
     std::iota(names.begin(), names.end(), 0U);
@@ -107,31 +107,31 @@ class AutoGrid {
     return forced_.emplace(count, Forced{std::move(program), watch.seconds(), 1}).first->second;
   }
 
-  /// Seconds of one pass of compiled code.
-  double forcedPass(std::size_t count) {
+  /// Seconds of one evaluation by compiled code.
+  double forcedSeconds(std::size_t count) {
     const Forced& code = forced(count);
     timeLoss(engine_, code.program, *data_, {});
     return code.scale *
            medianOf(context_.sample(15, 0.05, [&] { return timeLoss(engine_, code.program, *data_, {}).wall; }));
   }
 
-  Total compiledTotal(std::size_t count, int passes, double pass) {
+  Total compiledTotal(std::size_t count, int evaluations, double seconds_each) {
     const Forced& code = forced(count);
-    return {code.seconds * code.scale + passes * pass, false};
+    return {code.seconds * code.scale + evaluations * seconds_each, false};
   }
 
-  /// What a tier that begins by interpreting takes, and whether it began to compile.
-  Total runTier(const std::vector<Expression>& expressions, Tier tier, int passes, double compiled_pass,
+  /// The total of a tier that starts with the interpreter, and whether it started to compile.
+  Total runTier(const std::vector<Expression>& expressions, Tier tier, int evaluations, double compiled_seconds,
                 bool& compiles) const {
     const double bound = context_.quick ? 0.05 : 0.15, compile_bound = context_.quick ? 1 : 3;
-    const double announced = passes;
+    const double announced = evaluations;
     const Stopwatch watch;
     const Program program =
         engine_.compile(expressions, {.tier = tier, .expected_passes = announced, .expected_rows = data_->rows()});
     std::vector<double> last;
     bool compiling = false, has_code = false;
     int done = 0;
-    while (done < passes) {
+    while (done < evaluations) {
       const Seconds seconds = timeLoss(engine_, program, *data_, {});
       ++done;
       const ProgramStatus status = program.status();
@@ -145,47 +145,48 @@ class AutoGrid {
     }
     compiles = compiling || has_code;
     const double elapsed = watch.seconds();
-    if (done == passes) return {elapsed, true};
-    const double pass = medianOf(last), rest = passes - done;
-    if (!compiling) return {elapsed + rest * pass, false};
-    return {stillCompiling(expressions.size(), elapsed, rest, pass, compiled_pass), false};
+    if (done == evaluations) return {elapsed, true};
+    const double seconds_each = medianOf(last), rest = evaluations - done;
+    if (!compiling) return {elapsed + rest * seconds_each, false};
+    return {stillCompiling(expressions.size(), elapsed, rest, seconds_each, compiled_seconds), false};
   }
 
-  // The rest of the passes of a program whose code is not there yet: interpreted until it is.
-  double stillCompiling(std::size_t count, double elapsed, double rest, double pass, double compiled_pass) const {
+  // Estimates the remaining evaluations of a program that is still compiling: interpreted until the code is ready.
+  double stillCompiling(std::size_t count, double elapsed, double rest, double seconds_each,
+                        double compiled_seconds) const {
     const Forced& code = forced_.at(count);
     const double wait = std::max(0.0, code.seconds * code.scale - elapsed);
-    const double meanwhile = std::min(rest, wait / pass);
-    return elapsed + meanwhile * pass + (rest - meanwhile) * compiled_pass;
+    const double meanwhile = std::min(rest, wait / seconds_each);
+    return elapsed + meanwhile * seconds_each + (rest - meanwhile) * compiled_seconds;
   }
 
-  // Short runs are repeated, since any disturbance is a large part of them.
-  Total measure(std::size_t count, Tier tier, int passes, double compiled_pass, bool& compiles) {
+  // Repeats short runs, since their relative noise is large.
+  Total measure(std::size_t count, Tier tier, int evaluations, double compiled_seconds, bool& compiles) {
     const std::size_t most = context_.quick ? 3 : 7;
     std::vector<double> seconds;
     Total total;
     const Stopwatch watch;
     do {
       const std::vector<Expression> expressions = renamed(count, ++variant_);
-      total = runTier(expressions, tier, passes, compiled_pass, compiles);
+      total = runTier(expressions, tier, evaluations, compiled_seconds, compiles);
       seconds.push_back(total.seconds);
-      // What is being compiled was cancelled, but a kernel that was begun is finished.
+      // Compilation was cancelled, but a kernel that was already started is still finished.
       if (compiles && !total.measured) std::this_thread::sleep_for(std::chrono::milliseconds(300));
     } while (seconds.size() < most && watch.seconds() < 0.05);
     total.seconds = medianOf(seconds);
     return total;
   }
 
-  void addCell(std::size_t count, int passes, double compiled_pass) {
+  void addCell(std::size_t count, int evaluations, double compiled_seconds) {
     bool ignored = false, compiles = false;
-    const Total interpreted = measure(count, Tier::kInterpret, passes, compiled_pass, ignored);
-    const Total compiled = compiledTotal(count, passes, compiled_pass);
-    const Total automatic = measure(count, Tier::kAuto, passes, compiled_pass, compiles);
+    const Total interpreted = measure(count, Tier::kInterpret, evaluations, compiled_seconds, ignored);
+    const Total compiled = compiledTotal(count, evaluations, compiled_seconds);
+    const Total automatic = measure(count, Tier::kAuto, evaluations, compiled_seconds, compiles);
     const double ratio = automatic.seconds / std::min(interpreted.seconds, compiled.seconds);
     ratios_.push_back(ratio);
     cells_.push_back({{"rows", data_->rows()},
                       {"expressions", count},
-                      {"passes", passes},
+                      {"passes", evaluations},
                       {"interpret_seconds", interpreted.seconds},
                       {"interpret_measured", interpreted.measured},
                       {"compile_seconds", compiled.seconds},
@@ -198,7 +199,7 @@ class AutoGrid {
 
   void finish(bool complete) {
     if (ratios_.empty()) return;
-    const std::size_t cells = rows_.size() * counts_.size() * passes_.size();
+    const std::size_t cells = rows_.size() * counts_.size() * evaluations_.size();
     const auto above = std::count_if(ratios_.begin(), ratios_.end(), [](double ratio) { return ratio > 1.2; });
     context_.report->add("auto", {"auto over the better forced tier, compile included: the worst cell",
                                   "times",
@@ -213,7 +214,7 @@ class AutoGrid {
   const BenchContext& context_;
   Engine engine_;
   const std::vector<std::size_t> rows_, counts_;
-  const std::vector<int> passes_;
+  const std::vector<int> evaluations_;
   const std::vector<Expression> population_;
   std::optional<Dataset> data_;
   std::map<std::size_t, Forced> forced_;

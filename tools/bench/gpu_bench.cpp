@@ -120,7 +120,7 @@ void warmCache(const std::string& device, const std::string& directory) {
   const Engine engine = must(Engine::create({.device = device, .math = Math::kFast, .cache_directory = directory}));
   std::vector<std::future<void>> making;
   for (const char* const population : {"mixed", "arithmetic"}) {
-    // Few rows and many have interpreters of their own.
+    // Few rows and many rows use different interpreters.
     for (const std::size_t rows : {128, 4096}) {
       making.push_back(std::async(std::launch::async, [&engine, population, rows] {
         const Dataset data = must(engine.upload(BenchData(10, rows).view()));

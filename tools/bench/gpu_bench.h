@@ -1,4 +1,4 @@
-// The parts of the GPU's benchmark and what they share. A part throws BenchFailure.
+// The parts of the GPU's benchmark and their common functions. A part throws BenchFailure.
 #pragma once
 
 #include <functional>
@@ -20,37 +20,37 @@ struct BenchContext {
   std::string scratch;  ///< a directory for this part alone
   std::string warm;     ///< the directory of warmCache(); empty: none
   bool quick = false;
-  double seconds = 0;  ///< that all parts together may take
+  double seconds = 0;  ///< time limit of all parts together
   Stopwatch started = {};
   GpuReport* report = nullptr;
-  // What scenarios alone look at.
-  bool losses = true, predictions = true;  ///< which results
+  // Used by scenarios only.
+  bool losses = true, predictions = true;  ///< results to measure
   bool baselines = true;
   std::string data_file = {};
 
   double left() const { return seconds - started.seconds(); }
-  /// Whether there is time to begin `name`, a piece of `part`; if not, the report says so.
+  /// Whether there is time to start `name`, a piece of `part`; if not, the report records it as not run.
   bool mayBegin(const std::string& part, const std::string& name) const;
   bool onGpu() const { return device != "cpu"; }
-  /// Of the GPU; 0 on a processor.
+  /// Device ordinal of the GPU; 0 on a processor.
   unsigned ordinal() const { return onGpu() ? static_cast<unsigned>(std::stoul(device.substr(5))) : 0; }
-  /// A directory for kernels in the scratch directory, which begins as a copy of the warm one: of expressions there is
-  /// nothing in it but what this part has made under this name.
+  /// A cache directory in the scratch directory, initialised as a copy of the warm one: it has no kernels of
+  /// expressions except those that this part compiled under this name.
   std::string cacheDirectory(const std::string& name = "cache") const;
-  /// With kernels in cacheDirectory(cache).
+  /// An engine that caches kernels in cacheDirectory(cache).
   Engine engine(Math math, const std::string& cache = "cache") const;
 
-  /// Calls `body`, which gives a sample, at most `count` times in at most `limit` seconds, but at least once; a quick
-  /// run has at most 3 samples in a fifth of the time.
+  /// Calls `body`, which returns a sample, at most `count` times in at most `limit` seconds, but at least once; a quick
+  /// run takes at most 3 samples in a fifth of the time.
   std::vector<double> sample(std::size_t count, double limit, const std::function<double()>& body) const;
 };
 
-/// Columns of uniform numbers on (-3, 3), and a target likewise.
+/// Columns of uniform numbers on (-3, 3), and a target of the same distribution.
 struct BenchData {
   BenchData() = default;
   BenchData(std::size_t columns, std::size_t rows);
-  /// The columns on (0.05, 3.05) instead: logarithms and powers of negative numbers are NaN, so that of random trees of
-  /// such functions hardly any would have a finite loss.
+  /// The same on (0.05, 3.05): logarithms and powers of negative numbers are NaN, so few random trees of such functions
+  /// would have a finite loss.
   static BenchData positive(std::size_t columns, std::size_t rows);
   DataView view() const;
   std::size_t rows() const { return target.size(); }
@@ -60,30 +60,30 @@ struct BenchData {
 };
 
 std::vector<Expression> populationOf(std::string_view name, std::size_t count);
-/// Tokens of all expressions, as they were given.
+/// Tokens of all given expressions.
 double nodesOf(std::span<const Expression> expressions);
-/// Numbers for `count` parameters; another `step` gives others.
+/// Values of `count` parameters; they depend on `step`.
 std::vector<double> parameterNumbers(std::size_t count, int step);
-/// Numbers for all parameters of a program.
+/// Values of all parameters of a program.
 std::vector<double> parametersFor(const Program& program, int step);
 
-/// Expressions, one a line, and back; in parallel.
+/// Expressions as text, one per line, and back; in parallel.
 std::string textOf(std::span<const Expression> expressions, Language language);
 std::vector<Expression> parseLines(const std::string& text, Language language);
 
-/// Puts into an empty directory what a machine makes once: interpreters, and the proof of the direct tier. Does nothing
-/// on a processor. Throws BenchFailure, CudaFailure.
+/// Fills an empty cache directory with what is made once per machine: interpreters, and the result of the direct tier's
+/// self-test. Does nothing on a processor. Throws BenchFailure, CudaFailure.
 void warmCache(const std::string& device, const std::string& directory);
 
-/// Whether an engine's device has the direct tier. It is proved by the way, so that this is not timed later.
+/// Whether an engine's device has the direct tier. Runs its self-test, so that no later measurement includes it.
 bool hasDirect(const Engine& engine);
-/// The tiers that an engine has, without kAuto: the interpreter, the direct tier perhaps, LLVM's machine code.
+/// The tiers that an engine has, without kAuto: the interpreter, the direct tier if available, LLVM's machine code.
 std::vector<Tier> tiersOf(const Engine& engine);
-/// As figures and as JSON call a tier.
+/// The name of a tier in figures and in JSON.
 const char* nameOf(Tier tier);
 const char* keyOf(Tier tier);
 
-/// What one evaluation took. On a processor `device` is the same as `wall`.
+/// Times of one evaluation. On a processor `device` equals `wall`.
 struct Seconds {
   double wall, device;
 };
@@ -91,13 +91,13 @@ Seconds timeLoss(const Engine& engine, const Program& program, const Dataset& da
 Seconds timePredictions(const Engine& engine, const Program& program, const Dataset& data,
                         std::span<const double> parameters, std::span<float> out);
 
-/// A part, or a scenario, which has a limit of seconds of its own.
+/// A part, or a scenario, which has its own time limit.
 struct BenchPart {
   const char* name;
   const char* doc;
   void (*run)(const BenchContext& context);
   double seconds = 0;
-  bool reads_data = false;  ///< of BenchContext::data_file
+  bool reads_data = false;  ///< whether it reads BenchContext::data_file
 };
 void benchInterpreter(const BenchContext& context);
 void benchSmall(const BenchContext& context);
@@ -114,7 +114,7 @@ void benchDirect(const BenchContext& context);
 #include "tools/bench/scenarios/scenarios.def"
 #undef SRJIT_SCENARIO
 
-/// What the second process does: prints its times as JSON.
+/// The second process: prints its times as JSON.
 void runSecondProcess(const std::string& device, const std::string& cache_directory, std::size_t expressions);
 
 }  // namespace srjit

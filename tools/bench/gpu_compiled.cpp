@@ -1,4 +1,4 @@
-// Parts about machine code: its rates, what making it costs, and what another process pays.
+// Parts about machine code: its rates, its compile time, and the start-up of a second process.
 #include <fcntl.h>
 #include <spawn.h>
 #include <sys/wait.h>
@@ -22,7 +22,7 @@ constexpr std::size_t kExpressions = 256, kRows = 1000000, kColumns = 10;
 constexpr std::size_t kManyExpressions = 4096, kManyRows = 10860;
 constexpr double kMilli = 1e3;
 
-/// What another process prints, and this one reads.
+/// Runs a second process and parses its JSON output.
 nlohmann::ordered_json runChild(const BenchContext& context, const std::string& cache, std::size_t expressions) {
   const std::string self = std::filesystem::read_symlink("/proc/self/exe").string();
   std::vector<std::string> words = {
@@ -98,7 +98,7 @@ void benchCompiling(const BenchContext& context) {
   std::vector<double> wall, cores;
   std::size_t compiled = 0;
   context.sample(5, 30, [&] {
-    // Without a disk, every engine makes everything anew.
+    // Without a disk cache, every engine compiles everything again.
     const Engine engine = must(Engine::create({.device = context.device, .math = Math::kFast, .cache_directory = ""}));
     const Dataset uploaded = must(engine.upload(data.view()));
     const Stopwatch watch;

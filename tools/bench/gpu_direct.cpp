@@ -1,4 +1,4 @@
-// Part about the direct tier: what writing code costs, what it runs at, and from when on it pays.
+// Part about the direct tier: time to generate code, its rate, and the break-even against interpretation.
 #include <fmt/format.h>
 
 #include "tools/bench/gpu_bench.h"
@@ -9,7 +9,7 @@ namespace {
 constexpr double kMicro = 1e6, kMilli = 1e3, kTera = 1e12;
 constexpr std::size_t kColumns = 10;
 
-/// Seconds from graphs to loaded kernels of a population that was not seen before.
+/// Seconds from graphs to loaded kernels of a population that is not in any cache.
 double writingSeconds(const Engine& engine, std::span<const Expression> expressions, const Dataset& data) {
   const Program program = engine.compile(expressions, {.tier = Tier::kDirect});
   must(engine.prepare(program, data, LossOptions{}));
@@ -95,7 +95,7 @@ void benchRates(const BenchContext& context, std::size_t count, std::size_t rows
   }
 }
 
-/// Passes after which direct code, written on one core, has cost less than interpreting.
+/// Evaluations after which direct code, generated on one core, takes less total time than the interpreter.
 void benchBreakEven(const BenchContext& context) {
   const std::size_t count = context.quick ? 500 : 2000, rows = 10860;
   const Engine engine = must(Engine::create(
@@ -103,15 +103,16 @@ void benchBreakEven(const BenchContext& context) {
   const BenchData data(kColumns, rows);
   const Dataset uploaded = must(engine.upload(data.view()));
   const std::vector<Expression> expressions = populationOf("mixed", count);
-  std::array<double, 2> pass{};
+  std::array<double, 2> evaluation{};
   for (const Tier tier : {Tier::kDirect, Tier::kInterpret}) {
     const Program program = engine.compile(expressions, {.tier = tier});
     timeLoss(engine, program, uploaded, {});
-    pass[tier == Tier::kDirect ? 0 : 1] =
+    evaluation[tier == Tier::kDirect ? 0 : 1] =
         medianOf(context.sample(15, 1, [&] { return timeLoss(engine, program, uploaded, {}).device; }));
   }
-  const auto samples = context.sample(
-      5, 2, [&] { return writingSeconds(engine, expressions, uploaded) / std::max(pass[1] - pass[0], 1e-12); });
+  const auto samples = context.sample(5, 2, [&] {
+    return writingSeconds(engine, expressions, uploaded) / std::max(evaluation[1] - evaluation[0], 1e-12);
+  });
   context.report->add(
       "direct", {fmt::format("direct against interpreting, {} mixed x {} rows, one core: break-even", count, rows),
                  "passes", samples, atMost(100)});

@@ -16,7 +16,7 @@ constexpr std::size_t kPopulation = 10000, kRows = 10860, kColumns = 10;
 constexpr std::size_t kSmallExpressions = 250000, kSmallRows = 362;
 constexpr double kTera = 1e-12, kMilli = 1e3;
 
-/// The median, in T node evaluations a second.
+/// The median, in T node evaluations per second.
 double measureBaseline(const BenchContext& context, const std::string& population,
                        std::span<const Expression> expressions, const BenchData& data) {
   const double evaluations = nodesOf(expressions) * static_cast<double>(data.rows());

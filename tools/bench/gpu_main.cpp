@@ -1,4 +1,4 @@
-// sr-jit-gpu-bench: the figures of docs/measurements.md for a GPU. `sr-jit bench gpu` starts it.
+// sr-jit-gpu-bench: measures the figures of docs/measurements.md on a GPU. `sr-jit bench gpu` starts it.
 #include <CLI/CLI.hpp>
 
 #include <signal.h>
@@ -25,16 +25,16 @@ namespace srjit {
 namespace {
 
 constexpr BenchPart kParts[] = {
-    {"interpreter", "rates of the interpreter, and the stack kernel to compare with", benchInterpreter},
+    {"interpreter", "rates of the interpreter and of the stack kernel", benchInterpreter},
     {"small", "250,000 small expressions", benchSmall},
     {"text", "text to encoded programs", benchText},
-    {"steady", "new parameters again and again", benchSteady},
-    {"overlap", "new populations beside the device's work", benchOverlap},
+    {"steady", "new parameters for one population, repeatedly", benchSteady},
+    {"overlap", "encoding of new populations, overlapped with evaluation", benchOverlap},
     {"compiled", "rates of machine code", benchCompiled},
-    {"compiling", "what machine code costs", benchCompiling},
-    {"second", "what a second process pays", benchSecondProcess},
-    {"direct", "machine code without an assembler", benchDirect},
-    {"auto", "the tier that is chosen against both", benchAuto},
+    {"compiling", "time to compile machine code", benchCompiling},
+    {"second", "start-up of a second process, from the disk cache", benchSecondProcess},
+    {"direct", "machine code of the direct tier", benchDirect},
+    {"auto", "Tier::kAuto against both forced tiers", benchAuto},
 };
 
 constexpr BenchPart kScenarios[] = {
@@ -53,8 +53,8 @@ struct Options {
   bool quick = false;
 };
 
-/// A directory for this run, removed at its end; those of this user's runs that were killed go first. It is for this
-/// user alone, as code is loaded from it. Throws std::filesystem::filesystem_error.
+/// A directory for this run, removed at its end. The constructor first removes directories of this user's runs that
+/// were killed. Only this user has access, since code is loaded from it. Throws std::filesystem::filesystem_error.
 class Scratch {
  public:
   Scratch() {
@@ -90,7 +90,7 @@ class Scratch {
   std::filesystem::path path_;
 };
 
-/// The parts or scenarios that were asked for.
+/// The selected parts or scenarios.
 std::vector<BenchPart> chosenParts(const Options& options) {
   std::vector<BenchPart> chosen;
   const auto choose = [&](std::span<const BenchPart> parts, const std::vector<std::string>& names, bool all) {
@@ -112,15 +112,15 @@ double secondsOf(const Options& options) {
   return options.quick ? 60 : 600;
 }
 
-/// Why these options do not go together; empty if they do.
+/// Why these options cannot be combined; empty if they can.
 std::string conflictOf(const Options& options, std::span<const BenchPart> chosen) {
   const bool has_scenarios = !options.scenarios.empty();
-  if (has_scenarios && !options.only.empty()) return "--only names parts, which are not run where scenarios are named";
+  if (has_scenarios && !options.only.empty()) return "--only selects parts, which cannot be combined with scenarios";
   if (options.scenarios.size() > 1 && std::ranges::find(options.scenarios, "all") != options.scenarios.end()) {
-    return "'all' stands for all scenarios, so no other is named beside it";
+    return "'all' selects all scenarios, so no other can be named";
   }
   if (!options.data.empty()) {
-    if (!has_scenarios) return "--data is of scenarios";
+    if (!has_scenarios) return "--data requires a scenario";
     for (const BenchPart& part : chosen) {
       if (!part.reads_data) return fmt::format("--data is not read by the scenario '{}'", part.name);
     }
@@ -128,7 +128,7 @@ std::string conflictOf(const Options& options, std::span<const BenchPart> chosen
   return {};
 }
 
-/// The name of the device that is used: parts are of a GPU, and scenarios run on the processor where there is none.
+/// The name of the device to use. Parts need a GPU; scenarios run on the processor if there is none.
 Result<std::string> findDevice(const Options& options) {
   const std::string wanted = !options.device.empty() ? options.device : options.scenarios.empty() ? "cuda:0" : "auto";
   const auto engine = Engine::create({.device = wanted, .cache_directory = ""});
@@ -137,7 +137,7 @@ Result<std::string> findDevice(const Options& options) {
 }
 
 ExitStatus runParts(const Options& options, std::span<const BenchPart> chosen) {
-  // Nothing is measured where the device cannot be used, or the report cannot be written.
+  // Fails before the first measurement if the device is unusable or the report is not writable.
   const auto device = findDevice(options);
   if (!device) return report(device.error());
   GpuReport results(describeMachine(*device, options.commit), options.json);
@@ -208,24 +208,24 @@ int runCommand(int argc, const char* const* argv) {
   app.add_option("scenario", options.scenarios, "scenarios to run, in their own order, or all")
       ->type_name("SCENARIO")
       ->check(CLI::IsMember(scenarios));
-  app.add_option("--result", options.results, "of scenarios: what comes back to the host")
+  app.add_option("--result", options.results, "scenarios: the results to copy to the host")
       ->type_name("losses|predictions|both")
       ->check(CLI::IsMember({"losses", "predictions", "both"}))
       ->capture_default_str();
-  app.add_option("--data", options.data, "of thesis-1 to -3: two columns and the target, instead of made-up ones")
+  app.add_option("--data", options.data, "thesis-1 to -3: two columns and the target, instead of generated ones")
       ->type_name("FILE");
-  app.add_flag("--no-baselines", options.no_baselines, "of scenarios: without the published designs");
+  app.add_flag("--no-baselines", options.no_baselines, "scenarios: without the published designs");
   app.add_option("--json", options.json, "write everything to FILE, after every part")->type_name("FILE");
-  app.add_option("--only", options.only, "only this part; may be given several times")
+  app.add_option("--only", options.only, "run only this part; repeatable")
       ->type_name("NAME")
       ->check(CLI::IsMember(names));
   app.add_flag("--quick", options.quick, "fewer samples, smaller populations for the compiler, a smaller grid");
   app.add_option("--device", options.device,
                  "cpu, cuda:N, or auto: a GPU if there is one, else cpu (scenarios auto, parts cuda:0)");
-  app.add_option("--seconds", options.seconds, "nothing begins after SECONDS (parts 220, scenarios 600; quick 20, 60)")
+  app.add_option("--seconds", options.seconds, "start nothing after SECONDS (parts 220, scenarios 600; quick 20, 60)")
       ->type_name("SECONDS")
       ->check(CLI::PositiveNumber);
-  app.add_option("--commit", options.commit, "what was built, for the report")->type_name("NAME");
+  app.add_option("--commit", options.commit, "the commit of the build, for the report")->type_name("NAME");
   app.add_option("--second-process", options.second_process, "")->group("");
   app.add_option("--expressions", options.expressions, "")->group("");
   app.footer(text + "Exit status: 0 all parts ran; 2 wrong usage; 3 no device, or a part failed.");
@@ -234,7 +234,7 @@ int runCommand(int argc, const char* const* argv) {
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? kDone : kWrongUsage;
   }
-  // The driver would keep what it compiles from PTX between runs, and a design would find what it is to be timed for.
+  // Disables the driver's cache of code compiled from PTX, so that compilation is timed in every run.
   setenv("CUDA_CACHE_DISABLE", "1", 1);
   ExitStatus status = kDone;
   const Status done = caught([&] {

@@ -139,7 +139,7 @@ Json describeMachine(const std::string& device, const std::string& commit) {
   std::tm utc{};
   gmtime_r(&now, &utc);
   std::strftime(date, sizeof date, "%Y-%m-%dT%H:%M:%SZ", &utc);
-  // "sr-jit VERSION HASH; ...": what follows tells of tools.
+  // "sr-jit VERSION HASH; ...": the rest describes tools.
   const std::string identity = compilerIdentity(), build = identity.substr(0, identity.find(';'));
   Json machine = {{"date", date},
                   {"commit", commit.empty() ? build : commit},

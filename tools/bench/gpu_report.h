@@ -1,4 +1,4 @@
-// What the benchmark of the GPU found out: figures with their targets, as a table and as JSON.
+// The report of the GPU benchmark: figures with their targets, as a table and as JSON.
 #pragma once
 
 #include <optional>
@@ -11,7 +11,7 @@
 
 namespace srjit {
 
-/// What a figure has to reach.
+/// The limit that a figure must keep.
 struct Target {
   enum class Kind { kAtLeast, kAtMost };
   Kind kind;
@@ -27,16 +27,16 @@ struct Figure {
   std::vector<double> samples;
   std::optional<Target> target = {};
   std::string note = {};
-  bool extrapolated = false;  ///< less was measured than the figure says, and scaled
+  bool extrapolated = false;  ///< scaled from a smaller measurement
 
   double value() const;
   bool reached() const;
-  /// Whether more is better: as the target says, else of rates ("T nodes/s").
+  /// Whether more is better: by the target or, without one, for rates ("T nodes/s").
   bool moreIsBetter() const;
 };
 
-/// The value that `part` (0 to 1) of the values are below, by linear interpolation between the two beside it.
-/// `values` is not empty.
+/// The quantile `part` (0 to 1) of `values`, by linear interpolation between adjacent values. Precondition: `values` is
+/// not empty.
 double quantileOf(std::vector<double> values, double part);
 inline double medianOf(std::vector<double> values) { return quantileOf(std::move(values), 0.5); }
 
@@ -47,19 +47,20 @@ class GpuReport {
   GpuReport(nlohmann::ordered_json machine, std::string path) : machine_(std::move(machine)), path_(std::move(path)) {}
 
   void add(const std::string& part, Figure figure);
-  /// Whatever else a part has measured.
+  /// Other measurements of a part.
   void attach(const std::string& part, nlohmann::ordered_json details);
   void addFault(const std::string& part, const std::string& message);
   bool hasFaults() const noexcept { return !faults_.empty(); }
-  /// What a part could not measure on this machine, or had no time for; no fault.
+  /// Records a measurement that this machine cannot do, or for which there was no time; not a fault.
   void addNotRun(const std::string& part, const std::string& name, const std::string& reason);
 
-  /// Writes all that is there; the file is replaced at once, so that a kill leaves the last complete one. Errors: kIo.
+  /// Writes all results so far. The file is replaced atomically, so a killed run leaves the last complete one. Errors:
+  /// kIo.
   Status save(bool complete) const;
 
   /// The machine in one line.
   std::string heading() const;
-  /// The table's rows of what was added since the last call.
+  /// Table rows of the figures added since the last call.
   std::string newRows();
 
  private:
@@ -72,8 +73,8 @@ class GpuReport {
   std::size_t shown_figures_ = 0, shown_faults_ = 0, shown_not_run_ = 0;
 };
 
-/// Device, driver, processor, date and build; `device` as Engine::options() has it. `commit` is what was built, if that
-/// is known; otherwise the library's version and the hash of its sources stand there.
+/// Device, driver, processor, date and build; `device` as Engine::options() has it. `commit` is the commit of the
+/// build; if empty, the report has the library's version and the hash of its sources instead.
 nlohmann::ordered_json describeMachine(const std::string& device, const std::string& commit);
 
 }  // namespace srjit

@@ -1,4 +1,4 @@
-// Parts about the host beside the device: new parameters again and again, new populations again and again.
+// Parts about overlap of host and device: repeated new parameters, and repeated new populations.
 #include <deque>
 
 #include <fmt/format.h>
@@ -45,7 +45,7 @@ void benchSteady(const BenchContext& context) {
     return seconds.wall;
   });
   const double kernel = medianOf(device);
-  // Two in flight: while one is computed, the next one's parameters are on their way.
+  // Two in flight: the parameters of the next one are uploaded while one is computed.
   constexpr std::size_t kFlights = 20;
   const std::vector<double> pipelined = context.sample(9, 3, [&] {
     const Stopwatch watch;

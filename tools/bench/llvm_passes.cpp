@@ -1,7 +1,7 @@
-// What each of LLVM's passes buys in kernels for sm_90: the same code is made without one pass at a time. Time is that
-// of LLVM, from graphs to PTX; the counters are means over kernels (`ptx`, `sass`: instructions; `registers`; `stack`:
-// bytes of the frame), `differ` the kernels whose machine code is not that of all passes, and `assembler_ms` the
-// assembler's time for a kernel. docs/experiments.md has a table.
+// The effect of each LLVM pass on kernels for sm_90: compiles the same code with one pass removed at a time. Time is
+// that of LLVM, from graphs to PTX. The counters are means over kernels (`ptx`, `sass`: instructions; `registers`;
+// `stack`: bytes of the frame), `differ`, the number of kernels whose machine code differs from that of all passes, and
+// `assembler_ms`, the assembler's time per kernel. docs/experiments.md has a table.
 #include <map>
 #include <optional>
 #include <string>
@@ -27,13 +27,13 @@
 namespace srjit {
 namespace {
 
-/// What is compiled: kernels of a population, or an interpreter where the name says so. "angles" are trees of sines,
+/// The compiled code: kernels of a population, or an interpreter if `population` is null. "angles" are trees of sines,
 /// cosines and tangents, whose functions of libdevice have arrays and loops.
 struct Workload {
   const char* name;
   const char* population;  ///< null: the interpreter of arithmetic
   Math math;
-  std::size_t kernels, expressions;  ///< of a kernel
+  std::size_t kernels, expressions;  ///< kernels, and expressions per kernel
 };
 constexpr Workload kWorkloads[] = {{"mixed_fast", "mixed", Math::kFast, 4, 16},
                                    {"arithmetic_fast", "arithmetic", Math::kFast, 4, 16},
@@ -41,7 +41,7 @@ constexpr Workload kWorkloads[] = {{"mixed_fast", "mixed", Math::kFast, 4, 16},
                                    {"angles_precise", "angles", Math::kPrecise, 2, 4},
                                    {"interpreter_fast", nullptr, Math::kFast, 0, 0}};
 
-/// Where the names of passes stand in a pipeline: what is not the name of a nest of passes, with its parameters.
+/// Ranges of the pass names in a pipeline, parameters included, without names of pass managers.
 std::vector<std::pair<std::size_t, std::size_t>> passesIn(const std::string& pipeline) {
   std::vector<std::pair<std::size_t, std::size_t>> found;
   std::size_t begin = 0;
@@ -56,7 +56,7 @@ std::vector<std::pair<std::size_t, std::size_t>> passesIn(const std::string& pip
   return found;
 }
 
-/// A pipeline without one of its passes, and without nests that are empty then.
+/// A pipeline without one of its passes, and without pass managers that become empty.
 std::string without(std::string pipeline, std::pair<std::size_t, std::size_t> pass) {
   pipeline.erase(pass.first, pass.second);
   for (const auto& [from, to] : {std::pair{"loop()", ""}, {"function()", ""}, {",,", ","}, {"(,", "("}, {",)", ")"}}) {
@@ -77,7 +77,7 @@ GeneratorOptions populationFor(std::string_view name) {
   return angles;
 }
 
-/// The modules of a workload; a kernel each.
+/// The modules of a workload, one kernel each.
 class Subject {
  public:
   explicit Subject(const Workload& workload) : options_{.math = workload.math, .loss = LossSpec{}} {
@@ -129,7 +129,7 @@ std::size_t instructionsIn(const std::string& ptx) {
   return count;
 }
 
-/// Modules, and what the assembler makes of them.
+/// Modules and their assembled code.
 struct Assembled {
   std::vector<std::string> modules;
   double seconds = 0, ptx = 0, sass = 0, registers = 0, stack = 0;
@@ -169,10 +169,10 @@ const Assembled& standardOf(const Workload& workload) {
 void measure(benchmark::State& state, const Workload& workload, const LlvmPasses& passes) {
   const Status done = caught([&] {
     const Subject& subject = subjectOf(workload);
-    std::vector<std::string> modules = subject.ptx(passes);  // and the library's functions once
+    std::vector<std::string> modules = subject.ptx(passes);  // also extracts the library functions, once
     for (auto _ : state) modules = subject.ptx(passes);
     const Assembled& standard = standardOf(workload);
-    // The same PTX gives the same machine code.
+    // Equal PTX gives equal machine code.
     const Assembled made = modules == standard.modules ? standard : assembleAll(modules);
     const auto kernels = static_cast<double>(modules.size());
     std::size_t differ = 0;

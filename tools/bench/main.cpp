@@ -11,7 +11,7 @@ int main(int argc, char** argv) {
     const std::size_t matched = benchmark::RunSpecifiedBenchmarks();
     benchmark::Shutdown();
     if (matched > 0) return srjit::kDone;
-    // Google Benchmark has said of a bad regular expression that it is one, and is content.
+    // Google Benchmark reports a bad regular expression but does not fail.
     srjit::tell("sr-jit: the filter matches no benchmark; sr-jit bench --list names them\n");
     return srjit::kWrongUsage;
   });

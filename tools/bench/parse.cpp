@@ -1,4 +1,4 @@
-// Speed of the text forms, in expressions a second on one core.
+// Throughput of parsers and printers, in expressions per second on one core.
 #include <array>
 #include <string>
 #include <vector>

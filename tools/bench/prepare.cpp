@@ -1,5 +1,5 @@
-// What making a population ready for the GPU's interpreter costs, in expressions a second on one core: text to
-// expressions, to graphs of 4096, through the passes, to programs. docs/architecture.md says who does what.
+// Throughput of preparing a population for the GPU's interpreter, in expressions per second on one core: text to
+// expressions, to graphs of 4096, through the passes, to programs. docs/architecture.md describes the stages.
 #include <cmath>
 #include <map>
 #include <string>
@@ -20,7 +20,7 @@ constexpr std::size_t kExpressions = 65536;
 constexpr std::size_t kChunk = 4096;
 constexpr Math kMath = Math::kFast;
 
-/// Small expressions, as populations have them: as many tokens as the benchmark's name says.
+/// A population of small expressions; the benchmark's name has the number of tokens.
 struct Population {
   std::vector<std::string> texts;
   std::vector<Expression> expressions;
@@ -104,7 +104,7 @@ void prepareEncode(benchmark::State& state) {
       Encoder encoder(dag, table);
       for (std::uint32_t i = 0; i < dag.roots().size(); ++i) {
         const std::uint32_t root[] = {dag.roots()[i]}, output[] = {i};
-        if (!encoder.encode(root, output, options, code)) state.SkipWithError("a program was refused");
+        if (!encoder.encode(root, output, options, code)) state.SkipWithError("a program was rejected");
       }
     }
   }

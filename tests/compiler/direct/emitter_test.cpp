@@ -174,7 +174,7 @@ void checkLoss(const LossSpec& spec, std::size_t count, std::size_t rows, Direct
   }
 }
 
-TYPED_TEST(DirectOf, LossesAddInTheTreeThatIsPromised) {
+TYPED_TEST(DirectOf, LossesAddInTheFixedTree) {
   for (const LossTerm term : {LossTerm::kSquared, LossTerm::kAbsolute}) {
     for (const bool weighted : {false, true}) {
       for (const bool skip : {false, true}) {
@@ -191,8 +191,8 @@ TYPED_TEST(DirectOf, LossesAddInTheTreeThatIsPromised) {
   }
 }
 
-/// Pairs of numbers whose quotients are hard: any bits; special numbers; subnormal and overflowing quotients; quotients
-/// in the middle between two numbers, or near it; the divisor whose reciprocal is hardest.
+/// Pairs of numbers with hard quotients: random bits; special numbers; subnormal and overflowing quotients; quotients
+/// at or near the midpoint of two numbers; the divisor with the hardest reciprocal.
 DirectData<float> hardQuotients(std::size_t rows) {
   Random random(9);
   DirectData<float> data{.rows = rows, .stride = rows, .columns = {}, .target = {}, .weights = {}};
@@ -216,14 +216,14 @@ DirectData<float> hardQuotients(std::size_t rows) {
         b = any(-20, 20);
         a = b * any(-149 + 126, -126 + 126) * 0x1p-126F;
         break;
-      case 2: {  // the middle of two subnormal numbers, or next to it
+      case 2: {  // at or next to the midpoint of two subnormal numbers
         b = any(0, 60);
         const double middle = (static_cast<double>(random.below(1U << 22)) + 0.5) * 0x1p-149;
         a = static_cast<float>(middle * static_cast<double>(b));
         a = std::bit_cast<float>(std::bit_cast<std::uint32_t>(a) + static_cast<std::uint32_t>(random.between(-1, 1)));
         break;
       }
-      case 3: {  // the very middle, or next to it
+      case 3: {  // at the midpoint, or next to it
         const int bits = random.between(1, 22);
         const double middle = (static_cast<double>(random.below(1U << bits)) + 0.5) * 0x1p-149;
         b = std::ldexp(static_cast<float>(random.below(1U << (24 - bits - 1)) | 1), random.between(0, 60));
@@ -269,7 +269,7 @@ TEST(Direct, QuotientsAndRootsAreRoundedCorrectly) {
   }
 }
 
-// The fast forms as compiler/lowering/approximate.cpp has them for a GPU, over the model's MUFU.
+// The fast forms of compiler/lowering/approximate.cpp for a GPU, on the model's MUFU.
 struct Fast {
   float v = 0;
   Fast(double x) : v(static_cast<float>(x)) {}
@@ -341,7 +341,7 @@ SRJIT_FUNCTION_WITHOUT_CODE(erf)
 #undef SRJIT_FUNCTION_WITHOUT_CODE
 Fast atan2(Fast, Fast) { return 0.0; }
 
-TEST(Direct, FastFormsAreThoseOfTheLowering) {
+TEST(Direct, FastFormsEqualTheLowering) {
   const DirectOptions options{.math = Math::kFast};
   constexpr std::size_t kRows = 2000;
   auto data = DirectData<float>::random(kRows, 3, Spread::kSpecial, 77);
@@ -401,7 +401,7 @@ TEST(Direct, ManyGroupsShareAnExit) {
     if (form == sass::Form::kExit) exits.push_back(i * static_cast<std::uint32_t>(sizeof(sass::Word)));
   }
   EXPECT_EQ(image.exits, exits);
-  // The last group, whose exit is another's, as the only one.
+  // Runs only the last group, which branches to another group's exit.
   image.groups.assign(1, image.groups.back());
   DirectPart tables;
   for (const DirectPart& part : parts) {
@@ -413,8 +413,8 @@ TEST(Direct, ManyGroupsShareAnExit) {
   EXPECT_EQ(out.results, expected(dag, data)[0]);
 }
 
-// More comparisons than predicates can be numbered: no code at all, instead of code with wrong predicates.
-TEST(Direct, RefusesWhatIsTooLong) {
+// More comparisons than predicates can be numbered: the root is refused, instead of code with wrong predicates.
+TEST(Direct, RefusesMoreComparisonsThanPredicateNumbers) {
   std::string text = "x0";
   for (int i = 0; i < 10'922; ++i) text += " x1 /";
   const Dag dag = ran(Dag::fromExpressions(std::vector{parse(text, Language::kPostfix).value()}, Precision::kF32),
@@ -424,14 +424,14 @@ TEST(Direct, RefusesWhatIsTooLong) {
   EXPECT_TRUE(emitter.value().emit(ran(graphOf({"x0/x1"}, Precision::kF32), "hoist, schedule")).refused.empty());
 }
 
-TEST(Direct, RefusesWhatItHasNoCodeFor) {
+TEST(Direct, RefusesUnsupportedOperatorsAndPrecisions) {
   const Dag dag = ran(graphOf({"x0+1", "erf(x0)", "x0*erf(x0)", "sin(x0)"}, Precision::kF32), "hoist, schedule");
   auto emitter = DirectEmitter::create({.math = Math::kPrecise});
   EXPECT_EQ(emitter.value().emit(dag).refused, (std::vector<std::uint32_t>{1, 2, 3}));
   auto fast = DirectEmitter::create({.math = Math::kFast});
   EXPECT_EQ(fast.value().emit(dag).refused, (std::vector<std::uint32_t>{1, 2}));
   const Dag wide = ran(graphOf({"x0+1", "x0/x1", "abs(x0)"}, Precision::kF64), "hoist, schedule");
-  EXPECT_EQ(fast.value().emit(wide).refused, (std::vector<std::uint32_t>{0, 1, 2})) << "of another precision";
+  EXPECT_EQ(fast.value().emit(wide).refused, (std::vector<std::uint32_t>{0, 1, 2})) << "another precision";
   auto doubles = DirectEmitter::create({.precision = Precision::kF64, .math = Math::kFast});
   EXPECT_EQ(doubles.value().emit(wide).refused, (std::vector<std::uint32_t>{1}));
   EXPECT_FALSE(DirectEmitter::create({.architecture = 75}).ok());

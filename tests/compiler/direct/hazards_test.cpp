@@ -1,4 +1,4 @@
-// The verifier of hazards on what the direct tier emits, as it is and with a wait, barrier or stall too little.
+// The hazard verifier on code of the direct tier: unchanged, and mutated by removing a wait, barrier or stall.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -65,7 +65,7 @@ INSTANTIATE_TEST_SUITE_P(, DirectHazards,
                          ::testing::ValuesIn(directArchitectures().begin(), directArchitectures().end()),
                          [](const auto& made) { return fmt::format("sm_{}", made.param); });
 
-TEST_P(DirectHazards, EmittedCodeWaitsForEverything) {
+TEST_P(DirectHazards, EmittedCodeHasNoHazards) {
   std::uint64_t seed = 1;
   const auto check = [&](const DirectOptions& options) {
     const Emitted emitted = emit(options, 40, seed++);
@@ -83,7 +83,7 @@ TEST_P(DirectHazards, EmittedCodeWaitsForEverything) {
   }
 }
 
-/// Of the mutants of one kind, those that the verifier accepts.
+/// The mutants of one kind, and those that the verifier accepts.
 struct Mutants {
   std::size_t made = 0;
   std::vector<std::size_t> accepted = {};
@@ -96,7 +96,7 @@ void mutate(Emitted emitted, std::size_t at, Change change, Mutants& mutants) {
   if (emitted.hazards(1).empty()) mutants.accepted.push_back(at);
 }
 
-// Stalls of `least_stall` cycles are not cut.
+// Shortens only stalls above `least_stall` cycles.
 void expectMutantsAreFound(const Emitted& emitted, unsigned least_stall = 1) {
   Mutants waits, barriers, stalls;
   for (std::size_t at = 0; at < emitted.code.size(); ++at) {
@@ -117,20 +117,21 @@ void expectMutantsAreFound(const Emitted& emitted, unsigned least_stall = 1) {
       mutate(emitted, at, [](sass::Instruction& i) { i.control.stall = 1; }, stalls);
     }
   }
-  // A wait may be one too many: of those that were tried, none was.
+  // In principle a wait may be redundant; none of the tested ones is.
   EXPECT_GT(waits.made, 50U);
-  EXPECT_THAT(waits.accepted, IsEmpty()) << "of waits that were dropped";
+  EXPECT_THAT(waits.accepted, IsEmpty()) << "mutants without a wait";
   EXPECT_GT(barriers.made, 50U);
-  EXPECT_THAT(barriers.accepted, IsEmpty()) << "of barriers that were not set";
+  EXPECT_THAT(barriers.accepted, IsEmpty()) << "mutants without a barrier";
   EXPECT_GT(stalls.made, 70U);
-  EXPECT_THAT(stalls.accepted, IsEmpty()) << "of stalls that were cut";
+  EXPECT_THAT(stalls.accepted, IsEmpty()) << "mutants with a shorter stall";
 }
 
 TEST_P(DirectHazards, MutantsAreFound) {
   expectMutantsAreFound(emit({.architecture = GetParam(), .math = Math::kFast, .loss = kLosses[1]}, 6, 99));
 }
 
-// A pair counts as written with its upper half, so what reads the lower one first may wait for a cycle too long.
+// A pair counts as written with its upper half, so a reader of the lower half may stall one cycle longer than
+// necessary.
 TEST_P(DirectHazards, MutantsOfDoublesAreFound) {
   expectMutantsAreFound(emit({.architecture = GetParam(), .precision = Precision::kF64, .loss = kLosses[1]}, 12, 98),
                         2);

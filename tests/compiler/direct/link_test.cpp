@@ -1,4 +1,4 @@
-// Parts of direct code put into one kernel, and memory that is used again.
+// Linking of parts of direct code to one kernel, and reuse of parts.
 #include <gtest/gtest.h>
 
 #include "compiler/direct/emitter.h"
@@ -8,7 +8,7 @@
 namespace srjit {
 namespace {
 
-constexpr std::size_t kLine = 8;  // instructions of a line of the instruction cache
+constexpr std::size_t kLine = 8;  // instructions per line of the instruction cache
 
 // x0 * x1 + (number of the root), and so on.
 Dag graphOf(std::uint32_t roots) {
@@ -31,7 +31,7 @@ void expectSame(const DirectPart& a, const DirectPart& b) {
   EXPECT_EQ(a.groups.size(), b.groups.size());
 }
 
-TEST(DirectLink, APartThatIsUsedAgainIsAsNew) {
+TEST(DirectLink, ReusedPartsEqualNewOnes) {
   auto emitter = DirectEmitter::create({}).value();
   DirectPart part = emitter.emit(graphOf(100));
   for (const std::uint32_t roots : {3U, 70U, 0U}) {
@@ -41,7 +41,7 @@ TEST(DirectLink, APartThatIsUsedAgainIsAsNew) {
   }
 }
 
-TEST(DirectLink, WordsOfPartsFollowTheBeginning) {
+TEST(DirectLink, WordsOfPartsFollowThePrologue) {
   const DirectOptions options;
   auto emitter = DirectEmitter::create(options).value();
   std::vector<DirectPart> parts;

@@ -18,7 +18,7 @@ struct DirectData {
 
   static DirectData random(std::size_t rows, std::size_t columns, Spread spread, std::uint64_t seed) {
     Random random(seed);
-    // Not a row more than there is: the machine objects to accesses behind the last one.
+    // No padding: the machine detects accesses past the last row.
     DirectData data{.rows = rows, .stride = rows, .columns = {}, .target = {}, .weights = {}};
     for (std::size_t i = 0; i < columns * rows; ++i) {
       data.columns.push_back(static_cast<T>(randomValue(random, spread, kPrecisionOf<T>)));
@@ -43,15 +43,15 @@ struct DirectResults {
   std::size_t issued = 0;                        ///< instructions of all warps
 };
 
-/// The value of parameter `index` of the graph; those of expressions are made up.
+/// The value of parameter `index` of the graph; the values of expressions' parameters are arbitrary.
 template <class T>
 T parameterOf(const Dag& dag, std::uint32_t index) {
   const ParameterSource& source = dag.parameters()[index];
   return source.isLiteral() ? static_cast<T>(source.literal) : T(0.25) + T(0.5) * static_cast<T>(source.index);
 }
 
-/// Runs all groups over all rows. Output o of root r is (r + 3) modulo the roots, so that a mix-up shows. Roots that
-/// were refused keep 12345.
+/// Runs all groups over all rows. The output of root r is (r + 3) modulo the number of roots, so that an exchange of
+/// outputs is detected. Outputs of refused roots keep the value 12345.
 template <class T>
 DirectResults<T> runDirect(const Dag& dag, const DirectPart& part, const DirectImage& image,
                            const DirectOptions& options, DirectData<T>& data, DirectGrid grid,

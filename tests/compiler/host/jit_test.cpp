@@ -160,7 +160,7 @@ void checkLoss(const LossSpec& spec, std::size_t rows) {
   EXPECT_EQ(valid, counted);
 }
 
-TEST(HostLoss, AddsInTheTreeThatIsPromised) {
+TEST(HostLoss, AddsInTheFixedTree) {
   for (const LossTerm term : {LossTerm::kSquared, LossTerm::kAbsolute}) {
     for (const bool weighted : {false, true}) {
       for (const bool skip : {false, true}) {
@@ -173,8 +173,8 @@ TEST(HostLoss, AddsInTheTreeThatIsPromised) {
   }
 }
 
-TEST(VectorFunctions, ThisMachinesLibraryHasThem) {
-  // glibc 2.35 and later have all of them for x86-64; without them kernels are right but slow.
+TEST(VectorFunctions, AreInTheLibmvecOfThisMachine) {
+  // glibc 2.35 and later have all of them for x86-64; without them kernels are correct but slow.
   for (const FunctionInfo& info : allFunctions()) {
     if (info.libmvec.empty()) continue;
     EXPECT_EQ(vectorFunctionName(info, Precision::kF64, 4),

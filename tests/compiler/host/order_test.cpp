@@ -10,7 +10,7 @@
 namespace srjit {
 namespace {
 
-TEST(InterleavedOrder, PutsOperandsFirstAndLeavesNothingOut) {
+TEST(InterleavedOrder, IsATopologicalOrderOfAllNeededNodes) {
   GeneratorOptions options{.min_nodes = 1, .max_nodes = 40, .variables = 2};
   for (options.seed = 1; options.seed <= 50; ++options.seed) {
     const std::vector<Expression> batch = ExpressionGenerator(options).batch(20);
@@ -28,7 +28,7 @@ TEST(InterleavedOrder, PutsOperandsFirstAndLeavesNothingOut) {
   }
 }
 
-TEST(InterleavedOrder, GivesTurnsToRoots) {
+TEST(InterleavedOrder, AlternatesBetweenRoots) {
   Dag dag(Precision::kF32);
   std::vector<NodeId> chains;
   for (std::uint32_t root = 0; root < 3; ++root) {
@@ -47,7 +47,7 @@ TEST(InterleavedOrder, GivesTurnsToRoots) {
   EXPECT_EQ(place(interleavedOrder(dag, 1), chains[0]), 3);
 }
 
-TEST(InterleavedOrder, LeavesOutWhatNoRootNeeds) {
+TEST(InterleavedOrder, OmitsDeadNodes) {
   Dag dag(Precision::kF32);
   const NodeId wanted = dag.apply(Op::kSin, {dag.variable(0)});
   dag.apply(Op::kCos, {wanted});

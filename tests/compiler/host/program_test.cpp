@@ -27,7 +27,7 @@ std::vector<double> evaluateDag(const Dag& dag, const std::vector<double>& colum
   return roots;
 }
 
-TEST(HostProgram, ComputesWhatTheGraphSays) {
+TEST(HostProgram, ComputesTheGraph) {
   GeneratorOptions options{
       .seed = 1, .min_nodes = 1, .max_nodes = 40, .variables = 3, .parameters = 2, .parameter_probability = 0.2};
   Random random(9);
@@ -96,7 +96,7 @@ TEST(HostProgram, ReusesSlots) {
   EXPECT_EQ(encodeForHost(dag).value().slots, 1U);
 }
 
-TEST(HostProgram, LeavesOutWhatNoRootNeeds) {
+TEST(HostProgram, OmitsDeadNodes) {
   Dag dag(Precision::kF32);
   const NodeId dead = dag.apply(Op::kSin, {dag.variable(0)});
   dag.apply(Op::kCos, {dead});
@@ -104,7 +104,7 @@ TEST(HostProgram, LeavesOutWhatNoRootNeeds) {
   EXPECT_EQ(encodeForHost(dag).value().instructions.size(), 1U);
 }
 
-TEST(HostProgram, RefusesAnIndexThatNoOperandHolds) {
+TEST(HostProgram, RejectsIndicesOutOfRange) {
   Dag dag(Precision::kF32);
   dag.addRoot(dag.variable(HostOperand::kMaxIndex));
   const Result<HostProgram> program = encodeForHost(dag);

@@ -56,7 +56,7 @@ void expectSameAsGraph(const std::vector<Expression>& batch, Math math, unsigned
   }
 }
 
-TEST(Bytecode, ComputesWhatTheGraphDoes) {
+TEST(Bytecode, ComputesTheGraph) {
   for (std::uint64_t seed = 1; seed <= 300; ++seed) {
     GeneratorOptions options{.seed = seed, .min_nodes = 1, .max_nodes = 40, .variables = 10, .parameters = 3};
     options.parameter_probability = 0.2;
@@ -90,7 +90,7 @@ TEST(Bytecode, RunsDeepTreesOnThreeRegisters) {
   expectSameAsGraph({Expression::create(chain).value()}, Math::kStrict, 3, 2);
 }
 
-// Random trees of such a length repeat hundreds of small values, far more than there are slots.
+// Random trees of this length repeat hundreds of small values, far more than the slots.
 TEST(Bytecode, ProgramsOfAHundredThousandTokensFitFewSlots) {
   for (const std::uint64_t seed : {1, 2, 3}) {
     GeneratorOptions options{.seed = seed, .min_nodes = 100'000, .max_nodes = 100'000, .variables = 10};
@@ -115,8 +115,9 @@ TEST(Bytecode, ProgramsOfAHundredThousandTokensFitFewSlots) {
   }
 }
 
-TEST(Bytecode, RefusesWhatWouldGrowWithoutEnd) {
-  // Each value is used four times by the next two: 40 levels of sharing would be more tokens than there are numbers.
+TEST(Bytecode, RejectsExponentialRematerialization) {
+  // Each value is used four times by the next two: with 40 levels of sharing, rematerialization exceeds the range of
+  // token numbers.
   Dag dag(Precision::kF64);
   std::vector<NodeId> values;
   for (std::uint32_t i = 0; i < 20; ++i) values.push_back(dag.variable(i));
@@ -140,7 +141,7 @@ TEST(Bytecode, RefusesWhatWouldGrowWithoutEnd) {
   EXPECT_TRUE(encode(dag, table, few).ok());
 }
 
-TEST(Bytecode, LeavesCostNoTokens) {
+TEST(Bytecode, LeavesNeedNoTokens) {
   const HandlerTable table({Precision::kF32, Math::kFast, {Op::kAdd, Op::kMul, Op::kFma, Op::kExp}, 8, 5});
   const EncodeOptions options = staging(3);
   const Dag dag = Pipeline::standard(Math::kFast)
@@ -169,13 +170,13 @@ TEST(Bytecode, ReusesSlotsAfterTheirLastUse) {
   EXPECT_EQ(code->slots, 1u);
 }
 
-/// A sum of so many variables in a balanced tree, which needs a register for each level.
+/// A sum of `count` variables in a balanced tree, which needs one register per level.
 std::string balancedSum(int first, int count) {
   if (count == 1) return "x" + std::to_string(first);
   return "(" + balancedSum(first, count / 2) + "+" + balancedSum(first + count / 2, count / 2) + ")";
 }
 
-TEST(Bytecode, RefusesWhatItCannotRun) {
+TEST(Bytecode, RejectsUnsupportedPrograms) {
   const HandlerTable table({Precision::kF32, Math::kFast, {Op::kAdd, Op::kMul}, 8, 5});
   const auto refused = [&](std::string_view text, const EncodeOptions& options, std::string_view passes = "hoist") {
     const Dag dag = ran(graphOf({text}, Precision::kF32), passes);
@@ -189,11 +190,11 @@ TEST(Bytecode, RefusesWhatItCannotRun) {
   EncodeOptions no_slots = staging(64);
   no_slots.max_slots = 0;
   EXPECT_EQ(refused(balancedSum(0, 64), no_slots), "the program needs more than 0 slots for shared and deep values");
-  EXPECT_EQ(refused("(x0+x1)*(x0+x1)", no_slots), "accepted") << "what is shared can be computed twice";
+  EXPECT_EQ(refused("(x0+x1)*(x0+x1)", no_slots), "accepted") << "shared values are rematerialized";
   EXPECT_EQ(refused("x0 + x1", staging(2)), "accepted");
 }
 
-TEST(Bytecode, NamesTheLastColumnThatATokenCan) {
+TEST(Bytecode, EncodesTheLargestColumnNumber) {
   const HandlerTable table({Precision::kF32, Math::kFast, {Op::kAdd, Op::kSub}, 8, 4});
   const std::uint32_t most = DeviceToken::kColumnMask + 1;
   const std::string last = "x" + std::to_string(most - 1);
@@ -233,7 +234,7 @@ TEST(Bytecode, MapsColumnsParametersAndOutputs) {
   const Status refused = encoder.encode(dag.roots().subspan(1), output, options, code);
   ASSERT_FALSE(refused.ok());
   EXPECT_EQ(refused.error().message, "variable x9 is not among the columns that are staged");
-  EXPECT_EQ(code.tokens.size(), 3U) << "what was encoded before stays";
+  EXPECT_EQ(code.tokens.size(), 3U) << "tokens encoded before are unchanged";
 }
 
 TEST(Bytecode, OfARootDoesNotDependOnOtherRoots) {
@@ -247,7 +248,7 @@ TEST(Bytecode, OfARootDoesNotDependOnOtherRoots) {
     Encoder encoder(together, table);
     for (std::size_t i = 0; i < batch.size(); ++i) {
       const Dag alone = Pipeline::standard(math).run(Dag::fromExpressions({&batch[i], 1}, Precision::kF64), {math});
-      // Literals have other numbers in a graph of their own; they are told by their values.
+      // Literals have other numbers in a graph of their own, so they are compared by value.
       std::vector<std::uint32_t> of_alone, of_together;
       const auto numbersOf = [](const Dag& dag, std::vector<std::uint32_t>& numbers) {
         for (const ParameterSource& source : dag.parameters()) {
@@ -268,7 +269,7 @@ TEST(Bytecode, OfARootDoesNotDependOnOtherRoots) {
   }
 }
 
-TEST(Bytecode, RootsComeInTheirOrder) {
+TEST(Bytecode, OutputsKeepTheOrderOfRoots) {
   const HandlerTable table({Precision::kF32, Math::kFast, {Op::kAdd, Op::kMul}, 8, 4});
   const Dag dag = graphOf({"(x0+x1)*x2", "x0+x1", "x1", "x0+x1"}, Precision::kF32);
   const auto code = encode(dag, table, staging(3));
@@ -295,7 +296,7 @@ TEST(HandlerTable, EveryOperatorAtEveryHeightFitsAToken) {
   }
 }
 
-TEST(HandlerTable, LongCodeIsLibraryCallsAndRoundedDivisions) {
+TEST(HandlerTable, LongOperatorsAreLibraryCallsAndRoundedDivisions) {
   EXPECT_TRUE(hasLongCode(Op::kSin, Precision::kF32, Math::kPrecise));
   EXPECT_FALSE(hasLongCode(Op::kSin, Precision::kF32, Math::kFast));
   EXPECT_TRUE(hasLongCode(Op::kSin, Precision::kF64, Math::kFast)) << "f64 has no approximate instructions";

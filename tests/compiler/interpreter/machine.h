@@ -1,5 +1,5 @@
-// Models of the machines that bytecode and host programs are for: one row, computed by the rows of the table. They
-// throw where a program does what its machine must not.
+// Models of the machines of bytecode and host programs, for one row, computed by the rows of ops.def. They throw if a
+// program violates a rule of its machine.
 #pragma once
 
 #include <array>
@@ -18,11 +18,11 @@ inline void requireOfMachine(bool holds, const char* rule) {
   if (!holds) throw std::logic_error(rule);
 }
 
-/// The machine that the GPU's interpreter kernel implements, with one row. Registers hold NaN where nothing was put.
+/// The machine that the GPU's interpreter kernel implements, with one row. Unwritten registers hold NaN.
 template <class T>
 class BytecodeMachine {
  public:
-  /// `columns` are the staged ones, `parameters` what tokens index.
+  /// `columns` are the staged columns, `parameters` those that tokens index.
   BytecodeMachine(const HandlerTable& table, std::vector<T> columns, std::vector<T> parameters)
       : table_(table),
         columns_(columns.size()),

@@ -1,4 +1,4 @@
-// Families of operators: nested, and closed under what passes do.
+// Families of operators: nested, and closed under passes.
 #include "compiler/interpreter/op_family.h"
 
 #include <algorithm>
@@ -43,7 +43,7 @@ TEST(OpFamily, IsClosedUnderSimplificationAndFusion) {
   for (const Op op : {Op::kFma, Op::kFms, Op::kFnma, Op::kSquare}) EXPECT_EQ(familyOf(op), OpFamily::kArithmetic);
 }
 
-TEST(OpFamily, FitsTokensAtTheUsualDepth) {
+TEST(OpFamily, HandlersFitTokensAtTheUsualDepth) {
   for (const OpFamily family : kOpFamilies) {
     const auto ops = opsOf(family);
     const HandlerTable table({Precision::kF32, Math::kFast, {ops.begin(), ops.end()}, 8, 5});

@@ -18,9 +18,9 @@ namespace {
 
 using ::testing::HasSubstr;
 
-#define SRJIT_NEEDS_ASSEMBLER()                                                            \
-  if (assemblerName().empty() || findToolkit().libdevice.empty()) {                        \
-    GTEST_SKIP() << "no CUDA toolkit on this machine: GPU code is made but not assembled"; \
+#define SRJIT_NEEDS_ASSEMBLER()                                                                 \
+  if (assemblerName().empty() || findToolkit().libdevice.empty()) {                             \
+    GTEST_SKIP() << "no CUDA toolkit on this machine: GPU code is generated but not assembled"; \
   }
 
 struct Case {
@@ -102,7 +102,7 @@ TEST_P(AssemblerSlow, InterpretersOfEveryOperatorStayInRegisters) {
   }
 }
 
-TEST(Assembler, EveryArchitecture) {
+TEST(Assembler, AssemblesForEveryArchitecture) {
   SRJIT_NEEDS_ASSEMBLER();
   for (const std::string_view arch : ptxArchitectures()) {
     DeviceOptions options;
@@ -122,7 +122,7 @@ TEST(Assembler, EveryArchitecture) {
   }
 }
 
-TEST(Assembler, SeveralKernelsInOneModule) {
+TEST(Assembler, AssemblesSeveralKernelsOfOneModule) {
   SRJIT_NEEDS_ASSEMBLER();
   const std::vector<Op> first = {Op::kAdd}, second = {Op::kMul, Op::kSin};
   const std::vector<Dag> dags = {callsOf(first, Precision::kF32), callsOf(second, Precision::kF32)};
@@ -133,7 +133,7 @@ TEST(Assembler, SeveralKernelsInOneModule) {
   EXPECT_THAT(names, ::testing::UnorderedElementsAre(rowsKernelName(0), rowsKernelName(1)));
 }
 
-TEST(Assembler, ReportsWhatTheAssemblerSays) {
+TEST(Assembler, ReportsTheAssemblersMessage) {
   SRJIT_NEEDS_ASSEMBLER();
   const auto refused = assemble(".version 7.8\n.target sm_90\n.address_size 64\nnonsense\n", "sm_90");
   ASSERT_FALSE(refused.ok());
@@ -142,7 +142,7 @@ TEST(Assembler, ReportsWhatTheAssemblerSays) {
   EXPECT_THAT(refused.error().message, HasSubstr("nonsense"));
 }
 
-TEST(Assembler, DisassemblesWhatItMade) {
+TEST(Assembler, DisassemblesItsOwnCubins) {
   SRJIT_NEEDS_ASSEMBLER();
   if (findToolkit().nvdisasm.empty()) GTEST_SKIP() << "no nvdisasm on this machine";
   const std::vector<Op> ops = {Op::kAdd};

@@ -31,7 +31,7 @@ TEST(KernelKey, DependsOnTheGraphs) {
   const std::vector<Dag> batches[] = {{}, {a}, {b}, {a, b}, {b, a}, {a, a}, {ready({"x0 + x1", "x0 * x1"})}};
   std::vector<KernelKey> keys;
   for (const auto& batch : batches) keys.push_back(keyOfRows(batch, {}, "me"));
-  keys.push_back(rowsKey(graphOf({"x0 + 1"}, Precision::kF32)));  // numbers that were not hoisted count
+  keys.push_back(rowsKey(graphOf({"x0 + 1"}, Precision::kF32)));  // literals that were not hoisted are part of the key
   keys.push_back(rowsKey(graphOf({"x0 + 2"}, Precision::kF32)));
   for (std::size_t i = 0; i < keys.size(); ++i) {
     for (std::size_t k = 0; k < i; ++k) EXPECT_NE(keys[i], keys[k]) << i << " and " << k;
@@ -98,7 +98,7 @@ TEST(KernelKey, OfTotalsDependsOnPrecisionAndArchitectureAlone) {
   EXPECT_NE(key, keyOfTotals(older, "me"));
 }
 
-TEST(KernelKey, DependsOnWhoMakesTheCode) {
+TEST(KernelKey, DependsOnTheCompilerIdentity) {
   const Dag dag = ready({"x0"});
   const HandlerTable table({.ops = {Op::kAdd}});
   EXPECT_NE(keyOfRows({&dag, 1}, {}, "me"), keyOfRows({&dag, 1}, {}, "you"));
@@ -106,20 +106,20 @@ TEST(KernelKey, DependsOnWhoMakesTheCode) {
   EXPECT_NE(keyOfTotals({}, "me"), keyOfTotals({}, "you"));
 }
 
-TEST(KernelKey, TitleSaysWhatItIs) {
+TEST(KernelKey, TitleDescribesTheKernel) {
   const std::vector<Dag> dags = {ready({"x0", "x1"}), ready({"x0"})};
   const DeviceOptions options = {.math = Math::kFast, .loss = LossSpec{.weighted = true}};
   EXPECT_EQ(keyOfRows(dags, options, "me").title,
             "rows f32 fast sm_90, 4 rows per thread, squared loss with weights, 3 expressions in 2 kernels");
 }
 
-TEST(DigestBuilder, TellsApartWhereValuesEnd) {
+TEST(DigestBuilder, DistinguishesValueBoundaries) {
   EXPECT_NE(DigestBuilder().add("ab").add("c").finish(), DigestBuilder().add("a").add("bc").finish());
   EXPECT_NE(DigestBuilder().add("").finish(), DigestBuilder().finish());
   EXPECT_NE(DigestBuilder().add(std::uint64_t{1}).finish(), DigestBuilder().add(std::uint64_t{2}).finish());
 }
 
-TEST(CompilerIdentity, NamesWhatDecidesTheCode) {
+TEST(CompilerIdentity, NamesTheInputsOfCodeGeneration) {
   const std::string identity = compilerIdentity();
   EXPECT_EQ(identity, compilerIdentity());
   EXPECT_THAT(identity, testing::MatchesRegex(

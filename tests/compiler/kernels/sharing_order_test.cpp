@@ -31,7 +31,7 @@ std::size_t placeOf(std::span<const std::uint32_t> order, std::uint32_t expressi
   return static_cast<std::size_t>(std::ranges::find(order, expression) - order.begin());
 }
 
-TEST(SharingOrder, PutsFamiliesTogether) {
+TEST(SharingOrder, GroupsExpressionsThatShareSubtrees) {
   const auto expressions = expressionsOf({"exp(x0 * x1) + x2", "log(x3 / x4) - x5", "sin(exp(x0 * x1))",
                                           "log(x3 / x4) * x6", "x7 - exp(x1 * x0)", "sqrt(log(x3 / x4))"});
   const auto order = ordered(expressions);
@@ -42,15 +42,15 @@ TEST(SharingOrder, PutsFamiliesTogether) {
   EXPECT_EQ(*std::ranges::max_element(odd) - *std::ranges::min_element(odd), 2U);
 }
 
-TEST(SharingOrder, KeepsTheOrderOfWhatHasNothingInCommon) {
+TEST(SharingOrder, IsStableForUnrelatedExpressions) {
   EXPECT_THAT(ordered(expressionsOf({"x0 + x1", "x0 * x1", "x1", "exp(x0)", "2"})), ElementsAre(0, 1, 2, 3, 4));
 }
 
-TEST(SharingOrder, ParametersOfTwoExpressionsAreNotInCommon) {
+TEST(SharingOrder, ParametersOfDifferentExpressionsAreNotShared) {
   EXPECT_THAT(ordered(expressionsOf({"exp(p0 * x0) + 1", "x1 - 2", "exp(p0 * x0) + 2"})), ElementsAre(0, 1, 2));
 }
 
-TEST(SharingOrder, OrdersTheChosenAlone) {
+TEST(SharingOrder, OrdersOnlyTheChosenExpressions) {
   const auto expressions = expressionsOf({"exp(x0 * x1)", "x2 / x3", "sin(x4)", "exp(x0 * x1) - 1"});
   const std::vector<std::uint32_t> chosen = {0, 2, 3};
   auto order = orderedBySharing(expressions, chosen, Precision::kF32, Math::kFast);

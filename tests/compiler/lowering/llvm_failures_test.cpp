@@ -1,4 +1,4 @@
-// How a process ends where LLVM fails, and that nothing changes where it does not.
+// How a process ends if LLVM fails, and that the handlers change nothing otherwise.
 #include "compiler/llvm_failures.h"
 
 #include <sys/wait.h>
@@ -22,7 +22,7 @@ constexpr int kEnded = 7, kThrown = 8, kReturned = 9;
 
 struct End {
   int status;
-  std::string reason;  ///< that the handler was given
+  std::string reason;  ///< the reason that the handler received
 };
 
 int pipe_to_parent = -1;
@@ -32,7 +32,7 @@ void endHere(const char* reason) {
   _exit(kEnded);
 }
 
-/// Runs `body` in a process of its own, which has chosen its end; kReturned if it gets past `body`.
+/// Runs `body` in a child process with a handler installed; kReturned if `body` returns.
 template <class Body>
 End inChild(Body body) {
   int ends[2];
@@ -58,7 +58,7 @@ End inChild(Body body) {
   return end;
 }
 
-/// More than there is, unknown to the compiler.
+/// Requests more memory than exists. The size is volatile, so the optimiser cannot remove the allocation.
 void takeAllMemory() {
   volatile std::size_t bytes = std::numeric_limits<std::size_t>::max() / 4;
   ::operator delete(::operator new(bytes));
@@ -68,12 +68,12 @@ class LlvmFailures : public testing::Test {
  protected:
   void SetUp() override {
 #ifdef SRJIT_SANITIZED
-    GTEST_SKIP() << "the sanitizers' operator new does not ask the new-handler";
+    GTEST_SKIP() << "the sanitizers' operator new does not call the new-handler";
 #endif
   }
 };
 
-TEST_F(LlvmFailures, NoMemoryInLlvmEndsTheProcess) {
+TEST_F(LlvmFailures, OutOfMemoryInLlvmEndsTheProcess) {
   const End end = inChild([] {
     endWhereLlvmFails(endHere);
     const LlvmScope scope;
@@ -83,7 +83,7 @@ TEST_F(LlvmFailures, NoMemoryInLlvmEndsTheProcess) {
   EXPECT_EQ(end.reason, "out of memory");
 }
 
-TEST_F(LlvmFailures, NoMemoryElsewhereIsThrown) {
+TEST_F(LlvmFailures, OutOfMemoryElsewhereThrows) {
   const End end = inChild([] {
     endWhereLlvmFails(endHere);
     {
@@ -95,7 +95,7 @@ TEST_F(LlvmFailures, NoMemoryElsewhereIsThrown) {
   EXPECT_EQ(end.status, kThrown);
 }
 
-TEST_F(LlvmFailures, EveryThreadCountsForItself) {
+TEST_F(LlvmFailures, ScopesArePerThread) {
   const End end = inChild([] {
     endWhereLlvmFails(endHere);
     const LlvmScope scope;
@@ -112,7 +112,7 @@ TEST_F(LlvmFailures, EveryThreadCountsForItself) {
   EXPECT_EQ(end.status, kThrown);
 }
 
-TEST_F(LlvmFailures, TheHandlerBeforeDecidesElsewhere) {
+TEST_F(LlvmFailures, OutsideOfLlvmThePreviousHandlerRuns) {
   const End end = inChild([] {
     std::set_new_handler([] { _exit(5); });
     endWhereLlvmFails(endHere);
@@ -121,7 +121,7 @@ TEST_F(LlvmFailures, TheHandlerBeforeDecidesElsewhere) {
   EXPECT_EQ(end.status, 5);
 }
 
-TEST_F(LlvmFailures, LlvmsOwnFailuresEndTheProcess) {
+TEST_F(LlvmFailures, FatalErrorsOfLlvmEndTheProcess) {
   const End fatal = inChild([] {
     endWhereLlvmFails(endHere);
     llvm::report_fatal_error("cannot select");

@@ -1,4 +1,4 @@
-// PTX as text: what it must and must not contain. That it assembles is tested in
+// The text of PTX: required and forbidden instructions. Assembling is tested in
 // tests/compiler/kernels/assembler_test.cpp.
 #include "compiler/interpreter/kernel.h"
 #include "compiler/lowering/kernel_name.h"
@@ -36,7 +36,7 @@ std::string ptxOf(std::string_view text, const DeviceOptions& options) {
   return ptx.ok() ? *ptx : "error: " + ptx.error().message;
 }
 
-TEST(RowsKernel, NothingFusesBehindOurBack) {
+TEST(RowsKernel, HasNoImplicitFusion) {
   DeviceOptions options;
   options.math = Math::kStrict;
   const std::string strict = ptxOf("x0*x1+x2*x3-x4", options);
@@ -73,7 +73,7 @@ TEST(RowsKernel, FastUsesApproximateInstructions) {
   EXPECT_THAT(ptxOf("x0/x1+sqrt(x2)", options), HasSubstr("sqrt.rn.f32"));
 }
 
-TEST(RowsKernel, KeepsReciprocalsApartFromWhatPtxasWouldMergeThemWith) {
+TEST(RowsKernel, PreventsPtxasFromMergingReciprocals) {
   DeviceOptions options;
   options.math = Math::kFast;
   const auto raw = [&](std::string_view text) {
@@ -102,10 +102,10 @@ TEST(RowsKernel, ReadsStridedColumnsOneRowAtATime) {
   const std::string ptx = ptxOf("x0+x1", options);
   EXPECT_THAT(ptx, HasSubstr("ld.global.nc.f32"));
   EXPECT_THAT(ptx, Not(HasSubstr("ld.global.nc.v4")));
-  EXPECT_THAT(ptx, HasSubstr("st.global.v4.f32")) << "outputs are packed all the same";
+  EXPECT_THAT(ptx, HasSubstr("st.global.v4.f32")) << "outputs are still packed";
 }
 
-TEST(RowsKernel, OneKernelForEachGraphOfAModule) {
+TEST(RowsKernel, ModulesHaveOneKernelPerGraph) {
   const std::vector<Dag> dags = {graphOf({"x0+x1"}, Precision::kF32), graphOf({"x0*x1", "x0-x1"}, Precision::kF32)};
   const auto ptx = rowsPtx(dags, {});
   ASSERT_TRUE(ptx.ok()) << ptx.error().message;
@@ -129,7 +129,7 @@ TEST(RowsKernel, WritesAChannelForEachSum) {
   EXPECT_EQ(stores({LossTerm::kAbsolute, true, true}), 3);
 }
 
-TEST(RowsKernel, NumbersAreDataAndNotCode) {
+TEST(RowsKernel, NumbersAreNotInTheCode) {
   const DeviceOptions options;
   EXPECT_EQ(ptxOf("x0*2.5+1.5", options), ptxOf("x0*3.5+0.25", options));
 }
@@ -159,7 +159,7 @@ TEST(RowsKernel, LibraryFunctionsAreLinkedAndInlined) {
   EXPECT_THAT(ptx, Not(HasSubstr("__nv_")));
   EXPECT_THAT(ptx, Not(HasSubstr("__nvvm_reflect")));
   EXPECT_THAT(ptx, Not(HasSubstr("call")));
-  EXPECT_THAT(ptx, Not(HasSubstr(".local"))) << "the array of the large-angle reduction is not in registers";
+  EXPECT_THAT(ptx, Not(HasSubstr(".local"))) << "the array of the large-angle reduction is in local memory";
 }
 
 TEST(Interpreter, DispatchesThroughOneIndirectBranch) {
@@ -186,12 +186,12 @@ TEST(Interpreter, MovesItsWindowOnceAndWithinAWarp) {
       return std::distance(std::sregex_iterator(ptx.begin(), ptx.end(), pattern), std::sregex_iterator());
     };
     EXPECT_EQ(count("bar\\.warp\\.sync"), 2) << "before and after the copies";
-    EXPECT_EQ(count("bar\\.sync|barrier\\.sync"), 1) << "the block's, at the beginning";
+    EXPECT_EQ(count("bar\\.sync|barrier\\.sync"), 1) << "the block's barrier at the start";
     EXPECT_EQ(count("pragma \"nounroll\""), 1) << "the copies take few registers";
   }
 }
 
-TEST(Interpreter, RefusesATableMadeForSomethingElse) {
+TEST(Interpreter, RejectsATableOfOtherOptions) {
   const HandlerTable table({Precision::kF32, Math::kFast, {Op::kAdd}, 8, 4});
   DeviceOptions options;
   options.rows_per_thread = 8;
@@ -202,14 +202,14 @@ TEST(Interpreter, RefusesATableMadeForSomethingElse) {
   wide.precision = Precision::kF64;
   wide.rows_per_thread = 16;
   EXPECT_EQ(interpreterPtx(huge, wide).error().message,
-            "depth 8 with 16 rows a thread in f64 takes 256 registers: expected at most 176");
+            "depth 8 with 16 rows per thread in f64 takes 256 registers: expected at most 176");
   const HandlerTable flat({Precision::kF32, Math::kPrecise, {Op::kAdd}, 8, 2});
   DeviceOptions narrow;
   narrow.rows_per_thread = 8;
   EXPECT_EQ(interpreterPtx(flat, narrow).error().message, "stack depth 2: expected 3 to 16");
 }
 
-TEST(Interpreter, CopiesColumnsWithoutRegistersWhereTheArchitectureCan) {
+TEST(Interpreter, CopiesColumnsByCpAsyncWhereSupported) {
   DeviceOptions options;
   const HandlerTable table({options.precision, options.math, {Op::kAdd}, options.rows_per_thread, 4});
   EXPECT_THAT(*interpreterPtx(table, options), HasSubstr("cp.async.cg.shared.global"));
@@ -224,7 +224,7 @@ TEST(Interpreter, SharedMemoryHoldsColumnsSlotsAndTokens) {
   EXPECT_EQ(interpreterSharedBytes(Precision::kF32, {8, 4, 16}, 3, 2, 100), (3 + 2) * 4096 + (100 + 2) * 8U);
   EXPECT_EQ(interpreterSharedBytes(Precision::kF32, {8, 1, 16}, 3, 2, 100), (3 + 4 * 2) * 1024 + (100 + 8) * 8U);
   EXPECT_EQ(interpreterSharedBytes(Precision::kF64, {4, 2, 16}, 3, 2, 100), (3 + 2 * 2) * 2048 + (100 + 4) * 16U);
-  // With a window, each of four warps has its own tokens, however many the programs have.
+  // With a window, each of four warps has its own tokens, independent of the length of programs.
   EXPECT_EQ(interpreterSharedBytes(Precision::kF32, {8, 4, 16, 50}, 3, 2, 1000), (3 + 2) * 4096 + 4 * (50 + 2) * 8U);
 }
 
@@ -269,7 +269,7 @@ TEST(ScalarizeArrays, ReplacesArraysWithDynamicIndices) {
   }
 }
 
-TEST(LlvmPasses, OthersThanTheStandardOnesAreForMeasuring) {
+TEST(LlvmPasses, CustomPipelinesReplaceTheStandardOnes) {
   Dag dag(Precision::kF32);
   dag.addRoot(dag.apply(Op::kSin, {dag.apply(Op::kMul, {dag.variable(0), dag.variable(0)})}));
   const DeviceOptions options{.math = Math::kPrecise, .loss = {}};
@@ -280,7 +280,7 @@ TEST(LlvmPasses, OthersThanTheStandardOnesAreForMeasuring) {
   passes = {};
   passes.library_loops = "function(sroa)";
   EXPECT_NE(rowsPtx({&dag, 1}, options, passes).value(), standard);
-  EXPECT_EQ(rowsPtx({&dag, 1}, options).value(), standard) << "functions of the library are kept apart by passes";
+  EXPECT_EQ(rowsPtx({&dag, 1}, options).value(), standard) << "library functions are cached per pipeline";
   for (std::string LlvmPasses::* const pipeline :
        {&LlvmPasses::library, &LlvmPasses::library_loops, &LlvmPasses::kernels}) {
     passes = {};

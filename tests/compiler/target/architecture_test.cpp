@@ -8,7 +8,7 @@
 namespace srjit {
 namespace {
 
-TEST(Architectures, ListsAreThoseOfTheTable) {
+TEST(Architectures, ListsEqualTheTable) {
   std::vector<std::string_view> with_ptx;
   std::vector<unsigned> direct;
   for (const Architecture& row : allArchitectures()) {
@@ -23,17 +23,17 @@ TEST(Architectures, ListsAreThoseOfTheTable) {
   EXPECT_THAT(direct, testing::IsSupersetOf({80U, 90U, 120U}));
 }
 
-TEST(Architectures, ANumberWithoutARowHasTheFactsOfTheOneBefore) {
+TEST(Architectures, UnknownNumbersInheritThePreviousRow) {
   EXPECT_EQ(architectureOf(88).number, 87U);
   EXPECT_EQ(architectureOf(101).number, 100U);
   EXPECT_EQ(architectureOf(121).number, 120U);
   EXPECT_EQ(architectureOf(60).number, 75U) << "older than all";
-  // But its double instructions are waited for.
+  // But double instructions of a number without a row count as of variable latency.
   EXPECT_EQ(sass::timingOf(sass::Form::kDAddRR, 100), sass::Timing::kFixed);
   EXPECT_EQ(sass::timingOf(sass::Form::kDAddRR, 101), sass::Timing::kVariable);
 }
 
-TEST(Architectures, GenerationsHavePlacesOfTheirOwnForParameters) {
+TEST(Architectures, GenerationsDifferInParameterOffsets) {
   EXPECT_EQ(infoOf(IsaGeneration::kAmpere).parameters, 0x160);
   EXPECT_EQ(infoOf(IsaGeneration::kHopper).parameters, 0x210);
   EXPECT_EQ(infoOf(IsaGeneration::kBlackwell).parameters, 0x380);

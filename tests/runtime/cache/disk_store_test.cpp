@@ -34,13 +34,13 @@ bool put(DiskStore& store, std::uint64_t number, std::size_t bytes = 1000) {
   return store.write(keyNumber(number), imageNumber(number, bytes)).ok();
 }
 
-/// Whether the image is there, as it was written.
+/// Whether the image exists and equals the written one.
 bool has(DiskStore& store, std::uint64_t number, std::size_t bytes = 1000) {
   const auto read = store.read(keyNumber(number));
   return read.ok() && *read && sameImage(**read, imageNumber(number, bytes));
 }
 
-/// Changes the file as nobody should.
+/// Damages the file by SQL outside of the store.
 void tamper(const Scratch& scratch, const char* sql) {
   SqliteFile file(fileIn(scratch), SqliteFile::Access::kWrite);
   file.execute(sql);
@@ -65,7 +65,7 @@ TEST(DiskStore, KeepsImagesForTheNextProcess) {
   EXPECT_EQ(store->damaged(), 0u);
 }
 
-TEST(DiskStore, ListsWhatIsThere) {
+TEST(DiskStore, ListsItsImages) {
   const Scratch scratch;
   auto store = openIn(scratch);
   const std::int64_t before = time(nullptr);
@@ -83,7 +83,7 @@ TEST(DiskStore, ListsWhatIsThere) {
   EXPECT_GE((*images)[0].used, before);
 }
 
-TEST(DiskStore, WhatWasNotUsedForLongestGoesFirst) {
+TEST(DiskStore, EvictsTheLeastRecentlyUsed) {
   const Scratch scratch;
   {
     auto store = openIn(scratch);
@@ -91,20 +91,20 @@ TEST(DiskStore, WhatWasNotUsedForLongestGoesFirst) {
   }
   tamper(scratch, "UPDATE images SET used = 1000 + id");
   auto store = openIn(scratch, 42'000);
-  ASSERT_TRUE(has(*store, 0, 10'000));  // which makes it the last used
+  ASSERT_TRUE(has(*store, 0, 10'000));  // which makes it the most recently used
   ASSERT_TRUE(put(*store, 4, 10'000));
   EXPECT_EQ(store->evictions(), 1u);
   EXPECT_TRUE(has(*store, 0, 10'000));
   EXPECT_FALSE(has(*store, 1, 10'000));
   EXPECT_TRUE(has(*store, 2, 10'000));
   EXPECT_LE(store->totals()->bytes, 42'000u);
-  // One that is too large leaves the others alone.
+  // An image above the bound evicts nothing.
   EXPECT_TRUE(put(*store, 5, 50'000));
   EXPECT_FALSE(has(*store, 5, 50'000));
   EXPECT_EQ(store->totals()->images, 4u);
 }
 
-TEST(DiskStore, UsesAreWrittenDownAtTheEnd) {
+TEST(DiskStore, RecordsUsesAtDestruction) {
   const Scratch scratch;
   {
     auto store = openIn(scratch);
@@ -135,7 +135,7 @@ TEST(DiskStore, FactsAreKeptAndReplaced) {
   EXPECT_EQ(store->readFact("")->value(), "empty");
 }
 
-TEST(DiskStore, AFlippedBitIsAMissAndIsReplaced) {
+TEST(DiskStore, DamagedImagesAreMissesAndAreReplaced) {
   for (const char* const damage :
        {"UPDATE codes SET code = zeroblob(1000)", "UPDATE codes SET kernels = '[]'", "UPDATE codes SET kernels = '{'",
         "UPDATE images SET is_ptx = 1 - is_ptx", "UPDATE images SET seconds = 9", "UPDATE images SET title = 'other'",
@@ -170,7 +170,7 @@ TEST(DiskStore, AnImageUnderAnotherKeyIsAMiss) {
   EXPECT_EQ(store->damaged(), 1u);
 }
 
-TEST(DiskStore, AFactWithAWrongChecksumIsNotThere) {
+TEST(DiskStore, FactsWithAWrongChecksumAreMisses) {
   const Scratch scratch;
   {
     ASSERT_TRUE(openIn(scratch)->writeFact("rate", "1").ok());
@@ -179,12 +179,12 @@ TEST(DiskStore, AFactWithAWrongChecksumIsNotThere) {
   EXPECT_FALSE(openIn(scratch)->readFact("rate")->has_value());
 }
 
-/// Whether the beginning of `content` names the store: SQLite's magic and the application id of `whole`.
+/// Whether the header of `content` identifies the store: SQLite's magic and the application id of `whole`.
 bool isKnown(const std::string& content, const std::string& whole) {
   return content.size() >= 72 && content.compare(0, 16, whole, 0, 16) == 0 && content.compare(68, 4, whole, 68, 4) == 0;
 }
 
-TEST(DiskStore, AnyDamageThatLeavesItKnownLeavesItUsable) {
+TEST(DiskStore, RandomDamageLeavesItUsable) {
   std::mt19937_64 random(11);
   const Scratch good;
   {
@@ -200,7 +200,7 @@ TEST(DiskStore, AnyDamageThatLeavesItKnownLeavesItUsable) {
     if (round % 3 == 0) {
       content.resize(random() % whole.size());
     } else {
-      // Headers of pages, where the structure is, more often than elsewhere.
+      // Damages page headers more often, since they have the structure.
       for (int i = 0; i < 1 + round % 5 * 40; ++i) {
         const std::size_t page = random() % (whole.size() / 32768) * 32768;
         content[page + random() % (i % 2 == 0 ? 120 : 32768)] ^= static_cast<char>(1 + random() % 255);
@@ -234,7 +234,7 @@ TEST(DiskStore, AnyDamageThatLeavesItKnownLeavesItUsable) {
   }
 }
 
-TEST(DiskStore, VerifyFindsAndRemovesWhatIsBad) {
+TEST(DiskStore, VerifyRemovesDamagedImages) {
   const Scratch scratch;
   {
     auto store = openIn(scratch);
@@ -252,7 +252,7 @@ TEST(DiskStore, VerifyFindsAndRemovesWhatIsBad) {
     EXPECT_THAT(found->bad, ElementsAre("image 2"));
     EXPECT_EQ(store->verify()->images, 2u);
   }
-  // A table without its index entries is damage that no query meets.
+  // A missing index is damage that no query detects.
   tamper(scratch, "PRAGMA writable_schema = 1; DELETE FROM sqlite_schema WHERE name = 'by_use'");
   auto store = openIn(scratch);
   const auto found = store->verify();
@@ -262,7 +262,7 @@ TEST(DiskStore, VerifyFindsAndRemovesWhatIsBad) {
   EXPECT_TRUE(put(*store, 1));
 }
 
-TEST(DiskStore, ClearGivesTheSpaceBack) {
+TEST(DiskStore, ClearShrinksTheFile) {
   const Scratch scratch;
   {
     auto store = openIn(scratch);
@@ -278,7 +278,7 @@ TEST(DiskStore, ClearGivesTheSpaceBack) {
   EXPECT_LT(std::filesystem::file_size(fileIn(scratch)), 1'000'000u);
 }
 
-TEST(DiskStore, PlacesThatCannotBeUsedAreNamed) {
+TEST(DiskStore, UnusableDirectoriesAreReported) {
   const Scratch scratch;
   const auto messageOf = [](const std::string& directory) {
     const auto store = DiskStore::open(directory, kPlenty);
@@ -290,7 +290,7 @@ TEST(DiskStore, PlacesThatCannotBeUsedAreNamed) {
   EXPECT_THAT(messageOf(scratch.path("")), HasSubstr("kernels.sqlite is no regular file"));
 }
 
-/// A store's file that cannot be written, alone or with its directory, for a user who can read it.
+/// Makes the file of a store read-only, alone or with its directory.
 void protect(const Scratch& scratch, bool file_alone) {
   chmod(fileIn(scratch).c_str(), 0444);
   chmod(scratch.path("").c_str(), file_alone ? 0755 : 0555);
@@ -298,14 +298,14 @@ void protect(const Scratch& scratch, bool file_alone) {
   ASSERT_EQ(chown(scratch.path("").c_str(), kNobody, kNobody), 0);
 }
 
-/// What protect() did to the directory, undone. The log that nobody left there would be nobody's to be trusted.
+/// Undoes protect(). Removes the log, since it belongs to user nobody and would not be trusted.
 void unprotect(const Scratch& scratch) {
   for (const char* const part : {"-wal", "-shm"}) std::filesystem::remove(fileIn(scratch) + part);
   ASSERT_EQ(chown(scratch.path("").c_str(), geteuid(), getegid()), 0);
   chmod(scratch.path("").c_str(), 0700);
 }
 
-TEST(DiskStore, WhatCannotBeWrittenIsRead) {
+TEST(DiskStore, ReadOnlyFilesAreRead) {
   for (const bool file_alone : {true, false}) {
     SCOPED_TRACE(file_alone);
     const Scratch scratch;
@@ -329,7 +329,7 @@ TEST(DiskStore, WhatCannotBeWrittenIsRead) {
   }
 }
 
-TEST(DiskStore, DamageOfWhatCannotBeWrittenIsAMissForEveryThread) {
+TEST(DiskStore, DamageOfAReadOnlyFileIsAMissForEveryThread) {
   for (const bool file_alone : {true, false}) {
     SCOPED_TRACE(file_alone);
     const Scratch scratch;
@@ -362,7 +362,7 @@ TEST(DiskStore, DamageOfWhatCannotBeWrittenIsAMissForEveryThread) {
   }
 }
 
-TEST(DiskStore, AFullDiskKeepsWhatIsThere) {
+TEST(DiskStore, AFullDiskKeepsExistingImages) {
   const Scratch scratch;
   {
     ASSERT_TRUE(put(*openIn(scratch), 1));
@@ -430,13 +430,23 @@ TEST(DiskStore, ManyProcessesShareOneFile) {
 TEST(DiskStore, AKilledWriterLeavesAUsableFile) {
   const Scratch scratch;
   for (int round = 0; round < 8; ++round) {
+    int written[2];
+    ASSERT_EQ(pipe(written), 0);
     const pid_t child = startChild([&] {
       auto store = openIn(scratch, 3'000'000);
-      for (std::uint64_t i = 0;; ++i) put(*store, i, 300'000);
-      return 0;
+      for (std::uint64_t i = 0;; ++i) {
+        put(*store, i, 300'000);
+        if (write(written[1], "x", 1) != 1) return 1;
+      }
     });
-    usleep(static_cast<useconds_t>(3000 + 4000 * round));
+    close(written[1]);
+    for (int image = 0; image <= round; ++image) {
+      char byte;
+      ASSERT_EQ(read(written[0], &byte, 1), 1);
+    }
+    usleep(static_cast<useconds_t>(500 * round));  // varies the point of the next write; any point must do
     kill(child, SIGKILL);
+    close(written[0]);
     EXPECT_EQ(ended(child), 128 + SIGKILL);
     auto store = openIn(scratch, 3'000'000);
     const auto found = store->verify();
@@ -454,7 +464,7 @@ TEST(DiskStore, AnotherProcessMayHoldTheLock) {
   ASSERT_TRUE(put(*store, 1));
   int locked[2];
   ASSERT_EQ(pipe(locked), 0);
-  // A program of its own: SQLite must not be used across fork().
+  // A separate program, since SQLite must not be used across fork().
   const pid_t child = startChild([&] {
     dup2(locked[1], STDOUT_FILENO);
     const std::string file = fileIn(scratch);

@@ -16,7 +16,7 @@ namespace {
 
 bool atOnce() { return true; }
 
-TEST(FileLock, ExcludesOthersAsLongAsItLives) {
+TEST(FileLock, IsExclusiveWhileHeld) {
   const Scratch folder;
   std::optional<FileLock> first = FileLock::take(folder.path("lock"), atOnce);
   ASSERT_TRUE(first && first->holds());
@@ -29,7 +29,7 @@ TEST(FileLock, ExcludesOthersAsLongAsItLives) {
   EXPECT_TRUE(second && second->holds());
 }
 
-TEST(FileLock, EndsWithItsProcess) {
+TEST(FileLock, IsReleasedWhenItsProcessEnds) {
   const Scratch folder;
   int locked[2];
   ASSERT_EQ(pipe(locked), 0);
@@ -52,7 +52,7 @@ TEST(FileLock, EndsWithItsProcess) {
   close(locked[1]);
 }
 
-TEST(FileLock, EndsInForkedProcessesToo) {
+TEST(FileLock, IsReleasedInForkedProcessesToo) {
   const Scratch folder;
   auto lock = FileLock::take(folder.path("lock"), atOnce);
   const pid_t child = fork();
@@ -66,7 +66,7 @@ TEST(FileLock, EndsInForkedProcessesToo) {
   ASSERT_EQ(waitpid(child, nullptr, 0), child);
 }
 
-TEST(FileLock, MarksOutliveIt) {
+TEST(FileLock, MarksSurviveItsRelease) {
   const Scratch folder;
   for (const bool marked : {false, true, true, false}) {
     auto lock = FileLock::take(folder.path("lock"), atOnce);
@@ -88,7 +88,7 @@ TEST(FileLock, CountsItsMarks) {
   }
 }
 
-TEST(FileLock, WaitsUntilItIsTimeToGiveUp) {
+TEST(FileLock, WaitsUntilGivesUpIsTrue) {
   const Scratch folder;
   const auto first = FileLock::take(folder.path("lock"), atOnce);
   int asked = 0;
@@ -96,7 +96,7 @@ TEST(FileLock, WaitsUntilItIsTimeToGiveUp) {
   EXPECT_EQ(asked, 3);
 }
 
-TEST(FileLock, IsNoLinkAndNoPipe) {
+TEST(FileLock, HoldsNothingForLinksAndPipes) {
   const Scratch folder;
   const std::string letter = folder.write("letter", "dear");
   std::filesystem::create_symlink(letter, folder.path("symbolic"));
@@ -113,7 +113,7 @@ TEST(FileLock, IsNoLinkAndNoPipe) {
   EXPECT_FALSE(std::filesystem::exists(folder.path("new")));
 }
 
-TEST(FileLock, IsItsOwnersWhateverTheUmask) {
+TEST(FileLock, FileIsPrivateWhateverTheUmask) {
   const Scratch folder;
   const mode_t mask = umask(0);
   const auto lock = FileLock::take(folder.path("lock"), atOnce);
@@ -121,7 +121,7 @@ TEST(FileLock, IsItsOwnersWhateverTheUmask) {
   EXPECT_EQ(std::filesystem::status(folder.path("lock")).permissions(), std::filesystem::perms(0600));
 }
 
-TEST(FileLock, HoldsNothingWhereThereCanBeNoFile) {
+TEST(FileLock, HoldsNothingWhereNoFileCanBeCreated) {
   const Scratch folder;
   const auto lock = FileLock::take(folder.path("no such folder/lock"), atOnce);
   ASSERT_TRUE(lock);

@@ -1,4 +1,4 @@
-// Keys and images for the tests of the kernel cache, and processes to use them in.
+// Keys, images and child processes for the tests of the kernel cache.
 #pragma once
 
 #include <sys/wait.h>
@@ -17,7 +17,7 @@ inline KernelKey keyNumber(std::uint64_t number) {
   return {DigestBuilder().add(number).finish(), "image " + std::to_string(number)};
 }
 
-/// An image of its own for every number, with `bytes` of code.
+/// A distinct image for every number, with `bytes` of code.
 inline KernelImage imageNumber(std::uint64_t number, std::size_t bytes = 1000) {
   KernelImage image;
   for (std::size_t i = 0; i < bytes; ++i) image.code.push_back(static_cast<std::byte>(i * i + number * 31));
@@ -36,7 +36,7 @@ inline bool sameImage(const KernelImage& a, const KernelImage& b) {
          std::ranges::equal(a.kernels, b.kernels, same);
 }
 
-/// Starts `body` in a process of its own, whose exit status is what it returns.
+/// Starts a child process that runs `body` and exits with its result.
 template <class Body>
 pid_t startChild(const Body& body) {
   const pid_t child = fork();
@@ -53,7 +53,7 @@ inline int ended(pid_t child) {
 
 constexpr uid_t kNobody = 65534;
 
-/// Drops the rights that root has over files; false if that cannot be.
+/// Drops root's rights over files; false if that fails.
 inline bool becomeNobody() { return geteuid() != 0 || (setgid(kNobody) == 0 && setuid(kNobody) == 0); }
 
 }  // namespace srjit

@@ -25,7 +25,7 @@ KernelCache::Make maker(std::uint64_t number, std::size_t bytes = 1000) {
   return [=]() -> Result<KernelImage> { return imageNumber(number, bytes); };
 }
 
-Result<KernelImage> mustNotBeCalled() { throw std::logic_error("made again"); }
+Result<KernelImage> mustNotBeCalled() { throw std::logic_error("make was called again"); }
 
 TEST(KernelCache, MakesAnImageOnce) {
   const auto cache = inMemory();
@@ -45,7 +45,7 @@ TEST(KernelCache, MakesAnImageOnce) {
   EXPECT_EQ(stats.disk_fault, "");
 }
 
-TEST(KernelCache, MemoryIsBoundedAndForgetsTheOldest) {
+TEST(KernelCache, MemoryIsBoundedWithLruEviction) {
   const auto cache = inMemory(35'000);
   for (std::uint64_t i = 0; i < 3; ++i) ASSERT_TRUE(cache->get(keyNumber(i), maker(i, 10'000)).ok());
   ASSERT_NE(cache->find(keyNumber(0)), nullptr);
@@ -55,14 +55,14 @@ TEST(KernelCache, MemoryIsBoundedAndForgetsTheOldest) {
   EXPECT_EQ(cache->stats().evictions, 1u);
   EXPECT_EQ(cache->stats().memory_images, 3u);
   EXPECT_LE(cache->stats().memory_bytes, 35'000u);
-  // Too large to be kept, but given.
+  // Too large for memory, but returned.
   const auto large = cache->get(keyNumber(9), maker(9, 40'000));
   EXPECT_TRUE(sameImage(**large, imageNumber(9, 40'000)));
   EXPECT_EQ(cache->find(keyNumber(9)), nullptr);
   EXPECT_EQ(cache->stats().memory_images, 3u);
 }
 
-TEST(KernelCache, FailuresAreNotKept) {
+TEST(KernelCache, FailuresAreNotCached) {
   const auto cache = inMemory();
   const auto failed = cache->get(keyNumber(1), [] { return Result<KernelImage>(Error{Errc::kCompile, "no", {}}); });
   ASSERT_FALSE(failed.ok());
@@ -71,7 +71,7 @@ TEST(KernelCache, FailuresAreNotKept) {
   EXPECT_TRUE(cache->get(keyNumber(1), maker(1)).ok());
 }
 
-TEST(KernelCache, OthersWaitForTheOneThatMakes) {
+TEST(KernelCache, ConcurrentRequestsMakeAnImageOnce) {
   const auto cache = inMemory();
   std::atomic<int> made = 0;
   std::latch begun(1), looked(1);
@@ -97,7 +97,7 @@ TEST(KernelCache, OthersWaitForTheOneThatMakes) {
   EXPECT_EQ(cache->stats().misses, 2u);
 }
 
-TEST(KernelCache, ThoseWhoWaitedInVainTryThemselves) {
+TEST(KernelCache, WaitersRetryAfterAFailure) {
   for (const bool throws : {false, true}) {
     const auto cache = inMemory();
     std::latch begun(1);
@@ -127,7 +127,7 @@ TEST(KernelCache, ThoseWhoWaitedInVainTryThemselves) {
   }
 }
 
-TEST(KernelCache, MakingMayUseTasksThatAskForTheSame) {
+TEST(KernelCache, MakeMayRunTasksThatRequestTheSameKey) {
   const auto cache = inMemory();
   tbb::parallel_for(0, 64, [&](int i) {
     const auto parallel = [&]() -> Result<KernelImage> {
@@ -140,7 +140,7 @@ TEST(KernelCache, MakingMayUseTasksThatAskForTheSame) {
   EXPECT_EQ(cache->stats().misses, 2u);
 }
 
-TEST(KernelCache, ManyThreadsFewKeysLittleMemory) {
+TEST(KernelCache, ManyThreadsShareFewKeysInLittleMemory) {
   const Scratch scratch;
   for (const std::string& directory : {std::string(), scratch.path("")}) {
     const auto cache = KernelCache::open({.directory = directory, .disk_bytes = 40'000, .memory_bytes = 30'000});
@@ -177,7 +177,7 @@ TEST(KernelCache, DirectoriesAreSharedUnderAnyName) {
   EXPECT_NE(inMemory(), inMemory());
 }
 
-TEST(KernelCache, SaysWhatIsThereWithoutReadingIt) {
+TEST(KernelCache, HasDoesNotReadTheImage) {
   const Scratch scratch;
   for (int process = 0; process < 2; ++process) {
     const auto cache = KernelCache::open({.directory = scratch.path("")});
@@ -197,7 +197,7 @@ TEST(KernelCache, SaysWhatIsThereWithoutReadingIt) {
   EXPECT_TRUE(alone->has(keyNumber(1)));
 }
 
-TEST(KernelCache, TheDiskOutlivesTheObject) {
+TEST(KernelCache, ImagesPersistOnDisk) {
   const Scratch scratch;
   {
     const auto cache = KernelCache::open({.directory = scratch.path("")});
@@ -222,7 +222,7 @@ TEST(KernelCache, TheDiskOutlivesTheObject) {
   EXPECT_EQ(cache->readFact("rate"), std::nullopt);
 }
 
-TEST(KernelCache, WhatIsFoundOnTheDiskIsNotKeptInMemory) {
+TEST(KernelCache, FindDoesNotKeepDiskImagesInMemory) {
   const Scratch scratch;
   {
     ASSERT_TRUE(KernelCache::open({.directory = scratch.path("")})->get(keyNumber(1), maker(1)).ok());
@@ -253,7 +253,7 @@ TEST(KernelCache, DamageIsAMissAndIsCounted) {
   EXPECT_NE(KernelCache::open({.directory = scratch.path("")})->find(keyNumber(1)), nullptr);
 }
 
-TEST(KernelCache, WithoutADiskItIsInMemoryAlone) {
+TEST(KernelCache, WorksInMemoryWithoutADisk) {
   const Scratch scratch;
   const auto cache = KernelCache::open({.directory = scratch.write("file", "") + "/below"});
   EXPECT_TRUE(cache->get(keyNumber(1), maker(1)).ok());
@@ -266,7 +266,7 @@ TEST(KernelCache, WithoutADiskItIsInMemoryAlone) {
   }
 }
 
-TEST(KernelCache, ClearsWhatIsLeftOfADirectoryThatVanished) {
+TEST(KernelCache, ClearToleratesAVanishedDirectory) {
   const Scratch scratch;
   const auto cache = KernelCache::open({.directory = scratch.path("cache")});
   EXPECT_TRUE(cache->get(keyNumber(1), maker(1)).ok());
@@ -275,7 +275,7 @@ TEST(KernelCache, ClearsWhatIsLeftOfADirectoryThatVanished) {
   EXPECT_EQ(cache->stats().memory_images, 0U);
 }
 
-TEST(KernelCache, AFailedWriteIsSaidUntilOneSucceeds) {
+TEST(KernelCache, WriteFaultIsReportedUntilAWriteSucceeds) {
   const Scratch scratch;
   const auto cache = KernelCache::open({.directory = scratch.path("")});
   SqliteFile file(scratch.path(DiskStore::kFileName), SqliteFile::Access::kWrite);

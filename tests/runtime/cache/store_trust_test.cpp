@@ -1,4 +1,4 @@
-// What the kernel store neither believes, nor changes, nor makes.
+// Files that the kernel store must not trust, change or create.
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -27,7 +27,7 @@ using testing::IsEmpty;
 constexpr std::uint64_t kPlenty = 1 << 30;
 constexpr StoreAccess kAll[] = {StoreAccess::kUse, StoreAccess::kMend, StoreAccess::kLook};
 
-/// A directory for a cache, and one beside it.
+/// A cache directory and its parent folder.
 struct Places {
   Places() {
     for (const char* const name : {"cache", "other"}) mkdir(folder.path(name).c_str(), 0700);
@@ -62,13 +62,13 @@ unsigned modeOf(const std::string& path) {
   return lstat(path.c_str(), &facts) == 0 ? facts.st_mode & 07777U : 0U;
 }
 
-/// Makes `path` the database of another program, or changes it.
+/// Runs SQL on `path`, as another program would.
 void execute(const std::string& path, const char* sql) {
   close(open(path.c_str(), O_CREAT | O_WRONLY | O_CLOEXEC, 0600));
   SqliteFile(path, SqliteFile::Access::kWrite).execute(sql);
 }
 
-TEST(StoreTrust, ALinkIsNotFollowed) {
+TEST(StoreTrust, LinksAreNotFollowed) {
   for (const bool symbolic : {true, false}) {
     for (const char* const content : {"a letter", "", "database", "store"}) {
       SCOPED_TRACE(content);
@@ -98,14 +98,14 @@ TEST(StoreTrust, ALinkIsNotFollowed) {
   }
 }
 
-TEST(StoreTrust, ALinkToNothingMakesNothing) {
+TEST(StoreTrust, DanglingLinksCreateNothing) {
   const Places places;
   std::filesystem::create_symlink(places.folder.path("other/new"), places.file());
   for (const StoreAccess access : kAll) EXPECT_THAT(faultOf(places.cache(), access), HasSubstr("is a symbolic link"));
   EXPECT_THAT(filesIn(places.folder.path("other")), IsEmpty());
 }
 
-TEST(StoreTrust, WhatIsNotItsOwnStaysAsItIs) {
+TEST(StoreTrust, ForeignFilesAreNotChanged) {
   for (const char* const sql :
        {"CREATE TABLE letters (text TEXT); INSERT INTO letters VALUES ('dear')",
         "PRAGMA journal_mode = WAL; CREATE TABLE letters (text TEXT)", "PRAGMA application_id = 5",
@@ -132,7 +132,7 @@ TEST(StoreTrust, WhatIsNotItsOwnStaysAsItIs) {
   }
 }
 
-/// Expects that the store of `places` is made anew, having found so much damage.
+/// Expects that the store of `places` is recreated, with a count of `damaged`.
 void expectMadeAnew(const Places& places, std::uint64_t damaged) {
   const auto store = DiskStore::open(places.cache(), kPlenty);
   ASSERT_TRUE(store.ok()) << store.error().message;
@@ -143,7 +143,7 @@ void expectMadeAnew(const Places& places, std::uint64_t damaged) {
   EXPECT_TRUE((*store)->writeFact("rate", "1").ok());
 }
 
-TEST(StoreTrust, WhatIsEmptyOrItsOwnIsMadeAnew) {
+TEST(StoreTrust, EmptyAndOwnFilesAreRecreated) {
   const Places places;
   const std::string name = std::string("cache/") + DiskStore::kFileName;
   places.folder.write(name, "");
@@ -158,7 +158,7 @@ TEST(StoreTrust, WhatIsEmptyOrItsOwnIsMadeAnew) {
   expectMadeAnew(places, 1);
 }
 
-TEST(StoreTrust, ItsOwnFileWithoutItsTablesIsMadeAnew) {
+TEST(StoreTrust, OwnFilesWithMissingTablesAreRecreated) {
   for (const char* const damage :
        {"DROP TABLE images; DROP TABLE codes; DROP TABLE facts", "DROP TABLE facts", "DROP TABLE codes",
         "ALTER TABLE images RENAME COLUMN used TO touched", "DROP INDEX by_use", "DROP TRIGGER drop_code"}) {
@@ -170,7 +170,7 @@ TEST(StoreTrust, ItsOwnFileWithoutItsTablesIsMadeAnew) {
   }
 }
 
-TEST(StoreTrust, AForeignLogIsNotWrittenBack) {
+TEST(StoreTrust, ForeignLogsAreNotCheckpointed) {
   const Places places;
   EXPECT_EQ(ended(startChild([&] {
               close(open(places.file().c_str(), O_CREAT | O_WRONLY | O_CLOEXEC, 0600));
@@ -182,7 +182,7 @@ TEST(StoreTrust, AForeignLogIsNotWrittenBack) {
             128 + SIGKILL);
   auto before = filesIn(places.cache());
   ASSERT_EQ(before.size(), 3u);
-  // Without the index of the log, it cannot be read: the file alone seems empty.
+  // Without its index the log cannot be read: the file alone looks empty.
   for (const bool with_index : {true, false}) {
     if (!with_index) std::filesystem::remove(places.file() + "-shm");
     before = filesIn(places.cache());
@@ -193,8 +193,8 @@ TEST(StoreTrust, AForeignLogIsNotWrittenBack) {
   }
 }
 
-// Whoever obeys "chmod go-w" has a directory of his own in which others have put files before.
-TEST(StoreTrust, WhatOthersPutBesideTheFileIsNotRead) {
+// After "chmod go-w", the user's own directory may contain files that others created before.
+TEST(StoreTrust, ForeignLogsAndJournalsAreNotRead) {
   if (geteuid() != 0) GTEST_SKIP() << "needs root, to give files away";
   for (const std::string part : {"-wal", "-shm", "-journal"}) {
     const Places places;
@@ -208,7 +208,7 @@ TEST(StoreTrust, WhatOthersPutBesideTheFileIsNotRead) {
   }
 }
 
-TEST(StoreTrust, TheFileItselfBearsItsIdFromTheBeginning) {
+TEST(StoreTrust, HeaderHasTheIdFromTheStart) {
   const Places places;
   EXPECT_EQ(ended(startChild([&] {
               const auto store = DiskStore::open(places.cache(), kPlenty);
@@ -222,7 +222,7 @@ TEST(StoreTrust, TheFileItselfBearsItsIdFromTheBeginning) {
   EXPECT_EQ(faultOf(places.cache(), StoreAccess::kUse), "");
 }
 
-TEST(StoreTrust, WhatOthersMayWriteIsNotUsed) {
+TEST(StoreTrust, FilesWritableByOthersAreNotUsed) {
   for (const mode_t mode : {0777U, 01777U, 0770U, 0703U}) {
     const Places places;
     places.fill("cache");
@@ -248,11 +248,11 @@ TEST(StoreTrust, WhatOthersMayWriteIsNotUsed) {
   }
   const Places places;
   places.fill("cache");
-  chmod(places.file().c_str(), 0644);  // as earlier versions made it
+  chmod(places.file().c_str(), 0644);  // the mode of files of earlier versions
   EXPECT_EQ(faultOf(places.cache(), StoreAccess::kUse), "");
 }
 
-TEST(StoreTrust, WhatIsAnotherUsersIsNotUsed) {
+TEST(StoreTrust, FilesOfOtherUsersAreNotUsed) {
   if (geteuid() != 0) GTEST_SKIP() << "only root can give files away";
   for (const bool file : {true, false}) {
     const Places places;
@@ -283,7 +283,7 @@ TEST(StoreTrust, RootsFilesAreReadByOthers) {
             0);
 }
 
-TEST(StoreTrust, WhatIsAboveCountsToo) {
+TEST(StoreTrust, ParentDirectoriesAreChecked) {
   const Places places;
   ASSERT_EQ(mkdir(places.folder.path("above").c_str(), 0700), 0);
   const std::string above = places.folder.path("above"), directory = above + "/a/cache";
@@ -306,7 +306,7 @@ TEST(StoreTrust, WhatIsAboveCountsToo) {
   EXPECT_THAT(faultOf(directory, StoreAccess::kUse), HasSubstr(above + " belongs to user 1000"));
 }
 
-TEST(StoreTrust, ALinkedDirectoryIsWhatItLeadsTo) {
+TEST(StoreTrust, LinkedDirectoriesAreCheckedAtTheirTarget) {
   const Places places;
   std::filesystem::create_directory_symlink(places.folder.path("other"), places.folder.path("link"));
   places.fill("link");
@@ -316,7 +316,7 @@ TEST(StoreTrust, ALinkedDirectoryIsWhatItLeadsTo) {
               HasSubstr(places.folder.path("other") + " may be written by other users"));
 }
 
-TEST(StoreTrust, WhatIsMadeIsTheOwnersWhateverTheUmask) {
+TEST(StoreTrust, CreatedFilesArePrivateWhateverTheUmask) {
   for (const mode_t mask : {0000U, 0002U, 0022U}) {
     const Places places;
     const mode_t before = umask(mask);
@@ -338,7 +338,7 @@ TEST(StoreTrust, WhatIsMadeIsTheOwnersWhateverTheUmask) {
   }
 }
 
-TEST(StoreTrust, LookingMakesAndChangesNothing) {
+TEST(StoreTrust, LookCreatesAndChangesNothing) {
   const Places places;
   const std::string missing = places.folder.path("missing");
   for (const StoreAccess access : {StoreAccess::kLook, StoreAccess::kMend}) {
@@ -365,7 +365,7 @@ TEST(StoreTrust, LookingMakesAndChangesNothing) {
   }
 }
 
-TEST(StoreTrust, LookingAtImagesChangesNothing) {
+TEST(StoreTrust, ReadingUnderLookChangesNothing) {
   const Places places;
   places.fill("cache");
   const auto look = [&] { return DiskStore::open(places.cache(), kPlenty, StoreAccess::kLook).value(); };
@@ -381,7 +381,7 @@ TEST(StoreTrust, LookingAtImagesChangesNothing) {
   EXPECT_EQ(filesIn(places.cache()), before);
   execute(places.file(), "PRAGMA user_version = 77");
   const auto other = filesIn(places.cache());
-  EXPECT_EQ(look()->totals()->images, 0u) << "none for this version";
+  EXPECT_EQ(look()->totals()->images, 0u) << "the store has another schema version";
   EXPECT_EQ(filesIn(places.cache()), other);
   execute(places.file(), "PRAGMA user_version = 1; DROP TABLE facts");
   const auto damaged = filesIn(places.cache());
@@ -389,7 +389,7 @@ TEST(StoreTrust, LookingAtImagesChangesNothing) {
   EXPECT_EQ(filesIn(places.cache()), damaged);
 }
 
-TEST(StoreTrust, LookingSeesWhatIsStillInTheLog) {
+TEST(StoreTrust, LookReadsTheLog) {
   for (const bool is_dead : {false, true}) {
     const Places places;
     int ready[2];
@@ -425,7 +425,7 @@ TEST(StoreTrust, LookingSeesWhatIsStillInTheLog) {
   }
 }
 
-TEST(StoreTrust, LookingDoesNotWaitForALogWithNothingInIt) {
+TEST(StoreTrust, LookDoesNotWaitForAnEmptyLog) {
   const Places places;
   EXPECT_EQ(ended(startChild([&] {
               const auto store = DiskStore::open(places.cache(), kPlenty);
@@ -439,13 +439,13 @@ TEST(StoreTrust, LookingDoesNotWaitForALogWithNothingInIt) {
   EXPECT_LT(std::chrono::steady_clock::now() - begun, std::chrono::seconds(9));
 }
 
-TEST(StoreTrust, ACacheThatIsNotTrustedIsInMemoryAlone) {
+TEST(StoreTrust, UntrustedCachesWorkInMemory) {
   const Places places;
   places.fill("cache");
   const auto before = filesIn(places.cache());
   chmod(places.cache().c_str(), 0777);
   const auto cache = KernelCache::open({.directory = places.cache()});
-  EXPECT_EQ(cache->find(keyNumber(1)), nullptr) << "it may be planted";
+  EXPECT_EQ(cache->find(keyNumber(1)), nullptr) << "untrusted images are not read";
   EXPECT_TRUE(cache->get(keyNumber(2), [] { return Result<KernelImage>(imageNumber(2)); }).ok());
   EXPECT_NE(cache->find(keyNumber(2)), nullptr);
   cache->writeFact("rate", "5");
@@ -456,7 +456,7 @@ TEST(StoreTrust, ACacheThatIsNotTrustedIsInMemoryAlone) {
   EXPECT_EQ(filesIn(places.cache()), before);
 }
 
-TEST(StoreTrust, ClearingTouchesNoOtherFile) {
+TEST(StoreTrust, ClearTouchesNoOtherFile) {
   const Places places;
   places.fill("cache");
   const auto in = [&](const std::string& name) { return places.folder.path("cache/" + name); };

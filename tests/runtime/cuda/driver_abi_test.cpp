@@ -1,4 +1,4 @@
-// Compares runtime/cuda/driver.h with CUDA's own headers, where a toolkit is installed.
+// Compares runtime/cuda/driver.h with CUDA's headers, if a toolkit is installed.
 #include <cstddef>
 #include <span>
 #include <type_traits>
@@ -51,7 +51,7 @@ struct Comparison {
   bool same;
 };
 
-// A row's version is part of the name of CUDA's type, so a wrong one does not compile.
+// The version of a row is part of the name of CUDA's type, so a wrong version does not compile.
 #define SRJIT_DRIVER(name, version, parameters) \
   {#name, sameCall(static_cast<CUresult(*) parameters>(nullptr), ::PFN_##name##_v##version{})},
 constexpr Comparison kEntries[] = {
@@ -149,7 +149,7 @@ constexpr Comparison kConstants[] = {
 };
 #undef SRJIT_CONSTANT
 
-TEST(DriverAbi, DeclarationsAreThoseOfCuda) {
+TEST(DriverAbi, DeclarationsEqualCudas) {
   for (const auto table : {std::span<const Comparison>(kEntries), std::span<const Comparison>(kStructs),
                            std::span<const Comparison>(kConstants)}) {
     for (const Comparison& comparison : table) EXPECT_TRUE(comparison.same) << comparison.what;
@@ -160,6 +160,6 @@ TEST(DriverAbi, DeclarationsAreThoseOfCuda) {
 
 #else
 
-TEST(DriverAbi, DeclarationsAreThoseOfCuda) { GTEST_SKIP() << "no headers of CUDA 12 or later were found"; }
+TEST(DriverAbi, DeclarationsEqualCudas) { GTEST_SKIP() << "no headers of CUDA 12 or later were found"; }
 
 #endif

@@ -1,4 +1,4 @@
-// Loading the driver: what is missing is said with names and versions.
+// Loading the driver: missing parts are reported with names and versions.
 #include "runtime/cuda/driver.h"
 
 #include <gmock/gmock.h>
@@ -12,7 +12,7 @@ namespace {
 
 using testing::HasSubstr;
 
-TEST(Driver, LacksItsLibrary) {
+TEST(Driver, MissingLibraryIsAnError) {
   const auto driver = openDriver("libsrjit-no-such-driver.so.1");
   ASSERT_FALSE(driver);
   EXPECT_EQ(driver.error().code, Errc::kMachine);
@@ -20,7 +20,7 @@ TEST(Driver, LacksItsLibrary) {
             "no CUDA driver: " + SharedLibrary::open("libsrjit-no-such-driver.so.1").error().message);
 }
 
-TEST(Driver, AnotherLibraryIsNoDriver) {
+TEST(Driver, ForeignLibraryIsAnError) {
   const auto driver = openDriver("libm.so.6");
   ASSERT_FALSE(driver);
   EXPECT_EQ(driver.error().code, Errc::kMachine);
@@ -49,7 +49,7 @@ TEST(Driver, BindsEveryEntry) {
   EXPECT_EQ(fake.count("cuInit"), 1u);
 }
 
-TEST(Driver, AnOldOneLacksAnEntry) {
+TEST(Driver, OldVersionIsReportedWithItsMissingEntry) {
   const FakeDriver fake({.version = 11040});
   const auto driver = fake.load();
   ASSERT_FALSE(driver);
@@ -59,7 +59,7 @@ TEST(Driver, AnOldOneLacksAnEntry) {
   EXPECT_EQ(fake.count("cuInit"), 0u);
 }
 
-TEST(Driver, EveryEntryIsMissed) {
+TEST(Driver, EveryMissingEntryIsReported) {
 #define SRJIT_DRIVER(name, version, parameters)                                     \
   {                                                                                 \
     const FakeDriver fake({.missing = {#name}});                                    \
@@ -71,7 +71,7 @@ TEST(Driver, EveryEntryIsMissed) {
 #undef SRJIT_DRIVER
 }
 
-TEST(Driver, DoesNotStart) {
+TEST(Driver, FailureOfInitIsReported) {
   FakeDriver fake;
   fake.failAt("cuInit", 1, CUDA_ERROR_NO_DEVICE);
   const auto driver = fake.load();
@@ -80,19 +80,19 @@ TEST(Driver, DoesNotStart) {
   EXPECT_EQ(driver.error().message, "cuInit failed: 100 CUDA_ERROR_NO_DEVICE, no CUDA-capable device is detected");
 }
 
-TEST(Driver, DescribesWhatItDoesNotKnow) {
+TEST(Driver, DescribesUnknownErrors) {
   const FakeDriver fake;
   const auto driver = fake.load();
   ASSERT_TRUE(driver);
   EXPECT_EQ(describe(**driver, 12345), "12345 an unknown error, of which nothing is said");
 }
 
-TEST(Driver, WritesVersions) {
+TEST(Driver, FormatsVersions) {
   EXPECT_EQ(cudaVersionText(12040), "12.4");
   EXPECT_EQ(cudaVersionText(2000), "2.0");
 }
 
-TEST(Driver, AnswersAfterTheFakeIsGone) {
+TEST(Driver, OutlivesTheFakeDriver) {
   std::shared_ptr<const Driver> driver;
   {
     const FakeDriver fake;

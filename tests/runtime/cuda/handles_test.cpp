@@ -1,4 +1,4 @@
-// Devices, contexts and memory on a fake driver: what they do, what they free, and how every failure is said.
+// Devices, contexts and memory on a fake driver: effects, release, and reports of every failure.
 #include "runtime/cuda/handles.h"
 
 #include <functional>
@@ -26,21 +26,21 @@ std::string openError(const FakeOptions& options, int ordinal, Errc code = Errc:
 
 // ---- devices
 
-TEST(Cuda, DeviceOutOfRange) {
+TEST(Cuda, DeviceOutOfRangeIsAnError) {
   EXPECT_EQ(openError({}, 3), "device cuda:3, but this machine has 1 device");
   EXPECT_EQ(openError({}, -1), "device cuda:-1, but this machine has 1 device");
   EXPECT_EQ(openError(withDevices({}), 0), "device cuda:0, but this machine has no devices");
   EXPECT_EQ(openError(withDevices({{}, {}}), 2), "device cuda:2, but this machine has 2 devices");
 }
 
-TEST(Cuda, DeviceThatCannotBeUsed) {
+TEST(Cuda, UnsupportedDeviceIsAnError) {
   EXPECT_EQ(openError(withDevices({{.name = "Old", .capability = 61}}), 0, Errc::kUnsupported),
             "device cuda:0 (Old) has compute capability 6.1; kernels are made for sm_75 and later");
   EXPECT_EQ(openError(withDevices({{.name = "Slice", .has_pools = false}}), 0, Errc::kUnsupported),
             "device cuda:0 (Slice) has no stream-ordered memory pools");
 }
 
-TEST(Cuda, EveryCallOfOpenMayFail) {
+TEST(Cuda, FailureOfEveryCallOfOpenIsReported) {
   for (const char* const entry : {"cuDeviceGetCount", "cuDeviceGet", "cuDeviceGetName", "cuDeviceGetUuid",
                                   "cuDeviceGetAttribute", "cuDeviceTotalMem", "cuDriverGetVersion",
                                   "cuDevicePrimaryCtxRetain", "cuMemPoolCreate", "cuMemPoolSetAttribute"}) {
@@ -149,7 +149,7 @@ TEST(DeviceBuffer, IsAllocatedAndFreedInItsStream) {
   EXPECT_EQ(device.fake.count("cuMemAllocFromPoolAsync"), 1u);
 }
 
-TEST(DeviceBuffer, LackOfMemorySaysHowMuch) {
+TEST(DeviceBuffer, OutOfMemoryReportsSizes) {
   Device device(withDevices({{.memory_bytes = 100'000}}));
   const DeviceBuffer kept(device.stream, 25'600);
   const CudaFailure failure = failureOf([&] { const DeviceBuffer buffer(device.stream, 80'000); });
@@ -160,7 +160,7 @@ TEST(DeviceBuffer, LackOfMemorySaysHowMuch) {
   EXPECT_EQ(device.fake.count("cuMemAllocFromPoolAsync"), 3u);
 }
 
-TEST(DeviceBuffer, TrimsThePoolAndTriesAgain) {
+TEST(DeviceBuffer, RetriesAfterTrimmingThePool) {
   Device device;
   {
     const DeviceBuffer freed(device.stream, 4096);
@@ -179,7 +179,7 @@ TEST(DeviceBuffer, OtherFailuresAreNotRetried) {
   EXPECT_EQ(device.fake.count("cuMemPoolTrimTo"), 0u);
 }
 
-TEST(DeviceBuffer, LaterFailuresOfTheRetryAreSaid) {
+TEST(DeviceBuffer, FailuresOfTheRetryAreReported) {
   Device device;
   device.fake.failAt("cuMemAllocFromPoolAsync", 1, CUDA_ERROR_OUT_OF_MEMORY);
   device.fake.failAt("cuMemPoolTrimTo", 1, CUDA_ERROR_UNKNOWN);
@@ -224,7 +224,7 @@ TEST(Cuda, KnowsItsMemory) {
   device.fake.freeForeign(other);
 }
 
-TEST(PinnedBuffer, IsMemoryOfTheHost) {
+TEST(PinnedBuffer, IsHostMemory) {
   Device device;
   PinnedBuffer buffer(device.cuda, 12);
   EXPECT_EQ(buffer.as<float>().size(), 3u);
@@ -272,7 +272,7 @@ TEST(LostDevice, DestructorsDoNotThrow) {
 
 // ---- what the fake notices
 
-TEST(FakeDriver, NoticesWhatIsWrong) {
+TEST(FakeDriver, ReportsInvalidCalls) {
   std::vector<std::string> problems;
   {
     FakeDriver fake;
@@ -294,7 +294,7 @@ TEST(FakeDriver, NoticesWhatIsWrong) {
   }
 }
 
-TEST(FakeDriver, NoticesPinnedMemoryFreedTooEarly) {
+TEST(FakeDriver, ReportsPinnedMemoryFreedTooEarly) {
   FakeOptions options;
   options.lag = true;
   Device device(options);
@@ -306,7 +306,7 @@ TEST(FakeDriver, NoticesPinnedMemoryFreedTooEarly) {
   EXPECT_THAT(device.fake.takeProblems(), ElementsAre("pinned memory is freed before a copy is done"));
 }
 
-TEST(FakeDriver, NoticesUseAfterFree) {
+TEST(FakeDriver, ReportsUseAfterFree) {
   FakeOptions options;
   options.lag = true;
   Device device(options);
@@ -319,7 +319,7 @@ TEST(FakeDriver, NoticesUseAfterFree) {
   EXPECT_EQ(device.fake.takeProblems().size(), 1u);
 }
 
-TEST(FakeDriver, NoticesWhatIsLeftAlive) {
+TEST(FakeDriver, ReportsLeaks) {
   CUevent leaked = nullptr;
   FakeDriver fake;
   const auto driver = fake.load().value();

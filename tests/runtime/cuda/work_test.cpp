@@ -41,7 +41,7 @@ TEST(Stream, CopiesFillsAndCopiesRows) {
     std::array<unsigned char, 8> rows{};
     device.stream->copyRowsToHost(rows.data(), 4, a.address() + 8, 16, 2, 2);
     EXPECT_THAT(rows, ElementsAre(32, 33, 0, 0, 40, 41, 0, 0));
-    // Nothing to do is no call.
+    // Empty operations make no calls.
     device.fake.forgetCalls();
     device.stream->copyToDevice(0, nullptr, 0);
     device.stream->copyToHost(nullptr, 0, 0);
@@ -52,7 +52,7 @@ TEST(Stream, CopiesFillsAndCopiesRows) {
   }
 }
 
-TEST(Stream, EveryCallMayFail) {
+TEST(Stream, FailureOfEveryCallIsReported) {
   Device device;
   const DeviceBuffer buffer(device.stream, 64);
   const Event event(device.cuda);
@@ -83,7 +83,7 @@ TEST(Stream, EveryCallMayFail) {
   }
 }
 
-TEST(Event, TellsWhenWorkIsDone) {
+TEST(Event, IsReadyWhenWorkIsDone) {
   FakeOptions options;
   options.lag = true;
   Device device(options);
@@ -131,7 +131,7 @@ TEST(Stream, WaitsForAnEventOfAnother) {
   copyByOther(5, true);
   EXPECT_THAT(result, ElementsAre(5, 5, 5, 5));
   copyByOther(6, false);
-  EXPECT_THAT(result, ElementsAre(5, 5, 5, 5)) << "a missing wait shows";
+  EXPECT_THAT(result, ElementsAre(5, 5, 5, 5)) << "a missing wait changes the result";
 }
 
 // ---- modules and graphs
@@ -153,7 +153,7 @@ TEST(Module, LoadsKernelsWithTheirFacts) {
   EXPECT_THAT(failureOf([&] { moved.kernel("srjit_rows_0"); }).error().message, HasSubstr("cuFuncGetAttribute failed"));
 }
 
-TEST(Module, KeepsTheLog) {
+TEST(Module, ErrorsHaveTheDriversLog) {
   Device device;
   KernelImage image;
   image.code.resize(8);
@@ -173,14 +173,14 @@ TEST(Module, KeepsTheLog) {
   EXPECT_EQ(failureOf([&] { device.addition(); }).code(), CUDA_ERROR_OUT_OF_MEMORY);
 }
 
-TEST(Module, MachineCodeIsForOneMajorNumber) {
+TEST(Module, MachineCodeIsForOneMajorArchitecture) {
   Device device(withDevices({{.capability = 100}}));
   EXPECT_EQ(failureOf([&] { device.addition(); }).code(), CUDA_ERROR_NO_BINARY_FOR_GPU);
   device.maker.makes_ptx = true;
   EXPECT_NE(device.addition().kernel("srjit_rows_0").get(), nullptr);
 }
 
-TEST(Kernel, SharedMemoryAboveTheFreePart) {
+TEST(Kernel, SharedMemoryAboveTheDefaultNeedsAnAttribute) {
   Device device;
   const Module module = device.addition();
   const Kernel kernel = module.kernel("srjit_rows_0");
@@ -197,7 +197,7 @@ TEST(Kernel, SharedMemoryAboveTheFreePart) {
       "a launch with 300000 bytes of shared memory, but a block has at most 232448");
 }
 
-/// A launch of x0 + p0 over four rows, in one buffer: column, parameter, output's number, output.
+/// A launch of x0 + p0 over four rows. One buffer has the column, parameter, output number and output.
 struct Addition {
   Addition(const Device& device, const Module& module, float x, float p) : Addition(device.stream, module, x, p) {}
   Addition(const std::shared_ptr<const Stream>& stream, const Module& module, float x, float p)
@@ -251,7 +251,7 @@ TEST(Graph, LaunchesItsKernelsTogether) {
   EXPECT_EQ(device.fake.count("cuLaunchKernel"), 0u);
 }
 
-TEST(Graph, EveryCallMayFail) {
+TEST(Graph, FailureOfEveryCallIsReported) {
   Device device;
   const Module module = device.addition();
   const Addition sum(device, module, 1, 2);
@@ -273,7 +273,7 @@ TEST(Graph, EveryCallMayFail) {
 
 // ---- lack of memory
 
-TEST(Cuda, WhatTakesMemoryIsTriedAgainAfterReclaiming) {
+TEST(Cuda, AllocatingCallsAreRetriedAfterReclaiming) {
   Device device;
   const Module module = device.addition();
   const Addition sum(device, module, 1, 2);
@@ -302,7 +302,7 @@ TEST(Cuda, WhatTakesMemoryIsTriedAgainAfterReclaiming) {
     device.fake.failAt(entry, 1, CUDA_ERROR_UNKNOWN);
     reclaimed = 0;
     EXPECT_EQ(failureOf(call).code(), CUDA_ERROR_UNKNOWN);
-    EXPECT_EQ(reclaimed, 0U) << "only lack of memory is tried again";
+    EXPECT_EQ(reclaimed, 0U) << "only lack of memory is retried";
   }
   device.cuda->setReclaim(nullptr);
 }
@@ -332,7 +332,7 @@ TEST(Stream, ThreadsHaveTheirOwn) {
   }
 }
 
-TEST(LostDevice, KernelFailsWhenItIsWaitedFor) {
+TEST(LostDevice, KernelFailureIsReportedBySynchronization) {
   Device device;
   const Module module = device.addition();
   const Addition sum(device, module, 1, 2);

@@ -1,4 +1,4 @@
-// Which expressions are compiled together: bounded lengths, in order, and what is too long for any.
+// Groups of expressions that are compiled together: bounded lengths, order, and expressions that are too long.
 #include "runtime/evaluation/code_groups.h"
 
 #include <numeric>
@@ -39,7 +39,7 @@ TEST(CodeLength, OperatorsCountAsTheirInstructionsOnAGpu) {
   };
   EXPECT_EQ(lengthOf("x0"), 1u);
   EXPECT_EQ(lengthOf("x0+1"), 3u);
-  EXPECT_EQ(lengthOf("neg(x0)"), 2u);  // an operator without instructions is a token yet
+  EXPECT_EQ(lengthOf("neg(x0)"), 2u);  // an operator without instructions still counts as a token
   EXPECT_EQ(lengthOf("sin(x0)"), 1 + codeWeight(*findOp("sin"), Precision::kF32, Math::kPrecise));
   EXPECT_EQ(hostCodeLength(parse("sin(x0)", Language::kInfix).value()), 2u);
 }
@@ -90,7 +90,7 @@ TEST(HostGroups, GraphsThatAreCompiledHaveABoundedLength) {
   }
 }
 
-TEST(HostGroups, TooLongIsNotCompiled) {
+TEST(HostGroups, TooLongExpressionsAreNotCompiled) {
   const std::vector<Expression> expressions = {sumOf(1), sumOf(2048), sumOf(2)};
   const std::vector<HostGroup> groups = groupForHost(expressions, allOf(expressions), Tier::kCompile);
   ASSERT_EQ(groups.size(), 3u);

@@ -1,4 +1,4 @@
-// Passes from outside that go wrong: failures of the expressions that share a graph, and nothing else.
+// Faulty custom passes: only the expressions that share a graph with the cause fail.
 #include <stdexcept>
 
 #include <fmt/format.h>
@@ -54,7 +54,7 @@ void expectMessage(const Pipeline& pipeline, std::string_view compiled, std::str
   EXPECT_EQ(messageOfSecond(pipeline, Tier::kInterpret), interpreted);
 }
 
-TEST(CustomPass, ThatThrowsFailsItsGraph) {
+TEST(CustomPass, ExceptionFailsOnlyItsGraph) {
   const Pipeline throws = pipelineOf("throws", [](const Dag&) -> Dag { throw std::runtime_error("no luck"); });
   expectMessage(throws, "pass throws: no luck", "pass throws: no luck");
   const Pipeline number = pipelineOf("throws-number", [](const Dag&) -> Dag { throw 7; });
@@ -62,7 +62,7 @@ TEST(CustomPass, ThatThrowsFailsItsGraph) {
                 "pass throws-number: an exception without a message");
 }
 
-TEST(CustomPass, ThatChangesTheNumberOfRootsFailsItsGraph) {
+TEST(CustomPass, ChangedRootCountFailsOnlyItsGraph) {
   const Pipeline drops = pipelineOf("drops", [](const Dag& dag) { return Dag(dag.precision()); });
   expectMessage(drops, "pass drops: a graph of 0 roots for 16 expressions",
                 "pass drops: a graph of 0 roots for 8 expressions");
@@ -74,7 +74,7 @@ TEST(CustomPass, ThatChangesTheNumberOfRootsFailsItsGraph) {
                 "pass adds: a graph of 9 roots for 8 expressions");
 }
 
-TEST(CustomPass, ThatInventsLeavesFailsItsGraph) {
+TEST(CustomPass, UnknownLeafFailsOnlyItsGraph) {
   const auto inventing = [](const std::string& name, NodeId (*leaf)(Dag&)) {
     return pipelineOf(name, [leaf](const Dag& dag) {
       Dag made(dag.precision());
@@ -82,15 +82,15 @@ TEST(CustomPass, ThatInventsLeavesFailsItsGraph) {
       return made;
     });
   };
-  const std::string variable = "pass variable: variable x8, which no expression has";
+  const std::string variable = "pass variable: variable x8, which no expression uses";
   expectMessage(inventing("variable", [](Dag& dag) { return dag.variable(8); }), variable, variable);
-  const std::string index = "pass index: parameter p1 of expression 0, which is not there";
+  const std::string index = "pass index: parameter p1 of expression 0, which does not exist";
   expectMessage(inventing("index", [](Dag& dag) { return dag.parameter(0, 1); }), index, index);
-  const std::string expression = "pass expression: parameter p0 of expression 16, which is not there";
+  const std::string expression = "pass expression: parameter p0 of expression 16, which does not exist";
   expectMessage(inventing("expression", [](Dag& dag) { return dag.parameter(16, 0); }), expression, expression);
 }
 
-TEST(CustomPass, ThatChangesThePrecisionFailsItsGraph) {
+TEST(CustomPass, ChangedPrecisionFailsOnlyItsGraph) {
   const Pipeline widens = pipelineOf("widens", [](const Dag& dag) {
     Dag made(Precision::kF64);
     for (std::size_t i = 0; i < dag.roots().size(); ++i) made.addRoot(made.variable(0));
@@ -99,7 +99,7 @@ TEST(CustomPass, ThatChangesThePrecisionFailsItsGraph) {
   expectMessage(widens, "pass widens: a graph in f64, not in f32", "pass widens: a graph in f64, not in f32");
 }
 
-TEST(CustomPass, ThatKeepsTheGraphIsNoFailure) {
+TEST(CustomPass, ValidGraphIsNoFailure) {
   const Pipeline keeps = pipelineOf("keeps", [](const Dag& dag) { return dag; });
   expectMessage(keeps, "0 failures", "0 failures");
 }

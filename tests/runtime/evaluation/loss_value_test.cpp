@@ -12,7 +12,7 @@ namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-TEST(LossValue, IsWhatItsNameSays) {
+TEST(LossValue, MatchesItsDefinition) {
   const LossSums sums{.terms = 12, .weights = 3, .rows = 4, .valid = 4};
   const auto value = [&](LossKind kind) { return lossValue(sums, 8, {.kind = kind}); };
   EXPECT_EQ(value(LossKind::kSse), 12);
@@ -31,7 +31,7 @@ TEST(LossValue, FollowsThePolicyForInvalidRows) {
   EXPECT_EQ(lossValue(some, 8, {.kind = LossKind::kR2, .nan = NanPolicy::kReject}), -kInfinity);
 }
 
-TEST(LossValue, OfManyHasTheBitsOfEach) {
+TEST(LossValue, BatchHasTheBitsOfSingleValues) {
   const std::vector<double> terms = {0, 1.5, 1e300, kInfinity, std::numeric_limits<double>::quiet_NaN(), 3e-310, 7};
   for (const LossInfo& info : allLosses()) {
     const LossKind kind = info.kind;

@@ -1,4 +1,4 @@
-// What an engine refuses, and many threads on one engine.
+// Invalid arguments of an engine, and many threads on one engine.
 #include <limits>
 #include <thread>
 
@@ -18,7 +18,7 @@ Error errorOf(const EngineOptions& options) {
   return engine.ok() ? Error{Errc::kInvalid, "no error", {}} : engine.error();
 }
 
-TEST(EngineCreate, NamesWhatIsWrongWithADevice) {
+TEST(EngineCreate, ReportsInvalidDevicesAndThreads) {
   EXPECT_EQ(errorOf({.device = "gpu"}).message, "device 'gpu', expected auto, cpu or cuda:N");
   EXPECT_EQ(errorOf({.device = "cuda:"}).message, "device 'cuda:', expected auto, cpu or cuda:N");
   EXPECT_EQ(errorOf({.device = "cuda:1x"}).code, Errc::kInvalid);
@@ -27,7 +27,7 @@ TEST(EngineCreate, NamesWhatIsWrongWithADevice) {
   EXPECT_EQ(errorOf({.threads = 5000}).message, "5000 threads, expected at most 1024");
 }
 
-TEST(EngineCreate, SaysHowManyThreadsItUses) {
+TEST(EngineCreate, ReportsTheNumberOfThreads) {
   const auto available = static_cast<unsigned>(tbb::this_task_arena::max_concurrency());
   EXPECT_EQ(Engine::create({.threads = 1}).value().options().threads, 1U);
   EXPECT_EQ(Engine::create({.threads = 3}).value().options().threads, std::min(3U, available));
@@ -103,7 +103,7 @@ TEST_F(Upload, ChecksWeights) {
   EXPECT_EQ(messageOf(wide_, w_.view()), "the weights are all zero");
 }
 
-TEST_F(Upload, ShowsWeightsAsGivenWhereF32CannotHoldThem) {
+TEST_F(Upload, ReportsWeightsAsGiven) {
   w_.weights = {1e300, 1};
   EXPECT_EQ(messageOf(w_), "weight 1e+300 in row 1, expected a number within the range of f32 that is not negative");
   EXPECT_EQ(messageOf(wide_, w_.view()), "no error");
@@ -119,7 +119,7 @@ TEST_F(Upload, ShowsWeightsAsGivenWhereF32CannotHoldThem) {
 TEST_F(Upload, ChecksTheSumOfWeights) {
   w_.weights = {1e308, 1e308};
   EXPECT_EQ(messageOf(wide_, w_.view()), "the sum of the weights is beyond the range of f64");
-  w_.weights = {3e38, 3e38};  // beyond f32, but sums are in double
+  w_.weights = {3e38, 3e38};  // the sum is beyond the range of f32, but sums are in double
   EXPECT_EQ(messageOf(w_), "no error");
 }
 
@@ -142,8 +142,8 @@ TEST_F(Upload, ColumnsMayHoldAnything) {
   EXPECT_EQ(std::vector(got.begin() + 1, got.end()), (std::vector<double>{kInfinity, -kInfinity, -kInfinity}));
 }
 
-TEST_F(Upload, WithoutMemoryIsAnError) {
-  // A view that claims more rows than there are bytes is only read once there is room for a copy.
+TEST_F(Upload, OutOfMemoryIsAnError) {
+  // A view of more rows than memory has bytes: its data are not read before the copy is allocated.
   const std::vector<double> one{1};
   DataView view;
   ColumnView column = std::span<const double>(one);
@@ -156,7 +156,7 @@ TEST_F(Upload, WithoutMemoryIsAnError) {
   EXPECT_TRUE(data.error().message.ends_with(" bytes wanted")) << data.error().message;
 }
 
-TEST_F(Upload, CopiesWhatItIsGiven) {
+TEST_F(Upload, CopiesItsInput) {
   const Dataset data = engine_.upload(w_.view()).value();
   w_.columns[0][0] = 100;
   const Program program = engine_.compile(std::vector{build({Token::variable(0)})});

@@ -1,4 +1,4 @@
-// Losses: the fixed tree of their sums, their meaning, weights and policies.
+// Losses: the fixed tree of their sums, their definitions, weights and policies.
 #include <limits>
 
 #include "ir/loss_sums.h"
@@ -59,7 +59,7 @@ void checkTree(const Engine& engine, const Workload& w, Tier tier, const LossOpt
     double expected = treeSum<T>(terms);
     const bool is_open = options.nan == NanPolicy::kPropagate && !std::isfinite(expected);
     if (options.kind != LossKind::kSse) {
-      // Where no row is left out, the sum of the weights is that of the data, nearly exact.
+      // If no row is skipped, the sum of the weights is the compensated sum of the data set.
       expected /=
           valid == rows ? treeSum<double>(std::vector<double>(weights.begin(), weights.end())) : treeSum<T>(weights);
     }
@@ -106,7 +106,7 @@ class LossOfColumn : public testing::Test {
       .expressions = {build({Token::variable(0)})}, .columns = {}, .target = {}, .weights = {}, .parameters = {}};
 };
 
-TEST(SumChains, AreTheTreeOfGroupsInAnyChunks) {
+TEST(SumChains, EqualTheFixedTreeForAnyChunks) {
   Random random(3);
   std::vector<float> groups;
   for (int i = 0; i < 1000; ++i) groups.push_back(static_cast<float>(random.magnitude(-20, 20)));
@@ -126,8 +126,8 @@ TEST(SumChains, AreTheTreeOfGroupsInAnyChunks) {
   }
 }
 
-TEST_F(LossOfColumn, LeavesOutWeightsInTheTree) {
-  // 0.1 is no sum of powers of two, so that another order of additions would show.
+TEST_F(LossOfColumn, SkipsWeightsInTheFixedTree) {
+  // 0.1 is not exact in binary, so another order of additions changes the result.
   const std::size_t rows = 5000;
   w_.columns = {std::vector<double>(rows, 1)};
   w_.target = std::vector<double>(rows, 3);
@@ -141,7 +141,7 @@ TEST_F(LossOfColumn, LeavesOutWeightsInTheTree) {
   EXPECT_TRUE(sameBits(loss(w_, {LossKind::kMse, NanPolicy::kSkip}), expected));
 }
 
-TEST_F(LossOfColumn, MeansWhatItsNameSays) {
+TEST_F(LossOfColumn, MatchesItsDefinition) {
   w_.columns = {{1, 2, 3, 8}};
   w_.target = {1, 4, 3, 4};  // differences 0 -2 0 4; mean 3, variance (4 + 1 + 0 + 1) / 4
   for (const auto& [kind, expected] : {std::pair(LossKind::kSse, 20.0),
@@ -187,7 +187,7 @@ TEST_F(LossOfColumn, FollowsThePolicy) {
   for (const LossInfo& info : allLosses()) EXPECT_TRUE(std::isnan(loss(w_, {info.kind, NanPolicy::kSkip})));
 }
 
-TEST_F(LossOfColumn, RejectTakesWhatIsFinite) {
+TEST_F(LossOfColumn, RejectAcceptsFiniteRows) {
   w_.columns = {{1, 2}};
   w_.target = {2, 4};
   const Losses losses = this->losses(w_, {LossKind::kMse, NanPolicy::kReject}).value();
@@ -226,7 +226,7 @@ TEST_F(LossOfColumn, StaysCloseToASumInDouble) {
   EXPECT_NEAR(loss(w_, {}), exact, exact * 1e-12);
 }
 
-TEST(LossSpecOf, SaysWhatAKernelSums) {
+TEST(LossSpecOf, SelectsTheSumsOfAKernel) {
   for (const LossInfo& info : allLosses()) {
     const LossKind kind = info.kind;
     for (const bool weighted : {false, true}) {

@@ -1,4 +1,4 @@
-// Predictions against the float64 reference, and the corners of shapes and sizes.
+// Predictions against the float64 reference, and edge cases of shapes and sizes.
 #include <limits>
 
 #include "ir/ops.h"
@@ -109,7 +109,7 @@ TEST_P(Shapes, AChainOfAHundredThousandNodes) {
 }
 
 TEST_P(Shapes, ManyLiveValues) {
-  // A comb that needs all its squares at once: more slots than any register file.
+  // All squares of a comb are live at once: more values than any register file holds.
   Workload w;
   w.columns = {std::vector<double>(700, 1.5)};
   std::vector<Token> tokens;

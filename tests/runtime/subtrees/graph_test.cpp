@@ -1,4 +1,4 @@
-// Subtrees of graphs: keys, costs, the graph that reads some of them, and when that pays.
+// Subtrees of graphs: keys, costs, the graph that reads some of them, and the policy for keeping them.
 #include "runtime/subtrees/graph.h"
 
 #include <gtest/gtest.h>
@@ -31,7 +31,7 @@ CodeWeights equalWeights() {
   return weights;
 }
 
-TEST(SubtreeKeys, AreEqualForTheSameSubtreeAlone) {
+TEST(SubtreeKeys, AreEqualOnlyForTheSameSubtree) {
   const char* const different[] = {"x0 + x1",        "x0 - x1",        "x1 - x0",        "x0 + x2",
                                    "x0 + 1.5",       "x0 + 2.5",       "x0 + 0",         "x0 + -0",
                                    "sin(x0)",        "cos(x0)",        "(x0 + x1) * x2", "sin(x0 + x1)",
@@ -56,7 +56,7 @@ TEST(SubtreeKeys, DoNotDependOnTheGraph) {
   EXPECT_EQ(found, 1);
 }
 
-TEST(GraphSubtrees, CountWhatKernelsCompute) {
+TEST(GraphSubtrees, CountInstructionsOfKernels) {
   // Two programs have x0 * x1, one of which uses it twice.
   const Dag dag = graphOf({"sin(x0 * x1) + x0 * x1", "cos(x0 * x1)", "x2"});
   const CodeWeights weights = equalWeights();
@@ -69,15 +69,15 @@ TEST(GraphSubtrees, CountWhatKernelsCompute) {
   GraphSubtrees programs(dag, weights, 1);
   EXPECT_EQ(programs.kernels(product), 2U);
   EXPECT_EQ(programs.instructions(), 5);
-  EXPECT_EQ(programs.ownInstructions(dag.roots()[1]), 2) << "a program has all of it";
+  EXPECT_EQ(programs.ownInstructions(dag.roots()[1]), 2) << "a program computes the whole root";
   EXPECT_EQ(programs.tokens(dag.roots()[0]), 8U);
 
   GraphSubtrees kernel(dag, weights, 64);
   EXPECT_EQ(kernel.kernels(product), 1U);
   EXPECT_EQ(kernel.instructions(), 4);
-  EXPECT_EQ(kernel.ownInstructions(dag.roots()[1]), 1) << "the product is needed elsewhere";
+  EXPECT_EQ(kernel.ownInstructions(dag.roots()[1]), 1) << "the product has other uses";
   EXPECT_EQ(kernel.ownInstructions(dag.roots()[0]), 2) << "sine and sum";
-  EXPECT_EQ(kernel.ownInstructions(dag.roots()[0]), 2) << "asking changes nothing";
+  EXPECT_EQ(kernel.ownInstructions(dag.roots()[0]), 2) << "the query has no side effect";
   EXPECT_EQ(kernel.instructionsOf(dag.roots()[0]), 3) << "the product once";
 
   programs.read(dag.roots()[1]);
@@ -87,7 +87,7 @@ TEST(GraphSubtrees, CountWhatKernelsCompute) {
   EXPECT_EQ(programs.instructions(), 3);
 }
 
-TEST(WithColumns, ReadsInsteadOfComputing) {
+TEST(WithColumns, ReplacesSubtreesByReads) {
   const Dag dag = graphOf({"sin((x0 + x1) * 2) - x2", "(x0 + x1) * 2", "x0 / 3"});
   std::vector<std::uint32_t> columns(dag.size(), kComputed);
   columns[dag.roots()[1]] = 9;
@@ -96,24 +96,24 @@ TEST(WithColumns, ReadsInsteadOfComputing) {
   EXPECT_EQ(reading.toExpression(1).value(), parse("x9", Language::kInfix).value());
   EXPECT_EQ(reading.toExpression(2).value(), dag.toExpression(2).value());
   EXPECT_EQ(reading.size(), 7U) << "x9, sin, x2, minus, x0, 3, /";
-  EXPECT_EQ(reading.parameters().size(), 1U) << "of 2 and 3, 3 alone";
+  EXPECT_EQ(reading.parameters().size(), 1U) << "of 2 and 3, only 3";
   EXPECT_EQ(reading.variableCount(), 10U);
 }
 
 constexpr double kValue = kReadSeconds;
 
-TEST(SubtreeCosts, ReadingHasToBeCheaper) {
-  // 10 instructions in each of 63 groups of direct code of 34e12 instructions a second: a load is worth 28.
+TEST(SubtreeCosts, KeepingNeedsCheaperReads) {
+  // 10 instructions in each of 63 groups of direct code at 34e12 instructions per second: a load takes the time of 28.
   constexpr double kInstruction = 1 / 34e12;
   const auto direct = [](double instructions) {
     return SubtreeUse{.computing = 63 * instructions * kInstruction,
                       .reads = subtreeReads(Tier::kDirect, 63, 2000),
                       .making = instructions / 5e12};
   };
-  EXPECT_LT(keepingSaves(direct(10), kValue, 1e9), 0) << "not even if it stays for ever";
+  EXPECT_LT(keepingSaves(direct(10), kValue, 1e9), 0) << "not even with unlimited uses";
   EXPECT_LT(keepingSaves(direct(28), kValue, 1e9), 0);
   EXPECT_GT(keepingSaves(direct(29), kValue, 1e9), 0);
-  EXPECT_LT(keepingSaves(direct(29), kValue, 1), 0) << "once does not pay for its making";
+  EXPECT_LT(keepingSaves(direct(29), kValue, 1), 0) << "one use saves less than computing it takes";
 }
 
 TEST(SubtreeCosts, TheInterpreterLoadsAColumnForManyPrograms) {
@@ -124,17 +124,17 @@ TEST(SubtreeCosts, TheInterpreterLoadsAColumnForManyPrograms) {
                       .making = instructions * kInstruction};
   };
   EXPECT_GT(keepingSaves(interpreted(500, 3), kValue, 2), 0);
-  EXPECT_LT(keepingSaves(interpreted(2, 10), kValue, 1e9), 0) << "all blocks stage it for two programs";
+  EXPECT_LT(keepingSaves(interpreted(2, 10), kValue, 1e9), 0) << "every block stages it, for only two programs";
   EXPECT_GT(keepingSaves(interpreted(2, 200), kValue, 2), 0);
 }
 
-TEST(SubtreeCosts, GraphsAreWrittenAnewForMoreThanThatTakes) {
-  EXPECT_TRUE(rewritingPays(2e-3, 10e-3, 1e5, 16)) << "2 ms for 0.25 ms";
-  EXPECT_FALSE(rewritingPays(2e-3, 10e-3, 1e5, 1)) << "2 ms for 4 ms";
-  EXPECT_FALSE(rewritingPays(2e-3, 50e-3, 1e5, 16)) << "4 % are not enough to be sure of";
+TEST(SubtreeCosts, RewritingMustSaveMoreThanItTakes) {
+  EXPECT_TRUE(rewritingPays(2e-3, 10e-3, 1e5, 16)) << "saves 2 ms, takes 0.25 ms";
+  EXPECT_FALSE(rewritingPays(2e-3, 10e-3, 1e5, 1)) << "saves 2 ms, takes 4 ms";
+  EXPECT_FALSE(rewritingPays(2e-3, 50e-3, 1e5, 16)) << "a saving of 4 % is within the error of the estimate";
 }
 
-TEST(SubtreeCosts, WritingCountsOnce) {
+TEST(SubtreeCosts, WritingIsCountedOnce) {
   const SubtreeUse use{.computing = 3 * kValue, .reads = 1, .making = 2 * kValue};
   EXPECT_NEAR(keepingSaves(use, kValue, 1), -1 * kValue, 1e-20);
   EXPECT_NEAR(keepingSaves(use, kValue, 2), 1 * kValue, 1e-20);

@@ -1,5 +1,5 @@
 // Values of subtrees that are kept from one generation to the next: the same bits as without, in all tiers and modes,
-// within the budget, whoever lives and whatever fails.
+// within the budget, for any lifetimes and under failures.
 #include "runtime/subtrees/kept.h"
 
 #include <optional>
@@ -35,7 +35,7 @@ struct Search {
     findParameters();
   }
 
-  /// Every other expression gets another variable or number in one place; one is new.
+  /// Mutates one variable or number of every other expression, and replaces one expression.
   void next() {
     for (std::size_t e = 0; e < w.expressions.size(); e += 2) {
       std::vector<Token> tokens(w.expressions[e].tokens().begin(), w.expressions[e].tokens().end());
@@ -87,11 +87,11 @@ std::string caseName(const testing::TestParamInfo<Case>& info) {
 
 INSTANTIATE_TEST_SUITE_P(, KeptSubtreesBits, testing::ValuesIn(allCases()), caseName);
 
-TEST_P(KeptSubtreesBits, AreThoseOfComputing) {
+TEST_P(KeptSubtreesBits, EqualComputedOnes) {
   const auto [precision, math, tier] = GetParam();
   SlowMachine machine(precision, math);
   const Engine engine = machine.keeping();
-  // Direct code rounds as the model of the interpreter does where no approximation is in it.
+  // Direct code rounds as the model of the interpreter does, except in approximations.
   const bool exact = tier == Tier::kDirect || tier == Tier::kAuto;
   Search search(3, exact ? std::vector<Op>{Op::kAdd, Op::kSub, Op::kMul, Op::kNeg, Op::kAbs} : std::vector<Op>{},
                 precision);
@@ -128,7 +128,7 @@ TEST_P(KeptSubtreesBits, AreThoseOfComputing) {
   EXPECT_GT(data.subtrees().computed, 0U);
 }
 
-/// One generation: compiled for the data, and checked against what is computed without kept values.
+/// Compiles one generation for the data and checks its results against those without kept values.
 Program evaluated(const Engine& engine, const Dataset& data, const Workload& w, Tier tier = Tier::kInterpret) {
   Program program = engine.compile(w.expressions, {.tier = tier, .data = &data});
   EXPECT_TRUE(program.failures().empty());
@@ -139,7 +139,7 @@ Program evaluated(const Engine& engine, const Dataset& data, const Workload& w, 
 }
 
 /// 256 programs with 12 of 18 operators in common, evaluated on ten million rows in three generations by a device of
-/// these costs; how many columns are computed, and how many the last program reads.
+/// these costs; returns the number of computed columns, and of columns that the last program reads.
 std::pair<std::uint64_t, std::size_t> keptOf(Tier tier, const DeviceCosts& costs) {
   const auto kept = std::make_shared<KeptSubtrees>(Precision::kF32, Math::kStrict, 5, 8, 10'000'000);
   std::vector<Expression> expressions;
@@ -165,13 +165,13 @@ std::pair<std::uint64_t, std::size_t> keptOf(Tier tier, const DeviceCosts& costs
   return {kept->stats().computed, read};
 }
 
-TEST(KeptSubtrees, AreKeptWhereReadingBeatsComputing) {
+TEST(KeptSubtrees, AreKeptIfReadsAreFasterThanComputing) {
   const DeviceCosts costs{.interpret = 1 / 8e12, .direct = 1 / 34e12, .compiled = 1 / 28e12};
   EXPECT_EQ(keptOf(Tier::kInterpret, costs), std::pair(std::uint64_t{1}, std::size_t{1}));
   EXPECT_EQ(keptOf(Tier::kDirect, costs), std::pair(std::uint64_t{0}, std::size_t{0})) << "a group computes it once";
   EXPECT_EQ(keptOf(Tier::kCompile, costs), std::pair(std::uint64_t{0}, std::size_t{0}));
   const DeviceCosts slow{.interpret = 1 / 8e12, .direct = 1 / 0.5e12, .compiled = 1 / 0.5e12};
-  EXPECT_GT(keptOf(Tier::kDirect, slow).second, 0U) << "where computing is slow";
+  EXPECT_GT(keptOf(Tier::kDirect, slow).second, 0U) << "computing is slow";
 }
 
 TEST(KeptSubtrees, StayWithinTheirBudget) {
@@ -194,11 +194,11 @@ TEST(KeptSubtrees, StayWithinTheirBudget) {
     const SubtreeStats stats = data.subtrees();
     EXPECT_EQ(stats.capacity, columns);
     EXPECT_EQ(stats.bytes, columns * column);
-    EXPECT_EQ(stats.kept, columns) << "there is more to keep than that";
+    EXPECT_EQ(stats.kept, columns) << "the budget is used up";
   }
 }
 
-TEST(KeptSubtrees, MakeRoomForOthersWhenNobodyReadsThem) {
+TEST(KeptSubtrees, AreReplacedWhenNoProgramReadsThem) {
   SlowMachine machine;
   const Engine engine = machine.keeping(4 * kStride * sizeof(float));
   Search first(7, arithmeticOps(), Precision::kF32), second(8, {Op::kAdd, Op::kMul}, Precision::kF32);
@@ -210,7 +210,7 @@ TEST(KeptSubtrees, MakeRoomForOthersWhenNobodyReadsThem) {
   const std::uint64_t computed = data.subtrees().computed;
 
   for (int generation = 0; generation < 6; ++generation) evaluated(engine, data, second.w);
-  EXPECT_EQ(data.subtrees().computed, computed) << "living programs read all columns";
+  EXPECT_EQ(data.subtrees().computed, computed) << "live programs read all columns";
   const Program plain = engine.compile(first.w.expressions, {.tier = Tier::kInterpret});
   for (const Program& program : living) {
     expectSameBits(predict(engine, program, data, first.w.parameters), predict(engine, plain, data, first.w.parameters),
@@ -223,7 +223,7 @@ TEST(KeptSubtrees, MakeRoomForOthersWhenNobodyReadsThem) {
   EXPECT_EQ(living.back().info().subtrees_read, 4U);
 }
 
-TEST(KeptSubtrees, OfAProgramInFlightStay) {
+TEST(KeptSubtrees, OfAProgramInFlightAreNotReplaced) {
   SlowMachine machine;
   const Engine engine = machine.keeping(4 * kStride * sizeof(float));
   Search first(7, arithmeticOps(), Precision::kF32), second(8, {Op::kAdd, Op::kMul}, Precision::kF32);
@@ -246,7 +246,7 @@ TEST(KeptSubtrees, HaveNoParameters) {
   SlowMachine machine;
   const Engine engine = machine.keeping();
   Search search(9, arithmeticOps(), Precision::kF32);
-  // p0 stands in every operator.
+  // Every operator depends on p0.
   const std::vector<Expression> expressions(
       20, build({Token::variable(0), Token::parameter(0), Token::operation(Op::kMul), Token::variable(1),
                  Token::operation(Op::kAdd)}));
@@ -261,7 +261,7 @@ TEST(KeptSubtrees, HaveNoParameters) {
   EXPECT_EQ(data.subtrees().computed, 0U);
 }
 
-TEST(KeptSubtrees, AreNotLookedForInSmallWork) {
+TEST(KeptSubtrees, AreNotSearchedForInSmallWork) {
   FakeMachine machine;
   const Engine engine = machine.engine({.math = Math::kStrict, .subtree_bytes = kPlenty});
   Search search(9, arithmeticOps(), Precision::kF32);
@@ -270,7 +270,7 @@ TEST(KeptSubtrees, AreNotLookedForInSmallWork) {
   EXPECT_EQ(data.subtrees().computed, 0U) << "300 rows take a microsecond";
 }
 
-TEST(KeptSubtrees, ProgramsForOneDataSetAreNotForOthers) {
+TEST(KeptSubtrees, ProgramsOfOneDataSetAreRejectedForOthers) {
   SlowMachine machine;
   Search search(9, arithmeticOps(), Precision::kF32);
   for (const Engine& engine : {machine.keeping(), cpuEngine(Precision::kF32)}) {
@@ -298,7 +298,7 @@ TEST(KeptSubtrees, BelongToOneEngine) {
   EXPECT_EQ(refused.error().message, "a program that reads kept subtrees, made by another engine");
 }
 
-TEST(KeptSubtrees, NeedDataOnTheDevice) {
+TEST(KeptSubtrees, NeedResidentDeviceData) {
   SlowMachine machine;
   const Engine engine = machine.engine({.math = Math::kStrict,
                                         .cache_directory = machine.directory.path(""),
@@ -325,12 +325,12 @@ TEST(KeptSubtrees, NeedDataOnTheDevice) {
   }
 }
 
-TEST(KeptSubtrees, WithoutMemoryThereAreNone) {
+TEST(KeptSubtrees, AreOmittedWithoutMemory) {
   SlowMachine machine;
   Search search(11, arithmeticOps(), Precision::kF32);
   {
     const Engine engine = machine.keeping();
-    // With the spare columns, once and once more after what is idle was given back.
+    // Fails the allocation with spare columns, and its retry after idle memory was released.
     machine.driver.failAt("cuMemAllocFromPoolAsync", 1, CUDA_ERROR_OUT_OF_MEMORY);
     machine.driver.failAt("cuMemAllocFromPoolAsync", 2, CUDA_ERROR_OUT_OF_MEMORY);
     const Dataset data = engine.upload(search.w.view()).value();
@@ -339,8 +339,9 @@ TEST(KeptSubtrees, WithoutMemoryThereAreNone) {
   }
 }
 
-/// Whatever call fails while values are computed, the program computes them itself, and the next one tries again.
-TEST(KeptSubtrees, WhatCannotBeComputedIsNotKept) {
+/// For a failure of any call while values are computed, the program computes them itself, and the next program tries
+/// again.
+TEST(KeptSubtrees, FailedComputationsAreNotKept) {
   std::size_t without = 0, refused = 0, cases = 0;
   for (const char* const entry : {"cuMemAllocFromPoolAsync", "cuMemHostAlloc", "cuMemcpyHtoDAsync", "cuLaunchKernel",
                                   "cuModuleLoadDataEx", "cuEventCreate", "cuEventRecord", "cuStreamSynchronize"}) {
@@ -359,7 +360,7 @@ TEST(KeptSubtrees, WhatCannotBeComputedIsNotKept) {
       const Program program = engine.compile(search.w.expressions, {.tier = Tier::kInterpret, .data = &data});
       ++cases;
       without += program.failures().empty() && program.info().subtrees_read == 0 ? 1 : 0;
-      // What fails later is the program's making or its evaluation, and says so.
+      // Later failures are those of compilation or evaluation, and are reported.
       std::optional<Program> whole = program;
       if (!program.failures().empty()) {
         ++refused;
@@ -376,18 +377,18 @@ TEST(KeptSubtrees, WhatCannotBeComputedIsNotKept) {
       ASSERT_TRUE(losses.ok()) << entry << " " << n << ": " << losses.error().message;
       expectSameLosses(*losses, expected, entry);
       search.next();
-      // What was not called so often is still to fail.
+      // The entry was called fewer than n times, so the failure is still pending.
       if (machine.driver.count(entry) < n) continue;
       engine.compile(search.w.expressions, {.tier = Tier::kInterpret, .data = &data});
       search.next();
       EXPECT_GT(evaluated(engine, data, search.w).info().subtrees_read, 0U) << entry << " " << n;
     }
   }
-  EXPECT_GT(without, 6U) << "some of these calls are those of computing values";
-  EXPECT_LT(refused, cases / 2) << "the others are few";
+  EXPECT_GT(without, 6U) << "some of these calls compute values";
+  EXPECT_LT(refused, cases / 2) << "other calls are few";
 }
 
-// More rows than the smallest chunk of predictions: memory that is short for a moment must not halve a column.
+// More rows than the smallest chunk of predictions: a transient lack of memory must not split a column.
 TEST(KeptSubtrees, ColumnsAreWrittenWholeOrNotKept) {
   constexpr std::size_t kManyRows = 3000;
   std::size_t read = 0, compared = 0;
@@ -409,7 +410,7 @@ TEST(KeptSubtrees, ColumnsAreWrittenWholeOrNotKept) {
       search.next();
       const Program program = engine.compile(search.w.expressions, {.tier = Tier::kInterpret, .data = &data});
       const Program plain = engine.compile(search.w.expressions, {.tier = Tier::kInterpret});
-      if (!program.failures().empty() || !plain.failures().empty()) continue;  // the failure hit one of these
+      if (!program.failures().empty() || !plain.failures().empty()) continue;  // the failure is in one of these
       read += program.info().subtrees_read;
       const auto retried = [&](const Program& evaluated) {
         const auto losses = engine.loss(evaluated, data, search.w.parameters);
@@ -424,7 +425,7 @@ TEST(KeptSubtrees, ColumnsAreWrittenWholeOrNotKept) {
   EXPECT_GT(compared, 8U);
 }
 
-TEST(KeptSubtrees, SeveralThreadsShareThem) {
+TEST(KeptSubtrees, AreSharedByThreads) {
   SlowMachine machine;
   const Engine engine = machine.keeping(6 * kStride * sizeof(float));
   Search common(13, arithmeticOps(), Precision::kF32);

@@ -18,14 +18,14 @@ namespace srjit {
 namespace {
 
 constexpr std::size_t kMostPredictions = std::size_t{64} << 20;
-/// Sums of squares in f32 of up to 4,096 rows at once, in any order.
+/// Tolerance of sums of squares in f32 of up to 4,096 rows, in any order.
 constexpr double kSumTolerance = 1e-4;
-constexpr std::size_t kProbedRows = 256, kCandidates = 256;  // rows an expression, expressions for one that is drawn
+constexpr std::size_t kProbedRows = 256, kCandidates = 256;  // rows per expression, candidates per sampled expression
 constexpr double kLeastPromised = 0.25, kLeastSums = 0.125;
 constexpr double kOtherSumTolerance = 0.01, kOtherSumLimit = 1e3, kSquaredError = 1e-8, kDiffering = 0.02;
 
 struct Sample {
-  std::vector<std::size_t> numbers;  ///< of the expressions, ascending
+  std::vector<std::size_t> numbers;  ///< numbers of the expressions, ascending
   std::vector<Expression> expressions;
   std::vector<double> parameters;
 };
@@ -39,7 +39,7 @@ std::vector<std::size_t> shuffled(std::mt19937_64& random, std::size_t all, std:
   return numbers;
 }
 
-/// Whether an expression is finite in some adjacent rows.
+/// Whether an expression is finite in a random range of adjacent rows.
 bool looksFinite(std::mt19937_64& random, const Expression& expression, const BaselineData& data,
                  std::span<const double> parameters) {
   const std::vector<float> numbers(parameters.begin(), parameters.end());
@@ -97,7 +97,7 @@ void checkSum(double got, std::span<const float> predictions, std::size_t number
     const float error = predictions[r] - data.target[r];
     sum += static_cast<double>(error * error);
   }
-  // Beyond f32, where sums of a block may be infinite.
+  // Beyond the range of f32 the sums of a block may be infinite.
   if (!(sum < 1e36)) return;
   ++agreement.sums;
   if (std::fabs(got - sum) <= kSumTolerance * sum) return;
@@ -162,11 +162,11 @@ SumAgreement compareSums(std::span<const double> sums, std::span<const double> e
   double squares = 0;
   for (const float y : target) squares += static_cast<double>(y) * static_cast<double>(y);
   SumAgreement agreement{.compared = expected.size()};
-  std::array<std::size_t, 2> differing{};  // of those that are not finite, and of those that are
+  std::array<std::size_t, 2> differing{};  // of sums that are not finite, and of those that are
   std::optional<std::size_t> wrong;
   for (std::size_t e = 0; e < expected.size(); ++e) {
     const double magnitude = std::fabs(expected[e]);
-    // A larger one is that of a few rows next to a pole, where evaluators differ at will.
+    // A larger sum is dominated by a few rows next to a pole, where evaluators may differ arbitrarily.
     const bool is_finite = magnitude < kOtherSumLimit * squares;
     agreement.finite += is_finite;
     const bool is_same =

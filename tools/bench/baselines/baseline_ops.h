@@ -19,7 +19,7 @@ struct BaselineOp {
 /// All rows, in the order of the table.
 std::span<const BaselineOp> allBaselineOps() noexcept;
 
-/// The number of an operator's row. Throws BenchFailure (kUnsupported) for one that is not there.
+/// The number of an operator's row. Throws BenchFailure (kUnsupported) for an operator without a row.
 std::size_t baselineOpNumber(Op op);
 
 /// A cell with operands and result filled in.

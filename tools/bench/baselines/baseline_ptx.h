@@ -1,7 +1,7 @@
-// PTX that the stack interpreter and the transpiled kernels have in common: which row a thread has, and what becomes of
-// its value. Between the two lies code that puts the value into %r.
+// PTX common to the stack interpreter and the transpiled kernels: a prologue that computes the row of a thread, and an
+// epilogue that consumes its value. The code between them leaves the value in %r.
 //
-// Kernels have the parameters u64 columns, u32 rows, u64 parameters, u64 target, u64 out; then those of their own. A
+// Kernels have the parameters u64 columns, u32 rows, u64 parameters, u64 target, u64 out; then kernel-specific ones. A
 // block of kBaselineThreads threads computes as many rows, of the expression whose number is ctaid.y.
 #pragma once
 
@@ -17,7 +17,7 @@ namespace srjit {
 void beginBaselineKernel(std::string_view name, std::string_view more_parameters, std::string_view declarations,
                          std::string& ptx);
 
-/// Ends it: adds the block's squared errors to the sum of the expression, by shuffles and one atomic addition; or
+/// The epilogue: adds the block's squared errors to the sum of the expression, by shuffles and one atomic addition; or
 /// stores predictions.
 void endBaselineKernel(std::string& ptx);
 

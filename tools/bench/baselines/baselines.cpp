@@ -1,5 +1,6 @@
 // The list of baselines. stack-each and ptx-each are the two evaluators of the Julia thesis whose scenarios the
-// benchmark repeats; stack-once, nvrtc and subtree-cache those of the MIT system whose scaling curves it repeats.
+// benchmark repeats; stack-once, nvrtc and subtree-cache are the evaluators of the MIT system whose scaling curves it
+// repeats.
 #include "tools/bench/baselines/baseline.h"
 
 #include "tools/bench/baselines/cpu_switch.h"
@@ -13,19 +14,19 @@ std::unique_ptr<Baseline> onDevice(const BaselineData& data) {
   return kMake(openBaselineDevice(data.ordinal), data, kArguments...);
 }
 
-// Those that are made ready quickly come first: what time they leave is for the others.
+// Designs with fast preparation come first; time they do not use is left to the others.
 constexpr BaselineInfo kBaselines[] = {
-    {"stack-once", "stack interpreter, one row a thread, stack in local memory, one launch for all expressions",
+    {"stack-once", "stack interpreter, one row per thread, stack in local memory, one launch for all expressions",
      onDevice<makeStackBaseline, StackLaunches::kOnce>},
     {"subtree-cache",
      "subtrees hashed on the host, common ones evaluated once into device memory, the rest interpreted as stack-once",
      onDevice<makeCacheBaseline>},
-    {"cpu-switch", "one row at a time, two switches a token, on all cores of the processor", makeCpuSwitch},
+    {"cpu-switch", "one row at a time, two switches per token, on all cores of the processor", makeCpuSwitch},
     {"stack-each", "the interpreter of stack-once, one launch per expression",
      onDevice<makeStackBaseline, StackLaunches::kEach>},
     {"ptx-each", "PTX text per expression, compiled by the driver, one launch per expression",
      onDevice<makePtxBaseline>},
-    {"nvrtc", "C++ text for the population, 100 expressions a module, compiled by NVRTC", onDevice<makeNvrtcBaseline>,
+    {"nvrtc", "C++ text for the population, 100 expressions per module, compiled by NVRTC", onDevice<makeNvrtcBaseline>,
      kNvrtcModuleExpressions},
 };
 

@@ -1,4 +1,4 @@
-// The stack interpreter with common subtrees evaluated once a step, into device memory.
+// The stack interpreter with common subtrees evaluated once per step, into device memory.
 #include <algorithm>
 
 #include "tools/bench/baselines/device_baseline.h"

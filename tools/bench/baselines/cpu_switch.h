@@ -1,4 +1,4 @@
-// The textbook loop on a processor: one row at a time, one switch a token, all cores. Libm's functions; any operator.
+// The textbook loop on a processor: one row at a time, one switch per token, all cores. Libm's functions; any operator.
 #pragma once
 
 #include <memory>

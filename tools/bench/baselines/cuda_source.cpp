@@ -51,7 +51,7 @@ constexpr const char* kKernel = R"(extern "C" __global__ void __launch_bounds__(
 }}
 )";
 
-// A function of straight-line code; its parameters begin at `first_parameter`.
+// A function of straight-line code; its first parameter has index `first_parameter`.
 std::string functionOf(const Expression& expression, std::size_t number, std::size_t first_parameter) {
   std::string code = fmt::format(
       "__device__ __forceinline__ float expression{}(const float* __restrict__ row, Size rows, const float* "

@@ -11,8 +11,9 @@ namespace srjit {
 inline constexpr const char* kPopulationKernel = "population";
 
 /// One kernel, population(columns, rows, parameters, target, out, first), whose block row `y` evaluates the expression
-/// with number `first + y` by a switch; parameters are those of all these expressions. As DeviceBaseline::launch has
-/// it, with `out` for expression `first`. Throws BenchFailure for an operator that the baselines lack.
+/// with number `first + y` by a switch; parameters are those of all these expressions. The other parameters are as for
+/// DeviceBaseline::launch(), with `out` for expression `first`. Throws BenchFailure for an operator that the baselines
+/// lack.
 std::string cudaSource(std::span<const Expression> expressions);
 
 }  // namespace srjit

@@ -12,9 +12,9 @@
 namespace srjit {
 namespace {
 
-/// Of the matrix of predictions on the device; what is larger comes in groups of expressions.
+/// Size of the matrix of predictions on the device; larger results are fetched in groups of expressions.
 constexpr std::size_t kMatrixBytes = std::size_t{8} << 30;
-/// Of each of the two buffers through which it is fetched.
+/// Size of each of the two staging buffers through which it is fetched.
 constexpr std::size_t kFetchBytes = std::size_t{32} << 20;
 
 void copyInParallel(float* to, const float* from, std::size_t count) {
@@ -25,7 +25,7 @@ void copyInParallel(float* to, const float* from, std::size_t count) {
   });
 }
 
-/// Memory of at least that size; what there is, if it is large enough.
+/// Grows the buffer to at least `bytes`; keeps it if it is large enough.
 void reserve(PinnedBuffer& buffer, const std::shared_ptr<const Cuda>& cuda, std::size_t bytes) {
   if (buffer.bytes() < bytes) buffer = PinnedBuffer(cuda, bytes);
 }
@@ -130,7 +130,7 @@ void DeviceBaseline::predictions(std::span<const double> parameters, std::span<f
   }
 }
 
-// The device fills one buffer while the other is copied from.
+// Double buffering: the device fills one buffer while the host reads the other.
 void DeviceBaseline::fetch(std::span<float> out) {
   int memory_type = 0;
   const CUresult code = cuda_->driver().cuPointerGetAttribute(&memory_type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE,

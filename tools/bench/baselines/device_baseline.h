@@ -1,4 +1,4 @@
-// What the baselines of a GPU share: data on the device, parameters sent and results fetched each step.
+// The common part of GPU baselines: data on the device, upload of parameters and download of results in each step.
 #pragma once
 
 #include <array>
@@ -11,7 +11,7 @@
 
 namespace srjit {
 
-/// Threads of a block, each of which computes one row.
+/// Threads per block; each computes one row.
 inline constexpr unsigned kBaselineThreads = 128;
 
 class DeviceBaseline : public Baseline {
@@ -24,9 +24,9 @@ class DeviceBaseline : public Baseline {
  protected:
   DeviceBaseline(std::shared_ptr<const Cuda> cuda, const BaselineData& data);
 
-  /// Replaces what was built before. The device's context is current in all of these.
+  /// Replaces earlier expressions. The device's context is current in all of these.
   virtual void build(std::span<const Expression> expressions) = 0;
-  /// Launches what a step needs before the expressions themselves.
+  /// Launches the work of a step that precedes the expressions.
   virtual void launchShared() {}
   /// Launches `count` expressions from `first` on. With a target, adds the sum of squared errors of expression first +
   /// i to the double at out + 8 i; without (0), stores its predictions in f32 from out + 4 rows() i on.
@@ -40,7 +40,7 @@ class DeviceBaseline : public Baseline {
 
   /// Blocks that cover all rows.
   unsigned rowBlocks() const noexcept { return (rows_ + kBaselineThreads - 1) / kBaselineThreads; }
-  /// A copy on the device, which is complete when it returns.
+  /// A copy on the device; complete on return.
   template <class T>
   DeviceBuffer upload(const std::vector<T>& values) const {
     return uploadBytes(values.data(), values.size() * sizeof(T));
@@ -64,18 +64,18 @@ class DeviceBaseline : public Baseline {
   double kernel_seconds_ = 0;
 };
 
-/// The device that a baseline uses. Throws CudaFailure, also where there is no driver.
+/// The device that a baseline uses. Throws CudaFailure, also if there is no driver.
 std::shared_ptr<const Cuda> openBaselineDevice(unsigned ordinal);
 
 /// An image of PTX text.
 KernelImage imageOfPtx(const std::string& ptx);
 
-/// The baselines, on a device that is open.
+/// The baselines, on an open device.
 enum class StackLaunches { kEach, kOnce };
 std::unique_ptr<Baseline> makeStackBaseline(std::shared_ptr<const Cuda> cuda, const BaselineData& data,
                                             StackLaunches launches);
 std::unique_ptr<Baseline> makePtxBaseline(std::shared_ptr<const Cuda> cuda, const BaselineData& data);
-/// A module takes the compiler more than linear time.
+/// Bounded, since compile time grows superlinearly with the length of a module.
 inline constexpr std::size_t kNvrtcModuleExpressions = 100;
 std::unique_ptr<Baseline> makeNvrtcBaseline(std::shared_ptr<const Cuda> cuda, const BaselineData& data);
 std::unique_ptr<Baseline> makeCacheBaseline(std::shared_ptr<const Cuda> cuda, const BaselineData& data);

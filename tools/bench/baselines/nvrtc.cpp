@@ -40,7 +40,7 @@ const Result<Nvrtc>& nvrtc() {
   return library;
 }
 
-/// A program of NVRTC.
+/// RAII owner of an NVRTC program.
 class CudaProgram {
  public:
   CudaProgram(const Nvrtc& library, const std::string& source) : library_(library) {

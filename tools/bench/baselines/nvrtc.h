@@ -1,4 +1,4 @@
-// NVIDIA's run-time compiler of CUDA C++, loaded when it is first used.
+// NVIDIA's run-time compiler of CUDA C++, loaded at first use.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// A kernel of PTX for each expression, which the driver compiles, and a launch for each.
+// One PTX kernel per expression, compiled by the driver, and one launch for each.
 #include "tools/bench/baselines/device_baseline.h"
 #include "tools/bench/baselines/ptx_transpiler.h"
 #include "tools/bench/baselines/stack_program.h"
@@ -11,7 +11,7 @@ class PtxBaseline final : public DeviceBaseline {
   PtxBaseline(std::shared_ptr<const Cuda> device, const BaselineData& data) : DeviceBaseline(std::move(device), data) {}
 
  private:
-  // One after another: the driver compiles on one thread at a time.
+  // Sequential: the driver compiles on one thread at a time.
   void build(std::span<const Expression> expressions) override {
     offsets_ = parameterOffsets(expressions);
     kernels_.clear();

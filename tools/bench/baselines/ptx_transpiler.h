@@ -9,8 +9,8 @@ namespace srjit {
 
 inline constexpr const char* kExpressionKernel = "expression";
 
-/// The kernel, as baseline_ptx.h says: constants are numbers in its code, `parameters` are those of the expression.
-/// Throws BenchFailure for an operator that the baselines lack.
+/// The kernel (see baseline_ptx.h): constants are immediates, `parameters` are those of the expression. Throws
+/// BenchFailure for an operator that the baselines lack.
 std::string transpile(const Expression& expression);
 
 }  // namespace srjit

@@ -1,4 +1,4 @@
-// The stack interpreter, with a launch for each expression or one for all.
+// The stack interpreter, with one launch per expression or one for all.
 #include "tools/bench/baselines/device_baseline.h"
 #include "tools/bench/baselines/stack_interpreter.h"
 

@@ -1,4 +1,4 @@
-// The textbook interpreter on a GPU: a stack in local memory, one row a thread, a tree of comparisons a token.
+// The textbook interpreter on a GPU: a stack in local memory, one row per thread, a tree of comparisons per token.
 #pragma once
 
 #include <memory>
@@ -12,8 +12,8 @@ namespace srjit {
 
 inline constexpr const char* kStackKernel = "stack_baseline";
 
-/// The kernel, as baseline_ptx.h says, with these parameters after the common ones: u64 cached (cached column c from
-/// cached + 4 rows c on), u64 tokens, u64 offsets (of the program of ctaid.y = 0, and the next ones).
+/// The kernel (see baseline_ptx.h), with these parameters after the common ones: u64 cached (cached column c starts at
+/// cached + 4 rows c), u64 tokens, u64 offsets (StackPrograms::offsets, from the program of ctaid.y = 0 on).
 std::string stackInterpreterPtx();
 
 /// The kernel, loaded. The context of `cuda` is current in all calls. Throws CudaFailure.
@@ -25,13 +25,13 @@ class StackInterpreter {
   struct Programs {
     CUdeviceptr tokens, offsets;
   };
-  /// As DeviceBaseline::launch has them.
+  /// As for DeviceBaseline::launch().
   struct Data {
     CUdeviceptr columns, cached, parameters;
     std::uint32_t rows;
   };
-  /// Programs first to first + count - 1, `each` of them in a launch of its own or as many as possible in one; `out` is
-  /// that of the first.
+  /// Launches programs first to first + count - 1, one per launch if `each`, else as many as possible; `out` is that of
+  /// the first.
   void launch(const Stream& stream, const Data& data, const Programs& programs, std::size_t first, std::size_t count,
               bool each, CUdeviceptr target, CUdeviceptr out) const;
 

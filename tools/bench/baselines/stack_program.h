@@ -9,9 +9,9 @@
 
 namespace srjit {
 
-/// 8 bytes of an expression in postfix order.
+/// A token of an expression in postfix order, in 8 bytes.
 struct StackToken {
-  /// What stands before the operators, whose codes are kFirstOp + baselineOpNumber().
+  /// Codes of operands. Those of operators are kFirstOp + baselineOpNumber().
   enum Code : std::uint32_t { kConstant = 0, kVariable = 1, kParameter = 2, kCached = 3, kFirstOp = 4 };
 
   std::uint32_t code;
@@ -20,10 +20,10 @@ struct StackToken {
   friend bool operator==(const StackToken&, const StackToken&) = default;
 };
 
-/// The most values that the interpreter's stack holds.
+/// Capacity of the interpreter's stack, in values.
 inline constexpr std::size_t kStackEntries = 64;
 
-/// Programs one after another: program i has the tokens from offsets[i] to offsets[i + 1].
+/// Concatenated programs: program i has the tokens [offsets[i], offsets[i + 1]).
 struct StackPrograms {
   std::vector<StackToken> tokens;
   std::vector<std::uint32_t> offsets = {0};
@@ -32,14 +32,14 @@ struct StackPrograms {
   std::size_t size() const noexcept { return offsets.size() - 1; }
 };
 
-/// The first parameter of each expression among those of all, and their number.
+/// Index of each expression's first parameter in the concatenated parameters, and their total number.
 std::vector<std::uint32_t> parameterOffsets(std::span<const Expression> expressions);
 
-/// A token whose expression has its parameters from number `first_parameter` on. Throws BenchFailure for an operator
-/// that the baselines lack.
+/// The stack token of `token`, whose expression's parameters start at index `first_parameter`. Throws BenchFailure for
+/// an operator that the baselines lack.
 StackToken stackToken(const Token& token, std::uint32_t first_parameter);
 
-/// A program for each expression. Throws BenchFailure as above, and for an expression that needs a higher stack.
+/// A program for each expression. Throws BenchFailure as above, and for an expression that exceeds the stack.
 StackPrograms stackPrograms(std::span<const Expression> expressions);
 
 /// Throws BenchFailure (kUnsupported) if the expression needs more than kStackEntries values at once.

@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::uint32_t kNone = ~std::uint32_t{0};
 
-/// A subtree that differs from all others.
+/// A distinct subtree.
 struct Subtree {
   StackToken top;
   std::uint32_t left = kNone, right = kNone;  ///< subtrees below it, which have lower numbers
@@ -81,7 +81,7 @@ class Planner {
     roots_.push_back(stack.back());
   }
 
-  // From the roots down: what is used twice is cached, and hides what is below it.
+  // From the roots down: a subtree that is used twice is cached, and the uses below it no longer count.
   std::vector<std::uint32_t> choose(const std::vector<bool>& wanted) {
     for (Subtree& subtree : subtrees_) subtree.uses = 0;
     for (const std::uint32_t root : roots_) ++subtrees_[root].uses;
@@ -110,7 +110,7 @@ class Planner {
     }
     for (std::size_t e = 0; e + 1 < plain_.offsets.size(); ++e) {
       const std::size_t begin = plan.programs.tokens.size();
-      // Backwards, so that the top of a subtree is met before what is below it.
+      // Backwards, so that the root of a subtree is visited before its operands.
       for (std::uint32_t i = plain_.offsets[e + 1]; i > plain_.offsets[e];) {
         const Subtree& subtree = subtrees_[numbers_[i - 1]];
         const bool is_cached = subtree.column != kNone;
@@ -127,7 +127,7 @@ class Planner {
 
   StackPrograms plain_;
   std::vector<Subtree> subtrees_;
-  std::vector<std::uint32_t> numbers_;  ///< the subtree whose top is a token
+  std::vector<std::uint32_t> numbers_;  ///< for each token, the subtree whose root it is
   std::vector<std::uint32_t> roots_;
   std::unordered_map<Key, std::uint32_t, KeyHash> known_;
 };

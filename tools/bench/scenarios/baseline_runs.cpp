@@ -12,20 +12,20 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// Preparing is slow in some designs.
+// Small, since preparation is slow in some designs.
 constexpr BaselineCheckOptions kCheck = {.seed = 1, .expressions = 16, .rows = 64};
 constexpr std::size_t kFirstSize = 16;
 constexpr std::size_t kMostSteps = 100, kQuickSteps = 5;
-constexpr double kLeastSeconds = 0.5, kQuickLeastSeconds = 0.05;  // of a design
+constexpr double kLeastSeconds = 0.5, kQuickLeastSeconds = 0.05;  // per design
 
-/// What so many expressions took; of steps, losses and predictions.
+/// Times of `count` expressions; steps and kernels for losses and for predictions.
 struct SizeSeconds {
   std::size_t count = 0;
   double prepare = 0;
   std::array<double, 2> step{}, kernels{};
 };
 
-/// One design, on as many expressions as its share of the time allows.
+/// Runs one design on as many expressions as its share of the time allows.
 class DesignRun {
  public:
   DesignRun(const BenchContext& context, const BaselineInfo& info, const BaselineWork& work, const OwnSums& own,
@@ -53,7 +53,7 @@ class DesignRun {
   }
 
  private:
-  /// Whether predictions, for the results that are asked for.
+  /// The selected results; true for predictions.
   std::vector<bool> wanted() const {
     std::vector<bool> kinds;
     if (context_.losses) kinds.push_back(false);
@@ -66,7 +66,7 @@ class DesignRun {
     progress_.advance(part - std::exchange(shown_, std::max(part, shown_)));
   }
 
-  /// Sizes as large as half of the time allows.
+  /// Measures growing numbers of expressions in at most half of the time.
   void grow() {
     const std::size_t all = work_.expressions.size();
     for (std::size_t count = std::min(std::max(kFirstSize, info_.unit), all);;) {
@@ -85,8 +85,9 @@ class DesignRun {
     }
   }
 
-  /// What all expressions take, if the largest size takes `seconds`, by the line through the two largest sizes; in
-  /// proportion if there was but one. Costs are never taken to fall with the size, nor to be below 0 for none.
+  /// Extrapolates `seconds` of the largest size to all expressions, along the line through the two largest sizes, or
+  /// proportionally if there is only one. The slope is clamped, so that the time neither falls with the size nor is
+  /// negative for size 0.
   template <class Of>
   double ofAll(double seconds, const Of& of) const {
     const SizeSeconds& last = sizes_.back();
@@ -206,7 +207,7 @@ Json runBaselines(const BenchContext& context, const BaselineWork& work, double 
   }
   const std::span<const BaselineInfo> all = allBaselines();
   for (std::size_t i = 0; i < all.size(); ++i) {
-    // What one leaves of its share is the others'.
+    // Time that one design does not use is shared by the next ones.
     const double share = std::min(seconds, context.left()) / static_cast<double>(all.size() - i);
     const Stopwatch watch;
     runDesign(context, all[i], work, *own, share, rows);

@@ -1,4 +1,4 @@
-// A published design with a clock: made, made ready, and evaluated step by step.
+// Times a published design: construction, preparation, and single steps.
 #pragma once
 
 #include <memory>
@@ -13,20 +13,20 @@ namespace srjit {
 /// Throws what the baseline throws. Not thread-safe.
 class BaselineTimer {
  public:
-  /// Makes the design; this is what fails on a machine that cannot run it. Copies the data.
+  /// Constructs the design; fails on a machine that cannot run it. Copies the data.
   BaselineTimer(const BenchContext& context, const BaselineInfo& info, const BenchData& data);
 
-  /// Makes it ready for these expressions, which must outlive the steps; seconds. The next step's number is 0.
+  /// Prepares it for these expressions, which must outlive the steps; returns seconds. The next step has number 0.
   double prepare(std::span<const Expression> expressions);
-  /// A step with parameters of its own, parameterNumbers(count, its number % 4); seconds.
+  /// One step with the parameters parameterNumbers(count, step number % 4); returns seconds.
   double step(bool predictions);
 
   Baseline& baseline() noexcept { return *baseline_; }
   const BaselineData& data() const noexcept { return data_; }
   std::span<const Expression> expressions() const noexcept { return expressions_; }
-  /// Of the last step, by the device's clock.
+  /// Kernel time of the last step, by the device's clock.
   double kernelSeconds() const { return baseline_->kernelSeconds(); }
-  /// Of the last step of losses, and its parameters.
+  /// Sums of the last step of losses, and its parameters.
   std::span<const double> sums() const noexcept { return sums_; }
   std::span<const double> parameters() const noexcept { return numbers_[last_]; }
 

@@ -1,4 +1,4 @@
-// Host memory for results, and how quickly a GPU can fill it.
+// Host memory for results, and the speed of copies into it.
 #pragma once
 
 #include <span>
@@ -9,7 +9,7 @@
 
 namespace srjit {
 
-/// Numbers in memory that is pinned for the benchmark's GPU, or in ordinary memory. Throws CudaFailure, BenchFailure.
+/// A matrix in memory that is pinned for the benchmark's GPU, or in pageable memory. Throws CudaFailure, BenchFailure.
 class HostMatrix {
  public:
   HostMatrix(const BenchContext& context, std::size_t values, bool pinned);
@@ -21,8 +21,8 @@ class HostMatrix {
   std::span<float> values_;
 };
 
-/// Seconds of single copies of so many bytes from the GPU into pinned memory, by the host's clock; nothing besides is
-/// done. Throws CudaFailure, BenchFailure.
+/// Seconds of single copies of `bytes` bytes from the GPU into pinned memory, by the host's clock, on an otherwise idle
+/// device. Throws CudaFailure, BenchFailure.
 std::vector<double> pinnedCopySeconds(const BenchContext& context, std::size_t bytes);
 
 }  // namespace srjit

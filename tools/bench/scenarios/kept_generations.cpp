@@ -10,9 +10,9 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr double kNew = 1.0 / 3;  // of a generation of random trees
+constexpr double kNew = 1.0 / 3;  // share of new expressions in a generation of random trees
 
-/// What one way of evaluating took, generation by generation.
+/// Times of one variant, by generation.
 struct Series {
   std::vector<double> ready, losses, total, kernels;
   std::vector<std::size_t> nodes, read;

@@ -1,5 +1,5 @@
-// The workload that a stack interpreter with cached subtrees was published for: a population of mutated copies of a
-// formula of physics on a million rows, one generation after another; and how its time scales.
+// The published workload of a stack interpreter with cached subtrees: generations of mutated copies of a physical
+// formula on a million rows; and how the time scales.
 #include <fmt/format.h>
 
 #include "tests/generators/klein_nishina.h"
@@ -49,7 +49,7 @@ Sizes sizesOf(const BenchContext& context) {
   return {2000, rows, 30, 4, {50, 200, 500, 1000, 2000, 4000, 8000}, {rows / 25, rows / 10, rows / 4, rows / 2, rows}};
 }
 
-/// Milliseconds of generations, with cost of making ready.
+/// Milliseconds per generation, preparation included.
 struct Series {
   std::vector<double> total, ready, losses, kernels;
 
@@ -91,7 +91,7 @@ class MitGeneration {
     overlapped(population);
     compiledGenerations(population);
     curves();
-    // What is there is not lost with a design that takes the device with it.
+    // Saved before the designs run, since one of them may crash the device.
     context_.report->attach(kPart, details_);
     details_["baselines"] =
         runBaselines(context_, {kPart, what_ + "one generation", all_, first, 1, 0}, 0.6 * context_.left());
@@ -101,7 +101,7 @@ class MitGeneration {
   }
 
  private:
-  /// What expressions that are evaluated once are best evaluated by.
+  /// The fastest tier for expressions that are evaluated once.
   Tier mainTier() const { return tiers_.size() > 2 ? Tier::kDirect : Tier::kInterpret; }
 
   Program madeReady(std::span<const Expression> expressions, Tier tier) const {
@@ -141,7 +141,7 @@ class MitGeneration {
     return series.json();
   }
 
-  // The next generation is made ready beside this one's evaluation.
+  // Prepares the next generation while this one is evaluated.
   void overlapped(Generations& population) {
     std::vector<double> each;
     std::optional<Program> program = madeReady(population.current(), mainTier());
@@ -157,7 +157,7 @@ class MitGeneration {
     details_["overlapped_ms"] = each;
   }
 
-  // Machine code for every generation, and what one costs once it is there.
+  // Machine code for every generation, and the steady state of one whose code is ready.
   void compiledGenerations(Generations& population) {
     if (!context_.mayBegin(kPart, "machine code, steady states")) return;
     Series series;
@@ -191,8 +191,7 @@ class MitGeneration {
     return {{"total_ms", wall}, {"kernels_ms", kernels}};
   }
 
-  /// A point of a curve: all tiers. Seconds of making ready are those of expressions that are new to the engine; where
-  /// they are not, there are none.
+  /// A point of a curve: all tiers. Includes preparation times only if the expressions are new to the engine.
   Json point(std::span<const Expression> expressions, const Dataset& data, bool are_new) {
     Json row = {{"expressions", expressions.size()}, {"rows", data.rows()}, {"tokens", nodesOf(expressions)}};
     for (const Tier tier : tiers_) {
@@ -236,8 +235,8 @@ class MitGeneration {
     details_["over_rows"] = std::move(over_rows);
   }
 
-  // Designs over the numbers of expressions and of rows: those that are quick to make ready are measured and checked;
-  // of the others there is what they were found to take at the largest size, scaled.
+  // Designs over the numbers of expressions and of rows. Designs with fast preparation are measured and checked; times
+  // of the others are scaled from the largest size.
   void baselineCurves() {
     const Generations population(sizes_.expression_curve.back(), 2);
     const std::span<const Expression> expressions(population.current());

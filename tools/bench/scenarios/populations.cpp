@@ -1,4 +1,4 @@
-// Random trees of one population in all tiers: rates of the kernels against what the device could reach.
+// Random trees of one population in all tiers: rates of the kernels against the roofline of the device.
 #include <fmt/format.h>
 
 #include "tools/bench/gpu_bench.h"

@@ -1,5 +1,5 @@
-// Common subtrees of a population: how much of it they are, what machine code saves by computing them once a kernel,
-// and what the order of the expressions adds to that.
+// Common subtrees of a population: their share of the tokens, the time that machine code saves by computing them once
+// per kernel, and the effect of the order of expressions.
 #include <numeric>
 #include <unordered_map>
 #include <unordered_set>
@@ -40,8 +40,8 @@ std::string keyOf(std::span<const Token> subtree) {
   return key;
 }
 
-/// Calls visit(key, size) for the subtrees of at least kLeastSubtree tokens without parameters, larger ones first;
-/// where it says true, what is inside is left out.
+/// Calls visit(key, size) for the subtrees of at least kLeastSubtree tokens without parameters, larger ones first. If
+/// it returns true, the subtrees inside are skipped.
 template <class Visit>
 void forSubtrees(const Expression& expression, const Visit& visit) {
   const auto tokens = expression.tokens();
@@ -55,8 +55,8 @@ void forSubtrees(const Expression& expression, const Visit& visit) {
   }
 }
 
-/// The part of the tokens that subtrees of at least `least` tokens make up which `known` has; or, without it, which
-/// occur twice in the population.
+/// The share of tokens in subtrees of at least `least` tokens that are in `known` or, if that is null, occur twice in
+/// the population.
 double coveredPart(std::span<const Expression> expressions, const std::unordered_set<std::string>* known,
                    std::size_t least = kLeastSubtree) {
   std::unordered_map<std::string, int> uses;
@@ -160,7 +160,7 @@ class SharingBench {
     return {{"kernel_ms", kernels}, {"ready_seconds", ready}};
   }
 
-  // Kernels of one expression share nothing with others; the same expressions in common kernels for comparison.
+  // Kernels of one expression each, which share nothing, against common kernels of the same expressions.
   Json alone() const {
     const std::size_t count = context_.quick ? 8 : 128;
     const auto chosen = evenlySpread(sorted_, std::min(count, sorted_.size()));
@@ -188,8 +188,8 @@ class SharingBench {
   const Dataset data_;
 };
 
-/// What keeping values of subtrees from one generation for the next could save, and from which size of a subtree on a
-/// device reads a value sooner than it computes one at `rate` tokens a second.
+/// Possible savings by keeping subtree values from one generation to the next, and the size of a subtree from which on
+/// reading a value is faster than computing it at `rate` tokens per second.
 Json persistence(const BenchContext& context, std::size_t count, double rate) {
   Generations population(count);
   std::unordered_set<std::string> known;
@@ -220,8 +220,8 @@ Json persistence(const BenchContext& context, std::size_t count, double rate) {
   return row;
 }
 
-/// Generations of both populations with and without kept subtrees, in all tiers; from the third one on, when there is
-/// something to read.
+/// Generations of both populations with and without kept subtrees, in all tiers. Starts at the third generation, the
+/// first that can read kept values.
 Json keptSubtrees(const BenchContext& context) {
   constexpr std::size_t kUnread = 2;
   const std::size_t expressions = context.quick ? 100 : 2000, rows = context.quick ? 250000 : 1000000;
@@ -234,7 +234,7 @@ Json keptSubtrees(const BenchContext& context) {
     const BenchData columns(population == std::string_view("mixed") ? 10 : kKleinNishinaVariables, rows);
     for (const Tier tier : tiersOf(engine)) {
       if (!context.mayBegin(kPart, fmt::format("kept subtrees, {}, {}", population, nameOf(tier)))) continue;
-      // LLVM takes seconds for a generation.
+      // Fewer generations for LLVM, which takes seconds for each.
       const std::size_t count = context.quick || tier == Tier::kCompile ? kUnread + 2 : kUnread + 10;
       const Dataset data = must(engine.upload(columns.view()));
       Json run = {{"population", population}, {"expressions", expressions}};

@@ -1,5 +1,5 @@
-// What making expressions ready costs, stage by stage and by their size: one core for each stage by itself, all cores
-// for the whole, and what the cache of kernels saves. Needs no device but for loading.
+// Time to prepare expressions, by stage and by size: single stages on one core, the whole on all cores, and reads from
+// the kernel cache. Only loading needs a device.
 #include <algorithm>
 #include <atomic>
 
@@ -32,8 +32,8 @@ constexpr const char* kPart = "compile";
 
 struct Size {
   int nodes;
-  std::size_t expressions;  ///< for all cores
-  std::size_t batch;        ///< expressions a kernel
+  std::size_t expressions;  ///< in the runs on all cores
+  std::size_t batch;        ///< expressions per kernel
 };
 
 std::vector<Size> sizesOf(const BenchContext& context) {
@@ -47,10 +47,10 @@ std::vector<Expression> expressionsOf(const Size& size) {
   return ExpressionGenerator(options).batch(size.expressions);
 }
 
-/// Seconds of each stage, one number a kernel and expression.
+/// Seconds per expression of each stage, one number per kernel.
 using Stages = std::vector<std::pair<std::string, std::vector<double>>>;
 
-/// What an engine makes the device's first try of a kernel for.
+/// The options of an engine's first attempt at a kernel.
 DeviceOptions kernelOptions(const BenchContext& context) {
   DeviceOptions options;
   options.math = Math::kFast;
@@ -74,7 +74,7 @@ class OneCore {
     emitter_.emplace(must(DirectEmitter::create(direct_)));
     if (!context.onGpu()) return;
     auto cuda = must(Cuda::open(must(loadDriver()), static_cast<int>(context.ordinal())));
-    // A device that is newer than the architectures does not load their machine code.
+    // A device newer than all known architectures cannot load their machine code.
     if (!cuda->limits().needs_ptx) cuda_ = std::move(cuda);
     loads_direct_ = cuda_ != nullptr && hasDirect(context.engine(Math::kFast));
     if (!loads_direct_) return;
@@ -93,7 +93,7 @@ class OneCore {
         if (keys.size() >= (context_.quick ? 2 : 9) || watch.seconds() > limit) break;
       }
     }
-    // Another object of the same directory has nothing in memory. Its file is opened at its first use.
+    // A second cache object of the same directory has no images in memory. It opens its file at first use.
     const auto cache = KernelCache::open({.directory = cache_directory_});
     cache->readFact("none");
     for (const KernelKey& key : keys) read("from disk", *cache, key, batch);
@@ -180,7 +180,7 @@ Json jsonOf(const Stages& stages) {
   return json;
 }
 
-/// Seconds an expression for graph, LLVM and assembler, kernels of `batch` expressions, on all cores.
+/// Seconds per expression for graph, LLVM and assembler, with kernels of `batch` expressions, on all cores.
 double allCores(const BenchContext& context, std::span<const Expression> expressions, std::size_t batch) {
   const DeviceOptions options = kernelOptions(context);
   const auto maker = llvmImageMaker();
@@ -191,17 +191,17 @@ double allCores(const BenchContext& context, std::span<const Expression> express
                                   Precision::kF32, Math::kFast);
     if (!dag || !maker->rows({&*dag, 1}, options)) failed = true;
   });
-  if (failed) throw BenchFailure{{Errc::kCompile, "a kernel could not be made", {}}};
+  if (failed) throw BenchFailure{{Errc::kCompile, "a kernel failed to compile", {}}};
   return watch.seconds() / static_cast<double>(expressions.size());
 }
 
-/// Seconds an expression until an engine without kernels can evaluate all; on the GPU, or of the processor's engine. 0
-/// without the direct tier where that is asked for.
+/// Seconds per expression until an engine without cached kernels can evaluate all, on `device`. 0 if the direct tier is
+/// requested and not available.
 double engineSeconds(const BenchContext& context, const std::string& device, std::span<const Expression> expressions,
                      Tier tier) {
   const Engine engine = must(Engine::create({.device = device, .math = Math::kFast, .cache_directory = ""}));
   const Dataset data = must(engine.upload(BenchData(10, 4096).view()));
-  // The interpreter itself is there before any expression.
+  // Compiles the interpreter before the clock starts.
   must(engine.loss(engine.compile(expressions.first(1), {.tier = Tier::kInterpret}), data, {}));
   if (tier == Tier::kDirect && !hasDirect(engine)) return 0;
   const std::vector<double> seconds = context.sample(tier == Tier::kCompile ? 1 : 5, 1, [&] {
@@ -213,7 +213,7 @@ double engineSeconds(const BenchContext& context, const std::string& device, std
   return medianOf(seconds) / static_cast<double>(expressions.size());
 }
 
-/// Seconds in which the published designs that compile are ready for a population.
+/// Preparation times of the published designs that compile.
 Json compilingBaselines(const BenchContext& context) {
   Json rows = Json::array();
   if (!context.baselines) return rows;
@@ -228,7 +228,7 @@ Json compilingBaselines(const BenchContext& context) {
       context.report->addNotRun(kPart, info.name, made.error().message);
       continue;
     }
-    // The first kernel brings the compiler in.
+    // The first kernel loads the compiler.
     timer->prepare(std::span(expressions).first(1));
     const double seconds = timer->prepare(expressions);
     context.report->add(kPart,

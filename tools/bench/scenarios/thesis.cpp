@@ -1,9 +1,9 @@
-// The workload of exhaustive symbolic regression, as a thesis published it for an interpreter and a transpiler in Julia
-// (docs/performance.md): many small expressions, and a hundred steps of their parameters' optimisation.
+// The workload of exhaustive symbolic regression that a thesis published for an interpreter and a transpiler in Julia
+// (docs/performance.md): many small expressions, and a hundred steps of parameter optimisation.
 //
 // A run begins with the text of all expressions and the columns in host memory, and ends with the last result in host
-// memory. Every step waits for the results of the one before, as an optimiser does. The kernels of the interpreter,
-// which do not depend on the expressions, are there before: they are made once a machine.
+// memory. Every step waits for the results of the one before, as an optimiser does. The kernels of the interpreter are
+// compiled before, since they do not depend on the expressions and are compiled once per machine.
 #include <fmt/format.h>
 
 #include "tests/generators/enumeration.h"
@@ -20,7 +20,7 @@ using Json = nlohmann::ordered_json;
 
 constexpr std::size_t kEnumerated = 250000;
 constexpr int kSteps = 100;
-constexpr double kPinnedCopies = 1.3;  // of predictions: at most so many times as long
+constexpr double kPinnedCopies = 1.3;  // limit for predictions, as a multiple of the time of the pinned copies
 
 struct Shape {
   const char* part;
@@ -38,7 +38,7 @@ struct Run {
 constexpr std::pair<const char*, double Run::*> kStages[] = {
     {"frontend", &Run::frontend}, {"upload", &Run::upload}, {"compile", &Run::compile}, {"kernels", &Run::kernels}};
 
-/// Two columns and a target: of the file, whose last column is the target, or made up. Numbers that are made up are
+/// Two columns and a target: from the file, whose last column is the target, or generated. Generated numbers are
 /// positive, as those of the published data.
 BenchData thesisData(const BenchContext& context, std::size_t rows) {
   if (context.data_file.empty()) return BenchData::positive(2, rows);
@@ -94,7 +94,7 @@ class Thesis {
     }
     if (context_.predictions) details["predictions"] = predictions();
     if (context_.losses) details["compiled_losses"] = compiled();
-    // What is there is not lost with a design that takes the device with it.
+    // Saved before the designs run, since one of them may crash the device.
     context_.report->attach(shape_.part, details);
     details["baselines"] = runBaselines(context_, {shape_.part, what_, data_, expressions_, steps_, frontend_seconds_},
                                         0.9 * context_.left());
@@ -142,7 +142,7 @@ class Thesis {
       return runs.back().total();
     });
     const ProgramStatus& status = runs.front().status;
-    // Later runs would find what the first has compiled.
+    // Later runs would find the code of the first in the cache.
     if (status.compiling || status.tier == Tier::kCompile) runs.resize(1);
     std::vector<double> totals;
     for (const Run& run : runs) totals.push_back(run.total());
@@ -161,7 +161,7 @@ class Thesis {
     }
     std::vector<double> rest;
     for (const Run& run : runs) rest.push_back(run.steps - run.kernels);
-    // Copies that no kernel hides, and what the host does.
+    // Copies that no kernel overlaps, and host work.
     add("copies and host", std::move(rest));
     frontend_seconds_ = stages["frontend"][0].get<double>();
     return {{"total_seconds", medianOf(totals)}, {"quartiles", {quantileOf(totals, 0.25), quantileOf(totals, 0.75)}},
@@ -182,7 +182,7 @@ class Thesis {
 
   Json losses(Tier tier, const std::string& name) { return measure(name, {}, 3, 0.05 * context_.left(), {}, tier); }
 
-  // To pinned memory, which is what a copy can be compared with, and to ordinary memory.
+  // To pinned memory, comparable with the plain copy, and to pageable memory.
   Json predictions() {
     const std::size_t values = expressions_.size() * data_.rows();
     Json all;
@@ -215,8 +215,8 @@ class Thesis {
     return all;
   }
 
-  // Machine code for all, cost included. Kernels are kept, so only the first run makes them; the runs before may have
-  // made some in the background, which this one must not find.
+  // Machine code for all, compile time included. Kernels are cached, so only the first run compiles them. Earlier runs
+  // may have compiled some in the background, so this one uses a cache of its own.
   Json compiled() {
     constexpr std::size_t kMost = 10000;
     const std::size_t count = std::min(expressions_.size(), context_.quick ? std::size_t{100} : kMost);
@@ -240,12 +240,12 @@ class Thesis {
   const BenchContext& context_;
   const Shape shape_;
   const int steps_;
-  const BenchData data_;  ///< first, since a file may not be readable
+  const BenchData data_;  ///< first, since reading the file may fail
   const std::vector<Expression> expressions_;
   const std::string text_;
   const Engine engine_;
   const std::string what_;
-  std::vector<std::vector<double>> numbers_;  ///< parameters of steps
+  std::vector<std::vector<double>> numbers_;  ///< parameters of each step
   double frontend_seconds_ = 0;
 };
 

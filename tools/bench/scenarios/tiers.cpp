@@ -1,5 +1,5 @@
-// From how many rows and passes on direct code and LLVM's machine code repay what they cost: measured, by seconds of a
-// pass and of making them, and as the engine predicts it.
+// Break-even numbers of rows and evaluations ("passes" in the JSON) for direct code and LLVM's machine code: measured,
+// from seconds per evaluation and of preparation, and predicted by the engine.
 #include <cmath>
 #include <thread>
 #include <tuple>
@@ -21,41 +21,41 @@ using Json = nlohmann::ordered_json;
 constexpr const char* kPart = "tiers";
 constexpr std::size_t kColumns = 10;
 
-/// What a tier takes.
+/// Times of a tier.
 struct TierSeconds {
-  double ready = 0, pass = 0;
+  double ready = 0, evaluation = 0;
 };
 
-/// Passes from which on making `better` first is quicker; nothing if it never is.
+/// Evaluations from which on the total of `better` is lower, preparation included; null if it never is.
 Json breakEven(const TierSeconds& serving, const TierSeconds& better) {
-  const double gain = serving.pass - better.pass;
+  const double gain = serving.evaluation - better.evaluation;
   return gain > 0 ? Json(std::max(1.0, std::ceil((better.ready - serving.ready) / gain))) : Json();
 }
 
-/// The least passes for which making code pays by makingPays(); nothing if there are none.
-Json leastPasses(double serving, double better, double node_rows, double making_seconds) {
-  const double passes = std::max(1.0, std::floor(making_seconds / (serving * node_rows)) + 1);
-  return makingPays(serving, better, passes, node_rows, making_seconds) ? Json(passes) : Json();
+/// The least number of evaluations for which makingPays() holds; null if there is none.
+Json leastEvaluations(double serving, double better, double node_rows, double making_seconds) {
+  const double evaluations = std::max(1.0, std::floor(making_seconds / (serving * node_rows)) + 1);
+  return makingPays(serving, better, evaluations, node_rows, making_seconds) ? Json(evaluations) : Json();
 }
 
-/// From how many passes on the engine begins to make code of a tier. On a GPU with the costs that it expects before it
-/// has measured.
-Json predictedPasses(const BenchContext& context, Tier tier, bool has_direct, std::span<const Expression> expressions,
-                     std::size_t rows) {
+/// The number of evaluations from which on the engine makes code of a tier; on a GPU, by the typical costs that it
+/// assumes before calibration.
+Json predictedEvaluations(const BenchContext& context, Tier tier, bool has_direct,
+                          std::span<const Expression> expressions, std::size_t rows) {
   if (!context.onGpu()) {
-    double passes = 1;
-    while (!srjit::compilingPays(passes, rows) && passes < 1e9) passes *= 1.05;
-    return std::ceil(passes);
+    double evaluations = 1;
+    while (!srjit::compilingPays(evaluations, rows) && evaluations < 1e9) evaluations *= 1.05;
+    return std::ceil(evaluations);
   }
   const double nodes = nodesOf(expressions), node_rows = nodes * static_cast<double>(rows);
   const std::size_t cores = std::thread::hardware_concurrency();
   const DeviceCosts& costs = kTypicalCosts;
   if (tier == Tier::kDirect) {
-    return leastPasses(costs.interpret, costs.direct, node_rows, writingSeconds(costs, nodes, cores));
+    return leastEvaluations(costs.interpret, costs.direct, node_rows, writingSeconds(costs, nodes, cores));
   }
   const std::size_t kernels = ceilDivide(expressions.size(), kExpressionsPerKernel);
-  return leastPasses(has_direct ? costs.direct : costs.interpret, costs.compiled, node_rows,
-                     compileSeconds(costs, nodes, kernels, cores));
+  return leastEvaluations(has_direct ? costs.direct : costs.interpret, costs.compiled, node_rows,
+                          compileSeconds(costs, nodes, kernels, cores));
 }
 
 class BreakEvenMap {
@@ -75,14 +75,14 @@ class BreakEvenMap {
       if (!context_.mayBegin(kPart, fmt::format("{} mixed x {} rows", expressions_.size(), count))) continue;
       const Dataset data = must(engine_.upload(BenchData(kColumns, count).view()));
       const auto [interpreted, interpret_ready] = made(engine_, Tier::kInterpret, data);
-      const TierSeconds interpret{interpret_ready, pass(engine_, interpreted, data)};
+      const TierSeconds interpret{interpret_ready, evaluation(engine_, interpreted, data)};
       std::optional<TierSeconds> direct;
       if (has_direct_) {
         const auto [program, ready] = made(engine_, Tier::kDirect, data);
-        direct = {ready, pass(engine_, program, data)};
+        direct = {ready, evaluation(engine_, program, data)};
       }
       if (!compiled) std::tie(compiled, compile.ready) = made(engine_, Tier::kCompile, data);
-      compile.pass = pass(engine_, *compiled, data);
+      compile.evaluation = evaluation(engine_, *compiled, data);
       points.push_back(point(count, interpret, direct, compile));
       if (context_.onGpu()) addProcessor(points.back());
       addFigures(points.back());
@@ -98,34 +98,34 @@ class BreakEvenMap {
     return {std::move(program), watch.seconds()};
   }
 
-  double pass(const Engine& engine, const Program& program, const Dataset& data) const {
+  double evaluation(const Engine& engine, const Program& program, const Dataset& data) const {
     timeLoss(engine, program, data, {});
     return medianOf(context_.sample(15, 0.4, [&] { return timeLoss(engine, program, data, {}).wall; }));
   }
 
-  /// The processor's interpreter beside the GPU's tiers.
+  /// Adds the processor's interpreter to the tiers of the GPU.
   void addProcessor(Json& point) const {
     const Dataset data = must(processor_.upload(BenchData(kColumns, point["rows"].get<std::size_t>()).view()));
     const auto [program, ready] = made(processor_, Tier::kInterpret, data);
     point["cpu_ready_seconds"] = ready;
-    point["cpu_pass_seconds"] = pass(processor_, program, data);
+    point["cpu_pass_seconds"] = evaluation(processor_, program, data);
   }
 
-  /// LLVM's code is compared with what serves before it: direct code where there is some.
+  /// Compares LLVM's code with the tier that serves before it: direct code if available.
   Json point(std::size_t rows, const TierSeconds& interpret, const std::optional<TierSeconds>& direct,
              const TierSeconds& compile) const {
     Json json = {{"rows", rows},
                  {"interpret_ready_seconds", interpret.ready},
-                 {"interpret_pass_seconds", interpret.pass},
+                 {"interpret_pass_seconds", interpret.evaluation},
                  {"compile_ready_seconds", compile.ready},
-                 {"compiled_pass_seconds", compile.pass},
+                 {"compiled_pass_seconds", compile.evaluation},
                  {"measured_passes", breakEven(direct.value_or(interpret), compile)},
-                 {"predicted_passes", predictedPasses(context_, Tier::kCompile, has_direct_, expressions_, rows)}};
+                 {"predicted_passes", predictedEvaluations(context_, Tier::kCompile, has_direct_, expressions_, rows)}};
     if (!direct) return json;
     json["direct_ready_seconds"] = direct->ready;
-    json["direct_pass_seconds"] = direct->pass;
+    json["direct_pass_seconds"] = direct->evaluation;
     json["measured_direct_passes"] = breakEven(interpret, *direct);
-    json["predicted_direct_passes"] = predictedPasses(context_, Tier::kDirect, true, expressions_, rows);
+    json["predicted_direct_passes"] = predictedEvaluations(context_, Tier::kDirect, true, expressions_, rows);
     return json;
   }
 
