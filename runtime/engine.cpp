@@ -54,18 +54,29 @@ std::optional<unsigned> cudaOrdinal(std::string_view device) {
   return ordinal;
 }
 
+Result<std::unique_ptr<Executor>> makeExecutorOn(unsigned ordinal, const EngineOptions& options,
+                                                 const EngineParts& parts) {
+  auto driver = parts.driver();
+  if (!driver) {
+    Error error = std::move(driver).error();
+    error.message = fmt::format("device cuda:{}: {}", ordinal, error.message);
+    return error;
+  }
+  return makeDeviceExecutor(options, ordinal, *driver, parts.images);
+}
+
 Result<std::unique_ptr<Executor>> makeExecutor(EngineOptions& options, const EngineParts& parts) {
   if (options.device == "auto") {
     EngineOptions first = options;
     first.device = "cuda:0";
-    if (auto made = makeDeviceExecutor(first, 0, parts)) {
+    if (auto made = makeExecutorOn(0, first, parts)) {
       options = first;
       return made;
     }
     options.device = "cpu";
   }
   if (options.device == "cpu") return makeHostExecutor(options, options.threads);
-  if (const auto ordinal = cudaOrdinal(options.device)) return makeDeviceExecutor(options, *ordinal, parts);
+  if (const auto ordinal = cudaOrdinal(options.device)) return makeExecutorOn(*ordinal, options, parts);
   return Error{
       Errc::kInvalid, fmt::format("device {}, expected auto, cpu or cuda:N", text::inQuotes(options.device)), {}};
 }
@@ -326,6 +337,10 @@ Result<Dataset> datasetOf(Result<std::shared_ptr<const Dataset::State>> state) {
 }  // namespace
 
 Engine::Engine(std::shared_ptr<State> state) : state_(std::move(state)) {}
+
+EngineParts EngineParts::ofMachine() {
+  return {.driver = [] { return loadDriver(); }, .images = llvmImageMaker()};
+}
 
 Result<Engine> Engine::create(const EngineOptions& options) { return createEngine(options, EngineParts::ofMachine()); }
 

@@ -1,10 +1,24 @@
-// Engines with models in place of a machine's driver and compiler, for tests.
+// What an engine takes from its machine, so that tests can put models in the places.
 #pragma once
 
+#include <functional>
+#include <memory>
+
+#include "compiler/kernels/image_maker.h"
+#include "ir/error.h"
+#include "runtime/cuda/driver.h"
 #include "runtime/engine.h"
-#include "runtime/tiers/device_executor.h"
 
 namespace srjit {
+
+struct EngineParts {
+  /// The driver, or why there is none; called for engines on a GPU alone.
+  std::function<Result<std::shared_ptr<const Driver>>()> driver;
+  std::shared_ptr<const ImageMaker> images;
+
+  /// The driver and the compiler of this machine.
+  static EngineParts ofMachine();
+};
 
 /// Engine::create with other parts.
 Result<Engine> createEngine(const EngineOptions& options, const EngineParts& parts);

@@ -20,7 +20,7 @@
 #include "runtime/cache/kernels.h"
 #include "runtime/cuda/context.h"
 #include "runtime/gpu/direct.h"
-#include "runtime/tiers/direct_proof.h"
+#include "runtime/tiers/direct_self_test.h"
 
 namespace srjit {
 namespace {
@@ -135,9 +135,9 @@ Finding directTier(const DeviceLimits& device) {
   bool usable = true;
   for (const Precision precision : {Precision::kF32, Precision::kF64}) {
     for (const Math math : {Math::kStrict, Math::kPrecise, Math::kFast}) {
-      const DirectProof::Standing standing = DirectProof::standing(*cache, device, precision, math, identity);
-      text += fmt::format("; {} {}: {}", nameOf(precision), nameOf(math), standing.text);
-      usable = usable && !standing.refuted;
+      const auto result = DirectSelfTest::lastResult(*cache, device, precision, math, identity);
+      text += fmt::format("; {} {}: {}", nameOf(precision), nameOf(math), result.text);
+      usable = usable && !result.failed;
     }
   }
   return {name, usable, std::move(text), purpose};

@@ -6,6 +6,7 @@
 #include <functional>
 
 #include "runtime/gpu/code.h"
+#include "runtime/gpu/costs.h"
 #include "runtime/gpu/kernel_plan.h"
 
 namespace srjit {
@@ -16,12 +17,6 @@ namespace srjit {
 /// interpreted, or a failure. Stops early, with code for nothing, once `cancelled`.
 DeviceCode compileForDevice(const CodeRequest& request, const KernelPlan& plan, const KernelKind& kind,
                             const std::atomic<bool>& cancelled);
-
-/// Kernels that are neither loaded nor in the cache.
-struct MissingKernels {
-  std::size_t kernels = 0;
-  std::size_t tokens = 0;  ///< of their expressions
-};
 
 /// What compileForDevice() would have to compile, as far as can be told before the assembler has said which kernels
 /// spill: runs the passes, in parallel likewise, and looks for the kernels. Stops early, with all of them for an

@@ -50,14 +50,14 @@ class DirectMaker {
     Result<DirectImage> image = linkDirect(parts_, options_);
     interpretTheRest(image.ok());
     if (!image) {
-      code_.trouble = std::move(image).error();
+      code_.report.compile_error = std::move(image).error();
     } else if (!image->groups.empty()) {
       load(*image);
     }
-    code_.nodes += graphs_.nodes;
-    code_.tokens = request_.source.tokens;
-    code_.seconds_passes += graphs_.seconds;
-    code_.seconds_codegen = watch.seconds();
+    code_.report.nodes += graphs_.nodes;
+    code_.report.tokens = request_.source.tokens;
+    code_.report.seconds_passes += graphs_.seconds;
+    code_.report.seconds_codegen = watch.seconds();
     return std::move(code_);
   }
 
@@ -108,8 +108,8 @@ class DirectMaker {
     if (!rest.empty()) {
       code_ = encodeForDevice({request_.source, rest, request_.queue, request_.store, request_.threads});
     }
-    code_.failures.insert(code_.failures.end(), graphs_.failures.begin(), graphs_.failures.end());
-    std::ranges::sort(code_.failures, {}, &Failure::expression);
+    code_.report.failures.insert(code_.report.failures.end(), graphs_.failures.begin(), graphs_.failures.end());
+    std::ranges::sort(code_.report.failures, {}, &Failure::expression);
   }
 
   // One module of all parts, and the tables that its kernel reads.

@@ -67,11 +67,11 @@ class ProgramEncoder {
     findSections();
     makeGraphs();
     stageColumns();
-    code_.seconds_passes = passes.seconds();
+    code_.report.seconds_passes = passes.seconds();
     const Stopwatch encoding;
     encodeChunks();
     link();
-    code_.seconds_codegen = encoding.seconds();
+    code_.report.seconds_codegen = encoding.seconds();
     return std::move(code_);
   }
 
@@ -168,9 +168,9 @@ class ProgramEncoder {
     for (const Chunk& chunk : chunks_) variables = std::max(variables, chunk.variables.size());
     for (SectionDraft& section : sections_) section.staged_as.assign(variables, EncodeOptions::kNotStaged);
     for (const Chunk& chunk : chunks_) {
-      code_.tokens += chunk.tokens;
+      code_.report.tokens += chunk.tokens;
       if (!chunk.dag) continue;
-      code_.nodes += chunk.dag->size();
+      code_.report.nodes += chunk.dag->size();
       for (std::size_t op = 0; op < used_ops.size(); ++op) used_ops[op] = used_ops[op] || chunk.operators[op];
       for (std::size_t v = 0; v < chunk.variables.size(); ++v) {
         if (chunk.variables[v]) sections_[chunk.section].staged_as[v] = 0;
@@ -261,7 +261,7 @@ class ProgramEncoder {
           if (length > UINT32_MAX - code.offsets.back()) throw std::length_error("more than 2^32 tokens");
           code.offsets.push_back(code.offsets.back() + length);
         }
-        code_.failures.insert(code_.failures.end(), part.failures.begin(), part.failures.end());
+        code_.report.failures.insert(code_.report.failures.end(), part.failures.begin(), part.failures.end());
       }
       section.programs = static_cast<std::uint32_t>(code.programs()) - section.first_program;
       if (section.programs > 0) code.sections.push_back(section);

@@ -15,8 +15,8 @@ inline constexpr double kInterpretSecondsPerNodeRow = 0.07e-9;
 inline constexpr double kCompiledSecondsPerNodeRow = 0.03e-9;
 
 /// Whether compiling costs less than it saves. Nodes cancel: both sides are proportional to them; so do cores.
-constexpr bool compilingPays(double passes, std::size_t rows) {
-  return passes * static_cast<double>(rows) * (kInterpretSecondsPerNodeRow - kCompiledSecondsPerNodeRow) >
+constexpr bool compilingPays(double evaluations, std::size_t rows) {
+  return evaluations * static_cast<double>(rows) * (kInterpretSecondsPerNodeRow - kCompiledSecondsPerNodeRow) >
          kCompileSecondsPerNode;
 }
 

@@ -4,7 +4,7 @@
 #include <cstddef>
 
 #include "runtime/engine_options.h"
-#include "runtime/gpu/calibration.h"
+#include "runtime/gpu/costs.h"
 
 namespace srjit {
 

@@ -183,7 +183,7 @@ TEST_F(Async, MachineCodeFromTheBackgroundTakesOver) {
   const Losses expected = lossesOf(*engine_, interpreted, data, w.parameters, {});
   const std::vector<double> predictions = predict(*engine_, interpreted, data, w.parameters);
   const Program program =
-      engine_->compile(w.expressions, {.tier = Tier::kAuto, .expected_passes = 1e9, .expected_rows = data.rows()});
+      engine_->compile(w.expressions, {.tier = Tier::kAuto, .expected_evaluations = 1e9, .expected_rows = data.rows()});
   std::size_t interpreted_passes = 0;
   ProgramStatus status;
   // Which code takes over, direct or LLVM's, follows from the costs that this machine's cache knows.
@@ -220,8 +220,8 @@ TEST_F(Async, ProgramsThatDieStopTheirCompiler) {
     std::weak_ptr<const ProgramSource> source;
     bool compiling = false;
     {
-      const Program program =
-          engine.compile(w.expressions, {.tier = Tier::kAuto, .expected_passes = 1e9, .expected_rows = data.rows()});
+      const Program program = engine.compile(
+          w.expressions, {.tier = Tier::kAuto, .expected_evaluations = 1e9, .expected_rows = data.rows()});
       source = program.state().source;
       expectSameLosses(expected, lossesOf(engine, program, data, w.parameters, {}), "before its death");
       // Once it knows the rates of direct code, it may have nothing to compile for.

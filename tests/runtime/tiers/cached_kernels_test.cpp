@@ -31,7 +31,7 @@ struct CachedMachine {
   }
   Program automatic(const Workload& w, std::optional<Pipeline> pipeline = {}) const {
     return gpu.compile(w.expressions,
-                       {.pipeline = std::move(pipeline), .expected_passes = kPasses, .group_by_sharing = false});
+                       {.pipeline = std::move(pipeline), .expected_evaluations = kPasses, .group_by_sharing = false});
   }
   std::size_t made() const { return machine.images->count("rows"); }
 };
@@ -179,7 +179,8 @@ TEST(CachedTiers, FewPassesAreNotLookedFor) {
   const CachedMachine machine(directory, w);
   HeldPass pass;
   const Program program = machine.gpu.compile(
-      w.expressions, {.pipeline = pass.pipeline(Math::kStrict), .expected_passes = 100, .group_by_sharing = false});
+      w.expressions,
+      {.pipeline = pass.pipeline(Math::kStrict), .expected_evaluations = 100, .group_by_sharing = false});
   const std::size_t encoded = pass.runs();
   for (int i = 0; i < 3; ++i) lossAndRest(machine, program, w);
   EXPECT_EQ(pass.runs(), encoded);

@@ -1,0 +1,76 @@
+#include "runtime/tiers/code_maker.h"
+
+#include <numeric>
+#include <optional>
+
+#include "runtime/gpu/encode.h"
+#include "runtime/platform/clock.h"
+#include "runtime/platform/guarded.h"
+
+namespace srjit {
+
+std::vector<std::uint32_t> CodeMaker::allOf(const ProgramSource& source) {
+  std::vector<std::uint32_t> all(source.expressions.size());
+  std::iota(all.begin(), all.end(), 0U);
+  return all;
+}
+
+CodeRequest CodeMaker::request(const ProgramSource& source, std::span<const std::uint32_t> chosen) const {
+  return {source, chosen, *queue_, *store_, threads_};
+}
+
+CodeMaker::Code CodeMaker::interpreted(const ProgramSource& source) const {
+  const std::vector<std::uint32_t> all = allOf(source);
+  return arena_.execute([&] { return std::make_shared<const DeviceCode>(encodeForDevice(request(source, all))); });
+}
+
+ProgramGraphs CodeMaker::directGraphs(const ProgramSource& source) const {
+  return arena_.execute([&] { return graphsOf(source, threads_); });
+}
+
+KernelPlan CodeMaker::compilePlan(const ProgramSource& source, const std::atomic<bool>& cancelled) const {
+  return arena_.execute([&] { return planOf(source, allOf(source), cancelled); });
+}
+
+KernelPlan CodeMaker::planOf(const ProgramSource& source, std::span<const std::uint32_t> chosen,
+                             const std::atomic<bool>& cancelled) const {
+  const CodeRequest planned = request(source, chosen);
+  KernelPlan plan = planKernels(planned);
+  addGraphs(plan, planned, cancelled);
+  return plan;
+}
+
+CodeMaker::Code CodeMaker::compiled(const ProgramSource& source, std::span<const std::uint32_t> chosen,
+                                    const KernelPlan* plan, const KernelKind& kind,
+                                    const std::atomic<bool>& cancelled) const {
+  std::optional<KernelPlan> own;
+  if (plan == nullptr) plan = &own.emplace(planOf(source, chosen, cancelled));
+  auto made = std::make_shared<const DeviceCode>(compileForDevice(request(source, chosen), *plan, kind, cancelled));
+  costs_.recordMakingTime(&DeviceCosts::compile, static_cast<double>(made->report.made_tokens),
+                          made->report.made_seconds);
+  return made;
+}
+
+CodeMaker::Code CodeMaker::direct(const ProgramSource& source, const ProgramGraphs* graphs, const KernelKind& kind,
+                                  std::size_t rows, const std::atomic<bool>& cancelled) const {
+  const Stopwatch watch;
+  std::optional<ProgramGraphs> own;
+  if (graphs == nullptr) graphs = &own.emplace(graphsOf(source, threads_));
+  const DirectShape shape = directShape(source.expressions.size(), rows, queue_->cuda->limits().multiprocessors);
+  auto made = std::make_shared<const DeviceCode>(directForDevice(request(source), *graphs, kind, shape, cancelled));
+  const double seconds = own ? watch.seconds() : graphs->seconds + watch.seconds();
+  if (made->direct) {
+    costs_.recordMakingTime(&DeviceCosts::write, static_cast<double>(source.tokens), seconds * threads_);
+  }
+  return made;
+}
+
+MissingKernels CodeMaker::missing(const ProgramSource& source, const KernelKind& kind,
+                                  const std::function<bool(const MissingKernels&)>& worth,
+                                  const std::atomic<bool>& cancelled) const {
+  const auto found = guarded(
+      [&]() -> Result<MissingKernels> { return findMissing(request(source, allOf(source)), kind, worth, cancelled); });
+  return found ? *found : MissingKernels{source.expressions.size(), source.tokens};
+}
+
+}  // namespace srjit
