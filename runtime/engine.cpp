@@ -393,7 +393,7 @@ Program Engine::compile(std::span<const Expression> expressions, const CompileOp
     state->data_serial = options.data->state().serial;
     // Without kept subtrees everything is computed.
     (void)guarded([&]() -> Status {
-      source->subtrees = state_->executor->subtreesFor(*source, *options.data, state->info.tier);
+      state->subtrees = state_->executor->subtreesFor(*source, *options.data, state->info.tier);
       return okStatus();
     });
   }
@@ -406,16 +406,7 @@ Program Engine::compile(std::span<const Expression> expressions, const CompileOp
   });
   state->made = made.ok();
   if (!made) {
-    if (source->subtrees != nullptr) {
-      // What it may read would keep columns from others.
-      const Status dropped = guarded([&]() -> Status {
-        auto without_columns = std::make_shared<ProgramSource>(*source);
-        without_columns->subtrees.reset();
-        state->source = std::move(without_columns);
-        return okStatus();
-      });
-      static_cast<void>(dropped);  // without memory for the copy, the columns are free when the program is gone
-    }
+    state->subtrees.reset();  // what it may read would keep columns from others
     state->failures.clear();
     for (std::size_t i = 0; i < expressions.size(); ++i) state->failures.push_back({i, made.error()});
   }

@@ -18,13 +18,13 @@ namespace srjit {
 /// Throws std::bad_alloc.
 Result<Dag> optimizedDag(std::span<const Expression> members, const Pipeline& pipeline, Precision precision, Math math);
 
-/// The same with the passes of a program's `source`, where subtrees are read that source.subtrees has, as code for
-/// `tier` reads them.
-Result<Dag> optimizedDag(std::span<const Expression> members, const ProgramSource& source, Tier tier);
+/// The same with the passes of source.program, where subtrees are read that source.subtrees has, as code for `tier`
+/// reads them.
+Result<Dag> optimizedDag(std::span<const Expression> members, const GraphSource& source, Tier tier);
 
 /// The same, but a pass that fails is made to fail one expression alone: graphs of adjacent members, in order, are
 /// given to `take` with the first one's number and how many they are; errors come with one.
 using TakeDag = std::function<void(std::size_t first, std::size_t count, Result<Dag> dag)>;
-void optimizedDags(std::span<const Expression> members, const ProgramSource& source, Tier tier, const TakeDag& take);
+void optimizedDags(std::span<const Expression> members, const GraphSource& source, Tier tier, const TakeDag& take);
 
 }  // namespace srjit

@@ -39,8 +39,9 @@ class FeasibleParts {
 
 struct Program::State {
   std::shared_ptr<const ProgramSource> source;
-  std::string device;                        ///< of the engine that made it
-  std::optional<std::uint64_t> data_serial;  ///< of the data that it is for; not set: any
+  std::shared_ptr<SubtreeReader> subtrees = {};  ///< that the program's graphs read; null: everything is computed
+  std::string device;                            ///< of the engine that made it
+  std::optional<std::uint64_t> data_serial;      ///< of the data that it is for; not set: any
   ProgramInfo info{};
   std::vector<Failure> failures;               ///< in order of expression
   bool made = true;                            ///< false: there is no code, and all expressions are failures

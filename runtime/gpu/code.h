@@ -100,6 +100,9 @@ struct CodeRequest {
   DeviceQueue& queue;
   KernelStore& store;
   unsigned threads;
+  SubtreeReader* subtrees = nullptr;  ///< as in GraphSource
+
+  GraphSource graphSource() const noexcept { return {source, subtrees}; }
 };
 
 }  // namespace srjit

@@ -208,7 +208,8 @@ std::vector<std::uint32_t> interpretedOf(const Batches& batches, const CodeReque
 
 /// Encodes expressions for the interpreter, as a part of `code`.
 void addInterpreted(DeviceCode& code, const CodeRequest& request, std::span<const std::uint32_t> interpreted) {
-  DeviceCode rest = encodeForDevice({request.source, interpreted, request.queue, request.store, request.threads});
+  DeviceCode rest =
+      encodeForDevice({request.source, interpreted, request.queue, request.store, request.threads, request.subtrees});
   code.interpreter = std::move(rest.interpreter);
   code.parameters = std::move(rest.parameters);
   code.report.nodes = rest.report.nodes;
@@ -282,7 +283,7 @@ MissingKernels findMissing(const CodeRequest& request, const KernelKind& kind,
     const std::span<const KernelGroup> groups = plan.module(m).groups;
     std::vector<Dag> dags;
     for (const KernelGroup& group : groups) {
-      Result<Dag> dag = graphOf(group, request.source);
+      Result<Dag> dag = graphOf(group, request);
       if (!dag) break;  // then its expressions are tried in another way
       dags.push_back(std::move(*dag));
     }

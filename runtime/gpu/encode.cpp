@@ -142,15 +142,16 @@ class ProgramEncoder {
   void makeGraph(std::size_t first, std::size_t last, std::size_t section, std::vector<Chunk>& made) const {
     std::vector<Expression> copies;
     const std::span<const Expression> members = membersOf(first, last, copies);
-    optimizedDags(members, source_, Tier::kInterpret, [&](std::size_t begin, std::size_t count, Result<Dag> dag) {
-      Chunk& chunk = made.emplace_back(Chunk{first + begin, first + begin + count, section, 0});
-      for (const Expression& member : members.subspan(begin, count)) chunk.tokens += member.size();
-      if (dag) {
-        takeGraph(std::move(*dag), chunk);
-      } else {
-        chunk.error = std::move(dag).error();
-      }
-    });
+    optimizedDags(members, request_.graphSource(), Tier::kInterpret,
+                  [&](std::size_t begin, std::size_t count, Result<Dag> dag) {
+                    Chunk& chunk = made.emplace_back(Chunk{first + begin, first + begin + count, section, 0});
+                    for (const Expression& member : members.subspan(begin, count)) chunk.tokens += member.size();
+                    if (dag) {
+                      takeGraph(std::move(*dag), chunk);
+                    } else {
+                      chunk.error = std::move(dag).error();
+                    }
+                  });
   }
 
   static void takeGraph(Dag dag, Chunk& chunk) {

@@ -15,24 +15,24 @@ std::vector<std::uint32_t> CodeMaker::allOf(const ProgramSource& source) {
   return all;
 }
 
-CodeRequest CodeMaker::request(const ProgramSource& source, std::span<const std::uint32_t> chosen) const {
-  return {source, chosen, *queue_, *store_, threads_};
+CodeRequest CodeMaker::request(const GraphSource& source, std::span<const std::uint32_t> chosen) const {
+  return {source.program, chosen, *queue_, *store_, threads_, source.subtrees};
 }
 
-CodeMaker::Code CodeMaker::interpreted(const ProgramSource& source) const {
-  const std::vector<std::uint32_t> all = allOf(source);
+CodeMaker::Code CodeMaker::interpreted(const GraphSource& source) const {
+  const std::vector<std::uint32_t> all = allOf(source.program);
   return arena_.execute([&] { return std::make_shared<const DeviceCode>(encodeForDevice(request(source, all))); });
 }
 
-ProgramGraphs CodeMaker::directGraphs(const ProgramSource& source) const {
+ProgramGraphs CodeMaker::directGraphs(const GraphSource& source) const {
   return arena_.execute([&] { return graphsOf(source, threads_); });
 }
 
-KernelPlan CodeMaker::compilePlan(const ProgramSource& source, const std::atomic<bool>& cancelled) const {
-  return arena_.execute([&] { return planOf(source, allOf(source), cancelled); });
+KernelPlan CodeMaker::compilePlan(const GraphSource& source, const std::atomic<bool>& cancelled) const {
+  return arena_.execute([&] { return planOf(source, allOf(source.program), cancelled); });
 }
 
-KernelPlan CodeMaker::planOf(const ProgramSource& source, std::span<const std::uint32_t> chosen,
+KernelPlan CodeMaker::planOf(const GraphSource& source, std::span<const std::uint32_t> chosen,
                              const std::atomic<bool>& cancelled) const {
   const CodeRequest planned = request(source, chosen);
   KernelPlan plan = planKernels(planned);
@@ -40,7 +40,7 @@ KernelPlan CodeMaker::planOf(const ProgramSource& source, std::span<const std::u
   return plan;
 }
 
-CodeMaker::Code CodeMaker::compiled(const ProgramSource& source, std::span<const std::uint32_t> chosen,
+CodeMaker::Code CodeMaker::compiled(const GraphSource& source, std::span<const std::uint32_t> chosen,
                                     const KernelPlan* plan, const KernelKind& kind,
                                     const std::atomic<bool>& cancelled) const {
   std::optional<KernelPlan> own;
@@ -51,26 +51,28 @@ CodeMaker::Code CodeMaker::compiled(const ProgramSource& source, std::span<const
   return made;
 }
 
-CodeMaker::Code CodeMaker::direct(const ProgramSource& source, const ProgramGraphs* graphs, const KernelKind& kind,
+CodeMaker::Code CodeMaker::direct(const GraphSource& source, const ProgramGraphs* graphs, const KernelKind& kind,
                                   std::size_t rows, const std::atomic<bool>& cancelled) const {
   const Stopwatch watch;
   std::optional<ProgramGraphs> own;
   if (graphs == nullptr) graphs = &own.emplace(graphsOf(source, threads_));
-  const DirectShape shape = directShape(source.expressions.size(), rows, queue_->cuda->limits().multiprocessors);
+  const DirectShape shape =
+      directShape(source.program.expressions.size(), rows, queue_->cuda->limits().multiprocessors);
   auto made = std::make_shared<const DeviceCode>(directForDevice(request(source), *graphs, kind, shape, cancelled));
   const double seconds = own ? watch.seconds() : graphs->seconds + watch.seconds();
   if (made->direct) {
-    costs_.recordMakingTime(&DeviceCosts::write, static_cast<double>(source.tokens), seconds * threads_);
+    costs_.recordMakingTime(&DeviceCosts::write, static_cast<double>(source.program.tokens), seconds * threads_);
   }
   return made;
 }
 
-MissingKernels CodeMaker::missing(const ProgramSource& source, const KernelKind& kind,
+MissingKernels CodeMaker::missing(const GraphSource& source, const KernelKind& kind,
                                   const std::function<bool(const MissingKernels&)>& worth,
                                   const std::atomic<bool>& cancelled) const {
-  const auto found = guarded(
-      [&]() -> Result<MissingKernels> { return findMissing(request(source, allOf(source)), kind, worth, cancelled); });
-  return found ? *found : MissingKernels{source.expressions.size(), source.tokens};
+  const auto found = guarded([&]() -> Result<MissingKernels> {
+    return findMissing(request(source, allOf(source.program)), kind, worth, cancelled);
+  });
+  return found ? *found : MissingKernels{source.program.expressions.size(), source.program.tokens};
 }
 
 }  // namespace srjit

@@ -30,27 +30,27 @@ class CodeMaker {
       : queue_(std::move(queue)), store_(std::move(store)), arena_(arena), costs_(costs), threads_(threads) {}
 
   /// Bytecode of all expressions; in the engine's arena.
-  Code interpreted(const ProgramSource& source) const;
+  Code interpreted(const GraphSource& source) const;
   /// The graphs of all expressions for direct code, and for compiled code; in the engine's arena.
-  ProgramGraphs directGraphs(const ProgramSource& source) const;
-  KernelPlan compilePlan(const ProgramSource& source, const std::atomic<bool>& cancelled) const;
+  ProgramGraphs directGraphs(const GraphSource& source) const;
+  KernelPlan compilePlan(const GraphSource& source, const std::atomic<bool>& cancelled) const;
 
   /// Machine code by LLVM of the chosen expressions, by their `plan` if it is not null; the others are interpreted.
-  Code compiled(const ProgramSource& source, std::span<const std::uint32_t> chosen, const KernelPlan* plan,
+  Code compiled(const GraphSource& source, std::span<const std::uint32_t> chosen, const KernelPlan* plan,
                 const KernelKind& kind, const std::atomic<bool>& cancelled) const;
   /// Direct code of all expressions, for so many rows, of `graphs` if they are not null.
-  Code direct(const ProgramSource& source, const ProgramGraphs* graphs, const KernelKind& kind, std::size_t rows,
+  Code direct(const GraphSource& source, const ProgramGraphs* graphs, const KernelKind& kind, std::size_t rows,
               const std::atomic<bool>& cancelled) const;
   /// What compiled() of all expressions would have to compile, as findMissing(); everything where that fails.
-  MissingKernels missing(const ProgramSource& source, const KernelKind& kind,
+  MissingKernels missing(const GraphSource& source, const KernelKind& kind,
                          const std::function<bool(const MissingKernels&)>& worth,
                          const std::atomic<bool>& cancelled) const;
 
   static std::vector<std::uint32_t> allOf(const ProgramSource& source);
 
  private:
-  CodeRequest request(const ProgramSource& source, std::span<const std::uint32_t> chosen = {}) const;
-  KernelPlan planOf(const ProgramSource& source, std::span<const std::uint32_t> chosen,
+  CodeRequest request(const GraphSource& source, std::span<const std::uint32_t> chosen = {}) const;
+  KernelPlan planOf(const GraphSource& source, std::span<const std::uint32_t> chosen,
                     const std::atomic<bool>& cancelled) const;
 
   std::shared_ptr<DeviceQueue> queue_;

@@ -187,7 +187,7 @@ Result<std::unique_ptr<DeviceRun>> DeviceExecutor::takeRun(const Task& task, boo
   if (!data.on_device->belongsTo(*queue_)) {
     return Error{Errc::kInvalid, "data that are streamed, made by another engine", {}};
   }
-  const std::shared_ptr<SubtreeReader>& subtrees = task.program.state().source->subtrees;
+  const std::shared_ptr<SubtreeReader>& subtrees = task.program.state().subtrees;
   if (subtrees != nullptr && subtrees->columns() > 0 && !data.subtrees->belongsTo(*queue_)) {
     return Error{Errc::kInvalid, "a program that reads kept subtrees, made by another engine", {}};
   }

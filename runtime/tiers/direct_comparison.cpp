@@ -170,7 +170,7 @@ struct Probes {
     for (std::size_t i = 0; i < source.parameter_offsets.back(); ++i) {
       parameters.push_back(0.25 + 0.37 * static_cast<double>(i % 11));
     }
-    graphs = graphsOf(source, threads);
+    graphs = graphsOf({source}, threads);
   }
   std::size_t size() const { return all.size(); }
 

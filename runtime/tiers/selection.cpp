@@ -40,6 +40,7 @@ ExpectedWork DeviceTiers::workOf(const ProgramSource& source, std::size_t rows, 
 
 void DeviceTiers::makeFirstCode(Program::State& state, const CompileOptions& options) {
   const ProgramSource& source = *state.source;
+  const GraphSource graphs_of{source, state.subtrees.get()};
   const Tier tier = state.info.tier;
   auto program = std::make_shared<DeviceProgram>(tier, options.expected_evaluations);
   state.on_device = program;
@@ -51,30 +52,31 @@ void DeviceTiers::makeFirstCode(Program::State& state, const CompileOptions& opt
   const ExpectedWork announced = workOf(source, options.expected_rows, options.expected_evaluations);
   const CodeKind first = firstCode(tier, self_test_.state(), costs(), announced);
   if (first == CodeKind::kDirect) {
-    ProgramGraphs graphs = maker_.directGraphs(source);
+    ProgramGraphs graphs = maker_.directGraphs(graphs_of);
     record(graphs.failures, graphs.nodes, graphs.seconds);
     program->setGraphs(std::move(graphs));
   } else if (first == CodeKind::kCompiled) {
-    KernelPlan plan = maker_.compilePlan(source, jobs_.isShutDown());
+    KernelPlan plan = maker_.compilePlan(graphs_of, jobs_.isShutDown());
     record(plan.failures, plan.nodes, plan.seconds_passes);
     program->setPlan(std::move(plan));
   } else {
-    Code code = maker_.interpreted(source);
+    Code code = maker_.interpreted(graphs_of);
     record(code->report.failures, code->report.nodes, code->report.seconds_passes);
     state.info.seconds_codegen = code->report.seconds_codegen;
     // What the interpreter refuses is compiled under Tier::kAuto.
     if (tier == Tier::kAuto) std::erase_if(state.failures, isRefusal);
     program->setInterpreted(std::move(code));
   }
-  if (source.subtrees == nullptr) return;
-  source.subtrees->close();
-  state.info.subtrees_read = source.subtrees->columns();
-  state.info.nodes_spared = source.subtrees->sparedNodes();
+  if (state.subtrees == nullptr) return;
+  state.subtrees->close();
+  state.info.subtrees_read = state.subtrees->columns();
+  state.info.nodes_spared = state.subtrees->sparedNodes();
 }
 
 DeviceTiers::Code DeviceTiers::interpreted(const Program::State& state) {
   DeviceProgram& program = *state.on_device;
-  if (program.interpreted() == nullptr) program.setInterpreted(maker_.interpreted(*state.source));
+  if (program.interpreted() == nullptr)
+    program.setInterpreted(maker_.interpreted({*state.source, state.subtrees.get()}));
   return program.interpreted();
 }
 
@@ -149,9 +151,10 @@ Status DeviceTiers::await(Selection& selection, CodeKind code, OnFailure on_fail
   order.code = code;
   // An evaluation waits for direct code, so all threads write it. LLVM's code leaves one thread to evaluations.
   tbb::task_arena& arena = code == CodeKind::kDirect ? arena_ : jobs_.background();
-  Result<Code> made = jobs_.join(
-      state.on_device->job(order.kind, code), arena,
-      [&](const std::atomic<bool>& cancelled) { return make(*state.source, state.on_device.get(), order, cancelled); });
+  Result<Code> made =
+      jobs_.join(state.on_device->job(order.kind, code), arena, [&](const std::atomic<bool>& cancelled) {
+        return make({*state.source, state.subtrees.get()}, state.on_device.get(), order, cancelled);
+      });
   const bool returns = on_failure == OnFailure::kReturn || (on_failure == OnFailure::kReturnUnlessUnsupported &&
                                                             !made && made.error().code != Errc::kUnsupported);
   if (!made && returns) return std::move(made).error();
@@ -171,12 +174,11 @@ void DeviceTiers::startInBackground(const Program::State& state, const TierFacts
                                     const Order& order) {
   using Start = TierDecision::Start;
   const auto start = [&](CodeKind code, JobQueue::Look look) {
-    // The program may be destroyed before the job ends; its source is not.
+    // The program may be destroyed before the job ends.
     jobs_.start(
         state.on_device->job(order.kind, code),
-        [this, source = state.source, made = Order{order.kind, code, order.rows}](const std::atomic<bool>& cancelled) {
-          return make(*source, nullptr, made, cancelled);
-        },
+        [this, source = state.source, subtrees = state.subtrees, made = Order{order.kind, code, order.rows}](
+            const std::atomic<bool>& cancelled) { return make({*source, subtrees.get()}, nullptr, made, cancelled); },
         std::move(look));
   };
   if (decision.start_direct) start(CodeKind::kDirect, nullptr);
@@ -185,16 +187,16 @@ void DeviceTiers::startInBackground(const Program::State& state, const TierFacts
   const auto worth = [costs = facts.costs, work = facts.work, serving = decision.serving_cost](
                          const MissingKernels& missing) { return compilingPays(costs, work, serving, missing); };
   start(CodeKind::kCompiled,
-        [this, source = state.source, kind = order.kind,
+        [this, source = state.source, subtrees = state.subtrees, kind = order.kind,
          worth](const std::atomic<bool>& cancelled) -> std::optional<MissingKernels> {
-          const MissingKernels missing = maker_.missing(*source, kind, worth, cancelled);
+          const MissingKernels missing = maker_.missing({*source, subtrees.get()}, kind, worth, cancelled);
           return worth(missing) ? std::nullopt : std::optional(missing);
         });
 }
 
 // `program` is null in the background.
-Result<DeviceTiers::Code> DeviceTiers::make(const ProgramSource& source, const DeviceProgram* program,
-                                            const Order& order, const std::atomic<bool>& cancelled) {
+Result<DeviceTiers::Code> DeviceTiers::make(const GraphSource& source, const DeviceProgram* program, const Order& order,
+                                            const std::atomic<bool>& cancelled) {
   const CurrentContext current(*queue_->cuda);
   switch (order.code) {
     case CodeKind::kInterpreted:
@@ -208,8 +210,8 @@ Result<DeviceTiers::Code> DeviceTiers::make(const ProgramSource& source, const D
     case CodeKind::kCompiled:
       break;
   }
-  return maker_.compiled(source, CodeMaker::allOf(source), program != nullptr ? program->plan() : nullptr, order.kind,
-                         cancelled);
+  return maker_.compiled(source, CodeMaker::allOf(source.program), program != nullptr ? program->plan() : nullptr,
+                         order.kind, cancelled);
 }
 
 }  // namespace srjit

@@ -62,7 +62,7 @@ class DeviceTiers {
   Status await(Selection& selection, CodeKind code, OnFailure on_failure);
   void startInBackground(const Program::State& state, const TierFacts& facts, const TierDecision& decision,
                          const Order& order);
-  Result<Code> make(const ProgramSource& source, const DeviceProgram* program, const Order& order,
+  Result<Code> make(const GraphSource& source, const DeviceProgram* program, const Order& order,
                     const std::atomic<bool>& cancelled);
 
   std::shared_ptr<DeviceQueue> queue_;
