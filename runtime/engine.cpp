@@ -250,7 +250,7 @@ class EnginePending final : public Pending<Value>::State {
   EnginePending& operator=(const EnginePending&) = delete;
   ~EnginePending() override { dropIfForked(); }
 
-  // A failure ends the work, too: result() tells of it.
+  // A failure ends the work, too; result() gives it.
   bool ready() override {
     dropIfForked();
     if (flight_ == nullptr) return true;

@@ -56,7 +56,8 @@ class Dataset;
 struct CompileOptions {
   std::optional<Tier> tier = {};          ///< overrides the engine's
   std::optional<Pipeline> pipeline = {};  ///< instead of Pipeline::standard
-  /// How often the program will be evaluated, for Tier::kAuto. On a GPU, fewer repay machine code that is in the cache.
+  /// Evaluations of the program that are expected, for Tier::kAuto. On a GPU, fewer repay machine code that is in the
+  /// cache.
   double expected_evaluations = 1;
   std::size_t expected_rows = 0;  ///< on how many rows, for Tier::kAuto; 0: unknown
   /// Whether a GPU's kernels get expressions that have much in common, or neighbours as given. The bits are the same.

@@ -11,7 +11,7 @@
 
 namespace srjit {
 
-/// What one pass over the rows gives.
+/// What one evaluation over the rows gives.
 struct LossSums {
   double terms = 0;         ///< of the rows that count
   double weights = 0;       ///< of the rows that count

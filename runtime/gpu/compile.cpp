@@ -20,7 +20,7 @@
 namespace srjit {
 namespace {
 
-// Blocks a multiprocessor of f32 and of f64, as measured on an H200 (docs/experiments.md).
+// Blocks per multiprocessor, of f32 and of f64, as measured on an H200 (docs/experiments.md).
 constexpr unsigned kMinBlocks = 4, kMinBlocksWide = 2;
 
 /// What spilling may cost, as a part of a kernel's instructions, before it is made again in halves. The assembler
@@ -267,8 +267,7 @@ DeviceCode compileForDevice(const CodeRequest& request, const KernelPlan& plan, 
 }
 
 MissingKernels findMissing(const CodeRequest& request, const KernelKind& kind,
-                           const std::function<bool(const MissingKernels&)>& worth,
-                           const std::atomic<bool>& cancelled) {
+                           const std::function<bool(const MissingKernels&)>& pays, const std::atomic<bool>& cancelled) {
   const KernelPlan plan = planKernels(request);
   const auto allOf = [&](std::span<const KernelGroup> groups) {
     MissingKernels all{.kernels = groups.size(), .tokens = 0};
@@ -295,7 +294,7 @@ MissingKernels findMissing(const CodeRequest& request, const KernelKind& kind,
     const std::lock_guard lock(mutex);
     missing.kernels += more.kernels;
     missing.tokens += more.tokens;
-    if (!worth(missing)) stopped = true;
+    if (!pays(missing)) stopped = true;
   });
   return stopped || cancelled.load() ? allOf(plan.groups) : missing;
 }

@@ -56,8 +56,8 @@ constexpr double compileSeconds(const DeviceCosts& costs, double nodes, std::siz
   return kernels == 0 ? 0 : static_cast<double>(rounds) * costs.compile * nodes / static_cast<double>(kernels);
 }
 
-/// Whether making code that takes `better` per node and row is worth beginning beside code that takes `serving`: it is
-/// ready before the expected evaluations are over, and faster by a tenth or more, which measurements may be wrong by.
+/// Whether it pays to make code that takes `better` per node and row beside code that takes `serving`: it is ready
+/// before the expected evaluations are over, and faster by a tenth or more, which measurements may be wrong by.
 constexpr bool makingPays(double serving, double better, double evaluations, double node_rows, double making_seconds) {
   return evaluations * node_rows * serving > making_seconds && better < 0.9 * serving;
 }

@@ -12,7 +12,7 @@ namespace {
 // many tokens, or of as many as two parts of seven of a small device's shared memory hold.
 constexpr std::size_t kLongProgram = 1024;
 constexpr unsigned kWindow = 512;
-// Blocks that a multiprocessor should hold at once.
+// Blocks that each multiprocessor should hold at once.
 constexpr std::size_t kResidentBlocks = 5;
 // Blocks that each multiprocessor gets in all: many, so that none idles while another has its last ones; but fewer, if
 // warps had too few programs then to be worth copying columns for (docs/experiments.md).

@@ -19,7 +19,7 @@ struct RunPlan {
   std::shared_ptr<DeviceQueue> queue;
   std::shared_ptr<KernelStore> store;
   std::shared_ptr<const DeviceCode> code;
-  const Dataset::State* data;  ///< kept alive by whoever evaluates; dangles between evaluations
+  const Dataset::State* data;  ///< kept alive by the evaluation; dangles between evaluations
   std::uint64_t data_serial;
   KernelKind kind;
   std::size_t expressions;                     ///< of the program

@@ -36,7 +36,7 @@ void DeviceSubtrees::update(const Dataset::State& data, unsigned threads) {
   const std::vector<SubtreeWrite> writes = kept_->choose();
   if (writes.empty()) return;
   std::vector<bool> done;
-  // Whoever keeps nothing computes everything.
+  // What is not kept is computed by the programs that need it.
   (void)guarded([&]() -> Status {
     done = write(data, writes, threads);
     return okStatus();

@@ -67,10 +67,10 @@ CodeMaker::Code CodeMaker::direct(const GraphSource& source, const ProgramGraphs
 }
 
 MissingKernels CodeMaker::missing(const GraphSource& source, const KernelKind& kind,
-                                  const std::function<bool(const MissingKernels&)>& worth,
+                                  const std::function<bool(const MissingKernels&)>& pays,
                                   const std::atomic<bool>& cancelled) const {
   const auto found = guarded([&]() -> Result<MissingKernels> {
-    return findMissing(request(source, allOf(source.program)), kind, worth, cancelled);
+    return findMissing(request(source, allOf(source.program)), kind, pays, cancelled);
   });
   return found ? *found : MissingKernels{source.program.expressions.size(), source.program.tokens};
 }

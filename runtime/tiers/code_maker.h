@@ -43,7 +43,7 @@ class CodeMaker {
               const std::atomic<bool>& cancelled) const;
   /// What compiled() of all expressions would have to compile, as findMissing(); everything where that fails.
   MissingKernels missing(const GraphSource& source, const KernelKind& kind,
-                         const std::function<bool(const MissingKernels&)>& worth,
+                         const std::function<bool(const MissingKernels&)>& pays,
                          const std::atomic<bool>& cancelled) const;
 
   static std::vector<std::uint32_t> allOf(const ProgramSource& source);

@@ -16,11 +16,11 @@
 namespace srjit {
 namespace {
 
-// Memory of the device that one data set takes at most if nobody says.
+// Memory of the device that one data set takes at most, if the options set no limit.
 constexpr double kShareForData = 0.8;
 // What one evaluation takes at most; others may be in flight.
 constexpr double kShareForWork = 0.4;
-// What runs keep of the device's memory while nobody uses them, beside the one used last.
+// What idle runs keep of the device's memory, beside the one used last.
 constexpr std::size_t kIdleDivisor = 8;
 
 class DeviceExecutor final : public Executor {

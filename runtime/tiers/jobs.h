@@ -29,11 +29,11 @@ class CodeJob {
     Code code = {};                              ///< of kReady
     std::optional<Error> error = {};             ///< of kFailed, and of kOpen after the making was cancelled
     double seconds = 0;                          ///< that the last making took
-    std::optional<MissingKernels> missing = {};  ///< what a look into the cache found, if `code` was not worth making
+    std::optional<MissingKernels> missing = {};  ///< what a look into the cache found, if making the code did not pay
   };
   View view() const;
 
-  /// Asks whoever makes the code to stop. The job is open again when the making has ended.
+  /// Asks the thread that makes the code to stop. The job is open again when the making has ended.
   void cancel() noexcept { cancelled_ = true; }
   bool isCancelled() const noexcept { return cancelled_; }
 
@@ -52,8 +52,8 @@ class CodeJob {
   std::optional<MissingKernels> missing_;
 };
 
-/// The jobs of one engine. Every job that was started ends before shutDown() returns: with code, with an error, or as
-/// not worth making. Thread-safe.
+/// The jobs of one engine. Every job that was started ends before shutDown() returns: with code, with an error, or
+/// because making the code does not pay. Thread-safe.
 class JobQueue {
  public:
   using Code = CodeJob::Code;

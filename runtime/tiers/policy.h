@@ -1,4 +1,4 @@
-// Which code serves an evaluation on a GPU, and which code is worth making: a total function of plain values. No locks,
+// Which code serves an evaluation on a GPU, and which code it pays to make: a total function of plain values. No locks,
 // no device, no clock.
 #pragma once
 
@@ -20,7 +20,7 @@ enum class CodeKind {
 
 /// What has become of one kind of code.
 enum class CodeState {
-  kOpen,     ///< may be made: nobody has tried, or the attempt was cancelled
+  kOpen,     ///< may be made: no attempt was made, or it was cancelled
   kRunning,  ///< is being made, or looked for in the cache
   kReady,
   kFailed,  ///< could not be made
@@ -66,7 +66,7 @@ struct TierFacts {
   std::optional<MissingKernels> missing = {};  ///< what a look into the cache found, if there was one
 };
 
-/// Whether compiled code is worth making beside code that takes `serving` per node and row, where only `missing` must
+/// Whether it pays to make compiled code beside code that takes `serving` per node and row, where only `missing` must
 /// be compiled and the rest is loaded.
 bool compilingPays(const DeviceCosts& costs, const ExpectedWork& work, double serving, const MissingKernels& missing);
 

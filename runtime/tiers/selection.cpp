@@ -137,7 +137,7 @@ Result<DeviceTiers::Code> DeviceTiers::codeFor(const Program::State& state, cons
   }
 }
 
-// Waits for code, and makes it if nobody else does. The facts then show what has come of it.
+// Waits for code, and makes it unless another thread does. The facts then show what has come of it.
 Status DeviceTiers::await(Selection& selection, CodeKind code, OnFailure on_failure) {
   const Program::State& state = selection.state;
   TierFacts& facts = selection.facts;
@@ -184,13 +184,13 @@ void DeviceTiers::startInBackground(const Program::State& state, const TierFacts
   if (decision.start_direct) start(CodeKind::kDirect, nullptr);
   if (decision.start_compiled == Start::kNow) start(CodeKind::kCompiled, nullptr);
   if (decision.start_compiled != Start::kIfPays) return;
-  const auto worth = [costs = facts.costs, work = facts.work, serving = decision.serving_cost](
-                         const MissingKernels& missing) { return compilingPays(costs, work, serving, missing); };
+  const auto pays = [costs = facts.costs, work = facts.work, serving = decision.serving_cost](
+                        const MissingKernels& missing) { return compilingPays(costs, work, serving, missing); };
   start(CodeKind::kCompiled,
         [this, source = state.source, subtrees = state.subtrees, kind = order.kind,
-         worth](const std::atomic<bool>& cancelled) -> std::optional<MissingKernels> {
-          const MissingKernels missing = maker_.missing({*source, subtrees.get()}, kind, worth, cancelled);
-          return worth(missing) ? std::nullopt : std::optional(missing);
+         pays](const std::atomic<bool>& cancelled) -> std::optional<MissingKernels> {
+          const MissingKernels missing = maker_.missing({*source, subtrees.get()}, kind, pays, cancelled);
+          return pays(missing) ? std::nullopt : std::optional(missing);
         });
 }
 

@@ -15,7 +15,7 @@ namespace {
 constexpr std::size_t kRows = 200, kExpressions = 384;
 /// Passes that repay loading the kernels, or compiling one of them, but not compiling all: loading takes milliseconds,
 /// a kernel a tenth of a second, and all of them half a second.
-constexpr double kPasses = 800'000;
+constexpr double kEvaluations = 800'000;
 
 /// A device without the direct tier, so that only the interpreter serves before compiled code.
 struct CachedMachine {
@@ -30,8 +30,9 @@ struct CachedMachine {
     machine.images->seconds = 0.1;
   }
   Program automatic(const Workload& w, std::optional<Pipeline> pipeline = {}) const {
-    return gpu.compile(w.expressions,
-                       {.pipeline = std::move(pipeline), .expected_evaluations = kPasses, .group_by_sharing = false});
+    return gpu.compile(
+        w.expressions,
+        {.pipeline = std::move(pipeline), .expected_evaluations = kEvaluations, .group_by_sharing = false});
   }
   std::size_t made() const { return machine.images->count("rows"); }
 };

@@ -277,7 +277,7 @@ TEST(DeviceEngineTiers, LongProgramsAmongManyColumns) {
                  "long and short");
 }
 
-TEST(DeviceEngineTiers, FewPassesAreNotCompiledFor) {
+TEST(DeviceEngineTiers, FewEvaluationsAreNotCompiledFor) {
   FakeMachine machine;
   const Engine gpu = machine.engine({.math = Math::kStrict});
   const Workload w = arithmeticWorkload(22, 50, 200, Precision::kF32);
