@@ -32,7 +32,7 @@ class Direct : public GpuInMode {
     if (IsSkipped()) return;
     const Engine engine = this->engine();
     if (engine.options().device == "cpu") GTEST_SKIP() << "the processor has no direct tier";
-    // A first evaluation shows whether the tier has proved itself here.
+    // A first evaluation shows whether the tier passes its self-test here.
     Workload w = Workload::random(generatorOf(1, 5, directOps(mode())), 1, 10, Spread::kSpecial, mode().precision);
     const Program program = engine.compile(w.expressions, {.tier = Tier::kDirect});
     ASSERT_TRUE(engine.prepare(program, engine.upload(w.view()).value(), std::nullopt));

@@ -71,11 +71,11 @@ std::vector<double> parametersFor(const Program& program, int step);
 std::string textOf(std::span<const Expression> expressions, Language language);
 std::vector<Expression> parseLines(const std::string& text, Language language);
 
-/// Puts into an empty directory what a machine makes once: interpreters, and the proof of the direct tier. Does nothing
+/// Puts into an empty directory what a machine makes once: interpreters, and the direct tier's self-test. Does nothing
 /// on a processor. Throws BenchFailure, CudaFailure.
 void warmCache(const std::string& device, const std::string& directory);
 
-/// Whether an engine's device has the direct tier. It is proved by the way, so that this is not timed later.
+/// Whether an engine's device has the direct tier. Runs its self-test, so that this is not timed later.
 bool hasDirect(const Engine& engine);
 /// The tiers that an engine has, without kAuto: the interpreter, the direct tier perhaps, LLVM's machine code.
 std::vector<Tier> tiersOf(const Engine& engine);

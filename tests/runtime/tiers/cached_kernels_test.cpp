@@ -13,7 +13,7 @@ namespace srjit {
 namespace {
 
 constexpr std::size_t kRows = 200, kExpressions = 384;
-/// Passes that repay loading the kernels, or compiling one of them, but not compiling all: loading takes milliseconds,
+/// Evaluations that repay loading the kernels, or compiling one of them, but not compiling all: loading takes milliseconds,
 /// a kernel a tenth of a second, and all of them half a second.
 constexpr double kEvaluations = 800'000;
 
@@ -173,7 +173,7 @@ TEST(CachedTiers, WhatWasNeverCompiledIsLookedForOnce) {
   EXPECT_EQ(machine.made(), 0U);
 }
 
-TEST(CachedTiers, FewPassesAreNotLookedFor) {
+TEST(CachedTiers, FewEvaluationsAreNotLookedFor) {
   const Scratch directory;
   const Workload w = workload();
   fill(directory, w, kExpressions);

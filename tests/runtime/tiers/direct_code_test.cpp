@@ -207,7 +207,7 @@ TEST_P(DirectTierOf, KnowsItsDevices) {
   EXPECT_EQ(status.error->message, "no direct tier for sm_75");
 }
 
-TEST_P(DirectTierOf, AutoTakesItWhereManyPassesAreAnnounced) {
+TEST_P(DirectTierOf, AutoTakesItWhereManyEvaluationsAreAnnounced) {
   DirectMachine machine({}, "proved", GetParam());
   const Engine gpu = machine.engine(machine.strict());
   const Workload w = directWorkload(30, 30, 200, false, GetParam());
