@@ -54,18 +54,29 @@ std::optional<unsigned> cudaOrdinal(std::string_view device) {
   return ordinal;
 }
 
+Result<std::unique_ptr<Executor>> makeExecutorOn(unsigned ordinal, const EngineOptions& options,
+                                                 const EngineParts& parts) {
+  auto driver = parts.driver();
+  if (!driver) {
+    Error error = std::move(driver).error();
+    error.message = fmt::format("device cuda:{}: {}", ordinal, error.message);
+    return error;
+  }
+  return makeDeviceExecutor(options, ordinal, *driver, parts.images);
+}
+
 Result<std::unique_ptr<Executor>> makeExecutor(EngineOptions& options, const EngineParts& parts) {
   if (options.device == "auto") {
     EngineOptions first = options;
     first.device = "cuda:0";
-    if (auto made = makeDeviceExecutor(first, 0, parts)) {
+    if (auto made = makeExecutorOn(0, first, parts)) {
       options = first;
       return made;
     }
     options.device = "cpu";
   }
   if (options.device == "cpu") return makeHostExecutor(options, options.threads);
-  if (const auto ordinal = cudaOrdinal(options.device)) return makeDeviceExecutor(options, *ordinal, parts);
+  if (const auto ordinal = cudaOrdinal(options.device)) return makeExecutorOn(*ordinal, options, parts);
   return Error{
       Errc::kInvalid, fmt::format("device {}, expected auto, cpu or cuda:N", text::inQuotes(options.device)), {}};
 }
@@ -249,7 +260,7 @@ class EnginePending final : public Pending<Value>::State {
   EnginePending& operator=(const EnginePending&) = delete;
   ~EnginePending() override { dropIfForked(); }
 
-  // A failure ends the work, too: result() tells of it.
+  // A failure ends the work, too; result() gives it.
   bool ready() override {
     dropIfForked();
     if (flight_ == nullptr) return true;
@@ -345,6 +356,10 @@ Result<Dataset> datasetOf(Result<std::shared_ptr<const Dataset::State>> state) {
 
 Engine::Engine(std::shared_ptr<State> state) : state_(std::move(state)) {}
 
+EngineParts EngineParts::ofMachine() {
+  return {.driver = [] { return loadDriver(); }, .images = llvmImageMaker()};
+}
+
 Result<Engine> Engine::create(const EngineOptions& options) { return createEngine(options, EngineParts::ofMachine()); }
 
 Result<Engine> createEngine(const EngineOptions& options, const EngineParts& parts) {
@@ -398,7 +413,7 @@ Program Engine::compile(std::span<const Expression> expressions, const CompileOp
     state->data_serial = options.data->state().serial;
     // Without kept subtrees everything is computed.
     (void)guarded([&]() -> Status {
-      source->subtrees = state_->executor->subtreesFor(*source, *options.data, state->info.tier);
+      state->subtrees = state_->executor->subtreesFor(*source, *options.data, state->info.tier);
       return okStatus();
     });
   }
@@ -411,16 +426,7 @@ Program Engine::compile(std::span<const Expression> expressions, const CompileOp
   });
   state->made = made.ok();
   if (!made) {
-    if (source->subtrees != nullptr) {
-      // What it may read would keep columns from others.
-      const Status dropped = guarded([&]() -> Status {
-        auto without_columns = std::make_shared<ProgramSource>(*source);
-        without_columns->subtrees.reset();
-        state->source = std::move(without_columns);
-        return okStatus();
-      });
-      static_cast<void>(dropped);  // without memory for the copy, the columns are free when the program is gone
-    }
+    state->subtrees.reset();  // what it may read would keep columns from others
     state->failures.clear();
     for (std::size_t i = 0; i < expressions.size(); ++i) state->failures.push_back({i, made.error()});
   }

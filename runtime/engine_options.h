@@ -60,7 +60,7 @@ struct CompileOptions {
   std::optional<Pipeline> pipeline = {};  ///< instead of Pipeline::standard
   /// Expected number of evaluations of the program, for Tier::kAuto. On a GPU, code found in the cache is used from
   /// fewer evaluations on.
-  double expected_passes = 1;
+  double expected_evaluations = 1;
   std::size_t expected_rows = 0;  ///< rows per evaluation, for Tier::kAuto; 0: unknown
   /// Whether a GPU kernel gets expressions that share subtrees, or adjacent ones in the given order. The bits are the
   /// same.

@@ -1,10 +1,24 @@
-// Engines whose driver and compiler are replaced by models, for tests.
+// What an engine takes from its machine. Tests put models in the places.
 #pragma once
 
+#include <functional>
+#include <memory>
+
+#include "compiler/kernels/image_maker.h"
+#include "ir/error.h"
+#include "runtime/cuda/driver.h"
 #include "runtime/engine.h"
-#include "runtime/tiers/device_executor.h"
 
 namespace srjit {
+
+struct EngineParts {
+  /// The driver, or why there is none; called for engines on a GPU alone.
+  std::function<Result<std::shared_ptr<const Driver>>()> driver;
+  std::shared_ptr<const ImageMaker> images;
+
+  /// The driver and the compiler of this machine.
+  static EngineParts ofMachine();
+};
 
 /// Engine::create() with the given parts.
 Result<Engine> createEngine(const EngineOptions& options, const EngineParts& parts);

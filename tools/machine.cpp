@@ -20,7 +20,7 @@
 #include "runtime/cache/kernels.h"
 #include "runtime/cuda/context.h"
 #include "runtime/gpu/direct.h"
-#include "runtime/tiers/direct_proof.h"
+#include "runtime/tiers/direct_self_test.h"
 
 namespace srjit {
 namespace {
@@ -133,9 +133,9 @@ Finding directTier(const DeviceLimits& device) {
   bool usable = true;
   for (const Precision precision : kPrecisions) {
     for (const Math math : kMathModes) {
-      const DirectProof::Standing standing = DirectProof::standing(*cache, device, precision, math, identity);
-      text += fmt::format("; {} {}: {}", nameOf(precision), nameOf(math), standing.text);
-      usable = usable && !standing.refuted;
+      const auto result = DirectSelfTest::lastResult(*cache, device, precision, math, identity);
+      text += fmt::format("; {} {}: {}", nameOf(precision), nameOf(math), result.text);
+      usable = usable && !result.failed;
     }
   }
   return {name, usable, std::move(text), purpose};

@@ -71,15 +71,16 @@ Result<Dag> optimizedDag(std::span<const Expression> members, const Pipeline& pi
   return live ? std::move(dag) : WorkingDag(std::move(dag)).result();
 }
 
-Result<Dag> optimizedDag(std::span<const Expression> members, const ProgramSource& source, Tier tier) {
-  Result<Dag> dag = optimizedDag(members, source.pipeline, source.precision, source.math);
+Result<Dag> optimizedDag(std::span<const Expression> members, const GraphSource& source, Tier tier) {
+  const ProgramSource& program = source.program;
+  Result<Dag> dag = optimizedDag(members, program.pipeline, program.precision, program.math);
   if (!dag || source.subtrees == nullptr) return dag;
   std::size_t tokens = 0;
   for (const Expression& member : members) tokens += member.size();
   return source.subtrees->read(std::move(*dag), tier, tokens);
 }
 
-void optimizedDags(std::span<const Expression> members, const ProgramSource& source, Tier tier, const TakeDag& take) {
+void optimizedDags(std::span<const Expression> members, const GraphSource& source, Tier tier, const TakeDag& take) {
   const auto optimize = [&](const auto& self, std::size_t first, std::size_t count) -> void {
     Result<Dag> dag = optimizedDag(members.subspan(first, count), source, tier);
     if (dag || count <= 1) return take(first, count, std::move(dag));

@@ -1,9 +1,8 @@
-// The expressions of a program, and all other input of code generation.
+// The expressions of a program, and how graphs are made of them.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <span>
 #include <vector>
 
@@ -14,8 +13,8 @@
 
 namespace srjit {
 
-/// Input of code generation. Immutable once a program has it; background work may keep it beyond the program's
-/// lifetime.
+/// Input of code generation: values alone. Constant once a program has it. Background work may keep it beyond the
+/// program's lifetime. Invariant, kept by add(): the offsets, `variables` and `tokens` are those of the expressions.
 struct ProgramSource {
   Precision precision = Precision::kF32;  ///< the engine's
   Math math = Math::kPrecise;
@@ -25,11 +24,16 @@ struct ProgramSource {
   std::uint32_t variables = 0;                    ///< the largest Expression::variableCount()
   std::size_t tokens = 0;                         ///< of all expressions
   bool group_by_sharing = true;                   ///< CompileOptions::group_by_sharing
-  std::shared_ptr<SubtreeReader> subtrees = {};   ///< kept subtrees that its graphs read; null: everything is computed
 
   void add(const Expression& expression);
   /// Appends expressions, in parallel on the calling thread's arena.
   void add(std::span<const Expression> more);
+};
+
+/// What graphs are made of. Both must outlive the work.
+struct GraphSource {
+  const ProgramSource& program;
+  SubtreeReader* subtrees = nullptr;  ///< that graphs read and count; null: everything is computed
 };
 
 }  // namespace srjit

@@ -8,7 +8,7 @@
 namespace srjit {
 namespace {
 
-// A measurement moves a cost by this part of the way, so that one odd evaluation does not decide.
+// A measurement moves a cost by this part of the way, so that one unusual evaluation does not decide.
 constexpr double kWeight = 0.25;
 
 // Less does not fill a large GPU: its time is that of a launch and of the longest program.
@@ -48,7 +48,7 @@ void Calibration::add(double DeviceCosts::* field, double value) {
   const std::lock_guard lock(mutex_);
   costs_.*field = std::pow(costs_.*field, 1 - kWeight) * std::pow(value, kWeight);
   const double change = costs_.*field / written_.*field;
-  if (change >= kWorthWriting || change <= 1 / kWorthWriting) has_news_ = true;
+  if (change >= kWorthWriting || change <= 1 / kWorthWriting) has_changed_ = true;
 }
 
 void Calibration::write() {
@@ -56,11 +56,11 @@ void Calibration::write() {
   std::string fact;
   {
     const std::lock_guard lock(mutex_);
-    if (!has_news_) return;
+    if (!has_changed_) return;
     nlohmann::json text;
     for (const auto& [key, cost] : kFields) text[key] = costs_.*cost;
     fact = text.dump();
-    has_news_ = false;  // not before, since memory may fail
+    has_changed_ = false;  // not before, since memory may fail
     written_ = costs_;
   }
   cache_->writeFact(name_, fact);

@@ -1,4 +1,4 @@
-// What evaluating and compiling cost on this machine: measured in use, kept from one process to the next.
+// What evaluating and making code cost on this machine: measured in use, kept from one process to the next.
 #pragma once
 
 #include <atomic>
@@ -8,58 +8,12 @@
 #include <string>
 
 #include "runtime/cache/kernels.h"
-#include "runtime/platform/aligned_buffer.h"
+#include "runtime/gpu/costs.h"
 
 namespace srjit {
 
-/// Seconds. Nodes are the tokens of expressions as they were given; a node-row is one node evaluated for one row.
-struct DeviceCosts {
-  double interpret = 0;  ///< of the device, per node-row
-  double direct = 0;     ///< of the device, per node-row
-  double compiled = 0;   ///< of the device, per node-row
-  double write = 0;      ///< of one core, per node, from expression to loaded direct code
-  double compile = 0;    ///< of one core, per node, from graph to loaded kernel
-};
-
-/// What to expect before anything was measured: an H200, f32 fast, population "mixed", losses, commit 1283245, but for
-/// rounding; later code is as quick or quicker (docs/measurements.md). In node-rows per second, with arithmetic in
-/// brackets: interpreter 4.94 T (10.2) and direct code 8.3 T (21.4) at 10,000 x 10,860, compiled kernels 9.6 T (22.0)
-/// at 256 x 1,000,000. For an expression of 30 nodes: 5.1 us of a core to write and load direct code from graphs, that
-/// is 0.17 us per node, to which passes and encoding add up to 0.5 us per node (the page's table of the CPU engine),
-/// rounded up; and 2.6 ms to compile, 87 us per node, rounded up. Where f64 or library functions make the tiers slower,
-/// they do so alike.
-inline constexpr DeviceCosts kTypicalCosts = {
-    .interpret = 1 / 4.95e12, .direct = 1 / 8e12, .compiled = 1 / 9.5e12, .write = 1e-6, .compile = 100e-6};
-
-/// Time from the expressions to loaded direct code, which all cores write together.
-constexpr double writingSeconds(const DeviceCosts& costs, double nodes, std::size_t cores) {
-  return costs.write * nodes / static_cast<double>(cores);
-}
-
-/// Time per node of compiled kernels that are in the cache, from graph to loaded kernel: 18 to 23 ms for 4,096
-/// expressions of 30 nodes from disk (docs/measurements.md, H200). One thread loads one module after another, so the
-/// number of cores does not count.
-inline constexpr double kLoadSecondsPerNode = 0.17e-6;
-
-/// Time to see that compiled kernels are in the cache, and to load them. The key of a kernel is that of its graph:
-/// making graphs is most of what writing direct code takes.
-constexpr double loadingSeconds(const DeviceCosts& costs, double nodes, std::size_t cores) {
-  return writingSeconds(costs, nodes, cores) + kLoadSecondsPerNode * nodes;
-}
-
-/// Time from the first graph to the last loaded kernel: kernels are made whole, one on a core.
-constexpr double compileSeconds(const DeviceCosts& costs, double nodes, std::size_t kernels, std::size_t cores) {
-  const std::size_t rounds = ceilDivide(kernels, cores);
-  return kernels == 0 ? 0 : static_cast<double>(rounds) * costs.compile * nodes / static_cast<double>(kernels);
-}
-
-/// Whether making code that takes `better` per node-row is worth beginning beside code that takes `serving`: it is
-/// there before the expected evaluations are over, and faster by enough to be sure of it.
-constexpr bool makingPays(double serving, double better, double passes, double node_rows, double making_seconds) {
-  return passes * node_rows * serving > making_seconds && better < 0.9 * serving;
-}
-
-/// Thread-safe. Best effort: without a disk it begins anew in every process.
+/// The costs of one device, precision and mode: those of kTypicalCosts, moved by every measurement. Thread-safe.
+/// Without a disk every process starts from kTypicalCosts.
 class Calibration {
  public:
   /// `name` says for which device, precision and mode.
@@ -67,17 +21,17 @@ class Calibration {
 
   DeviceCosts costs() const;
 
-  /// What one evaluation took by code whose cost is `tier`; small ones, which show the launch rather than the work, are
-  /// left out.
+  /// Records what one evaluation took by code whose cost is `tier`. Small evaluations are left out, since they show the
+  /// launch rather than the work.
   void addRun(double DeviceCosts::* tier, double node_rows, double seconds);
-  /// What making machine code took, `making` being write or compile; kernels that came from the cache are to be left
+  /// Records what making machine code took. `making` is write or compile. Kernels that came from the cache must be left
   /// out.
   void addMaking(double DeviceCosts::* making, double nodes, double core_seconds);
 
-  /// Whether there is news to be written down. What was learnt is not on the disk before write(), which may wait for
-  /// other processes: whoever evaluates has it called in the background.
-  bool hasNews() const noexcept { return has_news_; }
-  /// Writes down the costs, in one transaction, if there is news.
+  /// Whether the costs have changed enough since write() to be written. write() may wait for other processes, so
+  /// threads that evaluate leave it to the background.
+  bool hasChanged() const noexcept { return has_changed_; }
+  /// Writes the costs to the disk, in one transaction, if they have changed.
   void write();
 
  private:
@@ -88,7 +42,7 @@ class Calibration {
   mutable std::mutex mutex_;
   DeviceCosts costs_ = kTypicalCosts;
   DeviceCosts written_;  ///< what the disk has
-  std::atomic<bool> has_news_ = false;
+  std::atomic<bool> has_changed_ = false;
   std::mutex writing_mutex_;  ///< one write() after another; locked before mutex_
 };
 

@@ -41,11 +41,19 @@ struct InterpreterCode {
 /// A straight-line kernel.
 struct CompiledKernel {
   Kernel kernel;
-  CUdeviceptr outputs = 0;          ///< in DeviceCode::outputs
+  CUdeviceptr outputs = 0;          ///< in CompiledCode::outputs
   std::size_t first_parameter = 0;  ///< in the table
 };
 
-/// Machine code of our own: one kernel for all its expressions (compiler/direct/emitter.h).
+/// Machine code by LLVM: at least one kernel.
+struct CompiledCode {
+  std::vector<std::shared_ptr<const Module>> modules;
+  std::vector<CompiledKernel> kernels;
+  std::vector<std::uint32_t> expressions;  ///< that have a kernel, kernel after kernel
+  DeviceBuffer outputs;                    ///< their numbers, u32
+};
+
+/// Machine code by the direct tier: one kernel for all its expressions (compiler/direct/emitter.h).
 struct DirectCode {
   Module module;
   Kernel kernel;
@@ -56,32 +64,32 @@ struct DirectCode {
   CUdeviceptr group_table = 0, outputs = 0;  ///< in `memory`
 };
 
-/// Immutable. Every expression is in one of: the interpreter's programs, a compiled kernel, the failures.
-struct DeviceCode {
-  ParameterTable parameters;
-  std::optional<InterpreterCode> interpreter;
-
-  std::vector<std::shared_ptr<const Module>> modules;
-  std::vector<CompiledKernel> kernels;
-  std::vector<std::uint32_t> compiled;  ///< expressions that have a kernel, kernel after kernel
-  DeviceBuffer outputs;                 ///< their numbers, u32
-
-  std::optional<DirectCode> direct;
-
-  std::vector<Failure> failures;  ///< in order of expression
-  std::optional<Error> trouble;   ///< why expressions that were to be compiled are interpreted
-  std::size_t tokens = 0;         ///< of all expressions, as they were given: what costs are reckoned by
-  std::size_t nodes = 0;          ///< of all graphs after the passes; how much they share depends on the batches
+/// How code was made, for the program's status and for the costs of tiers. No kernel reads it.
+struct CodeReport {
+  std::vector<Failure> failures;       ///< in order of expression
+  std::optional<Error> compile_error;  ///< why expressions that were to be compiled are interpreted
+  std::size_t tokens = 0;              ///< of all expressions as they were given; costs are per token and row
+  std::size_t nodes = 0;               ///< of all graphs after the passes; how much they share depends on the batches
   double seconds_passes = 0, seconds_codegen = 0;
-  double seconds_reading = 0;   ///< of codegen: that finding kernels in the cache and reading them took
-  double seconds_loading = 0;   ///< of codegen: that the driver took to load those
+  double seconds_reading = 0;   ///< of codegen: finding kernels in the cache, and reading them
+  double seconds_loading = 0;   ///< of codegen: loading those by the driver
   std::size_t made_tokens = 0;  ///< of expressions whose kernels were made for this, not found in the cache
   double made_seconds = 0;      ///< of one core, that making those took
+};
+
+/// The code of a program. Every expression is in exactly one of its parts, or among the failures of the report. Does
+/// not change after it was made.
+struct DeviceCode {
+  ParameterTable parameters;  ///< of all parts
+  std::optional<InterpreterCode> interpreter;
+  std::optional<CompiledCode> compiled;
+  std::optional<DirectCode> direct;
+  CodeReport report;
 
   ServedExpressions served() const noexcept {
     return {.interpreted = interpreter ? interpreter->programs() : 0,
             .direct = direct ? direct->expressions : 0,
-            .compiled = compiled.size()};
+            .compiled = compiled ? compiled->expressions.size() : 0};
   }
 };
 
@@ -92,6 +100,9 @@ struct CodeRequest {
   DeviceQueue& queue;
   KernelStore& store;
   unsigned threads;
+  SubtreeReader* subtrees = nullptr;  ///< as in GraphSource
+
+  GraphSource graphSource() const noexcept { return {source, subtrees}; }
 };
 
 }  // namespace srjit

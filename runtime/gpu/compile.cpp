@@ -20,7 +20,7 @@
 namespace srjit {
 namespace {
 
-// Blocks a multiprocessor of f32 and of f64, as measured on an H200 (docs/experiments.md).
+// Blocks per multiprocessor, of f32 and of f64, as measured on an H200 (docs/experiments.md).
 constexpr unsigned kMinBlocks = 4, kMinBlocksWide = 2;
 
 /// What spilling may cost, as a part of a kernel's instructions, before it is made again in halves. The assembler
@@ -81,7 +81,7 @@ class Batch {
 
   std::vector<Draft> drafts;
   std::vector<std::uint32_t> interpreted;
-  std::optional<Error> trouble;
+  std::optional<Error> error;   ///< of the last attempt that could not be divided
   std::size_t made_tokens = 0;  ///< of expressions whose kernels did not come from the cache
   double made_seconds = 0;      ///< of one core, for those
   LoadSeconds seconds;          ///< of kernels from the cache
@@ -107,7 +107,7 @@ class Batch {
     if (module) return take(attempt, *module, making, make_part);
     // Where it is the machine that fails, smaller kernels would not help.
     if (module.error().code != Errc::kMachine && divide(attempt, make_part)) return;
-    trouble = std::move(module).error();
+    error = std::move(module).error();
     for (const KernelGroup& group : attempt.module.groups) {
       interpreted.insert(interpreted.end(), group.expressions.begin(), group.expressions.end());
     }
@@ -175,13 +175,69 @@ class Batch {
   std::deque<KernelPlan> halves_;  ///< which attempts refer to
 };
 
-void uploadOutputs(DeviceCode& code, const DeviceQueue& queue) {
-  if (code.compiled.empty()) return;
-  const std::size_t bytes = code.compiled.size() * sizeof(std::uint32_t);
-  code.outputs = DeviceBuffer(queue.uploads, bytes);
-  for (CompiledKernel& kernel : code.kernels) kernel.outputs += code.outputs.address();
-  queue.uploads->copyToDevice(code.outputs.address(), code.compiled.data(), bytes);
+using Batches = std::deque<Batch>;
+
+CodeReport reportOf(const Batches& batches, const CodeRequest& request, const KernelPlan& plan) {
+  CodeReport report;
+  report.tokens = request.source.tokens;
+  report.seconds_passes = plan.seconds_passes;
+  report.failures = plan.failures;
+  for (const Batch& batch : batches) {
+    report.made_tokens += batch.made_tokens;
+    report.made_seconds += batch.made_seconds;
+    report.seconds_reading += batch.seconds.reading;
+    report.seconds_loading += batch.seconds.loading;
+    report.failures.insert(report.failures.end(), batch.failures.begin(), batch.failures.end());
+    if (batch.error) report.compile_error = batch.error;
+  }
+  return report;
+}
+
+/// Expressions that get no kernel, ascending.
+std::vector<std::uint32_t> interpretedOf(const Batches& batches, const CodeRequest& request, const KernelPlan& plan) {
+  std::vector<std::uint32_t> interpreted;
+  std::ranges::set_difference(std::views::iota(0U, static_cast<std::uint32_t>(request.source.expressions.size())),
+                              request.chosen, std::back_inserter(interpreted));
+  interpreted.insert(interpreted.end(), plan.too_long.begin(), plan.too_long.end());
+  for (const Batch& batch : batches) {
+    interpreted.insert(interpreted.end(), batch.interpreted.begin(), batch.interpreted.end());
+  }
+  std::sort(interpreted.begin(), interpreted.end());
+  return interpreted;
+}
+
+/// Encodes expressions for the interpreter, as a part of `code`.
+void addInterpreted(DeviceCode& code, const CodeRequest& request, std::span<const std::uint32_t> interpreted) {
+  DeviceCode rest =
+      encodeForDevice({request.source, interpreted, request.queue, request.store, request.threads, request.subtrees});
+  code.interpreter = std::move(rest.interpreter);
+  code.parameters = std::move(rest.parameters);
+  code.report.nodes = rest.report.nodes;
+  code.report.failures.insert(code.report.failures.end(), rest.report.failures.begin(), rest.report.failures.end());
+}
+
+/// Makes the drafts a part of `code`. Needs a current context.
+void addCompiled(DeviceCode& code, const Batches& batches, const DeviceQueue& queue) {
+  CompiledCode compiled;
+  for (const Batch& batch : batches) {
+    for (const Draft& draft : batch.drafts) {
+      compiled.kernels.push_back(
+          {.kernel = draft.kernel,
+           .outputs = compiled.expressions.size() * sizeof(std::uint32_t),  // in the buffer below
+           .first_parameter = code.parameters.size()});
+      compiled.modules.push_back(draft.module);
+      compiled.expressions.insert(compiled.expressions.end(), draft.expressions.begin(), draft.expressions.end());
+      code.parameters.append(draft.parameters);
+      code.report.nodes += draft.nodes;
+    }
+  }
+  if (compiled.kernels.empty()) return;
+  const std::size_t bytes = compiled.expressions.size() * sizeof(std::uint32_t);
+  compiled.outputs = DeviceBuffer(queue.uploads, bytes);
+  for (CompiledKernel& kernel : compiled.kernels) kernel.outputs += compiled.outputs.address();
+  queue.uploads->copyToDevice(compiled.outputs.address(), compiled.expressions.data(), bytes);
   queue.uploads->synchronize();
+  code.compiled.emplace(std::move(compiled));
 }
 
 }  // namespace
@@ -189,60 +245,29 @@ void uploadOutputs(DeviceCode& code, const DeviceQueue& queue) {
 DeviceCode compileForDevice(const CodeRequest& request, const KernelPlan& plan, const KernelKind& kind,
                             const std::atomic<bool>& cancelled) {
   const Stopwatch watch;
-  std::vector<std::uint32_t> interpreted;
-  std::ranges::set_difference(std::views::iota(0U, static_cast<std::uint32_t>(request.source.expressions.size())),
-                              request.chosen, std::back_inserter(interpreted));
-  interpreted.insert(interpreted.end(), plan.too_long.begin(), plan.too_long.end());
-  std::deque<Batch> batches;
+  Batches batches;
   for (std::size_t m = 0; m < plan.modules(); ++m) batches.emplace_back(request, kind, cancelled, plan.module(m));
   // By one thread: where others read at the same time, both they and the driver take longer (docs/experiments.md).
   for (Batch& batch : batches) batch.loadCached();
   tbb::parallel_for(std::size_t{0}, batches.size(), [&](std::size_t b) { batches[b].make(); });
 
   DeviceCode code;
-  code.tokens = request.source.tokens;
-  code.seconds_passes = plan.seconds_passes;
-  code.failures = plan.failures;
-  for (const Batch& batch : batches) {
-    code.made_tokens += batch.made_tokens;
-    code.made_seconds += batch.made_seconds;
-    code.seconds_reading += batch.seconds.reading;
-    code.seconds_loading += batch.seconds.loading;
-    interpreted.insert(interpreted.end(), batch.interpreted.begin(), batch.interpreted.end());
-    code.failures.insert(code.failures.end(), batch.failures.begin(), batch.failures.end());
-    if (batch.trouble) code.trouble = batch.trouble;
-  }
+  code.report = reportOf(batches, request, plan);
   if (cancelled.load()) return code;
-  std::sort(interpreted.begin(), interpreted.end());
-  if (!interpreted.empty()) {
-    DeviceCode rest = encodeForDevice({request.source, interpreted, request.queue, request.store, request.threads});
-    code.interpreter = std::move(rest.interpreter);
-    code.parameters = std::move(rest.parameters);
-    code.nodes = rest.nodes;
-    code.failures.insert(code.failures.end(), rest.failures.begin(), rest.failures.end());
+  const std::vector<std::uint32_t> interpreted = interpretedOf(batches, request, plan);
+  if (!interpreted.empty()) addInterpreted(code, request, interpreted);
+  {
+    const CurrentContext current(*request.queue.cuda);
+    addCompiled(code, batches, request.queue);
   }
-  const CurrentContext current(*request.queue.cuda);
-  for (const Batch& batch : batches) {
-    for (const Draft& draft : batch.drafts) {
-      code.kernels.push_back({.kernel = draft.kernel,
-                              .outputs = code.compiled.size() * sizeof(std::uint32_t),  // in the buffer that comes
-                              .first_parameter = code.parameters.size()});
-      code.modules.push_back(draft.module);
-      code.compiled.insert(code.compiled.end(), draft.expressions.begin(), draft.expressions.end());
-      code.parameters.append(draft.parameters);
-      code.nodes += draft.nodes;
-    }
-  }
-  uploadOutputs(code, request.queue);
-  std::sort(code.failures.begin(), code.failures.end(),
+  std::sort(code.report.failures.begin(), code.report.failures.end(),
             [](const Failure& a, const Failure& b) { return a.expression < b.expression; });
-  code.seconds_codegen = watch.seconds();
+  code.report.seconds_codegen = watch.seconds();
   return code;
 }
 
 MissingKernels findMissing(const CodeRequest& request, const KernelKind& kind,
-                           const std::function<bool(const MissingKernels&)>& worth,
-                           const std::atomic<bool>& cancelled) {
+                           const std::function<bool(const MissingKernels&)>& pays, const std::atomic<bool>& cancelled) {
   const KernelPlan plan = planKernels(request);
   const auto allOf = [&](std::span<const KernelGroup> groups) {
     MissingKernels all{.kernels = groups.size(), .tokens = 0};
@@ -257,7 +282,7 @@ MissingKernels findMissing(const CodeRequest& request, const KernelKind& kind,
     const std::span<const KernelGroup> groups = plan.module(m).groups;
     std::vector<Dag> dags;
     for (const KernelGroup& group : groups) {
-      Result<Dag> dag = graphOf(group, request.source);
+      Result<Dag> dag = graphOf(group, request);
       if (!dag) break;  // then its expressions are tried in another way
       dags.push_back(std::move(*dag));
     }
@@ -269,7 +294,7 @@ MissingKernels findMissing(const CodeRequest& request, const KernelKind& kind,
     const std::lock_guard lock(mutex);
     missing.kernels += more.kernels;
     missing.tokens += more.tokens;
-    if (!worth(missing)) stopped = true;
+    if (!pays(missing)) stopped = true;
   });
   return stopped || cancelled.load() ? allOf(plan.groups) : missing;
 }

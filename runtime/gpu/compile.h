@@ -6,6 +6,7 @@
 #include <functional>
 
 #include "runtime/gpu/code.h"
+#include "runtime/gpu/costs.h"
 #include "runtime/gpu/kernel_plan.h"
 
 namespace srjit {
@@ -17,17 +18,11 @@ namespace srjit {
 DeviceCode compileForDevice(const CodeRequest& request, const KernelPlan& plan, const KernelKind& kind,
                             const std::atomic<bool>& cancelled);
 
-/// Kernels that are neither loaded nor in the cache.
-struct MissingKernels {
-  std::size_t kernels = 0;
-  std::size_t tokens = 0;  ///< of their expressions
-};
-
-/// What compileForDevice() would have to compile, as far as can be told before the assembler has said which kernels
+/// What compileForDevice() would have to compile, as far as is known before the assembler reports which kernels
 /// spill: runs the passes, in parallel likewise, and looks for the kernels. Stops early, with all of them for an
-/// answer, once `worth` is false of those that are missing so far, or once `cancelled`.
+/// answer, once `pays` is false of those that are missing so far, or once `cancelled`.
 MissingKernels findMissing(const CodeRequest& request, const KernelKind& kind,
-                           const std::function<bool(const MissingKernels&)>& worth, const std::atomic<bool>& cancelled);
+                           const std::function<bool(const MissingKernels&)>& pays, const std::atomic<bool>& cancelled);
 
 /// Rows per thread of compiled kernels, as measured on an H200 (docs/experiments.md). More overlap more instructions,
 /// but take twice the registers, twice the time to assemble, and more than the instruction cache holds.

@@ -77,12 +77,12 @@ class HostCopy {
 
 /// Rows that stay in host memory and are copied chunk by chunk into two buffers by turns.
 struct DeviceData::Streamed {
-  Streamed(const DeviceQueue& queue, Dataset::State& state, std::size_t fields, std::size_t budget)
+  Streamed(const DeviceQueue& queue, Dataset::State& state, std::size_t field_count, std::size_t budget)
       : pinned(queue.cuda, state.storage.data(), state.storage.size()),
         host(state.storage.data()),
         host_stride(state.column_stride),
-        fields_(fields) {
-    const std::size_t row_bytes = fields * static_cast<std::size_t>(bytesOf(state.precision));
+        fields(field_count) {
+    const std::size_t row_bytes = field_count * static_cast<std::size_t>(bytesOf(state.precision));
     const std::size_t most = std::min(budget / 2, kMaxChunkBytes) / row_bytes / kChunkQuantum * kChunkQuantum;
     chunk_rows = std::clamp(most, kChunkQuantum, roundUp(state.rows, kChunkQuantum));
     for (Buffer& buffer : buffers) {
@@ -101,9 +101,9 @@ struct DeviceData::Streamed {
   PinnedRegion pinned;
   const std::byte* host;
   std::size_t host_stride;
-  std::size_t fields_;
+  std::size_t fields;
   std::size_t chunk_rows = 0;
-  std::array<Buffer, 2> buffers;
+  std::array<Buffer, 2> buffers;  ///< by turns
   std::size_t current = 0;
 };
 
@@ -249,14 +249,14 @@ std::size_t DeviceData::chunkRows() const noexcept {
   return streamed_ == nullptr ? static_cast<std::size_t>(all_.rows) : streamed_->chunk_rows;
 }
 
-DeviceRows DeviceData::rows(std::size_t first, std::size_t count) {
+StagedRows DeviceData::stage(const QueueLock&, std::size_t first, std::size_t count) {
   DeviceRows part = all_;
   part.rows = count;
   if (streamed_ == nullptr) {
     part.columns += first * static_cast<std::size_t>(all_.row_stride) * element_;
     if (part.target != 0) part.target += first * element_;
     if (part.weights != 0) part.weights += first * element_;
-    return part;
+    return {*this, part, nullptr};
   }
   Streamed& s = *streamed_;
   s.current ^= 1;
@@ -264,17 +264,30 @@ DeviceRows DeviceData::rows(std::size_t first, std::size_t count) {
   queue_->copies->wait(*buffer.used);
   queue_->copies->copyRowsToDevice(buffer.memory.address(), s.chunk_rows * element_, s.host + first * element_,
                                    s.host_stride * element_, std::min(roundUp(count, 4), s.chunk_rows) * element_,
-                                   s.fields_);
+                                   s.fields);
   queue_->copies->record(*buffer.copied);
   queue_->stream->wait(*buffer.copied);
   part.columns = buffer.memory.address();
   part.target += buffer.memory.address();
   part.weights += buffer.memory.address();
-  return part;
+  return {*this, part, &*buffer.used};
 }
 
-void DeviceData::release() {
-  if (streamed_ != nullptr) queue_->stream->record(*streamed_->buffers[streamed_->current].used);
+void StagedRows::release() {
+  if (used_ == nullptr) return;
+  data_.queue_->stream->record(*used_);
+  used_ = nullptr;
+}
+
+StagedRows::~StagedRows() {
+  if (used_ == nullptr) return;
+  const Stream& stream = *data_.queue_->stream;
+  try {
+    stream.record(*used_);
+  } catch (const CudaFailure&) {
+    // A failure of this, too, means that the device is lost, and that nothing is in use any more.
+    data_.queue_->cuda->driver().cuStreamSynchronize(stream.get());
+  }
 }
 
 }  // namespace srjit

@@ -25,7 +25,33 @@ struct DeviceRows {
 /// Chunks begin at multiples of this many rows, so that the chains of a loss go on from one to the next.
 inline constexpr std::size_t kChunkQuantum = kGroupRows * kSumChains;
 
-/// Thread-safe, but for rows() and release(), which need the queue's lock. Throws CudaFailure.
+class DeviceData;
+
+/// Rows that kernels may read. To be destroyed before the QueueLock that they were staged under.
+class [[nodiscard]] StagedRows {
+ public:
+  StagedRows(const StagedRows&) = delete;
+  StagedRows& operator=(const StagedRows&) = delete;
+  /// As release(), but a failure makes it wait for the stream instead of throwing.
+  ~StagedRows();
+
+  const DeviceRows& rows() const noexcept { return rows_; }
+  /// To be called when all work that uses the rows was put on the queue's stream: the memory may get other rows after
+  /// that work. Throws CudaFailure.
+  void release();
+
+ private:
+  friend class DeviceData;
+  StagedRows(DeviceData& data, const DeviceRows& rows, const Event* used) noexcept
+      : data_(data), rows_(rows), used_(used) {}
+
+  DeviceData& data_;
+  DeviceRows rows_;
+  const Event* used_;  ///< to be recorded; null for resident rows, and after release()
+};
+
+/// A data set on a device. Invariant: resident data are on the device as a whole; streamed data are in pinned memory of
+/// the host, and chunks of their rows take turns in two buffers of the device. Thread-safe. Throws CudaFailure.
 class DeviceData {
  public:
   /// Copies state.storage to the device and frees it; or, if `budget` bytes do not hold it or the device has no room,
@@ -43,19 +69,20 @@ class DeviceData {
   bool belongsTo(const DeviceQueue& queue) const noexcept { return streamed_ == nullptr || queue_.get() == &queue; }
   bool isStreamed() const noexcept { return streamed_ != nullptr; }
   bool isStrided() const noexcept { return strided_; }
-  /// The strides that rows() gives, and the addresses of resident data.
+  /// The strides that stage() gives, and the addresses of resident data.
   const DeviceRows& layout() const noexcept { return all_; }
   std::size_t spareColumns() const noexcept { return spare_columns_; }
   std::uint32_t firstSpareColumn() const noexcept { return first_spare_column_; }
-  /// The most rows that rows() gives at once.
+  /// The most rows that stage() takes at once.
   std::size_t chunkRows() const noexcept;
 
-  /// Rows first .. first + count; `first` is a multiple of kChunkQuantum if streamed, of 4 otherwise. To be called with
-  /// the queue locked, before work that uses them is put on the stream; release() after it.
-  DeviceRows rows(std::size_t first, std::size_t count);
-  void release();
+  /// Has rows first .. first + count on the device for work that is put on the queue's stream from now on. Streamed
+  /// rows are copied there, and the stream waits for the copy. `first` is a multiple of kChunkQuantum if streamed, of 4
+  /// otherwise.
+  StagedRows stage(const QueueLock&, std::size_t first, std::size_t count);
 
  private:
+  friend class StagedRows;
   struct Streamed;
   DeviceData();
   void takeStorage(const Dataset::State& state, std::size_t spare_bytes);

@@ -50,14 +50,14 @@ class DirectMaker {
     Result<DirectImage> image = linkDirect(parts_, options_);
     interpretTheRest(image.ok());
     if (!image) {
-      code_.trouble = std::move(image).error();
+      code_.report.compile_error = std::move(image).error();
     } else if (!image->groups.empty()) {
       load(*image);
     }
-    code_.nodes += graphs_.nodes;
-    code_.tokens = request_.source.tokens;
-    code_.seconds_passes += graphs_.seconds;
-    code_.seconds_codegen = watch.seconds();
+    code_.report.nodes += graphs_.nodes;
+    code_.report.tokens = request_.source.tokens;
+    code_.report.seconds_passes += graphs_.seconds;
+    code_.report.seconds_codegen = watch.seconds();
     return std::move(code_);
   }
 
@@ -106,10 +106,11 @@ class DirectMaker {
       }
     }
     if (!rest.empty()) {
-      code_ = encodeForDevice({request_.source, rest, request_.queue, request_.store, request_.threads});
+      code_ =
+          encodeForDevice({request_.source, rest, request_.queue, request_.store, request_.threads, request_.subtrees});
     }
-    code_.failures.insert(code_.failures.end(), graphs_.failures.begin(), graphs_.failures.end());
-    std::ranges::sort(code_.failures, {}, &Failure::expression);
+    code_.report.failures.insert(code_.report.failures.end(), graphs_.failures.begin(), graphs_.failures.end());
+    std::ranges::sort(code_.report.failures, {}, &Failure::expression);
   }
 
   // One module of all parts, and the tables that its kernel reads.
@@ -168,14 +169,15 @@ class DirectMaker {
 
 }  // namespace
 
-ProgramGraphs graphsOf(const ProgramSource& source, unsigned threads) {
+ProgramGraphs graphsOf(const GraphSource& source, unsigned threads) {
   const Stopwatch watch;
-  const std::size_t count = source.expressions.size();
+  const std::vector<Expression>& expressions = source.program.expressions;
+  const std::size_t count = expressions.size();
   const std::size_t wanted = count / (std::size_t{4} * threads) / kDirectRoots * kDirectRoots;
   const std::size_t size = std::clamp<std::size_t>(wanted, kDirectRoots, kMaxChunk);
   std::vector<ProgramGraphs> parts(ceilDivide(count, size));
   tbb::parallel_for(std::size_t{0}, parts.size(), [&](std::size_t i) {
-    const auto members = std::span(source.expressions).subspan(i * size, std::min(size, count - i * size));
+    const auto members = std::span(expressions).subspan(i * size, std::min(size, count - i * size));
     optimizedDags(members, source, Tier::kDirect, [&](std::size_t first, std::size_t, Result<Dag> dag) {
       first += i * size;
       if (!dag) return parts[i].failures.push_back({first, std::move(dag).error()});

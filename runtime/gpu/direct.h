@@ -25,7 +25,7 @@ struct ProgramGraphs {
 };
 
 /// Runs the passes over all expressions, in parallel on the calling thread's arena.
-ProgramGraphs graphsOf(const ProgramSource& source, unsigned threads);
+ProgramGraphs graphsOf(const GraphSource& source, unsigned threads);
 
 /// Whether code can be written for a device at all; where it cannot, directForDevice() has everything interpreted.
 bool hasDirectTier(const DeviceLimits& limits) noexcept;

@@ -68,11 +68,11 @@ class ProgramEncoder {
     findSections();
     makeGraphs();
     stageColumns();
-    code_.seconds_passes = passes.seconds();
+    code_.report.seconds_passes = passes.seconds();
     const Stopwatch encoding;
     encodeChunks();
     link();
-    code_.seconds_codegen = encoding.seconds();
+    code_.report.seconds_codegen = encoding.seconds();
     return std::move(code_);
   }
 
@@ -143,15 +143,16 @@ class ProgramEncoder {
   void makeGraph(std::size_t first, std::size_t last, std::size_t section, std::vector<Chunk>& made) const {
     std::vector<Expression> copies;
     const std::span<const Expression> members = membersOf(first, last, copies);
-    optimizedDags(members, source_, Tier::kInterpret, [&](std::size_t begin, std::size_t count, Result<Dag> dag) {
-      Chunk& chunk = made.emplace_back(Chunk{first + begin, first + begin + count, section, 0});
-      for (const Expression& member : members.subspan(begin, count)) chunk.tokens += member.size();
-      if (dag) {
-        takeGraph(std::move(*dag), chunk);
-      } else {
-        chunk.error = std::move(dag).error();
-      }
-    });
+    optimizedDags(members, request_.graphSource(), Tier::kInterpret,
+                  [&](std::size_t begin, std::size_t count, Result<Dag> dag) {
+                    Chunk& chunk = made.emplace_back(Chunk{first + begin, first + begin + count, section, 0});
+                    for (const Expression& member : members.subspan(begin, count)) chunk.tokens += member.size();
+                    if (dag) {
+                      takeGraph(std::move(*dag), chunk);
+                    } else {
+                      chunk.error = std::move(dag).error();
+                    }
+                  });
   }
 
   static void takeGraph(Dag dag, Chunk& chunk) {
@@ -169,9 +170,9 @@ class ProgramEncoder {
     for (const Chunk& chunk : chunks_) variables = std::max(variables, chunk.variables.size());
     for (SectionDraft& section : sections_) section.staged_as.assign(variables, EncodeOptions::kNotStaged);
     for (const Chunk& chunk : chunks_) {
-      code_.tokens += chunk.tokens;
+      code_.report.tokens += chunk.tokens;
       if (!chunk.dag) continue;
-      code_.nodes += chunk.dag->size();
+      code_.report.nodes += chunk.dag->size();
       for (std::size_t op = 0; op < used_ops.size(); ++op) used_ops[op] = used_ops[op] || chunk.operators[op];
       for (std::size_t v = 0; v < chunk.variables.size(); ++v) {
         if (chunk.variables[v]) sections_[chunk.section].staged_as[v] = 0;
@@ -262,7 +263,7 @@ class ProgramEncoder {
           if (length > UINT32_MAX - code.offsets.back()) throw std::length_error("more than 2^32 tokens");
           code.offsets.push_back(code.offsets.back() + length);
         }
-        code_.failures.insert(code_.failures.end(), part.failures.begin(), part.failures.end());
+        code_.report.failures.insert(code_.report.failures.end(), part.failures.begin(), part.failures.end());
       }
       section.programs = static_cast<std::uint32_t>(code.programs()) - section.first_program;
       if (section.programs > 0) code.sections.push_back(section);

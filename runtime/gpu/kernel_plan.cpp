@@ -23,15 +23,15 @@ struct Optimized {
   std::vector<Dag> dags;
   std::vector<Failure> failures;
 
-  void add(KernelGroup group, const ProgramSource& source) {
-    Result<Dag> dag = graphOf(group, source);
+  void add(KernelGroup group, const CodeRequest& request) {
+    Result<Dag> dag = graphOf(group, request);
     if (dag) {
       groups.push_back(std::move(group));
       dags.push_back(std::move(*dag));
     } else if (group.expressions.size() == 1) {
       failures.push_back({group.expressions[0], std::move(dag).error()});
     } else {
-      for (KernelGroup& half : halvesOf(group)) add(std::move(half), source);
+      for (KernelGroup& half : halvesOf(group)) add(std::move(half), request);
     }
   }
 };
@@ -65,18 +65,18 @@ KernelPlan planKernels(const CodeRequest& request) {
   return plan;
 }
 
-Result<Dag> graphOf(const KernelGroup& group, const ProgramSource& source) {
+Result<Dag> graphOf(const KernelGroup& group, const CodeRequest& request) {
   std::vector<Expression> members;
   members.reserve(group.expressions.size());
-  for (const std::uint32_t e : group.expressions) members.push_back(source.expressions[e]);
-  return optimizedDag(members, source, Tier::kCompile);
+  for (const std::uint32_t e : group.expressions) members.push_back(request.source.expressions[e]);
+  return optimizedDag(members, request.graphSource(), Tier::kCompile);
 }
 
 void addGraphs(KernelPlan& plan, const CodeRequest& request, const std::atomic<bool>& cancelled) {
   const Stopwatch watch;
   std::vector<Optimized> optimized(plan.groups.size());
   tbb::parallel_for(std::size_t{0}, plan.groups.size(), [&](std::size_t g) {
-    if (!cancelled.load(std::memory_order_relaxed)) optimized[g].add(std::move(plan.groups[g]), request.source);
+    if (!cancelled.load(std::memory_order_relaxed)) optimized[g].add(std::move(plan.groups[g]), request);
   });
   plan.groups.clear();
   for (Optimized& some : optimized) {

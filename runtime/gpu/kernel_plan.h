@@ -39,7 +39,7 @@ struct KernelPlan {
 KernelPlan planKernels(const CodeRequest& request);
 
 /// The graph of one group, after the passes. Errors: those of passes.
-Result<Dag> graphOf(const KernelGroup& group, const ProgramSource& source);
+Result<Dag> graphOf(const KernelGroup& group, const CodeRequest& request);
 
 /// Runs the passes for all groups, in parallel likewise. A group that passes refuse is divided; an expression that they
 /// refuse alone is a failure. Stops early, with any part of the groups, once `cancelled`.

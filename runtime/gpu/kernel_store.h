@@ -32,7 +32,7 @@ struct LoadSeconds {
 };
 
 /// Registers of an interpreter's stack: enough for most trees of 50 nodes; deeper values go to slots. One more costs
-/// registers, and so blocks on a multiprocessor: 5 % of the speed on an H200.
+/// registers, and so blocks per multiprocessor: 5 % of the speed on an H200.
 inline constexpr unsigned kInterpreterDepth = 4;
 
 /// Which operators an interpreter has, of three nested sets (compiler/interpreter/op_family.h), and its stack.
@@ -65,7 +65,7 @@ class KernelStore {
   std::shared_ptr<const Module> cachedRows(std::span<const Dag> dags, const KernelKind& kind, unsigned rows_per_thread,
                                            unsigned min_blocks, LoadSeconds& seconds);
 
-  /// Whether rows() would only have to load the image, as far as can be told without reading it.
+  /// Whether rows() would only have to load the image, as far as is known without reading it.
   bool hasRows(std::span<const Dag> dags, const KernelKind& kind, unsigned rows_per_thread, unsigned min_blocks);
 
   Precision precision() const noexcept { return precision_; }

@@ -11,7 +11,7 @@
 namespace srjit {
 
 /// Pinned memory that is given back when it is no longer used, since the driver takes a fraction of a millisecond to
-/// pin new memory. Sizes are powers of two; what lies idle is bounded. Thread-safe; taking needs a current context.
+/// pin new memory. Sizes are powers of two; idle memory is bounded. Thread-safe; taking needs a current context.
 class PinnedPool {
  public:
   explicit PinnedPool(std::shared_ptr<const Cuda> cuda) : shared_(std::make_shared<Shared>(std::move(cuda))) {}
@@ -19,7 +19,7 @@ class PinnedPool {
   /// A buffer of at least so many bytes; goes back to the pool with its last owner. Null for 0 bytes. Throws
   /// CudaFailure.
   std::shared_ptr<PinnedBuffer> take(std::size_t bytes) const;
-  /// Frees what lies idle.
+  /// Frees idle memory.
   void clear() const;
 
  private:
@@ -33,8 +33,8 @@ class PinnedPool {
   std::shared_ptr<Shared> shared_;
 };
 
-/// A device as an engine uses it. Kernels and small copies go to one stream, in the order of submission: hold `mutex`
-/// while an evaluation's work is put there, so that it is not mixed with another's.
+/// A device as an engine uses it. Kernels and small copies go to one stream, in the order of submission. A thread that
+/// puts an evaluation's work there holds a QueueLock, so that the work of two evaluations is not mixed.
 struct DeviceQueue {
   explicit DeviceQueue(std::shared_ptr<const Cuda> device)
       : cuda(std::move(device)),
@@ -53,7 +53,19 @@ struct DeviceQueue {
   std::shared_ptr<const Stream> uploads;
   PinnedPool pinned;
   DirectScratchPool direct_scratch;
-  std::mutex mutex;
+
+ private:
+  friend class QueueLock;
+  std::mutex mutex_;
+};
+
+/// The right to put work on a queue's stream, for as long as this exists. Functions that need it take a reference.
+class [[nodiscard]] QueueLock {
+ public:
+  explicit QueueLock(DeviceQueue& queue) : lock_(queue.mutex_) {}
+
+ private:
+  const std::lock_guard<std::mutex> lock_;
 };
 
 }  // namespace srjit

@@ -16,8 +16,8 @@ inline constexpr double kCompiledSecondsPerNodeRow = 0.03e-9;
 
 /// Whether compiling takes less time than it saves. Both sides are proportional to the number of nodes and inversely to
 /// that of cores, so both cancel.
-constexpr bool compilingPays(double passes, std::size_t rows) {
-  return passes * static_cast<double>(rows) * (kInterpretSecondsPerNodeRow - kCompiledSecondsPerNodeRow) >
+constexpr bool compilingPays(double evaluations, std::size_t rows) {
+  return evaluations * static_cast<double>(rows) * (kInterpretSecondsPerNodeRow - kCompiledSecondsPerNodeRow) >
          kCompileSecondsPerNode;
 }
 

@@ -36,7 +36,7 @@ void DeviceSubtrees::update(const Dataset::State& data, unsigned threads) {
   const std::vector<SubtreeWrite> writes = kept_->choose();
   if (writes.empty()) return;
   std::vector<bool> done;
-  // Whoever keeps nothing computes everything.
+  // What is not kept is computed by the programs that need it.
   (void)guarded([&]() -> Status {
     done = write(data, writes, threads);
     return okStatus();
@@ -66,7 +66,7 @@ std::vector<bool> DeviceSubtrees::write(const Dataset::State& data, std::span<co
   auto code = std::make_shared<const DeviceCode>(encodeForDevice({source, chosen, *queue_, *store_, threads}));
   std::vector<bool> done(writes.size(), code->interpreter.has_value());
   if (!code->interpreter) return done;
-  for (const Failure& failure : code->failures) {
+  for (const Failure& failure : code->report.failures) {
     for (std::size_t i = 0; i < writes.size(); ++i) done[i] = done[i] && writes[i].column != failure.expression;
   }
   RunPlan plan{queue_, store_, code, &data, data.serial, KernelKind{.loss = {}, .strided_columns = false}, last + 1};

@@ -24,12 +24,12 @@ class DeviceSubtrees {
   SubtreeStats stats() const { return kept_->stats(); }
 
   /// What the program of `source` reads, to be evaluated by `tier` on `data`, the data set of these subtrees; null if
-  /// nothing is worth it. Computes first what is worth keeping now. In parallel on the calling thread's arena.
+  /// nothing pays. Computes first what it pays to keep now. In parallel on the calling thread's arena.
   std::shared_ptr<SubtreeReader> open(const ProgramSource& source, const Dataset::State& data, Tier tier,
                                       const DeviceCosts& costs, unsigned threads);
 
  private:
-  /// Puts the kernels on the stream that compute what is worth keeping now; where that fails, less is kept. In parallel
+  /// Puts the kernels on the stream that compute what it pays to keep now; where that fails, less is kept. In parallel
   /// on the calling thread's arena. `data` is the data set.
   void update(const Dataset::State& data, unsigned threads);
 

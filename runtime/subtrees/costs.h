@@ -1,10 +1,10 @@
-// When keeping the values of a subtree in device memory is worth it: what computing them costs against reading them.
+// When it pays to keep the values of a subtree in device memory: what computing them costs against reading them.
 #pragma once
 
 #include <cstddef>
 
 #include "runtime/engine_options.h"
-#include "runtime/gpu/calibration.h"
+#include "runtime/gpu/costs.h"
 
 namespace srjit {
 
@@ -24,8 +24,8 @@ inline constexpr double kReadSeconds = 1 / 1.2e12;
 /// (chooseGeometry): so many read a column's value for one load of it.
 inline constexpr double kProgramsPerRead = 64;
 
-/// Seconds a row that keeping the values saves over so many generations of this use; they are computed and stored once.
-/// Not to be kept unless it is above 0. `value_seconds` is what one value takes to load or store.
+/// Seconds per row that keeping the values saves over so many generations of this use; they are computed and stored
+/// once. Not to be kept unless it is above 0. `value_seconds` is what one value takes to load or store.
 constexpr double keepingSaves(const SubtreeUse& use, double value_seconds, double generations) {
   return generations * (use.computing - use.reads * value_seconds) - (use.making + value_seconds);
 }
@@ -53,7 +53,7 @@ constexpr bool rewritingPays(double saves, double seconds, double nodes, double 
   return saves > kLeastPart * seconds && saves > kRewriteSeconds * nodes / threads;
 }
 
-/// Less device time than this of one evaluation is not worth the bookkeeping, nor one more launch.
+/// Savings below this much device time per evaluation do not repay the bookkeeping or one more launch.
 inline constexpr double kLeastSubtreeSeconds = 100e-6;
 
 }  // namespace srjit

@@ -131,7 +131,7 @@ Dag withColumns(Dag dag, std::span<const std::uint32_t> columns) {
   WorkingDag work(std::move(dag));
   const auto kept = [&](NodeId id) { return work.keep(id); };
   const std::vector<NodeId> before(work.order().begin(), work.order().end());
-  // rebuild() tells of an operator what stands for its operands, not which node it was.
+  // rebuild() gives the images of an operator's operands, but not the operator's node.
   std::vector<NodeId> image(work.dag().size());
   work.begin();
   for (const NodeId id : before) {

@@ -34,16 +34,16 @@ class GraphSubtrees {
   const SubtreeKey& key(NodeId id) const noexcept { return keys_[id]; }
   /// As a tree; at most UINT32_MAX.
   std::uint32_t tokens(NodeId id) const noexcept { return tokens_[id]; }
-  /// Instructions a row of the subtree as a tree: instructionsOf() or more.
+  /// Instructions per row of the subtree as a tree: instructionsOf() or more.
   double treeInstructions(NodeId id) const noexcept { return tree_instructions_[id]; }
-  /// Instructions a row of all kernels.
+  /// Instructions per row of all kernels.
   double instructions() const noexcept { return instructions_; }
   /// Kernels that compute, or read, the operator `id`.
   std::uint32_t kernels(NodeId id) const noexcept { return kernels_[id]; }
-  /// Instructions a row that a kernel has for nothing but `id`; in a program of the interpreter all of its subtree, of
-  /// which other parts of the program rarely use something. Linear in the subtree.
+  /// Instructions per row that a kernel has for nothing but `id`; in a program of the interpreter all of its subtree,
+  /// of which other parts of the program rarely use something. Linear in the subtree.
   double ownInstructions(NodeId id);
-  /// Instructions a row of the subtree, each node once. Linear in the subtree.
+  /// Instructions per row of the subtree, each node once. Linear in the subtree.
   double instructionsOf(NodeId id);
 
   /// From the next count() on, kernels read `id`.
@@ -67,7 +67,7 @@ class GraphSubtrees {
   std::vector<bool> read_;
   double instructions_ = 0;
   std::vector<std::uint32_t> uses_;
-  std::vector<std::uint32_t> seen_;  ///< the last walk that met a node
+  std::vector<std::uint32_t> seen_;  ///< the last walk that met the node
   std::uint32_t walk_ = 0;
   std::vector<NodeId> stack_, touched_;
 };

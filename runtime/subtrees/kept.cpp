@@ -10,7 +10,7 @@
 namespace srjit {
 namespace {
 
-// Of one graph, at most so many subtrees are counted: those that cost most. A column is worth it for few.
+// Of one graph, at most so many subtrees are counted: those that cost most. Few others would repay a column.
 constexpr std::size_t kCountedAGraph = 64;
 // Of so many times the columns, expressions are remembered, to be chosen from.
 constexpr std::size_t kWantedAColumn = 4;
@@ -70,7 +70,7 @@ std::vector<KeptSubtrees::Candidate> KeptSubtrees::candidates() const {
                         .freshness = freshness};
     if (candidate.net(value_seconds_) > 0) found.push_back(std::move(candidate));
   }
-  // The order of a hash table is nobody's business.
+  // The result must not depend on the order of a hash table.
   std::ranges::sort(found, [](const Candidate& a, const Candidate& b) {
     return a.computing != b.computing ? a.computing > b.computing : a.key.high < b.key.high;
   });
@@ -121,7 +121,7 @@ double KeptSubtrees::worthOf(const Slot& slot) const {
   return slot.value == nullptr ? 0 : slot.saves * freshnessOf(slot.last_read);
 }
 
-// Free ones first, then those that save least, of which nobody reads.
+// Free ones first, then those that no program reads, by what they save.
 std::vector<std::size_t> KeptSubtrees::freeSlots() const {
   std::vector<std::size_t> free;
   for (std::size_t i = 0; i < slots_.size(); ++i) {
@@ -359,7 +359,7 @@ void ProgramSubtrees::countOthers(const Dag& dag, GraphSubtrees& graph, const Ra
     const bool possible = dag.node(id).kind == Token::Kind::kOp && !graph.key(id).isNone() && !graph.isRead(id) &&
                           graph.kernels(id) > 0 && graph.tokens(id) <= kMaxSubtreeTokens;
     if (!possible) continue;
-    // At most this is saved, which is quick to tell.
+    // An upper bound of what is saved, which is quick to compute.
     const SubtreeUse most = rates.use(graph, id, graph.treeInstructions(id));
     if (rates.saves(most) > 0) counted.push_back({id, most});
   }

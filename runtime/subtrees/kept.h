@@ -27,7 +27,7 @@
 
 namespace srjit {
 
-/// A column's values, as long as somebody may read them: a column is given to another subtree only when the data set
+/// A column's values, as long as a program may read them: a column is given to another subtree only when the data set
 /// alone owns this.
 struct KeptValue {
   SubtreeKey key;
@@ -43,7 +43,7 @@ struct SubtreeWrite {
   std::uint32_t column;  ///< of the data set
   SubtreeKey key;
   Expression expression;
-  double saves;  ///< seconds a row and generation
+  double saves;  ///< seconds per row and generation
 };
 
 class ProgramSubtrees;
@@ -76,7 +76,7 @@ class KeptSubtrees {
     SubtreeKey key;                          ///< of the value, or of what is being written
     std::shared_ptr<const KeptValue> value;  ///< null: free, or `writing`
     bool writing = false;
-    double saves = 0;             ///< seconds a row, in the generation that read it last
+    double saves = 0;             ///< seconds per row, in the generation that read it last
     std::uint64_t last_read = 0;  ///< generation, which is the number of a program
 
     bool isFree() const noexcept { return value == nullptr && !writing; }
@@ -145,8 +145,8 @@ class ProgramSubtrees final : public SubtreeReader {
   std::mutex mutex_;  ///< of what follows
   std::vector<Sighting> sightings_;
   std::unordered_map<SubtreeKey, std::optional<Expression>, SubtreeKey::Hash> found_;  ///< of the wanted
-  std::unordered_map<SubtreeKey, double, SubtreeKey::Hash> saved_;  ///< seconds a row, by values that were read
-  double seconds_ = 0;                                              ///< a row, without kept subtrees
+  std::unordered_map<SubtreeKey, double, SubtreeKey::Hash> saved_;  ///< seconds per row, by values that were read
+  double seconds_ = 0;                                              ///< per row, without kept subtrees
   std::size_t nodes_ = 0, spared_nodes_ = 0;
   bool staged_ = false;  ///< whether the interpreter's blocks stage what is read
 };

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include <fmt/format.h>
 #include <tbb/task_arena.h>
 
 #include "runtime/evaluation/task_flight.h"
@@ -17,16 +16,17 @@
 namespace srjit {
 namespace {
 
-// Memory of the device that one data set takes at most if nobody says.
+// Memory of the device that one data set takes at most, if the options set no limit.
 constexpr double kShareForData = 0.8;
 // What one evaluation takes at most; others may be in flight.
 constexpr double kShareForWork = 0.4;
-// What runs keep of the device's memory while nobody uses them, beside the one used last.
+// What idle runs keep of the device's memory, beside the one used last.
 constexpr std::size_t kIdleDivisor = 8;
 
 class DeviceExecutor final : public Executor {
  public:
-  DeviceExecutor(std::shared_ptr<const Cuda> cuda, const EngineOptions& options, const EngineParts& parts)
+  DeviceExecutor(std::shared_ptr<const Cuda> cuda, const EngineOptions& options,
+                 std::shared_ptr<const ImageMaker> images)
       : cuda_(std::move(cuda)),
         device_(options.device),
         budget_(options.device_bytes),
@@ -35,7 +35,7 @@ class DeviceExecutor final : public Executor {
         queue_((CurrentContext(*cuda_), std::make_shared<DeviceQueue>(cuda_))),
         idle_(std::make_shared<IdleRuns>(budget_ != 0 ? budget_ : cuda_->limits().memory_bytes / kIdleDivisor)),
         cache_(KernelCache::open(cacheOptions(options))),
-        store_(std::make_shared<KernelStore>(cuda_, parts.images, cache_, options.precision, options.math)),
+        store_(std::make_shared<KernelStore>(cuda_, std::move(images), cache_, options.precision, options.math)),
         arena_(static_cast<int>(threads_)),
         tiers_(queue_, cache_, store_, arena_, threads_) {
     cuda_->setReclaim([idle = std::weak_ptr(idle_), queue = std::weak_ptr(queue_)] {
@@ -66,7 +66,7 @@ class DeviceExecutor final : public Executor {
 
   void compile(Program::State& state, const CompileOptions& options) override {
     const CurrentContext current(*cuda_);
-    tiers_.begin(state, options);
+    tiers_.makeFirstCode(state, options);
   }
 
   std::shared_ptr<SubtreeReader> subtreesFor(const ProgramSource& source, const Dataset& data, Tier tier) override;
@@ -111,7 +111,7 @@ class DeviceExecutor final : public Executor {
   Result<std::unique_ptr<DeviceRun>> takeRun(const Task& task, bool counts);
   Result<Losses> evaluate(const Task& task, std::span<const double> parameters);
   Result<Losses> finish(const Task& task, std::unique_ptr<DeviceRun> run, Losses losses);
-  void learn(const Task& task, const DeviceRun& run);
+  void recordRunTime(const Task& task, const DeviceRun& run);
 
   std::shared_ptr<const Cuda> cuda_;
   std::string device_;
@@ -187,7 +187,7 @@ Result<std::unique_ptr<DeviceRun>> DeviceExecutor::takeRun(const Task& task, boo
   if (!data.on_device->belongsTo(*queue_)) {
     return Error{Errc::kInvalid, "data that are streamed, made by another engine", {}};
   }
-  const std::shared_ptr<SubtreeReader>& subtrees = task.program.state().source->subtrees;
+  const std::shared_ptr<SubtreeReader>& subtrees = task.program.state().subtrees;
   if (subtrees != nullptr && subtrees->columns() > 0 && !data.subtrees->belongsTo(*queue_)) {
     return Error{Errc::kInvalid, "a program that reads kept subtrees, made by another engine", {}};
   }
@@ -204,23 +204,23 @@ Result<std::unique_ptr<DeviceRun>> DeviceExecutor::takeRun(const Task& task, boo
   return DeviceRun::create(std::move(plan), budget(kShareForWork));
 }
 
-void DeviceExecutor::learn(const Task& task, const DeviceRun& run) {
+void DeviceExecutor::recordRunTime(const Task& task, const DeviceRun& run) {
   const double seconds = run.kernelSeconds();
   task.program.state().on_device->setDeviceSeconds(seconds);
   // Storing predictions and copying rows are part of the time of others: only losses of resident data are compared.
   if (!task.loss || task.data.state().on_device->isStreamed()) return;
   // Costs are by the tokens of expressions, not all of which are computed where subtrees are read.
   if (task.program.info().subtrees_read > 0) return;
-  tiers_.learn(*run.plan().code, run.plan().data->rows, seconds);
+  tiers_.recordRunTime(*run.plan().code, run.plan().data->rows, seconds);
 }
 
 Result<Losses> DeviceExecutor::finish(const Task& task, std::unique_ptr<DeviceRun> run, Losses losses) {
   run->wait();
   inArena([&] {
     run->readLosses(*task.loss, losses);
-    learn(task, *run);
+    recordRunTime(task, *run);
   });
-  losses.failures = run->plan().code->failures;
+  losses.failures = run->plan().code->report.failures;
   keepRun(task, std::move(run));
   return losses;
 }
@@ -230,10 +230,10 @@ Result<Losses> DeviceExecutor::evaluate(const Task& task, std::span<const double
   auto run = takeRun(task, true);
   if (!run) return std::move(run).error();
   Losses losses;
-  losses.failures = (*run)->plan().code->failures;
+  losses.failures = (*run)->plan().code->report.failures;
   inArena([&] {
     (*run)->evaluate(parameters, task.out);
-    if (task.program.size() > 0) learn(task, **run);
+    if (task.program.size() > 0) recordRunTime(task, **run);
   });
   keepRun(task, std::move(*run));
   return losses;
@@ -265,22 +265,13 @@ Result<std::unique_ptr<Flight>> DeviceExecutor::start(Task task) {
 }  // namespace
 
 Result<std::unique_ptr<Executor>> makeDeviceExecutor(const EngineOptions& options, unsigned ordinal,
-                                                     const EngineParts& parts) {
-  auto driver = parts.driver();
-  if (!driver) {
-    Error error = std::move(driver).error();
-    error.message = fmt::format("device cuda:{}: {}", ordinal, error.message);
-    return error;
-  }
-  auto cuda = Cuda::open(*driver, static_cast<int>(ordinal));
+                                                     const std::shared_ptr<const Driver>& driver,
+                                                     std::shared_ptr<const ImageMaker> images) {
+  auto cuda = Cuda::open(driver, static_cast<int>(ordinal));
   if (!cuda) return std::move(cuda).error();
   return guarded([&]() -> Result<std::unique_ptr<Executor>> {
-    return std::unique_ptr<Executor>(std::make_unique<DeviceExecutor>(std::move(*cuda), options, parts));
+    return std::unique_ptr<Executor>(std::make_unique<DeviceExecutor>(std::move(*cuda), options, std::move(images)));
   });
-}
-
-EngineParts EngineParts::ofMachine() {
-  return {.driver = [] { return loadDriver(); }, .images = llvmImageMaker()};
 }
 
 }  // namespace srjit

@@ -1,7 +1,6 @@
 // Programs on a GPU.
 #pragma once
 
-#include <functional>
 #include <memory>
 
 #include "compiler/kernels/image_maker.h"
@@ -11,19 +10,10 @@
 
 namespace srjit {
 
-/// What an engine on a GPU is made of, so that tests can put models in their places.
-struct EngineParts {
-  /// The driver, or why there is none.
-  std::function<Result<std::shared_ptr<const Driver>>()> driver;
-  std::shared_ptr<const ImageMaker> images;
-
-  /// The driver and the compiler of this machine.
-  static EngineParts ofMachine();
-};
-
-/// `options.threads` as Engine::create has decided. Errors: kMachine without a driver or the device, kUnsupported for a
-/// device that no kernels can be made for.
+/// An executor on the driver's device number `ordinal`; `options.threads` as Engine::create has decided. Errors:
+/// kMachine without the device, kUnsupported for a device that no kernels can be made for.
 Result<std::unique_ptr<Executor>> makeDeviceExecutor(const EngineOptions& options, unsigned ordinal,
-                                                     const EngineParts& parts);
+                                                     const std::shared_ptr<const Driver>& driver,
+                                                     std::shared_ptr<const ImageMaker> images);
 
 }  // namespace srjit

@@ -6,22 +6,9 @@
 
 namespace srjit {
 
-RunningJob::RunningJob(std::shared_ptr<CompileJob> job) noexcept : job_(std::move(job)) {
-  job_->error.reset();
-  job_->cancelled = false;
-  job_->running = true;
-}
-
-RunningJob::~RunningJob() {
-  const std::lock_guard lock(job_->mutex);
-  if (job_->code == nullptr && !job_->error && !job_->missing) job_->error = Error{Errc::kMachine, "out of memory", {}};
-  job_->running = false;
-  job_->finished.notify_all();
-}
-
 DeviceProgram::~DeviceProgram() {
   for (const Jobs& jobs : jobs_) {
-    for (const auto& [kind, job] : jobs) job->cancelled = true;
+    for (const auto& [kind, job] : jobs) job->cancel();
   }
   life_.reset();
   for (const auto& idle : idle_) {
@@ -38,17 +25,27 @@ void DeviceProgram::setInterpreted(std::shared_ptr<const DeviceCode> code) {
   const std::lock_guard lock(mutex_);
   if (interpreted_ != nullptr) return;
   interpreted_ = std::move(code);
-  for (const Failure& failure : interpreted_->failures) {
+  for (const Failure& failure : interpreted_->report.failures) {
     if (isRefusal(failure)) refused_.push_back(static_cast<std::uint32_t>(failure.expression));
   }
 }
 
-std::shared_ptr<CompileJob> DeviceProgram::job(const KernelKind& kind, Making making) {
+std::vector<std::uint32_t> DeviceProgram::refused() const {
   const std::lock_guard lock(mutex_);
-  Jobs& jobs = jobs_[static_cast<std::size_t>(making)];
-  auto found = std::find_if(jobs.begin(), jobs.end(), [&](const auto& entry) { return entry.first == kind; });
+  return refused_;
+}
+
+bool DeviceProgram::interpreterRefuses() const {
+  const std::lock_guard lock(mutex_);
+  return !refused_.empty();
+}
+
+std::shared_ptr<CodeJob> DeviceProgram::job(const KernelKind& kernels, CodeKind code) {
+  const std::lock_guard lock(mutex_);
+  Jobs& jobs = jobs_[static_cast<std::size_t>(code)];
+  auto found = std::find_if(jobs.begin(), jobs.end(), [&](const auto& entry) { return entry.first == kernels; });
   if (found == jobs.end()) {
-    jobs.emplace_back(kind, std::make_shared<CompileJob>());
+    jobs.emplace_back(kernels, std::make_shared<CodeJob>());
   } else {
     std::rotate(found, found + 1, jobs.end());
   }
@@ -57,40 +54,41 @@ std::shared_ptr<CompileJob> DeviceProgram::job(const KernelKind& kind, Making ma
 
 ProgramStatus DeviceProgram::status() const {
   ProgramStatus status;
-  std::shared_ptr<CompileJob> refused, direct, compiled;
+  std::shared_ptr<CodeJob> refused, direct, compiled;
   {
     const std::lock_guard lock(mutex_);
     status.evaluations = evaluations_;
     status.served = served_;
     status.device_seconds = device_seconds_;
-    const auto lastOf = [&](Making making) {
-      const Jobs& jobs = jobs_[static_cast<std::size_t>(making)];
+    const auto lastOf = [&](CodeKind kind) {
+      const Jobs& jobs = jobs_[static_cast<std::size_t>(kind)];
       return jobs.empty() ? nullptr : jobs.back().second;
     };
     if (direct_refusal_) {
       status.error = direct_refusal_;
     } else {
-      direct = lastOf(Making::kDirect);
+      direct = lastOf(CodeKind::kDirect);
     }
-    refused = lastOf(Making::kCompiledRefused);
-    compiled = lastOf(Making::kCompiled);
+    refused = lastOf(CodeKind::kCompiledRefused);
+    compiled = lastOf(CodeKind::kCompiled);
   }
-  // The better code is the later one.
-  const auto add = [&](const std::shared_ptr<CompileJob>& job, Tier tier) {
+  const auto add = [&](const std::shared_ptr<CodeJob>& job, Tier tier) {
     if (job == nullptr) return;
-    const std::lock_guard lock(job->mutex);
-    status.compiling = status.compiling || job->running;
-    if (job->error) status.error = job->error;
-    if (job->code == nullptr) return;
-    const DeviceCode& code = *job->code;
+    const CodeJob::View view = job->view();
+    status.compiling = status.compiling || view.state == CodeState::kRunning;
+    if (view.error) status.error = view.error;
+    if (view.code == nullptr) return;
+    const CodeReport& report = view.code->report;
+    const ServedExpressions covered = view.code->served();
     status.tier = tier;
-    status.seconds_compiling = job->seconds;
-    status.seconds_reading = code.seconds_reading;
-    status.seconds_loading = code.seconds_loading;
-    status.compiled = code.compiled.size() + (code.direct ? code.direct->expressions : 0);
-    if (code.trouble) status.error = code.trouble;
+    status.seconds_compiling = view.seconds;
+    status.seconds_reading = report.seconds_reading;
+    status.seconds_loading = report.seconds_loading;
+    status.compiled = covered.compiled + covered.direct;
+    if (report.compile_error) status.error = report.compile_error;
   };
-  // Beside the interpreter, which serves the others.
+  // Later calls overwrite earlier ones: compiled code serves before direct code. Code of refused expressions serves
+  // beside the interpreter.
   add(refused, Tier::kInterpret);
   add(direct, Tier::kDirect);
   add(compiled, Tier::kCompile);
@@ -100,7 +98,7 @@ ProgramStatus DeviceProgram::status() const {
 double DeviceProgram::countEvaluation() {
   const std::lock_guard lock(mutex_);
   const auto done = static_cast<double>(evaluations_++);
-  return std::max(expected_passes_ - done, done);
+  return std::max(expected_evaluations_ - done, done);
 }
 
 void DeviceProgram::setServed(const ServedExpressions& served) {

@@ -2,8 +2,6 @@
 #pragma once
 
 #include <array>
-#include <atomic>
-#include <condition_variable>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -18,43 +16,16 @@
 #include "runtime/gpu/kernel_plan.h"
 #include "runtime/program.h"
 #include "runtime/results.h"
+#include "runtime/tiers/jobs.h"
+#include "runtime/tiers/policy.h"
 
 namespace srjit {
 
-/// Machine code of one kind while it is made, perhaps in the background, and afterwards. Thread-safe.
-struct CompileJob {
-  std::atomic<bool> cancelled = false;
-
-  std::mutex mutex;
-  std::condition_variable finished;
-  bool running = false;                    ///< looking included
-  std::shared_ptr<const DeviceCode> code;  ///< null: not made yet, or `error`
-  std::optional<Error> error;
-  double seconds = 0;
-  /// What a look into the cache found before `code` was made; nothing if nobody has looked.
-  std::optional<MissingKernels> missing;
-};
-
-/// The making of a job, which ends with this object, whatever happens: a job never runs for ever.
-class RunningJob {
- public:
-  /// Makes the job run, whatever came of it before; its mutex is held.
-  explicit RunningJob(std::shared_ptr<CompileJob> job) noexcept;
-  /// If neither code nor an error, nor what is missing, was found out, memory was short.
-  ~RunningJob();
-  RunningJob(const RunningJob&) = delete;
-  RunningJob& operator=(const RunningJob&) = delete;
-
-  CompileJob& operator*() const noexcept { return *job_; }
-
- private:
-  std::shared_ptr<CompileJob> job_;
-};
-
-/// Thread-safe. Cancels its jobs when it dies; they hold nothing of it.
+/// What a program has of each kind of code, and what its evaluations were. Thread-safe, once setGraphs() or setPlan()
+/// was called. Its destructor cancels its jobs, which hold nothing of it.
 class DeviceProgram {
  public:
-  DeviceProgram(Tier tier, double expected_passes) : tier_(tier), expected_passes_(expected_passes) {}
+  DeviceProgram(Tier tier, double expected_evaluations) : tier_(tier), expected_evaluations_(expected_evaluations) {}
   ~DeviceProgram();
 
   Tier tier() const noexcept { return tier_; }
@@ -62,39 +33,37 @@ class DeviceProgram {
   /// The interpreter's code; null until it is needed.
   std::shared_ptr<const DeviceCode> interpreted() const;
   void setInterpreted(std::shared_ptr<const DeviceCode> code);
-  /// Expressions that the interpreter refuses, ascending; Tier::kAuto compiles them.
-  std::span<const std::uint32_t> refused() const noexcept { return refused_; }
+  /// Expressions that the interpreter refuses, ascending; none before its code is there. Tier::kAuto compiles them.
+  std::vector<std::uint32_t> refused() const;
+  bool interpreterRefuses() const;
 
-  /// Graphs that were made for direct code at the beginning; null if it was not wanted then.
+  /// The graphs of direct code, if the program began with them; else null.
   const ProgramGraphs* graphs() const noexcept { return graphs_ ? &*graphs_ : nullptr; }
   void setGraphs(ProgramGraphs graphs) { graphs_.emplace(std::move(graphs)); }
   /// The same for compiled code of all expressions.
   const KernelPlan* plan() const noexcept { return plan_ ? &*plan_ : nullptr; }
   void setPlan(KernelPlan plan) { plan_.emplace(std::move(plan)); }
 
-  /// What jobs make: code by LLVM, of all expressions or of those that the interpreter refuses, or direct code.
-  enum class Making { kCompiled, kCompiledRefused, kDirect };
-  static constexpr std::size_t kMakings = 3;
-  /// The job of a kind, new if there was none.
-  std::shared_ptr<CompileJob> job(const KernelKind& kind, Making making);
+  /// The job that makes machine code of a kind, for kernels of `kernels`; new if there was none.
+  std::shared_ptr<CodeJob> job(const KernelKind& kernels, CodeKind code);
   ProgramStatus status() const;
 
-  /// Counts an evaluation; returns how many are still to be expected, it included: what the caller has announced, or as
-  /// many as there were.
+  /// Counts an evaluation. Returns how many are expected from now on, this one included: what is left of those that the
+  /// caller has announced, or as many as there were, whichever is more.
   double countEvaluation();
 
-  /// Tells what evaluates the expressions of the evaluation that begins now.
+  /// Records what evaluates the expressions of the evaluation that begins now.
   void setServed(const ServedExpressions& served);
   void setDeviceSeconds(double seconds);
-  /// Why direct code does not serve data like those of the last evaluation; nothing if it may.
+  /// Records why direct code cannot read data like those of the last evaluation; nothing if it can.
   void setDirectRefusal(std::optional<Error> why);
 
-  /// Keeps a run of this program in an engine's `idle` runs, until the program dies.
+  /// Keeps a run of this program in an engine's `idle` runs, until the program is destroyed.
   void keepRun(const std::shared_ptr<IdleRuns>& idle, std::unique_ptr<DeviceRun> run);
 
  private:
   const Tier tier_;
-  const double expected_passes_;
+  const double expected_evaluations_;
   std::optional<ProgramGraphs> graphs_;
   std::optional<KernelPlan> plan_;
 
@@ -105,8 +74,9 @@ class DeviceProgram {
   ServedExpressions served_;   ///< by the last evaluation that began
   double device_seconds_ = 0;  ///< of the last evaluation that finished
   std::optional<Error> direct_refusal_;
-  using Jobs = std::vector<std::pair<KernelKind, std::shared_ptr<CompileJob>>>;
-  std::array<Jobs, kMakings> jobs_;                              ///< by Making; the one used last is the last
+  using Jobs = std::vector<std::pair<KernelKind, std::shared_ptr<CodeJob>>>;
+  static constexpr std::size_t kCodeKinds = 4;
+  std::array<Jobs, kCodeKinds> jobs_;                            ///< by CodeKind; the one used last is the last
   std::shared_ptr<const void> life_ = std::make_shared<char>();  ///< owns the idle runs
   std::vector<std::weak_ptr<IdleRuns>> idle_;                    ///< of the engines that have some
 };

@@ -171,7 +171,7 @@ struct Probes {
     for (std::size_t i = 0; i < source.parameter_offsets.back(); ++i) {
       parameters.push_back(0.25 + 0.37 * static_cast<double>(i % 11));
     }
-    graphs = graphsOf(source, threads);
+    graphs = graphsOf({source}, threads);
   }
   std::size_t size() const { return all.size(); }
 
@@ -259,7 +259,7 @@ class Comparison {
     auto data = resident(false);
     if (!data) return data.error();
     const auto code = std::make_shared<const DeviceCode>(encodeForDevice(request(trees_)));
-    if (!code->failures.empty()) return code->failures.front().error;
+    if (!code->report.failures.empty()) return code->report.failures.front().error;
     auto run = runOf(trees_, code, **data, {}, {});
     if (!run) return run.error();
     predictions_.resize(trees_.size() * kRows);

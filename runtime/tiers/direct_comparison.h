@@ -12,17 +12,14 @@
 
 namespace srjit {
 
-/// Evaluates probes on a device by direct code and by code that is trusted, bit for bit, any NaN being equal to any
+/// Compares direct code with the interpreter's and the CPU's on probes, bit for bit, any NaN being equal to any
 /// other; the first difference in words, or nothing.
 ///
 /// - Predictions are compared with the interpreter's: every operator that the tier has, on all pairs of special
-///   numbers, then trees of all of them, on numbers of all magnitudes. Once with rows cut into as many parts as an
-///   evaluation would have, once strided and in one part, so that warps go from one row group to the next.
+///   numbers, then trees of all of them, on numbers of all magnitudes. Once with rows cut into parts, once
+///   strided and in one part, so that warps go from one row group to the next.
 /// - Losses of all shapes (LossSpec) are compared with the CPU's, which needs no assembler: of sums of two columns,
-///   whose predictions are exact in every mode.
-/// - All of it with the rows cut into as many parts as an evaluation would have, and into one, so that warps go from
-/// one
-///   row group to the next.
+///   whose predictions are exact in every mode; likewise in parts and in one.
 ///
 /// `begin` is called before direct code is loaded, after all else was made ready. Errors: of making the interpreter,
 /// for lack of memory, and kCancelled. Throws CudaFailure, OutOfMemory, std::bad_alloc. Needs a current context; in

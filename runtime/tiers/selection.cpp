@@ -1,38 +1,21 @@
 #include "runtime/tiers/selection.h"
 
 #include <algorithm>
-#include <numeric>
+#include <array>
 #include <utility>
 
 #include <fmt/format.h>
 
 #include "runtime/evaluation/code_groups.h"
-#include "runtime/gpu/compile.h"
 #include "runtime/gpu/encode.h"
-#include "runtime/platform/clock.h"
-#include "runtime/platform/guarded.h"
 
 namespace srjit {
 namespace {
 
-/// Seconds that the proof of the direct tier takes, where its interpreter must be compiled first.
-constexpr double kProofSeconds = 2;
-
-/// Whether code may still be made; under the job's mutex. An engine that dies cancels what it makes, but another may
-/// have the same program.
-bool isOpen(const CompileJob& job) {
-  return job.code == nullptr && !job.running && (!job.error || job.error->code == Errc::kCancelled);
+std::string costsName(const DeviceLimits& limits, const KernelStore& store) {
+  return fmt::format("{} ({}) {} {}", limits.name, limits.driver_version, nameOf(store.precision()),
+                     nameOf(store.math()));
 }
-
-Error cancellation() { return {Errc::kCancelled, "compiling was cancelled", {}}; }
-
-std::vector<std::uint32_t> allOf(const ProgramSource& source) {
-  std::vector<std::uint32_t> all(source.expressions.size());
-  std::iota(all.begin(), all.end(), 0U);
-  return all;
-}
-
-double nodesOf(const ProgramSource& source) { return static_cast<double>(source.tokens); }
 
 }  // namespace
 
@@ -41,311 +24,194 @@ DeviceTiers::DeviceTiers(std::shared_ptr<DeviceQueue> queue, std::shared_ptr<Ker
     : queue_(std::move(queue)),
       store_(std::move(store)),
       threads_(threads),
-      calibration_(cache,
-                   fmt::format("{} ({}) {} {}", queue_->cuda->limits().name, queue_->cuda->limits().driver_version,
-                               nameOf(store_->precision()), nameOf(store_->math()))),
-      proof_(queue_, store_, cache, threads),
       arena_(arena),
-      background_(static_cast<int>(std::max(threads, 2U)) - 1, 0) {}
+      jobs_(threads),
+      costs_(cache, costsName(queue_->cuda->limits(), *store_), jobs_),
+      self_test_(queue_, store_, cache, threads),
+      maker_(queue_, store_, arena, costs_, threads) {}
 
-DeviceTiers::~DeviceTiers() {
-  ending_ = true;
-  {
-    const std::lock_guard lock(started_mutex_);
-    for (const auto& started : started_) {
-      if (const auto job = started.lock()) job->cancelled = true;
-    }
-  }
-  background_.execute([&] { jobs_->wait(); });
+ExpectedWork DeviceTiers::workOf(const ProgramSource& source, std::size_t rows, double evaluations) const {
+  return {.nodes = static_cast<double>(source.tokens),
+          .rows = static_cast<double>(rows),
+          .evaluations = evaluations,
+          .kernels = ceilDivide(source.expressions.size(), kExpressionsPerKernel),
+          .threads = threads_};
 }
 
-CodeRequest DeviceTiers::request(const ProgramSource& source, std::span<const std::uint32_t> chosen) const {
-  return {source, chosen, *queue_, *store_, threads_};
-}
-
-DeviceTiers::Code DeviceTiers::encode(const ProgramSource& source) {
-  const std::vector<std::uint32_t> all = allOf(source);
-  return arena_.execute([&] { return std::make_shared<const DeviceCode>(encodeForDevice(request(source, all))); });
-}
-
-// In the calling thread's arena.
-KernelPlan DeviceTiers::planOf(const ProgramSource& source, std::span<const std::uint32_t> chosen,
-                               const std::atomic<bool>& cancelled) const {
-  const CodeRequest planned = request(source, chosen);
-  KernelPlan plan = planKernels(planned);
-  addGraphs(plan, planned, cancelled);
-  return plan;
-}
-
-void DeviceTiers::begin(Program::State& state, const CompileOptions& options) {
+void DeviceTiers::makeFirstCode(Program::State& state, const CompileOptions& options) {
   const ProgramSource& source = *state.source;
+  const GraphSource graphs_of{source, state.subtrees.get()};
   const Tier tier = state.info.tier;
-  auto program = std::make_shared<DeviceProgram>(tier, options.expected_passes);
+  auto program = std::make_shared<DeviceProgram>(tier, options.expected_evaluations);
   state.on_device = program;
-  const auto directPays = [&] {
-    const DeviceCosts costs = calibration_.costs();
-    const double nodes = nodesOf(source);
-    return makingPays(costs.interpret, costs.direct, options.expected_passes,
-                      nodes * static_cast<double>(options.expected_rows), writingSeconds(costs, nodes, threads_));
-  };
   const auto record = [&](const std::vector<Failure>& failures, std::size_t nodes, double seconds_passes) {
     state.failures = failures;
     state.info.nodes_after = nodes;
     state.info.seconds_passes = seconds_passes;
   };
-  const bool usable = !proof_.known() && (tier == Tier::kDirect || !proof_.isOpen());
-  if (usable && (tier == Tier::kDirect || (tier == Tier::kAuto && directPays()))) {
-    ProgramGraphs graphs = arena_.execute([&] { return graphsOf(source, threads_); });
+  const ExpectedWork announced = workOf(source, options.expected_rows, options.expected_evaluations);
+  const CodeKind first = firstCode(tier, self_test_.state(), costs(), announced);
+  if (first == CodeKind::kDirect) {
+    ProgramGraphs graphs = maker_.directGraphs(graphs_of);
     record(graphs.failures, graphs.nodes, graphs.seconds);
     program->setGraphs(std::move(graphs));
-  } else if (tier == Tier::kCompile) {
-    KernelPlan plan = arena_.execute([&] { return planOf(source, allOf(source), ending_); });
+  } else if (first == CodeKind::kCompiled) {
+    KernelPlan plan = maker_.compilePlan(graphs_of, jobs_.isShutDown());
     record(plan.failures, plan.nodes, plan.seconds_passes);
     program->setPlan(std::move(plan));
   } else {
-    Code code = encode(source);
-    record(code->failures, code->nodes, code->seconds_passes);
-    state.info.seconds_codegen = code->seconds_codegen;
-    // What the interpreter cannot run is left to machine code, where that may be made.
+    Code code = maker_.interpreted(graphs_of);
+    record(code->report.failures, code->report.nodes, code->report.seconds_passes);
+    state.info.seconds_codegen = code->report.seconds_codegen;
+    // What the interpreter refuses is compiled under Tier::kAuto.
     if (tier == Tier::kAuto) std::erase_if(state.failures, isRefusal);
     program->setInterpreted(std::move(code));
   }
-  if (source.subtrees == nullptr) return;
-  source.subtrees->close();
-  state.info.subtrees_read = source.subtrees->columns();
-  state.info.nodes_spared = source.subtrees->sparedNodes();
+  if (state.subtrees == nullptr) return;
+  state.subtrees->close();
+  state.info.subtrees_read = state.subtrees->columns();
+  state.info.nodes_spared = state.subtrees->sparedNodes();
 }
 
 DeviceTiers::Code DeviceTiers::interpreted(const Program::State& state) {
   DeviceProgram& program = *state.on_device;
-  if (program.interpreted() == nullptr) program.setInterpreted(encode(*state.source));
+  if (program.interpreted() == nullptr)
+    program.setInterpreted(maker_.interpreted({*state.source, state.subtrees.get()}));
   return program.interpreted();
+}
+
+/// One call of codeFor().
+struct DeviceTiers::Selection {
+  const Program::State& state;
+  Order order;  ///< its `code` is not used
+  TierFacts facts;
+  std::array<Code, 4> codes = {};  ///< that are ready, by CodeKind
+
+  Code& codeOf(CodeKind kind) { return codes[static_cast<std::size_t>(kind)]; }
+};
+
+// What may change while the evaluation waits.
+void DeviceTiers::findFacts(Selection& selection) const {
+  DeviceProgram& program = *selection.state.on_device;
+  TierFacts& facts = selection.facts;
+  facts.costs = costs();
+  facts.self_test = self_test_.state();
+  selection.codeOf(CodeKind::kInterpreted) = program.interpreted();
+  facts.has_interpreted = selection.codeOf(CodeKind::kInterpreted) != nullptr;
+  facts.interpreter_refuses = program.interpreterRefuses();
+  if (facts.tier == Tier::kAuto || (facts.tier == Tier::kDirect && facts.layout_suits_direct)) {
+    const CodeJob::View direct = program.job(selection.order.kind, CodeKind::kDirect)->view();
+    facts.direct = direct.state;
+    facts.direct_is_complete = direct.code == nullptr || std::ranges::none_of(direct.code->report.failures, isRefusal);
+    selection.codeOf(CodeKind::kDirect) = direct.code;
+  }
+  if (facts.tier == Tier::kAuto || facts.tier == Tier::kCompile) {
+    const CodeJob::View compiled = program.job(selection.order.kind, CodeKind::kCompiled)->view();
+    facts.compiled = compiled.state;
+    facts.missing = compiled.missing;
+    selection.codeOf(CodeKind::kCompiled) = compiled.code;
+  }
 }
 
 Result<DeviceTiers::Code> DeviceTiers::codeFor(const Program::State& state, const KernelKind& kind,
                                                const DeviceData& data, bool counts) {
   DeviceProgram& program = *state.on_device;
-  const double passes = counts ? program.countEvaluation() : 0;
-  switch (program.tier()) {
-    case Tier::kInterpret:
-      return interpreted(state);
-    case Tier::kCompile:
-      return codeOf(state, {kind, Making::kCompiled});
-    case Tier::kDirect: {
-      auto refusal = directRefusal(data.layout(), store_->precision());
-      program.setDirectRefusal(refusal);
-      // Status::error tells why.
-      if (refusal) return interpreted(state);
-      auto code = codeOf(state, {kind, Making::kDirect, data.layout().rows});
-      if (!code && code.error().code == Errc::kUnsupported) return interpreted(state);
-      return code;
-    }
-    case Tier::kAuto:
+  const std::size_t rows = data.layout().rows;
+  const Tier tier = program.tier();
+  Selection selection{.state = state, .order = {kind, CodeKind::kInterpreted, rows}, .facts = {.tier = tier}};
+  TierFacts& facts = selection.facts;
+  facts.work = workOf(*state.source, rows, counts ? program.countEvaluation() : 0);
+  facts.has_direct_graphs = program.graphs() != nullptr;
+  std::optional<Error> refusal = directRefusal(data.layout(), store_->precision());
+  facts.layout_suits_direct = !refusal;
+  if (tier == Tier::kAuto && self_test_.state() == SelfTestState::kFailed) refusal.reset();
+  if (tier == Tier::kAuto || tier == Tier::kDirect) program.setDirectRefusal(std::move(refusal));
+
+  findFacts(selection);
+  for (;;) {
+    const TierDecision decision = decideTier(facts);
+    startInBackground(state, facts, decision, selection.order);
+    if (!decision.wait_for) return selection.codeOf(decision.serves);
+    if (*decision.wait_for != CodeKind::kDirect) facts.work.evaluations = 0;
+    if (Status made = await(selection, *decision.wait_for, decision.on_failure); !made) return std::move(made).error();
+  }
+}
+
+// Waits for code, and makes it unless another thread does. The facts then show what has come of it.
+Status DeviceTiers::await(Selection& selection, CodeKind code, OnFailure on_failure) {
+  const Program::State& state = selection.state;
+  TierFacts& facts = selection.facts;
+  if (code == CodeKind::kInterpreted) {
+    selection.codeOf(code) = interpreted(state);
+    facts.has_interpreted = true;
+    facts.interpreter_refuses = state.on_device->interpreterRefuses();
+    return okStatus();
+  }
+  Order order = selection.order;
+  order.code = code;
+  // An evaluation waits for direct code, so all threads write it. LLVM's code leaves one thread to evaluations.
+  tbb::task_arena& arena = code == CodeKind::kDirect ? arena_ : jobs_.background();
+  Result<Code> made =
+      jobs_.join(state.on_device->job(order.kind, code), arena, [&](const std::atomic<bool>& cancelled) {
+        return make({*state.source, state.subtrees.get()}, state.on_device.get(), order, cancelled);
+      });
+  const bool returns = on_failure == OnFailure::kReturn || (on_failure == OnFailure::kReturnUnlessUnsupported &&
+                                                            !made && made.error().code != Errc::kUnsupported);
+  if (!made && returns) return std::move(made).error();
+  if (code == CodeKind::kDirect) findFacts(selection);
+  if (!made) {
+    facts.direct_was_tried = true;
+    return okStatus();
+  }
+  selection.codeOf(code) = std::move(*made);
+  if (code == CodeKind::kDirect) facts.direct = CodeState::kReady;
+  if (code == CodeKind::kCompiled) facts.compiled = CodeState::kReady;
+  if (code == CodeKind::kCompiledRefused) facts.compiled_refused = CodeState::kReady;
+  return okStatus();
+}
+
+void DeviceTiers::startInBackground(const Program::State& state, const TierFacts& facts, const TierDecision& decision,
+                                    const Order& order) {
+  using Start = TierDecision::Start;
+  const auto start = [&](CodeKind code, JobQueue::Look look) {
+    // The program may be destroyed before the job ends.
+    jobs_.start(
+        state.on_device->job(order.kind, code),
+        [this, source = state.source, subtrees = state.subtrees, made = Order{order.kind, code, order.rows}](
+            const std::atomic<bool>& cancelled) { return make({*source, subtrees.get()}, nullptr, made, cancelled); },
+        std::move(look));
+  };
+  if (decision.start_direct) start(CodeKind::kDirect, nullptr);
+  if (decision.start_compiled == Start::kNow) start(CodeKind::kCompiled, nullptr);
+  if (decision.start_compiled != Start::kIfPays) return;
+  const auto pays = [costs = facts.costs, work = facts.work, serving = decision.serving_cost](
+                        const MissingKernels& missing) { return compilingPays(costs, work, serving, missing); };
+  start(CodeKind::kCompiled,
+        [this, source = state.source, subtrees = state.subtrees, kind = order.kind,
+         pays](const std::atomic<bool>& cancelled) -> std::optional<MissingKernels> {
+          const MissingKernels missing = maker_.missing({*source, subtrees.get()}, kind, pays, cancelled);
+          return pays(missing) ? std::nullopt : std::optional(missing);
+        });
+}
+
+// `program` is null in the background.
+Result<DeviceTiers::Code> DeviceTiers::make(const GraphSource& source, const DeviceProgram* program, const Order& order,
+                                            const std::atomic<bool>& cancelled) {
+  const CurrentContext current(*queue_->cuda);
+  switch (order.code) {
+    case CodeKind::kInterpreted:
+      return maker_.interpreted(source);
+    case CodeKind::kDirect:
+      // Other programs need the self-test, too, so the end of this one does not cancel it.
+      if (auto failure = self_test_.ensure(jobs_.isShutDown())) return std::move(*failure);
+      return maker_.direct(source, program != nullptr ? program->graphs() : nullptr, order.kind, order.rows, cancelled);
+    case CodeKind::kCompiledRefused:
+      return maker_.compiled(source, program->refused(), nullptr, order.kind, cancelled);
+    case CodeKind::kCompiled:
       break;
   }
-  return automatic(state, kind, data, passes);
-}
-
-Result<DeviceTiers::Code> DeviceTiers::automatic(const Program::State& state, const KernelKind& kind,
-                                                 const DeviceData& data, double passes) {
-  DeviceProgram& program = *state.on_device;
-  const std::shared_ptr<CompileJob> direct = program.job(kind, Making::kDirect);
-  const std::shared_ptr<CompileJob> compiled = program.job(kind, Making::kCompiled);
-  const auto look = [](CompileJob& job) {
-    const std::lock_guard lock(job.mutex);
-    return std::pair(job.code, isOpen(job));
-  };
-  auto [direct_code, direct_open] = look(*direct);
-  auto refusal = directRefusal(data.layout(), store_->precision());
-  if (refusal) {
-    direct_code = nullptr;
-    direct_open = false;
-  }
-  program.setDirectRefusal(proof_.known() ? std::nullopt : std::move(refusal));
-  if (program.graphs() != nullptr && direct_open) {
-    // Whoever announces many passes waits for the direct code, which takes no longer than the interpreter's.
-    if (auto made = codeOf(state, {kind, Making::kDirect, data.layout().rows})) direct_code = std::move(*made);
-    direct_open = false;
-  }
-  // What neither this tier nor the interpreter can run is compiled: below, with the interpreter's code.
-  if (direct_code != nullptr && std::ranges::any_of(direct_code->failures, isRefusal)) direct_code = nullptr;
-  const auto [compiled_code, compiled_open] = look(*compiled);
-  if (compiled_code != nullptr) return compiled_code;
-
-  const DeviceCosts costs = calibration_.costs();
-  const double nodes = nodesOf(*state.source), node_rows = nodes * static_cast<double>(data.layout().rows);
-  double serving = direct_code != nullptr ? costs.direct : costs.interpret;
-  if (passes > 0 && direct_open && program.refused().empty() && !proof_.known()) {
-    const double seconds = writingSeconds(costs, nodes, threads_) + (proof_.isOpen() ? kProofSeconds : 0);
-    if (makingPays(serving, costs.direct, passes, node_rows, seconds)) {
-      startMaking(state, {kind, Making::kDirect, data.layout().rows});
-      serving = costs.direct;
-    }
-  }
-  if (passes > 0 && compiled_open) compileIfWorth(state, kind, serving, passes, node_rows);
-  if (direct_code != nullptr) return direct_code;
-  Code code = interpreted(state);
-  return program.refused().empty() ? code : codeOf(state, {kind, Making::kCompiledRefused});
-}
-
-// Begins to make compiled code if that pays though all of it must be compiled, or if it would pay were all in the
-// cache. Only the background can tell whether it is, since a kernel's key is that of its graph.
-void DeviceTiers::compileIfWorth(const Program::State& state, const KernelKind& kind, double serving, double passes,
-                                 double node_rows) {
-  const DeviceCosts costs = calibration_.costs();
-  const double nodes = nodesOf(*state.source);
-  const auto pays = [=](double seconds) { return makingPays(serving, costs.compiled, passes, node_rows, seconds); };
-  const auto worth = [=, this](const MissingKernels& missing) {
-    return pays(loadingSeconds(costs, nodes, threads_) +
-                compileSeconds(costs, static_cast<double>(missing.tokens), missing.kernels, threads_));
-  };
-  const std::size_t kernels = ceilDivide(state.source->expressions.size(), kExpressionsPerKernel);
-  if (pays(compileSeconds(costs, nodes, kernels, threads_))) return startMaking(state, {kind, Making::kCompiled});
-  if (!worth({})) return;
-  const std::shared_ptr<CompileJob> job = state.on_device->job(kind, Making::kCompiled);
-  std::optional<MissingKernels> missing;
-  {
-    const std::lock_guard lock(job->mutex);
-    missing = job->missing;
-  }
-  if (!missing) return startMaking(state, {kind, Making::kCompiled}, worth);
-  if (worth(*missing)) startMaking(state, {kind, Making::kCompiled});
-}
-
-// The code of a job, which is made now unless it was before.
-Result<DeviceTiers::Code> DeviceTiers::codeOf(const Program::State& state, const Order& order) {
-  const std::shared_ptr<CompileJob> job = state.on_device->job(order.kind, order.making);
-  std::unique_lock lock(job->mutex);
-  job->finished.wait(lock, [&] { return !job->running; });
-  if (job->code == nullptr) {
-    std::optional<RunningJob> running(job);
-    lock.unlock();
-    // Direct code is wanted at once, by all threads; LLVM's leaves one for what is evaluated meanwhile.
-    tbb::task_arena& arena = order.making == Making::kDirect ? arena_ : background_;
-    // Isolated: a task of the same arena that is taken up meanwhile may wait for this very job.
-    arena.execute([&] { tbb::this_task_arena::isolate([&] { make(state.source, state.on_device, order, *job); }); });
-    running.reset();
-    lock.lock();
-  }
-  if (job->error) return *job->error;
-  return job->code;
-}
-
-void DeviceTiers::startMaking(const Program::State& state, const Order& order, const Worth& worth) {
-  const std::shared_ptr<CompileJob> job = state.on_device->job(order.kind, order.making);
-  std::shared_ptr<RunningJob> running;
-  {
-    const std::lock_guard lock(job->mutex);
-    if (!isOpen(*job)) return;
-    running = std::make_shared<RunningJob>(job);
-  }
-  {
-    const std::lock_guard lock(started_mutex_);
-    std::erase_if(started_, [](const auto& started) { return started.expired(); });
-    started_.push_back(job);
-  }
-  // The job ends with what is enqueued, run or not.
-  background_.enqueue(jobs_->defer([this, source = state.source, order, worth, running = std::move(running)] {
-    if (!worth || looksWorth(source, order.kind, worth, **running)) make(source, nullptr, order, **running);
-  }));
-}
-
-// If it is not worth it, the job is open again, and knows what is missing.
-bool DeviceTiers::looksWorth(const Source& source, const KernelKind& kind, const Worth& worth, CompileJob& job) {
-  const auto found = guarded([&]() -> Result<MissingKernels> {
-    return findMissing(request(*source, allOf(*source)), kind, worth, job.cancelled);
-  });
-  const MissingKernels missing = found ? *found : MissingKernels{source->expressions.size(), source->tokens};
-  if (worth(missing) && !job.cancelled) return true;
-  const std::lock_guard lock(job.mutex);
-  if (job.cancelled) {
-    job.error = cancellation();
-  } else {
-    job.missing = missing;
-  }
-  return false;
-}
-
-// `program` lives as long as the call, and is null in the background, where it need not.
-void DeviceTiers::make(const Source& source, const std::shared_ptr<DeviceProgram>& program, const Order& order,
-                       CompileJob& job) {
-  const Stopwatch watch;
-  auto code = guarded([&]() -> Result<Code> {
-    const CurrentContext current(*queue_->cuda);
-    Result<Code> made = [&]() -> Result<Code> {
-      switch (order.making) {
-        case Making::kDirect:
-          return makeDirect(*source, program ? program->graphs() : nullptr, order, job);
-        case Making::kCompiledRefused:
-          return makeCompiled(*source, program->refused(), nullptr, order.kind, job);
-        case Making::kCompiled:
-          break;
-      }
-      return makeCompiled(*source, allOf(*source), program ? program->plan() : nullptr, order.kind, job);
-    }();
-    if (job.cancelled) return cancellation();
-    return made;
-  });
-  const std::lock_guard lock(job.mutex);
-  job.seconds = watch.seconds();
-  if (code) {
-    job.code = std::move(*code);
-  } else {
-    job.error = std::move(code).error();
-  }
-}
-
-// Machine code of the chosen expressions, by their plan if they have one; the others are interpreted.
-DeviceTiers::Code DeviceTiers::makeCompiled(const ProgramSource& source, std::span<const std::uint32_t> chosen,
-                                            const KernelPlan* plan, const KernelKind& kind, const CompileJob& job) {
-  std::optional<KernelPlan> own;
-  if (plan == nullptr) plan = &own.emplace(planOf(source, chosen, job.cancelled));
-  auto made = std::make_shared<const DeviceCode>(compileForDevice(request(source, chosen), *plan, kind, job.cancelled));
-  calibration_.addMaking(&DeviceCosts::compile, static_cast<double>(made->made_tokens), made->made_seconds);
-  writeCosts();
-  return made;
-}
-
-Result<DeviceTiers::Code> DeviceTiers::makeDirect(const ProgramSource& source, const ProgramGraphs* graphs,
-                                                  const Order& order, const CompileJob& job) {
-  if (auto fault = proof_.fault(ending_)) return std::move(*fault);
-  const Stopwatch watch;
-  std::optional<ProgramGraphs> own;
-  if (graphs == nullptr) graphs = &own.emplace(graphsOf(source, threads_));
-  const DirectShape shape = directShape(source.expressions.size(), order.rows, queue_->cuda->limits().multiprocessors);
-  auto made =
-      std::make_shared<const DeviceCode>(directForDevice(request(source), *graphs, order.kind, shape, job.cancelled));
-  const double seconds = own ? watch.seconds() : graphs->seconds + watch.seconds();
-  if (made->direct) calibration_.addMaking(&DeviceCosts::write, nodesOf(source), seconds * threads_);
-  writeCosts();
-  return made;
-}
-
-void DeviceTiers::learn(const DeviceCode& code, std::size_t rows, double seconds) {
-  const int parts = (code.interpreter ? 1 : 0) + (code.direct ? 1 : 0) + (code.kernels.empty() ? 0 : 1);
-  if (parts != 1) return;
-  const auto tier = code.interpreter ? &DeviceCosts::interpret
-                    : code.direct    ? &DeviceCosts::direct
-                                     : &DeviceCosts::compiled;
-  calibration_.addRun(tier, static_cast<double>(code.tokens) * static_cast<double>(rows), seconds);
-  writeCosts();
-}
-
-// In the background, since another process may keep the disk; the engine's end waits for it. Where that cannot be
-// begun, the next news is as good.
-void DeviceTiers::writeCosts() {
-  if (!calibration_.hasNews() || is_writing_.exchange(true)) return;
-  const Status begun = guarded([this] {
-    background_.enqueue(jobs_->defer([this] {
-      Status written = okStatus();
-      do {
-        written = guarded([this] { return calibration_.write(), okStatus(); });
-        is_writing_ = false;
-      } while (written && calibration_.hasNews() && !is_writing_.exchange(true));
-    }));
-    return okStatus();
-  });
-  if (!begun) is_writing_ = false;
+  return maker_.compiled(source, CodeMaker::allOf(source.program), program != nullptr ? program->plan() : nullptr,
+                         order.kind, cancelled);
 }
 
 }  // namespace srjit

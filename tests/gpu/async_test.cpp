@@ -183,7 +183,7 @@ TEST_F(Async, BackgroundCodeReplacesTheInterpreter) {
   const Losses expected = lossesOf(*engine_, interpreted, data, w.parameters, {});
   const std::vector<double> predictions = predict(*engine_, interpreted, data, w.parameters);
   const Program program =
-      engine_->compile(w.expressions, {.tier = Tier::kAuto, .expected_passes = 1e9, .expected_rows = data.rows()});
+      engine_->compile(w.expressions, {.tier = Tier::kAuto, .expected_evaluations = 1e9, .expected_rows = data.rows()});
   std::size_t interpreted_evaluations = 0;
   ProgramStatus status;
   // The costs in this machine's cache decide whether direct or LLVM's code takes over.
@@ -220,8 +220,8 @@ TEST_F(Async, DestroyedProgramsCancelTheirCompilation) {
     std::weak_ptr<const ProgramSource> source;
     bool compiling = false;
     {
-      const Program program =
-          engine.compile(w.expressions, {.tier = Tier::kAuto, .expected_passes = 1e9, .expected_rows = data.rows()});
+      const Program program = engine.compile(
+          w.expressions, {.tier = Tier::kAuto, .expected_evaluations = 1e9, .expected_rows = data.rows()});
       source = program.state().source;
       expectSameLosses(expected, lossesOf(engine, program, data, w.parameters, {}), "while compiling");
       // With known rates of direct code the engine may not compile at all.

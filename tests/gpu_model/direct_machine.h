@@ -7,22 +7,22 @@
 #include <filesystem>
 
 #include "compiler/direct/emitter.h"
-#include "runtime/tiers/direct_proof.h"
+#include "runtime/tiers/direct_self_test.h"
 #include "tests/generators/scratch.h"
 #include "tests/gpu_model/device_engine.h"
 
 namespace srjit {
 
 /// The self-test of a machine's first device, as an engine of two threads runs it.
-struct Proving {
-  explicit Proving(FakeMachine& machine, const std::string& directory, Precision precision = Precision::kF32)
+struct SelfTesting {
+  explicit SelfTesting(FakeMachine& machine, const std::string& directory, Precision precision = Precision::kF32)
       : cuda(Cuda::open(machine.driver.load().value(), 0).value()),
         current(*cuda),
         cache(KernelCache::open({.directory = directory})),
         queue(std::make_shared<DeviceQueue>(cuda)),
         store(std::make_shared<KernelStore>(cuda, machine.images, cache, precision, Math::kStrict)),
-        proof(queue, store, cache, 2) {}
-  std::optional<Error> fault() { return proof.fault(never); }
+        self_test(queue, store, cache, 2) {}
+  std::optional<Error> ensure() { return self_test.ensure(never); }
   /// Whether the lock of the self-test is marked, determined without holding it.
   bool isMarked(const Scratch& directory) const {
     const auto names = directory.list();
@@ -37,16 +37,16 @@ struct Proving {
   std::shared_ptr<DeviceQueue> queue;
   std::shared_ptr<KernelStore> store;
   std::atomic<bool> never = false;
-  DirectProof proof;
+  DirectSelfTest self_test;
 };
 
 /// A machine whose cache has the result of the self-test: passed, or `fact`.
 struct DirectMachine : FakeMachine {
   explicit DirectMachine(FakeOptions options = {}, const char* fact = "proved", Precision of = Precision::kF32)
       : FakeMachine(std::move(options)), precision(of) {
-    Proving proving(*this, directory.path(""), precision);
-    fact_name = proving.proof.fact();
-    proving.cache->writeFact(fact_name, fact);
+    SelfTesting tested(*this, directory.path(""), precision);
+    fact_name = tested.self_test.fact();
+    tested.cache->writeFact(fact_name, fact);
   }
   EngineOptions strict() const {
     return {.precision = precision, .math = Math::kStrict, .cache_directory = directory.path("")};

@@ -5,7 +5,7 @@
 
 #include <fmt/format.h>
 
-#include "runtime/tiers/direct_proof.h"
+#include "runtime/tiers/direct_self_test.h"
 #include "tests/generators/scratch.h"
 #include "tests/gpu_model/device_engine.h"
 
@@ -24,7 +24,7 @@ struct SlowMachine : FakeMachine {
                      R"({"interpret": 1e-7, "direct": 1e-7, "compiled": 1e-7})");
     auto queue = std::make_shared<DeviceQueue>(cuda);
     auto store = std::make_shared<KernelStore>(cuda, images, cache, precision, math);
-    cache->writeFact(DirectProof(queue, store, cache, 2).fact(), "proved");
+    cache->writeFact(DirectSelfTest(queue, store, cache, 2).fact(), "proved");
   }
   Engine keeping(std::uint64_t bytes = std::uint64_t{1} << 20) {
     return engine(

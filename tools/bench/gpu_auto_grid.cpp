@@ -127,7 +127,7 @@ class AutoGrid {
     const double announced = evaluations;
     const Stopwatch watch;
     const Program program =
-        engine_.compile(expressions, {.tier = tier, .expected_passes = announced, .expected_rows = data_->rows()});
+        engine_.compile(expressions, {.tier = tier, .expected_evaluations = announced, .expected_rows = data_->rows()});
     std::vector<double> last;
     bool compiling = false, has_code = false;
     int done = 0;

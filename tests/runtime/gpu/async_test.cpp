@@ -96,7 +96,7 @@ TEST(DeviceAsync, ManyThreadsShareAnEngine) {
       const Dataset data = gpu.upload(w.view()).value();
       for (int round = 0; round < 4; ++round) {
         const Tier tier = round % 2 == 0 ? Tier::kAuto : Tier::kCompile;
-        const Program program = gpu.compile(w.expressions, {.tier = tier, .expected_passes = 1e9});
+        const Program program = gpu.compile(w.expressions, {.tier = tier, .expected_evaluations = 1e9});
         auto first = gpu.submitLoss(program, data, w.parameters);
         ASSERT_TRUE(first.ok()) << first.error().message;
         expectSameBits(predict(gpu, program, data, w.parameters), predictions, w.rows(), "threads");

@@ -85,14 +85,14 @@ TEST(Calibration, IsKeptForTheNextProcessByName) {
   const Scratch directory;
   {
     Calibration calibration(cacheIn(directory.path("")), "a device");
-    EXPECT_FALSE(calibration.hasNews());
+    EXPECT_FALSE(calibration.hasChanged());
     calibration.addRun(&DeviceCosts::compiled, 1e10, 1);
-    EXPECT_TRUE(calibration.hasNews());
+    EXPECT_TRUE(calibration.hasChanged());
     EXPECT_EQ(Calibration(cacheIn(directory.path("")), "a device").costs().compiled, kTypicalCosts.compiled);
     calibration.write();
-    EXPECT_FALSE(calibration.hasNews());
+    EXPECT_FALSE(calibration.hasChanged());
     calibration.addRun(&DeviceCosts::compiled, 1e10, calibration.costs().compiled * 1e10 * 1.1);
-    EXPECT_FALSE(calibration.hasNews()) << "too little to be written";
+    EXPECT_FALSE(calibration.hasChanged()) << "too little to be written";
   }
   const auto cache = cacheIn(directory.path(""));
   EXPECT_GT(Calibration(cache, "a device").costs().compiled, 2 * kTypicalCosts.compiled);
@@ -112,14 +112,14 @@ TEST(Calibration, NewsThatComesDuringAWriteIsNewsStill) {
   SqliteFile other(directory.path(DiskStore::kFileName), SqliteFile::Access::kWrite);
   other.execute("BEGIN IMMEDIATE");
   std::thread writer([&] { calibration.write(); });
-  while (calibration.hasNews()) std::this_thread::yield();
+  while (calibration.hasChanged()) std::this_thread::yield();
   calibration.addRun(&DeviceCosts::interpret, 1e10, 1);
-  EXPECT_TRUE(calibration.hasNews());
+  EXPECT_TRUE(calibration.hasChanged());
   other.execute("COMMIT");
   writer.join();
-  EXPECT_TRUE(calibration.hasNews());
+  EXPECT_TRUE(calibration.hasChanged());
   calibration.write();
-  EXPECT_FALSE(calibration.hasNews());
+  EXPECT_FALSE(calibration.hasChanged());
   const DeviceCosts written = Calibration(cacheIn(directory.path("")), "a device").costs();
   EXPECT_EQ(written.compiled, calibration.costs().compiled);
   EXPECT_EQ(written.interpret, calibration.costs().interpret);

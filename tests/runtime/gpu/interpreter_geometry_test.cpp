@@ -2,7 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "compiler/interpreter/kernel.h"
-#include "runtime/gpu/run.h"
+#include "runtime/gpu/interpreter_geometry.h"
 
 namespace srjit {
 namespace {

@@ -235,8 +235,8 @@ TEST(Evaluate, AutoCompilesOnlyWhatIsUsedOften) {
   const Engine engine = Engine::create({}).value();
   const std::vector<Expression> one{build({x(0), x(0), op(Op::kMul)})};
   EXPECT_EQ(engine.compile(one).info().tier, Tier::kInterpret);
-  EXPECT_EQ(engine.compile(one, {.expected_passes = 1, .expected_rows = 1000}).info().tier, Tier::kInterpret);
-  EXPECT_EQ(engine.compile(one, {.expected_passes = 1000, .expected_rows = 1000000}).info().tier, Tier::kCompile);
+  EXPECT_EQ(engine.compile(one, {.expected_evaluations = 1, .expected_rows = 1000}).info().tier, Tier::kInterpret);
+  EXPECT_EQ(engine.compile(one, {.expected_evaluations = 1000, .expected_rows = 1000000}).info().tier, Tier::kCompile);
   EXPECT_EQ(engine.compile(one, {.tier = Tier::kCompile}).info().tier, Tier::kCompile);
   const ProgramInfo info = engine.compile(one).info();
   EXPECT_EQ(info.nodes_before, 3U);

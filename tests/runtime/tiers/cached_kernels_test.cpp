@@ -13,9 +13,9 @@ namespace srjit {
 namespace {
 
 constexpr std::size_t kRows = 200, kExpressions = 384;
-/// Passes that repay loading the kernels, or compiling one of them, but not compiling all: loading takes milliseconds,
+/// Evaluations that repay loading the kernels, or compiling one of them, but not compiling all: loading takes milliseconds,
 /// a kernel a tenth of a second, and all of them half a second.
-constexpr double kPasses = 800'000;
+constexpr double kEvaluations = 800'000;
 
 /// A device without the direct tier, so that only the interpreter serves before compiled code.
 struct CachedMachine {
@@ -30,8 +30,9 @@ struct CachedMachine {
     machine.images->seconds = 0.1;
   }
   Program automatic(const Workload& w, std::optional<Pipeline> pipeline = {}) const {
-    return gpu.compile(w.expressions,
-                       {.pipeline = std::move(pipeline), .expected_passes = kPasses, .group_by_sharing = false});
+    return gpu.compile(
+        w.expressions,
+        {.pipeline = std::move(pipeline), .expected_evaluations = kEvaluations, .group_by_sharing = false});
   }
   std::size_t made() const { return machine.images->count("rows"); }
 };
@@ -172,14 +173,15 @@ TEST(CachedTiers, WhatWasNeverCompiledIsLookedForOnce) {
   EXPECT_EQ(machine.made(), 0U);
 }
 
-TEST(CachedTiers, FewPassesAreNotLookedFor) {
+TEST(CachedTiers, FewEvaluationsAreNotLookedFor) {
   const Scratch directory;
   const Workload w = workload();
   fill(directory, w, kExpressions);
   const CachedMachine machine(directory, w);
   HeldPass pass;
   const Program program = machine.gpu.compile(
-      w.expressions, {.pipeline = pass.pipeline(Math::kStrict), .expected_passes = 100, .group_by_sharing = false});
+      w.expressions,
+      {.pipeline = pass.pipeline(Math::kStrict), .expected_evaluations = 100, .group_by_sharing = false});
   const std::size_t encoded = pass.runs();
   for (int i = 0; i < 3; ++i) lossAndRest(machine, program, w);
   EXPECT_EQ(pass.runs(), encoded);

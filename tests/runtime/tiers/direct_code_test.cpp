@@ -135,7 +135,8 @@ TEST(DirectTier, SaysWhichColumnsItCannotRead) {
   const DeviceMatrix target_view{addresses[2], rows, 1, 4, 0, Precision::kF32};
   const Losses expected = lossesOf(cpuEngine(Precision::kF32), w, Tier::kInterpret, {});
   for (const Tier tier : {Tier::kDirect, Tier::kAuto}) {
-    const Program program = gpu.compile(w.expressions, {.tier = tier, .expected_passes = 1e5, .expected_rows = rows});
+    const Program program =
+        gpu.compile(w.expressions, {.tier = tier, .expected_evaluations = 1e5, .expected_rows = rows});
     const auto lossOf = [&](const DeviceMatrix& columns) {
       const Dataset data = gpu.adopt({.columns = columns, .target = target_view}).value();
       return gpu.loss(program, data, w.parameters).value();
@@ -207,17 +208,17 @@ TEST_P(DirectTierOf, KnowsItsDevices) {
   EXPECT_EQ(status.error->message, "no direct tier for sm_75");
 }
 
-TEST_P(DirectTierOf, AutoTakesItWhereManyPassesAreAnnounced) {
+TEST_P(DirectTierOf, AutoTakesItWhereManyEvaluationsAreAnnounced) {
   DirectMachine machine({}, "proved", GetParam());
   const Engine gpu = machine.engine(machine.strict());
   const Workload w = directWorkload(30, 30, 200, false, GetParam());
   const Dataset data = gpu.upload(w.view()).value();
-  const Program once = gpu.compile(w.expressions, {.expected_passes = 1, .expected_rows = 200});
+  const Program once = gpu.compile(w.expressions, {.expected_evaluations = 1, .expected_rows = 200});
   ASSERT_TRUE(gpu.loss(once, data, w.parameters).ok());
   EXPECT_EQ(once.status().tier, Tier::kInterpret);
   EXPECT_EQ(machine.launches(), 0U);
   // Enough that writing code pays, and too few for LLVM's.
-  const Program often = gpu.compile(w.expressions, {.expected_passes = 1e5, .expected_rows = 200});
+  const Program often = gpu.compile(w.expressions, {.expected_evaluations = 1e5, .expected_rows = 200});
   expectSameLosses(gpu.loss(often, data, w.parameters).value(), gpu.loss(once, data, w.parameters).value(), "auto");
   EXPECT_EQ(often.status().tier, Tier::kDirect);
   EXPECT_EQ(machine.launches(), 1U);
@@ -279,7 +280,7 @@ TEST(DirectTier, AutoCompilesWhatNeitherItNorTheInterpreterCanRun) {
     EXPECT_THAT(refused.failures[0].error.message, testing::HasSubstr(c.refusal));
     EXPECT_EQ(compiled, 0U);
 
-    const Program program = gpu.compile(c.workload.expressions, {.expected_passes = 3e5, .expected_rows = 200});
+    const Program program = gpu.compile(c.workload.expressions, {.expected_evaluations = 3e5, .expected_rows = 200});
     const Losses losses = gpu.loss(program, data, c.workload.parameters).value();
     EXPECT_GT(machine.modules(), 1U) << "direct code was made for the announced passes";
     EXPECT_EQ(compiled, 1U) << "what was refused, and that alone";
@@ -300,7 +301,7 @@ TEST(DirectTier, ProgramsMayDieMeanwhile) {
   {
     // Nothing is said of the rows, so the interpreter serves first.
     const Program program =
-        gpu.compile(w.expressions, {.pipeline = pass.pipeline(Math::kStrict), .expected_passes = 1e5});
+        gpu.compile(w.expressions, {.pipeline = pass.pipeline(Math::kStrict), .expected_evaluations = 1e5});
     ASSERT_TRUE(gpu.prepare(program, data, LossOptions{}).ok());
     pass.hold();
     ASSERT_TRUE(gpu.loss(program, data, w.parameters).ok());

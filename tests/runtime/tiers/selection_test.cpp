@@ -20,7 +20,7 @@ TEST(DeviceEngineTiers, BackgroundCodeTakesOverWithTheSameBits) {
   {
     const Engine gpu = machine.engine({.math = Math::kStrict});
     const Dataset data = gpu.upload(w.view()).value();
-    const Program program = gpu.compile(w.expressions, {.tier = Tier::kAuto, .expected_passes = 1e9});
+    const Program program = gpu.compile(w.expressions, {.tier = Tier::kAuto, .expected_evaluations = 1e9});
     const Losses first = gpu.loss(program, data, w.parameters).value();
     EXPECT_EQ(program.status().served.interpreted, 50U);
     waitUntil([&] { return program.status().tier == Tier::kCompile || program.status().error; });
@@ -60,15 +60,15 @@ TEST(DeviceEngineTiers, AnEngineThatDiesWhileItCompilesLeavesTheProgramToOthers)
   std::optional<Engine> first = machine.engine({.math = Math::kStrict});
   const Engine second = machine.engine({.math = Math::kStrict});
   const Dataset data = second.upload(w.view()).value();
-  const Program program = first->compile(w.expressions, {.expected_passes = 1e15, .expected_rows = 300});
+  const Program program = first->compile(w.expressions, {.expected_evaluations = 1e15, .expected_rows = 300});
   ASSERT_TRUE(first->prepare(program, data, LossOptions{})) << "the interpreter is not held";
   machine.images->hold();
   const Losses expected = first->loss(program, data, w.parameters).value();
   ASSERT_TRUE(program.status().compiling);
   const KernelKind kind{.loss = lossSpec({}, data.state().has_weights), .strided_columns = false};
-  const auto job = program.state().on_device->job(kind, DeviceProgram::Making::kCompiled);
+  const auto job = program.state().on_device->job(kind, CodeKind::kCompiled);
   std::thread ending([&] { first.reset(); });
-  waitUntil([&] { return job->cancelled.load(); });
+  waitUntil([&] { return job->isCancelled(); });
   machine.images->release();
   ending.join();
   ASSERT_NE(program.status().tier, Tier::kCompile);
@@ -278,12 +278,12 @@ TEST(DeviceEngineTiers, LongProgramsAmongManyColumns) {
                  "long and short");
 }
 
-TEST(DeviceEngineTiers, FewPassesAreNotCompiledFor) {
+TEST(DeviceEngineTiers, FewEvaluationsAreNotCompiledFor) {
   FakeMachine machine;
   const Engine gpu = machine.engine({.math = Math::kStrict});
   const Workload w = arithmeticWorkload(22, 50, 200, Precision::kF32);
   const Dataset data = gpu.upload(w.view()).value();
-  const Program program = gpu.compile(w.expressions, {.tier = Tier::kAuto, .expected_passes = 3});
+  const Program program = gpu.compile(w.expressions, {.tier = Tier::kAuto, .expected_evaluations = 3});
   for (int i = 0; i < 3; ++i) ASSERT_TRUE(gpu.loss(program, data, w.parameters).ok());
   EXPECT_FALSE(program.status().compiling);
   EXPECT_EQ(machine.images->count("rows"), 0U);
@@ -295,7 +295,7 @@ TEST(DeviceEngineTiers, ADeadProgramCancelsItsCompilation) {
   const Workload w = arithmeticWorkload(23, 6400, 50, Precision::kF32);
   const Dataset data = gpu->upload(w.view()).value();
   {
-    const Program program = gpu->compile(w.expressions, {.tier = Tier::kAuto, .expected_passes = 1e12});
+    const Program program = gpu->compile(w.expressions, {.tier = Tier::kAuto, .expected_evaluations = 1e12});
     ASSERT_TRUE(gpu->prepare(program, data, LossOptions{}).ok());
     machine.images->hold();
     ASSERT_TRUE(gpu->loss(program, data, w.parameters).ok());
@@ -317,7 +317,7 @@ TEST(DeviceEngineTiers, AnErrorInTheBackgroundLeavesTheInterpreterServing) {
   const Engine gpu = machine.engine({.math = Math::kStrict});
   const Workload w = arithmeticWorkload(24, 40, 300, Precision::kF32);
   const Dataset data = gpu.upload(w.view()).value();
-  const Program program = gpu.compile(w.expressions, {.tier = Tier::kAuto, .expected_passes = 1e12});
+  const Program program = gpu.compile(w.expressions, {.tier = Tier::kAuto, .expected_evaluations = 1e12});
   const Losses first = gpu.loss(program, data, w.parameters).value();
   waitUntil([&] { return program.status().error.has_value(); });
   EXPECT_EQ(program.status().error->message, "the assembler is out of sorts");

@@ -114,7 +114,7 @@ class Thesis {
     run.upload = uploading.seconds();
     const Stopwatch compiling;
     const Program program = engine.compile(
-        expressions, {.tier = tier, .expected_passes = static_cast<double>(steps_), .expected_rows = data.rows()});
+        expressions, {.tier = tier, .expected_evaluations = static_cast<double>(steps_), .expected_rows = data.rows()});
     if (tier == Tier::kCompile || tier == Tier::kDirect) {
       must(engine.prepare(program, data, out.empty() ? std::optional(LossOptions{}) : std::nullopt));
     }

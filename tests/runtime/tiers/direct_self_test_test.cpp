@@ -1,4 +1,4 @@
-// The direct tier's proof: what it finds, what it keeps, and what happens to processes that do not survive it.
+// The direct tier's self-test: what it finds, what the cache keeps of it, and processes that crash in it.
 #include <csignal>
 #include <future>
 #include <set>
@@ -11,11 +11,11 @@
 namespace srjit {
 namespace {
 
-/// Images of direct code that a proof loads, of both shapes: for predictions, and for each kind of losses.
+/// Images of direct code that a self-test loads, of both shapes: for predictions, and for each kind of losses.
 /// With weights and without, with rows left out and without, every term.
-const std::size_t kProofLosses = 4 * allLossTerms().size(), kProofModules = 2 * (1 + kProofLosses);
+const std::size_t kSelfTestLosses = 4 * allLossTerms().size(), kSelfTestModules = 2 * (1 + kSelfTestLosses);
 /// Its launches, for code of both shapes: predictions from adjacent and from strided values; losses.
-const std::size_t kProofLaunches = 2 * (2 + kProofLosses);
+const std::size_t kSelfTestLaunches = 2 * (2 + kSelfTestLosses);
 
 /// Every sum becomes a difference.
 void negateSums(std::vector<sass::Instruction>& code, unsigned) {
@@ -24,32 +24,33 @@ void negateSums(std::vector<sass::Instruction>& code, unsigned) {
   }
 }
 
-class DirectProofOf : public testing::TestWithParam<Precision> {};
-INSTANTIATE_TEST_SUITE_P(, DirectProofOf, testing::Values(Precision::kF32, Precision::kF64),
+class DirectSelfTestOf : public testing::TestWithParam<Precision> {};
+INSTANTIATE_TEST_SUITE_P(, DirectSelfTestOf, testing::Values(Precision::kF32, Precision::kF64),
                          [](const auto& made) { return std::string(nameOf(made.param)); });
 
-TEST_P(DirectProofOf, RunsOnceAndIsRemembered) {
+TEST_P(DirectSelfTestOf, RunsOnceAndIsRemembered) {
   DirectMachine machine({}, "open", GetParam());
   const Workload w = directWorkload(40, 20, 100, false, GetParam());
   const std::vector<double> expected = predict(cpuEngine(GetParam()), w, Tier::kInterpret);
   {
     const Engine gpu = machine.engine(machine.strict());
     expectSameBits(predict(gpu, w, Tier::kDirect), expected, 100, "first");
-    EXPECT_EQ(machine.launches(), kProofLaunches + 1);
+    EXPECT_EQ(machine.launches(), kSelfTestLaunches + 1);
     expectSameBits(predict(gpu, w, Tier::kDirect), expected, 100, "second");
-    EXPECT_EQ(machine.launches(), kProofLaunches + 2);
+    EXPECT_EQ(machine.launches(), kSelfTestLaunches + 2);
   }
   const Engine later = machine.engine(machine.strict());
   expectSameBits(predict(later, w, Tier::kDirect), expected, 100, "later");
-  EXPECT_EQ(machine.launches(), kProofLaunches + 3);
-  Proving proving(machine, machine.directory.path(""), GetParam());
-  EXPECT_EQ(proving.cache->readFact(proving.proof.fact()), "proved");
-  EXPECT_FALSE(proving.proof.known());
+  EXPECT_EQ(machine.launches(), kSelfTestLaunches + 3);
+  SelfTesting tested(machine, machine.directory.path(""), GetParam());
+  EXPECT_EQ(tested.cache->readFact(tested.self_test.fact()), "proved");
+  EXPECT_FALSE(tested.self_test.failure());
   const Precision other = GetParam() == Precision::kF32 ? Precision::kF64 : Precision::kF32;
-  EXPECT_TRUE(Proving(machine, machine.directory.path(""), other).proof.isOpen()) << "each precision has its proof";
+  EXPECT_TRUE(SelfTesting(machine, machine.directory.path(""), other).self_test.isOpen())
+      << "each precision has its self-test";
 }
 
-TEST_P(DirectProofOf, WrongCodeTurnsTheTierOff) {
+TEST_P(DirectSelfTestOf, WrongCodeTurnsTheTierOff) {
   DirectMachine machine({}, "open", GetParam());
   machine.driver.alterCode(negateSums);
   const Workload w = directWorkload(41, 20, 100, false, GetParam());
@@ -65,13 +66,13 @@ TEST_P(DirectProofOf, WrongCodeTurnsTheTierOff) {
     ASSERT_TRUE(status.error);
     EXPECT_THAT(status.error->message, testing::StartsWith("the direct tier is off"));
     EXPECT_THAT(status.error->message, testing::HasSubstr("probe"));
-    const Program often = gpu.compile(w.expressions, {.expected_passes = 1e5, .expected_rows = 100});
+    const Program often = gpu.compile(w.expressions, {.expected_evaluations = 1e5, .expected_rows = 100});
     expectSameBits(predict(gpu, often, data, w.parameters), expected, 100, "auto");
     EXPECT_EQ(machine.launches(), 1U);
   }
 }
 
-TEST(DirectProof, AnImageThatTheDriverRefusesTurnsTheTierOff) {
+TEST(DirectSelfTest, AnImageThatTheDriverRefusesTurnsTheTierOff) {
   DirectMachine machine({}, "open");
   machine.driver.failAt("cuModuleLoadDataEx", 3, CUDA_ERROR_INVALID_IMAGE);  // after the interpreter and the totals
   const Engine gpu = machine.engine(machine.strict());
@@ -85,7 +86,7 @@ TEST(DirectProof, AnImageThatTheDriverRefusesTurnsTheTierOff) {
   EXPECT_THAT(program.status().error->message, testing::HasSubstr("cuModuleLoadDataEx"));
 }
 
-TEST(DirectProof, CodeThatLosesTheDeviceIsTriedOnce) {
+TEST(DirectSelfTest, CodeThatLosesTheDeviceIsTriedOnce) {
   const Workload w = directWorkload(43, 20, 100);
   const Scratch directory;
   const EngineOptions options{
@@ -110,28 +111,28 @@ TEST(DirectProof, CodeThatLosesTheDeviceIsTriedOnce) {
   EXPECT_THAT(program.status().error->message, testing::HasSubstr("715"));
 }
 
-TEST(DirectProof, ADeviceThatWasLostBeforeSaysNothing) {
+TEST(DirectSelfTest, ADeviceThatWasLostBeforeSaysNothing) {
   const Scratch directory;
   {
     FakeMachine machine;
-    Proving proving(machine, directory.path(""));
+    SelfTesting tested(machine, directory.path(""));
     machine.driver.failKernel(1, CUDA_ERROR_ILLEGAL_INSTRUCTION);
-    EXPECT_THROW(static_cast<void>(proving.fault()), CudaFailure);
-    EXPECT_TRUE(proving.proof.isOpen());
+    EXPECT_THROW(static_cast<void>(tested.ensure()), CudaFailure);
+    EXPECT_TRUE(tested.self_test.isOpen());
   }
   FakeMachine machine;
-  EXPECT_FALSE(Proving(machine, directory.path("")).fault());
+  EXPECT_FALSE(SelfTesting(machine, directory.path("")).ensure());
 }
 
-TEST(DirectProof, FailuresThatSayNothingLeaveItOpen) {
+TEST(DirectSelfTest, FailuresThatSayNothingLeaveItOpen) {
   FakeMachine machine;
   const Scratch directory;
   {
-    Proving proving(machine, directory.path(""));
+    SelfTesting tested(machine, directory.path(""));
     machine.images->before = [](const FakeImageMaker::Request&) -> Status {
       return Error{Errc::kCompile, "no assembler today", {}};
     };
-    const auto fault = proving.fault();
+    const auto fault = tested.ensure();
     ASSERT_TRUE(fault);
     EXPECT_EQ(fault->message, "no assembler today");
     machine.images->before = nullptr;
@@ -139,102 +140,102 @@ TEST(DirectProof, FailuresThatSayNothingLeaveItOpen) {
       for (const std::size_t attempt : {image, image + 1}) {
         machine.driver.failAt("cuModuleLoadDataEx", attempt, CUDA_ERROR_OUT_OF_MEMORY);
       }
-      EXPECT_THROW(static_cast<void>(proving.fault()), CudaFailure);
-      EXPECT_TRUE(proving.proof.isOpen());
-      EXPECT_EQ(proving.cache->readFact(proving.proof.fact()), "open");
+      EXPECT_THROW(static_cast<void>(tested.ensure()), CudaFailure);
+      EXPECT_TRUE(tested.self_test.isOpen());
+      EXPECT_EQ(tested.cache->readFact(tested.self_test.fact()), "open");
     }
   }
-  Proving again(machine, directory.path(""));
-  ASSERT_TRUE(again.proof.isOpen());
-  EXPECT_FALSE(again.fault());
-  EXPECT_EQ(again.cache->readFact(again.proof.fact()), "proved");
+  SelfTesting again(machine, directory.path(""));
+  ASSERT_TRUE(again.self_test.isOpen());
+  EXPECT_FALSE(again.ensure());
+  EXPECT_EQ(again.cache->readFact(again.self_test.fact()), "proved");
 }
 
 // The child is killed when it first runs direct code.
-TEST(DirectProof, OneThatKillsItsProcessIsNotTriedAgain) {
+TEST(DirectSelfTest, OneThatKillsItsProcessIsNotTriedAgain) {
   FakeMachine machine;
   const Scratch directory;
-  const auto dies = [&] {
+  const auto crash = [&] {
     machine.driver.alterCode([](std::vector<sass::Instruction>&, unsigned) { std::raise(SIGKILL); });
-    static_cast<void>(Proving(machine, directory.path("")).fault());
+    static_cast<void>(SelfTesting(machine, directory.path("")).ensure());
   };
-  EXPECT_EXIT(dies(), testing::KilledBySignal(SIGKILL), "");
-  EXPECT_EXIT(dies(), testing::KilledBySignal(SIGKILL), "") << "the first may have been killed by chance";
-  Proving next(machine, directory.path(""));
+  EXPECT_EXIT(crash(), testing::KilledBySignal(SIGKILL), "");
+  EXPECT_EXIT(crash(), testing::KilledBySignal(SIGKILL), "") << "the first may have been killed by chance";
+  SelfTesting next(machine, directory.path(""));
   EXPECT_TRUE(next.isMarked(directory));
-  const auto fault = next.fault();
+  const auto fault = next.ensure();
   ASSERT_TRUE(fault);
   EXPECT_THAT(fault->message, testing::HasSubstr("2 processes did not survive"));
-  EXPECT_FALSE(next.proof.isOpen());
+  EXPECT_FALSE(next.self_test.isOpen());
   EXPECT_EQ(machine.driver.count("cuModuleLoadDataEx"), 0U);
-  EXPECT_TRUE(Proving(machine, directory.path("")).proof.known());
+  EXPECT_TRUE(SelfTesting(machine, directory.path("")).self_test.failure());
 }
 
-TEST(DirectProof, ClearingTheCacheForgetsWhoDied) {
+TEST(DirectSelfTest, ClearingTheCacheForgetsCrashes) {
   FakeMachine machine;
   const Scratch directory;
-  Proving proving(machine, directory.path(""));
+  SelfTesting tested(machine, directory.path(""));
   {
-    auto lock = proving.cache->lock(proving.proof.fact(), [] { return true; });
-    for (unsigned death = 0; death < DirectProof::kMostDeaths; ++death) lock->mark();
+    auto lock = tested.cache->lock(tested.self_test.fact(), [] { return true; });
+    for (unsigned death = 0; death < DirectSelfTest::kMaxCrashes; ++death) lock->mark();
   }
-  ASSERT_TRUE(proving.isMarked(directory));
-  ASSERT_TRUE(proving.cache->clear());
-  EXPECT_FALSE(proving.isMarked(directory));
-  EXPECT_FALSE(proving.fault());
+  ASSERT_TRUE(tested.isMarked(directory));
+  ASSERT_TRUE(tested.cache->clear());
+  EXPECT_FALSE(tested.isMarked(directory));
+  EXPECT_FALSE(tested.ensure());
 }
 
-// Where the outcome of a proof cannot be kept, as on a full disk, the next process proves again.
-TEST(DirectProof, AnOutcomeThatWasNotKeptIsNoCrash) {
+// Where the result cannot be stored, as on a full disk, the next process runs the self-test again.
+TEST(DirectSelfTest, AnOutcomeThatWasNotKeptIsNoCrash) {
   FakeMachine machine;
   const Scratch directory;
-  EXPECT_FALSE(Proving(machine, directory.path("")).fault());
+  EXPECT_FALSE(SelfTesting(machine, directory.path("")).ensure());
   std::filesystem::remove(directory.path(DiskStore::kFileName));
-  Proving next(machine, directory.path(""));
-  EXPECT_FALSE(next.fault());
-  EXPECT_GT(machine.driver.count("cuModuleLoadDataEx"), 2 * kProofModules);
+  SelfTesting next(machine, directory.path(""));
+  EXPECT_FALSE(next.ensure());
+  EXPECT_GT(machine.driver.count("cuModuleLoadDataEx"), 2 * kSelfTestModules);
 }
 
-TEST(DirectProof, CancelledWhileItWaitsOrComparesSaysNothing) {
+TEST(DirectSelfTest, CancelledWhileItWaitsOrComparesSaysNothing) {
   FakeMachine machine;
   const Scratch directory;
-  Proving proving(machine, directory.path(""));
+  SelfTesting tested(machine, directory.path(""));
   std::atomic<bool> cancelled = true;
   {
-    const auto other = proving.cache->lock(proving.proof.fact(), [] { return true; });
+    const auto other = tested.cache->lock(tested.self_test.fact(), [] { return true; });
     ASSERT_TRUE(other && other->holds());
-    EXPECT_TRUE(proving.proof.fault(cancelled));
-    EXPECT_TRUE(proving.proof.isOpen());
+    EXPECT_TRUE(tested.self_test.ensure(cancelled));
+    EXPECT_TRUE(tested.self_test.isOpen());
   }
-  const auto fault = proving.proof.fault(cancelled);
+  const auto fault = tested.self_test.ensure(cancelled);
   ASSERT_TRUE(fault);
   EXPECT_EQ(fault->code, Errc::kCancelled);
-  EXPECT_TRUE(proving.proof.isOpen());
+  EXPECT_TRUE(tested.self_test.isOpen());
   machine.driver.alterCode([&](std::vector<sass::Instruction>&, unsigned) { cancelled = true; });
   cancelled = false;
-  EXPECT_EQ(proving.proof.fault(cancelled)->code, Errc::kCancelled);
-  EXPECT_TRUE(proving.proof.isOpen());
-  EXPECT_FALSE(proving.isMarked(directory));
+  EXPECT_EQ(tested.self_test.ensure(cancelled)->code, Errc::kCancelled);
+  EXPECT_TRUE(tested.self_test.isOpen());
+  EXPECT_FALSE(tested.isMarked(directory));
   machine.driver.alterCode(nullptr);
-  EXPECT_FALSE(proving.fault());
+  EXPECT_FALSE(tested.ensure());
 }
 
-TEST(DirectProof, SaysWhatIsKnown) {
+TEST(DirectSelfTest, SaysWhatIsKnown) {
   FakeMachine machine;
   const Scratch directory;
-  Proving proving(machine, directory.path(""));
-  const auto standing = [&] {
-    return DirectProof::standing(*proving.cache, proving.cuda->limits(), Precision::kF32, Math::kStrict,
-                                 proving.store->identity());
+  SelfTesting tested(machine, directory.path(""));
+  const auto result = [&] {
+    return DirectSelfTest::lastResult(*tested.cache, tested.cuda->limits(), Precision::kF32, Math::kStrict,
+                                      tested.store->identity());
   };
-  EXPECT_EQ(standing().text, "not compared yet");
-  EXPECT_FALSE(standing().refuted);
-  EXPECT_FALSE(proving.fault());
-  EXPECT_EQ(standing().text, "proved");
-  EXPECT_FALSE(standing().refuted);
-  proving.cache->writeFact(proving.proof.fact(), "probe 3, row 4: 1 instead of 2");
-  EXPECT_EQ(standing().text, "probe 3, row 4: 1 instead of 2");
-  EXPECT_TRUE(standing().refuted);
+  EXPECT_EQ(result().text, "not run yet");
+  EXPECT_FALSE(result().failed);
+  EXPECT_FALSE(tested.ensure());
+  EXPECT_EQ(result().text, "passed");
+  EXPECT_FALSE(result().failed);
+  tested.cache->writeFact(tested.self_test.fact(), "probe 3, row 4: 1 instead of 2");
+  EXPECT_EQ(result().text, "probe 3, row 4: 1 instead of 2");
+  EXPECT_TRUE(result().failed);
 }
 
 /// Descriptors of this process that are open on lock files of the directory.
@@ -248,65 +249,65 @@ std::size_t openLocks(const Scratch& directory) {
   return count;
 }
 
-TEST(DirectProof, WaitsForTheProofOfAnotherProcess) {
+TEST(DirectSelfTest, WaitsForTheSelfTestOfAnotherProcess) {
   FakeMachine machine;
   const Scratch directory;
-  Proving proving(machine, directory.path(""));
-  auto other = proving.cache->lock(proving.proof.fact(), [] { return true; });
+  SelfTesting tested(machine, directory.path(""));
+  auto other = tested.cache->lock(tested.self_test.fact(), [] { return true; });
   ASSERT_TRUE(other && other->holds());
   other->mark();
   std::atomic<bool> done = false;
   std::optional<Error> fault;
   std::thread waiting([&] {
-    const CurrentContext current(*proving.cuda);
-    fault = proving.fault();
+    const CurrentContext current(*tested.cuda);
+    fault = tested.ensure();
     done = true;
   });
   // The lock's file is open twice as soon as the thread waits for it.
   waitUntil([&] { return openLocks(directory) == 2; });
   EXPECT_FALSE(done);
-  proving.cache->writeFact(proving.proof.fact(), "proved");
+  tested.cache->writeFact(tested.self_test.fact(), "proved");
   other->unmark();
   other.reset();
   waiting.join();
   EXPECT_FALSE(fault) << fault->message;
-  EXPECT_EQ(machine.driver.count("cuModuleLoadDataEx"), 0U) << "nothing to prove any more";
+  EXPECT_EQ(machine.driver.count("cuModuleLoadDataEx"), 0U) << "another process has run it";
 }
 
-TEST(DirectProofSlow, FindsWrongSumsOfEveryShape) {
+TEST(DirectSelfTestSlow, FindsWrongSumsOfEveryShape) {
   // All code but that of one loss in one shape is right, so one that is not compared would pass.
-  for (std::size_t wrong = 0; wrong < kProofLosses; ++wrong) {
+  for (std::size_t wrong = 0; wrong < kSelfTestLosses; ++wrong) {
     DirectMachine machine({}, "open");
     const std::size_t bad = 2 + 2 * wrong + wrong % 2;  // predictions come first
     std::size_t image = 0;
     machine.driver.alterCode([&](std::vector<sass::Instruction>& code, unsigned capability) {
       if (image++ == bad) negateSums(code, capability);
     });
-    Proving proving(machine, machine.directory.path(""));
-    const auto fault = proving.fault();
+    SelfTesting tested(machine, machine.directory.path(""));
+    const auto fault = tested.ensure();
     ASSERT_TRUE(fault) << wrong;
     EXPECT_THAT(fault->message, testing::HasSubstr("loss " + std::to_string(wrong) + " of sum"));
   }
 }
 
-TEST(DirectProof, MarksItsLockWhileItsCodeIsLoadedAndNotBefore) {
+TEST(DirectSelfTest, MarksItsLockWhileItsCodeIsLoadedAndNotBefore) {
   FakeMachine machine;
   const Scratch directory;
-  Proving proving(machine, directory.path(""));
+  SelfTesting tested(machine, directory.path(""));
   std::set<bool> while_making, while_loading;
   machine.images->before = [&](const FakeImageMaker::Request&) -> Status {
-    while_making.insert(proving.isMarked(directory));
+    while_making.insert(tested.isMarked(directory));
     return okStatus();
   };
   machine.driver.alterCode(
-      [&](std::vector<sass::Instruction>&, unsigned) { while_loading.insert(proving.isMarked(directory)); });
-  EXPECT_FALSE(proving.fault());
+      [&](std::vector<sass::Instruction>&, unsigned) { while_loading.insert(tested.isMarked(directory)); });
+  EXPECT_FALSE(tested.ensure());
   EXPECT_EQ(while_making, std::set<bool>{false});
   EXPECT_EQ(while_loading, std::set<bool>{true});
-  EXPECT_FALSE(proving.isMarked(directory));
+  EXPECT_FALSE(tested.isMarked(directory));
 }
 
-TEST(DirectProof, ThreadsThatNeedItAtOnceShareIt) {
+TEST(DirectSelfTest, ThreadsThatNeedItAtOnceShareIt) {
   DirectMachine machine({}, "open");
   const Engine gpu = machine.engine(machine.strict());
   const Workload w = directWorkload(44, 20, 100);
@@ -316,46 +317,46 @@ TEST(DirectProof, ThreadsThatNeedItAtOnceShareIt) {
   for (auto& result : results) threads.emplace_back([&] { result = predict(gpu, w, Tier::kDirect); });
   for (std::thread& thread : threads) thread.join();
   for (const auto& result : results) expectSameBits(result, expected, 100, "threads");
-  EXPECT_EQ(machine.launches(), kProofLaunches + results.size());
+  EXPECT_EQ(machine.launches(), kSelfTestLaunches + results.size());
 }
 
-TEST(DirectProof, RunsInTheBackgroundForAuto) {
+TEST(DirectSelfTest, RunsInTheBackgroundForAuto) {
   DirectMachine machine({}, "open");
   const Engine gpu = machine.engine(machine.strict());
   const Workload w = directWorkload(45, 20, 100);
   const Dataset data = gpu.upload(w.view()).value();
-  const Program program = gpu.compile(w.expressions, {.expected_passes = 1e15, .expected_rows = 100});
+  const Program program = gpu.compile(w.expressions, {.expected_evaluations = 1e15, .expected_rows = 100});
   const Losses expected = gpu.loss(program, data, w.parameters).value();
   while (program.status().compiling) std::this_thread::yield();
-  EXPECT_EQ(machine.launches(), kProofLaunches);
+  EXPECT_EQ(machine.launches(), kSelfTestLaunches);
   expectSameLosses(gpu.loss(program, data, w.parameters).value(), expected, "machine code");
   const Program next = gpu.compile(w.expressions, {.tier = Tier::kDirect});
   expectSameLosses(gpu.loss(next, data, w.parameters).value(), expected, "direct");
   expectDirect(next, w.expressions.size());
-  EXPECT_EQ(machine.launches(), kProofLaunches + 1) << "proved already";
+  EXPECT_EQ(machine.launches(), kSelfTestLaunches + 1) << "it has passed already";
 }
 
-TEST(DirectProof, ProgramsMayDieMeanwhile) {
+TEST(DirectSelfTest, ProgramsMayDieMeanwhile) {
   DirectMachine machine({}, "open");
   const Engine gpu = machine.engine(machine.strict());
   const Workload w = directWorkload(46, 20, 100);
   const Dataset data = gpu.upload(w.view()).value();
   std::weak_ptr<const ProgramSource> source;
   std::atomic<bool> is_first = true;
-  std::promise<void> proving, died;
+  std::promise<void> tested, died;
   {
-    const Program program = gpu.compile(w.expressions, {.expected_passes = 1e15, .expected_rows = 100});
+    const Program program = gpu.compile(w.expressions, {.expected_evaluations = 1e15, .expected_rows = 100});
     ASSERT_TRUE(gpu.prepare(program, data, LossOptions{}).ok());
-    // The program's interpreter is there, so the next one is the proof's.
+    // The program's interpreter is there, so the next one is the self-test's.
     machine.images->before = [&](const FakeImageMaker::Request& request) -> Status {
       if (request.kind == "interpreter" && is_first.exchange(false)) {
-        proving.set_value();
+        tested.set_value();
         died.get_future().wait();
       }
       return okStatus();
     };
     ASSERT_TRUE(gpu.loss(program, data, w.parameters).ok());
-    proving.get_future().wait();
+    tested.get_future().wait();
     EXPECT_TRUE(program.status().compiling);
     source = program.state().source;
   }
@@ -363,9 +364,9 @@ TEST(DirectProof, ProgramsMayDieMeanwhile) {
   const std::size_t compiled = machine.images->count("rows");
   died.set_value();
   waitForEnd(source);
-  EXPECT_EQ(machine.known(), "proved") << "the proof is the engine's";
-  EXPECT_EQ(machine.launches(), kProofLaunches);
-  EXPECT_EQ(machine.modules(), kProofModules) << "no code of the program";
+  EXPECT_EQ(machine.known(), "proved") << "the self-test is the engine's";
+  EXPECT_EQ(machine.launches(), kSelfTestLaunches);
+  EXPECT_EQ(machine.modules(), kSelfTestModules) << "no code of the program";
   EXPECT_EQ(machine.images->count("rows"), compiled);
 }
 

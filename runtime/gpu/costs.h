@@ -1,0 +1,65 @@
+// What evaluating and making code cost, as plain numbers: no state, no device.
+#pragma once
+
+#include <cstddef>
+
+#include "ir/rounding.h"
+
+namespace srjit {
+
+/// Seconds. Nodes are the tokens of expressions as they were given.
+struct DeviceCosts {
+  double interpret = 0;  ///< of the device, per node and row
+  double direct = 0;     ///< of the device, per node and row
+  double compiled = 0;   ///< of the device, per node and row
+  double write = 0;      ///< of one core, per node, from expression to loaded direct code
+  double compile = 0;    ///< of one core, per node, from graph to loaded kernel
+};
+
+/// The costs before anything was measured: an H200, f32 fast, population "mixed", losses, commit 1283245, but for
+/// rounding; later code is as quick or quicker (docs/measurements.md). In nodes and rows per second, with arithmetic in
+/// brackets: interpreter 4.94 T (10.2) and direct code 8.3 T (21.4) at 10,000 x 10,860, compiled kernels 9.6 T (22.0)
+/// at 256 x 1,000,000. For an expression of 30 nodes: 5.1 us of a core to write and load direct code from graphs, that
+/// is 0.17 us per node, to which passes and encoding add up to 0.5 us per node (the page's table of the CPU engine),
+/// rounded up; and 2.6 ms to compile, 87 us per node, rounded up. Where f64 or library functions make the tiers slower,
+/// they do so alike.
+inline constexpr DeviceCosts kTypicalCosts = {
+    .interpret = 1 / 4.95e12, .direct = 1 / 8e12, .compiled = 1 / 9.5e12, .write = 1e-6, .compile = 100e-6};
+
+/// Kernels that are neither loaded nor in the cache.
+struct MissingKernels {
+  std::size_t kernels = 0;
+  std::size_t tokens = 0;  ///< of their expressions
+
+  friend bool operator==(const MissingKernels&, const MissingKernels&) = default;
+};
+
+/// Time from the expressions to loaded direct code, which all cores write together.
+constexpr double writingSeconds(const DeviceCosts& costs, double nodes, std::size_t cores) {
+  return costs.write * nodes / static_cast<double>(cores);
+}
+
+/// Time per node of compiled kernels that are in the cache, from graph to loaded kernel: 18 to 23 ms for 4,096
+/// expressions of 30 nodes from disk (docs/measurements.md, H200). One thread loads one module after another, so the
+/// number of cores does not count.
+inline constexpr double kLoadSecondsPerNode = 0.17e-6;
+
+/// Time to see that compiled kernels are in the cache, and to load them. The key of a kernel is that of its graph:
+/// making graphs is most of what writing direct code takes.
+constexpr double loadingSeconds(const DeviceCosts& costs, double nodes, std::size_t cores) {
+  return writingSeconds(costs, nodes, cores) + kLoadSecondsPerNode * nodes;
+}
+
+/// Time from the first graph to the last loaded kernel: one core makes one kernel from beginning to end.
+constexpr double compileSeconds(const DeviceCosts& costs, double nodes, std::size_t kernels, std::size_t cores) {
+  const std::size_t rounds = ceilDivide(kernels, cores);
+  return kernels == 0 ? 0 : static_cast<double>(rounds) * costs.compile * nodes / static_cast<double>(kernels);
+}
+
+/// Whether it pays to make code that takes `better` per node and row beside code that takes `serving`: it is ready
+/// before the expected evaluations are over, and faster by a tenth or more, which measurements may be wrong by.
+constexpr bool makingPays(double serving, double better, double evaluations, double node_rows, double making_seconds) {
+  return evaluations * node_rows * serving > making_seconds && better < 0.9 * serving;
+}
+
+}  // namespace srjit

@@ -1,0 +1,78 @@
+#include "runtime/tiers/code_maker.h"
+
+#include <numeric>
+#include <optional>
+
+#include "runtime/gpu/encode.h"
+#include "runtime/platform/clock.h"
+#include "runtime/platform/guarded.h"
+
+namespace srjit {
+
+std::vector<std::uint32_t> CodeMaker::allOf(const ProgramSource& source) {
+  std::vector<std::uint32_t> all(source.expressions.size());
+  std::iota(all.begin(), all.end(), 0U);
+  return all;
+}
+
+CodeRequest CodeMaker::request(const GraphSource& source, std::span<const std::uint32_t> chosen) const {
+  return {source.program, chosen, *queue_, *store_, threads_, source.subtrees};
+}
+
+CodeMaker::Code CodeMaker::interpreted(const GraphSource& source) const {
+  const std::vector<std::uint32_t> all = allOf(source.program);
+  return arena_.execute([&] { return std::make_shared<const DeviceCode>(encodeForDevice(request(source, all))); });
+}
+
+ProgramGraphs CodeMaker::directGraphs(const GraphSource& source) const {
+  return arena_.execute([&] { return graphsOf(source, threads_); });
+}
+
+KernelPlan CodeMaker::compilePlan(const GraphSource& source, const std::atomic<bool>& cancelled) const {
+  return arena_.execute([&] { return planOf(source, allOf(source.program), cancelled); });
+}
+
+KernelPlan CodeMaker::planOf(const GraphSource& source, std::span<const std::uint32_t> chosen,
+                             const std::atomic<bool>& cancelled) const {
+  const CodeRequest planned = request(source, chosen);
+  KernelPlan plan = planKernels(planned);
+  addGraphs(plan, planned, cancelled);
+  return plan;
+}
+
+CodeMaker::Code CodeMaker::compiled(const GraphSource& source, std::span<const std::uint32_t> chosen,
+                                    const KernelPlan* plan, const KernelKind& kind,
+                                    const std::atomic<bool>& cancelled) const {
+  std::optional<KernelPlan> own;
+  if (plan == nullptr) plan = &own.emplace(planOf(source, chosen, cancelled));
+  auto made = std::make_shared<const DeviceCode>(compileForDevice(request(source, chosen), *plan, kind, cancelled));
+  costs_.recordMakingTime(&DeviceCosts::compile, static_cast<double>(made->report.made_tokens),
+                          made->report.made_seconds);
+  return made;
+}
+
+CodeMaker::Code CodeMaker::direct(const GraphSource& source, const ProgramGraphs* graphs, const KernelKind& kind,
+                                  std::size_t rows, const std::atomic<bool>& cancelled) const {
+  const Stopwatch watch;
+  std::optional<ProgramGraphs> own;
+  if (graphs == nullptr) graphs = &own.emplace(graphsOf(source, threads_));
+  const DirectShape shape =
+      directShape(source.program.expressions.size(), rows, queue_->cuda->limits().multiprocessors);
+  auto made = std::make_shared<const DeviceCode>(directForDevice(request(source), *graphs, kind, shape, cancelled));
+  const double seconds = own ? watch.seconds() : graphs->seconds + watch.seconds();
+  if (made->direct) {
+    costs_.recordMakingTime(&DeviceCosts::write, static_cast<double>(source.program.tokens), seconds * threads_);
+  }
+  return made;
+}
+
+MissingKernels CodeMaker::missing(const GraphSource& source, const KernelKind& kind,
+                                  const std::function<bool(const MissingKernels&)>& pays,
+                                  const std::atomic<bool>& cancelled) const {
+  const auto found = guarded([&]() -> Result<MissingKernels> {
+    return findMissing(request(source, allOf(source.program)), kind, pays, cancelled);
+  });
+  return found ? *found : MissingKernels{source.program.expressions.size(), source.program.tokens};
+}
+
+}  // namespace srjit

@@ -1,0 +1,63 @@
+// Makes the code of a program, of every kind.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include <tbb/task_arena.h>
+
+#include "runtime/gpu/code.h"
+#include "runtime/gpu/compile.h"
+#include "runtime/gpu/direct.h"
+#include "runtime/gpu/kernel_plan.h"
+#include "runtime/gpu/kernel_store.h"
+#include "runtime/gpu/queue.h"
+#include "runtime/tiers/cost_recorder.h"
+
+namespace srjit {
+
+/// Keeps nothing of what it makes; records what making took. Thread-safe. Throws CudaFailure, OutOfMemory,
+/// std::bad_alloc. Needs a current context; works on the calling thread's arena, unless something else is said.
+class CodeMaker {
+ public:
+  using Code = std::shared_ptr<const DeviceCode>;
+
+  /// `arena` and `costs` must outlive it.
+  CodeMaker(std::shared_ptr<DeviceQueue> queue, std::shared_ptr<KernelStore> store, tbb::task_arena& arena,
+            CostRecorder& costs, unsigned threads)
+      : queue_(std::move(queue)), store_(std::move(store)), arena_(arena), costs_(costs), threads_(threads) {}
+
+  /// Bytecode of all expressions; in the engine's arena.
+  Code interpreted(const GraphSource& source) const;
+  /// The graphs of all expressions for direct code, and for compiled code; in the engine's arena.
+  ProgramGraphs directGraphs(const GraphSource& source) const;
+  KernelPlan compilePlan(const GraphSource& source, const std::atomic<bool>& cancelled) const;
+
+  /// Machine code by LLVM of the chosen expressions, by their `plan` if it is not null; the others are interpreted.
+  Code compiled(const GraphSource& source, std::span<const std::uint32_t> chosen, const KernelPlan* plan,
+                const KernelKind& kind, const std::atomic<bool>& cancelled) const;
+  /// Direct code of all expressions, for so many rows, of `graphs` if they are not null.
+  Code direct(const GraphSource& source, const ProgramGraphs* graphs, const KernelKind& kind, std::size_t rows,
+              const std::atomic<bool>& cancelled) const;
+  /// What compiled() of all expressions would have to compile, as findMissing(); everything where that fails.
+  MissingKernels missing(const GraphSource& source, const KernelKind& kind,
+                         const std::function<bool(const MissingKernels&)>& pays,
+                         const std::atomic<bool>& cancelled) const;
+
+  static std::vector<std::uint32_t> allOf(const ProgramSource& source);
+
+ private:
+  CodeRequest request(const GraphSource& source, std::span<const std::uint32_t> chosen = {}) const;
+  KernelPlan planOf(const GraphSource& source, std::span<const std::uint32_t> chosen,
+                    const std::atomic<bool>& cancelled) const;
+
+  std::shared_ptr<DeviceQueue> queue_;
+  std::shared_ptr<KernelStore> store_;
+  tbb::task_arena& arena_;
+  CostRecorder& costs_;
+  unsigned threads_;
+};
+
+}  // namespace srjit

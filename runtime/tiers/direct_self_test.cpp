@@ -1,0 +1,145 @@
+#include "runtime/tiers/direct_self_test.h"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include <fmt/format.h>
+#include <tbb/task_arena.h>
+
+#include "runtime/gpu/direct.h"
+#include "runtime/tiers/direct_comparison.h"
+
+namespace srjit {
+namespace {
+
+// Stored values; caches of earlier builds hold them.
+constexpr const char* kPassed = "proved";
+constexpr const char* kOpen = "open";
+
+std::string factOf(const DeviceLimits& limits, Precision precision, Math math, std::string_view identity) {
+  return fmt::format("direct tier of {} ({}) {} {} {}", limits.name, limits.driver_build, nameOf(precision),
+                     nameOf(math), identity);
+}
+
+/// Failures that the code of a kernel cannot cause.
+bool isUnrelated(CUresult code) {
+  constexpr std::array kUnrelated = {CUDA_ERROR_OUT_OF_MEMORY, CUDA_ERROR_DEINITIALIZED, CUDA_ERROR_NO_DEVICE};
+  return std::ranges::find(kUnrelated, code) != kUnrelated.end();
+}
+
+/// Whether the device still works.
+bool responds(const DeviceQueue& queue) {
+  try {
+    queue.stream->synchronize();
+    return true;
+  } catch (const CudaFailure&) {
+    return false;
+  }
+}
+
+}  // namespace
+
+DirectSelfTest::DirectSelfTest(std::shared_ptr<DeviceQueue> queue, std::shared_ptr<KernelStore> store,
+                               std::shared_ptr<KernelCache> cache, unsigned threads)
+    : queue_(std::move(queue)), store_(std::move(store)), cache_(std::move(cache)), threads_(threads) {
+  const DeviceLimits& limits = queue_->cuda->limits();
+  if (!hasDirectTier(limits)) {
+    state_ = SelfTestState::kFailed;
+    failure_ = Error{Errc::kUnsupported, fmt::format("no direct tier for sm_{}", limits.capability), {}};
+    return;
+  }
+  fact_ = factOf(limits, store_->precision(), store_->math(), store_->identity());
+  if (const auto stored = cache_->readFact(fact_)) recall(*stored);
+}
+
+DirectSelfTest::StoredResult DirectSelfTest::lastResult(KernelCache& cache, const DeviceLimits& limits,
+                                                        Precision precision, Math math, std::string_view identity) {
+  const std::string stored = cache.readFact(factOf(limits, precision, math, identity)).value_or(kOpen);
+  if (stored == kOpen) return {false, "not run yet"};
+  if (stored == kPassed) return {false, "passed"};
+  return {true, stored};
+}
+
+void DirectSelfTest::recall(const std::string& stored) {
+  if (stored == kOpen) return;
+  settle(stored == kPassed ? SelfTestState::kPassed : SelfTestState::kFailed, stored);
+}
+
+void DirectSelfTest::settle(SelfTestState state, std::string difference) {
+  const std::lock_guard lock(mutex_);
+  state_ = state;
+  if (state == SelfTestState::kPassed) return;
+  failure_ = Error{Errc::kUnsupported,
+                   "the direct tier is off: its code failed the comparison with the interpreter's on this device and "
+                   "driver (" +
+                       std::move(difference) + ")",
+                   {}};
+}
+
+SelfTestState DirectSelfTest::state() const {
+  const std::lock_guard lock(mutex_);
+  return state_;
+}
+
+std::optional<Error> DirectSelfTest::failure() const {
+  const std::lock_guard lock(mutex_);
+  return failure_;
+}
+
+std::optional<Error> DirectSelfTest::ensure(const std::atomic<bool>& cancelled) {
+  const std::lock_guard running(running_);
+  if (!isOpen()) return failure();
+  Error busy{Errc::kUnsupported, "another process is comparing the direct tier with the interpreter", {}};
+  if (busy_ && busy_->seconds() < kPatience) return busy;
+  const Stopwatch waiting;
+  auto lock = cache_->lock(fact_, [&] { return cancelled || waiting.seconds() > kPatience; });
+  if (!lock) {
+    if (!cancelled) busy_.emplace();
+    return busy;
+  }
+  if (const auto stored = cache_->readFact(fact_)) recall(*stored);
+  if (isOpen() && lock->marks() < kMaxCrashes) return run(*lock, cancelled);
+  lock->unmark();
+  if (isOpen()) store(SelfTestState::kFailed, fmt::format("{} processes did not survive it", kMaxCrashes));
+  return failure();
+}
+
+std::optional<Error> DirectSelfTest::run(FileLock& lock, const std::atomic<bool>& cancelled) {
+  bool begun = false;
+  const auto begin = [&] {
+    lock.mark();
+    begun = true;
+  };
+  const auto end = [&](SelfTestState state, const std::string& difference) {
+    lock.unmark();  // which needs no memory
+    store(state, difference);
+  };
+  try {
+    // Another task of the arena may need the result. A thread that took it up here would wait for itself.
+    auto difference =
+        tbb::this_task_arena::isolate([&] { return compareDirectCode(queue_, store_, threads_, begin, cancelled); });
+    if (!difference) {
+      end(SelfTestState::kOpen, {});
+      return std::move(difference).error();
+    }
+    end(difference->empty() ? SelfTestState::kPassed : SelfTestState::kFailed, *difference);
+  } catch (const CudaFailure& failed) {
+    const bool unrelated = !begun || isUnrelated(failed.code());
+    end(unrelated ? SelfTestState::kOpen : SelfTestState::kFailed, failed.error().message);
+    if (unrelated || !responds(*queue_)) throw;
+  } catch (...) {
+    end(SelfTestState::kOpen, {});
+    throw;
+  }
+  return failure();
+}
+
+void DirectSelfTest::store(SelfTestState state, const std::string& difference) {
+  cache_->writeFact(fact_, state == SelfTestState::kPassed ? kPassed
+                           : state == SelfTestState::kOpen ? kOpen
+                                                           : difference);
+  if (state != SelfTestState::kOpen) settle(state, difference);
+}
+
+}  // namespace srjit

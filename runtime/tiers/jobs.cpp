@@ -1,0 +1,134 @@
+#include "runtime/tiers/jobs.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "runtime/platform/clock.h"
+#include "runtime/platform/guarded.h"
+
+namespace srjit {
+
+/// The time in which a job runs. The job ends with this object on every path, so none runs for ever.
+class RunningJob {
+ public:
+  /// The job's mutex is held.
+  explicit RunningJob(std::shared_ptr<CodeJob> job) noexcept : job_(std::move(job)) {
+    job_->error_.reset();
+    job_->cancelled_ = false;
+    job_->running_ = true;
+  }
+  ~RunningJob() {
+    const std::lock_guard lock(job_->mutex_);
+    // Without a result there was no memory to begin.
+    if (job_->code_ == nullptr && !job_->error_ && !job_->missing_) {
+      job_->error_ = Error{Errc::kMachine, "out of memory", {}};
+    }
+    job_->running_ = false;
+    job_->ended_.notify_all();
+  }
+  RunningJob(const RunningJob&) = delete;
+  RunningJob& operator=(const RunningJob&) = delete;
+
+  Result<JobQueue::Code> make(const JobQueue::Make& make) {
+    const Stopwatch watch;
+    auto code = guarded([&]() -> Result<JobQueue::Code> {
+      auto made = make(job_->cancelled_);
+      if (job_->cancelled_) return cancellation();
+      return made;
+    });
+    const std::lock_guard lock(job_->mutex_);
+    job_->seconds_ = watch.seconds();
+    return code;
+  }
+
+  /// Gives the job what make() has given.
+  void keep(Result<JobQueue::Code> made) {
+    const std::lock_guard lock(job_->mutex_);
+    if (made) {
+      job_->code_ = std::move(*made);
+    } else {
+      job_->error_ = std::move(made).error();
+    }
+  }
+
+  /// Whether the code should be made. If not, the job is open again and knows what is missing, or it was cancelled.
+  bool look(const JobQueue::Look& look) {
+    const auto found = guarded([&]() -> Result<std::optional<MissingKernels>> { return look(job_->cancelled_); });
+    const std::lock_guard lock(job_->mutex_);
+    if (job_->cancelled_) {
+      job_->error_ = cancellation();
+    } else if (!found) {
+      job_->error_ = found.error();
+    } else if (*found) {
+      job_->missing_ = **found;
+    } else {
+      return true;
+    }
+    return false;
+  }
+
+ private:
+  static Error cancellation() { return {Errc::kCancelled, "compiling was cancelled", {}}; }
+
+  std::shared_ptr<CodeJob> job_;
+};
+
+// A cancelled job is open: an engine that ends cancels its jobs, but another engine may have the same program.
+CodeState CodeJob::stateLocked() const noexcept {
+  if (code_ != nullptr) return CodeState::kReady;
+  if (running_) return CodeState::kRunning;
+  return !error_ || error_->code == Errc::kCancelled ? CodeState::kOpen : CodeState::kFailed;
+}
+
+CodeJob::View CodeJob::view() const {
+  const std::lock_guard lock(mutex_);
+  return {.state = stateLocked(), .code = code_, .error = error_, .seconds = seconds_, .missing = missing_};
+}
+
+JobQueue::JobQueue(unsigned threads) : background_(static_cast<int>(std::max(threads, 2U)) - 1, 0) {}
+
+void JobQueue::start(const std::shared_ptr<CodeJob>& job, Make make, Look look) {
+  std::shared_ptr<RunningJob> running;
+  {
+    const std::lock_guard lock(job->mutex_);
+    if (job->stateLocked() != CodeState::kOpen) return;
+    running = std::make_shared<RunningJob>(job);
+  }
+  {
+    const std::lock_guard lock(mutex_);
+    std::erase_if(started_, [](const auto& started) { return started.expired(); });
+    started_.push_back(job);
+  }
+  // The job ends with the task, whether that runs or not.
+  background_.enqueue(group_->defer([make = std::move(make), look = std::move(look), running = std::move(running)] {
+    if (!look || running->look(look)) running->keep(running->make(make));
+  }));
+}
+
+Result<JobQueue::Code> JobQueue::join(const std::shared_ptr<CodeJob>& job, tbb::task_arena& arena, const Make& make) {
+  std::optional<RunningJob> running;
+  {
+    std::unique_lock lock(job->mutex_);
+    job->ended_.wait(lock, [&] { return !job->running_; });
+    if (job->code_ != nullptr) return job->code_;
+    running.emplace(job);
+  }
+  auto made = arena.execute([&] { return tbb::this_task_arena::isolate([&] { return running->make(make); }); });
+  running->keep(made);
+  return made;
+}
+
+void JobQueue::post(std::function<void()> work) { background_.enqueue(group_->defer(std::move(work))); }
+
+void JobQueue::shutDown() {
+  is_shut_down_ = true;
+  {
+    const std::lock_guard lock(mutex_);
+    for (const auto& started : started_) {
+      if (const auto job = started.lock()) job->cancel();
+    }
+  }
+  background_.execute([&] { group_->wait(); });
+}
+
+}  // namespace srjit

@@ -1,0 +1,96 @@
+// Jobs that make code: on the calling thread's behalf, or in the background.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <vector>
+
+#include <tbb/task_arena.h>
+#include <tbb/task_group.h>
+
+#include "ir/error.h"
+#include "runtime/gpu/code.h"
+#include "runtime/gpu/costs.h"
+#include "runtime/tiers/policy.h"
+
+namespace srjit {
+
+/// Code that at most one thread makes at a time. Once ready it does not change. Thread-safe. A job holds nothing of its
+/// program or engine.
+class CodeJob {
+ public:
+  using Code = std::shared_ptr<const DeviceCode>;
+  struct View {
+    CodeState state = CodeState::kOpen;
+    Code code = {};                              ///< of kReady
+    std::optional<Error> error = {};             ///< of kFailed, and of kOpen after the making was cancelled
+    double seconds = 0;                          ///< that the last making took
+    std::optional<MissingKernels> missing = {};  ///< what a look into the cache found, if making the code did not pay
+  };
+  View view() const;
+
+  /// Asks the thread that makes the code to stop. The job is open again when the making has ended.
+  void cancel() noexcept { cancelled_ = true; }
+  bool isCancelled() const noexcept { return cancelled_; }
+
+ private:
+  friend class JobQueue;
+  friend class RunningJob;
+  CodeState stateLocked() const noexcept;
+
+  std::atomic<bool> cancelled_ = false;
+  mutable std::mutex mutex_;  ///< of what follows
+  std::condition_variable ended_;
+  bool running_ = false;
+  Code code_;
+  std::optional<Error> error_;
+  double seconds_ = 0;
+  std::optional<MissingKernels> missing_;
+};
+
+/// The jobs of one engine. Every job that was started ends before shutDown() returns: with code, with an error, or
+/// because making the code does not pay. Thread-safe.
+class JobQueue {
+ public:
+  using Code = CodeJob::Code;
+  /// Makes the code, and may stop early once `cancelled`; what it gives then is dropped. Exceptions become errors.
+  using Make = std::function<Result<Code>(const std::atomic<bool>& cancelled)>;
+  /// What the cache lacks if that is too much for the code to be made; nothing if it should be made.
+  using Look = std::function<std::optional<MissingKernels>(const std::atomic<bool>& cancelled)>;
+
+  /// Background work has all threads but one, and at least one.
+  explicit JobQueue(unsigned threads);
+  ~JobQueue() { shutDown(); }
+  JobQueue(const JobQueue&) = delete;
+  JobQueue& operator=(const JobQueue&) = delete;
+
+  /// Makes a job's code in the background, after `look` if there is one, unless the job is running, ready or failed.
+  /// The job runs when this returns. Throws std::bad_alloc.
+  void start(const std::shared_ptr<CodeJob>& job, Make make, Look look = nullptr);
+  /// The code of a job: waits while the job is running; if there is no code then, makes it in `arena`. Meanwhile the
+  /// calling thread runs no other tasks of that arena, since one of them could wait for this job.
+  Result<Code> join(const std::shared_ptr<CodeJob>& job, tbb::task_arena& arena, const Make& make);
+  /// Runs `work` in the background; shutDown() waits for it, and does not cancel it. `work` must not throw. Throws
+  /// std::bad_alloc.
+  void post(std::function<void()> work);
+
+  /// Where background work runs.
+  tbb::task_arena& background() noexcept { return background_; }
+  /// Becomes true when shutDown() begins.
+  const std::atomic<bool>& isShutDown() const noexcept { return is_shut_down_; }
+  /// Cancels the jobs that were started, and waits for all background work, also for work that is posted meanwhile.
+  void shutDown();
+
+ private:
+  std::atomic<bool> is_shut_down_ = false;
+  tbb::task_arena background_;
+  std::unique_ptr<tbb::task_group> group_ = std::make_unique<tbb::task_group>();  ///< its own destructor may throw
+  std::mutex mutex_;
+  std::vector<std::weak_ptr<CodeJob>> started_;
+};
+
+}  // namespace srjit

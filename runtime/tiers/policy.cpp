@@ -1,0 +1,122 @@
+#include "runtime/tiers/policy.h"
+
+namespace srjit {
+namespace {
+
+TierDecision serve(CodeKind kind) {
+  TierDecision decision;
+  decision.serves = kind;
+  return decision;
+}
+
+TierDecision waitFor(CodeKind kind, OnFailure on_failure) {
+  TierDecision decision;
+  decision.wait_for = kind;
+  decision.on_failure = on_failure;
+  decision.serves = kind;
+  return decision;
+}
+
+TierDecision decideInterpreted(const TierFacts& facts) {
+  if (facts.has_interpreted) return serve(CodeKind::kInterpreted);
+  return waitFor(CodeKind::kInterpreted, OnFailure::kReturn);
+}
+
+TierDecision decideCompiled(const TierFacts& facts) {
+  if (facts.compiled == CodeState::kReady) return serve(CodeKind::kCompiled);
+  return waitFor(CodeKind::kCompiled, OnFailure::kReturn);
+}
+
+// A failed attempt is repeated by the next evaluation: the self-test may have been busy in another process.
+TierDecision decideDirect(const TierFacts& facts) {
+  if (!facts.layout_suits_direct || facts.direct_was_tried) return decideInterpreted(facts);
+  if (facts.direct == CodeState::kReady) return serve(CodeKind::kDirect);
+  return waitFor(CodeKind::kDirect, OnFailure::kReturnUnlessUnsupported);
+}
+
+bool directPays(const TierFacts& facts, double serving) {
+  const double self_test_seconds = facts.self_test == SelfTestState::kOpen ? kSelfTestSeconds : 0;
+  const double seconds = writingSeconds(facts.costs, facts.work.nodes, facts.work.threads) + self_test_seconds;
+  return makingPays(serving, facts.costs.direct, facts.work.evaluations, facts.work.nodeRows(), seconds);
+}
+
+// Code is compiled if that pays though all of it must be compiled, or if it would pay were all of it in the cache.
+// Which kernels the cache has is known after a look alone, since the key of a kernel is that of its graph.
+TierDecision::Start startOfCompiled(const TierFacts& facts, double serving) {
+  using Start = TierDecision::Start;
+  const DeviceCosts& costs = facts.costs;
+  const ExpectedWork& work = facts.work;
+  const double all = compileSeconds(costs, work.nodes, work.kernels, work.threads);
+  if (makingPays(serving, costs.compiled, work.evaluations, work.nodeRows(), all)) return Start::kNow;
+  if (!compilingPays(costs, work, serving, {})) return Start::kNo;
+  if (!facts.missing) return Start::kIfPays;
+  return compilingPays(costs, work, serving, *facts.missing) ? Start::kNow : Start::kNo;
+}
+
+/// What serves under Tier::kAuto where direct code does not.
+TierDecision decideInterpretedOrCompiled(const TierFacts& facts) {
+  if (!facts.has_interpreted || !facts.interpreter_refuses) return decideInterpreted(facts);
+  if (facts.compiled_refused == CodeState::kReady) return serve(CodeKind::kCompiledRefused);
+  return waitFor(CodeKind::kCompiledRefused, OnFailure::kReturn);
+}
+
+TierDecision decideAuto(const TierFacts& facts) {
+  const bool direct_is_usable = facts.layout_suits_direct && !facts.direct_was_tried;
+  const CodeState direct = direct_is_usable ? facts.direct : CodeState::kFailed;
+  // A program that begins with graphs has many evaluations announced. Direct code takes no longer than bytecode.
+  if (facts.has_direct_graphs && direct == CodeState::kOpen) return waitFor(CodeKind::kDirect, OnFailure::kDecide);
+  if (facts.compiled == CodeState::kReady) return serve(CodeKind::kCompiled);
+
+  const bool direct_serves = direct == CodeState::kReady && facts.direct_is_complete;
+  TierDecision decision = direct_serves ? serve(CodeKind::kDirect) : decideInterpretedOrCompiled(facts);
+  decision.serving_cost = direct_serves ? facts.costs.direct : facts.costs.interpret;
+  if (!(facts.work.evaluations > 0)) return decision;
+  if (direct == CodeState::kOpen && facts.self_test != SelfTestState::kFailed && !facts.interpreter_refuses &&
+      directPays(facts, decision.serving_cost)) {
+    decision.start_direct = true;
+    decision.serving_cost = facts.costs.direct;
+  }
+  if (facts.compiled == CodeState::kOpen) decision.start_compiled = startOfCompiled(facts, decision.serving_cost);
+  return decision;
+}
+
+}  // namespace
+
+CodeKind firstCode(Tier tier, SelfTestState self_test, const DeviceCosts& costs, const ExpectedWork& announced) {
+  switch (tier) {
+    case Tier::kInterpret:
+      return CodeKind::kInterpreted;
+    case Tier::kCompile:
+      return CodeKind::kCompiled;
+    case Tier::kDirect:
+      return self_test == SelfTestState::kFailed ? CodeKind::kInterpreted : CodeKind::kDirect;
+    case Tier::kAuto:
+      break;
+  }
+  if (self_test != SelfTestState::kPassed) return CodeKind::kInterpreted;
+  const double seconds = writingSeconds(costs, announced.nodes, announced.threads);
+  const bool pays = makingPays(costs.interpret, costs.direct, announced.evaluations, announced.nodeRows(), seconds);
+  return pays ? CodeKind::kDirect : CodeKind::kInterpreted;
+}
+
+bool compilingPays(const DeviceCosts& costs, const ExpectedWork& work, double serving, const MissingKernels& missing) {
+  const double seconds = loadingSeconds(costs, work.nodes, work.threads) +
+                         compileSeconds(costs, static_cast<double>(missing.tokens), missing.kernels, work.threads);
+  return makingPays(serving, costs.compiled, work.evaluations, work.nodeRows(), seconds);
+}
+
+TierDecision decideTier(const TierFacts& facts) {
+  switch (facts.tier) {
+    case Tier::kInterpret:
+      return decideInterpreted(facts);
+    case Tier::kCompile:
+      return decideCompiled(facts);
+    case Tier::kDirect:
+      return decideDirect(facts);
+    case Tier::kAuto:
+      break;
+  }
+  return decideAuto(facts);
+}
+
+}  // namespace srjit

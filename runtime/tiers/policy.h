@@ -1,0 +1,102 @@
+// Which code serves an evaluation on a GPU, and which code it pays to make: a total function of plain values. No locks,
+// no device, no clock.
+#pragma once
+
+#include <cstddef>
+#include <optional>
+
+#include "runtime/engine_options.h"
+#include "runtime/gpu/costs.h"
+
+namespace srjit {
+
+/// Code of a program for one kind of kernel.
+enum class CodeKind {
+  kInterpreted,      ///< bytecode; one for all kinds of kernels
+  kDirect,           ///< machine code by the direct tier
+  kCompiled,         ///< machine code by LLVM, of all expressions
+  kCompiledRefused,  ///< machine code by LLVM, of the expressions that the interpreter refuses; the others interpreted
+};
+
+/// What has become of one kind of code.
+enum class CodeState {
+  kOpen,     ///< may be made: no attempt was made, or it was cancelled
+  kRunning,  ///< is being made, or looked for in the cache
+  kReady,
+  kFailed,  ///< could not be made
+};
+
+/// What is known of the direct tier's self-test on a device.
+enum class SelfTestState { kOpen, kPassed, kFailed };
+
+/// Seconds that the self-test takes where its interpreter must be compiled first.
+inline constexpr double kSelfTestSeconds = 2;
+
+/// The work that code is made for.
+struct ExpectedWork {
+  double nodes = 0;         ///< tokens of all expressions
+  double rows = 0;          ///< 0: unknown
+  double evaluations = 0;   ///< that are expected; 0: none, as where code is only prepared
+  std::size_t kernels = 0;  ///< that LLVM would make of all expressions
+  unsigned threads = 1;     ///< that make code; at least 1
+
+  double nodeRows() const noexcept { return nodes * rows; }
+};
+
+/// What a program begins with, before its data are known. kCompiled and kDirect mean the graphs that such code is made
+/// of; kCompiledRefused is not among the answers.
+CodeKind firstCode(Tier tier, SelfTestState self_test, const DeviceCosts& costs, const ExpectedWork& announced);
+
+/// What is known when an evaluation begins.
+struct TierFacts {
+  Tier tier = Tier::kAuto;
+  DeviceCosts costs = kTypicalCosts;
+  ExpectedWork work = {};  ///< evaluations: this one included
+  SelfTestState self_test = SelfTestState::kOpen;
+  bool layout_suits_direct = true;  ///< whether direct code can address the data (directRefusal())
+  bool has_direct_graphs = false;   ///< whether the program began with the graphs of direct code
+
+  bool has_interpreted = false;      ///< whether there is bytecode
+  bool interpreter_refuses = false;  ///< some expressions; known once there is bytecode
+  CodeState direct = CodeState::kOpen;
+  bool direct_is_complete = true;  ///< of ready direct code: no expression is refused both by it and by the interpreter
+  bool direct_was_tried = false;   ///< this evaluation has waited for direct code, and there is none
+  CodeState compiled = CodeState::kOpen;
+  CodeState compiled_refused = CodeState::kOpen;
+  std::optional<MissingKernels> missing = {};  ///< what a look into the cache found, if there was one
+};
+
+/// Whether it pays to make compiled code beside code that takes `serving` per node and row, where only `missing` must
+/// be compiled and the rest is loaded.
+bool compilingPays(const DeviceCosts& costs, const ExpectedWork& work, double serving, const MissingKernels& missing);
+
+/// What becomes of an evaluation if code that it waits for cannot be made.
+enum class OnFailure {
+  kReturn,                   ///< it ends with the error
+  kReturnUnlessUnsupported,  ///< likewise, but after Errc::kUnsupported decideTier() is asked again
+  kDecide,                   ///< decideTier() is asked again
+};
+
+/// What to do for one evaluation.
+struct TierDecision {
+  enum class Start {
+    kNo,
+    kNow,
+    kIfPays,  ///< after a look into the cache, if compilingPays() by what is missing
+  };
+
+  /// What to start in the background, before the wait. Nothing while `wait_for` is kDirect.
+  bool start_direct = false;
+  Start start_compiled = Start::kNo;
+  double serving_cost = 0;  ///< per node and row, of the code that serves meanwhile; for compilingPays()
+
+  /// The code to wait for. After the wait decideTier() is asked again, with the new state of that code; unless it was
+  /// direct code, with 0 evaluations, so that nothing is started twice. Without a value, `serves` is ready.
+  std::optional<CodeKind> wait_for = {};
+  OnFailure on_failure = OnFailure::kReturn;
+  CodeKind serves = CodeKind::kInterpreted;
+};
+
+TierDecision decideTier(const TierFacts& facts);
+
+}  // namespace srjit

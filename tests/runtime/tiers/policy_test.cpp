@@ -1,0 +1,308 @@
+// The tiers' policy, decision by decision.
+#include "runtime/tiers/policy.h"
+
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+namespace srjit {
+namespace {
+
+const char* nameOf(CodeKind kind) {
+  switch (kind) {
+    case CodeKind::kInterpreted:
+      return "interpreted";
+    case CodeKind::kDirect:
+      return "direct";
+    case CodeKind::kCompiled:
+      return "compiled";
+    case CodeKind::kCompiledRefused:
+      return "refused";
+  }
+  return "?";
+}
+
+/// As "start direct, compile now, wait for interpreted", or "serve direct".
+std::string textOf(const TierDecision& decision) {
+  std::string text = decision.start_direct ? "start direct, " : "";
+  if (decision.start_compiled == TierDecision::Start::kNow) text += "compile now, ";
+  if (decision.start_compiled == TierDecision::Start::kIfPays) text += "compile if it pays, ";
+  if (!decision.wait_for) return text + "serve " + nameOf(decision.serves);
+  text += std::string("wait for ") + nameOf(*decision.wait_for);
+  if (decision.on_failure == OnFailure::kDecide) text += ", else decide";
+  if (decision.on_failure == OnFailure::kReturnUnlessUnsupported) text += ", decide if unsupported";
+  return text;
+}
+
+/// A program of 10 nodes on one row. Writing direct code takes 100 s, compiling 10,000 s, and loading compiled code a
+/// bit more than 100 s. An evaluation takes 10 s by the interpreter, 5 s by direct code and 2 s by compiled code. So
+/// the interpreter is worth replacing by direct code after 10 evaluations (10.2 with the self-test), by compiled code
+/// from the cache after 10, and else after 1,000; direct code by compiled code after 20 and 2,000.
+constexpr DeviceCosts kCosts = {.interpret = 1, .direct = 0.5, .compiled = 0.2, .write = 10, .compile = 1000};
+
+TierFacts factsOf(Tier tier, double evaluations = 0) {
+  TierFacts facts;
+  facts.tier = tier;
+  facts.costs = kCosts;
+  facts.work = {.nodes = 10, .rows = 1, .evaluations = evaluations, .kernels = 1, .threads = 1};
+  facts.self_test = SelfTestState::kPassed;
+  facts.has_interpreted = true;
+  return facts;
+}
+
+struct Row {
+  const char* name;
+  Tier tier;
+  double evaluations;
+  void (*change)(TierFacts&);
+  const char* decision;
+};
+
+constexpr auto kNothing = [](TierFacts&) {};
+constexpr Row kRows[] = {
+    {"interpret", Tier::kInterpret, 1e9, kNothing, "serve interpreted"},
+    {"interpret without bytecode", Tier::kInterpret, 1e9, [](TierFacts& f) { f.has_interpreted = false; },
+     "wait for interpreted"},
+    {"interpret with refusals", Tier::kInterpret, 1e9, [](TierFacts& f) { f.interpreter_refuses = true; },
+     "serve interpreted"},
+
+    {"compile", Tier::kCompile, 0, kNothing, "wait for compiled"},
+    {"compile while others do", Tier::kCompile, 1, [](TierFacts& f) { f.compiled = CodeState::kRunning; },
+     "wait for compiled"},
+    {"compile after a failure", Tier::kCompile, 1, [](TierFacts& f) { f.compiled = CodeState::kFailed; },
+     "wait for compiled"},
+    {"compile, ready", Tier::kCompile, 1e9, [](TierFacts& f) { f.compiled = CodeState::kReady; }, "serve compiled"},
+
+    {"direct", Tier::kDirect, 0, kNothing, "wait for direct, decide if unsupported"},
+    {"direct, self-test open", Tier::kDirect, 1, [](TierFacts& f) { f.self_test = SelfTestState::kOpen; },
+     "wait for direct, decide if unsupported"},
+    {"direct, self-test failed: the attempt says why", Tier::kDirect, 1,
+     [](TierFacts& f) { f.self_test = SelfTestState::kFailed; }, "wait for direct, decide if unsupported"},
+    {"direct after a failure", Tier::kDirect, 1, [](TierFacts& f) { f.direct = CodeState::kFailed; },
+     "wait for direct, decide if unsupported"},
+    {"direct, ready", Tier::kDirect, 1e9, [](TierFacts& f) { f.direct = CodeState::kReady; }, "serve direct"},
+    {"direct, ready but incomplete", Tier::kDirect, 1,
+     [](TierFacts& f) {
+       f.direct = CodeState::kReady;
+       f.direct_is_complete = false;
+     },
+     "serve direct"},
+    {"direct, strides too large", Tier::kDirect, 1, [](TierFacts& f) { f.layout_suits_direct = false; },
+     "serve interpreted"},
+    {"direct, unsupported", Tier::kDirect, 1,
+     [](TierFacts& f) {
+       f.direct_was_tried = true;
+       f.has_interpreted = false;
+     },
+     "wait for interpreted"},
+
+    {"auto prepares", Tier::kAuto, 0, kNothing, "serve interpreted"},
+    {"auto, too few evaluations", Tier::kAuto, 10, kNothing, "serve interpreted"},
+    {"auto, enough for direct code", Tier::kAuto, 11, kNothing, "start direct, serve interpreted"},
+    {"auto without bytecode", Tier::kAuto, 11, [](TierFacts& f) { f.has_interpreted = false; },
+     "start direct, wait for interpreted"},
+    {"auto, too few for the self-test", Tier::kAuto, 10.1, [](TierFacts& f) { f.self_test = SelfTestState::kOpen; },
+     "compile if it pays, serve interpreted"},
+    {"auto, enough for the self-test", Tier::kAuto, 11, [](TierFacts& f) { f.self_test = SelfTestState::kOpen; },
+     "start direct, serve interpreted"},
+    {"auto, self-test failed", Tier::kAuto, 11, [](TierFacts& f) { f.self_test = SelfTestState::kFailed; },
+     "compile if it pays, serve interpreted"},
+    {"auto, strides too large", Tier::kAuto, 11, [](TierFacts& f) { f.layout_suits_direct = false; },
+     "compile if it pays, serve interpreted"},
+    {"auto, strides too large for ready code", Tier::kAuto, 0,
+     [](TierFacts& f) {
+       f.layout_suits_direct = false;
+       f.direct = CodeState::kReady;
+     },
+     "serve interpreted"},
+    {"auto, enough for cached code after direct code", Tier::kAuto, 30, kNothing,
+     "start direct, compile if it pays, serve interpreted"},
+    {"auto, enough for all", Tier::kAuto, 2001, kNothing, "start direct, compile now, serve interpreted"},
+    {"auto while direct code is written", Tier::kAuto, 1001, [](TierFacts& f) { f.direct = CodeState::kRunning; },
+     "compile now, serve interpreted"},
+    {"auto, direct code failed", Tier::kAuto, 11, [](TierFacts& f) { f.direct = CodeState::kFailed; },
+     "compile if it pays, serve interpreted"},
+    {"auto, direct code ready", Tier::kAuto, 20, [](TierFacts& f) { f.direct = CodeState::kReady; }, "serve direct"},
+    {"auto, direct code ready, more evaluations", Tier::kAuto, 1001, [](TierFacts& f) { f.direct = CodeState::kReady; },
+     "compile if it pays, serve direct"},
+    {"auto, direct code ready, very many evaluations", Tier::kAuto, 2001,
+     [](TierFacts& f) { f.direct = CodeState::kReady; }, "compile now, serve direct"},
+    {"auto, compiled code ready", Tier::kAuto, 1e9, [](TierFacts& f) { f.compiled = CodeState::kReady; },
+     "serve compiled"},
+    {"auto, both ready", Tier::kAuto, 1e9, [](TierFacts& f) { f.compiled = f.direct = CodeState::kReady; },
+     "serve compiled"},
+    {"auto while LLVM compiles", Tier::kAuto, 2001, [](TierFacts& f) { f.compiled = CodeState::kRunning; },
+     "start direct, serve interpreted"},
+    {"auto, LLVM failed", Tier::kAuto, 2001, [](TierFacts& f) { f.compiled = CodeState::kFailed; },
+     "start direct, serve interpreted"},
+    {"auto, little is missing in the cache", Tier::kAuto, 300,
+     [](TierFacts& f) {
+       f.direct = CodeState::kReady;
+       f.missing = {.kernels = 1, .tokens = 1};
+     },
+     "compile now, serve direct"},
+    {"auto, too much is missing in the cache", Tier::kAuto, 300,
+     [](TierFacts& f) {
+       f.direct = CodeState::kReady;
+       f.missing = {.kernels = 1, .tokens = 10};
+     },
+     "serve direct"},
+
+    {"auto, refusals", Tier::kAuto, 0, [](TierFacts& f) { f.interpreter_refuses = true; }, "wait for refused"},
+    {"auto, refusals: direct code is not started", Tier::kAuto, 30, [](TierFacts& f) { f.interpreter_refuses = true; },
+     "compile if it pays, wait for refused"},
+    {"auto, refusals compiled", Tier::kAuto, 0,
+     [](TierFacts& f) {
+       f.interpreter_refuses = true;
+       f.compiled_refused = CodeState::kReady;
+     },
+     "serve refused"},
+    {"auto, refusals, direct code complete", Tier::kAuto, 0,
+     [](TierFacts& f) {
+       f.interpreter_refuses = true;
+       f.direct = CodeState::kReady;
+     },
+     "serve direct"},
+    {"auto, refusals, direct code incomplete", Tier::kAuto, 0,
+     [](TierFacts& f) {
+       f.interpreter_refuses = true;
+       f.direct = CodeState::kReady;
+       f.direct_is_complete = false;
+     },
+     "wait for refused"},
+
+    {"auto with graphs", Tier::kAuto, 1e9,
+     [](TierFacts& f) {
+       f.has_direct_graphs = true;
+       f.has_interpreted = false;
+     },
+     "wait for direct, else decide"},
+    {"auto with graphs prepares", Tier::kAuto, 0, [](TierFacts& f) { f.has_direct_graphs = true; },
+     "wait for direct, else decide"},
+    {"auto with graphs, compiled code ready", Tier::kAuto, 0,
+     [](TierFacts& f) {
+       f.has_direct_graphs = true;
+       f.compiled = CodeState::kReady;
+     },
+     "wait for direct, else decide"},
+    {"auto with graphs, in vain", Tier::kAuto, 11,
+     [](TierFacts& f) {
+       f.has_direct_graphs = f.direct_was_tried = true;
+       f.has_interpreted = false;
+     },
+     "compile if it pays, wait for interpreted"},
+    {"auto with graphs, another thread writes", Tier::kAuto, 0,
+     [](TierFacts& f) {
+       f.has_direct_graphs = true;
+       f.has_interpreted = false;
+       f.direct = CodeState::kRunning;
+     },
+     "wait for interpreted"},
+    {"auto with graphs, strides too large", Tier::kAuto, 0,
+     [](TierFacts& f) {
+       f.has_direct_graphs = true;
+       f.layout_suits_direct = false;
+     },
+     "serve interpreted"},
+
+    {"auto, no costs known", Tier::kAuto, 1e9, [](TierFacts& f) { f.costs = {}; }, "serve interpreted"},
+    {"auto, rows unknown", Tier::kAuto, 1e9, [](TierFacts& f) { f.work.rows = 0; }, "serve interpreted"},
+    {"auto, not a tenth faster", Tier::kAuto, 1e9, [](TierFacts& f) { f.costs.direct = f.costs.compiled = 0.95; },
+     "serve interpreted"},
+};
+
+TEST(TierPolicy, DecidesAsTheTableSays) {
+  for (const Row& row : kRows) {
+    TierFacts facts = factsOf(row.tier, row.evaluations);
+    row.change(facts);
+    EXPECT_EQ(textOf(decideTier(facts)), row.decision) << row.name;
+  }
+}
+
+TEST(TierPolicy, SaysWhatServesWhileCompiledCodeIsLookedFor) {
+  EXPECT_EQ(decideTier(factsOf(Tier::kAuto, 10)).serving_cost, kCosts.interpret);
+  EXPECT_EQ(decideTier(factsOf(Tier::kAuto, 30)).serving_cost, kCosts.direct) << "which was just started";
+  TierFacts ready = factsOf(Tier::kAuto, 30);
+  ready.direct = CodeState::kReady;
+  EXPECT_EQ(decideTier(ready).serving_cost, kCosts.direct);
+}
+
+TEST(TierPolicy, CompilingPaysByWhatIsMissing) {
+  const ExpectedWork work = factsOf(Tier::kAuto, 300).work;
+  EXPECT_TRUE(compilingPays(kCosts, work, kCosts.direct, {}));
+  EXPECT_TRUE(compilingPays(kCosts, work, kCosts.direct, {.kernels = 1, .tokens = 1}));
+  EXPECT_FALSE(compilingPays(kCosts, work, kCosts.direct, {.kernels = 1, .tokens = 2}));
+  EXPECT_TRUE(compilingPays(kCosts, work, kCosts.interpret, {.kernels = 1, .tokens = 2}));
+}
+
+TEST(TierPolicy, FirstCode) {
+  const auto first = [](Tier tier, SelfTestState self_test, double evaluations, double rows = 1) {
+    const ExpectedWork announced{.nodes = 10, .rows = rows, .evaluations = evaluations, .kernels = 1, .threads = 1};
+    return std::string(nameOf(firstCode(tier, self_test, kCosts, announced)));
+  };
+  using enum SelfTestState;
+  for (const SelfTestState state : {kOpen, kPassed, kFailed}) {
+    EXPECT_EQ(first(Tier::kInterpret, state, 1e9), "interpreted");
+    EXPECT_EQ(first(Tier::kCompile, state, 0), "compiled");
+    EXPECT_EQ(first(Tier::kDirect, state, 0), state == kFailed ? "interpreted" : "direct");
+    EXPECT_EQ(first(Tier::kAuto, state, 11), state == kPassed ? "direct" : "interpreted");
+  }
+  EXPECT_EQ(first(Tier::kAuto, kPassed, 10), "interpreted") << "it does not pay";
+  EXPECT_EQ(first(Tier::kAuto, kPassed, 1e9, 0), "interpreted") << "rows are unknown";
+}
+
+/// Every decision for every combination of facts, with waits that succeed and waits that fail.
+class AllFacts : public testing::TestWithParam<Tier> {};
+INSTANTIATE_TEST_SUITE_P(, AllFacts, testing::Values(Tier::kAuto, Tier::kInterpret, Tier::kCompile, Tier::kDirect));
+
+/// Follows the decisions until something serves. The evaluation ends with an error where a wait returns it.
+void follow(TierFacts facts, bool succeeds) {
+  bool started = false;
+  for (int step = 0; step < 4; ++step) {
+    const TierDecision decision = decideTier(facts);
+    const bool starts = decision.start_direct || decision.start_compiled != TierDecision::Start::kNo;
+    ASSERT_FALSE(starts && started) << "nothing is started twice";
+    started = started || starts;
+    if (!decision.wait_for) return;
+    if (*decision.wait_for != CodeKind::kDirect) {
+      facts.work.evaluations = 0;
+    } else {
+      ASSERT_FALSE(starts);
+    }
+    if (!succeeds && *decision.wait_for != CodeKind::kInterpreted) {
+      if (decision.on_failure == OnFailure::kReturn) return;
+      facts.direct_was_tried = true;
+      continue;
+    }
+    if (*decision.wait_for == CodeKind::kInterpreted) facts.has_interpreted = facts.interpreter_refuses = true;
+    if (*decision.wait_for == CodeKind::kDirect) facts.direct = CodeState::kReady;
+    if (*decision.wait_for == CodeKind::kCompiled) facts.compiled = CodeState::kReady;
+    if (*decision.wait_for == CodeKind::kCompiledRefused) facts.compiled_refused = CodeState::kReady;
+  }
+  FAIL() << "no code serves after four decisions";
+}
+
+TEST_P(AllFacts, LeadToCodeThatServes) {
+  constexpr CodeState kStates[] = {CodeState::kOpen, CodeState::kRunning, CodeState::kReady, CodeState::kFailed};
+  for (unsigned bits = 0; bits < 64; ++bits) {
+    for (const CodeState direct : kStates) {
+      for (const CodeState compiled : kStates) {
+        for (const SelfTestState self_test : {SelfTestState::kOpen, SelfTestState::kPassed, SelfTestState::kFailed}) {
+          TierFacts facts = factsOf(GetParam(), (bits & 1) != 0 ? 1e9 : 0);
+          facts.layout_suits_direct = (bits & 2) != 0;
+          facts.has_direct_graphs = (bits & 4) != 0;
+          facts.has_interpreted = (bits & 8) != 0;
+          facts.direct_is_complete = (bits & 16) != 0;
+          facts.direct = direct;
+          facts.compiled = compiled;
+          facts.self_test = self_test;
+          follow(facts, (bits & 32) != 0);
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace srjit
