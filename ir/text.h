@@ -47,6 +47,8 @@
 namespace srjit {
 
 enum class Language { kInfix, kPostfix, kPrefix, kJson };
+/// All, in the order of the enumerators.
+inline constexpr Language kLanguages[] = {Language::kInfix, Language::kPostfix, Language::kPrefix, Language::kJson};
 
 /// A column that expressions may not read, and what it is: "target" or "weights".
 struct OtherColumn {

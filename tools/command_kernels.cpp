@@ -164,7 +164,7 @@ Result<std::string> bytecodeText(const Dag& graph, const KernelOptions& options)
 Result<std::string> hostProgramText(const KernelInput& input) {
   std::string text;
   for (std::size_t i = 0; i < input.graphs.size(); ++i) {
-    const Result<HostProgram> program = encode(input.graphs[i]);
+    const Result<HostProgram> program = encodeForHost(input.graphs[i]);
     if (!program) return program.error();
     if (input.graphs.size() > 1) text += fmt::format("# {}\n", input.describe(i));
     text += printProgram(*program, input.graphs[i]);

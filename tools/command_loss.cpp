@@ -8,7 +8,7 @@
 namespace srjit {
 namespace {
 
-struct Options {
+struct LossCommand {
   EvaluationOptions evaluation;
   LossOptions loss;
 };
@@ -64,7 +64,7 @@ void countValidRows(const Evaluation& evaluation, const LossOptions& options, st
   for (const Failure& failure : losses->failures) table.valid_rows[open[failure.expression]] = Losses::kNotCounted;
 }
 
-ExitStatus run(const Options& options) {
+ExitStatus runLoss(const LossCommand& options) {
   Result<Evaluation> evaluation = prepare(options.evaluation, false);
   if (!evaluation) return report(evaluation.error());
   const std::vector<SourceLine>& lines = evaluation->lines;
@@ -95,7 +95,7 @@ ExitStatus run(const Options& options) {
 }  // namespace
 
 Runner defineLoss(CLI::App& app) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<LossCommand>();
   addEvaluationOptions(app, options->evaluation);
   app.get_option("--target")->required();
   addLossChoice(app, options->loss.kind, "the loss");
@@ -110,7 +110,7 @@ Runner defineLoss(CLI::App& app) {
       "Examples:\n"
       "  sr-jit loss 'x0*p0 + p1' --params '1.5 0.7' --data table.csv --target y --loss r2\n"
       "  sr-jit loss --exprs population.txt.xz --from postfix --data table.csv --target y --nan skip --out losses.csv");
-  return [options] { return run(*options); };
+  return [options] { return runLoss(*options); };
 }
 
 }  // namespace srjit

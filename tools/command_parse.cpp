@@ -7,7 +7,7 @@
 namespace srjit {
 namespace {
 
-struct Options {
+struct ParseOptions {
   ExpressionOptions expressions;
   Language to = Language::kInfix;
   std::string columns;
@@ -15,7 +15,7 @@ struct Options {
 };
 
 /// One line that `--exprs` reads back.
-std::string textLine(const SourceLine& line, const Options& options, const ColumnNames& columns) {
+std::string textLine(const SourceLine& line, const ParseOptions& options, const ColumnNames& columns) {
   std::string text = print(*line.expression, options.to, columns);
   char separator = '\t';
   for (const double value : line.parameters()) {
@@ -25,7 +25,8 @@ std::string textLine(const SourceLine& line, const Options& options, const Colum
   return text + '\n';
 }
 
-std::string jsonText(std::size_t index, const SourceLine& line, const Options& options, const ColumnNames& columns) {
+std::string jsonText(std::size_t index, const SourceLine& line, const ParseOptions& options,
+                     const ColumnNames& columns) {
   if (!line.ok()) return jsonObject(index, line);
   const Expression& expression = *line.expression;
   const std::string text = print(expression, options.to, columns);
@@ -36,7 +37,7 @@ std::string jsonText(std::size_t index, const SourceLine& line, const Options& o
                                 expression.stackHeight(), expression.variableCount(), expression.parameterCount()));
 }
 
-ExitStatus run(const Options& options) {
+ExitStatus runParse(const ParseOptions& options) {
   const Result<ColumnNames> columns = readColumns(options.columns);
   if (!columns) return report(columns.error());
   const Result<std::vector<SourceLine>> list = readExpressions(options.expressions, *columns);
@@ -57,7 +58,7 @@ ExitStatus run(const Options& options) {
 }  // namespace
 
 Runner defineParse(CLI::App& app) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<ParseOptions>();
   addExpressionOptions(app, options->expressions);
   addLanguageChoice(app, "--to", options->to, "the form to print");
   addColumnsOption(app, options->columns);
@@ -67,7 +68,7 @@ Runner defineParse(CLI::App& app) {
       "  sr-jit parse 'x0 * (x1 + 1)^2' --to postfix\n"
       "  sr-jit parse --from postfix --to json 'mass speed square *' --columns mass,speed\n"
       "  sr-jit parse --exprs population.txt.xz --from prefix > population.infix");
-  return [options] { return run(*options); };
+  return [options] { return runParse(*options); };
 }
 
 }  // namespace srjit

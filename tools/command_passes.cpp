@@ -12,7 +12,7 @@
 namespace srjit {
 namespace {
 
-struct Options {
+struct PassesOptions {
   ExpressionOptions expressions;
   Math math = Math::kPrecise;
   Precision precision = Precision::kF32;
@@ -50,7 +50,7 @@ ExitStatus listPasses(bool json) {
   return writeResults(json ? objects.dump(2) + '\n' : text);
 }
 
-Status checkPrintAfter(const Options& options, const Pipeline& pipeline) {
+Status checkPrintAfter(const PassesOptions& options, const Pipeline& pipeline) {
   if (options.print_after.empty() || options.print_after == "all") return okStatus();
   std::string names;
   for (const Pass& pass : pipeline.passes()) {
@@ -64,7 +64,7 @@ Status checkPrintAfter(const Options& options, const Pipeline& pipeline) {
 }
 
 /// Runs the passes. All graphs that are printed call an operator by the same number.
-Stages stagesOf(std::span<const Expression> batch, const Pipeline& pipeline, const Options& options) {
+Stages stagesOf(std::span<const Expression> batch, const Pipeline& pipeline, const PassesOptions& options) {
   NodeNumbers numbers;
   Dag input = Dag::fromExpressions(batch, options.precision);
   Stages stages{input.size(), options.print_after.empty() ? std::string() : printDag(input, numbers), {}, {}};
@@ -102,7 +102,7 @@ std::string jsonReport(const Stages& stages) {
   return object.dump(2) + '\n';
 }
 
-ExitStatus run(const Options& options) {
+ExitStatus runPasses(const PassesOptions& options) {
   if (options.list) return listPasses(options.json);
   const Result<Pipeline> pipeline = Pipeline::parse(options.passes, options.math);
   if (!pipeline) return report(showPlace(pipeline.error(), options.passes, "--passes", 1));
@@ -124,7 +124,7 @@ ExitStatus run(const Options& options) {
 }  // namespace
 
 Runner definePasses(CLI::App& app) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<PassesOptions>();
   addExpressionOptions(app, options->expressions);
   app.add_option("--passes", options->passes,
                  "the passes to run, as fold,simplify; standard stands for those of every kernel, none for no pass")
@@ -146,7 +146,7 @@ Runner definePasses(CLI::App& app) {
       "  sr-jit passes 'x0*x1 + x0*x1' 'x0*x1 - 2'\n"
       "  sr-jit passes --passes fold,simplify --print-after all '(x0 + 0) * 1'\n"
       "  sr-jit passes --list");
-  return [options] { return run(*options); };
+  return [options] { return runPasses(*options); };
 }
 
 }  // namespace srjit

@@ -27,6 +27,13 @@ constexpr PredicateId machinePredicate(unsigned number) { return static_cast<Pre
 constexpr PredicateId opposite(PredicateId predicate) { return predicate ^ 1; }
 inline constexpr PredicateId kAlways = machinePredicate(sass::kTrue);
 
+/// Truth tables of LOP3, by its operands a, b and c.
+inline constexpr std::uint8_t kLutAnd = 0xc0;     ///< a & b
+inline constexpr std::uint8_t kLutOr = 0xfc;      ///< a | b
+inline constexpr std::uint8_t kLutXorAnd = 0x48;  ///< (a ^ c) & b
+/// The sign of a float, and of the upper word of a double.
+inline constexpr std::uint32_t kSignBit = 0x80000000;
+
 /// What an operation is: the rows of instructions.def, by the numbers of sass::Form, then the rows of pairs.def.
 enum class Opcode : std::uint8_t {
 #define SRJIT_SASS(id, ...) k##id,
@@ -180,6 +187,9 @@ struct Sections {
 };
 
 /// Machine registers that keep one meaning in the whole kernel.
+/// The step of a row within its row group: these bits of its number. kLastStep is their value in the fourth step.
+inline constexpr std::uint32_t kStepMask = 96, kLastStep = 96;
+
 namespace fixed {
 inline constexpr ValueId kRow = 0;       ///< the row of the lane
 inline constexpr ValueId kOutput = 1;    ///< losses: the output that the lane writes

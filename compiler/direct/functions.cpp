@@ -20,8 +20,6 @@ constexpr double kTurnsPerRadian = 0.159154936671257019;  // as ptxas has it, wh
 constexpr double kFirstWhole = 8388608;                   // 2^23
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
-constexpr std::uint32_t kSign = 0x80000000;
-constexpr std::uint8_t kAnd = 0xc0, kOr = 0xfc;  // truth tables of LOP3: a & b, a | b
 
 }  // namespace
 
@@ -85,15 +83,16 @@ Builder::Scaled Builder::scaled(const Value& x, std::uint32_t factor_of_none) {
     return {literal(static_cast<double>(std::bit_cast<float>(bits) * factor)), literalRegister(exponent)};
   }
   const ValueId exponent = code_.value(
-      {.opcode = Opcode::kLop3RIR, .modifier = kAnd, .sources = {x.id(), kRz, kRz}, .immediate = kExponentInFours});
+      {.opcode = Opcode::kLop3RIR, .modifier = kLutAnd, .sources = {x.id(), kRz, kRz}, .immediate = kExponentInFours});
   return {multiply(x, {addInteger(exponent, factor_of_none, true), *this}), exponent};
 }
 
 // The sign of x / y, as a bit.
 ValueId Builder::signOfQuotient(const Value& x, const Value& y) {
-  constexpr std::uint8_t kXorAnd = 0x48;  // (a ^ c) & b
-  return code_.value(
-      {.opcode = Opcode::kLop3RIR, .modifier = kXorAnd, .sources = {plain(x), kRz, plain(y)}, .immediate = kSign});
+  return code_.value({.opcode = Opcode::kLop3RIR,
+                      .modifier = kLutXorAnd,
+                      .sources = {plain(x), kRz, plain(y)},
+                      .immediate = kSignBit});
 }
 
 // P. Markstein, "Computation of elementary functions on the IBM RISC System/6000 processor", IBM J. R&D 34(1), 1990: q
@@ -131,7 +130,8 @@ Value Builder::quotient(const Value& x, const Value& y) {
   const Value simple = multiply(a.value, estimate);
   const Mask is_nan = compare(sass::Compare::kUnordered, last, last);
   const Value magnitude = choose(is_nan.predicate, simple, last * choose(is_between.predicate, smaller_factor, factor));
-  return result({.opcode = Opcode::kLop3RRR, .modifier = kOr, .sources = {magnitude.id(), signOfQuotient(x, y), kRz}});
+  return result(
+      {.opcode = Opcode::kLop3RRR, .modifier = kLutOr, .sources = {magnitude.id(), signOfQuotient(x, y), kRz}});
 }
 
 // Goldschmidt's iteration for the root g and half its reciprocal h, then a residue, as for quotients. The root of a

@@ -10,10 +10,9 @@ namespace {
 
 using sass::Compare;
 
-constexpr std::uint8_t kAnd = 0xc0, kOr = 0xfc;  // truth tables of LOP3: a & b, a | b
-constexpr unsigned kCountBits = 8;               // hold kGroupRows
+constexpr unsigned kCountBits = 8;  // hold kGroupRows
 constexpr unsigned kCountsOfRegister = 32 / kCountBits;
-constexpr std::uint32_t kLaneMask = 31, kStepMask = 96, kStepBit = 32, kLastStep = 96;
+constexpr std::uint32_t kLaneMask = 31, kStepBit = 32;
 
 // Whether a bit of the lane's number is set. Only the lowest two bits have reserved predicates, since each level has
 // half as many exchanges as the one before.
@@ -36,7 +35,7 @@ ValueId addNumbers(Code& code, ValueId x, ValueId y, unsigned width) {
 }  // namespace
 
 ValueId andWith(Code& code, ValueId x, std::uint32_t mask) {
-  return code.value({.opcode = Opcode::kLop3RIR, .modifier = kAnd, .sources = {x, kRz, kRz}, .immediate = mask});
+  return code.value({.opcode = Opcode::kLop3RIR, .modifier = kLutAnd, .sources = {x, kRz, kRz}, .immediate = mask});
 }
 
 PredicateId compareWith(Code& code, Compare how, ValueId x, std::uint32_t number) {
@@ -187,7 +186,7 @@ ValueId LossSelector::countOf(Code& code) const {
     return code.value({.opcode = Opcode::kDAddRI, .sources = {raised, kRz, kRz}, .immediate = kUpperOfItsOpposite}, 2);
   }
   const ValueId raised = code.value(
-      {.opcode = Opcode::kLop3RIR, .modifier = kOr, .sources = {count, kRz, kRz}, .immediate = kBitsOf2To23});
+      {.opcode = Opcode::kLop3RIR, .modifier = kLutOr, .sources = {count, kRz, kRz}, .immediate = kBitsOf2To23});
   return code.value({.opcode = Opcode::kFAddRI, .sources = {raised, kRz, kRz}, .immediate = kBitsOfItsOpposite});
 }
 

@@ -224,7 +224,7 @@ void Selector::emitHead() {
 
 // The next step of the row group, or the first of the warp's next one.
 void Selector::emitLoopEnd() {
-  constexpr std::uint32_t kStepMask = 96, kLastStep = 96, kStepRows = 32;
+  constexpr std::uint32_t kStepRows = 32;
   Code& code = *code_;
   const std::uint32_t first = code.size();
   const ValueId rows = arguments_.load(code, offsetof(DirectArguments, rows));

@@ -9,8 +9,6 @@
 namespace srjit::direct {
 namespace {
 
-constexpr std::uint32_t kSign = 0x80000000;
-
 Builder& builderOf(const Value& x, const Value& y) { return x.builder() ? *x.builder() : *y.builder(); }
 
 void setSource(Operation& operation, unsigned slot, const Value& x) {
@@ -116,7 +114,7 @@ ValueId Builder::plain(const Value& x) {
                                : x.isNegated()  ? kSet
                                                 : kClear,
                    .sources = {x.id(), kRz, kRz},
-                   .immediate = kSign})
+                   .immediate = kSignBit})
         .id();
   }
   // x + (-0) is x for every x, including signed zeros.
@@ -175,7 +173,7 @@ Value Builder::extremeOfDoubles(const Value& x, const Value& y, bool largest) {
   const Value chosen = result({.opcode = Opcode::kLop3Upper,
                                .modifier = largest ? kLoseSign : kTakeSign,
                                .sources = {a.id(), kRz, b.id()},
-                               .immediate = kSign});
+                               .immediate = kSignBit});
   const Mask first = compare(largest ? sass::Compare::kGreaterEqual : sass::Compare::kLessEqual, a, b);
   const Mask or_nan = compare(sass::Compare::kUnordered, a, a, first.predicate, sass::Combine::kOr);
   return choose(or_nan.predicate, chosen, b);
@@ -223,7 +221,7 @@ Value Builder::copySign(const Value& magnitude, const Value& sign) {
   return result({.opcode = opcodes_.sign_logic,
                  .modifier = sign.isNegated() ? kTakeOpposite : kTakeSign,
                  .sources = {bits, kRz, sign.id()},
-                 .immediate = kSign});
+                 .immediate = kSignBit});
 }
 
 Value Builder::flipSign(const Value& x, const Value& y) {

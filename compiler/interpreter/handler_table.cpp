@@ -10,6 +10,8 @@
 namespace srjit {
 namespace {
 
+using Kind = Handler::Kind;
+
 // The domain that counts instructions: an estimate of the cost of a row of ops.def on a GPU. Its one purpose is to tell
 // short operators from long ones.
 struct Weight {
@@ -282,7 +284,6 @@ std::span<const OperandForm> HandlerTable::forms(Op op) {
 }
 
 HandlerTable::HandlerTable(InterpreterSpec spec) : spec_(std::move(spec)) {
-  using Kind = Handler::Kind;
   std::ranges::sort(spec_.ops);
   spec_.ops.erase(std::ranges::unique(spec_.ops).begin(), spec_.ops.end());
   for (const Op op : spec_.ops) {

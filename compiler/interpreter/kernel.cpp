@@ -20,7 +20,6 @@ namespace {
 
 using Kind = Handler::Kind;
 using llvm::BasicBlock;
-using llvm::Value;
 
 // LLVM 19's NVPTX back end turns a switch into a tree of compares, so the dispatch is a callbr to inline assembly that
 // ends in brx.idx over a table of labels. There is one dispatch block: a brx.idx per handler would copy the table to
@@ -78,10 +77,10 @@ class InterpreterEmitter {
   }
 
   BasicBlock* newBlock(const char* name) { return BasicBlock::Create(b_.getContext(), name, kernel_); }
-  Value* word(std::uint32_t value) const { return b_.getInt32(value); }
-  Value* sharedAt(Value* offset) const { return b_.CreateGEP(b_.getInt8Ty(), &shared_, offset); }
+  llvm::Value* word(std::uint32_t value) const { return b_.getInt32(value); }
+  llvm::Value* sharedAt(llvm::Value* offset) const { return b_.CreateGEP(b_.getInt8Ty(), &shared_, offset); }
   llvm::AllocaInst* newRegister(llvm::Type* type) { return b_.CreateAlloca(type); }
-  Value* read(llvm::AllocaInst* variable) const { return b_.CreateLoad(variable->getAllocatedType(), variable); }
+  llvm::Value* read(llvm::AllocaInst* variable) const { return b_.CreateLoad(variable->getAllocatedType(), variable); }
 
   using Registers = std::vector<llvm::AllocaInst*>;  // one per row
 
@@ -108,17 +107,17 @@ class InterpreterEmitter {
   // Reads the token at the counter into the next_* registers and advances. The counter passes through assembly so that
   // LLVM does not move the addition into every handler.
   void fetch() {
-    Value* const offset = read(counter_);
-    Value* const pointer = sharedAt(offset);
+    llvm::Value* const offset = read(counter_);
+    llvm::Value* const pointer = sharedAt(offset);
     if (wide_) {
-      Value* const words =
+      llvm::Value* const words =
           b_.CreateAlignedLoad(llvm::FixedVectorType::get(b_.getInt64Ty(), 2), pointer, llvm::Align(16));
-      Value* const token = b_.CreateExtractElement(words, std::uint64_t{0});
+      llvm::Value* const token = b_.CreateExtractElement(words, std::uint64_t{0});
       b_.CreateStore(b_.CreateTrunc(token, b_.getInt32Ty()), next_code_);
       b_.CreateStore(b_.CreateTrunc(b_.CreateLShr(token, 32), b_.getInt32Ty()), next_argument_);
       b_.CreateStore(b_.CreateBitCast(b_.CreateExtractElement(words, std::uint64_t{1}), lowering_.type()), next_value_);
     } else {
-      Value* const words =
+      llvm::Value* const words =
           b_.CreateAlignedLoad(llvm::FixedVectorType::get(b_.getInt32Ty(), 2), pointer, llvm::Align(8));
       b_.CreateStore(b_.CreateExtractElement(words, std::uint64_t{0}), next_code_);
       b_.CreateStore(b_.CreateExtractElement(words, std::uint64_t{1}), next_argument_);
@@ -131,10 +130,10 @@ class InterpreterEmitter {
 
   void emitDispatch(const std::vector<BasicBlock*>& handlers) {
     b_.SetInsertPoint(dispatch_);
-    Value* const code = read(next_code_);
-    Value* const handler = b_.CreateAnd(code, DeviceToken::kHandlerMask);
+    llvm::Value* const code = read(next_code_);
+    llvm::Value* const handler = b_.CreateAnd(code, DeviceToken::kHandlerMask);
     b_.CreateStore(b_.CreateLShr(code, DeviceToken::kColumnShift), column_);
-    Value* const argument = read(next_argument_);
+    llvm::Value* const argument = read(next_argument_);
     b_.CreateStore(argument, argument_);
     b_.CreateStore(wide_ ? read(next_value_) : b_.CreateBitCast(argument, lowering_.type()), value_);
     fetch();
@@ -164,24 +163,24 @@ class InterpreterEmitter {
   llvm::FixedVectorType* accessType() const {
     return llvm::FixedVectorType::get(lowering_.elementType(), wide_ ? 2 : 4);
   }
-  Value* ownAccess(Value* offset, unsigned access) const {
-    Value* const own = b_.CreateAdd(stage_.place(), offset);
+  llvm::Value* ownAccess(llvm::Value* offset, unsigned access) const {
+    llvm::Value* const own = b_.CreateAdd(stage_.place(), offset);
     return b_.CreateGEP(b_.getInt8Ty(), sharedAt(own), word(access * InterpreterStage::kAccessStride));
   }
   unsigned accesses() const { return spec_.rows_per_thread / accessType()->getNumElements(); }
 
-  Rows readColumn(Value* offset) const {
+  Rows readColumn(llvm::Value* offset) const {
     Rows rows;
     for (unsigned access = 0; access < accesses(); ++access) {
-      Value* const packed = b_.CreateAlignedLoad(accessType(), ownAccess(offset, access), llvm::Align(16));
+      llvm::Value* const packed = b_.CreateAlignedLoad(accessType(), ownAccess(offset, access), llvm::Align(16));
       for (unsigned i = 0; i < accessType()->getNumElements(); ++i) rows.push_back(b_.CreateExtractElement(packed, i));
     }
     return rows;
   }
-  void writeSlot(Value* offset, const Rows& rows) const {
+  void writeSlot(llvm::Value* offset, const Rows& rows) const {
     const unsigned width = accessType()->getNumElements();
     for (unsigned access = 0; access < accesses(); ++access) {
-      Value* packed = llvm::PoisonValue::get(accessType());
+      llvm::Value* packed = llvm::PoisonValue::get(accessType());
       for (unsigned i = 0; i < width; ++i) packed = b_.CreateInsertElement(packed, rows[access * width + i], i);
       b_.CreateAlignedStore(packed, ownAccess(offset, access), llvm::Align(16));
     }
@@ -189,15 +188,15 @@ class InterpreterEmitter {
 
   // A register copy that is opaque to LLVM and ptxas: it depends on a predicate that is always true. ptxas coalesces
   // plain copies between argument and stack registers, and then needs moves in the dispatch block, before every token.
-  Value* copy(Value* value) const { return b_.CreateSelect(always_, value, lowering_.literal(0)); }
+  llvm::Value* copy(llvm::Value* value) const { return b_.CreateSelect(always_, value, lowering_.literal(0)); }
   Rows copy(Rows rows) const {
-    for (Value*& row : rows) row = copy(row);
+    for (llvm::Value*& row : rows) row = copy(row);
     return rows;
   }
 
   // The value in every row, as copies: otherwise LLVM keeps one register live across the dispatch and copies it in
   // every handler.
-  Rows spread(Value* value) const {
+  Rows spread(llvm::Value* value) const {
     auto* const type = llvm::FunctionType::get(lowering_.type(), {lowering_.type()}, false);
     auto* const move =
         llvm::InlineAsm::get(type, wide_ ? "mov.f64 $0, $1;" : "mov.f32 $0, $1;", wide_ ? "=d,d" : "=f,f", false);
@@ -287,7 +286,7 @@ class InterpreterEmitter {
     turn->addIncoming(word(0), before);
     std::vector<std::vector<llvm::PHINode*>> entering(arity);
     for (std::size_t i = 0; i < arity; ++i) {
-      for (Value*& value : rows[i]) {
+      for (llvm::Value*& value : rows[i]) {
         entering[i].push_back(b_.CreatePHI(lowering_.type(), 2));
         entering[i].back()->addIncoming(value, before);
         value = entering[i].back();
@@ -301,7 +300,7 @@ class InterpreterEmitter {
     for (std::size_t i = 0; i < arity; ++i) {
       for (std::size_t k = 0; k < rows[i].size(); ++k) entering[i][k]->addIncoming(rotated(rows[i], k), end);
     }
-    Value* const next = b_.CreateAdd(turn, word(step));
+    llvm::Value* const next = b_.CreateAdd(turn, word(step));
     turn->addIncoming(next, end);
     llvm::BranchInst* const back = b_.CreateCondBr(b_.CreateICmpULT(next, word(spec_.rows_per_thread)), loop, exit);
     keepRolled(*back);
@@ -312,7 +311,7 @@ class InterpreterEmitter {
   Rows applyToFirst(Op op, const std::vector<Rows>& operands, unsigned count) {
     Rows results;
     for (unsigned k = 0; k < count; ++k) {
-      std::vector<Value*> row;
+      std::vector<llvm::Value*> row;
       for (const Rows& operand : operands) row.push_back(operand[k]);
       results.push_back(lowering_.apply(op, row));
     }
@@ -320,13 +319,13 @@ class InterpreterEmitter {
   }
 
   void emitEnd() {
-    Value* const number = b_.CreateZExt(read(argument_), b_.getInt64Ty());
+    llvm::Value* const number = b_.CreateZExt(read(argument_), b_.getInt64Ty());
     const Rows predictions = readRegisters(stack_[0]);
     const auto result = [&](unsigned i) { return kernel_->getArg(InterpreterStage::kResults + i); };
     if (options_.loss) {
       stage_.strip().storeLoss(*options_.loss, {result(0), result(1), result(2), result(3)}, number, predictions);
     } else {
-      Value* const column = b_.CreateGEP(lowering_.elementType(), result(0), b_.CreateMul(number, result(1)));
+      llvm::Value* const column = b_.CreateGEP(lowering_.elementType(), result(0), b_.CreateMul(number, result(1)));
       stage_.strip().store(column, predictions);
     }
   }
@@ -343,7 +342,7 @@ class InterpreterEmitter {
   std::vector<Registers> stack_, arguments_;
   llvm::AllocaInst *counter_ = nullptr, *next_code_ = nullptr, *next_argument_ = nullptr, *next_value_ = nullptr;
   llvm::AllocaInst *column_ = nullptr, *argument_ = nullptr, *value_ = nullptr;
-  Value* always_ = nullptr;
+  llvm::Value* always_ = nullptr;
   BasicBlock* dispatch_ = nullptr;
 };
 

@@ -9,6 +9,8 @@
 namespace srjit {
 namespace {
 
+using Kind = Handler::Kind;
+
 /// The text of a token's operands.
 class TokenText {
  public:
@@ -44,7 +46,6 @@ class TokenText {
 };
 
 std::string lineOf(const Handler& handler, const DeviceToken& token, const EncodeOptions& options) {
-  using Kind = Handler::Kind;
   const TokenText text(token, options);
   switch (handler.kind) {
     case Kind::kPushColumn:

@@ -22,10 +22,10 @@ constexpr std::array<std::string_view, kWriters> kWriterNames = {
 enum TruthWriter : std::size_t { kCompareWriter, kDoubleCompareWriter, kTruthWriters };
 constexpr std::array<Form, kTruthWriters> kTruthExamples = {Form::kFSetPRR, Form::kDSetPRR};
 
-bool isWide(Form form) { return form == Form::kImadWideURRR || form == Form::kImadWideURIR; }
+bool isWideMultiply(Form form) { return form == Form::kImadWideURRR || form == Form::kImadWideURIR; }
 
 Writer writerOf(Form form, bool upper_half) {
-  if (isWide(form)) return upper_half ? kWideHighWriter : kWideLowWriter;
+  if (isWideMultiply(form)) return upper_half ? kWideHighWriter : kWideLowWriter;
   if (infoOf(form).pipe == Pipe::kDouble) return kDoubleWriter;
   return infoOf(form).pipe == Pipe::kFma ? kFmaWriter : kAluWriter;
 }
@@ -34,8 +34,8 @@ Writer writerOf(Form form, bool upper_half) {
 unsigned delayOf(Writer writer, Form reader, std::size_t source, bool upper_half) {
   if (writer == kDoubleWriter) return registerDelay(Form::kDAddRR, reader);
   const bool fma = infoOf(reader).pipe == Pipe::kFma;
-  if (isWide(reader) && source == 2 && upper_half) return writer == kAluWriter ? 3 : 2;
-  if (isWide(reader) && source != 2) {
+  if (isWideMultiply(reader) && source == 2 && upper_half) return writer == kAluWriter ? 3 : 2;
+  if (isWideMultiply(reader) && source != 2) {
     if (writer == kWideLowWriter) return 4;
     if (writer == kWideHighWriter) return 6;
   }

@@ -18,7 +18,8 @@ namespace srjit {
 /// threw, or whose graph does not match the members. Throws std::bad_alloc.
 Result<Dag> optimizedDag(std::span<const Expression> members, const Pipeline& pipeline, Precision precision, Math math);
 
-/// The same with the passes of source.program. Subtrees that source.subtrees has are read, as code for `tier` reads them.
+/// The same with the passes of source.program. Subtrees that source.subtrees has are read, as code for `tier` reads
+/// them.
 Result<Dag> optimizedDag(std::span<const Expression> members, const GraphSource& source, Tier tier);
 
 /// The same, but isolates the expression for which a pass fails. Calls `take` with graphs of adjacent members, in

@@ -22,7 +22,7 @@ namespace {
 
 // Graphs of so many expressions, whole groups, are large enough to share columns and subtrees, and few enough that all
 // threads have some.
-constexpr std::size_t kMaxChunk = 16 * kDirectRoots;
+constexpr std::size_t kMaxDirectChunk = 16 * kDirectRoots;
 
 constexpr std::size_t kFewWarps = 8;  ///< of a block that is one of few
 
@@ -174,7 +174,7 @@ ProgramGraphs graphsOf(const GraphSource& source, unsigned threads) {
   const std::vector<Expression>& expressions = source.program.expressions;
   const std::size_t count = expressions.size();
   const std::size_t wanted = count / (std::size_t{4} * threads) / kDirectRoots * kDirectRoots;
-  const std::size_t size = std::clamp<std::size_t>(wanted, kDirectRoots, kMaxChunk);
+  const std::size_t size = std::clamp<std::size_t>(wanted, kDirectRoots, kMaxDirectChunk);
   std::vector<ProgramGraphs> parts(ceilDivide(count, size));
   tbb::parallel_for(std::size_t{0}, parts.size(), [&](std::size_t i) {
     const auto members = std::span(expressions).subspan(i * size, std::min(size, count - i * size));

@@ -32,7 +32,7 @@ struct InterpreterLimits {
 
 // Graphs of so many expressions are the fastest to make, since their hash tables stay in a near cache; fewer where that
 // keeps all threads busy.
-constexpr std::size_t kMaxChunk = 1024, kMinChunk = 64;
+constexpr std::size_t kMaxEncodedChunk = 1024, kMinEncodedChunk = 64;
 
 /// Adjacent chosen expressions with one graph.
 struct Chunk {
@@ -111,8 +111,8 @@ class ProgramEncoder {
   }
 
   void makeGraphs() {
-    const std::size_t size =
-        std::clamp(request_.chosen.size() / (std::size_t{4} * request_.threads) + 1, kMinChunk, kMaxChunk);
+    const std::size_t size = std::clamp(request_.chosen.size() / (std::size_t{4} * request_.threads) + 1,
+                                        kMinEncodedChunk, kMaxEncodedChunk);
     struct Range {
       std::size_t first, last, section;
     };

@@ -18,8 +18,6 @@ constexpr std::size_t kResidentBlocks = 5;
 // warps had too few programs then to be worth copying columns for (docs/experiments.md).
 constexpr std::size_t kManyBlocks = 40, kFewBlocks = 10, kFewPrograms = 8, kMaxProgramsPerWarp = 64;
 
-unsigned word(std::size_t value) { return static_cast<unsigned>(value); }
-
 /// Instructions for one token and strip, roughly: dispatch and rows.
 constexpr std::size_t dispatchCost(unsigned rows_per_thread) { return 11 + 2 * rows_per_thread; }
 
@@ -56,7 +54,7 @@ class GeometryChooser {
 
   void useRowsPerThread(unsigned rows_per_thread) {
     geometry_.rows_per_thread = rows_per_thread;
-    geometry_.row_warps = std::bit_ceil(word(std::min<std::size_t>(strips(rows_per_thread), kBlockWarps)));
+    geometry_.row_warps = std::bit_ceil(toUnsigned(std::min<std::size_t>(strips(rows_per_thread), kBlockWarps)));
     while (geometry_.row_warps > 1 && columnBytes() > share_) geometry_.row_warps /= 2;
   }
 
@@ -74,7 +72,7 @@ class GeometryChooser {
       return section_.programs * tiles / (teams * blocks * limits_.multiprocessors);
     };
     const std::size_t programs = std::max(programsFor(kManyBlocks), std::min(programsFor(kFewBlocks), kFewPrograms));
-    geometry_.programs_per_warp = word(std::clamp<std::size_t>(programs, 1, kMaxProgramsPerWarp));
+    geometry_.programs_per_warp = toUnsigned(std::clamp<std::size_t>(programs, 1, kMaxProgramsPerWarp));
     if (code_.mostTokens(section_, 1) > kLongProgram) geometry_.window = windowTokens();
     while (geometry_.window == 0 && geometry_.programs_per_warp > 1 &&
            bytes() > std::max(share_, columnBytes() + share_ / 4)) {
@@ -84,7 +82,7 @@ class GeometryChooser {
 
   unsigned windowTokens() const {
     const std::size_t part = limits_.shared_bytes_per_block / 7 * 2;
-    return std::min(kWindow, word(part / (kBlockWarps * sharedTokenBytes(precision_)) - 2));
+    return std::min(kWindow, toUnsigned(part / (kBlockWarps * sharedTokenBytes(precision_)) - 2));
   }
 
   // What was encoded fits with one team or with four.

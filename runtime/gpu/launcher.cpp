@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "compiler/nvptx/options.h"
+#include "ir/rounding.h"
 #include "runtime/gpu/compile.h"
 #include "runtime/gpu/direct.h"
 #include "runtime/gpu/interpreter_geometry.h"
@@ -17,8 +18,6 @@ namespace {
 // More chunks come of data so large that a kernel fills the device by itself, or of a lack of memory.
 constexpr std::size_t kMaxGraphs = 2 * kPredictionChunks;
 constexpr std::size_t kMaxBlocks = (std::size_t{1} << 31) - 1;  // of a launch (CUDA C++ programming guide, 13.0)
-
-unsigned word(std::size_t value) { return static_cast<unsigned>(value); }
 
 }  // namespace
 
@@ -79,7 +78,8 @@ void KernelLauncher::launchInterpreter(const InterpreterLaunch& launch, const De
   const InterpreterCode& code = *plan_.code->interpreter;
   const InterpreterGeometry& geometry = launch.geometry;
   const std::size_t teams = kBlockWarps / geometry.row_warps;
-  unsigned tiles = word(ceilDivide(rows.rows, std::size_t{kWarpLanes} * geometry.rows_per_thread * geometry.row_warps));
+  unsigned tiles =
+      toUnsigned(ceilDivide(rows.rows, std::size_t{kWarpLanes} * geometry.rows_per_thread * geometry.row_warps));
   const std::size_t chunks = ceilDivide(launch.section.programs, geometry.programs_per_warp * teams);
   DeviceRows r = rows;
   CUdeviceptr parameters = memory_.parameters().address(), tokens = code.tokens;
@@ -92,7 +92,7 @@ void KernelLauncher::launchInterpreter(const InterpreterLaunch& launch, const De
         addressesOf(r.columns, r.column_stride, r.row_stride, r.rows, parameters, map, tokens, offsets, programs,
                     per_warp, row_warps, tiles, staged, slots, window, outputs...);
     stream_.launch({.kernel = launch.kernel.get(),
-                    .grid_x = word(tiles * chunks),
+                    .grid_x = toUnsigned(tiles * chunks),
                     .shared_bytes = launch.shared_bytes,
                     .arguments = arguments});
   });
@@ -109,7 +109,7 @@ void KernelLauncher::forEachCompiled(const CompiledCode& code, const DeviceRows&
       const auto arguments =
           addressesOf(r.columns, r.column_stride, r.row_stride, r.rows, parameters, outputs, results...);
       put(KernelLaunch{.kernel = kernel.kernel.get(),
-                       .grid_x = word(ceilDivide(rows.rows, std::size_t{kBlockThreads} * kCompiledRowsPerThread)),
+                       .grid_x = toUnsigned(ceilDivide(rows.rows, std::size_t{kBlockThreads} * kCompiledRowsPerThread)),
                        .arguments = arguments});
     });
   }
@@ -155,13 +155,14 @@ void KernelLauncher::launchTotals(const QueueLock&, const DeviceRows& rows, bool
   if (plan_.expressions == 0) return;
   std::uint64_t groups = ceilDivide(rows.rows, kGroupRows);
   std::uint64_t channel_stride = plan_.expressions * groups;
-  unsigned outputs = word(plan_.expressions), is_first = first, is_last = last;
-  unsigned lanes = first && last ? std::bit_ceil(word(std::min<std::size_t>(groups, kSumChains))) : word(kSumChains);
+  unsigned outputs = toUnsigned(plan_.expressions), is_first = first, is_last = last;
+  unsigned lanes =
+      first && last ? std::bit_ceil(toUnsigned(std::min<std::size_t>(groups, kSumChains))) : toUnsigned(kSumChains);
   CUdeviceptr sums = memory_.sums(), chains = memory_.chains(), totals = memory_.totals().address();
   const auto arguments = addressesOf(sums, channel_stride, groups, outputs, lanes, chains, totals, is_first, is_last);
   stream_.launch({.kernel = totals_kernel_.get(),
-                  .grid_x = word(ceilDivide(plan_.expressions * lanes, kBlockThreads)),
-                  .grid_y = word(plan_.channels()),
+                  .grid_x = toUnsigned(ceilDivide(plan_.expressions * lanes, kBlockThreads)),
+                  .grid_y = toUnsigned(plan_.channels()),
                   .arguments = arguments});
 }
 

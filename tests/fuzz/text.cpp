@@ -12,8 +12,6 @@ namespace {
 
 using namespace srjit;
 
-constexpr Language kLanguages[] = {Language::kInfix, Language::kPostfix, Language::kPrefix, Language::kJson};
-
 void require(bool holds, const char* rule, std::string_view text) {
   if (holds) return;
   std::fprintf(stderr, "%s: %.*s\n", rule, static_cast<int>(text.size()), text.data());

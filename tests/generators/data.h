@@ -1,12 +1,15 @@
 // Seeded random numbers and data columns for tests.
 #pragma once
 
+#include <limits>
 #include <vector>
 
 #include "ir/numeric.h"
 #include "tests/generators/population.h"
 
 namespace srjit {
+
+inline constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 /// The distribution of random values.
 enum class Spread {

@@ -15,8 +15,8 @@ struct Tree {
   bool has_variable = false, has_parameter = false;
 };
 
-constexpr Op kUnary[] = {Op::kAbs, Op::kLog, Op::kExp, Op::kInv, Op::kSqrt};
-constexpr Op kBinary[] = {Op::kAdd, Op::kSub, Op::kMul, Op::kDiv, Op::kPow};
+constexpr Op kEnumeratedUnary[] = {Op::kAbs, Op::kLog, Op::kExp, Op::kInv, Op::kSqrt};
+constexpr Op kEnumeratedBinary[] = {Op::kAdd, Op::kSub, Op::kMul, Op::kDiv, Op::kPow};
 
 /// All trees of the added sizes, by size.
 class Enumeration {
@@ -31,12 +31,12 @@ class Enumeration {
   /// Calls visit(tree) for every tree of `size` tokens; all smaller sizes must have been added.
   template <class Visit>
   void forEach(unsigned size, const Visit& visit) const {
-    for (const Op op : kUnary) {
+    for (const Op op : kEnumeratedUnary) {
       for (TreeId x = ends_[size - 2]; x < ends_[size - 1]; ++x) {
         if (isNew(op, trees_[x])) visit(operation(op, x, x));
       }
     }
-    for (const Op op : kBinary) {
+    for (const Op op : kEnumeratedBinary) {
       for (unsigned left = 1; left + 1 < size; ++left) {
         const unsigned right = size - 1 - left;
         for (TreeId x = ends_[left - 1]; x < ends_[left]; ++x) {

@@ -13,8 +13,8 @@ constexpr std::size_t kMinTokens = 24, kMaxTokens = 64, kMaxSubtree = 7;
 constexpr double kFreshCopy = 1.0 / 3;
 constexpr int kFirstMutations = 3;
 
-constexpr Op kUnary[] = {Op::kSin, Op::kCos, Op::kExp, Op::kLog, Op::kSqrt, Op::kInv};
-constexpr Op kBinary[] = {Op::kAdd, Op::kSub, Op::kMul, Op::kDiv, Op::kPow};
+constexpr Op kMutatedUnary[] = {Op::kSin, Op::kCos, Op::kExp, Op::kLog, Op::kSqrt, Op::kInv};
+constexpr Op kMutatedBinary[] = {Op::kAdd, Op::kSub, Op::kMul, Op::kDiv, Op::kPow};
 
 GeneratorOptions subtreeOptions(std::uint64_t seed) {
   GeneratorOptions options;
@@ -22,8 +22,8 @@ GeneratorOptions subtreeOptions(std::uint64_t seed) {
   options.min_nodes = 1;
   options.max_nodes = static_cast<int>(kMaxSubtree);
   options.variables = static_cast<int>(kKleinNishinaVariables);
-  for (const Op op : kBinary) options.ops.push_back(op);
-  for (const Op op : kUnary) options.ops.push_back(op);
+  for (const Op op : kMutatedBinary) options.ops.push_back(op);
+  for (const Op op : kMutatedUnary) options.ops.push_back(op);
   return options;
 }
 
@@ -66,9 +66,9 @@ Expression Generations::mutated(const Expression& parent) {
     Token& token = tokens[place];
     if (random_.chance(0.5)) {
       if (token.arity() == 1) {
-        token.op = kUnary[random_.below(std::size(kUnary))];
+        token.op = kMutatedUnary[random_.below(std::size(kMutatedUnary))];
       } else if (token.arity() == 2) {
-        token.op = kBinary[random_.below(std::size(kBinary))];
+        token.op = kMutatedBinary[random_.below(std::size(kMutatedBinary))];
       } else {
         token = Token::variable(static_cast<std::uint32_t>(random_.below(kKleinNishinaVariables)));
       }

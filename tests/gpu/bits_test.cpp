@@ -9,7 +9,6 @@ namespace srjit {
 namespace {
 
 constexpr std::size_t kRowCounts[] = {1, 2, 3, 127, 128, 129, 362, 1000, 4095, 4096, 4097, 10860, 100000};
-constexpr LossOptions kPlain{LossKind::kMse, NanPolicy::kPropagate};
 constexpr LossOptions kSkipping{LossKind::kMae, NanPolicy::kSkip};
 
 /// The same expressions and parameters for every number of rows.

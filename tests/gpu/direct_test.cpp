@@ -42,8 +42,6 @@ class Direct : public GpuInMode {
   }
 };
 
-constexpr LossOptions kPlain{LossKind::kMse, NanPolicy::kPropagate};
-
 // Predictions and losses of one population on one set of rows.
 void compare(const Engine& engine, const Workload& w, const std::string& what) {
   const Dataset data = engine.upload(w.view()).value();

@@ -17,6 +17,9 @@ struct Mode {
   Math math;
 };
 
+/// Losses of all rows.
+inline constexpr LossOptions kPlain{LossKind::kMse, NanPolicy::kPropagate};
+
 std::string modeName(const testing::TestParamInfo<Mode>& info);
 std::vector<Mode> allModes();
 

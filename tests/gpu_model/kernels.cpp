@@ -45,9 +45,9 @@ class Writer {
   std::ostringstream text_;
 };
 
-class Reader {
+class ModelReader {
  public:
-  explicit Reader(const char* text) : text_(text) {}
+  explicit ModelReader(const char* text) : text_(text) {}
 
   std::string word() {
     std::string value;
@@ -84,7 +84,7 @@ void writeGraph(Writer& writer, const Dag& dag) {
   for (const NodeId root : dag.roots()) writer.words(root);
 }
 
-ModelGraph readGraph(Reader& reader) {
+ModelGraph readGraph(ModelReader& reader) {
   ModelGraph graph;
   graph.parameters = reader.number();
   const std::uint64_t nodes = reader.number(), roots = reader.number();
@@ -103,7 +103,7 @@ ModelGraph readGraph(Reader& reader) {
   return graph;
 }
 
-HandlerTable readTable(Reader& reader, const ModelOptions& options, Math math) {
+HandlerTable readTable(ModelReader& reader, const ModelOptions& options, Math math) {
   InterpreterSpec spec;
   spec.precision = options.precision;
   spec.math = math;
@@ -145,7 +145,7 @@ std::string totalsModel(const DeviceOptions& options, bool is_ptx, KernelFacts f
 std::optional<ModelImage> readModel(const char* text) {
   // Other images may not be null-terminated.
   if (std::strncmp(text, kWordStart, std::strlen(kWordStart)) != 0) return readPtx(text);
-  Reader reader(text);
+  ModelReader reader(text);
   const std::string file = reader.word();
   if (file != kCubinWord && file != kPtxWord) return std::nullopt;
   ModelImage image{file == kPtxWord, reader.word(), {}};

@@ -90,43 +90,43 @@ class Machine {
     const std::uint32_t number = token.code & DeviceToken::kHandlerMask;
     requireOfModel(number < table_.handlers().size(), "handler {} is not in the table", number);
     const Handler& handler = table_.handlers()[number];
-    using Kind = Handler::Kind;
-    const bool any_height = handler.kind == Kind::kBody || handler.kind == Kind::kArgumentColumn ||
-                            handler.kind == Kind::kArgumentParameter;
+    using HandlerKind = Handler::Kind;
+    const bool any_height = handler.kind == HandlerKind::kBody || handler.kind == HandlerKind::kArgumentColumn ||
+                            handler.kind == HandlerKind::kArgumentParameter;
     requireOfModel(any_height || handler.height == height_, "handler {} of height {} at height {}", number,
                    handler.height, height_);
     const std::uint32_t column = token.code >> DeviceToken::kColumnShift & DeviceToken::kColumnMask;
     switch (handler.kind) {
-      case Kind::kPushColumn:
+      case HandlerKind::kPushColumn:
         return push(place(column));
-      case Kind::kPushParameter:
+      case HandlerKind::kPushParameter:
         return push(parameter(token));
-      case Kind::kApply:
+      case HandlerKind::kApply:
         return apply(handler, token, column);
-      case Kind::kArgumentStack:
+      case HandlerKind::kArgumentStack:
         argument(handler.argument) = pop();
         return;
-      case Kind::kArgumentColumn:
+      case HandlerKind::kArgumentColumn:
         argument(handler.argument) = place(column);
         return;
-      case Kind::kArgumentParameter:
+      case HandlerKind::kArgumentParameter:
         argument(handler.argument) = parameter(token);
         return;
-      case Kind::kBody:
+      case HandlerKind::kBody:
         argument(0) = applied(handler.op, argument(0), argument(1), argument(2));
         return;
-      case Kind::kPushResult:
+      case HandlerKind::kPushResult:
         return push(argument(0));
-      case Kind::kStoreSlot:
+      case HandlerKind::kStoreSlot:
         requireOfModel(column >= columns_.size(), "column {} is written", column);
         place(column) = pop();
         return;
-      case Kind::kEnd:
+      case HandlerKind::kEnd:
         requireOfModel(token.code >> DeviceToken::kArgumentShift == DeviceToken::kNumber,
                        "an output that is no number");
         return put(token.argument, pop());
-      case Kind::kHalt:
-      case Kind::kNextWindow:
+      case HandlerKind::kHalt:
+      case HandlerKind::kNextWindow:
         throw ModelFault("a program with a halt or a next window; the kernel adds those");
     }
   }

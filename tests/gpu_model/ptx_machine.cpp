@@ -23,7 +23,7 @@ struct Operand {
   std::vector<Operand> list = {};  ///< kList: {a, b} or a|b
 };
 
-struct Instruction {
+struct PtxInstruction {
   std::string opcode;     ///< as written
   std::string name = {};  ///< plainPtxName() of the opcode
   PtxFunction function = nullptr;
@@ -37,7 +37,7 @@ struct Program {
   std::string name;
   std::vector<std::string> parameters = {};
   std::vector<std::size_t> parameter_bytes = {};
-  std::vector<Instruction> code = {};
+  std::vector<PtxInstruction> code = {};
   std::map<std::string, std::uint64_t> labels = {};
   std::map<std::string, std::uint64_t> symbols = {};  ///< symbols of shared and local memory, with their addresses
   std::map<std::string, int> registers = {};
@@ -75,21 +75,21 @@ std::vector<std::string> splitOperands(const std::string& text) {
   return parts;
 }
 
-class Reader {
+class PtxReader {
  public:
-  explicit Reader(Program& program) : program_(program) {}
+  explicit PtxReader(Program& program) : program_(program) {}
 
   Operand operand(const std::string& text) {
-    using Kind = Operand::Kind;
+    using OperandKind = Operand::Kind;
     if (text.front() == '{' || text.find('|') != std::string::npos) {
-      Operand list{.kind = Kind::kList};
+      Operand list{.kind = OperandKind::kList};
       std::string inner = text.front() == '{' ? text.substr(1, text.size() - 2) : text;
       std::ranges::replace(inner, '|', ',');
       for (const std::string& part : splitOperands(inner)) list.list.push_back(operand(part));
       return list;
     }
     if (text.front() == '[') return memory(trimmed(text.substr(1, text.size() - 2)));
-    if (text.front() == '%') return {.kind = Kind::kRegister, .place = program_.registerOf(text)};
+    if (text.front() == '%') return {.kind = OperandKind::kRegister, .place = program_.registerOf(text)};
     if (text.starts_with("0f") || text.starts_with("0d")) return {.number = std::stoull(text.substr(2), nullptr, 16)};
     if (std::isdigit(static_cast<unsigned char>(text.front())) || text.front() == '-') {
       return {.number = static_cast<std::uint64_t>(std::stoll(text, nullptr, 0))};
@@ -99,7 +99,7 @@ class Reader {
     }
     const auto label = program_.labels.find(text);
     if (label == program_.labels.end()) throw ModelFault("PTX names " + text + ", which is not there");
-    return {.kind = Kind::kLabel, .number = label->second};
+    return {.kind = OperandKind::kLabel, .number = label->second};
   }
 
  private:
@@ -138,7 +138,7 @@ void readInstruction(const std::string& statement, Program& program) {
   static const std::regex kInstruction(R"((@(!?)(%\S+)\s+)?(\S+)\s*([\s\S]*))");
   std::smatch found;
   if (!std::regex_match(statement, found, kInstruction)) throw ModelFault("PTX that is no instruction: " + statement);
-  Instruction instruction{.opcode = found[4]};
+  PtxInstruction instruction{.opcode = found[4]};
   instruction.name = plainPtxName(instruction.opcode);
   instruction.function = findPtxFunction(instruction.name);
   if (found[1].matched) instruction.guard = program.registerOf(found[3]);
@@ -165,8 +165,8 @@ void readBody(const std::string& body, Program& program) {
       statement.clear();
     }
   }
-  Reader reader(program);
-  for (Instruction& instruction : program.code) {
+  PtxReader reader(program);
+  for (PtxInstruction& instruction : program.code) {
     for (const std::string& text : instruction.texts) instruction.operands.push_back(reader.operand(text));
   }
 }
@@ -244,7 +244,7 @@ class Block {
     return memory_.range(address, bytes);
   }
 
-  void move(Thread& thread, const Instruction& instruction, bool load) const {
+  void move(Thread& thread, const PtxInstruction& instruction, bool load) const {
     const std::size_t bytes = instruction.name.ends_with("64") ? 8 : 4;
     Operand memory = instruction.operands[load ? 1 : 0];
     const Operand& value = instruction.operands[load ? 0 : 1];
@@ -259,7 +259,7 @@ class Block {
   }
 
   // The result of an atomic addition is not modelled: a register that receives one is never read.
-  void addAtomically(Thread& thread, const Instruction& instruction) const {
+  void addAtomically(Thread& thread, const PtxInstruction& instruction) const {
     const Operand& memory = instruction.operands[instruction.operands.size() - 2];
     std::byte* const at = place(thread, memory, sizeof(double));
     double sum = 0;
@@ -271,7 +271,7 @@ class Block {
   /// Runs up to the next shuffle or barrier, or the end.
   void advance(Thread& thread) const {
     for (;;) {
-      const Instruction& i = program_.code.at(thread.at);
+      const PtxInstruction& i = program_.code.at(thread.at);
       if (i.guard >= 0 && (thread.registers[static_cast<std::size_t>(i.guard)] != 0) == i.unless) {
         ++thread.at;
         continue;
@@ -300,7 +300,7 @@ class Block {
     }
   }
 
-  void meet(const Instruction& instruction) {
+  void meet(const PtxInstruction& instruction) {
     if (instruction.name == "shfl.down.b32") {
       std::vector<std::uint64_t> values;
       for (Thread& thread : threads_) values.push_back(valueOf(thread, instruction.operands[1]));

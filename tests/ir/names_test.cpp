@@ -11,8 +11,6 @@
 namespace srjit {
 namespace {
 
-constexpr Language kLanguages[] = {Language::kInfix, Language::kPostfix, Language::kPrefix, Language::kJson};
-
 Expression of(Token token) { return Expression::create({token}).value(); }
 Expression variable(std::uint32_t index) { return of(Token::variable(index)); }
 Expression parameter(std::uint32_t index) { return of(Token::parameter(index)); }

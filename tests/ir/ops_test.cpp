@@ -9,12 +9,12 @@
 
 #include "ir/ops.h"
 #include "ir/rows.h"
+#include "tests/generators/data.h"
 #include "tests/generators/population.h"
 
 namespace srjit {
 namespace {
 
-constexpr double kInf = std::numeric_limits<double>::infinity();
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
 TEST(Ops, NamesAndTextsAreUnique) {
@@ -63,20 +63,20 @@ struct Case {
 };
 
 const Case kCases[] = {
-    {Op::kAdd, kInf, -kInf, 0, kNan},
+    {Op::kAdd, kInfinity, -kInfinity, 0, kNan},
     {Op::kAdd, 1, 2, 0, 3},
     {Op::kSub, 1, 2, 0, -1},
-    {Op::kSub, kInf, kInf, 0, kNan},
-    {Op::kMul, 0, kInf, 0, kNan},
+    {Op::kSub, kInfinity, kInfinity, 0, kNan},
+    {Op::kMul, 0, kInfinity, 0, kNan},
     {Op::kMul, -3, 2, 0, -6},
-    {Op::kDiv, 1, 0, 0, kInf},
-    {Op::kDiv, 1, -0.0, 0, -kInf},
+    {Op::kDiv, 1, 0, 0, kInfinity},
+    {Op::kDiv, 1, -0.0, 0, -kInfinity},
     {Op::kDiv, 0, 0, 0, kNan},
     {Op::kDiv, 7, 2, 0, 3.5},
     {Op::kPow, -8, 1.0 / 3, 0, kNan},
     {Op::kPow, -2, 3, 0, -8},
     {Op::kPow, kNan, 0, 0, 1},
-    {Op::kPow, 0, -1, 0, kInf},
+    {Op::kPow, 0, -1, 0, kInfinity},
     {Op::kPow, 0, 0, 0, 1},
     {Op::kNeg, 0, 0, 0, -0.0},
     {Op::kNeg, -5, 0, 0, 5},
@@ -85,7 +85,7 @@ const Case kCases[] = {
     {Op::kFms, 2, 3, 4, 2},
     {Op::kFnma, 2, 3, 4, -2},
     {Op::kInv, 4, 0, 0, 0.25},
-    {Op::kInv, -0.0, 0, 0, -kInf},
+    {Op::kInv, -0.0, 0, 0, -kInfinity},
     {Op::kSquare, -3, 0, 0, 9},
     {Op::kCube, -3, 0, 0, -27},
     {Op::kSqrt, -1, 0, 0, kNan},
@@ -93,9 +93,9 @@ const Case kCases[] = {
     {Op::kSqrt, 9, 0, 0, 3},
     {Op::kCbrt, -27, 0, 0, -3},
     {Op::kAbs, -0.0, 0, 0, 0.0},
-    {Op::kAbs, -kInf, 0, 0, kInf},
+    {Op::kAbs, -kInfinity, 0, 0, kInfinity},
     {Op::kSign, -3, 0, 0, -1},
-    {Op::kSign, kInf, 0, 0, 1},
+    {Op::kSign, kInfinity, 0, 0, 1},
     {Op::kSign, -0.0, 0, 0, -0.0},
     {Op::kSign, kNan, 0, 0, kNan},
     {Op::kMin, 0, -0.0, 0, -0.0},
@@ -119,43 +119,43 @@ const Case kCases[] = {
     {Op::kMod, 7, -3, 0, -2},
     {Op::kMod, 1, 0, 0, kNan},
     {Op::kExp, 0, 0, 0, 1},
-    {Op::kExp, -kInf, 0, 0, 0},
-    {Op::kExp, 1000, 0, 0, kInf},
+    {Op::kExp, -kInfinity, 0, 0, 0},
+    {Op::kExp, 1000, 0, 0, kInfinity},
     {Op::kExp2, 10, 0, 0, 1024},
-    {Op::kExpm1, -kInf, 0, 0, -1},
+    {Op::kExpm1, -kInfinity, 0, 0, -1},
     {Op::kExpm1, 0, 0, 0, 0},
-    {Op::kLog, 0, 0, 0, -kInf},
+    {Op::kLog, 0, 0, 0, -kInfinity},
     {Op::kLog, -1, 0, 0, kNan},
     {Op::kLog, 1, 0, 0, 0},
     {Op::kLog2, 8, 0, 0, 3},
-    {Op::kLog2, 0, 0, 0, -kInf},
+    {Op::kLog2, 0, 0, 0, -kInfinity},
     {Op::kLog10, 1000, 0, 0, 3},
     {Op::kLog10, -1, 0, 0, kNan},
-    {Op::kLog1p, -1, 0, 0, -kInf},
+    {Op::kLog1p, -1, 0, 0, -kInfinity},
     {Op::kLog1p, 1e-300, 0, 0, 1e-300},
     {Op::kSin, 0, 0, 0, 0},
-    {Op::kSin, kInf, 0, 0, kNan},
+    {Op::kSin, kInfinity, 0, 0, kNan},
     {Op::kCos, 0, 0, 0, 1},
-    {Op::kCos, kInf, 0, 0, kNan},
+    {Op::kCos, kInfinity, 0, 0, kNan},
     {Op::kTan, -0.0, 0, 0, -0.0},
     {Op::kAsin, 1.5, 0, 0, kNan},
     {Op::kAsin, 0, 0, 0, 0},
     {Op::kAcos, 1, 0, 0, 0},
     {Op::kAcos, -1.5, 0, 0, kNan},
-    {Op::kAtan, kInf, 0, 0, 1.5707963267948966},
+    {Op::kAtan, kInfinity, 0, 0, 1.5707963267948966},
     {Op::kAtan2, 1, 0, 0, 1.5707963267948966},
     {Op::kAtan2, 0, -1, 0, 3.141592653589793},
     {Op::kAtan2, -0.0, -1, 0, -3.141592653589793},
-    {Op::kSinh, -kInf, 0, 0, -kInf},
+    {Op::kSinh, -kInfinity, 0, 0, -kInfinity},
     {Op::kCosh, 0, 0, 0, 1},
-    {Op::kTanh, kInf, 0, 0, 1},
+    {Op::kTanh, kInfinity, 0, 0, 1},
     {Op::kTanh, -1000, 0, 0, -1},
-    {Op::kAsinh, -kInf, 0, 0, -kInf},
+    {Op::kAsinh, -kInfinity, 0, 0, -kInfinity},
     {Op::kAcosh, 0.5, 0, 0, kNan},
     {Op::kAcosh, 1, 0, 0, 0},
-    {Op::kAtanh, 1, 0, 0, kInf},
+    {Op::kAtanh, 1, 0, 0, kInfinity},
     {Op::kAtanh, 2, 0, 0, kNan},
-    {Op::kErf, -kInf, 0, 0, -1},
+    {Op::kErf, -kInfinity, 0, 0, -1},
     {Op::kErf, 0, 0, 0, 0},
     {Op::kLogistic, 0, 0, 0, 0.5},
     {Op::kLogistic, -1000, 0, 0, 0},
@@ -203,7 +203,7 @@ const Case kCases[] = {
     {Op::kLoosePow, 0, 0, 0, 0},
     {Op::kLoosePow, -2, 3, 0, 8},
     {Op::kLoosePow, 0, 2, 0, 0},
-    {Op::kLoosePow, 0, -1, 0, kInf},
+    {Op::kLoosePow, 0, -1, 0, kInfinity},
 };
 
 TEST(Rows, EqualHandWrittenValues) {

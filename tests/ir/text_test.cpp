@@ -13,8 +13,6 @@
 namespace srjit {
 namespace {
 
-constexpr Language kLanguages[] = {Language::kInfix, Language::kPostfix, Language::kPrefix, Language::kJson};
-
 Expression parsed(std::string_view text, Language language = Language::kInfix, const ColumnNames& columns = {}) {
   auto e = parse(text, language, columns);
   if (!e) throw std::runtime_error(withCaret(e.error(), text, "test"));

@@ -18,7 +18,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-std::vector<Expression> expressionsOf(std::initializer_list<const char*> texts) {
+std::vector<Expression> smallExpressions(std::initializer_list<const char*> texts) {
   std::vector<Expression> expressions;
   for (const char* const text : texts) expressions.push_back(parse(text, Language::kInfix).value());
   return expressions;
@@ -61,7 +61,7 @@ std::string textOf(const StackPrograms& programs) {
 }
 
 TEST(StackProgram, NumbersParametersAcrossExpressions) {
-  const auto expressions = expressionsOf({"p0+x1", "p1*p0", "x0", "p0"});
+  const auto expressions = smallExpressions({"p0+x1", "p1*p0", "x0", "p0"});
   EXPECT_EQ(textOf(stackPrograms(expressions)), "p0 v1 add | p2 p1 mul | v0 | p3");
   EXPECT_THAT(parameterOffsets(expressions), ElementsAre(0U, 1U, 3U, 3U, 4U));
 }
@@ -75,7 +75,7 @@ TEST(StackProgram, RejectsUnsupportedOperatorsAndHighStacks) {
       return failure.error.message;
     }
   };
-  EXPECT_EQ(messageOf(expressionsOf({"tan(x0)"})[0]), "operator tan, which the baselines do not have");
+  EXPECT_EQ(messageOf(smallExpressions({"tan(x0)"})[0]), "operator tan, which the baselines do not have");
   for (const std::size_t height : {kStackEntries, kStackEntries + 1}) {
     std::vector<Token> tokens(height, Token::variable(0));
     tokens.insert(tokens.end(), height - 1, Token::operation(Op::kAdd));
@@ -87,7 +87,7 @@ TEST(StackProgram, RejectsUnsupportedOperatorsAndHighStacks) {
 }
 
 TEST(SubtreeCache, EvaluatesRepeatedSubtreesOnce) {
-  const CachePlan plan = planSubtreeCache(expressionsOf({"exp(x0)+x1", "x2*exp(x0)", "sin(x1)"}), 100);
+  const CachePlan plan = planSubtreeCache(smallExpressions({"exp(x0)+x1", "x2*exp(x0)", "sin(x1)"}), 100);
   EXPECT_EQ(plan.cached, 1U);
   EXPECT_EQ(textOf(plan.programs), "v0 exp | c0 v1 add | v2 c0 mul | v1 sin");
   EXPECT_EQ(plan.tokens, 10U);
@@ -95,25 +95,25 @@ TEST(SubtreeCache, EvaluatesRepeatedSubtreesOnce) {
 }
 
 TEST(SubtreeCache, CachesTheLargestRepeatedSubtrees) {
-  EXPECT_EQ(textOf(planSubtreeCache(expressionsOf({"sin(exp(x0))+x1", "sin(exp(x0))*x1"}), 100).programs),
+  EXPECT_EQ(textOf(planSubtreeCache(smallExpressions({"sin(exp(x0))+x1", "sin(exp(x0))*x1"}), 100).programs),
             "v0 exp sin | c0 v1 add | c0 v1 mul");
   // exp(x0) occurs inside of the cached subtree and once outside, which is only one use.
-  EXPECT_EQ(textOf(planSubtreeCache(expressionsOf({"sin(exp(x0))", "sin(exp(x0))*x1", "exp(x0)-x2"}), 100).programs),
+  EXPECT_EQ(textOf(planSubtreeCache(smallExpressions({"sin(exp(x0))", "sin(exp(x0))*x1", "exp(x0)-x2"}), 100).programs),
             "v0 exp sin | c0 | c0 v1 mul | v0 exp v2 sub");
   // Twice outside: two uses.
-  const auto nested = expressionsOf({"sin(exp(x0))", "sin(exp(x0))*x1", "exp(x0)-x2", "exp(x0)+x2"});
+  const auto nested = smallExpressions({"sin(exp(x0))", "sin(exp(x0))*x1", "exp(x0)-x2", "exp(x0)+x2"});
   EXPECT_EQ(planSubtreeCache(nested, 100).cached, 2U);
 }
 
 TEST(SubtreeCache, CountsUsesWithinAnExpressionAndDistinguishesParameters) {
-  EXPECT_EQ(textOf(planSubtreeCache(expressionsOf({"(p0*x0)^(p0*x0)", "p0*x0"}), 100).programs),
+  EXPECT_EQ(textOf(planSubtreeCache(smallExpressions({"(p0*x0)^(p0*x0)", "p0*x0"}), 100).programs),
             "p0 v0 mul | c0 c0 pow | p1 v0 mul");
-  EXPECT_EQ(planSubtreeCache(expressionsOf({"x0-x1", "x1-x0", "x0-2", "x0-3"}), 100).cached, 0U);
+  EXPECT_EQ(planSubtreeCache(smallExpressions({"x0-x1", "x1-x0", "x0-2", "x0-3"}), 100).cached, 0U);
 }
 
 TEST(SubtreeCache, KeepsTheSubtreesThatSaveMost) {
   const auto expressions =
-      expressionsOf({"exp(x0)+1", "exp(x0)+2", "sin(cos(x1))+1", "sin(cos(x1))+2", "sin(cos(x1))+3"});
+      smallExpressions({"exp(x0)+1", "exp(x0)+2", "sin(cos(x1))+1", "sin(cos(x1))+2", "sin(cos(x1))+3"});
   EXPECT_EQ(planSubtreeCache(expressions, 2).cached, 2U);
   const CachePlan one = planSubtreeCache(expressions, 1);
   EXPECT_EQ(one.cached, 1U);

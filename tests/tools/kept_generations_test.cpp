@@ -6,8 +6,6 @@
 namespace srjit {
 namespace {
 
-using Json = nlohmann::ordered_json;
-
 TEST(KeptGenerations, OverlapWithTheirPredecessors) {
   for (const char* const name : {"mit-generation", "mixed"}) {
     const std::vector<Generation> generations = generationsOf(name, 3, 20);
@@ -27,7 +25,7 @@ TEST(KeptGenerations, AreComparedAndTimed) {
   const std::vector<Generation> generations = generationsOf("mixed", 4, 30);
   for (const Tier tier : {Tier::kInterpret, Tier::kCompile}) {
     const Dataset data = engine.upload(columns.view()).value();
-    const Json row = timeGenerations(engine, data, generations, tier);
+    const nlohmann::ordered_json row = timeGenerations(engine, data, generations, tier);
     EXPECT_EQ(row["tier"], tier == Tier::kCompile ? "compile" : "interpret");
     EXPECT_EQ(row["rows"], 200);
     EXPECT_EQ(row["columns"], 32);

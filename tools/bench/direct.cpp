@@ -14,8 +14,8 @@
 namespace srjit {
 namespace {
 
-constexpr std::size_t kExpressions = 8192;
-constexpr Math kMath = Math::kFast;
+constexpr std::size_t kDirectExpressions = 8192;
+constexpr Math kDirectMath = Math::kFast;
 constexpr unsigned kWindow = DirectOptions().window;
 
 /// Trees of 30 nodes over 10 variables, in graphs of `chunk` expressions.
@@ -25,10 +25,10 @@ struct Graphs {
   Graphs(const char* population, Precision precision, std::size_t chunk) {
     GeneratorOptions options = *findPopulation(population);
     options.min_nodes = options.max_nodes = 30;
-    const auto expressions = ExpressionGenerator(options).batch(kExpressions);
-    for (std::size_t first = 0; first < kExpressions; first += chunk) {
+    const auto expressions = ExpressionGenerator(options).batch(kDirectExpressions);
+    for (std::size_t first = 0; first < kDirectExpressions; first += chunk) {
       const auto batch = std::span(expressions).subspan(first, chunk);
-      dags.push_back(Pipeline::standard(kMath).run(Dag::fromExpressions(batch, precision), {kMath}));
+      dags.push_back(Pipeline::standard(kDirectMath).run(Dag::fromExpressions(batch, precision), {kDirectMath}));
     }
   }
 
@@ -41,7 +41,7 @@ struct Graphs {
 void emitDirect(benchmark::State& state, const char* population, bool loss, unsigned window,
                 Precision precision = Precision::kF32) {
   const Graphs& graphs = Graphs::of(population, precision, static_cast<std::size_t>(state.range(0)));
-  DirectOptions options{.precision = precision, .math = kMath, .window = window};
+  DirectOptions options{.precision = precision, .math = kDirectMath, .window = window};
   if (loss) options.loss.emplace();
   DirectEmitter emitter = DirectEmitter::create(options).value();
   std::size_t instructions = 0, refused = 0, splits = 0, retries = 0, numbers = 0;
@@ -58,13 +58,13 @@ void emitDirect(benchmark::State& state, const char* population, bool loss, unsi
       registers = std::max(registers, part.registers);
     }
   }
-  state.counters["instructions"] = static_cast<double>(instructions) / kExpressions;
-  state.counters["numbers"] = static_cast<double>(numbers) / kExpressions;
+  state.counters["instructions"] = static_cast<double>(instructions) / kDirectExpressions;
+  state.counters["numbers"] = static_cast<double>(numbers) / kDirectExpressions;
   state.counters["refused"] = static_cast<double>(refused);
   state.counters["splits"] = static_cast<double>(splits);
   state.counters["retries"] = static_cast<double>(retries);
   state.counters["registers"] = registers;
-  state.SetItemsProcessed(state.iterations() * static_cast<std::int64_t>(kExpressions));
+  state.SetItemsProcessed(state.iterations() * static_cast<std::int64_t>(kDirectExpressions));
 }
 
 BENCHMARK_CAPTURE(emitDirect, mixed, "mixed", false, kWindow)->Arg(32)->Arg(4096)->Unit(benchmark::kMillisecond);

@@ -25,17 +25,17 @@
 namespace srjit {
 namespace {
 
-constexpr std::size_t kExpressions = 256;
-constexpr std::size_t kRows = 100000;
+constexpr std::size_t kEvaluateExpressions = 256;
+constexpr std::size_t kEvaluateRows = 100000;
 
 class Scenario {
  public:
   explicit Scenario(const std::string& population)
-      : expressions_(ExpressionGenerator(findPopulation(population).value()).batch(kExpressions)) {
+      : expressions_(ExpressionGenerator(findPopulation(population).value()).batch(kEvaluateExpressions)) {
     Random random(7);
     DataView view;
     for (int c = 0; c < 10; ++c) {
-      std::vector<float>& column = baseline_data_.columns.emplace_back(kRows);
+      std::vector<float>& column = baseline_data_.columns.emplace_back(kEvaluateRows);
       for (float& value : column) value = static_cast<float>(random.between(-3.0, 3.0));
       view.columns.emplace_back(std::span<const float>(column));
     }
@@ -43,7 +43,7 @@ class Scenario {
     view.target.emplace(std::span<const float>(baseline_data_.target));
     data_.emplace(engine_.upload(view).value());
     for (const Expression& expression : expressions_) nodes_ += expression.size();
-    predictions_.resize(kExpressions * kRows);
+    predictions_.resize(kEvaluateExpressions * kEvaluateRows);
     baseline_ = makeCpuSwitch(baseline_data_);
     baseline_->prepare(expressions_);
   }
@@ -71,7 +71,7 @@ class Scenario {
   bool loss(Tier tier) { return engine_.loss(program(tier), *data_, {}).ok(); }
 
   double nodes() const { return static_cast<double>(nodes_); }
-  double evaluations() const { return nodes() * kRows; }
+  double evaluations() const { return nodes() * kEvaluateRows; }
   std::map<std::string, double> core_seconds;  ///< best processor time of each method
 
   /// Error message of the comparison of tiers; empty if all agree.
@@ -89,11 +89,11 @@ class Scenario {
     for (std::size_t i = 0; i < compiled.size(); ++i) {
       if (std::bit_cast<std::uint32_t>(compiled[i]) != std::bit_cast<std::uint32_t>(predictions_[i]) &&
           !(std::isnan(compiled[i]) && std::isnan(predictions_[i]))) {
-        return "the tiers differ in expression " + std::to_string(i / kRows);
+        return "the tiers differ in expression " + std::to_string(i / kEvaluateRows);
       }
     }
     for (std::size_t e = 0; e < expressions_.size(); ++e) {
-      for (std::size_t row = e; row < kRows; row += kRows / 8) {
+      for (std::size_t row = e; row < kEvaluateRows; row += kEvaluateRows / 8) {
         if (!withinBound(e, row)) return "expression " + std::to_string(e) + " is outside its error bound";
       }
     }
@@ -105,7 +105,7 @@ class Scenario {
     for (const auto& column : baseline_data_.columns) variables.push_back(static_cast<double>(column[row]));
     const Bounded expected =
         evaluateBounded(expressions_[expression], variables, {}, {Precision::kF32, Math::kFast, true});
-    const auto got = static_cast<double>(predictions_[expression * kRows + row]);
+    const auto got = static_cast<double>(predictions_[expression * kEvaluateRows + row]);
     return !std::isfinite(expected.error) || got == expected.value || (std::isnan(got) && std::isnan(expected.value)) ||
            std::fabs(got - expected.value) <= expected.error;
   }
@@ -159,7 +159,7 @@ void measureCompile(benchmark::State& state, const std::string& population, Tier
       benchmark::Counter(scenario.nodes(), benchmark::Counter::kIsIterationInvariantRate | benchmark::Counter::kInvert);
 }
 
-const bool kRegistered = [] {
+const bool kEvaluateRegistered = [] {
   const auto add = [](const std::string& name, auto body) {
     return benchmark::RegisterBenchmark(name.c_str(), body)->Unit(benchmark::kMillisecond)->UseRealTime();
   };

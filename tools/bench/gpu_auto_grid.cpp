@@ -19,8 +19,6 @@
 namespace srjit {
 namespace {
 
-constexpr std::size_t kColumns = 10;
-
 struct Total {
   double seconds = 0;
   bool measured = false;
@@ -48,7 +46,7 @@ class AutoGrid {
 
   void run() {
     for (const std::size_t rows : rows_) {
-      data_.emplace(must(engine_.upload(BenchData(kColumns, rows).view())));
+      data_.emplace(must(engine_.upload(BenchData(kBenchColumns, rows).view())));
       warmUp();
       for (const std::size_t count : counts_) {
         const double compiled_seconds = forcedSeconds(count);
@@ -73,10 +71,10 @@ class AutoGrid {
 
   /// The first `count` expressions with variables permuted by the seed `number`.
   std::vector<Expression> renamed(std::size_t count, std::uint64_t number) const {
-    std::vector<std::uint32_t> names(kColumns);
+    std::vector<std::uint32_t> names(kBenchColumns);
     std::iota(names.begin(), names.end(), 0U);
     Random random(number);
-    for (std::size_t i = kColumns; i > 1; --i) std::swap(names[i - 1], names[random.below(i)]);
+    for (std::size_t i = kBenchColumns; i > 1; --i) std::swap(names[i - 1], names[random.below(i)]);
     std::vector<Expression> expressions(population_.begin(), population_.begin() + static_cast<std::ptrdiff_t>(count));
     tbb::parallel_for(std::size_t{0}, count, [&](std::size_t e) {
       const auto tokens = population_[e].tokens();

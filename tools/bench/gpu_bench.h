@@ -15,6 +15,10 @@
 
 namespace srjit {
 
+inline constexpr double kMillisPerSecond = 1e3, kMicrosPerSecond = 1e6, kTera = 1e12;
+/// Expressions, rows and columns of most parts: those of the Julia thesis (docs/baselines.md).
+inline constexpr std::size_t kPopulation = 10000, kPopulationRows = 10860, kBenchColumns = 10;
+
 struct BenchContext {
   std::string device;   ///< "cpu" or "cuda:N"
   std::string scratch;  ///< a directory for this part alone

@@ -18,9 +18,8 @@ extern char** environ;  // NOLINT: POSIX
 namespace srjit {
 namespace {
 
-constexpr std::size_t kExpressions = 256, kRows = 1000000, kColumns = 10;
+constexpr std::size_t kCompiledExpressions = 256, kCompiledRows = 1000000;
 constexpr std::size_t kManyExpressions = 4096, kManyRows = 10860;
-constexpr double kMilli = 1e3;
 
 /// Runs a second process and parses its JSON output.
 nlohmann::ordered_json runChild(const BenchContext& context, const std::string& cache, std::size_t expressions) {
@@ -64,13 +63,13 @@ std::size_t manyExpressions(const BenchContext& context) { return context.quick 
 }  // namespace
 
 void benchCompiled(const BenchContext& context) {
-  const std::size_t rows = context.onGpu() ? kRows : kRows / 20;
-  const BenchData data(kColumns, rows);
+  const std::size_t rows = context.onGpu() ? kCompiledRows : kCompiledRows / 20;
+  const BenchData data(kBenchColumns, rows);
   const Engine engine = context.engine(Math::kFast);
   const Dataset uploaded = must(engine.upload(data.view()));
-  std::vector<float> out(kExpressions * rows);
+  std::vector<float> out(kCompiledExpressions * rows);
   for (const std::string population : {"mixed", "arithmetic"}) {
-    const std::vector<Expression> expressions = populationOf(population, kExpressions);
+    const std::vector<Expression> expressions = populationOf(population, kCompiledExpressions);
     const Program program = engine.compile(expressions, {.tier = Tier::kCompile});
     const double evaluations = nodesOf(expressions) * static_cast<double>(rows) * 1e-12;
     timePredictions(engine, program, uploaded, {}, out);
@@ -81,9 +80,10 @@ void benchCompiled(const BenchContext& context) {
         context.sample(15, 2, [&] { return evaluations / timeLoss(engine, program, uploaded, {}).device; });
     std::vector<double> ratios;
     for (const double rate : losses) ratios.push_back(medianOf(predictions) / rate);
-    const std::string what = fmt::format("compiled, f32 fast, {} x {} {}, ", kExpressions, rows, population);
+    const std::string what = fmt::format("compiled, f32 fast, {} x {} {}, ", kCompiledExpressions, rows, population);
     const ProgramStatus status = program.status();
-    const std::string note = fmt::format("{} of {} expressions have machine code", status.compiled, kExpressions);
+    const std::string note =
+        fmt::format("{} of {} expressions have machine code", status.compiled, kCompiledExpressions);
     context.report->add(
         "compiled", {what + "predictions", "T nodes/s", predictions, atLeast(population == "mixed" ? 15 : 21), note});
     context.report->add("compiled", {what + "losses", "T nodes/s", losses});
@@ -94,7 +94,7 @@ void benchCompiled(const BenchContext& context) {
 void benchCompiling(const BenchContext& context) {
   const std::size_t count = manyExpressions(context);
   const std::vector<Expression> expressions = populationOf("mixed", count);
-  const BenchData data(kColumns, kManyRows);
+  const BenchData data(kBenchColumns, kManyRows);
   std::vector<double> wall, cores;
   std::size_t compiled = 0;
   context.sample(5, 30, [&] {
@@ -104,8 +104,8 @@ void benchCompiling(const BenchContext& context) {
     const Stopwatch watch;
     const Program program = engine.compile(expressions, {.tier = Tier::kCompile});
     must(engine.prepare(program, uploaded, LossOptions{}));
-    wall.push_back(watch.seconds() * kMilli / static_cast<double>(count));
-    cores.push_back(engine.cacheStats().compile_seconds * kMilli / static_cast<double>(count));
+    wall.push_back(watch.seconds() * kMillisPerSecond / static_cast<double>(count));
+    cores.push_back(engine.cacheStats().compile_seconds * kMillisPerSecond / static_cast<double>(count));
     compiled = program.status().compiled;
     return wall.back();
   });
@@ -147,28 +147,28 @@ void benchSecondProcess(const BenchContext& context) {
 
 void runSecondProcess(const std::string& device, const std::string& cache_directory, std::size_t count) {
   const std::vector<Expression> expressions = populationOf("mixed", count);
-  const BenchData data(kColumns, kManyRows);
+  const BenchData data(kBenchColumns, kManyRows);
   const Stopwatch creating;
   const Engine engine =
       must(Engine::create({.device = device, .math = Math::kFast, .cache_directory = cache_directory}));
-  const double engine_ms = creating.seconds() * kMilli;
+  const double engine_ms = creating.seconds() * kMillisPerSecond;
   const Dataset uploaded = must(engine.upload(data.view()));
   const Stopwatch compiling;
   const Program program = engine.compile(expressions, {.tier = Tier::kCompile});
-  const double compile_ms = compiling.seconds() * kMilli;
+  const double compile_ms = compiling.seconds() * kMillisPerSecond;
   const Stopwatch preparing;
   must(engine.prepare(program, uploaded, LossOptions{}));
-  const double prepare_ms = preparing.seconds() * kMilli;
+  const double prepare_ms = preparing.seconds() * kMillisPerSecond;
   const ProgramStatus status = program.status();
   const Seconds losses = timeLoss(engine, program, uploaded, {});
   const CacheStats stats = engine.cacheStats();
   const nlohmann::ordered_json times = {{"engine_ms", engine_ms},
                                         {"compile_ms", compile_ms},
-                                        {"passes_ms", program.info().seconds_passes * kMilli},
+                                        {"passes_ms", program.info().seconds_passes * kMillisPerSecond},
                                         {"prepare_ms", prepare_ms},
-                                        {"reading_ms", status.seconds_reading * kMilli},
-                                        {"loading_ms", status.seconds_loading * kMilli},
-                                        {"losses_ms", losses.wall * kMilli},
+                                        {"reading_ms", status.seconds_reading * kMillisPerSecond},
+                                        {"loading_ms", status.seconds_loading * kMillisPerSecond},
+                                        {"losses_ms", losses.wall * kMillisPerSecond},
                                         {"requests", stats.memory_hits + stats.disk_hits + stats.misses},
                                         {"disk_hits", stats.disk_hits},
                                         {"misses", stats.misses},

@@ -6,9 +6,6 @@
 namespace srjit {
 namespace {
 
-constexpr double kMicro = 1e6, kMilli = 1e3, kTera = 1e12;
-constexpr std::size_t kColumns = 10;
-
 /// Seconds from graphs to loaded kernels of a population that is not in any cache.
 double writingSeconds(const Engine& engine, std::span<const Expression> expressions, const Dataset& data) {
   const Program program = engine.compile(expressions, {.tier = Tier::kDirect});
@@ -22,7 +19,7 @@ double writingSeconds(const Engine& engine, std::span<const Expression> expressi
 
 void benchWriting(const BenchContext& context) {
   const std::size_t count = context.quick ? 1000 : 10000;
-  const BenchData data(kColumns, 1000);
+  const BenchData data(kBenchColumns, 1000);
   for (const char* const population : {"mixed", "arithmetic"}) {
     const std::vector<Expression> expressions = populationOf(population, count);
     for (const unsigned threads : {1U, 0U}) {
@@ -32,8 +29,9 @@ void benchWriting(const BenchContext& context) {
                                                  .cache_directory = context.cacheDirectory()}));
       const Dataset uploaded = must(engine.upload(data.view()));
       writingSeconds(engine, expressions, uploaded);
-      const auto samples = context.sample(
-          9, 3, [&] { return writingSeconds(engine, expressions, uploaded) * kMicro / static_cast<double>(count); });
+      const auto samples = context.sample(9, 3, [&] {
+        return writingSeconds(engine, expressions, uploaded) * kMicrosPerSecond / static_cast<double>(count);
+      });
       context.report->add("direct", {fmt::format("direct, {} {}, graphs to loaded kernels, {} thread{}", count,
                                                  population, engine.options().threads, threads == 1 ? "" : "s"),
                                      "us/expression", samples, atMost(threads == 1 ? 3 : 0.4)});
@@ -44,7 +42,7 @@ void benchWriting(const BenchContext& context) {
 void benchTextToLosses(const BenchContext& context) {
   const std::size_t count = context.quick ? 1000 : 10000, rows = 10860;
   const Engine engine = context.engine(Math::kFast);
-  const BenchData data(kColumns, rows);
+  const BenchData data(kBenchColumns, rows);
   const Dataset uploaded = must(engine.upload(data.view()));
   const std::string text = textOf(populationOf("mixed", count), Language::kPostfix);
   std::vector<double> all;
@@ -54,7 +52,7 @@ void benchTextToLosses(const BenchContext& context) {
       const std::vector<Expression> expressions = parseLines(text, Language::kPostfix);
       const Program program = engine.compile(expressions, {.tier = tier});
       must(engine.loss(program, uploaded, {}));
-      return watch.seconds() * kMilli;
+      return watch.seconds() * kMillisPerSecond;
     };
     once();
     Figure figure{fmt::format("text of {} mixed to first losses on {} rows, {}", count, rows,
@@ -68,7 +66,7 @@ void benchTextToLosses(const BenchContext& context) {
 /// Rates of all tiers on one batch.
 void benchRates(const BenchContext& context, std::size_t count, std::size_t rows, bool predictions) {
   const Engine engine = context.engine(Math::kFast);
-  const BenchData data(kColumns, rows);
+  const BenchData data(kBenchColumns, rows);
   const Dataset uploaded = must(engine.upload(data.view()));
   std::vector<float> out(predictions ? count * rows : 0);
   for (const char* const population : {"mixed", "arithmetic"}) {
@@ -100,7 +98,7 @@ void benchBreakEven(const BenchContext& context) {
   const std::size_t count = context.quick ? 500 : 2000, rows = 10860;
   const Engine engine = must(Engine::create(
       {.device = context.device, .math = Math::kFast, .threads = 1, .cache_directory = context.cacheDirectory()}));
-  const BenchData data(kColumns, rows);
+  const BenchData data(kBenchColumns, rows);
   const Dataset uploaded = must(engine.upload(data.view()));
   const std::vector<Expression> expressions = populationOf("mixed", count);
   std::array<double, 2> evaluation{};

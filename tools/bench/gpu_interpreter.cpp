@@ -12,9 +12,7 @@
 namespace srjit {
 namespace {
 
-constexpr std::size_t kPopulation = 10000, kRows = 10860, kColumns = 10;
 constexpr std::size_t kSmallExpressions = 250000, kSmallRows = 362;
-constexpr double kTera = 1e-12, kMilli = 1e3;
 
 /// The median, in T node evaluations per second.
 double measureBaseline(const BenchContext& context, const std::string& population,
@@ -30,7 +28,7 @@ double measureBaseline(const BenchContext& context, const std::string& populatio
     timer.step(false);
     return context.sample(samples, 3, [&] {
       timer.step(false);
-      return evaluations / timer.kernelSeconds() * kTera;
+      return evaluations / timer.kernelSeconds() / kTera;
     });
   };
   const std::string what = "stack kernel in local memory, one row a thread, losses, " + population;
@@ -49,16 +47,17 @@ std::vector<double> interpreterRates(const BenchContext& context, std::span<cons
   const Program program = engine.compile(expressions, {.tier = Tier::kInterpret});
   timeLoss(engine, program, uploaded, {});
   const double evaluations = nodesOf(expressions) * static_cast<double>(data.rows());
-  return context.sample(21, 3, [&] { return evaluations / timeLoss(engine, program, uploaded, {}).device * kTera; });
+  return context.sample(21, 3, [&] { return evaluations / timeLoss(engine, program, uploaded, {}).device / kTera; });
 }
 
 }  // namespace
 
 void benchInterpreter(const BenchContext& context) {
-  const BenchData data(kColumns, kRows);
+  const BenchData data(kBenchColumns, kPopulationRows);
   for (const std::string population : {"mixed", "arithmetic"}) {
     const std::vector<Expression> expressions = populationOf(population, kPopulation);
-    const std::string what = fmt::format("interpreter, f32 {{}}, {} x {} {}, losses", kPopulation, kRows, population);
+    const std::string what =
+        fmt::format("interpreter, f32 {{}}, {} x {} {}, losses", kPopulation, kPopulationRows, population);
     const std::vector<double> fast = interpreterRates(context, expressions, data, Math::kFast);
     const bool mixed = population == "mixed";
     context.report->add("interpreter",
@@ -86,8 +85,8 @@ void benchSmall(const BenchContext& context) {
   int step = 0;
   context.sample(21, 3, [&] {
     const Seconds seconds = timeLoss(engine, program, uploaded, parametersFor(program, ++step));
-    device.push_back(seconds.device * kMilli);
-    wall.push_back(seconds.wall * kMilli);
+    device.push_back(seconds.device * kMillisPerSecond);
+    wall.push_back(seconds.wall * kMillisPerSecond);
     return seconds.wall;
   });
   const std::string what =
@@ -106,9 +105,9 @@ void benchText(const BenchContext& context) {
   context.sample(9, 5, [&] {
     const Stopwatch watch;
     const std::vector<Expression> expressions = parseLines(text, Language::kPostfix);
-    parsing.push_back(watch.seconds() * kMilli);
+    parsing.push_back(watch.seconds() * kMillisPerSecond);
     const Program program = engine.compile(expressions, {.tier = Tier::kInterpret});
-    all.push_back(watch.seconds() * kMilli);
+    all.push_back(watch.seconds() * kMillisPerSecond);
     encoding.push_back(all.back() - parsing.back());
     if (!program.failures().empty()) throw BenchFailure{program.failures().front().error};
     return all.back();

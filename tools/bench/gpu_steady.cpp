@@ -8,8 +8,6 @@
 namespace srjit {
 namespace {
 
-constexpr std::size_t kPopulation = 10000, kRows = 10860, kColumns = 10;
-
 /// Expressions of the mixed population that have two parameters each.
 std::vector<Expression> withTwoParameters(std::size_t count) {
   GeneratorOptions options = findPopulation("mixed").value();
@@ -29,7 +27,7 @@ std::vector<Expression> withTwoParameters(std::size_t count) {
 void benchSteady(const BenchContext& context) {
   const std::vector<Expression> expressions = withTwoParameters(kPopulation);
   const Engine engine = context.engine(Math::kFast);
-  const BenchData data(kColumns, kRows);
+  const BenchData data(kBenchColumns, kPopulationRows);
   const Dataset uploaded = must(engine.upload(data.view()));
   const Program program = engine.compile(expressions, {.tier = Tier::kInterpret});
   std::vector<std::vector<double>> parameters;
@@ -59,7 +57,8 @@ void benchSteady(const BenchContext& context) {
     must(std::move(flights.front()).result());
     return watch.seconds() / kFlights / kernel;
   });
-  const std::string what = fmt::format("two new parameters each, losses of {} x {} mixed, ", kPopulation, kRows);
+  const std::string what =
+      fmt::format("two new parameters each, losses of {} x {} mixed, ", kPopulation, kPopulationRows);
   context.report->add("steady", {what + "host to host over kernel", "times", ratios, atMost(1.1),
                                  fmt::format("kernels {:.4f} ms", kernel * 1e3)});
   context.report->add("steady", {what + "host to host", "ms", wall});
@@ -74,7 +73,7 @@ void benchOverlap(const BenchContext& context) {
     populations.push_back(ExpressionGenerator(findPopulation("mixed", i + 1).value()).batch(kPopulation));
   }
   const Engine engine = context.engine(Math::kFast);
-  const Dataset uploaded = must(engine.upload(BenchData(kColumns, rows).view()));
+  const Dataset uploaded = must(engine.upload(BenchData(kBenchColumns, rows).view()));
   const auto encode = [&](std::size_t i) { return engine.compile(populations[i], {.tier = Tier::kInterpret}); };
   timeLoss(engine, encode(0), uploaded, {});
   std::vector<double> serial, pipelined, ratios;

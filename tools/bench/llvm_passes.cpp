@@ -193,7 +193,7 @@ void add(const Workload& workload, const std::string& name, const LlvmPasses& pa
       ->Unit(benchmark::kMillisecond);
 }
 
-const bool kRegistered = [] {
+const bool kLlvmRegistered = [] {
   for (const Workload& workload : kWorkloads) {
     add(workload, "all", {});
     for (const auto& [part, pipeline] : {std::pair{"library", &LlvmPasses::library},

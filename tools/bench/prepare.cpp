@@ -16,9 +16,9 @@
 namespace srjit {
 namespace {
 
-constexpr std::size_t kExpressions = 65536;
+constexpr std::size_t kPrepareExpressions = 65536;
 constexpr std::size_t kChunk = 4096;
-constexpr Math kMath = Math::kFast;
+constexpr Math kPrepareMath = Math::kFast;
 
 /// A population of small expressions; the benchmark's name has the number of tokens.
 struct Population {
@@ -31,11 +31,11 @@ struct Population {
     options.min_nodes = nodes - nodes / 2;
     options.max_nodes = nodes + nodes / 2;
     options.variables = 5;
-    expressions = ExpressionGenerator(options).batch(kExpressions);
+    expressions = ExpressionGenerator(options).batch(kPrepareExpressions);
     for (const Expression& expression : expressions) texts.push_back(print(expression, Language::kInfix));
-    for (std::size_t first = 0; first < kExpressions; first += kChunk) {
+    for (std::size_t first = 0; first < kPrepareExpressions; first += kChunk) {
       graphs.push_back(Dag::fromExpressions(std::span(expressions).subspan(first, kChunk), Precision::kF32));
-      ready.push_back(Pipeline::standard(kMath).run(graphs.back(), {kMath}));
+      ready.push_back(Pipeline::standard(kPrepareMath).run(graphs.back(), {kPrepareMath}));
     }
   }
 
@@ -46,7 +46,7 @@ struct Population {
 };
 
 void setRate(benchmark::State& state) {
-  state.SetItemsProcessed(state.iterations() * static_cast<std::int64_t>(kExpressions));
+  state.SetItemsProcessed(state.iterations() * static_cast<std::int64_t>(kPrepareExpressions));
 }
 
 void prepareParse(benchmark::State& state) {
@@ -63,7 +63,7 @@ void prepareParse(benchmark::State& state) {
 void prepareGraph(benchmark::State& state) {
   const Population& population = Population::of(static_cast<int>(state.range(0)));
   for (auto _ : state) {
-    for (std::size_t first = 0; first < kExpressions; first += kChunk) {
+    for (std::size_t first = 0; first < kPrepareExpressions; first += kChunk) {
       Dag dag = Dag::fromExpressions(std::span(population.expressions).subspan(first, kChunk), Precision::kF32);
       benchmark::DoNotOptimize(dag);
     }
@@ -74,16 +74,17 @@ void prepareGraph(benchmark::State& state) {
 /// The share of each pass is a counter, in percent.
 void preparePasses(benchmark::State& state) {
   const Population& population = Population::of(static_cast<int>(state.range(0)));
-  const Pipeline pipeline = Pipeline::standard(kMath);
+  const Pipeline pipeline = Pipeline::standard(kPrepareMath);
   for (auto _ : state) {
     for (const Dag& graph : population.graphs) {
-      Dag dag = pipeline.run(graph, {kMath});
+      Dag dag = pipeline.run(graph, {kPrepareMath});
       benchmark::DoNotOptimize(dag);
     }
   }
   std::map<std::string, double> seconds;
   for (const Dag& graph : population.graphs) {
-    pipeline.run(graph, {kMath}, [&](const Pass& pass, const Dag&, double spent) { seconds[pass.name] += spent; });
+    pipeline.run(graph, {kPrepareMath},
+                 [&](const Pass& pass, const Dag&, double spent) { seconds[pass.name] += spent; });
   }
   double all = 0;
   for (const auto& [name, spent] : seconds) all += spent;
@@ -94,7 +95,7 @@ void preparePasses(benchmark::State& state) {
 void prepareEncode(benchmark::State& state) {
   const Population& population = Population::of(static_cast<int>(state.range(0)));
   const std::span<const Op> ops = opsOf(OpFamily::kCommon);
-  const HandlerTable table({Precision::kF32, kMath, {ops.begin(), ops.end()}, 8, 5});
+  const HandlerTable table({Precision::kF32, kPrepareMath, {ops.begin(), ops.end()}, 8, 5});
   EncodeOptions options;
   options.staged_columns = 5;
   Bytecode code;
@@ -108,7 +109,7 @@ void prepareEncode(benchmark::State& state) {
       }
     }
   }
-  state.counters["tokens"] = static_cast<double>(code.tokens.size()) / static_cast<double>(kExpressions);
+  state.counters["tokens"] = static_cast<double>(code.tokens.size()) / static_cast<double>(kPrepareExpressions);
   setRate(state);
 }
 

@@ -11,7 +11,7 @@ namespace {
 constexpr std::size_t kLine = 8;  // instructions per line of the instruction cache
 
 // x0 * x1 + (number of the root), and so on.
-Dag graphOf(std::uint32_t roots) {
+Dag graphOfRoots(std::uint32_t roots) {
   Dag dag(Precision::kF32);
   NodeId last = dag.apply(Op::kMul, {dag.variable(0), dag.variable(1)});
   for (std::uint32_t root = 0; root < roots; ++root) {
@@ -33,9 +33,9 @@ void expectSame(const DirectPart& a, const DirectPart& b) {
 
 TEST(DirectLink, ReusedPartsEqualNewOnes) {
   auto emitter = DirectEmitter::create({}).value();
-  DirectPart part = emitter.emit(graphOf(100));
+  DirectPart part = emitter.emit(graphOfRoots(100));
   for (const std::uint32_t roots : {3U, 70U, 0U}) {
-    const Dag dag = graphOf(roots);
+    const Dag dag = graphOfRoots(roots);
     emitter.emit(dag, part);
     expectSame(part, emitter.emit(dag));
   }
@@ -45,7 +45,7 @@ TEST(DirectLink, WordsOfPartsFollowThePrologue) {
   const DirectOptions options;
   auto emitter = DirectEmitter::create(options).value();
   std::vector<DirectPart> parts;
-  for (const std::uint32_t roots : {5U, 40U, 1U}) parts.push_back(emitter.emit(graphOf(roots)));
+  for (const std::uint32_t roots : {5U, 40U, 1U}) parts.push_back(emitter.emit(graphOfRoots(roots)));
   const DirectImage linked = linkDirect(parts, options).value(), joined = joinDirect(parts, options).value();
   std::vector<sass::Word> words = linked.words;
   for (const DirectPart& part : parts) {

@@ -66,7 +66,7 @@ TEST(HostProgram, IsPrintedWithItsConstants) {
   const NodeId sum = dag.apply(Op::kAdd, {dag.variable(0), dag.parameter(0, 0)});
   dag.addRoot(dag.apply(Op::kFma, {sum, dag.variable(1), dag.constant(0.1)}));
   dag.addRoot(dag.constant(2.5));
-  const std::string text = printProgram(encode(dag).value(), dag);
+  const std::string text = printProgram(encodeForHost(dag).value(), dag);
   EXPECT_TRUE(text.starts_with("slot0 = add x0 parameter0\nroot0 = fma ")) << text;
   EXPECT_TRUE(text.ends_with(" 0.1\nroot1 = move 2.5\n")) << text;
 }

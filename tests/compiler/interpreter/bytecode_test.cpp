@@ -17,14 +17,8 @@ namespace {
 
 using Kind = Handler::Kind;
 
-std::vector<Op> everyOp() {
-  std::vector<Op> ops;
-  for (std::size_t i = 0; i < allOps().size(); ++i) ops.push_back(static_cast<Op>(i));
-  return ops;
-}
-
 InterpreterSpec specFor(Math math, unsigned depth, Precision precision = Precision::kF64) {
-  return {precision, math, everyOp(), 4, depth};
+  return {precision, math, allOperators(), 4, depth};
 }
 
 EncodeOptions staging(std::uint32_t columns) {

@@ -12,6 +12,7 @@
 #include "compiler/nvptx/toolkit.h"
 #include "ir/ops.h"
 #include "passes/pass.h"
+#include "tests/generators/population.h"
 
 namespace srjit {
 namespace {
@@ -40,12 +41,6 @@ INSTANTIATE_TEST_SUITE_P(, AssemblerSlow,
                                            Case{Precision::kF64, Math::kPrecise}, Case{Precision::kF64, Math::kFast}),
                          nameOfCase);
 
-std::vector<Op> everyOp() {
-  std::vector<Op> ops;
-  for (std::size_t i = 0; i < allOps().size(); ++i) ops.push_back(static_cast<Op>(i));
-  return ops;
-}
-
 /// One root per operator, applied to columns.
 Dag callsOf(std::span<const Op> ops, Precision precision) {
   Dag dag(precision);
@@ -58,7 +53,7 @@ Dag callsOf(std::span<const Op> ops, Precision precision) {
 
 TEST_P(AssemblerSlow, RowsKernelsOfEveryOperator) {
   SRJIT_NEEDS_ASSEMBLER();
-  const std::vector<Op> ops = everyOp();
+  const std::vector<Op> ops = allOperators();
   constexpr std::size_t kBatch = 8;
   for (std::size_t first = 0; first < ops.size(); first += kBatch) {
     const auto batch = std::span(ops).subspan(first, std::min(kBatch, ops.size() - first));
@@ -89,7 +84,7 @@ TEST_P(AssemblerSlow, InterpretersOfEveryOperatorStayInRegisters) {
     options.math = GetParam().math;
     options.rows_per_thread = loss == (options.precision == Precision::kF32) ? 8 : 4;
     if (loss) options.loss = LossSpec{LossTerm::kAbsolute, true, true};
-    const HandlerTable table({options.precision, options.math, everyOp(), options.rows_per_thread, 5});
+    const HandlerTable table({options.precision, options.math, allOperators(), options.rows_per_thread, 5});
     const auto ptx = interpreterPtx(table, options);
     ASSERT_TRUE(ptx.ok()) << ptx.error().message;
     const auto cubin = assemble(*ptx, options.arch);

@@ -95,7 +95,8 @@ int main() {
   }
 
   const int kSteps = 200;
-  const Program program = engine.compile(expressions, {.expected_evaluations = kSteps + 1, .expected_rows = data.rows()});
+  const Program program =
+      engine.compile(expressions, {.expected_evaluations = kSteps + 1, .expected_rows = data.rows()});
 
   const LossOptions fitness{.kind = LossKind::kMse, .nan = NanPolicy::kReject};
   Losses best = engine.loss(program, data, parameters, fitness).value();

@@ -20,11 +20,11 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-constexpr std::uint64_t kPlenty = 1 << 30;
+constexpr std::uint64_t kStoreBudget = 1 << 30;
 
 std::string fileIn(const Scratch& scratch) { return scratch.path(DiskStore::kFileName); }
 
-std::unique_ptr<DiskStore> openIn(const Scratch& scratch, std::uint64_t bound = kPlenty) {
+std::unique_ptr<DiskStore> openIn(const Scratch& scratch, std::uint64_t bound = kStoreBudget) {
   auto store = DiskStore::open(scratch.path(""), bound);
   EXPECT_TRUE(store.ok()) << store.error().message;
   return std::move(*store);
@@ -209,7 +209,7 @@ TEST(DiskStore, RandomDamageLeavesItUsable) {
     scratch.write(DiskStore::kFileName, content);
     if (round % 4 == 0) scratch.write(std::string(DiskStore::kFileName) + "-wal", whole.substr(random() % 1000, 9999));
     if (!content.empty() && !isKnown(content, whole)) {
-      EXPECT_FALSE(DiskStore::open(scratch.path(""), kPlenty).ok());
+      EXPECT_FALSE(DiskStore::open(scratch.path(""), kStoreBudget).ok());
       EXPECT_EQ(contentOf(fileIn(scratch)), content);
       continue;
     }
@@ -281,7 +281,7 @@ TEST(DiskStore, ClearShrinksTheFile) {
 TEST(DiskStore, UnusableDirectoriesAreReported) {
   const Scratch scratch;
   const auto messageOf = [](const std::string& directory) {
-    const auto store = DiskStore::open(directory, kPlenty);
+    const auto store = DiskStore::open(directory, kStoreBudget);
     return store ? "opened" : store.error().message;
   };
   EXPECT_THAT(messageOf(scratch.write("file", "") + "/below"), HasSubstr("cannot use the cache directory"));
@@ -315,7 +315,7 @@ TEST(DiskStore, ReadOnlyFilesAreRead) {
     protect(scratch, file_alone);
     EXPECT_EQ(ended(startChild([&] {
                 if (!becomeNobody()) return 9;
-                auto store = DiskStore::open(scratch.path(""), kPlenty);
+                auto store = DiskStore::open(scratch.path(""), kStoreBudget);
                 if (!store) return 1;
                 if (!has(**store, 1)) return 2;
                 const Status written = (*store)->write(keyNumber(2), imageNumber(2));
@@ -341,7 +341,7 @@ TEST(DiskStore, DamageOfAReadOnlyFileIsAMissForEveryThread) {
     protect(scratch, file_alone);
     EXPECT_EQ(ended(startChild([&] {
                 if (!becomeNobody()) return 9;
-                auto store = DiskStore::open(scratch.path(""), kPlenty);
+                auto store = DiskStore::open(scratch.path(""), kStoreBudget);
                 if (!store) return 1;
                 std::atomic<int> wrong = 0;
                 std::vector<std::thread> threads;
@@ -392,7 +392,7 @@ TEST(DiskStore, NoSpaceForAnythingIsAnError) {
               std::signal(SIGXFSZ, SIG_IGN);
               const rlimit limit{0, 0};
               setrlimit(RLIMIT_FSIZE, &limit);
-              return DiskStore::open(scratch.path(""), kPlenty).ok() ? 1 : 0;
+              return DiskStore::open(scratch.path(""), kStoreBudget).ok() ? 1 : 0;
             })),
             0);
 }

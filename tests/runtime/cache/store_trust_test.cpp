@@ -24,7 +24,7 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
 
-constexpr std::uint64_t kPlenty = 1 << 30;
+constexpr std::uint64_t kTrustBudget = 1 << 30;
 constexpr StoreAccess kAll[] = {StoreAccess::kUse, StoreAccess::kMend, StoreAccess::kLook};
 
 /// A cache directory and its parent folder.
@@ -36,7 +36,7 @@ struct Places {
   std::string file() const { return folder.path(std::string("cache/") + DiskStore::kFileName); }
   /// A store with image 1 in `name`.
   void fill(const std::string& name) const {
-    const auto store = DiskStore::open(folder.path(name), kPlenty);
+    const auto store = DiskStore::open(folder.path(name), kTrustBudget);
     ASSERT_TRUE(store.ok()) << store.error().message;
     ASSERT_TRUE((*store)->write(keyNumber(1), imageNumber(1)).ok());
   }
@@ -44,7 +44,7 @@ struct Places {
 };
 
 std::string faultOf(const std::string& directory, StoreAccess access) {
-  const auto store = DiskStore::open(directory, kPlenty, access);
+  const auto store = DiskStore::open(directory, kTrustBudget, access);
   return store ? "" : store.error().message;
 }
 
@@ -134,7 +134,7 @@ TEST(StoreTrust, ForeignFilesAreNotChanged) {
 
 /// Expects that the store of `places` is recreated, with a count of `damaged`.
 void expectMadeAnew(const Places& places, std::uint64_t damaged) {
-  const auto store = DiskStore::open(places.cache(), kPlenty);
+  const auto store = DiskStore::open(places.cache(), kTrustBudget);
   ASSERT_TRUE(store.ok()) << store.error().message;
   EXPECT_EQ((*store)->totals()->images, 0u);
   EXPECT_EQ((*store)->damaged(), damaged);
@@ -211,7 +211,7 @@ TEST(StoreTrust, ForeignLogsAndJournalsAreNotRead) {
 TEST(StoreTrust, HeaderHasTheIdFromTheStart) {
   const Places places;
   EXPECT_EQ(ended(startChild([&] {
-              const auto store = DiskStore::open(places.cache(), kPlenty);
+              const auto store = DiskStore::open(places.cache(), kTrustBudget);
               static_cast<void>((*store)->write(keyNumber(1), imageNumber(1)));
               kill(getpid(), SIGKILL);
               return 0;
@@ -275,7 +275,7 @@ TEST(StoreTrust, RootsFilesAreReadByOthers) {
   chmod(places.file().c_str(), 0644);
   EXPECT_EQ(ended(startChild([&] {
               if (!becomeNobody()) return 9;
-              const auto store = DiskStore::open(places.cache(), kPlenty);
+              const auto store = DiskStore::open(places.cache(), kTrustBudget);
               if (!store) return 1;
               const auto image = (*store)->read(keyNumber(1));
               return image && *image && sameImage(**image, imageNumber(1)) ? 0 : 2;
@@ -321,7 +321,7 @@ TEST(StoreTrust, CreatedFilesArePrivateWhateverTheUmask) {
     const Places places;
     const mode_t before = umask(mask);
     const std::string directory = places.folder.path("a/b");
-    const auto store = DiskStore::open(directory, kPlenty);
+    const auto store = DiskStore::open(directory, kTrustBudget);
     EXPECT_TRUE(store.ok() && (*store)->write(keyNumber(1), imageNumber(1)).ok());
     const auto cache = KernelCache::open({.directory = directory});
     const auto lock = cache->lock("name", [] { return true; });
@@ -343,7 +343,7 @@ TEST(StoreTrust, LookCreatesAndChangesNothing) {
   const std::string missing = places.folder.path("missing");
   for (const StoreAccess access : {StoreAccess::kLook, StoreAccess::kMend}) {
     for (const std::string& directory : {missing, places.cache()}) {
-      const auto store = DiskStore::open(directory, kPlenty, access);
+      const auto store = DiskStore::open(directory, kTrustBudget, access);
       ASSERT_TRUE(store.ok()) << store.error().message;
       EXPECT_EQ((*store)->totals()->images, 0u);
       EXPECT_THAT(*(*store)->list(), IsEmpty());
@@ -357,7 +357,7 @@ TEST(StoreTrust, LookCreatesAndChangesNothing) {
     execute(places.file(), content);
     const auto before = filesIn(places.cache());
     for (const StoreAccess access : {StoreAccess::kLook, StoreAccess::kMend}) {
-      const auto store = DiskStore::open(places.cache(), kPlenty, access);
+      const auto store = DiskStore::open(places.cache(), kTrustBudget, access);
       ASSERT_TRUE(store.ok()) << store.error().message;
       EXPECT_EQ((*store)->verify()->images, 0u);
     }
@@ -368,7 +368,7 @@ TEST(StoreTrust, LookCreatesAndChangesNothing) {
 TEST(StoreTrust, ReadingUnderLookChangesNothing) {
   const Places places;
   places.fill("cache");
-  const auto look = [&] { return DiskStore::open(places.cache(), kPlenty, StoreAccess::kLook).value(); };
+  const auto look = [&] { return DiskStore::open(places.cache(), kTrustBudget, StoreAccess::kLook).value(); };
   const auto before = filesIn(places.cache());
   {
     const auto store = look();
@@ -395,7 +395,7 @@ TEST(StoreTrust, LookReadsTheLog) {
     int ready[2];
     ASSERT_EQ(pipe(ready), 0);
     const pid_t child = startChild([&] {
-      const auto store = DiskStore::open(places.cache(), kPlenty);
+      const auto store = DiskStore::open(places.cache(), kTrustBudget);
       if (!store || !(*store)->write(keyNumber(1), imageNumber(1)).ok()) return 1;
       if (write(ready[1], "x", 1) != 1) return 2;
       pause();
@@ -410,7 +410,7 @@ TEST(StoreTrust, LookReadsTheLog) {
     const auto before = filesIn(places.cache());
     ASSERT_EQ(before.size(), 3u);
     {
-      const auto store = DiskStore::open(places.cache(), kPlenty, StoreAccess::kLook);
+      const auto store = DiskStore::open(places.cache(), kTrustBudget, StoreAccess::kLook);
       ASSERT_TRUE(store.ok()) << store.error().message;
       EXPECT_EQ((*store)->totals()->images, 1u);
       EXPECT_EQ((*store)->verify()->images, 1u);
@@ -428,7 +428,7 @@ TEST(StoreTrust, LookReadsTheLog) {
 TEST(StoreTrust, LookDoesNotWaitForAnEmptyLog) {
   const Places places;
   EXPECT_EQ(ended(startChild([&] {
-              const auto store = DiskStore::open(places.cache(), kPlenty);
+              const auto store = DiskStore::open(places.cache(), kTrustBudget);
               kill(getpid(), SIGKILL);
               return 0;
             })),
@@ -477,7 +477,7 @@ TEST(StoreTrust, ClearTouchesNoOtherFile) {
   EXPECT_EQ(contentOf(in(own)), "");
   EXPECT_EQ(contentOf(places.folder.path("other/letter")), "dear");
   for (const auto& [name, content] : others) EXPECT_EQ(contentOf(in(name)), content) << name;
-  EXPECT_EQ(DiskStore::open(places.cache(), kPlenty).value()->totals()->images, 0u);
+  EXPECT_EQ(DiskStore::open(places.cache(), kTrustBudget).value()->totals()->images, 0u);
 }
 
 }  // namespace

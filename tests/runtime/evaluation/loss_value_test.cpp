@@ -1,4 +1,5 @@
 #include "runtime/evaluation/loss_value.h"
+#include "tests/generators/data.h"
 
 #include <gtest/gtest.h>
 
@@ -9,8 +10,6 @@
 
 namespace srjit {
 namespace {
-
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 TEST(LossValue, MatchesItsDefinition) {
   const LossSums sums{.terms = 12, .weights = 3, .rows = 4, .valid = 4};

@@ -14,22 +14,24 @@
 namespace srjit {
 namespace {
 
-constexpr DeviceCosts kCosts = {
+constexpr DeviceCosts kMeasuredCosts = {
     .interpret = 2e-12, .direct = 1.5e-12, .compiled = 1e-12, .write = 1e-6, .compile = 1e-4};
 
 TEST(CompileSeconds, AreThoseOfTheBusiestCore) {
-  EXPECT_EQ(compileSeconds(kCosts, 0, 0, 4), 0);
-  EXPECT_DOUBLE_EQ(compileSeconds(kCosts, 1000, 1, 4), 0.1) << "one kernel is made by one core";
-  EXPECT_DOUBLE_EQ(compileSeconds(kCosts, 1000, 4, 4), 0.025);
-  EXPECT_DOUBLE_EQ(compileSeconds(kCosts, 1000, 5, 4), 0.04) << "a second round for the fifth";
+  EXPECT_EQ(compileSeconds(kMeasuredCosts, 0, 0, 4), 0);
+  EXPECT_DOUBLE_EQ(compileSeconds(kMeasuredCosts, 1000, 1, 4), 0.1) << "one kernel is made by one core";
+  EXPECT_DOUBLE_EQ(compileSeconds(kMeasuredCosts, 1000, 4, 4), 0.025);
+  EXPECT_DOUBLE_EQ(compileSeconds(kMeasuredCosts, 1000, 5, 4), 0.04) << "a second round for the fifth";
 }
 
 TEST(MakingPays, WhenItIsDoneBeforeTheEvaluations) {
-  EXPECT_TRUE(makingPays(kCosts.interpret, kCosts.compiled, 100, 1e9, 0.1)) << "0.2 s of interpreting";
-  EXPECT_FALSE(makingPays(kCosts.interpret, kCosts.compiled, 100, 1e9, 0.3));
-  EXPECT_FALSE(makingPays(kCosts.interpret, kCosts.compiled, 1, 1e9, 0.1));
-  EXPECT_FALSE(makingPays(kCosts.direct, kCosts.compiled, 100, 1e9, 0.18)) << "what serves is faster already";
-  EXPECT_FALSE(makingPays(kCosts.interpret, 0.95 * kCosts.interpret, 1e9, 1e9, 0.1)) << "it would hardly be faster";
+  EXPECT_TRUE(makingPays(kMeasuredCosts.interpret, kMeasuredCosts.compiled, 100, 1e9, 0.1)) << "0.2 s of interpreting";
+  EXPECT_FALSE(makingPays(kMeasuredCosts.interpret, kMeasuredCosts.compiled, 100, 1e9, 0.3));
+  EXPECT_FALSE(makingPays(kMeasuredCosts.interpret, kMeasuredCosts.compiled, 1, 1e9, 0.1));
+  EXPECT_FALSE(makingPays(kMeasuredCosts.direct, kMeasuredCosts.compiled, 100, 1e9, 0.18))
+      << "what serves is faster already";
+  EXPECT_FALSE(makingPays(kMeasuredCosts.interpret, 0.95 * kMeasuredCosts.interpret, 1e9, 1e9, 0.1))
+      << "it would hardly be faster";
 }
 
 TEST(MakingPays, ByWhatIsTypical) {

@@ -52,7 +52,7 @@ class Memory : public ModelMemory {
   std::map<std::uint64_t, std::vector<std::byte>> buffers_;
 };
 
-constexpr std::size_t kRows = 1301, kStride = 1304, kGroups = 11;
+constexpr std::size_t kModelRows = 1301, kModelStride = 1304, kGroups = 11;
 
 /// Two columns, a target and weights, some of them special.
 template <class T>
@@ -61,15 +61,15 @@ struct Data {
     Random random(7);
     for (int c = 0; c < 4; ++c) {
       std::vector<T> column;
-      const auto drawn = randomColumns(random, 1, kRows, Spread::kTame, precision);
+      const auto drawn = randomColumns(random, 1, kModelRows, Spread::kTame, precision);
       for (const double value : drawn[0]) column.push_back(static_cast<T>(value));
-      column.resize(kStride, T(1e30));
+      column.resize(kModelStride, T(1e30));
       if (c < 2) columns.insert(columns.end(), column.begin(), column.end());
       (c == 2 ? target : weights) = column;
     }
     columns[5] = std::numeric_limits<T>::infinity();
   }
-  T x(std::size_t column, std::size_t row) const { return columns[column * kStride + row]; }
+  T x(std::size_t column, std::size_t row) const { return columns[column * kModelStride + row]; }
   std::vector<T> columns, target, weights;
 };
 
@@ -125,7 +125,7 @@ class KernelModels : public testing::Test {
     parameters = memory.put(std::vector<T>{0, 0, 0, kParameter});
     target = memory.put(data.target);
     weights = memory.put(data.weights);
-    out = memory.put(std::vector<T>(3 * kStride));
+    out = memory.put(std::vector<T>(3 * kModelStride));
   }
 
   void use(const LossSpec& loss) { options.loss = loss; }
@@ -133,7 +133,7 @@ class KernelModels : public testing::Test {
     if (options.loss) {
       launch.arguments.insert(launch.arguments.end(), {target, weights, out, 2 * kGroups});
     } else {
-      launch.arguments.insert(launch.arguments.end(), {out, kStride});
+      launch.arguments.insert(launch.arguments.end(), {out, kModelStride});
     }
   }
 
@@ -142,10 +142,10 @@ class KernelModels : public testing::Test {
     const KernelImage image = FakeImageMaker().rows(std::span(&dag, 1), options).value();
     const auto model = readModel(reinterpret_cast<const char*>(image.code.data()));
     ASSERT_TRUE(model);
-    const std::size_t blocks = (kRows + 128 * options.rows_per_thread - 1) / (128 * options.rows_per_thread);
+    const std::size_t blocks = (kModelRows + 128 * options.rows_per_thread - 1) / (128 * options.rows_per_thread);
     ModelLaunch launch{{static_cast<unsigned>(blocks), 1, 1}, {128, 1, 1}, 0, {}};
     const std::uint64_t numbers = memory.put(std::vector<std::uint32_t>{1, 0});
-    launch.arguments = {columns, kStride, 1, kRows, parameters + 3 * sizeof(T), numbers};
+    launch.arguments = {columns, kModelStride, 1, kModelRows, parameters + 3 * sizeof(T), numbers};
     addOutputs(launch);
     EXPECT_EQ(model->kernels[0]->parameterBytes().size(), launch.arguments.size());
     model->kernels[0]->run(launch, memory);
@@ -159,16 +159,16 @@ class KernelModels : public testing::Test {
     const std::uint32_t first = static_cast<std::uint32_t>(code[0].size());
     const std::vector<std::uint32_t> offsets = {0, first, static_cast<std::uint32_t>(tokens.size())};
     const unsigned tile_rows = row_warps * 32 * options.rows_per_thread, teams = 4 / row_warps;
-    const unsigned tiles = (static_cast<unsigned>(kRows) + tile_rows - 1) / tile_rows;
+    const unsigned tiles = (static_cast<unsigned>(kModelRows) + tile_rows - 1) / tile_rows;
     const unsigned chunk = programs_per_warp * teams;
     ModelLaunch launch{{tiles * ((2 + chunk - 1) / chunk), 1, 1}, {128, 1, 1}, 0, {}};
     launch.shared_bytes =
         interpreterSharedBytes(kPrecision, {options.rows_per_thread, row_warps, programs_per_warp, window}, 2, 1,
                                chunk == 1 ? first : tokens.size());
     launch.arguments = {columns,
-                        kStride,
+                        kModelStride,
                         1,
-                        kRows,
+                        kModelRows,
                         parameters,
                         memory.put(std::vector<std::uint32_t>{1, 0}),
                         memory.put(tokens),
@@ -195,10 +195,10 @@ class KernelModels : public testing::Test {
 
   void expectValues() {
     const auto values = memory.get<T>(out);
-    for (std::size_t r = 0; r < kRows; ++r) {
+    for (std::size_t r = 0; r < kModelRows; ++r) {
       const auto wanted = expected<T>(data.x(0, r), data.x(1, r), kParameter);
       for (std::size_t o = 0; o < 2; ++o) {
-        const T got = values[(1 - o) * kStride + r];
+        const T got = values[(1 - o) * kModelStride + r];
         ASSERT_TRUE(got == wanted[o] || (std::isnan(got) && std::isnan(wanted[o]))) << r << " of " << o;
       }
     }
@@ -270,7 +270,7 @@ TYPED_TEST(KernelModels, SumsHaveOneTree) {
         EXPECT_EQ(by_rows[4 * kGroups] != T(-7), skip && weighted);
         if (skip) {
           EXPECT_EQ(by_rows[2 * kGroups + kGroups], T(127)) << "one infinite row in the first group of output 1";
-          EXPECT_EQ(by_rows[2 * kGroups + 2 * kGroups - 1], T(kRows % 128));
+          EXPECT_EQ(by_rows[2 * kGroups + 2 * kGroups - 1], T(kModelRows % 128));
         } else {
           EXPECT_FALSE(std::isfinite(by_rows[kGroups]));
         }
@@ -325,20 +325,20 @@ TYPED_TEST(KernelModels, TotalsInOneGoAndInChunks) {
 
 TYPED_TEST(KernelModels, StridedColumns) {
   using T = TypeParam;
-  std::vector<T> interleaved(2 * kRows);
-  for (std::size_t r = 0; r < kRows; ++r) {
-    for (std::size_t c = 0; c < 2; ++c) interleaved[2 * (kRows - 1 - r) + c] = this->data.x(c, r);
+  std::vector<T> interleaved(2 * kModelRows);
+  for (std::size_t r = 0; r < kModelRows; ++r) {
+    for (std::size_t c = 0; c < 2; ++c) interleaved[2 * (kModelRows - 1 - r) + c] = this->data.x(c, r);
   }
   this->options.strided_columns = true;
   const Dag dag = graph<T>(this->kPrecision);
   const KernelImage image = FakeImageMaker().rows(std::span(&dag, 1), this->options).value();
   ModelLaunch launch{{3, 1, 1}, {128, 1, 1}, 0, {}};
   // Rows from the last to the first.
-  const auto base = this->memory.put(interleaved) + 2 * (kRows - 1) * sizeof(T);
+  const auto base = this->memory.put(interleaved) + 2 * (kModelRows - 1) * sizeof(T);
   launch.arguments = {base,
                       1,
                       std::uint64_t{0} - 2,
-                      kRows,
+                      kModelRows,
                       this->parameters + 3 * sizeof(T),
                       this->memory.put(std::vector<std::uint32_t>{1, 0})};
   this->addOutputs(launch);
@@ -372,7 +372,7 @@ TYPED_TEST(KernelModels, WrongLaunchesAreFaults) {
                 l.arguments[13] = 0;
               }),
               HasSubstr("column 1 of 1"));
-  EXPECT_THAT(fault([](ModelLaunch& l) { l.arguments[1] = kRows; }), HasSubstr("a column stride of 1301"));
+  EXPECT_THAT(fault([](ModelLaunch& l) { l.arguments[1] = kModelRows; }), HasSubstr("a column stride of 1301"));
   EXPECT_THAT(fault([](ModelLaunch& l) { l.arguments[0] += 4096; }), HasSubstr("outside"));
   EXPECT_THAT(fault([](ModelLaunch& l) { l.arguments[16] = 3; }), HasSubstr("an output stride of 3"));
 }

@@ -7,11 +7,10 @@
 #include "tests/generators/workload.h"
 
 #include "ir/ops.h"
+#include "tests/generators/data.h"
 
 namespace srjit {
 namespace {
-
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 Error errorOf(const EngineOptions& options) {
   const Result<Engine> engine = Engine::create(options);

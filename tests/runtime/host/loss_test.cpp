@@ -3,12 +3,12 @@
 
 #include "ir/loss_sums.h"
 #include "runtime/evaluation/loss_value.h"
+#include "tests/generators/data.h"
 #include "tests/generators/workload.h"
 
 namespace srjit {
 namespace {
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
 template <class T>
 T pairwise(std::vector<T> level) {
   while (level.size() > 1) {

@@ -14,8 +14,8 @@
 namespace srjit {
 namespace {
 
-constexpr std::size_t kRows = 300, kStride = 400;  // elements from one column to the next
-constexpr std::uint64_t kPlenty = 1 << 20;
+constexpr std::size_t kKeptRows = 300, kKeptStride = 400;  // elements from one column to the next
+constexpr std::uint64_t kKeptBudget = 1 << 20;
 
 /// Generations of mutated expressions, with data.
 struct Search {
@@ -30,8 +30,8 @@ struct Search {
                    .parameter_probability = parameters}) {
     Random values(seed + 1);
     w.expressions = generator.batch(count);
-    w.columns = randomColumns(values, 5, kRows, Spread::kSpecial, precision);
-    w.target = randomColumns(values, 1, kRows, Spread::kTame, precision)[0];
+    w.columns = randomColumns(values, 5, kKeptRows, Spread::kSpecial, precision);
+    w.target = randomColumns(values, 1, kKeptRows, Spread::kTame, precision)[0];
     findParameters();
   }
 
@@ -109,7 +109,7 @@ TEST_P(KeptSubtreesBits, EqualComputedOnes) {
     }
     EXPECT_EQ(info.nodes_spared, plain.info().nodes_after - info.nodes_after);
     read += info.subtrees_read;
-    expectSameBits(predict(engine, program, data, w.parameters), predict(engine, plain, data, w.parameters), kRows,
+    expectSameBits(predict(engine, program, data, w.parameters), predict(engine, plain, data, w.parameters), kKeptRows,
                    "predictions");
     for (const NanPolicy nan : {NanPolicy::kPropagate, NanPolicy::kSkip}) {
       const LossOptions loss{LossKind::kMse, nan};
@@ -133,7 +133,7 @@ Program evaluated(const Engine& engine, const Dataset& data, const Workload& w, 
   Program program = engine.compile(w.expressions, {.tier = tier, .data = &data});
   EXPECT_TRUE(program.failures().empty());
   const Program plain = engine.compile(w.expressions, {.tier = tier});
-  expectSameBits(predict(engine, program, data, w.parameters), predict(engine, plain, data, w.parameters), kRows,
+  expectSameBits(predict(engine, program, data, w.parameters), predict(engine, plain, data, w.parameters), kKeptRows,
                  "a generation");
   return program;
 }
@@ -176,7 +176,7 @@ TEST(KeptSubtrees, AreKeptIfReadsAreFasterThanComputing) {
 
 TEST(KeptSubtrees, StayWithinTheirBudget) {
   SlowMachine machine;
-  const std::uint64_t column = kStride * sizeof(float);
+  const std::uint64_t column = kKeptStride * sizeof(float);
   for (const std::uint64_t budget : {3 * column, 4 * column - 1, column - 1, std::uint64_t{0}}) {
     const std::size_t columns = budget / column;
     const Engine engine = machine.keeping(budget);
@@ -200,7 +200,7 @@ TEST(KeptSubtrees, StayWithinTheirBudget) {
 
 TEST(KeptSubtrees, AreReplacedWhenNoProgramReadsThem) {
   SlowMachine machine;
-  const Engine engine = machine.keeping(4 * kStride * sizeof(float));
+  const Engine engine = machine.keeping(4 * kKeptStride * sizeof(float));
   Search first(7, arithmeticOps(), Precision::kF32), second(8, {Op::kAdd, Op::kMul}, Precision::kF32);
   const Dataset data = engine.upload(first.w.view()).value();
   std::vector<Program> living;
@@ -214,7 +214,7 @@ TEST(KeptSubtrees, AreReplacedWhenNoProgramReadsThem) {
   const Program plain = engine.compile(first.w.expressions, {.tier = Tier::kInterpret});
   for (const Program& program : living) {
     expectSameBits(predict(engine, program, data, first.w.parameters), predict(engine, plain, data, first.w.parameters),
-                   kRows, "a program of before");
+                   kKeptRows, "a program of before");
   }
   living.clear();
   for (int generation = 0; generation < 4; ++generation) living.push_back(evaluated(engine, data, second.w));
@@ -225,7 +225,7 @@ TEST(KeptSubtrees, AreReplacedWhenNoProgramReadsThem) {
 
 TEST(KeptSubtrees, OfAProgramInFlightAreNotReplaced) {
   SlowMachine machine;
-  const Engine engine = machine.keeping(4 * kStride * sizeof(float));
+  const Engine engine = machine.keeping(4 * kKeptStride * sizeof(float));
   Search first(7, arithmeticOps(), Precision::kF32), second(8, {Op::kAdd, Op::kMul}, Precision::kF32);
   const Dataset data = engine.upload(first.w.view()).value();
   const Losses expected =
@@ -256,14 +256,15 @@ TEST(KeptSubtrees, HaveNoParameters) {
     EXPECT_EQ(program.info().subtrees_read, 0U);
     const Program plain = engine.compile(expressions, {.tier = Tier::kInterpret});
     const std::vector<double> parameters(20, 0.5 + generation);
-    expectSameBits(predict(engine, program, data, parameters), predict(engine, plain, data, parameters), kRows, "p");
+    expectSameBits(predict(engine, program, data, parameters), predict(engine, plain, data, parameters), kKeptRows,
+                   "p");
   }
   EXPECT_EQ(data.subtrees().computed, 0U);
 }
 
 TEST(KeptSubtrees, AreNotSearchedForInSmallWork) {
   FakeMachine machine;
-  const Engine engine = machine.engine({.math = Math::kStrict, .subtree_bytes = kPlenty});
+  const Engine engine = machine.engine({.math = Math::kStrict, .subtree_bytes = kKeptBudget});
   Search search(9, arithmeticOps(), Precision::kF32);
   const Dataset data = engine.upload(search.w.view()).value();
   for (int generation = 0; generation < 4; ++generation) evaluated(engine, data, search.w);
@@ -303,11 +304,11 @@ TEST(KeptSubtrees, NeedResidentDeviceData) {
   const Engine engine = machine.engine({.math = Math::kStrict,
                                         .cache_directory = machine.directory.path(""),
                                         .device_bytes = 1,
-                                        .subtree_bytes = kPlenty});
+                                        .subtree_bytes = kKeptBudget});
   Search search(9, arithmeticOps(), Precision::kF32);
   const Dataset data = engine.upload(search.w.view()).value();
   const Engine cpu =
-      Engine::create({.device = "cpu", .math = Math::kStrict, .threads = 2, .subtree_bytes = kPlenty}).value();
+      Engine::create({.device = "cpu", .math = Math::kStrict, .threads = 2, .subtree_bytes = kKeptBudget}).value();
   const Dataset on_cpu = cpu.upload(search.w.view()).value();
   const auto expectNone = [&search](const Engine& on, const Dataset& rows, const char* why) {
     const ProgramInfo info = evaluated(on, rows, search.w).info();
@@ -321,7 +322,7 @@ TEST(KeptSubtrees, NeedResidentDeviceData) {
     expectNone(cpu, on_cpu, "there is no device");
     expectSameBits(predict(cpu, cpu.compile(search.w.expressions, {.data = &on_cpu}), on_cpu, search.w.parameters),
                    predict(engine, engine.compile(search.w.expressions, {.data = &data}), data, search.w.parameters),
-                   kRows, "streamed and on the processor");
+                   kKeptRows, "streamed and on the processor");
   }
 }
 
@@ -427,7 +428,7 @@ TEST(KeptSubtrees, ColumnsAreWrittenWholeOrNotKept) {
 
 TEST(KeptSubtrees, AreSharedByThreads) {
   SlowMachine machine;
-  const Engine engine = machine.keeping(6 * kStride * sizeof(float));
+  const Engine engine = machine.keeping(6 * kKeptStride * sizeof(float));
   Search common(13, arithmeticOps(), Precision::kF32);
   const Dataset data = engine.upload(common.w.view()).value();
   std::vector<std::thread> threads;

@@ -12,9 +12,9 @@
 namespace srjit {
 namespace {
 
-constexpr std::size_t kRows = 200, kExpressions = 384;
-/// Evaluations that repay loading the kernels, or compiling one of them, but not compiling all: loading takes milliseconds,
-/// a kernel a tenth of a second, and all of them half a second.
+constexpr std::size_t kCachedRows = 200, kExpressions = 384;
+/// Evaluations that repay loading the kernels, or compiling one of them, but not compiling all: loading takes
+/// milliseconds, a kernel a tenth of a second, and all of them half a second.
 constexpr double kEvaluations = 800'000;
 
 /// A device without the direct tier, so that only the interpreter serves before compiled code.
@@ -37,7 +37,7 @@ struct CachedMachine {
   std::size_t made() const { return machine.images->count("rows"); }
 };
 
-Workload workload() { return arithmeticWorkload(51, kExpressions, kRows, Precision::kF64); }
+Workload workload() { return arithmeticWorkload(51, kExpressions, kCachedRows, Precision::kF64); }
 
 /// Leaves the kernels of the first `count` expressions in the cache; returns how many modules they are.
 std::size_t fill(const Scratch& directory, const Workload& w, std::size_t count) {

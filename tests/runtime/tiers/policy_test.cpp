@@ -39,12 +39,12 @@ std::string textOf(const TierDecision& decision) {
 /// bit more than 100 s. An evaluation takes 10 s by the interpreter, 5 s by direct code and 2 s by compiled code. So
 /// the interpreter is worth replacing by direct code after 10 evaluations (10.2 with the self-test), by compiled code
 /// from the cache after 10, and else after 1,000; direct code by compiled code after 20 and 2,000.
-constexpr DeviceCosts kCosts = {.interpret = 1, .direct = 0.5, .compiled = 0.2, .write = 10, .compile = 1000};
+constexpr DeviceCosts kRoundCosts = {.interpret = 1, .direct = 0.5, .compiled = 0.2, .write = 10, .compile = 1000};
 
 TierFacts factsOf(Tier tier, double evaluations = 0) {
   TierFacts facts;
   facts.tier = tier;
-  facts.costs = kCosts;
+  facts.costs = kRoundCosts;
   facts.work = {.nodes = 10, .rows = 1, .evaluations = evaluations, .kernels = 1, .threads = 1};
   facts.self_test = SelfTestState::kPassed;
   facts.has_interpreted = true;
@@ -221,25 +221,25 @@ TEST(TierPolicy, DecidesAsTheTableSays) {
 }
 
 TEST(TierPolicy, SaysWhatServesWhileCompiledCodeIsLookedFor) {
-  EXPECT_EQ(decideTier(factsOf(Tier::kAuto, 10)).serving_cost, kCosts.interpret);
-  EXPECT_EQ(decideTier(factsOf(Tier::kAuto, 30)).serving_cost, kCosts.direct) << "which was just started";
+  EXPECT_EQ(decideTier(factsOf(Tier::kAuto, 10)).serving_cost, kRoundCosts.interpret);
+  EXPECT_EQ(decideTier(factsOf(Tier::kAuto, 30)).serving_cost, kRoundCosts.direct) << "which was just started";
   TierFacts ready = factsOf(Tier::kAuto, 30);
   ready.direct = CodeState::kReady;
-  EXPECT_EQ(decideTier(ready).serving_cost, kCosts.direct);
+  EXPECT_EQ(decideTier(ready).serving_cost, kRoundCosts.direct);
 }
 
 TEST(TierPolicy, CompilingPaysByWhatIsMissing) {
   const ExpectedWork work = factsOf(Tier::kAuto, 300).work;
-  EXPECT_TRUE(compilingPays(kCosts, work, kCosts.direct, {}));
-  EXPECT_TRUE(compilingPays(kCosts, work, kCosts.direct, {.kernels = 1, .tokens = 1}));
-  EXPECT_FALSE(compilingPays(kCosts, work, kCosts.direct, {.kernels = 1, .tokens = 2}));
-  EXPECT_TRUE(compilingPays(kCosts, work, kCosts.interpret, {.kernels = 1, .tokens = 2}));
+  EXPECT_TRUE(compilingPays(kRoundCosts, work, kRoundCosts.direct, {}));
+  EXPECT_TRUE(compilingPays(kRoundCosts, work, kRoundCosts.direct, {.kernels = 1, .tokens = 1}));
+  EXPECT_FALSE(compilingPays(kRoundCosts, work, kRoundCosts.direct, {.kernels = 1, .tokens = 2}));
+  EXPECT_TRUE(compilingPays(kRoundCosts, work, kRoundCosts.interpret, {.kernels = 1, .tokens = 2}));
 }
 
 TEST(TierPolicy, FirstCode) {
   const auto first = [](Tier tier, SelfTestState self_test, double evaluations, double rows = 1) {
     const ExpectedWork announced{.nodes = 10, .rows = rows, .evaluations = evaluations, .kernels = 1, .threads = 1};
-    return std::string(nameOf(firstCode(tier, self_test, kCosts, announced)));
+    return std::string(nameOf(firstCode(tier, self_test, kRoundCosts, announced)));
   };
   using enum SelfTestState;
   for (const SelfTestState state : {kOpen, kPassed, kFailed}) {

@@ -12,7 +12,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr const char* kPart = "mit-generation";
+constexpr const char* kMitPart = "mit-generation";
 constexpr double kSteadyMilliseconds = 10, kGenerationMilliseconds = 10;  // the targets
 
 BenchData generationData(std::size_t rows) {
@@ -50,7 +50,7 @@ Sizes sizesOf(const BenchContext& context) {
 }
 
 /// Milliseconds per generation, preparation included.
-struct Series {
+struct GenerationTimes {
   std::vector<double> total, ready, losses, kernels;
 
   void add(double ready_seconds, const Seconds& seconds) {
@@ -92,12 +92,12 @@ class MitGeneration {
     compiledGenerations(population);
     curves();
     // Saved before the designs run, since one of them may crash the device.
-    context_.report->attach(kPart, details_);
+    context_.report->attach(kMitPart, details_);
     details_["baselines"] =
-        runBaselines(context_, {kPart, what_ + "one generation", all_, first, 1, 0}, 0.6 * context_.left());
-    context_.report->attach(kPart, details_);
+        runBaselines(context_, {kMitPart, what_ + "one generation", all_, first, 1, 0}, 0.6 * context_.left());
+    context_.report->attach(kMitPart, details_);
     if (context_.baselines) baselineCurves();
-    context_.report->attach(kPart, std::move(details_));
+    context_.report->attach(kMitPart, std::move(details_));
   }
 
  private:
@@ -110,7 +110,7 @@ class MitGeneration {
     return program;
   }
 
-  Series generation(const std::vector<Expression>& expressions, Tier tier, Series series) {
+  GenerationTimes generation(const std::vector<Expression>& expressions, Tier tier, GenerationTimes series) {
     const Stopwatch watch;
     const Program program = madeReady(expressions, tier);
     const double ready = watch.seconds();
@@ -118,16 +118,16 @@ class MitGeneration {
     return series;
   }
 
-  void addSeries(const std::string& what, const Series& series, std::optional<Target> target = {}) {
-    context_.report->add(kPart, {what_ + what + ": expressions to losses", "ms", series.total, target});
-    context_.report->add(kPart, {what_ + what + ": of that, making ready", "ms", series.ready});
-    context_.report->add(kPart, {what_ + what + ": of that, kernels", "ms", series.kernels});
+  void addSeries(const std::string& what, const GenerationTimes& series, std::optional<Target> target = {}) {
+    context_.report->add(kMitPart, {what_ + what + ": expressions to losses", "ms", series.total, target});
+    context_.report->add(kMitPart, {what_ + what + ": of that, making ready", "ms", series.ready});
+    context_.report->add(kMitPart, {what_ + what + ": of that, kernels", "ms", series.kernels});
   }
 
   Json generations(Generations& population, Tier tier, const std::string& what) {
-    Series series;
+    GenerationTimes series;
     const double tokens = nodesOf(population.current());
-    Progress progress(kPart, sizes_.generations, false);
+    Progress progress(kMitPart, sizes_.generations, false);
     for (std::size_t i = 0; i < sizes_.generations; ++i, population.next()) {
       series = generation(population.current(), tier, std::move(series));
       progress.advance();
@@ -137,7 +137,7 @@ class MitGeneration {
     const double evaluations = tokens * static_cast<double>(sizes_.rows) * 1e-12;
     std::vector<double> rates;
     for (const double ms : series.kernels) rates.push_back(evaluations / (ms * 1e-3));
-    context_.report->add(kPart, {what_ + what + ": rate of the kernels", "T nodes/s", rates});
+    context_.report->add(kMitPart, {what_ + what + ": rate of the kernels", "T nodes/s", rates});
     return series.json();
   }
 
@@ -153,14 +153,14 @@ class MitGeneration {
       must(std::move(flight).result());
       each.push_back(watch.seconds() * 1e3);
     }
-    context_.report->add(kPart, {what_ + "a generation, the next one made ready beside it", "ms", each});
+    context_.report->add(kMitPart, {what_ + "a generation, the next one made ready beside it", "ms", each});
     details_["overlapped_ms"] = each;
   }
 
   // Machine code for every generation, and the steady state of one whose code is ready.
   void compiledGenerations(Generations& population) {
-    if (!context_.mayBegin(kPart, "machine code, steady states")) return;
-    Series series;
+    if (!context_.mayBegin(kMitPart, "machine code, steady states")) return;
+    GenerationTimes series;
     for (std::size_t i = 0; i < sizes_.compiled_generations && (i == 0 || context_.left() > 0);
          ++i, population.next()) {
       series = generation(population.current(), Tier::kCompile, std::move(series));
@@ -186,8 +186,8 @@ class MitGeneration {
     if (context_.onGpu() && !context_.quick) figure.target = atMost(kSteadyMilliseconds);
     figure.note =
         fmt::format("{} tokens, {} nodes after the passes", program.info().nodes_before, program.info().nodes_after);
-    context_.report->add(kPart, std::move(figure));
-    context_.report->add(kPart, {what + "kernels", "ms", kernels});
+    context_.report->add(kMitPart, std::move(figure));
+    context_.report->add(kMitPart, {what + "kernels", "ms", kernels});
     return {{"total_ms", wall}, {"kernels_ms", kernels}};
   }
 
@@ -221,12 +221,12 @@ class MitGeneration {
     Json over_expressions = Json::array(), over_rows = Json::array();
     Progress progress("mit-generation, curves", sizes_.expression_curve.size() + sizes_.row_curve.size(), false);
     for (const std::size_t count : sizes_.expression_curve) {
-      if (!context_.mayBegin(kPart, fmt::format("curve, {} expressions", count))) continue;
+      if (!context_.mayBegin(kMitPart, fmt::format("curve, {} expressions", count))) continue;
       over_expressions.push_back(point(expressions.first(count), data_, true));
       progress.advance();
     }
     for (const std::size_t rows : sizes_.row_curve) {
-      if (!context_.mayBegin(kPart, fmt::format("curve, {} rows", rows))) continue;
+      if (!context_.mayBegin(kMitPart, fmt::format("curve, {} rows", rows))) continue;
       const Dataset data = must(engine_.upload(firstRows(all_, rows).view()));
       over_rows.push_back(point(expressions.first(sizes_.expressions), data, false));
       progress.advance();
@@ -249,17 +249,17 @@ class MitGeneration {
         if (!own) own.emplace(all_.view());
         BaselineTimer timer(context_, info, all_);
         for (const std::size_t count : sizes_.expression_curve) {
-          if (!context_.mayBegin(kPart, fmt::format("{}, curve, {} expressions", info.name, count))) continue;
+          if (!context_.mayBegin(kMitPart, fmt::format("{}, curve, {} expressions", info.name, count))) continue;
           over_expressions.push_back(baselinePoint(info, timer, expressions.first(count), *own));
         }
         for (const std::size_t rows : sizes_.row_curve) {
-          if (!context_.mayBegin(kPart, fmt::format("{}, curve, {} rows", info.name, rows))) continue;
+          if (!context_.mayBegin(kMitPart, fmt::format("{}, curve, {} rows", info.name, rows))) continue;
           const BenchData some = firstRows(all_, rows);
           BaselineTimer fewer(context_, info, some);
           over_rows.push_back(baselinePoint(info, fewer, expressions.first(sizes_.expressions), OwnSums(some.view())));
         }
       });
-      if (!done) context_.report->addFault(kPart, fmt::format("{}, curves: {}", info.name, done.error().message));
+      if (!done) context_.report->addFault(kMitPart, fmt::format("{}, curves: {}", info.name, done.error().message));
       progress.advance();
     }
     for (const Json& row : details_["baselines"]) {

@@ -11,7 +11,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr std::size_t kColumns = 10;
 constexpr int kSteps = 10;  // of the compared designs
 
 struct Shape {
@@ -46,7 +45,7 @@ class PopulationBench {
   Json shape(const Shape& shape, double seconds) {
     const Stopwatch watch;
     const std::vector<Expression> expressions = populationOf(population_, shape.expressions);
-    const BenchData data = BenchData::positive(kColumns, shape.rows);
+    const BenchData data = BenchData::positive(kBenchColumns, shape.rows);
     const Dataset uploaded = must(engine_.upload(data.view()));
     const RowCost cost = rowCost(expressions);
     const auto rows = static_cast<double>(shape.rows);
@@ -59,7 +58,8 @@ class PopulationBench {
         Json row =
             measure(expressions, uploaded, tier, predictions, what, seconds / (6 * static_cast<double>(tiers_.size())));
         const double output = predictions ? static_cast<double>(shape.expressions) : 1;
-        row["least_seconds"] = leastSeconds(limits_, cost, rows, 4 * rows * (static_cast<double>(kColumns) + output));
+        row["least_seconds"] =
+            leastSeconds(limits_, cost, rows, 4 * rows * (static_cast<double>(kBenchColumns) + output));
         tiers.push_back(std::move(row));
         progress.advance();
       }

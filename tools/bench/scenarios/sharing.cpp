@@ -21,7 +21,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr const char* kPart = "sharing";
+constexpr const char* kSharingPart = "sharing";
 constexpr std::size_t kBatches[] = {1, 16, 64};
 constexpr std::size_t kLeastSubtree = 3, kLargerSubtrees[] = {8, 16, 32};  // tokens
 
@@ -125,7 +125,7 @@ class SharingBench {
 
  private:
   void figure(const std::string& what, const char* unit, std::vector<double> samples) const {
-    context_.report->add(kPart, {fmt::format("{}: {}", population_.name, what), unit, std::move(samples)});
+    context_.report->add(kSharingPart, {fmt::format("{}: {}", population_.name, what), unit, std::move(samples)});
   }
 
   Json batches() const {
@@ -205,9 +205,10 @@ Json persistence(const BenchContext& context, std::size_t count, double rate) {
     const double covered = coveredPart(population.current(), &known, least);
     parts.push_back({{"least_tokens", least}, {"covered", covered}});
     context.report->add(
-        kPart, {fmt::format("generations: tokens in subtrees of {} or more that the generation before has, too", least),
-                "part",
-                {covered}});
+        kSharingPart,
+        {fmt::format("generations: tokens in subtrees of {} or more that the generation before has, too", least),
+         "part",
+         {covered}});
   };
   add(kLeastSubtree);
   for (const std::size_t least : kLargerSubtrees) add(least);
@@ -215,7 +216,8 @@ Json persistence(const BenchContext& context, std::size_t count, double rate) {
   const Json limits = deviceLimits(context);
   if (limits.is_null()) return row;
   const double tokens = rate * sizeof(float) / limits["bytes_per_second"].get<double>();
-  context.report->add(kPart, {"generations: tokens that are computed while one value is read", "tokens", {tokens}});
+  context.report->add(kSharingPart,
+                      {"generations: tokens that are computed while one value is read", "tokens", {tokens}});
   row["tokens_computed_per_value_read"] = tokens;
   return row;
 }
@@ -233,7 +235,7 @@ Json keptSubtrees(const BenchContext& context) {
   for (const char* const population : {"mit-generation", "mixed"}) {
     const BenchData columns(population == std::string_view("mixed") ? 10 : kKleinNishinaVariables, rows);
     for (const Tier tier : tiersOf(engine)) {
-      if (!context.mayBegin(kPart, fmt::format("kept subtrees, {}, {}", population, nameOf(tier)))) continue;
+      if (!context.mayBegin(kSharingPart, fmt::format("kept subtrees, {}, {}", population, nameOf(tier)))) continue;
       // Fewer generations for LLVM, which takes seconds for each.
       const std::size_t count = context.quick || tier == Tier::kCompile ? kUnread + 2 : kUnread + 10;
       const Dataset data = must(engine.upload(columns.view()));
@@ -243,8 +245,8 @@ Json keptSubtrees(const BenchContext& context) {
         const auto add = [&](const char* field, const char* what, const char* unit) {
           auto samples = run[way][field].get<std::vector<double>>();
           samples.erase(samples.begin(), samples.begin() + kUnread);
-          context.report->add(
-              kPart, {fmt::format("{}, {}, {}: {}", population, nameOf(tier), name, what), unit, std::move(samples)});
+          context.report->add(kSharingPart, {fmt::format("{}, {}, {}: {}", population, nameOf(tier), name, what), unit,
+                                             std::move(samples)});
         };
         add("total_ms", "a generation", "ms");
         add("kernel_ms", "kernels of a generation", "ms");
@@ -266,11 +268,11 @@ void benchSharing(const BenchContext& context) {
   std::vector<Population> populations;
   populations.push_back({"mit-generation", generations.current(), kKleinNishinaVariables});
   populations.push_back({"mixed", populationOf("mixed", count), 10});
-  Progress progress(kPart, populations.size(), false);
+  Progress progress(kSharingPart, populations.size(), false);
   Json rows_of = Json::array();
   double rate = 0;
   for (const Population& population : populations) {
-    if (!context.mayBegin(kPart, population.name)) continue;
+    if (!context.mayBegin(kSharingPart, population.name)) continue;
     rows_of.push_back(SharingBench(context, population, rows).run());
     const Json& row = rows_of.back();
     const double seconds = medianOf(row["ordered"]["kernel_ms"].get<std::vector<double>>()) / 1e3;
@@ -279,7 +281,7 @@ void benchSharing(const BenchContext& context) {
   }
   Json details = {{"populations", std::move(rows_of)}, {"generations", persistence(context, count, rate)}};
   if (context.onGpu()) details["kept_subtrees"] = keptSubtrees(context);
-  context.report->attach(kPart, std::move(details));
+  context.report->attach(kSharingPart, std::move(details));
 }
 
 }  // namespace srjit

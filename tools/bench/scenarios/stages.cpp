@@ -28,7 +28,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr const char* kPart = "compile";
+constexpr const char* kCompilePart = "compile";
 
 struct Size {
   int nodes;
@@ -225,13 +225,13 @@ Json compilingBaselines(const BenchContext& context) {
     if (name != "ptx-each" && name != "nvrtc") continue;
     std::optional<BaselineTimer> timer;
     if (const Status made = caught([&] { timer.emplace(context, info, data); }); !made) {
-      context.report->addNotRun(kPart, info.name, made.error().message);
+      context.report->addNotRun(kCompilePart, info.name, made.error().message);
       continue;
     }
     // The first kernel loads the compiler.
     timer->prepare(std::span(expressions).first(1));
     const double seconds = timer->prepare(expressions);
-    context.report->add(kPart,
+    context.report->add(kCompilePart,
                         {fmt::format("{} nodes, {} expressions made ready by {}", kNodes, expressions.size(), name),
                          "s",
                          {seconds},
@@ -248,9 +248,9 @@ Json compilingBaselines(const BenchContext& context) {
 void benchStages(const BenchContext& context) {
   const std::vector<Size> sizes = sizesOf(context);
   Json rows = Json::array();
-  Progress progress(kPart, sizes.size() * (context.onGpu() ? 6 : 4), false);
+  Progress progress(kCompilePart, sizes.size() * (context.onGpu() ? 6 : 4), false);
   for (const Size& size : sizes) {
-    if (!context.mayBegin(kPart, fmt::format("{} nodes", size.nodes))) continue;
+    if (!context.mayBegin(kCompilePart, fmt::format("{} nodes", size.nodes))) continue;
     const std::vector<Expression> expressions = expressionsOf(size);
     Json row = {{"nodes", size.nodes}, {"batch", size.batch}, {"expressions", size.expressions}};
     for (const std::size_t batch : {std::size_t{1}, size.batch}) {
@@ -262,8 +262,8 @@ void benchStages(const BenchContext& context) {
       for (const auto& [stage, seconds] : stages) {
         std::vector<double> samples;
         for (const double value : seconds) samples.push_back(value * 1e6);
-        context.report->add(kPart, {fmt::format("{} nodes, {} a kernel, one core: {}", size.nodes, batch, stage),
-                                    "us/expression", std::move(samples)});
+        context.report->add(kCompilePart, {fmt::format("{} nodes, {} a kernel, one core: {}", size.nodes, batch, stage),
+                                           "us/expression", std::move(samples)});
       }
       progress.advance();
     }
@@ -271,7 +271,7 @@ void benchStages(const BenchContext& context) {
       row[key] = seconds;
       Figure figure{fmt::format("{} nodes, all cores: {}", size.nodes, what), "us/expression", {seconds * 1e6}};
       if (has_target) figure.target = atMost(500);
-      context.report->add(kPart, std::move(figure));
+      context.report->add(kCompilePart, std::move(figure));
       progress.advance();
     };
     add("image_seconds", fmt::format("graph to machine code of a GPU, {} a kernel", size.batch),
@@ -289,9 +289,9 @@ void benchStages(const BenchContext& context) {
     rows.push_back(std::move(row));
   }
   Json details = {{"assembler", assemblerName()}, {"sizes", std::move(rows)}};
-  context.report->attach(kPart, details);
+  context.report->attach(kCompilePart, details);
   details["baselines"] = compilingBaselines(context);
-  context.report->attach(kPart, std::move(details));
+  context.report->attach(kCompilePart, std::move(details));
 }
 
 }  // namespace srjit

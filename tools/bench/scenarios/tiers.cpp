@@ -18,8 +18,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr const char* kPart = "tiers";
-constexpr std::size_t kColumns = 10;
+constexpr const char* kTiersPart = "tiers";
 
 /// Times of a tier.
 struct TierSeconds {
@@ -72,8 +71,8 @@ class BreakEvenMap {
     std::optional<Program> compiled;
     TierSeconds compile;
     for (const std::size_t count : rows) {
-      if (!context_.mayBegin(kPart, fmt::format("{} mixed x {} rows", expressions_.size(), count))) continue;
-      const Dataset data = must(engine_.upload(BenchData(kColumns, count).view()));
+      if (!context_.mayBegin(kTiersPart, fmt::format("{} mixed x {} rows", expressions_.size(), count))) continue;
+      const Dataset data = must(engine_.upload(BenchData(kBenchColumns, count).view()));
       const auto [interpreted, interpret_ready] = made(engine_, Tier::kInterpret, data);
       const TierSeconds interpret{interpret_ready, evaluation(engine_, interpreted, data)};
       std::optional<TierSeconds> direct;
@@ -105,7 +104,7 @@ class BreakEvenMap {
 
   /// Adds the processor's interpreter to the tiers of the GPU.
   void addProcessor(Json& point) const {
-    const Dataset data = must(processor_.upload(BenchData(kColumns, point["rows"].get<std::size_t>()).view()));
+    const Dataset data = must(processor_.upload(BenchData(kBenchColumns, point["rows"].get<std::size_t>()).view()));
     const auto [program, ready] = made(processor_, Tier::kInterpret, data);
     point["cpu_ready_seconds"] = ready;
     point["cpu_pass_seconds"] = evaluation(processor_, program, data);
@@ -133,18 +132,18 @@ class BreakEvenMap {
     const std::string what = fmt::format("{} mixed x {} rows: ", expressions_.size(), point["rows"].get<std::size_t>());
     for (const std::string tier : {"interpret_pass", "direct_pass", "compiled_pass", "cpu_pass"}) {
       if (!point.contains(tier + "_seconds")) continue;
-      context_.report->add(kPart, {what + tier, "ms", {point[tier + "_seconds"].get<double>() * 1e3}});
+      context_.report->add(kTiersPart, {what + tier, "ms", {point[tier + "_seconds"].get<double>() * 1e3}});
     }
     for (const auto& [name, key] : {std::pair<std::string, std::string>("machine code", "passes"),
                                     std::pair<std::string, std::string>("direct code", "direct_passes")}) {
       const auto measured = point.find("measured_" + key), predicted = point.find("predicted_" + key);
       if (measured == point.end() || measured->is_null()) continue;
       context_.report->add(
-          kPart, {what + name + " repays, measured",
-                  "passes",
-                  {measured->get<double>()},
-                  {},
-                  "predicted: " + (predicted->is_null() ? "never" : fmt::format("{}", predicted->get<double>()))});
+          kTiersPart, {what + name + " repays, measured",
+                       "passes",
+                       {measured->get<double>()},
+                       {},
+                       "predicted: " + (predicted->is_null() ? "never" : fmt::format("{}", predicted->get<double>()))});
     }
   }
 
@@ -162,12 +161,12 @@ void benchTiers(const BenchContext& context) {
   if (!context.onGpu()) counts = {100};
   if (context.quick) rows = {100, 10000, 100000}, counts = {32};
   Json maps = Json::array();
-  Progress progress(kPart, counts.size(), false);
+  Progress progress(kTiersPart, counts.size(), false);
   for (const std::size_t count : counts) {
     maps.push_back(BreakEvenMap(context, count).run(rows));
     progress.advance();
   }
-  context.report->attach(kPart, {{"maps", std::move(maps)}});
+  context.report->attach(kTiersPart, {{"maps", std::move(maps)}});
 }
 
 }  // namespace srjit
