@@ -7,6 +7,7 @@
 #include "compiler/direct/emitter.h"
 #include "compiler/sass/cubin_writer.h"
 #include "ir/lexer.h"
+#include "ir/ops.h"
 
 namespace srjit {
 namespace {

@@ -56,10 +56,10 @@ Result<std::shared_ptr<const Driver>> openDriver(const std::string& name) {
     bind(driver_version, library->find("cuDriverGetVersion"));
     return missing(kGetProcAddress, 12000, versionOf(driver_version));
   }
-  return bindDriver([get_proc_address](const char* name, int version) -> void* {
+  return bindDriver([get_proc_address](const char* entry_name, int version) -> void* {
     void* entry = nullptr;
     int status = CU_GET_PROC_ADDRESS_SUCCESS;
-    const CUresult code = get_proc_address(name, &entry, version, CU_GET_PROC_ADDRESS_LEGACY_STREAM, &status);
+    const CUresult code = get_proc_address(entry_name, &entry, version, CU_GET_PROC_ADDRESS_LEGACY_STREAM, &status);
     return code == CUDA_SUCCESS && status == CU_GET_PROC_ADDRESS_SUCCESS ? entry : nullptr;
   });
 }

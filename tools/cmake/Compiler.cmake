@@ -17,6 +17,10 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   # GCC 12 reports overlapping copies inside std::string::operator+ that cannot happen (GCC bug 105651), and its flow
   # analysis of optional and variant guesses: these are shown, but do not fail a build.
   add_compile_options(-Wno-restrict -Wno-error=maybe-uninitialized -Wno-error=array-bounds -Wno-error=stringop-overflow)
+  if(CMAKE_UNITY_BUILD)
+    # GCC takes a source that a unity source includes for a header.
+    add_compile_options(-Wno-subobject-linkage)
+  endif()
 else()
   # Clang counts the sign conversions of indices to -Wconversion, and `double{1e-9f}` to -Wdouble-promotion;
   # it also finds libstdc++'s own use of std::get_temporary_buffer in std::stable_sort deprecated.

@@ -36,7 +36,7 @@ struct Size {
   std::size_t batch;        ///< expressions per kernel
 };
 
-std::vector<Size> sizesOf(const BenchContext& context) {
+std::vector<Size> stageSizes(const BenchContext& context) {
   if (context.quick) return {{10, 32, 16}, {30, 16, 8}, {100, 4, 2}};
   return {{10, 2048, 32}, {30, 1024, 16}, {100, 320, 4}, {300, 96, 1}, {1000, 32, 1}};
 }
@@ -246,7 +246,7 @@ Json compilingBaselines(const BenchContext& context) {
 }  // namespace
 
 void benchStages(const BenchContext& context) {
-  const std::vector<Size> sizes = sizesOf(context);
+  const std::vector<Size> sizes = stageSizes(context);
   Json rows = Json::array();
   Progress progress(kCompilePart, sizes.size() * (context.onGpu() ? 6 : 4), false);
   for (const Size& size : sizes) {

@@ -19,10 +19,10 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr std::size_t kEnumerated = 250000;
-constexpr int kSteps = 100;
+constexpr int kThesisSteps = 100;
 constexpr double kPinnedCopies = 1.3;  // limit for predictions, as a multiple of the time of the pinned copies
 
-struct Shape {
+struct ThesisShape {
   const char* part;
   std::size_t expressions, rows;
   double losses_seconds;  ///< the target
@@ -59,10 +59,10 @@ BenchData thesisData(const BenchContext& context, std::size_t rows) {
 
 class Thesis {
  public:
-  Thesis(const BenchContext& context, const Shape& shape)
+  Thesis(const BenchContext& context, const ThesisShape& shape)
       : context_(context),
         shape_(shape),
-        steps_(context.quick ? 5 : kSteps),
+        steps_(context.quick ? 5 : kThesisSteps),
         data_(thesisData(context, shape.rows)),
         expressions_(evenlySpread(enumerateExpressions(kEnumerated),
                                   context.quick ? shape.expressions / 50 : shape.expressions)),
@@ -172,7 +172,7 @@ class Thesis {
   /// Targets are for the published sizes.
   bool isPublishedShape() const {
     return context_.onGpu() && expressions_.size() == shape_.expressions && data_.rows() == shape_.rows &&
-           steps_ == kSteps;
+           steps_ == kThesisSteps;
   }
 
   Json losses() {
@@ -238,7 +238,7 @@ class Thesis {
   }
 
   const BenchContext& context_;
-  const Shape shape_;
+  const ThesisShape shape_;
   const int steps_;
   const BenchData data_;  ///< first, since reading the file may fail
   const std::vector<Expression> expressions_;
