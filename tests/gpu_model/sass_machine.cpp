@@ -92,22 +92,24 @@ std::size_t SassMachine::runWarp(unsigned warp, unsigned block_x, unsigned block
   return issued;
 }
 
-void SassMachine::checkRead(Timing& timing, unsigned delay, const std::string& what) {
-  if (timing.to_write != 0) fault("reads " + what + " before its barrier was waited for");
-  if (timing.writer >= 0 && now_ < timing.written + delay) fault("reads " + what + " too early");
+std::string SassMachine::textOf(Place what) { return what.file + std::to_string(what.number); }
+
+void SassMachine::checkRead(Timing& timing, unsigned delay, Place what) {
+  if (timing.to_write != 0) fault("reads " + textOf(what) + " before its barrier was waited for");
+  if (timing.writer >= 0 && now_ < timing.written + delay) fault("reads " + textOf(what) + " too early");
 }
 
-void SassMachine::checkWrite(const Timing& timing, const Instruction& i, const std::string& what) {
-  if (timing.to_write != 0) fault("writes " + what + ", which is still to be written");
-  if (timing.to_read != 0) fault("writes " + what + ", which is still to be read");
+void SassMachine::checkWrite(const Timing& timing, const Instruction& i, Place what) {
+  if (timing.to_write != 0) fault("writes " + textOf(what) + ", which is still to be written");
+  if (timing.to_read != 0) fault("writes " + textOf(what) + ", which is still to be read");
   const bool guarded = i.guard != sass::kTrue;
   if (timing.writer >= 0 &&
       now_ < timing.written + sass::overwriteDelay(static_cast<Form>(timing.writer), i.form, guarded)) {
-    fault("overwrites " + what + " too early");
+    fault("overwrites " + textOf(what) + " too early");
   }
   const bool reads_first = sass::infoOf(i.form).pipe == sass::Pipe::kDouble;
   if (sass::timingOf(i.form, architecture_) == sass::Timing::kVariable && !reads_first && now_ < timing.read + 2) {
-    fault("overwrites " + what + " right after it was read");
+    fault("overwrites " + textOf(what) + " right after it was read");
   }
 }
 
@@ -134,7 +136,7 @@ void SassMachine::checkTiming(const Instruction& i) {
     for (unsigned r = first; r < first + count; ++r) {
       const int writer = register_timing_[r].writer;
       const unsigned delay = writer < 0 ? 0 : sass::registerDelay(static_cast<Form>(writer), i.form);
-      checkRead(register_timing_[r], delay, "R" + std::to_string(r));
+      checkRead(register_timing_[r], delay, Place{"R", r});
     }
   }
   const auto checkPredicate = [&](unsigned n, bool as_guard) {
@@ -142,7 +144,7 @@ void SassMachine::checkTiming(const Instruction& i) {
     const int writer = predicate_timing_[n & 7].writer;
     const unsigned delay =
         writer < 0 ? 0 : sass::predicateDelay(static_cast<Form>(writer), i.form, as_guard, architecture_);
-    checkRead(predicate_timing_[n & 7], delay, "P" + std::to_string(n & 7));
+    checkRead(predicate_timing_[n & 7], delay, Place{"P", n & 7U});
   };
   checkPredicate(i.guard, true);
   if (info.reads_condition) checkPredicate(i.condition, false);
@@ -151,15 +153,15 @@ void SassMachine::checkTiming(const Instruction& i) {
     if (i.destination + count > register_count_) fault("a result beyond the thread's registers");
     if (i.destination % count != 0) fault("a wide result that is not aligned");
     for (unsigned r = i.destination; r < i.destination + count; ++r) {
-      checkWrite(register_timing_[r], i, "R" + std::to_string(r));
+      checkWrite(register_timing_[r], i, Place{"R", r});
     }
   }
   if (info.writes_predicate && i.predicate != sass::kTrue) {
-    checkWrite(predicate_timing_[i.predicate], i, "P" + std::to_string(i.predicate));
+    checkWrite(predicate_timing_[i.predicate], i, Place{"P", i.predicate});
   }
   if (info.pipe == sass::Pipe::kMemory && i.form != Form::kLdc && i.form != Form::kLdc64 && i.form != Form::kShflBfly) {
     if (!has_descriptor_) fault("no descriptor of memory");
-    checkRead(descriptor_, 7, "UR4");
+    checkRead(descriptor_, 7, Place{"UR", 4});
   }
 }
 

@@ -71,8 +71,14 @@ class SassMachine {
 
   [[noreturn]] void fault(const std::string& what) const;
   void checkTiming(const sass::Instruction& i);
-  void checkRead(Timing& timing, unsigned delay, const std::string& what);
-  void checkWrite(const Timing& timing, const sass::Instruction& i, const std::string& what);
+  /// A register or predicate, for messages.
+  struct Place {
+    const char* file;
+    unsigned number;
+  };
+  static std::string textOf(Place what);
+  void checkRead(Timing& timing, unsigned delay, Place what);
+  void checkWrite(const Timing& timing, const sass::Instruction& i, Place what);
   void markTiming(const sass::Instruction& i);
   void execute(const sass::Instruction& i);
   void executeFloat(const sass::Instruction& i, std::uint32_t active);
