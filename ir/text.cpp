@@ -4,8 +4,8 @@
 
 #include <fmt/format.h>
 
-#include "ir/lexer.h"
-#include "ir/parsers.h"
+#include "ir/text/lexer.h"
+#include "ir/text/parsers.h"
 
 namespace srjit {
 namespace {

@@ -9,8 +9,8 @@
 
 #include <fmt/format.h>
 
-#include "ir/lexer.h"
 #include "ir/ops.h"
+#include "ir/text/lexer.h"
 #include "passes/node_numbers.h"
 #include "passes/working_dag.h"
 

@@ -242,8 +242,9 @@ class Matcher {
   int seen_commutative_ = 0;
 };
 
-/// Builds terms in normal form. A replacement is a postfix expression whose operators may themselves be rewritten, which
-/// starts another rewrite. The rewrites that have started are on an explicit stack, since terms may be of any depth.
+/// Builds terms in normal form. A replacement is a postfix expression whose operators may themselves be rewritten,
+/// which starts another rewrite. The rewrites that have started are on an explicit stack, since terms may be of any
+/// depth.
 class Rewriter {
  public:
   Rewriter(WorkingDag& work, RuleClass rule_class, Math math)

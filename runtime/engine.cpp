@@ -9,7 +9,7 @@
 
 #include <tbb/task_arena.h>
 
-#include "ir/lexer.h"
+#include "ir/text/lexer.h"
 #include "runtime/engine_parts.h"
 #include "runtime/evaluation/executor.h"
 #include "runtime/host/executor.h"

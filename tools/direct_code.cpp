@@ -6,8 +6,8 @@
 
 #include "compiler/direct/emitter.h"
 #include "compiler/sass/cubin_writer.h"
-#include "ir/lexer.h"
 #include "ir/ops.h"
+#include "ir/text/lexer.h"
 
 namespace srjit {
 namespace {

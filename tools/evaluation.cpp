@@ -5,9 +5,9 @@
 
 #include <fmt/format.h>
 
-#include "ir/lexer.h"
+#include "ir/text/lexer.h"
+#include "tools/files/read.h"
 #include "tools/progress.h"
-#include "tools/read_file.h"
 #include "tools/streams.h"
 
 namespace srjit {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "runtime/engine.h"
-#include "tools/data_file.h"
+#include "tools/files/data.h"
 #include "tools/options.h"
 
 namespace srjit {

@@ -13,8 +13,8 @@
 #include "compiler/kernels/code_length.h"
 #include "compiler/nvptx/options.h"
 #include "passes/dag.h"
+#include "runtime/code/kernel_store.h"
 #include "runtime/engine.h"
-#include "runtime/gpu/kernel_store.h"
 #include "tools/options.h"
 
 namespace srjit {

@@ -15,11 +15,11 @@
 #include "compiler/nvptx/rows_kernel.h"
 #include "compiler/nvptx/toolkit.h"
 #include "compiler/target/architecture.h"
-#include "ir/lexer.h"
 #include "ir/ops.h"
+#include "ir/text/lexer.h"
 #include "runtime/cache/kernels.h"
+#include "runtime/code/direct.h"
 #include "runtime/cuda/context.h"
-#include "runtime/gpu/direct.h"
 #include "runtime/tiers/direct_self_test.h"
 
 namespace srjit {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "compiler/llvm_failures.h"
-#include "ir/lexer.h"
+#include "ir/text/lexer.h"
 #include "tools/commands.h"
 #include "tools/streams.h"
 #include "tools/usage.h"

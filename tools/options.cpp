@@ -2,9 +2,9 @@
 
 #include <fmt/format.h>
 
-#include "tools/data_file.h"
-#include "tools/output_file.h"
-#include "tools/read_file.h"
+#include "tools/files/data.h"
+#include "tools/files/output.h"
+#include "tools/files/read.h"
 
 namespace srjit {
 

@@ -9,10 +9,10 @@
 #include <utility>
 #include <vector>
 
-#include "ir/lexer.h"
 #include "ir/numeric.h"
+#include "ir/text/lexer.h"
 #include "runtime/engine.h"
-#include "tools/expression_file.h"
+#include "tools/files/expressions.h"
 #include "tools/report.h"
 
 namespace srjit {

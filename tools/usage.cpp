@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "ir/lexer.h"
+#include "ir/text/lexer.h"
 
 namespace srjit {
 namespace {

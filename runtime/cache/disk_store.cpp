@@ -11,7 +11,7 @@
 
 #include <fmt/format.h>
 
-#include "ir/lexer.h"
+#include "ir/text/lexer.h"
 #include "runtime/cache/file_trust.h"
 #include "runtime/cache/image_record.h"
 #include "runtime/cache/sqlite_file.h"

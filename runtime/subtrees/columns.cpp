@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "runtime/gpu/encode.h"
+#include "runtime/code/encode.h"
 #include "runtime/platform/guarded.h"
 
 namespace srjit {

@@ -7,7 +7,7 @@
 #include <span>
 #include <vector>
 
-#include "runtime/gpu/run.h"
+#include "runtime/launch/run.h"
 #include "runtime/subtrees/kept.h"
 
 namespace srjit {

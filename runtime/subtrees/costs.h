@@ -3,8 +3,8 @@
 
 #include <cstddef>
 
+#include "runtime/code/costs.h"
 #include "runtime/engine_options.h"
-#include "runtime/gpu/costs.h"
 
 namespace srjit {
 

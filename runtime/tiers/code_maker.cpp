@@ -3,7 +3,7 @@
 #include <numeric>
 #include <optional>
 
-#include "runtime/gpu/encode.h"
+#include "runtime/code/encode.h"
 #include "runtime/platform/clock.h"
 #include "runtime/platform/guarded.h"
 

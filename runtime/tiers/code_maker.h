@@ -8,11 +8,11 @@
 
 #include <tbb/task_arena.h>
 
-#include "runtime/gpu/code.h"
-#include "runtime/gpu/compile.h"
-#include "runtime/gpu/direct.h"
-#include "runtime/gpu/kernel_plan.h"
-#include "runtime/gpu/kernel_store.h"
+#include "runtime/code/compile.h"
+#include "runtime/code/parts.h"
+#include "runtime/code/direct.h"
+#include "runtime/code/kernel_plan.h"
+#include "runtime/code/kernel_store.h"
 #include "runtime/gpu/queue.h"
 #include "runtime/tiers/cost_recorder.h"
 

@@ -6,8 +6,8 @@
 #include <memory>
 #include <string>
 
-#include "runtime/gpu/calibration.h"
-#include "runtime/gpu/code.h"
+#include "runtime/code/calibration.h"
+#include "runtime/code/parts.h"
 #include "runtime/tiers/jobs.h"
 
 namespace srjit {

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "runtime/gpu/encode.h"
+#include "runtime/code/encode.h"
 
 namespace srjit {
 

@@ -8,12 +8,12 @@
 #include <utility>
 #include <vector>
 
+#include "runtime/code/compile.h"
+#include "runtime/code/parts.h"
+#include "runtime/code/direct.h"
+#include "runtime/code/kernel_plan.h"
 #include "runtime/engine_options.h"
-#include "runtime/gpu/code.h"
-#include "runtime/gpu/compile.h"
-#include "runtime/gpu/direct.h"
-#include "runtime/gpu/idle_runs.h"
-#include "runtime/gpu/kernel_plan.h"
+#include "runtime/launch/idle_runs.h"
 #include "runtime/program.h"
 #include "runtime/results.h"
 #include "runtime/tiers/jobs.h"

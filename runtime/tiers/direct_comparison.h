@@ -7,7 +7,7 @@
 #include <string>
 
 #include "ir/error.h"
-#include "runtime/gpu/kernel_store.h"
+#include "runtime/code/kernel_store.h"
 #include "runtime/gpu/queue.h"
 
 namespace srjit {

@@ -7,7 +7,7 @@
 #include <fmt/format.h>
 #include <tbb/task_arena.h>
 
-#include "runtime/gpu/direct.h"
+#include "runtime/code/direct.h"
 #include "runtime/tiers/direct_comparison.h"
 
 namespace srjit {

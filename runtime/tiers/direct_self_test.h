@@ -11,7 +11,7 @@
 
 #include "ir/error.h"
 #include "runtime/cache/kernels.h"
-#include "runtime/gpu/kernel_store.h"
+#include "runtime/code/kernel_store.h"
 #include "runtime/gpu/queue.h"
 #include "runtime/platform/clock.h"
 #include "runtime/tiers/policy.h"

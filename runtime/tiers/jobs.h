@@ -13,8 +13,8 @@
 #include <tbb/task_group.h>
 
 #include "ir/error.h"
-#include "runtime/gpu/code.h"
-#include "runtime/gpu/costs.h"
+#include "runtime/code/costs.h"
+#include "runtime/code/parts.h"
 #include "runtime/tiers/policy.h"
 
 namespace srjit {

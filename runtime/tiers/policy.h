@@ -5,8 +5,8 @@
 #include <cstddef>
 #include <optional>
 
+#include "runtime/code/costs.h"
 #include "runtime/engine_options.h"
-#include "runtime/gpu/costs.h"
 
 namespace srjit {
 

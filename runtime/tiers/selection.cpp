@@ -6,8 +6,8 @@
 
 #include <fmt/format.h>
 
+#include "runtime/code/encode.h"
 #include "runtime/evaluation/code_groups.h"
-#include "runtime/gpu/encode.h"
 
 namespace srjit {
 namespace {

@@ -6,8 +6,8 @@
 
 #include <tbb/task_arena.h>
 
+#include "runtime/code/kernel_store.h"
 #include "runtime/evaluation/executor.h"
-#include "runtime/gpu/kernel_store.h"
 #include "runtime/gpu/queue.h"
 #include "runtime/tiers/code_maker.h"
 #include "runtime/tiers/cost_recorder.h"

@@ -20,8 +20,8 @@
 
 #include "ir/reference.h"
 #include "runtime/engine.h"
-#include "tools/data_file.h"
-#include "tools/expression_file.h"
+#include "tools/files/data.h"
+#include "tools/files/expressions.h"
 
 namespace srjit {
 namespace {

@@ -4,8 +4,8 @@
 
 #include <gtest/gtest.h>
 
-#include "ir/lexer.h"
 #include "ir/text.h"
+#include "ir/text/lexer.h"
 #include "tests/generators/data.h"
 
 namespace srjit {

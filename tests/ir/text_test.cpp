@@ -5,9 +5,9 @@
 
 #include <gtest/gtest.h>
 
-#include "ir/lexer.h"
 #include "ir/ops.h"
 #include "ir/text.h"
+#include "ir/text/lexer.h"
 #include "tests/generators/data.h"
 
 namespace srjit {

@@ -135,10 +135,10 @@ class CheckCodeSources(unittest.TestCase):
         "ir/ops.def": "",
         "compiler/sass/encode.h": "",
         "runtime/engine.cpp": "",
-        "runtime/gpu/run.h": "DirectGrid grid;\n",
-        "runtime/gpu/run.cpp": "",
+        "runtime/launch/run.h": "DirectGrid grid;\n",
+        "runtime/launch/run.cpp": "",
     }
-    HASHED = {"ir/ops.def", "compiler/sass/encode.h", "runtime/gpu/run.h", "runtime/gpu/run.cpp"}
+    HASHED = {"ir/ops.def", "compiler/sass/encode.h", "runtime/launch/run.h", "runtime/launch/run.cpp"}
 
     def faults(self, hashed):
         with planted(self.SOURCES) as root:

@@ -4,9 +4,9 @@
 
 #include "compiler/kernels/assembler.h"
 #include "ir/ops.h"
-#include "runtime/gpu/kernel_store.h"
+#include "runtime/code/kernel_store.h"
 #include "tests/tools/process.h"
-#include "tools/data_file.h"
+#include "tools/files/data.h"
 
 namespace srjit {
 namespace {

@@ -1,4 +1,4 @@
-#include "tools/data_file.h"
+#include "tools/files/data.h"
 
 #include <gmock/gmock.h>
 

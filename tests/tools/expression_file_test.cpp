@@ -1,4 +1,4 @@
-#include "tools/expression_file.h"
+#include "tools/files/expressions.h"
 
 #include <gmock/gmock.h>
 

@@ -18,8 +18,8 @@
 #include <gmock/gmock.h>
 
 #include "tests/tools/process.h"
-#include "tools/output_file.h"
-#include "tools/read_file.h"
+#include "tools/files/output.h"
+#include "tools/files/read.h"
 
 namespace srjit {
 namespace {

@@ -11,8 +11,8 @@
 
 #include "compiler/kernels/identity.h"
 #include "runtime/cuda/context.h"
+#include "tools/files/output.h"
 #include "tools/machine.h"
-#include "tools/output_file.h"
 
 namespace srjit {
 

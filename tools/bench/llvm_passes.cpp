@@ -19,7 +19,7 @@
 #include "compiler/sass/cubin_writer.h"
 #include "ir/ops.h"
 #include "passes/pass.h"
-#include "runtime/gpu/kernel_store.h"
+#include "runtime/code/kernel_store.h"
 #include "runtime/platform/clock.h"
 #include "tests/generators/population.h"
 #include "tools/bench/bench_failure.h"

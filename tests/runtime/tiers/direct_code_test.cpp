@@ -6,7 +6,7 @@
 #include <gmock/gmock.h>
 
 #include "ir/ops.h"
-#include "runtime/gpu/direct.h"
+#include "runtime/code/direct.h"
 #include "runtime/platform/aligned_buffer.h"
 #include "tests/gpu_model/direct_machine.h"
 #include "tests/runtime/tiers/held_pass.h"

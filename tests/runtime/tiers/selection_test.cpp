@@ -4,9 +4,9 @@
 #include <thread>
 
 #include "ir/ops.h"
+#include "runtime/code/calibration.h"
 #include "runtime/evaluation/loss_value.h"
 #include "runtime/evaluation/program_state.h"
-#include "runtime/gpu/calibration.h"
 #include "runtime/tiers/device_program.h"
 #include "tests/generators/scratch.h"
 #include "tests/gpu_model/device_engine.h"

@@ -10,7 +10,7 @@
 #include "tools/bench/gpu_bench.h"
 #include "tools/bench/scenarios/baseline_runs.h"
 #include "tools/bench/scenarios/host_memory.h"
-#include "tools/data_file.h"
+#include "tools/files/data.h"
 #include "tools/progress.h"
 
 namespace srjit {

@@ -6,9 +6,9 @@
 
 #include <fmt/format.h>
 
+#include "runtime/code/calibration.h"
+#include "runtime/code/parts.h"
 #include "runtime/evaluation/code_groups.h"
-#include "runtime/gpu/calibration.h"
-#include "runtime/gpu/code.h"
 #include "runtime/host/cost_model.h"
 #include "tools/bench/gpu_bench.h"
 #include "tools/progress.h"

@@ -1,0 +1,77 @@
+#include "runtime/code/calibration.h"
+
+#include <cmath>
+#include <utility>
+
+#include <nlohmann/json.hpp>
+
+namespace srjit {
+namespace {
+
+// A measurement moves a cost by this part of the way, so that one unusual evaluation does not decide.
+constexpr double kWeight = 0.25;
+
+// Less does not fill a large GPU: its time is that of a launch and of the longest program.
+constexpr double kLeastNodeRows = 1e9;
+
+// The disk is written when a cost has changed by this factor.
+constexpr double kWorthWriting = 1.1;
+
+constexpr std::pair<const char*, double DeviceCosts::*> kFields[] = {{"interpret", &DeviceCosts::interpret},
+                                                                     {"direct", &DeviceCosts::direct},
+                                                                     {"compiled", &DeviceCosts::compiled},
+                                                                     {"write", &DeviceCosts::write},
+                                                                     {"compile", &DeviceCosts::compile}};
+
+bool isCost(double value) { return std::isfinite(value) && value > 0; }
+
+}  // namespace
+
+Calibration::Calibration(std::shared_ptr<KernelCache> cache, std::string name)
+    : cache_(std::move(cache)), name_("costs of " + std::move(name)) {
+  const std::optional<std::string> text = cache_->readFact(name_);
+  const auto stored = nlohmann::json::parse(text.value_or("{}"), nullptr, false);
+  for (const auto& [key, field] : kFields) {
+    if (!stored.is_object() || !stored.contains(key) || !stored[key].is_number()) continue;
+    const double value = stored[key].get<double>();
+    if (isCost(value)) written_.*field = costs_.*field = value;
+  }
+}
+
+DeviceCosts Calibration::costs() const {
+  const std::lock_guard lock(mutex_);
+  return costs_;
+}
+
+void Calibration::add(double DeviceCosts::* field, double value) {
+  if (!isCost(value)) return;
+  const std::lock_guard lock(mutex_);
+  costs_.*field = std::pow(costs_.*field, 1 - kWeight) * std::pow(value, kWeight);
+  const double change = costs_.*field / written_.*field;
+  if (change >= kWorthWriting || change <= 1 / kWorthWriting) has_changed_ = true;
+}
+
+void Calibration::write() {
+  const std::lock_guard writing(writing_mutex_);
+  std::string fact;
+  {
+    const std::lock_guard lock(mutex_);
+    if (!has_changed_) return;
+    nlohmann::json text;
+    for (const auto& [key, cost] : kFields) text[key] = costs_.*cost;
+    fact = text.dump();
+    has_changed_ = false;  // not before, since memory may fail
+    written_ = costs_;
+  }
+  cache_->writeFact(name_, fact);
+}
+
+void Calibration::addRun(double DeviceCosts::* tier, double node_rows, double seconds) {
+  if (node_rows >= kLeastNodeRows) add(tier, seconds / node_rows);
+}
+
+void Calibration::addMaking(double DeviceCosts::* making, double nodes, double core_seconds) {
+  if (nodes > 0) add(making, core_seconds / nodes);
+}
+
+}  // namespace srjit

@@ -1,0 +1,49 @@
+// What evaluating and making code cost on this machine: measured in use, kept from one process to the next.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <mutex>
+#include <optional>
+#include <string>
+
+#include "runtime/cache/kernels.h"
+#include "runtime/code/costs.h"
+
+namespace srjit {
+
+/// The costs of one device, precision and mode: those of kTypicalCosts, moved by every measurement. Thread-safe.
+/// Without a disk every process starts from kTypicalCosts.
+class Calibration {
+ public:
+  /// `name` says for which device, precision and mode.
+  Calibration(std::shared_ptr<KernelCache> cache, std::string name);
+
+  DeviceCosts costs() const;
+
+  /// Records what one evaluation took by code whose cost is `tier`. Small evaluations are left out, since they show the
+  /// launch rather than the work.
+  void addRun(double DeviceCosts::* tier, double node_rows, double seconds);
+  /// Records what making machine code took. `making` is write or compile. Kernels that came from the cache must be left
+  /// out.
+  void addMaking(double DeviceCosts::* making, double nodes, double core_seconds);
+
+  /// Whether the costs have changed enough since write() to be written. write() may wait for other processes, so
+  /// threads that evaluate leave it to the background.
+  bool hasChanged() const noexcept { return has_changed_; }
+  /// Writes the costs to the disk, in one transaction, if they have changed.
+  void write();
+
+ private:
+  void add(double DeviceCosts::* field, double value);
+
+  std::shared_ptr<KernelCache> cache_;
+  std::string name_;
+  mutable std::mutex mutex_;
+  DeviceCosts costs_ = kTypicalCosts;
+  DeviceCosts written_;  ///< what the disk has
+  std::atomic<bool> has_changed_ = false;
+  std::mutex writing_mutex_;  ///< one write() after another; locked before mutex_
+};
+
+}  // namespace srjit

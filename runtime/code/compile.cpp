@@ -1,0 +1,302 @@
+#include "runtime/code/compile.h"
+
+#include <algorithm>
+#include <deque>
+#include <functional>
+#include <iterator>
+#include <mutex>
+#include <ranges>
+#include <utility>
+
+#include <tbb/parallel_for.h>
+
+#include "compiler/lowering/kernel_name.h"
+#include "runtime/code/parts.h"
+#include "runtime/code/encode.h"
+#include "runtime/code/kernel_plan.h"
+#include "runtime/platform/aligned_buffer.h"
+#include "runtime/platform/clock.h"
+
+namespace srjit {
+namespace {
+
+// Blocks per multiprocessor, of f32 and of f64, as measured on an H200 (docs/experiments.md).
+constexpr unsigned kMinBlocks = 4, kMinBlocksWide = 2;
+
+/// What spilling may cost, as a part of a kernel's instructions, before it is made again in halves. The assembler
+/// spills a few registers of most kernels to keep within the limit; halves share less of what they compute.
+constexpr double kMaxSpilling = 0.02;
+
+unsigned minBlocksOf(Precision precision) {
+  switch (precision) {
+    case Precision::kF32:
+      return kMinBlocks;
+    case Precision::kF64:
+      return kMinBlocksWide;
+  }
+  __builtin_unreachable();
+}
+
+std::size_t tokensOf(const KernelGroup& group, const ProgramSource& source) {
+  std::size_t tokens = 0;
+  for (const std::uint32_t e : group.expressions) tokens += source.expressions[e].size();
+  return tokens;
+}
+
+/// A kernel while it is being made.
+struct Draft {
+  std::vector<std::uint32_t> expressions;
+  std::shared_ptr<const Module> module;
+  Kernel kernel;
+  ParameterTable parameters;
+  std::size_t nodes = 0;
+};
+
+// A stack frame is what registers were spilled to, a word being stored and loaded at least once; the driver, which
+// assembles PTX, reports no more than that.
+bool spills(const Kernel& kernel, std::size_t weight) {
+  const double spilling = 2.0 * kernel.facts().stack_bytes / sizeof(float);
+  return spilling > kMaxSpilling * static_cast<double>(weight * kCompiledRowsPerThread);
+}
+
+/// Groups that are tried as one module.
+struct Attempt {
+  PlannedModule module;
+  unsigned min_blocks;
+};
+
+/// A planned module, what it is divided into, and what came of them.
+class Batch {
+ public:
+  Batch(const CodeRequest& request, const KernelKind& kind, const std::atomic<bool>& cancelled, PlannedModule module)
+      : request_(request), kind_(kind), cancelled_(cancelled), whole_{module, minBlocksOf(request.source.precision)} {}
+
+  /// Loads what the cache has; before make().
+  void loadCached() { loadCached(whole_); }
+
+  /// Makes what is missing. In parallel with other batches.
+  void make() {
+    for (const Attempt& attempt : std::exchange(missing_, {})) make(attempt);
+  }
+
+  std::vector<Draft> drafts;
+  std::vector<std::uint32_t> interpreted;
+  std::optional<Error> error;   ///< of the last attempt that could not be divided
+  std::size_t made_tokens = 0;  ///< of expressions whose kernels did not come from the cache
+  double made_seconds = 0;      ///< of one core, for those
+  LoadSeconds seconds;          ///< of kernels from the cache
+  std::vector<Failure> failures;
+
+ private:
+  bool isCancelled() const { return cancelled_.load(std::memory_order_relaxed); }
+
+  void loadCached(const Attempt& attempt) {
+    if (isCancelled()) return;
+    const auto module =
+        request_.store.cachedRows(attempt.module.dags, kind_, kCompiledRowsPerThread, attempt.min_blocks, seconds);
+    if (module == nullptr) return missing_.push_back(attempt);
+    take(attempt, module, 0, [this](const Attempt& part) { loadCached(part); });
+  }
+
+  void make(const Attempt& attempt) {
+    if (isCancelled()) return;
+    const auto make_part = [this](const Attempt& part) { make(part); };
+    double making = 0;
+    auto module = request_.store.rows(attempt.module.dags, kind_, kCompiledRowsPerThread, attempt.min_blocks, making);
+    made_seconds += making;
+    if (module) return take(attempt, *module, making, make_part);
+    // Where it is the machine that fails, smaller kernels would not help.
+    if (module.error().code != Errc::kMachine && divide(attempt, make_part)) return;
+    error = std::move(module).error();
+    for (const KernelGroup& group : attempt.module.groups) {
+      interpreted.insert(interpreted.end(), group.expressions.begin(), group.expressions.end());
+    }
+  }
+
+  /// Keeps the kernels of a module, which took `making` seconds to make; those that spill are tried again by `again`.
+  template <class Again>
+  void take(const Attempt& attempt, const std::shared_ptr<const Module>& module, double making, const Again& again) {
+    for (std::size_t i = 0; i < attempt.module.groups.size(); ++i) {
+      const KernelGroup& group = attempt.module.groups[i];
+      const Stopwatch loading;
+      const Kernel kernel = module->kernel(rowsKernelName(i));
+      if (making == 0) seconds.loading += loading.seconds();
+      if (spills(kernel, group.weight)) {
+        const Attempt alone{partOf(attempt.module, i), attempt.min_blocks};
+        if (divide(alone, again)) continue;
+        if (attempt.min_blocks > 1) {
+          again({alone.module, 1});
+          continue;
+        }
+      }
+      if (making > 0) made_tokens += tokensOf(group, request_.source);
+      keep(group, attempt.module.dags[i], module, kernel);
+    }
+  }
+
+  void keep(const KernelGroup& group, const Dag& dag, const std::shared_ptr<const Module>& module,
+            const Kernel& kernel) {
+    Draft draft{
+        .expressions = group.expressions, .module = module, .kernel = kernel, .parameters = {}, .nodes = dag.size()};
+    for (const ParameterSource& parameter : dag.parameters()) {
+      draft.parameters.add(parameter, parameter.isLiteral()
+                                          ? 0
+                                          : request_.source.parameter_offsets[group.expressions[parameter.expression]]);
+    }
+    drafts.push_back(std::move(draft));
+  }
+
+  static PlannedModule partOf(const PlannedModule& module, std::size_t group) {
+    return {module.groups.subspan(group, 1), module.dags.subspan(group, 1)};
+  }
+
+  /// Gives `again` the groups one by one, or the halves of a single one; not if that has a single expression.
+  template <class Again>
+  bool divide(const Attempt& attempt, const Again& again) {
+    const PlannedModule& module = attempt.module;
+    if (module.groups.size() == 1 && module.groups[0].expressions.size() == 1) return false;
+    for (std::size_t i = 0; module.groups.size() > 1 && i < module.groups.size(); ++i) {
+      again({partOf(module, i), attempt.min_blocks});
+    }
+    if (module.groups.size() > 1) return true;
+    KernelPlan& halves = halves_.emplace_back();
+    for (KernelGroup& half : halvesOf(module.groups[0])) halves.groups.push_back(std::move(half));
+    addGraphs(halves, request_, cancelled_);
+    failures.insert(failures.end(), halves.failures.begin(), halves.failures.end());
+    for (std::size_t h = 0; h < halves.modules(); ++h) again({halves.module(h), attempt.min_blocks});
+    return true;
+  }
+
+  const CodeRequest& request_;
+  const KernelKind& kind_;
+  const std::atomic<bool>& cancelled_;
+  const Attempt whole_;
+  std::vector<Attempt> missing_;
+  std::deque<KernelPlan> halves_;  ///< which attempts refer to
+};
+
+using Batches = std::deque<Batch>;
+
+CodeReport reportOf(const Batches& batches, const CodeRequest& request, const KernelPlan& plan) {
+  CodeReport report;
+  report.tokens = request.source.tokens;
+  report.seconds_passes = plan.seconds_passes;
+  report.failures = plan.failures;
+  for (const Batch& batch : batches) {
+    report.made_tokens += batch.made_tokens;
+    report.made_seconds += batch.made_seconds;
+    report.seconds_reading += batch.seconds.reading;
+    report.seconds_loading += batch.seconds.loading;
+    report.failures.insert(report.failures.end(), batch.failures.begin(), batch.failures.end());
+    if (batch.error) report.compile_error = batch.error;
+  }
+  return report;
+}
+
+/// Expressions that get no kernel, ascending.
+std::vector<std::uint32_t> interpretedOf(const Batches& batches, const CodeRequest& request, const KernelPlan& plan) {
+  std::vector<std::uint32_t> interpreted;
+  std::ranges::set_difference(std::views::iota(0U, static_cast<std::uint32_t>(request.source.expressions.size())),
+                              request.chosen, std::back_inserter(interpreted));
+  interpreted.insert(interpreted.end(), plan.too_long.begin(), plan.too_long.end());
+  for (const Batch& batch : batches) {
+    interpreted.insert(interpreted.end(), batch.interpreted.begin(), batch.interpreted.end());
+  }
+  std::sort(interpreted.begin(), interpreted.end());
+  return interpreted;
+}
+
+/// Encodes expressions for the interpreter, as a part of `code`.
+void addInterpreted(DeviceCode& code, const CodeRequest& request, std::span<const std::uint32_t> interpreted) {
+  DeviceCode rest =
+      encodeForDevice({request.source, interpreted, request.queue, request.store, request.threads, request.subtrees});
+  code.interpreter = std::move(rest.interpreter);
+  code.parameters = std::move(rest.parameters);
+  code.report.nodes = rest.report.nodes;
+  code.report.failures.insert(code.report.failures.end(), rest.report.failures.begin(), rest.report.failures.end());
+}
+
+/// Makes the drafts a part of `code`. Needs a current context.
+void addCompiled(DeviceCode& code, const Batches& batches, const DeviceQueue& queue) {
+  CompiledCode compiled;
+  for (const Batch& batch : batches) {
+    for (const Draft& draft : batch.drafts) {
+      compiled.kernels.push_back(
+          {.kernel = draft.kernel,
+           .outputs = compiled.expressions.size() * sizeof(std::uint32_t),  // in the buffer below
+           .first_parameter = code.parameters.size()});
+      compiled.modules.push_back(draft.module);
+      compiled.expressions.insert(compiled.expressions.end(), draft.expressions.begin(), draft.expressions.end());
+      code.parameters.append(draft.parameters);
+      code.report.nodes += draft.nodes;
+    }
+  }
+  if (compiled.kernels.empty()) return;
+  const std::size_t bytes = compiled.expressions.size() * sizeof(std::uint32_t);
+  compiled.outputs = DeviceBuffer(queue.uploads, bytes);
+  for (CompiledKernel& kernel : compiled.kernels) kernel.outputs += compiled.outputs.address();
+  queue.uploads->copyToDevice(compiled.outputs.address(), compiled.expressions.data(), bytes);
+  queue.uploads->synchronize();
+  code.compiled.emplace(std::move(compiled));
+}
+
+}  // namespace
+
+DeviceCode compileForDevice(const CodeRequest& request, const KernelPlan& plan, const KernelKind& kind,
+                            const std::atomic<bool>& cancelled) {
+  const Stopwatch watch;
+  Batches batches;
+  for (std::size_t m = 0; m < plan.modules(); ++m) batches.emplace_back(request, kind, cancelled, plan.module(m));
+  // By one thread: where others read at the same time, both they and the driver take longer (docs/experiments.md).
+  for (Batch& batch : batches) batch.loadCached();
+  tbb::parallel_for(std::size_t{0}, batches.size(), [&](std::size_t b) { batches[b].make(); });
+
+  DeviceCode code;
+  code.report = reportOf(batches, request, plan);
+  if (cancelled.load()) return code;
+  const std::vector<std::uint32_t> interpreted = interpretedOf(batches, request, plan);
+  if (!interpreted.empty()) addInterpreted(code, request, interpreted);
+  {
+    const CurrentContext current(*request.queue.cuda);
+    addCompiled(code, batches, request.queue);
+  }
+  std::sort(code.report.failures.begin(), code.report.failures.end(),
+            [](const Failure& a, const Failure& b) { return a.expression < b.expression; });
+  code.report.seconds_codegen = watch.seconds();
+  return code;
+}
+
+MissingKernels findMissing(const CodeRequest& request, const KernelKind& kind,
+                           const std::function<bool(const MissingKernels&)>& pays, const std::atomic<bool>& cancelled) {
+  const KernelPlan plan = planKernels(request);
+  const auto allOf = [&](std::span<const KernelGroup> groups) {
+    MissingKernels all{.kernels = groups.size(), .tokens = 0};
+    for (const KernelGroup& group : groups) all.tokens += tokensOf(group, request.source);
+    return all;
+  };
+  std::mutex mutex;
+  MissingKernels missing;
+  std::atomic<bool> stopped = false;
+  tbb::parallel_for(std::size_t{0}, plan.modules(), [&](std::size_t m) {
+    if (stopped.load(std::memory_order_relaxed) || cancelled.load(std::memory_order_relaxed)) return;
+    const std::span<const KernelGroup> groups = plan.module(m).groups;
+    std::vector<Dag> dags;
+    for (const KernelGroup& group : groups) {
+      Result<Dag> dag = graphOf(group, request);
+      if (!dag) break;  // then its expressions are tried in another way
+      dags.push_back(std::move(*dag));
+    }
+    if (dags.size() == groups.size() &&
+        request.store.hasRows(dags, kind, kCompiledRowsPerThread, minBlocksOf(request.source.precision))) {
+      return;
+    }
+    const MissingKernels more = allOf(groups);
+    const std::lock_guard lock(mutex);
+    missing.kernels += more.kernels;
+    missing.tokens += more.tokens;
+    if (!pays(missing)) stopped = true;
+  });
+  return stopped || cancelled.load() ? allOf(plan.groups) : missing;
+}
+
+}  // namespace srjit

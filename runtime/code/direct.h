@@ -1,0 +1,68 @@
+// Programs as machine code of our own: the direct tier (compiler/direct/emitter.h) on a device.
+#pragma once
+
+#include <atomic>
+#include <optional>
+#include <vector>
+
+#include "runtime/code/parts.h"
+#include "runtime/gpu/data.h"
+
+namespace srjit {
+
+/// Adjacent expressions and their graph, after the passes.
+struct GraphChunk {
+  std::size_t first;  ///< root i is that of expression first + i
+  Dag dag;
+};
+
+/// The graphs of a program: what directForDevice() makes code from, for every kind of kernel.
+struct ProgramGraphs {
+  std::vector<GraphChunk> chunks;
+  std::vector<Failure> failures;  ///< of passes, in order of expression
+  std::size_t nodes = 0;          ///< of all graphs
+  double seconds = 0;
+};
+
+/// Runs the passes over all expressions, in parallel on the calling thread's arena.
+ProgramGraphs graphsOf(const GraphSource& source, unsigned threads);
+
+/// Whether code can be written for a device at all; where it cannot, directForDevice() has everything interpreted.
+bool hasDirectTier(const DeviceLimits& limits) noexcept;
+
+/// How the code of a program is written (DirectOptions).
+struct DirectShape {
+  unsigned roots;   ///< of a group
+  unsigned window;  ///< of the scheduler
+};
+/// For so many expressions on so many rows: where they make few blocks, small groups, so that all multiprocessors have
+/// some, in an order that hides latencies, as too few warps do not; else in the order of the source, written sooner.
+DirectShape directShape(std::size_t expressions, std::size_t rows, unsigned multiprocessors) noexcept;
+
+/// Writes machine code for all expressions that the tier covers, in parallel likewise; the others are encoded for the
+/// interpreter, or failures. Stops early, with code for nothing, once `cancelled`. Throws as encodeForDevice().
+DeviceCode directForDevice(const CodeRequest& request, const ProgramGraphs& graphs, const KernelKind& kind,
+                           const DirectShape& shape, const std::atomic<bool>& cancelled);
+
+/// Why the kernel cannot read columns of these strides, which it has 32 bits for, in bytes; nothing if it can.
+std::optional<Error> directRefusal(const DeviceRows& rows, Precision precision);
+
+/// Where a launch finds its numbers and puts its results; strides in elements.
+struct DirectBuffers {
+  std::size_t element = 0;           ///< bytes of a number
+  CUdeviceptr numbers = 0;           ///< the entry DirectCode::first_number of the table of parameters
+  CUdeviceptr results = 0;           ///< group sums, or predictions
+  std::uint64_t channel_stride = 0;  ///< of sums
+  std::uint64_t output_stride = 0;   ///< less than 2^32 bytes
+};
+
+/// Puts the kernel on the stream, with fewer parts if the rows do not need as many. The kernel can read `rows`, which
+/// are at most kDirectMaxRows.
+void launchDirect(const Stream& stream, const DirectCode& code, const DeviceRows& rows, const DirectBuffers& buffers,
+                  DirectGrid grid);
+
+/// The grid for so many groups: so many blocks that all multiprocessors are busy to the end, and warps that get equal
+/// numbers of row groups.
+DirectGrid directGrid(std::size_t rows, std::size_t groups, unsigned registers, unsigned multiprocessors) noexcept;
+
+}  // namespace srjit

@@ -1,0 +1,22 @@
+// Programs for the GPU's interpreter.
+#pragma once
+
+#include <cstddef>
+
+#include "runtime/code/parts.h"
+
+namespace srjit {
+
+/// Encodes the chosen expressions, in parallel on the calling thread's arena. Those that the interpreter cannot run
+/// (too many slots or columns) are failures with kUnsupported; those that passes refuse, with kInvalid. Throws
+/// CudaFailure, OutOfMemory, std::bad_alloc.
+DeviceCode encodeForDevice(const CodeRequest& request);
+
+/// Whether encodeForDevice() failed for want of room in the interpreter, which machine code may have.
+inline bool isRefusal(const Failure& failure) { return failure.error.code == Errc::kUnsupported; }
+
+/// Columns that all programs of an interpreter's launch may have between them; where there are more, launches have
+/// neighbours that share columns.
+std::size_t stagedColumnLimit(const DeviceLimits& limits, Precision precision);
+
+}  // namespace srjit

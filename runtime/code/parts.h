@@ -1,0 +1,108 @@
+// What kernels of a launch read besides the data: encoded programs, machine code, and the parameter table they share.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "compiler/kernels/parameter_table.h"
+#include "runtime/code/kernel_store.h"
+#include "runtime/evaluation/program_state.h"
+#include "runtime/gpu/queue.h"
+
+namespace srjit {
+
+/// Adjacent programs that are staged with the same columns.
+struct InterpreterSection {
+  std::uint32_t first_program = 0;
+  std::uint32_t programs = 0;
+  std::uint32_t map_offset = 0;  ///< of its columns in the map
+  std::uint32_t staged_columns = 0;
+  std::uint32_t slots = 0;
+};
+
+/// Programs for the interpreter, one an expression.
+struct InterpreterCode {
+  OpFamily family = OpFamily::kAll;
+  std::vector<InterpreterSection> sections;
+  std::vector<std::uint32_t> offsets;  ///< one more than programs: where a program's tokens begin
+  DeviceBuffer memory;
+  CUdeviceptr tokens = 0, program_offsets = 0, column_map = 0;  ///< in `memory`
+
+  std::size_t programs() const noexcept { return offsets.size() - 1; }
+  /// The most tokens of `count` programs that begin at a multiple of `count` in the section.
+  std::size_t mostTokens(const InterpreterSection& section, std::size_t count) const;
+};
+
+/// A straight-line kernel.
+struct CompiledKernel {
+  Kernel kernel;
+  CUdeviceptr outputs = 0;          ///< in CompiledCode::outputs
+  std::size_t first_parameter = 0;  ///< in the table
+};
+
+/// Machine code by LLVM: at least one kernel.
+struct CompiledCode {
+  std::vector<std::shared_ptr<const Module>> modules;
+  std::vector<CompiledKernel> kernels;
+  std::vector<std::uint32_t> expressions;  ///< that have a kernel, kernel after kernel
+  DeviceBuffer outputs;                    ///< their numbers, u32
+};
+
+/// Machine code by the direct tier: one kernel for all its expressions (compiler/direct/emitter.h).
+struct DirectCode {
+  Module module;
+  Kernel kernel;
+  std::size_t groups = 0;
+  std::size_t expressions = 0;
+  std::size_t first_number = 0;  ///< in the table of parameters; a multiple of 4
+  DeviceBuffer memory;
+  CUdeviceptr group_table = 0, outputs = 0;  ///< in `memory`
+};
+
+/// How code was made, for the program's status and for the costs of tiers. No kernel reads it.
+struct CodeReport {
+  std::vector<Failure> failures;       ///< in order of expression
+  std::optional<Error> compile_error;  ///< why expressions that were to be compiled are interpreted
+  std::size_t tokens = 0;              ///< of all expressions as they were given; costs are per token and row
+  std::size_t nodes = 0;               ///< of all graphs after the passes; how much they share depends on the batches
+  double seconds_passes = 0, seconds_codegen = 0;
+  double seconds_reading = 0;   ///< of codegen: finding kernels in the cache, and reading them
+  double seconds_loading = 0;   ///< of codegen: loading those by the driver
+  std::size_t made_tokens = 0;  ///< of expressions whose kernels were made for this, not found in the cache
+  double made_seconds = 0;      ///< of one core, that making those took
+};
+
+/// The code of a program. Every expression is in exactly one of its parts, or among the failures of the report. Does
+/// not change after it was made.
+struct DeviceCode {
+  ParameterTable parameters;  ///< of all parts
+  std::optional<InterpreterCode> interpreter;
+  std::optional<CompiledCode> compiled;
+  std::optional<DirectCode> direct;
+  CodeReport report;
+
+  ServedExpressions served() const noexcept {
+    return {.interpreted = interpreter ? interpreter->programs() : 0,
+            .direct = direct ? direct->expressions : 0,
+            .compiled = compiled ? compiled->expressions.size() : 0};
+  }
+};
+
+/// What is needed to make code. References must outlive the call.
+struct CodeRequest {
+  const ProgramSource& source;
+  std::span<const std::uint32_t> chosen;  ///< expressions, ascending; directForDevice() takes all
+  DeviceQueue& queue;
+  KernelStore& store;
+  unsigned threads;
+  SubtreeReader* subtrees = nullptr;  ///< as in GraphSource
+
+  GraphSource graphSource() const noexcept { return {source, subtrees}; }
+};
+
+}  // namespace srjit

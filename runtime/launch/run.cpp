@@ -1,0 +1,161 @@
+#include "runtime/launch/run.h"
+
+#include <algorithm>
+#include <utility>
+
+#include <tbb/blocked_range.h>
+#include <tbb/parallel_for.h>
+
+#include "runtime/evaluation/executor.h"
+#include "runtime/evaluation/loss_value.h"
+
+namespace srjit {
+namespace {
+
+// Losses that one task reads: 5 to 30 us by their kind (2-core virtual machine); waking a thread takes as long.
+constexpr std::size_t kLossGrain = 1 << 13;
+
+}  // namespace
+
+DeviceRun::DeviceRun(RunPlan plan, std::size_t budget)
+    : plan_(std::move(plan)),
+      queue_(*plan_.queue),
+      done_(queue_.cuda),
+      memory_(plan_, budget),
+      launcher_(plan_, memory_) {
+  for (std::size_t chunk = 0; chunk < memory_.chunks(); ++chunk) {
+    times_.push_back({Event(queue_.cuda, Event::Timing::kOn), Event(queue_.cuda, Event::Timing::kOn)});
+  }
+}
+
+Result<std::unique_ptr<DeviceRun>> DeviceRun::create(RunPlan plan, std::size_t budget) {
+  std::unique_ptr<DeviceRun> run(new DeviceRun(std::move(plan), budget));
+  if (Status prepared = run->launcher_.prepare(); !prepared) return std::move(prepared).error();
+  return run;
+}
+
+void DeviceRun::fillParameters(std::span<const double> parameters) {
+  memory_.fillParameters(plan_.code->parameters, parameters, plan_.data->precision);
+}
+
+// Work that was put on the streams may use memory that a failure is about to give back, so it is waited for first.
+template <class Body>
+void DeviceRun::settlingOnFailure(const Body& body) {
+  try {
+    body();
+  } catch (...) {
+    // A failure of these means that the device is lost, and that nothing is in use any more.
+    for (const auto& stream : {queue_.stream, queue_.copies, queue_.downloads})
+      queue_.cuda->driver().cuStreamSynchronize(stream->get());
+    throw;
+  }
+}
+
+// The stream waits for streamed rows before the time begins.
+template <class Body>
+void DeviceRun::inChunk(const QueueLock& lock, std::size_t chunk, const Body& body) {
+  const std::size_t first = chunk * memory_.chunkRows();
+  StagedRows staged = plan_.data->on_device->stage(lock, first, std::min(memory_.chunkRows(), memory_.rows() - first));
+  timed_ = chunk + 1;
+  queue_.stream->record(times_[chunk].begin);
+  body(staged.rows());
+  queue_.stream->record(times_[chunk].end);
+  staged.release();
+}
+
+double DeviceRun::kernelSeconds() const {
+  double seconds = 0;
+  for (const ChunkTime& time : std::span(times_).first(timed_)) seconds += time.end.secondsSince(time.begin);
+  return seconds;
+}
+
+void DeviceRun::submitLoss(std::span<const double> parameters) {
+  fillParameters(parameters);
+  const QueueLock lock(queue_);
+  settlingOnFailure([&] {
+    memory_.copyParameters(*queue_.stream);
+    const std::size_t chunks = memory_.chunks();
+    for (std::size_t chunk = 0; chunk < chunks; ++chunk) {
+      inChunk(lock, chunk, [&](const DeviceRows& rows) {
+        launcher_.launch(lock, rows);
+        launcher_.launchTotals(lock, rows, chunk == 0, chunk + 1 == chunks);
+      });
+    }
+    const DeviceBuffer& totals = memory_.totals();
+    if (memory_.hostTotals() != nullptr) {
+      queue_.stream->copyToHost(memory_.hostTotals()->data(), totals.address(), totals.bytes());
+    }
+    queue_.stream->record(done_);
+  });
+}
+
+void DeviceRun::submitColumns() {
+  const QueueLock lock(queue_);
+  settlingOnFailure([&] {
+    memory_.copyParameters(*queue_.stream);
+    inChunk(lock, 0, [&](const DeviceRows& rows) { launcher_.launch(lock, rows, rows.columns); });
+    queue_.stream->record(done_);
+  });
+}
+
+void DeviceRun::wait() const { waitBriefly(done_); }
+
+Losses DeviceRun::emptyLosses() const {
+  Losses losses;
+  losses.values.resize(plan_.expressions);
+  losses.valid_rows.resize(plan_.expressions);
+  return losses;
+}
+
+void DeviceRun::readLosses(const LossOptions& options, Losses& losses) const {
+  const Dataset::State& data = *plan_.data;
+  const std::size_t count = plan_.expressions;
+  if (count == 0) return;
+  const double all_weights = data.has_weights ? data.weight_sum : static_cast<double>(data.rows);
+  const std::span<const double> totals = memory_.hostTotals()->as<double>();
+  const auto read = [&](std::size_t begin, std::size_t end) {
+    if (!plan_.kind.loss->skip_invalid) {
+      for (std::size_t e = begin; e < end; ++e) losses.valid_rows[e] = validRows(totals[e], data.rows);
+      return lossValues(totals.subspan(begin, end - begin), all_weights, data.target_variance, options.kind,
+                        std::span(losses.values).subspan(begin, end - begin));
+    }
+    for (std::size_t e = begin; e < end; ++e) {
+      // For an expression that failed this may be no number of rows.
+      const double valid = std::min(std::max(0.0, totals[count + e]), static_cast<double>(data.rows));
+      LossSums sums{.terms = totals[e], .rows = data.rows, .valid = static_cast<std::uint64_t>(valid)};
+      sums.weights = sums.valid == sums.rows ? all_weights : data.has_weights ? totals[2 * count + e] : valid;
+      takeLoss(losses, e, sums, data, options);
+    }
+  };
+  if (count <= 2 * kLossGrain) return read(0, count);
+  tbb::parallel_for(tbb::blocked_range<std::size_t>(0, count, kLossGrain),
+                    [&](const auto& range) { read(range.begin(), range.end()); });
+}
+
+PredictionChunk DeviceRun::launchPredictions(std::size_t chunk) {
+  const std::span<const RunMemory::PredictionBuffer> buffers = memory_.predictions();
+  const RunMemory::PredictionBuffer& buffer = buffers[chunk % buffers.size()];
+  const std::size_t element = plan_.elementBytes();
+  const std::size_t first = chunk * memory_.chunkRows();
+  const QueueLock lock(queue_);
+  if (chunk == 0) memory_.copyParameters(*queue_.stream);
+  inChunk(lock, chunk, [&](const DeviceRows& rows) { launcher_.launch(lock, rows, buffer.memory.address()); });
+  queue_.stream->record(buffer.ready);
+  return {.address = buffer.memory.address(),
+          .pitch = memory_.predictionPitch(),
+          .first_byte = first * element,
+          .bytes = std::min(memory_.chunkRows(), memory_.rows() - first) * element,
+          .ready = &buffer.ready};
+}
+
+void DeviceRun::evaluate(std::span<const double> parameters, std::byte* out) {
+  if (plan_.expressions == 0) return;
+  settlingOnFailure([&] {
+    fillParameters(parameters);
+    if (!download_) download_.emplace(queue_);
+    download_->run({out, plan_.expressions, memory_.rows() * plan_.elementBytes()}, memory_.chunks(),
+                   memory_.predictions().size(), [this](std::size_t chunk) { return launchPredictions(chunk); });
+  });
+}
+
+}  // namespace srjit

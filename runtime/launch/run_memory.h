@@ -1,0 +1,70 @@
+// The memory of one evaluation, and how many rows it is for at once.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "ir/rounding.h"
+#include "runtime/launch/run_plan.h"
+
+namespace srjit {
+
+/// Large predictions are made in so many chunks of rows, so that making and copying them overlap.
+inline constexpr std::size_t kPredictionChunks = 8;
+
+/// Buffers of the device and pinned memory of the host. Invariant: the buffers hold all that kernels write for chunks
+/// of chunkRows() rows, and take at most the budget, unless the chunks are the smallest there are. Not thread-safe.
+class RunMemory {
+ public:
+  /// Of the device, for the predictions of one chunk.
+  struct PredictionBuffer {
+    DeviceBuffer memory;
+    Event ready;  ///< to be recorded after the kernels that fill it
+  };
+
+  /// Takes memory, for chunks of rows that shrink until they fit into the budget and into what is free. Needs a current
+  /// context. Throws CudaFailure, with CUDA_ERROR_OUT_OF_MEMORY if the smallest chunks do not fit.
+  RunMemory(const RunPlan& plan, std::size_t budget);
+
+  std::size_t rows() const noexcept { return rows_; }
+  std::size_t chunkRows() const noexcept { return chunk_rows_; }
+  std::size_t chunks() const noexcept { return ceilDivide(rows_, chunk_rows_); }
+  /// Bytes from the predictions of one expression to those of the next.
+  std::size_t predictionPitch() const noexcept { return prediction_pitch_; }
+  /// Of the device.
+  std::size_t bytes() const noexcept;
+
+  /// The table of the code's parameters; 0 bytes if there are none.
+  const DeviceBuffer& parameters() const noexcept { return parameters_; }
+  /// Sums of a chunk's row groups, chains of sums between chunks, and the totals of a loss.
+  CUdeviceptr sums() const noexcept { return sums_.address(); }
+  CUdeviceptr chains() const noexcept { return chains_.address(); }
+  const DeviceBuffer& totals() const noexcept { return totals_; }
+  /// Pinned: the totals, after they were copied there; null if there are none.
+  PinnedBuffer* hostTotals() const noexcept { return host_totals_.get(); }
+  /// Chunks take turns in these; with one alone, a chunk's kernels wait until the chunk before it was copied out.
+  std::span<const PredictionBuffer> predictions() const noexcept { return predictions_; }
+
+  /// Writes a caller's parameters between the literals, in pinned memory.
+  void fillParameters(const ParameterTable& table, std::span<const double> parameters, Precision precision);
+  /// Puts the copy of the parameters on the stream.
+  void copyParameters(const Stream& stream) const;
+
+ private:
+  bool take(const RunPlan& plan, std::size_t budget, bool last_try);
+  void takeSums(const RunPlan& plan, std::size_t chunk_bytes);
+  void takePredictionBuffers(const RunPlan& plan, std::size_t chunk_bytes, std::size_t budget, bool last_try);
+  std::size_t chunkBytes(const RunPlan& plan) const noexcept;
+  void setChunkRows(const RunPlan& plan, std::size_t rows) noexcept;
+
+  std::size_t rows_;
+  std::size_t chunk_rows_ = 0;
+  std::size_t prediction_pitch_ = 0;
+  std::shared_ptr<PinnedBuffer> host_parameters_, host_totals_;
+  DeviceBuffer parameters_, sums_, chains_, totals_;
+  std::vector<PredictionBuffer> predictions_;
+};
+
+}  // namespace srjit

@@ -1,0 +1,44 @@
+// What an evaluation is of.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+
+#include "compiler/direct/emitter.h"
+#include "runtime/code/parts.h"
+#include "runtime/code/kernel_store.h"
+#include "runtime/gpu/data.h"
+#include "runtime/gpu/queue.h"
+
+namespace srjit {
+
+/// Code on data, for one kind of kernel. Two evaluations of the same plan can use the same DeviceRun.
+struct RunPlan {
+  std::shared_ptr<DeviceQueue> queue;
+  std::shared_ptr<KernelStore> store;
+  std::shared_ptr<const DeviceCode> code;
+  const Dataset::State* data;  ///< kept alive by the evaluation; dangles between evaluations
+  std::uint64_t data_serial;
+  KernelKind kind;
+  std::size_t expressions;                     ///< of the program
+  std::optional<DirectGrid> direct_grid = {};  ///< none: directGrid()
+  /// Whether predictions of expression e go to column e of the data, resident ones, instead of to the host; all rows
+  /// in one chunk.
+  bool into_columns = false;
+
+  bool same(const RunPlan& other) const {
+    return queue == other.queue && code == other.code && data_serial == other.data_serial && kind == other.kind &&
+           direct_grid == other.direct_grid && into_columns == other.into_columns;
+  }
+  /// Of a number.
+  std::size_t elementBytes() const noexcept { return static_cast<std::size_t>(bytesOf(data->precision)); }
+  /// Sums that a loss needs for each expression: of terms, of valid rows, of their weights.
+  std::size_t channels() const noexcept {
+    if (!kind.loss || !kind.loss->skip_invalid) return 1;
+    return kind.loss->weighted ? 3 : 2;
+  }
+};
+
+}  // namespace srjit

@@ -1,0 +1,44 @@
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "ir/text/lexer.h"
+#include "tools/commands.h"
+#include "tools/machine.h"
+#include "tools/options.h"
+
+namespace srjit {
+namespace {
+
+std::string textReport(const std::vector<Finding>& findings) {
+  std::string text;
+  for (const Finding& finding : findings) {
+    text +=
+        fmt::format("{:<8}{:<18}{}\n", finding.found ? "ok" : "missing", finding.name, text::printable(finding.what));
+    if (!finding.found) text += fmt::format("{:<8}{:<18}needed for: {}\n", "", "", finding.needed_for);
+  }
+  return text;
+}
+
+std::string jsonReport(const std::vector<Finding>& findings) {
+  auto objects = nlohmann::ordered_json::array();
+  for (const Finding& finding : findings) {
+    objects.push_back(
+        {{"name", finding.name}, {"found", finding.found}, {"what", finding.what}, {"needed_for", finding.needed_for}});
+  }
+  return objects.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + '\n';
+}
+
+}  // namespace
+
+Runner defineDoctor(CLI::App& app) {
+  auto json = std::make_shared<bool>(false);
+  addJsonOption(app, *json);
+  app.footer("The exit status is 0 whatever is missing.");
+  return [json] {
+    const std::vector<Finding> findings = inspectMachine();
+    return writeResults(*json ? jsonReport(findings) : textReport(findings));
+  };
+}
+
+}  // namespace srjit

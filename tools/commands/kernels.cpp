@@ -1,0 +1,283 @@
+// Commands that show what is compiled: llvm, ptx, cubin, sass, bytecode, asm.
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "compiler/host/jit.h"
+#include "compiler/host/print_program.h"
+#include "compiler/interpreter/bytecode.h"
+#include "compiler/interpreter/kernel.h"
+#include "compiler/interpreter/print_bytecode.h"
+#include "compiler/kernels/assembler.h"
+#include "compiler/lowering/kernel_name.h"
+#include "compiler/nvptx/rows_kernel.h"
+#include "compiler/sass/listing.h"
+#include "ir/text/lexer.h"
+#include "tools/commands.h"
+#include "tools/direct_code.h"
+#include "tools/files/output.h"
+#include "tools/kernel_options.h"
+
+namespace srjit {
+namespace {
+
+// Options of addDeviceOptions().
+constexpr const char* kDeviceOptions[] = {"--kernel", "--arch", "--rows-per-thread", "--depth",
+                                          "--loss",   "--nan",  "--weighted"};
+
+// What --max-length counts in.
+constexpr const char* kDeviceLength = "instructions per row, each number and variable one";
+constexpr const char* kHostLength = "tokens";
+
+constexpr const char* kDivision =
+    "Many expressions are divided among kernels srjit_rows_0, srjit_rows_1, ... in order, as an engine divides them.\n";
+
+constexpr const char* kDirectKernelDoc =
+    "With --tier direct they are one kernel, srjit_direct; an expression that the tier has no code for is reported.\n";
+
+struct LlvmOptions {
+  KernelOptions kernel;
+  bool unoptimized = false, host = false;
+};
+
+/// What a GPU's kernel of this kind is made of.
+KernelCode deviceCode(const KernelOptions& options) {
+  return options.kind == ShownKernel::kInterpreter ? KernelCode::kOneGraph : KernelCode::kDevice;
+}
+
+/// The text of kernels below a comment that tells which expressions each of them has.
+Result<std::string> commented(const KernelInput& input, std::string_view mark, Result<std::string> text) {
+  if (!text) return text;
+  return input.comment(mark) + *text;
+}
+
+Result<std::string> llvmText(const KernelInput& input, const LlvmOptions& options) {
+  const KernelOptions& kernel = options.kernel;
+  const bool optimized = !options.unoptimized;
+  if (options.host) {
+    const auto jit = HostJit::create(kernel.precision, kernel.math);
+    if (!jit) return jit.error();
+    return commented(input, ";", (*jit)->irOf(input.graphs, optimized));
+  }
+  if (kernel.kind == ShownKernel::kInterpreter) {
+    return interpreterIr(interpreterFor(input.graphs[0], kernel), kernel.device(), optimized);
+  }
+  return commented(input, ";", rowsIr(input.graphs, kernel.device(), optimized));
+}
+
+Result<std::string> asmText(const KernelInput& input, const KernelOptions& options) {
+  const auto jit = HostJit::create(options.precision, options.math);
+  if (!jit) return jit.error();
+  return commented(input, "#", (*jit)->assemblyOf(input.graphs));
+}
+
+Result<std::string> ptxText(const KernelInput& input, const KernelOptions& options) {
+  if (options.kind == ShownKernel::kInterpreter) {
+    return interpreterPtx(interpreterFor(input.graphs[0], options), options.device());
+  }
+  return commented(input, "//", rowsPtx(input.graphs, options.device()));
+}
+
+Result<Cubin> cubinOf(const KernelInput& input, const KernelOptions& options) {
+  const Result<std::string> ptx = ptxText(input, options);
+  if (!ptx) return ptx.error();
+  return assemble(*ptx, options.arch);
+}
+
+/// A kernel and who made it.
+struct TierOptions {
+  KernelOptions kernel;
+  Tier tier = Tier::kCompile;
+
+  bool direct() const { return tier == Tier::kDirect; }
+  /// Throws CLI::ValidationError for a kernel that the tier has not.
+  KernelCode code() const {
+    if (!direct()) return deviceCode(kernel);
+    if (kernel.kind != ShownKernel::kInterpreter) return KernelCode::kOneGraph;
+    throw CLI::ValidationError("--kernel", "the direct tier has kernels for values and losses only");
+  }
+};
+
+/// Adds --tier, behind addDeviceOptions(), and --max-length.
+void addTierOption(CLI::App& app, TierOptions& options) {
+  addChoice(app, "--tier", options.tier, {{"compile", Tier::kCompile}, {"direct", Tier::kDirect}},
+            "who makes the code: LLVM and NVIDIA's assembler, or sr-jit alone");
+  addLengthOption(app, options.kernel, std::string(kDeviceLength) + "; not for --tier direct");
+}
+
+struct CubinOptions : TierOptions {
+  std::string out;
+  bool json = false;
+};
+
+/// Writes the cubin, and gives the facts to print.
+Result<std::string> cubinText(KernelInput& input, const CubinOptions& options) {
+  Result<OutputFile> out = OutputFile::create(options.out);  // before the work, so that a bad place costs none
+  if (!out) return out.error();
+  const Result<Cubin> cubin = options.direct() ? directCubin(input, options.kernel) : cubinOf(input, options.kernel);
+  if (!cubin) return cubin.error();
+  if (cubin->image.empty()) return std::string();
+  out->write({reinterpret_cast<const char*>(cubin->image.data()), cubin->image.size()});
+  if (const Status written = out->publish(); !written) return written.error();
+  std::string text = input.comment("#");
+  nlohmann::ordered_json object{{"arch", options.kernel.arch}, {"bytes", cubin->image.size()}};
+  for (const KernelFacts& facts : cubin->kernels) {
+    text +=
+        fmt::format("{}: {} registers, {} bytes of stack frame, {} bytes of spill stores, {} bytes of spill loads\n",
+                    facts.name, facts.registers, facts.stack_bytes, facts.spill_store_bytes, facts.spill_load_bytes);
+    object["kernels"].push_back({{"name", facts.name},
+                                 {"registers", facts.registers},
+                                 {"stack_bytes", facts.stack_bytes},
+                                 {"spill_store_bytes", facts.spill_store_bytes},
+                                 {"spill_load_bytes", facts.spill_load_bytes}});
+  }
+  for (std::size_t i = 0; input.graphs.size() > 1 && i < input.graphs.size(); ++i) {
+    object["expressions"][rowsKernelName(i)] = {input.expressions[i].first, input.expressions[i].second};
+  }
+  text += fmt::format("{}: {} bytes for {}\n", text::printable(options.out), cubin->image.size(), options.kernel.arch);
+  return options.json ? object.dump(2) + '\n' : text;
+}
+
+Result<std::string> sassText(KernelInput& input, const TierOptions& options) {
+  if (options.direct()) {
+    const Result<Cubin> cubin = directCubin(input, options.kernel);
+    if (!cubin) return cubin.error();
+    return cubin->image.empty() ? std::string() : sass::listing(cubin->image);
+  }
+  const Result<Cubin> cubin = cubinOf(input, options.kernel);
+  if (!cubin) return cubin.error();
+  return commented(input, "//", disassemble(cubin->image));
+}
+
+/// All expressions as programs of one batch: the graph's roots in order.
+Result<std::string> bytecodeText(const Dag& graph, const KernelOptions& options) {
+  const HandlerTable table = interpreterFor(graph, options);
+  EncodeOptions encoding;
+  encoding.staged_columns = graph.variableCount();
+  encoding.max_slots = DeviceToken::kColumnMask;
+  const Result<Bytecode> code = encode(graph, table, encoding);
+  if (!code) return code.error();
+  return printBytecode(*code, table, encoding);
+}
+
+/// The programs that the processor interprets, each below its expressions if there are several.
+Result<std::string> hostProgramText(const KernelInput& input) {
+  std::string text;
+  for (std::size_t i = 0; i < input.graphs.size(); ++i) {
+    const Result<HostProgram> program = encodeForHost(input.graphs[i]);
+    if (!program) return program.error();
+    if (input.graphs.size() > 1) text += fmt::format("# {}\n", input.describe(i));
+    text += printProgram(*program, input.graphs[i]);
+  }
+  return text;
+}
+
+}  // namespace
+
+Runner defineLlvm(CLI::App& app) {
+  auto options = std::make_shared<LlvmOptions>();
+  addGraphOptions(app, options->kernel);
+  addDeviceOptions(app, options->kernel);
+  app.add_flag("--unoptimized", options->unoptimized, "as it is lowered, before LLVM's passes");
+  CLI::Option* host = app.add_flag("--host", options->host, "the kernel for this processor instead of a GPU");
+  for (const char* name : kDeviceOptions) host->excludes(app.get_option(name));
+  addLengthOption(app, options->kernel, std::string(kDeviceLength) + "; with --host tokens");
+  app.footer(std::string(kDivision) +
+             "Examples:\n"
+             "  sr-jit llvm 'x0*x1 + 2' --unoptimized\n"
+             "  sr-jit llvm --kernel loss --loss mae --nan skip 'sin(x0)'");
+  return [options] {
+    const KernelCode code = options->host ? KernelCode::kHost : deviceCode(options->kernel);
+    return showKernel(options->kernel, code, [&](const KernelInput& input) { return llvmText(input, *options); });
+  };
+}
+
+Runner definePtx(CLI::App& app) {
+  auto options = std::make_shared<KernelOptions>();
+  addGraphOptions(app, *options);
+  addDeviceOptions(app, *options);
+  addLengthOption(app, *options, kDeviceLength);
+  app.footer(
+      "Needs no GPU. Geometry and parameters of kernels are described in compiler/nvptx/ and "
+      "compiler/interpreter/kernel.h.\n" +
+      std::string(kDivision) +
+      "Examples:\n"
+      "  sr-jit ptx 'x0*x1 + 2'\n"
+      "  sr-jit ptx --kernel interpreter --math fast --arch sm_80 'exp(x0)/x1'");
+  return [options] {
+    return showKernel(*options, deviceCode(*options),
+                      [&](const KernelInput& input) { return ptxText(input, *options); });
+  };
+}
+
+Runner defineCubin(CLI::App& app) {
+  auto options = std::make_shared<CubinOptions>();
+  addGraphOptions(app, options->kernel);
+  addDeviceOptions(app, options->kernel);
+  app.add_option("-o,--out", options->out, "the file to write; standard output gets facts of it")
+      ->check([](const std::string& name) { return name == "-" ? "a cubin goes to a file only" : ""; }, "")
+      ->type_name("FILE")
+      ->required();
+  addJsonOption(app, options->json);
+  addTierOption(app, *options);
+  app.footer("Needs no GPU, but nvJitLink or ptxas of a CUDA toolkit; with --tier direct nothing.\n" +
+             std::string(kDivision) + kDirectKernelDoc +
+             "Examples:\n"
+             "  sr-jit cubin 'x0*x1 + 2' -o kernel.cubin\n"
+             "  sr-jit cubin --tier direct --arch sm_80 'x0*x1 + 2' -o kernel.cubin");
+  return [options] {
+    return showKernel(options->kernel, options->code(), [&](KernelInput& input) { return cubinText(input, *options); });
+  };
+}
+
+Runner defineSass(CLI::App& app) {
+  auto options = std::make_shared<TierOptions>();
+  addGraphOptions(app, options->kernel);
+  addDeviceOptions(app, options->kernel);
+  addTierOption(app, *options);
+  app.footer("Needs no GPU, but nvJitLink or ptxas, and nvdisasm of a CUDA toolkit; with --tier direct nothing.\n" +
+             std::string(kDivision) + kDirectKernelDoc +
+             "Examples:\n  sr-jit sass 'x0*x1 + 2'\n  sr-jit sass --tier direct --math fast 'x0*x1 + 2'");
+  return [options] {
+    return showKernel(options->kernel, options->code(), [&](KernelInput& input) { return sassText(input, *options); });
+  };
+}
+
+Runner defineBytecode(CLI::App& app) {
+  struct Options {
+    KernelOptions kernel;
+    bool host = false;
+  };
+  auto options = std::make_shared<Options>();
+  options->kernel.kind = ShownKernel::kInterpreter;
+  addGraphOptions(app, options->kernel);
+  CLI::Option* const depth = addDepthOption(app, options->kernel);
+  app.add_flag("--host", options->host, "what the interpreter of this processor runs, instead of a GPU's")
+      ->excludes(depth);
+  app.footer(
+      "A GPU's programs are tokens of a stack machine: the height of the stack before the token, the operation, and\n"
+      "where its operands are: x0 a column, parameter0 an entry of the parameter table, slot0 a kept value, s0 the\n"
+      "stack. With --host they are instructions over blocks of rows, destination = operation operands; up to 8\n"
+      "expressions are one program, and root0 is the result of its first.\n"
+      "Examples:\n"
+      "  sr-jit bytecode 'x0*x1 + 2' 'sin(x0*x1)'\n"
+      "  sr-jit bytecode --host 'x0*x1 + 2' 'sin(x0*x1)'");
+  return [options] {
+    const KernelOptions& kernel = options->kernel;
+    if (options->host) return showKernel(kernel, KernelCode::kHostProgram, hostProgramText);
+    return showKernel(kernel, KernelCode::kOneGraph,
+                      [&](const KernelInput& input) { return bytecodeText(input.graphs[0], kernel); });
+  };
+}
+
+Runner defineAsm(CLI::App& app) {
+  auto options = std::make_shared<KernelOptions>();
+  addGraphOptions(app, *options);
+  addLengthOption(app, *options, kHostLength);
+  app.footer(std::string(kDivision) + "Example:\n  sr-jit asm --precision f64 'x0*x1 + 2'");
+  return [options] {
+    return showKernel(*options, KernelCode::kHost, [&](const KernelInput& input) { return asmText(input, *options); });
+  };
+}
+
+}  // namespace srjit

@@ -1,0 +1,74 @@
+#include <fmt/format.h>
+
+#include "tools/commands.h"
+#include "tools/files/data.h"
+#include "tools/options.h"
+
+namespace srjit {
+namespace {
+
+struct ParseOptions {
+  ExpressionOptions expressions;
+  Language to = Language::kInfix;
+  std::string columns;
+  bool json = false;
+};
+
+/// One line that `--exprs` reads back.
+std::string textLine(const SourceLine& line, const ParseOptions& options, const ColumnNames& columns) {
+  std::string text = print(*line.expression, options.to, columns);
+  char separator = '\t';
+  for (const double value : line.parameters()) {
+    text += std::exchange(separator, ' ');
+    appendNumber(text, value, Precision::kF64);
+  }
+  return text + '\n';
+}
+
+std::string jsonText(std::size_t index, const SourceLine& line, const ParseOptions& options,
+                     const ColumnNames& columns) {
+  if (!line.ok()) return jsonObject(index, line);
+  const Expression& expression = *line.expression;
+  const std::string text = print(expression, options.to, columns);
+  // Its JSON stays text: a tree of it would be as deep as the expression, and nlohmann's printer recurses.
+  return jsonObject(index, line,
+                    fmt::format(R"("expression":{},"tokens":{},"stack_height":{},"variables":{},"parameters":{})",
+                                options.to == Language::kJson ? text : jsonString(text), expression.size(),
+                                expression.stackHeight(), expression.variableCount(), expression.parameterCount()));
+}
+
+ExitStatus runParse(const ParseOptions& options) {
+  const Result<ColumnNames> columns = readColumns(options.columns);
+  if (!columns) return report(columns.error());
+  const Result<std::vector<SourceLine>> list = readExpressions(options.expressions, *columns);
+  if (!list) return report(list.error());
+  std::string text;
+  for (std::size_t i = 0; i < list->size(); ++i) {
+    const SourceLine& line = (*list)[i];
+    if (options.json) {
+      text += (i == 0 ? "[\n" : ",\n") + jsonText(i, line, options, *columns);
+    } else if (line.ok()) {
+      text += textLine(line, options, *columns);
+    }
+  }
+  if (options.json) text += "\n]\n";
+  return std::max(writeResults(text), batchStatus(*list, options.expressions));
+}
+
+}  // namespace
+
+Runner defineParse(CLI::App& app) {
+  auto options = std::make_shared<ParseOptions>();
+  addExpressionOptions(app, options->expressions);
+  addLanguageChoice(app, "--to", options->to, "the form to print");
+  addColumnsOption(app, options->columns);
+  addJsonOption(app, options->json);
+  app.footer(
+      "Examples:\n"
+      "  sr-jit parse 'x0 * (x1 + 1)^2' --to postfix\n"
+      "  sr-jit parse --from postfix --to json 'mass speed square *' --columns mass,speed\n"
+      "  sr-jit parse --exprs population.txt.xz --from prefix > population.infix");
+  return [options] { return runParse(*options); };
+}
+
+}  // namespace srjit

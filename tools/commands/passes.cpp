@@ -1,0 +1,152 @@
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "ir/text/lexer.h"
+#include "passes/dag.h"
+#include "passes/node_numbers.h"
+#include "passes/pass.h"
+#include "tools/commands.h"
+#include "tools/options.h"
+
+namespace srjit {
+namespace {
+
+struct PassesOptions {
+  ExpressionOptions expressions;
+  Math math = Math::kPrecise;
+  Precision precision = Precision::kF32;
+  std::string columns;
+  std::string passes = "standard";
+  std::string print_after;
+  bool list = false, json = false;
+};
+
+/// What one pass made of the graph.
+struct Step {
+  std::string pass;
+  std::size_t nodes;
+  double seconds;
+  std::string graph;  ///< only if asked for
+};
+
+/// The graph from the expressions to the end.
+struct Stages {
+  std::size_t nodes;  ///< before the first pass
+  std::string input;  ///< likewise; only with --print-after
+  std::vector<Step> steps;
+  std::string result;
+};
+
+std::string_view exactnessWord(Exactness exactness) { return exactness == Exactness::kExact ? "exact" : "bounded"; }
+
+ExitStatus listPasses(bool json) {
+  std::string text;
+  auto objects = nlohmann::ordered_json::array();
+  for (const Pass& pass : allPasses()) {
+    text += fmt::format("{:<18}{:<9}{}\n", pass.name, exactnessWord(pass.exactness), pass.doc);
+    objects.push_back({{"name", pass.name}, {"exactness", exactnessWord(pass.exactness)}, {"doc", pass.doc}});
+  }
+  return writeResults(json ? objects.dump(2) + '\n' : text);
+}
+
+Status checkPrintAfter(const PassesOptions& options, const Pipeline& pipeline) {
+  if (options.print_after.empty() || options.print_after == "all") return okStatus();
+  std::string names;
+  for (const Pass& pass : pipeline.passes()) {
+    if (pass.name == options.print_after) return okStatus();
+    names += (names.empty() ? "" : ", ") + pass.name;
+  }
+  return Error{Errc::kInvalid,
+               fmt::format("--print-after {}: no such pass runs; these do: {}", text::inQuotes(options.print_after),
+                           names.empty() ? "none" : names),
+               {}};
+}
+
+/// Runs the passes. All graphs that are printed call an operator by the same number.
+Stages stagesOf(std::span<const Expression> batch, const Pipeline& pipeline, const PassesOptions& options) {
+  NodeNumbers numbers;
+  Dag input = Dag::fromExpressions(batch, options.precision);
+  Stages stages{input.size(), options.print_after.empty() ? std::string() : printDag(input, numbers), {}, {}};
+  const auto observe = [&](const Pass& pass, const Dag& dag, double seconds) {
+    const bool shown = options.print_after == "all" || options.print_after == pass.name;
+    stages.steps.push_back({pass.name, dag.size(), seconds, shown ? printDag(dag, numbers) : std::string()});
+  };
+  stages.result = printDag(pipeline.run(std::move(input), PassContext{options.math}, observe), numbers);
+  return stages;
+}
+
+std::string textReport(const Stages& stages) {
+  std::string text =
+      fmt::format("; {:<18}{:>10}{:>14}\n; {:<18}{:>10}\n", "pass", "nodes", "microseconds", "(input)", stages.nodes);
+  for (const Step& step : stages.steps) {
+    text += fmt::format("; {:<18}{:>10}{:>14.1f}\n", step.pass, step.nodes, step.seconds * 1e6);
+  }
+  if (!stages.input.empty()) text += "; input\n" + stages.input;
+  for (const Step& step : stages.steps) {
+    if (!step.graph.empty()) text += fmt::format("; after {}\n{}", step.pass, step.graph);
+  }
+  return text + "; result\n" + stages.result;
+}
+
+std::string jsonReport(const Stages& stages) {
+  nlohmann::ordered_json object{{"nodes", stages.nodes}};
+  if (!stages.input.empty()) object["input"] = stages.input;
+  object["passes"] = nlohmann::ordered_json::array();
+  for (const Step& step : stages.steps) {
+    nlohmann::ordered_json entry{{"name", step.pass}, {"nodes", step.nodes}, {"seconds", step.seconds}};
+    if (!step.graph.empty()) entry["graph"] = step.graph;
+    object["passes"].push_back(std::move(entry));
+  }
+  object["graph"] = stages.result;
+  return object.dump(2) + '\n';
+}
+
+ExitStatus runPasses(const PassesOptions& options) {
+  if (options.list) return listPasses(options.json);
+  const Result<Pipeline> pipeline = Pipeline::parse(options.passes, options.math);
+  if (!pipeline) return report(showPlace(pipeline.error(), options.passes, "--passes", 1));
+  if (const Status known = checkPrintAfter(options, *pipeline); !known) return report(known.error());
+  const Result<ColumnNames> columns = readColumns(options.columns);
+  if (!columns) return report(columns.error());
+  const Result<std::vector<SourceLine>> list = readExpressions(options.expressions, *columns);
+  if (!list) return report(list.error());
+  std::vector<Expression> batch;
+  for (const SourceLine& line : *list) {
+    if (line.ok()) batch.push_back(*line.expression);
+  }
+  if (batch.empty()) return batchStatus(*list, options.expressions);
+  const Stages stages = stagesOf(batch, *pipeline, options);
+  const std::string text = options.json ? jsonReport(stages) : textReport(stages);
+  return std::max(writeResults(text), batchStatus(*list, options.expressions));
+}
+
+}  // namespace
+
+Runner definePasses(CLI::App& app) {
+  auto options = std::make_shared<PassesOptions>();
+  addExpressionOptions(app, options->expressions);
+  app.add_option("--passes", options->passes,
+                 "the passes to run, as fold,simplify; standard stands for those of every kernel, none for no pass")
+      ->type_name("LIST")
+      ->capture_default_str();
+  app.add_option("--print-after", options->print_after,
+                 "also print the graph before the first pass, and after this one or after all")
+      ->type_name("NAME|all");
+  app.add_flag("--list", options->list, "list the passes there are");
+  addNumericOptions(app, options->math, options->precision);
+  addColumnsOption(app, options->columns);
+  addJsonOption(app, options->json);
+  app.footer(
+      "Prints an operator a line: its number, its name and its operands. x0 is a variable, p0@1 parameter p0 of\n"
+      "expression 2 (numbers of parameters, expressions and roots in a graph count from 0), and #0(2.5) a literal "
+      "that\n"
+      "is passed to kernels as a parameter. With --print-after, what a pass leaves alone keeps its number.\n"
+      "Examples:\n"
+      "  sr-jit passes 'x0*x1 + x0*x1' 'x0*x1 - 2'\n"
+      "  sr-jit passes --passes fold,simplify --print-after all '(x0 + 0) * 1'\n"
+      "  sr-jit passes --list");
+  return [options] { return runPasses(*options); };
+}
+
+}  // namespace srjit

@@ -1,0 +1,149 @@
+#include "tools/files/data.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+
+#include <fmt/format.h>
+
+#include "ir/text/lexer.h"
+#include "tools/files/read.h"
+#include "tools/report.h"
+
+namespace srjit {
+namespace {
+
+constexpr std::string_view kNpyMagic = "\x93NUMPY";
+
+template <class T>
+constexpr Precision kPrecision = kPrecisionOf<T>;
+
+template <class T>
+void writeCsv(OutputFile& out, std::span<const std::span<const T>> columns) {
+  std::string line;
+  for (std::size_t e = 0; e < columns.size(); ++e) line += fmt::format("{}e{}", e == 0 ? "" : ",", e);
+  line += '\n';
+  out.write(line);
+  const std::size_t rows = columns.empty() ? 0 : columns.front().size();
+  for (std::size_t row = 0; row < rows; ++row) {
+    line.clear();
+    for (std::size_t e = 0; e < columns.size(); ++e) {
+      if (e != 0) line += ',';
+      appendNumber(line, columns[e][row], kPrecision<T>);
+    }
+    line += '\n';
+    out.write(line);
+  }
+}
+
+template <class T>
+void writeNpy(OutputFile& out, std::span<const std::span<const T>> columns) {
+  const std::size_t rows = columns.empty() ? 0 : columns.front().size();
+  std::string header =
+      fmt::format("{{'descr': '<f{}', 'fortran_order': True, 'shape': ({}, {}), }}", sizeof(T), rows, columns.size());
+  constexpr std::size_t kBefore = 10;  // magic, version and the two bytes of the header's length
+  header.append(63 - (kBefore + header.size()) % 64, ' ');
+  header += '\n';
+  std::string start(kNpyMagic);
+  start += {'\1', '\0', static_cast<char>(header.size() & 0xff), static_cast<char>(header.size() >> 8)};
+  out.write(start);
+  out.write(header);
+  for (const std::span<const T> column : columns) {
+    out.write({reinterpret_cast<const char*>(column.data()), column.size_bytes()});
+  }
+}
+
+}  // namespace
+
+Result<DataTable> readData(const std::string& path) {
+  const Result<std::string> content = readFile(path);
+  if (!content) return content.error();
+  const std::string origin = displayName(path);
+  if (std::string_view(*content).starts_with(kNpyMagic)) return parseNpy(*content, origin);
+  const bool claims_npy = path.ends_with(".npy") || path.ends_with(".npy.gz") || path.ends_with(".npy.xz");
+  return claims_npy ? parseNpy(*content, origin) : parseCsv(*content, origin);
+}
+
+Result<Roles> assignRoles(const DataTable& table, std::string_view target, std::string_view weights) {
+  const auto find = [&](std::string_view name, std::string_view role) -> Result<std::size_t> {
+    if (name.empty()) return table.names.size();
+    const auto found = std::ranges::find(table.names, name);
+    if (found != table.names.end()) return static_cast<std::size_t>(found - table.names.begin());
+    return Error{Errc::kInvalid,
+                 fmt::format("{} column {} is not in the data; its columns are {}", role, text::inQuotes(name),
+                             text::listNames(table.names)),
+                 {}};
+  };
+  const Result<std::size_t> target_index = find(target, "target");
+  if (!target_index) return target_index.error();
+  const Result<std::size_t> weights_index = find(weights, "weights");
+  if (!weights_index) return weights_index.error();
+  if (*target_index == *weights_index && !target.empty()) {
+    return Error{
+        Errc::kInvalid, fmt::format("column {} cannot be both target and weights", text::inQuotes(target)), {}};
+  }
+  Roles roles;
+  for (std::size_t i = 0; i < table.columns.size(); ++i) {
+    if (i == *target_index) {
+      roles.target = table.columns[i];
+      if (table.named) roles.others.push_back({table.names[i], "target"});
+    } else if (i == *weights_index) {
+      roles.weights = table.columns[i];
+      if (table.named) roles.others.push_back({table.names[i], "weights"});
+    } else {
+      roles.variables.emplace_back(table.columns[i]);
+      if (table.named) roles.names.push_back(table.names[i]);
+    }
+  }
+  return roles;
+}
+
+MatrixFormat matrixFormat(std::string_view path) noexcept {
+  return path.ends_with(".npy") ? MatrixFormat::kNpy : MatrixFormat::kCsv;
+}
+
+template <class T>
+void writeMatrix(OutputFile& out, std::span<const std::span<const T>> columns, MatrixFormat format) {
+  if (format == MatrixFormat::kNpy) {
+    writeNpy(out, columns);
+  } else {
+    writeCsv(out, columns);
+  }
+}
+template void writeMatrix(OutputFile&, std::span<const std::span<const float>>, MatrixFormat);
+template void writeMatrix(OutputFile&, std::span<const std::span<const double>>, MatrixFormat);
+
+void appendNumber(std::string& text, double value, Precision precision) {
+  if (std::isnan(value)) {  // to_chars() would show the sign, which means nothing
+    text += "nan";
+    return;
+  }
+  char digits[32];
+  const auto end = withZeroOf(
+      precision, [&]<class T>(T) { return std::to_chars(digits, digits + sizeof digits, static_cast<T>(value)); });
+  text.append(digits, end.ptr);
+}
+
+void appendJsonNumber(std::string& text, double value, Precision precision) {
+  const char* mark = std::isfinite(value) ? "" : "\"";
+  text += mark;
+  appendNumber(text, value, precision);
+  text += mark;
+}
+
+Result<double> parseNumber(std::string_view text) {
+  constexpr std::string_view kSpaces = " \t\r";
+  std::string_view digits = text;
+  digits.remove_prefix(std::min(digits.find_first_not_of(kSpaces), digits.size()));
+  digits = digits.substr(0, digits.find_last_not_of(kSpaces) + 1);
+  // from_chars() takes no plus sign.
+  if (digits.starts_with('+') && !digits.starts_with("+-")) digits.remove_prefix(1);
+  double value = 0;
+  const text::NumberFault fault = text::readNumber(digits, value);
+  if (fault == text::NumberFault::kNone && digits.back() != ')') return value;  // ')' ends a NaN with a payload
+  const bool beyond = fault == text::NumberFault::kOutOfRange;
+  return Error{
+      Errc::kInvalid, fmt::format("{} {}", text::inQuotes(text), beyond ? text::kBeyondDouble : "is not a number"), {}};
+}
+
+}  // namespace srjit

@@ -1,0 +1,74 @@
+// Data tables: what `--data FILE` names, and the matrices that `run` writes.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "ir/error.h"
+#include "ir/numeric.h"
+#include "ir/text.h"
+#include "tools/files/output.h"
+
+namespace srjit {
+
+/// A table of numbers, column by column. At least one row and one column; all columns are equally long.
+struct DataTable {
+  std::vector<std::string> names;  ///< one per column: the header, or the column's index from 0 where the file has none
+  std::vector<std::vector<double>> columns;
+  bool named = false;     ///< the names come from a header
+  bool from_f32 = false;  ///< the file holds float32
+
+  std::size_t rows() const noexcept { return columns.empty() ? 0 : columns.front().size(); }
+};
+
+/// Reads a CSV file with a header line (RFC 4180; LF, CRLF or CR; UTF-8 byte order mark allowed) or an .npy matrix
+/// (format 1.0 to 3.0, two dimensions, float32 or float64, C or Fortran order). Both may be .gz or .xz; "-" is standard
+/// input; the content tells which it is. A cell is a decimal number, inf, infinity or nan, in any case. A blank line
+/// has no cells, so it is no row, and is skipped; but where there is one column, it is a row whose only cell is empty,
+/// which is an error unless nothing but blank lines follows. Errors are kIo with a complete message, for CSV with the
+/// place: "FILE:LINE:COLUMN: MESSAGE", the line and a caret.
+Result<DataTable> readData(const std::string& path);
+
+/// The same for content that is in memory; `origin` names it in messages.
+Result<DataTable> parseCsv(std::string_view text, std::string_view origin);
+Result<DataTable> parseNpy(std::string_view bytes, std::string_view origin);
+
+/// The names in the header line `text` of a CSV file; no text has none. Errors as those of parseCsv().
+Result<std::vector<std::string>> parseCsvHeader(std::string_view text, std::string_view origin);
+
+/// The columns by their role.
+struct Roles {
+  std::vector<std::string> names;   ///< of the variables; empty if the table is not named
+  std::vector<OtherColumn> others;  ///< the target and the weights, likewise
+  std::vector<std::span<const double>> variables;
+  std::span<const double> target, weights;  ///< empty if not asked for
+};
+
+/// Divides the columns of `table`, which must outlive the result, into variables and the columns called `target` and
+/// `weights` (empty: none). Errors (kInvalid) name the columns there are.
+Result<Roles> assignRoles(const DataTable& table, std::string_view target, std::string_view weights);
+
+enum class MatrixFormat { kCsv, kNpy };
+
+/// kNpy for a name that ends in .npy, else kCsv.
+MatrixFormat matrixFormat(std::string_view path) noexcept;
+
+/// Writes a matrix of rows x columns.size(): CSV with the header e0,e1,... or .npy in Fortran order with elements of
+/// type T, float or double. CSV numbers are the shortest that read back exactly. Columns must be equally long.
+template <class T>
+void writeMatrix(OutputFile& out, std::span<const std::span<const T>> columns, MatrixFormat format);
+
+/// Appends the shortest decimal that reads back as `value` in `precision`; "nan", "inf" and "-inf" for the others.
+void appendNumber(std::string& text, double value, Precision precision);
+
+/// The same for JSON, where those three become strings.
+void appendJsonNumber(std::string& text, double value, Precision precision);
+
+/// The number that all of `text` spells (spaces around it allowed): decimal, inf, infinity or nan. kInvalid if it is
+/// none or out of the range of a double (1e400, 1e-400); the message starts with the quoted text.
+Result<double> parseNumber(std::string_view text);
+
+}  // namespace srjit

@@ -1,0 +1,115 @@
+#include "tools/files/read.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <boost/iostreams/copy.hpp>
+#include <boost/iostreams/device/array.hpp>
+#include <boost/iostreams/device/back_inserter.hpp>
+#include <boost/iostreams/filter/gzip.hpp>
+#include <boost/iostreams/filter/lzma.hpp>
+#include <boost/iostreams/filtering_stream.hpp>
+#include <cerrno>
+#include <cstring>
+#include <new>
+
+#include <fmt/format.h>
+
+#include "ir/text/lexer.h"
+
+namespace srjit {
+namespace {
+
+namespace io = boost::iostreams;
+
+enum class Packing { kNone, kGzip, kXz };
+
+constexpr std::string_view kGzipMagic = "\x1f\x8b";
+constexpr std::string_view kXzMagic(
+    "\xFD"
+    "7zXZ\0",
+    6);
+
+Packing packingOf(std::string_view path, std::string_view content) {
+  if (path.ends_with(".gz")) return Packing::kGzip;
+  if (path.ends_with(".xz")) return Packing::kXz;
+  if (path != "-") return Packing::kNone;
+  if (content.starts_with(kGzipMagic)) return Packing::kGzip;
+  if (content.starts_with(kXzMagic)) return Packing::kXz;
+  return Packing::kNone;
+}
+
+Error cannotRead(const std::string& path, int number) {
+  return {Errc::kIo, fmt::format("cannot read {}: {}", displayName(path), std::strerror(number)), {}};
+}
+
+Result<std::string> readBytes(const std::string& path) {
+  const int file = path == "-" ? dup(STDIN_FILENO) : open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (file < 0) return cannotRead(path, errno);
+  std::string content;
+  constexpr std::size_t kBlock = 1 << 20;
+  std::size_t size = 0;
+  int failure = 0;
+  for (;;) {
+    if (content.size() - size < kBlock) content.resize(content.size() * 2 + kBlock);
+    const ssize_t got = read(file, content.data() + size, content.size() - size);
+    if (got == 0) break;
+    if (got > 0) {
+      size += static_cast<std::size_t>(got);
+    } else if (errno != EINTR) {
+      failure = errno;
+      break;
+    }
+  }
+  close(file);
+  if (failure != 0) return cannotRead(path, failure);
+  content.resize(size);
+  return content;
+}
+
+Result<std::string> unpack(const std::string& path, const std::string& content, Packing packing) {
+  const char* name = packing == Packing::kGzip ? "gzip" : "xz";
+  if (!std::string_view(content).starts_with(packing == Packing::kGzip ? kGzipMagic : kXzMagic)) {
+    return Error{Errc::kIo,
+                 fmt::format("{}: not {} {} archive", displayName(path), packing == Packing::kGzip ? "a" : "an", name),
+                 {}};
+  }
+  std::string plain;
+  try {
+    io::filtering_istream stream;
+    if (packing == Packing::kGzip) {
+      stream.push(io::gzip_decompressor());
+    } else {
+      stream.push(io::lzma_decompressor());
+    }
+    stream.push(io::array_source(content.data(), content.size()));
+    stream.exceptions(std::ios::badbit);
+    io::copy(stream, io::back_inserter(plain));
+  } catch (const std::ios_base::failure&) {  // gzip_error and lzma_error are failures; their texts hold only a number
+    return Error{Errc::kIo,
+                 fmt::format("{}: the {} archive is damaged or cut short, after {} good bytes of content",
+                             displayName(path), name, plain.size()),
+                 {}};
+  }
+  return plain;
+}
+
+}  // namespace
+
+std::string displayName(std::string_view path) { return path == "-" ? "standard input" : text::printable(path); }
+
+std::string_view withoutByteOrderMark(std::string_view text) noexcept {
+  constexpr std::string_view kMark = "\xEF\xBB\xBF";
+  return text.starts_with(kMark) ? text.substr(kMark.size()) : text;
+}
+
+Result<std::string> readFile(const std::string& path) try {
+  Result<std::string> content = readBytes(path);
+  if (!content) return content;
+  const Packing packing = packingOf(path, *content);
+  return packing == Packing::kNone ? content : unpack(path, *content, packing);
+} catch (const std::bad_alloc&) {
+  return Error{Errc::kMachine, fmt::format("{}: not enough memory to hold it", displayName(path)), {}};
+}
+
+}  // namespace srjit
