@@ -3,6 +3,7 @@
 // parse() makes one of text (ir/text.h). From a tree of your own it is made without text: append the tokens of the
 // operands, then that of the operator, and give all of them to Expression::create(), which checks them. x0 * 2 + p0 is
 //
+//   #include <srjit/ir/ops.h>  // the operators by name
 //   Expression::create({Token::variable(0), Token::constant(2), Token::operation(Op::kMul), Token::parameter(0),
 //                       Token::operation(Op::kAdd)})
 //
@@ -16,7 +17,7 @@
 //   append(tree, tokens);
 //   Result<Expression> expression = Expression::create(std::move(tokens));
 //
-// findOp("sin") is the operator of a name (ir/ops.h). The other way, tokens() is read from left to right with a stack:
+// findOp("sin") of ir/ops.h is the operator of a name. The other way, tokens() is read from left to right with a stack:
 // a token takes arity() values from it and puts one there. All functions here are thread-safe.
 #pragma once
 

@@ -1,6 +1,7 @@
 #include "tools/direct_code.h"
 
 #include <optional>
+#include <vector>
 
 #include <fmt/format.h>
 

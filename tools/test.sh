@@ -87,7 +87,7 @@ check_threads() {
   build_preset tsan --target test_runtime
   TSAN_OPTIONS="suppressions=$SRJIT_ROOT/tests/tsan.supp:ignore_noninstrumented_modules=1" \
     build/tsan/tests/test_runtime --gtest_brief=1 \
-    --gtest_filter='DeviceAsync.*:DeviceEngineTiers.*:*Predictions*:Stream.ThreadsHaveTheirOwn:KernelCache.*-*AHundredThousand*:*SmallWindows' \
+    --gtest_filter='DeviceAsync.*:DeviceEngineTiers.*:Jobs.*:DirectSelfTest.*:CachedTiers.*:StagedRows.*:*Predictions*:Stream.ThreadsHaveTheirOwn:KernelCache.*-*AHundredThousand*:*SmallWindows' \
     >build/tsan-tests.log 2>&1 || {
     tail -n 60 build/tsan-tests.log >&2
     return 1

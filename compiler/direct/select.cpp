@@ -153,7 +153,7 @@ void Selector::visit(NodeId id) {
   visit.id = id;
   const auto inputs = dag_->node(id).inputs();
   std::array<NodeId, kMaxArity> ranks;
-  for (std::uint8_t i = 0; i < inputs.size(); ++i) {
+  for (std::uint8_t i = 0; i < static_cast<std::uint8_t>(inputs.size()); ++i) {
     const NodeId rank = isOperator(dag_->node(inputs[i])) ? inputs[i] : static_cast<NodeId>(dag_->size());
     std::uint8_t at = i;
     for (; at > 0 && rank < ranks[at - 1]; --at) {

@@ -2,7 +2,9 @@
 
 #include <atomic>
 #include <map>
+#include <memory>
 #include <mutex>
+#include <utility>
 
 #include <llvm/ExecutionEngine/Orc/CompileUtils.h>
 #include <llvm/ExecutionEngine/Orc/ExecutionUtils.h>
@@ -25,6 +27,26 @@ namespace srjit {
 namespace {
 
 namespace orc = llvm::orc;
+
+/// The functions of a library for code of the JIT. LLVM's own generator would make them visible to the whole process.
+class LibraryFunctions final : public orc::DefinitionGenerator {
+ public:
+  explicit LibraryFunctions(SharedLibrary library) : library_(std::move(library)) {}
+
+  llvm::Error tryToGenerate(orc::LookupState&, orc::LookupKind, orc::JITDylib& code, orc::JITDylibLookupFlags,
+                            const orc::SymbolLookupSet& names) override {
+    orc::SymbolMap found;
+    for (const auto& [name, flags] : names) {
+      if (void* const address = library_.find((*name).str().c_str())) {
+        found[name] = {orc::ExecutorAddr::fromPtr(address), llvm::JITSymbolFlags::Exported};
+      }
+    }
+    return found.empty() ? llvm::Error::success() : code.define(orc::absoluteSymbols(std::move(found)));
+  }
+
+ private:
+  SharedLibrary library_;
+};
 
 // Every LLVM error is converted here.
 Error fromLlvm(llvm::Error error, const char* doing) {
@@ -193,12 +215,8 @@ Result<std::unique_ptr<HostJit>> HostJit::create(Precision precision, Math math)
   library.addGenerator(std::move(*process));
   for (const char* const name : {"libmvec.so.1", "libm.so.6"}) {
     // A missing library is no error: vectorFunctionName() names only functions that are present.
-    auto generator = orc::DynamicLibrarySearchGenerator::Load(name, prefix);
-    if (generator) {
-      library.addGenerator(std::move(*generator));
-    } else {
-      llvm::consumeError(generator.takeError());
-    }
+    if (const auto functions = SharedLibrary::open(name))
+      library.addGenerator(std::make_unique<LibraryFunctions>(*functions));
   }
   return std::unique_ptr<HostJit>(new HostJit(std::move(state)));
 }

@@ -122,7 +122,7 @@ void emitHostHandler(llvm::Module& module, const std::string& name, const Handle
   Loop loop(builder, function->getArg(4), std::uint64_t{unroll} * options.lanes());
   std::vector<Values> operands(unroll);
   for (unsigned turn = 0; turn < unroll; ++turn) {
-    llvm::Value* const row = builder.CreateAdd(loop.index(), builder.getInt64(turn * options.lanes()));
+    llvm::Value* const row = builder.CreateAdd(loop.index(), builder.getInt64(std::uint64_t{turn} * options.lanes()));
     for (unsigned i = 0; i < arity; ++i) {
       operands[turn].push_back(isScalar(i) ? scalars[i] : memory.load(function->getArg(i + 1), row));
     }
@@ -133,7 +133,7 @@ void emitHostHandler(llvm::Module& module, const std::string& name, const Handle
   }
   for (unsigned turn = 0; turn < unroll; ++turn) {
     memory.store(results[turn], function->getArg(0),
-                 builder.CreateAdd(loop.index(), builder.getInt64(turn * options.lanes())));
+                 builder.CreateAdd(loop.index(), builder.getInt64(std::uint64_t{turn} * options.lanes())));
   }
   loop.finish();
   builder.CreateRetVoid();

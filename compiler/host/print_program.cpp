@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "ir/ops.h"
+
 namespace srjit {
 namespace {
 
@@ -12,7 +14,11 @@ std::string textOf(HostOperand operand, const HostProgram& program, const Dag& d
       return fmt::format("x{}", index);
     case HostOperand::kParameter: {
       const std::size_t parameters = dag.parameters().size();
-      if (index < parameters) return fmt::format("parameter{}", index);
+      if (index < parameters) {
+        const ParameterSource& source = dag.parameters()[index];
+        return source.isLiteral() ? fmt::format("parameter{}({})", index, source.literal)
+                                  : fmt::format("parameter{}", index);
+      }
       const double value = program.constants[index - parameters];
       return withZeroOf(dag.precision(), [&]<class T>(T) { return fmt::format("{}", static_cast<T>(value)); });
     }

@@ -88,7 +88,8 @@ class HostEncoder {
   void freeOperands(NodeId id) {
     const auto inputs = dag_.node(id).inputs();
     for (std::size_t i = 0; i < inputs.size(); ++i) {
-      const bool seen = std::find(inputs.begin(), inputs.begin() + i, inputs[i]) != inputs.begin() + i;
+      const auto before = inputs.first(i);
+      const bool seen = std::ranges::find(before, inputs[i]) != before.end();
       const HostOperand place = place_[inputs[i]];
       if (!seen && place.base() == HostOperand::kSlot && last_use_[inputs[i]] == id) free_.push_back(place.index());
     }

@@ -179,7 +179,7 @@ bool planWith(const FormClass& of, const Operands& operands, unsigned pushed, bo
 
 // Tries the order of the ranks first, then the others; a class has a form for the first or for one order alone.
 FormPlan bestPlan(const FormClass& of, const Operands& operands) {
-  const auto arity = static_cast<unsigned>(of.arity);
+  const auto arity = static_cast<std::uint8_t>(of.arity);
   Order by_rank{};
   for (std::uint8_t i = 0; i < arity; ++i) by_rank[operands.ranks[i]] = i;
   FormPlan plan;
@@ -213,7 +213,7 @@ bool areRanks(const Operands& operands, int arity) {
 }
 
 std::size_t classOf(const FormClass& of) {
-  return static_cast<std::size_t>((of.arity - 1) * 4 + (of.commutative ? 2 : 0) + (of.is_long ? 1 : 0));
+  return static_cast<std::size_t>(of.arity - 1) * 4 + (of.commutative ? 2U : 0U) + (of.is_long ? 1U : 0U);
 }
 
 using Plans = std::array<FormPlan, kSets * kSets>;
@@ -310,7 +310,7 @@ HandlerTable::HandlerTable(InterpreterSpec spec) : spec_(std::move(spec)) {
       if (argument_count_ > 0) add({Kind::kPushResult, at});
     }
     if (height == 1) add({Kind::kStoreSlot, at});
-    for (std::uint8_t argument = 0; height > 0 && argument < argument_count_; ++argument) {
+    for (std::uint8_t argument = 0; height > 0 && argument < static_cast<std::uint8_t>(argument_count_); ++argument) {
       add({Kind::kArgumentStack, at, argument});
     }
     for (const Op op : spec_.ops) {

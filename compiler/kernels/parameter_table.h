@@ -30,7 +30,6 @@ class ParameterTable {
   void append(const ParameterTable& other);
 
   /// Whether the caller's parameters do not matter.
-  bool isConstant() const noexcept { return patches_.empty(); }
 
   /// Writes all entries to `table`, rounded to the precision; parameters count as 0 until fill().
   void writeLiterals(Precision precision, std::byte* table) const;

@@ -243,7 +243,7 @@ void Strip::storeLoss(const LossSpec& spec, const LossPointers& pointers, llvm::
   llvm::BasicBlock* const all = newBlock("all");
   llvm::BasicBlock* const some = newBlock("some");
   llvm::BasicBlock* const merged = newBlock("merged");
-  llvm::Value* const end = b_.CreateAdd(begin_, b_.getInt64(kWarpLanes * rows_per_thread_));
+  llvm::Value* const end = b_.CreateAdd(begin_, b_.getInt64(std::uint64_t{kWarpLanes} * rows_per_thread_));
   llvm::Value* every = b_.CreateICmpULE(end, row_count_);
   if (spec.skip_invalid) every = b_.CreateAnd(areFinite(predictions), every);
   b_.CreateCondBr(every, all, some);

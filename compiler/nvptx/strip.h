@@ -11,7 +11,7 @@
 namespace srjit {
 
 inline constexpr unsigned kLaneRows = 4;  ///< adjacent rows of a row group that one lane has
-static_assert(kWarpLanes * kLaneRows == kGroupRows, "the lanes of a warp have one row group");
+static_assert(std::size_t{kWarpLanes} * kLaneRows == kGroupRows, "the lanes of a warp have one row group");
 
 /// One scalar per row of a thread, in the order of the rows.
 using Rows = std::vector<llvm::Value*>;

@@ -11,9 +11,9 @@
 #include <tbb/parallel_for.h>
 
 #include "compiler/lowering/kernel_name.h"
-#include "runtime/code/parts.h"
 #include "runtime/code/encode.h"
 #include "runtime/code/kernel_plan.h"
+#include "runtime/code/parts.h"
 #include "runtime/platform/aligned_buffer.h"
 #include "runtime/platform/clock.h"
 

@@ -6,8 +6,8 @@
 #include <functional>
 
 #include "runtime/code/costs.h"
-#include "runtime/code/parts.h"
 #include "runtime/code/kernel_plan.h"
+#include "runtime/code/parts.h"
 
 namespace srjit {
 

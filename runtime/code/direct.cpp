@@ -22,7 +22,7 @@ namespace {
 
 // Graphs of so many expressions, whole groups, are large enough to share columns and subtrees, and few enough that all
 // threads have some.
-constexpr std::size_t kMaxDirectChunk = 16 * kDirectRoots;
+constexpr std::size_t kMaxDirectChunk = std::size_t{16} * kDirectRoots;
 
 constexpr std::size_t kFewWarps = 8;  ///< of a block that is one of few
 

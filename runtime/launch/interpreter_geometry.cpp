@@ -82,7 +82,7 @@ class GeometryChooser {
 
   unsigned windowTokens() const {
     const std::size_t part = limits_.shared_bytes_per_block / 7 * 2;
-    return std::min(kWindow, toUnsigned(part / (kBlockWarps * sharedTokenBytes(precision_)) - 2));
+    return std::min(kWindow, toUnsigned(part / (std::size_t{kBlockWarps} * sharedTokenBytes(precision_)) - 2));
   }
 
   // What was encoded fits with one team or with four.

@@ -24,6 +24,9 @@ class DeviceRun {
   /// KernelLauncher::prepare().
   static Result<std::unique_ptr<DeviceRun>> create(RunPlan plan, std::size_t budget);
 
+  DeviceRun(const DeviceRun&) = delete;
+  DeviceRun& operator=(const DeviceRun&) = delete;
+
   const RunPlan& plan() const noexcept { return plan_; }
   /// Device memory that it holds.
   std::size_t deviceBytes() const noexcept { return memory_.bytes(); }

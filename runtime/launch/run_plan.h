@@ -7,8 +7,8 @@
 #include <optional>
 
 #include "compiler/direct/emitter.h"
-#include "runtime/code/parts.h"
 #include "runtime/code/kernel_store.h"
+#include "runtime/code/parts.h"
 #include "runtime/gpu/data.h"
 #include "runtime/gpu/queue.h"
 

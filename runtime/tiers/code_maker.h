@@ -2,17 +2,21 @@
 #pragma once
 
 #include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include <tbb/task_arena.h>
 
 #include "runtime/code/compile.h"
-#include "runtime/code/parts.h"
 #include "runtime/code/direct.h"
 #include "runtime/code/kernel_plan.h"
 #include "runtime/code/kernel_store.h"
+#include "runtime/code/parts.h"
 #include "runtime/gpu/queue.h"
 #include "runtime/tiers/cost_recorder.h"
 
@@ -42,6 +46,7 @@ class CodeMaker {
   Code direct(const GraphSource& source, const ProgramGraphs* graphs, const KernelKind& kind, std::size_t rows,
               const std::atomic<bool>& cancelled) const;
   /// What compiled() of all expressions would have to compile, as findMissing(); everything where that fails.
+  /// Needs no context.
   MissingKernels missing(const GraphSource& source, const KernelKind& kind,
                          const std::function<bool(const MissingKernels&)>& pays,
                          const std::atomic<bool>& cancelled) const;

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "runtime/code/calibration.h"
 #include "runtime/code/parts.h"

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <cstdint>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -9,9 +10,9 @@
 #include <vector>
 
 #include "runtime/code/compile.h"
-#include "runtime/code/parts.h"
 #include "runtime/code/direct.h"
 #include "runtime/code/kernel_plan.h"
+#include "runtime/code/parts.h"
 #include "runtime/engine_options.h"
 #include "runtime/launch/idle_runs.h"
 #include "runtime/program.h"

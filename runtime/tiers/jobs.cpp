@@ -1,6 +1,7 @@
 #include "runtime/tiers/jobs.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "runtime/platform/clock.h"
@@ -19,8 +20,8 @@ class RunningJob {
   }
   ~RunningJob() {
     const std::lock_guard lock(job_->mutex_);
-    // Without a result there was no memory to begin.
-    if (job_->code_ == nullptr && !job_->error_ && !job_->missing_) {
+    // Without a result there was no memory for one. A job that did not begin is open.
+    if (began_ && job_->code_ == nullptr && !job_->error_ && !job_->missing_) {
       job_->error_ = Error{Errc::kMachine, "out of memory", {}};
     }
     job_->running_ = false;
@@ -29,7 +30,10 @@ class RunningJob {
   RunningJob(const RunningJob&) = delete;
   RunningJob& operator=(const RunningJob&) = delete;
 
+  void cancel() const noexcept { job_->cancel(); }
+
   Result<JobQueue::Code> make(const JobQueue::Make& make) {
+    began_ = true;
     const Stopwatch watch;
     auto code = guarded([&]() -> Result<JobQueue::Code> {
       auto made = make(job_->cancelled_);
@@ -53,12 +57,13 @@ class RunningJob {
 
   /// Whether the code should be made. If not, the job is open again and knows what is missing, or it was cancelled.
   bool look(const JobQueue::Look& look) {
-    const auto found = guarded([&]() -> Result<std::optional<MissingKernels>> { return look(job_->cancelled_); });
+    began_ = true;
+    auto found = guarded([&]() -> Result<std::optional<MissingKernels>> { return look(job_->cancelled_); });
     const std::lock_guard lock(job_->mutex_);
     if (job_->cancelled_) {
       job_->error_ = cancellation();
     } else if (!found) {
-      job_->error_ = found.error();
+      job_->error_ = std::move(found).error();
     } else if (*found) {
       job_->missing_ = **found;
     } else {
@@ -71,6 +76,7 @@ class RunningJob {
   static Error cancellation() { return {Errc::kCancelled, "compiling was cancelled", {}}; }
 
   std::shared_ptr<CodeJob> job_;
+  bool began_ = false;
 };
 
 // A cancelled job is open: an engine that ends cancels its jobs, but another engine may have the same program.
@@ -97,11 +103,15 @@ void JobQueue::start(const std::shared_ptr<CodeJob>& job, Make make, Look look) 
   {
     const std::lock_guard lock(mutex_);
     std::erase_if(started_, [](const auto& started) { return started.expired(); });
-    started_.push_back(job);
+    started_.push_back(running);
   }
   // The job ends with the task, whether that runs or not.
   background_.enqueue(group_->defer([make = std::move(make), look = std::move(look), running = std::move(running)] {
-    if (!look || running->look(look)) running->keep(running->make(make));
+    // An exception would end the process in shutDown(). For want of memory the job ends with an error of its own.
+    (void)guarded([&] {
+      if (!look || running->look(look)) running->keep(running->make(make));
+      return okStatus();
+    });
   }));
 }
 
@@ -125,7 +135,7 @@ void JobQueue::shutDown() {
   {
     const std::lock_guard lock(mutex_);
     for (const auto& started : started_) {
-      if (const auto job = started.lock()) job->cancel();
+      if (const auto running = started.lock()) running->cancel();
     }
   }
   background_.execute([&] { group_->wait(); });

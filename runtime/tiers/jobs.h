@@ -19,6 +19,8 @@
 
 namespace srjit {
 
+class RunningJob;
+
 /// Code that at most one thread makes at a time. Once ready it does not change. Thread-safe. A job holds nothing of its
 /// program or engine.
 class CodeJob {
@@ -69,7 +71,7 @@ class JobQueue {
   JobQueue& operator=(const JobQueue&) = delete;
 
   /// Makes a job's code in the background, after `look` if there is one, unless the job is running, ready or failed.
-  /// The job runs when this returns. Throws std::bad_alloc.
+  /// The job runs when this returns. Throws std::bad_alloc, and leaves the job open then.
   void start(const std::shared_ptr<CodeJob>& job, Make make, Look look = nullptr);
   /// The code of a job: waits while the job is running; if there is no code then, makes it in `arena`. Meanwhile the
   /// calling thread runs no other tasks of that arena, since one of them could wait for this job.
@@ -90,7 +92,7 @@ class JobQueue {
   tbb::task_arena background_;
   std::unique_ptr<tbb::task_group> group_ = std::make_unique<tbb::task_group>();  ///< its own destructor may throw
   std::mutex mutex_;
-  std::vector<std::weak_ptr<CodeJob>> started_;
+  std::vector<std::weak_ptr<RunningJob>> started_;  ///< and not ended: another queue may run the same job later
 };
 
 }  // namespace srjit

@@ -90,8 +90,9 @@ struct TierDecision {
   Start start_compiled = Start::kNo;
   double serving_cost = 0;  ///< per node and row, of the code that serves meanwhile; for compilingPays()
 
-  /// The code to wait for. After the wait decideTier() is asked again, with the new state of that code; unless it was
-  /// direct code, with 0 evaluations, so that nothing is started twice. Without a value, `serves` is ready.
+  /// The code to wait for. After the wait decideTier() is asked again with the new state of that code. Unless the wait
+  /// was for direct code, `work.evaluations` is then 0, so nothing is started twice. Without a value, `serves` is
+  /// ready.
   std::optional<CodeKind> wait_for = {};
   OnFailure on_failure = OnFailure::kReturn;
   CodeKind serves = CodeKind::kInterpreted;

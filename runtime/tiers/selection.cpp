@@ -90,7 +90,7 @@ struct DeviceTiers::Selection {
   Code& codeOf(CodeKind kind) { return codes[static_cast<std::size_t>(kind)]; }
 };
 
-// What may change while the evaluation waits.
+// Called before the first decision, and after a wait for direct code: what other threads may have changed meanwhile.
 void DeviceTiers::findFacts(Selection& selection) const {
   DeviceProgram& program = *selection.state.on_device;
   TierFacts& facts = selection.facts;
@@ -122,15 +122,21 @@ Result<DeviceTiers::Code> DeviceTiers::codeFor(const Program::State& state, cons
   TierFacts& facts = selection.facts;
   facts.work = workOf(*state.source, rows, counts ? program.countEvaluation() : 0);
   facts.has_direct_graphs = program.graphs() != nullptr;
-  std::optional<Error> refusal = directRefusal(data.layout(), store_->precision());
-  facts.layout_suits_direct = !refusal;
-  if (tier == Tier::kAuto && self_test_.state() == SelfTestState::kFailed) refusal.reset();
-  if (tier == Tier::kAuto || tier == Tier::kDirect) program.setDirectRefusal(std::move(refusal));
+  if (tier == Tier::kAuto || tier == Tier::kDirect) {
+    std::optional<Error> refusal = directRefusal(data.layout(), store_->precision());
+    facts.layout_suits_direct = !refusal;
+    if (tier == Tier::kAuto && self_test_.state() == SelfTestState::kFailed) refusal.reset();
+    program.setDirectRefusal(std::move(refusal));
+  }
 
   findFacts(selection);
   for (;;) {
     const TierDecision decision = decideTier(facts);
-    startInBackground(state, facts, decision, selection.order);
+    // Without memory for a job, the evaluation is served as it is.
+    (void)guarded([&] {
+      startInBackground(state, facts, decision, selection.order);
+      return okStatus();
+    });
     if (!decision.wait_for) return selection.codeOf(decision.serves);
     if (*decision.wait_for != CodeKind::kDirect) facts.work.evaluations = 0;
     if (Status made = await(selection, *decision.wait_for, decision.on_failure); !made) return std::move(made).error();
@@ -194,7 +200,7 @@ void DeviceTiers::startInBackground(const Program::State& state, const TierFacts
         });
 }
 
-// `program` is null in the background.
+// `program` is null in the background, where kCompiledRefused is never made: it serves only an evaluation that waits.
 Result<DeviceTiers::Code> DeviceTiers::make(const GraphSource& source, const DeviceProgram* program, const Order& order,
                                             const std::atomic<bool>& cancelled) {
   const CurrentContext current(*queue_->cuda);

@@ -1,6 +1,7 @@
 // With which code a program is evaluated on a GPU, and the making of better code meanwhile.
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <optional>
 

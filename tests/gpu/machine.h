@@ -32,7 +32,6 @@ enum class Memory {
 
 /// Why no GPU can be tested; empty if there is one.
 const std::string& gpuFault();
-std::string gpuName();
 
 /// One engine per mode and memory, until the end of all tests. Thread-safe.
 Engine engineOf(Mode mode, Memory memory = Memory::kPlenty);

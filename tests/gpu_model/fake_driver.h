@@ -88,7 +88,6 @@ class FakeDriver {
 
   /// Device memory of another library in the process.
   CUdeviceptr allocateForeign(std::span<const std::byte> contents, int device = 0);
-  std::vector<std::byte> readForeign(CUdeviceptr address, std::size_t bytes) const;
   void freeForeign(CUdeviceptr address);
 
   /// Returns and clears the problems so far, for tests that expect them.
