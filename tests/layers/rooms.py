@@ -1,9 +1,10 @@
 """The include rules: the layers from left to right, and the rooms of those that have some.
 
-A layer may include itself and the layers to its left. A room is a folder of a layer. It may include the rooms named
-behind it, of its own layer and of layers to its left, the installed headers of its layer, which lie in the layer's root,
-and all layers to its left that have no rooms. A room is named after those that it includes, so there is no cycle. Sources in the root of a layer, and headers there that are not installed, may include
-every room of the layer, and no room may include them.
+A layer may include itself and the layers to its left. A room is a folder of a layer. It may include the rooms that its
+row lists, of its own layer and of layers to its left, the installed headers in the root of its layer, and all layers to
+its left that have no rooms. The row of a room comes after the rows of the rooms that it includes, so there is no cycle.
+Sources in the root of a layer, and headers there that are not installed, may include every room of the layer; no room may
+include them.
 """
 
 LAYERS = ["ir", "passes", "compiler", "runtime", "tools"]
@@ -26,7 +27,7 @@ ROOMS = {
                      ["compiler/loader", "compiler/target", "compiler/nvptx", "compiler/kernels",
                       "runtime/platform"]),
     "runtime/cache": ("images of kernels in memory and on disk", ["compiler/kernels", "runtime/platform"]),
-    "runtime/evaluation": ("what is evaluated: program, graphs, rows, losses; and the seam to a device",
+    "runtime/evaluation": ("what is evaluated: program, graphs, rows, losses; the interface of a device",
                            ["compiler/kernels", "runtime/platform"]),
     "runtime/host": ("evaluation on the processor",
                      ["compiler/host", "compiler/kernels", "runtime/evaluation"]),
