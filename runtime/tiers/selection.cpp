@@ -8,6 +8,7 @@
 
 #include "runtime/code/encode.h"
 #include "runtime/evaluation/code_groups.h"
+#include "runtime/platform/guarded.h"
 
 namespace srjit {
 namespace {
