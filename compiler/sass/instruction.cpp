@@ -49,7 +49,23 @@ struct Layout {
   std::uint8_t modifier_fields = 0;
 };
 
-constexpr std::uint8_t kOffsetBits = 24, kBankBits = 16, kLaneBits = 5, kImmediateBits = 32;
+constexpr std::uint8_t kOffsetBits = 24;
+
+// Of the slots that hold a number of the instruction itself; 0 for others.
+consteval std::uint8_t immediateBitsOf(char slot) {
+  switch (slot) {
+    case 'i':  // a number
+      return 32;
+    case 'o':  // an offset of an address
+      return kOffsetBits;
+    case 'k':  // an offset in a constant bank
+      return 16;
+    case 's':  // a lane
+      return 5;
+    default:
+      return 0;
+  }
+}
 
 consteval Layout layoutOf(std::uint64_t low, std::uint64_t high, std::string_view slots) {
   Layout layout;
@@ -71,6 +87,10 @@ consteval Layout layoutOf(std::uint64_t low, std::uint64_t high, std::string_vie
       continue;
     }
     const std::uint8_t first = number(at);
+    if (const std::uint8_t bits = immediateBitsOf(kind); bits != 0) {
+      layout.immediate = first, layout.immediate_bits = bits;
+      continue;
+    }
     switch (kind) {
       case 'd':
         layout.destination = first;
@@ -79,18 +99,6 @@ consteval Layout layoutOf(std::uint64_t low, std::uint64_t high, std::string_vie
       case 'b':
       case 'c':
         layout.sources[static_cast<std::size_t>(kind - 'a')] = first;
-        break;
-      case 'i':
-        layout.immediate = first, layout.immediate_bits = kImmediateBits;
-        break;
-      case 'o':
-        layout.immediate = first, layout.immediate_bits = kOffsetBits;
-        break;
-      case 'k':
-        layout.immediate = first, layout.immediate_bits = kBankBits;
-        break;
-      case 's':
-        layout.immediate = first, layout.immediate_bits = kLaneBits;
         break;
       case 'r':
         layout.branch = true;

@@ -18,12 +18,20 @@ U64 bitsOf(float value) { return std::bit_cast<U32>(value); }
 U32 u(U64 bits) { return static_cast<U32>(bits); }
 std::int32_t s(U64 bits) { return static_cast<std::int32_t>(bits); }
 
-const std::map<std::string, PtxFunction>& functions() {
-  static const std::map<std::string, PtxFunction> kFunctions = [] {
-    std::map<std::string, PtxFunction> table;
-    const auto add = [&](std::initializer_list<const char*> names, PtxFunction function) {
-      for (const char* const name : names) table[name] = function;
-    };
+class Functions {
+ public:
+  Functions() {
+    addIntegers();
+    addFloats();
+  }
+  const std::map<std::string, PtxFunction>& table() const { return table_; }
+
+ private:
+  void add(std::initializer_list<const char*> names, PtxFunction function) {
+    for (const char* const name : names) table_[name] = function;
+  }
+
+  void addIntegers() {
     add({"mov.b32", "mov.u32", "mov.f32", "mov.b64", "mov.u64", "mov.pred", "cvt.u64.u32", "cvta.to.global.u64"},
         [](U64 a, U64, U64) { return a; });
     add({"cvt.u32.u64"}, [](U64 a, U64, U64) -> U64 { return u(a); });
@@ -62,6 +70,9 @@ const std::map<std::string, PtxFunction>& functions() {
     add({"setp.eq.u64", "setp.eq.s64"}, [](U64 a, U64 b, U64) -> U64 { return a == b; });
     add({"setp.ne.u64", "setp.ne.s64"}, [](U64 a, U64 b, U64) -> U64 { return a != b; });
     add({"setp.ge.u64"}, [](U64 a, U64 b, U64) -> U64 { return a >= b; });
+  }
+
+  void addFloats() {
     add({"setp.eq.f32"}, [](U64 a, U64 b, U64) -> U64 { return f(a) == f(b); });
     add({"setp.le.f32"}, [](U64 a, U64 b, U64) -> U64 { return f(a) <= f(b); });
     add({"setp.ge.f32"}, [](U64 a, U64 b, U64) -> U64 { return f(a) >= f(b); });
@@ -83,9 +94,14 @@ const std::map<std::string, PtxFunction>& functions() {
     add({"lg2.f32"}, [](U64 a, U64, U64) { return bitsOf(std::log2(f(a))); });
     add({"sin.f32"}, [](U64 a, U64, U64) { return bitsOf(std::sin(f(a))); });
     add({"cos.f32"}, [](U64 a, U64, U64) { return bitsOf(std::cos(f(a))); });
-    return table;
-  }();
-  return kFunctions;
+  }
+
+  std::map<std::string, PtxFunction> table_;
+};
+
+const std::map<std::string, PtxFunction>& functions() {
+  static const Functions kFunctions;
+  return kFunctions.table();
 }
 
 }  // namespace

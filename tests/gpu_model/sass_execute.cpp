@@ -3,6 +3,7 @@
 #include <cfenv>
 #include <cmath>
 #include <limits>
+#include <optional>
 #include <type_traits>
 
 #include "tests/gpu_model/sass_machine.h"
@@ -77,6 +78,41 @@ std::uint32_t lop3(unsigned table, std::uint32_t a, std::uint32_t b, std::uint32
     result |= ((row & 4) != 0 ? a : ~a) & ((row & 2) != 0 ? b : ~b) & ((row & 1) != 0 ? c : ~c);
   }
   return result;
+}
+
+// Of instructions whose result depends on the operands of the lane alone; nothing for others.
+std::optional<std::uint32_t> integerResult(const Instruction& i, std::uint32_t a, std::uint32_t b, std::uint32_t c,
+                                           bool chosen) {
+  switch (i.form) {
+    case Form::kSelRR:
+      return chosen ? a : b;
+    case Form::kSelRI:
+      return chosen ? a : i.immediate;
+    case Form::kMovR:
+      return a;
+    case Form::kMovI:
+      return i.immediate;
+    case Form::kLop3RRR:
+      return lop3(i.modifier, a, b, c);
+    case Form::kLop3RIR:
+      return lop3(i.modifier, a, i.immediate, c);
+    case Form::kShlRI:
+      return i.immediate > 31 ? 0 : a << i.immediate;
+    case Form::kShrRI:
+      return i.immediate > 31 ? 0 : a >> i.immediate;
+    case Form::kSarRI:
+      return static_cast<std::uint32_t>(static_cast<std::int32_t>(a) >> i.immediate);
+    case Form::kIAdd3RRR:
+      return ((i.negated & 1) != 0 ? -a : a) + ((i.negated & 2) != 0 ? -b : b) + ((i.negated & 4) != 0 ? -c : c);
+    case Form::kIAdd3RIR:
+      return ((i.negated & 1) != 0 ? -a : a) + i.immediate + ((i.negated & 4) != 0 ? -c : c);
+    case Form::kImadRRR:
+      return a * b + c;
+    case Form::kImadRIR:
+      return a * i.immediate + c;
+    default:
+      return std::nullopt;
+  }
 }
 
 }  // namespace
@@ -278,45 +314,6 @@ void SassMachine::executeInteger(const Instruction& i, std::uint32_t active) {
     const std::uint32_t a = bits(i.sources[0], lane), b = bits(i.sources[1], lane), c = bits(i.sources[2], lane);
     std::uint32_t result = 0;
     switch (i.form) {
-      case Form::kSelRR:
-        result = chosen ? a : b;
-        break;
-      case Form::kSelRI:
-        result = chosen ? a : i.immediate;
-        break;
-      case Form::kMovR:
-        result = a;
-        break;
-      case Form::kMovI:
-        result = i.immediate;
-        break;
-      case Form::kLop3RRR:
-        result = lop3(i.modifier, a, b, c);
-        break;
-      case Form::kLop3RIR:
-        result = lop3(i.modifier, a, i.immediate, c);
-        break;
-      case Form::kShlRI:
-        result = i.immediate > 31 ? 0 : a << i.immediate;
-        break;
-      case Form::kShrRI:
-        result = i.immediate > 31 ? 0 : a >> i.immediate;
-        break;
-      case Form::kSarRI:
-        result = static_cast<std::uint32_t>(static_cast<std::int32_t>(a) >> i.immediate);
-        break;
-      case Form::kIAdd3RRR:
-        result = ((i.negated & 1) != 0 ? -a : a) + ((i.negated & 2) != 0 ? -b : b) + ((i.negated & 4) != 0 ? -c : c);
-        break;
-      case Form::kIAdd3RIR:
-        result = ((i.negated & 1) != 0 ? -a : a) + i.immediate + ((i.negated & 4) != 0 ? -c : c);
-        break;
-      case Form::kImadRRR:
-        result = a * b + c;
-        break;
-      case Form::kImadRIR:
-        result = a * i.immediate + c;
-        break;
       case Form::kImadWideURRR:
       case Form::kImadWideURIR: {
         const std::uint64_t factor = i.form == Form::kImadWideURRR ? b : i.immediate;
@@ -341,8 +338,11 @@ void SassMachine::executeInteger(const Instruction& i, std::uint32_t active) {
       case Form::kUldcDescriptor:
       case Form::kLdcuDescriptor:
         continue;
-      default:
-        fault("no model of this instruction");
+      default: {
+        const auto value = integerResult(i, a, b, c, chosen);
+        if (!value) fault("no model of this instruction");
+        result = *value;
+      }
     }
     if ((active >> lane & 1) != 0) write(i.destination, lane, result);
   }

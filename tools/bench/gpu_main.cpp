@@ -191,9 +191,7 @@ ExitStatus runParts(const Options& options, std::span<const BenchPart> chosen) {
   return results.hasFaults() || !is_saved ? kMachineFailure : kDone;
 }
 
-int runCommand(int argc, const char* const* argv) {
-  CLI::App app("Measures sr-jit on a GPU: every figure is the median of several samples.", "sr-jit-gpu-bench");
-  Options options;
+void addOptions(CLI::App& app, Options& options) {
   std::string text = "Scenarios:\n";
   std::vector<std::string> names, scenarios = {"all"};
   for (const BenchPart& part : kScenarios) {
@@ -229,6 +227,12 @@ int runCommand(int argc, const char* const* argv) {
   app.add_option("--second-process", options.second_process, "")->group("");
   app.add_option("--expressions", options.expressions, "")->group("");
   app.footer(text + "Exit status: 0 all parts ran; 2 wrong usage; 3 no device, or a part failed.");
+}
+
+int runCommand(int argc, const char* const* argv) {
+  CLI::App app("Measures sr-jit on a GPU: every figure is the median of several samples.", "sr-jit-gpu-bench");
+  Options options;
+  addOptions(app, options);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

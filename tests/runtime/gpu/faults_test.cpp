@@ -52,7 +52,61 @@ struct Storing {
   std::size_t rows, expressions;
 };
 
-class EveryCall : public testing::TestWithParam<Storing> {};
+constexpr const char* kFailingEntries[] = {"cuDevicePrimaryCtxRetain",
+                                           "cuMemPoolCreate",
+                                           "cuMemPoolSetAttribute",
+                                           "cuMemPoolGetAttribute",
+                                           "cuMemGetInfo",
+                                           "cuMemAllocFromPoolAsync",
+                                           "cuMemHostAlloc",
+                                           "cuMemHostRegister",
+                                           "cuPointerGetAttribute",
+                                           "cuMemcpyHtoDAsync",
+                                           "cuMemcpyDtoHAsync",
+                                           "cuMemcpy2DAsync",
+                                           "cuMemsetD8Async",
+                                           "cuModuleLoadDataEx",
+                                           "cuModuleGetFunction",
+                                           "cuFuncGetAttribute",
+                                           "cuFuncSetAttribute",
+                                           "cuLaunchKernel",
+                                           "cuGraphCreate",
+                                           "cuGraphAddKernelNode",
+                                           "cuGraphInstantiateWithFlags",
+                                           "cuGraphLaunch",
+                                           "cuEventCreate",
+                                           "cuEventRecord",
+                                           "cuEventQuery",
+                                           "cuEventSynchronize",
+                                           "cuEventElapsedTime",
+                                           "cuStreamCreate",
+                                           "cuStreamWaitEvent",
+                                           "cuStreamSynchronize",
+                                           "cuCtxGetCurrent",
+                                           "cuCtxSetCurrent"};
+
+class EveryCall : public testing::TestWithParam<Storing> {
+ protected:
+  /// An engine, a data set, and predictions and losses by two tiers; predictions are compared with `expected`.
+  static Status useOnce(FakeMachine& machine, const Workload& w, const std::vector<double>& expected,
+                        const char* entry) {
+    const Result<Engine> gpu = machine.tryEngine({.math = Math::kStrict, .device_bytes = GetParam().device_bytes});
+    if (!gpu) return gpu.error();
+    const Result<Dataset> data = gpu->upload(w.view());
+    if (!data) return data.error();
+    for (const Tier tier : {Tier::kInterpret, Tier::kCompile}) {
+      const Program program = gpu->compile(w.expressions, {.tier = tier});
+      if (!program.failures().empty()) return program.failures()[0].error;
+      const Result<Losses> losses = gpu->loss(program, *data, w.parameters);
+      if (!losses) return losses.error();
+      std::vector<float> out(w.expressions.size() * w.rows());
+      const auto predicted = gpu->evaluate(program, *data, w.parameters, std::span<float>(out));
+      if (!predicted) return predicted.error();
+      expectSameBits(std::vector<double>(out.begin(), out.end()), expected, w.rows(), entry);
+    }
+    return okStatus();
+  }
+};
 
 INSTANTIATE_TEST_SUITE_P(, EveryCall, testing::Values(Storing{"Resident", 0, 600, 40}, Storing{"Streamed", 1, 5000, 8}),
                          [](const auto& tested) { return std::string(tested.param.name); });
@@ -62,64 +116,16 @@ TEST_P(EveryCall, MayFailOnce) {
   const Workload w = arithmeticWorkload(31, GetParam().expressions, GetParam().rows, Precision::kF32);
   const std::vector<double> expected = predict(cpuEngine(Precision::kF32), w, Tier::kInterpret);
   std::size_t failures = 0;
-  for (const char* const entry : {"cuDevicePrimaryCtxRetain",
-                                  "cuMemPoolCreate",
-                                  "cuMemPoolSetAttribute",
-                                  "cuMemPoolGetAttribute",
-                                  "cuMemGetInfo",
-                                  "cuMemAllocFromPoolAsync",
-                                  "cuMemHostAlloc",
-                                  "cuMemHostRegister",
-                                  "cuPointerGetAttribute",
-                                  "cuMemcpyHtoDAsync",
-                                  "cuMemcpyDtoHAsync",
-                                  "cuMemcpy2DAsync",
-                                  "cuMemsetD8Async",
-                                  "cuModuleLoadDataEx",
-                                  "cuModuleGetFunction",
-                                  "cuFuncGetAttribute",
-                                  "cuFuncSetAttribute",
-                                  "cuLaunchKernel",
-                                  "cuGraphCreate",
-                                  "cuGraphAddKernelNode",
-                                  "cuGraphInstantiateWithFlags",
-                                  "cuGraphLaunch",
-                                  "cuEventCreate",
-                                  "cuEventRecord",
-                                  "cuEventQuery",
-                                  "cuEventSynchronize",
-                                  "cuEventElapsedTime",
-                                  "cuStreamCreate",
-                                  "cuStreamWaitEvent",
-                                  "cuStreamSynchronize",
-                                  "cuCtxGetCurrent",
-                                  "cuCtxSetCurrent"}) {
+  for (const char* const entry : kFailingEntries) {
     for (std::size_t n = 1;; ++n) {
       ASSERT_LT(n, 600U);
       FakeMachine machine;
       machine.driver.failAt(entry, n, CUDA_ERROR_OUT_OF_MEMORY);
-      const auto work = [&]() -> Status {
-        const Result<Engine> gpu = machine.tryEngine({.math = Math::kStrict, .device_bytes = GetParam().device_bytes});
-        if (!gpu) return gpu.error();
-        const Result<Dataset> data = gpu->upload(w.view());
-        if (!data) return data.error();
-        for (const Tier tier : {Tier::kInterpret, Tier::kCompile}) {
-          const Program program = gpu->compile(w.expressions, {.tier = tier});
-          if (!program.failures().empty()) return program.failures()[0].error;
-          const Result<Losses> losses = gpu->loss(program, *data, w.parameters);
-          if (!losses) return losses.error();
-          std::vector<float> out(w.expressions.size() * w.rows());
-          const auto predicted = gpu->evaluate(program, *data, w.parameters, std::span<float>(out));
-          if (!predicted) return predicted.error();
-          expectSameBits(std::vector<double>(out.begin(), out.end()), expected, w.rows(), entry);
-        }
-        return okStatus();
-      };
-      const Status first = work();
+      const Status first = useOnce(machine, w, expected, entry);
       if (!first) {
         ++failures;
         EXPECT_FALSE(first.error().message.empty());
-        EXPECT_TRUE(work().ok()) << "after call " << n << " of " << entry;
+        EXPECT_TRUE(useOnce(machine, w, expected, entry).ok()) << "after call " << n << " of " << entry;
       }
       // Beyond the last call of this entry nothing fails any more. Contexts are asked for before every call.
       if (machine.driver.count(entry) < n || (n == 60 && std::string_view(entry).starts_with("cuCtx"))) break;
