@@ -50,8 +50,8 @@ Finding processor() {
 }
 
 Finding outcome(std::string name, const Status& status, std::string success, std::string needed_for) {
-  return {std::move(name), status.ok(), status.ok() ? std::move(success) : status.error().message,
-          std::move(needed_for)};
+  if (!status) success = status.error().message;
+  return {std::move(name), status.ok(), std::move(success), std::move(needed_for)};
 }
 
 Dag sampleGraph(Op op) {

@@ -75,7 +75,7 @@ check_format() {
 # All sources of a target are checked in one run, so that LLVM's headers are read once for each.
 check_tidy() {
   cmake --preset tidy >build/tidy.log 2>&1 &&
-    run-clang-tidy-19 -p build/tidy -quiet -j "$(nproc)" -warnings-as-errors='*' '/Unity/|/(ir|passes|compiler|runtime|tools)/.*\.cpp$' \
+    run-clang-tidy-19 -p build/tidy -quiet -j "$(nproc)" -warnings-as-errors='*' "^$SRJIT_ROOT/(build/tidy/.*/Unity|ir|passes|compiler|runtime|tools)/" \
       >>build/tidy.log 2>&1 || {
     grep -E 'error: |warning: ' build/tidy.log >&2 || tail -n 30 build/tidy.log >&2
     return 1
@@ -85,13 +85,23 @@ check_tidy() {
 # What runs on several threads at once, on the model of a GPU. The command and the other tests are not built.
 check_threads() {
   build_preset tsan --target test_runtime
-  TSAN_OPTIONS="suppressions=$SRJIT_ROOT/tests/tsan.supp:ignore_noninstrumented_modules=1" \
-    build/tsan/tests/test_runtime --gtest_brief=1 \
-    --gtest_filter='DeviceAsync.*:DeviceEngineTiers.*:Jobs.*:DirectSelfTest.*:CachedTiers.*:StagedRows.*:*Predictions*:Stream.ThreadsHaveTheirOwn:KernelCache.*-*AHundredThousand*:*SmallWindows' \
-    >build/tsan-tests.log 2>&1 || {
-    tail -n 60 build/tsan-tests.log >&2
-    return 1
-  }
+  local shards shard status=0 pids=()
+  shards="$(nproc)"
+  for ((shard = 0; shard < shards; ++shard)); do
+    GTEST_TOTAL_SHARDS="$shards" GTEST_SHARD_INDEX="$shard" \
+      TSAN_OPTIONS="suppressions=$SRJIT_ROOT/tests/tsan.supp:ignore_noninstrumented_modules=1" \
+      build/tsan/tests/test_runtime --gtest_brief=1 \
+      --gtest_filter='DeviceAsync.*:DeviceEngineTiers.*:Jobs.*:DirectSelfTest.*:CachedTiers.*:StagedRows.*:*Predictions*:Stream.ThreadsHaveTheirOwn:KernelCache.*-*AHundredThousand*:*SmallWindows' \
+      >"build/tsan-tests-$shard.log" 2>&1 &
+    pids+=($!)
+  done
+  for ((shard = 0; shard < shards; ++shard)); do
+    wait "${pids[shard]}" || {
+      tail -n 60 "build/tsan-tests-$shard.log" >&2
+      status=1
+    }
+  done
+  return "$status"
 }
 
 # check NAME COMMAND...: one counted check.

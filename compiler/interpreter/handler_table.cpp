@@ -321,7 +321,8 @@ HandlerTable::HandlerTable(InterpreterSpec spec) : spec_(std::move(spec)) {
       }
     }
   }
-  for (std::uint8_t argument = 0; argument < argument_count_; ++argument) {
+  const auto arguments = static_cast<std::uint8_t>(argument_count_);
+  for (std::uint8_t argument = 0; argument < arguments; ++argument) {
     add({Kind::kArgumentColumn, 0, argument});
     add({Kind::kArgumentParameter, 0, argument});
   }

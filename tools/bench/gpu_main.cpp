@@ -171,7 +171,10 @@ ExitStatus runParts(const Options& options, std::span<const BenchPart> chosen) {
     const Stopwatch watch;
     BenchContext context = all;
     context.scratch = scratch.path(part.name);
-    makePrivateDirectories(context.scratch);
+    if (const std::error_code failed = makePrivateDirectories(context.scratch); failed) {
+      results.addFault(part.name, fmt::format("not run: cannot make {}: {}", context.scratch, failed.message()));
+      continue;
+    }
     if (part.seconds > 0) {
       context.seconds = std::min(options.quick ? kQuickSeconds : part.seconds, all.left());
       context.started = {};
