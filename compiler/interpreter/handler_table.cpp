@@ -302,6 +302,7 @@ HandlerTable::HandlerTable(InterpreterSpec spec) : spec_(std::move(spec)) {
   plain_.resize(placeOf(static_cast<Kind>(static_cast<int>(Kind::kNextWindow) + 1), 0, 0), -1);
   add({Kind::kHalt});
   add({Kind::kEnd, 1});
+  const auto arguments = static_cast<std::uint8_t>(argument_count_);
   for (unsigned height = 0; height <= spec_.depth; ++height) {
     const auto at = static_cast<std::uint8_t>(height);
     if (height < spec_.depth) {
@@ -310,7 +311,7 @@ HandlerTable::HandlerTable(InterpreterSpec spec) : spec_(std::move(spec)) {
       if (argument_count_ > 0) add({Kind::kPushResult, at});
     }
     if (height == 1) add({Kind::kStoreSlot, at});
-    for (std::uint8_t argument = 0; height > 0 && argument < static_cast<std::uint8_t>(argument_count_); ++argument) {
+    for (std::uint8_t argument = 0; height > 0 && argument < arguments; ++argument) {
       add({Kind::kArgumentStack, at, argument});
     }
     for (const Op op : spec_.ops) {
@@ -321,7 +322,6 @@ HandlerTable::HandlerTable(InterpreterSpec spec) : spec_(std::move(spec)) {
       }
     }
   }
-  const auto arguments = static_cast<std::uint8_t>(argument_count_);
   for (std::uint8_t argument = 0; argument < arguments; ++argument) {
     add({Kind::kArgumentColumn, 0, argument});
     add({Kind::kArgumentParameter, 0, argument});

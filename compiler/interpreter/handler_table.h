@@ -46,13 +46,17 @@ struct Handler {
   OperandForm form = {};      ///< kApply
 };
 
+/// Registers of the stack of an engine's interpreter: enough for most trees of 50 nodes; deeper values go to slots. One
+/// more costs registers, and so blocks per multiprocessor: 5 % of the speed on an H200.
+inline constexpr unsigned kInterpreterDepth = 4;
+
 /// What an interpreter is specialised for.
 struct InterpreterSpec {
   Precision precision = Precision::kF32;
   Math math = Math::kPrecise;
   std::vector<Op> ops;           ///< the operators it can run; code size grows with their number
-  unsigned rows_per_thread = 8;  ///< 4, 8 or 16
-  unsigned depth = 5;            ///< stack registers per row, 3 to 16
+  unsigned rows_per_thread = 8;          ///< 4, 8 or 16
+  unsigned depth = kInterpreterDepth;    ///< stack registers per row, 3 to 16
 };
 
 /// How an operator gets operands from given sources: which are evaluated onto the stack, in which order, and for a

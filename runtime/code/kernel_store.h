@@ -31,10 +31,6 @@ struct LoadSeconds {
   double loading = 0;  ///< by the driver
 };
 
-/// Registers of an interpreter's stack: enough for most trees of 50 nodes; deeper values go to slots. One more costs
-/// registers, and so blocks per multiprocessor: 5 % of the speed on an H200.
-inline constexpr unsigned kInterpreterDepth = 4;
-
 /// Which operators an interpreter has, of three nested sets (compiler/interpreter/op_family.h), and its stack.
 struct InterpreterVariant {
   OpFamily family = OpFamily::kAll;

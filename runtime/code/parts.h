@@ -1,9 +1,7 @@
 // What kernels of a launch read besides the data: encoded programs, machine code, and the parameter table they share.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -25,7 +23,7 @@ struct InterpreterSection {
   std::uint32_t slots = 0;
 };
 
-/// Programs for the interpreter, one an expression.
+/// Programs for the interpreter, one per expression.
 struct InterpreterCode {
   OpFamily family = OpFamily::kAll;
   std::vector<InterpreterSection> sections;
@@ -103,6 +101,10 @@ struct CodeRequest {
   SubtreeReader* subtrees = nullptr;  ///< as in GraphSource
 
   GraphSource graphSource() const noexcept { return {source, subtrees}; }
+  /// The same for other expressions.
+  CodeRequest withChosen(std::span<const std::uint32_t> expressions) const noexcept {
+    return {source, expressions, queue, store, threads, subtrees};
+  }
 };
 
 }  // namespace srjit

@@ -78,7 +78,7 @@ bool RunMemory::take(const RunPlan& plan, std::size_t budget, bool last_try) {
     if (plan.kind.loss) {
       takeSums(plan, chunk_bytes);
     } else {
-      takePredictionBuffers(plan, chunk_bytes, budget, last_try);
+      takePredictionBuffers(plan, buffers, chunk_bytes, budget, last_try);
     }
   } catch (const CudaFailure& failure) {
     // Columns are written at once, and take no memory that smaller chunks would save.
@@ -100,8 +100,8 @@ void RunMemory::takeSums(const RunPlan& plan, std::size_t chunk_bytes) {
 }
 
 // On the last try, one buffer is enough where two do not fit.
-void RunMemory::takePredictionBuffers(const RunPlan& plan, std::size_t chunk_bytes, std::size_t budget, bool last_try) {
-  const std::size_t count = chunks() == 1 ? 1 : 2;
+void RunMemory::takePredictionBuffers(const RunPlan& plan, std::size_t count, std::size_t chunk_bytes,
+                                      std::size_t budget, bool last_try) {
   predictions_.clear();
   for (std::size_t i = 0; i < count; ++i) {
     if (i > 0 && last_try && count * chunk_bytes > budget) return;

@@ -55,7 +55,8 @@ class RunMemory {
  private:
   bool take(const RunPlan& plan, std::size_t budget, bool last_try);
   void takeSums(const RunPlan& plan, std::size_t chunk_bytes);
-  void takePredictionBuffers(const RunPlan& plan, std::size_t chunk_bytes, std::size_t budget, bool last_try);
+  void takePredictionBuffers(const RunPlan& plan, std::size_t count, std::size_t chunk_bytes, std::size_t budget,
+                             bool last_try);
   std::size_t chunkBytes(const RunPlan& plan) const noexcept;
   void setChunkRows(const RunPlan& plan, std::size_t rows) noexcept;
 

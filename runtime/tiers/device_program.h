@@ -76,7 +76,6 @@ class DeviceProgram {
   double device_seconds_ = 0;  ///< of the last evaluation that finished
   std::optional<Error> direct_refusal_;
   using Jobs = std::vector<std::pair<KernelKind, std::shared_ptr<CodeJob>>>;
-  static constexpr std::size_t kCodeKinds = 4;
   std::array<Jobs, kCodeKinds> jobs_;                            ///< by CodeKind; the one used last is the last
   std::shared_ptr<const void> life_ = std::make_shared<char>();  ///< owns the idle runs
   std::vector<std::weak_ptr<IdleRuns>> idle_;                    ///< of the engines that have some

@@ -17,6 +17,7 @@ enum class CodeKind {
   kCompiled,         ///< machine code by LLVM, of all expressions
   kCompiledRefused,  ///< machine code by LLVM, of the expressions that the interpreter refuses; the others interpreted
 };
+inline constexpr std::size_t kCodeKinds = 4;
 
 /// What has become of one kind of code.
 enum class CodeState {

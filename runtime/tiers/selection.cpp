@@ -76,17 +76,19 @@ void DeviceTiers::makeFirstCode(Program::State& state, const CompileOptions& opt
 
 DeviceTiers::Code DeviceTiers::interpreted(const Program::State& state) {
   DeviceProgram& program = *state.on_device;
-  if (program.interpreted() == nullptr)
+  if (program.interpreted() == nullptr) {
     program.setInterpreted(maker_.interpreted({*state.source, state.subtrees.get()}));
+  }
   return program.interpreted();
 }
 
 /// One call of codeFor().
 struct DeviceTiers::Selection {
   const Program::State& state;
-  Order order;  ///< its `code` is not used
+  KernelKind kind;
+  std::size_t rows;
   TierFacts facts;
-  std::array<Code, 4> codes = {};  ///< that are ready, by CodeKind
+  std::array<Code, kCodeKinds> codes = {};  ///< that are ready, by CodeKind
 
   Code& codeOf(CodeKind kind) { return codes[static_cast<std::size_t>(kind)]; }
 };
@@ -95,19 +97,21 @@ struct DeviceTiers::Selection {
 void DeviceTiers::findFacts(Selection& selection) const {
   DeviceProgram& program = *selection.state.on_device;
   TierFacts& facts = selection.facts;
-  facts.costs = costs();
-  facts.self_test = self_test_.state();
+  if (facts.tier == Tier::kAuto) {
+    facts.costs = costs();
+    facts.self_test = self_test_.state();
+  }
   selection.codeOf(CodeKind::kInterpreted) = program.interpreted();
   facts.has_interpreted = selection.codeOf(CodeKind::kInterpreted) != nullptr;
   facts.interpreter_refuses = program.interpreterRefuses();
   if (facts.tier == Tier::kAuto || (facts.tier == Tier::kDirect && facts.layout_suits_direct)) {
-    const CodeJob::View direct = program.job(selection.order.kind, CodeKind::kDirect)->view();
+    const CodeJob::View direct = program.job(selection.kind, CodeKind::kDirect)->view();
     facts.direct = direct.state;
     facts.direct_is_complete = direct.code == nullptr || std::ranges::none_of(direct.code->report.failures, isRefusal);
     selection.codeOf(CodeKind::kDirect) = direct.code;
   }
   if (facts.tier == Tier::kAuto || facts.tier == Tier::kCompile) {
-    const CodeJob::View compiled = program.job(selection.order.kind, CodeKind::kCompiled)->view();
+    const CodeJob::View compiled = program.job(selection.kind, CodeKind::kCompiled)->view();
     facts.compiled = compiled.state;
     facts.missing = compiled.missing;
     selection.codeOf(CodeKind::kCompiled) = compiled.code;
@@ -119,7 +123,7 @@ Result<DeviceTiers::Code> DeviceTiers::codeFor(const Program::State& state, cons
   DeviceProgram& program = *state.on_device;
   const std::size_t rows = data.layout().rows;
   const Tier tier = program.tier();
-  Selection selection{.state = state, .order = {kind, CodeKind::kInterpreted, rows}, .facts = {.tier = tier}};
+  Selection selection{.state = state, .kind = kind, .rows = rows, .facts = {.tier = tier}};
   TierFacts& facts = selection.facts;
   facts.work = workOf(*state.source, rows, counts ? program.countEvaluation() : 0);
   facts.has_direct_graphs = program.graphs() != nullptr;
@@ -135,7 +139,7 @@ Result<DeviceTiers::Code> DeviceTiers::codeFor(const Program::State& state, cons
     const TierDecision decision = decideTier(facts);
     // Without memory for a job, the evaluation is served as it is.
     (void)guarded([&] {
-      startInBackground(state, facts, decision, selection.order);
+      startInBackground(selection, decision);
       return okStatus();
     });
     if (!decision.wait_for) return selection.codeOf(decision.serves);
@@ -154,8 +158,7 @@ Status DeviceTiers::await(Selection& selection, CodeKind code, OnFailure on_fail
     facts.interpreter_refuses = state.on_device->interpreterRefuses();
     return okStatus();
   }
-  Order order = selection.order;
-  order.code = code;
+  const Order order{selection.kind, code, selection.rows};
   // An evaluation waits for direct code, so all threads write it. LLVM's code leaves one thread to evaluations.
   tbb::task_arena& arena = code == CodeKind::kDirect ? arena_ : jobs_.background();
   Result<Code> made =
@@ -177,15 +180,16 @@ Status DeviceTiers::await(Selection& selection, CodeKind code, OnFailure on_fail
   return okStatus();
 }
 
-void DeviceTiers::startInBackground(const Program::State& state, const TierFacts& facts, const TierDecision& decision,
-                                    const Order& order) {
+void DeviceTiers::startInBackground(const Selection& selection, const TierDecision& decision) {
   using Start = TierDecision::Start;
+  const Program::State& state = selection.state;
+  const TierFacts& facts = selection.facts;
   const auto start = [&](CodeKind code, JobQueue::Look look) {
     // The program may be destroyed before the job ends.
     jobs_.start(
-        state.on_device->job(order.kind, code),
-        [this, source = state.source, subtrees = state.subtrees, made = Order{order.kind, code, order.rows}](
-            const std::atomic<bool>& cancelled) { return make({*source, subtrees.get()}, nullptr, made, cancelled); },
+        state.on_device->job(selection.kind, code),
+        [this, source = state.source, subtrees = state.subtrees, order = Order{selection.kind, code, selection.rows}](
+            const std::atomic<bool>& cancelled) { return make({*source, subtrees.get()}, nullptr, order, cancelled); },
         std::move(look));
   };
   if (decision.start_direct) start(CodeKind::kDirect, nullptr);
@@ -194,7 +198,7 @@ void DeviceTiers::startInBackground(const Program::State& state, const TierFacts
   const auto pays = [costs = facts.costs, work = facts.work, serving = decision.serving_cost](
                         const MissingKernels& missing) { return compilingPays(costs, work, serving, missing); };
   start(CodeKind::kCompiled,
-        [this, source = state.source, subtrees = state.subtrees, kind = order.kind,
+        [this, source = state.source, subtrees = state.subtrees, kind = selection.kind,
          pays](const std::atomic<bool>& cancelled) -> std::optional<MissingKernels> {
           const MissingKernels missing = maker_.missing({*source, subtrees.get()}, kind, pays, cancelled);
           return pays(missing) ? std::nullopt : std::optional(missing);

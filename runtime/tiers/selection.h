@@ -61,8 +61,7 @@ class DeviceTiers {
   Code interpreted(const Program::State& state);
   void findFacts(Selection& selection) const;
   Status await(Selection& selection, CodeKind code, OnFailure on_failure);
-  void startInBackground(const Program::State& state, const TierFacts& facts, const TierDecision& decision,
-                         const Order& order);
+  void startInBackground(const Selection& selection, const TierDecision& decision);
   Result<Code> make(const GraphSource& source, const DeviceProgram* program, const Order& order,
                     const std::atomic<bool>& cancelled);
 
