@@ -11,6 +11,7 @@
 
 #include "ir/ops.h"
 #include "ir/text/lexer.h"
+#include "ir/text/words.h"
 #include "passes/node_numbers.h"
 #include "passes/working_dag.h"
 
@@ -67,18 +68,17 @@ std::vector<Pass> standardPassesOnly() {
 
 /// The name of an operand of an operator; `numbers` gives the printed numbers of operators.
 std::string operandText(const Dag& dag, NodeId id, std::span<const std::size_t> numbers) {
-  const auto number = [&](double value) {
-    return withZeroOf(dag.precision(), [&]<class T>(T) { return fmt::format("{}", static_cast<T>(value)); });
-  };
   const Node& node = dag.node(id);
   switch (node.kind) {
     case Token::Kind::kConstant:
-      return number(node.value);
+      return text::numberText(node.value, dag.precision());
     case Token::Kind::kVariable:
       return fmt::format("x{}", node.index);
     case Token::Kind::kParameter: {
       const ParameterSource& source = dag.parameters()[node.index];
-      if (source.isLiteral()) return fmt::format("#{}({})", node.index, number(source.literal));
+      if (source.isLiteral()) {
+        return fmt::format("#{}({})", node.index, text::numberText(source.literal, dag.precision()));
+      }
       return fmt::format("p{}@{}", source.index, source.expression);
     }
     case Token::Kind::kOp:

@@ -7,6 +7,7 @@
 
 #include "compiler/direct/emitter.h"
 #include "compiler/sass/cubin_writer.h"
+#include "compiler/target/architecture.h"
 #include "ir/ops.h"
 #include "ir/text/lexer.h"
 
@@ -60,7 +61,7 @@ void refuse(KernelInput& input, std::span<const std::uint32_t> roots, const Dire
 
 Result<Cubin> directCubin(KernelInput& input, const KernelOptions& options) {
   DirectOptions direct;
-  direct.architecture = static_cast<unsigned>(std::stoul(options.arch.substr(3)));
+  direct.architecture = architectureOf(options.arch).number;
   direct.precision = options.precision;
   direct.math = options.math;
   direct.loss = options.device().loss;

@@ -13,7 +13,6 @@
 #include "compiler/kernels/code_length.h"
 #include "compiler/nvptx/options.h"
 #include "passes/dag.h"
-#include "runtime/code/kernel_store.h"
 #include "runtime/engine.h"
 #include "tools/options.h"
 

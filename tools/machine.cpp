@@ -107,8 +107,7 @@ Finding kernelCache() {
   const std::string purpose = "keeping kernels from one process to the next";
   const std::filesystem::path directory = cacheDirectory();
   const std::string shown = text::printable(directory.string());
-  if (directory.empty())
-    return {"kernel cache", false, "no directory: none of SRJIT_CACHE_DIR, XDG_CACHE_HOME and HOME is set", purpose};
+  if (directory.empty()) return {"kernel cache", false, fmt::format("no directory: {}", kNoCacheDirectory), purpose};
   std::error_code ignored;
   if (!std::filesystem::exists(directory, ignored)) {
     return {"kernel cache", true, shown + ", not there yet", purpose};
@@ -173,7 +172,7 @@ std::vector<Finding> inspectMachine() {
       processor(),
       {"LLVM", true, LLVM_VERSION_STRING, ""},
       outcome("host code", tryHostCode(), "compiles", "run, loss, asm"),
-      library("libmvec", "libmvec.so.1", "fast exp, log, sin and others on the host; libm is used instead"),
+      library("libmvec", kLibmvec, "fast exp, log, sin and others on the host; libm is used instead"),
       outcome("PTX", tryPtx(Op::kAdd), fmt::format("{} to {}", ptxArchitectures().front(), ptxArchitectures().back()),
               "llvm, ptx"),
       piece("libdevice", toolkit.libdevice, "GPU kernels with functions such as sin and exp"),

@@ -82,28 +82,6 @@ check_tidy() {
   }
 }
 
-# What runs on several threads at once, on the model of a GPU. The command and the other tests are not built.
-check_threads() {
-  build_preset tsan --target test_runtime
-  local shards shard status=0 pids=()
-  shards="$(nproc)"
-  for ((shard = 0; shard < shards; ++shard)); do
-    GTEST_TOTAL_SHARDS="$shards" GTEST_SHARD_INDEX="$shard" \
-      TSAN_OPTIONS="suppressions=$SRJIT_ROOT/tests/tsan.supp:ignore_noninstrumented_modules=1" \
-      build/tsan/tests/test_runtime --gtest_brief=1 \
-      --gtest_filter='DeviceAsync.*:DeviceEngineTiers.*:Jobs.*:DirectSelfTest.*:CachedTiers.*:StagedRows.*:*Predictions*:Stream.ThreadsHaveTheirOwn:KernelCache.*-*AHundredThousand*:*SmallWindows' \
-      >"build/tsan-tests-$shard.log" 2>&1 &
-    pids+=($!)
-  done
-  for ((shard = 0; shard < shards; ++shard)); do
-    wait "${pids[shard]}" || {
-      tail -n 60 "build/tsan-tests-$shard.log" >&2
-      status=1
-    }
-  done
-  return "$status"
-}
-
 # check NAME COMMAND...: one counted check.
 check() {
   local name="$1" status=0
@@ -122,7 +100,9 @@ if ! $quick; then
   check "the format of all sources" check_format
   build_preset asan
   run_ctest asan
-  check "what threads share with ThreadSanitizer" check_threads
+  # What runs on several threads at once, on the model of a GPU. The command and the other tests are not built.
+  build_preset tsan --target test_runtime
+  run_ctest tsan
   check "the sources with clang-tidy" check_tidy
 fi
 

@@ -64,7 +64,7 @@ void initializeNativeTarget() {
 }
 
 const Result<SharedLibrary>& libmvec() {
-  static const Result<SharedLibrary> library = SharedLibrary::open("libmvec.so.1");
+  static const Result<SharedLibrary> library = SharedLibrary::open(kLibmvec);
   return library;
 }
 
@@ -213,10 +213,10 @@ Result<std::unique_ptr<HostJit>> HostJit::create(Precision precision, Math math)
   auto process = orc::DynamicLibrarySearchGenerator::GetForCurrentProcess(prefix);
   if (!process) return fromLlvm(process.takeError(), "cannot search this process for symbols");
   library.addGenerator(std::move(*process));
-  for (const char* const name : {"libmvec.so.1", "libm.so.6"}) {
+  for (const char* const name : {kLibmvec, "libm.so.6"}) {
     // A missing library is no error: vectorFunctionName() names only functions that are present.
-    if (const auto functions = SharedLibrary::open(name))
-      library.addGenerator(std::make_unique<LibraryFunctions>(*functions));
+    const Result<SharedLibrary> functions = SharedLibrary::open(name);
+    if (functions) library.addGenerator(std::make_unique<LibraryFunctions>(*functions));
   }
   return std::unique_ptr<HostJit>(new HostJit(std::move(state)));
 }

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "ir/ops.h"
+#include "ir/text/words.h"
 
 namespace srjit {
 namespace {
@@ -16,11 +17,11 @@ std::string textOf(HostOperand operand, const HostProgram& program, const Dag& d
       const std::size_t parameters = dag.parameters().size();
       if (index < parameters) {
         const ParameterSource& source = dag.parameters()[index];
-        return source.isLiteral() ? fmt::format("parameter{}({})", index, source.literal)
-                                  : fmt::format("parameter{}", index);
+        return source.isLiteral()
+                   ? fmt::format("parameter{}({})", index, text::numberText(source.literal, dag.precision()))
+                   : fmt::format("parameter{}", index);
       }
-      const double value = program.constants[index - parameters];
-      return withZeroOf(dag.precision(), [&]<class T>(T) { return fmt::format("{}", static_cast<T>(value)); });
+      return text::numberText(program.constants[index - parameters], dag.precision());
     }
     case HostOperand::kSlot:
       return fmt::format("slot{}", index);

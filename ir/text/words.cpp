@@ -220,4 +220,8 @@ Error wordError(std::string_view text, std::size_t offset, std::string_view word
   return fail(fmt::format("unknown {} {}{}", what, inQuotes(word), hint));
 }
 
+std::string numberText(double value, Precision precision) {
+  return withZeroOf(precision, [&]<class T>(T) { return fmt::format("{}", static_cast<T>(value)); });
+}
+
 }  // namespace srjit::text

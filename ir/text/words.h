@@ -4,6 +4,7 @@
 #include <string>
 #include <string_view>
 
+#include "ir/numeric.h"
 #include "ir/text.h"
 
 namespace srjit::text {
@@ -36,5 +37,8 @@ void appendWord(std::string& out, const Token& token, const ColumnNames& columns
 /// "name", "word" or "column"), and decides which known words are offered.
 Error wordError(std::string_view text, std::size_t offset, std::string_view word, std::string_view what, WordKind kind,
                 const ColumnNames& columns);
+
+/// The shortest text that reads back as the value, which is rounded to the precision.
+std::string numberText(double value, Precision precision);
 
 }  // namespace srjit::text

@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "compiler/kernels/image_maker.h"
@@ -28,6 +29,8 @@ struct CacheOptions {
 /// $SRJIT_CACHE_DIR, else $XDG_CACHE_HOME/sr-jit, else ~/.cache/sr-jit; empty if none of them is set. An empty variable
 /// counts as unset; XDG_CACHE_HOME and HOME count only if they are absolute paths.
 std::filesystem::path cacheDirectory();
+/// Why cacheDirectory() is empty, for messages.
+inline constexpr std::string_view kNoCacheDirectory = "none of SRJIT_CACHE_DIR, XDG_CACHE_HOME and HOME is set";
 
 /// Thread-safe. The disk is best effort: a failure there is a miss, reported in CacheStats::disk_fault. Throws
 /// std::bad_alloc and what a `make` throws, nothing else. In the child of a fork() the cache works in memory alone.

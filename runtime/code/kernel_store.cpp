@@ -54,8 +54,7 @@ const HandlerTable& KernelStore::table(const InterpreterVariant& variant) {
     InterpreterSpec spec{.precision = precision_,
                          .math = math_,
                          .ops = {ops.begin(), ops.end()},
-                         .rows_per_thread = variant.rows_per_thread,
-                         .depth = kInterpreterDepth};
+                         .rows_per_thread = variant.rows_per_thread};
     found = tables_.try_emplace(variant, std::move(spec)).first;
   }
   return found->second;

@@ -90,7 +90,7 @@ struct DeviceTiers::Selection {
   TierFacts facts;
   std::array<Code, kCodeKinds> codes = {};  ///< that are ready, by CodeKind
 
-  Code& codeOf(CodeKind kind) { return codes[static_cast<std::size_t>(kind)]; }
+  Code& codeOf(CodeKind which) { return codes[static_cast<std::size_t>(which)]; }
 };
 
 // Called before the first decision, and after a wait for direct code: what other threads may have changed meanwhile.

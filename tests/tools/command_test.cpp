@@ -2,9 +2,9 @@
 
 #include <nlohmann/json.hpp>
 
+#include "compiler/interpreter/handler_table.h"
 #include "compiler/kernels/assembler.h"
 #include "ir/ops.h"
-#include "runtime/code/kernel_store.h"
 #include "tests/tools/process.h"
 #include "tools/files/data.h"
 

@@ -19,7 +19,6 @@
 #include "compiler/sass/cubin_writer.h"
 #include "ir/ops.h"
 #include "passes/pass.h"
-#include "runtime/code/kernel_store.h"
 #include "runtime/platform/clock.h"
 #include "tests/generators/population.h"
 #include "tools/bench/bench_failure.h"
@@ -88,8 +87,7 @@ class Subject {
       table_.emplace(InterpreterSpec{.precision = Precision::kF32,
                                      .math = workload.math,
                                      .ops = {ops.begin(), ops.end()},
-                                     .rows_per_thread = options_.rows_per_thread,
-                                     .depth = kInterpreterDepth});
+                                     .rows_per_thread = options_.rows_per_thread});
       return;
     }
     options_.min_blocks = 4;

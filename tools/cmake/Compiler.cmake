@@ -36,6 +36,13 @@ if(SRJIT_SANITIZE)
     add_link_options(-fno-sanitize=function)
   endif()
 endif()
+# srjit_not_sanitized(TARGET): the sources of a target that only tests use are optimised and not sanitized.
+function(srjit_not_sanitized target)
+  if(SRJIT_SANITIZE)
+    target_compile_options(${target} PRIVATE -fno-sanitize=all -O2)
+  endif()
+endfunction()
+
 if(SRJIT_FUZZ)
   add_compile_options(-fsanitize=fuzzer-no-link)
 endif()
@@ -45,8 +52,8 @@ if(SRJIT_STATIC)
 endif()
 
 # srjit_precompile(TARGET [headers...]): precompiles the standard headers that nearly every source includes, and those
-# given, for the sources of a target. Sources still include what they use: the presets `tidy` and `static` compile
-# without.
+# given, for the sources of a target. Sources still include what they use: unity builds compile without, since a target
+# has too few sources there to pay for it.
 option(SRJIT_PRECOMPILE "Precompile the headers that most sources include" ON)
 function(srjit_precompile target)
   if(SRJIT_PRECOMPILE)

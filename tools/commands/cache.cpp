@@ -107,8 +107,7 @@ ExitStatus run(const CacheCommand& command) {
       command.directory.empty() ? cacheDirectory() : std::filesystem::path(command.directory);
   if (directory.empty()) {
     return report({Errc::kMachine,
-                   "there is no directory for a cache: none of SRJIT_CACHE_DIR, XDG_CACHE_HOME and HOME is set; "
-                   "give --cache-dir",
+                   fmt::format("there is no directory for a cache: {}; give --cache-dir", kNoCacheDirectory),
                    {}});
   }
   const bool looks = command.action == CacheAction::kStats || command.action == CacheAction::kList;

@@ -138,11 +138,10 @@ Runner definePasses(CLI::App& app) {
   addColumnsOption(app, options->columns);
   addJsonOption(app, options->json);
   app.footer(
-      "Prints an operator a line: its number, its name and its operands. x0 is a variable, p0@1 parameter p0 of\n"
-      "expression 2 (numbers of parameters, expressions and roots in a graph count from 0), and #0(2.5) a literal "
-      "that\n"
-      "is passed to kernels as a parameter. With --print-after, an operator whose subtree is unchanged keeps its "
-      "number.\n"
+      "Prints one operator per line: its number, its name and its operands. x0 is a variable, p0@1 parameter p0 of\n"
+      "expression 2 (numbers of parameters, expressions and roots in a graph count from 0), and #0(2.5) a literal\n"
+      "that is passed to kernels as a parameter. With --print-after, an operator whose subtree is unchanged keeps\n"
+      "its number.\n"
       "Examples:\n"
       "  sr-jit passes 'x0*x1 + x0*x1' 'x0*x1 - 2'\n"
       "  sr-jit passes --passes fold,simplify --print-after all '(x0 + 0) * 1'\n"

@@ -134,22 +134,6 @@ TEST_P(EveryCall, MayFailOnce) {
   EXPECT_GT(failures, 60U);
 }
 
-TEST(DeviceFaults, TooLittleMemorySaysHowMuch) {
-  FakeMachine machine({.devices = {FakeDevice{.memory_bytes = 4 << 20}}});
-  const Engine gpu = machine.engine({.math = Math::kStrict});
-  const Workload w = arithmeticWorkload(32, 2000, 9000, Precision::kF32);
-  const Dataset data = gpu.upload(w.view()).value();
-  const Program program = gpu.compile(w.expressions, {.tier = Tier::kInterpret});
-  EXPECT_TRUE(gpu.loss(program, data, w.parameters).ok()) << "sums of chunks fit";
-  std::vector<float> out(w.expressions.size() * w.rows());
-  const auto predicted = gpu.evaluate(program, data, w.parameters, std::span<float>(out));
-  ASSERT_FALSE(predicted.ok()) << "predictions of 2,000 expressions do not, even for 4,096 rows";
-  EXPECT_EQ(predicted.error().code, Errc::kMachine);
-  EXPECT_NE(predicted.error().message.find("bytes wanted"), std::string::npos) << predicted.error().message;
-  EXPECT_NE(predicted.error().message.find("bytes free"), std::string::npos) << predicted.error().message;
-  EXPECT_TRUE(gpu.loss(program, data, w.parameters).ok()) << "and the engine goes on";
-}
-
 /// Expressions whose predictions of `rows` rows take so many megabytes.
 Workload megabytes(std::size_t count, std::size_t rows) {
   Workload w = arithmeticWorkload(35, 0, rows, Precision::kF32);
@@ -157,6 +141,22 @@ Workload megabytes(std::size_t count, std::size_t rows) {
     w.expressions.push_back(build({Token::variable(static_cast<std::uint32_t>(e % 5))}));
   }
   return w;
+}
+
+TEST(DeviceFaults, TooLittleMemorySaysHowMuch) {
+  FakeMachine machine({.devices = {FakeDevice{.memory_bytes = 4 << 20}}});
+  const Engine gpu = machine.engine({.math = Math::kStrict});
+  const Workload w = megabytes(64, 9000);
+  const Dataset data = gpu.upload(w.view()).value();
+  const Program program = gpu.compile(w.expressions, {.tier = Tier::kInterpret});
+  EXPECT_TRUE(gpu.loss(program, data, w.parameters).ok()) << "sums of chunks fit";
+  std::vector<float> out(w.expressions.size() * w.rows());
+  const auto predicted = gpu.evaluate(program, data, w.parameters, std::span<float>(out));
+  ASSERT_FALSE(predicted.ok()) << "predictions do not, even for 4,096 rows";
+  EXPECT_EQ(predicted.error().code, Errc::kMachine);
+  EXPECT_NE(predicted.error().message.find("bytes wanted"), std::string::npos) << predicted.error().message;
+  EXPECT_NE(predicted.error().message.find("bytes free"), std::string::npos) << predicted.error().message;
+  EXPECT_TRUE(gpu.loss(program, data, w.parameters).ok()) << "and the engine goes on";
 }
 
 TEST(DeviceFaults, IdleRunsDoNotHoardMemory) {

@@ -145,7 +145,9 @@ TEST(DeviceEngineTiers, ProgramsOfAHundredThousandTokensAreInterpreted) {
     FakeMachine machine;
     const Engine gpu = machine.engine({.precision = precision, .math = Math::kStrict});
     const Engine cpu = cpuEngine(precision);
+    // One block of rows, and in one precision more than one.
     for (const std::size_t rows : {40, 1100}) {
+      if (rows > 40 && precision == Precision::kF64) continue;
       const Workload w = longWorkload(precision, rows);
       const Program program = gpu.compile(w.expressions, {.tier = Tier::kInterpret});
       EXPECT_TRUE(program.failures().empty());
