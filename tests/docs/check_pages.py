@@ -1,11 +1,13 @@
-"""Checks the code and the links of the pages for readers.
+"""Checks the code, the links and the paths of the pages for readers.
 
     check_pages.py ROOT
 
 Pages are ROOT/*.md and ROOT/docs/*.md. Every paragraph of a block of C++ (```cpp) is part of one program of
 ROOT/tests/consumer/project, which is compiled and run: the same lines, but for the indentation of the whole; and the
 paragraphs of a block stand in the program in the order of the page. Every relative link names a file, and an anchor that
-the page has. Prints one line per violation, `file:line: message`, and exits with 1 if there is any.
+the page has. Every path in backticks that begins with a folder of FOLDERS names something under ROOT; it may be a pattern
+(`*`, `{a,b}`) and may end in `:line`. A path with a placeholder, `<...>` or a part in capitals, is not checked. Prints one
+line per violation, `file:line: message`, and exits with 1 if there is any.
 """
 
 import argparse
@@ -17,6 +19,10 @@ import textwrap
 FENCE = re.compile(r"^```(\w*)\s*$")
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 HEADING = re.compile(r"^#+\s+(.*?)\s*$")
+FOLDERS = ["ir", "passes", "compiler", "runtime", "tools", "tests", "docs"]
+SPAN = re.compile(r"(?<!`)(`+)(?!`)((?:(?!\n\s*\n).)+?)(?<!`)\1(?!`)", re.DOTALL)
+PATH = re.compile(rf"(?:{'|'.join(FOLDERS)})/\S*")
+PLACEHOLDER = re.compile(r"<|/(?!README)[A-Z_]+(?:[./]|$)")
 
 
 def outside_code(lines):
@@ -106,6 +112,33 @@ def check_link(path, target):
     return None
 
 
+def paths_of(lines):
+    """Yields (number, path) of the paths in backticks that begin with a folder of the repository; the first word of a span."""
+    kept = dict(outside_code(lines))
+    text = "\n".join(kept.get(number, "") for number in range(1, len(lines) + 1))
+    for span in SPAN.finditer(text):
+        if path := PATH.match(span[2].strip()):
+            yield text.count("\n", 0, span.start()) + 1, path[0]
+
+
+def patterns_of(path):
+    """The patterns that a path with {a,b} stands for."""
+    choice = re.search(r"\{([^{}]*)\}", path)
+    if choice is None:
+        return [path]
+    return [pattern for word in choice[1].split(",")
+            for pattern in patterns_of(path[: choice.start()] + word + path[choice.end() :])]
+
+
+def check_path(root, path):
+    """The message for one path of a page, or None."""
+    name = re.sub(r":\d+$", "", path)
+    if PLACEHOLDER.search(name):
+        return None
+    missing = [pattern for pattern in patterns_of(name) if not any(root.glob(pattern))]
+    return f"nothing has the path {missing[0]}" if missing else None
+
+
 def check(root):
     """All violations under `root`, as text."""
     programs = [path.read_text(encoding="utf-8").splitlines()
@@ -119,13 +152,16 @@ def check(root):
             for target in LINK.findall(line):
                 if message := check_link(path, target):
                     yield f"{name}:{number}: {message}"
+        for number, target in paths_of(lines):
+            if message := check_path(root, target):
+                yield f"{name}:{number}: {message}"
 
 
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("root", type=pathlib.Path)
     found = list(check(parser.parse_args().root.resolve()))
-    print("\n".join(found) if found else "all code is that of programs, and every link has a target")
+    print("\n".join(found) if found else "all code is that of programs, and all links and paths have targets")
     return 1 if found else 0
 
 

@@ -56,6 +56,27 @@ class Pages(unittest.TestCase):
                          ["docs/page.md:2: no file other.md", "docs/page.md:3: no heading #three in README.md",
                           "docs/page.md:3: no heading #three in page.md"])
 
+    def test_paths(self):
+        self.assertEqual(self.found("`docs/page.md:1`, `docs/` `tests/consumer/*/main.{cpp,cpp}` and `tests/consumer/project\n"
+                                    "--all`, ``docs/page.md``; `other/page.md`, `build/tests/none`\n"), [])
+
+    def test_missing_paths(self):
+        self.assertEqual(self.found("# Page\n`docs/page.md` and\n`docs/none.md`\n"),
+                         ["docs/page.md:3: nothing has the path docs/none.md"])
+        self.assertEqual(self.found("`docs/none.md:12`\n"), ["docs/page.md:1: nothing has the path docs/none.md"])
+        self.assertEqual(self.found("`tests/*/none.*`\n"), ["docs/page.md:1: nothing has the path tests/*/none.*"])
+        self.assertEqual(self.found("`docs/{page,none}.md`\n"), ["docs/page.md:1: nothing has the path docs/none.md"])
+
+    def test_a_missing_path_behind_a_span_of_two_lines(self):
+        self.assertEqual(self.found("`one\ntwo` and `ir/none.h`\n"), ["docs/page.md:2: nothing has the path ir/none.h"])
+
+    def test_placeholders_are_not_checked(self):
+        self.assertEqual(self.found("`tests/<layer>/`, `passes/NAME.cpp`, `tests/golden/NAME`\n"), [])
+        self.assertEqual(len(self.found("`tools/README.md`\n")), 1)
+
+    def test_paths_in_blocks_are_not_checked(self):
+        self.assertEqual(self.found("```text\n`docs/none.md`\n```\n\n    `docs/none.md`\n"), [])
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -7,6 +7,7 @@ Writes an SVG to standard output. With --check it writes nothing and exits with 
 
 import argparse
 import html
+import itertools
 import pathlib
 import sys
 
@@ -59,6 +60,33 @@ def depths(edges):
     return found
 
 
+def columns_of(rooms, edges, depth):
+    """The column of each room of a layer: in each row, from the lowest, as near as possible to the rooms that it includes."""
+    rows = [[room for room in rooms if depth[room] == level] for level in range(1 + max(depth[room] for room in rooms))]
+    count = max(len(row) for row in rows)
+    found = {}
+    for row in rows:
+        below = [[found[other] for other in edges[room]] or [(count - 1) / 2] for room in row]
+        wanted = [sum(columns) / len(columns) for columns in below]
+        columns = min(itertools.permutations(range(count), len(row)),
+                      key=lambda columns: (sum(abs(a - b) for a, b in zip(columns, wanted)), columns))
+        found |= dict(zip(row, columns))
+    return found
+
+
+def arrow_between(start, end):
+    """The points of an arrow from the room at `start` to the one at `end`, below it: (left, top) of each.
+
+    Beside the rows between them it runs between two columns, where no room is.
+    """
+    (x, y), (to_x, to_y) = start, end
+    points = [(x + WIDTH // 2, y + HEIGHT)]
+    if to_y - y > HEIGHT + RISE:
+        gap = x + WIDTH + GAP // 2 if to_x > x else x - GAP // 2
+        points += [(gap, y + HEIGHT + RISE), (gap, to_y - RISE)]
+    return [*points, (to_x + WIDTH // 2, to_y - 5)]
+
+
 def lines_of(text, width):
     """`text` in lines of at most `width` characters."""
     lines = [""]
@@ -75,34 +103,30 @@ def text(x, y, words, kind=""):
 
 def draw(root):
     """The SVG, as text."""
-    edges = including_rooms(root)
-    depth = depths(edges)
+    included = including_rooms(root)
+    depth, edges = depths(included), reduced(included)
     levels = 1 + max(depth.values())
     height = TITLE + 2 * PADDING + levels * (HEIGHT + RISE)
     parts, left, places = [], 10, {}
     for layer in LAYERS:
         rooms = rooms_of(layer)
-        by_level = [[room for room in rooms if depth[room] == level] for level in range(levels)]
-        columns = max((len(level) for level in by_level), default=1) if rooms else 1
-        width = 2 * PADDING + columns * (WIDTH + GAP) - GAP
+        columns = columns_of(rooms, edges, depth) if rooms else {layer: 0}
+        width = 2 * PADDING + (1 + max(columns.values())) * (WIDTH + GAP) - GAP
         parts.append(f'<rect x="{left}" y="10" width="{width}" height="{height}" rx="6" class="layer"/>')
         parts.append(text(left + PADDING, 32, f"{layer}/", "title"))
         parts += [text(left + PADDING, 50 + 14 * n, line, "small") for n, line in enumerate(lines_of(QUESTIONS[layer], 28 if not rooms else 60))]
-        for level, row in enumerate(by_level):
-            indent = width - PADDING - len(row) * (WIDTH + GAP) + GAP
-            for column, room in enumerate(row):
-                places[room] = (left + indent + column * (WIDTH + GAP), 10 + height - PADDING - HEIGHT - level * (HEIGHT + RISE))
+        for room in rooms:
+            places[room] = (left + PADDING + columns[room] * (WIDTH + GAP),
+                            10 + height - PADDING - HEIGHT - depth[room] * (HEIGHT + RISE))
         left += width + GAP
-    for room, others in reduced(edges).items():
+    for room, others in edges.items():
         for other in others:
-            (x, y), (to_x, to_y) = places[room], places[other]
-            start = x + WIDTH // 2 if depth[room] - depth[other] == 1 else x + 16  # beside the room between them
-            parts.append(f'<line x1="{start}" y1="{y + HEIGHT}" x2="{to_x + WIDTH // 2}" y2="{to_y - 5}" '
-                         'class="include" marker-end="url(#arrow)"/>')
+            points = " ".join(f"{x},{y}" for x, y in arrow_between(places[room], places[other]))
+            parts.append(f'<polyline points="{points}" class="include" marker-end="url(#arrow)"/>')
     for room, (x, y) in places.items():
         parts.append(f'<rect x="{x}" y="{y}" width="{WIDTH}" height="{HEIGHT}" rx="4" class="room"/>')
         parts.append(text(x + 8, y + 16, room.split("/")[1] + "/", "title"))
-        parts += [text(x + 8, y + 31 + 12 * n, line, "small") for n, line in enumerate(lines_of(ROOMS[room][0], 27))]
+        parts += [text(x + 8, y + 31 + 12 * n, line, "small") for n, line in enumerate(lines_of(ROOMS[room][0], 26))]
     arrow = ('<defs><marker id="arrow" markerWidth="8" markerHeight="8" refX="6" refY="3" orient="auto">'
              '<path d="M0,0 L6,3 L0,6 z" fill="#57606a"/></marker></defs>')
     return "\n".join([

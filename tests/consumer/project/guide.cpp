@@ -1,4 +1,5 @@
-// The program of docs/guide.md, whose blocks of code are parts of this file (tests/docs/check_pages.py).
+// The program of docs/guide.md, with a function for each section of the page. The page's blocks of code are parts of
+// this file (tests/docs/check_pages.py). The program ends with 1 where a result is not the one that the page says.
 #include <srjit/ir/expression.h>
 #include <srjit/ir/ops.h>
 #include <srjit/ir/text.h>
@@ -8,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
+#include <cstdlib>
 #include <random>
 #include <span>
 #include <utility>
@@ -50,40 +52,14 @@ void append(const Tree& tree, std::vector<Token>& tokens, std::vector<double>& c
   }
 }
 
-/// One mutated copy of every tree: here an additional sine.
-std::vector<Tree> breed(std::vector<Tree> parents) {
-  for (Tree& parent : parents) parent = call(Op::kSin, {std::move(parent)});
-  return parents;
-}
+/// Expressions in the order of their trees, and the start values of all their coefficients.
+struct Generation {
+  std::vector<Expression> expressions;
+  std::vector<double> parameters;
+};
 
-int main() {
-  // 1,000 rows of two columns, and the target 2 sqrt(x0) + x1.
-  constexpr std::size_t kRows = 1000;
-  std::vector<double> x0(kRows), x1(kRows), y(kRows);
-  for (std::size_t row = 0; row < kRows; ++row) {
-    x0[row] = static_cast<double>(row) / 100;
-    x1[row] = std::cos(x0[row]);
-    y[row] = 2 * std::sqrt(x0[row]) + x1[row];
-  }
-
-  Result<Engine> made = Engine::create({.device = "cpu", .precision = Precision::kF64});
-  if (!made) {
-    std::fprintf(stderr, "%s\n", made.error().message.c_str());
-    return 1;
-  }
-  const Engine engine = *made;
-
-  const Dataset data = engine.upload({.columns = {x0, x1}, .target = y}).value();
-
-  const std::vector<Tree> trees = {
-      // c * sqrt(x0) + x1
-      call(Op::kAdd, {call(Op::kMul, {coefficient(1), call(Op::kSqrt, {column(0)})}), column(1)}),
-      // c * log(x0) + c: minus infinity in the first row, where x0 is 0
-      call(Op::kAdd, {call(Op::kMul, {coefficient(1), call(Op::kLog, {column(0)})}), coefficient(0)}),
-      // x7 + 1: the data have no such column
-      call(Op::kAdd, {column(7), number(1)}),
-  };
-
+/// "Expressions from your trees".
+Generation convert(const std::vector<Tree>& trees) {
   std::vector<Expression> expressions;
   std::vector<double> parameters;
   for (const Tree& tree : trees) {
@@ -93,31 +69,108 @@ int main() {
     expressions.push_back(Expression::create(std::move(tokens)).value());
     parameters.insert(parameters.end(), coefficients.begin(), coefficients.end());
   }
+  return {std::move(expressions), std::move(parameters)};
+}
 
-  const int kSteps = 200;
-  const Program program =
-      engine.compile(expressions, {.expected_evaluations = kSteps + 1, .expected_rows = data.rows()});
+std::vector<Tree> exampleTrees() {
+  return {
+      // c * sqrt(x0) + x1
+      call(Op::kAdd, {call(Op::kMul, {coefficient(1), call(Op::kSqrt, {column(0)})}), column(1)}),
+      // c * log(x0) + c: minus infinity in the first row, where x0 is 0
+      call(Op::kAdd, {call(Op::kMul, {coefficient(1), call(Op::kLog, {column(0)})}), coefficient(0)}),
+      // x7 + 1: the data have no such column
+      call(Op::kAdd, {column(7), number(1)}),
+  };
+}
 
-  const LossOptions fitness{.kind = LossKind::kMse, .nan = NanPolicy::kReject};
-  Losses best = engine.loss(program, data, parameters, fitness).value();
+/// One mutated copy of every tree: here an additional sine.
+std::vector<Tree> breed(std::vector<Tree> parents) {
+  for (Tree& parent : parents) parent = call(Op::kSin, {std::move(parent)});
+  return parents;
+}
+
+/// Two columns, and the target 2 sqrt(x0) + x1.
+struct Samples {
+  std::vector<double> x0, x1, y;
+};
+
+Samples makeSamples() {
+  constexpr std::size_t kRows = 1000;
+  Samples made{std::vector<double>(kRows), std::vector<double>(kRows), std::vector<double>(kRows)};
+  for (std::size_t row = 0; row < kRows; ++row) {
+    made.x0[row] = static_cast<double>(row) / 100;
+    made.x1[row] = std::cos(made.x0[row]);
+    made.y[row] = 2 * std::sqrt(made.x0[row]) + made.x1[row];
+  }
+  return made;
+}
+
+/// Ends the program if a result is not the one that the page says.
+void expect(bool holds, const char* what) {
+  if (holds) return;
+  std::fprintf(stderr, "not as the guide says: %s\n", what);
+  std::exit(1);
+}
+
+/// "Engine".
+Engine createEngine() {
+  Result<Engine> made = Engine::create({.device = "cpu", .precision = Precision::kF64});
+  if (!made) {
+    std::fprintf(stderr, "%s\n", made.error().message.c_str());
+    std::exit(1);
+  }
+  return *made;
+}
+
+/// "Data".
+Dataset uploadSamples(const Engine& engine, const Samples& samples) {
+  const auto& [x0, x1, y] = samples;
+  return engine.upload({.columns = {x0, x1}, .target = y}).value();
+}
+
+const int kSteps = 200;  // of changed parameters
+
+/// "Program".
+Program compileAll(const Engine& engine, const Dataset& data, const std::vector<Expression>& expressions) {
+  return engine.compile(expressions, {.expected_evaluations = kSteps + 1, .expected_rows = data.rows()});
+}
+
+const LossOptions kFitness{.kind = LossKind::kMse, .nan = NanPolicy::kReject};
+
+/// "Losses".
+Losses printLosses(const Engine& engine, const Dataset& data, const Program& program,
+                   const std::vector<double>& parameters) {
+  Losses best = engine.loss(program, data, parameters, kFitness).value();
   for (std::size_t e = 0; e < program.size(); ++e) std::printf("%zu: %g\n", e, best.values[e]);
+  expect(best.values[0] > 1 && best.values[1] == INFINITY, "losses");
+  return best;
+}
 
+/// "Failures".
+void printFailures(const Losses& best) {
   for (const Failure& failure : best.failures) {
     std::printf("%zu: %s\n", failure.expression, failure.error.message.c_str());
   }
-  if (best.failures.size() != 1 || best.failures[0].expression != 2 || !std::isnan(best.values[2])) return 1;
-  if (!(best.values[0] > 1) || best.values[1] != INFINITY) return 1;
+  expect(best.failures.size() == 1 && best.failures[0].expression == 2 && std::isnan(best.values[2]), "failures");
+}
 
+/// "NaN and infinities".
+void skipRows(const Engine& engine, const Dataset& data, const Program& program,
+              const std::vector<double>& parameters) {
   const Losses skipped = engine.loss(program, data, parameters, {LossKind::kMse, NanPolicy::kSkip}).value();
   std::printf("%g over %zu rows\n", skipped.values[1], static_cast<std::size_t>(skipped.valid_rows[1]));
-  if (!std::isfinite(skipped.values[1]) || skipped.valid_rows[1] != kRows - 1) return 1;
+  expect(std::isfinite(skipped.values[1]) && skipped.valid_rows[1] == data.rows() - 1, "rows that are skipped");
+}
 
+/// "New parameters": improves the parameters, and the losses with them.
+void optimize(const Engine& engine, const Dataset& data, const Program& program, std::vector<double>& parameters,
+              Losses& best) {
   std::mt19937 random(1);
   std::normal_distribution<double> noise(0, 0.1);
   for (int step = 0; step < kSteps; ++step) {
     std::vector<double> trial = parameters;
     for (double& parameter : trial) parameter += noise(random);
-    const Losses losses = engine.loss(program, data, trial, fitness).value();
+    const Losses losses = engine.loss(program, data, trial, kFitness).value();
     for (std::size_t e = 0; e < program.size(); ++e) {
       if (!(losses.values[e] < best.values[e])) continue;
       best.values[e] = losses.values[e];
@@ -126,20 +179,49 @@ int main() {
       }
     }
   }
-  if (!(best.values[0] < 1e-3)) return 1;
+  expect(best.values[0] < 1e-3, "the loss with the best parameters");
+}
 
+/// "Predictions".
+void predict(const Engine& engine, const Dataset& data, const Program& program, const std::vector<double>& parameters,
+             const std::vector<double>& target) {
   std::vector<double> predictions(program.size() * data.rows());
   const std::vector<Failure> failures = engine.evaluate(program, data, parameters, predictions).value();
   const std::span<const double> first = std::span(predictions).first(data.rows());
-  std::printf("row 400: %g, target %g\n", first[400], y[400]);
-  if (std::fabs(first[400] - y[400]) > 0.1 || failures.size() != 1) return 1;
+  std::printf("row 400: %g, target %g\n", first[400], target[400]);
+  expect(std::fabs(first[400] - target[400]) <= 0.1 && failures.size() == 1, "predictions");
+}
 
-  Pending<Losses> pending = engine.submitLoss(program, data, parameters, fitness).value();
+/// "Asynchronous evaluation".
+void breedMeanwhile(const Engine& engine, const Dataset& data, const Program& program,
+                    const std::vector<double>& parameters, const std::vector<Tree>& trees, const Losses& best) {
+  Pending<Losses> pending = engine.submitLoss(program, data, parameters, kFitness).value();
   const std::vector<Tree> next = breed(trees);  // while the device computes
   const Losses losses = std::move(pending).result().value();
-  if (next.size() != trees.size() || losses.values[0] != best.values[0]) return 1;
+  expect(next.size() == trees.size() && losses.values[0] == best.values[0], "losses of an asynchronous evaluation");
+}
 
+/// "Results as text".
+void printResults(const std::vector<Expression>& expressions) {
   const ColumnNames names{"distance", "mass"};
   for (std::size_t e = 0; e < 2; ++e) std::printf("%s\n", print(expressions[e], Language::kInfix, names).c_str());
-  return print(expressions[0], Language::kInfix, names) == "p0 * sqrt(distance) + mass" ? 0 : 1;
+  expect(print(expressions[0], Language::kInfix, names) == "p0 * sqrt(distance) + mass", "an expression as text");
+}
+
+int main() {
+  const std::vector<Tree> trees = exampleTrees();
+  const Samples samples = makeSamples();
+
+  auto [expressions, parameters] = convert(trees);
+  const Engine engine = createEngine();
+  const Dataset data = uploadSamples(engine, samples);
+  const Program program = compileAll(engine, data, expressions);
+
+  Losses best = printLosses(engine, data, program, parameters);
+  printFailures(best);
+  skipRows(engine, data, program, parameters);
+  optimize(engine, data, program, parameters, best);
+  predict(engine, data, program, parameters, samples.y);
+  breedMeanwhile(engine, data, program, parameters, trees, best);
+  printResults(expressions);
 }
