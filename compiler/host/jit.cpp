@@ -92,8 +92,9 @@ HostTarget detectHost() {
   const llvm::StringMap<bool> features = llvm::sys::getHostCPUFeatures();
   const auto has = [&](llvm::StringRef name) { return features.lookup(name); };
   for (const auto& feature : features) {
-    host.features +=
-        (host.features.empty() ? "" : ",") + std::string(feature.second ? "+" : "-") + feature.first().str();
+    if (!host.features.empty()) host.features += ',';
+    host.features += feature.second ? '+' : '-';
+    host.features += feature.first();
   }
   if (has("avx512f") && has("avx512vl") && has("avx512dq")) {
     host.vector_bytes = 64;
