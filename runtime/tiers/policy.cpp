@@ -34,23 +34,23 @@ TierDecision decideDirect(const TierFacts& facts) {
   return waitFor(CodeKind::kDirect, OnFailure::kReturnUnlessUnsupported);
 }
 
-bool directPays(const TierFacts& facts, double serving) {
+bool directPays(const TierFacts& facts) {
   const double self_test_seconds = facts.self_test == SelfTestState::kOpen ? kSelfTestSeconds : 0;
   const double seconds = writingSeconds(facts.costs, facts.work.nodes, facts.work.threads) + self_test_seconds;
-  return makingPays(serving, facts.costs.direct, facts.work.evaluations, facts.work.nodeRows(), seconds);
+  return makingPays(facts.costs.interpret, facts.costs.direct, facts.work.evaluations, facts.work.nodeRows(), seconds);
 }
 
 // Code is compiled if that pays though all of it must be compiled, or if it would pay were all of it in the cache.
 // Which kernels the cache has is known after a look alone, since the key of a kernel is that of its graph.
-TierDecision::Start startOfCompiled(const TierFacts& facts, double serving) {
+TierDecision::Start startOfCompiled(const TierFacts& facts) {
   using Start = TierDecision::Start;
   const DeviceCosts& costs = facts.costs;
   const ExpectedWork& work = facts.work;
   const double all = compileSeconds(costs, work.nodes, work.kernels, work.threads);
-  if (makingPays(serving, costs.compiled, work.evaluations, work.nodeRows(), all)) return Start::kNow;
-  if (!compilingPays(costs, work, serving, {})) return Start::kNo;
+  if (makingPays(costs.interpret, costs.compiled, work.evaluations, work.nodeRows(), all)) return Start::kNow;
+  if (!compilingPays(costs, work, {})) return Start::kNo;
   if (!facts.missing) return Start::kIfPays;
-  return compilingPays(costs, work, serving, *facts.missing) ? Start::kNow : Start::kNo;
+  return compilingPays(costs, work, *facts.missing) ? Start::kNow : Start::kNo;
 }
 
 /// What serves under Tier::kAuto where direct code does not.
@@ -65,18 +65,17 @@ TierDecision decideAuto(const TierFacts& facts) {
   const CodeState direct = direct_is_usable ? facts.direct : CodeState::kFailed;
   // A program that begins with graphs has many evaluations announced. Direct code takes no longer than bytecode.
   if (facts.has_direct_graphs && direct == CodeState::kOpen) return waitFor(CodeKind::kDirect, OnFailure::kDecide);
+  if (direct == CodeState::kReady && facts.direct_is_complete) return serve(CodeKind::kDirect);
   if (facts.compiled == CodeState::kReady) return serve(CodeKind::kCompiled);
 
-  const bool direct_serves = direct == CodeState::kReady && facts.direct_is_complete;
-  TierDecision decision = direct_serves ? serve(CodeKind::kDirect) : decideInterpretedOrCompiled(facts);
-  decision.serving_cost = direct_serves ? facts.costs.direct : facts.costs.interpret;
+  TierDecision decision = decideInterpretedOrCompiled(facts);
   if (!(facts.work.evaluations > 0)) return decision;
   if (direct == CodeState::kOpen && facts.self_test != SelfTestState::kFailed && !facts.interpreter_refuses &&
-      directPays(facts, decision.serving_cost)) {
+      directPays(facts)) {
     decision.start_direct = true;
-    decision.serving_cost = facts.costs.direct;
   }
-  if (facts.compiled == CodeState::kOpen) decision.start_compiled = startOfCompiled(facts, decision.serving_cost);
+  const bool direct_will_serve = decision.start_direct || direct == CodeState::kRunning;
+  if (facts.compiled == CodeState::kOpen && !direct_will_serve) decision.start_compiled = startOfCompiled(facts);
   return decision;
 }
 
@@ -99,10 +98,10 @@ CodeKind firstCode(Tier tier, SelfTestState self_test, const DeviceCosts& costs,
   return pays ? CodeKind::kDirect : CodeKind::kInterpreted;
 }
 
-bool compilingPays(const DeviceCosts& costs, const ExpectedWork& work, double serving, const MissingKernels& missing) {
+bool compilingPays(const DeviceCosts& costs, const ExpectedWork& work, const MissingKernels& missing) {
   const double seconds = loadingSeconds(costs, work.nodes, work.threads) +
                          compileSeconds(costs, static_cast<double>(missing.tokens), missing.kernels, work.threads);
-  return makingPays(serving, costs.compiled, work.evaluations, work.nodeRows(), seconds);
+  return makingPays(costs.interpret, costs.compiled, work.evaluations, work.nodeRows(), seconds);
 }
 
 TierDecision decideTier(const TierFacts& facts) {

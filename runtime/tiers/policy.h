@@ -67,9 +67,9 @@ struct TierFacts {
   std::optional<MissingKernels> missing = {};  ///< what a look into the cache found, if there was one
 };
 
-/// Whether it pays to make compiled code beside code that takes `serving` per node and row, where only `missing` must
-/// be compiled and the rest is loaded.
-bool compilingPays(const DeviceCosts& costs, const ExpectedWork& work, double serving, const MissingKernels& missing);
+/// Whether it pays to replace the interpreter by compiled code of which only `missing` must be compiled; the rest is
+/// loaded.
+bool compilingPays(const DeviceCosts& costs, const ExpectedWork& work, const MissingKernels& missing);
 
 /// What becomes of an evaluation if code that it waits for cannot be made.
 enum class OnFailure {
@@ -89,7 +89,6 @@ struct TierDecision {
   /// What to start in the background, before the wait. Nothing while `wait_for` is kDirect.
   bool start_direct = false;
   Start start_compiled = Start::kNo;
-  double serving_cost = 0;  ///< per node and row, of the code that serves meanwhile; for compilingPays()
 
   /// The code to wait for. After the wait decideTier() is asked again with the new state of that code. Unless the wait
   /// was for direct code, `work.evaluations` is then 0, so nothing is started twice. Without a value, `serves` is

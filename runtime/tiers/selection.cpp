@@ -195,8 +195,9 @@ void DeviceTiers::startInBackground(const Selection& selection, const TierDecisi
   if (decision.start_direct) start(CodeKind::kDirect, nullptr);
   if (decision.start_compiled == Start::kNow) start(CodeKind::kCompiled, nullptr);
   if (decision.start_compiled != Start::kIfPays) return;
-  const auto pays = [costs = facts.costs, work = facts.work, serving = decision.serving_cost](
-                        const MissingKernels& missing) { return compilingPays(costs, work, serving, missing); };
+  const auto pays = [costs = facts.costs, work = facts.work](const MissingKernels& missing) {
+    return compilingPays(costs, work, missing);
+  };
   start(CodeKind::kCompiled,
         [this, source = state.source, subtrees = state.subtrees, kind = selection.kind,
          pays](const std::atomic<bool>& cancelled) -> std::optional<MissingKernels> {

@@ -38,7 +38,7 @@ std::string textOf(const TierDecision& decision) {
 /// A program of 10 nodes on one row. Writing direct code takes 100 s, compiling 10,000 s, and loading compiled code a
 /// bit more than 100 s. An evaluation takes 10 s by the interpreter, 5 s by direct code and 2 s by compiled code. So
 /// the interpreter is worth replacing by direct code after 10 evaluations (10.2 with the self-test), by compiled code
-/// from the cache after 10, and else after 1,000; direct code by compiled code after 20 and 2,000.
+/// from the cache after 10, and else after 1,000. Where direct code serves nothing is compiled.
 constexpr DeviceCosts kRoundCosts = {.interpret = 1, .direct = 0.5, .compiled = 0.2, .write = 10, .compile = 1000};
 
 TierFacts factsOf(Tier tier, double evaluations = 0) {
@@ -116,38 +116,46 @@ constexpr Row kRows[] = {
        f.direct = CodeState::kReady;
      },
      "serve interpreted"},
-    {"auto, enough for cached code after direct code", Tier::kAuto, 30, kNothing,
-     "start direct, compile if it pays, serve interpreted"},
-    {"auto, enough for all", Tier::kAuto, 2001, kNothing, "start direct, compile now, serve interpreted"},
-    {"auto while direct code is written", Tier::kAuto, 1001, [](TierFacts& f) { f.direct = CodeState::kRunning; },
-     "compile now, serve interpreted"},
+    {"auto, enough for all", Tier::kAuto, 1e9, kNothing, "start direct, serve interpreted"},
+    {"auto while direct code is written", Tier::kAuto, 1e9, [](TierFacts& f) { f.direct = CodeState::kRunning; },
+     "serve interpreted"},
     {"auto, direct code failed", Tier::kAuto, 11, [](TierFacts& f) { f.direct = CodeState::kFailed; },
      "compile if it pays, serve interpreted"},
-    {"auto, direct code ready", Tier::kAuto, 20, [](TierFacts& f) { f.direct = CodeState::kReady; }, "serve direct"},
-    {"auto, direct code ready, more evaluations", Tier::kAuto, 1001, [](TierFacts& f) { f.direct = CodeState::kReady; },
-     "compile if it pays, serve direct"},
-    {"auto, direct code ready, very many evaluations", Tier::kAuto, 2001,
-     [](TierFacts& f) { f.direct = CodeState::kReady; }, "compile now, serve direct"},
+    {"auto, direct code failed, very many evaluations", Tier::kAuto, 1001,
+     [](TierFacts& f) { f.direct = CodeState::kFailed; }, "compile now, serve interpreted"},
+    {"auto, direct code ready", Tier::kAuto, 1e9, [](TierFacts& f) { f.direct = CodeState::kReady; }, "serve direct"},
+    {"auto, direct code incomplete", Tier::kAuto, 11,
+     [](TierFacts& f) {
+       f.direct = CodeState::kReady;
+       f.direct_is_complete = false;
+     },
+     "compile if it pays, serve interpreted"},
+    {"auto, direct code incomplete, compiled code ready", Tier::kAuto, 1e9,
+     [](TierFacts& f) {
+       f.compiled = f.direct = CodeState::kReady;
+       f.direct_is_complete = false;
+     },
+     "serve compiled"},
     {"auto, compiled code ready", Tier::kAuto, 1e9, [](TierFacts& f) { f.compiled = CodeState::kReady; },
      "serve compiled"},
     {"auto, both ready", Tier::kAuto, 1e9, [](TierFacts& f) { f.compiled = f.direct = CodeState::kReady; },
-     "serve compiled"},
+     "serve direct"},
     {"auto while LLVM compiles", Tier::kAuto, 2001, [](TierFacts& f) { f.compiled = CodeState::kRunning; },
      "start direct, serve interpreted"},
     {"auto, LLVM failed", Tier::kAuto, 2001, [](TierFacts& f) { f.compiled = CodeState::kFailed; },
      "start direct, serve interpreted"},
     {"auto, little is missing in the cache", Tier::kAuto, 300,
      [](TierFacts& f) {
-       f.direct = CodeState::kReady;
+       f.direct = CodeState::kFailed;
        f.missing = {.kernels = 1, .tokens = 1};
      },
-     "compile now, serve direct"},
+     "compile now, serve interpreted"},
     {"auto, too much is missing in the cache", Tier::kAuto, 300,
      [](TierFacts& f) {
-       f.direct = CodeState::kReady;
+       f.direct = CodeState::kFailed;
        f.missing = {.kernels = 1, .tokens = 10};
      },
-     "serve direct"},
+     "serve interpreted"},
 
     {"auto, refusals", Tier::kAuto, 0, [](TierFacts& f) { f.interpreter_refuses = true; }, "wait for refused"},
     {"auto, refusals: direct code is not started", Tier::kAuto, 30, [](TierFacts& f) { f.interpreter_refuses = true; },
@@ -220,20 +228,11 @@ TEST(TierPolicy, DecidesAsTheTableSays) {
   }
 }
 
-TEST(TierPolicy, SaysWhatServesWhileCompiledCodeIsLookedFor) {
-  EXPECT_EQ(decideTier(factsOf(Tier::kAuto, 10)).serving_cost, kRoundCosts.interpret);
-  EXPECT_EQ(decideTier(factsOf(Tier::kAuto, 30)).serving_cost, kRoundCosts.direct) << "which was just started";
-  TierFacts ready = factsOf(Tier::kAuto, 30);
-  ready.direct = CodeState::kReady;
-  EXPECT_EQ(decideTier(ready).serving_cost, kRoundCosts.direct);
-}
-
 TEST(TierPolicy, CompilingPaysByWhatIsMissing) {
   const ExpectedWork work = factsOf(Tier::kAuto, 300).work;
-  EXPECT_TRUE(compilingPays(kRoundCosts, work, kRoundCosts.direct, {}));
-  EXPECT_TRUE(compilingPays(kRoundCosts, work, kRoundCosts.direct, {.kernels = 1, .tokens = 1}));
-  EXPECT_FALSE(compilingPays(kRoundCosts, work, kRoundCosts.direct, {.kernels = 1, .tokens = 2}));
-  EXPECT_TRUE(compilingPays(kRoundCosts, work, kRoundCosts.interpret, {.kernels = 1, .tokens = 2}));
+  EXPECT_TRUE(compilingPays(kRoundCosts, work, {}));
+  EXPECT_TRUE(compilingPays(kRoundCosts, work, {.kernels = 1, .tokens = 2}));
+  EXPECT_FALSE(compilingPays(kRoundCosts, work, {.kernels = 1, .tokens = 3}));
 }
 
 TEST(TierPolicy, FirstCode) {

@@ -37,8 +37,8 @@ Json leastEvaluations(double serving, double better, double node_rows, double ma
   return makingPays(serving, better, evaluations, node_rows, making_seconds) ? Json(evaluations) : Json();
 }
 
-/// The number of evaluations from which on the engine makes code of a tier; on a GPU, by the typical costs that it
-/// assumes before calibration.
+/// The number of evaluations from which on the engine makes code of a tier, null if it never does; on a GPU, by the
+/// typical costs that it assumes before calibration.
 Json predictedEvaluations(const BenchContext& context, Tier tier, bool has_direct,
                           std::span<const Expression> expressions, std::size_t rows) {
   if (!context.onGpu()) {
@@ -52,9 +52,9 @@ Json predictedEvaluations(const BenchContext& context, Tier tier, bool has_direc
   if (tier == Tier::kDirect) {
     return leastEvaluations(costs.interpret, costs.direct, node_rows, writingSeconds(costs, nodes, cores));
   }
+  if (has_direct) return {};  // then nothing is compiled
   const std::size_t kernels = ceilDivide(expressions.size(), kExpressionsPerKernel);
-  return leastEvaluations(has_direct ? costs.direct : costs.interpret, costs.compiled, node_rows,
-                          compileSeconds(costs, nodes, kernels, cores));
+  return leastEvaluations(costs.interpret, costs.compiled, node_rows, compileSeconds(costs, nodes, kernels, cores));
 }
 
 class BreakEvenMap {
