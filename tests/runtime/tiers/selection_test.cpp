@@ -14,8 +14,11 @@
 namespace srjit {
 namespace {
 
+/// Its engines compile what they expect to evaluate often.
+FakeMachine machineWithoutDirectCode() { return FakeMachine({.devices = {FakeDevice{.capability = 75}}}); }
+
 TEST(DeviceEngineTiers, BackgroundCodeTakesOverWithTheSameBits) {
-  FakeMachine machine;
+  FakeMachine machine = machineWithoutDirectCode();
   const Workload w = arithmeticWorkload(21, 50, 2000, Precision::kF32);
   {
     const Engine gpu = machine.engine({.math = Math::kStrict});
@@ -55,7 +58,7 @@ TEST(DeviceEngineTiers, AProgramMayServeTwoEngines) {
 
 // What an engine has begun and not ended, another begins anew.
 TEST(DeviceEngineTiers, AnEngineThatDiesWhileItCompilesLeavesTheProgramToOthers) {
-  FakeMachine machine;
+  FakeMachine machine = machineWithoutDirectCode();
   const Workload w = arithmeticWorkload(29, 30, 300, Precision::kF32);
   std::optional<Engine> first = machine.engine({.math = Math::kStrict});
   const Engine second = machine.engine({.math = Math::kStrict});
@@ -311,7 +314,7 @@ TEST(DeviceEngineTiers, ADeadProgramCancelsItsCompilation) {
 }
 
 TEST(DeviceEngineTiers, AnErrorInTheBackgroundLeavesTheInterpreterServing) {
-  FakeMachine machine;
+  FakeMachine machine = machineWithoutDirectCode();
   machine.images->before = [](const FakeImageMaker::Request& request) -> Status {
     if (request.kind != "rows") return okStatus();
     return Error{Errc::kCompile, "the assembler is out of sorts", {}};
