@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 
 #include "compiler/direct/allocate.h"
+#include "compiler/direct/registers.h"
 #include "compiler/direct/schedule.h"
 #include "compiler/direct/select.h"
 #include "compiler/target/architecture.h"
