@@ -4,6 +4,7 @@
 #include <array>
 #include <bit>
 
+#include "compiler/direct/registers.h"
 #include "compiler/target/architecture.h"
 
 namespace srjit::direct {

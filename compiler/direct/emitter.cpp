@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 
 #include "compiler/direct/allocate.h"
+#include "compiler/direct/registers.h"
 #include "compiler/direct/schedule.h"
 #include "compiler/direct/select.h"
 #include "compiler/target/architecture.h"
@@ -155,13 +156,13 @@ class Prologue {
   /// Returns the lane; warps without rows exit.
   direct::ValueId emitRow() {
     const direct::ValueId thread = code_.value({.opcode = Opcode::kS2rTid});
-    const direct::ValueId part = code_.value({.opcode = Opcode::kS2rCtaX});
+    const direct::ValueId row_block = code_.value({.opcode = Opcode::kS2rCtaX});
     const direct::ValueId rows = arguments_.load(code_, offsetof(DirectArguments, rows));
     const direct::ValueId warps = arguments_.load(code_, offsetof(DirectArguments, warps));
     const direct::ValueId lane = direct::andWith(code_, thread, 31);
     const direct::ValueId warp =
         code_.value({.opcode = Opcode::kShrRI, .sources = {thread, direct::kRz, direct::kRz}, .immediate = 5});
-    const direct::ValueId group = code_.value({.opcode = Opcode::kImadRRR, .sources = {part, warps, warp}});
+    const direct::ValueId group = code_.value({.opcode = Opcode::kImadRRR, .sources = {row_block, warps, warp}});
     const direct::ValueId first = code_.value({.opcode = Opcode::kImadRIR,
                                                .sources = {group, direct::kRz, direct::kRz},
                                                .immediate = static_cast<std::uint32_t>(kGroupRows)});

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "compiler/direct/registers.h"
 #include "compiler/direct/value.h"
 
 #include "ir/ops.h"

@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "compiler/direct/emitter.h"
+#include "compiler/direct/registers.h"
 
 namespace srjit::direct {
 namespace {

@@ -4,6 +4,7 @@
 #include <array>
 
 #include "compiler/direct/code.h"
+#include "compiler/direct/registers.h"
 #include "compiler/direct/value.h"
 #include "ir/loss_sums.h"
 

@@ -4,6 +4,8 @@
 #include <cstddef>
 #include <optional>
 
+#include "compiler/direct/registers.h"
+
 namespace srjit::direct {
 namespace {
 

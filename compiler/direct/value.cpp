@@ -4,6 +4,7 @@
 #include <cmath>
 #include <utility>
 
+#include "compiler/direct/registers.h"
 #include "ir/rows.h"
 
 namespace srjit::direct {

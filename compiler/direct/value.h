@@ -7,6 +7,7 @@
 #include <span>
 
 #include "compiler/direct/code.h"
+#include "compiler/direct/registers.h"
 #include "ir/numeric.h"
 #include "ir/op.h"
 

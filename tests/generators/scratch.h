@@ -2,12 +2,14 @@
 #pragma once
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <vector>
 
 namespace srjit {
@@ -15,9 +17,14 @@ namespace srjit {
 /// A new empty folder; the destructor removes it with its contents.
 class Scratch {
  public:
+  /// Throws std::system_error, with the name of the directory in its message, if no folder can be made.
   Scratch() {
-    std::string pattern = (std::filesystem::temp_directory_path() / "sr-jit-test-XXXXXX").string();
-    folder_ = mkdtemp(pattern.data());
+    const std::filesystem::path parent = std::filesystem::temp_directory_path();
+    std::string pattern = (parent / "sr-jit-test-XXXXXX").string();
+    if (mkdtemp(pattern.data()) == nullptr) {
+      throw std::system_error(errno, std::generic_category(), "cannot make a temporary folder in " + parent.string());
+    }
+    folder_ = pattern;
   }
   ~Scratch() {
     std::error_code ignored;

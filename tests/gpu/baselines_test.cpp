@@ -5,7 +5,7 @@
 #include "tests/gpu/machine.h"
 #include "tools/bench/baselines/baseline_check.h"
 #include "tools/bench/baselines/baseline_ops.h"
-#include "tools/bench/baselines/nvrtc.h"
+#include "tools/bench/baselines/designs/nvrtc.h"
 #include "tools/bench/bench_failure.h"
 
 namespace srjit {

@@ -1,18 +1,17 @@
 #include "tests/gpu/machine.h"
 
-#include <unistd.h>
-
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
-#include <filesystem>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <thread>
 #include <tuple>
 
 #include "ir/ops.h"
 #include "runtime/cuda/context.h"
+#include "tests/generators/scratch.h"
 
 namespace srjit {
 namespace {
@@ -44,24 +43,20 @@ class Machine : public testing::Environment {
 
   void TearDown() override {
     engines_.clear();
-    std::error_code ignored;
-    if (!own_directory_.empty()) std::filesystem::remove_all(own_directory_, ignored);
+    own_directory_.reset();
   }
 
  private:
   std::string cacheDirectory() {
     const char* const given = std::getenv("SRJIT_GPU_TEST_CACHE");
     if (given != nullptr && *given != '\0') return given;
-    if (own_directory_.empty()) {
-      std::string pattern = (std::filesystem::temp_directory_path() / "srjit-test-gpu-XXXXXX").string();
-      if (mkdtemp(pattern.data()) != nullptr) own_directory_ = pattern;
-    }
-    return own_directory_;
+    if (!own_directory_) own_directory_.emplace();
+    return own_directory_->path("");
   }
 
   std::mutex mutex_;
   std::map<std::tuple<Precision, Math, Memory>, Engine> engines_;
-  std::filesystem::path own_directory_;
+  std::optional<Scratch> own_directory_;
 };
 
 const testing::Environment* const kRegistered = testing::AddGlobalTestEnvironment(&Machine::instance());

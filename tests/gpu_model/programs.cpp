@@ -76,7 +76,11 @@ class Machine {
 
   Machine(const HandlerTable& table, std::span<Rows> columns, std::size_t slots, std::span<const T> parameters,
           std::size_t rows)
-      : table_(table), columns_(columns), parameters_(parameters), nothing_(rows, std::numeric_limits<T>::quiet_NaN()) {
+      : table_(table),
+        columns_(columns),
+        parameters_(parameters),
+        nothing_(rows, std::numeric_limits<T>::quiet_NaN()),
+        parameter_(rows) {
     slots_.assign(slots, nothing_);
     stack_.assign(table.spec().depth, nothing_);
     arguments_.assign(kMaxArity, nothing_);
@@ -113,8 +117,7 @@ class Machine {
         argument(handler.argument) = parameter(token);
         return;
       case HandlerKind::kBody:
-        argument(0) = applied(handler.op, argument(0), argument(1), argument(2));
-        return;
+        return applyTo(argument(0), handler.op, argument(0), argument(1), argument(2));
       case HandlerKind::kPushResult:
         return push(argument(0));
       case HandlerKind::kStoreSlot:
@@ -132,8 +135,10 @@ class Machine {
   }
 
  private:
-  void push(Rows values) { stack_.at(height_++) = std::move(values); }
-  Rows pop() { return stack_.at(--height_); }
+  // Programs may have many tokens: all rows have the same length, so that copies reuse the memory of the destination.
+  void push(const Rows& values) { stack_.at(height_++) = values; }
+  /// Valid until the next push.
+  const Rows& pop() { return stack_.at(--height_); }
   // The second argument register is the top of the stack.
   Rows& argument(unsigned i) { return i == 1 ? stack_.back() : arguments_.at(i); }
 
@@ -143,46 +148,47 @@ class Machine {
     return number < columns_.size() ? columns_[number] : slots_[number - columns_.size()];
   }
 
-  Rows parameter(const DeviceToken& token) const {
+  /// The parameter in every row; valid until the next call.
+  const Rows& parameter(const DeviceToken& token) {
     requireOfModel(token.code >> DeviceToken::kArgumentShift == DeviceToken::kParameter,
                    "a parameter is not marked as one");
     requireOfModel(token.argument < parameters_.size(), "parameter {} is not there", token.argument);
-    return Rows(nothing_.size(), parameters_[token.argument]);
+    std::ranges::fill(parameter_, parameters_[token.argument]);
+    return parameter_;
   }
 
-  Rows applied(Op op, const Rows& x, const Rows& y, const Rows& z) const {
-    Rows result(x.size());
-    for (std::size_t r = 0; r < x.size(); ++r) result[r] = applyRow<T>(op, x[r], y[r], z[r]);
-    return result;
+  /// `result` may be an operand, since a row depends on no other row.
+  static void applyTo(Rows& result, Op op, const Rows& x, const Rows& y, const Rows& z) {
+    for (std::size_t r = 0; r < result.size(); ++r) result[r] = applyRow<T>(op, x[r], y[r], z[r]);
   }
 
   void apply(const Handler& handler, const DeviceToken& token, std::uint32_t column) {
     const auto popped =
         static_cast<unsigned>(std::ranges::count_if(handler.form, [](char source) { return source <= '2'; }));
     const unsigned base = height_ - popped;
-    std::array<Rows, kMaxArity> operands = {nothing_, nothing_, nothing_};
+    std::array<const Rows*, kMaxArity> operands = {&nothing_, &nothing_, &nothing_};
     bool second = false;
     for (std::size_t i = 0; i < handler.form.size(); ++i) {
       const char source = handler.form[i];
       if (source == 'c') {
-        operands[i] = parameter(token);
+        operands[i] = &parameter(token);
       } else if (source != 'v') {
-        operands[i] = stack_.at(base + static_cast<unsigned>(source - '0'));
+        operands[i] = &stack_.at(base + static_cast<unsigned>(source - '0'));
       } else {
         requireOfModel(!second || token.code >> DeviceToken::kArgumentShift == DeviceToken::kColumn,
                        "a second column is not marked as one");
-        operands[i] = place(second ? token.argument : column);
+        operands[i] = &place(second ? token.argument : column);
         second = true;
       }
     }
-    stack_.at(base) = applied(handler.op, operands[0], operands[1], operands[2]);
+    applyTo(stack_.at(base), handler.op, *operands[0], *operands[1], *operands[2]);
     height_ = base + 1;
   }
 
   const HandlerTable& table_;
   std::span<Rows> columns_;
   std::span<const T> parameters_;
-  Rows nothing_;
+  Rows nothing_, parameter_;
   std::vector<Rows> slots_, stack_, arguments_;
   unsigned height_ = 0;
 };

@@ -35,6 +35,15 @@ std::uint32_t SassMemory::load(std::uint64_t address) const {
 
 void SassMemory::store(std::uint64_t address, std::uint32_t value) { std::memcpy(find(address), &value, sizeof value); }
 
+SassMachine::SassMachine(std::span<const sass::Instruction> code, std::span<const std::byte> bank, SassMemory& memory,
+                         unsigned registers, unsigned architecture)
+    : code_(code), bank_(bank), memory_(memory), register_count_(registers), architecture_(architecture) {
+  for (std::size_t f = 0; f < forms_.size(); ++f) {
+    const auto form = static_cast<Form>(f);
+    forms_[f] = {sass::isAvailable(form, architecture), sass::timingOf(form, architecture)};
+  }
+}
+
 void SassMachine::fault(const std::string& what) const {
   throw SassFault("instruction " + std::to_string(at_) + ", " + sass::print(code_[at_], true) + ": " + what);
 }
@@ -108,14 +117,14 @@ void SassMachine::checkWrite(const Timing& timing, const Instruction& i, Place w
     fault("overwrites " + textOf(what) + " too early");
   }
   const bool reads_first = sass::infoOf(i.form).pipe == sass::Pipe::kDouble;
-  if (sass::timingOf(i.form, architecture_) == sass::Timing::kVariable && !reads_first && now_ < timing.read + 2) {
+  if (factsOf(i.form).timing == sass::Timing::kVariable && !reads_first && now_ < timing.read + 2) {
     fault("overwrites " + textOf(what) + " right after it was read");
   }
 }
 
 void SassMachine::checkTiming(const Instruction& i) {
   const sass::FormInfo& info = sass::infoOf(i.form);
-  if (!sass::isAvailable(i.form, architecture_)) fault("no instruction of this architecture");
+  if (!factsOf(i.form).is_available) fault("no instruction of this architecture");
   for (unsigned barrier = 0; barrier < 6; ++barrier) {
     if ((i.control.wait_mask >> barrier & 1) == 0) continue;
     if (now_ < barrier_set_[barrier] + static_cast<Cycle>(sass::kBarrierDelay)) fault("waits for a barrier too early");
@@ -167,7 +176,7 @@ void SassMachine::checkTiming(const Instruction& i) {
 
 void SassMachine::markTiming(const Instruction& i) {
   const sass::FormInfo& info = sass::infoOf(i.form);
-  const bool variable = sass::timingOf(i.form, architecture_) == sass::Timing::kVariable;
+  const bool variable = factsOf(i.form).timing == sass::Timing::kVariable;
   const auto bit = [](std::uint8_t barrier) {
     return static_cast<std::uint8_t>(barrier == sass::kNoBarrier ? 0x80 : 1U << barrier);
   };

@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "compiler/sass/encode.h"
 #include "compiler/sass/instruction.h"
 
 namespace srjit {
@@ -47,8 +48,7 @@ class SassMachine {
  public:
   /// `bank` is constant bank 0. `registers` is the number per thread.
   SassMachine(std::span<const sass::Instruction> code, std::span<const std::byte> bank, SassMemory& memory,
-              unsigned registers, unsigned architecture)
-      : code_(code), bank_(bank), memory_(memory), register_count_(registers), architecture_(architecture) {}
+              unsigned registers, unsigned architecture);
 
   /// Perturbs results of MUFU by up to `units` units in the last place, since GPUs specify only an error bound.
   void setInaccuracy(std::uint32_t units) { inaccuracy_ = units; }
@@ -61,6 +61,11 @@ class SassMachine {
   using Lanes = std::array<std::uint32_t, kLanes>;
   using Cycle = std::int64_t;
 
+  /// What the architecture decides about a form.
+  struct FormFacts {
+    bool is_available;
+    sass::Timing timing;
+  };
   /// The history of a register or predicate for the timing checks.
   struct Timing {
     Cycle written = 0, read = -100;
@@ -69,6 +74,7 @@ class SassMachine {
     std::uint8_t to_read = 0;   ///< barriers of instructions that still read it
   };
 
+  const FormFacts& factsOf(sass::Form form) const { return forms_[static_cast<std::size_t>(form)]; }
   [[noreturn]] void fault(const std::string& what) const;
   void checkTiming(const sass::Instruction& i);
   /// A register or predicate, for messages.
@@ -100,6 +106,7 @@ class SassMachine {
   std::span<const std::byte> bank_;
   SassMemory& memory_;
   unsigned register_count_, architecture_;
+  std::array<FormFacts, sass::kForms> forms_;
 
   std::array<Lanes, 256> registers_{};
   std::array<std::uint32_t, 8> predicates_{};

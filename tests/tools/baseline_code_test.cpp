@@ -4,12 +4,13 @@
 
 #include "compiler/kernels/assembler.h"
 #include "ir/text.h"
+#include "tools/bench/baselines/baseline.h"
 #include "tools/bench/baselines/baseline_ops.h"
-#include "tools/bench/baselines/cuda_source.h"
-#include "tools/bench/baselines/nvrtc.h"
-#include "tools/bench/baselines/ptx_transpiler.h"
-#include "tools/bench/baselines/stack_interpreter.h"
-#include "tools/bench/baselines/subtree_cache.h"
+#include "tools/bench/baselines/designs/cuda_source.h"
+#include "tools/bench/baselines/designs/nvrtc.h"
+#include "tools/bench/baselines/designs/ptx_transpiler.h"
+#include "tools/bench/baselines/designs/stack_interpreter.h"
+#include "tools/bench/baselines/designs/subtree_cache.h"
 #include "tools/bench/bench_failure.h"
 
 namespace srjit {

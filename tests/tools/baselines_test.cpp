@@ -14,9 +14,9 @@
 #include "tests/gpu_model/fake_driver.h"
 #include "tools/bench/baselines/baseline_check.h"
 #include "tools/bench/baselines/baseline_ops.h"
-#include "tools/bench/baselines/cpu_switch.h"
+#include "tools/bench/baselines/designs/cpu_switch.h"
+#include "tools/bench/baselines/designs/nvrtc.h"
 #include "tools/bench/baselines/device_baseline.h"
-#include "tools/bench/baselines/nvrtc.h"
 #include "tools/bench/bench_failure.h"
 
 namespace srjit {

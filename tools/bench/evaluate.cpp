@@ -20,7 +20,7 @@
 #include "ir/reference.h"
 #include "runtime/engine.h"
 #include "tests/generators/population.h"
-#include "tools/bench/baselines/cpu_switch.h"
+#include "tools/bench/baselines/designs/cpu_switch.h"
 
 namespace srjit {
 namespace {

@@ -2,6 +2,7 @@
 // comparison.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <span>
 #include <vector>
@@ -40,6 +41,9 @@ struct BaselineInfo {
   std::unique_ptr<Baseline> (*make)(const BaselineData& data);
   std::size_t unit = 1;  ///< expressions per compilation, the granularity of its cost
 };
+
+/// Index of each expression's first parameter in the concatenated parameters, and their total number.
+std::vector<std::uint32_t> parameterOffsets(std::span<const Expression> expressions);
 
 /// All baselines, in the order of measurement.
 std::span<const BaselineInfo> allBaselines();

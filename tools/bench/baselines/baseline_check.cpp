@@ -10,8 +10,7 @@
 #include <fmt/format.h>
 
 #include "ir/reference.h"
-#include "tools/bench/baselines/cpu_switch.h"
-#include "tools/bench/baselines/stack_program.h"
+#include "tools/bench/baselines/designs/cpu_switch.h"
 #include "tools/bench/bench_failure.h"
 
 namespace srjit {

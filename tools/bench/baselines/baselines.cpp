@@ -3,7 +3,7 @@
 // repeats.
 #include "tools/bench/baselines/baseline.h"
 
-#include "tools/bench/baselines/cpu_switch.h"
+#include "tools/bench/baselines/designs/cpu_switch.h"
 #include "tools/bench/baselines/device_baseline.h"
 
 namespace srjit {
@@ -31,6 +31,13 @@ constexpr BaselineInfo kBaselines[] = {
 };
 
 }  // namespace
+
+std::vector<std::uint32_t> parameterOffsets(std::span<const Expression> expressions) {
+  std::vector<std::uint32_t> offsets = {0};
+  offsets.reserve(expressions.size() + 1);
+  for (const Expression& expression : expressions) offsets.push_back(offsets.back() + expression.parameterCount());
+  return offsets;
+}
 
 std::span<const BaselineInfo> allBaselines() { return kBaselines; }
 

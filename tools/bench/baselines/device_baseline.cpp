@@ -7,7 +7,6 @@
 #include <tbb/parallel_for.h>
 
 #include "tools/bench/baselines/baseline_check.h"
-#include "tools/bench/baselines/stack_program.h"
 
 namespace srjit {
 namespace {

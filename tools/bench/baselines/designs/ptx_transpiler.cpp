@@ -1,4 +1,4 @@
-#include "tools/bench/baselines/ptx_transpiler.h"
+#include "tools/bench/baselines/designs/ptx_transpiler.h"
 
 #include <bit>
 #include <vector>

@@ -32,9 +32,6 @@ struct StackPrograms {
   std::size_t size() const noexcept { return offsets.size() - 1; }
 };
 
-/// Index of each expression's first parameter in the concatenated parameters, and their total number.
-std::vector<std::uint32_t> parameterOffsets(std::span<const Expression> expressions);
-
 /// The stack token of `token`, whose expression's parameters start at index `first_parameter`. Throws BenchFailure for
 /// an operator that the baselines lack.
 StackToken stackToken(const Token& token, std::uint32_t first_parameter);

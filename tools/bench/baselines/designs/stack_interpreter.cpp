@@ -1,4 +1,4 @@
-#include "tools/bench/baselines/stack_interpreter.h"
+#include "tools/bench/baselines/designs/stack_interpreter.h"
 
 #include <algorithm>
 

@@ -1,4 +1,4 @@
-#include "tools/bench/baselines/cuda_source.h"
+#include "tools/bench/baselines/designs/cuda_source.h"
 
 #include <bit>
 #include <vector>

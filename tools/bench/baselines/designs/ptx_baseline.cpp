@@ -1,7 +1,6 @@
 // One PTX kernel per expression, compiled by the driver, and one launch for each.
+#include "tools/bench/baselines/designs/ptx_transpiler.h"
 #include "tools/bench/baselines/device_baseline.h"
-#include "tools/bench/baselines/ptx_transpiler.h"
-#include "tools/bench/baselines/stack_program.h"
 
 namespace srjit {
 namespace {

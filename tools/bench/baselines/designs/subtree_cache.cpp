@@ -1,4 +1,4 @@
-#include "tools/bench/baselines/subtree_cache.h"
+#include "tools/bench/baselines/designs/subtree_cache.h"
 
 #include <algorithm>
 #include <unordered_map>

@@ -1,7 +1,7 @@
 // Selects subtrees of a population that are evaluated once, and builds the remaining programs.
 #pragma once
 
-#include "tools/bench/baselines/stack_program.h"
+#include "tools/bench/baselines/designs/stack_program.h"
 
 namespace srjit {
 

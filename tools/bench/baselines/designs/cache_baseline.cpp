@@ -1,9 +1,9 @@
 // The stack interpreter with common subtrees evaluated once per step, into device memory.
 #include <algorithm>
 
+#include "tools/bench/baselines/designs/stack_interpreter.h"
+#include "tools/bench/baselines/designs/subtree_cache.h"
 #include "tools/bench/baselines/device_baseline.h"
-#include "tools/bench/baselines/stack_interpreter.h"
-#include "tools/bench/baselines/subtree_cache.h"
 
 namespace srjit {
 namespace {

@@ -1,10 +1,9 @@
 // C++ for the population, compiled by NVRTC: modules of many expressions, one after another.
 #include <algorithm>
 
-#include "tools/bench/baselines/cuda_source.h"
+#include "tools/bench/baselines/designs/cuda_source.h"
+#include "tools/bench/baselines/designs/nvrtc.h"
 #include "tools/bench/baselines/device_baseline.h"
-#include "tools/bench/baselines/nvrtc.h"
-#include "tools/bench/baselines/stack_program.h"
 #include "tools/bench/bench_failure.h"
 
 namespace srjit {

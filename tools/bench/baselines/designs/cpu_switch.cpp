@@ -1,4 +1,4 @@
-#include "tools/bench/baselines/cpu_switch.h"
+#include "tools/bench/baselines/designs/cpu_switch.h"
 
 #include <algorithm>
 #include <numeric>
@@ -8,7 +8,6 @@
 #include "ir/rows.h"
 #include "runtime/platform/clock.h"
 #include "tools/bench/baselines/baseline_check.h"
-#include "tools/bench/baselines/stack_program.h"
 
 namespace srjit {
 namespace {

@@ -1,4 +1,4 @@
-#include "tools/bench/baselines/stack_program.h"
+#include "tools/bench/baselines/designs/stack_program.h"
 
 #include <bit>
 
@@ -8,13 +8,6 @@
 #include "tools/bench/bench_failure.h"
 
 namespace srjit {
-
-std::vector<std::uint32_t> parameterOffsets(std::span<const Expression> expressions) {
-  std::vector<std::uint32_t> offsets = {0};
-  offsets.reserve(expressions.size() + 1);
-  for (const Expression& expression : expressions) offsets.push_back(offsets.back() + expression.parameterCount());
-  return offsets;
-}
 
 StackToken stackToken(const Token& token, std::uint32_t first_parameter) {
   switch (token.kind) {

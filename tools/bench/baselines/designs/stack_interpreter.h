@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "runtime/cuda/handles.h"
-#include "tools/bench/baselines/stack_program.h"
+#include "tools/bench/baselines/designs/stack_program.h"
 
 namespace srjit {
 

@@ -1,4 +1,4 @@
-#include "tools/bench/baselines/nvrtc.h"
+#include "tools/bench/baselines/designs/nvrtc.h"
 
 #include <iterator>
 
@@ -12,7 +12,7 @@ namespace {
 
 struct Nvrtc {
 #define SRJIT_NVRTC(name, parameters) int(*name) parameters = nullptr;
-#include "tools/bench/baselines/nvrtc.def"
+#include "tools/bench/baselines/designs/nvrtc.def"
 #undef SRJIT_NVRTC
 };
 
@@ -20,7 +20,7 @@ Result<Nvrtc> bindAll(const SharedLibrary& library) {
   Nvrtc entries;
 #define SRJIT_NVRTC(name, parameters) \
   if (const Status status = library.bind(entries.name, #name); !status) return status.error();
-#include "tools/bench/baselines/nvrtc.def"
+#include "tools/bench/baselines/designs/nvrtc.def"
 #undef SRJIT_NVRTC
   return entries;
 }
