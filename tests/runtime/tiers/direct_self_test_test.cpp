@@ -329,11 +329,12 @@ TEST(DirectSelfTest, RunsInTheBackgroundForAuto) {
   const Losses expected = gpu.loss(program, data, w.parameters).value();
   while (program.status().compiling) std::this_thread::yield();
   EXPECT_EQ(machine.launches(), kSelfTestLaunches);
-  expectSameLosses(gpu.loss(program, data, w.parameters).value(), expected, "machine code");
+  expectSameLosses(gpu.loss(program, data, w.parameters).value(), expected, "auto");
+  expectDirect(program, w.expressions.size());
   const Program next = gpu.compile(w.expressions, {.tier = Tier::kDirect});
   expectSameLosses(gpu.loss(next, data, w.parameters).value(), expected, "direct");
   expectDirect(next, w.expressions.size());
-  EXPECT_EQ(machine.launches(), kSelfTestLaunches + 1) << "it has passed already";
+  EXPECT_EQ(machine.launches(), kSelfTestLaunches + 2) << "it has passed already";
 }
 
 TEST(DirectSelfTest, ProgramsMayDieMeanwhile) {
