@@ -54,9 +54,9 @@ inline constexpr unsigned kInterpreterDepth = 4;
 struct InterpreterSpec {
   Precision precision = Precision::kF32;
   Math math = Math::kPrecise;
-  std::vector<Op> ops;           ///< the operators it can run; code size grows with their number
-  unsigned rows_per_thread = 8;          ///< 4, 8 or 16
-  unsigned depth = kInterpreterDepth;    ///< stack registers per row, 3 to 16
+  std::vector<Op> ops;                 ///< the operators it can run; code size grows with their number
+  unsigned rows_per_thread = 8;        ///< 4, 8 or 16
+  unsigned depth = kInterpreterDepth;  ///< stack registers per row, 3 to 16
 };
 
 /// How an operator gets operands from given sources: which are evaluated onto the stack, in which order, and for a

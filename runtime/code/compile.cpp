@@ -208,8 +208,7 @@ std::vector<std::uint32_t> interpretedOf(const Batches& batches, const CodeReque
 
 /// Encodes expressions for the interpreter, as a part of `code`.
 void addInterpreted(DeviceCode& code, const CodeRequest& request, std::span<const std::uint32_t> interpreted) {
-  DeviceCode rest =
-      encodeForDevice(request.withChosen(interpreted));
+  DeviceCode rest = encodeForDevice(request.withChosen(interpreted));
   code.interpreter = std::move(rest.interpreter);
   code.parameters = std::move(rest.parameters);
   code.report.nodes = rest.report.nodes;

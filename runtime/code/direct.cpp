@@ -106,8 +106,7 @@ class DirectMaker {
       }
     }
     if (!rest.empty()) {
-      code_ =
-          encodeForDevice(request_.withChosen(rest));
+      code_ = encodeForDevice(request_.withChosen(rest));
     }
     code_.report.failures.insert(code_.report.failures.end(), graphs_.failures.begin(), graphs_.failures.end());
     std::ranges::sort(code_.report.failures, {}, &Failure::expression);
