@@ -58,7 +58,7 @@ PYTHON
   passed=$((passed + new_passed)) failed=$((failed + new_failed)) skipped=$((skipped + new_skipped))
   note "$new_passed passed, $new_failed failed, $new_skipped skipped; $((SECONDS - started)) s since the start"
   if ((new_failed)); then
-    grep -E -B 2 -A 25 'Failure$|ERROR: |runtime error|\*\*\*Failed' "build/$preset-tests.log" | tail -n 150 >&2 || true
+    grep -E -B 2 -A 25 'Failure$|ERROR: |WARNING: ThreadSanitizer|runtime error|\*\*\*Failed' "build/$preset-tests.log" | tail -n 150 >&2 || true
   fi
 }
 

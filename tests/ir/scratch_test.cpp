@@ -1,33 +1,11 @@
 #include "tests/generators/scratch.h"
 
-#include <optional>
-
 #include <gmock/gmock.h>
+
+#include "tests/generators/environment.h"
 
 namespace srjit {
 namespace {
-
-/// Sets the directory of temporary files, until its end.
-class TemporaryDirectory {
- public:
-  explicit TemporaryDirectory(const char* name) {
-    if (const char* const before = std::getenv(kName); before != nullptr) before_ = before;
-    setenv(kName, name, 1);
-  }
-  ~TemporaryDirectory() {
-    if (before_) {
-      setenv(kName, before_->c_str(), 1);
-    } else {
-      unsetenv(kName);
-    }
-  }
-  TemporaryDirectory(const TemporaryDirectory&) = delete;
-  TemporaryDirectory& operator=(const TemporaryDirectory&) = delete;
-
- private:
-  static constexpr const char* kName = "TMPDIR";
-  std::optional<std::string> before_;
-};
 
 TEST(ScratchFolder, IsEmptyAndIsRemoved) {
   std::string folder;
@@ -43,7 +21,7 @@ TEST(ScratchFolder, IsEmptyAndIsRemoved) {
 
 // Nobody can make a folder in /proc.
 TEST(ScratchFolder, ThatCannotBeMadeThrows) {
-  const TemporaryDirectory proc("/proc");
+  const ScopedVariable temporary("TMPDIR", "/proc");
   try {
     const Scratch scratch;
     FAIL() << scratch.path("");

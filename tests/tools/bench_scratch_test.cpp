@@ -1,10 +1,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <cstdlib>
-
 #include <gmock/gmock.h>
 
+#include "tests/generators/environment.h"
 #include "tests/tools/process.h"
 
 namespace srjit {
@@ -12,9 +11,8 @@ namespace {
 
 /// Runs the GPU benchmark with a time limit that allows no measurement.
 void runIn(const std::string& temporary) {
-  setenv("TMPDIR", temporary.c_str(), 1);
+  const ScopedVariable directory("TMPDIR", temporary);
   runCommand({"bench", "gpu", "mixed", "--device", "cpu", "--seconds", "1e-9"}, "/");
-  unsetenv("TMPDIR");
 }
 
 // Process ids on Linux are at most 4,194,304.

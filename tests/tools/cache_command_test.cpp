@@ -10,6 +10,7 @@
 
 #include "runtime/cache/kernels.h"
 #include "runtime/cache/sqlite_file.h"
+#include "tests/generators/environment.h"
 #include "tests/runtime/cache/images.h"
 #include "tests/tools/process.h"
 
@@ -48,10 +49,8 @@ class CacheCommand : public testing::Test {
 
   /// The output of `sr-jit doctor` for this cache.
   std::string doctor() const {
-    setenv("SRJIT_CACHE_DIR", scratch.path("cache").c_str(), 1);
-    Outcome outcome = runCommand({"doctor"}, "/");
-    unsetenv("SRJIT_CACHE_DIR");
-    return outcome.out;
+    const ScopedVariable directory("SRJIT_CACHE_DIR", scratch.path("cache"));
+    return runCommand({"doctor"}, "/").out;
   }
 
   std::string file() const { return scratch.path("cache/") + DiskStore::kFileName; }
@@ -172,9 +171,8 @@ TEST_F(CacheCommand, ControlCharactersAreEscaped) {
 }
 
 TEST_F(CacheCommand, TheDirectoryComesFromTheEnvironmentToo) {
-  setenv("SRJIT_CACHE_DIR", scratch.path("cache").c_str(), 1);
+  const ScopedVariable directory("SRJIT_CACHE_DIR", scratch.path("cache"));
   const Outcome outcome = runCommand({"cache", "stats", "--json"}, "/");
-  unsetenv("SRJIT_CACHE_DIR");
   EXPECT_EQ(json::parse(outcome.out)["images"], 3);
 }
 
