@@ -123,6 +123,30 @@ void addLengthOption(CLI::App& app, KernelOptions& options, const std::string& u
       ->capture_default_str();
 }
 
+void checkDeviceOptions(const CLI::App& app, const KernelOptions& options, Tier tier) {
+  const bool direct = tier == Tier::kDirect, interpreter = options.kind == ShownKernel::kInterpreter;
+  const bool loss = options.kind == ShownKernel::kLoss || options.loss_given;
+  if (direct && interpreter) {
+    throw CLI::ValidationError("--kernel", "the direct tier has kernels for values and losses only");
+  }
+  const struct {
+    const char* option;
+    bool has_effect;
+    const char* reason;
+  } rules[] = {
+      {"--depth", interpreter, "only --kernel interpreter has a stack"},
+      {"--rows-per-thread", !direct, "the direct tier chooses the rows that a thread computes"},
+      {kLengthOption, !direct && !interpreter, "only the length of kernels that LLVM makes is limited"},
+      {"--nan", loss, "it is for losses, and --loss is not given"},
+      {"--weighted", loss, "it is for losses, and --loss is not given"},
+  };
+  for (const auto& rule : rules) {
+    if (!rule.has_effect && app.get_option(rule.option)->count() > 0) {
+      throw CLI::ValidationError(rule.option, rule.reason);
+    }
+  }
+}
+
 std::string KernelInput::describe(std::size_t index) const {
   const auto [first, last] = expressions[index];
   return first == last ? fmt::format("expression {}", first + 1)

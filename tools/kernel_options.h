@@ -56,6 +56,10 @@ CLI::Option* addDepthOption(CLI::App& app, KernelOptions& options);
 /// Adds --max-length. Names what the length is counted in.
 void addLengthOption(CLI::App& app, KernelOptions& options, const std::string& unit);
 
+/// Throws CLI::ValidationError for an option that was given to `app`, which has those of addDeviceOptions() and
+/// addLengthOption(), and has no effect on the kernel that `options` and `tier` name. `tier` is kCompile or kDirect.
+void checkDeviceOptions(const CLI::App& app, const KernelOptions& options, Tier tier);
+
 /// What kernels are made of: the good expressions, in order, as an engine would divide them, after the passes. Bad ones
 /// were reported, and so were those that are too long.
 struct KernelInput {

@@ -61,9 +61,9 @@ def with_direct(report):
         size["direct_seconds"] = 2 * size["interpret_seconds"]
     for one in details["tiers"]["maps"]:
         for point in one["points"]:
-            point.update(cpu_ready_seconds=1e-6, cpu_pass_seconds=1e-6 * point["rows"])
-            point.update(direct_ready_seconds=1.5 * point["interpret_ready_seconds"], measured_direct_passes=30,
-                         direct_pass_seconds=0.8 * point["interpret_pass_seconds"], predicted_direct_passes=None)
+            point.update(cpu_ready_seconds=1e-6, cpu_evaluation_seconds=1e-6 * point["rows"])
+            point.update(direct_ready_seconds=1.5 * point["interpret_ready_seconds"], measured_direct_evaluations=30,
+                         direct_evaluation_seconds=0.8 * point["interpret_evaluation_seconds"], predicted_direct_evaluations=None)
     return report
 
 

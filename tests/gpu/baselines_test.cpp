@@ -3,10 +3,10 @@
 #include <string>
 
 #include "tests/gpu/machine.h"
-#include "tools/bench/baselines/baseline_check.h"
-#include "tools/bench/baselines/baseline_ops.h"
+#include "tools/bench/baselines/check.h"
 #include "tools/bench/baselines/designs/nvrtc.h"
-#include "tools/bench/bench_failure.h"
+#include "tools/bench/baselines/operators.h"
+#include "tools/bench/failure.h"
 
 namespace srjit {
 namespace {

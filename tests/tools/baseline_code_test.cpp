@@ -4,14 +4,14 @@
 
 #include "compiler/kernels/assembler.h"
 #include "ir/text.h"
-#include "tools/bench/baselines/baseline.h"
-#include "tools/bench/baselines/baseline_ops.h"
+#include "tools/bench/baselines/design.h"
 #include "tools/bench/baselines/designs/cuda_source.h"
 #include "tools/bench/baselines/designs/nvrtc.h"
 #include "tools/bench/baselines/designs/ptx_transpiler.h"
 #include "tools/bench/baselines/designs/stack_interpreter.h"
 #include "tools/bench/baselines/designs/subtree_cache.h"
-#include "tools/bench/bench_failure.h"
+#include "tools/bench/baselines/operators.h"
+#include "tools/bench/failure.h"
 
 namespace srjit {
 namespace {

@@ -1,5 +1,5 @@
 // The baselines of the benchmarks on a model of a GPU, which runs their PTX, and on the processor.
-#include "tools/bench/baselines/baseline.h"
+#include "tools/bench/baselines/design.h"
 
 #include <cmath>
 #include <limits>
@@ -12,12 +12,12 @@
 #include "runtime/engine.h"
 #include "tests/generators/population.h"
 #include "tests/gpu_model/fake_driver.h"
-#include "tools/bench/baselines/baseline_check.h"
-#include "tools/bench/baselines/baseline_ops.h"
+#include "tools/bench/baselines/check.h"
 #include "tools/bench/baselines/designs/cpu_switch.h"
 #include "tools/bench/baselines/designs/nvrtc.h"
-#include "tools/bench/baselines/device_baseline.h"
-#include "tools/bench/bench_failure.h"
+#include "tools/bench/baselines/device.h"
+#include "tools/bench/baselines/operators.h"
+#include "tools/bench/failure.h"
 
 namespace srjit {
 namespace {

@@ -1,7 +1,7 @@
 // A benchmark's report of skipped pieces.
 #include <gtest/gtest.h>
 
-#include "tools/bench/gpu_bench.h"
+#include "tools/bench/gpu_context.h"
 #include "tools/bench/gpu_report.h"
 
 namespace srjit {

@@ -1,4 +1,4 @@
-// Tier::kAuto against both forced tiers, over a grid of rows, expressions and evaluations ("passes" in the JSON).
+// Tier::kAuto against both forced tiers, over a grid of rows, expressions and evaluations.
 //
 // A total is the wall time from expressions to the losses of the last evaluation. If all evaluations would take too
 // long, only the first are run, and the others are estimated by the median time of the last ones run ("measured" is
@@ -14,7 +14,7 @@
 #include <fmt/format.h>
 #include <tbb/parallel_for.h>
 
-#include "tools/bench/gpu_bench.h"
+#include "tools/bench/gpu_context.h"
 
 namespace srjit {
 namespace {
@@ -184,7 +184,7 @@ class AutoGrid {
     ratios_.push_back(ratio);
     cells_.push_back({{"rows", data_->rows()},
                       {"expressions", count},
-                      {"passes", evaluations},
+                      {"evaluations", evaluations},
                       {"interpret_seconds", interpreted.seconds},
                       {"interpret_measured", interpreted.measured},
                       {"compile_seconds", compiled.seconds},

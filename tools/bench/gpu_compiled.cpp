@@ -11,7 +11,7 @@
 
 #include <fmt/format.h>
 
-#include "tools/bench/gpu_bench.h"
+#include "tools/bench/gpu_context.h"
 
 extern char** environ;  // NOLINT: POSIX
 

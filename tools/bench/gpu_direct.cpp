@@ -1,7 +1,7 @@
 // Part about the direct tier: time to generate code, its rate, and the break-even against interpretation.
 #include <fmt/format.h>
 
-#include "tools/bench/gpu_bench.h"
+#include "tools/bench/gpu_context.h"
 
 namespace srjit {
 namespace {
@@ -113,7 +113,7 @@ void benchBreakEven(const BenchContext& context) {
   });
   context.report->add(
       "direct", {fmt::format("direct against interpreting, {} mixed x {} rows, one core: break-even", count, rows),
-                 "passes", samples, atMost(100)});
+                 "evaluations", samples, atMost(100)});
 }
 
 }  // namespace

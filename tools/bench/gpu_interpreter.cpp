@@ -5,8 +5,8 @@
 #include <fmt/format.h>
 
 #include "ir/text.h"
-#include "tools/bench/baselines/baseline_check.h"
-#include "tools/bench/gpu_bench.h"
+#include "tools/bench/baselines/check.h"
+#include "tools/bench/gpu_context.h"
 #include "tools/bench/scenarios/baseline_timer.h"
 
 namespace srjit {

@@ -17,7 +17,7 @@
 
 #include "runtime/cache/file_trust.h"
 #include "runtime/cuda/context.h"
-#include "tools/bench/gpu_bench.h"
+#include "tools/bench/gpu_context.h"
 #include "tools/report.h"
 #include "tools/streams.h"
 
@@ -39,7 +39,7 @@ constexpr BenchPart kParts[] = {
 
 constexpr BenchPart kScenarios[] = {
 #define SRJIT_SCENARIO(id, name, seconds, data, doc) {name, doc, bench##id, seconds, data},
-#include "tools/bench/scenarios/scenarios.def"
+#include "tools/bench/scenarios.def"
 #undef SRJIT_SCENARIO
 };
 constexpr double kQuickSeconds = 8;

@@ -3,7 +3,7 @@
 
 #include <fmt/format.h>
 
-#include "tools/bench/gpu_bench.h"
+#include "tools/bench/gpu_context.h"
 
 namespace srjit {
 namespace {

@@ -21,7 +21,7 @@
 #include "passes/pass.h"
 #include "runtime/platform/clock.h"
 #include "tests/generators/population.h"
-#include "tools/bench/bench_failure.h"
+#include "tools/bench/failure.h"
 
 namespace srjit {
 namespace {

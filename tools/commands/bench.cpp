@@ -25,7 +25,7 @@ struct ScenarioName {
 constexpr const char* kAllScenarios = "scenarios";
 constexpr ScenarioName kScenarios[] = {
 #define SRJIT_SCENARIO(id, name, seconds, data, doc) {name, doc},
-#include "tools/bench/scenarios/scenarios.def"
+#include "tools/bench/scenarios.def"
 #undef SRJIT_SCENARIO
     {kAllScenarios, "all of these; also 'all'"},
 };

@@ -84,18 +84,13 @@ Result<Cubin> cubinOf(const KernelInput& input, const KernelOptions& options) {
   return assemble(*ptx, options.arch);
 }
 
-/// A kernel and who made it.
+/// A kernel and who makes it.
 struct TierOptions {
   KernelOptions kernel;
   Tier tier = Tier::kCompile;
 
   bool direct() const { return tier == Tier::kDirect; }
-  /// Throws CLI::ValidationError for a kernel that the tier has not.
-  KernelCode code() const {
-    if (!direct()) return deviceCode(kernel);
-    if (kernel.kind != ShownKernel::kInterpreter) return KernelCode::kOneGraph;
-    throw CLI::ValidationError("--kernel", "the direct tier has kernels for values and losses only");
-  }
+  KernelCode code() const { return direct() ? KernelCode::kOneGraph : deviceCode(kernel); }
 };
 
 /// Adds --tier, behind addDeviceOptions(), and --max-length.
@@ -186,7 +181,8 @@ Runner defineLlvm(CLI::App& app) {
              "Examples:\n"
              "  sr-jit llvm 'x0*x1 + 2' --unoptimized\n"
              "  sr-jit llvm --kernel loss --loss mae --nan skip 'sin(x0)'");
-  return [options] {
+  return [&app, options] {
+    if (!options->host) checkDeviceOptions(app, options->kernel, Tier::kCompile);
     const KernelCode code = options->host ? KernelCode::kHost : deviceCode(options->kernel);
     return showKernel(options->kernel, code, [&](const KernelInput& input) { return llvmText(input, *options); });
   };
@@ -204,7 +200,8 @@ Runner definePtx(CLI::App& app) {
       "Examples:\n"
       "  sr-jit ptx 'x0*x1 + 2'\n"
       "  sr-jit ptx --kernel interpreter --math fast --arch sm_80 'exp(x0)/x1'");
-  return [options] {
+  return [&app, options] {
+    checkDeviceOptions(app, *options, Tier::kCompile);
     return showKernel(*options, deviceCode(*options),
                       [&](const KernelInput& input) { return ptxText(input, *options); });
   };
@@ -225,7 +222,8 @@ Runner defineCubin(CLI::App& app) {
              "Examples:\n"
              "  sr-jit cubin 'x0*x1 + 2' -o kernel.cubin\n"
              "  sr-jit cubin --tier direct --arch sm_80 'x0*x1 + 2' -o kernel.cubin");
-  return [options] {
+  return [&app, options] {
+    checkDeviceOptions(app, options->kernel, options->tier);
     return showKernel(options->kernel, options->code(), [&](KernelInput& input) { return cubinText(input, *options); });
   };
 }
@@ -238,7 +236,8 @@ Runner defineSass(CLI::App& app) {
   app.footer("Needs no GPU, but nvJitLink or ptxas, and nvdisasm of a CUDA toolkit; with --tier direct nothing.\n" +
              std::string(kDivision) + kDirectKernelDoc +
              "Examples:\n  sr-jit sass 'x0*x1 + 2'\n  sr-jit sass --tier direct --math fast 'x0*x1 + 2'");
-  return [options] {
+  return [&app, options] {
+    checkDeviceOptions(app, options->kernel, options->tier);
     return showKernel(options->kernel, options->code(), [&](KernelInput& input) { return sassText(input, *options); });
   };
 }

@@ -13,10 +13,10 @@ constexpr const char* kMath = "libm.so.6";
 constexpr const char* kC = "libc.so.6";
 constexpr const char* kNone = "libsrjit-no-such-library.so.1";
 
-using Function = double(double);
+using UnaryFunction = double(double);
 
-Result<Function*> cosineOf(const SharedLibrary& library) {
-  Function* cosine = nullptr;
+Result<UnaryFunction*> cosineOf(const SharedLibrary& library) {
+  UnaryFunction* cosine = nullptr;
   if (const Status status = library.bind(cosine, "cos"); !status) return status.error();
   return cosine;
 }
@@ -43,7 +43,7 @@ TEST(SharedLibrary, AMissingSymbolIsNamedWithItsLibrary) {
   const auto library = SharedLibrary::open(kMath);
   ASSERT_TRUE(library);
   EXPECT_EQ(library->find("srjitNoSuchSymbol"), nullptr);
-  Function* entry = [](double x) { return x; };
+  UnaryFunction* entry = [](double x) { return x; };
   const Status status = library->bind(entry, "srjitNoSuchSymbol");
   ASSERT_FALSE(status);
   EXPECT_EQ(status.error().code, Errc::kMachine);

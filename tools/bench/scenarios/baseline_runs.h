@@ -6,8 +6,8 @@
 
 #include <nlohmann/json.hpp>
 
-#include "tools/bench/baselines/baseline_check.h"
-#include "tools/bench/gpu_bench.h"
+#include "tools/bench/baselines/check.h"
+#include "tools/bench/gpu_context.h"
 #include "tools/bench/scenarios/baseline_timer.h"
 
 namespace srjit {

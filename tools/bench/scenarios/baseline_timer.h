@@ -5,8 +5,8 @@
 #include <span>
 #include <vector>
 
-#include "tools/bench/baselines/baseline.h"
-#include "tools/bench/gpu_bench.h"
+#include "tools/bench/baselines/design.h"
+#include "tools/bench/gpu_context.h"
 
 namespace srjit {
 

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "runtime/cuda/handles.h"
-#include "tools/bench/gpu_bench.h"
+#include "tools/bench/gpu_context.h"
 
 namespace srjit {
 

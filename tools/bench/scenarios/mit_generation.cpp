@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include "tests/generators/klein_nishina.h"
-#include "tools/bench/gpu_bench.h"
+#include "tools/bench/gpu_context.h"
 #include "tools/bench/scenarios/baseline_runs.h"
 #include "tools/progress.h"
 

@@ -1,7 +1,7 @@
 // Random trees of one population in all tiers: rates of the kernels against the roofline of the device.
 #include <fmt/format.h>
 
-#include "tools/bench/gpu_bench.h"
+#include "tools/bench/gpu_context.h"
 #include "tools/bench/scenarios/baseline_runs.h"
 #include "tools/bench/scenarios/roofline.h"
 #include "tools/progress.h"

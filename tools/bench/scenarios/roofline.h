@@ -6,7 +6,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "tools/bench/gpu_bench.h"
+#include "tools/bench/gpu_context.h"
 
 namespace srjit {
 

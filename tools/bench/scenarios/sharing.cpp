@@ -10,7 +10,7 @@
 #include "runtime/evaluation/optimized_dag.h"
 #include "tests/generators/enumeration.h"
 #include "tests/generators/klein_nishina.h"
-#include "tools/bench/gpu_bench.h"
+#include "tools/bench/gpu_context.h"
 #include "tools/bench/scenarios/baseline_runs.h"
 #include "tools/bench/scenarios/kept_generations.h"
 #include "tools/bench/scenarios/roofline.h"

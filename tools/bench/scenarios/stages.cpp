@@ -18,8 +18,8 @@
 #include "runtime/code/parts.h"
 #include "runtime/cuda/handles.h"
 #include "runtime/evaluation/optimized_dag.h"
-#include "tools/bench/baselines/device_baseline.h"
-#include "tools/bench/gpu_bench.h"
+#include "tools/bench/baselines/device.h"
+#include "tools/bench/gpu_context.h"
 #include "tools/bench/scenarios/baseline_timer.h"
 #include "tools/progress.h"
 

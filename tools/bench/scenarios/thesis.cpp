@@ -7,7 +7,7 @@
 #include <fmt/format.h>
 
 #include "tests/generators/enumeration.h"
-#include "tools/bench/gpu_bench.h"
+#include "tools/bench/gpu_context.h"
 #include "tools/bench/scenarios/baseline_runs.h"
 #include "tools/bench/scenarios/host_memory.h"
 #include "tools/files/data.h"

@@ -1,5 +1,5 @@
-// Break-even numbers of rows and evaluations ("passes" in the JSON) for direct code and LLVM's machine code: measured,
-// from seconds per evaluation and of preparation, and predicted by the engine.
+// Break-even numbers of rows and evaluations for direct code and LLVM's machine code: measured, from seconds per
+// evaluation and of preparation, and predicted by the engine.
 #include <cmath>
 #include <thread>
 #include <tuple>
@@ -10,7 +10,8 @@
 #include "runtime/code/parts.h"
 #include "runtime/evaluation/code_groups.h"
 #include "runtime/host/cost_model.h"
-#include "tools/bench/gpu_bench.h"
+#include "tests/generators/klein_nishina.h"
+#include "tools/bench/gpu_context.h"
 #include "tools/progress.h"
 
 namespace srjit {
@@ -18,7 +19,23 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr const char* kTiersPart = "tiers";
+const std::vector<std::size_t> kAllRows = {100, 1000, 10'000, 100'000, 1'000'000};
+
+constexpr const char* kFormula = "formula";
+
+/// The expressions of a map: one of the populations of tests/generators/population.h, or mutated copies of the
+/// Klein-Nishina formula (kFormula).
+struct MapShape {
+  const char* population;
+  Precision precision;
+  std::size_t expressions;
+
+  std::string name() const { return fmt::format("{} {} {}", expressions, population, srjit::nameOf(precision)); }
+  std::vector<Expression> make() const {
+    return population == std::string_view(kFormula) ? Generations(expressions).current()
+                                                    : populationOf(population, expressions);
+  }
+};
 
 /// Times of a tier.
 struct TierSeconds {
@@ -59,19 +76,24 @@ Json predictedEvaluations(const BenchContext& context, Tier tier, bool has_direc
 
 class BreakEvenMap {
  public:
-  BreakEvenMap(const BenchContext& context, std::size_t count)
+  BreakEvenMap(const BenchContext& context, std::string part, const MapShape& shape)
       : context_(context),
-        engine_(context.engine(Math::kFast)),
+        part_(std::move(part)),
+        shape_(shape),
+        engine_(must(Engine::create({.device = context.device,
+                                     .precision = shape.precision,
+                                     .math = Math::kFast,
+                                     .cache_directory = context.cacheDirectory()}))),
         has_direct_(hasDirect(engine_)),
-        processor_(must(Engine::create({.device = "cpu", .math = Math::kFast}))),
-        expressions_(populationOf("mixed", count)) {}
+        processor_(must(Engine::create({.device = "cpu", .precision = shape.precision, .math = Math::kFast}))),
+        expressions_(shape.make()) {}
 
   Json run(const std::vector<std::size_t>& rows) {
     Json points = Json::array();
     std::optional<Program> compiled;
     TierSeconds compile;
     for (const std::size_t count : rows) {
-      if (!context_.mayBegin(kTiersPart, fmt::format("{} mixed x {} rows", expressions_.size(), count))) continue;
+      if (!context_.mayBegin(part_, fmt::format("{} x {} rows", shape_.name(), count))) continue;
       const Dataset data = must(engine_.upload(BenchData(kBenchColumns, count).view()));
       const auto [interpreted, interpret_ready] = made(engine_, Tier::kInterpret, data);
       const TierSeconds interpret{interpret_ready, evaluation(engine_, interpreted, data)};
@@ -86,7 +108,11 @@ class BreakEvenMap {
       if (context_.onGpu()) addProcessor(points.back());
       addFigures(points.back());
     }
-    return {{"expressions", expressions_.size()}, {"tokens", nodesOf(expressions_)}, {"points", std::move(points)}};
+    return {{"population", shape_.population},
+            {"precision", srjit::nameOf(shape_.precision)},
+            {"expressions", expressions_.size()},
+            {"tokens", nodesOf(expressions_)},
+            {"points", std::move(points)}};
   }
 
  private:
@@ -107,66 +133,85 @@ class BreakEvenMap {
     const Dataset data = must(processor_.upload(BenchData(kBenchColumns, point["rows"].get<std::size_t>()).view()));
     const auto [program, ready] = made(processor_, Tier::kInterpret, data);
     point["cpu_ready_seconds"] = ready;
-    point["cpu_pass_seconds"] = evaluation(processor_, program, data);
+    point["cpu_evaluation_seconds"] = evaluation(processor_, program, data);
   }
 
   /// Compares LLVM's code with the tier that serves before it: direct code if available.
   Json point(std::size_t rows, const TierSeconds& interpret, const std::optional<TierSeconds>& direct,
              const TierSeconds& compile) const {
-    Json json = {{"rows", rows},
-                 {"interpret_ready_seconds", interpret.ready},
-                 {"interpret_pass_seconds", interpret.evaluation},
-                 {"compile_ready_seconds", compile.ready},
-                 {"compiled_pass_seconds", compile.evaluation},
-                 {"measured_passes", breakEven(direct.value_or(interpret), compile)},
-                 {"predicted_passes", predictedEvaluations(context_, Tier::kCompile, has_direct_, expressions_, rows)}};
+    Json json = {
+        {"rows", rows},
+        {"interpret_ready_seconds", interpret.ready},
+        {"interpret_evaluation_seconds", interpret.evaluation},
+        {"compile_ready_seconds", compile.ready},
+        {"compiled_evaluation_seconds", compile.evaluation},
+        {"measured_evaluations", breakEven(direct.value_or(interpret), compile)},
+        {"predicted_evaluations", predictedEvaluations(context_, Tier::kCompile, has_direct_, expressions_, rows)}};
     if (!direct) return json;
     json["direct_ready_seconds"] = direct->ready;
-    json["direct_pass_seconds"] = direct->evaluation;
-    json["measured_direct_passes"] = breakEven(interpret, *direct);
-    json["predicted_direct_passes"] = predictedEvaluations(context_, Tier::kDirect, true, expressions_, rows);
+    json["direct_evaluation_seconds"] = direct->evaluation;
+    json["measured_direct_evaluations"] = breakEven(interpret, *direct);
+    json["predicted_direct_evaluations"] = predictedEvaluations(context_, Tier::kDirect, true, expressions_, rows);
     return json;
   }
 
   void addFigures(const Json& point) const {
-    const std::string what = fmt::format("{} mixed x {} rows: ", expressions_.size(), point["rows"].get<std::size_t>());
-    for (const std::string tier : {"interpret_pass", "direct_pass", "compiled_pass", "cpu_pass"}) {
+    const std::string what = fmt::format("{} x {} rows: ", shape_.name(), point["rows"].get<std::size_t>());
+    for (const std::string tier :
+         {"interpret_evaluation", "direct_evaluation", "compiled_evaluation", "cpu_evaluation"}) {
       if (!point.contains(tier + "_seconds")) continue;
-      context_.report->add(kTiersPart, {what + tier, "ms", {point[tier + "_seconds"].get<double>() * 1e3}});
+      context_.report->add(part_, {what + tier, "ms", {point[tier + "_seconds"].get<double>() * 1e3}});
     }
-    for (const auto& [name, key] : {std::pair<std::string, std::string>("machine code", "passes"),
-                                    std::pair<std::string, std::string>("direct code", "direct_passes")}) {
+    for (const auto& [name, key] : {std::pair<std::string, std::string>("machine code", "evaluations"),
+                                    std::pair<std::string, std::string>("direct code", "direct_evaluations")}) {
       const auto measured = point.find("measured_" + key), predicted = point.find("predicted_" + key);
       if (measured == point.end() || measured->is_null()) continue;
       context_.report->add(
-          kTiersPart, {what + name + " repays, measured",
-                       "passes",
-                       {measured->get<double>()},
-                       {},
-                       "predicted: " + (predicted->is_null() ? "never" : fmt::format("{}", predicted->get<double>()))});
+          part_, {what + name + " repays, measured",
+                  "evaluations",
+                  {measured->get<double>()},
+                  {},
+                  "predicted: " + (predicted->is_null() ? "never" : fmt::format("{}", predicted->get<double>()))});
     }
   }
 
   const BenchContext& context_;
+  const std::string part_;
+  const MapShape shape_;
   const Engine engine_;
   const bool has_direct_;
   const Engine processor_;
   const std::vector<Expression> expressions_;
 };
 
+void drawMaps(const BenchContext& context, const std::string& part, const std::vector<MapShape>& shapes,
+              const std::vector<std::size_t>& rows) {
+  Json maps = Json::array();
+  Progress progress(part, shapes.size(), false);
+  for (const MapShape& shape : shapes) {
+    maps.push_back(BreakEvenMap(context, part, shape).run(rows));
+    progress.advance();
+  }
+  context.report->attach(part, {{"maps", std::move(maps)}});
+}
+
 }  // namespace
 
 void benchTiers(const BenchContext& context) {
-  std::vector<std::size_t> rows = {100, 1000, 10000, 100000, 1000000}, counts = {100, 2000};
-  if (!context.onGpu()) counts = {100};
-  if (context.quick) rows = {100, 10000, 100000}, counts = {32};
-  Json maps = Json::array();
-  Progress progress(kTiersPart, counts.size(), false);
-  for (const std::size_t count : counts) {
-    maps.push_back(BreakEvenMap(context, count).run(rows));
-    progress.advance();
-  }
-  context.report->attach(kTiersPart, {{"maps", std::move(maps)}});
+  const auto mixed = [](std::size_t expressions) { return MapShape{"mixed", Precision::kF32, expressions}; };
+  if (context.quick) return drawMaps(context, "tiers", {mixed(32)}, {100, 10'000, 100'000});
+  std::vector<MapShape> shapes = {mixed(100)};
+  if (context.onGpu()) shapes.push_back(mixed(2000));
+  drawMaps(context, "tiers", shapes, kAllRows);
+}
+
+void benchTiersPopulations(const BenchContext& context) {
+  const std::size_t few = context.quick ? 4 : 100, many = context.onGpu() && !context.quick ? 2000 : few;
+  const std::vector<MapShape> shapes = {{"arithmetic", Precision::kF32, many},
+                                        {"arithmetic", Precision::kF64, many},
+                                        {kFormula, Precision::kF32, many},
+                                        {"mixed", Precision::kF64, few}};
+  drawMaps(context, "tiers-populations", shapes, context.quick ? std::vector<std::size_t>{1000} : kAllRows);
 }
 
 }  // namespace srjit

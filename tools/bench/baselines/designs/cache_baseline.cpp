@@ -3,7 +3,7 @@
 
 #include "tools/bench/baselines/designs/stack_interpreter.h"
 #include "tools/bench/baselines/designs/subtree_cache.h"
-#include "tools/bench/baselines/device_baseline.h"
+#include "tools/bench/baselines/device.h"
 
 namespace srjit {
 namespace {

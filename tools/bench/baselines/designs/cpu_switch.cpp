@@ -7,7 +7,7 @@
 
 #include "ir/rows.h"
 #include "runtime/platform/clock.h"
-#include "tools/bench/baselines/baseline_check.h"
+#include "tools/bench/baselines/check.h"
 
 namespace srjit {
 namespace {

@@ -5,7 +5,7 @@
 #include <span>
 #include <vector>
 
-#include "tools/bench/baselines/baseline.h"
+#include "tools/bench/baselines/design.h"
 
 namespace srjit {
 

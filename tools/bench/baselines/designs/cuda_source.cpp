@@ -5,8 +5,8 @@
 
 #include <fmt/format.h>
 
-#include "tools/bench/baselines/baseline_ops.h"
-#include "tools/bench/baselines/device_baseline.h"
+#include "tools/bench/baselines/device.h"
+#include "tools/bench/baselines/operators.h"
 
 namespace srjit {
 namespace {

@@ -3,8 +3,8 @@
 
 #include "tools/bench/baselines/designs/cuda_source.h"
 #include "tools/bench/baselines/designs/nvrtc.h"
-#include "tools/bench/baselines/device_baseline.h"
-#include "tools/bench/bench_failure.h"
+#include "tools/bench/baselines/device.h"
+#include "tools/bench/failure.h"
 
 namespace srjit {
 namespace {

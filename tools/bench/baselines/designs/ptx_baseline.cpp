@@ -1,6 +1,6 @@
 // One PTX kernel per expression, compiled by the driver, and one launch for each.
 #include "tools/bench/baselines/designs/ptx_transpiler.h"
-#include "tools/bench/baselines/device_baseline.h"
+#include "tools/bench/baselines/device.h"
 
 namespace srjit {
 namespace {

@@ -5,8 +5,8 @@
 
 #include <fmt/format.h>
 
-#include "tools/bench/baselines/baseline_ops.h"
-#include "tools/bench/baselines/baseline_ptx.h"
+#include "tools/bench/baselines/operators.h"
+#include "tools/bench/baselines/ptx.h"
 
 namespace srjit {
 

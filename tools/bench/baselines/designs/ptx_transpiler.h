@@ -9,7 +9,7 @@ namespace srjit {
 
 inline constexpr const char* kExpressionKernel = "expression";
 
-/// The kernel (see baseline_ptx.h): constants are immediates, `parameters` are those of the expression. Throws
+/// The kernel (see ../ptx.h): constants are immediates, `parameters` are those of the expression. Throws
 /// BenchFailure for an operator that the baselines lack.
 std::string transpile(const Expression& expression);
 

@@ -1,6 +1,6 @@
 // The stack interpreter, with one launch per expression or one for all.
 #include "tools/bench/baselines/designs/stack_interpreter.h"
-#include "tools/bench/baselines/device_baseline.h"
+#include "tools/bench/baselines/device.h"
 
 namespace srjit {
 namespace {

@@ -4,9 +4,9 @@
 
 #include <fmt/format.h>
 
-#include "tools/bench/baselines/baseline_ops.h"
-#include "tools/bench/baselines/baseline_ptx.h"
-#include "tools/bench/baselines/device_baseline.h"
+#include "tools/bench/baselines/device.h"
+#include "tools/bench/baselines/operators.h"
+#include "tools/bench/baselines/ptx.h"
 
 namespace srjit {
 namespace {

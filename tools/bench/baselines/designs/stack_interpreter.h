@@ -12,7 +12,7 @@ namespace srjit {
 
 inline constexpr const char* kStackKernel = "stack_baseline";
 
-/// The kernel (see baseline_ptx.h), with these parameters after the common ones: u64 cached (cached column c starts at
+/// The kernel (see ../ptx.h), with these parameters after the common ones: u64 cached (cached column c starts at
 /// cached + 4 rows c), u64 tokens, u64 offsets (StackPrograms::offsets, from the program of ctaid.y = 0 on).
 std::string stackInterpreterPtx();
 

@@ -4,8 +4,8 @@
 
 #include <fmt/format.h>
 
-#include "tools/bench/baselines/baseline_ops.h"
-#include "tools/bench/bench_failure.h"
+#include "tools/bench/baselines/operators.h"
+#include "tools/bench/failure.h"
 
 namespace srjit {
 

@@ -10,7 +10,7 @@
 #include "runtime/engine.h"
 #include "runtime/platform/clock.h"
 #include "tests/generators/population.h"
-#include "tools/bench/bench_failure.h"
+#include "tools/bench/failure.h"
 #include "tools/bench/gpu_report.h"
 
 namespace srjit {
@@ -115,7 +115,7 @@ void benchAuto(const BenchContext& context);
 void benchDirect(const BenchContext& context);
 
 #define SRJIT_SCENARIO(id, name, seconds, data, doc) void bench##id(const BenchContext& context);
-#include "tools/bench/scenarios/scenarios.def"
+#include "tools/bench/scenarios.def"
 #undef SRJIT_SCENARIO
 
 /// The second process: prints its times as JSON.

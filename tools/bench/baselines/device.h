@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "runtime/cuda/handles.h"
-#include "tools/bench/baselines/baseline.h"
+#include "tools/bench/baselines/design.h"
 
 namespace srjit {
 

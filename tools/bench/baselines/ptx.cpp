@@ -1,8 +1,8 @@
-#include "tools/bench/baselines/baseline_ptx.h"
+#include "tools/bench/baselines/ptx.h"
 
 #include <fmt/format.h>
 
-#include "tools/bench/baselines/device_baseline.h"
+#include "tools/bench/baselines/device.h"
 
 namespace srjit {
 namespace {

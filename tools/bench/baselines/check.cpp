@@ -1,4 +1,4 @@
-#include "tools/bench/baselines/baseline_check.h"
+#include "tools/bench/baselines/check.h"
 
 #include <algorithm>
 #include <array>
@@ -11,7 +11,7 @@
 
 #include "ir/reference.h"
 #include "tools/bench/baselines/designs/cpu_switch.h"
-#include "tools/bench/bench_failure.h"
+#include "tools/bench/failure.h"
 
 namespace srjit {
 namespace {

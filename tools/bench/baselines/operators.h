@@ -9,7 +9,7 @@
 
 namespace srjit {
 
-/// One row of baseline_ops.def.
+/// One row of operators.def.
 struct BaselineOp {
   Op op;
   const char* ptx;

@@ -1,10 +1,10 @@
 // The list of baselines. stack-each and ptx-each are the two evaluators of the Julia thesis whose scenarios the
 // benchmark repeats; stack-once, nvrtc and subtree-cache are the evaluators of the MIT system whose scaling curves it
 // repeats.
-#include "tools/bench/baselines/baseline.h"
+#include "tools/bench/baselines/design.h"
 
 #include "tools/bench/baselines/designs/cpu_switch.h"
-#include "tools/bench/baselines/device_baseline.h"
+#include "tools/bench/baselines/device.h"
 
 namespace srjit {
 namespace {

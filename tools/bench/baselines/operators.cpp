@@ -1,18 +1,18 @@
-#include "tools/bench/baselines/baseline_ops.h"
+#include "tools/bench/baselines/operators.h"
 
 #include <array>
 
 #include <fmt/args.h>
 #include <fmt/format.h>
 
-#include "tools/bench/bench_failure.h"
+#include "tools/bench/failure.h"
 
 namespace srjit {
 namespace {
 
 constexpr BaselineOp kOps[] = {
 #define SRJIT_BASELINE_OP(id, ptx, cuda) {Op::k##id, ptx, cuda},
-#include "tools/bench/baselines/baseline_ops.def"
+#include "tools/bench/baselines/operators.def"
 #undef SRJIT_BASELINE_OP
 };
 constexpr std::uint8_t kAbsent = 0xff;

@@ -1,4 +1,4 @@
-#include "tools/bench/gpu_bench.h"
+#include "tools/bench/gpu_context.h"
 
 #include <algorithm>
 #include <filesystem>

@@ -13,7 +13,7 @@ namespace srjit {
 /// Begins a module with one kernel: `more_parameters` continues the list of parameters ("" or ", .param ..."),
 /// `declarations` are registers and memory of its own. Leaves the address of the row in the first column in %column,
 /// the bytes between columns in %pitch, and %row, the last row where it is %beyond the end. %a to %c (b64), %i and %j
-/// (b32), %x, %y, %t (f32) and %p are free, as are the temporaries of baseline_ops.def.
+/// (b32), %x, %y, %t (f32) and %p are free, as are the temporaries of operators.def.
 void beginBaselineKernel(std::string_view name, std::string_view more_parameters, std::string_view declarations,
                          std::string& ptx);
 

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <string>
 
-#include "tools/bench/baselines/baseline.h"
+#include "tools/bench/baselines/design.h"
 
 namespace srjit {
 

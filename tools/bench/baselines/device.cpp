@@ -1,4 +1,4 @@
-#include "tools/bench/baselines/device_baseline.h"
+#include "tools/bench/baselines/device.h"
 
 #include <algorithm>
 #include <cstring>
@@ -6,7 +6,7 @@
 #include <fmt/format.h>
 #include <tbb/parallel_for.h>
 
-#include "tools/bench/baselines/baseline_check.h"
+#include "tools/bench/baselines/check.h"
 
 namespace srjit {
 namespace {
