@@ -1,4 +1,4 @@
-"""Checks that includes follow the order of the layers and the doors of their rooms, and that files are well named.
+"""Checks that includes follow the order of the layers and rooms and use the doors, and that files are well named.
 
     check_layers.py ROOT --installed HEADER...
 
@@ -11,7 +11,7 @@ import pathlib
 import re
 import sys
 
-from rooms import LAYERS, ROOMS, SHARED_TESTS, room_of, rooms_of
+from rooms import DOORS, FACADE, LAYERS, ROOMS, SHARED_TESTS, room_of, rooms_of
 
 TOP_LEVEL = {*LAYERS, "tests", "docs", "CMakeLists.txt", "CMakePresets.json", "README.md", "build", "dist", "python"}
 # Files that code hosting sites show.
@@ -63,14 +63,17 @@ def check_quoted(root, layer, name, path, installed):
         return f'"{name}" is to the right of {layer}/, which may include {", ".join(reach)}'
     if not (root / name).is_file():
         return f'"{name}" does not exist'
-    return check_door(root, str(path.relative_to(root)), name, installed)
+    source = path.relative_to(root).as_posix()
+    return check_room(root, source, name, installed) or check_door(source, name)
 
 
-def check_door(root, source, name, installed):
-    """The message for an include of `name`, which exists, in a source of a room, or None."""
+def check_room(root, source, name, installed):
+    """The message for an include of `name`, which exists, in a source of a room that may not include its room, or None."""
     room, target, layer = room_of(source), room_of(name), name.split("/")[0]
     if room is None or room == target:
         return None
+    if room not in FACADE.get(name, [room]):
+        return f'"{name}" is for users of {layer}/: no room may include it but {FACADE[name]} (tests/layers/rooms.py)'
     allowed = ROOMS[room][1]
     if target is None:
         if not rooms_of(layer) or (root / name).resolve() in installed:
@@ -79,7 +82,16 @@ def check_door(root, source, name, installed):
     if target in allowed:
         return None
     named = [other for other in allowed if other.startswith(layer + "/")]
-    return f'"{name}" is not behind a door of {room}/, which may include {", ".join(named) or "no room"} of {layer}/'
+    return f'"{name}" is not for {room}/, which may include {", ".join(named) or "no room"} of {layer}/'
+
+
+def check_door(source, name):
+    """The message for an include of a header that only its own room includes, or None."""
+    target = room_of(name)
+    doors = [f"{target}/{door}" for door in DOORS.get(target, [])]
+    if not doors or target == room_of(source) or name in doors:
+        return None
+    return f'"{name}" is no door of {target}/, of which others include {", ".join(doors)} alone'
 
 
 def check_library(layer, name):
@@ -101,13 +113,21 @@ def check_one_room(root, path, name):
     return f"<{name}> is included by {room}/ alone"
 
 
-def unused_doors(root):
-    """Rooms that a room may include but does not."""
+def unused_rows(root):
+    """Rooms that a room may include but does not, and doors through which nobody comes."""
+    included = {}
+    for layer in LAYERS:
+        for path in (root / layer).rglob("*"):
+            if path.suffix in SOURCES:
+                room = room_of(path.relative_to(root).as_posix())
+                included.setdefault(room, set()).update(name for _, quoted, name in includes_of(path) if quoted)
     for room, (_, allowed) in ROOMS.items():
-        used = {room_of(name) for path in (root / room).rglob("*") if path.suffix in SOURCES
-                for _, quoted, name in includes_of(path) if quoted}
-        for other in sorted(set(allowed) - used):
+        for other in sorted(set(allowed) - {room_of(name) for name in included.get(room, ())}):
             yield f"tests/layers/rooms.py:1: {room} may include {other}, and does not"
+    for room, doors in DOORS.items():
+        others = set().union(*(names for other, names in included.items() if other != room))
+        for door in sorted({f"{room}/{door}" for door in doors} - others):
+            yield f"tests/layers/rooms.py:1: {door} is a door that nobody includes"
 
 
 def check_names(root):
@@ -205,7 +225,7 @@ def main():
     parser.add_argument("root", type=pathlib.Path)
     parser.add_argument("--installed", nargs="*", default=[])
     arguments = parser.parse_args()
-    found = [*check(arguments.root, arguments.installed), *unused_doors(arguments.root)]
+    found = [*check(arguments.root, arguments.installed), *unused_rows(arguments.root)]
     print("\n".join(found) if found else "every include follows the order of the layers")
     return 1 if found else 0
 

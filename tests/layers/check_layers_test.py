@@ -4,10 +4,12 @@ import contextlib
 import pathlib
 import tempfile
 import unittest
+from unittest import mock
 
 import check_code_sources
 import check_loss_readers
-from check_layers import check
+from check_layers import check, unused_rows
+from rooms import ROOMS
 
 CLEAN = {
     "ir/ops.h": "#include <vector>\n",
@@ -16,17 +18,18 @@ CLEAN = {
     "compiler/jit.h": "#include <llvm/ExecutionEngine/Orc/LLJIT.h>\n#include <tbb/parallel_for.h>\n",
     "compiler/sass/encode.h": "",
     "compiler/direct/emitter.h": '#include "compiler/sass/encode.h"\n',
-    "runtime/engine.h": '#include "ir/ops.h"\n',
+    "runtime/dataset.h": "",
+    "runtime/engine.h": '#include "ir/ops.h"\n#include "runtime/dataset.h"\n',
     "runtime/engine.cpp": '#include "runtime/parts.h"\n#include "runtime/host/run.h"\n',
     "runtime/parts.h": '#include "runtime/cuda/driver.h"\n',
     "runtime/cuda/driver.h": "",
-    "runtime/host/run.h": '#include "runtime/engine.h"\n',
+    "runtime/host/run.h": '#include "runtime/dataset.h"\n',
     "tools/main.cpp": '#include "runtime/engine.h"\n#include <CLI/CLI.hpp>\n',
     "tools/bench/main.cpp": '#include "tests/generators/data.h"\n',
     "tests/generators/data.h": "",
     "tests/ir/ops.cpp": '#include "ir/ops.h"\n',
 }
-INSTALLED = ["ir/ops.h", "runtime/engine.h"]
+INSTALLED = ["ir/ops.h", "runtime/dataset.h", "runtime/engine.h"]
 
 
 @contextlib.contextmanager
@@ -89,8 +92,55 @@ class CheckLayers(unittest.TestCase):
     def test_installed_header_that_needs_a_private_one(self):
         self.assert_found({"ir/private.h": "", "ir/ops.h": '#include "ir/private.h"\n'}, "ir/ops.h:1:", "not installed")
 
-    def test_room_without_a_door(self):
-        self.assert_found({"runtime/host/run.cpp": '#include "runtime/cuda/driver.h"\n'}, "runtime/host/run.cpp:1:", "door")
+    def test_room_that_is_not_allowed(self):
+        self.assert_found({"runtime/host/run.cpp": '#include "runtime/cuda/driver.h"\n'}, "runtime/host/run.cpp:1:",
+                          "is not for runtime/host/")
+
+    def test_header_that_is_no_door(self):
+        files = {"runtime/subtrees/columns.h": '#include "runtime/subtrees/kept.h"\n', "runtime/subtrees/kept.h": "",
+                 "runtime/tiers/a.h": '#include "runtime/subtrees/columns.h"\n'}
+        self.assertEqual(self.violations(files), [])
+        for source in ["runtime/tiers/a.cpp", "runtime/dataset.cpp", "tools/a.cpp"]:
+            self.assert_found({**files, source: '#include "runtime/subtrees/kept.h"\n'}, f"{source}:1:",
+                              "no door of runtime/subtrees/", "runtime/subtrees/columns.h alone")
+
+    def test_facade_in_a_room(self):
+        self.assert_found({"runtime/host/run.cpp": '#include "runtime/engine.h"\n'}, "runtime/host/run.cpp:1:",
+                          "for users of runtime/")
+        for installed in [[], ["runtime/engine_parts.h"]]:
+            files = {**CLEAN, "runtime/engine_parts.h": "", "runtime/host/a.cpp": '#include "runtime/engine_parts.h"\n'}
+            with planted(files) as root:
+                found = check(root, [*INSTALLED, *installed])
+            self.assertEqual(len(found), 1, found)
+            self.assertIn("for users of runtime/", found[0])
+
+    def test_room_that_may_include_the_facade(self):
+        with mock.patch.dict("check_layers.FACADE", {"runtime/engine.h": ["runtime/host"]}):
+            self.assertEqual(self.violations({"runtime/host/run.cpp": '#include "runtime/engine.h"\n'}), [])
+            self.assert_found({"runtime/cuda/a.cpp": '#include "runtime/engine.h"\n'}, "runtime/cuda/a.cpp:1:")
+
+    def test_rooms_that_include_each_other(self):
+        rooms = {**ROOMS, "compiler/sass": ("", ["compiler/target", "compiler/direct"])}
+        with mock.patch.dict("check_layers.ROOMS", rooms):
+            self.assert_found({}, "compiler/sass includes compiler/direct, which is not named before it")
+        with mock.patch.dict("check_layers.ROOMS", {**ROOMS, "compiler/sass": ("", ["compiler/sass"])}):
+            self.assert_found({}, "compiler/sass includes compiler/sass, which is not named before it")
+
+    def test_rows_that_nobody_uses(self):
+        rooms = {"compiler/sass": ("", []), "compiler/direct": ("", ["compiler/sass"])}
+        files = {"compiler/direct/a.h": '#include "compiler/sass/encode.h"\n', "compiler/sass/encode.h": "",
+                 "compiler/sass/a.h": '#include "compiler/sass/table.h"\n'}
+        with mock.patch.dict("check_layers.ROOMS", rooms, clear=True), \
+             mock.patch.dict("check_layers.DOORS", {"compiler/sass": ["encode.h"]}, clear=True):
+            with planted(files) as root:
+                self.assertEqual(list(unused_rows(root)), [])
+            with planted({**files, "compiler/direct/a.h": ""}) as root:
+                self.assertEqual(list(unused_rows(root)), [
+                    "tests/layers/rooms.py:1: compiler/direct may include compiler/sass, and does not",
+                    "tests/layers/rooms.py:1: compiler/sass/encode.h is a door that nobody includes"])
+            with mock.patch.dict("check_layers.DOORS", {"compiler/sass": ["encode.h", "table.h"]}), planted(files) as root:
+                self.assertEqual(list(unused_rows(root)),
+                                 ["tests/layers/rooms.py:1: compiler/sass/table.h is a door that nobody includes"])
 
     def test_rooms_in_the_wrong_order(self):
         self.assert_found({"compiler/sass/encode.cpp": '#include "compiler/direct/emitter.h"\n'}, "which may include compiler/target")

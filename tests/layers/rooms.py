@@ -4,7 +4,7 @@ A layer may include itself and the layers to its left. A room is a folder of a l
 row lists, of its own layer and of layers to its left, the installed headers in the root of its layer, and all layers to
 its left that have no rooms. The row of a room comes after the rows of the rooms that it includes, so there is no cycle.
 Sources in the root of a layer, and headers there that are not installed, may include every room of the layer; no room may
-include them.
+include them, nor what FACADE has. Of a room in DOORS other rooms and layers include only the headers that it lists.
 """
 
 LAYERS = ["ir", "passes", "compiler", "runtime", "tools"]
@@ -49,6 +49,15 @@ ROOMS = {
                        "runtime/evaluation", "runtime/host", "runtime/gpu", "runtime/code", "runtime/launch",
                        "runtime/subtrees"]),
 }
+
+# The one or few headers of a room that others include.
+DOORS = {
+    "compiler/direct": ["emitter.h"],
+    "runtime/subtrees": ["columns.h"],
+}
+
+# Headers of the runtime that are over all its rooms, and the rooms that may include them nevertheless.
+FACADE = {"runtime/engine.h": [], "runtime/engine_parts.h": []}
 
 # Folders of tests/ that other layers may include, with these layers.
 SHARED_TESTS = {"tests/generators": ["tools/bench"]}
