@@ -18,6 +18,7 @@ TOP_LEVEL = {*LAYERS, "tests", "docs", "CMakeLists.txt", "CMakePresets.json", "R
 TOP_LEVEL |= {"LICENSE", "CONTRIBUTING.md", "SECURITY.md"}
 SOURCES = {".h", ".cpp", ".def"}
 FORBIDDEN_FOLDERS = {"common", "detail", "details", "helpers", "impl", "misc", "util", "utils"}
+PLAIN_GLOB = re.compile(r"\bfile\(\s*GLOB\s[^)]*\.cpp\b")
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
 
 # Libraries by prefix of their headers' names, and the leftmost layer whose sources may include them.
@@ -189,6 +190,21 @@ def check_table(root):
             waiting += [other for _, quoted, other in includes_of(root / name) if quoted]
 
 
+def check_targets(root):
+    """Lists of sources that leave out folders, and folders of tests that no CMakeLists.txt adds."""
+    paths = [root / "CMakeLists.txt", *(path for folder in [*LAYERS, "tests"] for path in sorted((root / folder).rglob("*")))]
+    lists = {path: path.read_text(encoding="utf-8") for path in paths
+             if path.is_file() and (path.name == "CMakeLists.txt" or path.suffix == ".cmake")}
+    for path, text in lists.items():
+        for found in PLAIN_GLOB.finditer(text):
+            line = text.count("\n", 0, found.start()) + 1
+            yield f"{path.relative_to(root)}:{line}: a source in a folder below would be in no target: use GLOB_RECURSE"
+    added = {folder for text in lists.values() for folder in re.findall(r"add_subdirectory\((?:tests/)?(\w+)\)", text)}
+    for folder in sorted(path for path in (root / "tests").glob("*") if path.name not in {*LAYERS, *added}):
+        if next(folder.rglob("*.cpp"), None):
+            yield f"{folder.relative_to(root)}:1: has sources, but no CMakeLists.txt adds it"
+
+
 def check(root, installed):
     """All violations under `root`, as text."""
     root = root.resolve()
@@ -210,7 +226,7 @@ def check(root, installed):
                 message = message or check_one_room(root, path, name)
                 if message:
                     found.append(f"{path.relative_to(root)}:{number}: {message}")
-    found += [*check_names(root), *check_tests(root), *check_table(root)]
+    found += [*check_names(root), *check_tests(root), *check_table(root), *check_targets(root)]
     for path in sorted(installed):
         for number, quoted, name in includes_of(path):
             if not quoted and FOREIGN.match(name):

@@ -27,6 +27,9 @@ CLEAN = {
     "tools/main.cpp": '#include "runtime/engine.h"\n#include <CLI/CLI.hpp>\n',
     "tools/bench/main.cpp": '#include "tests/generators/data.h"\n',
     "tests/generators/data.h": "",
+    "tests/generators/data.cpp": "",
+    "tests/generators/CMakeLists.txt": "file(GLOB_RECURSE sources CONFIGURE_DEPENDS *.cpp)\n",
+    "CMakeLists.txt": "add_subdirectory(tests/generators)\n",
     "tests/ir/ops.cpp": '#include "ir/ops.h"\n',
 }
 INSTALLED = ["ir/ops.h", "runtime/dataset.h", "runtime/engine.h"]
@@ -172,6 +175,16 @@ class CheckLayers(unittest.TestCase):
     def test_header_that_reads_the_operator_table(self):
         files = {"ir/table.h": '#include "ir/ops.def"\n', "ir/ops.def": "", "runtime/parts.h": '#include "ir/table.h"\n'}
         self.assert_found(files, "runtime/parts.h:1:", "reads ir/ops.def")
+
+    def test_list_of_sources_without_folders(self):
+        for text in ["\nfile(GLOB sources CONFIGURE_DEPENDS *.cpp)\n", "\nfile(GLOB sources\n  a/*.h b/*.cpp)\n"]:
+            self.assert_found({"tools/CMakeLists.txt": text}, "tools/CMakeLists.txt:2:", "use GLOB_RECURSE")
+        self.assert_found({"tools/cmake/Layer.cmake": "file(GLOB sources *.cpp)\n"}, "tools/cmake/Layer.cmake:1:")
+        self.assertEqual(self.violations({"tools/CMakeLists.txt": "file(GLOB texts *.txt)\n"}), [])
+
+    def test_folder_of_tests_in_no_target(self):
+        self.assert_found({"CMakeLists.txt": ""}, "tests/generators:1:", "no CMakeLists.txt adds it")
+        self.assertEqual(self.violations({"CMakeLists.txt": "", "tests/CMakeLists.txt": "add_subdirectory(generators)\n"}), [])
 
     def test_folder_name(self):
         self.assert_found({"ir/utils/a.h": ""}, "ir/utils:1:")
