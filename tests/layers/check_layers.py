@@ -11,7 +11,7 @@ import pathlib
 import re
 import sys
 
-from rooms import DOORS, FACADE, LAYERS, QUESTIONS, ROOMS, SHARED_TESTS, room_of, rooms_of
+from rooms import DOORS, FACADE, LAYERS, QUESTIONS, ROOMS, SHARED_TESTS, TESTED_WITH, room_of, rooms_of
 
 TOP_LEVEL = {*LAYERS, "tests", "docs", "CMakeLists.txt", "CMakePresets.json", "README.md", "build", "dist", "python"}
 # Files that code hosting sites show.
@@ -116,7 +116,7 @@ def check_one_room(root, path, name):
 
 
 def unused_rows(root):
-    """Rooms that a room may include but does not, and doors through which nobody comes."""
+    """Rooms that a room or its tests may include but do not, and doors that nobody includes."""
     included = {}
     for layer in LAYERS:
         for path in (root / layer).rglob("*"):
@@ -130,6 +130,10 @@ def unused_rows(root):
         others = set().union(*(names for other, names in included.items() if other != room))
         for door in sorted({f"{room}/{door}" for door in doors} - others):
             yield f"tests/layers/rooms.py:1: {door} is a door that nobody includes"
+    for room, others in TESTED_WITH.items():
+        used = {target for _, _, _, target in includes_of_tests(root, room)} - set(ROOMS[room][1])
+        for other in sorted(set(others) - used):
+            yield f"tests/layers/rooms.py:1: tests of {room} are in TESTED_WITH for {other}, and need not be"
 
 
 def check_page(page):
@@ -193,6 +197,22 @@ def check_tests(root):
                         yield f'{path.relative_to(root)}:{number}: "{reached}"{through} is to the right of tests of {layer}/'
 
 
+def includes_of_tests(root, room):
+    """Yields (path, line number, name, its room) for every quoted include of another room in tests of a room."""
+    for path in sorted((root / "tests" / room).rglob("*")):
+        for number, quoted, name in includes_of(path) if path.suffix in SOURCES else []:
+            if quoted and room_of(name) not in (None, room):
+                yield path, number, name, room_of(name)
+
+
+def check_tests_of_rooms(root):
+    """Tests of a room include what the room may include, and the rooms of TESTED_WITH."""
+    for room, (_, allowed) in ROOMS.items():
+        for path, number, name, target in includes_of_tests(root, room):
+            if target not in [*allowed, *TESTED_WITH.get(room, [])]:
+                yield f'{path.relative_to(root)}:{number}: "{name}" is not for tests of {room}/ (ROOMS, TESTED_WITH of rooms.py)'
+
+
 def check_table(root):
     """Headers that the runtime's users include, and all that those include, do not read the operator table."""
     for start in sorted((root / "runtime").glob("*.h")):
@@ -244,7 +264,7 @@ def check(root, installed):
                 message = message or check_one_room(root, path, name)
                 if message:
                     found.append(f"{path.relative_to(root)}:{number}: {message}")
-    found += [*check_names(root), *check_tests(root), *check_table(root), *check_targets(root)]
+    found += [*check_names(root), *check_tests(root), *check_tests_of_rooms(root), *check_table(root), *check_targets(root)]
     for path in sorted(installed):
         for number, quoted, name in includes_of(path):
             if not quoted and FOREIGN.match(name):

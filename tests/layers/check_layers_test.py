@@ -132,15 +132,20 @@ class CheckLayers(unittest.TestCase):
     def test_rows_that_nobody_uses(self):
         rooms = {"compiler/sass": ("", []), "compiler/direct": ("", ["compiler/sass"])}
         files = {"compiler/direct/a.h": '#include "compiler/sass/encode.h"\n', "compiler/sass/encode.h": "",
-                 "compiler/sass/a.h": '#include "compiler/sass/table.h"\n'}
+                 "compiler/sass/a.h": '#include "compiler/sass/table.h"\n',
+                 "tests/compiler/sass/a.cpp": '#include "compiler/direct/a.h"\n'}
         with mock.patch.dict("check_layers.ROOMS", rooms, clear=True), \
-             mock.patch.dict("check_layers.DOORS", {"compiler/sass": ["encode.h"]}, clear=True):
+             mock.patch.dict("check_layers.DOORS", {"compiler/sass": ["encode.h"]}, clear=True), \
+             mock.patch.dict("check_layers.TESTED_WITH", {"compiler/sass": ["compiler/direct"]}, clear=True):
             with planted(files) as root:
                 self.assertEqual(list(unused_rows(root)), [])
             with planted({**files, "compiler/direct/a.h": ""}) as root:
                 self.assertEqual(list(unused_rows(root)), [
                     "tests/layers/rooms.py:1: compiler/direct may include compiler/sass, and does not",
                     "tests/layers/rooms.py:1: compiler/sass/encode.h is a door that nobody includes"])
+            with planted({**files, "tests/compiler/sass/a.cpp": ""}) as root:
+                self.assertEqual(list(unused_rows(root)), [
+                    "tests/layers/rooms.py:1: tests of compiler/sass are in TESTED_WITH for compiler/direct, and need not be"])
             with mock.patch.dict("check_layers.DOORS", {"compiler/sass": ["encode.h", "table.h"]}), planted(files) as root:
                 self.assertEqual(list(unused_rows(root)),
                                  ["tests/layers/rooms.py:1: compiler/sass/table.h is a door that nobody includes"])
@@ -171,6 +176,13 @@ class CheckLayers(unittest.TestCase):
                  "tests/generators/data.h": '#include "tests/generators/workload.h"\n',
                  "tests/generators/workload.h": '#include "runtime/engine.h"\n'}
         self.assert_found(files, "tests/ir/ops.cpp:1:", '"runtime/engine.h"', "to the right of tests of ir/")
+
+    def test_test_of_another_room(self):
+        name, text = "tests/compiler/sass/a_test.cpp", '#include "compiler/sass/encode.h"\n#include "compiler/direct/emitter.h"\n'
+        self.assert_found({name: text}, f"{name}:2:", "is not for tests of compiler/sass/")
+        with mock.patch.dict("check_layers.TESTED_WITH", {"compiler/sass": ["compiler/direct"]}):
+            self.assertEqual(self.violations({name: text}), [])
+        self.assertEqual(self.violations({"tests/compiler/direct/a_test.cpp": text}), [])
 
     def test_header_that_reads_the_operator_table(self):
         files = {"ir/table.h": '#include "ir/ops.def"\n', "ir/ops.def": "", "runtime/parts.h": '#include "ir/table.h"\n'}

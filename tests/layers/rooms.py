@@ -5,6 +5,7 @@ row lists, of its own layer and of layers to its left, the installed headers in 
 its left that have no rooms. The row of a room comes after the rows of the rooms that it includes, so there is no cycle.
 Sources in the root of a layer, and headers there that are not installed, may include every room of the layer; no room may
 include them, nor what FACADE has. Of a room in DOORS other rooms and layers include only the headers that it lists.
+Tests in tests/<layer>/<room>/ may include what the room may include, and the rooms that TESTED_WITH adds.
 """
 
 LAYERS = ["ir", "passes", "compiler", "runtime", "tools"]
@@ -65,6 +66,15 @@ DOORS = {
 
 # Headers of the runtime that are over all its rooms, and the rooms that may include them nevertheless.
 FACADE = {"runtime/engine.h": [], "runtime/engine_parts.h": []}
+
+# Tests of a room may include what the room may include, and these rooms: others of the layer that they compare it with,
+# or whose code they run it on.
+TESTED_WITH = {
+    "compiler/interpreter": ["compiler/host"],
+    "compiler/loader": ["compiler/host"],
+    "compiler/sass": ["compiler/kernels", "compiler/nvptx"],
+    "runtime/tiers": ["compiler/lowering"],
+}
 
 # Folders of tests/ that other layers may include, with these layers.
 SHARED_TESTS = {"tests/generators": ["tools/bench"]}
