@@ -1,4 +1,4 @@
-"""Checks that includes follow the order of the layers and the doors of their rooms, and that files are well named.
+"""Checks that includes follow the order of the layers and rooms and use the doors, and that files are well named.
 
     check_layers.py ROOT --installed HEADER...
 
@@ -11,13 +11,15 @@ import pathlib
 import re
 import sys
 
-from rooms import LAYERS, ROOMS, SHARED_TESTS, room_of, rooms_of
+from rooms import DOORS, FACADE, LAYERS, LAYER_CONTENTS, ROOMS, SHARED_TESTS, TESTED_WITH, room_of, rooms_of
 
 TOP_LEVEL = {*LAYERS, "tests", "docs", "CMakeLists.txt", "CMakePresets.json", "README.md", "build", "dist", "python"}
 # Files that code hosting sites show.
 TOP_LEVEL |= {"LICENSE", "CONTRIBUTING.md", "SECURITY.md"}
 SOURCES = {".h", ".cpp", ".def"}
 FORBIDDEN_FOLDERS = {"common", "detail", "details", "helpers", "impl", "misc", "util", "utils"}
+PLAIN_GLOB = re.compile(r"\bfile\(\s*GLOB\s[^)]*\.cpp\b")
+PAGE_ROW = re.compile(r"^\| `([\w/]+)/` \| (.*?) \|", re.MULTILINE)
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
 
 # Libraries by prefix of their headers' names, and the leftmost layer whose sources may include them.
@@ -63,14 +65,17 @@ def check_quoted(root, layer, name, path, installed):
         return f'"{name}" is to the right of {layer}/, which may include {", ".join(reach)}'
     if not (root / name).is_file():
         return f'"{name}" does not exist'
-    return check_door(root, str(path.relative_to(root)), name, installed)
+    source = path.relative_to(root).as_posix()
+    return check_room(root, source, name, installed) or check_door(source, name)
 
 
-def check_door(root, source, name, installed):
-    """The message for an include of `name`, which exists, in a source of a room, or None."""
+def check_room(root, source, name, installed):
+    """The message for an include of `name`, which exists, in a source of a room that may not include its room, or None."""
     room, target, layer = room_of(source), room_of(name), name.split("/")[0]
     if room is None or room == target:
         return None
+    if room not in FACADE.get(name, [room]):
+        return f'"{name}" is for users of {layer}/: no room may include it but {FACADE[name]} (tests/layers/rooms.py)'
     allowed = ROOMS[room][1]
     if target is None:
         if not rooms_of(layer) or (root / name).resolve() in installed:
@@ -79,7 +84,16 @@ def check_door(root, source, name, installed):
     if target in allowed:
         return None
     named = [other for other in allowed if other.startswith(layer + "/")]
-    return f'"{name}" is not behind a door of {room}/, which may include {", ".join(named) or "no room"} of {layer}/'
+    return f'"{name}" is not for {room}/, which may include {", ".join(named) or "no room"} of {layer}/'
+
+
+def check_door(source, name):
+    """The message for an include of a header that only its own room includes, or None."""
+    target = room_of(name)
+    doors = [f"{target}/{door}" for door in DOORS.get(target, [])]
+    if not doors or target == room_of(source) or name in doors:
+        return None
+    return f'"{name}" is no door of {target}/, of which others include {", ".join(doors)} alone'
 
 
 def check_library(layer, name):
@@ -101,13 +115,42 @@ def check_one_room(root, path, name):
     return f"<{name}> is included by {room}/ alone"
 
 
-def unused_doors(root):
-    """Rooms that a room may include but does not."""
+def unused_rows(root):
+    """Rooms that a room or its tests may include but do not, and doors that nobody includes."""
+    included = {}
+    for layer in LAYERS:
+        for path in (root / layer).rglob("*"):
+            if path.suffix in SOURCES:
+                room = room_of(path.relative_to(root).as_posix())
+                included.setdefault(room, set()).update(name for _, quoted, name in includes_of(path) if quoted)
     for room, (_, allowed) in ROOMS.items():
-        used = {room_of(name) for path in (root / room).rglob("*") if path.suffix in SOURCES
-                for _, quoted, name in includes_of(path) if quoted}
-        for other in sorted(set(allowed) - used):
+        for other in sorted(set(allowed) - {room_of(name) for name in included.get(room, ())}):
             yield f"tests/layers/rooms.py:1: {room} may include {other}, and does not"
+    for room, doors in DOORS.items():
+        others = set().union(*(names for other, names in included.items() if other != room))
+        for door in sorted({f"{room}/{door}" for door in doors} - others):
+            yield f"tests/layers/rooms.py:1: {door} is a door that nobody includes"
+    for room, others in TESTED_WITH.items():
+        used = {target for _, _, _, target in includes_of_tests(root, room)} - set(ROOMS[room][1])
+        for other in sorted(set(others) - used):
+            yield f"tests/layers/rooms.py:1: tests of {room} are in TESTED_WITH for {other}, and need not be"
+
+
+def check_page(page):
+    """Rows of the table of layers and rooms on a page (text) that do not say what rooms.py says, in its order."""
+    rows = {found[1]: (page.count("\n", 0, found.start()) + 1, found[2]) for found in PAGE_ROW.finditer(page)}
+    wanted = {}
+    for layer in LAYERS:
+        wanted |= {layer: LAYER_CONTENTS[layer], **{room: ROOMS[room][0] for room in rooms_of(layer)}}
+    for name, words in wanted.items():
+        line, found = rows.get(name, (1, None))
+        if found != words:
+            yield f'docs/architecture.md:{line}: the row of `{name}/` has "{found}", tests/layers/rooms.py has "{words}"'
+    for name in sorted(set(rows) - set(wanted) - {"tests"}):
+        yield f"docs/architecture.md:{rows[name][0]}: `{name}/` is neither a layer nor a room (tests/layers/rooms.py)"
+    order = [name for name in rows if name in wanted]
+    if order != [name for name in wanted if name in rows]:
+        yield "docs/architecture.md:1: the table of layers and rooms has another order than tests/layers/rooms.py"
 
 
 def check_names(root):
@@ -154,6 +197,22 @@ def check_tests(root):
                         yield f'{path.relative_to(root)}:{number}: "{reached}"{through} is to the right of tests of {layer}/'
 
 
+def includes_of_tests(root, room):
+    """Yields (path, line number, name, its room) for every quoted include of another room in tests of a room."""
+    for path in sorted((root / "tests" / room).rglob("*")):
+        for number, quoted, name in includes_of(path) if path.suffix in SOURCES else []:
+            if quoted and room_of(name) not in (None, room):
+                yield path, number, name, room_of(name)
+
+
+def check_tests_of_rooms(root):
+    """Tests of a room include what the room may include, and the rooms of TESTED_WITH."""
+    for room, (_, allowed) in ROOMS.items():
+        for path, number, name, target in includes_of_tests(root, room):
+            if target not in [*allowed, *TESTED_WITH.get(room, [])]:
+                yield f'{path.relative_to(root)}:{number}: "{name}" is not for tests of {room}/ (ROOMS, TESTED_WITH of rooms.py)'
+
+
 def check_table(root):
     """Headers that the runtime's users include, and all that those include, do not read the operator table."""
     for start in sorted((root / "runtime").glob("*.h")):
@@ -167,6 +226,21 @@ def check_table(root):
                 yield f"{start.relative_to(root)}:1: reads ir/ops.def through its includes: a header needs ir/op.h at most"
                 break
             waiting += [other for _, quoted, other in includes_of(root / name) if quoted]
+
+
+def check_targets(root):
+    """Lists of sources that leave out folders, and folders of tests that no CMakeLists.txt adds."""
+    paths = [root / "CMakeLists.txt", *(path for folder in [*LAYERS, "tests"] for path in sorted((root / folder).rglob("*")))]
+    lists = {path: path.read_text(encoding="utf-8") for path in paths
+             if path.is_file() and (path.name == "CMakeLists.txt" or path.suffix == ".cmake")}
+    for path, text in lists.items():
+        for found in PLAIN_GLOB.finditer(text):
+            line = text.count("\n", 0, found.start()) + 1
+            yield f"{path.relative_to(root)}:{line}: a source in a folder below would be in no target: use GLOB_RECURSE"
+    added = {folder for text in lists.values() for folder in re.findall(r"add_subdirectory\((?:tests/)?(\w+)\)", text)}
+    for folder in sorted(path for path in (root / "tests").glob("*") if path.name not in {*LAYERS, *added}):
+        if next(folder.rglob("*.cpp"), None):
+            yield f"{folder.relative_to(root)}:1: has sources, but no CMakeLists.txt adds it"
 
 
 def check(root, installed):
@@ -190,7 +264,7 @@ def check(root, installed):
                 message = message or check_one_room(root, path, name)
                 if message:
                     found.append(f"{path.relative_to(root)}:{number}: {message}")
-    found += [*check_names(root), *check_tests(root), *check_table(root)]
+    found += [*check_names(root), *check_tests(root), *check_tests_of_rooms(root), *check_table(root), *check_targets(root)]
     for path in sorted(installed):
         for number, quoted, name in includes_of(path):
             if not quoted and FOREIGN.match(name):
@@ -205,7 +279,8 @@ def main():
     parser.add_argument("root", type=pathlib.Path)
     parser.add_argument("--installed", nargs="*", default=[])
     arguments = parser.parse_args()
-    found = [*check(arguments.root, arguments.installed), *unused_doors(arguments.root)]
+    page = (arguments.root / "docs/architecture.md").read_text(encoding="utf-8")
+    found = [*check(arguments.root, arguments.installed), *unused_rows(arguments.root), *check_page(page)]
     print("\n".join(found) if found else "every include follows the order of the layers")
     return 1 if found else 0
 

@@ -4,10 +4,12 @@ import contextlib
 import pathlib
 import tempfile
 import unittest
+from unittest import mock
 
 import check_code_sources
 import check_loss_readers
-from check_layers import check
+from check_layers import check, check_page, unused_rows
+from rooms import ROOMS
 
 CLEAN = {
     "ir/ops.h": "#include <vector>\n",
@@ -16,17 +18,21 @@ CLEAN = {
     "compiler/jit.h": "#include <llvm/ExecutionEngine/Orc/LLJIT.h>\n#include <tbb/parallel_for.h>\n",
     "compiler/sass/encode.h": "",
     "compiler/direct/emitter.h": '#include "compiler/sass/encode.h"\n',
-    "runtime/engine.h": '#include "ir/ops.h"\n',
+    "runtime/dataset.h": "",
+    "runtime/engine.h": '#include "ir/ops.h"\n#include "runtime/dataset.h"\n',
     "runtime/engine.cpp": '#include "runtime/parts.h"\n#include "runtime/host/run.h"\n',
     "runtime/parts.h": '#include "runtime/cuda/driver.h"\n',
     "runtime/cuda/driver.h": "",
-    "runtime/host/run.h": '#include "runtime/engine.h"\n',
+    "runtime/host/run.h": '#include "runtime/dataset.h"\n',
     "tools/main.cpp": '#include "runtime/engine.h"\n#include <CLI/CLI.hpp>\n',
     "tools/bench/main.cpp": '#include "tests/generators/data.h"\n',
     "tests/generators/data.h": "",
+    "tests/generators/data.cpp": "",
+    "tests/generators/CMakeLists.txt": "file(GLOB_RECURSE sources CONFIGURE_DEPENDS *.cpp)\n",
+    "CMakeLists.txt": "add_subdirectory(tests/generators)\n",
     "tests/ir/ops.cpp": '#include "ir/ops.h"\n',
 }
-INSTALLED = ["ir/ops.h", "runtime/engine.h"]
+INSTALLED = ["ir/ops.h", "runtime/dataset.h", "runtime/engine.h"]
 
 
 @contextlib.contextmanager
@@ -89,8 +95,60 @@ class CheckLayers(unittest.TestCase):
     def test_installed_header_that_needs_a_private_one(self):
         self.assert_found({"ir/private.h": "", "ir/ops.h": '#include "ir/private.h"\n'}, "ir/ops.h:1:", "not installed")
 
-    def test_room_without_a_door(self):
-        self.assert_found({"runtime/host/run.cpp": '#include "runtime/cuda/driver.h"\n'}, "runtime/host/run.cpp:1:", "door")
+    def test_room_that_is_not_allowed(self):
+        self.assert_found({"runtime/host/run.cpp": '#include "runtime/cuda/driver.h"\n'}, "runtime/host/run.cpp:1:",
+                          "is not for runtime/host/")
+
+    def test_header_that_is_no_door(self):
+        files = {"runtime/subtrees/columns.h": '#include "runtime/subtrees/kept.h"\n', "runtime/subtrees/kept.h": "",
+                 "runtime/tiers/a.h": '#include "runtime/subtrees/columns.h"\n'}
+        self.assertEqual(self.violations(files), [])
+        for source in ["runtime/tiers/a.cpp", "runtime/dataset.cpp", "tools/a.cpp"]:
+            self.assert_found({**files, source: '#include "runtime/subtrees/kept.h"\n'}, f"{source}:1:",
+                              "no door of runtime/subtrees/", "runtime/subtrees/columns.h alone")
+
+    def test_facade_in_a_room(self):
+        self.assert_found({"runtime/host/run.cpp": '#include "runtime/engine.h"\n'}, "runtime/host/run.cpp:1:",
+                          "for users of runtime/")
+        for installed in [[], ["runtime/engine_parts.h"]]:
+            files = {**CLEAN, "runtime/engine_parts.h": "", "runtime/host/a.cpp": '#include "runtime/engine_parts.h"\n'}
+            with planted(files) as root:
+                found = check(root, [*INSTALLED, *installed])
+            self.assertEqual(len(found), 1, found)
+            self.assertIn("for users of runtime/", found[0])
+
+    def test_room_that_may_include_the_facade(self):
+        with mock.patch.dict("check_layers.FACADE", {"runtime/engine.h": ["runtime/host"]}):
+            self.assertEqual(self.violations({"runtime/host/run.cpp": '#include "runtime/engine.h"\n'}), [])
+            self.assert_found({"runtime/cuda/a.cpp": '#include "runtime/engine.h"\n'}, "runtime/cuda/a.cpp:1:")
+
+    def test_rooms_that_include_each_other(self):
+        rooms = {**ROOMS, "compiler/sass": ("", ["compiler/target", "compiler/direct"])}
+        with mock.patch.dict("check_layers.ROOMS", rooms):
+            self.assert_found({}, "compiler/sass includes compiler/direct, which is not named before it")
+        with mock.patch.dict("check_layers.ROOMS", {**ROOMS, "compiler/sass": ("", ["compiler/sass"])}):
+            self.assert_found({}, "compiler/sass includes compiler/sass, which is not named before it")
+
+    def test_rows_that_nobody_uses(self):
+        rooms = {"compiler/sass": ("", []), "compiler/direct": ("", ["compiler/sass"])}
+        files = {"compiler/direct/a.h": '#include "compiler/sass/encode.h"\n', "compiler/sass/encode.h": "",
+                 "compiler/sass/a.h": '#include "compiler/sass/table.h"\n',
+                 "tests/compiler/sass/a.cpp": '#include "compiler/direct/a.h"\n'}
+        with mock.patch.dict("check_layers.ROOMS", rooms, clear=True), \
+             mock.patch.dict("check_layers.DOORS", {"compiler/sass": ["encode.h"]}, clear=True), \
+             mock.patch.dict("check_layers.TESTED_WITH", {"compiler/sass": ["compiler/direct"]}, clear=True):
+            with planted(files) as root:
+                self.assertEqual(list(unused_rows(root)), [])
+            with planted({**files, "compiler/direct/a.h": ""}) as root:
+                self.assertEqual(list(unused_rows(root)), [
+                    "tests/layers/rooms.py:1: compiler/direct may include compiler/sass, and does not",
+                    "tests/layers/rooms.py:1: compiler/sass/encode.h is a door that nobody includes"])
+            with planted({**files, "tests/compiler/sass/a.cpp": ""}) as root:
+                self.assertEqual(list(unused_rows(root)), [
+                    "tests/layers/rooms.py:1: tests of compiler/sass are in TESTED_WITH for compiler/direct, and need not be"])
+            with mock.patch.dict("check_layers.DOORS", {"compiler/sass": ["encode.h", "table.h"]}), planted(files) as root:
+                self.assertEqual(list(unused_rows(root)),
+                                 ["tests/layers/rooms.py:1: compiler/sass/table.h is a door that nobody includes"])
 
     def test_rooms_in_the_wrong_order(self):
         self.assert_found({"compiler/sass/encode.cpp": '#include "compiler/direct/emitter.h"\n'}, "which may include compiler/target")
@@ -119,9 +177,42 @@ class CheckLayers(unittest.TestCase):
                  "tests/generators/workload.h": '#include "runtime/engine.h"\n'}
         self.assert_found(files, "tests/ir/ops.cpp:1:", '"runtime/engine.h"', "to the right of tests of ir/")
 
+    def test_test_of_another_room(self):
+        name, text = "tests/compiler/sass/a_test.cpp", '#include "compiler/sass/encode.h"\n#include "compiler/direct/emitter.h"\n'
+        self.assert_found({name: text}, f"{name}:2:", "is not for tests of compiler/sass/")
+        with mock.patch.dict("check_layers.TESTED_WITH", {"compiler/sass": ["compiler/direct"]}):
+            self.assertEqual(self.violations({name: text}), [])
+        self.assertEqual(self.violations({"tests/compiler/direct/a_test.cpp": text}), [])
+
     def test_header_that_reads_the_operator_table(self):
         files = {"ir/table.h": '#include "ir/ops.def"\n', "ir/ops.def": "", "runtime/parts.h": '#include "ir/table.h"\n'}
         self.assert_found(files, "runtime/parts.h:1:", "reads ir/ops.def")
+
+    def test_page(self):
+        page = "text\n| folder | what it has |\n|---|---|\n| `ir/` | what? | `Op` |\n| `ir/a/` | words | |\n| `tests/` | x | |\n"
+        tables = {"LAYERS": ["ir"], "LAYER_CONTENTS": {"ir": "what?"}, "ROOMS": {"ir/a": ("words", [])}}
+        with mock.patch.multiple("check_layers", **tables), mock.patch.dict("rooms.ROOMS", tables["ROOMS"], clear=True):
+            self.assertEqual(list(check_page(page)), [])
+            for text, other, expected in [
+                    ("words", "other words", 'architecture.md:5: the row of `ir/a/` has "other words", tests/layers/rooms.py has "words"'),
+                    ("what?", "why?", 'architecture.md:4: the row of `ir/` has "why?"'),
+                    ("| `ir/a/` | words | |\n", "", 'architecture.md:1: the row of `ir/a/` has "None"'),
+                    ("| `tests/`", "| `ir/b/`", "architecture.md:6: `ir/b/` is neither a layer nor a room"),
+                    ("| `ir/` | what? | `Op` |\n| `ir/a/` | words | |\n", "| `ir/a/` | words | |\n| `ir/` | what? | `Op` |\n",
+                     "another order")]:
+                found = list(check_page(page.replace(text, other)))
+                self.assertEqual(len(found), 1, found)
+                self.assertIn(expected, found[0])
+
+    def test_list_of_sources_without_folders(self):
+        for text in ["\nfile(GLOB sources CONFIGURE_DEPENDS *.cpp)\n", "\nfile(GLOB sources\n  a/*.h b/*.cpp)\n"]:
+            self.assert_found({"tools/CMakeLists.txt": text}, "tools/CMakeLists.txt:2:", "use GLOB_RECURSE")
+        self.assert_found({"tools/cmake/Layer.cmake": "file(GLOB sources *.cpp)\n"}, "tools/cmake/Layer.cmake:1:")
+        self.assertEqual(self.violations({"tools/CMakeLists.txt": "file(GLOB texts *.txt)\n"}), [])
+
+    def test_folder_of_tests_in_no_target(self):
+        self.assert_found({"CMakeLists.txt": ""}, "tests/generators:1:", "no CMakeLists.txt adds it")
+        self.assertEqual(self.violations({"CMakeLists.txt": "", "tests/CMakeLists.txt": "add_subdirectory(generators)\n"}), [])
 
     def test_folder_name(self):
         self.assert_found({"ir/utils/a.h": ""}, "ir/utils:1:")

@@ -12,25 +12,27 @@ import pathlib
 import sys
 
 from check_layers import SOURCES, includes_of
-from rooms import LAYERS, ROOMS, room_of, rooms_of
+from rooms import LAYERS, LAYER_CONTENTS, ROOMS, room_of, rooms_of
+from room_arrows import GAP, HEIGHT, RISE, WIDTH, arrows_between, columns_of
 
-WIDTH, HEIGHT, GAP, RISE = 176, 74, 22, 40  # size of a room, and distances between rooms
-PADDING, TITLE = 18, 30  # of a layer
-QUESTIONS = {
-    "ir": "What is an expression? Op, Token, Expression, Error; parsers and printers",
-    "passes": "What may be rewritten? Dag, Pass, Pipeline",
-    "compiler": "How does it become machine code?",
-    "runtime": "Where does it run? Engine, Program, Dataset",
-    "tools": "How does a person use it? The command sr-jit; bench/",
-}
+PADDING, TITLE, MARGIN, BETWEEN = 18, 58, 8, 36  # of a layer; of the picture; between layers
+TEXT, LINE = 13, 16  # size of text in pixels, and distance of lines
+# Layers from top to bottom in each column of the picture, so that arrows lead down or to the left.
+COLUMNS = [["compiler", "passes", "ir"], ["tools", "runtime"]]
 STYLE = """
-text { font: 13px sans-serif; fill: #1b1f24; }
-.layer { fill: #f6f8fa; stroke: #8c959f; }
+text { font: 13px "DejaVu Sans", Verdana, Arial, sans-serif; fill: #24292f; }
+.layer { fill: #f3f5f7; stroke: #8c959f; }
 .room { fill: #ffffff; stroke: #0969da; }
-.title { font-weight: bold; }
-.small { font-size: 11px; fill: #57606a; }
-.include { stroke: #57606a; fill: none; }
+.title { font-size: 14px; font-weight: bold; }
+.include { stroke: #57606a; stroke-width: 1.2; fill: none; }
+.layers { stroke: #8250df; stroke-width: 3; fill: none; }
 """
+MARKERS = """<defs>
+<marker id="include" markerWidth="9" markerHeight="8" refX="8" refY="4" orient="auto" markerUnits="userSpaceOnUse">
+<path d="M0,0 L9,4 L0,8 z" fill="#57606a"/></marker>
+<marker id="layers" markerWidth="14" markerHeight="14" refX="12" refY="7" orient="auto" markerUnits="userSpaceOnUse">
+<path d="M0,0 L14,7 L0,14 z" fill="#8250df"/></marker>
+</defs>"""
 
 
 def including_rooms(root):
@@ -52,86 +54,130 @@ def reduced(edges):
             for room, targets in edges.items()}
 
 
-def depths(edges):
-    """The length of the longest path below each room."""
-    found = {}
-    for room in ROOMS:  # a room comes after those that it includes
-        found[room] = 1 + max((found[other] for other in edges[room]), default=-1)
-    return found
+def rows_of(edges):
+    """The row of each room, 0 for the lowest: as few rows as the edges allow, and no row longer than it must be."""
+    above = {}
+    for room in reversed(edges):  # a room comes after those that it includes
+        above[room] = 1 + max((above[other] for other in above if room in edges[other]), default=-1)
+    least = 1 + max(above.values())
+    for longest in range(1, len(edges) + 1):
+        found = {}
+        for room in sorted(edges, key=lambda room: -above[room]):
+            row = 1 + max((found[other] for other in edges[room]), default=-1)
+            while list(found.values()).count(row) == longest:
+                row += 1
+            found[room] = row
+        if max(found.values()) < least:
+            return found
+    raise ValueError("rooms include each other")
 
 
-def columns_of(rooms, edges, depth):
-    """The column of each room of a layer: in each row, from the lowest, as near as possible to the rooms that it includes."""
-    rows = [[room for room in rooms if depth[room] == level] for level in range(1 + max(depth[room] for room in rooms))]
-    count = max(len(row) for row in rows)
-    found = {}
-    for row in rows:
-        below = [[found[other] for other in edges[room]] or [(count - 1) / 2] for room in row]
-        wanted = [sum(columns) / len(columns) for columns in below]
-        columns = min(itertools.permutations(range(count), len(row)),
-                      key=lambda columns: (sum(abs(a - b) for a, b in zip(columns, wanted)), columns))
-        found |= dict(zip(row, columns))
-    return found
+def width_of(words, size=TEXT):
+    """About the width of a line of text in pixels, in a wide font."""
+    narrow, wide = sum(sign in "iljft.,:;'|()[] /-I" for sign in words), sum(sign in "mwMWGOQ" for sign in words)
+    return size * (0.38 * narrow + 0.9 * wide + 0.63 * (len(words) - narrow - wide))
 
 
-def arrow_between(start, end):
-    """The points of an arrow from the room at `start` to the one at `end`, below it: (left, top) of each.
-
-    Beside the rows between them it runs between two columns, where no room is.
-    """
-    (x, y), (to_x, to_y) = start, end
-    points = [(x + WIDTH // 2, y + HEIGHT)]
-    if to_y - y > HEIGHT + RISE:
-        gap = x + WIDTH + GAP // 2 if to_x > x else x - GAP // 2
-        points += [(gap, y + HEIGHT + RISE), (gap, to_y - RISE)]
-    return [*points, (to_x + WIDTH // 2, to_y - 5)]
-
-
-def lines_of(text, width):
-    """`text` in lines of at most `width` characters."""
+def lines_of(words, width):
+    """`words` in lines of at most `width` pixels."""
     lines = [""]
-    for word in text.split():
-        if lines[-1] and len(lines[-1]) + 1 + len(word) > width:
+    for word in words.split():
+        if lines[-1] and width_of(f"{lines[-1]} {word}") > width:
             lines.append("")
         lines[-1] = f"{lines[-1]} {word}".strip()
     return lines
 
 
-def text(x, y, words, kind=""):
+def text(x, y, words, kind="words"):
     return f'<text x="{x}" y="{y}" class="{kind}">{html.escape(words)}</text>'
+
+
+def box(x, y, width, height, kind):
+    return f'<rect x="{x}" y="{y}" width="{width}" height="{height}" rx="5" class="{kind}"/>'
+
+
+def arrow(points, kind):
+    joined = " ".join(f"{x:g},{y:g}" for x, y in points)
+    return f'<polyline points="{joined}" class="{kind}" marker-end="url(#{kind})"/>'
+
+
+class Layer:
+    """A layer's box with its rooms, at its own place (left, top), which is set after its size is known."""
+
+    def __init__(self, name, edges):
+        self.name, self.rooms = name, rooms_of(name)
+        self.edges = {room: edges[room] for room in self.rooms}
+        self.width, self.height = 0, TITLE
+        if self.rooms:
+            self.rows = rows_of(self.edges)
+            self.columns = columns_of(self.edges, self.rows)
+            self.width = 2 * PADDING + (1 + max(self.columns.values())) * (WIDTH + GAP) - GAP
+            self.height = TITLE + (1 + max(self.rows.values())) * (HEIGHT + RISE) - RISE + PADDING
+
+    def drawn(self, left, top):
+        yield box(left, top, self.width, self.height, "layer")
+        yield text(left + PADDING, top + 22, f"{self.name}/", "title")
+        yield text(left + PADDING, top + 40, LAYER_CONTENTS[self.name])
+        if not self.rooms:
+            return
+        left, top = left + PADDING, top + TITLE
+        for points in arrows_between(self.edges, self.rows, self.columns):
+            yield arrow([(left + x, top + y) for x, y in points], "include")
+        for room in self.rooms:
+            x = left + self.columns[room] * (WIDTH + GAP)
+            y = top + (max(self.rows.values()) - self.rows[room]) * (HEIGHT + RISE)
+            yield box(x, y, WIDTH, HEIGHT, "room")
+            yield text(x + 8, y + 18, room.split("/")[1] + "/", "title")
+            for number, line in enumerate(lines_of(ROOMS[room][0], WIDTH - 16)):
+                yield text(x + 8, y + 36 + LINE * number, line)
+
+
+def legend(left, top, width):
+    """What the arrows mean."""
+    rows = [("", "Grey boxes are layers, folders at the top level. White boxes are rooms, folders of their layer."),
+            ("include", "A → B: sources of room A include headers of room B. There is no arrow where a longer way of "
+                        "arrows leads to B."),
+            ("layers", "A layer may include every layer to which these arrows lead. The order of the layers is "
+                       f"{', '.join(LAYERS)}. Includes between rooms of different layers are not drawn.")]
+    for kind, words in rows:
+        if kind:
+            yield arrow([(left, top), (left + 34, top)], kind)
+        indent = 48 if kind else 0
+        for line in lines_of(words, width - indent):
+            yield text(left + indent, top + 4, line)
+            top += LINE + 1
+        top += 9
+
+
+def layer_arrows(places, layers):
+    """An arrow from each layer to the one before it."""
+    for name, later in itertools.pairwise(LAYERS):
+        (x, y), (to_x, to_y) = places[later], places[name]
+        if x == to_x:
+            yield arrow([(x + 60, y + layers[later].height), (x + 60, to_y - 1)], "layers")
+        else:
+            yield arrow([(x, to_y + 60), (to_x + layers[name].width + 1, to_y + 60)], "layers")
 
 
 def draw(root):
     """The SVG, as text."""
-    included = including_rooms(root)
-    depth, edges = depths(included), reduced(included)
-    levels = 1 + max(depth.values())
-    height = TITLE + 2 * PADDING + levels * (HEIGHT + RISE)
-    parts, left, places = [], 10, {}
-    for layer in LAYERS:
-        rooms = rooms_of(layer)
-        columns = columns_of(rooms, edges, depth) if rooms else {layer: 0}
-        width = 2 * PADDING + (1 + max(columns.values())) * (WIDTH + GAP) - GAP
-        parts.append(f'<rect x="{left}" y="10" width="{width}" height="{height}" rx="6" class="layer"/>')
-        parts.append(text(left + PADDING, 32, f"{layer}/", "title"))
-        parts += [text(left + PADDING, 50 + 14 * n, line, "small") for n, line in enumerate(lines_of(QUESTIONS[layer], 28 if not rooms else 60))]
-        for room in rooms:
-            places[room] = (left + PADDING + columns[room] * (WIDTH + GAP),
-                            10 + height - PADDING - HEIGHT - depth[room] * (HEIGHT + RISE))
-        left += width + GAP
-    for room, others in edges.items():
-        for other in others:
-            points = " ".join(f"{x},{y}" for x, y in arrow_between(places[room], places[other]))
-            parts.append(f'<polyline points="{points}" class="include" marker-end="url(#arrow)"/>')
-    for room, (x, y) in places.items():
-        parts.append(f'<rect x="{x}" y="{y}" width="{WIDTH}" height="{HEIGHT}" rx="4" class="room"/>')
-        parts.append(text(x + 8, y + 16, room.split("/")[1] + "/", "title"))
-        parts += [text(x + 8, y + 31 + 12 * n, line, "small") for n, line in enumerate(lines_of(ROOMS[room][0], 26))]
-    arrow = ('<defs><marker id="arrow" markerWidth="8" markerHeight="8" refX="6" refY="3" orient="auto">'
-             '<path d="M0,0 L6,3 L0,6 z" fill="#57606a"/></marker></defs>')
+    edges = reduced(including_rooms(root))
+    layers = {name: Layer(name, edges) for name in LAYERS}
+    tall = max(sum(layers[name].height + BETWEEN for name in column) - BETWEEN for column in COLUMNS)
+    places, left = {}, MARGIN
+    for column in COLUMNS:
+        width, bottom = max(layers[name].width for name in column), MARGIN + tall
+        for name in reversed(column):
+            layers[name].width = width
+            places[name] = (left, bottom - layers[name].height)
+            bottom -= layers[name].height + BETWEEN
+        left += width + BETWEEN
+    parts = [part for name in LAYERS for part in layers[name].drawn(*places[name])]
+    parts += [*layer_arrows(places, layers), *legend(MARGIN + 6, MARGIN + 16, layers["compiler"].width - 10)]
+    width, height = left - BETWEEN + MARGIN, tall + 2 * MARGIN
     return "\n".join([
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{left}" height="{height + 20}" viewBox="0 0 {left} {height + 20}">',
-        f"<style>{STYLE}</style>", arrow, f'<rect width="{left}" height="{height + 20}" fill="#ffffff"/>', *parts, "</svg>", ""])
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" viewBox="0 0 {width} {height}">',
+        f"<style>{STYLE}</style>", MARKERS, f'<rect width="{width}" height="{height}" fill="#ffffff"/>', *parts, "</svg>", ""])
 
 
 def main():

@@ -4,50 +4,76 @@ A layer may include itself and the layers to its left. A room is a folder of a l
 row lists, of its own layer and of layers to its left, the installed headers in the root of its layer, and all layers to
 its left that have no rooms. The row of a room comes after the rows of the rooms that it includes, so there is no cycle.
 Sources in the root of a layer, and headers there that are not installed, may include every room of the layer; no room may
-include them.
+include them, nor what FACADE has. Of a room in DOORS other rooms and layers include only the headers that it lists.
+Tests in tests/<layer>/<room>/ may include what the room may include, and the rooms that TESTED_WITH adds.
 """
 
 LAYERS = ["ir", "passes", "compiler", "runtime", "tools"]
 
-# Room: what it owns, and what it may include.
+# What each layer has. The table of docs/architecture.md has these words and those of ROOMS.
+LAYER_CONTENTS = {
+    "ir": "expressions, operators, losses, errors",
+    "passes": "graphs and their rewriting",
+    "compiler": "from graphs to machine code",
+    "runtime": "devices, data, evaluations",
+    "tools": "the command, benchmarks, set-up",
+}
+
+# Room: what it has, and what it may include.
 ROOMS = {
-    "compiler/loader": ("shared libraries that are opened at run time", []),
-    "compiler/lowering": ("operators as LLVM IR, names of kernels, scopes of calls of LLVM", []),
-    "compiler/target": ("the architectures of NVIDIA's GPUs", []),
-    "compiler/nvptx": ("LLVM modules for GPUs, straight-line kernels, libdevice", ["compiler/target", "compiler/lowering"]),
-    "compiler/interpreter": ("handlers, bytecode and the kernel of the GPU's interpreter",
-                             ["compiler/target", "compiler/lowering", "compiler/nvptx"]),
-    "compiler/host": ("machine code and programs for the processor", ["compiler/loader", "compiler/lowering"]),
-    "compiler/sass": ("NVIDIA's machine instructions: table, encoder, verifier, listing, cubins", ["compiler/target"]),
-    "compiler/direct": ("the direct tier's emitter: select, schedule, allocate", ["compiler/target", "compiler/sass"]),
-    "compiler/kernels": ("loadable images and their keys, the assembler, how expressions share kernels",
+    "compiler/loader": ("shared libraries opened at run time", []),
+    "compiler/lowering": ("operators to LLVM IR", []),
+    "compiler/target": ("NVIDIA's architectures", []),
+    "compiler/nvptx": ("PTX of straight-line kernels", ["compiler/target", "compiler/lowering"]),
+    "compiler/interpreter": ("the GPU's interpreter", ["compiler/target", "compiler/lowering", "compiler/nvptx"]),
+    "compiler/host": ("code and programs for the CPU", ["compiler/loader", "compiler/lowering"]),
+    "compiler/sass": ("NVIDIA's machine instructions, cubins", ["compiler/target"]),
+    "compiler/direct": ("machine code without LLVM", ["compiler/target", "compiler/sass"]),
+    "compiler/kernels": ("loadable images and their keys",
                          ["compiler/loader", "compiler/lowering", "compiler/nvptx", "compiler/interpreter"]),
     "runtime/platform": ("memory, clocks, processes", []),
-    "runtime/cuda": ("the driver, contexts, owners of its objects",
+    "runtime/cuda": ("the driver, owners of its objects",
                      ["compiler/loader", "compiler/target", "compiler/nvptx", "compiler/kernels",
                       "runtime/platform"]),
-    "runtime/cache": ("images of kernels in memory and on disk", ["compiler/kernels", "runtime/platform"]),
-    "runtime/evaluation": ("what is evaluated: program, graphs, rows, losses; the interface of a device",
-                           ["compiler/kernels", "runtime/platform"]),
-    "runtime/host": ("evaluation on the processor",
+    "runtime/cache": ("images in memory and on disk", ["compiler/kernels", "runtime/platform"]),
+    "runtime/evaluation": ("what is evaluated, on any device", ["compiler/kernels", "runtime/platform"]),
+    "runtime/host": ("evaluation on the CPU, without CUDA",
                      ["compiler/host", "compiler/kernels", "runtime/evaluation"]),
-    "runtime/gpu": ("an engine's streams and data on a GPU",
+    "runtime/gpu": ("an engine's streams and data",
                     ["compiler/direct", "compiler/kernels", "runtime/platform", "runtime/cuda",
                      "runtime/evaluation"]),
-    "runtime/code": ("code of programs for a GPU: made, found in the cache, loaded; what it costs",
+    "runtime/code": ("code for a GPU: made, found, loaded; its costs",
                      ["compiler/target", "compiler/lowering", "compiler/nvptx", "compiler/interpreter", "compiler/sass",
                       "compiler/direct", "compiler/kernels", "runtime/platform", "runtime/cuda", "runtime/cache",
                       "runtime/evaluation", "runtime/gpu"]),
-    "runtime/launch": ("evaluations on a GPU: plan, memory, kernels on the stream",
+    "runtime/launch": ("evaluations on a GPU: plan, memory, kernels",
                        ["compiler/nvptx", "compiler/interpreter", "compiler/direct", "runtime/cuda",
                         "runtime/evaluation", "runtime/gpu", "runtime/code"]),
-    "runtime/subtrees": ("values of subtrees that are kept in spare columns",
+    "runtime/subtrees": ("cached values of subtrees",
                          ["compiler/interpreter", "compiler/direct", "runtime/platform", "runtime/evaluation",
                           "runtime/code", "runtime/launch"]),
-    "runtime/tiers": ("which code serves a program, what is made in the background, the direct tier's self-test",
+    "runtime/tiers": ("choice of the tier, background compilation",
                       ["compiler/direct", "compiler/kernels", "runtime/platform", "runtime/cuda", "runtime/cache",
                        "runtime/evaluation", "runtime/host", "runtime/gpu", "runtime/code", "runtime/launch",
                        "runtime/subtrees"]),
+}
+
+# The one or few headers of a room that others include.
+DOORS = {
+    "compiler/direct": ["emitter.h"],
+    "runtime/subtrees": ["columns.h"],
+}
+
+# Headers of the runtime that are over all its rooms, and the rooms that may include them nevertheless.
+FACADE = {"runtime/engine.h": [], "runtime/engine_parts.h": []}
+
+# Tests of a room may include what the room may include, and these rooms: others of the layer that they compare it with,
+# or whose code they run it on.
+TESTED_WITH = {
+    "compiler/interpreter": ["compiler/host"],
+    "compiler/loader": ["compiler/host"],
+    "compiler/sass": ["compiler/kernels", "compiler/nvptx"],
+    "runtime/tiers": ["compiler/lowering"],
 }
 
 # Folders of tests/ that other layers may include, with these layers.

@@ -224,5 +224,10 @@ TEST(Sass, DescriptorsAreLoadedByOneFormOnEachArchitecture) {
   }
 }
 
+TEST(Sass, DoubleInstructionsOfANumberWithoutARowHaveVariableLatency) {
+  EXPECT_EQ(timingOf(Form::kDAddRR, 100), Timing::kFixed);
+  EXPECT_EQ(timingOf(Form::kDAddRR, 101), Timing::kVariable);
+}
+
 }  // namespace
 }  // namespace srjit::sass

@@ -3,8 +3,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "compiler/sass/instruction.h"
-
 namespace srjit {
 namespace {
 
@@ -28,9 +26,6 @@ TEST(Architectures, UnknownNumbersInheritThePreviousRow) {
   EXPECT_EQ(architectureOf(101).number, 100U);
   EXPECT_EQ(architectureOf(121).number, 120U);
   EXPECT_EQ(architectureOf(60).number, 75U) << "older than all";
-  // But double instructions of a number without a row count as of variable latency.
-  EXPECT_EQ(sass::timingOf(sass::Form::kDAddRR, 100), sass::Timing::kFixed);
-  EXPECT_EQ(sass::timingOf(sass::Form::kDAddRR, 101), sass::Timing::kVariable);
 }
 
 TEST(Architectures, GenerationsDifferInParameterOffsets) {
