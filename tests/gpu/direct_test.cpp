@@ -10,6 +10,7 @@
 #include <optional>
 
 #include "compiler/direct/emitter.h"
+#include "ir/losses.h"
 #include "ir/ops.h"
 #include "ir/text.h"
 #include "runtime/platform/clock.h"
@@ -82,12 +83,12 @@ TEST_P(Direct, BitsOfAllLossesEqualLlvms) {
     const Dataset data = engine.upload(w.view()).value();
     const Program direct = engine.compile(w.expressions, {.tier = Tier::kDirect});
     const Program compiled = engine.compile(w.expressions, {.tier = Tier::kCompile});
-    for (const LossKind kind : {LossKind::kSse, LossKind::kRmse, LossKind::kMae, LossKind::kNmse, LossKind::kR2}) {
+    for (const LossInfo& info : allLosses()) {
       for (const NanPolicy nan : {NanPolicy::kPropagate, NanPolicy::kSkip, NanPolicy::kReject}) {
-        const LossOptions options{kind, nan};
+        const LossOptions options{info.kind, nan};
         expectSameLosses(lossesOf(engine, direct, data, w.parameters, options),
                          lossesOf(engine, compiled, data, w.parameters, options),
-                         std::to_string(static_cast<int>(kind)) + "/" + std::to_string(static_cast<int>(nan)));
+                         std::string(info.name) + "/" + std::to_string(static_cast<int>(nan)));
       }
     }
     EXPECT_EQ(direct.status().tier, Tier::kDirect);

@@ -48,6 +48,7 @@ class Functions {
     add({"min.u32"}, [](U64 a, U64 b, U64) -> U64 { return std::min(u(a), u(b)); });
     add({"and.b32"}, [](U64 a, U64 b, U64) -> U64 { return u(a & b); });
     add({"or.b32"}, [](U64 a, U64 b, U64) -> U64 { return u(a | b); });
+    add({"or.b64"}, [](U64 a, U64 b, U64) { return a | b; });
     add({"not.b32"}, [](U64 a, U64, U64) -> U64 { return u(~a); });
     add({"and.pred"}, [](U64 a, U64 b, U64) { return a & b; });
     add({"or.pred"}, [](U64 a, U64 b, U64) { return a | b; });
@@ -56,7 +57,8 @@ class Functions {
     add({"shl.b32"}, [](U64 a, U64 b, U64) -> U64 { return b > 31 ? 0 : u(a << b); });
     add({"shl.b64"}, [](U64 a, U64 b, U64) -> U64 { return b > 63 ? 0 : a << b; });
     add({"shr.u32"}, [](U64 a, U64 b, U64) -> U64 { return b > 31 ? 0 : u(a) >> b; });
-    add({"selp.f32", "selp.b32", "selp.u32"}, [](U64 a, U64 b, U64 c) { return c != 0 ? a : b; });
+    add({"shr.u64"}, [](U64 a, U64 b, U64) -> U64 { return b > 63 ? 0 : a >> b; });
+    add({"selp.f32", "selp.b32", "selp.u32", "selp.b64"}, [](U64 a, U64 b, U64 c) { return c != 0 ? a : b; });
     add({"setp.eq.u32", "setp.eq.s32"}, [](U64 a, U64 b, U64) -> U64 { return u(a) == u(b); });
     add({"setp.ne.u32", "setp.ne.s32"}, [](U64 a, U64 b, U64) -> U64 { return u(a) != u(b); });
     add({"setp.lt.u32"}, [](U64 a, U64 b, U64) -> U64 { return u(a) < u(b); });
@@ -69,6 +71,8 @@ class Functions {
     add({"setp.gt.s32"}, [](U64 a, U64 b, U64) -> U64 { return s(a) > s(b); });
     add({"setp.eq.u64", "setp.eq.s64"}, [](U64 a, U64 b, U64) -> U64 { return a == b; });
     add({"setp.ne.u64", "setp.ne.s64"}, [](U64 a, U64 b, U64) -> U64 { return a != b; });
+    add({"setp.lt.u64"}, [](U64 a, U64 b, U64) -> U64 { return a < b; });
+    add({"setp.gt.u64"}, [](U64 a, U64 b, U64) -> U64 { return a > b; });
     add({"setp.ge.u64"}, [](U64 a, U64 b, U64) -> U64 { return a >= b; });
   }
 

@@ -301,11 +301,13 @@ class Block {
   }
 
   void meet(const PtxInstruction& instruction) {
-    if (instruction.name == "shfl.down.b32") {
+    const bool crosses = instruction.name == "shfl.bfly.b32";
+    if (crosses || instruction.name == "shfl.down.b32") {
       std::vector<std::uint64_t> values;
       for (Thread& thread : threads_) values.push_back(valueOf(thread, instruction.operands[1]));
       for (std::size_t t = 0; t < threads_.size(); ++t) {
-        const std::size_t from = t + valueOf(threads_[t], instruction.operands[2]);
+        const std::uint64_t lanes = valueOf(threads_[t], instruction.operands[2]);
+        const std::size_t from = crosses ? t ^ lanes : t + lanes;
         const Operand& to = instruction.operands[0];
         registerOf(threads_[t], to.kind == Operand::Kind::kList ? to.list[0] : to) =
             from / 32 == t / 32 ? values.at(from) : values[t];

@@ -1,6 +1,7 @@
 #include "passes/pass.h"
 
 #include <algorithm>
+#include <chrono>
 #include <thread>
 
 #include <gmock/gmock.h>
@@ -64,15 +65,30 @@ TEST(Pipeline, AMissingNameIsAnError) {
 
 TEST(Pipeline, TheObserverSeesEveryPass) {
   std::vector<std::string> seen;
-  const Dag result =
-      Pipeline::parse("simplify,hoist", Math::kStrict)
-          .value()
-          .run(graphOf({"x0 * 1 + 2"}), {Math::kStrict}, [&](const Pass& pass, const Dag& dag, double s) {
-            EXPECT_GE(s, 0);
-            seen.push_back(pass.name + "\n" + printDag(dag));
-          });
+  const Dag result = Pipeline::parse("simplify,hoist", Math::kStrict)
+                         .value()
+                         .run(graphOf({"x0 * 1 + 2"}), {Math::kStrict}, [&](const Pass& pass, const Dag& dag, double) {
+                           seen.push_back(pass.name + "\n" + printDag(dag));
+                         });
   EXPECT_EQ(printDag(result), "%0 = add x0, #0(2)\nroot 0 = %0\n");
   EXPECT_THAT(seen, ElementsAre("simplify\n%0 = add x0, 2\nroot 0 = %0\n", "hoist\n%0 = add x0, #0(2)\nroot 0 = %0\n"));
+}
+
+// A pass of at least two milliseconds between others.
+TEST(Pipeline, TheObserverIsToldTheTimeOfEachPass) {
+  const std::chrono::duration<double> pause = std::chrono::milliseconds(2);
+  const auto wait = [pause](const Dag& dag, const PassContext&) {
+    const auto begun = std::chrono::steady_clock::now();
+    while (std::chrono::steady_clock::now() - begun < pause) std::this_thread::yield();
+    return dag;
+  };
+  ASSERT_TRUE(registerPass({"waits", wait, Exactness::kExact, "does nothing for a while"}).ok());
+  std::vector<double> times;
+  Pipeline::parse("simplify,waits,hoist", Math::kStrict)
+      .value()
+      .run(graphOf({"x0 * 1 + 2"}), {Math::kStrict}, [&](const Pass&, const Dag&, double s) { times.push_back(s); });
+  ASSERT_EQ(times.size(), 3U);
+  EXPECT_GE(times[1], pause.count());
 }
 
 TEST(Registry, RejectsInvalidNames) {

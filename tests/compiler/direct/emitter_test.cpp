@@ -3,6 +3,7 @@
 // promises.
 #include "compiler/direct/emitter.h"
 #include "compiler/target/architecture.h"
+#include "ir/losses.h"
 #include "ir/text.h"
 
 #include <algorithm>
@@ -159,8 +160,7 @@ void checkLoss(const LossSpec& spec, std::size_t count, std::size_t rows, Direct
         const std::size_t r = g * kGroupRows + i;
         const T prediction = values[root][r];
         if (spec.skip_invalid && !std::isfinite(prediction)) continue;
-        const T difference = prediction - data.target[r];
-        const T term = spec.term == LossTerm::kSquared ? difference * difference : std::fabs(difference);
+        const T term = lossTerm<T>(spec.term, prediction, data.target[r]);
         terms[i] = spec.weighted ? data.weights[r] * term : term;
         kept[i] = data.weights[r];
         valid += 1;
@@ -175,7 +175,8 @@ void checkLoss(const LossSpec& spec, std::size_t count, std::size_t rows, Direct
 }
 
 TYPED_TEST(DirectOf, LossesAddInTheFixedTree) {
-  for (const LossTerm term : {LossTerm::kSquared, LossTerm::kAbsolute}) {
+  for (const auto& [term, name] : allLossTerms()) {
+    SCOPED_TRACE(name);
     for (const bool weighted : {false, true}) {
       for (const bool skip : {false, true}) {
         for (const std::size_t rows : {1, 100, 128, 129, 400})

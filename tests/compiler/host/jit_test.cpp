@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "compiler/lowering/operators.h"
+#include "ir/losses.h"
 #include "ir/reference.h"
 #include "tests/generators/graphs.h"
 
@@ -150,8 +151,7 @@ void checkLoss(const LossSpec& spec, std::size_t rows) {
     for (std::size_t r = g * kGroupRows; r < (g + 1) * kGroupRows; ++r) {
       const bool counts = r < rows && !(spec.skip_invalid && !std::isfinite(predictions[r]));
       counted += counts ? 1 : 0;
-      const T difference = predictions[r] - target[r];
-      T term = spec.term == LossTerm::kSquared ? difference * difference : std::fabs(difference);
+      T term = lossTerm<T>(spec.term, predictions[r], target[r]);
       if (spec.weighted) term = weights[r] * term;
       terms.push_back(counts ? term : T(0));
     }
@@ -161,7 +161,8 @@ void checkLoss(const LossSpec& spec, std::size_t rows) {
 }
 
 TEST(HostLoss, AddsInTheFixedTree) {
-  for (const LossTerm term : {LossTerm::kSquared, LossTerm::kAbsolute}) {
+  for (const auto& [term, name] : allLossTerms()) {
+    SCOPED_TRACE(name);
     for (const bool weighted : {false, true}) {
       for (const bool skip : {false, true}) {
         for (const std::size_t rows : {1, 127, 128, 129, 1000}) {

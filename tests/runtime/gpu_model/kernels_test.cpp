@@ -11,6 +11,7 @@
 #include <gtest/gtest.h>
 
 #include "compiler/interpreter/bytecode.h"
+#include "ir/losses.h"
 #include "ir/rows.h"
 #include "tests/generators/data.h"
 #include "tests/gpu_model/fake_image_maker.h"
@@ -241,7 +242,8 @@ TYPED_TEST(KernelModels, TheInterpreterGivesValues) {
 
 TYPED_TEST(KernelModels, SumsHaveOneTree) {
   using T = TypeParam;
-  for (const LossTerm term : {LossTerm::kSquared, LossTerm::kAbsolute}) {
+  for (const auto& [term, name] : allLossTerms()) {
+    SCOPED_TRACE(name);
     for (const bool weighted : {false, true}) {
       for (const bool skip : {false, true}) {
         this->use({term, weighted, skip});
@@ -258,8 +260,8 @@ TYPED_TEST(KernelModels, SumsHaveOneTree) {
         std::vector<T> sums(128);
         for (std::size_t i = 0; i < 128; ++i) {
           const std::size_t r = 3 * 128 + i;
-          const T d = std::sin(this->data.x(1, r)) - this->kParameter - this->data.target[r];
-          const T item = term == LossTerm::kSquared ? d * d : std::abs(d);
+          const T prediction = std::sin(this->data.x(1, r)) - this->kParameter;
+          const T item = lossTerm<T>(term, prediction, this->data.target[r]);
           sums[i] = weighted ? this->data.weights[r] * item : item;
         }
         for (std::size_t step = 1; step < 128; step *= 2) {

@@ -6,6 +6,7 @@
 
 #include "tests/generators/workload.h"
 
+#include "ir/losses.h"
 #include "ir/ops.h"
 #include "tests/generators/data.h"
 
@@ -228,7 +229,8 @@ TEST(EngineThreads, MayShareOneEngine) {
         const Program own =
             engine.compile(w.expressions, {.tier = (t + i) % 3 == 0 ? Tier::kCompile : Tier::kInterpret});
         const Dataset copy = engine.upload(w.view()).value();
-        const LossOptions kinds{static_cast<LossKind>((t + i) % 6), static_cast<NanPolicy>(i % 3)};
+        const LossInfo& info = allLosses()[static_cast<std::size_t>(t + i) % allLosses().size()];
+        const LossOptions kinds{info.kind, static_cast<NanPolicy>(i % 3)};
         EXPECT_TRUE(engine.loss(own, copy, w.parameters, kinds).ok());
         expectSameBits(engine.loss(own, copy, w.parameters).value().values, losses, 1, "losses");
       }

@@ -1,8 +1,11 @@
 // Predictions against the float64 reference, and edge cases of shapes and sizes.
+#include <chrono>
 #include <limits>
+#include <thread>
 
 #include "ir/ops.h"
 #include "ir/reference.h"
+#include "passes/pass.h"
 #include "tests/generators/workload.h"
 
 namespace srjit {
@@ -241,8 +244,25 @@ TEST(Evaluate, AutoCompilesOnlyWhatIsUsedOften) {
   const ProgramInfo info = engine.compile(one).info();
   EXPECT_EQ(info.nodes_before, 3U);
   EXPECT_EQ(info.nodes_after, 2U);
-  EXPECT_GE(info.seconds_passes, 0);
-  EXPECT_GE(info.seconds_codegen, 0);
+}
+
+// A pass of at least two milliseconds; LLVM compiles, which takes far longer than a tick of the clock.
+TEST(Evaluate, ProgramsKnowWhatTheyTookToMake) {
+  const std::chrono::duration<double> pause = std::chrono::milliseconds(2);
+  const auto wait = [pause](const Dag& dag, const PassContext&) {
+    const auto begun = std::chrono::steady_clock::now();
+    while (std::chrono::steady_clock::now() - begun < pause) std::this_thread::yield();
+    return dag;
+  };
+  ASSERT_TRUE(registerPass({"waits-for-predictions", wait, Exactness::kExact, "does nothing for a while"}).ok());
+  const Engine engine = Engine::create({}).value();
+  for (const Tier tier : {Tier::kInterpret, Tier::kCompile}) {
+    const Pipeline pipeline = Pipeline::parse("standard,waits-for-predictions,schedule", Math::kPrecise).value();
+    const std::vector<Expression> one{build({x(0), x(0), op(Op::kMul)})};
+    const ProgramInfo info = engine.compile(one, {.tier = tier, .pipeline = pipeline}).info();
+    EXPECT_GE(info.seconds_passes, pause.count());
+    if (tier == Tier::kCompile) EXPECT_GT(info.seconds_codegen, 0);
+  }
 }
 
 }  // namespace

@@ -282,34 +282,50 @@ TEST(DeviceEngineTiers, LongProgramsAmongManyColumns) {
                  "long and short");
 }
 
+// The same program is compiled for if many evaluations are expected.
 TEST(DeviceEngineTiers, FewEvaluationsAreNotCompiledFor) {
-  FakeMachine machine;
+  FakeMachine machine = machineWithoutDirectCode();
   const Engine gpu = machine.engine({.math = Math::kStrict});
   const Workload w = arithmeticWorkload(22, 50, 200, Precision::kF32);
   const Dataset data = gpu.upload(w.view()).value();
-  const Program program = gpu.compile(w.expressions, {.tier = Tier::kAuto, .expected_evaluations = 3});
-  for (int i = 0; i < 3; ++i) ASSERT_TRUE(gpu.loss(program, data, w.parameters).ok());
-  EXPECT_FALSE(program.status().compiling);
+  const Program few = gpu.compile(w.expressions, {.tier = Tier::kAuto, .expected_evaluations = 3});
+  for (int i = 0; i < 3; ++i) {
+    ASSERT_TRUE(gpu.loss(few, data, w.parameters).ok());
+    EXPECT_FALSE(few.status().compiling);
+  }
+  EXPECT_EQ(few.status().served.interpreted, 50U);
   EXPECT_EQ(machine.images->count("rows"), 0U);
+  const Program many = gpu.compile(w.expressions, {.tier = Tier::kAuto, .expected_evaluations = 1e9});
+  ASSERT_TRUE(gpu.loss(many, data, w.parameters).ok());
+  waitUntil([&] { return !many.status().compiling; });
+  EXPECT_EQ(many.status().tier, Tier::kCompile);
+  EXPECT_GT(machine.images->count("rows"), 0U);
 }
 
 TEST(DeviceEngineTiers, ADeadProgramCancelsItsCompilation) {
-  FakeMachine machine;
-  std::optional<Engine> gpu = machine.engine({.math = Math::kStrict});
-  const Workload w = arithmeticWorkload(23, 6400, 50, Precision::kF32);
-  const Dataset data = gpu->upload(w.view()).value();
+  FakeMachine machine = machineWithoutDirectCode();
+  const Engine gpu = machine.engine({.math = Math::kStrict});
+  const Workload w = arithmeticWorkload(23, 2000, 50, Precision::kF32);
+  const Dataset data = gpu.upload(w.view()).value();
+  std::shared_ptr<CodeJob> job;
   {
-    const Program program = gpu->compile(w.expressions, {.tier = Tier::kAuto, .expected_evaluations = 1e12});
-    ASSERT_TRUE(gpu->prepare(program, data, LossOptions{}).ok());
+    const Program program = gpu.compile(w.expressions, {.tier = Tier::kAuto, .expected_evaluations = 1e12});
+    ASSERT_TRUE(gpu.prepare(program, data, LossOptions{}).ok());
     machine.images->hold();
-    ASSERT_TRUE(gpu->loss(program, data, w.parameters).ok());
-    while (machine.images->held() == 0) std::this_thread::yield();
+    ASSERT_TRUE(gpu.loss(program, data, w.parameters).ok());
+    waitUntil([&] { return machine.images->held() > 0; });
     EXPECT_TRUE(program.status().compiling);
+    EXPECT_EQ(machine.images->count("rows"), 1U) << "an engine of two threads compiles on one";
+    const KernelKind kind{.loss = lossSpec({}, data.state().has_weights), .strided_columns = false};
+    job = program.state().on_device->job(kind, CodeKind::kCompiled);
+    EXPECT_EQ(job->view().state, CodeState::kRunning);
+    EXPECT_FALSE(job->isCancelled());
   }
+  EXPECT_TRUE(job->isCancelled());
   machine.images->release();
-  // An engine ends when its background work has.
-  gpu.reset();
-  EXPECT_LT(machine.images->count("rows"), 20U) << "of 100; batches that had not begun are not made";
+  waitUntil([&] { return job->view().state != CodeState::kRunning; });
+  EXPECT_EQ(job->view().state, CodeState::kOpen);
+  EXPECT_EQ(machine.images->count("rows"), 1U) << "of four modules or more; those that had not begun are not made";
 }
 
 TEST(DeviceEngineTiers, AnErrorInTheBackgroundLeavesTheInterpreterServing) {
@@ -352,7 +368,9 @@ TEST(DeviceEngineTiers, AFewSpilledRegistersAreKept) {
   const Engine gpu = machine.engine({.math = Math::kStrict});
   const Workload w = arithmeticWorkload(25, 64, 300, Precision::kF32);
   const Dataset data = gpu.upload(w.view()).value();
-  ASSERT_TRUE(gpu.loss(gpu.compile(w.expressions, {.tier = Tier::kCompile}), data, w.parameters));
+  const Program program = gpu.compile(w.expressions, {.tier = Tier::kCompile});
+  ASSERT_TRUE(gpu.loss(program, data, w.parameters));
+  EXPECT_EQ(program.status().compiled, 64U);
   EXPECT_LE(machine.images->count("rows"), 2U);
 }
 
