@@ -275,7 +275,7 @@ SubtreeStats KeptSubtrees::stats() const {
 
 struct ProgramSubtrees::Rates {
   Tier tier;
-  double instruction;   // seconds an instruction and row
+  double instruction;   // seconds per instruction and row
   double making;        // the same of the interpreter
   double value;         // seconds to load one
   double staged_reads;  // loads of a column for the programs of this graph alone, where the interpreter stages it

@@ -102,7 +102,7 @@ std::optional<Error> DirectSelfTest::ensure(const std::atomic<bool>& cancelled) 
   if (const auto stored = cache_->readFact(fact_)) recall(*stored);
   if (isOpen() && lock->marks() < kMaxCrashes) return run(*lock, cancelled);
   lock->unmark();
-  if (isOpen()) store(SelfTestState::kFailed, fmt::format("{} processes did not survive it", kMaxCrashes));
+  if (isOpen()) store(SelfTestState::kFailed, fmt::format("{} processes ended during the test", kMaxCrashes));
   return failure();
 }
 

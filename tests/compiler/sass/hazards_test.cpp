@@ -254,7 +254,7 @@ TEST(SassHazard, RegistersAndBranches) {
   EXPECT_THAT(text(check(std::vector{make(Form::kMovI, 4, {kZero, kZero, kZero}, 1)})),
               HasSubstr("the code runs past its end"));
   EXPECT_THAT(text(check(std::vector{make(Form::kBrx, kZero, {4, kZero, kZero}, 5), leave()})),
-              HasSubstr("nobody knows where the indirect branch goes"));
+              HasSubstr("no targets are given for the indirect branch"));
   const std::uint32_t target[] = {2};
   const std::vector<Instruction> jump = {make(Form::kMufuR, 4, {8, kZero, kZero}, 2, 0),
                                          make(Form::kBrx, kZero, {6, kZero, kZero}, 5),

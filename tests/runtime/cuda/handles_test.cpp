@@ -328,7 +328,7 @@ TEST(FakeDriver, ReportsLeaks) {
     const CurrentContext current(*cuda);
     ASSERT_EQ(driver->cuEventCreate(&leaked, 0), CUDA_SUCCESS);
   }
-  EXPECT_THAT(fake.takeProblems(), ElementsAre("1 events left alive"));
+  EXPECT_THAT(fake.takeProblems(), ElementsAre("1 events not destroyed"));
   EXPECT_EQ(driver->cuEventDestroy(leaked), CUDA_ERROR_INVALID_CONTEXT);
 }
 

@@ -165,7 +165,7 @@ TEST(DirectSelfTest, OneThatKillsItsProcessIsNotTriedAgain) {
   EXPECT_TRUE(next.isMarked(directory));
   const auto fault = next.ensure();
   ASSERT_TRUE(fault);
-  EXPECT_THAT(fault->message, testing::HasSubstr("2 processes did not survive"));
+  EXPECT_THAT(fault->message, testing::HasSubstr("2 processes ended during the test"));
   EXPECT_FALSE(next.self_test.isOpen());
   EXPECT_EQ(machine.driver.count("cuModuleLoadDataEx"), 0U);
   EXPECT_TRUE(SelfTesting(machine, directory.path("")).self_test.failure());

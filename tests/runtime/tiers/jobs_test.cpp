@@ -14,7 +14,7 @@ using Code = JobQueue::Code;
 
 Code newCode() { return std::make_shared<DeviceCode>(); }
 Result<Code> make(const std::atomic<bool>&) { return newCode(); }
-Result<Code> fail(const std::atomic<bool>&) { return Error{Errc::kCompile, "no code today", {}}; }
+Result<Code> fail(const std::atomic<bool>&) { return Error{Errc::kCompile, "compile failure", {}}; }
 Result<Code> waitForCancellation(const std::atomic<bool>& cancelled) {
   while (!cancelled) std::this_thread::yield();
   return newCode();
