@@ -34,7 +34,7 @@ class DeviceProgram {
   /// The interpreter's code; null until it is needed.
   std::shared_ptr<const DeviceCode> interpreted() const;
   void setInterpreted(std::shared_ptr<const DeviceCode> code);
-  /// Expressions that the interpreter refuses, ascending; none before its code is there. Tier::kAuto compiles them.
+  /// Expressions that the interpreter refuses, ascending; none before its code exists. Tier::kAuto compiles them.
   std::vector<std::uint32_t> refused() const;
   bool interpreterRefuses() const;
 

@@ -1,4 +1,4 @@
-// Direct code beside the interpreter's, on probes that need all of it.
+// Compares direct code with the interpreter's and the CPU's, on probes that use every operator of the tier.
 #pragma once
 
 #include <atomic>

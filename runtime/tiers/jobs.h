@@ -31,7 +31,7 @@ class CodeJob {
     Code code = {};                              ///< of kReady
     std::optional<Error> error = {};             ///< of kFailed, and of kOpen after the making was cancelled
     double seconds = 0;                          ///< that the last making took
-    std::optional<MissingKernels> missing = {};  ///< what a look into the cache found, if making the code did not pay
+    std::optional<MissingKernels> missing = {};  ///< what a cache lookup found, if making the code did not pay
   };
   View view() const;
 
