@@ -1,5 +1,5 @@
 // The bytes of whole images of direct code, for a fixed population: a change of them is a change of every program's
-// machine code, and is made on purpose or not at all.
+// machine code.
 #include <map>
 #include <string>
 #include <tuple>

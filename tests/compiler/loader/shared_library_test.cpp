@@ -1,4 +1,4 @@
-// Libraries that are there, that are not, and that lack what is asked of them.
+// Libraries that are present, missing, or without a required symbol.
 #include "compiler/loader/shared_library.h"
 #include "compiler/host/jit.h"
 

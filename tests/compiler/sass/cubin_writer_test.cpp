@@ -1,4 +1,4 @@
-// Images of our own against those of the assembler.
+// Images of writeCubin() against those of the assembler.
 #include "compiler/sass/cubin_writer.h"
 #include "compiler/sass/cubin_reader.h"
 #include "compiler/target/architecture.h"

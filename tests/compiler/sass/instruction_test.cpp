@@ -34,7 +34,7 @@ class SassOf : public ::testing::TestWithParam<unsigned> {
     }
     return available;
   }
-  /// The bits of a field that the form has: those that come back alone.
+  /// The bits of a field that the form has: those that a round trip keeps.
   template <class Field>
   Field bitsOf(Form form, Field Instruction::* field, Field base) const {
     Field bits = 0;
@@ -97,7 +97,7 @@ TEST_P(SassOf, EveryInstructionComesBack) {
                    bits(std::uint8_t{7}),  bits(std::uint8_t{63}), bits(std::uint8_t{15})};
       const auto back = decode(encoded(i), architecture());
       ASSERT_TRUE(back) << info.name;
-      EXPECT_EQ(*back, i) << print(i, true) << "\ncame back as\n" << print(*back, true);
+      EXPECT_EQ(*back, i) << print(i, true) << "\nwas decoded as\n" << print(*back, true);
       EXPECT_THAT(print(i).substr(i.guard == kTrue ? 0 : print(i).find(' ') + 1), StartsWith(std::string(info.name)));
     }
   }

@@ -1,4 +1,4 @@
-// What the choice of the tier is reckoned from.
+// The costs by which tiers are chosen.
 #include "runtime/code/calibration.h"
 
 #include <gtest/gtest.h>

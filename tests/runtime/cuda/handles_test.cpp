@@ -270,7 +270,7 @@ TEST(LostDevice, DestructorsDoNotThrow) {
   }
 }
 
-// ---- what the fake notices
+// ---- misuse that the fake driver reports
 
 TEST(FakeDriver, ReportsInvalidCalls) {
   std::vector<std::string> problems;

@@ -1,4 +1,4 @@
-// submit: several evaluations in flight, from several threads.
+// submitLoss() and submitEvaluate(): several evaluations in flight, from several threads.
 #include <atomic>
 #include <thread>
 
@@ -53,7 +53,7 @@ TEST(DeviceAsync, WhatIsDroppedIsWaitedFor) {
     program.reset();
   }
   expectSameBits(std::vector<double>(out.begin(), out.end()), predict(cpuEngine(Precision::kF32), w, Tier::kInterpret),
-                 w.rows(), "predictions that nobody took");
+                 w.rows(), "predictions that were not taken");
 }
 
 // Work in flight outlives that failure, and is not disturbed.

@@ -1,4 +1,4 @@
-// What goes wrong with a GPU becomes an Error, and nothing is left behind.
+// Failures of the driver, of devices and of compiling become Errors, without leaks.
 #include <unistd.h>
 
 #include <algorithm>
@@ -177,7 +177,7 @@ TEST(DeviceFaults, IdleRunsDoNotHoardMemory) {
     predict(gpu, programs.back(), data, w.parameters);
     EXPECT_EQ(machine.driver.count("cuMemAllocFromPoolAsync"), 0U) << "the last one is used again";
   }
-  EXPECT_EQ(machine.driver.usedBytes(), before) << "what programs had goes with them";
+  EXPECT_EQ(machine.driver.usedBytes(), before) << "idle memory of programs is freed with them";
 }
 
 TEST(DeviceFaults, IdleRunsGiveTheirMemoryToOthers) {
@@ -212,7 +212,7 @@ TEST(DeviceFaults, WhatLiesIdleMakesRoomForModulesGraphsAndPinnedMemory) {
     const Program idle = gpu.compile(w.expressions, {.tier = Tier::kInterpret});
     const Losses expected = gpu.loss(idle, data, w.parameters).value();
     const std::size_t freed = machine.driver.count("cuMemFreeHost"), buffers = machine.driver.count("cuMemFreeAsync");
-    // More than any pinned memory that lies idle.
+    // More than the idle pinned memory.
     Workload larger = w;
     for (int i = 0; i < 20; ++i) {
       larger.expressions.insert(larger.expressions.end(), w.expressions.begin(), w.expressions.end());

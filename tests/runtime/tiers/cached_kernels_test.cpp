@@ -1,4 +1,4 @@
-// Auto and the kernel cache: compiled kernels that are there already cost no more than loading.
+// Auto and the kernel cache: compiled kernels that are in the cache cost no more than loading.
 #include <mutex>
 #include <optional>
 #include <span>
@@ -48,7 +48,7 @@ std::size_t fill(const Scratch& directory, const Workload& w, std::size_t count)
   return first.made();
 }
 
-/// One loss, and the end of what it has begun.
+/// One loss, and the end of the background work that it started.
 Losses lossAndRest(const CachedMachine& machine, const Program& program, const Workload& w) {
   Losses losses = machine.gpu.loss(program, machine.data, w.parameters).value();
   while (program.status().compiling) std::this_thread::yield();
@@ -205,7 +205,7 @@ TEST(CachedTiers, NobodyWaitsForALook) {
     expectSameLosses(machine.gpu.loss(program, machine.data, w.parameters).value(), first, "meanwhile");
     source = program.state().source;
   }
-  // It ends with the program.
+  // The lookup ends with the program.
   const std::size_t loaded = machine.machine.driver.count("cuModuleLoadDataEx");
   pass.release();
   waitForEnd(source);

@@ -1,4 +1,4 @@
-// The direct tier end to end: machine code of our own, written into cubins, loaded by a model of the driver and run
+// The direct tier end to end: machine code written into cubins, loaded by a model of the driver and run
 // instruction by instruction on a model of a warp, gives the bits of the CPU engine and of the interpreter.
 #include <atomic>
 #include <thread>
@@ -224,7 +224,7 @@ TEST_P(DirectTierOf, AutoTakesItWhereManyEvaluationsAreAnnounced) {
   EXPECT_EQ(machine.launches(), 1U);
 }
 
-/// Expressions of which the second needs what direct code does not have, and more columns than the interpreter takes.
+/// The second expression has an operator that direct code lacks, and more columns than the interpreter takes.
 Workload tooWideWorkload() {
   Workload w = directWorkload(32, 3, 200);
   Random random(32);
@@ -255,7 +255,7 @@ Workload tooDeepWorkload() {
   return w;
 }
 
-// Announced passes repay direct code, and not LLVM's.
+// The expected evaluations repay direct code, but not LLVM's.
 TEST(DirectTier, AutoCompilesWhatNeitherItNorTheInterpreterCanRun) {
   struct Case {
     Workload workload;
@@ -282,7 +282,7 @@ TEST(DirectTier, AutoCompilesWhatNeitherItNorTheInterpreterCanRun) {
 
     const Program program = gpu.compile(c.workload.expressions, {.expected_evaluations = 3e5, .expected_rows = 200});
     const Losses losses = gpu.loss(program, data, c.workload.parameters).value();
-    EXPECT_GT(machine.modules(), 1U) << "direct code was made for the announced passes";
+    EXPECT_GT(machine.modules(), 1U) << "direct code was made for the expected evaluations";
     EXPECT_EQ(compiled, 1U) << "what was refused, and that alone";
     EXPECT_TRUE(program.failures().empty());
     expectSameLosses(losses, lossesOf(gpu, c.workload, Tier::kCompile, {}), c.refusal);
@@ -299,7 +299,7 @@ TEST(DirectTier, ProgramsMayDieMeanwhile) {
   const std::size_t bytes = machine.driver.usedBytes();
   std::weak_ptr<const ProgramSource> source;
   {
-    // Nothing is said of the rows, so the interpreter serves first.
+    // The number of rows is unknown, so the interpreter serves first.
     const Program program =
         gpu.compile(w.expressions, {.pipeline = pass.pipeline(Math::kStrict), .expected_evaluations = 1e5});
     ASSERT_TRUE(gpu.prepare(program, data, LossOptions{}).ok());

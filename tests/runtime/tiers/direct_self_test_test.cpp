@@ -130,11 +130,11 @@ TEST(DirectSelfTest, FailuresThatSayNothingLeaveItOpen) {
   {
     SelfTesting tested(machine, directory.path(""));
     machine.images->before = [](const FakeImageMaker::Request&) -> Status {
-      return Error{Errc::kCompile, "no assembler today", {}};
+      return Error{Errc::kCompile, "assembler failure", {}};
     };
     const auto fault = tested.ensure();
     ASSERT_TRUE(fault);
-    EXPECT_EQ(fault->message, "no assembler today");
+    EXPECT_EQ(fault->message, "assembler failure");
     machine.images->before = nullptr;
     for (const std::size_t image : {std::size_t{1}, std::size_t{3}}) {  // the interpreter's, then direct code
       for (const std::size_t attempt : {image, image + 1}) {
@@ -160,7 +160,7 @@ TEST(DirectSelfTest, OneThatKillsItsProcessIsNotTriedAgain) {
     static_cast<void>(SelfTesting(machine, directory.path("")).ensure());
   };
   EXPECT_EXIT(crash(), testing::KilledBySignal(SIGKILL), "");
-  EXPECT_EXIT(crash(), testing::KilledBySignal(SIGKILL), "") << "the first may have been killed by chance";
+  EXPECT_EXIT(crash(), testing::KilledBySignal(SIGKILL), "") << "the first may have been killed for another reason";
   SelfTesting next(machine, directory.path(""));
   EXPECT_TRUE(next.isMarked(directory));
   const auto fault = next.ensure();

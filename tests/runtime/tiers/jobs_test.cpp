@@ -1,4 +1,4 @@
-// Jobs that make code: how they end, and who gets what they made.
+// Jobs that make code: how they end, and which caller gets the result.
 #include "runtime/tiers/jobs.h"
 
 #include <future>

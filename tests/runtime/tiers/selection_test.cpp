@@ -1,5 +1,5 @@
-// With which code a program is evaluated on a model of a GPU, when it is made, and what happens if its program, its
-// engine or its making ends before.
+// With which code a program is evaluated on a model of a GPU, when code is made, and what happens if the program or the
+// engine is destroyed before, or making the code fails.
 #include <atomic>
 #include <thread>
 #include <utility>
@@ -15,7 +15,7 @@
 namespace srjit {
 namespace {
 
-/// Its engines compile what they expect to evaluate often.
+/// Its engines compile programs with many expected evaluations.
 FakeMachine machineWithoutDirectCode() { return FakeMachine({.devices = {FakeDevice{.capability = 75}}}); }
 
 TEST(DeviceEngineTiers, BackgroundCodeTakesOverWithTheSameBits) {
@@ -32,7 +32,7 @@ TEST(DeviceEngineTiers, BackgroundCodeTakesOverWithTheSameBits) {
     EXPECT_EQ(status.tier, Tier::kCompile);
     EXPECT_EQ(status.compiled, 50U);
     EXPECT_FALSE(status.error);
-    EXPECT_EQ(status.served.interpreted, 50U) << "what comes next did not serve yet";
+    EXPECT_EQ(status.served.interpreted, 50U) << "the compiled code has not served yet";
     machine.driver.forgetCalls();
     expectSameLosses(gpu.loss(program, data, w.parameters).value(), first, "after the take-over");
     EXPECT_EQ(machine.driver.count("cuGraphLaunch"), 1U);
@@ -57,7 +57,7 @@ TEST(DeviceEngineTiers, AProgramMayServeTwoEngines) {
   }
 }
 
-// What an engine has begun and not ended, another begins anew.
+// Compilation that the end of an engine cancels is started again by another engine.
 TEST(DeviceEngineTiers, AnEngineThatDiesWhileItCompilesLeavesTheProgramToOthers) {
   FakeMachine machine = machineWithoutDirectCode();
   const Workload w = arithmeticWorkload(29, 30, 300, Precision::kF32);
@@ -83,7 +83,7 @@ TEST(DeviceEngineTiers, AnEngineThatDiesWhileItCompilesLeavesTheProgramToOthers)
   }
 }
 
-// The part that can be evaluated is made once.
+// Code for the other expressions is made once.
 TEST(DeviceEngineTiers, DataThatLackAVariableCostNoCompilingEachTime) {
   FakeMachine machine;
   const Engine gpu = machine.engine({.math = Math::kStrict});
@@ -383,7 +383,7 @@ TEST(DeviceEngineTiers, ManyKernelsShareModules) {
 TEST(DeviceEngineTiers, AFailingPassFailsItsExpressionAlone) {
   FakeMachine machine;
   const auto run = [](const Dag& dag, const PassContext&) -> Dag {
-    if (dag.variableCount() == 8) throw std::runtime_error("no luck");
+    if (dag.variableCount() == 8) throw std::runtime_error("pass failure");
     return dag;
   };
   ASSERT_TRUE(registerPass({"throws-for-x7", run, Exactness::kExact, "a pass of a test"}).ok());
@@ -401,7 +401,7 @@ TEST(DeviceEngineTiers, AFailingPassFailsItsExpressionAlone) {
     ASSERT_EQ(program.failures().size(), 1U);
     EXPECT_EQ(program.failures()[0].expression, 20U);
     EXPECT_EQ(losses.failures[0].expression, 20U);
-    EXPECT_EQ(losses.failures[0].error.message, "pass throws-for-x7: no luck");
+    EXPECT_EQ(losses.failures[0].error.message, "pass throws-for-x7: pass failure");
     EXPECT_TRUE(std::isnan(losses.values[20]));
   }
 }
