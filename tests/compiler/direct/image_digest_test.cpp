@@ -79,7 +79,7 @@ std::string digestOfImage(const Dag& dag, const DirectOptions& options) {
   return llvm::toHex(llvm::BLAKE3::hash<16>(data), true);
 }
 
-TEST(DirectImages, HaveTheBytesThatAreWrittenDown) {
+TEST(DirectImages, MatchPinnedDigests) {
   Digests digests;
   for (const ImageForm& form : kImageForms) {
     const Dag dag = directPopulation(form);

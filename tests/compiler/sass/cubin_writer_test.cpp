@@ -49,7 +49,7 @@ KernelDescription described(const CubinKernel& kernel) {
   return description;
 }
 
-TEST_P(CubinWriter, WritesAnAssemblersKernelsAsTheyWere) {
+TEST_P(CubinWriter, RewritesAssembledKernelsUnchanged) {
   if (assemblerName().empty()) GTEST_SKIP() << "no CUDA toolkit on this machine";
   const auto cubin = assemble(twoKernels(GetParam()), fmt::format("sm_{}", GetParam()));
   ASSERT_TRUE(cubin.ok()) << cubin.error().message;
@@ -121,7 +121,7 @@ TEST(CubinHeader, IsThatOfCuda13) {
   EXPECT_TRUE(std::ranges::equal(std::as_bytes(std::span(kFlags)), std::span(image).subspan(kFlagsAt, sizeof kFlags)));
 }
 
-TEST(CubinReader, RefusesWhatIsCutOrForeign) {
+TEST(CubinReader, RejectsTruncatedAndForeignImages) {
   const sass::Word word = sass::encode({}, 90);
   KernelDescription kernel;
   kernel.name = "k";

@@ -70,7 +70,7 @@ TEST_P(SassOf, RowsHaveTheSlotsThatTheirFactsName) {
   }
 }
 
-TEST_P(SassOf, EveryInstructionComesBack) {
+TEST_P(SassOf, EveryInstructionRoundTrips) {
   std::mt19937 random(7);
   const auto bits = [&](auto mask) { return static_cast<decltype(mask)>(random() & mask); };
   for (const Form form : forms()) {
@@ -143,7 +143,7 @@ TEST_P(SassOf, EveryFieldIsPrinted) {
   }
 }
 
-TEST_P(SassOf, NegativeOffsetsComeBack) {
+TEST_P(SassOf, NegativeOffsetsRoundTrip) {
   for (const Form form : {Form::kLdg, Form::kStg, Form::kBra, Form::kBrx}) {
     for (const std::int32_t offset : {-16, -4096, -1048576}) {
       Instruction i;
@@ -154,7 +154,7 @@ TEST_P(SassOf, NegativeOffsetsComeBack) {
   }
 }
 
-TEST_P(SassOf, WordsThatAreNoInstructionOfTheTable) {
+TEST_P(SassOf, RandomWordsRoundTripOrAreRejected) {
   std::mt19937_64 random(11);
   std::size_t decoded = 0;
   for (int n = 0; n < 20'000; ++n) {

@@ -318,7 +318,7 @@ std::vector<std::optional<sass::Instruction>> decoded(const CubinKernel& kernel,
   return code;
 }
 
-TEST_P(SassProbe, EveryFormIsWhatTheAssemblerWrites) {
+TEST_P(SassProbe, EveryFormMatchesTheAssembler) {
   const std::vector<NamedProbe> probes = allProbes();
   const auto cubin = assemble(ptxOf(probes, GetParam()), fmt::format("sm_{}", GetParam()));
   ASSERT_TRUE(cubin.ok()) << cubin.error().message;
