@@ -8,7 +8,7 @@
 namespace srjit {
 namespace {
 
-TEST(DeviceAsync, SeveralInFlightGiveWhatOneByOneDoes) {
+TEST(DeviceAsync, ConcurrentEqualsSequential) {
   FakeMachine machine({.lag = true});
   const Engine gpu = machine.engine({.math = Math::kStrict});
   Workload w = arithmeticWorkload(41, 30, 500, Precision::kF32);
@@ -39,7 +39,7 @@ TEST(DeviceAsync, ReturnsBeforeTheWorkIsDone) {
   EXPECT_TRUE(pending.ready());
 }
 
-TEST(DeviceAsync, WhatIsDroppedIsWaitedFor) {
+TEST(DeviceAsync, DestructorWaits) {
   FakeMachine machine({.lag = true});
   const Engine gpu = machine.engine({.math = Math::kStrict});
   const Workload w = arithmeticWorkload(43, 30, 500, Precision::kF32);
@@ -57,7 +57,7 @@ TEST(DeviceAsync, WhatIsDroppedIsWaitedFor) {
 }
 
 // Work in flight outlives that failure, and is not disturbed.
-TEST(DeviceAsync, NoMemoryForLossesIsAnErrorOfTheCallAlone) {
+TEST(DeviceAsync, OutOfMemoryForLossesFailsOneCall) {
   if (!kMemoryCanFail) GTEST_SKIP() << "allocations belong to the sanitizer";
   FakeMachine machine({.lag = true});
   const Engine gpu = machine.engine({.math = Math::kStrict});

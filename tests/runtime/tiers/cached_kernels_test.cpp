@@ -55,7 +55,7 @@ Losses lossAndRest(const CachedMachine& machine, const Program& program, const W
   return losses;
 }
 
-TEST(CachedTiers, ASecondProcessTakesTheKernelsOfTheFirst) {
+TEST(CachedTiers, ASecondProcessLoadsTheCachedKernels) {
   const Scratch directory;
   const Workload w = workload();
   ASSERT_GT(fill(directory, w, kExpressions), 1U);
@@ -92,7 +92,7 @@ std::size_t overlappingLoads(const std::vector<FakeCall>& calls) {
   return overlapping;
 }
 
-TEST(CachedTiers, WhatTheCacheHasIsLoadedOneByOneBeforeTheRestIsMade) {
+TEST(CachedTiers, CachedKernelsAreLoadedOneByOneBeforeOthersAreCompiled) {
   const Scratch directory;
   const Workload w = workload();
   const std::size_t cached = fill(directory, w, kExpressions - 10);
@@ -123,7 +123,7 @@ TEST(CachedTiers, WhatTheCacheHasIsLoadedOneByOneBeforeTheRestIsMade) {
   EXPECT_LE(status.seconds_reading + status.seconds_loading, status.seconds_compiling);
 }
 
-TEST(CachedTiers, HalvesOfKernelsThatSpillComeFromTheCache) {
+TEST(CachedTiers, HalvesOfSpillingKernelsAreCached) {
   const Scratch directory;
   const Workload w = workload();
   const auto lossesBy = [&](std::size_t& made) {
@@ -144,7 +144,7 @@ TEST(CachedTiers, HalvesOfKernelsThatSpillComeFromTheCache) {
   EXPECT_EQ(made_again, 0U);
 }
 
-TEST(CachedTiers, OnlyWhatIsMissingCounts) {
+TEST(CachedTiers, OnlyMissingKernelsCountAsCost) {
   const Scratch directory;
   const Workload w = workload();
   const std::size_t cached = fill(directory, w, kExpressions - 10);
@@ -156,7 +156,7 @@ TEST(CachedTiers, OnlyWhatIsMissingCounts) {
   EXPECT_LT(second.made(), cached / 2);
 }
 
-TEST(CachedTiers, WhatWasNeverCompiledIsLookedForOnce) {
+TEST(CachedTiers, MissingKernelsAreLookedUpOnce) {
   const Scratch directory;
   const Workload w = workload();
   const CachedMachine machine(directory, w);
@@ -173,7 +173,7 @@ TEST(CachedTiers, WhatWasNeverCompiledIsLookedForOnce) {
   EXPECT_EQ(machine.made(), 0U);
 }
 
-TEST(CachedTiers, FewEvaluationsAreNotLookedFor) {
+TEST(CachedTiers, FewEvaluationsStartNoLookup) {
   const Scratch directory;
   const Workload w = workload();
   fill(directory, w, kExpressions);
@@ -188,7 +188,7 @@ TEST(CachedTiers, FewEvaluationsAreNotLookedFor) {
   EXPECT_EQ(program.status().tier, Tier::kInterpret);
 }
 
-TEST(CachedTiers, NobodyWaitsForALook) {
+TEST(CachedTiers, CacheLookupsDoNotBlock) {
   const Scratch directory;
   const Workload w = workload();
   fill(directory, w, kExpressions);

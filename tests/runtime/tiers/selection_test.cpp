@@ -18,7 +18,7 @@ namespace {
 /// Its engines compile programs with many expected evaluations.
 FakeMachine machineWithoutDirectCode() { return FakeMachine({.devices = {FakeDevice{.capability = 75}}}); }
 
-TEST(DeviceEngineTiers, BackgroundCodeTakesOverWithTheSameBits) {
+TEST(DeviceEngineTiers, BackgroundCodeGivesTheSameBits) {
   FakeMachine machine = machineWithoutDirectCode();
   const Workload w = arithmeticWorkload(21, 50, 2000, Precision::kF32);
   {
@@ -41,7 +41,7 @@ TEST(DeviceEngineTiers, BackgroundCodeTakesOverWithTheSameBits) {
   }
 }
 
-TEST(DeviceEngineTiers, AProgramMayServeTwoEngines) {
+TEST(DeviceEngineTiers, TwoEnginesEvaluateOneProgram) {
   FakeMachine machine;
   const Workload w = arithmeticWorkload(27, 30, 300, Precision::kF32);
   std::optional<Engine> first = machine.engine({.math = Math::kStrict});
@@ -58,7 +58,7 @@ TEST(DeviceEngineTiers, AProgramMayServeTwoEngines) {
 }
 
 // Compilation that the end of an engine cancels is started again by another engine.
-TEST(DeviceEngineTiers, AnEngineThatDiesWhileItCompilesLeavesTheProgramToOthers) {
+TEST(DeviceEngineTiers, CancelledCompilationIsRestartedByAnotherEngine) {
   FakeMachine machine = machineWithoutDirectCode();
   const Workload w = arithmeticWorkload(29, 30, 300, Precision::kF32);
   std::optional<Engine> first = machine.engine({.math = Math::kStrict});
@@ -84,7 +84,7 @@ TEST(DeviceEngineTiers, AnEngineThatDiesWhileItCompilesLeavesTheProgramToOthers)
 }
 
 // Code for the other expressions is made once.
-TEST(DeviceEngineTiers, DataThatLackAVariableCostNoCompilingEachTime) {
+TEST(DeviceEngineTiers, MissingVariablesCauseNoRecompilation) {
   FakeMachine machine;
   const Engine gpu = machine.engine({.math = Math::kStrict});
   Workload w = arithmeticWorkload(30, 30, 300, Precision::kF32);
@@ -110,7 +110,7 @@ TEST(DeviceEngineTiers, StreamedTargetsWithoutColumns) {
                    lossesOf(cpuEngine(Precision::kF32), w, Tier::kInterpret, {}), "a target alone");
 }
 
-TEST(DeviceEngineTiers, LongNeighboursWithManyColumnsAreLaunched) {
+TEST(DeviceEngineTiers, AdjacentLongProgramsWithManyColumnsAreLaunched) {
   FakeMachine machine;
   Workload w = arithmeticWorkload(29, 0, 40, Precision::kF64);
   Random random(29);
@@ -184,7 +184,7 @@ Workload wideWorkload() {
   return w;
 }
 
-TEST(DeviceEngineTiers, WhatIsTooWideForTheInterpreterIsAFailureOfItsOwn) {
+TEST(DeviceEngineTiers, TooManyColumnsFailOneExpression) {
   FakeMachine machine;
   const Workload w = wideWorkload();
   const Engine gpu = machine.engine({.math = Math::kStrict});
@@ -248,7 +248,7 @@ TEST(DeviceEngineTiers, ErrorsOfWhatTheInterpreterRefusesAreInTheStatus) {
   EXPECT_EQ(status.error->message, "assembler failure");
 }
 
-TEST(DeviceEngineTiers, WhatWasLearntIsOnTheDiskWhenTheEngineEnds) {
+TEST(DeviceEngineTiers, CostsAreStoredAtDestruction) {
   const Scratch directory;
   const Workload w = arithmeticWorkload(38, 40, 300, Precision::kF32);
   {
@@ -282,7 +282,7 @@ TEST(DeviceEngineTiers, LongProgramsAmongManyColumns) {
                  "long and short");
 }
 
-TEST(DeviceEngineTiers, FewEvaluationsAreNotCompiledFor) {
+TEST(DeviceEngineTiers, FewEvaluationsStartNoCompilation) {
   FakeMachine machine;
   const Engine gpu = machine.engine({.math = Math::kStrict});
   const Workload w = arithmeticWorkload(22, 50, 200, Precision::kF32);
@@ -293,7 +293,7 @@ TEST(DeviceEngineTiers, FewEvaluationsAreNotCompiledFor) {
   EXPECT_EQ(machine.images->count("rows"), 0U);
 }
 
-TEST(DeviceEngineTiers, ADeadProgramCancelsItsCompilation) {
+TEST(DeviceEngineTiers, DestroyedProgramCancelsItsCompilation) {
   FakeMachine machine;
   std::optional<Engine> gpu = machine.engine({.math = Math::kStrict});
   const Workload w = arithmeticWorkload(23, 6400, 50, Precision::kF32);
@@ -312,7 +312,7 @@ TEST(DeviceEngineTiers, ADeadProgramCancelsItsCompilation) {
   EXPECT_LT(machine.images->count("rows"), 20U) << "of 100; batches that had not begun are not made";
 }
 
-TEST(DeviceEngineTiers, AnErrorInTheBackgroundLeavesTheInterpreterServing) {
+TEST(DeviceEngineTiers, TheInterpreterServesAfterABackgroundError) {
   FakeMachine machine = machineWithoutDirectCode();
   machine.images->before = [](const FakeImageMaker::Request& request) -> Status {
     if (request.kind != "rows") return okStatus();
@@ -346,7 +346,7 @@ TEST(DeviceEngineTiers, KernelsThatSpillAreSplit) {
   EXPECT_GT(machine.images->count("rows"), 16U);
 }
 
-TEST(DeviceEngineTiers, AFewSpilledRegistersAreKept) {
+TEST(DeviceEngineTiers, KernelsWithFewSpillsAreNotSplit) {
   FakeMachine machine;
   machine.images->facts = [](const Dag&) { return KernelFacts{.name = "", .registers = 255, .stack_bytes = 8}; };
   const Engine gpu = machine.engine({.math = Math::kStrict});
@@ -380,7 +380,7 @@ TEST(DeviceEngineTiers, ManyKernelsShareModules) {
   }
 }
 
-TEST(DeviceEngineTiers, AFailingPassFailsItsExpressionAlone) {
+TEST(DeviceEngineTiers, AFailingPassFailsOneExpression) {
   FakeMachine machine;
   const auto run = [](const Dag& dag, const PassContext&) -> Dag {
     if (dag.variableCount() == 8) throw std::runtime_error("pass failure");
