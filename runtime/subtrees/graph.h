@@ -25,7 +25,7 @@ struct SubtreeKey {
   };
 };
 
-/// Adjacent roots of a graph stand in one kernel, which computes once what they share: one root for a program of the
+/// Adjacent roots of a graph are in one kernel, which computes once what they share: one root for a program of the
 /// interpreter. Linear in the nodes of all kernels. Not thread-safe; the graph and the weights must outlive it.
 class GraphSubtrees {
  public:

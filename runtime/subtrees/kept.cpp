@@ -320,7 +320,7 @@ Dag ProgramSubtrees::read(Dag dag, Tier tier, std::size_t tokens) {
   return reading;
 }
 
-// Which column stands for every node; empty if none does.
+// The column that replaces each node, or kComputed; empty if no node is replaced.
 std::vector<std::uint32_t> ProgramSubtrees::readWhatPays(const Dag& dag, GraphSubtrees& graph, const Rates& rates) {
   std::vector<std::uint32_t> columns;
   if (values_.empty()) return columns;

@@ -207,7 +207,7 @@ Result<std::unique_ptr<DeviceRun>> DeviceExecutor::takeRun(const Task& task, boo
 void DeviceExecutor::recordRunTime(const Task& task, const DeviceRun& run) {
   const double seconds = run.kernelSeconds();
   task.program.state().on_device->setDeviceSeconds(seconds);
-  // Storing predictions and copying rows are part of the time of others: only losses of resident data are compared.
+  // Other evaluations also store predictions or copy rows, so only losses of resident data are recorded.
   if (!task.loss || task.data.state().on_device->isStreamed()) return;
   // Costs are by the tokens of expressions, not all of which are computed where subtrees are read.
   if (task.program.info().subtrees_read > 0) return;

@@ -1,4 +1,4 @@
-// A program on a GPU: its form for the interpreter, and machine code as far as it was made.
+// A program on a GPU: its bytecode, and its machine code as far as it was made.
 #pragma once
 
 #include <array>
@@ -22,8 +22,8 @@
 
 namespace srjit {
 
-/// What a program has of each kind of code, and what its evaluations were. Thread-safe, once setGraphs() or setPlan()
-/// was called. Its destructor cancels its jobs, which hold nothing of it.
+/// The code of each kind that a program has, and records of its evaluations. Thread-safe, once setGraphs() or setPlan()
+/// was called. Its destructor cancels its jobs, which do not reference it.
 class DeviceProgram {
  public:
   DeviceProgram(Tier tier, double expected_evaluations) : tier_(tier), expected_evaluations_(expected_evaluations) {}

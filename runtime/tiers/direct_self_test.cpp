@@ -117,7 +117,7 @@ std::optional<Error> DirectSelfTest::run(FileLock& lock, const std::atomic<bool>
     store(state, difference);
   };
   try {
-    // Another task of the arena may need the result. A thread that took it up here would wait for itself.
+    // Another task of the arena may need the result. A thread that ran it here would wait for itself.
     auto difference =
         tbb::this_task_arena::isolate([&] { return compareDirectCode(queue_, store_, threads_, begin, cancelled); });
     if (!difference) {

@@ -55,7 +55,7 @@ class RunningJob {
     }
   }
 
-  /// Whether the code should be made. If not, the job is open again and knows what is missing, or it was cancelled.
+  /// Whether the code should be made. If not, the job is open again and stores what is missing, or it was cancelled.
   bool look(const JobQueue::Look& look) {
     began_ = true;
     auto found = guarded([&]() -> Result<std::optional<MissingKernels>> { return look(job_->cancelled_); });

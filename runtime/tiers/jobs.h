@@ -21,8 +21,8 @@ namespace srjit {
 
 class RunningJob;
 
-/// Code that at most one thread makes at a time. Once ready it does not change. Thread-safe. A job holds nothing of its
-/// program or engine.
+/// Code that at most one thread makes at a time. Once ready it does not change. Thread-safe. A job does not
+/// reference its program or engine.
 class CodeJob {
  public:
   using Code = std::shared_ptr<const DeviceCode>;
