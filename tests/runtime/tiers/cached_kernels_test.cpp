@@ -13,7 +13,7 @@ namespace srjit {
 namespace {
 
 constexpr std::size_t kCachedRows = 200, kExpressions = 384;
-/// Evaluations that repay loading the kernels, or compiling one of them, but not compiling all: loading takes
+/// Enough evaluations for loading the kernels or compiling one of them to pay, but not for compiling all: loading takes
 /// milliseconds, a kernel a tenth of a second, and all of them half a second.
 constexpr double kEvaluations = 800'000;
 

@@ -255,7 +255,7 @@ Workload tooDeepWorkload() {
   return w;
 }
 
-// The expected evaluations repay direct code, but not LLVM's.
+// Direct code pays for the expected evaluations, but LLVM's does not.
 TEST(DirectTier, AutoCompilesWhatItAndTheInterpreterRefuse) {
   struct Case {
     Workload workload;
