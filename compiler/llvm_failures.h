@@ -1,8 +1,8 @@
 // What happens where LLVM itself fails: it runs out of memory, or meets what it calls a fatal error.
 //
-// LLVM is built without exceptions and has no way back from either. Left alone it aborts the process, or std::bad_alloc
-// of its operator new unwinds through frames that were not made for that, which is undefined. No library that is built
-// on LLVM can prevent it. A program can choose how it ends.
+// LLVM is built without exceptions and cannot recover from either. Without a handler it aborts the process, or
+// std::bad_alloc of its operator new unwinds through frames that were not made for that, which is undefined. No library
+// that is built on LLVM can prevent it. A program can choose how it ends.
 #pragma once
 
 namespace srjit {

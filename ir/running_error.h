@@ -26,8 +26,8 @@ struct Rounding {
   static double round(double value) { return static_cast<double>(static_cast<Number>(value)); }
 };
 
-/// An interval [value - error, value + error] in which the kernel's number lies, where `value` is the reference's. An
-/// infinite error promises nothing; with a finite one, `value` may be infinite or NaN, and the kernel's is the same.
+/// An interval [value - error, value + error] in which the kernel's number lies, where `value` is the reference's. With
+/// an infinite error no bound holds; with a finite one, `value` may be infinite or NaN, and the kernel's is the same.
 template <Arithmetic kArithmetic>
 class RunningError {
   using R = Rounding<kArithmetic>;
@@ -120,7 +120,7 @@ class RunningError {
   static RunningError certain(double r) { return {r, R::kFast && !std::isfinite(r) ? kInfinity : 0}; }
 
   bool isLost() const { return std::isinf(error) || std::isnan(error); }
-  /// An operand without a promise may be NaN, which no infinite end of an interval tells.
+  /// An operand without a bound may be NaN, which no infinite end of an interval tells.
   static bool bothKept(const RunningError& x, const RunningError& y) { return !x.isLost() && !y.isLost(); }
   bool isFinite() const { return std::isfinite(value); }
   bool isNan() const { return std::isnan(value) && error == 0; }

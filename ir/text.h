@@ -28,7 +28,7 @@
 // column name wins over pi; an operator name wins over a column in postfix and prefix, and in infix where '(' follows.
 // Where any column, target and weights included, has a name of the form x<digits>, words of this form are names only:
 // another one is an error that lists the columns, not an index. Likewise for p<digits>. The name of a column that is no
-// variable is an error that says so. In JSON a string is a name and a number an index, so nothing hides anything.
+// variable is an error that says so. In JSON a string is a name and a number an index, so there is no ambiguity.
 //
 // No parser or printer recurses, so nesting is bounded by memory alone. All functions are thread-safe.
 #pragma once

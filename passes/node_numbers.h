@@ -11,7 +11,7 @@
 
 namespace srjit {
 
-/// Gives every operator of the graphs it is asked about a number, from 0 in the order in which they are seen. An
+/// Gives every operator of the graphs passed to it a number, from 0 in the order in which they are seen. An
 /// operator over the same operands has the same number in all graphs; a literal counts as the same before and after it
 /// was hoisted. So an operator whose whole subtree a pass leaves unchanged keeps its number, and what a pass makes has
 /// one that no other had. Not thread-safe.

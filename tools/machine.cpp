@@ -181,7 +181,7 @@ std::vector<Finding> inspectMachine() {
       found("nvJitLink", describeNvJitLink(), "machine code for a GPU, where ptxas is missing too"),
       program("ptxas", toolkit.ptxas, "machine code for a GPU, where nvJitLink is missing too"),
       piece("assembler", std::string(assemblerName()), "cubin, sass; a GPU's driver assembles kernels itself, slowly"),
-      program("nvdisasm", toolkit.nvdisasm, "sass, but for --tier direct"),
+      program("nvdisasm", toolkit.nvdisasm, "sass without --tier direct"),
       kernelCache(),
   };
   const std::vector<Finding> gpu = driverAndDevices();

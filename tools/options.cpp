@@ -35,7 +35,7 @@ void addExpressionOptions(CLI::App& app, ExpressionOptions& options) {
                "sign")
           ->type_name("EXPRESSION");
   app.add_option("--exprs", options.file,
-                 "read expressions from FILE, one a line; - is standard input; .gz and .xz too")
+                 "read expressions from FILE, one per line; - is standard input; .gz and .xz too")
       ->type_name("FILE")
       ->excludes(texts);
   addLanguageChoice(app, "--from", options.from, "the form of the expressions");

@@ -12,7 +12,7 @@ namespace srjit {
 /// empty word, since the library would take the word behind it for the value.
 std::vector<std::string> commandWords(int argc, const char* const* argv);
 
-/// Throws CLI::ParseError for the first word that `app`, or the command that was given, knows nothing of. The library
+/// Throws CLI::ParseError for the first word that `app`, or the command that was given, does not accept. The library
 /// looks for those last, behind what is required or excluded, so call it where parsing failed for any reason.
 void checkUnknownWords(const CLI::App& app);
 

@@ -50,7 +50,7 @@ struct alignas(64) OpcodeRow {  // so that the address of a row takes few instru
 };
 using OpcodeTable = std::array<OpcodeRow, kOpcodeFacts.size()>;
 
-/// Makes one pass over the operations in order. A value takes the first free register when it is written and frees it
+/// Walks the operations once, in order. A value takes the first free register when it is written and frees it
 /// at its last use; a register that an instruction of variable latency may still read or write is taken only if there
 /// is no other. The cycle count assumes that no barrier wait takes time, so real distances are never shorter. Results
 /// of fixed latency are awaited by stalls, others by barriers. A new barrier takes an idle one, or else the one that

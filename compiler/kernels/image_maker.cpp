@@ -52,7 +52,7 @@ class LlvmImageMaker final : public ImageMaker {
     const bool in_process = assemblerName().starts_with("nvJitLink");
     const double between = threadSeconds(), start = wallSeconds();
     Result<Cubin> cubin = assemblerName().empty() ? Result<Cubin>(Error{}) : assemble(*ptx, machine);
-    // An assembler that is older than the machine does not know it; the machine's driver does.
+    // An assembler that is older than the device may lack its architecture; the device's driver supports it.
     if (!cubin && (assemblerName().empty() || machine != options.arch)) return asPtx(*ptx, threadSeconds() - begin);
     if (!cubin) return std::move(cubin).error();
     image.seconds = between - begin + (in_process ? threadSeconds() - between : wallSeconds() - start);

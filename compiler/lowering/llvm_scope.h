@@ -1,11 +1,11 @@
-// Which threads are in LLVM.
+// Which threads are inside LLVM.
 #pragma once
 
 namespace srjit {
 
-/// While one lives, its thread counts as being in LLVM (llvm_failures.h): every function that calls LLVM has one around
-/// whatever may allocate there, destructors of LLVM's objects included. Scopes may be nested. An object lives and dies
-/// on one thread.
+/// Marks its thread as inside LLVM (llvm_failures.h) for as long as it exists: every function that calls LLVM has one
+/// around whatever may allocate there, destructors of LLVM's objects included. Scopes may be nested. An object is
+/// constructed and destroyed on one thread.
 class LlvmScope {
  public:
   LlvmScope() noexcept { ++depth_; }

@@ -86,21 +86,19 @@ void readKernelInfo(std::span<const std::byte> info, CubinKernel& kernel) {
   });
 }
 
-Error damaged(std::string_view what) {
-  return Error{Errc::kCompile, fmt::format("the image is no cubin: {}", what), {}};
-}
+Error damaged(std::string_view what) { return Error{Errc::kCompile, fmt::format("not a cubin: {}", what), {}}; }
 
 Result<std::vector<NamedSection>> sectionsOf(const Image& image, const elf::Elf64_Ehdr& header) {
   std::vector<NamedSection> sections;
   const auto names =
       image.at<elf::Elf64_Shdr>(header.e_shoff + std::uint64_t{header.e_shstrndx} * sizeof(elf::Elf64_Shdr));
-  if (!names) return damaged("its sections have no names");
+  if (!names) return damaged("no section names");
   for (std::size_t s = 0; s < header.e_shnum; ++s) {
     const auto section = image.at<elf::Elf64_Shdr>(header.e_shoff + s * sizeof(elf::Elf64_Shdr));
-    if (!section) return damaged("its sections are cut");
+    if (!section) return damaged("the section headers are truncated");
     if (section->sh_type != elf::SHT_NOBITS && section->sh_type != elf::SHT_NULL && section->sh_size != 0 &&
         image.part(section->sh_offset, section->sh_size).empty()) {
-      return damaged(fmt::format("section {} is cut", s));
+      return damaged(fmt::format("section {} is truncated", s));
     }
     sections.push_back({image.name(names->sh_offset + section->sh_name), *section});
   }
@@ -142,7 +140,7 @@ Result<CubinContents> readCubin(std::span<const std::byte> bytes) {
   const auto header = image.at<elf::Elf64_Ehdr>(0);
   if (!header || !header->checkMagic() || header->getFileClass() != elf::ELFCLASS64 ||
       header->getDataEncoding() != elf::ELFDATA2LSB || header->e_machine != elf::EM_CUDA) {
-    return damaged("it does not begin as one");
+    return damaged("bad ELF header");
   }
   auto sections = sectionsOf(image, *header);
   if (!sections) return std::move(sections).error();

@@ -33,7 +33,7 @@ struct CubinContents {
   std::vector<CubinKernel> kernels;  ///< in the order of their sections
 };
 
-/// Reads all kernels of an image; `image` must outlive the result. Errors: kCompile if it is no cubin or is cut.
+/// Reads all kernels of an image; `image` must outlive the result. Errors: kCompile if it is not a cubin, or truncated.
 Result<CubinContents> readCubin(std::span<const std::byte> image);
 
 }  // namespace srjit

@@ -22,7 +22,7 @@ constexpr std::size_t kCodeAlignment = 128, kFetchedAhead = 128;
 constexpr std::uint32_t kParameterSpace = 0x1f000;  // in a parameter's record, below its size
 constexpr unsigned kParameterSizeShift = 18;
 
-/// Bytes that grow.
+/// A growable byte buffer.
 class Bytes {
  public:
   template <class T>

@@ -408,7 +408,7 @@ class Walk {
         }
       }
       if (isForm(i, Form::kBrx) && checked_.indirect_targets.empty()) {
-        found.push_back({i, "nobody knows where the indirect branch goes"});
+        found.push_back({i, "no targets are given for the indirect branch"});
       }
       if (endsBlock(i) && i + 1 < size_) leader_[i + 1] = true;
     }

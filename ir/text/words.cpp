@@ -210,7 +210,7 @@ Error wordError(std::string_view text, std::size_t offset, std::string_view word
                 Errc::kInvalid);
   }
   if (kind == WordKind::kNoVariable) {
-    return fail(fmt::format("{} is the {} column and no variable", inQuotes(word), columns.roleOf(word)));
+    return fail(fmt::format("{} is the {} column, not a variable", inQuotes(word), columns.roleOf(word)));
   }
   if (kind == WordKind::kNoIndex) return fail(noIndexMessage(word, columns));
   const bool functions = what == "function" || what == "word";

@@ -30,12 +30,12 @@ Error isWritable(const std::filesystem::path& path, const struct stat& facts) {
   const bool can_change_mode = facts.st_uid == geteuid() && (facts.st_mode & S_ISVTX) == 0;
   return fault(
       path,
-      fmt::format("may be written by other users (mode {:04o}), who could plant kernels", facts.st_mode & kModeBits),
+      fmt::format("may be written by other users (mode {:04o}), who could replace kernels", facts.st_mode & kModeBits),
       can_change_mode ? fmt::format("remove it, or 'chmod go-w {}'", path.string()) : kChooseAnother);
 }
 
 Error belongsTo(const std::filesystem::path& path, uid_t owner) {
-  return fault(path, fmt::format("belongs to user {}, who could plant kernels", owner), kChooseAnother);
+  return fault(path, fmt::format("belongs to user {}, who could replace kernels", owner), kChooseAnother);
 }
 
 Error isUnreadable(const std::filesystem::path& path, int number) {

@@ -224,8 +224,8 @@ std::optional<Error> directRefusal(const DeviceRows& rows, Precision precision) 
 }
 
 DirectGrid directGrid(std::size_t rows, std::size_t groups, unsigned registers, unsigned multiprocessors) noexcept {
-  // Blocks come and go, so the more there are, the less the last ones matter; but each has to begin. Where more groups
-  // than multiprocessors come and go, warps wait for code: in larger blocks more of them run what was fetched.
+  // More blocks shorten the tail of the launch, but each takes time to start. With more groups than multiprocessors,
+  // warps wait for code to be fetched: in larger blocks more of them run what was fetched.
   constexpr std::size_t kWaves = 6, kRegisters = 65536, kManyWarps = 16;
   const std::size_t row_groups = std::max<std::size_t>(ceilDivide(rows, kGroupRows), 1);
   const std::size_t warps = groups > multiprocessors ? kManyWarps : kFewWarps;

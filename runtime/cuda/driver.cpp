@@ -73,7 +73,7 @@ std::string describe(const Driver& driver, CUresult code) {
   const char* name = nullptr;
   const char* text = nullptr;
   if (driver.cuGetErrorName(code, &name) != CUDA_SUCCESS || name == nullptr) name = "an unknown error";
-  if (driver.cuGetErrorString(code, &text) != CUDA_SUCCESS || text == nullptr) text = "of which nothing is said";
+  if (driver.cuGetErrorString(code, &text) != CUDA_SUCCESS || text == nullptr) text = "without a description";
   return fmt::format("{} {}, {}", code, name, text);
 }
 

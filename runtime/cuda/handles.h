@@ -1,5 +1,5 @@
-// Owners of the CUDA driver's objects. Each holds its device alive, frees what it owns in its destructor, and throws
-// CudaFailure where a call fails.
+// Owners of the CUDA driver's objects. Each keeps a reference to its device, frees what it owns in its destructor, and
+// throws CudaFailure where a call fails.
 //
 // Unless said otherwise, constructors and member functions need the device's context to be current on the calling
 // thread: hold a CurrentContext. Destructors and moves do not; they never throw, run on any thread, may run after the
@@ -55,7 +55,7 @@ std::array<void*, sizeof...(T)> addressesOf(T&... values) noexcept {
 }
 
 /// A queue of work, which begins in order; it does not wait for the legacy default stream. Host memory of copies must
-/// stay until they are done, and be pinned if they are to run beside the caller.
+/// stay until they are done, and be pinned if they are to run asynchronously.
 class Stream {
  public:
   explicit Stream(std::shared_ptr<const Cuda> cuda);
@@ -104,7 +104,7 @@ class DeviceBuffer {
   std::size_t bytes_ = 0;
 };
 
-/// Host memory that the device copies to and from beside the caller; page-aligned, not cleared. No memory for 0 bytes.
+/// Host memory that the device copies to and from asynchronously; page-aligned, not cleared. No memory for 0 bytes.
 /// May be freed only when the copies are done.
 class PinnedBuffer {
  public:

@@ -12,7 +12,7 @@ namespace {
 // Enough for copies to run at full speed; more would only take memory from others.
 constexpr std::size_t kMaxChunkBytes = std::size_t{128} << 20;
 
-// What the caller's stream holds now is done before anything here reads.
+// Work that is in the caller's stream now ends before anything here reads.
 void waitForWriter(const DeviceQueue& queue, std::uint64_t stream) {
   if (stream == 0) return;
   const Event written(queue.cuda);
@@ -75,7 +75,7 @@ class HostCopy {
 
 }  // namespace
 
-/// Rows that stay in host memory and are copied chunk by chunk into two buffers by turns.
+/// Rows that stay in host memory and are copied chunk by chunk into two buffers alternately.
 struct DeviceData::Streamed {
   Streamed(const DeviceQueue& queue, Dataset::State& state, std::size_t field_count, std::size_t budget)
       : pinned(queue.cuda, state.storage.data(), state.storage.size()),
@@ -103,14 +103,14 @@ struct DeviceData::Streamed {
   std::size_t host_stride;
   std::size_t fields;
   std::size_t chunk_rows = 0;
-  std::array<Buffer, 2> buffers;  ///< by turns
+  std::array<Buffer, 2> buffers;  ///< used alternately
   std::size_t current = 0;
 };
 
 DeviceData::DeviceData() = default;
 DeviceData::~DeviceData() = default;
 
-// Spare columns are taken only where they leave the device's memory to what is needed.
+// Spare columns are allocated only if the storage with them takes at most half of the free memory.
 void DeviceData::takeStorage(const Dataset::State& state, std::size_t spare_bytes) {
   const std::size_t bytes = state.storage.size(), column_bytes = state.column_stride * element_;
   const std::size_t spare = std::min(spare_bytes / column_bytes, kMaxKeptSubtrees);
@@ -238,7 +238,7 @@ Result<std::shared_ptr<DeviceData>> DeviceData::adoptColumns(std::shared_ptr<Dev
   data->all_.columns = columns.pointer;
   data->all_.row_stride = static_cast<std::uint64_t>(columns.row_stride / element);
   data->all_.column_stride = static_cast<std::uint64_t>(columns.column_stride / element);
-  // Kernels read four rows at once, which the last ones of the last column may not be followed by.
+  // Kernels read four rows at once. The last column may end before such a read does.
   const bool one_column = columns.columns <= 1;
   data->strided_ = columns.row_stride != element || columns.pointer % 16 != 0 || columns.rows % 4 != 0 ||
                    (!one_column && (columns.column_stride % 16 != 0 || columns.column_stride < 0));

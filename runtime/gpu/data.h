@@ -51,7 +51,7 @@ class [[nodiscard]] StagedRows {
 };
 
 /// A data set on a device. Invariant: resident data are on the device as a whole; streamed data are in pinned memory of
-/// the host, and chunks of their rows take turns in two buffers of the device. Thread-safe. Throws CudaFailure.
+/// the host, and chunks of their rows alternate between two buffers of the device. Thread-safe. Throws CudaFailure.
 class DeviceData {
  public:
   /// Copies state.storage to the device and frees it; or, if `budget` bytes do not hold it or the device has no room,

@@ -14,7 +14,7 @@ std::size_t bytesOf(const std::vector<T>& array) {
   return array.capacity() * sizeof(T);
 }
 
-// Without the emitters, which hold no more than the largest graph takes, one a thread.
+// Without the emitters, which hold no more than the largest graph takes, one per thread.
 std::size_t bytesOf(const DirectScratch& scratch) {
   std::size_t bytes = bytesOf(scratch.image.code);
   for (const DirectPart& part : scratch.parts) {

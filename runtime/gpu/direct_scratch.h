@@ -1,5 +1,5 @@
-// Memory of those who make direct code, kept from one program to the next: fresh memory costs more than what is written
-// there, since the system hands it out page by page.
+// Scratch memory for direct code generation, kept from one program to the next: new memory costs more than writing to
+// it, since the system maps it page by page.
 #pragma once
 
 #include <memory>
@@ -14,7 +14,7 @@
 
 namespace srjit {
 
-/// What one program's code is made with. Contents are left over from the one before.
+/// Scratch memory for one program's code. Contents are left over from the program before.
 struct DirectScratch {
   using Emitters = tbb::enumerable_thread_specific<DirectEmitter>;
 

@@ -1,4 +1,4 @@
-// The way of predictions from a device to the caller's memory.
+// Copies predictions from a device to the caller's memory.
 #pragma once
 
 #include <array>

@@ -1,4 +1,4 @@
-// What all work of one engine on a GPU shares: a device, its streams, and memory to use again.
+// What all work of one engine on a GPU shares: a device, its streams, and reusable memory.
 #pragma once
 
 #include <map>

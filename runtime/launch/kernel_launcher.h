@@ -46,7 +46,7 @@ class KernelLauncher {
   };
 
   Status prepareInterpreter(const InterpreterCode& code);
-  /// Where kernels put what they give: the arguments behind all others, for `put`.
+  /// The output arguments, which follow all others, for `put`.
   template <class Put>
   void withResults(const DeviceRows& rows, CUdeviceptr predictions, const Put& put) const;
   void launchInterpreter(const InterpreterLaunch& launch, const DeviceRows& rows, CUdeviceptr predictions) const;

@@ -44,7 +44,7 @@ class RunMemory {
   const DeviceBuffer& totals() const noexcept { return totals_; }
   /// Pinned: the totals, after they were copied there; null if there are none.
   PinnedBuffer* hostTotals() const noexcept { return host_totals_.get(); }
-  /// Chunks take turns in these; with one alone, a chunk's kernels wait until the chunk before it was copied out.
+  /// Chunks alternate between these; with one alone, a chunk's kernels wait until the chunk before it was copied out.
   std::span<const PredictionBuffer> predictions() const noexcept { return predictions_; }
 
   /// Writes a caller's parameters between the literals, in pinned memory.

@@ -15,9 +15,9 @@ struct SubtreeUse {
   double making = 0;     ///< seconds that computing it once, by the interpreter, takes
 };
 
-/// Seconds that loading four bytes takes when all multiprocessors do nothing else: 1.2e12 a second come from an H200's
-/// memory, 1.4e12 from its second cache (docs/measurements.md). A kernel that computes beside it hides a part, so this
-/// keeps too little rather than too much.
+/// Seconds that loading four bytes takes when all multiprocessors do nothing else: 1.2e12 per second come from an
+/// H200's memory, 1.4e12 from its L2 cache (docs/measurements.md). A kernel that computes beside it hides a part, so
+/// this keeps too little rather than too much.
 inline constexpr double kReadSeconds = 1 / 1.2e12;
 
 /// Programs that a block of the interpreter runs on the columns that it has staged, where there are many programs
@@ -45,15 +45,15 @@ constexpr double costOf(const DeviceCosts& costs, Tier tier) {
 /// virtual machine, 2026-11-22.
 inline constexpr double kRewriteSeconds = 40e-9;
 
-/// What reading has to save of an evaluation's time on the device: less is lost in what this model does not know.
+/// The least part of an evaluation's device time that reading must save: less is within the error of this model.
 inline constexpr double kLeastPart = 0.05;
 
-/// Whether graphs of so many nodes, whose evaluation takes `seconds`, should be written anew for what that saves.
+/// Whether graphs of so many nodes, whose evaluation takes `seconds`, should be rewritten for what that saves.
 constexpr bool rewritingPays(double saves, double seconds, double nodes, double threads) {
   return saves > kLeastPart * seconds && saves > kRewriteSeconds * nodes / threads;
 }
 
-/// Savings below this much device time per evaluation do not repay the bookkeeping or one more launch.
+/// Savings below this much device time per evaluation are less than the bookkeeping and one more launch cost.
 inline constexpr double kLeastSubtreeSeconds = 100e-6;
 
 }  // namespace srjit

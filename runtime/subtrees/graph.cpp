@@ -94,7 +94,7 @@ void GraphSubtrees::count() {
   }
 }
 
-/// Of `id` and of what is walked to from there, each once: operators that `enters` says yes to, when it is asked.
+/// Instructions of `id` and of the operators that a walk from there reaches; it goes to an operand if `enters` is true.
 template <class Enters>
 double GraphSubtrees::sumFrom(NodeId id, const Enters& enters) {
   double instructions = 0;
@@ -112,7 +112,7 @@ double GraphSubtrees::sumFrom(NodeId id, const Enters& enters) {
 
 double GraphSubtrees::ownInstructions(NodeId id) {
   if (roots_a_kernel_ == 1) return instructionsOf(id);
-  // What loses its last use together with `id`.
+  // The operators whose last use is in this subtree.
   const double instructions = sumFrom(id, [&](NodeId operand) {
     touched_.push_back(operand);
     return --uses_[operand] == 0;

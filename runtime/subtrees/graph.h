@@ -1,5 +1,5 @@
-// The subtrees of one optimised graph: who they are in any other graph, what computing them costs there, and the graph
-// that reads some of them instead.
+// The subtrees of one optimised graph: their identity across graphs, what computing them costs, and the graph that
+// reads some of them instead.
 #pragma once
 
 #include <cstddef>
@@ -12,8 +12,8 @@
 
 namespace srjit {
 
-/// What a subtree computes: operators, variables and literal values, hashed to 128 bits, so that two different ones
-/// never meet. Equal in all graphs and processes for equal operands in equal order. Subtrees with a caller's parameters
+/// What a subtree computes: operators, variables and literal values, hashed to 128 bits, so that collisions are
+/// negligible. Equal in all graphs and processes for equal operands in equal order. Subtrees with a caller's parameters
 /// have none.
 struct SubtreeKey {
   std::uint64_t high = 0, low = 0;
@@ -25,7 +25,7 @@ struct SubtreeKey {
   };
 };
 
-/// Adjacent roots of a graph stand in one kernel, which computes once what they share: one root for a program of the
+/// Adjacent roots of a graph are in one kernel, which computes once what they share: one root for a program of the
 /// interpreter. Linear in the nodes of all kernels. Not thread-safe; the graph and the weights must outlive it.
 class GraphSubtrees {
  public:
@@ -67,13 +67,13 @@ class GraphSubtrees {
   std::vector<bool> read_;
   double instructions_ = 0;
   std::vector<std::uint32_t> uses_;
-  std::vector<std::uint32_t> seen_;  ///< the last walk that met the node
+  std::vector<std::uint32_t> seen_;  ///< the last walk that reached the node
   std::uint32_t walk_ = 0;
   std::vector<NodeId> stack_, touched_;
 };
 
 /// The graph where nodes are variables instead: columns[id] is the column that has the values of node id, or kComputed.
-/// What nothing else needs is gone. Operators get the same operands; those of commutative ones may be exchanged.
+/// Dead nodes are removed. Operators get the same operands; those of commutative ones may be exchanged.
 inline constexpr std::uint32_t kComputed = ~0U;
 Dag withColumns(Dag dag, std::span<const std::uint32_t> columns);
 

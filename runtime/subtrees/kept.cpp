@@ -10,13 +10,14 @@
 namespace srjit {
 namespace {
 
-// Of one graph, at most so many subtrees are counted: those that cost most. Few others would repay a column.
+// Of one graph, at most so many subtrees are counted: those that cost most. Few others would save more than a column
+// costs.
 constexpr std::size_t kCountedAGraph = 64;
-// Of so many times the columns, expressions are remembered, to be chosen from.
+// Expressions that are stored per column, as candidates.
 constexpr std::size_t kWantedAColumn = 4;
 // More generations than this are not expected, however many there were.
 constexpr std::uint32_t kMostGenerations = 16;
-// A subtree is forgotten when so many programs came without it: several populations may take turns on one data set.
+// A subtree is dropped after this many programs without it: several populations may alternate on one data set.
 constexpr std::uint64_t kRemembered = 4;
 
 std::size_t rootsAKernel(Tier tier) {
@@ -79,12 +80,12 @@ std::vector<KeptSubtrees::Candidate> KeptSubtrees::candidates() const {
 
 namespace {
 
-/// What lies inside of one another among candidates.
+/// Containment among candidates.
 class Nesting {
  public:
   explicit Nesting(const Dag& dag) : dag_(dag), inside_(dag.size()), contains_(dag.size()) {}
 
-  /// Of which nodes `id` is a part, and which are parts of it.
+  /// Finds the nodes that contain `id`, and those that it contains.
   void look(NodeId id) {
     inside_.assign(dag_.size(), false);
     contains_.assign(dag_.size(), false);
@@ -168,7 +169,7 @@ std::vector<SubtreeWrite> KeptSubtrees::choose() {
       }
     }
   }
-  // What is read already has the graphs written anew in any case.
+  // Columns that are read already cause the graphs to be rewritten in any case.
   double read = 0;
   for (const Slot& slot : slots_) read += worthOf(slot);
   for (const SubtreeWrite& write : writes) read += write.saves;
@@ -275,7 +276,7 @@ SubtreeStats KeptSubtrees::stats() const {
 
 struct ProgramSubtrees::Rates {
   Tier tier;
-  double instruction;   // seconds an instruction and row
+  double instruction;   // seconds per instruction and row
   double making;        // the same of the interpreter
   double value;         // seconds to load one
   double staged_reads;  // loads of a column for the programs of this graph alone, where the interpreter stages it
@@ -319,7 +320,7 @@ Dag ProgramSubtrees::read(Dag dag, Tier tier, std::size_t tokens) {
   return reading;
 }
 
-// Which column stands for every node; empty if none does.
+// The column that replaces each node, or kComputed; empty if no node is replaced.
 std::vector<std::uint32_t> ProgramSubtrees::readWhatPays(const Dag& dag, GraphSubtrees& graph, const Rates& rates) {
   std::vector<std::uint32_t> columns;
   if (values_.empty()) return columns;
@@ -339,7 +340,7 @@ std::vector<std::uint32_t> ProgramSubtrees::readWhatPays(const Dag& dag, GraphSu
   if (!rewritingPays(total * rows, seconds, static_cast<double>(dag.size()), threads_)) return columns;
   for (const NodeId id : chosen) graph.read(id);
   graph.count();
-  // What lies inside of another one alone is not needed.
+  // A subtree that only other chosen ones contain is not needed.
   std::erase_if(chosen, [&](NodeId id) { return graph.kernels(id) == 0; });
   columns.resize(dag.size(), kComputed);
   for (const NodeId id : chosen) columns[id] = values_.find(graph.key(id))->second->column;
@@ -384,7 +385,7 @@ void ProgramSubtrees::countOthers(const Dag& dag, GraphSubtrees& graph, const Ra
   for (const Counted& c : counted) sightings_.push_back({graph.key(c.id), c.use});
 }
 
-// Whether the caller is the first to meet a wanted subtree.
+// Whether the caller is the first to reach a wanted subtree.
 bool ProgramSubtrees::claim(const SubtreeKey& key) {
   const std::lock_guard lock(mutex_);
   return found_.try_emplace(key).second;

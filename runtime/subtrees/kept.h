@@ -85,7 +85,7 @@ class KeptSubtrees {
     SubtreeUse use;  ///< in the generation that had it last
     std::uint32_t generations = 0;
     std::uint64_t last = 0;
-    std::optional<Expression> expression = {};  ///< of subtrees that were wanted when they came again
+    std::optional<Expression> expression = {};  ///< of subtrees that were wanted when they occurred again
   };
   struct Candidate;
   using Keys = std::unordered_set<SubtreeKey, SubtreeKey::Hash>;

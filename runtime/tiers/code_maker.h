@@ -22,8 +22,8 @@
 
 namespace srjit {
 
-/// Keeps nothing of what it makes; records what making took. Thread-safe. Throws CudaFailure, OutOfMemory,
-/// std::bad_alloc. Needs a current context; works on the calling thread's arena, unless something else is said.
+/// Stores no code; records the time that making it takes. Thread-safe. Throws CudaFailure, OutOfMemory,
+/// std::bad_alloc. Needs a current context; works on the calling thread's arena, unless stated otherwise.
 class CodeMaker {
  public:
   using Code = std::shared_ptr<const DeviceCode>;

@@ -91,7 +91,7 @@ class DeviceExecutor final : public Executor {
     if (options.cache_directory) cache.directory = *options.cache_directory;
     return cache;
   }
-  /// What is idle is given back when it is needed.
+  /// Idle memory counts as free, since it is released when it is needed.
   std::size_t budget(double share) const {
     if (budget_ != 0) return budget_;
     return static_cast<std::size_t>(share * static_cast<double>(cuda_->freeMemory() + idle_->bytes()));
@@ -142,7 +142,7 @@ class LossFlight final : public Flight {
     });
   }
 
-  /// Without the run's work under way if it throws.
+  /// If it throws, no work of the run is in flight.
   void submit() {
     try {
       executor_.inArena([&] { run_->submitLoss(task_.parameters); });
@@ -207,7 +207,7 @@ Result<std::unique_ptr<DeviceRun>> DeviceExecutor::takeRun(const Task& task, boo
 void DeviceExecutor::recordRunTime(const Task& task, const DeviceRun& run) {
   const double seconds = run.kernelSeconds();
   task.program.state().on_device->setDeviceSeconds(seconds);
-  // Storing predictions and copying rows are part of the time of others: only losses of resident data are compared.
+  // Other evaluations also store predictions or copy rows, so only losses of resident data are recorded.
   if (!task.loss || task.data.state().on_device->isStreamed()) return;
   // Costs are by the tokens of expressions, not all of which are computed where subtrees are read.
   if (task.program.info().subtrees_read > 0) return;

@@ -1,4 +1,4 @@
-// A program on a GPU: its form for the interpreter, and machine code as far as it was made.
+// A program on a GPU: its bytecode, and its machine code as far as it was made.
 #pragma once
 
 #include <array>
@@ -22,8 +22,8 @@
 
 namespace srjit {
 
-/// What a program has of each kind of code, and what its evaluations were. Thread-safe, once setGraphs() or setPlan()
-/// was called. Its destructor cancels its jobs, which hold nothing of it.
+/// The code of each kind that a program has, and records of its evaluations. Thread-safe, once setGraphs() or setPlan()
+/// was called. Its destructor cancels its jobs, which do not reference it.
 class DeviceProgram {
  public:
   DeviceProgram(Tier tier, double expected_evaluations) : tier_(tier), expected_evaluations_(expected_evaluations) {}
@@ -34,7 +34,7 @@ class DeviceProgram {
   /// The interpreter's code; null until it is needed.
   std::shared_ptr<const DeviceCode> interpreted() const;
   void setInterpreted(std::shared_ptr<const DeviceCode> code);
-  /// Expressions that the interpreter refuses, ascending; none before its code is there. Tier::kAuto compiles them.
+  /// Expressions that the interpreter refuses, ascending; none before its code exists. Tier::kAuto compiles them.
   std::vector<std::uint32_t> refused() const;
   bool interpreterRefuses() const;
 

@@ -301,7 +301,8 @@ class Comparison {
     if (!by_row) return by_row.error();
     for (const DirectShape& shape : shapes_) {
       const Code code = direct(trees_, {}, shape);
-      if (!code->direct || code->direct->expressions != trees_.size()) return std::string("not every probe has code");
+      const std::size_t written = code->direct ? code->direct->expressions : 0, probes = trees_.size();
+      if (written != probes) return fmt::format("{} of {} probes were refused", probes - written, probes);
       auto difference = differenceOf(runOf(trees_, code, data, {}, kGrids[0]));
       if (!difference || !difference->empty()) return difference;
       difference = differenceOf(runOf(trees_, code, **by_row, {.loss = {}, .strided_columns = true}, kGrids[1]));
@@ -328,7 +329,8 @@ class Comparison {
     const KernelKind kind{.loss = lossSpec(options, data.has_weights)};
     for (std::size_t way = 0; way < kGrids.size(); ++way) {
       const Code code = direct(sums_, kind, shapes_.at(way));
-      if (!code->direct || code->direct->expressions != sums_.size()) return std::string("not every sum has code");
+      const std::size_t written = code->direct ? code->direct->expressions : 0, sums = sums_.size();
+      if (written != sums) return fmt::format("{} of {} sums were refused", sums - written, sums);
       const auto run = runOf(sums_, code, data, kind, kGrids.at(way));
       if (!run) return run.error();
       (*run)->submitLoss(sums_.parameters);

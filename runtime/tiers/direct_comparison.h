@@ -1,4 +1,4 @@
-// Direct code beside the interpreter's, on probes that need all of it.
+// Compares direct code with the interpreter's and the CPU's, on probes that use every operator of the tier.
 #pragma once
 
 #include <atomic>
@@ -13,7 +13,7 @@
 namespace srjit {
 
 /// Compares direct code with the interpreter's and the CPU's on probes, bit for bit, any NaN being equal to any
-/// other; the first difference in words, or nothing.
+/// other; the first difference as text, or nothing.
 ///
 /// - Predictions are compared with the interpreter's: every operator that the tier has, on all pairs of special
 ///   numbers, then trees of all of them, on numbers of all magnitudes. Once with rows cut into parts, once

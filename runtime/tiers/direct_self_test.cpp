@@ -102,7 +102,7 @@ std::optional<Error> DirectSelfTest::ensure(const std::atomic<bool>& cancelled) 
   if (const auto stored = cache_->readFact(fact_)) recall(*stored);
   if (isOpen() && lock->marks() < kMaxCrashes) return run(*lock, cancelled);
   lock->unmark();
-  if (isOpen()) store(SelfTestState::kFailed, fmt::format("{} processes did not survive it", kMaxCrashes));
+  if (isOpen()) store(SelfTestState::kFailed, fmt::format("{} processes ended during the test", kMaxCrashes));
   return failure();
 }
 
@@ -117,7 +117,7 @@ std::optional<Error> DirectSelfTest::run(FileLock& lock, const std::atomic<bool>
     store(state, difference);
   };
   try {
-    // Another task of the arena may need the result. A thread that took it up here would wait for itself.
+    // Another task of the arena may need the result. A thread that ran it here would wait for itself.
     auto difference =
         tbb::this_task_arena::isolate([&] { return compareDirectCode(queue_, store_, threads_, begin, cancelled); });
     if (!difference) {

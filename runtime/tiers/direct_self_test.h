@@ -21,7 +21,7 @@ namespace srjit {
 /// Whether direct code gives the right bits on this device with this driver, as direct_comparison.h says. It runs once
 /// for each precision and mode, when direct code is first needed. The result is stored beside the kernels, for this
 /// device, driver and build of the library, until the cache is cleared. Of processes that share a cache one runs the
-/// test at a time; the others wait for it. Direct code that the device does not understand may crash the process;
+/// test at a time; the others wait for it. Direct code that the device does not support may crash the process;
 /// "Forks and crashes" in docs/architecture.md says how crashes are counted. Thread-safe.
 class DirectSelfTest {
  public:
@@ -60,7 +60,7 @@ class DirectSelfTest {
   const std::string& fact() const noexcept { return fact_; }
   /// Seconds to wait for the test of another process, and then to wait before asking for its lock again.
   static constexpr double kPatience = 10;
-  /// Processes that may crash during the test before it counts as failed. One may have been killed by chance.
+  /// Processes that may crash during the test before it counts as failed. One may have been killed for another reason.
   static constexpr unsigned kMaxCrashes = 2;
 
  private:
@@ -75,7 +75,7 @@ class DirectSelfTest {
   unsigned threads_;
   std::string fact_;
   std::mutex running_;
-  std::optional<Stopwatch> busy_;  ///< since the wait for another process ended in vain; under running_
+  std::optional<Stopwatch> busy_;  ///< since the wait for another process timed out; under running_
   mutable std::mutex mutex_;
   SelfTestState state_ = SelfTestState::kOpen;
   std::optional<Error> failure_;

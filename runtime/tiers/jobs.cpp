@@ -9,7 +9,7 @@
 
 namespace srjit {
 
-/// The time in which a job runs. The job ends with this object on every path, so none runs for ever.
+/// A job while it runs. The job ends with this object on every path, so none stays in the state kRunning.
 class RunningJob {
  public:
   /// The job's mutex is held.
@@ -45,7 +45,7 @@ class RunningJob {
     return code;
   }
 
-  /// Gives the job what make() has given.
+  /// Stores the result of make() in the job.
   void keep(Result<JobQueue::Code> made) {
     const std::lock_guard lock(job_->mutex_);
     if (made) {
@@ -55,7 +55,7 @@ class RunningJob {
     }
   }
 
-  /// Whether the code should be made. If not, the job is open again and knows what is missing, or it was cancelled.
+  /// Whether the code should be made. If not, the job is open again and stores what is missing, or it was cancelled.
   bool look(const JobQueue::Look& look) {
     began_ = true;
     auto found = guarded([&]() -> Result<std::optional<MissingKernels>> { return look(job_->cancelled_); });
@@ -107,7 +107,7 @@ void JobQueue::start(const std::shared_ptr<CodeJob>& job, Make make, Look look) 
   }
   // The job ends with the task, whether that runs or not.
   background_.enqueue(group_->defer([make = std::move(make), look = std::move(look), running = std::move(running)] {
-    // An exception would end the process in shutDown(). For want of memory the job ends with an error of its own.
+    // An exception would end the process in shutDown(). Out of memory, the job ends with an error of its own.
     (void)guarded([&] {
       if (!look || running->look(look)) running->keep(running->make(make));
       return okStatus();

@@ -21,8 +21,8 @@ namespace srjit {
 
 class RunningJob;
 
-/// Code that at most one thread makes at a time. Once ready it does not change. Thread-safe. A job holds nothing of its
-/// program or engine.
+/// Code that at most one thread makes at a time. Once ready it does not change. Thread-safe. A job does not
+/// reference its program or engine.
 class CodeJob {
  public:
   using Code = std::shared_ptr<const DeviceCode>;
@@ -31,7 +31,7 @@ class CodeJob {
     Code code = {};                              ///< of kReady
     std::optional<Error> error = {};             ///< of kFailed, and of kOpen after the making was cancelled
     double seconds = 0;                          ///< that the last making took
-    std::optional<MissingKernels> missing = {};  ///< what a look into the cache found, if making the code did not pay
+    std::optional<MissingKernels> missing = {};  ///< what a cache lookup found, if making the code did not pay
   };
   View view() const;
 

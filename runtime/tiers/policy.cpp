@@ -40,8 +40,8 @@ bool directPays(const TierFacts& facts) {
   return makingPays(facts.costs.interpret, facts.costs.direct, facts.work.evaluations, facts.work.nodeRows(), seconds);
 }
 
-// Code is compiled if that pays though all of it must be compiled, or if it would pay were all of it in the cache.
-// Which kernels the cache has is known after a look alone, since the key of a kernel is that of its graph.
+// Code is compiled if that pays even where all of it must be compiled, or if it would pay with all of it in the cache.
+// Which kernels the cache has is only known after a lookup, since the key of a kernel is that of its graph.
 TierDecision::Start startOfCompiled(const TierFacts& facts) {
   using Start = TierDecision::Start;
   const DeviceCosts& costs = facts.costs;

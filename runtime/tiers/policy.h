@@ -19,7 +19,7 @@ enum class CodeKind {
 };
 inline constexpr std::size_t kCodeKinds = 4;
 
-/// What has become of one kind of code.
+/// State of one kind of code.
 enum class CodeState {
   kOpen,     ///< may be made: no attempt was made, or it was cancelled
   kRunning,  ///< is being made, or looked for in the cache
@@ -64,14 +64,14 @@ struct TierFacts {
   bool direct_was_tried = false;   ///< this evaluation has waited for direct code, and there is none
   CodeState compiled = CodeState::kOpen;
   CodeState compiled_refused = CodeState::kOpen;
-  std::optional<MissingKernels> missing = {};  ///< what a look into the cache found, if there was one
+  std::optional<MissingKernels> missing = {};  ///< what a cache lookup found, if there was one
 };
 
 /// Whether it pays to replace the interpreter by compiled code of which only `missing` must be compiled; the rest is
 /// loaded.
 bool compilingPays(const DeviceCosts& costs, const ExpectedWork& work, const MissingKernels& missing);
 
-/// What becomes of an evaluation if code that it waits for cannot be made.
+/// Outcome of an evaluation if code that it waits for cannot be made.
 enum class OnFailure {
   kReturn,                   ///< it ends with the error
   kReturnUnlessUnsupported,  ///< likewise, but after Errc::kUnsupported decideTier() is asked again
@@ -83,7 +83,7 @@ struct TierDecision {
   enum class Start {
     kNo,
     kNow,
-    kIfPays,  ///< after a look into the cache, if compilingPays() by what is missing
+    kIfPays,  ///< after a cache lookup, if compilingPays() by what is missing
   };
 
   /// What to start in the background, before the wait. Nothing while `wait_for` is kDirect.

@@ -148,7 +148,7 @@ Result<DeviceTiers::Code> DeviceTiers::codeFor(const Program::State& state, cons
   }
 }
 
-// Waits for code, and makes it unless another thread does. The facts then show what has come of it.
+// Waits for code, and makes it unless another thread does. The facts then have the result.
 Status DeviceTiers::await(Selection& selection, CodeKind code, OnFailure on_failure) {
   const Program::State& state = selection.state;
   TierFacts& facts = selection.facts;

@@ -1,4 +1,4 @@
-// With which code a program is evaluated on a GPU, and the making of better code meanwhile.
+// With which code a program is evaluated on a GPU, and background compilation of faster code.
 #pragma once
 
 #include <atomic>
@@ -49,7 +49,7 @@ class DeviceTiers {
 
  private:
   using Code = std::shared_ptr<const DeviceCode>;
-  /// What is to be made.
+  /// Code to be made.
   struct Order {
     KernelKind kind;
     CodeKind code;

@@ -202,7 +202,7 @@ bool FakeState::isPinned(const void* address, std::size_t bytes) const {
 
 void FakeState::reportLeaks(const FakeContext* context) {
   const auto report = [&](std::size_t count, const char* what) {
-    if (count > 0) problem(fmt::format("{} {} left alive", count, what));
+    if (count > 0) problem(fmt::format("{} {} not destroyed", count, what));
   };
   const auto of = [&](const auto& table) {
     std::size_t count = 0;

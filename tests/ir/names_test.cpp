@@ -83,18 +83,18 @@ TEST(Names, TargetAndWeightsAreNoVariables) {
   EXPECT_EQ(parsed("x0", columns), variable(0));
   EXPECT_EQ(parsed("x2", columns), variable(1));
   for (const Language language : {Language::kInfix, Language::kPostfix, Language::kPrefix}) {
-    EXPECT_EQ(faultOf("x1", columns, language), "'x1' is the target column and no variable");
-    EXPECT_EQ(faultOf("w", columns, language), "'w' is the weights column and no variable");
-    EXPECT_EQ(faultOf("`w`", columns, language), "'w' is the weights column and no variable");
+    EXPECT_EQ(faultOf("x1", columns, language), "'x1' is the target column, not a variable");
+    EXPECT_EQ(faultOf("w", columns, language), "'w' is the weights column, not a variable");
+    EXPECT_EQ(faultOf("`w`", columns, language), "'w' is the weights column, not a variable");
   }
-  EXPECT_EQ(faultOf(R"({"var":"x1"})", columns, Language::kJson), "'x1' is the target column and no variable");
+  EXPECT_EQ(faultOf(R"({"var":"x1"})", columns, Language::kJson), "'x1' is the target column, not a variable");
   EXPECT_EQ(print(variable(2), Language::kInfix, columns), "x[2]");
   const ColumnNames target_alone({"a", "b"}, {{"x5", "target"}});
   EXPECT_EQ(faultOf("x0", target_alone),
             "'x0' names no column; since a column is called x5, words of this form are names; the columns are a, b; "
             "x[0] is the first column");
-  EXPECT_EQ(faultOf("pi", {{"a"}, {{"pi", "target"}}}), "'pi' is the target column and no variable");
-  EXPECT_EQ(faultOf("y", ColumnNames({}, {{"y", "target"}})), "'y' is the target column and no variable");
+  EXPECT_EQ(faultOf("pi", {{"a"}, {{"pi", "target"}}}), "'pi' is the target column, not a variable");
+  EXPECT_EQ(faultOf("y", ColumnNames({}, {{"y", "target"}})), "'y' is the target column, not a variable");
   const auto error = parse("a + `y`", Language::kInfix, {{"a"}, {{"y", "target"}}}).error();
   EXPECT_EQ(error.where->column, 5u);
   EXPECT_EQ(error.where->length, 3u);

@@ -2,7 +2,7 @@
 
     check_code_sources.py ROOT LIST
 
-LIST has the files that the build hashes (compiler/CMakeLists.txt), one a line. Those are all sources of LAYERS, and the
+LIST has the files that the build hashes (compiler/CMakeLists.txt), one per line. Those are all sources of LAYERS, and the
 sources of runtime/ that launch direct code: each that names the arguments or the grid of a launch, and the header or
 source of the same name.
 """

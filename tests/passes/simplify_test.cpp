@@ -229,7 +229,7 @@ TEST(SimplifyRules, PreserveWhatTheirClassGuarantees) { forEachRule(keepsWhatIts
 TEST(SimplifyRules, HoldInRealArithmetic) { forEachRule(holdsInRealArithmetic); }
 TEST(SimplifyRules, ReduceTheWeight) { forEachRule(reducesTheWeight); }
 TEST(SimplifyRules, HaveTheFormThatMatchingNeeds) { forEachRule(hasTheFormThatTheEngineMatches); }
-TEST(SimplifyRules, Fire) { forEachRule(fires); }
+TEST(SimplifyRules, MatchTheirOwnPattern) { forEachRule(fires); }
 
 TEST(Simplify, HasAtLeastFortyRules) { EXPECT_GE(allRules().size(), 40u); }
 

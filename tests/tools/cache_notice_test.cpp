@@ -23,10 +23,11 @@ TEST(CacheNotice, ReportsWhyKernelsAreNotCached) {
   EXPECT_EQ(noticeOf(directory), "");
   EXPECT_EQ(noticeOf(""), "") << "as it was asked for";
   chmod(directory.c_str(), 0777);
-  EXPECT_EQ(noticeOf(directory), "sr-jit: the kernel cache is not used: " + directory +
-                                     " may be written by other users (mode 0777), who could plant kernels; remove it, "
-                                     "or 'chmod go-w " +
-                                     directory + "'\n");
+  EXPECT_EQ(noticeOf(directory),
+            "sr-jit: the kernel cache is not used: " + directory +
+                " may be written by other users (mode 0777), who could replace kernels; remove it, "
+                "or 'chmod go-w " +
+                directory + "'\n");
 }
 
 }  // namespace

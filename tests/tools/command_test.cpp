@@ -222,7 +222,7 @@ TEST(Kernels, DirectCubinNeedsNoAssembler) {
                                                              "ELF"));
 }
 
-TEST(Kernels, WhatTheDirectTierHasNotIsNamedAndTheOthersAreShown) {
+TEST(Kernels, UnsupportedOperatorsAreReported) {
   const Scratch scratch;
   const std::string lines = "x0*x1\nsin(x0) + 1\nx0 +\nx1*2\n";
   const Outcome outcome =

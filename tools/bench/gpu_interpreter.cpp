@@ -31,7 +31,7 @@ double measureBaseline(const BenchContext& context, const std::string& populatio
       return evaluations / timer.kernelSeconds() / kTera;
     });
   };
-  const std::string what = "stack kernel in local memory, one row a thread, losses, " + population;
+  const std::string what = "stack kernel in local memory, one row per thread, losses, " + population;
   std::string note;
   const auto at_once = ratesOf("stack-once", 9, note);
   context.report->add("baseline", {what + ", one launch", "T nodes/s", at_once, {}, note});

@@ -93,8 +93,8 @@ void benchOverlap(const BenchContext& context) {
     return ratios.back();
   });
   const std::string what = fmt::format("new populations of {} x {} mixed, encoding and losses, ", kPopulation, rows);
-  context.report->add("overlap", {what + "one after the other", "ms each", serial});
-  context.report->add("overlap", {what + "encoding beside the device", "ms each", pipelined});
+  context.report->add("overlap", {what + "one after the other", "ms/population", serial});
+  context.report->add("overlap", {what + "encoding beside the device", "ms/population", pipelined});
   context.report->add("overlap", {what + "beside over after", "times", ratios});
 }
 

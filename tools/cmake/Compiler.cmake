@@ -12,7 +12,7 @@ add_compile_options(-Wall -Wextra -Wconversion -Wnon-virtual-dtor)
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   # Plain -Wshadow also means `T(int n) : n(n) {}`, which clang allows and we use.
   add_compile_options(-Wshadow=local -Wdouble-promotion)
-  # Position-independent code keeps calls that could be inlined, unless GCC is told that nobody replaces functions.
+  # Position-independent code keeps calls that could be inlined, unless symbol interposition is off.
   add_compile_options(-fno-semantic-interposition)
   # GCC 12 reports overlapping copies inside std::string::operator+ that cannot happen (GCC bug 105651), and its flow
   # analysis of optional and variant guesses: these are shown, but do not fail a build.

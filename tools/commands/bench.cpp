@@ -36,7 +36,7 @@ struct BenchOptions {
   bool json = false;
 };
 
-/// Becomes the program of this name beside this one; returns only if that fails.
+/// Replaces this process (exec) by the program of this name in the same folder; returns only if that fails.
 ExitStatus become(const std::string& name, std::vector<std::string> words, const char* hint) {
   std::error_code unknown;
   const auto self = std::filesystem::read_symlink("/proc/self/exe", unknown);

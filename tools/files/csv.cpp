@@ -196,7 +196,7 @@ Result<DataTable> parseTable(std::string_view text, std::string_view origin) {
   text = withoutByteOrderMark(text);
   Parser parser;
   Builder builder;
-  constexpr std::size_t kBlock = 1 << 16;  // small, so that a fault is told soon
+  constexpr std::size_t kBlock = 1 << 16;  // small, so that a fault is reported early
   bool broken = false;
   std::size_t done = 0;
   while (done < text.size() && !broken && !builder.fault) {

@@ -76,7 +76,7 @@ int writeAll(int file, std::string_view bytes) {
   return 0;
 }
 
-/// Where a path leads: a file behind all symbolic links, or an open descriptor of this process.
+/// The resolved target of a path: a file behind all symbolic links, or an open descriptor of this process.
 struct Destination {
   fs::path folder, name;
   std::optional<int> descriptor;
@@ -95,8 +95,8 @@ std::optional<int> descriptorOf(const fs::path& folder, const fs::path& link) {
   return number;
 }
 
-/// Whether a link of this owner in this directory may lead elsewhere than its user thinks: somebody else's in a
-/// directory where everyone may make some. Linux refuses to follow it where fs.protected_symlinks is set (proc(5)).
+/// Whether a link of this owner in this directory may redirect the write: somebody else's in a directory
+/// where everyone may create links. Linux refuses to follow it where fs.protected_symlinks is set (proc(5)).
 bool isForeignLink(const struct stat& link, const struct stat& folder) {
   constexpr mode_t kShared = S_ISVTX | S_IWOTH;
   return (folder.st_mode & kShared) == kShared && link.st_uid != geteuid() && link.st_uid != folder.st_uid;

@@ -10,9 +10,9 @@
 namespace srjit {
 
 /// A file being written. Its bytes go to an unnamed (or, where the file system has none or /proc is missing, temporary)
-/// file in the same directory, and get their name only in publish(), after they have reached the disk: whatever fails
-/// or dies before, `path` stays as it was. A temporary name is removed when the process is ended by a signal, except
-/// SIGKILL. Not thread-safe.
+/// file in the same directory, and get their name only in publish(), after they have reached the disk: `path` is
+/// unchanged if writing fails or the process ends before. A temporary name is removed when the process is ended by a
+/// signal, except SIGKILL. Not thread-safe.
 ///
 /// - "-" is standard output. It, /dev/stdout, /dev/fd/N and what is no regular file (devices, pipes) are written
 ///   directly: the first bytes may be there before the last.

@@ -1,5 +1,5 @@
 // The bytes of whole images of direct code, for a fixed population: a change of them is a change of every program's
-// machine code, and is made on purpose or not at all.
+// machine code.
 #include <map>
 #include <string>
 #include <tuple>
@@ -79,7 +79,7 @@ std::string digestOfImage(const Dag& dag, const DirectOptions& options) {
   return llvm::toHex(llvm::BLAKE3::hash<16>(data), true);
 }
 
-TEST(DirectImages, HaveTheBytesThatAreWrittenDown) {
+TEST(DirectImages, MatchPinnedDigests) {
   Digests digests;
   for (const ImageForm& form : kImageForms) {
     const Dag dag = directPopulation(form);

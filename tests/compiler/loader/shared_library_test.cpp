@@ -1,4 +1,4 @@
-// Libraries that are there, that are not, and that lack what is asked of them.
+// Libraries that are present, missing, or without a required symbol.
 #include "compiler/loader/shared_library.h"
 #include "compiler/host/jit.h"
 
@@ -31,7 +31,7 @@ TEST(SharedLibrary, EntriesCanBeCalled) {
   EXPECT_EQ(library->find("cos"), reinterpret_cast<void*>(*cosine));
 }
 
-TEST(SharedLibrary, AMissingOneIsSaidInTheLoadersWords) {
+TEST(SharedLibrary, MissingLibraryReportsDlerror) {
   const auto library = SharedLibrary::open(kNone);
   ASSERT_FALSE(library);
   EXPECT_EQ(library.error().code, Errc::kMachine);
@@ -39,7 +39,7 @@ TEST(SharedLibrary, AMissingOneIsSaidInTheLoadersWords) {
   EXPECT_EQ(library.error().message, dlerror());
 }
 
-TEST(SharedLibrary, AMissingSymbolIsNamedWithItsLibrary) {
+TEST(SharedLibrary, MissingSymbolErrorNamesTheLibrary) {
   const auto library = SharedLibrary::open(kMath);
   ASSERT_TRUE(library);
   EXPECT_EQ(library->find("srjitNoSuchSymbol"), nullptr);
@@ -51,7 +51,7 @@ TEST(SharedLibrary, AMissingSymbolIsNamedWithItsLibrary) {
   EXPECT_EQ(entry, nullptr);
 }
 
-TEST(SharedLibrary, TheFirstThatHasEverythingIsUsed) {
+TEST(SharedLibrary, FirstCompleteLibraryIsUsed) {
   std::string used;
   const auto cosine = SharedLibrary::openFirst({"", kNone, kC, kMath}, [&](const SharedLibrary& library) {
     used += library.name() + ' ';
@@ -62,7 +62,7 @@ TEST(SharedLibrary, TheFirstThatHasEverythingIsUsed) {
   EXPECT_EQ(used, "libc.so.6 libm.so.6 ");
 }
 
-TEST(SharedLibrary, WhyNoneCanBeUsedIsSaidOfEach) {
+TEST(SharedLibrary, ReportsAReasonPerCandidate) {
   const auto cosine = SharedLibrary::openFirst({kNone, "", kC}, cosineOf);
   ASSERT_FALSE(cosine);
   EXPECT_EQ(cosine.error().code, Errc::kMachine);
@@ -70,7 +70,7 @@ TEST(SharedLibrary, WhyNoneCanBeUsedIsSaidOfEach) {
 }
 
 // Two versions of one library in a process must not see one another's symbols.
-TEST(SharedLibrary, SymbolsStayItsOwn) {
+TEST(SharedLibrary, SymbolsAreLocal) {
   const auto library = SharedLibrary::open("libmvec.so.1");
   if (!library) GTEST_SKIP() << library.error().message;
   ASSERT_NE(library->find("_ZGVbN2v_cos"), nullptr);

@@ -1,4 +1,4 @@
-// Images of our own against those of the assembler.
+// Images of writeCubin() against those of the assembler.
 #include "compiler/sass/cubin_writer.h"
 #include "compiler/sass/cubin_reader.h"
 #include "compiler/target/architecture.h"
@@ -49,7 +49,7 @@ KernelDescription described(const CubinKernel& kernel) {
   return description;
 }
 
-TEST_P(CubinWriter, WritesAnAssemblersKernelsAsTheyWere) {
+TEST_P(CubinWriter, RewritesAssembledKernelsUnchanged) {
   if (assemblerName().empty()) GTEST_SKIP() << "no CUDA toolkit on this machine";
   const auto cubin = assemble(twoKernels(GetParam()), fmt::format("sm_{}", GetParam()));
   ASSERT_TRUE(cubin.ok()) << cubin.error().message;
@@ -121,7 +121,7 @@ TEST(CubinHeader, IsThatOfCuda13) {
   EXPECT_TRUE(std::ranges::equal(std::as_bytes(std::span(kFlags)), std::span(image).subspan(kFlagsAt, sizeof kFlags)));
 }
 
-TEST(CubinReader, RefusesWhatIsCutOrForeign) {
+TEST(CubinReader, RejectsTruncatedAndForeignImages) {
   const sass::Word word = sass::encode({}, 90);
   KernelDescription kernel;
   kernel.name = "k";
@@ -132,7 +132,7 @@ TEST(CubinReader, RefusesWhatIsCutOrForeign) {
   for (std::size_t size = 0; size < image.size(); size += 7) {
     const auto read = readCubin(std::span(image).first(size));
     if (!read.ok()) {
-      EXPECT_THAT(read.error().message, HasSubstr("the image is no cubin"));
+      EXPECT_THAT(read.error().message, HasSubstr("not a cubin"));
     }
   }
   EXPECT_FALSE(readCubin(std::span(image).first(200)).ok());

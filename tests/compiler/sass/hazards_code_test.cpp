@@ -20,7 +20,7 @@
 namespace srjit {
 namespace {
 
-/// PTX of our rows kernels for an architecture that LLVM need not know.
+/// PTX of rows kernels for an architecture that LLVM may not support.
 std::string retargeted(std::string ptx, unsigned architecture) {
   const auto replaceLine = [&](std::string_view begin, const std::string& line) {
     const std::size_t at = ptx.find(begin);
@@ -53,7 +53,7 @@ struct Known {
   std::size_t instructions = 0, known = 0;  ///< those of the table
 };
 
-// Adds what the assembler makes of a graph, which must keep the rules.
+// Adds the assembler's code of a graph, which must keep the rules.
 void checkRules(const Dag& dag, Math math, bool loss, unsigned architecture, Known& total) {
   DeviceOptions options;
   options.math = math;

@@ -135,7 +135,7 @@ TEST_P(SassHazards, EveryStallThatIsShortenedIsFound) {
   }
 }
 
-TEST(SassHazard, SaysWhatIsWrong) {
+TEST(SassHazard, MessagesNameTheRule) {
   const std::vector<Instruction> code = {make(Form::kMovI, 4, {kZero, kZero, kZero}, 4),
                                          make(Form::kFAddRR, 5, {4, 4, kZero}, 1), leave()};
   const auto found = check(code);
@@ -160,7 +160,7 @@ Instruction compareDoubles(std::uint8_t p, std::uint8_t a, std::uint8_t b, unsig
   return i;
 }
 
-TEST(SassHazard, DoublesHaveFixedDelaysOnSome) {
+TEST(SassHazard, DoublesHaveFixedDelaysOnSomeArchitectures) {
   const auto code = [](Form reader, unsigned stall) {
     return std::vector<Instruction>{make(Form::kDAddRR, 4, {2, 2, kZero}, stall),
                                     make(reader, 6, {4, kZero, kZero}, 1, 0), leave()};
@@ -191,7 +191,7 @@ TEST(SassHazard, BarriersNeedTwoCycles) {
   EXPECT_THAT(text(check(code(1))), HasSubstr("barrier 0 is waited for 1 cycles after it was set: 2 are needed"));
 }
 
-TEST(SassHazard, OverwritingWhatIsOutstanding) {
+TEST(SassHazard, OverwritesOfOutstandingRegisters) {
   const Instruction load = make(Form::kLdg, 4, {2, kZero, kZero}, 2, 0);
   EXPECT_THAT(text(check(std::vector{load, make(Form::kMovI, 4, {kZero, kZero, kZero}, 1), leave()})),
               HasSubstr("R4 is overwritten before the barrier of its write was waited for"));
@@ -221,7 +221,7 @@ TEST(SassHazard, LoopsAreFollowed) {
   EXPECT_FALSE(check(short_stall).empty());
 }
 
-TEST(SassHazard, PathsMeetInTheWorstCase) {
+TEST(SassHazard, JoinsTakeTheWorstCase) {
   // Only one of two paths leaves a load outstanding.
   std::vector<Instruction> code = {branch(1, 0, 13), make(Form::kLdg, 4, {2, kZero, kZero}, 2, 0),
                                    make(Form::kFAddRR, 5, {4, 4, kZero}, 1), leave()};
@@ -254,7 +254,7 @@ TEST(SassHazard, RegistersAndBranches) {
   EXPECT_THAT(text(check(std::vector{make(Form::kMovI, 4, {kZero, kZero, kZero}, 1)})),
               HasSubstr("the code runs past its end"));
   EXPECT_THAT(text(check(std::vector{make(Form::kBrx, kZero, {4, kZero, kZero}, 5), leave()})),
-              HasSubstr("nobody knows where the indirect branch goes"));
+              HasSubstr("no targets are given for the indirect branch"));
   const std::uint32_t target[] = {2};
   const std::vector<Instruction> jump = {make(Form::kMufuR, 4, {8, kZero, kZero}, 2, 0),
                                          make(Form::kBrx, kZero, {6, kZero, kZero}, 5),

@@ -34,7 +34,7 @@ class SassOf : public ::testing::TestWithParam<unsigned> {
     }
     return available;
   }
-  /// The bits of a field that the form has: those that come back alone.
+  /// The bits of a field that the form has: those that a round trip keeps.
   template <class Field>
   Field bitsOf(Form form, Field Instruction::* field, Field base) const {
     Field bits = 0;
@@ -70,7 +70,7 @@ TEST_P(SassOf, RowsHaveTheSlotsThatTheirFactsName) {
   }
 }
 
-TEST_P(SassOf, EveryInstructionComesBack) {
+TEST_P(SassOf, EveryInstructionRoundTrips) {
   std::mt19937 random(7);
   const auto bits = [&](auto mask) { return static_cast<decltype(mask)>(random() & mask); };
   for (const Form form : forms()) {
@@ -97,7 +97,7 @@ TEST_P(SassOf, EveryInstructionComesBack) {
                    bits(std::uint8_t{7}),  bits(std::uint8_t{63}), bits(std::uint8_t{15})};
       const auto back = decode(encoded(i), architecture());
       ASSERT_TRUE(back) << info.name;
-      EXPECT_EQ(*back, i) << print(i, true) << "\ncame back as\n" << print(*back, true);
+      EXPECT_EQ(*back, i) << print(i, true) << "\nwas decoded as\n" << print(*back, true);
       EXPECT_THAT(print(i).substr(i.guard == kTrue ? 0 : print(i).find(' ') + 1), StartsWith(std::string(info.name)));
     }
   }
@@ -143,7 +143,7 @@ TEST_P(SassOf, EveryFieldIsPrinted) {
   }
 }
 
-TEST_P(SassOf, NegativeOffsetsComeBack) {
+TEST_P(SassOf, NegativeOffsetsRoundTrip) {
   for (const Form form : {Form::kLdg, Form::kStg, Form::kBra, Form::kBrx}) {
     for (const std::int32_t offset : {-16, -4096, -1048576}) {
       Instruction i;
@@ -154,7 +154,7 @@ TEST_P(SassOf, NegativeOffsetsComeBack) {
   }
 }
 
-TEST_P(SassOf, WordsThatAreNoInstructionOfTheTable) {
+TEST_P(SassOf, RandomWordsRoundTripOrAreRejected) {
   std::mt19937_64 random(11);
   std::size_t decoded = 0;
   for (int n = 0; n < 20'000; ++n) {

@@ -21,7 +21,7 @@ namespace {
 using sass::Form;
 
 /// PTX that computes d from a, b, c (floats), i, j, l (their bits), v, w (doubles), x (an address), and what the
-/// instruction must look like in our own words. {a} ... {d} stand for the registers that the loads of a, b, c write and
+/// instruction must look like in our notation. {a} ... {d} stand for the registers that the loads of a, b, c write and
 /// that the store of d reads, {v}, {w} and {z} for those of the doubles, # for a number, | between alternatives.
 struct Probe {
   const char* body;
@@ -318,7 +318,7 @@ std::vector<std::optional<sass::Instruction>> decoded(const CubinKernel& kernel,
   return code;
 }
 
-TEST_P(SassProbe, EveryFormIsWhatTheAssemblerWrites) {
+TEST_P(SassProbe, EveryFormMatchesTheAssembler) {
   const std::vector<NamedProbe> probes = allProbes();
   const auto cubin = assemble(ptxOf(probes, GetParam()), fmt::format("sm_{}", GetParam()));
   ASSERT_TRUE(cubin.ok()) << cubin.error().message;
@@ -373,7 +373,7 @@ TEST_P(SassProbe, KernelsBeginAndEndAsAssumed) {
   EXPECT_EQ(kernel.exits, std::vector<std::uint32_t>{static_cast<std::uint32_t>((last - 2) * sizeof(sass::Word))});
 }
 
-/// Many values alive at once, so that registers of all numbers stand in all slots.
+/// Many values live at once, so that registers of all numbers occur in all slots.
 TEST_P(SassProbe, RegistersOfAllNumbers) {
   constexpr int kValues = 150;
   std::string body = fmt::format(".reg .f32 s<{}>;\n", kValues);

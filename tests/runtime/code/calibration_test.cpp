@@ -1,4 +1,4 @@
-// What the choice of the tier is reckoned from.
+// The costs by which tiers are chosen.
 #include "runtime/code/calibration.h"
 
 #include <gtest/gtest.h>
@@ -24,7 +24,7 @@ TEST(CompileSeconds, AreThoseOfTheBusiestCore) {
   EXPECT_DOUBLE_EQ(compileSeconds(kMeasuredCosts, 1000, 5, 4), 0.04) << "a second round for the fifth";
 }
 
-TEST(MakingPays, WhenItIsDoneBeforeTheEvaluations) {
+TEST(MakingPays, WhenItTakesLessTimeThanItSaves) {
   EXPECT_TRUE(makingPays(kMeasuredCosts.interpret, kMeasuredCosts.compiled, 100, 1e9, 0.1)) << "0.2 s of interpreting";
   EXPECT_FALSE(makingPays(kMeasuredCosts.interpret, kMeasuredCosts.compiled, 100, 1e9, 0.3));
   EXPECT_FALSE(makingPays(kMeasuredCosts.interpret, kMeasuredCosts.compiled, 1, 1e9, 0.1));
@@ -34,7 +34,7 @@ TEST(MakingPays, WhenItIsDoneBeforeTheEvaluations) {
       << "it would hardly be faster";
 }
 
-TEST(MakingPays, ByWhatIsTypical) {
+TEST(MakingPays, WithTypicalCosts) {
   // 10,000 expressions of 30 nodes on 10,860 rows, 16 cores.
   constexpr DeviceCosts kTypical = kTypicalCosts;
   const double nodes = 3e5, node_rows = nodes * 10'860;
@@ -49,7 +49,7 @@ std::shared_ptr<KernelCache> cacheIn(const std::filesystem::path& directory) {
   return KernelCache::open({.directory = directory});
 }
 
-TEST(Calibration, MovesTowardsWhatIsMeasured) {
+TEST(Calibration, AveragesMeasurements) {
   Calibration calibration(cacheIn({}), "a device");
   EXPECT_EQ(calibration.costs().interpret, kTypicalCosts.interpret);
   double last = kTypicalCosts.interpret;
@@ -72,7 +72,7 @@ TEST(Calibration, MovesTowardsWhatIsMeasured) {
   EXPECT_GT(calibration.costs().direct, kTypicalCosts.direct);
 }
 
-TEST(Calibration, LeavesOutWhatSaysNothing) {
+TEST(Calibration, IgnoresSmallMeasurements) {
   Calibration calibration(cacheIn({}), "a device");
   calibration.addRun(&DeviceCosts::interpret, 1e6, 1);
   calibration.addRun(&DeviceCosts::interpret, 1e10, 0);
@@ -105,7 +105,7 @@ TEST(Calibration, IsKeptForTheNextProcessByName) {
   }
 }
 
-TEST(Calibration, NewsThatComesDuringAWriteIsNewsStill) {
+TEST(Calibration, ChangesDuringAWriteStayPending) {
   const Scratch directory;
   Calibration calibration(cacheIn(directory.path("")), "a device");
   calibration.addRun(&DeviceCosts::compiled, 1e10, 1);
@@ -127,7 +127,7 @@ TEST(Calibration, NewsThatComesDuringAWriteIsNewsStill) {
   EXPECT_EQ(written.interpret, calibration.costs().interpret);
 }
 
-TEST(Calibration, CountsWhatTheCallerMadeAlone) {
+TEST(Calibration, CountsOnlyCompilationByTheCaller) {
   Device device;
   const auto cache = cacheIn({});
   const auto images = std::make_shared<FakeImageMaker>();

@@ -84,7 +84,7 @@ TEST(Driver, DescribesUnknownErrors) {
   const FakeDriver fake;
   const auto driver = fake.load();
   ASSERT_TRUE(driver);
-  EXPECT_EQ(describe(**driver, 12345), "12345 an unknown error, of which nothing is said");
+  EXPECT_EQ(describe(**driver, 12345), "12345 an unknown error, without a description");
 }
 
 TEST(Driver, FormatsVersions) {

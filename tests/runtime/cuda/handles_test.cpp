@@ -270,7 +270,7 @@ TEST(LostDevice, DestructorsDoNotThrow) {
   }
 }
 
-// ---- what the fake notices
+// ---- misuse that the fake driver reports
 
 TEST(FakeDriver, ReportsInvalidCalls) {
   std::vector<std::string> problems;
@@ -328,7 +328,7 @@ TEST(FakeDriver, ReportsLeaks) {
     const CurrentContext current(*cuda);
     ASSERT_EQ(driver->cuEventCreate(&leaked, 0), CUDA_SUCCESS);
   }
-  EXPECT_THAT(fake.takeProblems(), ElementsAre("1 events left alive"));
+  EXPECT_THAT(fake.takeProblems(), ElementsAre("1 events not destroyed"));
   EXPECT_EQ(driver->cuEventDestroy(leaked), CUDA_ERROR_INVALID_CONTEXT);
 }
 

@@ -1,4 +1,4 @@
-// submit: several evaluations in flight, from several threads.
+// submitLoss() and submitEvaluate(): several evaluations in flight, from several threads.
 #include <atomic>
 #include <thread>
 
@@ -8,7 +8,7 @@
 namespace srjit {
 namespace {
 
-TEST(DeviceAsync, SeveralInFlightGiveWhatOneByOneDoes) {
+TEST(DeviceAsync, ConcurrentEqualsSequential) {
   FakeMachine machine({.lag = true});
   const Engine gpu = machine.engine({.math = Math::kStrict});
   Workload w = arithmeticWorkload(41, 30, 500, Precision::kF32);
@@ -39,7 +39,7 @@ TEST(DeviceAsync, ReturnsBeforeTheWorkIsDone) {
   EXPECT_TRUE(pending.ready());
 }
 
-TEST(DeviceAsync, WhatIsDroppedIsWaitedFor) {
+TEST(DeviceAsync, DestructorWaits) {
   FakeMachine machine({.lag = true});
   const Engine gpu = machine.engine({.math = Math::kStrict});
   const Workload w = arithmeticWorkload(43, 30, 500, Precision::kF32);
@@ -53,11 +53,11 @@ TEST(DeviceAsync, WhatIsDroppedIsWaitedFor) {
     program.reset();
   }
   expectSameBits(std::vector<double>(out.begin(), out.end()), predict(cpuEngine(Precision::kF32), w, Tier::kInterpret),
-                 w.rows(), "predictions that nobody took");
+                 w.rows(), "predictions that were not taken");
 }
 
 // Work in flight outlives that failure, and is not disturbed.
-TEST(DeviceAsync, NoMemoryForLossesIsAnErrorOfTheCallAlone) {
+TEST(DeviceAsync, OutOfMemoryForLossesFailsOneCall) {
   if (!kMemoryCanFail) GTEST_SKIP() << "allocations belong to the sanitizer";
   FakeMachine machine({.lag = true});
   const Engine gpu = machine.engine({.math = Math::kStrict});

@@ -43,7 +43,7 @@ TEST_P(DeviceEngine, SumsLossesAsTheCpuDoes) {
   }
 }
 
-TEST_P(DeviceEngine, StreamsWhatDoesNotFit) {
+TEST_P(DeviceEngine, StreamsDataAboveTheMemoryLimit) {
   FakeMachine machine({.lag = true});
   EngineOptions options = strict();
   options.device_bytes = 300'000;  // less than the data take, so that they come in chunks of 4096 rows
@@ -108,7 +108,7 @@ TEST_P(DeviceEngine, CompiledKernelsAreOneGraph) {
   EXPECT_EQ(program.status().compiled, 100U);
 }
 
-TEST_P(DeviceEngine, TakesColumnsWhereTheyAre) {
+TEST_P(DeviceEngine, ReadsAdoptedColumnsInPlace) {
   FakeMachine machine({.lag = true});
   const Engine gpu = machine.engine(strict());
   const Engine cpu = cpuEngine(GetParam());
@@ -165,7 +165,7 @@ TEST_P(DeviceEngine, ManyColumnsAreStagedInSections) {
   expectSameBits(predict(gpu, w, Tier::kInterpret), predict(cpu, w, Tier::kInterpret), 200, "sections");
 }
 
-TEST_P(DeviceEngine, VariablesThatTheDataLackAreFailures) {
+TEST_P(DeviceEngine, MissingVariablesAreFailures) {
   FakeMachine machine;
   const Engine gpu = machine.engine(strict());
   const Engine cpu = cpuEngine(GetParam());
@@ -179,7 +179,7 @@ TEST_P(DeviceEngine, VariablesThatTheDataLackAreFailures) {
   }
 }
 
-TEST_P(DeviceEngine, AnEmptyBatchIsFine) {
+TEST_P(DeviceEngine, AcceptsAnEmptyBatch) {
   FakeMachine machine;
   const Engine gpu = machine.engine(strict());
   const Workload w = arithmeticWorkload(12, 0, 100, GetParam());

@@ -11,8 +11,8 @@ inline constexpr bool kMemoryCanFail = false;
 inline constexpr bool kMemoryCanFail = true;
 #endif
 
-/// While it lives, the n-th (from 1) `operator new` of exactly `bytes` bytes throws std::bad_alloc, on whatever thread;
-/// not one that asks for an alignment. One object at a time.
+/// While it exists, the n-th (from 1) `operator new` of exactly `bytes` bytes throws std::bad_alloc, on any thread; not
+/// one that asks for an alignment. One object at a time.
 class FailingMemory {
  public:
   FailingMemory(std::size_t bytes, int n);

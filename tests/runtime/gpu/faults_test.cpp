@@ -1,4 +1,4 @@
-// What goes wrong with a GPU becomes an Error, and nothing is left behind.
+// Failures of the driver, of devices and of compiling become Errors, without leaks.
 #include <unistd.h>
 
 #include <algorithm>
@@ -30,7 +30,7 @@ TEST(DeviceFaults, WithoutADriverAutoIsTheCpu) {
   EXPECT_EQ(forced.error().message, "device cuda:0: no CUDA driver: libcuda.so.1 was not found");
 }
 
-TEST(DeviceFaults, ADeviceThatIsNotThere) {
+TEST(DeviceFaults, MissingDevice) {
   FakeMachine machine;
   const Result<Engine> engine = machine.tryEngine({.device = "cuda:3"});
   ASSERT_FALSE(engine.ok());
@@ -38,7 +38,7 @@ TEST(DeviceFaults, ADeviceThatIsNotThere) {
   EXPECT_EQ(engine.error().message, "device cuda:3, but this machine has 1 device");
 }
 
-TEST(DeviceFaults, AnOldDriverIsRefusedWithTheEntry) {
+TEST(DeviceFaults, OldDriverErrorNamesTheMissingEntry) {
   FakeMachine machine({.version = 11000});
   const Result<Engine> engine = machine.tryEngine();
   ASSERT_FALSE(engine.ok());
@@ -143,7 +143,7 @@ Workload megabytes(std::size_t count, std::size_t rows) {
   return w;
 }
 
-TEST(DeviceFaults, TooLittleMemorySaysHowMuch) {
+TEST(DeviceFaults, OutOfMemoryReportsSizes) {
   FakeMachine machine({.devices = {FakeDevice{.memory_bytes = 4 << 20}}});
   const Engine gpu = machine.engine({.math = Math::kStrict});
   const Workload w = megabytes(64, 9000);
@@ -159,7 +159,7 @@ TEST(DeviceFaults, TooLittleMemorySaysHowMuch) {
   EXPECT_TRUE(gpu.loss(program, data, w.parameters).ok()) << "and the engine goes on";
 }
 
-TEST(DeviceFaults, IdleRunsDoNotHoardMemory) {
+TEST(DeviceFaults, IdleRunsAreBounded) {
   FakeMachine machine({.devices = {FakeDevice{.memory_bytes = std::size_t{64} << 20}}});
   const Engine gpu = machine.engine({.math = Math::kStrict});
   const Workload w = megabytes(6, 1024);
@@ -177,10 +177,10 @@ TEST(DeviceFaults, IdleRunsDoNotHoardMemory) {
     predict(gpu, programs.back(), data, w.parameters);
     EXPECT_EQ(machine.driver.count("cuMemAllocFromPoolAsync"), 0U) << "the last one is used again";
   }
-  EXPECT_EQ(machine.driver.usedBytes(), before) << "what programs had goes with them";
+  EXPECT_EQ(machine.driver.usedBytes(), before) << "idle memory of programs is freed with them";
 }
 
-TEST(DeviceFaults, IdleRunsGiveTheirMemoryToOthers) {
+TEST(DeviceFaults, IdleRunsAreReclaimedForDeviceMemory) {
   FakeMachine machine({.devices = {FakeDevice{.memory_bytes = std::size_t{40} << 20}}});
   const Engine gpu = machine.engine({.math = Math::kStrict});
   const Workload w = megabytes(12, 3000);
@@ -202,7 +202,7 @@ TEST(DeviceFaults, IdleRunsGiveTheirMemoryToOthers) {
   EXPECT_EQ(machine.driver.count("cuMemHostRegister"), 0U) << "resident, not streamed";
 }
 
-TEST(DeviceFaults, WhatLiesIdleMakesRoomForModulesGraphsAndPinnedMemory) {
+TEST(DeviceFaults, IdleMemoryIsReclaimedForModulesGraphsAndPinnedMemory) {
   for (const char* const entry : {"cuModuleLoadDataEx", "cuGraphInstantiateWithFlags", "cuMemHostAlloc"}) {
     SCOPED_TRACE(entry);
     FakeMachine machine;
@@ -212,7 +212,7 @@ TEST(DeviceFaults, WhatLiesIdleMakesRoomForModulesGraphsAndPinnedMemory) {
     const Program idle = gpu.compile(w.expressions, {.tier = Tier::kInterpret});
     const Losses expected = gpu.loss(idle, data, w.parameters).value();
     const std::size_t freed = machine.driver.count("cuMemFreeHost"), buffers = machine.driver.count("cuMemFreeAsync");
-    // More than any pinned memory that lies idle.
+    // More than the idle pinned memory.
     Workload larger = w;
     for (int i = 0; i < 20; ++i) {
       larger.expressions.insert(larger.expressions.end(), w.expressions.begin(), w.expressions.end());
@@ -229,7 +229,7 @@ TEST(DeviceFaults, WhatLiesIdleMakesRoomForModulesGraphsAndPinnedMemory) {
   }
 }
 
-TEST(DeviceFaults, AForkedChildIsToldSo) {
+TEST(DeviceFaults, ForkedChildGetsAnError) {
   constexpr unsigned kSeconds = 60;
   for (const bool on_gpu : {true, false}) {
     SCOPED_TRACE(on_gpu);
@@ -268,7 +268,7 @@ TEST(DeviceFaults, AForkedChildIsToldSo) {
   }
 }
 
-TEST(DeviceFaults, ALostDeviceIsAnErrorEveryTime) {
+TEST(DeviceFaults, LostDeviceFailsEveryEvaluation) {
   FakeMachine machine;
   {
     const Engine gpu = machine.engine({.math = Math::kStrict});
@@ -286,7 +286,7 @@ TEST(DeviceFaults, ALostDeviceIsAnErrorEveryTime) {
   }
 }
 
-TEST(DeviceFaults, AnInterpreterThatCannotBeMade) {
+TEST(DeviceFaults, InterpreterCompileFailure) {
   FakeMachine machine;
   machine.images->before = [](const FakeImageMaker::Request&) -> Status {
     return Error{Errc::kMachine, "no assembler", {}};
@@ -301,7 +301,7 @@ TEST(DeviceFaults, AnInterpreterThatCannotBeMade) {
 }
 
 // Each call of compile() that can fail does; its program is one of failures, and evaluates to NaN.
-TEST(DeviceFaults, AProgramThatCouldNotBeMadeGivesNaN) {
+TEST(DeviceFaults, FailedProgramsEvaluateToNaN) {
   const Workload w = arithmeticWorkload(35, 10, 50, Precision::kF32);
   FakeMachine machine;
   const Engine gpu = machine.engine({.math = Math::kStrict});
@@ -321,7 +321,7 @@ TEST(DeviceFaults, AProgramThatCouldNotBeMadeGivesNaN) {
   EXPECT_EQ(std::move(*pending).result().value().failures.size(), w.expressions.size());
 }
 
-TEST(DeviceFaults, APendingLossThatFailsIsReadyAndTellsSo) {
+TEST(DeviceFaults, FailedPendingIsReadyWithItsError) {
   const Workload w = arithmeticWorkload(36, 10, 50, Precision::kF32);
   FakeMachine machine({.lag = true});
   const Engine gpu = machine.engine({.math = Math::kStrict});
@@ -338,7 +338,7 @@ TEST(DeviceFaults, APendingLossThatFailsIsReadyAndTellsSo) {
   EXPECT_EQ(losses.error().code, Errc::kMachine);
 }
 
-TEST(DeviceFaults, MisfitsOfAdoptedMemory) {
+TEST(DeviceFaults, RejectsUnsuitableAdoptedMemory) {
   FakeMachine machine;
   const Engine gpu = machine.engine();
   const std::vector<std::byte> zeros(4096);

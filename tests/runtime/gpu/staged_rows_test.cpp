@@ -54,7 +54,7 @@ TEST(StagedRows, AreReleasedByTheirDestructor) {
   EXPECT_EQ(streamed.machine.driver.count("cuStreamSynchronize"), 0U);
 }
 
-TEST(StagedRows, ThatCannotBeReleasedAreWaitedFor) {
+TEST(StagedRows, WaitForTheStreamIfReleaseFails) {
   StreamedData streamed;
   const QueueLock lock(*streamed.queue);
   streamed.machine.driver.forgetCalls();

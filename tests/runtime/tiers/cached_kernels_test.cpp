@@ -1,4 +1,4 @@
-// Auto and the kernel cache: compiled kernels that are there already cost no more than loading.
+// Auto and the kernel cache: compiled kernels that are in the cache cost no more than loading.
 #include <mutex>
 #include <optional>
 #include <span>
@@ -13,7 +13,7 @@ namespace srjit {
 namespace {
 
 constexpr std::size_t kCachedRows = 200, kExpressions = 384;
-/// Evaluations that repay loading the kernels, or compiling one of them, but not compiling all: loading takes
+/// Enough evaluations for loading the kernels or compiling one of them to pay, but not for compiling all: loading takes
 /// milliseconds, a kernel a tenth of a second, and all of them half a second.
 constexpr double kEvaluations = 800'000;
 
@@ -48,14 +48,14 @@ std::size_t fill(const Scratch& directory, const Workload& w, std::size_t count)
   return first.made();
 }
 
-/// One loss, and the end of what it has begun.
+/// One loss, and the end of the background work that it started.
 Losses lossAndRest(const CachedMachine& machine, const Program& program, const Workload& w) {
   Losses losses = machine.gpu.loss(program, machine.data, w.parameters).value();
   while (program.status().compiling) std::this_thread::yield();
   return losses;
 }
 
-TEST(CachedTiers, ASecondProcessTakesTheKernelsOfTheFirst) {
+TEST(CachedTiers, ASecondProcessLoadsTheCachedKernels) {
   const Scratch directory;
   const Workload w = workload();
   ASSERT_GT(fill(directory, w, kExpressions), 1U);
@@ -92,7 +92,7 @@ std::size_t overlappingLoads(const std::vector<FakeCall>& calls) {
   return overlapping;
 }
 
-TEST(CachedTiers, WhatTheCacheHasIsLoadedOneByOneBeforeTheRestIsMade) {
+TEST(CachedTiers, CachedKernelsAreLoadedOneByOneBeforeOthersAreCompiled) {
   const Scratch directory;
   const Workload w = workload();
   const std::size_t cached = fill(directory, w, kExpressions - 10);
@@ -123,7 +123,7 @@ TEST(CachedTiers, WhatTheCacheHasIsLoadedOneByOneBeforeTheRestIsMade) {
   EXPECT_LE(status.seconds_reading + status.seconds_loading, status.seconds_compiling);
 }
 
-TEST(CachedTiers, HalvesOfKernelsThatSpillComeFromTheCache) {
+TEST(CachedTiers, HalvesOfSpillingKernelsAreCached) {
   const Scratch directory;
   const Workload w = workload();
   const auto lossesBy = [&](std::size_t& made) {
@@ -144,7 +144,7 @@ TEST(CachedTiers, HalvesOfKernelsThatSpillComeFromTheCache) {
   EXPECT_EQ(made_again, 0U);
 }
 
-TEST(CachedTiers, OnlyWhatIsMissingCounts) {
+TEST(CachedTiers, OnlyMissingKernelsCountAsCost) {
   const Scratch directory;
   const Workload w = workload();
   const std::size_t cached = fill(directory, w, kExpressions - 10);
@@ -156,7 +156,7 @@ TEST(CachedTiers, OnlyWhatIsMissingCounts) {
   EXPECT_LT(second.made(), cached / 2);
 }
 
-TEST(CachedTiers, WhatWasNeverCompiledIsLookedForOnce) {
+TEST(CachedTiers, MissingKernelsAreLookedUpOnce) {
   const Scratch directory;
   const Workload w = workload();
   const CachedMachine machine(directory, w);
@@ -173,7 +173,7 @@ TEST(CachedTiers, WhatWasNeverCompiledIsLookedForOnce) {
   EXPECT_EQ(machine.made(), 0U);
 }
 
-TEST(CachedTiers, FewEvaluationsAreNotLookedFor) {
+TEST(CachedTiers, FewEvaluationsStartNoLookup) {
   const Scratch directory;
   const Workload w = workload();
   fill(directory, w, kExpressions);
@@ -188,7 +188,7 @@ TEST(CachedTiers, FewEvaluationsAreNotLookedFor) {
   EXPECT_EQ(program.status().tier, Tier::kInterpret);
 }
 
-TEST(CachedTiers, NobodyWaitsForALook) {
+TEST(CachedTiers, CacheLookupsDoNotBlock) {
   const Scratch directory;
   const Workload w = workload();
   fill(directory, w, kExpressions);
@@ -205,7 +205,7 @@ TEST(CachedTiers, NobodyWaitsForALook) {
     expectSameLosses(machine.gpu.loss(program, machine.data, w.parameters).value(), first, "meanwhile");
     source = program.state().source;
   }
-  // It ends with the program.
+  // The lookup ends with the program.
   const std::size_t loaded = machine.machine.driver.count("cuModuleLoadDataEx");
   pass.release();
   waitForEnd(source);

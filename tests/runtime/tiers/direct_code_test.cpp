@@ -1,4 +1,4 @@
-// The direct tier end to end: machine code of our own, written into cubins, loaded by a model of the driver and run
+// The direct tier end to end: machine code written into cubins, loaded by a model of the driver and run
 // instruction by instruction on a model of a warp, gives the bits of the CPU engine and of the interpreter.
 #include <atomic>
 #include <thread>
@@ -67,7 +67,7 @@ TEST_P(DirectTierOf, NewParametersNeedNoNewCode) {
   EXPECT_EQ(machine.driver.count("cuLaunchKernel"), 2U) << "the programs and their totals";
 }
 
-TEST_P(DirectTierOf, StreamsWhatDoesNotFit) {
+TEST_P(DirectTierOf, StreamsDataAboveTheMemoryLimit) {
   DirectMachine machine({.lag = true}, "proved", GetParam());
   EngineOptions options = machine.strict();
   options.device_bytes = 75'000 * static_cast<std::size_t>(bytesOf(GetParam()));
@@ -110,13 +110,13 @@ void checkAdoptedColumns(Precision precision) {
   for (const CUdeviceptr address : addresses) machine.driver.freeForeign(address);
 }
 
-TEST(DirectTier, TakesColumnsWhereTheyAre) {
+TEST(DirectTier, ReadsAdoptedColumnsInPlace) {
   checkAdoptedColumns<float>(Precision::kF32);
   checkAdoptedColumns<double>(Precision::kF64);
 }
 
 // Its kernel has 32 bits for strides: rows may not lie backwards, and columns not 4 GB apart.
-TEST(DirectTier, SaysWhichColumnsItCannotRead) {
+TEST(DirectTier, ReportsUnsupportedStrides) {
   DirectMachine machine;
   const Engine gpu = machine.engine(machine.strict());
   const std::size_t rows = 300;
@@ -160,7 +160,7 @@ TEST(DirectTier, SaysWhichColumnsItCannotRead) {
   for (const CUdeviceptr address : addresses) machine.driver.freeForeign(address);
 }
 
-TEST(DirectTier, InterpretsWhatItHasNoCodeFor) {
+TEST(DirectTier, InterpretsUnsupportedOperators) {
   ASSERT_FALSE(isDirect(Op::kSin, Math::kStrict, Precision::kF32));
   DirectMachine machine;
   const Engine gpu = machine.engine(machine.strict());
@@ -183,7 +183,7 @@ TEST(DirectTier, InterpretsWhatItHasNoCodeFor) {
   expectDirect(program, w.expressions.size() - added);
 }
 
-TEST(DirectTier, NothingDirectAtAllIsInterpreted) {
+TEST(DirectTier, InterpretsWithoutDirectExpressions) {
   DirectMachine machine;
   const Engine gpu = machine.engine(machine.strict());
   Workload w = directWorkload(22, 0, 50);
@@ -193,7 +193,7 @@ TEST(DirectTier, NothingDirectAtAllIsInterpreted) {
   EXPECT_TRUE(predict(gpu, directWorkload(22, 0, 50), Tier::kDirect).empty());
 }
 
-TEST_P(DirectTierOf, KnowsItsDevices) {
+TEST_P(DirectTierOf, IsOffOnUnsupportedDevices) {
   FakeMachine machine({.devices = {FakeDevice{.capability = 75}}});
   const Engine gpu = machine.engine({.precision = GetParam(), .math = Math::kStrict});
   const Workload w = directWorkload(3, 20, 100, false, GetParam());
@@ -208,7 +208,7 @@ TEST_P(DirectTierOf, KnowsItsDevices) {
   EXPECT_EQ(status.error->message, "no direct tier for sm_75");
 }
 
-TEST_P(DirectTierOf, AutoTakesItWhereManyEvaluationsAreAnnounced) {
+TEST_P(DirectTierOf, AutoUsesItForManyExpectedEvaluations) {
   DirectMachine machine({}, "proved", GetParam());
   const Engine gpu = machine.engine(machine.strict());
   const Workload w = directWorkload(30, 30, 200, false, GetParam());
@@ -224,7 +224,7 @@ TEST_P(DirectTierOf, AutoTakesItWhereManyEvaluationsAreAnnounced) {
   EXPECT_EQ(machine.launches(), 1U);
 }
 
-/// Expressions of which the second needs what direct code does not have, and more columns than the interpreter takes.
+/// The second expression has an operator that direct code lacks, and more columns than the interpreter takes.
 Workload tooWideWorkload() {
   Workload w = directWorkload(32, 3, 200);
   Random random(32);
@@ -255,8 +255,8 @@ Workload tooDeepWorkload() {
   return w;
 }
 
-// Announced passes repay direct code, and not LLVM's.
-TEST(DirectTier, AutoCompilesWhatNeitherItNorTheInterpreterCanRun) {
+// Direct code pays for the expected evaluations, but LLVM's does not.
+TEST(DirectTier, AutoCompilesWhatItAndTheInterpreterRefuse) {
   struct Case {
     Workload workload;
     std::size_t shared_bytes;
@@ -282,7 +282,7 @@ TEST(DirectTier, AutoCompilesWhatNeitherItNorTheInterpreterCanRun) {
 
     const Program program = gpu.compile(c.workload.expressions, {.expected_evaluations = 3e5, .expected_rows = 200});
     const Losses losses = gpu.loss(program, data, c.workload.parameters).value();
-    EXPECT_GT(machine.modules(), 1U) << "direct code was made for the announced passes";
+    EXPECT_GT(machine.modules(), 1U) << "direct code was made for the expected evaluations";
     EXPECT_EQ(compiled, 1U) << "what was refused, and that alone";
     EXPECT_TRUE(program.failures().empty());
     expectSameLosses(losses, lossesOf(gpu, c.workload, Tier::kCompile, {}), c.refusal);
@@ -290,7 +290,7 @@ TEST(DirectTier, AutoCompilesWhatNeitherItNorTheInterpreterCanRun) {
   }
 }
 
-TEST(DirectTier, ProgramsMayDieMeanwhile) {
+TEST(DirectTier, DestroyedProgramCancelsItsCode) {
   DirectMachine machine;
   HeldPass pass;
   const Engine gpu = machine.engine(machine.strict());
@@ -299,7 +299,7 @@ TEST(DirectTier, ProgramsMayDieMeanwhile) {
   const std::size_t bytes = machine.driver.usedBytes();
   std::weak_ptr<const ProgramSource> source;
   {
-    // Nothing is said of the rows, so the interpreter serves first.
+    // The number of rows is unknown, so the interpreter serves first.
     const Program program =
         gpu.compile(w.expressions, {.pipeline = pass.pipeline(Math::kStrict), .expected_evaluations = 1e5});
     ASSERT_TRUE(gpu.prepare(program, data, LossOptions{}).ok());
@@ -317,7 +317,7 @@ TEST(DirectTier, ProgramsMayDieMeanwhile) {
   EXPECT_EQ(machine.driver.usedBytes(), bytes);
 }
 
-TEST(DirectTier, FailuresOfTheDriverAreErrorsOfTheEvaluationAlone) {
+TEST(DirectTier, DriverFailuresFailOneEvaluation) {
   DirectMachine machine;
   const Engine gpu = machine.engine(machine.strict());
   const Workload w = directWorkload(31, 20, 100);
@@ -347,7 +347,7 @@ TEST(DirectGrid, HasLargeBlocksWhereGroupsAreMany) {
   }
 }
 
-TEST(DirectGrid, HasAPartWhateverIsAsked) {
+TEST(DirectGrid, HasAtLeastOneRowBlock) {
   EXPECT_EQ(directGrid(0, 1, 40, 132), (DirectGrid{.row_blocks = 1, .warps = 8}));
   // Fewer registers leave room for more blocks, so rows are divided further.
   EXPECT_GT(directGrid(1'000'000, 100, 40, 132).row_blocks, directGrid(1'000'000, 100, 64, 132).row_blocks);

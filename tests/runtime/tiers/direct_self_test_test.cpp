@@ -28,7 +28,7 @@ class DirectSelfTestOf : public testing::TestWithParam<Precision> {};
 INSTANTIATE_TEST_SUITE_P(, DirectSelfTestOf, testing::Values(Precision::kF32, Precision::kF64),
                          [](const auto& made) { return std::string(nameOf(made.param)); });
 
-TEST_P(DirectSelfTestOf, RunsOnceAndIsRemembered) {
+TEST_P(DirectSelfTestOf, RunsOnceAndStoresItsResult) {
   DirectMachine machine({}, "open", GetParam());
   const Workload w = directWorkload(40, 20, 100, false, GetParam());
   const std::vector<double> expected = predict(cpuEngine(GetParam()), w, Tier::kInterpret);
@@ -72,7 +72,7 @@ TEST_P(DirectSelfTestOf, WrongCodeTurnsTheTierOff) {
   }
 }
 
-TEST(DirectSelfTest, AnImageThatTheDriverRefusesTurnsTheTierOff) {
+TEST(DirectSelfTest, ARejectedImageTurnsTheTierOff) {
   DirectMachine machine({}, "open");
   machine.driver.failAt("cuModuleLoadDataEx", 3, CUDA_ERROR_INVALID_IMAGE);  // after the interpreter and the totals
   const Engine gpu = machine.engine(machine.strict());
@@ -111,7 +111,7 @@ TEST(DirectSelfTest, CodeThatLosesTheDeviceIsTriedOnce) {
   EXPECT_THAT(program.status().error->message, testing::HasSubstr("715"));
 }
 
-TEST(DirectSelfTest, ADeviceThatWasLostBeforeSaysNothing) {
+TEST(DirectSelfTest, LostDeviceLeavesTheStateOpen) {
   const Scratch directory;
   {
     FakeMachine machine;
@@ -124,17 +124,17 @@ TEST(DirectSelfTest, ADeviceThatWasLostBeforeSaysNothing) {
   EXPECT_FALSE(SelfTesting(machine, directory.path("")).ensure());
 }
 
-TEST(DirectSelfTest, FailuresThatSayNothingLeaveItOpen) {
+TEST(DirectSelfTest, UnrelatedFailuresLeaveTheStateOpen) {
   FakeMachine machine;
   const Scratch directory;
   {
     SelfTesting tested(machine, directory.path(""));
     machine.images->before = [](const FakeImageMaker::Request&) -> Status {
-      return Error{Errc::kCompile, "no assembler today", {}};
+      return Error{Errc::kCompile, "assembler failure", {}};
     };
     const auto fault = tested.ensure();
     ASSERT_TRUE(fault);
-    EXPECT_EQ(fault->message, "no assembler today");
+    EXPECT_EQ(fault->message, "assembler failure");
     machine.images->before = nullptr;
     for (const std::size_t image : {std::size_t{1}, std::size_t{3}}) {  // the interpreter's, then direct code
       for (const std::size_t attempt : {image, image + 1}) {
@@ -152,7 +152,7 @@ TEST(DirectSelfTest, FailuresThatSayNothingLeaveItOpen) {
 }
 
 // The child is killed when it first runs direct code.
-TEST(DirectSelfTest, OneThatKillsItsProcessIsNotTriedAgain) {
+TEST(DirectSelfTest, RepeatedCrashesFailTheTest) {
   FakeMachine machine;
   const Scratch directory;
   const auto crash = [&] {
@@ -160,12 +160,12 @@ TEST(DirectSelfTest, OneThatKillsItsProcessIsNotTriedAgain) {
     static_cast<void>(SelfTesting(machine, directory.path("")).ensure());
   };
   EXPECT_EXIT(crash(), testing::KilledBySignal(SIGKILL), "");
-  EXPECT_EXIT(crash(), testing::KilledBySignal(SIGKILL), "") << "the first may have been killed by chance";
+  EXPECT_EXIT(crash(), testing::KilledBySignal(SIGKILL), "") << "the first may have been killed for another reason";
   SelfTesting next(machine, directory.path(""));
   EXPECT_TRUE(next.isMarked(directory));
   const auto fault = next.ensure();
   ASSERT_TRUE(fault);
-  EXPECT_THAT(fault->message, testing::HasSubstr("2 processes did not survive"));
+  EXPECT_THAT(fault->message, testing::HasSubstr("2 processes ended during the test"));
   EXPECT_FALSE(next.self_test.isOpen());
   EXPECT_EQ(machine.driver.count("cuModuleLoadDataEx"), 0U);
   EXPECT_TRUE(SelfTesting(machine, directory.path("")).self_test.failure());
@@ -186,7 +186,7 @@ TEST(DirectSelfTest, ClearingTheCacheForgetsCrashes) {
 }
 
 // Where the result cannot be stored, as on a full disk, the next process runs the self-test again.
-TEST(DirectSelfTest, AnOutcomeThatWasNotKeptIsNoCrash) {
+TEST(DirectSelfTest, UnstoredResultIsNotACrash) {
   FakeMachine machine;
   const Scratch directory;
   EXPECT_FALSE(SelfTesting(machine, directory.path("")).ensure());
@@ -196,7 +196,7 @@ TEST(DirectSelfTest, AnOutcomeThatWasNotKeptIsNoCrash) {
   EXPECT_GT(machine.driver.count("cuModuleLoadDataEx"), 2 * kSelfTestModules);
 }
 
-TEST(DirectSelfTest, CancelledWhileItWaitsOrComparesSaysNothing) {
+TEST(DirectSelfTest, CancellationLeavesTheStateOpen) {
   FakeMachine machine;
   const Scratch directory;
   SelfTesting tested(machine, directory.path(""));
@@ -220,7 +220,7 @@ TEST(DirectSelfTest, CancelledWhileItWaitsOrComparesSaysNothing) {
   EXPECT_FALSE(tested.ensure());
 }
 
-TEST(DirectSelfTest, SaysWhatIsKnown) {
+TEST(DirectSelfTest, ReportsTheStoredResult) {
   FakeMachine machine;
   const Scratch directory;
   SelfTesting tested(machine, directory.path(""));
@@ -290,7 +290,7 @@ TEST(DirectSelfTestSlow, FindsWrongSumsOfEveryShape) {
   }
 }
 
-TEST(DirectSelfTest, MarksItsLockWhileItsCodeIsLoadedAndNotBefore) {
+TEST(DirectSelfTest, MarksItsLockOnlyWhileItsCodeIsLoaded) {
   FakeMachine machine;
   const Scratch directory;
   SelfTesting tested(machine, directory.path(""));
@@ -307,7 +307,7 @@ TEST(DirectSelfTest, MarksItsLockWhileItsCodeIsLoadedAndNotBefore) {
   EXPECT_FALSE(tested.isMarked(directory));
 }
 
-TEST(DirectSelfTest, ThreadsThatNeedItAtOnceShareIt) {
+TEST(DirectSelfTest, ConcurrentCallersShareOneRun) {
   DirectMachine machine({}, "open");
   const Engine gpu = machine.engine(machine.strict());
   const Workload w = directWorkload(44, 20, 100);
@@ -337,7 +337,7 @@ TEST(DirectSelfTest, RunsInTheBackgroundForAuto) {
   EXPECT_EQ(machine.launches(), kSelfTestLaunches + 2) << "it has passed already";
 }
 
-TEST(DirectSelfTest, ProgramsMayDieMeanwhile) {
+TEST(DirectSelfTest, SurvivesDestructionOfItsProgram) {
   DirectMachine machine({}, "open");
   const Engine gpu = machine.engine(machine.strict());
   const Workload w = directWorkload(46, 20, 100);

@@ -1,4 +1,4 @@
-// A pass that changes nothing and waits when it is told to: whoever makes code with it is stopped in the middle.
+// An identity pass that can block code generation.
 #pragma once
 
 #include <atomic>

@@ -1,4 +1,4 @@
-// Jobs that make code: how they end, and who gets what they made.
+// Jobs that make code: how they end, and which caller gets the result.
 #include "runtime/tiers/jobs.h"
 
 #include <future>
@@ -14,7 +14,7 @@ using Code = JobQueue::Code;
 
 Code newCode() { return std::make_shared<DeviceCode>(); }
 Result<Code> make(const std::atomic<bool>&) { return newCode(); }
-Result<Code> fail(const std::atomic<bool>&) { return Error{Errc::kCompile, "no code today", {}}; }
+Result<Code> fail(const std::atomic<bool>&) { return Error{Errc::kCompile, "compile failure", {}}; }
 Result<Code> waitForCancellation(const std::atomic<bool>& cancelled) {
   while (!cancelled) std::this_thread::yield();
   return newCode();
@@ -31,7 +31,7 @@ struct Jobs {
   std::shared_ptr<CodeJob> job = std::make_shared<CodeJob>();
 };
 
-TEST(Jobs, CodeThatWasMadeIsMadeOnce) {
+TEST(Jobs, CodeIsMadeOnce) {
   Jobs jobs;
   EXPECT_EQ(jobs.job->view().state, CodeState::kOpen);
   const Result<Code> first = jobs.queue.join(jobs.job, jobs.arena, make);
@@ -77,7 +77,7 @@ TEST(Jobs, ShutDownCancelsAndWaits) {
   jobs.queue.shutDown();
 }
 
-TEST(Jobs, JobsOfAnotherQueueGoOn) {
+TEST(Jobs, ShutdownLeavesJobsToOtherQueues) {
   Jobs jobs;
   std::optional<JobQueue> other(2);
   other->start(jobs.job, waitForCancellation);
@@ -107,7 +107,7 @@ TEST(Jobs, AnExceptionEndsAJobWithAnError) {
   EXPECT_EQ(not_found.error->message, "gone");
 }
 
-TEST(Jobs, AFailedJobIsMadeAgainForWhoeverWaitsForItAlone) {
+TEST(Jobs, OnlyAWaitRetriesAFailedJob) {
   Jobs jobs;
   EXPECT_FALSE(jobs.queue.join(jobs.job, jobs.arena, fail));
   EXPECT_EQ(jobs.job->view().state, CodeState::kFailed);
@@ -167,7 +167,7 @@ TEST(Jobs, EveryWaiterGetsCodeOrAnError) {
   EXPECT_EQ(attempts, 5);
 }
 
-TEST(Jobs, WhatIsNotWorthMakingLeavesTheJobOpen) {
+TEST(Jobs, UnprofitableCodeLeavesTheJobOpen) {
   Jobs jobs;
   const MissingKernels missing{.kernels = 3, .tokens = 90};
   const auto look = [&](const std::atomic<bool>&) { return std::optional(missing); };

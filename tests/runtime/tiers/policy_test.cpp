@@ -194,7 +194,7 @@ constexpr Row kRows[] = {
        f.compiled = CodeState::kReady;
      },
      "wait for direct, else decide"},
-    {"auto with graphs, in vain", Tier::kAuto, 11,
+    {"auto with graphs, no direct code after a wait", Tier::kAuto, 11,
      [](TierFacts& f) {
        f.has_direct_graphs = f.direct_was_tried = true;
        f.has_interpreted = false;

@@ -1,5 +1,5 @@
-// With which code a program is evaluated on a model of a GPU, when it is made, and what happens if its program, its
-// engine or its making ends before.
+// With which code a program is evaluated on a model of a GPU, when code is made, and what happens if the program or the
+// engine is destroyed before, or making the code fails.
 #include <atomic>
 #include <thread>
 #include <utility>
@@ -15,10 +15,10 @@
 namespace srjit {
 namespace {
 
-/// Its engines compile what they expect to evaluate often.
+/// Its engines compile programs with many expected evaluations.
 FakeMachine machineWithoutDirectCode() { return FakeMachine({.devices = {FakeDevice{.capability = 75}}}); }
 
-TEST(DeviceEngineTiers, BackgroundCodeTakesOverWithTheSameBits) {
+TEST(DeviceEngineTiers, BackgroundCodeGivesTheSameBits) {
   FakeMachine machine = machineWithoutDirectCode();
   const Workload w = arithmeticWorkload(21, 50, 2000, Precision::kF32);
   {
@@ -32,7 +32,7 @@ TEST(DeviceEngineTiers, BackgroundCodeTakesOverWithTheSameBits) {
     EXPECT_EQ(status.tier, Tier::kCompile);
     EXPECT_EQ(status.compiled, 50U);
     EXPECT_FALSE(status.error);
-    EXPECT_EQ(status.served.interpreted, 50U) << "what comes next did not serve yet";
+    EXPECT_EQ(status.served.interpreted, 50U) << "the compiled code has not served yet";
     machine.driver.forgetCalls();
     expectSameLosses(gpu.loss(program, data, w.parameters).value(), first, "after the take-over");
     EXPECT_EQ(machine.driver.count("cuGraphLaunch"), 1U);
@@ -41,7 +41,7 @@ TEST(DeviceEngineTiers, BackgroundCodeTakesOverWithTheSameBits) {
   }
 }
 
-TEST(DeviceEngineTiers, AProgramMayServeTwoEngines) {
+TEST(DeviceEngineTiers, TwoEnginesEvaluateOneProgram) {
   FakeMachine machine;
   const Workload w = arithmeticWorkload(27, 30, 300, Precision::kF32);
   std::optional<Engine> first = machine.engine({.math = Math::kStrict});
@@ -57,8 +57,8 @@ TEST(DeviceEngineTiers, AProgramMayServeTwoEngines) {
   }
 }
 
-// What an engine has begun and not ended, another begins anew.
-TEST(DeviceEngineTiers, AnEngineThatDiesWhileItCompilesLeavesTheProgramToOthers) {
+// Compilation that the end of an engine cancels is started again by another engine.
+TEST(DeviceEngineTiers, CancelledCompilationIsRestartedByAnotherEngine) {
   FakeMachine machine = machineWithoutDirectCode();
   const Workload w = arithmeticWorkload(29, 30, 300, Precision::kF32);
   std::optional<Engine> first = machine.engine({.math = Math::kStrict});
@@ -83,8 +83,8 @@ TEST(DeviceEngineTiers, AnEngineThatDiesWhileItCompilesLeavesTheProgramToOthers)
   }
 }
 
-// The part that can be evaluated is made once.
-TEST(DeviceEngineTiers, DataThatLackAVariableCostNoCompilingEachTime) {
+// Code for the other expressions is made once.
+TEST(DeviceEngineTiers, MissingVariablesCauseNoRecompilation) {
   FakeMachine machine;
   const Engine gpu = machine.engine({.math = Math::kStrict});
   Workload w = arithmeticWorkload(30, 30, 300, Precision::kF32);
@@ -110,7 +110,7 @@ TEST(DeviceEngineTiers, StreamedTargetsWithoutColumns) {
                    lossesOf(cpuEngine(Precision::kF32), w, Tier::kInterpret, {}), "a target alone");
 }
 
-TEST(DeviceEngineTiers, LongNeighboursWithManyColumnsAreLaunched) {
+TEST(DeviceEngineTiers, AdjacentLongProgramsWithManyColumnsAreLaunched) {
   FakeMachine machine;
   Workload w = arithmeticWorkload(29, 0, 40, Precision::kF64);
   Random random(29);
@@ -184,7 +184,7 @@ Workload wideWorkload() {
   return w;
 }
 
-TEST(DeviceEngineTiers, WhatIsTooWideForTheInterpreterIsAFailureOfItsOwn) {
+TEST(DeviceEngineTiers, TooManyColumnsFailOneExpression) {
   FakeMachine machine;
   const Workload w = wideWorkload();
   const Engine gpu = machine.engine({.math = Math::kStrict});
@@ -232,7 +232,7 @@ TEST(DeviceEngineTiers, ErrorsOfWhatTheInterpreterRefusesAreInTheStatus) {
   const Workload w = wideWorkload();
   machine.images->before = [](const FakeImageMaker::Request& request) -> Status {
     if (request.kind != "rows") return okStatus();
-    return Error{Errc::kCompile, "the assembler is out of sorts", {}};
+    return Error{Errc::kCompile, "assembler failure", {}};
   };
   const Engine gpu = machine.engine({.math = Math::kStrict});
   const Dataset data = gpu.upload(w.view()).value();
@@ -245,10 +245,10 @@ TEST(DeviceEngineTiers, ErrorsOfWhatTheInterpreterRefusesAreInTheStatus) {
   EXPECT_EQ(status.tier, Tier::kInterpret);
   EXPECT_EQ(status.compiled, 0U);
   ASSERT_TRUE(status.error);
-  EXPECT_EQ(status.error->message, "the assembler is out of sorts");
+  EXPECT_EQ(status.error->message, "assembler failure");
 }
 
-TEST(DeviceEngineTiers, WhatWasLearntIsOnTheDiskWhenTheEngineEnds) {
+TEST(DeviceEngineTiers, CostsAreStoredAtDestruction) {
   const Scratch directory;
   const Workload w = arithmeticWorkload(38, 40, 300, Precision::kF32);
   {
@@ -283,7 +283,7 @@ TEST(DeviceEngineTiers, LongProgramsAmongManyColumns) {
 }
 
 // The same program is compiled for if many evaluations are expected.
-TEST(DeviceEngineTiers, FewEvaluationsAreNotCompiledFor) {
+TEST(DeviceEngineTiers, FewEvaluationsStartNoCompilation) {
   FakeMachine machine = machineWithoutDirectCode();
   const Engine gpu = machine.engine({.math = Math::kStrict});
   const Workload w = arithmeticWorkload(22, 50, 200, Precision::kF32);
@@ -302,7 +302,7 @@ TEST(DeviceEngineTiers, FewEvaluationsAreNotCompiledFor) {
   EXPECT_GT(machine.images->count("rows"), 0U);
 }
 
-TEST(DeviceEngineTiers, ADeadProgramCancelsItsCompilation) {
+TEST(DeviceEngineTiers, DestroyedProgramCancelsItsCompilation) {
   FakeMachine machine = machineWithoutDirectCode();
   const Engine gpu = machine.engine({.math = Math::kStrict});
   const Workload w = arithmeticWorkload(23, 2000, 50, Precision::kF32);
@@ -328,11 +328,11 @@ TEST(DeviceEngineTiers, ADeadProgramCancelsItsCompilation) {
   EXPECT_EQ(machine.images->count("rows"), 1U) << "of four modules or more; those that had not begun are not made";
 }
 
-TEST(DeviceEngineTiers, AnErrorInTheBackgroundLeavesTheInterpreterServing) {
+TEST(DeviceEngineTiers, TheInterpreterServesAfterABackgroundError) {
   FakeMachine machine = machineWithoutDirectCode();
   machine.images->before = [](const FakeImageMaker::Request& request) -> Status {
     if (request.kind != "rows") return okStatus();
-    return Error{Errc::kCompile, "the assembler is out of sorts", {}};
+    return Error{Errc::kCompile, "assembler failure", {}};
   };
   const Engine gpu = machine.engine({.math = Math::kStrict});
   const Workload w = arithmeticWorkload(24, 40, 300, Precision::kF32);
@@ -340,7 +340,7 @@ TEST(DeviceEngineTiers, AnErrorInTheBackgroundLeavesTheInterpreterServing) {
   const Program program = gpu.compile(w.expressions, {.tier = Tier::kAuto, .expected_evaluations = 1e12});
   const Losses first = gpu.loss(program, data, w.parameters).value();
   waitUntil([&] { return program.status().error.has_value(); });
-  EXPECT_EQ(program.status().error->message, "the assembler is out of sorts");
+  EXPECT_EQ(program.status().error->message, "assembler failure");
   EXPECT_EQ(program.status().compiled, 0U);
   expectSameLosses(gpu.loss(program, data, w.parameters).value(), first, "after the error");
 }
@@ -362,7 +362,7 @@ TEST(DeviceEngineTiers, KernelsThatSpillAreSplit) {
   EXPECT_GT(machine.images->count("rows"), 16U);
 }
 
-TEST(DeviceEngineTiers, AFewSpilledRegistersAreKept) {
+TEST(DeviceEngineTiers, KernelsWithFewSpillsAreNotSplit) {
   FakeMachine machine;
   machine.images->facts = [](const Dag&) { return KernelFacts{.name = "", .registers = 255, .stack_bytes = 8}; };
   const Engine gpu = machine.engine({.math = Math::kStrict});
@@ -398,10 +398,10 @@ TEST(DeviceEngineTiers, ManyKernelsShareModules) {
   }
 }
 
-TEST(DeviceEngineTiers, AFailingPassFailsItsExpressionAlone) {
+TEST(DeviceEngineTiers, AFailingPassFailsOneExpression) {
   FakeMachine machine;
   const auto run = [](const Dag& dag, const PassContext&) -> Dag {
-    if (dag.variableCount() == 8) throw std::runtime_error("no luck");
+    if (dag.variableCount() == 8) throw std::runtime_error("pass failure");
     return dag;
   };
   ASSERT_TRUE(registerPass({"throws-for-x7", run, Exactness::kExact, "a pass of a test"}).ok());
@@ -419,7 +419,7 @@ TEST(DeviceEngineTiers, AFailingPassFailsItsExpressionAlone) {
     ASSERT_EQ(program.failures().size(), 1U);
     EXPECT_EQ(program.failures()[0].expression, 20U);
     EXPECT_EQ(losses.failures[0].expression, 20U);
-    EXPECT_EQ(losses.failures[0].error.message, "pass throws-for-x7: no luck");
+    EXPECT_EQ(losses.failures[0].error.message, "pass throws-for-x7: pass failure");
     EXPECT_TRUE(std::isnan(losses.values[20]));
   }
 }

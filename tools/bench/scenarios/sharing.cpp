@@ -134,10 +134,11 @@ class SharingBench {
       const std::size_t given = nodesOfBatches(population_.expressions, batch);
       const bool same = batch == 1 || batch == population_.expressions.size();
       const std::size_t sorted = same ? given : nodesOfBatches(sorted_, batch);
-      rows.push_back({{"expressions_a_graph", batch}, {"nodes_as_given", given}, {"nodes_ordered", sorted}});
-      figure(fmt::format("nodes after the passes, {} a graph", batch), "nodes", {static_cast<double>(given)});
+      rows.push_back({{"expressions_per_graph", batch}, {"nodes_as_given", given}, {"nodes_ordered", sorted}});
+      figure(fmt::format("nodes after the passes, {} per graph", batch), "nodes", {static_cast<double>(given)});
       if (same) return;
-      figure(fmt::format("nodes after the passes, {} a graph, ordered", batch), "nodes", {static_cast<double>(sorted)});
+      figure(fmt::format("nodes after the passes, {} per graph, ordered", batch), "nodes",
+             {static_cast<double>(sorted)});
     };
     for (const std::size_t batch : kBatches) add(batch);
     add(population_.expressions.size());

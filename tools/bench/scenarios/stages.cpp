@@ -254,7 +254,7 @@ void benchStages(const BenchContext& context) {
     const std::vector<Expression> expressions = expressionsOf(size);
     Json row = {{"nodes", size.nodes}, {"batch", size.batch}, {"expressions", size.expressions}};
     for (const std::size_t batch : {std::size_t{1}, size.batch}) {
-      const std::string name = batch == 1 ? "one_a_kernel" : "batched";
+      const std::string name = batch == 1 ? "one_per_kernel" : "batched";
       if (row.contains(name)) continue;
       OneCore one(context, fmt::format("{}/stages-{}-{}", context.scratch, size.nodes, batch));
       const Stages stages = one.run(expressions, batch, context.quick ? 0.3 : 2);
@@ -262,8 +262,9 @@ void benchStages(const BenchContext& context) {
       for (const auto& [stage, seconds] : stages) {
         std::vector<double> samples;
         for (const double value : seconds) samples.push_back(value * 1e6);
-        context.report->add(kCompilePart, {fmt::format("{} nodes, {} a kernel, one core: {}", size.nodes, batch, stage),
-                                           "us/expression", std::move(samples)});
+        context.report->add(kCompilePart,
+                            {fmt::format("{} nodes, {} per kernel, one core: {}", size.nodes, batch, stage),
+                             "us/expression", std::move(samples)});
       }
       progress.advance();
     }
@@ -274,7 +275,7 @@ void benchStages(const BenchContext& context) {
       context.report->add(kCompilePart, std::move(figure));
       progress.advance();
     };
-    add("image_seconds", fmt::format("graph to machine code of a GPU, {} a kernel", size.batch),
+    add("image_seconds", fmt::format("graph to machine code of a GPU, {} per kernel", size.batch),
         allCores(context, expressions, size.batch), false);
     add("interpret_seconds", "encoded for the interpreter",
         engineSeconds(context, context.device, expressions, Tier::kInterpret), false);
