@@ -99,7 +99,7 @@ void addDeviceOptions(CLI::App& app, KernelOptions& options) {
   addChoice(
       app, "--kernel", options.kind,
       {{"values", ShownKernel::kValues}, {"loss", ShownKernel::kLoss}, {"interpreter", ShownKernel::kInterpreter}},
-      "predictions, a fused loss, or the interpreter for the operators of the expressions");
+      "predictions, a fused loss, or an interpreter, of which expressions only say which operators it has");
   app.add_option("--arch", options.arch, "the GPU architecture")->type_name("ARCH")->capture_default_str();
   addChoice(app, "--rows-per-thread", options.rows_per_thread, {{"4", 4u}, {"8", 8u}, {"16", 16u}},
             "rows that a thread computes (4; the interpreter 8)");

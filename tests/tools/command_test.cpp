@@ -38,6 +38,17 @@ TEST(Command, HelpAndVersionSucceed) {
   const std::string page = contentOf(SRJIT_SOURCE_DIR "/docs/command.md");
   EXPECT_EQ(help.status, 0);
   EXPECT_THAT(help.out, HasSubstr("Exit status"));
+  const std::string machine =
+      "3 the machine (no device, driver or tool, too little memory, a compile failure, an operator or architecture "
+      "that a "
+      "tier has no code for).";
+  for (std::string text : {help.out, page}) {
+    std::ranges::replace(text, '\n', ' ');
+    EXPECT_THAT(text, HasSubstr(machine));
+  }
+  const std::string ops = runCommand({"ops", "--help"}, "/").out;
+  EXPECT_THAT(ops, HasSubstr("  sr-jit ops --json\n"));
+  EXPECT_THAT(ops, testing::Not(HasSubstr("sr-jit loss")));
   const std::vector<std::string> names = commandNames();
   EXPECT_THAT(names, testing::IsSupersetOf({"parse", "run", "doctor"}));
   for (const std::string& command : names) {
@@ -250,6 +261,7 @@ TEST(Kernels, WhatTheDirectTierHasNotIsNamedOnceEach) {
   const std::vector<std::string> words = {"sass", "--tier", "direct", "sin(x0) + erf(x0)*sin(x1)"};
   const Outcome precise = runCommand(words, "/");
   EXPECT_EQ(precise.status, 3);
+  EXPECT_EQ(runCommand({"sass", "--tier", "direct", "--keep-going", words.back()}, "/").status, 3) << "not bad input";
   EXPECT_EQ(
       precise.err,
       "sr-jit: expression 1:1: in precise f32 the direct tier has no code for 'sin' (a library function), 'erf' (a "
