@@ -220,6 +220,8 @@ const char* directGap(Op op, Math math, Precision precision) noexcept {
   return operatorGaps(math, precision)[static_cast<std::size_t>(op)];
 }
 
+bool isDirect(Op op, Math math, Precision precision) noexcept { return directGap(op, math, precision) == nullptr; }
+
 std::vector<Op> operatorsWithoutCode(const Dag& dag, std::size_t root, Math math) {
   const OperatorGaps& gaps = operatorGaps(math, dag.precision());
   std::vector<NodeId> stack = {dag.roots()[root]}, found;

@@ -99,9 +99,7 @@ constexpr std::uint32_t directRowJump(DirectGrid grid) {
 /// operator that the tier supports.
 const char* directGap(Op op, Math math, Precision precision) noexcept;
 /// Whether the tier supports an operator: one that has short code and needs no library function.
-inline bool isDirect(Op op, Math math, Precision precision) noexcept {
-  return directGap(op, math, precision) == nullptr;
-}
+bool isDirect(Op op, Math math, Precision precision) noexcept;
 /// The operators that a root reaches and the tier does not support, each once, in the order of evaluation. Linear in
 /// the nodes that the root reaches.
 std::vector<Op> operatorsWithoutCode(const Dag& dag, std::size_t root, Math math);
