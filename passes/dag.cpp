@@ -286,7 +286,7 @@ Result<Expression> Dag::subtree(NodeId root, std::size_t max_tokens) const {
 }
 
 void Dag::appendStructure(std::vector<std::byte>& bytes) const {
-  constexpr std::size_t kLargestNode = 2 + sizeof(NodeId) * kMaxArity;
+  constexpr std::size_t kLargestNode = 1 + sizeof(std::uint64_t) + sizeof(NodeId) * kMaxArity;
   const std::size_t begin = bytes.size();
   bytes.resize(begin + 17 + kLargestNode * nodes_.size() + sizeof(NodeId) * roots_.size());
   std::byte* out = bytes.data() + begin;
@@ -308,7 +308,7 @@ void Dag::appendStructure(std::vector<std::byte>& bytes) const {
         append(node.index);
         break;
       case Token::Kind::kOp:
-        append(static_cast<std::uint8_t>(node.op));
+        append(nameHashOf(node.op));
         for (const NodeId operand : node.inputs()) append(operand);
         break;
     }

@@ -93,7 +93,7 @@ class Dag {
   /// Appends what code depends on to `bytes`: precision, nodes in their order and roots, but not the sources of
   /// parameters. So batches that differ in numbers alone append the same once their literals are hoisted. Different
   /// structures append different bytes, of which none are the beginning of another's. The same in every process
-  /// on machines of one byte order.
+  /// on machines of one byte order; a new operator changes nothing about graphs without it.
   void appendStructure(std::vector<std::byte>& bytes) const;
 
   /// The graph of the nodes of `order` alone, numbered as they stand there: each once, after its operands, and all that

@@ -192,7 +192,7 @@ Failures failuresForWantOfColumns(const FeasiblePart& part, const ProgramSource&
   Failures failures;
   for (const std::uint32_t e : part.others) {
     const std::string message =
-        fmt::format("variable x{}, but the data has {} column{}{}", whole.expressions[e].variableCount() - 1,
+        fmt::format("variable x{}, but the data has {} variable{}{}", whole.expressions[e].variableCount() - 1,
                     data.columns, data.columns == 1 ? "" : "s", names);
     failures.push_back({e, Error{Errc::kInvalid, message, {}}});
   }

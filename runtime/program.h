@@ -43,7 +43,9 @@ struct ProgramStatus {
   /// Kernel time of the latest evaluation to finish, by the device's clock, without copies and waits between chunks of
   /// rows. 0 before the first, and on a CPU.
   double device_seconds = 0;
-  std::optional<Error> error = {};  ///< why machine code is missing for some or all expressions, or for these data
+  /// Why machine code is missing for some or all expressions, or for these data. Under Tier::kDirect also that it has
+  /// no code for some expressions (kUnsupported); Tier::kAuto has other code for those, and does not say so.
+  std::optional<Error> error = {};
 };
 
 /// A cheap handle to shared, immutable state (Engine::compile). Thread-safe.

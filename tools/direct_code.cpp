@@ -1,6 +1,8 @@
 #include "tools/direct_code.h"
 
-#include <optional>
+#include <algorithm>
+#include <span>
+#include <string>
 #include <vector>
 
 #include <fmt/format.h>
@@ -14,30 +16,20 @@
 namespace srjit {
 namespace {
 
-/// For every node, an operator in what it computes that the direct tier has no code for; none if it has all.
-std::vector<std::optional<Op>> operatorsWithoutCode(const Dag& graph, Math math) {
-  std::vector<std::optional<Op>> found(graph.size());
-  for (NodeId id = 0; id < graph.size(); ++id) {
-    const Node& node = graph.node(id);
-    for (const NodeId operand : node.inputs()) {
-      if (!found[id]) found[id] = found[operand];
-    }
-    const bool lacks = node.kind == Token::Kind::kOp && !isDirect(node.op, math, graph.precision());
-    if (lacks && !found[id]) found[id] = node.op;
-  }
-  return found;
-}
-
-/// Why there is no direct code for a root, which has the operator `op` without code or none such, and what to do.
-std::string refusalOf(std::optional<Op> op, const DirectOptions& options) {
-  if (!op) {
+/// Why there is no direct code for a root, of which the tier lacks `operators`, and what to do.
+std::string refusalOf(std::span<const Op> operators, const DirectOptions& options) {
+  if (operators.empty()) {
     return fmt::format("its code of the direct tier needs more than {} registers; use --tier compile",
                        options.registers);
   }
-  const bool fast = isDirect(*op, Math::kFast, options.precision);
-  return fmt::format("the direct tier has no code for {} in {} {}; use --tier compile{}",
-                     text::inQuotes(infoOf(*op).name), nameOf(options.math), nameOf(options.precision),
-                     fast ? " or --math fast" : "");
+  std::string names;
+  for (const Op op : operators) {
+    names += fmt::format("{}{} ({})", names.empty() ? "" : ", ", text::inQuotes(infoOf(op).name),
+                         directGap(op, options.math, options.precision));
+  }
+  const bool fast = std::ranges::all_of(operators, [&](Op op) { return isDirect(op, Math::kFast, options.precision); });
+  return fmt::format("in {} {} the direct tier has no code for {}; use --tier compile{}", nameOf(options.math),
+                     nameOf(options.precision), names, fast ? " or --math fast" : "");
 }
 
 /// Makes errors of the lines whose roots have no code, and reports them.
@@ -48,10 +40,9 @@ void refuse(KernelInput& input, std::span<const std::uint32_t> roots, const Dire
   for (SourceLine& line : input.lines) {
     if (line.ok()) lines.push_back(&line);
   }
-  const std::vector<std::optional<Op>> operators = operatorsWithoutCode(graph, options.math);
   for (const std::uint32_t root : roots) {
     SourceLine& line = *lines[root];
-    const std::string why = refusalOf(operators[graph.roots()[root]], options);
+    const std::string why = refusalOf(operatorsWithoutCode(graph, root, options.math), options);
     line.expression = Error{Errc::kUnsupported, fmt::format("{}:{}: {}", line.origin, line.line, why), {}};
     report(line.expression.error());
   }

@@ -12,6 +12,7 @@
 #include "compiler/interpreter/handler_table.h"
 #include "compiler/kernels/code_length.h"
 #include "compiler/nvptx/options.h"
+#include "compiler/target/architecture.h"
 #include "passes/dag.h"
 #include "runtime/engine.h"
 #include "tools/options.h"
@@ -34,7 +35,7 @@ struct KernelOptions {
   std::size_t longest = kMaxCodeLength;  ///< the longest expression that gets a kernel
   // Of GPU kernels only
   ShownKernel kind = ShownKernel::kValues;
-  std::string arch = "sm_90";
+  std::string arch = std::string(architectureOf(kDefaultArchitecture).name);
   unsigned rows_per_thread = 0;  ///< 0: 4, or 8 for the interpreter
   unsigned depth = kInterpreterDepth;
   LossKind loss = LossKind::kMse;
@@ -57,7 +58,9 @@ CLI::Option* addDepthOption(CLI::App& app, KernelOptions& options);
 void addLengthOption(CLI::App& app, KernelOptions& options, const std::string& unit);
 
 /// Throws CLI::ValidationError for an option that was given to `app`, which has those of addDeviceOptions() and
-/// addLengthOption(), and has no effect on the kernel that `options` and `tier` name. `tier` is kCompile or kDirect.
+/// addLengthOption(), and has no effect on the kernel that `options` and `tier` name; also for an architecture
+/// that `tier` has not, unless LLVM writes PTX for it: directCubin() refuses that with a reason. `tier` is kCompile or
+/// kDirect.
 void checkDeviceOptions(const CLI::App& app, const KernelOptions& options, Tier tier);
 
 /// What kernels are made of: the good expressions, in order, as an engine would divide them, after the passes. Bad ones

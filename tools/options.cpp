@@ -29,7 +29,7 @@ void addLanguageChoice(CLI::App& app, const std::string& name, Language& languag
 
 void addExpressionOptions(CLI::App& app, ExpressionOptions& options) {
   auto* texts =
-      addWords(app, "expressions", options.texts,
+      addWords(app, kExpressionsOption, options.texts,
                "expressions of columns, by name (`net weight`, if it is no identifier) or place (x0, x1, ... without "
                "target and weights), and of parameters (p0, p1, ...); put -- before one that starts with a minus "
                "sign")
@@ -43,12 +43,13 @@ void addExpressionOptions(CLI::App& app, ExpressionOptions& options) {
          "--params", options.parameters,
          "values of p0, p1, ... for all expressions without their own, as \"1.5 0.7\"; an expression may need fewer")
       ->type_name("NUMBERS");
-  app.add_flag("--keep-going", options.keep_going, "exit with 0 although some expressions are bad");
+  app.add_flag("--keep-going", options.keep_going,
+               "exit with 0 although some expressions are bad input; not where a tier has no code for some");
 }
 
 Result<std::vector<SourceLine>> readExpressions(const ExpressionOptions& options, const ColumnNames& columns) {
   if (options.texts.empty() && options.file.empty()) {
-    throw CLI::ValidationError("expressions", "give an expression, or --exprs FILE");
+    throw CLI::ValidationError(kExpressionsOption, "give an expression, or --exprs FILE");
   }
   Result<std::vector<double>> parameters = parseNumbers(options.parameters);
   if (!parameters) return showPlace(parameters.error(), options.parameters, "--params", 1);

@@ -52,6 +52,8 @@ struct ExpressionOptions {
   std::string parameters;
   bool keep_going = false;
 };
+/// The name of the expressions among the options that addExpressionOptions() adds.
+inline constexpr const char* kExpressionsOption = "expressions";
 void addExpressionOptions(CLI::App& app, ExpressionOptions& options);
 
 /// The expressions that were asked for, with the parameters of --params where a line has none of its own. Bad ones are

@@ -13,7 +13,7 @@ enum ExitStatus : int {
   kDone = 0,
   kBadInput = 1,       ///< an expression, a file or a value
   kWrongUsage = 2,     ///< the command line
-  kMachineFailure = 3  ///< no device, driver or tool; a compile failure
+  kMachineFailure = 3  ///< no device, driver, tool or memory; a compile failure; no code of a tier
 };
 
 /// The exit status of a failure; the only place that decides it.

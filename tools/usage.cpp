@@ -3,16 +3,24 @@
 #include <algorithm>
 
 #include "ir/text/lexer.h"
+#include "tools/options.h"
 
 namespace srjit {
 namespace {
+
+constexpr const char* kHintOfMinus = "; put -- before an expression that starts with a minus sign";
+
+/// Whether `app` has what addExpressionOptions() adds.
+bool takesExpressions(const CLI::App& app) { return app.get_option_no_throw(kExpressionsOption) != nullptr; }
 
 void checkUnknownWordsOf(const CLI::App& app) {
   if (app.remaining_size() == 0) return;
   for (const std::string& word : app.remaining()) {
     if (word == "--") continue;
     const char* what = word.starts_with('-') ? "unknown option " : "unexpected word ";
-    throw CLI::ParseError(what + text::inQuotes(word), CLI::ExitCodes::ExtrasError);
+    const bool maybe_expression = word.starts_with('-') && !word.starts_with("--") && takesExpressions(app);
+    throw CLI::ParseError(what + text::inQuotes(word) + (maybe_expression ? kHintOfMinus : ""),
+                          CLI::ExitCodes::ExtrasError);
   }
 }
 
@@ -40,7 +48,7 @@ void checkUnknownWords(const CLI::App& app) {
 
 std::string usageMessage(const CLI::App* app, const CLI::Error& error) {
   constexpr std::size_t kLongest = 1000;
-  std::string line = text::printable(error.what());
+  std::string line = "sr-jit: " + text::printable(error.what());
   if (line.size() > kLongest) line = line.substr(0, kLongest) + "...";
   return CLI::FailureMessage::simple(app, CLI::Error(error.get_name(), line, error.get_exit_code()));
 }

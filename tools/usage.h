@@ -16,7 +16,8 @@ std::vector<std::string> commandWords(int argc, const char* const* argv);
 /// looks for those last, behind what is required or excluded, so call it where parsing failed for any reason.
 void checkUnknownWords(const CLI::App& app);
 
-/// The library's message about `error` as one short line, which may hold words of the command line, and where help is.
+/// The library's message about `error` as one short line behind "sr-jit: ", which may hold words of the command line,
+/// and where help is.
 std::string usageMessage(const CLI::App* app, const CLI::Error& error);
 
 }  // namespace srjit

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <iterator>
 #include <limits>
+#include <unordered_set>
 
 #include <fmt/format.h>
 
@@ -25,23 +26,24 @@ using sass::Compare;
 constexpr unsigned kLeastRegisters = 40, kLongestWindow = 32;
 constexpr std::size_t kAlignment = 8;  // alignment of a group's code in instructions: one line of the instruction cache
 
-using OperatorSet = std::array<bool, kOpCount>;
+/// By the number of the operator: what it needs that has no code, or null.
+using OperatorGaps = std::array<const char*, kOpCount>;
 
-OperatorSet operatorsOf(Math math, Precision precision) {
-  OperatorSet direct{};
+OperatorGaps operatorsOf(Math math, Precision precision) {
+  OperatorGaps gaps{};
   direct::Code code;
   for (std::size_t i = 0; i < kOpCount; ++i) {
     direct::Builder builder(code, math, precision);
     const direct::Value any(code.newValues(direct::widthOf(precision)), builder);
     builder.apply(static_cast<Op>(i), {any, any, any});
-    direct[i] = !builder.isRefused();
+    gaps[i] = builder.refused();
   }
-  return direct;
+  return gaps;
 }
 
-const OperatorSet& directOperators(Math math, Precision precision) {
+const OperatorGaps& operatorGaps(Math math, Precision precision) {
   static const auto kSets = [] {
-    std::array<std::array<OperatorSet, std::size(kMathModes)>, std::size(kPrecisions)> sets;
+    std::array<std::array<OperatorGaps, std::size(kMathModes)>, std::size(kPrecisions)> sets;
     for (const Precision of : kPrecisions) {
       for (const Math mode : kMathModes) {
         sets.at(static_cast<std::size_t>(of)).at(static_cast<std::size_t>(mode)) = operatorsOf(mode, of);
@@ -55,7 +57,7 @@ const OperatorSet& directOperators(Math math, Precision precision) {
 Status checkOptions(const DirectOptions& options) {
   const auto invalid = [](std::string message) { return Error{Errc::kInvalid, std::move(message), {}}; };
   if (std::ranges::find(directArchitectures(), options.architecture) == directArchitectures().end()) {
-    return invalid(fmt::format("no direct code for sm_{}", options.architecture));
+    return Error{Errc::kUnsupported, fmt::format("no direct code for sm_{}", options.architecture), {}};
   }
   if (options.roots < 1 || options.roots > kDirectRoots) {
     return invalid(fmt::format("{} roots per group, expected 1 to {}", options.roots, kDirectRoots));
@@ -214,14 +216,37 @@ class Prologue {
 
 }  // namespace
 
-bool isDirect(Op op, Math math, Precision precision) noexcept {
-  return directOperators(math, precision)[static_cast<std::size_t>(op)];
+const char* directGap(Op op, Math math, Precision precision) noexcept {
+  return operatorGaps(math, precision)[static_cast<std::size_t>(op)];
+}
+
+bool isDirect(Op op, Math math, Precision precision) noexcept { return directGap(op, math, precision) == nullptr; }
+
+std::vector<Op> operatorsWithoutCode(const Dag& dag, std::size_t root, Math math) {
+  const OperatorGaps& gaps = operatorGaps(math, dag.precision());
+  std::vector<NodeId> stack = {dag.roots()[root]}, found;
+  std::unordered_set<NodeId> seen(stack.begin(), stack.end());
+  while (!stack.empty()) {
+    const NodeId id = stack.back();
+    stack.pop_back();
+    const Node& node = dag.node(id);
+    if (node.kind == Token::Kind::kOp && gaps[static_cast<std::size_t>(node.op)] != nullptr) found.push_back(id);
+    for (const NodeId operand : node.inputs()) {
+      if (seen.insert(operand).second) stack.push_back(operand);
+    }
+  }
+  std::ranges::sort(found);
+  std::vector<Op> operators;
+  for (const NodeId id : found) {
+    if (std::ranges::find(operators, dag.node(id).op) == operators.end()) operators.push_back(dag.node(id).op);
+  }
+  return operators;
 }
 
 std::vector<bool> directRoots(const Dag& dag, Math math) {
-  const OperatorSet& operators = directOperators(math, dag.precision());
+  const OperatorGaps& gaps = operatorGaps(math, dag.precision());
   const auto isDirectNode = [&](const Node& node) {
-    return node.kind != Token::Kind::kOp || operators[static_cast<std::size_t>(node.op)];
+    return node.kind != Token::Kind::kOp || gaps[static_cast<std::size_t>(node.op)] == nullptr;
   };
   if (std::ranges::all_of(dag.nodes(), isDirectNode)) return std::vector<bool>(dag.roots().size(), true);
   std::vector<bool> nodes(dag.size()), roots;

@@ -24,6 +24,7 @@
 
 #include "compiler/sass/cubin_writer.h"
 #include "compiler/sass/instruction.h"
+#include "compiler/target/architecture.h"
 #include "ir/error.h"
 #include "ir/loss_sums.h"
 #include "ir/numeric.h"
@@ -38,7 +39,7 @@ inline constexpr std::size_t kDirectExits = 8192;  ///< per kernel; further exit
 
 /// What code is generated for.
 struct DirectOptions {
-  unsigned architecture = 90;  ///< one of directArchitectures()
+  unsigned architecture = kDefaultArchitecture;  ///< one of directArchitectures()
   Precision precision = Precision::kF32;
   Math math = Math::kPrecise;
   std::optional<LossSpec> loss = {};  ///< none: predictions
@@ -94,8 +95,14 @@ constexpr std::uint32_t directRowJump(DirectGrid grid) {
   return static_cast<std::uint32_t>(kGroupRows) * (grid.row_blocks * grid.warps - 1);
 }
 
+/// What an operator needs that the tier has no code for: "a library function", "division" or "square root"; null for an
+/// operator that the tier supports.
+const char* directGap(Op op, Math math, Precision precision) noexcept;
 /// Whether the tier supports an operator: one that has short code and needs no library function.
 bool isDirect(Op op, Math math, Precision precision) noexcept;
+/// The operators that a root reaches and the tier does not support, each once, in the order of evaluation. Linear in
+/// the nodes that the root reaches.
+std::vector<Op> operatorsWithoutCode(const Dag& dag, std::size_t root, Math math);
 /// Whether the tier supports all nodes that a root reaches, one entry per root.
 std::vector<bool> directRoots(const Dag& dag, Math math);
 
@@ -120,7 +127,8 @@ struct DirectPart {
 /// Generates code; keeps its work arrays from one graph to the next.
 class DirectEmitter {
  public:
-  /// Fails with kInvalid for options out of range.
+  /// Fails with kUnsupported for an architecture that is not one of directArchitectures(), and with kInvalid for other
+  /// options out of range.
   static Result<DirectEmitter> create(const DirectOptions& options);
   DirectEmitter(DirectEmitter&&) noexcept;
   DirectEmitter& operator=(DirectEmitter&&) noexcept;

@@ -54,7 +54,7 @@ Value Builder::approximation(Function function, const Value& x, const Value& y) 
     case Function::k_tanh:
       return special(Mufu::kTanh, x);
     default:
-      return refuse();
+      return refuse(kLibraryFunction);
   }
 }
 

@@ -232,7 +232,7 @@ Value Builder::flipSign(const Value& x, const Value& y) {
 }
 
 Value Builder::divide(const Value& x, const Value& y) {
-  if (is_wide_) return refuse();
+  if (is_wide_) return refuse("division");
   if (!approximate()) return quotient(x, y);
   const Value reciprocal = special(sass::Mufu::kReciprocal, y);
   if (x.isLiteral() && x.literal() == 1) return reciprocal;
@@ -254,7 +254,8 @@ Value Builder::function(Function function, std::span<const Value> x) {
       break;
   }
   if (approximate()) return approximation(function, x[0], x.back());
-  return function == Function::k_sqrt && !is_wide_ ? root(x[0]) : refuse();
+  if (function != Function::k_sqrt) return refuse(kLibraryFunction);
+  return is_wide_ ? refuse("square root") : root(x[0]);
 }
 
 Value Builder::exact(Function function, std::span<const Value> x) {

@@ -85,8 +85,9 @@ class Builder {
   bool approximate() const { return approximate_; }
   /// The value of `op` over its operands, by its row of the operator table; those past its arity are ignored.
   Value apply(Op op, const std::array<Value, kMaxArity>& operands);
-  /// Whether a function without code was requested; then all values are undefined.
-  bool isRefused() const { return refused_; }
+  /// What was requested and has no code, the first such: "a library function". Then all values are undefined. Null if
+  /// all has code.
+  const char* refused() const { return refused_; }
 
   /// A register with modifiers applied, for instructions that accept none, and for literals.
   ValueId plain(const Value& x);
@@ -141,15 +142,16 @@ class Builder {
   ValueId signOfQuotient(const Value& x, const Value& y);
   /// x + y, or y - x.
   ValueId addInteger(ValueId x, std::uint32_t y, bool negated);
-  Value refuse() {
-    refused_ = true;
+  static constexpr const char* kLibraryFunction = "a library function";
+  Value refuse(const char* what) {
+    if (refused_ == nullptr) refused_ = what;
     return {kRz, *this};
   }
 
   Code& code_;
   bool approximate_;
   bool is_wide_;  ///< numbers are doubles
-  bool refused_ = false;
+  const char* refused_ = nullptr;
   NumberOpcodes opcodes_;
 };
 

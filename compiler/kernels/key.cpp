@@ -33,10 +33,11 @@ void addOptions(DigestBuilder& digest, const DeviceOptions& options) {
 void addTable(DigestBuilder& digest, const HandlerTable& table) {
   const auto& [precision, math, ops, rows_per_thread, depth] = table.spec();
   digest.add(numberOf(precision)).add(numberOf(math)).add(rows_per_thread).add(depth).add(ops.size());
-  for (const Op op : ops) digest.add(numberOf(op));
+  for (const Op op : ops) digest.add(nameHashOf(op));
   digest.add(table.handlers().size());
   for (const auto& [kind, height, argument, op, form] : table.handlers()) {
-    digest.add(numberOf(kind)).add(height).add(argument).add(numberOf(op)).add(form);
+    const bool has_operator = kind == Handler::Kind::kApply || kind == Handler::Kind::kBody;
+    digest.add(numberOf(kind)).add(height).add(argument).add(has_operator ? nameHashOf(op) : 0).add(form);
   }
 }
 

@@ -42,6 +42,8 @@ struct KernelKey {
 
 // The keys of what ImageMaker makes from the same arguments; `identity` is its identity(). Literals count where they
 // stand in a graph, and do not once they are hoisted; nor does which expression a parameter belongs to.
+// Operators count by their names: a new row of ir/ops.def changes no key with the same `identity`, unless the new
+// operator is in the graph or in the table.
 KernelKey keyOfRows(std::span<const Dag> dags, const DeviceOptions& options, std::string_view identity);
 KernelKey keyOfInterpreter(const HandlerTable& table, const DeviceOptions& options, std::string_view identity);
 /// Of the options, only precision and arch count.

@@ -31,7 +31,7 @@ struct DeviceOptions {
   Precision precision = Precision::kF32;
   Math math = Math::kPrecise;
   /// One of ptxArchitectures(); newer cards take PTX for sm_90, which their driver translates.
-  std::string arch = "sm_90";
+  std::string arch = std::string(architectureOf(kDefaultArchitecture).name);
   /// What the PTX is to be assembled for: `arch`, or a newer architecture that PTX cannot be made for. Empty: `arch`.
   std::string machine = {};
   unsigned rows_per_thread = 4;  ///< 4, 8 or 16

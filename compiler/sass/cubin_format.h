@@ -54,4 +54,22 @@ enum Attribute : std::uint8_t {
   EIATTR_MERCURY_ISA_VERSION = 0x5f,
 };
 
+// Attributes in .nv.compat sections, in the same formats. The names are strings of nvlink 13.0. No tool prints the
+// numbers. Those of three names follow from what ptxas 13.0 writes: 3 changes with tensormap.replace, 7 has the version
+// that EIATTR_MERCURY_ISA_VERSION has, 9 is 1 for sm_90a and sm_100a, else 0. The other numbers follow from the order
+// of nvlink's strings, in which these three have their places. Number 11 is behind nvlink's last name.
+enum CompatAttribute : std::uint8_t {
+  EICOMPAT_ATTR_ISA_CLASS = 0x02,
+  EICOMPAT_ATTR_INST_TENSORMAP_V1 = 0x03,
+  EICOMPAT_ATTR_INST_TCGEN05_MMA = 0x05,
+  EICOMPAT_ATTR_ENABLE_OPPORTUNISTIC_FINALIZATION = 0x06,
+  EICOMPAT_ATTR_MERCURY_ISA_MAJOR_MINOR_VERSION = 0x07,
+  EICOMPAT_ATTR_CUDA_ACCELERATOR_TARGET = 0x09,
+  kCompatArchitecture = 0x0b,  ///< Architecture::compatibility, and 0
+};
+
+// The two entries of .nv.rel.action, which ptxas 13.0 writes alike into every cubin before Hopper. No public tool names
+// their fields.
+inline constexpr std::uint64_t kRelocationActions[] = {0x73, 0x3605002511000000};
+
 }  // namespace srjit::cubin

@@ -17,7 +17,8 @@ namespace {
 
 using namespace cubin;
 
-constexpr std::uint32_t kApiVersion = 130;  // CUDA 13.0, whose format this is
+constexpr std::uint32_t kApiVersion = 130;        // CUDA 13.0, whose format this is
+constexpr std::uint16_t kMercuryVersion = 0x101;  // 1.1
 constexpr std::size_t kCodeAlignment = 128, kFetchedAhead = 128;
 constexpr std::uint32_t kParameterSpace = 0x1f000;  // in a parameter's record, below its size
 constexpr unsigned kParameterSizeShift = 18;
@@ -42,15 +43,16 @@ class Bytes {
   }
   void padTo(std::size_t size) { bytes_.resize(size); }
 
-  void attribute(Attribute identifier) { head(EIFMT_NVAL, identifier, 0); }
-  void byteAttribute(Attribute identifier, std::uint8_t value) { head(EIFMT_BVAL, identifier, value); }
-  void halfAttribute(Attribute identifier, std::uint16_t value) { head(EIFMT_HVAL, identifier, value); }
+  // The identifier is an Attribute or a CompatAttribute.
+  void attribute(std::uint8_t identifier) { head(EIFMT_NVAL, identifier, 0); }
+  void byteAttribute(std::uint8_t identifier, std::uint8_t value) { head(EIFMT_BVAL, identifier, value); }
+  void halfAttribute(std::uint8_t identifier, std::uint16_t value) { head(EIFMT_HVAL, identifier, value); }
   template <class... T>
-  void attributeOf(Attribute identifier, const T&... values) {
+  void attributeOf(std::uint8_t identifier, const T&... values) {
     head(EIFMT_SVAL, identifier, static_cast<std::uint16_t>((sizeof(T) + ...)));
     (add(values), ...);
   }
-  void attributeOfList(Attribute identifier, std::span<const std::uint32_t> values) {
+  void attributeOfList(std::uint8_t identifier, std::span<const std::uint32_t> values) {
     head(EIFMT_SVAL, identifier, static_cast<std::uint16_t>(values.size_bytes()));
     for (const std::uint32_t value : values) add(value);
   }
@@ -58,7 +60,7 @@ class Bytes {
   std::string_view bytes() const { return bytes_; }
 
  private:
-  void head(AttributeFormat format, Attribute identifier, std::uint16_t value) {
+  void head(AttributeFormat format, std::uint8_t identifier, std::uint16_t value) {
     add(format).add(identifier).add(value);
   }
   std::string bytes_;
@@ -218,12 +220,17 @@ Bytes Plan::infoContent() const {
   return info;
 }
 
+// What ptxas writes for code without tensor maps and tensor cores of the fifth generation.
 Bytes Plan::compatibilityContent() const {
-  constexpr std::uint8_t kRecords[] = {2, 9, 0, 0, 2, 2, 1, 0, 2, 5, 5, 0,  3, 7,
-                                       1, 1, 2, 3, 0, 0, 2, 6, 1, 0, 4, 11, 8, 0};
   Bytes content;
-  for (const std::uint8_t byte : kRecords) content.add(byte);
-  return content.add(architecture_.compatibility).add(std::uint32_t{0});
+  content.byteAttribute(EICOMPAT_ATTR_CUDA_ACCELERATOR_TARGET, 0);
+  content.byteAttribute(EICOMPAT_ATTR_ISA_CLASS, 1);
+  content.byteAttribute(EICOMPAT_ATTR_INST_TCGEN05_MMA, 5);
+  content.halfAttribute(EICOMPAT_ATTR_MERCURY_ISA_MAJOR_MINOR_VERSION, kMercuryVersion);
+  content.byteAttribute(EICOMPAT_ATTR_INST_TENSORMAP_V1, 0);
+  content.byteAttribute(EICOMPAT_ATTR_ENABLE_OPPORTUNISTIC_FINALIZATION, 1);
+  content.attributeOf(kCompatArchitecture, architecture_.compatibility, std::uint32_t{0});
+  return content;
 }
 
 Bytes Plan::kernelInfo(std::size_t k) const {
@@ -242,7 +249,7 @@ Bytes Plan::kernelInfo(std::size_t k) const {
   }
   if (form_.has_recent_layout) info.halfAttribute(EIATTR_SPARSE_MMA_MASK, 0);
   info.halfAttribute(EIATTR_MAXREG_COUNT, 255);
-  info.halfAttribute(EIATTR_MERCURY_ISA_VERSION, form_.has_recent_layout ? 0x101 : 0);
+  info.halfAttribute(EIATTR_MERCURY_ISA_VERSION, form_.has_recent_layout ? kMercuryVersion : 0);
   if (form_.has_masks) info.byteAttribute(EIATTR_VRC_CTA_INIT_COUNT, 0);
   info.attributeOfList(EIATTR_EXIT_INSTR_OFFSETS, kernel.exits);
   if (kernel.max_threads[0] != 0) info.attributeOf(EIATTR_MAX_THREADS, kernel.max_threads);
@@ -293,7 +300,7 @@ std::vector<Section> Plan::sections() {
     addConstants();
   } else {
     Bytes action;
-    action.add(std::uint64_t{0x73}).add(std::uint64_t{0x3605002511000000});
+    for (const std::uint64_t entry : kRelocationActions) action.add(entry);
     add(".nv.rel.action", SHT_CUDA_RELOCINFO, 0, 0, 0, 8, 8, std::move(action));
     addConstants();
     addTexts();

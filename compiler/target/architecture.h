@@ -36,6 +36,9 @@ struct Architecture {
   std::uint32_t compatibility, workarounds;  ///< in cubins
 };
 
+/// What code is made for where nobody names an architecture.
+inline constexpr unsigned kDefaultArchitecture = 90;
+
 /// All rows, ascending.
 std::span<const Architecture> allArchitectures() noexcept;
 /// The row of the number, or the one before it for a number without a row; the first for what is older than all.

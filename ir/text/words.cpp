@@ -215,8 +215,10 @@ Error wordError(std::string_view text, std::size_t offset, std::string_view word
   if (kind == WordKind::kNoIndex) return fail(noIndexMessage(word, columns));
   const bool functions = what == "function" || what == "word";
   std::string hint = suggest(word, functions, what != "function", what == "column", columns);
-  if (hint.empty() && what == "column" && !columns.empty()) hint = "; the columns are " + listNames(columns.names());
-  if (hint.empty()) hint = expectedWords(what);
+  if (hint.empty()) {
+    hint = expectedWords(what);
+    if (what != "function" && !columns.empty()) hint += "; the columns are " + listNames(columns.names());
+  }
   return fail(fmt::format("unknown {} {}{}", what, inQuotes(word), hint));
 }
 

@@ -5,6 +5,7 @@
 #include <iterator>
 #include <memory>
 #include <span>
+#include <string>
 #include <utility>
 
 #include <fmt/format.h>
@@ -13,6 +14,7 @@
 #include "compiler/direct/emitter.h"
 #include "compiler/sass/cubin_writer.h"
 #include "compiler/target/architecture.h"
+#include "ir/ops.h"
 #include "runtime/code/encode.h"
 #include "runtime/evaluation/optimized_dag.h"
 #include "runtime/platform/clock.h"
@@ -107,9 +109,26 @@ class DirectMaker {
     }
     if (!rest.empty()) {
       code_ = encodeForDevice(request_.withChosen(rest));
+      if (linked) code_.report.direct_gaps = refusal(rest.size());
     }
     code_.report.failures.insert(code_.report.failures.end(), graphs_.failures.begin(), graphs_.failures.end());
     std::ranges::sort(code_.report.failures, {}, &Failure::expression);
+  }
+
+  /// Says that `count` expressions were refused, and why the first was.
+  Error refusal(std::size_t count) const {
+    std::size_t c = 0;
+    while (parts_[c].refused.empty()) ++c;
+    const GraphChunk& chunk = graphs_.chunks[c];
+    const std::uint32_t root = parts_[c].refused.front();
+    const std::vector<Op> operators = operatorsWithoutCode(chunk.dag, root, options_.math);
+    const std::string why = operators.empty() ? fmt::format("needs more than {} registers", options_.registers)
+                                              : fmt::format("has '{}' ({})", infoOf(operators[0]).name,
+                                                            directGap(operators[0], options_.math, options_.precision));
+    return {Errc::kUnsupported,
+            fmt::format("no direct code for {} of {} expressions; the first is expression {}, which {}", count,
+                        request_.source.expressions.size(), chunk.first + root + 1, why),
+            {}};
   }
 
   // One module of all parts, and the tables that its kernel reads.

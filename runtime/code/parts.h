@@ -66,6 +66,7 @@ struct DirectCode {
 struct CodeReport {
   std::vector<Failure> failures;       ///< in order of expression
   std::optional<Error> compile_error;  ///< why expressions that were to be compiled are interpreted
+  std::optional<Error> direct_gaps;    ///< which expressions have no direct code, and why; of direct code only
   std::size_t tokens = 0;              ///< of all expressions as they were given; costs are per token and row
   std::size_t nodes = 0;               ///< of all graphs after the passes; how much they share depends on the batches
   double seconds_passes = 0, seconds_codegen = 0;

@@ -86,6 +86,7 @@ ProgramStatus DeviceProgram::status() const {
     status.seconds_loading = report.seconds_loading;
     status.compiled = covered.compiled + covered.direct;
     if (report.compile_error) status.error = report.compile_error;
+    if (tier_ == Tier::kDirect && report.direct_gaps) status.error = report.direct_gaps;
   };
   // Later calls overwrite earlier ones: compiled code serves before direct code. Code of refused expressions serves
   // beside the interpreter.

@@ -23,6 +23,7 @@
 #include <vector>
 
 #include "ir/ops.h"
+#include "tests/generators/population.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size);
 
@@ -111,15 +112,21 @@ constexpr const char* kWords[] = {"x0",
                                   "))))))))"};
 
 /// Words that reach deep states of the parsers: names of operators, signs, extreme numbers, and JSON syntax.
-std::vector<std::string> makeWords() {
-  std::vector<std::string> words(std::begin(kWords), std::end(kWords));
-  for (const srjit::OpInfo& op : srjit::allOps()) {
-    words.emplace_back(op.name);
-    words.emplace_back(op.text);
-    words.push_back(std::string(op.name) + "(");
+struct Words {
+  std::vector<std::string> all{std::begin(kWords), std::end(kWords)};
+  std::size_t pinned = 0;  ///< the first so many, which a new row of ops.def does not change
+
+  Words() {
+    constexpr std::size_t kPerOperator = 3;
+    pinned = all.size() + kPerOperator * srjit::pinnedOperators().size();
+    for (const srjit::Op op : srjit::allOperators()) {
+      const srjit::OpInfo& info = srjit::infoOf(op);
+      all.emplace_back(info.name);
+      all.emplace_back(info.text);
+      all.push_back(std::string(info.name) + "(");
+    }
   }
-  return words;
-}
+};
 
 class Generator {
  public:
@@ -142,7 +149,11 @@ class Generator {
   /// Nearly uniform for a small bound and, unlike std::uniform_int_distribution, the same in every standard library.
   std::size_t below(std::size_t bound) { return static_cast<std::size_t>(random_() % bound); }
 
-  std::string word() { return words_[below(words_.size())] + (below(2) == 0 ? " " : ""); }
+  std::string word() {
+    const std::string& word =
+        words_.all[srjit::stableChoice(random_(), words_.pinned, words_.all.size() - words_.pinned)];
+    return word + (below(2) == 0 ? " " : "");
+  }
 
   void change(std::string& text) {
     const std::size_t at = below(text.size() + 1);
@@ -172,7 +183,7 @@ class Generator {
   }
 
   std::vector<std::string> corpus_;
-  std::vector<std::string> words_ = makeWords();
+  Words words_;
   std::mt19937_64 random_;
 };
 

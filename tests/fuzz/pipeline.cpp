@@ -51,7 +51,7 @@ class Reader {
     std::vector<Token> tokens;
     std::size_t height = 0;
     for (std::size_t count = 1 + byte() % kMaxTokens; count > 0; --count) {
-      const Token token = height == 0 || byte() % 3 == 0 ? leaf() : Token::operation(static_cast<Op>(below(kOps)));
+      const Token token = height == 0 || byte() % 3 == 0 ? leaf() : Token::operation(op());
       append(tokens, height, token);
     }
     while (height > 1) append(tokens, height, Token::operation(kJoints[below(kJoints.size())]));
@@ -67,8 +67,14 @@ class Reader {
   }
 
  private:
-  static inline const std::size_t kOps = allOps().size();
+  static inline const std::vector<Op> kOps = allOperators();
   static constexpr std::array kJoints = {Op::kAdd, Op::kSub, Op::kMul, Op::kDiv};
+
+  /// A new row of ops.def changes what few bytes mean.
+  Op op() {
+    const std::size_t pinned = pinnedOperators().size();
+    return kOps[stableChoice(byte(), pinned, kOps.size() - pinned)];
+  }
 
   Token leaf() {
     switch (byte() % 4) {

@@ -2,9 +2,11 @@
 #include "tests/generators/population.h"
 
 #include <algorithm>
+#include <set>
 
 #include <gtest/gtest.h>
 
+#include "ir/ops.h"
 #include "ir/text.h"
 
 namespace srjit {
@@ -73,6 +75,19 @@ TEST(Population, OperatorsAreDrawnIfNoneIsPinned) {
   const GeneratorOptions options{.min_nodes = 5, .max_nodes = 5, .ops = {kFirstAdded}};
   const Expression expression = ExpressionGenerator(options, pinned).next();
   EXPECT_EQ(std::ranges::count(expression.tokens(), Token::operation(kFirstAdded)), 4);
+}
+
+TEST(Population, AddedRowsKeepWhatMostBytesMean) {
+  std::set<std::size_t> added;
+  for (std::size_t byte = 0; byte < 256; ++byte) {
+    EXPECT_EQ(stableChoice(byte, 60, 0), byte % 60);
+    if (byte < 240) {
+      EXPECT_EQ(stableChoice(byte, 60, 7), byte % 60);
+    } else {
+      added.insert(stableChoice(byte, 60, 7));
+    }
+  }
+  EXPECT_EQ(added, (std::set<std::size_t>{60, 61, 62, 63, 64, 65, 66}));
 }
 
 TEST(Population, AllOperatorsAreThePinnedOnesAndTheOtherRows) {

@@ -17,6 +17,7 @@ TEST(Dag, OperandOrderDependsOnOperatorNames) {
   };
   EXPECT_EQ(shapeOf("x0 + x1"), 13729119769169141510u);
   EXPECT_EQ(shapeOf("erf(x0)"), 16602165250158931416u);
+  EXPECT_EQ(shapeOf("fma(x0, p1, 2.5) / max(x2, -x0)"), 9450947009573248974u);
 }
 
 TEST(Dag, SharesEqualSubtreesWithinAndAcrossExpressions) {

@@ -52,7 +52,9 @@ TEST(BenchSlow, ChecksItsOutputFileFirst) {
 
 TEST(BenchSlow, RunsAScenario) {
   EXPECT_THAT(runCommand({"bench", "--help"}, "/").out, HasSubstr("mit-generation"));
-  EXPECT_THAT(runCommand({"bench", "thesis-1", "--help"}, "/").out, HasSubstr("--no-baselines"));
+  const std::string help = runCommand({"bench", "thesis-1", "--help"}, "/").out;
+  EXPECT_THAT(help, HasSubstr("--no-baselines"));
+  EXPECT_THAT(help, HasSubstr("(--device cpu)"));
   EXPECT_EQ(runCommand({"bench", "thesis-1", "--result", "nothing"}, "/").status, 2);
   const Scratch scratch;
   const std::string file = scratch.path("figures.json");

@@ -65,6 +65,9 @@ TEST_F(CacheCommand, StatsCountsTheImages) {
   EXPECT_EQ(stats["seconds"], 0.75);
   EXPECT_EQ(stats["directory"], scratch.path("cache"));
   EXPECT_THAT(run("stats", false).out, HasSubstr("images     3\n"));
+  const Outcome bare = runCommand({"cache", "--cache-dir", scratch.path("cache")}, "/");
+  EXPECT_EQ(bare.status, 0) << bare.err;
+  EXPECT_EQ(bare.out, run("stats", false).out);
 }
 
 TEST_F(CacheCommand, ListShowsFactsOfTheKernels) {

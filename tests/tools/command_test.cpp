@@ -38,6 +38,17 @@ TEST(Command, HelpAndVersionSucceed) {
   const std::string page = contentOf(SRJIT_SOURCE_DIR "/docs/command.md");
   EXPECT_EQ(help.status, 0);
   EXPECT_THAT(help.out, HasSubstr("Exit status"));
+  const std::string machine =
+      "3 the machine (no device, driver or tool, too little memory, a compile failure, an operator or architecture "
+      "that a "
+      "tier has no code for).";
+  for (std::string text : {help.out, page}) {
+    std::ranges::replace(text, '\n', ' ');
+    EXPECT_THAT(text, HasSubstr(machine));
+  }
+  const std::string ops = runCommand({"ops", "--help"}, "/").out;
+  EXPECT_THAT(ops, HasSubstr("  sr-jit ops --json\n"));
+  EXPECT_THAT(ops, testing::Not(HasSubstr("sr-jit loss")));
   const std::vector<std::string> names = commandNames();
   EXPECT_THAT(names, testing::IsSupersetOf({"parse", "run", "doctor"}));
   for (const std::string& command : names) {
@@ -228,8 +239,8 @@ TEST(Kernels, UnsupportedOperatorsAreReported) {
   const Outcome outcome =
       runCommand({"cubin", "--tier", "direct", "--exprs", "-", "-o", "k.cubin"}, scratch.path(""), lines);
   EXPECT_EQ(outcome.status, 3);
-  EXPECT_THAT(outcome.err, HasSubstr("sr-jit: standard input:2: the direct tier has no code for 'sin' in precise f32; "
-                                     "use --tier compile or --math fast\n"));
+  EXPECT_THAT(outcome.err, HasSubstr("sr-jit: standard input:2: in precise f32 the direct tier has no code for 'sin' "
+                                     "(a library function); use --tier compile or --math fast\n"));
   EXPECT_THAT(outcome.err, HasSubstr("standard input:3:5: "));
   EXPECT_THAT(outcome.out, HasSubstr("srjit_direct: "));
   EXPECT_THAT(scratch.list(), testing::SizeIs(1));
@@ -238,9 +249,46 @@ TEST(Kernels, UnsupportedOperatorsAreReported) {
                  scratch.path(""));
   EXPECT_EQ(none.status, 3);
   EXPECT_EQ(none.out, "");
-  EXPECT_EQ(none.err,
-            "sr-jit: expression 1:1: the direct tier has no code for 'sin' in fast f64; use --tier compile\n");
+  EXPECT_EQ(
+      none.err,
+      "sr-jit: expression 1:1: in fast f64 the direct tier has no code for 'sin' (a library function); use --tier "
+      "compile\n");
   EXPECT_THAT(scratch.list(), testing::SizeIs(1)) << "no file without code";
+}
+
+// What to do must serve all operators of the expression.
+TEST(Kernels, WhatTheDirectTierHasNotIsNamedOnceEach) {
+  const std::vector<std::string> words = {"sass", "--tier", "direct", "sin(x0) + erf(x0)*sin(x1)"};
+  const Outcome precise = runCommand(words, "/");
+  EXPECT_EQ(precise.status, 3);
+  EXPECT_EQ(runCommand({"sass", "--tier", "direct", "--keep-going", words.back()}, "/").status, 3) << "not bad input";
+  EXPECT_EQ(
+      precise.err,
+      "sr-jit: expression 1:1: in precise f32 the direct tier has no code for 'sin' (a library function), 'erf' (a "
+      "library function); use --tier compile\n");
+  std::vector<std::string> fast = words;
+  fast.insert(fast.end(), {"--math", "fast"});
+  EXPECT_EQ(
+      runCommand(fast, "/").err,
+      "sr-jit: expression 1:1: in fast f32 the direct tier has no code for 'erf' (a library function); use --tier "
+      "compile\n");
+  EXPECT_EQ(runCommand({"sass", "--tier", "direct", "--precision", "f64", "x0/x1 - sqrt(x0)"}, "/").err,
+            "sr-jit: expression 1:1: in precise f64 the direct tier has no code for 'div' (division), 'sqrt' (square "
+            "root); use --tier compile\n");
+}
+
+TEST(Kernels, EachTierHasItsArchitectures) {
+  const Scratch scratch;
+  const auto cubin = [&](const char* arch) {
+    return runCommand({"cubin", "--tier", "direct", "--arch", arch, "x0*x1", "-o", "k.cubin"}, scratch.path(""));
+  };
+  const Outcome older = cubin("sm_75");
+  EXPECT_EQ(older.status, 3);
+  EXPECT_EQ(older.err, "sr-jit: no direct code for sm_75; use --tier compile\n");
+  EXPECT_THAT(scratch.list(), testing::IsEmpty());
+  const Outcome newer = cubin("sm_120");
+  EXPECT_EQ(newer.status, 0) << newer.err;
+  EXPECT_THAT(newer.out, HasSubstr("bytes for sm_120\n"));
 }
 
 // An engine's interpreter has the depth that is the default here.

@@ -233,7 +233,10 @@ void addOptions(CLI::App& app, Options& options) {
 }
 
 int runCommand(int argc, const char* const* argv) {
-  CLI::App app("Measures sr-jit on a GPU: every figure is the median of several samples.", "sr-jit-gpu-bench");
+  CLI::App app(
+      "Measures sr-jit on a GPU, and scenarios also on the processor (--device cpu): every figure is the median of "
+      "several samples.",
+      "sr-jit-gpu-bench");
   Options options;
   addOptions(app, options);
   try {

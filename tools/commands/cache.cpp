@@ -137,8 +137,7 @@ Runner defineCache(CLI::App& app) {
              {"list", CacheAction::kList},
              {"verify", CacheAction::kVerify},
              {"clear", CacheAction::kClear}},
-            "count the images; list them, the last used first; check all checksums and remove what is bad; remove all")
-      ->required();
+            "count the images; list them, the last used first; check all checksums and remove what is bad; remove all");
   app.add_option("--cache-dir", command->directory,
                  "the cache's directory; else $SRJIT_CACHE_DIR, $XDG_CACHE_HOME/sr-jit or ~/.cache/sr-jit")
       ->type_name("DIR");
@@ -148,7 +147,7 @@ Runner defineCache(CLI::App& app) {
       "stats and list change nothing; verify and clear change a cache of sr-jit that no other user may write, and no\n"
       "other file. The exit status is 3 if the disk cannot be read or is not trusted, and 0 although images were bad.\n"
       "Examples:\n"
-      "  sr-jit cache stats\n"
+      "  sr-jit cache\n"
       "  sr-jit cache list --json\n"
       "  sr-jit cache verify --cache-dir /scratch/kernels\n"
       "  sr-jit cache clear");

@@ -83,6 +83,10 @@ Runner defineOps(CLI::App& app) {
   auto* markdown = app.add_flag("--markdown", options->markdown, "print the page docs/operators.md");
   app.add_flag("--json", options->json, "print JSON: an array of objects with name, text, arity and more")
       ->excludes(markdown);
+  app.footer(
+      "Examples:\n"
+      "  sr-jit ops\n"
+      "  sr-jit ops --json");
   return [options] {
     return writeResults(options->json ? jsonTable() : options->markdown ? markdownTable() : plainTable());
   };

@@ -65,6 +65,8 @@ Status checkPrintAfter(const PassesOptions& options, const Pipeline& pipeline) {
 
 /// Runs the passes. All graphs that are printed call an operator by the same number.
 Stages stagesOf(std::span<const Expression> batch, const Pipeline& pipeline, const PassesOptions& options) {
+  // The first run of a pass in a process also sets up its tables, which is none of the time that is shown.
+  (void)pipeline.run(Dag::fromExpressions(batch.first(1), options.precision), PassContext{options.math});
   NodeNumbers numbers;
   Dag input = Dag::fromExpressions(batch, options.precision);
   Stages stages{input.size(), options.print_after.empty() ? std::string() : printDag(input, numbers), {}, {}};

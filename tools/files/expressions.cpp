@@ -98,7 +98,12 @@ Result<std::vector<double>> parseNumbers(std::string_view text, std::optional<st
   for (std::size_t at = 0; (at = text.find_first_not_of(' ', at)) != std::string_view::npos;) {
     const std::size_t end = std::min(text.find(' ', at), text.size());
     const Result<double> value = parseNumber(text.substr(at, end - at));
-    if (!value) return Error{Errc::kInvalid, "parameter " + value.error().message, Span{1, at + 1, end - at}};
+    if (!value) {
+      const bool has_comma = text.substr(at, end - at).find(',') != std::string_view::npos;
+      return Error{Errc::kInvalid,
+                   fmt::format("parameter {}{}", value.error().message, has_comma ? "; separate them by spaces" : ""),
+                   Span{1, at + 1, end - at}};
+    }
     if (most && numbers.size() == *most) surplus = Span{1, at + 1, end - at};
     numbers.push_back(*value);
     at = end;

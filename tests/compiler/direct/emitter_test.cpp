@@ -425,6 +425,20 @@ TEST(Direct, RefusesMoreComparisonsThanPredicateNumbers) {
   EXPECT_TRUE(emitter.value().emit(ran(graphOf({"x0/x1"}, Precision::kF32), "hoist, schedule")).refused.empty());
 }
 
+TEST(Direct, NamesTheOperatorsWithoutCode) {
+  const Dag dag = ran(graphOf({"sin(cos(x0)) + erf(sin(x1)) * 2", "x0/x1", "sin(x0)"}, Precision::kF32), "schedule");
+  using Ops = std::vector<Op>;
+  EXPECT_EQ(operatorsWithoutCode(dag, 0, Math::kPrecise).size(), 3u);
+  EXPECT_EQ(operatorsWithoutCode(dag, 0, Math::kFast), Ops{Op::kErf});
+  EXPECT_EQ(operatorsWithoutCode(dag, 1, Math::kPrecise), Ops{});
+  EXPECT_EQ(operatorsWithoutCode(dag, 2, Math::kPrecise), Ops{Op::kSin});
+  EXPECT_STREQ(directGap(Op::kSin, Math::kPrecise, Precision::kF32), "a library function");
+  EXPECT_STREQ(directGap(Op::kErf, Math::kFast, Precision::kF32), "a library function");
+  EXPECT_STREQ(directGap(Op::kDiv, Math::kFast, Precision::kF64), "division");
+  EXPECT_STREQ(directGap(Op::kSqrt, Math::kFast, Precision::kF64), "square root");
+  EXPECT_EQ(directGap(Op::kDiv, Math::kStrict, Precision::kF32), nullptr);
+}
+
 TEST(Direct, RefusesUnsupportedOperatorsAndPrecisions) {
   const Dag dag = ran(graphOf({"x0+1", "erf(x0)", "x0*erf(x0)", "sin(x0)"}, Precision::kF32), "hoist, schedule");
   auto emitter = DirectEmitter::create({.math = Math::kPrecise});
@@ -435,7 +449,7 @@ TEST(Direct, RefusesUnsupportedOperatorsAndPrecisions) {
   EXPECT_EQ(fast.value().emit(wide).refused, (std::vector<std::uint32_t>{0, 1, 2})) << "another precision";
   auto doubles = DirectEmitter::create({.precision = Precision::kF64, .math = Math::kFast});
   EXPECT_EQ(doubles.value().emit(wide).refused, (std::vector<std::uint32_t>{1}));
-  EXPECT_FALSE(DirectEmitter::create({.architecture = 75}).ok());
+  EXPECT_EQ(DirectEmitter::create({.architecture = 75}).error().code, Errc::kUnsupported);
   EXPECT_FALSE(DirectEmitter::create({.roots = 33}).ok());
   EXPECT_FALSE(DirectEmitter::create({.registers = 65}).ok());
   EXPECT_FALSE(DirectEmitter::create({.window = 0}).ok());

@@ -4,6 +4,7 @@
 #include <functional>
 
 #include <gmock/gmock.h>
+#include <llvm/ADT/StringExtras.h>
 
 #include "compiler/kernels/identity.h"
 #include "tests/generators/graphs.h"
@@ -111,6 +112,15 @@ TEST(KernelKey, TitleDescribesTheKernel) {
   const DeviceOptions options = {.math = Math::kFast, .loss = LossSpec{.weighted = true}};
   EXPECT_EQ(keyOfRows(dags, options, "me").title,
             "rows f32 fast sm_90, 4 rows per thread, squared loss with weights, 3 expressions in 2 kernels");
+}
+
+// A new row of ops.def must not change the keys of kernels without it.
+TEST(KernelKey, DependsOnOperatorNamesNotOnTheirNumbers) {
+  const auto text = [](const KernelKey& key) { return llvm::toHex(key.digest, true); };
+  EXPECT_EQ(text(rowsKey(ready({"erf(x0 * 2) + sin(x1 - p0)", "max(x0, x1) / 3"}))),
+            "d5552521159449d7092a05588eee1fbae59a316e5f6a0ca9df81ab2ee988a01b");
+  EXPECT_EQ(text(keyOfInterpreter(HandlerTable({.ops = {Op::kAdd, Op::kSin, Op::kErf}}), {}, "me")),
+            "28e59fd25d97c2b009c7ae978b189a9b2d515d0a775fcb3edd68f78d666b6ae2");
 }
 
 TEST(DigestBuilder, DistinguishesValueBoundaries) {

@@ -16,6 +16,7 @@
 #include "compiler/target/architecture.h"
 #include "ir/ops.h"
 #include "passes/pass.h"
+#include "tests/generators/population.h"
 
 namespace srjit {
 namespace {
@@ -40,8 +41,9 @@ INSTANTIATE_TEST_SUITE_P(, AssembledCodeSlow,
 Dag everyOperator(std::size_t step, Precision precision) {
   Dag dag(precision);
   NodeId last = dag.variable(0);
-  for (std::size_t i = 0; i < allOps().size(); i += step) {
-    const Op op = static_cast<Op>(i);
+  const std::vector<Op> ops = allOperators();
+  for (std::size_t i = 0; i < ops.size(); i += step) {
+    const Op op = ops[i];
     const NodeId operands[] = {last, dag.variable(static_cast<std::uint32_t>(i % 3)), dag.variable(2)};
     last = dag.apply(op, std::span(operands, static_cast<std::size_t>(arityOf(op))));
     dag.addRoot(last);

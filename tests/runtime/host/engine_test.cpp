@@ -86,9 +86,9 @@ TEST_F(Upload, FailuresNameTheColumnsThereAre) {
     view.names = std::move(names);
     return engine_.loss(program, engine_.upload(view).value(), {}).value().failures.at(0).error.message;
   };
-  EXPECT_EQ(failureWith({"mass", "net weight"}), "variable x7, but the data has 2 columns: mass, 'net weight'");
-  EXPECT_EQ(failureWith({"a", "b"}), "variable x7, but the data has 2 columns: a, b");
-  EXPECT_EQ(failureWith({}), "variable x7, but the data has 2 columns");
+  EXPECT_EQ(failureWith({"mass", "net weight"}), "variable x7, but the data has 2 variables: mass, 'net weight'");
+  EXPECT_EQ(failureWith({"a", "b"}), "variable x7, but the data has 2 variables: a, b");
+  EXPECT_EQ(failureWith({}), "variable x7, but the data has 2 variables");
 }
 
 TEST_F(Upload, ChecksWeights) {

@@ -204,7 +204,7 @@ TEST_F(LossOfColumn, OfABadExpressionIsNaN) {
   EXPECT_TRUE(std::isnan(losses.values[0]));
   EXPECT_DOUBLE_EQ(losses.values[1], 2.5);
   ASSERT_EQ(losses.failures.size(), 1U);
-  EXPECT_EQ(losses.failures[0].error.message, "variable x9, but the data has 1 column");
+  EXPECT_EQ(losses.failures[0].error.message, "variable x9, but the data has 1 variable");
 }
 
 TEST_F(LossOfColumn, StaysCloseToASumInDouble) {

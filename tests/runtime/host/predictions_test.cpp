@@ -133,10 +133,10 @@ TEST_P(Shapes, ABadExpressionFailsAlone) {
   const std::vector<double> out = run(w, &failures);
   ASSERT_EQ(failures.size(), 2U);
   EXPECT_EQ(failures[0].expression, 1U);
-  EXPECT_EQ(failures[0].error.message, "variable x9, but the data has 4 columns");
+  EXPECT_EQ(failures[0].error.message, "variable x9, but the data has 4 variables");
   EXPECT_EQ(failures[0].error.code, Errc::kInvalid);
   EXPECT_EQ(failures[1].expression, 3U);
-  EXPECT_EQ(failures[1].error.message, "variable x4, but the data has 4 columns");
+  EXPECT_EQ(failures[1].error.message, "variable x4, but the data has 4 variables");
   for (const std::size_t e : {0U, 2U, 4U}) {
     EXPECT_EQ(out[e * 2], 2);
     EXPECT_EQ(out[e * 2 + 1], 4);
@@ -152,7 +152,7 @@ TEST_P(Shapes, ABadExpressionDoesNotMoveParameters) {
   std::vector<Failure> failures;
   const std::vector<double> out = run(w, &failures);
   ASSERT_EQ(failures.size(), 1U);
-  EXPECT_EQ(failures[0].error.message, "variable x7, but the data has 1 column");
+  EXPECT_EQ(failures[0].error.message, "variable x7, but the data has 1 variable");
   EXPECT_EQ(out[2], 300);
   EXPECT_EQ(out[3], 600);
 }

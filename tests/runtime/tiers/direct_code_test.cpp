@@ -181,6 +181,12 @@ TEST(DirectTier, InterpretsUnsupportedOperators) {
                    "sin");
   expectSameBits(predict(gpu, program, data, w.parameters), predict(gpu, w, Tier::kInterpret), 200, "sin");
   expectDirect(program, w.expressions.size() - added);
+  ASSERT_TRUE(program.status().error);
+  EXPECT_EQ(program.status().error->code, Errc::kUnsupported);
+  EXPECT_EQ(
+      program.status().error->message,
+      "no direct code for 17 of 77 expressions; the first is expression 61, which has 'sin' (a library function)");
+  EXPECT_EQ(program.status().served.interpreted, added);
 }
 
 TEST(DirectTier, InterpretsWithoutDirectExpressions) {
