@@ -108,8 +108,8 @@ class DirectMaker {
     if (!rest.empty()) {
       code_ = encodeForDevice(request_.withChosen(rest));
     }
-    code_.report.failures.insert(code_.report.failures.end(), graphs_.failures.begin(), graphs_.failures.end());
-    std::ranges::sort(code_.report.failures, {}, &Failure::expression);
+    code_.failures.insert(code_.failures.end(), graphs_.failures.begin(), graphs_.failures.end());
+    std::ranges::sort(code_.failures, {}, &Failure::expression);
   }
 
   // One module of all parts, and the tables that its kernel reads.

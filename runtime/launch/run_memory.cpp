@@ -92,7 +92,7 @@ void RunMemory::takeSums(const RunPlan& plan, std::size_t chunk_bytes) {
   const DeviceQueue& queue = *plan.queue;
   sums_ = DeviceBuffer(queue.stream, chunk_bytes);
   // Kernels write no sums of failed expressions, but the totals are of all.
-  if (!plan.code->report.failures.empty()) queue.stream->fill(sums_.address(), 0, chunk_bytes);
+  if (!plan.code->failures.empty()) queue.stream->fill(sums_.address(), 0, chunk_bytes);
   const std::size_t total_bytes = plan.channels() * plan.expressions * sizeof(double);
   totals_ = DeviceBuffer(queue.stream, total_bytes);
   if (chunk_rows_ < rows_) chains_ = DeviceBuffer(queue.stream, total_bytes * kSumChains);

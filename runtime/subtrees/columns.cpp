@@ -66,7 +66,7 @@ std::vector<bool> DeviceSubtrees::write(const Dataset::State& data, std::span<co
   auto code = std::make_shared<const DeviceCode>(encodeForDevice({source, chosen, *queue_, *store_, threads}));
   std::vector<bool> done(writes.size(), code->interpreter.has_value());
   if (!code->interpreter) return done;
-  for (const Failure& failure : code->report.failures) {
+  for (const Failure& failure : code->failures) {
     for (std::size_t i = 0; i < writes.size(); ++i) done[i] = done[i] && writes[i].column != failure.expression;
   }
   RunPlan plan{queue_, store_, code, &data, data.serial, KernelKind{.loss = {}, .strided_columns = false}, last + 1};

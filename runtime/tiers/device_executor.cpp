@@ -220,7 +220,7 @@ Result<Losses> DeviceExecutor::finish(const Task& task, std::unique_ptr<DeviceRu
     run->readLosses(*task.loss, losses);
     recordRunTime(task, *run);
   });
-  losses.failures = run->plan().code->report.failures;
+  losses.failures = run->plan().code->failures;
   keepRun(task, std::move(run));
   return losses;
 }
@@ -230,7 +230,7 @@ Result<Losses> DeviceExecutor::evaluate(const Task& task, std::span<const double
   auto run = takeRun(task, true);
   if (!run) return std::move(run).error();
   Losses losses;
-  losses.failures = (*run)->plan().code->report.failures;
+  losses.failures = (*run)->plan().code->failures;
   inArena([&] {
     (*run)->evaluate(parameters, task.out);
     if (task.program.size() > 0) recordRunTime(task, **run);

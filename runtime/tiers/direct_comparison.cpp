@@ -259,7 +259,7 @@ class Comparison {
     auto data = resident(false);
     if (!data) return data.error();
     const auto code = std::make_shared<const DeviceCode>(encodeForDevice(request(trees_)));
-    if (!code->report.failures.empty()) return code->report.failures.front().error;
+    if (!code->failures.empty()) return code->failures.front().error;
     auto run = runOf(trees_, code, **data, {}, {});
     if (!run) return run.error();
     predictions_.resize(trees_.size() * kRows);

@@ -62,7 +62,7 @@ void DeviceTiers::makeFirstCode(Program::State& state, const CompileOptions& opt
     program->setPlan(std::move(plan));
   } else {
     Code code = maker_.interpreted(graphs_of);
-    record(code->report.failures, code->report.nodes, code->report.seconds_passes);
+    record(code->failures, code->report.nodes, code->report.seconds_passes);
     state.info.seconds_codegen = code->report.seconds_codegen;
     // What the interpreter refuses is compiled under Tier::kAuto.
     if (tier == Tier::kAuto) std::erase_if(state.failures, isRefusal);
@@ -107,7 +107,7 @@ void DeviceTiers::findFacts(Selection& selection) const {
   if (facts.tier == Tier::kAuto || (facts.tier == Tier::kDirect && facts.layout_suits_direct)) {
     const CodeJob::View direct = program.job(selection.kind, CodeKind::kDirect)->view();
     facts.direct = direct.state;
-    facts.direct_is_complete = direct.code == nullptr || std::ranges::none_of(direct.code->report.failures, isRefusal);
+    facts.direct_is_complete = direct.code == nullptr || std::ranges::none_of(direct.code->failures, isRefusal);
     selection.codeOf(CodeKind::kDirect) = direct.code;
   }
   if (facts.tier == Tier::kAuto || facts.tier == Tier::kCompile) {
