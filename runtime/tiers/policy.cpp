@@ -69,7 +69,7 @@ TierDecision decideAuto(const TierFacts& facts) {
   if (facts.compiled == CodeState::kReady) return serve(CodeKind::kCompiled);
 
   TierDecision decision = decideInterpretedOrCompiled(facts);
-  if (!(facts.work.evaluations > 0)) return decision;
+  if (facts.has_started || !(facts.work.evaluations > 0)) return decision;
   if (direct == CodeState::kOpen && facts.self_test != SelfTestState::kFailed && !facts.interpreter_refuses &&
       directPays(facts)) {
     decision.start_direct = true;

@@ -143,7 +143,7 @@ Result<DeviceTiers::Code> DeviceTiers::codeFor(const Program::State& state, cons
       return okStatus();
     });
     if (!decision.wait_for) return selection.codeOf(decision.serves);
-    if (*decision.wait_for != CodeKind::kDirect) facts.work.evaluations = 0;
+    facts.has_started = facts.has_started || decision.starts();
     if (Status made = await(selection, *decision.wait_for, decision.on_failure); !made) return std::move(made).error();
   }
 }

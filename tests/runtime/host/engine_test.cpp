@@ -224,7 +224,7 @@ TEST(EngineMemory, NoneForTheMessageOfAnErrorIsAnError) {
   expectGuarded([&] { return engine.evaluate(program, data, {}, std::span<float>(out)); });
   expectGuarded([&] { return engine.submitEvaluate(program, data, {}, std::span<float>(out)); });
   DataView named = w.view();
-  named.names = ColumnNames::create({"mass", "charge"}).value();
+  named.names = {"mass", "speed"};
   expectGuarded([&] { return engine.upload(named); });
 }
 
