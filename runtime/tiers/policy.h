@@ -70,7 +70,7 @@ struct TierFacts {
 
 /// Whether it pays to replace the interpreter by compiled code of which only `missing` must be compiled; the rest is
 /// loaded.
-bool compilingPays(const DeviceCosts& costs, const ExpectedWork& work, const MissingKernels& missing);
+bool compilingMissingPays(const DeviceCosts& costs, const ExpectedWork& work, const MissingKernels& missing);
 
 /// What becomes of an evaluation if code that it waits for cannot be made.
 enum class OnFailure {
@@ -84,7 +84,7 @@ struct TierDecision {
   enum class Start {
     kNo,
     kNow,
-    kIfPays,  ///< after a look into the cache, if compilingPays() by what is missing
+    kIfPays,  ///< after a look into the cache, if compilingMissingPays() by what is missing
   };
 
   /// What to start in the background, before the wait. Nothing while `wait_for` is kDirect, and nothing if the

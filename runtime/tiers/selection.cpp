@@ -196,7 +196,7 @@ void TierSelection::startInBackground(const Query& query, const TierDecision& de
   if (decision.start_compiled == Start::kNow) start(CodeKind::kCompiled, nullptr);
   if (decision.start_compiled != Start::kIfPays) return;
   const auto pays = [costs = facts.costs, work = facts.work](const MissingKernels& missing) {
-    return compilingPays(costs, work, missing);
+    return compilingMissingPays(costs, work, missing);
   };
   start(CodeKind::kCompiled,
         [this, source = state.source, subtrees = state.subtrees, kind = query.kind,

@@ -244,11 +244,11 @@ TEST(TierPolicy, DecidesAsTheTableSays) {
   }
 }
 
-TEST(TierPolicy, CompilingPaysByWhatIsMissing) {
+TEST(TierPolicy, CompilingMissingKernelsPays) {
   const ExpectedWork work = factsOf(Tier::kAuto, 300).work;
-  EXPECT_TRUE(compilingPays(kRoundCosts, work, {}));
-  EXPECT_TRUE(compilingPays(kRoundCosts, work, {.kernels = 1, .tokens = 2}));
-  EXPECT_FALSE(compilingPays(kRoundCosts, work, {.kernels = 1, .tokens = 3}));
+  EXPECT_TRUE(compilingMissingPays(kRoundCosts, work, {}));
+  EXPECT_TRUE(compilingMissingPays(kRoundCosts, work, {.kernels = 1, .tokens = 2}));
+  EXPECT_FALSE(compilingMissingPays(kRoundCosts, work, {.kernels = 1, .tokens = 3}));
 }
 
 TEST(TierPolicy, FirstCode) {
