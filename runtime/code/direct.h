@@ -51,7 +51,7 @@ std::optional<Error> directRefusal(const DeviceRows& rows, Precision precision);
 struct DirectBuffers {
   std::size_t element = 0;           ///< bytes of a number
   CUdeviceptr numbers = 0;           ///< the entry DirectCode::first_number of the table of parameters
-  CUdeviceptr results = 0;           ///< group sums, or predictions
+  CUdeviceptr results = 0;           ///< sums of row groups, or predictions
   std::uint64_t channel_stride = 0;  ///< of sums
   std::uint64_t output_stride = 0;   ///< less than 2^32 bytes
 };

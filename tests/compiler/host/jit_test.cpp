@@ -132,20 +132,20 @@ void checkLoss(const LossSpec& spec, std::size_t rows) {
   auto jit = HostJit::create(precisionOf<T>(), Math::kPrecise).value();
   const auto kernel = jit->loss(spec);
   ASSERT_TRUE(kernel.ok()) << kernel.error().message;
-  const std::size_t groups = (rows + kGroupRows - 1) / kGroupRows;
+  const std::size_t row_groups = (rows + kGroupRows - 1) / kGroupRows;
   Random random(rows);
   std::vector<T> predictions, target, weights;
-  for (std::size_t r = 0; r < groups * kGroupRows; ++r) {
+  for (std::size_t r = 0; r < row_groups * kGroupRows; ++r) {
     predictions.push_back(random.chance(0.05) ? std::numeric_limits<T>::quiet_NaN()
                                               : static_cast<T>(random.between(-2.0, 2.0)));
     target.push_back(static_cast<T>(random.between(-2.0, 2.0)));
     weights.push_back(static_cast<T>(random.unit()));
   }
-  std::vector<T> sums(groups);
+  std::vector<T> sums(row_groups);
   const auto valid =
       (*kernel)(predictions.data(), target.data(), weights.data(), sums.data(), static_cast<std::int64_t>(rows));
   std::int64_t counted = 0;
-  for (std::size_t g = 0; g < groups; ++g) {
+  for (std::size_t g = 0; g < row_groups; ++g) {
     std::vector<T> terms;
     for (std::size_t r = g * kGroupRows; r < (g + 1) * kGroupRows; ++r) {
       const bool counts = r < rows && !(spec.skip_invalid && !std::isfinite(predictions[r]));
@@ -155,7 +155,7 @@ void checkLoss(const LossSpec& spec, std::size_t rows) {
       if (spec.weighted) term = weights[r] * term;
       terms.push_back(counts ? term : T(0));
     }
-    EXPECT_TRUE(sameValue(sums[g], pairwise(terms))) << "group " << g;
+    EXPECT_TRUE(sameValue(sums[g], pairwise(terms))) << "row group " << g;
   }
   EXPECT_EQ(valid, counted);
 }
