@@ -51,7 +51,7 @@ void checkOp(HostJit& jit, Op op, Random& random) {
   const auto code = jit.compile(Dag::fromExpressions(std::span(&call, 1), precisionOf<T>()));
   ASSERT_TRUE(code.ok()) << code.error().message;
   code->kernel()(columns.data(), kRows, nullptr, compiled.data(), kRows, kRows);
-  EXPECT_TRUE(std::ranges::equal(interpreted, compiled, sameValue<T>)) << infoOf(op).name;
+  EXPECT_TRUE(std::ranges::equal(interpreted, compiled, sameBits<T>)) << infoOf(op).name;
 
   for (std::size_t r = 0; r < kRows; ++r) {
     const double row[] = {columns[r], columns[kRows + r], columns[2 * kRows + r]};
@@ -89,7 +89,7 @@ TEST(HostJit, ScalarOperandsEqualBlocksOfTheSameValue) {
   std::vector<float> blocks(kRows), scalars(kRows), moved(kRows);
   handlers[0](blocks.data(), x.data(), spread.data(), nullptr, kRows);
   handlers[1](scalars.data(), x.data(), &scalar, nullptr, kRows);
-  EXPECT_TRUE(std::ranges::equal(blocks, scalars, sameValue<float>));
+  EXPECT_TRUE(std::ranges::equal(blocks, scalars, sameBits<float>));
   handlers[2](moved.data(), &scalar, nullptr, nullptr, kRows);
   EXPECT_EQ(moved, spread);
 }
@@ -155,7 +155,7 @@ void checkLoss(const LossSpec& spec, std::size_t rows) {
       if (spec.weighted) term = weights[r] * term;
       terms.push_back(counts ? term : T(0));
     }
-    EXPECT_TRUE(sameValue(sums[g], pairwise(terms))) << "row group " << g;
+    EXPECT_TRUE(sameBits(sums[g], pairwise(terms))) << "row group " << g;
   }
   EXPECT_EQ(valid, counted);
 }

@@ -45,8 +45,8 @@ void expectSameAsGraph(const std::vector<Expression>& batch, Math math, unsigned
   const std::vector<double> values = BytecodeMachine(table, columns, parameters).run(*code, batch.size());
   const std::vector<double> wanted = evaluate<double>(dag, columns, own);
   for (std::size_t i = 0; i < batch.size(); ++i) {
-    EXPECT_TRUE(sameValue(values[i], wanted[i])) << values[i] << " is not " << wanted[i] << "\n"
-                                                 << printDag(dag) << printBytecode(*code, table, options);
+    EXPECT_TRUE(sameBits(values[i], wanted[i])) << values[i] << " is not " << wanted[i] << "\n"
+                                                << printDag(dag) << printBytecode(*code, table, options);
   }
 }
 
@@ -105,7 +105,7 @@ TEST(Bytecode, ProgramsOfAHundredThousandTokensFitFewSlots) {
     EXPECT_GT(code->tokens.size(), 30'000U);
     EXPECT_LT(code->tokens.size(), 200'000U);
     const double value = BytecodeMachine(table, columns, parameters).run(*code, 1)[0];
-    EXPECT_TRUE(sameValue(value, evaluate<double>(dag, columns, {})[0])) << value;
+    EXPECT_TRUE(sameBits(value, evaluate<double>(dag, columns, {})[0])) << value;
   }
 }
 
