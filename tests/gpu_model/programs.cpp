@@ -164,12 +164,12 @@ class Machine {
 
   void apply(const Handler& handler, const DeviceToken& token, std::uint32_t column) {
     const auto popped =
-        static_cast<unsigned>(std::ranges::count_if(handler.form, [](char source) { return source <= '2'; }));
+        static_cast<unsigned>(std::ranges::count_if(handler.operands, [](char source) { return source <= '2'; }));
     const unsigned base = height_ - popped;
     std::array<const Rows*, kMaxArity> operands = {&nothing_, &nothing_, &nothing_};
     bool second = false;
-    for (std::size_t i = 0; i < handler.form.size(); ++i) {
-      const char source = handler.form[i];
+    for (std::size_t i = 0; i < handler.operands.size(); ++i) {
+      const char source = handler.operands[i];
       if (source == 'c') {
         operands[i] = &parameter(token);
       } else if (source != 'v') {

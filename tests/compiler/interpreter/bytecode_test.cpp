@@ -307,7 +307,7 @@ TEST(HandlerTable, FindsEveryHandlerUnderItsNumber) {
   const HandlerTable table(specFor(Math::kPrecise, 5));
   for (std::size_t i = 0; i < table.handlers().size(); ++i) {
     const Handler& handler = table.handlers()[i];
-    const int found = handler.kind == Kind::kApply  ? table.findApply(handler.op, handler.form, handler.height)
+    const int found = handler.kind == Kind::kApply  ? table.findApply(handler.op, handler.operands, handler.height)
                       : handler.kind == Kind::kBody ? table.findBody(handler.op)
                                                     : table.find(handler.kind, handler.height, handler.argument);
     EXPECT_EQ(found, static_cast<int>(i));
