@@ -57,7 +57,7 @@ struct DirectBuffers {
 };
 
 /// Puts the kernel on the stream, with fewer parts if the rows do not need as many. The kernel can read `rows`, which
-/// are at most kDirectMaxRows.
+/// are at most directMaxRows().
 void launchDirect(const Stream& stream, const DirectCode& code, const DeviceRows& rows, const DirectBuffers& buffers,
                   DirectGrid grid);
 

@@ -10,8 +10,6 @@ namespace {
 // Predictions of more bytes than this are made in chunks, multiples of a tile's rows. Kernels of smaller chunks would
 // not fill the device.
 constexpr std::size_t kManyPredictionBytes = std::size_t{32} << 20, kPredictionQuantum = 1024;
-// Direct code has 32 bits for the bytes of an expression's predictions.
-constexpr std::size_t kMaxDirectChunkBytes = std::size_t{1} << 30;
 
 bool isOutOfMemory(const CudaFailure& failure) { return failure.code() == CUDA_ERROR_OUT_OF_MEMORY; }
 
@@ -25,7 +23,7 @@ std::size_t wantedChunkRows(const RunPlan& plan) {
   const Dataset::State& data = *plan.data;
   const std::size_t element = plan.elementBytes();
   std::size_t chunk_rows = std::min<std::size_t>(data.rows, data.on_device->chunkRows());
-  if (plan.code->direct) chunk_rows = std::min<std::size_t>(chunk_rows, kMaxDirectChunkBytes / element);
+  if (plan.code->direct) chunk_rows = std::min<std::size_t>(chunk_rows, directMaxRows(data.precision));
   const bool to_host = !plan.kind.loss && !plan.into_columns;
   if (to_host && plan.expressions * data.rows * element > kManyPredictionBytes) {
     const std::size_t wanted = std::min(ceilDivide(data.rows, kPredictionChunks), kMaxChunkBytesOfExpression / element);
