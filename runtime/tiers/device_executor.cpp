@@ -145,7 +145,7 @@ class LossFlight final : public Flight {
   /// Without the run's work under way if it throws.
   void submit() {
     try {
-      executor_.inArena([&] { run_->submitLoss(task_.parameters); });
+      executor_.inArena([&] { run_->submitLoss(task_.data.state(), task_.parameters); });
     } catch (...) {
       run_.reset();
       throw;
@@ -196,12 +196,9 @@ Result<std::unique_ptr<DeviceRun>> DeviceExecutor::takeRun(const Task& task, boo
   auto code = selection_.codeFor(task.program.state(), kind, *data.on_device, is_evaluated);
   if (!code) return std::move(code).error();
   task.program.state().on_device->setServed((*code)->served());
-  RunPlan plan{queue_, store_, std::move(*code), &data, data.serial, kind, task.program.size()};
-  if (auto run = idle_->take(plan)) {
-    run->use(data);
-    return run;
-  }
-  return DeviceRun::create(std::move(plan), budget(kShareForWork));
+  RunPlan plan{queue_, store_, std::move(*code), data.serial, data.precision, kind, task.program.size()};
+  if (auto run = idle_->take(plan)) return run;
+  return DeviceRun::create(std::move(plan), data, budget(kShareForWork));
 }
 
 void DeviceExecutor::recordRunTime(const Task& task, const DeviceRun& run) {
@@ -211,13 +208,13 @@ void DeviceExecutor::recordRunTime(const Task& task, const DeviceRun& run) {
   if (!task.loss || task.data.state().on_device->isStreamed()) return;
   // Costs are by the tokens of expressions, not all of which are computed where subtrees are read.
   if (task.program.info().subtrees_read > 0) return;
-  selection_.recordRunTime(*run.plan().code, run.plan().data->rows, seconds);
+  selection_.recordRunTime(*run.plan().code, task.data.rows(), seconds);
 }
 
 Result<Losses> DeviceExecutor::finish(const Task& task, std::unique_ptr<DeviceRun> run, Losses losses) {
   run->wait();
   inArena([&] {
-    run->readLosses(*task.loss, losses);
+    run->readLosses(task.data.state(), *task.loss, losses);
     recordRunTime(task, *run);
   });
   losses.failures = run->plan().code->failures;
@@ -232,7 +229,7 @@ Result<Losses> DeviceExecutor::evaluate(const Task& task, std::span<const double
   Losses losses;
   losses.failures = (*run)->plan().code->failures;
   inArena([&] {
-    (*run)->evaluate(parameters, task.out);
+    (*run)->evaluate(task.data.state(), parameters, task.out);
     if (task.program.size() > 0) recordRunTime(task, **run);
   });
   keepRun(task, std::move(*run));

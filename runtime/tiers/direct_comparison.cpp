@@ -252,7 +252,8 @@ class Comparison {
 
   Result<std::unique_ptr<DeviceRun>> runOf(const Probes& probes, const Code& code, const Dataset::State& data,
                                            const KernelKind& kind, std::optional<DirectGrid> grid) const {
-    return DeviceRun::create({queue_, store_, code, &data, data.serial, kind, probes.size(), grid}, SIZE_MAX);
+    return DeviceRun::create({queue_, store_, code, data.serial, data.precision, kind, probes.size(), grid}, data,
+                             SIZE_MAX);
   }
 
   Status interpretTrees() {
@@ -263,7 +264,7 @@ class Comparison {
     auto run = runOf(trees_, code, **data, {}, {});
     if (!run) return run.error();
     predictions_.resize(trees_.size() * kRows);
-    (*run)->evaluate(trees_.parameters, reinterpret_cast<std::byte*>(predictions_.data()));
+    (*run)->evaluate(**data, trees_.parameters, reinterpret_cast<std::byte*>(predictions_.data()));
     return okStatus();
   }
 
@@ -302,19 +303,20 @@ class Comparison {
     for (const DirectShape& shape : shapes_) {
       const Code code = direct(trees_, {}, shape);
       if (!code->direct || code->direct->expressions != trees_.size()) return std::string("not every probe has code");
-      auto difference = differenceOf(runOf(trees_, code, data, {}, kGrids[0]));
+      auto difference = differenceOf(runOf(trees_, code, data, {}, kGrids[0]), data);
       if (!difference || !difference->empty()) return difference;
-      difference = differenceOf(runOf(trees_, code, **by_row, {.loss = {}, .strided_columns = true}, kGrids[1]));
+      difference =
+          differenceOf(runOf(trees_, code, **by_row, {.loss = {}, .strided_columns = true}, kGrids[1]), **by_row);
       if (difference && !difference->empty()) difference->insert(0, "strided columns, ");
       if (!difference || !difference->empty()) return difference;
     }
     return std::string();
   }
 
-  Result<std::string> differenceOf(const Result<std::unique_ptr<DeviceRun>>& run) const {
+  Result<std::string> differenceOf(const Result<std::unique_ptr<DeviceRun>>& run, const Dataset::State& data) const {
     if (!run) return run.error();
     std::vector<T> actual(predictions_.size());
-    (*run)->evaluate(trees_.parameters, reinterpret_cast<std::byte*>(actual.data()));
+    (*run)->evaluate(data, trees_.parameters, reinterpret_cast<std::byte*>(actual.data()));
     for (std::size_t i = 0; i < actual.size(); ++i) {
       if (sameBits(predictions_[i], actual[i])) continue;
       return fmt::format("probe {}, row {}: {:a} instead of {:a}", i / kRows, i % kRows, actual[i], predictions_[i]);
@@ -331,10 +333,10 @@ class Comparison {
       if (!code->direct || code->direct->expressions != sums_.size()) return std::string("not every sum has code");
       const auto run = runOf(sums_, code, data, kind, kGrids.at(way));
       if (!run) return run.error();
-      (*run)->submitLoss(sums_.parameters);
+      (*run)->submitLoss(data, sums_.parameters);
       (*run)->wait();
       Losses actual = (*run)->emptyLosses();
-      (*run)->readLosses(options, actual);
+      (*run)->readLosses(data, options, actual);
       const Losses& expected = losses_[index];
       for (std::size_t i = 0; i < sums_.size(); ++i) {
         if (sameBits(expected.values[i], actual.values[i]) && expected.valid_rows[i] == actual.valid_rows[i]) continue;
