@@ -150,9 +150,9 @@ void checkLoss(const LossSpec& spec, std::size_t count, std::size_t rows, Direct
   EXPECT_TRUE(made.part.refused.empty());
   const auto out = runDirect(dag, made.part, made.image, options, data, grid);
   const auto values = expected(dag, data);
-  const std::size_t groups = (rows + kGroupRows - 1) / kGroupRows;
+  const std::size_t row_groups = (rows + kGroupRows - 1) / kGroupRows;
   for (std::size_t root = 0; root < count; ++root) {
-    for (std::size_t g = 0; g < groups; ++g) {
+    for (std::size_t g = 0; g < row_groups; ++g) {
       std::array<T, kGroupRows> terms{}, kept{};
       T valid = 0;
       for (std::size_t i = 0; i < kGroupRows && g * kGroupRows + i < rows; ++i) {
@@ -165,9 +165,9 @@ void checkLoss(const LossSpec& spec, std::size_t count, std::size_t rows, Direct
         kept[i] = data.weights[r];
         valid += 1;
       }
-      const std::size_t at = (root + 3) % count * groups + g;
+      const std::size_t at = (root + 3) % count * row_groups + g;
       ASSERT_TRUE(sameBits(out.results[at], pairwiseSum(terms)))
-          << "root " << root << " group " << g << ": " << out.results[at] << ", not " << pairwiseSum(terms);
+          << "root " << root << " row group " << g << ": " << out.results[at] << ", not " << pairwiseSum(terms);
       ASSERT_EQ(out.counts[at], spec.skip_invalid ? valid : T(12345));
       ASSERT_EQ(out.kept_weights[at], spec.skip_invalid && spec.weighted ? pairwiseSum(kept) : T(12345));
     }
