@@ -41,8 +41,8 @@ struct SumChains {
   std::array<double, kSumChains> chains{};
 
   template <class T>
-  void add(std::span<const T> groups) {
-    for (std::size_t g = 0; g < groups.size(); ++g) chains[g % kSumChains] += static_cast<double>(groups[g]);
+  void add(std::span<const T> row_groups) {
+    for (std::size_t g = 0; g < row_groups.size(); ++g) chains[g % kSumChains] += static_cast<double>(row_groups[g]);
   }
   double sum() const { return pairwiseSum(chains); }
 };

@@ -29,7 +29,7 @@ struct Engine::State {
   State& operator=(const State&) = delete;
   // In the child of a fork() there are no threads that the executor's end could wait for.
   ~State() {
-    if (!checkProcess()) {
+    if (home.isForked()) {
       [[maybe_unused]] const Executor* const left = executor.release();
     }
   }
@@ -274,8 +274,9 @@ class EnginePending final : public Pending<Value>::State {
   }
   Result<Value> result() override {
     dropIfForked();
-    if (flight_ != nullptr) {
-      done_.emplace(guarded([&] {
+    if (!done_) {
+      done_.emplace(guarded([&]() -> Result<Losses> {
+        if (Status own = engine_->checkProcess(); !own) return std::move(own).error();
         Result<Losses> losses = flight_->finish();
         if (losses) settle(*task_, *losses);
         return losses;
@@ -291,12 +292,9 @@ class EnginePending final : public Pending<Value>::State {
 
  private:
   // A flight that began before this process was forked ends in the parent alone.
-  void dropIfForked() {
-    if (flight_ == nullptr) return;
-    Status own = engine_->checkProcess();
-    if (own) return;
+  void dropIfForked() noexcept {
+    if (flight_ == nullptr || !engine_->home.isForked()) return;
     [[maybe_unused]] const auto* const left = flight_.release();
-    done_.emplace(std::move(own).error());
   }
 
   std::shared_ptr<Engine::State> engine_;  // outlives the flight
@@ -324,19 +322,23 @@ Result<Pending<Value>> submitTask(const std::shared_ptr<Engine::State>& engine, 
 template <class T>
 Result<Failures> evaluate(Engine::State& engine, const Program& program, const Dataset& data,
                           std::span<const double> parameters, std::span<T> out) {
-  if (Status valid = checkOutput(program, data, out, engine.options); !valid) return std::move(valid).error();
-  Result<Losses> done =
-      runTask(engine, {program, data, parameters, reinterpret_cast<std::byte*>(out.data()), std::nullopt});
-  if (!done) return std::move(done).error();
-  return std::move(done->failures);
+  return guarded([&]() -> Result<Failures> {
+    if (Status valid = checkOutput(program, data, out, engine.options); !valid) return std::move(valid).error();
+    Result<Losses> done =
+        runTask(engine, {program, data, parameters, reinterpret_cast<std::byte*>(out.data()), std::nullopt});
+    if (!done) return std::move(done).error();
+    return std::move(done->failures);
+  });
 }
 
 template <class T>
 Result<Pending<Failures>> submitEvaluate(const std::shared_ptr<Engine::State>& engine, const Program& program,
                                          const Dataset& data, std::span<const double> parameters, std::span<T> out) {
-  if (Status valid = checkOutput(program, data, out, engine->options); !valid) return std::move(valid).error();
-  return submitTask<Failures>(engine,
-                              {program, data, parameters, reinterpret_cast<std::byte*>(out.data()), std::nullopt});
+  return guarded([&]() -> Result<Pending<Failures>> {
+    if (Status valid = checkOutput(program, data, out, engine->options); !valid) return std::move(valid).error();
+    return submitTask<Failures>(engine,
+                                {program, data, parameters, reinterpret_cast<std::byte*>(out.data()), std::nullopt});
+  });
 }
 
 Status checkNames(const ColumnNames& names, std::size_t columns) {
@@ -380,20 +382,27 @@ Result<Engine> createEngine(const EngineOptions& options, const EngineParts& par
 }
 
 const EngineOptions& Engine::options() const noexcept { return state_->options; }
-CacheStats Engine::cacheStats() const { return state_->checkProcess() ? state_->executor->cacheStats() : CacheStats(); }
+CacheStats Engine::cacheStats() const {
+  return state_->home.isForked() ? CacheStats() : state_->executor->cacheStats();
+}
 
 Result<Dataset> Engine::upload(const DataView& data) const {
-  if (Status own = state_->checkProcess(); !own) return std::move(own).error();
-  if (Status named = checkNames(data.names, data.columns.size()); !named) return std::move(named).error();
-  return guarded([&] { return datasetOf(state_->executor->upload(data)); });
+  return guarded([&]() -> Result<Dataset> {
+    if (Status own = state_->checkProcess(); !own) return std::move(own).error();
+    if (Status named = checkNames(data.names, data.columns.size()); !named) return std::move(named).error();
+    return datasetOf(state_->executor->upload(data));
+  });
 }
 
 Result<Dataset> Engine::adopt(const DeviceDataView& data) const {
-  if (Status own = state_->checkProcess(); !own) return std::move(own).error();
-  if (Status named = checkNames(data.names, data.columns.columns); !named) return std::move(named).error();
-  return guarded([&] { return datasetOf(state_->executor->adopt(data)); });
+  return guarded([&]() -> Result<Dataset> {
+    if (Status own = state_->checkProcess(); !own) return std::move(own).error();
+    if (Status named = checkNames(data.names, data.columns.columns); !named) return std::move(named).error();
+    return datasetOf(state_->executor->adopt(data));
+  });
 }
 
+// Source and failures are outside of `guarded`: without these a program could not tell which expressions failed.
 Program Engine::compile(std::span<const Expression> expressions, const CompileOptions& options) const {
   auto source = std::make_shared<ProgramSource>();
   source->precision = state_->options.precision;

@@ -8,7 +8,8 @@
 //
 // Spans in, spans out. A bad expression in a batch is a Failure of that expression, never an error of the batch. All
 // classes are cheap handles to shared, immutable state (Engine: internally synchronised); every const member may be
-// called from several threads at once. Results do not depend on the number of threads, the tier or the batch.
+// called from several threads at once. Results do not depend on the number of threads, the tier or the batch. Calls
+// that give a Result or a Status throw nothing; exhausted memory is an Error of kMachine.
 //
 // fork(): a child process inherits neither the threads of an engine nor its device. In the child every call of an
 // engine that the parent created fails with kMachine, and so does every expression of a Program that such an engine
@@ -50,7 +51,8 @@ class Engine {
   /// Compiles a batch. Never fails as a whole: see Program::failures(). A pass that throws, or returns a graph that
   /// does not match the expressions, is a failure of the expressions that share a graph with the cause. With
   /// CompileOptions::data of this engine, values of subtrees that recurred in earlier programs may first be computed on
-  /// the device.
+  /// the device. Memory that runs out while code is made is a failure of every expression. Throws std::bad_alloc if it
+  /// runs out for the program itself: for its list of the expressions or that of its failures.
   Program compile(std::span<const Expression> expressions, const CompileOptions& options = {}) const;
 
   /// Predictions of all expressions: out[e * rows + r]. Program::parameterOffset() defines the layout of `parameters`.

@@ -58,6 +58,7 @@ class Program {
   /// Expressions that failed to compile, in order.
   std::span<const Failure> failures() const noexcept;
   const ProgramInfo& info() const noexcept;
+  /// Throws std::bad_alloc if memory runs out for the text of `error`.
   ProgramStatus status() const;
 
   struct State;

@@ -164,9 +164,9 @@ class Prologue {
     const direct::ValueId lane = direct::andWith(code_, thread, 31);
     const direct::ValueId warp =
         code_.value({.opcode = Opcode::kShrRI, .sources = {thread, direct::kRz, direct::kRz}, .immediate = 5});
-    const direct::ValueId group = code_.value({.opcode = Opcode::kImadRRR, .sources = {row_block, warps, warp}});
+    const direct::ValueId row_group = code_.value({.opcode = Opcode::kImadRRR, .sources = {row_block, warps, warp}});
     const direct::ValueId first = code_.value({.opcode = Opcode::kImadRIR,
-                                               .sources = {group, direct::kRz, direct::kRz},
+                                               .sources = {row_group, direct::kRz, direct::kRz},
                                                .immediate = static_cast<std::uint32_t>(kGroupRows)});
     const direct::PredicateId is_empty = code_.truth({.opcode = Opcode::kISetPURR,
                                                       .modifier = sass::modifierOf(Compare::kGreaterEqual),

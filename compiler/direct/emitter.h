@@ -71,7 +71,7 @@ struct DirectArguments {
   std::uint64_t numbers;       ///< 16-byte aligned
   std::uint64_t outputs;       ///< u32, 16-byte aligned: output number of each entry
   std::uint64_t groups;        ///< DirectGroup, 16-byte aligned
-  std::uint32_t rows;          ///< 1 to kDirectMaxRows
+  std::uint32_t rows;          ///< 1 to directMaxRows()
   std::uint32_t column_stride;
   std::uint32_t row_stride;  ///< s where values of a column are adjacent
   std::uint32_t output_stride;
@@ -80,7 +80,10 @@ struct DirectArguments {
 };
 static_assert(sizeof(DirectArguments) == 96);
 
-inline constexpr std::uint32_t kDirectMaxRows = 1u << 30;
+/// Rows of one launch: their predictions take at most 1 GiB per output, which output_stride has 32 bits for.
+constexpr std::uint32_t directMaxRows(Precision precision) {
+  return (1u << 30) / static_cast<std::uint32_t>(bytesOf(precision));
+}
 
 /// How a launch divides the rows.
 struct DirectGrid {

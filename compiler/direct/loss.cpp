@@ -192,10 +192,10 @@ ValueId LossSelector::countOf(Code& code) const {
 }
 
 void LossSelector::store(Code& code, ValueId sum, std::size_t pointer, PredicateId writes) const {
-  const ValueId group = code.value({.opcode = Opcode::kShrRI, .sources = {fixed::kRow, kRz, kRz}, .immediate = 7});
-  const ValueId of_group = addressTimes(code, arguments_.loadPair(code, pointer), group, 4 * width_);
+  const ValueId row_group = code.value({.opcode = Opcode::kShrRI, .sources = {fixed::kRow, kRz, kRz}, .immediate = 7});
+  const ValueId of_row_group = addressTimes(code, arguments_.loadPair(code, pointer), row_group, 4 * width_);
   const ValueId stride = arguments_.load(code, offsetof(DirectArguments, output_stride));
-  const ValueId address = addressOf(code, of_group, fixed::kOutput, stride);
+  const ValueId address = addressOf(code, of_row_group, fixed::kOutput, stride);
   code.append({.opcode = width_ == 2 ? Opcode::kStg64 : Opcode::kStg, .guard = writes, .sources = {address, sum, kRz}});
 }
 

@@ -42,9 +42,9 @@ struct HandlerKey {
 using HostKernel = void (*)(const void* columns, std::int64_t column_stride, const void* parameters, void* out,
                             std::int64_t out_stride, std::int64_t rows);
 
-/// The terms of `rows` rows (any number; buffers readable up to a multiple of kGroupRows) summed by groups: sums[g] for
-/// every group of kGroupRows rows, in the precision. Returns the number of rows with a finite prediction if the spec
-/// skips invalid rows, else `rows`. `weights` is ignored unless the spec is weighted.
+/// The terms of `rows` rows (any number; buffers readable up to a multiple of kGroupRows) summed by row groups: sums[g]
+/// for every row group, in the precision. Returns the number of rows with a finite prediction if the
+/// spec skips invalid rows, else `rows`. `weights` is ignored unless the spec is weighted.
 using HostLossKernel = std::int64_t (*)(const void* predictions, const void* target, const void* weights, void* sums,
                                         std::int64_t rows);
 

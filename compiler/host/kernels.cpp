@@ -271,8 +271,8 @@ void emitHostLoss(llvm::Module& module, const std::string& name, const LossSpec&
     }
     terms.push_back(builder.CreateSelect(counts, term, lowering.literal(0)));
   }
-  llvm::Value* const group = builder.CreateUDiv(loop.index(), builder.getInt64(kGroupRows));
-  builder.CreateAlignedStore(sumPairwise(builder, std::move(terms)), memory.at(function->getArg(3), group),
+  llvm::Value* const row_group = builder.CreateUDiv(loop.index(), builder.getInt64(kGroupRows));
+  builder.CreateAlignedStore(sumPairwise(builder, std::move(terms)), memory.at(function->getArg(3), row_group),
                              memory.alignment());
   count->addIncoming(valid_rows, builder.GetInsertBlock());
   loop.finish();

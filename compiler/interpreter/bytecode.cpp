@@ -39,7 +39,7 @@ struct Encoder::State {
     std::uint8_t need = 1;     ///< stack registers
     Source source = Source::kStack;
     bool in_slot = false;
-    const FormPlan* plan = nullptr;  ///< of operators
+    const OperandPlan* plan = nullptr;  ///< of operators
   };
   /// The nodes that a root needs and no root before it: members_[first .. last), in ascending order.
   struct Segment {
@@ -69,8 +69,8 @@ struct Encoder::State {
   void release(std::uint32_t statement);
   void emitValue(NodeId id);
   void emitNode(NodeId root);
-  void emitShort(const Node& node, const FormPlan& plan);
-  void emitLong(const Node& node, const FormPlan& plan);
+  void emitShort(const Node& node, const OperandPlan& plan);
+  void emitLong(const Node& node, const OperandPlan& plan);
 
   void emit(int handler, std::uint32_t column = 0, std::uint32_t argument = 0,
             DeviceToken::ArgumentKind kind = DeviceToken::kNumber) {
@@ -274,7 +274,7 @@ unsigned Encoder::State::planOnce(const Node& node, NodeState& state) const {
     needs[i] = input.need;
     for (std::size_t k = 0; k < i; ++k) ++(needs[k] >= needs[i] ? ranks[i] : ranks[k]);
   }
-  const FormPlan& plan = table.planOf(node.op, sources, ranks);
+  const OperandPlan& plan = table.planOf(node.op, sources, ranks);
   state.plan = &plan;
   unsigned need = 1;
   for (unsigned k = 0; k < plan.stack_count; ++k) need = std::max(need, k + needs[plan.stack[k]]);
@@ -361,7 +361,7 @@ void Encoder::State::emitNode(NodeId root) {
   while (!frames.empty()) {
     Frame& frame = frames.back();
     const Node& node = dag.node(frame.node);
-    const FormPlan& plan = *nodes[frame.node].plan;
+    const OperandPlan& plan = *nodes[frame.node].plan;
     if (frame.next < plan.stack_count) {
       const NodeId input = node.operands[plan.stack[frame.next++]];
       if (nodes[input].source == Source::kStack) {
@@ -380,22 +380,22 @@ void Encoder::State::emitNode(NodeId root) {
   }
 }
 
-void Encoder::State::emitShort(const Node& node, const FormPlan& plan) {
+void Encoder::State::emitShort(const Node& node, const OperandPlan& plan) {
   std::uint32_t column = 0, argument = 0;
   DeviceToken::ArgumentKind kind = DeviceToken::kNumber;
-  if (plan.columns[0] != FormPlan::kNone) column = columnOf(node.operands[plan.columns[0]]);
-  if (plan.columns[1] != FormPlan::kNone) {
+  if (plan.columns[0] != OperandPlan::kNone) column = columnOf(node.operands[plan.columns[0]]);
+  if (plan.columns[1] != OperandPlan::kNone) {
     argument = columnOf(node.operands[plan.columns[1]]);
     kind = DeviceToken::kColumn;
-  } else if (plan.parameter != FormPlan::kNone) {
+  } else if (plan.parameter != OperandPlan::kNone) {
     argument = parameterOf(node.operands[plan.parameter]);
     kind = DeviceToken::kParameter;
   }
-  emit(table.findApply(node.op, unsigned{plan.form}, height), column, argument, kind);
+  emit(table.findApply(node.op, unsigned{plan.operand_form}, height), column, argument, kind);
   height = height - plan.stack_count + 1;
 }
 
-void Encoder::State::emitLong(const Node& node, const FormPlan& plan) {
+void Encoder::State::emitLong(const Node& node, const OperandPlan& plan) {
   for (unsigned k = plan.stack_count; k-- > 0;) emit(table.find(Kind::kArgumentStack, height--, plan.stack[k]));
   for (unsigned i = 0; i < static_cast<unsigned>(node.arity()); ++i) {
     const NodeId input = node.operands[i];

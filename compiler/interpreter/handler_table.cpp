@@ -120,12 +120,12 @@ constexpr std::array<OperandForm, 16> kTernary = {"012", "v01", "c01", "0v1", "0
 constexpr std::array<OperandForm, 14> kCommutativeTernary = {"012", "120", "021", "0v1", "1v0", "0c1", "1c0",
                                                              "01v", "01c", "vv0", "vc0", "0vv", "0vc", "0cv"};
 
-unsigned stackOperands(OperandForm form) {
-  return static_cast<unsigned>(std::ranges::count_if(form, [](char source) { return source <= '2'; }));
+unsigned stackOperands(OperandForm operands) {
+  return static_cast<unsigned>(std::ranges::count_if(operands, [](char source) { return source <= '2'; }));
 }
 
 // Operators have the same plans if they agree in arity, in commutativity and in being long.
-struct FormClass {
+struct OperatorClass {
   int arity;
   bool commutative, is_long;
 };
@@ -140,8 +140,8 @@ struct Operands {
 using Order = std::array<std::uint8_t, kMaxArity>;
 
 // Tries one choice of operands for the stack, in one order. False if no form fits.
-bool planWith(const FormClass& of, const Operands& operands, unsigned pushed, bool swapped, const Order& order,
-              FormPlan& plan) {
+bool planWith(const OperatorClass& of, const Operands& operands, unsigned pushed, bool swapped, const Order& order,
+              OperandPlan& plan) {
   const auto at = [&](unsigned position) {
     return static_cast<std::uint8_t>(swapped && position < 2 ? 1 - position : position);
   };
@@ -171,18 +171,18 @@ bool planWith(const FormClass& of, const Operands& operands, unsigned pushed, bo
       plan.stack[plan.stack_count++] = at(i);
     }
   }
-  const auto forms = HandlerTable::forms(of.arity, of.commutative);
+  const auto forms = HandlerTable::operandForms(of.arity, of.commutative);
   const auto found = std::ranges::find(forms, wanted);
-  plan.form = static_cast<std::uint8_t>(found - forms.begin());
+  plan.operand_form = static_cast<std::uint8_t>(found - forms.begin());
   return found != forms.end();
 }
 
 // Tries the order of the ranks first, then the others; a class has a form for the first or for one order alone.
-FormPlan bestPlan(const FormClass& of, const Operands& operands) {
+OperandPlan bestPlan(const OperatorClass& of, const Operands& operands) {
   const auto arity = static_cast<std::uint8_t>(of.arity);
   Order by_rank{};
   for (std::uint8_t i = 0; i < arity; ++i) by_rank[operands.ranks[i]] = i;
-  FormPlan plan;
+  OperandPlan plan;
   if (of.is_long) {
     for (unsigned k = 0; k < arity; ++k) {
       if (operands.sources[by_rank[k]] == 0) plan.stack[plan.stack_count++] = by_rank[k];
@@ -212,13 +212,13 @@ bool areRanks(const Operands& operands, int arity) {
   return seen == (1u << arity) - 1;
 }
 
-std::size_t classOf(const FormClass& of) {
+std::size_t classOf(const OperatorClass& of) {
   return static_cast<std::size_t>(of.arity - 1) * 4 + (of.commutative ? 2U : 0U) + (of.is_long ? 1U : 0U);
 }
 
-using Plans = std::array<FormPlan, kSets * kSets>;
+using Plans = std::array<OperandPlan, kSets * kSets>;
 
-Plans plansOf(const FormClass& of) {
+Plans plansOf(const OperatorClass& of) {
   Plans plans{};
   const auto digit = [](std::size_t number, std::size_t i) {
     return static_cast<std::uint8_t>(i == 0 ? number % 3 : i == 1 ? number / 3 % 3 : number / 9);
@@ -236,14 +236,14 @@ Plans plansOf(const FormClass& of) {
   return plans;
 }
 
-const Plans& plansFor(const FormClass& of) {
+const Plans& plansFor(const OperatorClass& of) {
   static const std::array<Plans, kClasses> all = [] {
     std::array<Plans, kClasses> plans;
     for (const int arity : {1, 2, 3}) {
       for (const bool commutative : {false, true}) {
         for (const bool is_long : {false, true}) {
           if (arity == 1 && commutative) continue;
-          const FormClass each{arity, commutative, is_long};
+          const OperatorClass each{arity, commutative, is_long};
           plans[classOf(each)] = plansOf(each);
         }
       }
@@ -273,14 +273,14 @@ unsigned rowsPerTurn(Op op, const InterpreterSpec& spec) {
   return codeWeight(op, spec.precision, spec.math) <= kWrittenOutCode ? spec.rows_per_thread : 1;
 }
 
-std::span<const OperandForm> HandlerTable::forms(int arity, bool commutative) {
+std::span<const OperandForm> HandlerTable::operandForms(int arity, bool commutative) {
   if (arity == 1) return kUnary;
   if (arity == 2) return commutative ? std::span<const OperandForm>(kCommutativeBinary) : kBinary;
   return commutative ? std::span<const OperandForm>(kCommutativeTernary) : kTernary;
 }
 
-std::span<const OperandForm> HandlerTable::forms(Op op) {
-  return forms(arityOf(op), infoOf(op).has(OpProps::kCommutative));
+std::span<const OperandForm> HandlerTable::operandForms(Op op) {
+  return operandForms(arityOf(op), infoOf(op).has(OpProps::kCommutative));
 }
 
 HandlerTable::HandlerTable(InterpreterSpec spec) : spec_(std::move(spec)) {
@@ -296,7 +296,7 @@ HandlerTable::HandlerTable(InterpreterSpec spec) : spec_(std::move(spec)) {
       argument_count_ = std::max(argument_count_, static_cast<unsigned>(arityOf(op)));
     } else {
       facts.first = static_cast<int>(applies_.size());
-      applies_.resize(applies_.size() + forms(op).size() * (spec_.depth + 1), -1);
+      applies_.resize(applies_.size() + operandForms(op).size() * (spec_.depth + 1), -1);
     }
   }
   plain_.resize(placeOf(static_cast<Kind>(static_cast<int>(Kind::kNextWindow) + 1), 0, 0), -1);
@@ -316,9 +316,9 @@ HandlerTable::HandlerTable(InterpreterSpec spec) : spec_(std::move(spec)) {
     }
     for (const Op op : spec_.ops) {
       if (isLong(op)) continue;
-      for (const OperandForm form : forms(op)) {
-        const unsigned popped = stackOperands(form);
-        if (height >= popped && height - popped < spec_.depth) add({Kind::kApply, at, 0, op, form});
+      for (const OperandForm operands : operandForms(op)) {
+        const unsigned popped = stackOperands(operands);
+        if (height >= popped && height - popped < spec_.depth) add({Kind::kApply, at, 0, op, operands});
       }
     }
   }
@@ -337,9 +337,9 @@ void HandlerTable::add(const Handler& handler) {
   handlers_.push_back(handler);
   OpFacts& facts = facts_[static_cast<std::size_t>(handler.op)];
   if (handler.kind == Handler::Kind::kApply) {
-    const auto all = forms(handler.op);
-    const auto form = static_cast<std::size_t>(std::ranges::find(all, handler.form) - all.begin());
-    applies_[static_cast<std::size_t>(facts.first) + form * (spec_.depth + 1) + handler.height] = number;
+    const auto all = operandForms(handler.op);
+    const auto operand_form = static_cast<std::size_t>(std::ranges::find(all, handler.operands) - all.begin());
+    applies_[static_cast<std::size_t>(facts.first) + operand_form * (spec_.depth + 1) + handler.height] = number;
   } else if (handler.kind == Handler::Kind::kBody) {
     facts.first = number;
   } else {
@@ -347,9 +347,9 @@ void HandlerTable::add(const Handler& handler) {
   }
 }
 
-int HandlerTable::findApply(Op op, OperandForm form, unsigned height) const noexcept {
-  const auto all = forms(op);
-  const auto found = std::ranges::find(all, form);
+int HandlerTable::findApply(Op op, OperandForm operands, unsigned height) const noexcept {
+  const auto all = operandForms(op);
+  const auto found = std::ranges::find(all, operands);
   return found == all.end() ? -1 : findApply(op, static_cast<unsigned>(found - all.begin()), height);
 }
 

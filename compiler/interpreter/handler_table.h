@@ -28,7 +28,7 @@ struct Handler {
   enum class Kind : std::uint8_t {
     kPushColumn,     ///< push a column or slot
     kPushParameter,  ///< push a parameter
-    kApply,          ///< a short operator in one form
+    kApply,          ///< a short operator with operands of one form
     kArgumentStack,  ///< pop into argument register `argument`
     kArgumentColumn,
     kArgumentParameter,
@@ -43,7 +43,7 @@ struct Handler {
   std::uint8_t height = 0;    ///< stack height before
   std::uint8_t argument = 0;  ///< kArgument*: the register's index
   Op op{};                    ///< kApply, kBody
-  OperandForm form = {};      ///< kApply
+  OperandForm operands = {};  ///< kApply
 };
 
 /// Registers of the stack of an engine's interpreter: enough for most trees of 50 nodes; deeper values go to slots. One
@@ -60,14 +60,14 @@ struct InterpreterSpec {
 };
 
 /// How an operator gets operands from given sources: which are evaluated onto the stack, in which order, and for a
-/// short operator the form. Operand numbers are those of the node, also for a mirrored form.
-struct FormPlan {
+/// short operator their form. Operand numbers are those of the node, also for a mirrored form.
+struct OperandPlan {
   static constexpr std::uint8_t kNone = 0xff;
   std::array<std::uint8_t, kMaxArity> stack{};        ///< operands in the order of evaluation
   std::array<std::uint8_t, 2> columns{kNone, kNone};  ///< operands that the token names as columns
   std::uint8_t parameter = kNone;                     ///< the operand that the token names as a parameter
   std::uint8_t stack_count = 0;
-  std::uint8_t form = 0;  ///< index in HandlerTable::forms()
+  std::uint8_t operand_form = 0;  ///< index in HandlerTable::operandForms()
 };
 
 /// Where a value is before an operator takes it.
@@ -89,23 +89,23 @@ class HandlerTable {
   int find(Handler::Kind kind, unsigned height, unsigned argument = 0) const noexcept {
     return height <= spec_.depth && argument < kMaxArity ? plain_[placeOf(kind, height, argument)] : -1;
   }
-  int findApply(Op op, unsigned form, unsigned height) const noexcept {
+  int findApply(Op op, unsigned operand_form, unsigned height) const noexcept {
     const OpFacts& facts = facts_[static_cast<std::size_t>(op)];
     if (!facts.has || facts.is_long || height > spec_.depth) return -1;
-    return applies_[static_cast<std::size_t>(facts.first) + std::size_t{form} * (spec_.depth + 1) + height];
+    return applies_[static_cast<std::size_t>(facts.first) + std::size_t{operand_form} * (spec_.depth + 1) + height];
   }
-  int findApply(Op op, OperandForm form, unsigned height) const noexcept;
+  int findApply(Op op, OperandForm operands, unsigned height) const noexcept;
   int findBody(Op op) const noexcept { return facts_[static_cast<std::size_t>(op)].first; }
 
-  /// The forms of short operators of this arity; with `commutative`, only one of two mirrored forms.
-  static std::span<const OperandForm> forms(int arity, bool commutative);
-  static std::span<const OperandForm> forms(Op op);
+  /// The forms of operands of short operators of this arity; with `commutative`, only one of two mirrored forms.
+  static std::span<const OperandForm> operandForms(int arity, bool commutative);
+  static std::span<const OperandForm> operandForms(Op op);
 
   /// The plan that pushes the fewest columns and parameters onto the stack and, among these, needs the fewest
   /// registers: operands on the stack are evaluated in the order of `ranks`, where the form allows it. ranks[i] is the
   /// position of operand i when operands are sorted by descending register need.
-  const FormPlan& planOf(Op op, const std::array<Source, kMaxArity>& sources,
-                         const std::array<std::uint8_t, kMaxArity>& ranks) const noexcept {
+  const OperandPlan& planOf(Op op, const std::array<Source, kMaxArity>& sources,
+                            const std::array<std::uint8_t, kMaxArity>& ranks) const noexcept {
     std::size_t source = 0, rank = 0;
     for (std::size_t i = kMaxArity; i-- > 0;) {
       source = source * 3 + static_cast<std::size_t>(sources[i]);
@@ -120,8 +120,8 @@ class HandlerTable {
   struct OpFacts {
     bool has = false;
     bool is_long = false;
-    int first = -1;                   ///< the body, or where the operator's handlers begin in applies_
-    const FormPlan* plans = nullptr;  ///< by sources and ranks
+    int first = -1;                      ///< the body, or where the operator's handlers begin in applies_
+    const OperandPlan* plans = nullptr;  ///< by sources and ranks
   };
 
   void add(const Handler& handler);
@@ -134,7 +134,7 @@ class HandlerTable {
   std::array<OpFacts, kMostOps> facts_{};
   unsigned argument_count_ = 0;
   std::vector<std::int16_t> plain_;    ///< by kind, height and argument
-  std::vector<std::int16_t> applies_;  ///< by operator, form and height
+  std::vector<std::int16_t> applies_;  ///< by operator, form of operands and height
 };
 
 /// Approximate number of instructions of an operator for one row on a GPU, derived from its row of ops.def. A library

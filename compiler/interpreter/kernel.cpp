@@ -250,11 +250,11 @@ class InterpreterEmitter {
 
   void emitApply(const Handler& handler) {
     unsigned popped = 0;
-    for (const char source : handler.form) popped += source <= '2' ? 1 : 0;
+    for (const char source : handler.operands) popped += source <= '2' ? 1 : 0;
     const unsigned base = handler.height - popped;
     std::vector<Rows> operands;
     bool second = false;
-    for (const char source : handler.form) {
+    for (const char source : handler.operands) {
       if (source == 'v') {
         operands.push_back(readColumn(read(second ? argument_ : column_)));
         second = true;

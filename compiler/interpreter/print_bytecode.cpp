@@ -23,7 +23,7 @@ class TokenText {
   std::string application(const Handler& handler) const {
     std::string text(infoOf(handler.op).name);
     bool second = false;
-    for (const char source : handler.form) {
+    for (const char source : handler.operands) {
       text += ' ';
       if (source == 'v') {
         text += second ? secondColumn() : column();

@@ -4,8 +4,8 @@
 // LLVM for NVPTX code of its own gets 32-bit pointers to shared memory there too.
 //
 // Geometry. A block has kBlockThreads threads in kBlockWarps warps. A warp computes a strip of 32 * rows_per_thread
-// adjacent rows: with K rows per thread, lane l computes rows strip * 32 K + group * kGroupRows + l * 4 + i, for i < 4
-// and group < K / 4; so the lanes of a warp have whole row groups of the reduction tree (ir/loss_sums.h). A
+// adjacent rows: with K rows per thread, lane l computes rows strip * 32 K + row_group * kGroupRows + l * 4 + i, for i
+// < 4 and row_group < K / 4; so the lanes of a warp have whole row groups of the reduction tree (ir/loss_sums.h). A
 // warp whose strip begins at or after the last row returns at once.
 //
 // Columns. The value of row r in column c is at columns + c * column_stride + r * row_stride, in elements. Unless

@@ -7,7 +7,7 @@
 //   for a loss: u64 target, u64 weights, u64 sums, u64 channel_stride.
 // A loss writes channels of sums of row groups in the kernel's precision: channel 0 the terms, 1 (if the spec skips
 // invalid rows) the number of valid rows, 2 (if it is weighted, too) their weights. The sum of row group g of output o
-// is sums[channel * channel_stride + o * groups + g], with groups = ceil(rows / kGroupRows).
+// is sums[channel * channel_stride + o * row_groups + g], with row_groups = ceil(rows / kGroupRows).
 // Grid: x = ceil(rows / (kBlockWarps * 32 * K)), with K = options.rows_per_thread. compiler/nvptx/options.h describes
 // geometry and columns.
 #pragma once

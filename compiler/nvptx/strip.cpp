@@ -69,8 +69,8 @@ Strip::Strip(Lowering& lowering, const DeviceOptions& options, llvm::Value* row_
       begin_(wideProduct(b_, number, b_.getInt32(kWarpLanes * rows_per_thread_))),
       lane_(b_.CreateAnd(threadIndex(b_), kWarpLanes - 1)) {
   llvm::Value* const own = b_.CreateAdd(begin_, b_.CreateZExt(b_.CreateShl(lane_, 2), b_.getInt64Ty()));
-  for (unsigned group = 0; group < groups(); ++group) {
-    group_rows_.push_back(b_.CreateAdd(own, b_.getInt64(group * kGroupRows)));
+  for (unsigned row_group = 0; row_group < rowGroups(); ++row_group) {
+    group_rows_.push_back(b_.CreateAdd(own, b_.getInt64(row_group * kGroupRows)));
     in_range_.push_back(b_.CreateICmpULT(group_rows_.back(), row_count_));
   }
 }
@@ -85,8 +85,8 @@ void Strip::leaveIfEmpty() const {
   b_.SetInsertPoint(stay);
 }
 
-llvm::Value* Strip::existingGroup(unsigned group) const {
-  return b_.CreateSelect(in_range_[group], group_rows_[group], b_.getInt64(0));
+llvm::Value* Strip::existingRowGroup(unsigned row_group) const {
+  return b_.CreateSelect(in_range_[row_group], group_rows_[row_group], b_.getInt64(0));
 }
 
 llvm::Value* Strip::existingRow(unsigned k) const {
@@ -99,11 +99,11 @@ Rows Strip::loadFrom(llvm::Value* column, bool all_exist) const {
   const unsigned width = elementsPerAccess(lowering_);
   auto* const vector = llvm::FixedVectorType::get(lowering_.elementType(), width);
   Rows rows;
-  for (unsigned group = 0; group < groups(); ++group) {
-    llvm::Value* const row = all_exist ? group_rows_[0] : existingGroup(group);
+  for (unsigned row_group = 0; row_group < rowGroups(); ++row_group) {
+    llvm::Value* const row = all_exist ? group_rows_[0] : existingRowGroup(row_group);
     llvm::Value* const first = b_.CreateInBoundsGEP(lowering_.elementType(), column, row);
     for (unsigned part = 0; part < kLaneRows; part += width) {
-      const unsigned offset = part + (all_exist ? group * static_cast<unsigned>(kGroupRows) : 0);
+      const unsigned offset = part + (all_exist ? row_group * static_cast<unsigned>(kGroupRows) : 0);
       llvm::Value* const pointer = b_.CreateConstInBoundsGEP1_64(lowering_.elementType(), first, offset);
       llvm::Value* const packed = loadConstant(b_, vector, pointer, 16);
       for (unsigned i = 0; i < width; ++i) rows.push_back(b_.CreateExtractElement(packed, i));
@@ -126,18 +126,18 @@ void Strip::store(llvm::Value* column, const Rows& rows) const {
   const unsigned width = elementsPerAccess(lowering_);
   auto* const vector = llvm::FixedVectorType::get(lowering_.elementType(), width);
   llvm::Function* const function = b_.GetInsertBlock()->getParent();
-  for (unsigned group = 0; group < groups(); ++group) {
+  for (unsigned row_group = 0; row_group < rowGroups(); ++row_group) {
     auto* const write = llvm::BasicBlock::Create(b_.getContext(), "write", function);
     auto* const next = llvm::BasicBlock::Create(b_.getContext(), "next", function);
-    b_.CreateCondBr(in_range_[group], write, next);
+    b_.CreateCondBr(in_range_[row_group], write, next);
     b_.SetInsertPoint(write);
     for (unsigned part = 0; part < kLaneRows; part += width) {
       llvm::Value* packed = llvm::PoisonValue::get(vector);
       for (unsigned i = 0; i < width; ++i) {
-        packed = b_.CreateInsertElement(packed, rows[group * kLaneRows + part + i], i);
+        packed = b_.CreateInsertElement(packed, rows[row_group * kLaneRows + part + i], i);
       }
-      llvm::Value* const pointer =
-          b_.CreateInBoundsGEP(lowering_.elementType(), column, b_.CreateAdd(group_rows_[group], b_.getInt64(part)));
+      llvm::Value* const pointer = b_.CreateInBoundsGEP(lowering_.elementType(), column,
+                                                        b_.CreateAdd(group_rows_[row_group], b_.getInt64(part)));
       b_.CreateAlignedStore(packed, pointer, llvm::Align(16));
     }
     b_.CreateBr(next);
@@ -208,17 +208,17 @@ Strip::ThreadSums Strip::sumThread(const LossSpec& spec, const LossPointers& poi
   };
   ThreadSums sums;
   llvm::Value* valid = b_.getInt32(0);
-  for (unsigned group = 0; group < groups(); ++group) {
+  for (unsigned row_group = 0; row_group < rowGroups(); ++row_group) {
     std::array<llvm::Value*, kLaneRows> terms{}, kept{};
     for (unsigned i = 0; i < kLaneRows; ++i) {
-      const unsigned k = group * kLaneRows + i;
+      const unsigned k = row_group * kLaneRows + i;
       terms[i] = termOf(spec, predictions[k], target[k], weights[k]);
       kept[i] = weights[k];
       if (all_count) continue;
       llvm::Value* const counted = isCounted(spec, k, predictions[k]);
       terms[i] = b_.CreateSelect(counted, terms[i], zero);
       if (weighs_rows) kept[i] = b_.CreateSelect(counted, weights[k], zero);
-      llvm::Value* const one = b_.getInt32(1u << (kCountBits * group));
+      llvm::Value* const one = b_.getInt32(1u << (kCountBits * row_group));
       valid = b_.CreateAdd(valid, b_.CreateSelect(counted, one, b_.getInt32(0)));
     }
     sums.terms.push_back(sumOfFour(terms));
@@ -273,21 +273,22 @@ void Strip::storeLoss(const LossSpec& spec, const LossPointers& pointers, llvm::
   storeSums(pointers, output, channels);
 }
 
-// Lane l < groups() writes the sums of row group l of the strip.
+// Lane l < rowGroups() writes the sums of row group l of the strip.
 void Strip::storeSums(const LossPointers& pointers, llvm::Value* output,
                       const std::vector<llvm::Value*>& channels) const {
   llvm::Type* const wide = b_.getInt64Ty();
-  llvm::Value* const group = b_.CreateAdd(wideProduct(b_, number_, b_.getInt32(groups())), b_.CreateZExt(lane_, wide));
-  llvm::Value* const group_count =
+  llvm::Value* const row_group =
+      b_.CreateAdd(wideProduct(b_, number_, b_.getInt32(rowGroups())), b_.CreateZExt(lane_, wide));
+  llvm::Value* const row_group_count =
       b_.CreateUDiv(b_.CreateAdd(row_count_, b_.getInt64(kGroupRows - 1)), b_.getInt64(kGroupRows));
   llvm::Value* const writes =
-      b_.CreateAnd(b_.CreateICmpULT(lane_, b_.getInt32(groups())), b_.CreateICmpULT(group, group_count));
+      b_.CreateAnd(b_.CreateICmpULT(lane_, b_.getInt32(rowGroups())), b_.CreateICmpULT(row_group, row_group_count));
   llvm::Function* const function = b_.GetInsertBlock()->getParent();
   auto* const write = llvm::BasicBlock::Create(b_.getContext(), "write", function);
   auto* const next = llvm::BasicBlock::Create(b_.getContext(), "next", function);
   b_.CreateCondBr(writes, write, next);
   b_.SetInsertPoint(write);
-  llvm::Value* index = b_.CreateAdd(b_.CreateMul(output, group_count), group);
+  llvm::Value* index = b_.CreateAdd(b_.CreateMul(output, row_group_count), row_group);
   for (std::size_t channel = 0; channel < channels.size(); ++channel) {
     if (channel > 0) index = b_.CreateAdd(index, pointers.channel_stride);
     b_.CreateStore(channels[channel], b_.CreateInBoundsGEP(lowering_.elementType(), pointers.sums, index));

@@ -33,13 +33,13 @@ class Strip {
 
   unsigned rowsPerThread() const { return rows_per_thread_; }
   /// Row groups (ir/loss_sums.h) of the strip; a lane has kLaneRows rows of each.
-  unsigned groups() const { return rows_per_thread_ / kLaneRows; }
+  unsigned rowGroups() const { return rows_per_thread_ / kLaneRows; }
   llvm::Value* lane() const { return lane_; }
 
   /// Emits the end of a warp that has no rows; the builder goes on where others do.
   void leaveIfEmpty() const;
   /// First row that the lane has of a row group (i64), or 0 if that is past the end.
-  llvm::Value* existingGroup(unsigned group) const;
+  llvm::Value* existingRowGroup(unsigned row_group) const;
   /// Row k of the thread (i64), or the last row if it is past the end.
   llvm::Value* existingRow(unsigned k) const;
 
@@ -55,7 +55,7 @@ class Strip {
                  const Rows& predictions) const;
 
  private:
-  llvm::Value* sumLanes(std::vector<llvm::Value*> groups) const;
+  llvm::Value* sumLanes(std::vector<llvm::Value*> row_groups) const;
   /// Sums of one thread, except the count: that is of the row group that the lane writes.
   struct ThreadSums {
     std::vector<llvm::Value*> terms, weights;  ///< one per row group; weights only if they are summed

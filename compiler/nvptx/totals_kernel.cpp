@@ -35,10 +35,11 @@ class TotalsEmitter {
     // Threads without an output stay for the shuffles, with nothing to add.
     llvm::Value* const goes_on = b_.CreateAnd(exists, b_.CreateICmpEQ(argument(kFirst), b_.getInt32(0)));
     llvm::Value* const start = valueWhere(goes_on, [&] { return b_.CreateLoad(b_.getDoubleTy(), place); });
-    llvm::Value* const groups = b_.CreateSelect(exists, argument(kGroups), b_.getInt64(0));
+    llvm::Value* const row_groups = b_.CreateSelect(exists, argument(kRowGroups), b_.getInt64(0));
     llvm::Value* const offset = b_.CreateAdd(b_.CreateMul(wide(channel), argument(kChannelStride)),
-                                             b_.CreateMul(wide(output), argument(kGroups)));
-    llvm::Value* const chain = addGroups(b_.CreateGEP(element_, argument(kSums), offset), wide(lane), groups, start);
+                                             b_.CreateMul(wide(output), argument(kRowGroups)));
+    llvm::Value* const chain =
+        addRowGroups(b_.CreateGEP(element_, argument(kSums), offset), wide(lane), row_groups, start);
 
     llvm::Value* const last = b_.CreateICmpNE(argument(kLast), b_.getInt32(0));
     storeWhere(b_.CreateAnd(exists, b_.CreateNot(last)), chain, place);
@@ -49,7 +50,17 @@ class TotalsEmitter {
   }
 
  private:
-  enum Parameter : unsigned { kSums, kChannelStride, kGroups, kOutputCount, kLanes, kChains, kTotals, kFirst, kLast };
+  enum Parameter : unsigned {
+    kSums,
+    kChannelStride,
+    kRowGroups,
+    kOutputCount,
+    kLanes,
+    kChains,
+    kTotals,
+    kFirst,
+    kLast
+  };
 
   llvm::Function* addKernel(DeviceModule& made) {
     llvm::Type* const pointer = globalPointer(made.module().getContext());
@@ -96,42 +107,42 @@ class TotalsEmitter {
   }
 
   struct ChainSum {
-    llvm::Value* group;  ///< the next one
+    llvm::Value* row_group;  ///< the next one
     llvm::Value* sum;
   };
 
-  // while (group + (count - 1) * kSumChains < groups) { add `count` groups of the chain, all loaded first }
-  ChainSum addWhile(llvm::Value* sums, ChainSum from, llvm::Value* groups, unsigned count) const {
+  // while (row_group + (count - 1) * kSumChains < row_groups) { add `count` row groups of the chain, all loaded first }
+  ChainSum addWhile(llvm::Value* sums, ChainSum from, llvm::Value* row_groups, unsigned count) const {
     llvm::BasicBlock* const before = b_.GetInsertBlock();
     llvm::BasicBlock* const header = newBlock("chain");
     llvm::BasicBlock* const body = newBlock("add");
     llvm::BasicBlock* const exit = newBlock("added");
     b_.CreateBr(header);
     b_.SetInsertPoint(header);
-    llvm::PHINode* const group = b_.CreatePHI(b_.getInt64Ty(), 2);
+    llvm::PHINode* const row_group = b_.CreatePHI(b_.getInt64Ty(), 2);
     llvm::PHINode* const sum = b_.CreatePHI(b_.getDoubleTy(), 2);
-    group->addIncoming(from.group, before);
+    row_group->addIncoming(from.row_group, before);
     sum->addIncoming(from.sum, before);
-    llvm::Value* const furthest = b_.CreateAdd(group, b_.getInt64((count - 1) * kSumChains));
-    b_.CreateCondBr(b_.CreateICmpULT(furthest, groups), body, exit);
+    llvm::Value* const furthest = b_.CreateAdd(row_group, b_.getInt64((count - 1) * kSumChains));
+    b_.CreateCondBr(b_.CreateICmpULT(furthest, row_groups), body, exit);
     b_.SetInsertPoint(body);
     std::vector<llvm::Value*> items;
     for (unsigned i = 0; i < count; ++i) {
-      llvm::Value* const pointer = b_.CreateGEP(element_, sums, b_.CreateAdd(group, b_.getInt64(i * kSumChains)));
+      llvm::Value* const pointer = b_.CreateGEP(element_, sums, b_.CreateAdd(row_group, b_.getInt64(i * kSumChains)));
       items.push_back(b_.CreateFPExt(b_.CreateLoad(element_, pointer), b_.getDoubleTy()));
     }
     llvm::Value* next = sum;
     for (llvm::Value* const item : items) next = b_.CreateFAdd(next, item);
-    group->addIncoming(b_.CreateAdd(group, b_.getInt64(count * kSumChains)), body);
+    row_group->addIncoming(b_.CreateAdd(row_group, b_.getInt64(count * kSumChains)), body);
     sum->addIncoming(next, body);
     b_.CreateBr(header);
     b_.SetInsertPoint(exit);
-    return {group, sum};
+    return {row_group, sum};
   }
 
-  llvm::Value* addGroups(llvm::Value* sums, llvm::Value* first, llvm::Value* groups, llvm::Value* start) const {
-    const ChainSum most = addWhile(sums, {first, start}, groups, kAhead);
-    return addWhile(sums, most, groups, 1).sum;
+  llvm::Value* addRowGroups(llvm::Value* sums, llvm::Value* first, llvm::Value* row_groups, llvm::Value* start) const {
+    const ChainSum most = addWhile(sums, {first, start}, row_groups, kAhead);
+    return addWhile(sums, most, row_groups, 1).sum;
   }
 
   // A chain is never -0, so that adding those which do not exist would change nothing.

@@ -101,11 +101,11 @@ std::vector<std::uint16_t> offsetsOf(const std::vector<std::uint16_t>& sizes, st
 class Plan {
  public:
   Plan(std::span<const KernelDescription> kernels, unsigned architecture)
-      : kernels_(kernels), architecture_(architectureOf(architecture)), form_(infoOf(architecture_.generation)) {
+      : kernels_(kernels), architecture_(architectureOf(architecture)), generation_(infoOf(architecture_.generation)) {
     const auto count = static_cast<std::uint32_t>(kernels.size());
-    infos_ = form_.has_recent_layout ? 8 : 7;
+    infos_ = generation_.has_recent_layout ? 8 : 7;
     call_graph_ = infos_ + count;
-    if (form_.has_recent_layout) {
+    if (generation_.has_recent_layout) {
       texts_ = call_graph_ + 1;
       reserved_ = texts_ + count;
       constants_ = reserved_ + 1;
@@ -114,7 +114,7 @@ class Plan {
       texts_ = constants_ + count;
     }
     first_global_ = 1 + 2 * count + 1;
-    functions_ = first_global_ + (form_.has_recent_layout ? 2 : 0);
+    functions_ = first_global_ + (generation_.has_recent_layout ? 2 : 0);
   }
 
   std::vector<Section> sections();
@@ -145,7 +145,7 @@ class Plan {
 
   std::span<const KernelDescription> kernels_;
   const Architecture& architecture_;
-  const GenerationInfo& form_;
+  const GenerationInfo& generation_;
   std::uint32_t infos_ = 0, call_graph_ = 0, texts_ = 0, constants_ = 0, reserved_ = 0;
   std::uint32_t first_global_ = 0, functions_ = 0;
   std::vector<Section> sections_;
@@ -168,8 +168,8 @@ void Plan::addSymbols() {
     sectionSymbol(".nv.constant0." + kernels_[k].name, constants_ + k);
   }
   sectionSymbol(".nv.callgraph", call_graph_);
-  if (form_.has_recent_layout) {
-    const std::uint64_t offset = form_.reserved_bytes;
+  if (generation_.has_recent_layout) {
+    const std::uint64_t offset = generation_.reserved_bytes;
     symbols.add(elf::Elf64_Sym{names.addName(".nv.reservedSmem.offset0"), symbolInfo(elf::STB_WEAK, elf::STT_OBJECT), 0,
                                0, offset, sizeof(float)});
     symbols.add(elf::Elf64_Sym{names.addName("__nv_reservedSMEM_offset_0_alias"),
@@ -240,26 +240,26 @@ Bytes Plan::kernelInfo(std::size_t k) const {
   const auto base = static_cast<std::uint16_t>(sass::constantBankOf(architecture_.number).parameters);
   Bytes info;
   info.attributeOf(EIATTR_CUDA_API_VERSION, kApiVersion);
-  if (!form_.has_recent_layout) info.attribute(EIATTR_SW2861232_WAR);
+  if (!generation_.has_recent_layout) info.attribute(EIATTR_SW2861232_WAR);
   info.attributeOf(EIATTR_PARAM_CBANK, constantSymbol(k), base, bytes);
   info.halfAttribute(EIATTR_CBANK_PARAM_SIZE, bytes);
   for (std::size_t p = offsets.size(); p-- > 0;) {
     info.attributeOf(EIATTR_KPARAM_INFO, std::uint32_t{0}, static_cast<std::uint16_t>(p), offsets[p],
                      std::uint32_t{kernel.parameter_bytes[p]} << kParameterSizeShift | kParameterSpace);
   }
-  if (form_.has_recent_layout) info.halfAttribute(EIATTR_SPARSE_MMA_MASK, 0);
+  if (generation_.has_recent_layout) info.halfAttribute(EIATTR_SPARSE_MMA_MASK, 0);
   info.halfAttribute(EIATTR_MAXREG_COUNT, 255);
-  info.halfAttribute(EIATTR_MERCURY_ISA_VERSION, form_.has_recent_layout ? kMercuryVersion : 0);
-  if (form_.has_masks) info.byteAttribute(EIATTR_VRC_CTA_INIT_COUNT, 0);
+  info.halfAttribute(EIATTR_MERCURY_ISA_VERSION, generation_.has_recent_layout ? kMercuryVersion : 0);
+  if (generation_.has_masks) info.byteAttribute(EIATTR_VRC_CTA_INIT_COUNT, 0);
   info.attributeOfList(EIATTR_EXIT_INSTR_OFFSETS, kernel.exits);
   if (kernel.max_threads[0] != 0) info.attributeOf(EIATTR_MAX_THREADS, kernel.max_threads);
-  if (form_.has_recent_layout) info.attributeOf(EIATTR_SW_WAR, architecture_.workarounds);
+  if (generation_.has_recent_layout) info.attributeOf(EIATTR_SW_WAR, architecture_.workarounds);
   return info;
 }
 
 void Plan::addTexts() {
   for (std::size_t k = 0; k < kernels_.size(); ++k) {
-    const std::uint32_t registers = form_.has_recent_layout ? 0 : kernels_[k].registers << 24;
+    const std::uint32_t registers = generation_.has_recent_layout ? 0 : kernels_[k].registers << 24;
     add(".text." + kernels_[k].name, elf::SHT_PROGBITS, elf::SHF_ALLOC | elf::SHF_EXECINSTR, kSymbolSection,
         function(k) | registers, kCodeAlignment, 0, {});
     sections_.back().kernel = &kernels_[k];
@@ -285,7 +285,7 @@ std::vector<Section> Plan::sections() {
   add(".note.nv.tkinfo", elf::SHT_NOTE, kTkInfoFlag, 0, 0, 4, 0, toolContent());
   add(".note.nv.cuinfo", elf::SHT_NOTE, kCuInfoFlag, 0, 0, 4, 0, noteContent());
   add(".nv.info", SHT_CUDA_INFO, 0, kSymbolSection, 0, 4, 0, infoContent());
-  if (form_.has_recent_layout) add(".nv.compat", SHT_CUDA_COMPAT, 0, 0, 0, 4, 0, compatibilityContent());
+  if (generation_.has_recent_layout) add(".nv.compat", SHT_CUDA_COMPAT, 0, 0, 0, 4, 0, compatibilityContent());
   for (std::size_t k = 0; k < kernels_.size(); ++k) {
     add(".nv.info." + kernels_[k].name, SHT_CUDA_INFO, elf::SHF_INFO_LINK, kSymbolSection,
         texts_ + static_cast<std::uint32_t>(k), 4, 0, kernelInfo(k));
@@ -293,10 +293,10 @@ std::vector<Section> Plan::sections() {
   Bytes graph;
   for (std::int32_t end = -1; end >= -4; --end) graph.add(std::int32_t{0}).add(end);
   add(".nv.callgraph", SHT_CUDA_CALLGRAPH, 0, kSymbolSection, 0, 4, 8, std::move(graph));
-  if (form_.has_recent_layout) {
+  if (generation_.has_recent_layout) {
     addTexts();
     add(".nv.shared.reserved.0", elf::SHT_NOBITS, elf::SHF_WRITE | elf::SHF_ALLOC, 0, 0, 1, 0, {});
-    sections_.back().header.sh_size = form_.reserved_bytes;
+    sections_.back().header.sh_size = generation_.reserved_bytes;
     addConstants();
   } else {
     Bytes action;

@@ -181,16 +181,21 @@ CodeReport reportOf(const Batches& batches, const CodeRequest& request, const Ke
   CodeReport report;
   report.tokens = request.source.tokens;
   report.seconds_passes = plan.seconds_passes;
-  report.failures = plan.failures;
   for (const Batch& batch : batches) {
     report.made_tokens += batch.made_tokens;
     report.made_seconds += batch.made_seconds;
     report.seconds_reading += batch.seconds.reading;
     report.seconds_loading += batch.seconds.loading;
-    report.failures.insert(report.failures.end(), batch.failures.begin(), batch.failures.end());
     if (batch.error) report.compile_error = batch.error;
   }
   return report;
+}
+
+/// Failures of the plan and of batches, in any order.
+std::vector<Failure> failuresOf(const Batches& batches, const KernelPlan& plan) {
+  std::vector<Failure> failures = plan.failures;
+  for (const Batch& batch : batches) failures.insert(failures.end(), batch.failures.begin(), batch.failures.end());
+  return failures;
 }
 
 /// Expressions that get no kernel, ascending.
@@ -212,7 +217,7 @@ void addInterpreted(DeviceCode& code, const CodeRequest& request, std::span<cons
   code.interpreter = std::move(rest.interpreter);
   code.parameters = std::move(rest.parameters);
   code.report.nodes = rest.report.nodes;
-  code.report.failures.insert(code.report.failures.end(), rest.report.failures.begin(), rest.report.failures.end());
+  code.failures.insert(code.failures.end(), rest.failures.begin(), rest.failures.end());
 }
 
 /// Makes the drafts a part of `code`. Needs a current context.
@@ -252,6 +257,7 @@ DeviceCode compileForDevice(const CodeRequest& request, const KernelPlan& plan, 
 
   DeviceCode code;
   code.report = reportOf(batches, request, plan);
+  code.failures = failuresOf(batches, plan);
   if (cancelled.load()) return code;
   const std::vector<std::uint32_t> interpreted = interpretedOf(batches, request, plan);
   if (!interpreted.empty()) addInterpreted(code, request, interpreted);
@@ -259,7 +265,7 @@ DeviceCode compileForDevice(const CodeRequest& request, const KernelPlan& plan, 
     const CurrentContext current(*request.queue.cuda);
     addCompiled(code, batches, request.queue);
   }
-  std::sort(code.report.failures.begin(), code.report.failures.end(),
+  std::sort(code.failures.begin(), code.failures.end(),
             [](const Failure& a, const Failure& b) { return a.expression < b.expression; });
   code.report.seconds_codegen = watch.seconds();
   return code;

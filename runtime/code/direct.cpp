@@ -111,8 +111,8 @@ class DirectMaker {
       code_ = encodeForDevice(request_.withChosen(rest));
       if (linked) code_.report.direct_gaps = refusal(rest.size());
     }
-    code_.report.failures.insert(code_.report.failures.end(), graphs_.failures.begin(), graphs_.failures.end());
-    std::ranges::sort(code_.report.failures, {}, &Failure::expression);
+    code_.failures.insert(code_.failures.end(), graphs_.failures.begin(), graphs_.failures.end());
+    std::ranges::sort(code_.failures, {}, &Failure::expression);
   }
 
   /// Says that `count` expressions were refused, and why the first was.

@@ -51,13 +51,13 @@ std::optional<Error> directRefusal(const DeviceRows& rows, Precision precision);
 struct DirectBuffers {
   std::size_t element = 0;           ///< bytes of a number
   CUdeviceptr numbers = 0;           ///< the entry DirectCode::first_number of the table of parameters
-  CUdeviceptr results = 0;           ///< group sums, or predictions
+  CUdeviceptr results = 0;           ///< sums of row groups, or predictions
   std::uint64_t channel_stride = 0;  ///< of sums
   std::uint64_t output_stride = 0;   ///< less than 2^32 bytes
 };
 
 /// Puts the kernel on the stream, with fewer parts if the rows do not need as many. The kernel can read `rows`, which
-/// are at most kDirectMaxRows.
+/// are at most directMaxRows().
 void launchDirect(const Stream& stream, const DirectCode& code, const DeviceRows& rows, const DirectBuffers& buffers,
                   DirectGrid grid);
 

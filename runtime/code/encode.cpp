@@ -263,7 +263,7 @@ class ProgramEncoder {
           if (length > UINT32_MAX - code.offsets.back()) throw std::length_error("more than 2^32 tokens");
           code.offsets.push_back(code.offsets.back() + length);
         }
-        code_.report.failures.insert(code_.report.failures.end(), part.failures.begin(), part.failures.end());
+        code_.failures.insert(code_.failures.end(), part.failures.begin(), part.failures.end());
       }
       section.programs = static_cast<std::uint32_t>(code.programs()) - section.first_program;
       if (section.programs > 0) code.sections.push_back(section);

@@ -62,9 +62,8 @@ struct DirectCode {
   CUdeviceptr group_table = 0, outputs = 0;  ///< in `memory`
 };
 
-/// How code was made, for the program's status and for the costs of tiers. No kernel reads it.
+/// How code was made, for the program's status and for the costs of tiers. No evaluation depends on it.
 struct CodeReport {
-  std::vector<Failure> failures;       ///< in order of expression
   std::optional<Error> compile_error;  ///< why expressions that were to be compiled are interpreted
   std::optional<Error> direct_gaps;    ///< which expressions have no direct code, and why; of direct code only
   std::size_t tokens = 0;              ///< of all expressions as they were given; costs are per token and row
@@ -76,13 +75,15 @@ struct CodeReport {
   double made_seconds = 0;      ///< of one core, that making those took
 };
 
-/// The code of a program. Every expression is in exactly one of its parts, or among the failures of the report. Does
-/// not change after it was made.
+/// The code of a program. Invariant: every expression that it was made for is in exactly one of its parts, or among its
+/// failures; no kernel writes results of a failure. Does not change after it was made. What was cancelled has neither
+/// parts nor all failures, and is not evaluated.
 struct DeviceCode {
   ParameterTable parameters;  ///< of all parts
   std::optional<InterpreterCode> interpreter;
   std::optional<CompiledCode> compiled;
   std::optional<DirectCode> direct;
+  std::vector<Failure> failures;  ///< in order of expression
   CodeReport report;
 
   ServedExpressions served() const noexcept {

@@ -155,7 +155,7 @@ Status fill(Dataset::State& state, const DataView& data) {
     for (std::size_t first = 0; first < state.padded_rows; first += kGroupRows) {
       std::array<T, kGroupRows> items;
       std::copy_n(weights + first, kGroupRows, items.begin());
-      state.group_weights.push_back(static_cast<double>(pairwiseSum(items)));
+      state.row_group_weights.push_back(static_cast<double>(pairwiseSum(items)));
     }
     state.weight_sum = sum.value();
     if (!std::isfinite(state.weight_sum)) {

@@ -16,7 +16,7 @@ inline constexpr double kCompiledSecondsPerNodeRow = 0.03e-9;
 
 /// Whether compiling takes less time than it saves. Both sides are proportional to the number of nodes and inversely to
 /// that of cores, so both cancel.
-constexpr bool compilingPays(double evaluations, std::size_t rows) {
+constexpr bool hostCompilingPays(double evaluations, std::size_t rows) {
   return evaluations * static_cast<double>(rows) * (kInterpretSecondsPerNodeRow - kCompiledSecondsPerNodeRow) >
          kCompileSecondsPerNode;
 }

@@ -32,7 +32,7 @@ class HostExecutor final : public Executor {
   void compile(Program::State& state, const CompileOptions& options) override {
     Tier tier = state.info.tier;
     if (tier == Tier::kAuto) {
-      tier = compilingPays(options.expected_evaluations, options.expected_rows) ? Tier::kCompile : Tier::kInterpret;
+      tier = hostCompilingPays(options.expected_evaluations, options.expected_rows) ? Tier::kCompile : Tier::kInterpret;
     }
     if (tier == Tier::kDirect) tier = Tier::kInterpret;
     state.info.tier = tier;

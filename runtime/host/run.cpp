@@ -136,15 +136,15 @@ void HostRun::evaluate(std::byte* out) const {
   });
 }
 
-/// Partial sums of a chunk: one item per group of rows and output.
+/// Partial sums of a chunk: one item per row group and output.
 struct HostRun::ChunkSums {
-  std::size_t groups;
+  std::size_t row_groups;
   bool weighs_rows;                  ///< whether weights of skipped rows must be excluded
   AlignedBuffer terms;               ///< in the precision
   std::vector<double> weights;       ///< only if weighs_rows
-  std::vector<std::uint64_t> valid;  ///< per output, over all groups
+  std::vector<std::uint64_t> valid;  ///< per output, over all row groups
 
-  // Sums of the weights of rows with a finite prediction, per group.
+  // Sums of the weights of rows with a finite prediction, per row group.
   template <class T>
   void weigh(std::size_t output, std::size_t row, std::size_t rows, const T* predictions, const T* row_weights) {
     for (std::size_t first = 0; first < rows; first += kGroupRows) {
@@ -152,7 +152,7 @@ struct HostRun::ChunkSums {
       for (std::size_t r = first; r < std::min(rows, first + kGroupRows); ++r) {
         if (std::isfinite(predictions[r])) items[r - first] = row_weights[r];
       }
-      weights[output * groups + (row + first) / kGroupRows] = static_cast<double>(pairwiseSum(items));
+      weights[output * row_groups + (row + first) / kGroupRows] = static_cast<double>(pairwiseSum(items));
     }
   }
 };
@@ -170,9 +170,9 @@ void HostRun::lossRange(const Chunk& chunk, std::size_t first_row, std::size_t l
       runBlock(chunk, *batches_[b], row, roundUp(rows, kGroupRows), place, scratch);
       for (std::size_t i = 0; i < batches_[b]->outputs(); ++i, ++output) {
         const std::byte* const predictions = place.out + i * place.stride;
-        std::byte* const group = sums.terms.data() + (output * sums.groups + row / kGroupRows) * element_;
+        std::byte* const row_group = sums.terms.data() + (output * sums.row_groups + row / kGroupRows) * element_;
         const std::int64_t count =
-            kernel(predictions, data_.target + row * element_, weights, group, static_cast<std::int64_t>(rows));
+            kernel(predictions, data_.target + row * element_, weights, row_group, static_cast<std::int64_t>(rows));
         valid[output] += static_cast<std::uint64_t>(count);
         if (!sums.weighs_rows || static_cast<std::size_t>(count) == rows) continue;
         withZeroOf(data_.precision, [&]<class T>(T) {
@@ -189,26 +189,26 @@ void HostRun::lossRange(const Chunk& chunk, std::size_t first_row, std::size_t l
 namespace {
 
 template <class T>
-double sumOf(const T* groups, std::size_t count) {
+double sumOf(const T* row_groups, std::size_t count) {
   SumChains chains;
-  chains.add(std::span(groups, count));
+  chains.add(std::span(row_groups, count));
   return chains.sum();
 }
 
 }  // namespace
 
 void HostRun::loss(HostLossKernel kernel, const LossSpec& spec, std::span<LossSums> sums) const {
-  const std::size_t groups = data_.padded_rows / kGroupRows;
+  const std::size_t row_groups = data_.padded_rows / kGroupRows;
   tbb::parallel_for(std::size_t{0}, chunks_.size(), [&](std::size_t c) {
     const Chunk& chunk = chunks_[c];
-    ChunkSums parts{.groups = groups,
+    ChunkSums parts{.row_groups = row_groups,
                     .weighs_rows = spec.weighted && spec.skip_invalid,
-                    .terms = AlignedBuffer(chunk.outputs * groups * element_),
+                    .terms = AlignedBuffer(chunk.outputs * row_groups * element_),
                     .weights = {},
                     .valid = std::vector<std::uint64_t>(chunk.outputs)};
     if (parts.weighs_rows) {
       for (std::size_t i = 0; i < chunk.outputs; ++i) {
-        parts.weights.insert(parts.weights.end(), data_.group_weights.begin(), data_.group_weights.end());
+        parts.weights.insert(parts.weights.end(), data_.row_group_weights.begin(), data_.row_group_weights.end());
       }
     }
     forEachRange(chunk, [&](std::size_t first, std::size_t last) { lossRange(chunk, first, last, kernel, parts); });
@@ -218,10 +218,10 @@ void HostRun::loss(HostLossKernel kernel, const LossSpec& spec, std::span<LossSu
         LossSums& sum = sums[expression];
         sum.rows = data_.rows;
         sum.valid = parts.valid[output];
-        sum.terms = withZeroOf(data_.precision,
-                               [&]<class T>(T) { return sumOf(parts.terms.as<T>() + output * groups, groups); });
+        sum.terms = withZeroOf(
+            data_.precision, [&]<class T>(T) { return sumOf(parts.terms.as<T>() + output * row_groups, row_groups); });
         const bool some_left_out = parts.weighs_rows && sum.valid != sum.rows;
-        sum.weights = some_left_out              ? sumOf(parts.weights.data() + output * groups, groups)
+        sum.weights = some_left_out              ? sumOf(parts.weights.data() + output * row_groups, row_groups)
                       : data_.weights != nullptr ? data_.weight_sum
                       : spec.skip_invalid        ? static_cast<double>(sum.valid)
                                                  : static_cast<double>(sum.rows);

@@ -21,7 +21,7 @@ std::unique_ptr<DeviceRun> IdleRuns::take(const RunPlan& plan) {
   Entries taken;
   const std::lock_guard lock(mutex_);
   const auto found = std::find_if(entries_.rbegin(), entries_.rend(),
-                                  [&](const Entry& entry) { return entry.run->plan().same(plan); });
+                                  [&](const Entry& entry) { return plan.fitsRunOf(entry.run->plan()); });
   if (found == entries_.rend()) return nullptr;
   move(std::prev(found.base()), taken);
   return std::move(taken.front().run);

@@ -16,7 +16,7 @@ class IdleRuns {
  public:
   explicit IdleRuns(std::size_t max_bytes) : max_bytes_(max_bytes) {}
 
-  /// A run of this plan, if there is one.
+  /// A run that fits this plan, if there is one.
   std::unique_ptr<DeviceRun> take(const RunPlan& plan);
   /// Keeps it, whatever its size, and drops others until they fit. It is of no use once `owner` has expired.
   void keep(std::unique_ptr<DeviceRun> run, std::weak_ptr<const void> owner);

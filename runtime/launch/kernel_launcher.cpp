@@ -41,7 +41,7 @@ Status KernelLauncher::prepare() {
 
 Status KernelLauncher::prepareInterpreter(const InterpreterCode& code) {
   const std::size_t rows = memory_.chunkRows();
-  const Precision precision = plan_.data->precision;
+  const Precision precision = plan_.precision;
   for (const InterpreterSection& section : code.sections) {
     const InterpreterGeometry geometry = chooseGeometry(code, section, rows, precision, plan_.queue->cuda->limits());
     const std::size_t tiles = ceilDivide(rows, std::size_t{kWarpLanes} * geometry.rows_per_thread * geometry.row_warps);
@@ -133,14 +133,14 @@ void KernelLauncher::launchCompiled(const CompiledCode& code, const DeviceRows& 
 }
 
 void KernelLauncher::launchDirectCode(const DirectCode& code, const DeviceRows& rows, CUdeviceptr predictions) const {
-  const std::uint64_t groups = ceilDivide(rows.rows, kGroupRows);
+  const std::uint64_t row_groups = ceilDivide(rows.rows, kGroupRows);
   const bool loss = plan_.kind.loss.has_value();
   launchDirect(stream_, code, rows,
                {.element = element_,
                 .numbers = memory_.parameters().address() + code.first_number * element_,
                 .results = loss ? memory_.sums() : predictions,
-                .channel_stride = plan_.expressions * groups,
-                .output_stride = loss ? groups : memory_.predictionPitch() / element_},
+                .channel_stride = plan_.expressions * row_groups,
+                .output_stride = loss ? row_groups : memory_.predictionPitch() / element_},
                direct_grid_);
 }
 
@@ -153,13 +153,14 @@ void KernelLauncher::launch(const QueueLock&, const DeviceRows& rows, CUdevicept
 
 void KernelLauncher::launchTotals(const QueueLock&, const DeviceRows& rows, bool first, bool last) const {
   if (plan_.expressions == 0) return;
-  std::uint64_t groups = ceilDivide(rows.rows, kGroupRows);
-  std::uint64_t channel_stride = plan_.expressions * groups;
+  std::uint64_t row_groups = ceilDivide(rows.rows, kGroupRows);
+  std::uint64_t channel_stride = plan_.expressions * row_groups;
   unsigned outputs = toUnsigned(plan_.expressions), is_first = first, is_last = last;
   unsigned lanes =
-      first && last ? std::bit_ceil(toUnsigned(std::min<std::size_t>(groups, kSumChains))) : toUnsigned(kSumChains);
+      first && last ? std::bit_ceil(toUnsigned(std::min<std::size_t>(row_groups, kSumChains))) : toUnsigned(kSumChains);
   CUdeviceptr sums = memory_.sums(), chains = memory_.chains(), totals = memory_.totals().address();
-  const auto arguments = addressesOf(sums, channel_stride, groups, outputs, lanes, chains, totals, is_first, is_last);
+  const auto arguments =
+      addressesOf(sums, channel_stride, row_groups, outputs, lanes, chains, totals, is_first, is_last);
   stream_.launch({.kernel = totals_kernel_.get(),
                   .grid_x = toUnsigned(ceilDivide(plan_.expressions * lanes, kBlockThreads)),
                   .grid_y = toUnsigned(plan_.channels()),

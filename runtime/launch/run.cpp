@@ -17,25 +17,25 @@ constexpr std::size_t kLossGrain = 1 << 13;
 
 }  // namespace
 
-DeviceRun::DeviceRun(RunPlan plan, std::size_t budget)
+DeviceRun::DeviceRun(RunPlan plan, const Dataset::State& data, std::size_t budget)
     : plan_(std::move(plan)),
       queue_(*plan_.queue),
       done_(queue_.cuda),
-      memory_(plan_, budget),
+      memory_(plan_, data, budget),
       launcher_(plan_, memory_) {
   for (std::size_t chunk = 0; chunk < memory_.chunks(); ++chunk) {
     times_.push_back({Event(queue_.cuda, Event::Timing::kOn), Event(queue_.cuda, Event::Timing::kOn)});
   }
 }
 
-Result<std::unique_ptr<DeviceRun>> DeviceRun::create(RunPlan plan, std::size_t budget) {
-  std::unique_ptr<DeviceRun> run(new DeviceRun(std::move(plan), budget));
+Result<std::unique_ptr<DeviceRun>> DeviceRun::create(RunPlan plan, const Dataset::State& data, std::size_t budget) {
+  std::unique_ptr<DeviceRun> run(new DeviceRun(std::move(plan), data, budget));
   if (Status prepared = run->launcher_.prepare(); !prepared) return std::move(prepared).error();
   return run;
 }
 
 void DeviceRun::fillParameters(std::span<const double> parameters) {
-  memory_.fillParameters(plan_.code->parameters, parameters, plan_.data->precision);
+  memory_.fillParameters(plan_.code->parameters, parameters, plan_.precision);
 }
 
 // Work that was put on the streams may use memory that a failure is about to give back, so it is waited for first.
@@ -53,9 +53,9 @@ void DeviceRun::settlingOnFailure(const Body& body) {
 
 // The stream waits for streamed rows before the time begins.
 template <class Body>
-void DeviceRun::inChunk(const QueueLock& lock, std::size_t chunk, const Body& body) {
+void DeviceRun::inChunk(const QueueLock& lock, const Dataset::State& data, std::size_t chunk, const Body& body) {
   const std::size_t first = chunk * memory_.chunkRows();
-  StagedRows staged = plan_.data->on_device->stage(lock, first, std::min(memory_.chunkRows(), memory_.rows() - first));
+  StagedRows staged = data.on_device->stage(lock, first, std::min(memory_.chunkRows(), memory_.rows() - first));
   timed_ = chunk + 1;
   queue_.stream->record(times_[chunk].begin);
   body(staged.rows());
@@ -69,14 +69,14 @@ double DeviceRun::kernelSeconds() const {
   return seconds;
 }
 
-void DeviceRun::submitLoss(std::span<const double> parameters) {
+void DeviceRun::submitLoss(const Dataset::State& data, std::span<const double> parameters) {
   fillParameters(parameters);
   const QueueLock lock(queue_);
   settlingOnFailure([&] {
     memory_.copyParameters(*queue_.stream);
     const std::size_t chunks = memory_.chunks();
     for (std::size_t chunk = 0; chunk < chunks; ++chunk) {
-      inChunk(lock, chunk, [&](const DeviceRows& rows) {
+      inChunk(lock, data, chunk, [&](const DeviceRows& rows) {
         launcher_.launch(lock, rows);
         launcher_.launchTotals(lock, rows, chunk == 0, chunk + 1 == chunks);
       });
@@ -89,11 +89,11 @@ void DeviceRun::submitLoss(std::span<const double> parameters) {
   });
 }
 
-void DeviceRun::submitColumns() {
+void DeviceRun::submitColumns(const Dataset::State& data) {
   const QueueLock lock(queue_);
   settlingOnFailure([&] {
     memory_.copyParameters(*queue_.stream);
-    inChunk(lock, 0, [&](const DeviceRows& rows) { launcher_.launch(lock, rows, rows.columns); });
+    inChunk(lock, data, 0, [&](const DeviceRows& rows) { launcher_.launch(lock, rows, rows.columns); });
     queue_.stream->record(done_);
   });
 }
@@ -107,8 +107,7 @@ Losses DeviceRun::emptyLosses() const {
   return losses;
 }
 
-void DeviceRun::readLosses(const LossOptions& options, Losses& losses) const {
-  const Dataset::State& data = *plan_.data;
+void DeviceRun::readLosses(const Dataset::State& data, const LossOptions& options, Losses& losses) const {
   const std::size_t count = plan_.expressions;
   if (count == 0) return;
   const double all_weights = data.has_weights ? data.weight_sum : static_cast<double>(data.rows);
@@ -132,14 +131,14 @@ void DeviceRun::readLosses(const LossOptions& options, Losses& losses) const {
                     [&](const auto& range) { read(range.begin(), range.end()); });
 }
 
-PredictionChunk DeviceRun::launchPredictions(std::size_t chunk) {
+PredictionChunk DeviceRun::launchPredictions(const Dataset::State& data, std::size_t chunk) {
   const std::span<const RunMemory::PredictionBuffer> buffers = memory_.predictions();
   const RunMemory::PredictionBuffer& buffer = buffers[chunk % buffers.size()];
   const std::size_t element = plan_.elementBytes();
   const std::size_t first = chunk * memory_.chunkRows();
   const QueueLock lock(queue_);
   if (chunk == 0) memory_.copyParameters(*queue_.stream);
-  inChunk(lock, chunk, [&](const DeviceRows& rows) { launcher_.launch(lock, rows, buffer.memory.address()); });
+  inChunk(lock, data, chunk, [&](const DeviceRows& rows) { launcher_.launch(lock, rows, buffer.memory.address()); });
   queue_.stream->record(buffer.ready);
   return {.address = buffer.memory.address(),
           .pitch = memory_.predictionPitch(),
@@ -148,13 +147,13 @@ PredictionChunk DeviceRun::launchPredictions(std::size_t chunk) {
           .ready = &buffer.ready};
 }
 
-void DeviceRun::evaluate(std::span<const double> parameters, std::byte* out) {
+void DeviceRun::evaluate(const Dataset::State& data, std::span<const double> parameters, std::byte* out) {
   if (plan_.expressions == 0) return;
   settlingOnFailure([&] {
     fillParameters(parameters);
     if (!download_) download_.emplace(queue_);
     download_->run({out, plan_.expressions, memory_.rows() * plan_.elementBytes()}, memory_.chunks(),
-                   memory_.predictions().size(), [this](std::size_t chunk) { return launchPredictions(chunk); });
+                   memory_.predictions().size(), [&](std::size_t chunk) { return launchPredictions(data, chunk); });
   });
 }
 

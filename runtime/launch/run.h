@@ -15,14 +15,15 @@
 
 namespace srjit {
 
-/// Invariant: its memory and kernels are those of its plan, and at most one evaluation uses them at a time. Not
+/// Invariant: its memory and kernels are those of its plan, and at most one evaluation uses them at a time. It keeps no
+/// data: `data` of all functions are those of the plan's serial, and must live until the work was waited for. Not
 /// thread-safe. Throws CudaFailure; member functions need a current context. Work that was submitted must be waited for
 /// before a run is destroyed, since its pinned memory is then used again.
 class DeviceRun {
  public:
   /// Finds or makes the kernels and takes memory, at most `budget` bytes of the device (RunMemory). Errors: those of
   /// KernelLauncher::prepare().
-  static Result<std::unique_ptr<DeviceRun>> create(RunPlan plan, std::size_t budget);
+  static Result<std::unique_ptr<DeviceRun>> create(RunPlan plan, const Dataset::State& data, std::size_t budget);
 
   DeviceRun(const DeviceRun&) = delete;
   DeviceRun& operator=(const DeviceRun&) = delete;
@@ -30,13 +31,11 @@ class DeviceRun {
   const RunPlan& plan() const noexcept { return plan_; }
   /// Device memory that it holds.
   std::size_t deviceBytes() const noexcept { return memory_.bytes(); }
-  /// To be called before each evaluation but the first, with the data of the plan.
-  void use(const Dataset::State& data) { plan_.data = &data; }
 
   /// Puts all work of a loss on the stream. `parameters` are read before it returns.
-  void submitLoss(std::span<const double> parameters);
+  void submitLoss(const Dataset::State& data, std::span<const double> parameters);
   /// Puts the kernels on the stream that fill the plan's columns. They have no parameters of a caller.
-  void submitColumns();
+  void submitColumns(const Dataset::State& data);
   bool ready() const { return done_.ready(); }
   void wait() const;
   /// Losses as large as they will be, with all rows valid. To be taken while the device computes, since fresh memory
@@ -44,10 +43,10 @@ class DeviceRun {
   Losses emptyLosses() const;
   /// After submitLoss() and wait(): writes the values into what emptyLosses() of this run gave; in parallel on the
   /// thread's arena.
-  void readLosses(const LossOptions& options, Losses& losses) const;
+  void readLosses(const Dataset::State& data, const LossOptions& options, Losses& losses) const;
 
   /// Predictions of expression e at out + e * rows; waits. Copies in parallel on the thread's arena.
-  void evaluate(std::span<const double> parameters, std::byte* out);
+  void evaluate(const Dataset::State& data, std::span<const double> parameters, std::byte* out);
 
   /// Seconds that the device took for the kernels of the last evaluation, after it was waited for: the sum over its
   /// chunks of rows, without the time between them.
@@ -59,17 +58,17 @@ class DeviceRun {
     Event begin, end;
   };
 
-  DeviceRun(RunPlan plan, std::size_t budget);
+  DeviceRun(RunPlan plan, const Dataset::State& data, std::size_t budget);
 
   void fillParameters(std::span<const double> parameters);
   template <class Body>
   void settlingOnFailure(const Body& body);
   /// Stages the rows of a chunk, and has `body` put its kernels on the stream.
   template <class Body>
-  void inChunk(const QueueLock& lock, std::size_t chunk, const Body& body);
-  PredictionChunk launchPredictions(std::size_t chunk);
+  void inChunk(const QueueLock& lock, const Dataset::State& data, std::size_t chunk, const Body& body);
+  PredictionChunk launchPredictions(const Dataset::State& data, std::size_t chunk);
 
-  RunPlan plan_;
+  const RunPlan plan_;
   DeviceQueue& queue_;  ///< the plan's
   Event done_;
   RunMemory memory_;

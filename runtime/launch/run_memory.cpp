@@ -10,37 +10,34 @@ namespace {
 // Predictions of more bytes than this are made in chunks, multiples of a tile's rows. Kernels of smaller chunks would
 // not fill the device.
 constexpr std::size_t kManyPredictionBytes = std::size_t{32} << 20, kPredictionQuantum = 1024;
-// Direct code has 32 bits for the bytes of an expression's predictions.
-constexpr std::size_t kMaxDirectChunkBytes = std::size_t{1} << 30;
 
 bool isOutOfMemory(const CudaFailure& failure) { return failure.code() == CUDA_ERROR_OUT_OF_MEMORY; }
 
 /// What chunks of rows are multiples of.
-std::size_t chunkQuantum(const RunPlan& plan) {
-  return plan.kind.loss || plan.data->on_device->isStreamed() ? kChunkQuantum : kPredictionQuantum;
+std::size_t chunkQuantum(const RunPlan& plan, const Dataset::State& data) {
+  return plan.kind.loss || data.on_device->isStreamed() ? kChunkQuantum : kPredictionQuantum;
 }
 
 /// The rows of a chunk, if memory is not short.
-std::size_t wantedChunkRows(const RunPlan& plan) {
-  const Dataset::State& data = *plan.data;
+std::size_t wantedChunkRows(const RunPlan& plan, const Dataset::State& data) {
   const std::size_t element = plan.elementBytes();
   std::size_t chunk_rows = std::min<std::size_t>(data.rows, data.on_device->chunkRows());
-  if (plan.code->direct) chunk_rows = std::min<std::size_t>(chunk_rows, kMaxDirectChunkBytes / element);
+  if (plan.code->direct) chunk_rows = std::min<std::size_t>(chunk_rows, directMaxRows(plan.precision));
   const bool to_host = !plan.kind.loss && !plan.into_columns;
   if (to_host && plan.expressions * data.rows * element > kManyPredictionBytes) {
     const std::size_t wanted = std::min(ceilDivide(data.rows, kPredictionChunks), kMaxChunkBytesOfExpression / element);
-    chunk_rows = std::min(chunk_rows, roundUp(wanted, chunkQuantum(plan)));
+    chunk_rows = std::min(chunk_rows, roundUp(wanted, chunkQuantum(plan, data)));
   }
   return chunk_rows;
 }
 
 }  // namespace
 
-RunMemory::RunMemory(const RunPlan& plan, std::size_t budget) : rows_(plan.data->rows) {
-  const std::size_t quantum = chunkQuantum(plan);
-  setChunkRows(plan, wantedChunkRows(plan));
+RunMemory::RunMemory(const RunPlan& plan, const Dataset::State& data, std::size_t budget) : rows_(data.rows) {
+  const std::size_t quantum = chunkQuantum(plan, data);
+  setChunkRows(plan, data, wantedChunkRows(plan, data));
   while (!take(plan, budget, chunk_rows_ <= quantum)) {
-    setChunkRows(plan, std::max(quantum, chunk_rows_ / 2 / quantum * quantum));
+    setChunkRows(plan, data, std::max(quantum, chunk_rows_ / 2 / quantum * quantum));
   }
 }
 
@@ -50,9 +47,9 @@ std::size_t RunMemory::bytes() const noexcept {
   return bytes;
 }
 
-void RunMemory::setChunkRows(const RunPlan& plan, std::size_t rows) noexcept {
+void RunMemory::setChunkRows(const RunPlan& plan, const Dataset::State& data, std::size_t rows) noexcept {
   chunk_rows_ = rows;
-  prediction_pitch_ = (plan.into_columns ? plan.data->column_stride : roundUp(rows, 4)) * plan.elementBytes();
+  prediction_pitch_ = (plan.into_columns ? data.column_stride : roundUp(rows, 4)) * plan.elementBytes();
 }
 
 std::size_t RunMemory::chunkBytes(const RunPlan& plan) const noexcept {
@@ -66,13 +63,12 @@ bool RunMemory::take(const RunPlan& plan, std::size_t budget, bool last_try) {
   const std::size_t buffers = plan.kind.loss || chunks() == 1 ? 1 : 2;
   if (buffers * chunk_bytes > budget && !last_try) return false;
   const DeviceQueue& queue = *plan.queue;
-  const Precision precision = plan.data->precision;
   try {
-    const std::size_t parameter_bytes = plan.code->parameters.bytes(precision);
+    const std::size_t parameter_bytes = plan.code->parameters.bytes(plan.precision);
     parameters_ = DeviceBuffer(queue.stream, parameter_bytes);
     host_parameters_ = queue.pinned.take(parameter_bytes);
     if (host_parameters_ != nullptr) {
-      plan.code->parameters.writeLiterals(precision, static_cast<std::byte*>(host_parameters_->data()));
+      plan.code->parameters.writeLiterals(plan.precision, static_cast<std::byte*>(host_parameters_->data()));
     }
     if (plan.into_columns) return true;
     if (plan.kind.loss) {
@@ -92,7 +88,7 @@ void RunMemory::takeSums(const RunPlan& plan, std::size_t chunk_bytes) {
   const DeviceQueue& queue = *plan.queue;
   sums_ = DeviceBuffer(queue.stream, chunk_bytes);
   // Kernels write no sums of failed expressions, but the totals are of all.
-  if (!plan.code->report.failures.empty()) queue.stream->fill(sums_.address(), 0, chunk_bytes);
+  if (!plan.code->failures.empty()) queue.stream->fill(sums_.address(), 0, chunk_bytes);
   const std::size_t total_bytes = plan.channels() * plan.expressions * sizeof(double);
   totals_ = DeviceBuffer(queue.stream, total_bytes);
   if (chunk_rows_ < rows_) chains_ = DeviceBuffer(queue.stream, total_bytes * kSumChains);

@@ -26,7 +26,7 @@ class RunMemory {
 
   /// Takes memory, for chunks of rows that shrink until they fit into the budget and into what is free. Needs a current
   /// context. Throws CudaFailure, with CUDA_ERROR_OUT_OF_MEMORY if the smallest chunks do not fit.
-  RunMemory(const RunPlan& plan, std::size_t budget);
+  RunMemory(const RunPlan& plan, const Dataset::State& data, std::size_t budget);
 
   std::size_t rows() const noexcept { return rows_; }
   std::size_t chunkRows() const noexcept { return chunk_rows_; }
@@ -58,7 +58,7 @@ class RunMemory {
   void takePredictionBuffers(const RunPlan& plan, std::size_t count, std::size_t chunk_bytes, std::size_t budget,
                              bool last_try);
   std::size_t chunkBytes(const RunPlan& plan) const noexcept;
-  void setChunkRows(const RunPlan& plan, std::size_t rows) noexcept;
+  void setChunkRows(const RunPlan& plan, const Dataset::State& data, std::size_t rows) noexcept;
 
   std::size_t rows_;
   std::size_t chunk_rows_ = 0;

@@ -14,13 +14,15 @@
 
 namespace srjit {
 
-/// Code on data, for one kind of kernel. Two evaluations of the same plan can use the same DeviceRun.
+/// Code on data, for one kind of kernel. Of the data it has only what decides about a run. Invariant: the code was made
+/// by the store, for `precision` and `kind`, and the numbers of its outputs are less than `expressions`. Constant once
+/// a run has it.
 struct RunPlan {
   std::shared_ptr<DeviceQueue> queue;
   std::shared_ptr<KernelStore> store;
   std::shared_ptr<const DeviceCode> code;
-  const Dataset::State* data;  ///< kept alive by the evaluation; dangles between evaluations
-  std::uint64_t data_serial;
+  std::uint64_t data_serial;  ///< of the data of all its evaluations
+  Precision precision;        ///< of these
   KernelKind kind;
   std::size_t expressions;                     ///< of the program
   std::optional<DirectGrid> direct_grid = {};  ///< none: directGrid()
@@ -28,12 +30,13 @@ struct RunPlan {
   /// in one chunk.
   bool into_columns = false;
 
-  bool same(const RunPlan& other) const {
+  /// Whether a run of `other` can serve an evaluation of this plan.
+  bool fitsRunOf(const RunPlan& other) const {
     return queue == other.queue && code == other.code && data_serial == other.data_serial && kind == other.kind &&
            direct_grid == other.direct_grid && into_columns == other.into_columns;
   }
   /// Of a number.
-  std::size_t elementBytes() const noexcept { return static_cast<std::size_t>(bytesOf(data->precision)); }
+  std::size_t elementBytes() const noexcept { return static_cast<std::size_t>(bytesOf(precision)); }
   /// Sums that a loss needs for each expression: of terms, of valid rows, of their weights.
   std::size_t channels() const noexcept {
     if (!kind.loss || !kind.loss->skip_invalid) return 1;

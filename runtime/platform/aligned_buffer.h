@@ -61,7 +61,7 @@ inline AlignedBuffer::AlignedBuffer(std::size_t bytes) : size_(bytes) {
   data_.reset(static_cast<std::byte*>(data));
 }
 
-/// Runs `body` and turns exhausted memory into an Error; every public function that allocates goes through here.
+/// Runs `body` and turns exhausted memory into an Error. Part of guarded() (runtime/platform/guarded.h).
 template <class Body>
 auto withinMemory(Body&& body) -> decltype(body()) {
   try {

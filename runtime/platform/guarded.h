@@ -10,7 +10,7 @@
 namespace srjit {
 
 /// Runs `body`. An ErrorException becomes its Error; exhausted memory and any other exception become one of kMachine.
-/// Every call of the public interface and all background work goes through here.
+/// Every call of the public interface that gives a Result or a Status, and all background work, goes through here.
 template <class Body>
 auto guarded(Body&& body) -> decltype(body()) {
   try {

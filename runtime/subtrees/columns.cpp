@@ -66,17 +66,18 @@ std::vector<bool> DeviceSubtrees::write(const Dataset::State& data, std::span<co
   auto code = std::make_shared<const DeviceCode>(encodeForDevice({source, chosen, *queue_, *store_, threads}));
   std::vector<bool> done(writes.size(), code->interpreter.has_value());
   if (!code->interpreter) return done;
-  for (const Failure& failure : code->report.failures) {
+  for (const Failure& failure : code->failures) {
     for (std::size_t i = 0; i < writes.size(); ++i) done[i] = done[i] && writes[i].column != failure.expression;
   }
-  RunPlan plan{queue_, store_, code, &data, data.serial, KernelKind{.loss = {}, .strided_columns = false}, last + 1};
+  RunPlan plan{queue_,  store_, code, data.serial, data.precision, KernelKind{.loss = {}, .strided_columns = false},
+               last + 1};
   plan.into_columns = true;
-  auto run = DeviceRun::create(std::move(plan), SIZE_MAX);
+  auto run = DeviceRun::create(std::move(plan), data, SIZE_MAX);
   if (!run) return std::vector<bool>(writes.size());
   const std::lock_guard lock(mutex_);
   std::erase_if(runs_, [](const auto& earlier) { return earlier->ready(); });
   runs_.push_back(std::move(*run));
-  runs_.back()->submitColumns();
+  runs_.back()->submitColumns(data);
   return done;
 }
 

@@ -37,7 +37,7 @@ class DeviceExecutor final : public Executor {
         cache_(KernelCache::open(cacheOptions(options))),
         store_(std::make_shared<KernelStore>(cuda_, std::move(images), cache_, options.precision, options.math)),
         arena_(static_cast<int>(threads_)),
-        tiers_(queue_, cache_, store_, arena_, threads_) {
+        selection_(queue_, cache_, store_, arena_, threads_) {
     cuda_->setReclaim([idle = std::weak_ptr(idle_), queue = std::weak_ptr(queue_)] {
       const auto runs = idle.lock();
       const auto streams = queue.lock();
@@ -66,7 +66,7 @@ class DeviceExecutor final : public Executor {
 
   void compile(Program::State& state, const CompileOptions& options) override {
     const CurrentContext current(*cuda_);
-    tiers_.makeFirstCode(state, options);
+    selection_.makeFirstCode(state, options);
   }
 
   std::shared_ptr<SubtreeReader> subtreesFor(const ProgramSource& source, const Dataset& data, Tier tier) override;
@@ -108,7 +108,7 @@ class DeviceExecutor final : public Executor {
       return body();
     });
   }
-  Result<std::unique_ptr<DeviceRun>> takeRun(const Task& task, bool counts);
+  Result<std::unique_ptr<DeviceRun>> takeRun(const Task& task, bool is_evaluated);
   Result<Losses> evaluate(const Task& task, std::span<const double> parameters);
   Result<Losses> finish(const Task& task, std::unique_ptr<DeviceRun> run, Losses losses);
   void recordRunTime(const Task& task, const DeviceRun& run);
@@ -123,7 +123,7 @@ class DeviceExecutor final : public Executor {
   std::shared_ptr<KernelCache> cache_;
   std::shared_ptr<KernelStore> store_;
   tbb::task_arena arena_;
-  DeviceTiers tiers_;
+  TierSelection selection_;
 };
 
 /// A loss on the stream.
@@ -145,7 +145,7 @@ class LossFlight final : public Flight {
   /// If it throws, no work of the run is in flight.
   void submit() {
     try {
-      executor_.inArena([&] { run_->submitLoss(task_.parameters); });
+      executor_.inArena([&] { run_->submitLoss(task_.data.state(), task_.parameters); });
     } catch (...) {
       run_.reset();
       throw;
@@ -179,10 +179,10 @@ std::shared_ptr<SubtreeReader> DeviceExecutor::subtreesFor(const ProgramSource& 
                                                            Tier tier) {
   DeviceSubtrees* const subtrees = data.state().subtrees.get();
   if (subtrees == nullptr || !subtrees->belongsTo(*queue_)) return nullptr;
-  return inArena([&] { return subtrees->open(source, data.state(), tier, tiers_.costs(), threads_); });
+  return inArena([&] { return subtrees->open(source, data.state(), tier, selection_.costs(), threads_); });
 }
 
-Result<std::unique_ptr<DeviceRun>> DeviceExecutor::takeRun(const Task& task, bool counts) {
+Result<std::unique_ptr<DeviceRun>> DeviceExecutor::takeRun(const Task& task, bool is_evaluated) {
   const Dataset::State& data = task.data.state();
   if (!data.on_device->belongsTo(*queue_)) {
     return Error{Errc::kInvalid, "data that are streamed, made by another engine", {}};
@@ -193,15 +193,12 @@ Result<std::unique_ptr<DeviceRun>> DeviceExecutor::takeRun(const Task& task, boo
   }
   KernelKind kind{.loss = {}, .strided_columns = data.on_device->isStrided()};
   if (task.loss) kind.loss = lossSpec(*task.loss, data.has_weights);
-  auto code = tiers_.codeFor(task.program.state(), kind, *data.on_device, counts);
+  auto code = selection_.codeFor(task.program.state(), kind, *data.on_device, is_evaluated);
   if (!code) return std::move(code).error();
   task.program.state().on_device->setServed((*code)->served());
-  RunPlan plan{queue_, store_, std::move(*code), &data, data.serial, kind, task.program.size()};
-  if (auto run = idle_->take(plan)) {
-    run->use(data);
-    return run;
-  }
-  return DeviceRun::create(std::move(plan), budget(kShareForWork));
+  RunPlan plan{queue_, store_, std::move(*code), data.serial, data.precision, kind, task.program.size()};
+  if (auto run = idle_->take(plan)) return run;
+  return DeviceRun::create(std::move(plan), data, budget(kShareForWork));
 }
 
 void DeviceExecutor::recordRunTime(const Task& task, const DeviceRun& run) {
@@ -211,16 +208,16 @@ void DeviceExecutor::recordRunTime(const Task& task, const DeviceRun& run) {
   if (!task.loss || task.data.state().on_device->isStreamed()) return;
   // Costs are by the tokens of expressions, not all of which are computed where subtrees are read.
   if (task.program.info().subtrees_read > 0) return;
-  tiers_.recordRunTime(*run.plan().code, run.plan().data->rows, seconds);
+  selection_.recordRunTime(*run.plan().code, task.data.rows(), seconds);
 }
 
 Result<Losses> DeviceExecutor::finish(const Task& task, std::unique_ptr<DeviceRun> run, Losses losses) {
   run->wait();
   inArena([&] {
-    run->readLosses(*task.loss, losses);
+    run->readLosses(task.data.state(), *task.loss, losses);
     recordRunTime(task, *run);
   });
-  losses.failures = run->plan().code->report.failures;
+  losses.failures = run->plan().code->failures;
   keepRun(task, std::move(run));
   return losses;
 }
@@ -230,9 +227,9 @@ Result<Losses> DeviceExecutor::evaluate(const Task& task, std::span<const double
   auto run = takeRun(task, true);
   if (!run) return std::move(run).error();
   Losses losses;
-  losses.failures = (*run)->plan().code->report.failures;
+  losses.failures = (*run)->plan().code->failures;
   inArena([&] {
-    (*run)->evaluate(parameters, task.out);
+    (*run)->evaluate(task.data.state(), parameters, task.out);
     if (task.program.size() > 0) recordRunTime(task, **run);
   });
   keepRun(task, std::move(*run));

@@ -25,7 +25,7 @@ void DeviceProgram::setInterpreted(std::shared_ptr<const DeviceCode> code) {
   const std::lock_guard lock(mutex_);
   if (interpreted_ != nullptr) return;
   interpreted_ = std::move(code);
-  for (const Failure& failure : interpreted_->report.failures) {
+  for (const Failure& failure : interpreted_->failures) {
     if (isRefusal(failure)) refused_.push_back(static_cast<std::uint32_t>(failure.expression));
   }
 }

@@ -252,18 +252,19 @@ class Comparison {
 
   Result<std::unique_ptr<DeviceRun>> runOf(const Probes& probes, const Code& code, const Dataset::State& data,
                                            const KernelKind& kind, std::optional<DirectGrid> grid) const {
-    return DeviceRun::create({queue_, store_, code, &data, data.serial, kind, probes.size(), grid}, SIZE_MAX);
+    return DeviceRun::create({queue_, store_, code, data.serial, data.precision, kind, probes.size(), grid}, data,
+                             SIZE_MAX);
   }
 
   Status interpretTrees() {
     auto data = resident(false);
     if (!data) return data.error();
     const auto code = std::make_shared<const DeviceCode>(encodeForDevice(request(trees_)));
-    if (!code->report.failures.empty()) return code->report.failures.front().error;
+    if (!code->failures.empty()) return code->failures.front().error;
     auto run = runOf(trees_, code, **data, {}, {});
     if (!run) return run.error();
     predictions_.resize(trees_.size() * kRows);
-    (*run)->evaluate(trees_.parameters, reinterpret_cast<std::byte*>(predictions_.data()));
+    (*run)->evaluate(**data, trees_.parameters, reinterpret_cast<std::byte*>(predictions_.data()));
     return okStatus();
   }
 
@@ -303,19 +304,20 @@ class Comparison {
       const Code code = direct(trees_, {}, shape);
       const std::size_t written = code->direct ? code->direct->expressions : 0, probes = trees_.size();
       if (written != probes) return fmt::format("{} of {} probes were refused", probes - written, probes);
-      auto difference = differenceOf(runOf(trees_, code, data, {}, kGrids[0]));
+      auto difference = differenceOf(runOf(trees_, code, data, {}, kGrids[0]), data);
       if (!difference || !difference->empty()) return difference;
-      difference = differenceOf(runOf(trees_, code, **by_row, {.loss = {}, .strided_columns = true}, kGrids[1]));
+      difference =
+          differenceOf(runOf(trees_, code, **by_row, {.loss = {}, .strided_columns = true}, kGrids[1]), **by_row);
       if (difference && !difference->empty()) difference->insert(0, "strided columns, ");
       if (!difference || !difference->empty()) return difference;
     }
     return std::string();
   }
 
-  Result<std::string> differenceOf(const Result<std::unique_ptr<DeviceRun>>& run) const {
+  Result<std::string> differenceOf(const Result<std::unique_ptr<DeviceRun>>& run, const Dataset::State& data) const {
     if (!run) return run.error();
     std::vector<T> actual(predictions_.size());
-    (*run)->evaluate(trees_.parameters, reinterpret_cast<std::byte*>(actual.data()));
+    (*run)->evaluate(data, trees_.parameters, reinterpret_cast<std::byte*>(actual.data()));
     for (std::size_t i = 0; i < actual.size(); ++i) {
       if (sameBits(predictions_[i], actual[i])) continue;
       return fmt::format("probe {}, row {}: {:a} instead of {:a}", i / kRows, i % kRows, actual[i], predictions_[i]);
@@ -333,10 +335,10 @@ class Comparison {
       if (written != sums) return fmt::format("{} of {} sums were refused", sums - written, sums);
       const auto run = runOf(sums_, code, data, kind, kGrids.at(way));
       if (!run) return run.error();
-      (*run)->submitLoss(sums_.parameters);
+      (*run)->submitLoss(data, sums_.parameters);
       (*run)->wait();
       Losses actual = (*run)->emptyLosses();
-      (*run)->readLosses(options, actual);
+      (*run)->readLosses(data, options, actual);
       const Losses& expected = losses_[index];
       for (std::size_t i = 0; i < sums_.size(); ++i) {
         if (sameBits(expected.values[i], actual.values[i]) && expected.valid_rows[i] == actual.valid_rows[i]) continue;

@@ -48,9 +48,9 @@ TierDecision::Start startOfCompiled(const TierFacts& facts) {
   const ExpectedWork& work = facts.work;
   const double all = compileSeconds(costs, work.nodes, work.kernels, work.threads);
   if (makingPays(costs.interpret, costs.compiled, work.evaluations, work.nodeRows(), all)) return Start::kNow;
-  if (!compilingPays(costs, work, {})) return Start::kNo;
+  if (!compilingMissingPays(costs, work, {})) return Start::kNo;
   if (!facts.missing) return Start::kIfPays;
-  return compilingPays(costs, work, *facts.missing) ? Start::kNow : Start::kNo;
+  return compilingMissingPays(costs, work, *facts.missing) ? Start::kNow : Start::kNo;
 }
 
 /// What serves under Tier::kAuto where direct code does not.
@@ -69,7 +69,7 @@ TierDecision decideAuto(const TierFacts& facts) {
   if (facts.compiled == CodeState::kReady) return serve(CodeKind::kCompiled);
 
   TierDecision decision = decideInterpretedOrCompiled(facts);
-  if (!(facts.work.evaluations > 0)) return decision;
+  if (facts.has_started || !(facts.work.evaluations > 0)) return decision;
   if (direct == CodeState::kOpen && facts.self_test != SelfTestState::kFailed && !facts.interpreter_refuses &&
       directPays(facts)) {
     decision.start_direct = true;
@@ -98,7 +98,7 @@ CodeKind firstCode(Tier tier, SelfTestState self_test, const DeviceCosts& costs,
   return pays ? CodeKind::kDirect : CodeKind::kInterpreted;
 }
 
-bool compilingPays(const DeviceCosts& costs, const ExpectedWork& work, const MissingKernels& missing) {
+bool compilingMissingPays(const DeviceCosts& costs, const ExpectedWork& work, const MissingKernels& missing) {
   const double seconds = loadingSeconds(costs, work.nodes, work.threads) +
                          compileSeconds(costs, static_cast<double>(missing.tokens), missing.kernels, work.threads);
   return makingPays(costs.interpret, costs.compiled, work.evaluations, work.nodeRows(), seconds);

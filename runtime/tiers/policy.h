@@ -65,11 +65,12 @@ struct TierFacts {
   CodeState compiled = CodeState::kOpen;
   CodeState compiled_refused = CodeState::kOpen;
   std::optional<MissingKernels> missing = {};  ///< what a cache lookup found, if there was one
+  bool has_started = false;                    ///< this evaluation has started something in the background
 };
 
 /// Whether it pays to replace the interpreter by compiled code of which only `missing` must be compiled; the rest is
 /// loaded.
-bool compilingPays(const DeviceCosts& costs, const ExpectedWork& work, const MissingKernels& missing);
+bool compilingMissingPays(const DeviceCosts& costs, const ExpectedWork& work, const MissingKernels& missing);
 
 /// Outcome of an evaluation if code that it waits for cannot be made.
 enum class OnFailure {
@@ -83,16 +84,17 @@ struct TierDecision {
   enum class Start {
     kNo,
     kNow,
-    kIfPays,  ///< after a cache lookup, if compilingPays() by what is missing
+    kIfPays,  ///< after a cache lookup, if compilingMissingPays() by what is missing
   };
 
-  /// What to start in the background, before the wait. Nothing while `wait_for` is kDirect.
+  /// What to start in the background, before the wait. Nothing while `wait_for` is kDirect, and nothing if the
+  /// evaluation has started something before.
   bool start_direct = false;
   Start start_compiled = Start::kNo;
+  bool starts() const noexcept { return start_direct || start_compiled != Start::kNo; }
 
-  /// The code to wait for. After the wait decideTier() is asked again with the new state of that code. Unless the wait
-  /// was for direct code, `work.evaluations` is then 0, so nothing is started twice. Without a value, `serves` is
-  /// ready.
+  /// The code to wait for. After the wait decideTier() is asked again with the new state of that code, and with
+  /// `has_started` if this decision starts something. Without a value, `serves` is ready.
   std::optional<CodeKind> wait_for = {};
   OnFailure on_failure = OnFailure::kReturn;
   CodeKind serves = CodeKind::kInterpreted;

@@ -20,8 +20,8 @@ std::string costsName(const DeviceLimits& limits, const KernelStore& store) {
 
 }  // namespace
 
-DeviceTiers::DeviceTiers(std::shared_ptr<DeviceQueue> queue, std::shared_ptr<KernelCache> cache,
-                         std::shared_ptr<KernelStore> store, tbb::task_arena& arena, unsigned threads)
+TierSelection::TierSelection(std::shared_ptr<DeviceQueue> queue, std::shared_ptr<KernelCache> cache,
+                             std::shared_ptr<KernelStore> store, tbb::task_arena& arena, unsigned threads)
     : queue_(std::move(queue)),
       store_(std::move(store)),
       threads_(threads),
@@ -31,7 +31,7 @@ DeviceTiers::DeviceTiers(std::shared_ptr<DeviceQueue> queue, std::shared_ptr<Ker
       self_test_(queue_, store_, cache, threads),
       maker_(queue_, store_, arena, costs_, threads) {}
 
-ExpectedWork DeviceTiers::workOf(const ProgramSource& source, std::size_t rows, double evaluations) const {
+ExpectedWork TierSelection::workOf(const ProgramSource& source, std::size_t rows, double evaluations) const {
   return {.nodes = static_cast<double>(source.tokens),
           .rows = static_cast<double>(rows),
           .evaluations = evaluations,
@@ -39,7 +39,7 @@ ExpectedWork DeviceTiers::workOf(const ProgramSource& source, std::size_t rows, 
           .threads = threads_};
 }
 
-void DeviceTiers::makeFirstCode(Program::State& state, const CompileOptions& options) {
+void TierSelection::makeFirstCode(Program::State& state, const CompileOptions& options) {
   const ProgramSource& source = *state.source;
   const GraphSource graphs_of{source, state.subtrees.get()};
   const Tier tier = state.info.tier;
@@ -62,7 +62,7 @@ void DeviceTiers::makeFirstCode(Program::State& state, const CompileOptions& opt
     program->setPlan(std::move(plan));
   } else {
     Code code = maker_.interpreted(graphs_of);
-    record(code->report.failures, code->report.nodes, code->report.seconds_passes);
+    record(code->failures, code->report.nodes, code->report.seconds_passes);
     state.info.seconds_codegen = code->report.seconds_codegen;
     // What the interpreter refuses is compiled under Tier::kAuto.
     if (tier == Tier::kAuto) std::erase_if(state.failures, isRefusal);
@@ -74,7 +74,7 @@ void DeviceTiers::makeFirstCode(Program::State& state, const CompileOptions& opt
   state.info.nodes_spared = state.subtrees->sparedNodes();
 }
 
-DeviceTiers::Code DeviceTiers::interpreted(const Program::State& state) {
+TierSelection::Code TierSelection::interpreted(const Program::State& state) {
   DeviceProgram& program = *state.on_device;
   if (program.interpreted() == nullptr) {
     program.setInterpreted(maker_.interpreted({*state.source, state.subtrees.get()}));
@@ -83,7 +83,7 @@ DeviceTiers::Code DeviceTiers::interpreted(const Program::State& state) {
 }
 
 /// One call of codeFor().
-struct DeviceTiers::Selection {
+struct TierSelection::Query {
   const Program::State& state;
   KernelKind kind;
   std::size_t rows;
@@ -94,38 +94,38 @@ struct DeviceTiers::Selection {
 };
 
 // Called before the first decision, and after a wait for direct code: what other threads may have changed meanwhile.
-void DeviceTiers::findFacts(Selection& selection) const {
-  DeviceProgram& program = *selection.state.on_device;
-  TierFacts& facts = selection.facts;
+void TierSelection::findFacts(Query& query) const {
+  DeviceProgram& program = *query.state.on_device;
+  TierFacts& facts = query.facts;
   if (facts.tier == Tier::kAuto) {
     facts.costs = costs();
     facts.self_test = self_test_.state();
   }
-  selection.codeOf(CodeKind::kInterpreted) = program.interpreted();
-  facts.has_interpreted = selection.codeOf(CodeKind::kInterpreted) != nullptr;
+  query.codeOf(CodeKind::kInterpreted) = program.interpreted();
+  facts.has_interpreted = query.codeOf(CodeKind::kInterpreted) != nullptr;
   facts.interpreter_refuses = program.interpreterRefuses();
   if (facts.tier == Tier::kAuto || (facts.tier == Tier::kDirect && facts.layout_suits_direct)) {
-    const CodeJob::View direct = program.job(selection.kind, CodeKind::kDirect)->view();
+    const CodeJob::View direct = program.job(query.kind, CodeKind::kDirect)->view();
     facts.direct = direct.state;
-    facts.direct_is_complete = direct.code == nullptr || std::ranges::none_of(direct.code->report.failures, isRefusal);
-    selection.codeOf(CodeKind::kDirect) = direct.code;
+    facts.direct_is_complete = direct.code == nullptr || std::ranges::none_of(direct.code->failures, isRefusal);
+    query.codeOf(CodeKind::kDirect) = direct.code;
   }
   if (facts.tier == Tier::kAuto || facts.tier == Tier::kCompile) {
-    const CodeJob::View compiled = program.job(selection.kind, CodeKind::kCompiled)->view();
+    const CodeJob::View compiled = program.job(query.kind, CodeKind::kCompiled)->view();
     facts.compiled = compiled.state;
     facts.missing = compiled.missing;
-    selection.codeOf(CodeKind::kCompiled) = compiled.code;
+    query.codeOf(CodeKind::kCompiled) = compiled.code;
   }
 }
 
-Result<DeviceTiers::Code> DeviceTiers::codeFor(const Program::State& state, const KernelKind& kind,
-                                               const DeviceData& data, bool counts) {
+Result<TierSelection::Code> TierSelection::codeFor(const Program::State& state, const KernelKind& kind,
+                                                   const DeviceData& data, bool is_evaluated) {
   DeviceProgram& program = *state.on_device;
   const std::size_t rows = data.layout().rows;
   const Tier tier = program.tier();
-  Selection selection{.state = state, .kind = kind, .rows = rows, .facts = {.tier = tier}};
-  TierFacts& facts = selection.facts;
-  facts.work = workOf(*state.source, rows, counts ? program.countEvaluation() : 0);
+  Query query{.state = state, .kind = kind, .rows = rows, .facts = {.tier = tier}};
+  TierFacts& facts = query.facts;
+  facts.work = workOf(*state.source, rows, is_evaluated ? program.countEvaluation() : 0);
   facts.has_direct_graphs = program.graphs() != nullptr;
   if (tier == Tier::kAuto || tier == Tier::kDirect) {
     std::optional<Error> refusal = directRefusal(data.layout(), store_->precision());
@@ -134,31 +134,31 @@ Result<DeviceTiers::Code> DeviceTiers::codeFor(const Program::State& state, cons
     program.setDirectRefusal(std::move(refusal));
   }
 
-  findFacts(selection);
+  findFacts(query);
   for (;;) {
     const TierDecision decision = decideTier(facts);
     // Without memory for a job, the evaluation is served as it is.
     (void)guarded([&] {
-      startInBackground(selection, decision);
+      startInBackground(query, decision);
       return okStatus();
     });
-    if (!decision.wait_for) return selection.codeOf(decision.serves);
-    if (*decision.wait_for != CodeKind::kDirect) facts.work.evaluations = 0;
-    if (Status made = await(selection, *decision.wait_for, decision.on_failure); !made) return std::move(made).error();
+    if (!decision.wait_for) return query.codeOf(decision.serves);
+    facts.has_started = facts.has_started || decision.starts();
+    if (Status made = await(query, *decision.wait_for, decision.on_failure); !made) return std::move(made).error();
   }
 }
 
 // Waits for code, and makes it unless another thread does. The facts then have the result.
-Status DeviceTiers::await(Selection& selection, CodeKind code, OnFailure on_failure) {
-  const Program::State& state = selection.state;
-  TierFacts& facts = selection.facts;
+Status TierSelection::await(Query& query, CodeKind code, OnFailure on_failure) {
+  const Program::State& state = query.state;
+  TierFacts& facts = query.facts;
   if (code == CodeKind::kInterpreted) {
-    selection.codeOf(code) = interpreted(state);
+    query.codeOf(code) = interpreted(state);
     facts.has_interpreted = true;
     facts.interpreter_refuses = state.on_device->interpreterRefuses();
     return okStatus();
   }
-  const Order order{selection.kind, code, selection.rows};
+  const Order order{query.kind, code, query.rows};
   // An evaluation waits for direct code, so all threads write it. LLVM's code leaves one thread to evaluations.
   tbb::task_arena& arena = code == CodeKind::kDirect ? arena_ : jobs_.background();
   Result<Code> made =
@@ -168,27 +168,27 @@ Status DeviceTiers::await(Selection& selection, CodeKind code, OnFailure on_fail
   const bool returns = on_failure == OnFailure::kReturn || (on_failure == OnFailure::kReturnUnlessUnsupported &&
                                                             !made && made.error().code != Errc::kUnsupported);
   if (!made && returns) return std::move(made).error();
-  if (code == CodeKind::kDirect) findFacts(selection);
+  if (code == CodeKind::kDirect) findFacts(query);
   if (!made) {
     facts.direct_was_tried = true;
     return okStatus();
   }
-  selection.codeOf(code) = std::move(*made);
+  query.codeOf(code) = std::move(*made);
   if (code == CodeKind::kDirect) facts.direct = CodeState::kReady;
   if (code == CodeKind::kCompiled) facts.compiled = CodeState::kReady;
   if (code == CodeKind::kCompiledRefused) facts.compiled_refused = CodeState::kReady;
   return okStatus();
 }
 
-void DeviceTiers::startInBackground(const Selection& selection, const TierDecision& decision) {
+void TierSelection::startInBackground(const Query& query, const TierDecision& decision) {
   using Start = TierDecision::Start;
-  const Program::State& state = selection.state;
-  const TierFacts& facts = selection.facts;
+  const Program::State& state = query.state;
+  const TierFacts& facts = query.facts;
   const auto start = [&](CodeKind code, JobQueue::Look look) {
     // The program may be destroyed before the job ends.
     jobs_.start(
-        state.on_device->job(selection.kind, code),
-        [this, source = state.source, subtrees = state.subtrees, order = Order{selection.kind, code, selection.rows}](
+        state.on_device->job(query.kind, code),
+        [this, source = state.source, subtrees = state.subtrees, order = Order{query.kind, code, query.rows}](
             const std::atomic<bool>& cancelled) { return make({*source, subtrees.get()}, nullptr, order, cancelled); },
         std::move(look));
   };
@@ -196,10 +196,10 @@ void DeviceTiers::startInBackground(const Selection& selection, const TierDecisi
   if (decision.start_compiled == Start::kNow) start(CodeKind::kCompiled, nullptr);
   if (decision.start_compiled != Start::kIfPays) return;
   const auto pays = [costs = facts.costs, work = facts.work](const MissingKernels& missing) {
-    return compilingPays(costs, work, missing);
+    return compilingMissingPays(costs, work, missing);
   };
   start(CodeKind::kCompiled,
-        [this, source = state.source, subtrees = state.subtrees, kind = selection.kind,
+        [this, source = state.source, subtrees = state.subtrees, kind = query.kind,
          pays](const std::atomic<bool>& cancelled) -> std::optional<MissingKernels> {
           const MissingKernels missing = maker_.missing({*source, subtrees.get()}, kind, pays, cancelled);
           return pays(missing) ? std::nullopt : std::optional(missing);
@@ -207,8 +207,8 @@ void DeviceTiers::startInBackground(const Selection& selection, const TierDecisi
 }
 
 // `program` is null in the background, where kCompiledRefused is never made: it serves only an evaluation that waits.
-Result<DeviceTiers::Code> DeviceTiers::make(const GraphSource& source, const DeviceProgram* program, const Order& order,
-                                            const std::atomic<bool>& cancelled) {
+Result<TierSelection::Code> TierSelection::make(const GraphSource& source, const DeviceProgram* program,
+                                                const Order& order, const std::atomic<bool>& cancelled) {
   const CurrentContext current(*queue_->cuda);
   switch (order.code) {
     case CodeKind::kInterpreted:

@@ -19,28 +19,29 @@
 
 namespace srjit {
 
-/// The tiers of one engine: asks decideTier() what to do, and has the engine's JobQueue do it. Invariant: it has no
-/// state of any program, and each code of a program is made by the one job that the program has for it. Thread-safe.
-/// Throws CudaFailure, OutOfMemory, std::bad_alloc; the calling thread has a current context.
-class DeviceTiers {
+/// Of one engine: asks decideTier() what to do, and has the engine's JobQueue do it. Invariant: it has no state of any
+/// program, and each machine code of a program is made by the one job that the program has for it. Bytecode has no job:
+/// the calling thread makes it, several threads may do so at once, and the program keeps what the first has made.
+/// Thread-safe. Throws CudaFailure, OutOfMemory, std::bad_alloc; the calling thread has a current context.
+class TierSelection {
  public:
   /// `arena` must outlive it.
-  DeviceTiers(std::shared_ptr<DeviceQueue> queue, std::shared_ptr<KernelCache> cache,
-              std::shared_ptr<KernelStore> store, tbb::task_arena& arena, unsigned threads);
+  TierSelection(std::shared_ptr<DeviceQueue> queue, std::shared_ptr<KernelCache> cache,
+                std::shared_ptr<KernelStore> store, tbb::task_arena& arena, unsigned threads);
   /// Cancels what is being made, and waits for it.
-  ~DeviceTiers() { jobs_.shutDown(); }
-  DeviceTiers(const DeviceTiers&) = delete;
-  DeviceTiers& operator=(const DeviceTiers&) = delete;
+  ~TierSelection() { jobs_.shutDown(); }
+  TierSelection(const TierSelection&) = delete;
+  TierSelection& operator=(const TierSelection&) = delete;
 
   /// Makes what a program begins with, as firstCode() says. Adds failures and fills in the info.
   void makeFirstCode(Program::State& state, const CompileOptions& options);
 
   DeviceCosts costs() const { return costs_.costs(); }
 
-  /// The code for an evaluation of `kind` on these data. `counts`: the program is evaluated, not only prepared. Errors:
+  /// The code for an evaluation of `kind` on these data. Unless `is_evaluated`, the program is only prepared. Errors:
   /// why the code that the tier demands cannot be made.
   Result<std::shared_ptr<const DeviceCode>> codeFor(const Program::State& state, const KernelKind& kind,
-                                                    const DeviceData& data, bool counts);
+                                                    const DeviceData& data, bool is_evaluated);
 
   /// An evaluation by `code` took so many seconds of the device.
   void recordRunTime(const DeviceCode& code, std::size_t rows, double seconds) {
@@ -55,13 +56,13 @@ class DeviceTiers {
     CodeKind code;
     std::size_t rows = 0;  ///< of the data; direct code keeps the shape of the first
   };
-  struct Selection;
+  struct Query;
 
   ExpectedWork workOf(const ProgramSource& source, std::size_t rows, double evaluations) const;
   Code interpreted(const Program::State& state);
-  void findFacts(Selection& selection) const;
-  Status await(Selection& selection, CodeKind code, OnFailure on_failure);
-  void startInBackground(const Selection& selection, const TierDecision& decision);
+  void findFacts(Query& query) const;
+  Status await(Query& query, CodeKind code, OnFailure on_failure);
+  void startInBackground(const Query& query, const TierDecision& decision);
   Result<Code> make(const GraphSource& source, const DeviceProgram* program, const Order& order,
                     const std::atomic<bool>& cancelled);
 

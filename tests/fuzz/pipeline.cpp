@@ -113,7 +113,7 @@ std::vector<T> valuesIn(const Dag& dag, const Row& row) {
 template <class T>
 void requireSame(const std::vector<T>& got, const std::vector<T>& wanted, const char* what, const Dag& dag) {
   for (std::size_t i = 0; i < wanted.size(); ++i) {
-    if (got.size() == wanted.size() && sameValue(got[i], wanted[i])) continue;
+    if (got.size() == wanted.size() && sameBits(got[i], wanted[i])) continue;
     std::fprintf(stderr, "%s: root %zu is %.17g, not %.17g\n%s", what, i, static_cast<double>(got.at(i)),
                  static_cast<double>(wanted[i]), printDag(dag).c_str());
     std::abort();

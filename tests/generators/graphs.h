@@ -53,12 +53,6 @@ inline std::string after(std::string_view passes, std::string_view text, Math ma
   return textOf(ran(graphOf({text}, precision), passes, math));
 }
 
-/// Bit equality where any NaN equals any NaN.
-template <class T>
-bool sameValue(T a, T b) {
-  return (std::isnan(a) && std::isnan(b)) || (a == b && std::signbit(a) == std::signbit(b));
-}
-
 /// Values of all roots, every row computed in T. Parameter j of every expression is parameters[j].
 template <class T>
 std::vector<T> evaluate(const Dag& dag, std::span<const T> variables, std::span<const T> parameters) {

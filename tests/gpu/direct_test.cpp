@@ -180,13 +180,13 @@ TEST_P(Direct, NewParametersNeedNoNewCode) {
   }
 }
 
-/// The first prediction whose bits differ, where any NaN equals any NaN; nullopt if all are equal.
+/// The first prediction that differs (sameBits); nullopt if all are equal.
 template <class T>
 std::optional<std::size_t> firstDifference(const std::vector<T>& a, const std::vector<T>& b) {
+  // Fast, and nearly always enough.
   if (std::memcmp(a.data(), b.data(), a.size() * sizeof(T)) == 0) return std::nullopt;
   for (std::size_t i = 0; i < a.size(); ++i) {
-    const bool same = std::memcmp(&a[i], &b[i], sizeof(T)) == 0;
-    if (!same && !(std::isnan(a[i]) && std::isnan(b[i]))) return i;
+    if (!sameBits(a[i], b[i])) return i;
   }
   return std::nullopt;
 }

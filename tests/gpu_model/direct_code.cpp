@@ -40,7 +40,8 @@ class DirectModel final : public KernelModel {
     requireOfModel(launch.grid[2] == 1 && launch.shared_bytes == 0, "a flat grid, and no shared memory");
     DirectArguments arguments;
     std::memcpy(static_cast<void*>(&arguments), launch.arguments.data(), sizeof arguments);
-    requireOfModel(arguments.rows >= 1 && arguments.rows <= kDirectMaxRows, "a number of rows in range");
+    requireOfModel(arguments.rows >= 1 && arguments.rows <= directMaxRows(Precision::kF32),
+                   "a number of rows in range");
     requireOfModel(arguments.warps == grid.warps && arguments.row_jump == directRowJump(grid),
                    "the jump fits the grid");
     requireOfModel(grid.row_blocks <= ceilDivide(arguments.rows, grid.warps * kGroupRows),

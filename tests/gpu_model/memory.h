@@ -69,9 +69,9 @@ struct ModelColumns {
   }
 };
 
-/// Adds the items of one group in the fixed tree.
+/// Adds the items of one row group in the fixed tree.
 template <class T>
-T sumOfGroup(std::span<const T> items) {
+T sumOfRowGroup(std::span<const T> items) {
   std::vector<T> sums(items.begin(), items.end());
   for (std::size_t width = sums.size(); width > 1; width /= 2) {
     for (std::size_t i = 0; i < width / 2; ++i) sums[i] = sums[2 * i] + sums[2 * i + 1];
@@ -79,7 +79,7 @@ T sumOfGroup(std::span<const T> items) {
   return sums[0];
 }
 
-/// The destination of one output: predictions, or sums of groups.
+/// The destination of one output: predictions, or sums of row groups.
 template <class T>
 class ModelOutputs {
  public:
@@ -96,7 +96,7 @@ class ModelOutputs {
     const std::size_t count = std::min(values.size(), rows_ - first);
     if (loss_) {
       for (std::size_t i = 0; i < count; i += kGroupRows) {
-        putGroup(output, first + i, values.subspan(i, std::min(kGroupRows, count - i)));
+        putRowGroup(output, first + i, values.subspan(i, std::min(kGroupRows, count - i)));
       }
       return;
     }
@@ -109,7 +109,7 @@ class ModelOutputs {
   }
 
  private:
-  void putGroup(std::size_t output, std::size_t first, std::span<const T> values) {
+  void putRowGroup(std::size_t output, std::size_t first, std::span<const T> values) {
     std::array<T, kGroupRows> terms{}, valid{}, weights{};
     for (std::size_t i = 0; i < values.size(); ++i) {
       const T weight = loss_->weighted ? weights_[first + i] : T(1);
@@ -119,14 +119,14 @@ class ModelOutputs {
       valid[i] = 1;
       weights[i] = weight;
     }
-    const std::size_t group = first / kGroupRows;
-    write(0, output, group, sumOfGroup<T>(terms));
-    if (loss_->skip_invalid) write(1, output, group, sumOfGroup<T>(valid));
-    if (loss_->skip_invalid && loss_->weighted) write(2, output, group, sumOfGroup<T>(weights));
+    const std::size_t row_group = first / kGroupRows;
+    write(0, output, row_group, sumOfRowGroup<T>(terms));
+    if (loss_->skip_invalid) write(1, output, row_group, sumOfRowGroup<T>(valid));
+    if (loss_->skip_invalid && loss_->weighted) write(2, output, row_group, sumOfRowGroup<T>(weights));
   }
 
-  void write(std::size_t channel, std::size_t output, std::size_t group, T sum) {
-    const std::uint64_t index = channel * arguments_[3] + output * ceilDivide(rows_, kGroupRows) + group;
+  void write(std::size_t channel, std::size_t output, std::size_t row_group, T sum) {
+    const std::uint64_t index = channel * arguments_[3] + output * ceilDivide(rows_, kGroupRows) + row_group;
     elementsAt<T>(memory_, arguments_[2] + index * sizeof(T), 1)[0] = sum;
   }
 

@@ -164,12 +164,12 @@ class Machine {
 
   void apply(const Handler& handler, const DeviceToken& token, std::uint32_t column) {
     const auto popped =
-        static_cast<unsigned>(std::ranges::count_if(handler.form, [](char source) { return source <= '2'; }));
+        static_cast<unsigned>(std::ranges::count_if(handler.operands, [](char source) { return source <= '2'; }));
     const unsigned base = height_ - popped;
     std::array<const Rows*, kMaxArity> operands = {&nothing_, &nothing_, &nothing_};
     bool second = false;
-    for (std::size_t i = 0; i < handler.form.size(); ++i) {
-      const char source = handler.form[i];
+    for (std::size_t i = 0; i < handler.operands.size(); ++i) {
+      const char source = handler.operands[i];
       if (source == 'c') {
         operands[i] = &parameter(token);
       } else if (source != 'v') {
@@ -287,11 +287,11 @@ class TotalsModel : public KernelModel {
   std::vector<std::size_t> parameterBytes() const override { return {8, 8, 8, 4, 4, 8, 8, 4, 4}; }
 
   void run(const ModelLaunch& launch, ModelMemory& memory) const override {
-    const std::size_t groups = launch.arguments[2], outputs = launch.arguments[3], lanes = launch.arguments[4];
+    const std::size_t row_groups = launch.arguments[2], outputs = launch.arguments[3], lanes = launch.arguments[4];
     const bool whole = launch.arguments[7] != 0 && launch.arguments[8] != 0;
     requireOfModel(
-        lanes == kSumChains || (whole && std::has_single_bit(lanes) && lanes >= groups && lanes < kSumChains),
-        "{} lanes for {} groups", lanes, groups);
+        lanes == kSumChains || (whole && std::has_single_bit(lanes) && lanes >= row_groups && lanes < kSumChains),
+        "{} lanes for {} row groups", lanes, row_groups);
     requireBlocks(launch, ceilDivide(outputs * lanes, kBlockThreads), launch.grid[1]);
     for (std::size_t channel = 0; channel < launch.grid[1]; ++channel) {
       for (std::size_t o = 0; o < outputs; ++o) add(launch, memory, channel, o);
@@ -301,14 +301,14 @@ class TotalsModel : public KernelModel {
  private:
   static void add(const ModelLaunch& launch, ModelMemory& memory, std::size_t channel, std::size_t output) {
     const auto& a = launch.arguments;
-    const std::size_t groups = a[2], index = channel * a[3] + output;
+    const std::size_t row_groups = a[2], index = channel * a[3] + output;
     const bool first = a[7] != 0, last = a[8] != 0;
-    const auto sums = elementsAt<T>(memory, a[0] + (channel * a[1] + output * groups) * sizeof(T), groups);
+    const auto sums = elementsAt<T>(memory, a[0] + (channel * a[1] + output * row_groups) * sizeof(T), row_groups);
     std::array<double, kSumChains> chains{};
     if (!first) std::ranges::copy(chainsAt(memory, a[5], index), chains.begin());
-    for (std::size_t g = 0; g < groups; ++g) chains[g % kSumChains] += double{sums[g]};
+    for (std::size_t g = 0; g < row_groups; ++g) chains[g % kSumChains] += double{sums[g]};
     if (last) {
-      elementsAt<double>(memory, a[6] + index * sizeof(double), 1)[0] = sumOfGroup<double>(chains);
+      elementsAt<double>(memory, a[6] + index * sizeof(double), 1)[0] = sumOfRowGroup<double>(chains);
     } else {
       std::ranges::copy(chains, chainsAt(memory, a[5], index).begin());
     }

@@ -68,7 +68,7 @@ void foldsWithTheKernelsBits(Precision precision) {
         const std::array<double, 3> operands = {double{x}, double{y}, double{z}};
         const double value = valueOf(op, std::span(operands).first(static_cast<std::size_t>(arityOf(op))), precision);
         const T expected = applyRow<T>(op, x, arityOf(op) > 1 ? y : T(0), arityOf(op) > 2 ? z : T(0));
-        ASSERT_TRUE(sameValue(static_cast<T>(value), expected)) << infoOf(op).name << ' ' << x << ' ' << y << ' ' << z;
+        ASSERT_TRUE(sameBits(static_cast<T>(value), expected)) << infoOf(op).name << ' ' << x << ' ' << y << ' ' << z;
       }
     }
   }

@@ -60,7 +60,7 @@ TEST(SimplifyExpression, StrictKeepsBits) {
       const auto valueOf = [&](const Expression& e) {
         return evaluate<double>(Dag::fromExpressions({&e, 1}, Precision::kF64), variables, parameters)[0];
       };
-      ASSERT_TRUE(sameValue(valueOf(before), valueOf(after)))
+      ASSERT_TRUE(sameBits(valueOf(before), valueOf(after)))
           << print(before, Language::kInfix) << " became " << print(after, Language::kInfix);
     }
   }

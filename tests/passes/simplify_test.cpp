@@ -79,7 +79,7 @@ void forHardPoints(const Rule& rule, const Check& check) {
 
 template <class T>
 bool withinUlps(T a, T b, T ulps) {
-  if (std::isnan(a) || std::isnan(b) || std::isinf(a) || std::isinf(b) || (a == 0 && b == 0)) return sameValue(a, b);
+  if (std::isnan(a) || std::isnan(b) || std::isinf(a) || std::isinf(b) || (a == 0 && b == 0)) return sameBits(a, b);
   const T ulp = std::max(std::fabs(b) * std::numeric_limits<T>::epsilon(), std::numeric_limits<T>::denorm_min());
   return std::fabs(a - b) <= ulps * ulp;
 }
@@ -91,7 +91,7 @@ void checkHard(const Rule& rule, Precision precision, T ulps) {
     if (testing::Test::HasFatalFailure() || !rule.condition(point.p[0], point.p[1], precision)) return;
     ++checked;
     const T a = valueAt(rule.pattern, point), b = valueAt(rule.replacement, point);
-    ASSERT_TRUE(ulps == 0 ? sameValue(a, b) : withinUlps(b, a, ulps))
+    ASSERT_TRUE(ulps == 0 ? sameBits(a, b) : withinUlps(b, a, ulps))
         << rule.pattern_text << " -> " << rule.replacement_text << ": " << a << " became " << b << " at x "
         << point.x[0] << ' ' << point.x[1] << ' ' << point.x[2] << " p " << point.p[0] << ' ' << point.p[1];
   });

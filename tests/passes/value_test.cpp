@@ -46,8 +46,8 @@ void keepsBits(const Pass& pass, Math math, Precision precision) {
       const auto a = row.values(before), b = row.values(result);
       ASSERT_EQ(a.size(), b.size());
       for (std::size_t e = 0; e < a.size(); ++e) {
-        ASSERT_TRUE(sameValue(a[e], b[e])) << pass.name << ": " << textOf(before, e) << " became " << textOf(result, e)
-                                           << " and " << a[e] << " became " << b[e];
+        ASSERT_TRUE(sameBits(a[e], b[e])) << pass.name << ": " << textOf(before, e) << " became " << textOf(result, e)
+                                          << " and " << a[e] << " became " << b[e];
       }
     }
   }
@@ -102,7 +102,7 @@ Values resultsOf(Op op, const std::array<Values, kMaxArity>& operands) {
       for (const double z : operands[2]) {
         const double result = applyRow<double>(op, x, y, z);
         for (const double either : {result, result == 0 ? -result : result}) {
-          if (std::ranges::none_of(results, [&](double known) { return sameValue(known, either); })) {
+          if (std::ranges::none_of(results, [&](double known) { return sameBits(known, either); })) {
             results.push_back(either);
           }
         }

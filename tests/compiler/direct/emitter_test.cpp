@@ -82,7 +82,7 @@ void checkExactPredictions(DirectOptions options, std::size_t count, std::size_t
   for (std::size_t root = 0; root < count; ++root) {
     for (std::size_t r = 0; r < rows; ++r) {
       const T value = out.results[(root + 3) % count * rows + r];
-      ASSERT_TRUE(sameValue(value, values[root][r]))
+      ASSERT_TRUE(sameBits(value, values[root][r]))
           << textOf(dag, root) << " row " << r << ": " << value << ", not " << values[root][r];
     }
   }
@@ -151,9 +151,9 @@ void checkLoss(const LossSpec& spec, std::size_t count, std::size_t rows, Direct
   EXPECT_TRUE(made.part.refused.empty());
   const auto out = runDirect(dag, made.part, made.image, options, data, grid);
   const auto values = expected(dag, data);
-  const std::size_t groups = (rows + kGroupRows - 1) / kGroupRows;
+  const std::size_t row_groups = (rows + kGroupRows - 1) / kGroupRows;
   for (std::size_t root = 0; root < count; ++root) {
-    for (std::size_t g = 0; g < groups; ++g) {
+    for (std::size_t g = 0; g < row_groups; ++g) {
       std::array<T, kGroupRows> terms{}, kept{};
       T valid = 0;
       for (std::size_t i = 0; i < kGroupRows && g * kGroupRows + i < rows; ++i) {
@@ -165,9 +165,9 @@ void checkLoss(const LossSpec& spec, std::size_t count, std::size_t rows, Direct
         kept[i] = data.weights[r];
         valid += 1;
       }
-      const std::size_t at = (root + 3) % count * groups + g;
-      ASSERT_TRUE(sameValue(out.results[at], pairwiseSum(terms)))
-          << "root " << root << " group " << g << ": " << out.results[at] << ", not " << pairwiseSum(terms);
+      const std::size_t at = (root + 3) % count * row_groups + g;
+      ASSERT_TRUE(sameBits(out.results[at], pairwiseSum(terms)))
+          << "root " << root << " row group " << g << ": " << out.results[at] << ", not " << pairwiseSum(terms);
       ASSERT_EQ(out.counts[at], spec.skip_invalid ? valid : T(12345));
       ASSERT_EQ(out.kept_weights[at], spec.skip_invalid && spec.weighted ? pairwiseSum(kept) : T(12345));
     }
@@ -262,7 +262,7 @@ TEST(Direct, QuotientsAndRootsAreRoundedCorrectly) {
     for (std::size_t root = 0; root < values.size(); ++root) {
       for (std::size_t r = 0; r < data.rows; ++r) {
         const float value = out.results[(root + 3) % values.size() * data.rows + r];
-        ASSERT_TRUE(sameValue(value, values[root][r]))
+        ASSERT_TRUE(sameBits(value, values[root][r]))
             << textOf(dag, root) << " of " << data.row(r, 2)[0] << ", " << data.row(r, 2)[1] << ": " << value
             << ", not " << values[root][r];
       }
@@ -359,8 +359,8 @@ TEST(Direct, FastFormsEqualTheLowering) {
       std::array<Fast, 3> x{0.0, 0.0, 0.0};
       for (std::size_t i = 0; i < used.size(); ++i) x[i] = Fast(data.columns[dag.node(used[i]).index * kRows + r]);
       const float value = applyRow<Fast>(op, x[0], x[1], x[2]).v;
-      ASSERT_TRUE(sameValue(out.results[r], value)) << infoOf(op).name << "(" << x[0].v << ", " << x[1].v << ", "
-                                                    << x[2].v << ") = " << out.results[r] << ", not " << value;
+      ASSERT_TRUE(sameBits(out.results[r], value)) << infoOf(op).name << "(" << x[0].v << ", " << x[1].v << ", "
+                                                   << x[2].v << ") = " << out.results[r] << ", not " << value;
     }
     ++direct;
   }
@@ -381,7 +381,7 @@ TYPED_TEST(DirectOf, FewRegistersManyColumnsAndSharedWork) {
       const bool is_refused = std::ranges::find(made.part.refused, root) != made.part.refused.end();
       for (std::size_t r = 0; r < data.rows; ++r) {
         const T value = out.results[(root + 3) % values.size() * data.rows + r];
-        ASSERT_TRUE(sameValue(value, is_refused ? T(12345) : values[root][r])) << textOf(dag, root) << " row " << r;
+        ASSERT_TRUE(sameBits(value, is_refused ? T(12345) : values[root][r])) << textOf(dag, root) << " row " << r;
       }
     }
   }

@@ -52,7 +52,7 @@ void checkOp(HostJit& jit, Op op, Random& random) {
   const auto code = jit.compile(Dag::fromExpressions(std::span(&call, 1), precisionOf<T>()));
   ASSERT_TRUE(code.ok()) << code.error().message;
   code->kernel()(columns.data(), kRows, nullptr, compiled.data(), kRows, kRows);
-  EXPECT_TRUE(std::ranges::equal(interpreted, compiled, sameValue<T>)) << infoOf(op).name;
+  EXPECT_TRUE(std::ranges::equal(interpreted, compiled, sameBits<T>)) << infoOf(op).name;
 
   for (std::size_t r = 0; r < kRows; ++r) {
     const double row[] = {columns[r], columns[kRows + r], columns[2 * kRows + r]};
@@ -90,7 +90,7 @@ TEST(HostJit, ScalarOperandsEqualBlocksOfTheSameValue) {
   std::vector<float> blocks(kRows), scalars(kRows), moved(kRows);
   handlers[0](blocks.data(), x.data(), spread.data(), nullptr, kRows);
   handlers[1](scalars.data(), x.data(), &scalar, nullptr, kRows);
-  EXPECT_TRUE(std::ranges::equal(blocks, scalars, sameValue<float>));
+  EXPECT_TRUE(std::ranges::equal(blocks, scalars, sameBits<float>));
   handlers[2](moved.data(), &scalar, nullptr, nullptr, kRows);
   EXPECT_EQ(moved, spread);
 }
@@ -133,20 +133,20 @@ void checkLoss(const LossSpec& spec, std::size_t rows) {
   auto jit = HostJit::create(precisionOf<T>(), Math::kPrecise).value();
   const auto kernel = jit->loss(spec);
   ASSERT_TRUE(kernel.ok()) << kernel.error().message;
-  const std::size_t groups = (rows + kGroupRows - 1) / kGroupRows;
+  const std::size_t row_groups = (rows + kGroupRows - 1) / kGroupRows;
   Random random(rows);
   std::vector<T> predictions, target, weights;
-  for (std::size_t r = 0; r < groups * kGroupRows; ++r) {
+  for (std::size_t r = 0; r < row_groups * kGroupRows; ++r) {
     predictions.push_back(random.chance(0.05) ? std::numeric_limits<T>::quiet_NaN()
                                               : static_cast<T>(random.between(-2.0, 2.0)));
     target.push_back(static_cast<T>(random.between(-2.0, 2.0)));
     weights.push_back(static_cast<T>(random.unit()));
   }
-  std::vector<T> sums(groups);
+  std::vector<T> sums(row_groups);
   const auto valid =
       (*kernel)(predictions.data(), target.data(), weights.data(), sums.data(), static_cast<std::int64_t>(rows));
   std::int64_t counted = 0;
-  for (std::size_t g = 0; g < groups; ++g) {
+  for (std::size_t g = 0; g < row_groups; ++g) {
     std::vector<T> terms;
     for (std::size_t r = g * kGroupRows; r < (g + 1) * kGroupRows; ++r) {
       const bool counts = r < rows && !(spec.skip_invalid && !std::isfinite(predictions[r]));
@@ -155,7 +155,7 @@ void checkLoss(const LossSpec& spec, std::size_t rows) {
       if (spec.weighted) term = weights[r] * term;
       terms.push_back(counts ? term : T(0));
     }
-    EXPECT_TRUE(sameValue(sums[g], pairwise(terms))) << "group " << g;
+    EXPECT_TRUE(sameBits(sums[g], pairwise(terms))) << "row group " << g;
   }
   EXPECT_EQ(valid, counted);
 }

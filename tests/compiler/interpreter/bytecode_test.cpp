@@ -45,8 +45,8 @@ void expectSameAsGraph(const std::vector<Expression>& batch, Math math, unsigned
   const std::vector<double> values = BytecodeMachine(table, columns, parameters).run(*code, batch.size());
   const std::vector<double> wanted = evaluate<double>(dag, columns, own);
   for (std::size_t i = 0; i < batch.size(); ++i) {
-    EXPECT_TRUE(sameValue(values[i], wanted[i])) << values[i] << " is not " << wanted[i] << "\n"
-                                                 << printDag(dag) << printBytecode(*code, table, options);
+    EXPECT_TRUE(sameBits(values[i], wanted[i])) << values[i] << " is not " << wanted[i] << "\n"
+                                                << printDag(dag) << printBytecode(*code, table, options);
   }
 }
 
@@ -105,7 +105,7 @@ TEST(Bytecode, ProgramsOfAHundredThousandTokensFitFewSlots) {
     EXPECT_GT(code->tokens.size(), 30'000U);
     EXPECT_LT(code->tokens.size(), 200'000U);
     const double value = BytecodeMachine(table, columns, parameters).run(*code, 1)[0];
-    EXPECT_TRUE(sameValue(value, evaluate<double>(dag, columns, {})[0])) << value;
+    EXPECT_TRUE(sameBits(value, evaluate<double>(dag, columns, {})[0])) << value;
   }
 }
 
@@ -307,7 +307,7 @@ TEST(HandlerTable, FindsEveryHandlerUnderItsNumber) {
   const HandlerTable table(specFor(Math::kPrecise, 5));
   for (std::size_t i = 0; i < table.handlers().size(); ++i) {
     const Handler& handler = table.handlers()[i];
-    const int found = handler.kind == Kind::kApply  ? table.findApply(handler.op, handler.form, handler.height)
+    const int found = handler.kind == Kind::kApply  ? table.findApply(handler.op, handler.operands, handler.height)
                       : handler.kind == Kind::kBody ? table.findBody(handler.op)
                                                     : table.find(handler.kind, handler.height, handler.argument);
     EXPECT_EQ(found, static_cast<int>(i));

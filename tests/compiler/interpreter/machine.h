@@ -111,12 +111,12 @@ class BytecodeMachine {
 
   void apply(const Handler& handler, const DeviceToken& token, std::uint32_t column) {
     unsigned popped = 0;
-    for (const char source : handler.form) popped += source <= '2' ? 1 : 0;
+    for (const char source : handler.operands) popped += source <= '2' ? 1 : 0;
     const unsigned base = height_ - popped;
     std::array<T, kMaxArity> operands{};
     bool second = false;
-    for (std::size_t i = 0; i < handler.form.size(); ++i) {
-      const char source = handler.form[i];
+    for (std::size_t i = 0; i < handler.operands.size(); ++i) {
+      const char source = handler.operands[i];
       if (source == 'v') {
         operands[i] = second ? secondColumn(token) : shared_.at(column);
         second = true;

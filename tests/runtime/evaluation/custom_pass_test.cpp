@@ -1,4 +1,5 @@
 // Faulty custom passes: only the expressions that share a graph with the cause fail.
+#include <new>
 #include <stdexcept>
 
 #include <fmt/format.h>
@@ -60,6 +61,21 @@ TEST(CustomPass, ExceptionFailsOnlyItsGraph) {
   const Pipeline number = pipelineOf("throws-number", [](const Dag&) -> Dag { throw 7; });
   expectMessage(number, "pass throws-number: an exception without a message",
                 "pass throws-number: an exception without a message");
+}
+
+TEST(CustomPass, ExhaustedMemoryFailsEveryExpression) {
+  const Pipeline exhausts = pipelineOf("exhausts", [](const Dag&) -> Dag { throw std::bad_alloc(); });
+  const std::vector<Expression> expressions{build({Token::variable(0)}), build({Token::variable(7)})};
+  const Engine engine = Engine::create({}).value();
+  for (const Tier tier : {Tier::kInterpret, Tier::kCompile}) {
+    const Program program = engine.compile(expressions, {.tier = tier, .pipeline = exhausts});
+    ASSERT_EQ(program.failures().size(), 2U);
+    for (std::size_t e = 0; e < 2; ++e) {
+      EXPECT_EQ(program.failures()[e].expression, e);
+      EXPECT_EQ(program.failures()[e].error.code, Errc::kMachine);
+      EXPECT_EQ(program.failures()[e].error.message, "out of memory");
+    }
+  }
 }
 
 TEST(CustomPass, ChangedRootCountFailsOnlyItsGraph) {

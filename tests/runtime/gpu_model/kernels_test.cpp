@@ -53,7 +53,7 @@ class Memory : public ModelMemory {
   std::map<std::uint64_t, std::vector<std::byte>> buffers_;
 };
 
-constexpr std::size_t kModelRows = 1301, kModelStride = 1304, kGroups = 11;
+constexpr std::size_t kModelRows = 1301, kModelStride = 1304, kRowGroups = 11;
 
 /// Two columns, a target and weights, some of them special.
 template <class T>
@@ -132,7 +132,7 @@ class KernelModels : public testing::Test {
   void use(const LossSpec& loss) { options.loss = loss; }
   void addOutputs(ModelLaunch& launch) const {
     if (options.loss) {
-      launch.arguments.insert(launch.arguments.end(), {target, weights, out, 2 * kGroups});
+      launch.arguments.insert(launch.arguments.end(), {target, weights, out, 2 * kRowGroups});
     } else {
       launch.arguments.insert(launch.arguments.end(), {out, kModelStride});
     }
@@ -247,10 +247,10 @@ TYPED_TEST(KernelModels, SumsHaveOneTree) {
     for (const bool weighted : {false, true}) {
       for (const bool skip : {false, true}) {
         this->use({term, weighted, skip});
-        this->out = this->memory.put(std::vector<T>(3 * 2 * kGroups, T(-7)));
+        this->out = this->memory.put(std::vector<T>(3 * 2 * kRowGroups, T(-7)));
         this->runRows();
         const auto by_rows = this->memory.template get<T>(this->out);
-        this->out = this->memory.put(std::vector<T>(3 * 2 * kGroups, T(-7)));
+        this->out = this->memory.put(std::vector<T>(3 * 2 * kRowGroups, T(-7)));
         const HandlerTable table = this->table();
         this->interpreter(table)->run(this->interpreterLaunch(table, 2, 1), this->memory);
         const auto by_tokens = this->memory.template get<T>(this->out);
@@ -268,13 +268,14 @@ TYPED_TEST(KernelModels, SumsHaveOneTree) {
           for (std::size_t i = 0; i < 128; i += 2 * step) sums[i] += sums[i + step];
         }
         EXPECT_EQ(by_rows[3], sums[0]);
-        EXPECT_EQ(by_rows[2 * kGroups] != T(-7), skip);
-        EXPECT_EQ(by_rows[4 * kGroups] != T(-7), skip && weighted);
+        EXPECT_EQ(by_rows[2 * kRowGroups] != T(-7), skip);
+        EXPECT_EQ(by_rows[4 * kRowGroups] != T(-7), skip && weighted);
         if (skip) {
-          EXPECT_EQ(by_rows[2 * kGroups + kGroups], T(127)) << "one infinite row in the first group of output 1";
-          EXPECT_EQ(by_rows[2 * kGroups + 2 * kGroups - 1], T(kModelRows % 128));
+          EXPECT_EQ(by_rows[2 * kRowGroups + kRowGroups], T(127))
+              << "one infinite row in the first row group of output 1";
+          EXPECT_EQ(by_rows[2 * kRowGroups + 2 * kRowGroups - 1], T(kModelRows % 128));
         } else {
-          EXPECT_FALSE(std::isfinite(by_rows[kGroups]));
+          EXPECT_FALSE(std::isfinite(by_rows[kRowGroups]));
         }
       }
     }
@@ -294,15 +295,15 @@ TYPED_TEST(KernelModels, TotalsInOneGoAndInChunks) {
   ASSERT_TRUE(model);
   const auto totals = this->memory.put(std::vector<double>(kChannels * kOutputs));
   const auto chains = this->memory.put(std::vector<double>(kChannels * kOutputs * kSumChains));
-  const auto add = [&](std::size_t first_group, std::size_t groups, bool first, bool last) {
-    std::vector<T> part(kChannels * kOutputs * groups);
+  const auto add = [&](std::size_t first_row_group, std::size_t row_groups, bool first, bool last) {
+    std::vector<T> part(kChannels * kOutputs * row_groups);
     for (std::size_t o = 0; o < kChannels * kOutputs; ++o) {
-      for (std::size_t g = 0; g < groups; ++g) part[o * groups + g] = sums[o * kMany + first_group + g];
+      for (std::size_t g = 0; g < row_groups; ++g) part[o * row_groups + g] = sums[o * kMany + first_row_group + g];
     }
     ModelLaunch launch{{1, kChannels, 1}, {128, 1, 1}, 0, {}};
     launch.arguments = {this->memory.put(part),
-                        kOutputs * groups,
-                        groups,
+                        kOutputs * row_groups,
+                        row_groups,
                         kOutputs,
                         kSumChains,
                         first && last ? 0 : chains,

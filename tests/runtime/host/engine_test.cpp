@@ -9,6 +9,7 @@
 #include "ir/losses.h"
 #include "ir/ops.h"
 #include "tests/generators/data.h"
+#include "tests/runtime/gpu/failing_memory.h"
 
 namespace srjit {
 namespace {
@@ -196,6 +197,46 @@ TEST(EngineEvaluate, ChecksSizesAndPrecisions) {
             "a program in precise, but the engine computes in fast");
   EXPECT_EQ(messageOf(fast.loss(program, data, parameters)), "a program in precise, but the engine computes in fast");
   EXPECT_EQ(messageOf(fast.loss(fast.compile(w.expressions), data, parameters)), "no error");
+}
+
+/// Has the allocation of `message` fail in `call`, which reports that error, and expects the error of exhausted memory.
+template <class Call>
+void expectNoMemoryFor(const std::string& message, const Call& call) {
+  const FailingMemory failing(message.size() + 1, 1);
+  const auto result = call();
+  ASSERT_TRUE(failing.failed()) << message;
+  ASSERT_FALSE(result.ok()) << message;
+  EXPECT_EQ(result.error().code, Errc::kMachine) << message;
+  EXPECT_EQ(result.error().message, "out of memory") << message;
+}
+
+TEST(EngineMemory, NoneForTheMessageOfAnErrorIsAnError) {
+  if (!kMemoryCanFail) GTEST_SKIP() << "allocations belong to the sanitizer";
+  const Engine engine = Engine::create({}).value();
+  const Workload w{.expressions = {build({Token::variable(0)})},
+                   .columns = {{1, 2}},
+                   .target = {1, 2},
+                   .weights = {},
+                   .parameters = {}};
+  const Dataset data = engine.upload(w.view()).value();
+  const Program program = engine.compile(w.expressions);
+  std::vector<float> out(1);
+  const auto expectGuarded = [](const auto& call) { expectNoMemoryFor(call().error().message, call); };
+  expectGuarded([&] { return engine.evaluate(program, data, {}, std::span<float>(out)); });
+  expectGuarded([&] { return engine.submitEvaluate(program, data, {}, std::span<float>(out)); });
+  DataView named = w.view();
+  named.names = {"mass", "speed"};
+  expectGuarded([&] { return engine.upload(named); });
+}
+
+TEST(EngineMemory, NoneForAProgramItselfThrows) {
+  if (!kMemoryCanFail) GTEST_SKIP() << "allocations belong to the sanitizer";
+  const Engine engine = Engine::create({}).value();
+  constexpr std::size_t kExpressions = 1237;  // so that nothing else is as large
+  const std::vector<Expression> expressions(kExpressions, build({Token::variable(0)}));
+  const FailingMemory failing(kExpressions * sizeof(Expression), 1);
+  EXPECT_THROW(engine.compile(expressions), std::bad_alloc);
+  EXPECT_TRUE(failing.failed());
 }
 
 TEST(EngineEvaluate, AProgramOutlivesItsEngine) {

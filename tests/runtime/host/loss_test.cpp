@@ -23,9 +23,9 @@ template <class T>
 double treeSum(std::span<const T> items) {
   std::vector<double> chains(kSumChains, 0.0);
   for (std::size_t first = 0; first < items.size(); first += kGroupRows) {
-    std::vector<T> group(kGroupRows, T(0));
-    for (std::size_t i = 0; i < std::min(kGroupRows, items.size() - first); ++i) group[i] = items[first + i];
-    chains[first / kGroupRows % kSumChains] += static_cast<double>(pairwise(group));
+    std::vector<T> row_group(kGroupRows, T(0));
+    for (std::size_t i = 0; i < std::min(kGroupRows, items.size() - first); ++i) row_group[i] = items[first + i];
+    chains[first / kGroupRows % kSumChains] += static_cast<double>(pairwise(row_group));
   }
   return pairwise(chains);
 }
@@ -108,19 +108,19 @@ class LossOfColumn : public testing::Test {
 
 TEST(SumChains, EqualTheFixedTreeForAnyChunks) {
   Random random(3);
-  std::vector<float> groups;
-  for (int i = 0; i < 1000; ++i) groups.push_back(static_cast<float>(random.magnitude(-20, 20)));
+  std::vector<float> row_groups;
+  for (int i = 0; i < 1000; ++i) row_groups.push_back(static_cast<float>(random.magnitude(-20, 20)));
   const auto wanted = [&] {
     std::vector<double> chains(kSumChains, 0.0);
     for (std::size_t c = 0; c < kSumChains; ++c) {
-      for (std::size_t g = c; g < groups.size(); g += kSumChains) chains[c] += static_cast<double>(groups[g]);
+      for (std::size_t g = c; g < row_groups.size(); g += kSumChains) chains[c] += static_cast<double>(row_groups[g]);
     }
     return pairwise(chains);
   }();
-  for (const std::size_t chunk : {std::size_t{32}, std::size_t{320}, groups.size()}) {
+  for (const std::size_t chunk : {std::size_t{32}, std::size_t{320}, row_groups.size()}) {
     SumChains chains;
-    for (std::size_t first = 0; first < groups.size(); first += chunk) {
-      chains.add(std::span<const float>(groups).subspan(first, std::min(chunk, groups.size() - first)));
+    for (std::size_t first = 0; first < row_groups.size(); first += chunk) {
+      chains.add(std::span<const float>(row_groups).subspan(first, std::min(chunk, row_groups.size() - first)));
     }
     EXPECT_TRUE(sameBits(chains.sum(), wanted)) << chunk;
   }
@@ -221,7 +221,7 @@ TEST_F(LossOfColumn, StaysCloseToASumInDouble) {
   const Engine single = Engine::create({}).value();
   const double f32 =
       single.loss(single.compile(w_.expressions), single.upload(w_.view()).value(), {}, {}).value().values[0];
-  // docs/accuracy.md: 4 roundings of a term and 7 levels of the tree; the sum of groups is in double.
+  // docs/accuracy.md: 4 roundings of a term and 7 levels of the tree; the sum of row groups is in double.
   EXPECT_NEAR(f32, exact, exact * 11 * std::ldexp(1.0, -24));
   EXPECT_NEAR(loss(w_, {}), exact, exact * 1e-12);
 }

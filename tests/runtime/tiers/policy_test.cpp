@@ -117,6 +117,22 @@ constexpr Row kRows[] = {
      },
      "serve interpreted"},
     {"auto, enough for all", Tier::kAuto, 1e9, kNothing, "start direct, serve interpreted"},
+    {"auto, enough for all, but started before", Tier::kAuto, 1e9, [](TierFacts& f) { f.has_started = true; },
+     "serve interpreted"},
+    {"auto, enough to compile, but started before", Tier::kAuto, 1e9,
+     [](TierFacts& f) {
+       f.direct = CodeState::kFailed;
+       f.has_started = true;
+     },
+     "serve interpreted"},
+    {"auto, enough to look into the cache, but started before", Tier::kAuto, 300,
+     [](TierFacts& f) {
+       f.direct = CodeState::kFailed;
+       f.has_started = true;
+     },
+     "serve interpreted"},
+    {"auto with graphs, started before", Tier::kAuto, 1e9,
+     [](TierFacts& f) { f.has_direct_graphs = f.has_started = true; }, "wait for direct, else decide"},
     {"auto while direct code is written", Tier::kAuto, 1e9, [](TierFacts& f) { f.direct = CodeState::kRunning; },
      "serve interpreted"},
     {"auto, direct code failed", Tier::kAuto, 11, [](TierFacts& f) { f.direct = CodeState::kFailed; },
@@ -228,11 +244,11 @@ TEST(TierPolicy, DecidesAsTheTableSays) {
   }
 }
 
-TEST(TierPolicy, CompilingPaysByWhatIsMissing) {
+TEST(TierPolicy, CompilingMissingKernelsPays) {
   const ExpectedWork work = factsOf(Tier::kAuto, 300).work;
-  EXPECT_TRUE(compilingPays(kRoundCosts, work, {}));
-  EXPECT_TRUE(compilingPays(kRoundCosts, work, {.kernels = 1, .tokens = 2}));
-  EXPECT_FALSE(compilingPays(kRoundCosts, work, {.kernels = 1, .tokens = 3}));
+  EXPECT_TRUE(compilingMissingPays(kRoundCosts, work, {}));
+  EXPECT_TRUE(compilingMissingPays(kRoundCosts, work, {.kernels = 1, .tokens = 2}));
+  EXPECT_FALSE(compilingMissingPays(kRoundCosts, work, {.kernels = 1, .tokens = 3}));
 }
 
 TEST(TierPolicy, FirstCode) {
@@ -257,18 +273,12 @@ INSTANTIATE_TEST_SUITE_P(, AllFacts, testing::Values(Tier::kAuto, Tier::kInterpr
 
 /// Follows the decisions until something serves. The evaluation ends with an error where a wait returns it.
 void follow(TierFacts facts, bool succeeds) {
-  bool started = false;
   for (int step = 0; step < 4; ++step) {
     const TierDecision decision = decideTier(facts);
-    const bool starts = decision.start_direct || decision.start_compiled != TierDecision::Start::kNo;
-    ASSERT_FALSE(starts && started) << "nothing is started twice";
-    started = started || starts;
+    ASSERT_FALSE(decision.starts() && facts.has_started) << "nothing is started twice";
+    ASSERT_FALSE(decision.starts() && decision.wait_for == CodeKind::kDirect);
+    facts.has_started = facts.has_started || decision.starts();
     if (!decision.wait_for) return;
-    if (*decision.wait_for != CodeKind::kDirect) {
-      facts.work.evaluations = 0;
-    } else {
-      ASSERT_FALSE(starts);
-    }
     if (!succeeds && *decision.wait_for != CodeKind::kInterpreted) {
       if (decision.on_failure == OnFailure::kReturn) return;
       facts.direct_was_tried = true;
@@ -282,21 +292,34 @@ void follow(TierFacts facts, bool succeeds) {
   FAIL() << "no code serves after four decisions";
 }
 
+/// Facts by `bits`, but for the states of direct and compiled code and of the self-test.
+TierFacts factsOf(Tier tier, double evaluations, unsigned bits) {
+  TierFacts facts = factsOf(tier, evaluations);
+  facts.has_started = (bits & 1) != 0;
+  facts.layout_suits_direct = (bits & 2) != 0;
+  facts.has_direct_graphs = (bits & 4) != 0;
+  facts.has_interpreted = (bits & 8) != 0;
+  facts.interpreter_refuses = (bits & 16) != 0;
+  facts.direct_is_complete = (bits & 32) != 0;
+  facts.direct_was_tried = (bits & 64) != 0;
+  if ((bits & 128) != 0) facts.compiled_refused = CodeState::kReady;
+  if ((bits & 256) != 0) facts.missing = {.kernels = 1, .tokens = 10};
+  return facts;
+}
+
 TEST_P(AllFacts, LeadToCodeThatServes) {
   constexpr CodeState kStates[] = {CodeState::kOpen, CodeState::kRunning, CodeState::kReady, CodeState::kFailed};
-  for (unsigned bits = 0; bits < 64; ++bits) {
-    for (const CodeState direct : kStates) {
-      for (const CodeState compiled : kStates) {
-        for (const SelfTestState self_test : {SelfTestState::kOpen, SelfTestState::kPassed, SelfTestState::kFailed}) {
-          TierFacts facts = factsOf(GetParam(), (bits & 1) != 0 ? 1e9 : 0);
-          facts.layout_suits_direct = (bits & 2) != 0;
-          facts.has_direct_graphs = (bits & 4) != 0;
-          facts.has_interpreted = (bits & 8) != 0;
-          facts.direct_is_complete = (bits & 16) != 0;
-          facts.direct = direct;
-          facts.compiled = compiled;
-          facts.self_test = self_test;
-          follow(facts, (bits & 32) != 0);
+  for (const double evaluations : {0.0, 300.0, 1e9}) {
+    for (unsigned bits = 0; bits < 512; ++bits) {
+      TierFacts facts = factsOf(GetParam(), evaluations, bits);
+      for (const CodeState direct : kStates) {
+        for (const CodeState compiled : kStates) {
+          for (const SelfTestState self_test : {SelfTestState::kOpen, SelfTestState::kPassed, SelfTestState::kFailed}) {
+            facts.direct = direct;
+            facts.compiled = compiled;
+            facts.self_test = self_test;
+            for (const bool succeeds : {false, true}) follow(facts, succeeds);
+          }
         }
       }
     }
