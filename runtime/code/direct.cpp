@@ -247,7 +247,6 @@ DirectGrid directGrid(std::size_t rows, std::size_t groups, unsigned registers, 
 
 void launchDirect(const Stream& stream, const DirectCode& code, const DeviceRows& rows, const DirectBuffers& buffers,
                   DirectGrid grid) {
-  constexpr std::size_t kMaxGridY = 65535;
   const auto bytes = [&](std::uint64_t elements) { return static_cast<std::uint32_t>(elements * buffers.element); };
   grid.row_blocks =
       std::min(grid.row_blocks, static_cast<std::uint32_t>(ceilDivide(rows.rows, grid.warps * kGroupRows)));
@@ -270,7 +269,7 @@ void launchDirect(const Stream& stream, const DirectCode& code, const DeviceRows
     arguments.groups = code.group_table + first * sizeof(DirectGroup);
     stream.launch({.kernel = code.kernel.get(),
                    .grid_x = grid.row_blocks,
-                   .grid_y = static_cast<unsigned>(std::min(kMaxGridY, code.groups - first)),
+                   .grid_y = static_cast<unsigned>(std::min<std::size_t>(kMaxGridY, code.groups - first)),
                    .block_threads = kWarpLanes * grid.warps,
                    .arguments = addressesOf(arguments)});
   }

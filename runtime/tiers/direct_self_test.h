@@ -58,8 +58,8 @@ class DirectSelfTest {
   /// The name under which the cache keeps the result and the lock; empty where there is no direct code for the device.
   /// The stored value is "proved", "open", or the difference that was found.
   const std::string& fact() const noexcept { return fact_; }
-  /// Seconds to wait for the test of another process, and then to wait before asking for its lock again.
-  static constexpr double kPatience = 10;
+  /// How long to wait for the test of another process, and then to wait before asking for its lock again.
+  static constexpr double kPatienceSeconds = 10;
   /// Processes that may crash during the test before it counts as failed. One may have been killed by chance.
   static constexpr unsigned kMaxCrashes = 2;
 

@@ -11,8 +11,6 @@
 namespace srjit {
 namespace {
 
-constexpr unsigned kMaxGridY = 65535;
-
 constexpr const char* kDeclarations = R"( .local .align 4 .b8 stack[{}];
  .reg .b32 %code, %value;
  .reg .b64 %sp, %token, %end;
