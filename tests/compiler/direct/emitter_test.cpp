@@ -13,6 +13,7 @@
 #include <gtest/gtest.h>
 
 #include "ir/reference.h"
+#include "ir/rounding.h"
 #include "ir/rows.h"
 #include "tests/compiler/direct/run.h"
 #include "tests/generators/graphs.h"
@@ -150,7 +151,7 @@ void checkLoss(const LossSpec& spec, std::size_t count, std::size_t rows, Direct
   EXPECT_TRUE(made.part.refused.empty());
   const auto out = runDirect(dag, made.part, made.image, options, data, grid);
   const auto values = expected(dag, data);
-  const std::size_t groups = (rows + kGroupRows - 1) / kGroupRows;
+  const std::size_t groups = ceilDivide(rows, kGroupRows);
   for (std::size_t root = 0; root < count; ++root) {
     for (std::size_t g = 0; g < groups; ++g) {
       std::array<T, kGroupRows> terms{}, kept{};

@@ -8,6 +8,7 @@
 
 #include "compiler/lowering/operators.h"
 #include "ir/reference.h"
+#include "ir/rounding.h"
 #include "tests/generators/graphs.h"
 
 namespace srjit {
@@ -132,7 +133,7 @@ void checkLoss(const LossSpec& spec, std::size_t rows) {
   auto jit = HostJit::create(precisionOf<T>(), Math::kPrecise).value();
   const auto kernel = jit->loss(spec);
   ASSERT_TRUE(kernel.ok()) << kernel.error().message;
-  const std::size_t groups = (rows + kGroupRows - 1) / kGroupRows;
+  const std::size_t groups = ceilDivide(rows, kGroupRows);
   Random random(rows);
   std::vector<T> predictions, target, weights;
   for (std::size_t r = 0; r < groups * kGroupRows; ++r) {

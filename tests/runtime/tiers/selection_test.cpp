@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "ir/ops.h"
+#include "ir/rounding.h"
 #include "runtime/code/calibration.h"
 #include "runtime/evaluation/loss_value.h"
 #include "runtime/evaluation/program_state.h"
@@ -376,7 +377,7 @@ TEST(DeviceEngineTiers, ManyKernelsShareModules) {
     EXPECT_EQ(program.status().compiled, 700U);
     EXPECT_EQ(spilled > 0, spilling);
     const std::size_t in_shared_modules = kernels - 2 * spilled;
-    EXPECT_EQ(machine.images->count("rows") - 2 * spilled, (in_shared_modules + 7) / 8);
+    EXPECT_EQ(machine.images->count("rows") - 2 * spilled, ceilDivide(in_shared_modules, 8));
   }
 }
 
