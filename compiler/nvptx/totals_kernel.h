@@ -20,6 +20,5 @@ inline constexpr const char* kTotalsKernel = "srjit_totals";
 
 /// The kernel that adds sums of options.precision; only precision and arch count. Errors: as rowsPtx().
 Result<std::string> totalsPtx(const DeviceOptions& options);
-Result<std::string> totalsIr(const DeviceOptions& options, bool optimized);
 
 }  // namespace srjit

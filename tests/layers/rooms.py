@@ -18,7 +18,7 @@ ROOMS = {
     "compiler/interpreter": ("handlers, bytecode and the kernel of the GPU's interpreter",
                              ["compiler/target", "compiler/lowering", "compiler/nvptx"]),
     "compiler/host": ("machine code and programs for the processor", ["compiler/loader", "compiler/lowering"]),
-    "compiler/sass": ("NVIDIA's machine instructions: table, encoder, verifier, listing, cubins", ["compiler/target"]),
+    "compiler/sass": ("NVIDIA's machine instructions: table, encoder, listing, cubins", ["compiler/target"]),
     "compiler/direct": ("the direct tier's emitter: select, schedule, allocate", ["compiler/target", "compiler/sass"]),
     "compiler/kernels": ("loadable images and their keys, the assembler, how expressions share kernels",
                          ["compiler/loader", "compiler/lowering", "compiler/nvptx", "compiler/interpreter"]),
