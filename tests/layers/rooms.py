@@ -12,7 +12,7 @@ LAYERS = ["ir", "passes", "compiler", "runtime", "tools"]
 # Room: what it owns, and what it may include.
 ROOMS = {
     "compiler/loader": ("shared libraries that are opened at run time", []),
-    "compiler/lowering": ("operators as LLVM IR, names of kernels, scopes of calls of LLVM", []),
+    "compiler/lowering": ("operators as LLVM IR, how long their code is, names of kernels, scopes of calls of LLVM", []),
     "compiler/target": ("the architectures of NVIDIA's GPUs", []),
     "compiler/nvptx": ("LLVM modules for GPUs, straight-line kernels, libdevice", ["compiler/target", "compiler/lowering"]),
     "compiler/interpreter": ("handlers, bytecode and the kernel of the GPU's interpreter",
@@ -42,7 +42,7 @@ ROOMS = {
                        ["compiler/nvptx", "compiler/interpreter", "compiler/direct", "runtime/cuda",
                         "runtime/evaluation", "runtime/gpu", "runtime/code"]),
     "runtime/subtrees": ("values of subtrees that are kept in spare columns",
-                         ["compiler/interpreter", "compiler/direct", "runtime/platform", "runtime/evaluation",
+                         ["compiler/lowering", "compiler/direct", "runtime/platform", "runtime/evaluation",
                           "runtime/code", "runtime/launch"]),
     "runtime/tiers": ("which code serves a program, what is made in the background, the direct tier's self-test",
                       ["compiler/direct", "compiler/kernels", "runtime/platform", "runtime/cuda", "runtime/cache",
