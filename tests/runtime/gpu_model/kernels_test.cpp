@@ -160,9 +160,9 @@ class KernelModels : public testing::Test {
     const std::uint32_t first = static_cast<std::uint32_t>(code[0].size());
     const std::vector<std::uint32_t> offsets = {0, first, static_cast<std::uint32_t>(tokens.size())};
     const unsigned tile_rows = row_warps * 32 * options.rows_per_thread, teams = 4 / row_warps;
+    const auto tiles = static_cast<unsigned>(ceilDivide(kModelRows, tile_rows));
     const unsigned chunk = programs_per_warp * teams;
-    const std::size_t blocks = ceilDivide(kModelRows, tile_rows) * ceilDivide(2, chunk);
-    ModelLaunch launch{{static_cast<unsigned>(blocks), 1, 1}, {128, 1, 1}, 0, {}};
+    ModelLaunch launch{{tiles * static_cast<unsigned>(ceilDivide(2, chunk)), 1, 1}, {128, 1, 1}, 0, {}};
     launch.shared_bytes =
         interpreterSharedBytes(kPrecision, {options.rows_per_thread, row_warps, programs_per_warp, window}, 2, 1,
                                chunk == 1 ? first : tokens.size());
