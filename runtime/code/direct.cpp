@@ -37,9 +37,9 @@ class DirectMaker {
     options_.loss = kind.loss;
     options_.roots = shape.roots;
     options_.window = shape.window;
-    scratch_ = request.queue.direct_scratch.take(options_);
+    scratch_ = request.store.directScratch().take(options_);
   }
-  ~DirectMaker() { request_.queue.direct_scratch.giveBack(std::move(scratch_)); }
+  ~DirectMaker() { request_.store.directScratch().giveBack(std::move(scratch_)); }
   DirectMaker(const DirectMaker&) = delete;
   DirectMaker& operator=(const DirectMaker&) = delete;
 
