@@ -5,7 +5,7 @@
 
 #include "compiler/direct/emitter.h"
 #include "compiler/direct/registers.h"
-#include "ir/rounding.h"
+#include "ir/numbers/rounding.h"
 
 namespace srjit::direct {
 namespace {

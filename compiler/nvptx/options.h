@@ -5,7 +5,7 @@
 //
 // Geometry. A block has kBlockThreads threads in kBlockWarps warps. A warp computes a strip of 32 * rows_per_thread
 // adjacent rows: with K rows per thread, lane l computes rows strip * 32 K + group * kGroupRows + l * 4 + i, for i < 4
-// and group < K / 4; so the lanes of a warp have whole row groups of the reduction tree (ir/loss_sums.h). A
+// and group < K / 4; so the lanes of a warp have whole row groups of the reduction tree (ir/numbers/loss_sums.h). A
 // warp whose strip begins at or after the last row returns at once.
 //
 // Columns. The value of row r in column c is at columns + c * column_stride + r * row_stride, in elements. Unless
@@ -18,7 +18,7 @@
 #include <string>
 
 #include "compiler/target/architecture.h"
-#include "ir/loss_sums.h"
+#include "ir/numbers/loss_sums.h"
 #include "ir/numeric.h"
 
 namespace srjit {

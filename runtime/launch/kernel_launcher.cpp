@@ -6,7 +6,7 @@
 #include <fmt/format.h>
 
 #include "compiler/nvptx/options.h"
-#include "ir/rounding.h"
+#include "ir/numbers/rounding.h"
 #include "runtime/code/compile.h"
 #include "runtime/code/direct.h"
 #include "runtime/launch/interpreter_geometry.h"

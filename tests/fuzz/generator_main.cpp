@@ -21,8 +21,8 @@
 #include <string_view>
 #include <vector>
 
+#include "ir/numbers/random.h"
 #include "ir/ops.h"
-#include "ir/random.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size);
 

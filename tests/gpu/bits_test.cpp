@@ -3,8 +3,8 @@
 
 #include "tests/gpu/machine.h"
 
+#include "ir/numbers/rounding.h"
 #include "ir/ops.h"
-#include "ir/rounding.h"
 
 namespace srjit {
 namespace {

@@ -7,7 +7,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include "ir/rounding.h"
+#include "ir/numbers/rounding.h"
 #include "tests/gpu_model/fake_state.h"
 
 namespace srjit {

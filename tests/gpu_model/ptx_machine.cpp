@@ -10,7 +10,7 @@
 
 #include <fmt/format.h>
 
-#include "ir/rounding.h"
+#include "ir/numbers/rounding.h"
 #include "tests/gpu_model/ptx_instructions.h"
 
 namespace srjit {

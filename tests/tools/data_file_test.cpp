@@ -7,7 +7,7 @@
 #include <cstring>
 #include <limits>
 
-#include "ir/random.h"
+#include "ir/numbers/random.h"
 #include "tests/generators/scratch.h"
 
 namespace srjit {

@@ -8,7 +8,7 @@
 #include <fmt/format.h>
 #include <tbb/parallel_for.h>
 
-#include "ir/rounding.h"
+#include "ir/numbers/rounding.h"
 
 namespace srjit {
 

@@ -1,5 +1,5 @@
 // The direct tier's code on the model of a warp, which checks timing as well: predictions against rows of the table in
-// float, bit for bit, or against the error bound; sums of losses against the tree that ir/loss_sums.h
+// float, bit for bit, or against the error bound; sums of losses against the tree that ir/numbers/loss_sums.h
 // promises.
 #include "compiler/direct/emitter.h"
 #include "compiler/target/architecture.h"
@@ -12,8 +12,8 @@
 
 #include <gtest/gtest.h>
 
+#include "ir/numbers/rounding.h"
 #include "ir/reference.h"
-#include "ir/rounding.h"
 #include "ir/rows.h"
 #include "tests/compiler/direct/run.h"
 #include "tests/generators/graphs.h"

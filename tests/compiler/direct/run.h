@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "compiler/direct/emitter.h"
-#include "ir/rounding.h"
+#include "ir/numbers/rounding.h"
 #include "tests/generators/data.h"
 #include "tests/gpu_model/sass_machine.h"
 

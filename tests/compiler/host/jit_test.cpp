@@ -7,8 +7,8 @@
 #include <gtest/gtest.h>
 
 #include "compiler/lowering/operators.h"
+#include "ir/numbers/rounding.h"
 #include "ir/reference.h"
-#include "ir/rounding.h"
 #include "tests/generators/graphs.h"
 
 namespace srjit {
@@ -117,7 +117,7 @@ TEST(HostJit, CodeOutlivesItsCompiler) {
   EXPECT_EQ(out, std::vector<double>(kRowQuantum, 3.0));
 }
 
-// The tree that ir/loss_sums.h promises, in the plainest code.
+// The tree that ir/numbers/loss_sums.h promises, in the plainest code.
 template <class T>
 T pairwise(std::vector<T> terms) {
   while (terms.size() > 1) {

@@ -7,7 +7,7 @@
 
 #include <fmt/format.h>
 
-#include "ir/random.h"
+#include "ir/numbers/random.h"
 
 namespace srjit::sass {
 namespace {

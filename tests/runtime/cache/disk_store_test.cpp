@@ -10,7 +10,7 @@
 
 #include <gmock/gmock.h>
 
-#include "ir/random.h"
+#include "ir/numbers/random.h"
 #include "runtime/cache/sqlite_file.h"
 #include "tests/runtime/cache/stores.h"
 

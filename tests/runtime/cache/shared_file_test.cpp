@@ -6,7 +6,7 @@
 
 #include <gmock/gmock.h>
 
-#include "ir/random.h"
+#include "ir/numbers/random.h"
 #include "tests/runtime/cache/stores.h"
 
 namespace srjit {

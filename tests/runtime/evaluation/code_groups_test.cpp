@@ -6,8 +6,8 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
+#include "ir/numbers/rounding.h"
 #include "ir/ops.h"
-#include "ir/rounding.h"
 #include "ir/text.h"
 
 namespace srjit {

@@ -11,7 +11,7 @@
 #include <gtest/gtest.h>
 
 #include "compiler/interpreter/bytecode.h"
-#include "ir/rounding.h"
+#include "ir/numbers/rounding.h"
 #include "ir/rows.h"
 #include "tests/generators/data.h"
 #include "tests/gpu_model/fake_image_maker.h"

@@ -4,8 +4,8 @@
 #include <thread>
 #include <utility>
 
+#include "ir/numbers/rounding.h"
 #include "ir/ops.h"
-#include "ir/rounding.h"
 #include "runtime/code/calibration.h"
 #include "runtime/evaluation/loss_value.h"
 #include "runtime/evaluation/program_state.h"

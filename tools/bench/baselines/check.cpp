@@ -8,7 +8,7 @@
 
 #include <fmt/format.h>
 
-#include "ir/random.h"
+#include "ir/numbers/random.h"
 #include "ir/reference.h"
 #include "tools/bench/baselines/designs/cpu_switch.h"
 #include "tools/bench/failure.h"

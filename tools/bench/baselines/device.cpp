@@ -6,7 +6,7 @@
 #include <fmt/format.h>
 #include <tbb/parallel_for.h>
 
-#include "ir/rounding.h"
+#include "ir/numbers/rounding.h"
 #include "tools/bench/baselines/check.h"
 
 namespace srjit {

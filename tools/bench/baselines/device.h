@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "ir/rounding.h"
+#include "ir/numbers/rounding.h"
 #include "runtime/cuda/handles.h"
 #include "tools/bench/baselines/design.h"
 

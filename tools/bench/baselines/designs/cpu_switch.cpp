@@ -5,7 +5,7 @@
 
 #include <tbb/parallel_for.h>
 
-#include "ir/rounding.h"
+#include "ir/numbers/rounding.h"
 #include "ir/rows.h"
 #include "runtime/platform/clock.h"
 #include "tools/bench/baselines/check.h"

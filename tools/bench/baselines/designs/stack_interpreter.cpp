@@ -4,7 +4,7 @@
 
 #include <fmt/format.h>
 
-#include "ir/rounding.h"
+#include "ir/numbers/rounding.h"
 #include "tools/bench/baselines/device.h"
 #include "tools/bench/baselines/operators.h"
 #include "tools/bench/baselines/ptx.h"

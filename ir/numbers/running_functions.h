@@ -6,8 +6,8 @@
 #pragma once
 
 #include "ir/numbers/fast_forms.h"
+#include "ir/numbers/running_arithmetic.h"
 #include "ir/real.h"
-#include "ir/running_arithmetic.h"
 
 namespace srjit {
 
