@@ -3,8 +3,8 @@
 #include <array>
 #include <vector>
 
+#include "ir/numbers/running_functions.h"
 #include "ir/rows.h"
-#include "ir/running_functions.h"
 
 namespace srjit {
 namespace {

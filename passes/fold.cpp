@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "ir/numbers/fast_forms.h"
 #include "ir/rows.h"
 #include "passes/pass.h"
 #include "passes/working_dag.h"
@@ -13,22 +14,8 @@
 namespace srjit {
 namespace {
 
-constexpr double kUlp = 0x1p-24;
-constexpr double kNoFast = 0;
-
 /// Facts of the functions by themselves. The bound of a correctly rounded function is one kUlp at r = 1.
-RowFacts factsOf(Function function) {
-  constexpr double x = 1, y = 1, r = 1;
-  (void)x, (void)y, (void)r;
-  switch (function) {
-#define SRJIT_FUNCTION(id, arity, libdevice, libmvec, ulp_device32, ulp_device64, ulp_host, fast_error) \
-  case Function::k_##id:                                                                                \
-    return {ulp_host > 0.5, (fast_error) > kUlp};
-#include "ir/functions.def"
-#undef SRJIT_FUNCTION
-  }
-  return {};
-}
+RowFacts factsOf(Function function) { return {infoOf(function).ulp_host > 0.5, fastErrorOf(function, 1, 1, 1) > kUlp}; }
 
 /// A domain whose values are the facts of the steps that computed them.
 struct Probe {

@@ -148,7 +148,7 @@ std::vector<Finding> driverAndDevices() {
   int version = 0;
   (*driver)->cuDriverGetVersion(&version);
   std::vector<Finding> findings = {
-      {"CUDA driver", true, fmt::format("libcuda.so.1, CUDA {}", cudaVersionText(version)), purpose}};
+      {"CUDA driver", true, fmt::format("{}, CUDA {}", kDriverLibrary, cudaVersionText(version)), purpose}};
   const Result<std::vector<DeviceLimits>> devices = listDevices(**driver);
   if (!devices) {
     findings.push_back({"devices", false, devices.error().message, purpose});

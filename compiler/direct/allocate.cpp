@@ -14,8 +14,7 @@ using sass::Pipe;
 using sass::Timing;
 
 constexpr int kLongestStall = 15;
-constexpr int kBranchStall = 5;
-constexpr int kMostTruths = int{kFreePredicates};
+constexpr int kMostLiveTruths = int{kFreePredicates};
 
 constexpr auto kInstructions = [] {
   std::array<sass::Form, sass::kForms> all{};
@@ -152,13 +151,13 @@ bool Allocator::run(const Code& code, Scheduler& scheduler, const RegisterFile& 
   words_ = &words;
   first_ = words.size();
   for (;;) {
-    const std::uint32_t at = scheduler.next(live_ >= file.values, live_truths_ >= kMostTruths);
+    const std::uint32_t at = scheduler.next(live_ >= file.values, live_truths_ >= kMostLiveTruths);
     if (at == Scheduler::kEnd) break;
     if (place(at, code.operation(at))) continue;
     words.resize(first_);
     return false;
   }
-  words.back().high |= bitsOfStall(kBranchStall, false);
+  words.back().high |= bitsOfStall(sass::kBranchStall, false);
   setBranchOffsets();
   return true;
 }
@@ -442,7 +441,7 @@ void Allocator::markControl(std::uint32_t at, const Operation& operation) {
   const auto position = static_cast<std::uint32_t>(words_->size() - first_ - 1);
   if (operation.synchronized) targets_.push_back({at, position});
   if (!isBranch(factsOf(operation.opcode))) return;
-  spacing_ = kBranchStall;
+  spacing_ = sass::kBranchStall;
   if (operation.opcode == Opcode::kExit) exits_.push_back(position);
   if (operation.opcode == Opcode::kBra) branches_.push_back({position, operation.immediate});
   // An indexed branch adds an offset from the start of the code.

@@ -7,8 +7,8 @@
 //
 // Launch. Blocks of `warps` warps, grid (row_blocks, groups), one parameter: a DirectArguments, by value. Block
 // (x, y) branches to the code of group y. A *step* is 32 adjacent rows, one per lane of the warp; four steps are one
-// *row group* of the reduction tree (ir/loss_sums.h). Warp w of block x takes the row groups x * warps + w, + warps *
-// row_blocks, and so on. Warps without rows exit at once.
+// *row group* of the reduction tree (ir/numbers/loss_sums.h). Warp w of block x takes the row groups x * warps + w, +
+// warps * row_blocks, and so on. Warps without rows exit at once.
 //
 // Numbers are not in the code: literals and parameters are read from one table in the order of use, and outputs from
 // another, so changing them needs a copy but no new code. Lanes past the last row compute the last row again and write
@@ -26,7 +26,7 @@
 #include "compiler/sass/instruction.h"
 #include "compiler/target/architecture.h"
 #include "ir/error.h"
-#include "ir/loss_sums.h"
+#include "ir/numbers/loss_sums.h"
 #include "ir/numeric.h"
 #include "passes/dag.h"
 

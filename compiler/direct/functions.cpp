@@ -7,6 +7,7 @@
 #include "compiler/direct/registers.h"
 #include "compiler/direct/value.h"
 
+#include "ir/numbers/fast_forms.h"
 #include "ir/ops.h"
 
 namespace srjit::direct {
@@ -14,11 +15,7 @@ namespace {
 
 using sass::Mufu;
 
-constexpr double kLn2 = 0.693147180559945309;
-constexpr double kLog10Of2 = 0.301029995663981195;
-constexpr double kLog2OfE = 1.442695040888963407;
 constexpr double kTurnsPerRadian = 0.159154936671257019;  // as ptxas has it, which is 1 / (2 pi) in f32
-constexpr double kFirstWhole = 8388608;                   // 2^23
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 

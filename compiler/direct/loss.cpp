@@ -5,6 +5,7 @@
 
 #include "compiler/direct/emitter.h"
 #include "compiler/direct/registers.h"
+#include "ir/numbers/rounding.h"
 
 namespace srjit::direct {
 namespace {
@@ -168,7 +169,7 @@ ValueId LossSelector::addSteps(Code& code, ValueId sum, ValueId previous, ValueI
 ValueId LossSelector::countOf(Code& code) const {
   Butterfly counts;
   counts.begin(Butterfly::Kind::kInteger, 2);
-  const unsigned registers = (roots_ + kCountsOfRegister - 1) / kCountsOfRegister;
+  const auto registers = static_cast<unsigned>(ceilDivide(roots_, kCountsOfRegister));
   for (unsigned i = 0; i < registers; ++i) counts.push(code, kept_.counts + i);
   ValueId x = counts.finish(code);
   for (unsigned i = 0; i < registers; ++i) moveTo(code, kept_.counts + i, kRz);

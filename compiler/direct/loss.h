@@ -6,7 +6,7 @@
 #include "compiler/direct/code.h"
 #include "compiler/direct/registers.h"
 #include "compiler/direct/value.h"
-#include "ir/loss_sums.h"
+#include "ir/numbers/loss_sums.h"
 
 namespace srjit::direct {
 

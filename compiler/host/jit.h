@@ -13,7 +13,7 @@
 #include <utility>
 
 #include "ir/error.h"
-#include "ir/loss_sums.h"
+#include "ir/numbers/loss_sums.h"
 #include "ir/numeric.h"
 #include "passes/dag.h"
 

@@ -137,13 +137,6 @@ class HandlerTable {
   std::vector<std::int16_t> applies_;  ///< by operator, form of operands and height
 };
 
-/// Approximate number of instructions of an operator for one row on a GPU, derived from its row of ops.def. A library
-/// function counts as 60.
-unsigned codeWeight(Op op, Precision precision, Math math);
-/// codeWeight() of every operator, by its number.
-using CodeWeights = std::array<std::uint32_t, kMostOps>;
-CodeWeights codeWeights(Precision precision, Math math);
-
 /// Whether an interpreter has one body for the operator instead of a handler for each form.
 bool hasLongCode(Op op, Precision precision, Math math);
 

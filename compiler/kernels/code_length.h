@@ -3,7 +3,7 @@
 
 #include <cstddef>
 
-#include "compiler/interpreter/handler_table.h"
+#include "compiler/lowering/code_weights.h"
 #include "ir/expression.h"
 
 namespace srjit {

@@ -29,8 +29,6 @@ class ParameterTable {
   /// All entries of `other`, in order, behind those that are here.
   void append(const ParameterTable& other);
 
-  /// Whether the caller's parameters do not matter.
-
   /// Writes all entries to `table`, rounded to the precision; parameters count as 0 until fill().
   void writeLiterals(Precision precision, std::byte* table) const;
   /// Writes the caller's parameters into a table that has the literals; in parallel on the thread's arena if there are

@@ -8,7 +8,7 @@
 #include <tbb/parallel_for.h>
 #include <tbb/parallel_sort.h>
 
-#include "compiler/interpreter/handler_table.h"
+#include "compiler/lowering/code_weights.h"
 #include "ir/mix.h"
 #include "ir/ops.h"
 

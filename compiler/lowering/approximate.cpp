@@ -8,6 +8,7 @@
 #include <llvm/IR/IntrinsicsNVPTX.h>
 #include <llvm/IR/IntrinsicsX86.h>
 
+#include "ir/numbers/fast_forms.h"
 #include "ir/ops.h"
 
 namespace srjit {
@@ -32,9 +33,6 @@ constexpr double kLog2Wide[] = {
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 constexpr double kSmallestNormal = std::numeric_limits<float>::min();
-constexpr double kLn2 = 0.693147180559945309;
-constexpr double kLog10Of2 = 0.301029995663981195;
-constexpr double kLog2OfE = 1.442695040888963407;
 
 struct Emitter {
   Lowering& lowering;
@@ -108,7 +106,6 @@ struct Emitter {
   // a GPU, so it is done by adding 2^23, which also shows whether |y| < 2^23 is odd. Above, where the error of the
   // power covers its sign, y counts as even.
   llvm::Value* pow(llvm::Value* x, llvm::Value* y) const {
-    constexpr double kFirstWhole = 8388608;
     llvm::Value* const magnitude = intrinsic(llvm::Intrinsic::fabs, {x});
     llvm::Value* const power = exp2(b.CreateFMul(y, log2(magnitude)));
     llvm::Value* const exponent = intrinsic(llvm::Intrinsic::fabs, {y});

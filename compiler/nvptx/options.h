@@ -5,8 +5,8 @@
 //
 // Geometry. A block has kBlockThreads threads in kBlockWarps warps. A warp computes a strip of 32 * rows_per_thread
 // adjacent rows: with K rows per thread, lane l computes rows strip * 32 K + row_group * kGroupRows + l * 4 + i, for i
-// < 4 and row_group < K / 4; so the lanes of a warp have whole row groups of the reduction tree (ir/loss_sums.h). A
-// warp whose strip begins at or after the last row returns at once.
+// < 4 and row_group < K / 4; so the lanes of a warp have whole row groups of the reduction tree
+// (ir/numbers/loss_sums.h). A warp whose strip begins at or after the last row returns at once.
 //
 // Columns. The value of row r in column c is at columns + c * column_stride + r * row_stride, in elements. Unless
 // options.strided_columns, row_stride is not read and taken for 1, columns are 16-byte aligned, column_stride is a
@@ -18,7 +18,7 @@
 #include <string>
 
 #include "compiler/target/architecture.h"
-#include "ir/loss_sums.h"
+#include "ir/numbers/loss_sums.h"
 #include "ir/numeric.h"
 
 namespace srjit {

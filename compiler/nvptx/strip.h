@@ -31,8 +31,7 @@ class Strip {
   /// The strip with this number (i32) of `row_count` rows (i64).
   Strip(Lowering& lowering, const DeviceOptions& options, llvm::Value* row_count, llvm::Value* number);
 
-  unsigned rowsPerThread() const { return rows_per_thread_; }
-  /// Row groups (ir/loss_sums.h) of the strip; a lane has kLaneRows rows of each.
+  /// Row groups (ir/numbers/loss_sums.h) of the strip; a lane has kLaneRows rows of each.
   unsigned rowGroups() const { return rows_per_thread_ / kLaneRows; }
   llvm::Value* lane() const { return lane_; }
 

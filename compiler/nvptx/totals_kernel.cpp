@@ -172,10 +172,6 @@ Result<DeviceModule> buildTotals(const DeviceOptions& options) {
 
 }  // namespace
 
-Result<std::string> totalsIr(const DeviceOptions& options, bool optimized) {
-  return irOf([&] { return buildTotals(options); }, optimized);
-}
-
 Result<std::string> totalsPtx(const DeviceOptions& options) {
   return ptxOf([&] { return buildTotals(options); });
 }

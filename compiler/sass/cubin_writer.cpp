@@ -10,7 +10,7 @@
 
 #include "compiler/sass/cubin_format.h"
 #include "compiler/target/architecture.h"
-#include "ir/rounding.h"
+#include "ir/numbers/rounding.h"
 
 namespace srjit {
 namespace {

@@ -10,14 +10,20 @@
 namespace srjit::sass {
 namespace {
 
-// Generations as bits.
-constexpr unsigned kAmpere = 1U << static_cast<unsigned>(IsaGeneration::kAmpere),
-                   kHopper = 1U << static_cast<unsigned>(IsaGeneration::kHopper),
-                   kBlackwell = 1U << static_cast<unsigned>(IsaGeneration::kBlackwell),
-                   kEvery = kAmpere | kHopper | kBlackwell;
+// Generations as bits, by their names.
+#define SRJIT_GENERATION(id, ...) constexpr unsigned id = 1U << static_cast<unsigned>(IsaGeneration::id);
+#include "compiler/target/architectures.def"
+constexpr unsigned kEvery = 0
+#define SRJIT_GENERATION(id, ...) | id
+#include "compiler/target/architectures.def"
+    ;
 
 unsigned generationOf(unsigned architecture) noexcept {
   return 1U << static_cast<unsigned>(architectureOf(architecture).generation);
+}
+
+bool hasSplitBranches(unsigned architecture) noexcept {
+  return infoOf(architectureOf(architecture).generation).has_split_branches;
 }
 
 constexpr std::uint8_t kAbsent = 255;
@@ -164,12 +170,12 @@ constexpr std::uint64_t get(const Word& word, std::uint8_t position, std::uint8_
 }
 
 constexpr std::uint8_t kRegisterBits = 8, kPredicateBits = 3, kConditionBits = 4;
-// Branches: bytes from the next instruction. Until Ada in one piece, since Hopper in words of 4 bytes, in two pieces.
+// Branches: bytes from the next instruction. In one field, or split: in units of 4 bytes, in two fields.
 constexpr std::uint8_t kBranchAt = 32, kBranchBits = 50;
 constexpr std::uint8_t kBranchLowAt = 16, kBranchLowBits = 8, kBranchHighAt = 34, kBranchHighBits = 48;
 
-std::uint32_t getBranch(const Word& word, unsigned generation) noexcept {
-  if (generation == kAmpere) return static_cast<std::uint32_t>(get(word, kBranchAt, kBranchBits));
+std::uint32_t getBranch(const Word& word, unsigned architecture) noexcept {
+  if (!hasSplitBranches(architecture)) return static_cast<std::uint32_t>(get(word, kBranchAt, kBranchBits));
   return static_cast<std::uint32_t>(
       (get(word, kBranchLowAt, kBranchLowBits) | get(word, kBranchHighAt, kBranchHighBits) << kBranchLowBits) << 2);
 }
@@ -242,7 +248,7 @@ constexpr Encoding encodingOfForm() noexcept {
 }
 
 // What the bits are if they are of this form; encoding it again shows whether they are.
-Instruction read(Form form, const Word& word, unsigned generation) noexcept {
+Instruction read(Form form, const Word& word, unsigned architecture) noexcept {
   const Layout& layout = rowOf(form).layout;
   Instruction i;
   i.form = form;
@@ -275,7 +281,7 @@ Instruction read(Form form, const Word& word, unsigned generation) noexcept {
   }
   if (layout.predicate != kAbsent) i.predicate = static_cast<std::uint8_t>(get(word, layout.predicate, kPredicateBits));
   if (layout.condition != kAbsent) i.condition = static_cast<std::uint8_t>(get(word, layout.condition, kConditionBits));
-  if (layout.branch) i.immediate = getBranch(word, generation);
+  if (layout.branch) i.immediate = getBranch(word, architecture);
   return i;
 }
 
@@ -359,12 +365,12 @@ constinit const std::array<Encoding, kForms> kEncodings = []<std::size_t... kFor
 
 void putBranchOffset(Word& word, std::uint32_t offset, unsigned architecture) noexcept {
   const auto wide = static_cast<std::uint64_t>(static_cast<std::int64_t>(static_cast<std::int32_t>(offset)));
-  if (generationOf(architecture) == kAmpere) {
-    put(word, kBranchAt, kBranchBits, wide);
-  } else {
+  if (hasSplitBranches(architecture)) {
     const auto words = static_cast<std::uint64_t>(static_cast<std::int64_t>(wide) >> 2);
     put(word, kBranchLowAt, kBranchLowBits, words);
     put(word, kBranchHighAt, kBranchHighBits, words >> kBranchLowBits);
+  } else {
+    put(word, kBranchAt, kBranchBits, wide);
   }
 }
 
@@ -386,7 +392,7 @@ std::optional<Instruction> decode(const Word& word, unsigned architecture) noexc
   const unsigned generation = generationOf(architecture);
   for (const Form form : formsByOpcode()[word.low & kOpcodeMask]) {
     if ((rowOf(form).generations & generation) == 0) continue;
-    const Instruction instruction = read(form, word, generation);
+    const Instruction instruction = read(form, word, architecture);
     if (encode(instruction, architecture) == word) return instruction;
   }
   return std::nullopt;

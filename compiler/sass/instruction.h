@@ -71,13 +71,9 @@ enum class Compare : std::uint8_t {
 };
 enum class Mufu : std::uint8_t { kCos, kSin, kExp2, kLog2, kReciprocal, kReciprocalRoot, kRoot = 8, kTanh = 9 };
 enum class Round : std::uint8_t { kNearest, kDown, kUp, kTowardsZero };  ///< FADD, FMUL, FFMA, FRND
-inline constexpr std::uint8_t kFlush = 4;          ///< .FTZ of FADD, FMUL, FFMA, FRND (or-ed with a Round), FMNMX
-inline constexpr std::uint8_t kSaturate = 8;       ///< .SAT of FADD, FMUL, FFMA: result in [0, 1]
-inline constexpr std::uint8_t kPropagate = 1;      ///< .NAN of FMNMX: NaN if an operand is
-inline constexpr std::uint8_t kFlushCompare = 64;  ///< .FTZ of FSETP
-inline constexpr std::uint8_t kSigned = 64;        ///< of ISETP; ISETP without it compares unsigned numbers
-inline constexpr std::uint8_t kSignedProduct = 1;  ///< of IMAD: changes what is printed, not the lower 32 bits
-inline constexpr std::uint8_t kCoherent = 1;       ///< LDG without .CONSTANT: sees stores of this kernel
+inline constexpr std::uint8_t kFlush = 4;      ///< .FTZ of FADD, FMUL, FFMA, FRND (or-ed with a Round), FMNMX
+inline constexpr std::uint8_t kPropagate = 1;  ///< .NAN of FMNMX: NaN if an operand is
+inline constexpr std::uint8_t kCoherent = 1;   ///< LDG without .CONSTANT: sees stores of this kernel
 /// How a comparison joins its `condition`; or-ed with the Compare.
 enum class Combine : std::uint8_t { kAnd = 0, kOr = 16, kXor = 32 };
 constexpr std::uint8_t modifierOf(Compare compare, bool or_unordered = false,

@@ -4,7 +4,6 @@
 
 #include <fmt/format.h>
 
-#include "compiler/sass/hazards.h"
 #include "compiler/sass/print.h"
 
 namespace srjit::sass {
@@ -35,6 +34,13 @@ std::map<std::size_t, std::string> labelsOf(std::span<const std::optional<Instru
 }
 
 }  // namespace
+
+std::vector<std::optional<Instruction>> decodeAll(std::span<const Word> words, unsigned architecture) {
+  std::vector<std::optional<Instruction>> code;
+  code.reserve(words.size());
+  for (const Word& word : words) code.push_back(decode(word, architecture));
+  return code;
+}
 
 std::string listing(const CubinKernel& kernel, unsigned architecture, std::span<const std::uint32_t> indirect_targets,
                     bool with_control) {

@@ -1,13 +1,19 @@
 // Listings of machine code that need no nvdisasm. Thread-safe: no state.
 #pragma once
 
+#include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "compiler/sass/cubin_reader.h"
+#include "compiler/sass/instruction.h"
 #include "ir/error.h"
 
 namespace srjit::sass {
+
+/// Every word, decoded; nothing for one that is not in the table.
+std::vector<std::optional<Instruction>> decodeAll(std::span<const Word> words, unsigned architecture);
 
 /// A kernel: its facts, then one instruction per line, as "  0x0040  FADD R5, R0, R7 ; wait 2 write - ...". Branch
 /// targets have labels ".L1:", `indirect_targets` (in instructions) ".T0:". A word that is not in the table is printed

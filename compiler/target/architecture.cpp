@@ -12,8 +12,8 @@ namespace {
 constexpr unsigned kNone = 0, kPtx = 1, kDirect = 2;
 
 constexpr GenerationInfo kGenerations[] = {
-#define SRJIT_GENERATION(id, parameters, descriptor, recent, reserved, flags, masks) \
-  {parameters, descriptor, recent, reserved, flags, masks},
+#define SRJIT_GENERATION(id, parameters, descriptor, split, recent, reserved, flags, masks) \
+  {parameters, descriptor, split, recent, reserved, flags, masks},
 #include "compiler/target/architectures.def"
 };
 

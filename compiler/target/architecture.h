@@ -13,13 +13,14 @@ inline constexpr unsigned kWarpLanes = 32;
 
 /// Architectures whose machine instructions and cubins have one form.
 enum class IsaGeneration : std::uint8_t {
-#define SRJIT_GENERATION(id, parameters, descriptor, recent, reserved, flags, masks) id,
+#define SRJIT_GENERATION(id, ...) id,
 #include "compiler/target/architectures.def"
 };
 
 struct GenerationInfo {
   std::uint16_t parameters, descriptor;  ///< offsets in constant bank 0, in bytes
-  bool has_recent_layout;                ///< of cubins; so are the fields that follow
+  bool has_split_branches;  ///< the offset of a branch in two fields, in units of 4 bytes; else in one, in bytes
+  bool has_recent_layout;   ///< of cubins; so are the fields that follow
   std::uint8_t reserved_bytes, flags;
   bool has_masks;
 };

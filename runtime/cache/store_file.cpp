@@ -146,7 +146,7 @@ std::unique_ptr<SqliteFile> StoreFile::look() {
   if (sizeOf(path_.string() + "-wal") <= kLogHeader || sizeOf(path_.string() + "-shm") == 0) return file;
   try {
     auto with_log = std::make_unique<SqliteFile>(path_, SqliteFile::Access::kRead);
-    with_log->waitWhenBusy(kPatience);
+    with_log->waitWhenBusy(kPatienceMilliseconds);
     static_cast<void>(with_log->number("PRAGMA application_id"));
     return with_log;
   } catch (const SqliteFailure&) {
@@ -175,7 +175,7 @@ std::unique_ptr<SqliteFile> StoreFile::connectOnce() {
   looked.reset();
   try {
     auto file = std::make_unique<SqliteFile>(path_, SqliteFile::Access::kWrite);
-    file->waitWhenBusy(kPatience);
+    file->waitWhenBusy(kPatienceMilliseconds);
     if (!file->readOnly()) {
       file->execute(kSettings);
       giveSchema(*file, path_);
@@ -198,7 +198,7 @@ std::unique_ptr<SqliteFile> StoreFile::connect() {
     try {
       return connectOnce();
     } catch (const SqliteFailure& failure) {
-      if (!failure.isBusy() || waited >= kPatience) throw;
+      if (!failure.isBusy() || waited >= kPatienceMilliseconds) throw;
     }
     std::this_thread::sleep_for(std::chrono::milliseconds(kPause));
   }
@@ -236,7 +236,7 @@ void StoreFile::remake(std::uint64_t generation) {
   ++generation_;
   writer_.reset();
   readers_.clear();
-  file.waitWhenBusy(kPatience);
+  file.waitWhenBusy(kPatienceMilliseconds);
   file.empty(kForm);
 }
 

@@ -59,12 +59,12 @@ class StoreFile {
   template <class Body>
   auto attempt(const Body& body) -> Result<decltype(body())>;
 
-  /// Runs `body` with a connection for writing, in a transaction. Waits for other processes for at most kPatience
-  /// milliseconds, or only shortly if the last change timed out. Fails with SQLITE_READONLY if the file is not
+  /// Runs `body` with a connection for writing, in a transaction. Waits for other processes for at most
+  /// `wait_milliseconds`, or only shortly if the last change timed out. Fails with SQLITE_READONLY if the file is not
   /// writable.
-  static constexpr int kPatience = 2000;
+  static constexpr int kPatienceMilliseconds = 2000;
   template <class Body>
-  void change(const Body& body, int wait_milliseconds = kPatience);
+  void change(const Body& body, int wait_milliseconds = kPatienceMilliseconds);
   /// Shrinks the file by its free pages; best effort.
   void compact();
 

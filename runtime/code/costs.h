@@ -3,7 +3,7 @@
 
 #include <cstddef>
 
-#include "ir/rounding.h"
+#include "ir/numbers/rounding.h"
 
 namespace srjit {
 

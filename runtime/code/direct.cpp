@@ -39,9 +39,9 @@ class DirectMaker {
     options_.loss = kind.loss;
     options_.roots = shape.roots;
     options_.window = shape.window;
-    scratch_ = request.queue.direct_scratch.take(options_);
+    scratch_ = request.store.directScratch().take(options_);
   }
-  ~DirectMaker() { request_.queue.direct_scratch.giveBack(std::move(scratch_)); }
+  ~DirectMaker() { request_.store.directScratch().giveBack(std::move(scratch_)); }
   DirectMaker(const DirectMaker&) = delete;
   DirectMaker& operator=(const DirectMaker&) = delete;
 
@@ -266,7 +266,6 @@ DirectGrid directGrid(std::size_t rows, std::size_t groups, unsigned registers, 
 
 void launchDirect(const Stream& stream, const DirectCode& code, const DeviceRows& rows, const DirectBuffers& buffers,
                   DirectGrid grid) {
-  constexpr std::size_t kMaxGridY = 65535;
   const auto bytes = [&](std::uint64_t elements) { return static_cast<std::uint32_t>(elements * buffers.element); };
   grid.row_blocks =
       std::min(grid.row_blocks, static_cast<std::uint32_t>(ceilDivide(rows.rows, grid.warps * kGroupRows)));
@@ -289,7 +288,7 @@ void launchDirect(const Stream& stream, const DirectCode& code, const DeviceRows
     arguments.groups = code.group_table + first * sizeof(DirectGroup);
     stream.launch({.kernel = code.kernel.get(),
                    .grid_x = grid.row_blocks,
-                   .grid_y = static_cast<unsigned>(std::min(kMaxGridY, code.groups - first)),
+                   .grid_y = static_cast<unsigned>(std::min<std::size_t>(kMaxGridY, code.groups - first)),
                    .block_threads = kWarpLanes * grid.warps,
                    .arguments = addressesOf(arguments)});
   }

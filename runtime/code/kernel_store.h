@@ -13,6 +13,7 @@
 #include "compiler/kernels/image_maker.h"
 #include "compiler/nvptx/options.h"
 #include "runtime/cache/kernels.h"
+#include "runtime/code/direct_scratch.h"
 #include "runtime/cuda/handles.h"
 
 namespace srjit {
@@ -69,6 +70,8 @@ class KernelStore {
   /// ImageMaker::identity().
   const std::string& identity() const noexcept { return identity_; }
   const KernelCache& cache() const noexcept { return *cache_; }
+  /// The memory of those who make direct code of this precision and mode.
+  DirectScratchPool& directScratch() noexcept { return direct_scratch_; }
 
  private:
   using Make = KernelCache::Make;
@@ -87,6 +90,7 @@ class KernelStore {
   Precision precision_;
   Math math_;
   std::string identity_;
+  DirectScratchPool direct_scratch_;
 
   std::mutex mutex_;
   std::map<InterpreterVariant, HandlerTable> tables_;

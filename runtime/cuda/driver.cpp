@@ -65,7 +65,7 @@ Result<std::shared_ptr<const Driver>> openDriver(const std::string& name) {
 }
 
 Result<std::shared_ptr<const Driver>> loadDriver() {
-  static const Result<std::shared_ptr<const Driver>> driver = openDriver("libcuda.so.1");
+  static const Result<std::shared_ptr<const Driver>> driver = openDriver(kDriverLibrary);
   return driver;
 }
 

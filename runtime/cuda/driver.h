@@ -118,7 +118,10 @@ struct Driver {
 #undef SRJIT_DRIVER
 };
 
-/// The driver of this process: libcuda.so.1, initialised. Loaded at the first call, once; a failure stays, too.
+/// The driver's library.
+inline constexpr const char* kDriverLibrary = "libcuda.so.1";
+
+/// The driver of this process: kDriverLibrary, initialised. Loaded at the first call, once; a failure stays, too.
 /// Errors: kMachine if the library cannot be opened (with the dynamic loader's words), it lacks an entry (the message
 /// names it, the CUDA version that has it and the driver's), or cuInit fails (its number, name and text). Thread-safe.
 Result<std::shared_ptr<const Driver>> loadDriver();

@@ -39,10 +39,13 @@ class Event {
   CudaHandle<CUevent, &Driver::cuEventDestroy> handle_;
 };
 
+/// Blocks of a launch at most (CUDA C++ programming guide, 13.0).
+inline constexpr unsigned kMaxGridX = (1U << 31) - 1, kMaxGridY = 65'535;
+
 /// The shape of a launch and the addresses of its arguments, which the driver copies before the call returns.
 struct KernelLaunch {
   CUfunction kernel = nullptr;
-  unsigned grid_x = 1, grid_y = 1;  ///< blocks: at most 2^31 - 1 and 65,535
+  unsigned grid_x = 1, grid_y = 1;  ///< blocks, up to kMaxGridX and kMaxGridY
   unsigned block_threads = kBlockThreads;
   std::size_t shared_bytes = 0;
   std::span<void* const> arguments = {};

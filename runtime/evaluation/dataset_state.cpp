@@ -6,7 +6,7 @@
 #include <cmath>
 #include <string>
 
-#include "ir/loss_sums.h"
+#include "ir/numbers/loss_sums.h"
 
 namespace srjit {
 namespace {

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <span>
 
-#include "ir/loss_sums.h"
+#include "ir/numbers/loss_sums.h"
 #include "runtime/engine_options.h"
 #include "runtime/program.h"
 #include "runtime/results.h"

@@ -6,7 +6,6 @@
 #include <mutex>
 
 #include "runtime/cuda/handles.h"
-#include "runtime/gpu/direct_scratch.h"
 
 namespace srjit {
 
@@ -52,7 +51,6 @@ struct DeviceQueue {
   /// evaluations until they are done.
   std::shared_ptr<const Stream> uploads;
   PinnedPool pinned;
-  DirectScratchPool direct_scratch;
 
  private:
   friend class QueueLock;

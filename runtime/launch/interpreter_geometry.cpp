@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <bit>
 
-#include "ir/rounding.h"
+#include "ir/numbers/rounding.h"
 
 namespace srjit {
 namespace {

@@ -6,7 +6,7 @@
 #include <fmt/format.h>
 
 #include "compiler/nvptx/options.h"
-#include "ir/rounding.h"
+#include "ir/numbers/rounding.h"
 #include "runtime/code/compile.h"
 #include "runtime/code/direct.h"
 #include "runtime/launch/interpreter_geometry.h"
@@ -17,7 +17,6 @@ namespace {
 // Of a run: one for each chunk of predictions, and as many again for rows that are streamed into either of two buffers.
 // More chunks come of data so large that a kernel fills the device by itself, or of a lack of memory.
 constexpr std::size_t kMaxGraphs = 2 * kPredictionChunks;
-constexpr std::size_t kMaxBlocks = (std::size_t{1} << 31) - 1;  // of a launch (CUDA C++ programming guide, 13.0)
 
 }  // namespace
 
@@ -46,7 +45,7 @@ Status KernelLauncher::prepareInterpreter(const InterpreterCode& code) {
     const InterpreterGeometry geometry = chooseGeometry(code, section, rows, precision, plan_.queue->cuda->limits());
     const std::size_t tiles = ceilDivide(rows, std::size_t{kWarpLanes} * geometry.rows_per_thread * geometry.row_warps);
     const std::size_t per_block = std::size_t{geometry.programs_per_warp} * (kBlockWarps / geometry.row_warps);
-    if (tiles > kMaxBlocks / ceilDivide(section.programs, per_block)) {
+    if (tiles > kMaxGridX / ceilDivide(section.programs, per_block)) {
       return Error{Errc::kUnsupported,
                    fmt::format("{} programs x {} rows are more than one launch takes; evaluate fewer at a time",
                                section.programs, rows),

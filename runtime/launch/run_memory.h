@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-#include "ir/rounding.h"
+#include "ir/numbers/rounding.h"
 #include "runtime/launch/run_plan.h"
 
 namespace srjit {

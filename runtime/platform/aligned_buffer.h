@@ -9,7 +9,7 @@
 #include <fmt/format.h>
 
 #include "ir/error.h"
-#include "ir/rounding.h"
+#include "ir/numbers/rounding.h"
 
 namespace srjit {
 

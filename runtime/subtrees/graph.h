@@ -7,7 +7,7 @@
 #include <span>
 #include <vector>
 
-#include "compiler/interpreter/handler_table.h"
+#include "compiler/lowering/code_weights.h"
 #include "passes/dag.h"
 
 namespace srjit {

@@ -14,9 +14,9 @@
 #include <fmt/format.h>
 
 #include "compiler/direct/emitter.h"
+#include "ir/numbers/random.h"
 #include "ir/numeric.h"
 #include "ir/ops.h"
-#include "ir/random.h"
 #include "runtime/code/direct.h"
 #include "runtime/code/encode.h"
 #include "runtime/engine_options.h"

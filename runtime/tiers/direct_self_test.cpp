@@ -92,9 +92,9 @@ std::optional<Error> DirectSelfTest::ensure(const std::atomic<bool>& cancelled) 
   const std::lock_guard running(running_);
   if (!isOpen()) return failure();
   Error busy{Errc::kUnsupported, "another process is comparing the direct tier with the interpreter", {}};
-  if (busy_ && busy_->seconds() < kPatience) return busy;
+  if (busy_ && busy_->seconds() < kPatienceSeconds) return busy;
   const Stopwatch waiting;
-  auto lock = cache_->lock(fact_, [&] { return cancelled || waiting.seconds() > kPatience; });
+  auto lock = cache_->lock(fact_, [&] { return cancelled || waiting.seconds() > kPatienceSeconds; });
   if (!lock) {
     if (!cancelled) busy_.emplace();
     return busy;

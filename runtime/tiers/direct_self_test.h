@@ -59,7 +59,7 @@ class DirectSelfTest {
   /// The stored value is "proved", "open", or the difference that was found.
   const std::string& fact() const noexcept { return fact_; }
   /// Seconds to wait for the test of another process, and then to wait before asking for its lock again.
-  static constexpr double kPatience = 10;
+  static constexpr double kPatienceSeconds = 10;
   /// Processes that may crash during the test before it counts as failed. One may have been killed for another reason.
   static constexpr unsigned kMaxCrashes = 2;
 

@@ -206,21 +206,18 @@ void TierSelection::startInBackground(const Query& query, const TierDecision& de
         });
 }
 
-// `program` is null in the background, where kCompiledRefused is never made: it serves only an evaluation that waits.
+// Machine code: interpreted() makes the other. `program` is null in the background, where kCompiledRefused is never
+// made: it serves only an evaluation that waits.
 Result<TierSelection::Code> TierSelection::make(const GraphSource& source, const DeviceProgram* program,
                                                 const Order& order, const std::atomic<bool>& cancelled) {
   const CurrentContext current(*queue_->cuda);
-  switch (order.code) {
-    case CodeKind::kInterpreted:
-      return maker_.interpreted(source);
-    case CodeKind::kDirect:
-      // Other programs need the self-test, too, so the end of this one does not cancel it.
-      if (auto failure = self_test_.ensure(jobs_.isShutDown())) return std::move(*failure);
-      return maker_.direct(source, program != nullptr ? program->graphs() : nullptr, order.kind, order.rows, cancelled);
-    case CodeKind::kCompiledRefused:
-      return maker_.compiled(source, program->refused(), nullptr, order.kind, cancelled);
-    case CodeKind::kCompiled:
-      break;
+  if (order.code == CodeKind::kDirect) {
+    // Other programs need the self-test, too, so the end of this one does not cancel it.
+    if (auto failure = self_test_.ensure(jobs_.isShutDown())) return std::move(*failure);
+    return maker_.direct(source, program != nullptr ? program->graphs() : nullptr, order.kind, order.rows, cancelled);
+  }
+  if (order.code == CodeKind::kCompiledRefused) {
+    return maker_.compiled(source, program->refused(), nullptr, order.kind, cancelled);
   }
   return maker_.compiled(source, CodeMaker::allOf(source.program), program != nullptr ? program->plan() : nullptr,
                          order.kind, cancelled);

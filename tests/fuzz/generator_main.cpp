@@ -17,11 +17,11 @@
 #include <fstream>
 #include <iostream>
 #include <iterator>
-#include <random>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "ir/numbers/random.h"
 #include "ir/ops.h"
 #include "tests/generators/population.h"
 
@@ -135,30 +135,27 @@ class Generator {
   /// Half of the inputs are mutated corpus files, half are sequences of words.
   std::string next() {
     std::string text;
-    if (!corpus_.empty() && below(2) == 0) {
-      text = corpus_[below(corpus_.size())];
+    if (!corpus_.empty() && random_.below(2) == 0) {
+      text = corpus_[random_.below(corpus_.size())];
     } else {
-      for (std::size_t count = 1 + below(24); count > 0; --count) text += word();
+      for (std::size_t count = 1 + random_.below(24); count > 0; --count) text += word();
     }
-    for (std::size_t changes = below(5); changes > 0; --changes) change(text);
+    for (std::size_t changes = random_.below(5); changes > 0; --changes) change(text);
     if (text.size() > kMaxInput) text.resize(kMaxInput);
     return text;
   }
 
  private:
-  /// Nearly uniform for a small bound and, unlike std::uniform_int_distribution, the same in every standard library.
-  std::size_t below(std::size_t bound) { return static_cast<std::size_t>(random_() % bound); }
-
   std::string word() {
     const std::string& word =
-        words_.all[srjit::stableChoice(random_(), words_.pinned, words_.all.size() - words_.pinned)];
-    return word + (below(2) == 0 ? " " : "");
+        words_.all[srjit::stableChoice(random_.next(), words_.pinned, words_.all.size() - words_.pinned)];
+    return word + (random_.below(2) == 0 ? " " : "");
   }
 
   void change(std::string& text) {
-    const std::size_t at = below(text.size() + 1);
-    const std::size_t length = std::min(below(16), text.size() - at);
-    switch (below(6)) {
+    const std::size_t at = random_.below(text.size() + 1);
+    const std::size_t length = std::min(random_.below(16), text.size() - at);
+    switch (random_.below(6)) {
       case 0:
         text.insert(at, word());
         break;
@@ -169,22 +166,23 @@ class Generator {
         text.insert(at, text.substr(at, length));
         break;
       case 3:
-        text.insert(at, 1, static_cast<char>(below(256)));
+        text.insert(at, 1, static_cast<char>(random_.below(256)));
         break;
       case 4:
-        if (at < text.size()) text[at] = static_cast<char>(static_cast<unsigned char>(text[at]) ^ (1u << below(8)));
+        if (at < text.size())
+          text[at] = static_cast<char>(static_cast<unsigned char>(text[at]) ^ (1u << random_.below(8)));
         break;
       default:
         if (!corpus_.empty()) {
-          const std::string& other = corpus_[below(corpus_.size())];
-          text = text.substr(0, at) + other.substr(below(other.size() + 1));
+          const std::string& other = corpus_[random_.below(corpus_.size())];
+          text = text.substr(0, at) + other.substr(random_.below(other.size() + 1));
         }
     }
   }
 
   std::vector<std::string> corpus_;
   Words words_;
-  std::mt19937_64 random_;
+  srjit::Random random_;
 };
 
 // State of the signal handler: the current input, and the file to write it to.

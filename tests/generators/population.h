@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "ir/expression.h"
-#include "ir/random.h"
+#include "ir/numbers/random.h"
 
 namespace srjit {
 

@@ -3,6 +3,7 @@
 
 #include "tests/gpu/machine.h"
 
+#include "ir/numbers/rounding.h"
 #include "ir/ops.h"
 
 namespace srjit {
@@ -185,7 +186,7 @@ TEST_P(Bits, DoNotDependOnTheBatch) {
     for (std::size_t i = order.size(); i > 1; --i) std::swap(order[i - 1], order[random.below(i)]);
     for (const std::size_t part : {1UL, 7UL, order.size()}) {
       const std::size_t end = part == 1 ? 8 : order.size();
-      onAllCores((end + part - 1) / part, [&](std::size_t index) {
+      onAllCores(ceilDivide(end, part), [&](std::size_t index) {
         std::vector<Expression> members;
         std::vector<double> parameters, wanted;
         for (std::size_t i = index * part; i < std::min(end, (index + 1) * part); ++i) {
@@ -244,7 +245,7 @@ TEST_P(EachOperator, HasTheSameBitsInBothTiers) {
   Workload data_only;
   data_only.columns = randomColumns(random, 3, kRows, Spread::kSpecial, mode().precision);
   const Dataset data = engine.upload(data_only.view()).value();
-  onAllCores((allOps().size() + kPart - 1) / kPart, [&](std::size_t part) {
+  onAllCores(ceilDivide(allOps().size(), kPart), [&](std::size_t part) {
     std::vector<Expression> all, columns;
     std::vector<double> parameters;
     for (std::size_t op = part * kPart; op < std::min(allOps().size(), (part + 1) * kPart); ++op) {

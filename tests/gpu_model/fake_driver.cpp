@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include "ir/numbers/rounding.h"
 #include "tests/gpu_model/fake_state.h"
 
 namespace srjit {
@@ -25,7 +26,7 @@ std::atomic<std::uint64_t> instances = 0;
 thread_local std::uint64_t current_instance = 0;
 thread_local FakeContext* current_context = nullptr;
 
-std::size_t rounded(std::size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
+std::size_t rounded(std::size_t bytes) { return roundUp(bytes, kAlignment); }
 
 }  // namespace
 
@@ -148,7 +149,7 @@ CUresult FakeState::prepare(CUfunction function, std::array<unsigned, 3> grid, s
   }
   for (const std::size_t bytes : call.function->model->parameterBytes()) {
     const std::size_t first = call.launch.arguments.size();
-    call.launch.arguments.resize(first + (bytes + 7) / 8);
+    call.launch.arguments.resize(first + ceilDivide(bytes, 8));
     std::memcpy(&call.launch.arguments[first], *arguments++, bytes);
   }
   return CUDA_SUCCESS;

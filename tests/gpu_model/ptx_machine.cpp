@@ -10,6 +10,7 @@
 
 #include <fmt/format.h>
 
+#include "ir/numbers/rounding.h"
 #include "tests/gpu_model/ptx_instructions.h"
 
 namespace srjit {
@@ -128,8 +129,7 @@ void declareMemory(const std::string& statement, Program& program) {
   if (!std::regex_match(statement, found, kMemory)) throw ModelFault("no model of the declaration " + statement);
   const bool shared = found[1] == "shared";
   std::size_t& bytes = shared ? program.shared_bytes : program.local_bytes;
-  const std::size_t align = std::stoul(found[2]);
-  bytes = (bytes + align - 1) / align * align;
+  bytes = roundUp(bytes, std::stoul(found[2]));
   program.symbols[found[3]] = (shared ? kSharedBase : kLocalBase) + bytes;
   bytes += std::stoul(found[4]);
 }

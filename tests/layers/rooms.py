@@ -22,7 +22,7 @@ LAYER_CONTENTS = {
 # Room: what it has, and what it may include.
 ROOMS = {
     "compiler/loader": ("shared libraries opened at run time", []),
-    "compiler/lowering": ("operators to LLVM IR", []),
+    "compiler/lowering": ("operators to LLVM IR, how long their code is", []),
     "compiler/target": ("NVIDIA's architectures", []),
     "compiler/nvptx": ("PTX of straight-line kernels", ["compiler/target", "compiler/lowering"]),
     "compiler/interpreter": ("the GPU's interpreter", ["compiler/target", "compiler/lowering", "compiler/nvptx"]),
@@ -40,8 +40,7 @@ ROOMS = {
     "runtime/host": ("evaluation on the CPU, without CUDA",
                      ["compiler/host", "compiler/kernels", "runtime/evaluation"]),
     "runtime/gpu": ("an engine's streams and data",
-                    ["compiler/direct", "compiler/kernels", "runtime/platform", "runtime/cuda",
-                     "runtime/evaluation"]),
+                    ["runtime/platform", "runtime/cuda", "runtime/evaluation"]),
     "runtime/code": ("code for a GPU: made, found, loaded; its costs",
                      ["compiler/target", "compiler/lowering", "compiler/nvptx", "compiler/interpreter", "compiler/sass",
                       "compiler/direct", "compiler/kernels", "runtime/platform", "runtime/cuda", "runtime/cache",
@@ -50,7 +49,7 @@ ROOMS = {
                        ["compiler/nvptx", "compiler/interpreter", "compiler/direct", "runtime/cuda",
                         "runtime/evaluation", "runtime/gpu", "runtime/code"]),
     "runtime/subtrees": ("cached values of subtrees",
-                         ["compiler/interpreter", "compiler/direct", "runtime/platform", "runtime/evaluation",
+                         ["compiler/lowering", "compiler/direct", "runtime/platform", "runtime/evaluation",
                           "runtime/code", "runtime/launch"]),
     "runtime/tiers": ("choice of the tier, background compilation",
                       ["compiler/direct", "compiler/kernels", "runtime/platform", "runtime/cuda", "runtime/cache",

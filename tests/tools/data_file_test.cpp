@@ -6,8 +6,8 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
-#include <random>
 
+#include "ir/numbers/random.h"
 #include "tests/generators/scratch.h"
 
 namespace srjit {
@@ -152,11 +152,11 @@ TEST(Csv, MessagesTruncateLongCells) {
 
 /// Any bytes give a table or an error with a position, never a crash.
 TEST(Csv, RandomBytesParseOrFailWithAPosition) {
-  std::mt19937 random(7);
+  Random random(7);
   constexpr std::string_view kAlphabet("12.e-,,,\n\n\r\"\" \txN\0\xEF", 19);
   for (int round = 0; round < 20000; ++round) {
     std::string text = round % 2 == 0 ? "a,b\n" : "";
-    for (std::size_t size = random() % 40; size > 0; --size) text += kAlphabet[random() % kAlphabet.size()];
+    for (std::size_t size = random.below(40); size > 0; --size) text += kAlphabet[random.below(kAlphabet.size())];
     const Result<DataTable> table = parseCsv(text, "t.csv");
     if (table) {
       ASSERT_GE(table->rows(), 1);

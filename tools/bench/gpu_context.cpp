@@ -8,6 +8,8 @@
 #include <fmt/format.h>
 #include <tbb/parallel_for.h>
 
+#include "ir/numbers/rounding.h"
+
 namespace srjit {
 
 bool BenchContext::mayBegin(const std::string& part, const std::string& name) const {
@@ -102,7 +104,7 @@ std::vector<Expression> parseLines(const std::string& text, Language language) {
     lines.push_back(std::string_view(text).substr(first, end - first));
   }
   constexpr std::size_t kBlock = 1000;
-  std::vector<std::vector<Expression>> blocks((lines.size() + kBlock - 1) / kBlock);
+  std::vector<std::vector<Expression>> blocks(ceilDivide(lines.size(), kBlock));
   tbb::parallel_for(std::size_t{0}, blocks.size(), [&](std::size_t b) {
     blocks[b].reserve(kBlock);
     for (std::size_t i = b * kBlock; i < std::min(lines.size(), (b + 1) * kBlock); ++i) {

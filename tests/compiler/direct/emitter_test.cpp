@@ -1,5 +1,5 @@
 // The direct tier's code on the model of a warp, which checks timing as well: predictions against rows of the table in
-// float, bit for bit, or against the error bound; sums of losses against the tree that ir/loss_sums.h
+// float, bit for bit, or against the error bound; sums of losses against the tree that ir/numbers/loss_sums.h
 // promises.
 #include "compiler/direct/emitter.h"
 #include "compiler/target/architecture.h"
@@ -13,6 +13,7 @@
 
 #include <gtest/gtest.h>
 
+#include "ir/numbers/rounding.h"
 #include "ir/reference.h"
 #include "ir/rows.h"
 #include "tests/compiler/direct/run.h"
@@ -151,7 +152,7 @@ void checkLoss(const LossSpec& spec, std::size_t count, std::size_t rows, Direct
   EXPECT_TRUE(made.part.refused.empty());
   const auto out = runDirect(dag, made.part, made.image, options, data, grid);
   const auto values = expected(dag, data);
-  const std::size_t row_groups = (rows + kGroupRows - 1) / kGroupRows;
+  const std::size_t row_groups = ceilDivide(rows, kGroupRows);
   for (std::size_t root = 0; root < count; ++root) {
     for (std::size_t g = 0; g < row_groups; ++g) {
       std::array<T, kGroupRows> terms{}, kept{};

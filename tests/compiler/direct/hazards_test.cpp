@@ -8,11 +8,12 @@
 #include <fmt/format.h>
 
 #include "compiler/direct/emitter.h"
-#include "compiler/sass/hazards.h"
+#include "compiler/sass/listing.h"
 #include "compiler/sass/print.h"
 #include "compiler/target/architecture.h"
 #include "ir/losses.h"
 #include "tests/generators/graphs.h"
+#include "tests/gpu_model/hazards.h"
 
 namespace srjit {
 namespace {

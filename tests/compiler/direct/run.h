@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "compiler/direct/emitter.h"
+#include "ir/numbers/rounding.h"
 #include "tests/generators/data.h"
 #include "tests/gpu_model/sass_machine.h"
 
@@ -58,7 +59,7 @@ DirectResults<T> runDirect(const Dag& dag, const DirectPart& part, const DirectI
                            std::uint32_t inaccuracy = 0) {
   std::vector<sass::Instruction> code;
   for (const sass::Word& word : image.words) code.push_back(sass::decode(word, options.architecture).value());
-  const std::size_t roots = dag.roots().size(), row_groups = (data.rows + kGroupRows - 1) / kGroupRows;
+  const std::size_t roots = dag.roots().size(), row_groups = ceilDivide(data.rows, kGroupRows);
   const std::size_t per_output = options.loss ? row_groups : data.rows;
   DirectResults<T> out;
   for (auto* values : {&out.results, &out.counts, &out.kept_weights}) values->assign(roots * per_output, T(12345));

@@ -8,6 +8,7 @@
 
 #include "compiler/lowering/operators.h"
 #include "ir/losses.h"
+#include "ir/numbers/rounding.h"
 #include "ir/reference.h"
 #include "tests/generators/graphs.h"
 
@@ -117,7 +118,7 @@ TEST(HostJit, CodeOutlivesItsCompiler) {
   EXPECT_EQ(out, std::vector<double>(kRowQuantum, 3.0));
 }
 
-// The tree that ir/loss_sums.h promises, in the plainest code.
+// The tree that ir/numbers/loss_sums.h promises, in the plainest code.
 template <class T>
 T pairwise(std::vector<T> terms) {
   while (terms.size() > 1) {
@@ -133,7 +134,7 @@ void checkLoss(const LossSpec& spec, std::size_t rows) {
   auto jit = HostJit::create(precisionOf<T>(), Math::kPrecise).value();
   const auto kernel = jit->loss(spec);
   ASSERT_TRUE(kernel.ok()) << kernel.error().message;
-  const std::size_t row_groups = (rows + kGroupRows - 1) / kGroupRows;
+  const std::size_t row_groups = ceilDivide(rows, kGroupRows);
   Random random(rows);
   std::vector<T> predictions, target, weights;
   for (std::size_t r = 0; r < row_groups * kGroupRows; ++r) {

@@ -11,12 +11,13 @@
 #include "compiler/nvptx/toolkit.h"
 #include "compiler/sass/cubin_reader.h"
 #include "compiler/sass/cubin_writer.h"
-#include "compiler/sass/hazards.h"
+#include "compiler/sass/listing.h"
 #include "compiler/sass/print.h"
 #include "compiler/target/architecture.h"
 #include "ir/ops.h"
 #include "passes/pass.h"
 #include "tests/generators/population.h"
+#include "tests/gpu_model/hazards.h"
 
 namespace srjit {
 namespace {

@@ -1,4 +1,4 @@
-#include "compiler/sass/hazards.h"
+#include "tests/gpu_model/hazards.h"
 #include "compiler/sass/print.h"
 #include "compiler/target/architecture.h"
 

@@ -5,9 +5,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <random>
-
 #include <fmt/format.h>
+
+#include "ir/numbers/random.h"
 
 namespace srjit::sass {
 namespace {
@@ -71,8 +71,8 @@ TEST_P(SassOf, RowsHaveTheSlotsThatTheirFactsName) {
 }
 
 TEST_P(SassOf, EveryInstructionRoundTrips) {
-  std::mt19937 random(7);
-  const auto bits = [&](auto mask) { return static_cast<decltype(mask)>(random() & mask); };
+  Random random(7);
+  const auto bits = [&](auto mask) { return static_cast<decltype(mask)>(random.next() & mask); };
   for (const Form form : forms()) {
     const FormInfo& info = infoOf(form);
     const auto immediate = bitsOf<std::uint32_t>(form, &Instruction::immediate, 0);
@@ -93,8 +93,8 @@ TEST_P(SassOf, EveryInstructionRoundTrips) {
       i.magnitude = bits(magnitude);
       if (info.writes_predicate) i.predicate = bits(std::uint8_t{7});
       if (info.reads_condition) i.condition = bits(std::uint8_t{15});
-      i.control = {bits(std::uint8_t{15}), (random() & 1) != 0,    bits(std::uint8_t{7}),
-                   bits(std::uint8_t{7}),  bits(std::uint8_t{63}), bits(std::uint8_t{15})};
+      i.control = {bits(std::uint8_t{15}), (random.next() & 1) != 0, bits(std::uint8_t{7}),
+                   bits(std::uint8_t{7}),  bits(std::uint8_t{63}),   bits(std::uint8_t{15})};
       const auto back = decode(encoded(i), architecture());
       ASSERT_TRUE(back) << info.name;
       EXPECT_EQ(*back, i) << print(i, true) << "\nwas decoded as\n" << print(*back, true);
@@ -155,10 +155,10 @@ TEST_P(SassOf, NegativeOffsetsRoundTrip) {
 }
 
 TEST_P(SassOf, RandomWordsRoundTripOrAreRejected) {
-  std::mt19937_64 random(11);
+  Random random(11);
   std::size_t decoded = 0;
   for (int n = 0; n < 20'000; ++n) {
-    Word word = {random(), random()};
+    Word word = {random.next(), random.next()};
     if (n % 2 == 0) word.low = (word.low & ~std::uint64_t{0xfff}) | (encoded({}).low & 0xfff);
     const auto instruction = decode(word, architecture());
     if (!instruction) continue;

@@ -5,12 +5,12 @@
 
 #include <atomic>
 #include <csignal>
-#include <random>
 #include <thread>
 #include <vector>
 
 #include <gmock/gmock.h>
 
+#include "ir/numbers/random.h"
 #include "runtime/cache/sqlite_file.h"
 #include "tests/runtime/cache/stores.h"
 
@@ -165,7 +165,7 @@ bool isKnown(const std::string& content, const std::string& whole) {
 }
 
 TEST(DiskStore, RandomDamageLeavesItUsable) {
-  std::mt19937_64 random(11);
+  Random random(11);
   const Scratch good;
   {
     auto store = openIn(good);
@@ -178,16 +178,17 @@ TEST(DiskStore, RandomDamageLeavesItUsable) {
     const Scratch scratch;
     std::string content = whole;
     if (round % 3 == 0) {
-      content.resize(random() % whole.size());
+      content.resize(random.below(whole.size()));
     } else {
       // Damages page headers more often, since they have the structure.
       for (int i = 0; i < 1 + round % 5 * 40; ++i) {
-        const std::size_t page = random() % (whole.size() / 32768) * 32768;
-        content[page + random() % (i % 2 == 0 ? 120 : 32768)] ^= static_cast<char>(1 + random() % 255);
+        const std::size_t page = random.below(whole.size() / 32768) * 32768;
+        content[page + random.below(i % 2 == 0 ? 120 : 32768)] ^= static_cast<char>(1 + random.below(255));
       }
     }
     scratch.write(DiskStore::kFileName, content);
-    if (round % 4 == 0) scratch.write(std::string(DiskStore::kFileName) + "-wal", whole.substr(random() % 1000, 9999));
+    if (round % 4 == 0)
+      scratch.write(std::string(DiskStore::kFileName) + "-wal", whole.substr(random.below(1000), 9999));
     if (!content.empty() && !isKnown(content, whole)) {
       EXPECT_FALSE(DiskStore::open(scratch.path(""), kStoreBudget).ok());
       EXPECT_EQ(contentOf(fileIn(scratch)), content);

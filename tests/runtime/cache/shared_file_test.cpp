@@ -2,11 +2,11 @@
 #include <unistd.h>
 
 #include <csignal>
-#include <random>
 #include <vector>
 
 #include <gmock/gmock.h>
 
+#include "ir/numbers/random.h"
 #include "tests/runtime/cache/stores.h"
 
 namespace srjit {
@@ -20,12 +20,12 @@ TEST(DiskStore, ManyProcessesShareOneFile) {
   std::vector<pid_t> children;
   for (int p = 0; p < kProcesses; ++p) {
     children.push_back(startChild([&] {
-      std::mt19937_64 random(static_cast<std::uint64_t>(p));
+      Random random(static_cast<std::uint64_t>(p));
       for (int round = 0; round < 3; ++round) {
         auto store = DiskStore::open(scratch.path(""), 500'000);
         if (!store) return 1;
         for (int i = 0; i < 40; ++i) {
-          const std::uint64_t number = random() % kImages;
+          const std::uint64_t number = random.below(kImages);
           const auto read = (*store)->read(keyNumber(number));
           if (!read) return 2;
           if (*read && !sameImage(**read, imageNumber(number, 40'000))) return 3;

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
+#include "ir/numbers/rounding.h"
 #include "ir/ops.h"
 #include "ir/text.h"
 
@@ -58,7 +59,7 @@ TEST(KernelGroups, KernelsHaveABoundedLengthAndAllExpressionsInOrder) {
       }
       EXPECT_EQ(members, allOf(expressions));
       const std::size_t fit = made.groups[0].expressions.size();
-      EXPECT_EQ(made.groups.size(), (count + fit - 1) / fit) << text;
+      EXPECT_EQ(made.groups.size(), ceilDivide(count, fit)) << text;
     }
   }
 }

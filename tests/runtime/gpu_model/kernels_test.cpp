@@ -12,6 +12,7 @@
 
 #include "compiler/interpreter/bytecode.h"
 #include "ir/losses.h"
+#include "ir/numbers/rounding.h"
 #include "ir/rows.h"
 #include "tests/generators/data.h"
 #include "tests/gpu_model/fake_image_maker.h"
@@ -143,7 +144,7 @@ class KernelModels : public testing::Test {
     const KernelImage image = FakeImageMaker().rows(std::span(&dag, 1), options).value();
     const auto model = readModel(reinterpret_cast<const char*>(image.code.data()));
     ASSERT_TRUE(model);
-    const std::size_t blocks = (kModelRows + 128 * options.rows_per_thread - 1) / (128 * options.rows_per_thread);
+    const std::size_t blocks = ceilDivide(kModelRows, 128 * options.rows_per_thread);
     ModelLaunch launch{{static_cast<unsigned>(blocks), 1, 1}, {128, 1, 1}, 0, {}};
     const std::uint64_t numbers = memory.put(std::vector<std::uint32_t>{1, 0});
     launch.arguments = {columns, kModelStride, 1, kModelRows, parameters + 3 * sizeof(T), numbers};
@@ -160,9 +161,9 @@ class KernelModels : public testing::Test {
     const std::uint32_t first = static_cast<std::uint32_t>(code[0].size());
     const std::vector<std::uint32_t> offsets = {0, first, static_cast<std::uint32_t>(tokens.size())};
     const unsigned tile_rows = row_warps * 32 * options.rows_per_thread, teams = 4 / row_warps;
-    const unsigned tiles = (static_cast<unsigned>(kModelRows) + tile_rows - 1) / tile_rows;
+    const auto tiles = static_cast<unsigned>(ceilDivide(kModelRows, tile_rows));
     const unsigned chunk = programs_per_warp * teams;
-    ModelLaunch launch{{tiles * ((2 + chunk - 1) / chunk), 1, 1}, {128, 1, 1}, 0, {}};
+    ModelLaunch launch{{tiles * static_cast<unsigned>(ceilDivide(2, chunk)), 1, 1}, {128, 1, 1}, 0, {}};
     launch.shared_bytes =
         interpreterSharedBytes(kPrecision, {options.rows_per_thread, row_warps, programs_per_warp, window}, 2, 1,
                                chunk == 1 ? first : tokens.size());

@@ -1,7 +1,7 @@
 // Losses: the fixed tree of their sums, their definitions, weights and policies.
 #include <limits>
 
-#include "ir/loss_sums.h"
+#include "ir/numbers/loss_sums.h"
 #include "runtime/evaluation/loss_value.h"
 #include "tests/generators/data.h"
 #include "tests/generators/workload.h"
@@ -18,7 +18,7 @@ T pairwise(std::vector<T> level) {
   return level[0];
 }
 
-/// The tree of ir/loss_sums.h, one number at a time.
+/// The tree of ir/numbers/loss_sums.h, one number at a time.
 template <class T>
 double treeSum(std::span<const T> items) {
   std::vector<double> chains(kSumChains, 0.0);

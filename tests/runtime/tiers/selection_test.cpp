@@ -4,6 +4,7 @@
 #include <thread>
 #include <utility>
 
+#include "ir/numbers/rounding.h"
 #include "ir/ops.h"
 #include "runtime/code/calibration.h"
 #include "runtime/evaluation/loss_value.h"
@@ -394,7 +395,7 @@ TEST(DeviceEngineTiers, ManyKernelsShareModules) {
     EXPECT_EQ(program.status().compiled, 700U);
     EXPECT_EQ(spilled > 0, spilling);
     const std::size_t in_shared_modules = kernels - 2 * spilled;
-    EXPECT_EQ(machine.images->count("rows") - 2 * spilled, (in_shared_modules + 7) / 8);
+    EXPECT_EQ(machine.images->count("rows") - 2 * spilled, ceilDivide(in_shared_modules, 8));
   }
 }
 

@@ -5,10 +5,10 @@
 #include <cmath>
 #include <numeric>
 #include <optional>
-#include <random>
 
 #include <fmt/format.h>
 
+#include "ir/numbers/random.h"
 #include "ir/reference.h"
 #include "tools/bench/baselines/designs/cpu_switch.h"
 #include "tools/bench/failure.h"
@@ -30,24 +30,24 @@ struct Sample {
 };
 
 /// The first `count` of 0 .. all - 1 in random order.
-std::vector<std::size_t> shuffled(std::mt19937_64& random, std::size_t all, std::size_t count) {
+std::vector<std::size_t> shuffled(Random& random, std::size_t all, std::size_t count) {
   std::vector<std::size_t> numbers(all);
   std::iota(numbers.begin(), numbers.end(), std::size_t{0});
-  for (std::size_t i = 0; i < count; ++i) std::swap(numbers[i], numbers[i + random() % (all - i)]);
+  for (std::size_t i = 0; i < count; ++i) std::swap(numbers[i], numbers[i + random.below(all - i)]);
   numbers.resize(count);
   return numbers;
 }
 
 /// Whether an expression is finite in a random range of adjacent rows.
-bool looksFinite(std::mt19937_64& random, const Expression& expression, const BaselineData& data,
+bool looksFinite(Random& random, const Expression& expression, const BaselineData& data,
                  std::span<const double> parameters) {
   const std::vector<float> numbers(parameters.begin(), parameters.end());
   std::vector<float> values(std::min(kProbedRows, data.target.size()));
-  runSwitch(expression, data.columns, numbers, random() % (data.target.size() - values.size() + 1), values);
+  runSwitch(expression, data.columns, numbers, random.below(data.target.size() - values.size() + 1), values);
   return std::ranges::all_of(values, [](float value) { return std::isfinite(value); });
 }
 
-Sample draw(std::mt19937_64& random, std::span<const Expression> expressions, const BaselineData& data,
+Sample draw(Random& random, std::span<const Expression> expressions, const BaselineData& data,
             std::span<const double> parameters, std::size_t count) {
   const std::vector<std::uint32_t> offsets = parameterOffsets(expressions);
   if (parameters.size() != offsets.back()) {
@@ -119,7 +119,7 @@ void checkStepSize(std::size_t got, std::size_t expected, const char* what) {
 BaselineAgreement checkBaseline(Baseline& baseline, std::span<const Expression> expressions, const BaselineData& data,
                                 std::span<const double> parameters, const BaselineCheckOptions& options) {
   const std::size_t rows = data.target.size();
-  std::mt19937_64 random(options.seed);
+  Random random(options.seed);
   const std::size_t most = std::max<std::size_t>(1, kMostPredictions / rows);
   const Sample sample = draw(random, expressions, data, parameters, std::min(options.expressions, most));
   std::vector<float> predictions(sample.expressions.size() * rows);
@@ -136,7 +136,7 @@ BaselineAgreement checkBaseline(Baseline& baseline, std::span<const Expression> 
     }
     const std::span<const float> values = std::span(predictions).subspan(i * rows, rows);
     for (std::size_t k = 0; k < options.rows; ++k) {
-      const std::size_t row = random() % rows;
+      const std::size_t row = random.below(rows);
       checkRow(sample.expressions[i], sample.numbers[i], row, data, own, static_cast<double>(values[row]), agreement);
     }
     checkSum(sums[i], values, sample.numbers[i], data, agreement);

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 #include <tbb/parallel_for.h>
 
+#include "ir/numbers/rounding.h"
 #include "tools/bench/baselines/check.h"
 
 namespace srjit {
@@ -18,7 +19,7 @@ constexpr std::size_t kFetchBytes = std::size_t{32} << 20;
 
 void copyInParallel(float* to, const float* from, std::size_t count) {
   constexpr std::size_t kPiece = std::size_t{1} << 18;
-  tbb::parallel_for(std::size_t{0}, (count + kPiece - 1) / kPiece, [&](std::size_t i) {
+  tbb::parallel_for(std::size_t{0}, ceilDivide(count, kPiece), [&](std::size_t i) {
     const std::size_t first = i * kPiece;
     std::memcpy(to + first, from + first, std::min(kPiece, count - first) * sizeof(float));
   });
@@ -140,7 +141,7 @@ void DeviceBaseline::fetch(std::span<float> out) {
     return;
   }
   constexpr std::size_t kPiece = kFetchBytes / sizeof(float);
-  const std::size_t pieces = (out.size() + kPiece - 1) / kPiece;
+  const std::size_t pieces = ceilDivide(out.size(), kPiece);
   const auto pieceOf = [&](std::size_t i) {
     return out.subspan(i * kPiece, std::min(kPiece, out.size() - i * kPiece));
   };

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "ir/numbers/rounding.h"
 #include "runtime/cuda/handles.h"
 #include "tools/bench/baselines/design.h"
 
@@ -39,7 +40,7 @@ class DeviceBaseline : public Baseline {
   CUdeviceptr parameters() const noexcept { return parameters_.address(); }
 
   /// Blocks that cover all rows.
-  unsigned rowBlocks() const noexcept { return (rows_ + kBaselineThreads - 1) / kBaselineThreads; }
+  unsigned rowBlocks() const noexcept { return static_cast<unsigned>(ceilDivide(rows_, kBaselineThreads)); }
   /// A copy on the device; complete on return.
   template <class T>
   DeviceBuffer upload(const std::vector<T>& values) const {

@@ -6,7 +6,7 @@
 
 #include <tbb/parallel_for.h>
 
-#include "compiler/interpreter/handler_table.h"
+#include "compiler/lowering/code_weights.h"
 #include "compiler/nvptx/options.h"
 #include "compiler/nvptx/rows_kernel.h"
 #include "ir/ops.h"

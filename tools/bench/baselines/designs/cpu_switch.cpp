@@ -5,6 +5,7 @@
 
 #include <tbb/parallel_for.h>
 
+#include "ir/numbers/rounding.h"
 #include "ir/rows.h"
 #include "runtime/platform/clock.h"
 #include "tools/bench/baselines/check.h"
@@ -16,7 +17,7 @@ constexpr std::size_t kBlockRows = 4096;
 
 class CpuSwitch final : public Baseline {
  public:
-  explicit CpuSwitch(const BaselineData& data) : data_(data), blocks_((rows() + kBlockRows - 1) / kBlockRows) {}
+  explicit CpuSwitch(const BaselineData& data) : data_(data), blocks_(ceilDivide(rows(), kBlockRows)) {}
 
   void prepare(std::span<const Expression> expressions) override {
     expressions_.assign(expressions.begin(), expressions.end());

@@ -4,14 +4,13 @@
 
 #include <fmt/format.h>
 
+#include "ir/numbers/rounding.h"
 #include "tools/bench/baselines/device.h"
 #include "tools/bench/baselines/operators.h"
 #include "tools/bench/baselines/ptx.h"
 
 namespace srjit {
 namespace {
-
-constexpr unsigned kMaxGridY = 65535;
 
 constexpr const char* kDeclarations = R"( .local .align 4 .b8 stack[{}];
  .reg .b32 %code, %value;
@@ -116,7 +115,7 @@ void StackInterpreter::launch(const Stream& stream, const Data& data, const Prog
     offsets = programs.offsets + (first + done) * sizeof(std::uint32_t);
     result = out + done * result_bytes;
     stream.launch({.kernel = kernel_.get(),
-                   .grid_x = (d.rows + kBaselineThreads - 1) / kBaselineThreads,
+                   .grid_x = static_cast<unsigned>(ceilDivide(d.rows, kBaselineThreads)),
                    .grid_y = static_cast<unsigned>(std::min(most, count - done)),
                    .block_threads = kBaselineThreads,
                    .arguments = arguments});

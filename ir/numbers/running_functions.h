@@ -5,24 +5,11 @@
 // every order.
 #pragma once
 
+#include "ir/numbers/fast_forms.h"
+#include "ir/numbers/running_arithmetic.h"
 #include "ir/real.h"
-#include "ir/running_arithmetic.h"
 
 namespace srjit {
-
-/// The bound of the f32 `fast` form of a function, or kNoFast: the last column of functions.def.
-inline constexpr double kNoFast = -1;
-inline double fastErrorOf(Function function, double x, [[maybe_unused]] double y, double r) {
-  constexpr double kUlp = 0x1p-24;
-  switch (function) {
-#define SRJIT_FUNCTION(id, arity, libdevice, libmvec, ulp_device32, ulp_device64, ulp_host, fast_error) \
-  case Function::k_##id:                                                                                \
-    return fast_error;
-#include "ir/functions.def"
-#undef SRJIT_FUNCTION
-  }
-  __builtin_unreachable();
-}
 
 template <Arithmetic kArithmetic>
 double RunningError<kArithmetic>::functionRounding(Function function, const RunningError& x, const RunningError& y,

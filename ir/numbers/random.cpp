@@ -1,4 +1,4 @@
-#include "ir/random.h"
+#include "ir/numbers/random.h"
 
 #include <cmath>
 

@@ -43,7 +43,4 @@ struct Violation {
 /// The first violations in order of instructions, at most `limit`; empty if all rules hold.
 std::vector<Violation> findHazards(const CheckedCode& checked, std::size_t limit = 8);
 
-/// Every word, decoded.
-std::vector<std::optional<Instruction>> decodeAll(std::span<const Word> words, unsigned architecture);
-
 }  // namespace srjit::sass

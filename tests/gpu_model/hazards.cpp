@@ -1,4 +1,4 @@
-#include "compiler/sass/hazards.h"
+#include "tests/gpu_model/hazards.h"
 
 #include <algorithm>
 #include <array>
@@ -467,12 +467,5 @@ class Walk {
 }  // namespace
 
 std::vector<Violation> findHazards(const CheckedCode& checked, std::size_t limit) { return Walk(checked).run(limit); }
-
-std::vector<std::optional<Instruction>> decodeAll(std::span<const Word> words, unsigned architecture) {
-  std::vector<std::optional<Instruction>> code;
-  code.reserve(words.size());
-  for (const Word& word : words) code.push_back(decode(word, architecture));
-  return code;
-}
 
 }  // namespace srjit::sass

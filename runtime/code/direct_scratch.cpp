@@ -1,4 +1,4 @@
-#include "runtime/gpu/direct_scratch.h"
+#include "runtime/code/direct_scratch.h"
 
 #include <cstddef>
 #include <utility>

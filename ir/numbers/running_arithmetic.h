@@ -1,7 +1,7 @@
 // IEEE arithmetic, choice and rounding in the domain of running_error.h.
 #pragma once
 
-#include "ir/running_error.h"
+#include "ir/numbers/running_error.h"
 
 namespace srjit {
 
