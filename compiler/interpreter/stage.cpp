@@ -160,7 +160,7 @@ void InterpreterStage::copyColumns() const {
   for (unsigned k = 0; k < options_.rows_per_thread; ++k) {
     sources.push_back(options_.strided_columns
                           ? b_.CreateMul(strip_.existingRow(k), argument(kRowStride))
-                          : b_.CreateAdd(strip_.existingGroup(k / kLaneRows), b_.getInt64(k % kLaneRows)));
+                          : b_.CreateAdd(strip_.existingRowGroup(k / kLaneRows), b_.getInt64(k % kLaneRows)));
   }
   forEach(seat_.team, argument(kStagedColumns), teams_, [&](llvm::Value* staged) {
     llvm::Value* const number =

@@ -164,6 +164,21 @@ bool isKnown(const std::string& content, const std::string& whole) {
   return content.size() >= 72 && content.compare(0, 16, whole, 0, 16) == 0 && content.compare(68, 4, whole, 68, 4) == 0;
 }
 
+// SQLite reports it as an error of the statement, not as damage.
+TEST(DiskStore, AFileOfAnUnknownSchemaFormatIsRecreated) {
+  constexpr std::size_t kSchemaFormat = 47;  // its last byte in the header
+  const Scratch scratch;
+  ASSERT_TRUE(put(*openIn(scratch), 1, 20'000));
+  std::string content = contentOf(fileIn(scratch));
+  ASSERT_EQ(content[kSchemaFormat], 4);
+  content[kSchemaFormat] = 9;
+  scratch.write(DiskStore::kFileName, content);
+  const auto store = openIn(scratch);
+  EXPECT_EQ(store->damaged(), 1U);
+  EXPECT_TRUE(put(*store, 1, 20'000));
+  EXPECT_TRUE(store->read(keyNumber(1)).value());
+}
+
 TEST(DiskStore, RandomDamageLeavesItUsable) {
   Random random(11);
   const Scratch good;

@@ -261,7 +261,9 @@ TEST(Evaluate, ProgramsKnowWhatTheyTookToMake) {
     const std::vector<Expression> one{build({x(0), x(0), op(Op::kMul)})};
     const ProgramInfo info = engine.compile(one, {.tier = tier, .pipeline = pipeline}).info();
     EXPECT_GE(info.seconds_passes, pause.count());
-    if (tier == Tier::kCompile) EXPECT_GT(info.seconds_codegen, 0);
+    if (tier == Tier::kCompile) {
+      EXPECT_GT(info.seconds_codegen, 0);
+    }
   }
 }
 
