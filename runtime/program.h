@@ -44,7 +44,8 @@ struct ProgramStatus {
   /// rows. 0 before the first, and on a CPU.
   double device_seconds = 0;
   /// Why machine code is missing for some or all expressions, or for these data. Under Tier::kDirect also that it has
-  /// no code for some expressions (kUnsupported); Tier::kAuto has other code for those, and does not say so.
+  /// no code for some expressions (kUnsupported; the text counts expressions from 1); Tier::kAuto has other code for
+  /// those, and does not say so.
   std::optional<Error> error = {};
 };
 

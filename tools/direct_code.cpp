@@ -19,7 +19,7 @@ namespace {
 /// Why there is no direct code for a root, of which the tier lacks `operators`, and what to do.
 std::string refusalOf(std::span<const Op> operators, const DirectOptions& options) {
   if (operators.empty()) {
-    return fmt::format("its code of the direct tier needs more than {} registers; use --tier compile",
+    return fmt::format("its code of the direct tier is too long, or needs more than {} registers; use --tier compile",
                        options.registers);
   }
   std::string names;

@@ -138,9 +138,9 @@ void checkDeviceOptions(const CLI::App& app, const KernelOptions& options, Tier 
   } rules[] = {
       {"--depth", interpreter, "only --kernel interpreter has a stack"},
       {"--rows-per-thread", !direct, "the direct tier chooses the rows that a thread computes"},
-      {kLengthOption, !direct && !interpreter, "only the length of kernels that LLVM makes is limited"},
-      {"--nan", loss, "it is for losses, and --loss is not given"},
-      {"--weighted", loss, "it is for losses, and --loss is not given"},
+      {kLengthOption, !direct && !interpreter, "only kernels of expressions that LLVM compiles have a length limit"},
+      {"--nan", loss, "it is for losses: give --loss or --kernel loss"},
+      {"--weighted", loss, "it is for losses: give --loss or --kernel loss"},
   };
   for (const auto& rule : rules) {
     if (!rule.has_effect && app.get_option(rule.option)->count() > 0) {

@@ -29,7 +29,7 @@ constexpr std::size_t kAlignment = 8;  // alignment of a group's code in instruc
 /// By the number of the operator: what it needs that has no code, or null.
 using OperatorGaps = std::array<const char*, kOpCount>;
 
-OperatorGaps operatorsOf(Math math, Precision precision) {
+OperatorGaps gapsOf(Math math, Precision precision) {
   OperatorGaps gaps{};
   direct::Code code;
   for (std::size_t i = 0; i < kOpCount; ++i) {
@@ -42,16 +42,16 @@ OperatorGaps operatorsOf(Math math, Precision precision) {
 }
 
 const OperatorGaps& operatorGaps(Math math, Precision precision) {
-  static const auto kSets = [] {
-    std::array<std::array<OperatorGaps, std::size(kMathModes)>, std::size(kPrecisions)> sets;
+  static const auto kGaps = [] {
+    std::array<std::array<OperatorGaps, std::size(kMathModes)>, std::size(kPrecisions)> gaps;
     for (const Precision of : kPrecisions) {
       for (const Math mode : kMathModes) {
-        sets.at(static_cast<std::size_t>(of)).at(static_cast<std::size_t>(mode)) = operatorsOf(mode, of);
+        gaps.at(static_cast<std::size_t>(of)).at(static_cast<std::size_t>(mode)) = gapsOf(mode, of);
       }
     }
-    return sets;
+    return gaps;
   }();
-  return kSets.at(static_cast<std::size_t>(precision)).at(static_cast<std::size_t>(math));
+  return kGaps.at(static_cast<std::size_t>(precision)).at(static_cast<std::size_t>(math));
 }
 
 Status checkOptions(const DirectOptions& options) {

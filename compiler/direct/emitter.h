@@ -103,8 +103,8 @@ constexpr std::uint32_t directRowJump(DirectGrid grid) {
 const char* directGap(Op op, Math math, Precision precision) noexcept;
 /// Whether the tier supports an operator: one that has short code and needs no library function.
 bool isDirect(Op op, Math math, Precision precision) noexcept;
-/// The operators that a root reaches and the tier does not support, each once, in the order of evaluation. Linear in
-/// the nodes that the root reaches.
+/// The operators that a root reaches and the tier does not support, each once, by ascending node: after the pass
+/// `schedule` the order of evaluation.
 std::vector<Op> operatorsWithoutCode(const Dag& dag, std::size_t root, Math math);
 /// Whether the tier supports all nodes that a root reaches, one entry per root.
 std::vector<bool> directRoots(const Dag& dag, Math math);
@@ -116,10 +116,10 @@ struct DirectPart {
   std::vector<std::uint32_t> parameters;  ///< table of numbers: index in Dag::parameters() of each entry
   std::vector<std::uint32_t> outputs;     ///< table of outputs: root of each entry. Padded by kNoRoot
   std::vector<std::uint32_t> exits;       ///< offsets of EXIT instructions in bytes
-  std::vector<std::uint32_t> refused;     ///< roots without code, ascending: not direct, or too many registers
-  unsigned registers = 0;                 ///< to declare (sass::kHiddenRegisters)
-  unsigned splits = 0;                    ///< groups that were halved because registers ran out
-  unsigned retries = 0;  ///< groups that were generated again in source order because registers ran out
+  std::vector<std::uint32_t> refused;  ///< roots without code, ascending: not direct, too long, or too many registers
+  unsigned registers = 0;              ///< to declare (sass::kHiddenRegisters)
+  unsigned splits = 0;                 ///< groups that were halved because registers ran out
+  unsigned retries = 0;                ///< groups that were generated again in source order because registers ran out
 
   static constexpr std::uint32_t kNoRoot = ~0u;
 

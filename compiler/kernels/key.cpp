@@ -35,9 +35,9 @@ void addTable(DigestBuilder& digest, const HandlerTable& table) {
   digest.add(numberOf(precision)).add(numberOf(math)).add(rows_per_thread).add(depth).add(ops.size());
   for (const Op op : ops) digest.add(nameHashOf(op));
   digest.add(table.handlers().size());
-  for (const auto& [kind, height, argument, op, form] : table.handlers()) {
+  for (const auto& [kind, height, argument, op, operands] : table.handlers()) {
     const bool has_operator = kind == Handler::Kind::kApply || kind == Handler::Kind::kBody;
-    digest.add(numberOf(kind)).add(height).add(argument).add(has_operator ? nameHashOf(op) : 0).add(form);
+    digest.add(numberOf(kind)).add(height).add(argument).add(has_operator ? nameHashOf(op) : 0).add(operands);
   }
 }
 

@@ -54,7 +54,7 @@ class Strip {
                  const Rows& predictions) const;
 
  private:
-  llvm::Value* sumLanes(std::vector<llvm::Value*> row_groups) const;
+  llvm::Value* sumLanes(std::vector<llvm::Value*> sums) const;
   /// Sums of one thread, except the count: that is of the row group that the lane writes.
   struct ThreadSums {
     std::vector<llvm::Value*> terms, weights;  ///< one per row group; weights only if they are summed

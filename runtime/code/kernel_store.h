@@ -70,7 +70,7 @@ class KernelStore {
   /// ImageMaker::identity().
   const std::string& identity() const noexcept { return identity_; }
   const KernelCache& cache() const noexcept { return *cache_; }
-  /// The memory of those who make direct code of this precision and mode.
+  /// Scratch memory for making direct code of this precision and mode.
   DirectScratchPool& directScratch() noexcept { return direct_scratch_; }
 
  private:

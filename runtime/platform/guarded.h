@@ -2,6 +2,7 @@
 #pragma once
 
 #include <exception>
+#include <new>
 #include <utility>
 
 #include "ir/error.h"
@@ -10,15 +11,20 @@
 namespace srjit {
 
 /// Runs `body`. An ErrorException becomes its Error; exhausted memory and any other exception become one of kMachine.
-/// Every call of the public interface that gives a Result or a Status, and all background work, goes through here.
+/// Throws nothing. Every call of Engine and Pending that gives a Result or a Status, and all background work, goes
+/// through here.
 template <class Body>
 auto guarded(Body&& body) -> decltype(body()) {
   try {
-    return withinMemory(std::forward<Body>(body));
-  } catch (const ErrorException& failure) {
-    return failure.error();
-  } catch (const std::exception& failure) {
-    return Error{Errc::kMachine, failure.what(), {}};
+    try {
+      return withinMemory(std::forward<Body>(body));
+    } catch (const ErrorException& failure) {
+      return failure.error();
+    } catch (const std::exception& failure) {
+      return Error{Errc::kMachine, failure.what(), {}};
+    }
+  } catch (const std::bad_alloc&) {  // there is no memory for the text of the error either
+    return Error{Errc::kMachine, "out of memory", {}};
   }
 }
 

@@ -202,10 +202,10 @@ const BadInput kInputs[] = {
     {"DirectLength",
      {"cubin", "x0", "--tier", "direct", "--max-length", "9", "-o", "x.cubin"},
      2,
-     "--max-length: only the length of kernels that LLVM makes is limited"},
+     "--max-length: only kernels of expressions that LLVM compiles have a length limit"},
     {"DepthOfValues", {"ptx", "x0", "--depth", "4"}, 2, "--depth: only --kernel interpreter has a stack"},
-    {"NanOfValues", {"llvm", "x0", "--nan", "skip"}, 2, "--nan: it is for losses, and --loss is not given"},
-    {"WeightsOfValues", {"ptx", "x0", "--weighted"}, 2, "--weighted: it is for losses, and --loss is not given"},
+    {"NanOfValues", {"llvm", "x0", "--nan", "skip"}, 2, "--nan: it is for losses: give --loss or --kernel loss"},
+    {"WeightsOfValues", {"ptx", "x0", "--weighted"}, 2, "--weighted: it is for losses: give --loss or --kernel loss"},
     {"CubinToStandardOutput", {"cubin", "x0", "-o", "-"}, 2, "a cubin goes to a file only"},
     // The machine
     {"NoCudaEngine", loss("x0", "good.csv", {"--device", "cuda:0"}), 3, "cuda:0"},

@@ -40,8 +40,8 @@ TEST(Command, HelpAndVersionSucceed) {
   EXPECT_THAT(help.out, HasSubstr("Exit status"));
   const std::string machine =
       "3 the machine (no device, driver or tool, too little memory, a compile failure, an operator or architecture "
-      "that a "
-      "tier has no code for).";
+      "that "
+      "a tier has no code for).";
   for (std::string text : {help.out, page}) {
     std::ranges::replace(text, '\n', ' ');
     EXPECT_THAT(text, HasSubstr(machine));
