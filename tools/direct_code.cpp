@@ -19,13 +19,11 @@ namespace {
 /// Why there is no direct code for a root, of which the tier lacks `operators`, and what to do.
 std::string refusalOf(std::span<const Op> operators, const DirectOptions& options) {
   if (operators.empty()) {
-    return fmt::format("its code of the direct tier is too long, or needs more than {} registers; use --tier compile",
-                       options.registers);
+    return fmt::format("its code of the direct tier {}; use --tier compile", tooLongText(options));
   }
   std::string names;
   for (const Op op : operators) {
-    names += fmt::format("{}{} ({})", names.empty() ? "" : ", ", text::inQuotes(infoOf(op).name),
-                         directGap(op, options.math, options.precision));
+    names += (names.empty() ? "" : ", ") + gapText(op, options.math, options.precision);
   }
   const bool fast = std::ranges::all_of(operators, [&](Op op) { return isDirect(op, Math::kFast, options.precision); });
   return fmt::format("in {} {} the direct tier has no code for {}; use --tier compile{}", nameOf(options.math),

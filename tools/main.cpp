@@ -43,9 +43,8 @@ constexpr const char* kFooter =
     "  sr-jit run 'x0*sin(x1)' --data table.csv\n"
     "  sr-jit loss --exprs population.txt --data table.csv --target y --loss rmse --out losses.csv\n"
     "Messages count expressions from 1. Names and fields for programs (e0, index, root 0) count them from 0.\n"
-    "Exit status: 0 done; 1 bad input (an expression, a file, a value); 2 wrong usage; 3 the machine (no device, "
-    "driver\n"
-    "or tool, too little memory, a compile failure, an operator or architecture that a tier has no code for).\n"
+    "Exit status: 0 done; 1 bad input (an expression, a file, a value); 2 wrong usage; 3 the machine (no device,\n"
+    "driver or tool, too little memory, a compile failure, an operator or architecture that a tier has no code for).\n"
     "`sr-jit COMMAND --help` tells more about a command.";
 
 /// CLI11 would say no more than that a subcommand is required.

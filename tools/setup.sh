@@ -87,7 +87,7 @@ describe_cuda() {
   fi
 }
 
-# jobs for a build: one for every core, but never more than the memory bears (LLVM's headers take about 1 GiB per compile job).
+# Jobs of a build: one per core, but not more than the memory bears (about 1 GiB per job that reads LLVM's headers).
 build_jobs() {
   local cores memory
   cores="$(nproc)"

@@ -220,6 +220,14 @@ const char* directGap(Op op, Math math, Precision precision) noexcept {
   return operatorGaps(math, precision)[static_cast<std::size_t>(op)];
 }
 
+std::string gapText(Op op, Math math, Precision precision) {
+  return fmt::format("'{}' ({})", infoOf(op).name, directGap(op, math, precision));
+}
+
+std::string tooLongText(const DirectOptions& options) {
+  return fmt::format("is too long, or needs more than {} registers", options.registers);
+}
+
 bool isDirect(Op op, Math math, Precision precision) noexcept { return directGap(op, math, precision) == nullptr; }
 
 std::vector<Op> operatorsWithoutCode(const Dag& dag, std::size_t root, Math math) {

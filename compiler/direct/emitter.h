@@ -20,6 +20,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "compiler/sass/cubin_writer.h"
@@ -101,6 +102,10 @@ constexpr std::uint32_t directRowJump(DirectGrid grid) {
 /// What an operator needs that the tier has no code for: "a library function", "division" or "square root"; null for an
 /// operator that the tier supports.
 const char* directGap(Op op, Math math, Precision precision) noexcept;
+/// An operator without code as messages name it: "'sin' (a library function)".
+std::string gapText(Op op, Math math, Precision precision);
+/// Why the emitter refuses a root whose operators all have code: "is too long, or needs more than 64 registers".
+std::string tooLongText(const DirectOptions& options);
 /// Whether the tier supports an operator: one that has short code and needs no library function.
 bool isDirect(Op op, Math math, Precision precision) noexcept;
 /// The operators that a root reaches and the tier does not support, each once, by ascending node: after the pass

@@ -122,10 +122,8 @@ class DirectMaker {
     const GraphChunk& chunk = graphs_.chunks[c];
     const std::uint32_t root = parts_[c].refused.front();
     const std::vector<Op> operators = operatorsWithoutCode(chunk.dag, root, options_.math);
-    const std::string why = operators.empty()
-                                ? fmt::format("is too long, or needs more than {} registers", options_.registers)
-                                : fmt::format("has '{}' ({})", infoOf(operators[0]).name,
-                                              directGap(operators[0], options_.math, options_.precision));
+    const std::string why =
+        operators.empty() ? tooLongText(options_) : "has " + gapText(operators[0], options_.math, options_.precision);
     return {Errc::kUnsupported,
             fmt::format("no direct code for {} of {} expressions; the first is expression {}, which {}", count,
                         request_.source.expressions.size(), chunk.first + root + 1, why),

@@ -40,7 +40,7 @@ Status KernelLauncher::prepare() {
 
 Status KernelLauncher::prepareInterpreter(const InterpreterCode& code) {
   const std::size_t rows = memory_.chunkRows();
-  const Precision precision = plan_.precision;
+  const Precision precision = plan_.precision();
   for (const InterpreterSection& section : code.sections) {
     const InterpreterGeometry geometry = chooseGeometry(code, section, rows, precision, plan_.queue->cuda->limits());
     const std::size_t tiles = ceilDivide(rows, std::size_t{kWarpLanes} * geometry.rows_per_thread * geometry.row_warps);

@@ -35,7 +35,7 @@ Result<std::unique_ptr<DeviceRun>> DeviceRun::create(RunPlan plan, const Dataset
 }
 
 void DeviceRun::fillParameters(std::span<const double> parameters) {
-  memory_.fillParameters(plan_.code->parameters, parameters, plan_.precision);
+  memory_.fillParameters(plan_.code->parameters, parameters, plan_.precision());
 }
 
 // Work that was put on the streams may use memory that a failure is about to give back, so it is waited for first.

@@ -22,7 +22,7 @@ std::size_t chunkQuantum(const RunPlan& plan, const Dataset::State& data) {
 std::size_t wantedChunkRows(const RunPlan& plan, const Dataset::State& data) {
   const std::size_t element = plan.elementBytes();
   std::size_t chunk_rows = std::min<std::size_t>(data.rows, data.on_device->chunkRows());
-  if (plan.code->direct) chunk_rows = std::min<std::size_t>(chunk_rows, directMaxRows(plan.precision));
+  if (plan.code->direct) chunk_rows = std::min<std::size_t>(chunk_rows, directMaxRows(plan.precision()));
   const bool to_host = !plan.kind.loss && !plan.into_columns;
   if (to_host && plan.expressions * data.rows * element > kManyPredictionBytes) {
     const std::size_t wanted = std::min(ceilDivide(data.rows, kPredictionChunks), kMaxChunkBytesOfExpression / element);
@@ -64,11 +64,11 @@ bool RunMemory::take(const RunPlan& plan, std::size_t budget, bool last_try) {
   if (buffers * chunk_bytes > budget && !last_try) return false;
   const DeviceQueue& queue = *plan.queue;
   try {
-    const std::size_t parameter_bytes = plan.code->parameters.bytes(plan.precision);
+    const std::size_t parameter_bytes = plan.code->parameters.bytes(plan.precision());
     parameters_ = DeviceBuffer(queue.stream, parameter_bytes);
     host_parameters_ = queue.pinned.take(parameter_bytes);
     if (host_parameters_ != nullptr) {
-      plan.code->parameters.writeLiterals(plan.precision, static_cast<std::byte*>(host_parameters_->data()));
+      plan.code->parameters.writeLiterals(plan.precision(), static_cast<std::byte*>(host_parameters_->data()));
     }
     if (plan.into_columns) return true;
     if (plan.kind.loss) {

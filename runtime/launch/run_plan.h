@@ -15,14 +15,13 @@
 namespace srjit {
 
 /// Code on data, for one kind of kernel. Of the data it has only what decides about a run. Invariant: the code was made
-/// by the store, for `precision` and `kind`, and the numbers of its outputs are less than `expressions`. Constant once
+/// by the store, for `kind`, and the numbers of its outputs are less than `expressions`. Constant once
 /// a run has it.
 struct RunPlan {
   std::shared_ptr<DeviceQueue> queue;
   std::shared_ptr<KernelStore> store;
   std::shared_ptr<const DeviceCode> code;
   std::uint64_t data_serial;  ///< of the data of all its evaluations
-  Precision precision;        ///< of these
   KernelKind kind;
   std::size_t expressions;                     ///< of the program
   std::optional<DirectGrid> direct_grid = {};  ///< none: directGrid()
@@ -35,8 +34,9 @@ struct RunPlan {
     return queue == other.queue && code == other.code && data_serial == other.data_serial && kind == other.kind &&
            direct_grid == other.direct_grid && into_columns == other.into_columns;
   }
+  Precision precision() const noexcept { return store->precision(); }
   /// Of a number.
-  std::size_t elementBytes() const noexcept { return static_cast<std::size_t>(bytesOf(precision)); }
+  std::size_t elementBytes() const noexcept { return static_cast<std::size_t>(bytesOf(precision())); }
   /// Sums that a loss needs for each expression: of terms, of valid rows, of their weights.
   std::size_t channels() const noexcept {
     if (!kind.loss || !kind.loss->skip_invalid) return 1;

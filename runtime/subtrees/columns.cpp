@@ -69,8 +69,7 @@ std::vector<bool> DeviceSubtrees::write(const Dataset::State& data, std::span<co
   for (const Failure& failure : code->failures) {
     for (std::size_t i = 0; i < writes.size(); ++i) done[i] = done[i] && writes[i].column != failure.expression;
   }
-  RunPlan plan{queue_,  store_, code, data.serial, data.precision, KernelKind{.loss = {}, .strided_columns = false},
-               last + 1};
+  RunPlan plan{queue_, store_, code, data.serial, KernelKind{.loss = {}, .strided_columns = false}, last + 1};
   plan.into_columns = true;
   auto run = DeviceRun::create(std::move(plan), data, SIZE_MAX);
   if (!run) return std::vector<bool>(writes.size());

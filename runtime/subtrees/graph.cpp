@@ -43,10 +43,10 @@ SubtreeKey keyOf(const Dag& dag, const Node& node, std::span<const SubtreeKey> k
 
 }  // namespace
 
-GraphSubtrees::GraphSubtrees(const Dag& dag, const CodeWeights& weights, std::size_t roots_a_kernel)
+GraphSubtrees::GraphSubtrees(const Dag& dag, const CodeWeights& weights, std::size_t roots_per_kernel)
     : dag_(dag),
       weights_(weights),
-      roots_a_kernel_(roots_a_kernel),
+      roots_per_kernel_(roots_per_kernel),
       kernels_(dag.size()),
       read_(dag.size()),
       uses_(dag.useCounts()),
@@ -82,9 +82,9 @@ void GraphSubtrees::count() {
     if (!read_[id]) stack_.push_back(id);
   };
   const auto roots = dag_.roots();
-  for (std::size_t first = 0; first < roots.size(); first += roots_a_kernel_) {
+  for (std::size_t first = 0; first < roots.size(); first += roots_per_kernel_) {
     ++walk_;
-    for (const NodeId root : roots.subspan(first, std::min(roots_a_kernel_, roots.size() - first))) meet(root);
+    for (const NodeId root : roots.subspan(first, std::min(roots_per_kernel_, roots.size() - first))) meet(root);
     while (!stack_.empty()) {
       const NodeId id = stack_.back();
       stack_.pop_back();
@@ -111,7 +111,7 @@ double GraphSubtrees::sumFrom(NodeId id, const Enters& enters) {
 }
 
 double GraphSubtrees::ownInstructions(NodeId id) {
-  if (roots_a_kernel_ == 1) return instructionsOf(id);
+  if (roots_per_kernel_ == 1) return instructionsOf(id);
   // The operators whose last use is in this subtree.
   const double instructions = sumFrom(id, [&](NodeId operand) {
     touched_.push_back(operand);

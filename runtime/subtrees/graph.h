@@ -29,7 +29,7 @@ struct SubtreeKey {
 /// interpreter. Linear in the nodes of all kernels. Not thread-safe; the graph and the weights must outlive it.
 class GraphSubtrees {
  public:
-  GraphSubtrees(const Dag& dag, const CodeWeights& weights, std::size_t roots_a_kernel);
+  GraphSubtrees(const Dag& dag, const CodeWeights& weights, std::size_t roots_per_kernel);
 
   const SubtreeKey& key(NodeId id) const noexcept { return keys_[id]; }
   /// As a tree; at most UINT32_MAX.
@@ -60,7 +60,7 @@ class GraphSubtrees {
 
   const Dag& dag_;
   const CodeWeights& weights_;
-  std::size_t roots_a_kernel_;
+  std::size_t roots_per_kernel_;
   std::vector<SubtreeKey> keys_;
   std::vector<std::uint32_t> tokens_, kernels_;
   std::vector<double> tree_instructions_;

@@ -12,15 +12,15 @@ namespace {
 
 // Of one graph, at most so many subtrees are counted: those that cost most. Few others would save more than a column
 // costs.
-constexpr std::size_t kCountedAGraph = 64;
+constexpr std::size_t kCountedPerGraph = 64;
 // Expressions that are stored per column, as candidates.
-constexpr std::size_t kWantedAColumn = 4;
+constexpr std::size_t kWantedPerColumn = 4;
 // More generations than this are not expected, however many there were.
 constexpr std::uint32_t kMostGenerations = 16;
 // A subtree is dropped after this many programs without it: several populations may alternate on one data set.
 constexpr std::uint64_t kRemembered = 4;
 
-std::size_t rootsAKernel(Tier tier) {
+std::size_t rootsPerKernel(Tier tier) {
   return tier == Tier::kDirect ? kDirectRoots : tier == Tier::kCompile ? kExpressionsPerKernel : 1;
 }
 
@@ -258,7 +258,7 @@ void KeptSubtrees::findWanted() {
     const double saves = keepingSaves(seen.use, value_seconds_, kMostGenerations);
     if (saves > 0 && !seen.expression) best.emplace_back(saves, key);
   }
-  const std::size_t count = std::min(best.size(), kWantedAColumn * slots_.size());
+  const std::size_t count = std::min(best.size(), kWantedPerColumn * slots_.size());
   std::ranges::partial_sort(best, best.begin() + static_cast<std::ptrdiff_t>(count), std::greater(),
                             [](const auto& entry) { return std::pair(entry.first, entry.second.high); });
   auto wanted = std::make_shared<Keys>();
@@ -294,7 +294,7 @@ struct ProgramSubtrees::Rates {
 Dag ProgramSubtrees::read(Dag dag, Tier tier, std::size_t tokens) {
   if (values_.empty() && !counting_) return dag;
   if (tier_ != Tier::kAuto) tier = tier_;
-  GraphSubtrees graph(dag, kept_->weights_, rootsAKernel(tier));
+  GraphSubtrees graph(dag, kept_->weights_, rootsPerKernel(tier));
   if (graph.instructions() == 0) return dag;
   const double instruction = costOf(costs_, tier) * static_cast<double>(tokens) / graph.instructions();
   const Rates rates{.tier = tier,
@@ -364,8 +364,8 @@ void ProgramSubtrees::countOthers(const Dag& dag, GraphSubtrees& graph, const Ra
     const SubtreeUse most = rates.use(graph, id, graph.treeInstructions(id));
     if (rates.saves(most) > 0) counted.push_back({id, most});
   }
-  if (counted.size() > kCountedAGraph) {
-    const auto last = counted.begin() + static_cast<std::ptrdiff_t>(kCountedAGraph);
+  if (counted.size() > kCountedPerGraph) {
+    const auto last = counted.begin() + static_cast<std::ptrdiff_t>(kCountedPerGraph);
     std::ranges::nth_element(counted, last, std::greater(), [&](const Counted& c) { return rates.saves(c.use); });
     counted.erase(last, counted.end());
   }

@@ -196,7 +196,7 @@ Result<std::unique_ptr<DeviceRun>> DeviceExecutor::takeRun(const Task& task, boo
   auto code = selection_.codeFor(task.program.state(), kind, *data.on_device, is_evaluated);
   if (!code) return std::move(code).error();
   task.program.state().on_device->setServed((*code)->served());
-  RunPlan plan{queue_, store_, std::move(*code), data.serial, data.precision, kind, task.program.size()};
+  RunPlan plan{queue_, store_, std::move(*code), data.serial, kind, task.program.size()};
   if (auto run = idle_->take(plan)) return run;
   return DeviceRun::create(std::move(plan), data, budget(kShareForWork));
 }

@@ -252,8 +252,7 @@ class Comparison {
 
   Result<std::unique_ptr<DeviceRun>> runOf(const Probes& probes, const Code& code, const Dataset::State& data,
                                            const KernelKind& kind, std::optional<DirectGrid> grid) const {
-    return DeviceRun::create({queue_, store_, code, data.serial, data.precision, kind, probes.size(), grid}, data,
-                             SIZE_MAX);
+    return DeviceRun::create({queue_, store_, code, data.serial, kind, probes.size(), grid}, data, SIZE_MAX);
   }
 
   Status interpretTrees() {

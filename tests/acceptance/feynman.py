@@ -15,6 +15,7 @@ Exit status: 0 passed, 1 failed, 77 the data are missing. Uses Python's standard
 import argparse
 import array
 import csv
+import functools
 import math
 import multiprocessing
 import os
@@ -135,6 +136,7 @@ class Formula:
 
         return re.sub(r"[A-Za-z_]\w*", word, self.text).replace("**", "^")
 
+    @functools.cache
     def function(self, over):
         """The formula as a Python function of one row; `over` maps names to functions."""
         names = dict(zip(self.names, (f"v{i}" for i in range(len(self.names)))))

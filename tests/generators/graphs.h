@@ -2,6 +2,7 @@
 #pragma once
 
 #include <bit>
+#include <chrono>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -9,7 +10,9 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "ir/expression.h"
@@ -45,6 +48,17 @@ inline std::vector<std::byte> structureOf(const Dag& dag) {
   std::vector<std::byte> bytes;
   dag.appendStructure(bytes);
   return bytes;
+}
+
+/// A pass of at least kWaitingPassTime that changes nothing.
+inline constexpr std::chrono::milliseconds kWaitingPassTime{2};
+inline Pass waitingPass(std::string name) {
+  const auto wait = [](const Dag& dag, const PassContext&) {
+    const auto begun = std::chrono::steady_clock::now();
+    while (std::chrono::steady_clock::now() - begun < kWaitingPassTime) std::this_thread::yield();
+    return dag;
+  };
+  return {std::move(name), wait, Exactness::kExact, "does nothing for a while"};
 }
 
 /// Root 0 of `text` after the named passes, as infix text.

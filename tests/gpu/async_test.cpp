@@ -207,8 +207,8 @@ TEST_F(Async, BackgroundCodeReplacesTheInterpreter) {
 }
 
 TEST_F(Async, DestroyedProgramsCancelTheirCompilation) {
-  // Without a disk cache, so that the misses count every compilation. In f64 the direct tier has no code for the
-  // functions of these expressions, so the engine compiles.
+  // Without a disk cache, so that the misses count every compilation. The work in the background is the self-test and
+  // direct code; tests of DeviceEngineTiers on the model cancel compilations by LLVM.
   EngineOptions options = engine_->options();
   options.cache_directory = "";
   options.precision = Precision::kF64;

@@ -11,6 +11,8 @@ import pathlib
 import re
 import sys
 
+from violations import conclude
+
 LAYERS = ["ir", "passes", "compiler"]
 SOURCES = {".h", ".cpp", ".def"}
 LAUNCH = re.compile(r"\bDirect(Arguments|Grid)\b")
@@ -40,9 +42,8 @@ def faults(root, listed):
 def main():
     root = pathlib.Path(sys.argv[1]).resolve()
     lines = pathlib.Path(sys.argv[2]).read_text(encoding="utf-8").split("\n")
-    found = list(faults(root, {pathlib.Path(line).resolve() for line in lines if line}))
-    print("\n".join(found) if found else "the hash of kernels' keys has all sources that decide their code")
-    return 1 if found else 0
+    return conclude(faults(root, {pathlib.Path(line).resolve() for line in lines if line}),
+                    "the hash of kernels' keys has all sources that decide their code")
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ import re
 import sys
 
 from rooms import DOORS, FACADE, LAYERS, LAYER_CONTENTS, ROOMS, SHARED_TESTS, TESTED_WITH, room_of, rooms_of
+from violations import conclude
 
 TOP_LEVEL = {*LAYERS, "tests", "docs", "CMakeLists.txt", "CMakePresets.json", "README.md", "build", "dist", "python"}
 # Files that code hosting sites show.
@@ -280,9 +281,8 @@ def main():
     parser.add_argument("--installed", nargs="*", default=[])
     arguments = parser.parse_args()
     page = (arguments.root / "docs/architecture.md").read_text(encoding="utf-8")
-    found = [*check(arguments.root, arguments.installed), *unused_rows(arguments.root), *check_page(page)]
-    print("\n".join(found) if found else "every include follows the order of the layers")
-    return 1 if found else 0
+    return conclude([*check(arguments.root, arguments.installed), *unused_rows(arguments.root), *check_page(page)],
+                    "every include follows the order of the layers")
 
 
 if __name__ == "__main__":

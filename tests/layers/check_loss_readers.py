@@ -12,6 +12,7 @@ import re
 import sys
 
 from check_layers import includes_of
+from violations import conclude
 
 FOLDERS = ["ir", "passes", "compiler", "runtime", "tests/gpu_model", "tests/generators"]
 DECLARES = "ir/losses.h"
@@ -53,9 +54,8 @@ def faults(root):
 
 
 def main():
-    found = list(faults(pathlib.Path(sys.argv[1]).resolve()))
-    print("\n".join(found) if found else "tests/more_losses compiles all readers of the table of losses")
-    return 1 if found else 0
+    return conclude(faults(pathlib.Path(sys.argv[1]).resolve()),
+                    "tests/more_losses compiles all readers of the table of losses")
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ import sys
 
 from check_lengths import code_of, functions_of
 from rooms import LAYERS
+from violations import conclude
 
 TEST = re.compile(r"^(?:TYPED_)?TEST(?:_[FP])?\(\s*(\w+),", re.MULTILINE)
 THREADS = re.compile(r"\bstd::(?:j?thread|async)\b(?!::)|\bpthread_create\b|\btbb::(?:parallel_\w+|task_group|task_arena)\b")
@@ -65,9 +66,8 @@ def faults(root):
 
 
 def main():
-    found = list(faults(pathlib.Path(sys.argv[1]).resolve()))
-    print("\n".join(found) if found else "the preset tsan names all suites with threads")
-    return 1 if found else 0
+    return conclude(faults(pathlib.Path(sys.argv[1]).resolve()),
+                    "the preset tsan names all suites with threads")
 
 
 if __name__ == "__main__":

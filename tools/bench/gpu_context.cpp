@@ -26,8 +26,9 @@ std::string BenchContext::cacheDirectory(const std::string& name) const {
   return directory.string();
 }
 
-Engine BenchContext::engine(Math math, const std::string& cache) const {
-  return must(Engine::create({.device = device, .math = math, .cache_directory = cacheDirectory(cache)}));
+Engine BenchContext::engine(Math math, const std::string& cache, Precision precision) const {
+  return must(Engine::create(
+      {.device = device, .precision = precision, .math = math, .cache_directory = cacheDirectory(cache)}));
 }
 
 std::vector<double> BenchContext::sample(std::size_t count, double limit, const std::function<double()>& body) const {

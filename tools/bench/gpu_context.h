@@ -42,7 +42,7 @@ struct BenchContext {
   /// expressions except those that this part compiled under this name.
   std::string cacheDirectory(const std::string& name = "cache") const;
   /// An engine that caches kernels in cacheDirectory(cache).
-  Engine engine(Math math, const std::string& cache = "cache") const;
+  Engine engine(Math math, const std::string& cache = "cache", Precision precision = Precision::kF32) const;
 
   /// Calls `body`, which returns a sample, at most `count` times in at most `limit` seconds, but at least once; a quick
   /// run takes at most 3 samples in a fifth of the time.

@@ -13,7 +13,7 @@
 #include "compiler/target/architecture.h"
 #include "ir/losses.h"
 #include "tests/generators/graphs.h"
-#include "tests/gpu_model/hazards.h"
+#include "tests/sass_verifier/hazards.h"
 
 namespace srjit {
 namespace {

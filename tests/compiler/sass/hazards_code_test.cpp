@@ -17,7 +17,7 @@
 #include "ir/ops.h"
 #include "passes/pass.h"
 #include "tests/generators/population.h"
-#include "tests/gpu_model/hazards.h"
+#include "tests/sass_verifier/hazards.h"
 
 namespace srjit {
 namespace {

@@ -166,14 +166,16 @@ TEST_F(Upload, CopiesItsInput) {
   EXPECT_EQ(data.columns(), 2U);
 }
 
+/// Two rows of one column.
+Workload twoRows(std::vector<Expression> expressions) {
+  return {
+      .expressions = std::move(expressions), .columns = {{1, 2}}, .target = {1, 2}, .weights = {}, .parameters = {}};
+}
+
 TEST(EngineEvaluate, ChecksSizesAndPrecisions) {
   const Engine engine = Engine::create({}).value();
   const Engine other = Engine::create({.precision = Precision::kF64}).value();
-  const Workload w{.expressions = {build({Token::parameter(1)})},
-                   .columns = {{1, 2}},
-                   .target = {1, 2},
-                   .weights = {},
-                   .parameters = {}};
+  const Workload w = twoRows({build({Token::parameter(1)})});
   const Dataset data = engine.upload(w.view()).value();
   const Program program = engine.compile(w.expressions);
   std::vector<float> out(2);
@@ -213,11 +215,7 @@ void expectNoMemoryFor(const std::string& message, const Call& call) {
 TEST(EngineMemory, NoneForTheMessageOfAnErrorIsAnError) {
   if (!kMemoryCanFail) GTEST_SKIP() << "allocations belong to the sanitizer";
   const Engine engine = Engine::create({}).value();
-  const Workload w{.expressions = {build({Token::variable(0)})},
-                   .columns = {{1, 2}},
-                   .target = {1, 2},
-                   .weights = {},
-                   .parameters = {}};
+  const Workload w = twoRows({build({Token::variable(0)})});
   const Dataset data = engine.upload(w.view()).value();
   const Program program = engine.compile(w.expressions);
   std::vector<float> out(1);

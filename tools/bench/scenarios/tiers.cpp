@@ -1,6 +1,8 @@
 // Break-even numbers of rows and evaluations for direct code and LLVM's machine code: measured, from seconds per
 // evaluation and of preparation, and predicted by the engine.
+#include <array>
 #include <cmath>
+#include <span>
 #include <thread>
 #include <tuple>
 
@@ -19,7 +21,9 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-const std::vector<std::size_t> kAllRows = {100, 1000, 10'000, 100'000, 1'000'000};
+constexpr std::array<std::size_t, 5> kAllRows = {100, 1000, 10'000, 100'000, 1'000'000};
+constexpr std::array<std::size_t, 3> kQuickRows = {100, 10'000, 100'000};
+constexpr std::array<std::size_t, 1> kQuickPopulationRows = {1000};
 
 constexpr const char* kFormula = "formula";
 
@@ -80,15 +84,12 @@ class BreakEvenMap {
       : context_(context),
         part_(std::move(part)),
         shape_(shape),
-        engine_(must(Engine::create({.device = context.device,
-                                     .precision = shape.precision,
-                                     .math = Math::kFast,
-                                     .cache_directory = context.cacheDirectory()}))),
+        engine_(context.engine(Math::kFast, "cache", shape.precision)),
         has_direct_(hasDirect(engine_)),
         processor_(must(Engine::create({.device = "cpu", .precision = shape.precision, .math = Math::kFast}))),
         expressions_(shape.make()) {}
 
-  Json run(const std::vector<std::size_t>& rows) {
+  Json run(std::span<const std::size_t> rows) {
     Json points = Json::array();
     std::optional<Program> compiled;
     TierSeconds compile;
@@ -185,7 +186,7 @@ class BreakEvenMap {
 };
 
 void drawMaps(const BenchContext& context, const std::string& part, const std::vector<MapShape>& shapes,
-              const std::vector<std::size_t>& rows) {
+              std::span<const std::size_t> rows) {
   Json maps = Json::array();
   Progress progress(part, shapes.size(), false);
   for (const MapShape& shape : shapes) {
@@ -199,7 +200,7 @@ void drawMaps(const BenchContext& context, const std::string& part, const std::v
 
 void benchTiers(const BenchContext& context) {
   const auto mixed = [](std::size_t expressions) { return MapShape{"mixed", Precision::kF32, expressions}; };
-  if (context.quick) return drawMaps(context, "tiers", {mixed(32)}, {100, 10'000, 100'000});
+  if (context.quick) return drawMaps(context, "tiers", {mixed(32)}, kQuickRows);
   std::vector<MapShape> shapes = {mixed(100)};
   if (context.onGpu()) shapes.push_back(mixed(2000));
   drawMaps(context, "tiers", shapes, kAllRows);
@@ -211,7 +212,8 @@ void benchTiersPopulations(const BenchContext& context) {
                                         {"arithmetic", Precision::kF64, many},
                                         {kFormula, Precision::kF32, many},
                                         {"mixed", Precision::kF64, few}};
-  drawMaps(context, "tiers-populations", shapes, context.quick ? std::vector<std::size_t>{1000} : kAllRows);
+  if (context.quick) return drawMaps(context, "tiers-populations", shapes, kQuickPopulationRows);
+  drawMaps(context, "tiers-populations", shapes, kAllRows);
 }
 
 }  // namespace srjit

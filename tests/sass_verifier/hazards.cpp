@@ -1,4 +1,4 @@
-#include "tests/gpu_model/hazards.h"
+#include "tests/sass_verifier/hazards.h"
 
 #include <algorithm>
 #include <array>
