@@ -10,8 +10,6 @@
 #include "compiler/direct/emitter.h"
 #include "compiler/sass/cubin_writer.h"
 #include "compiler/target/architecture.h"
-#include "ir/ops.h"
-#include "ir/text/lexer.h"
 
 namespace srjit {
 namespace {

@@ -87,11 +87,11 @@ describe_cuda() {
   fi
 }
 
-# Jobs of a build: one per core, but not more than the memory bears (about 1 GiB per job that reads LLVM's headers).
+# Jobs of a build: one per core, but not more than the memory bears (up to 1.6 GiB per job).
 build_jobs() {
   local cores memory
   cores="$(nproc)"
-  memory="$(awk '/MemAvailable/ {print int($2 / 1048576)}' /proc/meminfo)"
+  memory="$(awk '/MemAvailable/ {print int($2 / 1677722)}' /proc/meminfo)"
   ((memory < 1)) && memory=1
   echo $((cores < memory ? cores : memory))
 }

@@ -50,7 +50,7 @@ constexpr double loadingSeconds(const DeviceCosts& costs, double nodes, std::siz
   return writingSeconds(costs, nodes, cores) + kLoadSecondsPerNode * nodes;
 }
 
-/// Time from the first graph to the last loaded kernel: one core makes each kernel.
+/// Time from the first graph to the last loaded kernel. Each kernel is made by one core; several are made at a time.
 constexpr double compileSeconds(const DeviceCosts& costs, double nodes, std::size_t kernels, std::size_t cores) {
   const std::size_t rounds = ceilDivide(kernels, cores);
   return kernels == 0 ? 0 : static_cast<double>(rounds) * costs.compile * nodes / static_cast<double>(kernels);

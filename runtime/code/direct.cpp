@@ -14,7 +14,7 @@
 #include "compiler/direct/emitter.h"
 #include "compiler/sass/cubin_writer.h"
 #include "compiler/target/architecture.h"
-#include "ir/ops.h"
+#include "ir/op.h"
 #include "runtime/code/encode.h"
 #include "runtime/evaluation/optimized_dag.h"
 #include "runtime/platform/clock.h"

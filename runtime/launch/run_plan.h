@@ -14,9 +14,9 @@
 
 namespace srjit {
 
-/// Code on data, for one kind of kernel. Of the data it has only what decides about a run. Invariant: the code was made
-/// by the store, for `kind`, and the numbers of its outputs are less than `expressions`. Constant once
-/// a run has it.
+/// Code on data, for one kind of kernel. Of the data it has only what decides about a run. Invariant: the store made the
+/// code, for `kind`; the data have the store's precision; and the numbers of the code's outputs are less than
+/// `expressions`. Constant once a run has it.
 struct RunPlan {
   std::shared_ptr<DeviceQueue> queue;
   std::shared_ptr<KernelStore> store;
@@ -34,6 +34,7 @@ struct RunPlan {
     return queue == other.queue && code == other.code && data_serial == other.data_serial && kind == other.kind &&
            direct_grid == other.direct_grid && into_columns == other.into_columns;
   }
+  /// Of the code and the data.
   Precision precision() const noexcept { return store->precision(); }
   /// Of a number.
   std::size_t elementBytes() const noexcept { return static_cast<std::size_t>(bytesOf(precision())); }

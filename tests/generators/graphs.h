@@ -50,12 +50,13 @@ inline std::vector<std::byte> structureOf(const Dag& dag) {
   return bytes;
 }
 
-/// A pass of at least kWaitingPassTime that changes nothing.
-inline constexpr std::chrono::milliseconds kWaitingPassTime{2};
+inline constexpr double kWaitingPassSeconds = 0.002;
+/// A pass that takes at least kWaitingPassSeconds and changes nothing.
 inline Pass waitingPass(std::string name) {
   const auto wait = [](const Dag& dag, const PassContext&) {
     const auto begun = std::chrono::steady_clock::now();
-    while (std::chrono::steady_clock::now() - begun < kWaitingPassTime) std::this_thread::yield();
+    const std::chrono::duration<double> pause(kWaitingPassSeconds);
+    while (std::chrono::steady_clock::now() - begun < pause) std::this_thread::yield();
     return dag;
   };
   return {std::move(name), wait, Exactness::kExact, "does nothing for a while"};

@@ -206,11 +206,10 @@ TEST_F(Async, BackgroundCodeReplacesTheInterpreter) {
   expectSameBits(predict(*engine_, program, data, w.parameters), predictions, data.rows(), "compiled");
 }
 
-TEST_F(Async, DestroyedProgramsCancelTheirCompilation) {
-  // Without a disk cache, so that the misses count every compilation. The work in the background is the self-test and
-  // direct code; tests of DeviceEngineTiers on the model cancel compilations by LLVM.
+TEST_F(Async, DestroyedProgramsReleaseTheirSource) {
+  // The work in the background is the self-test and direct code.
+  // DeviceEngineTiers.DestroyedProgramCancelsItsCompilation tests LLVM's on the model.
   EngineOptions options = engine_->options();
-  options.cache_directory = "";
   options.precision = Precision::kF64;
   const Engine engine = Engine::create(options).value();
   int destroyed_while_compiling = 0;
@@ -221,22 +220,15 @@ TEST_F(Async, DestroyedProgramsCancelTheirCompilation) {
     const Losses expected =
         lossesOf(engine, engine.compile(w.expressions, {.tier = Tier::kInterpret}), data, w.parameters, {});
     std::weak_ptr<const ProgramSource> source;
-    bool compiling = false;
     {
       const Program program = engine.compile(
           w.expressions, {.tier = Tier::kAuto, .expected_evaluations = 1e9, .expected_rows = data.rows()});
       source = program.state().source;
       expectSameLosses(expected, lossesOf(engine, program, data, w.parameters, {}), "while compiling");
-      compiling = program.status().compiling;
-      destroyed_while_compiling += compiling ? 1 : 0;
+      destroyed_while_compiling += program.status().compiling ? 1 : 0;
     }
     // Background work holds the source. If it is never released, the test fails by the timeout of ctest.
     while (!source.expired()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    if (!compiling) continue;
-    const std::uint64_t made = engine.cacheStats().misses;
-    const Program again = engine.compile(w.expressions, {.tier = Tier::kCompile});
-    expectSameLosses(expected, lossesOf(engine, again, data, w.parameters, {}), "compiled again");
-    EXPECT_GT(engine.cacheStats().misses, made) << "kernels not yet started at destruction were not compiled";
   }
   if (isGpu()) {
     EXPECT_GT(destroyed_while_compiling, 0);

@@ -1,7 +1,5 @@
 // Predictions against the float64 reference, and edge cases of shapes and sizes.
-#include <chrono>
 #include <limits>
-#include <thread>
 
 #include "ir/ops.h"
 #include "ir/reference.h"
@@ -255,7 +253,7 @@ TEST(Evaluate, ProgramsKnowWhatTheyTookToMake) {
     const Pipeline pipeline = Pipeline::parse("standard,waits-for-predictions,schedule", Math::kPrecise).value();
     const std::vector<Expression> one{build({x(0), x(0), op(Op::kMul)})};
     const ProgramInfo info = engine.compile(one, {.tier = tier, .pipeline = pipeline}).info();
-    EXPECT_GE(std::chrono::duration<double>(info.seconds_passes), kWaitingPassTime);
+    EXPECT_GE(info.seconds_passes, kWaitingPassSeconds);
     if (tier == Tier::kCompile) {
       EXPECT_GT(info.seconds_codegen, 0);
     }
