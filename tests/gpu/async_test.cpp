@@ -207,9 +207,10 @@ TEST_F(Async, BackgroundCodeReplacesTheInterpreter) {
 }
 
 TEST_F(Async, DestroyedProgramsReleaseTheirSource) {
-  // The work in the background is the self-test and direct code.
+  // The work in the background is the self-test, whose result no disk cache has, and direct code.
   // DeviceEngineTiers.DestroyedProgramCancelsItsCompilation tests LLVM's on the model.
   EngineOptions options = engine_->options();
+  options.cache_directory = "";
   options.precision = Precision::kF64;
   const Engine engine = Engine::create(options).value();
   int destroyed_while_compiling = 0;
