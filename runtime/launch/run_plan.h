@@ -14,8 +14,8 @@
 
 namespace srjit {
 
-/// Code on data, for one kind of kernel. Of the data it has only what decides about a run. Invariant: the store made the
-/// code, for `kind`; the data have the store's precision; and the numbers of the code's outputs are less than
+/// Code on data, for one kind of kernel. Of the data it has only what decides about a run. Invariant: the store made
+/// the code, for `kind`; the data have the store's precision; and the numbers of the code's outputs are less than
 /// `expressions`. Constant once a run has it.
 struct RunPlan {
   std::shared_ptr<DeviceQueue> queue;
