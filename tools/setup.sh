@@ -8,7 +8,7 @@ SRJIT_BUILD_PACKAGES=(
   libboost-iostreams-dev libcsv-dev zlib1g-dev libbz2-dev liblzma-dev libzstd-dev
 )
 SRJIT_TEST_PACKAGES=(
-  libgtest-dev libgmock-dev libbenchmark-dev
+  libgtest-dev libgmock-dev libbenchmark-dev libmpfr-dev
   clang-19 libclang-rt-19-dev     # sanitizers and libFuzzer
   clang-format-19 clang-tidy-19
 )

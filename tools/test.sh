@@ -35,21 +35,7 @@ run_ctest() {
   say "running the tests of the preset '$preset'"
   rm -f "$report"
   ctest --preset "$preset" -j "$(nproc)" --output-junit "$report" --progress >"build/$preset-tests.log" 2>&1 || true
-  if ! numbers="$(python3 - "$report" <<'PYTHON'
-import sys
-import xml.etree.ElementTree as tree
-
-suite = tree.parse(sys.argv[1]).getroot()
-total, failed, skipped = (int(suite.get(key, "0")) for key in ("tests", "failures", "skipped"))
-disabled = int(suite.get("disabled", "0"))
-for case in suite.iter("testcase"):
-    if case.get("status") == "fail":
-        print("   FAILED:", case.get("name"), file=sys.stderr)
-if total == 0:
-    sys.exit("ctest found no test")
-print(total - failed - skipped - disabled, failed, skipped + disabled)
-PYTHON
-  )"; then
+  if ! numbers="$(python3 -B tools/count_tests.py "$report")"; then
     tail -n 30 "build/$preset-tests.log" >&2
     count "tests of the preset '$preset' (see build/$preset-tests.log)" 1
     return

@@ -145,7 +145,7 @@ Workload longWorkload(Precision precision, std::size_t rows) {
   return w;
 }
 
-TEST(DeviceEngineTiers, ProgramsOfAHundredThousandTokensAreInterpreted) {
+TEST(LongPrograms, OfAHundredThousandTokensAreInterpreted) {
   // One block of rows in each precision, and more than one.
   for (const auto& [precision, rows] :
        {std::pair<Precision, std::size_t>{Precision::kF32, 40}, {Precision::kF32, 1100}, {Precision::kF64, 40}}) {
@@ -161,7 +161,7 @@ TEST(DeviceEngineTiers, ProgramsOfAHundredThousandTokensAreInterpreted) {
   }
 }
 
-TEST(DeviceEngineTiers, SmallDevicesHaveSmallWindows) {
+TEST(LongPrograms, AreInterpretedInSmallWindowsOnSmallDevices) {
   FakeMachine machine({.devices = {FakeDevice{.capability = 75,
                                               .shared_bytes_per_multiprocessor = std::size_t{64} << 10,
                                               .shared_bytes_per_block = std::size_t{64} << 10}}});

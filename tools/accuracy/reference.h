@@ -1,0 +1,47 @@
+// True values of functions, and errors in units in the last place.
+#pragma once
+
+#include <cstddef>
+#include <span>
+
+#include "ir/ops.h"
+
+namespace srjit {
+
+/// The operators of references.def, in order.
+std::span<const Op> referenceOps() noexcept;
+
+/// Arguments of a function and a result of it, in the precision T; `y` is 0 for a function of one operand.
+template <class T>
+struct Sample {
+  T x = 0, y = 0, got = 0;
+};
+
+/// The error of a result in ulp, the distance of the numbers of T around the true value (J.-M. Muller, "On the
+/// definition of ulp(x)", INRIA RR-5504, 2005: Goldberg's definition, subnormal numbers included). An infinite result
+/// counts as the power of two after the largest number, and so does a true value that is larger. Infinite if one of the
+/// result and the true value is NaN and the other is not, or if both are zeros of different sign.
+template <class T>
+double exactError(Op op, const Sample<T>& sample);
+
+/// What a scan of results found.
+template <class T>
+struct Worst {
+  double error = -1;  ///< the largest; as exactError() within 2^-9, or twice that next to powers of two
+  Sample<T> sample = {};
+  std::size_t wrong = 0;  ///< results whose error is infinite
+};
+
+/// The worst of got[i] over xs[i] and ys[i]; `ys` is empty for a function of one operand. Thread-safe.
+template <class T>
+Worst<T> worstOf(Op op, std::span<const T> xs, std::span<const T> ys, std::span<const T> got);
+
+/// The worse of two; counts are added.
+template <class T>
+Worst<T> worse(const Worst<T>& a, const Worst<T>& b) {
+  Worst<T> result = a.error < b.error ? b : a;
+  result.wrong = a.wrong + b.wrong;
+  return result;
+}
+
+}  // namespace srjit
