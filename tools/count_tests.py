@@ -2,8 +2,10 @@
 
     count_tests.py REPORT
 
-Prints `PASSED FAILED SKIPPED`, and a line per failed case of ctest on standard error. A case that is a suite of GoogleTest
-counts as the tests of its summary; one that ended before its summary is one failure. Exits with 1 if there is no test.
+Prints `PASSED FAILED SKIPPED`, and a line per case of ctest with failures on standard error. A case that is a program of
+GoogleTest counts as the tests of its summary. One that fails without a failed test in its summary (a crash, a leak found
+at the end), or has no test, is one failure; so is a case that was not run, unless it asked for that. Exits with 1 if there
+is no case.
 """
 
 import re
@@ -15,25 +17,27 @@ SUMMARY = re.compile(r"^\[  (PASSED|SKIPPED|FAILED)  ?\] (\d+) tests?\b", re.MUL
 
 def numbers_of(case):
     """The numbers of passed, failed and skipped tests of a case."""
-    status = case.get("status")
-    if status not in ("run", "fail"):
+    status, reason = case.get("status"), case.find("skipped")
+    if status == "notrun" and reason is not None and reason.get("message", "").startswith("SKIP_"):
         return 0, 0, 1
     found = {word: int(number) for word, number in SUMMARY.findall(case.findtext("system-out") or "")}
-    failed = found.get("FAILED", 0)
-    if status == "fail":
-        return found.get("PASSED", 0) if failed else 0, max(failed, 1), found.get("SKIPPED", 0) if failed else 0
-    return (found.get("PASSED", 0), 0, found.get("SKIPPED", 0)) if found else (1, 0, 0)
+    passed, failed, skipped = (found.get(word, 0) for word in ("PASSED", "FAILED", "SKIPPED"))
+    if status == "run":
+        if not found:
+            return 1, 0, 0
+        return (passed, failed, skipped) if passed + failed + skipped > 0 else (0, 1, 0)
+    return passed, max(failed, 1), skipped
 
 
 def main():
-    totals = [0, 0, 0]
-    for case in tree.parse(sys.argv[1]).getroot().iter("testcase"):
-        if case.get("status") == "fail":
-            print("   FAILED:", case.get("name"), file=sys.stderr)
-        totals = [total + number for total, number in zip(totals, numbers_of(case))]
-    if sum(totals) == 0:
+    cases = list(tree.parse(sys.argv[1]).getroot().iter("testcase"))
+    if not cases:
         sys.exit("ctest found no test")
-    print(*totals)
+    numbers = [numbers_of(case) for case in cases]
+    for case, (_, failed, _) in zip(cases, numbers):
+        if failed:
+            print("   FAILED:", case.get("name"), file=sys.stderr)
+    print(*(sum(column) for column in zip(*numbers)))
 
 
 if __name__ == "__main__":

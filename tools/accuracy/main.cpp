@@ -38,7 +38,6 @@ struct Options {
   std::string device = "cpu", json;
   Precision precision = Precision::kF32;
   Math math = Math::kPrecise;
-  Tier tier = Tier::kAuto;
   std::uint64_t arguments = 0;
   std::uint64_t seed = 1;
 };
@@ -86,7 +85,7 @@ class Scan {
         ops_(std::move(ops)),
         arity_(arity),
         program_(engine.compile(expressions())),
-        worst_(ops_.size()) {}
+        found_(std::vector<Worst<T>>(ops_.size())) {}
 
   Status run(std::uint64_t arguments, std::uint64_t seed) {
     Progress progress(arity_ == 1 ? "one operand" : "two operands", (arguments + kChunk - 1) / kChunk, false);
@@ -103,7 +102,11 @@ class Scan {
   }
 
   std::span<const Op> ops() const { return ops_; }
-  const Worst<T>& worst(std::size_t op) const { return worst_[op]; }
+  Worst<T> worst(std::size_t op) const {
+    Worst<T> worst;
+    for (const std::vector<Worst<T>>& part : found_) worst = worse(worst, part[op]);
+    return worst;
+  }
 
  private:
   std::vector<Expression> expressions() const {
@@ -132,17 +135,12 @@ class Scan {
 
   void compare() {
     const std::size_t count = x_.size(), slices = (count + kSlice - 1) / kSlice;
-    tbb::enumerable_thread_specific<std::vector<Worst<T>>> found(std::vector<Worst<T>>(ops_.size()));
     tbb::parallel_for(std::size_t{0}, ops_.size() * slices, [&](std::size_t task) {
       const std::size_t op = task / slices, begin = task % slices * kSlice, length = std::min(kSlice, count - begin);
       const std::span<const T> x(x_), y(y_), got(results_);
-      Worst<T>& worst = found.local()[op];
-      worst = worse(worst, worstOf<T>(ops_[op], x.subspan(begin, length), y.empty() ? y : y.subspan(begin, length),
-                                      got.subspan(op * count + begin, length)));
+      updateWorst<T>(ops_[op], x.subspan(begin, length), y.empty() ? y : y.subspan(begin, length),
+                     got.subspan(op * count + begin, length), found_.local()[op]);
     });
-    for (const std::vector<Worst<T>>& part : found) {
-      for (std::size_t op = 0; op < ops_.size(); ++op) worst_[op] = worse(worst_[op], part[op]);
-    }
   }
 
   const Engine& engine_;
@@ -150,7 +148,7 @@ class Scan {
   int arity_;
   Program program_;
   std::vector<T> x_, y_, results_;
-  std::vector<Worst<T>> worst_;
+  tbb::enumerable_thread_specific<std::vector<Worst<T>>> found_;  ///< per thread and operator
 };
 
 /// Adds the rows of a scan to `rows`, and prints them. Whether all errors are within their bounds.
@@ -159,8 +157,8 @@ bool addRows(const Scan<T>& scan, const Options& options, bool on_gpu, std::uint
   bool is_within = true;
   for (std::size_t i = 0; i < scan.ops().size(); ++i) {
     const Op op = scan.ops()[i];
-    const Worst<T>& worst = scan.worst(i);
-    const double error = exactError(op, worst.sample);
+    const Worst<T> worst = scan.worst(i);
+    const double error = worst.error;
     const std::optional<double> bound = boundOf(op, options, on_gpu);
     const bool is_good = !bound || error <= *bound;
     is_within = is_within && is_good;
@@ -216,9 +214,9 @@ void addOptions(CLI::App& app, Options& options) {
   app.add_option("--seed", options.seed, "of random arguments")->capture_default_str();
   app.add_option("--json", options.json, "write the results to FILE")->type_name("FILE");
   app.footer(
-      "Columns: function; largest error in ulp; bound of the table of functions, - where it is no number of ulp; "
-      "number\n"
-      "of results that are NaN, or a zero of a sign, where the true value is not; argument of the largest error.\n"
+      "Columns: function; largest error in ulp; bound of the table of functions, - where it is no number of ulp;\n"
+      "number of wrong results (NaN for a number, a number for NaN, a zero of the wrong sign); argument of the\n"
+      "largest error.\n"
       "Exit status: 0 all errors are within their bounds; 1 one is not; 2 wrong usage; 3 the machine.");
 }
 

@@ -17,6 +17,7 @@ constexpr Op kReferenceOps[] = {
 };
 
 constexpr double kInfiniteError = std::numeric_limits<double>::infinity();
+constexpr double kMostError = std::numeric_limits<double>::max();  ///< of a result of the right kind
 
 /// The precision that true values are scanned in.
 template <class T>
@@ -47,23 +48,8 @@ double errorOf(T got, W wanted) {
   const W beyond = std::ldexp(W(1), kBeyond);
   const W a = std::clamp(static_cast<W>(got), -beyond, beyond), b = std::clamp(wanted, -beyond, beyond);
   const int exponent = b == 0 ? std::numeric_limits<T>::min_exponent - 1 : std::ilogb(std::nextafter(b, W(0)));
-  return static_cast<double>(std::ldexp(std::fabs(a - b), -exponentOfUlp<T>(exponent)));
-}
-
-template <class T, class Near>
-Worst<T> scan(std::span<const T> x, std::span<const T> y, std::span<const T> got, const Near& near) {
-  using W = typename WiderThan<T>::Type;
-  Worst<T> worst;
-  for (std::size_t i = 0; i < x.size(); ++i) {
-    const Sample<T> sample{x[i], y.empty() ? T(0) : y[i], got[i]};
-    const double error = errorOf(sample.got, near(static_cast<W>(sample.x), static_cast<W>(sample.y)));
-    if (std::isinf(error)) ++worst.wrong;
-    if (error > worst.error) {
-      worst.error = error;
-      worst.sample = sample;
-    }
-  }
-  return worst;
+  const W error = std::ldexp(std::fabs(a - b), -exponentOfUlp<T>(exponent));
+  return static_cast<double>(std::min<W>(error, kMostError));
 }
 
 /// A number of MPFR.
@@ -124,15 +110,36 @@ double exactError(Op op, const Sample<T>& sample) {
   Number error;
   mpfr_sub(error.get(), got.get(), wanted.get(), MPFR_RNDN);
   mpfr_mul_2si(error.get(), error.get(), -exponent, MPFR_RNDN);
-  return std::fabs(mpfr_get_d(error.get(), MPFR_RNDN));
+  return std::min(std::fabs(mpfr_get_d(error.get(), MPFR_RNDN)), kMostError);
 }
 
+namespace {
+
+template <class T, class Near>
+void scan(Op op, std::span<const T> xs, std::span<const T> ys, std::span<const T> got, Worst<T>& worst,
+          const Near& near) {
+  using W = typename WiderThan<T>::Type;
+  for (std::size_t i = 0; i < xs.size(); ++i) {
+    const Sample<T> sample{xs[i], ys.empty() ? T(0) : ys[i], got[i]};
+    const double scanned = errorOf(sample.got, near(static_cast<W>(sample.x), static_cast<W>(sample.y)));
+    if (scanned <= worst.error && !std::isinf(scanned)) continue;
+    const double error = exactError(op, sample);
+    if (std::isinf(error)) ++worst.wrong;
+    if (error > worst.error) {
+      worst.error = error;
+      worst.sample = sample;
+    }
+  }
+}
+
+}  // namespace
+
 template <class T>
-Worst<T> worstOf(Op op, std::span<const T> xs, std::span<const T> ys, std::span<const T> got) {
+void updateWorst(Op op, std::span<const T> xs, std::span<const T> ys, std::span<const T> got, Worst<T>& worst) {
   switch (op) {
-#define SRJIT_REFERENCE(op, arity, near, exact) \
-  case Op::k##op:                               \
-    return scan<T>(xs, ys, got, [](auto x, [[maybe_unused]] auto y) { return near; });
+#define SRJIT_REFERENCE(op_, arity, near, exact) \
+  case Op::k##op_:                               \
+    return scan<T>(op, xs, ys, got, worst, [](auto x, [[maybe_unused]] auto y) { return near; });
 #include "tools/accuracy/references.def"
 #undef SRJIT_REFERENCE
     default:
@@ -142,7 +149,8 @@ Worst<T> worstOf(Op op, std::span<const T> xs, std::span<const T> ys, std::span<
 
 template double exactError(Op, const Sample<float>&);
 template double exactError(Op, const Sample<double>&);
-template Worst<float> worstOf(Op, std::span<const float>, std::span<const float>, std::span<const float>);
-template Worst<double> worstOf(Op, std::span<const double>, std::span<const double>, std::span<const double>);
+template void updateWorst(Op, std::span<const float>, std::span<const float>, std::span<const float>, Worst<float>&);
+template void updateWorst(Op, std::span<const double>, std::span<const double>, std::span<const double>,
+                          Worst<double>&);
 
 }  // namespace srjit

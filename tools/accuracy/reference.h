@@ -27,14 +27,16 @@ double exactError(Op op, const Sample<T>& sample);
 /// What a scan of results found.
 template <class T>
 struct Worst {
-  double error = -1;  ///< the largest; as exactError() within 2^-9, or twice that next to powers of two
+  double error = -1;  ///< exactError() of the sample. A result that was passed over is at most 2^-9 ulp worse
   Sample<T> sample = {};
   std::size_t wrong = 0;  ///< results whose error is infinite
 };
 
-/// The worst of got[i] over xs[i] and ys[i]; `ys` is empty for a function of one operand. Thread-safe.
+/// Makes `worst` that of itself and of the results got[i] for xs[i] and ys[i]; `ys` is empty for a function of one
+/// operand. Results are compared in a wider precision first, so the more was seen before, the quicker a scan is.
+/// Several threads may call it, each with a `worst` of its own.
 template <class T>
-Worst<T> worstOf(Op op, std::span<const T> xs, std::span<const T> ys, std::span<const T> got);
+void updateWorst(Op op, std::span<const T> xs, std::span<const T> ys, std::span<const T> got, Worst<T>& worst);
 
 /// The worse of two; counts are added.
 template <class T>
