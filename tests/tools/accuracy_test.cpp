@@ -107,7 +107,9 @@ TYPED_TEST(AccuracyOf, AScanMissesNoWorseResultByMoreThanItSays) {
       Worst<T> worst;
       updateWorst<T>(op, xs, ys, results, worst);
       EXPECT_LE(worst.error, most) << infoOf(op).name;
-      if (std::isfinite(most)) EXPECT_GE(worst.error, most - 0x1p-9) << infoOf(op).name;
+      if (std::isfinite(most)) {
+        EXPECT_GE(worst.error, most - 0x1p-9) << infoOf(op).name;
+      }
       EXPECT_EQ(worst.wrong, wrong) << infoOf(op).name;
     }
   }
