@@ -26,6 +26,15 @@ void checkUnknownWordsOf(const CLI::App& app) {
 
 }  // namespace
 
+std::optional<ExitStatus> parseCommandLine(CLI::App& app, int argc, const char* const* argv) {
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& problem) {
+    return app.exit(problem) == 0 ? kDone : kWrongUsage;  // 0: help was asked for
+  }
+  return {};
+}
+
 std::vector<std::string> commandWords(int argc, const char* const* argv) {
   std::vector<std::string> words;
   bool options = true;  // until "--"

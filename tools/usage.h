@@ -3,10 +3,17 @@
 
 #include <CLI/CLI.hpp>
 
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "tools/report.h"
+
 namespace srjit {
+
+/// Parses the command line of a program without commands. Gives the exit status if the program is to end, since help
+/// was asked for or the usage is wrong; the library has then said so.
+std::optional<ExitStatus> parseCommandLine(CLI::App& app, int argc, const char* const* argv);
 
 /// The words of a command line, the last first, as CLI::App::parse() takes them. "--name=" becomes "--name" and an
 /// empty word, since the library would take the word behind it for the value.

@@ -2,14 +2,11 @@
 #include "tools/accuracy/reference.h"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
-#include <cstdint>
 #include <cstdlib>
 #include <filesystem>
 #include <limits>
 #include <string>
-#include <type_traits>
 #include <vector>
 
 #include <gmock/gmock.h>
@@ -75,14 +72,6 @@ class AccuracyOf : public testing::Test {};
 using Precisions = testing::Types<float, double>;
 TYPED_TEST_SUITE(AccuracyOf, Precisions);
 
-/// An argument of any magnitude, or near 1 in magnitude.
-template <class T>
-T argument(Random& random) {
-  using Bits = std::conditional_t<sizeof(T) == 4, std::uint32_t, std::uint64_t>;
-  return random.chance(0.25) ? std::bit_cast<T>(static_cast<Bits>(random.next()))
-                             : static_cast<T>(random.magnitude(-8, 3));
-}
-
 // Of results that are up to four numbers beside those of the C library.
 TYPED_TEST(AccuracyOf, AScanMissesNoWorseResultByMoreThanItSays) {
   using T = TypeParam;
@@ -93,8 +82,8 @@ TYPED_TEST(AccuracyOf, AScanMissesNoWorseResultByMoreThanItSays) {
       double most = -1;
       std::size_t wrong = 0;
       for (int i = 0; i < 20; ++i) {
-        xs.push_back(argument<T>(random));
-        ys.push_back(argument<T>(random));
+        xs.push_back(randomArgument<T>(random));
+        ys.push_back(randomArgument<T>(random));
         T got = applyRow<T>(op, xs.back(), ys.back(), T(0));
         const int steps = random.between(-4, 4);
         const T towards = std::copysign(std::numeric_limits<T>::infinity(), static_cast<T>(steps));

@@ -15,6 +15,7 @@
 #include <nlohmann/json.hpp>
 
 #include "ir/numbers/random.h"
+#include "ir/numbers/rounding.h"
 #include "ir/ops.h"
 #include "runtime/engine.h"
 #include "tools/accuracy/reference.h"
@@ -23,6 +24,7 @@
 #include "tools/progress.h"
 #include "tools/report.h"
 #include "tools/streams.h"
+#include "tools/usage.h"
 
 namespace srjit {
 namespace {
@@ -52,28 +54,22 @@ std::optional<double> boundOf(Op op, const Options& options, bool on_gpu) {
 }
 
 /// The arguments number `first` to first + x.size() - 1. Those of one operand in f32 are a permutation of all 2^32
-/// floats: multiples of an odd number modulo 2^32. Others are random: a quarter has random bits, the others are near 1
-/// in magnitude, where most functions are neither constant nor infinite.
+/// floats: multiples of an odd number modulo 2^32. Others are random.
 template <class T>
 void fillArguments(std::uint64_t first, std::uint64_t seed, std::span<T> x, std::span<T> y) {
   if constexpr (sizeof(T) == sizeof(std::uint32_t)) {
     if (y.empty()) {
-      constexpr std::uint32_t kOdd =
-          2654435769;  // 2^32 over the golden ratio: any part of the sequence is spread evenly
+      // 2^32 over the golden ratio, so that any part of the sequence is spread evenly.
+      constexpr std::uint32_t kOdd = 2654435769;
       for (std::size_t i = 0; i < x.size(); ++i) {
         x[i] = std::bit_cast<T>(static_cast<std::uint32_t>(first + i) * kOdd);
       }
       return;
     }
   }
-  using Bits = std::conditional_t<sizeof(T) == sizeof(std::uint32_t), std::uint32_t, std::uint64_t>;
   Random random(seed + first);
-  const auto draw = [&] {
-    return random.chance(0.25) ? std::bit_cast<T>(static_cast<Bits>(random.next()))
-                               : static_cast<T>(random.magnitude(-12, 9));
-  };
-  for (T& value : x) value = draw();
-  for (T& value : y) value = draw();
+  for (T& value : x) value = randomArgument<T>(random);
+  for (T& value : y) value = randomArgument<T>(random);
 }
 
 /// Operators of one arity, evaluated together.
@@ -88,7 +84,7 @@ class Scan {
         found_(std::vector<Worst<T>>(ops_.size())) {}
 
   Status run(std::uint64_t arguments, std::uint64_t seed) {
-    Progress progress(arity_ == 1 ? "one operand" : "two operands", (arguments + kChunk - 1) / kChunk, false);
+    Progress progress(arity_ == 1 ? "one operand" : "two operands", ceilDivide(arguments, kChunk), false);
     for (std::uint64_t first = 0; first < arguments; first += kChunk) {
       const std::size_t count = std::min<std::uint64_t>(kChunk, arguments - first);
       x_.resize(count);
@@ -134,7 +130,7 @@ class Scan {
   }
 
   void compare() {
-    const std::size_t count = x_.size(), slices = (count + kSlice - 1) / kSlice;
+    const std::size_t count = x_.size(), slices = ceilDivide(count, kSlice);
     tbb::parallel_for(std::size_t{0}, ops_.size() * slices, [&](std::size_t task) {
       const std::size_t op = task / slices, begin = task % slices * kSlice, length = std::min(kSlice, count - begin);
       const std::span<const T> x(x_), y(y_), got(results_);
@@ -224,11 +220,7 @@ int runCommand(int argc, const char* const* argv) {
   CLI::App app("Measures the error of sr-jit's elementary functions against MPFR.", "sr-jit-accuracy");
   Options options;
   addOptions(app, options);
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? kDone : kWrongUsage;
-  }
+  if (const std::optional<ExitStatus> end = parseCommandLine(app, argc, argv)) return *end;
   const Result<Engine> engine =
       Engine::create({.device = options.device, .precision = options.precision, .math = options.math});
   if (!engine) return report(engine.error());

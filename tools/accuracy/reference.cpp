@@ -93,13 +93,8 @@ double exactError(Op op, const Sample<T>& sample) {
   Number x(static_cast<double>(sample.x)), y(static_cast<double>(sample.y)), wanted;
   evaluateExactly(op, wanted, x, y);
   constexpr int kBeyond = std::numeric_limits<T>::max_exponent;
-  if (mpfr_nan_p(wanted.get()) || mpfr_zero_p(wanted.get()) || mpfr_inf_p(wanted.get()) ||
-      mpfr_get_exp(wanted.get()) > kBeyond) {
-    const double magnitude = mpfr_nan_p(wanted.get())    ? std::numeric_limits<double>::quiet_NaN()
-                             : mpfr_zero_p(wanted.get()) ? 0.0
-                                                         : kInfiniteError;
-    const double value = std::copysign(magnitude, mpfr_signbit(wanted.get()) ? -1.0 : 1.0);
-    return errorOf(sample.got, static_cast<typename WiderThan<T>::Type>(value));
+  if (!mpfr_regular_p(wanted.get()) || mpfr_get_exp(wanted.get()) > kBeyond) {
+    return errorOf(sample.got, static_cast<typename WiderThan<T>::Type>(mpfr_get_d(wanted.get(), MPFR_RNDN)));
   }
   if (std::isnan(sample.got)) return kInfiniteError;
   // mpfr_get_exp() is one more than the exponent of a significand in [1, 2).

@@ -1,15 +1,28 @@
 // True values of functions, and errors in units in the last place.
 #pragma once
 
+#include <bit>
 #include <cstddef>
+#include <cstdint>
 #include <span>
+#include <type_traits>
 
+#include "ir/numbers/random.h"
 #include "ir/ops.h"
 
 namespace srjit {
 
 /// The operators of references.def, in order.
 std::span<const Op> referenceOps() noexcept;
+
+/// A random argument: a quarter has random bits, the others magnitudes from 2^-12 to 2^10, where most functions are
+/// neither constant nor infinite.
+template <class T>
+T randomArgument(Random& random) {
+  using Bits = std::conditional_t<sizeof(T) == sizeof(std::uint32_t), std::uint32_t, std::uint64_t>;
+  if (random.chance(0.25)) return std::bit_cast<T>(static_cast<Bits>(random.next()));
+  return static_cast<T>(random.magnitude(-12, 9));
+}
 
 /// Arguments of a function and a result of it, in the precision T; `y` is 0 for a function of one operand.
 template <class T>

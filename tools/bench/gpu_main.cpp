@@ -12,6 +12,7 @@
 #include <cstdlib>
 #include <exception>
 #include <filesystem>
+#include <optional>
 
 #include <fmt/format.h>
 
@@ -20,6 +21,7 @@
 #include "tools/bench/gpu_context.h"
 #include "tools/report.h"
 #include "tools/streams.h"
+#include "tools/usage.h"
 
 namespace srjit {
 namespace {
@@ -239,11 +241,7 @@ int runCommand(int argc, const char* const* argv) {
       "sr-jit-gpu-bench");
   Options options;
   addOptions(app, options);
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? kDone : kWrongUsage;
-  }
+  if (const std::optional<ExitStatus> end = parseCommandLine(app, argc, argv)) return *end;
   // Disables the driver's cache of code compiled from PTX, so that compilation is timed in every run.
   setenv("CUDA_CACHE_DISABLE", "1", 1);
   ExitStatus status = kDone;
