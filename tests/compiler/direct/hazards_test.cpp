@@ -73,9 +73,13 @@ std::vector<std::optional<LossSpec>> someLosses() {
 }
 
 class DirectHazards : public ::testing::TestWithParam<unsigned> {};
-INSTANTIATE_TEST_SUITE_P(, DirectHazards,
-                         ::testing::ValuesIn(directArchitectures().begin(), directArchitectures().end()),
-                         [](const auto& made) { return fmt::format("sm_{}", made.param); });
+class DirectMutantsSlow : public ::testing::TestWithParam<unsigned> {};
+const auto kEveryArchitecture = ::testing::ValuesIn(directArchitectures().begin(), directArchitectures().end());
+std::string architectureNameOf(const ::testing::TestParamInfo<unsigned>& architecture) {
+  return fmt::format("sm_{}", architecture.param);
+}
+INSTANTIATE_TEST_SUITE_P(, DirectHazards, kEveryArchitecture, architectureNameOf);
+INSTANTIATE_TEST_SUITE_P(, DirectMutantsSlow, kEveryArchitecture, architectureNameOf);
 
 TEST_P(DirectHazards, EmittedCodeHasNoHazards) {
   std::uint64_t seed = 1;
@@ -138,13 +142,13 @@ void expectMutantsAreFound(const Emitted& emitted, unsigned least_stall = 1) {
   EXPECT_THAT(stalls.accepted, IsEmpty()) << "mutants with a shorter stall";
 }
 
-TEST_P(DirectHazards, MutantsAreFound) {
+TEST_P(DirectMutantsSlow, AreFound) {
   expectMutantsAreFound(emit({.architecture = GetParam(), .math = Math::kFast, .loss = LossSpec{}}, 6, 99));
 }
 
 // A pair counts as written with its upper half, so a reader of the lower half may stall one cycle longer than
 // necessary.
-TEST_P(DirectHazards, MutantsOfDoublesAreFound) {
+TEST_P(DirectMutantsSlow, OfDoublesAreFound) {
   expectMutantsAreFound(emit({.architecture = GetParam(), .precision = Precision::kF64, .loss = LossSpec{}}, 12, 98),
                         2);
 }
