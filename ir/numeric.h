@@ -14,7 +14,7 @@ inline constexpr Precision kPrecisions[] = {Precision::kF32, Precision::kF64};
 /// How faithfully a kernel follows the expression as written (docs/accuracy.md).
 enum class Math {
   kStrict,   ///< IEEE operations as written; nothing fused
-  kPrecise,  ///< fused multiply-add; correctly rounded / and sqrt; library functions
+  kPrecise,  ///< fused multiply-add; correctly rounded / and sqrt; accurate functions
   kFast,     ///< approximate instructions and value-changing rewrites; f32 only, in f64 as precise
 };
 /// All, in the order of the enumerators.
@@ -59,6 +59,17 @@ struct PrecisionOf<double> {
 template <class T>
 inline constexpr Precision kPrecisionOf = PrecisionOf<T>::kValue;
 
+/// Whether numbers of a precision are doubles. GPUs keep a double in two registers, and have instructions of their own
+/// for it.
+constexpr bool isDouble(Precision precision) {
+  switch (precision) {
+    case Precision::kF32:
+      return false;
+    case Precision::kF64:
+      return true;
+  }
+  __builtin_unreachable();
+}
 constexpr int bytesOf(Precision precision) {
   return withZeroOf(precision, [](auto zero) { return static_cast<int>(sizeof zero); });
 }

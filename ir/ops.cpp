@@ -30,8 +30,8 @@ constexpr auto kOps = [] {
 }();
 
 constexpr std::array kFunctions = {
-#define SRJIT_FUNCTION(id, arity, libdevice, libmvec, ulp_device32, ulp_device64, ulp_host, fast_error) \
-  FunctionInfo{#id, arity, libdevice, libmvec, ulp_device32, ulp_device64, ulp_host},
+#define SRJIT_FUNCTION(id, arity, code, libdevice, libmvec, ulp_f32, ulp_f64, ulp_host, fast_error) \
+  FunctionInfo{#id, arity, FunctionCode::code, libdevice, libmvec, ulp_f32, ulp_f64, ulp_host},
 #include "ir/functions.def"
 #undef SRJIT_FUNCTION
 };

@@ -56,15 +56,22 @@ struct OpInfo {
   constexpr bool has(OpProps wanted) const noexcept { return (props & wanted) == wanted; }
 };
 
+/// What computes an elementary function.
+enum class FunctionCode : std::uint8_t {
+  kOperation,  ///< an operation of IEEE 754, whose result is fixed
+  kProgram,      ///< a program of ir/functions/: the same bits on every target
+  kLibrary,      ///< libdevice on a GPU, libmvec on the host: the last bits differ
+};
+
 /// One row of functions.def.
 struct FunctionInfo {
   std::string_view name;
   int arity;
+  FunctionCode code;
   std::string_view libdevice;
   std::string_view libmvec;
-  double ulp_device32;
-  double ulp_device64;
-  double ulp_host;
+  double ulp_f32, ulp_f64;  ///< of kLibrary, on a GPU
+  double ulp_host;          ///< of kLibrary
 };
 
 inline constexpr std::size_t kOpCount = 0
@@ -81,12 +88,14 @@ inline const OpInfo& infoOf(Op op) noexcept { return allOps()[static_cast<std::s
 inline const FunctionInfo& infoOf(Function function) noexcept {
   return allFunctions()[static_cast<std::size_t>(function)];
 }
-inline double deviceUlpsOf(const FunctionInfo& function, Precision precision) noexcept {
+/// The maximal error in units in the last place, on the host or on a GPU.
+inline double ulpsOf(const FunctionInfo& function, Precision precision, bool host) noexcept {
+  if (host && function.code == FunctionCode::kLibrary) return function.ulp_host;
   switch (precision) {
     case Precision::kF32:
-      return function.ulp_device32;
+      return function.ulp_f32;
     case Precision::kF64:
-      return function.ulp_device64;
+      return function.ulp_f64;
   }
   __builtin_unreachable();
 }

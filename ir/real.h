@@ -1,41 +1,42 @@
 // The domain of IEEE numbers on the host, float or double, ISO C++ only: the reference for every other domain.
 #pragma once
 
+#include <bit>
 #include <cmath>
+#include <cstdint>
 #include <limits>
 
 namespace srjit::real {
 
 using std::abs;
-using std::acos;
-using std::acosh;
-using std::asin;
-using std::asinh;
-using std::atan;
-using std::atan2;
-using std::atanh;
-using std::cbrt;
 using std::ceil;
 using std::copysign;
-using std::cos;
-using std::cosh;
-using std::erf;
-using std::exp;
-using std::exp2;
-using std::expm1;
 using std::floor;
 using std::fma;
-using std::log;
-using std::log10;
-using std::log1p;
-using std::log2;
-using std::pow;
 using std::rint;  // the default rounding mode is to nearest, ties to even
-using std::sin;
-using std::sinh;
 using std::sqrt;
-using std::tan;
-using std::tanh;
+
+// Functions that are programs have the bits of every kernel in `strict` and `precise`. In long double they are those of
+// the C library.
+#define SRJIT_FUNCTION(id, arity, code, ...) SRJIT_DECLARE_##code(id, arity)
+#define SRJIT_DECLARE_kOperation(id, arity)
+#define SRJIT_DECLARE_kLibrary(id, arity) using std::id;
+#define SRJIT_DECLARE_kProgram(id, arity) SRJIT_DECLARE_##arity(id)
+#define SRJIT_DECLARE_1(id) \
+  float id(float x);        \
+  double id(double x);      \
+  inline long double id(long double x) { return std::id(x); }
+#define SRJIT_DECLARE_2(id)      \
+  float id(float x, float y);    \
+  double id(double x, double y); \
+  inline long double id(long double x, long double y) { return std::id(x, y); }
+#include "ir/functions.def"
+#undef SRJIT_FUNCTION
+#undef SRJIT_DECLARE_kOperation
+#undef SRJIT_DECLARE_kLibrary
+#undef SRJIT_DECLARE_kProgram
+#undef SRJIT_DECLARE_1
+#undef SRJIT_DECLARE_2
 
 template <class T>
 bool lt(T x, T y) {
@@ -66,6 +67,35 @@ T minimum(T x, T y) {
 template <class T>
 T maximum(T x, T y) {
   return -minimum(-x, -y);
+}
+
+template <class T>
+T atMost(T x, double limit) {
+  return x > static_cast<T>(limit) ? static_cast<T>(limit) : x;
+}
+template <class T>
+T atLeast(T x, double limit) {
+  return x < static_cast<T>(limit) ? static_cast<T>(limit) : x;
+}
+
+/// A word of a number, as ir/domain.def has it.
+struct Word {
+  std::uint32_t bits;
+  Word(std::int32_t value) : bits(static_cast<std::uint32_t>(value)) {}
+};
+inline Word operator+(Word x, Word y) { return static_cast<std::int32_t>(x.bits + y.bits); }
+inline Word operator-(Word x, Word y) { return static_cast<std::int32_t>(x.bits - y.bits); }
+inline Word operator&(Word x, Word y) { return static_cast<std::int32_t>(x.bits & y.bits); }
+inline Word shiftLeft(Word x, int places) { return static_cast<std::int32_t>(x.bits << places); }
+inline Word shiftRight(Word x, int places) { return static_cast<std::int32_t>(x.bits) >> places; }
+
+inline Word upperWord(float x) { return std::bit_cast<std::int32_t>(x); }
+inline Word lowerWord(float x) { return std::bit_cast<std::int32_t>(x); }
+inline float withWords(float /*x*/, Word upper, Word /*lower*/) { return std::bit_cast<float>(upper.bits); }
+inline Word upperWord(double x) { return static_cast<std::int32_t>(std::bit_cast<std::uint64_t>(x) >> 32); }
+inline Word lowerWord(double x) { return static_cast<std::int32_t>(std::bit_cast<std::uint64_t>(x)); }
+inline double withWords(double /*x*/, Word upper, Word lower) {
+  return std::bit_cast<double>(std::uint64_t{upper.bits} << 32 | lower.bits);
 }
 
 }  // namespace srjit::real

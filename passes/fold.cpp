@@ -15,7 +15,9 @@ namespace srjit {
 namespace {
 
 /// Facts of the functions by themselves. The bound of a correctly rounded function is one kUlp at r = 1.
-RowFacts factsOf(Function function) { return {infoOf(function).ulp_host > 0.5, fastErrorOf(function, 1, 1, 1) > kUlp}; }
+RowFacts factsOf(Function function) {
+  return {infoOf(function).code == FunctionCode::kLibrary, fastErrorOf(function, 1, 1, 1) > kUlp};
+}
 
 /// A domain whose values are the facts of the steps that computed them.
 struct Probe {
@@ -63,7 +65,7 @@ struct Rounded {
   }
 };
 
-/// `function` over numbers of type T, in double if its result is not fixed by IEEE 754 anyway.
+/// `function` over numbers of type T; a function of a library in double, since its last bits differ among targets.
 template <bool library, class T, class Function, class... Operands>
 Rounded<T> called(const Function& function, Rounded<T> x, Operands... others) {
   if constexpr (library) {
@@ -81,11 +83,12 @@ Rounded<T> called(const Function& function, Rounded<T> x, Operands... others) {
 #define SRJIT_NAMES_1 x
 #define SRJIT_NAMES_2 x, y
 #define SRJIT_NAMES_3 x, y, z
-#define SRJIT_FUNCTION(id, arity, libdevice, libmvec, ulp_device32, ulp_device64, ulp_host, fast_error)         \
-  Probe id(SRJIT_OPERANDS_##arity(Probe)) { return joined(factsOf(Function::k_##id), SRJIT_NAMES_##arity); }    \
-  template <class T>                                                                                            \
-  Rounded<T> id(SRJIT_OPERANDS_##arity(Rounded<T>)) {                                                           \
-    return called<(ulp_host > 0.5)>([](auto... numbers) { return real::id(numbers...); }, SRJIT_NAMES_##arity); \
+#define SRJIT_FUNCTION(id, arity, code, libdevice, libmvec, ulp_f32, ulp_f64, ulp_host, fast_error)          \
+  Probe id(SRJIT_OPERANDS_##arity(Probe)) { return joined(factsOf(Function::k_##id), SRJIT_NAMES_##arity); } \
+  template <class T>                                                                                         \
+  Rounded<T> id(SRJIT_OPERANDS_##arity(Rounded<T>)) {                                                        \
+    return called<(FunctionCode::code == FunctionCode::kLibrary)>(                                           \
+        [](auto... numbers) { return real::id(numbers...); }, SRJIT_NAMES_##arity);                          \
   }
 #include "ir/functions.def"
 #undef SRJIT_FUNCTION
@@ -128,7 +131,7 @@ RowFacts factsOf(Op op) noexcept {
   return facts[static_cast<std::size_t>(op)];
 }
 
-bool isExactlyRounded(Op op, Precision precision, Math math) noexcept {
+bool hasFixedBits(Op op, Precision precision, Math math) noexcept {
   const RowFacts facts = factsOf(op);
   return !facts.library && !(facts.approximate && isApproximate(math, precision));
 }
@@ -147,7 +150,7 @@ double foldedValue(const Dag& dag, Op op, std::span<const NodeId> operands) {
 
 void foldConstants(WorkingDag& work, const PassContext& context) {
   const Precision precision = work.dag().precision();
-  foldWhere(work, [&](Op op) { return isExactlyRounded(op, precision, context.math); });
+  foldWhere(work, [&](Op op) { return hasFixedBits(op, precision, context.math); });
 }
 
 void foldFunctions(WorkingDag& work, const PassContext&) {

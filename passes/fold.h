@@ -16,9 +16,9 @@ struct RowFacts {
 };
 RowFacts factsOf(Op op) noexcept;
 
-/// True if every kernel of this precision and mode computes `op` in steps whose results IEEE 754 fixes, so that
-/// valueOf() has the kernel's bits.
-bool isExactlyRounded(Op op, Precision precision, Math math) noexcept;
+/// True if `op` has the same bits in every kernel of this precision and mode, and valueOf() has them, too: no step of
+/// its row is a library function or approximate.
+bool hasFixedBits(Op op, Precision precision, Math math) noexcept;
 
 /// The value of `op` over operands that are numbers of `precision`: elementary steps in that precision, library
 /// functions in double and then rounded once. A row's thresholds thus decide as they do in a kernel.

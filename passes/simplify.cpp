@@ -252,7 +252,7 @@ class Rewriter {
     const bool exact = rule_class == RuleClass::kExact;
     if (exact && isApproximate(math, dag_.precision())) extent_ = kFixedRules;
     for (std::size_t op = 0; op < kOpCount; ++op) {
-      folds_[op] = !exact || isExactlyRounded(static_cast<Op>(op), dag_.precision(), math);
+      folds_[op] = !exact || hasFixedBits(static_cast<Op>(op), dag_.precision(), math);
     }
   }
 

@@ -9,6 +9,7 @@ SRJIT_BUILD_PACKAGES=(
 )
 SRJIT_TEST_PACKAGES=(
   libgtest-dev libgmock-dev libbenchmark-dev libmpfr-dev
+  sollya                          # writes the polynomials of ir/functions again
   clang-19 libclang-rt-19-dev     # sanitizers and libFuzzer
   clang-format-19 clang-tidy-19
 )

@@ -100,7 +100,7 @@ direct::RegisterFile registerFile(const DirectOptions& options) {
 // the reduction tree are known.
 unsigned mostRoots(const DirectOptions& options) {
   const bool has_two_sums = options.loss && options.loss->weighted && options.loss->skip_invalid;
-  return has_two_sums && direct::isDouble(options.precision) ? kDirectRoots / 2 : kDirectRoots;
+  return has_two_sums && isDouble(options.precision) ? kDirectRoots / 2 : kDirectRoots;
 }
 
 std::uint32_t bytesOf(std::size_t instructions) {

@@ -99,7 +99,8 @@ constexpr std::uint32_t directRowJump(DirectGrid grid) {
   return static_cast<std::uint32_t>(kGroupRows) * (grid.row_blocks * grid.warps - 1);
 }
 
-/// What an operator needs that the tier has no code for: "a library function", "division" or "square root"; null for an
+/// What an operator needs that the tier has no code for: "a library function", "a function in f64", "division" or
+/// "square root"; null for an
 /// operator that the tier supports.
 const char* directGap(Op op, Math math, Precision precision) noexcept;
 /// An operator without code as messages name it: "'sin' (a library function)".

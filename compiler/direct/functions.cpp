@@ -21,7 +21,7 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 }  // namespace
 
-Value Builder::approximation(Function function, const Value& x, const Value& y) {
+std::optional<Value> Builder::approximation(Function function, const Value& x, const Value& y) {
   const auto circular = [&](Mufu which) {
     return special(which, multiply(x, kTurnsPerRadian, sass::modifierOf(sass::Round::kTowardsZero)));
   };
@@ -51,7 +51,7 @@ Value Builder::approximation(Function function, const Value& x, const Value& y) 
     case Function::k_tanh:
       return special(Mufu::kTanh, x);
     default:
-      return refuse(kLibraryFunction);
+      return {};
   }
 }
 

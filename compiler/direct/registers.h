@@ -23,16 +23,6 @@ constexpr PredicateId machinePredicate(unsigned number) { return static_cast<Pre
 constexpr PredicateId opposite(PredicateId predicate) { return predicate ^ 1; }
 inline constexpr PredicateId kAlways = machinePredicate(sass::kTrue);
 
-/// Whether numbers of a precision are doubles: pairs of registers, with instructions of their own.
-constexpr bool isDouble(Precision precision) {
-  switch (precision) {
-    case Precision::kF32:
-      return false;
-    case Precision::kF64:
-      return true;
-  }
-  __builtin_unreachable();
-}
 /// Registers that a number of a precision takes.
 constexpr unsigned widthOf(Precision precision) { return isDouble(precision) ? 2 : 1; }
 

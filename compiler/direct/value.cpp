@@ -2,15 +2,20 @@
 
 #include <bit>
 #include <cmath>
+#include <optional>
 #include <utility>
 
 #include "compiler/direct/registers.h"
+#include "ir/functions/programs.h"
 #include "ir/rows.h"
 
 namespace srjit::direct {
 namespace {
 
-Builder& builderOf(const Value& x, const Value& y) { return x.builder() ? *x.builder() : *y.builder(); }
+template <class Operand>
+Builder& builderOf(const Operand& x, const Operand& y) {
+  return x.builder() ? *x.builder() : *y.builder();
+}
 
 void setSource(Operation& operation, unsigned slot, const Value& x) {
   operation.sources[slot] = x.id();
@@ -54,6 +59,17 @@ Mask lt(const Value& x, const Value& y) { return builderOf(x, y).compare(sass::C
 Mask le(const Value& x, const Value& y) { return builderOf(x, y).compare(sass::Compare::kLessEqual, x, y); }
 Mask eq(const Value& x, const Value& y) { return builderOf(x, y).compare(sass::Compare::kEqual, x, y); }
 Value select(const Mask& mask, const Value& x, const Value& y) { return mask.builder->choose(mask.predicate, x, y); }
+
+Value atMost(const Value& x, double limit) { return x.builder()->extreme(x, limit, false, sass::kPropagate); }
+Value atLeast(const Value& x, double limit) { return x.builder()->extreme(x, limit, true, sass::kPropagate); }
+Word operator+(const Word& x, const Word& y) { return builderOf(x, y).addWords(x, y, false); }
+Word operator-(const Word& x, const Word& y) { return builderOf(x, y).addWords(x, y, true); }
+Word operator&(const Word& x, const Word& y) { return builderOf(x, y).intersect(x, y); }
+Word shiftLeft(const Word& x, int places) { return x.builder()->shift(Opcode::kShlRI, x, places); }
+Word shiftRight(const Word& x, int places) { return x.builder()->shift(Opcode::kSarRI, x, places); }
+Word upperWord(const Value& x) { return x.builder()->wordOf(x); }
+Word lowerWord(const Value& x) { return x.builder()->wordOf(x); }
+Value withWords(const Value& x, const Word& upper, const Word&) { return x.builder()->numberOf(upper); }
 
 #define SRJIT_FUNCTION(id, arity, ...) SRJIT_DEFINE_##arity(id)
 #define SRJIT_DEFINE_1(id) \
@@ -239,23 +255,51 @@ Value Builder::divide(const Value& x, const Value& y) {
   return multiply(x, reciprocal, sass::kFlush);
 }
 
-Value Builder::function(Function function, std::span<const Value> x) {
-  switch (function) {
-    case Function::k_abs:
-    case Function::k_copysign:
-    case Function::k_minimum:
-    case Function::k_maximum:
-    case Function::k_floor:
-    case Function::k_ceil:
-    case Function::k_rint:
-    case Function::k_fma:
-      return exact(function, x);
-    default:
-      break;
+// A literal is the second operand of a sum or of a conjunction, or the first of a difference.
+Word Builder::addWords(const Word& x, const Word& y, bool subtract) {
+  if (x.isLiteral() && !subtract) return addWords(y, x, false);
+  if (x.isLiteral()) return {addInteger(y.id(), x.literal(), true), *this};
+  if (y.isLiteral()) return {addInteger(x.id(), subtract ? 0 - y.literal() : y.literal(), false), *this};
+  return {code_.value({.opcode = Opcode::kIAdd3RRR,
+                       .negated = static_cast<std::uint8_t>(subtract ? 2 : 0),
+                       .sources = {x.id(), y.id(), kRz}}),
+          *this};
+}
+
+Word Builder::intersect(const Word& x, const Word& y) {
+  if (x.isLiteral()) return intersect(y, x);
+  if (y.isLiteral()) {
+    return {
+        code_.value(
+            {.opcode = Opcode::kLop3RIR, .modifier = kLutAnd, .sources = {x.id(), kRz, kRz}, .immediate = y.literal()}),
+        *this};
   }
-  if (approximate()) return approximation(function, x[0], x.back());
-  if (function != Function::k_sqrt) return refuse(kLibraryFunction);
-  return is_wide_ ? refuse("square root") : root(x[0]);
+  return {code_.value({.opcode = Opcode::kLop3RRR, .modifier = kLutAnd, .sources = {x.id(), y.id(), kRz}}), *this};
+}
+
+Word Builder::shift(Opcode opcode, const Word& x, int places) {
+  return {
+      code_.value({.opcode = opcode, .sources = {x.id(), kRz, kRz}, .immediate = static_cast<std::uint32_t>(places)}),
+      *this};
+}
+
+Value Builder::numberOf(const Word& word) {
+  return {word.isLiteral() ? literalRegister(word.literal()) : word.id(), *this};
+}
+
+Value Builder::function(Function function, std::span<const Value> x) {
+  if (infoOf(function).code == FunctionCode::kOperation && function != Function::k_sqrt) return exact(function, x);
+  if (approximate()) {
+    if (const std::optional<Value> result = approximation(function, x[0], x.back())) return *result;
+  }
+  if (function == Function::k_sqrt) return is_wide_ ? refuse("square root") : root(x[0]);
+  if (infoOf(function).code == FunctionCode::kLibrary) return refuse("a library function");
+  if (is_wide_) return refuse("a function in f64");
+  const auto inRegister = [&](const Value& operand) {
+    return operand.isLiteral() ? literal(operand.literal()) : operand;
+  };
+  const Value first = inRegister(x.front());
+  return functions::apply<Precision::kF32>(function, first, x.size() == 1 ? first : inRegister(x.back()));
 }
 
 Value Builder::exact(Function function, std::span<const Value> x) {
@@ -274,8 +318,10 @@ Value Builder::exact(Function function, std::span<const Value> x) {
       return rounded(sass::Round::kUp, x[0]);
     case Function::k_rint:
       return rounded(sass::Round::kNearest, x[0]);
-    default:
+    case Function::k_fma:
       return fuse(x[0], x[1], x[2]);
+    default:
+      return refuse("an operation without an instruction");
   }
 }
 

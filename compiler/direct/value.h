@@ -4,6 +4,7 @@
 
 #include <array>
 #include <bit>
+#include <optional>
 #include <span>
 
 #include "compiler/direct/code.h"
@@ -44,6 +45,22 @@ class Value {
 struct Mask {
   PredicateId predicate;
   Builder* builder;
+};
+
+/// An integer of 32 bits per lane, or a literal.
+class Word {
+ public:
+  Word(std::int32_t literal) : bits_(static_cast<std::uint32_t>(literal)) {}
+  Word(ValueId id, Builder& builder) : builder_(&builder), bits_(id) {}
+
+  bool isLiteral() const { return builder_ == nullptr; }
+  std::uint32_t literal() const { return bits_; }
+  Builder* builder() const { return builder_; }
+  ValueId id() const { return bits_; }
+
+ private:
+  Builder* builder_ = nullptr;  ///< null: a literal
+  std::uint32_t bits_;          ///< of the literal, or an id
 };
 
 #include "ir/domain.def"
@@ -107,6 +124,13 @@ class Builder {
   /// (bits of x) ^ (bits of y << 31), in f32.
   Value flipSign(const Value& x, const Value& y);
   Value divide(const Value& x, const Value& y);
+  /// Operations on words; programs have them in f32 alone.
+  Word addWords(const Word& x, const Word& y, bool subtract);
+  Word intersect(const Word& x, const Word& y);
+  Word shift(Opcode opcode, const Word& x, int places);
+  Word wordOf(const Value& x) { return {plain(x), *this}; }
+  Value numberOf(const Word& word);
+
   Value function(Function function, std::span<const Value> arguments);
 
  private:
@@ -129,7 +153,8 @@ class Builder {
   Value bare(const Value& x) { return x.isLiteral() ? x : Value(plain(x), *this); }
   Value extremeOfDoubles(const Value& x, const Value& y, bool largest);
   Value exact(Function function, std::span<const Value> x);
-  Value approximation(Function function, const Value& x, const Value& y);
+  /// None where `fast` uses the precise form.
+  std::optional<Value> approximation(Function function, const Value& x, const Value& y);
   Value power(const Value& x, const Value& y);
   Value quotient(const Value& x, const Value& y);
   Value root(const Value& x);
@@ -142,7 +167,7 @@ class Builder {
   ValueId signOfQuotient(const Value& x, const Value& y);
   /// x + y, or y - x.
   ValueId addInteger(ValueId x, std::uint32_t y, bool negated);
-  static constexpr const char* kLibraryFunction = "a library function";
+  /// `what` as refused() has it.
   Value refuse(const char* what) {
     if (refused_ == nullptr) refused_ = what;
     return {kRz, *this};

@@ -157,6 +157,7 @@ void emitHostKernel(llvm::Module& module, const std::string& name, const Dag& da
   function->addParamAttr(3, llvm::Attribute::NoAlias);
   builder.SetInsertPoint(BasicBlock::Create(module.getContext(), "entry", function));
   Lowering lowering(builder, TargetKind::kHost, options.precision, options.math, options.lanes());
+  lowering.callPrograms();
   const Memory memory{builder, lowering};
 
   Loop loop(builder, function->getArg(5), options.lanes());

@@ -18,7 +18,7 @@ std::size_t instructionsOf(const Expression& expression, const CodeWeights& weig
 /// The length on a GPU: tokens, of which an operator counts as its instructions, and as one at least.
 std::size_t deviceCodeLength(const Expression& expression, const CodeWeights& weights);
 
-/// The length on a CPU, where library functions are calls: tokens.
+/// The length on a CPU, where functions are calls: tokens.
 inline std::size_t hostCodeLength(const Expression& expression) { return expression.size(); }
 
 }  // namespace srjit

@@ -1,101 +1,119 @@
 #include "compiler/lowering/code_weights.h"
 
-#include <initializer_list>
+#include <optional>
 
+#include "ir/functions/programs.h"
 #include "ir/ops.h"
 #include "ir/rows.h"
 
 namespace srjit {
 namespace {
 
-// The domain that counts instructions: an estimate of the cost of a row of ops.def on a GPU.
+// The domain that counts instructions: an estimate of the cost of a row of ops.def on a GPU. Its numbers, words and
+// truth values have no value.
 struct Weight {
   Weight(double) {}
-  static Weight of(int instructions) {
-    Weight weight(0.0);
-    weight.instructions = instructions;
-    return weight;
-  }
-  int instructions = 0;
+  Weight(std::int32_t) {}
 };
 
-// The mode of the current count, since the domain's operators take no argument for it.
-struct Mode {
+// The current count and its mode, since the domain's operators take no argument for them.
+struct Count {
+  Precision precision = Precision::kF32;
   bool approximate = false;
-  bool propagates_nan = false;  // whether the minimum and the maximum are one instruction
+  unsigned instructions = 0;
+
+  // min.NaN and max.NaN of PTX: whether the minimum and the maximum are one instruction.
+  bool propagatesNan() const { return !isDouble(precision); }
 };
-thread_local Mode mode;
+thread_local Count current;
 
-// min.NaN and max.NaN of PTX.
-bool propagatesNan(Precision precision) {
-  switch (precision) {
-    case Precision::kF32:
-      return true;
-    case Precision::kF64:
-      return false;
-  }
-  __builtin_unreachable();
+constexpr unsigned kLibraryFunction = 60;
+constexpr unsigned kRoundedDivision = 20;
+
+Weight add(unsigned instructions) {
+  current.instructions += instructions;
+  return 0.0;
 }
 
-constexpr int kLibraryCall = 60;
-constexpr int kRoundedDivision = 20;
-
-Weight sum(std::initializer_list<Weight> operands, int own) {
-  for (const Weight& operand : operands) own += operand.instructions;
-  return Weight::of(own);
-}
-
-Weight operator+(Weight x, Weight y) { return sum({x, y}, 1); }
-Weight operator-(Weight x, Weight y) { return sum({x, y}, 1); }
-Weight operator*(Weight x, Weight y) { return sum({x, y}, 1); }
-Weight operator/(Weight x, Weight y) { return sum({x, y}, mode.approximate ? 2 : kRoundedDivision); }
+// As in ir/domain.def. A change of sign is part of the instruction that reads the number, and so are words.
+Weight operator+(Weight, Weight) { return add(1); }
+Weight operator-(Weight, Weight) { return add(1); }
+Weight operator*(Weight, Weight) { return add(1); }
+Weight operator/(Weight, Weight) { return add(current.approximate ? 2 : kRoundedDivision); }
 Weight operator-(Weight x) { return x; }
-Weight lt(Weight x, Weight y) { return sum({x, y}, 1); }
-Weight le(Weight x, Weight y) { return sum({x, y}, 1); }
-Weight eq(Weight x, Weight y) { return sum({x, y}, 1); }
-Weight select(Weight mask, Weight x, Weight y) { return sum({mask, x, y}, 1); }
+Weight operator&(Weight, Weight) { return add(1); }
+Weight lt(Weight, Weight) { return add(1); }
+Weight le(Weight, Weight) { return add(1); }
+Weight eq(Weight, Weight) { return add(1); }
+Weight select(Weight, Weight, Weight) { return add(1); }
+Weight atMost(Weight, double) { return add(current.propagatesNan() ? 1 : 2); }
+Weight atLeast(Weight, double) { return add(current.propagatesNan() ? 1 : 2); }
+Weight shiftLeft(Weight, int) { return add(1); }
+Weight shiftRight(Weight, int) { return add(1); }
+Weight upperWord(Weight x) { return x; }
+Weight lowerWord(Weight x) { return x; }
+Weight withWords(Weight x, Weight, Weight) { return x; }
 
-int weightOf(Function function) {
-  switch (function) {
+// The instructions of an operation of IEEE 754.
+unsigned weightOf(Function operation) {
+  switch (operation) {
     case Function::k_abs:
       return 0;
-    case Function::k_copysign:
-    case Function::k_floor:
-    case Function::k_ceil:
-    case Function::k_rint:
-    case Function::k_fma:
-      return 1;
     case Function::k_minimum:
     case Function::k_maximum:
-      return mode.propagates_nan ? 1 : 8;
+      return current.propagatesNan() ? 1 : 8;
     case Function::k_sqrt:
-      return mode.approximate ? 1 : kRoundedDivision;
+      return kRoundedDivision;
+    default:
+      return 1;
+  }
+}
+
+// The instructions of the approximate form that `fast` has of a function; none where it uses the precise form.
+std::optional<unsigned> weightOfApproximation(Function function) {
+  switch (function) {
+    case Function::k_sqrt:
     case Function::k_exp2:
     case Function::k_log2:
     case Function::k_sin:
     case Function::k_cos:
     case Function::k_tanh:
-      return mode.approximate ? 1 : kLibraryCall;
+      return 1;
     case Function::k_exp:
     case Function::k_log:
     case Function::k_log10:
-      return mode.approximate ? 2 : kLibraryCall;
+      return 2;
     case Function::k_tan:
-      return mode.approximate ? 4 : kLibraryCall;
+      return 4;
     case Function::k_pow:
-      return mode.approximate ? 14 : kLibraryCall;
+      return 14;
     default:
-      return kLibraryCall;
+      return {};
   }
+}
+
+Weight call(Function function) {
+  if (current.approximate) {
+    if (const std::optional<unsigned> weight = weightOfApproximation(function)) return add(*weight);
+  }
+  switch (infoOf(function).code) {
+    case FunctionCode::kOperation:
+      return add(weightOf(function));
+    case FunctionCode::kProgram:
+      return functions::apply<Weight>(current.precision, function, 0.0, 0.0);
+    case FunctionCode::kLibrary:
+      return add(kLibraryFunction);
+  }
+  __builtin_unreachable();
 }
 
 #define SRJIT_FUNCTION(id, arity, ...) SRJIT_DEFINE_##arity(id)
 #define SRJIT_DEFINE_1(id) \
-  Weight id(Weight x) { return sum({x}, weightOf(Function::k_##id)); }
+  Weight id(Weight) { return call(Function::k_##id); }
 #define SRJIT_DEFINE_2(id) \
-  Weight id(Weight x, Weight y) { return sum({x, y}, weightOf(Function::k_##id)); }
+  Weight id(Weight, Weight) { return call(Function::k_##id); }
 #define SRJIT_DEFINE_3(id) \
-  Weight id(Weight x, Weight y, Weight z) { return sum({x, y, z}, weightOf(Function::k_##id)); }
+  Weight id(Weight, Weight, Weight) { return call(Function::k_##id); }
 #include "ir/functions.def"
 #undef SRJIT_FUNCTION
 #undef SRJIT_DEFINE_1
@@ -105,9 +123,9 @@ int weightOf(Function function) {
 }  // namespace
 
 unsigned codeWeight(Op op, Precision precision, Math math) {
-  mode = {isApproximate(math, precision), propagatesNan(precision)};
-  const Weight operand = Weight::of(0);
-  return static_cast<unsigned>(applyRow<Weight>(op, operand, operand, operand).instructions);
+  current = {precision, isApproximate(math, precision)};
+  applyRow<Weight>(op, 0.0, 0.0, 0.0);
+  return current.instructions;
 }
 
 CodeWeights codeWeights(Precision precision, Math math) {

@@ -10,8 +10,8 @@
 
 namespace srjit {
 
-/// Approximate number of instructions of an operator for one row on a GPU, derived from its row of ops.def. A library
-/// function counts as 60.
+/// Approximate number of instructions of an operator for one row on a GPU, counted in its row of ops.def and in the
+/// programs of its functions. A library function counts as 60.
 unsigned codeWeight(Op op, Precision precision, Math math);
 /// codeWeight() of every operator, by its number.
 using CodeWeights = std::array<std::uint32_t, kMostOps>;

@@ -9,10 +9,13 @@
 #include <llvm/IR/Module.h>
 
 #include "compiler/lowering/approximate.h"
+#include "ir/functions/programs.h"
 #include "ir/rows.h"
 
 namespace srjit {
 namespace {
+
+constexpr std::uint64_t kUpperHalf = ~std::uint64_t{0} << 32;
 
 Lowering& loweringOf(const Value& x, const Value& y) { return x.lowering() ? *x.lowering() : *y.lowering(); }
 
@@ -48,6 +51,13 @@ Value binary(const Value& x, const Value& y, Fold fold, Emit emit) {
   if (x.isLiteral() && y.isLiteral()) return Value(fold(x.literal(), y.literal()));
   Lowering& lowering = loweringOf(x, y);
   return {emit(lowering, lowering.materialize(x), lowering.materialize(y)), lowering};
+}
+
+// One of the words is no literal.
+template <class Emit>
+Word words(const Word& x, const Word& y, Emit emit) {
+  Lowering& lowering = x.lowering() ? *x.lowering() : *y.lowering();
+  return {emit(lowering.builder(), lowering.materialize(x), lowering.materialize(y)), lowering};
 }
 
 Mask compare(llvm::CmpInst::Predicate predicate, const Value& x, const Value& y) {
@@ -87,6 +97,25 @@ Value select(const Mask& mask, const Value& x, const Value& y) {
   Lowering& lowering = *mask.lowering;
   return {lowering.builder().CreateSelect(mask.ir, lowering.materialize(x), lowering.materialize(y)), lowering};
 }
+
+Value atMost(const Value& x, double limit) { return x.lowering()->bounded(x, limit, Lowering::Bound::kAtMost); }
+Value atLeast(const Value& x, double limit) { return x.lowering()->bounded(x, limit, Lowering::Bound::kAtLeast); }
+Word operator+(const Word& x, const Word& y) {
+  return words(x, y, [](llvm::IRBuilder<>& b, llvm::Value* a, llvm::Value* c) { return b.CreateAdd(a, c); });
+}
+Word operator-(const Word& x, const Word& y) {
+  return words(x, y, [](llvm::IRBuilder<>& b, llvm::Value* a, llvm::Value* c) { return b.CreateSub(a, c); });
+}
+Word operator&(const Word& x, const Word& y) {
+  return words(x, y, [](llvm::IRBuilder<>& b, llvm::Value* a, llvm::Value* c) { return b.CreateAnd(a, c); });
+}
+Word shiftLeft(const Word& x, int places) {
+  return {x.lowering()->builder().CreateShl(x.ir(), static_cast<std::uint64_t>(places)), *x.lowering()};
+}
+Word shiftRight(const Word& x, int places) { return x.lowering()->shiftRight(x, places); }
+Word upperWord(const Value& x) { return x.lowering()->upperWord(x); }
+Word lowerWord(const Value& x) { return x.lowering()->lowerWord(x); }
+Value withWords(const Value& x, const Word& upper, const Word& lower) { return x.lowering()->withWords(upper, lower); }
 
 #define SRJIT_FUNCTION(id, arity, ...) SRJIT_DEFINE_##arity(id)
 #define SRJIT_DEFINE_1(id) \
@@ -129,6 +158,57 @@ llvm::Type* Lowering::withElement(llvm::Type* element) const {
 
 llvm::Value* Lowering::literal(double value) const { return llvm::ConstantFP::get(type_, value); }
 
+llvm::Value* Lowering::materialize(const Word& word) const {
+  if (word.ir() != nullptr) return word.ir();
+  if (!hasWideWords()) return llvm::ConstantInt::getSigned(withElement(builder_.getInt32Ty()), word.literal());
+  const std::int64_t shifted = std::int64_t{word.literal()} * (std::int64_t{1} << 32);
+  return llvm::ConstantInt::getSigned(withElement(builder_.getInt64Ty()), shifted);
+}
+
+Word Lowering::upperWord(const Value& x) {
+  if (!isDouble(precision_)) return {builder_.CreateBitCast(x.ir(), withElement(builder_.getInt32Ty())), *this};
+  llvm::Type* const bits = withElement(builder_.getInt64Ty());
+  llvm::Value* const number = builder_.CreateBitCast(x.ir(), bits);
+  if (hasWideWords()) return {builder_.CreateAnd(number, llvm::ConstantInt::get(bits, kUpperHalf)), *this};
+  return {builder_.CreateTrunc(builder_.CreateLShr(number, 32), builder_.getInt32Ty()), *this};
+}
+
+Word Lowering::lowerWord(const Value& x) {
+  if (!isDouble(precision_)) return upperWord(x);
+  llvm::Value* const number = builder_.CreateBitCast(x.ir(), withElement(builder_.getInt64Ty()));
+  if (hasWideWords()) return {builder_.CreateShl(number, 32), *this};
+  return {builder_.CreateTrunc(number, builder_.getInt32Ty()), *this};
+}
+
+Value Lowering::withWords(const Word& upper, const Word& lower) {
+  llvm::Value* bits = materialize(upper);
+  if (hasWideWords()) {
+    bits = builder_.CreateOr(bits, builder_.CreateLShr(materialize(lower), 32));
+  } else if (isDouble(precision_)) {
+    llvm::Value* const high = builder_.CreateShl(builder_.CreateZExt(bits, builder_.getInt64Ty()), 32);
+    bits = builder_.CreateOr(high, builder_.CreateZExt(materialize(lower), builder_.getInt64Ty()));
+  }
+  return {builder_.CreateBitCast(bits, type_), *this};
+}
+
+Word Lowering::shiftRight(const Word& x, int places) {
+  llvm::Value* const shifted = builder_.CreateAShr(x.ir(), static_cast<std::uint64_t>(places));
+  if (!hasWideWords()) return {shifted, *this};
+  return {builder_.CreateAnd(shifted, llvm::ConstantInt::get(shifted->getType(), kUpperHalf)), *this};
+}
+
+// A GPU has one instruction for it in f32. The select is one instruction on the host, which an intrinsic is not.
+Value Lowering::bounded(const Value& x, double limit, Bound bound) {
+  const bool most = bound == Bound::kAtMost;
+  llvm::Value* const end = literal(limit);
+  if (target_ == TargetKind::kDevice && !isDouble(precision_)) {
+    const auto id = most ? llvm::Intrinsic::minimum : llvm::Intrinsic::maximum;
+    return {builder_.CreateIntrinsic(id, {type_}, {x.ir(), end}), *this};
+  }
+  llvm::Value* const beyond = most ? builder_.CreateFCmpOLT(end, x.ir()) : builder_.CreateFCmpOGT(end, x.ir());
+  return {builder_.CreateSelect(beyond, end, x.ir()), *this};
+}
+
 llvm::Value* Lowering::apply(Op op, std::span<llvm::Value* const> operands) {
   const auto at = [&](std::size_t i) { return i < operands.size() ? Value(operands[i], *this) : Value(0.0); };
   return materialize(applyRow<Value>(op, at(0), at(1), at(2)));
@@ -149,7 +229,34 @@ Value Lowering::function(Function function, std::span<const Value> arguments) {
   if (const auto id = intrinsicOf(function); id != llvm::Intrinsic::not_intrinsic) {
     return {builder_.CreateIntrinsic(id, {type_}, {used.data(), used.size()}), *this};
   }
+  if (infoOf(function).code == FunctionCode::kProgram) {
+    if (calls_programs_) return programCall(function, used);
+    const Value x(used.front(), *this), y(used.back(), *this);
+    return functions::apply<Value>(precision_, function, x, y);
+  }
   return libraryCall(infoOf(function), used);
+}
+
+Value Lowering::programCall(Function function, std::span<llvm::Value* const> arguments) {
+  llvm::Function& caller = *builder_.GetInsertBlock()->getParent();
+  llvm::Module& module = *caller.getParent();
+  const std::string name = "srjit_" + std::string(infoOf(function).name);
+  llvm::Function* program = module.getFunction(name);
+  if (program == nullptr) {
+    const llvm::SmallVector<llvm::Type*, kMaxArity> types(arguments.size(), type_);
+    program = llvm::Function::Create(llvm::FunctionType::get(type_, types, false), llvm::Function::InternalLinkage,
+                                     name, module);
+    program->addFnAttrs(llvm::AttrBuilder(module.getContext(), caller.getAttributes().getFnAttrs()));
+    program->setDoesNotAccessMemory();
+    program->addFnAttr(llvm::Attribute::WillReturn);
+    program->addFnAttr(llvm::Attribute::NoInline);
+    llvm::IRBuilder<> body(llvm::BasicBlock::Create(module.getContext(), "entry", program));
+    Lowering lowering(body, target_, precision_, math_, lanes_);
+    const Value x(program->getArg(0), lowering),
+        y(program->getArg(static_cast<unsigned>(arguments.size() - 1)), lowering);
+    body.CreateRet(lowering.materialize(functions::apply<Value>(precision_, function, x, y)));
+  }
+  return {builder_.CreateCall(program, {arguments.data(), arguments.size()}), *this};
 }
 
 Value Lowering::libraryCall(const FunctionInfo& info, std::span<llvm::Value* const> arguments) {

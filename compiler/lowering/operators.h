@@ -1,6 +1,7 @@
 // Lowering of the operator table to LLVM IR: one `Value` domain for every kernel of both targets.
 #pragma once
 
+#include <cstdint>
 #include <span>
 
 #include <llvm/IR/IRBuilder.h>
@@ -38,6 +39,23 @@ struct Mask {
   Lowering* lowering;
 };
 
+/// An integer of 32 bits per element, or a literal. On the host in f64 it is the upper half of an integer of 64 bits
+/// whose lower half is 0, so that it has the width of the numbers.
+class Word {
+ public:
+  Word(std::int32_t literal) : literal_(literal) {}
+  Word(llvm::Value* value, Lowering& lowering) : value_(value), lowering_(&lowering) {}
+
+  Lowering* lowering() const { return lowering_; }
+  std::int32_t literal() const { return literal_; }
+  llvm::Value* ir() const { return value_; }
+
+ private:
+  llvm::Value* value_ = nullptr;
+  Lowering* lowering_ = nullptr;
+  std::int32_t literal_ = 0;
+};
+
 #include "ir/domain.def"
 
 /// The scalar type of a precision.
@@ -49,6 +67,10 @@ llvm::Type* elementTypeOf(Precision precision, llvm::LLVMContext& context);
 class Lowering {
  public:
   Lowering(llvm::IRBuilder<>& builder, TargetKind target, Precision precision, Math math, unsigned lanes = 1);
+
+  /// From now on the program of a function is a function of the module, made at its first use and called. Otherwise it
+  /// is written out at each use, which takes LLVM long where there are many.
+  void callPrograms() { calls_programs_ = true; }
 
   /// The value of `op` over its operands, by its row of the operator table.
   llvm::Value* apply(Op op, std::span<llvm::Value* const> operands);
@@ -70,17 +92,30 @@ class Lowering {
     return value.isLiteral() ? literal(value.literal()) : value.ir();
   }
 
+  llvm::Value* materialize(const Word& word) const;
+  /// Whether a Word is the upper half of an integer.
+  bool hasWideWords() const { return target_ == TargetKind::kHost && isDouble(precision_); }
+  Word upperWord(const Value& x);
+  Word lowerWord(const Value& x);
+  Value withWords(const Word& upper, const Word& lower);
+  Word shiftRight(const Word& x, int places);
+  /// atMost() and atLeast() of ir/domain.def.
+  enum class Bound { kAtMost, kAtLeast };
+  Value bounded(const Value& x, double limit, Bound bound);
+
   Value function(Function function, std::span<const Value> arguments);
   Value divide(const Value& x, const Value& y);
 
  private:
   Value libraryCall(const FunctionInfo& info, std::span<llvm::Value* const> arguments);
+  Value programCall(Function function, std::span<llvm::Value* const> arguments);
 
   llvm::IRBuilder<>& builder_;
   TargetKind target_;
   Precision precision_;
   Math math_;
   unsigned lanes_;
+  bool calls_programs_ = false;
   llvm::Type* element_;
   llvm::Type* type_;
 };

@@ -21,8 +21,7 @@ double RunningError<kArithmetic>::functionRounding(Function function, const Runn
     const double at_high = fastErrorOf(function, x.high(), largest_y, magnitude);
     if (at_low != kNoFast) return std::isnan(at_low) || std::isnan(at_high) ? kInfinity : std::max(at_low, at_high);
   }
-  const FunctionInfo& info = infoOf(function);
-  const double ulps = kArithmetic.host ? info.ulp_host : deviceUlpsOf(info, kArithmetic.precision);
+  const double ulps = ulpsOf(infoOf(function), kArithmetic.precision, kArithmetic.host);
   return ulps * 2 * R::kHalfUlp * magnitude;
 }
 
@@ -74,7 +73,7 @@ template <Arithmetic kArithmetic>
 RunningError<kArithmetic> RunningError<kArithmetic>::power(const RunningError& base, const RunningError& exponent) {
   const RunningError x = base.flushed();
   const RunningError y = exponent.flushed();
-  const double r = std::pow(x.value, y.value);
+  const double r = real::pow(x.value, y.value);
   if (x.isLost() || y.isLost()) return lost(r);
   const bool exact = x.error == 0 && y.error == 0;
   if (!x.isFinite() || !y.isFinite() || x.isZero()) {
@@ -91,7 +90,7 @@ RunningError<kArithmetic> RunningError<kArithmetic>::power(const RunningError& b
   // In either operand the power is monotone, so that its extremes are at corners, and at a base of 0.
   double spread = 0;
   for (const double a : {x.low(), x.high(), x.low() < 0 && x.high() > 0 ? 0.0 : x.high()}) {
-    for (const double b : {y.low(), y.high()}) spread = std::max(spread, std::fabs(std::pow(a, b) - r));
+    for (const double b : {y.low(), y.high()}) spread = std::max(spread, std::fabs(real::pow(a, b) - r));
   }
   if (!std::isfinite(spread) || !std::isfinite(r)) return lost(r);
   return ofFunction(Function::k_pow, r, spread, x, y, false);

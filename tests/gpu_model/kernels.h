@@ -39,6 +39,26 @@ class ModelMemory {
   virtual std::byte* range(std::uint64_t address, std::size_t bytes) = 0;
 };
 
+/// Buffers of the host at their own addresses.
+class HostMemory final : public ModelMemory {
+ public:
+  template <class T>
+  std::uint64_t add(std::vector<T>& values) {
+    pieces_.push_back(std::as_writable_bytes(std::span(values)));
+    return reinterpret_cast<std::uint64_t>(values.data());
+  }
+  std::byte* range(std::uint64_t address, std::size_t bytes) override {
+    for (const std::span<std::byte> piece : pieces_) {
+      const auto begin = reinterpret_cast<std::uint64_t>(piece.data());
+      if (address >= begin && address + bytes <= begin + piece.size()) return piece.data() + (address - begin);
+    }
+    throw ModelFault("outside of all buffers");
+  }
+
+ private:
+  std::vector<std::span<std::byte>> pieces_;
+};
+
 struct ModelLaunch {
   std::array<unsigned, 3> grid{}, block{};
   std::size_t shared_bytes = 0;

@@ -90,7 +90,9 @@ class PtxReader {
       return list;
     }
     if (text.front() == '[') return memory(trimmed(text.substr(1, text.size() - 2)));
-    if (text.front() == '%') return {.kind = OperandKind::kRegister, .place = program_.registerOf(text)};
+    if (text.front() == '%' || program_.registers.contains(text)) {
+      return {.kind = OperandKind::kRegister, .place = program_.registerOf(text)};
+    }
     if (text.starts_with("0f") || text.starts_with("0d")) return {.number = std::stoull(text.substr(2), nullptr, 16)};
     if (std::isdigit(static_cast<unsigned char>(text.front())) || text.front() == '-') {
       return {.number = static_cast<std::uint64_t>(std::stoll(text, nullptr, 0))};
@@ -144,6 +146,7 @@ void readInstruction(const std::string& statement, Program& program) {
   if (found[1].matched) instruction.guard = program.registerOf(found[3]);
   instruction.unless = found[2].length() > 0;
   instruction.texts = splitOperands(found[5]);
+  if (instruction.name == "mov.b64" && found[5].str().find('{') != std::string::npos) instruction.function = nullptr;
   program.code.push_back(std::move(instruction));
 }
 
@@ -157,6 +160,9 @@ void readBody(const std::string& body, Program& program) {
       statement += c;
     } else {
       statement = trimmed(statement);
+      // A block in braces, with a register of its own.
+      if (statement.starts_with('{') || statement.starts_with('}')) statement = trimmed(statement.substr(1));
+      if (statement.starts_with(".reg .b32 ")) program.registerOf(statement.substr(statement.rfind(' ') + 1));
       if (statement.starts_with(".shared") || statement.starts_with(".local")) {
         declareMemory(statement, program);
       } else if (statement.front() != '.') {
@@ -258,6 +264,19 @@ class Block {
     }
   }
 
+  // Between a register of 64 bits and two of 32, of which the lower half comes first.
+  void join(Thread& thread, const PtxInstruction& instruction) const {
+    const Operand &to = instruction.operands[0], &from = instruction.operands[1];
+    if (to.kind == Operand::Kind::kList) {
+      const std::uint64_t bits = valueOf(thread, from);
+      for (std::size_t half = 0; half < 2; ++half) {
+        registerOf(thread, to.list[half]) = static_cast<std::uint32_t>(bits >> (32 * half));
+      }
+    } else {
+      registerOf(thread, to) = valueOf(thread, from.list.at(0)) | valueOf(thread, from.list.at(1)) << 32;
+    }
+  }
+
   // The result of an atomic addition is not modelled: a register that receives one is never read.
   void addAtomically(Thread& thread, const PtxInstruction& instruction) const {
     const Operand& memory = instruction.operands[instruction.operands.size() - 2];
@@ -287,6 +306,8 @@ class Block {
         registerOf(thread, i.operands[0]) = launch_.arguments.at(i.operands[1].number);
       } else if (i.name.starts_with("ld.") || i.name.starts_with("st.")) {
         move(thread, i, i.name.starts_with("ld."));
+      } else if (i.name == "mov.b64") {
+        join(thread, i);
       } else if (i.name == "red.global.add.f64" || i.name == "atom.global.add.f64") {
         addAtomically(thread, i);
       } else if (i.name == "bra") {

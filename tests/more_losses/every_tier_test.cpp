@@ -71,26 +71,6 @@ std::size_t countOf(const std::string& text, std::string_view word) {
   return count;
 }
 
-/// Buffers of the host at their own addresses.
-class HostMemory final : public ModelMemory {
- public:
-  template <class T>
-  std::uint64_t add(std::vector<T>& values) {
-    pieces_.push_back(std::as_writable_bytes(std::span(values)));
-    return reinterpret_cast<std::uint64_t>(values.data());
-  }
-  std::byte* range(std::uint64_t address, std::size_t bytes) override {
-    for (const std::span<std::byte> piece : pieces_) {
-      const auto begin = reinterpret_cast<std::uint64_t>(piece.data());
-      if (address >= begin && address + bytes <= begin + piece.size()) return piece.data() + (address - begin);
-    }
-    throw ModelFault("outside of all buffers");
-  }
-
- private:
-  std::vector<std::span<std::byte>> pieces_;
-};
-
 /// What LLVM's kernel for both expressions of `w` adds per row group: its PTX runs instruction by instruction.
 std::vector<float> sumsOfPtx(const Workload& w, const LossSpec& spec) {
   const Dag dag = Dag::fromExpressions(w.expressions, Precision::kF32);

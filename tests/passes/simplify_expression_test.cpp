@@ -21,7 +21,8 @@ TEST(SimplifyExpression, TheModeSaysWhatIsKept) {
     const char *text, *strict, *precise, *fast;
   } cases[] = {
       {"x0 + 0", "x0 + 0", "x0 + 0", "x0"},
-      {"x0^2 * exp(0)", "x0^2 * exp(0)", "square(x0)", "square(x0)"},
+      {"x0^2 * exp(0)", "x0^2", "square(x0)", "square(x0)"},
+      {"x0^2 * cos(0)", "x0^2 * cos(0)", "square(x0)", "square(x0)"},
       {"p0*0 + p1", "p1 + p0 * 0", "p1 + p0 * 0", "p1"},
       {"sin(1)", "sin(1)", "0.8414709848078965", "0.8414709848078965"},
       {"-(-x0)", "x0", "x0", "x0"},

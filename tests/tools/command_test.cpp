@@ -254,6 +254,10 @@ TEST(Kernels, UnsupportedOperatorsAreReported) {
       "sr-jit: expression 1:1: in fast f64 the direct tier has no code for 'sin' (a library function); use --tier "
       "compile\n");
   EXPECT_THAT(scratch.list(), testing::SizeIs(1)) << "no file without code";
+  EXPECT_THAT(
+      runCommand({"cubin", "--tier", "direct", "--precision", "f64", "exp(x0)", "-o", "none.cubin"}, scratch.path(""))
+          .err,
+      HasSubstr("'exp' (a function in f64)"));
 }
 
 // What to do must serve all operators of the expression.

@@ -48,7 +48,7 @@ struct Options {
 std::optional<double> boundOf(Op op, const Options& options, bool on_gpu) {
   if (isApproximate(options.math, options.precision)) return {};
   for (const FunctionInfo& function : allFunctions()) {
-    if (function.name == infoOf(op).name) return on_gpu ? deviceUlpsOf(function, options.precision) : function.ulp_host;
+    if (function.name == infoOf(op).name) return ulpsOf(function, options.precision, !on_gpu);
   }
   return 0.5;  // an operation of IEEE 754
 }

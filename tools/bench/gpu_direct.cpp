@@ -64,8 +64,8 @@ void benchTextToLosses(const BenchContext& context) {
 }
 
 /// Rates of all tiers on one batch.
-void benchRates(const BenchContext& context, std::size_t count, std::size_t rows, bool predictions) {
-  const Engine engine = context.engine(Math::kFast);
+void benchRates(const BenchContext& context, std::size_t count, std::size_t rows, bool predictions, Math math) {
+  const Engine engine = context.engine(math);
   const BenchData data(kBenchColumns, rows);
   const Dataset uploaded = must(engine.upload(data.view()));
   std::vector<float> out(predictions ? count * rows : 0);
@@ -82,12 +82,12 @@ void benchRates(const BenchContext& context, std::size_t count, std::size_t rows
         return node_rows / seconds.device / kTera;
       };
       once();
-      Figure figure{fmt::format("{}, f32 fast, {} x {} {}, {}", name, count, rows, population,
+      Figure figure{fmt::format("{}, f32 {}, {} x {} {}, {}", name, nameOf(math), count, rows, population,
                                 predictions ? "predictions" : "losses"),
                     "T nodes/s", context.sample(9, 2, once)};
       const bool mixed = population[0] == 'm';
       if (tier == Tier::kDirect && count <= 2000) figure.target = atLeast(mixed ? 15 : 22);
-      if (tier == Tier::kDirect && count > 2000) figure.target = atLeast(mixed ? 10 : 16);
+      if (tier == Tier::kDirect && count > 2000) figure.target = atLeast(!mixed ? 16 : math == Math::kFast ? 10 : 7);
       context.report->add("direct", std::move(figure));
     }
   }
@@ -121,9 +121,11 @@ void benchBreakEven(const BenchContext& context) {
 void benchDirect(const BenchContext& context) {
   benchWriting(context);
   benchTextToLosses(context);
-  benchRates(context, context.quick ? 64 : 256, context.quick ? 100'000 : 1'000'000, true);
-  benchRates(context, context.quick ? 64 : 256, context.quick ? 100'000 : 1'000'000, false);
-  benchRates(context, context.quick ? 2001 : 10000, 10860, false);
+  benchRates(context, context.quick ? 64 : 256, context.quick ? 100'000 : 1'000'000, true, Math::kFast);
+  benchRates(context, context.quick ? 64 : 256, context.quick ? 100'000 : 1'000'000, false, Math::kFast);
+  for (const Math math : {Math::kFast, Math::kPrecise}) {
+    benchRates(context, context.quick ? 2001 : 10000, 10860, false, math);
+  }
   benchBreakEven(context);
 }
 

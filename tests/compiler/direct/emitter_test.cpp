@@ -326,10 +326,10 @@ Fast pow(Fast x, Fast y) {
   if (rounded - 0x1p23F != std::fmin(std::fabs(y.v), 0x1p23F)) return Fast(std::numeric_limits<float>::quiet_NaN());
   return Fast(is_odd ? -power : power);
 }
+Fast expm1(Fast x) { return Fast(real::expm1(x.v)); }
+Fast log1p(Fast x) { return Fast(real::log1p(x.v)); }
 #define SRJIT_FUNCTION_WITHOUT_CODE(id) \
   Fast id(Fast) { return 0.0; }
-SRJIT_FUNCTION_WITHOUT_CODE(expm1)
-SRJIT_FUNCTION_WITHOUT_CODE(log1p)
 SRJIT_FUNCTION_WITHOUT_CODE(cbrt)
 SRJIT_FUNCTION_WITHOUT_CODE(asin)
 SRJIT_FUNCTION_WITHOUT_CODE(acos)

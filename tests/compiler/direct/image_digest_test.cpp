@@ -42,22 +42,22 @@ using Digests = std::map<std::tuple<unsigned, std::string>, std::string>;
 
 const Digests kDigests = {
     {{80, "f32 fast loss"}, "81bd08e14601acff0de9e8c1421c6e9e"},
-    {{80, "f32 precise predictions"}, "effd81739565a2cc0e709e6adf6e1efd"},
+    {{80, "f32 precise predictions"}, "f332fd5983c1ad2061d356fe3392ea4c"},
     {{80, "f64 fast loss"}, "42b362f1c638d286c30f346856f94d16"},
     {{86, "f32 fast loss"}, "9d378314d038e3ae035987939c8e15c8"},
-    {{86, "f32 precise predictions"}, "a2d881a7fb69548a3846ca876bf3709e"},
+    {{86, "f32 precise predictions"}, "07fae6f97862f5239c99e228a3a638f8"},
     {{86, "f64 fast loss"}, "1beffa09cd2b46d586625a6dad29e4bf"},
     {{89, "f32 fast loss"}, "576f046e7b88f5d9a1aae00093ce5684"},
-    {{89, "f32 precise predictions"}, "630a3ad05dccf061feb04a371d3d333e"},
+    {{89, "f32 precise predictions"}, "e2b1e061479b2a65f20851da402f4974"},
     {{89, "f64 fast loss"}, "6904c034d6f54d8d21d6f019a5eb4428"},
     {{90, "f32 fast loss"}, "255b794a23d262517f647407fbcea4b4"},
-    {{90, "f32 precise predictions"}, "e7dfc36bdc62860d2888242e394b2f07"},
+    {{90, "f32 precise predictions"}, "3c42039b53eb0b7ee82737312a30bbe0"},
     {{90, "f64 fast loss"}, "8c0c115b4687f4bc13573e7556c813c3"},
     {{100, "f32 fast loss"}, "1dceee7cbe53696484bff078734dc03a"},
-    {{100, "f32 precise predictions"}, "843bac931f68dd7f1a4b9f06f793c403"},
+    {{100, "f32 precise predictions"}, "5cc588dd31f0aaaefea78ccfe296a7b7"},
     {{100, "f64 fast loss"}, "aa7ce3382bedab9f8d08559760ef0b92"},
     {{120, "f32 fast loss"}, "5e6e7b6a96241158e667518b6d8586b5"},
-    {{120, "f32 precise predictions"}, "ea56e982d6c0379f4c767f93c8d3d781"},
+    {{120, "f32 precise predictions"}, "8be24386bce2bc922931e8088fc7fffb"},
     {{120, "f64 fast loss"}, "77ce910c3aaf4389a2dfac19805ce56b"},
 };
 

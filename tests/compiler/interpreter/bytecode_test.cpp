@@ -290,7 +290,7 @@ TEST(HandlerTable, EveryOperatorAtEveryHeightFitsAToken) {
   }
 }
 
-TEST(HandlerTable, LongOperatorsAreLibraryCallsAndRoundedDivisions) {
+TEST(HandlerTable, LongOperatorsAreFunctionsAndRoundedDivisions) {
   EXPECT_TRUE(hasLongCode(Op::kSin, Precision::kF32, Math::kPrecise));
   EXPECT_FALSE(hasLongCode(Op::kSin, Precision::kF32, Math::kFast));
   EXPECT_TRUE(hasLongCode(Op::kSin, Precision::kF64, Math::kFast)) << "f64 has no approximate instructions";

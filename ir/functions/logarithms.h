@@ -1,0 +1,147 @@
+// log, log2, log10 and log1p as programs.
+//
+// x = 2^n m with m between 2/3 and 4/3, so that log x = n log 2 + log m. With f = m - 1, which is exact, log m is f -
+// f^2 / 2, of which the rounding error is added to the tail, and f^3 times a polynomial.
+#pragma once
+
+#include <limits>
+
+#include "ir/functions/polynomials.h"
+#include "ir/functions/steps.h"
+
+namespace srjit::functions {
+
+/// n and m of x = 2^n m.
+template <class T>
+struct Parts {
+  T n, m;
+};
+
+/// The upper word of 2/3.
+template <Precision kPrecision>
+constexpr std::int32_t kTwoThirds = choose<kPrecision>(0x3f2aaaab, 0x3fe55555);
+
+/// The upper word of x less that of 2/3. Its bits from kUpperFractionBits on are n.
+template <Precision kPrecision, class T>
+auto distanceOf(const T& x) {
+  using namespace real;
+  return upperWord(x) - kTwoThirds<kPrecision>;
+}
+
+/// The parts of x > 0, which is not subnormal. Where `is_scaled`, the result is n - scale.
+template <Precision kPrecision, class T, class Mask>
+Parts<T> partsOf(const T& x, const Mask& is_scaled, int scale) {
+  using namespace real;
+  using F = Format<kPrecision>;
+  const auto distance = distanceOf<kPrecision>(x);
+  const auto n = shiftRight(distance, F::kUpperFractionBits);
+  const auto m = (distance & F::kUpperFraction) + kTwoThirds<kPrecision>;
+  // Added to the words of these numbers, an integer is added to the number itself: 1.5 * 2^23 in f32; in f64 2^52, to
+  // whose lower word n + 2^31 is added, which is not negative.
+  const auto lower = n + choose<kPrecision>(0x4b400000, std::numeric_limits<std::int32_t>::min());
+  const auto upper = choose<kPrecision>(lower, decltype(lower)(0x43300000));
+  constexpr double kOffset = choose<kPrecision>(0x1.8p23, 0x1p52 + 0x1p31);
+  const T offset = select(is_scaled, T(kOffset + scale), T(kOffset));
+  return {withWords(x, upper, lower) - offset, withWords(x, m, lowerWord(x))};
+}
+
+/// The parts of a number that may be subnormal.
+template <Precision kPrecision, class T>
+Parts<T> partsOf(const T& x) {
+  using namespace real;
+  constexpr int kScale = 64;
+  const auto is_tiny = lt(x, T(Format<kPrecision>::kSmallestNormal));
+  return partsOf<kPrecision>(select(is_tiny, x * T(0x1p64), x), is_tiny, kScale);
+}
+
+/// log(1 + f), |f| <= 1/3.
+template <Precision kPrecision, class T>
+Sum<T> logOfReduced(const T& f) {
+  using namespace real;
+  const T half = f * T(-0.5);
+  const T head = fma(half, f, f);
+  const T rounding = fma(half, f, f - head);
+  const T q = polynomial(choose<kPrecision, std::span<const double>>(kLog32, kLog64), f);
+  const T square = f * f;
+  return {head, fma(square, f * q, rounding)};
+}
+
+/// n log 2 + log m. The products of n and log2_high are exact.
+template <class T>
+T sumOf(const T& n, double log2_high, double log2_low, const Sum<T>& log_of_m) {
+  using namespace real;
+  const Sum<T> sum = fastSum(n * T(log2_high), log_of_m.head);
+  return sum.head + (sum.tail + fma(n, T(log2_low), log_of_m.tail));
+}
+
+/// `result`, but minus infinity where x is `pole`, NaN below, and x itself where it is infinite or NaN.
+template <class T>
+T withEnds(const T& x, double pole, const T& result) {
+  using namespace real;
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  const T end = select(eq(x, T(pole)), T(-kInfinity), T(std::numeric_limits<double>::quiet_NaN()));
+  const T inside = select(lt(T(pole), x), result, end);
+  return select(eq(x, T(kInfinity)), x, inside);
+}
+
+/// The logarithm to the base 2.
+template <Precision kPrecision, class T>
+T log2(const T& x) {
+  const Parts<T> parts = partsOf<kPrecision>(x);
+  const Sum<T> log_of_m =
+      product(logOfReduced<kPrecision>(parts.m - T(1)), choose<kPrecision>(kLog2OfEHigh32, kLog2OfEHigh64),
+              choose<kPrecision>(kLog2OfELow32, kLog2OfELow64));
+  const Sum<T> sum = fastSum(parts.n, log_of_m.head);
+  return withEnds(x, 0, sum.head + (sum.tail + log_of_m.tail));
+}
+
+/// The natural logarithm.
+template <Precision kPrecision, class T>
+T log(const T& x) {
+  const Parts<T> parts = partsOf<kPrecision>(x);
+  return withEnds(x, 0,
+                  sumOf(parts.n, choose<kPrecision>(kShortLn2High32, kShortLn2High64),
+                        choose<kPrecision>(kShortLn2Low32, kShortLn2Low64), logOfReduced<kPrecision>(parts.m - T(1))));
+}
+
+/// The logarithm to the base 10.
+template <Precision kPrecision, class T>
+T log10(const T& x) {
+  const Parts<T> parts = partsOf<kPrecision>(x);
+  return withEnds(
+      x, 0,
+      sumOf(parts.n, choose<kPrecision>(kShortLog10Of2High32, kShortLog10Of2High64),
+            choose<kPrecision>(kShortLog10Of2Low32, kShortLog10Of2Low64),
+            product(logOfReduced<kPrecision>(parts.m - T(1)), choose<kPrecision>(kLog10OfEHigh32, kLog10OfEHigh64),
+                    choose<kPrecision>(kLog10OfELow32, kLog10OfELow64))));
+}
+
+/// log(1 + x). Where n = 0, f is x itself. Elsewhere f is that of the rounded sum u = 1 + x, and its error is added: to
+/// first order log(u + error) = log u + error / u, and 1 / m is 1 - f to the accuracy that the error needs. Where x is
+/// so large that the 1 does not count, the scale keeps 2^-n in range.
+template <Precision kPrecision, class T>
+T log1p(const T& x) {
+  using namespace real;
+  constexpr int kScale = -64;
+  constexpr std::int32_t kOne = Format<kPrecision>::kBias << Format<kPrecision>::kUpperFractionBits;
+  const auto is_large = lt(T(choose<kPrecision>(0x1p100, 0x1p200)), x);
+  const T y = select(is_large, x * T(0x1p-64), x);
+  const T u = T(1) + y;
+  // D. Knuth, "The Art of Computer Programming" 2, 4.2.2, theorem B: the error of a sum of two numbers of any order.
+  const T added = u - T(1);
+  const T error_of_added = y - added;
+  const T error = (T(1) - (u - added)) + error_of_added;
+  const Parts<T> parts = partsOf<kPrecision>(u, is_large, kScale);
+  const T down =
+      withWords(x, decltype(upperWord(x))(kOne) - (distanceOf<kPrecision>(u) & Format<kPrecision>::kUpperOthers), 0);
+  const auto is_near = eq(parts.n, T(0));
+  const T f = select(is_near, y, parts.m - T(1));
+  const T left = select(is_near, T(0), error * down);
+  Sum<T> log_of_m = logOfReduced<kPrecision>(f);
+  log_of_m.tail = log_of_m.tail + fma(-left, f, left);
+  const T result = sumOf(parts.n, choose<kPrecision>(kShortLn2High32, kShortLn2High64),
+                         choose<kPrecision>(kShortLn2Low32, kShortLn2Low64), log_of_m);
+  return withEnds(x, -1, copysign(result, x));  // the sign of a zero
+}
+
+}  // namespace srjit::functions
