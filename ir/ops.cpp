@@ -30,8 +30,8 @@ constexpr auto kOps = [] {
 }();
 
 constexpr std::array kFunctions = {
-#define SRJIT_FUNCTION(id, arity, code, libdevice, libmvec, ulp_f32, ulp_f64, ulp_host, fast_error) \
-  FunctionInfo{#id, arity, FunctionCode::code, libdevice, libmvec, ulp_f32, ulp_f64, ulp_host},
+#define SRJIT_FUNCTION(id, arity, code, ulp_f32, ulp_f64, fast_error) \
+  FunctionInfo{#id, arity, FunctionCode::code, ulp_f32, ulp_f64},
 #include "ir/functions.def"
 #undef SRJIT_FUNCTION
 };

@@ -56,11 +56,10 @@ struct OpInfo {
   constexpr bool has(OpProps wanted) const noexcept { return (props & wanted) == wanted; }
 };
 
-/// What computes an elementary function.
+/// What computes an elementary function: the same bits on every target.
 enum class FunctionCode : std::uint8_t {
   kOperation,  ///< an operation of IEEE 754, whose result is fixed
-  kProgram,      ///< a program of ir/functions/: the same bits on every target
-  kLibrary,      ///< libdevice on a GPU, libmvec on the host: the last bits differ
+  kProgram,    ///< a program of ir/functions/
 };
 
 /// One row of functions.def.
@@ -68,10 +67,7 @@ struct FunctionInfo {
   std::string_view name;
   int arity;
   FunctionCode code;
-  std::string_view libdevice;
-  std::string_view libmvec;
-  double ulp_f32, ulp_f64;  ///< of kLibrary, on a GPU
-  double ulp_host;          ///< of kLibrary
+  double ulp_f32, ulp_f64;
 };
 
 inline constexpr std::size_t kOpCount = 0
@@ -88,9 +84,8 @@ inline const OpInfo& infoOf(Op op) noexcept { return allOps()[static_cast<std::s
 inline const FunctionInfo& infoOf(Function function) noexcept {
   return allFunctions()[static_cast<std::size_t>(function)];
 }
-/// The maximal error in units in the last place, on the host or on a GPU.
-inline double ulpsOf(const FunctionInfo& function, Precision precision, bool host) noexcept {
-  if (host && function.code == FunctionCode::kLibrary) return function.ulp_host;
+/// The maximal error in units in the last place.
+inline double ulpsOf(const FunctionInfo& function, Precision precision) noexcept {
   switch (precision) {
     case Precision::kF32:
       return function.ulp_f32;

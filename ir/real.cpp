@@ -6,7 +6,6 @@ namespace srjit::real {
 
 #define SRJIT_FUNCTION(id, arity, code, ...) SRJIT_DEFINE_##code(id, arity)
 #define SRJIT_DEFINE_kOperation(id, arity)
-#define SRJIT_DEFINE_kLibrary(id, arity)
 #define SRJIT_DEFINE_kProgram(id, arity) SRJIT_DEFINE_##arity(id)
 #define SRJIT_DEFINE_1(id)                                        \
   float id(float x) { return functions::id<Precision::kF32>(x); } \
@@ -17,7 +16,6 @@ namespace srjit::real {
 #include "ir/functions.def"
 #undef SRJIT_FUNCTION
 #undef SRJIT_DEFINE_kOperation
-#undef SRJIT_DEFINE_kLibrary
 #undef SRJIT_DEFINE_kProgram
 #undef SRJIT_DEFINE_1
 #undef SRJIT_DEFINE_2

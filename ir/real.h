@@ -1,6 +1,7 @@
 // The domain of IEEE numbers on the host, float or double, ISO C++ only: the reference for every other domain.
 #pragma once
 
+#include <array>
 #include <bit>
 #include <cmath>
 #include <cstdint>
@@ -20,7 +21,6 @@ using std::sqrt;
 // the C library.
 #define SRJIT_FUNCTION(id, arity, code, ...) SRJIT_DECLARE_##code(id, arity)
 #define SRJIT_DECLARE_kOperation(id, arity)
-#define SRJIT_DECLARE_kLibrary(id, arity) using std::id;
 #define SRJIT_DECLARE_kProgram(id, arity) SRJIT_DECLARE_##arity(id)
 #define SRJIT_DECLARE_1(id) \
   float id(float x);        \
@@ -33,7 +33,6 @@ using std::sqrt;
 #include "ir/functions.def"
 #undef SRJIT_FUNCTION
 #undef SRJIT_DECLARE_kOperation
-#undef SRJIT_DECLARE_kLibrary
 #undef SRJIT_DECLARE_kProgram
 #undef SRJIT_DECLARE_1
 #undef SRJIT_DECLARE_2
@@ -76,6 +75,12 @@ T atMost(T x, double limit) {
 template <class T>
 T atLeast(T x, double limit) {
   return x < static_cast<T>(limit) ? static_cast<T>(limit) : x;
+}
+
+/// `usual`, or `rare()` where it is rare.
+template <class T, class Rare>
+std::array<T, 3> rarely(bool is_rare, const std::array<T, 3>& usual, const Rare& rare) {
+  return is_rare ? rare() : usual;
 }
 
 /// A word of a number, as ir/domain.def has it.

@@ -39,10 +39,10 @@ double numberOf(const Token& token, std::span<const double> variables, std::span
   }
 }
 
-template <Precision kPrecision, Math kMath, bool kHost>
+template <Precision kPrecision, Math kMath>
 Bounded evaluateIn(const Expression& expression, std::span<const double> variables,
                    std::span<const double> parameters) {
-  using T = RunningError<Arithmetic{kPrecision, kMath, kHost}>;
+  using T = RunningError<Arithmetic{kPrecision, kMath}>;
   const T result =
       evaluate<T>(expression, [&](const Token& token) { return T(numberOf(token, variables, parameters)); });
   return {result.value, result.error};
@@ -60,11 +60,8 @@ Bounded evaluateBounded(const Expression& expression, std::span<const double> va
   // Strict and precise round alike as far as a bound goes, and so does fast in double.
   return withZeroOf(arithmetic.precision, [&]<class T>(T) {
     constexpr Precision kPrecision = kPrecisionOf<T>;
-    const auto run =
-        isApproximate(arithmetic.math, kPrecision)
-            ? arithmetic.host ? evaluateIn<kPrecision, Math::kFast, true> : evaluateIn<kPrecision, Math::kFast, false>
-        : arithmetic.host ? evaluateIn<kPrecision, Math::kPrecise, true>
-                          : evaluateIn<kPrecision, Math::kPrecise, false>;
+    const auto run = isApproximate(arithmetic.math, kPrecision) ? evaluateIn<kPrecision, Math::kFast>
+                                                                : evaluateIn<kPrecision, Math::kPrecise>;
     return run(expression, variables, parameters);
   });
 }

@@ -17,7 +17,6 @@ double evaluateReference(const Expression& expression, std::span<const double> v
 struct Arithmetic {
   Precision precision = Precision::kF64;
   Math math = Math::kPrecise;
-  bool host = true;  ///< libmvec on the host, libdevice on a GPU: they differ in accuracy
 };
 
 /// A value with a bound: a kernel's result lies within `error` of `value`. With a finite error, an infinite or NaN

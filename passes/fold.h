@@ -9,19 +9,14 @@
 
 namespace srjit {
 
-/// Facts about the elementary steps of an operator's row, derived from ops.def and functions.def.
-struct RowFacts {
-  bool library = false;      ///< some step is a library function, whose last bits differ between targets
-  bool approximate = false;  ///< some step is approximate in fast f32 kernels: a quotient, a root, most functions
-};
-RowFacts factsOf(Op op) noexcept;
+/// True if some step of the operator's row is approximate in fast f32 kernels: a quotient, a root, most functions.
+/// Derived from ops.def and functions.def.
+bool hasApproximateStep(Op op) noexcept;
 
-/// True if `op` has the same bits in every kernel of this precision and mode, and valueOf() has them, too: no step of
-/// its row is a library function or approximate.
+/// True if `op` has the same bits in every kernel of this precision and mode, and valueOf() has them, too.
 bool hasFixedBits(Op op, Precision precision, Math math) noexcept;
 
-/// The value of `op` over operands that are numbers of `precision`: elementary steps in that precision, library
-/// functions in double and then rounded once. A row's thresholds thus decide as they do in a kernel.
+/// The value of `op` over operands that are numbers of `precision`, computed in that precision.
 double valueOf(Op op, std::span<const double> operands, Precision precision);
 
 /// Whether all operands are constants of `dag`.

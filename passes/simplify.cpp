@@ -93,7 +93,7 @@ struct CompiledRule {
   static bool isApproximate(const Rule& source) {
     for (const Expression& term : {source.pattern, source.replacement}) {
       for (const Token& token : term.tokens()) {
-        if (token.kind == Token::Kind::kOp && factsOf(token.op).approximate) return true;
+        if (token.kind == Token::Kind::kOp && hasApproximateStep(token.op)) return true;
       }
     }
     return false;

@@ -23,9 +23,8 @@ std::string refusalOf(std::span<const Op> operators, const DirectOptions& option
   for (const Op op : operators) {
     names += (names.empty() ? "" : ", ") + gapText(op, options.math, options.precision);
   }
-  const bool fast = std::ranges::all_of(operators, [&](Op op) { return isDirect(op, Math::kFast, options.precision); });
-  return fmt::format("in {} {} the direct tier has no code for {}; use --tier compile{}", nameOf(options.math),
-                     nameOf(options.precision), names, fast ? " or --math fast" : "");
+  return fmt::format("in {} {} the direct tier has no code for {}; use --tier compile", nameOf(options.math),
+                     nameOf(options.precision), names);
 }
 
 /// Makes errors of the lines whose roots have no code, and reports them.

@@ -118,13 +118,13 @@ fi
 tell "device $device, programs $programs, commit $commit, $(date -u +%Y-%m-%dT%H:%M:%SZ)"
 if ! $bench_only; then
   # The direct tier's tests and their soak are a step of their own.
-  filter='-*Direct*'
+  filter='-*Direct*:*Processor*Soak*'
   $quick && filter+=':*OfAllOperators*:EachOperator*:Modes/EachOperator*:*OfEveryLoss*'
   step test_gpu 400 "$programs/test_gpu" --gtest_filter="$filter" --gtest_output="json:$out/test_gpu.json"
   grep -E '^\[  (PASSED|SKIPPED|FAILED) +\] [0-9]+ tests?|ms of compiling|pipelined' "$out/test_gpu.log" | sed 's/^/        /' | tee -a "$summary"
   export SRJIT_SOAK_SECONDS=20 # in each mode
   $quick && SRJIT_SOAK_SECONDS=2
-  step direct 300 "$programs/test_gpu" --gtest_filter='*Direct*' --gtest_output="json:$out/direct.json"
+  step direct 300 "$programs/test_gpu" --gtest_filter='*Direct*:*Processor*Soak*' --gtest_output="json:$out/direct.json"
   grep -E '^\[  (PASSED|SKIPPED|FAILED) +\] [0-9]+ tests?|soak:' "$out/direct.log" | sed 's/^/        /' | tee -a "$summary"
 fi
 

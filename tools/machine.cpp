@@ -10,7 +10,6 @@
 
 #include "compiler/host/jit.h"
 #include "compiler/kernels/assembler.h"
-#include "compiler/loader/shared_library.h"
 #include "compiler/nvptx/options.h"
 #include "compiler/nvptx/rows_kernel.h"
 #include "compiler/nvptx/toolkit.h"
@@ -54,28 +53,23 @@ Finding outcome(std::string name, const Status& status, std::string success, std
   return {std::move(name), status.ok(), std::move(success), std::move(needed_for)};
 }
 
-Dag sampleGraph(Op op) {
+Dag sampleGraph() {
   Dag graph(Precision::kF32);
-  graph.addRoot(graph.apply(op, {graph.variable(0), graph.variable(1)}));
+  graph.addRoot(graph.apply(Op::kAtan2, {graph.variable(0), graph.variable(1)}));
   return graph;
 }
 
 Status tryHostCode() {
   const auto jit = HostJit::create(Precision::kF32, Math::kPrecise);
   if (!jit) return jit.error();
-  const Result<HostCode> code = (*jit)->compile(sampleGraph(Op::kAdd));
+  const Result<HostCode> code = (*jit)->compile(sampleGraph());
   return code ? okStatus() : Status(code.error());
 }
 
-Status tryPtx(Op op) {
-  const Dag graph = sampleGraph(op);
+Status tryPtx() {
+  const Dag graph = sampleGraph();
   const Result<std::string> ptx = rowsPtx({&graph, 1}, {});
   return ptx ? okStatus() : Status(ptx.error());
-}
-
-Finding library(std::string name, const char* file, std::string needed_for) {
-  const Result<SharedLibrary> opened = SharedLibrary::open(file);
-  return {std::move(name), opened.ok(), opened ? file : opened.error().message, std::move(needed_for)};
 }
 
 Finding piece(std::string name, const std::string& path, std::string needed_for) {
@@ -172,12 +166,8 @@ std::vector<Finding> inspectMachine() {
       processor(),
       {"LLVM", true, LLVM_VERSION_STRING, ""},
       outcome("host code", tryHostCode(), "compiles", "run, loss, asm"),
-      library("libmvec", kLibmvec, "fast exp, log, sin and others on the host; libm is used instead"),
-      outcome("PTX", tryPtx(Op::kAdd), fmt::format("{} to {}", ptxArchitectures().front(), ptxArchitectures().back()),
+      outcome("PTX", tryPtx(), fmt::format("{} to {}", ptxArchitectures().front(), ptxArchitectures().back()),
               "llvm, ptx"),
-      piece("libdevice", toolkit.libdevice, "GPU kernels with functions such as sin and exp"),
-      outcome("PTX of functions", tryPtx(Op::kAtan2), "made with libdevice",
-              "GPU kernels with functions such as sin and exp"),
       found("nvJitLink", describeNvJitLink(), "machine code for a GPU, where ptxas is missing too"),
       program("ptxas", toolkit.ptxas, "machine code for a GPU, where nvJitLink is missing too"),
       piece("assembler", std::string(assemblerName()), "cubin, sass; a GPU's driver assembles kernels itself, slowly"),

@@ -83,8 +83,7 @@ describe_cuda() {
     note "CUDA toolkit: ${found[0]:-$(command -v ptxas)}"
   else
     note "no CUDA toolkit found (looked at CUDA_HOME, CUDA_PATH, /usr/local/cuda, /usr/lib/cuda and for ptxas)."
-    note "It is optional. Without it kernels are not assembled to machine code, and what needs NVIDIA's libdevice"
-    note "is left out; everything on the CPU works. 'sr-jit doctor' lists what is missing for what."
+    note "It is optional. Without it LLVM's kernels are not assembled to machine code here; everything on the CPU works. 'sr-jit doctor' lists what is missing for what."
   fi
 }
 

@@ -163,6 +163,7 @@ class Code {
 /// The sections of a loop over steps; only the middle may be reordered.
 struct Sections {
   std::uint32_t middle, tail;  ///< indices of their first operations
+  bool has_branches = false;   ///< in the middle, which then must not be reordered either
 };
 
 }  // namespace srjit::direct

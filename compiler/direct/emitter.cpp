@@ -286,7 +286,7 @@ bool DirectEmitter::State::generate(std::span<const std::uint32_t> roots, Direct
   const std::size_t numbers = part.parameters.size();
   const direct::Sections sections = selector.select(roots, code, part.parameters, part.outputs);
   if (code.isTooLong() || part.parameters.size() - numbers > kMostNumbers) return false;
-  for (const unsigned window : {options.window, 1U}) {
+  for (const unsigned window : {sections.has_branches ? 1U : options.window, 1U}) {
     scheduler.begin(code, sections, window);
     if (allocator.run(code, scheduler, file, part.words)) return true;
     if (window == 1) break;

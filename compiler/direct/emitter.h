@@ -99,15 +99,14 @@ constexpr std::uint32_t directRowJump(DirectGrid grid) {
   return static_cast<std::uint32_t>(kGroupRows) * (grid.row_blocks * grid.warps - 1);
 }
 
-/// What an operator needs that the tier has no code for: "a library function", "a function in f64", "division" or
-/// "square root"; null for an
+/// What an operator needs that the tier has no code for: "a function in f64", "division" or "square root"; null for an
 /// operator that the tier supports.
 const char* directGap(Op op, Math math, Precision precision) noexcept;
-/// An operator without code as messages name it: "'sin' (a library function)".
+/// An operator without code as messages name it: "'sin' (a function in f64)".
 std::string gapText(Op op, Math math, Precision precision);
 /// Why the emitter refuses a root whose operators all have code: "is too long, or needs more than 64 registers".
 std::string tooLongText(const DirectOptions& options);
-/// Whether the tier supports an operator: one that has short code and needs no library function.
+/// Whether the tier supports an operator.
 bool isDirect(Op op, Math math, Precision precision) noexcept;
 /// The operators that a root reaches and the tier does not support, each once, by ascending node: after the pass
 /// `schedule` the order of evaluation.

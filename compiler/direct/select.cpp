@@ -288,6 +288,7 @@ Sections Selector::select(std::span<const std::uint32_t> roots, Code& code, std:
   numbers_.end(0);
   while (outputs.size() % kQuad != 0) outputs.push_back(DirectPart::kNoRoot);
   sections.tail = code.size();
+  sections.has_branches = builder.hasBranches();
   if (options_.loss) loss_.emitTail(code);
   emitLoopEnd();
   return sections;

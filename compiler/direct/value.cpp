@@ -293,13 +293,33 @@ Value Builder::function(Function function, std::span<const Value> x) {
     if (const std::optional<Value> result = approximation(function, x[0], x.back())) return *result;
   }
   if (function == Function::k_sqrt) return is_wide_ ? refuse("square root") : root(x[0]);
-  if (infoOf(function).code == FunctionCode::kLibrary) return refuse("a library function");
   if (is_wide_) return refuse("a function in f64");
   const auto inRegister = [&](const Value& operand) {
     return operand.isLiteral() ? literal(operand.literal()) : operand;
   };
   const Value first = inRegister(x.front());
-  return functions::apply<Precision::kF32>(function, first, x.size() == 1 ? first : inRegister(x.back()));
+  const Value second = x.size() == 1 ? first : inRegister(x.back());
+  const bool was_approximate = std::exchange(approximate_, false);
+  const Value result = functions::apply<Precision::kF32>(function, first, second);
+  approximate_ = was_approximate;
+  return result;
+}
+
+std::uint32_t Builder::beginRare(const Mask& is_rare) {
+  has_branches_ = true;
+  const PredicateId in_any_lane = code_.truth({.opcode = Opcode::kVoteAny, .condition = is_rare.predicate});
+  return code_.append({.opcode = Opcode::kBra, .guard = opposite(in_any_lane), .synchronized = true});
+}
+
+// Where the branch is taken, the registers of `rare` have no value, and none is selected.
+std::array<Value, 3> Builder::endRare(std::uint32_t branch, const Mask& is_rare, const std::array<Value, 3>& usual,
+                                      const std::array<Value, 3>& rare) {
+  const std::uint32_t end = code_.size();
+  std::array<Value, 3> results;
+  for (std::size_t i = 0; i < results.size(); ++i) results[i] = choose(is_rare.predicate, rare[i], usual[i]);
+  code_.operation(end).synchronized = true;
+  code_.operation(branch).immediate = end;
+  return results;
 }
 
 Value Builder::exact(Function function, std::span<const Value> x) {

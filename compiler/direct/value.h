@@ -102,9 +102,11 @@ class Builder {
   bool approximate() const { return approximate_; }
   /// The value of `op` over its operands, by its row of the operator table; those past its arity are ignored.
   Value apply(Op op, const std::array<Value, kMaxArity>& operands);
-  /// What was requested and has no code, the first such: "a library function". Then all values are undefined. Null if
+  /// What was requested and has no code, the first such: "division". Then all values are undefined. Null if
   /// all has code.
   const char* refused() const { return refused_; }
+  /// Whether beginRare() was called.
+  bool hasBranches() const { return has_branches_; }
 
   /// A register with modifiers applied, for instructions that accept none, and for literals.
   ValueId plain(const Value& x);
@@ -132,6 +134,12 @@ class Builder {
   Value numberOf(const Word& word);
 
   Value function(Function function, std::span<const Value> arguments);
+
+  /// Appends a branch over what is appended until endRare(), for warps in which it is rare in no lane.
+  std::uint32_t beginRare(const Mask& is_rare);
+  /// `usual`, or `rare` where it is rare.
+  std::array<Value, 3> endRare(std::uint32_t branch, const Mask& is_rare, const std::array<Value, 3>& usual,
+                               const std::array<Value, 3>& rare);
 
  private:
   /// x and y as sources a and b of `rest`, or y as its immediate; x must not be a literal.
@@ -176,8 +184,17 @@ class Builder {
   Code& code_;
   bool approximate_;
   bool is_wide_;  ///< numbers are doubles
+  bool has_branches_ = false;
   const char* refused_ = nullptr;
   NumberOpcodes opcodes_;
 };
+
+template <class Rare>
+std::array<Value, 3> rarely(const Mask& is_rare, const std::array<Value, 3>& usual, const Rare& rare) {
+  Builder& builder = *is_rare.builder;
+  const std::uint32_t branch = builder.beginRare(is_rare);
+  const std::array<Value, 3> values = rare();
+  return builder.endRare(branch, is_rare, usual, values);
+}
 
 }  // namespace srjit::direct

@@ -63,11 +63,6 @@ void initializeNativeTarget() {
   (void)done;
 }
 
-const Result<SharedLibrary>& libmvec() {
-  static const Result<SharedLibrary> library = SharedLibrary::open(kLibmvec);
-  return library;
-}
-
 // The last link error of this thread. ORC reports the reason to its session alone; a symbol lookup only reports
 // failure.
 thread_local std::string link_failure;
@@ -75,15 +70,6 @@ thread_local std::string link_failure;
 using HandlerId = std::pair<std::int16_t, std::uint8_t>;
 
 }  // namespace
-
-std::string vectorFunctionName(const FunctionInfo& info, Precision precision, unsigned lanes) {
-  const unsigned bytes = lanes * static_cast<unsigned>(bytesOf(precision));
-  const char isa = bytes == 64 ? 'e' : bytes == 32 ? 'd' : 'b';
-  const std::string name = std::string("_ZGV") + isa + 'N' + std::to_string(lanes) +
-                           std::string(static_cast<std::size_t>(info.arity), 'v') + '_' + std::string(info.libmvec) +
-                           librarySuffixOf(precision);
-  return libmvec() && libmvec()->find(name.c_str()) != nullptr ? name : std::string();
-}
 
 HostTarget detectHost() {
   const LlvmScope scope;
@@ -214,10 +200,10 @@ Result<std::unique_ptr<HostJit>> HostJit::create(Precision precision, Math math)
   auto process = orc::DynamicLibrarySearchGenerator::GetForCurrentProcess(prefix);
   if (!process) return fromLlvm(process.takeError(), "cannot search this process for symbols");
   library.addGenerator(std::move(*process));
-  for (const char* const name : {kLibmvec, "libm.so.6"}) {
-    // A missing library is no error: vectorFunctionName() names only functions that are present.
-    const Result<SharedLibrary> functions = SharedLibrary::open(name);
-    if (functions) library.addGenerator(std::make_unique<LibraryFunctions>(*functions));
+  // LLVM calls it for operations that the processor has no instruction for. Where it is missing, such code has an
+  // error.
+  if (const Result<SharedLibrary> functions = SharedLibrary::open("libm.so.6")) {
+    library.addGenerator(std::make_unique<LibraryFunctions>(*functions));
   }
   return std::unique_ptr<HostJit>(new HostJit(std::move(state)));
 }

@@ -19,9 +19,6 @@
 
 namespace srjit {
 
-/// The C library's vector functions, used where this machine has them.
-inline constexpr const char* kLibmvec = "libmvec.so.1";
-
 /// Rows are padded to a multiple of this.
 inline constexpr std::size_t kRowQuantum = 64;
 

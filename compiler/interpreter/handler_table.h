@@ -1,9 +1,9 @@
 // The interpreter's handlers and their numbers. Bytecode and kernel are generated from one table.
 //
-// The machine has a stack of `depth` registers per row, argument registers for operators with long code, columns and slots.
-// There is one copy of a handler per stack height before it, so that every register index is a compile-time constant.
-// Operators with short code have one handler for each form, i.e. for where each operand comes from. Operators whose
-// code is long (a function, a correctly rounded division, ...) have one body each: tokens move the operands in,
+// The machine has a stack of `depth` registers per row, argument registers for operators with long code, columns and
+// slots. There is one copy of a handler per stack height before it, so that every register index is a compile-time
+// constant. Operators with short code have one handler for each form, i.e. for where each operand comes from. Operators
+// whose code is long (a function, a correctly rounded division, ...) have one body each: tokens move the operands in,
 // run the body, and push its result. The order of R. Sethi and J. D. Ullman minimizes the depth; deeper values and
 // shared values go to slots.
 #pragma once

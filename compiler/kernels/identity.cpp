@@ -2,13 +2,9 @@
 
 #include <chrono>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 
 #include <fmt/format.h>
-#include <llvm/ADT/StringExtras.h>
 #include <llvm/Config/llvm-config.h>
-#include <llvm/Support/BLAKE3.h>
 
 #include "compiler/kernels/assembler.h"
 #include "compiler/nvptx/toolkit.h"
@@ -19,13 +15,6 @@ namespace srjit {
 extern const char* const kSourceHash;
 
 namespace {
-
-std::string hashOfFile(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  if (path.empty() || !file) return "none";
-  const std::string content{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-  return llvm::toHex(llvm::BLAKE3::hash<16>(llvm::arrayRefFromStringRef(content)), true);
-}
 
 /// Tells builds of an assembler apart that have one name; reading all of it would take too long.
 std::string stampOfFile(const std::string& path) {
@@ -42,9 +31,8 @@ std::string compilerIdentity() {
   static const std::string identity = [] {
     const Toolkit& toolkit = findToolkit();
     const bool links = assemblerName().starts_with("nvJitLink");
-    return fmt::format("sr-jit {} {}; LLVM {}; libdevice {}; assembler {} ({})", SRJIT_VERSION, kSourceHash,
-                       LLVM_VERSION_STRING, hashOfFile(toolkit.libdevice), assemblerName(),
-                       stampOfFile(links ? toolkit.nvjitlink : toolkit.ptxas));
+    return fmt::format("sr-jit {} {}; LLVM {}; assembler {} ({})", SRJIT_VERSION, kSourceHash, LLVM_VERSION_STRING,
+                       assemblerName(), stampOfFile(links ? toolkit.nvjitlink : toolkit.ptxas));
   }();
   return identity;
 }

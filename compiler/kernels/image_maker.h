@@ -34,8 +34,8 @@ class ImageMaker {
   virtual Result<KernelImage> interpreter(const HandlerTable& table, const DeviceOptions& options) const = 0;
   virtual Result<KernelImage> totals(const DeviceOptions& options) const = 0;
 
-  /// Everything that decides the bits of an image besides the arguments: versions of this library's tables, LLVM,
-  /// libdevice and the assembler. Part of every cache key.
+  /// Everything that decides the bits of an image besides the arguments: versions of this library's tables, LLVM
+  /// and the assembler. Part of every cache key.
   virtual std::string identity() const = 0;
 };
 

@@ -1,5 +1,6 @@
 #include "compiler/lowering/code_weights.h"
 
+#include <array>
 #include <optional>
 
 #include "ir/functions/programs.h"
@@ -27,7 +28,6 @@ struct Count {
 };
 thread_local Count current;
 
-constexpr unsigned kLibraryFunction = 60;
 constexpr unsigned kRoundedDivision = 20;
 
 Weight add(unsigned instructions) {
@@ -48,6 +48,11 @@ Weight eq(Weight, Weight) { return add(1); }
 Weight select(Weight, Weight, Weight) { return add(1); }
 Weight atMost(Weight, double) { return add(current.propagatesNan() ? 1 : 2); }
 Weight atLeast(Weight, double) { return add(current.propagatesNan() ? 1 : 2); }
+template <class Rare>
+std::array<Weight, 3> rarely(Weight, const std::array<Weight, 3>& usual, const Rare&) {
+  add(1);
+  return usual;
+}
 Weight shiftLeft(Weight, int) { return add(1); }
 Weight shiftRight(Weight, int) { return add(1); }
 Weight upperWord(Weight x) { return x; }
@@ -93,16 +98,18 @@ std::optional<unsigned> weightOfApproximation(Function function) {
 }
 
 Weight call(Function function) {
-  if (current.approximate) {
+  const bool was_approximate = current.approximate;
+  if (was_approximate) {
     if (const std::optional<unsigned> weight = weightOfApproximation(function)) return add(*weight);
   }
   switch (infoOf(function).code) {
     case FunctionCode::kOperation:
       return add(weightOf(function));
     case FunctionCode::kProgram:
-      return functions::apply<Weight>(current.precision, function, 0.0, 0.0);
-    case FunctionCode::kLibrary:
-      return add(kLibraryFunction);
+      current.approximate = false;
+      functions::apply<Weight>(current.precision, function, 0.0, 0.0);
+      current.approximate = was_approximate;
+      return 0.0;
   }
   __builtin_unreachable();
 }

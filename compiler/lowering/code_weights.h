@@ -11,7 +11,7 @@
 namespace srjit {
 
 /// Approximate number of instructions of an operator for one row on a GPU, counted in its row of ops.def and in the
-/// programs of its functions. A library function counts as 60.
+/// programs of its functions.
 unsigned codeWeight(Op op, Precision precision, Math math);
 /// codeWeight() of every operator, by its number.
 using CodeWeights = std::array<std::uint32_t, kMostOps>;

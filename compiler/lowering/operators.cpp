@@ -6,6 +6,7 @@
 #include <llvm/IR/Constants.h>
 #include <llvm/IR/Intrinsics.h>
 #include <llvm/IR/IntrinsicsNVPTX.h>
+#include <llvm/IR/MDBuilder.h>
 #include <llvm/IR/Module.h>
 
 #include "compiler/lowering/approximate.h"
@@ -209,6 +210,39 @@ Value Lowering::bounded(const Value& x, double limit, Bound bound) {
   return {builder_.CreateSelect(beyond, end, x.ir()), *this};
 }
 
+Lowering::RareBranch Lowering::beginRare(llvm::Value* is_rare) {
+  llvm::LLVMContext& context = builder_.getContext();
+  llvm::BasicBlock* const before = builder_.GetInsertBlock();
+  llvm::Function* const function = before->getParent();
+  const RareBranch branch = {before, llvm::BasicBlock::Create(context, "rare", function),
+                             llvm::BasicBlock::Create(context, "usual", function)};
+  llvm::Value* const in_any_lane = lanes_ == 1 ? is_rare : builder_.CreateOrReduce(is_rare);
+  llvm::MDBuilder weights(context);
+  builder_.CreateCondBr(in_any_lane, branch.rare, branch.after, weights.createUnlikelyBranchWeights());
+  builder_.SetInsertPoint(branch.rare);
+  return branch;
+}
+
+std::array<Value, 3> Lowering::endRare(const RareBranch& branch, llvm::Value* is_rare,
+                                       const std::array<Value, 3>& usual, const std::array<Value, 3>& rare) {
+  std::array<llvm::Value*, 3> values{};
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    values[i] = materialize(rare[i]);
+    if (lanes_ > 1) values[i] = builder_.CreateSelect(is_rare, values[i], materialize(usual[i]));
+  }
+  llvm::BasicBlock* const end = builder_.GetInsertBlock();
+  builder_.CreateBr(branch.after);
+  builder_.SetInsertPoint(branch.after);
+  std::array<Value, 3> results = usual;
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    llvm::PHINode* const result = builder_.CreatePHI(type_, 2);
+    result->addIncoming(materialize(usual[i]), branch.before);
+    result->addIncoming(values[i], end);
+    results[i] = {result, *this};
+  }
+  return results;
+}
+
 llvm::Value* Lowering::apply(Op op, std::span<llvm::Value* const> operands) {
   const auto at = [&](std::size_t i) { return i < operands.size() ? Value(operands[i], *this) : Value(0.0); };
   return materialize(applyRow<Value>(op, at(0), at(1), at(2)));
@@ -229,12 +263,10 @@ Value Lowering::function(Function function, std::span<const Value> arguments) {
   if (const auto id = intrinsicOf(function); id != llvm::Intrinsic::not_intrinsic) {
     return {builder_.CreateIntrinsic(id, {type_}, {used.data(), used.size()}), *this};
   }
-  if (infoOf(function).code == FunctionCode::kProgram) {
-    if (calls_programs_) return programCall(function, used);
-    const Value x(used.front(), *this), y(used.back(), *this);
-    return functions::apply<Value>(precision_, function, x, y);
-  }
-  return libraryCall(infoOf(function), used);
+  if (calls_programs_) return programCall(function, used);
+  Lowering precise(builder_, target_, precision_, Math::kPrecise, lanes_);
+  const Value x(used.front(), precise), y(used.back(), precise);
+  return {precise.materialize(functions::apply<Value>(precision_, function, x, y)), *this};
 }
 
 Value Lowering::programCall(Function function, std::span<llvm::Value* const> arguments) {
@@ -251,41 +283,12 @@ Value Lowering::programCall(Function function, std::span<llvm::Value* const> arg
     program->addFnAttr(llvm::Attribute::WillReturn);
     program->addFnAttr(llvm::Attribute::NoInline);
     llvm::IRBuilder<> body(llvm::BasicBlock::Create(module.getContext(), "entry", program));
-    Lowering lowering(body, target_, precision_, math_, lanes_);
+    Lowering lowering(body, target_, precision_, Math::kPrecise, lanes_);
     const Value x(program->getArg(0), lowering),
         y(program->getArg(static_cast<unsigned>(arguments.size() - 1)), lowering);
     body.CreateRet(lowering.materialize(functions::apply<Value>(precision_, function, x, y)));
   }
   return {builder_.CreateCall(program, {arguments.data(), arguments.size()}), *this};
-}
-
-Value Lowering::libraryCall(const FunctionInfo& info, std::span<llvm::Value* const> arguments) {
-  llvm::Module& module = *builder_.GetInsertBlock()->getModule();
-  const llvm::ArrayRef<llvm::Value*> operands(arguments.data(), arguments.size());
-  const auto callee = [&](const std::string& name, llvm::Type* type) {
-    const llvm::SmallVector<llvm::Type*, kMaxArity> types(arguments.size(), type);
-    auto declared = module.getOrInsertFunction(name, llvm::FunctionType::get(type, types, false));
-    auto* const function = llvm::cast<llvm::Function>(declared.getCallee());
-    function->setDoesNotThrow();
-    function->setDoesNotAccessMemory();
-    function->addFnAttr(llvm::Attribute::WillReturn);
-    return declared;
-  };
-  const std::string suffix = librarySuffixOf(precision_);
-  if (target_ == TargetKind::kDevice) {
-    return {builder_.CreateCall(callee("__nv_" + std::string(info.libdevice) + suffix, type_), operands), *this};
-  }
-  if (const std::string name = vectorFunctionName(info, precision_, lanes_); !name.empty()) {
-    return {builder_.CreateCall(callee(name, type_), operands), *this};
-  }
-  const auto scalar = callee(std::string(info.libmvec) + suffix, element_);
-  llvm::Value* result = llvm::PoisonValue::get(type_);
-  for (unsigned lane = 0; lane < lanes_; ++lane) {
-    llvm::SmallVector<llvm::Value*, kMaxArity> elements;
-    for (llvm::Value* const argument : arguments) elements.push_back(builder_.CreateExtractElement(argument, lane));
-    result = builder_.CreateInsertElement(result, builder_.CreateCall(scalar, elements), lane);
-  }
-  return {result, *this};
 }
 
 }  // namespace srjit

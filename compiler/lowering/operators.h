@@ -1,6 +1,7 @@
 // Lowering of the operator table to LLVM IR: one `Value` domain for every kernel of both targets.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <span>
 
@@ -72,6 +73,15 @@ class Lowering {
   /// is written out at each use, which takes LLVM long where there are many.
   void callPrograms() { calls_programs_ = true; }
 
+  /// The blocks of a branch around code that is rarely run: emitted code is that code until endRare().
+  struct RareBranch {
+    llvm::BasicBlock *before, *rare, *after;
+  };
+  RareBranch beginRare(llvm::Value* is_rare);
+  /// `usual`, or `rare` where it is rare.
+  std::array<Value, 3> endRare(const RareBranch& branch, llvm::Value* is_rare, const std::array<Value, 3>& usual,
+                               const std::array<Value, 3>& rare);
+
   /// The value of `op` over its operands, by its row of the operator table.
   llvm::Value* apply(Op op, std::span<llvm::Value* const> operands);
 
@@ -107,7 +117,6 @@ class Lowering {
   Value divide(const Value& x, const Value& y);
 
  private:
-  Value libraryCall(const FunctionInfo& info, std::span<llvm::Value* const> arguments);
   Value programCall(Function function, std::span<llvm::Value* const> arguments);
 
   llvm::IRBuilder<>& builder_;
@@ -120,19 +129,12 @@ class Lowering {
   llvm::Type* type_;
 };
 
-/// The suffix of names of functions of libdevice, libm and libmvec.
-constexpr const char* librarySuffixOf(Precision precision) {
-  switch (precision) {
-    case Precision::kF32:
-      return "f";
-    case Precision::kF64:
-      return "";
-  }
-  __builtin_unreachable();
+template <class Rare>
+std::array<Value, 3> rarely(const Mask& is_rare, const std::array<Value, 3>& usual, const Rare& rare) {
+  Lowering& lowering = *is_rare.lowering;
+  const Lowering::RareBranch branch = lowering.beginRare(is_rare.ir);
+  const std::array<Value, 3> values = rare();
+  return lowering.endRare(branch, is_rare.ir, usual, values);
 }
-
-/// The name of libmvec's function for `lanes` elements, as in the x86 vector function ABI: "_ZGVdN8v_sinf". Empty where
-/// the running machine's libmvec does not have it; then each element is passed to libm.
-std::string vectorFunctionName(const FunctionInfo& info, Precision precision, unsigned lanes);
 
 }  // namespace srjit

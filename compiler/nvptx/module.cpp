@@ -15,7 +15,6 @@
 #include <llvm/Support/raw_ostream.h>
 
 #include "compiler/lowering/llvm_scope.h"
-#include "compiler/nvptx/libdevice.h"
 #include "compiler/target/architecture.h"
 #include "passes/llvm_pipeline.h"
 
@@ -127,7 +126,6 @@ Status DeviceModule::finish(const LlvmPasses& passes) {
   std::string report;
   llvm::raw_string_ostream stream(report);
   if (llvm::verifyModule(*module_, &stream)) return Error{Errc::kCompile, "invalid LLVM IR: " + stream.str(), {}};
-  if (Status linked = linkLibdevice(*module_, *target_, passes); !linked) return linked;
   if (Status optimized = optimizeDeviceModule(*module_, passes); !optimized) return optimized;
   target_->setOptLevel(static_cast<llvm::CodeGenOptLevel>(passes.code_generation));
   keepReciprocalsApart(*module_);

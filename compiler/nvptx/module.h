@@ -28,7 +28,7 @@ class DeviceModule {
   llvm::Function* addKernel(llvm::StringRef name, llvm::ArrayRef<llvm::Type*> parameters, llvm::IRBuilder<>& builder,
                             unsigned min_blocks = 1);
 
-  /// Verifies the module, links libdevice into it, and optimises it.
+  /// Verifies the module and optimises it.
   Status finish(const LlvmPasses& passes = {});
 
   std::string ir() const;

@@ -24,7 +24,7 @@ namespace srjit {
 
 /// One kernel per graph, one module for all; graphs have options.precision. Nodes are computed in ascending order.
 /// Kernel i is named rowsKernelName(i) (compiler/lowering/kernel_name.h). Errors: kInvalid for options out of range,
-/// kMachine without libdevice where it is needed, kCompile for LLVM's.
+/// kCompile for LLVM's.
 Result<std::string> rowsPtx(std::span<const Dag> dags, const DeviceOptions& options, const LlvmPasses& passes = {});
 Result<std::string> rowsIr(std::span<const Dag> dags, const DeviceOptions& options, bool optimized);
 

@@ -37,8 +37,6 @@ Toolkit search() {
     for (std::string entry; std::getline(entries, entry, ':');) programs.emplace_back(entry);
   }
   Toolkit toolkit;
-  toolkit.libdevice = firstExisting(roots, {"nvvm/libdevice/libdevice.10.bc", "libdevice/libdevice.10.bc",
-                                            "lib/nvidia-cuda-toolkit/libdevice/libdevice.10.bc"});
   toolkit.nvjitlink =
       firstExisting(roots, {"lib64/libnvJitLink.so", "lib64/libnvJitLink.so.13", "lib64/libnvJitLink.so.12",
                             "targets/x86_64-linux/lib/libnvJitLink.so", "lib/x86_64-linux-gnu/libnvJitLink.so",

@@ -7,7 +7,6 @@ namespace srjit {
 
 /// Paths found; empty where a part is missing.
 struct Toolkit {
-  std::string libdevice;  ///< libdevice.10.bc: library functions in PTX
   std::string nvjitlink;  ///< libnvJitLink.so: assembles PTX in this process
   std::string ptxas;      ///< assembles PTX in a process of its own
   std::string nvdisasm;   ///< disassembles cubins

@@ -19,15 +19,14 @@ struct ReducedExponent {
   Sum<T> r;
 };
 
-/// Beyond `least` and `most` x counts as that number.
+/// For x with an exponent n of which `power` can be read.
 template <Precision kPrecision, class T>
-ReducedExponent<T> reduceExponent(const T& x, double least, double most) {
+ReducedExponent<T> reduceExponent(const T& x) {
   using namespace real;
   constexpr double kRounder = Format<kPrecision>::kRounder + 2 * Format<kPrecision>::kBias;
-  const T inside = atMost(atLeast(x, least), most);
-  const T power = fma(inside, T(choose<kPrecision>(kLog2OfEHigh32, kLog2OfEHigh64)), T(kRounder));
+  const T power = fma(x, T(choose<kPrecision>(kLog2OfEHigh32, kLog2OfEHigh64)), T(kRounder));
   const T n = power - T(kRounder);
-  const T head = fma(n, T(-choose<kPrecision>(kShortLn2High32, kShortLn2High64)), inside);
+  const T head = fma(n, T(-choose<kPrecision>(kShortLn2High32, kShortLn2High64)), x);
   return {power, {head, n * T(-choose<kPrecision>(kShortLn2Low32, kShortLn2Low64))}};
 }
 
@@ -63,8 +62,9 @@ T valueOf(const T& power, const Sum<T>& sum) {
 /// e^x. Beyond the limits it is 0 or infinite.
 template <Precision kPrecision, class T>
 T exp(const T& x) {
-  const ReducedExponent<T> e =
-      reduceExponent<kPrecision>(x, choose<kPrecision>(-104.0, -746.0), choose<kPrecision>(89.0, 710.0));
+  using namespace real;
+  const T inside = atMost(atLeast(x, choose<kPrecision>(-104.0, -746.0)), choose<kPrecision>(89.0, 710.0));
+  const ReducedExponent<T> e = reduceExponent<kPrecision>(inside);
   return valueOf<kPrecision>(e.power, expOfReduced<kPrecision>(e.r));
 }
 
@@ -106,8 +106,8 @@ template <Precision kPrecision, class T>
 T expm1(const T& x) {
   using namespace real;
   using F = Format<kPrecision>;
-  const ReducedExponent<T> e =
-      reduceExponent<kPrecision>(x, choose<kPrecision>(-18.0, -38.0), choose<kPrecision>(89.0, 710.0));
+  const T inside = atMost(atLeast(x, choose<kPrecision>(-18.0, -38.0)), choose<kPrecision>(89.0, 710.0));
+  const ReducedExponent<T> e = reduceExponent<kPrecision>(inside);
   const Sum<T> sum = fineExpOfReduced<kPrecision>(e.r);
   constexpr std::int32_t kRestOfBias = (F::kBias + 1) << F::kUpperFractionBits;
   const T s = withWords(x, shiftLeft(lowerWord(e.power), F::kUpperFractionBits) - kRestOfBias, 0);

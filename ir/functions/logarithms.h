@@ -74,15 +74,15 @@ T sumOf(const T& n, double log2_high, double log2_low, const Sum<T>& log_of_m) {
   return sum.head + (sum.tail + fma(n, T(log2_low), log_of_m.tail));
 }
 
-/// `result`, but minus infinity where x is `pole`, NaN below, and x itself where it is infinite or NaN.
+/// `result`, but `at_least` where x is `least`, NaN below, and x itself where it is infinite or NaN.
 template <class T>
-T withEnds(const T& x, double pole, const T& result) {
+T withEnds(const T& x, double least, double at_least, const T& result) {
   using namespace real;
-  constexpr double kInfinity = std::numeric_limits<double>::infinity();
-  const T end = select(eq(x, T(pole)), T(-kInfinity), T(std::numeric_limits<double>::quiet_NaN()));
-  const T inside = select(lt(T(pole), x), result, end);
-  return select(eq(x, T(kInfinity)), x, inside);
+  const T end = select(eq(x, T(least)), T(at_least), T(std::numeric_limits<double>::quiet_NaN()));
+  const T inside = select(lt(T(least), x), result, end);
+  return select(eq(x, T(std::numeric_limits<double>::infinity())), x, inside);
 }
+constexpr double kMinusInfinity = -std::numeric_limits<double>::infinity();
 
 /// The logarithm to the base 2.
 template <Precision kPrecision, class T>
@@ -92,14 +92,14 @@ T log2(const T& x) {
       product(logOfReduced<kPrecision>(parts.m - T(1)), choose<kPrecision>(kLog2OfEHigh32, kLog2OfEHigh64),
               choose<kPrecision>(kLog2OfELow32, kLog2OfELow64));
   const Sum<T> sum = fastSum(parts.n, log_of_m.head);
-  return withEnds(x, 0, sum.head + (sum.tail + log_of_m.tail));
+  return withEnds(x, 0, kMinusInfinity, sum.head + (sum.tail + log_of_m.tail));
 }
 
 /// The natural logarithm.
 template <Precision kPrecision, class T>
 T log(const T& x) {
   const Parts<T> parts = partsOf<kPrecision>(x);
-  return withEnds(x, 0,
+  return withEnds(x, 0, kMinusInfinity,
                   sumOf(parts.n, choose<kPrecision>(kShortLn2High32, kShortLn2High64),
                         choose<kPrecision>(kShortLn2Low32, kShortLn2Low64), logOfReduced<kPrecision>(parts.m - T(1))));
 }
@@ -109,39 +109,59 @@ template <Precision kPrecision, class T>
 T log10(const T& x) {
   const Parts<T> parts = partsOf<kPrecision>(x);
   return withEnds(
-      x, 0,
+      x, 0, kMinusInfinity,
       sumOf(parts.n, choose<kPrecision>(kShortLog10Of2High32, kShortLog10Of2High64),
             choose<kPrecision>(kShortLog10Of2Low32, kShortLog10Of2Low64),
             product(logOfReduced<kPrecision>(parts.m - T(1)), choose<kPrecision>(kLog10OfEHigh32, kLog10OfEHigh64),
                     choose<kPrecision>(kLog10OfELow32, kLog10OfELow64))));
 }
 
-/// log(1 + x). Where n = 0, f is x itself. Elsewhere f is that of the rounded sum u = 1 + x, and its error is added: to
-/// first order log(u + error) = log u + error / u, and 1 / m is 1 - f to the accuracy that the error needs. Where x is
-/// so large that the 1 does not count, the scale keeps 2^-n in range.
+/// An argument x of a logarithm of 1 + x that may be so large that the 1 does not count. Then it is scaled, so that the
+/// powers of two of the logarithm are in the format's range.
+template <class T, class Mask>
+struct ScaledArgument {
+  Mask is_scaled;
+  T scaled;  ///< x 2^kScaleOfLarge
+};
+template <Precision kPrecision>
+inline constexpr int kScaleOfLarge = choose<kPrecision>(-30, -300);
+template <Precision kPrecision, class T>
+auto scaledArgument(const T& x) {
+  using namespace real;
+  const auto is_scaled = lt(T(choose<kPrecision>(0x1p60, 0x1p400)), x);
+  return ScaledArgument<T, decltype(is_scaled)>{is_scaled, x * T(choose<kPrecision>(0x1p-30, 0x1p-300))};
+}
+
+/// log(1 + y); or log(2^doublings x) where x is scaled. Where n = 0, f is y itself. Elsewhere f is that of the rounded
+/// sum u = 1 + y, and its error is added: to first order log(u + error) = log u + error / u, and 1 / m is 1 - f to the
+/// accuracy that the error needs.
+template <Precision kPrecision, class T, class Mask>
+T logOfOnePlus(const Sum<T>& y, const ScaledArgument<T, Mask>& x, int doublings) {
+  using namespace real;
+  constexpr std::int32_t kOne = Format<kPrecision>::kBias << Format<kPrecision>::kUpperFractionBits;
+  const T head = select(x.is_scaled, x.scaled, y.head);
+  const Sum<T> sum = exactSum(T(1), head);
+  const T tail = select(x.is_scaled, T(0), y.tail);
+  const T error = sum.tail + tail;
+  const T u = sum.head;
+  const Parts<T> parts = partsOf<kPrecision>(u, x.is_scaled, kScaleOfLarge<kPrecision> - doublings);
+  const T down =
+      withWords(u, decltype(upperWord(u))(kOne) - (distanceOf<kPrecision>(u) & Format<kPrecision>::kUpperOthers), 0);
+  const auto is_near = eq(parts.n, T(0));
+  const T f = select(is_near, head, parts.m - T(1));
+  const T left = select(is_near, tail, error * down);
+  Sum<T> log_of_m = logOfReduced<kPrecision>(f);
+  log_of_m.tail = log_of_m.tail + fma(-left, f, left);
+  return sumOf(parts.n, choose<kPrecision>(kShortLn2High32, kShortLn2High64),
+               choose<kPrecision>(kShortLn2Low32, kShortLn2Low64), log_of_m);
+}
+
+/// log(1 + x).
 template <Precision kPrecision, class T>
 T log1p(const T& x) {
   using namespace real;
-  constexpr int kScale = -64;
-  constexpr std::int32_t kOne = Format<kPrecision>::kBias << Format<kPrecision>::kUpperFractionBits;
-  const auto is_large = lt(T(choose<kPrecision>(0x1p100, 0x1p200)), x);
-  const T y = select(is_large, x * T(0x1p-64), x);
-  const T u = T(1) + y;
-  // D. Knuth, "The Art of Computer Programming" 2, 4.2.2, theorem B: the error of a sum of two numbers of any order.
-  const T added = u - T(1);
-  const T error_of_added = y - added;
-  const T error = (T(1) - (u - added)) + error_of_added;
-  const Parts<T> parts = partsOf<kPrecision>(u, is_large, kScale);
-  const T down =
-      withWords(x, decltype(upperWord(x))(kOne) - (distanceOf<kPrecision>(u) & Format<kPrecision>::kUpperOthers), 0);
-  const auto is_near = eq(parts.n, T(0));
-  const T f = select(is_near, y, parts.m - T(1));
-  const T left = select(is_near, T(0), error * down);
-  Sum<T> log_of_m = logOfReduced<kPrecision>(f);
-  log_of_m.tail = log_of_m.tail + fma(-left, f, left);
-  const T result = sumOf(parts.n, choose<kPrecision>(kShortLn2High32, kShortLn2High64),
-                         choose<kPrecision>(kShortLn2Low32, kShortLn2Low64), log_of_m);
-  return withEnds(x, -1, copysign(result, x));  // the sign of a zero
+  const T result = logOfOnePlus<kPrecision>(Sum<T>{x, T(0)}, scaledArgument<kPrecision>(x), 0);
+  return withEnds(x, -1, kMinusInfinity, copysign(result, x));  // the sign of a zero
 }
 
 }  // namespace srjit::functions

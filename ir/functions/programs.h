@@ -1,9 +1,14 @@
 // The elementary functions that are programs (functions.def), generic in the domain T.
 #pragma once
 
+#include "ir/functions/arcs.h"
+#include "ir/functions/circular.h"
+#include "ir/functions/error_function.h"
 #include "ir/functions/exponentials.h"
+#include "ir/functions/hyperbolics.h"
 #include "ir/functions/logarithms.h"
 #include "ir/functions/powers.h"
+#include "ir/functions/roots.h"
 #include "ir/ops.h"
 
 namespace srjit::functions {
@@ -14,7 +19,6 @@ T apply(Function function, const T& x, [[maybe_unused]] const T& y) {
   switch (function) {
 #define SRJIT_FUNCTION(id, arity, code, ...) SRJIT_CASE_##code(id, arity)
 #define SRJIT_CASE_kOperation(id, arity)
-#define SRJIT_CASE_kLibrary(id, arity)
 #define SRJIT_CASE_kProgram(id, arity) \
   case Function::k_##id:               \
     return SRJIT_CALL_##arity(id);
@@ -23,7 +27,6 @@ T apply(Function function, const T& x, [[maybe_unused]] const T& y) {
 #include "ir/functions.def"
 #undef SRJIT_FUNCTION
 #undef SRJIT_CASE_kOperation
-#undef SRJIT_CASE_kLibrary
 #undef SRJIT_CASE_kProgram
 #undef SRJIT_CALL_1
 #undef SRJIT_CALL_2

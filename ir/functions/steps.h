@@ -63,6 +63,27 @@ Sum<T> fastSum(const T& x, const T& y) {
   return {head, (x - head) + y};
 }
 
+/// The rounded sum x + y and its error, in any order (D. Knuth, "The Art of Computer Programming" 2, 4.2.2, theorem B).
+template <class T>
+Sum<T> exactSum(const T& x, const T& y) {
+  const T head = x + y;
+  const T y_part = head - x;
+  const T x_part = head - y_part;
+  const T y_error = y - y_part;
+  return {head, (x - x_part) + y_error};
+}
+
+template <class Mask, class T>
+Sum<T> selectSum(const Mask& mask, const Sum<T>& x, const Sum<T>& y) {
+  using namespace real;
+  const T head = select(mask, x.head, y.head);
+  return {head, select(mask, x.tail, y.tail)};
+}
+
+/// Magnitudes below it are their own sine, tangent, hyperbolic sine, ...
+template <Precision kPrecision>
+inline constexpr double kTiny = choose<kPrecision>(0x1p-26, 0x1p-55);
+
 /// The product of x and the sum of two constants, of which `high` is the rounded sum.
 template <class T>
 Sum<T> product(const T& x, double high, double low) {

@@ -17,8 +17,8 @@ inline constexpr double kNoFast = -1;
 /// function's short form, or kNoFast. Functions of one operand ignore y.
 inline double fastErrorOf(Function function, double x, [[maybe_unused]] double y, double r) {
   switch (function) {
-#define SRJIT_FUNCTION(id, arity, code, libdevice, libmvec, ulp_f32, ulp_f64, ulp_host, fast_error) \
-  case Function::k_##id:                                                                            \
+#define SRJIT_FUNCTION(id, arity, code, ulp_f32, ulp_f64, fast_error) \
+  case Function::k_##id:                                              \
     return fast_error;
 #include "ir/functions.def"
 #undef SRJIT_FUNCTION

@@ -99,7 +99,7 @@ RunningError<kArithmetic> RunningError<kArithmetic>::finished(double r, double s
                                                               bool exact_zero) {
   if (!std::isfinite(r) || exact_zero) return {r, std::isfinite(r) ? 0 : kInfinity};
   const double magnitude = std::fabs(r) + spread;
-  // The reference rounds too: at most 2 ulp in any library function, and as much where ends of intervals are
+  // The reference rounds too: at most 2 ulp in any function, and as much where ends of intervals are
   // computed.
   double error = spread + rounding + 0x1p-51 * magnitude;
   if (std::fabs(r) - spread < 2 * R::kSmallestNormal) error += R::kFast ? R::kSmallestNormal : 4 * R::kSmallest;

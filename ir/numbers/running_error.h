@@ -98,8 +98,8 @@ class RunningError {
   friend RunningError rint(const RunningError& x) { return step(x, std::rint); }
 
   // All other functions of functions.def are in running_functions.h.
-  friend RunningError sin(const RunningError& x) { return wave(Function::k_sin, std::sin(x.value), x); }
-  friend RunningError cos(const RunningError& x) { return wave(Function::k_cos, std::cos(x.value), x); }
+  friend RunningError sin(const RunningError& x) { return wave(Function::k_sin, real::sin(x.value), x); }
+  friend RunningError cos(const RunningError& x) { return wave(Function::k_cos, real::cos(x.value), x); }
   friend RunningError tan(const RunningError& x) { return tangent(x); }
   friend RunningError pow(const RunningError& x, const RunningError& y) { return power(x, y); }
   friend RunningError atan2(const RunningError& x, const RunningError& y) { return angle(x, y); }

@@ -21,7 +21,7 @@ double RunningError<kArithmetic>::functionRounding(Function function, const Runn
     const double at_high = fastErrorOf(function, x.high(), largest_y, magnitude);
     if (at_low != kNoFast) return std::isnan(at_low) || std::isnan(at_high) ? kInfinity : std::max(at_low, at_high);
   }
-  const double ulps = ulpsOf(infoOf(function), kArithmetic.precision, kArithmetic.host);
+  const double ulps = ulpsOf(infoOf(function), kArithmetic.precision);
   return ulps * 2 * R::kHalfUlp * magnitude;
 }
 
@@ -59,14 +59,14 @@ RunningError<kArithmetic> RunningError<kArithmetic>::wave(Function function, dou
 template <Arithmetic kArithmetic>
 RunningError<kArithmetic> RunningError<kArithmetic>::tangent(const RunningError& operand) {
   const RunningError x = operand.flushed();
-  const double r = std::tan(x.value);
+  const double r = real::tan(x.value);
   // The slope of cos is at most 1: no pole is nearer than |cos x|. The fast form divides sines, so its poles are
   // blurred.
   const double blur = R::kFast ? 0x1p-16 * (1 + std::fabs(x.value)) : 0;
-  if (x.isFinite() && (x.error > 0 || R::kFast) && std::fabs(std::cos(x.value)) <= (x.error + blur) * kSlack) {
+  if (x.isFinite() && (x.error > 0 || R::kFast) && std::fabs(real::cos(x.value)) <= (x.error + blur) * kSlack) {
     return lost(r);
   }
-  return monotone(Function::k_tan, [](double v) { return std::tan(v); }, operand);
+  return monotone(Function::k_tan, [](double v) { return real::tan(v); }, operand);
 }
 
 template <Arithmetic kArithmetic>
@@ -100,7 +100,7 @@ template <Arithmetic kArithmetic>
 RunningError<kArithmetic> RunningError<kArithmetic>::angle(const RunningError& ordinate, const RunningError& abscissa) {
   const RunningError x = ordinate.flushed();
   const RunningError y = abscissa.flushed();
-  const double r = std::atan2(x.value, y.value);
+  const double r = real::atan2(x.value, y.value);
   if (x.isLost() || y.isLost()) return lost(r);
   if (x.isNan() || y.isNan()) return certain(r);
   const bool exact = x.error == 0 && y.error == 0;
@@ -113,7 +113,7 @@ RunningError<kArithmetic> RunningError<kArithmetic>::angle(const RunningError& o
   } else if (!exact) {
     // Away from both, a rectangle's extreme angles are at its corners.
     for (const double a : {x.low(), x.high()}) {
-      for (const double b : {y.low(), y.high()}) spread = std::max(spread, std::fabs(std::atan2(a, b) - r));
+      for (const double b : {y.low(), y.high()}) spread = std::max(spread, std::fabs(real::atan2(a, b) - r));
     }
   }
   return ofFunction(Function::k_atan2, r, spread, x, y, exact && r == 0 && x.isZero());

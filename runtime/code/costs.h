@@ -21,7 +21,7 @@ struct DeviceCosts {
 /// brackets: interpreter 4.94 T (10.2) and direct code 8.3 T (21.4) at 10,000 x 10,860, compiled kernels 9.6 T (22.0)
 /// at 256 x 1,000,000. For an expression of 30 nodes: 5.1 us of a core to write and load direct code from graphs, that
 /// is 0.17 us per node, to which passes and encoding add up to 0.5 us per node (the page's table of the CPU engine),
-/// rounded up; and 2.6 ms to compile, 87 us per node, rounded up. Where f64 or library functions make the tiers slower,
+/// rounded up; and 2.6 ms to compile, 87 us per node, rounded up. Where f64 or functions make the tiers slower,
 /// they do so alike.
 inline constexpr DeviceCosts kTypicalCosts = {
     .interpret = 1 / 4.95e12, .direct = 1 / 8e12, .compiled = 1 / 9.5e12, .write = 1e-6, .compile = 100e-6};

@@ -1,5 +1,5 @@
 # Golden tests over the command's output. A test may use %sr-jit, %s, %S, %t, FileCheck, not, and `REQUIRES:` with ptxas,
-# nvdisasm, libdevice or the processor's name.
+# nvdisasm or the processor's name.
 import os
 import pathlib
 import platform
@@ -27,7 +27,4 @@ toolkits = [pathlib.Path(root) for root in (*variables, "/usr/local/cuda", "/opt
 for tool in ("ptxas", "nvdisasm"):
     if shutil.which(tool) or any((root / "bin" / tool).is_file() for root in toolkits):
         config.available_features.add(tool)
-for folder in ("nvvm/libdevice", "libdevice"):
-    if any((root / folder / "libdevice.10.bc").is_file() for root in toolkits):
-        config.available_features.add("libdevice")
 config.available_features.add(platform.machine())

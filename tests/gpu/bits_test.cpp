@@ -24,7 +24,7 @@ struct Subject {
   }
 };
 
-/// All operators. Few expressions, since assemblers take seconds for a few library functions in double.
+/// All operators. Few expressions, since assemblers take seconds for a few functions in double.
 Subject allOperators() { return {.generator = generatorOf(11, 24), .count = 48}; }
 Subject fewOperators(Precision precision) {
   if (precision == Precision::kF32) return {.generator = generatorOf(12, 16), .count = 24};

@@ -15,6 +15,7 @@
 #include "ir/text.h"
 #include "runtime/platform/clock.h"
 #include "tests/gpu/machine.h"
+#include "tests/gpu/soak.h"
 
 namespace srjit {
 namespace {
@@ -180,64 +181,9 @@ TEST_P(Direct, NewParametersNeedNoNewCode) {
   }
 }
 
-/// The first prediction that differs (sameBits); nullopt if all are equal.
-template <class T>
-std::optional<std::size_t> firstDifference(const std::vector<T>& a, const std::vector<T>& b) {
-  // Fast, and nearly always enough.
-  if (std::memcmp(a.data(), b.data(), a.size() * sizeof(T)) == 0) return std::nullopt;
-  for (std::size_t i = 0; i < a.size(); ++i) {
-    if (!sameBits(a[i], b[i])) return i;
-  }
-  return std::nullopt;
-}
-
-// Random populations and sizes, several at a time; all predictions, of type T, are compared.
-template <class T>
-void soak(const Engine& engine, const Mode& mode) {
-  const char* const wanted = std::getenv("SRJIT_SOAK_SECONDS");
-  const double seconds = wanted == nullptr ? 2 : std::atof(wanted);
-  constexpr std::size_t kThreads = 6, kMostExpressions = 500, kPopulationsOfData = 20;
-  const std::vector<Op> ops = directOps(mode);
-  const Stopwatch watch;
-  std::atomic<std::uint64_t> results = 0, populations = 0;
-  onAllCores(kThreads, [&](std::size_t thread) {
-    Random random(1000 + thread);
-    std::vector<T> one, other;
-    while (watch.seconds() < seconds && !testing::Test::HasFailure()) {
-      const std::size_t rows = 1 + random.below(200'000);
-      Workload w = Workload::random(generatorOf(random.next(), 20, ops), 1, rows, Spread::kSpecial, mode.precision);
-      const Dataset data = engine.upload(w.view()).value();
-      for (std::size_t i = 0; i < kPopulationsOfData && watch.seconds() < seconds; ++i) {
-        const std::size_t count = 1 + random.below(kMostExpressions);
-        const auto expressions =
-            ExpressionGenerator(generatorOf(random.next(), random.between(2, 60), ops)).batch(count);
-        const Program direct = engine.compile(expressions, {.tier = Tier::kDirect});
-        const Program interpreted = engine.compile(expressions, {.tier = Tier::kInterpret});
-        std::vector<double> parameters(direct.parameterOffset(count));
-        for (double& parameter : parameters) parameter = random.magnitude(-6, 6);
-        one.resize(count * rows);
-        other.resize(count * rows);
-        ASSERT_TRUE(engine.evaluate(direct, data, parameters, std::span(one)));
-        ASSERT_TRUE(engine.evaluate(interpreted, data, parameters, std::span(other)));
-        const auto difference = firstDifference(one, other);
-        ASSERT_FALSE(difference) << "expression " << *difference / rows << " of " << count << ", row "
-                                 << *difference % rows << " of " << rows << ": " << one[*difference] << " instead of "
-                                 << other[*difference] << "\n"
-                                 << print(expressions[*difference / rows], Language::kPostfix);
-        expectSameLosses(lossesOf(engine, direct, data, parameters, kPlain),
-                         lossesOf(engine, interpreted, data, parameters, kPlain), "soak");
-        results += one.size();
-        ++populations;
-      }
-    }
-  });
-  std::printf("soak: %llu predictions of %llu populations compared in %.1f s\n",
-              static_cast<unsigned long long>(results), static_cast<unsigned long long>(populations), watch.seconds());
-}
-
 TEST_P(Direct, Soak) {
   const Engine engine = this->engine();
-  mode().precision == Precision::kF64 ? soak<double>(engine, mode()) : soak<float>(engine, mode());
+  soak({engine, Tier::kDirect}, {engine, Tier::kInterpret}, mode().precision, directOps(mode()));
 }
 
 /// Few rows and expressions, for compute-sanitizer.

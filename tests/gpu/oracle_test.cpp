@@ -1,6 +1,7 @@
 // A GPU's results against those of the processor and of the float64 reference.
 #include "ir/reference.h"
 #include "tests/gpu/machine.h"
+#include "tests/gpu/soak.h"
 
 namespace srjit {
 namespace {
@@ -26,7 +27,6 @@ class Oracle : public GpuInMode {
     const Program program = engine.compile(w.expressions, options(tier));
     const Dataset data = engine.upload(w.view()).value();
     const std::vector<double> values = predict(engine, program, data, w.parameters);
-    const bool on_host = engine.options().device == "cpu";
     std::size_t promised = 0, wrong = 0;
     for (std::size_t e = 0; e < w.expressions.size(); ++e) {
       std::vector<double> parameters;
@@ -35,8 +35,7 @@ class Oracle : public GpuInMode {
         const std::size_t r = i * w.rows() / samples;
         std::vector<double> row;
         for (const auto& column : w.columns) row.push_back(column[r]);
-        const Bounded expected =
-            evaluateBounded(w.expressions[e], row, parameters, {mode().precision, math(), on_host});
+        const Bounded expected = evaluateBounded(w.expressions[e], row, parameters, {mode().precision, math()});
         if (std::isinf(expected.error)) continue;
         ++promised;
         const double got = values[e * w.rows() + r];
@@ -97,35 +96,61 @@ TEST_P(Oracle, LossesAreSumsOfThePredictions) {
 
 INSTANTIATE_TEST_SUITE_P(Modes, Oracle, testing::ValuesIn(allModes()), modeName);
 
-class Processor : public Gpu, public testing::WithParamInterface<Precision> {};
+/// A GPU and the processor, in modes in which they have the same bits.
+class Processor : public GpuInMode {
+ protected:
+  Engine processor() const {
+    return Engine::create({.device = "cpu", .precision = mode().precision, .math = mode().math}).value();
+  }
+};
 
-TEST_P(Processor, HasTheSameBitsInStrictArithmetic) {
-  const Engine gpu = engineOf({GetParam(), Math::kStrict});
-  const Engine cpu = Engine::create({.device = "cpu", .precision = GetParam(), .math = Math::kStrict}).value();
-  for (const std::size_t rows : {1, 129, 362, 4097, 10860, 100000}) {
-    Workload w = Workload::random(generatorOf(31, 40, exactOps()), 64, rows, Spread::kSpecial, GetParam());
-    for (const bool weighted : {false, true}) {
-      if (weighted) w.weights = quarterWeights(rows);
-      const Dataset on_gpu = gpu.upload(w.view()).value(), on_cpu = cpu.upload(w.view()).value();
-      const Program reference = cpu.compile(w.expressions, {.tier = Tier::kInterpret});
-      const std::vector<double> expected = predict(cpu, reference, on_cpu, w.parameters);
-      for (const Tier tier : {Tier::kInterpret, Tier::kCompile}) {
-        const Program program = gpu.compile(w.expressions, {.tier = tier});
-        expectSameBits(predict(gpu, program, on_gpu, w.parameters), expected, rows, "GPU and CPU");
-        for (const LossOptions options :
-             {LossOptions{LossKind::kMse, NanPolicy::kPropagate}, LossOptions{LossKind::kNmse, NanPolicy::kSkip},
-              LossOptions{LossKind::kMae, NanPolicy::kReject}}) {
-          expectSameLosses(lossesOf(cpu, reference, on_cpu, w.parameters, options),
-                           lossesOf(gpu, program, on_gpu, w.parameters, options), std::to_string(rows) + " rows");
-        }
-        if (HasFatalFailure()) return;
+void compareWithProcessor(const Engine& gpu, const Engine& cpu, const std::vector<Tier>& tiers, Workload w) {
+  for (const bool weighted : {false, true}) {
+    if (weighted) w.weights = quarterWeights(w.rows());
+    const Dataset on_gpu = gpu.upload(w.view()).value(), on_cpu = cpu.upload(w.view()).value();
+    const Program reference = cpu.compile(w.expressions, {.tier = Tier::kInterpret});
+    const std::vector<double> expected = predict(cpu, reference, on_cpu, w.parameters);
+    for (const Tier tier : tiers) {
+      const Program program = gpu.compile(w.expressions, {.tier = tier});
+      expectSameBits(predict(gpu, program, on_gpu, w.parameters), expected, w.rows(), "GPU and CPU");
+      for (const LossOptions options :
+           {LossOptions{LossKind::kMse, NanPolicy::kPropagate}, LossOptions{LossKind::kNmse, NanPolicy::kSkip},
+            LossOptions{LossKind::kMae, NanPolicy::kReject}}) {
+        expectSameLosses(lossesOf(cpu, reference, on_cpu, w.parameters, options),
+                         lossesOf(gpu, program, on_gpu, w.parameters, options), std::to_string(w.rows()) + " rows");
       }
     }
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Precisions, Processor, testing::Values(Precision::kF32, Precision::kF64),
-                         [](const auto& precision) { return nameOf(precision.param); });
+TEST_P(Processor, HasTheSameBitsInArithmetic) {
+  const Engine gpu = engine(), cpu = processor();
+  for (const std::size_t rows : {1, 129, 362, 4097, 10860, 100000}) {
+    compareWithProcessor(
+        gpu, cpu, {Tier::kInterpret, Tier::kCompile, Tier::kDirect},
+        Workload::random(generatorOf(31, 40, exactOps()), 64, rows, Spread::kSpecial, mode().precision));
+    if (HasFailure()) return;
+  }
+}
+
+TEST_P(Processor, HasTheSameBitsInAllOperators) {
+  const Engine gpu = engine(), cpu = processor();
+  for (const std::size_t rows : {1, 129, 4097, 100000}) {
+    compareWithProcessor(gpu, cpu, {Tier::kInterpret, Tier::kDirect},
+                         Workload::random(generatorOf(32, 24), 200, rows, Spread::kSpecial, mode().precision));
+    if (HasFailure()) return;
+  }
+}
+
+TEST_P(Processor, Soak) {
+  const Engine gpu = engine(), cpu = processor();
+  soak({gpu, Tier::kInterpret}, {cpu, Tier::kInterpret}, mode().precision, {});
+}
+
+INSTANTIATE_TEST_SUITE_P(Modes, Processor,
+                         testing::Values(Mode{Precision::kF32, Math::kStrict}, Mode{Precision::kF32, Math::kPrecise},
+                                         Mode{Precision::kF64, Math::kPrecise}),
+                         modeName);
 
 }  // namespace
 }  // namespace srjit

@@ -1,6 +1,5 @@
 // Models of kernels (compiler/nvptx/rows_kernel.h, totals_kernel.h, compiler/interpreter/kernel.h): same memory layout
-// and reduction trees, computed on the host by the rows of ops.def in the kernel's precision. Library functions are the
-// host's.
+// and reduction trees, computed on the host by the rows of ops.def in the kernel's precision.
 //
 // An image of models is a text that fully describes its kernels, so it can be cached like a real image.
 #pragma once

@@ -308,6 +308,10 @@ void SassMachine::executeDouble(const Instruction& i, std::uint32_t active) {
 
 void SassMachine::executeInteger(const Instruction& i, std::uint32_t active) {
   const std::uint32_t condition = predicate(i.condition);
+  if (i.form == Form::kVoteAny) {
+    if (active != ~0U) fault("a vote without all lanes");
+    return writePredicate(i.predicate, condition != 0 ? ~0U : 0, active);
+  }
   std::uint32_t truth = 0;
   for (unsigned lane = 0; lane < kLanes; ++lane) {
     const bool chosen = (condition >> lane & 1) != 0;

@@ -28,7 +28,7 @@ Pass identity(std::string name) {
 TEST(Pipeline, StandardPassesDependOnTheMode) {
   EXPECT_THAT(namesOf(Pipeline::standard(Math::kStrict)), ElementsAre("fold", "simplify", "hoist", "schedule"));
   EXPECT_THAT(namesOf(Pipeline::standard(Math::kPrecise)),
-              ElementsAre("fold", "simplify", "fold-functions", "simplify-precise", "fma", "hoist", "schedule"));
+              ElementsAre("fold", "simplify", "simplify-precise", "fma", "hoist", "schedule"));
   EXPECT_THAT(namesOf(Pipeline::standard(Math::kFast)),
               ElementsAre("fold", "simplify", "fold-functions", "simplify-precise", "simplify-fast", "fma", "hoist",
                           "schedule"));

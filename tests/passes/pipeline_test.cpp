@@ -69,7 +69,6 @@ TEST(Pipelines, GiveThePinnedGraphs) {
   EXPECT_EQ(digestsOf(Math::kPrecise), (Digests{
                                            {"fma", 0xff94ddeb9e43a244u},
                                            {"fold", 0x5703539bc123c13u},
-                                           {"fold-functions", 0x7515703a2645ff12u},
                                            {"hoist", 0xc48d0b26f5627a75u},
                                            {"schedule", 0xb9cbbace4b185247u},
                                            {"simplify", 0x7515703a2645ff12u},

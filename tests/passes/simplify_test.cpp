@@ -132,7 +132,7 @@ int weightOf(Op op) {
   static const std::map<Op, int> heavy = {{Op::kPow, 60}, {Op::kLoosePow, 60}, {Op::kAtan2, 40}};
   if (const auto found = light.find(op); found != light.end()) return found->second;
   if (const auto found = heavy.find(op); found != heavy.end()) return found->second;
-  return factsOf(op).library ? 20 : 12;
+  return 20;
 }
 
 /// The weight of a term; an operator over constants alone will be one constant.

@@ -29,7 +29,7 @@ struct Row {
 
   Bounded bounded(const Expression& expression, Precision precision) const {
     const std::vector<double> x(variables.begin(), variables.end()), p(parameters.begin(), parameters.end());
-    return evaluateBounded(expression, x, p, {precision, Math::kPrecise, true});
+    return evaluateBounded(expression, x, p, {precision, Math::kPrecise});
   }
 };
 

@@ -45,10 +45,10 @@ struct Options {
 };
 
 /// The maximal error that the table of functions promises; none where it is no number of ulp.
-std::optional<double> boundOf(Op op, const Options& options, bool on_gpu) {
+std::optional<double> boundOf(Op op, const Options& options) {
   if (isApproximate(options.math, options.precision)) return {};
   for (const FunctionInfo& function : allFunctions()) {
-    if (function.name == infoOf(op).name) return ulpsOf(function, options.precision, !on_gpu);
+    if (function.name == infoOf(op).name) return ulpsOf(function, options.precision);
   }
   return 0.5;  // an operation of IEEE 754
 }
@@ -149,13 +149,13 @@ class Scan {
 
 /// Adds the rows of a scan to `rows`, and prints them. Whether all errors are within their bounds.
 template <class T>
-bool addRows(const Scan<T>& scan, const Options& options, bool on_gpu, std::uint64_t arguments, Json& rows) {
+bool addRows(const Scan<T>& scan, const Options& options, std::uint64_t arguments, Json& rows) {
   bool is_within = true;
   for (std::size_t i = 0; i < scan.ops().size(); ++i) {
     const Op op = scan.ops()[i];
     const Worst<T> worst = scan.worst(i);
     const double error = worst.error;
-    const std::optional<double> bound = boundOf(op, options, on_gpu);
+    const std::optional<double> bound = boundOf(op, options);
     const bool is_good = !bound || error <= *bound;
     is_within = is_within && is_good;
     const std::string at = arityOf(op) == 1 ? fmt::format("{:a}", worst.sample.x)
@@ -191,7 +191,7 @@ Result<bool> measure(const Engine& engine, const Options& options, Json& rows) {
                                                            : options.arguments;
     Scan<T> scan(engine, std::move(ops), arity);
     if (const Status done = scan.run(arguments, options.seed); !done) return done.error();
-    is_within = addRows(scan, options, engine.options().device != "cpu", arguments, rows) && is_within;
+    is_within = addRows(scan, options, arguments, rows) && is_within;
   }
   return is_within;
 }

@@ -103,8 +103,7 @@ class Scenario {
   bool withinBound(std::size_t expression, std::size_t row) const {
     std::vector<double> variables;
     for (const auto& column : baseline_data_.columns) variables.push_back(static_cast<double>(column[row]));
-    const Bounded expected =
-        evaluateBounded(expressions_[expression], variables, {}, {Precision::kF32, Math::kFast, true});
+    const Bounded expected = evaluateBounded(expressions_[expression], variables, {}, {Precision::kF32, Math::kFast});
     const auto got = static_cast<double>(predictions_[expression * kEvaluateRows + row]);
     return !std::isfinite(expected.error) || got == expected.value || (std::isnan(got) && std::isnan(expected.value)) ||
            std::fabs(got - expected.value) <= expected.error;

@@ -27,7 +27,7 @@ namespace srjit {
 namespace {
 
 /// The compiled code: kernels of a population, or an interpreter if `population` is null. "angles" are trees of sines,
-/// cosines and tangents, whose functions of libdevice have arrays and loops.
+/// cosines and tangents, whose programs have branches.
 struct Workload {
   const char* name;
   const char* population;  ///< null: the interpreter of arithmetic
@@ -167,7 +167,7 @@ const Assembled& standardOf(const Workload& workload) {
 void measure(benchmark::State& state, const Workload& workload, const LlvmPasses& passes) {
   const Status done = caught([&] {
     const Subject& subject = subjectOf(workload);
-    std::vector<std::string> modules = subject.ptx(passes);  // also extracts the library functions, once
+    std::vector<std::string> modules = subject.ptx(passes);  // warms up
     for (auto _ : state) modules = subject.ptx(passes);
     const Assembled& standard = standardOf(workload);
     // Equal PTX gives equal machine code.
@@ -194,18 +194,13 @@ void add(const Workload& workload, const std::string& name, const LlvmPasses& pa
 const bool kLlvmRegistered = [] {
   for (const Workload& workload : kWorkloads) {
     add(workload, "all", {});
-    for (const auto& [part, pipeline] : {std::pair{"library", &LlvmPasses::library},
-                                         {"library_loops", &LlvmPasses::library_loops},
-                                         {"kernels", &LlvmPasses::kernels}}) {
-      if (pipeline != &LlvmPasses::kernels && workload.math == Math::kFast && workload.population != nullptr) continue;
-      const std::string all = LlvmPasses().*pipeline;
-      std::size_t number = 0;
-      for (const auto& pass : passesIn(all)) {
-        LlvmPasses passes;
-        passes.*pipeline = without(all, pass);
-        const std::string name = all.substr(pass.first, std::min(pass.second, all.find('<', pass.first) - pass.first));
-        add(workload, fmt::format("without_{}_{}_{}", part, ++number, name), passes);
-      }
+    const std::string all = LlvmPasses().kernels;
+    std::size_t number = 0;
+    for (const auto& pass : passesIn(all)) {
+      LlvmPasses passes;
+      passes.kernels = without(all, pass);
+      const std::string name = all.substr(pass.first, std::min(pass.second, all.find('<', pass.first) - pass.first));
+      add(workload, fmt::format("without_{}_{}", ++number, name), passes);
     }
     for (const unsigned level : {0U, 1U, 3U}) {
       LlvmPasses passes;

@@ -1,6 +1,5 @@
 // Libraries that are present, missing, or without a required symbol.
 #include "compiler/loader/shared_library.h"
-#include "compiler/host/jit.h"
 
 #include <dlfcn.h>
 
@@ -74,7 +73,6 @@ TEST(SharedLibrary, SymbolsAreLocal) {
   const auto library = SharedLibrary::open("libmvec.so.1");
   if (!library) GTEST_SKIP() << library.error().message;
   ASSERT_NE(library->find("_ZGVbN2v_cos"), nullptr);
-  ASSERT_TRUE(HostJit::create(Precision::kF64, Math::kFast)) << "which uses that library";
   EXPECT_EQ(dlsym(RTLD_DEFAULT, "_ZGVbN2v_cos"), nullptr);
 }
 

@@ -161,10 +161,10 @@ TEST(DirectTier, ReportsUnsupportedStrides) {
 }
 
 TEST(DirectTier, InterpretsUnsupportedOperators) {
-  ASSERT_FALSE(isDirect(Op::kSin, Math::kStrict, Precision::kF32));
-  DirectMachine machine;
+  ASSERT_FALSE(isDirect(Op::kSin, Math::kStrict, Precision::kF64));
+  DirectMachine machine({}, "proved", Precision::kF64);
   const Engine gpu = machine.engine(machine.strict());
-  Workload w = directWorkload(21, 60, 200, true);
+  Workload w = directWorkload(21, 60, 200, true, Precision::kF64);
   // Subtrees in common, too, of which one expression is direct.
   std::size_t added = 0;
   for (std::size_t e = 0; e < 50; e += 3) {
@@ -183,20 +183,19 @@ TEST(DirectTier, InterpretsUnsupportedOperators) {
   expectDirect(program, w.expressions.size() - added);
   ASSERT_TRUE(program.status().error);
   EXPECT_EQ(program.status().error->code, Errc::kUnsupported);
-  EXPECT_EQ(
-      program.status().error->message,
-      "no direct code for 17 of 77 expressions; the first is expression 61, which has 'sin' (a library function)");
+  EXPECT_EQ(program.status().error->message,
+            "no direct code for 17 of 77 expressions; the first is expression 61, which has 'sin' (a function in f64)");
   EXPECT_EQ(program.status().served.interpreted, added);
 }
 
 TEST(DirectTier, InterpretsWithoutDirectExpressions) {
-  DirectMachine machine;
+  DirectMachine machine({}, "proved", Precision::kF64);
   const Engine gpu = machine.engine(machine.strict());
-  Workload w = directWorkload(22, 0, 50);
+  Workload w = directWorkload(22, 0, 50, false, Precision::kF64);
   w.expressions = {build({Token::variable(0), Token::operation(Op::kSin)})};
   expectSameBits(predict(gpu, w, Tier::kDirect), predict(gpu, w, Tier::kInterpret), 50, "sin");
   EXPECT_EQ(machine.launches(), 0U);
-  EXPECT_TRUE(predict(gpu, directWorkload(22, 0, 50), Tier::kDirect).empty());
+  EXPECT_TRUE(predict(gpu, directWorkload(22, 0, 50, false, Precision::kF64), Tier::kDirect).empty());
 }
 
 TEST_P(DirectTierOf, IsOffOnUnsupportedDevices) {
@@ -232,9 +231,9 @@ TEST_P(DirectTierOf, AutoUsesItForManyExpectedEvaluations) {
 
 /// The second expression has an operator that direct code lacks, and more columns than the interpreter takes.
 Workload tooWideWorkload() {
-  Workload w = directWorkload(32, 3, 200);
+  Workload w = directWorkload(32, 3, 200, false, Precision::kF64);
   Random random(32);
-  w.columns = randomColumns(random, 300, 200, Spread::kTame, Precision::kF32);
+  w.columns = randomColumns(random, 300, 200, Spread::kTame, Precision::kF64);
   std::vector<Token> sum = {Token::variable(0), Token::operation(Op::kSin)};
   for (std::uint32_t i = 1; i < 300; ++i) {
     sum.push_back(Token::variable(i));
@@ -246,9 +245,9 @@ Workload tooWideWorkload() {
 
 /// The same for slots: a balanced tree over some sines.
 Workload tooDeepWorkload() {
-  Workload w = directWorkload(33, 3, 200);
+  Workload w = directWorkload(33, 3, 200, false, Precision::kF64);
   Random random(33);
-  w.columns = randomColumns(random, 5, 200, Spread::kTame, Precision::kF32);
+  w.columns = randomColumns(random, 5, 200, Spread::kTame, Precision::kF64);
   std::vector<Token> tree;
   for (std::uint32_t leaf = 0; leaf < 512; ++leaf) {
     tree.push_back(Token::variable(leaf % 5));
@@ -270,7 +269,8 @@ TEST(DirectTier, AutoCompilesWhatItAndTheInterpreterRefuse) {
   };
   for (const Case& c : {Case{tooWideWorkload(), std::size_t{227} << 10, "columns"},
                         Case{tooDeepWorkload(), std::size_t{24} << 10, "slots"}}) {
-    DirectMachine machine({.devices = {FakeDevice{.shared_bytes_per_block = c.shared_bytes}}});
+    DirectMachine machine({.devices = {FakeDevice{.shared_bytes_per_block = c.shared_bytes}}}, "proved",
+                          Precision::kF64);
     std::atomic<std::size_t> compiled = 0;
     machine.images->before = [&](const FakeImageMaker::Request& request) -> Status {
       for (const Dag& dag : request.dags) compiled += dag.roots().size();

@@ -80,7 +80,7 @@ void checkRow(const Expression& expression, std::size_t number, std::size_t row,
   std::vector<double> variables;
   for (const auto& column : data.columns) variables.push_back(static_cast<double>(column[row]));
   ++agreement.compared;
-  const Bounded bound = evaluateBounded(expression, variables, parameters, {Precision::kF32, Math::kFast, false});
+  const Bounded bound = evaluateBounded(expression, variables, parameters, {Precision::kF32, Math::kFast});
   if (!std::isfinite(bound.error)) return;
   ++agreement.promised;
   const bool same = got == bound.value || (std::isnan(got) && std::isnan(bound.value));

@@ -1,0 +1,76 @@
+#include "tests/gpu/soak.h"
+
+#include <atomic>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <optional>
+
+#include <gtest/gtest.h>
+
+#include "ir/numbers/rounding.h"
+#include "tests/gpu/machine.h"
+
+namespace srjit {
+namespace {
+
+template <class T>
+std::optional<std::size_t> firstDifference(const std::vector<T>& a, const std::vector<T>& b) {
+  // Fast, and nearly always enough.
+  if (std::memcmp(a.data(), b.data(), a.size() * sizeof(T)) == 0) return std::nullopt;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    if (!sameBits(a[i], b[i])) return i;
+  }
+  return std::nullopt;
+}
+
+template <class T>
+void soakOf(const Evaluator& one, const Evaluator& other, const std::vector<Op>& ops) {
+  const char* const wanted = std::getenv("SRJIT_SOAK_SECONDS");
+  const double seconds = wanted == nullptr ? 2 : std::atof(wanted);
+  constexpr std::size_t kThreads = 6, kMostExpressions = 500, kPopulationsOfData = 20;
+  const Stopwatch watch;
+  std::atomic<std::uint64_t> results = 0, populations = 0;
+  onAllCores(kThreads, [&](std::size_t thread) {
+    Random random(1000 + thread);
+    std::vector<T> values, others;
+    while (watch.seconds() < seconds && !testing::Test::HasFailure()) {
+      const std::size_t rows = 1 + random.below(200'000);
+      const Workload w =
+          Workload::random(generatorOf(random.next(), 20, ops), 1, rows, Spread::kSpecial, kPrecisionOf<T>);
+      const Dataset data = one.engine.upload(w.view()).value(), other_data = other.engine.upload(w.view()).value();
+      for (std::size_t i = 0; i < kPopulationsOfData && watch.seconds() < seconds; ++i) {
+        const std::size_t count = 1 + random.below(kMostExpressions);
+        const auto expressions =
+            ExpressionGenerator(generatorOf(random.next(), random.between(2, 60), ops)).batch(count);
+        const Program program = one.engine.compile(expressions, {.tier = one.tier});
+        const Program other_program = other.engine.compile(expressions, {.tier = other.tier});
+        std::vector<double> parameters(program.parameterOffset(count));
+        for (double& parameter : parameters) parameter = random.magnitude(-6, 6);
+        values.resize(count * rows);
+        others.resize(count * rows);
+        ASSERT_TRUE(one.engine.evaluate(program, data, parameters, std::span(values)));
+        ASSERT_TRUE(other.engine.evaluate(other_program, other_data, parameters, std::span(others)));
+        const auto difference = firstDifference(values, others);
+        ASSERT_FALSE(difference) << "expression " << *difference / rows << " of " << count << ", row "
+                                 << *difference % rows << " of " << rows << ": " << values[*difference]
+                                 << " instead of " << others[*difference] << "\n"
+                                 << print(expressions[*difference / rows], Language::kPostfix);
+        expectSameLosses(lossesOf(one.engine, program, data, parameters, kPlain),
+                         lossesOf(other.engine, other_program, other_data, parameters, kPlain), "soak");
+        results += values.size();
+        ++populations;
+      }
+    }
+  });
+  std::printf("soak: %llu predictions of %llu populations compared in %.1f s\n",
+              static_cast<unsigned long long>(results), static_cast<unsigned long long>(populations), watch.seconds());
+}
+
+}  // namespace
+
+void soak(const Evaluator& one, const Evaluator& other, Precision precision, const std::vector<Op>& ops) {
+  withZeroOf(precision, [&]<class T>(T) { soakOf<T>(one, other, ops); });
+}
+
+}  // namespace srjit
