@@ -231,7 +231,10 @@ Value Builder::choose(PredicateId condition, const Value& x, const Value& y) {
 
 Value Builder::copySign(const Value& magnitude, const Value& sign) {
   if (sign.isLiteral()) return std::signbit(sign.literal()) ? magnitude.magnitude().negated() : magnitude.magnitude();
-  if (sign.isMagnitude()) return sign.isNegated() ? magnitude.magnitude().negated() : magnitude.magnitude();
+  if (sign.isMagnitude()) {
+    const Value known = sign.isNegated() ? magnitude.magnitude().negated() : magnitude.magnitude();
+    return known.isLiteral() ? literal(known.literal()) : known;  // a comparison needs a value
+  }
   // (a & ~b) | (c & b) with b the sign's bit; ~c for a sign that is changed.
   constexpr std::uint8_t kTakeSign = 0xb8, kTakeOpposite = 0x74;
   const ValueId bits = magnitude.isLiteral() ? literal(magnitude.literal()).id() : magnitude.id();

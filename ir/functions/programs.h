@@ -3,7 +3,7 @@
 
 #include "ir/functions/arcs.h"
 #include "ir/functions/circular.h"
-#include "ir/functions/error_function.h"
+#include "ir/functions/erf.h"
 #include "ir/functions/exponentials.h"
 #include "ir/functions/hyperbolics.h"
 #include "ir/functions/logarithms.h"

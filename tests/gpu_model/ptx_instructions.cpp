@@ -92,6 +92,10 @@ class Functions {
     add({"setp.le.f32"}, [](U64 a, U64 b, U64) -> U64 { return f(a) <= f(b); });
     add({"setp.ge.f32"}, [](U64 a, U64 b, U64) -> U64 { return f(a) >= f(b); });
     add({"setp.neu.f32"}, [](U64 a, U64 b, U64) -> U64 { return !(f(a) == f(b)); });
+    add({"setp.leu.f32"}, [](U64 a, U64 b, U64) -> U64 { return !(f(a) > f(b)); });
+    add({"setp.geu.f32"}, [](U64 a, U64 b, U64) -> U64 { return !(f(a) < f(b)); });
+    add({"setp.ltu.f32"}, [](U64 a, U64 b, U64) -> U64 { return !(f(a) >= f(b)); });
+    add({"setp.gtu.f32"}, [](U64 a, U64 b, U64) -> U64 { return !(f(a) <= f(b)); });
     add({"setp.lt.f32"}, [](U64 a, U64 b, U64) -> U64 { return f(a) < f(b); });
     add({"setp.gt.f32"}, [](U64 a, U64 b, U64) -> U64 { return f(a) > f(b); });
     add({"add.f32"}, [](U64 a, U64 b, U64) { return bitsOf(f(a) + f(b)); });
@@ -122,6 +126,11 @@ class Functions {
     add({"setp.le.f64"}, [](U64 a, U64 b, U64) -> U64 { return d(a) <= d(b); });
     add({"setp.gt.f64"}, [](U64 a, U64 b, U64) -> U64 { return d(a) > d(b); });
     add({"setp.ge.f64"}, [](U64 a, U64 b, U64) -> U64 { return d(a) >= d(b); });
+    add({"setp.leu.f64"}, [](U64 a, U64 b, U64) -> U64 { return !(d(a) > d(b)); });
+    add({"setp.geu.f64"}, [](U64 a, U64 b, U64) -> U64 { return !(d(a) < d(b)); });
+    add({"setp.ltu.f64"}, [](U64 a, U64 b, U64) -> U64 { return !(d(a) >= d(b)); });
+    add({"setp.gtu.f64"}, [](U64 a, U64 b, U64) -> U64 { return !(d(a) <= d(b)); });
+    add({"setp.neu.f64"}, [](U64 a, U64 b, U64) -> U64 { return !(d(a) == d(b)); });
     add({"setp.nan.f64"}, [](U64 a, U64 b, U64) -> U64 { return std::isunordered(d(a), d(b)); });
     add({"add.f64"}, [](U64 a, U64 b, U64) { return bitsOf(d(a) + d(b)); });
     add({"sub.f64"}, [](U64 a, U64 b, U64) { return bitsOf(d(a) - d(b)); });

@@ -150,18 +150,25 @@ void readInstruction(const std::string& statement, Program& program) {
   program.code.push_back(std::move(instruction));
 }
 
+/// Without the braces of blocks, which have registers of their own.
+std::string withoutBraces(std::string statement) {
+  for (;;) {
+    statement = trimmed(statement);
+    if (!statement.starts_with('{') && !statement.starts_with('}')) return statement;
+    statement.erase(0, 1);
+  }
+}
+
 void readBody(const std::string& body, Program& program) {
   std::string statement;
   for (const char c : body) {
     if (c == ':') {
-      program.labels[trimmed(statement)] = program.code.size();
+      program.labels[withoutBraces(statement)] = program.code.size();
       statement.clear();
     } else if (c != ';') {
       statement += c;
     } else {
-      statement = trimmed(statement);
-      // A block in braces, with a register of its own.
-      if (statement.starts_with('{') || statement.starts_with('}')) statement = trimmed(statement.substr(1));
+      statement = withoutBraces(statement);
       if (statement.starts_with(".reg .b32 ")) program.registerOf(statement.substr(statement.rfind(' ') + 1));
       if (statement.starts_with(".shared") || statement.starts_with(".local")) {
         declareMemory(statement, program);

@@ -286,6 +286,14 @@ TYPED_TEST(ProgramsIn, ArcsRootsAndErfKeepIsoC) {
       {Op::kErf, -kMost, -1},
       {Op::kErf, 7, 1},
   });
+}
+
+TYPED_TEST(ProgramsIn, ArcsOfTwoNumbersKeepIsoC) {
+  using T = TypeParam;
+  constexpr T kMost = std::numeric_limits<T>::infinity();
+  constexpr T kNone = std::numeric_limits<T>::quiet_NaN();
+  constexpr T kLeast = std::numeric_limits<T>::denorm_min();
+  constexpr T kPi = std::numbers::pi_v<T>;
   // atan2(y, x): x is the ordinate y here, and y the abscissa.
   expectAll<T>({
       {Op::kAtan2, T(0), kPi, T(-0.0)},

@@ -70,7 +70,6 @@ FACADE = {"runtime/engine.h": [], "runtime/engine_parts.h": []}
 # or whose code they run it on.
 TESTED_WITH = {
     "compiler/interpreter": ["compiler/host"],
-    "compiler/loader": ["compiler/host"],
     "compiler/sass": ["compiler/kernels", "compiler/nvptx"],
     "runtime/tiers": ["compiler/lowering"],
 }

@@ -8,6 +8,8 @@
 #include <nlohmann/json.hpp>
 
 #include "compiler/kernels/assembler.h"
+#include "compiler/lowering/code_weights.h"
+#include "runtime/evaluation/code_groups.h"
 #include "tests/tools/process.h"
 
 namespace srjit {
@@ -38,33 +40,42 @@ Outcome show(std::vector<std::string> words, const std::string& lines) {
   return runCommand(words, "/", lines);
 }
 
-/// The bodies of the functions that a module of LLVM's IR defines, in order, without the numbers of the module's
-/// metadata.
+/// The bodies of the kernels that a module of LLVM's IR defines, in order, without the numbers of the module's
+/// metadata. The module's other functions are not kernels: the host's code calls one per function of expressions.
 std::vector<std::string> bodiesOf(const std::string& ir) {
   std::vector<std::string> bodies;
   for (std::size_t at = 0; (at = ir.find("\ndefine ", at)) != std::string::npos;) {
     const std::size_t begin = ir.find('\n', at + 1), end = ir.find("\n}\n", begin);
-    bodies.push_back(std::regex_replace(ir.substr(begin, end - begin), std::regex("![0-9]+"), "!"));
+    const std::string head = ir.substr(at, begin - at);
+    if (head.find("@srjit_rows_") != std::string::npos) {
+      bodies.push_back(std::regex_replace(ir.substr(begin, end - begin), std::regex("![0-9]+"), "!"));
+    }
     at = end;
   }
   return bodies;
 }
 
-// A kernel of at most 1,600 instructions has 26 sines.
-constexpr std::size_t kSinesPerKernel = 26;
+const std::size_t kSineInstructions = codeWeight(Op::kSin, Precision::kF32, Math::kPrecise);
+/// A kernel of several expressions has at most 1,600 instructions.
+const std::size_t kSinesPerKernel = 1600 / kSineInstructions;
+/// Sines of a sum that is too long for a kernel, and its length: per sine also a variable and an addition.
+const std::size_t kTooManySines = (kMaxCodeLength + 1) / (kSineInstructions + 2) + 1;
+const std::size_t kTooLong = kTooManySines * (kSineInstructions + 2) - 1;
 
 TEST(KernelDivision, KernelsHaveTheirPartOfTheExpressionsInOrder) {
   const std::vector<std::string> command = {"llvm", "--unoptimized"};
-  const Outcome all = show(command, sines(0, 60));
+  const std::size_t n = kSinesPerKernel, count = 2 * n + 8;
+  const Outcome all = show(command, sines(0, count));
   ASSERT_EQ(all.status, 0) << all.err;
-  EXPECT_THAT(all.out, StartsWith("; srjit_rows_0: expressions 1 to 26\n"
-                                  "; srjit_rows_1: expressions 27 to 52\n"
-                                  "; srjit_rows_2: expressions 53 to 60\n"));
+  EXPECT_THAT(all.out, StartsWith(fmt::format("; srjit_rows_0: expressions 1 to {}\n"
+                                              "; srjit_rows_1: expressions {} to {}\n"
+                                              "; srjit_rows_2: expressions {} to {}\n",
+                                              n, n + 1, 2 * n, 2 * n + 1, count)));
   const std::vector<std::string> bodies = bodiesOf(all.out);
   ASSERT_EQ(bodies.size(), 3u);
   for (std::size_t k = 0; k < 3; ++k) {
-    const std::size_t first = k * kSinesPerKernel;
-    const Outcome part = show(command, sines(first, std::min(kSinesPerKernel, 60 - first)));
+    const std::size_t first = k * n;
+    const Outcome part = show(command, sines(first, std::min(n, count - first)));
     EXPECT_TRUE(bodiesOf(part.out) == std::vector{bodies[k]}) << k;
     EXPECT_THAT(part.out, Not(HasSubstr("expressions")));
   }
@@ -108,9 +119,12 @@ TEST(KernelDivision, CodeGrowsWithTheNumberOfExpressions) {
 }
 
 TEST(KernelDivision, BadExpressionsKeepTheirNumbers) {
-  const Outcome outcome = show({"llvm", "--unoptimized"}, "sin(\n" + sines(0, 30));
+  const std::size_t n = kSinesPerKernel;
+  const Outcome outcome = show({"llvm", "--unoptimized"}, "sin(\n" + sines(0, n + 4));
   EXPECT_EQ(outcome.status, 1);
-  EXPECT_THAT(outcome.out, StartsWith("; srjit_rows_0: expressions 2 to 27\n; srjit_rows_1: expressions 28 to 31\n"));
+  EXPECT_THAT(outcome.out, StartsWith(fmt::format("; srjit_rows_0: expressions 2 to {}\n"
+                                                  "; srjit_rows_1: expressions {} to {}\n",
+                                                  n + 1, n + 2, n + 5)));
 }
 
 // What the processor interprets: eight expressions a program.
@@ -135,19 +149,20 @@ TEST(KernelDivision, CubinListsTheExpressionsOfItsKernels) {
 
 TEST(KernelDivision, TooLongExpressionsAreRejected) {
   const Scratch scratch;
-  const std::string text = sumOfSines(70);
+  const std::string text = sumOfSines(kTooManySines);
   for (std::vector<std::string> words :
        {std::vector<std::string>{"llvm", text}, {"ptx", text}, {"sass", text}, {"cubin", text, "-o", "k.cubin"}}) {
     const Outcome outcome = runCommand(words, scratch.path(""));
     EXPECT_EQ(outcome.status, 1) << words[0];
     EXPECT_EQ(outcome.out, "") << words[0];
     EXPECT_EQ(outcome.err,
-              "sr-jit: expression 1:1: the expression has 4339 instructions, but a kernel has at most 4096; "
-              "--max-length 4339 allows it\n");
+              fmt::format("sr-jit: expression 1:1: the expression has {0} instructions, but a kernel has at most 4096; "
+                          "--max-length {0} allows it\n",
+                          kTooLong));
   }
   EXPECT_THAT(scratch.list(), IsEmpty());
-  EXPECT_EQ(runCommand({"llvm", "--unoptimized", text, "--max-length", "4339"}, "/").status, 0);
-  EXPECT_EQ(runCommand({"llvm", "--unoptimized", text, "--max-length", "4338"}, "/").status, 1);
+  EXPECT_EQ(runCommand({"llvm", "--unoptimized", text, "--max-length", fmt::to_string(kTooLong)}, "/").status, 0);
+  EXPECT_EQ(runCommand({"llvm", "--unoptimized", text, "--max-length", fmt::to_string(kTooLong - 1)}, "/").status, 1);
 }
 
 TEST(KernelDivision, TheHostCountsTokens) {
@@ -163,7 +178,7 @@ TEST(KernelDivision, TheHostCountsTokens) {
 }
 
 TEST(KernelDivision, OtherExpressionsAreStillShown) {
-  const Outcome outcome = show({"llvm", "--unoptimized", "--keep-going"}, sumOfSines(70) + "\nx1\n");
+  const Outcome outcome = show({"llvm", "--unoptimized", "--keep-going"}, sumOfSines(kTooManySines) + "\nx1\n");
   EXPECT_EQ(outcome.status, 0);
   EXPECT_THAT(outcome.err, HasSubstr("standard input:1: "));
   EXPECT_EQ(bodiesOf(outcome.out).size(), 1u);

@@ -7,6 +7,7 @@
 #include "ir/text.h"
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cmath>
 #include <limits>
@@ -71,10 +72,9 @@ std::vector<std::vector<T>> expected(const Dag& dag, const DirectData<T>& data) 
 }
 
 template <class T>
-void checkExactPredictions(DirectOptions options, std::size_t count, std::size_t rows, DirectGrid grid,
+void checkExactPredictions(const Dag& dag, const DirectOptions& options, std::size_t rows, DirectGrid grid,
                            std::uint64_t seed) {
-  options.precision = kPrecisionOf<T>;
-  const Dag dag = population(options, count, seed);
+  const std::size_t count = dag.roots().size();
   auto data = DirectData<T>::random(rows, 5, Spread::kSpecial, seed + 100);
   const Made made = make(dag, options);
   EXPECT_TRUE(made.part.refused.empty());
@@ -87,6 +87,13 @@ void checkExactPredictions(DirectOptions options, std::size_t count, std::size_t
           << textOf(dag, root) << " row " << r << ": " << value << ", not " << values[root][r];
     }
   }
+}
+
+template <class T>
+void checkExactPredictions(DirectOptions options, std::size_t count, std::size_t rows, DirectGrid grid,
+                           std::uint64_t seed) {
+  options.precision = kPrecisionOf<T>;
+  checkExactPredictions<T>(population(options, count, seed), options, rows, grid, seed);
 }
 
 template <class T>
@@ -106,6 +113,27 @@ TYPED_TEST(DirectOf, PrecisePredictionsHaveTheBitsOfTheRows) {
     checkExactPredictions<TypeParam>({.architecture = architecture, .math = Math::kPrecise}, 100, 65,
                                      {.row_blocks = 1, .warps = 1}, 11);
   }
+}
+
+// Negation and absolute value are operands' modifiers, which each step of an operator must respect.
+TYPED_TEST(DirectOf, OperandsWithSignsAndMagnitudes) {
+  const DirectOptions options{.precision = kPrecisionOf<TypeParam>, .math = Math::kStrict};
+  Dag dag(options.precision);
+  const auto operands = [&](std::uint32_t column) {
+    const NodeId x = dag.variable(column), magnitude = dag.apply(Op::kAbs, {x});
+    return std::array{x, dag.apply(Op::kNeg, {x}), magnitude, dag.apply(Op::kNeg, {magnitude})};
+  };
+  const std::array x = operands(0), y = operands(1), z = operands(2);
+  for (const Op op : directOps(options.math, options.precision)) {
+    for (std::size_t i = 0; i < x.size(); ++i) {
+      if (arityOf(op) == 1) dag.addRoot(dag.apply(op, {x[i]}));
+      for (std::size_t j = 0; j < y.size() && arityOf(op) > 1; ++j) {
+        if (arityOf(op) == 2) dag.addRoot(dag.apply(op, {x[i], y[j]}));
+        for (std::size_t k = 0; k < z.size() && arityOf(op) == 3; ++k) dag.addRoot(dag.apply(op, {x[i], y[j], z[k]}));
+      }
+    }
+  }
+  checkExactPredictions<TypeParam>(dag, options, 65, {.row_blocks = 1, .warps = 1}, 17);
 }
 
 // In f64 `fast` has no approximate forms.

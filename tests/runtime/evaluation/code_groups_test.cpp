@@ -65,7 +65,10 @@ TEST(KernelGroups, KernelsHaveABoundedLengthAndAllExpressionsInOrder) {
 }
 
 TEST(KernelGroups, OneExpressionMayFillAKernelAndNoMore) {
-  const std::vector<Expression> expressions = {sumOf(2047), sumOf(2048), sumOf(65, "sin(x0)"), sumOf(68, "sin(x0)")};
+  // Per sine: its variable, its instructions, and an addition.
+  const std::size_t fit = (kMaxCodeLength + 1) / (codeWeight(Op::kSin, Precision::kF32, Math::kPrecise) + 2);
+  const std::vector<Expression> expressions = {sumOf(2047), sumOf(2048), sumOf(fit - 1, "sin(x0)"),
+                                               sumOf(fit, "sin(x0)")};
   const KernelGroups made = kernelsOf(expressions);
   EXPECT_THAT(made.too_long, ElementsAre(1, 3));
   ASSERT_EQ(made.groups.size(), 2u);

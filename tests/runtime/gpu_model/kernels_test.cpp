@@ -78,7 +78,7 @@ struct Data {
 // What the graph below computes: output 1 and output 0.
 template <class T>
 std::array<T, 2> expected(T x0, T x1, T p) {
-  return {x0 * x1 + p, std::sin(x1) - p};
+  return {x0 * x1 + p, real::sin(x1) - p};
 }
 
 template <class T>
@@ -261,7 +261,7 @@ TYPED_TEST(KernelModels, SumsHaveOneTree) {
         std::vector<T> sums(128);
         for (std::size_t i = 0; i < 128; ++i) {
           const std::size_t r = 3 * 128 + i;
-          const T prediction = std::sin(this->data.x(1, r)) - this->kParameter;
+          const T prediction = real::sin(this->data.x(1, r)) - this->kParameter;
           const T item = lossTerm<T>(term, prediction, this->data.target[r]);
           sums[i] = weighted ? this->data.weights[r] * item : item;
         }
