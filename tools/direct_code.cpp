@@ -14,31 +14,19 @@
 namespace srjit {
 namespace {
 
-/// Why there is no direct code for a root, of which the tier lacks `operators`, and what to do.
-std::string refusalOf(std::span<const Op> operators, const DirectOptions& options) {
-  if (operators.empty()) {
-    return fmt::format("its code of the direct tier {}; use --tier compile", tooLongText(options));
-  }
-  std::string names;
-  for (const Op op : operators) {
-    names += (names.empty() ? "" : ", ") + gapText(op, options.math, options.precision);
-  }
-  return fmt::format("in {} {} the direct tier has no code for {}; use --tier compile", nameOf(options.math),
-                     nameOf(options.precision), names);
-}
-
 /// Makes errors of the lines whose roots have no code, and reports them.
 void refuse(KernelInput& input, std::span<const std::uint32_t> roots, const DirectOptions& options) {
   if (roots.empty()) return;
-  const Dag& graph = input.graphs[0];
   std::vector<SourceLine*> lines;  // of the roots, in order
   for (SourceLine& line : input.lines) {
     if (line.ok()) lines.push_back(&line);
   }
   for (const std::uint32_t root : roots) {
     SourceLine& line = *lines[root];
-    const std::string why = refusalOf(operatorsWithoutCode(graph, root, options.math), options);
-    line.expression = Error{Errc::kUnsupported, fmt::format("{}:{}: {}", line.origin, line.line, why), {}};
+    line.expression = Error{Errc::kUnsupported,
+                            fmt::format("{}:{}: its code of the direct tier {}; use --tier compile", line.origin,
+                                        line.line, tooLongText(options)),
+                            {}};
     report(line.expression.error());
   }
 }

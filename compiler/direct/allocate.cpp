@@ -77,23 +77,42 @@ OpcodeRow rowOf(sass::Form form, const FormKinds& kinds, unsigned architecture) 
   return row;
 }
 
+// Of two instructions: the delays are enough for both, of which the upper one is issued a cycle later.
+OpcodeRow rowOf(const OpcodePair& pair, const FormKinds& kinds, unsigned architecture) {
+  OpcodeRow row = rowOf(pair.lower, kinds, architecture);
+  row.is_rare = 1;
+  row.half = static_cast<std::uint8_t>(pair.half);
+  if (!pair.upper) return row;
+  row.upper = &sass::encodingOf(*pair.upper);
+  const OpcodeRow upper = rowOf(*pair.upper, kinds, architecture);
+  const auto extend = [](OpcodeRow::Delays& delays, const OpcodeRow::Delays& others) {
+    std::ranges::transform(delays, others, delays.begin(), [](std::uint8_t of_lower, std::uint8_t of_upper) {
+      return std::max(of_lower, static_cast<std::uint8_t>(of_upper - std::min<int>(of_upper, 1)));
+    });
+  };
+  extend(row.value, upper.value);
+  extend(row.overwrite, upper.overwrite);
+  extend(row.guarded_overwrite, upper.guarded_overwrite);
+  extend(row.condition, upper.condition);
+  extend(row.guard, upper.guard);
+  row.read_delay = std::max(row.read_delay, upper.read_delay);
+  row.settling = std::max(row.settling, upper.settling);
+  return row;
+}
+
 OpcodeTable tableFor(const FormKinds& kinds, unsigned architecture) {
   OpcodeTable table{};
   const auto last = std::ranges::transform(kInstructions, table.begin(), [&](sass::Form form) {
                       return rowOf(form, kinds, architecture);
                     }).out;
-  std::ranges::transform(kOpcodePairs, last, [&](const OpcodePair& pair) {
-    OpcodeRow row = rowOf(pair.lower, kinds, architecture);
-    row.upper = &sass::encodingOf(pair.upper);
-    row.is_rare = 1;
-    return row;
-  });
+  std::ranges::transform(kOpcodePairs, last, [&](const OpcodePair& pair) { return rowOf(pair, kinds, architecture); });
   for (std::size_t f = 0; f < table.size(); ++f) {
     const OpcodeFacts& facts = kOpcodeFacts[f];
     table[f].facts.results = facts.results;
     table[f].facts.sources = facts.sources;
     for (std::size_t i = 0; i < 3; ++i) {
       table[f].source_masks[i] = static_cast<std::uint8_t>((1U << facts.sources[i]) - 1);
+      if (table[f].upper != nullptr && facts.sources[i] == 1) table[f].keeps_sources = 1;
     }
   }
   return table;
@@ -126,6 +145,7 @@ Allocator::Allocator(unsigned architecture) : architecture_(architecture) {
 }
 
 void Allocator::begin(const Code& code, const RegisterFile& file) {
+  code_ = &code;
   values_ = code.values();
   truths_ = code.truths();
   free_ = registerSet(0, file.limit - 1) | registerSet(file.limit - 1);
@@ -174,21 +194,29 @@ void Allocator::setBranchOffsets() const {
 bool Allocator::place(std::uint32_t at, const Operation& operation) {
   const OpcodeRow& row = (*table_)[static_cast<std::size_t>(operation.opcode)];
   const bool is_rare = (row.is_rare | static_cast<unsigned>(operation.synchronized)) != 0;
-  return is_rare ? placeRare(at, operation, row) : placeInstruction(operation, row, false);
+  return is_rare ? placeRare(at, operation, row) : placeInstruction(operation, row, operation.immediate, false, false);
 }
 
 bool Allocator::placeRare(std::uint32_t at, const Operation& operation, const OpcodeRow& row) {
-  if (!placeInstruction(operation, row, operation.synchronized)) return false;
+  std::uint32_t immediate = operation.immediate, upper_immediate = immediate;
+  if (operation.opcode == Opcode::kMovPairI) {
+    const std::uint64_t bits = code_->wideLiteralAt(operation.immediate);
+    immediate = static_cast<std::uint32_t>(bits);
+    upper_immediate = static_cast<std::uint32_t>(bits >> 32);
+  }
+  if (!placeInstruction(operation, row, immediate, operation.synchronized, row.keeps_sources != 0)) return false;
   markControl(at, operation);
-  if (row.upper != nullptr) emitUpper(operation, row);
+  // The lower register of a pair is even. Fields are changed by exclusive or.
+  if (row.half != 0) row.encoding.putSource(words_->back(), 0, sass::kZero ^ 1U);
+  if (row.upper != nullptr) emitUpper(operation, row, upper_immediate);
   return true;
 }
 
-bool Allocator::placeInstruction(const Operation& operation, const OpcodeRow& row, bool is_synchronized) {
-  Issue issue{
-      .row = row,
-      .now = issued_ + spacing_,
-      .word = row.encoding.begin(operation.negated, operation.magnitude, operation.modifier, operation.immediate)};
+bool Allocator::placeInstruction(const Operation& operation, const OpcodeRow& row, std::uint32_t immediate,
+                                 bool is_synchronized, bool keeps_sources) {
+  Issue issue{.row = row,
+              .now = issued_ + spacing_,
+              .word = row.encoding.begin(operation.negated, operation.magnitude, operation.modifier, immediate)};
   issue.word.high |= kIdle;
   spacing_ = 1;
   if (is_synchronized) {
@@ -200,7 +228,9 @@ bool Allocator::placeInstruction(const Operation& operation, const OpcodeRow& ro
     row.encoding.putCondition(issue.word, readPredicate(operation.condition, row.condition, issue));
   }
   readSources(operation, issue);
+  if (!keeps_sources) free_ |= issue.freed;
   if (!writeRegisters(operation, issue) || !writePredicate(operation, issue)) return false;
+  if (keeps_sources) free_ |= issue.freed;
   isVariable(row.facts) ? signal(operation, issue) : finish(operation, issue);
   emit(issue);
   return true;
@@ -262,7 +292,6 @@ void Allocator::readSources(const Operation& operation, Issue& issue) {
     const bool reads_truth = (issue.sources & to_write_ & kAnyTruth) != 0;
     waitFor(barriersOf(issue.sources & ~kAnyTruth, 0) | (reads_truth ? barriersOfTruths(operation) : 0), issue);
   }
-  free_ |= issue.freed;
 }
 
 unsigned Allocator::readPredicate(PredicateId predicate, const OpcodeRow::Delays& delays, Issue& issue) {
@@ -410,15 +439,16 @@ void Allocator::emit(const Issue& issue) {
 }
 
 // The second of two instructions, one cycle after the first. Results and barriers are one cycle later, too.
-void Allocator::emitUpper(const Operation& operation, const OpcodeRow& row) {
+void Allocator::emitUpper(const Operation& operation, const OpcodeRow& row, std::uint32_t immediate) {
   const sass::Encoding& encoding = *row.upper;
   const std::uint64_t barriers = words_->back().high & kBarrierBits;
   Issue issue{.row = row,
               .now = issued_ + 1,
-              .word = encoding.begin(operation.negated, operation.magnitude, operation.modifier, operation.immediate)};
+              .word = encoding.begin(operation.negated, operation.magnitude, operation.modifier, immediate)};
   issue.word.high |= barriers;
   for (std::size_t i = 0; i < operation.sources.size(); ++i) {
-    encoding.putSource(issue.word, i, upperOf(values_[operation.sources[i]].place));
+    const unsigned place = values_[operation.sources[i]].place;
+    encoding.putSource(issue.word, i, row.facts.sources[i] == 1 ? place : upperOf(place));
   }
   const unsigned first = values_[operation.destination].place;
   encoding.putDestination(issue.word, upperOf(first));

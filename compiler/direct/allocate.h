@@ -43,7 +43,9 @@ struct alignas(64) OpcodeRow {  // so that the address of a row takes few instru
   std::uint8_t kind;                         ///< of this opcode
   std::uint8_t read_delay;                   ///< cycles from an instruction that reads what it overwrites
   std::uint8_t settling, truth_settling;     ///< maximum delay of any reader of the register, predicate
-  std::uint8_t is_rare;                      ///< 1: a branch, or two instructions
+  std::uint8_t is_rare;                      ///< 1: a branch, or of pairs
+  std::uint8_t half;                         ///< of a pair that one instruction reads
+  std::uint8_t keeps_sources;                ///< 1: no result is in a register that a source has for the last time
   std::array<std::uint8_t, 3> source_masks;  ///< sets of the registers that a source reads, from its first
   sass::Encoding encoding;
   const sass::Encoding* upper;  ///< null: one instruction
@@ -106,7 +108,8 @@ class Allocator {
   [[gnu::always_inline]] inline bool place(std::uint32_t at, const Operation& operation);
   [[gnu::noinline]] bool placeRare(std::uint32_t at, const Operation& operation, const OpcodeRow& row);
   [[gnu::always_inline]] inline bool placeInstruction(const Operation& operation, const OpcodeRow& row,
-                                                      bool is_synchronized);
+                                                      std::uint32_t immediate, bool is_synchronized,
+                                                      bool keeps_sources);
   [[gnu::always_inline]] inline void readSources(const Operation& operation, Issue& issue);
   [[gnu::always_inline]] inline void readSource(const Operation& operation, std::size_t i, Issue& issue);
   [[gnu::always_inline]] inline unsigned readPredicate(PredicateId predicate, const OpcodeRow::Delays& delays,
@@ -116,7 +119,7 @@ class Allocator {
   [[gnu::always_inline]] inline void signal(const Operation& operation, Issue& issue);
   [[gnu::always_inline]] inline void finish(const Operation& operation, const Issue& issue);
   [[gnu::noinline]] BarrierSet barriersOfTruths(const Operation& operation) const;
-  void emitUpper(const Operation& operation, const OpcodeRow& row);
+  void emitUpper(const Operation& operation, const OpcodeRow& row, std::uint32_t immediate);
   [[gnu::always_inline]] inline unsigned findFree(unsigned width) const;
   [[gnu::always_inline]] inline unsigned take(ValueId value, unsigned width);
   [[gnu::always_inline]] inline BarrierSet barriersOf(RegisterSet written, RegisterSet read) const;
@@ -144,6 +147,7 @@ class Allocator {
   Cycle issued_ = 0;    ///< issue cycle of the previous instruction
   Cycle spacing_ = 1;   ///< minimum distance from it to the next issue
   Cycle finished_ = 0;  ///< cycle at which all results of fixed latency are ready
+  const Code* code_ = nullptr;
   std::vector<sass::Word>* words_ = nullptr;
   std::size_t first_ = 0;  ///< index in `words_` of the first instruction
   // Positions are instruction indices from `first_`.

@@ -15,6 +15,7 @@ constexpr auto kMachineOperands = [] {
 
 void Code::clear() {
   operations_.clear();
+  wide_literals_.clear();
   const auto& registers = kMachineOperands<kFirstValue>;
   const auto& predicates = kMachineOperands<kFirstPredicate>;
   values_.assign(registers.begin(), registers.end());

@@ -6,6 +6,7 @@
 #include <array>
 #include <cstdint>
 #include <iterator>
+#include <optional>
 #include <vector>
 
 #include "compiler/direct/registers.h"
@@ -19,19 +20,25 @@ enum class Opcode : std::uint8_t {
 #include "compiler/sass/instructions.def"
 #undef SRJIT_SASS
 #define SRJIT_PAIR(id, ...) k##id,
+#define SRJIT_HALF(id, ...) k##id,
 #include "compiler/direct/pairs.def"
 #undef SRJIT_PAIR
+#undef SRJIT_HALF
 };
 constexpr Opcode opcodeOf(sass::Form form) { return static_cast<Opcode>(form); }
 
-/// The instructions of a row of pairs.def.
+/// The instructions of a row of pairs.def: one or two.
 struct OpcodePair {
-  sass::Form lower, upper;
+  sass::Form lower;
+  std::optional<sass::Form> upper;
+  unsigned half = 0;  ///< of a pair that one instruction reads
 };
 inline constexpr OpcodePair kOpcodePairs[] = {
 #define SRJIT_PAIR(id, lower, upper, ...) {sass::Form::k##lower, sass::Form::k##upper},
+#define SRJIT_HALF(id, form, half) {sass::Form::k##form, {}, half},
 #include "compiler/direct/pairs.def"
 #undef SRJIT_PAIR
+#undef SRJIT_HALF
 };
 
 /// An instruction, or two, before registers are known; fields as in sass::Instruction.
@@ -46,7 +53,7 @@ struct Operation {
   bool synchronized = false;        ///< issued after all earlier operations have finished: branches and their targets
   ValueId destination = kRz;
   std::array<ValueId, 3> sources = {kRz, kRz, kRz};
-  std::uint32_t immediate = 0;  ///< for branches, the target operation
+  std::uint32_t immediate = 0;  ///< for branches, the target operation; for MovPairI, the number of a wide literal
 };
 
 /// The properties of an opcode that every operation needs.
@@ -78,8 +85,10 @@ inline constexpr auto kOpcodeFacts = [] {
     ++next;
   };
 #define SRJIT_PAIR(id, lower, upper, results, widths) addPair(sass::Form::k##lower, results, {SRJIT_WIDTHS widths});
+#define SRJIT_HALF(id, form, half) addPair(sass::Form::k##form, 1, {2, 0, 0});
 #include "compiler/direct/pairs.def"
 #undef SRJIT_PAIR
+#undef SRJIT_HALF
   return all;
 }();
 #undef SRJIT_WIDTHS
@@ -124,6 +133,12 @@ class Code {
     operations_.emplace_back(operation).destination = result;
     return result;
   }
+  /// The number of a literal of 64 bits, for MovPairI.
+  std::uint32_t wideLiteral(std::uint64_t bits) {
+    wide_literals_.push_back(bits);
+    return static_cast<std::uint32_t>(wide_literals_.size() - 1);
+  }
+  std::uint64_t wideLiteralAt(std::uint32_t number) const { return wide_literals_[number]; }
   /// Appends a comparison. Beyond kMostTruths it appends nothing and sets isTooLong(): the code must be discarded.
   [[gnu::always_inline]] PredicateId truth(const Operation& operation) {
     if (truths_.size() == kMostTruths) {
@@ -157,6 +172,7 @@ class Code {
   static constexpr std::size_t kMostTruths = kFirstPredicate + 32'000;  // a PredicateId has 16 bits, one of them a sign
   std::vector<Operation> operations_;
   std::vector<Operand> values_, truths_;
+  std::vector<std::uint64_t> wide_literals_;
   bool is_too_long_ = false;
 };
 

@@ -6,7 +6,7 @@
 #include <cstddef>
 #include <iterator>
 #include <limits>
-#include <unordered_set>
+#include <numeric>
 
 #include <fmt/format.h>
 
@@ -25,34 +25,6 @@ using sass::Compare;
 
 constexpr unsigned kLeastRegisters = 40, kLongestWindow = 32;
 constexpr std::size_t kAlignment = 8;  // alignment of a group's code in instructions: one line of the instruction cache
-
-/// By the number of the operator: what it needs that has no code, or null.
-using OperatorGaps = std::array<const char*, kOpCount>;
-
-OperatorGaps gapsOf(Math math, Precision precision) {
-  OperatorGaps gaps{};
-  direct::Code code;
-  for (std::size_t i = 0; i < kOpCount; ++i) {
-    direct::Builder builder(code, math, precision);
-    const direct::Value any(code.newValues(direct::widthOf(precision)), builder);
-    builder.apply(static_cast<Op>(i), {any, any, any});
-    gaps[i] = builder.refused();
-  }
-  return gaps;
-}
-
-const OperatorGaps& operatorGaps(Math math, Precision precision) {
-  static const auto kGaps = [] {
-    std::array<std::array<OperatorGaps, std::size(kMathModes)>, std::size(kPrecisions)> gaps;
-    for (const Precision of : kPrecisions) {
-      for (const Math mode : kMathModes) {
-        gaps.at(static_cast<std::size_t>(of)).at(static_cast<std::size_t>(mode)) = gapsOf(mode, of);
-      }
-    }
-    return gaps;
-  }();
-  return kGaps.at(static_cast<std::size_t>(precision)).at(static_cast<std::size_t>(math));
-}
 
 Status checkOptions(const DirectOptions& options) {
   const auto invalid = [](std::string message) { return Error{Errc::kInvalid, std::move(message), {}}; };
@@ -216,54 +188,8 @@ class Prologue {
 
 }  // namespace
 
-const char* directGap(Op op, Math math, Precision precision) noexcept {
-  return operatorGaps(math, precision)[static_cast<std::size_t>(op)];
-}
-
-std::string gapText(Op op, Math math, Precision precision) {
-  return fmt::format("'{}' ({})", infoOf(op).name, directGap(op, math, precision));
-}
-
 std::string tooLongText(const DirectOptions& options) {
   return fmt::format("is too long, or needs more than {} registers", options.registers);
-}
-
-bool isDirect(Op op, Math math, Precision precision) noexcept { return directGap(op, math, precision) == nullptr; }
-
-std::vector<Op> operatorsWithoutCode(const Dag& dag, std::size_t root, Math math) {
-  const OperatorGaps& gaps = operatorGaps(math, dag.precision());
-  std::vector<NodeId> stack = {dag.roots()[root]}, found;
-  std::unordered_set<NodeId> seen(stack.begin(), stack.end());
-  while (!stack.empty()) {
-    const NodeId id = stack.back();
-    stack.pop_back();
-    const Node& node = dag.node(id);
-    if (node.kind == Token::Kind::kOp && gaps[static_cast<std::size_t>(node.op)] != nullptr) found.push_back(id);
-    for (const NodeId operand : node.inputs()) {
-      if (seen.insert(operand).second) stack.push_back(operand);
-    }
-  }
-  std::ranges::sort(found);
-  std::vector<Op> operators;
-  for (const NodeId id : found) {
-    if (std::ranges::find(operators, dag.node(id).op) == operators.end()) operators.push_back(dag.node(id).op);
-  }
-  return operators;
-}
-
-std::vector<bool> directRoots(const Dag& dag, Math math) {
-  const OperatorGaps& gaps = operatorGaps(math, dag.precision());
-  const auto isDirectNode = [&](const Node& node) {
-    return node.kind != Token::Kind::kOp || gaps[static_cast<std::size_t>(node.op)] == nullptr;
-  };
-  if (std::ranges::all_of(dag.nodes(), isDirectNode)) return std::vector<bool>(dag.roots().size(), true);
-  std::vector<bool> nodes(dag.size()), roots;
-  for (NodeId id = 0; id < dag.size(); ++id) {
-    const Node& node = dag.node(id);
-    nodes[id] = isDirectNode(node) && std::ranges::all_of(node.inputs(), [&](NodeId input) { return nodes[input]; });
-  }
-  for (const NodeId root : dag.roots()) roots.push_back(nodes[root]);
-  return roots;
 }
 
 struct DirectEmitter::State {
@@ -283,14 +209,18 @@ struct DirectEmitter::State {
 // Appends the instructions of one group. Appends its entries to the tables.
 bool DirectEmitter::State::generate(std::span<const std::uint32_t> roots, DirectPart& part) {
   constexpr std::size_t kMostNumbers = std::size_t{1} << 20;  // loads reach 8 MB from the start of a table
-  const std::size_t numbers = part.parameters.size();
-  const direct::Sections sections = selector.select(roots, code, part.parameters, part.outputs);
-  if (code.isTooLong() || part.parameters.size() - numbers > kMostNumbers) return false;
-  for (const unsigned window : {sections.has_branches ? 1U : options.window, 1U}) {
-    scheduler.begin(code, sections, window);
-    if (allocator.run(code, scheduler, file, part.words)) return true;
-    if (window == 1) break;
-    ++part.retries;
+  const std::size_t numbers = part.parameters.size(), outputs = part.outputs.size();
+  for (const auto kept : {direct::Selector::Keep::kMany, direct::Selector::Keep::kFew}) {
+    part.parameters.resize(numbers);
+    part.outputs.resize(outputs);
+    const direct::Sections sections = selector.select(roots, kept, code, part.parameters, part.outputs);
+    if (code.isTooLong() || part.parameters.size() - numbers > kMostNumbers) return false;
+    for (const unsigned window : {sections.has_branches ? 1U : options.window, 1U}) {
+      scheduler.begin(code, sections, window);
+      if (allocator.run(code, scheduler, file, part.words)) return true;
+      ++part.retries;
+      if (window == 1) break;
+    }
   }
   return false;
 }
@@ -348,12 +278,9 @@ DirectPart DirectEmitter::emit(const Dag& dag) {
 void DirectEmitter::emit(const Dag& dag, DirectPart& part) {
   part.clear();
   state_->selector.begin(dag);
-  std::vector<bool> is_direct(dag.roots().size(), false);
-  if (dag.precision() == state_->options.precision) is_direct = directRoots(dag, state_->options.math);
-  std::vector<std::uint32_t> roots;
-  for (std::uint32_t root = 0; root < is_direct.size(); ++root) {
-    (is_direct[root] ? roots : part.refused).push_back(root);
-  }
+  std::vector<std::uint32_t> roots(dag.roots().size());
+  std::iota(roots.begin(), roots.end(), 0U);
+  if (dag.precision() != state_->options.precision) roots.swap(part.refused);
   const std::size_t most = std::min(state_->options.roots, mostRoots(state_->options));
   for (std::size_t first = 0; first < roots.size(); first += most) {
     const std::size_t count = std::min(most, roots.size() - first);

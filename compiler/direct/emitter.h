@@ -99,20 +99,8 @@ constexpr std::uint32_t directRowJump(DirectGrid grid) {
   return static_cast<std::uint32_t>(kGroupRows) * (grid.row_blocks * grid.warps - 1);
 }
 
-/// What an operator needs that the tier has no code for: "a function in f64", "division" or "square root"; null for an
-/// operator that the tier supports.
-const char* directGap(Op op, Math math, Precision precision) noexcept;
-/// An operator without code as messages name it: "'sin' (a function in f64)".
-std::string gapText(Op op, Math math, Precision precision);
-/// Why the emitter refuses a root whose operators all have code: "is too long, or needs more than 64 registers".
+/// Why the emitter refuses a root: "is too long, or needs more than 64 registers".
 std::string tooLongText(const DirectOptions& options);
-/// Whether the tier supports an operator.
-bool isDirect(Op op, Math math, Precision precision) noexcept;
-/// The operators that a root reaches and the tier does not support, each once, by ascending node: after the pass
-/// `schedule` the order of evaluation.
-std::vector<Op> operatorsWithoutCode(const Dag& dag, std::size_t root, Math math);
-/// Whether the tier supports all nodes that a root reaches, one entry per root.
-std::vector<bool> directRoots(const Dag& dag, Math math);
 
 /// Code of the roots of one graph, without the kernel's prologue.
 struct DirectPart {
@@ -121,10 +109,10 @@ struct DirectPart {
   std::vector<std::uint32_t> parameters;  ///< table of numbers: index in Dag::parameters() of each entry
   std::vector<std::uint32_t> outputs;     ///< table of outputs: root of each entry. Padded by kNoRoot
   std::vector<std::uint32_t> exits;       ///< offsets of EXIT instructions in bytes
-  std::vector<std::uint32_t> refused;  ///< roots without code, ascending: not direct, too long, or too many registers
-  unsigned registers = 0;              ///< to declare (sass::kHiddenRegisters)
-  unsigned splits = 0;                 ///< groups that were halved because registers ran out
-  unsigned retries = 0;                ///< groups that were generated again in source order because registers ran out
+  std::vector<std::uint32_t> refused;     ///< roots without code, ascending: too long, or too many registers
+  unsigned registers = 0;                 ///< to declare (sass::kHiddenRegisters)
+  unsigned splits = 0;                    ///< groups that were halved because registers ran out
+  unsigned retries = 0;  ///< groups that were generated again in source order because registers ran out
 
   static constexpr std::uint32_t kNoRoot = ~0u;
 

@@ -70,93 +70,109 @@ Value Builder::power(const Value& x, const Value& y) {
   return choose(compare(sass::Compare::kEqual, y, 0.0).predicate, 1.0, result);
 }
 
-// |x| times a power of two, so that it is in [2^-23, 16) unless it is 0, infinite or NaN. Exponents of factors are
-// multiples of four: every factor is a normal number, and its square root is a power of two.
-Builder::Scaled Builder::scaled(const Value& x, std::uint32_t factor_of_none) {
-  constexpr std::uint32_t kExponentInFours = 0x7e000000;
-  if (x.isLiteral()) {
-    const std::uint32_t bits = immediateOf(std::fabs(x.literal()));
-    const std::uint32_t exponent = bits & kExponentInFours;
-    const float factor = std::bit_cast<float>(factor_of_none - exponent);
-    return {literal(static_cast<double>(std::bit_cast<float>(bits) * factor)), literalRegister(exponent)};
-  }
-  const ValueId exponent = code_.value(
-      {.opcode = Opcode::kLop3RIR, .modifier = kLutAnd, .sources = {x.id(), kRz, kRz}, .immediate = kExponentInFours});
-  return {multiply(x, {addInteger(exponent, factor_of_none, true), *this}), exponent};
+Value Builder::estimate(Mufu of_float, Mufu of_double, const Value& x) {
+  if (!is_wide_) return special(of_float, x);
+  const Word upper(code_.value({.opcode = Opcode::kMufuR,
+                                .modifier = sass::modifierOf(of_double),
+                                .sources = {upperWordOf(x).id(), kRz, kRz}}),
+                   *this);
+  return numberOf(upper);
 }
 
-// The sign of x / y, as a bit.
-ValueId Builder::signOfQuotient(const Value& x, const Value& y) {
-  return code_.value({.opcode = Opcode::kLop3RIR,
-                      .modifier = kLutXorAnd,
-                      .sources = {plain(x), kRz, plain(y)},
-                      .immediate = kSignBit});
+// x times a power of two, so that its magnitude is in [2^-52, 16) unless it is 0, infinite or NaN. Exponents of factors
+// are multiples of four: every factor is a normal number, and its square root is a power of two.
+Builder::Scaled Builder::scaled(const Value& x, std::int32_t factor_of_none) {
+  const std::int32_t exponent_in_fours = is_wide_ ? 0x7fc00000 : 0x7e000000;
+  if (x.isLiteral()) {
+    const auto exponent = static_cast<std::int32_t>(immediateOf(std::fabs(x.literal()))) & exponent_in_fours;
+    const auto factor = static_cast<std::uint32_t>(factor_of_none - exponent);
+    const double scale = is_wide_ ? std::bit_cast<double>(std::uint64_t{factor} << 32)
+                                  : static_cast<double>(std::bit_cast<float>(factor));
+    const double number = is_wide_ ? x.literal() : static_cast<double>(static_cast<float>(x.literal()));
+    return {literal(number * scale), exponent};
+  }
+  const Value bits(x.id(), *this);
+  const Word exponent = upperWordOf(bits) & Word(exponent_in_fours);
+  return {multiply(x, numberOf(Word(factor_of_none) - exponent)), exponent};
+}
+
+// Of a scaled y. In f64 the first step of order 3 leaves about an ulp. What is added to the estimate is rounded up: the
+// reciprocals of significands next to 2 are just above the middle of two numbers, or just above a number.
+Value Builder::betterReciprocal(const Value& y, const Value& estimate) {
+  constexpr std::uint8_t kUpwards = sass::modifierOf(sass::Round::kUp);
+  Value reciprocal = estimate;
+  if (is_wide_) {
+    const Value error = fuse(-y, reciprocal, 1.0);
+    reciprocal = fuse(reciprocal, fuse(error, error, error), reciprocal);
+  }
+  const Value error = fuse(-y, reciprocal, 1.0, is_wide_ ? kUpwards : std::uint8_t{0});
+  return fuse(reciprocal, fuse(error, error, error, kUpwards), reciprocal);
 }
 
 // P. Markstein, "Computation of elementary functions on the IBM RISC System/6000 processor", IBM J. R&D 34(1), 1990: q
-// + (a - b q) r is rounded correctly where q is a neighbour of a / b and r is close enough to 1 / b. With b in [1, 2),
-// a / b is at least 2^-24 / b units in the last place away from the middle of two numbers, so b |1 - b r| < 2^-23 is
-// close enough. A plain Newton step from an estimate with error e fails for a few significands next to 2. With e + e^2,
-// rounded up, instead of e it holds for every significand and every estimate that is up to six units off (verified
-// exhaustively). Operands are scaled first, so that nothing overflows and residues are exact.
+// + (a - b q) r is rounded correctly where q is a neighbour of a / b and r is close enough to 1 / b. With p bits and b
+// in [1, 2), a / b is at least 2^-p / b units in the last place away from the middle of two numbers, so b |1 - b r| <
+// 2^(1-p) is close enough. A plain Newton step from an estimate with error e fails for a few significands next to 2.
+// With e + e^2, rounded up, instead of e it holds for every significand. In f32 that was verified exhaustively, for
+// estimates that are up to six units off. In f64, r is within half a unit and 2^-90 of 1 / b, which is enough for b <
+// 2 - 2^-36; above, 1 / b is above the middle of two numbers or above a number by (2 - b)^2 / 8, and r, which is above
+// 1 / b before it is rounded, is the number next to 1 / b. Operands are scaled first, so that nothing overflows and
+// residues are exact.
 //
 // A subnormal quotient is rounded once, by the last product. A quotient may be the midpoint of two subnormal numbers or
-// next to it, so the factor must be on the right side: it is `above`, the smallest number of 24 bits that is not less
-// than the quotient, times 1 - 2^-24 unless the residue is zero. No number of 24 bits lies between that product and the
+// next to it, so the factor must be on the right side: it is `above`, the smallest number of p bits that is not less
+// than the quotient, times 1 - 2^-p unless the residue is zero. No number of p bits lies between that product and the
 // quotient. (Where `above` is the smallest normal number, the product is the midpoint below it, which rounds up to
 // even.)
 Value Builder::quotient(const Value& x, const Value& y) {
-  constexpr std::uint32_t kTwoTo127 = 0x7f000000, kSmallestNormal = 0x00800000, kOne = 0x3f800000;
   constexpr std::uint8_t kUpwards = sass::modifierOf(sass::Round::kUp);
-  const Scaled a = scaled(x.magnitude(), kTwoTo127), b = scaled(y.magnitude(), kTwoTo127);
-  const Value estimate = special(Mufu::kReciprocal, b.value);
-  const Value error = fuse(-b.value, estimate, 1.0);
-  const Value reciprocal = fuse(estimate, fuse(error, error, error, kUpwards), estimate);
+  constexpr std::uint8_t kOrWithBits = 0xf8;  // a | (b & c)
+  const std::int32_t largest_power = is_wide_ ? 0x7fe00000 : 0x7f000000;
+  const std::int32_t smallest_normal = is_wide_ ? 0x00100000 : 0x00800000, one = is_wide_ ? 0x3ff00000 : 0x3f800000;
+  const Scaled a = scaled(x.magnitude(), largest_power), b = scaled(y.magnitude(), largest_power);
+  const Value rough = estimate(Mufu::kReciprocal, Mufu::kReciprocalOfDouble, b.value);
+  const Value reciprocal = betterReciprocal(b.value, rough);
   const Value first = multiply(a.value, reciprocal);
   const Value second = fuse(fuse(-b.value, first, a.value), reciprocal, first);
   const Value residue = fuse(-b.value, second, a.value);
   const Value nearest = fuse(residue, reciprocal, second), above = fuse(residue, reciprocal, second, kUpwards);
-  const ValueId exponent =
-      code_.value({.opcode = Opcode::kIAdd3RRR, .negated = 2, .sources = {a.exponent, b.exponent, kRz}});
-  const Value least(addInteger(exponent, kSmallestNormal, true), *this);
-  const Mask is_subnormal = compare(sass::Compare::kLess, second, least);
+  const Word exponent = a.exponent - b.exponent;
+  const Mask is_subnormal = compare(sass::Compare::kLess, second, numberOf(Word(smallest_normal) - exponent));
   const Mask is_between = compare(sass::Compare::kNotEqual, residue, 0.0, is_subnormal.predicate);
-  const ValueId half = code_.value({.opcode = Opcode::kSarRI, .sources = {exponent, kRz, kRz}, .immediate = 1});
-  const Value factor(addInteger(half, kOne, false), *this), smaller_factor(addInteger(half, kOne - 1, false), *this);
+  const Word half = shift(Opcode::kSarRI, exponent, 1);
+  const Value factor = numberOf(half + Word(one)), smaller_factor = numberOf(half + Word(one - 1), -1);
   const Value last = choose(is_subnormal.predicate, above, nearest) * factor;
   // For zeros, infinities and NaN the residue is NaN, and the result is exact without it.
-  const Value simple = multiply(a.value, estimate);
+  const Value simple = multiply(a.value, rough);
   const Mask is_nan = compare(sass::Compare::kUnordered, last, last);
   const Value magnitude = choose(is_nan.predicate, simple, last * choose(is_between.predicate, smaller_factor, factor));
-  return result(
-      {.opcode = Opcode::kLop3RRR, .modifier = kLutOr, .sources = {magnitude.id(), signOfQuotient(x, y), kRz}});
+  const Value of_x(plain(x), *this), of_y(plain(y), *this);
+  const Value sign = withBits(kLutXorAnd, of_x, of_y, kSignBit);
+  return withBits(kOrWithBits, magnitude, sign, kSignBit);
 }
 
 // Goldschmidt's iteration for the root g and half its reciprocal h, then a residue, as for quotients. The root of a
-// subnormal number is normal. Correct for every significand and every estimate up to four units off (verified
-// exhaustively).
+// subnormal number is normal. In f32 that is correct for every significand and every estimate up to four units off
+// (verified exhaustively). In f64 the relative error before the last rounding is below 2^-102. A root's relative
+// distance from the middle m of two numbers of 53 bits is about 2^-107 |t|, where t is the odd integer a - m^2 in units
+// of m^2's last place: all numbers with |t| < 64 are tested.
 Value Builder::root(const Value& x) {
-  constexpr std::uint32_t kTwoTo126 = 0x7e800000, kExponentOfOne = 0x20000000;
-  const Scaled scaled_x = scaled(x, kTwoTo126);
+  const Scaled scaled_x = scaled(x, is_wide_ ? 0x7fd00000 : 0x7e800000);
   const Value& a = scaled_x.value;
-  const Value estimate = special(Mufu::kReciprocalRoot, a);
-  const Value g = multiply(a, estimate), h = multiply(estimate, 0.5);
-  const Value error = fuse(-h, g, 0.5);
-  const Value better_g = fuse(g, error, g), better_h = fuse(h, error, h);
-  const Value last = fuse(fuse(-better_g, better_g, a), better_h, better_g);
-  const ValueId half =
-      code_.value({.opcode = Opcode::kShrRI, .sources = {scaled_x.exponent, kRz, kRz}, .immediate = 1});
-  const Value scaled_back = multiply(last, {addInteger(half, kExponentOfOne, false), *this});
+  const Value rough = estimate(Mufu::kReciprocalRoot, Mufu::kReciprocalRootOfDouble, a);
+  Value g = multiply(a, rough), h = multiply(rough, 0.5);
+  for (int i = 0; i < (is_wide_ ? 2 : 1); ++i) {
+    const Value error = fuse(-h, g, 0.5);
+    g = fuse(g, error, g);
+    h = fuse(h, error, h);
+  }
+  const Value last = fuse(fuse(-g, g, a), h, g);
+  constexpr std::int32_t kHalfOfFactor = 0x20000000;  // the bias minus half of the factor's exponent
+  const Word half = shift(Opcode::kShrRI, scaled_x.exponent, 1);
+  const Value scaled_back = multiply(last, numberOf(half + Word(kHalfOfFactor)));
   const Mask is_zero = compare(sass::Compare::kEqual, x, 0.0);
   const Mask is_either = compare(sass::Compare::kEqual, x, kInfinity, is_zero.predicate, sass::Combine::kOr);
   return choose(is_either.predicate, x, scaled_back);
-}
-
-ValueId Builder::addInteger(ValueId x, std::uint32_t y, bool negated) {
-  return code_.value({.opcode = Opcode::kIAdd3RIR,
-                      .negated = static_cast<std::uint8_t>(negated ? 1 : 0),
-                      .sources = {x, kRz, kRz},
-                      .immediate = y});
 }
 
 }  // namespace srjit::direct

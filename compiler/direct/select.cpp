@@ -74,7 +74,7 @@ void Selector::countUses(std::span<const std::uint32_t> roots) {
 
 // Limits the values that stay live for later uses. The other registers are for the expression being computed, for
 // operations that the scheduler issues early, and for numbers.
-void Selector::setLimits() {
+void Selector::setLimits(Keep kept) {
   constexpr unsigned kAtWork = 32, kLeast = 4;
   unsigned taken = kAtWork + 8;
   if (options_.loss) {
@@ -88,6 +88,10 @@ void Selector::setLimits() {
   const unsigned left = std::max(free, 2 * kLeast) / width_;
   columns_.nodes.clear();
   shared_.nodes.clear();
+  if (kept == Keep::kFew) {
+    columns_.limit = shared_.limit = 1;
+    return;
+  }
   columns_.limit = std::clamp<std::size_t>(used_columns_.size(), 1, left * 2 / 3);
   shared_.limit = left - columns_.limit;
 }
@@ -256,15 +260,15 @@ void Selector::storePrediction(const Value& value, std::uint32_t root) {
                  .sources = {address, builder_->plain(value), kRz}});
 }
 
-Sections Selector::select(std::span<const std::uint32_t> roots, Code& code, std::vector<std::uint32_t>& numbers,
-                          std::vector<std::uint32_t>& outputs) {
+Sections Selector::select(std::span<const std::uint32_t> roots, Keep kept, Code& code,
+                          std::vector<std::uint32_t>& numbers, std::vector<std::uint32_t>& outputs) {
   ++group_;
   code.clear();
   Builder builder(code, options_.math, options_.precision);
   code_ = &code;
   builder_ = &builder;
   countUses(roots);
-  setLimits();
+  setLimits(kept);
   emitHead();
   Sections sections{.middle = code.size(), .tail = 0};
   if (used_columns_.size() <= columns_.limit) {

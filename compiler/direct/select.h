@@ -40,9 +40,11 @@ class Selector {
 
   /// Sets the graph of the following calls; it must outlive them.
   void begin(const Dag& dag);
-  /// Selects the loop of `roots`. Precondition: all are direct. `code` is cleared. Entries of the group are appended to
+  /// How many values are kept in registers for later uses.
+  enum class Keep : std::uint8_t { kMany, kFew };
+  /// Selects the loop of `roots`. `code` is cleared. Entries of the group are appended to
   /// the tables.
-  Sections select(std::span<const std::uint32_t> roots, Code& code, std::vector<std::uint32_t>& numbers,
+  Sections select(std::span<const std::uint32_t> roots, Keep kept, Code& code, std::vector<std::uint32_t>& numbers,
                   std::vector<std::uint32_t>& outputs);
 
  private:
@@ -74,7 +76,7 @@ class Selector {
     return state;
   }
   void countUses(std::span<const std::uint32_t> roots);
-  void setLimits();
+  void setLimits(Keep kept);
   void emitHead();
   void emitLoopEnd();
   Value valueOf(NodeId root);

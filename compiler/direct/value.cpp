@@ -67,9 +67,9 @@ Word operator-(const Word& x, const Word& y) { return builderOf(x, y).addWords(x
 Word operator&(const Word& x, const Word& y) { return builderOf(x, y).intersect(x, y); }
 Word shiftLeft(const Word& x, int places) { return x.builder()->shift(Opcode::kShlRI, x, places); }
 Word shiftRight(const Word& x, int places) { return x.builder()->shift(Opcode::kSarRI, x, places); }
-Word upperWord(const Value& x) { return x.builder()->wordOf(x); }
-Word lowerWord(const Value& x) { return x.builder()->wordOf(x); }
-Value withWords(const Value& x, const Word& upper, const Word&) { return x.builder()->numberOf(upper); }
+Word upperWord(const Value& x) { return x.builder()->upperWordOf(x); }
+Word lowerWord(const Value& x) { return x.builder()->lowerWordOf(x); }
+Value withWords(const Value& x, const Word& upper, const Word& lower) { return x.builder()->numberOf(upper, lower); }
 
 #define SRJIT_FUNCTION(id, arity, ...) SRJIT_DEFINE_##arity(id)
 #define SRJIT_DEFINE_1(id) \
@@ -100,10 +100,7 @@ Value Builder::literal(double value) {
   if (!is_wide_) return {literalRegister(immediateOf(value)), *this};
   const auto bits = std::bit_cast<std::uint64_t>(value);
   if (bits == 0) return {kRz, *this};
-  const Value upper = result({.opcode = Opcode::kMovUpperI, .immediate = static_cast<std::uint32_t>(bits >> 32)});
-  if (isImmediate(value)) return upper;
-  return result(
-      {.opcode = Opcode::kAddLowerI, .sources = {upper.id(), kRz, kRz}, .immediate = static_cast<std::uint32_t>(bits)});
+  return result({.opcode = Opcode::kMovPairI, .immediate = code_.wideLiteral(bits)});
 }
 
 Operation Builder::withSources(Opcode registers, Opcode immediate, const Value& x, const Value& y, Operation rest) {
@@ -237,11 +234,13 @@ Value Builder::copySign(const Value& magnitude, const Value& sign) {
   }
   // (a & ~b) | (c & b) with b the sign's bit; ~c for a sign that is changed.
   constexpr std::uint8_t kTakeSign = 0xb8, kTakeOpposite = 0x74;
-  const ValueId bits = magnitude.isLiteral() ? literal(magnitude.literal()).id() : magnitude.id();
-  return result({.opcode = opcodes_.sign_logic,
-                 .modifier = sign.isNegated() ? kTakeOpposite : kTakeSign,
-                 .sources = {bits, kRz, sign.id()},
-                 .immediate = kSignBit});
+  const Value bits = magnitude.isLiteral() ? literal(magnitude.literal()) : Value(magnitude.id(), *this);
+  return withBits(sign.isNegated() ? kTakeOpposite : kTakeSign, bits, {sign.id(), *this}, kSignBit);
+}
+
+Value Builder::withBits(std::uint8_t table, const Value& x, const Value& y, std::uint32_t bits) {
+  return result(
+      {.opcode = opcodes_.sign_logic, .modifier = table, .sources = {x.id(), kRz, y.id()}, .immediate = bits});
 }
 
 Value Builder::flipSign(const Value& x, const Value& y) {
@@ -251,7 +250,6 @@ Value Builder::flipSign(const Value& x, const Value& y) {
 }
 
 Value Builder::divide(const Value& x, const Value& y) {
-  if (is_wide_) return refuse("division");
   if (!approximate()) return quotient(x, y);
   const Value reciprocal = special(sass::Mufu::kReciprocal, y);
   if (x.isLiteral() && x.literal() == 1) return reciprocal;
@@ -261,8 +259,15 @@ Value Builder::divide(const Value& x, const Value& y) {
 // A literal is the second operand of a sum or of a conjunction, or the first of a difference.
 Word Builder::addWords(const Word& x, const Word& y, bool subtract) {
   if (x.isLiteral() && !subtract) return addWords(y, x, false);
-  if (x.isLiteral()) return {addInteger(y.id(), x.literal(), true), *this};
-  if (y.isLiteral()) return {addInteger(x.id(), subtract ? 0 - y.literal() : y.literal(), false), *this};
+  const auto addLiteral = [&](const Word& word, std::uint32_t literal, bool negated) -> Word {
+    return {code_.value({.opcode = Opcode::kIAdd3RIR,
+                         .negated = static_cast<std::uint8_t>(negated ? 1 : 0),
+                         .sources = {word.id(), kRz, kRz},
+                         .immediate = literal}),
+            *this};
+  };
+  if (x.isLiteral()) return addLiteral(y, x.literal(), true);
+  if (y.isLiteral()) return addLiteral(x, subtract ? 0 - y.literal() : y.literal(), false);
   return {code_.value({.opcode = Opcode::kIAdd3RRR,
                        .negated = static_cast<std::uint8_t>(subtract ? 2 : 0),
                        .sources = {x.id(), y.id(), kRz}}),
@@ -280,14 +285,29 @@ Word Builder::intersect(const Word& x, const Word& y) {
   return {code_.value({.opcode = Opcode::kLop3RRR, .modifier = kLutAnd, .sources = {x.id(), y.id(), kRz}}), *this};
 }
 
+ValueId Builder::idOf(const Word& word) { return word.isLiteral() ? literalRegister(word.literal()) : word.id(); }
+
 Word Builder::shift(Opcode opcode, const Word& x, int places) {
-  return {
-      code_.value({.opcode = opcode, .sources = {x.id(), kRz, kRz}, .immediate = static_cast<std::uint32_t>(places)}),
-      *this};
+  const ValueId word = idOf(x);
+  return {code_.value({.opcode = opcode, .sources = {word, kRz, kRz}, .immediate = static_cast<std::uint32_t>(places)}),
+          *this};
 }
 
-Value Builder::numberOf(const Word& word) {
-  return {word.isLiteral() ? literalRegister(word.literal()) : word.id(), *this};
+Word Builder::upperWordOf(const Value& x) {
+  if (!is_wide_) return {plain(x), *this};
+  return {code_.value({.opcode = Opcode::kUpperWord, .sources = {plain(x), kRz, kRz}}), *this};
+}
+
+Word Builder::lowerWordOf(const Value& x) {
+  if (!is_wide_) return {plain(x), *this};
+  return {code_.value({.opcode = Opcode::kLowerWord, .sources = {plain(x), kRz, kRz}}), *this};
+}
+
+Value Builder::numberOf(const Word& upper, const Word& lower) {
+  constexpr std::uint8_t kSecond = 0xcc;  // b
+  if (!is_wide_) return {idOf(upper), *this};
+  const ValueId low = idOf(lower);
+  return result({.opcode = Opcode::kJoinWords, .modifier = kSecond, .sources = {low, idOf(upper), kRz}});
 }
 
 Value Builder::function(Function function, std::span<const Value> x) {
@@ -295,15 +315,14 @@ Value Builder::function(Function function, std::span<const Value> x) {
   if (approximate()) {
     if (const std::optional<Value> result = approximation(function, x[0], x.back())) return *result;
   }
-  if (function == Function::k_sqrt) return is_wide_ ? refuse("square root") : root(x[0]);
-  if (is_wide_) return refuse("a function in f64");
+  if (function == Function::k_sqrt) return root(x[0]);
   const auto inRegister = [&](const Value& operand) {
     return operand.isLiteral() ? literal(operand.literal()) : operand;
   };
   const Value first = inRegister(x.front());
   const Value second = x.size() == 1 ? first : inRegister(x.back());
   const bool was_approximate = std::exchange(approximate_, false);
-  const Value result = functions::apply<Precision::kF32>(function, first, second);
+  const Value result = functions::apply(precision_, function, first, second);
   approximate_ = was_approximate;
   return result;
 }
@@ -344,7 +363,7 @@ Value Builder::exact(Function function, std::span<const Value> x) {
     case Function::k_fma:
       return fuse(x[0], x[1], x[2]);
     default:
-      return refuse("an operation without an instruction");
+      __builtin_unreachable();
   }
 }
 

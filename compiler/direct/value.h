@@ -93,6 +93,7 @@ class Builder {
  public:
   Builder(Code& code, Math math, Precision precision)
       : code_(code),
+        precision_(precision),
         approximate_(isApproximate(math, precision)),
         is_wide_(isDouble(precision)),
         opcodes_(numberOpcodesOf(precision)) {}
@@ -102,9 +103,6 @@ class Builder {
   bool approximate() const { return approximate_; }
   /// The value of `op` over its operands, by its row of the operator table; those past its arity are ignored.
   Value apply(Op op, const std::array<Value, kMaxArity>& operands);
-  /// What was requested and has no code, the first such: "division". Then all values are undefined. Null if
-  /// all has code.
-  const char* refused() const { return refused_; }
   /// Whether beginRare() was called.
   bool hasBranches() const { return has_branches_; }
 
@@ -126,12 +124,14 @@ class Builder {
   /// (bits of x) ^ (bits of y << 31), in f32.
   Value flipSign(const Value& x, const Value& y);
   Value divide(const Value& x, const Value& y);
-  /// Operations on words; programs have them in f32 alone.
   Word addWords(const Word& x, const Word& y, bool subtract);
   Word intersect(const Word& x, const Word& y);
   Word shift(Opcode opcode, const Word& x, int places);
-  Word wordOf(const Value& x) { return {plain(x), *this}; }
-  Value numberOf(const Word& word);
+  /// x is no literal.
+  Word upperWordOf(const Value& x);
+  Word lowerWordOf(const Value& x);
+  /// A number with these words; `lower` does not count in f32.
+  Value numberOf(const Word& upper, const Word& lower = 0);
 
   Value function(Function function, std::span<const Value> arguments);
 
@@ -159,6 +159,7 @@ class Builder {
     return std::bit_cast<std::uint32_t>(static_cast<float>(literal.literal()));
   }
   Value bare(const Value& x) { return x.isLiteral() ? x : Value(plain(x), *this); }
+  ValueId idOf(const Word& word);
   Value extremeOfDoubles(const Value& x, const Value& y, bool largest);
   Value exact(Function function, std::span<const Value> x);
   /// None where `fast` uses the precise form.
@@ -169,23 +170,20 @@ class Builder {
   /// A scaled number, and the bits of the scale's exponent.
   struct Scaled {
     Value value;
-    ValueId exponent;
+    Word exponent;
   };
-  Scaled scaled(const Value& x, std::uint32_t factor_of_none);
-  ValueId signOfQuotient(const Value& x, const Value& y);
-  /// x + y, or y - x.
-  ValueId addInteger(ValueId x, std::uint32_t y, bool negated);
-  /// `what` as refused() has it.
-  Value refuse(const char* what) {
-    if (refused_ == nullptr) refused_ = what;
-    return {kRz, *this};
-  }
+  Scaled scaled(const Value& x, std::int32_t factor_of_none);
+  /// 1 / x and 1 / sqrt(x) of a scaled number, as the special function unit has them.
+  Value estimate(sass::Mufu of_float, sass::Mufu of_double, const Value& x);
+  Value betterReciprocal(const Value& y, const Value& estimate);
+  /// x with bits of its upper word as LOP3 has them from it, `bits` and the upper word of y.
+  Value withBits(std::uint8_t table, const Value& x, const Value& y, std::uint32_t bits);
 
   Code& code_;
+  Precision precision_;
   bool approximate_;
   bool is_wide_;  ///< numbers are doubles
   bool has_branches_ = false;
-  const char* refused_ = nullptr;
   NumberOpcodes opcodes_;
 };
 

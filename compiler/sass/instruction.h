@@ -69,8 +69,20 @@ enum class Compare : std::uint8_t {
   kOrdered = 7,
   kUnordered = 8,
 };
-enum class Mufu : std::uint8_t { kCos, kSin, kExp2, kLog2, kReciprocal, kReciprocalRoot, kRoot = 8, kTanh = 9 };
-enum class Round : std::uint8_t { kNearest, kDown, kUp, kTowardsZero };  ///< FADD, FMUL, FFMA, FRND
+/// Those of doubles have upper words of doubles as operand and result: the lower words count as 0.
+enum class Mufu : std::uint8_t {
+  kCos,
+  kSin,
+  kExp2,
+  kLog2,
+  kReciprocal,
+  kReciprocalRoot,
+  kReciprocalOfDouble,
+  kReciprocalRootOfDouble,
+  kRoot,
+  kTanh
+};
+enum class Round : std::uint8_t { kNearest, kDown, kUp, kTowardsZero };  ///< FADD, FMUL, FFMA, DFMA, FRND
 inline constexpr std::uint8_t kFlush = 4;      ///< .FTZ of FADD, FMUL, FFMA, FRND (or-ed with a Round), FMNMX
 inline constexpr std::uint8_t kPropagate = 1;  ///< .NAN of FMNMX: NaN if an operand is
 inline constexpr std::uint8_t kCoherent = 1;   ///< LDG without .CONSTANT: sees stores of this kernel

@@ -94,9 +94,9 @@ T asinh(const T& x) {
   using namespace real;
   const T magnitude = abs(x);
   const T square = magnitude * magnitude;
-  const T root = sqrt(T(1) + square);
-  const T divisor = T(1) + root;
-  const Sum<T> added = quotient<kPrecision>(Sum<T>{square, T(0)}, Sum<T>{divisor, T(0)});
+  const T error = fma(magnitude, magnitude, -square);
+  const Sum<T> divisor = fastSum(sqrt(T(1) + square), T(1));
+  const Sum<T> added = quotient<kPrecision>(Sum<T>{square, error}, divisor);
   Sum<T> y = fastSum(magnitude, added.head);
   y.tail = y.tail + added.tail;
   const T result = logOfOnePlus<kPrecision>(y, scaledArgument<kPrecision>(magnitude), 1);

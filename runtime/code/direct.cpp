@@ -121,12 +121,9 @@ class DirectMaker {
     while (parts_[c].refused.empty()) ++c;
     const GraphChunk& chunk = graphs_.chunks[c];
     const std::uint32_t root = parts_[c].refused.front();
-    const std::vector<Op> operators = operatorsWithoutCode(chunk.dag, root, options_.math);
-    const std::string why =
-        operators.empty() ? tooLongText(options_) : "has " + gapText(operators[0], options_.math, options_.precision);
     return {Errc::kUnsupported,
             fmt::format("no direct code for {} of {} expressions; the first is expression {}, which {}", count,
-                        request_.source.expressions.size(), chunk.first + root + 1, why),
+                        request_.source.expressions.size(), chunk.first + root + 1, tooLongText(options_)),
             {}};
   }
 

@@ -48,13 +48,10 @@ Token randomLeaf(Random& random) {
   }
 }
 
-/// Every operator of the tier on columns, then trees of all of them. Leaves and operators are drawn until all operands
-/// are used.
-std::vector<Expression> probes(Math math, Precision precision) {
+/// Every operator on columns, then trees of all of them. Leaves and operators are drawn until all operands are used.
+std::vector<Expression> probes() {
   std::vector<Op> ops;
-  for (std::size_t i = 0; i < allOps().size(); ++i) {
-    if (isDirect(static_cast<Op>(i), math, precision)) ops.push_back(static_cast<Op>(i));
-  }
+  for (std::size_t i = 0; i < allOps().size(); ++i) ops.push_back(static_cast<Op>(i));
   std::vector<Expression> expressions;
   for (const Op op : ops) {
     std::vector<Token> tokens;
@@ -192,7 +189,7 @@ class Comparison {
         store_(store),
         threads_(threads),
         cancelled_(cancelled),
-        trees_(probes(store->math(), store->precision()), *store, threads),
+        trees_(probes(), *store, threads),
         sums_(sumsOfColumns(), *store, threads) {
     for (std::size_t r = 0; r < kRows; ++r) {
       target_.push_back(std::sin(static_cast<T>(r)));

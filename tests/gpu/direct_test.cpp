@@ -20,14 +20,6 @@
 namespace srjit {
 namespace {
 
-std::vector<Op> directOps(const Mode& mode) {
-  std::vector<Op> ops;
-  for (std::size_t i = 0; i < allOps().size(); ++i) {
-    if (isDirect(static_cast<Op>(i), mode.math, mode.precision)) ops.push_back(static_cast<Op>(i));
-  }
-  return ops;
-}
-
 class Direct : public GpuInMode {
  protected:
   void SetUp() override {
@@ -36,7 +28,7 @@ class Direct : public GpuInMode {
     const Engine engine = this->engine();
     if (engine.options().device == "cpu") GTEST_SKIP() << "the processor has no direct tier";
     // The first evaluation runs the tier's self-test.
-    Workload w = Workload::random(generatorOf(1, 5, directOps(mode())), 1, 10, Spread::kSpecial, mode().precision);
+    Workload w = Workload::random(generatorOf(1, 5), 1, 10, Spread::kSpecial, mode().precision);
     const Program program = engine.compile(w.expressions, {.tier = Tier::kDirect});
     ASSERT_TRUE(engine.prepare(program, engine.upload(w.view()).value(), std::nullopt));
     const ProgramStatus status = program.status();
@@ -64,8 +56,7 @@ TEST_P(Direct, BitsEqualTheInterpreters) {
   for (const std::size_t rows : {1, 31, 32, 33, 127, 128, 129, 362, 1000, 4097, 10860}) {
     for (const std::size_t count : {1, 5, 33, 200}) {
       for (const bool weighted : {false, true}) {
-        Workload w = Workload::random(generatorOf(++seed, 50, directOps(mode())), count, rows, Spread::kSpecial,
-                                      mode().precision);
+        Workload w = Workload::random(generatorOf(++seed, 50), count, rows, Spread::kSpecial, mode().precision);
         if (weighted) w.weights = quarterWeights(rows);
         compare(engine(), w, std::to_string(count) + " on " + std::to_string(rows) + " rows");
         if (HasFailure()) return;
@@ -78,7 +69,7 @@ TEST_P(Direct, BitsEqualTheInterpreters) {
 // losses with the interpreter, whose kernels for all would take the assembler minutes.
 TEST_P(Direct, BitsOfAllLossesEqualLlvms) {
   for (const bool weighted : {false, true}) {
-    Workload w = Workload::random(generatorOf(76, 30, directOps(mode())), 40, 1301, Spread::kSpecial, mode().precision);
+    Workload w = Workload::random(generatorOf(76, 30), 40, 1301, Spread::kSpecial, mode().precision);
     if (weighted) w.weights = quarterWeights(w.rows());
     const Engine engine = this->engine();
     const Dataset data = engine.upload(w.view()).value();
@@ -131,14 +122,7 @@ TEST_P(Direct, BitsOfHardQuotientsEqualTheInterpreters) {
 }
 
 TEST_P(Direct, ProgramsMixTiers) {
-  // All operators; in f64 only two beyond the direct ones, since the assembler would take minutes for the interpreter's
-  // kernel of all.
-  std::vector<Op> ops;
-  if (mode().precision == Precision::kF64) {
-    ops = directOps(mode());
-    ops.insert(ops.end(), {Op::kDiv, Op::kSqrt});
-  }
-  const Workload w = Workload::random(generatorOf(77, 30, ops), 300, 2000, Spread::kSpecial, mode().precision);
+  const Workload w = Workload::random(generatorOf(77, 30), 300, 2000, Spread::kSpecial, mode().precision);
   const Engine engine = this->engine();
   const Dataset data = engine.upload(w.view()).value();
   const Program direct = engine.compile(w.expressions, {.tier = Tier::kDirect});
@@ -152,8 +136,7 @@ TEST_P(Direct, ProgramsMixTiers) {
 }
 
 TEST_P(Direct, BitsOfStreamedRowsEqualTheInterpreters) {
-  const Workload w =
-      Workload::random(generatorOf(78, 40, directOps(mode())), 100, 20000, Spread::kSpecial, mode().precision);
+  const Workload w = Workload::random(generatorOf(78, 40), 100, 20000, Spread::kSpecial, mode().precision);
   const Engine whole = engine();
   const Program interpreted = whole.compile(w.expressions, {.tier = Tier::kInterpret});
   const Dataset data = whole.upload(w.view()).value();
@@ -169,7 +152,7 @@ TEST_P(Direct, BitsOfStreamedRowsEqualTheInterpreters) {
 }
 
 TEST_P(Direct, NewParametersNeedNoNewCode) {
-  Workload w = Workload::random(generatorOf(79, 40, directOps(mode())), 64, 1000, Spread::kSpecial, mode().precision);
+  Workload w = Workload::random(generatorOf(79, 40), 64, 1000, Spread::kSpecial, mode().precision);
   const Engine engine = this->engine();
   const Dataset data = engine.upload(w.view()).value();
   const Program direct = engine.compile(w.expressions, {.tier = Tier::kDirect});
@@ -183,7 +166,7 @@ TEST_P(Direct, NewParametersNeedNoNewCode) {
 
 TEST_P(Direct, Soak) {
   const Engine engine = this->engine();
-  soak({engine, Tier::kDirect}, {engine, Tier::kInterpret}, mode().precision, directOps(mode()));
+  soak({engine, Tier::kDirect}, {engine, Tier::kInterpret}, mode().precision);
 }
 
 /// Few rows and expressions, for compute-sanitizer.
@@ -193,16 +176,14 @@ TEST_P(DirectSanitize, PredictionsAndLosses) {
   std::uint64_t seed = 900;
   const Engine engine = this->engine();
   for (const std::size_t rows : {1, 131, 4099}) {
-    Workload w =
-        Workload::random(generatorOf(++seed, 40, directOps(mode())), 40, rows, Spread::kSpecial, mode().precision);
+    Workload w = Workload::random(generatorOf(++seed, 40), 40, rows, Spread::kSpecial, mode().precision);
     if (rows != 131) w.weights = quarterWeights(rows);
     compare(engine, w, std::to_string(rows) + " rows");
   }
 }
 
 TEST_P(DirectSanitize, StreamedRows) {
-  const Workload w =
-      Workload::random(generatorOf(910, 20, directOps(mode())), 10, 4099, Spread::kSpecial, mode().precision);
+  const Workload w = Workload::random(generatorOf(910, 20), 10, 4099, Spread::kSpecial, mode().precision);
   compare(this->engine(Memory::kStreamed), w, "streamed");
 }
 

@@ -144,7 +144,7 @@ TEST_P(Processor, HasTheSameBitsInAllOperators) {
 
 TEST_P(Processor, Soak) {
   const Engine gpu = engine(), cpu = processor();
-  soak({gpu, Tier::kInterpret}, {cpu, Tier::kInterpret}, mode().precision, {});
+  soak({gpu, Tier::kInterpret}, {cpu, Tier::kInterpret}, mode().precision);
 }
 
 INSTANTIATE_TEST_SUITE_P(Modes, Processor,

@@ -25,7 +25,7 @@ std::optional<std::size_t> firstDifference(const std::vector<T>& a, const std::v
 }
 
 template <class T>
-void soakOf(const Evaluator& one, const Evaluator& other, const std::vector<Op>& ops) {
+void soakOf(const Evaluator& one, const Evaluator& other) {
   const char* const wanted = std::getenv("SRJIT_SOAK_SECONDS");
   const double seconds = wanted == nullptr ? 2 : std::atof(wanted);
   constexpr std::size_t kThreads = 6, kMostExpressions = 500, kPopulationsOfData = 20;
@@ -36,13 +36,11 @@ void soakOf(const Evaluator& one, const Evaluator& other, const std::vector<Op>&
     std::vector<T> values, others;
     while (watch.seconds() < seconds && !testing::Test::HasFailure()) {
       const std::size_t rows = 1 + random.below(200'000);
-      const Workload w =
-          Workload::random(generatorOf(random.next(), 20, ops), 1, rows, Spread::kSpecial, kPrecisionOf<T>);
+      const Workload w = Workload::random(generatorOf(random.next(), 20), 1, rows, Spread::kSpecial, kPrecisionOf<T>);
       const Dataset data = one.engine.upload(w.view()).value(), other_data = other.engine.upload(w.view()).value();
       for (std::size_t i = 0; i < kPopulationsOfData && watch.seconds() < seconds; ++i) {
         const std::size_t count = 1 + random.below(kMostExpressions);
-        const auto expressions =
-            ExpressionGenerator(generatorOf(random.next(), random.between(2, 60), ops)).batch(count);
+        const auto expressions = ExpressionGenerator(generatorOf(random.next(), random.between(2, 60))).batch(count);
         const Program program = one.engine.compile(expressions, {.tier = one.tier});
         const Program other_program = other.engine.compile(expressions, {.tier = other.tier});
         std::vector<double> parameters(program.parameterOffset(count));
@@ -69,8 +67,8 @@ void soakOf(const Evaluator& one, const Evaluator& other, const std::vector<Op>&
 
 }  // namespace
 
-void soak(const Evaluator& one, const Evaluator& other, Precision precision, const std::vector<Op>& ops) {
-  withZeroOf(precision, [&]<class T>(T) { soakOf<T>(one, other, ops); });
+void soak(const Evaluator& one, const Evaluator& other, Precision precision) {
+  withZeroOf(precision, [&]<class T>(T) { soakOf<T>(one, other); });
 }
 
 }  // namespace srjit

@@ -1,10 +1,7 @@
 // A long comparison of two ways to evaluate.
 #pragma once
 
-#include <vector>
-
 #include "ir/numeric.h"
-#include "ir/op.h"
 #include "runtime/engine.h"
 
 namespace srjit {
@@ -15,8 +12,8 @@ struct Evaluator {
   Tier tier;
 };
 
-/// Compares all predictions and losses of random populations of `ops` over random data of random size, bit for bit, for
-/// SRJIT_SOAK_SECONDS seconds (default 2), and prints how many. Both engines have the precision.
-void soak(const Evaluator& one, const Evaluator& other, Precision precision, const std::vector<Op>& ops);
+/// Compares all predictions and losses of random populations of all operators over random data of random size, bit for
+/// bit, for SRJIT_SOAK_SECONDS seconds (default 2), and prints how many. Both engines have the precision.
+void soak(const Evaluator& one, const Evaluator& other, Precision precision);
 
 }  // namespace srjit

@@ -68,12 +68,10 @@ struct DirectMachine : FakeMachine {
   }
 };
 
-/// A workload of expressions that have direct code.
+/// A workload of short expressions, which have direct code.
 inline Workload directWorkload(std::uint64_t seed, std::size_t count, std::size_t rows, bool weighted = false,
                                Precision precision = Precision::kF32) {
-  std::vector<Op> ops = arithmeticOps();
-  std::erase_if(ops, [&](Op op) { return !isDirect(op, Math::kStrict, precision); });
-  return arithmeticWorkload(seed, count, rows, precision, weighted, ops);
+  return arithmeticWorkload(seed, count, rows, precision, weighted, arithmeticOps());
 }
 
 /// Expects that direct code serves `expressions` expressions of a program, and that the status says so if there are

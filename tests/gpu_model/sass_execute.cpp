@@ -39,12 +39,13 @@ T rounded(sass::Round direction, T x) {
 }
 
 // Supports only the modes that the direct tier uses.
-float fused(std::uint8_t modifier, float a, float b, float c) {
+template <class T>
+T fused(std::uint8_t modifier, T a, T b, T c) {
   if ((modifier & 3) != sass::modifierOf(sass::Round::kUp)) return std::fma(a, b, c);
   // The compiler does not model rounding modes: volatile accesses keep the call between the two mode changes.
   std::fesetround(FE_UPWARD);
-  const volatile float x = a, y = b, z = c;
-  const volatile float result = std::fma(x, y, z);
+  const volatile T x = a, y = b, z = c;
+  const volatile T result = std::fma(x, y, z);
   std::fesetround(FE_TONEAREST);
   return result;
 }
@@ -115,9 +116,21 @@ std::optional<std::uint32_t> integerResult(const Instruction& i, std::uint32_t a
   }
 }
 
+double ofUpperWord(float word) {
+  return std::bit_cast<double>(std::uint64_t{std::bit_cast<std::uint32_t>(word)} << 32);
+}
+
+// The upper word of x; subnormal numbers are zeros.
+float upperWordOf(double x) {
+  if (std::fpclassify(x) == FP_SUBNORMAL) x = std::copysign(0.0, x);
+  return std::bit_cast<float>(static_cast<std::uint32_t>(std::bit_cast<std::uint64_t>(x) >> 32));
+}
+
 }  // namespace
 
 float specialFunction(sass::Mufu function, float x) {
+  if (function == sass::Mufu::kReciprocalOfDouble) return upperWordOf(1 / ofUpperWord(x));
+  if (function == sass::Mufu::kReciprocalRootOfDouble) return upperWordOf(1 / std::sqrt(ofUpperWord(x)));
   x = flushed(x);
   const auto d = static_cast<double>(x);
   const auto of = [](double value) { return flushed(static_cast<float>(value)); };
@@ -138,8 +151,9 @@ float specialFunction(sass::Mufu function, float x) {
       return of(std::sqrt(d));
     case sass::Mufu::kTanh:
       return of(std::tanh(d));
+    default:
+      return x;
   }
-  return x;
 }
 
 // Perturbs x by up to `inaccuracy_` units in the last place, by a hash.
@@ -280,13 +294,13 @@ void SassMachine::executeDouble(const Instruction& i, std::uint32_t active) {
         result = a * immediate;
         break;
       case Form::kDFmaRRR:
-        result = std::fma(a, b, c);
+        result = fused(i.modifier, a, b, c);
         break;
       case Form::kDFmaRIR:
-        result = std::fma(a, immediate, c);
+        result = fused(i.modifier, a, immediate, c);
         break;
       case Form::kDFmaRRI:
-        result = std::fma(a, b, immediate);
+        result = fused(i.modifier, a, b, immediate);
         break;
       case Form::kFRndDouble:
         result = rounded(static_cast<sass::Round>(i.modifier & 3), a);

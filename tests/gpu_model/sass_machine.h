@@ -41,7 +41,7 @@ class SassMemory {
   std::uint64_t next_ = 0x7f0000000000;
 };
 
-/// MUFU, as libm has it: subnormal operands and results are zeros.
+/// MUFU, as libm has it: subnormal operands and results are zeros. Of functions of doubles, the bits are upper words.
 float specialFunction(sass::Mufu function, float x);
 
 class SassMachine {

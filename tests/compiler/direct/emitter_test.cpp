@@ -23,14 +23,6 @@
 namespace srjit {
 namespace {
 
-std::vector<Op> directOps(Math math, Precision precision) {
-  std::vector<Op> ops;
-  for (std::size_t i = 0; i < kOpCount; ++i) {
-    if (isDirect(static_cast<Op>(i), math, precision)) ops.push_back(static_cast<Op>(i));
-  }
-  return ops;
-}
-
 Dag population(const DirectOptions& direct, std::size_t count, std::uint64_t seed, int max_nodes = 30,
                int variables = 5) {
   GeneratorOptions options;
@@ -40,35 +32,8 @@ Dag population(const DirectOptions& direct, std::size_t count, std::uint64_t see
   options.variables = variables;
   options.parameters = 2;
   options.parameter_probability = 0.2;
-  options.ops = directOps(direct.math, direct.precision);
   const auto batch = ExpressionGenerator(options).batch(count);
   return Pipeline::standard(direct.math).run(Dag::fromExpressions(batch, direct.precision), {direct.math});
-}
-
-struct Made {
-  DirectPart part;
-  DirectImage image;
-};
-
-Made make(const Dag& dag, const DirectOptions& options) {
-  auto emitter = DirectEmitter::create(options);
-  Made made{emitter.value().emit(dag), {}};
-  made.image = joinDirect(std::span(&made.part, 1), options).value();
-  EXPECT_LE(made.image.registers, options.registers);
-  return made;
-}
-
-/// Every root at every row, in T.
-template <class T>
-std::vector<std::vector<T>> expected(const Dag& dag, const DirectData<T>& data) {
-  std::vector<std::vector<T>> values(dag.roots().size());
-  const std::vector<T> parameters = {T(0.25), T(0.75)};
-  for (std::size_t r = 0; r < data.rows; ++r) {
-    const std::vector<T> row = data.row(r, data.columns.size() / data.stride);
-    const std::vector<T> roots = evaluate<T>(dag, row, parameters);
-    for (std::size_t i = 0; i < roots.size(); ++i) values[i].push_back(roots[i]);
-  }
-  return values;
 }
 
 template <class T>
@@ -124,7 +89,7 @@ TYPED_TEST(DirectOf, OperandsWithSignsAndMagnitudes) {
     return std::array{x, dag.apply(Op::kNeg, {x}), magnitude, dag.apply(Op::kNeg, {magnitude})};
   };
   const std::array x = operands(0), y = operands(1), z = operands(2);
-  for (const Op op : directOps(options.math, options.precision)) {
+  for (const Op op : allOperators()) {
     for (std::size_t i = 0; i < x.size(); ++i) {
       if (arityOf(op) == 1) dag.addRoot(dag.apply(op, {x[i]}));
       for (std::size_t j = 0; j < y.size() && arityOf(op) > 1; ++j) {
@@ -177,11 +142,14 @@ void checkLoss(const LossSpec& spec, std::size_t count, std::size_t rows, Direct
   const Dag dag = population(options, count, rows + count);
   auto data = DirectData<T>::random(rows, 5, Spread::kSpecial, rows);
   const Made made = make(dag, options);
-  EXPECT_TRUE(made.part.refused.empty());
+  // Functions of doubles need most registers: beside a few other values, few may be refused; beside all sums, many.
+  const bool is_tight = spec.weighted && spec.skip_invalid;
+  EXPECT_LE(made.part.refused.size(), !isDouble(options.precision) ? 0 : is_tight ? (count + 1) / 2 : count / 10);
   const auto out = runDirect(dag, made.part, made.image, options, data, grid);
   const auto values = expected(dag, data);
   const std::size_t row_groups = ceilDivide(rows, kGroupRows);
   for (std::size_t root = 0; root < count; ++root) {
+    if (std::ranges::find(made.part.refused, root) != made.part.refused.end()) continue;
     for (std::size_t g = 0; g < row_groups; ++g) {
       std::array<T, kGroupRows> terms{}, kept{};
       T valid = 0;
@@ -216,84 +184,6 @@ TYPED_TEST(DirectOf, LossesAddInTheFixedTree) {
         checkLoss<TypeParam>({term, weighted, skip}, 4, 2500, {.row_blocks = 3, .warps = 5});
         checkLoss<TypeParam>({term, weighted, skip}, 4, 2500, {.row_blocks = 1, .warps = 32});
         checkLoss<TypeParam>({term, weighted, skip}, 33, 129, {.row_blocks = 1, .warps = 8}, 120);
-      }
-    }
-  }
-}
-
-/// Pairs of numbers with hard quotients: random bits; special numbers; subnormal and overflowing quotients; quotients
-/// at or near the midpoint of two numbers; the divisor with the hardest reciprocal.
-DirectData<float> hardQuotients(std::size_t rows) {
-  Random random(9);
-  DirectData<float> data{.rows = rows, .stride = rows, .columns = {}, .target = {}, .weights = {}};
-  data.target.assign(rows, 0);
-  data.weights = data.target;
-  std::vector<float> x, y;
-  for (const float a : specialNumbers<float>()) {
-    for (const float b : specialNumbers<float>()) x.push_back(a), y.push_back(b);
-  }
-  const auto any = [&](int low, int high) {
-    const auto mantissa = static_cast<std::uint32_t>(random.below(1U << 23));
-    const auto exponent = static_cast<std::uint32_t>(random.between(low, high) + 127);
-    return std::bit_cast<float>(mantissa | exponent << 23 | static_cast<std::uint32_t>(random.below(2)) << 31);
-  };
-  while (x.size() < rows) {
-    float a = anyBits<float>(random), b = anyBits<float>(random);
-    switch (random.below(6)) {
-      case 0:
-        break;
-      case 1:
-        b = any(-20, 20);
-        a = b * any(-149 + 126, -126 + 126) * 0x1p-126F;
-        break;
-      case 2: {  // at or next to the midpoint of two subnormal numbers
-        b = any(0, 60);
-        const double middle = (static_cast<double>(random.below(1U << 22)) + 0.5) * 0x1p-149;
-        a = static_cast<float>(middle * static_cast<double>(b));
-        a = std::bit_cast<float>(std::bit_cast<std::uint32_t>(a) + static_cast<std::uint32_t>(random.between(-1, 1)));
-        break;
-      }
-      case 3: {  // at the midpoint, or next to it
-        const int bits = random.between(1, 22);
-        const double middle = (static_cast<double>(random.below(1U << bits)) + 0.5) * 0x1p-149;
-        b = std::ldexp(static_cast<float>(random.below(1U << (24 - bits - 1)) | 1), random.between(0, 60));
-        a = static_cast<float>(middle * static_cast<double>(b));
-        a = std::bit_cast<float>(std::bit_cast<std::uint32_t>(a) + static_cast<std::uint32_t>(random.between(-1, 1)));
-        break;
-      }
-      case 4:
-        a = random.below(2) == 0 ? std::ldexp(1.0F, random.between(-126, 127)) : any(-126, 127);
-        b = std::nextafter(std::ldexp(1.0F, random.between(-126, 127)), 0.0F);
-        break;
-      default:
-        a = any(-3, 3);
-        b = any(-3, 3);
-    }
-    x.push_back(a);
-    y.push_back(b);
-  }
-  data.columns.assign(x.begin(), x.begin() + static_cast<std::ptrdiff_t>(rows));
-  data.columns.insert(data.columns.end(), y.begin(), y.begin() + static_cast<std::ptrdiff_t>(rows));
-  return data;
-}
-
-TEST(Direct, QuotientsAndRootsAreRoundedCorrectly) {
-  const Dag dag = ran(
-      graphOf({"x0/x1", "inv(x1)", "sqrt(x0)", "sqrt(abs(x1))", "neg(x0)/abs(x1)", "sqrt(neg(x1))"}, Precision::kF32),
-      "hoist, schedule", Math::kStrict);
-  auto data = hardQuotients(100'000);
-  const DirectOptions options{.math = Math::kStrict};
-  const Made made = make(dag, options);
-  ASSERT_TRUE(made.part.refused.empty());
-  const auto values = expected(dag, data);
-  for (const std::uint32_t inaccuracy : {0, 1, 2}) {
-    const auto out = runDirect(dag, made.part, made.image, options, data, {.row_blocks = 4, .warps = 8}, inaccuracy);
-    for (std::size_t root = 0; root < values.size(); ++root) {
-      for (std::size_t r = 0; r < data.rows; ++r) {
-        const float value = out.results[(root + 3) % values.size() * data.rows + r];
-        ASSERT_TRUE(sameBits(value, values[root][r]))
-            << textOf(dag, root) << " of " << data.row(r, 2)[0] << ", " << data.row(r, 2)[1] << ": " << value
-            << ", not " << values[root][r];
       }
     }
   }
@@ -373,7 +263,7 @@ TEST(Direct, FastFormsEqualTheLowering) {
   constexpr std::size_t kRows = 2000;
   auto data = DirectData<float>::random(kRows, 3, Spread::kSpecial, 77);
   std::size_t direct = 0;
-  for (const Op op : directOps(Math::kFast, Precision::kF32)) {
+  for (const Op op : allOperators()) {
     Dag dag(Precision::kF32);
     std::vector<NodeId> operands;
     for (int i = 0; i < arityOf(op); ++i) operands.push_back(dag.variable(static_cast<std::uint32_t>(i)));
@@ -402,7 +292,10 @@ TYPED_TEST(DirectOf, FewRegistersManyColumnsAndSharedWork) {
     const Made made = make(dag, options);
     const auto out = runDirect(dag, made.part, made.image, options, data, {.row_blocks = 1, .warps = 8});
     const auto values = expected(dag, data);
-    EXPECT_LE(made.part.refused.size(), registers < 48 ? 8U : 0U);
+    // Functions of doubles need most of 64 registers.
+    if (registers == 64 || !isDouble(options.precision)) {
+      EXPECT_LE(made.part.refused.size(), registers < 48 || isDouble(options.precision) ? 8U : 0U);
+    }
     for (std::size_t root = 0; root < values.size(); ++root) {
       const bool is_refused = std::ranges::find(made.part.refused, root) != made.part.refused.end();
       for (std::size_t r = 0; r < data.rows; ++r) {
@@ -451,34 +344,29 @@ TEST(Direct, RefusesMoreComparisonsThanPredicateNumbers) {
   EXPECT_TRUE(emitter.value().emit(ran(graphOf({"x0/x1"}, Precision::kF32), "hoist, schedule")).refused.empty());
 }
 
-TEST(Direct, NamesTheOperatorsWithoutCode) {
-  const Dag dag = ran(graphOf({"sin(cos(x0)) + erf(sin(x1)) * 2", "x0/x1", "sin(x0)"}, Precision::kF64), "schedule");
-  using Ops = std::vector<Op>;
-  EXPECT_EQ(operatorsWithoutCode(dag, 0, Math::kPrecise).size(), 3u);
-  EXPECT_EQ(operatorsWithoutCode(dag, 1, Math::kPrecise), Ops{Op::kDiv});
-  EXPECT_EQ(operatorsWithoutCode(dag, 2, Math::kFast), Ops{Op::kSin});
-  EXPECT_STREQ(directGap(Op::kSin, Math::kPrecise, Precision::kF64), "a function in f64");
-  EXPECT_STREQ(directGap(Op::kDiv, Math::kFast, Precision::kF64), "division");
-  EXPECT_STREQ(directGap(Op::kSqrt, Math::kFast, Precision::kF64), "square root");
-}
-
-TEST(Direct, HasEveryOperatorInF32) {
-  for (const Math math : kMathModes) {
-    for (const Op op : allOperators()) {
-      EXPECT_EQ(directGap(op, math, Precision::kF32), nullptr) << infoOf(op).name << ", " << nameOf(math);
+// Each operator by itself: predictions, and losses in any form.
+TYPED_TEST(DirectOf, HasEveryOperator) {
+  const Precision precision = kPrecisionOf<TypeParam>;
+  for (const bool is_loss : {false, true}) {
+    for (const Math math : kMathModes) {
+      DirectOptions options{.precision = precision, .math = math};
+      if (is_loss) options.loss = LossSpec{.weighted = true, .skip_invalid = true};
+      Dag dag(precision);
+      const std::array operands = {dag.variable(0), dag.variable(1), dag.variable(2)};
+      for (const Op op : allOperators()) {
+        dag.addRoot(dag.apply(op, std::span(operands).first(static_cast<std::size_t>(arityOf(op)))));
+      }
+      for (const std::uint32_t root : make(dag, options).part.refused) ADD_FAILURE() << textOf(dag, root);
     }
   }
 }
 
-TEST(Direct, RefusesUnsupportedOperatorsAndPrecisions) {
-  const Dag dag = ran(graphOf({"x0+1", "erf(x0)", "x0*erf(x0)", "sin(x0)"}, Precision::kF64), "hoist, schedule");
-  auto emitter = DirectEmitter::create({.precision = Precision::kF64, .math = Math::kPrecise});
-  EXPECT_EQ(emitter.value().emit(dag).refused, (std::vector<std::uint32_t>{1, 2, 3}));
+TEST(Direct, RefusesOtherPrecisionsAndOptions) {
   auto fast = DirectEmitter::create({.math = Math::kFast});
   const Dag wide = ran(graphOf({"x0+1", "x0/x1", "abs(x0)"}, Precision::kF64), "hoist, schedule");
   EXPECT_EQ(fast.value().emit(wide).refused, (std::vector<std::uint32_t>{0, 1, 2})) << "another precision";
   auto doubles = DirectEmitter::create({.precision = Precision::kF64, .math = Math::kFast});
-  EXPECT_EQ(doubles.value().emit(wide).refused, (std::vector<std::uint32_t>{1}));
+  EXPECT_TRUE(doubles.value().emit(wide).refused.empty());
   EXPECT_EQ(DirectEmitter::create({.architecture = 75}).error().code, Errc::kUnsupported);
   EXPECT_FALSE(DirectEmitter::create({.roots = 33}).ok());
   EXPECT_FALSE(DirectEmitter::create({.registers = 65}).ok());

@@ -4,8 +4,11 @@
 #include <cstring>
 #include <vector>
 
+#include <gtest/gtest.h>
+
 #include "compiler/direct/emitter.h"
 #include "ir/numbers/rounding.h"
+#include "ir/reference.h"
 #include "tests/generators/data.h"
 #include "tests/gpu_model/sass_machine.h"
 
@@ -98,6 +101,33 @@ DirectResults<T> runDirect(const Dag& dag, const DirectPart& part, const DirectI
     }
   }
   return out;
+}
+
+/// Code of a graph.
+struct Made {
+  DirectPart part;
+  DirectImage image;
+};
+
+inline Made make(const Dag& dag, const DirectOptions& options) {
+  auto emitter = DirectEmitter::create(options);
+  Made made{emitter.value().emit(dag), {}};
+  made.image = joinDirect(std::span(&made.part, 1), options).value();
+  EXPECT_LE(made.image.registers, options.registers);
+  return made;
+}
+
+/// Every root at every row, in T.
+template <class T>
+std::vector<std::vector<T>> expected(const Dag& dag, const DirectData<T>& data) {
+  std::vector<std::vector<T>> values(dag.roots().size());
+  const std::vector<T> parameters = {T(0.25), T(0.75)};
+  for (std::size_t r = 0; r < data.rows; ++r) {
+    const std::vector<T> row = data.row(r, data.columns.size() / data.stride);
+    const std::vector<T> roots = evaluate<T>(dag, row, parameters);
+    for (std::size_t i = 0; i < roots.size(); ++i) values[i].push_back(roots[i]);
+  }
+  return values;
 }
 
 }  // namespace srjit
