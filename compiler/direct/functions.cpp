@@ -96,8 +96,9 @@ Builder::Scaled Builder::scaled(const Value& x, std::int32_t factor_of_none) {
   return {multiply(x, numberOf(Word(factor_of_none) - exponent)), exponent};
 }
 
-// Of a scaled y. In f64 the first step of order 3 leaves about an ulp. What is added to the estimate is rounded up: the
-// reciprocals of significands next to 2 are just above the middle of two numbers, or just above a number.
+// Of a scaled y. In f64 the first step of order 3 leaves an error below an ulp, so that the next error is exact. What is
+// added is rounded up: the reciprocals of significands next to 2 are just above the middle of two numbers, or just above
+// a number.
 Value Builder::betterReciprocal(const Value& y, const Value& estimate) {
   constexpr std::uint8_t kUpwards = sass::modifierOf(sass::Round::kUp);
   Value reciprocal = estimate;
@@ -105,7 +106,7 @@ Value Builder::betterReciprocal(const Value& y, const Value& estimate) {
     const Value error = fuse(-y, reciprocal, 1.0);
     reciprocal = fuse(reciprocal, fuse(error, error, error), reciprocal);
   }
-  const Value error = fuse(-y, reciprocal, 1.0, is_wide_ ? kUpwards : std::uint8_t{0});
+  const Value error = fuse(-y, reciprocal, 1.0);
   return fuse(reciprocal, fuse(error, error, error, kUpwards), reciprocal);
 }
 

@@ -1,7 +1,11 @@
 // Seeded random numbers and data columns for tests.
 #pragma once
 
+#include <bit>
+#include <cmath>
+#include <cstdint>
 #include <limits>
+#include <type_traits>
 #include <vector>
 
 #include "ir/numeric.h"
@@ -26,5 +30,26 @@ double randomValue(Random& random, Spread spread, Precision precision = Precisio
 /// `count` columns of `rows` values each, rounded to `precision`.
 std::vector<std::vector<double>> randomColumns(Random& random, std::size_t count, std::size_t rows, Spread spread,
                                                Precision precision = Precision::kF64);
+
+/// Zeros, infinities, NaN, extremes, thresholds of protected operators and a few ordinary numbers.
+template <class T>
+std::vector<T> specialNumbers() {
+  using Limits = std::numeric_limits<T>;
+  std::vector<T> numbers = {0, T(0.5), 1, 2, 3, T(0.3), T(0.001), T(1e-9), std::nextafter(T(0.001), T(1)), 1024};
+  for (const T value : {Limits::infinity(), Limits::max(), Limits::min(), Limits::denorm_min()})
+    numbers.push_back(value);
+  const std::size_t positive = numbers.size();
+  for (std::size_t i = 0; i < positive; ++i) numbers.push_back(-numbers[i]);
+  numbers.push_back(Limits::quiet_NaN());
+  return numbers;
+}
+
+/// Random bits; every NaN becomes the quiet one, since data files and arithmetic give no other.
+template <class T>
+T anyBits(Random& random) {
+  using Bits = std::conditional_t<sizeof(T) == 4, std::uint32_t, std::uint64_t>;
+  const T value = std::bit_cast<T>(static_cast<Bits>(random.next()));
+  return std::isnan(value) ? std::numeric_limits<T>::quiet_NaN() : value;
+}
 
 }  // namespace srjit

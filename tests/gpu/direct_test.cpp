@@ -14,6 +14,7 @@
 #include "ir/ops.h"
 #include "ir/text.h"
 #include "runtime/platform/clock.h"
+#include "tests/generators/hard_pairs.h"
 #include "tests/gpu/machine.h"
 #include "tests/gpu/soak.h"
 
@@ -48,7 +49,9 @@ void compare(const Engine& engine, const Workload& w, const std::string& what) {
     expectSameLosses(lossesOf(engine, direct, data, w.parameters, options),
                      lossesOf(engine, interpreted, data, w.parameters, options), what);
   }
-  EXPECT_EQ(direct.status().compiled, w.expressions.size()) << what;
+  // In f64 functions beside all sums of a loss may need too many registers.
+  const std::size_t most = w.expressions.size();
+  EXPECT_GE(direct.status().compiled, isDouble(engine.options().precision) ? most / 2 : most) << what;
 }
 
 TEST_P(Direct, BitsEqualTheInterpreters) {
@@ -88,27 +91,16 @@ TEST_P(Direct, BitsOfAllLossesEqualLlvms) {
   }
 }
 
-// Quotients at or next to the midpoint of two subnormal numbers, and divisors with the hardest reciprocals.
+// The interpreter's are the assembler's.
 TEST_P(Direct, BitsOfHardQuotientsEqualTheInterpreters) {
-  if (mode().math == Math::kFast || mode().precision == Precision::kF64)
-    GTEST_SKIP() << "division is not exact, or not direct";
+  if (mode().math == Math::kFast && mode().precision == Precision::kF32) GTEST_SKIP() << "division is not exact";
   constexpr std::size_t kRows = 1'000'000;
-  Random random(17);
   Workload w;
-  w.columns.resize(2);
-  while (w.rows() < kRows) {
-    const int bits = random.between(1, 22);
-    const double middle = (static_cast<double>(random.below(1U << bits)) + 0.5) * 0x1p-149;
-    auto y = std::ldexp(static_cast<float>(random.below(1U << (23 - bits)) | 1), random.between(0, 60));
-    auto x = static_cast<float>(middle * static_cast<double>(y));
-    if (random.below(4) == 0) {
-      y = std::nextafter(std::ldexp(1.0F, random.between(-100, 100)), 0.0F);
-      x = std::ldexp(1.0F, random.between(-126, 100));
-    }
-    if (random.below(2) == 0) x = std::nextafter(x, random.below(2) == 0 ? 0.0F : 1e30F);
-    w.columns[0].push_back(x);
-    w.columns[1].push_back(y);
-  }
+  withZeroOf(mode().precision, [&]<class T>(T zero) {
+    const Pairs<T> pairs = hardPairs(kRows, zero);
+    w.columns.emplace_back(pairs.x.begin(), pairs.x.end());
+    w.columns.emplace_back(pairs.y.begin(), pairs.y.end());
+  });
   w.target.assign(kRows, 0);
   for (const char* const text : {"x0/x1", "gt(x0/x1, 0)", "inv(x1)", "sqrt(x0)", "sqrt(x1)"}) {
     w.expressions.push_back(parse(text, Language::kInfix).value());
@@ -122,7 +114,10 @@ TEST_P(Direct, BitsOfHardQuotientsEqualTheInterpreters) {
 }
 
 TEST_P(Direct, ProgramsMixTiers) {
-  const Workload w = Workload::random(generatorOf(77, 30), 300, 2000, Spread::kSpecial, mode().precision);
+  Workload w = Workload::random(generatorOf(77, 30), 300, 2000, Spread::kSpecial, mode().precision);
+  std::string too_long = "x0";
+  for (int i = 0; i < 33'000; ++i) too_long += " x1 gt";
+  w.expressions.push_back(parse(too_long, Language::kPostfix).value());
   const Engine engine = this->engine();
   const Dataset data = engine.upload(w.view()).value();
   const Program direct = engine.compile(w.expressions, {.tier = Tier::kDirect});
