@@ -96,9 +96,9 @@ Builder::Scaled Builder::scaled(const Value& x, std::int32_t factor_of_none) {
   return {multiply(x, numberOf(Word(factor_of_none) - exponent)), exponent};
 }
 
-// Of a scaled y. In f64 the first step of order 3 leaves an error below an ulp, so that the next error is exact. What is
-// added is rounded up: the reciprocals of significands next to 2 are just above the middle of two numbers, or just above
-// a number.
+// Of a scaled y. In f64 the first step of order 3 leaves an error below an ulp, so that the next error is exact. What
+// is added is rounded up: the reciprocals of significands next to 2 are just above the middle of two numbers, or just
+// above a number.
 Value Builder::betterReciprocal(const Value& y, const Value& estimate) {
   constexpr std::uint8_t kUpwards = sass::modifierOf(sass::Round::kUp);
   Value reciprocal = estimate;
