@@ -22,6 +22,7 @@ namespace srjit {
 struct Engine::State {
   EngineOptions options;
   std::unique_ptr<Executor> executor;
+  std::vector<std::string> notices;
   const HomeProcess home;
 
   State() = default;
@@ -65,17 +66,24 @@ Result<std::unique_ptr<Executor>> makeExecutorOn(unsigned ordinal, const EngineO
   return makeDeviceExecutor(options, ordinal, *driver, parts.images);
 }
 
-Result<std::unique_ptr<Executor>> makeExecutor(EngineOptions& options, const EngineParts& parts) {
+Result<std::unique_ptr<Executor>> makeExecutor(EngineOptions& options, const EngineParts& parts,
+                                               std::vector<std::string>& notices) {
   if (options.device == "auto") {
     EngineOptions first = options;
     first.device = "cuda:0";
-    if (auto made = makeExecutorOn(0, first, parts)) {
+    auto made = makeExecutorOn(0, first, parts);
+    if (made) {
       options = first;
       return made;
     }
+    // Without a driver a GPU is not expected.
+    if (parts.driver()) notices.push_back(made.error().message + "; the processor computes instead");
     options.device = "cpu";
   }
-  if (options.device == "cpu") return makeHostExecutor(options, options.threads);
+  if (options.device == "cpu") {
+    if (std::string missing = missingOf(detectHost()); !missing.empty()) notices.push_back(std::move(missing));
+    return makeHostExecutor(options, options.threads);
+  }
   if (const auto ordinal = cudaOrdinal(options.device)) return makeExecutorOn(*ordinal, options, parts);
   return Error{
       Errc::kInvalid, fmt::format("device {}, expected auto, cpu or cuda:N", text::inQuotes(options.device)), {}};
@@ -374,7 +382,7 @@ Result<Engine> createEngine(const EngineOptions& options, const EngineParts& par
     // oneTBB prints a warning when an arena wants more threads than there are.
     const auto available = static_cast<unsigned>(tbb::this_task_arena::max_concurrency());
     state->options.threads = options.threads != 0 ? std::min(options.threads, available) : available;
-    auto executor = makeExecutor(state->options, parts);
+    auto executor = makeExecutor(state->options, parts, state->notices);
     if (!executor) return std::move(executor).error();
     state->executor = std::move(*executor);
     return Engine(std::move(state));
@@ -382,6 +390,7 @@ Result<Engine> createEngine(const EngineOptions& options, const EngineParts& par
 }
 
 const EngineOptions& Engine::options() const noexcept { return state_->options; }
+const std::vector<std::string>& Engine::notices() const noexcept { return state_->notices; }
 CacheStats Engine::cacheStats() const {
   return state_->home.isForked() ? CacheStats() : state_->executor->cacheStats();
 }

@@ -134,7 +134,10 @@ Result<Evaluation> prepare(const EvaluationOptions& options, bool writes_npy) {
   }
   const Result<Engine> engine = Engine::create(options.engine);
   if (!engine) return engine.error();
-  if (!options.quiet) noticeCacheFault(*engine);
+  if (!options.quiet) {
+    for (const std::string& notice : engine->notices()) tell(fmt::format("sr-jit: {}\n", text::printable(notice)));
+    noticeCacheFault(*engine);
+  }
   Result<DataTable> table = readData(options.data);
   if (!table) return table.error();
   // Roles hold spans into the columns, whose storage stays where it is when the table moves.

@@ -82,6 +82,7 @@ HostTarget detectHost() {
     host.features += feature.second ? '+' : '-';
     host.features += feature.first();
   }
+  host.has_fma = has("fma");
   if (has("avx512f") && has("avx512vl") && has("avx512dq")) {
     host.vector_bytes = 64;
   } else if (has("avx2") && has("fma")) {
@@ -93,7 +94,7 @@ HostTarget detectHost() {
 struct HostJit::State {
   Precision precision;
   Math math;
-  HostTarget host = detectHost();
+  HostTarget host;
   // Shared with every HostCode, so that code may outlive the HostJit.
   std::shared_ptr<orc::LLJIT> jit;
   std::atomic<std::uint64_t> next_name{0};
@@ -183,10 +184,11 @@ HostJit::~HostJit() = default;
 Precision HostJit::precision() const noexcept { return state_->precision; }
 Math HostJit::math() const noexcept { return state_->math; }
 
-Result<std::unique_ptr<HostJit>> HostJit::create(Precision precision, Math math) {
+Result<std::unique_ptr<HostJit>> HostJit::create(Precision precision, Math math, HostTarget target) {
   const LlvmScope scope;
   initializeNativeTarget();
   auto state = std::make_unique<State>();
+  state->host = std::move(target);
   state->precision = precision;
   state->math = math;
   auto jit = orc::LLJITBuilder().create();

@@ -61,13 +61,16 @@ struct HostTarget {
   std::string cpu;             ///< LLVM's name of the processor
   std::string features;        ///< LLVM's feature string
   unsigned vector_bytes = 16;  ///< 16, 32 or 64
+  bool has_fma = false;        ///< without, fused multiply-add is a call of libm for each row, with the same bits
 };
+/// This processor.
 HostTarget detectHost();
 
 /// A compiler and the code it made, for one precision and math mode. All calls are thread-safe and may run in parallel.
 class HostJit {
  public:
-  static Result<std::unique_ptr<HostJit>> create(Precision precision, Math math);
+  /// The code runs only on processors that have the target's features.
+  static Result<std::unique_ptr<HostJit>> create(Precision precision, Math math, HostTarget target = detectHost());
   ~HostJit();
 
   /// The handlers for `keys`, in order; missing ones are compiled together in one module. Handlers live as long as the

@@ -13,8 +13,10 @@ struct Toolkit {
   std::string nvrtc;      ///< libnvrtc.so: compiles CUDA C++, which only benchmarks do
 };
 
-/// Searches $SRJIT_CUDA_HOME, $CUDA_HOME, $CUDA_PATH, /usr/local/cuda, /opt/cuda, Debian's nvidia-cuda-toolkit and
-/// $PATH, in this order; the first hit of each part counts. Searched once per process.
+/// Searches $SRJIT_CUDA_HOME, $CUDA_HOME, $CUDA_PATH, $SRJIT_PYTHON_PACKAGES, /usr/local/cuda, /opt/cuda, Debian's
+/// nvidia-cuda-toolkit and $PATH, in this order; the first hit of each part counts. SRJIT_PYTHON_PACKAGES has folders
+/// that pip installs packages into, with colons between them: nvidia/cu13 there, or nvidia/nvjitlink and
+/// nvidia/cuda_nvrtc, hold libraries. Searched once per process.
 const Toolkit& findToolkit();
 
 }  // namespace srjit

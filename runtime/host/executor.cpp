@@ -110,4 +110,9 @@ Result<std::unique_ptr<Executor>> makeHostExecutor(const EngineOptions& options,
   return std::unique_ptr<Executor>(std::make_unique<HostExecutor>(std::shared_ptr<HostJit>(std::move(*jit)), threads));
 }
 
+std::string missingOf(const HostTarget& processor) {
+  if (processor.has_fma) return {};
+  return "the processor has no fused multiply-add instruction, so evaluation on it is slow";
+}
+
 }  // namespace srjit

@@ -318,6 +318,25 @@ TEST(Doctor, UnloadableComponentsAreMissing) {
   }
 }
 
+TEST(Doctor, FindsWhatPipInstalls) {
+  const Scratch scratch;
+  for (const char* const folder : {"nvidia/cu13/lib", "nvidia/nvjitlink/lib"}) {
+    const std::string library = std::string(folder) + "/libnvJitLink.so.13";
+    std::filesystem::create_directories(scratch.path(folder));
+    scratch.write(library, "no library");
+    const Outcome outcome = runShell(
+        "env -u CUDA_HOME -u CUDA_PATH SRJIT_PYTHON_PACKAGES=/nowhere:$PWD \"$SRJIT\" doctor --json", scratch.path(""));
+    const json findings = json::parse(outcome.out);
+    const auto found = std::ranges::find(findings, "nvJitLink", [](const json& finding) { return finding["name"]; });
+    ASSERT_NE(found, findings.end());
+    // A library that can be loaded may be installed elsewhere.
+    if ((*found)["found"] == false) {
+      EXPECT_THAT((*found)["what"], HasSubstr(scratch.path(library) + ": "));
+    }
+    std::filesystem::remove_all(scratch.path("nvidia"));
+  }
+}
+
 TEST(Run, WritesOneColumnPerExpression) {
   const Scratch scratch;
   scratch.write("t.csv", kTable);

@@ -75,8 +75,8 @@ void checkOp(HostJit& jit, Op op, Random& random) {
 }
 
 template <class T>
-void checkAllOps(Math math) {
-  auto jit = HostJit::create(precisionOf<T>(), math);
+void checkAllOps(Math math, const HostTarget& target = detectHost()) {
+  auto jit = HostJit::create(precisionOf<T>(), math, target);
   ASSERT_TRUE(jit.ok()) << jit.error().message;
   Random random(42);
   for (const Op op : allOperators()) checkOp<T>(**jit, op, random);
@@ -85,6 +85,20 @@ void checkAllOps(Math math) {
 TEST(HostJit, EveryOperatorF32Strict) { checkAllOps<float>(Math::kStrict); }
 TEST(HostJit, EveryOperatorF32Fast) { checkAllOps<float>(Math::kFast); }
 TEST(HostJit, EveryOperatorF64Precise) { checkAllOps<double>(Math::kPrecise); }
+
+// All operators have the bits of their rows in vectors of every width, and without fused multiply-add.
+TEST(HostJit, EveryOperatorOnOtherProcessors) {
+  const HostTarget targets[] = {{.cpu = "x86-64", .features = ""},
+                                {.cpu = "nehalem", .features = ""},
+                                {.cpu = "x86-64-v3", .features = "", .vector_bytes = 32, .has_fma = true},
+                                {.cpu = "x86-64-v4", .features = "", .vector_bytes = 64, .has_fma = true}};
+  for (const HostTarget& target : targets) {
+    if (target.vector_bytes > detectHost().vector_bytes) continue;
+    SCOPED_TRACE(target.cpu);
+    checkAllOps<float>(Math::kPrecise, target);
+    checkAllOps<double>(Math::kPrecise, target);
+  }
+}
 
 TEST(HostJit, ScalarOperandsEqualBlocksOfTheSameValue) {
   auto jit = HostJit::create(Precision::kF32, Math::kPrecise).value();

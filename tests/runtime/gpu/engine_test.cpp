@@ -1,6 +1,9 @@
 // The engine on a model of a GPU gives the numbers of the CPU engine: strict arithmetic, bit for bit, in every tier,
 // chunk and batch.
 
+#include <gmock/gmock.h>
+
+#include "runtime/host/executor.h"
 #include "tests/gpu_model/device_engine.h"
 
 namespace srjit {
@@ -191,6 +194,27 @@ TEST_P(DeviceEngine, AcceptsAnEmptyBatch) {
 
 INSTANTIATE_TEST_SUITE_P(Precisions, DeviceEngine, testing::Values(Precision::kF32, Precision::kF64),
                          [](const auto& tested) { return std::string(nameOf(tested.param)); });
+
+TEST(DeviceEngineNotices, AutoSaysWhyItDoesNotTakeTheGpu) {
+  FakeMachine old({.devices = {FakeDevice{.capability = 60}}});
+  const Engine engine = createEngine({.device = "auto"}, old.parts()).value();
+  EXPECT_EQ(engine.options().device, "cpu");
+  ASSERT_FALSE(engine.notices().empty());
+  EXPECT_THAT(engine.notices()[0], testing::HasSubstr("compute capability 6.0"));
+  EXPECT_THAT(engine.notices()[0], testing::EndsWith("; the processor computes instead"));
+
+  EngineParts without = old.parts();
+  without.driver = []() -> Result<std::shared_ptr<const Driver>> { return Error{Errc::kMachine, "no driver", {}}; };
+  const bool is_complete = missingOf(detectHost()).empty();
+  EXPECT_EQ(createEngine({.device = "auto"}, without).value().notices().empty(), is_complete);
+}
+
+TEST(DeviceEngineNotices, AreEmptyOnAGpu) {
+  FakeMachine machine;
+  const Engine gpu = createEngine({.device = "auto", .cache_directory = ""}, machine.parts()).value();
+  EXPECT_EQ(gpu.options().device, "cuda:0");
+  EXPECT_TRUE(gpu.notices().empty());
+}
 
 }  // namespace
 }  // namespace srjit

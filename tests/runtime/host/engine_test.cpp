@@ -8,6 +8,7 @@
 
 #include "ir/losses.h"
 #include "ir/ops.h"
+#include "runtime/host/executor.h"
 #include "tests/generators/data.h"
 #include "tests/runtime/gpu/failing_memory.h"
 
@@ -276,6 +277,11 @@ TEST(EngineThreads, MayShareOneEngine) {
     });
   }
   for (std::thread& thread : threads) thread.join();
+}
+
+TEST(HostEngine, SaysWhatMakesItSlow) {
+  EXPECT_EQ(missingOf({.cpu = "x86-64-v3", .features = "", .vector_bytes = 32, .has_fma = true}), "");
+  EXPECT_NE(missingOf({.cpu = "nehalem", .features = ""}), "");
 }
 
 }  // namespace
