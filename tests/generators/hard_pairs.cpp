@@ -131,7 +131,7 @@ Pairs<double> hardPairs(std::size_t count, double) {
   Pairs<double> pairs = specialPairs<double>();
   addHardRoots(pairs);
   const auto any = [&](int low, int high) {
-    const auto exponent = static_cast<Wide>(random.between(low, high) + 1023);
+    const auto exponent = static_cast<Wide>(random.between(low, high)) + 1023;
     return std::bit_cast<double>(random.below(kHidden) | exponent << 52 | random.below(2) << 63);
   };
   while (pairs.x.size() < count) {
