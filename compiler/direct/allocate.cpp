@@ -14,6 +14,7 @@ using sass::Pipe;
 using sass::Timing;
 
 constexpr int kLongestStall = 15;
+constexpr std::uint32_t kWordBytes = sizeof(sass::Word);
 constexpr int kMostLiveTruths = int{kFreePredicates};
 
 constexpr auto kInstructions = [] {
@@ -130,6 +131,12 @@ constexpr std::uint64_t kBarrierBits =
 bool isVariable(const OpcodeFacts& facts) { return facts.timing == Timing::kVariable; }
 bool isBranch(const OpcodeFacts& facts) { return facts.pipe == Pipe::kControl; }
 bool isStore(Opcode opcode) { return opcode == Opcode::kStg || opcode == Opcode::kStg64; }
+/// From the issue of a branch, or of a call, whose branch is its second instruction, to that of the target.
+int cyclesToTarget(Opcode opcode) {
+  constexpr int kOfBranch = int{sass::kBranchStall};
+  if (opcode == Opcode::kCall) return kOfBranch + 1;
+  return isBranch(factsOf(opcode)) ? kOfBranch : 0;
+}
 unsigned upperOf(unsigned place) { return place == sass::kZero ? place : place + 1; }
 
 }  // namespace
@@ -149,8 +156,9 @@ void Allocator::begin(const Code& code, const RegisterFile& file) {
   values_ = code.values();
   truths_ = code.truths();
   free_ = registerSet(0, file.limit - 1) | registerSet(file.limit - 1);
-  free_ &= ~file.reserved;
+  free_ &= ~(file.reserved | file.of_subroutines);
   used_ = file.reserved;
+  of_subroutines_ = file.of_subroutines;
   to_write_ = to_read_ = just_read_ = 0;
   free_predicates_ = ((1U << kFreePredicates) - 1) << kFirstFreePredicate;
   live_ = live_truths_ = 0;
@@ -162,12 +170,15 @@ void Allocator::begin(const Code& code, const RegisterFile& file) {
   spacing_ = 1;
   finished_ = 0;
   branches_.clear();
+  calls_.clear();
   exits_.clear();
   targets_.clear();
 }
 
-bool Allocator::run(const Code& code, Scheduler& scheduler, const RegisterFile& file, std::vector<sass::Word>& words) {
+bool Allocator::run(const Code& code, Scheduler& scheduler, const RegisterFile& file, std::uint32_t subroutines,
+                    std::vector<sass::Word>& words) {
   begin(code, file);
+  subroutines_ = subroutines;
   words_ = &words;
   first_ = words.size();
   for (;;) {
@@ -184,10 +195,14 @@ bool Allocator::run(const Code& code, Scheduler& scheduler, const RegisterFile& 
 
 void Allocator::setBranchOffsets() const {
   for (const Branch& branch : branches_) {
-    const auto target = std::ranges::find(targets_, branch.target, &Target::operation);
-    const std::uint32_t to = target != targets_.end() ? target->position : 0;
+    const auto target = std::ranges::lower_bound(targets_, branch.target, {}, &Target::operation);
+    const bool is_start = target == targets_.end() || target->operation != branch.target;
     sass::putBranchOffset((*words_)[first_ + branch.position],
-                          (to - (branch.position + 1)) * std::uint32_t{sizeof(sass::Word)}, architecture_);
+                          ((is_start ? 0 : target->position) - (branch.position + 1)) * kWordBytes, architecture_);
+  }
+  for (const std::uint32_t call : calls_) {
+    const sass::Encoding& move = sass::encodingOf(sass::Form::kMovI);
+    (*words_)[first_ + call].low |= (call + 2) * kWordBytes * move.immediate_low;
   }
 }
 
@@ -199,6 +214,10 @@ bool Allocator::place(std::uint32_t at, const Operation& operation) {
 
 bool Allocator::placeRare(std::uint32_t at, const Operation& operation, const OpcodeRow& row) {
   std::uint32_t immediate = operation.immediate, upper_immediate = immediate;
+  // No predicate is live: a subroutine uses all of them.
+  if (operation.opcode == Opcode::kCall && live_truths_ > 0) return false;
+  if (at == subroutines_) free_ = of_subroutines_;
+  if (operation.opcode == Opcode::kCall) immediate = 0;
   if (operation.opcode == Opcode::kMovPairI) {
     const std::uint64_t bits = code_->wideLiteralAt(operation.immediate);
     immediate = static_cast<std::uint32_t>(bits);
@@ -209,6 +228,7 @@ bool Allocator::placeRare(std::uint32_t at, const Operation& operation, const Op
   // The lower register of a pair is even. Fields are changed by exclusive or.
   if (row.half != 0) row.encoding.putSource(words_->back(), 0, sass::kZero ^ 1U);
   if (row.upper != nullptr) emitUpper(operation, row, upper_immediate);
+  if (operation.opcode == Opcode::kCall) markCall(operation);
   return true;
 }
 
@@ -221,7 +241,7 @@ bool Allocator::placeInstruction(const Operation& operation, const OpcodeRow& ro
   spacing_ = 1;
   if (is_synchronized) {
     waitFor(busy_, issue);
-    issue.now = std::max(issue.now, finished_);
+    issue.now = std::max(issue.now, finished_ - cyclesToTarget(operation.opcode));
   }
   if (operation.guard != kAlways) sass::putGuard(issue.word, readPredicate(operation.guard, row.guard, issue));
   if (operation.condition != kAlways) {
@@ -476,6 +496,14 @@ void Allocator::markControl(std::uint32_t at, const Operation& operation) {
   if (operation.opcode == Opcode::kBra) branches_.push_back({position, operation.immediate});
   // An indexed branch adds an offset from the start of the code.
   if (operation.opcode == Opcode::kBrx) branches_.push_back({position, 0});
+}
+
+// Records a call. Call after both of its instructions were emitted.
+void Allocator::markCall(const Operation& operation) {
+  const auto branch = static_cast<std::uint32_t>(words_->size() - first_ - 1);
+  spacing_ = sass::kBranchStall;
+  calls_.push_back(branch - 1);
+  branches_.push_back({branch, operation.immediate});
 }
 
 }  // namespace srjit::direct

@@ -21,12 +21,14 @@ constexpr RegisterSet registerSet(unsigned first, unsigned count = 1) {
   return ((RegisterSet{1} << count) - 1) << first % 64;
 }
 
-/// Registers that code may use: those below `limit`, of which the `reserved` ones keep a fixed meaning. While at least
-/// `values` of them are live, operations are issued in source order.
+/// Registers that code may use: those below `limit`, of which the `reserved` ones keep a fixed meaning, and those `of
+/// subroutines` are for the values of subroutines alone. While at least `values` are live, operations are issued in
+/// source order.
 struct RegisterFile {
   RegisterSet reserved;
   unsigned limit;
   int values;
+  RegisterSet of_subroutines = 0;
 };
 
 /// The properties of an opcode that every operation needs, on one architecture. Those of a pair of instructions are of
@@ -64,7 +66,9 @@ class Allocator {
 
   /// Appends the code of the operations, in the order that the scheduler chooses. False if there are too few registers;
   /// then nothing is appended.
-  bool run(const Code& code, Scheduler& scheduler, const RegisterFile& file, std::vector<sass::Word>& words);
+  /// `subroutines` is Sections::subroutines.
+  bool run(const Code& code, Scheduler& scheduler, const RegisterFile& file, std::uint32_t subroutines,
+           std::vector<sass::Word>& words);
   /// One more than the highest register of the last run.
   unsigned registers() const { return static_cast<unsigned>(std::bit_width(used_)); }
   /// Positions of EXIT instructions in the code of the last run, in instructions.
@@ -127,6 +131,7 @@ class Allocator {
   [[gnu::always_inline]] inline unsigned takeBarrier() const;
   [[gnu::always_inline]] inline void emit(const Issue& issue);
   void markControl(std::uint32_t at, const Operation& operation);
+  void markCall(const Operation& operation);
   void setBranchOffsets() const;
 
   const OpcodeTable* table_;
@@ -148,12 +153,15 @@ class Allocator {
   Cycle spacing_ = 1;   ///< minimum distance from it to the next issue
   Cycle finished_ = 0;  ///< cycle at which all results of fixed latency are ready
   const Code* code_ = nullptr;
+  std::uint32_t subroutines_ = 0;  ///< the first operation of subroutines
+  RegisterSet of_subroutines_ = 0;
   std::vector<sass::Word>* words_ = nullptr;
   std::size_t first_ = 0;  ///< index in `words_` of the first instruction
   // Positions are instruction indices from `first_`.
   std::vector<Branch> branches_;
-  std::vector<Target> targets_;
+  std::vector<Target> targets_;  ///< in ascending order
   std::vector<std::uint32_t> exits_;
+  std::vector<std::uint32_t> calls_;  ///< the MOV of each; it returns to the second instruction after it
 };
 
 }  // namespace srjit::direct

@@ -53,7 +53,8 @@ struct Operation {
   bool synchronized = false;        ///< issued after all earlier operations have finished: branches and their targets
   ValueId destination = kRz;
   std::array<ValueId, 3> sources = {kRz, kRz, kRz};
-  std::uint32_t immediate = 0;  ///< for branches, the target operation; for MovPairI, the number of a wide literal
+  std::uint32_t immediate = 0;  ///< for branches and calls, the target operation; for MovPairI, the number of a wide
+                                ///< literal
 };
 
 /// The properties of an opcode that every operation needs.
@@ -178,8 +179,11 @@ class Code {
 
 /// The sections of a loop over steps; only the middle may be reordered.
 struct Sections {
-  std::uint32_t middle, tail;  ///< indices of their first operations
-  bool has_branches = false;   ///< in the middle, which then must not be reordered either
+  std::uint32_t middle, tail;         ///< indices of their first operations
+  bool has_branches = false;          ///< in the middle, which then must not be reordered either
+  std::uint32_t subroutines = kNone;  ///< index of their first operation, after the loop; kNone: there are none
+
+  static constexpr std::uint32_t kNone = ~0U;
 };
 
 }  // namespace srjit::direct

@@ -41,6 +41,10 @@ Status checkOptions(const DirectOptions& options) {
   if (options.window < 1 || options.window > kLongestWindow) {
     return invalid(fmt::format("a window of {} instructions, expected 1 to {}", options.window, kLongestWindow));
   }
+  if (options.subroutines &&
+      (isDouble(options.precision) || options.registers != direct::kMostRegisters || options.window != 1)) {
+    return invalid(fmt::format("subroutines require f32, {} registers and a window of 1", direct::kMostRegisters));
+  }
   return okStatus();
 }
 
@@ -66,6 +70,14 @@ direct::RegisterFile registerFile(const DirectOptions& options) {
   const direct::RegisterSet reserved = reservedRegisters(options);
   const unsigned nameable = options.registers - sass::kHiddenRegisters;
   return {reserved, nameable, static_cast<int>(nameable) - std::popcount(reserved) - kMargin};
+}
+
+/// That of a group with subroutines.
+direct::RegisterFile registerFileOfCalls(direct::RegisterFile file) {
+  file.reserved |=
+      direct::registerSet(direct::fixed::kFirstArgument, 2) | direct::registerSet(direct::fixed::kReturn, 2);
+  file.of_subroutines = direct::registerSet(direct::kFirstOfSubroutines, direct::kRegistersOfSubroutines);
+  return file;
 }
 
 // A group of more roots never fits the registers: the sums of terms and of weights stay live until their partners in
@@ -193,13 +205,19 @@ std::string tooLongText(const DirectOptions& options) {
 }
 
 struct DirectEmitter::State {
-  explicit State(const DirectOptions& o) : options(o), file(registerFile(o)), selector(o), allocator(o.architecture) {}
+  explicit State(const DirectOptions& o)
+      : options(o),
+        file(registerFile(o)),
+        file_of_calls(registerFileOfCalls(file)),
+        selector(o),
+        allocator(o.architecture) {}
 
   void emitGroup(std::span<const std::uint32_t> roots, DirectPart& part);
   bool generate(std::span<const std::uint32_t> roots, DirectPart& part);
+  bool generate(std::span<const std::uint32_t> roots, direct::Selector::Keep kept, bool subroutines, DirectPart& part);
 
   DirectOptions options;
-  direct::RegisterFile file;
+  direct::RegisterFile file, file_of_calls;
   direct::Selector selector;
   direct::Scheduler scheduler;
   direct::Allocator allocator;
@@ -208,20 +226,34 @@ struct DirectEmitter::State {
 
 // Appends the instructions of one group. Appends its entries to the tables.
 bool DirectEmitter::State::generate(std::span<const std::uint32_t> roots, DirectPart& part) {
+  using enum direct::Selector::Keep;
+  for (const bool subroutines : {true, false}) {
+    if (subroutines && !options.subroutines) continue;
+    if (generate(roots, kMany, subroutines, part) || generate(roots, kFew, subroutines, part)) return true;
+  }
+  return false;
+}
+
+bool DirectEmitter::State::generate(std::span<const std::uint32_t> roots, direct::Selector::Keep kept, bool subroutines,
+                                    DirectPart& part) {
   constexpr std::size_t kMostNumbers = std::size_t{1} << 20;  // loads reach 8 MB from the start of a table
   const std::size_t numbers = part.parameters.size(), outputs = part.outputs.size();
-  for (const auto kept : {direct::Selector::Keep::kMany, direct::Selector::Keep::kFew}) {
-    part.parameters.resize(numbers);
-    part.outputs.resize(outputs);
-    const direct::Sections sections = selector.select(roots, kept, code, part.parameters, part.outputs);
-    if (code.isTooLong() || part.parameters.size() - numbers > kMostNumbers) return false;
-    for (const unsigned window : {sections.has_branches ? 1U : options.window, 1U}) {
-      scheduler.begin(code, sections, window);
-      if (allocator.run(code, scheduler, file, part.words)) return true;
-      ++part.retries;
-      if (window == 1) break;
+  const direct::Sections sections = selector.select(roots, kept, subroutines, code, part.parameters, part.outputs);
+  const bool is_short = !code.isTooLong() && part.parameters.size() - numbers <= kMostNumbers;
+  const bool has_subroutines = sections.subroutines != direct::Sections::kNone;
+  const direct::RegisterFile& registers = has_subroutines ? file_of_calls : file;
+  for (const unsigned window : {sections.has_branches ? 1U : options.window, 1U}) {
+    if (!is_short) break;
+    scheduler.begin(code, sections, window);
+    if (allocator.run(code, scheduler, registers, sections.subroutines, part.words)) {
+      part.has_subroutines |= has_subroutines;
+      return true;
     }
+    ++part.retries;
+    if (window == 1) break;
   }
+  part.parameters.resize(numbers);
+  part.outputs.resize(outputs);
   return false;
 }
 
@@ -238,8 +270,6 @@ void DirectEmitter::State::emitGroup(std::span<const std::uint32_t> roots, Direc
     for (const std::uint32_t exit : allocator.exits()) part.exits.push_back(bytesOf(begin + exit));
     return;
   }
-  part.parameters.resize(numbers);
-  part.outputs.resize(outputs);
   if (roots.size() == 1) {
     part.refused.push_back(roots[0]);
     return;
@@ -267,6 +297,7 @@ void DirectPart::clear() {
   exits.clear();
   refused.clear();
   registers = splits = retries = 0;
+  has_subroutines = false;
 }
 
 DirectPart DirectEmitter::emit(const Dag& dag) {
@@ -297,7 +328,7 @@ Result<DirectImage> linkDirect(std::span<DirectPart> parts, const DirectOptions&
   direct::Allocator allocator(options.architecture);
   DirectImage image;
   scheduler.begin(code, {.middle = code.size(), .tail = code.size()}, 1);
-  if (!allocator.run(code, scheduler, registerFile(options), image.words)) {
+  if (!allocator.run(code, scheduler, registerFile(options), direct::Sections::kNone, image.words)) {
     return Error{
         Errc::kInvalid, fmt::format("{} registers are too few for the kernel's prologue", options.registers), {}};
   }
@@ -323,6 +354,7 @@ Result<DirectImage> linkDirect(std::span<DirectPart> parts, const DirectOptions&
     numbers += static_cast<std::uint32_t>(part.parameters.size());
     outputs += static_cast<std::uint32_t>(part.outputs.size());
     image.registers = std::max(image.registers, part.registers);
+    image.has_subroutines |= part.has_subroutines;
   }
   return image;
 }

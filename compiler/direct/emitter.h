@@ -47,6 +47,7 @@ struct DirectOptions {
   unsigned roots = kDirectRoots;      ///< at most so many per group; 1 to kDirectRoots
   unsigned registers = 64;            ///< maximum per thread; 40 to 64, so that every scheduler holds 8 warps
   unsigned window = 8;                ///< instructions among which the scheduler chooses, 1 (source order) to 32
+  bool subroutines = false;  ///< long operators are subroutines of their group; only f32, 64 registers, source order
 
   friend bool operator==(const DirectOptions&, const DirectOptions&) = default;
 };
@@ -111,6 +112,7 @@ struct DirectPart {
   std::vector<std::uint32_t> exits;       ///< offsets of EXIT instructions in bytes
   std::vector<std::uint32_t> refused;     ///< roots without code, ascending: too long, or too many registers
   unsigned registers = 0;                 ///< to declare (sass::kHiddenRegisters)
+  bool has_subroutines = false;           ///< some group has
   unsigned splits = 0;                    ///< groups that were halved because registers ran out
   unsigned retries = 0;  ///< groups that were generated again in source order because registers ran out
 
@@ -149,6 +151,7 @@ struct DirectImage {
   std::vector<DirectGroup> groups;   ///< of all parts in order, as the kernel reads them: the tables of numbers and of
                                      ///< outputs are those of the parts, one after another
   std::vector<std::uint32_t> exits;  ///< offsets of EXIT instructions in bytes, at most kDirectExits
+  bool has_subroutines = false;      ///< some part has
   unsigned registers = 0;            ///< to declare: two more than the code names (sass::kHiddenRegisters)
 };
 

@@ -38,14 +38,19 @@ inline constexpr std::uint32_t kStepMask = 96, kLastStep = 96;
 
 /// Machine registers that keep one meaning in the whole kernel.
 namespace fixed {
-inline constexpr ValueId kRow = 0;       ///< the row of the lane
-inline constexpr ValueId kOutput = 1;    ///< losses: the output that the lane writes
-inline constexpr ValueId kNumbers = 2;   ///< pair: address of the group's numbers
-inline constexpr ValueId kOutputs = 4;   ///< predictions: pair: address of the group's outputs
-inline constexpr ValueId kFirstSum = 4;  ///< losses: SumRegisters
+inline constexpr ValueId kRow = 0;             ///< the row of the lane
+inline constexpr ValueId kOutput = 1;          ///< losses: the output that the lane writes
+inline constexpr ValueId kNumbers = 2;         ///< pair: address of the group's numbers
+inline constexpr ValueId kOutputs = 4;         ///< predictions: pair: address of the group's outputs
+inline constexpr ValueId kFirstSum = 4;        ///< losses: SumRegisters
+inline constexpr ValueId kFirstArgument = 58;  ///< subroutines: two arguments; the first becomes the result
+inline constexpr ValueId kReturn = 60;  ///< subroutines: pair: where it returns to, in bytes from the group's start
 inline constexpr PredicateId kBit0 = machinePredicate(0), kBit1 = machinePredicate(1);  ///< losses: bits of the lane
 inline constexpr PredicateId kExists = machinePredicate(2);                             ///< whether the row exists
 }  // namespace fixed
+
+/// Registers of the values of subroutines, which other code does not use where there are subroutines.
+inline constexpr unsigned kFirstOfSubroutines = 44, kRegistersOfSubroutines = 14;
 
 /// Machine predicates that are free for values.
 inline constexpr unsigned kFirstFreePredicate = 3, kFreePredicates = 4;

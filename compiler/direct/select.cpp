@@ -50,7 +50,8 @@ Selector::Selector(const DirectOptions& options)
     : options_(options),
       arguments_(options.architecture),
       width_(widthOf(options.precision)),
-      loss_(options.loss, width_, arguments_) {}
+      loss_(options.loss, width_, arguments_),
+      subroutines_(options) {}
 
 void Selector::begin(const Dag& dag) {
   dag_ = &dag;
@@ -67,6 +68,7 @@ void Selector::countUses(std::span<const std::uint32_t> roots) {
       if (++stateOf(id).uses > 1) continue;
       const Node& node = dag_->node(id);
       if (node.kind == Token::Kind::kVariable) used_columns_.push_back(id);
+      if (isOperator(node) && subroutines_.has(node.op)) calls_ = true;
       for (const NodeId operand : node.inputs()) unvisited_.push_back(operand);
     }
   }
@@ -76,7 +78,9 @@ void Selector::countUses(std::span<const std::uint32_t> roots) {
 // operations that the scheduler issues early, and for numbers.
 void Selector::setLimits(Keep kept) {
   constexpr unsigned kAtWork = 32, kLeast = 4;
-  unsigned taken = kAtWork + 8;
+  // The steps of long operators are what most registers at work are for.
+  constexpr unsigned kAtWorkBesideCalls = 24;
+  unsigned taken = 8 + (calls_ ? kAtWorkBesideCalls + kRegistersOfSubroutines : kAtWork);
   if (options_.loss) {
     if (options_.loss->weighted) taken += width_;
     if (options_.loss->skip_invalid) taken += 10;
@@ -189,7 +193,8 @@ Value Selector::valueOf(NodeId root) {
       continue;
     }
     NodeState& state = stateOf(top.id);
-    state.value = builder_->apply(node.op, top.operands);
+    state.value = calls_ && subroutines_.has(node.op) ? subroutines_.call(*builder_, node.op, top.operands)
+                                                      : builder_->apply(node.op, top.operands);
     state.is_known = true;
     path_.pop_back();
   }
@@ -221,6 +226,7 @@ void Selector::emitHead() {
   const ValueId row =
       code.value({.opcode = Opcode::kSelRR, .condition = fixed::kExists, .sources = {fixed::kRow, last, kRz}});
   if (!used_columns_.empty()) row_address_ = addressOf(code, columns, row, row_stride);
+  if (calls_) moveTo(code, fixed::kReturn + 1, kRz);
   if (options_.loss) {
     loss_.loadRow(code, row);
   } else {
@@ -260,14 +266,17 @@ void Selector::storePrediction(const Value& value, std::uint32_t root) {
                  .sources = {address, builder_->plain(value), kRz}});
 }
 
-Sections Selector::select(std::span<const std::uint32_t> roots, Keep kept, Code& code,
+Sections Selector::select(std::span<const std::uint32_t> roots, Keep kept, bool has_subroutines, Code& code,
                           std::vector<std::uint32_t>& numbers, std::vector<std::uint32_t>& outputs) {
   ++group_;
   code.clear();
   Builder builder(code, options_.math, options_.precision);
   code_ = &code;
   builder_ = &builder;
+  calls_ = false;
   countUses(roots);
+  calls_ = calls_ && has_subroutines;
+  subroutines_.begin();
   setLimits(kept);
   emitHead();
   Sections sections{.middle = code.size(), .tail = 0};
@@ -292,9 +301,13 @@ Sections Selector::select(std::span<const std::uint32_t> roots, Keep kept, Code&
   numbers_.end(0);
   while (outputs.size() % kQuad != 0) outputs.push_back(DirectPart::kNoRoot);
   sections.tail = code.size();
-  sections.has_branches = builder.hasBranches();
+  sections.has_branches = calls_ || builder.hasBranches();
   if (options_.loss) loss_.emitTail(code);
   emitLoopEnd();
+  if (calls_) {
+    sections.subroutines = code.size();
+    subroutines_.emit(builder);
+  }
   return sections;
 }
 

@@ -8,6 +8,7 @@
 #include "compiler/direct/code.h"
 #include "compiler/direct/emitter.h"
 #include "compiler/direct/loss.h"
+#include "compiler/direct/subroutines.h"
 #include "compiler/direct/value.h"
 
 namespace srjit::direct {
@@ -44,8 +45,9 @@ class Selector {
   enum class Keep : std::uint8_t { kMany, kFew };
   /// Selects the loop of `roots`. `code` is cleared. Entries of the group are appended to
   /// the tables.
-  Sections select(std::span<const std::uint32_t> roots, Keep kept, Code& code, std::vector<std::uint32_t>& numbers,
-                  std::vector<std::uint32_t>& outputs);
+  /// `has_subroutines`: long operators are subroutines, if the options ask for them.
+  Sections select(std::span<const std::uint32_t> roots, Keep kept, bool has_subroutines, Code& code,
+                  std::vector<std::uint32_t>& numbers, std::vector<std::uint32_t>& outputs);
 
  private:
   /// The state of a node in a group; stale unless `group` is the current one.
@@ -100,8 +102,10 @@ class Selector {
   std::vector<NodeId> unvisited_, used_columns_;
   std::vector<Visit> path_;
   LossSelector loss_;
+  Subroutines subroutines_;
 
   // Of the current group.
+  bool calls_ = false;  ///< some of its operators are subroutines
   Code* code_ = nullptr;
   Builder* builder_ = nullptr;
   EntryReader numbers_, outputs_;

@@ -39,6 +39,7 @@ class DirectMaker {
     options_.loss = kind.loss;
     options_.roots = shape.roots;
     options_.window = shape.window;
+    options_.subroutines = shape.subroutines && !isDouble(options_.precision);
     scratch_ = request.store.directScratch().take(options_);
   }
   ~DirectMaker() { request_.store.directScratch().giveBack(std::move(scratch_)); }
@@ -137,6 +138,7 @@ class DirectMaker {
     direct.module = Module(request_.queue.cuda, loadable);
     direct.kernel = direct.module.kernel(kDirectKernel);
     direct.groups = image.groups.size();
+    direct.has_subroutines = image.has_subroutines;
     while (code_.parameters.size() % 4 != 0) code_.parameters.addLiteral(0);
     direct.first_number = code_.parameters.size();
 
@@ -220,7 +222,8 @@ DirectShape directShape(std::size_t expressions, std::size_t rows, unsigned mult
   const auto blocks = [&](unsigned roots) { return ceilDivide(expressions, roots) * parts; };
   unsigned roots = kDirectRoots;
   while (roots > kLeastRoots && blocks(roots) < kBlocks * multiprocessors) roots /= 2;
-  return {.roots = roots, .window = blocks(roots) < kBlocks * multiprocessors ? DirectOptions().window : 1};
+  const bool is_little = blocks(roots) < kBlocks * multiprocessors;
+  return {.roots = roots, .window = is_little ? DirectOptions().window : 1, .subroutines = !is_little};
 }
 
 DeviceCode directForDevice(const CodeRequest& request, const ProgramGraphs& graphs, const KernelKind& kind,
@@ -238,13 +241,16 @@ std::optional<Error> directRefusal(const DeviceRows& rows, Precision precision) 
                {}};
 }
 
-DirectGrid directGrid(std::size_t rows, std::size_t groups, unsigned registers, unsigned multiprocessors) noexcept {
+DirectGrid directGrid(std::size_t rows, const DirectWork& work, unsigned multiprocessors) noexcept {
   // More blocks shorten the tail of the launch, but each takes time to start. With more groups than multiprocessors,
-  // warps wait for code to be fetched: in larger blocks more of them run what was fetched.
+  // warps wait for code to be fetched: in larger blocks more of them run what was fetched. Code with subroutines is
+  // longest, so a multiprocessor has one group of it at a time.
   constexpr std::size_t kWaves = 6, kRegisters = 65536, kManyWarps = 16;
+  const std::size_t groups = work.groups;
   const std::size_t row_groups = std::max<std::size_t>(ceilDivide(rows, kGroupRows), 1);
-  const std::size_t warps = groups > multiprocessors ? kManyWarps : kFewWarps;
-  const std::size_t resident = kRegisters / (kWarpLanes * warps * std::max(registers, 32U));
+  const std::size_t many = work.has_subroutines ? kDirectMostWarps : kManyWarps;
+  const std::size_t warps = groups > multiprocessors ? many : kFewWarps;
+  const std::size_t resident = kRegisters / (kWarpLanes * warps * std::max(work.registers, 32U));
   const std::size_t blocks = kWaves * multiprocessors * std::max<std::size_t>(resident, 1);
   const std::size_t most = ceilDivide(row_groups, warps);
   const std::size_t wanted = std::clamp<std::size_t>(ceilDivide(blocks, groups), 1, most);

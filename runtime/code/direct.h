@@ -34,9 +34,11 @@ bool hasDirectTier(const DeviceLimits& limits) noexcept;
 struct DirectShape {
   unsigned roots;   ///< of a group
   unsigned window;  ///< of the scheduler
+  bool subroutines = false;
 };
 /// For so many expressions on so many rows: where they make few blocks, small groups, so that all multiprocessors have
-/// some, in an order that hides latencies, as too few warps do not; else in the order of the source, written sooner.
+/// some, in an order that hides latencies, as too few warps do not; else in the order of the source, written sooner,
+/// with subroutines.
 DirectShape directShape(std::size_t expressions, std::size_t rows, unsigned multiprocessors) noexcept;
 
 /// Writes machine code for all expressions that the tier covers, in parallel likewise; the others are encoded for the
@@ -61,8 +63,14 @@ struct DirectBuffers {
 void launchDirect(const Stream& stream, const DirectCode& code, const DeviceRows& rows, const DirectBuffers& buffers,
                   DirectGrid grid);
 
-/// The grid for so many groups: so many blocks that all multiprocessors are busy to the end, and warps that get equal
+/// What a launch has to do for every row.
+struct DirectWork {
+  std::size_t groups;
+  unsigned registers;            ///< per thread
+  bool has_subroutines = false;  ///< DirectImage::has_subroutines
+};
+/// The grid for this work: so many blocks that all multiprocessors are busy to the end, and warps that get equal
 /// numbers of row groups.
-DirectGrid directGrid(std::size_t rows, std::size_t groups, unsigned registers, unsigned multiprocessors) noexcept;
+DirectGrid directGrid(std::size_t rows, const DirectWork& work, unsigned multiprocessors) noexcept;
 
 }  // namespace srjit

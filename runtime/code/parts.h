@@ -56,6 +56,7 @@ struct DirectCode {
   Module module;
   Kernel kernel;
   std::size_t groups = 0;
+  bool has_subroutines = false;  ///< DirectImage::has_subroutines
   std::size_t expressions = 0;
   std::size_t first_number = 0;  ///< in the table of parameters; a multiple of 4
   DeviceBuffer memory;

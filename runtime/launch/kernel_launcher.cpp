@@ -26,9 +26,11 @@ Status KernelLauncher::prepare() {
     if (Status prepared = prepareInterpreter(*code.interpreter); !prepared) return prepared;
   }
   if (code.direct) {
-    direct_grid_ = plan_.direct_grid.value_or(directGrid(memory_.chunkRows(), code.direct->groups,
-                                                         code.direct->kernel.facts().registers,
-                                                         plan_.queue->cuda->limits().multiprocessors));
+    const DirectWork work{.groups = code.direct->groups,
+                          .registers = code.direct->kernel.facts().registers,
+                          .has_subroutines = code.direct->has_subroutines};
+    direct_grid_ =
+        plan_.direct_grid.value_or(directGrid(memory_.chunkRows(), work, plan_.queue->cuda->limits().multiprocessors));
   }
   if (plan_.kind.loss) {
     const auto totals = plan_.store->totals();

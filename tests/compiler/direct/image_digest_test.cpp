@@ -29,11 +29,13 @@ struct ImageForm {
   Precision precision;
   Math math;
   std::optional<LossSpec> loss;
+  bool subroutines = false;
 };
 
 const ImageForm kImageForms[] = {
     {"f32 precise predictions", Precision::kF32, Math::kPrecise, {}},
     {"f32 fast loss", Precision::kF32, Math::kFast, LossSpec{.weighted = true, .skip_invalid = true}},
+    {"f32 precise loss, subroutines", Precision::kF32, Math::kPrecise, LossSpec{}, true},
     {"f64 fast loss", Precision::kF64, Math::kFast, LossSpec{.term = LossTerm::kAbsolute}},
 };
 
@@ -41,24 +43,30 @@ const ImageForm kImageForms[] = {
 using Digests = std::map<std::tuple<unsigned, std::string>, std::string>;
 
 const Digests kDigests = {
-    {{80, "f32 fast loss"}, "81bd08e14601acff0de9e8c1421c6e9e"},
-    {{80, "f32 precise predictions"}, "ba9ee3dbd02e6d5ae8c85003c014a705"},
-    {{80, "f64 fast loss"}, "67acc9257ebfce2be3eb6341494525b3"},
-    {{86, "f32 fast loss"}, "9d378314d038e3ae035987939c8e15c8"},
-    {{86, "f32 precise predictions"}, "cf974ad53c61aa16e3a1cee1962b62a1"},
-    {{86, "f64 fast loss"}, "ff7101278e25f6643c1b6f6c7e8fcca1"},
-    {{89, "f32 fast loss"}, "576f046e7b88f5d9a1aae00093ce5684"},
-    {{89, "f32 precise predictions"}, "bddc6ee66d58dbae990e23b11e0eb881"},
-    {{89, "f64 fast loss"}, "6fdf63895e8a23c78819f2e86456840a"},
-    {{90, "f32 fast loss"}, "255b794a23d262517f647407fbcea4b4"},
-    {{90, "f32 precise predictions"}, "45abb64db4f076399236f55ca8254e7e"},
-    {{90, "f64 fast loss"}, "11e727058571264175305ebc5609a69e"},
-    {{100, "f32 fast loss"}, "1dceee7cbe53696484bff078734dc03a"},
-    {{100, "f32 precise predictions"}, "fae97e6c6414c1aa9f90fd3e93d243a0"},
-    {{100, "f64 fast loss"}, "48a9b03957cbf5ddac44d5dc5754b532"},
-    {{120, "f32 fast loss"}, "5e6e7b6a96241158e667518b6d8586b5"},
-    {{120, "f32 precise predictions"}, "fd3fcf216cdab560b76149c8a7afc0e8"},
-    {{120, "f64 fast loss"}, "6e3835fc0c6ee4c547e96641f17d13d9"},
+    {{80, "f32 fast loss"}, "0ffd28d2dba1aba9dda3a8baa6cfdd3b"},
+    {{80, "f32 precise loss, subroutines"}, "a2393940f79af345ce974d33b7d3ed49"},
+    {{80, "f32 precise predictions"}, "446922cd30449cffa35ea1afe021353f"},
+    {{80, "f64 fast loss"}, "6786ddd96ab2c8f46ce68612d8646632"},
+    {{86, "f32 fast loss"}, "77fb53c376f8c4584422bb3dfed5a1f9"},
+    {{86, "f32 precise loss, subroutines"}, "e95ecf226f66bd9ddba65d844a316620"},
+    {{86, "f32 precise predictions"}, "6f0b3b047db953e9fbcf41c7bc96bb2b"},
+    {{86, "f64 fast loss"}, "c367955ff981af92ce16a2aff9001489"},
+    {{89, "f32 fast loss"}, "aede2350207913b4947eeb2fe24e88ad"},
+    {{89, "f32 precise loss, subroutines"}, "983d89fb60b87a0e2759cb8a08300a8e"},
+    {{89, "f32 precise predictions"}, "f8ddb09e307055d1b1f5e018cebd9d00"},
+    {{89, "f64 fast loss"}, "db171eca784d17e52af765a766b1528a"},
+    {{90, "f32 fast loss"}, "87b83f3272e7c3e48d610174e71b028a"},
+    {{90, "f32 precise loss, subroutines"}, "dc4a3a5c9e63d5c7948010fb27f8af61"},
+    {{90, "f32 precise predictions"}, "edc6a513419a1a103691579ebe38897c"},
+    {{90, "f64 fast loss"}, "a1319f2949262ad3fbb535771030bc04"},
+    {{100, "f32 fast loss"}, "e93578c00df9feaef8a3b936e8d21db0"},
+    {{100, "f32 precise loss, subroutines"}, "e2007bd52a811ce529eb4d3d8297b866"},
+    {{100, "f32 precise predictions"}, "e353dca66131b3617abecd4d05606699"},
+    {{100, "f64 fast loss"}, "3daad7069dd27246d69a1eee7365b673"},
+    {{120, "f32 fast loss"}, "844a0348480e1906e9fbf3da5d327f2d"},
+    {{120, "f32 precise loss, subroutines"}, "40065677d1ba02ebb6e0d7b8009496f9"},
+    {{120, "f32 precise predictions"}, "6c204bdf425e391833a079073ce30b09"},
+    {{120, "f64 fast loss"}, "e5a867647ec1fb22635e18827f37b2a9"},
 };
 
 Dag directPopulation(const ImageForm& form) {
@@ -87,8 +95,12 @@ TEST(DirectImages, MatchPinnedDigests) {
   for (const ImageForm& form : kImageForms) {
     const Dag dag = directPopulation(form);
     for (const unsigned architecture : directArchitectures()) {
-      const DirectOptions options{
-          .architecture = architecture, .precision = form.precision, .math = form.math, .loss = form.loss};
+      const DirectOptions options{.architecture = architecture,
+                                  .precision = form.precision,
+                                  .math = form.math,
+                                  .loss = form.loss,
+                                  .window = form.subroutines ? 1 : DirectOptions().window,
+                                  .subroutines = form.subroutines};
       digests[{architecture, form.name}] = digestOfImage(dag, options);
     }
   }
