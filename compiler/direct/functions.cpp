@@ -152,6 +152,37 @@ Value Builder::quotient(const Value& x, const Value& y) {
   return withBits(kOrWithBits, magnitude, sign, kSignBit);
 }
 
+// Whether |x| is not in [2^-60, 2^60], or another condition holds. False for NaN.
+Mask Builder::isFarFromOne(const Value& x, const Mask& or_also) {
+  constexpr double kLeast = 0x1p-60, kMost = 0x1p60;
+  const Mask is_small = compare(sass::Compare::kLess, x.magnitude(), kLeast, or_also.predicate, sass::Combine::kOr);
+  return compare(sass::Compare::kGreater, x.magnitude(), kMost, is_small.predicate, sass::Combine::kOr);
+}
+
+// The steps of quotient() without scaling, for operands near 1 or NaN: then all of them are normal, and the residues
+// exact, since they are multiples of 2^-47 |x|. The others, zeros and infinities among them, take quotient(). Of 1, the
+// first quotient is the reciprocal itself, so there is one step less; that was verified for every significand and
+// estimates up to six units off.
+Value Builder::usualQuotient(const Value& x, const Value& y) {
+  const bool is_reciprocal = x.isLiteral() && std::fabs(x.literal()) == 1;
+  const Value a = bare(x.isLiteral() ? literal(x.literal()) : x), b = bare(y);
+  const Mask never{opposite(kAlways), this};
+  const Mask is_rare = isFarFromOne(b, is_reciprocal ? never : isFarFromOne(a, never));
+  const Value reciprocal = betterReciprocal(b, special(Mufu::kReciprocal, b));
+  const auto improved = [&](const Value& value, const Value& numerator) {
+    return fuse(fuse(-b, value, numerator), reciprocal, value);
+  };
+  Value usual;
+  if (is_reciprocal) {
+    usual = improved(reciprocal, 1.0);
+    if (x.literal() < 0) usual = usual.negated();
+  } else {
+    usual = improved(improved(multiply(a, reciprocal), a), a);
+  }
+  const std::uint32_t branch = beginRare(is_rare);
+  return endRare(branch, is_rare, std::array{usual}, std::array{quotient(x, y)})[0];
+}
+
 // Goldschmidt's iteration for the root g and half its reciprocal h, then a residue, as for quotients. The root of a
 // subnormal number is normal. In f32 that is correct for every significand and every estimate up to four units off
 // (verified exhaustively). In f64 the relative error before the last rounding is below 2^-102. A root's relative

@@ -306,7 +306,7 @@ Sections Selector::select(std::span<const std::uint32_t> roots, Keep kept, bool 
   emitLoopEnd();
   if (calls_) {
     sections.subroutines = code.size();
-    subroutines_.emit(builder);
+    subroutines_.emit(code);
   }
   return sections;
 }

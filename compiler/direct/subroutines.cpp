@@ -25,7 +25,7 @@ void moveNumber(Builder& builder, ValueId fixed, const Value& x) {
 
 }  // namespace
 
-Subroutines::Subroutines(const DirectOptions& options) {
+Subroutines::Subroutines(const DirectOptions& options) : math_(options.math) {
   if (options.subroutines) lengths_ = &lengthsOf(options.math);
 }
 
@@ -57,8 +57,8 @@ Value Subroutines::call(Builder& builder, Op op, const std::array<Value, kMaxAri
   return {code.value({.opcode = Opcode::kMovR, .sources = {fixed::kFirstArgument, kRz, kRz}}), builder};
 }
 
-void Subroutines::emit(Builder& builder) {
-  Code& code = builder.code();
+void Subroutines::emit(Code& code) {
+  Builder builder(code, math_, Precision::kF32, Quotients::kTwoWays);
   std::ranges::sort(calls_, {}, [](const Call& call) { return std::pair(call.op, call.at); });
   for (std::size_t i = 0; i < calls_.size();) {
     const Op op = calls_[i].op;

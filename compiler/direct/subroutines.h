@@ -30,7 +30,7 @@ class Subroutines {
   /// Appends a call of an operator that is called. Operands past its arity are ignored.
   Value call(Builder& builder, Op op, const std::array<Value, kMaxArity>& operands);
   /// Appends the code of the operators that were called, once each.
-  void emit(Builder& builder);
+  void emit(Code& code);
 
  private:
   /// Instructions of each operator.
@@ -45,6 +45,7 @@ class Subroutines {
     std::uint32_t at;  ///< index of the operation
   };
   const Lengths* lengths_ = nullptr;
+  Math math_;
   std::vector<Call> calls_;
 };
 

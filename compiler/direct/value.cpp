@@ -250,7 +250,7 @@ Value Builder::flipSign(const Value& x, const Value& y) {
 }
 
 Value Builder::divide(const Value& x, const Value& y) {
-  if (!approximate()) return quotient(x, y);
+  if (!approximate()) return quotients_ == Quotients::kTwoWays ? usualQuotient(x, y) : quotient(x, y);
   const Value reciprocal = special(sass::Mufu::kReciprocal, y);
   if (x.isLiteral() && x.literal() == 1) return reciprocal;
   return multiply(x, reciprocal, sass::kFlush);
@@ -331,17 +331,6 @@ std::uint32_t Builder::beginRare(const Mask& is_rare) {
   has_branches_ = true;
   const PredicateId in_any_lane = code_.truth({.opcode = Opcode::kVoteAny, .condition = is_rare.predicate});
   return code_.append({.opcode = Opcode::kBra, .guard = opposite(in_any_lane), .synchronized = true});
-}
-
-// Where the branch is taken, the registers of `rare` have no value, and none is selected.
-std::array<Value, 3> Builder::endRare(std::uint32_t branch, const Mask& is_rare, const std::array<Value, 3>& usual,
-                                      const std::array<Value, 3>& rare) {
-  const std::uint32_t end = code_.size();
-  std::array<Value, 3> results;
-  for (std::size_t i = 0; i < results.size(); ++i) results[i] = choose(is_rare.predicate, rare[i], usual[i]);
-  code_.operation(end).synchronized = true;
-  code_.operation(branch).immediate = end;
-  return results;
 }
 
 Value Builder::exact(Function function, std::span<const Value> x) {

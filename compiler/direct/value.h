@@ -88,14 +88,19 @@ constexpr const NumberOpcodes& numberOpcodesOf(Precision precision) {
   __builtin_unreachable();
 }
 
+/// Whether quotients have a shorter way for usual operands, and a branch: in subroutines.
+enum class Quotients : std::uint8_t { kOneWay, kTwoWays };
+
 /// Appends the instructions of numbers to a Code.
 class Builder {
  public:
-  Builder(Code& code, Math math, Precision precision)
+  /// Quotients::kTwoWays: only in f32.
+  Builder(Code& code, Math math, Precision precision, Quotients quotients = Quotients::kOneWay)
       : code_(code),
         precision_(precision),
         approximate_(isApproximate(math, precision)),
         is_wide_(isDouble(precision)),
+        quotients_(quotients),
         opcodes_(numberOpcodesOf(precision)) {}
 
   Code& code() { return code_; }
@@ -138,8 +143,9 @@ class Builder {
   /// Appends a branch over what is appended until endRare(), for warps in which it is rare in no lane.
   std::uint32_t beginRare(const Mask& is_rare);
   /// `usual`, or `rare` where it is rare.
-  std::array<Value, 3> endRare(std::uint32_t branch, const Mask& is_rare, const std::array<Value, 3>& usual,
-                               const std::array<Value, 3>& rare);
+  template <std::size_t kCount>
+  std::array<Value, kCount> endRare(std::uint32_t branch, const Mask& is_rare, const std::array<Value, kCount>& usual,
+                                    const std::array<Value, kCount>& rare);
 
  private:
   /// x and y as sources a and b of `rest`, or y as its immediate; x must not be a literal.
@@ -166,6 +172,8 @@ class Builder {
   std::optional<Value> approximation(Function function, const Value& x, const Value& y);
   Value power(const Value& x, const Value& y);
   Value quotient(const Value& x, const Value& y);
+  Value usualQuotient(const Value& x, const Value& y);
+  Mask isFarFromOne(const Value& x, const Mask& or_also);
   Value root(const Value& x);
   /// A scaled number, and the bits of the scale's exponent.
   struct Scaled {
@@ -183,9 +191,23 @@ class Builder {
   Precision precision_;
   bool approximate_;
   bool is_wide_;  ///< numbers are doubles
+  Quotients quotients_;
   bool has_branches_ = false;
   NumberOpcodes opcodes_;
 };
+
+// Where the branch is taken, the registers of `rare` have no value, and none is selected.
+template <std::size_t kCount>
+std::array<Value, kCount> Builder::endRare(std::uint32_t branch, const Mask& is_rare,
+                                           const std::array<Value, kCount>& usual,
+                                           const std::array<Value, kCount>& rare) {
+  const std::uint32_t end = code_.size();
+  std::array<Value, kCount> results;
+  for (std::size_t i = 0; i < kCount; ++i) results[i] = choose(is_rare.predicate, rare[i], usual[i]);
+  code_.operation(end).synchronized = true;
+  code_.operation(branch).immediate = end;
+  return results;
+}
 
 template <class Rare>
 std::array<Value, 3> rarely(const Mask& is_rare, const std::array<Value, 3>& usual, const Rare& rare) {
