@@ -122,6 +122,7 @@ void benchOverlap(const BenchContext& context);
 void benchAuto(const BenchContext& context);
 void benchDirect(const BenchContext& context);
 void benchModes(const BenchContext& context);
+void benchFunctions(const BenchContext& context);
 
 #define SRJIT_SCENARIO(id, name, seconds, data, doc) void bench##id(const BenchContext& context);
 #include "tools/bench/scenarios.def"
