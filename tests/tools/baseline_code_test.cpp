@@ -10,6 +10,7 @@
 #include "tools/bench/baselines/designs/ptx_transpiler.h"
 #include "tools/bench/baselines/designs/stack_interpreter.h"
 #include "tools/bench/baselines/designs/subtree_cache.h"
+#include "tools/bench/baselines/functions.h"
 #include "tools/bench/baselines/operators.h"
 #include "tools/bench/failure.h"
 
@@ -143,20 +144,39 @@ TEST(BaselineCode, AssemblesForEveryArchitecture) {
 
 TEST(BaselineCode, CompilesWithNvrtc) {
   if (!hasNvrtc()) GTEST_SKIP() << "NVRTC was not found";
-  const std::string source = cudaSource(everyOperator());
-  const auto ptx = compileCuda(source, "sm_90", true);
+  const std::string source = cudaSource(everyOperator(), Math::kFast);
+  const auto ptx = compileCuda(source, "sm_90", true, Math::kFast);
   ASSERT_TRUE(ptx.ok()) << ptx.error().message;
   EXPECT_TRUE(ptx->is_ptx);
   const std::string text(reinterpret_cast<const char*>(ptx->code.data()));
   EXPECT_THAT(text, HasSubstr(".entry population("));
   EXPECT_THAT(text, HasSubstr("div.approx.ftz.f32")) << "compiled with approximate arithmetic";
-  const auto cubin = compileCuda(source, "sm_90", false);
+  const auto cubin = compileCuda(source, "sm_90", false, Math::kFast);
   ASSERT_TRUE(cubin.ok()) << cubin.error().message;
   EXPECT_FALSE(cubin->code.empty());
-  const auto refused = compileCuda("nonsense", "sm_90", false);
+  const auto refused = compileCuda("nonsense", "sm_90", false, Math::kFast);
   ASSERT_FALSE(refused.ok());
   EXPECT_EQ(refused.error().code, Errc::kCompile);
   EXPECT_THAT(refused.error().message, HasSubstr("population.cu(1)")) << "the compiler's message";
+}
+
+TEST(BaselineCode, CompilesFunctionsOfCudaWithNvrtc) {
+  if (!hasNvrtc()) GTEST_SKIP() << "NVRTC was not found";
+  std::vector<Expression> expressions;
+  for (const LibraryFunction& function : allLibraryFunctions()) {
+    std::vector<Token> tokens = {Token::variable(0)};
+    if (arityOf(function.op) == 2) tokens.push_back(Token::variable(1));
+    tokens.push_back(Token::operation(function.op));
+    expressions.push_back(Expression::create(std::move(tokens)).value());
+  }
+  const auto ptx = compileCuda(cudaSource(expressions, Math::kPrecise), "sm_90", true, Math::kPrecise);
+  ASSERT_TRUE(ptx.ok()) << ptx.error().message;
+  const std::string text(reinterpret_cast<const char*>(ptx->code.data()));
+  for (const char* const exact : {"\tdiv.rn.f32", "\tsqrt.rn.f32"})
+    EXPECT_NE(text.find(exact), std::string::npos) << exact;
+  for (const char* const approximate : {"\tdiv.approx", "\tsqrt.approx", "\tsin.approx", "\tcos.approx"}) {
+    EXPECT_EQ(text.find(approximate), std::string::npos) << approximate;
+  }
 }
 
 }  // namespace

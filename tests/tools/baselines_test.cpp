@@ -76,7 +76,7 @@ struct Machine {
       case Design::kPtx:
         return makePtxBaseline(cuda(), data);
       case Design::kNvrtc:
-        return makeNvrtcBaseline(cuda(), data);
+        return makeNvrtcBaseline(cuda(), data, Math::kFast);
       case Design::kCache:
         return makeCacheBaseline(cuda(), data);
       default:
@@ -239,6 +239,23 @@ TEST(DeviceBaselines, LaunchCountsMatchTheDesign) {
     EXPECT_EQ(machine.driver.count("cuLaunchKernel"), launches);
     EXPECT_EQ(machine.driver.count("cuModuleLoadDataEx"), 0U) << "compiling belongs to prepare()";
   }
+}
+
+// On one multiprocessor a thread has several rows.
+TEST(DeviceBaselines, CudasFunctionsGiveTheSumsOfAnEngine) {
+  if (!hasNvrtc()) GTEST_SKIP() << "NVRTC was not found";
+  FakeDevice device = deviceFor(Design::kNvrtc);
+  device.multiprocessors = 1;
+  Machine machine{device};
+  const BaselineData data = dataOf(5000);
+  const std::vector<Expression> expressions =
+      expressionsOf({"exp(x0)+x1", "x0/(x1*x1+1)", "sqrt(abs(x0))", "log(abs(x1))", "tanh(x2)", "abs(x0)^x1"});
+  const auto baseline = makeNvrtcBaseline(Cuda::open(machine.driver.load().value(), 0).value(), data, Math::kPrecise);
+  baseline->prepare(expressions);
+  std::vector<double> sums(expressions.size());
+  baseline->losses({}, sums);
+  const std::vector<double> expected = engineSums(expressions, data, {});
+  for (std::size_t e = 0; e < expressions.size(); ++e) EXPECT_NEAR(sums[e], expected[e], 1e-4 * expected[e]) << e;
 }
 
 // More programs than the maximum grid height need several launches.

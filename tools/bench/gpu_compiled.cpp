@@ -71,13 +71,9 @@ void benchCompiled(const BenchContext& context) {
   for (const std::string population : {"mixed", "arithmetic"}) {
     const std::vector<Expression> expressions = populationOf(population, kCompiledExpressions);
     const Program program = engine.compile(expressions, {.tier = Tier::kCompile});
-    const double evaluations = nodesOf(expressions) * static_cast<double>(rows) * 1e-12;
-    timePredictions(engine, program, uploaded, {}, out);
-    const auto predictions =
-        context.sample(7, 6, [&] { return evaluations / timePredictions(engine, program, uploaded, {}, out).device; });
-    timeLoss(engine, program, uploaded, {});
-    const auto losses =
-        context.sample(15, 2, [&] { return evaluations / timeLoss(engine, program, uploaded, {}).device; });
+    const double nodes = nodesOf(expressions);
+    const auto predictions = kernelRates(context, engine, program, uploaded, nodes, 7, 6, out);
+    const auto losses = kernelRates(context, engine, program, uploaded, nodes, 15, 2);
     std::vector<double> ratios;
     for (const double rate : losses) ratios.push_back(medianOf(predictions) / rate);
     const std::string what = fmt::format("compiled, f32 fast, {} x {} {}, ", kCompiledExpressions, rows, population);

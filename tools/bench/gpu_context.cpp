@@ -9,6 +9,7 @@
 #include <tbb/parallel_for.h>
 
 #include "ir/numbers/rounding.h"
+#include "tests/generators/klein_nishina.h"
 
 namespace srjit {
 
@@ -60,6 +61,20 @@ BenchData BenchData::positive(std::size_t columns, std::size_t rows) {
   BenchData data(columns, rows);
   for (std::vector<float>& column : data.columns) {
     for (float& value : column) value = (value + 3.1f) / 2;
+  }
+  return data;
+}
+
+BenchData BenchData::ofFormula(std::size_t rows) {
+  BenchData data(kKleinNishinaVariables, rows);
+  Random random(11);
+  std::array<double, kKleinNishinaVariables> x{};
+  for (std::size_t r = 0; r < rows; ++r) {
+    for (std::size_t c = 0; c < x.size(); ++c) {
+      data.columns[c][r] = static_cast<float>(random.between(0.5, 3.0));
+      x[c] = static_cast<double>(data.columns[c][r]);
+    }
+    data.target[r] = static_cast<float>(kleinNishinaValue(x));
   }
   return data;
 }
@@ -185,6 +200,19 @@ Seconds timePredictions(const Engine& engine, const Program& program, const Data
   const Seconds seconds = secondsOf(watch, program);
   if (!failures.empty()) throw BenchFailure{failures.front().error};
   return seconds;
+}
+
+std::vector<double> kernelRates(const BenchContext& context, const Engine& engine, const Program& program,
+                                const Dataset& data, double nodes, std::size_t count, double limit,
+                                std::span<float> out) {
+  const double evaluations = nodes * static_cast<double>(data.rows());
+  const auto rate = [&] {
+    const Seconds seconds =
+        out.empty() ? timeLoss(engine, program, data, {}) : timePredictions(engine, program, data, {}, out);
+    return evaluations / seconds.device / kTera;
+  };
+  rate();
+  return context.sample(count, limit, rate);
 }
 
 }  // namespace srjit

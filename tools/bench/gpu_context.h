@@ -56,6 +56,8 @@ struct BenchData {
   /// The same on (0.05, 3.05): logarithms and powers of negative numbers are NaN, so few random trees of such functions
   /// would have a finite loss.
   static BenchData positive(std::size_t columns, std::size_t rows);
+  /// The variables of the formula of tests/generators/klein_nishina.h on (0.5, 3), and its values as the target.
+  static BenchData ofFormula(std::size_t rows);
   DataView view() const;
   std::size_t rows() const { return target.size(); }
 
@@ -95,6 +97,12 @@ Seconds timeLoss(const Engine& engine, const Program& program, const Dataset& da
 Seconds timePredictions(const Engine& engine, const Program& program, const Dataset& data,
                         std::span<const double> parameters, std::span<float> out);
 
+/// Samples of the device's rate, in T node evaluations per second, after one evaluation that is not timed: of losses
+/// or, with `out`, of predictions. `nodes` are the tokens of all expressions; `count` and `limit` as for sample().
+std::vector<double> kernelRates(const BenchContext& context, const Engine& engine, const Program& program,
+                                const Dataset& data, double nodes, std::size_t count, double limit,
+                                std::span<float> out = {});
+
 /// A part, or a scenario, which has its own time limit.
 struct BenchPart {
   const char* name;
@@ -113,6 +121,8 @@ void benchSteady(const BenchContext& context);
 void benchOverlap(const BenchContext& context);
 void benchAuto(const BenchContext& context);
 void benchDirect(const BenchContext& context);
+void benchModes(const BenchContext& context);
+void benchFunctions(const BenchContext& context);
 
 #define SRJIT_SCENARIO(id, name, seconds, data, doc) void bench##id(const BenchContext& context);
 #include "tools/bench/scenarios.def"

@@ -71,20 +71,13 @@ void benchRates(const BenchContext& context, std::size_t count, std::size_t rows
   std::vector<float> out(predictions ? count * rows : 0);
   for (const char* const population : {"mixed", "arithmetic"}) {
     const std::vector<Expression> expressions = populationOf(population, count);
-    const double node_rows = nodesOf(expressions) * static_cast<double>(rows);
     for (const auto& [tier, name] :
          {std::pair(Tier::kDirect, "direct"), {Tier::kCompile, "compiled"}, {Tier::kInterpret, "interpreted"}}) {
       if (tier == Tier::kCompile && count > 2000) continue;
       const Program program = engine.compile(expressions, {.tier = tier});
-      const auto once = [&] {
-        const Seconds seconds =
-            predictions ? timePredictions(engine, program, uploaded, {}, out) : timeLoss(engine, program, uploaded, {});
-        return node_rows / seconds.device / kTera;
-      };
-      once();
       Figure figure{fmt::format("{}, f32 {}, {} x {} {}, {}", name, nameOf(math), count, rows, population,
                                 predictions ? "predictions" : "losses"),
-                    "T nodes/s", context.sample(9, 2, once)};
+                    "T nodes/s", kernelRates(context, engine, program, uploaded, nodesOf(expressions), 9, 2, out)};
       const bool mixed = population[0] == 'm';
       if (tier == Tier::kDirect && count <= 2000) figure.target = atLeast(mixed ? 15 : 22);
       if (tier == Tier::kDirect && count > 2000) figure.target = atLeast(!mixed ? 16 : math == Math::kFast ? 10 : 7);

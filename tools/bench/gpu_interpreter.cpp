@@ -45,9 +45,7 @@ std::vector<double> interpreterRates(const BenchContext& context, std::span<cons
   const Engine engine = context.engine(math);
   const Dataset uploaded = must(engine.upload(data.view()));
   const Program program = engine.compile(expressions, {.tier = Tier::kInterpret});
-  timeLoss(engine, program, uploaded, {});
-  const double evaluations = nodesOf(expressions) * static_cast<double>(data.rows());
-  return context.sample(21, 3, [&] { return evaluations / timeLoss(engine, program, uploaded, {}).device / kTera; });
+  return kernelRates(context, engine, program, uploaded, nodesOf(expressions), 21, 3);
 }
 
 }  // namespace

@@ -26,6 +26,7 @@
 namespace srjit {
 namespace {
 
+constexpr double kModesSeconds = 40, kFunctionsSeconds = 80;
 constexpr BenchPart kParts[] = {
     {"interpreter", "rates of the interpreter and of the stack kernel", benchInterpreter},
     {"small", "250,000 small expressions", benchSmall},
@@ -36,7 +37,9 @@ constexpr BenchPart kParts[] = {
     {"compiling", "time to compile machine code", benchCompiling},
     {"second", "start-up of a second process, from the disk cache", benchSecondProcess},
     {"direct", "machine code of the direct tier", benchDirect},
+    {"modes", "rates in each precision and mode, and of the processor", benchModes, kModesSeconds},
     {"auto", "Tier::kAuto against both forced tiers", benchAuto},
+    {"functions", "functions, one at a time, against those of CUDA's library", benchFunctions, kFunctionsSeconds},
 };
 
 constexpr BenchPart kScenarios[] = {
@@ -110,7 +113,7 @@ std::vector<BenchPart> chosenParts(const Options& options) {
 
 double secondsOf(const Options& options) {
   if (options.seconds > 0) return options.seconds;
-  if (options.scenarios.empty()) return options.quick ? 20 : 220;
+  if (options.scenarios.empty()) return options.quick ? 36 : 340;
   return options.quick ? 60 : 600;
 }
 
@@ -225,7 +228,7 @@ void addOptions(CLI::App& app, Options& options) {
   app.add_flag("--quick", options.quick, "fewer samples, smaller populations for the compiler, a smaller grid");
   app.add_option("--device", options.device,
                  "cpu, cuda:N, or auto: a GPU if there is one, else cpu (scenarios auto, parts cuda:0)");
-  app.add_option("--seconds", options.seconds, "start nothing after SECONDS (parts 220, scenarios 600; quick 20, 60)")
+  app.add_option("--seconds", options.seconds, "start nothing after SECONDS (parts 340, scenarios 600; quick 36, 60)")
       ->type_name("SECONDS")
       ->check(CLI::PositiveNumber);
   app.add_option("--commit", options.commit, "the commit of the build, for the report")->type_name("NAME");

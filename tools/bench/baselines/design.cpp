@@ -26,8 +26,8 @@ constexpr BaselineInfo kBaselines[] = {
      onDevice<makeStackBaseline, StackLaunches::kEach>},
     {"ptx-each", "PTX text per expression, compiled by the driver, one launch per expression",
      onDevice<makePtxBaseline>},
-    {"nvrtc", "C++ text for the population, 100 expressions per module, compiled by NVRTC", onDevice<makeNvrtcBaseline>,
-     kNvrtcModuleExpressions},
+    {"nvrtc", "C++ text for the population, 100 expressions per module, compiled by NVRTC",
+     onDevice<makeNvrtcBaseline, Math::kFast>, kNvrtcModuleExpressions},
 };
 
 }  // namespace

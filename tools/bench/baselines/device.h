@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "ir/numbers/rounding.h"
+#include "ir/numeric.h"
 #include "runtime/cuda/handles.h"
 #include "tools/bench/baselines/design.h"
 
@@ -78,7 +79,9 @@ std::unique_ptr<Baseline> makeStackBaseline(std::shared_ptr<const Cuda> cuda, co
 std::unique_ptr<Baseline> makePtxBaseline(std::shared_ptr<const Cuda> cuda, const BaselineData& data);
 /// Bounded, since compile time grows superlinearly with the length of a module.
 inline constexpr std::size_t kNvrtcModuleExpressions = 100;
-std::unique_ptr<Baseline> makeNvrtcBaseline(std::shared_ptr<const Cuda> cuda, const BaselineData& data);
+/// The published design is `fast`, with one row per thread. In other modes it has CUDA's own functions and several rows
+/// per thread, so that functions are timed rather than sums of blocks.
+std::unique_ptr<Baseline> makeNvrtcBaseline(std::shared_ptr<const Cuda> cuda, const BaselineData& data, Math math);
 std::unique_ptr<Baseline> makeCacheBaseline(std::shared_ptr<const Cuda> cuda, const BaselineData& data);
 
 }  // namespace srjit

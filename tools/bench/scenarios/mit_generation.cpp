@@ -15,20 +15,6 @@ using Json = nlohmann::ordered_json;
 constexpr const char* kMitPart = "mit-generation";
 constexpr double kSteadyMilliseconds = 10, kGenerationMilliseconds = 10;  // the targets
 
-BenchData generationData(std::size_t rows) {
-  BenchData data(kKleinNishinaVariables, rows);
-  Random random(11);
-  std::array<double, kKleinNishinaVariables> x{};
-  for (std::size_t r = 0; r < rows; ++r) {
-    for (std::size_t c = 0; c < x.size(); ++c) {
-      data.columns[c][r] = static_cast<float>(random.between(0.5, 3.0));
-      x[c] = static_cast<double>(data.columns[c][r]);
-    }
-    data.target[r] = static_cast<float>(kleinNishinaValue(x));
-  }
-  return data;
-}
-
 BenchData firstRows(const BenchData& all, std::size_t rows) {
   BenchData data;
   for (const auto& column : all.columns) {
@@ -69,7 +55,7 @@ class MitGeneration {
   explicit MitGeneration(const BenchContext& context)
       : context_(context),
         sizes_(sizesOf(context)),
-        all_(generationData(sizes_.rows)),
+        all_(BenchData::ofFormula(sizes_.rows)),
         engine_(context.engine(Math::kFast)),
         tiers_(tiersOf(engine_)),
         data_(must(engine_.upload(all_.view()))),

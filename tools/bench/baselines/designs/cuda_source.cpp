@@ -1,11 +1,13 @@
 #include "tools/bench/baselines/designs/cuda_source.h"
 
+#include <algorithm>
 #include <bit>
 #include <vector>
 
 #include <fmt/format.h>
 
 #include "tools/bench/baselines/device.h"
+#include "tools/bench/baselines/functions.h"
 #include "tools/bench/baselines/operators.h"
 
 namespace srjit {
@@ -26,11 +28,7 @@ __device__ __forceinline__ float power(float x, float y) {
 
 )";
 
-constexpr const char* kKernel = R"(extern "C" __global__ void __launch_bounds__(128) population(
-    const float* __restrict__ columns, unsigned rows, const float* __restrict__ parameters,
-    const float* __restrict__ target, void* out, unsigned first) {{
-  __shared__ float warp_sums[4];
-  const unsigned place = blockIdx.x * blockDim.x + threadIdx.x;
+constexpr const char* kOneRow = R"(  const unsigned place = blockIdx.x * blockDim.x + threadIdx.x;
   const unsigned row = min(place, rows - 1);
   float value = 0.0f;
   switch (first + blockIdx.y) {{
@@ -41,7 +39,29 @@ constexpr const char* kKernel = R"(extern "C" __global__ void __launch_bounds__(
   }}
   const float difference = value - target[row];
   float sum = place < rows ? difference * difference : 0.0f;
-  for (int distance = 16; distance > 0; distance /= 2) sum += __shfl_down_sync(0xffffffffu, sum, distance);
+)";
+
+// Not in the published design: NVRTC takes longer for a loop.
+constexpr const char* kManyRows = R"(  float sum = 0.0f;
+  for (Size row = blockIdx.x * blockDim.x + threadIdx.x; row < rows; row += gridDim.x * blockDim.x) {{
+    float value = 0.0f;
+    switch (first + blockIdx.y) {{
+{}    }}
+    if (target == nullptr) {{
+      static_cast<float*>(out)[static_cast<Size>(blockIdx.y) * rows + row] = value;
+    }} else {{
+      const float difference = value - target[row];
+      sum += difference * difference;
+    }}
+  }}
+  if (target == nullptr) return;
+)";
+
+constexpr const char* kKernel = R"(extern "C" __global__ void __launch_bounds__(128) population(
+    const float* __restrict__ columns, unsigned rows, const float* __restrict__ parameters,
+    const float* __restrict__ target, void* out, unsigned first) {{
+  __shared__ float warp_sums[4];
+{}  for (int distance = 16; distance > 0; distance /= 2) sum += __shfl_down_sync(0xffffffffu, sum, distance);
   if (threadIdx.x % 32 == 0) warp_sums[threadIdx.x / 32] = sum;
   __syncthreads();
   if (threadIdx.x == 0) {{
@@ -51,8 +71,26 @@ constexpr const char* kKernel = R"(extern "C" __global__ void __launch_bounds__(
 }}
 )";
 
+// NVRTC has the functions of <cmath> in the global namespace alone.
+std::string libraryFunctions() {
+  std::string code = "#define std\n";
+  for (const LibraryFunction& function : allLibraryFunctions()) {
+    code += fmt::format("static __device__ __forceinline__ float library_{}(float x, float y) {{ return {}; }}\n",
+                        infoOf(function.op).name, function.code);
+  }
+  return code + '\n';
+}
+
+std::string cellOf(Op op, Math math) {
+  const auto functions = allLibraryFunctions();
+  if (math != Math::kFast && std::ranges::find(functions, op, &LibraryFunction::op) != functions.end()) {
+    return fmt::format("library_{}({{x}}, {{y}})", infoOf(op).name);
+  }
+  return allBaselineOps()[baselineOpNumber(op)].cuda;
+}
+
 // A function of straight-line code; its first parameter has index `first_parameter`.
-std::string functionOf(const Expression& expression, std::size_t number, std::size_t first_parameter) {
+std::string functionOf(const Expression& expression, std::size_t number, std::size_t first_parameter, Math math) {
   std::string code = fmt::format(
       "__device__ __forceinline__ float expression{}(const float* __restrict__ row, Size rows, const float* "
       "__restrict__ p) {{\n",
@@ -74,9 +112,9 @@ std::string functionOf(const Expression& expression, std::size_t number, std::si
         break;
       case Token::Kind::kOp: {
         const std::size_t arity = static_cast<std::size_t>(token.arity());
-        const std::string y = arity == 2 ? fmt::format("v{}", stack.back()) : "";
+        const std::string y = arity == 2 ? fmt::format("v{}", stack.back()) : "0.0f";
         const std::string x = fmt::format("v{}", stack[stack.size() - arity]);
-        value = fillBaselineOp(allBaselineOps()[baselineOpNumber(token.op)].cuda, x, y, "");
+        value = fillBaselineOp(cellOf(token.op, math).c_str(), x, y, "");
         stack.resize(stack.size() - arity);
         break;
       }
@@ -89,17 +127,18 @@ std::string functionOf(const Expression& expression, std::size_t number, std::si
 
 }  // namespace
 
-std::string cudaSource(std::span<const Expression> expressions) {
-  std::string source = kHead;
+std::string cudaSource(std::span<const Expression> expressions, Math math) {
+  std::string source = kHead + (math == Math::kFast ? std::string() : libraryFunctions());
   std::string cases;
   std::size_t first_parameter = 0;
   for (std::size_t e = 0; e < expressions.size(); ++e) {
-    source += functionOf(expressions[e], e, first_parameter);
+    source += functionOf(expressions[e], e, first_parameter, math);
     cases +=
         fmt::format("    case {0}:\n      value = expression{0}(columns + row, rows, parameters);\n      break;\n", e);
     first_parameter += expressions[e].parameterCount();
   }
-  return source + fmt::format(fmt::runtime(kKernel), cases);
+  const std::string body = fmt::format(fmt::runtime(math == Math::kFast ? kOneRow : kManyRows), cases);
+  return source + fmt::format(fmt::runtime(kKernel), body);
 }
 
 }  // namespace srjit

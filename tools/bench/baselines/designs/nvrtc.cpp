@@ -1,6 +1,6 @@
 #include "tools/bench/baselines/designs/nvrtc.h"
 
-#include <iterator>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -52,11 +52,12 @@ class CudaProgram {
   CudaProgram(const CudaProgram&) = delete;
   CudaProgram& operator=(const CudaProgram&) = delete;
 
-  Result<KernelImage> compile(const std::string& arch, bool to_ptx) {
+  Result<KernelImage> compile(const std::string& arch, bool to_ptx, Math math) {
     const std::string architecture =
         fmt::format("--gpu-architecture={}_{}", to_ptx ? "compute" : "sm", arch.substr(arch.find('_') + 1));
-    const char* const options[] = {architecture.c_str(), "--use_fast_math", "--std=c++17"};
-    if (code_ == 0) code_ = library_.nvrtcCompileProgram(program_, std::size(options), options);
+    std::vector<const char*> options = {architecture.c_str(), "--std=c++17"};
+    if (math == Math::kFast) options.push_back("--use_fast_math");
+    if (code_ == 0) code_ = library_.nvrtcCompileProgram(program_, static_cast<int>(options.size()), options.data());
     KernelImage image{.code = {}, .is_ptx = to_ptx, .kernels = {}};
     const auto sizeOf = to_ptx ? library_.nvrtcGetPTXSize : library_.nvrtcGetCUBINSize;
     const auto codeOf = to_ptx ? library_.nvrtcGetPTX : library_.nvrtcGetCUBIN;
@@ -86,10 +87,10 @@ class CudaProgram {
 
 bool hasNvrtc() { return nvrtc().ok(); }
 
-Result<KernelImage> compileCuda(const std::string& source, const std::string& arch, bool to_ptx) {
+Result<KernelImage> compileCuda(const std::string& source, const std::string& arch, bool to_ptx, Math math) {
   const Result<Nvrtc>& library = nvrtc();
   if (!library) return library.error();
-  return CudaProgram(*library, source).compile(arch, to_ptx);
+  return CudaProgram(*library, source).compile(arch, to_ptx, math);
 }
 
 }  // namespace srjit

@@ -4,12 +4,13 @@
 #include <string>
 
 #include "compiler/kernels/image_maker.h"
+#include "ir/numeric.h"
 
 namespace srjit {
 
-/// Compiles `source` with approximate arithmetic for `arch` ("sm_90"), to machine code or to PTX. Errors: kMachine
-/// without libnvrtc (or one that lacks an entry), kCompile with its log. Thread-safe.
-Result<KernelImage> compileCuda(const std::string& source, const std::string& arch, bool to_ptx);
+/// Compiles `source` for `arch` ("sm_90"), to machine code or to PTX; in `fast` with approximate arithmetic. Errors:
+/// kMachine without libnvrtc (or one that lacks an entry), kCompile with its log. Thread-safe.
+Result<KernelImage> compileCuda(const std::string& source, const std::string& arch, bool to_ptx, Math math);
 
 /// Whether compileCuda() finds the library.
 bool hasNvrtc();

@@ -9,11 +9,15 @@
 namespace srjit {
 namespace {
 
+/// Blocks that occupy a multiprocessor.
+constexpr unsigned kFullBlocks = 16;
+
 class NvrtcBaseline final : public DeviceBaseline {
  public:
-  NvrtcBaseline(std::shared_ptr<const Cuda> device, const BaselineData& data)
-      : DeviceBaseline(std::move(device), data) {
-    if (!hasNvrtc()) must(compileCuda("", cuda()->limits().arch, false));
+  NvrtcBaseline(std::shared_ptr<const Cuda> device, const BaselineData& data, Math math)
+      : DeviceBaseline(std::move(device), data), math_(math), row_blocks_(rowBlocks()) {
+    if (!hasNvrtc()) must(compileCuda("", cuda()->limits().arch, false, math));
+    if (math != Math::kFast) row_blocks_ = std::min(row_blocks_, kFullBlocks * cuda()->limits().multiprocessors);
   }
 
  private:
@@ -23,8 +27,8 @@ class NvrtcBaseline final : public DeviceBaseline {
     modules_.clear();
     for (std::size_t first = 0; first < expressions.size(); first += kNvrtcModuleExpressions) {
       const std::size_t count = std::min(kNvrtcModuleExpressions, expressions.size() - first);
-      modules_.emplace_back(cuda(), must(compileCuda(cudaSource(expressions.subspan(first, count)),
-                                                     cuda()->limits().arch, cuda()->limits().needs_ptx)));
+      modules_.emplace_back(cuda(), must(compileCuda(cudaSource(expressions.subspan(first, count), math_),
+                                                     cuda()->limits().arch, cuda()->limits().needs_ptx, math_)));
       kernels_.push_back(modules_.back().kernel(kPopulationKernel));
     }
   }
@@ -41,7 +45,7 @@ class NvrtcBaseline final : public DeviceBaseline {
       module_parameters = parameters() + offsets_[module * kNvrtcModuleExpressions] * sizeof(float);
       result = out + (e - first) * result_bytes;
       stream().launch({.kernel = kernels_[module].get(),
-                       .grid_x = rowBlocks(),
+                       .grid_x = row_blocks_,
                        .grid_y = static_cast<unsigned>(end - e),
                        .block_threads = kBaselineThreads,
                        .arguments = arguments});
@@ -49,6 +53,8 @@ class NvrtcBaseline final : public DeviceBaseline {
     }
   }
 
+  Math math_;
+  unsigned row_blocks_;
   std::vector<std::uint32_t> offsets_;
   std::vector<Module> modules_;
   std::vector<Kernel> kernels_;
@@ -56,8 +62,8 @@ class NvrtcBaseline final : public DeviceBaseline {
 
 }  // namespace
 
-std::unique_ptr<Baseline> makeNvrtcBaseline(std::shared_ptr<const Cuda> cuda, const BaselineData& data) {
-  return std::make_unique<NvrtcBaseline>(std::move(cuda), data);
+std::unique_ptr<Baseline> makeNvrtcBaseline(std::shared_ptr<const Cuda> cuda, const BaselineData& data, Math math) {
+  return std::make_unique<NvrtcBaseline>(std::move(cuda), data, math);
 }
 
 }  // namespace srjit
