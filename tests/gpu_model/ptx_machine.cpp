@@ -214,6 +214,7 @@ class Block {
       threads_[t].local.resize(program.local_bytes);
       set(threads_[t], "%tid.x", t);
       set(threads_[t], "%ntid.x", launch.block[0]);
+      set(threads_[t], "%nctaid.x", launch.grid[0]);
       set(threads_[t], "%ctaid.x", x);
       set(threads_[t], "%ctaid.y", y);
     }
