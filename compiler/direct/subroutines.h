@@ -36,9 +36,9 @@ class Subroutines {
   /// Instructions of each operator.
   using Lengths = std::vector<std::uint32_t>;
   static const Lengths& lengthsOf(Math math);
-  /// Instructions from which on an operator is called. A call takes five or six. (On an H200 10 and 16 were equally
-  /// fast, and 20 was slower.)
-  static constexpr std::uint32_t kShortest = 10;
+  /// Instructions from which on an operator is called. A call takes five or six. (On an H200, in `precise`, 10 and 16
+  /// were equally fast, and 20 was slower; in `fast`, 10 was slower, where only powers are as long.)
+  static constexpr std::uint32_t kShortest = 16;
 
   struct Call {
     Op op;

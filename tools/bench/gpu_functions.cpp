@@ -8,9 +8,9 @@
 #include <fmt/format.h>
 
 #include "ir/ops.h"
-#include "tools/bench/baselines/check.h"
 #include "tools/bench/baselines/device.h"
 #include "tools/bench/baselines/functions.h"
+#include "tools/bench/failure.h"
 #include "tools/bench/gpu_context.h"
 
 namespace srjit {
@@ -49,6 +49,20 @@ Expression applicationsOf(const LibraryFunction& function, std::size_t number) {
     if (i > 0) tokens.push_back(Token::operation(Op::kAdd));
   }
   return must(Expression::create(std::move(tokens)));
+}
+
+/// Throws BenchFailure where sums of squared errors differ. Both have the same operands, for which no result is
+/// infinite, so results differ by a few units in the last place, even beside a pole, and the sums by the order of
+/// additions.
+void expectNear(std::span<const double> sums, std::span<const double> expected) {
+  constexpr double kSumTolerance = 1e-3;
+  for (std::size_t e = 0; e < sums.size(); ++e) {
+    if (std::fabs(sums[e] - expected[e]) <= kSumTolerance * expected[e]) continue;
+    throw BenchFailure{
+        Error{Errc::kMachine,
+              fmt::format("sum {} of squared errors is {}, with CUDA's function {}", e + 1, sums[e], expected[e]),
+              {}}};
+  }
 }
 
 class FunctionBench {
@@ -94,7 +108,7 @@ class FunctionBench {
       const Program program = engine_.compile(sums, {.tier = tier});
       const Losses own = must(engine_.loss(program, uploaded, {}, {.kind = LossKind::kSse}));
       if (const auto error = program.status().error) throw BenchFailure{*error};
-      if (library) compareSums(own.values, expected, data.target);
+      if (library) expectNear(own.values, expected);
       const std::vector<double> seconds =
           context_.sample(15, 0.1, [&] { return timeLoss(engine_, program, uploaded, {}).device; });
       add(fmt::format("functions, f32 precise, {} x {} in a sum, {}: ", kApplications, name, nameOf(tier)), tier,
