@@ -8,27 +8,15 @@
 #include <fmt/format.h>
 
 #include "compiler/direct/emitter.h"
-#include "compiler/sass/listing.h"
-#include "compiler/sass/print.h"
 #include "compiler/target/architecture.h"
 #include "ir/losses.h"
+#include "tests/compiler/direct/emitted.h"
 #include "tests/generators/graphs.h"
-#include "tests/sass_verifier/hazards.h"
 
 namespace srjit {
 namespace {
 
 using ::testing::IsEmpty;
-
-struct Emitted {
-  std::vector<std::optional<sass::Instruction>> code;
-  std::vector<std::uint32_t> targets;
-  unsigned registers = 0, architecture = 0;
-
-  std::vector<sass::Violation> hazards(std::size_t limit = 5) const {
-    return sass::findHazards({code, architecture, registers, targets, false}, limit);
-  }
-};
 
 Emitted emit(const DirectOptions& options, std::size_t count, std::uint64_t seed, std::vector<Op> ops = {}) {
   GeneratorOptions population;
@@ -44,20 +32,7 @@ Emitted emit(const DirectOptions& options, std::size_t count, std::uint64_t seed
   auto emitter = DirectEmitter::create(options);
   const DirectPart part = emitter.value().emit(dag);
   const DirectImage image = joinDirect({&part, 1}, options).value();
-  Emitted emitted;
-  emitted.code = sass::decodeAll(image.words, options.architecture);
-  for (const DirectGroup& group : image.groups) emitted.targets.push_back(group.code / sizeof(sass::Word));
-  emitted.registers = image.registers - sass::kHiddenRegisters;
-  emitted.architecture = options.architecture;
-  return emitted;
-}
-
-std::string text(const Emitted& emitted, const std::vector<sass::Violation>& found) {
-  std::string all;
-  for (const auto& [instruction, rule] : found) {
-    all += fmt::format("{}: {}\n  {}\n", instruction, rule, sass::print(*emitted.code[instruction], true));
-  }
-  return all;
+  return {image, options.architecture};
 }
 
 /// No loss; then every term, in turns plain, and with weights and skipped rows.
@@ -85,7 +60,7 @@ TEST_P(DirectHazards, EmittedCodeHasNoHazards) {
     const Emitted emitted = emit(options, 40, seed++);
     EXPECT_TRUE(std::ranges::all_of(emitted.code, [](const auto& i) { return i.has_value(); }));
     const auto found = emitted.hazards();
-    EXPECT_TRUE(found.empty()) << text(emitted, found);
+    EXPECT_TRUE(found.empty()) << emitted.text(found);
   };
   for (const auto& loss : someLosses()) {
     for (const unsigned window : {1U, 24U}) {

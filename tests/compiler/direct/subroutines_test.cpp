@@ -7,14 +7,13 @@
 
 #include <gtest/gtest.h>
 
-#include "compiler/direct/registers.h"
-#include "compiler/sass/listing.h"
+#include "compiler/direct/subroutines.h"
 #include "compiler/sass/print.h"
 #include "compiler/target/architecture.h"
 #include "ir/ops.h"
+#include "tests/compiler/direct/emitted.h"
 #include "tests/compiler/direct/run.h"
 #include "tests/generators/graphs.h"
-#include "tests/sass_verifier/hazards.h"
 
 namespace srjit {
 namespace {
@@ -38,12 +37,7 @@ Dag populationGraph(std::size_t count, Math math, std::uint64_t seed, std::vecto
   return Pipeline::standard(math).run(Dag::fromExpressions(batch, Precision::kF32), {math});
 }
 
-std::size_t callsOf(const DirectImage& image, unsigned architecture) {
-  return static_cast<std::size_t>(std::ranges::count_if(image.words, [&](const sass::Word& word) {
-    const sass::Instruction i = sass::decode(word, architecture).value();
-    return i.form == sass::Form::kMovI && i.destination == direct::fixed::kReturn;
-  }));
-}
+std::size_t callsOf(const DirectImage& image, unsigned architecture) { return Emitted(image, architecture).calls; }
 
 void expectRowsOfCalls(const Dag& dag, const DirectOptions& options, std::size_t rows, std::size_t least_calls) {
   auto data = DirectData<float>::random(rows, kColumns, Spread::kSpecial, rows);
@@ -82,6 +76,24 @@ TEST(Subroutines, TakeEveryKindOfOperand) {
     }
   }
   expectRowsOfCalls(dag, withSubroutines(Math::kStrict), 33, 100);
+}
+
+// None needs more registers than subroutines have; then it would be inlined.
+TEST(Subroutines, AreAllLongOperators) {
+  std::size_t called = 0;
+  for (const Math math : kMathModes) {
+    const DirectOptions options = withSubroutines(math);
+    const direct::Subroutines subroutines(options);
+    for (const Op op : allOperators()) {
+      Dag dag(Precision::kF32);
+      const std::array operands = {dag.variable(0), dag.variable(1), dag.variable(2)};
+      dag.addRoot(dag.apply(op, std::span(operands).first(static_cast<std::size_t>(arityOf(op)))));
+      EXPECT_EQ(callsOf(make(dag, options).image, options.architecture), subroutines.has(op) ? 1 : 0)
+          << infoOf(op).name << ", " << nameOf(math);
+      called += subroutines.has(op) ? 1 : 0;
+    }
+  }
+  EXPECT_GT(called, 60U);
 }
 
 TEST(Subroutines, AreWrittenOncePerGroup) {
@@ -144,38 +156,6 @@ TEST_P(SubroutineLosses, HaveTheBitsOfInlinedCode) {
   expectSame(by_calls.kept_weights, expected.kept_weights);
 }
 
-/// An image with the targets of its indirect branches: groups, and the second instruction after the MOV of each call.
-struct CheckedCalls {
-  std::vector<std::optional<sass::Instruction>> code;
-  std::vector<std::uint32_t> targets;
-  unsigned registers = 0, architecture = 0;
-
-  std::vector<sass::Violation> hazards(std::size_t limit = 5) const {
-    return sass::findHazards({code, architecture, registers, targets, false}, limit);
-  }
-};
-
-CheckedCalls checkedCalls(const Dag& dag, const DirectOptions& options) {
-  const DirectImage image = make(dag, options).image;
-  CheckedCalls checked{.code = sass::decodeAll(image.words, options.architecture),
-                       .targets = {},
-                       .registers = image.registers - sass::kHiddenRegisters,
-                       .architecture = options.architecture};
-  std::size_t group = 0;
-  for (std::uint32_t at = 0; at < checked.code.size(); ++at) {
-    while (group < image.groups.size() && image.groups[group].code / sizeof(sass::Word) <= at) {
-      checked.targets.push_back(image.groups[group++].code / static_cast<std::uint32_t>(sizeof(sass::Word)));
-    }
-    const sass::Instruction& i = *checked.code[at];
-    if (i.form != sass::Form::kMovI || i.destination != direct::fixed::kReturn) continue;
-    const std::uint32_t start = image.groups[group - 1].code;
-    EXPECT_EQ((start + i.immediate) / sizeof(sass::Word), at + 2);
-    EXPECT_EQ(checked.code[at + 1]->form, sass::Form::kBra);
-    checked.targets.push_back(at + 2);
-  }
-  return checked;
-}
-
 class SubroutineHazards : public ::testing::TestWithParam<unsigned> {};
 INSTANTIATE_TEST_SUITE_P(, SubroutineHazards,
                          ::testing::ValuesIn(directArchitectures().begin(), directArchitectures().end()));
@@ -185,26 +165,39 @@ TEST_P(SubroutineHazards, AreNone) {
                            std::optional(LossSpec{.weighted = true, .skip_invalid = true})}) {
     DirectOptions options = withSubroutines(Math::kPrecise, GetParam());
     options.loss = loss;
-    const CheckedCalls checked = checkedCalls(populationGraph(40, options.math, GetParam()), options);
-    EXPECT_GT(checked.targets.size(), 50U);
-    for (const auto& [at, rule] : checked.hazards()) {
-      ADD_FAILURE() << at << ": " << rule << "\n  " << sass::print(*checked.code[at], true);
-    }
+    const DirectImage image = make(populationGraph(40, options.math, GetParam()), options).image;
+    const Emitted emitted(image, options.architecture);
+    EXPECT_GT(emitted.calls, 50U);
+    const auto found = emitted.hazards();
+    EXPECT_TRUE(found.empty()) << emitted.text(found);
+  }
+}
+
+TEST_P(SubroutineHazards, ReturnsAreBehindTheBranchOfTheCall) {
+  const DirectOptions options = withSubroutines(Math::kPrecise, GetParam());
+  const DirectImage image = make(populationGraph(20, options.math, 4), options).image;
+  ASSERT_EQ(image.groups.size(), 1U);
+  const Emitted emitted(image, options.architecture);
+  for (std::uint32_t at = 0; at < emitted.code.size(); ++at) {
+    const sass::Instruction& i = *emitted.code[at];
+    if (!isCall(i)) continue;
+    EXPECT_EQ(emitted.code[at + 1]->form, sass::Form::kBra);
+    EXPECT_EQ(image.groups[0].code + i.immediate, (at + 2) * sizeof(sass::Word));
   }
 }
 
 // What a call does not wait for, such as a load, is read after the return without a wait.
 TEST_P(SubroutineHazards, AreFoundWithoutTheWaitsOfCalls) {
   const DirectOptions options = withSubroutines(Math::kPrecise, GetParam());
-  CheckedCalls checked = checkedCalls(populationGraph(8, options.math, 7, {Op::kLog, Op::kExp, Op::kMul}), options);
-  ASSERT_TRUE(checked.hazards().empty());
+  const Dag dag = populationGraph(8, options.math, 7, {Op::kLog, Op::kExp, Op::kMul});
+  Emitted emitted(make(dag, options).image, options.architecture);
+  ASSERT_TRUE(emitted.hazards().empty());
   std::size_t made = 0;
-  for (std::size_t at = 0; at < checked.code.size(); ++at) {
-    sass::Instruction& i = *checked.code[at];
-    if (i.form != sass::Form::kMovI || i.destination != direct::fixed::kReturn || i.control.wait_mask == 0) continue;
-    const std::uint8_t before = std::exchange(i.control.wait_mask, std::uint8_t{0});
-    EXPECT_FALSE(checked.hazards(1).empty()) << "instruction " << at;
-    i.control.wait_mask = before;
+  for (auto& instruction : emitted.code) {
+    if (!isCall(*instruction) || instruction->control.wait_mask == 0) continue;
+    const std::uint8_t before = std::exchange(instruction->control.wait_mask, std::uint8_t{0});
+    EXPECT_FALSE(emitted.hazards(1).empty()) << sass::print(*instruction, true);
+    instruction->control.wait_mask = before;
     ++made;
   }
   EXPECT_GE(made, 2U);
