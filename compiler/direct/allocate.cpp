@@ -201,8 +201,8 @@ void Allocator::setBranchOffsets() const {
                           ((is_start ? 0 : target->position) - (branch.position + 1)) * kWordBytes, architecture_);
   }
   for (const std::uint32_t call : calls_) {
-    const sass::Encoding& move = sass::encodingOf(sass::Form::kMovI);
-    (*words_)[first_ + call].low |= (call + 2) * kWordBytes * move.immediate_low;
+    const std::uint64_t to = std::uint64_t{call + 2} * kWordBytes;
+    (*words_)[first_ + call].low |= to * sass::encodingOf(sass::Form::kMovI).immediate_low;
   }
 }
 

@@ -15,33 +15,32 @@ namespace srjit {
 namespace {
 
 constexpr std::size_t kDirectExpressions = 8192;
-constexpr Math kDirectMath = Math::kFast;
 constexpr unsigned kWindow = DirectOptions().window;
 
 /// Trees of 30 nodes over 10 variables, in graphs of `chunk` expressions.
 struct Graphs {
   std::vector<Dag> dags;
 
-  Graphs(const char* population, Precision precision, std::size_t chunk) {
+  Graphs(const char* population, Precision precision, Math math, std::size_t chunk) {
     GeneratorOptions options = *findPopulation(population);
     options.min_nodes = options.max_nodes = 30;
     const auto expressions = ExpressionGenerator(options).batch(kDirectExpressions);
     for (std::size_t first = 0; first < kDirectExpressions; first += chunk) {
       const auto batch = std::span(expressions).subspan(first, chunk);
-      dags.push_back(Pipeline::standard(kDirectMath).run(Dag::fromExpressions(batch, precision), {kDirectMath}));
+      dags.push_back(Pipeline::standard(math).run(Dag::fromExpressions(batch, precision), {math}));
     }
   }
 
-  static const Graphs& of(const char* population, Precision precision, std::size_t chunk) {
-    static std::map<std::tuple<std::string, Precision, std::size_t>, Graphs> made;
-    return made.try_emplace({population, precision, chunk}, population, precision, chunk).first->second;
+  static const Graphs& of(const char* population, Precision precision, Math math, std::size_t chunk) {
+    static std::map<std::tuple<std::string, Precision, Math, std::size_t>, Graphs> made;
+    return made.try_emplace({population, precision, math, chunk}, population, precision, math, chunk).first->second;
   }
 };
 
 void emitDirect(benchmark::State& state, const char* population, bool loss, unsigned window,
-                Precision precision = Precision::kF32) {
-  const Graphs& graphs = Graphs::of(population, precision, static_cast<std::size_t>(state.range(0)));
-  DirectOptions options{.precision = precision, .math = kDirectMath, .window = window};
+                Precision precision = Precision::kF32, Math math = Math::kFast, bool subroutines = false) {
+  const Graphs& graphs = Graphs::of(population, precision, math, static_cast<std::size_t>(state.range(0)));
+  DirectOptions options{.precision = precision, .math = math, .window = window, .subroutines = subroutines};
   if (loss) options.loss.emplace();
   DirectEmitter emitter = DirectEmitter::create(options).value();
   std::size_t instructions = 0, refused = 0, splits = 0, retries = 0, numbers = 0;
@@ -76,6 +75,12 @@ BENCHMARK_CAPTURE(emitDirect, mixed_loss, "mixed", true, kWindow)->Arg(32)->Arg(
 BENCHMARK_CAPTURE(emitDirect, arithmetic_loss, "arithmetic", true, kWindow)->Arg(32)->Unit(benchmark::kMillisecond);
 BENCHMARK_CAPTURE(emitDirect, mixed_loss_in_order, "mixed", true, 1)->Arg(512)->Unit(benchmark::kMillisecond);
 BENCHMARK_CAPTURE(emitDirect, arithmetic_loss_in_order, "arithmetic", true, 1)->Arg(512)->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(emitDirect, mixed_precise_loss_inlined, "mixed", true, 1, Precision::kF32, Math::kPrecise)
+    ->Arg(512)
+    ->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(emitDirect, mixed_precise_loss, "mixed", true, 1, Precision::kF32, Math::kPrecise, true)
+    ->Arg(512)
+    ->Unit(benchmark::kMillisecond);
 BENCHMARK_CAPTURE(emitDirect, arithmetic_f64, "arithmetic", false, kWindow, Precision::kF64)
     ->Arg(4096)
     ->Unit(benchmark::kMillisecond);
