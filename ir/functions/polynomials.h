@@ -80,24 +80,23 @@ inline constexpr Factor kFactors32[] = {
     {0x1p1, 0x1.8p-1, 0x1.2698p-2, -0x1.deecb2p-18},
 };
 inline constexpr Factor kFactors64[] = {
-    {0x1.861862p-1, 0x1.6p0, -0x1.4618bc21c6p-2, 0x1.3d82f484c84ccp-46},
-    {0x1.af286cp-1, 0x1.4p0, -0x1.c8ff7c79aap-3, 0x1.7794f689f8434p-45},
-    {0x1.e1e1e2p-1, 0x1.2p0, -0x1.e27076e2bp-4, 0x1.a342c2af0003cp-45},
-    {0x1.111112p0, 0x1p0, 0, 0},
-    {0x1.3b13b2p0, 0x1.cp-1, 0x1.1178e8227ep-3, 0x1.1ef78ce2d07f2p-45},
-    {0x1p1, 0x1.8p-1, 0x1.269621134ep-2, -0x1.1b61f10522625p-44},
+    {0x1.1a7b96p0, 0x1p0, 0, 0},
+    {0x1.555556p0, 0x1.ap-1, 0x1.a93ed3c8aep-3, -0x1.8724350562169p-45},
+    {0x1.99999ap0, 0x1.6p-1, 0x1.7fafa3bd82p-2, -0x1.5c8243204959ap-43},
+    {0x1p1, 0x1.2p-1, 0x1.269621134ep-1, -0x1.1b61f10522625p-43},
 };
 /// third and q of log(1 + x) = x - x^2 / 2 + third x^3 + x^4 q(x), |x| <= 0.201: relative error at most 2^-34.6875.
 inline constexpr double kPowerThird32 = 0x1.555554p-2;
 inline constexpr double kPowerLog32[] = {
     -0x1.fffff8p-3, 0x1.999c14p-3, -0x1.555a0ep-3, 0x1.23dec6p-3,
     -0x1.fe0932p-4, 0x1.eebebep-4, -0x1.c59a8ap-4};
-/// third and q of log(1 + x) = x - x^2 / 2 + third x^3 + x^4 q(x), |x| <= 0.084: relative error at most 2^-65.4375.
-inline constexpr double kPowerThird64 = 0x1.5555555555553p-2;
+/// third and q of log(1 + x) = x - x^2 / 2 + third x^3 + x^4 q(x), |x| <= 0.104: relative error at most 2^-67.1875.
+inline constexpr double kPowerThird64 = 0x1.5555555555555p-2;
 inline constexpr double kPowerLog64[] = {
-    -0x1.ffffffffffff2p-3, 0x1.999999999c294p-3, -0x1.555555555af3ap-3, 0x1.2492491c90888p-3,
-    -0x1.ffffffe457834p-4, 0x1.c71c89a968dbdp-4, -0x1.9999bba16b71ep-4, 0x1.744aac0bda6c7p-4,
-    -0x1.553efad338081p-4, 0x1.42289e247d99fp-4, -0x1.2c1015edbb5bdp-4};
+    -0x1p-2, 0x1.9999999999c37p-3, -0x1.55555555554aap-3, 0x1.249249245db3ep-3,
+    -0x1.000000002ba53p-3, 0x1.c71c71e8e78fcp-4, -0x1.9999990fbc6dbp-4, 0x1.745d3566fdd4cp-4,
+    -0x1.5555c3068e2dep-4, 0x1.3af6e21eed736p-4, -0x1.246370e2b5f81p-4, 0x1.19e733b6d2385p-4,
+    -0x1.0a3ca8fdfacc1p-4};
 
 /// q of sinh(x) = x + x^3 q(x^2), |x| <= 0.3475: relative error at most 2^-34.125.
 inline constexpr double kSinh32[] = {

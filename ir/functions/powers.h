@@ -13,7 +13,7 @@
 
 namespace srjit::functions {
 
-/// log(1 + f), |f| <= 0.201 (f64: 0.084): f + f^2 (-1/2 + f (third + f q)), where q alone is one number. The tail is
+/// log(1 + f), |f| <= 0.201 (f64: 0.104): f + f^2 (-1/2 + f (third + f q)), where q alone is one number. The tail is
 /// small.
 template <Precision kPrecision, class T>
 Sum<T> exactLogOfReduced(const T& f) {
@@ -37,7 +37,7 @@ Sum<T> exactLog(const T& x) {
   using namespace real;
   constexpr std::span<const Factor> kFactors = choose<kPrecision, std::span<const Factor>>(kFactors32, kFactors64);
   constexpr double kHigh = choose<kPrecision>(kShortLn2High32, kShortLn2High64);
-  constexpr std::int32_t kLeast = choose<kPrecision>(0x3f4ccccd, kTwoThirds<kPrecision>);  // f32: 0.8
+  constexpr std::int32_t kLeast = choose<kPrecision>(0x3f4ccccd, 0x3feccccd);  // of 0.8 and 0.9
   const Parts<T> parts = partsOf<kPrecision, kLeast>(x, kHigh);
   T factor = T(kFactors.back().factor), high = T(kFactors.back().high), low = T(kFactors.back().low);
   for (std::size_t i = kFactors.size() - 1; i-- > 0;) {
