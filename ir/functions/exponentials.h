@@ -12,7 +12,12 @@
 
 namespace srjit::functions {
 
-/// x = n ln 2 + r. The lower word of `power` has n + 2 kBias in its low bits.
+/// x = n ln 2 + r, where r is the sum of `head` and kTailOfOne n. The lower word of `power` has n + 2 kBias in its low
+/// bits.
+template <class T>
+struct PowerOfTwo {
+  T power, n, head;
+};
 template <class T>
 struct ReducedExponent {
   T power;
@@ -21,13 +26,21 @@ struct ReducedExponent {
 
 /// For x with an exponent n of which `power` can be read.
 template <Precision kPrecision, class T>
-ReducedExponent<T> reduceExponent(const T& x) {
+PowerOfTwo<T> powerOfTwo(const T& x) {
   using namespace real;
   constexpr double kRounder = Format<kPrecision>::kRounder + 2 * Format<kPrecision>::kBias;
   const T power = fma(x, T(choose<kPrecision>(kLog2OfEHigh32, kLog2OfEHigh64)), T(kRounder));
   const T n = power - T(kRounder);
   const T head = fma(n, T(-choose<kPrecision>(kShortLn2High32, kShortLn2High64)), x);
-  return {power, {head, n * T(-choose<kPrecision>(kShortLn2Low32, kShortLn2Low64))}};
+  return {power, n, head};
+}
+template <Precision kPrecision>
+inline constexpr double kTailOfOne = -choose<kPrecision>(kShortLn2Low32, kShortLn2Low64);
+
+template <Precision kPrecision, class T>
+ReducedExponent<T> reduceExponent(const T& x) {
+  const PowerOfTwo<T> e = powerOfTwo<kPrecision>(x);
+  return {e.power, {e.head, e.n * T(kTailOfOne<kPrecision>)}};
 }
 
 /// e^r - 1, |r| <= 0.3475, with an error that is small beside e^r.
@@ -59,45 +72,46 @@ T valueOf(const T& power, const Sum<T>& sum) {
   return timesPower<kPrecision>(one.head + (one.tail + sum.tail), power);
 }
 
+/// x, or a bound of the exponents of e beyond which the power is 0 or infinite; more `by`.
+template <Precision kPrecision, class T>
+T insideOfExp(const T& x, double by) {
+  using namespace real;
+  return atMost(atLeast(x, choose<kPrecision>(-104.0, -746.0) + by), choose<kPrecision>(89.0, 710.0) + by);
+}
+
 /// e^x. Beyond the limits it is 0 or infinite.
 template <Precision kPrecision, class T>
 T exp(const T& x) {
-  using namespace real;
-  const T inside = atMost(atLeast(x, choose<kPrecision>(-104.0, -746.0)), choose<kPrecision>(89.0, 710.0));
-  const ReducedExponent<T> e = reduceExponent<kPrecision>(inside);
+  const ReducedExponent<T> e = reduceExponent<kPrecision>(insideOfExp<kPrecision>(x, 0));
   return valueOf<kPrecision>(e.power, expOfReduced<kPrecision>(e.r));
 }
 
-/// x within limits beyond which 2^x is 0 or infinite.
+/// e^(x y) for a y of two numbers, of which the tail may be 2^-18 (f64: 2^-43) of the head, rounded little more than
+/// once. The head of the product is rounded to so few bits that the sum of 1 and the head of r is exact.
 template <Precision kPrecision, class T>
-T insideOfExp2(const T& x) {
+T expOfProduct(const T& x, const Sum<T>& y) {
   using namespace real;
-  return atMost(atLeast(x, choose<kPrecision>(-151.0, -1076.0)), choose<kPrecision>(129.0, 1025.0));
+  constexpr double kOffset = choose<kPrecision>(384, 3072);  // what is inside leaves its exponent as it is
+  const T sum = fma(x, y.head, T(kOffset));
+  const T inside = insideOfExp<kPrecision>(sum, kOffset);
+  const T head = inside - T(kOffset);
+  const T tail = fma(x, y.tail, fma(x, y.head, -head));
+  const PowerOfTwo<T> e = powerOfTwo<kPrecision>(head);
+  const T rest = fma(e.n, T(kTailOfOne<kPrecision>), select(eq(inside, sum), tail, T(0)));
+  const Sum<T> result = expOfReduced<kPrecision>(Sum<T>{e.head, rest});
+  return timesPower<kPrecision>((T(1) + result.head) + result.tail, e.power);
 }
 
-/// 2^(n + rest), where `power` is n + 2 kBias + Format::kRounder, and `rest` a number or a Sum: r = rest ln 2.
-template <Precision kPrecision, class T, class Rest>
-T exp2OfParts(const T& power, const Rest& rest) {
-  const Sum<T> r = product(rest, choose<kPrecision>(kLn2High32, kLn2High64), choose<kPrecision>(kLn2Low32, kLn2Low64));
-  return valueOf<kPrecision>(power, expOfReduced<kPrecision>(r));
-}
-
-/// 2^x.
+/// 2^x. Beyond the limits it is 0 or infinite. The rest r ln 2 has an error that is small beside it.
 template <Precision kPrecision, class T>
 T exp2(const T& x) {
-  constexpr double kRounder = Format<kPrecision>::kRounder + 2 * Format<kPrecision>::kBias;
-  const T inside = insideOfExp2<kPrecision>(x);
-  const T power = inside + T(kRounder);
-  return exp2OfParts<kPrecision>(power, inside - (power - T(kRounder)));
-}
-template <Precision kPrecision, class T>
-T exp2(const Sum<T>& x) {
   using namespace real;
   constexpr double kRounder = Format<kPrecision>::kRounder + 2 * Format<kPrecision>::kBias;
-  const T inside = insideOfExp2<kPrecision>(x.head);
-  const T tail = select(eq(inside, x.head), x.tail, T(0));
+  const T inside = atMost(atLeast(x, choose<kPrecision>(-151.0, -1076.0)), choose<kPrecision>(129.0, 1025.0));
   const T power = inside + T(kRounder);
-  return exp2OfParts<kPrecision>(power, Sum<T>{inside - (power - T(kRounder)), tail});
+  const T rest = inside - (power - T(kRounder));
+  const Sum<T> r = product(rest, choose<kPrecision>(kLn2High32, kLn2High64), choose<kPrecision>(kLn2Low32, kLn2Low64));
+  return valueOf<kPrecision>(power, expOfReduced<kPrecision>(r));
 }
 
 /// e^x - 1 = 2 (s - 1/2 + s (e^r - 1)) with s = 2^(n - 1), which does not overflow before the result. Below the lower

@@ -11,7 +11,7 @@
 
 namespace srjit::functions {
 
-/// n and m of x = 2^n m.
+/// m of x = 2^n m, and n or a multiple of it.
 template <class T>
 struct Parts {
   T n, m;
@@ -21,37 +21,34 @@ struct Parts {
 template <Precision kPrecision>
 constexpr std::int32_t kTwoThirds = choose<kPrecision>(0x3f2aaaab, 0x3fe55555);
 
-/// The upper word of x less that of 2/3. Its bits from kUpperFractionBits on are n.
-template <Precision kPrecision, class T>
-auto distanceOf(const T& x) {
+/// n 2^kUpperFractionBits, where m is at least the number whose upper word is kLeast.
+template <Precision kPrecision, std::int32_t kLeast = kTwoThirds<kPrecision>, class T>
+auto exponentOf(const T& x) {
   using namespace real;
-  return upperWord(x) - kTwoThirds<kPrecision>;
+  return (upperWord(x) - kLeast) & Format<kPrecision>::kUpperOthers;
 }
 
-/// The parts of x > 0, which is not subnormal. Where `is_scaled`, the result is n - scale.
-template <Precision kPrecision, class T, class Mask>
-Parts<T> partsOf(const T& x, const Mask& is_scaled, int scale) {
+/// The parts of x > 0, which is not subnormal. Where `is_scaled`, n is the exponent less `scale`. The result is n *
+/// unit, which is exact if the product of the unit and kOffset + scale is.
+template <Precision kPrecision, std::int32_t kLeast = kTwoThirds<kPrecision>, class T, class Mask>
+Parts<T> partsOf(const T& x, const Mask& is_scaled, int scale, double unit = 1) {
   using namespace real;
-  using F = Format<kPrecision>;
-  const auto distance = distanceOf<kPrecision>(x);
-  const auto n = shiftRight(distance, F::kUpperFractionBits);
-  const auto m = (distance & F::kUpperFraction) + kTwoThirds<kPrecision>;
-  // Added to the words of these numbers, an integer is added to the number itself: 1.5 * 2^23 in f32; in f64 2^52, to
-  // whose lower word n + 2^31 is added, which is not negative.
-  const auto lower = n + choose<kPrecision>(0x4b400000, std::numeric_limits<std::int32_t>::min());
-  const auto upper = choose<kPrecision>(lower, decltype(lower)(0x43300000));
-  constexpr double kOffset = choose<kPrecision>(0x1.8p23, 0x1p52 + 0x1p31);
-  const T offset = select(is_scaled, T(kOffset + scale), T(kOffset));
-  return {withWords(x, upper, lower) - offset, withWords(x, m, lowerWord(x))};
+  const auto exponent = exponentOf<kPrecision, kLeast>(x);
+  const auto m = upperWord(x) - exponent;
+  // kOffset is so small that the upper word of kOffset + n has n in the middle.
+  constexpr double kOffset = choose<kPrecision>(384, 3072);
+  const auto sum = shiftRight(exponent, choose<kPrecision>(8, 11)) + choose<kPrecision>(0x43c00000, 0x40a80000);
+  const T offset = select(is_scaled, T(-(kOffset + scale) * unit), T(-kOffset * unit));
+  return {fma(withWords(x, sum, 0), T(unit), offset), withWords(x, m, lowerWord(x))};
 }
 
 /// The parts of a number that may be subnormal.
-template <Precision kPrecision, class T>
-Parts<T> partsOf(const T& x) {
+template <Precision kPrecision, std::int32_t kLeast = kTwoThirds<kPrecision>, class T>
+Parts<T> partsOf(const T& x, double unit = 1) {
   using namespace real;
   constexpr int kScale = 64;
   const auto is_tiny = lt(x, T(Format<kPrecision>::kSmallestNormal));
-  return partsOf<kPrecision>(select(is_tiny, x * T(0x1p64), x), is_tiny, kScale);
+  return partsOf<kPrecision, kLeast>(select(is_tiny, x * T(0x1p64), x), is_tiny, kScale, unit);
 }
 
 /// log(1 + f), |f| <= 1/3.
@@ -78,8 +75,8 @@ T sumOf(const T& n, double log2_high, double log2_low, const Sum<T>& log_of_m) {
 template <class T>
 T withEnds(const T& x, double least, double at_least, const T& result) {
   using namespace real;
-  const T end = select(eq(x, T(least)), T(at_least), T(std::numeric_limits<double>::quiet_NaN()));
-  const T inside = select(lt(T(least), x), result, end);
+  const T above = select(lt(T(least), x), result, T(std::numeric_limits<double>::quiet_NaN()));
+  const T inside = select(eq(x, T(least)), T(at_least), above);
   return select(eq(x, T(std::numeric_limits<double>::infinity())), x, inside);
 }
 constexpr double kMinusInfinity = -std::numeric_limits<double>::infinity();
@@ -145,8 +142,7 @@ T logOfOnePlus(const Sum<T>& y, const ScaledArgument<T, Mask>& x, int doublings)
   const T error = sum.tail + tail;
   const T u = sum.head;
   const Parts<T> parts = partsOf<kPrecision>(u, x.is_scaled, kScaleOfLarge<kPrecision> - doublings);
-  const T down =
-      withWords(u, decltype(upperWord(u))(kOne) - (distanceOf<kPrecision>(u) & Format<kPrecision>::kUpperOthers), 0);
+  const T down = withWords(u, decltype(upperWord(u))(kOne) - exponentOf<kPrecision>(u), 0);
   const auto is_near = eq(parts.n, T(0));
   const T f = select(is_near, head, parts.m - T(1));
   const T left = select(is_near, tail, error * down);

@@ -13,8 +13,6 @@ inline constexpr double kLn2High32 = 0x1.62e43p-1, kLn2Low32 = -0x1.05c61p-29;
 inline constexpr double kLn2High64 = 0x1.62e42fefa39efp-1, kLn2Low64 = 0x1.abc9e3b39803fp-56;
 inline constexpr double kLog2OfEHigh32 = 0x1.715476p0, kLog2OfELow32 = 0x1.4ae0cp-26;
 inline constexpr double kLog2OfEHigh64 = 0x1.71547652b82fep0, kLog2OfELow64 = 0x1.777d0ffda0d24p-56;
-inline constexpr double kThirdHigh32 = 0x1.555556p-2, kThirdLow32 = -0x1.555556p-27;
-inline constexpr double kThirdHigh64 = 0x1.5555555555555p-2, kThirdLow64 = 0x1.5555555555555p-56;
 inline constexpr double kLog10OfEHigh32 = 0x1.bcb7b2p-2, kLog10OfELow32 = -0x1.5b235ep-27;
 inline constexpr double kLog10OfEHigh64 = 0x1.bcb7b1526e50ep-2, kLog10OfELow64 = 0x1.95355baaafad3p-57;
 inline constexpr double kQuarterOfPiHigh32 = 0x1.921fb6p-1, kQuarterOfPiLow32 = -0x1.777a5cp-26;
@@ -64,32 +62,32 @@ inline constexpr double kLog64[] = {
     0x1.c676d61bf236fp-5, -0x1.33739745cae5ap-5, 0x1.0be3195d6ffc5p-5, -0x1.5b51379155eeap-4,
     0x1.60250c3fe6fb8p-4};
 
-/// A factor that brings significands up to `end` near 1, and minus its logarithm to the base 2 as a sum.
+/// A factor that brings significands up to `end` near 1, and minus its logarithm as a sum.
 struct Factor {
   double end, factor, high, low;
 };
 inline constexpr Factor kFactors32[] = {
-    {0x1.c71c72p-1, 0x1.4p0, -0x1.49ap-2, -0x1.e12f34p-16},
     {0x1.24924ap0, 0x1p0, 0, 0},
-    {0x1p1, 0x1.8p-1, 0x1.a9p-2, -0x1.a39fbep-20},
+    {0x1p1, 0x1.8p-1, 0x1.2698p-2, -0x1.deecb2p-18},
 };
 inline constexpr Factor kFactors64[] = {
-    {0x1.861862p-1, 0x1.6p0, -0x1.d6753e032ep-2, -0x1.41dfc7d7c3321p-43},
-    {0x1.af286cp-1, 0x1.4p0, -0x1.49a784bcd2p-2, 0x1.1d406db502403p-44},
-    {0x1.e1e1e2p-1, 0x1.2p0, -0x1.5c01a39fbep-3, 0x1.2f0c0bfe9dbecp-44},
-    {0x1.111112p0, 0x1p0, 0, 0},
-    {0x1.3b13b2p0, 0x1.cp-1, 0x1.8a8980abfcp-3, -0x1.66cccab240e9p-46},
-    {0x1p1, 0x1.8p-1, 0x1.a8ff97181p-2, 0x1.4bc302ffa76fbp-43},
+    {0x1.1a7b96p0, 0x1p0, 0, 0},
+    {0x1.555556p0, 0x1.ap-1, 0x1.a93ed3c8aep-3, -0x1.8724350562169p-45},
+    {0x1.99999ap0, 0x1.6p-1, 0x1.7fafa3bd82p-2, -0x1.5c8243204959ap-43},
+    {0x1p1, 0x1.2p-1, 0x1.269621134ep-1, -0x1.1b61f10522625p-43},
 };
-/// q of log(1 + x) = x - x^2 / 2 + x^3 / 3 + x^4 q(x), |x| <= 0.167: relative error at most 2^-33.25.
+/// third and q of log(1 + x) = x - x^2 / 2 + third x^3 + x^4 q(x), |x| <= 0.201: relative error at most 2^-34.6875.
+inline constexpr double kPowerThird32 = 0x1.555554p-2;
 inline constexpr double kPowerLog32[] = {
-    -0x1.00002ep-2, 0x1.999a2cp-3, -0x1.5517c6p-3, 0x1.24444ap-3,
-    -0x1.0ca3dep-3, 0x1.e1da02p-4};
-/// q of log(1 + x) = x - x^2 / 2 + x^3 / 3 + x^4 q(x), |x| <= 0.084: relative error at most 2^-65.375.
+    -0x1.fffff8p-3, 0x1.999c14p-3, -0x1.555a0ep-3, 0x1.23dec6p-3,
+    -0x1.fe0932p-4, 0x1.eebebep-4, -0x1.c59a8ap-4};
+/// third and q of log(1 + x) = x - x^2 / 2 + third x^3 + x^4 q(x), |x| <= 0.104: relative error at most 2^-67.1875.
+inline constexpr double kPowerThird64 = 0x1.5555555555555p-2;
 inline constexpr double kPowerLog64[] = {
-    -0x1.ffffffffffffap-3, 0x1.999999999a806p-3, -0x1.555555555892fp-3, 0x1.2492491ff7e47p-3,
-    -0x1.ffffffecd08bfp-4, 0x1.c71c8332aea91p-4, -0x1.9999b4747facdp-4, 0x1.744d905ae8c3dp-4,
-    -0x1.5541e5d185745p-4, 0x1.41aa4243ee073p-4, -0x1.2b9a89600ac2fp-4};
+    -0x1p-2, 0x1.9999999999c37p-3, -0x1.55555555554aap-3, 0x1.249249245db3ep-3,
+    -0x1.000000002ba53p-3, 0x1.c71c71e8e78fcp-4, -0x1.9999990fbc6dbp-4, 0x1.745d3566fdd4cp-4,
+    -0x1.5555c3068e2dep-4, 0x1.3af6e21eed736p-4, -0x1.246370e2b5f81p-4, 0x1.19e733b6d2385p-4,
+    -0x1.0a3ca8fdfacc1p-4};
 
 /// q of sinh(x) = x + x^3 q(x^2), |x| <= 0.3475: relative error at most 2^-34.125.
 inline constexpr double kSinh32[] = {

@@ -1,8 +1,8 @@
 // pow as a program.
 //
-// x^y = 2^(y log2 |x|) needs the logarithm with about eleven bits (f64: 14) more than a number has, since the product
-// with y may be as large as the exponent of the largest number. So the logarithm is a sum of two numbers. Significands
-// are brought nearer to 1 by one of a few factors, which have so few bits that the difference of the product and 1 is
+// x^y = e^(y log |x|) needs the logarithm with about ten bits (f64: 13) more than a number has, since the product with
+// y may be as large as the logarithm of the largest number. So the logarithm is a sum of two numbers. Significands are
+// brought nearer to 1 by one of a few factors, which have so few bits that the difference of the product and 1 is
 // exact, and the first three terms of the series are sums of two numbers, too.
 #pragma once
 
@@ -13,29 +13,32 @@
 
 namespace srjit::functions {
 
-/// log(1 + f), |f| <= 0.167 (f64: 0.084): f + f^2 (-1/2 + f / 3 + f^2 q). The tail is not small.
+/// log(1 + f), |f| <= 0.201 (f64: 0.104): f + f^2 (-1/2 + f (third + f q)), where q alone is one number. The tail is
+/// small.
 template <Precision kPrecision, class T>
 Sum<T> exactLogOfReduced(const T& f) {
   using namespace real;
+  constexpr double kThird = choose<kPrecision>(kPowerThird32, kPowerThird64);
   const T square = f * f;
   const T rounding = fma(f, f, -square);
   const T q = polynomial(choose<kPrecision, std::span<const double>>(kPowerLog32, kPowerLog64), f);
-  const Sum<T> third =
-      product(f, choose<kPrecision>(kThirdHigh32, kThirdHigh64), choose<kPrecision>(kThirdLow32, kThirdLow64));
-  Sum<T> factor = fastSum(T(-0.5), third.head);
-  factor.tail = factor.tail + fma(square, q, third.tail);
-  const T high = square * factor.head;
-  const T low = fma(square, factor.tail, fma(rounding, factor.head, fma(square, factor.head, -high)));
-  const Sum<T> sum = fastSum(f, high);
-  return {sum.head, sum.tail + low};
+  const T cubic = fma(f, q, T(kThird));
+  const T cubic_error = fma(f, q, T(kThird) - cubic);
+  const T factor = fma(f, cubic, T(-0.5));
+  const T factor_error = fma(f, cubic, T(-0.5) - factor);
+  const T head = fma(square, factor, f);
+  const T head_error = fma(square, factor, f - head);
+  return {head, fma(rounding, factor, fma(square, fma(f, cubic_error, factor_error), head_error))};
 }
 
-/// The logarithm of x > 0 to the base 2.
+/// The logarithm of x > 0. The tail may be 2^-18 (f64: 2^-43) of the head.
 template <Precision kPrecision, class T>
-Sum<T> exactLog2(const T& x) {
+Sum<T> exactLog(const T& x) {
   using namespace real;
   constexpr std::span<const Factor> kFactors = choose<kPrecision, std::span<const Factor>>(kFactors32, kFactors64);
-  const Parts<T> parts = partsOf<kPrecision>(x);
+  constexpr double kHigh = choose<kPrecision>(kShortLn2High32, kShortLn2High64);
+  constexpr std::int32_t kLeast = choose<kPrecision>(0x3f4ccccd, 0x3feccccd);  // of 0.8 and 0.9
+  const Parts<T> parts = partsOf<kPrecision, kLeast>(x, kHigh);
   T factor = T(kFactors.back().factor), high = T(kFactors.back().high), low = T(kFactors.back().low);
   for (std::size_t i = kFactors.size() - 1; i-- > 0;) {
     const auto is_here = lt(parts.m, T(kFactors[i].end));
@@ -43,39 +46,29 @@ Sum<T> exactLog2(const T& x) {
     high = select(is_here, T(kFactors[i].high), high);
     low = select(is_here, T(kFactors[i].low), low);
   }
-  const Sum<T> log_of_m =
-      product(exactLogOfReduced<kPrecision>(fma(parts.m, factor, T(-1))),
-              choose<kPrecision>(kLog2OfEHigh32, kLog2OfEHigh64), choose<kPrecision>(kLog2OfELow32, kLog2OfELow64));
+  const Sum<T> log_of_m = exactLogOfReduced<kPrecision>(fma(parts.m, factor, T(-1)));
   const Sum<T> sum = fastSum(parts.n + high, log_of_m.head);
-  return fastSum(sum.head, sum.tail + (log_of_m.tail + low));
+  const T tail = fma(parts.n, T(choose<kPrecision>(kShortLn2Low32, kShortLn2Low64) / kHigh), sum.tail + log_of_m.tail);
+  return {sum.head, tail + low};
 }
 
-/// x^y, with the exceptional values of ISO C, F.10.4.4. y is odd where the distance of y / 2 to an integer is 1/2. A y
-/// beyond `kMost` gives what kMost gives, which is even: 0, 1 or infinity.
+/// x^y, with the exceptional values of ISO C, F.10.4.4. y is odd where its distance to an even integer is 1.
 template <Precision kPrecision, class T>
 T pow(const T& x, const T& y) {
   using namespace real;
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
-  constexpr double kMost = choose<kPrecision>(0x1p40, 0x1p70);
   const T base = abs(x);
-  const Sum<T> log_of_base = exactLog2<kPrecision>(base);
+  const Sum<T> log_of_base = exactLog<kPrecision>(base);
   const T of_zero = select(eq(x, T(0)), T(-kInfinity), log_of_base.head);
   const auto is_finite = lt(base, T(kInfinity));
-  const T head = select(is_finite, of_zero, base);
-  const T exponent = atMost(atLeast(y, -kMost), kMost);
-  const T whole = exponent * head;
-  const T rest = fma(exponent, log_of_base.tail, fma(exponent, head, -whole));
-  const T power = exp2<kPrecision>(Sum<T>{whole, rest});
-  const T half = exponent * T(0.5);
-  const T nearest = rint(half);
-  const auto is_odd = eq(abs(half - nearest), T(0.5));
+  const T of_numbers = expOfProduct<kPrecision>(y, Sum<T>{select(is_finite, of_zero, base), log_of_base.tail});
+  const T power = select(eq(base, T(1)), T(1), of_numbers);  // y may be infinite or NaN
+  const T half = rint(y * T(0.5));
+  const auto is_odd = eq(abs(fma(half, T(-2), y)), T(1));
   const T with_sign = copysign(power, select(is_odd, x, T(1)));
   const T of_fraction = select(is_finite, T(std::numeric_limits<double>::quiet_NaN()), with_sign);
-  // Not the distance, since the half of the least number is 0.
-  const T of_even = select(eq(nearest + nearest, exponent), with_sign, of_fraction);
-  const T of_negative = select(is_odd, with_sign, of_even);
-  const T of_numbers = select(lt(x, T(0)), of_negative, with_sign);
-  const T of_any = select(eq(x, T(1)), T(1), of_numbers);
+  const T of_negative = select(eq(rint(y), y), with_sign, of_fraction);
+  const T of_any = select(lt(x, T(0)), of_negative, with_sign);
   return select(eq(y, T(0)), T(1), of_any);
 }
 
