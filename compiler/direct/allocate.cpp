@@ -214,10 +214,11 @@ bool Allocator::place(std::uint32_t at, const Operation& operation) {
 
 bool Allocator::placeRare(std::uint32_t at, const Operation& operation, const OpcodeRow& row) {
   std::uint32_t immediate = operation.immediate, upper_immediate = immediate;
-  // No predicate is live: a subroutine uses all of them.
-  if (operation.opcode == Opcode::kCall && live_truths_ > 0) return false;
+  if (operation.opcode == Opcode::kCall) {
+    if (live_truths_ > 0) return false;  // a subroutine uses all predicates
+    immediate = 0;                       // until setBranchOffsets()
+  }
   if (at == subroutines_) free_ = of_subroutines_;
-  if (operation.opcode == Opcode::kCall) immediate = 0;
   if (operation.opcode == Opcode::kMovPairI) {
     const std::uint64_t bits = code_->wideLiteralAt(operation.immediate);
     immediate = static_cast<std::uint32_t>(bits);

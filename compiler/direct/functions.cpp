@@ -165,20 +165,15 @@ Mask Builder::isFarFromOne(const Value& x, const Mask& or_also) {
 // estimates up to six units off.
 Value Builder::usualQuotient(const Value& x, const Value& y) {
   const bool is_reciprocal = x.isLiteral() && std::fabs(x.literal()) == 1;
-  const Value a = bare(x.isLiteral() ? literal(x.literal()) : x), b = bare(y);
+  const Value a = is_reciprocal ? x : bare(x.isLiteral() ? literal(x.literal()) : x), b = bare(y);
   const Mask never{opposite(kAlways), this};
   const Mask is_rare = isFarFromOne(b, is_reciprocal ? never : isFarFromOne(a, never));
   const Value reciprocal = betterReciprocal(b, special(Mufu::kReciprocal, b));
   const auto improved = [&](const Value& value, const Value& numerator) {
     return fuse(fuse(-b, value, numerator), reciprocal, value);
   };
-  Value usual;
-  if (is_reciprocal) {
-    usual = improved(reciprocal, 1.0);
-    if (x.literal() < 0) usual = usual.negated();
-  } else {
-    usual = improved(improved(multiply(a, reciprocal), a), a);
-  }
+  Value usual = is_reciprocal ? improved(reciprocal, 1.0) : improved(improved(multiply(a, reciprocal), a), a);
+  if (is_reciprocal && a.literal() < 0) usual = usual.negated();
   const std::uint32_t branch = beginRare(is_rare);
   return endRare(branch, is_rare, std::array{usual}, std::array{quotient(x, y)})[0];
 }

@@ -18,6 +18,7 @@ template <class T>
 struct PowerOfTwo {
   T power, n, head;
 };
+/// The same with r as a sum.
 template <class T>
 struct ReducedExponent {
   T power;
@@ -72,7 +73,7 @@ T valueOf(const T& power, const Sum<T>& sum) {
   return timesPower<kPrecision>(one.head + (one.tail + sum.tail), power);
 }
 
-/// x, or a bound of the exponents of e beyond which the power is 0 or infinite; more `by`.
+/// x, limited to the exponents of e beyond which the power is 0 or infinite, each plus `by`.
 template <Precision kPrecision, class T>
 T insideOfExp(const T& x, double by) {
   using namespace real;
