@@ -212,7 +212,22 @@ bool Allocator::place(std::uint32_t at, const Operation& operation) {
   return is_rare ? placeRare(at, operation, row) : placeInstruction(operation, row, operation.immediate, false, false);
 }
 
+// A result in a given register is like one in a machine register.
+bool Allocator::placeInPlace(std::uint32_t at, const Operation& operation) {
+  const OpcodeRow& row = (*table_)[static_cast<std::size_t>(operation.opcode)];
+  const ValueId place = values_[operation.sources[0]].place;
+  values_[operation.destination].place = place;
+  Operation placed = operation;
+  placed.in_place = false;
+  placed.destination = place;
+  if (!placeRare(at, placed, row)) return false;
+  free_ &= ~registerSet(place, row.facts.results);
+  live_ += row.facts.results;
+  return true;
+}
+
 bool Allocator::placeRare(std::uint32_t at, const Operation& operation, const OpcodeRow& row) {
+  if (operation.in_place) return placeInPlace(at, operation);
   std::uint32_t immediate = operation.immediate, upper_immediate = immediate;
   if (operation.opcode == Opcode::kCall) {
     if (live_truths_ > 0) return false;  // a subroutine uses all predicates

@@ -110,6 +110,7 @@ class Allocator {
 
   void begin(const Code& code, const RegisterFile& file);
   [[gnu::always_inline]] inline bool place(std::uint32_t at, const Operation& operation);
+  [[gnu::noinline]] bool placeInPlace(std::uint32_t at, const Operation& operation);
   [[gnu::noinline]] bool placeRare(std::uint32_t at, const Operation& operation, const OpcodeRow& row);
   [[gnu::always_inline]] inline bool placeInstruction(const Operation& operation, const OpcodeRow& row,
                                                       std::uint32_t immediate, bool is_synchronized,

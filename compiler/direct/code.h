@@ -51,6 +51,8 @@ struct Operation {
   PredicateId condition = kAlways;
   PredicateId predicate = kAlways;  ///< the predicate written; kAlways: none
   bool synchronized = false;        ///< issued after all earlier operations have finished: branches and their targets
+  bool in_place = false;  ///< the result takes the registers of the first source, which is read for the last time;
+                          ///< only where `synchronized`
   ValueId destination = kRz;
   std::array<ValueId, 3> sources = {kRz, kRz, kRz};
   std::uint32_t immediate = 0;  ///< for branches and calls, the target operation; for MovPairI, the number of a wide
