@@ -152,30 +152,42 @@ Value Builder::quotient(const Value& x, const Value& y) {
   return withBits(kOrWithBits, magnitude, sign, kSignBit);
 }
 
-// Whether |x| is not in [2^-60, 2^60], or another condition holds. False for NaN.
-Mask Builder::isFarFromOne(const Value& x, const Mask& or_also) {
-  constexpr double kLeast = 0x1p-60, kMost = 0x1p60;
-  const Mask is_small = compare(sass::Compare::kLess, x.magnitude(), kLeast, or_also.predicate, sass::Combine::kOr);
-  return compare(sass::Compare::kGreater, x.magnitude(), kMost, is_small.predicate, sass::Combine::kOr);
-}
-
-// The steps of quotient() without scaling, for operands near 1 or NaN: then all of them are normal, and the residues
-// exact, since they are multiples of 2^-47 |x|. The others, zeros and infinities among them, take quotient(). Of 1, the
-// first quotient is the reciprocal itself, so there is one step less; that was verified for every significand and
-// estimates up to six units off.
+// The steps of quotient() without scaling and with one correction less, for operands that are NaN or of magnitudes near
+// 1; the others, zeros and infinities among them, take quotient(). Results and residues are normal, since residues are
+// multiples of 2^-47 |x|. The sum of magnitudes is large where an operand is, or where the estimate of 1 / y is since y
+// is small; with NaN it is not. Of 1, the first quotient is the reciprocal itself: 1 / y is correct for every
+// significand and estimates up to six units off (verified exhaustively).
+//
+// One correction is enough in f32. The reciprocal r is within (1/2 + 2^-20) units of 1 / b. With a and b in [1, 2), the
+// first quotient q is within 1/2 + a (1/2 + 2^-20) units of a / b if a < b, else within 1.01 units. The residue's
+// rounding and r change the result by less than 2^-22 units before it is rounded, which matters only if a / b is that
+// near to the middle of two numbers. Then q is half a unit off, and the residue exact, or one and a half units off:
+// then a and b are within 2^-17 of 2, and a / b is within 2^-14 units of a number. So what quotient() says about a
+// neighbour of a / b holds. The quotients that are that near to the middle of two numbers are tested for every b.
 Value Builder::usualQuotient(const Value& x, const Value& y) {
-  const bool is_reciprocal = x.isLiteral() && std::fabs(x.literal()) == 1;
-  const Value a = is_reciprocal ? x : bare(x.isLiteral() ? literal(x.literal()) : x), b = bare(y);
-  const Mask never{opposite(kAlways), this};
-  const Mask is_rare = isFarFromOne(b, is_reciprocal ? never : isFarFromOne(a, never));
-  const Value reciprocal = betterReciprocal(b, special(Mufu::kReciprocal, b));
-  const auto improved = [&](const Value& value, const Value& numerator) {
-    return fuse(fuse(-b, value, numerator), reciprocal, value);
+  constexpr double kLeast = 0x1p-60, kMost = 0x1p60, kMostOfReciprocals = 0x1p120;
+  const auto isOutside = [](const Value& operand) {
+    const double magnitude = std::fabs(operand.literal());
+    return operand.isLiteral() && !(magnitude >= kLeast && magnitude <= kMost);
   };
-  Value usual = is_reciprocal ? improved(reciprocal, 1.0) : improved(improved(multiply(a, reciprocal), a), a);
-  if (is_reciprocal && a.literal() < 0) usual = usual.negated();
+  if (isOutside(x) || isOutside(y)) return quotient(x, y);
+  const bool is_reciprocal = x.isLiteral() && std::fabs(x.literal()) == 1;
+  const Value a = is_reciprocal ? Value(1.0) : Value(plain(x), *this), b(plain(y), *this);
+  const Value rough = special(Mufu::kReciprocal, b);
+  Value sum = add(b.magnitude(), rough.magnitude());
+  if (!x.isLiteral()) sum = add(sum, a.magnitude());
+  Mask is_rare = compare(sass::Compare::kGreater, sum, is_reciprocal ? kMostOfReciprocals : kMost);
+  if (!x.isLiteral()) {
+    is_rare = compare(sass::Compare::kLess, a.magnitude(), kLeast, is_rare.predicate, sass::Combine::kOr);
+  }
+  const Value reciprocal = betterReciprocal(b, rough);
+  const Value first = is_reciprocal ? reciprocal : multiply(a, reciprocal);
+  const Value residue = fuse(-b, first, a);
   const std::uint32_t branch = beginRare(is_rare);
-  return endRare(branch, is_rare, std::array{usual}, std::array{quotient(x, y)})[0];
+  const Value rare = quotient(x.isLiteral() && !is_reciprocal ? x : a, b);
+  if (!is_reciprocal) return endRareSum(branch, is_rare, residue, reciprocal, first, rare);
+  const Value result = endRareProduct(branch, is_rare, residue, first, rare);
+  return x.literal() < 0 ? result.negated() : result;
 }
 
 // Goldschmidt's iteration for the root g and half its reciprocal h, then a residue, as for quotients. The root of a
@@ -183,23 +195,41 @@ Value Builder::usualQuotient(const Value& x, const Value& y) {
 // (verified exhaustively). In f64 the relative error before the last rounding is below 2^-102. A root's relative
 // distance from the middle m of two numbers of 53 bits is about 2^-107 |t|, where t is the odd integer a - m^2 in units
 // of m^2's last place: all numbers with |t| < 64 are tested.
-Value Builder::root(const Value& x) {
-  const Scaled scaled_x = scaled(x, is_wide_ ? 0x7fd00000 : 0x7e800000);
-  const Value& a = scaled_x.value;
-  const Value rough = estimate(Mufu::kReciprocalRoot, Mufu::kReciprocalRootOfDouble, a);
-  Value g = multiply(a, rough), h = multiply(rough, 0.5);
+Builder::NearRoot Builder::nearRoot(const Value& x, const Value& estimate) {
+  Value g = multiply(x, estimate), h = multiply(estimate, 0.5);
   for (int i = 0; i < (is_wide_ ? 2 : 1); ++i) {
     const Value error = fuse(-h, g, 0.5);
     g = fuse(g, error, g);
     h = fuse(h, error, h);
   }
-  const Value last = fuse(fuse(-g, g, a), h, g);
+  return {g, h, fuse(-g, g, x)};
+}
+
+Value Builder::root(const Value& x) {
+  const Scaled scaled_x = scaled(x, is_wide_ ? 0x7fd00000 : 0x7e800000);
+  const Value& a = scaled_x.value;
+  const NearRoot near = nearRoot(a, estimate(Mufu::kReciprocalRoot, Mufu::kReciprocalRootOfDouble, a));
+  const Value last = fuse(near.residue, near.half_reciprocal, near.root);
   constexpr std::int32_t kHalfOfFactor = 0x20000000;  // the bias minus half of the factor's exponent
   const Word half = shift(Opcode::kShrRI, scaled_x.exponent, 1);
   const Value scaled_back = multiply(last, numberOf(half + Word(kHalfOfFactor)));
   const Mask is_zero = compare(sass::Compare::kEqual, x, 0.0);
   const Mask is_either = compare(sass::Compare::kEqual, x, kInfinity, is_zero.predicate, sass::Combine::kOr);
   return choose(is_either.predicate, x, scaled_back);
+}
+
+// The steps of root() without scaling, which changes no significand, for numbers from 2^-99 to 2^126, negative numbers
+// and NaN; the others, zeros and infinity among them, take root(). The residue is a multiple of 2^-48 x. The estimate
+// is above 2^50, or infinite, where x is small, and NaN where the root is.
+Value Builder::usualRoot(const Value& x) {
+  constexpr double kScale = 0x1p77, kMost = 0x1p127;
+  if (x.isLiteral()) return root(x);
+  const Value a(plain(x), *this);
+  const Value rough = special(Mufu::kReciprocalRoot, a);
+  const Mask is_rare = compare(sass::Compare::kGreater, fuse(rough, kScale, a).magnitude(), kMost);
+  const NearRoot near = nearRoot(a, rough);
+  const std::uint32_t branch = beginRare(is_rare);
+  return endRareSum(branch, is_rare, near.residue, near.half_reciprocal, near.root, root(a));
 }
 
 }  // namespace srjit::direct

@@ -2,6 +2,7 @@
 
 #include <bit>
 #include <cmath>
+#include <limits>
 #include <optional>
 #include <utility>
 
@@ -315,7 +316,7 @@ Value Builder::function(Function function, std::span<const Value> x) {
   if (approximate()) {
     if (const std::optional<Value> result = approximation(function, x[0], x.back())) return *result;
   }
-  if (function == Function::k_sqrt) return root(x[0]);
+  if (function == Function::k_sqrt) return quotients_ == Quotients::kTwoWays ? usualRoot(x[0]) : root(x[0]);
   const auto inRegister = [&](const Value& operand) {
     return operand.isLiteral() ? literal(operand.literal()) : operand;
   };
@@ -331,6 +332,38 @@ std::uint32_t Builder::beginRare(const Mask& is_rare) {
   has_branches_ = true;
   const PredicateId in_any_lane = code_.truth({.opcode = Opcode::kVoteAny, .condition = is_rare.predicate});
   return code_.append({.opcode = Opcode::kBra, .guard = opposite(in_any_lane), .synchronized = true});
+}
+
+Value Builder::replaced(const Mask& is_rare, const Value& usual, const Value& rare) {
+  const Value result = choose(opposite(is_rare.predicate), usual, rare);
+  Operation& last = code_.operation(code_.size() - 1);
+  last.synchronized = last.in_place = true;
+  return result;
+}
+
+Value Builder::fuseAtTarget(std::uint32_t branch, const Value& a, const Value& b, const Value& c) {
+  const std::uint32_t end = code_.size();
+  const Value sum = fuse(a, b, c);
+  code_.operation(end).synchronized = true;
+  code_.operation(branch).immediate = end;
+  return sum;
+}
+
+// A product -0 keeps the other summand, its zeros included.
+Value Builder::endRareSum(std::uint32_t branch, const Mask& is_rare, const Value& a, const Value& b, const Value& c,
+                          const Value& rare) {
+  const Value factor = replaced(is_rare, a, -0.0), one = replaced(is_rare, b, 1.0), sum = replaced(is_rare, c, rare);
+  return fuseAtTarget(branch, factor, one, sum);
+}
+
+// A zero times b has the sign of b, so the sum is b; an infinite b has another factor.
+Value Builder::endRareProduct(std::uint32_t branch, const Mask& is_rare, const Value& a, const Value& b,
+                              const Value& rare) {
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  const Mask is_infinite = compare(sass::Compare::kEqual, rare.magnitude(), kInfinity);
+  const Value factor = replaced(is_rare, a, choose(is_infinite.predicate, 1.0, literal(0)));
+  const Value sum = replaced(is_rare, b, rare);
+  return fuseAtTarget(branch, factor, sum, sum);
 }
 
 Value Builder::exact(Function function, std::span<const Value> x) {

@@ -88,13 +88,14 @@ constexpr const NumberOpcodes& numberOpcodesOf(Precision precision) {
   __builtin_unreachable();
 }
 
-/// Whether quotients have a shorter way for usual operands, and a branch: in subroutines.
+/// Whether quotients and square roots have a shorter way for usual operands, and a branch: in subroutines.
 enum class Quotients : std::uint8_t { kOneWay, kTwoWays };
 
 /// Appends the instructions of numbers to a Code.
 class Builder {
  public:
-  /// Quotients::kTwoWays: only in f32.
+  /// Quotients::kTwoWays: only in f32. There are no subroutines of f64, whose inlined code would have both ways at
+  /// every quotient and root.
   Builder(Code& code, Math math, Precision precision, Quotients quotients = Quotients::kOneWay)
       : code_(code),
         precision_(precision),
@@ -173,8 +174,16 @@ class Builder {
   Value power(const Value& x, const Value& y);
   Value quotient(const Value& x, const Value& y);
   Value usualQuotient(const Value& x, const Value& y);
-  Mask isFarFromOne(const Value& x, const Mask& or_also);
   Value root(const Value& x);
+  Value usualRoot(const Value& x);
+  /// a b + c, or `rare` where it is rare. Ends what beginRare() began; nothing else reads a, b and c, three registers.
+  Value endRareSum(std::uint32_t branch, const Mask& is_rare, const Value& a, const Value& b, const Value& c,
+                   const Value& rare);
+  /// The same of a b + b.
+  Value endRareProduct(std::uint32_t branch, const Mask& is_rare, const Value& a, const Value& b, const Value& rare);
+  Value fuseAtTarget(std::uint32_t branch, const Value& a, const Value& b, const Value& c);
+  /// `rare` where it is rare, in the register of `usual`.
+  Value replaced(const Mask& is_rare, const Value& usual, const Value& rare);
   /// A scaled number, and the bits of the scale's exponent.
   struct Scaled {
     Value value;
@@ -184,6 +193,11 @@ class Builder {
   /// 1 / x and 1 / sqrt(x) of a scaled number, as the special function unit has them.
   Value estimate(sass::Mufu of_float, sass::Mufu of_double, const Value& x);
   Value betterReciprocal(const Value& y, const Value& estimate);
+  /// A root and half its reciprocal, both near, and the rest of the root's square.
+  struct NearRoot {
+    Value root, half_reciprocal, residue;
+  };
+  NearRoot nearRoot(const Value& x, const Value& estimate);
   /// x with bits of its upper word as LOP3 has them from it, `bits` and the upper word of y.
   Value withBits(std::uint8_t table, const Value& x, const Value& y, std::uint32_t bits);
 
