@@ -49,9 +49,12 @@ void compare(const Engine& engine, const Workload& w, const std::string& what) {
     expectSameLosses(lossesOf(engine, direct, data, w.parameters, options),
                      lossesOf(engine, interpreted, data, w.parameters, options), what);
   }
-  // In f64 functions beside all sums of a loss may need too many registers.
-  const std::size_t most = w.expressions.size();
-  EXPECT_GE(direct.status().compiled, isDouble(engine.options().precision) ? most / 2 : most) << what;
+  // In f64 functions beside all sums of a loss may need too many registers, which the tier refuses; few expressions may
+  // all be such.
+  constexpr std::size_t kMany = 30;
+  const std::size_t all = w.expressions.size();
+  const std::size_t most_of_doubles = all < kMany ? 0 : all / 2;
+  EXPECT_GE(direct.status().compiled, isDouble(engine.options().precision) ? most_of_doubles : all) << what;
 }
 
 TEST_P(Direct, BitsEqualTheInterpreters) {
