@@ -96,10 +96,11 @@ Dag Dag::fromExpressions(std::span<const Expression> batch, Precision precision)
           stack.push_back(dag.parameter(static_cast<std::uint32_t>(e), token.index));
           break;
         case Token::Kind::kOp: {
-          const std::size_t first = stack.size() - static_cast<std::size_t>(arityOf(token.op));
-          const NodeId id = dag.apply(token.op, std::span(stack).subspan(first));
-          stack.resize(first);
-          stack.push_back(id);
+          const auto arity = static_cast<std::ptrdiff_t>(arityOf(token.op));
+          Operands operands{};
+          std::copy(stack.end() - arity, stack.end(), operands.begin());
+          stack.resize(stack.size() - static_cast<std::size_t>(arity));
+          stack.push_back(dag.apply(token.op, operands));
           break;
         }
       }
@@ -138,12 +139,22 @@ NodeId Dag::literalParameter(double value) {
 
 NodeId Dag::apply(Op op, std::span<const NodeId> operands) {
   assert(operands.size() == static_cast<std::size_t>(arityOf(op)));
+  Operands all{};
+  std::ranges::copy(operands, all.begin());
+  return apply(op, all);
+}
+
+void Dag::orderOperands(Op op, Operands& operands) const noexcept {
+  if (!kCommutes[static_cast<std::size_t>(op)]) return;
+  auto& [a, b, c] = operands;
+  if (hashes_[b] < hashes_[a]) std::swap(a, b);
+}
+
+NodeId Dag::applyOrdered(Op op, const Operands& operands) {
   Node node;
   node.kind = Token::Kind::kOp;
   node.op = op;
-  for (std::size_t i = 0; i < operands.size(); ++i) node.operands[i] = operands[i];
-  auto& [a, b, c] = node.operands;
-  if (kCommutes[static_cast<std::size_t>(op)] && hashes_[b] < hashes_[a]) std::swap(a, b);
+  node.operands = operands;
   const auto shape = [&] {
     std::uint64_t hash = kOpShapes[static_cast<std::size_t>(op)];
     for (const NodeId operand : node.inputs()) hash = combine(hash, hashes_[operand]);

@@ -15,13 +15,16 @@ namespace srjit {
 
 using NodeId = std::uint32_t;
 
+/// The operands of an operator; those past its arity are 0.
+using Operands = std::array<NodeId, kMaxArity>;
+
 /// One node. Operands are earlier nodes, so ascending ids are a topological order.
 struct Node {
   Token::Kind kind = Token::Kind::kConstant;
   Op op{};                                   ///< kOp only
   std::uint32_t index = 0;                   ///< kVariable: column; kParameter: index into Dag::parameters()
   double value = 0;                          ///< kConstant only; rounded to the Dag's precision
-  std::array<NodeId, kMaxArity> operands{};  ///< kOp only; the first arityOf(op) count, the others are 0
+  Operands operands{};                       ///< kOp only; the first arityOf(op) count, the others are 0
 
   int arity() const noexcept { return kind == Token::Kind::kOp ? arityOf(op) : 0; }
   std::span<const NodeId> inputs() const noexcept { return {operands.data(), static_cast<std::size_t>(arity())}; }
@@ -54,10 +57,17 @@ class Dag {
   NodeId variable(std::uint32_t column);
   NodeId parameter(std::uint32_t expression, std::uint32_t index);
   NodeId literalParameter(double value);
+  NodeId apply(Op op, Operands operands) {
+    orderOperands(op, operands);
+    return applyOrdered(op, operands);
+  }
   NodeId apply(Op op, std::span<const NodeId> operands);
   NodeId apply(Op op, std::initializer_list<NodeId> operands) {
     return apply(op, std::span<const NodeId>(operands.begin(), operands.size()));
   }
+  /// The two steps of apply().
+  void orderOperands(Op op, Operands& operands) const noexcept;
+  NodeId applyOrdered(Op op, const Operands& operands);
   /// The constant, variable or parameter `leaf` of another graph of this precision.
   NodeId copyLeaf(const Dag& from, NodeId leaf);
   void addRoot(NodeId id) { roots_.push_back(id); }

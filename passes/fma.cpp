@@ -104,10 +104,9 @@ class Fuser {
     if (isSum(node)) {
       if (const NodeId fused = fusedSum(node); fused != kNone) return fused;
     }
-    std::array<NodeId, kMaxArity> operands{};
+    Operands operands{};
     for (std::size_t i = 0; i < node.inputs().size(); ++i) operands[i] = image_[node.operands[i]];
-    if (operands == node.operands) return id;
-    return dag_.apply(node.op, std::span<const NodeId>(operands.data(), node.inputs().size()));
+    return operands == node.operands ? id : dag_.apply(node.op, operands);
   }
 
   /// The fused form of a sum or difference; kNone if no operand is a product, and for the difference of a value and

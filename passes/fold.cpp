@@ -58,12 +58,11 @@ Probe called(Function function, const Operands&... operands) {
 template <class Allowed>
 void foldWhere(WorkingDag& work, const Allowed& allowed) {
   Dag& dag = work.dag();
-  work.rebuild([&](NodeId id) { return work.keep(id); },
-               [&](Op op, std::span<const NodeId> operands, NodeId same) {
-                 if (areConstants(dag, operands) && allowed(op)) {
-                   return work.keep(dag.constant(foldedValue(dag, op, operands)));
-                 }
-                 return work.keep(same != WorkingDag::kNone ? same : dag.apply(op, operands));
+  work.rebuild([](NodeId id) { return id; },
+               [&](Op op, const Operands& operands) {
+                 const std::span<const NodeId> used(operands.data(), static_cast<std::size_t>(arityOf(op)));
+                 const bool folds = allowed(op) && areConstants(dag, used);
+                 return folds ? dag.constant(foldedValue(dag, op, used)) : dag.apply(op, operands);
                });
 }
 

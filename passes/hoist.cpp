@@ -17,11 +17,9 @@ void hoistLiterals(WorkingDag& work, const PassContext&) {
   work.rebuild(
       [&](NodeId id) {
         const Node& node = dag.node(id);
-        return work.keep(node.kind == Token::Kind::kConstant ? dag.literalParameter(node.value) : id);
+        return node.kind == Token::Kind::kConstant ? dag.literalParameter(node.value) : id;
       },
-      [&](Op op, std::span<const NodeId> operands, NodeId same) {
-        return work.keep(same != WorkingDag::kNone ? same : dag.apply(op, operands));
-      });
+      [&](Op op, const Operands& operands) { return dag.apply(op, operands); });
 }
 
 }  // namespace srjit

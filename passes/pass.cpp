@@ -23,7 +23,7 @@ namespace srjit {
 
 namespace {
 
-enum Modes : unsigned { kFastOnly = 1, kNotStrict = 3, kAllModes = 7 };
+enum Modes : unsigned { kNoMode = 0, kFastOnly = 1, kPreciseOnly = 2, kNotStrict = 3, kStrictOnly = 4, kAllModes = 7 };
 
 unsigned bitOf(Math math) { return math == Math::kFast ? 1 : math == Math::kPrecise ? 2 : 4; }
 

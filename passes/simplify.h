@@ -1,6 +1,7 @@
 // The rules of simplify.def and the engine that applies them.
 #pragma once
 
+#include <cstddef>
 #include <span>
 #include <string_view>
 
@@ -15,6 +16,10 @@ namespace srjit {
 /// What a rule keeps; see simplify.def.
 enum class RuleClass { kExact, kPrecise, kFast };
 
+/// The most wildcards x0 x1 x2, and constants p0 p1, of a rule.
+inline constexpr std::size_t kRuleWildcards = 3;
+inline constexpr std::size_t kRuleLiterals = 2;
+
 /// One row of simplify.def.
 struct Rule {
   RuleClass rule_class;
@@ -28,9 +33,8 @@ struct Rule {
 /// All rules, in the order of the table. Thread-safe.
 std::span<const Rule> allRules();
 
-/// Applies the rules up to `rule_class` from the leaves to the roots until none matches, and folds operators over
-/// constants (for kExact only where that keeps bits). For kExact in fast f32, rules over operators that are approximate
-/// there are not applied, since IEEE 754 does not fix their bits. Not recursive; every distinct term is rewritten once.
+/// Applies the rules up to `rule_class` from the leaves to the roots until none matches, and computes operators over
+/// constants, as Rewriter does (passes/rewriter.h). Not recursive.
 void simplify(WorkingDag& work, RuleClass rule_class, Math math);
 Dag simplify(const Dag& dag, RuleClass rule_class, Math math);
 

@@ -17,6 +17,22 @@ void WorkingDag::begin() {
   next_.reserve(dag_.size());
 }
 
+NodeId WorkingDag::keepTree(NodeId id) {
+  if (isKept(id)) return id;
+  path_.assign(1, id);
+  while (!path_.empty()) {
+    const NodeId next = path_.back();
+    const std::size_t before = path_.size();
+    for (const NodeId operand : dag_.node(next).inputs()) {
+      if (!isKept(operand)) path_.push_back(operand);
+    }
+    if (path_.size() > before) continue;
+    path_.pop_back();
+    keep(next);
+  }
+  return id;
+}
+
 void WorkingDag::commit() {
   marks_.resize(dag_.size());
   // Plain pointers: a store through a byte pointer may alias the vectors, so a compiler would load theirs again.

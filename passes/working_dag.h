@@ -26,15 +26,6 @@ class WorkingDag {
   /// The live nodes, each after its operands. result() numbers them in this order.
   std::span<const NodeId> order() const noexcept { return order_; }
 
-  /// The extent of rules, as simplify() numbers them, under which `id` is known to be in normal form; 0 at first. It
-  /// stays valid for later passes: nodes never change, except for constants that become parameters, which match no
-  /// additional rule.
-  std::uint8_t normality(NodeId id) const noexcept { return id < normality_.size() ? normality_[id] : 0; }
-  void setNormality(NodeId id, std::uint8_t normality) {
-    if (id >= normality_.size()) normality_.resize(dag_.size());
-    normality_[id] = normality;
-  }
-
   /// Starts a new list, which is empty.
   void begin();
   /// Appends `id` to the new list if it is not listed yet, and returns it. Its operands must be listed already.
@@ -46,13 +37,14 @@ class WorkingDag {
     }
     return id;
   }
+  /// The same with all that it needs, operands first.
+  NodeId keepTree(NodeId id);
   bool isKept(NodeId id) const noexcept { return id < marks_.size() && marks_[id] != 0; }
   /// Replaces the old list by the new one without its dead nodes. Linear, not recursive.
   void commit();
 
-  /// Visits the listed nodes, operands first, and replaces each. `leaf(id)` returns the replacement of a leaf,
-  /// `operation(op, operands, id)` that of an operator, given the replacements of its operands; `id` is the node itself
-  /// if no operand was replaced, else kNone. Both must keep() the node that they return.
+  /// Visits the listed nodes, operands first, and replaces each: `leaf(id)` returns the replacement of a leaf, and
+  /// `operation(op, operands)` that of an operator, given the replacements of its operands.
   template <class Leaf, class Operation>
   void rebuild(const Leaf& leaf, const Operation& operation);
 
@@ -66,7 +58,7 @@ class WorkingDag {
   std::vector<NodeId> order_;
   std::vector<NodeId> next_;             ///< the list being made
   std::vector<std::uint8_t> marks_;      ///< of every node: whether next_ has it
-  std::vector<std::uint8_t> normality_;  ///< of the nodes that were looked at
+  std::vector<NodeId> path_;             ///< keepTree(): nodes whose operands are being listed
   std::vector<NodeId> image_;            ///< rebuild(): the replacement of every node
 };
 
@@ -74,27 +66,16 @@ template <class Leaf, class Operation>
 void WorkingDag::rebuild(const Leaf& leaf, const Operation& operation) {
   begin();
   image_.resize(dag_.size());
-  bool changed = false;
   for (const NodeId id : order_) {
-    const Node& node = dag_.node(id);
-    NodeId to = id;
-    if (node.kind != Token::Kind::kOp) {
-      to = leaf(id);
+    const Node node = dag_.node(id);
+    if (node.kind == Token::Kind::kOp) {
+      Operands operands{};
+      for (std::size_t k = 0; k < node.inputs().size(); ++k) operands[k] = image_[node.operands[k]];
+      image_[id] = keepTree(operation(node.op, operands));
     } else {
-      const auto arity = static_cast<std::size_t>(arityOf(node.op));
-      std::array<NodeId, kMaxArity> operands = node.operands;
-      NodeId differences = 0;
-      for (std::size_t k = 0; k < arity; ++k) {
-        operands[k] = image_[node.operands[k]];
-        differences |= operands[k] ^ node.operands[k];
-      }
-      const NodeId same = differences == 0 ? id : kNone;
-      to = operation(node.op, std::span<const NodeId>(operands.data(), arity), same);
+      image_[id] = keepTree(leaf(id));
     }
-    image_[id] = to;
-    changed |= to != id;
   }
-  if (!changed) return;
   for (std::size_t i = 0; i < dag_.roots().size(); ++i) dag_.setRoot(i, image_[dag_.roots()[i]]);
   commit();
 }

@@ -1,0 +1,56 @@
+// The engine of simplify.def: makes operators in normal form. Rules are applied where a node is made, as by the FOLD
+// engine of LuaJIT (M. Pall, lj_opt_fold.c), so that a term is rewritten while its tokens are read.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "ir/expression.h"
+#include "ir/numeric.h"
+#include "passes/dag.h"
+#include "passes/simplify.h"
+
+namespace srjit {
+
+class RuleIndex;
+
+/// Adds nodes in normal form to one graph. Not thread-safe; the graph must outlive it.
+class Rewriter {
+ public:
+  /// Rules up to `rule_class`. For kExact in fast f32, rules over operators that are approximate there are not applied,
+  /// and such operators are not computed, since IEEE 754 does not fix their bits.
+  Rewriter(Dag& dag, RuleClass rule_class, Math math);
+
+  /// The normal form of `op` over operands in normal form: no rule matches it. An operator over constants is computed.
+  /// A term that a rule matches is not added to the graph, but terms within its replacement may be left as dead nodes.
+  /// Not recursive.
+  NodeId build(Op op, const Operands& operands) {
+    const NodeId id = settle(op, operands);
+    return id != kRewriting ? id : finishRewrites();
+  }
+
+ private:
+  static constexpr NodeId kRewriting = ~NodeId{0};
+
+  /// A rewrite that has begun. A replacement is a postfix expression whose operators may themselves be rewritten.
+  struct Rewrite {
+    std::span<const Token> replacement;
+    std::size_t next;  ///< token of the replacement
+    std::array<NodeId, kRuleWildcards> wildcards;
+    std::array<NodeId, kRuleLiterals> literals;
+  };
+
+  NodeId settle(Op op, Operands operands);
+  NodeId finishRewrites();
+  bool startRule(Op op, std::uint64_t candidates, const Operands& operands);
+
+  Dag& dag_;
+  const RuleIndex& rules_;
+  std::array<bool, kMostOps> folds_{};  ///< operators that are computed over constants
+  std::vector<NodeId> values_;          ///< the operand stack of the rewrites
+  std::vector<Rewrite> rewrites_;       ///< the rewrites that have begun: a stack, since one may begin another
+};
+
+}  // namespace srjit
