@@ -2,6 +2,7 @@
 // Flood, "Fast Splittable Pseudorandom Number Generators", OOPSLA 2014). The same on every machine.
 #pragma once
 
+#include <bit>
 #include <cstdint>
 #include <string_view>
 
@@ -19,6 +20,12 @@ constexpr std::uint64_t mix(std::uint64_t z) noexcept {
 /// Order matters: combine(combine(s, a), b) differs from combine(combine(s, b), a).
 constexpr std::uint64_t combine(std::uint64_t seed, std::uint64_t value) noexcept {
   return mix(seed * kGoldenGamma + value);
+}
+
+/// A hash of a few numbers at one multiplication each, for tables in memory: start with a seed, and take the upper bits.
+/// Weaker than combine(), since a bit affects only those above it until the next step rotates them down.
+constexpr std::uint64_t combineFast(std::uint64_t seed, std::uint64_t value) noexcept {
+  return (std::rotl(seed, 29) ^ value) * kGoldenGamma;
 }
 
 /// FNV-1a, 64 bits (Fowler, Noll, Vo; draft-eastlake-fnv).

@@ -12,6 +12,7 @@
 
 #include "ir/mix.h"
 #include "ir/ops.h"
+#include "passes/node_sort.h"
 
 namespace srjit {
 namespace {
@@ -48,16 +49,30 @@ std::uint64_t bitsOf(double value) { return std::bit_cast<std::uint64_t>(value);
 
 // The hash by which a node is found in the hash table. Unlike the shape it depends on ids, so it is of this graph
 // alone.
-std::uint64_t literalIdentity(double value) { return combine(kLiteralSeed, bitsOf(value)); }
-std::uint64_t variableIdentity(std::uint32_t column) { return combine(kVariableSeed, column); }
-std::uint64_t parameterIdentity(const ParameterSource& source) {
-  return combine(combine(kParameterSeed, source.expression | std::uint64_t{source.index} << 32),
-                 bitsOf(source.literal));
+std::uint32_t upperWord(std::uint64_t hash) { return static_cast<std::uint32_t>(hash >> 32); }
+std::uint32_t literalIdentity(double value) { return upperWord(combineFast(kLiteralSeed, bitsOf(value))); }
+std::uint32_t variableIdentity(std::uint32_t column) { return upperWord(combineFast(kVariableSeed, column)); }
+std::uint32_t parameterIdentity(const ParameterSource& source) {
+  const std::uint64_t place = source.expression | std::uint64_t{source.index} << 32;
+  return upperWord(combineFast(combineFast(kParameterSeed, place), bitsOf(source.literal)));
 }
-std::uint64_t operatorIdentity(const Node& node) {
-  const auto [a, b, c] = node.operands;
-  return combine(kOpShapes[static_cast<std::size_t>(node.op)] ^ c, a | std::uint64_t{b} << 32);
+std::uint32_t operatorIdentity(Op op, const Operands& operands) {
+  const auto [a, b, c] = operands;
+  const std::uint64_t first = a | std::uint64_t{b} << 32;
+  return upperWord(combineFast(kOpShapes[static_cast<std::size_t>(op)] ^ c, first));
 }
+
+Node parameterNode(std::size_t index) {
+  Node node;
+  node.kind = Token::Kind::kParameter;
+  node.sort = kLeafSort;
+  node.index = static_cast<std::uint32_t>(index);
+  return node;
+}
+
+/// Nodes that a hash table may have, and a size for so many.
+std::size_t roomOf(std::size_t table_size) { return table_size / 3 * 2; }
+std::size_t tableSizeFor(std::size_t nodes) { return std::bit_ceil(std::max<std::size_t>(64, nodes + nodes / 2 + 2)); }
 
 double roundTo(Precision precision, double value) {
   if (std::isnan(value)) return std::numeric_limits<double>::quiet_NaN();
@@ -100,7 +115,7 @@ Dag Dag::fromExpressions(std::span<const Expression> batch, Precision precision)
           Operands operands{};
           std::copy(stack.end() - arity, stack.end(), operands.begin());
           stack.resize(stack.size() - static_cast<std::size_t>(arity));
-          stack.push_back(dag.apply(token.op, operands));
+          stack.push_back(dag.applyOrdered(token.op, operands));
           break;
         }
       }
@@ -114,19 +129,26 @@ Dag Dag::fromExpressions(std::span<const Expression> batch, Precision precision)
 NodeId Dag::constant(double value) {
   Node node;
   node.value = roundTo(precision_, value);
+  node.sort = sortOfConstant(node.value);
   return intern(
-      node, literalIdentity(node.value), [] { return kLiteralShape; },
-      [&](const Node& other) { return bitsOf(other.value) == bitsOf(node.value); });
+      literalIdentity(node.value), [&] { return node; }, [] { return kLiteralShape; },
+      [&](const Node& other) {
+        return other.kind == Token::Kind::kConstant && bitsOf(other.value) == bitsOf(node.value);
+      });
 }
 
 NodeId Dag::variable(std::uint32_t column) {
-  Node node;
-  node.kind = Token::Kind::kVariable;
-  node.index = column;
   variables_ = std::max(variables_, column + 1);
+  const auto made = [&] {
+    Node node;
+    node.kind = Token::Kind::kVariable;
+    node.sort = kLeafSort;
+    node.index = column;
+    return node;
+  };
   return intern(
-      node, variableIdentity(column), [&] { return std::uint64_t{column}; },
-      [&](const Node& other) { return other.index == column; });
+      variableIdentity(column), made, [&] { return std::uint64_t{column}; },
+      [&](const Node& other) { return other.kind == Token::Kind::kVariable && other.index == column; });
 }
 
 NodeId Dag::parameter(std::uint32_t expression, std::uint32_t index) {
@@ -144,24 +166,71 @@ NodeId Dag::apply(Op op, std::span<const NodeId> operands) {
   return apply(op, all);
 }
 
+// Without a branch, which would be hard to predict.
 void Dag::orderOperands(Op op, Operands& operands) const noexcept {
-  if (!kCommutes[static_cast<std::size_t>(op)]) return;
   auto& [a, b, c] = operands;
-  if (hashes_[b] < hashes_[a]) std::swap(a, b);
+  const bool exchanged = kCommutes[static_cast<std::size_t>(op)] && hashes_[b] < hashes_[a];
+  const NodeId difference = (a ^ b) & (exchanged ? ~NodeId{0} : NodeId{0});
+  a ^= difference;
+  b ^= difference;
 }
 
+// Operands that are leaves, or repeated, need no register of their own.
+template <int kArity>
+std::uint8_t Dag::needOf(const Operands& operands) const noexcept {
+  const auto need = [&](std::size_t i, bool repeated) { return repeated ? 0U : unsigned{nodes_[operands[i]].need}; };
+  const auto order = [](unsigned& x, unsigned& y) {
+    const unsigned larger = std::max(x, y);
+    y = std::min(x, y);
+    x = larger;
+  };
+  const auto behind = [](unsigned own, unsigned held) { return own == 0 ? 0 : own + held; };
+  unsigned a = need(0, false), b = 0, c = 0;
+  if constexpr (kArity > 1) {
+    b = need(1, operands[1] == operands[0]);
+    order(a, b);
+  }
+  if constexpr (kArity > 2) {
+    c = need(2, operands[2] == operands[0] || operands[2] == operands[1]);
+    order(b, c);
+    order(a, b);
+  }
+  return static_cast<std::uint8_t>(std::min(std::max({1U, a, behind(b, 1), behind(c, 2)}), 255U));
+}
+
+template <int kArity>
 NodeId Dag::applyOrdered(Op op, const Operands& operands) {
-  Node node;
-  node.kind = Token::Kind::kOp;
-  node.op = op;
-  node.operands = operands;
+  const auto made = [&] {
+    Node node;
+    node.kind = Token::Kind::kOp;
+    node.op = op;
+    node.operand_count = kArity;
+    node.need = needOf<kArity>(operands);
+    node.sort = sortOfOperator(op);
+    node.operands = operands;
+    return node;
+  };
   const auto shape = [&] {
     std::uint64_t hash = kOpShapes[static_cast<std::size_t>(op)];
-    for (const NodeId operand : node.inputs()) hash = combine(hash, hashes_[operand]);
-    return hash | kOperatorShape;
+    for (std::size_t k = 0; k < kArity; ++k) hash = combineFast(hash, hashes_[operands[k]]);
+    return hash ^ hash >> 32 | kOperatorShape;
   };
-  return intern(node, operatorIdentity(node), shape,
-                [&](const Node& other) { return other.op == op && other.operands == node.operands; });
+  return intern(operatorIdentity(op, operands), made, shape,
+                [&](const Node& other) { return other.isOperator() && other.op == op && other.operands == operands; });
+}
+template NodeId Dag::applyOrdered<1>(Op op, const Operands& operands);
+template NodeId Dag::applyOrdered<2>(Op op, const Operands& operands);
+template NodeId Dag::applyOrdered<3>(Op op, const Operands& operands);
+
+NodeId Dag::applyOrdered(Op op, const Operands& operands) {
+  switch (arityOf(op)) {
+    case 1:
+      return applyOrdered<1>(op, operands);
+    case 2:
+      return applyOrdered<2>(op, operands);
+    default:
+      return applyOrdered<3>(op, operands);
+  }
 }
 
 NodeId Dag::copyLeaf(const Dag& from, NodeId leaf) {
@@ -173,45 +242,40 @@ NodeId Dag::copyLeaf(const Dag& from, NodeId leaf) {
 }
 
 NodeId Dag::internParameter(const ParameterSource& source, std::uint64_t shape) {
-  Node node;
-  node.kind = Token::Kind::kParameter;
-  node.index = static_cast<std::uint32_t>(parameters_.size());
-  const NodeId id = intern(
-      node, parameterIdentity(source), [&] { return shape; },
-      [&](const Node& other) { return sameSource(parameters_[other.index], source); });
-  if (nodes_[id].index == parameters_.size()) parameters_.push_back(source);
-  return id;
+  const auto made = [&] {
+    parameters_.push_back(source);
+    return parameterNode(parameters_.size() - 1);
+  };
+  return intern(
+      parameterIdentity(source), made, [&] { return shape; },
+      [&](const Node& other) {
+        return other.kind == Token::Kind::kParameter && sameSource(parameters_[other.index], source);
+      });
 }
 
-template <class Shape, class Same>
-NodeId Dag::intern(const Node& node, std::uint64_t identity, const Shape& shape, const Same& same) {
-  if (3 * (nodes_.size() + 1) > 2 * table_.size())
-    makeTable(std::bit_ceil(std::max<std::size_t>(64, 4 * nodes_.size())));
+template <class Made, class Shape, class Same>
+NodeId Dag::intern(std::uint32_t hash, const Made& made, const Shape& shape, const Same& same) {
+  if (nodes_.size() >= room_) makeTable(std::bit_ceil(std::max<std::size_t>(64, 4 * nodes_.size())));
   const std::size_t mask = table_.size() - 1;
-  const auto hash = static_cast<std::uint32_t>(identity);
   std::size_t at = hash & mask;
-  while (table_[at].id != kEmpty) {
-    if (table_[at].hash == hash) {
-      const Node& other = nodes_[table_[at].id];
-      if (other.kind == node.kind && same(other)) return table_[at].id;
-    }
+  for (Slot slot = table_[at]; slot.id != kEmpty; slot = table_[at]) {
+    if (slot.hash == hash && same(nodes_[slot.id])) return slot.id;
     at = (at + 1) & mask;
   }
   const auto id = static_cast<NodeId>(nodes_.size());
   table_[at] = {hash, id};
-  nodes_.push_back(node);
   hashes_.push_back(shape());
+  nodes_.push_back(made());
   return id;
 }
 
 void Dag::reserve(std::size_t nodes) {
   nodes_.reserve(nodes);
   hashes_.reserve(nodes);
-  const std::size_t size = std::bit_ceil(nodes + nodes / 2 + 2);
-  if (size > table_.size()) makeTable(size);
+  if (const std::size_t size = tableSizeFor(nodes); size > table_.size()) makeTable(size);
 }
 
-std::uint64_t Dag::identityOf(const Node& node) const noexcept {
+std::uint32_t Dag::identityOf(const Node& node) const noexcept {
   switch (node.kind) {
     case Token::Kind::kConstant:
       return literalIdentity(node.value);
@@ -222,7 +286,7 @@ std::uint64_t Dag::identityOf(const Node& node) const noexcept {
     case Token::Kind::kOp:
       break;
   }
-  return operatorIdentity(node);
+  return operatorIdentity(node.op, node.operands);
 }
 
 void Dag::makeTable(std::size_t size) {
@@ -234,12 +298,13 @@ void Dag::makeTable(std::size_t size) {
     table[at] = slot;
   };
   if (table_.empty()) {
-    for (NodeId id = 0; id < nodes_.size(); ++id) enter({static_cast<std::uint32_t>(identityOf(nodes_[id])), id});
+    for (NodeId id = 0; id < nodes_.size(); ++id) enter({identityOf(nodes_[id]), id});
   }
   for (const Slot& slot : table_) {
     if (slot.id != kEmpty) enter(slot);
   }
   table_ = std::move(table);
+  room_ = roomOf(size);
 }
 
 std::vector<std::uint32_t> Dag::useCounts() const {
@@ -328,17 +393,42 @@ void Dag::appendStructure(std::vector<std::byte>& bytes) const {
   bytes.resize(static_cast<std::size_t>(out - bytes.data()));
 }
 
+void Dag::clear(std::size_t nodes) {
+  nodes_.clear();
+  hashes_.clear();
+  roots_.clear();
+  parameters_.clear();
+  variables_ = 0;
+  table_.assign(tableSizeFor(nodes), Slot{0, kEmpty});
+  room_ = roomOf(table_.size());
+}
+
 Dag Dag::renumbered(std::span<const NodeId> order) const {
   Dag to(precision_);
-  to.nodes_.reserve(order.size());
+  std::vector<NodeId> places;
+  renumber(order, Literals::kConstants, to, places);
   to.hashes_.reserve(order.size());
-  std::vector<NodeId> place(nodes_.size());
-  for (const NodeId id : order) {
-    place[id] = static_cast<NodeId>(to.nodes_.size());
-    to.hashes_.push_back(hashes_[id]);
-    Node& node = to.nodes_.emplace_back(nodes_[id]);
+  for (const NodeId id : order) to.hashes_.push_back(hashes_[id]);
+  return to;
+}
+
+void Dag::renumber(std::span<const NodeId> order, Literals literals, Dag& to, std::vector<NodeId>& places) const {
+  to.nodes_.resize(order.size());
+  to.hashes_.clear();
+  to.parameters_.clear();
+  to.table_.clear();
+  to.room_ = 0;
+  to.variables_ = 0;
+  places.resize(std::max(places.size(), nodes_.size()));
+  for (NodeId number = 0; number < order.size(); ++number) {
+    places[order[number]] = number;
+    Node& node = to.nodes_[number];
+    node = nodes_[order[number]];
     switch (node.kind) {
       case Token::Kind::kConstant:
+        if (literals == Literals::kConstants) break;
+        to.parameters_.push_back({ParameterSource::kLiteral, 0, node.value});
+        node = parameterNode(to.parameters_.size() - 1);
         break;
       case Token::Kind::kVariable:
         to.variables_ = std::max(to.variables_, node.index + 1);
@@ -349,24 +439,23 @@ Dag Dag::renumbered(std::span<const NodeId> order) const {
         break;
       case Token::Kind::kOp:
         for (std::size_t i = 0; i < static_cast<std::size_t>(node.arity()); ++i) {
-          node.operands[i] = place[node.operands[i]];
+          node.operands[i] = places[node.operands[i]];
         }
         break;
     }
   }
-  to.roots_.reserve(roots_.size());
-  for (const NodeId root : roots_) to.roots_.push_back(place[root]);
-  return to;
+  to.roots_.clear();
+  for (const NodeId root : roots_) to.roots_.push_back(places[root]);
 }
 
 void Dag::hoistConstants() {
   for (Node& node : nodes_) {
     if (node.kind != Token::Kind::kConstant) continue;
-    const auto index = static_cast<std::uint32_t>(parameters_.size());
     parameters_.push_back({ParameterSource::kLiteral, 0, node.value});
-    node = Node{Token::Kind::kParameter, Op::kAdd, index, 0, {}};
+    node = parameterNode(parameters_.size() - 1);
   }
   table_.clear();
+  room_ = 0;
 }
 
 bool operator==(const Dag& a, const Dag& b) {

@@ -20,14 +20,21 @@ using Operands = std::array<NodeId, kMaxArity>;
 
 /// One node. Operands are earlier nodes, so ascending ids are a topological order.
 struct Node {
+  double value = 0;         ///< kConstant only; rounded to the Dag's precision
+  Operands operands{};      ///< kOp only; the first operand_count count, the others are 0
+  std::uint32_t index = 0;  ///< kVariable: column; kParameter: index into Dag::parameters()
   Token::Kind kind = Token::Kind::kConstant;
-  Op op{};                                   ///< kOp only
-  std::uint32_t index = 0;                   ///< kVariable: column; kParameter: index into Dag::parameters()
-  double value = 0;                          ///< kConstant only; rounded to the Dag's precision
-  Operands operands{};                       ///< kOp only; the first arityOf(op) count, the others are 0
+  Op op{};                         ///< kOp only
+  std::uint8_t operand_count = 0;  ///< kOp: arityOf(op); else 0
+  /// The registers that its evaluation needs if the operand that needs most is evaluated first (R. Sethi, J. D. Ullman,
+  /// "The Generation of Optimal Code for Arithmetic Expressions", JACM 17(4), 1970): 0 for a leaf, which is read where it
+  /// is used; at least 1 for an operator. Shared nodes count at every use, as if the graph were a forest. Saturates.
+  std::uint8_t need = 0;
+  std::uint8_t sort = 0;  ///< passes/node_sort.h
 
-  int arity() const noexcept { return kind == Token::Kind::kOp ? arityOf(op) : 0; }
-  std::span<const NodeId> inputs() const noexcept { return {operands.data(), static_cast<std::size_t>(arity())}; }
+  bool isOperator() const noexcept { return kind == Token::Kind::kOp; }
+  int arity() const noexcept { return operand_count; }
+  std::span<const NodeId> inputs() const noexcept { return {operands.data(), operand_count}; }
 };
 
 /// Where the value of a parameter slot comes from at run time.
@@ -46,7 +53,8 @@ class Dag {
   explicit Dag(Precision precision) : precision_(precision) {}
 
   /// The graph of a batch. Constants are rounded to `precision`. Parameters of different expressions are different
-  /// nodes, since their values differ. Linear in the tokens.
+  /// nodes, since their values differ. Operands stand as they are written, so x0 + x1 and x1 + x0 are two nodes until a
+  /// pass makes them one. Linear in the tokens.
   static Dag fromExpressions(std::span<const Expression> batch, Precision precision);
 
   /// The node for these arguments, added if it is new; equal arguments give equal ids. The first two operands of a
@@ -65,8 +73,11 @@ class Dag {
   NodeId apply(Op op, std::initializer_list<NodeId> operands) {
     return apply(op, std::span<const NodeId>(operands.begin(), operands.size()));
   }
-  /// The two steps of apply().
+  /// The two steps of apply(); the second alone keeps operands as they are given.
   void orderOperands(Op op, Operands& operands) const noexcept;
+  NodeId applyOrdered(Op op, const Operands& operands);
+  /// The same of an operator of this arity, without a branch on it.
+  template <int kArity>
   NodeId applyOrdered(Op op, const Operands& operands);
   /// The constant, variable or parameter `leaf` of another graph of this precision.
   NodeId copyLeaf(const Dag& from, NodeId leaf);
@@ -106,9 +117,16 @@ class Dag {
   /// on machines of one byte order; a new operator changes nothing about graphs without it.
   void appendStructure(std::vector<std::byte>& bytes) const;
 
+  /// What becomes of constants.
+  enum class Literals : std::uint8_t { kConstants, kParameters };
   /// The graph of the nodes of `order` alone, numbered as they stand there: each once, after its operands, and all that
   /// a root reaches.
   Dag renumbered(std::span<const NodeId> order) const;
+  /// The same in `to`, whose memory is used again. `places` becomes the new number of every node of `order`.
+  void renumber(std::span<const NodeId> order, Literals literals, Dag& to, std::vector<NodeId>& places) const;
+
+  /// Removes everything, and makes room for so many nodes, in the memory that there is.
+  void clear(std::size_t nodes);
 
   /// Turns every constant into a literal parameter, in place. There must be no literal parameter before.
   void hoistConstants();
@@ -121,11 +139,13 @@ class Dag {
     std::uint32_t hash;
     NodeId id;
   };
-  /// The existing node of `identity` for which `same(node)` holds, or else `node`, added with the hash `shape()`.
-  template <class Shape, class Same>
-  NodeId intern(const Node& node, std::uint64_t identity, const Shape& shape, const Same& same);
+  /// The existing node of identity `hash` for which `same(node)` holds, or else `made()`, added with its shape.
+  template <class Made, class Shape, class Same>
+  NodeId intern(std::uint32_t hash, const Made& made, const Shape& shape, const Same& same);
   NodeId internParameter(const ParameterSource& source, std::uint64_t shape);
-  std::uint64_t identityOf(const Node& node) const noexcept;
+  template <int kArity>
+  std::uint8_t needOf(const Operands& operands) const noexcept;
+  std::uint32_t identityOf(const Node& node) const noexcept;
   void makeTable(std::size_t size);
 
   Precision precision_;
@@ -135,6 +155,7 @@ class Dag {
   std::vector<std::uint64_t> hashes_;  ///< shapeHash of every node
   std::vector<Slot> table_;            ///< open-addressing hash table of all nodes, at most 2/3 in use; its size is a
                                        ///< power of two, or 0 until the first new node of a renumbered or hoisted graph
+  std::size_t room_ = 0;               ///< nodes that the table may have
   std::uint32_t variables_ = 0;
 };
 

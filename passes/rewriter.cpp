@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <bit>
 #include <cassert>
+#include <cmath>
 
 #include "ir/ops.h"
 #include "passes/fold.h"
+#include "passes/node_sort.h"
 
 namespace srjit {
 namespace {
@@ -32,20 +34,22 @@ bool hasApproximateStep(const Rule& rule) {
   return false;
 }
 
-// The sort of an operand, by which candidate rules are found before they are matched: a constant, another leaf, or one
-// of the operators.
-constexpr std::size_t kConstantSort = 0;
-constexpr std::size_t kLeafSort = 1;
-constexpr std::size_t kSorts = 2 + kOpCount;
+constexpr std::size_t kSorts = kFirstOpSort + kOpCount;
 
-std::size_t sortOf(const Node& node) {
-  if (node.kind == Token::Kind::kOp) return 2 + static_cast<std::size_t>(node.op);
-  return node.kind == Token::Kind::kConstant ? kConstantSort : kLeafSort;
-}
-
-bool takes(const Token& pattern, std::size_t sort) {
-  if (pattern.kind == Token::Kind::kVariable) return true;
-  return sort == (pattern.kind == Token::Kind::kOp ? 2 + static_cast<std::size_t>(pattern.op) : kConstantSort);
+/// Whether an operand of this sort may match the token.
+bool takes(const Token& pattern, std::uint8_t sort) {
+  switch (pattern.kind) {
+    case Token::Kind::kVariable:
+      return true;
+    case Token::Kind::kParameter:
+      return isSortOfConstant(sort);
+    case Token::Kind::kConstant:
+      assert(sortOfConstant(pattern.value) != kOtherConstantSort);
+      return sort == sortOfConstant(pattern.value);
+    case Token::Kind::kOp:
+      break;
+  }
+  return sort == sortOfOperator(pattern.op);
 }
 
 /// Nodes that tokens of a pattern stand for. The first are the operands of the pattern's root.
@@ -183,19 +187,45 @@ class VariantMaker {
 
 struct CompiledRule {
   const Rule* rule;
+  std::span<const Token> replacement;
   std::vector<Variant> variants;
+};
+
+/// Rules that may match a term whose first two operands are as given, or exchanged; bit sets.
+struct Candidates {
+  std::uint64_t as_given, swapped;
 };
 
 /// The rules whose pattern has one operator at its root: exact ones first, then precise, then fast ones; those of one
 /// class in the order of the table.
 struct RulesOfOp {
+  std::array<std::array<std::uint64_t, kSorts>, kMaxArity> takes;  ///< bit sets of rules by operand and its sort
+  std::uint64_t twice = 0;     ///< rules whose two operands are one wildcard
+  std::uint64_t exchange = 0;  ///< all rules if the operator is commutative
   std::vector<CompiledRule> rules;
-  std::array<std::array<std::uint64_t, kSorts>, kMaxArity> takes{};  ///< bit sets of rules by operand and its sort
-  std::uint64_t twice = 0;                                           ///< rules whose two operands are one wildcard
-  bool commutative = false;
 
+  // Operands past the arity match every rule, so that nobody asks for it.
+  RulesOfOp() {
+    for (auto& by_sort : takes) by_sort.fill(~std::uint64_t{0});
+  }
+
+  void set(Op op, const std::vector<const Rule*>& all) {
+    assert(all.size() <= 64);
+    for (std::size_t k = 0; k < static_cast<std::size_t>(arityOf(op)); ++k) takes[k].fill(0);
+    for (const Rule* const rule : all) add(*rule);
+    if (infoOf(op).has(OpProps::kCommutative)) exchange = ~std::uint64_t{0};
+  }
+
+  /// The rules that may match the operands.
+  Candidates candidates(const Dag& dag, const Operands& operands) const {
+    const auto [a, b, c] = operands;
+    const std::uint8_t first = dag.node(a).sort, second = dag.node(b).sort, third = dag.node(c).sort;
+    const std::uint64_t mask = takes[2][third] & ~(a == b ? 0 : twice);
+    return {takes[0][first] & takes[1][second] & mask, takes[0][second] & takes[1][first] & mask & exchange};
+  }
+
+ private:
   void add(const Rule& rule) {
-    assert(rules.size() < 64);
     const std::uint64_t bit = std::uint64_t{1} << rules.size();
     const std::span<const Token> tokens = rule.pattern.tokens();
     const Token& root = tokens.back();
@@ -205,24 +235,12 @@ struct RulesOfOp {
     for (std::size_t k = static_cast<std::size_t>(root.arity()); k-- > 0; operand = starts[operand - 1]) {
       operands[k] = tokens[operand - 1];
       for (std::size_t sort = 0; sort < kSorts; ++sort) {
-        if (srjit::takes(operands[k], sort)) takes[k][sort] |= bit;
+        if (srjit::takes(operands[k], static_cast<std::uint8_t>(sort))) takes[k][sort] |= bit;
       }
     }
     const bool same = root.arity() == 2 && operands[0].kind == Token::Kind::kVariable && operands[0] == operands[1];
     if (same) twice |= bit;
-    commutative = infoOf(root.op).has(OpProps::kCommutative);
-    rules.push_back({&rule, VariantMaker(rule.pattern).all()});
-  }
-
-  /// The rules that may match the operands, by their sorts, as a bit set.
-  std::uint64_t candidates(const Dag& dag, int arity, const Operands& operands) const {
-    const std::size_t first = sortOf(dag.node(operands[0]));
-    if (arity == 1) return takes[0][first];
-    const std::size_t second = sortOf(dag.node(operands[1]));
-    std::uint64_t found = takes[0][first] & takes[1][second];
-    if (commutative) found |= takes[0][second] & takes[1][first];
-    if (operands[0] != operands[1]) found &= ~twice;
-    return arity == 2 ? found : found & takes[2][sortOf(dag.node(operands[2]))];
+    rules.push_back({&rule, rule.replacement.tokens(), VariantMaker(rule.pattern).all()});
   }
 };
 
@@ -244,14 +262,16 @@ class RuleIndex {
 
  private:
   void addRules(Extent extent) {
-    by_op_.resize(kOpCount);
+    std::vector<std::vector<const Rule*>> rules(kOpCount);
     for (const RuleClass rule_class : {RuleClass::kExact, RuleClass::kPrecise, RuleClass::kFast}) {
       for (const Rule& rule : allRules()) {
         if (rule.rule_class != rule_class || extentOf(rule_class) > std::max(extent, kExactRules)) continue;
         if (extent == kFixedRules && hasApproximateStep(rule)) continue;
-        by_op_[static_cast<std::size_t>(rule.pattern.tokens().back().op)].add(rule);
+        rules[static_cast<std::size_t>(rule.pattern.tokens().back().op)].push_back(&rule);
       }
     }
+    by_op_.resize(kOpCount);
+    for (std::size_t op = 0; op < kOpCount; ++op) by_op_[op].set(static_cast<Op>(op), rules[op]);
   }
 
   std::vector<RulesOfOp> by_op_;
@@ -273,27 +293,45 @@ Rewriter::Rewriter(Dag& dag, RuleClass rule_class, Math math)
   }
 }
 
+template <int kArity>
 NodeId Rewriter::settle(Op op, Operands operands) {
-  const int arity = arityOf(op);
-  if (folds_[static_cast<std::size_t>(op)]) {
-    const std::span<const NodeId> used(operands.data(), static_cast<std::size_t>(arity));
-    if (areConstants(dag_, used)) return dag_.constant(foldedValue(dag_, op, used));
-  }
   dag_.orderOperands(op, operands);
-  const std::uint64_t candidates = rules_[op].candidates(dag_, arity, operands);
-  if (candidates != 0 && startRule(op, candidates, operands)) return kRewriting;
-  return dag_.applyOrdered(op, operands);
+  const auto isConstant = [&](std::size_t k) { return isSortOfConstant(dag_.node(operands[k]).sort); };
+  const bool constants = isConstant(0) & (kArity < 2 || isConstant(1)) & (kArity < 3 || isConstant(2));
+  if (constants && folds_[static_cast<std::size_t>(op)]) {
+    return dag_.constant(foldedValue(dag_, op, std::span(operands).first(kArity)));
+  }
+  const Candidates found = rules_[op].candidates(dag_, operands);
+  if ((found.as_given | found.swapped) != 0 && startRule(op, found.as_given, found.swapped, operands)) return kRewriting;
+  return dag_.applyOrdered<kArity>(op, operands);
+}
+
+NodeId Rewriter::settle(Op op, int arity, const Operands& operands) {
+  switch (arity) {
+    case 1:
+      return settle<1>(op, operands);
+    case 2:
+      return settle<2>(op, operands);
+    default:
+      return settle<3>(op, operands);
+  }
 }
 
 // Not inlined, since few nodes have candidates.
-[[gnu::noinline]] bool Rewriter::startRule(Op op, std::uint64_t candidates, const Operands& operands) {
+[[gnu::noinline]] bool Rewriter::startRule(Op op, std::uint64_t as_given, std::uint64_t swapped,
+                                           const Operands& operands) {
   Terms terms;
   std::ranges::copy(operands, terms.begin());
-  for (; candidates != 0; candidates &= candidates - 1) {
-    const CompiledRule& compiled = rules_[op].rules[static_cast<std::size_t>(std::countr_zero(candidates))];
-    for (const Variant& variant : compiled.variants) {
-      if (!variant.matches(dag_, terms)) continue;
-      Rewrite rewrite{.replacement = compiled.rule->replacement.tokens(), .next = 0, .wildcards = {}, .literals = {}};
+  const RulesOfOp& rules = rules_[op];
+  for (std::uint64_t left = as_given | swapped; left != 0; left &= left - 1) {
+    const auto rule = static_cast<std::size_t>(std::countr_zero(left));
+    const CompiledRule& compiled = rules.rules[rule];
+    for (std::size_t v = 0; v < compiled.variants.size(); ++v) {
+      // Of a commutative root, every second variant has its operands exchanged.
+      const std::uint64_t candidates = rules.exchange != 0 && v % 2 == 1 ? swapped : as_given;
+      const Variant& variant = compiled.variants[v];
+      if ((candidates >> rule & 1) == 0 || !variant.matches(dag_, terms)) continue;
+      Rewrite rewrite{.replacement = compiled.replacement, .next = 0, .wildcards = {}, .literals = {}};
       std::array<double, kRuleLiterals> numbers{};
       for (std::size_t i = 0; i < kRuleLiterals; ++i) {
         rewrite.literals[i] = terms[variant.literals[i]];
@@ -332,7 +370,7 @@ NodeId Rewriter::finishRewrites() {
         Operands operands{};
         std::copy(values_.end() - static_cast<std::ptrdiff_t>(arity), values_.end(), operands.begin());
         values_.resize(values_.size() - arity);
-        const NodeId value = settle(token.op, operands);
+        const NodeId value = settle(token.op, static_cast<int>(arity), operands);
         if (value != kRewriting) values_.push_back(value);
         break;
       }

@@ -27,7 +27,7 @@ class Rewriter {
   /// A term that a rule matches is not added to the graph, but terms within its replacement may be left as dead nodes.
   /// Not recursive.
   NodeId build(Op op, const Operands& operands) {
-    const NodeId id = settle(op, operands);
+    const NodeId id = settle(op, arityOf(op), operands);
     return id != kRewriting ? id : finishRewrites();
   }
 
@@ -42,9 +42,13 @@ class Rewriter {
     std::array<NodeId, kRuleLiterals> literals;
   };
 
+  /// The normal form of a term, or kRewriting if a rule matches it: then its rewrite has begun.
+  template <int kArity>
   NodeId settle(Op op, Operands operands);
+  NodeId settle(Op op, int arity, const Operands& operands);
   NodeId finishRewrites();
-  bool startRule(Op op, std::uint64_t candidates, const Operands& operands);
+  /// Begins the rewrite by the first rule that matches, of bit sets by the order of operands; false if none does.
+  bool startRule(Op op, std::uint64_t as_given, std::uint64_t swapped, const Operands& operands);
 
   Dag& dag_;
   const RuleIndex& rules_;

@@ -1,17 +1,26 @@
-// Evaluation order (R. Sethi, J. D. Ullman, "The Generation of Optimal Code for Arithmetic Expressions", JACM 17(4),
-// 1970).
+// The order of evaluation.
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "passes/dag.h"
 
 namespace srjit {
 
-/// For every node, the number of registers that its evaluation needs if the operand that needs most is evaluated first
-/// (the Sethi-Ullman number): 0 for a leaf, which is read where it is used; at least 1 for an operator. Shared nodes
-/// count at every use, as if the graph were a forest. Linear, not recursive.
-std::vector<std::uint32_t> registerNeeds(const Dag& dag);
+/// Orders nodes by their needs; keeps its working memory between calls. Not thread-safe.
+class Scheduler {
+ public:
+  /// The nodes that `roots` need, in the order of evaluation: of the operands of a node, that which needs most registers
+  /// first (Node::need); leaves just before they are used. `count` is the number of these nodes. Valid until the next
+  /// call. Linear, not recursive.
+  std::span<const NodeId> run(const Dag& dag, std::span<const NodeId> roots, std::size_t count);
+
+ private:
+  std::vector<std::uint8_t> listed_;  ///< by node
+  std::vector<NodeId> pending_;
+  std::vector<NodeId> order_;
+};
 
 }  // namespace srjit

@@ -30,16 +30,16 @@ Error wrong(Errc code, std::string message) { return {code, std::move(message), 
 struct Encoder::State {
   /// A node in the current program; stale if `generation` is not the current one.
   struct NodeState {
+    const OperandPlan* plan = nullptr;  ///< of operators
     std::uint32_t generation = 0;
     std::uint32_t uses = 0;       ///< by operators and roots of the program
     std::uint32_t statement = 0;  ///< the statement that computes the node
     std::uint32_t last_use = 0;   ///< values in slots: the last statement that reads it
-    std::uint32_t slot = 0;
-    std::uint32_t tokens = 0;  ///< tokens to compute the node at its use; at most kMaxTokens
-    std::uint8_t need = 1;     ///< stack registers
+    std::uint32_t number = 0;     ///< of the column, slot or parameter where it is; slots come after staged columns
+    std::uint32_t tokens = 0;     ///< tokens to compute the node at its use; at most kMaxTokens
+    std::uint8_t need = 1;        ///< stack registers
     Source source = Source::kStack;
     bool in_slot = false;
-    const OperandPlan* plan = nullptr;  ///< of operators
   };
   /// The nodes that a root needs and no root before it: members_[first .. last), in ascending order.
   struct Segment {
@@ -52,16 +52,23 @@ struct Encoder::State {
     unsigned next;  ///< the next stack operand
   };
 
-  State(const Dag& dag, const HandlerTable& table) : dag(dag), table(table), nodes(dag.size()) {}
+  explicit State(const HandlerTable& handlers) : table(handlers) {}
 
-  Status encode(std::span<const std::uint32_t> roots, std::span<const std::uint32_t> outputs,
-                std::uint32_t shared_from);
+  Status begin(const Dag& graph, const EncodeOptions& how, Bytecode& to);
+  Status encode(std::span<const NodeId> roots, std::span<const std::uint32_t> outputs, std::uint32_t shared_from);
+  Status encode(const ExpressionGraph& graph, std::uint32_t output, std::uint32_t shared_from);
+  void clear(std::uint32_t shared_from);
   Status collect(NodeId root, std::uint32_t output);
+  Status placeLeaf(const Node& node, NodeState& state) const;
   void sortMembers(std::size_t first);
-  bool isEncodable(const Node& node) const;
+  Status emitSegments();
   Error refusal(const Node& node) const;
   void plan(NodeId id);
+  template <std::size_t kArity>
+  void planOperands(const Node& node, NodeState& state);
+  template <std::size_t kArity>
   unsigned planOnce(const Node& node, NodeState& state) const;
+  void spillHungriest(const Node& node);
   Status checkLength() const;
   void findLastUses();
   Status storeInSlots(const Segment& segment, std::uint32_t& statement);
@@ -78,22 +85,11 @@ struct Encoder::State {
                                 static_cast<std::uint32_t>(kind) << DeviceToken::kArgumentShift,
                             argument});
   }
-  std::uint32_t columnOf(NodeId id) const {
-    const NodeState& state = nodes[id];
-    if (state.in_slot) return options->staged_columns + state.slot;
-    const std::uint32_t variable = dag.node(id).index;
-    return options->columns.empty() ? variable : options->columns[variable];
-  }
-  std::uint32_t parameterOf(NodeId id) const {
-    const std::uint32_t index = dag.node(id).index;
-    return options->parameters.empty() ? index : options->parameters[index];
-  }
-
-  const Dag& dag;
   const HandlerTable& table;
   std::vector<NodeState> nodes;
   std::uint32_t generation = 0;
-  std::vector<NodeId> members;
+  std::vector<NodeId> member_list;
+  std::span<const NodeId> members;
   std::vector<Segment> segments;
   std::vector<NodeId> live;  ///< nodes whose slots are in use
   std::vector<std::uint32_t> free_slots;
@@ -103,29 +99,80 @@ struct Encoder::State {
   unsigned height = 0;
   std::uint32_t least_shared = 0;  ///< a value used more than once goes to a slot from this many tokens on
   // Of the current call
+  const Dag* dag = nullptr;
   const EncodeOptions* options = nullptr;
   Bytecode* code = nullptr;
 };
 
-Status Encoder::State::encode(std::span<const std::uint32_t> roots, std::span<const std::uint32_t> outputs,
-                              std::uint32_t shared_from) {
-  least_shared = shared_from;
-  if (++generation == 0) {
-    for (NodeState& state : nodes) state.generation = 0;
-    generation = 1;
+Status Encoder::State::begin(const Dag& graph, const EncodeOptions& how, Bytecode& to) {
+  const std::size_t handlers = table.handlers().size();
+  if (handlers > DeviceToken::kHandlerMask + std::size_t{1}) {
+    return wrong(Errc::kUnsupported,
+                 fmt::format("{} handlers: a token can name {}", handlers, DeviceToken::kHandlerMask + 1));
   }
-  members.clear();
+  if (how.staged_columns > DeviceToken::kColumnMask + 1) {
+    return wrong(Errc::kUnsupported, fmt::format("{} staged columns: a token can name {}", how.staged_columns,
+                                                 DeviceToken::kColumnMask + 1));
+  }
+  dag = &graph;
+  options = &how;
+  code = &to;
+  if (nodes.size() < graph.size()) nodes.resize(graph.size());
+  return okStatus();
+}
+
+void Encoder::State::clear(std::uint32_t shared_from) {
+  least_shared = shared_from;
   segments.clear();
   live.clear();
   free_slots.clear();
   slots = 0;
   height = 0;
   any_in_slot = false;
+}
+
+Status Encoder::State::encode(std::span<const NodeId> roots, std::span<const std::uint32_t> outputs,
+                              std::uint32_t shared_from) {
+  clear(shared_from);
+  if (++generation == 0) {
+    for (NodeState& state : nodes) state.generation = 0;
+    generation = 1;
+  }
+  member_list.clear();
   for (std::size_t i = 0; i < roots.size(); ++i) {
     if (Status collected = collect(roots[i], outputs[i]); !collected) return collected;
   }
+  members = member_list;
+  return emitSegments();
+}
+
+Status Encoder::State::encode(const ExpressionGraph& graph, std::uint32_t output, std::uint32_t shared_from) {
+  clear(shared_from);
+  code->parameters.clear();
+  members = graph.members;
   for (const NodeId id : members) {
-    if (dag.node(id).kind == Token::Kind::kOp) plan(id);
+    const Node& node = dag->node(id);
+    NodeState& state = nodes[id];
+    state = {};
+    state.uses = graph.uses[id];
+    if (node.isOperator()) {
+      if (!table.has(node.op)) return refusal(node);
+    } else if (node.kind == Token::Kind::kVariable) {
+      if (Status placed = placeLeaf(node, state); !placed) return placed;
+    } else {
+      state.source = Source::kParameter;
+      state.number = options->first_parameter + static_cast<std::uint32_t>(code->parameters.size());
+      code->parameters.push_back(id);
+    }
+  }
+  segments.push_back({graph.root, output, 0, static_cast<std::uint32_t>(members.size())});
+  return emitSegments();
+}
+
+// Plans and emits the members of all segments.
+Status Encoder::State::emitSegments() {
+  for (const NodeId id : members) {
+    if (dag->node(id).isOperator()) plan(id);
   }
   if (Status bounded = checkLength(); !bounded) return bounded;
   if (any_in_slot) findLastUses();
@@ -163,54 +210,59 @@ Status Encoder::State::collect(NodeId root, std::uint32_t output) {
     state = {};
     state.generation = generation;
     state.uses = 1;
-    members.push_back(id);
+    member_list.push_back(id);
   };
-  const std::size_t first = members.size();
+  const std::size_t first = member_list.size();
   use(root);
-  for (std::size_t m = first; m < members.size(); ++m) {
-    const Node& node = dag.node(members[m]);
-    if (!isEncodable(node)) return refusal(node);
-    if (node.kind != Token::Kind::kOp) {
-      nodes[members[m]].source = node.kind == Token::Kind::kVariable ? Source::kColumn : Source::kParameter;
+  for (std::size_t m = first; m < member_list.size(); ++m) {
+    const NodeId id = member_list[m];
+    const Node& node = dag->node(id);
+    if (!node.isOperator()) {
+      if (Status placed = placeLeaf(node, nodes[id]); !placed) return placed;
+    } else if (!table.has(node.op)) {
+      return refusal(node);
     }
     for (const NodeId input : node.inputs()) use(input);
   }
   sortMembers(first);
-  segments.push_back({root, output, static_cast<std::uint32_t>(first), static_cast<std::uint32_t>(members.size())});
+  segments.push_back(
+      {root, output, static_cast<std::uint32_t>(first), static_cast<std::uint32_t>(member_list.size())});
   return okStatus();
+}
+
+// Finds the number of a leaf.
+Status Encoder::State::placeLeaf(const Node& node, NodeState& state) const {
+  if (node.kind == Token::Kind::kConstant) return refusal(node);
+  if (node.kind == Token::Kind::kParameter) {
+    state.source = Source::kParameter;
+    state.number = options->parameters.empty() ? node.index : options->parameters[node.index];
+    return okStatus();
+  }
+  state.source = Source::kColumn;
+  if (options->columns.empty()) {
+    state.number = node.index;
+    return node.index < options->staged_columns ? okStatus() : Status(refusal(node));
+  }
+  const bool is_known = node.index < options->columns.size();
+  state.number = is_known ? options->columns[node.index] : EncodeOptions::kNotStaged;
+  return state.number != EncodeOptions::kNotStaged ? okStatus() : Status(refusal(node));
 }
 
 // The traversal starts at the root, so members are nearly in descending order.
 void Encoder::State::sortMembers(std::size_t first) {
   constexpr std::ptrdiff_t kFew = 64;
-  const auto begin = members.begin() + static_cast<std::ptrdiff_t>(first);
-  if (members.end() - begin > kFew) {
-    std::sort(begin, members.end());
+  const auto begin = member_list.begin() + static_cast<std::ptrdiff_t>(first);
+  if (member_list.end() - begin > kFew) {
+    std::sort(begin, member_list.end());
     return;
   }
-  std::reverse(begin, members.end());
-  for (auto next = begin; next != members.end(); ++next) {
+  std::reverse(begin, member_list.end());
+  for (auto next = begin; next != member_list.end(); ++next) {
     const NodeId id = *next;
     auto place = next;
     for (; place != begin && *(place - 1) > id; --place) *place = *(place - 1);
     *place = id;
   }
-}
-
-bool Encoder::State::isEncodable(const Node& node) const {
-  switch (node.kind) {
-    case Token::Kind::kOp:
-      return table.has(node.op);
-    case Token::Kind::kVariable:
-      return options->columns.empty()
-                 ? node.index < options->staged_columns
-                 : node.index < options->columns.size() && options->columns[node.index] != EncodeOptions::kNotStaged;
-    case Token::Kind::kParameter:
-      return true;
-    case Token::Kind::kConstant:
-      break;
-  }
-  return false;
 }
 
 Error Encoder::State::refusal(const Node& node) const {
@@ -230,31 +282,32 @@ Error Encoder::State::refusal(const Node& node) const {
                fmt::format("this interpreter cannot run '{}', only {}", infoOf(node.op).name, fmt::join(names, " ")));
 }
 
-// Plans an operator over planned operands. Spills the operand with the highest register need to a slot until the node
-// fits the stack. Of equal needs, it spills the first in the order of evaluation, so that slots within the other
-// operand are free meanwhile.
+// Plans an operator over planned operands.
 void Encoder::State::plan(NodeId id) {
-  const Node& node = dag.node(id);
+  const Node& node = dag->node(id);
   NodeState& state = nodes[id];
-  unsigned need = planOnce(node, state);
+  switch (node.operand_count) {
+    case 1:
+      return planOperands<1>(node, state);
+    case 2:
+      return planOperands<2>(node, state);
+    default:
+      return planOperands<3>(node, state);
+  }
+}
+
+template <std::size_t kArity>
+void Encoder::State::planOperands(const Node& node, NodeState& state) {
+  unsigned need = planOnce<kArity>(node, state);
   while (need > table.spec().depth) {
-    std::optional<NodeId> hungriest;
-    for (const NodeId input : node.inputs()) {
-      if (nodes[input].source != Source::kStack) continue;
-      const unsigned least = hungriest ? nodes[*hungriest].need : 0;
-      if (nodes[input].need > least || (nodes[input].need == least && input < *hungriest)) hungriest = input;
-    }
-    NodeState& worst = nodes[*hungriest];
-    worst.in_slot = any_in_slot = true;
-    worst.source = Source::kColumn;
-    worst.need = 1;
-    need = planOnce(node, state);
+    spillHungriest(node);
+    need = planOnce<kArity>(node, state);
   }
   state.need = static_cast<std::uint8_t>(need);
-  std::uint64_t tokens = 1;
-  if (table.isLong(node.op)) tokens += 1 + static_cast<unsigned>(node.arity());
-  for (const NodeId input : node.inputs()) {
-    if (nodes[input].source == Source::kStack) tokens += nodes[input].tokens;
+  std::uint64_t tokens = table.isLong(node.op) ? 2 + kArity : 1;
+  for (std::size_t i = 0; i < kArity; ++i) {
+    const NodeState& input = nodes[node.operands[i]];
+    tokens += input.source == Source::kStack ? input.tokens : 0;
   }
   state.tokens = static_cast<std::uint32_t>(std::min<std::uint64_t>(tokens, kMaxTokens));
   if (state.uses == 1 || state.tokens < least_shared) return;
@@ -263,21 +316,43 @@ void Encoder::State::plan(NodeId id) {
   state.need = 1;
 }
 
+// Sends the operand that needs most registers to a slot. Of equal needs, the first in the order of evaluation, so that
+// slots within the other operand are free meanwhile.
+void Encoder::State::spillHungriest(const Node& node) {
+  std::optional<NodeId> hungriest;
+  for (const NodeId input : node.inputs()) {
+    if (nodes[input].source != Source::kStack) continue;
+    const unsigned least = hungriest ? nodes[*hungriest].need : 0;
+    if (nodes[input].need > least || (nodes[input].need == least && input < *hungriest)) hungriest = input;
+  }
+  NodeState& worst = nodes[*hungriest];
+  worst.in_slot = any_in_slot = true;
+  worst.source = Source::kColumn;
+  worst.need = 1;
+}
+
+template <std::size_t kArity>
 unsigned Encoder::State::planOnce(const Node& node, NodeState& state) const {
   std::array<Source, kMaxArity> sources{};
   std::array<std::uint8_t, kMaxArity> ranks{};
   std::array<unsigned, kMaxArity> needs{};
-  const auto arity = static_cast<std::size_t>(node.arity());
-  for (std::size_t i = 0; i < arity; ++i) {
+  for (std::size_t i = 0; i < kArity; ++i) {
     const NodeState& input = nodes[node.operands[i]];
     sources[i] = input.source;
     needs[i] = input.need;
-    for (std::size_t k = 0; k < i; ++k) ++(needs[k] >= needs[i] ? ranks[i] : ranks[k]);
+    for (std::size_t k = 0; k < i; ++k) {
+      const std::uint8_t is_later = needs[k] >= needs[i] ? 1 : 0;
+      ranks[i] += is_later;
+      ranks[k] += 1 - is_later;
+    }
   }
   const OperandPlan& plan = table.planOf(node.op, sources, ranks);
   state.plan = &plan;
   unsigned need = 1;
-  for (unsigned k = 0; k < plan.stack_count; ++k) need = std::max(need, k + needs[plan.stack[k]]);
+  for (unsigned k = 0; k < kArity; ++k) {
+    const unsigned own = k + needs[plan.stack[k]];
+    need = std::max(need, k < plan.stack_count ? own : 0);
+  }
   return need;
 }
 
@@ -307,7 +382,7 @@ void Encoder::State::findLastUses() {
       NodeState& state = nodes[members[m]];
       if (state.in_slot) state.statement = m + static_cast<std::uint32_t>(s);
       const std::uint32_t statement = state.statement;
-      for (const NodeId input : dag.node(members[m]).inputs()) useIn(input, statement);
+      for (const NodeId input : dag->node(members[m]).inputs()) useIn(input, statement);
     }
   }
 }
@@ -324,7 +399,7 @@ Status Encoder::State::storeInSlot(NodeId id, std::uint32_t statement) {
     return wrong(Errc::kUnsupported,
                  fmt::format("the program needs more than {} slots for shared and deep values", slot));
   }
-  nodes[id].slot = slot;
+  nodes[id].number = options->staged_columns + slot;
   emit(table.find(Kind::kStoreSlot, 1), options->staged_columns + slot);
   height = 0;
   release(statement);
@@ -335,7 +410,7 @@ Status Encoder::State::storeInSlot(NodeId id, std::uint32_t statement) {
 void Encoder::State::release(std::uint32_t statement) {
   std::erase_if(live, [&](NodeId id) {
     if (nodes[id].last_use != statement) return false;
-    free_slots.push_back(nodes[id].slot);
+    free_slots.push_back(nodes[id].number - options->staged_columns);
     return true;
   });
 }
@@ -344,10 +419,10 @@ void Encoder::State::release(std::uint32_t statement) {
 void Encoder::State::emitValue(NodeId id) {
   switch (nodes[id].source) {
     case Source::kColumn:
-      emit(table.find(Kind::kPushColumn, height++), columnOf(id));
+      emit(table.find(Kind::kPushColumn, height++), nodes[id].number);
       break;
     case Source::kParameter:
-      emit(table.find(Kind::kPushParameter, height++), 0, parameterOf(id), DeviceToken::kParameter);
+      emit(table.find(Kind::kPushParameter, height++), 0, nodes[id].number, DeviceToken::kParameter);
       break;
     case Source::kStack:
       emitNode(id);
@@ -360,7 +435,7 @@ void Encoder::State::emitNode(NodeId root) {
   frames.push_back({root, 0});
   while (!frames.empty()) {
     Frame& frame = frames.back();
-    const Node& node = dag.node(frame.node);
+    const Node& node = dag->node(frame.node);
     const OperandPlan& plan = *nodes[frame.node].plan;
     if (frame.next < plan.stack_count) {
       const NodeId input = node.operands[plan.stack[frame.next++]];
@@ -383,12 +458,12 @@ void Encoder::State::emitNode(NodeId root) {
 void Encoder::State::emitShort(const Node& node, const OperandPlan& plan) {
   std::uint32_t column = 0, argument = 0;
   DeviceToken::ArgumentKind kind = DeviceToken::kNumber;
-  if (plan.columns[0] != OperandPlan::kNone) column = columnOf(node.operands[plan.columns[0]]);
+  if (plan.columns[0] != OperandPlan::kNone) column = nodes[node.operands[plan.columns[0]]].number;
   if (plan.columns[1] != OperandPlan::kNone) {
-    argument = columnOf(node.operands[plan.columns[1]]);
+    argument = nodes[node.operands[plan.columns[1]]].number;
     kind = DeviceToken::kColumn;
   } else if (plan.parameter != OperandPlan::kNone) {
-    argument = parameterOf(node.operands[plan.parameter]);
+    argument = nodes[node.operands[plan.parameter]].number;
     kind = DeviceToken::kParameter;
   }
   emit(table.findApply(node.op, unsigned{plan.operand_form}, height), column, argument, kind);
@@ -399,35 +474,27 @@ void Encoder::State::emitLong(const Node& node, const OperandPlan& plan) {
   for (unsigned k = plan.stack_count; k-- > 0;) emit(table.find(Kind::kArgumentStack, height--, plan.stack[k]));
   for (unsigned i = 0; i < static_cast<unsigned>(node.arity()); ++i) {
     const NodeId input = node.operands[i];
-    if (nodes[input].source == Source::kColumn) emit(table.find(Kind::kArgumentColumn, 0, i), columnOf(input));
+    if (nodes[input].source == Source::kColumn) emit(table.find(Kind::kArgumentColumn, 0, i), nodes[input].number);
     if (nodes[input].source == Source::kParameter) {
-      emit(table.find(Kind::kArgumentParameter, 0, i), 0, parameterOf(input), DeviceToken::kParameter);
+      emit(table.find(Kind::kArgumentParameter, 0, i), 0, nodes[input].number, DeviceToken::kParameter);
     }
   }
   emit(table.findBody(node.op));
   emit(table.find(Kind::kPushResult, height++));
 }
 
-Encoder::Encoder(const Dag& dag, const HandlerTable& table) : state_(std::make_unique<State>(dag, table)) {}
+Encoder::Encoder(const HandlerTable& table) : state_(std::make_unique<State>(table)) {}
 Encoder::~Encoder() = default;
 
-Status Encoder::encode(std::span<const std::uint32_t> roots, std::span<const std::uint32_t> outputs,
-                       const EncodeOptions& options, Bytecode& code) {
-  const std::size_t handlers = state_->table.handlers().size();
-  if (handlers > DeviceToken::kHandlerMask + std::size_t{1}) {
-    return wrong(Errc::kUnsupported,
-                 fmt::format("{} handlers: a token can name {}", handlers, DeviceToken::kHandlerMask + 1));
-  }
-  if (options.staged_columns > DeviceToken::kColumnMask + 1) {
-    return wrong(Errc::kUnsupported, fmt::format("{} staged columns: a token can name {}", options.staged_columns,
-                                                 DeviceToken::kColumnMask + 1));
-  }
+namespace {
+
+// Tries `encode` with ever larger values of which one is rematerialized.
+template <class Encode>
+Status encodeWithSlots(Bytecode& code, const Encode& encode) {
   const std::size_t before = code.tokens.size();
-  state_->options = &options;
-  state_->code = &code;
   Status encoded = okStatus();
   for (const std::uint32_t least_shared : kLeastShared) {
-    encoded = state_->encode(roots, outputs, least_shared);
+    encoded = encode(least_shared);
     if (encoded) break;
     code.tokens.resize(before);
     if (encoded.error().code != Errc::kUnsupported) break;
@@ -435,11 +502,25 @@ Status Encoder::encode(std::span<const std::uint32_t> roots, std::span<const std
   return encoded;
 }
 
+}  // namespace
+
+Status Encoder::encode(const Dag& dag, std::span<const NodeId> roots, std::span<const std::uint32_t> outputs,
+                       const EncodeOptions& options, Bytecode& code) {
+  if (Status begun = state_->begin(dag, options, code); !begun) return begun;
+  return encodeWithSlots(code, [&](std::uint32_t shared) { return state_->encode(roots, outputs, shared); });
+}
+
+Status Encoder::encode(const ExpressionGraph& graph, std::uint32_t output, const EncodeOptions& options,
+                       Bytecode& code) {
+  if (Status begun = state_->begin(graph.dag, options, code); !begun) return begun;
+  return encodeWithSlots(code, [&](std::uint32_t shared) { return state_->encode(graph, output, shared); });
+}
+
 Result<Bytecode> encode(const Dag& dag, const HandlerTable& table, const EncodeOptions& options) {
   std::vector<std::uint32_t> outputs(dag.roots().size());
   for (std::size_t i = 0; i < outputs.size(); ++i) outputs[i] = static_cast<std::uint32_t>(i);
   Bytecode code;
-  if (Status encoded = Encoder(dag, table).encode(dag.roots(), outputs, options, code); !encoded) {
+  if (Status encoded = Encoder(table).encode(dag, dag.roots(), outputs, options, code); !encoded) {
     return std::move(encoded).error();
   }
   return code;

@@ -10,6 +10,7 @@
 #include "compiler/interpreter/handler_table.h"
 #include "ir/error.h"
 #include "passes/dag.h"
+#include "passes/expression_graph.h"
 
 namespace srjit {
 
@@ -40,35 +41,39 @@ struct EncodeOptions {
   std::uint32_t staged_columns = 0;  ///< slots are numbered from here on
   /// Parameter index of every entry of Dag::parameters(). Empty: the identity.
   std::span<const std::uint32_t> parameters;
+  std::uint32_t first_parameter = 0;  ///< of an ExpressionGraph, whose parameters are numbered from here on
   std::uint32_t max_slots = 64;
 
   static constexpr std::uint32_t kNotStaged = ~0u;
 };
 
-/// The tokens of a program.
+/// The tokens of programs.
 struct Bytecode {
   std::vector<DeviceToken> tokens;
+  std::vector<NodeId> parameters;  ///< of the last ExpressionGraph: its constants and parameters, in order of number
   std::uint32_t slots = 0;  ///< maximum number in use at once
 };
 
-/// Encodes programs of one graph, one after another; keeps its working memory between them. The cost of a program
-/// depends on its own nodes alone, not on the size of the graph. Not thread-safe; the graph and the table must outlive
+/// Encodes programs one after another; keeps its working memory between them. Not thread-safe; the table must outlive
 /// it.
 class Encoder {
  public:
-  Encoder(const Dag& dag, const HandlerTable& table);
+  explicit Encoder(const HandlerTable& table);
   ~Encoder();
 
-  /// Appends the program that computes the nodes `roots`, in order, as outputs `outputs`, to code.tokens, and raises
-  /// code.slots to what it needs. Values used more than once by these roots, and values too deep for the stack, are
-  /// computed first, into slots. A slot is free again after the last use. If there are too few slots, short values are
-  /// rematerialized at each use. The tokens do not depend on other roots, nor on node numbers beyond their order.
-  /// Errors leave code.tokens unchanged: kInvalid for an operator that the table lacks (the message names it and the
-  /// table's operators), a variable that is not staged, or a constant that was not hoisted; kUnsupported if more
-  /// columns or slots are needed than allowed or than a token can address, or the table has more handlers than a token
-  /// can name.
-  Status encode(std::span<const NodeId> roots, std::span<const std::uint32_t> outputs, const EncodeOptions& options,
-                Bytecode& code);
+  /// Appends the program that computes the nodes `roots` of `dag`, in order, as outputs `outputs`, to code.tokens, and
+  /// raises code.slots to what it needs. Values used more than once by these roots, and values too deep for the stack,
+  /// are computed first, into slots. A slot is free again after the last use. If there are too few slots, short values
+  /// are rematerialized at each use. The tokens do not depend on other roots, nor on node numbers beyond their order. The
+  /// cost depends on the nodes of these roots alone, not on the size of the graph. Errors leave code.tokens unchanged:
+  /// kInvalid for an operator that the table lacks (the message names it and the table's operators), a variable that is
+  /// not staged, or a constant that was not hoisted; kUnsupported if more columns or slots are needed than allowed or
+  /// than a token can address, or the table has more handlers than a token can name.
+  Status encode(const Dag& dag, std::span<const NodeId> roots, std::span<const std::uint32_t> outputs,
+                const EncodeOptions& options, Bytecode& code);
+
+  /// The same of one expression, as output `output`. Constants are parameters; code.parameters names all.
+  Status encode(const ExpressionGraph& graph, std::uint32_t output, const EncodeOptions& options, Bytecode& code);
 
  private:
   struct State;

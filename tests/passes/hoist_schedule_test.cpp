@@ -46,7 +46,7 @@ TEST(Schedule, TheOperandThatNeedsMoreRegistersComesFirst) {
 TEST(Schedule, RegisterNeedsAreSethiUllmanNumbers) {
   const auto need = [](std::string_view text) {
     const Dag dag = graphOf({text});
-    return registerNeeds(dag)[dag.roots()[0]];
+    return dag.node(dag.roots()[0]).need;
   };
   EXPECT_EQ(need("x0"), 0u);
   EXPECT_EQ(need("x0 + x1"), 1u);
@@ -84,7 +84,7 @@ TEST(Schedule, ATreeNeedsItsSethiUllmanNumberOfRegisters) {
     }
     const Expression tree = Expression::create(tokens).value();
     const Dag dag = ran(Dag::fromExpressions({&tree, 1}, Precision::kF64), "schedule");
-    ASSERT_EQ(mostLiveValues(dag), registerNeeds(dag)[dag.roots()[0]]) << printDag(dag);
+    ASSERT_EQ(mostLiveValues(dag), dag.node(dag.roots()[0]).need) << printDag(dag);
   }
 }
 

@@ -1,0 +1,135 @@
+#include "passes/expression_optimizer.h"
+
+#include <algorithm>
+
+#include "ir/ops.h"
+
+namespace srjit {
+namespace {
+
+/// Of the standard pipeline's pass `simplify-...`.
+RuleClass ruleClassOf(Precision precision, Math math) {
+  switch (math) {
+    case Math::kStrict:
+      return RuleClass::kExact;
+    case Math::kPrecise:
+      return RuleClass::kPrecise;
+    case Math::kFast:
+      return isApproximate(math, precision) ? RuleClass::kFast : RuleClass::kPrecise;
+  }
+  __builtin_unreachable();
+}
+
+}  // namespace
+
+ExpressionOptimizer::ExpressionOptimizer(Precision precision, Math math)
+    : math_(math),
+      dag_(precision),
+      rewriter_(dag_, ruleClassOf(precision, math), math),
+      fuser_(dag_),
+      scheduled_(precision) {}
+
+void ExpressionOptimizer::run(std::span<const Token> tokens, std::uint32_t expression) {
+  dag_.clear(tokens.size());
+  NodeId root = readTokens(tokens, expression);
+  findMembers(root);
+  if (math_ != Math::kStrict) {
+    const NodeId fused = fuser_.fuse(root, members_, uses_);
+    if (fused != root) findMembers(fused);
+    root = fused;
+  }
+  dag_.addRoot(root);
+}
+
+NodeId ExpressionOptimizer::readTokens(std::span<const Token> tokens, std::uint32_t expression) {
+  stack_.resize(std::max(stack_.size(), tokens.size() + kMaxArity));
+  NodeId* top = stack_.data();
+  for (const Token& token : tokens) {
+    switch (token.kind) {
+      case Token::Kind::kConstant:
+        *top++ = dag_.constant(token.value);
+        break;
+      case Token::Kind::kVariable:
+        *top++ = variable(token.index);
+        break;
+      case Token::Kind::kParameter:
+        *top++ = dag_.parameter(expression, token.index);
+        break;
+      case Token::Kind::kOp: {
+        Operands operands{};
+        const int arity = arityOf(token.op);
+        top -= arity;
+        for (int k = 0; k < arity; ++k) operands[static_cast<std::size_t>(k)] = top[k];
+        *top++ = rewriter_.build(token.op, operands);
+        break;
+      }
+    }
+  }
+  return top[-1];
+}
+
+NodeId ExpressionOptimizer::variable(std::uint32_t column) {
+  if (column >= variables_.size()) variables_.resize(column + std::size_t{1});
+  NodeId& known = variables_[column];
+  const bool is_it = known < dag_.size() && dag_.node(known).kind == Token::Kind::kVariable &&
+                     dag_.node(known).index == column;
+  if (!is_it) known = dag_.variable(column);
+  return known;
+}
+
+// Operands have smaller ids than their users, so a sweep from the root down meets every user before its operands.
+void ExpressionOptimizer::findMembers(NodeId root) {
+  uses_.assign(dag_.size(), 0);
+  member_list_.resize(std::max(member_list_.size(), dag_.size()));
+  std::uint32_t* const uses = uses_.data();
+  NodeId* const end = member_list_.data() + dag_.size();
+  NodeId* first = end;
+  uses[root] = 1;
+  for (NodeId id = root + 1; id-- > 0;) {
+    if (uses[id] == 0) continue;
+    *--first = id;
+    const Node& node = dag_.node(id);
+    // Without branches, which would be hard to predict: absent operands are node 0.
+    uses[node.operands[0]] += std::uint32_t{node.operand_count > 0};
+    uses[node.operands[1]] += std::uint32_t{node.operand_count > 1};
+    uses[node.operands[2]] += std::uint32_t{node.operand_count > 2};
+  }
+  members_ = {first, end};
+}
+
+const Dag& ExpressionOptimizer::scheduled() {
+  const std::span<const NodeId> order = scheduler_.run(dag_, dag_.roots(), members_.size());
+  dag_.renumber(order, Dag::Literals::kParameters, scheduled_, places_);
+  return scheduled_;
+}
+
+void ExpressionOptimizer::appendTo(Dag& batch) {
+  places_.resize(std::max(places_.size(), dag_.size()));
+  for (const NodeId id : members_) {
+    const Node& node = dag_.node(id);
+    if (node.kind != Token::Kind::kOp) {
+      places_[id] = batch.copyLeaf(dag_, id);
+      continue;
+    }
+    Operands operands{};
+    for (std::size_t k = 0; k < node.inputs().size(); ++k) operands[k] = places_[node.operands[k]];
+    places_[id] = batch.applyOrdered(node.op, operands);
+  }
+  batch.addRoot(places_[dag_.roots()[0]]);
+}
+
+Dag optimizedBatch(std::span<const Expression> batch, Precision precision, Math math) {
+  ExpressionOptimizer optimizer(precision, math);
+  Dag merged(precision);
+  for (std::size_t e = 0; e < batch.size(); ++e) {
+    optimizer.run(batch[e].tokens(), static_cast<std::uint32_t>(e));
+    optimizer.appendTo(merged);
+  }
+  std::vector<NodeId> places;
+  Scheduler scheduler;
+  Dag result(precision);
+  merged.renumber(scheduler.run(merged, merged.roots(), merged.size()), Dag::Literals::kParameters, result, places);
+  return result;
+}
+
+}  // namespace srjit

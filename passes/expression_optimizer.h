@@ -1,0 +1,67 @@
+// The standard pipeline in one walk over tokens: what engines prepare populations with. Rules are applied where a node is
+// made (passes/rewriter.h), so the graph of the expression as it was given never exists. The result is the same as that
+// of Pipeline::standard(): the same nodes, in the same order.
+//
+//   walk tokens     Rewriter::build   algebra, constants, common subexpressions
+//   one sweep back  uses              of the nodes that the root needs
+//   one sweep on    Fuser             multiply-adds, in precise and fast
+//   one walk        Scheduler         the order of evaluation
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "ir/expression.h"
+#include "ir/numeric.h"
+#include "passes/dag.h"
+#include "passes/expression_graph.h"
+#include "passes/fuser.h"
+#include "passes/rewriter.h"
+#include "passes/schedule.h"
+
+namespace srjit {
+
+/// Optimizes one expression after another in the same memory. Linear in the tokens, not recursive. Not thread-safe.
+class ExpressionOptimizer {
+ public:
+  ExpressionOptimizer(Precision precision, Math math);
+  ExpressionOptimizer(const ExpressionOptimizer&) = delete;
+  ExpressionOptimizer& operator=(const ExpressionOptimizer&) = delete;
+
+  /// Optimizes expression number `expression` of a batch, a valid postfix program.
+  void run(std::span<const Token> tokens, std::uint32_t expression);
+
+  /// The result of run(). Valid until the next run.
+  ExpressionGraph graph() const noexcept { return {dag_, dag_.roots()[0], members_, uses_}; }
+
+  /// The same as Pipeline::standard() leaves it: constants are literal parameters, and nodes in the order of evaluation.
+  /// Valid until the next call.
+  const Dag& scheduled();
+
+  /// Adds the result of run() to the graph of a batch, as its next root. Constants are constants there.
+  void appendTo(Dag& batch);
+
+ private:
+  NodeId readTokens(std::span<const Token> tokens, std::uint32_t expression);
+  NodeId variable(std::uint32_t column);
+  void findMembers(NodeId root);
+
+  Math math_;
+  Dag dag_;
+  Rewriter rewriter_;
+  Fuser fuser_;
+  Scheduler scheduler_;
+  std::vector<NodeId> stack_;        ///< of the tokens' walk
+  std::vector<NodeId> variables_;    ///< by column: its node, if that is still the column's
+  std::vector<std::uint32_t> uses_;  ///< by node: uses within the expression
+  std::vector<NodeId> member_list_;
+  std::span<const NodeId> members_;  ///< the nodes that the root needs, ascending; in member_list_
+  Dag scheduled_;
+  std::vector<NodeId> places_;       ///< where a node is in another graph
+};
+
+/// The graph of a batch as Pipeline::standard() leaves it.
+Dag optimizedBatch(std::span<const Expression> batch, Precision precision, Math math);
+
+}  // namespace srjit

@@ -1,0 +1,52 @@
+// Fusion of sums and products into multiply-adds, for one expression at a time: which product a sum takes depends on the
+// number of its uses, and uses in other expressions of a batch must not count.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <initializer_list>
+#include <span>
+#include <vector>
+
+#include "passes/dag.h"
+
+namespace srjit {
+
+/// Adds fused nodes to a graph. Not thread-safe; the graph must outlive it.
+class Fuser {
+ public:
+  explicit Fuser(Dag& dag) : dag_(dag) {}
+
+  /// The fused form of `root`, or `root` itself. `members` are the nodes that it needs, each after its operands; `uses`,
+  /// by node, has how often each of them is used by these and as the root. Linear, not recursive.
+  NodeId fuse(NodeId root, std::span<const NodeId> members, std::span<const std::uint32_t> uses);
+
+ private:
+  static constexpr NodeId kNone = ~NodeId{0};
+
+  /// The product x * y, or -(x * y) if `negated`.
+  struct Product {
+    NodeId x, y;
+    bool negated;
+  };
+
+  /// Finds the nodes that are, or need, a sum of a product; the others stay as they are. False if there are none.
+  bool findSums(std::span<const NodeId> members);
+  NodeId imageOf(NodeId id);
+  NodeId fusedSum(const Node& sum);
+  bool isOneOf(NodeId id, std::initializer_list<Op> ops) const;
+  bool undoesAFactor(NodeId id) const;
+  bool isReciprocalOf(NodeId id, NodeId other) const;
+  bool isProduct(NodeId id) const;
+  std::array<NodeId, 2> factorsOf(NodeId id);
+  Product withoutSign(std::array<NodeId, 2> factors) const;
+  NodeId negatedOperand(NodeId id) const;
+
+  Dag& dag_;
+  std::span<const std::uint32_t> uses_;  ///< of the current call
+  // By node; stale but for members of the current call:
+  std::vector<std::uint8_t> has_sums_;
+  std::vector<NodeId> image_;
+};
+
+}  // namespace srjit
