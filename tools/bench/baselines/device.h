@@ -83,5 +83,6 @@ inline constexpr std::size_t kNvrtcModuleExpressions = 100;
 /// per thread, so that functions are timed rather than sums of blocks.
 std::unique_ptr<Baseline> makeNvrtcBaseline(std::shared_ptr<const Cuda> cuda, const BaselineData& data, Math math);
 std::unique_ptr<Baseline> makeCacheBaseline(std::shared_ptr<const Cuda> cuda, const BaselineData& data);
+std::unique_ptr<Baseline> makeTreeBaseline(std::shared_ptr<const Cuda> cuda, const BaselineData& data);
 
 }  // namespace srjit
