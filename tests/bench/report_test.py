@@ -78,6 +78,26 @@ class Report(unittest.TestCase):
         for point in own["over_rows"]:
             self.assertNotIn("ready_seconds", point["compile"])
 
+    def test_fresh_generations_are_timed(self):
+        shapes = REPORT["details"]["fresh"]["shapes"]
+        self.assertEqual([shape["population"] for shape in shapes],
+                         ["small expressions", "random trees", "mutated formulas"])
+        for shape in shapes:
+            fresh = shape["fresh"]
+            for total, compiling, passes, encoding in zip(
+                    *(fresh[key + "_ms"] for key in ("total", "compile", "passes", "encoding")), strict=True):
+                self.assertGreater(passes, 0)
+                self.assertLessEqual(passes + encoding, compiling)
+                self.assertLess(compiling, total)
+            self.assertGreater(min(fresh["again_ms"]), 0)
+            self.assertGreater(min(shape["front_end_ns"]), 0)
+            # Designs that compile code are left out.
+            names = {row["name"] for row in shape["baselines"]}
+            self.assertLessEqual({"stack-once", "tree-arrays", "cpu-switch"}, names)
+            self.assertTrue(names.isdisjoint({"ptx-each", "nvrtc"}))
+        half = shapes[1]["half_kept"]
+        self.assertEqual(half["ratios"], [kept / new for kept, new in zip(half["half_kept_ms"], half["fresh_ms"])])
+
     def test_extrapolated_figures_are_marked(self):
         run = REPORT["details"]["thesis-1"]["compiled_losses"]
         self.assertEqual(run["extrapolated"], run["expressions_measured"] < REPORT["details"]["thesis-1"]["expressions"])

@@ -108,6 +108,10 @@ class Functions {
     add({"cvt.rni.f32.f32"}, [](U64 a, U64, U64) { return bitsOf(std::rint(f(a))); });
     add({"cvt.rmi.f32.f32"}, [](U64 a, U64, U64) { return bitsOf(std::floor(f(a))); });
     add({"cvt.rpi.f32.f32"}, [](U64 a, U64, U64) { return bitsOf(std::ceil(f(a))); });
+    add({"cvt.rzi.u32.f32"}, [](U64 a, U64, U64) -> U64 {
+      if (!(f(a) > 0)) return 0;
+      return f(a) < 0x1p32F ? static_cast<U32>(f(a)) : ~U32{0};
+    });
     add({"min.f32"}, [](U64 a, U64 b, U64) { return bitsOf(std::fmin(f(a), f(b))); });
     add({"abs.f32"}, [](U64 a, U64, U64) { return bitsOf(std::fabs(f(a))); });
     add({"neg.f32"}, [](U64 a, U64, U64) { return bitsOf(-f(a)); });

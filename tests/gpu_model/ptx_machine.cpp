@@ -259,7 +259,7 @@ class Block {
   }
 
   void move(Thread& thread, const PtxInstruction& instruction, bool load) const {
-    const std::size_t bytes = instruction.name.ends_with("64") ? 8 : 4;
+    const std::size_t bytes = instruction.name.ends_with("64") ? 8 : instruction.name.ends_with("16") ? 2 : 4;
     Operand memory = instruction.operands[load ? 1 : 0];
     const Operand& value = instruction.operands[load ? 0 : 1];
     const std::vector<Operand> values = value.kind == Operand::Kind::kList ? value.list : std::vector<Operand>{value};

@@ -1,4 +1,5 @@
 // Code of the baselines: tokens, plans of common subtrees, PTX that assembles, C++ that compiles.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -10,6 +11,7 @@
 #include "tools/bench/baselines/designs/ptx_transpiler.h"
 #include "tools/bench/baselines/designs/stack_interpreter.h"
 #include "tools/bench/baselines/designs/subtree_cache.h"
+#include "tools/bench/baselines/designs/tree_arrays.h"
 #include "tools/bench/baselines/functions.h"
 #include "tools/bench/baselines/operators.h"
 #include "tools/bench/failure.h"
@@ -125,6 +127,66 @@ TEST(SubtreeCache, KeepsTheSubtreesThatSaveMost) {
   EXPECT_EQ(none.programs.tokens, stackPrograms(expressions).tokens);
 }
 
+/// The row of a tree: type, value and size of each node.
+std::string rowOf(const TreeArrays& arrays, std::size_t tree) {
+  std::string text;
+  for (std::size_t node = tree * arrays.length; node < (tree + 1) * arrays.length; ++node) {
+    const float value = arrays.values[node];
+    text += text.empty() ? "" : " ";
+    text += "kvpub"[arrays.types[node]];
+    text += arrays.types[node] < TreeArrays::kUnary
+                ? fmt::format("{:g}", value)
+                : fmt::format(":{}", infoOf(allBaselineOps()[static_cast<std::size_t>(value)].op).name);
+    text += fmt::format("/{}", arrays.sizes[node]);
+  }
+  return text;
+}
+
+TEST(TreeArrays, HaveNodesInPrefixOrderAndRowsOfOneLength) {
+  TreeArrays arrays;
+  fillTreeArrays(smallExpressions({"p0+x1", "sin(x2)*(p1-0.5)", "p0"}), arrays);
+  ASSERT_EQ(arrays.length, 6U);
+  EXPECT_EQ(rowOf(arrays, 0), "b:add/3 p0/1 v1/1 k0/0 k0/0 k0/0");
+  EXPECT_EQ(rowOf(arrays, 1), "b:mul/6 u:sin/2 v2/1 b:sub/3 p2/1 k0.5/1");
+  EXPECT_EQ(rowOf(arrays, 2), "p3/1 k0/0 k0/0 k0/0 k0/0 k0/0");
+  fillTreeArrays(smallExpressions({"x7"}), arrays);
+  EXPECT_EQ(arrays.values.size(), 1U);
+  EXPECT_EQ(rowOf(arrays, 0), "v7/1");
+}
+
+TEST(TreeArrays, RejectWhatTheKernelCannotEvaluate) {
+  const auto messageOf = [](std::vector<Token> tokens) -> std::string {
+    const Expression expression = Expression::create(std::move(tokens)).value();
+    TreeArrays arrays;
+    try {
+      fillTreeArrays({&expression, 1}, arrays);
+      return "";
+    } catch (const BenchFailure& failure) {
+      return failure.error.message;
+    }
+  };
+  EXPECT_EQ(messageOf({Token::variable(0), Token::operation(Op::kTan)}),
+            "operator tan, which the baselines do not have");
+  // Each operator has the tree of all before as its right operand, then as its left one.
+  for (const std::size_t leaves : {kStackEntries, kStackEntries + 1}) {
+    std::vector<Token> right(leaves, Token::variable(0));
+    right.insert(right.end(), leaves - 1, Token::operation(Op::kAdd));
+    EXPECT_EQ(messageOf(right), "");
+    std::vector<Token> left = {Token::variable(0)};
+    for (std::size_t i = 1; i < leaves; ++i) {
+      left.push_back(Token::variable(0));
+      left.push_back(Token::operation(Op::kAdd));
+    }
+    EXPECT_EQ(messageOf(left), leaves == kStackEntries
+                                   ? ""
+                                   : "a tree needs a stack of more than 64 values, which is what the baseline's has");
+  }
+  std::vector<Token> large(kTreeNodes, Token::operation(Op::kNeg));
+  large.insert(large.begin(), Token::variable(0));
+  EXPECT_EQ(messageOf(large), "a tree of 32768 nodes");
+  EXPECT_EQ(messageOf(std::vector<Token>(large.begin(), large.end() - 1)), "");
+}
+
 TEST(BaselineCode, AssemblesForEveryArchitecture) {
   if (assemblerName().empty()) GTEST_SKIP() << "no CUDA toolkit on this machine: PTX is generated but not assembled";
   for (const char* const arch : {"sm_75", "sm_90"}) {
@@ -133,6 +195,11 @@ TEST(BaselineCode, AssemblesForEveryArchitecture) {
     EXPECT_EQ(interpreter->kernels.at(0).name, kStackKernel);
     EXPECT_EQ(interpreter->kernels.at(0).stack_bytes, kStackEntries * sizeof(float));
     EXPECT_EQ(interpreter->kernels.at(0).spill_store_bytes, 0U);
+    const auto trees = assemble(treeKernelPtx(), arch);
+    ASSERT_TRUE(trees.ok()) << trees.error().message;
+    EXPECT_EQ(trees->kernels.at(0).name, kTreeKernel);
+    EXPECT_EQ(trees->kernels.at(0).stack_bytes, kStackEntries * sizeof(float));
+    EXPECT_EQ(trees->kernels.at(0).spill_store_bytes, 0U);
   }
   for (const Expression& expression : everyOperator()) {
     const auto transpiled = assemble(transpile(expression), "sm_90");

@@ -60,7 +60,7 @@ std::vector<double> parametersOf(std::span<const Expression> expressions, std::u
   return parameters;
 }
 
-enum class Design { kStackEach, kStackOnce, kPtx, kNvrtc, kCache, kCpu };
+enum class Design { kStackEach, kStackOnce, kPtx, kNvrtc, kCache, kTrees, kCpu };
 
 /// A model of a GPU and a baseline on it; NVRTC compiles to PTX for the model.
 struct Machine {
@@ -79,6 +79,8 @@ struct Machine {
         return makeNvrtcBaseline(cuda(), data, Math::kFast);
       case Design::kCache:
         return makeCacheBaseline(cuda(), data);
+      case Design::kTrees:
+        return makeTreeBaseline(cuda(), data);
       default:
         return makeCpuSwitch(data);
     }
@@ -216,20 +218,23 @@ TEST_P(Baselines, RejectInvalidInput) {
 }
 
 std::string nameOfDesign(const ::testing::TestParamInfo<Design>& design) {
-  constexpr const char* kNames[] = {"StackEach", "StackOnce", "PtxEach", "Nvrtc", "Cache", "Cpu"};
+  constexpr const char* kNames[] = {"StackEach", "StackOnce", "PtxEach", "Nvrtc", "Cache", "Trees", "Cpu"};
   return kNames[static_cast<std::size_t>(design.param)];
 }
 
 INSTANTIATE_TEST_SUITE_P(, Baselines,
                          ::testing::Values(Design::kStackEach, Design::kStackOnce, Design::kPtx, Design::kNvrtc,
-                                           Design::kCache, Design::kCpu),
+                                           Design::kCache, Design::kTrees, Design::kCpu),
                          nameOfDesign);
 
 TEST(DeviceBaselines, LaunchCountsMatchTheDesign) {
   const BaselineData data = dataOf(130);
   const std::vector<Expression> expressions = expressionsOf({"x0+x1", "x0-x1", "x0*x1", "sin(x0+x1)", "x2"});
-  for (const auto& [design, launches] :
-       {std::pair{Design::kStackEach, 5U}, {Design::kStackOnce, 1U}, {Design::kPtx, 5U}, {Design::kCache, 2U}}) {
+  for (const auto& [design, launches] : {std::pair{Design::kStackEach, 5U},
+                                         {Design::kStackOnce, 1U},
+                                         {Design::kPtx, 5U},
+                                         {Design::kCache, 2U},
+                                         {Design::kTrees, 1U}}) {
     Machine machine;
     const auto baseline = machine.make(design, data);
     baseline->prepare(expressions);
@@ -263,15 +268,17 @@ TEST(DeviceBaselinesSlow, InterpretMoreExpressionsThanTheGridLimit) {
   std::vector<Expression> expressions(65536, expressionsOf({"x0"})[0]);
   expressions[65534] = expressionsOf({"x1"})[0];
   expressions[65535] = expressionsOf({"x2"})[0];
-  Machine machine;
-  const auto baseline = machine.make(Design::kStackOnce, data);
-  baseline->prepare(expressions);
-  machine.driver.forgetCalls();
-  std::vector<float> out(expressions.size());
-  baseline->predictions({}, out);
-  EXPECT_EQ(machine.driver.count("cuLaunchKernel"), 2U);
-  for (std::size_t e = 0; e < expressions.size(); ++e) {
-    ASSERT_EQ(out[e], data.columns[e < 65534 ? 0 : e - 65533][0]) << e;
+  for (const Design design : {Design::kStackOnce, Design::kTrees}) {
+    Machine machine;
+    const auto baseline = machine.make(design, data);
+    baseline->prepare(expressions);
+    machine.driver.forgetCalls();
+    std::vector<float> out(expressions.size());
+    baseline->predictions({}, out);
+    EXPECT_EQ(machine.driver.count("cuLaunchKernel"), 2U);
+    for (std::size_t e = 0; e < expressions.size(); ++e) {
+      ASSERT_EQ(out[e], data.columns[e < 65534 ? 0 : e - 65533][0]) << e;
+    }
   }
 }
 
@@ -280,7 +287,7 @@ TEST(DeviceBaselines, LargePredictionsAreDividedIntoGroups) {
   device.memory_bytes = 96 << 10;
   const BaselineData data = dataOf(256);
   const std::vector<Expression> expressions(60, expressionsOf({"x0-x1"})[0]);
-  for (const Design design : {Design::kStackEach, Design::kStackOnce, Design::kPtx, Design::kCache}) {
+  for (const Design design : {Design::kStackEach, Design::kStackOnce, Design::kPtx, Design::kCache, Design::kTrees}) {
     Machine machine(device);
     const auto baseline = machine.make(design, data);
     baseline->prepare(expressions);
@@ -308,8 +315,16 @@ TEST(DeviceBaselines, CopyDirectlyToPinnedMemory) {
 TEST(BaselineList, NamesEachDesignOnce) {
   std::set<std::string> names;
   for (const BaselineInfo& info : allBaselines()) EXPECT_TRUE(names.insert(info.name).second) << info.name;
-  EXPECT_EQ(names,
-            (std::set<std::string>{"stack-each", "stack-once", "ptx-each", "nvrtc", "subtree-cache", "cpu-switch"}));
+  EXPECT_EQ(names, (std::set<std::string>{"stack-each", "stack-once", "tree-arrays", "ptx-each", "nvrtc",
+                                          "subtree-cache", "cpu-switch"}));
+}
+
+TEST(BaselineList, MarksTheDesignsThatCompile) {
+  std::set<std::string> names;
+  for (const BaselineInfo& info : allBaselines()) {
+    if (info.compiles) names.insert(info.name);
+  }
+  EXPECT_EQ(names, (std::set<std::string>{"ptx-each", "nvrtc"}));
 }
 
 TEST(BaselineList, ReportsAMissingDevice) {

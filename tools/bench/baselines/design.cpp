@@ -1,6 +1,6 @@
 // The list of baselines. stack-each and ptx-each are the two evaluators of the Julia thesis whose scenarios the
 // benchmark repeats; stack-once, nvrtc and subtree-cache are the evaluators of the MIT system whose scaling curves it
-// repeats.
+// repeats; tree-arrays is the evaluator of EvoGP.
 #include "tools/bench/baselines/design.h"
 
 #include "tools/bench/baselines/designs/cpu_switch.h"
@@ -18,6 +18,10 @@ std::unique_ptr<Baseline> onDevice(const BaselineData& data) {
 constexpr BaselineInfo kBaselines[] = {
     {"stack-once", "stack interpreter, one row per thread, stack in local memory, one launch for all expressions",
      onDevice<makeStackBaseline, StackLaunches::kOnce>},
+    {"tree-arrays",
+     "trees as arrays of one length, evaluated from the last node to the first, stack in local memory, a strip of rows "
+     "per thread, one launch for all",
+     onDevice<makeTreeBaseline>},
     {"subtree-cache",
      "subtrees hashed on the host, common ones evaluated once into device memory, the rest interpreted as stack-once",
      onDevice<makeCacheBaseline>},
@@ -25,9 +29,9 @@ constexpr BaselineInfo kBaselines[] = {
     {"stack-each", "the interpreter of stack-once, one launch per expression",
      onDevice<makeStackBaseline, StackLaunches::kEach>},
     {"ptx-each", "PTX text per expression, compiled by the driver, one launch per expression",
-     onDevice<makePtxBaseline>},
+     onDevice<makePtxBaseline>, 1, true},
     {"nvrtc", "C++ text for the population, 100 expressions per module, compiled by NVRTC",
-     onDevice<makeNvrtcBaseline, Math::kFast>, kNvrtcModuleExpressions},
+     onDevice<makeNvrtcBaseline, Math::kFast>, kNvrtcModuleExpressions, true},
 };
 
 }  // namespace

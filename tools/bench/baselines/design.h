@@ -39,7 +39,8 @@ struct BaselineInfo {
   const char* doc;
   /// Throws CudaFailure or BenchFailure if this machine cannot run it.
   std::unique_ptr<Baseline> (*make)(const BaselineData& data);
-  std::size_t unit = 1;  ///< expressions per compilation, the granularity of its cost
+  std::size_t unit = 1;   ///< expressions per compilation, the granularity of its cost
+  bool compiles = false;  ///< whether it compiles code of the expressions
 };
 
 /// Index of each expression's first parameter in the concatenated parameters, and their total number.

@@ -17,11 +17,12 @@ constexpr std::size_t kMatrixBytes = std::size_t{8} << 30;
 /// Size of each of the two staging buffers through which it is fetched.
 constexpr std::size_t kFetchBytes = std::size_t{32} << 20;
 
-void copyInParallel(float* to, const float* from, std::size_t count) {
-  constexpr std::size_t kPiece = std::size_t{1} << 18;
-  tbb::parallel_for(std::size_t{0}, ceilDivide(count, kPiece), [&](std::size_t i) {
+void copyInParallel(void* to, const void* from, std::size_t bytes) {
+  constexpr std::size_t kPiece = std::size_t{1} << 20;
+  tbb::parallel_for(std::size_t{0}, ceilDivide(bytes, kPiece), [&](std::size_t i) {
     const std::size_t first = i * kPiece;
-    std::memcpy(to + first, from + first, std::min(kPiece, count - first) * sizeof(float));
+    std::memcpy(static_cast<std::byte*>(to) + first, static_cast<const std::byte*>(from) + first,
+                std::min(kPiece, bytes - first));
   });
 }
 
@@ -56,9 +57,12 @@ DeviceBaseline::DeviceBaseline(std::shared_ptr<const Cuda> cuda, const BaselineD
   target_ = upload(data.target);
 }
 
-DeviceBuffer DeviceBaseline::uploadBytes(const void* data, std::size_t bytes) const {
+// Through pinned memory, which is kept: the driver copies from other memory on one thread, and several times as slowly.
+DeviceBuffer DeviceBaseline::uploadBytes(const void* data, std::size_t bytes) {
   DeviceBuffer buffer(stream_, bytes);
-  stream_->copyToDevice(buffer.address(), data, bytes);
+  reserve(staged_, cuda_, bytes);
+  copyInParallel(staged_.data(), data, bytes);
+  stream_->copyToDevice(buffer.address(), staged_.data(), bytes);
   stream_->synchronize();
   return buffer;
 }
@@ -155,7 +159,7 @@ void DeviceBaseline::fetch(std::span<float> out) {
     }
     if (i > 0) {
       done[(i - 1) % 2].synchronize();
-      copyInParallel(pieceOf(i - 1).data(), fetched_[(i - 1) % 2].as<float>().data(), pieceOf(i - 1).size());
+      copyInParallel(pieceOf(i - 1).data(), fetched_[(i - 1) % 2].data(), pieceOf(i - 1).size_bytes());
     }
   }
 }

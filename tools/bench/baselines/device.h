@@ -44,13 +44,13 @@ class DeviceBaseline : public Baseline {
   unsigned rowBlocks() const noexcept { return static_cast<unsigned>(ceilDivide(rows_, kBaselineThreads)); }
   /// A copy on the device; complete on return.
   template <class T>
-  DeviceBuffer upload(const std::vector<T>& values) const {
+  DeviceBuffer upload(const std::vector<T>& values) {
     return uploadBytes(values.data(), values.size() * sizeof(T));
   }
   DeviceBuffer allocate(std::size_t bytes) const { return DeviceBuffer(stream_, bytes); }
 
  private:
-  DeviceBuffer uploadBytes(const void* data, std::size_t bytes) const;
+  DeviceBuffer uploadBytes(const void* data, std::size_t bytes);
   void sendParameters(std::span<const double> parameters);
   template <class Body>
   void time(const Body& body);
@@ -61,7 +61,7 @@ class DeviceBaseline : public Baseline {
   std::uint32_t rows_;
   std::size_t expressions_ = 0;
   DeviceBuffer columns_, target_, parameters_, sums_, matrix_;
-  PinnedBuffer sent_, fetched_sums_;
+  PinnedBuffer staged_, sent_, fetched_sums_;
   std::array<PinnedBuffer, 2> fetched_;
   double kernel_seconds_ = 0;
 };
@@ -83,5 +83,6 @@ inline constexpr std::size_t kNvrtcModuleExpressions = 100;
 /// per thread, so that functions are timed rather than sums of blocks.
 std::unique_ptr<Baseline> makeNvrtcBaseline(std::shared_ptr<const Cuda> cuda, const BaselineData& data, Math math);
 std::unique_ptr<Baseline> makeCacheBaseline(std::shared_ptr<const Cuda> cuda, const BaselineData& data);
+std::unique_ptr<Baseline> makeTreeBaseline(std::shared_ptr<const Cuda> cuda, const BaselineData& data);
 
 }  // namespace srjit

@@ -68,7 +68,9 @@ constexpr const char* kAddWarps = R"( and.b32 %i, %thread, 31;
  add.u64 %b, %b, %c;
  red.global.add.f64 [%b], %sum;
  exit;
-STORE:
+)";
+
+constexpr const char* kStorePrediction = R"(STORE:
  @%beyond exit;
  cvt.u64.u32 %a, %ia;
  mul.lo.u64 %a, %a, %pitch;
@@ -89,6 +91,23 @@ void beginBaselineKernel(std::string_view name, std::string_view more_parameters
 
 void endBaselineKernel(std::string& ptx) {
   ptx += kAddError;
+  writeBaselineSum(ptx);
+  ptx += kStorePrediction;
+}
+
+void writeBaselineDispatch(std::size_t first, std::size_t last, std::string& ptx) {
+  if (last - first == 1) {
+    ptx += fmt::format(" bra CASE_{};\n", first);
+    return;
+  }
+  const std::size_t middle = first + (last - first) / 2;
+  ptx += fmt::format(" setp.lt.u32 %p, %code, {0};\n @%p bra BELOW_{0};\n", middle);
+  writeBaselineDispatch(middle, last, ptx);
+  ptx += fmt::format("BELOW_{}:\n", middle);
+  writeBaselineDispatch(first, middle, ptx);
+}
+
+void writeBaselineSum(std::string& ptx) {
   for (const int distance : {16, 8, 4, 2, 1}) {
     ptx += fmt::format(" shfl.sync.down.b32 %t, %r, {}, 31, 0xffffffff;\n add.rn.f32 %r, %r, %t;\n", distance);
   }

@@ -15,7 +15,7 @@ using Json = nlohmann::ordered_json;
 // Small, since preparation is slow in some designs.
 constexpr BaselineCheckOptions kCheck = {.seed = 1, .expressions = 16, .rows = 64};
 constexpr std::size_t kFirstSize = 16;
-constexpr std::size_t kMostSteps = 100, kQuickSteps = 5;
+constexpr std::size_t kMostSteps = 100, kMostGenerations = 15, kQuickSteps = 5;
 constexpr double kLeastSeconds = 0.5, kQuickLeastSeconds = 0.05;  // per design
 
 /// Times of `count` expressions; steps and kernels for losses and for predictions.
@@ -45,6 +45,10 @@ class DesignRun {
     timer_.step(false);
     agreement_ = own_.compareWith(timer_);
     checked_ += "; " + agreement_.text();
+    if (work_.renewed) {
+      rows.push_back(generations(seconds_ - watch_.seconds()));
+      return;
+    }
     const std::vector<bool> kinds = wanted();
     for (std::size_t i = 0; i < kinds.size(); ++i) {
       const double left = seconds_ - watch_.seconds();
@@ -127,18 +131,57 @@ class DesignRun {
     for (const double time : times) milliseconds.push_back(time * 1e3);
     context_.report->add(work_.part, {what + "text to last result", "s", {total}, {}, note, extrapolated});
     context_.report->add(work_.part, {what + "one step", "ms", milliseconds, {}, {}, fewer});
+    Json row = details(predictions, extrapolated);
+    row["total_seconds"] = total;
+    row["prepare_seconds"] = prepare;
+    row["step_seconds"] = step;
+    row["step_quartiles"] = {quantileOf(times, 0.25), quantileOf(times, 0.75)};
+    row["kernel_seconds"] = kernels;
+    row["steps_measured"] = times.size();
+    return row;
+  }
+
+  /// Samples of preparation and one step together, each for new expressions.
+  Json generations(double seconds) {
+    std::vector<double> totals, prepares, kernels;
+    const std::size_t most = context_.quick ? kQuickSteps : kMostGenerations, measured = sizes_.back().count;
+    const Stopwatch watch;
+    do {
+      expressions_ = evenlySpread(work_.renewed(), measured);
+      const double prepare = timer_.prepare(expressions_), step = timer_.step(false);
+      totals.push_back(ofAll(prepare + step, [](const SizeSeconds& size) { return size.prepare + size.step[0]; }));
+      prepares.push_back(ofAll(prepare, [](const SizeSeconds& size) { return size.prepare; }));
+      kernels.push_back(ofAll(timer_.kernelSeconds(), [](const SizeSeconds& size) { return size.kernels[0]; }));
+      show();
+    } while (totals.size() < most && watch.seconds() < seconds);
+    const bool fewer = measured < work_.expressions.size();
+    const std::string what = fmt::format("{}: {}, ", work_.what, info_.name);
+    const std::string note =
+        fmt::format("{}; {} of {} expressions; {}", info_.doc, measured, work_.expressions.size(), checked_);
+    const auto add = [&](const char* name, std::vector<double> samples, const std::string& about) {
+      for (double& sample : samples) sample *= 1e3;
+      context_.report->add(work_.part, {what + name, "ms", std::move(samples), {}, about, fewer});
+    };
+    add("expressions to losses", totals, note);
+    add("of that, making ready", prepares, {});
+    add("of that, kernels", kernels, {});
+    Json row = details(false, fewer);
+    row["total_seconds"] = medianOf(totals);
+    row["total_quartiles"] = {quantileOf(totals, 0.25), quantileOf(totals, 0.75)};
+    row["prepare_seconds"] = medianOf(prepares);
+    row["kernel_seconds"] = medianOf(kernels);
+    row["generations_measured"] = totals.size();
+    return row;
+  }
+
+  /// What all kinds of measurements have in common.
+  Json details(bool predictions, bool extrapolated) const {
     Json sizes = Json::array();
     for (const SizeSeconds& size : sizes_) sizes.push_back({size.count, size.prepare, size.step[predictions]});
     return {{"name", info_.name},
             {"doc", info_.doc},
-            {"result", result},
-            {"total_seconds", total},
-            {"prepare_seconds", prepare},
-            {"step_seconds", step},
-            {"step_quartiles", {quantileOf(times, 0.25), quantileOf(times, 0.75)}},
-            {"kernel_seconds", kernels},
-            {"expressions_measured", measured},
-            {"steps_measured", times.size()},
+            {"result", predictions ? "predictions" : "losses"},
+            {"expressions_measured", sizes_.back().count},
             {"count_prepare_step_seconds", std::move(sizes)},
             {"extrapolated", extrapolated},
             {"sums_compared", agreement_.compared},
@@ -205,7 +248,8 @@ Json runBaselines(const BenchContext& context, const BaselineWork& work, double 
     context.report->addFault(work.part, "baselines: " + made.error().message);
     return rows;
   }
-  const std::span<const BaselineInfo> all = allBaselines();
+  std::vector<BaselineInfo> all(allBaselines().begin(), allBaselines().end());
+  if (work.renewed) std::erase_if(all, [](const BaselineInfo& info) { return info.compiles; });
   for (std::size_t i = 0; i < all.size(); ++i) {
     // Time that one design does not use is shared by the next ones.
     const double share = std::min(seconds, context.left()) / static_cast<double>(all.size() - i);

@@ -1,8 +1,10 @@
 // Published designs on a scenario's work: checked first, then timed.
 #pragma once
 
+#include <functional>
 #include <span>
 #include <string>
+#include <vector>
 
 #include <nlohmann/json.hpp>
 
@@ -20,6 +22,9 @@ struct BaselineWork {
   std::span<const Expression> expressions;
   int steps = 1;                ///< evaluations, each with new parameters
   double frontend_seconds = 0;  ///< time from text to expressions, common to all designs
+  /// If set, a sample is one preparation and one step for losses of expressions that it returns, new ones of the same
+  /// kind and number each time; else one preparation counts, and `steps`. Designs that compile are then left out.
+  std::function<std::vector<Expression>()> renewed = {};
 };
 
 /// Runs every baseline for the selected results, in about `seconds` altogether. Each is checked before it is timed

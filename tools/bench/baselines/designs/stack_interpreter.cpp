@@ -67,19 +67,6 @@ CASE_3:
  bra NEXT;
 )";
 
-// Binary search for the code among [first, last).
-void writeDispatch(std::size_t first, std::size_t last, std::string& ptx) {
-  if (last - first == 1) {
-    ptx += fmt::format(" bra CASE_{};\n", first);
-    return;
-  }
-  const std::size_t middle = first + (last - first) / 2;
-  ptx += fmt::format(" setp.lt.u32 %p, %code, {0};\n @%p bra BELOW_{0};\n", middle);
-  writeDispatch(middle, last, ptx);
-  ptx += fmt::format("BELOW_{}:\n", middle);
-  writeDispatch(first, middle, ptx);
-}
-
 }  // namespace
 
 std::string stackInterpreterPtx() {
@@ -88,7 +75,7 @@ std::string stackInterpreterPtx() {
                       fmt::format(kDeclarations, kStackEntries * sizeof(float)), ptx);
   ptx += kLoop;
   const auto ops = allBaselineOps();
-  writeDispatch(0, StackToken::kFirstOp + ops.size(), ptx);
+  writeBaselineDispatch(0, StackToken::kFirstOp + ops.size(), ptx);
   ptx += kLeaves;
   for (std::size_t i = 0; i < ops.size(); ++i) {
     ptx += fmt::format("CASE_{}:\n", StackToken::kFirstOp + i);

@@ -1,9 +1,12 @@
 #include "tools/bench/baselines/designs/stack_program.h"
 
+#include <algorithm>
 #include <bit>
 
 #include <fmt/format.h>
+#include <tbb/parallel_for.h>
 
+#include "tools/bench/baselines/design.h"
 #include "tools/bench/baselines/operators.h"
 #include "tools/bench/failure.h"
 
@@ -35,13 +38,16 @@ void checkStackHeight(const Expression& expression) {
 StackPrograms stackPrograms(std::span<const Expression> expressions) {
   StackPrograms programs;
   programs.offsets.reserve(expressions.size() + 1);
-  std::uint32_t first_parameter = 0;
   for (const Expression& expression : expressions) {
-    checkStackHeight(expression);
-    for (const Token& token : expression.tokens()) programs.tokens.push_back(stackToken(token, first_parameter));
-    programs.endProgram();
-    first_parameter += expression.parameterCount();
+    programs.offsets.push_back(programs.offsets.back() + static_cast<std::uint32_t>(expression.size()));
   }
+  programs.tokens.resize(programs.offsets.back());
+  const std::vector<std::uint32_t> parameters = parameterOffsets(expressions);
+  tbb::parallel_for(std::size_t{0}, expressions.size(), [&](std::size_t e) {
+    checkStackHeight(expressions[e]);
+    std::ranges::transform(expressions[e].tokens(), programs.tokens.begin() + programs.offsets[e],
+                           [&](const Token& token) { return stackToken(token, parameters[e]); });
+  });
   return programs;
 }
 

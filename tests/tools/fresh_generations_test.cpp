@@ -1,0 +1,112 @@
+// The benchmark of new expressions: its generations, and their evaluation on a model of a GPU and on the processor.
+#include "tools/bench/scenarios/fresh_generations.h"
+
+#include <algorithm>
+#include <set>
+#include <unordered_set>
+
+#include <gmock/gmock.h>
+
+#include "tests/gpu_model/slow_machine.h"
+
+namespace srjit {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr FreshKind kAllKinds[] = {FreshKind::kSmall, FreshKind::kRandom, FreshKind::kMutants};
+
+TEST(FreshGenerations, HaveNoExpressionOfAnEarlierOne) {
+  for (const FreshKind kind : kAllKinds) {
+    FreshSource source(kind), other(kind);
+    const std::size_t columns = dataFor(kind, 1).columns.size();
+    std::unordered_set<Expression> seen;
+    for (const std::size_t count : {200, 200, 50}) {
+      const std::vector<Expression> generation = source.next(count);
+      ASSERT_EQ(generation.size(), count);
+      EXPECT_EQ(generation, other.next(count)) << "the same on every machine";
+      for (const Expression& expression : generation) {
+        EXPECT_FALSE(seen.contains(expression));
+        EXPECT_LE(expression.variableCount(), columns);
+      }
+      seen.insert(generation.begin(), generation.end());
+    }
+  }
+}
+
+TEST(FreshGenerations, KeepHalfOfTheLastOneInRandomOrder) {
+  const std::vector<Expression> last = freshPopulation(FreshKind::kRandom, 101, 1);
+  const std::vector<Expression> fresh = freshPopulation(FreshKind::kRandom, 101, 2);
+  const NextGeneration next = halfKept(last, fresh, 3);
+  ASSERT_EQ(next.expressions.size(), 101U);
+  std::set<std::size_t> kept;
+  std::size_t taken = 0, in_place = 0;
+  for (std::size_t e = 0; e < 101; ++e) {
+    if (next.from[e] == NextGeneration::kNew) {
+      EXPECT_EQ(next.expressions[e], fresh[taken++]);
+    } else {
+      EXPECT_EQ(next.expressions[e], last[next.from[e]]);
+      EXPECT_TRUE(kept.insert(next.from[e]).second) << "twice";
+      in_place += next.from[e] == e;
+    }
+  }
+  EXPECT_EQ(kept.size(), 50U);
+  EXPECT_GT(*kept.rbegin(), 50U) << "not the first half";
+  EXPECT_LT(in_place, 10U);
+  EXPECT_NE(next.from, halfKept(last, fresh, 4).from);
+}
+
+TEST(FreshGenerations, AreTimedInEveryTier) {
+  SlowMachine machine(Precision::kF32, Math::kFast);
+  const Engine on_model = machine.engine(),
+               on_processor = Engine::create({.device = "cpu", .math = Math::kFast}).value();
+  for (const FreshKind kind : kAllKinds) {
+    const std::vector<Expression> generation = freshPopulation(kind, 8, 5);
+    const BenchData columns = dataFor(kind, 100);
+    const Dataset data = on_model.upload(columns.view()).value();
+    for (const Tier tier : {Tier::kInterpret, Tier::kDirect, Tier::kAuto}) {
+      const FreshRun run = timeFresh(on_model, data, generation, tier);
+      EXPECT_TRUE(run.tier == tier || tier == Tier::kAuto);
+      EXPECT_EQ(run.losses.size(), 8U);
+      EXPECT_EQ(run.program.status().evaluations, 2U);
+      EXPECT_GT(run.times.passes, 0);
+      EXPECT_GT(run.times.encoding, 0);
+      EXPECT_LE(run.times.passes + run.times.encoding, run.times.total);
+      EXPECT_LT(run.times.compile, run.times.total);
+      EXPECT_GT(run.times.kernels, 0);
+      EXPECT_GT(run.times.again, 0);
+      EXPECT_GT(run.times.again_kernels, 0);
+    }
+    const Dataset near = on_processor.upload(columns.view()).value();
+    const FreshRun other = timeFresh(on_processor, near, generation, Tier::kAuto);
+    EXPECT_EQ(other.times.kernels, 0);
+    EXPECT_EQ(other.times.again, other.times.again_kernels);
+  }
+}
+
+TEST(FreshGenerations, HaveTheLossesOfKeptExpressions) {
+  const Engine engine = Engine::create({.device = "cpu", .math = Math::kFast}).value();
+  const Dataset data = engine.upload(dataFor(FreshKind::kRandom, 300).view()).value();
+  const std::vector<Expression> last = freshPopulation(FreshKind::kRandom, 30, 1);
+  const FreshRun before = timeFresh(engine, data, last, Tier::kInterpret);
+  const NextGeneration next = halfKept(last, freshPopulation(FreshKind::kRandom, 30, 2), 3);
+  FreshRun after = timeFresh(engine, data, next.expressions, Tier::kInterpret);
+  compareKept(next, after.losses, before.losses);
+  const auto kept = std::ranges::find_if(next.from, [](std::size_t from) { return from != NextGeneration::kNew; });
+  after.losses[static_cast<std::size_t>(kept - next.from.begin())] = 1234.5;
+  try {
+    compareKept(next, after.losses, before.losses);
+    FAIL() << "it passed";
+  } catch (const BenchFailure& failure) {
+    EXPECT_THAT(failure.error.message, HasSubstr("has a loss of 1234.5, but had one of"));
+  }
+}
+
+TEST(FreshGenerations, HaveAFrontEndThatTakesTime) {
+  const Engine engine = Engine::create({.device = "cpu", .math = Math::kFast, .threads = 1}).value();
+  const std::vector<Expression> generation = freshPopulation(FreshKind::kRandom, 50, 1);
+  EXPECT_GT(frontEndNanoseconds(engine, generation), 0);
+}
+
+}  // namespace
+}  // namespace srjit

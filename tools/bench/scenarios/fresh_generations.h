@@ -1,0 +1,77 @@
+// Generations of expressions that no engine has seen, and the time from such expressions in memory to their losses.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <unordered_set>
+#include <vector>
+
+#include "tools/bench/gpu_context.h"
+
+namespace srjit {
+
+enum class FreshKind {
+  kSmall,    ///< "small" of findPopulation(): 5 to 10 tokens, 2 variables, up to 2 parameters
+  kRandom,   ///< "mixed" of findPopulation(): 10 to 50 tokens, 10 variables
+  kMutants,  ///< mutated copies of a formula (tests/generators/klein_nishina.h)
+};
+
+/// `count` expressions of a kind. The only place where a population is made.
+std::vector<Expression> freshPopulation(FreshKind kind, std::size_t count, std::uint64_t seed);
+
+/// Generations in which no expression is one of an earlier generation, so that nothing kept from these can serve it: of
+/// small expressions and of mutants of other seeds, one in five would be. Within a generation expressions may recur.
+/// Keeps 8 bytes (in a hash table) per expression.
+class FreshSource {
+ public:
+  explicit FreshSource(FreshKind kind) : kind_(kind) {}
+  std::vector<Expression> next(std::size_t count);
+
+ private:
+  FreshKind kind_;
+  std::uint64_t seed_ = 0;
+  std::unordered_set<std::uint64_t> seen_;  ///< hashOf()
+};
+
+/// Random data of the columns of a kind. Columns of random trees are positive (BenchData::positive()).
+BenchData dataFor(FreshKind kind, std::size_t rows);
+
+/// A generation after another one.
+struct NextGeneration {
+  static constexpr std::size_t kNew = SIZE_MAX;
+
+  std::vector<Expression> expressions;
+  std::vector<std::size_t> from;  ///< of each expression, its index in the generation before, or kNew
+};
+/// As many expressions as `last` has: half of them (rounded down) from there, chosen at random, each at most once; the
+/// others are the first of `fresh`, which must be enough. Their order is random.
+NextGeneration halfKept(std::span<const Expression> last, std::span<const Expression> fresh, std::uint64_t seed);
+
+/// Milliseconds of new expressions.
+struct FreshTimes {
+  double total = 0;                 ///< from expressions in memory to losses on the host
+  double compile = 0;               ///< of total, Engine::compile()
+  double passes = 0, encoding = 0;  ///< of total, as ProgramInfo has them; encoding also where direct code is written
+  double kernels = 0;               ///< of total, by the device's clock; 0 on a processor
+  double again = 0;                 ///< the same program once more, from parameters to losses
+  double again_kernels = 0;         ///< of again, by the device's clock; on a processor all
+};
+
+struct FreshRun {
+  FreshTimes times;
+  Tier tier;  ///< that served
+  std::vector<double> losses;
+  Program program;
+};
+/// Compiles `generation` for the first time, announcing the rows of `data`, and evaluates its losses twice. Throws
+/// BenchFailure, also if an expression fails.
+FreshRun timeFresh(const Engine& engine, const Dataset& data, std::span<const Expression> generation, Tier tier);
+
+/// Throws BenchFailure if the loss of a kept expression differs from the one before in any bit. Expressions have no
+/// parameters.
+void compareKept(const NextGeneration& generation, std::span<const double> losses, std::span<const double> before);
+
+/// Core-nanoseconds of passes and encoding per token. `engine` has one thread. Throws BenchFailure.
+double frontEndNanoseconds(const Engine& engine, std::span<const Expression> generation);
+
+}  // namespace srjit
