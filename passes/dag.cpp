@@ -213,7 +213,7 @@ NodeId Dag::applyOrdered(Op op, const Operands& operands) {
   const auto shape = [&] {
     std::uint64_t hash = kOpShapes[static_cast<std::size_t>(op)];
     for (std::size_t k = 0; k < kArity; ++k) hash = combineFast(hash, hashes_[operands[k]]);
-    return hash ^ hash >> 32 | kOperatorShape;
+    return (hash ^ hash >> 32) | kOperatorShape;
   };
   return intern(operatorIdentity(op, operands), made, shape,
                 [&](const Node& other) { return other.isOperator() && other.op == op && other.operands == operands; });

@@ -30,6 +30,13 @@ ExpressionOptimizer::ExpressionOptimizer(Precision precision, Math math)
       scheduled_(precision) {}
 
 void ExpressionOptimizer::run(std::span<const Token> tokens, std::uint32_t expression) {
+  optimize(tokens, expression);
+}
+
+void ExpressionOptimizer::run(const ExpressionView& tokens, std::uint32_t expression) { optimize(tokens, expression); }
+
+template <class Tokens>
+void ExpressionOptimizer::optimize(const Tokens& tokens, std::uint32_t expression) {
   dag_.clear(tokens.size());
   NodeId root = readTokens(tokens, expression);
   findMembers(root);
@@ -41,10 +48,11 @@ void ExpressionOptimizer::run(std::span<const Token> tokens, std::uint32_t expre
   dag_.addRoot(root);
 }
 
-NodeId ExpressionOptimizer::readTokens(std::span<const Token> tokens, std::uint32_t expression) {
+template <class Tokens>
+NodeId ExpressionOptimizer::readTokens(const Tokens& tokens, std::uint32_t expression) {
   stack_.resize(std::max(stack_.size(), tokens.size() + kMaxArity));
   NodeId* top = stack_.data();
-  for (const Token& token : tokens) {
+  for (const Token token : tokens) {
     switch (token.kind) {
       case Token::Kind::kConstant:
         *top++ = dag_.constant(token.value);
@@ -118,17 +126,11 @@ void ExpressionOptimizer::appendTo(Dag& batch) {
   batch.addRoot(places_[dag_.roots()[0]]);
 }
 
-Dag optimizedBatch(std::span<const Expression> batch, Precision precision, Math math) {
-  ExpressionOptimizer optimizer(precision, math);
-  Dag merged(precision);
-  for (std::size_t e = 0; e < batch.size(); ++e) {
-    optimizer.run(batch[e].tokens(), static_cast<std::uint32_t>(e));
-    optimizer.appendTo(merged);
-  }
-  std::vector<NodeId> places;
-  Scheduler scheduler;
-  Dag result(precision);
-  merged.renumber(scheduler.run(merged, merged.roots(), merged.size()), Dag::Literals::kParameters, result, places);
+Dag BatchOptimizer::take() {
+  Dag result(merged_.precision());
+  const std::span<const NodeId> order = scheduler_.run(merged_, merged_.roots(), merged_.size());
+  merged_.renumber(order, Dag::Literals::kParameters, result, places_);
+  merged_.clear(0);
   return result;
 }
 

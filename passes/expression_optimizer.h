@@ -14,6 +14,7 @@
 
 #include "ir/expression.h"
 #include "ir/numeric.h"
+#include "ir/population.h"
 #include "passes/dag.h"
 #include "passes/expression_graph.h"
 #include "passes/fuser.h"
@@ -31,6 +32,7 @@ class ExpressionOptimizer {
 
   /// Optimizes expression number `expression` of a batch, a valid postfix program.
   void run(std::span<const Token> tokens, std::uint32_t expression);
+  void run(const ExpressionView& tokens, std::uint32_t expression);
 
   /// The result of run(). Valid until the next run.
   ExpressionGraph graph() const noexcept { return {dag_, dag_.roots()[0], members_, uses_}; }
@@ -43,7 +45,10 @@ class ExpressionOptimizer {
   void appendTo(Dag& batch);
 
  private:
-  NodeId readTokens(std::span<const Token> tokens, std::uint32_t expression);
+  template <class Tokens>
+  void optimize(const Tokens& tokens, std::uint32_t expression);
+  template <class Tokens>
+  NodeId readTokens(const Tokens& tokens, std::uint32_t expression);
   NodeId variable(std::uint32_t column);
   void findMembers(NodeId root);
 
@@ -62,6 +67,24 @@ class ExpressionOptimizer {
 };
 
 /// The graph of a batch as Pipeline::standard() leaves it.
-Dag optimizedBatch(std::span<const Expression> batch, Precision precision, Math math);
+class BatchOptimizer {
+ public:
+  BatchOptimizer(Precision precision, Math math) : optimizer_(precision, math), merged_(precision) {}
+
+  /// Adds the next expression; the graph gets the next root.
+  template <class Tokens>
+  void add(const Tokens& tokens) {
+    optimizer_.run(tokens, static_cast<std::uint32_t>(merged_.roots().size()));
+    optimizer_.appendTo(merged_);
+  }
+  /// The graph of all expressions since the last call.
+  Dag take();
+
+ private:
+  ExpressionOptimizer optimizer_;
+  Dag merged_;
+  Scheduler scheduler_;
+  std::vector<NodeId> places_;
+};
 
 }  // namespace srjit

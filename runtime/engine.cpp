@@ -174,7 +174,6 @@ std::shared_ptr<const FeasiblePart> makeFeasible(Executor& executor, const Progr
   auto source = std::make_shared<ProgramSource>(ProgramSource{.precision = whole.precision,
                                                               .math = whole.math,
                                                               .pipeline = whole.pipeline,
-                                                              .expressions = {},
                                                               .group_by_sharing = whole.group_by_sharing});
   std::vector<std::uint32_t> expressions, others;
   for (std::uint32_t e = 0; e < whole.expressions.size(); ++e) {
@@ -411,44 +410,60 @@ Result<Dataset> Engine::adopt(const DeviceDataView& data) const {
   });
 }
 
-// Source and failures are outside of `guarded`: without these a program could not tell which expressions failed.
-Program Engine::compile(std::span<const Expression> expressions, const CompileOptions& options) const {
+namespace {
+
+// `set` gives the source its expressions. Source and failures are outside of `guarded`: without these a program could
+// not tell which expressions failed.
+template <class Set>
+Program compileWith(Engine::State& engine, const CompileOptions& options, const Set& set) {
   auto source = std::make_shared<ProgramSource>();
-  source->precision = state_->options.precision;
-  source->math = state_->options.math;
-  source->pipeline = options.pipeline ? *options.pipeline : Pipeline::standard(state_->options.math);
-  Status own = state_->checkProcess();
+  source->precision = engine.options.precision;
+  source->math = engine.options.math;
+  source->pipeline = options.pipeline;
+  Status own = engine.checkProcess();
   if (own) {
-    state_->executor->execute([&] { source->add(expressions); });
+    engine.executor->execute([&] { set(*source); });
   } else {
-    for (const Expression& expression : expressions) source->add(expression);
+    set(*source);
   }
   source->group_by_sharing = options.group_by_sharing;
   auto state = std::make_shared<Program::State>();
   state->info.nodes_before = source->tokens;
-  state->info.tier = options.tier.value_or(state_->options.tier);
+  state->info.tier = options.tier.value_or(engine.options.tier);
   if (own && options.data != nullptr) {
     state->data_serial = options.data->state().serial;
     // Without kept subtrees everything is computed.
     (void)guarded([&]() -> Status {
-      state->subtrees = state_->executor->subtreesFor(*source, *options.data, state->info.tier);
+      state->subtrees = engine.executor->subtreesFor(*source, *options.data, state->info.tier);
       return okStatus();
     });
   }
   state->source = source;
-  state->device = state_->options.device;
+  state->device = engine.options.device;
   const Status made = guarded([&]() -> Status {
     if (!own) return own;
-    state_->executor->compile(*state, options);
+    engine.executor->compile(*state, options);
     return okStatus();
   });
   state->made = made.ok();
   if (!made) {
     state->subtrees.reset();  // what it may read would keep columns from others
     state->failures.clear();
-    for (std::size_t i = 0; i < expressions.size(); ++i) state->failures.push_back({i, made.error()});
+    for (std::size_t i = 0; i < source->expressions.size(); ++i) state->failures.push_back({i, made.error()});
   }
+  state->failures = merge(source->invalid, std::move(state->failures));
   return Program(std::move(state));
+}
+
+}  // namespace
+
+Program Engine::compile(std::span<const Expression> expressions, const CompileOptions& options) const {
+  return compileWith(*state_, options, [&](ProgramSource& source) { source.set(expressions); });
+}
+
+Result<Program> Engine::compile(const PopulationView& population, const CompileOptions& options) const {
+  if (Status valid = checkArrays(population); !valid) return std::move(valid).error();
+  return compileWith(*state_, options, [&](ProgramSource& source) { source.set(population); });
 }
 
 Result<Failures> Engine::evaluate(const Program& program, const Dataset& data, std::span<const double> parameters,

@@ -25,6 +25,7 @@
 
 #include "ir/error.h"
 #include "ir/expression.h"
+#include "ir/population.h"
 #include "runtime/cache_stats.h"
 #include "runtime/data_view.h"
 #include "runtime/dataset.h"
@@ -58,6 +59,9 @@ class Engine {
   /// the device. Memory that runs out while code is made is a failure of every expression. Throws std::bad_alloc if it
   /// runs out for the program itself: for its list of the expressions or that of its failures.
   Program compile(std::span<const Expression> expressions, const CompileOptions& options = {}) const;
+  /// The same of token arrays, which are read during the call. An expression that is not valid is a failure, whose span
+  /// has the number of the token at fault, from 1. Errors: those of checkArrays().
+  Result<Program> compile(const PopulationView& population, const CompileOptions& options = {}) const;
 
   /// Predictions of all expressions: out[e * rows + r]. Program::parameterOffset() defines the layout of `parameters`.
   /// A failed expression's predictions are NaN. The element type must be the engine's precision. Errors: kInvalid for

@@ -21,7 +21,9 @@ void refuseLong(std::vector<SourceLine>& lines, const KernelOptions& options, Ke
   for (SourceLine& line : lines) {
     if (!line.ok()) continue;
     const bool device = code == KernelCode::kDevice;
-    const std::size_t length = device ? deviceCodeLength(*line.expression, weights) : hostCodeLength(*line.expression);
+    Population alone;
+    alone.add(*line.expression);
+    const std::size_t length = device ? deviceCodeLength(alone[0], weights) : hostCodeLength(alone[0]);
     if (length <= options.longest) continue;
     line.expression = Error{
         Errc::kInvalid,
@@ -36,13 +38,13 @@ void refuseLong(std::vector<SourceLine>& lines, const KernelOptions& options, Ke
 using Places = std::vector<std::pair<std::size_t, std::size_t>>;
 
 Places divided(const std::vector<SourceLine>& lines, const KernelOptions& options, KernelCode code) {
-  std::vector<Expression> good;
+  Population good;
   std::vector<std::size_t> places;
   std::vector<std::uint32_t> order;
   for (std::size_t i = 0; i < lines.size(); ++i) {
     if (!lines[i].ok()) continue;
     order.push_back(static_cast<std::uint32_t>(good.size()));
-    good.push_back(*lines[i].expression);
+    good.add(*lines[i].expression);
     places.push_back(i);
   }
   Places kernels;

@@ -341,9 +341,9 @@ unsigned Encoder::State::planOnce(const Node& node, NodeState& state) const {
     sources[i] = input.source;
     needs[i] = input.need;
     for (std::size_t k = 0; k < i; ++k) {
-      const std::uint8_t is_later = needs[k] >= needs[i] ? 1 : 0;
-      ranks[i] += is_later;
-      ranks[k] += 1 - is_later;
+      const bool is_later = needs[k] >= needs[i];
+      ranks[i] = static_cast<std::uint8_t>(ranks[i] + is_later);
+      ranks[k] = static_cast<std::uint8_t>(ranks[k] + !is_later);
     }
   }
   const OperandPlan& plan = table.planOf(node.op, sources, ranks);

@@ -241,6 +241,12 @@ void HandlerTable::add(const Handler& handler) {
   }
 }
 
+int HandlerTable::find(const Handler& handler) const noexcept {
+  if (handler.kind == Kind::kApply) return findApply(handler.op, handler.operands, handler.height);
+  if (handler.kind == Kind::kBody) return isLong(handler.op) ? findBody(handler.op) : -1;
+  return find(handler.kind, handler.height, handler.argument);
+}
+
 int HandlerTable::findApply(Op op, OperandForm operands, unsigned height) const noexcept {
   const auto all = operandForms(op);
   const auto found = std::ranges::find(all, operands);

@@ -89,6 +89,8 @@ class HandlerTable {
   int find(Handler::Kind kind, unsigned height, unsigned argument = 0) const noexcept {
     return height <= spec_.depth && argument < kMaxArity ? plain_[placeOf(kind, height, argument)] : -1;
   }
+  /// The number of a handler of another table, of the same depth, or -1.
+  int find(const Handler& handler) const noexcept;
   int findApply(Op op, unsigned operand_form, unsigned height) const noexcept {
     const OpFacts& facts = facts_[static_cast<std::size_t>(op)];
     if (!facts.has || facts.is_long || height > spec_.depth) return -1;

@@ -4,7 +4,7 @@
 #include <cstddef>
 
 #include "compiler/lowering/code_weights.h"
-#include "ir/expression.h"
+#include "ir/population.h"
 
 namespace srjit {
 
@@ -13,12 +13,12 @@ namespace srjit {
 inline constexpr std::size_t kMaxCodeLength = 4096;
 
 /// Instructions of the operators for one row on a GPU, roughly; `weights` are those of codeWeights().
-std::size_t instructionsOf(const Expression& expression, const CodeWeights& weights);
+std::size_t instructionsOf(const ExpressionView& expression, const CodeWeights& weights);
 
 /// The length on a GPU: tokens, of which an operator counts as its instructions, and as one at least.
-std::size_t deviceCodeLength(const Expression& expression, const CodeWeights& weights);
+std::size_t deviceCodeLength(const ExpressionView& expression, const CodeWeights& weights);
 
 /// The length on a CPU, where functions are calls: tokens.
-inline std::size_t hostCodeLength(const Expression& expression) { return expression.size(); }
+inline std::size_t hostCodeLength(const ExpressionView& expression) { return expression.size(); }
 
 }  // namespace srjit

@@ -52,10 +52,10 @@ Subtree operation(const Token& token, std::span<Subtree> operands, const CodeWei
 }
 
 /// The different subtrees that are operations without parameters, most costly first.
-std::vector<Subtree> subtreesOf(const Expression& expression, const CodeWeights& weights) {
+std::vector<Subtree> subtreesOf(const ExpressionView& expression, const CodeWeights& weights) {
   std::vector<Subtree> stack;
   std::vector<Subtree> found;
-  for (const Token& token : expression.tokens()) {
+  for (const Token token : expression) {
     if (token.kind != Token::Kind::kOp) {
       stack.push_back(leaf(token));
       continue;
@@ -109,7 +109,7 @@ class Repeated {
 
 }  // namespace
 
-std::vector<std::uint32_t> orderedBySharing(std::span<const Expression> expressions,
+std::vector<std::uint32_t> orderedBySharing(const Population& expressions,
                                             std::span<const std::uint32_t> chosen, Precision precision, Math math) {
   const CodeWeights weights = codeWeights(precision, math);
   std::vector<std::vector<Subtree>> subtrees(chosen.size());

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <iterator>
 #include <memory>
+#include <numeric>
 #include <span>
 #include <string>
 #include <utility>
@@ -187,13 +188,14 @@ class DirectMaker {
 
 ProgramGraphs graphsOf(const GraphSource& source, unsigned threads) {
   const Stopwatch watch;
-  const std::vector<Expression>& expressions = source.program.expressions;
-  const std::size_t count = expressions.size();
+  const std::size_t count = source.program.expressions.size();
+  std::vector<std::uint32_t> all(count);
+  std::iota(all.begin(), all.end(), 0U);
   const std::size_t wanted = count / (std::size_t{4} * threads) / kDirectRoots * kDirectRoots;
   const std::size_t size = std::clamp<std::size_t>(wanted, kDirectRoots, kMaxDirectChunk);
   std::vector<ProgramGraphs> parts(ceilDivide(count, size));
   tbb::parallel_for(std::size_t{0}, parts.size(), [&](std::size_t i) {
-    const auto members = std::span(expressions).subspan(i * size, std::min(size, count - i * size));
+    const auto members = std::span(all).subspan(i * size, std::min(size, count - i * size));
     optimizedDags(members, source, Tier::kDirect, [&](std::size_t first, std::size_t, Result<Dag> dag) {
       first += i * size;
       if (!dag) return parts[i].failures.push_back({first, std::move(dag).error()});
@@ -201,14 +203,14 @@ ProgramGraphs graphsOf(const GraphSource& source, unsigned threads) {
       parts[i].chunks.push_back({first, std::move(*dag)});
     });
   });
-  ProgramGraphs all;
+  ProgramGraphs graphs;
   for (ProgramGraphs& part : parts) {
-    std::move(part.chunks.begin(), part.chunks.end(), std::back_inserter(all.chunks));
-    std::move(part.failures.begin(), part.failures.end(), std::back_inserter(all.failures));
-    all.nodes += part.nodes;
+    std::move(part.chunks.begin(), part.chunks.end(), std::back_inserter(graphs.chunks));
+    std::move(part.failures.begin(), part.failures.end(), std::back_inserter(graphs.failures));
+    graphs.nodes += part.nodes;
   }
-  all.seconds = watch.seconds();
-  return all;
+  graphs.seconds = watch.seconds();
+  return graphs;
 }
 
 bool hasDirectTier(const DeviceLimits& limits) noexcept {

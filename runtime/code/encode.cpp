@@ -1,6 +1,7 @@
 #include "runtime/code/encode.h"
 
 #include <algorithm>
+#include <numeric>
 #include <stdexcept>
 
 #include <fmt/format.h>
@@ -9,6 +10,7 @@
 #include "compiler/interpreter/bytecode.h"
 #include "compiler/nvptx/options.h"
 #include "ir/ops.h"
+#include "passes/expression_optimizer.h"
 #include "runtime/evaluation/optimized_dag.h"
 #include "runtime/platform/clock.h"
 
@@ -30,30 +32,32 @@ struct InterpreterLimits {
   }
 };
 
-// Graphs of so many expressions are the fastest to make, since their hash tables stay in a near cache; fewer where that
-// keeps all threads busy.
+// Expressions that one task encodes: few enough that all threads have some.
 constexpr std::size_t kMaxEncodedChunk = 1024, kMinEncodedChunk = 64;
 
-/// Adjacent chosen expressions with one graph.
+// Programs are encoded before it is known which operators and columns all of them need. Until then their tokens have
+// the handlers of the family of all operators; columns are variables, and slots are numbered from here on. An
+// interpreter stages far fewer columns.
+constexpr std::uint32_t kFirstSlot = 1U << 17;
+
+/// Adjacent chosen expressions, encoded by one task.
 struct Chunk {
   std::size_t first, last;  // of the chosen
   std::size_t section;
-  std::size_t tokens;  // of the expressions
-  std::optional<Dag> dag = {};
-  std::optional<Error> error = {};
-  // What the graph has:
-  std::vector<bool> operators = std::vector<bool>(allOps().size());
-  std::vector<bool> variables = {};
   Bytecode code = {};
   std::vector<std::uint32_t> lengths = {};  // of the programs
   ParameterTable parameters = {};
   std::vector<Failure> failures = {};
+  std::size_t tokens = 0, nodes = 0;  // of the expressions, and of their graphs
+  std::vector<bool> operators = std::vector<bool>(kOpCount);
+  std::vector<bool> variables = {};
 };
 
 struct SectionDraft {
   std::size_t first, last;               // of the chosen
-  std::vector<std::uint32_t> columns;    // staged columns
-  std::vector<std::uint32_t> staged_as;  // by variable
+  std::vector<std::uint32_t> columns = {};    // staged columns
+  std::vector<std::uint32_t> staged_as = {};  // by variable
+  std::vector<bool> uses = {};                // by variable
 };
 
 class ProgramEncoder {
@@ -64,15 +68,14 @@ class ProgramEncoder {
         limits_(request.queue.cuda->limits().shared_bytes_per_block, request.source.precision) {}
 
   DeviceCode run() {
-    const Stopwatch passes;
-    findSections();
-    makeGraphs();
-    stageColumns();
-    code_.report.seconds_passes = passes.seconds();
     const Stopwatch encoding;
+    findSections();
     encodeChunks();
+    stageColumns();
+    code_.report.seconds_passes = encoding.seconds();
+    const Stopwatch linking;
     link();
-    code_.report.seconds_codegen = encoding.seconds();
+    code_.report.seconds_codegen = linking.seconds();
     return std::move(code_);
   }
 
@@ -81,17 +84,17 @@ class ProgramEncoder {
   void findSections() {
     const std::size_t count = request_.chosen.size();
     if (source_.variables <= limits_.columns) {
-      if (count > 0) sections_.push_back({0, count, {}, {}});
+      if (count > 0) sections_.push_back({0, count});
       return;
     }
     std::vector<std::size_t> seen(source_.variables, SIZE_MAX);  // the number of the section that has the column
     std::vector<std::uint32_t> fresh;
     std::size_t columns = 0;
     for (std::size_t i = 0; i < count; ++i) {
-      const auto tokens = source_.expressions[request_.chosen[i]].tokens();
+      const ExpressionView expression = source_.expressions[request_.chosen[i]];
       const auto findFresh = [&] {
         fresh.clear();
-        for (const Token& token : tokens) {
+        for (const Token token : expression) {
           if (token.kind == Token::Kind::kVariable && seen[token.index] != sections_.size())
             fresh.push_back(token.index);
         }
@@ -100,7 +103,7 @@ class ProgramEncoder {
       };
       findFresh();
       if (i == 0 || columns + fresh.size() > limits_.columns) {
-        sections_.push_back({i, i, {}, {}});
+        sections_.push_back({i, i});
         columns = 0;
         findFresh();
       }
@@ -110,130 +113,198 @@ class ProgramEncoder {
     }
   }
 
-  void makeGraphs() {
+  void encodeChunks() {
     const std::size_t size = std::clamp(request_.chosen.size() / (std::size_t{4} * request_.threads) + 1,
                                         kMinEncodedChunk, kMaxEncodedChunk);
-    struct Range {
-      std::size_t first, last, section;
-    };
-    std::vector<Range> ranges;
     for (std::size_t s = 0; s < sections_.size(); ++s) {
       for (std::size_t first = sections_[s].first; first < sections_[s].last; first += size) {
-        ranges.push_back({first, std::min(first + size, sections_[s].last), s});
+        chunks_.push_back({first, std::min(first + size, sections_[s].last), s});
       }
     }
-    std::vector<std::vector<Chunk>> made(ranges.size());
-    tbb::parallel_for(std::size_t{0}, ranges.size(),
-                      [&](std::size_t i) { makeGraph(ranges[i].first, ranges[i].last, ranges[i].section, made[i]); });
-    for (std::vector<Chunk>& chunks : made) {
-      std::move(chunks.begin(), chunks.end(), std::back_inserter(chunks_));
+    // Passes from outside of the library, and kept subtrees, need graphs of whole chunks.
+    const bool needs_graphs = source_.pipeline || request_.subtrees != nullptr;
+    const HandlerTable& table = request_.store.table({OpFamily::kAll, 8});
+    tbb::parallel_for(std::size_t{0}, chunks_.size(), [&](std::size_t c) {
+      if (needs_graphs) {
+        encodeGraphs(chunks_[c], table);
+      } else {
+        encodeExpressions(chunks_[c], table);
+      }
+    });
+  }
+
+  std::span<const std::uint32_t> membersOf(const Chunk& chunk) const {
+    return request_.chosen.subspan(chunk.first, chunk.last - chunk.first);
+  }
+
+  EncodeOptions encodeOptions() const {
+    EncodeOptions options;
+    options.staged_columns = kFirstSlot;
+    options.max_slots = static_cast<std::uint32_t>(limits_.slots);
+    return options;
+  }
+
+  static void takeNode(const Node& node, Chunk& chunk) {
+    if (node.isOperator()) {
+      chunk.operators[static_cast<std::size_t>(node.op)] = true;
+    } else if (node.kind == Token::Kind::kVariable) {
+      if (node.index >= chunk.variables.size()) chunk.variables.resize(node.index + std::size_t{1});
+      chunk.variables[node.index] = true;
     }
   }
 
-  /// Adjacent chosen expressions; in `copies` unless they are adjacent in the source, too.
-  std::span<const Expression> membersOf(std::size_t first, std::size_t last, std::vector<Expression>& copies) const {
-    const auto chosen = request_.chosen.subspan(first, last - first);
-    if (chosen.back() - chosen.front() + 1 == chosen.size()) {
-      return std::span(source_.expressions).subspan(chosen.front(), chosen.size());
+  static void takeProgram(std::uint32_t expression, Status encoded, std::size_t before, Chunk& chunk) {
+    if (encoded) {
+      chunk.lengths.push_back(static_cast<std::uint32_t>(chunk.code.tokens.size() - before));
+    } else {
+      chunk.failures.push_back({expression, std::move(encoded).error()});
     }
-    for (const std::uint32_t e : chosen) copies.push_back(source_.expressions[e]);
-    return copies;
   }
 
-  void makeGraph(std::size_t first, std::size_t last, std::size_t section, std::vector<Chunk>& made) const {
-    std::vector<Expression> copies;
-    const std::span<const Expression> members = membersOf(first, last, copies);
+  // The standard passes, one expression at a time.
+  void encodeExpressions(Chunk& chunk, const HandlerTable& table) const {
+    ExpressionOptimizer optimizer(source_.precision, source_.math);
+    Encoder encoder(table);
+    EncodeOptions options = encodeOptions();
+    for (const std::uint32_t expression : membersOf(chunk)) {
+      const ExpressionView tokens = source_.expressions[expression];
+      optimizer.run(tokens, 0);
+      const ExpressionGraph graph = optimizer.graph();
+      chunk.tokens += tokens.size();
+      chunk.nodes += graph.members.size();
+      for (const NodeId id : graph.members) takeNode(graph.dag.node(id), chunk);
+      options.first_parameter = static_cast<std::uint32_t>(chunk.parameters.size());
+      const std::size_t before = chunk.code.tokens.size();
+      Status encoded = encoder.encode(graph, expression, options, chunk.code);
+      if (encoded) {
+        for (const NodeId id : chunk.code.parameters) addParameter(graph.dag, id, expression, chunk.parameters);
+      }
+      takeProgram(expression, std::move(encoded), before, chunk);
+    }
+  }
+
+  void addParameter(const Dag& dag, NodeId id, std::uint32_t expression, ParameterTable& parameters) const {
+    const Node& node = dag.node(id);
+    if (node.kind == Token::Kind::kConstant) return parameters.addLiteral(node.value);
+    parameters.add(dag.parameters()[node.index], source_.parameter_offsets[expression]);
+  }
+
+  void encodeGraphs(Chunk& chunk, const HandlerTable& table) const {
+    const std::span<const std::uint32_t> members = membersOf(chunk);
+    Encoder encoder(table);
+    std::vector<std::uint32_t> numbers;
     optimizedDags(members, request_.graphSource(), Tier::kInterpret,
-                  [&](std::size_t begin, std::size_t count, Result<Dag> dag) {
-                    Chunk& chunk = made.emplace_back(Chunk{first + begin, first + begin + count, section, 0});
-                    for (const Expression& member : members.subspan(begin, count)) chunk.tokens += member.size();
-                    if (dag) {
-                      takeGraph(std::move(*dag), chunk);
-                    } else {
-                      chunk.error = std::move(dag).error();
+                  [&](std::size_t first, std::size_t count, Result<Dag> dag) {
+                    for (const std::uint32_t e : members.subspan(first, count)) {
+                      chunk.tokens += source_.expressions[e].size();
                     }
+                    if (!dag) return chunk.failures.push_back({members[first], std::move(dag).error()});
+                    encodeGraph(*dag, members.subspan(first, count), encoder, chunk);
                   });
   }
 
-  static void takeGraph(Dag dag, Chunk& chunk) {
-    chunk.variables.resize(dag.variableCount());
-    for (const Node& node : dag.nodes()) {
-      if (node.kind == Token::Kind::kOp) chunk.operators[static_cast<std::size_t>(node.op)] = true;
-      if (node.kind == Token::Kind::kVariable) chunk.variables[node.index] = true;
+  void encodeGraph(const Dag& dag, std::span<const std::uint32_t> members, Encoder& encoder, Chunk& chunk) const {
+    chunk.nodes += dag.size();
+    for (const Node& node : dag.nodes()) takeNode(node, chunk);
+    std::vector<std::uint32_t> numbers(dag.parameters().size());
+    std::iota(numbers.begin(), numbers.end(), static_cast<std::uint32_t>(chunk.parameters.size()));
+    EncodeOptions options = encodeOptions();
+    options.parameters = numbers;
+    for (std::size_t member = 0; member < members.size(); ++member) {
+      const std::size_t before = chunk.code.tokens.size();
+      const NodeId root = dag.roots()[member];
+      takeProgram(members[member], encoder.encode(dag, {&root, 1}, {&members[member], 1}, options, chunk.code), before,
+                  chunk);
     }
-    chunk.dag.emplace(std::move(dag));
+    for (const ParameterSource& parameter : dag.parameters()) {
+      chunk.parameters.add(parameter,
+                           parameter.isLiteral() ? 0 : source_.parameter_offsets[members[parameter.expression]]);
+    }
   }
 
+  // What all chunks need: the columns of sections, and the family of the operators.
   void stageColumns() {
-    std::vector<bool> used_ops(allOps().size());
+    std::vector<bool> used_ops(kOpCount);
     std::size_t variables = 0;  // values of subtrees may be among them
     for (const Chunk& chunk : chunks_) variables = std::max(variables, chunk.variables.size());
-    for (SectionDraft& section : sections_) section.staged_as.assign(variables, EncodeOptions::kNotStaged);
+    // Tokens that name no column have column 0 there, so it has a place even if no program needs it.
+    for (SectionDraft& section : sections_) {
+      section.staged_as.assign(std::max<std::size_t>(variables, 1), 0);
+      section.uses.assign(section.staged_as.size(), false);
+    }
     for (const Chunk& chunk : chunks_) {
       code_.report.tokens += chunk.tokens;
-      if (!chunk.dag) continue;
-      code_.report.nodes += chunk.dag->size();
-      for (std::size_t op = 0; op < used_ops.size(); ++op) used_ops[op] = used_ops[op] || chunk.operators[op];
+      code_.report.nodes += chunk.nodes;
+      for (std::size_t op = 0; op < kOpCount; ++op) used_ops[op] = used_ops[op] || chunk.operators[op];
       for (std::size_t v = 0; v < chunk.variables.size(); ++v) {
-        if (chunk.variables[v]) sections_[chunk.section].staged_as[v] = 0;
+        if (chunk.variables[v]) sections_[chunk.section].uses[v] = true;
       }
     }
     for (SectionDraft& section : sections_) {
       for (std::uint32_t v = 0; v < section.staged_as.size(); ++v) {
-        if (section.staged_as[v] == EncodeOptions::kNotStaged) continue;
+        if (!section.uses[v]) continue;
         section.staged_as[v] = static_cast<std::uint32_t>(section.columns.size());
         section.columns.push_back(v);
       }
     }
+    refuseWideSections();
     std::vector<Op> ops;
-    for (std::size_t op = 0; op < used_ops.size(); ++op) {
+    for (std::size_t op = 0; op < kOpCount; ++op) {
       if (used_ops[op]) ops.push_back(static_cast<Op>(op));
     }
     code_.interpreter.emplace();
     code_.interpreter->family = familyOf(ops);
   }
 
-  void encodeChunks() {
-    const HandlerTable& table = request_.store.table({code_.interpreter->family, 8});
-    tbb::parallel_for(std::size_t{0}, chunks_.size(), [&](std::size_t c) { encodeChunk(chunks_[c], table); });
-  }
-
-  void encodeChunk(Chunk& chunk, const HandlerTable& table) const {
-    const auto expressionOf = [&](std::size_t member) { return request_.chosen[chunk.first + member]; };
-    if (!chunk.dag) {
-      chunk.failures.push_back({expressionOf(0), *chunk.error});
-      return;
-    }
-    const SectionDraft& section = sections_[chunk.section];
-    const EncodeOptions options{.columns = section.staged_as,
-                                .staged_columns = static_cast<std::uint32_t>(section.columns.size()),
-                                .parameters = {},
-                                .max_slots = static_cast<std::uint32_t>(limits_.slots)};
-    Encoder encoder(*chunk.dag, table);
-    for (std::size_t member = 0; member < chunk.dag->roots().size(); ++member) {
-      const NodeId root = chunk.dag->roots()[member];
-      const std::uint32_t expression = expressionOf(member);
-      const std::size_t before = chunk.code.tokens.size();
-      Status encoded = section.columns.size() > limits_.columns
-                           ? Status(tooManyColumns(section.columns.size()))
-                           : encoder.encode({&root, 1}, {&expression, 1}, options, chunk.code);
-      if (encoded) {
-        chunk.lengths.push_back(static_cast<std::uint32_t>(chunk.code.tokens.size() - before));
-      } else {
-        chunk.failures.push_back({expression, std::move(encoded).error()});
+  // An expression of more columns than fit is a section of its own.
+  void refuseWideSections() {
+    for (Chunk& chunk : chunks_) {
+      const std::size_t wanted = sections_[chunk.section].columns.size();
+      if (wanted <= limits_.columns) continue;
+      chunk.failures.clear();
+      for (const std::uint32_t expression : membersOf(chunk)) {
+        chunk.failures.push_back({expression, tooManyColumns(wanted)});
       }
+      chunk.code = {};
+      chunk.lengths.clear();
+      chunk.parameters = {};
     }
-    for (const ParameterSource& parameter : chunk.dag->parameters()) {
-      chunk.parameters.add(parameter,
-                           parameter.isLiteral() ? 0 : source_.parameter_offsets[expressionOf(parameter.expression)]);
-    }
-    chunk.dag.reset();
   }
 
   Error tooManyColumns(std::size_t wanted) const {
     return {Errc::kUnsupported,
             fmt::format("{} columns, but the interpreter takes at most {} on this device", wanted, limits_.columns),
             {}};
+  }
+
+  /// Where the tokens of a chunk find what they name.
+  struct Places {
+    std::span<const std::uint16_t> handlers;   ///< by the number in the family of all operators
+    std::span<const std::uint32_t> staged_as;  ///< by variable
+    std::uint32_t staged_columns;
+    std::uint32_t first_parameter;
+
+    std::uint32_t columnOf(std::uint32_t column) const {
+      return column < kFirstSlot ? staged_as[column] : column - kFirstSlot + staged_columns;
+    }
+    DeviceToken linked(DeviceToken token) const {
+      const std::uint32_t kind = token.code >> DeviceToken::kArgumentShift;
+      const std::uint32_t column = token.code >> DeviceToken::kColumnShift & DeviceToken::kColumnMask;
+      token.code = handlers[token.code & DeviceToken::kHandlerMask] | columnOf(column) << DeviceToken::kColumnShift |
+                   kind << DeviceToken::kArgumentShift;
+      if (kind == DeviceToken::kParameter) token.argument += first_parameter;
+      if (kind == DeviceToken::kColumn) token.argument = columnOf(token.argument);
+      return token;
+    }
+  };
+
+  /// The handlers of the family in use, by their number in that of all operators.
+  std::vector<std::uint16_t> handlersOfFamily() const {
+    const HandlerTable& from = request_.store.table({OpFamily::kAll, 8});
+    const HandlerTable& to = request_.store.table({code_.interpreter->family, 8});
+    std::vector<std::uint16_t> numbers;
+    for (const Handler& handler : from.handlers()) numbers.push_back(static_cast<std::uint16_t>(to.find(handler)));
+    return numbers;
   }
 
   // Puts the chunks behind one another and copies them to the device.
@@ -285,15 +356,15 @@ class ProgramEncoder {
     const std::shared_ptr<PinnedBuffer> staging = queue.pinned.take(token_bytes + offset_bytes + map_bytes);
     auto* const bytes = static_cast<std::byte*>(staging->data());
     auto* const tokens = reinterpret_cast<DeviceToken*>(bytes);
-    std::vector<std::size_t> places{0};
-    for (const Chunk& chunk : chunks_) places.push_back(places.back() + chunk.code.tokens.size());
+    std::vector<std::size_t> starts{0};
+    for (const Chunk& chunk : chunks_) starts.push_back(starts.back() + chunk.code.tokens.size());
+    const std::vector<std::uint16_t> handlers = handlersOfFamily();
     tbb::parallel_for(std::size_t{0}, chunks_.size(), [&](std::size_t c) {
-      std::transform(chunks_[c].code.tokens.begin(), chunks_[c].code.tokens.end(), tokens + places[c],
-                     [&](DeviceToken token) {
-                       const bool parameter = token.code >> DeviceToken::kArgumentShift == DeviceToken::kParameter;
-                       if (parameter) token.argument += first_parameter[c];
-                       return token;
-                     });
+      const SectionDraft& section = sections_[chunks_[c].section];
+      const Places places{handlers, section.staged_as, static_cast<std::uint32_t>(section.columns.size()),
+                          first_parameter[c]};
+      std::transform(chunks_[c].code.tokens.begin(), chunks_[c].code.tokens.end(), tokens + starts[c],
+                     [&](DeviceToken token) { return places.linked(token); });
     });
     auto* const words = reinterpret_cast<std::uint32_t*>(bytes + token_bytes);
     std::copy(map.begin(), map.end(), std::copy(code.offsets.begin(), code.offsets.end(), words));

@@ -66,10 +66,7 @@ KernelPlan planKernels(const CodeRequest& request) {
 }
 
 Result<Dag> graphOf(const KernelGroup& group, const CodeRequest& request) {
-  std::vector<Expression> members;
-  members.reserve(group.expressions.size());
-  for (const std::uint32_t e : group.expressions) members.push_back(request.source.expressions[e]);
-  return optimizedDag(members, request.graphSource(), Tier::kCompile);
+  return optimizedDag(group.expressions, request.graphSource(), Tier::kCompile);
 }
 
 void addGraphs(KernelPlan& plan, const CodeRequest& request, const std::atomic<bool>& cancelled) {

@@ -8,12 +8,12 @@ constexpr std::size_t kMaxWeight = 1600;
 
 }  // namespace
 
-KernelGroups groupForKernels(std::span<const Expression> expressions, std::span<const std::uint32_t> order,
+KernelGroups groupForKernels(const Population& expressions, std::span<const std::uint32_t> order,
                              const CodeWeights& weights, std::size_t longest) {
   KernelGroups made;
   std::vector<KernelGroup>& groups = made.groups;
   for (const std::uint32_t e : order) {
-    const Expression& expression = expressions[e];
+    const ExpressionView expression = expressions[e];
     if (deviceCodeLength(expression, weights) > longest) {
       made.too_long.push_back(e);
       continue;
@@ -29,7 +29,7 @@ KernelGroups groupForKernels(std::span<const Expression> expressions, std::span<
   return made;
 }
 
-std::vector<HostGroup> groupForHost(std::span<const Expression> expressions, std::span<const std::uint32_t> chosen,
+std::vector<HostGroup> groupForHost(const Population& expressions, std::span<const std::uint32_t> chosen,
                                     Tier tier, std::size_t longest) {
   std::vector<HostGroup> groups;
   for (std::size_t i = 0; i < chosen.size(); ++i) {

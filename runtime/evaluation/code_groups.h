@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "compiler/kernels/code_length.h"
-#include "ir/expression.h"
+#include "ir/population.h"
 #include "runtime/engine_options.h"
 
 namespace srjit {
@@ -30,7 +30,7 @@ struct KernelGroups {
 
 /// Divides the expressions whose numbers are in `order` into kernels of adjacent ones. An expression of more than
 /// `longest` (deviceCodeLength()) is too long.
-KernelGroups groupForKernels(std::span<const Expression> expressions, std::span<const std::uint32_t> order,
+KernelGroups groupForKernels(const Population& expressions, std::span<const std::uint32_t> order,
                              const CodeWeights& weights, std::size_t longest = kMaxCodeLength);
 
 /// Maximum number of expressions per graph on a CPU.
@@ -46,7 +46,7 @@ struct HostGroup {
 
 /// Divides the chosen expressions into graphs. An expression of more than `longest` (hostCodeLength()) is interpreted
 /// in either tier, kInterpret or kCompile.
-std::vector<HostGroup> groupForHost(std::span<const Expression> expressions, std::span<const std::uint32_t> chosen,
+std::vector<HostGroup> groupForHost(const Population& expressions, std::span<const std::uint32_t> chosen,
                                     Tier tier, std::size_t longest = kMaxCodeLength);
 
 }  // namespace srjit

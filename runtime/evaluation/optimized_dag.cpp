@@ -9,6 +9,7 @@
 
 #include <fmt/format.h>
 
+#include "passes/expression_optimizer.h"
 #include "passes/working_dag.h"
 
 namespace srjit {
@@ -71,16 +72,26 @@ Result<Dag> optimizedDag(std::span<const Expression> members, const Pipeline& pi
   return live ? std::move(dag) : WorkingDag(std::move(dag)).result();
 }
 
-Result<Dag> optimizedDag(std::span<const Expression> members, const GraphSource& source, Tier tier) {
+Result<Dag> optimizedDag(std::span<const std::uint32_t> members, const GraphSource& source, Tier tier) {
   const ProgramSource& program = source.program;
-  Result<Dag> dag = optimizedDag(members, program.pipeline, program.precision, program.math);
+  const auto make = [&]() -> Result<Dag> {
+    if (!program.pipeline) {
+      BatchOptimizer optimizer(program.precision, program.math);
+      for (const std::uint32_t e : members) optimizer.add(program.expressions[e]);
+      return optimizer.take();
+    }
+    std::vector<Expression> expressions;
+    for (const std::uint32_t e : members) expressions.push_back(program.expressions[e].expression());
+    return optimizedDag(expressions, *program.pipeline, program.precision, program.math);
+  };
+  Result<Dag> dag = make();
   if (!dag || source.subtrees == nullptr) return dag;
   std::size_t tokens = 0;
-  for (const Expression& member : members) tokens += member.size();
+  for (const std::uint32_t e : members) tokens += program.expressions[e].size();
   return source.subtrees->read(std::move(*dag), tier, tokens);
 }
 
-void optimizedDags(std::span<const Expression> members, const GraphSource& source, Tier tier, const TakeDag& take) {
+void optimizedDags(std::span<const std::uint32_t> members, const GraphSource& source, Tier tier, const TakeDag& take) {
   const auto optimize = [&](const auto& self, std::size_t first, std::size_t count) -> void {
     Result<Dag> dag = optimizedDag(members.subspan(first, count), source, tier);
     if (dag || count <= 1) return take(first, count, std::move(dag));

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <span>
 
@@ -18,13 +19,13 @@ namespace srjit {
 /// threw, or whose graph does not match the members. Throws std::bad_alloc.
 Result<Dag> optimizedDag(std::span<const Expression> members, const Pipeline& pipeline, Precision precision, Math math);
 
-/// The same with the passes of source.program. Subtrees that source.subtrees has are read, as code for `tier` reads
-/// them.
-Result<Dag> optimizedDag(std::span<const Expression> members, const GraphSource& source, Tier tier);
+/// The same of the expressions of source.program whose numbers are `members`, with its passes. Subtrees that
+/// source.subtrees has are read, as code for `tier` reads them.
+Result<Dag> optimizedDag(std::span<const std::uint32_t> members, const GraphSource& source, Tier tier);
 
 /// The same, but isolates the expression for which a pass fails. Calls `take` with graphs of adjacent members, in
 /// order, with the number of the first member and their count; an error has a count of 1.
 using TakeDag = std::function<void(std::size_t first, std::size_t count, Result<Dag> dag)>;
-void optimizedDags(std::span<const Expression> members, const GraphSource& source, Tier tier, const TakeDag& take);
+void optimizedDags(std::span<const std::uint32_t> members, const GraphSource& source, Tier tier, const TakeDag& take);
 
 }  // namespace srjit

@@ -5,37 +5,56 @@
 
 #include <tbb/parallel_for.h>
 
-#include "runtime/platform/aligned_buffer.h"
-
 namespace srjit {
+namespace {
 
-void ProgramSource::add(const Expression& expression) {
-  expressions.push_back(expression);
+// Fills blocks in parallel: `add(block, e)` appends expression e.
+template <class Add>
+void fillBlocks(Population& population, std::size_t count, const Add& add) {
+  const std::span<Population::Block> blocks = population.makeBlocks(count);
+  tbb::parallel_for(std::size_t{0}, blocks.size(), [&](std::size_t b) {
+    const std::size_t first = b * Population::kBlock, last = std::min(first + Population::kBlock, count);
+    for (std::size_t e = first; e < last; ++e) add(blocks[b], b, e);
+  });
+}
+
+}  // namespace
+
+void ProgramSource::add(const ExpressionView& expression) {
+  expressions.add(expression);
   parameter_offsets.push_back(parameter_offsets.back() + expression.parameterCount());
   variables = std::max(variables, expression.variableCount());
   tokens += expression.size();
 }
 
-// Parallel, since the expressions may be in the caches of other cores: the cache misses take more time than the rest.
-void ProgramSource::add(std::span<const Expression> more) {
-  constexpr std::size_t kBlock = 1024;
-  std::vector<ProgramSource> parts(ceilDivide(more.size(), kBlock));
-  tbb::parallel_for(std::size_t{0}, parts.size(), [&](std::size_t i) {
-    const auto block = more.subspan(i * kBlock, std::min(kBlock, more.size() - i * kBlock));
-    parts[i].expressions.reserve(block.size());
-    parts[i].parameter_offsets.reserve(block.size() + 1);
-    for (const Expression& expression : block) parts[i].add(expression);
+void ProgramSource::set(std::span<const Expression> all) {
+  fillBlocks(expressions, all.size(),
+             [&](Population::Block& block, std::size_t, std::size_t e) { block.add(all[e]); });
+  finish();
+}
+
+void ProgramSource::set(const PopulationView& all) {
+  std::vector<std::vector<Failure>> failures((all.size() + Population::kBlock - 1) / Population::kBlock);
+  fillBlocks(expressions, all.size(), [&](Population::Block& block, std::size_t b, std::size_t e) {
+    if (block.size() == 0) {
+      const std::size_t last = std::min(e + Population::kBlock, all.size());
+      block.reserve(last - e, static_cast<std::size_t>(all.offsets[last] - all.offsets[e]));
+    }
+    if (Status added = block.add(all, e); !added) failures[b].push_back({e, std::move(added).error()});
   });
-  expressions.reserve(expressions.size() + more.size());
-  parameter_offsets.reserve(parameter_offsets.size() + more.size());
-  for (ProgramSource& part : parts) {
-    const std::size_t before = parameter_offsets.back();
-    std::move(part.expressions.begin(), part.expressions.end(), std::back_inserter(expressions));
-    std::transform(part.parameter_offsets.begin() + 1, part.parameter_offsets.end(),
-                   std::back_inserter(parameter_offsets), [&](std::size_t offset) { return before + offset; });
-    variables = std::max(variables, part.variables);
-    tokens += part.tokens;
+  for (std::vector<Failure>& some : failures) {
+    std::move(some.begin(), some.end(), std::back_inserter(invalid));
   }
+  finish();
+}
+
+void ProgramSource::finish() {
+  parameter_offsets.resize(expressions.size() + 1);
+  for (std::size_t e = 0; e < expressions.size(); ++e) {
+    parameter_offsets[e + 1] = parameter_offsets[e] + expressions[e].parameterCount();
+  }
+  variables = expressions.variableCount();
+  tokens = expressions.tokens();
 }
 
 }  // namespace srjit

@@ -3,31 +3,41 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
 #include "ir/expression.h"
 #include "ir/numeric.h"
+#include "ir/population.h"
 #include "passes/pass.h"
 #include "runtime/evaluation/subtree_reader.h"
+#include "runtime/results.h"
 
 namespace srjit {
 
 /// Input of code generation: values alone. Constant once a program has it. Background work may keep it beyond the
-/// program's lifetime. Invariant, kept by add(): the offsets, `variables` and `tokens` are those of the expressions.
+/// program's lifetime. Invariant, kept by the functions: the offsets, `variables` and `tokens` are those of the
+/// expressions.
 struct ProgramSource {
   Precision precision = Precision::kF32;  ///< the engine's
   Math math = Math::kPrecise;
-  Pipeline pipeline;
-  std::vector<Expression> expressions;
+  std::optional<Pipeline> pipeline = {};          ///< not set: Pipeline::standard(), in one walk
+  Population expressions = {};
+  std::vector<Failure> invalid = {};              ///< expressions that were not valid; they are the constant NaN here
   std::vector<std::size_t> parameter_offsets{0};  ///< expressions.size() + 1 entries
-  std::uint32_t variables = 0;                    ///< the largest Expression::variableCount()
+  std::uint32_t variables = 0;                    ///< the largest variableCount()
   std::size_t tokens = 0;                         ///< of all expressions
   bool group_by_sharing = true;                   ///< CompileOptions::group_by_sharing
 
-  void add(const Expression& expression);
-  /// Appends expressions, in parallel on the calling thread's arena.
-  void add(std::span<const Expression> more);
+  void add(const ExpressionView& expression);
+  /// Sets the expressions, where there are none yet; in parallel on the calling thread's arena.
+  void set(std::span<const Expression> all);
+  /// The same of arrays that checkArrays() accepts. Expressions that are not valid become failures.
+  void set(const PopulationView& all);
+
+ private:
+  void finish();
 };
 
 /// What graphs are made of. Both must outlive the work.

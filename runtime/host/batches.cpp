@@ -49,17 +49,14 @@ struct HostBatches::Draft {
 
 HostBatches::HostBatches(std::shared_ptr<HostJit> jit, const HostRequest& request) : jit_(std::move(jit)) {
   const auto start = Clock::now();
-  const std::vector<HostGroup> groups = groupForHost(request.expressions, request.chosen, request.tier);
+  const std::vector<HostGroup> groups = groupForHost(request.source.expressions, request.chosen, request.tier);
   std::vector<Draft> drafts(groups.size());
   tbb::parallel_for(std::size_t{0}, groups.size(), [&](std::size_t i) {
     const auto began = Clock::now();
     Draft& draft = drafts[i];
-    std::vector<Expression> members;
-    for (std::size_t k = groups[i].first; k < groups[i].last; ++k) {
-      draft.batch.expressions.push_back(request.chosen[k]);
-      members.push_back(request.expressions[request.chosen[k]]);
-    }
-    const Result<Dag> dag = optimizedDag(members, request.pipeline, jit_->precision(), jit_->math());
+    const auto members = std::span(request.chosen).subspan(groups[i].first, groups[i].last - groups[i].first);
+    draft.batch.expressions.assign(members.begin(), members.end());
+    const Result<Dag> dag = optimizedDag(members, {request.source}, Tier::kInterpret);
     draft.seconds_passes = secondsSince(began);
     if (dag) {
       draft.make(*dag, *jit_, groups[i].compiled);
@@ -96,7 +93,7 @@ void HostBatches::takeParameters(Draft& draft, const HostRequest& request) {
   draft.batch.parameters = parameters_.size();
   for (const ParameterSource& source : draft.sources) {
     const std::uint32_t member = source.isLiteral() ? 0 : draft.batch.expressions[source.expression];
-    parameters_.add(source, request.parameter_offsets[member]);
+    parameters_.add(source, request.source.parameter_offsets[member]);
   }
   for (const double constant : draft.batch.program.constants) parameters_.addLiteral(constant);
 }

@@ -11,6 +11,7 @@
 #include "compiler/host/program.h"
 #include "compiler/kernels/parameter_table.h"
 #include "runtime/engine_options.h"
+#include "runtime/evaluation/program_source.h"
 #include "runtime/program.h"
 #include "runtime/results.h"
 
@@ -30,11 +31,9 @@ struct HostBatch {
 
 /// The expressions to compile, and how.
 struct HostRequest {
-  std::span<const Expression> expressions;
-  std::span<const std::size_t> parameter_offsets;  ///< see Program::parameterOffset()
-  std::vector<std::uint32_t> chosen;               ///< the expressions to compile, ascending
-  const Pipeline& pipeline;
-  Tier tier;  ///< kInterpret or kCompile
+  const ProgramSource& source;
+  std::vector<std::uint32_t> chosen;  ///< the expressions to compile, ascending
+  Tier tier;                          ///< kInterpret or kCompile
 };
 
 /// Batches with their handlers and parameter table. Immutable. The constructor throws OutOfMemory or std::bad_alloc.

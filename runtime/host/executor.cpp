@@ -37,7 +37,7 @@ class HostExecutor final : public Executor {
     if (tier == Tier::kDirect) tier = Tier::kInterpret;
     state.info.tier = tier;
     const ProgramSource& source = *state.source;
-    HostRequest request{source.expressions, source.parameter_offsets, {}, source.pipeline, tier};
+    HostRequest request{source, {}, tier};
     request.chosen.resize(source.expressions.size());
     for (std::uint32_t i = 0; i < request.chosen.size(); ++i) request.chosen[i] = i;
     arena_.execute([&] { state.batches = std::make_unique<HostBatches>(jit_, request); });

@@ -52,16 +52,15 @@ std::vector<bool> DeviceSubtrees::write(const Dataset::State& data, std::span<co
   const Math math = store_->math();
   ProgramSource source{.precision = data.precision,
                        .math = math,
-                       .pipeline = Pipeline::parse("hoist, schedule", math).value(),
-                       .expressions = {}};
+                       .pipeline = Pipeline::parse("hoist, schedule", math).value()};
   const Expression unused = Expression::create({Token::variable(0)}).value();
-  std::vector<const Expression*> of_column(last + 1, &unused);
+  std::vector<Expression> of_column(last + 1, unused);
   std::vector<std::uint32_t> chosen;
   for (const SubtreeWrite& write : writes) {
-    of_column[write.column] = &write.expression;
+    of_column[write.column] = write.expression;
     chosen.push_back(write.column);
   }
-  for (const Expression* expression : of_column) source.add(*expression);
+  source.set(of_column);
   std::ranges::sort(chosen);
   auto code = std::make_shared<const DeviceCode>(encodeForDevice({source, chosen, *queue_, *store_, threads}));
   std::vector<bool> done(writes.size(), code->interpreter.has_value());

@@ -161,8 +161,7 @@ struct Probes {
   Probes(std::vector<Expression> expressions, const KernelStore& store, unsigned threads) {
     source.precision = store.precision();
     source.math = store.math();
-    source.pipeline = Pipeline::standard(source.math);
-    source.add(expressions);
+    source.set(expressions);
     all.resize(source.expressions.size());
     std::iota(all.begin(), all.end(), 0U);
     for (std::size_t i = 0; i < source.parameter_offsets.back(); ++i) {

@@ -195,11 +195,11 @@ TEST(Bytecode, EncodesTheLargestColumnNumber) {
   const Dag dag = graphOf({last + " - x1", "(x0+" + last + ") - (x0+" + last + ")*1"}, Precision::kF32);
   const EncodeOptions fits = staging(most);
   Bytecode code;
-  Encoder encoder(dag, table);
+  Encoder encoder(table);
   const std::uint32_t first_root[] = {dag.roots()[0]}, number[] = {0};
-  ASSERT_TRUE(encoder.encode(first_root, number, fits, code).ok());
+  ASSERT_TRUE(encoder.encode(dag, first_root, number, fits, code).ok());
   EXPECT_THAT(printBytecode(code, table, fits), testing::HasSubstr("sub " + last + " x1"));
-  const Status refused = encoder.encode(first_root, number, staging(most + 1), code);
+  const Status refused = encoder.encode(dag, first_root, number, staging(most + 1), code);
   ASSERT_FALSE(refused.ok());
   EXPECT_EQ(refused.error().code, Errc::kUnsupported);
   EXPECT_EQ(refused.error().message, "262145 staged columns: a token can name 262144");
@@ -217,15 +217,15 @@ TEST(Bytecode, MapsColumnsParametersAndOutputs) {
   EncodeOptions options = staging(2);
   options.columns = columns;
   options.parameters = parameters;
-  Encoder encoder(dag, table);
+  Encoder encoder(table);
   Bytecode code;
   const std::uint32_t output[] = {1000};
-  ASSERT_TRUE(encoder.encode(dag.roots().first(1), output, options, code).ok());
+  ASSERT_TRUE(encoder.encode(dag, dag.roots().first(1), output, options, code).ok());
   EXPECT_EQ(printBytecode(code, table, options),
             "   0  mul x1 parameter42\n"
             "   1  sub s0 x0\n"
             "   1  end root1000\n");
-  const Status refused = encoder.encode(dag.roots().subspan(1), output, options, code);
+  const Status refused = encoder.encode(dag, dag.roots().subspan(1), output, options, code);
   ASSERT_FALSE(refused.ok());
   EXPECT_EQ(refused.error().message, "variable x9 is not among the columns that are staged");
   EXPECT_EQ(code.tokens.size(), 3U) << "tokens encoded before are unchanged";
@@ -239,7 +239,7 @@ TEST(Bytecode, OfARootDoesNotDependOnOtherRoots) {
     const HandlerTable table(specFor(math, 3 + static_cast<unsigned>(seed % 3)));
     const EncodeOptions options = staging(6);
     const Dag together = Pipeline::standard(math).run(Dag::fromExpressions(batch, Precision::kF64), {math});
-    Encoder encoder(together, table);
+    Encoder encoder(table);
     for (std::size_t i = 0; i < batch.size(); ++i) {
       const Dag alone = Pipeline::standard(math).run(Dag::fromExpressions({&batch[i], 1}, Precision::kF64), {math});
       // Literals have other numbers in a graph of their own, so they are compared by value.
@@ -256,7 +256,7 @@ TEST(Bytecode, OfARootDoesNotDependOnOtherRoots) {
       options_together.parameters = of_together;
       Bytecode code;
       const std::uint32_t output[] = {0};
-      ASSERT_TRUE(encoder.encode(together.roots().subspan(i, 1), output, options_together, code).ok());
+      ASSERT_TRUE(encoder.encode(together, together.roots().subspan(i, 1), output, options_together, code).ok());
       EXPECT_EQ(printBytecode(code, table, options),
                 printBytecode(*encode(alone, table, options_alone), table, options));
     }

@@ -24,7 +24,7 @@ std::vector<Expression> expressionsOf(std::initializer_list<const char*> texts) 
 std::vector<std::uint32_t> ordered(std::span<const Expression> expressions) {
   std::vector<std::uint32_t> all(expressions.size());
   std::iota(all.begin(), all.end(), 0U);
-  return orderedBySharing(expressions, all, Precision::kF32, Math::kFast);
+  return orderedBySharing(Population(expressions), all, Precision::kF32, Math::kFast);
 }
 
 std::size_t placeOf(std::span<const std::uint32_t> order, std::uint32_t expression) {
@@ -60,7 +60,7 @@ TEST(SharingOrder, ParametersOfDifferentExpressionsAreNotShared) {
 TEST(SharingOrder, OrdersOnlyTheChosenExpressions) {
   const auto expressions = expressionsOf({"exp(x0 * x1)", "x2 / x3", "sin(x4)", "exp(x0 * x1) - 1"});
   const std::vector<std::uint32_t> chosen = {0, 2, 3};
-  auto order = orderedBySharing(expressions, chosen, Precision::kF32, Math::kFast);
+  auto order = orderedBySharing(Population(expressions), chosen, Precision::kF32, Math::kFast);
   EXPECT_EQ(std::max(placeOf(order, 0), placeOf(order, 3)) - std::min(placeOf(order, 0), placeOf(order, 3)), 1U);
   std::ranges::sort(order);
   EXPECT_EQ(order, chosen);

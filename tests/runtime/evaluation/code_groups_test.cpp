@@ -30,19 +30,21 @@ std::vector<std::uint32_t> allOf(const std::vector<Expression>& expressions) {
 }
 
 KernelGroups kernelsOf(const std::vector<Expression>& expressions, std::size_t longest = kMaxCodeLength) {
-  return groupForKernels(expressions, allOf(expressions), codeWeights(Precision::kF32, Math::kPrecise), longest);
+  return groupForKernels(Population(expressions), allOf(expressions), codeWeights(Precision::kF32, Math::kPrecise), longest);
 }
 
 TEST(CodeLength, OperatorsCountAsTheirInstructionsOnAGpu) {
   const CodeWeights weights = codeWeights(Precision::kF32, Math::kPrecise);
   const auto lengthOf = [&](const char* text) {
-    return deviceCodeLength(parse(text, Language::kInfix).value(), weights);
+    const Expression expression = parse(text, Language::kInfix).value();
+    return deviceCodeLength(Population({&expression, 1})[0], weights);
   };
   EXPECT_EQ(lengthOf("x0"), 1u);
   EXPECT_EQ(lengthOf("x0+1"), 3u);
   EXPECT_EQ(lengthOf("neg(x0)"), 2u);  // an operator without instructions still counts as a token
   EXPECT_EQ(lengthOf("sin(x0)"), 1 + codeWeight(*findOp("sin"), Precision::kF32, Math::kPrecise));
-  EXPECT_EQ(hostCodeLength(parse("sin(x0)", Language::kInfix).value()), 2u);
+  const Expression sine = parse("sin(x0)", Language::kInfix).value();
+  EXPECT_EQ(hostCodeLength(Population({&sine, 1})[0]), 2u);
 }
 
 TEST(KernelGroups, KernelsHaveABoundedLengthAndAllExpressionsInOrder) {
@@ -82,7 +84,7 @@ TEST(HostGroups, GraphsThatAreCompiledHaveABoundedLength) {
   for (const std::size_t additions : {1, 100, 400, 2047}) {
     const std::vector<Expression> expressions(50, sumOf(additions));
     std::size_t next = 0;
-    for (const HostGroup& group : groupForHost(expressions, allOf(expressions), Tier::kCompile)) {
+    for (const HostGroup& group : groupForHost(Population(expressions), allOf(expressions), Tier::kCompile)) {
       EXPECT_TRUE(group.compiled);
       EXPECT_EQ(group.first, next);
       EXPECT_LE(group.last - group.first, kCompiledPerBatch);
@@ -96,15 +98,15 @@ TEST(HostGroups, GraphsThatAreCompiledHaveABoundedLength) {
 
 TEST(HostGroups, TooLongExpressionsAreNotCompiled) {
   const std::vector<Expression> expressions = {sumOf(1), sumOf(2048), sumOf(2)};
-  const std::vector<HostGroup> groups = groupForHost(expressions, allOf(expressions), Tier::kCompile);
+  const std::vector<HostGroup> groups = groupForHost(Population(expressions), allOf(expressions), Tier::kCompile);
   ASSERT_EQ(groups.size(), 3u);
   EXPECT_TRUE(groups[0].compiled);
   EXPECT_FALSE(groups[1].compiled);
   EXPECT_TRUE(groups[2].compiled);
-  for (const HostGroup& group : groupForHost(expressions, allOf(expressions), Tier::kCompile, 4097)) {
+  for (const HostGroup& group : groupForHost(Population(expressions), allOf(expressions), Tier::kCompile, 4097)) {
     EXPECT_TRUE(group.compiled);
   }
-  for (const HostGroup& group : groupForHost(expressions, allOf(expressions), Tier::kInterpret)) {
+  for (const HostGroup& group : groupForHost(Population(expressions), allOf(expressions), Tier::kInterpret)) {
     EXPECT_FALSE(group.compiled);
   }
 }

@@ -25,7 +25,7 @@ constexpr const char* kSharingPart = "sharing";
 constexpr std::size_t kBatches[] = {1, 16, 64};
 constexpr std::size_t kLeastSubtree = 3, kLargerSubtrees[] = {8, 16, 32};  // tokens
 
-struct Population {
+struct SharedPopulation {
   const char* name;
   std::vector<Expression> expressions;
   std::size_t columns;
@@ -91,7 +91,7 @@ std::vector<Expression> ordered(std::span<const Expression> expressions) {
   std::vector<std::uint32_t> all(expressions.size());
   std::iota(all.begin(), all.end(), 0U);
   std::vector<Expression> sorted;
-  for (const std::uint32_t e : orderedBySharing(expressions, all, Precision::kF32, Math::kFast)) {
+  for (const std::uint32_t e : orderedBySharing(Population(expressions), all, Precision::kF32, Math::kFast)) {
     sorted.push_back(expressions[e]);
   }
   return sorted;
@@ -99,7 +99,7 @@ std::vector<Expression> ordered(std::span<const Expression> expressions) {
 
 class SharingBench {
  public:
-  SharingBench(const BenchContext& context, const Population& population, std::size_t rows)
+  SharingBench(const BenchContext& context, const SharedPopulation& population, std::size_t rows)
       : context_(context),
         population_(population),
         sorted_(ordered(population.expressions)),
@@ -183,7 +183,7 @@ class SharingBench {
   }
 
   const BenchContext& context_;
-  const Population& population_;
+  const SharedPopulation& population_;
   const std::vector<Expression> sorted_;
   const Engine engine_;
   const Dataset data_;
@@ -266,13 +266,13 @@ void benchSharing(const BenchContext& context) {
   const std::size_t rows = context.quick ? 10000 : context.onGpu() ? 1000000 : 100000;
   Generations generations(count);
   for (int i = 0; i < 5; ++i) generations.next();
-  std::vector<Population> populations;
+  std::vector<SharedPopulation> populations;
   populations.push_back({"mit-generation", generations.current(), kKleinNishinaVariables});
   populations.push_back({"mixed", populationOf("mixed", count), 10});
   Progress progress(kSharingPart, populations.size(), false);
   Json rows_of = Json::array();
   double rate = 0;
-  for (const Population& population : populations) {
+  for (const SharedPopulation& population : populations) {
     if (!context.mayBegin(kSharingPart, population.name)) continue;
     rows_of.push_back(SharingBench(context, population, rows).run());
     const Json& row = rows_of.back();

@@ -1,0 +1,303 @@
+#include "ir/population.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+
+#include <fmt/format.h>
+
+#include "ir/ops.h"
+
+namespace srjit {
+namespace {
+
+constexpr std::size_t kCodes = kMostOps;  // of operators, from 1 on
+
+struct OpCode {
+  Op op;
+  std::int32_t code;
+};
+constexpr OpCode kOpCodes[] = {
+#define SRJIT_OP_CODE(id, code) {Op::k##id, code},
+#include "ir/op_codes.def"
+#undef SRJIT_OP_CODE
+};
+
+constexpr auto kCodeOfOp = [] {
+  std::array<std::int32_t, kOpCount> codes{};
+  for (const OpCode& row : kOpCodes) codes[static_cast<std::size_t>(row.op)] = row.code;
+  return codes;
+}();
+static_assert(std::ranges::all_of(kCodeOfOp, [](std::int32_t code) { return code > 0; }),
+              "an operator lacks a row of op_codes.def");
+
+constexpr std::uint8_t kNoOp = 0xff;
+constexpr auto kOpOfCode = [] {
+  std::array<std::uint8_t, kCodes> ops{};
+  ops.fill(kNoOp);
+  for (const OpCode& row : kOpCodes) ops[static_cast<std::size_t>(row.code)] = static_cast<std::uint8_t>(row.op);
+  return ops;
+}();
+static_assert(std::ranges::count_if(kOpOfCode, [](std::uint8_t op) { return op != kNoOp; }) == std::ssize(kOpCodes),
+              "two operators have one code");
+
+/// Operands of a code's token; -1 for a code that nothing has.
+constexpr auto kArityOfCode = [] {
+  std::array<std::int8_t, kCodes> arities{};
+  arities.fill(-1);
+  arities[0] = 0;
+  for (const OpCode& row : kOpCodes) {
+    constexpr std::uint8_t kOpArities[] = {
+#define SRJIT_OP(id, name, text, arity, ...) arity,
+#include "ir/ops.def"
+#undef SRJIT_OP
+    };
+    arities[static_cast<std::size_t>(row.code)] = static_cast<std::int8_t>(kOpArities[static_cast<std::size_t>(row.op)]);
+  }
+  return arities;
+}();
+
+bool isParameter(std::int32_t code) { return code <= kFirstParameterCode; }
+std::uint32_t indexOf(std::int32_t code) {
+  return static_cast<std::uint32_t>((isParameter(code) ? kFirstParameterCode : -1) - code);
+}
+
+/// Operands of a token; -1 for a code that nothing has, and for an index that is too large.
+int arityOfCode(std::int32_t code) {
+  if (code >= 0) return code < static_cast<std::int32_t>(kCodes) ? kArityOfCode[static_cast<std::size_t>(code)] : -1;
+  return indexOf(code) <= Expression::kMaxIndex ? 0 : -1;
+}
+
+double oneNaN(double value) { return std::isnan(value) ? std::numeric_limits<double>::quiet_NaN() : value; }
+
+Error invalidToken(std::size_t position, std::string message) {
+  return {Errc::kInvalid, std::move(message), Span{1, position + 1, 1}};
+}
+
+Error unknownCode(std::size_t position, std::int32_t code) {
+  if (code >= 0) return invalidToken(position, fmt::format("token {} has the code {}, which no operator has", position + 1, code));
+  return invalidToken(position, fmt::format("{}{} is above the largest index, {}", isParameter(code) ? 'p' : 'x', indexOf(code),
+                                            Expression::kMaxIndex));
+}
+
+Error noConstants(std::size_t position) {
+  return invalidToken(position, fmt::format("token {} is a constant, but there are no constants", position + 1));
+}
+
+}  // namespace
+
+std::int32_t codeOf(Op op) noexcept { return kCodeOfOp[static_cast<std::size_t>(op)]; }
+
+std::optional<Op> opOfCode(std::int32_t code) noexcept {
+  if (code <= 0 || code >= static_cast<std::int32_t>(kCodes)) return std::nullopt;
+  const std::uint8_t op = kOpOfCode[static_cast<std::size_t>(code)];
+  return op == kNoOp ? std::nullopt : std::optional(static_cast<Op>(op));
+}
+
+Status checkArrays(const PopulationView& population) {
+  const auto fail = [](std::string message) { return Error{Errc::kInvalid, std::move(message), {}}; };
+  const std::span<const std::int64_t> offsets = population.offsets;
+  const auto tokens = static_cast<std::int64_t>(population.codes.size());
+  if (!population.constants.empty() && population.constants.size() != population.codes.size()) {
+    return fail(fmt::format("{} constants for {} tokens: expected one for each, or none", population.constants.size(),
+                            tokens));
+  }
+  if (offsets.empty()) return tokens == 0 ? okStatus() : fail(fmt::format("{} tokens, but no offsets", tokens));
+  if (offsets.front() != 0) return fail(fmt::format("offset 0 is {}, expected 0", offsets.front()));
+  for (std::size_t e = 1; e < offsets.size(); ++e) {
+    if (offsets[e] >= offsets[e - 1]) continue;
+    return fail(fmt::format("offset {} is {}, less than the one before, {}", e, offsets[e], offsets[e - 1]));
+  }
+  if (offsets.back() == tokens) return okStatus();
+  return fail(fmt::format("the last offset is {}, but there are {} tokens", offsets.back(), tokens));
+}
+
+Token ExpressionView::Iterator::operator*() const noexcept {
+  const std::int32_t code = *code_;
+  if (code > 0) return Token::operation(static_cast<Op>(kOpOfCode[static_cast<std::size_t>(code)]));
+  if (code == kConstantCode) return Token::constant(*constant_);
+  return isParameter(code) ? Token::parameter(indexOf(code)) : Token::variable(indexOf(code));
+}
+
+Expression ExpressionView::expression() const {
+  std::vector<Token> tokens;
+  tokens.reserve(size());
+  for (const Token token : *this) tokens.push_back(token);
+  return Expression::create(std::move(tokens)).value();
+}
+
+ExpressionView Population::Block::operator[](std::size_t i) const noexcept {
+  const Entry& entry = entries_[i];
+  const std::size_t end = i + 1 < entries_.size() ? entries_[i + 1].code : codes_.size();
+  return {std::span(codes_).subspan(entry.code, end - entry.code), constants_.data() + entry.constant, entry.variables,
+          entry.parameters};
+}
+
+void Population::Block::reserve(std::size_t expressions, std::size_t tokens) {
+  entries_.reserve(expressions);
+  codes_.reserve(tokens);
+  constants_.reserve(tokens / 4);
+}
+
+void Population::Block::add(const Expression& expression) {
+  beginEntry();
+  for (const Token& token : expression.tokens()) {
+    switch (token.kind) {
+      case Token::Kind::kConstant:
+        codes_.push_back(kConstantCode);
+        constants_.push_back(token.value);
+        break;
+      case Token::Kind::kVariable:
+        codes_.push_back(variableCode(token.index));
+        break;
+      case Token::Kind::kParameter:
+        codes_.push_back(parameterCode(token.index));
+        break;
+      case Token::Kind::kOp:
+        codes_.push_back(codeOf(token.op));
+        break;
+    }
+  }
+  entries_.back().variables = expression.variableCount();
+  entries_.back().parameters = expression.parameterCount();
+  variables_ = std::max(variables_, expression.variableCount());
+}
+
+void Population::Block::add(const ExpressionView& expression) {
+  beginEntry();
+  const std::span<const std::int32_t> codes = expression.codes();
+  codes_.insert(codes_.end(), codes.begin(), codes.end());
+  const auto constants = std::ranges::count(codes, kConstantCode);
+  constants_.insert(constants_.end(), expression.constants(), expression.constants() + constants);
+  entries_.back().variables = expression.variableCount();
+  entries_.back().parameters = expression.parameterCount();
+  variables_ = std::max(variables_, expression.variableCount());
+}
+
+Status Population::Block::add(const PopulationView& population, std::size_t e) {
+  beginEntry();
+  const auto first = static_cast<std::size_t>(population.offsets[e]);
+  const auto count = static_cast<std::size_t>(population.offsets[e + 1]) - first;
+  const std::span<const std::int32_t> codes = population.codes.subspan(first, count);
+  const double* const constants = population.constants.empty() ? nullptr : population.constants.data() + first;
+  Status added = okStatus();
+  if (population.notation == Notation::kPrefix) {
+    added = turn(codes, constants);
+    if (added) added = append(turned_codes_, turned_constants_.data());
+  } else {
+    added = append(codes, constants);
+  }
+  if (!added) replaceLast();
+  return added;
+}
+
+// Prefix to postfix: an operator follows its last operand.
+Status Population::Block::turn(std::span<const std::int32_t> codes, const double* constants) {
+  turned_codes_.clear();
+  turned_constants_.clear();
+  pending_.clear();
+  const auto put = [&](std::size_t i) {
+    turned_codes_.push_back(codes[i]);
+    turned_constants_.push_back(constants == nullptr ? 0 : constants[i]);
+  };
+  for (std::size_t i = 0; i < codes.size(); ++i) {
+    if (i > 0 && pending_.empty()) {
+      return invalidToken(i, fmt::format("the expression ends before token {}", i + 1));
+    }
+    const int arity = arityOfCode(codes[i]);
+    if (arity < 0) return unknownCode(i, codes[i]);
+    if (codes[i] == kConstantCode && constants == nullptr) return noConstants(i);
+    if (arity > 0) {
+      pending_.push_back({i, arity});
+      continue;
+    }
+    put(i);
+    while (!pending_.empty() && --pending_.back().missing == 0) {
+      put(pending_.back().token);
+      pending_.pop_back();
+    }
+  }
+  if (pending_.empty()) return okStatus();
+  const Pending& open = pending_.back();
+  const int arity = arityOfCode(codes[open.token]);
+  return invalidToken(open.token, fmt::format("'{}' needs {} operand{}, but {} follow{} it",
+                                              infoOf(*opOfCode(codes[open.token])).name, arity, arity == 1 ? "" : "s",
+                                              arity - open.missing, arity - open.missing == 1 ? "s" : ""));
+}
+
+Status Population::Block::append(std::span<const std::int32_t> codes, const double* constants) {
+  if (codes.empty()) return invalidToken(0, "an expression needs at least one token");
+  Entry& entry = entries_.back();
+  std::size_t height = 0;
+  const std::size_t old = codes_.size();
+  codes_.resize(old + codes.size());
+  std::int32_t* const to = codes_.data() + old;
+  for (std::size_t i = 0; i < codes.size(); ++i) {
+    const std::int32_t code = codes[i];
+    to[i] = code;
+    if (code > 0) {
+      const int arity = arityOfCode(code);
+      if (arity < 0) return unknownCode(i, code);
+      if (height < static_cast<std::size_t>(arity)) {
+        return invalidToken(i, fmt::format("'{}' needs {} operand{}, but {} precede{} it", infoOf(*opOfCode(code)).name,
+                                           arity, arity == 1 ? "" : "s", height, height == 1 ? "s" : ""));
+      }
+      height = height - static_cast<std::size_t>(arity) + 1;
+      continue;
+    }
+    ++height;
+    if (code == kConstantCode) {
+      if (constants == nullptr) return noConstants(i);
+      constants_.push_back(oneNaN(constants[i]));
+      continue;
+    }
+    const std::uint32_t index = indexOf(code);
+    if (index > Expression::kMaxIndex) return unknownCode(i, code);
+    std::uint32_t& largest = isParameter(code) ? entry.parameters : entry.variables;
+    largest = std::max(largest, index + 1);
+  }
+  if (height != 1) {
+    return invalidToken(codes.size() - 1,
+                        fmt::format("the tokens leave {} values, but an expression has one", height));
+  }
+  variables_ = std::max(variables_, entry.variables);
+  return okStatus();
+}
+
+void Population::Block::replaceLast() {
+  Entry& entry = entries_.back();
+  codes_.resize(entry.code);
+  codes_.push_back(kConstantCode);
+  constants_.resize(entry.constant);
+  constants_.push_back(std::numeric_limits<double>::quiet_NaN());
+  entry.variables = entry.parameters = 0;
+}
+
+Population::Population(std::span<const Expression> expressions) {
+  for (const Expression& expression : expressions) add(expression);
+}
+
+std::size_t Population::tokens() const noexcept {
+  std::size_t all = 0;
+  for (const Block& block : blocks_) all += block.tokens();
+  return all;
+}
+
+std::uint32_t Population::variableCount() const noexcept {
+  std::uint32_t most = 0;
+  for (const Block& block : blocks_) most = std::max(most, block.variableCount());
+  return most;
+}
+
+std::span<Population::Block> Population::makeBlocks(std::size_t expressions) {
+  blocks_.resize((expressions + kBlock - 1) / kBlock);
+  return blocks_;
+}
+
+Population::Block& Population::blockForMore() {
+  if (blocks_.empty() || blocks_.back().size() == kBlock) blocks_.emplace_back();
+  return blocks_.back();
+}
+
+}  // namespace srjit

@@ -1,0 +1,179 @@
+// Many expressions in few arrays: what GP systems hand over, without text and without an object per expression.
+//
+//   // x0 * 2 + p0, and sin(x1)
+//   std::int32_t codes[] = {variableCode(0), kConstantCode, codeOf(Op::kMul), parameterCode(0), codeOf(Op::kAdd),
+//                           variableCode(1), codeOf(Op::kSin)};
+//   double constants[] = {0, 2, 0, 0, 0, 0, 0};
+//   std::int64_t offsets[] = {0, 5, 7};
+//   Program program = engine.compile(PopulationView{codes, constants, offsets});
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <iterator>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "ir/error.h"
+#include "ir/expression.h"
+#include "ir/op.h"
+
+namespace srjit {
+
+/// The code of a token whose value is in the array of constants.
+inline constexpr std::int32_t kConstantCode = 0;
+/// The code of parameter 0.
+inline constexpr std::int32_t kFirstParameterCode = -(1 << 30);
+/// The code of variable `index`, at most Expression::kMaxIndex: -1, -2, ...
+constexpr std::int32_t variableCode(std::uint32_t index) noexcept { return -1 - static_cast<std::int32_t>(index); }
+/// The code of parameter `index`, at most Expression::kMaxIndex: kFirstParameterCode, kFirstParameterCode - 1, ...
+constexpr std::int32_t parameterCode(std::uint32_t index) noexcept {
+  return kFirstParameterCode - static_cast<std::int32_t>(index);
+}
+/// The code of an operator (op_codes.def): positive, and the same in every version of the library.
+std::int32_t codeOf(Op op) noexcept;
+/// The operator of a code; nothing for a code that no operator has.
+std::optional<Op> opOfCode(std::int32_t code) noexcept;
+
+/// The order of the tokens of an expression.
+enum class Notation : std::uint8_t {
+  kPostfix,  ///< operands, then the operator
+  kPrefix,   ///< the operator, then operands
+};
+
+/// Expressions as a caller has them. Expression e has the tokens offsets[e] to offsets[e + 1] - 1.
+struct PopulationView {
+  std::span<const std::int32_t> codes;
+  std::span<const double> constants;      ///< by token; read where the code is kConstantCode. Empty if there are none
+  std::span<const std::int64_t> offsets;  ///< one more than there are expressions, from 0 to codes.size(), ascending
+  Notation notation = Notation::kPostfix;
+
+  std::size_t size() const noexcept { return offsets.empty() ? 0 : offsets.size() - 1; }
+};
+
+/// Checks what concerns all expressions. Errors (kInvalid): offsets that do not begin with 0, descend, or do not end at
+/// the last token, and another number of constants than tokens. Parts of a population need no check of their own.
+Status checkArrays(const PopulationView& population);
+
+/// An expression of a Population: valid postfix tokens. Borrowed from the population.
+class ExpressionView {
+ public:
+  /// Reads tokens in order.
+  class Iterator {
+   public:
+    using value_type = Token;
+    using difference_type = std::ptrdiff_t;
+
+    Iterator() = default;
+    Iterator(const std::int32_t* code, const double* constant) : code_(code), constant_(constant) {}
+    Token operator*() const noexcept;
+    Iterator& operator++() noexcept {
+      constant_ += *code_ == kConstantCode ? 1 : 0;
+      ++code_;
+      return *this;
+    }
+    Iterator operator++(int) noexcept {
+      const Iterator before = *this;
+      ++*this;
+      return before;
+    }
+    friend bool operator==(const Iterator& a, const Iterator& b) noexcept { return a.code_ == b.code_; }
+
+   private:
+    const std::int32_t* code_ = nullptr;
+    const double* constant_ = nullptr;
+  };
+
+  ExpressionView(std::span<const std::int32_t> codes, const double* constants, std::uint32_t variables,
+                 std::uint32_t parameters)
+      : codes_(codes), constants_(constants), variables_(variables), parameters_(parameters) {}
+
+  std::size_t size() const noexcept { return codes_.size(); }
+  Iterator begin() const noexcept { return {codes_.data(), constants_}; }
+  Iterator end() const noexcept { return {codes_.data() + codes_.size(), nullptr}; }
+  std::span<const std::int32_t> codes() const noexcept { return codes_; }
+  const double* constants() const noexcept { return constants_; }  ///< of its constant tokens, in order
+
+  /// As those of Expression.
+  std::uint32_t variableCount() const noexcept { return variables_; }
+  std::uint32_t parameterCount() const noexcept { return parameters_; }
+
+  Expression expression() const;
+
+ private:
+  std::span<const std::int32_t> codes_;
+  const double* constants_;
+  std::uint32_t variables_, parameters_;
+};
+
+/// Expressions that are valid. Its memory is in blocks, so that several threads fill it; appending does not move what is
+/// there. Const members are thread-safe.
+class Population {
+ public:
+  static constexpr std::size_t kBlock = 1024;  ///< expressions of a block; only the last may have fewer
+
+  /// Expressions kBlock * i and following, filled by one thread.
+  class Block {
+   public:
+    std::size_t size() const noexcept { return entries_.size(); }
+    std::size_t tokens() const noexcept { return codes_.size(); }
+    std::uint32_t variableCount() const noexcept { return variables_; }  ///< the largest of its expressions
+    ExpressionView operator[](std::size_t i) const noexcept;
+
+    void reserve(std::size_t expressions, std::size_t tokens);
+    void add(const Expression& expression);
+    void add(const ExpressionView& expression);
+    /// Appends expression `e` of a checked population. For one that is not valid, it appends the constant NaN and gives
+    /// an error (kInvalid) as Expression::create() has it; spans count the tokens of the expression as given.
+    Status add(const PopulationView& population, std::size_t e);
+
+   private:
+    friend class Population;
+    struct Entry {
+      std::size_t code, constant;  ///< its first
+      std::uint32_t variables, parameters;
+    };
+    void beginEntry() {
+      entries_.push_back({codes_.size(), constants_.size(), 0, 0});
+    }
+    Status append(std::span<const std::int32_t> codes, const double* constants);
+    Status turn(std::span<const std::int32_t> codes, const double* constants);
+    void replaceLast();
+
+    std::vector<Entry> entries_;
+    std::vector<std::int32_t> codes_;
+    std::vector<double> constants_;  ///< of the tokens that are constants
+    std::uint32_t variables_ = 0;
+    // Of turn():
+    struct Pending {
+      std::size_t token;  ///< an operator
+      int missing;          ///< operands that it still needs
+    };
+    std::vector<Pending> pending_;
+    std::vector<std::int32_t> turned_codes_;
+    std::vector<double> turned_constants_;
+  };
+
+  Population() = default;
+  explicit Population(std::span<const Expression> expressions);
+
+  std::size_t size() const noexcept {
+    return blocks_.empty() ? 0 : kBlock * (blocks_.size() - 1) + blocks_.back().size();
+  }
+  ExpressionView operator[](std::size_t e) const noexcept { return blocks_[e / kBlock][e % kBlock]; }
+  std::size_t tokens() const noexcept;
+  std::uint32_t variableCount() const noexcept;
+
+  void add(const Expression& expression) { blockForMore().add(expression); }
+  void add(const ExpressionView& expression) { blockForMore().add(expression); }
+  /// The blocks of an empty population that gets so many expressions; the caller fills them.
+  std::span<Block> makeBlocks(std::size_t expressions);
+
+ private:
+  Block& blockForMore();
+
+  std::vector<Block> blocks_;
+};
+
+}  // namespace srjit
