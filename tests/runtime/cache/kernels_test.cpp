@@ -49,12 +49,12 @@ TEST(KernelCache, FindUsesTheMemoryOfTheImageBefore) {
   const Scratch scratch;
   {
     const auto cache = KernelCache::open({.directory = scratch.path("")});
-    for (const std::uint64_t i : {1, 2, 3}) ASSERT_TRUE(cache->get(keyNumber(i), maker(i, 400'000 / i)).ok());
+    for (const std::uint64_t i : {1U, 2U, 3U}) ASSERT_TRUE(cache->get(keyNumber(i), maker(i, 400'000 / i)).ok());
   }
   const auto cache = KernelCache::open({.directory = scratch.path("")});
   const auto space = std::make_shared<KernelImage>();
   const std::byte* memory = nullptr;
-  for (const std::uint64_t i : {1, 2, 3, 1}) {
+  for (const std::uint64_t i : {1U, 2U, 3U, 1U}) {
     const auto found = cache->find(keyNumber(i), space);
     ASSERT_EQ(found, space);
     EXPECT_TRUE(sameImage(*found, imageNumber(i, 400'000 / i)));
