@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <cstring>
 #include <limits>
+#include <new>
 
 #include <fmt/format.h>
 
@@ -46,12 +48,27 @@ bool operator==(const Expression& a, const Expression& b) noexcept {
   return a.body_ == b.body_ || std::ranges::equal(a.tokens(), b.tokens());
 }
 
+Expression::Expression(std::span<const Token> tokens, const ProgramNeeds& needs) {
+  body_ = new (::operator new(sizeof(Body) + tokens.size_bytes())) Body{1, tokens.size(), needs};
+  std::memcpy(static_cast<void*>(body_ + 1), tokens.data(), tokens.size_bytes());
+}
+
+void Expression::release() noexcept {
+  // The only owner need not count: no other thread may copy an expression while it is destroyed.
+  if (body_->owners.load(std::memory_order_acquire) != 1 &&
+      body_->owners.fetch_sub(1, std::memory_order_acq_rel) != 1) {
+    return;
+  }
+  body_->~Body();
+  ::operator delete(body_);
+}
+
 Result<Expression> Expression::create(std::vector<Token> tokens) {
   const auto fail = [](std::size_t position, std::string message) {
     return Error{Errc::kInvalid, std::move(message), Span{1, position + 1, 1}};
   };
   if (tokens.empty()) return fail(0, "an expression needs at least one token");
-  Body body{{}, 0, 0, 0};
+  ProgramNeeds needs;
   std::size_t height = 0;
   for (std::size_t i = 0; i < tokens.size(); ++i) {
     Token& token = tokens[i];
@@ -64,22 +81,21 @@ Result<Expression> Expression::create(std::vector<Token> tokens) {
                                  arity == 1 ? "" : "s", height, height == 1 ? "s" : ""));
     }
     height = height - arity + 1;
-    body.stack_height = std::max(body.stack_height, height);
+    needs.stack_height = std::max(needs.stack_height, height);
     const bool variable = token.kind == Token::Kind::kVariable;
     if (variable || token.kind == Token::Kind::kParameter) {
       if (token.index > kMaxIndex) {
         return fail(i,
                     fmt::format("{}{} is above the largest index, {}", variable ? 'x' : 'p', token.index, kMaxIndex));
       }
-      auto& count = variable ? body.variables : body.parameters;
+      auto& count = variable ? needs.variables : needs.parameters;
       count = std::max(count, token.index + 1);
     }
   }
   if (height != 1) {
     return fail(tokens.size() - 1, fmt::format("the tokens leave {} values, but an expression has one", height));
   }
-  body.tokens = std::move(tokens);
-  return Expression(std::make_shared<const Body>(std::move(body)));
+  return Expression(tokens, needs);
 }
 
 std::vector<std::uint32_t> subtreeStarts(std::span<const Token> tokens) {

@@ -21,11 +21,13 @@
 // a token takes arity() values from it and puts one there. All functions here are thread-safe.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
-#include <memory>
 #include <span>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "ir/error.h"
@@ -53,35 +55,67 @@ struct Token {
   friend bool operator==(const Token& a, const Token& b) noexcept;
 };
 
+/// What evaluating a program needs.
+struct ProgramNeeds {
+  std::size_t stack_height = 0;  ///< the largest number of values that evaluating the tokens in order holds at once
+  std::uint32_t variables = 0;   ///< one more than the largest index, 0 without any
+  std::uint32_t parameters = 0;  ///< likewise
+};
+
+enum class Language;
+class ColumnNames;
+
 /// A non-empty postfix program that leaves exactly one value. Copying shares the tokens; safe to read from any thread.
+/// One that was moved from may only be assigned to and destroyed.
 class Expression {
  public:
+  Expression(const Expression& other) noexcept : body_(other.body_) {
+    if (body_ != nullptr) body_->owners.fetch_add(1, std::memory_order_relaxed);
+  }
+  Expression(Expression&& other) noexcept : body_(std::exchange(other.body_, nullptr)) {}
+  Expression& operator=(Expression other) noexcept {
+    std::swap(body_, other.body_);
+    return *this;
+  }
+  ~Expression() {
+    if (body_ != nullptr) release();
+  }
+
   /// Checks `tokens` and takes them; every NaN among constants becomes the one quiet NaN without sign. Errors
   /// (kInvalid): no tokens, a kind or operator that is no enumerator, an operator that lacks operands, values left
   /// over, a variable or parameter index above kMaxIndex; Span columns then count tokens from 1.
   static Result<Expression> create(std::vector<Token> tokens);
 
-  std::span<const Token> tokens() const noexcept { return body_->tokens; }
-  std::size_t size() const noexcept { return body_->tokens.size(); }
+  std::span<const Token> tokens() const noexcept { return {body_->tokens(), body_->size}; }
+  std::size_t size() const noexcept { return body_->size; }
+  const ProgramNeeds& needs() const noexcept { return body_->needs; }
 
-  /// Largest number of values that evaluating the tokens in order holds at once.
-  std::size_t stackHeight() const noexcept { return body_->stack_height; }
-  /// One more than the largest variable (parameter) index, 0 without any.
-  std::uint32_t variableCount() const noexcept { return body_->variables; }
-  std::uint32_t parameterCount() const noexcept { return body_->parameters; }
+  std::size_t stackHeight() const noexcept { return needs().stack_height; }
+  std::uint32_t variableCount() const noexcept { return needs().variables; }
+  std::uint32_t parameterCount() const noexcept { return needs().parameters; }
 
   friend bool operator==(const Expression& a, const Expression& b) noexcept;
 
   static constexpr std::uint32_t kMaxIndex = (1u << 20) - 1;
 
  private:
+  friend Result<Expression> parse(std::string_view text, Language language, const ColumnNames& columns);
+
+  /// One block of memory, with the tokens behind it.
   struct Body {
-    std::vector<Token> tokens;
-    std::size_t stack_height;
-    std::uint32_t variables, parameters;
+    std::atomic<std::size_t> owners;
+    std::size_t size;
+    ProgramNeeds needs;
+
+    const Token* tokens() const noexcept { return reinterpret_cast<const Token*>(this + 1); }
   };
-  explicit Expression(std::shared_ptr<const Body> body) : body_(std::move(body)) {}
-  std::shared_ptr<const Body> body_;
+  static_assert(sizeof(Body) % alignof(Token) == 0);
+
+  /// `tokens` must be a valid program with these needs.
+  Expression(std::span<const Token> tokens, const ProgramNeeds& needs);
+  void release() noexcept;
+
+  Body* body_;
 };
 
 /// For every token, the index of the first token of its subtree. Linear in the tokens; `tokens` must be a valid

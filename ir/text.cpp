@@ -82,20 +82,41 @@ std::string_view lineOf(std::string_view text, std::size_t number) {
   return text;
 }
 
+Result<ProgramNeeds> parseInto(std::vector<Token>& tokens, std::string_view text, Language language,
+                               const ColumnNames& columns) {
+  switch (language) {
+    case Language::kInfix:
+      return text::parseInfix(text, columns, tokens);
+    case Language::kPostfix:
+      return text::parsePostfix(text, columns, tokens);
+    case Language::kPrefix:
+      return text::parsePrefix(text, columns, tokens);
+    case Language::kJson:
+      return text::parseJson(text, columns, tokens);
+  }
+  return Error{Errc::kInvalid, fmt::format("{} is no text form", static_cast<int>(language)), {}};
+}
+
 }  // namespace
 
 Result<Expression> parse(std::string_view text, Language language, const ColumnNames& columns) {
-  switch (language) {
-    case Language::kInfix:
-      return text::parseInfix(text, columns);
-    case Language::kPostfix:
-      return text::parsePostfix(text, columns);
-    case Language::kPrefix:
-      return text::parsePrefix(text, columns);
-    case Language::kJson:
-      return text::parseJson(text, columns);
-  }
-  return Error{Errc::kInvalid, fmt::format("{} is no text form", static_cast<int>(language)), {}};
+  // The memory for a short text is kept for the next one: allocating it takes as long as reading some tokens.
+  constexpr std::size_t kShort = 4096;
+  thread_local std::vector<Token> kept;
+  std::vector<Token> own;
+  std::vector<Token>& tokens = text.size() <= kShort ? kept : own;
+  tokens.clear();
+  Result<ProgramNeeds> needs = parseInto(tokens, text, language, columns);
+  if (!needs) return std::move(needs).error();
+  return Expression(tokens, *needs);
+}
+
+Result<ProgramNeeds> parseTokens(std::string_view text, Language language, const ColumnNames& columns,
+                                 std::vector<Token>& tokens) {
+  const std::size_t before = tokens.size();
+  Result<ProgramNeeds> needs = parseInto(tokens, text, language, columns);
+  if (!needs) tokens.resize(before);
+  return needs;
 }
 
 std::optional<Language> findLanguage(std::string_view name) noexcept {

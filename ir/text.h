@@ -85,6 +85,11 @@ class ColumnNames {
 /// the message names what was found and what was expected.
 Result<Expression> parse(std::string_view text, Language language, const ColumnNames& columns = {});
 
+/// Appends to `tokens` those of the expression that parse() would give, and gives its needs: for many texts in one
+/// array, without an object for each. Errors are those of parse(), and leave `tokens` as they were.
+Result<ProgramNeeds> parseTokens(std::string_view text, Language language, const ColumnNames& columns,
+                                 std::vector<Token>& tokens);
+
 /// Prints so that parse() with the same columns gives the same expression back, bit for bit. Infix has no parenthesis
 /// that it could do without. A variable with a name is printed by name, in backquotes where the name is no identifier
 /// or is hidden by another word; in JSON by index where the name is not UTF-8.

@@ -8,6 +8,7 @@
 #include "ir/text/infix.h"
 #include "ir/text/lexer.h"
 #include "ir/text/parsers.h"
+#include "ir/text/program_builder.h"
 #include "ir/text/quoted_name.h"
 #include "ir/text/words.h"
 
@@ -56,11 +57,10 @@ struct Frame {
 
 class Parser {
  public:
-  Parser(std::string_view text, const ColumnNames& columns) : text_(text), columns_(columns), lexer_(text) {
-    tokens_.reserve(text.size() / 3 + 1);
-  }
+  Parser(std::string_view text, const ColumnNames& columns, std::vector<Token>& tokens)
+      : text_(text), columns_(columns), lexer_(text), program_(tokens) {}
 
-  Result<Expression> run() {
+  Result<ProgramNeeds> run() {
     while (!done_) {
       const Lexeme lexeme = lexer_.peek();
       lexer_.skip(lexeme);
@@ -71,7 +71,7 @@ class Parser {
       }
       if (error_) return *std::move(error_);
     }
-    return Expression::create(std::move(tokens_));
+    return program_.needs();
   }
 
  private:
@@ -106,7 +106,7 @@ class Parser {
           readWord(lexer_.textOf(operand), columns_, token) == WordKind::kOperand &&
           token.kind == Token::Kind::kConstant) {
         lexer_ = beyond;
-        return emitOperand(Token::constant(-token.value));
+        return emitOperand(negated(token));
       }
     }
     open_.push_back({Frame::Kind::kSign, kNegation.op, kNegation.level, 0, minus.offset});
@@ -190,7 +190,7 @@ class Parser {
       if (frame.arguments + 1 < static_cast<std::uint32_t>(arityOf(frame.op))) {
         return failArguments(frame.op, frame.arguments + 1, parenthesis);
       }
-      tokens_.push_back(Token::operation(frame.op));
+      program_.add(Token::operation(frame.op));
     }
     open_.pop_back();
   }
@@ -204,13 +204,13 @@ class Parser {
   /// Emits the operators of at least `level` down to the innermost parenthesis.
   void unwind(int level) {
     while (!open_.empty() && open_.back().kind == Frame::Kind::kSign && open_.back().level >= level) {
-      tokens_.push_back(Token::operation(open_.back().op));
+      program_.add(Token::operation(open_.back().op));
       open_.pop_back();
     }
   }
 
   void emitOperand(const Token& token) {
-    tokens_.push_back(token);
+    program_.add(token);
     after_operand_ = true;
   }
 
@@ -250,7 +250,7 @@ class Parser {
   std::string_view text_;
   const ColumnNames& columns_;
   Lexer lexer_;
-  std::vector<Token> tokens_;
+  ProgramBuilder program_;
   std::vector<Frame> open_;
   std::optional<Error> error_;
   bool after_operand_ = false;
@@ -259,6 +259,8 @@ class Parser {
 
 }  // namespace
 
-Result<Expression> parseInfix(std::string_view text, const ColumnNames& columns) { return Parser(text, columns).run(); }
+Result<ProgramNeeds> parseInfix(std::string_view text, const ColumnNames& columns, std::vector<Token>& tokens) {
+  return Parser(text, columns, tokens).run();
+}
 
 }  // namespace srjit::text

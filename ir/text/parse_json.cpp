@@ -9,6 +9,7 @@
 #include "ir/ops.h"
 #include "ir/text/lexer.h"
 #include "ir/text/parsers.h"
+#include "ir/text/program_builder.h"
 #include "ir/text/words.h"
 
 namespace srjit::text {
@@ -49,13 +50,12 @@ class Cursor {
 
 class Events final : public nlohmann::json_sax<nlohmann::json> {
  public:
-  Events(std::string_view text, const ColumnNames& columns) : text_(text), columns_(columns), cursor_(text) {
-    tokens_.reserve(text.size() / 16 + 1);
-  }
+  Events(std::string_view text, const ColumnNames& columns, std::vector<Token>& tokens)
+      : text_(text), columns_(columns), cursor_(text), program_(tokens) {}
 
-  Result<Expression> take() {
+  Result<ProgramNeeds> take() {
     if (error_) return *std::move(error_);
-    return Expression::create(std::move(tokens_));
+    return program_.needs();
   }
 
   bool null() override { return misplaced(); }
@@ -73,7 +73,7 @@ class Events final : public nlohmann::json_sax<nlohmann::json> {
         const bool negative = value == "-inf";
         if (!negative && value != "inf" && value != "nan") return failExpected();
         readWord(negative ? "inf" : value, columns_, token);
-        return emit(Token::constant(negative ? -token.value : token.value));
+        return emit(negative ? negated(token) : token);
       }
       case Expected::kOpName:
         return operatorName(value);
@@ -238,7 +238,7 @@ class Events final : public nlohmann::json_sax<nlohmann::json> {
   }
 
   bool emit(const Token& token) {
-    tokens_.push_back(token);
+    program_.add(token);
     if (!open_.empty()) ++open_.back().arguments;
     expected_ = Expected::kValue;
     return true;
@@ -272,7 +272,7 @@ class Events final : public nlohmann::json_sax<nlohmann::json> {
   std::string_view text_;
   const ColumnNames& columns_;
   Cursor cursor_;
-  std::vector<Token> tokens_;
+  ProgramBuilder program_;
   std::vector<Object> open_;
   std::optional<Error> error_;
   Expected expected_ = Expected::kValue;
@@ -280,8 +280,8 @@ class Events final : public nlohmann::json_sax<nlohmann::json> {
 
 }  // namespace
 
-Result<Expression> parseJson(std::string_view text, const ColumnNames& columns) {
-  Events events(text, columns);
+Result<ProgramNeeds> parseJson(std::string_view text, const ColumnNames& columns, std::vector<Token>& tokens) {
+  Events events(text, columns, tokens);
   nlohmann::json::sax_parse(text.begin(), text.end(), &events);
   return events.take();
 }

@@ -1,11 +1,17 @@
 // Postfix and prefix: words separated by white space.
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cstring>
 #include <vector>
 
 #include <fmt/format.h>
 
 #include "ir/ops.h"
+#include "ir/text/fixed_words.h"
 #include "ir/text/lexer.h"
 #include "ir/text/parsers.h"
+#include "ir/text/program_builder.h"
 #include "ir/text/quoted_name.h"
 #include "ir/text/words.h"
 
@@ -15,62 +21,118 @@ namespace {
 /// Reads the words of a text one after another.
 class Words {
  public:
-  explicit Words(std::string_view text) : text_(text) {}
+  Words(std::string_view text, const ColumnNames& columns)
+      : text_(text),
+        columns_(columns),
+        has_index_names_(!columns.indexWords('x').empty() || !columns.indexWords('p').empty()),
+        blocks_(text.data()) {
+    if (text.size() >= kBlock) {
+      last_block_ = text.data() + text.size() - kBlock;
+      return;
+    }
+    std::ranges::copy(text, short_text_.begin());
+    blocks_ = last_block_ = short_text_.data();
+  }
+  Words(const Words&) = delete;
+  Words& operator=(const Words&) = delete;
+
+  /// Steps to the next word and gives its token, if it is a fixed one (fixed_words.h) right behind the space that ended
+  /// the word before. Else stays where it is and gives nullptr. Has no loops or branches that depend on the word: a
+  /// mispredicted one takes as long as all the rest.
+  const FixedWord* nextFixed() noexcept {
+    if (next_ >= text_.size()) return nullptr;
+    const std::uint64_t block = blockAt(next_);
+    // Of the bits that are set, the lowest is in the first byte that is no larger than a space ("hasless" of S. E.
+    // Anderson, "Bit Twiddling Hacks").
+    constexpr std::uint64_t kOnes = ~std::uint64_t{0} / 0xff;
+    const std::uint64_t ends = (block - kOnes * (' ' + 1)) & ~block & (kOnes * 0x80);
+    if (ends == 0) return nullptr;
+    const unsigned bits = static_cast<unsigned>(std::countr_zero(ends)) & ~7u;
+    const std::uint64_t key = block & ((std::uint64_t{1} << bits) - 1);
+    const std::size_t end = next_ + bits / 8;
+    const FixedWord& fixed = findFixedWord(key);
+    const bool at_end = end == text_.size();
+    const bool at_space = isSpace(static_cast<char>(block >> bits));
+    const bool named = has_index_names_ & (fixed.token.kind != Token::Kind::kOp);
+    if ((fixed.key != key) | !(at_end | at_space) | named) return nullptr;
+    offset_ = next_;
+    end_ = end;
+    next_ = end + 1;
+    return &fixed;
+  }
 
   /// Steps to the next word; false at the end of the text.
   bool next() noexcept {
-    offset_ = skipSpace(text_, offset_ + word_.size());
+    offset_ = skipSpace(text_, std::min(next_, text_.size()));
+    end_ = offset_;
     // A space in backquotes is of the name; what stands behind them before the next space is an error of read().
-    std::size_t end = offset_;
-    if (end < text_.size() && text_[end] == kBackquote) end += scanQuotedName(text_, end);
-    while (end < text_.size() && !isSpace(text_[end])) ++end;
-    word_ = text_.substr(offset_, end - offset_);
-    return !word_.empty();
+    if (end_ < text_.size() && text_[end_] == kBackquote) end_ += scanQuotedName(text_, end_);
+    while (end_ < text_.size() && !isSpace(text_[end_])) ++end_;
+    next_ = end_ + 1;
+    return end_ != offset_;
   }
-  std::string_view word() const noexcept { return word_; }
-  std::size_t offset() const noexcept { return offset_; }
+  std::string_view word() const noexcept { return text_.substr(offset_, end_ - offset_); }
 
-  Error fail(std::string message) const { return errorAt(text_, offset_, word_.size(), std::move(message)); }
+  Error fail(std::string message) const { return errorAt(text_, offset_, end_ - offset_, std::move(message)); }
 
   /// The token of the present word.
-  bool read(const ColumnNames& columns, Token& token) const {
-    if (word_[0] == kBackquote) {
-      const Result<Token> variable = readQuotedWord(text_, offset_, word_.size(), columns);
+  bool read(Token& token) const {
+    const std::string_view word = this->word();
+    if (word[0] == kBackquote) {
+      const Result<Token> variable = readQuotedWord(text_, offset_, word.size(), columns_);
       if (variable) token = *variable;
       return variable.ok();
     }
-    const bool negative = word_.size() > 1 && word_[0] == '-';
-    const std::string_view digits = word_.substr(negative ? 1 : 0);
+    const bool negative = word.size() > 1 && word[0] == '-';
+    const std::string_view digits = word.substr(negative ? 1 : 0);
     if (isDigit(digits[0]) || digits[0] == '.') {
       double value = 0;
       if (readNumber(digits, value) != NumberFault::kNone) return false;
       token = Token::constant(negative ? -value : value);
       return true;
     }
-    if (const auto op = findOp(word_)) {
+    if (const auto op = findOp(word)) {
       token = Token::operation(*op);
       return true;
     }
-    if (readWord(digits, columns, token) != WordKind::kOperand) return false;
+    if (readWord(digits, columns_, token) != WordKind::kOperand) return false;
     if (!negative) return true;
-    token.value = -token.value;
-    return token.kind == Token::Kind::kConstant;
+    if (token.kind != Token::Kind::kConstant) return false;
+    token = negated(token);
+    return true;
   }
 
   /// Why read() gave nothing.
-  Error readError(const ColumnNames& columns) const {
-    if (word_[0] == kBackquote) return readQuotedWord(text_, offset_, word_.size(), columns).error();
-    const bool negative = word_.size() > 1 && word_[0] == '-';
-    const std::size_t start = negative ? 1 : 0;
-    if (isDigit(word_[start]) || word_[start] == '.') return numberError(text_, offset_ + start, word_.size() - start);
+  Error readError() const {
+    const std::string_view word = this->word();
+    if (word[0] == kBackquote) return readQuotedWord(text_, offset_, word.size(), columns_).error();
+    const std::size_t start = word.size() > 1 && word[0] == '-' ? 1 : 0;
+    if (isDigit(word[start]) || word[start] == '.') return numberError(text_, offset_ + start, word.size() - start);
     Token token;
-    return wordError(text_, offset_, word_, "word", readWord(word_, columns, token), columns);
+    return wordError(text_, offset_, word, "word", readWord(word, columns_, token), columns_);
   }
 
  private:
-  std::string_view text_;
-  std::string_view word_;
-  std::size_t offset_ = 0;
+  static constexpr std::size_t kBlock = sizeof(std::uint64_t);
+  static_assert(std::endian::native == std::endian::little, "the first byte of a block is in its lowest bits");
+
+  /// The eight bytes from `offset`, which is in the text; zeros behind the text.
+  std::uint64_t blockAt(std::size_t offset) const noexcept {
+    const char* const wanted = blocks_ + offset;
+    const char* const read = std::min(wanted, last_block_);
+    std::uint64_t block;
+    std::memcpy(&block, read, kBlock);
+    return block >> 8 * (wanted - read);
+  }
+
+  const std::string_view text_;
+  const ColumnNames& columns_;
+  const bool has_index_names_;
+  const char* blocks_;                     ///< the text, or
+  std::array<char, kBlock> short_text_{};  ///< a copy of a text that has no eight bytes
+  const char* last_block_;                 ///< where the last eight bytes start
+  std::size_t offset_ = 0, end_ = 0;       ///< of the present word
+  std::size_t next_ = 0;                   ///< behind the space that ends it
 };
 
 /// "'atan2' needs 2 operands, but 1 STANDS it".
@@ -82,47 +144,58 @@ std::string lackMessage(Op op, std::size_t found, std::string_view verb, std::st
 
 }  // namespace
 
-Result<Expression> parsePostfix(std::string_view text, const ColumnNames& columns) {
-  Words words(text);
-  std::vector<Token> tokens;
-  tokens.reserve(text.size() / 2 + 1);
-  std::size_t height = 0;
-  while (words.next()) {
-    Token token;
-    if (!words.read(columns, token)) return words.readError(columns);
-    const auto arity = static_cast<std::size_t>(token.arity());
-    if (height < arity) return words.fail(lackMessage(token.op, height, "precede", " it"));
-    height = height - arity + 1;
-    tokens.push_back(token);
+Result<ProgramNeeds> parsePostfix(std::string_view text, const ColumnNames& columns, std::vector<Token>& tokens) {
+  Words words(text, columns);
+  ProgramBuilder program(tokens);
+  Token token;
+  const auto add = [&](const Token& next, std::size_t arity) {
+    if (program.height() < arity) return false;
+    program.add(next, arity);
+    return true;
+  };
+  const auto lack = [&](Op op) { return words.fail(lackMessage(op, program.height(), "precede", " it")); };
+  for (;;) {
+    if (const FixedWord* const fixed = words.nextFixed()) {
+      if (!add(fixed->token, fixed->arity)) return lack(fixed->token.op);
+      continue;
+    }
+    if (!words.next()) break;
+    if (!words.read(token)) return words.readError();
+    if (!add(token, static_cast<std::size_t>(token.arity()))) return lack(token.op);
   }
-  if (height == 0) return words.fail("expected an operand before the end of the text");
-  if (height > 1) {
-    return words.fail(fmt::format("expected an operator before the end of the text, which leaves {} values", height));
-  }
-  return Expression::create(std::move(tokens));
+  if (program.height() == 1) return program.needs();
+  if (program.empty()) return words.fail("expected an operand before the end of the text");
+  return words.fail(
+      fmt::format("expected an operator before the end of the text, which leaves {} values", program.height()));
 }
 
-Result<Expression> parsePrefix(std::string_view text, const ColumnNames& columns) {
+Result<ProgramNeeds> parsePrefix(std::string_view text, const ColumnNames& columns, std::vector<Token>& tokens) {
   struct Open {
     Op op;
     int missing;
   };
-  Words words(text);
-  std::vector<Token> tokens;
-  tokens.reserve(text.size() / 2 + 1);
+  Words words(text, columns);
+  ProgramBuilder program(tokens);
   std::vector<Open> open;
-  while (words.next()) {
-    if (!tokens.empty() && open.empty())
+  Token token;
+  for (;;) {
+    const FixedWord* const fixed = words.nextFixed();
+    if (fixed == nullptr && !words.next()) break;
+    if (!program.empty() && open.empty()) {
       return words.fail(fmt::format("expected the end of the text before {}", inQuotes(words.word())));
-    Token token;
-    if (!words.read(columns, token)) return words.readError(columns);
+    }
+    if (fixed != nullptr) {
+      token = fixed->token;
+    } else if (!words.read(token)) {
+      return words.readError();
+    }
     if (token.kind == Token::Kind::kOp) {
       open.push_back({token.op, token.arity()});
       continue;
     }
-    tokens.push_back(token);
+    program.add(token);
     while (!open.empty() && --open.back().missing == 0) {
-      tokens.push_back(Token::operation(open.back().op));
+      program.add(Token::operation(open.back().op));
       open.pop_back();
     }
   }
@@ -130,8 +203,8 @@ Result<Expression> parsePrefix(std::string_view text, const ColumnNames& columns
     const auto found = static_cast<std::size_t>(arityOf(open.back().op) - open.back().missing);
     return words.fail(lackMessage(open.back().op, found, "follow", " it before the end of the text"));
   }
-  if (tokens.empty()) return words.fail("expected an operand before the end of the text");
-  return Expression::create(std::move(tokens));
+  if (program.empty()) return words.fail("expected an operand before the end of the text");
+  return program.needs();
 }
 
 }  // namespace srjit::text

@@ -1,15 +1,17 @@
-// The parser of each text form; parse() of text.h chooses among them.
+// The parser of each text form; parseTokens() of text.h chooses among them. Each appends to `tokens`, also where it
+// fails.
 #pragma once
 
 #include <string_view>
+#include <vector>
 
 #include "ir/text.h"
 
 namespace srjit::text {
 
-Result<Expression> parseInfix(std::string_view text, const ColumnNames& columns);
-Result<Expression> parsePostfix(std::string_view text, const ColumnNames& columns);
-Result<Expression> parsePrefix(std::string_view text, const ColumnNames& columns);
-Result<Expression> parseJson(std::string_view text, const ColumnNames& columns);
+Result<ProgramNeeds> parseInfix(std::string_view text, const ColumnNames& columns, std::vector<Token>& tokens);
+Result<ProgramNeeds> parsePostfix(std::string_view text, const ColumnNames& columns, std::vector<Token>& tokens);
+Result<ProgramNeeds> parsePrefix(std::string_view text, const ColumnNames& columns, std::vector<Token>& tokens);
+Result<ProgramNeeds> parseJson(std::string_view text, const ColumnNames& columns, std::vector<Token>& tokens);
 
 }  // namespace srjit::text

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <limits>
 #include <numbers>
 #include <optional>
@@ -157,6 +158,10 @@ WordKind readWord(std::string_view word, const ColumnNames& columns, Token& toke
     return WordKind::kOperand;
   }
   return WordKind::kUnknown;
+}
+
+Token negated(const Token& constant) noexcept {
+  return std::isnan(constant.value) ? constant : Token::constant(-constant.value);
 }
 
 std::size_t scanOperand(std::string_view text, std::size_t offset) noexcept {

@@ -21,6 +21,9 @@ enum class WordKind {
 /// Reads a column name, x<i>, x[i], p<j>, p[j], pi, inf or nan; `token` gets it if kOperand.
 WordKind readWord(std::string_view word, const ColumnNames& columns, Token& token) noexcept;
 
+/// A constant with the other sign; a NaN has none.
+Token negated(const Token& constant) noexcept;
+
 /// Number of bytes of the word at `offset` of infix, which starts with a letter: scanWord(), or with its brackets x[i]
 /// or p[j].
 std::size_t scanOperand(std::string_view text, std::size_t offset) noexcept;

@@ -75,7 +75,7 @@ class DiskStore::State {
   ~State();
 
   bool has(const KernelKey& key);
-  std::optional<KernelImage> read(const KernelKey& key);
+  std::optional<KernelImage> read(const KernelKey& key, std::vector<std::byte>& space);
   void write(const KernelKey& key, const KernelImage& image);
   std::optional<std::string> readFact(const std::string& name);
   void writeFact(const std::string& name, const std::string& value);
@@ -89,7 +89,7 @@ class DiskStore::State {
   StoreFile& file() noexcept { return file_; }
 
  private:
-  std::optional<ImageRecord> find(const KernelKey& key);
+  std::optional<ImageRecord> find(const KernelKey& key, std::vector<std::byte>& space);
   void drop(const ImageRecord& record);
   void writeUses(SqliteFile& file);
   void makeRoom(SqliteFile& file, std::uint64_t bytes);
@@ -119,7 +119,7 @@ bool DiskStore::State::has(const KernelKey& key) {
   return reader->prepare("SELECT 1 FROM images WHERE digest = ?").bind(bytesOf(key.digest)).step();
 }
 
-std::optional<ImageRecord> DiskStore::State::find(const KernelKey& key) {
+std::optional<ImageRecord> DiskStore::State::find(const KernelKey& key, std::vector<std::byte>& space) {
   const StoreFile::Reader reader(file_);
   SqliteStatement statement = reader->prepare(
       "SELECT i.id, i.title, i.is_ptx, i.seconds, i.checksum, c.kernels, i.used,"
@@ -135,7 +135,10 @@ std::optional<ImageRecord> DiskStore::State::find(const KernelKey& key) {
   record.facts = statement.text(5);
   record.used = statement.integer(6);
   // Without code the checksum does not match; isSound() detects that later.
-  if (statement.integer(7) != 0) record.image.code = reader->readBlob("codes", "code", record.id);
+  if (statement.integer(7) != 0) {
+    reader->readBlob("codes", "code", record.id, space);
+    record.image.code = std::move(space);
+  }
   return record;
 }
 
@@ -154,8 +157,8 @@ void DiskStore::State::drop(const ImageRecord& record) {
   }
 }
 
-std::optional<KernelImage> DiskStore::State::read(const KernelKey& key) {
-  std::optional<ImageRecord> record = find(key);
+std::optional<KernelImage> DiskStore::State::read(const KernelKey& key, std::vector<std::byte>& space) {
+  std::optional<ImageRecord> record = find(key, space);
   if (!record) return std::nullopt;
   if (!record->isSound()) {
     drop(*record);
@@ -286,13 +289,16 @@ StoreCheck DiskStore::State::verify() {
     for (KernelKey& key : keys) found.bad.push_back(std::move(key.title));
     return found;
   }
+  std::vector<std::byte> space;
   for (const KernelKey& key : keys) {
-    std::optional<ImageRecord> record = find(key);
+    std::optional<ImageRecord> record = find(key, space);
     if (!record) continue;  // another process has removed it
     ++found.images;
-    if (record->isSound()) continue;
-    found.bad.push_back(key.title);
-    drop(*record);
+    if (!record->isSound()) {
+      found.bad.push_back(key.title);
+      drop(*record);
+    }
+    space = std::move(record->image.code);
   }
   return found;
 }
@@ -324,8 +330,8 @@ Result<bool> DiskStore::has(const KernelKey& key) {
   return state_->file().attempt([&] { return state_->has(key); });
 }
 
-Result<std::optional<KernelImage>> DiskStore::read(const KernelKey& key) {
-  return state_->file().attempt([&] { return state_->read(key); });
+Result<std::optional<KernelImage>> DiskStore::read(const KernelKey& key, std::vector<std::byte> space) {
+  return state_->file().attempt([&] { return state_->read(key, space); });
 }
 
 Status DiskStore::write(const KernelKey& key, const KernelImage& image) {

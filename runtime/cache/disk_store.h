@@ -54,8 +54,8 @@ class DiskStore {
 
   /// Whether an image exists, damaged or not. Neither reads it nor counts as a use.
   Result<bool> has(const KernelKey& key);
-  /// The image, if it exists and passes its checksum.
-  Result<std::optional<KernelImage>> read(const KernelKey& key);
+  /// The image, if it exists and passes its checksum. The memory of `space` becomes that of its code.
+  Result<std::optional<KernelImage>> read(const KernelKey& key, std::vector<std::byte> space = {});
   /// Does nothing if the key has an image, or if this one alone exceeds the bound. Evicts the least recently used
   /// images.
   Status write(const KernelKey& key, const KernelImage& image);

@@ -3,6 +3,7 @@
 #include <bit>
 #include <utility>
 
+#include <llvm/Support/xxhash.h>
 #include <nlohmann/json.hpp>
 
 namespace srjit {
@@ -37,7 +38,10 @@ Digest checksumOf(const KernelKey& key, const KernelImage& image, std::string_vi
       .add(key.title)
       .add(image.is_ptx)
       .add(std::bit_cast<std::uint64_t>(image.seconds));
-  return digest.add(facts).add(image.code).finish();
+  // XXH3 of the code, since BLAKE3 would take as long as reading it, and damage is all that a checksum finds.
+  const llvm::XXH128_hash_t code =
+      llvm::xxh3_128bits(llvm::ArrayRef(reinterpret_cast<const std::uint8_t*>(image.code.data()), image.code.size()));
+  return digest.add(facts).add(image.code.size()).add(code.low64).add(code.high64).finish();
 }
 
 bool ImageRecord::isSound() {

@@ -158,7 +158,7 @@ class KernelCache::State {
 
   Result<Image> get(const KernelKey& key, const Make& make);
   bool has(const KernelKey& key);
-  Image find(const KernelKey& key);
+  Image find(const KernelKey& key, const std::shared_ptr<KernelImage>& space);
   std::optional<std::string> readFact(const std::string& name);
   void writeFact(const std::string& name, const std::string& value);
   std::optional<FileLock> lock(const std::string& name, const std::function<bool()>& gives_up) const;
@@ -173,7 +173,7 @@ class KernelCache::State {
 
  private:
   Image hit(const Digest& digest);
-  Image fromDisk(const KernelKey& key);
+  Image fromDisk(const KernelKey& key, std::shared_ptr<KernelImage> image);
   void keep(const KernelKey& key, const Image& image);
   void end(const KernelKey& key, const std::shared_ptr<PendingImage>& pending, Image image);
 
@@ -208,10 +208,11 @@ Image KernelCache::State::hit(const Digest& digest) {
   return image;
 }
 
-Image KernelCache::State::fromDisk(const KernelKey& key) {
-  auto stored = onDisk(Access::kRead, [&](DiskStore& store) { return store.read(key); });
+/// Reads it into `image`.
+Image KernelCache::State::fromDisk(const KernelKey& key, std::shared_ptr<KernelImage> image) {
+  auto stored = onDisk(Access::kRead, [&](DiskStore& store) { return store.read(key, std::move(image->code)); });
   if (!stored || !*stored) return nullptr;
-  auto image = std::make_shared<const KernelImage>(std::move(**stored));
+  *image = std::move(**stored);
   const std::scoped_lock lock(mutex_);
   ++stats_.disk_hits;
   stats_.saved_seconds += image->seconds;
@@ -258,7 +259,7 @@ Result<Image> KernelCache::State::get(const KernelKey& key, const Make& make) {
     }
     ~Ending() { now(); }
   } ending{*this, key, pending, image};
-  image = fromDisk(key);
+  image = fromDisk(key, std::make_shared<KernelImage>());
   {
     const std::scoped_lock lock(mutex_);
     if (image) {
@@ -289,12 +290,12 @@ bool KernelCache::State::has(const KernelKey& key) {
   return stored && *stored;
 }
 
-Image KernelCache::State::find(const KernelKey& key) {
+Image KernelCache::State::find(const KernelKey& key, const std::shared_ptr<KernelImage>& space) {
   {
     const std::scoped_lock lock(mutex_);
     if (Image image = hit(key.digest)) return image;
   }
-  return fromDisk(key);
+  return fromDisk(key, space == nullptr ? std::make_shared<KernelImage>() : space);
 }
 
 std::optional<std::string> KernelCache::State::readFact(const std::string& name) {
@@ -371,7 +372,9 @@ std::shared_ptr<KernelCache> KernelCache::open(const CacheOptions& options) {
 
 Result<Image> KernelCache::get(const KernelKey& key, const Make& make) { return state_->get(key, make); }
 bool KernelCache::has(const KernelKey& key) { return state_->has(key); }
-Image KernelCache::find(const KernelKey& key) { return state_->find(key); }
+Image KernelCache::find(const KernelKey& key, const std::shared_ptr<KernelImage>& space) {
+  return state_->find(key, space);
+}
 std::optional<std::string> KernelCache::readFact(const std::string& name) { return state_->readFact(name); }
 void KernelCache::writeFact(const std::string& name, const std::string& value) { state_->writeFact(name, value); }
 std::optional<FileLock> KernelCache::lock(const std::string& name, const std::function<bool()>& gives_up) const {

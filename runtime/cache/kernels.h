@@ -51,8 +51,9 @@ class KernelCache {
   /// Non-blocking probe: does not read the image or change counters. An entry on disk may still fail its checksum.
   bool has(const KernelKey& key);
   /// The cached image, or null; does not wait. An image read from the disk is not kept in memory, since the caller
-  /// loads it into a driver; another find() reads the disk again.
-  std::shared_ptr<const KernelImage> find(const KernelKey& key);
+  /// loads it into a driver; another find() reads the disk again. It becomes `space`, if this is given, whose memory is
+  /// used for it: mapping new memory would take a good part of the time of reading.
+  std::shared_ptr<const KernelImage> find(const KernelKey& key, const std::shared_ptr<KernelImage>& space = nullptr);
 
   /// A small value by name, such as a calibration, stored with the images and never evicted; nullopt if absent.
   std::optional<std::string> readFact(const std::string& name);

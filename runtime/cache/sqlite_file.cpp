@@ -183,16 +183,17 @@ SqliteStatement SqliteFile::prepare(const char* sql) {
   return {database_, handle, file_};
 }
 
-std::vector<std::byte> SqliteFile::readBlob(const char* table, const char* column, std::int64_t row) {
+void SqliteFile::readBlob(const char* table, const char* column, std::int64_t row, std::vector<std::byte>& bytes) {
   sqlite3_blob* opened = nullptr;
   check(sqlite3_blob_open(database_, "main", table, column, row, 0, &opened), database_, file_, "use");
   const std::unique_ptr<sqlite3_blob, int (*)(sqlite3_blob*)> blob(opened, sqlite3_blob_close);
   const int size = sqlite3_blob_bytes(blob.get());
-  std::vector<std::byte> bytes;
-  reserveAtOnce(bytes, static_cast<std::size_t>(size));
+  if (static_cast<std::size_t>(size) > bytes.capacity()) {
+    bytes.clear();
+    reserveAtOnce(bytes, static_cast<std::size_t>(size));
+  }
   bytes.resize(static_cast<std::size_t>(size));
   check(sqlite3_blob_read(blob.get(), bytes.data(), size, 0), database_, file_, "use");
-  return bytes;
 }
 
 std::int64_t SqliteFile::number(const char* sql) {

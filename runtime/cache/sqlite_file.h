@@ -97,8 +97,8 @@ class SqliteFile {
   /// `sql` is a string literal, since statements are cached by its address. Only one statement per literal may be in
   /// use at a time.
   SqliteStatement prepare(const char* sql);
-  /// All bytes of a blob; faster than a statement, which copies the blob. `row` must exist.
-  std::vector<std::byte> readBlob(const char* table, const char* column, std::int64_t row);
+  /// `bytes` becomes all bytes of a blob; faster than a statement, which copies the blob. `row` must exist.
+  void readBlob(const char* table, const char* column, std::int64_t row, std::vector<std::byte>& bytes);
   /// The first column of the first row, 0 if there is none.
   std::int64_t number(const char* sql);
   /// The application id in the header of the file itself, ignoring its log; nullopt if the header is not that of a

@@ -13,13 +13,13 @@ namespace {
 
 constexpr std::size_t kIdleReaders = 16;
 constexpr std::int64_t kApplicationId = 0x73726a74;
-constexpr std::int64_t kSchemaVersion = 1;
+constexpr std::int64_t kSchemaVersion = 2;
 
 constexpr const char* kSettings =
     "PRAGMA secure_delete = OFF; PRAGMA synchronous = OFF; PRAGMA wal_autocheckpoint = 512;"
     "PRAGMA journal_size_limit = 16777216";
-// Pages of 32 KiB: reading half a megabyte takes less than half the time of 4 KiB pages.
-constexpr const char* kForm = "PRAGMA page_size = 32768; PRAGMA auto_vacuum = NONE";
+// The largest pages: reading 0.4 MB takes 7/8 of the time of 32 KiB pages, and less than half of that of 4 KiB pages.
+constexpr const char* kForm = "PRAGMA page_size = 65536; PRAGMA auto_vacuum = NONE";
 // Code is in a table of its own, since an update rewrites the whole row; `by_use` covers the query of eviction.
 constexpr std::array<std::string_view, 5> kObjects = {
     "CREATE TABLE images (id INTEGER PRIMARY KEY, digest BLOB NOT NULL UNIQUE, title TEXT NOT NULL,"

@@ -63,16 +63,22 @@ bool spills(const Kernel& kernel, std::size_t weight) {
 struct Attempt {
   PlannedModule module;
   unsigned min_blocks;
+  KernelKey key;
 };
+
+Attempt attemptOf(const CodeRequest& request, const KernelKind& kind, const PlannedModule& module,
+                  unsigned min_blocks) {
+  return {module, min_blocks, request.store.keyOf(module.dags, kind, kCompiledRowsPerThread, min_blocks)};
+}
 
 /// A planned module, what it is divided into, and what came of them.
 class Batch {
  public:
-  Batch(const CodeRequest& request, const KernelKind& kind, const std::atomic<bool>& cancelled, PlannedModule module)
-      : request_(request), kind_(kind), cancelled_(cancelled), whole_{module, minBlocksOf(request.source.precision)} {}
+  Batch(const CodeRequest& request, const KernelKind& kind, const std::atomic<bool>& cancelled, Attempt whole)
+      : request_(request), kind_(kind), cancelled_(cancelled), whole_(std::move(whole)) {}
 
-  /// Loads what the cache has; before make().
-  void loadCached() { loadCached(whole_); }
+  /// Loads what the cache has, which is read into `space`; before make().
+  void loadCached(const std::shared_ptr<KernelImage>& space) { loadCached(whole_, space); }
 
   /// Makes what is missing. In parallel with other batches.
   void make() {
@@ -90,23 +96,23 @@ class Batch {
  private:
   bool isCancelled() const { return cancelled_.load(std::memory_order_relaxed); }
 
-  void loadCached(const Attempt& attempt) {
+  void loadCached(const Attempt& attempt, const std::shared_ptr<KernelImage>& space) {
     if (isCancelled()) return;
-    const auto module =
-        request_.store.cachedRows(attempt.module.dags, kind_, kCompiledRowsPerThread, attempt.min_blocks, seconds);
+    const auto module = request_.store.cachedRows(attempt.key, space, seconds);
     if (module == nullptr) return missing_.push_back(attempt);
-    take(attempt, module, 0, [this](const Attempt& part) { loadCached(part); });
+    take(attempt, module, 0, [&](const Attempt& part) { loadCached(part, space); });
   }
 
   void make(const Attempt& attempt) {
     if (isCancelled()) return;
     const auto make_part = [this](const Attempt& part) { make(part); };
     double making = 0;
-    auto module = request_.store.rows(attempt.module.dags, kind_, kCompiledRowsPerThread, attempt.min_blocks, making);
+    auto module = request_.store.rows(attempt.key, attempt.module.dags, kind_, kCompiledRowsPerThread,
+                                      attempt.min_blocks, making);
     made_seconds += making;
     if (module) return take(attempt, *module, making, make_part);
     // Where it is the machine that fails, smaller kernels would not help.
-    if (module.error().code != Errc::kMachine && divide(attempt, make_part)) return;
+    if (module.error().code != Errc::kMachine && divide(attempt.module, attempt.min_blocks, make_part)) return;
     error = std::move(module).error();
     for (const KernelGroup& group : attempt.module.groups) {
       interpreted.insert(interpreted.end(), group.expressions.begin(), group.expressions.end());
@@ -122,10 +128,10 @@ class Batch {
       const Kernel kernel = module->kernel(rowsKernelName(i));
       if (making == 0) seconds.loading += loading.seconds();
       if (spills(kernel, group.weight)) {
-        const Attempt alone{partOf(attempt.module, i), attempt.min_blocks};
-        if (divide(alone, again)) continue;
+        const PlannedModule alone = partOf(attempt.module, i);
+        if (divide(alone, attempt.min_blocks, again)) continue;
         if (attempt.min_blocks > 1) {
-          again({alone.module, 1});
+          again(attemptOf(request_, kind_, alone, 1));
           continue;
         }
       }
@@ -152,18 +158,17 @@ class Batch {
 
   /// Gives `again` the groups one by one, or the halves of a single one; not if that has a single expression.
   template <class Again>
-  bool divide(const Attempt& attempt, const Again& again) {
-    const PlannedModule& module = attempt.module;
+  bool divide(const PlannedModule& module, unsigned min_blocks, const Again& again) {
     if (module.groups.size() == 1 && module.groups[0].expressions.size() == 1) return false;
     for (std::size_t i = 0; module.groups.size() > 1 && i < module.groups.size(); ++i) {
-      again({partOf(module, i), attempt.min_blocks});
+      again(attemptOf(request_, kind_, partOf(module, i), min_blocks));
     }
     if (module.groups.size() > 1) return true;
     KernelPlan& halves = halves_.emplace_back();
     for (KernelGroup& half : halvesOf(module.groups[0])) halves.groups.push_back(std::move(half));
     addGraphs(halves, request_, cancelled_);
     failures.insert(failures.end(), halves.failures.begin(), halves.failures.end());
-    for (std::size_t h = 0; h < halves.modules(); ++h) again({halves.module(h), attempt.min_blocks});
+    for (std::size_t h = 0; h < halves.modules(); ++h) again(attemptOf(request_, kind_, halves.module(h), min_blocks));
     return true;
   }
 
@@ -249,14 +254,21 @@ void addCompiled(DeviceCode& code, const Batches& batches, const DeviceQueue& qu
 DeviceCode compileForDevice(const CodeRequest& request, const KernelPlan& plan, const KernelKind& kind,
                             const std::atomic<bool>& cancelled) {
   const Stopwatch watch;
+  std::vector<Attempt> attempts(plan.modules());
+  tbb::parallel_for(std::size_t{0}, attempts.size(), [&](std::size_t m) {
+    attempts[m] = attemptOf(request, kind, plan.module(m), minBlocksOf(request.source.precision));
+  });
+  const double seconds_keys = watch.seconds();
   Batches batches;
-  for (std::size_t m = 0; m < plan.modules(); ++m) batches.emplace_back(request, kind, cancelled, plan.module(m));
+  for (Attempt& attempt : attempts) batches.emplace_back(request, kind, cancelled, std::move(attempt));
   // By one thread: where others read at the same time, both they and the driver take longer (docs/experiments.md).
-  for (Batch& batch : batches) batch.loadCached();
+  const auto space = std::make_shared<KernelImage>();
+  for (Batch& batch : batches) batch.loadCached(space);
   tbb::parallel_for(std::size_t{0}, batches.size(), [&](std::size_t b) { batches[b].make(); });
 
   DeviceCode code;
   code.report = reportOf(batches, request, plan);
+  code.report.seconds_reading += seconds_keys;
   code.failures = failuresOf(batches, plan);
   if (cancelled.load()) return code;
   const std::vector<std::uint32_t> interpreted = interpretedOf(batches, request, plan);
@@ -292,7 +304,8 @@ MissingKernels findMissing(const CodeRequest& request, const KernelKind& kind,
       dags.push_back(std::move(*dag));
     }
     if (dags.size() == groups.size() &&
-        request.store.hasRows(dags, kind, kCompiledRowsPerThread, minBlocksOf(request.source.precision))) {
+        request.store.hasRows(
+            request.store.keyOf(dags, kind, kCompiledRowsPerThread, minBlocksOf(request.source.precision)))) {
       return;
     }
     const MissingKernels more = allOf(groups);

@@ -115,25 +115,28 @@ Result<Kernel> KernelStore::totals() {
   return keep(number, keyOfTotals(made_for, identity_), kTotalsKernel, [&] { return images_->totals(made_for); });
 }
 
-Result<std::shared_ptr<const Module>> KernelStore::rows(std::span<const Dag> dags, const KernelKind& kind,
-                                                        unsigned rows_per_thread, unsigned min_blocks,
-                                                        double& seconds) {
+KernelKey KernelStore::keyOf(std::span<const Dag> dags, const KernelKind& kind, unsigned rows_per_thread,
+                             unsigned min_blocks) const {
+  return keyOfRows(dags, rowsOptions(kind, rows_per_thread, min_blocks), identity_);
+}
+
+Result<std::shared_ptr<const Module>> KernelStore::rows(const KernelKey& key, std::span<const Dag> dags,
+                                                        const KernelKind& kind, unsigned rows_per_thread,
+                                                        unsigned min_blocks, double& seconds) {
   const DeviceOptions made_for = rowsOptions(kind, rows_per_thread, min_blocks);
   seconds = 0;
-  return load(keyOfRows(dags, made_for, identity_), [&] {
+  return load(key, [&] {
     auto image = images_->rows(dags, made_for);
     if (image) seconds = image->seconds;
     return image;
   });
 }
 
-std::shared_ptr<const Module> KernelStore::cachedRows(std::span<const Dag> dags, const KernelKind& kind,
-                                                      unsigned rows_per_thread, unsigned min_blocks,
+std::shared_ptr<const Module> KernelStore::cachedRows(const KernelKey& key, const std::shared_ptr<KernelImage>& space,
                                                       LoadSeconds& seconds) {
   const Stopwatch reading;
-  const KernelKey key = keyOfRows(dags, rowsOptions(kind, rows_per_thread, min_blocks), identity_);
   auto known = loaded(key);
-  const std::shared_ptr<const KernelImage> image = known == nullptr ? cache_->find(key) : nullptr;
+  const std::shared_ptr<const KernelImage> image = known == nullptr ? cache_->find(key, space) : nullptr;
   seconds.reading += reading.seconds();
   if (known != nullptr) return known;
   if (image == nullptr) return nullptr;
@@ -143,10 +146,6 @@ std::shared_ptr<const Module> KernelStore::cachedRows(std::span<const Dag> dags,
   return module;
 }
 
-bool KernelStore::hasRows(std::span<const Dag> dags, const KernelKind& kind, unsigned rows_per_thread,
-                          unsigned min_blocks) {
-  const KernelKey key = keyOfRows(dags, rowsOptions(kind, rows_per_thread, min_blocks), identity_);
-  return loaded(key) != nullptr || cache_->has(key);
-}
+bool KernelStore::hasRows(const KernelKey& key) { return loaded(key) != nullptr || cache_->has(key); }
 
 }  // namespace srjit

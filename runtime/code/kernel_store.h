@@ -53,17 +53,22 @@ class KernelStore {
   Result<Kernel> interpreter(const InterpreterVariant& variant, const KernelKind& kind);
   Result<Kernel> totals();
 
-  /// One kernel for each graph; graph i's is named rowsKernelName(i). `seconds` becomes what making them took of one
-  /// core; 0 if they were there, or another caller made them.
-  Result<std::shared_ptr<const Module>> rows(std::span<const Dag> dags, const KernelKind& kind,
+  /// What the functions below find the kernels of these graphs by.
+  KernelKey keyOf(std::span<const Dag> dags, const KernelKind& kind, unsigned rows_per_thread,
+                  unsigned min_blocks) const;
+
+  /// One kernel for each graph; graph i's is named rowsKernelName(i). `key` is keyOf() of the arguments. `seconds`
+  /// becomes what making them took of one core; 0 if they were there, or another caller made them.
+  Result<std::shared_ptr<const Module>> rows(const KernelKey& key, std::span<const Dag> dags, const KernelKind& kind,
                                              unsigned rows_per_thread, unsigned min_blocks, double& seconds);
 
-  /// The same if the image is there already, else null: also if it is being made. Adds to `seconds`.
-  std::shared_ptr<const Module> cachedRows(std::span<const Dag> dags, const KernelKind& kind, unsigned rows_per_thread,
-                                           unsigned min_blocks, LoadSeconds& seconds);
+  /// What rows() gives if the image is there already, else null: also if it is being made. Reads into `space`, if it
+  /// has to read. Adds to `seconds`.
+  std::shared_ptr<const Module> cachedRows(const KernelKey& key, const std::shared_ptr<KernelImage>& space,
+                                           LoadSeconds& seconds);
 
   /// Whether rows() would only have to load the image, as far as is known without reading it.
-  bool hasRows(std::span<const Dag> dags, const KernelKind& kind, unsigned rows_per_thread, unsigned min_blocks);
+  bool hasRows(const KernelKey& key);
 
   Precision precision() const noexcept { return precision_; }
   Math math() const noexcept { return math_; }

@@ -14,11 +14,12 @@ KernelGroups groupForKernels(const Population& expressions, std::span<const std:
   std::vector<KernelGroup>& groups = made.groups;
   for (const std::uint32_t e : order) {
     const ExpressionView expression = expressions[e];
-    if (deviceCodeLength(expression, weights) > longest) {
+    const std::size_t weight = instructionsOf(expression, weights);
+    // The sum is a bound, and spares nearly every expression a second walk.
+    if (weight + expression.size() > longest && deviceCodeLength(expression, weights) > longest) {
       made.too_long.push_back(e);
       continue;
     }
-    const std::size_t weight = instructionsOf(expression, weights);
     if (groups.empty() || groups.back().expressions.size() == kExpressionsPerKernel ||
         groups.back().weight + weight > kMaxWeight) {
       groups.emplace_back();

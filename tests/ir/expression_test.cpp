@@ -1,6 +1,7 @@
 // Expressions: validation, facts, equality, and what is made of them.
 #include <cmath>
 #include <limits>
+#include <optional>
 #include <string>
 #include <unordered_set>
 
@@ -63,6 +64,23 @@ TEST(Expression, AcceptsTheLargestIndex) {
   const auto e = Expression::create({Token::variable(Expression::kMaxIndex)});
   ASSERT_TRUE(e);
   EXPECT_EQ(e->variableCount(), Expression::kMaxIndex + 1);
+}
+
+TEST(Expression, CopiesShareTokens) {
+  std::optional<Expression> first = Expression::create({Token::variable(1), Token::operation(Op::kSin)}).value();
+  const Expression same = Expression::create({Token::variable(1), Token::operation(Op::kSin)}).value();
+  Expression copy = *first;
+  EXPECT_EQ(copy.tokens().data(), first->tokens().data());
+  Expression moved = std::move(*first);
+  first.reset();
+  EXPECT_EQ(moved, same);
+  Expression& alias = moved;
+  moved = alias;
+  EXPECT_EQ(moved, same);
+  moved = Expression::create({Token::constant(1)}).value();
+  EXPECT_EQ(copy, same);
+  copy = std::move(moved);
+  EXPECT_EQ(copy, Expression::create({Token::constant(1)}).value());
 }
 
 TEST(Expression, EqualityComparesTokensBitwise) {

@@ -1,7 +1,11 @@
 // Text forms: round trips, grammar, errors with positions, large inputs, carets.
+#include <algorithm>
+#include <charconv>
 #include <cstring>
+#include <span>
 #include <stdexcept>
 #include <string>
+#include <vector>
 
 #include <gtest/gtest.h>
 
@@ -138,6 +142,60 @@ TEST(Text, LinearFormsAcceptTextsAndNames) {
   EXPECT_EQ(parsed("x0 x1 pow", Language::kPostfix), parsed("x0 x1 ^", Language::kPostfix));
   EXPECT_EQ(parsed("sub x0 x1", Language::kPrefix), parsed("- x0 x1", Language::kPrefix));
   EXPECT_EQ(parsed("x0 pi -pi fma -inf +", Language::kPostfix), parsed("fma(x0, pi, -pi) + -inf"));
+}
+
+TEST(Text, LinearFormsAcceptAnyWhiteSpaceAroundWords) {
+  const Expression e = parsed("x0 p1 loose_sqrt + 2 x10 * -", Language::kPostfix);
+  for (const std::string_view space : {" ", "  ", "\t", "\r\n", "\v\f "}) {
+    std::string text(space);
+    for (const char* const word : {"x0", "p1", "loose_sqrt", "+", "2", "x10", "*", "-"}) {
+      text += word;
+      text += space;
+    }
+    EXPECT_EQ(parsed(text, Language::kPostfix), e) << text;
+  }
+  EXPECT_EQ(parsed("x1", Language::kPostfix), Expression::create({Token::variable(1)}).value());
+  for (const char* const text : {"x0 x1 +\x01", "x0 x1\x01 +", "x0 x1 +\xc3", "x0 x11x +", "x0 x1 sinh4", "x0,"}) {
+    EXPECT_FALSE(parse(text, Language::kPostfix)) << text;
+  }
+  EXPECT_FALSE(parse(std::string_view("x0 x1 +\0", 8), Language::kPostfix));
+  EXPECT_FALSE(parse(std::string_view("x0\0x1 +", 8), Language::kPostfix));
+}
+
+TEST(Text, TokensOfManyTextsAreOneArray) {
+  std::vector<Token> tokens;
+  for (const Language language : kLanguages) {
+    const Expression e = parsed("atan2(x3, -1.5) + p1^-nan");
+    const std::size_t before = tokens.size();
+    const auto needs = parseTokens(print(e, language), language, {}, tokens);
+    ASSERT_TRUE(needs);
+    EXPECT_TRUE(std::ranges::equal(std::span(tokens).subspan(before), e.tokens()));
+    EXPECT_EQ(needs->stack_height, e.stackHeight());
+    EXPECT_EQ(needs->variables, 4u);
+    EXPECT_EQ(needs->parameters, 2u);
+    const std::size_t after = tokens.size();
+    for (const char* const bad : {"", "x0 x1", "x0 + )", "+ x0 +", R"({"op":"neg","args":[1,2]})"}) {
+      const auto failed = parseTokens(bad, language, {}, tokens);
+      ASSERT_FALSE(failed) << bad;
+      EXPECT_EQ(failed.error().message, parse(bad, language).error().message);
+      EXPECT_EQ(tokens.size(), after) << bad;
+    }
+  }
+}
+
+TEST(Text, DecimalsAreRoundedAsFromCharsRoundsThem) {
+  Random random(9);
+  for (int i = 0; i < 200'000; ++i) {
+    std::string digits;
+    for (std::uint64_t left = 1 + random.below(20); left > 0; --left) {
+      digits += static_cast<char>('0' + (random.chance(0.3) ? 0 : random.below(10)));
+    }
+    if (random.chance(0.8)) digits.insert(random.below(digits.size() + 1), 1, '.');
+    double expected = 0, value = 0;
+    ASSERT_EQ(std::from_chars(digits.data(), digits.data() + digits.size(), expected).ec, std::errc()) << digits;
+    ASSERT_EQ(text::readNumber(digits, value), text::NumberFault::kNone) << digits;
+    ASSERT_EQ(value, expected) << digits;
+  }
 }
 
 TEST(Text, JsonAcceptsKeysInAnyOrderAndExactIntegers) {

@@ -1,4 +1,5 @@
-// Throughput of parsers and printers, in expressions per second on one core.
+// Throughput of parsers and printers, in expressions per second on one core; and the time per token of a large
+// population.
 #include <array>
 #include <string>
 #include <vector>
@@ -11,7 +12,7 @@
 namespace srjit {
 namespace {
 
-constexpr std::size_t kCount = 4096;
+constexpr std::size_t kCount = 4096, kPopulation = 250000;
 
 /// Expressions of `nodes` tokens of the operators that populations use, with two parameters.
 const std::vector<Expression>& expressionsOf(int nodes) {
@@ -61,6 +62,57 @@ void benchmarkPrint(benchmark::State& state, Language language) {
   setRates(state, bytes);
 }
 
+/// Postfix texts of small expressions, and how many tokens they have.
+struct PopulationTexts {
+  std::vector<std::string> texts;
+  std::size_t tokens = 0;
+
+  PopulationTexts() {
+    for (const Expression& e : ExpressionGenerator(*findPopulation("small")).batch(kPopulation)) {
+      texts.push_back(print(e, Language::kPostfix));
+      tokens += e.size();
+    }
+  }
+  static const PopulationTexts& get() {
+    static const PopulationTexts made;
+    return made;
+  }
+  /// Sets the counter "token" to the seconds per token.
+  void setRate(benchmark::State& state) const {
+    using benchmark::Counter;
+    state.counters["token"] =
+        Counter(static_cast<double>(tokens), Counter::kIsIterationInvariantRate | Counter::kInvert);
+  }
+};
+
+void parsePopulation(benchmark::State& state) {
+  const PopulationTexts& population = PopulationTexts::get();
+  std::vector<Expression> expressions;
+  expressions.reserve(kPopulation);
+  for (auto _ : state) {
+    for (const std::string& text : population.texts) expressions.push_back(*parse(text, Language::kPostfix));
+    state.PauseTiming();
+    expressions.clear();
+    state.ResumeTiming();
+  }
+  population.setRate(state);
+}
+
+void parsePopulationTokens(benchmark::State& state) {
+  const PopulationTexts& population = PopulationTexts::get();
+  std::vector<Token> tokens;
+  for (auto _ : state) {
+    tokens.clear();
+    for (const std::string& text : population.texts) {
+      auto needs = parseTokens(text, Language::kPostfix, {}, tokens);
+      benchmark::DoNotOptimize(needs);
+    }
+  }
+  population.setRate(state);
+}
+
+BENCHMARK(parsePopulation);
+BENCHMARK(parsePopulationTokens);
 BENCHMARK_CAPTURE(benchmarkParse, postfix, Language::kPostfix)->Arg(8)->Arg(30);
 BENCHMARK_CAPTURE(benchmarkParse, infix, Language::kInfix)->Arg(8)->Arg(30);
 BENCHMARK_CAPTURE(benchmarkParse, prefix, Language::kPrefix)->Arg(8)->Arg(30);

@@ -45,6 +45,28 @@ TEST(KernelCache, MakesAnImageOnce) {
   EXPECT_EQ(stats.disk_fault, "");
 }
 
+TEST(KernelCache, FindUsesTheMemoryOfTheImageBefore) {
+  const Scratch scratch;
+  {
+    const auto cache = KernelCache::open({.directory = scratch.path("")});
+    for (const std::uint64_t i : {1U, 2U, 3U}) ASSERT_TRUE(cache->get(keyNumber(i), maker(i, 400'000 / i)).ok());
+  }
+  const auto cache = KernelCache::open({.directory = scratch.path("")});
+  const auto space = std::make_shared<KernelImage>();
+  const std::byte* memory = nullptr;
+  for (const std::uint64_t i : {1U, 2U, 3U, 1U}) {
+    const auto found = cache->find(keyNumber(i), space);
+    ASSERT_EQ(found, space);
+    EXPECT_TRUE(sameImage(*found, imageNumber(i, 400'000 / i)));
+    if (memory == nullptr) memory = space->code.data();
+    EXPECT_EQ(space->code.data(), memory);
+  }
+  EXPECT_EQ(cache->find(keyNumber(4), space), nullptr);
+  EXPECT_TRUE(sameImage(*cache->find(keyNumber(2), space), imageNumber(2, 200'000)));
+  ASSERT_TRUE(cache->get(keyNumber(3), maker(3)).ok());
+  EXPECT_NE(cache->find(keyNumber(3), space), space) << "it is in memory";
+}
+
 TEST(KernelCache, MemoryIsBoundedWithLruEviction) {
   const auto cache = inMemory(35'000);
   for (std::uint64_t i = 0; i < 3; ++i) ASSERT_TRUE(cache->get(keyNumber(i), maker(i, 10'000)).ok());

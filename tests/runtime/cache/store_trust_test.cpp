@@ -384,7 +384,7 @@ TEST(StoreTrust, ReadingUnderLookChangesNothing) {
   const auto other = filesIn(places.cache());
   EXPECT_EQ(look()->totals()->images, 0u) << "the store has another schema version";
   EXPECT_EQ(filesIn(places.cache()), other);
-  execute(places.file(), "PRAGMA user_version = 1; DROP TABLE facts");
+  execute(places.file(), "PRAGMA user_version = 2; DROP TABLE facts");
   const auto damaged = filesIn(places.cache());
   EXPECT_THAT(faultOf(places.cache(), StoreAccess::kLook), HasSubstr("kernels.sqlite is damaged"));
   EXPECT_EQ(filesIn(places.cache()), damaged);

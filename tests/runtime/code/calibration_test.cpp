@@ -136,9 +136,11 @@ TEST(Calibration, CountsOnlyCompilationByTheCaller) {
   Dag dag(Precision::kF32);
   dag.addRoot(dag.variable(0));
   double made = -1, found = -1;
-  const auto kept = first.rows({&dag, 1}, {}, 4, 1, made);
+  const KernelKey key = first.keyOf({&dag, 1}, {}, 4, 1);
+  EXPECT_EQ(key, second.keyOf({&dag, 1}, {}, 4, 1));
+  const auto kept = first.rows(key, {&dag, 1}, {}, 4, 1, made);
   ASSERT_TRUE(kept.ok());
-  ASSERT_TRUE(second.rows({&dag, 1}, {}, 4, 1, found).ok());
+  ASSERT_TRUE(second.rows(key, {&dag, 1}, {}, 4, 1, found).ok());
   EXPECT_EQ(made, images->seconds);
   EXPECT_EQ(found, 0) << "another engine made it, in the same cache";
   EXPECT_EQ(images->count("rows"), 1U);

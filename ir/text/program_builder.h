@@ -1,0 +1,47 @@
+// What all parsers write to: an array of tokens, with the needs of the program in it.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "ir/expression.h"
+
+namespace srjit::text {
+
+/// Appends the tokens of one program to an array. The parser sees to it that every operator has its operands, and that
+/// a NaN has no sign.
+class ProgramBuilder {
+ public:
+  /// `tokens` must outlive it; what they hold already is of other programs.
+  explicit ProgramBuilder(std::vector<Token>& tokens) : tokens_(tokens), first_(tokens.size()) {}
+
+  void add(const Token& token) { add(token, static_cast<std::size_t>(token.arity())); }
+  /// The same where the token's arity is known. Has no branches that depend on the token.
+  void add(const Token& token, std::size_t arity) {
+    tokens_.push_back(token);
+    height_ = height_ + 1 - arity;
+    highest_ = std::max(highest_, height_);
+    std::uint32_t& count = counts_[static_cast<std::size_t>(token.kind)];
+    count = std::max(count, token.index + 1);
+  }
+
+  /// Whether this program has no token yet.
+  bool empty() const noexcept { return tokens_.size() == first_; }
+  /// Values that its tokens leave.
+  std::size_t height() const noexcept { return height_; }
+  ProgramNeeds needs() const noexcept {
+    const auto countOf = [&](Token::Kind kind) { return counts_[static_cast<std::size_t>(kind)]; };
+    return {highest_, countOf(Token::Kind::kVariable), countOf(Token::Kind::kParameter)};
+  }
+
+ private:
+  std::vector<Token>& tokens_;
+  const std::size_t first_;
+  std::size_t height_ = 0, highest_ = 0;
+  std::array<std::uint32_t, 4> counts_{};  ///< by kind: one more than the largest index
+};
+
+}  // namespace srjit::text
