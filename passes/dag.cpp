@@ -407,14 +407,12 @@ Dag Dag::renumbered(std::span<const NodeId> order) const {
   Dag to(precision_);
   std::vector<NodeId> places;
   renumber(order, Literals::kConstants, to, places);
-  to.hashes_.reserve(order.size());
-  for (const NodeId id : order) to.hashes_.push_back(hashes_[id]);
   return to;
 }
 
 void Dag::renumber(std::span<const NodeId> order, Literals literals, Dag& to, std::vector<NodeId>& places) const {
   to.nodes_.resize(order.size());
-  to.hashes_.clear();
+  to.hashes_.resize(order.size());
   to.parameters_.clear();
   to.table_.clear();
   to.room_ = 0;
@@ -422,6 +420,7 @@ void Dag::renumber(std::span<const NodeId> order, Literals literals, Dag& to, st
   places.resize(std::max(places.size(), nodes_.size()));
   for (NodeId number = 0; number < order.size(); ++number) {
     places[order[number]] = number;
+    to.hashes_[number] = hashes_[order[number]];
     Node& node = to.nodes_[number];
     node = nodes_[order[number]];
     switch (node.kind) {

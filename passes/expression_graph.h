@@ -12,7 +12,9 @@ namespace srjit {
 struct ExpressionGraph {
   const Dag& dag;  ///< may have dead nodes, and has constants as such
   NodeId root;
-  std::span<const NodeId> members;      ///< the nodes that the root needs, each after its operands
+  /// The nodes that the root needs, each after its operands. In the order of evaluation (passes/schedule.h) if values
+  /// may have to be kept meanwhile.
+  std::span<const NodeId> members;
   std::span<const std::uint32_t> uses;  ///< by node: by members, and by the root's being one
 };
 

@@ -7,6 +7,9 @@
 namespace srjit {
 namespace {
 
+// Programs of no more registers keep no value elsewhere.
+constexpr unsigned kFewRegisters = 3;
+
 /// Of the standard pipeline's pass `simplify-...`.
 RuleClass ruleClassOf(Precision precision, Math math) {
   switch (math) {
@@ -46,6 +49,8 @@ void ExpressionOptimizer::optimize(const Tokens& tokens, std::uint32_t expressio
     root = fused;
   }
   dag_.addRoot(root);
+  needs_order_ = is_shared_ || dag_.node(root).need > kFewRegisters;
+  if (needs_order_) members_ = scheduler_.run(dag_, dag_.roots(), members_.size());
 }
 
 template <class Tokens>
@@ -93,9 +98,11 @@ void ExpressionOptimizer::findMembers(NodeId root) {
   NodeId* const end = member_list_.data() + dag_.size();
   NodeId* first = end;
   uses[root] = 1;
+  bool is_shared = false;
   for (NodeId id = root + 1; id-- > 0;) {
     if (uses[id] == 0) continue;
     *--first = id;
+    is_shared |= uses[id] > 1 && dag_.node(id).isOperator();
     const Node& node = dag_.node(id);
     // Without branches, which would be hard to predict: absent operands are node 0.
     uses[node.operands[0]] += std::uint32_t{node.operand_count > 0};
@@ -103,11 +110,12 @@ void ExpressionOptimizer::findMembers(NodeId root) {
     uses[node.operands[2]] += std::uint32_t{node.operand_count > 2};
   }
   members_ = {first, end};
+  is_shared_ = is_shared;
 }
 
 const Dag& ExpressionOptimizer::scheduled() {
-  const std::span<const NodeId> order = scheduler_.run(dag_, dag_.roots(), members_.size());
-  dag_.renumber(order, Dag::Literals::kParameters, scheduled_, places_);
+  if (!needs_order_) members_ = scheduler_.run(dag_, dag_.roots(), members_.size());
+  dag_.renumber(members_, Dag::Literals::kParameters, scheduled_, places_);
   return scheduled_;
 }
 

@@ -60,8 +60,10 @@ class ExpressionOptimizer {
   std::vector<NodeId> stack_;        ///< of the tokens' walk
   std::vector<NodeId> variables_;    ///< by column: its node, if that is still the column's
   std::vector<std::uint32_t> uses_;  ///< by node: uses within the expression
+  bool is_shared_ = false;    ///< whether an operator is used more than once
+  bool needs_order_ = false;  ///< whether members_ are in the order of evaluation
   std::vector<NodeId> member_list_;
-  std::span<const NodeId> members_;  ///< the nodes that the root needs, ascending; in member_list_
+  std::span<const NodeId> members_;  ///< those of graph(): in member_list_, or the scheduler's
   Dag scheduled_;
   std::vector<NodeId> places_;       ///< where a node is in another graph
 };

@@ -32,6 +32,7 @@ struct Encoder::State {
   struct NodeState {
     const OperandPlan* plan = nullptr;  ///< of operators
     std::uint32_t generation = 0;
+    std::uint32_t place = 0;      ///< nodes that are evaluated earlier have smaller ones
     std::uint32_t uses = 0;       ///< by operators and roots of the program
     std::uint32_t statement = 0;  ///< the statement that computes the node
     std::uint32_t last_use = 0;   ///< values in slots: the last statement that reads it
@@ -150,10 +151,12 @@ Status Encoder::State::encode(const ExpressionGraph& graph, std::uint32_t output
   clear(shared_from);
   code->parameters.clear();
   members = graph.members;
-  for (const NodeId id : members) {
+  for (std::uint32_t m = 0; m < members.size(); ++m) {
+    const NodeId id = members[m];
     const Node& node = dag->node(id);
     NodeState& state = nodes[id];
     state = {};
+    state.place = m;
     state.uses = graph.uses[id];
     if (node.isOperator()) {
       if (!table.has(node.op)) return refusal(node);
@@ -209,6 +212,7 @@ Status Encoder::State::collect(NodeId root, std::uint32_t output) {
     }
     state = {};
     state.generation = generation;
+    state.place = id;
     state.uses = 1;
     member_list.push_back(id);
   };
@@ -323,7 +327,8 @@ void Encoder::State::spillHungriest(const Node& node) {
   for (const NodeId input : node.inputs()) {
     if (nodes[input].source != Source::kStack) continue;
     const unsigned least = hungriest ? nodes[*hungriest].need : 0;
-    if (nodes[input].need > least || (nodes[input].need == least && input < *hungriest)) hungriest = input;
+    const bool is_earlier = hungriest && nodes[input].place < nodes[*hungriest].place;
+    if (nodes[input].need > least || (nodes[input].need == least && is_earlier)) hungriest = input;
   }
   NodeState& worst = nodes[*hungriest];
   worst.in_slot = any_in_slot = true;

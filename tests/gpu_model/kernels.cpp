@@ -92,6 +92,7 @@ ModelGraph readGraph(ModelReader& reader) {
     Node node;
     node.kind = static_cast<Token::Kind>(reader.number());
     node.op = static_cast<Op>(reader.number());
+    if (node.isOperator()) node.operand_count = static_cast<std::uint8_t>(arityOf(node.op));
     node.index = static_cast<std::uint32_t>(reader.number());
     node.value = std::bit_cast<double>(reader.number());
     for (NodeId& operand : node.operands) operand = static_cast<NodeId>(reader.number());

@@ -271,7 +271,7 @@ TEST(Bytecode, OutputsKeepTheOrderOfRoots) {
   EXPECT_EQ(printBytecode(*code, table, staging(3)),
             "   0  add x0 x1\n"
             "   1  store slot0\n"
-            "   0  mul x2 slot0\n"
+            "   0  mul slot0 x2\n"
             "   1  end root0\n"
             "   0  push slot0\n"
             "   1  end root1\n"

@@ -233,7 +233,7 @@ TEST(EngineMemory, NoneForAProgramItselfThrows) {
   const Engine engine = Engine::create({}).value();
   constexpr std::size_t kExpressions = 1237;  // so that nothing else is as large
   const std::vector<Expression> expressions(kExpressions, build({Token::variable(0)}));
-  const FailingMemory failing(kExpressions * sizeof(Expression), 1);
+  const FailingMemory failing((kExpressions + 1) * sizeof(std::size_t), 1);  // offsets of parameters
   EXPECT_THROW(engine.compile(expressions), std::bad_alloc);
   EXPECT_TRUE(failing.failed());
 }
