@@ -12,7 +12,7 @@
 
 #include "ir/mix.h"
 #include "ir/ops.h"
-#include "passes/node_sort.h"
+#include "passes/rules/node_sort.h"
 
 namespace srjit {
 namespace {

@@ -30,7 +30,7 @@ struct Node {
   /// "The Generation of Optimal Code for Arithmetic Expressions", JACM 17(4), 1970): 0 for a leaf, which is read where it
   /// is used; at least 1 for an operator. Shared nodes count at every use, as if the graph were a forest. Saturates.
   std::uint8_t need = 0;
-  std::uint8_t sort = 0;  ///< passes/node_sort.h
+  std::uint8_t sort = 0;  ///< passes/rules/node_sort.h
 
   bool isOperator() const noexcept { return kind == Token::Kind::kOp; }
   int arity() const noexcept { return operand_count; }

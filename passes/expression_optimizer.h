@@ -1,5 +1,5 @@
 // The standard pipeline in one walk over tokens: what engines prepare populations with. Rules are applied where a node is
-// made (passes/rewriter.h), so the graph of the expression as it was given never exists. The result is the same as that
+// made (passes/rules/rewriter.h), so the graph of the expression as it was given never exists. The result is the same as that
 // of Pipeline::standard(): the same nodes, in the same order.
 //
 //   walk tokens     Rewriter::build   algebra, constants, common subexpressions
@@ -17,8 +17,8 @@
 #include "ir/population.h"
 #include "passes/dag.h"
 #include "passes/expression_graph.h"
-#include "passes/fuser.h"
-#include "passes/rewriter.h"
+#include "passes/fma.h"
+#include "passes/rules/rewriter.h"
 #include "passes/schedule.h"
 
 namespace srjit {

@@ -1,4 +1,4 @@
-#include "passes/fuser.h"
+#include "passes/fma.h"
 
 #include <algorithm>
 #include <array>

@@ -2,7 +2,7 @@
 
 #include <limits>
 
-#include "passes/simplify.h"
+#include "passes/rules/simplify.h"
 
 namespace srjit {
 namespace {

@@ -1,4 +1,4 @@
-#include "passes/fold.h"
+#include "passes/rules/fold.h"
 
 #include <gtest/gtest.h>
 

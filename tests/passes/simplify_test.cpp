@@ -1,5 +1,5 @@
 // Every row of simplify.def against the guarantees of its class.
-#include "passes/simplify.h"
+#include "passes/rules/simplify.h"
 
 #include <algorithm>
 #include <array>
@@ -7,7 +7,7 @@
 
 #include <gtest/gtest.h>
 
-#include "passes/fold.h"
+#include "passes/rules/fold.h"
 #include "tests/generators/graphs.h"
 
 namespace srjit {

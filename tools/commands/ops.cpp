@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "ir/ops.h"
+#include "ir/population.h"
 #include "tools/commands.h"
 #include "tools/options.h"
 
@@ -65,6 +66,7 @@ std::string jsonTable() {
     rows.push_back({{"name", info.name},
                     {"text", info.text},
                     {"arity", info.arity},
+                    {"code", codeOf(static_cast<Op>(&info - allOps().data()))},
                     {"infix", info.has(OpProps::kInfix)},
                     {"commutative", info.has(OpProps::kCommutative)},
                     {"value", valueText(info)},

@@ -11,7 +11,7 @@
 #include "ir/numbers/rounding.h"
 #include "ir/reference.h"
 #include "ir/rows.h"
-#include "passes/fold.h"
+#include "passes/rules/fold.h"
 #include "tests/generators/graphs.h"
 
 namespace srjit {

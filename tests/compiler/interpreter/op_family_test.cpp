@@ -7,7 +7,7 @@
 
 #include "compiler/interpreter/handler_table.h"
 #include "ir/ops.h"
-#include "passes/simplify.h"
+#include "passes/rules/simplify.h"
 
 namespace srjit {
 namespace {

@@ -9,7 +9,7 @@
 #include "compiler/nvptx/rows_kernel.h"
 #include "ir/ops.h"
 #include "ir/rows.h"
-#include "passes/fold.h"
+#include "passes/rules/fold.h"
 #include "tests/generators/data.h"
 #include "tests/generators/population.h"
 #include "tests/gpu_model/kernels.h"

@@ -10,7 +10,7 @@
 #include "ir/expression.h"
 #include "ir/numeric.h"
 #include "passes/dag.h"
-#include "passes/simplify.h"
+#include "passes/rules/simplify.h"
 
 namespace srjit {
 

@@ -1,4 +1,4 @@
-#include "passes/rewriter.h"
+#include "passes/rules/rewriter.h"
 
 #include <algorithm>
 #include <bit>
@@ -6,8 +6,8 @@
 #include <cmath>
 
 #include "ir/ops.h"
-#include "passes/fold.h"
-#include "passes/node_sort.h"
+#include "passes/rules/fold.h"
+#include "passes/rules/node_sort.h"
 
 namespace srjit {
 namespace {

@@ -1,10 +1,10 @@
-#include "passes/simplify.h"
+#include "passes/rules/simplify.h"
 
 #include <cmath>
 #include <vector>
 
 #include "ir/text.h"
-#include "passes/rewriter.h"
+#include "passes/rules/rewriter.h"
 
 namespace srjit {
 namespace {
@@ -42,7 +42,7 @@ std::span<const Rule> allRules() {
        },                                                                                                         \
        termOf(pattern),                                                                                           \
        termOf(replacement)},
-#include "passes/simplify.def"
+#include "passes/rules/simplify.def"
 #undef SRJIT_RULE
   };
   return rules;

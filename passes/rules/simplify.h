@@ -34,7 +34,7 @@ struct Rule {
 std::span<const Rule> allRules();
 
 /// Applies the rules up to `rule_class` from the leaves to the roots until none matches, and computes operators over
-/// constants, as Rewriter does (passes/rewriter.h). Not recursive.
+/// constants, as Rewriter does (passes/rules/rewriter.h). Not recursive.
 void simplify(WorkingDag& work, RuleClass rule_class, Math math);
 Dag simplify(const Dag& dag, RuleClass rule_class, Math math);
 
