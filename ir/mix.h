@@ -22,8 +22,8 @@ constexpr std::uint64_t combine(std::uint64_t seed, std::uint64_t value) noexcep
   return mix(seed * kGoldenGamma + value);
 }
 
-/// A hash of a few numbers at one multiplication each, for tables in memory: start with a seed, and take the upper bits.
-/// Weaker than combine(), since a bit affects only those above it until the next step rotates them down.
+/// A hash of a few numbers at one multiplication each, for tables in memory: start with a seed, and take the upper
+/// bits. Weaker than combine(), since a bit affects only those above it until the next step rotates them down.
 constexpr std::uint64_t combineFast(std::uint64_t seed, std::uint64_t value) noexcept {
   return (std::rotl(seed, 29) ^ value) * kGoldenGamma;
 }

@@ -53,7 +53,8 @@ constexpr auto kArityOfCode = [] {
 #include "ir/ops.def"
 #undef SRJIT_OP
     };
-    arities[static_cast<std::size_t>(row.code)] = static_cast<std::int8_t>(kOpArities[static_cast<std::size_t>(row.op)]);
+    arities[static_cast<std::size_t>(row.code)] =
+        static_cast<std::int8_t>(kOpArities[static_cast<std::size_t>(row.op)]);
   }
   return arities;
 }();
@@ -76,9 +77,10 @@ Error invalidToken(std::size_t position, std::string message) {
 }
 
 Error unknownCode(std::size_t position, std::int32_t code) {
-  if (code >= 0) return invalidToken(position, fmt::format("token {} has the code {}, which no operator has", position + 1, code));
-  return invalidToken(position, fmt::format("{}{} is above the largest index, {}", isParameter(code) ? 'p' : 'x', indexOf(code),
-                                            Expression::kMaxIndex));
+  if (code >= 0)
+    return invalidToken(position, fmt::format("token {} has the code {}, which no operator has", position + 1, code));
+  return invalidToken(position, fmt::format("{}{} is above the largest index, {}", isParameter(code) ? 'p' : 'x',
+                                            indexOf(code), Expression::kMaxIndex));
 }
 
 Error noConstants(std::size_t position) {
@@ -86,6 +88,12 @@ Error noConstants(std::size_t position) {
 }
 
 }  // namespace
+
+constexpr std::array<Op, kMostOps> kOpsByCode = [] {
+  std::array<Op, kMostOps> ops{};
+  for (const OpCode& row : kOpCodes) ops[static_cast<std::size_t>(row.code)] = row.op;
+  return ops;
+}();
 
 std::int32_t codeOf(Op op) noexcept { return kCodeOfOp[static_cast<std::size_t>(op)]; }
 
@@ -100,8 +108,8 @@ Status checkArrays(const PopulationView& population) {
   const std::span<const std::int64_t> offsets = population.offsets;
   const auto tokens = static_cast<std::int64_t>(population.codes.size());
   if (!population.constants.empty() && population.constants.size() != population.codes.size()) {
-    return fail(fmt::format("{} constants for {} tokens: expected one for each, or none", population.constants.size(),
-                            tokens));
+    return fail(
+        fmt::format("{} constants for {} tokens: expected one for each, or none", population.constants.size(), tokens));
   }
   if (offsets.empty()) return tokens == 0 ? okStatus() : fail(fmt::format("{} tokens, but no offsets", tokens));
   if (offsets.front() != 0) return fail(fmt::format("offset 0 is {}, expected 0", offsets.front()));
@@ -111,13 +119,6 @@ Status checkArrays(const PopulationView& population) {
   }
   if (offsets.back() == tokens) return okStatus();
   return fail(fmt::format("the last offset is {}, but there are {} tokens", offsets.back(), tokens));
-}
-
-Token ExpressionView::Iterator::operator*() const noexcept {
-  const std::int32_t code = *code_;
-  if (code > 0) return Token::operation(static_cast<Op>(kOpOfCode[static_cast<std::size_t>(code)]));
-  if (code == kConstantCode) return Token::constant(*constant_);
-  return isParameter(code) ? Token::parameter(indexOf(code)) : Token::variable(indexOf(code));
 }
 
 Expression ExpressionView::expression() const {
@@ -258,8 +259,7 @@ Status Population::Block::append(std::span<const std::int32_t> codes, const doub
     largest = std::max(largest, index + 1);
   }
   if (height != 1) {
-    return invalidToken(codes.size() - 1,
-                        fmt::format("the tokens leave {} values, but an expression has one", height));
+    return invalidToken(codes.size() - 1, fmt::format("the tokens leave {} values, but an expression has one", height));
   }
   variables_ = std::max(variables_, entry.variables);
   return okStatus();

@@ -8,6 +8,7 @@
 //   Program program = engine.compile(PopulationView{codes, constants, offsets});
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <iterator>
@@ -35,6 +36,15 @@ constexpr std::int32_t parameterCode(std::uint32_t index) noexcept {
 std::int32_t codeOf(Op op) noexcept;
 /// The operator of a code; nothing for a code that no operator has.
 std::optional<Op> opOfCode(std::int32_t code) noexcept;
+
+/// By code: the operators of codes that operators have.
+extern const std::array<Op, kMostOps> kOpsByCode;
+/// The token of a valid code that is not kConstantCode.
+inline Token tokenOf(std::int32_t code) noexcept {
+  if (code > 0) return Token::operation(kOpsByCode[static_cast<std::size_t>(code)]);
+  if (code <= kFirstParameterCode) return Token::parameter(static_cast<std::uint32_t>(kFirstParameterCode - code));
+  return Token::variable(static_cast<std::uint32_t>(-1 - code));
+}
 
 /// The order of the tokens of an expression.
 enum class Notation : std::uint8_t {
@@ -67,7 +77,7 @@ class ExpressionView {
 
     Iterator() = default;
     Iterator(const std::int32_t* code, const double* constant) : code_(code), constant_(constant) {}
-    Token operator*() const noexcept;
+    Token operator*() const noexcept { return *code_ == kConstantCode ? Token::constant(*constant_) : tokenOf(*code_); }
     Iterator& operator++() noexcept {
       constant_ += *code_ == kConstantCode ? 1 : 0;
       ++code_;
@@ -107,8 +117,8 @@ class ExpressionView {
   std::uint32_t variables_, parameters_;
 };
 
-/// Expressions that are valid. Its memory is in blocks, so that several threads fill it; appending does not move what is
-/// there. Const members are thread-safe.
+/// Expressions that are valid. Its memory is in blocks, so that several threads fill it; appending does not move what
+/// is there. Const members are thread-safe.
 class Population {
  public:
   static constexpr std::size_t kBlock = 1024;  ///< expressions of a block; only the last may have fewer
@@ -134,9 +144,7 @@ class Population {
       std::size_t code, constant;  ///< its first
       std::uint32_t variables, parameters;
     };
-    void beginEntry() {
-      entries_.push_back({codes_.size(), constants_.size(), 0, 0});
-    }
+    void beginEntry() { entries_.push_back({codes_.size(), constants_.size(), 0, 0}); }
     Status append(std::span<const std::int32_t> codes, const double* constants);
     Status turn(std::span<const std::int32_t> codes, const double* constants);
     void replaceLast();
@@ -148,7 +156,7 @@ class Population {
     // Of turn():
     struct Pending {
       std::size_t token;  ///< an operator
-      int missing;          ///< operands that it still needs
+      int missing;        ///< operands that it still needs
     };
     std::vector<Pending> pending_;
     std::vector<std::int32_t> turned_codes_;

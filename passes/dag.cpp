@@ -30,15 +30,6 @@ constexpr std::uint64_t kOpShapes[] = {
 #undef SRJIT_OP
 };
 
-constexpr auto kCommutes = [] {
-  using enum OpProps;
-  return std::array{
-#define SRJIT_OP(id, name, text, arity, props, ...) ((props) & kCommutative) == kCommutative,
-#include "ir/ops.def"
-#undef SRJIT_OP
-  };
-}();
-
 // Shapes of leaves are small numbers and those of operators are large, so that commutative operators read x0, x1, p0, a
 // literal, then terms.
 constexpr std::uint64_t kParameterShape = std::uint64_t{1} << 32;
@@ -89,6 +80,18 @@ bool sameSource(const ParameterSource& a, const ParameterSource& b) {
 }
 
 }  // namespace
+
+constexpr std::array<bool, kMostOps> Dag::kCommutes = [] {
+  using enum OpProps;
+  constexpr bool kRows[] = {
+#define SRJIT_OP(id, name, text, arity, props, ...) ((props) & kCommutative) == kCommutative,
+#include "ir/ops.def"
+#undef SRJIT_OP
+  };
+  std::array<bool, kMostOps> commutes{};
+  std::ranges::copy(kRows, commutes.begin());
+  return commutes;
+}();
 
 Dag Dag::fromExpressions(std::span<const Expression> batch, Precision precision) {
   Dag dag(precision);
@@ -164,15 +167,6 @@ NodeId Dag::apply(Op op, std::span<const NodeId> operands) {
   Operands all{};
   std::ranges::copy(operands, all.begin());
   return apply(op, all);
-}
-
-// Without a branch, which would be hard to predict.
-void Dag::orderOperands(Op op, Operands& operands) const noexcept {
-  auto& [a, b, c] = operands;
-  const bool exchanged = kCommutes[static_cast<std::size_t>(op)] && hashes_[b] < hashes_[a];
-  const NodeId difference = (a ^ b) & (exchanged ? ~NodeId{0} : NodeId{0});
-  a ^= difference;
-  b ^= difference;
 }
 
 // Operands that are leaves, or repeated, need no register of their own.
@@ -290,7 +284,7 @@ std::uint32_t Dag::identityOf(const Node& node) const noexcept {
 }
 
 void Dag::makeTable(std::size_t size) {
-  std::vector<Slot> table(size, Slot{0, kEmpty});
+  std::vector<Slot> table(size, Slot{kEmpty, kEmpty});
   const std::size_t mask = size - 1;
   const auto enter = [&](Slot slot) {
     std::size_t at = slot.hash & mask;
@@ -399,7 +393,8 @@ void Dag::clear(std::size_t nodes) {
   roots_.clear();
   parameters_.clear();
   variables_ = 0;
-  table_.assign(tableSizeFor(nodes), Slot{0, kEmpty});
+  table_.resize(tableSizeFor(nodes));
+  std::memset(table_.data(), 0xff, table_.size() * sizeof(Slot));
   room_ = roomOf(table_.size());
 }
 

@@ -27,8 +27,8 @@ struct Node {
   Op op{};                         ///< kOp only
   std::uint8_t operand_count = 0;  ///< kOp: arityOf(op); else 0
   /// The registers that its evaluation needs if the operand that needs most is evaluated first (R. Sethi, J. D. Ullman,
-  /// "The Generation of Optimal Code for Arithmetic Expressions", JACM 17(4), 1970): 0 for a leaf, which is read where it
-  /// is used; at least 1 for an operator. Shared nodes count at every use, as if the graph were a forest. Saturates.
+  /// "The Generation of Optimal Code for Arithmetic Expressions", JACM 17(4), 1970): 0 for a leaf, which is read where
+  /// it is used; at least 1 for an operator. Shared nodes count at every use, as if the graph were a forest. Saturates.
   std::uint8_t need = 0;
   std::uint8_t sort = 0;  ///< passes/rules/node_sort.h
 
@@ -74,7 +74,14 @@ class Dag {
     return apply(op, std::span<const NodeId>(operands.begin(), operands.size()));
   }
   /// The two steps of apply(); the second alone keeps operands as they are given.
-  void orderOperands(Op op, Operands& operands) const noexcept;
+  void orderOperands(Op op, Operands& operands) const noexcept {
+    // Without a branch, which would be hard to predict.
+    auto& [a, b, c] = operands;
+    const bool exchanged = kCommutes[static_cast<std::size_t>(op)] && hashes_[b] < hashes_[a];
+    const NodeId difference = (a ^ b) & (exchanged ? ~NodeId{0} : NodeId{0});
+    a ^= difference;
+    b ^= difference;
+  }
   NodeId applyOrdered(Op op, const Operands& operands);
   /// The same of an operator of this arity, without a branch on it.
   template <int kArity>
@@ -135,6 +142,7 @@ class Dag {
   friend bool operator==(const Dag& a, const Dag& b);
 
  private:
+  static const std::array<bool, kMostOps> kCommutes;
   struct Slot {
     std::uint32_t hash;
     NodeId id;

@@ -32,18 +32,17 @@ ExpressionOptimizer::ExpressionOptimizer(Precision precision, Math math)
       fuser_(dag_),
       scheduled_(precision) {}
 
-void ExpressionOptimizer::run(std::span<const Token> tokens, std::uint32_t expression) {
-  optimize(tokens, expression);
-}
+void ExpressionOptimizer::run(std::span<const Token> tokens, std::uint32_t expression) { optimize(tokens, expression); }
 
 void ExpressionOptimizer::run(const ExpressionView& tokens, std::uint32_t expression) { optimize(tokens, expression); }
 
 template <class Tokens>
 void ExpressionOptimizer::optimize(const Tokens& tokens, std::uint32_t expression) {
   dag_.clear(tokens.size());
+  rewriter_.clear();
   NodeId root = readTokens(tokens, expression);
   findMembers(root);
-  if (math_ != Math::kStrict) {
+  if (math_ != Math::kStrict && rewriter_.hasSumsOfProducts()) {
     const NodeId fused = fuser_.fuse(root, members_, uses_);
     if (fused != root) findMembers(fused);
     root = fused;
@@ -55,27 +54,32 @@ void ExpressionOptimizer::optimize(const Tokens& tokens, std::uint32_t expressio
 
 template <class Tokens>
 NodeId ExpressionOptimizer::readTokens(const Tokens& tokens, std::uint32_t expression) {
+  constexpr int kOperators = static_cast<int>(Token::Kind::kOp);
   stack_.resize(std::max(stack_.size(), tokens.size() + kMaxArity));
   NodeId* top = stack_.data();
   for (const Token token : tokens) {
-    switch (token.kind) {
-      case Token::Kind::kConstant:
+    // One branch on kind and arity, since each would be hard to predict.
+    switch (static_cast<int>(token.kind) + token.arity()) {
+      case static_cast<int>(Token::Kind::kConstant):
         *top++ = dag_.constant(token.value);
         break;
-      case Token::Kind::kVariable:
+      case static_cast<int>(Token::Kind::kVariable):
         *top++ = variable(token.index);
         break;
-      case Token::Kind::kParameter:
+      case static_cast<int>(Token::Kind::kParameter):
         *top++ = dag_.parameter(expression, token.index);
         break;
-      case Token::Kind::kOp: {
-        Operands operands{};
-        const int arity = arityOf(token.op);
-        top -= arity;
-        for (int k = 0; k < arity; ++k) operands[static_cast<std::size_t>(k)] = top[k];
-        *top++ = rewriter_.build(token.op, operands);
+      case kOperators + 1:
+        top[-1] = rewriter_.build<1>(token.op, {top[-1], 0, 0});
         break;
-      }
+      case kOperators + 2:
+        top -= 1;
+        top[-1] = rewriter_.build<2>(token.op, {top[-1], top[0], 0});
+        break;
+      default:
+        top -= 2;
+        top[-1] = rewriter_.build<3>(token.op, {top[-1], top[0], top[1]});
+        break;
     }
   }
   return top[-1];
@@ -84,8 +88,8 @@ NodeId ExpressionOptimizer::readTokens(const Tokens& tokens, std::uint32_t expre
 NodeId ExpressionOptimizer::variable(std::uint32_t column) {
   if (column >= variables_.size()) variables_.resize(column + std::size_t{1});
   NodeId& known = variables_[column];
-  const bool is_it = known < dag_.size() && dag_.node(known).kind == Token::Kind::kVariable &&
-                     dag_.node(known).index == column;
+  const bool is_it =
+      known < dag_.size() && dag_.node(known).kind == Token::Kind::kVariable && dag_.node(known).index == column;
   if (!is_it) known = dag_.variable(column);
   return known;
 }
@@ -102,8 +106,8 @@ void ExpressionOptimizer::findMembers(NodeId root) {
   for (NodeId id = root + 1; id-- > 0;) {
     if (uses[id] == 0) continue;
     *--first = id;
-    is_shared |= uses[id] > 1 && dag_.node(id).isOperator();
     const Node& node = dag_.node(id);
+    is_shared |= (uses[id] > 1) & node.isOperator();
     // Without branches, which would be hard to predict: absent operands are node 0.
     uses[node.operands[0]] += std::uint32_t{node.operand_count > 0};
     uses[node.operands[1]] += std::uint32_t{node.operand_count > 1};

@@ -1,6 +1,6 @@
-// The standard pipeline in one walk over tokens: what engines prepare populations with. Rules are applied where a node is
-// made (passes/rules/rewriter.h), so the graph of the expression as it was given never exists. The result is the same as that
-// of Pipeline::standard(): the same nodes, in the same order.
+// The standard pipeline in one walk over tokens: what engines prepare populations with. Rules are applied where a node
+// is made (passes/rules/rewriter.h), so the graph of the expression as it was given never exists. The result is the
+// same as that of Pipeline::standard(): the same nodes, in the same order.
 //
 //   walk tokens     Rewriter::build   algebra, constants, common subexpressions
 //   one sweep back  uses              of the nodes that the root needs
@@ -37,8 +37,8 @@ class ExpressionOptimizer {
   /// The result of run(). Valid until the next run.
   ExpressionGraph graph() const noexcept { return {dag_, dag_.roots()[0], members_, uses_}; }
 
-  /// The same as Pipeline::standard() leaves it: constants are literal parameters, and nodes in the order of evaluation.
-  /// Valid until the next call.
+  /// The same as Pipeline::standard() leaves it: constants are literal parameters, and nodes in the order of
+  /// evaluation. Valid until the next call.
   const Dag& scheduled();
 
   /// Adds the result of run() to the graph of a batch, as its next root. Constants are constants there.
@@ -60,12 +60,12 @@ class ExpressionOptimizer {
   std::vector<NodeId> stack_;        ///< of the tokens' walk
   std::vector<NodeId> variables_;    ///< by column: its node, if that is still the column's
   std::vector<std::uint32_t> uses_;  ///< by node: uses within the expression
-  bool is_shared_ = false;    ///< whether an operator is used more than once
-  bool needs_order_ = false;  ///< whether members_ are in the order of evaluation
+  bool is_shared_ = false;           ///< whether an operator is used more than once
+  bool needs_order_ = false;         ///< whether members_ are in the order of evaluation
   std::vector<NodeId> member_list_;
   std::span<const NodeId> members_;  ///< those of graph(): in member_list_, or the scheduler's
   Dag scheduled_;
-  std::vector<NodeId> places_;       ///< where a node is in another graph
+  std::vector<NodeId> places_;  ///< where a node is in another graph
 };
 
 /// The graph of a batch as Pipeline::standard() leaves it.

@@ -10,15 +10,6 @@
 #include "passes/working_dag.h"
 
 namespace srjit {
-namespace {
-
-bool isSum(const Node& node) { return node.isOperator() && (node.op == Op::kAdd || node.op == Op::kSub); }
-bool multiplies(const Node& node) {
-  return node.isOperator() && (node.op == Op::kMul || node.op == Op::kSquare || node.op == Op::kCube);
-}
-
-}  // namespace
-
 NodeId Fuser::fuse(NodeId root, std::span<const NodeId> members, std::span<const std::uint32_t> uses) {
   if (!findSums(members)) return root;
   uses_ = uses;
@@ -27,7 +18,7 @@ NodeId Fuser::fuse(NodeId root, std::span<const NodeId> members, std::span<const
   return image_[root];
 }
 
-// Without branches, which would be hard to predict. Absent operands are node 0, a leaf.
+// Absent operands are node 0, a leaf.
 bool Fuser::findSums(std::span<const NodeId> members) {
   has_sums_.resize(std::max(has_sums_.size(), dag_.size()));
   std::uint8_t* const has_sums = has_sums_.data();
@@ -36,8 +27,7 @@ bool Fuser::findSums(std::span<const NodeId> members) {
   for (const NodeId id : members) {
     const Node& node = dag_.node(id);
     const auto [a, b, c] = node.operands;
-    const unsigned products = unsigned{multiplies(dag_.node(a))} | unsigned{multiplies(dag_.node(b))};
-    const unsigned own = unsigned{isSum(node)} & products;
+    const unsigned own = node.isOperator() && isSum(node.op) && (isFusible(dag_.node(a)) || isFusible(dag_.node(b)));
     has_sums[id] = static_cast<std::uint8_t>(own | has_sums[a] | has_sums[b] | has_sums[c]);
     any |= own;
   }
@@ -47,7 +37,7 @@ bool Fuser::findSums(std::span<const NodeId> members) {
 NodeId Fuser::imageOf(NodeId id) {
   if (has_sums_[id] == 0) return id;
   const Node node = dag_.node(id);
-  if (isSum(node)) {
+  if (isSum(node.op)) {
     if (const NodeId fused = fusedSum(node); fused != kNone) return fused;
   }
   Operands operands{};
@@ -103,7 +93,7 @@ bool Fuser::isReciprocalOf(NodeId id, NodeId other) const {
 bool Fuser::isProduct(NodeId id) const {
   const Node& node = dag_.node(id);
   // A cube with another use stays, at two multiplications, and fusing needs one more for the square.
-  return multiplies(node) && (node.op != Op::kCube || uses_[id] == 1) && !undoesAFactor(id);
+  return isFusible(node) && (node.op != Op::kCube || uses_[id] == 1) && !undoesAFactor(id);
 }
 
 // The factors of the product `id`, themselves fused.

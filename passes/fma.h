@@ -1,5 +1,5 @@
-// Fusion of sums and products into multiply-adds, for one expression at a time: which product a sum takes depends on the
-// number of its uses, and uses in other expressions of a batch must not count.
+// Fusion of sums and products into multiply-adds, for one expression at a time: which product a sum takes depends on
+// the number of its uses, and uses in other expressions of a batch must not count.
 #pragma once
 
 #include <array>
@@ -8,17 +8,25 @@
 #include <span>
 #include <vector>
 
+#include "ir/ops.h"
 #include "passes/dag.h"
 
 namespace srjit {
+
+/// Whether an operator is a sum or difference.
+constexpr bool isSum(Op op) noexcept { return op == Op::kAdd || op == Op::kSub; }
+/// Whether a node is a product that a sum can take.
+inline bool isFusible(const Node& node) noexcept {
+  return node.isOperator() && (node.op == Op::kMul || node.op == Op::kSquare || node.op == Op::kCube);
+}
 
 /// Adds fused nodes to a graph. Not thread-safe; the graph must outlive it.
 class Fuser {
  public:
   explicit Fuser(Dag& dag) : dag_(dag) {}
 
-  /// The fused form of `root`, or `root` itself. `members` are the nodes that it needs, each after its operands; `uses`,
-  /// by node, has how often each of them is used by these and as the root. Linear, not recursive.
+  /// The fused form of `root`, or `root` itself. `members` are the nodes that it needs, each after its operands;
+  /// `uses`, by node, has how often each of them is used by these and as the root. Linear, not recursive.
   NodeId fuse(NodeId root, std::span<const NodeId> members, std::span<const std::uint32_t> uses);
 
  private:

@@ -12,9 +12,9 @@ namespace srjit {
 /// Orders nodes by their needs; keeps its working memory between calls. Not thread-safe.
 class Scheduler {
  public:
-  /// The nodes that `roots` need, in the order of evaluation: of the operands of a node, that which needs most registers
-  /// first (Node::need); leaves just before they are used. `count` is the number of these nodes. Valid until the next
-  /// call. Linear, not recursive.
+  /// The nodes that `roots` need, in the order of evaluation: of the operands of a node, that which needs most
+  /// registers first (Node::need); leaves just before they are used. `count` is the number of these nodes. Valid until
+  /// the next call. Linear, not recursive.
   std::span<const NodeId> run(const Dag& dag, std::span<const NodeId> roots, std::size_t count);
 
  private:

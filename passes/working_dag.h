@@ -56,10 +56,10 @@ class WorkingDag {
 
   Dag dag_;
   std::vector<NodeId> order_;
-  std::vector<NodeId> next_;             ///< the list being made
-  std::vector<std::uint8_t> marks_;      ///< of every node: whether next_ has it
-  std::vector<NodeId> path_;             ///< keepTree(): nodes whose operands are being listed
-  std::vector<NodeId> image_;            ///< rebuild(): the replacement of every node
+  std::vector<NodeId> next_;         ///< the list being made
+  std::vector<std::uint8_t> marks_;  ///< of every node: whether next_ has it
+  std::vector<NodeId> path_;         ///< keepTree(): nodes whose operands are being listed
+  std::vector<NodeId> image_;        ///< rebuild(): the replacement of every node
 };
 
 template <class Leaf, class Operation>

@@ -144,6 +144,9 @@ Status Encoder::State::encode(std::span<const NodeId> roots, std::span<const std
     if (Status collected = collect(roots[i], outputs[i]); !collected) return collected;
   }
   members = member_list;
+  for (const NodeId id : members) {
+    if (dag->node(id).isOperator()) plan(id);
+  }
   return emitSegments();
 }
 
@@ -155,11 +158,15 @@ Status Encoder::State::encode(const ExpressionGraph& graph, std::uint32_t output
     const NodeId id = members[m];
     const Node& node = dag->node(id);
     NodeState& state = nodes[id];
-    state = {};
     state.place = m;
     state.uses = graph.uses[id];
+    state.statement = state.last_use = 0;
+    state.need = 1;
+    state.source = Source::kStack;
+    state.in_slot = false;
     if (node.isOperator()) {
       if (!table.has(node.op)) return refusal(node);
+      plan(id);
     } else if (node.kind == Token::Kind::kVariable) {
       if (Status placed = placeLeaf(node, state); !placed) return placed;
     } else {
@@ -172,11 +179,8 @@ Status Encoder::State::encode(const ExpressionGraph& graph, std::uint32_t output
   return emitSegments();
 }
 
-// Plans and emits the members of all segments.
+// Emits the planned members of all segments.
 Status Encoder::State::emitSegments() {
-  for (const NodeId id : members) {
-    if (dag->node(id).isOperator()) plan(id);
-  }
   if (Status bounded = checkLength(); !bounded) return bounded;
   if (any_in_slot) findLastUses();
   std::uint32_t statement = 0;
@@ -229,8 +233,7 @@ Status Encoder::State::collect(NodeId root, std::uint32_t output) {
     for (const NodeId input : node.inputs()) use(input);
   }
   sortMembers(first);
-  segments.push_back(
-      {root, output, static_cast<std::uint32_t>(first), static_cast<std::uint32_t>(member_list.size())});
+  segments.push_back({root, output, static_cast<std::uint32_t>(first), static_cast<std::uint32_t>(member_list.size())});
   return okStatus();
 }
 

@@ -51,7 +51,7 @@ struct EncodeOptions {
 struct Bytecode {
   std::vector<DeviceToken> tokens;
   std::vector<NodeId> parameters;  ///< of the last ExpressionGraph: its constants and parameters, in order of number
-  std::uint32_t slots = 0;  ///< maximum number in use at once
+  std::uint32_t slots = 0;         ///< maximum number in use at once
 };
 
 /// Encodes programs one after another; keeps its working memory between them. Not thread-safe; the table must outlive
@@ -64,11 +64,11 @@ class Encoder {
   /// Appends the program that computes the nodes `roots` of `dag`, in order, as outputs `outputs`, to code.tokens, and
   /// raises code.slots to what it needs. Values used more than once by these roots, and values too deep for the stack,
   /// are computed first, into slots. A slot is free again after the last use. If there are too few slots, short values
-  /// are rematerialized at each use. The tokens do not depend on other roots, nor on node numbers beyond their order. The
-  /// cost depends on the nodes of these roots alone, not on the size of the graph. Errors leave code.tokens unchanged:
-  /// kInvalid for an operator that the table lacks (the message names it and the table's operators), a variable that is
-  /// not staged, or a constant that was not hoisted; kUnsupported if more columns or slots are needed than allowed or
-  /// than a token can address, or the table has more handlers than a token can name.
+  /// are rematerialized at each use. The tokens do not depend on other roots, nor on node numbers beyond their order.
+  /// The cost depends on the nodes of these roots alone, not on the size of the graph. Errors leave code.tokens
+  /// unchanged: kInvalid for an operator that the table lacks (the message names it and the table's operators), a
+  /// variable that is not staged, or a constant that was not hoisted; kUnsupported if more columns or slots are needed
+  /// than allowed or than a token can address, or the table has more handlers than a token can name.
   Status encode(const Dag& dag, std::span<const NodeId> roots, std::span<const std::uint32_t> outputs,
                 const EncodeOptions& options, Bytecode& code);
 

@@ -109,8 +109,8 @@ class Repeated {
 
 }  // namespace
 
-std::vector<std::uint32_t> orderedBySharing(const Population& expressions,
-                                            std::span<const std::uint32_t> chosen, Precision precision, Math math) {
+std::vector<std::uint32_t> orderedBySharing(const Population& expressions, std::span<const std::uint32_t> chosen,
+                                            Precision precision, Math math) {
   const CodeWeights weights = codeWeights(precision, math);
   std::vector<std::vector<Subtree>> subtrees(chosen.size());
   tbb::parallel_for(std::size_t{0}, chosen.size(),

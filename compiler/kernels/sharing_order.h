@@ -5,8 +5,8 @@
 #include <span>
 #include <vector>
 
-#include "ir/population.h"
 #include "ir/numeric.h"
+#include "ir/population.h"
 
 namespace srjit {
 
@@ -15,7 +15,7 @@ namespace srjit {
 /// those are equal as `chosen` has them. Subtrees with parameters are never common. The same for the same expressions,
 /// on every machine and number of threads; in parallel on the calling thread's arena, linear in the tokens but for the
 /// sorting.
-std::vector<std::uint32_t> orderedBySharing(const Population& expressions,
-                                            std::span<const std::uint32_t> chosen, Precision precision, Math math);
+std::vector<std::uint32_t> orderedBySharing(const Population& expressions, std::span<const std::uint32_t> chosen,
+                                            Precision precision, Math math);
 
 }  // namespace srjit

@@ -1,5 +1,5 @@
-// The sort of a node: what rules ask of an operand before they look at its own operands. A constant of those that patterns
-// name, another constant, another leaf, or one of the operators.
+// The sort of a node: what rules ask of an operand before they look at its own operands. A constant of those that
+// patterns name, another constant, another leaf, or one of the operators.
 #pragma once
 
 #include <cmath>

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "ir/ops.h"
+#include "passes/fma.h"
 #include "passes/rules/fold.h"
 #include "passes/rules/node_sort.h"
 
@@ -89,7 +90,8 @@ struct Variant {
           }
           break;
         case Check::Kind::kConstant:
-          if (node.kind != Token::Kind::kConstant || std::bit_cast<std::uint64_t>(node.value) != check.bits) return false;
+          if (node.kind != Token::Kind::kConstant || std::bit_cast<std::uint64_t>(node.value) != check.bits)
+            return false;
           break;
         case Check::Kind::kLiteral:
           if (node.kind != Token::Kind::kConstant) return false;
@@ -107,7 +109,9 @@ struct Variant {
 class VariantMaker {
  public:
   explicit VariantMaker(const Expression& pattern)
-      : tokens_(pattern.tokens()), starts_(subtreeStarts(tokens_)), root_(static_cast<std::uint32_t>(tokens_.size() - 1)) {}
+      : tokens_(pattern.tokens()),
+        starts_(subtreeStarts(tokens_)),
+        root_(static_cast<std::uint32_t>(tokens_.size() - 1)) {}
 
   /// Orders of operands are tried in a fixed sequence, so that the match that is found depends on the term alone.
   std::vector<Variant> all() {
@@ -162,7 +166,8 @@ class VariantMaker {
         made_.literals[token.index] = term;
         break;
       case Token::Kind::kConstant:
-        made_.checks.push_back({.kind = Check::Kind::kConstant, .term = term, .bits = std::bit_cast<std::uint64_t>(token.value)});
+        made_.checks.push_back(
+            {.kind = Check::Kind::kConstant, .term = term, .bits = std::bit_cast<std::uint64_t>(token.value)});
         break;
       case Token::Kind::kOp: {
         const std::uint8_t first = terms_;
@@ -200,8 +205,8 @@ struct Candidates {
 /// class in the order of the table.
 struct RulesOfOp {
   std::array<std::array<std::uint64_t, kSorts>, kMaxArity> takes;  ///< bit sets of rules by operand and its sort
-  std::uint64_t twice = 0;     ///< rules whose two operands are one wildcard
-  std::uint64_t exchange = 0;  ///< all rules if the operator is commutative
+  std::uint64_t twice = 0;                                         ///< rules whose two operands are one wildcard
+  std::uint64_t exchange = 0;                                      ///< all rules if the operator is commutative
   std::vector<CompiledRule> rules;
 
   // Operands past the arity match every rule, so that nobody asks for it.
@@ -302,9 +307,17 @@ NodeId Rewriter::settle(Op op, Operands operands) {
     return dag_.constant(foldedValue(dag_, op, std::span(operands).first(kArity)));
   }
   const Candidates found = rules_[op].candidates(dag_, operands);
-  if ((found.as_given | found.swapped) != 0 && startRule(op, found.as_given, found.swapped, operands)) return kRewriting;
+  if ((found.as_given | found.swapped) != 0 && startRule(op, found.as_given, found.swapped, operands))
+    return kRewriting;
+  if (kArity == 2 && isSum(op)) {
+    has_sums_of_products_ |= isFusible(dag_.node(operands[0])) || isFusible(dag_.node(operands[1]));
+  }
   return dag_.applyOrdered<kArity>(op, operands);
 }
+
+template NodeId Rewriter::settle<1>(Op op, Operands operands);
+template NodeId Rewriter::settle<2>(Op op, Operands operands);
+template NodeId Rewriter::settle<3>(Op op, Operands operands);
 
 NodeId Rewriter::settle(Op op, int arity, const Operands& operands) {
   switch (arity) {

@@ -23,13 +23,22 @@ class Rewriter {
   /// and such operators are not computed, since IEEE 754 does not fix their bits.
   Rewriter(Dag& dag, RuleClass rule_class, Math math);
 
-  /// The normal form of `op` over operands in normal form: no rule matches it. An operator over constants is computed.
-  /// A term that a rule matches is not added to the graph, but terms within its replacement may be left as dead nodes.
-  /// Not recursive.
+  /// The normal form of `op`, of this arity, over operands in normal form: no rule matches it. An operator over constants
+  /// is computed. A term that a rule matches is not added to the graph, but terms within its replacement may be left as
+  /// dead nodes. Not recursive.
+  template <int kArity>
+  NodeId build(Op op, const Operands& operands) {
+    const NodeId id = settle<kArity>(op, operands);
+    return id != kRewriting ? id : finishRewrites();
+  }
   NodeId build(Op op, const Operands& operands) {
     const NodeId id = settle(op, arityOf(op), operands);
     return id != kRewriting ? id : finishRewrites();
   }
+
+  /// Whether build() made a sum or difference of a product, which may be dead by now, since the last clear().
+  bool hasSumsOfProducts() const noexcept { return has_sums_of_products_; }
+  void clear() noexcept { has_sums_of_products_ = false; }
 
  private:
   static constexpr NodeId kRewriting = ~NodeId{0};
@@ -53,8 +62,9 @@ class Rewriter {
   Dag& dag_;
   const RuleIndex& rules_;
   std::array<bool, kMostOps> folds_{};  ///< operators that are computed over constants
-  std::vector<NodeId> values_;          ///< the operand stack of the rewrites
-  std::vector<Rewrite> rewrites_;       ///< the rewrites that have begun: a stack, since one may begin another
+  bool has_sums_of_products_ = false;
+  std::vector<NodeId> values_;     ///< the operand stack of the rewrites
+  std::vector<Rewrite> rewrites_;  ///< the rewrites that have begun: a stack, since one may begin another
 };
 
 }  // namespace srjit

@@ -54,7 +54,7 @@ struct Chunk {
 };
 
 struct SectionDraft {
-  std::size_t first, last;               // of the chosen
+  std::size_t first, last;                    // of the chosen
   std::vector<std::uint32_t> columns = {};    // staged columns
   std::vector<std::uint32_t> staged_as = {};  // by variable
   std::vector<bool> uses = {};                // by variable

@@ -30,8 +30,8 @@ KernelGroups groupForKernels(const Population& expressions, std::span<const std:
   return made;
 }
 
-std::vector<HostGroup> groupForHost(const Population& expressions, std::span<const std::uint32_t> chosen,
-                                    Tier tier, std::size_t longest) {
+std::vector<HostGroup> groupForHost(const Population& expressions, std::span<const std::uint32_t> chosen, Tier tier,
+                                    std::size_t longest) {
   std::vector<HostGroup> groups;
   for (std::size_t i = 0; i < chosen.size(); ++i) {
     const std::size_t length = hostCodeLength(expressions[chosen[i]]);

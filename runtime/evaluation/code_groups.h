@@ -46,7 +46,7 @@ struct HostGroup {
 
 /// Divides the chosen expressions into graphs. An expression of more than `longest` (hostCodeLength()) is interpreted
 /// in either tier, kInterpret or kCompile.
-std::vector<HostGroup> groupForHost(const Population& expressions, std::span<const std::uint32_t> chosen,
-                                    Tier tier, std::size_t longest = kMaxCodeLength);
+std::vector<HostGroup> groupForHost(const Population& expressions, std::span<const std::uint32_t> chosen, Tier tier,
+                                    std::size_t longest = kMaxCodeLength);
 
 }  // namespace srjit

@@ -28,8 +28,7 @@ void ProgramSource::add(const ExpressionView& expression) {
 }
 
 void ProgramSource::set(std::span<const Expression> all) {
-  fillBlocks(expressions, all.size(),
-             [&](Population::Block& block, std::size_t, std::size_t e) { block.add(all[e]); });
+  fillBlocks(expressions, all.size(), [&](Population::Block& block, std::size_t, std::size_t e) { block.add(all[e]); });
   finish();
 }
 

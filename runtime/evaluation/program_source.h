@@ -22,7 +22,7 @@ namespace srjit {
 struct ProgramSource {
   Precision precision = Precision::kF32;  ///< the engine's
   Math math = Math::kPrecise;
-  std::optional<Pipeline> pipeline = {};          ///< not set: Pipeline::standard(), in one walk
+  std::optional<Pipeline> pipeline = {};  ///< not set: Pipeline::standard(), in one walk
   Population expressions = {};
   std::vector<Failure> invalid = {};              ///< expressions that were not valid; they are the constant NaN here
   std::vector<std::size_t> parameter_offsets{0};  ///< expressions.size() + 1 entries

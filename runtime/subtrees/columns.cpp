@@ -50,9 +50,8 @@ std::vector<bool> DeviceSubtrees::write(const Dataset::State& data, std::span<co
   const CurrentContext current(*queue_->cuda);
   const std::uint32_t last = std::ranges::max(writes, {}, &SubtreeWrite::column).column;
   const Math math = store_->math();
-  ProgramSource source{.precision = data.precision,
-                       .math = math,
-                       .pipeline = Pipeline::parse("hoist, schedule", math).value()};
+  ProgramSource source{
+      .precision = data.precision, .math = math, .pipeline = Pipeline::parse("hoist, schedule", math).value()};
   const Expression unused = Expression::create({Token::variable(0)}).value();
   std::vector<Expression> of_column(last + 1, unused);
   std::vector<std::uint32_t> chosen;

@@ -17,16 +17,16 @@ namespace {
 // What a program has stored stays valid for ever: a row may be added, but none may change.
 TEST(OperatorCodes, NeverChange) {
   const std::map<std::string, std::int32_t> codes = {
-      {"add", 1},        {"sub", 2},        {"mul", 3},       {"div", 4},         {"pow", 5},       {"neg", 6},
-      {"fma", 7},        {"fms", 8},        {"fnma", 9},      {"inv", 10},        {"square", 11},   {"cube", 12},
-      {"sqrt", 13},      {"cbrt", 14},      {"abs", 15},      {"sign", 16},       {"min", 17},      {"max", 18},
-      {"floor", 19},     {"ceil", 20},      {"round", 21},    {"mod", 22},        {"exp", 23},      {"exp2", 24},
-      {"expm1", 25},     {"log", 26},       {"log2", 27},     {"log10", 28},      {"log1p", 29},    {"sin", 30},
-      {"cos", 31},       {"tan", 32},       {"asin", 33},     {"acos", 34},       {"atan", 35},     {"atan2", 36},
-      {"sinh", 37},      {"cosh", 38},      {"tanh", 39},     {"asinh", 40},      {"acosh", 41},    {"atanh", 42},
-      {"erf", 43},       {"logistic", 44},  {"aq", 45},       {"lt", 46},         {"le", 47},       {"gt", 48},
-      {"ge", 49},        {"if", 50},        {"pdiv", 51},     {"plog", 52},       {"psqrt", 53},    {"pinv", 54},
-      {"ppow", 55},      {"loose_div", 56}, {"loose_inv", 57}, {"loose_log", 58}, {"loose_sqrt", 59}, {"loose_pow", 60}};
+      {"add", 1},    {"sub", 2},        {"mul", 3},        {"div", 4},        {"pow", 5},         {"neg", 6},
+      {"fma", 7},    {"fms", 8},        {"fnma", 9},       {"inv", 10},       {"square", 11},     {"cube", 12},
+      {"sqrt", 13},  {"cbrt", 14},      {"abs", 15},       {"sign", 16},      {"min", 17},        {"max", 18},
+      {"floor", 19}, {"ceil", 20},      {"round", 21},     {"mod", 22},       {"exp", 23},        {"exp2", 24},
+      {"expm1", 25}, {"log", 26},       {"log2", 27},      {"log10", 28},     {"log1p", 29},      {"sin", 30},
+      {"cos", 31},   {"tan", 32},       {"asin", 33},      {"acos", 34},      {"atan", 35},       {"atan2", 36},
+      {"sinh", 37},  {"cosh", 38},      {"tanh", 39},      {"asinh", 40},     {"acosh", 41},      {"atanh", 42},
+      {"erf", 43},   {"logistic", 44},  {"aq", 45},        {"lt", 46},        {"le", 47},         {"gt", 48},
+      {"ge", 49},    {"if", 50},        {"pdiv", 51},      {"plog", 52},      {"psqrt", 53},      {"pinv", 54},
+      {"ppow", 55},  {"loose_div", 56}, {"loose_inv", 57}, {"loose_log", 58}, {"loose_sqrt", 59}, {"loose_pow", 60}};
   for (const auto& [name, code] : codes) {
     const std::optional<Op> op = findOp(name);
     ASSERT_TRUE(op) << name;

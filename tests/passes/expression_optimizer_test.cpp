@@ -13,9 +13,6 @@ class Optimizer : public testing::TestWithParam<std::tuple<Precision, Math>> {
  protected:
   Precision precision() const { return std::get<0>(GetParam()); }
   Math math() const { return std::get<1>(GetParam()); }
-  Dag pipelineOf(std::span<const Expression> batch) const {
-    return Pipeline::standard(math()).run(Dag::fromExpressions(batch, precision()), {math()});
-  }
 };
 
 GeneratorOptions everything(std::uint64_t seed) {
@@ -31,15 +28,66 @@ GeneratorOptions everything(std::uint64_t seed) {
   return options;
 }
 
-TEST_P(Optimizer, GivesThePipelinesGraphOfOneExpression) {
-  ExpressionGenerator generator(everything(71));
-  ExpressionOptimizer optimizer(precision(), math());
-  for (int i = 0; i < 20'000; ++i) {
+// One optimizer for all, so that what an expression leaves behind would be seen.
+void expectPipelinesGraphs(Precision precision, Math math, std::uint64_t seed, int expressions) {
+  ExpressionGenerator generator(everything(seed));
+  ExpressionOptimizer optimizer(precision, math);
+  const Pipeline pipeline = Pipeline::standard(math);
+  for (int i = 0; i < expressions; ++i) {
     const Expression expression = generator.next();
     optimizer.run(expression.tokens(), 0);
-    ASSERT_EQ(optimizer.scheduled(), pipelineOf({&expression, 1}))
-        << print(expression, Language::kInfix) << "\n" << printDag(optimizer.scheduled()) << printDag(pipelineOf({&expression, 1}));
+    const Dag expected = pipeline.run(Dag::fromExpressions({&expression, 1}, precision), {math});
+    ASSERT_EQ(optimizer.scheduled(), expected) << print(expression, Language::kInfix) << '\n'
+                                               << printDag(optimizer.scheduled()) << "expected\n"
+                                               << printDag(expected);
   }
+}
+
+TEST_P(Optimizer, GivesThePipelinesGraphOfOneExpression) { expectPipelinesGraphs(precision(), math(), 71, 5'000); }
+
+// A million in all modes together.
+class OptimizerSlow : public Optimizer {};
+TEST_P(OptimizerSlow, GivesThePipelinesGraphOfAnyExpression) {
+  expectPipelinesGraphs(precision(), math(), 73, 167'000);
+}
+
+/// A graph as an Encoder gets it has the nodes of the scheduled one.
+TEST_P(Optimizer, ListsTheNodesThatTheRootNeeds) {
+  ExpressionGenerator generator(everything(74));
+  ExpressionOptimizer optimizer(precision(), math());
+  for (int i = 0; i < 2'000; ++i) {
+    const Expression expression = generator.next();
+    Population population;
+    population.add(expression);
+    optimizer.run(population[0], 0);
+    const ExpressionGraph graph = optimizer.graph();
+    std::vector<bool> seen(graph.dag.size());
+    std::vector<std::uint32_t> uses(graph.dag.size());
+    ++uses[graph.root];
+    for (const NodeId id : graph.members) {
+      ASSERT_FALSE(seen[id]) << "listed twice";
+      seen[id] = true;
+      for (const NodeId operand : graph.dag.node(id).inputs()) {
+        ASSERT_TRUE(seen[operand]) << "an operand comes after its user";
+        ++uses[operand];
+      }
+    }
+    for (const NodeId id : graph.members) ASSERT_EQ(graph.uses[id], uses[id]);
+    ASSERT_EQ(graph.members.size(), optimizer.scheduled().size()) << print(expression, Language::kInfix);
+  }
+}
+
+// Postfix of a leaning tree, whose walk may not be recursive.
+TEST_P(Optimizer, TakesAnyDepth) {
+  std::vector<Token> tokens{Token::variable(0)};
+  for (int i = 0; i < 200'000; ++i) {
+    tokens.push_back(Token::variable(static_cast<std::uint32_t>(i % 3)));
+    tokens.push_back(Token::operation(i % 2 == 0 ? Op::kMul : Op::kSub));
+    tokens.push_back(Token::operation(Op::kSin));
+  }
+  ExpressionOptimizer optimizer(precision(), math());
+  optimizer.run(tokens, 0);
+  EXPECT_GT(optimizer.scheduled().size(), 400'000U);
 }
 
 TEST_P(Optimizer, GivesThePipelinesGraphOfABatch) {
@@ -48,15 +96,17 @@ TEST_P(Optimizer, GivesThePipelinesGraphOfABatch) {
     const std::vector<Expression> batch = generator.batch(count);
     BatchOptimizer optimizer(precision(), math());
     for (const Expression& expression : batch) optimizer.add(expression.tokens());
-    ASSERT_EQ(optimizer.take(), pipelineOf(batch)) << count;
+    ASSERT_EQ(optimizer.take(), Pipeline::standard(math()).run(Dag::fromExpressions(batch, precision()), {math()}))
+        << count;
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Modes, Optimizer,
-                         testing::Combine(testing::ValuesIn(kPrecisions), testing::ValuesIn(kMathModes)),
-                         [](const auto& row) {
-                           return std::string(nameOf(std::get<0>(row.param))) + "_" + nameOf(std::get<1>(row.param));
-                         });
+std::string nameOfModes(const testing::TestParamInfo<std::tuple<Precision, Math>>& row) {
+  return std::string(nameOf(std::get<0>(row.param))) + "_" + nameOf(std::get<1>(row.param));
+}
+const auto kEveryMode = testing::Combine(testing::ValuesIn(kPrecisions), testing::ValuesIn(kMathModes));
+INSTANTIATE_TEST_SUITE_P(Modes, Optimizer, kEveryMode, nameOfModes);
+INSTANTIATE_TEST_SUITE_P(Modes, OptimizerSlow, kEveryMode, nameOfModes);
 
 }  // namespace
 }  // namespace srjit

@@ -26,9 +26,12 @@ TEST(Fma, ANegatedFactorSelectsTheForm) {
 
 TEST(Fma, FusesTheProductWithoutOtherUses) {
   // sin uses one product, so only fusing the other makes a multiplication dead.
-  EXPECT_EQ(after("fold,fma", "(x0 * x1 + x2 * x3) + sin(x0 * x1)"), after("fold", "fma(x2, x3, x0 * x1) + sin(x0 * x1)"));
-  EXPECT_EQ(after("fold,fma", "(x0 * x1 + x2 * x3) + sin(x2 * x3)"), after("fold", "fma(x0, x1, x2 * x3) + sin(x2 * x3)"));
-  EXPECT_EQ(after("fold,fma", "(x0 * x1 - x2 * x3) / sin(x0 * x1)"), after("fold", "fnma(x2, x3, x0 * x1) / sin(x0 * x1)"));
+  EXPECT_EQ(after("fold,fma", "(x0 * x1 + x2 * x3) + sin(x0 * x1)"),
+            after("fold", "fma(x2, x3, x0 * x1) + sin(x0 * x1)"));
+  EXPECT_EQ(after("fold,fma", "(x0 * x1 + x2 * x3) + sin(x2 * x3)"),
+            after("fold", "fma(x0, x1, x2 * x3) + sin(x2 * x3)"));
+  EXPECT_EQ(after("fold,fma", "(x0 * x1 - x2 * x3) / sin(x0 * x1)"),
+            after("fold", "fnma(x2, x3, x0 * x1) / sin(x0 * x1)"));
 }
 
 TEST(Fma, ADifferenceOfEqualProductsIsNotFused) {

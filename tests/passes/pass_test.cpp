@@ -27,8 +27,7 @@ Pass identity(std::string name) {
 
 TEST(Pipeline, StandardPassesDependOnTheMode) {
   EXPECT_THAT(namesOf(Pipeline::standard(Math::kStrict)), ElementsAre("simplify", "hoist", "schedule"));
-  EXPECT_THAT(namesOf(Pipeline::standard(Math::kPrecise)),
-              ElementsAre("simplify-precise", "fma", "hoist", "schedule"));
+  EXPECT_THAT(namesOf(Pipeline::standard(Math::kPrecise)), ElementsAre("simplify-precise", "fma", "hoist", "schedule"));
   EXPECT_THAT(namesOf(Pipeline::standard(Math::kFast)), ElementsAre("simplify-fast", "fma", "hoist", "schedule"));
 }
 

@@ -113,9 +113,9 @@ void prepareAll(benchmark::State& state) {
       if (!encoder.encode(optimizer.graph(), e, options, code)) state.SkipWithError("a program was rejected");
     }
   }
-  state.counters["ns/token"] = benchmark::Counter(static_cast<double>(expressions.tokens()) * 1e-9,
-                                                  benchmark::Counter::kIsIterationInvariantRate |
-                                                      benchmark::Counter::kInvert);
+  state.counters["ns/token"] =
+      benchmark::Counter(static_cast<double>(expressions.tokens()) * 1e-9,
+                         benchmark::Counter::kIsIterationInvariantRate | benchmark::Counter::kInvert);
   setRate(state);
 }
 

@@ -30,7 +30,8 @@ std::vector<std::uint32_t> allOf(const std::vector<Expression>& expressions) {
 }
 
 KernelGroups kernelsOf(const std::vector<Expression>& expressions, std::size_t longest = kMaxCodeLength) {
-  return groupForKernels(Population(expressions), allOf(expressions), codeWeights(Precision::kF32, Math::kPrecise), longest);
+  return groupForKernels(Population(expressions), allOf(expressions), codeWeights(Precision::kF32, Math::kPrecise),
+                         longest);
 }
 
 TEST(CodeLength, OperatorsCountAsTheirInstructionsOnAGpu) {
