@@ -135,6 +135,13 @@ ExpressionView Population::Block::operator[](std::size_t i) const noexcept {
           entry.parameters};
 }
 
+void Population::Block::endEntry(std::uint32_t variables, std::uint32_t parameters) {
+  entries_.back().variables = variables;
+  entries_.back().parameters = parameters;
+  variables_ = std::max(variables_, variables);
+  parameters_ += parameters;
+}
+
 void Population::Block::reserve(std::size_t expressions, std::size_t tokens) {
   entries_.reserve(expressions);
   codes_.reserve(tokens);
@@ -160,9 +167,7 @@ void Population::Block::add(const Expression& expression) {
         break;
     }
   }
-  entries_.back().variables = expression.variableCount();
-  entries_.back().parameters = expression.parameterCount();
-  variables_ = std::max(variables_, expression.variableCount());
+  endEntry(expression.variableCount(), expression.parameterCount());
 }
 
 void Population::Block::add(const ExpressionView& expression) {
@@ -171,9 +176,7 @@ void Population::Block::add(const ExpressionView& expression) {
   codes_.insert(codes_.end(), codes.begin(), codes.end());
   const auto constants = std::ranges::count(codes, kConstantCode);
   constants_.insert(constants_.end(), expression.constants(), expression.constants() + constants);
-  entries_.back().variables = expression.variableCount();
-  entries_.back().parameters = expression.parameterCount();
-  variables_ = std::max(variables_, expression.variableCount());
+  endEntry(expression.variableCount(), expression.parameterCount());
 }
 
 Status Population::Block::add(const PopulationView& population, std::size_t e) {
@@ -229,7 +232,7 @@ Status Population::Block::turn(std::span<const std::int32_t> codes, const double
 
 Status Population::Block::append(std::span<const std::int32_t> codes, const double* constants) {
   if (codes.empty()) return invalidToken(0, "an expression needs at least one token");
-  Entry& entry = entries_.back();
+  std::uint32_t variables = 0, parameters = 0;
   std::size_t height = 0;
   const std::size_t old = codes_.size();
   codes_.resize(old + codes.size());
@@ -255,23 +258,22 @@ Status Population::Block::append(std::span<const std::int32_t> codes, const doub
     }
     const std::uint32_t index = indexOf(code);
     if (index > Expression::kMaxIndex) return unknownCode(i, code);
-    std::uint32_t& largest = isParameter(code) ? entry.parameters : entry.variables;
+    std::uint32_t& largest = isParameter(code) ? parameters : variables;
     largest = std::max(largest, index + 1);
   }
   if (height != 1) {
     return invalidToken(codes.size() - 1, fmt::format("the tokens leave {} values, but an expression has one", height));
   }
-  variables_ = std::max(variables_, entry.variables);
+  endEntry(variables, parameters);
   return okStatus();
 }
 
 void Population::Block::replaceLast() {
-  Entry& entry = entries_.back();
+  const Entry& entry = entries_.back();
   codes_.resize(entry.code);
   codes_.push_back(kConstantCode);
   constants_.resize(entry.constant);
   constants_.push_back(std::numeric_limits<double>::quiet_NaN());
-  entry.variables = entry.parameters = 0;
 }
 
 Population::Population(std::span<const Expression> expressions) {
@@ -290,13 +292,35 @@ std::uint32_t Population::variableCount() const noexcept {
   return most;
 }
 
+void Population::add(const Expression& expression) {
+  blockForMore().add(expression);
+  all_parameters_ += expression.parameterCount();
+}
+
+void Population::add(const ExpressionView& expression) {
+  blockForMore().add(expression);
+  all_parameters_ += expression.parameterCount();
+}
+
 std::span<Population::Block> Population::makeBlocks(std::size_t expressions) {
   blocks_.resize((expressions + kBlock - 1) / kBlock);
   return blocks_;
 }
 
+void Population::finish() {
+  block_offsets_.clear();
+  all_parameters_ = 0;
+  for (const Block& block : blocks_) {
+    block_offsets_.push_back(all_parameters_);
+    all_parameters_ += block.parameters();
+  }
+}
+
 Population::Block& Population::blockForMore() {
-  if (blocks_.empty() || blocks_.back().size() == kBlock) blocks_.emplace_back();
+  if (blocks_.empty() || blocks_.back().size() == kBlock) {
+    blocks_.emplace_back();
+    block_offsets_.push_back(all_parameters_);
+  }
   return blocks_.back();
 }
 

@@ -129,6 +129,7 @@ class Population {
     std::size_t size() const noexcept { return entries_.size(); }
     std::size_t tokens() const noexcept { return codes_.size(); }
     std::uint32_t variableCount() const noexcept { return variables_; }  ///< the largest of its expressions
+    std::size_t parameters() const noexcept { return parameters_; }      ///< of all its expressions
     ExpressionView operator[](std::size_t i) const noexcept;
 
     void reserve(std::size_t expressions, std::size_t tokens);
@@ -143,8 +144,13 @@ class Population {
     struct Entry {
       std::size_t code, constant;  ///< its first
       std::uint32_t variables, parameters;
+      std::size_t first_parameter;  ///< of those of the block
     };
-    void beginEntry() { entries_.push_back({codes_.size(), constants_.size(), 0, 0}); }
+    std::size_t parametersBefore(std::size_t i) const noexcept {
+      return i < entries_.size() ? entries_[i].first_parameter : parameters_;
+    }
+    void beginEntry() { entries_.push_back({codes_.size(), constants_.size(), 0, 0, parameters_}); }
+    void endEntry(std::uint32_t variables, std::uint32_t parameters);
     Status append(std::span<const std::int32_t> codes, const double* constants);
     Status turn(std::span<const std::int32_t> codes, const double* constants);
     void replaceLast();
@@ -153,6 +159,7 @@ class Population {
     std::vector<std::int32_t> codes_;
     std::vector<double> constants_;  ///< of the tokens that are constants
     std::uint32_t variables_ = 0;
+    std::size_t parameters_ = 0;
     // Of turn():
     struct Pending {
       std::size_t token;  ///< an operator
@@ -172,16 +179,26 @@ class Population {
   ExpressionView operator[](std::size_t e) const noexcept { return blocks_[e / kBlock][e % kBlock]; }
   std::size_t tokens() const noexcept;
   std::uint32_t variableCount() const noexcept;
+  /// Where the parameters of expression `e` begin, if those of all expressions are put behind one another; for
+  /// e = size() their number.
+  std::size_t parameterOffset(std::size_t e) const noexcept {
+    const std::size_t block = e / kBlock;
+    return block == blocks_.size() ? all_parameters_
+                                   : block_offsets_[block] + blocks_[block].parametersBefore(e % kBlock);
+  }
 
-  void add(const Expression& expression) { blockForMore().add(expression); }
-  void add(const ExpressionView& expression) { blockForMore().add(expression); }
-  /// The blocks of an empty population that gets so many expressions; the caller fills them.
+  void add(const Expression& expression);
+  void add(const ExpressionView& expression);
+  /// The blocks of an empty population that gets so many expressions. The caller fills them, and then calls finish().
   std::span<Block> makeBlocks(std::size_t expressions);
+  void finish();
 
  private:
   Block& blockForMore();
 
   std::vector<Block> blocks_;
+  std::vector<std::size_t> block_offsets_;  ///< parameterOffset() of the first expression of a block
+  std::size_t all_parameters_ = 0;
 };
 
 }  // namespace srjit

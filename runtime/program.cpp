@@ -8,7 +8,7 @@ namespace srjit {
 
 std::size_t Program::size() const noexcept { return state_->source->expressions.size(); }
 std::size_t Program::parameterOffset(std::size_t expression) const noexcept {
-  return state_->source->parameter_offsets[expression];
+  return state_->source->parameterOffset(expression);
 }
 std::span<const Failure> Program::failures() const noexcept { return state_->failures; }
 const ProgramInfo& Program::info() const noexcept { return state_->info; }

@@ -35,9 +35,16 @@ void ParameterTable::add(const ParameterSource& source, std::size_t parameter_of
 }
 
 void ParameterTable::append(const ParameterTable& other) {
-  const auto base = static_cast<std::uint32_t>(literals_.size());
-  literals_.insert(literals_.end(), other.literals_.begin(), other.literals_.end());
-  for (const Patch& patch : other.patches_) patches_.push_back({base + patch.entry, patch.parameter});
+  const std::size_t entry = size(), patch = patches();
+  resize(entry + other.size(), patch + other.patches());
+  put(entry, patch, other);
+}
+
+void ParameterTable::put(std::size_t entry, std::size_t patch, const ParameterTable& other) {
+  std::ranges::copy(other.literals_, literals_.begin() + static_cast<std::ptrdiff_t>(entry));
+  const auto base = static_cast<std::uint32_t>(entry);
+  std::ranges::transform(other.patches_, patches_.begin() + static_cast<std::ptrdiff_t>(patch),
+                         [&](const Patch& of) { return Patch{base + of.entry, of.parameter}; });
 }
 
 void ParameterTable::writeLiterals(Precision precision, std::byte* table) const {

@@ -18,11 +18,19 @@ class ParameterTable {
     return size() * static_cast<std::size_t>(bytesOf(precision));
   }
 
-  /// Makes room for so many entries; only speed depends on it.
-  void reserve(std::size_t entries) {
-    literals_.reserve(entries);
-    patches_.reserve(entries);
+  std::size_t patches() const noexcept { return patches_.size(); }  ///< entries that are parameters
+
+  void clear() noexcept {
+    literals_.clear();
+    patches_.clear();
   }
+  /// Makes room for tables of so many entries in all, which several threads then put() there.
+  void resize(std::size_t entries, std::size_t patches) {
+    literals_.resize(entries);
+    patches_.resize(patches);
+  }
+  /// The entries of `other` become those from `entry` on; of its parameters, the first is the patch `patch`.
+  void put(std::size_t entry, std::size_t patch, const ParameterTable& other);
   void addLiteral(double value) { literals_.push_back(value); }
   /// An entry of Dag::parameters(); the caller's parameters of its expression begin at `parameter_offset`.
   void add(const ParameterSource& source, std::size_t parameter_offset);

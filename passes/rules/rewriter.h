@@ -23,9 +23,9 @@ class Rewriter {
   /// and such operators are not computed, since IEEE 754 does not fix their bits.
   Rewriter(Dag& dag, RuleClass rule_class, Math math);
 
-  /// The normal form of `op`, of this arity, over operands in normal form: no rule matches it. An operator over constants
-  /// is computed. A term that a rule matches is not added to the graph, but terms within its replacement may be left as
-  /// dead nodes. Not recursive.
+  /// The normal form of `op`, of this arity, over operands in normal form: no rule matches it. An operator over
+  /// constants is computed. A term that a rule matches is not added to the graph, but terms within its replacement may
+  /// be left as dead nodes. Not recursive.
   template <int kArity>
   NodeId build(Op op, const Operands& operands) {
     const NodeId id = settle<kArity>(op, operands);

@@ -147,7 +147,7 @@ class Batch {
     for (const ParameterSource& parameter : dag.parameters()) {
       draft.parameters.add(parameter, parameter.isLiteral()
                                           ? 0
-                                          : request_.source.parameter_offsets[group.expressions[parameter.expression]]);
+                                          : request_.source.parameterOffset(group.expressions[parameter.expression]));
     }
     drafts.push_back(std::move(draft));
   }

@@ -41,7 +41,7 @@ class DirectMaker {
     options_.roots = shape.roots;
     options_.window = shape.window;
     options_.subroutines = shape.subroutines && !isDouble(options_.precision);
-    scratch_ = request.store.directScratch().take(options_);
+    scratch_ = takeDirectScratch(request.store.directScratch(), options_);
   }
   ~DirectMaker() { request_.store.directScratch().giveBack(std::move(scratch_)); }
   DirectMaker(const DirectMaker&) = delete;
@@ -157,7 +157,7 @@ class DirectMaker {
     if (number >= chunk.dag.parameters().size()) return table.addLiteral(0);  // padding
     const ParameterSource& parameter = chunk.dag.parameters()[number];
     const std::size_t offset =
-        parameter.isLiteral() ? 0 : request_.source.parameter_offsets[chunk.first + parameter.expression];
+        parameter.isLiteral() ? 0 : request_.source.parameterOffset(chunk.first + parameter.expression);
     table.add(parameter, offset);
   }
 

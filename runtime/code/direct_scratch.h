@@ -1,9 +1,8 @@
-// Scratch memory for direct code generation, kept from one program to the next: new memory costs more than writing to
-// it, since the system maps it page by page.
+// Scratch memory of direct code generation.
 #pragma once
 
+#include <cstddef>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <vector>
 
@@ -11,10 +10,11 @@
 
 #include "compiler/direct/emitter.h"
 #include "compiler/kernels/image_maker.h"
+#include "runtime/code/scratch_pool.h"
 
 namespace srjit {
 
-/// Scratch memory for one program's code. Contents are left over from the program before.
+/// Scratch memory for one program's code.
 struct DirectScratch {
   using Emitters = tbb::enumerable_thread_specific<DirectEmitter>;
 
@@ -22,18 +22,14 @@ struct DirectScratch {
   std::optional<Emitters> emitters;  ///< for the options
   std::vector<DirectPart> parts;
   KernelImage image;
+
+  /// Without the emitters, which hold no more than the largest graph takes, one per thread.
+  std::size_t bytes() const noexcept;
 };
 
-/// Keeps the last scratch that was given back, unless it is large. Thread-safe.
-class DirectScratchPool {
- public:
-  /// For options that DirectEmitter::create() accepts.
-  std::unique_ptr<DirectScratch> take(const DirectOptions& options);
-  void giveBack(std::unique_ptr<DirectScratch> scratch);
+using DirectScratchPool = ScratchPool<DirectScratch>;
 
- private:
-  std::mutex mutex_;
-  std::unique_ptr<DirectScratch> idle_;
-};
+/// Scratch of the pool, or new, for options that DirectEmitter::create() accepts.
+std::unique_ptr<DirectScratch> takeDirectScratch(DirectScratchPool& pool, const DirectOptions& options);
 
 }  // namespace srjit

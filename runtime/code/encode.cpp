@@ -10,7 +10,7 @@
 #include "compiler/interpreter/bytecode.h"
 #include "compiler/nvptx/options.h"
 #include "ir/ops.h"
-#include "passes/expression_optimizer.h"
+#include "runtime/code/encode_scratch.h"
 #include "runtime/evaluation/optimized_dag.h"
 #include "runtime/platform/clock.h"
 
@@ -40,19 +40,6 @@ constexpr std::size_t kMaxEncodedChunk = 1024, kMinEncodedChunk = 64;
 // interpreter stages far fewer columns.
 constexpr std::uint32_t kFirstSlot = 1U << 17;
 
-/// Adjacent chosen expressions, encoded by one task.
-struct Chunk {
-  std::size_t first, last;  // of the chosen
-  std::size_t section;
-  Bytecode code = {};
-  std::vector<std::uint32_t> lengths = {};  // of the programs
-  ParameterTable parameters = {};
-  std::vector<Failure> failures = {};
-  std::size_t tokens = 0, nodes = 0;  // of the expressions, and of their graphs
-  std::vector<bool> operators = std::vector<bool>(kOpCount);
-  std::vector<bool> variables = {};
-};
-
 struct SectionDraft {
   std::size_t first, last;                    // of the chosen
   std::vector<std::uint32_t> columns = {};    // staged columns
@@ -65,8 +52,11 @@ class ProgramEncoder {
   explicit ProgramEncoder(const CodeRequest& request)
       : request_(request),
         source_(request.source),
-        limits_(request.queue.cuda->limits().shared_bytes_per_block, request.source.precision) {}
-
+        limits_(request.queue.cuda->limits().shared_bytes_per_block, request.source.precision),
+        table_(request.store.table({OpFamily::kAll, 8})),
+        scratch_(request.store.encodeScratch().take()) {
+    if (scratch_ == nullptr) scratch_ = std::make_unique<EncodeScratch>(source_.precision, source_.math, table_);
+  }
   DeviceCode run() {
     const Stopwatch encoding;
     findSections();
@@ -76,6 +66,8 @@ class ProgramEncoder {
     const Stopwatch linking;
     link();
     code_.report.seconds_codegen = linking.seconds();
+    // Not after an exception, which may leave work half done in it.
+    request_.store.encodeScratch().giveBack(std::move(scratch_));
     return std::move(code_);
   }
 
@@ -116,24 +108,31 @@ class ProgramEncoder {
   void encodeChunks() {
     const std::size_t size = std::clamp(request_.chosen.size() / (std::size_t{4} * request_.threads) + 1,
                                         kMinEncodedChunk, kMaxEncodedChunk);
+    struct Range {
+      std::size_t first, last, section;
+    };
+    std::vector<Range> ranges;
     for (std::size_t s = 0; s < sections_.size(); ++s) {
       for (std::size_t first = sections_[s].first; first < sections_[s].last; first += size) {
-        chunks_.push_back({first, std::min(first + size, sections_[s].last), s});
+        ranges.push_back({first, std::min(first + size, sections_[s].last), s});
       }
     }
+    if (scratch_->chunks.size() < ranges.size()) scratch_->chunks.resize(ranges.size());
+    chunks_ = std::span(scratch_->chunks).first(ranges.size());
     // Passes from outside of the library, and kept subtrees, need graphs of whole chunks.
     const bool needs_graphs = source_.pipeline || request_.subtrees != nullptr;
-    const HandlerTable& table = request_.store.table({OpFamily::kAll, 8});
     tbb::parallel_for(std::size_t{0}, chunks_.size(), [&](std::size_t c) {
+      chunks_[c].begin(ranges[c].first, ranges[c].last, ranges[c].section);
+      EncodeWorker& worker = scratch_->workers.local();
       if (needs_graphs) {
-        encodeGraphs(chunks_[c], table);
+        encodeGraphs(chunks_[c], worker.encoder);
       } else {
-        encodeExpressions(chunks_[c], table);
+        encodeExpressions(chunks_[c], worker);
       }
     });
   }
 
-  std::span<const std::uint32_t> membersOf(const Chunk& chunk) const {
+  std::span<const std::uint32_t> membersOf(const EncodedChunk& chunk) const {
     return request_.chosen.subspan(chunk.first, chunk.last - chunk.first);
   }
 
@@ -144,16 +143,16 @@ class ProgramEncoder {
     return options;
   }
 
-  static void takeNode(const Node& node, Chunk& chunk) {
+  static void takeNode(const Node& node, EncodedChunk& chunk) {
     if (node.isOperator()) {
-      chunk.operators[static_cast<std::size_t>(node.op)] = true;
+      chunk.operators[static_cast<std::size_t>(node.op)] = 1;
     } else if (node.kind == Token::Kind::kVariable) {
       if (node.index >= chunk.variables.size()) chunk.variables.resize(node.index + std::size_t{1});
-      chunk.variables[node.index] = true;
+      chunk.variables[node.index] = 1;
     }
   }
 
-  static void takeProgram(std::uint32_t expression, Status encoded, std::size_t before, Chunk& chunk) {
+  static void takeProgram(std::uint32_t expression, Status encoded, std::size_t before, EncodedChunk& chunk) {
     if (encoded) {
       chunk.lengths.push_back(static_cast<std::uint32_t>(chunk.code.tokens.size() - before));
     } else {
@@ -162,9 +161,8 @@ class ProgramEncoder {
   }
 
   // The standard passes, one expression at a time.
-  void encodeExpressions(Chunk& chunk, const HandlerTable& table) const {
-    ExpressionOptimizer optimizer(source_.precision, source_.math);
-    Encoder encoder(table);
+  void encodeExpressions(EncodedChunk& chunk, EncodeWorker& worker) const {
+    auto& [optimizer, encoder] = worker;
     EncodeOptions options = encodeOptions();
     for (const std::uint32_t expression : membersOf(chunk)) {
       const ExpressionView tokens = source_.expressions[expression];
@@ -186,13 +184,11 @@ class ProgramEncoder {
   void addParameter(const Dag& dag, NodeId id, std::uint32_t expression, ParameterTable& parameters) const {
     const Node& node = dag.node(id);
     if (node.kind == Token::Kind::kConstant) return parameters.addLiteral(node.value);
-    parameters.add(dag.parameters()[node.index], source_.parameter_offsets[expression]);
+    parameters.add(dag.parameters()[node.index], source_.parameterOffset(expression));
   }
 
-  void encodeGraphs(Chunk& chunk, const HandlerTable& table) const {
+  void encodeGraphs(EncodedChunk& chunk, Encoder& encoder) const {
     const std::span<const std::uint32_t> members = membersOf(chunk);
-    Encoder encoder(table);
-    std::vector<std::uint32_t> numbers;
     optimizedDags(members, request_.graphSource(), Tier::kInterpret,
                   [&](std::size_t first, std::size_t count, Result<Dag> dag) {
                     for (const std::uint32_t e : members.subspan(first, count)) {
@@ -203,7 +199,8 @@ class ProgramEncoder {
                   });
   }
 
-  void encodeGraph(const Dag& dag, std::span<const std::uint32_t> members, Encoder& encoder, Chunk& chunk) const {
+  void encodeGraph(const Dag& dag, std::span<const std::uint32_t> members, Encoder& encoder,
+                   EncodedChunk& chunk) const {
     chunk.nodes += dag.size();
     for (const Node& node : dag.nodes()) takeNode(node, chunk);
     std::vector<std::uint32_t> numbers(dag.parameters().size());
@@ -218,7 +215,7 @@ class ProgramEncoder {
     }
     for (const ParameterSource& parameter : dag.parameters()) {
       chunk.parameters.add(parameter,
-                           parameter.isLiteral() ? 0 : source_.parameter_offsets[members[parameter.expression]]);
+                           parameter.isLiteral() ? 0 : source_.parameterOffset(members[parameter.expression]));
     }
   }
 
@@ -226,18 +223,18 @@ class ProgramEncoder {
   void stageColumns() {
     std::vector<bool> used_ops(kOpCount);
     std::size_t variables = 0;  // values of subtrees may be among them
-    for (const Chunk& chunk : chunks_) variables = std::max(variables, chunk.variables.size());
+    for (const EncodedChunk& chunk : chunks_) variables = std::max(variables, chunk.variables.size());
     // Tokens that name no column have column 0 there, so it has a place even if no program needs it.
     for (SectionDraft& section : sections_) {
       section.staged_as.assign(std::max<std::size_t>(variables, 1), 0);
       section.uses.assign(section.staged_as.size(), false);
     }
-    for (const Chunk& chunk : chunks_) {
+    for (const EncodedChunk& chunk : chunks_) {
       code_.report.tokens += chunk.tokens;
       code_.report.nodes += chunk.nodes;
-      for (std::size_t op = 0; op < kOpCount; ++op) used_ops[op] = used_ops[op] || chunk.operators[op];
+      for (std::size_t op = 0; op < kOpCount; ++op) used_ops[op] = used_ops[op] || chunk.operators[op] != 0;
       for (std::size_t v = 0; v < chunk.variables.size(); ++v) {
-        if (chunk.variables[v]) sections_[chunk.section].uses[v] = true;
+        if (chunk.variables[v] != 0) sections_[chunk.section].uses[v] = true;
       }
     }
     for (SectionDraft& section : sections_) {
@@ -258,16 +255,16 @@ class ProgramEncoder {
 
   // An expression of more columns than fit is a section of its own.
   void refuseWideSections() {
-    for (Chunk& chunk : chunks_) {
+    for (EncodedChunk& chunk : chunks_) {
       const std::size_t wanted = sections_[chunk.section].columns.size();
       if (wanted <= limits_.columns) continue;
       chunk.failures.clear();
       for (const std::uint32_t expression : membersOf(chunk)) {
         chunk.failures.push_back({expression, tooManyColumns(wanted)});
       }
-      chunk.code = {};
+      chunk.code.tokens.clear();
       chunk.lengths.clear();
-      chunk.parameters = {};
+      chunk.parameters.clear();
     }
   }
 
@@ -300,53 +297,71 @@ class ProgramEncoder {
 
   /// The handlers of the family in use, by their number in that of all operators.
   std::vector<std::uint16_t> handlersOfFamily() const {
-    const HandlerTable& from = request_.store.table({OpFamily::kAll, 8});
     const HandlerTable& to = request_.store.table({code_.interpreter->family, 8});
     std::vector<std::uint16_t> numbers;
-    for (const Handler& handler : from.handlers()) numbers.push_back(static_cast<std::uint16_t>(to.find(handler)));
+    for (const Handler& handler : table_.handlers()) numbers.push_back(static_cast<std::uint16_t>(to.find(handler)));
     return numbers;
   }
+
+  /// Where the parts of a chunk begin in the whole program.
+  struct Starts {
+    std::size_t program = 0, token = 0, parameter = 0, patch = 0;
+  };
 
   // Puts the chunks behind one another and copies them to the device.
   void link() {
     InterpreterCode& code = *code_.interpreter;
-    std::size_t programs = 0, parameters = 0;
-    for (const Chunk& part : chunks_) {
-      programs += part.lengths.size();
-      parameters += part.parameters.size();
-    }
-    code.offsets.reserve(programs + 1);
-    code.offsets.push_back(0);
-    code_.parameters.reserve(parameters);
-    std::vector<std::uint32_t> first_parameter, map;
+    std::vector<Starts> starts;
+    Starts next;
+    std::vector<std::uint32_t> map;
     std::size_t chunk = 0;
     for (const SectionDraft& draft : sections_) {
-      InterpreterSection section{.first_program = static_cast<std::uint32_t>(code.programs()),
+      InterpreterSection section{.first_program = static_cast<std::uint32_t>(next.program),
                                  .map_offset = static_cast<std::uint32_t>(map.size()),
                                  .staged_columns = static_cast<std::uint32_t>(draft.columns.size())};
       map.insert(map.end(), draft.columns.begin(), draft.columns.end());
       for (; chunk < chunks_.size() && chunks_[chunk].first < draft.last; ++chunk) {
-        const Chunk& part = chunks_[chunk];
-        first_parameter.push_back(static_cast<std::uint32_t>(code_.parameters.size()));
-        code_.parameters.append(part.parameters);
+        const EncodedChunk& part = chunks_[chunk];
+        starts.push_back(next);
+        next.program += part.lengths.size();
+        next.token += part.code.tokens.size();
+        next.parameter += part.parameters.size();
+        next.patch += part.parameters.patches();
         section.slots = std::max(section.slots, part.code.slots);
-        for (const std::uint32_t length : part.lengths) {
-          if (length > UINT32_MAX - code.offsets.back()) throw std::length_error("more than 2^32 tokens");
-          code.offsets.push_back(code.offsets.back() + length);
-        }
         code_.failures.insert(code_.failures.end(), part.failures.begin(), part.failures.end());
       }
-      section.programs = static_cast<std::uint32_t>(code.programs()) - section.first_program;
+      section.programs = static_cast<std::uint32_t>(next.program) - section.first_program;
       if (section.programs > 0) code.sections.push_back(section);
     }
-    if (code.programs() == 0) {
+    if (next.token > UINT32_MAX) throw std::length_error("more than 2^32 tokens");
+    if (next.program == 0) {
       code_.interpreter.reset();
       return;
     }
-    upload(first_parameter, map);
+    code.offsets.resize(next.program + 1);
+    code.offsets.back() = static_cast<std::uint32_t>(next.token);
+    code_.parameters.resize(next.parameter, next.patch);
+    upload(starts, map);
   }
 
-  void upload(const std::vector<std::uint32_t>& first_parameter, const std::vector<std::uint32_t>& map) {
+  // Writes a chunk to its place: tokens to `tokens`, the rest to the code.
+  void place(const EncodedChunk& chunk, const Starts& at, std::span<const std::uint16_t> handlers,
+             DeviceToken* tokens) {
+    const SectionDraft& section = sections_[chunk.section];
+    const Places places{handlers, section.staged_as, static_cast<std::uint32_t>(section.columns.size()),
+                        static_cast<std::uint32_t>(at.parameter)};
+    std::ranges::transform(chunk.code.tokens, tokens + at.token,
+                           [&](DeviceToken token) { return places.linked(token); });
+    code_.parameters.put(at.parameter, at.patch, chunk.parameters);
+    auto offset = static_cast<std::uint32_t>(at.token);
+    std::uint32_t* to = code_.interpreter->offsets.data() + at.program;
+    for (const std::uint32_t length : chunk.lengths) {
+      *to++ = offset;
+      offset += length;
+    }
+  }
+
+  void upload(const std::vector<Starts>& starts, const std::vector<std::uint32_t>& map) {
     InterpreterCode& code = *code_.interpreter;
     const std::size_t token_bytes = code.offsets.back() * sizeof(DeviceToken);
     const std::size_t offset_bytes = code.offsets.size() * sizeof(std::uint32_t);
@@ -356,18 +371,11 @@ class ProgramEncoder {
     const std::shared_ptr<PinnedBuffer> staging = queue.pinned.take(token_bytes + offset_bytes + map_bytes);
     auto* const bytes = static_cast<std::byte*>(staging->data());
     auto* const tokens = reinterpret_cast<DeviceToken*>(bytes);
-    std::vector<std::size_t> starts{0};
-    for (const Chunk& chunk : chunks_) starts.push_back(starts.back() + chunk.code.tokens.size());
     const std::vector<std::uint16_t> handlers = handlersOfFamily();
-    tbb::parallel_for(std::size_t{0}, chunks_.size(), [&](std::size_t c) {
-      const SectionDraft& section = sections_[chunks_[c].section];
-      const Places places{handlers, section.staged_as, static_cast<std::uint32_t>(section.columns.size()),
-                          first_parameter[c]};
-      std::transform(chunks_[c].code.tokens.begin(), chunks_[c].code.tokens.end(), tokens + starts[c],
-                     [&](DeviceToken token) { return places.linked(token); });
-    });
+    tbb::parallel_for(std::size_t{0}, chunks_.size(),
+                      [&](std::size_t c) { place(chunks_[c], starts[c], handlers, tokens); });
     auto* const words = reinterpret_cast<std::uint32_t*>(bytes + token_bytes);
-    std::copy(map.begin(), map.end(), std::copy(code.offsets.begin(), code.offsets.end(), words));
+    std::ranges::copy(map, std::ranges::copy(code.offsets, words).out);
     code.memory = DeviceBuffer(queue.uploads, token_bytes + offset_bytes + map_bytes);
     code.tokens = code.memory.address();
     code.program_offsets = code.tokens + token_bytes;
@@ -379,8 +387,10 @@ class ProgramEncoder {
   const CodeRequest& request_;
   const ProgramSource& source_;
   InterpreterLimits limits_;
+  const HandlerTable& table_;  ///< of all operators
+  std::unique_ptr<EncodeScratch> scratch_;
   std::vector<SectionDraft> sections_;
-  std::vector<Chunk> chunks_;
+  std::span<EncodedChunk> chunks_;  ///< in the scratch
   DeviceCode code_;
 };
 

@@ -14,6 +14,7 @@
 #include "compiler/nvptx/options.h"
 #include "runtime/cache/kernels.h"
 #include "runtime/code/direct_scratch.h"
+#include "runtime/code/encode_scratch.h"
 #include "runtime/cuda/handles.h"
 
 namespace srjit {
@@ -77,6 +78,7 @@ class KernelStore {
   const KernelCache& cache() const noexcept { return *cache_; }
   /// Scratch memory for making direct code of this precision and mode.
   DirectScratchPool& directScratch() noexcept { return direct_scratch_; }
+  EncodeScratchPool& encodeScratch() noexcept { return encode_scratch_; }
 
  private:
   using Make = KernelCache::Make;
@@ -99,6 +101,7 @@ class KernelStore {
 
   std::mutex mutex_;
   std::map<InterpreterVariant, HandlerTable> tables_;
+  EncodeScratchPool encode_scratch_;                           ///< its encoders read a table
   std::map<std::string, std::weak_ptr<const Module>> loaded_;  ///< by the key's digest
   /// Interpreters, and under rows_per_thread 0 the totals.
   std::map<KernelNumber, std::pair<std::shared_ptr<const Module>, Kernel>> kept_;

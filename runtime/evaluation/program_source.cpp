@@ -22,7 +22,6 @@ void fillBlocks(Population& population, std::size_t count, const Add& add) {
 
 void ProgramSource::add(const ExpressionView& expression) {
   expressions.add(expression);
-  parameter_offsets.push_back(parameter_offsets.back() + expression.parameterCount());
   variables = std::max(variables, expression.variableCount());
   tokens += expression.size();
 }
@@ -48,10 +47,7 @@ void ProgramSource::set(const PopulationView& all) {
 }
 
 void ProgramSource::finish() {
-  parameter_offsets.resize(expressions.size() + 1);
-  for (std::size_t e = 0; e < expressions.size(); ++e) {
-    parameter_offsets[e + 1] = parameter_offsets[e] + expressions[e].parameterCount();
-  }
+  expressions.finish();
   variables = expressions.variableCount();
   tokens = expressions.tokens();
 }

@@ -17,18 +17,19 @@
 namespace srjit {
 
 /// Input of code generation: values alone. Constant once a program has it. Background work may keep it beyond the
-/// program's lifetime. Invariant, kept by the functions: the offsets, `variables` and `tokens` are those of the
-/// expressions.
+/// program's lifetime. Invariant, kept by the functions: `variables` and `tokens` are those of the expressions.
 struct ProgramSource {
   Precision precision = Precision::kF32;  ///< the engine's
   Math math = Math::kPrecise;
   std::optional<Pipeline> pipeline = {};  ///< not set: Pipeline::standard(), in one walk
   Population expressions = {};
-  std::vector<Failure> invalid = {};              ///< expressions that were not valid; they are the constant NaN here
-  std::vector<std::size_t> parameter_offsets{0};  ///< expressions.size() + 1 entries
-  std::uint32_t variables = 0;                    ///< the largest variableCount()
-  std::size_t tokens = 0;                         ///< of all expressions
-  bool group_by_sharing = true;                   ///< CompileOptions::group_by_sharing
+  std::vector<Failure> invalid = {};  ///< expressions that were not valid; they are the constant NaN here
+  std::uint32_t variables = 0;        ///< the largest variableCount()
+  std::size_t tokens = 0;             ///< of all expressions
+  bool group_by_sharing = true;       ///< CompileOptions::group_by_sharing
+
+  /// Program::parameterOffset().
+  std::size_t parameterOffset(std::size_t e) const noexcept { return expressions.parameterOffset(e); }
 
   void add(const ExpressionView& expression);
   /// Sets the expressions, where there are none yet; in parallel on the calling thread's arena.

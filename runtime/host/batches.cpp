@@ -93,7 +93,7 @@ void HostBatches::takeParameters(Draft& draft, const HostRequest& request) {
   draft.batch.parameters = parameters_.size();
   for (const ParameterSource& source : draft.sources) {
     const std::uint32_t member = source.isLiteral() ? 0 : draft.batch.expressions[source.expression];
-    parameters_.add(source, request.source.parameter_offsets[member]);
+    parameters_.add(source, request.source.parameterOffset(member));
   }
   for (const double constant : draft.batch.program.constants) parameters_.addLiteral(constant);
 }

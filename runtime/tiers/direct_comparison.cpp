@@ -164,7 +164,7 @@ struct Probes {
     source.set(expressions);
     all.resize(source.expressions.size());
     std::iota(all.begin(), all.end(), 0U);
-    for (std::size_t i = 0; i < source.parameter_offsets.back(); ++i) {
+    for (std::size_t i = 0; i < source.parameterOffset(source.expressions.size()); ++i) {
       parameters.push_back(0.25 + 0.37 * static_cast<double>(i % 11));
     }
     graphs = graphsOf({source}, threads);

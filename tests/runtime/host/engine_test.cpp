@@ -231,9 +231,9 @@ TEST(EngineMemory, NoneForTheMessageOfAnErrorIsAnError) {
 TEST(EngineMemory, NoneForAProgramItselfThrows) {
   if (!kMemoryCanFail) GTEST_SKIP() << "allocations belong to the sanitizer";
   const Engine engine = Engine::create({}).value();
-  constexpr std::size_t kExpressions = 1237;  // so that nothing else is as large
+  constexpr std::size_t kExpressions = 37 * Population::kBlock;  // so that nothing else is as large
   const std::vector<Expression> expressions(kExpressions, build({Token::variable(0)}));
-  const FailingMemory failing((kExpressions + 1) * sizeof(std::size_t), 1);  // offsets of parameters
+  const FailingMemory failing(37 * sizeof(Population::Block), 1);
   EXPECT_THROW(engine.compile(expressions), std::bad_alloc);
   EXPECT_TRUE(failing.failed());
 }

@@ -118,7 +118,7 @@ class FreshBench {
     }
     std::vector<double> front_end;
     for (const FreshTimes& times : samples) front_end.push_back(times.passes + times.encoding);
-    add(what + ": expressions to losses", "ms", json["total_ms"], target, nameOf(served));
+    add(what + ": token arrays to losses", "ms", json["total_ms"], target, nameOf(served));
     add(what + ": of that, passes and encoding", "ms", std::move(front_end));
     add(what + ": evaluated again, kernels", "ms", json["again_kernels_ms"]);
     return json;
@@ -156,7 +156,7 @@ class FreshBench {
       return after.times.total;
     });
     const bool has_target = context_.onGpu() && !context_.quick;
-    add(work.what() + ", half of them of the generation before: expressions to losses", "ms", half);
+    add(work.what() + ", half of them of the generation before: token arrays to losses", "ms", half);
     add(work.what() + ", half of them of the generation before: over a fresh generation", "times", ratios,
         has_target ? std::optional(atMost(kHalfKeptRatio)) : std::nullopt);
     return {{"fresh_ms", fresh}, {"half_kept_ms", half}, {"ratios", ratios}};

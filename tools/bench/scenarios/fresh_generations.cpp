@@ -8,14 +8,21 @@
 
 #include "ir/numeric.h"
 #include "tests/generators/klein_nishina.h"
+#include "tests/generators/token_arrays.h"
 #include "tools/bench/baselines/design.h"
 
 namespace srjit {
 namespace {
 
+TokenArrays arraysOf(std::span<const Expression> generation) {
+  TokenArrays arrays;
+  for (const Expression& expression : generation) arrays.addPostfix(expression);
+  return arrays;
+}
+
 /// The first time that an engine gets these expressions.
-Program firstProgram(const Engine& engine, std::span<const Expression> generation, Tier tier, std::size_t rows) {
-  Program program = engine.compile(generation, {.tier = tier, .expected_rows = rows});
+Program firstProgram(const Engine& engine, const TokenArrays& generation, Tier tier, std::size_t rows) {
+  Program program = must(engine.compile(generation.view(), {.tier = tier, .expected_rows = rows}));
   if (!program.failures().empty()) throw BenchFailure{program.failures().front().error};
   return program;
 }
@@ -72,8 +79,9 @@ NextGeneration halfKept(std::span<const Expression> last, std::span<const Expres
 
 FreshRun timeFresh(const Engine& engine, const Dataset& data, std::span<const Expression> generation, Tier tier) {
   const std::vector<double> parameters = parameterNumbers(parameterOffsets(generation).back(), 0);
+  const TokenArrays arrays = arraysOf(generation);
   const Stopwatch watch;
-  Program program = firstProgram(engine, generation, tier, data.rows());
+  Program program = firstProgram(engine, arrays, tier, data.rows());
   const double compiled = watch.seconds();
   Losses losses = must(engine.loss(program, data, parameters));
   const double total = watch.seconds();
@@ -104,7 +112,7 @@ void compareKept(const NextGeneration& generation, std::span<const double> losse
 }
 
 double frontEndNanoseconds(const Engine& engine, std::span<const Expression> generation) {
-  const ProgramInfo info = firstProgram(engine, generation, Tier::kInterpret, 0).info();
+  const ProgramInfo info = firstProgram(engine, arraysOf(generation), Tier::kInterpret, 0).info();
   return (info.seconds_passes + info.seconds_codegen) * 1e9 / static_cast<double>(info.nodes_before);
 }
 

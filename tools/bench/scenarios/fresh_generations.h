@@ -49,7 +49,7 @@ NextGeneration halfKept(std::span<const Expression> last, std::span<const Expres
 
 /// Milliseconds of new expressions.
 struct FreshTimes {
-  double total = 0;                 ///< from expressions in memory to losses on the host
+  double total = 0;                 ///< from token arrays to losses on the host
   double compile = 0;               ///< of total, Engine::compile()
   double passes = 0, encoding = 0;  ///< of total, as ProgramInfo has them; encoding also where direct code is written
   double kernels = 0;               ///< of total, by the device's clock; 0 on a processor
