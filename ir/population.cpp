@@ -130,8 +130,11 @@ Expression ExpressionView::expression() const {
 
 ExpressionView Population::Block::operator[](std::size_t i) const noexcept {
   const Entry& entry = entries_[i];
-  const std::size_t end = i + 1 < entries_.size() ? entries_[i + 1].code : codes_.size();
-  return {std::span(codes_).subspan(entry.code, end - entry.code), constants_.data() + entry.constant, entry.variables,
+  const bool is_last = i + 1 == entries_.size();
+  const std::size_t codes_end = is_last ? codes_.size() : entries_[i + 1].code;
+  const std::size_t constants_end = is_last ? constants_.size() : entries_[i + 1].constant;
+  return {std::span(codes_).subspan(entry.code, codes_end - entry.code),
+          std::span(constants_).subspan(entry.constant, constants_end - entry.constant), entry.variables,
           entry.parameters};
 }
 
@@ -174,8 +177,7 @@ void Population::Block::add(const ExpressionView& expression) {
   beginEntry();
   const std::span<const std::int32_t> codes = expression.codes();
   codes_.insert(codes_.end(), codes.begin(), codes.end());
-  const auto constants = std::ranges::count(codes, kConstantCode);
-  constants_.insert(constants_.end(), expression.constants(), expression.constants() + constants);
+  constants_.insert(constants_.end(), expression.constants().begin(), expression.constants().end());
   endEntry(expression.variableCount(), expression.parameterCount());
 }
 

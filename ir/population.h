@@ -95,15 +95,16 @@ class ExpressionView {
     const double* constant_ = nullptr;
   };
 
-  ExpressionView(std::span<const std::int32_t> codes, const double* constants, std::uint32_t variables,
+  /// `constants` are those of its tokens that are constants, in order.
+  ExpressionView(std::span<const std::int32_t> codes, std::span<const double> constants, std::uint32_t variables,
                  std::uint32_t parameters)
       : codes_(codes), constants_(constants), variables_(variables), parameters_(parameters) {}
 
   std::size_t size() const noexcept { return codes_.size(); }
-  Iterator begin() const noexcept { return {codes_.data(), constants_}; }
+  Iterator begin() const noexcept { return {codes_.data(), constants_.data()}; }
   Iterator end() const noexcept { return {codes_.data() + codes_.size(), nullptr}; }
   std::span<const std::int32_t> codes() const noexcept { return codes_; }
-  const double* constants() const noexcept { return constants_; }  ///< of its constant tokens, in order
+  std::span<const double> constants() const noexcept { return constants_; }
 
   /// As those of Expression.
   std::uint32_t variableCount() const noexcept { return variables_; }
@@ -113,7 +114,7 @@ class ExpressionView {
 
  private:
   std::span<const std::int32_t> codes_;
-  const double* constants_;
+  std::span<const double> constants_;
   std::uint32_t variables_, parameters_;
 };
 

@@ -23,6 +23,8 @@ struct ProgramInfo {
   double seconds_codegen;         ///< encoding, or LLVM on a CPU; ProgramStatus has a GPU's compilation times
   std::size_t subtrees_read = 0;  ///< columns of kept subtrees that the program reads
   std::size_t nodes_spared = 0;   ///< graph nodes not computed because of these
+  /// Expressions whose programs for a GPU's interpreter were those of equal ones in the engine's last program.
+  std::size_t recurring = 0;
 };
 
 /// Number of expressions that each kind of code evaluates; failed expressions are in none.

@@ -40,6 +40,17 @@ void ParameterTable::append(const ParameterTable& other) {
   put(entry, patch, other);
 }
 
+void ParameterTable::append(const ParameterTable& other, std::size_t first, std::size_t last, std::size_t moved) {
+  const auto here = static_cast<std::uint32_t>(size() - first);
+  const auto literals = other.literals_.begin();
+  literals_.insert(literals_.end(), literals + static_cast<std::ptrdiff_t>(first),
+                   literals + static_cast<std::ptrdiff_t>(last));
+  auto patch = std::ranges::lower_bound(other.patches_, first, {}, &Patch::entry);
+  for (; patch != other.patches_.end() && patch->entry < last; ++patch) {
+    patches_.push_back({patch->entry + here, patch->parameter + static_cast<std::uint32_t>(moved)});
+  }
+}
+
 void ParameterTable::put(std::size_t entry, std::size_t patch, const ParameterTable& other) {
   std::ranges::copy(other.literals_, literals_.begin() + static_cast<std::ptrdiff_t>(entry));
   const auto base = static_cast<std::uint32_t>(entry);

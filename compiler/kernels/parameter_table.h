@@ -24,6 +24,9 @@ class ParameterTable {
     literals_.clear();
     patches_.clear();
   }
+  /// The entries first to last - 1 of `other`, whose parameters are `moved` further on here, behind those that are
+  /// here.
+  void append(const ParameterTable& other, std::size_t first, std::size_t last, std::size_t moved);
   /// Makes room for tables of so many entries in all, which several threads then put() there.
   void resize(std::size_t entries, std::size_t patches) {
     literals_.resize(entries);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 #include <stdexcept>
+#include <utility>
 
 #include <fmt/format.h>
 #include <tbb/parallel_for.h>
@@ -33,7 +34,10 @@ struct InterpreterLimits {
 };
 
 // Expressions that one task encodes: few enough that all threads have some.
-constexpr std::size_t kMaxEncodedChunk = 1024, kMinEncodedChunk = 64;
+constexpr std::size_t kMaxEncodedChunk = EncodedChunk::kMost, kMinEncodedChunk = 64;
+
+// Shorter expressions, on average, are encoded in about the time that it takes to find them in the generation before.
+constexpr std::size_t kLeastTokensToFind = 16;
 
 // Programs are encoded before it is known which operators and columns all of them need. Until then their tokens have
 // the handlers of the family of all operators; columns are variables, and slots are numbered from here on. An
@@ -117,8 +121,13 @@ class ProgramEncoder {
         ranges.push_back({first, std::min(first + size, sections_[s].last), s});
       }
     }
-    if (scratch_->chunks.size() < ranges.size()) scratch_->chunks.resize(ranges.size());
-    chunks_ = std::span(scratch_->chunks).first(ranges.size());
+    finds_ = source_.tokens >= kLeastTokensToFind * source_.expressions.size();
+    if (finds_) {
+      scratch_->chunks.swap(scratch_->before);
+      scratch_->generation.set(scratch_->before);
+    }
+    scratch_->chunks.resize(ranges.size());
+    chunks_ = scratch_->chunks;
     // Passes from outside of the library, and kept subtrees, need graphs of whole chunks.
     const bool needs_graphs = source_.pipeline || request_.subtrees != nullptr;
     tbb::parallel_for(std::size_t{0}, chunks_.size(), [&](std::size_t c) {
@@ -162,23 +171,93 @@ class ProgramEncoder {
 
   // The standard passes, one expression at a time.
   void encodeExpressions(EncodedChunk& chunk, EncodeWorker& worker) const {
-    auto& [optimizer, encoder] = worker;
-    EncodeOptions options = encodeOptions();
     for (const std::uint32_t expression : membersOf(chunk)) {
       const ExpressionView tokens = source_.expressions[expression];
-      optimizer.run(tokens, 0);
-      const ExpressionGraph graph = optimizer.graph();
       chunk.tokens += tokens.size();
-      chunk.nodes += graph.members.size();
-      for (const NodeId id : graph.members) takeNode(graph.dag.node(id), chunk);
-      options.first_parameter = static_cast<std::uint32_t>(chunk.parameters.size());
       const std::size_t before = chunk.code.tokens.size();
-      Status encoded = encoder.encode(graph, expression, options, chunk.code);
-      if (encoded) {
-        for (const NodeId id : chunk.code.parameters) addParameter(graph.dag, id, expression, chunk.parameters);
-      }
+      Status encoded = finds_ ? findOrEncode(tokens, expression, worker, chunk)
+                              : encodeExpression(tokens, expression, worker, chunk);
       takeProgram(expression, std::move(encoded), before, chunk);
     }
+  }
+
+  // The program of the generation before, or a new one, and its record for the next generation.
+  Status findOrEncode(const ExpressionView& tokens, std::uint32_t expression, EncodeWorker& worker,
+                      EncodedChunk& chunk) const {
+    const EncodedGeneration& generation = scratch_->generation;
+    const std::uint32_t hash = contentHash(tokens);
+    const auto found = generation.isEmpty() ? EncodedGeneration::Found() : generation.find(tokens, hash);
+    chunk.beginProgram(tokens, hash, source_.parameterOffset(expression));
+    const std::uint32_t slots = std::exchange(chunk.code.slots, 0);
+    const std::size_t nodes = chunk.nodes;
+    Status encoded = okStatus();
+    if (found.chunk != nullptr) {
+      copyProgram(*found.chunk, found.program, expression, chunk);
+    } else {
+      encoded = encodeExpression(tokens, expression, worker, chunk);
+    }
+    EncodedProgram& program = chunk.programs.back();
+    program.slots = chunk.code.slots;
+    program.nodes = static_cast<std::uint32_t>(chunk.nodes - nodes);
+    chunk.code.slots = std::max(slots, program.slots);
+    if (!encoded) chunk.programs.pop_back();
+    return encoded;
+  }
+
+  Status encodeExpression(const ExpressionView& tokens, std::uint32_t expression, EncodeWorker& worker,
+                          EncodedChunk& chunk) const {
+    worker.optimizer.run(tokens, 0);
+    const ExpressionGraph graph = worker.optimizer.graph();
+    chunk.nodes += graph.members.size();
+    for (const NodeId id : graph.members) takeNode(graph.dag.node(id), chunk);
+    EncodeOptions options = encodeOptions();
+    options.first_parameter = static_cast<std::uint32_t>(chunk.parameters.size());
+    Status encoded = worker.encoder.encode(graph, expression, options, chunk.code);
+    if (!encoded) return encoded;
+    for (const NodeId id : chunk.code.parameters) addParameter(graph.dag, id, expression, chunk.parameters);
+    return encoded;
+  }
+
+  // The program of an equal expression of the generation before.
+  void copyProgram(const EncodedChunk& from, std::size_t number, std::uint32_t expression, EncodedChunk& chunk) const {
+    const EncodedProgram& known = from.programs[number];
+    const bool is_last = number + 1 == from.programs.size();
+    const std::size_t tokens_end = is_last ? from.code.tokens.size() : from.programs[number + 1].token;
+    const std::size_t parameters_end = is_last ? from.parameters.size() : from.programs[number + 1].parameter;
+    const auto moved = static_cast<std::uint32_t>(chunk.parameters.size() - known.parameter);
+    for (std::size_t t = known.token; t < tokens_end; ++t) {
+      DeviceToken token = from.code.tokens[t];
+      if (token.code >> DeviceToken::kArgumentShift == DeviceToken::kParameter) token.argument += moved;
+      takeToken(token, chunk);
+      chunk.code.tokens.push_back(token);
+    }
+    chunk.code.tokens.back().argument = expression;  // its end
+    chunk.parameters.append(from.parameters, known.parameter, parameters_end,
+                            source_.parameterOffset(expression) - known.parameter_offset);
+    chunk.nodes += known.nodes;
+    chunk.code.slots = known.slots;
+    ++chunk.recurring;
+  }
+
+  // What takeNode() does, from a token.
+  void takeToken(const DeviceToken& token, EncodedChunk& chunk) const {
+    const Handler& handler = table_.handlers()[token.code & DeviceToken::kHandlerMask];
+    if (handler.kind == Handler::Kind::kApply || handler.kind == Handler::Kind::kBody) {
+      chunk.operators[static_cast<std::size_t>(handler.op)] = 1;
+    }
+    const auto take = [&](std::uint32_t column) {
+      if (column >= kFirstSlot) return;
+      if (column >= chunk.variables.size()) chunk.variables.resize(column + std::size_t{1});
+      chunk.variables[column] = 1;
+    };
+    if (namesColumn(handler)) take(token.code >> DeviceToken::kColumnShift & DeviceToken::kColumnMask);
+    if (token.code >> DeviceToken::kArgumentShift == DeviceToken::kColumn) take(token.argument);
+  }
+
+  static bool namesColumn(const Handler& handler) {
+    using enum Handler::Kind;
+    if (handler.kind == kApply) return handler.operands.find('v') != OperandForm::npos;
+    return handler.kind == kPushColumn || handler.kind == kArgumentColumn;
   }
 
   void addParameter(const Dag& dag, NodeId id, std::uint32_t expression, ParameterTable& parameters) const {
@@ -232,6 +311,7 @@ class ProgramEncoder {
     for (const EncodedChunk& chunk : chunks_) {
       code_.report.tokens += chunk.tokens;
       code_.report.nodes += chunk.nodes;
+      code_.report.recurring += chunk.recurring;
       for (std::size_t op = 0; op < kOpCount; ++op) used_ops[op] = used_ops[op] || chunk.operators[op] != 0;
       for (std::size_t v = 0; v < chunk.variables.size(); ++v) {
         if (chunk.variables[v] != 0) sections_[chunk.section].uses[v] = true;
@@ -265,6 +345,7 @@ class ProgramEncoder {
       chunk.code.tokens.clear();
       chunk.lengths.clear();
       chunk.parameters.clear();
+      chunk.programs.clear();
     }
   }
 
@@ -391,6 +472,7 @@ class ProgramEncoder {
   std::unique_ptr<EncodeScratch> scratch_;
   std::vector<SectionDraft> sections_;
   std::span<EncodedChunk> chunks_;  ///< in the scratch
+  bool finds_ = false;              ///< whether programs of the generation before are looked up
   DeviceCode code_;
 };
 

@@ -64,6 +64,7 @@ void TierSelection::makeFirstCode(Program::State& state, const CompileOptions& o
     Code code = maker_.interpreted(graphs_of);
     record(code->failures, code->report.nodes, code->report.seconds_passes);
     state.info.seconds_codegen = code->report.seconds_codegen;
+    state.info.recurring = code->report.recurring;
     // What the interpreter refuses is compiled under Tier::kAuto.
     if (tier == Tier::kAuto) std::erase_if(state.failures, isRefusal);
     program->setInterpreted(std::move(code));
