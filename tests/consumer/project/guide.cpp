@@ -2,6 +2,7 @@
 // this file (tests/docs/check_pages.py). The program ends with 1 where a result is not the one that the page says.
 #include <srjit/ir/expression.h>
 #include <srjit/ir/ops.h>
+#include <srjit/ir/population.h>
 #include <srjit/ir/text.h>
 #include <srjit/runtime/engine.h>
 
@@ -219,6 +220,16 @@ void printResults(const Program& program, const std::vector<Expression>& express
   expect(text.find("sqrt(distance)") != text.npos && text.find("p0") == text.npos, "an expression as text");
 }
 
+/// x0 * 2 + p0 and sin(x1), without an object per expression.
+Program compileArrays(const Engine& engine) {
+  const std::vector<std::int32_t> codes = {
+      variableCode(0), kConstantCode, codeOf(Op::kMul), parameterCode(0), codeOf(Op::kAdd),  //
+      variableCode(1), codeOf(Op::kSin)};
+  const std::vector<double> constants = {0, 2, 0, 0, 0, 0, 0};  // read where the code is kConstantCode
+  const std::vector<std::int64_t> offsets = {0, 5, 7};
+  return engine.compile(PopulationView{codes, constants, offsets}).value();
+}
+
 int main() {
   const std::vector<Tree> trees = exampleTrees();
   const Samples samples = makeSamples();
@@ -235,4 +246,7 @@ int main() {
   predict(engine, data, program, parameters, samples.y);
   breedMeanwhile(engine, data, program, parameters, trees, best);
   printResults(program, expressions, parameters);
+
+  const Losses of_arrays = engine.loss(compileArrays(engine), data, std::vector<double>{0.5}).value();
+  expect(of_arrays.values.size() == 2 && of_arrays.failures.empty(), "a program of token arrays");
 }
