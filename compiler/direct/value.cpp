@@ -359,8 +359,7 @@ Value Builder::endRareSum(std::uint32_t branch, const Mask& is_rare, const Value
 // A zero times b has the sign of b, so the sum is b; an infinite b has another factor.
 Value Builder::endRareProduct(std::uint32_t branch, const Mask& is_rare, const Value& a, const Value& b,
                               const Value& rare) {
-  constexpr double kInfinity = std::numeric_limits<double>::infinity();
-  const Mask is_infinite = compare(sass::Compare::kEqual, rare.magnitude(), kInfinity);
+  const Mask is_infinite = compare(sass::Compare::kEqual, rare.magnitude(), std::numeric_limits<double>::infinity());
   const Value factor = replaced(is_rare, a, choose(is_infinite.predicate, 1.0, literal(0)));
   const Value sum = replaced(is_rare, b, rare);
   return fuseAtTarget(branch, factor, sum, sum);

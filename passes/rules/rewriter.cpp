@@ -301,9 +301,10 @@ Rewriter::Rewriter(Dag& dag, RuleClass rule_class, Math math)
 template <int kArity>
 NodeId Rewriter::settle(Op op, Operands operands) {
   dag_.orderOperands(op, operands);
-  const auto isConstant = [&](std::size_t k) { return isSortOfConstant(dag_.node(operands[k]).sort); };
-  const bool constants = isConstant(0) & (kArity < 2 || isConstant(1)) & (kArity < 3 || isConstant(2));
-  if (constants && folds_[static_cast<std::size_t>(op)]) {
+  // Without branches, which would be hard to predict.
+  const auto isConstant = [&](std::size_t k) { return unsigned{isSortOfConstant(dag_.node(operands[k]).sort)}; };
+  const unsigned constants = isConstant(0) & (kArity < 2 ? 1U : isConstant(1)) & (kArity < 3 ? 1U : isConstant(2));
+  if (constants != 0 && folds_[static_cast<std::size_t>(op)]) {
     return dag_.constant(foldedValue(dag_, op, std::span(operands).first(kArity)));
   }
   const Candidates found = rules_[op].candidates(dag_, operands);
