@@ -118,8 +118,8 @@ class ExpressionView {
   std::uint32_t variables_, parameters_;
 };
 
-/// Expressions that are valid. Its memory is in blocks, so that several threads fill it; appending does not move what
-/// is there. Const members are thread-safe.
+/// Expressions that are valid. Its memory is in blocks, so that several threads fill it. Adding an expression, which
+/// must not be one of this population, invalidates views of the last block. Const members are thread-safe.
 class Population {
  public:
   static constexpr std::size_t kBlock = 1024;  ///< expressions of a block; only the last may have fewer

@@ -12,32 +12,16 @@ constexpr unsigned kFewRegisters = 3;
 
 /// Of the standard pipeline's pass `simplify-...`.
 RuleClass ruleClassOf(Precision precision, Math math) {
-  switch (math) {
-    case Math::kStrict:
-      return RuleClass::kExact;
-    case Math::kPrecise:
-      return RuleClass::kPrecise;
-    case Math::kFast:
-      return isApproximate(math, precision) ? RuleClass::kFast : RuleClass::kPrecise;
-  }
-  __builtin_unreachable();
+  const bool is_fast_without = math == Math::kFast && !isApproximate(math, precision);
+  return is_fast_without ? RuleClass::kPrecise : ruleClassOf(math);
 }
 
 }  // namespace
 
 ExpressionOptimizer::ExpressionOptimizer(Precision precision, Math math)
-    : math_(math),
-      dag_(precision),
-      rewriter_(dag_, ruleClassOf(precision, math), math),
-      fuser_(dag_),
-      scheduled_(precision) {}
+    : math_(math), dag_(precision), rewriter_(dag_, ruleClassOf(precision, math), math), fuser_(dag_) {}
 
-void ExpressionOptimizer::run(std::span<const Token> tokens, std::uint32_t expression) { optimize(tokens, expression); }
-
-void ExpressionOptimizer::run(const ExpressionView& tokens, std::uint32_t expression) { optimize(tokens, expression); }
-
-template <class Tokens>
-void ExpressionOptimizer::optimize(const Tokens& tokens, std::uint32_t expression) {
+void ExpressionOptimizer::run(const ExpressionView& tokens, std::uint32_t expression) {
   dag_.clear(tokens.size());
   rewriter_.clear();
   NodeId root = readTokens(tokens, expression);
@@ -48,12 +32,11 @@ void ExpressionOptimizer::optimize(const Tokens& tokens, std::uint32_t expressio
     root = fused;
   }
   dag_.addRoot(root);
-  needs_order_ = is_shared_ || dag_.node(root).need > kFewRegisters;
-  if (needs_order_) members_ = scheduler_.run(dag_, dag_.roots(), members_.size());
+  if (is_shared_ || dag_.node(root).need > kFewRegisters)
+    members_ = scheduler_.run(dag_, dag_.roots(), members_.size());
 }
 
-template <class Tokens>
-NodeId ExpressionOptimizer::readTokens(const Tokens& tokens, std::uint32_t expression) {
+NodeId ExpressionOptimizer::readTokens(const ExpressionView& tokens, std::uint32_t expression) {
   constexpr int kOperators = static_cast<int>(Token::Kind::kOp);
   stack_.resize(std::max(stack_.size(), tokens.size() + kMaxArity));
   NodeId* top = stack_.data();
@@ -115,12 +98,6 @@ void ExpressionOptimizer::findMembers(NodeId root) {
   }
   members_ = {first, end};
   is_shared_ = is_shared;
-}
-
-const Dag& ExpressionOptimizer::scheduled() {
-  if (!needs_order_) members_ = scheduler_.run(dag_, dag_.roots(), members_.size());
-  dag_.renumber(members_, Dag::Literals::kParameters, scheduled_, places_);
-  return scheduled_;
 }
 
 void ExpressionOptimizer::appendTo(Dag& batch) {

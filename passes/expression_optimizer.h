@@ -31,24 +31,16 @@ class ExpressionOptimizer {
   ExpressionOptimizer& operator=(const ExpressionOptimizer&) = delete;
 
   /// Optimizes expression number `expression` of a batch, a valid postfix program.
-  void run(std::span<const Token> tokens, std::uint32_t expression);
   void run(const ExpressionView& tokens, std::uint32_t expression);
 
   /// The result of run(). Valid until the next run.
   ExpressionGraph graph() const noexcept { return {dag_, dag_.roots()[0], members_, uses_}; }
 
-  /// The same as Pipeline::standard() leaves it: constants are literal parameters, and nodes in the order of
-  /// evaluation. Valid until the next call.
-  const Dag& scheduled();
-
   /// Adds the result of run() to the graph of a batch, as its next root. Constants are constants there.
   void appendTo(Dag& batch);
 
  private:
-  template <class Tokens>
-  void optimize(const Tokens& tokens, std::uint32_t expression);
-  template <class Tokens>
-  NodeId readTokens(const Tokens& tokens, std::uint32_t expression);
+  NodeId readTokens(const ExpressionView& tokens, std::uint32_t expression);
   NodeId variable(std::uint32_t column);
   void findMembers(NodeId root);
 
@@ -61,11 +53,9 @@ class ExpressionOptimizer {
   std::vector<NodeId> variables_;    ///< by column: its node, if that is still the column's
   std::vector<std::uint32_t> uses_;  ///< by node: uses within the expression
   bool is_shared_ = false;           ///< whether an operator is used more than once
-  bool needs_order_ = false;         ///< whether members_ are in the order of evaluation
   std::vector<NodeId> member_list_;
   std::span<const NodeId> members_;  ///< those of graph(): in member_list_, or the scheduler's
-  Dag scheduled_;
-  std::vector<NodeId> places_;  ///< where a node is in another graph
+  std::vector<NodeId> places_;       ///< where a node is in another graph
 };
 
 /// The graph of a batch as Pipeline::standard() leaves it.
@@ -74,8 +64,7 @@ class BatchOptimizer {
   BatchOptimizer(Precision precision, Math math) : optimizer_(precision, math), merged_(precision) {}
 
   /// Adds the next expression; the graph gets the next root.
-  template <class Tokens>
-  void add(const Tokens& tokens) {
+  void add(const ExpressionView& tokens) {
     optimizer_.run(tokens, static_cast<std::uint32_t>(merged_.roots().size()));
     optimizer_.appendTo(merged_);
   }

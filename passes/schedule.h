@@ -9,7 +9,8 @@
 
 namespace srjit {
 
-/// Orders nodes by their needs; keeps its working memory between calls. Not thread-safe.
+/// Orders nodes of graphs of less than 2^31 nodes by their needs; keeps its working memory between calls. Not
+/// thread-safe.
 class Scheduler {
  public:
   /// The nodes that `roots` need, in the order of evaluation: of the operands of a node, that which needs most

@@ -5,26 +5,11 @@
 #include "passes/rules/simplify.h"
 
 namespace srjit {
-namespace {
-
-RuleClass classOf(Math math) {
-  switch (math) {
-    case Math::kStrict:
-      return RuleClass::kExact;
-    case Math::kPrecise:
-      return RuleClass::kPrecise;
-    case Math::kFast:
-      return RuleClass::kFast;
-  }
-  __builtin_unreachable();
-}
-
-}  // namespace
 
 Expression simplify(const Expression& expression, Math math, Precision precision) {
   const Dag graph = Dag::fromExpressions({&expression, 1}, precision);
   // Every rule reduces the weight of the tree (simplify.def), so there is no need to bound the number of tokens.
-  return simplify(graph, classOf(math), math).toExpression(0, std::numeric_limits<std::size_t>::max()).value();
+  return simplify(graph, ruleClassOf(math), math).toExpression(0, std::numeric_limits<std::size_t>::max()).value();
 }
 
 }  // namespace srjit

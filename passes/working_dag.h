@@ -1,7 +1,6 @@
 // A graph that passes rewrite in place, one after the other, and the bottom-up walk that passes share.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -15,8 +14,6 @@ namespace srjit {
 /// commit(). Not thread-safe.
 class WorkingDag {
  public:
-  static constexpr NodeId kNone = ~NodeId{0};
-
   /// Lists the nodes that a root reaches, by ascending id.
   explicit WorkingDag(Dag dag);
 

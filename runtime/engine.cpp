@@ -422,9 +422,9 @@ Program compileWith(Engine::State& engine, const CompileOptions& options, const 
   source->pipeline = options.pipeline;
   Status own = engine.checkProcess();
   if (own) {
-    engine.executor->execute([&] { set(*source); });
+    engine.executor->execute([&] { set(*source, ProgramSource::Threads::kArena); });
   } else {
-    set(*source);
+    set(*source, ProgramSource::Threads::kOne);
   }
   source->group_by_sharing = options.group_by_sharing;
   auto state = std::make_shared<Program::State>();
@@ -458,12 +458,14 @@ Program compileWith(Engine::State& engine, const CompileOptions& options, const 
 }  // namespace
 
 Program Engine::compile(std::span<const Expression> expressions, const CompileOptions& options) const {
-  return compileWith(*state_, options, [&](ProgramSource& source) { source.set(expressions); });
+  return compileWith(*state_, options,
+                     [&](ProgramSource& source, ProgramSource::Threads threads) { source.set(expressions, threads); });
 }
 
 Result<Program> Engine::compile(const PopulationView& population, const CompileOptions& options) const {
   if (Status valid = checkArrays(population); !valid) return std::move(valid).error();
-  return compileWith(*state_, options, [&](ProgramSource& source) { source.set(population); });
+  return compileWith(*state_, options,
+                     [&](ProgramSource& source, ProgramSource::Threads threads) { source.set(population, threads); });
 }
 
 Result<Failures> Engine::evaluate(const Program& program, const Dataset& data, std::span<const double> parameters,

@@ -20,6 +20,10 @@ class ParameterTable {
 
   std::size_t patches() const noexcept { return patches_.size(); }  ///< entries that are parameters
 
+  std::size_t heldBytes() const noexcept {  ///< memory
+    return literals_.capacity() * sizeof(double) + patches_.capacity() * sizeof(Patch);
+  }
+
   void clear() noexcept {
     literals_.clear();
     patches_.clear();

@@ -36,6 +36,7 @@ bool hasApproximateStep(const Rule& rule) {
 }
 
 constexpr std::size_t kSorts = kFirstOpSort + kOpCount;
+static_assert(kSorts <= 256, "a sort has 8 bits");
 
 /// Whether an operand of this sort may match the token.
 bool takes(const Token& pattern, std::uint8_t sort) {

@@ -20,6 +20,19 @@ enum class RuleClass { kExact, kPrecise, kFast };
 inline constexpr std::size_t kRuleWildcards = 3;
 inline constexpr std::size_t kRuleLiterals = 2;
 
+/// The rules of a math mode whose approximations apply.
+constexpr RuleClass ruleClassOf(Math math) {
+  switch (math) {
+    case Math::kStrict:
+      return RuleClass::kExact;
+    case Math::kPrecise:
+      return RuleClass::kPrecise;
+    case Math::kFast:
+      return RuleClass::kFast;
+  }
+  __builtin_unreachable();
+}
+
 /// One row of simplify.def.
 struct Rule {
   RuleClass rule_class;

@@ -40,12 +40,14 @@ constexpr std::size_t kMaxEncodedChunk = EncodedChunk::kMost, kMinEncodedChunk =
 constexpr std::size_t kLeastTokensToFind = 16;
 
 // Programs are encoded before it is known which operators and columns all of them need. Until then their tokens have
-// the handlers of the family of all operators; columns are variables, and slots are numbered from here on. An
-// interpreter stages far fewer columns.
+// the handlers of the family of all operators; columns are variables, and slots are numbered from here on. Where there
+// are more variables, those of a section are numbered. An interpreter stages far fewer columns.
 constexpr std::uint32_t kFirstSlot = 1U << 17;
 
 struct SectionDraft {
   std::size_t first, last;                    // of the chosen
+  std::vector<std::uint32_t> numbers = {};    // by variable; empty: the identity
+  std::vector<std::uint32_t> variables = {};  // by number, unless that is the identity
   std::vector<std::uint32_t> columns = {};    // staged columns
   std::vector<std::uint32_t> staged_as = {};  // by variable
   std::vector<bool> uses = {};                // by variable
@@ -71,7 +73,13 @@ class ProgramEncoder {
     link();
     code_.report.seconds_codegen = linking.seconds();
     // Not after an exception, which may leave work half done in it.
-    request_.store.encodeScratch().giveBack(std::move(scratch_));
+    scratch_->trim(EncodeScratchPool::kMostBytes);
+    EncodeScratchPool& pool = request_.store.encodeScratch();
+    if (finds_) {
+      pool.giveBack(std::move(scratch_));
+    } else {
+      pool.giveBackUnlessThereIsOne(std::move(scratch_));
+    }
     return std::move(code_);
   }
 
@@ -103,9 +111,24 @@ class ProgramEncoder {
         columns = 0;
         findFresh();
       }
-      for (const std::uint32_t variable : fresh) seen[variable] = sections_.size();
+      for (const std::uint32_t variable : fresh) {
+        seen[variable] = sections_.size();
+        sections_.back().variables.push_back(variable);
+      }
       columns += fresh.size();
       sections_.back().last = i + 1;
+    }
+    for (SectionDraft& section : sections_) numberVariables(section);
+  }
+
+  void numberVariables(SectionDraft& section) const {
+    if (source_.variables <= kFirstSlot) {
+      section.variables.clear();
+      return;
+    }
+    section.numbers.assign(source_.variables, EncodeOptions::kNotStaged);
+    for (std::uint32_t number = 0; number < section.variables.size(); ++number) {
+      section.numbers[section.variables[number]] = number;
     }
   }
 
@@ -121,15 +144,17 @@ class ProgramEncoder {
         ranges.push_back({first, std::min(first + size, sections_[s].last), s});
       }
     }
-    finds_ = source_.tokens >= kLeastTokensToFind * source_.expressions.size();
+    // Passes from outside of the library, and kept subtrees, need graphs of whole chunks.
+    const bool needs_graphs = source_.pipeline || request_.subtrees != nullptr;
+    finds_ = !needs_graphs && source_.variables <= kFirstSlot && request_.chosen.size() == source_.expressions.size() &&
+             source_.tokens >= kLeastTokensToFind * source_.expressions.size();
     if (finds_) {
       scratch_->chunks.swap(scratch_->before);
       scratch_->generation.set(scratch_->before);
     }
-    scratch_->chunks.resize(ranges.size());
-    chunks_ = scratch_->chunks;
-    // Passes from outside of the library, and kept subtrees, need graphs of whole chunks.
-    const bool needs_graphs = source_.pipeline || request_.subtrees != nullptr;
+    std::vector<EncodedChunk>& chunks = finds_ ? scratch_->chunks : scratch_->others;
+    chunks.resize(ranges.size());
+    chunks_ = chunks;
     tbb::parallel_for(std::size_t{0}, chunks_.size(), [&](std::size_t c) {
       chunks_[c].begin(ranges[c].first, ranges[c].last, ranges[c].section);
       EncodeWorker& worker = scratch_->workers.local();
@@ -145,20 +170,29 @@ class ProgramEncoder {
     return request_.chosen.subspan(chunk.first, chunk.last - chunk.first);
   }
 
-  EncodeOptions encodeOptions() const {
+  EncodeOptions encodeOptions(const EncodedChunk& chunk) const {
     EncodeOptions options;
+    options.columns = sections_[chunk.section].numbers;
     options.staged_columns = kFirstSlot;
     options.max_slots = static_cast<std::uint32_t>(limits_.slots);
     return options;
   }
 
-  static void takeNode(const Node& node, EncodedChunk& chunk) {
+  void takeNode(const Node& node, EncodedChunk& chunk) const {
     if (node.isOperator()) {
       chunk.operators[static_cast<std::size_t>(node.op)] = 1;
     } else if (node.kind == Token::Kind::kVariable) {
-      if (node.index >= chunk.variables.size()) chunk.variables.resize(node.index + std::size_t{1});
-      chunk.variables[node.index] = 1;
+      const std::vector<std::uint32_t>& numbers = sections_[chunk.section].numbers;
+      if (numbers.empty()) return takeVariable(node.index, chunk);
+      // Others are refused.
+      const bool is_known = node.index < numbers.size() && numbers[node.index] != EncodeOptions::kNotStaged;
+      if (is_known) takeVariable(numbers[node.index], chunk);
     }
+  }
+
+  static void takeVariable(std::uint32_t number, EncodedChunk& chunk) {
+    if (number >= chunk.variables.size()) chunk.variables.resize(number + std::size_t{1});
+    chunk.variables[number] = 1;
   }
 
   static void takeProgram(std::uint32_t expression, Status encoded, std::size_t before, EncodedChunk& chunk) {
@@ -210,7 +244,7 @@ class ProgramEncoder {
     const ExpressionGraph graph = worker.optimizer.graph();
     chunk.nodes += graph.members.size();
     for (const NodeId id : graph.members) takeNode(graph.dag.node(id), chunk);
-    EncodeOptions options = encodeOptions();
+    EncodeOptions options = encodeOptions(chunk);
     options.first_parameter = static_cast<std::uint32_t>(chunk.parameters.size());
     Status encoded = worker.encoder.encode(graph, expression, options, chunk.code);
     if (!encoded) return encoded;
@@ -246,9 +280,7 @@ class ProgramEncoder {
       chunk.operators[static_cast<std::size_t>(handler.op)] = 1;
     }
     const auto take = [&](std::uint32_t column) {
-      if (column >= kFirstSlot) return;
-      if (column >= chunk.variables.size()) chunk.variables.resize(column + std::size_t{1});
-      chunk.variables[column] = 1;
+      if (column < kFirstSlot) takeVariable(column, chunk);
     };
     if (namesColumn(handler)) take(token.code >> DeviceToken::kColumnShift & DeviceToken::kColumnMask);
     if (token.code >> DeviceToken::kArgumentShift == DeviceToken::kColumn) take(token.argument);
@@ -284,7 +316,7 @@ class ProgramEncoder {
     for (const Node& node : dag.nodes()) takeNode(node, chunk);
     std::vector<std::uint32_t> numbers(dag.parameters().size());
     std::iota(numbers.begin(), numbers.end(), static_cast<std::uint32_t>(chunk.parameters.size()));
-    EncodeOptions options = encodeOptions();
+    EncodeOptions options = encodeOptions(chunk);
     options.parameters = numbers;
     for (std::size_t member = 0; member < members.size(); ++member) {
       const std::size_t before = chunk.code.tokens.size();
@@ -321,7 +353,7 @@ class ProgramEncoder {
       for (std::uint32_t v = 0; v < section.staged_as.size(); ++v) {
         if (!section.uses[v]) continue;
         section.staged_as[v] = static_cast<std::uint32_t>(section.columns.size());
-        section.columns.push_back(v);
+        section.columns.push_back(section.variables.empty() ? v : section.variables[v]);
       }
     }
     refuseWideSections();

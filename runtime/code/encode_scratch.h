@@ -26,11 +26,16 @@ struct EncodeScratch {
       : workers([=, &table] { return EncodeWorker{{precision, math}, Encoder(table)}; }) {}
 
   tbb::enumerable_thread_specific<EncodeWorker> workers;
-  std::vector<EncodedChunk> chunks;  ///< of the program, as many as it has
-  std::vector<EncodedChunk> before;  ///< of the program before
+  std::vector<EncodedChunk> chunks;  ///< of the last population that looks for programs, as many as it has
+  std::vector<EncodedChunk> before;  ///< of the one before
   EncodedGeneration generation;      ///< of `before`
+  std::vector<EncodedChunk> others;  ///< of a program that does not look for any
 
-  /// Without the workers, which hold no more than the largest expression takes, one per thread.
+  /// Frees what only speed needs, if there is more than `most` bytes.
+  void trim(std::size_t most);
+
+  /// Without the workers, one per thread, which hold no more than the largest expression and the largest number of a
+  /// variable take.
   std::size_t bytes() const noexcept;
 };
 

@@ -46,8 +46,9 @@ void EncodedChunk::beginProgram(const ExpressionView& expression, std::uint32_t 
 
 std::size_t EncodedChunk::bytes() const noexcept {
   return code.tokens.capacity() * sizeof(DeviceToken) + lengths.capacity() * sizeof(std::uint32_t) +
-         parameters.size() * sizeof(double) + variables.capacity() + programs.capacity() * sizeof(EncodedProgram) +
-         codes.capacity() * sizeof(std::int32_t) + constants.capacity() * sizeof(double);
+         parameters.heldBytes() + variables.capacity() + operators.capacity() +
+         programs.capacity() * sizeof(EncodedProgram) + codes.capacity() * sizeof(std::int32_t) +
+         constants.capacity() * sizeof(double);
 }
 
 std::uint32_t contentHash(const ExpressionView& expression) noexcept {
@@ -79,12 +80,11 @@ void EncodedGeneration::set(std::span<const EncodedChunk> chunks) {
 void EncodedGeneration::insert(std::uint64_t slot) {
   const std::size_t mask = slots_.size() - 1;
   for (std::size_t at = slot >> 32 & mask;; at = (at + 1) & mask) {
-    std::uint64_t empty = 0;
+    std::uint64_t there = 0;
     std::atomic_ref<std::uint64_t> place(slots_[at]);
-    if (place.load(std::memory_order_relaxed) == 0 &&
-        place.compare_exchange_strong(empty, slot, std::memory_order_relaxed)) {
-      return;
-    }
+    if (place.compare_exchange_strong(there, slot, std::memory_order_relaxed)) return;
+    // One of many clones is enough, and all of them would take quadratic time.
+    if (there >> 32 == slot >> 32) return;
   }
 }
 
@@ -95,11 +95,12 @@ EncodedGeneration::Found EncodedGeneration::find(const ExpressionView& expressio
     const auto place = static_cast<std::uint32_t>(slots_[at]) - 1;
     const EncodedChunk& chunk = chunks_[place / EncodedChunk::kMost];
     const EncodedProgram& program = chunk.programs[place % EncodedChunk::kMost];
-    // Equal codes have equally many constants.
+    // Equal codes have equally many constants; without any, there may be no array.
+    const std::span<const double> constants = expression.constants();
     const bool is_same =
         std::ranges::equal(std::span(chunk.codes).subspan(program.code, program.codes), expression.codes()) &&
-        std::memcmp(chunk.constants.data() + program.constant, expression.constants().data(),
-                    expression.constants().size_bytes()) == 0;
+        (constants.empty() ||
+         std::memcmp(chunk.constants.data() + program.constant, constants.data(), constants.size_bytes()) == 0);
     if (is_same) return {&chunk, place % EncodedChunk::kMost};
   }
   return {};

@@ -78,8 +78,8 @@ struct CodeReport {
 };
 
 /// The code of a program. Invariant: every expression that it was made for is in exactly one of its parts, or among its
-/// failures; no kernel writes results of a failure. Does not change after it was made. What was cancelled has neither
-/// parts nor all failures, and is not evaluated.
+/// failures; no kernel writes results of a failure, except for expressions that were not valid, which are the constant
+/// NaN. Does not change after it was made. What was cancelled has neither parts nor all failures, and is not evaluated.
 struct DeviceCode {
   ParameterTable parameters;  ///< of all parts
   std::optional<InterpreterCode> interpreter;

@@ -25,6 +25,12 @@ class ScratchPool {
     const std::lock_guard lock(mutex_);
     idle_.swap(scratch);
   }
+  /// The same, but another one that was given back meanwhile stays.
+  void giveBackUnlessThereIsOne(std::unique_ptr<Scratch> scratch) {
+    if (scratch->bytes() > kMostBytes) return;
+    const std::lock_guard lock(mutex_);
+    if (idle_ == nullptr) idle_ = std::move(scratch);
+  }
 
  private:
   std::mutex mutex_;

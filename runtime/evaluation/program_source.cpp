@@ -8,14 +8,16 @@
 namespace srjit {
 namespace {
 
-// Fills blocks in parallel: `add(block, e)` appends expression e.
+// Fills all blocks: `add(block, b, e)` appends expression e to block b.
 template <class Add>
-void fillBlocks(Population& population, std::size_t count, const Add& add) {
+void fillBlocks(Population& population, std::size_t count, ProgramSource::Threads threads, const Add& add) {
   const std::span<Population::Block> blocks = population.makeBlocks(count);
-  tbb::parallel_for(std::size_t{0}, blocks.size(), [&](std::size_t b) {
+  const auto fill = [&](std::size_t b) {
     const std::size_t first = b * Population::kBlock, last = std::min(first + Population::kBlock, count);
     for (std::size_t e = first; e < last; ++e) add(blocks[b], b, e);
-  });
+  };
+  if (threads == ProgramSource::Threads::kArena) return tbb::parallel_for(std::size_t{0}, blocks.size(), fill);
+  for (std::size_t b = 0; b < blocks.size(); ++b) fill(b);
 }
 
 }  // namespace
@@ -26,14 +28,15 @@ void ProgramSource::add(const ExpressionView& expression) {
   tokens += expression.size();
 }
 
-void ProgramSource::set(std::span<const Expression> all) {
-  fillBlocks(expressions, all.size(), [&](Population::Block& block, std::size_t, std::size_t e) { block.add(all[e]); });
+void ProgramSource::set(std::span<const Expression> all, Threads threads) {
+  fillBlocks(expressions, all.size(), threads,
+             [&](Population::Block& block, std::size_t, std::size_t e) { block.add(all[e]); });
   finish();
 }
 
-void ProgramSource::set(const PopulationView& all) {
+void ProgramSource::set(const PopulationView& all, Threads threads) {
   std::vector<std::vector<Failure>> failures((all.size() + Population::kBlock - 1) / Population::kBlock);
-  fillBlocks(expressions, all.size(), [&](Population::Block& block, std::size_t b, std::size_t e) {
+  fillBlocks(expressions, all.size(), threads, [&](Population::Block& block, std::size_t b, std::size_t e) {
     if (block.size() == 0) {
       const std::size_t last = std::min(e + Population::kBlock, all.size());
       block.reserve(last - e, static_cast<std::size_t>(all.offsets[last] - all.offsets[e]));

@@ -32,10 +32,12 @@ struct ProgramSource {
   std::size_t parameterOffset(std::size_t e) const noexcept { return expressions.parameterOffset(e); }
 
   void add(const ExpressionView& expression);
-  /// Sets the expressions, where there are none yet; in parallel on the calling thread's arena.
-  void set(std::span<const Expression> all);
+  /// Whether set() works on the calling thread's arena, or alone: in the child of a fork() there are no other threads.
+  enum class Threads : std::uint8_t { kArena, kOne };
+  /// Sets the expressions, where there are none yet.
+  void set(std::span<const Expression> all, Threads threads);
   /// The same of arrays that checkArrays() accepts. Expressions that are not valid become failures.
-  void set(const PopulationView& all);
+  void set(const PopulationView& all, Threads threads);
 
  private:
   void finish();

@@ -88,6 +88,33 @@ TEST(TokenArrays, PopulationsKeepExpressionsAsTheyAre) {
   EXPECT_EQ(population.tokens(), tokens);
 }
 
+TEST(TokenArrays, OffsetsAreSumsOfParameters) {
+  for (const std::size_t count :
+       {std::size_t{0}, Population::kBlock, 2 * Population::kBlock, 2 * Population::kBlock + 5}) {
+    TokenArrays arrays;
+    std::vector<std::size_t> sums{0};
+    for (std::size_t e = 0; e < count; ++e) {
+      const auto parameters = static_cast<std::uint32_t>(e % 4);
+      const bool is_valid = e % 7 != 3;
+      arrays.add(parameters == 0 ? Token::variable(0) : Token::parameter(parameters - 1));
+      if (!is_valid) arrays.add(Token::variable(0));
+      arrays.end();
+      sums.push_back(sums.back() + (is_valid ? parameters : 0));
+    }
+    Population at_once, one_by_one;
+    const std::span<Population::Block> blocks = at_once.makeBlocks(count);
+    for (std::size_t e = 0; e < count; ++e)
+      EXPECT_EQ(blocks[e / Population::kBlock].add(arrays.view(), e).ok(), e % 7 != 3);
+    at_once.finish();
+    for (std::size_t e = 0; e < count; ++e) one_by_one.add(at_once[e]);
+    ASSERT_EQ(at_once.size(), count);
+    for (std::size_t e = 0; e <= count; ++e) {
+      ASSERT_EQ(at_once.parameterOffset(e), sums[e]) << e << " of " << count;
+      ASSERT_EQ(one_by_one.parameterOffset(e), sums[e]) << e << " of " << count;
+    }
+  }
+}
+
 /// The error of an expression, whose place in the block then has the constant NaN, and whose neighbours are intact.
 Error errorOf(std::vector<std::int32_t> codes, Notation notation, bool has_constants = true) {
   TokenArrays arrays;

@@ -15,31 +15,24 @@ class Optimizer : public testing::TestWithParam<std::tuple<Precision, Math>> {
   Math math() const { return std::get<1>(GetParam()); }
 };
 
-GeneratorOptions everything(std::uint64_t seed) {
-  GeneratorOptions options;
-  options.seed = seed;
-  options.min_nodes = 1;
-  options.max_nodes = 40;
-  options.variables = 3;
-  options.parameters = 2;
-  options.constant_probability = 0.3;
-  options.parameter_probability = 0.2;
-  options.special_probability = 0.2;
-  return options;
+Dag graphBy(BatchOptimizer& optimizer, std::span<const Expression> batch) {
+  const Population population(batch);
+  for (std::size_t e = 0; e < population.size(); ++e) optimizer.add(population[e]);
+  return optimizer.take();
 }
 
 // One optimizer for all, so that what an expression leaves behind would be seen.
 void expectPipelinesGraphs(Precision precision, Math math, std::uint64_t seed, int expressions) {
-  ExpressionGenerator generator(everything(seed));
-  ExpressionOptimizer optimizer(precision, math);
+  ExpressionGenerator generator = expressionsOfAllOperators(seed);
+  BatchOptimizer optimizer(precision, math);
   const Pipeline pipeline = Pipeline::standard(math);
   for (int i = 0; i < expressions; ++i) {
     const Expression expression = generator.next();
-    optimizer.run(expression.tokens(), 0);
+    const Dag made = graphBy(optimizer, {&expression, 1});
     const Dag expected = pipeline.run(Dag::fromExpressions({&expression, 1}, precision), {math});
-    ASSERT_EQ(optimizer.scheduled(), expected) << print(expression, Language::kInfix) << '\n'
-                                               << printDag(optimizer.scheduled()) << "expected\n"
-                                               << printDag(expected);
+    ASSERT_EQ(made, expected) << print(expression, Language::kInfix) << '\n'
+                              << printDag(made) << "expected\n"
+                              << printDag(expected);
   }
 }
 
@@ -51,14 +44,12 @@ TEST_P(OptimizerSlow, GivesThePipelinesGraphOfAnyExpression) {
   expectPipelinesGraphs(precision(), math(), 73, 167'000);
 }
 
-/// A graph as an Encoder gets it has the nodes of the scheduled one.
 TEST_P(Optimizer, ListsTheNodesThatTheRootNeeds) {
-  ExpressionGenerator generator(everything(74));
+  ExpressionGenerator generator = expressionsOfAllOperators(74);
   ExpressionOptimizer optimizer(precision(), math());
   for (int i = 0; i < 2'000; ++i) {
     const Expression expression = generator.next();
-    Population population;
-    population.add(expression);
+    const Population population({&expression, 1});
     optimizer.run(population[0], 0);
     const ExpressionGraph graph = optimizer.graph();
     std::vector<bool> seen(graph.dag.size());
@@ -73,7 +64,6 @@ TEST_P(Optimizer, ListsTheNodesThatTheRootNeeds) {
       }
     }
     for (const NodeId id : graph.members) ASSERT_EQ(graph.uses[id], uses[id]);
-    ASSERT_EQ(graph.members.size(), optimizer.scheduled().size()) << print(expression, Language::kInfix);
   }
 }
 
@@ -85,18 +75,17 @@ TEST_P(Optimizer, TakesAnyDepth) {
     tokens.push_back(Token::operation(i % 2 == 0 ? Op::kMul : Op::kSub));
     tokens.push_back(Token::operation(Op::kSin));
   }
-  ExpressionOptimizer optimizer(precision(), math());
-  optimizer.run(tokens, 0);
-  EXPECT_GT(optimizer.scheduled().size(), 400'000U);
+  BatchOptimizer optimizer(precision(), math());
+  EXPECT_GT(graphBy(optimizer, std::vector{Expression::create(std::move(tokens)).value()}).size(), 400'000U);
 }
 
 TEST_P(Optimizer, GivesThePipelinesGraphOfABatch) {
-  ExpressionGenerator generator(everything(72));
+  ExpressionGenerator generator = expressionsOfAllOperators(72);
   for (const std::size_t count : {1, 2, 50, 300}) {
     const std::vector<Expression> batch = generator.batch(count);
     BatchOptimizer optimizer(precision(), math());
-    for (const Expression& expression : batch) optimizer.add(expression.tokens());
-    ASSERT_EQ(optimizer.take(), Pipeline::standard(math()).run(Dag::fromExpressions(batch, precision()), {math()}))
+    ASSERT_EQ(graphBy(optimizer, batch),
+              Pipeline::standard(math()).run(Dag::fromExpressions(batch, precision()), {math()}))
         << count;
   }
 }

@@ -243,6 +243,13 @@ TEST(Simplify, RulesApplyToResultsOfRules) {
   EXPECT_EQ(after("simplify-fast", "sin(x0 - x0) + x1", Math::kFast), "x1");
 }
 
+// The rules of an operator are a set of 64 bits.
+TEST(Simplify, AnOperatorHasAtMost64Rules) {
+  std::map<Op, int> rules;
+  for (const Rule& rule : allRules()) ++rules[rule.pattern.tokens().back().op];
+  for (const auto& [op, count] : rules) EXPECT_LE(count, 64) << infoOf(op).name;
+}
+
 // Of several rules that match, the one that saves most comes first.
 TEST(Simplify, PowersAndExponentialsInFast) {
   const auto fast = [](std::string_view text) { return after("simplify-fast", text, Math::kFast); };

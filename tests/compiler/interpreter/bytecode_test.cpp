@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "compiler/nvptx/options.h"
+#include "passes/expression_optimizer.h"
 #include "tests/compiler/interpreter/machine.h"
 #include "tests/generators/graphs.h"
 #include "tests/generators/population.h"
@@ -314,6 +315,65 @@ TEST(HandlerTable, FindsEveryHandlerUnderItsNumber) {
   }
   EXPECT_EQ(table.findApply(Op::kAdd, "10", 2), -1) << "commutative: only one of two mirrored forms";
   EXPECT_EQ(table.find(Kind::kPushColumn, 5), -1) << "the stack is full";
+}
+
+/// What tokens mean: parameters as the bits of constants, or of expressions' own.
+std::vector<std::uint64_t> meaningOf(std::span<const DeviceToken> tokens,
+                                     const std::vector<std::uint64_t>& parameters) {
+  std::vector<std::uint64_t> meaning;
+  for (const DeviceToken& token : tokens) {
+    meaning.push_back(token.code);
+    const bool is_parameter = token.code >> DeviceToken::kArgumentShift == DeviceToken::kParameter;
+    meaning.push_back(is_parameter ? parameters.at(token.argument) : token.argument);
+  }
+  return meaning;
+}
+
+std::uint64_t meaningOf(const ParameterSource& source) {
+  return source.isLiteral() ? std::bit_cast<std::uint64_t>(source.literal) : source.index;
+}
+
+TEST(Bytecode, OfAnOptimizersGraphIsThatOfTheScheduledOne) {
+  for (const unsigned depth : {3U, 4U, 5U}) {
+    for (const std::uint32_t slots : {1U, 3U, 64U}) {
+      for (const Math math : kMathModes) {
+        const HandlerTable table(specFor(math, depth));
+        Encoder encoder(table);  // for both, in turns
+        ExpressionOptimizer optimizer(Precision::kF64, math);
+        BatchOptimizer batch(Precision::kF64, math);
+        GeneratorOptions generator{.seed = depth * 7 + slots, .min_nodes = 1, .max_nodes = 60, .variables = 3};
+        generator.parameters = 2;
+        generator.constant_probability = 0.2;
+        generator.parameter_probability = 0.2;
+        const Population population(ExpressionGenerator(generator).batch(300));
+        EncodeOptions options = staging(3);
+        options.max_slots = slots;
+        for (std::uint32_t e = 0; e < population.size(); ++e) {
+          optimizer.run(population[e], 0);
+          batch.add(population[e]);
+          const Dag scheduled = batch.take();
+          Bytecode of_graph, of_dag;
+          const std::uint32_t output[] = {e};
+          const Status a = encoder.encode(optimizer.graph(), e, options, of_graph);
+          const Status b = encoder.encode(scheduled, scheduled.roots(), output, options, of_dag);
+          ASSERT_EQ(a.ok(), b.ok()) << print(population[e].expression(), Language::kInfix);
+          if (!a.ok()) continue;
+          const Dag& dag = optimizer.graph().dag;
+          std::vector<std::uint64_t> graph_parameters, dag_parameters;
+          for (const NodeId id : of_graph.parameters) {
+            const Node& node = dag.node(id);
+            const bool is_constant = node.kind == Token::Kind::kConstant;
+            graph_parameters.push_back(is_constant ? std::bit_cast<std::uint64_t>(node.value)
+                                                   : meaningOf(dag.parameters()[node.index]));
+          }
+          for (const ParameterSource& source : scheduled.parameters()) dag_parameters.push_back(meaningOf(source));
+          ASSERT_EQ(meaningOf(of_graph.tokens, graph_parameters), meaningOf(of_dag.tokens, dag_parameters))
+              << print(population[e].expression(), Language::kInfix);
+          ASSERT_EQ(of_graph.slots, of_dag.slots);
+        }
+      }
+    }
+  }
 }
 
 }  // namespace

@@ -254,6 +254,9 @@ TEST(DeviceFaults, ForkedChildGetsAnError) {
       if (!isTold(engine->submitLoss(*program, *data, w.parameters))) return 5;
       const Program made = engine->compile(w.expressions, {.tier = Tier::kCompile, .data = &*data});
       if (made.failures().size() != w.expressions.size() || made.failures()[0].error.code != Errc::kMachine) return 6;
+      // More than one block of a population, which other threads would fill in the parent.
+      const std::vector<Expression> many(3 * Population::kBlock, w.expressions[0]);
+      if (engine->compile(many).failures().size() != many.size()) return 9;
       if (!pending->ready() || !isTold(std::move(*pending).result())) return 7;
       if (engine->cacheStats().misses != 0) return 8;
       pending.reset();

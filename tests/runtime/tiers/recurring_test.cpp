@@ -81,6 +81,44 @@ TEST_F(Recurring, ConstantsAndParametersTellExpressionsApart) {
   EXPECT_EQ(compare({sum(Token::constant(0.0))}, "the other zero"), 0U);
 }
 
+// A converged population: one look-up and one record each, not one for every pair.
+TEST_F(Recurring, ManyClonesTakeLinearTime) {
+  const std::vector<Expression> clones(200'000, w_.expressions[0]);
+  EXPECT_EQ(engine_.compile(clones, {.tier = Tier::kInterpret}).info().recurring, 0U);
+  EXPECT_EQ(engine_.compile(clones, {.tier = Tier::kInterpret}).info().recurring, clones.size());
+}
+
+// All operators, so all kinds of tokens, and more columns than an interpreter stages.
+TEST_F(Recurring, AnyProgramIsCopied) {
+  const GeneratorOptions options{.seed = 9,
+                                 .min_nodes = 25,
+                                 .max_nodes = 60,
+                                 .variables = 150,
+                                 .parameters = 3,
+                                 .constant_probability = 0.2,
+                                 .parameter_probability = 0.2};
+  const Workload w = Workload::random(options, 150, 70, Spread::kSpecial, Precision::kF32);
+  const Dataset data = engine_.upload(w.view()).value();
+  const Program first = engine_.compile(w.expressions, {.tier = Tier::kInterpret});
+  const Program again = engine_.compile(w.expressions, {.tier = Tier::kInterpret});
+  EXPECT_EQ(first.info().recurring, 0U);
+  EXPECT_EQ(again.info().recurring, w.expressions.size() - first.failures().size());
+  EXPECT_EQ(again.info().nodes_after, first.info().nodes_after);
+  expectSameBits(predict(engine_, again, data, w.parameters), predict(engine_, first, data, w.parameters), w.rows(),
+                 "copies");
+}
+
+TEST_F(Recurring, ProgramsWithoutConstantsAreFound) {
+  std::vector<Token> tokens{Token::variable(0)};
+  for (std::uint32_t i = 1; i < 10; ++i) {
+    tokens.push_back(Token::variable(i % 5));
+    tokens.push_back(Token::operation(Op::kSub));
+  }
+  const std::vector<Expression> some(3, build(tokens));
+  EXPECT_EQ(compare(some, "first"), 0U);
+  EXPECT_EQ(compare(some, "again"), some.size());
+}
+
 TEST_F(Recurring, ShortExpressionsAreNotLookedUp) {
   const std::vector<Expression> some(100, build({Token::variable(0), Token::operation(Op::kNeg)}));
   EXPECT_EQ(compare(some, "first"), 0U);
@@ -93,7 +131,25 @@ TEST_F(Recurring, ProgramsOfOtherPassesAreNotTaken) {
   const Program other = engine_.compile(
       some, {.tier = Tier::kInterpret, .pipeline = Pipeline::parse("hoist,schedule", Math::kStrict).value()});
   EXPECT_EQ(other.info().recurring, 0U);
-  EXPECT_EQ(compare(some, "standard again"), 0U);
+  EXPECT_EQ(compare(some, "standard again"), some.size()) << "others do not take the place of what is kept";
+}
+
+// Tokens name columns by 18 bits, and slots are among their numbers.
+TEST(WideExpressions, VariablesOfAnyNumberAreInterpreted) {
+  FakeMachine machine;
+  const Engine engine = machine.engine({.math = Math::kStrict}), cpu = cpuEngine(Precision::kF32);
+  const std::size_t columns = (std::size_t{1} << 17) + 3;
+  Workload w{.expressions = {}, .columns = {}, .target = {}, .weights = {}, .parameters = {}};
+  for (std::size_t c = 0; c < columns; ++c) w.columns.push_back({static_cast<double>(c), 2.0});
+  const auto last = static_cast<std::uint32_t>(columns - 1);
+  for (const std::uint32_t variable : {0U, last - 2, last - 1, last}) {
+    w.expressions.push_back(build({Token::variable(variable), Token::variable(variable), Token::variable(1),
+                                   Token::operation(Op::kSub), Token::operation(Op::kMul)}));
+  }
+  const Program program = engine.compile(w.expressions, {.tier = Tier::kInterpret});
+  ASSERT_TRUE(program.failures().empty()) << program.failures()[0].error.message;
+  expectSameBits(predict(engine, program, engine.upload(w.view()).value(), {}),
+                 predict(cpu, cpu.compile(w.expressions), cpu.upload(w.view()).value(), {}), w.rows(), "wide");
 }
 
 }  // namespace
