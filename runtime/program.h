@@ -19,19 +19,19 @@ struct ProgramInfo {
   Tier tier;  ///< kInterpret or kCompile; on a GPU the requested tier, while ProgramStatus::tier is the one in use
   std::size_t nodes_before;  ///< tokens of all expressions
   std::size_t nodes_after;   ///< live nodes of all graphs after the passes, without those of kept subtrees
-  double seconds_passes;   ///< passes; also encoding, where a GPU's interpreter serves, since one walk does both
-  double seconds_codegen;  ///< encoding or LLVM on a CPU; linking and upload of interpreted programs on a GPU, whose
-                           ///< compilation times ProgramStatus has
+  double seconds_passes;     ///< passes; also encoding, where a GPU's interpreter serves, since one walk does both
+  double seconds_codegen;    ///< encoding or LLVM on a CPU; linking and upload of interpreted programs on a GPU, whose
+                             ///< compilation times ProgramStatus has
   std::size_t subtrees_read = 0;  ///< columns of kept subtrees that the program reads
   std::size_t nodes_spared = 0;   ///< graph nodes not computed because of these
-  /// Expressions whose programs for a GPU's interpreter are copies of those of equal expressions, encoded for the engine's
-  /// program before. For statistics: only populations of 16 tokens or more per expression, without a pipeline of their
-  /// own, look for such programs, and memory for those of the program before is limited.
+  /// Expressions whose programs for a GPU's interpreter are copies of those of equal expressions, encoded for the
+  /// engine's program before. For statistics: only populations of 16 tokens or more per expression, without a pipeline
+  /// of their own, look for such programs, and memory for those of the program before is limited.
   std::size_t recurring = 0;
 };
 
-/// Number of expressions that each kind of code evaluates; failed expressions are in none, but those of token arrays that
-/// are not valid are there as the constant NaN.
+/// Number of expressions that each kind of code evaluates; failed expressions are in none, but those of token arrays
+/// that are not valid are there as the constant NaN.
 struct ServedExpressions {
   std::size_t interpreted = 0, direct = 0, compiled = 0;
 };

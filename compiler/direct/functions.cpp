@@ -130,6 +130,9 @@ Value Builder::quotient(const Value& x, const Value& y) {
   constexpr std::uint8_t kOrWithBits = 0xf8;  // a | (b & c)
   const std::int32_t largest_power = is_wide_ ? 0x7fe00000 : 0x7f000000;
   const std::int32_t smallest_normal = is_wide_ ? 0x00100000 : 0x00800000, one = is_wide_ ? 0x3ff00000 : 0x3f800000;
+  // First, since it takes one register, and the operands two.
+  const Value of_x(plain(x), *this), of_y(plain(y), *this);
+  const Value sign = withBits(kLutXorAnd, of_x, of_y, kSignBit);
   const Scaled a = scaled(x.magnitude(), largest_power), b = scaled(y.magnitude(), largest_power);
   const Value rough = estimate(Mufu::kReciprocal, Mufu::kReciprocalOfDouble, b.value);
   const Value reciprocal = betterReciprocal(b.value, rough);
@@ -147,8 +150,6 @@ Value Builder::quotient(const Value& x, const Value& y) {
   const Value simple = multiply(a.value, rough);
   const Mask is_nan = compare(sass::Compare::kUnordered, last, last);
   const Value magnitude = choose(is_nan.predicate, simple, last * choose(is_between.predicate, smaller_factor, factor));
-  const Value of_x(plain(x), *this), of_y(plain(y), *this);
-  const Value sign = withBits(kLutXorAnd, of_x, of_y, kSignBit);
   return withBits(kOrWithBits, magnitude, sign, kSignBit);
 }
 
