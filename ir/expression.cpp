@@ -11,6 +11,7 @@
 
 #include "ir/mix.h"
 #include "ir/ops.h"
+#include "ir/token_errors.h"
 
 namespace srjit {
 
@@ -64,37 +65,28 @@ void Expression::release() noexcept {
 }
 
 Result<Expression> Expression::create(std::vector<Token> tokens) {
-  const auto fail = [](std::size_t position, std::string message) {
-    return Error{Errc::kInvalid, std::move(message), Span{1, position + 1, 1}};
-  };
-  if (tokens.empty()) return fail(0, "an expression needs at least one token");
+  if (tokens.empty()) return noTokensError();
   ProgramNeeds needs;
   std::size_t height = 0;
   for (std::size_t i = 0; i < tokens.size(); ++i) {
     Token& token = tokens[i];
-    if (std::string fault = faultOf(token); !fault.empty()) return fail(i, fmt::format("token {} {}", i + 1, fault));
+    if (std::string fault = faultOf(token); !fault.empty()) {
+      return tokenError(i, fmt::format("token {} {}", i + 1, fault));
+    }
     // One bit pattern for all NaNs, since no text form can tell them apart.
     if (std::isnan(token.value)) token.value = std::numeric_limits<double>::quiet_NaN();
     const auto arity = static_cast<std::size_t>(token.arity());
-    if (height < arity) {
-      return fail(i, fmt::format("'{}' needs {} operand{}, but {} precede{} it", infoOf(token.op).name, arity,
-                                 arity == 1 ? "" : "s", height, height == 1 ? "s" : ""));
-    }
+    if (height < arity) return operandsError(i, token.op, height, "precede");
     height = height - arity + 1;
     needs.stack_height = std::max(needs.stack_height, height);
     const bool variable = token.kind == Token::Kind::kVariable;
     if (variable || token.kind == Token::Kind::kParameter) {
-      if (token.index > kMaxIndex) {
-        return fail(i,
-                    fmt::format("{}{} is above the largest index, {}", variable ? 'x' : 'p', token.index, kMaxIndex));
-      }
+      if (token.index > kMaxIndex) return indexError(i, variable, token.index);
       auto& count = variable ? needs.variables : needs.parameters;
       count = std::max(count, token.index + 1);
     }
   }
-  if (height != 1) {
-    return fail(tokens.size() - 1, fmt::format("the tokens leave {} values, but an expression has one", height));
-  }
+  if (height != 1) return leftValuesError(tokens.size(), height);
   return Expression(tokens, needs);
 }
 

@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "ir/ops.h"
+#include "ir/token_errors.h"
 
 namespace srjit {
 namespace {
@@ -32,16 +33,6 @@ constexpr auto kCodeOfOp = [] {
 static_assert(std::ranges::all_of(kCodeOfOp, [](std::int32_t code) { return code > 0; }),
               "an operator lacks a row of op_codes.def");
 
-constexpr std::uint8_t kNoOp = 0xff;
-constexpr auto kOpOfCode = [] {
-  std::array<std::uint8_t, kCodes> ops{};
-  ops.fill(kNoOp);
-  for (const OpCode& row : kOpCodes) ops[static_cast<std::size_t>(row.code)] = static_cast<std::uint8_t>(row.op);
-  return ops;
-}();
-static_assert(std::ranges::count_if(kOpOfCode, [](std::uint8_t op) { return op != kNoOp; }) == std::ssize(kOpCodes),
-              "two operators have one code");
-
 /// Operands of a code's token; -1 for a code that nothing has.
 constexpr auto kArityOfCode = [] {
   std::array<std::int8_t, kCodes> arities{};
@@ -59,32 +50,24 @@ constexpr auto kArityOfCode = [] {
   return arities;
 }();
 
-bool isParameter(std::int32_t code) { return code <= kFirstParameterCode; }
-std::uint32_t indexOf(std::int32_t code) {
-  return static_cast<std::uint32_t>((isParameter(code) ? kFirstParameterCode : -1) - code);
-}
+static_assert(std::ranges::count_if(kArityOfCode, [](std::int8_t arity) { return arity > 0; }) == std::ssize(kOpCodes),
+              "two operators have one code");
 
 /// Operands of a token; -1 for a code that nothing has, and for an index that is too large.
 int arityOfCode(std::int32_t code) {
   if (code >= 0) return code < static_cast<std::int32_t>(kCodes) ? kArityOfCode[static_cast<std::size_t>(code)] : -1;
-  return indexOf(code) <= Expression::kMaxIndex ? 0 : -1;
+  return indexOfCode(code) <= Expression::kMaxIndex ? 0 : -1;
 }
 
 double oneNaN(double value) { return std::isnan(value) ? std::numeric_limits<double>::quiet_NaN() : value; }
 
-Error invalidToken(std::size_t position, std::string message) {
-  return {Errc::kInvalid, std::move(message), Span{1, position + 1, 1}};
-}
-
-Error unknownCode(std::size_t position, std::int32_t code) {
-  if (code >= 0)
-    return invalidToken(position, fmt::format("token {} has the code {}, which no operator has", position + 1, code));
-  return invalidToken(position, fmt::format("{}{} is above the largest index, {}", isParameter(code) ? 'p' : 'x',
-                                            indexOf(code), Expression::kMaxIndex));
+Error codeError(std::size_t position, std::int32_t code) {
+  if (code < 0) return indexError(position, !isParameterCode(code), indexOfCode(code));
+  return tokenError(position, fmt::format("token {} has the code {}, which no operator has", position + 1, code));
 }
 
 Error noConstants(std::size_t position) {
-  return invalidToken(position, fmt::format("token {} is a constant, but there are no constants", position + 1));
+  return tokenError(position, fmt::format("token {} is a constant, but there are no constants", position + 1));
 }
 
 }  // namespace
@@ -99,8 +82,8 @@ std::int32_t codeOf(Op op) noexcept { return kCodeOfOp[static_cast<std::size_t>(
 
 std::optional<Op> opOfCode(std::int32_t code) noexcept {
   if (code <= 0 || code >= static_cast<std::int32_t>(kCodes)) return std::nullopt;
-  const std::uint8_t op = kOpOfCode[static_cast<std::size_t>(code)];
-  return op == kNoOp ? std::nullopt : std::optional(static_cast<Op>(op));
+  const auto place = static_cast<std::size_t>(code);
+  return kArityOfCode[place] < 0 ? std::nullopt : std::optional(kOpsByCode[place]);
 }
 
 Status checkArrays(const PopulationView& population) {
@@ -209,10 +192,10 @@ Status Population::Block::turn(std::span<const std::int32_t> codes, const double
   };
   for (std::size_t i = 0; i < codes.size(); ++i) {
     if (i > 0 && pending_.empty()) {
-      return invalidToken(i, fmt::format("the expression ends before token {}", i + 1));
+      return tokenError(i, fmt::format("the expression ends before token {}", i + 1));
     }
     const int arity = arityOfCode(codes[i]);
-    if (arity < 0) return unknownCode(i, codes[i]);
+    if (arity < 0) return codeError(i, codes[i]);
     if (codes[i] == kConstantCode && constants == nullptr) return noConstants(i);
     if (arity > 0) {
       pending_.push_back({i, arity});
@@ -226,14 +209,12 @@ Status Population::Block::turn(std::span<const std::int32_t> codes, const double
   }
   if (pending_.empty()) return okStatus();
   const Pending& open = pending_.back();
-  const int arity = arityOfCode(codes[open.token]);
-  return invalidToken(open.token, fmt::format("'{}' needs {} operand{}, but {} follow{} it",
-                                              infoOf(*opOfCode(codes[open.token])).name, arity, arity == 1 ? "" : "s",
-                                              arity - open.missing, arity - open.missing == 1 ? "s" : ""));
+  const Op op = *opOfCode(codes[open.token]);
+  return operandsError(open.token, op, static_cast<std::size_t>(arityOf(op) - open.missing), "follow");
 }
 
 Status Population::Block::append(std::span<const std::int32_t> codes, const double* constants) {
-  if (codes.empty()) return invalidToken(0, "an expression needs at least one token");
+  if (codes.empty()) return noTokensError();
   std::uint32_t variables = 0, parameters = 0;
   std::size_t height = 0;
   const std::size_t old = codes_.size();
@@ -244,11 +225,8 @@ Status Population::Block::append(std::span<const std::int32_t> codes, const doub
     to[i] = code;
     if (code > 0) {
       const int arity = arityOfCode(code);
-      if (arity < 0) return unknownCode(i, code);
-      if (height < static_cast<std::size_t>(arity)) {
-        return invalidToken(i, fmt::format("'{}' needs {} operand{}, but {} precede{} it", infoOf(*opOfCode(code)).name,
-                                           arity, arity == 1 ? "" : "s", height, height == 1 ? "s" : ""));
-      }
+      if (arity < 0) return codeError(i, code);
+      if (height < static_cast<std::size_t>(arity)) return operandsError(i, *opOfCode(code), height, "precede");
       height = height - static_cast<std::size_t>(arity) + 1;
       continue;
     }
@@ -258,14 +236,12 @@ Status Population::Block::append(std::span<const std::int32_t> codes, const doub
       constants_.push_back(oneNaN(constants[i]));
       continue;
     }
-    const std::uint32_t index = indexOf(code);
-    if (index > Expression::kMaxIndex) return unknownCode(i, code);
-    std::uint32_t& largest = isParameter(code) ? parameters : variables;
+    const std::uint32_t index = indexOfCode(code);
+    if (index > Expression::kMaxIndex) return codeError(i, code);
+    std::uint32_t& largest = isParameterCode(code) ? parameters : variables;
     largest = std::max(largest, index + 1);
   }
-  if (height != 1) {
-    return invalidToken(codes.size() - 1, fmt::format("the tokens leave {} values, but an expression has one", height));
-  }
+  if (height != 1) return leftValuesError(codes.size(), height);
   endEntry(variables, parameters);
   return okStatus();
 }

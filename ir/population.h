@@ -39,11 +39,16 @@ std::optional<Op> opOfCode(std::int32_t code) noexcept;
 
 /// By code: the operators of codes that operators have.
 extern const std::array<Op, kMostOps> kOpsByCode;
+/// Of the code of a variable or parameter, which of the two, and its index.
+constexpr bool isParameterCode(std::int32_t code) noexcept { return code <= kFirstParameterCode; }
+constexpr std::uint32_t indexOfCode(std::int32_t code) noexcept {
+  return static_cast<std::uint32_t>((isParameterCode(code) ? kFirstParameterCode : -1) - code);
+}
 /// The token of a valid code that is not kConstantCode.
 inline Token tokenOf(std::int32_t code) noexcept {
   if (code > 0) return Token::operation(kOpsByCode[static_cast<std::size_t>(code)]);
-  if (code <= kFirstParameterCode) return Token::parameter(static_cast<std::uint32_t>(kFirstParameterCode - code));
-  return Token::variable(static_cast<std::uint32_t>(-1 - code));
+  const std::uint32_t index = indexOfCode(code);
+  return isParameterCode(code) ? Token::parameter(index) : Token::variable(index);
 }
 
 /// The order of the tokens of an expression.

@@ -10,16 +10,10 @@ namespace {
 // Programs of no more registers keep no value elsewhere.
 constexpr unsigned kFewRegisters = 3;
 
-/// Of the standard pipeline's pass `simplify-...`.
-RuleClass ruleClassOf(Precision precision, Math math) {
-  const bool is_fast_without = math == Math::kFast && !isApproximate(math, precision);
-  return is_fast_without ? RuleClass::kPrecise : ruleClassOf(math);
-}
-
 }  // namespace
 
 ExpressionOptimizer::ExpressionOptimizer(Precision precision, Math math)
-    : math_(math), dag_(precision), rewriter_(dag_, ruleClassOf(precision, math), math), fuser_(dag_) {}
+    : math_(math), dag_(precision), rewriter_(dag_, ruleClassOf(math, precision), math), fuser_(dag_) {}
 
 void ExpressionOptimizer::run(const ExpressionView& tokens, std::uint32_t expression) {
   dag_.clear(tokens.size());
@@ -32,8 +26,9 @@ void ExpressionOptimizer::run(const ExpressionView& tokens, std::uint32_t expres
     root = fused;
   }
   dag_.addRoot(root);
-  if (is_shared_ || dag_.node(root).need > kFewRegisters)
+  if (is_shared_ || dag_.node(root).need > kFewRegisters) {
     members_ = scheduler_.run(dag_, dag_.roots(), members_.size());
+  }
 }
 
 NodeId ExpressionOptimizer::readTokens(const ExpressionView& tokens, std::uint32_t expression) {

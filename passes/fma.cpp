@@ -10,6 +10,7 @@
 #include "passes/working_dag.h"
 
 namespace srjit {
+
 NodeId Fuser::fuse(NodeId root, std::span<const NodeId> members, std::span<const std::uint32_t> uses) {
   if (!findSums(members)) return root;
   uses_ = uses;

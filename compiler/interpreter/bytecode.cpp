@@ -42,7 +42,7 @@ struct Encoder::State {
     Source source = Source::kStack;
     bool in_slot = false;
   };
-  /// The nodes that a root needs and no root before it: members_[first .. last), in ascending order.
+  /// The nodes that a root needs and no root before it: members[first .. last), each after its operands.
   struct Segment {
     NodeId root;
     std::uint32_t output;
@@ -86,6 +86,7 @@ struct Encoder::State {
                                 static_cast<std::uint32_t>(kind) << DeviceToken::kArgumentShift,
                             argument});
   }
+
   const HandlerTable& table;
   std::vector<NodeState> nodes;
   std::uint32_t generation = 0;

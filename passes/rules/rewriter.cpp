@@ -193,7 +193,6 @@ class VariantMaker {
 
 struct CompiledRule {
   const Rule* rule;
-  std::span<const Token> replacement;
   std::vector<Variant> variants;
 };
 
@@ -246,7 +245,7 @@ struct RulesOfOp {
     }
     const bool same = root.arity() == 2 && operands[0].kind == Token::Kind::kVariable && operands[0] == operands[1];
     if (same) twice |= bit;
-    rules.push_back({&rule, rule.replacement.tokens(), VariantMaker(rule.pattern).all()});
+    rules.push_back({&rule, VariantMaker(rule.pattern).all()});
   }
 };
 
@@ -346,7 +345,7 @@ NodeId Rewriter::settle(Op op, int arity, const Operands& operands) {
       const std::uint64_t candidates = rules.exchange != 0 && v % 2 == 1 ? swapped : as_given;
       const Variant& variant = compiled.variants[v];
       if ((candidates >> rule & 1) == 0 || !variant.matches(dag_, terms)) continue;
-      Rewrite rewrite{.replacement = compiled.replacement, .next = 0, .wildcards = {}, .literals = {}};
+      Rewrite rewrite{.replacement = compiled.rule->replacement.tokens(), .next = 0, .wildcards = {}, .literals = {}};
       std::array<double, kRuleLiterals> numbers{};
       for (std::size_t i = 0; i < kRuleLiterals; ++i) {
         rewrite.literals[i] = terms[variant.literals[i]];

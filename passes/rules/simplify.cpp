@@ -67,8 +67,7 @@ void simplifyPrecise(WorkingDag& work, const PassContext& context) {
 }
 
 void simplifyFast(WorkingDag& work, const PassContext& context) {
-  const bool approximate = isApproximate(Math::kFast, work.dag().precision());
-  simplify(work, approximate ? RuleClass::kFast : RuleClass::kPrecise, context.math);
+  simplify(work, ruleClassOf(Math::kFast, work.dag().precision()), context.math);
 }
 
 }  // namespace srjit

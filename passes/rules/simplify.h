@@ -20,7 +20,7 @@ enum class RuleClass { kExact, kPrecise, kFast };
 inline constexpr std::size_t kRuleWildcards = 3;
 inline constexpr std::size_t kRuleLiterals = 2;
 
-/// The rules of a math mode whose approximations apply.
+/// The rules of a math mode, where its approximations apply.
 constexpr RuleClass ruleClassOf(Math math) {
   switch (math) {
     case Math::kStrict:
@@ -31,6 +31,12 @@ constexpr RuleClass ruleClassOf(Math math) {
       return RuleClass::kFast;
   }
   __builtin_unreachable();
+}
+
+/// The rules that standard pipelines apply: without approximations, fast is as precise.
+constexpr RuleClass ruleClassOf(Math math, Precision precision) {
+  const bool is_fast_without = math == Math::kFast && !isApproximate(math, precision);
+  return is_fast_without ? RuleClass::kPrecise : ruleClassOf(math);
 }
 
 /// One row of simplify.def.

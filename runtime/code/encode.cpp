@@ -36,7 +36,8 @@ struct InterpreterLimits {
 // Expressions that one task encodes: few enough that all threads have some.
 constexpr std::size_t kMaxEncodedChunk = EncodedChunk::kMost, kMinEncodedChunk = 64;
 
-// Shorter expressions, on average, are encoded in about the time that it takes to find them in the generation before.
+// Below it, on average, expressions are not looked up in the generation before, since a look-up in vain takes a third
+// of the time of encoding them (docs/experiments.md).
 constexpr std::size_t kLeastTokensToFind = 16;
 
 // Programs are encoded before it is known which operators and columns all of them need. Until then their tokens have
@@ -49,8 +50,8 @@ struct SectionDraft {
   std::vector<std::uint32_t> numbers = {};    // by variable; empty: the identity
   std::vector<std::uint32_t> variables = {};  // by number, unless that is the identity
   std::vector<std::uint32_t> columns = {};    // staged columns
-  std::vector<std::uint32_t> staged_as = {};  // by variable
-  std::vector<bool> uses = {};                // by variable
+  std::vector<std::uint32_t> staged_as = {};  // by number
+  std::vector<bool> uses = {};                // by number
 };
 
 class ProgramEncoder {
@@ -63,6 +64,7 @@ class ProgramEncoder {
         scratch_(request.store.encodeScratch().take()) {
     if (scratch_ == nullptr) scratch_ = std::make_unique<EncodeScratch>(source_.precision, source_.math, table_);
   }
+
   DeviceCode run() {
     const Stopwatch encoding;
     findSections();
@@ -390,7 +392,7 @@ class ProgramEncoder {
   /// Where the tokens of a chunk find what they name.
   struct Places {
     std::span<const std::uint16_t> handlers;   ///< by the number in the family of all operators
-    std::span<const std::uint32_t> staged_as;  ///< by variable
+    std::span<const std::uint32_t> staged_as;  ///< SectionDraft::staged_as
     std::uint32_t staged_columns;
     std::uint32_t first_parameter;
 

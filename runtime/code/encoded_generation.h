@@ -34,7 +34,7 @@ struct EncodedChunk {
   std::vector<Failure> failures = {};
   std::size_t tokens = 0, nodes = 0;         ///< of the expressions, and of their graphs
   std::vector<std::uint8_t> operators = {};  ///< by operator: whether a graph has it
-  std::vector<std::uint8_t> variables = {};  ///< by variable, likewise
+  std::vector<std::uint8_t> variables = {};  ///< by number in the section, likewise
   std::size_t recurring = 0;                 ///< programs that were found in the generation before
 
   // Of the programs that the next generation may take, with their expressions:

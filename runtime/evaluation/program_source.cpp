@@ -5,6 +5,8 @@
 
 #include <tbb/parallel_for.h>
 
+#include "runtime/platform/aligned_buffer.h"
+
 namespace srjit {
 namespace {
 
@@ -35,7 +37,7 @@ void ProgramSource::set(std::span<const Expression> all, Threads threads) {
 }
 
 void ProgramSource::set(const PopulationView& all, Threads threads) {
-  std::vector<std::vector<Failure>> failures((all.size() + Population::kBlock - 1) / Population::kBlock);
+  std::vector<std::vector<Failure>> failures(ceilDivide(all.size(), Population::kBlock));
   fillBlocks(expressions, all.size(), threads, [&](Population::Block& block, std::size_t b, std::size_t e) {
     if (block.size() == 0) {
       const std::size_t last = std::min(e + Population::kBlock, all.size());

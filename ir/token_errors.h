@@ -1,0 +1,38 @@
+// What is wrong with a token of a postfix or prefix program, in words: the same for tokens and for codes. Spans count
+// tokens from 1.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "ir/error.h"
+#include "ir/expression.h"
+#include "ir/ops.h"
+
+namespace srjit {
+
+inline Error tokenError(std::size_t position, std::string message) {
+  return {Errc::kInvalid, std::move(message), Span{1, position + 1, 1}};
+}
+inline Error noTokensError() { return tokenError(0, "an expression needs at least one token"); }
+/// `verb` is "precede" or "follow".
+inline Error operandsError(std::size_t position, Op op, std::size_t found, std::string_view verb) {
+  const int arity = arityOf(op);
+  return tokenError(position, fmt::format("'{}' needs {} operand{}, but {} {}{} it", infoOf(op).name, arity,
+                                          arity == 1 ? "" : "s", found, verb, found == 1 ? "s" : ""));
+}
+inline Error indexError(std::size_t position, bool is_variable, std::uint32_t index) {
+  return tokenError(position, fmt::format("{}{} is above the largest index, {}", is_variable ? 'x' : 'p', index,
+                                          Expression::kMaxIndex));
+}
+/// After the last of so many tokens.
+inline Error leftValuesError(std::size_t tokens, std::size_t values) {
+  return tokenError(tokens - 1, fmt::format("the tokens leave {} values, but an expression has one", values));
+}
+
+}  // namespace srjit
