@@ -7,21 +7,35 @@
 
 #include "ir/ops.h"
 #include "passes/pass.h"
+#include "passes/root_members.h"
 #include "passes/working_dag.h"
 
 namespace srjit {
 
-NodeId Fuser::fuse(NodeId root, std::span<const NodeId> members, std::span<const std::uint32_t> uses) {
+NodeId Fuser::fuse(NodeId root, std::span<const NodeId> members, std::span<const std::uint32_t> uses, NodeId first) {
+  image_.resize(std::max(image_.size(), dag_.size()));
+  has_sums_.resize(image_.size());
+  if (first > 0) keepOperandsBefore(first, members);
   if (!findSums(members)) return root;
   uses_ = uses;
-  image_.resize(std::max(image_.size(), dag_.size()));
   for (const NodeId id : members) image_[id] = imageOf(id);
   return image_[root];
 }
 
+void Fuser::keepOperandsBefore(NodeId first, std::span<const NodeId> members) {
+  for (const NodeId id : members) {
+    for (const NodeId operand : dag_.node(id).inputs()) {
+      if (operand >= first) continue;
+      image_[operand] = operand;
+      has_sums_[operand] = 0;
+      // It may be a product, whose factors a sum takes.
+      for (const NodeId factor : dag_.node(operand).inputs()) image_[factor] = factor;
+    }
+  }
+}
+
 // Absent operands are node 0, a leaf.
 bool Fuser::findSums(std::span<const NodeId> members) {
-  has_sums_.resize(std::max(has_sums_.size(), dag_.size()));
   std::uint8_t* const has_sums = has_sums_.data();
   has_sums[0] = 0;
   unsigned any = 0;
@@ -119,44 +133,13 @@ NodeId Fuser::negatedOperand(NodeId id) const {
   return node.kind == Token::Kind::kOp && node.op == Op::kNeg ? node.operands[0] : kNone;
 }
 
-namespace {
-
-/// The nodes of one root of a larger graph.
-class Members {
- public:
-  explicit Members(const Dag& dag) : dag_(dag), uses_(dag.size()) {}
-
-  /// Lists the nodes that `root` needs, and counts their uses by these.
-  void collect(NodeId root) {
-    for (const NodeId id : members_) uses_[id] = 0;
-    uses_.resize(dag_.size());
-    members_.assign(1, root);
-    uses_[root] = 1;
-    for (std::size_t i = 0; i < members_.size(); ++i) {
-      for (const NodeId operand : dag_.node(members_[i]).inputs()) {
-        if (uses_[operand]++ == 0) members_.push_back(operand);
-      }
-    }
-    std::ranges::sort(members_);
-  }
-  std::span<const NodeId> members() const { return members_; }
-  std::span<const std::uint32_t> uses() const { return uses_; }
-
- private:
-  const Dag& dag_;
-  std::vector<NodeId> members_;
-  std::vector<std::uint32_t> uses_;
-};
-
-}  // namespace
-
 void fuseMultiplyAdd(WorkingDag& work, const PassContext&) {
   Dag& dag = work.dag();
   Fuser fuser(dag);
-  Members of(dag);
+  RootMembers of;
   work.begin();
   for (std::size_t i = 0; i < dag.roots().size(); ++i) {
-    of.collect(dag.roots()[i]);
+    of.collect(dag, dag.roots().subspan(i, 1));
     dag.setRoot(i, work.keepTree(fuser.fuse(dag.roots()[i], of.members(), of.uses())));
   }
   work.commit();

@@ -25,9 +25,10 @@ class Fuser {
  public:
   explicit Fuser(Dag& dag) : dag_(dag) {}
 
-  /// The fused form of `root`, or `root` itself. `members` are the nodes that it needs, each after its operands;
-  /// `uses`, by node, has how often each of them is used by these and as the root. Linear, not recursive.
-  NodeId fuse(NodeId root, std::span<const NodeId> members, std::span<const std::uint32_t> uses);
+  /// The fused form of `root`, or `root` itself. `members` are the nodes from `first` on that it needs, each after its
+  /// operands; nodes before stay as they are. `uses`, by node, has how often each is used by members and as the root.
+  /// Linear, not recursive.
+  NodeId fuse(NodeId root, std::span<const NodeId> members, std::span<const std::uint32_t> uses, NodeId first = 0);
 
  private:
   static constexpr NodeId kNone = ~NodeId{0};
@@ -40,6 +41,7 @@ class Fuser {
 
   /// Finds the nodes that are, or need, a sum of a product; the others stay as they are. False if there are none.
   bool findSums(std::span<const NodeId> members);
+  void keepOperandsBefore(NodeId first, std::span<const NodeId> members);
   NodeId imageOf(NodeId id);
   NodeId fusedSum(const Node& sum);
   bool isOneOf(NodeId id, std::initializer_list<Op> ops) const;

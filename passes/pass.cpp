@@ -154,6 +154,16 @@ Result<Pipeline> Pipeline::parse(std::string_view names, Math math) {
   return pipeline;
 }
 
+Pipeline Pipeline::withDerivatives() const {
+  const auto named = [](const std::vector<Pass>& passes, std::string_view name) {
+    return std::ranges::find(passes, name, &Pass::name);
+  };
+  const std::vector<Pass> known = standardPassesOnly();
+  Pipeline pipeline = *this;
+  pipeline.passes_.insert(named(pipeline.passes_, "hoist"), *named(known, "differentiate"));
+  return pipeline;
+}
+
 Dag Pipeline::run(Dag dag, const PassContext& context, const Observer& after) const {
   std::optional<WorkingDag> work;  // holds the graph while passes rewrite it in place
   for (std::size_t i = 0; i < passes_.size(); ++i) {

@@ -56,6 +56,9 @@ class Pipeline {
   /// gives kInvalid with a Span in `names` and the known names.
   static Result<Pipeline> parse(std::string_view names, Math math);
 
+  /// The same with `differentiate` before the first `hoist`, or at the end.
+  Pipeline withDerivatives() const;
+
   /// Runs the passes in order. `after`, if given, is called with each pass, its result and its time in seconds; results
   /// between passes of passes.def are made for it alone, outside that time.
   using Observer = std::function<void(const Pass&, const Dag&, double seconds)>;

@@ -19,7 +19,7 @@ struct PassesOptions {
   std::string columns;
   std::string passes = "standard";
   std::string print_after;
-  bool list = false, json = false;
+  bool list = false, json = false, gradient = false;
 };
 
 /// What one pass made of the graph.
@@ -36,6 +36,7 @@ struct Stages {
   std::string input;  ///< likewise; only with --print-after
   std::vector<Step> steps;
   std::string result;
+  std::vector<std::string> roots;  ///< what each root is; only with --gradient
 };
 
 std::string_view exactnessWord(Exactness exactness) { return exactness == Exactness::kExact ? "exact" : "bounded"; }
@@ -78,6 +79,18 @@ Stages stagesOf(std::span<const Expression> batch, const Pipeline& pipeline, con
   return stages;
 }
 
+/// What the roots of the pass `differentiate` are.
+std::vector<std::string> rootNames(std::span<const Expression> batch) {
+  std::vector<std::string> names;
+  for (std::size_t e = 0; e < batch.size(); ++e) {
+    names.push_back(fmt::format("expression {}", e + 1));
+    for (std::uint32_t p = 0; p < batch[e].parameterCount(); ++p) {
+      names.push_back(fmt::format("derivative of expression {} by p{}", e + 1, p));
+    }
+  }
+  return names;
+}
+
 std::string textReport(const Stages& stages) {
   std::string text =
       fmt::format("; {:<18}{:>10}{:>14}\n; {:<18}{:>10}\n", "pass", "nodes", "microseconds", "(input)", stages.nodes);
@@ -88,7 +101,9 @@ std::string textReport(const Stages& stages) {
   for (const Step& step : stages.steps) {
     if (!step.graph.empty()) text += fmt::format("; after {}\n{}", step.pass, step.graph);
   }
-  return text + "; result\n" + stages.result;
+  text += "; result\n" + stages.result;
+  for (std::size_t i = 0; i < stages.roots.size(); ++i) text += fmt::format("; root {}: {}\n", i, stages.roots[i]);
+  return text;
 }
 
 std::string jsonReport(const Stages& stages) {
@@ -101,13 +116,15 @@ std::string jsonReport(const Stages& stages) {
     object["passes"].push_back(std::move(entry));
   }
   object["graph"] = stages.result;
+  if (!stages.roots.empty()) object["roots"] = stages.roots;
   return object.dump(2) + '\n';
 }
 
 ExitStatus runPasses(const PassesOptions& options) {
   if (options.list) return listPasses(options.json);
-  const Result<Pipeline> pipeline = Pipeline::parse(options.passes, options.math);
+  Result<Pipeline> pipeline = Pipeline::parse(options.passes, options.math);
   if (!pipeline) return report(showPlace(pipeline.error(), options.passes, "--passes", 1));
+  if (options.gradient) pipeline = pipeline->withDerivatives();
   if (const Status known = checkPrintAfter(options, *pipeline); !known) return report(known.error());
   const Result<ColumnNames> columns = readColumns(options.columns);
   if (!columns) return report(columns.error());
@@ -118,7 +135,8 @@ ExitStatus runPasses(const PassesOptions& options) {
     if (line.ok()) batch.push_back(*line.expression);
   }
   if (batch.empty()) return batchStatus(*list, options.expressions);
-  const Stages stages = stagesOf(batch, *pipeline, options);
+  Stages stages = stagesOf(batch, *pipeline, options);
+  if (options.gradient) stages.roots = rootNames(batch);
   const std::string text = options.json ? jsonReport(stages) : textReport(stages);
   return std::max(writeResults(text), batchStatus(*list, options.expressions));
 }
@@ -135,6 +153,8 @@ Runner definePasses(CLI::App& app) {
   app.add_option("--print-after", options->print_after,
                  "also print the graph before the first pass, and after this one or after all")
       ->type_name("NAME|all");
+  app.add_flag("--gradient", options->gradient,
+               "with derivatives by all parameters: adds the pass differentiate before hoist, or at the end");
   app.add_flag("--list", options->list, "list the passes there are");
   addNumericOptions(app, options->math, options->precision);
   addColumnsOption(app, options->columns);
@@ -147,6 +167,7 @@ Runner definePasses(CLI::App& app) {
       "Examples:\n"
       "  sr-jit passes 'x0*x1 + x0*x1' 'x0*x1 - 2'\n"
       "  sr-jit passes --passes fold,simplify --print-after all '(x0 + 0) * 1'\n"
+      "  sr-jit passes --gradient 'p0 * exp(-p1 * x0)'\n"
       "  sr-jit passes --list");
   return [options] { return runPasses(*options); };
 }

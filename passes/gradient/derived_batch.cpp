@@ -1,0 +1,39 @@
+#include "passes/gradient/derived_batch.h"
+
+#include <limits>
+
+namespace srjit {
+
+DerivedBatch::DerivedBatch(Precision precision, Math math, const Derivation& derivation)
+    : derivation_(derivation), optimizer_(precision, math), deriver_(precision, math), merged_(precision) {}
+
+void DerivedBatch::add(const ExpressionView& tokens) {
+  const std::uint32_t number = expressions_++;
+  if (tokens.variableCount() > derivation_.columns) return addNothing(tokens.parameterCount());
+  optimizer_.run(tokens, number);
+  const ExpressionGraph graph = optimizer_.graph();
+  deriver_.derive(graph.dag, graph.root, derivation_, tokens.parameterCount(), merged_);
+}
+
+void DerivedBatch::add(const Dag& from, std::size_t root, std::size_t parameters) {
+  ++expressions_;
+  deriver_.derive(from, from.roots()[root], derivation_, parameters, merged_);
+}
+
+// The roots of an expression whose variables the data lack: evaluations give a failure instead.
+void DerivedBatch::addNothing(std::size_t parameters) {
+  for (std::size_t i = 0; i < derivation_.roots(parameters); ++i) {
+    merged_.addRoot(merged_.constant(std::numeric_limits<double>::quiet_NaN()));
+  }
+}
+
+Dag DerivedBatch::take() {
+  Dag result(merged_.precision());
+  const auto order = scheduler_.run(merged_, merged_.roots(), merged_.size());
+  merged_.renumber(order, Dag::Literals::kParameters, result, places_);
+  merged_.clear(0);
+  expressions_ = 0;
+  return result;
+}
+
+}  // namespace srjit

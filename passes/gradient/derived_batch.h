@@ -1,0 +1,39 @@
+// The graph of what is derived of a batch of expressions.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "ir/population.h"
+#include "passes/dag.h"
+#include "passes/expression_optimizer.h"
+#include "passes/gradient/derivation.h"
+#include "passes/schedule.h"
+
+namespace srjit {
+
+/// Like BatchOptimizer, with derivation.roots() roots for each expression, in order. Not thread-safe.
+class DerivedBatch {
+ public:
+  DerivedBatch(Precision precision, Math math, const Derivation& derivation);
+
+  /// Adds the next expression, after the standard passes.
+  void add(const ExpressionView& tokens);
+  /// Adds the next expression, which has so many parameters and is root number `root` of a graph.
+  void add(const Dag& from, std::size_t root, std::size_t parameters);
+  /// The graph of all expressions since the last call.
+  Dag take();
+
+ private:
+  void addNothing(std::size_t parameters);
+
+  Derivation derivation_;
+  ExpressionOptimizer optimizer_;
+  Deriver deriver_;
+  Dag merged_;
+  std::uint32_t expressions_ = 0;
+  Scheduler scheduler_;
+  std::vector<NodeId> places_;
+};
+
+}  // namespace srjit

@@ -1,0 +1,88 @@
+#include "passes/gradient/graph_domain.h"
+
+#include <array>
+#include <cmath>
+#include <cstddef>
+
+namespace srjit::graph {
+namespace {
+
+const NodeMaker& makerOf(const Value& x, const Value& y) { return x.isLiteral() ? *y.maker() : *x.maker(); }
+
+Value operation(Op op, const Value& x) { return {x.maker()->apply(op, {x.in(*x.maker()), 0, 0}), *x.maker()}; }
+Value operation(Op op, const Value& x, const Value& y) {
+  const NodeMaker& maker = makerOf(x, y);
+  return {maker.apply(op, {x.in(maker), y.in(maker), 0}), maker};
+}
+Mask positive(const Value& value) { return {value.in(*value.maker()), value.maker()}; }
+
+/// By function: the operator of its name, which computes it and nothing else. Those of three have other names.
+Op operatorOf(Function function) {
+  static const auto operators = [] {
+    constexpr std::size_t kFunctions = 0
+#define SRJIT_FUNCTION(...) +1
+#include "ir/functions.def"
+#undef SRJIT_FUNCTION
+        ;
+    std::array<Op, kFunctions> made{};
+    for (std::size_t i = 0; i < kFunctions; ++i) made[i] = findOp(allFunctions()[i].name).value_or(Op{});
+    made[static_cast<std::size_t>(Function::k_minimum)] = Op::kMin;
+    made[static_cast<std::size_t>(Function::k_maximum)] = Op::kMax;
+    made[static_cast<std::size_t>(Function::k_rint)] = Op::kRound;
+    return made;
+  }();
+  return operators[static_cast<std::size_t>(function)];
+}
+
+Value call(Function function, const Value& x) { return operation(operatorOf(function), x); }
+
+// No operator copies a sign. A zero's sign shows in its reciprocal, and an infinity's in itself.
+Value copySign(const Value& x, const Value& y) {
+  const Value magnitude = x.isLiteral() ? Value(std::fabs(x.literal())) : abs(x);
+  const Value with_zeros = select(lt(1.0 / y, 0.0), -magnitude, magnitude);
+  return select(lt(y, 0.0), -magnitude, with_zeros);
+}
+
+Value call(Function function, const Value& x, const Value& y) {
+  return function == Function::k_copysign ? copySign(x, y) : operation(operatorOf(function), x, y);
+}
+
+Value call(Function function, const Value& x, const Value& y, const Value& z) {
+  const NodeMaker& maker = x.isLiteral() ? makerOf(y, z) : *x.maker();
+  return {maker.apply(operatorOf(function), {x.in(maker), y.in(maker), z.in(maker)}), maker};
+}
+
+}  // namespace
+
+Value operator+(const Value& x, const Value& y) { return operation(Op::kAdd, x, y); }
+Value operator-(const Value& x, const Value& y) { return operation(Op::kSub, x, y); }
+Value operator*(const Value& x, const Value& y) { return operation(Op::kMul, x, y); }
+Value operator/(const Value& x, const Value& y) { return operation(Op::kDiv, x, y); }
+Value operator-(const Value& x) { return x.isLiteral() ? Value(-x.literal()) : operation(Op::kNeg, x); }
+
+// `if` tests whether a node is positive, so a comparison with 0 needs no operator.
+Mask lt(const Value& x, const Value& y) {
+  return positive(x.isLiteral() && x.literal() == 0 ? y : operation(Op::kLt, x, y));
+}
+Mask le(const Value& x, const Value& y) { return positive(operation(Op::kLe, x, y)); }
+Mask eq(const Value& x, const Value& y) { return positive(operation(Op::kLe, x, y) * operation(Op::kLe, y, x)); }
+
+Value select(const Mask& mask, const Value& x, const Value& y) {
+  const NodeMaker& maker = *mask.maker;
+  return {maker.apply(Op::kIf, {mask.positive, x.in(maker), y.in(maker)}), maker};
+}
+
+#define SRJIT_FUNCTION(id, arity, ...) SRJIT_DEFINE_##arity(id)
+#define SRJIT_DEFINE_1(id) \
+  Value id(const Value& x) { return call(Function::k_##id, x); }
+#define SRJIT_DEFINE_2(id) \
+  Value id(const Value& x, const Value& y) { return call(Function::k_##id, x, y); }
+#define SRJIT_DEFINE_3(id) \
+  Value id(const Value& x, const Value& y, const Value& z) { return call(Function::k_##id, x, y, z); }
+#include "ir/functions.def"
+#undef SRJIT_FUNCTION
+#undef SRJIT_DEFINE_1
+#undef SRJIT_DEFINE_2
+#undef SRJIT_DEFINE_3
+
+}  // namespace srjit::graph

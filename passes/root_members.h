@@ -1,0 +1,50 @@
+// The nodes that roots of a graph need.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "passes/dag.h"
+
+namespace srjit {
+
+/// Keeps its working memory between calls, whatever their graphs. Not thread-safe.
+class RootMembers {
+ public:
+  /// Lists the nodes from `first` on that `roots` need, and counts uses by these nodes and roots. The cost depends on
+  /// these nodes alone.
+  void collect(const Dag& dag, std::span<const NodeId> roots, NodeId first = 0) {
+    clear();
+    uses_.resize(std::max(uses_.size(), dag.size()));
+    const auto use = [&](NodeId id) {
+      if (uses_[id]++ > 0) return;
+      (id < first ? others_ : members_).push_back(id);
+    };
+    for (const NodeId root : roots) use(root);
+    for (std::size_t i = 0; i < members_.size(); ++i) {
+      for (const NodeId operand : dag.node(members_[i]).inputs()) use(operand);
+    }
+    std::ranges::sort(members_);
+  }
+  void clear() {
+    for (const std::vector<NodeId>* used : {&members_, &others_}) {
+      for (const NodeId id : *used) uses_[id] = 0;
+    }
+    members_.clear();
+    others_.clear();
+  }
+
+  /// Ascending, so each after its operands. Valid until the next call.
+  std::span<const NodeId> members() const noexcept { return members_; }
+  /// By node.
+  std::span<const std::uint32_t> uses() const noexcept { return uses_; }
+
+ private:
+  std::vector<NodeId> members_;
+  std::vector<NodeId> others_;  ///< nodes before the first that are used
+  std::vector<std::uint32_t> uses_;
+};
+
+}  // namespace srjit

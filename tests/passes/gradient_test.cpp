@@ -1,0 +1,243 @@
+// Derivatives as graphs, against dual numbers.
+#include <array>
+#include <cmath>
+#include <limits>
+
+#include <gtest/gtest.h>
+
+#include "ir/rows.h"
+#include "passes/gradient/derived_batch.h"
+#include "passes/pass.h"
+#include "tests/generators/graphs.h"
+
+namespace srjit {
+namespace {
+
+constexpr Derivation kJacobian{.quantity = Quantity::kJacobian, .columns = 3};
+
+/// A value, whether it depends on one leaf, its derivative by that, and the sum of the magnitudes that this adds up.
+struct Dual {
+  double value = 0;
+  bool depends = false;
+  double derivative = 0, magnitude = 0;
+};
+
+/// By one parameter or variable: forward through the cells of ops.def.
+Dual forward(const Expression& expression, std::span<const double> variables, std::span<const double> parameters,
+             Token::Kind kind, std::size_t by) {
+  std::vector<Dual> stack;
+  for (const Token& token : expression.tokens()) {
+    const auto arity = static_cast<std::size_t>(token.arity());
+    Dual result;
+    if (token.kind != Token::Kind::kOp) {
+      result.depends = token.kind == kind && token.index == by;
+      result.value = token.kind == Token::Kind::kConstant   ? token.value
+                     : token.kind == Token::Kind::kVariable ? variables[token.index]
+                                                            : parameters[token.index];
+      result.derivative = result.magnitude = result.depends ? 1 : 0;
+    } else {
+      std::array<double, 3> x{};
+      for (std::size_t k = 0; k < arity; ++k) x[k] = stack[stack.size() - arity + k].value;
+      result.value = applyRow<double>(token.op, x[0], x[1], x[2]);
+      for (std::size_t k = 0; k < arity; ++k) {
+        const Dual& operand = stack[stack.size() - arity + k];
+        const double outer = derivativeRow<double>(token.op, static_cast<int>(k), x[0], x[1], x[2], result.value);
+        if (!operand.depends) continue;
+        result.depends = true;
+        result.derivative += outer * operand.derivative;
+        result.magnitude += std::fabs(outer) * operand.magnitude;
+      }
+      stack.resize(stack.size() - arity);
+    }
+    stack.push_back(result);
+  }
+  return stack.back();
+}
+
+Dag derived(const Expression& expression, const Derivation& derivation, Math math = Math::kStrict,
+            Precision precision = Precision::kF64) {
+  DerivedBatch batch(precision, math, derivation);
+  batch.add(Population({&expression, 1})[0]);
+  return batch.take();
+}
+
+std::string derivativeText(std::string_view text, Math math = Math::kPrecise) {
+  return textOf(derived(infix(text), {.columns = 1}, math));
+}
+
+TEST(Gradient, OfSimpleExpressions) {
+  EXPECT_EQ(derivativeText("p0 * x0 + 2"), "x0");
+  EXPECT_EQ(derivativeText("x0 - p0"), "-1");
+  EXPECT_EQ(derivativeText("exp(p0 * x0)"), "x0 * exp(x0 * p0)");
+  EXPECT_EQ(derivativeText("square(p0)"), "p0 * 2");
+  EXPECT_EQ(derivativeText("x0 / p0"), "-(x0 / p0) / p0");
+  EXPECT_EQ(derivativeText("floor(p0) + x0"), "0");
+  EXPECT_EQ(derivativeText("fma(p0, x0, p0 * x0)"), "x0 * 2");
+  EXPECT_EQ(derivativeText("if(x0, p0, 3)"), "if(x0, 1, 0)");
+}
+
+// What is not smooth, or copies a sign, or has comparisons in its derivative.
+TEST(Gradient, OfOperatorsWithCases) {
+  const double tiny = 1e-10;
+  for (const Op op : allOperators()) {
+    const auto arity = static_cast<std::size_t>(arityOf(op));
+    std::vector<Token> tokens;
+    for (std::uint32_t k = 0; k < arity; ++k) tokens.push_back(Token::parameter(k));
+    tokens.push_back(Token::operation(op));
+    const Expression expression = Expression::create(std::move(tokens)).value();
+    const Dag graph = derived(expression, kJacobian);
+    ASSERT_EQ(graph.roots().size(), arity);
+    for (const double x : {-2.5, -1.0, -tiny, -0.0, 0.0, tiny, 0.25, 1.0, 3.0}) {
+      for (const double y : {-1.5, -tiny, -0.0, 0.0, tiny, 0.5, 2.0}) {
+        const std::array parameters{x, y, 0.75};
+        const std::vector<double> got = evaluate<double>(graph, {}, parameters);
+        const double value = applyRow<double>(op, x, y, 0.75);
+        for (std::size_t k = 0; k < arity; ++k) {
+          const double expected = derivativeRow<double>(op, static_cast<int>(k), x, y, 0.75, value);
+          if (std::isnan(expected)) {
+            EXPECT_TRUE(std::isnan(got[k])) << infoOf(op).name << " by " << k << " at " << x << ' ' << y;
+          } else {
+            EXPECT_EQ(got[k], expected) << infoOf(op).name << " by " << k << " at " << x << ' ' << y;
+          }
+        }
+      }
+    }
+  }
+}
+
+/// Compares all derivatives of random expressions with dual numbers; how many were finite.
+std::size_t expectDerivatives(DerivativesBy by, int expressions) {
+  Derivation derivation = kJacobian;
+  derivation.by = by;
+  // Without infinities and the like, since the two do not overflow alike.
+  GeneratorOptions options = expressionsOfAllOperators(91).options();
+  options.special_probability = 0;
+  ExpressionGenerator generator(options);
+  Random random(92);
+  std::size_t finite = 0;
+  for (int i = 0; i < expressions; ++i) {
+    const Expression expression = generator.next();
+    const Dag graph = derived(expression, derivation);
+    const bool by_parameters = by == DerivativesBy::kParameters;
+    const Token::Kind kind = by_parameters ? Token::Kind::kParameter : Token::Kind::kVariable;
+    const std::size_t count = by_parameters ? expression.parameterCount() : kJacobian.columns;
+    EXPECT_EQ(graph.roots().size(), count);
+    std::vector<double> variables, parameters;
+    for (int k = 0; k < 3; ++k) variables.push_back(random.between(-2.0, 2.0));
+    for (int k = 0; k < 2; ++k) parameters.push_back(random.between(-2.0, 2.0));
+    const std::vector<double> got = evaluate<double>(graph, variables, parameters);
+    for (std::size_t k = 0; k < count; ++k) {
+      const Dual expected = forward(expression, variables, parameters, kind, k);
+      const bool is_moderate = expected.magnitude == 0 || (expected.magnitude > 1e-100 && expected.magnitude < 1e100);
+      if (!is_moderate || !std::isfinite(expected.value)) continue;
+      finite += expected.magnitude > 0 ? 1 : 0;
+      EXPECT_NEAR(got[k], expected.derivative, 1e-12 * expected.magnitude) << print(expression, Language::kInfix);
+    }
+  }
+  return finite;
+}
+
+TEST(Gradient, AgreesWithDualNumbersByParameters) {
+  EXPECT_GT(expectDerivatives(DerivativesBy::kParameters, 20'000), 4'000U);
+}
+TEST(Gradient, AgreesWithDualNumbersByVariables) {
+  EXPECT_GT(expectDerivatives(DerivativesBy::kVariables, 10'000), 5'000U);
+}
+
+class GradientModes : public testing::TestWithParam<std::tuple<Precision, Math>> {};
+
+// f keeps the graph that it has alone, and so its bits.
+TEST_P(GradientModes, ThePassKeepsTheExpressionsAndGivesTheBatchsDerivatives) {
+  const auto [precision, math] = GetParam();
+  ExpressionGenerator generator = expressionsOfAllOperators(93);
+  const Pipeline standard = Pipeline::standard(math), gradient = standard.withDerivatives();
+  for (int i = 0; i < 3'000; ++i) {
+    const Expression expression = generator.next();
+    const Dag input = Dag::fromExpressions({&expression, 1}, precision);
+    const Dag printed = gradient.run(input, {math});
+    const Dag alone = standard.run(input, {math});
+    const Dag jacobian = derived(expression, kJacobian, math, precision);
+    ASSERT_EQ(printed.roots().size(), 1 + expression.parameterCount());
+    ASSERT_EQ(textOf(printed), textOf(alone));
+    for (std::size_t k = 0; k < jacobian.roots().size(); ++k) {
+      ASSERT_EQ(textOf(printed, 1 + k), textOf(jacobian, k)) << print(expression, Language::kInfix);
+    }
+  }
+}
+
+TEST_P(GradientModes, DoNotDependOnTheBatch) {
+  const auto [precision, math] = GetParam();
+  const std::vector<Expression> batch = expressionsOfAllOperators(94).batch(300);
+  const Derivation derivation{.quantity = Quantity::kNormalEquations, .columns = 3, .weighted = true};
+  const Population population(batch);
+  DerivedBatch together(precision, math, derivation);
+  for (std::size_t e = 0; e < population.size(); ++e) together.add(population[e]);
+  const Dag all = together.take();
+  std::size_t root = 0;
+  for (const Expression& expression : batch) {
+    const Dag alone = derived(expression, derivation, math, precision);
+    for (std::size_t k = 0; k < alone.roots().size(); ++k, ++root) {
+      ASSERT_EQ(textOf(all, root), textOf(alone, k)) << print(expression, Language::kInfix);
+    }
+  }
+  EXPECT_EQ(root, all.roots().size());
+}
+
+INSTANTIATE_TEST_SUITE_P(, GradientModes,
+                         testing::Combine(testing::Values(Precision::kF32, Precision::kF64),
+                                          testing::Values(Math::kStrict, Math::kPrecise, Math::kFast)));
+
+// O(n) nodes for all parameters: a chain in which each step has a parameter of its own.
+TEST(Gradient, TakesNodesInProportionToTheExpression) {
+  const auto nodes = [](std::uint32_t steps) {
+    std::vector<Token> tokens{Token::variable(0)};
+    for (std::uint32_t i = 0; i < steps; ++i) {
+      tokens.insert(tokens.end(), {Token::parameter(i), Token::operation(Op::kMul), Token::operation(Op::kSin)});
+    }
+    return derived(Expression::create(std::move(tokens)).value(), {.columns = 1}).size();
+  };
+  EXPECT_LT(nodes(2'000), 2 * nodes(1'000) + 10);
+  EXPECT_LT(nodes(20'000), 10U * 20'000U);  // and no recursion
+}
+
+TEST(Gradient, OfALossIsTheSlopeTimesTheDerivative) {
+  const Expression f = infix("p0 * x0 + p1");
+  const std::array row{2.0, 7.0, 0.5};  // x0, the target, the weight
+  const std::array parameters{1.5, 1.0};
+  const Dag graph =
+      derived(f, {.quantity = Quantity::kGradient, .columns = 1, .term = LossTerm::kSquared, .weighted = true});
+  EXPECT_EQ(evaluate<double>(graph, row, parameters), (std::vector{0.5 * 9, 0.5 * -6 * 2, 0.5 * -6}));
+  const Dag absolute = derived(f, {.quantity = Quantity::kGradient, .columns = 1, .term = LossTerm::kAbsolute});
+  EXPECT_EQ(evaluate<double>(absolute, row, parameters), (std::vector<double>{3, -2, -1}));
+}
+
+TEST(Gradient, NormalEquationsAreProducts) {
+  const Expression f = infix("p0 * x0 + p1");
+  const std::array row{2.0, 7.0, 0.5};
+  const std::array parameters{1.5, 1.0};
+  Derivation derivation{.quantity = Quantity::kNormalEquations, .columns = 1};
+  EXPECT_EQ(evaluate<double>(derived(f, derivation), row, parameters), (std::vector<double>{9, 6, 3, 4, 2, 1}));
+  derivation.weighted = derivation.skips_invalid = true;
+  EXPECT_EQ(evaluate<double>(derived(f, derivation), row, parameters),
+            (std::vector<double>{4.5, 3, 1.5, 2, 1, 0.5, 1, 0.5}));
+}
+
+TEST(Gradient, RowsThatAreNotFiniteAreLeftOut) {
+  const Derivation derivation{.quantity = Quantity::kGradient, .columns = 1, .skips_invalid = true};
+  const Dag graph = derived(infix("sqrt(p0 * x0)"), derivation);  // its slope at 0 is infinite
+  const std::array parameters{1.0};
+  EXPECT_EQ(evaluate<double>(graph, std::array{4.0, 1.0}, parameters), (std::vector<double>{1, 2, 1}));
+  for (const double x : {0.0, -1.0, std::numeric_limits<double>::infinity()}) {
+    EXPECT_EQ(evaluate<double>(graph, std::array{x, 1.0}, parameters), (std::vector<double>{0, 0, 0})) << x;
+  }
+}
+
+TEST(Gradient, OfAnExpressionWhoseVariablesAreMissingIsNoNumber) {
+  const Derivation derivation{.quantity = Quantity::kNormalEquations, .columns = 1};
+  const Dag graph = derived(infix("p0 * x4"), derivation);
+  for (const double root : evaluate<double>(graph, {}, {})) EXPECT_TRUE(std::isnan(root));
+  EXPECT_EQ(graph.roots().size(), derivation.roots(1));
+}
+
+}  // namespace
+}  // namespace srjit
