@@ -1,6 +1,7 @@
 // The losses of losses.def.
 #pragma once
 
+#include <cmath>
 #include <limits>
 #include <span>
 #include <string_view>
@@ -54,13 +55,17 @@ T lossTerm(LossTerm term, [[maybe_unused]] const T& f, [[maybe_unused]] const T&
   __builtin_unreachable();
 }
 
-/// Calls `apply` with the formula of a kind, a function of `sum` and `mean` (losses.def), and returns what it gives.
+/// Calls `apply` with the formula of a kind, a generic function of `sum` and `mean` (losses.def), and returns what it
+/// gives.
 template <class Apply>
 auto withLossFormula(LossKind kind, [[maybe_unused]] double variance, const Apply& apply) {
   switch (kind) {
-#define SRJIT_LOSS(id, name, term, value, worst, doc) \
-  case LossKind::id:                                  \
-    return apply([=]([[maybe_unused]] double sum, [[maybe_unused]] double mean) { return value; });
+#define SRJIT_LOSS(id, name, term, value, worst, doc)                         \
+  case LossKind::id:                                                          \
+    return apply([=]([[maybe_unused]] auto sum, [[maybe_unused]] auto mean) { \
+      using std::sqrt;                                                        \
+      return value;                                                           \
+    });
 #include "ir/losses.def"
   }
   __builtin_unreachable();

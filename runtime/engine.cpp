@@ -11,34 +11,24 @@
 
 #include "ir/text/lexer.h"
 #include "runtime/engine_parts.h"
-#include "runtime/evaluation/executor.h"
+#include "runtime/engine_tasks.h"
 #include "runtime/host/executor.h"
 #include "runtime/platform/guarded.h"
-#include "runtime/platform/home_process.h"
 #include "runtime/tiers/device_executor.h"
 
 namespace srjit {
 
-struct Engine::State {
-  EngineOptions options;
-  std::unique_ptr<Executor> executor;
-  std::vector<std::string> notices;
-  const HomeProcess home;
+// In the child of a fork() there are no threads that the executor's end could wait for.
+Engine::State::~State() {
+  if (home.isForked()) {
+    [[maybe_unused]] const Executor* const left = executor.release();
+  }
+}
 
-  State() = default;
-  State(const State&) = delete;
-  State& operator=(const State&) = delete;
-  // In the child of a fork() there are no threads that the executor's end could wait for.
-  ~State() {
-    if (home.isForked()) {
-      [[maybe_unused]] const Executor* const left = executor.release();
-    }
-  }
-  Status checkProcess() const {
-    if (!home.isForked()) return okStatus();
-    return Error{Errc::kMachine, "an engine that was made before this process was forked", {}};
-  }
-};
+Status Engine::State::checkProcess() const {
+  if (!home.isForked()) return okStatus();
+  return Error{Errc::kMachine, "an engine that was made before this process was forked", {}};
+}
 
 namespace {
 
@@ -94,6 +84,10 @@ Error mismatch(const char* what, Value other, Value own) {
   return {Errc::kInvalid, fmt::format("{} in {}, but the engine computes in {}", what, nameOf(other), nameOf(own)), {}};
 }
 
+}  // namespace
+
+Error outputMismatch(Precision output, Precision engine) { return mismatch("output", output, engine); }
+
 Status checkTask(const Task& task, const EngineOptions& engine) {
   const ProgramSource& made = *task.program.state().source;
   if (made.precision != engine.precision) return mismatch("a program", made.precision, engine.precision);
@@ -120,10 +114,12 @@ Status checkTask(const Task& task, const EngineOptions& engine) {
   return okStatus();
 }
 
+namespace {
+
 template <class T>
 Status checkOutput(const Program& program, const Dataset& data, std::span<T> out, const EngineOptions& engine) {
   const Precision element = kPrecisionOf<T>;
-  if (element != engine.precision) return mismatch("output", element, engine.precision);
+  if (element != engine.precision) return outputMismatch(element, engine.precision);
   if (out.size() == program.size() * data.rows()) return okStatus();
   return Error{
       Errc::kInvalid,
@@ -131,8 +127,9 @@ Status checkOutput(const Program& program, const Dataset& data, std::span<T> out
       {}};
 }
 
-/// The failures of a program and those of one evaluation, in order of expression.
-Failures merge(Failures failures, Failures more) {
+}  // namespace
+
+Failures mergeFailures(Failures failures, Failures more) {
   failures.insert(failures.end(), std::make_move_iterator(more.begin()), std::make_move_iterator(more.end()));
   std::stable_sort(failures.begin(), failures.end(),
                    [](const Failure& a, const Failure& b) { return a.expression < b.expression; });
@@ -142,18 +139,23 @@ Failures merge(Failures failures, Failures more) {
   return failures;
 }
 
+namespace {
+
 /// Failed expressions get NaN.
 void settle(const Task& task, Losses& losses) {
-  losses.failures = merge(task.program.state().failures, std::move(losses.failures));
+  losses.failures = mergeFailures(task.program.state().failures, std::move(losses.failures));
   const Dataset::State& data = task.data.state();
+  const ProgramSource& source = *task.program.state().source;
   for (const Failure& failure : losses.failures) {
+    const std::size_t first = source.outputOffset(failure.expression);
+    const std::size_t count = source.outputOffset(failure.expression + 1) - first;
     if (task.loss) {
-      losses.values[failure.expression] = kNaN;
-      losses.valid_rows[failure.expression] = 0;
+      std::fill_n(losses.values.data() + first, count, kNaN);
+      std::fill_n(losses.valid_rows.data() + first, count, 0);
       continue;
     }
     withZeroOf(data.precision, [&]<class T>(T) {
-      std::fill_n(reinterpret_cast<T*>(task.out) + failure.expression * data.rows, data.rows, static_cast<T>(kNaN));
+      std::fill_n(reinterpret_cast<T*>(task.out) + first * data.rows, count * data.rows, static_cast<T>(kNaN));
     });
   }
 }
@@ -162,8 +164,8 @@ void settle(const Task& task, Losses& losses) {
 Losses lossesOfNothing(const Task& task) {
   Losses losses;
   if (task.loss) {
-    losses.values.resize(task.program.size(), kNaN);
-    losses.valid_rows.resize(task.program.size());
+    losses.values.resize(task.program.state().source->outputs(), kNaN);
+    losses.valid_rows.resize(losses.values.size());
   }
   return losses;
 }
@@ -175,12 +177,9 @@ std::shared_ptr<const FeasiblePart> makeFeasible(Executor& executor, const Progr
                                                               .math = whole.math,
                                                               .pipeline = whole.pipeline,
                                                               .group_by_sharing = whole.group_by_sharing});
-  std::vector<std::uint32_t> expressions, others;
+  std::vector<std::uint32_t> expressions;
   for (std::uint32_t e = 0; e < whole.expressions.size(); ++e) {
-    if (whole.expressions[e].variableCount() > columns) {
-      others.push_back(e);
-      continue;
-    }
+    if (whole.expressions[e].variableCount() > columns) continue;
     expressions.push_back(e);
     source->add(whole.expressions[e]);
   }
@@ -189,22 +188,25 @@ std::shared_ptr<const FeasiblePart> makeFeasible(Executor& executor, const Progr
   part->device = program.device;
   part->info.tier = program.info.tier;
   executor.compile(*part, {});
-  return std::make_shared<const FeasiblePart>(
-      FeasiblePart{Program(std::move(part)), std::move(expressions), std::move(others)});
+  return std::make_shared<const FeasiblePart>(FeasiblePart{Program(std::move(part)), std::move(expressions)});
 }
 
-/// The failures of the expressions that need more columns than `data` has.
-Failures failuresForWantOfColumns(const FeasiblePart& part, const ProgramSource& whole, const Dataset::State& data) {
+}  // namespace
+
+Failures failuresForWantOfColumns(const ProgramSource& source, const Dataset::State& data) {
   const std::string names = data.names.empty() ? "" : ": " + text::listNames(data.names.names());
   Failures failures;
-  for (const std::uint32_t e : part.others) {
-    const std::string message =
-        fmt::format("variable x{}, but the data has {} variable{}{}", whole.expressions[e].variableCount() - 1,
-                    data.columns, data.columns == 1 ? "" : "s", names);
+  for (std::size_t e = 0; e < source.expressions.size(); ++e) {
+    const std::uint32_t variables = source.expressions[e].variableCount();
+    if (variables <= data.columns) continue;
+    const std::string message = fmt::format("variable x{}, but the data has {} variable{}{}", variables - 1,
+                                            data.columns, data.columns == 1 ? "" : "s", names);
     failures.push_back({e, Error{Errc::kInvalid, message, {}}});
   }
   return failures;
 }
+
+namespace {
 
 Result<Losses> runFeasible(Executor& executor, const Task& task) {
   const Program::State& program = task.program.state();
@@ -234,15 +236,17 @@ Result<Losses> runFeasible(Executor& executor, const Task& task) {
   }
   for (Failure& failure : some->failures) failure.expression = feasible.expressions[failure.expression];
   losses.failures =
-      merge(failuresForWantOfColumns(feasible, *program.source, task.data.state()), std::move(some->failures));
+      mergeFailures(failuresForWantOfColumns(*program.source, task.data.state()), std::move(some->failures));
   return losses;
 }
 
-/// Whether the executor can run the whole program.
+/// Whether the executor can run the whole program. Graphs that are derived for the data read no other columns.
 bool isFeasible(const Task& task) {
   const Program::State& program = task.program.state();
-  return program.made && program.source->variables <= task.data.columns();
+  return program.made && (program.source->derivation || program.source->variables <= task.data.columns());
 }
+
+}  // namespace
 
 Result<Losses> runTask(Engine::State& engine, const Task& task) {
   return guarded([&]() -> Result<Losses> {
@@ -255,6 +259,8 @@ Result<Losses> runTask(Engine::State& engine, const Task& task) {
     return losses;
   });
 }
+
+namespace {
 
 /// What submit gives: a flight, or what is known already.
 template <class Value>
@@ -310,6 +316,8 @@ class EnginePending final : public Pending<Value>::State {
   std::optional<Result<Losses>> done_;
 };
 
+}  // namespace
+
 template <class Value>
 Result<Pending<Value>> submitTask(const std::shared_ptr<Engine::State>& engine, Task task) {
   return guarded([&]() -> Result<Pending<Value>> {
@@ -325,6 +333,11 @@ Result<Pending<Value>> submitTask(const std::shared_ptr<Engine::State>& engine, 
     return Pending<Value>(std::make_unique<EnginePending<Value>>(engine, std::move(task), std::move(*flight)));
   });
 }
+
+template Result<Pending<Losses>> submitTask(const std::shared_ptr<Engine::State>&, Task);
+template Result<Pending<Failures>> submitTask(const std::shared_ptr<Engine::State>&, Task);
+
+namespace {
 
 template <class T>
 Result<Failures> evaluate(Engine::State& engine, const Program& program, const Dataset& data,
@@ -451,7 +464,7 @@ Program compileWith(Engine::State& engine, const CompileOptions& options, const 
     state->failures.clear();
     for (std::size_t i = 0; i < source->expressions.size(); ++i) state->failures.push_back({i, made.error()});
   }
-  state->failures = merge(source->invalid, std::move(state->failures));
+  state->failures = mergeFailures(source->invalid, std::move(state->failures));
   return Program(std::move(state));
 }
 

@@ -76,6 +76,21 @@ class Engine {
   Result<Losses> loss(const Program& program, const Dataset& data, std::span<const double> parameters,
                       const LossOptions& options = {}) const;
 
+  /// One loss per expression and its derivatives, of all expressions in one pass over the data. Derivatives are exact
+  /// but for rounding: graphs of their own (passes/gradient/derivation.h), made at the first call for these columns and
+  /// options, and kept with the program. At a kink or jump they are those of one side, and a branch that is not taken,
+  /// but not finite, makes them NaN. Errors: as for loss().
+  Result<Gradients> gradient(const Program& program, const Dataset& data, std::span<const double> parameters,
+                             const GradientOptions& options = {}) const;
+
+  /// Derivatives of predictions, likewise: that of expression e by its parameter p at
+  /// out[(program.parameterOffset(e) + p) * rows + r], or by variable v at out[(e * columns of the data + v) * rows +
+  /// r]. Errors: as for evaluate().
+  Result<std::vector<Failure>> jacobian(const Program& program, const Dataset& data, std::span<const double> parameters,
+                                        std::span<float> out, DerivativesBy by = DerivativesBy::kParameters) const;
+  Result<std::vector<Failure>> jacobian(const Program& program, const Dataset& data, std::span<const double> parameters,
+                                        std::span<double> out, DerivativesBy by = DerivativesBy::kParameters) const;
+
   /// Does in advance what the first evaluate() (without `loss`) or loss() of this kind would do: makes kernels of the
   /// requested tier and copies on the device. Direct code of a program is laid out for the number of rows of its first
   /// use; only speed depends on that. Errors: as for evaluate() and loss().
@@ -89,6 +104,16 @@ class Engine {
                                                        std::span<const double> parameters, std::span<double> out) const;
   Result<Pending<Losses>> submitLoss(const Program& program, const Dataset& data, std::span<const double> parameters,
                                      const LossOptions& options = {}) const;
+
+  Result<Pending<Gradients>> submitGradient(const Program& program, const Dataset& data,
+                                            std::span<const double> parameters,
+                                            const GradientOptions& options = {}) const;
+  Result<Pending<std::vector<Failure>>> submitJacobian(const Program& program, const Dataset& data,
+                                                       std::span<const double> parameters, std::span<float> out,
+                                                       DerivativesBy by = DerivativesBy::kParameters) const;
+  Result<Pending<std::vector<Failure>>> submitJacobian(const Program& program, const Dataset& data,
+                                                       std::span<const double> parameters, std::span<double> out,
+                                                       DerivativesBy by = DerivativesBy::kParameters) const;
 
   /// The options of create(), with `threads` and `device` as resolved.
   const EngineOptions& options() const noexcept;

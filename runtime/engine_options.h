@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 
+#include "ir/derivatives.h"
 #include "ir/losses.h"
 #include "ir/numeric.h"
 #include "passes/pass.h"
@@ -31,6 +32,12 @@ enum class NanPolicy {
 struct LossOptions {
   LossKind kind = LossKind::kMse;
   NanPolicy nan = NanPolicy::kPropagate;
+};
+
+/// Of Engine::gradient().
+struct GradientOptions {
+  LossOptions loss = {};
+  DerivativesBy by = DerivativesBy::kParameters;
 };
 
 /// Largest EngineOptions::threads.

@@ -18,7 +18,7 @@ ProgramStatus Program::status() const {
   ProgramStatus status;
   if (state_->batches == nullptr) return status;
   for (const HostBatch& batch : state_->batches->batches()) {
-    (batch.code ? status.served.compiled : status.served.interpreted) += batch.outputs();
+    (batch.code ? status.served.compiled : status.served.interpreted) += batch.expressions.size();
   }
   status.compiled = status.served.compiled;
   if (status.compiled > 0) status.tier = Tier::kCompile;

@@ -28,6 +28,16 @@ struct Losses {
   std::vector<Failure> failures;  ///< in order of expression; includes those of the program
 };
 
+/// Losses, and their derivatives.
+struct Gradients {
+  /// As Engine::loss() has it, with the same bits under NanPolicy::kPropagate. Otherwise rows count as invalid in which
+  /// a derivative of the prediction is not finite, too.
+  Losses losses;
+  /// By parameters: in the layout of the parameters (Program::parameterOffset()). By variables: that of expression e by
+  /// variable v at e * columns of the data + v. NaN for an expression that failed, or whose loss is not finite.
+  std::vector<double> derivatives;
+};
+
 /// An evaluation in flight. Owns what it needs, except the span for predictions, which must outlive it. The destructor
 /// waits. Movable; one thread at a time.
 template <class Value>

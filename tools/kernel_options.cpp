@@ -38,13 +38,13 @@ void refuseLong(std::vector<SourceLine>& lines, const KernelOptions& options, Ke
 using Places = std::vector<std::pair<std::size_t, std::size_t>>;
 
 Places divided(const std::vector<SourceLine>& lines, const KernelOptions& options, KernelCode code) {
-  Population good;
+  ProgramSource good{.precision = options.precision, .math = options.math};
   std::vector<std::size_t> places;
   std::vector<std::uint32_t> order;
   for (std::size_t i = 0; i < lines.size(); ++i) {
     if (!lines[i].ok()) continue;
-    order.push_back(static_cast<std::uint32_t>(good.size()));
-    good.add(*lines[i].expression);
+    order.push_back(static_cast<std::uint32_t>(good.expressions.size()));
+    good.expressions.add(*lines[i].expression);
     places.push_back(i);
   }
   Places kernels;

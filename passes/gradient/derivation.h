@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "ir/derivatives.h"
 #include "ir/losses.h"
 #include "ir/numeric.h"
 #include "passes/dag.h"
@@ -17,12 +18,6 @@
 #include "passes/schedule.h"
 
 namespace srjit {
-
-/// By what to differentiate.
-enum class DerivativesBy : std::uint8_t {
-  kParameters,  ///< those of the expression
-  kVariables,   ///< all columns of the data
-};
 
 /// The roots of an expression f with target y, weight w and derivatives f_i, i < count.
 enum class Quantity : std::uint8_t {

@@ -15,9 +15,10 @@ void DerivedBatch::add(const ExpressionView& tokens) {
   deriver_.derive(graph.dag, graph.root, derivation_, tokens.parameterCount(), merged_);
 }
 
-void DerivedBatch::add(const Dag& from, std::size_t root, std::size_t parameters) {
+void DerivedBatch::add(const Dag& from, std::size_t root, const ExpressionView& tokens) {
   ++expressions_;
-  deriver_.derive(from, from.roots()[root], derivation_, parameters, merged_);
+  if (tokens.variableCount() > derivation_.columns) return addNothing(tokens.parameterCount());
+  deriver_.derive(from, from.roots()[root], derivation_, tokens.parameterCount(), merged_);
 }
 
 // The roots of an expression whose variables the data lack: evaluations give a failure instead.

@@ -19,8 +19,8 @@ class DerivedBatch {
 
   /// Adds the next expression, after the standard passes.
   void add(const ExpressionView& tokens);
-  /// Adds the next expression, which has so many parameters and is root number `root` of a graph.
-  void add(const Dag& from, std::size_t root, std::size_t parameters);
+  /// The same of an expression that other passes made root number `root` of a graph.
+  void add(const Dag& from, std::size_t root, const ExpressionView& tokens);
   /// The graph of all expressions since the last call.
   Dag take();
 

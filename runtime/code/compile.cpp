@@ -226,25 +226,31 @@ void addInterpreted(DeviceCode& code, const CodeRequest& request, std::span<cons
 }
 
 /// Makes the drafts a part of `code`. Needs a current context.
-void addCompiled(DeviceCode& code, const Batches& batches, const DeviceQueue& queue) {
+void addCompiled(DeviceCode& code, const Batches& batches, const CodeRequest& request) {
+  const DeviceQueue& queue = request.queue;
   CompiledCode compiled;
+  std::vector<std::uint32_t> outputs;
   for (const Batch& batch : batches) {
     for (const Draft& draft : batch.drafts) {
-      compiled.kernels.push_back(
-          {.kernel = draft.kernel,
-           .outputs = compiled.expressions.size() * sizeof(std::uint32_t),  // in the buffer below
-           .first_parameter = code.parameters.size()});
+      compiled.kernels.push_back({.kernel = draft.kernel,
+                                  .outputs = outputs.size() * sizeof(std::uint32_t),  // in the buffer below
+                                  .first_parameter = code.parameters.size()});
       compiled.modules.push_back(draft.module);
-      compiled.expressions.insert(compiled.expressions.end(), draft.expressions.begin(), draft.expressions.end());
+      compiled.expressions += draft.expressions.size();
+      for (const std::uint32_t e : draft.expressions) {
+        for (std::size_t o = request.source.outputOffset(e); o < request.source.outputOffset(e + std::size_t{1}); ++o) {
+          outputs.push_back(static_cast<std::uint32_t>(o));
+        }
+      }
       code.parameters.append(draft.parameters);
       code.report.nodes += draft.nodes;
     }
   }
   if (compiled.kernels.empty()) return;
-  const std::size_t bytes = compiled.expressions.size() * sizeof(std::uint32_t);
+  const std::size_t bytes = outputs.size() * sizeof(std::uint32_t);
   compiled.outputs = DeviceBuffer(queue.uploads, bytes);
   for (CompiledKernel& kernel : compiled.kernels) kernel.outputs += compiled.outputs.address();
-  queue.uploads->copyToDevice(compiled.outputs.address(), compiled.expressions.data(), bytes);
+  queue.uploads->copyToDevice(compiled.outputs.address(), outputs.data(), bytes);
   queue.uploads->synchronize();
   code.compiled.emplace(std::move(compiled));
 }
@@ -275,7 +281,7 @@ DeviceCode compileForDevice(const CodeRequest& request, const KernelPlan& plan, 
   if (!interpreted.empty()) addInterpreted(code, request, interpreted);
   {
     const CurrentContext current(*request.queue.cuda);
-    addCompiled(code, batches, request.queue);
+    addCompiled(code, batches, request);
   }
   std::sort(code.failures.begin(), code.failures.end(),
             [](const Failure& a, const Failure& b) { return a.expression < b.expression; });

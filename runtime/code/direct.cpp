@@ -90,23 +90,29 @@ class DirectMaker {
   void fillTables(const GraphChunk& chunk, const DirectPart& part, Tables& tables) const {
     for (const std::uint32_t number : part.parameters) addNumber(chunk, number, tables.numbers);
     tables.outputs.reserve(part.outputs.size());
+    const std::size_t first = request_.source.outputOffset(chunk.first);
     for (const std::uint32_t root : part.outputs) {
       const bool is_root = root != DirectPart::kNoRoot;
       tables.expressions += is_root ? 1 : 0;
-      tables.outputs.push_back(is_root ? static_cast<std::uint32_t>(chunk.first + root) : 0);
+      tables.outputs.push_back(is_root ? static_cast<std::uint32_t>(first + root) : 0);
     }
   }
 
-  /// Encodes what was refused; everything where the parts make no kernel.
+  /// Encodes what was refused; everything where the parts make no kernel. An expression of several outputs, one of
+  /// which was refused, is encoded as a whole; so outputs that direct code has as well are written twice, with the same
+  /// bits.
   void interpretTheRest(bool linked) {
     std::vector<std::uint32_t> rest;
-    const auto add = [&](std::size_t expression) { rest.push_back(static_cast<std::uint32_t>(expression)); };
+    const auto add = [&](const GraphChunk& chunk, std::size_t root) {
+      const auto expression = static_cast<std::uint32_t>(expressionOf(chunk, root));
+      if (rest.empty() || rest.back() != expression) rest.push_back(expression);
+    };
     for (std::size_t c = 0; c < parts_.size(); ++c) {
       const GraphChunk& chunk = graphs_.chunks[c];
       if (linked) {
-        for (const std::uint32_t root : parts_[c].refused) add(chunk.first + root);
+        for (const std::uint32_t root : parts_[c].refused) add(chunk, root);
       } else {
-        for (std::size_t root = 0; root < chunk.dag.roots().size(); ++root) add(chunk.first + root);
+        for (std::size_t root = 0; root < chunk.dag.roots().size(); ++root) add(chunk, root);
       }
     }
     if (!rest.empty()) {
@@ -117,6 +123,15 @@ class DirectMaker {
     std::ranges::sort(code_.failures, {}, &Failure::expression);
   }
 
+  std::size_t expressionOf(const GraphChunk& chunk, std::size_t root) const {
+    const ProgramSource& source = request_.source;
+    if (!source.derivation) return chunk.first + root;
+    const std::size_t output = source.outputOffset(chunk.first) + root;
+    std::size_t e = chunk.first;
+    while (source.outputOffset(e + 1) <= output) ++e;
+    return e;
+  }
+
   /// Says that `count` expressions were refused, and why the first was.
   Error refusal(std::size_t count) const {
     std::size_t c = 0;
@@ -125,7 +140,7 @@ class DirectMaker {
     const std::uint32_t root = parts_[c].refused.front();
     return {Errc::kUnsupported,
             fmt::format("no direct code for {} of {} expressions; the first is expression {}, which {}", count,
-                        request_.source.expressions.size(), chunk.first + root + 1, tooLongText(options_)),
+                        request_.source.expressions.size(), expressionOf(chunk, root) + 1, tooLongText(options_)),
             {}};
   }
 

@@ -12,7 +12,7 @@ namespace srjit {
 
 /// Adjacent expressions and their graph, after the passes.
 struct GraphChunk {
-  std::size_t first;  ///< root i is that of expression first + i
+  std::size_t first;  ///< the number of its first expression; roots are the outputs of these
   Dag dag;
 };
 

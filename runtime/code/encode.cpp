@@ -104,6 +104,7 @@ class ProgramEncoder {
           if (token.kind == Token::Kind::kVariable && seen[token.index] != sections_.size())
             fresh.push_back(token.index);
         }
+        if (source_.derivation) addDerivedVariables(seen, fresh);
         std::sort(fresh.begin(), fresh.end());
         fresh.erase(std::unique(fresh.begin(), fresh.end()), fresh.end());
       };
@@ -121,6 +122,13 @@ class ProgramEncoder {
       sections_.back().last = i + 1;
     }
     for (SectionDraft& section : sections_) numberVariables(section);
+  }
+
+  // Target and weights.
+  void addDerivedVariables(std::span<const std::size_t> seen, std::vector<std::uint32_t>& fresh) const {
+    for (std::uint32_t v = source_.derivation->columns; v < source_.derivation->variables(); ++v) {
+      if (seen[v] != sections_.size()) fresh.push_back(v);
+    }
   }
 
   void numberVariables(SectionDraft& section) const {
@@ -146,8 +154,8 @@ class ProgramEncoder {
         ranges.push_back({first, std::min(first + size, sections_[s].last), s});
       }
     }
-    // Passes from outside of the library, and kept subtrees, need graphs of whole chunks.
-    const bool needs_graphs = source_.pipeline || request_.subtrees != nullptr;
+    // Passes from outside of the library, kept subtrees, and what is derived need graphs of whole chunks.
+    const bool needs_graphs = source_.pipeline || source_.derivation || request_.subtrees != nullptr;
     finds_ = !needs_graphs && source_.variables <= kFirstSlot && request_.chosen.size() == source_.expressions.size() &&
              source_.tokens >= kLeastTokensToFind * source_.expressions.size();
     if (finds_) {
@@ -320,11 +328,16 @@ class ProgramEncoder {
     std::iota(numbers.begin(), numbers.end(), static_cast<std::uint32_t>(chunk.parameters.size()));
     EncodeOptions options = encodeOptions(chunk);
     options.parameters = numbers;
-    for (std::size_t member = 0; member < members.size(); ++member) {
+    std::vector<std::uint32_t> outputs;
+    std::span<const NodeId> roots = dag.roots();
+    for (const std::uint32_t member : members) {
       const std::size_t before = chunk.code.tokens.size();
-      const NodeId root = dag.roots()[member];
-      takeProgram(members[member], encoder.encode(dag, {&root, 1}, {&members[member], 1}, options, chunk.code), before,
+      const std::size_t first = source_.outputOffset(member);
+      outputs.resize(source_.outputOffset(member + std::size_t{1}) - first);
+      std::iota(outputs.begin(), outputs.end(), static_cast<std::uint32_t>(first));
+      takeProgram(member, encoder.encode(dag, roots.first(outputs.size()), outputs, options, chunk.code), before,
                   chunk);
+      roots = roots.subspan(outputs.size());
     }
     for (const ParameterSource& parameter : dag.parameters()) {
       chunk.parameters.add(parameter,

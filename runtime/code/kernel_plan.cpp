@@ -56,7 +56,7 @@ KernelPlan planKernels(const CodeRequest& request) {
   const ProgramSource& source = request.source;
   std::vector<std::uint32_t> order(request.chosen.begin(), request.chosen.end());
   if (source.group_by_sharing) order = orderedBySharing(source.expressions, order, source.precision, source.math);
-  KernelGroups made = groupForKernels(source.expressions, order, codeWeights(source.precision, source.math));
+  KernelGroups made = groupForKernels(source, order, codeWeights(source.precision, source.math));
   KernelPlan plan;
   plan.groups = std::move(made.groups);
   plan.too_long = std::move(made.too_long);

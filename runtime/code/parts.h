@@ -23,7 +23,7 @@ struct InterpreterSection {
   std::uint32_t slots = 0;
 };
 
-/// Programs for the interpreter, one per expression.
+/// Programs for the interpreter, one per expression, which has all outputs of it.
 struct InterpreterCode {
   OpFamily family = OpFamily::kAll;
   std::vector<InterpreterSection> sections;
@@ -47,8 +47,8 @@ struct CompiledKernel {
 struct CompiledCode {
   std::vector<std::shared_ptr<const Module>> modules;
   std::vector<CompiledKernel> kernels;
-  std::vector<std::uint32_t> expressions;  ///< that have a kernel, kernel after kernel
-  DeviceBuffer outputs;                    ///< their numbers, u32
+  std::size_t expressions = 0;  ///< that have a kernel
+  DeviceBuffer outputs;         ///< the numbers of their outputs, kernel after kernel, u32
 };
 
 /// Machine code by the direct tier: one kernel for all its expressions (compiler/direct/emitter.h).
@@ -57,7 +57,7 @@ struct DirectCode {
   Kernel kernel;
   std::size_t groups = 0;
   bool has_subroutines = false;  ///< DirectImage::has_subroutines
-  std::size_t expressions = 0;
+  std::size_t expressions = 0;   ///< outputs of what is derived
   std::size_t first_number = 0;  ///< in the table of parameters; a multiple of 4
   DeviceBuffer memory;
   CUdeviceptr group_table = 0, outputs = 0;  ///< in `memory`
@@ -91,7 +91,7 @@ struct DeviceCode {
   ServedExpressions served() const noexcept {
     return {.interpreted = interpreter ? interpreter->programs() : 0,
             .direct = direct ? direct->expressions : 0,
-            .compiled = compiled ? compiled->expressions.size() : 0};
+            .compiled = compiled ? compiled->expressions : 0};
   }
 };
 

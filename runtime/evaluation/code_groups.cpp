@@ -8,15 +8,16 @@ constexpr std::size_t kMaxWeight = 1600;
 
 }  // namespace
 
-KernelGroups groupForKernels(const Population& expressions, std::span<const std::uint32_t> order,
+KernelGroups groupForKernels(const ProgramSource& source, std::span<const std::uint32_t> order,
                              const CodeWeights& weights, std::size_t longest) {
   KernelGroups made;
   std::vector<KernelGroup>& groups = made.groups;
+  const std::size_t factor = source.lengthFactor();
   for (const std::uint32_t e : order) {
-    const ExpressionView expression = expressions[e];
-    const std::size_t weight = instructionsOf(expression, weights);
+    const ExpressionView expression = source.expressions[e];
+    const std::size_t weight = factor * instructionsOf(expression, weights);
     // The sum is a bound, and spares nearly every expression a second walk.
-    if (weight + expression.size() > longest && deviceCodeLength(expression, weights) > longest) {
+    if (weight + expression.size() > longest && factor * deviceCodeLength(expression, weights) > longest) {
       made.too_long.push_back(e);
       continue;
     }
@@ -30,17 +31,21 @@ KernelGroups groupForKernels(const Population& expressions, std::span<const std:
   return made;
 }
 
-std::vector<HostGroup> groupForHost(const Population& expressions, std::span<const std::uint32_t> chosen, Tier tier,
+std::vector<HostGroup> groupForHost(const ProgramSource& source, std::span<const std::uint32_t> chosen, Tier tier,
                                     std::size_t longest) {
   std::vector<HostGroup> groups;
+  std::size_t group_outputs = 0;
   for (std::size_t i = 0; i < chosen.size(); ++i) {
-    const std::size_t length = hostCodeLength(expressions[chosen[i]]);
+    const std::size_t length = source.lengthFactor() * hostCodeLength(source.expressions[chosen[i]]);
+    const std::size_t outputs = source.outputOffset(chosen[i] + 1) - source.outputOffset(chosen[i]);
     const bool compiled = tier == Tier::kCompile && length <= longest;
     const std::size_t limit = compiled ? kCompiledPerBatch : kInterpretedPerBatch;
-    if (groups.empty() || groups.back().compiled != compiled || i - groups.back().first >= limit ||
+    if (groups.empty() || groups.back().compiled != compiled || group_outputs + outputs > limit ||
         (compiled && groups.back().length + length > kMaxCodeLength)) {
       groups.push_back({i, i, compiled});
+      group_outputs = 0;
     }
+    group_outputs += outputs;
     groups.back().last = i + 1;
     groups.back().length += length;
   }

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "compiler/kernels/code_length.h"
-#include "ir/population.h"
 #include "runtime/engine_options.h"
+#include "runtime/evaluation/program_source.h"
 
 namespace srjit {
 
@@ -30,10 +30,10 @@ struct KernelGroups {
 
 /// Divides the expressions whose numbers are in `order` into kernels of adjacent ones. An expression of more than
 /// `longest` (deviceCodeLength()) is too long.
-KernelGroups groupForKernels(const Population& expressions, std::span<const std::uint32_t> order,
+KernelGroups groupForKernels(const ProgramSource& source, std::span<const std::uint32_t> order,
                              const CodeWeights& weights, std::size_t longest = kMaxCodeLength);
 
-/// Maximum number of expressions per graph on a CPU.
+/// Maximum number of expressions, or their outputs if there is more than one expression, per graph on a CPU.
 inline constexpr std::size_t kInterpretedPerBatch = 8;
 inline constexpr std::size_t kCompiledPerBatch = 16;
 
@@ -46,7 +46,7 @@ struct HostGroup {
 
 /// Divides the chosen expressions into graphs. An expression of more than `longest` (hostCodeLength()) is interpreted
 /// in either tier, kInterpret or kCompile.
-std::vector<HostGroup> groupForHost(const Population& expressions, std::span<const std::uint32_t> chosen, Tier tier,
+std::vector<HostGroup> groupForHost(const ProgramSource& source, std::span<const std::uint32_t> chosen, Tier tier,
                                     std::size_t longest = kMaxCodeLength);
 
 }  // namespace srjit

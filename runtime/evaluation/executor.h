@@ -17,7 +17,8 @@
 
 namespace srjit {
 
-/// One evaluation of a program whose variables the data have.
+/// One evaluation of a program whose variables the data have. What is said here of losses and predictions of
+/// expressions is so of the outputs of a program's source.
 struct Task {
   Program program;
   Dataset data;
@@ -64,11 +65,16 @@ class Executor {
   virtual CacheStats cacheStats() const = 0;
 };
 
-/// Computes the entries of one expression in `losses` from its sums.
-inline void takeLoss(Losses& losses, std::size_t expression, const LossSums& sums, const Dataset::State& data,
+/// The sums that kernels compute. What is derived has the weights in its graphs.
+inline LossSpec lossSpecOf(const Task& task) {
+  return lossSpec(*task.loss, task.data.state().has_weights && !task.program.state().source->derivation);
+}
+
+/// Computes the entries of one output in `losses` from its sums.
+inline void takeLoss(Losses& losses, std::size_t output, const LossSums& sums, const Dataset::State& data,
                      const LossOptions& options) {
-  losses.values[expression] = lossValue(sums, data.target_variance, options);
-  losses.valid_rows[expression] = options.nan == NanPolicy::kPropagate ? validRows(sums.terms, sums.rows) : sums.valid;
+  losses.values[output] = lossValue(sums, data.target_variance, options);
+  losses.valid_rows[output] = options.nan == NanPolicy::kPropagate ? validRows(sums.terms, sums.rows) : sums.valid;
 }
 
 }  // namespace srjit

@@ -25,8 +25,11 @@ LossSpec lossSpec(const LossOptions& options, bool weighted);
 /// The value as LossKind defines it; divisions follow IEEE 754, so a constant target gives an infinite or NaN kNmse.
 double lossValue(const LossSums& sums, double target_variance, const LossOptions& options);
 
-/// The same for values.size() expressions, from the sums of their terms, where no row is skipped: `weights` is the sum
-/// over all rows.
+/// The derivative of lossValue() by sums.terms, where no policy gives another value; NaN where one does.
+double lossSlope(const LossSums& sums, double target_variance, const LossOptions& options);
+
+/// The same as lossValue() for values.size() expressions, from the sums of their terms, where no row is skipped:
+/// `weights` is the sum over all rows.
 void lossValues(std::span<const double> terms, double weights, double target_variance, LossKind kind,
                 std::span<double> values);
 

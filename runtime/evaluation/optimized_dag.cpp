@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 
 #include "passes/expression_optimizer.h"
+#include "passes/gradient/derived_batch.h"
 #include "passes/working_dag.h"
 
 namespace srjit {
@@ -39,6 +40,24 @@ std::optional<std::string> misfit(const Dag& dag, std::span<const Expression> me
   return std::nullopt;
 }
 
+Result<Dag> pipelineDag(std::span<const std::uint32_t> members, const ProgramSource& program) {
+  std::vector<Expression> expressions;
+  for (const std::uint32_t e : members) expressions.push_back(program.expressions[e].expression());
+  return optimizedDag(expressions, *program.pipeline, program.precision, program.math);
+}
+
+Result<Dag> derivedDag(std::span<const std::uint32_t> members, const ProgramSource& program) {
+  DerivedBatch batch(program.precision, program.math, *program.derivation);
+  if (!program.pipeline) {
+    for (const std::uint32_t e : members) batch.add(program.expressions[e]);
+    return batch.take();
+  }
+  const Result<Dag> values = pipelineDag(members, program);
+  if (!values) return values;
+  for (std::size_t i = 0; i < members.size(); ++i) batch.add(*values, i, program.expressions[members[i]]);
+  return batch.take();
+}
+
 }  // namespace
 
 Result<Dag> optimizedDag(std::span<const Expression> members, const Pipeline& pipeline, Precision precision,
@@ -66,6 +85,12 @@ Result<Dag> optimizedDag(std::span<const Expression> members, const Pipeline& pi
   } catch (...) {
     if (!wrong) wrong = failure("an exception without a message");
   }
+  // The library's own passes keep roots, but for `differentiate`, which is for other callers.
+  if (!wrong && dag.roots().size() != members.size()) {
+    wrong = Error{Errc::kInvalid,
+                  fmt::format("the passes give {} roots for {} expressions", dag.roots().size(), members.size()),
+                  {}};
+  }
   if (wrong) return std::move(*wrong);
   // A pass of a program outside may leave dead nodes.
   const bool live = pipeline.passes().empty() || pipeline.passes().back().rewrite != nullptr;
@@ -75,14 +100,13 @@ Result<Dag> optimizedDag(std::span<const Expression> members, const Pipeline& pi
 Result<Dag> optimizedDag(std::span<const std::uint32_t> members, const GraphSource& source, Tier tier) {
   const ProgramSource& program = source.program;
   const auto make = [&]() -> Result<Dag> {
+    if (program.derivation) return derivedDag(members, program);
     if (!program.pipeline) {
       BatchOptimizer optimizer(program.precision, program.math);
       for (const std::uint32_t e : members) optimizer.add(program.expressions[e]);
       return optimizer.take();
     }
-    std::vector<Expression> expressions;
-    for (const std::uint32_t e : members) expressions.push_back(program.expressions[e].expression());
-    return optimizedDag(expressions, *program.pipeline, program.precision, program.math);
+    return pipelineDag(members, program);
   };
   Result<Dag> dag = make();
   if (!dag || source.subtrees == nullptr) return dag;

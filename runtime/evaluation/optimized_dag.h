@@ -19,7 +19,8 @@ namespace srjit {
 /// threw, or whose graph does not match the members. Throws std::bad_alloc.
 Result<Dag> optimizedDag(std::span<const Expression> members, const Pipeline& pipeline, Precision precision, Math math);
 
-/// The same of the expressions of source.program whose numbers are `members`, with its passes. Subtrees that
+/// The same of the expressions of source.program whose numbers are `members`, with its passes; the roots are their
+/// outputs. Subtrees that
 /// source.subtrees has are read, as code for `tier` reads them.
 Result<Dag> optimizedDag(std::span<const std::uint32_t> members, const GraphSource& source, Tier tier);
 

@@ -51,6 +51,20 @@ void ProgramSource::set(const PopulationView& all, Threads threads) {
   finish();
 }
 
+ProgramSource ProgramSource::derive(const Derivation& what) const {
+  ProgramSource derived = *this;
+  derived.derivation = what;
+  derived.variables = std::max(variables, what.variables());
+  derived.output_offsets.reserve(expressions.size() + 1);
+  std::size_t outputs = 0;
+  for (std::size_t e = 0; e < expressions.size(); ++e) {
+    derived.output_offsets.push_back(outputs);
+    outputs += what.roots(expressions[e].parameterCount());
+  }
+  derived.output_offsets.push_back(outputs);
+  return derived;
+}
+
 void ProgramSource::finish() {
   expressions.finish();
   variables = expressions.variableCount();

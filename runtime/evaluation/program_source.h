@@ -10,6 +10,7 @@
 #include "ir/expression.h"
 #include "ir/numeric.h"
 #include "ir/population.h"
+#include "passes/gradient/derivation.h"
 #include "passes/pass.h"
 #include "runtime/evaluation/subtree_reader.h"
 #include "runtime/results.h"
@@ -26,10 +27,26 @@ struct ProgramSource {
   std::vector<Failure> invalid = {};  ///< expressions that were not valid; they are the constant NaN here
   std::uint32_t variables = 0;        ///< the largest variableCount()
   std::size_t tokens = 0;             ///< of all expressions
-  bool group_by_sharing = true;       ///< CompileOptions::group_by_sharing
+  /// What is computed of each expression instead of its value, which is one output.
+  std::optional<Derivation> derivation = {};
+  std::vector<std::size_t> output_offsets = {};  ///< of a derivation: outputOffset() of every expression, and the end
+  bool group_by_sharing = true;  ///< CompileOptions::group_by_sharing
 
   /// Program::parameterOffset().
   std::size_t parameterOffset(std::size_t e) const noexcept { return expressions.parameterOffset(e); }
+
+  /// The outputs of expression e are those from outputOffset(e) to outputOffset(e + 1); outputOffset(size()) is the
+  /// number of all. Graphs have a root for each, in this order.
+  std::size_t outputOffset(std::size_t e) const noexcept { return derivation ? output_offsets[e] : e; }
+  std::size_t outputs() const noexcept { return outputOffset(expressions.size()); }
+  /// How many times longer code is than that of the expressions' values, about.
+  std::size_t lengthFactor() const noexcept {
+    return derivation && expressions.size() > 0 ? 2 + outputs() / expressions.size() : 1;
+  }
+
+  /// A source of the same expressions for what is derived of them. Those that have more variables than
+  /// derivation.columns have outputs that are NaN.
+  ProgramSource derive(const Derivation& derivation) const;
 
   void add(const ExpressionView& expression);
   /// Whether set() works on the calling thread's arena, or alone: in the child of a fork() there are no other threads.

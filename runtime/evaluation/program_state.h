@@ -7,6 +7,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "runtime/evaluation/program_source.h"
@@ -37,6 +38,23 @@ class FeasibleParts {
   std::map<std::size_t, std::shared_ptr<const FeasiblePart>> parts_;
 };
 
+/// What is derived of a program, each made at its first use. Thread-safe.
+class DerivedPrograms {
+ public:
+  template <class Make>
+  Program get(const Derivation& derivation, const Make& make) {
+    const std::lock_guard lock(mutex_);
+    for (const auto& [made_for, program] : programs_) {
+      if (made_for == derivation) return program;
+    }
+    return programs_.emplace_back(derivation, make()).second;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::vector<std::pair<Derivation, Program>> programs_;
+};
+
 struct Program::State {
   std::shared_ptr<const ProgramSource> source;
   std::shared_ptr<SubtreeReader> subtrees = {};  ///< kept subtrees that its graphs read; null: everything is computed
@@ -48,12 +66,12 @@ struct Program::State {
   std::shared_ptr<const HostBatches> batches;  ///< code for the processor, or
   std::shared_ptr<DeviceProgram> on_device;    ///< code for a GPU
   mutable FeasibleParts parts;
+  mutable DerivedPrograms derived;
 };
 
 struct FeasiblePart {
   Program program;
   std::vector<std::uint32_t> expressions;  ///< their numbers in the whole program, ascending
-  std::vector<std::uint32_t> others;       ///< expressions that need more columns, ascending
 };
 
 }  // namespace srjit

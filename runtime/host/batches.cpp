@@ -49,13 +49,18 @@ struct HostBatches::Draft {
 
 HostBatches::HostBatches(std::shared_ptr<HostJit> jit, const HostRequest& request) : jit_(std::move(jit)) {
   const auto start = Clock::now();
-  const std::vector<HostGroup> groups = groupForHost(request.source.expressions, request.chosen, request.tier);
+  const std::vector<HostGroup> groups = groupForHost(request.source, request.chosen, request.tier);
   std::vector<Draft> drafts(groups.size());
   tbb::parallel_for(std::size_t{0}, groups.size(), [&](std::size_t i) {
     const auto began = Clock::now();
     Draft& draft = drafts[i];
     const auto members = std::span(request.chosen).subspan(groups[i].first, groups[i].last - groups[i].first);
     draft.batch.expressions.assign(members.begin(), members.end());
+    for (const std::uint32_t e : members) {
+      for (std::size_t o = request.source.outputOffset(e); o < request.source.outputOffset(e + 1); ++o) {
+        draft.batch.outputs.push_back(static_cast<std::uint32_t>(o));
+      }
+    }
     const Result<Dag> dag = optimizedDag(members, {request.source}, Tier::kInterpret);
     draft.seconds_passes = secondsSince(began);
     if (dag) {
@@ -84,6 +89,7 @@ void HostBatches::finish(std::vector<Draft>& drafts, const HostRequest& request)
       for (const std::uint32_t expression : draft.batch.expressions) failures_.push_back({expression, *draft.error});
       continue;
     }
+    if (draft.batch.outputs.empty()) continue;  // derivatives by no parameters
     takeParameters(draft, request);
     batches_.push_back(std::move(draft.batch));
   }

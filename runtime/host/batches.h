@@ -17,16 +17,16 @@
 
 namespace srjit {
 
-/// One graph; root i is expression `expressions[i]`.
+/// One graph, of some expressions. Root i is output `outputs[i]`.
 struct HostBatch {
   std::vector<std::uint32_t> expressions;
-  HostProgram program;  ///< interpreted if `code` is empty
+  std::vector<std::uint32_t> outputs;  ///< ascending; at least one
+  HostProgram program;                 ///< interpreted if `code` is empty
   std::optional<HostCode> code;
   std::size_t parameters = 0;  ///< index of its first parameter in the table
 
-  std::size_t outputs() const noexcept { return expressions.size(); }
-  /// Whether the outputs of adjacent roots belong to adjacent expressions.
-  bool contiguous() const noexcept { return expressions.back() - expressions.front() + 1 == expressions.size(); }
+  /// Whether adjacent roots are adjacent outputs.
+  bool contiguous() const noexcept { return outputs.back() - outputs.front() + 1 == outputs.size(); }
 };
 
 /// The expressions to compile, and how.

@@ -49,7 +49,7 @@ class HostExecutor final : public Executor {
 
   Status prepare(const Task& task) override {
     if (!task.loss) return okStatus();
-    const auto kernel = jit_->loss(lossSpec(*task.loss, task.data.state().has_weights));
+    const auto kernel = jit_->loss(lossSpecOf(task));
     return kernel ? okStatus() : Status(kernel.error());
   }
 
@@ -73,8 +73,8 @@ class HostExecutor final : public Executor {
     const Dataset::State& data = task.data.state();
     Losses losses;
     if (task.loss) {
-      losses.values.resize(task.program.size());
-      losses.valid_rows.resize(task.program.size());
+      losses.values.resize(program.source->outputs());
+      losses.valid_rows.resize(program.source->outputs());
     }
     if (program.batches == nullptr) return losses;
     const HostBatches& all = *program.batches;
@@ -88,12 +88,12 @@ class HostExecutor final : public Executor {
       run.evaluate(task.out);
       return losses;
     }
-    const LossSpec spec = lossSpec(*task.loss, data.has_weights);
+    const LossSpec spec = lossSpecOf(task);
     const auto kernel = jit_->loss(spec);
     if (!kernel) return kernel.error();
-    std::vector<LossSums> sums(task.program.size());
+    std::vector<LossSums> sums(losses.values.size());
     run.loss(*kernel, spec, sums);
-    for (std::size_t e = 0; e < sums.size(); ++e) takeLoss(losses, e, sums[e], data, *task.loss);
+    for (std::size_t o = 0; o < sums.size(); ++o) takeLoss(losses, o, sums[o], data, *task.loss);
     return losses;
   }
 

@@ -45,15 +45,15 @@ HostRun::HostRun(const HostBatches& all, std::vector<const HostBatch*> batches, 
     const HostBatch& batch = *batches_[i];
     const std::size_t block_rows = (batch.code ? kCompiledBlockBytes : kInterpretedBlockBytes) / element_;
     if (chunks_.empty() || chunks_.back().block_rows != block_rows ||
-        chunks_.back().outputs + batch.outputs() > kExpressionsPerChunk || instructions > kInstructionsPerChunk) {
+        chunks_.back().outputs + batch.outputs.size() > kExpressionsPerChunk || instructions > kInstructionsPerChunk) {
       chunks_.push_back({i, i, 0, block_rows, 0});
       instructions = 0;
     }
     Chunk& chunk = chunks_.back();
     chunk.last = i + 1;
-    chunk.outputs += batch.outputs();
+    chunk.outputs += batch.outputs.size();
     chunk.scratch_bytes =
-        std::max(chunk.scratch_bytes, (batch.program.slots + batch.outputs()) * (block_rows * element_ + kSkew));
+        std::max(chunk.scratch_bytes, (batch.program.slots + batch.outputs.size()) * (block_rows * element_ + kSkew));
     instructions += batch.program.instructions.size();
   }
   if (!chunks_.empty()) ranges_ = std::max<std::size_t>(1, kTilesPerThread * threads / chunks_.size());
@@ -96,7 +96,7 @@ void HostRun::runBlock(const Chunk& chunk, const HostBatch& batch, std::size_t r
                        std::byte* scratch) const {
   if (!batch.code) {
     const std::size_t stride = chunk.block_rows * element_ + kSkew;
-    interpret(batch, row, rows, place, scratch + batch.outputs() * stride, stride);
+    interpret(batch, row, rows, place, scratch + batch.outputs.size() * stride, stride);
     return;
   }
   batch.code->kernel()(data_.storage.data() + row * element_, static_cast<std::int64_t>(data_.column_stride),
@@ -116,14 +116,14 @@ void HostRun::evaluateRange(const Chunk& chunk, std::size_t first_row, std::size
     for (std::size_t b = chunk.first; b < chunk.last; ++b) {
       const HostBatch& batch = *batches_[b];
       if (rows % kRowQuantum == 0 && batch.contiguous()) {
-        const Place direct{out + batch.expressions[0] * out_stride + row * element_, out_stride};
+        const Place direct{out + batch.outputs[0] * out_stride + row * element_, out_stride};
         runBlock(chunk, batch, row, rows, direct, scratch);
         continue;
       }
       const Place place = scratchOutputs(chunk, scratch);
       runBlock(chunk, batch, row, roundUp(rows, kRowQuantum), place, scratch);
-      for (std::size_t i = 0; i < batch.outputs(); ++i) {
-        std::memcpy(out + batch.expressions[i] * out_stride + row * element_, place.out + i * place.stride,
+      for (std::size_t i = 0; i < batch.outputs.size(); ++i) {
+        std::memcpy(out + batch.outputs[i] * out_stride + row * element_, place.out + i * place.stride,
                     rows * element_);
       }
     }
@@ -168,7 +168,7 @@ void HostRun::lossRange(const Chunk& chunk, std::size_t first_row, std::size_t l
     std::size_t output = 0;
     for (std::size_t b = chunk.first; b < chunk.last; ++b) {
       runBlock(chunk, *batches_[b], row, roundUp(rows, kGroupRows), place, scratch);
-      for (std::size_t i = 0; i < batches_[b]->outputs(); ++i, ++output) {
+      for (std::size_t i = 0; i < batches_[b]->outputs.size(); ++i, ++output) {
         const std::byte* const predictions = place.out + i * place.stride;
         std::byte* const row_group = sums.terms.data() + (output * sums.row_groups + row / kGroupRows) * element_;
         const std::int64_t count =
@@ -214,8 +214,8 @@ void HostRun::loss(HostLossKernel kernel, const LossSpec& spec, std::span<LossSu
     forEachRange(chunk, [&](std::size_t first, std::size_t last) { lossRange(chunk, first, last, kernel, parts); });
     std::size_t output = 0;
     for (std::size_t b = chunk.first; b < chunk.last; ++b) {
-      for (const std::uint32_t expression : batches_[b]->expressions) {
-        LossSums& sum = sums[expression];
+      for (const std::uint32_t number : batches_[b]->outputs) {
+        LossSums& sum = sums[number];
         sum.rows = data_.rows;
         sum.valid = parts.valid[output];
         sum.terms = withZeroOf(

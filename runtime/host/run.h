@@ -24,10 +24,10 @@ class HostRun {
   HostRun(const HostBatches& all, std::vector<const HostBatch*> batches, const Dataset::State& data,
           const std::byte* table, unsigned threads);
 
-  /// Predictions of expression e at out + e * rows, in the precision.
+  /// Output o at out + o * rows, in the precision.
   void evaluate(std::byte* out) const;
 
-  /// Stores the sums of expression e in sums[e].
+  /// Stores the sums of output o in sums[o].
   void loss(HostLossKernel kernel, const LossSpec& spec, std::span<LossSums> sums) const;
 
  private:

@@ -66,7 +66,7 @@ template <class Put>
 void KernelLauncher::withResults(const DeviceRows& rows, CUdeviceptr predictions, const Put& put) const {
   if (plan_.kind.loss) {
     CUdeviceptr target = rows.target, weights = rows.weights, sums = memory_.sums();
-    std::uint64_t channel_stride = plan_.expressions * ceilDivide(rows.rows, kGroupRows);
+    std::uint64_t channel_stride = plan_.outputs * ceilDivide(rows.rows, kGroupRows);
     put(target, weights, sums, channel_stride);
   } else {
     std::uint64_t out_stride = memory_.predictionPitch() / element_;
@@ -140,7 +140,7 @@ void KernelLauncher::launchDirectCode(const DirectCode& code, const DeviceRows& 
                {.element = element_,
                 .numbers = memory_.parameters().address() + code.first_number * element_,
                 .results = loss ? memory_.sums() : predictions,
-                .channel_stride = plan_.expressions * row_groups,
+                .channel_stride = plan_.outputs * row_groups,
                 .output_stride = loss ? row_groups : memory_.predictionPitch() / element_},
                direct_grid_);
 }
@@ -153,17 +153,17 @@ void KernelLauncher::launch(const QueueLock&, const DeviceRows& rows, CUdevicept
 }
 
 void KernelLauncher::launchTotals(const QueueLock&, const DeviceRows& rows, bool first, bool last) const {
-  if (plan_.expressions == 0) return;
+  if (plan_.outputs == 0) return;
   std::uint64_t row_groups = ceilDivide(rows.rows, kGroupRows);
-  std::uint64_t channel_stride = plan_.expressions * row_groups;
-  unsigned outputs = toUnsigned(plan_.expressions), is_first = first, is_last = last;
+  std::uint64_t channel_stride = plan_.outputs * row_groups;
+  unsigned outputs = toUnsigned(plan_.outputs), is_first = first, is_last = last;
   unsigned lanes =
       first && last ? std::bit_ceil(toUnsigned(std::min<std::size_t>(row_groups, kSumChains))) : toUnsigned(kSumChains);
   CUdeviceptr sums = memory_.sums(), chains = memory_.chains(), totals = memory_.totals().address();
   const auto arguments =
       addressesOf(sums, channel_stride, row_groups, outputs, lanes, chains, totals, is_first, is_last);
   stream_.launch({.kernel = totals_kernel_.get(),
-                  .grid_x = toUnsigned(ceilDivide(plan_.expressions * lanes, kBlockThreads)),
+                  .grid_x = toUnsigned(ceilDivide(plan_.outputs * lanes, kBlockThreads)),
                   .grid_y = toUnsigned(plan_.channels()),
                   .arguments = arguments});
 }

@@ -102,13 +102,13 @@ void DeviceRun::wait() const { waitBriefly(done_); }
 
 Losses DeviceRun::emptyLosses() const {
   Losses losses;
-  losses.values.resize(plan_.expressions);
-  losses.valid_rows.resize(plan_.expressions);
+  losses.values.resize(plan_.outputs);
+  losses.valid_rows.resize(plan_.outputs);
   return losses;
 }
 
 void DeviceRun::readLosses(const Dataset::State& data, const LossOptions& options, Losses& losses) const {
-  const std::size_t count = plan_.expressions;
+  const std::size_t count = plan_.outputs;
   if (count == 0) return;
   const double all_weights = data.has_weights ? data.weight_sum : static_cast<double>(data.rows);
   const std::span<const double> totals = memory_.hostTotals()->as<double>();
@@ -148,11 +148,11 @@ PredictionChunk DeviceRun::launchPredictions(const Dataset::State& data, std::si
 }
 
 void DeviceRun::evaluate(const Dataset::State& data, std::span<const double> parameters, std::byte* out) {
-  if (plan_.expressions == 0) return;
+  if (plan_.outputs == 0) return;
   settlingOnFailure([&] {
     fillParameters(parameters);
     if (!download_) download_.emplace(queue_);
-    download_->run({out, plan_.expressions, memory_.rows() * plan_.elementBytes()}, memory_.chunks(),
+    download_->run({out, plan_.outputs, memory_.rows() * plan_.elementBytes()}, memory_.chunks(),
                    memory_.predictions().size(), [&](std::size_t chunk) { return launchPredictions(data, chunk); });
   });
 }

@@ -24,7 +24,7 @@ std::size_t wantedChunkRows(const RunPlan& plan, const Dataset::State& data) {
   std::size_t chunk_rows = std::min<std::size_t>(data.rows, data.on_device->chunkRows());
   if (plan.code->direct) chunk_rows = std::min<std::size_t>(chunk_rows, directMaxRows(plan.precision()));
   const bool to_host = !plan.kind.loss && !plan.into_columns;
-  if (to_host && plan.expressions * data.rows * element > kManyPredictionBytes) {
+  if (to_host && plan.outputs * data.rows * element > kManyPredictionBytes) {
     const std::size_t wanted = std::min(ceilDivide(data.rows, kPredictionChunks), kMaxChunkBytesOfExpression / element);
     chunk_rows = std::min(chunk_rows, roundUp(wanted, chunkQuantum(plan, data)));
   }
@@ -53,8 +53,8 @@ void RunMemory::setChunkRows(const RunPlan& plan, const Dataset::State& data, st
 }
 
 std::size_t RunMemory::chunkBytes(const RunPlan& plan) const noexcept {
-  if (!plan.kind.loss) return plan.expressions * prediction_pitch_;
-  return plan.channels() * plan.expressions * ceilDivide(chunk_rows_, kGroupRows) * plan.elementBytes();
+  if (!plan.kind.loss) return plan.outputs * prediction_pitch_;
+  return plan.channels() * plan.outputs * ceilDivide(chunk_rows_, kGroupRows) * plan.elementBytes();
 }
 
 // False if the chunk should be smaller; on the last try, failures of the driver go through.
@@ -89,7 +89,7 @@ void RunMemory::takeSums(const RunPlan& plan, std::size_t chunk_bytes) {
   sums_ = DeviceBuffer(queue.stream, chunk_bytes);
   // Kernels write no sums of failed expressions, but the totals are of all.
   if (!plan.code->failures.empty()) queue.stream->fill(sums_.address(), 0, chunk_bytes);
-  const std::size_t total_bytes = plan.channels() * plan.expressions * sizeof(double);
+  const std::size_t total_bytes = plan.channels() * plan.outputs * sizeof(double);
   totals_ = DeviceBuffer(queue.stream, total_bytes);
   if (chunk_rows_ < rows_) chains_ = DeviceBuffer(queue.stream, total_bytes * kSumChains);
   host_totals_ = queue.pinned.take(total_bytes);

@@ -16,16 +16,16 @@ namespace srjit {
 
 /// Code on data, for one kind of kernel. Of the data it has only what decides about a run. Invariant: the store made
 /// the code, for `kind`; the data have the store's precision; and the numbers of the code's outputs are less than
-/// `expressions`. Constant once a run has it.
+/// `outputs`. Constant once a run has it.
 struct RunPlan {
   std::shared_ptr<DeviceQueue> queue;
   std::shared_ptr<KernelStore> store;
   std::shared_ptr<const DeviceCode> code;
   std::uint64_t data_serial;  ///< of the data of all its evaluations
   KernelKind kind;
-  std::size_t expressions;                     ///< of the program
+  std::size_t outputs;                         ///< of the program
   std::optional<DirectGrid> direct_grid = {};  ///< none: directGrid()
-  /// Whether predictions of expression e go to column e of the data, resident ones, instead of to the host; all rows
+  /// Whether output o goes to column o of the data, resident ones, instead of to the host; all rows
   /// in one chunk.
   bool into_columns = false;
 
@@ -38,7 +38,7 @@ struct RunPlan {
   Precision precision() const noexcept { return store->precision(); }
   /// Of a number.
   std::size_t elementBytes() const noexcept { return static_cast<std::size_t>(bytesOf(precision())); }
-  /// Sums that a loss needs for each expression: of terms, of valid rows, of their weights.
+  /// Sums that a loss needs for each output: of terms, of valid rows, of their weights.
   std::size_t channels() const noexcept {
     if (!kind.loss || !kind.loss->skip_invalid) return 1;
     return kind.loss->weighted ? 3 : 2;

@@ -192,11 +192,11 @@ Result<std::unique_ptr<DeviceRun>> DeviceExecutor::takeRun(const Task& task, boo
     return Error{Errc::kInvalid, "a program that reads kept subtrees, made by another engine", {}};
   }
   KernelKind kind{.loss = {}, .strided_columns = data.on_device->isStrided()};
-  if (task.loss) kind.loss = lossSpec(*task.loss, data.has_weights);
+  if (task.loss) kind.loss = lossSpecOf(task);
   auto code = selection_.codeFor(task.program.state(), kind, *data.on_device, is_evaluated);
   if (!code) return std::move(code).error();
   task.program.state().on_device->setServed((*code)->served());
-  RunPlan plan{queue_, store_, std::move(*code), data.serial, kind, task.program.size()};
+  RunPlan plan{queue_, store_, std::move(*code), data.serial, kind, task.program.state().source->outputs()};
   if (auto run = idle_->take(plan)) return run;
   return DeviceRun::create(std::move(plan), data, budget(kShareForWork));
 }
@@ -206,8 +206,9 @@ void DeviceExecutor::recordRunTime(const Task& task, const DeviceRun& run) {
   task.program.state().on_device->setDeviceSeconds(seconds);
   // Other evaluations also store predictions or copy rows, so only losses of resident data are recorded.
   if (!task.loss || task.data.state().on_device->isStreamed()) return;
-  // Costs are by the tokens of expressions, not all of which are computed where subtrees are read.
-  if (task.program.info().subtrees_read > 0) return;
+  // Costs are by the tokens of expressions. Not all of these are computed where subtrees are read, and more is where
+  // something is derived.
+  if (task.program.info().subtrees_read > 0 || task.program.state().source->derivation) return;
   selection_.recordRunTime(*run.plan().code, task.data.rows(), seconds);
 }
 
@@ -230,7 +231,7 @@ Result<Losses> DeviceExecutor::evaluate(const Task& task, std::span<const double
   losses.failures = (*run)->plan().code->failures;
   inArena([&] {
     (*run)->evaluate(task.data.state(), parameters, task.out);
-    if (task.program.size() > 0) recordRunTime(task, **run);
+    if ((*run)->plan().outputs > 0) recordRunTime(task, **run);
   });
   keepRun(task, std::move(*run));
   return losses;

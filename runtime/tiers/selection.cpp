@@ -32,7 +32,7 @@ TierSelection::TierSelection(std::shared_ptr<DeviceQueue> queue, std::shared_ptr
       maker_(queue_, store_, arena, costs_, threads) {}
 
 ExpectedWork TierSelection::workOf(const ProgramSource& source, std::size_t rows, double evaluations) const {
-  return {.nodes = static_cast<double>(source.tokens),
+  return {.nodes = static_cast<double>(source.tokens * source.lengthFactor()),
           .rows = static_cast<double>(rows),
           .evaluations = evaluations,
           .kernels = ceilDivide(source.expressions.size(), kExpressionsPerKernel),

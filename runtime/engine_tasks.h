@@ -1,0 +1,46 @@
+// How the parts of Engine's interface run evaluations.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "runtime/engine.h"
+#include "runtime/evaluation/executor.h"
+#include "runtime/platform/home_process.h"
+
+namespace srjit {
+
+struct Engine::State {
+  EngineOptions options;
+  std::unique_ptr<Executor> executor;
+  std::vector<std::string> notices;
+  const HomeProcess home;
+
+  State() = default;
+  State(const State&) = delete;
+  State& operator=(const State&) = delete;
+  ~State();
+  Status checkProcess() const;
+};
+
+/// Whether the task is one for this engine, with arguments of the right sizes.
+Status checkTask(const Task& task, const EngineOptions& engine);
+
+/// Runs a task, after checkTask(), with NaN for what failed.
+Result<Losses> runTask(Engine::State& engine, const Task& task);
+
+/// The same in flight. Value is Losses, or std::vector<Failure> for predictions.
+template <class Value>
+Result<Pending<Value>> submitTask(const std::shared_ptr<Engine::State>& engine, Task task);
+
+/// A failure for every expression that needs more variables than `data` has.
+std::vector<Failure> failuresForWantOfColumns(const ProgramSource& source, const Dataset::State& data);
+
+/// Both, in order of expression; of several of one expression, the first.
+std::vector<Failure> mergeFailures(std::vector<Failure> failures, std::vector<Failure> more);
+
+/// The error of output of another precision than the engine's.
+Error outputMismatch(Precision output, Precision engine);
+
+}  // namespace srjit

@@ -1,0 +1,220 @@
+// Engine::gradient() and jacobian(): evaluations of what is derived of a program.
+#include <cmath>
+#include <functional>
+#include <limits>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "runtime/engine.h"
+#include "runtime/engine_tasks.h"
+#include "runtime/evaluation/loss_value.h"
+#include "runtime/platform/guarded.h"
+
+namespace srjit {
+namespace {
+
+constexpr double kNoNumber = std::numeric_limits<double>::quiet_NaN();
+
+/// Sums as they are: those of what is derived have their weights in the graphs, and no row is left out but there.
+constexpr LossOptions kPlainSums{LossKind::kSum, NanPolicy::kPropagate};
+
+std::size_t derivativeOffset(const Program& program, const Derivation& derivation, std::size_t expression) {
+  return derivation.by == DerivativesBy::kVariables ? expression * derivation.columns
+                                                    : program.parameterOffset(expression);
+}
+
+Program makeDerived(Engine::State& engine, const Program::State& program, const Derivation& derivation,
+                    const Dataset::State& data) {
+  auto state = std::make_shared<Program::State>();
+  state->source = std::make_shared<const ProgramSource>(program.source->derive(derivation));
+  state->device = program.device;
+  state->info.tier = program.info.tier;
+  engine.executor->compile(*state, {});
+  state->failures = mergeFailures(mergeFailures(state->source->invalid, failuresForWantOfColumns(*state->source, data)),
+                                  std::move(state->failures));
+  return Program(std::move(state));
+}
+
+/// A task for what is derived of a program, and what to make of its result.
+struct DerivedTask {
+  Task task;
+  Derivation derivation;
+};
+
+Result<DerivedTask> derivedTask(Engine::State& engine, Task task, const Derivation& derivation) {
+  if (Status own = engine.checkProcess(); !own) return std::move(own).error();
+  if (Status valid = checkTask(task, engine.options); !valid) return std::move(valid).error();
+  const Program::State& program = task.program.state();
+  if (!program.made)
+    return Error{program.failures.empty() ? Errc::kMachine : program.failures[0].error.code,
+                 program.failures.empty() ? "the program has no code" : program.failures[0].error.message,
+                 {}};
+  task.program =
+      program.derived.get(derivation, [&] { return makeDerived(engine, program, derivation, task.data.state()); });
+  return DerivedTask{std::move(task), derivation};
+}
+
+/// The sums of one expression's gradient, from its outputs.
+LossSums sumsOf(std::span<const double> outputs, const Derivation& derivation, std::size_t count,
+                const Dataset::State& data) {
+  LossSums sums{.terms = outputs[0], .weights = data.weight_sum, .rows = data.rows, .valid = data.rows};
+  if (!derivation.skips_invalid) return sums;
+  sums.valid = static_cast<std::uint64_t>(outputs[1 + count]);
+  if (sums.valid < sums.rows) sums.weights = derivation.weighted ? outputs[2 + count] : outputs[1 + count];
+  return sums;
+}
+
+Gradients gradientsOf(const DerivedTask& derived, const LossOptions& options, Losses sums) {
+  const Program& program = derived.task.program;
+  const Derivation& derivation = derived.derivation;
+  const Dataset::State& data = derived.task.data.state();
+  Gradients gradients;
+  gradients.losses.values.resize(program.size());
+  gradients.losses.valid_rows.resize(program.size());
+  gradients.derivatives.resize(derivativeOffset(program, derivation, program.size()));
+  for (std::size_t e = 0; e < program.size(); ++e) {
+    const std::size_t first = derivativeOffset(program, derivation, e);
+    const std::size_t count = derivativeOffset(program, derivation, e + 1) - first;
+    const std::span<const double> outputs = std::span(sums.values).subspan(program.state().source->outputOffset(e));
+    const LossSums of = sumsOf(outputs, derivation, count, data);
+    takeLoss(gradients.losses, e, of, data, options);
+    const double slope = lossSlope(of, data.target_variance, options);
+    const bool is_finite = std::isfinite(gradients.losses.values[e]);
+    for (std::size_t i = 0; i < count; ++i) {
+      gradients.derivatives[first + i] = is_finite ? slope * outputs[1 + i] : kNoNumber;
+    }
+  }
+  for (const Failure& failure : sums.failures) {
+    gradients.losses.values[failure.expression] = kNoNumber;
+    gradients.losses.valid_rows[failure.expression] = 0;
+  }
+  gradients.losses.failures = std::move(sums.failures);
+  return gradients;
+}
+
+Result<DerivedTask> gradientTask(Engine::State& engine, const Program& program, const Dataset& data,
+                                 std::span<const double> parameters, const GradientOptions& options) {
+  const Derivation derivation{.quantity = Quantity::kGradient,
+                              .by = options.by,
+                              .columns = static_cast<std::uint32_t>(data.columns()),
+                              .term = infoOf(options.loss.kind).term,
+                              .weighted = data.state().has_weights,
+                              .skips_invalid = options.loss.nan != NanPolicy::kPropagate};
+  return derivedTask(engine, {program, data, parameters, nullptr, kPlainSums}, derivation);
+}
+
+template <class T>
+Result<DerivedTask> jacobianTask(Engine::State& engine, const Program& program, const Dataset& data,
+                                 std::span<const double> parameters, std::span<T> out, DerivativesBy by) {
+  if (kPrecisionOf<T> != engine.options.precision) return outputMismatch(kPrecisionOf<T>, engine.options.precision);
+  const Derivation derivation{
+      .quantity = Quantity::kJacobian, .by = by, .columns = static_cast<std::uint32_t>(data.columns())};
+  const std::size_t derivatives = derivativeOffset(program, derivation, program.size());
+  if (out.size() != derivatives * data.rows()) {
+    return Error{
+        Errc::kInvalid,
+        fmt::format("output of {} numbers, expected {} derivatives x {} rows", out.size(), derivatives, data.rows()),
+        {}};
+  }
+  return derivedTask(engine, {program, data, parameters, reinterpret_cast<std::byte*>(out.data()), std::nullopt},
+                     derivation);
+}
+
+template <class T>
+Result<std::vector<Failure>> jacobianOf(Engine::State& engine, const Program& program, const Dataset& data,
+                                        std::span<const double> parameters, std::span<T> out, DerivativesBy by) {
+  return guarded([&]() -> Result<std::vector<Failure>> {
+    const Result<DerivedTask> derived = jacobianTask(engine, program, data, parameters, out, by);
+    if (!derived) return derived.error();
+    Result<Losses> done = runTask(engine, derived->task);
+    if (!done) return std::move(done).error();
+    return std::move(done->failures);
+  });
+}
+
+template <class T>
+Result<Pending<std::vector<Failure>>> submitJacobianOf(const std::shared_ptr<Engine::State>& engine,
+                                                       const Program& program, const Dataset& data,
+                                                       std::span<const double> parameters, std::span<T> out,
+                                                       DerivativesBy by) {
+  return guarded([&]() -> Result<Pending<std::vector<Failure>>> {
+    const Result<DerivedTask> derived = jacobianTask(*engine, program, data, parameters, out, by);
+    if (!derived) return derived.error();
+    return submitTask<std::vector<Failure>>(engine, derived->task);
+  });
+}
+
+/// Sums in flight.
+class PendingGradients final : public Pending<Gradients>::State {
+ public:
+  PendingGradients(DerivedTask derived, const LossOptions& options, Pending<Losses> sums)
+      : derived_(std::move(derived)), options_(options), sums_(std::move(sums)) {
+    derived_.task.parameters = {};
+  }
+  bool ready() override { return sums_.ready(); }
+  void wait() override { sums_.wait(); }
+  Result<Gradients> result() override {
+    return guarded([&]() -> Result<Gradients> {
+      Result<Losses> sums = std::move(sums_).result();
+      if (!sums) return std::move(sums).error();
+      return gradientsOf(derived_, options_, std::move(*sums));
+    });
+  }
+
+ private:
+  DerivedTask derived_;
+  LossOptions options_;
+  Pending<Losses> sums_;
+};
+
+}  // namespace
+
+Result<Gradients> Engine::gradient(const Program& program, const Dataset& data, std::span<const double> parameters,
+                                   const GradientOptions& options) const {
+  return guarded([&]() -> Result<Gradients> {
+    const Result<DerivedTask> derived = gradientTask(*state_, program, data, parameters, options);
+    if (!derived) return derived.error();
+    Result<Losses> sums = runTask(*state_, derived->task);
+    if (!sums) return std::move(sums).error();
+    return gradientsOf(*derived, options.loss, std::move(*sums));
+  });
+}
+
+Result<Pending<Gradients>> Engine::submitGradient(const Program& program, const Dataset& data,
+                                                  std::span<const double> parameters,
+                                                  const GradientOptions& options) const {
+  return guarded([&]() -> Result<Pending<Gradients>> {
+    Result<DerivedTask> derived = gradientTask(*state_, program, data, parameters, options);
+    if (!derived) return std::move(derived).error();
+    Result<Pending<Losses>> sums = submitTask<Losses>(state_, derived->task);
+    if (!sums) return std::move(sums).error();
+    return Pending<Gradients>(std::make_unique<PendingGradients>(std::move(*derived), options.loss, std::move(*sums)));
+  });
+}
+
+Result<std::vector<Failure>> Engine::jacobian(const Program& program, const Dataset& data,
+                                              std::span<const double> parameters, std::span<float> out,
+                                              DerivativesBy by) const {
+  return jacobianOf(*state_, program, data, parameters, out, by);
+}
+
+Result<std::vector<Failure>> Engine::jacobian(const Program& program, const Dataset& data,
+                                              std::span<const double> parameters, std::span<double> out,
+                                              DerivativesBy by) const {
+  return jacobianOf(*state_, program, data, parameters, out, by);
+}
+
+Result<Pending<std::vector<Failure>>> Engine::submitJacobian(const Program& program, const Dataset& data,
+                                                             std::span<const double> parameters, std::span<float> out,
+                                                             DerivativesBy by) const {
+  return submitJacobianOf(state_, program, data, parameters, out, by);
+}
+
+Result<Pending<std::vector<Failure>>> Engine::submitJacobian(const Program& program, const Dataset& data,
+                                                             std::span<const double> parameters, std::span<double> out,
+                                                             DerivativesBy by) const {
+  return submitJacobianOf(state_, program, data, parameters, out, by);
+}
+
+}  // namespace srjit

@@ -1,0 +1,257 @@
+// Gradients and Jacobians on the processor: their numbers, layouts, policies and errors.
+#include <cmath>
+#include <limits>
+
+#include <gmock/gmock.h>
+
+#include "ir/text.h"
+#include "tests/generators/derivatives.h"
+
+namespace srjit {
+namespace {
+
+using testing::HasSubstr;
+
+Engine wideEngine(Math math = Math::kStrict) {
+  return Engine::create({.device = "cpu", .precision = Precision::kF64, .math = math, .threads = 2}).value();
+}
+
+Workload workloadOf(std::initializer_list<std::string_view> texts, std::vector<double> parameters) {
+  Workload w;
+  for (const std::string_view text : texts) w.expressions.push_back(parse(text, Language::kInfix).value());
+  w.columns = {{1, 2, 3, 4, 5}, {0.5, -1, 2, 0.25, 1}};
+  w.target = {2, 1, 4, 3, 6};
+  w.parameters = std::move(parameters);
+  return w;
+}
+
+/// Random smooth expressions with three parameters and weights.
+Workload smoothWorkload(std::size_t count, std::size_t rows) {
+  const GeneratorOptions options{.seed = 7,
+                                 .min_nodes = 3,
+                                 .max_nodes = 25,
+                                 .variables = 3,
+                                 .parameters = 3,
+                                 .ops = {Op::kAdd, Op::kSub, Op::kMul, Op::kSin, Op::kCos, Op::kTanh, Op::kAq},
+                                 .parameter_probability = 0.4};
+  Workload w = Workload::random(options, count, rows, Spread::kTame, Precision::kF64);
+  for (std::size_t r = 0; r < rows; ++r) w.weights.push_back(0.25 * static_cast<double>(1 + r % 5));
+  return w;
+}
+
+TEST(EngineGradient, AgreesWithFiniteDifferencesForEveryLoss) {
+  const Engine engine = wideEngine();
+  Workload w = smoothWorkload(60, 300);
+  const Dataset data = engine.upload(w.view()).value();
+  const Program program = engine.compile(w.expressions);
+  for (const LossInfo& info : allLosses()) {
+    if (info.term == LossTerm::kAbsolute) continue;  // not smooth
+    const GradientOptions options{.loss = {.kind = info.kind}};
+    const Gradients gradients = engine.gradient(program, data, w.parameters, options).value();
+    const Losses losses = engine.loss(program, data, w.parameters, options.loss).value();
+    expectSameBits(gradients.losses.values, losses.values, 1, "losses");
+    EXPECT_EQ(gradients.losses.valid_rows, losses.valid_rows);
+    for (std::size_t e = 0; e < program.size(); ++e) {
+      for (std::size_t p = program.parameterOffset(e); p < program.parameterOffset(e + 1); ++p) {
+        const double step = 1e-5 * std::max(1.0, std::fabs(w.parameters[p]));
+        const auto at = [&](double offset) {
+          std::vector<double> moved = w.parameters;
+          moved[p] += offset;
+          return engine.loss(program, data, moved, options.loss).value().values[e];
+        };
+        const double expected = (at(step) - at(-step)) / (2 * step);
+        const double scale = std::fabs(expected) + std::fabs(losses.values[e]) + 1;
+        EXPECT_NEAR(gradients.derivatives[p], expected, 1e-6 * scale)
+            << info.name << ' ' << print(w.expressions[e], Language::kInfix);
+      }
+    }
+  }
+}
+
+TEST(EngineGradient, OfTheMeanErrorHasTheSignsOfTheResiduals) {
+  const Workload w = workloadOf({"p0 * x0"}, {1});  // residuals -1, 1, -1, 1, -1
+  const Gradients gradients = gradientsOf(wideEngine(), w, Tier::kInterpret, {.loss = {.kind = LossKind::kMae}});
+  EXPECT_EQ(gradients.losses.values[0], 1);
+  EXPECT_DOUBLE_EQ(gradients.derivatives[0], (-1 + 2 - 3 + 4 - 5) / 5.0);
+}
+
+TEST(EngineGradient, TiersGiveTheSameBits) {
+  for (const Precision precision : {Precision::kF32, Precision::kF64}) {
+    const Engine engine = Engine::create({.device = "cpu", .precision = precision, .threads = 2}).value();
+    const Workload w = smoothWorkload(40, 413);
+    for (const DerivativesBy by : {DerivativesBy::kParameters, DerivativesBy::kVariables}) {
+      const GradientOptions options{.loss = {.kind = LossKind::kMse, .nan = NanPolicy::kSkip}, .by = by};
+      expectSameGradients(gradientsOf(engine, w, Tier::kCompile, options),
+                          gradientsOf(engine, w, Tier::kInterpret, options), "compiled");
+      expectSameBits(jacobianOf(engine, w, Tier::kCompile, by), jacobianOf(engine, w, Tier::kInterpret, by), w.rows(),
+                     "compiled");
+    }
+  }
+}
+
+TEST(EngineGradient, AJacobianHasOneColumnPerParameter) {
+  const Workload w = workloadOf({"p0 * x0 + p1", "x0 + 1", "sin(p0) * x1", "p2 * x0"}, {2, 3, 0.5, 7, 7, 4});
+  const std::vector<double> j = jacobianOf(wideEngine(), w, Tier::kInterpret, DerivativesBy::kParameters);
+  ASSERT_EQ(j.size(), 6U * 5);
+  for (std::size_t r = 0; r < 5; ++r) {
+    EXPECT_EQ(j[r], w.columns[0][r]);
+    EXPECT_EQ(j[5 + r], 1);
+    EXPECT_DOUBLE_EQ(j[10 + r], std::cos(0.5) * w.columns[1][r]);
+    EXPECT_EQ(j[15 + r], 0) << "p0, which the last expression does not use";
+    EXPECT_EQ(j[20 + r], 0);
+    EXPECT_EQ(j[25 + r], w.columns[0][r]);
+  }
+}
+
+TEST(EngineGradient, AJacobianByVariablesHasOneColumnPerColumnOfTheData) {
+  const Workload w = workloadOf({"square(x1)", "p0"}, {2});
+  const std::vector<double> j = jacobianOf(wideEngine(), w, Tier::kInterpret, DerivativesBy::kVariables);
+  ASSERT_EQ(j.size(), 2U * 2 * 5);
+  for (std::size_t r = 0; r < 5; ++r) {
+    EXPECT_EQ(j[r], 0);
+    EXPECT_EQ(j[5 + r], 2 * w.columns[1][r]);
+    EXPECT_EQ(j[10 + r], 0);
+    EXPECT_EQ(j[15 + r], 0);
+  }
+}
+
+TEST(EngineGradient, NothingToDifferentiateByIsNoError) {
+  const Workload w = workloadOf({"x0", "x1 * 2"}, {});
+  EXPECT_TRUE(jacobianOf(wideEngine(), w, Tier::kInterpret, DerivativesBy::kParameters).empty());
+  const Gradients gradients = gradientsOf(wideEngine(), w, Tier::kInterpret, {});
+  EXPECT_EQ(gradients.losses.values.size(), 2U);
+  EXPECT_TRUE(gradients.derivatives.empty());
+}
+
+// sqrt(p0 * x1) is NaN in the row where x1 = -1; its slope is infinite for p0 = 0.
+TEST(EngineGradient, RowsThatAreNotFiniteFollowThePolicy) {
+  const Engine engine = wideEngine();
+  const Workload w = workloadOf({"sqrt(p0 * x1)"}, {1});
+  const auto by = [&](NanPolicy nan) { return gradientsOf(engine, w, Tier::kInterpret, {.loss = {.nan = nan}}); };
+  const Gradients open = by(NanPolicy::kPropagate);
+  EXPECT_TRUE(std::isnan(open.losses.values[0]));
+  EXPECT_TRUE(std::isnan(open.derivatives[0]));
+  EXPECT_EQ(open.losses.valid_rows[0], Losses::kNotCounted);
+  const Gradients skipped = by(NanPolicy::kSkip);
+  double loss = 0, slope = 0;
+  for (const std::size_t r : {0U, 2U, 3U, 4U}) {
+    const double f = std::sqrt(w.columns[1][r]);
+    loss += (f - w.target[r]) * (f - w.target[r]) / 4;
+    slope += 2 * (f - w.target[r]) * (0.5 / f * w.columns[1][r]) / 4;
+  }
+  EXPECT_DOUBLE_EQ(skipped.losses.values[0], loss);
+  EXPECT_DOUBLE_EQ(skipped.derivatives[0], slope);
+  EXPECT_EQ(skipped.losses.valid_rows[0], 4U);
+  const Gradients rejected = by(NanPolicy::kReject);
+  EXPECT_EQ(rejected.losses.values[0], std::numeric_limits<double>::infinity());
+  EXPECT_TRUE(std::isnan(rejected.derivatives[0]));
+}
+
+TEST(EngineGradient, WeightsOfSkippedRowsDoNotCount) {
+  Workload w = workloadOf({"sqrt(p0 * x1)"}, {1});
+  w.weights = {1, 100, 1, 2, 0};
+  const Gradients got = gradientsOf(wideEngine(), w, Tier::kInterpret, {.loss = {.nan = NanPolicy::kSkip}});
+  double loss = 0;
+  for (const std::size_t r : {0U, 2U, 3U}) {
+    const double f = std::sqrt(w.columns[1][r]);
+    loss += w.weights[r] * (f - w.target[r]) * (f - w.target[r]) / 4;
+  }
+  EXPECT_DOUBLE_EQ(got.losses.values[0], loss);
+  EXPECT_EQ(got.losses.valid_rows[0], 4U);
+}
+
+TEST(EngineGradient, AnExpressionWhoseVariablesAreMissingFailsAlone) {
+  const Engine engine = wideEngine();
+  const Workload w = workloadOf({"p0 * x0", "p0 * x7", "p0 * x1"}, {1, 1, 1});
+  const Gradients got = gradientsOf(engine, w, Tier::kInterpret, {});
+  ASSERT_EQ(got.losses.failures.size(), 1U);
+  EXPECT_EQ(got.losses.failures[0].expression, 1U);
+  EXPECT_EQ(got.losses.failures[0].error.message, "variable x7, but the data has 2 variables");
+  EXPECT_TRUE(std::isnan(got.losses.values[1]));
+  EXPECT_EQ(got.losses.valid_rows[1], 0U);
+  EXPECT_TRUE(std::isnan(got.derivatives[1]));
+  EXPECT_TRUE(std::isfinite(got.derivatives[0]) && std::isfinite(got.derivatives[2]));
+  const std::vector<double> j = jacobianOf(engine, w, Tier::kInterpret, DerivativesBy::kParameters);
+  EXPECT_TRUE(std::isnan(j[5]));
+  EXPECT_EQ(j[10], w.columns[1][0]);
+}
+
+TEST(EngineGradient, AnInvalidTokenArrayFailsAlone) {
+  const Engine engine = wideEngine();
+  const std::vector<std::int32_t> codes = {parameterCode(0), codeOf(Op::kAdd), parameterCode(0)};
+  const std::vector<std::int64_t> offsets = {0, 2, 3};
+  const Program program = engine.compile(PopulationView{codes, {}, offsets}).value();
+  const Workload w = workloadOf({}, {});
+  const Dataset data = engine.upload(w.view()).value();
+  const Gradients got = engine.gradient(program, data, std::vector{1.0}).value();
+  ASSERT_EQ(got.losses.failures.size(), 1U);
+  EXPECT_EQ(got.losses.failures[0].expression, 0U);
+  EXPECT_DOUBLE_EQ(got.derivatives[0], 2 * (1 - 3.2));
+}
+
+TEST(EngineGradient, SubmitGivesTheSame) {
+  const Engine engine = wideEngine();
+  const Workload w = smoothWorkload(20, 200);
+  const Dataset data = engine.upload(w.view()).value();
+  const Program program = engine.compile(w.expressions);
+  auto pending = engine.submitGradient(program, data, w.parameters).value();
+  std::vector<double> out(w.parameters.size() * w.rows());
+  auto jacobian = engine.submitJacobian(program, data, w.parameters, std::span<double>(out)).value();
+  pending.wait();
+  EXPECT_TRUE(pending.ready());
+  expectSameGradients(std::move(pending).result().value(), gradientsOf(engine, w, Tier::kInterpret, {}), "submitted");
+  EXPECT_TRUE(std::move(jacobian).result().value().empty());
+  expectSameBits(out, jacobianOf(engine, w, Tier::kInterpret, DerivativesBy::kParameters), w.rows(), "submitted");
+}
+
+TEST(EngineGradient, RefusesWhatDoesNotFit) {
+  const Engine engine = wideEngine();
+  Workload w = workloadOf({"p0 * x0"}, {1});
+  const Dataset data = engine.upload(w.view()).value();
+  const Program program = engine.compile(w.expressions);
+  const auto few = engine.gradient(program, data, {});
+  ASSERT_FALSE(few.ok());
+  EXPECT_THAT(few.error().message, HasSubstr("0 parameters, but the program has 1"));
+  std::vector<double> small(4);
+  const auto size = engine.jacobian(program, data, w.parameters, std::span<double>(small));
+  ASSERT_FALSE(size.ok());
+  EXPECT_EQ(size.error().message, "output of 4 numbers, expected 1 derivatives x 5 rows");
+  std::vector<float> narrow(5);
+  const auto type = engine.jacobian(program, data, w.parameters, std::span<float>(narrow));
+  ASSERT_FALSE(type.ok());
+  EXPECT_THAT(type.error().message, HasSubstr("output in f32, but the engine computes in f64"));
+  w.target.clear();
+  const auto open = engine.gradient(program, engine.upload(w.view()).value(), w.parameters);
+  ASSERT_FALSE(open.ok());
+  EXPECT_THAT(open.error().message, HasSubstr("without a target"));
+}
+
+// A pipeline of the caller makes the expressions; derivatives are derived of what it leaves.
+TEST(EngineGradient, FollowsTheProgramsPipeline) {
+  const Engine engine = wideEngine(Math::kPrecise);
+  const Workload w = smoothWorkload(30, 150);
+  const Dataset data = engine.upload(w.view()).value();
+  for (const char* const passes : {"standard", "hoist", "fold,hoist,schedule"}) {
+    const Pipeline pipeline = Pipeline::parse(passes, Math::kPrecise).value();
+    const Program program = engine.compile(w.expressions, {.pipeline = pipeline});
+    const Gradients got = engine.gradient(program, data, w.parameters).value();
+    const Gradients standard = gradientsOf(engine, w, Tier::kInterpret, {});
+    for (std::size_t p = 0; p < got.derivatives.size(); ++p) {
+      EXPECT_NEAR(got.derivatives[p], standard.derivatives[p], 1e-9 * (1 + std::fabs(standard.derivatives[p])));
+    }
+    expectSameBits(got.losses.values, engine.loss(program, data, w.parameters).value().values, 1, passes);
+  }
+}
+
+// Passes that change the number of roots are for people to look at.
+TEST(EngineGradient, APipelineMayNotDifferentiate) {
+  const Engine engine = wideEngine();
+  const Workload w = workloadOf({"p0 * x0"}, {1});
+  const Pipeline pipeline = Pipeline::standard(Math::kStrict).withDerivatives();
+  const Program program = engine.compile(w.expressions, {.pipeline = pipeline});
+  ASSERT_EQ(program.failures().size(), 1U);
+  EXPECT_EQ(program.failures()[0].error.message, "the passes give 2 roots for 1 expressions");
+}
+
+}  // namespace
+}  // namespace srjit
