@@ -50,6 +50,11 @@ Result<DerivedTask> derivedTask(Engine::State& engine, Task task, const Derivati
     return Error{program.failures.empty() ? Errc::kMachine : program.failures[0].error.code,
                  program.failures.empty() ? "the program has no code" : program.failures[0].error.message,
                  {}};
+  if (derivation.quantity != Quantity::kJacobian) {
+    Result<Dataset> data = engine.executor->withTargetBehind(task.data);
+    if (!data) return std::move(data).error();
+    task.data = std::move(*data);
+  }
   task.program =
       program.derived.get(derivation, [&] { return makeDerived(engine, program, derivation, task.data.state()); });
   return DerivedTask{std::move(task), derivation};

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -34,6 +35,10 @@ struct Dataset::State {
   const std::byte* weights = nullptr;  ///< null without weights
   /// Data for a GPU; `storage` is then empty, and the pointers into it are null, unless they are streamed.
   std::shared_ptr<DeviceData> on_device;
+  /// Of adopted columns: a copy with target and weights behind them, made when it is first needed; guarded by the
+  /// mutex.
+  mutable std::shared_ptr<const Dataset::State> copy_with_target;
+  mutable std::mutex copy_mutex;
   /// Values kept in spare columns of `on_device`; null if none are. Declared after it, so that it is destroyed first:
   /// its destructor waits for its kernels before the columns are freed.
   std::shared_ptr<DeviceSubtrees> subtrees;

@@ -58,6 +58,10 @@ class Executor {
   /// Also computes subtrees that the policy selects for keeping.
   virtual std::shared_ptr<SubtreeReader> subtreesFor(const ProgramSource&, const Dataset&, Tier) { return nullptr; }
 
+  /// Data with the numbers of `data`, whose target and weights, if any, are the columns behind the others: `data`
+  /// itself, or a copy.
+  virtual Result<Dataset> withTargetBehind(const Dataset& data) { return data; }
+
   virtual Status prepare(const Task& task) = 0;
   virtual Result<std::unique_ptr<Flight>> start(Task task) = 0;
   /// As start() and finish().

@@ -30,7 +30,7 @@ struct ProgramSource {
   /// What is computed of each expression instead of its value, which is one output.
   std::optional<Derivation> derivation = {};
   std::vector<std::size_t> output_offsets = {};  ///< of a derivation: outputOffset() of every expression, and the end
-  bool group_by_sharing = true;  ///< CompileOptions::group_by_sharing
+  bool group_by_sharing = true;                  ///< CompileOptions::group_by_sharing
 
   /// Program::parameterOffset().
   std::size_t parameterOffset(std::size_t e) const noexcept { return expressions.parameterOffset(e); }

@@ -245,6 +245,15 @@ Result<std::shared_ptr<DeviceData>> DeviceData::adoptColumns(std::shared_ptr<Dev
   return data;
 }
 
+bool DeviceData::hasTargetBehind(std::size_t columns) const noexcept {
+  return streamed_ != nullptr || (!strided_ && all_.target == all_.columns + columns * all_.column_stride * element_);
+}
+
+void DeviceData::readColumn(CUdeviceptr from, std::span<std::byte> to) const {
+  queue_->uploads->copyToHost(to.data(), from, to.size());
+  queue_->uploads->synchronize();
+}
+
 std::size_t DeviceData::chunkRows() const noexcept {
   return streamed_ == nullptr ? static_cast<std::size_t>(all_.rows) : streamed_->chunk_rows;
 }

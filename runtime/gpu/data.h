@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <span>
 
 #include "runtime/evaluation/dataset_state.h"
 #include "runtime/gpu/queue.h"
@@ -71,6 +72,10 @@ class DeviceData {
   bool isStrided() const noexcept { return strided_; }
   /// The strides that stage() gives, and the addresses of resident data.
   const DeviceRows& layout() const noexcept { return all_; }
+  /// Whether the target, and weights if there are any, are the columns behind `columns` others.
+  bool hasTargetBehind(std::size_t columns) const noexcept;
+  /// Copies target or weights of resident data, `from` in layout(), to the host.
+  void readColumn(CUdeviceptr from, std::span<std::byte> to) const;
   std::size_t spareColumns() const noexcept { return spare_columns_; }
   std::uint32_t firstSpareColumn() const noexcept { return first_spare_column_; }
   /// The most rows that stage() takes at once.

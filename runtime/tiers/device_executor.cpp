@@ -71,6 +71,8 @@ class DeviceExecutor final : public Executor {
 
   std::shared_ptr<SubtreeReader> subtreesFor(const ProgramSource& source, const Dataset& data, Tier tier) override;
 
+  Result<Dataset> withTargetBehind(const Dataset& data) override;
+
   Status prepare(const Task& task) override {
     const CurrentContext current(*cuda_);
     auto run = takeRun(task, false);
@@ -108,6 +110,7 @@ class DeviceExecutor final : public Executor {
       return body();
     });
   }
+  Result<std::shared_ptr<const Dataset::State>> copyWithTarget(const Dataset& data);
   Result<std::unique_ptr<DeviceRun>> takeRun(const Task& task, bool is_evaluated);
   Result<Losses> evaluate(const Task& task, std::span<const double> parameters);
   Result<Losses> finish(const Task& task, std::unique_ptr<DeviceRun> run, Losses losses);
@@ -180,6 +183,52 @@ std::shared_ptr<SubtreeReader> DeviceExecutor::subtreesFor(const ProgramSource& 
   DeviceSubtrees* const subtrees = data.state().subtrees.get();
   if (subtrees == nullptr || !subtrees->belongsTo(*queue_)) return nullptr;
   return inArena([&] { return subtrees->open(source, data.state(), tier, selection_.costs(), threads_); });
+}
+
+Result<Dataset> DeviceExecutor::withTargetBehind(const Dataset& data) {
+  const Dataset::State& state = data.state();
+  if (state.on_device->hasTargetBehind(state.columns)) return data;
+  const std::lock_guard lock(state.copy_mutex);
+  if (state.copy_with_target == nullptr) {
+    auto copied = copyWithTarget(data);
+    if (!copied) return std::move(copied).error();
+    state.copy_with_target = std::move(*copied);
+  }
+  return Dataset(state.copy_with_target);
+}
+
+// By way of the host: kernels read columns of any strides, and predictions of the variables are the columns.
+Result<std::shared_ptr<const Dataset::State>> DeviceExecutor::copyWithTarget(const Dataset& data) {
+  const Dataset::State& state = data.state();
+  auto variables = std::make_shared<ProgramSource>();
+  variables->precision = state.precision;
+  variables->math = store_->math();
+  for (std::uint32_t v = 0; v < state.columns; ++v) {
+    variables->add(Population({{Expression::create({Token::variable(v)}).value()}})[0]);
+  }
+  auto program = std::make_shared<Program::State>();
+  program->source = std::move(variables);
+  program->device = device_;
+  program->info.tier = Tier::kInterpret;
+  compile(*program, {});
+  return withZeroOf(state.precision, [&]<class T>(T) -> Result<std::shared_ptr<const Dataset::State>> {
+    std::vector<T> columns(state.columns * state.rows), target(state.rows), weights(state.has_weights ? state.rows : 0);
+    const Task task{Program(std::move(program)), data, {}, reinterpret_cast<std::byte*>(columns.data()), std::nullopt};
+    const Result<Losses> read = run(task);
+    if (!read) return read.error();
+    const CurrentContext current(*cuda_);
+    const DeviceRows& layout = state.on_device->layout();
+    state.on_device->readColumn(layout.target, std::as_writable_bytes(std::span(target)));
+    if (state.has_weights) state.on_device->readColumn(layout.weights, std::as_writable_bytes(std::span(weights)));
+    DataView view;
+    for (std::size_t v = 0; v < state.columns; ++v) {
+      view.columns.emplace_back(std::span(columns).subspan(v * state.rows, state.rows));
+    }
+    view.target.emplace(target);
+    if (state.has_weights) view.weights.emplace(weights);
+    view.names = state.names;
+    return upload(view);
+  });
 }
 
 Result<std::unique_ptr<DeviceRun>> DeviceExecutor::takeRun(const Task& task, bool is_evaluated) {
