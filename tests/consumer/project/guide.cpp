@@ -186,6 +186,15 @@ void optimize(const Engine& engine, const Dataset& data, const Program& program,
   expect(best.values[0] < 1e-3, "the loss with the best parameters");
 }
 
+/// "Gradients".
+void printGradient(const Engine& engine, const Dataset& data, const Program& program,
+                   const std::vector<double>& parameters) {
+  const Gradients slopes = engine.gradient(program, data, parameters, {.loss = kFitness}).value();
+  std::printf("loss %g, by p0 %g, by p1 %g\n", slopes.losses.values[0], slopes.derivatives[0], slopes.derivatives[1]);
+  const Losses losses = engine.loss(program, data, parameters, kFitness).value();
+  expect(slopes.losses.values[0] == losses.values[0] && slopes.derivatives.size() == parameters.size(), "gradients");
+}
+
 /// "Predictions".
 void predict(const Engine& engine, const Dataset& data, const Program& program, const std::vector<double>& parameters,
              const std::vector<double>& target) {
@@ -243,6 +252,7 @@ int main() {
   printFailures(best);
   skipRows(engine, data, program, parameters);
   optimize(engine, data, program, parameters, best);
+  printGradient(engine, data, program, parameters);
   predict(engine, data, program, parameters, samples.y);
   breedMeanwhile(engine, data, program, parameters, trees, best);
   printResults(program, expressions, parameters);
