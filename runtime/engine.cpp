@@ -12,6 +12,7 @@
 #include "ir/text/lexer.h"
 #include "runtime/engine_parts.h"
 #include "runtime/engine_tasks.h"
+#include "runtime/evaluation/population_parts.h"
 #include "runtime/host/executor.h"
 #include "runtime/platform/guarded.h"
 #include "runtime/tiers/device_executor.h"
@@ -107,8 +108,7 @@ Status checkTask(const Task& task, const EngineOptions& engine) {
   }
   const std::size_t expected = task.program.parameterOffset(task.program.size());
   if (task.parameters.size() != expected) {
-    return Error{
-        Errc::kInvalid, fmt::format("{} parameters, but the program has {}", task.parameters.size(), expected), {}};
+    return wrongParameterCount(task.parameters.size(), expected);
   }
   if (task.loss && !data.has_target) return Error{Errc::kInvalid, "a loss of data without a target", {}};
   return okStatus();
@@ -397,6 +397,7 @@ Result<Engine> createEngine(const EngineOptions& options, const EngineParts& par
     auto executor = makeExecutor(state->options, parts, state->notices);
     if (!executor) return std::move(executor).error();
     state->executor = std::move(*executor);
+    state->population_parts = parts.population_parts;
     return Engine(std::move(state));
   });
 }
@@ -423,12 +424,9 @@ Result<Dataset> Engine::adopt(const DeviceDataView& data) const {
   });
 }
 
-namespace {
-
-// `set` gives the source its expressions. Source and failures are outside of `guarded`: without these a program could
+// Source and failures are outside of `guarded`: without these a program could
 // not tell which expressions failed.
-template <class Set>
-Program compileWith(Engine::State& engine, const CompileOptions& options, const Set& set) {
+Program compileWith(Engine::State& engine, const CompileOptions& options, const SetSource& set) {
   auto source = std::make_shared<ProgramSource>();
   source->precision = engine.options.precision;
   source->math = engine.options.math;
@@ -467,8 +465,6 @@ Program compileWith(Engine::State& engine, const CompileOptions& options, const 
   state->failures = mergeFailures(source->invalid, std::move(state->failures));
   return Program(std::move(state));
 }
-
-}  // namespace
 
 Program Engine::compile(std::span<const Expression> expressions, const CompileOptions& options) const {
   return compileWith(*state_, options,

@@ -115,6 +115,18 @@ class Engine {
                                                        std::span<const double> parameters, std::span<double> out,
                                                        DerivativesBy by = DerivativesBy::kParameters) const;
 
+  /// compile() and submitLoss() of expressions that are evaluated once, in one call. On a GPU it may be quicker than
+  /// the two: a large population is divided into parts, and the device evaluates one while the next is prepared. The
+  /// bits are the same. Arrays and `parameters` are read before this returns. As with compile(), expressions that fail
+  /// are failures, with their numbers in the whole population. `options.expected_rows` and `options.data` are those of
+  /// `data`, whatever is given. Errors: those of checkArrays(), compile()'s lack of memory, and those of submitLoss().
+  Result<Pending<Losses>> submitLoss(const PopulationView& population, const Dataset& data,
+                                     std::span<const double> parameters, const LossOptions& loss = {},
+                                     const CompileOptions& options = {}) const;
+  /// Likewise, and waits.
+  Result<Losses> loss(const PopulationView& population, const Dataset& data, std::span<const double> parameters,
+                      const LossOptions& loss = {}, const CompileOptions& options = {}) const;
+
   /// The options of create(), with `threads` and `device` as resolved.
   const EngineOptions& options() const noexcept;
 

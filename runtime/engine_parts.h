@@ -1,6 +1,7 @@
 // What an engine takes from its machine. Tests put models in the places.
 #pragma once
 
+#include <cstddef>
 #include <functional>
 #include <memory>
 
@@ -15,6 +16,8 @@ struct EngineParts {
   /// The driver, or why there is none; called for engines on a GPU alone.
   std::function<Result<std::shared_ptr<const Driver>>()> driver;
   std::shared_ptr<const ImageMaker> images;
+  /// Into how many parts Engine::submitLoss() divides a population; 0: into as many as seems quickest.
+  std::size_t population_parts = 0;
 
   /// The driver and the compiler of this machine.
   static EngineParts ofMachine();

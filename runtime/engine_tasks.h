@@ -1,6 +1,8 @@
 // How the parts of Engine's interface run evaluations.
 #pragma once
 
+#include <cstddef>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -15,6 +17,7 @@ struct Engine::State {
   EngineOptions options;
   std::unique_ptr<Executor> executor;
   std::vector<std::string> notices;
+  std::size_t population_parts = 0;  ///< EngineParts::population_parts
   const HomeProcess home;
 
   State() = default;
@@ -23,6 +26,12 @@ struct Engine::State {
   ~State();
   Status checkProcess() const;
 };
+
+/// Gives a source its expressions, as ProgramSource::set().
+using SetSource = std::function<void(ProgramSource&, ProgramSource::Threads)>;
+
+/// Engine::compile() of the expressions that `set` gives.
+Program compileWith(Engine::State& engine, const CompileOptions& options, const SetSource& set);
 
 /// Whether the task is one for this engine, with arguments of the right sizes.
 Status checkTask(const Task& task, const EngineOptions& engine);

@@ -39,6 +39,14 @@ constexpr double writingSeconds(const DeviceCosts& costs, double nodes, std::siz
   return costs.write * nodes / static_cast<double>(cores);
 }
 
+/// Time of one core per node from the expressions to the interpreter's programs: 200 ns on 16 threads, of small
+/// expressions and of random trees alike (docs/measurements.md).
+inline constexpr double kEncodeSecondsPerNode = 0.2e-6;
+
+constexpr double encodingSeconds(double nodes, std::size_t cores) {
+  return kEncodeSecondsPerNode * nodes / static_cast<double>(cores);
+}
+
 /// Time per node of compiled kernels that are in the cache, from graph to loaded kernel: 18 to 23 ms for 4,096
 /// expressions of 30 nodes from disk (docs/measurements.md, H200). One thread loads one module after another, so the
 /// number of cores does not count.

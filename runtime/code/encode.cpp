@@ -158,13 +158,13 @@ class ProgramEncoder {
     const bool needs_graphs = source_.pipeline || source_.derivation || request_.subtrees != nullptr;
     finds_ = !needs_graphs && source_.variables <= kFirstSlot && request_.chosen.size() == source_.expressions.size() &&
              source_.tokens >= kLeastTokensToFind * source_.expressions.size();
-    if (finds_) {
-      scratch_->chunks.swap(scratch_->before);
-      scratch_->generation.set(scratch_->before);
+    EncodedChunks& chunks = finds_ ? scratch_->chunks : scratch_->others;
+    if (finds_ && !source_.is_continued) {
+      std::swap(scratch_->chunks, scratch_->before);
+      scratch_->generation.set(scratch_->before.used());
     }
-    std::vector<EncodedChunk>& chunks = finds_ ? scratch_->chunks : scratch_->others;
-    chunks.resize(ranges.size());
-    chunks_ = chunks;
+    if (!finds_ || !source_.is_continued) chunks.clear();
+    chunks_ = chunks.add(ranges.size());
     tbb::parallel_for(std::size_t{0}, chunks_.size(), [&](std::size_t c) {
       chunks_[c].begin(ranges[c].first, ranges[c].last, ranges[c].section);
       EncodeWorker& worker = scratch_->workers.local();

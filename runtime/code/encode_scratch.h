@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <span>
 #include <vector>
 
 #include <tbb/enumerable_thread_specific.h>
@@ -19,6 +20,20 @@ struct EncodeWorker {
   Encoder encoder;
 };
 
+/// Chunks in memory that is used again.
+class EncodedChunks {
+ public:
+  void clear() noexcept { used_ = 0; }
+  /// More chunks, whose contents are left over. Spans of those before are valid until the memory grows.
+  std::span<EncodedChunk> add(std::size_t count);
+  std::span<const EncodedChunk> used() const noexcept { return std::span(all_).first(used_); }
+  std::size_t bytes() const noexcept;
+
+ private:
+  std::vector<EncodedChunk> all_;
+  std::size_t used_ = 0;
+};
+
 /// Scratch memory for one program's code.
 struct EncodeScratch {
   /// The table must outlive the scratch.
@@ -26,10 +41,10 @@ struct EncodeScratch {
       : workers([=, &table] { return EncodeWorker{{precision, math}, Encoder(table)}; }) {}
 
   tbb::enumerable_thread_specific<EncodeWorker> workers;
-  std::vector<EncodedChunk> chunks;  ///< of the last population that looks for programs, as many as it has
-  std::vector<EncodedChunk> before;  ///< of the one before
-  EncodedGeneration generation;      ///< of `before`
-  std::vector<EncodedChunk> others;  ///< of a program that does not look for any
+  EncodedChunks chunks;          ///< of the last population that looks for programs
+  EncodedChunks before;          ///< of the one before
+  EncodedGeneration generation;  ///< of `before`
+  EncodedChunks others;          ///< of a program that does not look for any
 
   /// Frees what only speed needs, if there is more than `most` bytes.
   void trim(std::size_t most);

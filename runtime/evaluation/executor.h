@@ -62,6 +62,10 @@ class Executor {
   /// itself, or a copy.
   virtual Result<Dataset> withTargetBehind(const Dataset& data) { return data; }
 
+  /// Into how many parts a population is divided that is prepared and evaluated once (runtime/evaluation/
+  /// population_parts.h): as many as are quickest. `options` have the tier, the data and their rows.
+  virtual std::size_t bestParts(const PopulationView&, const CompileOptions&) { return 1; }
+
   virtual Status prepare(const Task& task) = 0;
   virtual Result<std::unique_ptr<Flight>> start(Task task) = 0;
   /// As start() and finish().

@@ -31,6 +31,8 @@ struct ProgramSource {
   std::optional<Derivation> derivation = {};
   std::vector<std::size_t> output_offsets = {};  ///< of a derivation: outputOffset() of every expression, and the end
   bool group_by_sharing = true;                  ///< CompileOptions::group_by_sharing
+  /// Whether these are more expressions of the population of the program before, of which this is a later part.
+  bool is_continued = false;
 
   /// Program::parameterOffset().
   std::size_t parameterOffset(std::size_t e) const noexcept { return expressions.parameterOffset(e); }

@@ -73,6 +73,12 @@ class DeviceExecutor final : public Executor {
 
   Result<Dataset> withTargetBehind(const Dataset& data) override;
 
+  std::size_t bestParts(const PopulationView& population, const CompileOptions& options) override {
+    // With kept subtrees each program counts as a generation.
+    if (options.data->state().subtrees != nullptr) return 1;
+    return selection_.bestParts(population, options);
+  }
+
   Status prepare(const Task& task) override {
     const CurrentContext current(*cuda_);
     auto run = takeRun(task, false);

@@ -1,5 +1,8 @@
 #include "runtime/tiers/policy.h"
 
+#include <algorithm>
+#include <cmath>
+
 namespace srjit {
 namespace {
 
@@ -96,6 +99,26 @@ CodeKind firstCode(Tier tier, SelfTestState self_test, const DeviceCosts& costs,
   const double seconds = writingSeconds(costs, announced.nodes, announced.threads);
   const bool pays = makingPays(costs.interpret, costs.direct, announced.evaluations, announced.nodeRows(), seconds);
   return pays ? CodeKind::kDirect : CodeKind::kInterpreted;
+}
+
+std::size_t bestParts(CodeKind first, const DeviceCosts& costs, const ExpectedWork& work) {
+  double preparing = 0, evaluating = 0;
+  switch (first) {
+    case CodeKind::kInterpreted:
+      preparing = encodingSeconds(work.nodes, work.threads);
+      evaluating = work.nodeRows() * costs.interpret;
+      break;
+    case CodeKind::kDirect:
+      preparing = writingSeconds(costs, work.nodes, work.threads);
+      evaluating = work.nodeRows() * costs.direct;
+      break;
+    case CodeKind::kCompiled:
+    case CodeKind::kCompiledRefused:
+      return 1;  // its modules are made on all threads, and loaded when all are there
+  }
+  // longer + shorter / parts + parts * kPartSeconds is least here.
+  const double best = std::sqrt(std::min(preparing, evaluating) / kPartSeconds);
+  return static_cast<std::size_t>(std::clamp(std::round(best), 1.0, static_cast<double>(kMostParts)));
 }
 
 bool compilingMissingPays(const DeviceCosts& costs, const ExpectedWork& work, const MissingKernels& missing) {

@@ -33,6 +33,12 @@ enum class SelfTestState { kOpen, kPassed, kFailed };
 /// Seconds that the self-test takes where its interpreter must be compiled first.
 inline constexpr double kSelfTestSeconds = 2;
 
+/// What a part of a population takes beside its work: memory, copies that are waited for, launches, for direct code a
+/// module; threads that have nothing left to do when a part is nearly prepared. Chosen, not measured.
+inline constexpr double kPartSeconds = 0.2e-3;
+/// More parts are not made.
+inline constexpr std::size_t kMostParts = 8;
+
 /// The work that code is made for.
 struct ExpectedWork {
   double nodes = 0;         ///< tokens of all expressions
@@ -47,6 +53,11 @@ struct ExpectedWork {
 /// What a program begins with, before its data are known. kCompiled and kDirect mean the graphs that such code is made
 /// of; kCompiledRefused is not among the answers.
 CodeKind firstCode(Tier tier, SelfTestState self_test, const DeviceCosts& costs, const ExpectedWork& announced);
+
+/// Into how many parts a population is best divided that is prepared for code of kind `first` and evaluated once. The
+/// device evaluates a part while the next is prepared. So of the shorter of preparing and evaluating only the share of
+/// one part adds to the longer; but each part has fixed costs, kPartSeconds.
+std::size_t bestParts(CodeKind first, const DeviceCosts& costs, const ExpectedWork& work);
 
 /// What is known when an evaluation begins.
 struct TierFacts {

@@ -31,12 +31,24 @@ TierSelection::TierSelection(std::shared_ptr<DeviceQueue> queue, std::shared_ptr
       self_test_(queue_, store_, cache, threads),
       maker_(queue_, store_, arena, costs_, threads) {}
 
-ExpectedWork TierSelection::workOf(const ProgramSource& source, std::size_t rows, double evaluations) const {
-  return {.nodes = static_cast<double>(source.tokens * source.lengthFactor()),
+ExpectedWork TierSelection::workOf(std::size_t expressions, std::size_t tokens, std::size_t rows,
+                                   double evaluations) const {
+  return {.nodes = static_cast<double>(tokens),
           .rows = static_cast<double>(rows),
           .evaluations = evaluations,
-          .kernels = ceilDivide(source.expressions.size(), kExpressionsPerKernel),
+          .kernels = ceilDivide(expressions, kExpressionsPerKernel),
           .threads = threads_};
+}
+
+ExpectedWork TierSelection::workOf(const ProgramSource& source, std::size_t rows, double evaluations) const {
+  return workOf(source.expressions.size(), source.tokens * source.lengthFactor(), rows, evaluations);
+}
+
+std::size_t TierSelection::bestParts(const PopulationView& population, const CompileOptions& options) const {
+  const ExpectedWork work =
+      workOf(population.size(), population.codes.size(), options.expected_rows, options.expected_evaluations);
+  const DeviceCosts now = costs();
+  return srjit::bestParts(firstCode(*options.tier, self_test_.state(), now, work), now, work);
 }
 
 void TierSelection::makeFirstCode(Program::State& state, const CompileOptions& options) {

@@ -36,6 +36,9 @@ class TierSelection {
   /// Makes what a program begins with, as firstCode() says. Adds failures and fills in the info.
   void makeFirstCode(Program::State& state, const CompileOptions& options);
 
+  /// As Executor::bestParts().
+  std::size_t bestParts(const PopulationView& population, const CompileOptions& options) const;
+
   DeviceCosts costs() const { return costs_.costs(); }
 
   /// The code for an evaluation of `kind` on these data. Unless `is_evaluated`, the program is only prepared. Errors:
@@ -59,6 +62,7 @@ class TierSelection {
   struct Query;
 
   ExpectedWork workOf(const ProgramSource& source, std::size_t rows, double evaluations) const;
+  ExpectedWork workOf(std::size_t expressions, std::size_t tokens, std::size_t rows, double evaluations) const;
   Code interpreted(const Program::State& state);
   void findFacts(Query& query) const;
   Status await(Query& query, CodeKind code, OnFailure on_failure);

@@ -20,7 +20,7 @@ struct FakeMachine {
   explicit FakeMachine(FakeOptions options = {}) : driver(std::move(options)) {}
 
   EngineParts parts() {
-    return {.driver = [this] { return driver.load(); }, .images = images};
+    return {.driver = [this] { return driver.load(); }, .images = images, .population_parts = population_parts};
   }
   /// An engine on cuda:0, without a disk cache and with 2 threads, unless the options set these.
   Result<Engine> tryEngine(EngineOptions options = {}) {
@@ -33,6 +33,7 @@ struct FakeMachine {
 
   FakeDriver driver;
   std::shared_ptr<FakeImageMaker> images = std::make_shared<FakeImageMaker>();
+  std::size_t population_parts = 0;  ///< EngineParts::population_parts
 };
 
 /// Arithmetic alone, which has the same bits on every device in strict mode.

@@ -76,6 +76,9 @@ TEST(FreshGenerations, AreTimedInEveryTier) {
       EXPECT_GT(run.times.kernels, 0);
       EXPECT_GT(run.times.again, 0);
       EXPECT_GT(run.times.again_kernels, 0);
+      const OneCall one = timeOneCall(on_model, data, generation, tier);
+      EXPECT_GT(one.milliseconds, 0);
+      EXPECT_TRUE(std::ranges::equal(one.losses, run.losses, [](double a, double b) { return sameBits(a, b); }));
     }
     const Dataset near = on_processor.upload(columns.view()).value();
     const FreshRun other = timeFresh(on_processor, near, generation, Tier::kAuto);

@@ -239,6 +239,14 @@ Program compileArrays(const Engine& engine) {
   return engine.compile(PopulationView{codes, constants, offsets}).value();
 }
 
+/// "One evaluation".
+Losses evaluateOnce(const Engine& engine, const Dataset& data, const PopulationView& generation,
+                    const std::vector<double>& parameters) {
+  Pending<Losses> pending = engine.submitLoss(generation, data, parameters, kFitness).value();
+  // The arrays may change from here on.
+  return std::move(pending).result().value();
+}
+
 int main() {
   const std::vector<Tree> trees = exampleTrees();
   const Samples samples = makeSamples();
@@ -259,4 +267,8 @@ int main() {
 
   const Losses of_arrays = engine.loss(compileArrays(engine), data, std::vector<double>{0.5}).value();
   expect(of_arrays.values.size() == 2 && of_arrays.failures.empty(), "a program of token arrays");
+  const std::vector<std::int32_t> codes = {variableCode(1), parameterCode(0), codeOf(Op::kAdd), variableCode(1)};
+  const std::vector<std::int64_t> offsets = {0, 3, 4};
+  const Losses once = evaluateOnce(engine, data, PopulationView{codes, {}, offsets}, {0});
+  expect(once.values.size() == 2 && once.values[0] == once.values[1], "losses of token arrays in one call");
 }

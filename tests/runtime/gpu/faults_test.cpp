@@ -8,6 +8,7 @@
 
 #include <gmock/gmock.h>
 
+#include "tests/generators/token_arrays.h"
 #include "tests/gpu_model/device_engine.h"
 #include "tests/runtime/cache/images.h"
 
@@ -87,7 +88,8 @@ constexpr const char* kFailingEntries[] = {"cuDevicePrimaryCtxRetain",
 
 class EveryCall : public testing::TestWithParam<Storing> {
  protected:
-  /// An engine, a data set, and predictions and losses by two tiers; predictions are compared with `expected`.
+  /// An engine, a data set, and predictions and losses by two tiers; predictions are compared with `expected`. Then
+  /// losses of the population in parts.
   static Status useOnce(FakeMachine& machine, const Workload& w, const std::vector<double>& expected,
                         const char* entry) {
     const Result<Engine> gpu = machine.tryEngine({.math = Math::kStrict, .device_bytes = GetParam().device_bytes});
@@ -103,6 +105,13 @@ class EveryCall : public testing::TestWithParam<Storing> {
       const auto predicted = gpu->evaluate(program, *data, w.parameters, std::span<float>(out));
       if (!predicted) return predicted.error();
       expectSameBits(std::vector<double>(out.begin(), out.end()), expected, w.rows(), entry);
+      if (tier == Tier::kCompile) continue;
+      TokenArrays arrays;
+      for (const Expression& expression : w.expressions) arrays.addPostfix(expression);
+      const Result<Losses> in_parts = gpu->loss(arrays.view(), *data, w.parameters, {}, {.tier = tier});
+      if (!in_parts) return in_parts.error();
+      if (!in_parts->failures.empty()) return in_parts->failures[0].error;
+      expectSameBits(in_parts->values, losses->values, 1, entry);
     }
     return okStatus();
   }
@@ -120,6 +129,7 @@ TEST_P(EveryCall, MayFailOnce) {
     for (std::size_t n = 1;; ++n) {
       ASSERT_LT(n, 600U);
       FakeMachine machine;
+      machine.population_parts = 2;
       machine.driver.failAt(entry, n, CUDA_ERROR_OUT_OF_MEMORY);
       const Status first = useOnce(machine, w, expected, entry);
       if (!first) {

@@ -307,6 +307,22 @@ TierFacts factsOf(Tier tier, double evaluations, unsigned bits) {
   return facts;
 }
 
+// With kRoundCosts writing takes 10 s per node, and direct code 0.5 s per node and row.
+TEST(BestParts, OverlapWhatIsShorter) {
+  const auto parts = [](CodeKind first, double nodes, double rows) {
+    return bestParts(first, kRoundCosts, {.nodes = nodes, .rows = rows, .evaluations = 1, .threads = 1});
+  };
+  const double direct = kPartSeconds / 10;  // nodes that are written in kPartSeconds
+  EXPECT_EQ(parts(CodeKind::kDirect, direct, 1000), 1U);
+  EXPECT_EQ(parts(CodeKind::kDirect, 9 * direct, 1000), 3U);
+  EXPECT_EQ(parts(CodeKind::kDirect, 1e9 * direct, 1000), kMostParts);
+  EXPECT_EQ(parts(CodeKind::kDirect, 1e9, 1e-9 * 4 * kPartSeconds / 0.5), 2U) << "evaluating is the shorter";
+  EXPECT_EQ(parts(CodeKind::kDirect, 1e9, 0), 1U) << "nothing to overlap with";
+  EXPECT_EQ(parts(CodeKind::kInterpreted, 4 * kPartSeconds / kEncodeSecondsPerNode, 1000), 2U);
+  EXPECT_EQ(parts(CodeKind::kInterpreted, 0, 0), 1U);
+  EXPECT_EQ(parts(CodeKind::kCompiled, 1e9, 1e9), 1U);
+}
+
 TEST_P(AllFacts, LeadToCodeThatServes) {
   constexpr CodeState kStates[] = {CodeState::kOpen, CodeState::kRunning, CodeState::kReady, CodeState::kFailed};
   for (const double evaluations : {0.0, 300.0, 1e9}) {

@@ -2,6 +2,7 @@
 // losses on the host, beside designs that prepare little.
 #include <fmt/format.h>
 
+#include "runtime/engine_parts.h"
 #include "tools/bench/scenarios/baseline_runs.h"
 #include "tools/bench/scenarios/fresh_generations.h"
 #include "tools/progress.h"
@@ -84,6 +85,7 @@ class FreshBench {
       row["interpreted"] = series(engine_, uploaded, work, work.what() + ", interpreted", Tier::kInterpret);
       if (has_direct_) row["direct"] = series(engine_, uploaded, work, work.what() + ", direct code", Tier::kDirect);
     }
+    if (context_.onGpu() || context_.quick) row["divided"] = divided(data, work);
     row["front_end_ns"] = frontEnd(work);
     if (work.kind == FreshKind::kRandom) {
       row["half_kept"] = halfKeptSeries(uploaded, work);
@@ -97,17 +99,21 @@ class FreshBench {
     return row;
   }
 
-  /// Samples of one tier, each a new generation, after one that is not timed: it loads the kernels and grows buffers.
+  /// Samples of one tier, each of two new generations, one for each way to their losses, after two that are not timed:
+  /// these load the kernels and grow buffers.
   Json series(const Engine& engine, const Dataset& data, const FreshWork& work, const std::string& what, Tier tier,
               std::optional<Target> target = {}) {
     timeFresh(engine, data, next(work), tier);
+    timeOneCall(engine, data, next(work), tier);
     std::vector<FreshTimes> samples;
+    std::vector<double> one_call;
     Tier served = tier;
     Progress progress(what, kSamples, false);
     context_.sample(kSamples, kSampleSeconds, [&] {
       const FreshRun run = timeFresh(engine, data, next(work), tier);
       samples.push_back(run.times);
       served = run.tier;
+      one_call.push_back(timeOneCall(engine, data, next(work), tier).milliseconds);
       progress.advance();
       return run.times.total;
     });
@@ -118,7 +124,9 @@ class FreshBench {
     }
     std::vector<double> front_end;
     for (const FreshTimes& times : samples) front_end.push_back(times.passes + times.encoding);
-    add(what + ": token arrays to losses", "ms", json["total_ms"], target, nameOf(served));
+    json["one_call_ms"] = one_call;
+    add(what + ": token arrays to losses", "ms", std::move(one_call), target, nameOf(served));
+    add(what + ": the same by compile() and loss()", "ms", json["total_ms"], {}, nameOf(served));
     add(what + ": of that, passes and encoding", "ms", std::move(front_end));
     add(what + ": evaluated again, kernels", "ms", json["again_kernels_ms"]);
     return json;
@@ -127,6 +135,27 @@ class FreshBench {
   void add(std::string what, const char* unit, std::vector<double> samples, std::optional<Target> target = {},
            std::string note = {}) const {
     context_.report->add(kFreshPart, {std::move(what), unit, std::move(samples), target, std::move(note)});
+  }
+
+  /// One call with so many parts, whatever the engine would choose.
+  Json divided(const BenchData& data, const FreshWork& work) {
+    Json json = Json::array();
+    // On a processor an engine of its own takes a second.
+    const auto counts = context_.quick ? std::vector<std::size_t>{3} : std::vector<std::size_t>{1, 2, 3, 4, 8};
+    for (const std::size_t parts : counts) {
+      EngineParts machine = EngineParts::ofMachine();
+      machine.population_parts = parts;
+      const Engine engine = must(createEngine(
+          {.device = context_.device, .math = Math::kFast, .cache_directory = context_.cacheDirectory()}, machine));
+      const Dataset uploaded = must(engine.upload(data.view()));
+      const auto once = [&] { return timeOneCall(engine, uploaded, next(work), Tier::kAuto).milliseconds; };
+      once();
+      const std::vector<double> samples = context_.sample(kSamples, kSampleSeconds / 2, once);
+      add(fmt::format("{}: token arrays to losses, in {} part{}", work.what(), parts, parts == 1 ? "" : "s"), "ms",
+          samples);
+      json.push_back({{"parts", parts}, {"one_call_ms", samples}});
+    }
+    return json;
   }
 
   Json frontEnd(const FreshWork& work) {

@@ -100,6 +100,16 @@ FreshRun timeFresh(const Engine& engine, const Dataset& data, std::span<const Ex
   return {.times = times, .tier = status.tier, .losses = std::move(losses.values), .program = std::move(program)};
 }
 
+OneCall timeOneCall(const Engine& engine, const Dataset& data, std::span<const Expression> generation, Tier tier) {
+  const std::vector<double> parameters = parameterNumbers(parameterOffsets(generation).back(), 0);
+  const TokenArrays arrays = arraysOf(generation);
+  const Stopwatch watch;
+  Losses losses = must(engine.loss(arrays.view(), data, parameters, {}, {.tier = tier}));
+  const double seconds = watch.seconds();
+  if (!losses.failures.empty()) throw BenchFailure{losses.failures.front().error};
+  return {seconds * kMillisPerSecond, std::move(losses.values)};
+}
+
 void compareKept(const NextGeneration& generation, std::span<const double> losses, std::span<const double> before) {
   for (std::size_t e = 0; e < losses.size(); ++e) {
     const std::size_t from = generation.from[e];

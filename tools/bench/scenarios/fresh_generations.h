@@ -49,7 +49,7 @@ NextGeneration halfKept(std::span<const Expression> last, std::span<const Expres
 
 /// Milliseconds of new expressions.
 struct FreshTimes {
-  double total = 0;                 ///< from token arrays to losses on the host
+  double total = 0;                 ///< from token arrays to losses on the host, by compile() and loss()
   double compile = 0;               ///< of total, Engine::compile()
   double passes = 0, encoding = 0;  ///< of total, as ProgramInfo has them; encoding also where direct code is written
   double kernels = 0;               ///< of total, by the device's clock; 0 on a processor
@@ -66,6 +66,14 @@ struct FreshRun {
 /// Compiles `generation` for the first time, announcing the rows of `data`, and evaluates its losses twice. Throws
 /// BenchFailure, also if an expression fails.
 FreshRun timeFresh(const Engine& engine, const Dataset& data, std::span<const Expression> generation, Tier tier);
+
+struct OneCall {
+  double milliseconds;  ///< from token arrays to losses on the host
+  std::vector<double> losses;
+};
+/// The losses of `generation` in one call, which may prepare a part while the device evaluates another. Throws
+/// BenchFailure, also if an expression fails.
+OneCall timeOneCall(const Engine& engine, const Dataset& data, std::span<const Expression> generation, Tier tier);
 
 /// Throws BenchFailure if the loss of a kept expression differs from the one before in any bit. Expressions have no
 /// parameters.
