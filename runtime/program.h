@@ -44,7 +44,7 @@ struct ProgramStatus {
   std::uint64_t evaluations = 0;  ///< since compile()
   ServedExpressions served = {};  ///< by the latest evaluation to start; on a CPU by all
   double seconds_compiling = 0;   ///< wall time until the machine code was ready
-  double seconds_reading = 0;     ///< of these, finding and reading kernels in the cache
+  double seconds_reading = 0;     ///< of these, waiting for kernels that are found and read in the cache
   double seconds_loading = 0;     ///< of these, loading kernels into the driver
   /// Kernel time of the latest evaluation to finish, by the device's clock, without copies and waits between chunks of
   /// rows. 0 before the first, and on a CPU.

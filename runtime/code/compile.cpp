@@ -1,6 +1,7 @@
 #include "runtime/code/compile.h"
 
 #include <algorithm>
+#include <array>
 #include <deque>
 #include <functional>
 #include <iterator>
@@ -9,6 +10,7 @@
 #include <utility>
 
 #include <tbb/parallel_for.h>
+#include <tbb/task_group.h>
 
 #include "compiler/lowering/kernel_name.h"
 #include "runtime/code/encode.h"
@@ -77,8 +79,14 @@ class Batch {
   Batch(const CodeRequest& request, const KernelKind& kind, const std::atomic<bool>& cancelled, Attempt whole)
       : request_(request), kind_(kind), cancelled_(cancelled), whole_(std::move(whole)) {}
 
-  /// Loads what the cache has, which is read into `space`; before make().
-  void loadCached(const std::shared_ptr<KernelImage>& space) { loadCached(whole_, space); }
+  /// Reads what the cache has of the whole module; before loadCached().
+  void read(const std::shared_ptr<KernelImage>& space) {
+    if (!isCancelled()) found_ = request_.store.findRows(whole_.key, space);
+  }
+
+  /// Loads what was read, and what the cache has of its parts if it has to be divided, which is read into `space`;
+  /// before make().
+  void loadCached(const std::shared_ptr<KernelImage>& space) { load(whole_, std::exchange(found_, {}), space); }
 
   /// Makes what is missing. In parallel with other batches.
   void make() {
@@ -90,17 +98,25 @@ class Batch {
   std::optional<Error> error;   ///< of the last attempt that could not be divided
   std::size_t made_tokens = 0;  ///< of expressions whose kernels did not come from the cache
   double made_seconds = 0;      ///< of one core, for those
-  LoadSeconds seconds;          ///< of kernels from the cache
+  double seconds_reading = 0;   ///< of kernels from the cache, that their loading waited for
+  double seconds_loading = 0;   ///< of these, by the driver
   std::vector<Failure> failures;
 
  private:
   bool isCancelled() const { return cancelled_.load(std::memory_order_relaxed); }
 
-  void loadCached(const Attempt& attempt, const std::shared_ptr<KernelImage>& space) {
+  void load(const Attempt& attempt, const FoundRows& found, const std::shared_ptr<KernelImage>& space) {
     if (isCancelled()) return;
-    const auto module = request_.store.cachedRows(attempt.key, space, seconds);
-    if (module == nullptr) return missing_.push_back(attempt);
-    take(attempt, module, 0, [&](const Attempt& part) { loadCached(part, space); });
+    if (found.isNothing()) return missing_.push_back(attempt);
+    const Stopwatch loading;
+    const std::shared_ptr<const Module> module = request_.store.load(attempt.key, found);
+    seconds_loading += loading.seconds();
+    take(attempt, module, 0, [&](const Attempt& part) {
+      const Stopwatch reading;
+      const FoundRows found_part = request_.store.findRows(part.key, space);
+      seconds_reading += reading.seconds();
+      load(part, found_part, space);
+    });
   }
 
   void make(const Attempt& attempt) {
@@ -126,7 +142,7 @@ class Batch {
       const KernelGroup& group = attempt.module.groups[i];
       const Stopwatch loading;
       const Kernel kernel = module->kernel(rowsKernelName(i));
-      if (making == 0) seconds.loading += loading.seconds();
+      if (making == 0) seconds_loading += loading.seconds();
       if (spills(kernel, group.weight)) {
         const PlannedModule alone = partOf(attempt.module, i);
         if (divide(alone, attempt.min_blocks, again)) continue;
@@ -176,11 +192,30 @@ class Batch {
   const KernelKind& kind_;
   const std::atomic<bool>& cancelled_;
   const Attempt whole_;
+  FoundRows found_;  ///< of the whole
   std::vector<Attempt> missing_;
   std::deque<KernelPlan> halves_;  ///< which attempts refer to
 };
 
 using Batches = std::deque<Batch>;
+
+// The calling thread loads one module after another: where several threads read or load at a time, both take longer
+// (docs/experiments.md). Meanwhile a task reads the next one, into memory that is used again.
+void loadCached(Batches& batches) {
+  const std::array spaces{std::make_shared<KernelImage>(), std::make_shared<KernelImage>()};
+  tbb::task_group ahead;
+  const auto read = [&](std::size_t b) {
+    if (b < batches.size()) ahead.run([&, b] { batches[b].read(spaces[b % 2]); });
+  };
+  read(0);
+  for (std::size_t b = 0; b < batches.size(); ++b) {
+    const Stopwatch reading;
+    ahead.wait();
+    batches[b].seconds_reading += reading.seconds();
+    read(b + 1);
+    batches[b].loadCached(spaces[b % 2]);
+  }
+}
 
 CodeReport reportOf(const Batches& batches, const CodeRequest& request, const KernelPlan& plan) {
   CodeReport report;
@@ -189,8 +224,8 @@ CodeReport reportOf(const Batches& batches, const CodeRequest& request, const Ke
   for (const Batch& batch : batches) {
     report.made_tokens += batch.made_tokens;
     report.made_seconds += batch.made_seconds;
-    report.seconds_reading += batch.seconds.reading;
-    report.seconds_loading += batch.seconds.loading;
+    report.seconds_reading += batch.seconds_reading;
+    report.seconds_loading += batch.seconds_loading;
     if (batch.error) report.compile_error = batch.error;
   }
   return report;
@@ -267,9 +302,7 @@ DeviceCode compileForDevice(const CodeRequest& request, const KernelPlan& plan, 
   const double seconds_keys = watch.seconds();
   Batches batches;
   for (Attempt& attempt : attempts) batches.emplace_back(request, kind, cancelled, std::move(attempt));
-  // By one thread: where others read at the same time, both they and the driver take longer (docs/experiments.md).
-  const auto space = std::make_shared<KernelImage>();
-  for (Batch& batch : batches) batch.loadCached(space);
+  loadCached(batches);
   tbb::parallel_for(std::size_t{0}, batches.size(), [&](std::size_t b) { batches[b].make(); });
 
   DeviceCode code;

@@ -7,7 +7,6 @@
 #include "compiler/interpreter/kernel.h"
 #include "compiler/kernels/key.h"
 #include "compiler/nvptx/totals_kernel.h"
-#include "runtime/platform/clock.h"
 
 namespace srjit {
 namespace {
@@ -132,18 +131,13 @@ Result<std::shared_ptr<const Module>> KernelStore::rows(const KernelKey& key, st
   });
 }
 
-std::shared_ptr<const Module> KernelStore::cachedRows(const KernelKey& key, const std::shared_ptr<KernelImage>& space,
-                                                      LoadSeconds& seconds) {
-  const Stopwatch reading;
-  auto known = loaded(key);
-  const std::shared_ptr<const KernelImage> image = known == nullptr ? cache_->find(key, space) : nullptr;
-  seconds.reading += reading.seconds();
-  if (known != nullptr) return known;
-  if (image == nullptr) return nullptr;
-  const Stopwatch loading;
-  auto module = load(key, *image);
-  seconds.loading += loading.seconds();
-  return module;
+FoundRows KernelStore::findRows(const KernelKey& key, const std::shared_ptr<KernelImage>& space) {
+  if (auto known = loaded(key)) return {.module = std::move(known), .image = nullptr};
+  return {.module = nullptr, .image = cache_->find(key, space)};
+}
+
+std::shared_ptr<const Module> KernelStore::load(const KernelKey& key, const FoundRows& found) {
+  return found.module != nullptr ? found.module : load(key, *found.image);
 }
 
 bool KernelStore::hasRows(const KernelKey& key) { return loaded(key) != nullptr || cache_->has(key); }

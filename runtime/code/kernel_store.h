@@ -27,10 +27,12 @@ struct KernelKind {
   friend bool operator==(const KernelKind&, const KernelKind&) = default;
 };
 
-/// What kernels took that were in the cache.
-struct LoadSeconds {
-  double reading = 0;  ///< finding and reading them
-  double loading = 0;  ///< by the driver
+/// A module that need not be made: loaded already, or its image.
+struct FoundRows {
+  std::shared_ptr<const Module> module;
+  std::shared_ptr<const KernelImage> image;
+
+  bool isNothing() const noexcept { return module == nullptr && image == nullptr; }
 };
 
 /// Which operators an interpreter has, of three nested sets (compiler/interpreter/op_family.h), and its stack.
@@ -63,10 +65,10 @@ class KernelStore {
   Result<std::shared_ptr<const Module>> rows(const KernelKey& key, std::span<const Dag> dags, const KernelKind& kind,
                                              unsigned rows_per_thread, unsigned min_blocks, double& seconds);
 
-  /// What rows() gives if the image is there already, else null: also if it is being made. Reads into `space`, if it
-  /// has to read. Adds to `seconds`.
-  std::shared_ptr<const Module> cachedRows(const KernelKey& key, const std::shared_ptr<KernelImage>& space,
-                                           LoadSeconds& seconds);
+  /// What rows() needs not make; nothing also if it is being made. Reads into `space`, if it has to read.
+  FoundRows findRows(const KernelKey& key, const std::shared_ptr<KernelImage>& space);
+  /// What rows() gives, from what was found of `key`.
+  std::shared_ptr<const Module> load(const KernelKey& key, const FoundRows& found);
 
   /// Whether rows() would only have to load the image, as far as is known without reading it.
   bool hasRows(const KernelKey& key);

@@ -71,7 +71,7 @@ struct CodeReport {
   std::size_t recurring = 0;           ///< ProgramInfo::recurring
   std::size_t nodes = 0;               ///< of all graphs after the passes; how much they share depends on the batches
   double seconds_passes = 0, seconds_codegen = 0;
-  double seconds_reading = 0;   ///< of codegen: finding kernels in the cache, and reading them
+  double seconds_reading = 0;   ///< of codegen: waiting for kernels that are found in the cache and read
   double seconds_loading = 0;   ///< of codegen: loading those by the driver
   std::size_t made_tokens = 0;  ///< of expressions whose kernels were made for this, not found in the cache
   double made_seconds = 0;      ///< of one core, that making those took

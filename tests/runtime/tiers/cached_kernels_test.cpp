@@ -5,6 +5,8 @@
 #include <vector>
 
 #include "compiler/lowering/kernel_name.h"
+#include "runtime/cache/disk_store.h"
+#include "runtime/cache/sqlite_file.h"
 #include "tests/generators/scratch.h"
 #include "tests/gpu_model/device_engine.h"
 #include "tests/runtime/tiers/held_pass.h"
@@ -121,6 +123,45 @@ TEST(CachedTiers, CachedKernelsAreLoadedOneByOneBeforeOthersAreCompiled) {
   EXPECT_GT(status.seconds_reading, 0);
   EXPECT_GT(status.seconds_loading, 0);
   EXPECT_LE(status.seconds_reading + status.seconds_loading, status.seconds_compiling);
+}
+
+/// Of a program that compiles everything at once.
+Result<Losses> compiledLosses(const CachedMachine& machine, const Workload& w) {
+  const Program program = machine.gpu.compile(w.expressions, {.tier = Tier::kCompile, .group_by_sharing = false});
+  return machine.gpu.loss(program, machine.data, w.parameters);
+}
+
+// Others are being read when that is seen.
+TEST(CachedTiers, DamagedKernelsAreCompiledAgain) {
+  const Scratch directory;
+  const Workload w = workload();
+  const std::size_t modules = fill(directory, w, kExpressions);
+  ASSERT_GT(modules, 4U);
+  SqliteFile(directory.path(DiskStore::kFileName), SqliteFile::Access::kWrite)
+      .execute("UPDATE codes SET code = zeroblob(length(code)) WHERE id % 3 = 1");
+  const Losses expected = lossesOf(cpuEngine(Precision::kF64), w, Tier::kInterpret, {});
+  {
+    const CachedMachine second(directory, w);
+    expectSameLosses(compiledLosses(second, w).value(), expected, "read and made");
+    EXPECT_GT(second.made(), 0U);
+    EXPECT_LT(second.made(), modules);
+  }
+  const CachedMachine third(directory, w);
+  expectSameLosses(compiledLosses(third, w).value(), expected, "read");
+  EXPECT_EQ(third.made(), 0U);
+}
+
+TEST(CachedTiers, AModuleThatCannotBeLoadedEndsTheReading) {
+  const Scratch directory;
+  const Workload w = workload();
+  const std::size_t modules = fill(directory, w, kExpressions);
+  for (std::size_t n = 1; n <= modules; ++n) {
+    CachedMachine second(directory, w);
+    second.machine.driver.failAt("cuModuleLoadDataEx", n, CUDA_ERROR_INVALID_IMAGE);
+    EXPECT_FALSE(compiledLosses(second, w).ok()) << n;
+    EXPECT_TRUE(compiledLosses(second, w).ok()) << n;
+    EXPECT_EQ(second.made(), 0U);
+  }
 }
 
 TEST(CachedTiers, HalvesOfSpillingKernelsAreCached) {
