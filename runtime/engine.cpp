@@ -424,8 +424,7 @@ Result<Dataset> Engine::adopt(const DeviceDataView& data) const {
   });
 }
 
-// Source and failures are outside of `guarded`: without these a program could
-// not tell which expressions failed.
+// Source and failures are outside of `guarded`: without these a program could not tell which expressions failed.
 Program compileWith(Engine::State& engine, const CompileOptions& options, const SetSource& set) {
   auto source = std::make_shared<ProgramSource>();
   source->precision = engine.options.precision;
