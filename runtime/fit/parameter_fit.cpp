@@ -1,0 +1,244 @@
+#include "runtime/fit/parameter_fit.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <utility>
+
+namespace srjit::fit {
+namespace {
+
+/// Nielsen's tau. The scaled columns have length 1.
+constexpr double kFirstDamping = 1e-3;
+/// No step is left above.
+constexpr double kMostDamping = 1e20;
+/// Linear parameters are near the best if these would lower the loss by no more than this share.
+constexpr double kSettledShare = 0.1;
+/// Rounding can leave them far from it after one pass, where J'J is ill-conditioned.
+constexpr unsigned kMostSettlings = 2;
+/// The first steps from parameters near 0 change predictions by this share of the residuals.
+constexpr double kLeastStep = 0.1;
+
+// Sums of terms with errors of a unit of the last place give pivots with somewhat larger errors.
+double pivotThreshold(Precision precision) { return isDouble(precision) ? 1e-13 : 1e-7; }
+
+double lastPlace(Precision precision) {
+  return withZeroOf(precision, []<class T>(T) -> double { return std::numeric_limits<T>::epsilon(); });
+}
+
+std::vector<std::uint32_t> linearFirst(std::span<const std::uint32_t> linear, std::size_t count) {
+  std::vector<std::uint32_t> order(linear.begin(), linear.end());
+  for (std::uint32_t i = 0; i < count; ++i) {
+    if (std::ranges::find(linear, i) == linear.end()) order.push_back(i);
+  }
+  return order;
+}
+
+double sumOfSquares(std::span<const double> values) {
+  double sum = 0;
+  for (const double value : values) sum += value * value;
+  return sum;
+}
+
+}  // namespace
+
+ParameterFit::ParameterFit(std::span<const double> start, std::span<const std::uint32_t> linear, Precision precision,
+                           const FitOptions& options)
+    : options_(options),
+      pivot_threshold_(pivotThreshold(precision)),
+      linear_(linear.size()),
+      order_(linearFirst(linear, start.size())),
+      current_(start.size()),
+      trial_(start.size()),
+      best_(start.size()),
+      trial_in_order_(start.begin(), start.end()),
+      best_in_order_(start.begin(), start.end()),
+      cholesky_(start.size()),
+      solution_(start.size()),
+      step_(start.size()),
+      scales_(start.size()),
+      added_(start.size()),
+      least_decrease_(std::max(options.loss_tolerance, 2 * lastPlace(precision))),
+      damping_(kFirstDamping),
+      growth_(2) {
+  options_.step_tolerance = std::max(options.step_tolerance, 2 * lastPlace(precision));
+  for (std::size_t i = 0; i < order_.size(); ++i) trial_.parameters[i] = start[order_[i]];
+  best_.loss = std::numeric_limits<double>::infinity();
+  if (options.iterations == 0) status_ = FitStatus::kIterations;
+}
+
+void ParameterFit::take(std::span<const double> sums) {
+  ++passes_;
+  const bool is_finite = readTrial(sums);
+  if (is_finite) {
+    keepBest();
+    project();
+  }
+  if (passes_ == 1) {
+    if (is_finite) return acceptStart();
+    status_ = FitStatus::kNotFinite;
+    return;
+  }
+  if (!is_finite) return reject();
+  if (!trial_.is_settled && settlings_ < kMostSettlings && trial_.projected() < current_.value()) {
+    return proposeSettled(trial_);
+  }
+  trial_.value() < current_.value() ? accept() : reject();
+}
+
+bool ParameterFit::readTrial(std::span<const double> sums) {
+  const std::size_t count = order_.size();
+  trial_.loss = sums[0];
+  for (std::size_t i = 0; i < count; ++i) trial_.gradient[i] = sums[1 + order_[i]];
+  for (std::size_t i = 0; i < count; ++i) {
+    for (std::size_t j = 0; j <= i; ++j) {
+      const std::size_t row = std::min(order_[i], order_[j]), column = std::max(order_[i], order_[j]);
+      // The rows before, less the triangle that they lack.
+      trial_.gram[triangleIndex(i, j)] = sums[1 + count + row * count - triangleSize(row) + column];
+    }
+  }
+  return std::ranges::all_of(sums, [](double sum) { return std::isfinite(sum); });
+}
+
+void ParameterFit::keepBest() {
+  if (!(trial_.loss < best_.loss)) return;
+  best_ = trial_;
+  std::ranges::copy(trial_in_order_, best_in_order_.begin());
+}
+
+// What the sums tell of the best linear parameters.
+void ParameterFit::project() {
+  std::ranges::fill(added_, 0);
+  cholesky_.factor(trial_.gram, added_, pivot_threshold_);
+  cholesky_.forward(trial_.gradient, solution_);
+  trial_.linear_gain = sumOfSquares(std::span(solution_).first(linear_));
+  settlingStep();
+  trial_.is_settled = trial_.linear_gain <= kSettledShare * trial_.projected() ||
+                      lengthOf(step_, trial_) <= options_.step_tolerance * lengthOf(trial_.parameters, trial_);
+}
+
+/// The step to the best linear parameters.
+void ParameterFit::settlingStep() {
+  std::ranges::fill(step_, 0);
+  std::copy_n(solution_.begin(), linear_, step_.begin());
+  cholesky_.backward(std::span(step_).first(linear_));
+}
+
+void ParameterFit::acceptStart() {
+  std::swap(current_, trial_);
+  accepted();
+  if (!done() && !current_.is_settled) return proposeSettled(current_);
+  if (!done()) proposeStep();
+}
+
+void ParameterFit::accept() {
+  if (predicted_ > 0) {
+    const double excess = 2 * (current_.value() - trial_.value()) / predicted_ - 1;
+    damping_ *= std::max(1.0 / 3, 1 - excess * excess * excess);
+  }
+  growth_ = 2;
+  std::swap(current_, trial_);
+  accepted();
+  if (!done()) proposeStep();
+}
+
+void ParameterFit::accepted() {
+  for (std::size_t i = linear_; i < scales_.size(); ++i) {
+    scales_[i] = std::max(scales_[i], cholesky_.remainder(current_.gram, i, linear_));
+  }
+  if (converges()) {
+    status_ = FitStatus::kConverged;
+  } else if (cholesky_.rank() == 0) {
+    status_ = FitStatus::kSingular;
+  }
+}
+
+// Before the step, so that a pass is saved.
+bool ParameterFit::converges() {
+  if (order_.empty() || current_.loss == 0) return true;
+  if (cholesky_.rank() == 0) return false;
+  if (sumOfSquares(solution_) <= options_.loss_tolerance * current_.loss) return true;
+  std::ranges::copy(solution_, step_.begin());
+  cholesky_.backward(step_);
+  return isSmall(step_);
+}
+
+bool ParameterFit::isSmall(std::span<const double> step) const {
+  return lengthOf(step, current_) <= options_.step_tolerance * lengthOf(current_.parameters, current_);
+}
+
+void ParameterFit::reject() {
+  damping_ *= growth_;
+  growth_ *= 2;
+  if (is_negligible_ || damping_ > kMostDamping) {
+    status_ = FitStatus::kNoProgress;
+  } else {
+    proposeStep();
+  }
+}
+
+void ParameterFit::proposeSettled(const Point& from) {
+  settlingStep();
+  ++settlings_;
+  propose(from);
+}
+
+void ParameterFit::proposeStep() {
+  solveDamped();
+  const double longest = std::max(dampedLength(current_.parameters), kLeastStep * std::sqrt(current_.loss));
+  while (dampedLength(step_) > longest) {
+    damping_ *= 2;
+    solveDamped();
+  }
+  const double damped = dampedLength(step_);
+  predicted_ = damping_ * damped * damped - (current_.is_settled ? current_.linear_gain : 0);
+  for (std::size_t i = 0; i < step_.size(); ++i) predicted_ += step_[i] * current_.gradient[i];
+  is_negligible_ = isSmall(step_) || predicted_ <= least_decrease_ * current_.loss;
+  settlings_ = 0;
+  propose(current_);
+}
+
+void ParameterFit::solveDamped() {
+  for (std::size_t i = linear_; i < added_.size(); ++i) added_[i] = damping_ * scales_[i];
+  cholesky_.factor(current_.gram, added_, pivot_threshold_);
+  cholesky_.forward(current_.gradient, step_);
+  cholesky_.backward(step_);
+}
+
+void ParameterFit::propose(const Point& from) {
+  if (passes_ >= options_.iterations) {
+    status_ = FitStatus::kIterations;
+    return;
+  }
+  for (std::size_t i = 0; i < order_.size(); ++i) {
+    trial_.parameters[i] = from.parameters[i] + step_[i];
+    trial_in_order_[order_[i]] = trial_.parameters[i];
+  }
+}
+
+// By how much a step changes the predictions, if the columns are orthogonal.
+double ParameterFit::lengthOf(std::span<const double> step, const Point& at) const {
+  double sum = 0;
+  for (std::size_t i = 0; i < step.size(); ++i) sum += at.gram[triangleIndex(i, i)] * step[i] * step[i];
+  return std::sqrt(sum);
+}
+
+double ParameterFit::dampedLength(std::span<const double> step) const {
+  double sum = 0;
+  for (std::size_t i = linear_; i < step.size(); ++i) sum += scales_[i] * step[i] * step[i];
+  return std::sqrt(sum);
+}
+
+void ParameterFit::standardErrors(std::size_t rows, std::span<double> errors) {
+  std::ranges::fill(errors, std::numeric_limits<double>::quiet_NaN());
+  if (!std::isfinite(best_.loss)) return;
+  std::ranges::fill(added_, 0);
+  cholesky_.factor(best_.gram, added_, pivot_threshold_);
+  if (rows <= cholesky_.rank()) return;
+  const double variance = best_.loss / static_cast<double>(rows - cholesky_.rank());
+  for (std::size_t i = 0; i < order_.size(); ++i) {
+    errors[order_[i]] = std::sqrt(variance * cholesky_.inverseDiagonal(i, step_));
+  }
+}
+
+}  // namespace srjit::fit

@@ -1,0 +1,35 @@
+// Options of fitting parameters, and how a fit ended.
+#pragma once
+
+#include <cstdint>
+
+namespace srjit {
+
+/// When a fit of one expression's parameters ends. Norms of parameters are weighted by the lengths of the columns of J,
+/// the derivatives of the prediction by the parameters, as in MINPACK (J. J. Moré, "The Levenberg-Marquardt Algorithm",
+/// 1978), so they do not depend on units.
+struct FitOptions {
+  unsigned iterations = 100;  ///< passes over the data, at most
+  /// Converged, if the Gauss-Newton step would lower the loss by no more than this share of it. That is the squared
+  /// cosine between the residuals and the tangent plane, or a relative offset (D. M. Bates, D. G. Watts, "A Relative
+  /// Offset Orthogonality Convergence Criterion for Nonlinear Least Squares", Technometrics 23(2), 1981). By the
+  /// default, in n rows, parameters are right to 1e-5 sqrt(n) standard errors.
+  double loss_tolerance = 1e-10;
+  /// Converged, if the Gauss-Newton step is no longer than this share of the parameters; at least two units of the last
+  /// place of the engine's precision. Ends fits of data that the expression meets exactly.
+  double step_tolerance = 1e-8;
+};
+
+/// How the fit of an expression ended. Whatever it is, the parameters are the best that were evaluated, at worst those
+/// of the start.
+enum class FitStatus : std::uint8_t {
+  kRunning,
+  kConverged,
+  kIterations,  ///< FitOptions::iterations passes, and not converged
+  kNoProgress,  ///< no step lowers the loss, down to the step tolerance: often a minimum, as exact as rounding allows
+  kNotFinite,   ///< the sums of the start are not finite
+  kSingular,    ///< the prediction depends on no parameter, in first order
+  kCancelled,
+};
+
+}  // namespace srjit
