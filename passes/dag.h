@@ -76,12 +76,12 @@ class Dag {
   }
   /// The two steps of apply(); the second alone keeps operands as they are given.
   void orderOperands(Op op, NodeId& a, NodeId& b) const noexcept {
-    // The order of operands decides what is read next, so a prediction is worth more than to do without a branch.
+    // With a branch: what follows need not wait for the hashes if the order is predicted.
     if (kCommutes[static_cast<std::size_t>(op)] && hashes_[b] < hashes_[a]) std::swap(a, b);
   }
   NodeId applyOrdered(Op op, const Operands& operands);
-  /// The same of an operator of this arity, without a branch on it; operands past it are 0. Not in an array, since what
-  /// is written as three numbers and read as two words has to reach the cache in between.
+  /// The same of an operator of this arity, without a branch on it; operands past it are 0. They are no array, which
+  /// would be written as three numbers and read as two words, so that the load would wait for the stores.
   template <int kArity>
   NodeId applyOrdered(Op op, NodeId a, NodeId b, NodeId c);
   /// The constant, variable or parameter `leaf` of another graph of this precision.

@@ -78,11 +78,11 @@ void ExpressionOptimizer::findMembers(NodeId root) {
   constexpr std::size_t kOthers = 8;
   const std::size_t size = dag_.size();
   if (uses_.size() < size + kOthers) uses_.resize(size + kOthers);
-  if (member_list_.size() <= size) member_list_.resize(size + 1);
+  if (member_list_.size() < size) member_list_.resize(size);
   std::uint32_t* const uses = uses_.data();
   std::fill_n(uses, size, 0);
   uses[root] = 1;
-  NodeId* const end = member_list_.data() + size + 1;
+  NodeId* const end = member_list_.data() + size;
   NodeId* first = end;
   std::uint32_t most_uses = 1;
   for (NodeId id = root + 1; id-- > 0;) {

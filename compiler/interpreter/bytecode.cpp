@@ -60,7 +60,8 @@ struct Encoder::State {
   using Pending = std::uint64_t;
   static constexpr Pending pendingAt(NodeId node, std::uint32_t height) { return Pending{height} << 32 | node; }
 
-  explicit State(const HandlerTable& handlers) : table(handlers) {}
+  // Pending values are for different heights of the stack. Three at once are written behind them.
+  explicit State(const HandlerTable& handlers) : table(handlers), pending(handlers.spec().depth + kMaxArity) {}
 
   Status begin(const Dag& graph, const EncodeOptions& how, Bytecode& to);
   Status encode(std::span<const NodeId> roots, std::span<const std::uint32_t> outputs, std::uint32_t shared_from);
@@ -82,7 +83,7 @@ struct Encoder::State {
   Status storeInSlot(NodeId id, std::uint32_t statement);
   void release(std::uint32_t statement);
   void emitStatement(NodeId root, bool in_place, DeviceToken last);
-  void emitTree(NodeId root, DeviceToken* end, std::size_t length);
+  void emitTree(NodeId root, DeviceToken* end);
   DeviceToken* emitShort(const Node& node, const OperandPlan& plan, std::uint32_t height, DeviceToken* end) const;
   DeviceToken* emitLong(const Node& node, const OperandPlan& plan, std::uint32_t height, DeviceToken* end) const;
   DeviceToken pushed(const Value& value, std::uint32_t height) const;
@@ -401,7 +402,7 @@ void Encoder::State::emitStatement(NodeId root, bool in_place, DeviceToken last)
   DeviceToken* const end = code->tokens.data() + code->tokens.size() - 1;
   *end = last;
   if (in_place) {
-    emitTree(root, end, length);
+    emitTree(root, end);
   } else {
     end[-1] = pushed(value, 0);
   }
@@ -412,11 +413,9 @@ DeviceToken Encoder::State::pushed(const Value& value, std::uint32_t height) con
   return token(table.find(Kind::kPushParameter, height), 0, value.number, DeviceToken::kParameter);
 }
 
-// Writes the tree of an operator node down to leaves and slots, of so many tokens, up to `end`: backwards, so that each
-// operator is met once, before its operands. Not recursive.
-void Encoder::State::emitTree(NodeId root, DeviceToken* end, std::size_t length) {
-  // Each of the operators leaves at most two of its operands pending while it goes on with the third.
-  if (pending.size() < 2 * length + kMaxArity) pending.resize(2 * length + kMaxArity);
+// Writes the tree of an operator node down to leaves and slots, up to `end`: backwards, so that each operator is met
+// once, before its operands. Not recursive.
+void Encoder::State::emitTree(NodeId root, DeviceToken* end) {
   Pending* const bottom = pending.data();
   Pending* top = bottom;
   *top++ = pendingAt(root, 0);

@@ -395,7 +395,10 @@ NodeId Rewriter::settle(Op op, int arity, NodeId a, NodeId b, NodeId c) {
     const auto wildcard = [&](std::size_t i) { return terms[variant.wildcards[i]]; };
     const std::array<NodeId, kRuleWildcards + kRuleLiterals> known = {wildcard(0), wildcard(1), wildcard(2), p0, p1};
     if (steps.empty()) return known[value];
-    Rewrite& rewrite = rewrites_.emplace_back(steps.data(), steps.data() + steps.size(), known.size());
+    Rewrite& rewrite = rewrites_.emplace_back();
+    rewrite.next = steps.data();
+    rewrite.end = steps.data() + steps.size();
+    rewrite.known = known.size();
     std::ranges::copy(known, rewrite.values.begin());
     return kRewriting;
   }

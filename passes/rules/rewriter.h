@@ -23,9 +23,9 @@ class Rewriter {
   /// and such operators are not computed, since IEEE 754 does not fix their bits.
   Rewriter(Dag& dag, RuleClass rule_class, Math math);
 
-  /// The normal form of `op` over operands in normal form: no rule matches it. An operator over
-  /// constants is computed. A term that a rule matches is not added to the graph, but terms within its replacement may
-  /// be left as dead nodes. Not recursive.
+  /// The normal form of `op` over operands in normal form: no rule matches it. An operator over constants is computed.
+  /// A term that a rule matches is not added to the graph, but terms within its replacement may be left as dead nodes.
+  /// Not recursive.
   NodeId build(Op op, const Operands& operands) {
     const auto [a, b, c] = operands;
     const NodeId id = settle(op, arityOf(op), a, b, c);
@@ -50,10 +50,7 @@ class Rewriter {
     const RewriteStep* next;  ///< the next step of the replacement; it may be rewritten itself
     const RewriteStep* end;
     std::size_t known;  ///< of `values`: those of the rule's wildcards and literals, and of the steps before
-    std::array<NodeId, kRuleWildcards + kRuleLiterals + kRuleSteps> values = {};
-
-    Rewrite(const RewriteStep* first, const RewriteStep* last, std::size_t values_known)
-        : next(first), end(last), known(values_known) {}
+    std::array<NodeId, kRuleWildcards + kRuleLiterals + kRuleSteps> values;
   };
 
   /// The normal form of a term, or kRewriting if a rule matches it: then its rewrite has begun.
