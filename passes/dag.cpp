@@ -47,23 +47,21 @@ std::uint32_t parameterIdentity(const ParameterSource& source) {
   const std::uint64_t place = source.expression | std::uint64_t{source.index} << 32;
   return upperWord(combineFast(combineFast(kParameterSeed, place), bitsOf(source.literal)));
 }
-std::uint32_t operatorIdentity(Op op, const Operands& operands) {
-  const auto [a, b, c] = operands;
+std::uint32_t operatorIdentity(Op op, NodeId a, NodeId b, NodeId c) {
   const std::uint64_t first = a | std::uint64_t{b} << 32;
   return upperWord(combineFast(kOpShapes[static_cast<std::size_t>(op)] ^ c, first));
 }
 
-Node parameterNode(std::size_t index) {
-  Node node;
+void makeParameter(Node& node, std::size_t index) {
+  node = {};
   node.kind = Token::Kind::kParameter;
   node.sort = kLeafSort;
   node.index = static_cast<std::uint32_t>(index);
-  return node;
 }
 
 /// Nodes that a hash table may have, and a size for so many.
 std::size_t roomOf(std::size_t table_size) { return table_size / 3 * 2; }
-std::size_t tableSizeFor(std::size_t nodes) { return std::bit_ceil(std::max<std::size_t>(64, nodes + nodes / 2 + 2)); }
+std::size_t tableSizeFor(std::size_t nodes) { return std::bit_ceil(std::max<std::size_t>(64, 3 * nodes)); }
 
 double roundTo(Precision precision, double value) {
   if (std::isnan(value)) return std::numeric_limits<double>::quiet_NaN();
@@ -129,28 +127,46 @@ Dag Dag::fromExpressions(std::span<const Expression> batch, Precision precision)
   return dag;
 }
 
+// Nodes are made where they stay: a copy would wait until all fields of the original are written.
+template <class Make, class Shape, class Same>
+[[gnu::always_inline]] inline NodeId Dag::intern(std::uint32_t hash, const Make& make, const Shape& shape,
+                                                 const Same& same) {
+  if (nodes_.size() >= room_) makeTable(std::bit_ceil(std::max<std::size_t>(64, 4 * nodes_.size())));
+  const std::size_t mask = table_.size() - 1;
+  std::size_t at = hash & mask;
+  for (Slot slot = table_[at]; slot.id != kEmpty; slot = table_[at]) {
+    if (slot.hash == hash && same(nodes_[slot.id])) return slot.id;
+    at = (at + 1) & mask;
+  }
+  const auto id = static_cast<NodeId>(nodes_.size());
+  table_[at] = {hash, id};
+  hashes_.push_back(shape());
+  make(nodes_.emplace_back());
+  return id;
+}
+
 NodeId Dag::constant(double value) {
-  Node node;
-  node.value = roundTo(precision_, value);
-  node.sort = sortOfConstant(node.value);
+  const double rounded = roundTo(precision_, value);
+  const auto make = [&](Node& node) {
+    node.value = rounded;
+    node.sort = sortOfConstant(rounded);
+  };
   return intern(
-      literalIdentity(node.value), [&] { return node; }, [] { return kLiteralShape; },
+      literalIdentity(rounded), make, [] { return kLiteralShape; },
       [&](const Node& other) {
-        return other.kind == Token::Kind::kConstant && bitsOf(other.value) == bitsOf(node.value);
+        return other.kind == Token::Kind::kConstant && bitsOf(other.value) == bitsOf(rounded);
       });
 }
 
 NodeId Dag::variable(std::uint32_t column) {
   variables_ = std::max(variables_, column + 1);
-  const auto made = [&] {
-    Node node;
+  const auto make = [&](Node& node) {
     node.kind = Token::Kind::kVariable;
     node.sort = kLeafSort;
     node.index = column;
-    return node;
   };
   return intern(
-      variableIdentity(column), made, [&] { return std::uint64_t{column}; },
+      variableIdentity(column), make, [&] { return std::uint64_t{column}; },
       [&](const Node& other) { return other.kind == Token::Kind::kVariable && other.index == column; });
 }
 
@@ -171,59 +187,61 @@ NodeId Dag::apply(Op op, std::span<const NodeId> operands) {
 
 // Operands that are leaves, or repeated, need no register of their own.
 template <int kArity>
-std::uint8_t Dag::needOf(const Operands& operands) const noexcept {
-  const auto need = [&](std::size_t i, bool repeated) { return repeated ? 0U : unsigned{nodes_[operands[i]].need}; };
+std::uint8_t Dag::needOf(NodeId a, NodeId b, NodeId c) const noexcept {
+  const auto need = [&](NodeId id, bool repeated) { return nodes_[id].need * unsigned{!repeated}; };
   const auto order = [](unsigned& x, unsigned& y) {
     const unsigned larger = std::max(x, y);
     y = std::min(x, y);
     x = larger;
   };
-  const auto behind = [](unsigned own, unsigned held) { return own == 0 ? 0 : own + held; };
-  unsigned a = need(0, false), b = 0, c = 0;
+  const auto behind = [](unsigned own, unsigned held) { return own + held * unsigned{own != 0}; };
+  unsigned first = need(a, false), second = 0, third = 0;
   if constexpr (kArity > 1) {
-    b = need(1, operands[1] == operands[0]);
-    order(a, b);
+    second = need(b, b == a);
+    order(first, second);
   }
   if constexpr (kArity > 2) {
-    c = need(2, operands[2] == operands[0] || operands[2] == operands[1]);
-    order(b, c);
-    order(a, b);
+    third = need(c, c == a || c == b);
+    order(second, third);
+    order(first, second);
   }
-  return static_cast<std::uint8_t>(std::min(std::max({1U, a, behind(b, 1), behind(c, 2)}), 255U));
+  return static_cast<std::uint8_t>(std::min(std::max({1U, first, behind(second, 1), behind(third, 2)}), 255U));
 }
 
 template <int kArity>
-NodeId Dag::applyOrdered(Op op, const Operands& operands) {
-  const auto made = [&] {
-    Node node;
+NodeId Dag::applyOrdered(Op op, NodeId a, NodeId b, NodeId c) {
+  const auto make = [&](Node& node) {
     node.kind = Token::Kind::kOp;
     node.op = op;
     node.operand_count = kArity;
-    node.need = needOf<kArity>(operands);
+    node.need = needOf<kArity>(a, b, c);
     node.sort = sortOfOperator(op);
-    node.operands = operands;
-    return node;
+    node.operands = {a, b, c};
   };
   const auto shape = [&] {
-    std::uint64_t hash = kOpShapes[static_cast<std::size_t>(op)];
-    for (std::size_t k = 0; k < kArity; ++k) hash = combineFast(hash, hashes_[operands[k]]);
+    std::uint64_t hash = combineFast(kOpShapes[static_cast<std::size_t>(op)], hashes_[a]);
+    if constexpr (kArity > 1) hash = combineFast(hash, hashes_[b]);
+    if constexpr (kArity > 2) hash = combineFast(hash, hashes_[c]);
     return (hash ^ hash >> 32) | kOperatorShape;
   };
-  return intern(operatorIdentity(op, operands), made, shape,
-                [&](const Node& other) { return other.isOperator() && other.op == op && other.operands == operands; });
+  return intern(operatorIdentity(op, a, b, c), make, shape, [&](const Node& other) {
+    return other.isOperator() && other.op == op && other.operands[0] == a && other.operands[1] == b &&
+           other.operands[2] == c;
+  });
 }
-template NodeId Dag::applyOrdered<1>(Op op, const Operands& operands);
-template NodeId Dag::applyOrdered<2>(Op op, const Operands& operands);
-template NodeId Dag::applyOrdered<3>(Op op, const Operands& operands);
+template NodeId Dag::applyOrdered<1>(Op op, NodeId a, NodeId b, NodeId c);
+template NodeId Dag::applyOrdered<2>(Op op, NodeId a, NodeId b, NodeId c);
+template NodeId Dag::applyOrdered<3>(Op op, NodeId a, NodeId b, NodeId c);
 
 NodeId Dag::applyOrdered(Op op, const Operands& operands) {
+  const auto [a, b, c] = operands;
   switch (arityOf(op)) {
     case 1:
-      return applyOrdered<1>(op, operands);
+      return applyOrdered<1>(op, a, b, c);
     case 2:
-      return applyOrdered<2>(op, operands);
+      return applyOrdered<2>(op, a, b, c);
     default:
-      return applyOrdered<3>(op, operands);
+      return applyOrdered<3>(op, a, b, c);
   }
 }
 
@@ -236,31 +254,15 @@ NodeId Dag::copyLeaf(const Dag& from, NodeId leaf) {
 }
 
 NodeId Dag::internParameter(const ParameterSource& source, std::uint64_t shape) {
-  const auto made = [&] {
+  const auto make = [&](Node& node) {
     parameters_.push_back(source);
-    return parameterNode(parameters_.size() - 1);
+    makeParameter(node, parameters_.size() - 1);
   };
   return intern(
-      parameterIdentity(source), made, [&] { return shape; },
+      parameterIdentity(source), make, [&] { return shape; },
       [&](const Node& other) {
         return other.kind == Token::Kind::kParameter && sameSource(parameters_[other.index], source);
       });
-}
-
-template <class Made, class Shape, class Same>
-NodeId Dag::intern(std::uint32_t hash, const Made& made, const Shape& shape, const Same& same) {
-  if (nodes_.size() >= room_) makeTable(std::bit_ceil(std::max<std::size_t>(64, 4 * nodes_.size())));
-  const std::size_t mask = table_.size() - 1;
-  std::size_t at = hash & mask;
-  for (Slot slot = table_[at]; slot.id != kEmpty; slot = table_[at]) {
-    if (slot.hash == hash && same(nodes_[slot.id])) return slot.id;
-    at = (at + 1) & mask;
-  }
-  const auto id = static_cast<NodeId>(nodes_.size());
-  table_[at] = {hash, id};
-  hashes_.push_back(shape());
-  nodes_.push_back(made());
-  return id;
 }
 
 void Dag::reserve(std::size_t nodes) {
@@ -280,7 +282,8 @@ std::uint32_t Dag::identityOf(const Node& node) const noexcept {
     case Token::Kind::kOp:
       break;
   }
-  return operatorIdentity(node.op, node.operands);
+  const auto [a, b, c] = node.operands;
+  return operatorIdentity(node.op, a, b, c);
 }
 
 void Dag::makeTable(std::size_t size) {
@@ -422,7 +425,7 @@ void Dag::renumber(std::span<const NodeId> order, Literals literals, Dag& to, st
       case Token::Kind::kConstant:
         if (literals == Literals::kConstants) break;
         to.parameters_.push_back({ParameterSource::kLiteral, 0, node.value});
-        node = parameterNode(to.parameters_.size() - 1);
+        makeParameter(node, to.parameters_.size() - 1);
         break;
       case Token::Kind::kVariable:
         to.variables_ = std::max(to.variables_, node.index + 1);
@@ -446,7 +449,7 @@ void Dag::hoistConstants() {
   for (Node& node : nodes_) {
     if (node.kind != Token::Kind::kConstant) continue;
     parameters_.push_back({ParameterSource::kLiteral, 0, node.value});
-    node = parameterNode(parameters_.size() - 1);
+    makeParameter(node, parameters_.size() - 1);
   }
   table_.clear();
   room_ = 0;

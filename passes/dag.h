@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "ir/expression.h"
@@ -66,7 +67,7 @@ class Dag {
   NodeId parameter(std::uint32_t expression, std::uint32_t index);
   NodeId literalParameter(double value);
   NodeId apply(Op op, Operands operands) {
-    orderOperands(op, operands);
+    orderOperands(op, operands[0], operands[1]);
     return applyOrdered(op, operands);
   }
   NodeId apply(Op op, std::span<const NodeId> operands);
@@ -74,18 +75,15 @@ class Dag {
     return apply(op, std::span<const NodeId>(operands.begin(), operands.size()));
   }
   /// The two steps of apply(); the second alone keeps operands as they are given.
-  void orderOperands(Op op, Operands& operands) const noexcept {
-    // Without a branch, which would be hard to predict.
-    auto& [a, b, c] = operands;
-    const bool exchanged = kCommutes[static_cast<std::size_t>(op)] && hashes_[b] < hashes_[a];
-    const NodeId difference = (a ^ b) & (exchanged ? ~NodeId{0} : NodeId{0});
-    a ^= difference;
-    b ^= difference;
+  void orderOperands(Op op, NodeId& a, NodeId& b) const noexcept {
+    // With a branch: what follows need not wait for the hashes if the order is predicted.
+    if (kCommutes[static_cast<std::size_t>(op)] && hashes_[b] < hashes_[a]) std::swap(a, b);
   }
   NodeId applyOrdered(Op op, const Operands& operands);
-  /// The same of an operator of this arity, without a branch on it.
+  /// The same of an operator of this arity, without a branch on it; operands past it are 0. They are no array, which
+  /// would be written as three numbers and read as two words, so that the load would wait for the stores.
   template <int kArity>
-  NodeId applyOrdered(Op op, const Operands& operands);
+  NodeId applyOrdered(Op op, NodeId a, NodeId b, NodeId c);
   /// The constant, variable or parameter `leaf` of another graph of this precision.
   NodeId copyLeaf(const Dag& from, NodeId leaf);
   void addRoot(NodeId id) { roots_.push_back(id); }
@@ -147,12 +145,13 @@ class Dag {
     std::uint32_t hash;
     NodeId id;
   };
-  /// The existing node of identity `hash` for which `same(node)` holds, or else `made()`, added with its shape.
-  template <class Made, class Shape, class Same>
-  NodeId intern(std::uint32_t hash, const Made& made, const Shape& shape, const Same& same);
+  /// The existing node of identity `hash` for which `same(node)` holds, or else a new one, which `make(node)` fills in,
+  /// with its shape.
+  template <class Make, class Shape, class Same>
+  NodeId intern(std::uint32_t hash, const Make& make, const Shape& shape, const Same& same);
   NodeId internParameter(const ParameterSource& source, std::uint64_t shape);
   template <int kArity>
-  std::uint8_t needOf(const Operands& operands) const noexcept;
+  std::uint8_t needOf(NodeId a, NodeId b, NodeId c) const noexcept;
   std::uint32_t identityOf(const Node& node) const noexcept;
   void makeTable(std::size_t size);
 

@@ -32,31 +32,30 @@ void ExpressionOptimizer::run(const ExpressionView& tokens, std::uint32_t expres
 }
 
 NodeId ExpressionOptimizer::readTokens(const ExpressionView& tokens, std::uint32_t expression) {
-  constexpr int kOperators = static_cast<int>(Token::Kind::kOp);
-  stack_.resize(std::max(stack_.size(), tokens.size() + kMaxArity));
+  if (stack_.size() < tokens.size() + kMaxArity) stack_.resize(tokens.size() + kMaxArity);
   NodeId* top = stack_.data();
-  for (const Token token : tokens) {
-    // One branch on kind and arity, since each would be hard to predict.
-    switch (static_cast<int>(token.kind) + token.arity()) {
-      case static_cast<int>(Token::Kind::kConstant):
-        *top++ = dag_.constant(token.value);
+  const double* constant = tokens.constants().data();
+  for (const std::int32_t code : tokens.codes()) {
+    if (code < 0) {
+      *top++ = isParameterCode(code) ? dag_.parameter(expression, indexOfCode(code)) : variable(indexOfCode(code));
+      continue;
+    }
+    if (code == kConstantCode) {
+      *top++ = dag_.constant(*constant++);
+      continue;
+    }
+    const Op op = kOpsByCode[static_cast<std::size_t>(code)];
+    switch (arityOf(op)) {
+      case 1:
+        top[-1] = rewriter_.build<1>(op, top[-1]);
         break;
-      case static_cast<int>(Token::Kind::kVariable):
-        *top++ = variable(token.index);
-        break;
-      case static_cast<int>(Token::Kind::kParameter):
-        *top++ = dag_.parameter(expression, token.index);
-        break;
-      case kOperators + 1:
-        top[-1] = rewriter_.build<1>(token.op, {top[-1], 0, 0});
-        break;
-      case kOperators + 2:
+      case 2:
         top -= 1;
-        top[-1] = rewriter_.build<2>(token.op, {top[-1], top[0], 0});
+        top[-1] = rewriter_.build<2>(op, top[-1], top[0]);
         break;
       default:
         top -= 2;
-        top[-1] = rewriter_.build<3>(token.op, {top[-1], top[0], top[1]});
+        top[-1] = rewriter_.build<3>(op, top[-1], top[0], top[1]);
         break;
     }
   }
@@ -74,25 +73,34 @@ NodeId ExpressionOptimizer::variable(std::uint32_t column) {
 
 // Operands have smaller ids than their users, so a sweep from the root down meets every user before its operands.
 void ExpressionOptimizer::findMembers(NodeId root) {
-  uses_.assign(dag_.size(), 0);
-  member_list_.resize(std::max(member_list_.size(), dag_.size()));
+  // Absent operands are counted in one of so many other places: a branch would be hard to predict, and in one place,
+  // each count would wait for the one before.
+  constexpr std::size_t kOthers = 8;
+  const std::size_t size = dag_.size();
+  if (uses_.size() < size + kOthers) uses_.resize(size + kOthers);
+  if (member_list_.size() < size) member_list_.resize(size);
   std::uint32_t* const uses = uses_.data();
-  NodeId* const end = member_list_.data() + dag_.size();
-  NodeId* first = end;
+  std::fill_n(uses, size, 0);
   uses[root] = 1;
-  bool is_shared = false;
+  NodeId* const end = member_list_.data() + size;
+  NodeId* first = end;
+  std::uint32_t most_uses = 1;
   for (NodeId id = root + 1; id-- > 0;) {
     if (uses[id] == 0) continue;
     *--first = id;
     const Node& node = dag_.node(id);
-    is_shared |= (uses[id] > 1) & node.isOperator();
-    // Without branches, which would be hard to predict: absent operands are node 0.
-    uses[node.operands[0]] += std::uint32_t{node.operand_count > 0};
-    uses[node.operands[1]] += std::uint32_t{node.operand_count > 1};
-    uses[node.operands[2]] += std::uint32_t{node.operand_count > 2};
+    most_uses |= uses[id] * std::uint32_t{node.isOperator()};
+    const auto other = static_cast<NodeId>(size + id % kOthers);
+    const auto count = [&](std::uint32_t k) {
+      const NodeId counts = 0 - NodeId{k < node.operand_count};
+      ++uses[(node.operands[k] & counts) | (other & ~counts)];
+    };
+    count(0);
+    count(1);
+    if (node.operand_count > 2) ++uses[node.operands[2]];
   }
   members_ = {first, end};
-  is_shared_ = is_shared;
+  is_shared_ = most_uses > 1;
 }
 
 void ExpressionOptimizer::appendTo(Dag& batch) {

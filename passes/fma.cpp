@@ -42,7 +42,8 @@ bool Fuser::findSums(std::span<const NodeId> members) {
   for (const NodeId id : members) {
     const Node& node = dag_.node(id);
     const auto [a, b, c] = node.operands;
-    const unsigned own = node.isOperator() && isSum(node.op) && (isFusible(dag_.node(a)) || isFusible(dag_.node(b)));
+    const unsigned of_product = unsigned{isFusible(dag_.node(a))} | unsigned{isFusible(dag_.node(b))};
+    const unsigned own = of_product & unsigned{node.isOperator()} & unsigned{isSum(node.op)};
     has_sums[id] = static_cast<std::uint8_t>(own | has_sums[a] | has_sums[b] | has_sums[c]);
     any |= own;
   }

@@ -13,11 +13,12 @@
 
 namespace srjit {
 
+// Without branches, which would be hard to predict.
 /// Whether an operator is a sum or difference.
-constexpr bool isSum(Op op) noexcept { return op == Op::kAdd || op == Op::kSub; }
+constexpr bool isSum(Op op) noexcept { return ((op == Op::kAdd) | (op == Op::kSub)) != 0; }
 /// Whether a node is a product that a sum can take.
 inline bool isFusible(const Node& node) noexcept {
-  return node.isOperator() && (node.op == Op::kMul || node.op == Op::kSquare || node.op == Op::kCube);
+  return (node.isOperator() & ((node.op == Op::kMul) | (node.op == Op::kSquare) | (node.op == Op::kCube))) != 0;
 }
 
 /// Adds fused nodes to a graph. Not thread-safe; the graph must outlive it.

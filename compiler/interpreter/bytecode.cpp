@@ -4,6 +4,7 @@
 #include <array>
 #include <limits>
 #include <optional>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -28,19 +29,25 @@ Error wrong(Errc code, std::string message) { return {code, std::move(message), 
 /// Working memory of one encoder. A statement is the computation of a slot, or of a root up to its end; statements are
 /// numbered in the order in which they run.
 struct Encoder::State {
-  /// A node in the current program; stale if `generation` is not the current one.
-  struct NodeState {
+  /// A node in the current program. What is not an operator in place has 0 tokens.
+  struct Value {
     const OperandPlan* plan = nullptr;  ///< of operators
-    std::uint32_t generation = 0;
-    std::uint32_t place = 0;      ///< nodes that are evaluated earlier have smaller ones
-    std::uint32_t uses = 0;       ///< by operators and roots of the program
-    std::uint32_t statement = 0;  ///< the statement that computes the node
-    std::uint32_t last_use = 0;   ///< values in slots: the last statement that reads it
-    std::uint32_t number = 0;     ///< of the column, slot or parameter where it is; slots come after staged columns
-    std::uint32_t tokens = 0;     ///< tokens to compute the node at its use; at most kMaxTokens
-    std::uint8_t need = 1;        ///< stack registers
-    Source source = Source::kStack;
+    std::uint32_t number = 0;        ///< of the column, slot or parameter where it is; slots come after staged columns
+    std::uint32_t tokens = 0;        ///< tokens to compute it at its use; at most kMaxTokens
+    std::uint32_t slot_tokens = 0;   ///< of a value in a slot: tokens to compute it there
+    std::uint32_t order = 0;         ///< nodes that are evaluated earlier have smaller ones
+    OperandPlace where = kInColumn;  ///< for its users
     bool in_slot = false;
+  };
+  /// When a node of a program with slots is used. Statements are numbered.
+  struct Life {
+    std::uint32_t statement = 0;  ///< that computes the node
+    std::uint32_t last_use = 0;   ///< values in slots: the last statement that reads it
+  };
+  /// A node that roots use; stale if `generation` is not the current one.
+  struct Use {
+    std::uint32_t generation = 0;
+    std::uint32_t uses = 0;  ///< by operators and roots of the program
   };
   /// The nodes that a root needs and no root before it: members[first .. last), each after its operands.
   struct Segment {
@@ -48,47 +55,50 @@ struct Encoder::State {
     std::uint32_t output;
     std::uint32_t first, last;
   };
-  struct Frame {
-    NodeId node;
-    unsigned next;  ///< the next stack operand
-  };
+  /// A value that is to be computed onto a stack of this height: the height in the upper half, the node in the lower.
+  /// One word, since it is read back at once: two stores must complete before one load of both.
+  using Pending = std::uint64_t;
+  static constexpr Pending pendingAt(NodeId node, std::uint32_t height) { return Pending{height} << 32 | node; }
 
-  explicit State(const HandlerTable& handlers) : table(handlers) {}
+  // Pending values are for different heights of the stack. Three at once are written behind them.
+  explicit State(const HandlerTable& handlers) : table(handlers), pending(handlers.spec().depth + kMaxArity) {}
 
   Status begin(const Dag& graph, const EncodeOptions& how, Bytecode& to);
   Status encode(std::span<const NodeId> roots, std::span<const std::uint32_t> outputs, std::uint32_t shared_from);
   Status encode(const ExpressionGraph& graph, std::uint32_t output, std::uint32_t shared_from);
   void clear(std::uint32_t shared_from);
   Status collect(NodeId root, std::uint32_t output);
-  Status placeLeaf(const Node& node, NodeState& state) const;
+  static void placeAt(Value& value, OperandPlace where, std::uint32_t number);
+  Status placeLeaf(const Node& node, Value& value) const;
   void sortMembers(std::size_t first);
   Status emitSegments();
   Error refusal(const Node& node) const;
-  void plan(NodeId id);
-  template <std::size_t kArity>
-  void planOperands(const Node& node, NodeState& state);
-  template <std::size_t kArity>
-  unsigned planOnce(const Node& node, NodeState& state) const;
+  void plan(const Node& node, Value& value, std::uint32_t uses);
+  void planOnce(const Node& node, Value& value) const;
   void spillHungriest(const Node& node);
+  void moveToSlot(Value& value);
   Status checkLength() const;
   void findLastUses();
   Status storeInSlots(const Segment& segment, std::uint32_t& statement);
   Status storeInSlot(NodeId id, std::uint32_t statement);
   void release(std::uint32_t statement);
-  void emitValue(NodeId id);
-  void emitNode(NodeId root);
-  void emitShort(const Node& node, const OperandPlan& plan);
-  void emitLong(const Node& node, const OperandPlan& plan);
+  void emitStatement(NodeId root, bool in_place, DeviceToken last);
+  void emitTree(NodeId root, DeviceToken* end);
+  DeviceToken* emitShort(const Node& node, const OperandPlan& plan, std::uint32_t height, DeviceToken* end) const;
+  DeviceToken* emitLong(const Node& node, const OperandPlan& plan, std::uint32_t height, DeviceToken* end) const;
+  DeviceToken pushed(const Value& value, std::uint32_t height) const;
 
-  void emit(int handler, std::uint32_t column = 0, std::uint32_t argument = 0,
-            DeviceToken::ArgumentKind kind = DeviceToken::kNumber) {
-    code->tokens.push_back({static_cast<std::uint32_t>(handler) | column << DeviceToken::kColumnShift |
-                                static_cast<std::uint32_t>(kind) << DeviceToken::kArgumentShift,
-                            argument});
+  static DeviceToken token(int handler, std::uint32_t column = 0, std::uint32_t argument = 0,
+                           DeviceToken::ArgumentKind kind = DeviceToken::kNumber) {
+    return {static_cast<std::uint32_t>(handler) | column << DeviceToken::kColumnShift |
+                static_cast<std::uint32_t>(kind) << DeviceToken::kArgumentShift,
+            argument};
   }
 
   const HandlerTable& table;
-  std::vector<NodeState> nodes;
+  std::vector<Value> values;  ///< by node, as `uses` and `lives`
+  std::vector<Use> uses;
+  std::vector<Life> lives;
   std::uint32_t generation = 0;
   std::vector<NodeId> member_list;
   std::span<const NodeId> members;
@@ -97,8 +107,7 @@ struct Encoder::State {
   std::vector<std::uint32_t> free_slots;
   std::uint32_t slots = 0;
   bool any_in_slot = false;  ///< without slots, statements and last uses do not matter
-  std::vector<Frame> frames;
-  unsigned height = 0;
+  std::vector<Pending> pending;
   std::uint32_t least_shared = 0;  ///< a value used more than once goes to a slot from this many tokens on
   // Of the current call
   const Dag* dag = nullptr;
@@ -119,7 +128,7 @@ Status Encoder::State::begin(const Dag& graph, const EncodeOptions& how, Bytecod
   dag = &graph;
   options = &how;
   code = &to;
-  if (nodes.size() < graph.size()) nodes.resize(graph.size());
+  if (values.size() < graph.size()) values.resize(graph.size());
   return okStatus();
 }
 
@@ -129,15 +138,15 @@ void Encoder::State::clear(std::uint32_t shared_from) {
   live.clear();
   free_slots.clear();
   slots = 0;
-  height = 0;
   any_in_slot = false;
 }
 
 Status Encoder::State::encode(std::span<const NodeId> roots, std::span<const std::uint32_t> outputs,
                               std::uint32_t shared_from) {
   clear(shared_from);
+  uses.resize(std::max(uses.size(), dag->size()));
   if (++generation == 0) {
-    for (NodeState& state : nodes) state.generation = 0;
+    for (Use& use : uses) use.generation = 0;
     generation = 1;
   }
   member_list.clear();
@@ -146,7 +155,7 @@ Status Encoder::State::encode(std::span<const NodeId> roots, std::span<const std
   }
   members = member_list;
   for (const NodeId id : members) {
-    if (dag->node(id).isOperator()) plan(id);
+    if (dag->node(id).isOperator()) plan(dag->node(id), values[id], uses[id].uses);
   }
   return emitSegments();
 }
@@ -158,21 +167,19 @@ Status Encoder::State::encode(const ExpressionGraph& graph, std::uint32_t output
   for (std::uint32_t m = 0; m < members.size(); ++m) {
     const NodeId id = members[m];
     const Node& node = dag->node(id);
-    NodeState& state = nodes[id];
-    state.place = m;
-    state.uses = graph.uses[id];
-    state.statement = state.last_use = 0;
-    state.need = 1;
-    state.source = Source::kStack;
-    state.in_slot = false;
+    Value& value = values[id];
+    value.order = m;
     if (node.isOperator()) {
       if (!table.has(node.op)) return refusal(node);
-      plan(id);
+      plan(node, value, graph.uses[id]);
     } else if (node.kind == Token::Kind::kVariable) {
-      if (Status placed = placeLeaf(node, state); !placed) return placed;
+      if (options->columns.empty() && node.index < options->staged_columns) {
+        placeAt(value, kInColumn, node.index);
+      } else if (Status placed = placeLeaf(node, value); !placed) {
+        return placed;
+      }
     } else {
-      state.source = Source::kParameter;
-      state.number = options->first_parameter + static_cast<std::uint32_t>(code->parameters.size());
+      placeAt(value, kInParameter, options->first_parameter + static_cast<std::uint32_t>(code->parameters.size()));
       code->parameters.push_back(id);
     }
   }
@@ -189,9 +196,8 @@ Status Encoder::State::emitSegments() {
     if (any_in_slot) {
       if (Status stored = storeInSlots(segment, statement); !stored) return stored;
     }
-    emitValue(segment.root);
-    emit(table.find(Kind::kEnd, 1), 0, segment.output);
-    height = 0;
+    const bool in_place = isOnStack(values[segment.root].where);
+    emitStatement(segment.root, in_place, token(table.find(Kind::kEnd, 1), 0, segment.output));
     release(statement++);
   }
   code->slots = std::max(code->slots, slots);
@@ -201,7 +207,7 @@ Status Encoder::State::emitSegments() {
 // Computes the values of a segment that go to slots; `statement` is its first, then its last.
 Status Encoder::State::storeInSlots(const Segment& segment, std::uint32_t& statement) {
   for (std::uint32_t m = segment.first; m < segment.last; ++m, ++statement) {
-    if (!nodes[members[m]].in_slot) continue;
+    if (!values[members[m]].in_slot) continue;
     if (Status stored = storeInSlot(members[m], statement); !stored) return stored;
   }
   return okStatus();
@@ -210,15 +216,12 @@ Status Encoder::State::storeInSlots(const Segment& segment, std::uint32_t& state
 // Lists the nodes that the root needs, and counts uses.
 Status Encoder::State::collect(NodeId root, std::uint32_t output) {
   const auto use = [&](NodeId id) {
-    NodeState& state = nodes[id];
-    if (state.generation == generation) {
-      ++state.uses;
+    if (uses[id].generation == generation) {
+      ++uses[id].uses;
       return;
     }
-    state = {};
-    state.generation = generation;
-    state.place = id;
-    state.uses = 1;
+    uses[id] = {generation, 1};
+    values[id].order = id;
     member_list.push_back(id);
   };
   const std::size_t first = member_list.size();
@@ -227,7 +230,7 @@ Status Encoder::State::collect(NodeId root, std::uint32_t output) {
     const NodeId id = member_list[m];
     const Node& node = dag->node(id);
     if (!node.isOperator()) {
-      if (Status placed = placeLeaf(node, nodes[id]); !placed) return placed;
+      if (Status placed = placeLeaf(node, values[id]); !placed) return placed;
     } else if (!table.has(node.op)) {
       return refusal(node);
     }
@@ -238,22 +241,27 @@ Status Encoder::State::collect(NodeId root, std::uint32_t output) {
   return okStatus();
 }
 
+void Encoder::State::placeAt(Value& value, OperandPlace where, std::uint32_t number) {
+  value.number = number;
+  value.tokens = 0;
+  value.where = where;
+  value.in_slot = false;
+}
+
 // Finds the number of a leaf.
-Status Encoder::State::placeLeaf(const Node& node, NodeState& state) const {
+Status Encoder::State::placeLeaf(const Node& node, Value& value) const {
   if (node.kind == Token::Kind::kConstant) return refusal(node);
   if (node.kind == Token::Kind::kParameter) {
-    state.source = Source::kParameter;
-    state.number = options->parameters.empty() ? node.index : options->parameters[node.index];
+    placeAt(value, kInParameter, options->parameters.empty() ? node.index : options->parameters[node.index]);
     return okStatus();
   }
-  state.source = Source::kColumn;
   if (options->columns.empty()) {
-    state.number = node.index;
+    placeAt(value, kInColumn, node.index);
     return node.index < options->staged_columns ? okStatus() : Status(refusal(node));
   }
   const bool is_known = node.index < options->columns.size();
-  state.number = is_known ? options->columns[node.index] : EncodeOptions::kNotStaged;
-  return state.number != EncodeOptions::kNotStaged ? okStatus() : Status(refusal(node));
+  placeAt(value, kInColumn, is_known ? options->columns[node.index] : EncodeOptions::kNotStaged);
+  return value.number != EncodeOptions::kNotStaged ? okStatus() : Status(refusal(node));
 }
 
 // The traversal starts at the root, so members are nearly in descending order.
@@ -291,37 +299,22 @@ Error Encoder::State::refusal(const Node& node) const {
 }
 
 // Plans an operator over planned operands.
-void Encoder::State::plan(NodeId id) {
-  const Node& node = dag->node(id);
-  NodeState& state = nodes[id];
-  switch (node.operand_count) {
-    case 1:
-      return planOperands<1>(node, state);
-    case 2:
-      return planOperands<2>(node, state);
-    default:
-      return planOperands<3>(node, state);
+void Encoder::State::plan(const Node& node, Value& value, std::uint32_t uses_of_it) {
+  planOnce(node, value);
+  while (value.plan->need > table.spec().depth) {
+    spillHungriest(node);
+    planOnce(node, value);
   }
+  if (uses_of_it > 1 && value.tokens >= least_shared) moveToSlot(value);
 }
 
-template <std::size_t kArity>
-void Encoder::State::planOperands(const Node& node, NodeState& state) {
-  unsigned need = planOnce<kArity>(node, state);
-  while (need > table.spec().depth) {
-    spillHungriest(node);
-    need = planOnce<kArity>(node, state);
-  }
-  state.need = static_cast<std::uint8_t>(need);
-  std::uint64_t tokens = table.isLong(node.op) ? 2 + kArity : 1;
-  for (std::size_t i = 0; i < kArity; ++i) {
-    const NodeState& input = nodes[node.operands[i]];
-    tokens += input.source == Source::kStack ? input.tokens : 0;
-  }
-  state.tokens = static_cast<std::uint32_t>(std::min<std::uint64_t>(tokens, kMaxTokens));
-  if (state.uses == 1 || state.tokens < least_shared) return;
-  state.in_slot = any_in_slot = true;
-  state.source = Source::kColumn;
-  state.need = 1;
+// Absent operands are node 0, a leaf, which has no tokens.
+void Encoder::State::planOnce(const Node& node, Value& value) const {
+  const Value &a = values[node.operands[0]], &b = values[node.operands[1]], &c = values[node.operands[2]];
+  value.plan = &table.planOf(node.op, a.where, b.where, c.where);
+  value.tokens = std::min(value.plan->tokens + a.tokens + b.tokens + c.tokens, kMaxTokens);
+  value.where = onStack(value.plan->need);
+  value.in_slot = false;
 }
 
 // Sends the operand that needs most registers to a slot. Of equal needs, the first in the order of evaluation, so that
@@ -329,75 +322,53 @@ void Encoder::State::planOperands(const Node& node, NodeState& state) {
 void Encoder::State::spillHungriest(const Node& node) {
   std::optional<NodeId> hungriest;
   for (const NodeId input : node.inputs()) {
-    if (nodes[input].source != Source::kStack) continue;
-    const unsigned least = hungriest ? nodes[*hungriest].need : 0;
-    const bool is_earlier = hungriest && nodes[input].place < nodes[*hungriest].place;
-    if (nodes[input].need > least || (nodes[input].need == least && is_earlier)) hungriest = input;
+    if (!isOnStack(values[input].where)) continue;
+    const unsigned need = needOf(values[input].where), least = hungriest ? needOf(values[*hungriest].where) : 0;
+    const bool is_earlier = hungriest && values[input].order < values[*hungriest].order;
+    if (need > least || (need == least && is_earlier)) hungriest = input;
   }
-  NodeState& worst = nodes[*hungriest];
-  worst.in_slot = any_in_slot = true;
-  worst.source = Source::kColumn;
-  worst.need = 1;
+  moveToSlot(values[*hungriest]);
 }
 
-template <std::size_t kArity>
-unsigned Encoder::State::planOnce(const Node& node, NodeState& state) const {
-  std::array<Source, kMaxArity> sources{};
-  std::array<std::uint8_t, kMaxArity> ranks{};
-  std::array<unsigned, kMaxArity> needs{};
-  for (std::size_t i = 0; i < kArity; ++i) {
-    const NodeState& input = nodes[node.operands[i]];
-    sources[i] = input.source;
-    needs[i] = input.need;
-    for (std::size_t k = 0; k < i; ++k) {
-      const bool is_later = needs[k] >= needs[i];
-      ranks[i] = static_cast<std::uint8_t>(ranks[i] + is_later);
-      ranks[k] = static_cast<std::uint8_t>(ranks[k] + !is_later);
-    }
-  }
-  const OperandPlan& plan = table.planOf(node.op, sources, ranks);
-  state.plan = &plan;
-  unsigned need = 1;
-  for (unsigned k = 0; k < kArity; ++k) {
-    const unsigned own = k + needs[plan.stack[k]];
-    need = std::max(need, k < plan.stack_count ? own : 0);
-  }
-  return need;
+void Encoder::State::moveToSlot(Value& value) {
+  any_in_slot = true;
+  value.in_slot = true;
+  value.where = kInColumn;
+  value.slot_tokens = std::exchange(value.tokens, 0);
 }
 
 Status Encoder::State::checkLength() const {
   std::uint64_t tokens = 0;
   for (std::size_t m = 0; any_in_slot && m < members.size(); ++m) {
-    if (nodes[members[m]].in_slot) tokens += nodes[members[m]].tokens + 1;
+    if (values[members[m]].in_slot) tokens += values[members[m]].slot_tokens + std::uint64_t{1};
   }
-  for (const Segment& segment : segments) {
-    if (nodes[segment.root].source == Source::kStack) tokens += nodes[segment.root].tokens;
-  }
+  for (const Segment& segment : segments) tokens += values[segment.root].tokens;
   if (tokens < kMaxTokens) return okStatus();
   return wrong(Errc::kUnsupported, "the program needs more slots for shared values than there are");
 }
 
 // Every member counts as a statement, and the end of every segment, so that numbering needs no search.
 void Encoder::State::findLastUses() {
+  lives.resize(std::max(lives.size(), dag->size()));
+  for (const NodeId id : members) lives[id] = {};
   const auto useIn = [&](NodeId id, std::uint32_t statement) {
-    NodeState& state = nodes[id];
-    state.last_use = std::max(state.last_use, statement);
-    if (!state.in_slot) state.statement = std::max(state.statement, statement);
+    Life& life = lives[id];
+    life.last_use = std::max(life.last_use, statement);
+    if (!values[id].in_slot) life.statement = std::max(life.statement, statement);
   };
   for (std::size_t s = segments.size(); s-- > 0;) {
     const Segment& segment = segments[s];
     useIn(segment.root, segment.last + static_cast<std::uint32_t>(s));
     for (std::uint32_t m = segment.last; m-- > segment.first;) {
-      NodeState& state = nodes[members[m]];
-      if (state.in_slot) state.statement = m + static_cast<std::uint32_t>(s);
-      const std::uint32_t statement = state.statement;
+      Life& life = lives[members[m]];
+      if (values[members[m]].in_slot) life.statement = m + static_cast<std::uint32_t>(s);
+      const std::uint32_t statement = life.statement;
       for (const NodeId input : dag->node(members[m]).inputs()) useIn(input, statement);
     }
   }
 }
 
 Status Encoder::State::storeInSlot(NodeId id, std::uint32_t statement) {
-  emitNode(id);
   std::uint32_t slot = slots;
   if (!free_slots.empty()) {
     slot = free_slots.back();
@@ -408,9 +379,8 @@ Status Encoder::State::storeInSlot(NodeId id, std::uint32_t statement) {
     return wrong(Errc::kUnsupported,
                  fmt::format("the program needs more than {} slots for shared and deep values", slot));
   }
-  nodes[id].number = options->staged_columns + slot;
-  emit(table.find(Kind::kStoreSlot, 1), options->staged_columns + slot);
-  height = 0;
+  values[id].number = options->staged_columns + slot;
+  emitStatement(id, true, token(table.find(Kind::kStoreSlot, 1), values[id].number));
   release(statement);
   live.push_back(id);
   return okStatus();
@@ -418,78 +388,80 @@ Status Encoder::State::storeInSlot(NodeId id, std::uint32_t statement) {
 
 void Encoder::State::release(std::uint32_t statement) {
   std::erase_if(live, [&](NodeId id) {
-    if (nodes[id].last_use != statement) return false;
-    free_slots.push_back(nodes[id].number - options->staged_columns);
+    if (lives[id].last_use != statement) return false;
+    free_slots.push_back(values[id].number - options->staged_columns);
     return true;
   });
 }
 
-// Pushes the value of a root or operand from its source.
-void Encoder::State::emitValue(NodeId id) {
-  switch (nodes[id].source) {
-    case Source::kColumn:
-      emit(table.find(Kind::kPushColumn, height++), nodes[id].number);
-      break;
-    case Source::kParameter:
-      emit(table.find(Kind::kPushParameter, height++), 0, nodes[id].number, DeviceToken::kParameter);
-      break;
-    case Source::kStack:
-      emitNode(id);
-      break;
+// Appends the tokens that push a value, computed in place or from where it is, and the one that takes it.
+void Encoder::State::emitStatement(NodeId root, bool in_place, DeviceToken last) {
+  const Value& value = values[root];
+  const std::size_t length = !in_place ? 1 : value.in_slot ? value.slot_tokens : value.tokens;
+  code->tokens.resize(code->tokens.size() + length + 1);
+  DeviceToken* const end = code->tokens.data() + code->tokens.size() - 1;
+  *end = last;
+  if (in_place) {
+    emitTree(root, end);
+  } else {
+    end[-1] = pushed(value, 0);
   }
 }
 
-// Emits the tree of an operator node down to leaves and slots; leaves its value on the stack. Not recursive.
-void Encoder::State::emitNode(NodeId root) {
-  frames.push_back({root, 0});
-  while (!frames.empty()) {
-    Frame& frame = frames.back();
-    const Node& node = dag->node(frame.node);
-    const OperandPlan& plan = *nodes[frame.node].plan;
-    if (frame.next < plan.stack_count) {
-      const NodeId input = node.operands[plan.stack[frame.next++]];
-      if (nodes[input].source == Source::kStack) {
-        frames.push_back({input, 0});
-      } else {
-        emitValue(input);
-      }
+DeviceToken Encoder::State::pushed(const Value& value, std::uint32_t height) const {
+  if (value.where == kInColumn) return token(table.find(Kind::kPushColumn, height), value.number);
+  return token(table.find(Kind::kPushParameter, height), 0, value.number, DeviceToken::kParameter);
+}
+
+// Writes the tree of an operator node down to leaves and slots, up to `end`: backwards, so that each operator is met
+// once, before its operands. Not recursive.
+void Encoder::State::emitTree(NodeId root, DeviceToken* end) {
+  Pending* const bottom = pending.data();
+  Pending* top = bottom;
+  *top++ = pendingAt(root, 0);
+  do {
+    const Pending next = *--top;
+    const auto id = static_cast<NodeId>(next);
+    const auto height = static_cast<std::uint32_t>(next >> 32);
+    const Value& value = values[id];
+    if (!isOnStack(value.where) && id != root) {
+      *--end = pushed(value, height);
       continue;
     }
-    if (table.isLong(node.op)) {
-      emitLong(node, plan);
-    } else {
-      emitShort(node, plan);
-    }
-    frames.pop_back();
-  }
+    const Node& node = dag->node(id);
+    const OperandPlan& plan = *value.plan;
+    end = table.isLong(node.op) ? emitLong(node, plan, height, end) : emitShort(node, plan, height, end);
+    const std::array<NodeId, kMaxArity + 1> operands = {node.operands[0], node.operands[1], node.operands[2], 0};
+    for (unsigned k = 0; k < kMaxArity; ++k) top[k] = pendingAt(operands[plan.stack[k]], height + k);
+    top += plan.stack_count;
+  } while (top != bottom);
 }
 
-void Encoder::State::emitShort(const Node& node, const OperandPlan& plan) {
-  std::uint32_t column = 0, argument = 0;
-  DeviceToken::ArgumentKind kind = DeviceToken::kNumber;
-  if (plan.columns[0] != OperandPlan::kNone) column = nodes[node.operands[plan.columns[0]]].number;
-  if (plan.columns[1] != OperandPlan::kNone) {
-    argument = nodes[node.operands[plan.columns[1]]].number;
-    kind = DeviceToken::kColumn;
-  } else if (plan.parameter != OperandPlan::kNone) {
-    argument = nodes[node.operands[plan.parameter]].number;
-    kind = DeviceToken::kParameter;
-  }
-  emit(table.findApply(node.op, unsigned{plan.operand_form}, height), column, argument, kind);
-  height = height - plan.stack_count + 1;
+DeviceToken* Encoder::State::emitShort(const Node& node, const OperandPlan& plan, std::uint32_t height,
+                                       DeviceToken* end) const {
+  constexpr DeviceToken::ArgumentKind kKinds[] = {DeviceToken::kColumn, DeviceToken::kParameter, DeviceToken::kNumber};
+  const auto number = [&](std::size_t k) { return values[node.operands[k]].number; };
+  const std::array<std::uint32_t, kMaxArity + 1> numbers = {number(0), number(1), number(2), 0};
+  *--end = token(table.findApply(node.op, unsigned{plan.operand_form}, height + plan.stack_count), numbers[plan.column],
+                 numbers[plan.argument], kKinds[plan.argument_place]);
+  return end;
 }
 
-void Encoder::State::emitLong(const Node& node, const OperandPlan& plan) {
-  for (unsigned k = plan.stack_count; k-- > 0;) emit(table.find(Kind::kArgumentStack, height--, plan.stack[k]));
-  for (unsigned i = 0; i < static_cast<unsigned>(node.arity()); ++i) {
-    const NodeId input = node.operands[i];
-    if (nodes[input].source == Source::kColumn) emit(table.find(Kind::kArgumentColumn, 0, i), nodes[input].number);
-    if (nodes[input].source == Source::kParameter) {
-      emit(table.find(Kind::kArgumentParameter, 0, i), 0, nodes[input].number, DeviceToken::kParameter);
+DeviceToken* Encoder::State::emitLong(const Node& node, const OperandPlan& plan, std::uint32_t height,
+                                      DeviceToken* end) const {
+  *--end = token(table.find(Kind::kPushResult, height));
+  *--end = token(table.findBody(node.op));
+  for (unsigned i = node.operand_count; i-- > 0;) {
+    const Value& input = values[node.operands[i]];
+    if (input.where == kInColumn) *--end = token(table.find(Kind::kArgumentColumn, 0, i), input.number);
+    if (input.where == kInParameter) {
+      *--end = token(table.find(Kind::kArgumentParameter, 0, i), 0, input.number, DeviceToken::kParameter);
     }
   }
-  emit(table.findBody(node.op));
-  emit(table.find(Kind::kPushResult, height++));
+  for (unsigned k = 0; k < plan.stack_count; ++k) {
+    *--end = token(table.find(Kind::kArgumentStack, height + k + 1, plan.stack[k]));
+  }
+  return end;
 }
 
 Encoder::Encoder(const HandlerTable& table) : state_(std::make_unique<State>(table)) {}

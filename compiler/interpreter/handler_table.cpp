@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
 #include <string>
+#include <utility>
 
 #include "compiler/lowering/code_weights.h"
 #include "ir/ops.h"
@@ -36,11 +38,13 @@ struct OperatorClass {
   bool commutative, is_long;
 };
 constexpr std::size_t kClasses = 12;  // numbered by classOf
-constexpr std::size_t kSets = HandlerTable::kOperandSets;
 
-// Sources and ranks are digits of a plan's number.
+// ranks[i] is the position of operand i when operands are sorted by descending need; those of equal need keep their
+// order.
 struct Operands {
-  std::array<std::uint8_t, kMaxArity> sources, ranks;
+  std::array<OperandPlace, kMaxArity> places;
+  std::array<std::uint8_t, kMaxArity> ranks;
+  auto operator<=>(const Operands&) const = default;
 };
 
 using Order = std::array<std::uint8_t, kMaxArity>;
@@ -53,21 +57,28 @@ bool planWith(const OperatorClass& of, const Operands& operands, unsigned pushed
   };
   const auto arity = static_cast<unsigned>(of.arity);
   plan = {};
+  plan.tokens = 1;
   std::string wanted(arity, ' ');
-  unsigned columns = 0;
+  const auto name = [&](std::uint8_t operand, OperandPlace place) {
+    if (place == kInColumn && plan.column == OperandPlan::kNone) {
+      plan.column = operand;
+      return true;
+    }
+    if (plan.argument != OperandPlan::kNone) return false;
+    plan.argument = operand;
+    plan.argument_place = place;
+    return true;
+  };
   for (unsigned i = 0; i < arity; ++i) {
-    const std::uint8_t source = operands.sources[at(i)];
+    const OperandPlace place = operands.places[at(i)];
     const bool push = ((pushed >> i) & 1) != 0;
-    if (push && source == 0) return false;
-    if (push || source == 0) {
+    if (push && isOnStack(place)) return false;
+    if (push || isOnStack(place)) {
       wanted[i] = 's';
-    } else if (source == 1) {
-      wanted[i] = 'v';
-      if (columns == plan.columns.size()) return false;
-      plan.columns[columns++] = at(i);
+      plan.tokens = static_cast<std::uint8_t>(plan.tokens + push);
     } else {
-      wanted[i] = 'c';
-      plan.parameter = at(i);
+      wanted[i] = place == kInColumn ? 'v' : 'c';
+      if (!name(at(i), place)) return false;
     }
   }
   for (unsigned k = 0; k < arity; ++k) {
@@ -90,8 +101,9 @@ OperandPlan bestPlan(const OperatorClass& of, const Operands& operands) {
   for (std::uint8_t i = 0; i < arity; ++i) by_rank[operands.ranks[i]] = i;
   OperandPlan plan;
   if (of.is_long) {
+    plan.tokens = static_cast<std::uint8_t>(arity + 2);
     for (unsigned k = 0; k < arity; ++k) {
-      if (operands.sources[by_rank[k]] == 0) plan.stack[plan.stack_count++] = by_rank[k];
+      if (isOnStack(operands.places[by_rank[k]])) plan.stack[plan.stack_count++] = by_rank[k];
     }
     return plan;
   }
@@ -112,51 +124,43 @@ OperandPlan bestPlan(const OperatorClass& of, const Operands& operands) {
   return plan;
 }
 
-bool areRanks(const Operands& operands, int arity) {
-  unsigned seen = 0;
-  for (int i = 0; i < arity; ++i) seen |= 1u << operands.ranks[static_cast<std::size_t>(i)];
-  return seen == (1u << arity) - 1;
-}
-
 std::size_t classOf(const OperatorClass& of) {
   return static_cast<std::size_t>(of.arity - 1) * 4 + (of.commutative ? 2U : 0U) + (of.is_long ? 1U : 0U);
 }
 
-using Plans = std::array<OperandPlan, kSets * kSets>;
-
-Plans plansOf(const OperatorClass& of) {
-  Plans plans{};
-  const auto digit = [](std::size_t number, std::size_t i) {
-    return static_cast<std::uint8_t>(i == 0 ? number % 3 : i == 1 ? number / 3 % 3 : number / 9);
-  };
-  for (std::size_t s = 0; s < kSets; ++s) {
-    for (std::size_t r = 0; r < kSets; ++r) {
-      Operands operands{};
-      for (std::size_t i = 0; i < kMaxArity; ++i) {
-        operands.sources[i] = digit(s, i);
-        operands.ranks[i] = digit(r, i);
-      }
-      if (areRanks(operands, of.arity)) plans[s * kSets + r] = bestPlan(of, operands);
-    }
+Operands operandsAt(const std::array<OperandPlace, kMaxArity>& places, unsigned arity) {
+  Operands operands{places, {}};
+  for (unsigned i = 0; i < arity; ++i) {
+    for (unsigned k = 0; k < i; ++k) ++operands.ranks[needOf(places[k]) >= needOf(places[i]) ? i : k];
   }
-  return plans;
+  return operands;
 }
 
-const Plans& plansFor(const OperatorClass& of) {
-  static const std::array<Plans, kClasses> all = [] {
-    std::array<Plans, kClasses> plans;
-    for (const int arity : {1, 2, 3}) {
-      for (const bool commutative : {false, true}) {
-        for (const bool is_long : {false, true}) {
-          if (arity == 1 && commutative) continue;
-          const OperatorClass each{arity, commutative, is_long};
-          plans[classOf(each)] = plansOf(each);
-        }
-      }
+std::vector<OperandPlan> plansOf(const OperatorClass& of, unsigned depth) {
+  const auto arity = static_cast<unsigned>(of.arity);
+  const unsigned last = onStack(depth);
+  std::vector<OperandPlan> plans;
+  std::array<OperandPlace, kMaxArity> places{};
+  const auto next = [&] {
+    for (unsigned i = 0; i < arity; places[i++] = 0) {
+      if (places[i]++ < last) return true;
     }
-    return plans;
-  }();
-  return all[classOf(of)];
+    return false;
+  };
+  // Plans differ by needs only in what they need.
+  std::map<Operands, OperandPlan> known;
+  do {
+    Operands operands = operandsAt(places, arity);
+    for (OperandPlace& place : operands.places) place = std::min(place, onStack(1));
+    const auto [found, is_new] = known.try_emplace(operands);
+    if (is_new) found->second = bestPlan(of, operands);
+    OperandPlan& plan = plans.emplace_back(found->second);
+    for (unsigned k = 0; k < plan.stack_count; ++k) {
+      const unsigned need = std::min(k + needOf(places[plan.stack[k]]), depth + 1);
+      plan.need = static_cast<std::uint8_t>(std::max<unsigned>(plan.need, need));
+    }
+  } while (next());
+  return plans;
 }
 
 }  // namespace
@@ -180,12 +184,19 @@ std::span<const OperandForm> HandlerTable::operandForms(Op op) {
 HandlerTable::HandlerTable(InterpreterSpec spec) : spec_(std::move(spec)) {
   std::ranges::sort(spec_.ops);
   spec_.ops.erase(std::ranges::unique(spec_.ops).begin(), spec_.ops.end());
+  std::vector<std::vector<OperandPlan>> all_plans(kClasses);
   for (const Op op : spec_.ops) {
     OpFacts& facts = facts_[static_cast<std::size_t>(op)];
     facts.has = true;
     facts.is_long = hasLongCode(op, spec_.precision, spec_.math);
     const bool commutative = infoOf(op).has(OpProps::kCommutative);
-    facts.plans = plansFor({arityOf(op), commutative, facts.is_long}).data();
+    const OperatorClass of{arityOf(op), commutative, facts.is_long};
+    std::vector<OperandPlan>& plans = all_plans[classOf(of)];
+    if (plans.empty()) plans = plansOf(of, spec_.depth);
+    facts.plans = plans.data();
+    const std::uint32_t places = onStack(spec_.depth) + 1U;
+    if (of.arity > 1) facts.strides[0] = places;
+    if (of.arity > 2) facts.strides[1] = places * places;
     if (facts.is_long) {
       argument_count_ = std::max(argument_count_, static_cast<unsigned>(arityOf(op)));
     } else {
@@ -193,6 +204,7 @@ HandlerTable::HandlerTable(InterpreterSpec spec) : spec_(std::move(spec)) {
       applies_.resize(applies_.size() + operandForms(op).size() * (spec_.depth + 1), -1);
     }
   }
+  plans_ = std::make_shared<const std::vector<std::vector<OperandPlan>>>(std::move(all_plans));
   plain_.resize(placeOf(static_cast<Kind>(static_cast<int>(Kind::kNextWindow) + 1), 0, 0), -1);
   add({Kind::kHalt});
   add({Kind::kEnd, 1});

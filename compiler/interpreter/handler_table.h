@@ -11,6 +11,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -59,19 +60,28 @@ struct InterpreterSpec {
   unsigned depth = kInterpreterDepth;  ///< stack registers per row, 3 to 16
 };
 
-/// How an operator gets operands from given sources: which are evaluated onto the stack, in which order, and for a
+/// Where an operator finds an operand: in a column or slot, in a parameter, or on the stack, where it is computed with
+/// `need` registers.
+using OperandPlace = std::uint8_t;
+inline constexpr OperandPlace kInColumn = 0, kInParameter = 1;
+constexpr OperandPlace onStack(unsigned need) noexcept { return static_cast<OperandPlace>(1 + need); }
+constexpr bool isOnStack(OperandPlace place) noexcept { return place > kInParameter; }
+/// What is not on the stack yet needs one register if it has to be pushed.
+constexpr unsigned needOf(OperandPlace place) noexcept { return isOnStack(place) ? place - 1U : 1; }
+
+/// How an operator gets operands from given places: which are evaluated onto the stack, in which order, and for a
 /// short operator their form. Operand numbers are those of the node, also for a mirrored form.
 struct OperandPlan {
-  static constexpr std::uint8_t kNone = 0xff;
-  std::array<std::uint8_t, kMaxArity> stack{};        ///< operands in the order of evaluation
-  std::array<std::uint8_t, 2> columns{kNone, kNone};  ///< operands that the token names as columns
-  std::uint8_t parameter = kNone;                     ///< the operand that the token names as a parameter
+  static constexpr std::uint8_t kNone = kMaxArity;  ///< so that a caller may have a fourth operand that is nothing
+  std::array<std::uint8_t, kMaxArity> stack{kNone, kNone, kNone};  ///< operands in the order of evaluation
   std::uint8_t stack_count = 0;
-  std::uint8_t operand_form = 0;  ///< index in HandlerTable::operandForms()
+  std::uint8_t need = 1;                     ///< registers; one more than there are if these are not enough
+  std::uint8_t tokens = 0;                   ///< of the operator, and of columns and parameters that it pushes
+  std::uint8_t column = kNone;               ///< short operators: the operand that the token names as a column,
+  std::uint8_t argument = kNone;             ///< and the one that it names as its argument,
+  OperandPlace argument_place = onStack(1);  ///< which is in a column or parameter; onStack(1) if there is none
+  std::uint8_t operand_form = 0;             ///< index in HandlerTable::operandForms()
 };
-
-/// Where a value is before an operator takes it.
-enum class Source : std::uint8_t { kStack, kColumn, kParameter };
 
 class HandlerTable {
  public:
@@ -104,26 +114,20 @@ class HandlerTable {
   static std::span<const OperandForm> operandForms(Op op);
 
   /// The plan that pushes the fewest columns and parameters onto the stack and, among these, needs the fewest
-  /// registers: operands on the stack are evaluated in the order of `ranks`, where the form allows it. ranks[i] is the
-  /// position of operand i when operands are sorted by descending register need.
-  const OperandPlan& planOf(Op op, const std::array<Source, kMaxArity>& sources,
-                            const std::array<std::uint8_t, kMaxArity>& ranks) const noexcept {
-    std::size_t source = 0, rank = 0;
-    for (std::size_t i = kMaxArity; i-- > 0;) {
-      source = source * 3 + static_cast<std::size_t>(sources[i]);
-      rank = rank * 3 + ranks[i];
-    }
-    return facts_[static_cast<std::size_t>(op)].plans[source * kOperandSets + rank];
+  /// registers: operands on the stack are evaluated by descending need, where the form allows it. Operands past the
+  /// arity do not count. Without branches, which would be hard to predict.
+  const OperandPlan& planOf(Op op, OperandPlace a, OperandPlace b, OperandPlace c) const noexcept {
+    const OpFacts& facts = facts_[static_cast<std::size_t>(op)];
+    return facts.plans[a + facts.strides[0] * b + facts.strides[1] * c];
   }
-  /// Three sources, or three ranks, for each of three operands; 0 for operands past the arity.
-  static constexpr std::size_t kOperandSets = 27;
 
  private:
   struct OpFacts {
     bool has = false;
     bool is_long = false;
-    int first = -1;                      ///< the body, or where the operator's handlers begin in applies_
-    const OperandPlan* plans = nullptr;  ///< by sources and ranks
+    int first = -1;  ///< the body, or where the operator's handlers begin in applies_
+    const OperandPlan* plans = nullptr;
+    std::array<std::uint32_t, 2> strides{};  ///< of the places of the second and the third operand in `plans`
   };
 
   void add(const Handler& handler);
@@ -134,6 +138,8 @@ class HandlerTable {
   InterpreterSpec spec_;
   std::vector<Handler> handlers_;
   std::array<OpFacts, kMostOps> facts_{};
+  /// By class of operators, then by the places of operands; copies of the table share them.
+  std::shared_ptr<const std::vector<std::vector<OperandPlan>>> plans_;
   unsigned argument_count_ = 0;
   std::vector<std::int16_t> plain_;    ///< by kind, height and argument
   std::vector<std::int16_t> applies_;  ///< by operator, form of operands and height

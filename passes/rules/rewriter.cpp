@@ -54,11 +54,17 @@ bool takes(const Token& pattern, std::uint8_t sort) {
   return sort == sortOfOperator(pattern.op);
 }
 
-/// Nodes that tokens of a pattern stand for. The first are the operands of the pattern's root.
-constexpr std::size_t kMostTerms = 12;
+/// Nodes that tokens of a pattern stand for: the operands of its root, then the operands of each of these, then terms
+/// further down.
+constexpr std::uint8_t kOperandTerms = kMaxArity + kMaxArity * kMaxArity;
+constexpr std::size_t kMostTerms = kOperandTerms + 2 * kMaxArity;
 using Terms = std::array<NodeId, kMostTerms>;
+constexpr std::uint8_t operandTermsOf(std::uint8_t operand) {
+  return static_cast<std::uint8_t>(kMaxArity * (operand + 1));
+}
 
-/// One check of a term. Checks of a pattern are in an order in which each term is known before it is checked.
+/// One check of a term. Checks of a pattern are in an order in which each term is known before it is checked. What the
+/// sorts of the root's operands say needs none.
 struct Check {
   enum class Kind : std::uint8_t {
     kOperator,  ///< it is `op`, whose operands are the terms from `other` on
@@ -75,6 +81,7 @@ struct Check {
 
 /// A pattern with its commutative operators in certain orders.
 struct Variant {
+  std::array<std::uint8_t, kMaxArity> operands{};  ///< by operand of a term: the pattern's that it is compared with
   std::vector<Check> checks;
   std::array<std::uint8_t, kRuleWildcards> wildcards{};  ///< the terms that they are
   std::array<std::uint8_t, kRuleLiterals> literals{};
@@ -86,9 +93,7 @@ struct Variant {
       switch (check.kind) {
         case Check::Kind::kOperator:
           if (node.kind != Token::Kind::kOp || node.op != check.op) return false;
-          for (std::size_t k = 0; k < kMaxArity && check.other + k < kMostTerms; ++k) {
-            terms[check.other + k] = node.operands[k];
-          }
+          for (std::size_t k = 0; k < kMaxArity; ++k) terms[check.other + k] = node.operands[k];
           break;
         case Check::Kind::kConstant:
           if (node.kind != Token::Kind::kConstant || std::bit_cast<std::uint64_t>(node.value) != check.bits)
@@ -122,7 +127,7 @@ class VariantMaker {
       made_ = {};
       seen_commutative_ = 0;
       bound_wildcards_ = {};
-      terms_ = static_cast<std::uint8_t>(tokens_[root_].arity());
+      terms_ = kOperandTerms;
       addOperands(root_, 0);
       variants.push_back(std::move(made_));
     }
@@ -143,6 +148,7 @@ class VariantMaker {
     for (std::size_t k = arity; k-- > 0; next = starts_[operands[k]]) operands[k] = next - 1;
     for (std::uint8_t k = 0; k < arity; ++k) {
       const auto from = static_cast<std::uint8_t>(swap && k < 2 ? 1 - k : k);
+      if (at == root_) made_.operands[from] = k;
       add(operands[k], static_cast<std::uint8_t>(first + from));
     }
   }
@@ -150,6 +156,7 @@ class VariantMaker {
   /// Recursive in the pattern, whose depth the table bounds.
   void add(std::uint32_t at, std::uint8_t term) {
     const Token& token = tokens_[at];
+    const bool is_known = term < kMaxArity;  // by its sort
     switch (token.kind) {
       case Token::Kind::kVariable:
         if (bound_wildcards_[token.index]) {
@@ -159,7 +166,7 @@ class VariantMaker {
         made_.wildcards[token.index] = term;
         break;
       case Token::Kind::kParameter:
-        made_.checks.push_back({.kind = Check::Kind::kLiteral, .term = term});
+        if (!is_known) made_.checks.push_back({.kind = Check::Kind::kLiteral, .term = term});
         if (made_.has_literal[token.index]) {
           made_.checks.push_back({.kind = Check::Kind::kSame, .term = term, .other = made_.literals[token.index]});
         }
@@ -167,14 +174,17 @@ class VariantMaker {
         made_.literals[token.index] = term;
         break;
       case Token::Kind::kConstant:
+        if (is_known) break;
         made_.checks.push_back(
             {.kind = Check::Kind::kConstant, .term = term, .bits = std::bit_cast<std::uint64_t>(token.value)});
         break;
       case Token::Kind::kOp: {
-        const std::uint8_t first = terms_;
-        terms_ = static_cast<std::uint8_t>(terms_ + token.arity());
-        assert(terms_ <= kMostTerms);
-        made_.checks.push_back({.kind = Check::Kind::kOperator, .term = term, .other = first, .op = token.op});
+        const std::uint8_t first = is_known ? operandTermsOf(term) : terms_;
+        if (!is_known) {
+          terms_ = static_cast<std::uint8_t>(terms_ + kMaxArity);
+          assert(terms_ <= kMostTerms);
+          made_.checks.push_back({.kind = Check::Kind::kOperator, .term = term, .other = first, .op = token.op});
+        }
         addOperands(at, first);
         break;
       }
@@ -191,61 +201,93 @@ class VariantMaker {
   Variant made_;
 };
 
-struct CompiledRule {
+}  // namespace
+
+/// A step of a replacement: an operator over what is known, which are the rule's wildcards, its literals, and the
+/// values of the steps before.
+struct RewriteStep {
+  int arity;  ///< 0: a constant
+  Op op;
+  std::array<std::uint8_t, kMaxArity> operands;
+  double constant;
+};
+
+namespace {
+
+std::uint8_t placeOf(const Token& token) {
+  return static_cast<std::uint8_t>(token.index + (token.kind == Token::Kind::kVariable ? 0 : kRuleWildcards));
+}
+
+/// The replacement's steps; the last one is its value, unless it is a wildcard or literal alone: then there are none.
+std::vector<RewriteStep> stepsOf(std::span<const Token> replacement) {
+  std::vector<RewriteStep> steps;
+  std::vector<std::uint8_t> stack;
+  for (const Token& token : replacement) {
+    if (token.kind == Token::Kind::kVariable || token.kind == Token::Kind::kParameter) {
+      stack.push_back(placeOf(token));
+      continue;
+    }
+    RewriteStep step{.arity = token.arity(), .op = token.op, .operands = {}, .constant = token.value};
+    std::copy(stack.end() - step.arity, stack.end(), step.operands.begin());
+    stack.resize(stack.size() - static_cast<std::size_t>(step.arity));
+    stack.push_back(static_cast<std::uint8_t>(kRuleWildcards + kRuleLiterals + steps.size()));
+    steps.push_back(step);
+  }
+  assert(steps.size() <= kRuleSteps);
+  return steps;
+}
+
+/// A variant of a rule's pattern, and the rule.
+struct CompiledVariant {
+  Variant variant;
   const Rule* rule;
-  std::vector<Variant> variants;
+  std::vector<RewriteStep> steps;
+  std::uint8_t value;  ///< of a replacement without steps: where it is among what is known
 };
 
-/// Rules that may match a term whose first two operands are as given, or exchanged; bit sets.
-struct Candidates {
-  std::uint64_t as_given, swapped;
-};
-
-/// The rules whose pattern has one operator at its root: exact ones first, then precise, then fast ones; those of one
-/// class in the order of the table.
+/// The rules whose pattern has one operator at its root, as variants: exact ones first, then precise, then fast ones;
+/// those of one class in the order of the table.
 struct RulesOfOp {
-  std::array<std::array<std::uint64_t, kSorts>, kMaxArity> takes;  ///< bit sets of rules by operand and its sort
-  std::uint64_t twice = 0;                                         ///< rules whose two operands are one wildcard
-  std::uint64_t exchange = 0;                                      ///< all rules if the operator is commutative
-  std::vector<CompiledRule> rules;
+  std::array<std::array<std::uint64_t, kSorts>, kMaxArity> takes{};  ///< bit sets of variants by operand and its sort
+  std::uint64_t twice = 0;                                           ///< variants whose two operands are one wildcard
+  std::vector<CompiledVariant> variants;
 
-  // Operands past the arity match every rule, so that nobody asks for it.
-  RulesOfOp() {
-    for (auto& by_sort : takes) by_sort.fill(~std::uint64_t{0});
+  void set(const std::vector<const Rule*>& rules) {
+    for (const Rule* const rule : rules) {
+      for (Variant& variant : VariantMaker(rule->pattern).all()) add(*rule, std::move(variant));
+    }
   }
 
-  void set(Op op, const std::vector<const Rule*>& all) {
-    assert(all.size() <= 64);
-    for (std::size_t k = 0; k < static_cast<std::size_t>(arityOf(op)); ++k) takes[k].fill(0);
-    for (const Rule* const rule : all) add(*rule);
-    if (infoOf(op).has(OpProps::kCommutative)) exchange = ~std::uint64_t{0};
-  }
-
-  /// The rules that may match the operands.
-  Candidates candidates(const Dag& dag, const Operands& operands) const {
-    const auto [a, b, c] = operands;
-    const std::uint8_t first = dag.node(a).sort, second = dag.node(b).sort, third = dag.node(c).sort;
-    const std::uint64_t mask = takes[2][third] & ~(a == b ? 0 : twice);
-    return {takes[0][first] & takes[1][second] & mask, takes[0][second] & takes[1][first] & mask & exchange};
+  /// The variants that may match the operands.
+  template <int kArity>
+  std::uint64_t candidates(const Dag& dag, NodeId a, NodeId b, NodeId c) const {
+    std::uint64_t found = takes[0][dag.node(a).sort];
+    if constexpr (kArity > 1) found &= takes[1][dag.node(b).sort] & ~(a == b ? 0 : twice);
+    if constexpr (kArity > 2) found &= takes[2][dag.node(c).sort];
+    return found;
   }
 
  private:
-  void add(const Rule& rule) {
-    const std::uint64_t bit = std::uint64_t{1} << rules.size();
+  void add(const Rule& rule, Variant variant) {
+    assert(variants.size() < 64);
+    const std::uint64_t bit = std::uint64_t{1} << variants.size();
     const std::span<const Token> tokens = rule.pattern.tokens();
     const Token& root = tokens.back();
     const std::vector<std::uint32_t> starts = subtreeStarts(tokens);
     auto operand = static_cast<std::uint32_t>(tokens.size() - 1);
     std::array<Token, kMaxArity> operands;
-    for (std::size_t k = static_cast<std::size_t>(root.arity()); k-- > 0; operand = starts[operand - 1]) {
+    for (auto k = static_cast<std::size_t>(root.arity()); k-- > 0; operand = starts[operand - 1]) {
       operands[k] = tokens[operand - 1];
+    }
+    for (std::size_t k = 0; k < static_cast<std::size_t>(root.arity()); ++k) {
       for (std::size_t sort = 0; sort < kSorts; ++sort) {
-        if (srjit::takes(operands[k], static_cast<std::uint8_t>(sort))) takes[k][sort] |= bit;
+        if (srjit::takes(operands[variant.operands[k]], static_cast<std::uint8_t>(sort))) takes[k][sort] |= bit;
       }
     }
     const bool same = root.arity() == 2 && operands[0].kind == Token::Kind::kVariable && operands[0] == operands[1];
     if (same) twice |= bit;
-    rules.push_back({&rule, VariantMaker(rule.pattern).all()});
+    const std::span<const Token> replacement = rule.replacement.tokens();
+    variants.push_back({std::move(variant), &rule, stepsOf(replacement), placeOf(replacement.back())});
   }
 };
 
@@ -276,7 +318,7 @@ class RuleIndex {
       }
     }
     by_op_.resize(kOpCount);
-    for (std::size_t op = 0; op < kOpCount; ++op) by_op_[op].set(static_cast<Op>(op), rules[op]);
+    for (std::size_t op = 0; op < kOpCount; ++op) by_op_[op].set(rules[op]);
   }
 
   std::vector<RulesOfOp> by_op_;
@@ -299,98 +341,94 @@ Rewriter::Rewriter(Dag& dag, RuleClass rule_class, Math math)
 }
 
 template <int kArity>
-NodeId Rewriter::settle(Op op, Operands operands) {
-  dag_.orderOperands(op, operands);
+NodeId Rewriter::settle(Op op, NodeId a, NodeId b, NodeId c) {
+  if constexpr (kArity > 1) dag_.orderOperands(op, a, b);
   // Without branches, which would be hard to predict.
-  const auto isConstant = [&](std::size_t k) { return unsigned{isSortOfConstant(dag_.node(operands[k]).sort)}; };
-  const unsigned constants = isConstant(0) & (kArity < 2 ? 1U : isConstant(1)) & (kArity < 3 ? 1U : isConstant(2));
+  const auto isConstant = [&](NodeId id) { return unsigned{isSortOfConstant(dag_.node(id).sort)}; };
+  const unsigned constants = isConstant(a) & (kArity < 2 ? 1U : isConstant(b)) & (kArity < 3 ? 1U : isConstant(c));
   if (constants != 0 && folds_[static_cast<std::size_t>(op)]) {
+    const Operands operands = {a, b, c};
     return dag_.constant(foldedValue(dag_, op, std::span(operands).first(kArity)));
   }
-  const Candidates found = rules_[op].candidates(dag_, operands);
-  if ((found.as_given | found.swapped) != 0 && startRule(op, found.as_given, found.swapped, operands))
-    return kRewriting;
-  if (kArity == 2 && isSum(op)) {
-    has_sums_of_products_ |= isFusible(dag_.node(operands[0])) || isFusible(dag_.node(operands[1]));
+  if (const std::uint64_t candidates = rules_[op].candidates<kArity>(dag_, a, b, c); candidates != 0) {
+    const NodeId rewritten = applyRule(op, candidates, a, b, c);
+    if (rewritten != kNone) return rewritten;
   }
-  return dag_.applyOrdered<kArity>(op, operands);
+  if constexpr (kArity == 2) {
+    sums_of_products_ |= unsigned{isSum(op)} & (unsigned{isFusible(dag_.node(a))} | unsigned{isFusible(dag_.node(b))});
+  }
+  return dag_.applyOrdered<kArity>(op, a, b, c);
 }
 
-template NodeId Rewriter::settle<1>(Op op, Operands operands);
-template NodeId Rewriter::settle<2>(Op op, Operands operands);
-template NodeId Rewriter::settle<3>(Op op, Operands operands);
+template NodeId Rewriter::settle<1>(Op op, NodeId a, NodeId b, NodeId c);
+template NodeId Rewriter::settle<2>(Op op, NodeId a, NodeId b, NodeId c);
+template NodeId Rewriter::settle<3>(Op op, NodeId a, NodeId b, NodeId c);
 
-NodeId Rewriter::settle(Op op, int arity, const Operands& operands) {
+NodeId Rewriter::settle(Op op, int arity, NodeId a, NodeId b, NodeId c) {
   switch (arity) {
     case 1:
-      return settle<1>(op, operands);
+      return settle<1>(op, a, b, c);
     case 2:
-      return settle<2>(op, operands);
+      return settle<2>(op, a, b, c);
     default:
-      return settle<3>(op, operands);
+      return settle<3>(op, a, b, c);
   }
 }
 
 // Not inlined, since few nodes have candidates.
-[[gnu::noinline]] bool Rewriter::startRule(Op op, std::uint64_t as_given, std::uint64_t swapped,
-                                           const Operands& operands) {
-  Terms terms;
-  std::ranges::copy(operands, terms.begin());
-  const RulesOfOp& rules = rules_[op];
-  for (std::uint64_t left = as_given | swapped; left != 0; left &= left - 1) {
-    const auto rule = static_cast<std::size_t>(std::countr_zero(left));
-    const CompiledRule& compiled = rules.rules[rule];
-    for (std::size_t v = 0; v < compiled.variants.size(); ++v) {
-      // Of a commutative root, every second variant has its operands exchanged.
-      const std::uint64_t candidates = rules.exchange != 0 && v % 2 == 1 ? swapped : as_given;
-      const Variant& variant = compiled.variants[v];
-      if ((candidates >> rule & 1) == 0 || !variant.matches(dag_, terms)) continue;
-      Rewrite rewrite{.replacement = compiled.rule->replacement.tokens(), .next = 0, .wildcards = {}, .literals = {}};
-      std::array<double, kRuleLiterals> numbers{};
-      for (std::size_t i = 0; i < kRuleLiterals; ++i) {
-        rewrite.literals[i] = terms[variant.literals[i]];
-        if (variant.has_literal[i]) numbers[i] = dag_.node(rewrite.literals[i]).value;
-      }
-      if (!compiled.rule->condition(numbers[0], numbers[1], dag_.precision())) continue;
-      for (std::size_t i = 0; i < kRuleWildcards; ++i) rewrite.wildcards[i] = terms[variant.wildcards[i]];
-      rewrites_.push_back(rewrite);
-      return true;
-    }
+[[gnu::noinline]] NodeId Rewriter::applyRule(Op op, std::uint64_t candidates, NodeId a, NodeId b, NodeId c) {
+  Terms terms{a, b, c};
+  const auto addOperands = [&](std::uint8_t of, NodeId id) {
+    const Operands& operands = dag_.node(id).operands;
+    for (std::size_t i = 0; i < kMaxArity; ++i) terms[operandTermsOf(of) + i] = operands[i];
+  };
+  addOperands(0, a);
+  addOperands(1, b);
+  addOperands(2, c);
+  for (const RulesOfOp& rules = rules_[op]; candidates != 0; candidates &= candidates - 1) {
+    const auto& [variant, rule, steps, value] = rules.variants[static_cast<std::size_t>(std::countr_zero(candidates))];
+    if (!variant.matches(dag_, terms)) continue;
+    const NodeId p0 = terms[variant.literals[0]], p1 = terms[variant.literals[1]];
+    // A condition is about constants.
+    if (variant.has_literal[0] && !rule->condition(dag_.node(p0).value, dag_.node(p1).value, dag_.precision()))
+      continue;
+    const auto wildcard = [&](std::size_t i) { return terms[variant.wildcards[i]]; };
+    const std::array<NodeId, kRuleWildcards + kRuleLiterals> known = {wildcard(0), wildcard(1), wildcard(2), p0, p1};
+    if (steps.empty()) return known[value];
+    Rewrite& rewrite = rewrites_.emplace_back();
+    rewrite.next = steps.data();
+    rewrite.end = steps.data() + steps.size();
+    rewrite.known = known.size();
+    std::ranges::copy(known, rewrite.values.begin());
+    return kRewriting;
   }
-  return false;
+  return kNone;
+}
+
+NodeId Rewriter::takeStep(const RewriteStep& step, Rewrite& rewrite) {
+  if (step.arity == 0) return dag_.constant(step.constant);
+  const auto operand = [&](std::size_t k) {
+    return k < static_cast<std::size_t>(step.arity) ? rewrite.values[step.operands[k]] : 0;
+  };
+  return settle(step.op, step.arity, operand(0), operand(1), operand(2));
 }
 
 NodeId Rewriter::finishRewrites() {
-  values_.clear();
-  while (!rewrites_.empty()) {
-    Rewrite& rewrite = rewrites_.back();
-    if (rewrite.next == rewrite.replacement.size()) {
-      rewrites_.pop_back();
-      continue;
-    }
-    const Token& token = rewrite.replacement[rewrite.next++];
-    switch (token.kind) {
-      case Token::Kind::kConstant:
-        values_.push_back(dag_.constant(token.value));
-        break;
-      case Token::Kind::kVariable:
-        values_.push_back(rewrite.wildcards[token.index]);
-        break;
-      case Token::Kind::kParameter:
-        values_.push_back(rewrite.literals[token.index]);
-        break;
-      case Token::Kind::kOp: {
-        const auto arity = static_cast<std::size_t>(arityOf(token.op));
-        Operands operands{};
-        std::copy(values_.end() - static_cast<std::ptrdiff_t>(arity), values_.end(), operands.begin());
-        values_.resize(values_.size() - arity);
-        const NodeId value = settle(token.op, static_cast<int>(arity), operands);
-        if (value != kRewriting) values_.push_back(value);
+  for (;;) {
+    Rewrite& current = rewrites_.back();
+    const NodeId value = takeStep(*current.next++, current);
+    if (value == kRewriting) continue;
+    // Its rewrite, and those whose last step this was, are done.
+    for (;;) {
+      Rewrite& waiting = rewrites_.back();
+      if (waiting.next != waiting.end) {
+        waiting.values[waiting.known++] = value;
         break;
       }
+      rewrites_.pop_back();
+      if (rewrites_.empty()) return value;
     }
   }
-  return values_.back();
 }
 
 }  // namespace srjit

@@ -4,7 +4,6 @@
 
 #include <array>
 #include <cstdint>
-#include <span>
 #include <vector>
 
 #include "ir/expression.h"
@@ -15,6 +14,7 @@
 namespace srjit {
 
 class RuleIndex;
+struct RewriteStep;
 
 /// Adds nodes in normal form to one graph. Not thread-safe; the graph must outlive it.
 class Rewriter {
@@ -23,48 +23,51 @@ class Rewriter {
   /// and such operators are not computed, since IEEE 754 does not fix their bits.
   Rewriter(Dag& dag, RuleClass rule_class, Math math);
 
-  /// The normal form of `op`, of this arity, over operands in normal form: no rule matches it. An operator over
-  /// constants is computed. A term that a rule matches is not added to the graph, but terms within its replacement may
-  /// be left as dead nodes. Not recursive.
-  template <int kArity>
+  /// The normal form of `op` over operands in normal form: no rule matches it. An operator over constants is computed.
+  /// A term that a rule matches is not added to the graph, but terms within its replacement may be left as dead nodes.
+  /// Not recursive.
   NodeId build(Op op, const Operands& operands) {
-    const NodeId id = settle<kArity>(op, operands);
+    const auto [a, b, c] = operands;
+    const NodeId id = settle(op, arityOf(op), a, b, c);
     return id != kRewriting ? id : finishRewrites();
   }
-  NodeId build(Op op, const Operands& operands) {
-    const NodeId id = settle(op, arityOf(op), operands);
+  /// The same of an operator of this arity, without a branch on it; operands past it are 0.
+  template <int kArity>
+  NodeId build(Op op, NodeId a, NodeId b = 0, NodeId c = 0) {
+    const NodeId id = settle<kArity>(op, a, b, c);
     return id != kRewriting ? id : finishRewrites();
   }
 
   /// Whether build() made a sum or difference of a product, which may be dead by now, since the last clear().
-  bool hasSumsOfProducts() const noexcept { return has_sums_of_products_; }
-  void clear() noexcept { has_sums_of_products_ = false; }
+  bool hasSumsOfProducts() const noexcept { return sums_of_products_ != 0; }
+  void clear() noexcept { sums_of_products_ = 0; }
 
  private:
-  static constexpr NodeId kRewriting = ~NodeId{0};
+  static constexpr NodeId kRewriting = ~NodeId{0}, kNone = kRewriting - 1;
 
-  /// A rewrite that has begun. A replacement is a postfix expression whose operators may themselves be rewritten.
+  /// A rewrite that has begun.
   struct Rewrite {
-    std::span<const Token> replacement;
-    std::size_t next;  ///< token of the replacement
-    std::array<NodeId, kRuleWildcards> wildcards;
-    std::array<NodeId, kRuleLiterals> literals;
+    const RewriteStep* next;  ///< the next step of the replacement; it may be rewritten itself
+    const RewriteStep* end;
+    std::size_t known;  ///< of `values`: those of the rule's wildcards and literals, and of the steps before
+    std::array<NodeId, kRuleWildcards + kRuleLiterals + kRuleSteps> values;
   };
 
   /// The normal form of a term, or kRewriting if a rule matches it: then its rewrite has begun.
   template <int kArity>
-  NodeId settle(Op op, Operands operands);
-  NodeId settle(Op op, int arity, const Operands& operands);
+  NodeId settle(Op op, NodeId a, NodeId b, NodeId c);
+  NodeId settle(Op op, int arity, NodeId a, NodeId b, NodeId c);
+  NodeId takeStep(const RewriteStep& step, Rewrite& rewrite);
   NodeId finishRewrites();
-  /// Begins the rewrite by the first rule that matches, of bit sets by the order of operands; false if none does.
-  bool startRule(Op op, std::uint64_t as_given, std::uint64_t swapped, const Operands& operands);
+  /// Of the first rule that matches, of a bit set: what the term becomes, or kRewriting if its rewrite has begun. kNone
+  /// if no rule matches.
+  NodeId applyRule(Op op, std::uint64_t candidates, NodeId a, NodeId b, NodeId c);
 
   Dag& dag_;
   const RuleIndex& rules_;
   std::array<bool, kMostOps> folds_{};  ///< operators that are computed over constants
-  bool has_sums_of_products_ = false;
-  std::vector<NodeId> values_;     ///< the operand stack of the rewrites
-  std::vector<Rewrite> rewrites_;  ///< the rewrites that have begun: a stack, since one may begin another
+  unsigned sums_of_products_ = 0;       ///< not 0 if there are any
+  std::vector<Rewrite> rewrites_;       ///< the rewrites that have begun: a stack, since one may begin another
 };
 
 }  // namespace srjit

@@ -19,6 +19,8 @@ enum class RuleClass { kExact, kPrecise, kFast };
 /// The most wildcards x0 x1 x2, and constants p0 p1, of a rule.
 inline constexpr std::size_t kRuleWildcards = 3;
 inline constexpr std::size_t kRuleLiterals = 2;
+/// The most operators and constants of a replacement.
+inline constexpr std::size_t kRuleSteps = 5;
 
 /// The rules of a math mode, where its approximations apply.
 constexpr RuleClass ruleClassOf(Math math) {

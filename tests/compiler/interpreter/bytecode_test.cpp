@@ -3,6 +3,7 @@
 #include "compiler/interpreter/print_bytecode.h"
 
 #include <bit>
+#include <memory>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -48,6 +49,22 @@ void expectSameAsGraph(const std::vector<Expression>& batch, Math math, unsigned
   for (std::size_t i = 0; i < batch.size(); ++i) {
     EXPECT_TRUE(sameBits(values[i], wanted[i])) << values[i] << " is not " << wanted[i] << "\n"
                                                 << printDag(dag) << printBytecode(*code, table, options);
+  }
+}
+
+TEST(Bytecode, IsTheSameByACopyOfTheTable) {
+  const auto batch = ExpressionGenerator({.seed = 5, .min_nodes = 20, .max_nodes = 40, .variables = 10}).batch(20);
+  const Dag dag = Pipeline::standard(Math::kFast).run(Dag::fromExpressions(batch, Precision::kF64), {Math::kFast});
+  auto original = std::make_unique<HandlerTable>(specFor(Math::kFast, 4));
+  const auto expected = encode(dag, *original, staging(10));
+  const HandlerTable copy = *original;
+  original.reset();
+  const auto code = encode(dag, copy, staging(10));
+  ASSERT_TRUE(code.ok() && expected.ok());
+  ASSERT_EQ(code->tokens.size(), expected->tokens.size());
+  for (std::size_t t = 0; t < code->tokens.size(); ++t) {
+    EXPECT_EQ(code->tokens[t].code, expected->tokens[t].code);
+    EXPECT_EQ(code->tokens[t].argument, expected->tokens[t].argument);
   }
 }
 
