@@ -6,9 +6,9 @@
 #include <optional>
 #include <string>
 
-#include "ir/derivatives.h"
 #include "ir/losses.h"
 #include "ir/numeric.h"
+#include "passes/derivatives.h"
 #include "passes/pass.h"
 
 namespace srjit {

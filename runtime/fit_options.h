@@ -2,6 +2,10 @@
 #pragma once
 
 #include <cstdint>
+#include <stop_token>
+#include <string_view>
+
+#include "runtime/engine_options.h"
 
 namespace srjit {
 
@@ -9,6 +13,9 @@ namespace srjit {
 /// the derivatives of the prediction by the parameters, as in MINPACK (J. J. Moré, "The Levenberg-Marquardt Algorithm",
 /// 1978), so they do not depend on units.
 struct FitOptions {
+  /// What losses of results are; one of squared errors. Rows that are not finite follow its policy: under kReject,
+  /// parameters that give some are never taken.
+  LossOptions loss = {};
   unsigned iterations = 100;  ///< passes over the data, at most
   /// Converged, if the Gauss-Newton step would lower the loss by no more than this share of it. That is the squared
   /// cosine between the residuals and the tangent plane, or a relative offset (D. M. Bates, D. G. Watts, "A Relative
@@ -18,6 +25,7 @@ struct FitOptions {
   /// Converged, if the Gauss-Newton step is no longer than this share of the parameters; at least two units of the last
   /// place of the engine's precision. Ends fits of data that the expression meets exactly.
   double step_tolerance = 1e-8;
+  std::stop_token stop = {};  ///< ends all fits with kCancelled, after the pass that runs
 };
 
 /// How the fit of an expression ended. Whatever it is, the parameters are the best that were evaluated, at worst those
@@ -31,5 +39,8 @@ enum class FitStatus : std::uint8_t {
   kSingular,    ///< the prediction depends on no parameter, in first order
   kCancelled,
 };
+
+/// What the command prints: "converged", "iterations", or "failed: " and why.
+std::string_view nameOf(FitStatus status) noexcept;
 
 }  // namespace srjit

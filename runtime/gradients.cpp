@@ -24,10 +24,12 @@ std::size_t derivativeOffset(const Program& program, const Derivation& derivatio
                                                     : program.parameterOffset(expression);
 }
 
-Program makeDerived(Engine::State& engine, const Program::State& program, const Derivation& derivation,
-                    const Dataset::State& data) {
+}  // namespace
+
+Program deriveProgram(Engine::State& engine, const ProgramSource& source, const Program::State& program,
+                      const Derivation& derivation, const Dataset::State& data) {
   auto state = std::make_shared<Program::State>();
-  state->source = std::make_shared<const ProgramSource>(program.source->derive(derivation));
+  state->source = std::make_shared<const ProgramSource>(source.derive(derivation));
   state->device = program.device;
   state->info.tier = program.info.tier;
   engine.executor->compile(*state, {});
@@ -35,6 +37,8 @@ Program makeDerived(Engine::State& engine, const Program::State& program, const 
                                   std::move(state->failures));
   return Program(std::move(state));
 }
+
+namespace {
 
 /// A task for what is derived of a program, and what to make of its result.
 struct DerivedTask {
@@ -55,8 +59,8 @@ Result<DerivedTask> derivedTask(Engine::State& engine, Task task, const Derivati
     if (!data) return std::move(data).error();
     task.data = std::move(*data);
   }
-  task.program =
-      program.derived.get(derivation, [&] { return makeDerived(engine, program, derivation, task.data.state()); });
+  task.program = program.derived.get(
+      derivation, [&] { return deriveProgram(engine, *program.source, program, derivation, task.data.state()); });
   return DerivedTask{std::move(task), derivation};
 }
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "ir/error.h"
+#include "runtime/fit_options.h"
 
 namespace srjit {
 
@@ -36,6 +37,19 @@ struct Gradients {
   /// By parameters: in the layout of the parameters (Program::parameterOffset()). By variables: that of expression e by
   /// variable v at e * columns of the data + v. NaN for an expression that failed, or whose loss is not finite.
   std::vector<double> derivatives;
+};
+
+/// Fitted parameters, one fit per expression.
+struct Fits {
+  /// The best that were evaluated, in the layout of the parameters; at worst those of a start. NaN for an expression
+  /// that failed.
+  std::vector<double> parameters = {};
+  Losses losses = {};                     ///< with these parameters
+  std::vector<unsigned> iterations = {};  ///< passes over the data, of the start that won
+  std::vector<FitStatus> statuses = {};   ///< of an expression that is in losses.failures it means nothing
+  std::vector<std::size_t> starts = {};   ///< which start won
+  /// Of the parameters (fit::ParameterFit::standardErrors()), in their layout; NaN where they cannot be had.
+  std::vector<double> standard_errors = {};
 };
 
 /// An evaluation in flight. Owns what it needs, except the span for predictions, which must outlive it. The destructor

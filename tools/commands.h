@@ -23,6 +23,7 @@ Runner defineBytecode(CLI::App& app);
 Runner defineAsm(CLI::App& app);
 Runner defineRun(CLI::App& app);
 Runner defineLoss(CLI::App& app);
+Runner defineFit(CLI::App& app);
 Runner defineBench(CLI::App& app);
 Runner defineCache(CLI::App& app);
 Runner defineDoctor(CLI::App& app);

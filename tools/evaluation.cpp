@@ -158,6 +158,10 @@ Result<Evaluation> prepare(const EvaluationOptions& options, bool writes_npy) {
   Result<std::vector<SourceLine>> lines = readExpressions(options.expressions, columns);
   if (!lines) return lines.error();
   for (SourceLine& line : *lines) {
+    if (line.ok() && options.default_parameter && (!line.values || line.values->empty())) {
+      line.values =
+          std::make_shared<const std::vector<double>>(line.expression->parameterCount(), *options.default_parameter);
+    }
     if (line.ok() && !requireInputs(line, roles->variables.size(), columns)) report(line.expression.error());
   }
   return Evaluation{std::move(*table), std::move(*roles), std::move(*lines), *engine, *data, std::move(pipeline)};

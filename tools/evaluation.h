@@ -18,6 +18,7 @@ struct EvaluationOptions {
   EngineOptions engine;
   std::string data, target, weights, passes, out = "-";
   bool json = false, quiet = false;
+  std::optional<double> default_parameter = {};  ///< of lines without values; not set: they need some
 };
 
 /// Adds the options of `options`; all but --json, whose meaning is the command's own.

@@ -33,6 +33,7 @@ constexpr Command kCommands[] = {
     {"asm", "print the assembly of the kernel compiled for this processor", defineAsm},
     {"run", "evaluate expressions on data: one prediction per row", defineRun},
     {"loss", "compare expressions with a target column: one loss per expression", defineLoss},
+    {"fit", "fit the parameters of expressions to a target column", defineFit},
     {"bench", "run the benchmarks", defineBench},
     {"cache", "show, check or clear the kernels that are kept on disk", defineCache},
     {"doctor", "print what was found on this machine, and what is missing for what", defineDoctor},

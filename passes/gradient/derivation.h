@@ -6,10 +6,10 @@
 #include <cstdint>
 #include <vector>
 
-#include "ir/derivatives.h"
 #include "ir/losses.h"
 #include "ir/numeric.h"
 #include "passes/dag.h"
+#include "passes/derivatives.h"
 #include "passes/fma.h"
 #include "passes/gradient/differentiate.h"
 #include "passes/gradient/graph_domain.h"

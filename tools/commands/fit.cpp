@@ -1,0 +1,175 @@
+#include <fmt/format.h>
+
+#include <cmath>
+#include <limits>
+
+#include "ir/numbers/random.h"
+#include "tools/commands.h"
+#include "tools/evaluation.h"
+
+namespace srjit {
+namespace {
+
+struct FitCommand {
+  EvaluationOptions evaluation;
+  FitOptions fit;
+  unsigned starts = 1;
+  std::uint64_t seed = 1;
+};
+
+/// The fit of one line.
+struct FittedLine {
+  double loss = std::numeric_limits<double>::quiet_NaN();
+  std::uint64_t valid_rows = 0;
+  unsigned iterations = 0;
+  FitStatus status = FitStatus::kRunning;
+  std::size_t start = 0;
+  std::vector<double> parameters, standard_errors;
+};
+
+/// One line of results.
+std::string statusText(const FittedLine& fitted, const SourceLine& line) {
+  if (!line.ok()) return fmt::format("failed: {}", statusWord(line.expression.error().code));
+  return std::string(nameOf(fitted.status));
+}
+
+std::string numbersText(std::span<const double> numbers) {
+  std::string text;
+  for (const double number : numbers) {
+    if (!text.empty()) text += ' ';
+    appendNumber(text, number, Precision::kF64);
+  }
+  return text;
+}
+
+std::string jsonNumbers(std::span<const double> numbers) {
+  std::string text = "[";
+  for (const double number : numbers) {
+    if (text.size() > 1) text += ',';
+    appendJsonNumber(text, number, Precision::kF64);
+  }
+  return text + "]";
+}
+
+std::string validRowsOf(const FittedLine& fitted, const char* open) {
+  return fitted.valid_rows == Losses::kNotCounted ? open : std::to_string(fitted.valid_rows);
+}
+
+std::string csvText(std::span<const FittedLine> table, const std::vector<SourceLine>& lines) {
+  std::string text = "index,loss,valid_rows,iterations,status,parameters\n";
+  for (std::size_t i = 0; i < lines.size(); ++i) {
+    text += fmt::format("{},", i);
+    appendNumber(text, table[i].loss, Precision::kF64);
+    text += fmt::format(",{},{},{},{}\n", validRowsOf(table[i], ""), table[i].iterations,
+                        statusText(table[i], lines[i]), numbersText(table[i].parameters));
+  }
+  return text;
+}
+
+std::string jsonText(std::span<const FittedLine> table, const std::vector<SourceLine>& lines) {
+  std::string text;
+  for (std::size_t i = 0; i < lines.size(); ++i) {
+    std::string members = "\"loss\":";
+    appendJsonNumber(members, table[i].loss, Precision::kF64);
+    members += fmt::format(
+        ",\"valid_rows\":{},\"iterations\":{},\"fit\":{},\"start\":{},\"parameters\":{},"
+        "\"standard_errors\":{}",
+        validRowsOf(table[i], "null"), table[i].iterations, jsonString(statusText(table[i], lines[i])), table[i].start,
+        jsonNumbers(table[i].parameters), jsonNumbers(table[i].standard_errors));
+    text += (i == 0 ? "[\n" : ",\n") + jsonObject(i, lines[i], members);
+  }
+  return text + "\n]\n";
+}
+
+/// The given start, and others drawn around it: of either sign, with magnitudes of e^-3 to e^3 times the given one, or
+/// of 1 for a 0. Those of a line depend on the seed and its number alone.
+std::vector<double> startsOf(std::span<const double> given, const Program& program, std::span<const std::size_t> part,
+                             const FitCommand& options) {
+  std::vector<double> starts(given.begin(), given.end());
+  for (unsigned s = 1; s < options.starts; ++s) {
+    for (std::size_t i = 0; i < part.size(); ++i) {
+      Random random(options.seed);
+      random = Random(random.next() + part[i]);
+      random = Random(random.next() + s);
+      for (std::size_t p = program.parameterOffset(i); p < program.parameterOffset(i + 1); ++p) {
+        const double magnitude = std::exp(random.between(-3.0, 3.0)) * (given[p] == 0 ? 1 : std::fabs(given[p]));
+        starts.push_back(random.chance(0.5) ? magnitude : -magnitude);
+      }
+    }
+  }
+  return starts;
+}
+
+void takeFits(const Fits& fits, const Program& program, std::span<const std::size_t> part,
+              std::vector<FittedLine>& table) {
+  for (std::size_t i = 0; i < part.size(); ++i) {
+    const auto first = static_cast<std::ptrdiff_t>(program.parameterOffset(i));
+    const auto last = static_cast<std::ptrdiff_t>(program.parameterOffset(i + 1));
+    table[part[i]] = {.loss = fits.losses.values[i],
+                      .valid_rows = fits.losses.valid_rows[i],
+                      .iterations = fits.iterations[i],
+                      .status = fits.statuses[i],
+                      .start = fits.starts[i],
+                      .parameters = {fits.parameters.begin() + first, fits.parameters.begin() + last},
+                      .standard_errors = {fits.standard_errors.begin() + first, fits.standard_errors.begin() + last}};
+  }
+}
+
+ExitStatus runFit(const FitCommand& options) {
+  Result<Evaluation> evaluation = prepare(options.evaluation, false);
+  if (!evaluation) return report(evaluation.error());
+  const std::vector<SourceLine>& lines = evaluation->lines;
+  const ExpressionOptions& expressions = options.evaluation.expressions;
+  if (evaluation->good().empty() && !expressions.keep_going) return batchStatus(lines, expressions);
+  Result<OutputFile> out = OutputFile::create(options.evaluation.out);
+  if (!out) return report(out.error());
+  std::vector<FittedLine> table(lines.size());
+  const auto fit = [&](const Program& program, std::span<const std::size_t> part,
+                       std::span<const double> parameters) -> Result<std::vector<Failure>> {
+    Result<Fits> fits =
+        evaluation->engine.fit(program, evaluation->data, startsOf(parameters, program, part, options), options.fit);
+    if (!fits) return fits.error();
+    takeFits(*fits, program, part, table);
+    return std::move(fits->losses.failures);
+  };
+  if (const Status status = evaluateInParts(*evaluation, options.evaluation, fit); !status) {
+    return report(status.error());
+  }
+  out->write(options.evaluation.json ? jsonText(table, lines) : csvText(table, lines));
+  if (const Status written = out->publish(); !written) return report(written.error());
+  return batchStatus(lines, expressions);
+}
+
+}  // namespace
+
+Runner defineFit(CLI::App& app) {
+  auto options = std::make_shared<FitCommand>();
+  options->evaluation.default_parameter = 1;
+  addEvaluationOptions(app, options->evaluation);
+  app.get_option("--target")->required();
+  addLossChoice(app, options->fit.loss.kind, "the loss, one of squared errors");
+  addNanChoice(
+      app, options->fit.loss.nan,
+      "rows where the prediction or a derivative is NaN or infinite: propagate takes them like all others, skip "
+      "leaves them out, reject takes no parameters that give some");
+  app.add_option("--iterations", options->fit.iterations, "passes over the data for each start at most")
+      ->type_name("N")
+      ->capture_default_str();
+  app.add_option("--starts", options->starts,
+                 "how many starts to fit from: the given one, and others drawn around it; the best result counts")
+      ->type_name("N")
+      ->check(CLI::Range(1u, 1000u).description(""))
+      ->capture_default_str();
+  app.add_option("--seed", options->seed, "of the drawn starts")->type_name("N")->capture_default_str();
+  addJsonOption(app, options->evaluation.json);
+  app.footer(
+      "Fits the parameters of each expression to the target by least squares, from the values that follow it after a\n"
+      "TAB, or --params, or 1. Writes a line index,loss,valid_rows,iterations,status,parameters per expression, in\n"
+      "order; with --json also standard_errors (null where they cannot be had) and start, the start that won.\n"
+      "Examples:\n"
+      "  sr-jit fit 'p0 * axis ^ p1' --data planets.csv --target period\n"
+      "  sr-jit fit --exprs population.txt --data table.csv --target y --starts 8 --nan skip --json --out fits.json");
+  return [options] { return runFit(*options); };
+}
+
+}  // namespace srjit
