@@ -85,7 +85,7 @@ class FreshBench {
       row["interpreted"] = series(engine_, uploaded, work, work.what() + ", interpreted", Tier::kInterpret);
       if (has_direct_) row["direct"] = series(engine_, uploaded, work, work.what() + ", direct code", Tier::kDirect);
     }
-    if (context_.onGpu() || context_.quick) row["divided"] = divided(data, work);
+    if (context_.onGpu()) row["divided"] = divided(data, work);
     row["front_end_ns"] = frontEnd(work);
     if (work.kind == FreshKind::kRandom) {
       row["half_kept"] = halfKeptSeries(uploaded, work);
@@ -140,9 +140,7 @@ class FreshBench {
   /// One call with so many parts, whatever the engine would choose.
   Json divided(const BenchData& data, const FreshWork& work) {
     Json json = Json::array();
-    // On a processor an engine of its own takes a second.
-    const auto counts = context_.quick ? std::vector<std::size_t>{3} : std::vector<std::size_t>{1, 2, 3, 4, 8};
-    for (const std::size_t parts : counts) {
+    for (const std::size_t parts : {1, 2, 3, 4, 8}) {
       EngineParts machine = EngineParts::ofMachine();
       machine.population_parts = parts;
       const Engine engine = must(createEngine(
