@@ -14,11 +14,9 @@
 namespace srjit {
 namespace {
 
-using graph::Value;
-
 // Derivatives by parameters are often 1.
-Value product(const Value& x, const Value& y) {
-  const auto isOne = [](const Value& value) {
+graph::Value product(const graph::Value& x, const graph::Value& y) {
+  const auto isOne = [](const graph::Value& value) {
     const Node& node = value.maker()->dag().node(value.in(*value.maker()));
     return node.kind == Token::Kind::kConstant && node.value == 1;
   };
@@ -32,13 +30,13 @@ class SumTerms {
       : maker_(maker) {
     if (derivation.weighted) weight_.emplace(maker.dag().variable(derivation.columns + 1), maker);
     if (!derivation.skips_invalid) return;
-    Value largest = abs(Value(values[0], maker));
-    for (const NodeId value : values.subspan(1)) largest = maximum(largest, abs(Value(value, maker)));
+    graph::Value largest = abs(graph::Value(values[0], maker));
+    for (const NodeId value : values.subspan(1)) largest = maximum(largest, abs(graph::Value(value, maker)));
     valid_ = lt(largest, std::numeric_limits<double>::infinity());
   }
 
-  Value weighted(const Value& value) const { return weight_ ? product(*weight_, value) : value; }
-  void add(const Value& term) { roots_.push_back((valid_ ? select(*valid_, term, 0.0) : term).in(maker_)); }
+  graph::Value weighted(const graph::Value& value) const { return weight_ ? product(*weight_, value) : value; }
+  void add(const graph::Value& term) { roots_.push_back((valid_ ? select(*valid_, term, 0.0) : term).in(maker_)); }
   std::vector<NodeId> finish() && {
     if (valid_) {
       roots_.push_back(valid_->positive);
@@ -49,7 +47,7 @@ class SumTerms {
 
  private:
   const graph::NodeMaker& maker_;
-  std::optional<Value> weight_;
+  std::optional<graph::Value> weight_;
   std::optional<graph::Mask> valid_;
   std::vector<NodeId> roots_;
 };
@@ -145,8 +143,8 @@ void Deriver::addDerivatives(const Derivation& derivation, std::size_t parameter
 }
 
 // The derivative of a loss's term by f. Rules could make a term in which f does not occur.
-Value Deriver::slopeOf(LossTerm term, const Value& target) {
-  const Value f(roots_[0], as_written_);
+graph::Value Deriver::slopeOf(LossTerm term, const graph::Value& target) {
+  const graph::Value f(roots_[0], as_written_);
   const NodeId root = lossTerm(term, f, target).in(as_written_);
   members_.collect(dag_, {&root, 1});
   std::array<NodeId, 1> slope{};
@@ -157,21 +155,21 @@ Value Deriver::slopeOf(LossTerm term, const Value& target) {
 }
 
 void Deriver::addTerms(const Derivation& derivation) {
-  const Value f(roots_[0], as_written_), target(dag_.variable(derivation.columns), as_written_);
+  const graph::Value f(roots_[0], as_written_), target(dag_.variable(derivation.columns), as_written_);
   const std::size_t count = roots_.size() - 1;
-  const auto derivative = [&](std::size_t i) { return Value(roots_[1 + i], as_written_); };
+  const auto derivative = [&](std::size_t i) { return graph::Value(roots_[1 + i], as_written_); };
   SumTerms terms(derivation, as_written_, roots_);
   if (derivation.quantity == Quantity::kGradient) {
     terms.add(terms.weighted(lossTerm(derivation.term, f, target)));
-    const Value slope = terms.weighted(slopeOf(derivation.term, target));
+    const graph::Value slope = terms.weighted(slopeOf(derivation.term, target));
     for (std::size_t i = 0; i < count; ++i) terms.add(product(slope, derivative(i)));
   } else {
-    const Value residual = target - f;
+    const graph::Value residual = target - f;
     terms.add(terms.weighted(residual * residual));
-    const Value weighted_residual = terms.weighted(residual);
+    const graph::Value weighted_residual = terms.weighted(residual);
     for (std::size_t i = 0; i < count; ++i) terms.add(product(weighted_residual, derivative(i)));
     for (std::size_t i = 0; i < count; ++i) {
-      const Value first = terms.weighted(derivative(i));
+      const graph::Value first = terms.weighted(derivative(i));
       for (std::size_t j = i; j < count; ++j) terms.add(product(first, derivative(j)));
     }
   }

@@ -52,7 +52,7 @@ Result<Dag> derivedDag(std::span<const std::uint32_t> members, const ProgramSour
     for (const std::uint32_t e : members) batch.add(program.expressions[e]);
     return batch.take();
   }
-  const Result<Dag> values = pipelineDag(members, program);
+  Result<Dag> values = pipelineDag(members, program);
   if (!values) return values;
   for (std::size_t i = 0; i < members.size(); ++i) batch.add(*values, i, program.expressions[members[i]]);
   return batch.take();

@@ -70,7 +70,7 @@ Stages stagesOf(std::span<const Expression> batch, const Pipeline& pipeline, con
   (void)pipeline.run(Dag::fromExpressions(batch.first(1), options.precision), PassContext{options.math});
   NodeNumbers numbers;
   Dag input = Dag::fromExpressions(batch, options.precision);
-  Stages stages{input.size(), options.print_after.empty() ? std::string() : printDag(input, numbers), {}, {}};
+  Stages stages{input.size(), options.print_after.empty() ? std::string() : printDag(input, numbers), {}, {}, {}};
   const auto observe = [&](const Pass& pass, const Dag& dag, double seconds) {
     const bool shown = options.print_after == "all" || options.print_after == pass.name;
     stages.steps.push_back({pass.name, dag.size(), seconds, shown ? printDag(dag, numbers) : std::string()});

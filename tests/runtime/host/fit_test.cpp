@@ -129,7 +129,7 @@ TEST(EngineFit, IsNeverWorseThanTheStart) {
     EXPECT_EQ(after.values[e], fits.losses.values[e]);
     better += after.values[e] < 0.999 * before.values[e] ? 1 : 0;
   }
-  EXPECT_GT(better, 100U);
+  EXPECT_GT(better, 40U);
 }
 
 // Fits that end leave the launch; what others get does not depend on it.

@@ -1,4 +1,6 @@
-// What a pass for losses and their gradients takes, against one for losses alone.
+// What a pass for losses and their gradients takes, against one for losses alone, and fits of the same expressions.
+#include <algorithm>
+
 #include <fmt/format.h>
 
 #include "tools/bench/gpu_context.h"
@@ -51,10 +53,34 @@ class GradientBench {
     Json row = {{"name", work_.name}, {"expressions", work_.expressions}, {"rows", work_.rows}};
     row["interpreted"] = series(Tier::kInterpret);
     if (hasDirect(engine_)) row["direct"] = series(Tier::kDirect);
+    row["fits"] = fits();
     return row;
   }
 
  private:
+  // From compiled expressions to fitted parameters. Each program is new, so its graphs are made, too.
+  Json fits() {
+    constexpr unsigned kPasses = 10;  // at most
+    std::vector<double> times, rates;
+    std::size_t converged = 0;
+    context_.sample(5, 2 * kGradientSeconds, [&] {
+      const Program program = engine_.compile(expressions_);
+      const std::vector<double> starts = parametersFor(program, 1);
+      const Stopwatch watch;
+      const Fits fits = must(engine_.fit(program, data_, starts, {.iterations = kPasses}));
+      times.push_back(1e3 * watch.seconds());
+      rates.push_back(static_cast<double>(work_.expressions) / watch.seconds());
+      converged = static_cast<std::size_t>(std::ranges::count(fits.statuses, FitStatus::kConverged));
+      return times.back();
+    });
+    const std::string what =
+        fmt::format("{} {} x {} rows, fitted in {} passes at most", work_.expressions, work_.name, work_.rows, kPasses);
+    add(what, "ms", times);
+    add(what, "fits/s", rates);
+    add(what + ": converged", "part", {static_cast<double>(converged) / static_cast<double>(work_.expressions)});
+    return {{"ms", times}, {"converged", converged}};
+  }
+
   Json series(Tier tier) {
     const Program program = engine_.compile(expressions_, {.tier = tier});
     const std::vector<double> parameters = parametersFor(program, 1);
