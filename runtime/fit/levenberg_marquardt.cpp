@@ -1,4 +1,4 @@
-#include "runtime/fit/parameter_fit.h"
+#include "runtime/fit/levenberg_marquardt.h"
 
 #include <algorithm>
 #include <cmath>
