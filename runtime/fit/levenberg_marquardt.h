@@ -24,7 +24,8 @@ namespace srjit::fit {
 ///   Where these are far from it, they are evaluated before the trial counts: the sums are too inexact otherwise, and
 ///   the derivatives of the next step would be those of other parameters.
 /// - The damping is that of H. B. Nielsen (report IMM-REP-1999-05, DTU), scaled by the largest squared columns of the
-///   projected J so far (Moré 1978). Steps are no longer than the parameters, or than a tenth of the residuals.
+///   projected J so far (Moré 1978). A step changes no damped parameter by more than three times
+///   itself, unless it is 0.
 /// - Parameters whose columns have been combinations of others' all along get no step (ScaledCholesky). Genetic
 ///   programming makes many such (G. Kronberger, arXiv 2209.00942).
 /// - A fit ends before the pass that would only confirm it.
@@ -90,6 +91,7 @@ class ParameterFit {
   void solveDamped();
   void propose(const Point& from);
   bool isSmall(std::span<const double> step) const;
+  bool isTooLong(std::span<const double> step) const;
   double lengthOf(std::span<const double> step, const Point& at) const;
   double dampedLength(std::span<const double> step) const;
 

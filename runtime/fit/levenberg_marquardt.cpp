@@ -1,4 +1,4 @@
-#include "runtime/fit/parameter_fit.h"
+#include "runtime/fit/levenberg_marquardt.h"
 
 #include <algorithm>
 #include <cmath>
@@ -16,8 +16,9 @@ constexpr double kMostDamping = 1e20;
 constexpr double kSettledShare = 0.1;
 /// Rounding can leave them far from it after one pass, where J'J is ill-conditioned.
 constexpr unsigned kMostSettlings = 2;
-/// The first steps from parameters near 0 change predictions by this share of the residuals.
-constexpr double kLeastStep = 0.1;
+/// By how many times itself a step may change a parameter that is not linear: far from the start, exponentials
+/// overflow.
+constexpr double kLongestStep = 3;
 
 // Sums of terms with errors of a unit of the last place give pivots with somewhat larger errors.
 double pivotThreshold(Precision precision) { return isDouble(precision) ? 1e-13 : 1e-7; }
@@ -157,6 +158,10 @@ void ParameterFit::accepted() {
 bool ParameterFit::converges() {
   if (order_.empty() || current_.loss == 0) return true;
   if (cholesky_.rank() == 0) return false;
+  // An undamped step leaves out parameters that depend on others here, but did not before: damped steps may lead away.
+  for (std::size_t i = linear_; i < scales_.size(); ++i) {
+    if (cholesky_.isDependent(i) && scales_[i] > 0) return is_negligible_;
+  }
   if (sumOfSquares(solution_) <= options_.loss_tolerance * current_.loss) return true;
   std::ranges::copy(solution_, step_.begin());
   cholesky_.backward(step_);
@@ -185,8 +190,7 @@ void ParameterFit::proposeSettled(const Point& from) {
 
 void ParameterFit::proposeStep() {
   solveDamped();
-  const double longest = std::max(dampedLength(current_.parameters), kLeastStep * std::sqrt(current_.loss));
-  while (dampedLength(step_) > longest) {
+  while (isTooLong(step_) && damping_ < kMostDamping) {
     damping_ *= 2;
     solveDamped();
   }
@@ -221,6 +225,14 @@ double ParameterFit::lengthOf(std::span<const double> step, const Point& at) con
   double sum = 0;
   for (std::size_t i = 0; i < step.size(); ++i) sum += at.gram[triangleIndex(i, i)] * step[i] * step[i];
   return std::sqrt(sum);
+}
+
+bool ParameterFit::isTooLong(std::span<const double> step) const {
+  for (std::size_t i = linear_; i < step.size(); ++i) {
+    const double size = std::fabs(current_.parameters[i]);
+    if (size > 0 && std::fabs(step[i]) > kLongestStep * size) return true;
+  }
+  return false;
 }
 
 double ParameterFit::dampedLength(std::span<const double> step) const {

@@ -1,4 +1,4 @@
-#include "runtime/fit/parameter_fit.h"
+#include "runtime/fit/levenberg_marquardt.h"
 
 #include <algorithm>
 #include <cmath>
@@ -174,6 +174,19 @@ TEST(ParameterFit, IsNeverWorseThanTheStartNorThanBefore) {
       EXPECT_LE(fit.passes(), FitOptions().iterations);
     }
   }
+}
+
+// Where it is flat, the Gauss-Newton step is millions of times the parameter, and exponentials overflow.
+TEST(ParameterFit, TrialsStayNearDampedParameters) {
+  const Data data = dataOf(kDecay, {2, 1.5, 0.5}, 30, 0.1, 40);
+  ParameterFit fit = begun(kDecay, {1, 30, 0});
+  fit.take(sumsOf(kDecay, data, fit.trial()));
+  for (double rate = 30; !fit.done();) {
+    EXPECT_LE(std::fabs(fit.trial()[1]), 4 * std::fabs(rate));
+    fit.take(sumsOf(kDecay, data, fit.trial()));
+    rate = fit.parameters()[1];
+  }
+  EXPECT_LT(fit.loss(), lossAt(kDecay, data, Parameters{1, 30, 0}));
 }
 
 TEST(ParameterFit, DependentParametersGetNoStepAndHaveNoError) {
