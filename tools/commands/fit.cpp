@@ -155,6 +155,11 @@ Runner defineFit(CLI::App& app) {
   app.add_option("--iterations", options->fit.iterations, "passes over the data for each start at most")
       ->type_name("N")
       ->capture_default_str();
+  app.add_option("--tolerance", options->fit.loss_tolerance,
+                 "end where the next step would lower the loss by no more than this share of it")
+      ->type_name("T")
+      ->check(CLI::NonNegativeNumber.description(""))
+      ->capture_default_str();
   app.add_option("--starts", options->starts,
                  "how many starts to fit from: the given one, and others drawn around it; the best result counts")
       ->type_name("N")
