@@ -195,6 +195,15 @@ void printGradient(const Engine& engine, const Dataset& data, const Program& pro
   expect(slopes.losses.values[0] == losses.values[0] && slopes.derivatives.size() == parameters.size(), "gradients");
 }
 
+/// "Fitting".
+void printFit(const Engine& engine, const Dataset& data, const Program& program,
+              const std::vector<double>& parameters) {
+  const Fits fits = engine.fit(program, data, parameters, {.loss = kFitness}).value();
+  std::printf("p0 %g, p1 %g: loss %g after %u passes, %s\n", fits.parameters[0], fits.parameters[1],
+              fits.losses.values[0], fits.iterations[0], nameOf(fits.statuses[0]).data());
+  expect(fits.losses.values[0] < 1e-2 && fits.standard_errors.size() == parameters.size(), "a fit");
+}
+
 /// "Predictions".
 void predict(const Engine& engine, const Dataset& data, const Program& program, const std::vector<double>& parameters,
              const std::vector<double>& target) {
@@ -261,6 +270,7 @@ int main() {
   skipRows(engine, data, program, parameters);
   optimize(engine, data, program, parameters, best);
   printGradient(engine, data, program, parameters);
+  printFit(engine, data, program, parameters);
   predict(engine, data, program, parameters, samples.y);
   breedMeanwhile(engine, data, program, parameters, trees, best);
   printResults(program, expressions, parameters);
