@@ -15,7 +15,7 @@
 #include "runtime/engine.h"
 #include "runtime/engine_tasks.h"
 #include "runtime/evaluation/loss_value.h"
-#include "runtime/fit/parameter_fit.h"
+#include "runtime/fit/levenberg_marquardt.h"
 #include "runtime/platform/guarded.h"
 
 namespace srjit {
