@@ -136,6 +136,9 @@ void ParameterFit::accept() {
   if (predicted_ > 0) {
     const double excess = 2 * (current_.value() - trial_.value()) / predicted_ - 1;
     damping_ *= std::max(1.0 / 3, 1 - excess * excess * excess);
+  } else if (predicted_ == 0) {
+    // With linear parameters far from the best, columns have any length.
+    std::ranges::fill(scales_, 0);
   }
   growth_ = 2;
   std::swap(current_, trial_);
