@@ -10,6 +10,8 @@ namespace {
 
 /// Nielsen's tau. The scaled columns have length 1.
 constexpr double kFirstDamping = 1e-3;
+/// The scales of a start, by those of the best linear parameters, at most.
+constexpr double kMostStartScale = 1e8;
 /// No step is left above.
 constexpr double kMostDamping = 1e20;
 /// Linear parameters are near the best if these would lower the loss by no more than this share.
@@ -137,8 +139,10 @@ void ParameterFit::accept() {
     const double excess = 2 * (current_.value() - trial_.value()) / predicted_ - 1;
     damping_ *= std::max(1.0 / 3, 1 - excess * excess * excess);
   } else if (predicted_ == 0) {
-    // With linear parameters far from the best, columns have any length.
-    std::ranges::fill(scales_, 0);
+    // With linear parameters far from the best, columns may be so long that no step would be left.
+    for (std::size_t i = linear_; i < scales_.size(); ++i) {
+      scales_[i] = std::min(scales_[i], kMostStartScale * cholesky_.remainder(trial_.gram, i, linear_));
+    }
   }
   growth_ = 2;
   std::swap(current_, trial_);

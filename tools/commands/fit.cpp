@@ -42,11 +42,16 @@ std::string numbersText(std::span<const double> numbers) {
   return text;
 }
 
+/// Numbers that cannot be had are null.
 std::string jsonNumbers(std::span<const double> numbers) {
   std::string text = "[";
   for (const double number : numbers) {
     if (text.size() > 1) text += ',';
-    appendJsonNumber(text, number, Precision::kF64);
+    if (std::isfinite(number)) {
+      appendJsonNumber(text, number, Precision::kF64);
+    } else {
+      text += "null";
+    }
   }
   return text + "]";
 }
