@@ -10,7 +10,7 @@
 #include <tbb/parallel_for.h>
 
 #include "passes/expression_optimizer.h"
-#include "passes/gradient/derivation.h"
+#include "passes/gradient/deriver.h"
 #include "passes/gradient/linear_parameters.h"
 #include "runtime/engine.h"
 #include "runtime/engine_tasks.h"

@@ -4,18 +4,9 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <vector>
 
 #include "ir/losses.h"
-#include "ir/numeric.h"
-#include "passes/dag.h"
 #include "passes/derivatives.h"
-#include "passes/fma.h"
-#include "passes/gradient/differentiate.h"
-#include "passes/gradient/graph_domain.h"
-#include "passes/root_members.h"
-#include "passes/rules/rewriter.h"
-#include "passes/schedule.h"
 
 namespace srjit {
 
@@ -50,41 +41,6 @@ struct Derivation {
   }
 
   friend bool operator==(const Derivation&, const Derivation&) = default;
-};
-
-/// Derives one expression after another, in the same memory. What it gives depends on the expression alone. Not
-/// thread-safe.
-class Deriver {
- public:
-  Deriver(Precision precision, Math math);
-  Deriver(const Deriver&) = delete;
-  Deriver& operator=(const Deriver&) = delete;
-
-  /// Adds the roots of an expression to `to`, another graph. The expression is what node `root` of `from` computes, and
-  /// has so many parameters; it uses variables before derivation.columns alone. Its own nodes stay as they are, so f
-  /// keeps its bits; derivatives get the rules of the math mode, and are fused; what sums add is as Quantity has it,
-  /// without rules. Linear in the nodes and roots, not recursive.
-  void derive(const Dag& from, NodeId root, const Derivation& derivation, std::size_t parameters, Dag& to);
-  /// The same of f and its derivatives alone: 1 + derivation.derivatives() roots.
-  void differentiate(const Dag& from, NodeId root, const Derivation& derivation, std::size_t parameters, Dag& to);
-
- private:
-  void read(const Dag& from, NodeId root);
-  void addDerivatives(const Derivation& derivation, std::size_t parameters);
-  graph::Value slopeOf(LossTerm term, const graph::Value& target);
-  void addTerms(const Derivation& derivation);
-  void appendRoots(Dag& to);
-
-  Math math_;
-  Dag dag_;  ///< of one expression
-  Rewriter rewriter_;
-  graph::NodeMaker with_rules_, as_written_;
-  Fuser fuser_;
-  Differentiator differentiator_;
-  Scheduler scheduler_;
-  RootMembers members_;
-  std::vector<NodeId> roots_;   ///< f and its derivatives, then those of the quantity
-  std::vector<NodeId> places_;  ///< where a node is in another graph
 };
 
 }  // namespace srjit

@@ -7,7 +7,7 @@
 #include "ir/population.h"
 #include "passes/dag.h"
 #include "passes/expression_optimizer.h"
-#include "passes/gradient/derivation.h"
+#include "passes/gradient/deriver.h"
 #include "passes/schedule.h"
 
 namespace srjit {

@@ -6,7 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "passes/expression_optimizer.h"
-#include "passes/gradient/derivation.h"
+#include "passes/gradient/deriver.h"
 #include "tests/generators/graphs.h"
 
 namespace srjit {

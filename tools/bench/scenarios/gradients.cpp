@@ -75,8 +75,8 @@ class GradientBench {
     });
     const std::string what =
         fmt::format("{} {} x {} rows, fitted in {} passes at most", work_.expressions, work_.name, work_.rows, kPasses);
-    add(what, "ms", times);
-    add(what, "fits/s", rates);
+    add(what + ": time", "ms", times);
+    add(what + ": fits", "1/s", rates);
     add(what + ": converged", "part", {static_cast<double>(converged) / static_cast<double>(work_.expressions)});
     return {{"ms", times}, {"converged", converged}};
   }

@@ -1,0 +1,188 @@
+#include "passes/gradient/deriver.h"
+
+#include <algorithm>
+#include <array>
+#include <limits>
+#include <numeric>
+#include <optional>
+#include <span>
+#include <utility>
+
+#include "passes/pass.h"
+#include "passes/working_dag.h"
+
+namespace srjit {
+namespace {
+
+// Derivatives by parameters are often 1.
+graph::Value product(const graph::Value& x, const graph::Value& y) {
+  const auto isOne = [](const graph::Value& value) {
+    const Node& node = value.maker()->dag().node(value.in(*value.maker()));
+    return node.kind == Token::Kind::kConstant && node.value == 1;
+  };
+  return isOne(x) ? y : isOne(y) ? x : x * y;
+}
+
+/// The terms of sums, with their weights, in rows that count.
+class SumTerms {
+ public:
+  SumTerms(const Derivation& derivation, const graph::NodeMaker& maker, std::span<const NodeId> values)
+      : maker_(maker) {
+    if (derivation.weighted) weight_.emplace(maker.dag().variable(derivation.columns + 1), maker);
+    if (!derivation.skips_invalid) return;
+    graph::Value largest = abs(graph::Value(values[0], maker));
+    for (const NodeId value : values.subspan(1)) largest = maximum(largest, abs(graph::Value(value, maker)));
+    valid_ = lt(largest, std::numeric_limits<double>::infinity());
+  }
+
+  graph::Value weighted(const graph::Value& value) const { return weight_ ? product(*weight_, value) : value; }
+  void add(const graph::Value& term) { roots_.push_back((valid_ ? select(*valid_, term, 0.0) : term).in(maker_)); }
+  std::vector<NodeId> finish() && {
+    if (valid_) {
+      roots_.push_back(valid_->positive);
+      if (weight_) add(*weight_);
+    }
+    return std::move(roots_);
+  }
+
+ private:
+  const graph::NodeMaker& maker_;
+  std::optional<graph::Value> weight_;
+  std::optional<graph::Mask> valid_;
+  std::vector<NodeId> roots_;
+};
+
+/// Copies nodes, each after its operands, which are among them. `places` becomes where they are.
+void copyNodes(const Dag& from, std::span<const NodeId> nodes, std::vector<NodeId>& places, Dag& to) {
+  places.resize(std::max(places.size(), from.size()));
+  for (const NodeId id : nodes) {
+    const Node& node = from.node(id);
+    if (!node.isOperator()) {
+      places[id] = to.copyLeaf(from, id);
+      continue;
+    }
+    Operands operands{};
+    for (std::size_t k = 0; k < node.inputs().size(); ++k) operands[k] = places[node.operands[k]];
+    places[id] = to.applyOrdered(node.op, operands);
+  }
+}
+
+}  // namespace
+
+Deriver::Deriver(Precision precision, Math math)
+    : math_(math),
+      dag_(precision),
+      rewriter_(dag_, ruleClassOf(math, precision), math),
+      with_rules_(dag_, &rewriter_),
+      as_written_(dag_, nullptr),
+      fuser_(dag_) {}
+
+void Deriver::derive(const Dag& from, NodeId root, const Derivation& derivation, std::size_t parameters, Dag& to) {
+  read(from, root);
+  addDerivatives(derivation, parameters);
+  if (derivation.quantity == Quantity::kJacobian) {
+    roots_.erase(roots_.begin());
+  } else {
+    addTerms(derivation);
+  }
+  appendRoots(to);
+}
+
+void Deriver::differentiate(const Dag& from, NodeId root, const Derivation& derivation, std::size_t parameters,
+                            Dag& to) {
+  read(from, root);
+  addDerivatives(derivation, parameters);
+  appendRoots(to);
+}
+
+// In the order of evaluation, which depends on the expression alone: derivatives are added in the order of nodes.
+void Deriver::read(const Dag& from, NodeId root) {
+  members_.collect(from, {&root, 1});
+  const std::size_t count = members_.members().size();
+  dag_.clear(count);
+  copyNodes(from, scheduler_.run(from, {&root, 1}, count), places_, dag_);
+  roots_.assign(1, places_[root]);
+}
+
+void Deriver::addDerivatives(const Derivation& derivation, std::size_t parameters) {
+  const auto wanted = [&](NodeId id) {
+    const Node& node = dag_.node(id);
+    if (derivation.by == DerivativesBy::kVariables) {
+      return node.kind == Token::Kind::kVariable ? node.index : Differentiator::kNotWanted;
+    }
+    if (node.kind != Token::Kind::kParameter) return Differentiator::kNotWanted;
+    const ParameterSource& parameter = dag_.parameters()[node.index];
+    const bool is_own = !parameter.isLiteral() && parameter.index < parameters;
+    return is_own ? parameter.index : Differentiator::kNotWanted;
+  };
+  const auto first = static_cast<NodeId>(dag_.size());
+  std::vector<NodeId> all(first);
+  std::iota(all.begin(), all.end(), NodeId{0});
+  const NodeId f = roots_[0];
+  roots_.resize(1 + derivation.derivatives(parameters));
+  differentiator_.run({f, all}, with_rules_, wanted, std::span(roots_).subspan(1));
+  if (math_ == Math::kStrict) return;
+  for (NodeId& derivative : std::span(roots_).subspan(1)) {
+    members_.collect(dag_, {&derivative, 1}, first);
+    derivative = fuser_.fuse(derivative, members_.members(), members_.uses(), first);
+  }
+}
+
+// The derivative of a loss's term by f. Rules could make a term in which f does not occur.
+graph::Value Deriver::slopeOf(LossTerm term, const graph::Value& target) {
+  const graph::Value f(roots_[0], as_written_);
+  const NodeId root = lossTerm(term, f, target).in(as_written_);
+  members_.collect(dag_, {&root, 1});
+  std::array<NodeId, 1> slope{};
+  differentiator_.run(
+      {root, members_.members()}, as_written_,
+      [&](NodeId id) { return id == roots_[0] ? 0U : Differentiator::kNotWanted; }, slope);
+  return {slope[0], as_written_};
+}
+
+void Deriver::addTerms(const Derivation& derivation) {
+  const graph::Value f(roots_[0], as_written_), target(dag_.variable(derivation.columns), as_written_);
+  const std::size_t count = roots_.size() - 1;
+  const auto derivative = [&](std::size_t i) { return graph::Value(roots_[1 + i], as_written_); };
+  SumTerms terms(derivation, as_written_, roots_);
+  if (derivation.quantity == Quantity::kGradient) {
+    terms.add(terms.weighted(lossTerm(derivation.term, f, target)));
+    const graph::Value slope = terms.weighted(slopeOf(derivation.term, target));
+    for (std::size_t i = 0; i < count; ++i) terms.add(product(slope, derivative(i)));
+  } else {
+    const graph::Value residual = target - f;
+    terms.add(terms.weighted(residual * residual));
+    const graph::Value weighted_residual = terms.weighted(residual);
+    for (std::size_t i = 0; i < count; ++i) terms.add(product(weighted_residual, derivative(i)));
+    for (std::size_t i = 0; i < count; ++i) {
+      const graph::Value first = terms.weighted(derivative(i));
+      for (std::size_t j = i; j < count; ++j) terms.add(product(first, derivative(j)));
+    }
+  }
+  roots_ = std::move(terms).finish();
+}
+
+void Deriver::appendRoots(Dag& to) {
+  members_.collect(dag_, roots_);
+  copyNodes(dag_, members_.members(), places_, to);
+  for (const NodeId root : roots_) to.addRoot(places_[root]);
+}
+
+// The parameters of an expression are those that the table still has, of which some may have no effect by now.
+void differentiate(WorkingDag& work, const PassContext& context) {
+  const Dag from = work.result();
+  std::vector<std::uint32_t> parameters(from.roots().size());
+  for (const ParameterSource& parameter : work.dag().parameters()) {
+    if (parameter.isLiteral()) continue;
+    std::uint32_t& count = parameters[parameter.expression];
+    count = std::max(count, parameter.index + 1);
+  }
+  Deriver deriver(from.precision(), context.math);
+  Dag derived(from.precision());
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    deriver.differentiate(from, from.roots()[i], {}, parameters[i], derived);
+  }
+  work = WorkingDag(std::move(derived));
+}
+
+}  // namespace srjit
