@@ -52,7 +52,7 @@ std::vector<Failure> mergeFailures(std::vector<Failure> failures, std::vector<Fa
 /// A program for what is derived of the expressions of `source` on data of the columns of `data`, in the way of
 /// `program`.
 Program deriveProgram(Engine::State& engine, const ProgramSource& source, const Program::State& program,
-                      const Derivation& derivation, const Dataset::State& data);
+                      const Derivation& derivation, const Dataset::State& data, const CompileOptions& options = {});
 
 /// The error of output of another precision than the engine's.
 Error outputMismatch(Precision output, Precision engine);

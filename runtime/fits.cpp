@@ -123,7 +123,11 @@ class PopulationFit {
     const bool is_whole = in_program_.size() == source_.expressions.size() &&
                           std::ranges::all_of(in_program_, [](const FitEntry* entry) { return entry->start == 0; });
     const auto make = [&](const ProgramSource& source) {
-      return deriveProgram(engine_, source, program_, derivation_, data_);
+      // So many evaluations as a fit of average length has, which decide about the tier.
+      constexpr double kUsualPasses = 15;
+      const CompileOptions compile{.expected_evaluations = std::min<double>(options_.iterations, kUsualPasses),
+                                   .expected_rows = data_.rows};
+      return deriveProgram(engine_, source, program_, derivation_, data_, compile);
     };
     derived_ = is_whole ? program_.derived.get(derivation_, [&] { return make(source_); }) : make(partSource());
     for (const Failure& failure : derived_->failures()) in_program_[failure.expression]->error = failure.error;

@@ -5,6 +5,8 @@
 #include <utility>
 
 #include <fmt/format.h>
+#include <tbb/blocked_range.h>
+#include <tbb/parallel_for.h>
 
 #include "runtime/engine.h"
 #include "runtime/engine_tasks.h"
@@ -27,12 +29,12 @@ std::size_t derivativeOffset(const Program& program, const Derivation& derivatio
 }  // namespace
 
 Program deriveProgram(Engine::State& engine, const ProgramSource& source, const Program::State& program,
-                      const Derivation& derivation, const Dataset::State& data) {
+                      const Derivation& derivation, const Dataset::State& data, const CompileOptions& options) {
   auto state = std::make_shared<Program::State>();
   state->source = std::make_shared<const ProgramSource>(source.derive(derivation));
   state->device = program.device;
   state->info.tier = program.info.tier;
-  engine.executor->compile(*state, {});
+  engine.executor->compile(*state, options);
   state->failures = mergeFailures(mergeFailures(state->source->invalid, failuresForWantOfColumns(*state->source, data)),
                                   std::move(state->failures));
   return Program(std::move(state));
@@ -74,7 +76,7 @@ LossSums sumsOf(std::span<const double> outputs, const Derivation& derivation, s
   return sums;
 }
 
-Gradients gradientsOf(const DerivedTask& derived, const LossOptions& options, Losses sums) {
+Gradients gradientsOf(Engine::State& engine, const DerivedTask& derived, const LossOptions& options, Losses sums) {
   const Program& program = derived.task.program;
   const Derivation& derivation = derived.derivation;
   const Dataset::State& data = derived.task.data.state();
@@ -82,7 +84,7 @@ Gradients gradientsOf(const DerivedTask& derived, const LossOptions& options, Lo
   gradients.losses.values.resize(program.size());
   gradients.losses.valid_rows.resize(program.size());
   gradients.derivatives.resize(derivativeOffset(program, derivation, program.size()));
-  for (std::size_t e = 0; e < program.size(); ++e) {
+  const auto take = [&](std::size_t e) {
     const std::size_t first = derivativeOffset(program, derivation, e);
     const std::size_t count = derivativeOffset(program, derivation, e + 1) - first;
     const std::span<const double> outputs = std::span(sums.values).subspan(program.state().source->outputOffset(e));
@@ -93,7 +95,13 @@ Gradients gradientsOf(const DerivedTask& derived, const LossOptions& options, Lo
     for (std::size_t i = 0; i < count; ++i) {
       gradients.derivatives[first + i] = is_finite ? slope * outputs[1 + i] : kNoNumber;
     }
-  }
+  };
+  engine.executor->execute([&] {
+    constexpr std::size_t kGrain = 1 << 11;  // expressions, of some 20 ns each
+    tbb::parallel_for(tbb::blocked_range<std::size_t>(0, program.size(), kGrain), [&](const auto& range) {
+      for (std::size_t e = range.begin(); e < range.end(); ++e) take(e);
+    });
+  });
   for (const Failure& failure : sums.failures) {
     gradients.losses.values[failure.expression] = kNoNumber;
     gradients.losses.valid_rows[failure.expression] = 0;
@@ -157,8 +165,9 @@ Result<Pending<std::vector<Failure>>> submitJacobianOf(const std::shared_ptr<Eng
 /// Sums in flight.
 class PendingGradients final : public Pending<Gradients>::State {
  public:
-  PendingGradients(DerivedTask derived, const LossOptions& options, Pending<Losses> sums)
-      : derived_(std::move(derived)), options_(options), sums_(std::move(sums)) {
+  PendingGradients(std::shared_ptr<Engine::State> engine, DerivedTask derived, const LossOptions& options,
+                   Pending<Losses> sums)
+      : engine_(std::move(engine)), derived_(std::move(derived)), options_(options), sums_(std::move(sums)) {
     derived_.task.parameters = {};
   }
   bool ready() override { return sums_.ready(); }
@@ -167,11 +176,12 @@ class PendingGradients final : public Pending<Gradients>::State {
     return guarded([&]() -> Result<Gradients> {
       Result<Losses> sums = std::move(sums_).result();
       if (!sums) return std::move(sums).error();
-      return gradientsOf(derived_, options_, std::move(*sums));
+      return gradientsOf(*engine_, derived_, options_, std::move(*sums));
     });
   }
 
  private:
+  std::shared_ptr<Engine::State> engine_;  // outlives the rest
   DerivedTask derived_;
   LossOptions options_;
   Pending<Losses> sums_;
@@ -186,7 +196,7 @@ Result<Gradients> Engine::gradient(const Program& program, const Dataset& data, 
     if (!derived) return derived.error();
     Result<Losses> sums = runTask(*state_, derived->task);
     if (!sums) return std::move(sums).error();
-    return gradientsOf(*derived, options.loss, std::move(*sums));
+    return gradientsOf(*state_, *derived, options.loss, std::move(*sums));
   });
 }
 
@@ -198,7 +208,8 @@ Result<Pending<Gradients>> Engine::submitGradient(const Program& program, const 
     if (!derived) return std::move(derived).error();
     Result<Pending<Losses>> sums = submitTask<Losses>(state_, derived->task);
     if (!sums) return std::move(sums).error();
-    return Pending<Gradients>(std::make_unique<PendingGradients>(std::move(*derived), options.loss, std::move(*sums)));
+    return Pending<Gradients>(
+        std::make_unique<PendingGradients>(state_, std::move(*derived), options.loss, std::move(*sums)));
   });
 }
 
