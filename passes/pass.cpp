@@ -160,6 +160,7 @@ Pipeline Pipeline::withDerivatives() const {
   };
   const std::vector<Pass> known = standardPassesOnly();
   Pipeline pipeline = *this;
+  if (named(pipeline.passes_, "differentiate") != pipeline.passes_.end()) return pipeline;
   pipeline.passes_.insert(named(pipeline.passes_, "hoist"), *named(known, "differentiate"));
   return pipeline;
 }

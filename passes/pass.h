@@ -56,7 +56,7 @@ class Pipeline {
   /// gives kInvalid with a Span in `names` and the known names.
   static Result<Pipeline> parse(std::string_view names, Math math);
 
-  /// The same with `differentiate` before the first `hoist`, or at the end.
+  /// The same with `differentiate` before the first `hoist`, or at the end, unless it is there already.
   Pipeline withDerivatives() const;
 
   /// Runs the passes in order. `after`, if given, is called with each pass, its result and its time in seconds; results

@@ -92,11 +92,11 @@ class Engine {
                                         std::span<double> out, DerivativesBy by = DerivativesBy::kParameters) const;
 
   /// Fits the parameters of every expression to the target by least squares, all of them together: each iteration is
-  /// one pass over the data for the normal equations of all fits that have not ended (runtime/fit/levenberg_marquardt.h has
-  /// the method). `starts` has one or more vectors of all parameters behind one another; the start with the smallest
-  /// loss in the end wins. An expression ends with a FitStatus of its own; that it could not be fitted is no error.
-  /// Rows that are not finite follow options.loss.nan, as of gradient(). Errors: as for loss(); kInvalid for a loss of
-  /// other than squared errors, and for starts that are no multiple of the parameters.
+  /// one pass over the data for the normal equations of all fits that have not ended (runtime/fit/levenberg_marquardt.h
+  /// has the method). `starts` has one or more vectors of all parameters behind one another; the start with the
+  /// smallest loss in the end wins. An expression ends with a FitStatus of its own; that it could not be fitted is no
+  /// error. Rows that are not finite follow options.loss.nan, as of gradient(). Errors: as for loss(); kInvalid for a
+  /// loss of other than squared errors, and for starts that are no multiple of the parameters.
   Result<Fits> fit(const Program& program, const Dataset& data, std::span<const double> starts,
                    const FitOptions& options = {}) const;
 

@@ -49,10 +49,9 @@ std::vector<Failure> failuresForWantOfColumns(const ProgramSource& source, const
 /// Both, in order of expression; of several of one expression, the first.
 std::vector<Failure> mergeFailures(std::vector<Failure> failures, std::vector<Failure> more);
 
-/// A program for what is derived of the expressions of `source` on data of the columns of `data`, in the way of
-/// `program`.
+/// A program for what is derived of the expressions of `source`, in the way of `program`.
 Program deriveProgram(Engine::State& engine, const ProgramSource& source, const Program::State& program,
-                      const Derivation& derivation, const Dataset::State& data, const CompileOptions& options = {});
+                      const Derivation& derivation, const CompileOptions& options);
 
 /// The error of output of another precision than the engine's.
 Error outputMismatch(Precision output, Precision engine);

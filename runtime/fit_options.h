@@ -13,10 +13,11 @@ namespace srjit {
 /// the derivatives of the prediction by the parameters, as in MINPACK (J. J. Moré, "The Levenberg-Marquardt Algorithm",
 /// 1978), so they do not depend on units.
 struct FitOptions {
-  /// What losses of results are; one of squared errors. Rows that are not finite follow its policy: under kReject,
-  /// parameters that give some are never taken.
+  /// What losses of results are; one of squared errors. Rows that are not finite follow its policy: under kPropagate
+  /// and kReject, parameters that give some are never taken; kSkip leaves these rows out, and compares means over the
+  /// others, of which there must be as many as parameters, whatever the loss.
   LossOptions loss = {};
-  unsigned iterations = 100;  ///< passes over the data, at most
+  unsigned iterations = 100;  ///< passes over the data, at most; at least 1
   /// Converged, if the Gauss-Newton step would lower the loss by no more than this share of it. That is the squared
   /// cosine between the residuals and the tangent plane, or a relative offset (D. M. Bates, D. G. Watts, "A Relative
   /// Offset Orthogonality Convergence Criterion for Nonlinear Least Squares", Technometrics 23(2), 1981). By the
@@ -40,7 +41,7 @@ enum class FitStatus : std::uint8_t {
   kCancelled,
 };
 
-/// What the command prints: "converged", "iterations", or "failed: " and why.
+/// What the command prints: "converged", "iterations", or "failed: " and why. Ends with a zero.
 std::string_view nameOf(FitStatus status) noexcept;
 
 }  // namespace srjit

@@ -77,7 +77,7 @@ class PopulationFit {
         for (FitEntry* const entry : active_) entry->fit.cancel();
         break;
       }
-      if (Status made = makeProgram(); !made) return std::move(made).error();
+      makeProgram();
       fillParameters();
       Result<Losses> sums =
           runTask(engine_, {*derived_, base_.data, parameters_, nullptr, LossOptions{LossKind::kSum}});
@@ -117,8 +117,8 @@ class PopulationFit {
   }
 
   // Fits that ended stay in the program until they are half of it, since making another takes as long as some launches.
-  Status makeProgram() {
-    if (derived_ && 2 * active_.size() > in_program_.size()) return okStatus();
+  void makeProgram() {
+    if (derived_ && 2 * active_.size() > in_program_.size()) return;
     in_program_ = active_;
     const bool is_whole = in_program_.size() == source_.expressions.size() &&
                           std::ranges::all_of(in_program_, [](const FitEntry* entry) { return entry->start == 0; });
@@ -127,11 +127,10 @@ class PopulationFit {
       constexpr double kUsualPasses = 15;
       const CompileOptions compile{.expected_evaluations = std::min<double>(options_.iterations, kUsualPasses),
                                    .expected_rows = data_.rows};
-      return deriveProgram(engine_, source, program_, derivation_, data_, compile);
+      return deriveProgram(engine_, source, program_, derivation_, compile);
     };
     derived_ = is_whole ? program_.derived.get(derivation_, [&] { return make(source_); }) : make(partSource());
     for (const Failure& failure : derived_->failures()) in_program_[failure.expression]->error = failure.error;
-    return okStatus();
   }
 
   ProgramSource partSource() const {
@@ -166,9 +165,12 @@ class PopulationFit {
     std::uint64_t valid = data_.rows;
     double weights = data_.weight_sum;
     if (derivation_.skips_invalid) {
-      valid = static_cast<std::uint64_t>(outputs[count]);
+      valid = outputs[count] > 0 ? static_cast<std::uint64_t>(outputs[count]) : 0;
       if (valid < data_.rows) weights = derivation_.weighted ? outputs[count + 1] : outputs[count];
-      const bool is_out = options_.loss.nan == NanPolicy::kReject ? valid < data_.rows : !(weights > 0);
+      // Fewer rows than parameters can be met by chance.
+      const bool is_out = options_.loss.nan == NanPolicy::kReject
+                              ? valid < data_.rows
+                              : !(weights > 0) || valid < entry.fit.parameters().size();
       for (double& sum : sums) sum = is_out ? kNotFinite : sum / weights;
     }
     const double before = entry.fit.loss();
@@ -217,6 +219,7 @@ class PopulationFit {
     fits.iterations[e] = entry.fit.passes();
     fits.statuses[e] = entry.fit.status();
     fits.starts[e] = entry.start;
+    if (entry.fit.passes() == 0) return;
     const double scale = derivation_.skips_invalid ? entry.weights : 1;
     LossSums sums{
         .terms = entry.fit.loss() * scale, .weights = entry.weights, .rows = data_.rows, .valid = entry.valid};
@@ -244,6 +247,7 @@ Status checkFit(const Program& program, std::span<const double> starts, const Fi
                  fmt::format("{} start values: expected a multiple of the program's {} parameters", starts.size(), all),
                  {}};
   }
+  if (options.iterations == 0) return Error{Errc::kInvalid, "0 iterations: expected at least 1", {}};
   if (infoOf(options.loss.kind).term != LossTerm::kSquared) {
     std::string names;
     for (const LossInfo& info : allLosses()) {

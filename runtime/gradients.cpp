@@ -1,6 +1,5 @@
 // Engine::gradient() and jacobian(): evaluations of what is derived of a program.
 #include <cmath>
-#include <functional>
 #include <limits>
 #include <utility>
 
@@ -29,14 +28,18 @@ std::size_t derivativeOffset(const Program& program, const Derivation& derivatio
 }  // namespace
 
 Program deriveProgram(Engine::State& engine, const ProgramSource& source, const Program::State& program,
-                      const Derivation& derivation, const Dataset::State& data, const CompileOptions& options) {
+                      const Derivation& derivation, const CompileOptions& options) {
   auto state = std::make_shared<Program::State>();
   state->source = std::make_shared<const ProgramSource>(source.derive(derivation));
   state->device = program.device;
   state->info.tier = program.info.tier;
-  engine.executor->compile(*state, options);
-  state->failures = mergeFailures(mergeFailures(state->source->invalid, failuresForWantOfColumns(*state->source, data)),
-                                  std::move(state->failures));
+  state->made = program.made;
+  if (program.made) {
+    engine.executor->compile(*state, options);
+    state->failures = mergeFailures(state->source->invalid, std::move(state->failures));
+  } else {
+    state->failures = program.failures;
+  }
   return Program(std::move(state));
 }
 
@@ -52,17 +55,13 @@ Result<DerivedTask> derivedTask(Engine::State& engine, Task task, const Derivati
   if (Status own = engine.checkProcess(); !own) return std::move(own).error();
   if (Status valid = checkTask(task, engine.options); !valid) return std::move(valid).error();
   const Program::State& program = task.program.state();
-  if (!program.made)
-    return Error{program.failures.empty() ? Errc::kMachine : program.failures[0].error.code,
-                 program.failures.empty() ? "the program has no code" : program.failures[0].error.message,
-                 {}};
   if (derivation.quantity != Quantity::kJacobian) {
     Result<Dataset> data = engine.executor->withTargetBehind(task.data);
     if (!data) return std::move(data).error();
     task.data = std::move(*data);
   }
-  task.program = program.derived.get(
-      derivation, [&] { return deriveProgram(engine, *program.source, program, derivation, task.data.state()); });
+  task.program =
+      program.derived.get(derivation, [&] { return deriveProgram(engine, *program.source, program, derivation, {}); });
   return DerivedTask{std::move(task), derivation};
 }
 
@@ -71,7 +70,9 @@ LossSums sumsOf(std::span<const double> outputs, const Derivation& derivation, s
                 const Dataset::State& data) {
   LossSums sums{.terms = outputs[0], .weights = data.weight_sum, .rows = data.rows, .valid = data.rows};
   if (!derivation.skips_invalid) return sums;
-  sums.valid = static_cast<std::uint64_t>(outputs[1 + count]);
+  // NaN for an expression that failed.
+  const double valid = outputs[1 + count];
+  sums.valid = valid > 0 ? static_cast<std::uint64_t>(valid) : 0;
   if (sums.valid < sums.rows) sums.weights = derivation.weighted ? outputs[2 + count] : outputs[1 + count];
   return sums;
 }
@@ -102,6 +103,7 @@ Gradients gradientsOf(Engine::State& engine, const DerivedTask& derived, const L
       for (std::size_t e = range.begin(); e < range.end(); ++e) take(e);
     });
   });
+  sums.failures = mergeFailures(failuresForWantOfColumns(*program.state().source, data), std::move(sums.failures));
   for (const Failure& failure : sums.failures) {
     gradients.losses.values[failure.expression] = kNoNumber;
     gradients.losses.valid_rows[failure.expression] = 0;
@@ -129,14 +131,40 @@ Result<DerivedTask> jacobianTask(Engine::State& engine, const Program& program, 
       .quantity = Quantity::kJacobian, .by = by, .columns = static_cast<std::uint32_t>(data.columns())};
   const std::size_t derivatives = derivativeOffset(program, derivation, program.size());
   if (out.size() != derivatives * data.rows()) {
-    return Error{
-        Errc::kInvalid,
-        fmt::format("output of {} numbers, expected {} derivatives x {} rows", out.size(), derivatives, data.rows()),
-        {}};
+    return Error{Errc::kInvalid,
+                 fmt::format("output of {} numbers, expected {} derivatives for each of {} rows", out.size(),
+                             derivatives, data.rows()),
+                 {}};
   }
   return derivedTask(engine, {program, data, parameters, reinterpret_cast<std::byte*>(out.data()), std::nullopt},
                      derivation);
 }
+
+/// With the failures of expressions whose variables the data lack: their outputs are NaN.
+std::vector<Failure> withMissingColumns(const Task& task, std::vector<Failure> failures) {
+  const ProgramSource& source = *task.program.state().source;
+  return mergeFailures(failuresForWantOfColumns(source, task.data.state()), std::move(failures));
+}
+
+/// Predictions in flight.
+class PendingJacobian final : public Pending<std::vector<Failure>>::State {
+ public:
+  PendingJacobian(Task task, Pending<std::vector<Failure>> pending)
+      : task_(std::move(task)), pending_(std::move(pending)) {}
+  bool ready() override { return pending_.ready(); }
+  void wait() override { pending_.wait(); }
+  Result<std::vector<Failure>> result() override {
+    return guarded([&]() -> Result<std::vector<Failure>> {
+      Result<std::vector<Failure>> failures = std::move(pending_).result();
+      if (!failures) return failures;
+      return withMissingColumns(task_, std::move(*failures));
+    });
+  }
+
+ private:
+  Task task_;
+  Pending<std::vector<Failure>> pending_;
+};
 
 template <class T>
 Result<std::vector<Failure>> jacobianOf(Engine::State& engine, const Program& program, const Dataset& data,
@@ -146,7 +174,7 @@ Result<std::vector<Failure>> jacobianOf(Engine::State& engine, const Program& pr
     if (!derived) return derived.error();
     Result<Losses> done = runTask(engine, derived->task);
     if (!done) return std::move(done).error();
-    return std::move(done->failures);
+    return withMissingColumns(derived->task, std::move(done->failures));
   });
 }
 
@@ -158,7 +186,11 @@ Result<Pending<std::vector<Failure>>> submitJacobianOf(const std::shared_ptr<Eng
   return guarded([&]() -> Result<Pending<std::vector<Failure>>> {
     const Result<DerivedTask> derived = jacobianTask(*engine, program, data, parameters, out, by);
     if (!derived) return derived.error();
-    return submitTask<std::vector<Failure>>(engine, derived->task);
+    Result<Pending<std::vector<Failure>>> pending = submitTask<std::vector<Failure>>(engine, derived->task);
+    if (!pending) return std::move(pending).error();
+    Task task = derived->task;
+    task.parameters = {};
+    return Pending<std::vector<Failure>>(std::make_unique<PendingJacobian>(std::move(task), std::move(*pending)));
   });
 }
 

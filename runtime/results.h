@@ -48,7 +48,8 @@ struct Fits {
   std::vector<unsigned> iterations = {};  ///< passes over the data, of the start that won
   std::vector<FitStatus> statuses = {};   ///< of an expression that is in losses.failures it means nothing
   std::vector<std::size_t> starts = {};   ///< which start won
-  /// Of the parameters (fit::ParameterFit::standardErrors()), in their layout; NaN where they cannot be had.
+  /// Of the parameters (fit::ParameterFit::standardErrors()), in their layout; NaN where they cannot be had. Rows of
+  /// weight 0 count as observations.
   std::vector<double> standard_errors = {};
 };
 

@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "ir/numbers/rounding.h"
 #include "ir/text/lexer.h"
 #include "tools/files/read.h"
 #include "tools/progress.h"
@@ -175,7 +176,8 @@ Status evaluateInParts(Evaluation& evaluation, const EvaluationOptions& options,
   Progress progress("evaluating", good.size(), options.quiet);
   ServedExpressions served;
   for (std::size_t begin = 0; begin < good.size();) {
-    const std::size_t count = std::min(partSize(rows, device != "cpu"), good.size() - begin);
+    const std::size_t count =
+        std::min(ceilDivide(partSize(rows, device != "cpu"), evaluation.copies), good.size() - begin);
     const std::span<const std::size_t> part(good.data() + begin, count);
     const Batch batch = evaluation.batchOf(part);
     CompileOptions compile;

@@ -38,6 +38,7 @@ struct Evaluation {
   Engine engine;
   Dataset data;
   std::optional<Pipeline> pipeline;
+  std::size_t copies = 1;  ///< how many evaluations of each expression a step has in memory at once
 
   /// Indices of the good lines.
   std::vector<std::size_t> good() const;

@@ -27,7 +27,7 @@ class Deriver {
   /// Adds the roots of an expression to `to`, another graph. The expression is what node `root` of `from` computes, and
   /// has so many parameters; it uses variables before derivation.columns alone. Its own nodes stay as they are, so f
   /// keeps its bits; derivatives get the rules of the math mode, and are fused; what sums add is as Quantity has it,
-  /// without rules. Linear in the nodes and roots, not recursive.
+  /// without rules. Linear in the nodes of each root together, not recursive.
   void derive(const Dag& from, NodeId root, const Derivation& derivation, std::size_t parameters, Dag& to);
   /// The same of f and its derivatives alone: 1 + derivation.derivatives() roots.
   void differentiate(const Dag& from, NodeId root, const Derivation& derivation, std::size_t parameters, Dag& to);

@@ -12,9 +12,9 @@ KernelGroups groupForKernels(const ProgramSource& source, std::span<const std::u
                              const CodeWeights& weights, std::size_t longest) {
   KernelGroups made;
   std::vector<KernelGroup>& groups = made.groups;
-  const std::size_t factor = source.lengthFactor();
   for (const std::uint32_t e : order) {
     const ExpressionView expression = source.expressions[e];
+    const std::size_t factor = source.lengthFactor(e);
     const std::size_t weight = factor * instructionsOf(expression, weights);
     // The sum is a bound, and spares nearly every expression a second walk.
     if (weight + expression.size() > longest && factor * deviceCodeLength(expression, weights) > longest) {
@@ -36,7 +36,7 @@ std::vector<HostGroup> groupForHost(const ProgramSource& source, std::span<const
   std::vector<HostGroup> groups;
   std::size_t group_outputs = 0;
   for (std::size_t i = 0; i < chosen.size(); ++i) {
-    const std::size_t length = source.lengthFactor() * hostCodeLength(source.expressions[chosen[i]]);
+    const std::size_t length = source.lengthFactor(chosen[i]) * hostCodeLength(source.expressions[chosen[i]]);
     const std::size_t outputs = source.outputOffset(chosen[i] + 1) - source.outputOffset(chosen[i]);
     const bool compiled = tier == Tier::kCompile && length <= longest;
     const std::size_t limit = compiled ? kCompiledPerBatch : kInterpretedPerBatch;

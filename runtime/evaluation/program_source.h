@@ -41,7 +41,11 @@ struct ProgramSource {
   /// number of all. Graphs have a root for each, in this order.
   std::size_t outputOffset(std::size_t e) const noexcept { return derivation ? output_offsets[e] : e; }
   std::size_t outputs() const noexcept { return outputOffset(expressions.size()); }
-  /// How many times longer code is than that of the expressions' values, about.
+  /// How many times longer code for the outputs of expression e is than that for its value, about.
+  std::size_t lengthFactor(std::size_t e) const noexcept {
+    return derivation ? 2 + outputOffset(e + 1) - outputOffset(e) : 1;
+  }
+  /// The mean over all expressions.
   std::size_t lengthFactor() const noexcept {
     return derivation && expressions.size() > 0 ? 2 + outputs() / expressions.size() : 1;
   }

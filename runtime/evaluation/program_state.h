@@ -1,6 +1,7 @@
 // The state of a Program.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -38,7 +39,8 @@ class FeasibleParts {
   std::map<std::size_t, std::shared_ptr<const FeasiblePart>> parts_;
 };
 
-/// What is derived of a program, each made at its first use. Thread-safe.
+/// What is derived of a program, each made at its first use, and kept unless the machine failed. Thread-safe; a call
+/// may wait while another makes its program.
 class DerivedPrograms {
  public:
   template <class Make>
@@ -47,7 +49,11 @@ class DerivedPrograms {
     for (const auto& [made_for, program] : programs_) {
       if (made_for == derivation) return program;
     }
-    return programs_.emplace_back(derivation, make()).second;
+    Program made = make();
+    const bool has_failed = std::ranges::any_of(
+        made.failures(), [](const Failure& failure) { return failure.error.code == Errc::kMachine; });
+    if (!has_failed) programs_.emplace_back(derivation, made);
+    return made;
   }
 
  private:

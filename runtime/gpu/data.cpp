@@ -246,7 +246,10 @@ Result<std::shared_ptr<DeviceData>> DeviceData::adoptColumns(std::shared_ptr<Dev
 }
 
 bool DeviceData::hasTargetBehind(std::size_t columns) const noexcept {
-  return streamed_ != nullptr || (!strided_ && all_.target == all_.columns + columns * all_.column_stride * element_);
+  if (streamed_ != nullptr) return true;
+  const CUdeviceptr column_bytes = all_.column_stride * element_;
+  const bool has_weights_behind = all_.weights == 0 || all_.weights == all_.target + column_bytes;
+  return !strided_ && all_.target == all_.columns + columns * column_bytes && has_weights_behind;
 }
 
 void DeviceData::readColumn(CUdeviceptr from, std::span<std::byte> to) const {

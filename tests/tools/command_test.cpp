@@ -483,5 +483,39 @@ TEST(Loss, TiersGiveTheSameBytes) {
   }
 }
 
+TEST(Command, FitsParameters) {
+  const Scratch scratch;
+  scratch.write("t.csv", "x,y,w\n1,3,1\n2,5,1\n3,7,1\n4,9,0.5\n");
+  const std::vector<std::string> words = {"fit", "p0*x + p1", "x +", "p0*p1*x",     "--data", "t.csv",    "--target",
+                                          "y",   "--weights", "w",   "--precision", "f64",    "--device", "cpu"};
+  const Outcome outcome = runCommand(words, scratch.path(""));
+  EXPECT_EQ(outcome.status, 1);
+  EXPECT_THAT(outcome.out, StartsWith("index,loss,valid_rows,iterations,status,parameters\n0,"));
+  EXPECT_THAT(outcome.out, HasSubstr("\n1,nan,0,0,failed: syntax,\n2,"));
+  std::vector<std::string> json = words;
+  json.insert(json.end(), {"--json", "--starts", "4", "--seed", "9"});
+  const Outcome objects = runCommand(json, scratch.path(""));
+  EXPECT_EQ(runCommand(json, scratch.path("")).out, objects.out) << "drawn starts depend on the seed alone";
+  const auto parsed = nlohmann::json::parse(objects.out);
+  ASSERT_EQ(parsed.size(), 3U);
+  EXPECT_EQ(parsed[0]["status"], "converged");
+  EXPECT_NEAR(parsed[0]["parameters"][0].get<double>(), 2, 1e-9);
+  EXPECT_NEAR(parsed[0]["parameters"][1].get<double>(), 1, 1e-9);
+  EXPECT_EQ(parsed[0]["standard_errors"].size(), 2U);
+  EXPECT_LT(parsed[0]["start"].get<int>(), 4);
+  EXPECT_EQ(parsed[1]["status"], "failed: syntax");
+  EXPECT_TRUE(parsed[2]["standard_errors"][1].is_null()) << "p1 can be replaced by p0";
+  EXPECT_EQ(runCommand({"fit", "p0", "--data", "t.csv", "--target", "y", "--loss", "mae"}, scratch.path("")).status, 1);
+}
+
+TEST(Command, PrintsDerivatives) {
+  const Outcome outcome = runCommand({"passes", "--gradient", "exp(p0*x0)"}, "/");
+  EXPECT_EQ(outcome.status, 0);
+  EXPECT_THAT(outcome.out, HasSubstr("; root 1: derivative of expression 1 by p0\n"));
+  EXPECT_THAT(outcome.out, HasSubstr("differentiate"));
+  const Outcome once = runCommand({"passes", "--gradient", "--passes", "differentiate", "p0*x0"}, "/");
+  EXPECT_THAT(once.out, testing::Not(HasSubstr("root 2")));
+}
+
 }  // namespace
 }  // namespace srjit

@@ -77,11 +77,11 @@ std::string jsonText(std::span<const FittedLine> table, const std::vector<Source
     std::string members = "\"loss\":";
     appendJsonNumber(members, table[i].loss, Precision::kF64);
     members += fmt::format(
-        ",\"valid_rows\":{},\"iterations\":{},\"fit\":{},\"start\":{},\"parameters\":{},"
+        ",\"valid_rows\":{},\"iterations\":{},\"start\":{},\"parameters\":{},"
         "\"standard_errors\":{}",
-        validRowsOf(table[i], "null"), table[i].iterations, jsonString(statusText(table[i], lines[i])), table[i].start,
-        jsonNumbers(table[i].parameters), jsonNumbers(table[i].standard_errors));
-    text += (i == 0 ? "[\n" : ",\n") + jsonObject(i, lines[i], members);
+        validRowsOf(table[i], "null"), table[i].iterations, table[i].start, jsonNumbers(table[i].parameters),
+        jsonNumbers(table[i].standard_errors));
+    text += (i == 0 ? "[\n" : ",\n") + jsonObject(i, lines[i], statusText(table[i], lines[i]), members);
   }
   return text + "\n]\n";
 }
@@ -123,6 +123,7 @@ void takeFits(const Fits& fits, const Program& program, std::span<const std::siz
 ExitStatus runFit(const FitCommand& options) {
   Result<Evaluation> evaluation = prepare(options.evaluation, false);
   if (!evaluation) return report(evaluation.error());
+  evaluation->copies = options.starts;
   const std::vector<SourceLine>& lines = evaluation->lines;
   const ExpressionOptions& expressions = options.evaluation.expressions;
   if (evaluation->good().empty() && !expressions.keep_going) return batchStatus(lines, expressions);
@@ -153,12 +154,12 @@ Runner defineFit(CLI::App& app) {
   addEvaluationOptions(app, options->evaluation);
   app.get_option("--target")->required();
   addLossChoice(app, options->fit.loss.kind, "the loss, one of squared errors");
-  addNanChoice(
-      app, options->fit.loss.nan,
-      "rows where the prediction or a derivative is NaN or infinite: propagate takes them like all others, skip "
-      "leaves them out, reject takes no parameters that give some");
+  addNanChoice(app, options->fit.loss.nan,
+               "rows where the prediction or a derivative is NaN or infinite: propagate and reject take no parameters "
+               "that give some, skip leaves these rows out");
   app.add_option("--iterations", options->fit.iterations, "passes over the data for each start at most")
       ->type_name("N")
+      ->check(CLI::Range(1u, 1000000u).description(""))
       ->capture_default_str();
   app.add_option("--tolerance", options->fit.loss_tolerance,
                  "end where the next step would lower the loss by no more than this share of it")
@@ -168,7 +169,7 @@ Runner defineFit(CLI::App& app) {
   app.add_option("--starts", options->starts,
                  "how many starts to fit from: the given one, and others drawn around it; the best result counts")
       ->type_name("N")
-      ->check(CLI::Range(1u, 1000u).description(""))
+      ->check(CLI::Range(1u, 100u).description(""))
       ->capture_default_str();
   app.add_option("--seed", options->seed, "of the drawn starts")->type_name("N")->capture_default_str();
   addJsonOption(app, options->evaluation.json);

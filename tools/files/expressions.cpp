@@ -145,8 +145,11 @@ bool requireInputs(SourceLine& source, std::size_t variables, const ColumnNames&
 }
 
 std::string jsonObject(std::size_t index, const SourceLine& line, std::string_view members) {
-  std::string text =
-      fmt::format(R"({{"index":{},"status":"{}")", index, line.ok() ? "ok" : statusWord(line.expression.error().code));
+  return jsonObject(index, line, line.ok() ? "ok" : statusWord(line.expression.error().code), members);
+}
+
+std::string jsonObject(std::size_t index, const SourceLine& line, std::string_view status, std::string_view members) {
+  std::string text = fmt::format(R"({{"index":{},"status":"{}")", index, status);
   if (!line.ok()) text += ",\"message\":" + jsonString(line.expression.error().message);
   if (!members.empty()) text += ',';
   return text.append(members) + '}';

@@ -54,6 +54,8 @@ bool requireInputs(SourceLine& source, std::size_t variables, const ColumnNames&
 /// What commands print for a line with --json: an object with its index, status, for a bad line message, and `members`
 /// (JSON text such as "\"loss\":1"; may be empty). What is not UTF-8 becomes U+FFFD.
 std::string jsonObject(std::size_t index, const SourceLine& line, std::string_view members = {});
+/// The same with a status of its own.
+std::string jsonObject(std::size_t index, const SourceLine& line, std::string_view status, std::string_view members);
 
 /// `text` as a JSON string, likewise.
 std::string jsonString(std::string_view text);

@@ -182,6 +182,13 @@ TEST(EngineFit, StopsOnRequest) {
   EXPECT_EQ(fits.parameters, (std::vector<double>{1, -1, 0}));
 }
 
+// One row is left at the start, which any two parameters meet.
+TEST(EngineFit, RowsThatAreLeftMustBeAsManyAsParameters) {
+  const Workload w = samplesOf({"p1*sqrt(x0 - p0)"}, [](double x) { return x; }, 50);
+  const Fits fits = fitted(fittingEngine(), w, {4.95, 1}, {.loss = {.nan = NanPolicy::kSkip}});
+  EXPECT_EQ(fits.statuses[0], FitStatus::kNotFinite);
+}
+
 TEST(EngineFit, IterationsAreLimited) {
   const Workload w = samplesOf({"p0*exp(p1*x0) + p2"}, decay);
   const Fits fits = fitted(fittingEngine(), w, {1, -1, 0}, {.iterations = 2});
@@ -200,6 +207,7 @@ TEST(EngineFit, RefusesWhatDoesNotFit) {
   };
   EXPECT_EQ(messageOf({}), "no start for the parameters");
   EXPECT_EQ(messageOf({1, 2, 3}), "3 start values: expected a multiple of the program's 2 parameters");
+  EXPECT_EQ(messageOf({1, 2}, {.iterations = 0}), "0 iterations: expected at least 1");
   EXPECT_THAT(messageOf({1, 2}, {.loss = {.kind = LossKind::kMae}}),
               HasSubstr("mae cannot be fitted: expected a loss of squared errors (sse, mse, rmse, nmse, r2)"));
 }

@@ -215,7 +215,7 @@ TEST(EngineGradient, RefusesWhatDoesNotFit) {
   std::vector<double> small(4);
   const auto size = engine.jacobian(program, data, w.parameters, std::span<double>(small));
   ASSERT_FALSE(size.ok());
-  EXPECT_EQ(size.error().message, "output of 4 numbers, expected 1 derivatives x 5 rows");
+  EXPECT_EQ(size.error().message, "output of 4 numbers, expected 1 derivatives for each of 5 rows");
   std::vector<float> narrow(5);
   const auto type = engine.jacobian(program, data, w.parameters, std::span<float>(narrow));
   ASSERT_FALSE(type.ok());
