@@ -241,7 +241,7 @@ class PopulationFit {
 
 Status checkFit(const Program& program, std::span<const double> starts, const FitOptions& options) {
   const std::size_t all = program.parameterOffset(program.size());
-  if (starts.size() == 0 && all > 0) return Error{Errc::kInvalid, "no start for the parameters", {}};
+  if (starts.empty() && all > 0) return Error{Errc::kInvalid, "no start for the parameters", {}};
   if (all == 0 ? !starts.empty() : starts.size() % all != 0) {
     return Error{Errc::kInvalid,
                  fmt::format("{} start values: expected a multiple of the program's {} parameters", starts.size(), all),
