@@ -253,6 +253,20 @@ NodeId Dag::copyLeaf(const Dag& from, NodeId leaf) {
   return internParameter(from.parameters_[node.index], from.hashes_[leaf]);
 }
 
+void Dag::copyNodes(const Dag& from, std::span<const NodeId> nodes, std::vector<NodeId>& places) {
+  places.resize(std::max(places.size(), from.size()));
+  for (const NodeId id : nodes) {
+    const Node& node = from.node(id);
+    if (node.kind != Token::Kind::kOp) {
+      places[id] = copyLeaf(from, id);
+      continue;
+    }
+    Operands operands{};
+    for (std::size_t k = 0; k < node.inputs().size(); ++k) operands[k] = places[node.operands[k]];
+    places[id] = applyOrdered(node.op, operands);
+  }
+}
+
 NodeId Dag::internParameter(const ParameterSource& source, std::uint64_t shape) {
   const auto make = [&](Node& node) {
     parameters_.push_back(source);

@@ -86,6 +86,9 @@ class Dag {
   NodeId applyOrdered(Op op, NodeId a, NodeId b, NodeId c);
   /// The constant, variable or parameter `leaf` of another graph of this precision.
   NodeId copyLeaf(const Dag& from, NodeId leaf);
+  /// Adds `nodes` of another graph of this precision, each after its operands, which are among them. `places` becomes
+  /// where each is here; its memory is used again.
+  void copyNodes(const Dag& from, std::span<const NodeId> nodes, std::vector<NodeId>& places);
   void addRoot(NodeId id) { roots_.push_back(id); }
   void setRoot(std::size_t root, NodeId id) { roots_[root] = id; }
   /// Reserves memory for so many nodes, for speed alone.

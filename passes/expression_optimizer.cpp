@@ -104,26 +104,10 @@ void ExpressionOptimizer::findMembers(NodeId root) {
 }
 
 void ExpressionOptimizer::appendTo(Dag& batch) {
-  places_.resize(std::max(places_.size(), dag_.size()));
-  for (const NodeId id : members_) {
-    const Node& node = dag_.node(id);
-    if (node.kind != Token::Kind::kOp) {
-      places_[id] = batch.copyLeaf(dag_, id);
-      continue;
-    }
-    Operands operands{};
-    for (std::size_t k = 0; k < node.inputs().size(); ++k) operands[k] = places_[node.operands[k]];
-    places_[id] = batch.applyOrdered(node.op, operands);
-  }
+  batch.copyNodes(dag_, members_, places_);
   batch.addRoot(places_[dag_.roots()[0]]);
 }
 
-Dag BatchOptimizer::take() {
-  Dag result(merged_.precision());
-  const std::span<const NodeId> order = scheduler_.run(merged_, merged_.roots(), merged_.size());
-  merged_.renumber(order, Dag::Literals::kParameters, result, places_);
-  merged_.clear(0);
-  return result;
-}
+Dag BatchOptimizer::take() { return takeScheduled(merged_, scheduler_, places_); }
 
 }  // namespace srjit

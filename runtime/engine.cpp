@@ -194,6 +194,7 @@ std::shared_ptr<const FeasiblePart> makeFeasible(Executor& executor, const Progr
 }  // namespace
 
 Failures failuresForWantOfColumns(const ProgramSource& source, const Dataset::State& data) {
+  if (source.expressions.variableCount() <= data.columns) return {};
   const std::string names = data.names.empty() ? "" : ": " + text::listNames(data.names.names());
   Failures failures;
   for (std::size_t e = 0; e < source.expressions.size(); ++e) {

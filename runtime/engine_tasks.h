@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -52,6 +53,15 @@ std::vector<Failure> mergeFailures(std::vector<Failure> failures, std::vector<Fa
 /// A program for what is derived of the expressions of `source`, in the way of `program`.
 Program deriveProgram(Engine::State& engine, const ProgramSource& source, const Program::State& program,
                       const Derivation& derivation, const CompileOptions& options);
+
+/// The sums of `quantity` over rows of `data`, derived by parameters.
+Derivation derivedSums(Quantity quantity, const Dataset::State& data, NanPolicy nan);
+
+/// A task for them has this loss: sums as they are. Weights are in the graphs, and no row is left out but there.
+inline constexpr LossOptions kPlainSums{LossKind::kSum, NanPolicy::kPropagate};
+
+/// Of one expression, from its outputs in such a task: the sum of the first of them, and over which rows.
+LossSums readSums(std::span<const double> outputs, const Derivation& derivation, const Dataset::State& data);
 
 /// The error of output of another precision than the engine's.
 Error outputMismatch(Precision output, Precision engine);

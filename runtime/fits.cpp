@@ -33,7 +33,7 @@ class LinearFinder {
     optimizer_.run(tokens, 0);
     const ExpressionGraph graph = optimizer_.graph();
     derived_.clear(tokens.size());
-    deriver_.differentiate(graph.dag, graph.root, {}, tokens.parameterCount(), derived_);
+    deriver_.differentiate(graph.dag, graph.root, tokens.parameterCount(), derived_);
     return linear_.find(derived_, derived_.roots().subspan(1));
   }
 
@@ -48,9 +48,7 @@ class LinearFinder {
 struct FitEntry {
   std::size_t expression, start;
   fit::ParameterFit fit;
-  // Of the best parameters so far:
-  std::uint64_t valid = 0;
-  double weights = 0;
+  LossSums rows = {};  ///< which rows count with the best parameters so far
   std::optional<Error> error = {};
 };
 
@@ -64,10 +62,8 @@ class PopulationFit {
         source_(*program_.source),
         data_(base_.data.state()),
         options_(options),
-        derivation_{.quantity = Quantity::kNormalEquations,
-                    .columns = static_cast<std::uint32_t>(data_.columns),
-                    .weighted = data_.has_weights,
-                    .skips_invalid = options.loss.nan != NanPolicy::kPropagate} {
+        failures_(mergeFailures(program_.failures, failuresForWantOfColumns(source_, data_))),
+        derivation_(derivedSums(Quantity::kNormalEquations, data_, options.loss.nan)) {
     engine_.executor->execute([&] { makeEntries(starts); });
   }
 
@@ -79,8 +75,7 @@ class PopulationFit {
       }
       makeProgram();
       fillParameters();
-      Result<Losses> sums =
-          runTask(engine_, {*derived_, base_.data, parameters_, nullptr, LossOptions{LossKind::kSum}});
+      Result<Losses> sums = runTask(engine_, {*derived_, base_.data, parameters_, nullptr, kPlainSums});
       if (!sums) return std::move(sums).error();
       engine_.executor->execute([&] { take(*sums); });
       dropEnded();
@@ -98,8 +93,7 @@ class PopulationFit {
     const std::size_t count = source_.expressions.size(), all = source_.parameterOffset(count);
     const std::size_t start_count = all == 0 ? 1 : starts.size() / all;
     std::vector<bool> fails(count);
-    for (const Failure& failure : program_.failures) fails[failure.expression] = true;
-    for (const Failure& failure : failuresForWantOfColumns(source_, data_)) fails[failure.expression] = true;
+    for (const Failure& failure : failures_) fails[failure.expression] = true;
     entries_.resize(count * start_count);
     tbb::enumerable_thread_specific<LinearFinder> finders(source_.precision, source_.math);
     tbb::parallel_for(std::size_t{0}, count, [&](std::size_t e) {
@@ -147,7 +141,7 @@ class PopulationFit {
     }
   }
 
-  void take(const Losses& sums) {
+  void take(Losses& sums) {
     for (const Failure& failure : sums.failures) in_program_[failure.expression]->error = failure.error;
     tbb::parallel_for(std::size_t{0}, in_program_.size(), [&](std::size_t i) {
       FitEntry& entry = *in_program_[i];
@@ -159,25 +153,19 @@ class PopulationFit {
   }
 
   // Where rows are left out, sums of different rows are comparable as means.
-  void takeSums(FitEntry& entry, std::span<const double> outputs) const {
-    const std::size_t count = fit::ParameterFit::sumsOf(entry.fit.parameters().size());
-    std::vector<double> sums(outputs.begin(), outputs.begin() + static_cast<std::ptrdiff_t>(count));
-    std::uint64_t valid = data_.rows;
-    double weights = data_.weight_sum;
+  void takeSums(FitEntry& entry, std::span<double> outputs) const {
+    const LossSums rows = readSums(outputs, derivation_, data_);
+    const std::span<double> sums = outputs.first(outputs.size() - derivation_.counts());
     if (derivation_.skips_invalid) {
-      valid = outputs[count] > 0 ? static_cast<std::uint64_t>(outputs[count]) : 0;
-      if (valid < data_.rows) weights = derivation_.weighted ? outputs[count + 1] : outputs[count];
       // Fewer rows than parameters can be met by chance.
       const bool is_out = options_.loss.nan == NanPolicy::kReject
-                              ? valid < data_.rows
-                              : !(weights > 0) || valid < entry.fit.parameters().size();
-      for (double& sum : sums) sum = is_out ? kNotFinite : sum / weights;
+                              ? rows.valid < rows.rows
+                              : !(rows.weights > 0) || rows.valid < entry.fit.parameters().size();
+      for (double& sum : sums) sum = is_out ? kNotFinite : sum / rows.weights;
     }
     const double before = entry.fit.loss();
     entry.fit.take(sums);
-    if (!(entry.fit.loss() < before)) return;
-    entry.valid = valid;
-    entry.weights = weights;
+    if (entry.fit.loss() < before) entry.rows = rows;
   }
 
   void dropEnded() {
@@ -194,7 +182,6 @@ class PopulationFit {
     fits.iterations.resize(count);
     fits.statuses.resize(count, FitStatus::kNotFinite);
     fits.starts.resize(count);
-    fits.losses.failures = mergeFailures(program_.failures, failuresForWantOfColumns(source_, data_));
     std::vector<Failure> failures;
     for (std::size_t e = 0; e < count; ++e) {
       FitEntry* best = nullptr;
@@ -207,7 +194,7 @@ class PopulationFit {
       if (best->error) failures.push_back({e, *best->error});
       write(*best, fits);
     }
-    fits.losses.failures = mergeFailures(std::move(fits.losses.failures), std::move(failures));
+    fits.losses.failures = mergeFailures(failures_, std::move(failures));
     return fits;
   }
 
@@ -215,14 +202,14 @@ class PopulationFit {
     const std::size_t e = entry.expression;
     const std::size_t first = source_.parameterOffset(e);
     std::ranges::copy(entry.fit.parameters(), fits.parameters.begin() + static_cast<std::ptrdiff_t>(first));
-    entry.fit.standardErrors(entry.valid, std::span(fits.standard_errors).subspan(first, parametersOf(e)));
+    entry.fit.standardErrors(entry.rows.valid, std::span(fits.standard_errors).subspan(first, parametersOf(e)));
     fits.iterations[e] = entry.fit.passes();
     fits.statuses[e] = entry.fit.status();
     fits.starts[e] = entry.start;
     if (entry.fit.passes() == 0) return;
-    const double scale = derivation_.skips_invalid ? entry.weights : 1;
-    LossSums sums{
-        .terms = entry.fit.loss() * scale, .weights = entry.weights, .rows = data_.rows, .valid = entry.valid};
+    LossSums sums = entry.rows;
+    sums.terms = entry.fit.loss() * (derivation_.skips_invalid ? sums.weights : 1);
+    sums.rows = data_.rows;
     takeLoss(fits.losses, e, sums, data_, options_.loss);
   }
 
@@ -232,6 +219,7 @@ class PopulationFit {
   const ProgramSource& source_;
   const Dataset::State& data_;
   const FitOptions& options_;
+  const std::vector<Failure> failures_;  ///< of expressions that have no fit
   const Derivation derivation_;
   std::vector<std::unique_ptr<FitEntry>> entries_;  ///< those of expression e from e * starts on; null: it fails
   std::vector<FitEntry*> active_, in_program_;

@@ -17,15 +17,29 @@ namespace {
 
 constexpr double kNoNumber = std::numeric_limits<double>::quiet_NaN();
 
-/// Sums as they are: those of what is derived have their weights in the graphs, and no row is left out but there.
-constexpr LossOptions kPlainSums{LossKind::kSum, NanPolicy::kPropagate};
-
 std::size_t derivativeOffset(const Program& program, const Derivation& derivation, std::size_t expression) {
   return derivation.by == DerivativesBy::kVariables ? expression * derivation.columns
                                                     : program.parameterOffset(expression);
 }
 
 }  // namespace
+
+Derivation derivedSums(Quantity quantity, const Dataset::State& data, NanPolicy nan) {
+  return {.quantity = quantity,
+          .columns = static_cast<std::uint32_t>(data.columns),
+          .weighted = data.has_weights,
+          .skips_invalid = nan != NanPolicy::kPropagate};
+}
+
+LossSums readSums(std::span<const double> outputs, const Derivation& derivation, const Dataset::State& data) {
+  LossSums sums{.terms = outputs[0], .weights = data.weight_sum, .rows = data.rows, .valid = data.rows};
+  if (!derivation.skips_invalid) return sums;
+  // The count is NaN for an expression that failed.
+  const std::span<const double> counts = outputs.last(derivation.counts());
+  sums.valid = counts[0] > 0 ? static_cast<std::uint64_t>(counts[0]) : 0;
+  if (sums.valid < sums.rows) sums.weights = counts.back();
+  return sums;
+}
 
 Program deriveProgram(Engine::State& engine, const ProgramSource& source, const Program::State& program,
                       const Derivation& derivation, const CompileOptions& options) {
@@ -45,13 +59,8 @@ Program deriveProgram(Engine::State& engine, const ProgramSource& source, const 
 
 namespace {
 
-/// A task for what is derived of a program, and what to make of its result.
-struct DerivedTask {
-  Task task;
-  Derivation derivation;
-};
-
-Result<DerivedTask> derivedTask(Engine::State& engine, Task task, const Derivation& derivation) {
+/// A task for what is derived of a program.
+Result<Task> derivedTask(Engine::State& engine, Task task, const Derivation& derivation) {
   if (Status own = engine.checkProcess(); !own) return std::move(own).error();
   if (Status valid = checkTask(task, engine.options); !valid) return std::move(valid).error();
   const Program::State& program = task.program.state();
@@ -62,25 +71,20 @@ Result<DerivedTask> derivedTask(Engine::State& engine, Task task, const Derivati
   }
   task.program =
       program.derived.get(derivation, [&] { return deriveProgram(engine, *program.source, program, derivation, {}); });
-  return DerivedTask{std::move(task), derivation};
+  return task;
 }
 
-/// The sums of one expression's gradient, from its outputs.
-LossSums sumsOf(std::span<const double> outputs, const Derivation& derivation, std::size_t count,
-                const Dataset::State& data) {
-  LossSums sums{.terms = outputs[0], .weights = data.weight_sum, .rows = data.rows, .valid = data.rows};
-  if (!derivation.skips_invalid) return sums;
-  // NaN for an expression that failed.
-  const double valid = outputs[1 + count];
-  sums.valid = valid > 0 ? static_cast<std::uint64_t>(valid) : 0;
-  if (sums.valid < sums.rows) sums.weights = derivation.weighted ? outputs[2 + count] : outputs[1 + count];
-  return sums;
+/// With the failures of expressions whose variables the data lack: their outputs are NaN.
+std::vector<Failure> withMissingColumns(const Task& task, std::vector<Failure> failures) {
+  const ProgramSource& source = *task.program.state().source;
+  return mergeFailures(failuresForWantOfColumns(source, task.data.state()), std::move(failures));
 }
 
-Gradients gradientsOf(Engine::State& engine, const DerivedTask& derived, const LossOptions& options, Losses sums) {
-  const Program& program = derived.task.program;
-  const Derivation& derivation = derived.derivation;
-  const Dataset::State& data = derived.task.data.state();
+Gradients gradientsOf(Engine::State& engine, const Task& task, const LossOptions& options, Losses sums) {
+  const Program& program = task.program;
+  const ProgramSource& source = *program.state().source;
+  const Derivation& derivation = *source.derivation;
+  const Dataset::State& data = task.data.state();
   Gradients gradients;
   gradients.losses.values.resize(program.size());
   gradients.losses.valid_rows.resize(program.size());
@@ -88,8 +92,9 @@ Gradients gradientsOf(Engine::State& engine, const DerivedTask& derived, const L
   const auto take = [&](std::size_t e) {
     const std::size_t first = derivativeOffset(program, derivation, e);
     const std::size_t count = derivativeOffset(program, derivation, e + 1) - first;
-    const std::span<const double> outputs = std::span(sums.values).subspan(program.state().source->outputOffset(e));
-    const LossSums of = sumsOf(outputs, derivation, count, data);
+    const std::size_t output = source.outputOffset(e);
+    const auto outputs = std::span<const double>(sums.values).subspan(output, source.outputOffset(e + 1) - output);
+    const LossSums of = readSums(outputs, derivation, data);
     takeLoss(gradients.losses, e, of, data, options);
     const double slope = lossSlope(of, data.target_variance, options);
     const bool is_finite = std::isfinite(gradients.losses.values[e]);
@@ -98,12 +103,12 @@ Gradients gradientsOf(Engine::State& engine, const DerivedTask& derived, const L
     }
   };
   engine.executor->execute([&] {
-    constexpr std::size_t kGrain = 1 << 11;  // expressions, of some 20 ns each
+    constexpr std::size_t kGrain = 1 << 11;  // expressions
     tbb::parallel_for(tbb::blocked_range<std::size_t>(0, program.size(), kGrain), [&](const auto& range) {
       for (std::size_t e = range.begin(); e < range.end(); ++e) take(e);
     });
   });
-  sums.failures = mergeFailures(failuresForWantOfColumns(*program.state().source, data), std::move(sums.failures));
+  sums.failures = withMissingColumns(task, std::move(sums.failures));
   for (const Failure& failure : sums.failures) {
     gradients.losses.values[failure.expression] = kNoNumber;
     gradients.losses.valid_rows[failure.expression] = 0;
@@ -112,20 +117,17 @@ Gradients gradientsOf(Engine::State& engine, const DerivedTask& derived, const L
   return gradients;
 }
 
-Result<DerivedTask> gradientTask(Engine::State& engine, const Program& program, const Dataset& data,
-                                 std::span<const double> parameters, const GradientOptions& options) {
-  const Derivation derivation{.quantity = Quantity::kGradient,
-                              .by = options.by,
-                              .columns = static_cast<std::uint32_t>(data.columns()),
-                              .term = infoOf(options.loss.kind).term,
-                              .weighted = data.state().has_weights,
-                              .skips_invalid = options.loss.nan != NanPolicy::kPropagate};
+Result<Task> gradientTask(Engine::State& engine, const Program& program, const Dataset& data,
+                          std::span<const double> parameters, const GradientOptions& options) {
+  Derivation derivation = derivedSums(Quantity::kGradient, data.state(), options.loss.nan);
+  derivation.by = options.by;
+  derivation.term = infoOf(options.loss.kind).term;
   return derivedTask(engine, {program, data, parameters, nullptr, kPlainSums}, derivation);
 }
 
 template <class T>
-Result<DerivedTask> jacobianTask(Engine::State& engine, const Program& program, const Dataset& data,
-                                 std::span<const double> parameters, std::span<T> out, DerivativesBy by) {
+Result<Task> jacobianTask(Engine::State& engine, const Program& program, const Dataset& data,
+                          std::span<const double> parameters, std::span<T> out, DerivativesBy by) {
   if (kPrecisionOf<T> != engine.options.precision) return outputMismatch(kPrecisionOf<T>, engine.options.precision);
   const Derivation derivation{
       .quantity = Quantity::kJacobian, .by = by, .columns = static_cast<std::uint32_t>(data.columns())};
@@ -140,17 +142,13 @@ Result<DerivedTask> jacobianTask(Engine::State& engine, const Program& program, 
                      derivation);
 }
 
-/// With the failures of expressions whose variables the data lack: their outputs are NaN.
-std::vector<Failure> withMissingColumns(const Task& task, std::vector<Failure> failures) {
-  const ProgramSource& source = *task.program.state().source;
-  return mergeFailures(failuresForWantOfColumns(source, task.data.state()), std::move(failures));
-}
-
 /// Predictions in flight.
 class PendingJacobian final : public Pending<std::vector<Failure>>::State {
  public:
   PendingJacobian(Task task, Pending<std::vector<Failure>> pending)
-      : task_(std::move(task)), pending_(std::move(pending)) {}
+      : task_(std::move(task)), pending_(std::move(pending)) {
+    task_.parameters = {};
+  }
   bool ready() override { return pending_.ready(); }
   void wait() override { pending_.wait(); }
   Result<std::vector<Failure>> result() override {
@@ -170,11 +168,11 @@ template <class T>
 Result<std::vector<Failure>> jacobianOf(Engine::State& engine, const Program& program, const Dataset& data,
                                         std::span<const double> parameters, std::span<T> out, DerivativesBy by) {
   return guarded([&]() -> Result<std::vector<Failure>> {
-    const Result<DerivedTask> derived = jacobianTask(engine, program, data, parameters, out, by);
-    if (!derived) return derived.error();
-    Result<Losses> done = runTask(engine, derived->task);
+    const Result<Task> task = jacobianTask(engine, program, data, parameters, out, by);
+    if (!task) return task.error();
+    Result<Losses> done = runTask(engine, *task);
     if (!done) return std::move(done).error();
-    return withMissingColumns(derived->task, std::move(done->failures));
+    return withMissingColumns(*task, std::move(done->failures));
   });
 }
 
@@ -184,23 +182,20 @@ Result<Pending<std::vector<Failure>>> submitJacobianOf(const std::shared_ptr<Eng
                                                        std::span<const double> parameters, std::span<T> out,
                                                        DerivativesBy by) {
   return guarded([&]() -> Result<Pending<std::vector<Failure>>> {
-    const Result<DerivedTask> derived = jacobianTask(*engine, program, data, parameters, out, by);
-    if (!derived) return derived.error();
-    Result<Pending<std::vector<Failure>>> pending = submitTask<std::vector<Failure>>(engine, derived->task);
+    Result<Task> task = jacobianTask(*engine, program, data, parameters, out, by);
+    if (!task) return task.error();
+    Result<Pending<std::vector<Failure>>> pending = submitTask<std::vector<Failure>>(engine, *task);
     if (!pending) return std::move(pending).error();
-    Task task = derived->task;
-    task.parameters = {};
-    return Pending<std::vector<Failure>>(std::make_unique<PendingJacobian>(std::move(task), std::move(*pending)));
+    return Pending<std::vector<Failure>>(std::make_unique<PendingJacobian>(std::move(*task), std::move(*pending)));
   });
 }
 
 /// Sums in flight.
 class PendingGradients final : public Pending<Gradients>::State {
  public:
-  PendingGradients(std::shared_ptr<Engine::State> engine, DerivedTask derived, const LossOptions& options,
-                   Pending<Losses> sums)
-      : engine_(std::move(engine)), derived_(std::move(derived)), options_(options), sums_(std::move(sums)) {
-    derived_.task.parameters = {};
+  PendingGradients(std::shared_ptr<Engine::State> engine, Task task, const LossOptions& options, Pending<Losses> sums)
+      : engine_(std::move(engine)), task_(std::move(task)), options_(options), sums_(std::move(sums)) {
+    task_.parameters = {};
   }
   bool ready() override { return sums_.ready(); }
   void wait() override { sums_.wait(); }
@@ -208,13 +203,13 @@ class PendingGradients final : public Pending<Gradients>::State {
     return guarded([&]() -> Result<Gradients> {
       Result<Losses> sums = std::move(sums_).result();
       if (!sums) return std::move(sums).error();
-      return gradientsOf(*engine_, derived_, options_, std::move(*sums));
+      return gradientsOf(*engine_, task_, options_, std::move(*sums));
     });
   }
 
  private:
   std::shared_ptr<Engine::State> engine_;  // outlives the rest
-  DerivedTask derived_;
+  Task task_;
   LossOptions options_;
   Pending<Losses> sums_;
 };
@@ -224,11 +219,11 @@ class PendingGradients final : public Pending<Gradients>::State {
 Result<Gradients> Engine::gradient(const Program& program, const Dataset& data, std::span<const double> parameters,
                                    const GradientOptions& options) const {
   return guarded([&]() -> Result<Gradients> {
-    const Result<DerivedTask> derived = gradientTask(*state_, program, data, parameters, options);
-    if (!derived) return derived.error();
-    Result<Losses> sums = runTask(*state_, derived->task);
+    const Result<Task> task = gradientTask(*state_, program, data, parameters, options);
+    if (!task) return task.error();
+    Result<Losses> sums = runTask(*state_, *task);
     if (!sums) return std::move(sums).error();
-    return gradientsOf(*state_, *derived, options.loss, std::move(*sums));
+    return gradientsOf(*state_, *task, options.loss, std::move(*sums));
   });
 }
 
@@ -236,12 +231,12 @@ Result<Pending<Gradients>> Engine::submitGradient(const Program& program, const 
                                                   std::span<const double> parameters,
                                                   const GradientOptions& options) const {
   return guarded([&]() -> Result<Pending<Gradients>> {
-    Result<DerivedTask> derived = gradientTask(*state_, program, data, parameters, options);
-    if (!derived) return std::move(derived).error();
-    Result<Pending<Losses>> sums = submitTask<Losses>(state_, derived->task);
+    Result<Task> task = gradientTask(*state_, program, data, parameters, options);
+    if (!task) return std::move(task).error();
+    Result<Pending<Losses>> sums = submitTask<Losses>(state_, *task);
     if (!sums) return std::move(sums).error();
     return Pending<Gradients>(
-        std::make_unique<PendingGradients>(state_, std::move(*derived), options.loss, std::move(*sums)));
+        std::make_unique<PendingGradients>(state_, std::move(*task), options.loss, std::move(*sums)));
   });
 }
 

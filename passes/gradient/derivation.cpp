@@ -4,14 +4,13 @@ namespace srjit {
 
 std::size_t Derivation::roots(std::size_t parameters) const noexcept {
   const std::size_t count = derivatives(parameters);
-  const std::size_t counts = !skips_invalid ? 0 : weighted ? 2 : 1;
   switch (quantity) {
     case Quantity::kJacobian:
       return count;
     case Quantity::kGradient:
-      return 1 + count + counts;
+      return 1 + count + counts();
     case Quantity::kNormalEquations:
-      return 1 + count + count * (count + 1) / 2 + counts;
+      return 1 + count + count * (count + 1) / 2 + counts();
   }
   __builtin_unreachable();
 }

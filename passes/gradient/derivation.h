@@ -35,6 +35,8 @@ struct Derivation {
     return by == DerivativesBy::kVariables ? columns : parameters;
   }
   std::size_t roots(std::size_t parameters) const noexcept;
+  /// How many of these, the last ones, say which rows count.
+  std::size_t counts() const noexcept { return !skips_invalid ? 0 : weighted ? 2 : 1; }
   /// One more than the largest variable that roots read besides those of expressions.
   std::uint32_t variables() const noexcept {
     return quantity == Quantity::kJacobian ? 0 : columns + 1 + (weighted ? 1U : 0U);

@@ -29,12 +29,8 @@ void DerivedBatch::addNothing(std::size_t parameters) {
 }
 
 Dag DerivedBatch::take() {
-  Dag result(merged_.precision());
-  const auto order = scheduler_.run(merged_, merged_.roots(), merged_.size());
-  merged_.renumber(order, Dag::Literals::kParameters, result, places_);
-  merged_.clear(0);
   expressions_ = 0;
-  return result;
+  return takeScheduled(merged_, scheduler_, places_);
 }
 
 }  // namespace srjit

@@ -52,21 +52,6 @@ class SumTerms {
   std::vector<NodeId> roots_;
 };
 
-/// Copies nodes, each after its operands, which are among them. `places` becomes where they are.
-void copyNodes(const Dag& from, std::span<const NodeId> nodes, std::vector<NodeId>& places, Dag& to) {
-  places.resize(std::max(places.size(), from.size()));
-  for (const NodeId id : nodes) {
-    const Node& node = from.node(id);
-    if (!node.isOperator()) {
-      places[id] = to.copyLeaf(from, id);
-      continue;
-    }
-    Operands operands{};
-    for (std::size_t k = 0; k < node.inputs().size(); ++k) operands[k] = places[node.operands[k]];
-    places[id] = to.applyOrdered(node.op, operands);
-  }
-}
-
 }  // namespace
 
 Deriver::Deriver(Precision precision, Math math)
@@ -88,10 +73,9 @@ void Deriver::derive(const Dag& from, NodeId root, const Derivation& derivation,
   appendRoots(to);
 }
 
-void Deriver::differentiate(const Dag& from, NodeId root, const Derivation& derivation, std::size_t parameters,
-                            Dag& to) {
+void Deriver::differentiate(const Dag& from, NodeId root, std::size_t parameters, Dag& to) {
   read(from, root);
-  addDerivatives(derivation, parameters);
+  addDerivatives({}, parameters);
   appendRoots(to);
 }
 
@@ -100,7 +84,7 @@ void Deriver::read(const Dag& from, NodeId root) {
   members_.collect(from, {&root, 1});
   const std::size_t count = members_.members().size();
   dag_.clear(count);
-  copyNodes(from, scheduler_.run(from, {&root, 1}, count), places_, dag_);
+  dag_.copyNodes(from, scheduler_.run(from, {&root, 1}, count), places_);
   roots_.assign(1, places_[root]);
 }
 
@@ -164,7 +148,7 @@ void Deriver::addTerms(const Derivation& derivation) {
 
 void Deriver::appendRoots(Dag& to) {
   members_.collect(dag_, roots_);
-  copyNodes(dag_, members_.members(), places_, to);
+  to.copyNodes(dag_, members_.members(), places_);
   for (const NodeId root : roots_) to.addRoot(places_[root]);
 }
 
@@ -180,7 +164,7 @@ void differentiate(WorkingDag& work, const PassContext& context) {
   Deriver deriver(from.precision(), context.math);
   Dag derived(from.precision());
   for (std::size_t i = 0; i < parameters.size(); ++i) {
-    deriver.differentiate(from, from.roots()[i], {}, parameters[i], derived);
+    deriver.differentiate(from, from.roots()[i], parameters[i], derived);
   }
   work = WorkingDag(std::move(derived));
 }

@@ -29,8 +29,8 @@ class Deriver {
   /// keeps its bits; derivatives get the rules of the math mode, and are fused; what sums add is as Quantity has it,
   /// without rules. Linear in the nodes of each root together, not recursive.
   void derive(const Dag& from, NodeId root, const Derivation& derivation, std::size_t parameters, Dag& to);
-  /// The same of f and its derivatives alone: 1 + derivation.derivatives() roots.
-  void differentiate(const Dag& from, NodeId root, const Derivation& derivation, std::size_t parameters, Dag& to);
+  /// The same of f and its derivatives by parameters: 1 + parameters roots.
+  void differentiate(const Dag& from, NodeId root, std::size_t parameters, Dag& to);
 
  private:
   void read(const Dag& from, NodeId root);

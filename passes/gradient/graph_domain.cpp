@@ -16,7 +16,7 @@ Value operation(Op op, const Value& x, const Value& y) {
 }
 Mask positive(const Value& value) { return {value.in(*value.maker()), value.maker()}; }
 
-/// By function: the operator of its name, which computes it and nothing else. Those of three have other names.
+/// The operator that computes a function, and nothing else: that of its name, but for three. None copies a sign.
 Op operatorOf(Function function) {
   static const auto operators = [] {
     constexpr std::size_t kFunctions = 0
@@ -25,10 +25,23 @@ Op operatorOf(Function function) {
 #undef SRJIT_FUNCTION
         ;
     std::array<Op, kFunctions> made{};
-    for (std::size_t i = 0; i < kFunctions; ++i) made[i] = findOp(allFunctions()[i].name).value_or(Op{});
-    made[static_cast<std::size_t>(Function::k_minimum)] = Op::kMin;
-    made[static_cast<std::size_t>(Function::k_maximum)] = Op::kMax;
-    made[static_cast<std::size_t>(Function::k_rint)] = Op::kRound;
+    for (std::size_t i = 0; i < kFunctions; ++i) {
+      switch (static_cast<Function>(i)) {
+        case Function::k_minimum:
+          made[i] = Op::kMin;
+          break;
+        case Function::k_maximum:
+          made[i] = Op::kMax;
+          break;
+        case Function::k_rint:
+          made[i] = Op::kRound;
+          break;
+        case Function::k_copysign:
+          break;
+        default:
+          made[i] = findOp(allFunctions()[i].name).value();
+      }
+    }
     return made;
   }();
   return operators[static_cast<std::size_t>(function)];

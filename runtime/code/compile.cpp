@@ -272,11 +272,7 @@ void addCompiled(DeviceCode& code, const Batches& batches, const CodeRequest& re
                                   .first_parameter = code.parameters.size()});
       compiled.modules.push_back(draft.module);
       compiled.expressions += draft.expressions.size();
-      for (const std::uint32_t e : draft.expressions) {
-        for (std::size_t o = request.source.outputOffset(e); o < request.source.outputOffset(e + std::size_t{1}); ++o) {
-          outputs.push_back(static_cast<std::uint32_t>(o));
-        }
-      }
+      for (const std::uint32_t e : draft.expressions) request.source.appendOutputs(e, outputs);
       code.parameters.append(draft.parameters);
       code.report.nodes += draft.nodes;
     }

@@ -332,9 +332,8 @@ class ProgramEncoder {
     std::span<const NodeId> roots = dag.roots();
     for (const std::uint32_t member : members) {
       const std::size_t before = chunk.code.tokens.size();
-      const std::size_t first = source_.outputOffset(member);
-      outputs.resize(source_.outputOffset(member + std::size_t{1}) - first);
-      std::iota(outputs.begin(), outputs.end(), static_cast<std::uint32_t>(first));
+      outputs.clear();
+      source_.appendOutputs(member, outputs);
       takeProgram(member, encoder.encode(dag, roots.first(outputs.size()), outputs, options, chunk.code), before,
                   chunk);
       roots = roots.subspan(outputs.size());

@@ -65,6 +65,12 @@ ProgramSource ProgramSource::derive(const Derivation& what) const {
   return derived;
 }
 
+void ProgramSource::appendOutputs(std::size_t e, std::vector<std::uint32_t>& numbers) const {
+  for (std::size_t output = outputOffset(e); output < outputOffset(e + 1); ++output) {
+    numbers.push_back(static_cast<std::uint32_t>(output));
+  }
+}
+
 void ProgramSource::finish() {
   expressions.finish();
   variables = expressions.variableCount();

@@ -41,6 +41,8 @@ struct ProgramSource {
   /// number of all. Graphs have a root for each, in this order.
   std::size_t outputOffset(std::size_t e) const noexcept { return derivation ? output_offsets[e] : e; }
   std::size_t outputs() const noexcept { return outputOffset(expressions.size()); }
+  /// Appends the numbers of the outputs of expression e.
+  void appendOutputs(std::size_t e, std::vector<std::uint32_t>& numbers) const;
   /// How many times longer code for the outputs of expression e is than that for its value, about.
   std::size_t lengthFactor(std::size_t e) const noexcept {
     return derivation ? 2 + outputOffset(e + 1) - outputOffset(e) : 1;

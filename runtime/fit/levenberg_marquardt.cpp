@@ -47,7 +47,9 @@ double sumOfSquares(std::span<const double> values) {
 
 ParameterFit::ParameterFit(std::span<const double> start, std::span<const std::uint32_t> linear, Precision precision,
                            const FitOptions& options)
-    : options_(options),
+    : iterations_(options.iterations),
+      loss_tolerance_(options.loss_tolerance),
+      step_tolerance_(std::max(options.step_tolerance, 2 * lastPlace(precision))),
       pivot_threshold_(pivotThreshold(precision)),
       linear_(linear.size()),
       order_(linearFirst(linear, start.size())),
@@ -64,7 +66,6 @@ ParameterFit::ParameterFit(std::span<const double> start, std::span<const std::u
       least_decrease_(std::max(options.loss_tolerance, 2 * lastPlace(precision))),
       damping_(kFirstDamping),
       growth_(2) {
-  options_.step_tolerance = std::max(options.step_tolerance, 2 * lastPlace(precision));
   for (std::size_t i = 0; i < order_.size(); ++i) trial_.parameters[i] = start[order_[i]];
   best_.loss = std::numeric_limits<double>::infinity();
   if (options.iterations == 0) status_ = FitStatus::kIterations;
@@ -117,7 +118,7 @@ void ParameterFit::project() {
   trial_.linear_gain = sumOfSquares(std::span(solution_).first(linear_));
   settlingStep();
   trial_.is_settled = trial_.linear_gain <= kSettledShare * trial_.projected() ||
-                      lengthOf(step_, trial_) <= options_.step_tolerance * lengthOf(trial_.parameters, trial_);
+                      lengthOf(step_, trial_) <= step_tolerance_ * lengthOf(trial_.parameters, trial_);
 }
 
 /// The step to the best linear parameters.
@@ -169,14 +170,14 @@ bool ParameterFit::converges() {
   for (std::size_t i = linear_; i < scales_.size(); ++i) {
     if (cholesky_.isDependent(i) && scales_[i] > 0) return is_negligible_;
   }
-  if (sumOfSquares(solution_) <= options_.loss_tolerance * current_.loss) return true;
+  if (sumOfSquares(solution_) <= loss_tolerance_ * current_.loss) return true;
   std::ranges::copy(solution_, step_.begin());
   cholesky_.backward(step_);
   return isSmall(step_);
 }
 
 bool ParameterFit::isSmall(std::span<const double> step) const {
-  return lengthOf(step, current_) <= options_.step_tolerance * lengthOf(current_.parameters, current_);
+  return lengthOf(step, current_) <= step_tolerance_ * lengthOf(current_.parameters, current_);
 }
 
 void ParameterFit::reject() {
@@ -217,7 +218,7 @@ void ParameterFit::solveDamped() {
 }
 
 void ParameterFit::propose(const Point& from) {
-  if (passes_ >= options_.iterations) {
+  if (passes_ >= iterations_) {
     status_ = FitStatus::kIterations;
     return;
   }

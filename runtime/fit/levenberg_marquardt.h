@@ -95,7 +95,8 @@ class ParameterFit {
   double lengthOf(std::span<const double> step, const Point& at) const;
   double dampedLength(std::span<const double> step) const;
 
-  FitOptions options_;
+  unsigned iterations_;                     ///< FitOptions
+  double loss_tolerance_, step_tolerance_;  ///< likewise
   double pivot_threshold_;
   FitStatus status_ = FitStatus::kRunning;
   unsigned passes_ = 0;

@@ -56,11 +56,7 @@ HostBatches::HostBatches(std::shared_ptr<HostJit> jit, const HostRequest& reques
     Draft& draft = drafts[i];
     const auto members = std::span(request.chosen).subspan(groups[i].first, groups[i].last - groups[i].first);
     draft.batch.expressions.assign(members.begin(), members.end());
-    for (const std::uint32_t e : members) {
-      for (std::size_t o = request.source.outputOffset(e); o < request.source.outputOffset(e + 1); ++o) {
-        draft.batch.outputs.push_back(static_cast<std::uint32_t>(o));
-      }
-    }
+    for (const std::uint32_t e : members) request.source.appendOutputs(e, draft.batch.outputs);
     const Result<Dag> dag = optimizedDag(members, {request.source}, Tier::kInterpret);
     draft.seconds_passes = secondsSince(began);
     if (dag) {

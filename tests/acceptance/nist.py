@@ -128,7 +128,7 @@ def main():
                 if right < 6 or errors < 4:
                     inexact.append(name)
                 if options.table:
-                    print(f"{name:14} {result['fit']:12} passes {result['iterations']:4} loss {result['loss']:.10e} of "
+                    print(f"{name:14} {result['status']:12} passes {result['iterations']:4} loss {result['loss']:.10e} of "
                           f"{problem.sum_of_squares:.10e}, digits {right:4.1f}, of standard errors {errors:4.1f}")
     passes.sort()
     print(f"{len(passes)} fits, passes: median {passes[len(passes) // 2]}, 9 of 10 at most {passes[len(passes) * 9 // 10]}; "
