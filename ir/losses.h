@@ -1,8 +1,11 @@
 // The losses of losses.def.
 #pragma once
 
+#include <array>
 #include <cmath>
+#include <cstdint>
 #include <limits>
+#include <optional>
 #include <span>
 #include <string_view>
 
@@ -10,9 +13,11 @@
 
 namespace srjit {
 
-/// What a kernel adds for one row (times the row's weight).
+/// What is added for one row (times the row's weight): first the terms that kernels have, then those of graphs.
 enum class LossTerm {
 #define SRJIT_LOSS_TERM(id, name, value) id,
+#include "ir/losses.def"
+#define SRJIT_GRAPH_TERM(id, name, tuning, targets, value, curvature) id,
 #include "ir/losses.def"
 };
 
@@ -20,28 +25,47 @@ enum class LossTerm {
 enum class LossKind {
 #define SRJIT_LOSS(id, name, term, value, worst, doc) id,
 #include "ir/losses.def"
+#define SRJIT_SCALED_LOSS(id, name, value, worst, doc) id,
+#include "ir/losses.def"
 };
+
+/// The constant c that some losses have.
+enum class LossTuning : std::uint8_t { kUntuned, kThreshold, kLevel };
+/// Which targets a loss has a meaning for.
+enum class LossTargets : std::uint8_t { kAnyTarget, kShares, kCounts };
+
+/// Of scaled losses, in the order of their sums (ScaledSums).
+inline constexpr std::array kScaledTerms = {LossTerm::kCentred, LossTerm::kCentredSquare, LossTerm::kCentredProduct};
 
 struct LossInfo {
   LossKind kind;
   std::string_view name;
-  LossTerm term;
-  double worst;  ///< the value under NanPolicy::kReject where a prediction is not finite
+  std::optional<LossTerm> term;  ///< not set: a scaled loss, which has kScaledTerms
+  double worst;                  ///< the value under NanPolicy::kReject where a prediction is not finite
   std::string_view doc;
+
+  bool isScaled() const noexcept { return !term; }
 };
 
 struct LossTermInfo {
   LossTerm term;
   std::string_view name;
+  LossTuning tuning = LossTuning::kUntuned;
+  LossTargets targets = LossTargets::kAnyTarget;
 };
 
 /// All rows, in the order of the enumerators. Thread-safe.
 std::span<const LossInfo> allLosses() noexcept;
 std::span<const LossTermInfo> allLossTerms() noexcept;
+/// Those terms that kernels have.
+std::span<const LossTermInfo> kernelLossTerms() noexcept;
 const LossInfo& infoOf(LossKind kind) noexcept;
 const LossTermInfo& infoOf(LossTerm term) noexcept;
+/// Whether kernels of losses compute it. Others are sums of predictions of graphs.
+bool isInKernels(LossTerm term) noexcept;
 
 /// The term of one row, before its weight, for the prediction f and the target y; generic in the domain T (rows.h).
+/// `term` is one that kernels have.
 template <class T>
 T lossTerm(LossTerm term, [[maybe_unused]] const T& f, [[maybe_unused]] const T& y) {
   using namespace real;
@@ -51,12 +75,49 @@ T lossTerm(LossTerm term, [[maybe_unused]] const T& f, [[maybe_unused]] const T&
   case LossTerm::id:                     \
     return value;
 #include "ir/losses.def"
+    default:
+      __builtin_unreachable();
   }
-  __builtin_unreachable();
 }
 
-/// Calls `apply` with the formula of a kind, a generic function of `sum` and `mean` (losses.def), and returns what it
-/// gives.
+/// What terms of graphs read of one row besides its prediction and target.
+struct LossConstants {
+  double tuning = 0;              ///< c
+  double target_mean = 0;         ///< m
+  double least_difference = 1.0;  ///< s; above 0
+
+  friend bool operator==(const LossConstants&, const LossConstants&) = default;
+};
+
+/// The term of one row, and what fits take for its second derivative by f. Of terms that kernels have there is no
+/// curvature.
+template <class T>
+struct RowTerm {
+  T value;
+  std::optional<T> curvature;
+};
+
+/// The same as lossTerm() for every term.
+template <class T>
+RowTerm<T> rowTerm(LossTerm term, const T& f, const T& y, const LossConstants& constants) {
+  using namespace real;
+  if (isInKernels(term)) return {lossTerm(term, f, y), {}};
+  const auto number = [](double value) { return static_cast<T>(value); };
+  [[maybe_unused]] const T c = number(constants.tuning), m = number(constants.target_mean);
+  [[maybe_unused]] const T s = number(constants.least_difference);
+  [[maybe_unused]] const T d = f - y, g = f - m, z = y - m;
+  switch (term) {
+#define SRJIT_GRAPH_TERM(id, name, tuning, targets, value, curvature) \
+  case LossTerm::id:                                                  \
+    return {value, curvature};
+#include "ir/losses.def"
+    default:
+      __builtin_unreachable();
+  }
+}
+
+/// Calls `apply` with the formula of a kind that is not scaled, a generic function of `sum` and `mean` (losses.def),
+/// and returns what it gives.
 template <class Apply>
 auto withLossFormula(LossKind kind, [[maybe_unused]] double variance, const Apply& apply) {
   switch (kind) {
@@ -67,8 +128,24 @@ auto withLossFormula(LossKind kind, [[maybe_unused]] double variance, const Appl
       return value;                                                           \
     });
 #include "ir/losses.def"
+    default:
+      __builtin_unreachable();
   }
-  __builtin_unreachable();
+}
+
+/// A scaled loss, generic in the type of its numbers as withLossFormula() is.
+template <class T>
+T scaledLossFormula(LossKind kind, [[maybe_unused]] const T& sum, [[maybe_unused]] const T& mean,
+                    [[maybe_unused]] const T& correlation, [[maybe_unused]] double variance) {
+  using std::sqrt;
+  switch (kind) {
+#define SRJIT_SCALED_LOSS(id, name, value, worst, doc) \
+  case LossKind::id:                                   \
+    return value;
+#include "ir/losses.def"
+    default:
+      __builtin_unreachable();
+  }
 }
 
 }  // namespace srjit

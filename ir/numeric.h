@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <concepts>
+#include <limits>
 
 namespace srjit {
 
@@ -72,6 +73,10 @@ constexpr bool isDouble(Precision precision) {
 }
 constexpr int bytesOf(Precision precision) {
   return withZeroOf(precision, [](auto zero) { return static_cast<int>(sizeof zero); });
+}
+/// The distance of 1 from the next larger number.
+constexpr double lastPlace(Precision precision) {
+  return withZeroOf(precision, []<class T>(T) -> double { return std::numeric_limits<T>::epsilon(); });
 }
 constexpr const char* nameOf(Precision precision) {
   switch (precision) {

@@ -12,6 +12,7 @@
 #include "ir/text/lexer.h"
 #include "runtime/engine_parts.h"
 #include "runtime/engine_tasks.h"
+#include "runtime/evaluation/loss_terms.h"
 #include "runtime/evaluation/population_parts.h"
 #include "runtime/host/executor.h"
 #include "runtime/platform/guarded.h"
@@ -110,21 +111,26 @@ Status checkTask(const Task& task, const EngineOptions& engine) {
   if (task.parameters.size() != expected) {
     return wrongParameterCount(task.parameters.size(), expected);
   }
-  if (task.loss && !data.has_target) return Error{Errc::kInvalid, "a loss of data without a target", {}};
-  return okStatus();
+  return task.loss ? checkLoss(*task.loss, data) : okStatus();
 }
 
 namespace {
 
+/// The task of Engine::evaluate().
 template <class T>
-Status checkOutput(const Program& program, const Dataset& data, std::span<T> out, const EngineOptions& engine) {
+Result<Task> predictionTask(Engine::State& engine, const Program& program, const Dataset& data,
+                            std::span<const double> parameters, std::span<T> out) {
   const Precision element = kPrecisionOf<T>;
-  if (element != engine.precision) return outputMismatch(element, engine.precision);
-  if (out.size() == program.size() * data.rows()) return okStatus();
-  return Error{
-      Errc::kInvalid,
-      fmt::format("output of {} numbers, expected {} expressions x {} rows", out.size(), program.size(), data.rows()),
-      {}};
+  if (element != engine.options.precision) return outputMismatch(element, engine.options.precision);
+  Result<Program> all = programOfVectors(engine, program, data, parameters);
+  if (!all) return std::move(all).error();
+  if (out.size() != all->size() * data.rows()) {
+    return Error{
+        Errc::kInvalid,
+        fmt::format("output of {} numbers, expected {} expressions x {} rows", out.size(), all->size(), data.rows()),
+        {}};
+  }
+  return Task{std::move(*all), data, parameters, reinterpret_cast<std::byte*>(out.data()), std::nullopt};
 }
 
 }  // namespace
@@ -344,9 +350,9 @@ template <class T>
 Result<Failures> evaluate(Engine::State& engine, const Program& program, const Dataset& data,
                           std::span<const double> parameters, std::span<T> out) {
   return guarded([&]() -> Result<Failures> {
-    if (Status valid = checkOutput(program, data, out, engine.options); !valid) return std::move(valid).error();
-    Result<Losses> done =
-        runTask(engine, {program, data, parameters, reinterpret_cast<std::byte*>(out.data()), std::nullopt});
+    const Result<Task> task = predictionTask(engine, program, data, parameters, out);
+    if (!task) return task.error();
+    Result<Losses> done = runTask(engine, *task);
     if (!done) return std::move(done).error();
     return std::move(done->failures);
   });
@@ -356,9 +362,9 @@ template <class T>
 Result<Pending<Failures>> submitEvaluate(const std::shared_ptr<Engine::State>& engine, const Program& program,
                                          const Dataset& data, std::span<const double> parameters, std::span<T> out) {
   return guarded([&]() -> Result<Pending<Failures>> {
-    if (Status valid = checkOutput(program, data, out, engine->options); !valid) return std::move(valid).error();
-    return submitTask<Failures>(engine,
-                                {program, data, parameters, reinterpret_cast<std::byte*>(out.data()), std::nullopt});
+    Result<Task> task = predictionTask(*engine, program, data, parameters, out);
+    if (!task) return std::move(task).error();
+    return submitTask<Failures>(engine, std::move(*task));
   });
 }
 
@@ -426,7 +432,8 @@ Result<Dataset> Engine::adopt(const DeviceDataView& data) const {
 }
 
 // Source and failures are outside of `guarded`: without these a program could not tell which expressions failed.
-Program compileWith(Engine::State& engine, const CompileOptions& options, const SetSource& set) {
+Program compileWith(Engine::State& engine, const CompileOptions& options, const SetSource& set,
+                    const std::optional<Derivation>& derivation) {
   auto source = std::make_shared<ProgramSource>();
   source->precision = engine.options.precision;
   source->math = engine.options.math;
@@ -438,10 +445,12 @@ Program compileWith(Engine::State& engine, const CompileOptions& options, const 
     set(*source, ProgramSource::Threads::kOne);
   }
   source->group_by_sharing = options.group_by_sharing;
+  if (derivation) *source = source->derive(*derivation);
   auto state = std::make_shared<Program::State>();
   state->info.nodes_before = source->tokens;
   state->info.tier = options.tier.value_or(engine.options.tier);
-  if (own && options.data != nullptr) {
+  // Kept subtrees are values of expressions.
+  if (own && options.data != nullptr && !derivation) {
     state->data_serial = options.data->state().serial;
     // Without kept subtrees everything is computed.
     (void)guarded([&]() -> Status {
@@ -487,18 +496,15 @@ Result<Failures> Engine::evaluate(const Program& program, const Dataset& data, s
   return srjit::evaluate(*state_, program, data, parameters, out);
 }
 
-Result<Losses> Engine::loss(const Program& program, const Dataset& data, std::span<const double> parameters,
-                            const LossOptions& options) const {
-  return runTask(*state_, {program, data, parameters, nullptr, options});
-}
-
 Status Engine::prepare(const Program& program, const Dataset& data, const std::optional<LossOptions>& loss) const {
   return guarded([&]() -> Status {
     const std::vector<double> parameters(program.parameterOffset(program.size()));
-    const Task task{program, data, parameters, nullptr, loss};
+    Result<Task> task =
+        loss ? lossTask(*state_, program, data, parameters, *loss) : Task{program, data, parameters, nullptr, loss};
+    if (!task) return std::move(task).error();
     if (Status own = state_->checkProcess(); !own) return own;
-    if (Status valid = checkTask(task, state_->options); !valid) return valid;
-    return isFeasible(task) ? state_->executor->prepare(task) : okStatus();
+    if (Status valid = checkTask(*task, state_->options); !valid) return valid;
+    return isFeasible(*task) ? state_->executor->prepare(*task) : okStatus();
   });
 }
 
@@ -510,11 +516,6 @@ Result<Pending<Failures>> Engine::submitEvaluate(const Program& program, const D
 Result<Pending<Failures>> Engine::submitEvaluate(const Program& program, const Dataset& data,
                                                  std::span<const double> parameters, std::span<double> out) const {
   return srjit::submitEvaluate(state_, program, data, parameters, out);
-}
-
-Result<Pending<Losses>> Engine::submitLoss(const Program& program, const Dataset& data,
-                                           std::span<const double> parameters, const LossOptions& options) const {
-  return submitTask<Losses>(state_, {program, data, parameters, nullptr, options});
 }
 
 }  // namespace srjit

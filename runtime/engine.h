@@ -64,6 +64,12 @@ class Engine {
   Result<Program> compile(const PopulationView& population, const CompileOptions& options = {}) const;
 
   /// Predictions of all expressions: out[e * rows + r]. Program::parameterOffset() defines the layout of `parameters`.
+  ///
+  /// Here and wherever a Program is evaluated, `parameters` may be several vectors of this layout, behind one another,
+  /// as evolution strategies and restarts have them: there are then results for as many times the expressions, of the
+  /// first vector, then of the second, and so on, from one launch. The first call with a number of vectors makes a
+  /// program of so many copies, which is kept.
+  ///
   /// A failed expression's predictions are NaN. The element type must be the engine's precision. Errors: kInvalid for
   /// wrong sizes, for a program or data of an engine of another precision or math mode, and for a program compiled for
   /// other data (CompileOptions::data).
@@ -91,12 +97,15 @@ class Engine {
   Result<std::vector<Failure>> jacobian(const Program& program, const Dataset& data, std::span<const double> parameters,
                                         std::span<double> out, DerivativesBy by = DerivativesBy::kParameters) const;
 
-  /// Fits the parameters of every expression to the target by least squares, all of them together: each iteration is
-  /// one pass over the data for the normal equations of all fits that have not ended (runtime/fit/levenberg_marquardt.h
-  /// has the method). `starts` has one or more vectors of all parameters behind one another; the start with the
-  /// smallest loss in the end wins. An expression ends with a FitStatus of its own; that it could not be fitted is no
-  /// error. Rows that are not finite follow options.loss.nan, as of gradient(). Errors: as for loss(); kInvalid for a
-  /// loss of other than squared errors, and for starts that are no multiple of the parameters.
+  /// Fits the parameters of every expression to the target, all of them together: each iteration is one pass over the
+  /// data for all fits that have not ended (runtime/fit/levenberg_marquardt.h has the method). Losses of squared errors
+  /// are fitted by least squares; their scaled forms likewise, as expressions a + b f; others by reweighted steps,
+  /// which FitOptions::loss says more of. `starts` has one or more vectors of all parameters behind one another; the
+  /// start with the smallest loss in the end wins. An expression ends with a FitStatus of its own; that it could not be
+  /// fitted is no error. Where the device or its memory fails after the first pass, the fits that go on end with
+  /// kFailed, and losses.failures has the error; nothing that was fitted is lost. Rows that are not finite follow
+  /// options.loss.nan, as of gradient(). Errors: as for loss(); kInvalid for kSum and kCorrelation, and for starts that
+  /// are no multiple of the parameters.
   Result<Fits> fit(const Program& program, const Dataset& data, std::span<const double> starts,
                    const FitOptions& options = {}) const;
 
@@ -113,6 +122,11 @@ class Engine {
                                                        std::span<const double> parameters, std::span<double> out) const;
   Result<Pending<Losses>> submitLoss(const Program& program, const Dataset& data, std::span<const double> parameters,
                                      const LossOptions& options = {}) const;
+
+  /// The same on a thread of its own. `starts` are copied; errors of the arguments are the result's. To end it early,
+  /// use options.stop.
+  Result<Pending<Fits>> submitFit(const Program& program, const Dataset& data, std::span<const double> starts,
+                                  const FitOptions& options = {}) const;
 
   Result<Pending<Gradients>> submitGradient(const Program& program, const Dataset& data,
                                             std::span<const double> parameters,

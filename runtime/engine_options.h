@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 
+#include "ir/expression.h"
 #include "ir/losses.h"
 #include "ir/numeric.h"
 #include "passes/derivatives.h"
@@ -32,6 +33,14 @@ enum class NanPolicy {
 struct LossOptions {
   LossKind kind = LossKind::kMse;
   NanPolicy nan = NanPolicy::kPropagate;
+  /// The constant c of kHuber (above 0; 1 if not set) and of kQuantile (between 0 and 1; 0.5 if not set). Other losses
+  /// have none.
+  std::optional<double> tuning = {};
+  /// Instead of `kind`: the weighted mean of this over rows, where x0 is the prediction, x1 the target and x2 the
+  /// weight (1 without weights). It has no other variables, and no parameters. Rows where it is NaN or infinite count
+  /// as rows whose prediction is. parse(text, Language::kInfix, {"f", "y", "w"}) reads it from text such as "abs(f -
+  /// y)^1.5".
+  std::optional<Expression> custom = {};
 };
 
 /// Of Engine::gradient().

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -31,11 +32,22 @@ struct Engine::State {
 /// Gives a source its expressions, as ProgramSource::set().
 using SetSource = std::function<void(ProgramSource&, ProgramSource::Threads)>;
 
-/// Engine::compile() of the expressions that `set` gives.
-Program compileWith(Engine::State& engine, const CompileOptions& options, const SetSource& set);
+/// Engine::compile() of the expressions that `set` gives, or of what is derived of them.
+Program compileWith(Engine::State& engine, const CompileOptions& options, const SetSource& set,
+                    const std::optional<Derivation>& derivation = {});
 
 /// Whether the task is one for this engine, with arguments of the right sizes.
 Status checkTask(const Task& task, const EngineOptions& engine);
+
+/// The program to evaluate with `parameters`: `program`, or, if these are several vectors of its parameters, all of its
+/// expressions so many times behind one another. Errors: those of checkTask(), but that a wrong number of parameters is
+/// left to it.
+Result<Program> programOfVectors(Engine::State& engine, const Program& program, const Dataset& data,
+                                 std::span<const double> parameters);
+
+/// The task of Engine::loss(): for the kernels of losses, or a derivedTask().
+Result<Task> lossTask(Engine::State& engine, const Program& program, const Dataset& data,
+                      std::span<const double> parameters, const LossOptions& options);
 
 /// Runs a task, after checkTask(), with NaN for what failed.
 Result<Losses> runTask(Engine::State& engine, const Task& task);
@@ -55,13 +67,26 @@ Program deriveProgram(Engine::State& engine, const ProgramSource& source, const 
                       const Derivation& derivation, const CompileOptions& options);
 
 /// The sums of `quantity` over rows of `data`, derived by parameters.
-Derivation derivedSums(Quantity quantity, const Dataset::State& data, NanPolicy nan);
+Derivation derivedSums(Quantity quantity, const Dataset::State& data, const LossOptions& options);
 
 /// A task for them has this loss: sums as they are. Weights are in the graphs, and no row is left out but there.
-inline constexpr LossOptions kPlainSums{LossKind::kSum, NanPolicy::kPropagate};
+inline const LossOptions kPlainSums{LossKind::kSum, NanPolicy::kPropagate};
 
-/// Of one expression, from its outputs in such a task: the sum of the first of them, and over which rows.
+/// Of one expression, from its outputs in such a task: the sums of the terms, and over which rows.
 LossSums readSums(std::span<const double> outputs, const Derivation& derivation, const Dataset::State& data);
+
+/// The task for what is derived of the program of `task`.
+Result<Task> derivedTask(Engine::State& engine, Task task, const Derivation& derivation);
+
+/// With the failures of expressions whose variables the data lack: their outputs are NaN.
+std::vector<Failure> withMissingColumns(const Task& task, std::vector<Failure> failures);
+
+/// The losses that `options` want, and for Quantity::kGradient their derivatives, from the sums of a derivedTask().
+Gradients readGradients(Engine::State& engine, const Task& task, const LossOptions& options, Losses sums);
+
+/// A derivedTask() in flight. Value is Losses or Gradients.
+template <class Value>
+Result<Pending<Value>> submitSums(const std::shared_ptr<Engine::State>& engine, Task task, const LossOptions& options);
 
 /// The error of output of another precision than the engine's.
 Error outputMismatch(Precision output, Precision engine);

@@ -13,7 +13,9 @@ namespace srjit {
 /// the derivatives of the prediction by the parameters, as in MINPACK (J. J. Moré, "The Levenberg-Marquardt Algorithm",
 /// 1978), so they do not depend on units.
 struct FitOptions {
-  /// What losses of results are; one of squared errors. Rows that are not finite follow its policy: under kPropagate
+  /// What is minimised: any loss but kSum and kCorrelation. Those of squared errors, and the scaled forms of these, are
+  /// fitted by least squares; others by reweighted steps (fit::ParameterFit), of a custom loss that is smooth but for
+  /// kinks, and bounded below. Rows that are not finite follow its policy: under kPropagate
   /// and kReject, parameters that give some are never taken; kSkip leaves these rows out, and compares means over the
   /// others, of which there must be as many as parameters, whatever the loss.
   LossOptions loss = {};
@@ -39,6 +41,7 @@ enum class FitStatus : std::uint8_t {
   kNotFinite,   ///< the sums of the start are not finite
   kSingular,    ///< the prediction depends on no parameter, in first order
   kCancelled,
+  kFailed,  ///< an error, which Losses::failures has; parameters are the best before it, NaN if there are none
 };
 
 /// What the command prints: "converged", "iterations", or "failed: " and why. Ends with a zero.

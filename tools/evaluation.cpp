@@ -122,6 +122,15 @@ void noticeCacheFault(const Engine& engine) {
   if (!fault.empty()) tell(fmt::format("sr-jit: {}\n", text::printable(fault)));
 }
 
+DataView viewOf(const Roles& roles) {
+  DataView view;
+  view.columns.assign(roles.variables.begin(), roles.variables.end());
+  if (!roles.target.empty()) view.target = roles.target;
+  if (!roles.weights.empty()) view.weights = roles.weights;
+  view.names = ColumnNames(roles.names, roles.others);
+  return view;
+}
+
 Result<Evaluation> prepare(const EvaluationOptions& options, bool writes_npy) {
   checkOutName(options, writes_npy);
   if (options.data == "-" && options.expressions.file == "-") {
@@ -144,12 +153,8 @@ Result<Evaluation> prepare(const EvaluationOptions& options, bool writes_npy) {
   // Roles hold spans into the columns, whose storage stays where it is when the table moves.
   Result<Roles> roles = assignRoles(*table, options.target, options.weights);
   if (!roles) return roles.error();
-  DataView view;
-  view.columns.assign(roles->variables.begin(), roles->variables.end());
-  if (!roles->target.empty()) view.target = roles->target;
-  if (!roles->weights.empty()) view.weights = roles->weights;
-  const ColumnNames columns(roles->names, roles->others);
-  view.names = columns;
+  const DataView view = viewOf(*roles);
+  const ColumnNames& columns = view.names;
   const Result<Dataset> data = engine->upload(view);
   if (!data) {
     Error error = data.error();

@@ -45,6 +45,9 @@ struct Evaluation {
   /// Those of the lines with these indices, which must be good.
   Batch batchOf(std::span<const std::size_t> indices) const;
 };
+/// Columns, target and weights for upload.
+DataView viewOf(const Roles& roles);
+
 /// Makes ready what `options` ask for; `writes_npy`: --out FILE.npy gives a matrix. Throws CLI::ValidationError if
 /// options contradict each other.
 Result<Evaluation> prepare(const EvaluationOptions& options, bool writes_npy);

@@ -1,12 +1,20 @@
 #include "tools/options.h"
 
+#include <algorithm>
+
 #include <fmt/format.h>
 
+#include "ir/text/lexer.h"
 #include "tools/files/data.h"
 #include "tools/files/output.h"
 #include "tools/files/read.h"
 
 namespace srjit {
+namespace {
+
+constexpr const char* kLossOption = "--loss";
+
+}  // namespace
 
 CLI::Option* addWords(CLI::App& app, const std::string& name, std::vector<std::string>& words, const std::string& doc) {
   // Where an option takes extra words, CLI11 divides "[a,b]" in two, and its conversion to a vector reads "{}" and "%%"
@@ -86,8 +94,45 @@ void addNumericOptions(CLI::App& app, Math& math, Precision& precision) {
 
 CLI::Option* addLossChoice(CLI::App& app, LossKind& kind, const std::string& doc) {
   std::vector<std::pair<std::string, LossKind>> kinds;
-  for (const LossInfo& info : allLosses()) kinds.emplace_back(info.name, info.kind);
-  return addChoice(app, "--loss", kind, kinds, doc);
+  for (const LossInfo& info : allLosses()) {
+    if (info.term && isInKernels(*info.term)) kinds.emplace_back(info.name, info.kind);
+  }
+  return addChoice(app, kLossOption, kind, kinds, doc);
+}
+
+CLI::Option* addLossOption(CLI::App& app, std::string& loss, const std::string& doc) {
+  std::string names;
+  for (const LossInfo& info : allLosses()) names += fmt::format("{}|", info.name);
+  return app.add_option(kLossOption, loss, doc)->type_name(names + "NAME:CONSTANT|EXPRESSION")->capture_default_str();
+}
+
+Status readLoss(const std::string& text, LossOptions& options) {
+  const std::size_t colon = text.find(':');
+  const std::string name = text.substr(0, colon);
+  const auto losses = allLosses();
+  const auto known = std::ranges::find(losses, name, &LossInfo::name);
+  if (known != losses.end()) {
+    options.kind = known->kind;
+    if (colon == std::string::npos) return okStatus();
+    Result<std::vector<double>> constant = parseNumbers(std::string_view(text).substr(colon + 1), 1);
+    if (!constant || constant->size() != 1) {
+      throw CLI::ValidationError(kLossOption,
+                                 fmt::format("{}: expected a number behind the colon", text::inQuotes(text)));
+    }
+    options.tuning = constant->front();
+    return okStatus();
+  }
+  Result<Expression> custom = parse(text, Language::kInfix, {"f", "y", "w"});
+  if (custom) {
+    options.custom = std::move(*custom);
+    return okStatus();
+  }
+  const bool is_word = text.find_first_of(" ()+*/^,") == std::string::npos;
+  if (!is_word) return showPlace(custom.error(), text, kLossOption, 1);
+  std::string names;
+  for (const LossInfo& info : losses) names += (names.empty() ? "" : ", ") + std::string(info.name);
+  throw CLI::ValidationError(
+      kLossOption, fmt::format("{} is none of {}, and no expression over f, y and w", text::inQuotes(name), names));
 }
 
 CLI::Option* addNanChoice(CLI::App& app, NanPolicy& policy, const std::string& doc) {

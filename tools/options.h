@@ -66,9 +66,15 @@ ExitStatus batchStatus(const std::vector<SourceLine>& list, const ExpressionOpti
 /// Adds --math and --precision, which fix what numbers mean.
 void addNumericOptions(CLI::App& app, Math& math, Precision& precision);
 
-/// Adds --loss and --nan.
+/// Adds --loss of a loss that kernels have, and --nan.
 CLI::Option* addLossChoice(CLI::App& app, LossKind& kind, const std::string& doc);
 CLI::Option* addNanChoice(CLI::App& app, NanPolicy& policy, const std::string& doc);
+
+/// Adds --loss of any loss: text for readLoss().
+CLI::Option* addLossOption(CLI::App& app, std::string& loss, const std::string& doc);
+/// Sets the loss of `options` to what `text` says: a name, name:constant, or an expression over f, y and w. Errors: bad
+/// text, with its place. Throws CLI::ValidationError for a word that is none of the names.
+Status readLoss(const std::string& text, LossOptions& options);
 
 /// Names of variables where no data file gives them: "--columns mass,speed", read as the header line of a CSV file, so
 /// that a name with a comma is quoted as there.

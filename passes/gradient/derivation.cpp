@@ -7,9 +7,12 @@ std::size_t Derivation::roots(std::size_t parameters) const noexcept {
   switch (quantity) {
     case Quantity::kJacobian:
       return count;
+    case Quantity::kLoss:
+      return loss.terms() + targetTerms() + counts();
     case Quantity::kGradient:
-      return 1 + count + counts();
+      return loss.terms() * (1 + count) + targetTerms() + counts();
     case Quantity::kNormalEquations:
+    case Quantity::kReweighted:
       return 1 + count + count * (count + 1) / 2 + counts();
   }
   __builtin_unreachable();

@@ -4,17 +4,35 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 
+#include "ir/expression.h"
 #include "ir/losses.h"
 #include "passes/derivatives.h"
 
 namespace srjit {
 
-/// The roots of an expression f with target y, weight w and derivatives f_i, i < count.
+/// The roots of an expression f with target y, weight w and derivatives f_i, i < count. l is a term of a loss, and l'
+/// its derivative by f.
 enum class Quantity : std::uint8_t {
   kJacobian,         ///< f_0, f_1, ...
-  kGradient,         ///< terms w l(f, y) and (w l') f_i, where l is the term of a loss and l' its derivative by f
+  kLoss,             ///< w l for each term
+  kGradient,         ///< these, and for each i (w l') f_i for each term
   kNormalEquations,  ///< terms w (r r), (w r) f_i, and (w f_i) f_j for i <= j, by i, then j, where r = y - f
+  kReweighted,       ///< the same of a loss of one term: w l, (w l' / -2) f_i, and ((w h / 2) f_i) f_j with curvature h
+};
+
+/// The loss that a quantity is about.
+struct DerivedLoss {
+  LossTerm term{};         ///< its one term, or
+  bool is_scaled = false;  ///< it has kScaledTerms, or
+  /// its one term is this expression: x0 is f, x1 is y and x2 is w. It has no parameters.
+  std::optional<Expression> custom = {};
+  LossConstants constants = {};
+
+  std::size_t terms() const noexcept { return is_scaled ? kScaledTerms.size() : 1; }
+
+  friend bool operator==(const DerivedLoss&, const DerivedLoss&) = default;
 };
 
 /// What is derived of every expression of a program. The target is read as variable `columns`, weights as the one after
@@ -24,10 +42,11 @@ struct Derivation {
   DerivativesBy by = DerivativesBy::kParameters;
   std::uint32_t columns = 0;  ///< variables of the data
   /// For sums:
-  LossTerm term{};        ///< kGradient
+  DerivedLoss loss = {};  ///< but of normal equations
   bool weighted = false;  ///< w is 1 otherwise
-  /// Terms are 0 in rows where f or an f_i is not finite. A root follows that is 1 in the other rows, and with weights
-  /// another that is w there.
+  /// Terms are 0 in rows where f, an f_i, or the term of a custom loss is not finite. Roots follow: of a scaled loss, w
+  /// z and w (z z) in the other rows, with z = y - m as in losses.def; one that is 1 in the other rows, and with
+  /// weights another that is w there.
   bool skips_invalid = false;
 
   /// The number of derivatives of an expression of so many parameters, and of its roots.
@@ -37,12 +56,19 @@ struct Derivation {
   std::size_t roots(std::size_t parameters) const noexcept;
   /// How many of these, the last ones, say which rows count.
   std::size_t counts() const noexcept { return !skips_invalid ? 0 : weighted ? 2 : 1; }
+  /// How many before these are of the target alone.
+  std::size_t targetTerms() const noexcept { return skips_invalid && isOfScaledLoss() ? 2 : 0; }
   /// One more than the largest variable that roots read besides those of expressions.
   std::uint32_t variables() const noexcept {
     return quantity == Quantity::kJacobian ? 0 : columns + 1 + (weighted ? 1U : 0U);
   }
 
   friend bool operator==(const Derivation&, const Derivation&) = default;
+
+ private:
+  bool isOfScaledLoss() const noexcept {
+    return loss.is_scaled && (quantity == Quantity::kLoss || quantity == Quantity::kGradient);
+  }
 };
 
 }  // namespace srjit

@@ -8,6 +8,7 @@
 #include <span>
 #include <utility>
 
+#include "passes/gradient/loss_graph.h"
 #include "passes/pass.h"
 #include "passes/working_dag.h"
 
@@ -17,13 +18,14 @@ namespace {
 // Derivatives by parameters are often 1.
 graph::Value product(const graph::Value& x, const graph::Value& y) {
   const auto isOne = [](const graph::Value& value) {
+    if (value.isLiteral()) return value.literal() == 1;
     const Node& node = value.maker()->dag().node(value.in(*value.maker()));
     return node.kind == Token::Kind::kConstant && node.value == 1;
   };
   return isOne(x) ? y : isOne(y) ? x : x * y;
 }
 
-/// The terms of sums, with their weights, in rows that count.
+/// The terms of sums, with their weights, in rows that count: those where `values` are finite.
 class SumTerms {
  public:
   SumTerms(const Derivation& derivation, const graph::NodeMaker& maker, std::span<const NodeId> values)
@@ -52,6 +54,20 @@ class SumTerms {
   std::vector<NodeId> roots_;
 };
 
+/// The roots of a system of equations for the next step, with the derivatives of f.
+std::vector<NodeId> stepRoots(SumTerms terms, std::span<const graph::Value> derivatives, const graph::Value& loss,
+                              const graph::Value& descent, const graph::Value& curvature) {
+  terms.add(terms.weighted(loss));
+  const graph::Value weighted_descent = terms.weighted(descent);
+  for (const graph::Value& derivative : derivatives) terms.add(product(weighted_descent, derivative));
+  const graph::Value weighted_curvature = terms.weighted(curvature);
+  for (std::size_t i = 0; i < derivatives.size(); ++i) {
+    const graph::Value first = product(weighted_curvature, derivatives[i]);
+    for (const graph::Value& derivative : derivatives.subspan(i)) terms.add(product(first, derivative));
+  }
+  return std::move(terms).finish();
+}
+
 }  // namespace
 
 Deriver::Deriver(Precision precision, Math math)
@@ -64,7 +80,7 @@ Deriver::Deriver(Precision precision, Math math)
 
 void Deriver::derive(const Dag& from, NodeId root, const Derivation& derivation, std::size_t parameters, Dag& to) {
   read(from, root);
-  addDerivatives(derivation, parameters);
+  if (derivation.quantity != Quantity::kLoss) addDerivatives(derivation, parameters);
   if (derivation.quantity == Quantity::kJacobian) {
     roots_.erase(roots_.begin());
   } else {
@@ -112,36 +128,40 @@ void Deriver::addDerivatives(const Derivation& derivation, std::size_t parameter
   }
 }
 
-// The derivative of a loss's term by f. Rules could make a term in which f does not occur.
-graph::Value Deriver::slopeOf(LossTerm term, const graph::Value& target) {
-  const graph::Value f(roots_[0], as_written_);
-  const NodeId root = lossTerm(term, f, target).in(as_written_);
-  members_.collect(dag_, {&root, 1});
-  std::array<NodeId, 1> slope{};
-  differentiator_.run(
-      {root, members_.members()}, as_written_,
-      [&](NodeId id) { return id == roots_[0] ? 0U : Differentiator::kNotWanted; }, slope);
-  return {slope[0], as_written_};
-}
-
 void Deriver::addTerms(const Derivation& derivation) {
-  const graph::Value f(roots_[0], as_written_), target(dag_.variable(derivation.columns), as_written_);
-  const std::size_t count = roots_.size() - 1;
-  const auto derivative = [&](std::size_t i) { return graph::Value(roots_[1 + i], as_written_); };
+  const graph::Value f(roots_[0], as_written_), y(dag_.variable(derivation.columns), as_written_);
+  std::vector<graph::Value> derivatives;
+  for (const NodeId root : std::span(roots_).subspan(1)) derivatives.emplace_back(root, as_written_);
+  if (derivation.quantity == Quantity::kNormalEquations) {
+    const graph::Value residual = y - f;
+    roots_ = stepRoots({derivation, as_written_, roots_}, derivatives, residual * residual, residual, 1.0);
+    return;
+  }
+  const graph::Value w =
+      derivation.weighted ? graph::Value(dag_.variable(derivation.columns + 1), as_written_) : graph::Value(1.0);
+  const LossGraph loss(derivation.loss, {f, y, w}, as_written_);
+  if (derivation.loss.custom) roots_.push_back(loss.terms()[0].in(as_written_));
   SumTerms terms(derivation, as_written_, roots_);
-  if (derivation.quantity == Quantity::kGradient) {
-    terms.add(terms.weighted(lossTerm(derivation.term, f, target)));
-    const graph::Value slope = terms.weighted(slopeOf(derivation.term, target));
-    for (std::size_t i = 0; i < count; ++i) terms.add(product(slope, derivative(i)));
-  } else {
-    const graph::Value residual = target - f;
-    terms.add(terms.weighted(residual * residual));
-    const graph::Value weighted_residual = terms.weighted(residual);
-    for (std::size_t i = 0; i < count; ++i) terms.add(product(weighted_residual, derivative(i)));
-    for (std::size_t i = 0; i < count; ++i) {
-      const graph::Value first = terms.weighted(derivative(i));
-      for (std::size_t j = i; j < count; ++j) terms.add(product(first, derivative(j)));
+  if (derivation.quantity == Quantity::kReweighted) {
+    const graph::Value slope = loss.slopeOf(loss.terms()[0], differentiator_, members_);
+    const graph::Value curvature = loss.curvature(slope, differentiator_, members_);
+    roots_ = stepRoots(std::move(terms), derivatives, loss.terms()[0], slope * -0.5, curvature * 0.5);
+    return;
+  }
+  for (const graph::Value& term : loss.terms()) terms.add(terms.weighted(term));
+  std::vector<graph::Value> slopes;
+  if (!derivatives.empty()) {
+    for (const graph::Value& term : loss.terms()) {
+      slopes.push_back(terms.weighted(loss.slopeOf(term, differentiator_, members_)));
     }
+  }
+  for (const graph::Value& derivative : derivatives) {
+    for (const graph::Value& slope : slopes) terms.add(product(slope, derivative));
+  }
+  if (derivation.targetTerms() > 0) {
+    const graph::Value target = loss.centredTarget();
+    terms.add(terms.weighted(target));
+    terms.add(terms.weighted(target * target));
   }
   roots_ = std::move(terms).finish();
 }

@@ -35,7 +35,6 @@ class Deriver {
  private:
   void read(const Dag& from, NodeId root);
   void addDerivatives(const Derivation& derivation, std::size_t parameters);
-  graph::Value slopeOf(LossTerm term, const graph::Value& target);
   void addTerms(const Derivation& derivation);
   void appendRoots(Dag& to);
 

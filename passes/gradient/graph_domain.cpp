@@ -4,6 +4,8 @@
 #include <cmath>
 #include <cstddef>
 
+#include "ir/rows.h"
+
 namespace srjit::graph {
 namespace {
 
@@ -11,6 +13,7 @@ const NodeMaker& makerOf(const Value& x, const Value& y) { return x.isLiteral() 
 
 Value operation(Op op, const Value& x) { return {x.maker()->apply(op, {x.in(*x.maker()), 0, 0}), *x.maker()}; }
 Value operation(Op op, const Value& x, const Value& y) {
+  if (x.isLiteral() && y.isLiteral()) return applyRow(op, x.literal(), y.literal(), 0.0);
   const NodeMaker& maker = makerOf(x, y);
   return {maker.apply(op, {x.in(maker), y.in(maker), 0}), maker};
 }

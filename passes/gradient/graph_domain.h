@@ -49,7 +49,7 @@ struct Mask {
   const NodeMaker* maker;
 };
 
-// Of two operands, one at most is a literal.
+// Of two literals an operation is computed in double. A comparison has a node among its operands.
 Value operator+(const Value& x, const Value& y);
 Value operator-(const Value& x, const Value& y);
 Value operator*(const Value& x, const Value& y);

@@ -115,17 +115,22 @@ Status checkValues(const DataView& data, std::size_t rows) {
 
 // Two loops: the mean, then the squares of the deviations.
 template <class T>
-double weightedVariance(const T* target, const T* weights, std::size_t rows, double weight_sum) {
+void takeTarget(Dataset::State& state, const T* target, const T* weights) {
+  const std::size_t rows = state.rows;
   const auto weight = [&](std::size_t r) { return weights == nullptr ? 1.0 : static_cast<double>(weights[r]); };
   CompensatedSum sum;
   for (std::size_t r = 0; r < rows; ++r) sum.add(weight(r) * static_cast<double>(target[r]));
-  const double mean = sum.value() / weight_sum;
+  const double mean = sum.value() / state.weight_sum;
   CompensatedSum squares;
   for (std::size_t r = 0; r < rows; ++r) {
     const double distance = static_cast<double>(target[r]) - mean;
     squares.add(weight(r) * (distance * distance));
   }
-  return squares.value() / weight_sum;
+  state.target_mean = mean;
+  state.target_variance = squares.value() / state.weight_sum;
+  const auto [least, most] = std::minmax_element(target, target + rows);
+  state.least_target = static_cast<double>(*least);
+  state.most_target = static_cast<double>(*most);
 }
 
 template <class T>
@@ -162,7 +167,7 @@ Status fill(Dataset::State& state, const DataView& data) {
       return Error{Errc::kInvalid, "the sum of the weights is beyond the range of f64", {}};
     }
   }
-  if (target != nullptr) state.target_variance = weightedVariance(target, weights, state.rows, state.weight_sum);
+  if (target != nullptr) takeTarget(state, target, weights);
   return okStatus();
 }
 

@@ -42,8 +42,10 @@ struct Dataset::State {
   /// Values kept in spare columns of `on_device`; null if none are. Declared after it, so that it is destroyed first:
   /// its destructor waits for its kernels before the columns are freed.
   std::shared_ptr<DeviceSubtrees> subtrees;
-  double weight_sum = 0;                  ///< without weights, the number of rows
-  double target_variance = 0;             ///< weighted, over all rows, divided by weight_sum
+  double weight_sum = 0;       ///< without weights, the number of rows
+  double target_mean = 0;      ///< weighted, over all rows
+  double target_variance = 0;  ///< likewise, divided by weight_sum
+  double least_target = 0, most_target = 0;
   std::vector<double> row_group_weights;  ///< with weights: their sum over every row group, as a kernel adds it
 
   const std::byte* column(std::size_t index) const noexcept {

@@ -82,7 +82,7 @@ inline LossSpec lossSpecOf(const Task& task) {
 inline void takeLoss(Losses& losses, std::size_t output, const LossSums& sums, const Dataset::State& data,
                      const LossOptions& options) {
   losses.values[output] = lossValue(sums, data.target_variance, options);
-  losses.valid_rows[output] = options.nan == NanPolicy::kPropagate ? validRows(sums.terms, sums.rows) : sums.valid;
+  losses.valid_rows[output] = validRows(sums, options.nan);
 }
 
 }  // namespace srjit

@@ -6,7 +6,7 @@
 namespace srjit {
 namespace {
 
-/// A number and its derivative by the sum of terms.
+/// A number and its derivative by the sum of a term.
 struct Slope {
   double value, slope;
 
@@ -21,32 +21,93 @@ struct Slope {
     const double root = std::sqrt(x.value);
     return {root, x.slope / (2 * root)};
   }
+  friend bool operator<(Slope x, Slope y) { return x.value < y.value; }
+  friend bool operator<=(Slope x, Slope y) { return x.value <= y.value; }
 
   Slope(double constant) : value(constant), slope(0) {}
   Slope(double v, double s) : value(v), slope(s) {}
 };
 
+/// Of a sum of squares, in last places: roundings of a term and of the tree in which terms are added.
+constexpr double kSumError = 8;
+
+/// The sum of a term, and of those behind it.
+template <class T>
+using TermSums = std::array<T, kScaledTerms.size()>;
+
+/// The squared errors of a + b f with the best a and b, and the correlation. Comparisons are false for NaN, so that it
+/// stays.
+template <class T>
+T scaledLoss(const TermSums<T>& terms, const LossSums& rows, double target_variance, LossKind kind) {
+  using std::sqrt;
+  const double weights = rows.weights;
+  const double target = rows.squared_targets - rows.targets * rows.targets / weights;
+  const T spread = terms[1] - terms[0] * terms[0] / weights;
+  const T product = terms[2] - terms[0] * (rows.targets / weights);
+  if (spread <= rows.last_place * terms[1])
+    return scaledLossFormula<T>(kind, target, target / weights, 0.0, target_variance);
+  const T rest = target - product * product / spread;
+  const T sum = rest < 0.0 ? T(0.0) : rest;
+  const T correlation = target <= 0 ? T(0.0) : product / sqrt(spread * target);
+  const T bounded = T(1.0) < correlation ? T(1.0) : correlation < -1.0 ? T(-1.0) : correlation;
+  return scaledLossFormula<T>(kind, sum, sum / weights, bounded, target_variance);
+}
+
+template <class T>
+T valueOf(const TermSums<T>& terms, const LossSums& rows, double target_variance, const LossOptions& options) {
+  if (options.custom) return terms[0] / rows.weights;
+  if (infoOf(options.kind).isScaled()) return scaledLoss(terms, rows, target_variance, options.kind);
+  return withLossFormula(options.kind, target_variance,
+                         [&](const auto& formula) { return T(formula(terms[0], terms[0] / rows.weights)); });
+}
+
+bool isRejected(const LossSums& sums, const LossOptions& options) {
+  return options.nan == NanPolicy::kReject && sums.valid < sums.rows;
+}
+bool isEmpty(const LossSums& sums, const LossOptions& options) {
+  return options.nan == NanPolicy::kSkip && sums.valid == 0;
+}
+
+constexpr double kNoValue = std::numeric_limits<double>::quiet_NaN();
+
 }  // namespace
 
+bool isOfGraphs(const LossOptions& options) noexcept {
+  const std::optional<LossTerm> term = infoOf(options.kind).term;
+  return options.custom || !term || !isInKernels(*term);
+}
+
 LossSpec lossSpec(const LossOptions& options, bool weighted) {
-  return {
-      .term = infoOf(options.kind).term, .weighted = weighted, .skip_invalid = options.nan != NanPolicy::kPropagate};
+  return {.term = infoOf(options.kind).term.value(),
+          .weighted = weighted,
+          .skip_invalid = options.nan != NanPolicy::kPropagate};
 }
 
 double lossValue(const LossSums& sums, double target_variance, const LossOptions& options) {
-  if (options.nan == NanPolicy::kReject && sums.valid < sums.rows) return infoOf(options.kind).worst;
-  if (options.nan == NanPolicy::kSkip && sums.valid == 0) return std::numeric_limits<double>::quiet_NaN();
-  return withLossFormula(options.kind, target_variance,
-                         [&](const auto& formula) { return formula(sums.terms, sums.terms / sums.weights); });
+  if (isRejected(sums, options)) {
+    return options.custom ? std::numeric_limits<double>::infinity() : infoOf(options.kind).worst;
+  }
+  if (isEmpty(sums, options)) return kNoValue;
+  return valueOf<double>({sums.terms, sums.more_terms[0], sums.more_terms[1]}, sums, target_variance, options);
 }
 
-double lossSlope(const LossSums& sums, double target_variance, const LossOptions& options) {
-  const bool is_rejected = options.nan == NanPolicy::kReject && sums.valid < sums.rows;
-  const bool is_empty = options.nan == NanPolicy::kSkip && sums.valid == 0;
-  if (is_rejected || is_empty) return std::numeric_limits<double>::quiet_NaN();
-  const Slope sum(sums.terms, 1);
-  return withLossFormula(options.kind, target_variance,
-                         [&](const auto& formula) { return Slope(formula(sum, sum / sums.weights)).slope; });
+std::array<double, kScaledTerms.size()> lossSlopes(const LossSums& sums, double target_variance,
+                                                   const LossOptions& options) {
+  std::array<double, kScaledTerms.size()> slopes{kNoValue, kNoValue, kNoValue};
+  if (isRejected(sums, options) || isEmpty(sums, options)) return slopes;
+  for (std::size_t i = 0; i < slopes.size(); ++i) {
+    TermSums<Slope> terms{sums.terms, sums.more_terms[0], sums.more_terms[1]};
+    terms[i].slope = 1;
+    slopes[i] = valueOf<Slope>(terms, sums, target_variance, options).slope;
+  }
+  return slopes;
+}
+
+double lossOfSum(const LossSums& sums, double target_variance, const LossOptions& options) {
+  if (options.custom || !infoOf(options.kind).isScaled() || isRejected(sums, options) || isEmpty(sums, options)) {
+    return lossValue(sums, target_variance, options);
+  }
+  return scaledLossFormula<double>(options.kind, sums.terms, sums.terms / sums.weights, kNoValue, target_variance);
 }
 
 void lossValues(std::span<const double> terms, double weights, double target_variance, LossKind kind,
@@ -58,6 +119,10 @@ void lossValues(std::span<const double> terms, double weights, double target_var
 
 std::uint64_t validRows(double terms, std::uint64_t rows) noexcept {
   return std::isfinite(terms) ? rows : Losses::kNotCounted;
+}
+
+std::uint64_t validRows(const LossSums& sums, NanPolicy nan) noexcept {
+  return nan == NanPolicy::kPropagate ? validRows(sums.terms, sums.rows) : sums.valid;
 }
 
 }  // namespace srjit

@@ -39,26 +39,31 @@ class FeasibleParts {
   std::map<std::size_t, std::shared_ptr<const FeasiblePart>> parts_;
 };
 
-/// What is derived of a program, each made at its first use, and kept unless the machine failed. Thread-safe; a call
-/// may wait while another makes its program.
-class DerivedPrograms {
+/// Programs that are made of a program, by what they are for: each at its first use, and kept unless the machine failed
+/// or others came after it. Thread-safe; a call may wait while another makes its program.
+template <class Purpose>
+class ProgramsMade {
  public:
   template <class Make>
-  Program get(const Derivation& derivation, const Make& make) {
+  Program get(const Purpose& purpose, const Make& make) {
     const std::lock_guard lock(mutex_);
     for (const auto& [made_for, program] : programs_) {
-      if (made_for == derivation) return program;
+      if (made_for == purpose) return program;
     }
     Program made = make();
     const bool has_failed = std::ranges::any_of(
         made.failures(), [](const Failure& failure) { return failure.error.code == Errc::kMachine; });
-    if (!has_failed) programs_.emplace_back(derivation, made);
+    if (has_failed) return made;
+    if (programs_.size() == kMost) programs_.erase(programs_.begin());
+    programs_.emplace_back(purpose, made);
     return made;
   }
 
  private:
+  static constexpr std::size_t kMost = 8;
+
   std::mutex mutex_;
-  std::vector<std::pair<Derivation, Program>> programs_;
+  std::vector<std::pair<Purpose, Program>> programs_;
 };
 
 struct Program::State {
@@ -72,7 +77,9 @@ struct Program::State {
   std::shared_ptr<const HostBatches> batches;  ///< code for the processor, or
   std::shared_ptr<DeviceProgram> on_device;    ///< code for a GPU
   mutable FeasibleParts parts;
-  mutable DerivedPrograms derived;
+  mutable ProgramsMade<Derivation> derived;
+  /// By a number of parameter vectors: so many times all expressions, behind one another.
+  mutable ProgramsMade<std::size_t> repeated;
 };
 
 struct FeasiblePart {

@@ -25,10 +25,6 @@ constexpr double kLongestStep = 3;
 // Sums of terms with errors of a unit of the last place give pivots with somewhat larger errors.
 double pivotThreshold(Precision precision) { return isDouble(precision) ? 1e-13 : 1e-7; }
 
-double lastPlace(Precision precision) {
-  return withZeroOf(precision, []<class T>(T) -> double { return std::numeric_limits<T>::epsilon(); });
-}
-
 std::vector<std::uint32_t> linearFirst(std::span<const std::uint32_t> linear, std::size_t count) {
   std::vector<std::uint32_t> order(linear.begin(), linear.end());
   for (std::uint32_t i = 0; i < count; ++i) {
@@ -117,7 +113,7 @@ void ParameterFit::project() {
   cholesky_.forward(trial_.gradient, solution_);
   trial_.linear_gain = sumOfSquares(std::span(solution_).first(linear_));
   settlingStep();
-  trial_.is_settled = trial_.linear_gain <= kSettledShare * trial_.projected() ||
+  trial_.is_settled = linear_ == 0 || trial_.linear_gain <= kSettledShare * trial_.projected() ||
                       lengthOf(step_, trial_) <= step_tolerance_ * lengthOf(trial_.parameters, trial_);
 }
 
@@ -170,7 +166,7 @@ bool ParameterFit::converges() {
   for (std::size_t i = linear_; i < scales_.size(); ++i) {
     if (cholesky_.isDependent(i) && scales_[i] > 0) return is_negligible_;
   }
-  if (sumOfSquares(solution_) <= loss_tolerance_ * current_.loss) return true;
+  if (sumOfSquares(solution_) <= loss_tolerance_ * std::fabs(current_.loss)) return true;
   std::ranges::copy(solution_, step_.begin());
   cholesky_.backward(step_);
   return isSmall(step_);
@@ -205,7 +201,7 @@ void ParameterFit::proposeStep() {
   const double damped = dampedLength(step_);
   predicted_ = damping_ * damped * damped - (current_.is_settled ? current_.linear_gain : 0);
   for (std::size_t i = 0; i < step_.size(); ++i) predicted_ += step_[i] * current_.gradient[i];
-  is_negligible_ = isSmall(step_) || predicted_ <= least_decrease_ * current_.loss;
+  is_negligible_ = isSmall(step_) || predicted_ <= least_decrease_ * std::fabs(current_.loss);
   settlings_ = 0;
   propose(current_);
 }

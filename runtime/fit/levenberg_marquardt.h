@@ -30,6 +30,11 @@ namespace srjit::fit {
 ///   programming makes many such (G. Kronberger, arXiv 2209.00942).
 /// - A fit ends before the pass that would only confirm it.
 ///
+/// It fits another loss than squared errors if the sums are those of Quantity::kReweighted, with half the slope and
+/// half the curvature of the loss's term in place of residual and 1, and if no parameter is said to be linear. Steps
+/// are then reweighted (P. J. Green, J. R. Stat. Soc. B 46(2), 1984), and trials are compared by the loss, which may be
+/// negative.
+///
 /// Results depend on the sums alone. Allocates in the constructor alone. Not thread-safe.
 class ParameterFit {
  public:
@@ -74,7 +79,7 @@ class ParameterFit {
     bool is_settled = false;       ///< whether the linear parameters are near the best
     /// What trials are compared by.
     double value() const noexcept { return is_settled ? projected() : loss; }
-    double projected() const noexcept { return loss > linear_gain ? loss - linear_gain : 0; }
+    double projected() const noexcept { return linear_gain == 0 ? loss : loss > linear_gain ? loss - linear_gain : 0; }
   };
 
   bool readTrial(std::span<const double> sums);

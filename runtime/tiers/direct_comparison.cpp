@@ -138,7 +138,7 @@ std::vector<std::vector<T>> probeColumns() {
 const std::vector<LossOptions>& comparedLosses() {
   static const std::vector<LossOptions> losses = [] {
     std::vector<LossOptions> options;
-    for (const LossTermInfo& term : allLossTerms()) {
+    for (const LossTermInfo& term : kernelLossTerms()) {
       const auto loss = std::ranges::find(allLosses(), term.term, &LossInfo::term);
       for (const NanPolicy nan : {NanPolicy::kPropagate, NanPolicy::kSkip}) options.push_back({loss->kind, nan});
     }

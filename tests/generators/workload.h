@@ -52,6 +52,12 @@ struct Workload {
   }
 };
 
+/// The same with targets between 0 and 1, which every loss has a meaning for.
+inline Workload withShares(Workload w) {
+  for (double& y : w.target) y = static_cast<double>(static_cast<float>(std::fabs(y) / (1 + std::fabs(y))));
+  return w;
+}
+
 inline Expression build(std::vector<Token> tokens) { return Expression::create(std::move(tokens)).value(); }
 
 /// Predictions as doubles, which keeps every bit of a float.

@@ -157,7 +157,7 @@ TEST_P(Bits, OfEveryLossAreEqual) {
   }
   for (const bool weighted : {false, true}) {
     for (const std::size_t rows : {129, 10860, 1, 4097}) {
-      const Workload w = subject.workload(mode().precision, rows, weighted);
+      const Workload w = withShares(subject.workload(mode().precision, rows, weighted));
       const Dataset data = engine.upload(w.view()).value(), parts = streamed.upload(w.view()).value();
       std::vector<Losses> expected(losses.size());
       onAllCores(losses.size(), [&](std::size_t i) {

@@ -75,7 +75,7 @@ TEST_P(Direct, BitsEqualTheInterpreters) {
 // losses with the interpreter, whose kernels for all would take the assembler minutes.
 TEST_P(Direct, BitsOfAllLossesEqualLlvms) {
   for (const bool weighted : {false, true}) {
-    Workload w = Workload::random(generatorOf(76, 30), 40, 1301, Spread::kSpecial, mode().precision);
+    Workload w = withShares(Workload::random(generatorOf(76, 30), 40, 1301, Spread::kSpecial, mode().precision));
     if (weighted) w.weights = quarterWeights(w.rows());
     const Engine engine = this->engine();
     const Dataset data = engine.upload(w.view()).value();

@@ -113,7 +113,7 @@ void compareWithProcessor(const Engine& gpu, const Engine& cpu, const std::vecto
     for (const Tier tier : tiers) {
       const Program program = gpu.compile(w.expressions, {.tier = tier});
       expectSameBits(predict(gpu, program, on_gpu, w.parameters), expected, w.rows(), "GPU and CPU");
-      for (const LossOptions options :
+      for (const LossOptions& options :
            {LossOptions{LossKind::kMse, NanPolicy::kPropagate}, LossOptions{LossKind::kNmse, NanPolicy::kSkip},
             LossOptions{LossKind::kMae, NanPolicy::kReject}}) {
         expectSameLosses(lossesOf(cpu, reference, on_cpu, w.parameters, options),

@@ -2,9 +2,13 @@
 #include "ir/losses.h"
 
 #include <cmath>
+#include <fstream>
+#include <iterator>
 #include <limits>
 #include <set>
+#include <string>
 #include <string_view>
+#include <tuple>
 
 #include <gtest/gtest.h>
 
@@ -19,13 +23,68 @@ TEST(Losses, TermsEqualHandWrittenValues) {
   EXPECT_EQ(lossTerm<float>(LossTerm::kSquared, 0.1F, 0.3F), (0.1F - 0.3F) * (0.1F - 0.3F)) << "in single precision";
 }
 
+double valueOf(LossTerm term, double f, double y, const LossConstants& constants = {}) {
+  return rowTerm(term, f, y, constants).value;
+}
+
+TEST(Losses, TermsOfGraphsEqualHandWrittenValues) {
+  const LossConstants one{.tuning = 1}, wide{.tuning = 3};
+  EXPECT_EQ(valueOf(LossTerm::kHuber, 2.5, 2, one), 0.125);
+  EXPECT_EQ(valueOf(LossTerm::kHuber, 5, 2, one), 2.5);
+  EXPECT_EQ(valueOf(LossTerm::kHuber, -1, 2, one), 2.5);
+  EXPECT_EQ(valueOf(LossTerm::kHuber, -0.5, 2, wide), 3.125);
+  const LossConstants tenth{.tuning = 0.125};
+  EXPECT_EQ(valueOf(LossTerm::kQuantile, 4, 2, tenth), 1.75);
+  EXPECT_EQ(valueOf(LossTerm::kQuantile, 0, 2, tenth), 0.25);
+  for (const double f : {-800.0, -2.0, 0.0, 0.5, 800.0}) {
+    const double of_one = f < -700 ? -f : std::log1p(std::exp(-f)), of_zero = f > 700 ? f : std::log1p(std::exp(f));
+    EXPECT_NEAR(valueOf(LossTerm::kLogistic, f, 1), of_one, 1e-15 * (1 + of_one));
+    EXPECT_NEAR(valueOf(LossTerm::kLogistic, f, 0), of_zero, 1e-15 * (1 + of_zero));
+  }
+  EXPECT_EQ(valueOf(LossTerm::kPoisson, 3, 3), 0);
+  EXPECT_EQ(valueOf(LossTerm::kPoisson, 3, 0), 6);
+  EXPECT_DOUBLE_EQ(valueOf(LossTerm::kPoisson, 2, 4), 2 * (4 * std::log(2.0) - 2));
+  const LossConstants mean{.target_mean = 1.5};
+  EXPECT_EQ(valueOf(LossTerm::kCentred, 2, 4, mean), 0.5);
+  EXPECT_EQ(valueOf(LossTerm::kCentredSquare, 2, 4, mean), 0.25);
+  EXPECT_EQ(valueOf(LossTerm::kCentredProduct, 2, 4, mean), 1.25);
+  EXPECT_EQ(rowTerm<float>(LossTerm::kHuber, 0.1F, 0.3F, one).value, 0.5F * (0.1F - 0.3F) * (0.1F - 0.3F));
+}
+
+// Fits need the second derivative where there is one, and never a negative number.
+TEST(Losses, CurvaturesAreThoseOfTheTerms) {
+  const auto curvatureOf = [](LossTerm term, double f, double y, const LossConstants& constants) {
+    return rowTerm(term, f, y, constants).curvature.value();
+  };
+  for (const auto& [term, f, y] : {std::tuple(LossTerm::kHuber, 0.4, 0.0), std::tuple(LossTerm::kLogistic, 0.7, 1.0),
+                                   std::tuple(LossTerm::kLogistic, -3.0, 0.0)}) {
+    const LossConstants constants{.tuning = 1};
+    const double h = 1e-4;
+    const double second =
+        (valueOf(term, f + h, y, constants) - 2 * valueOf(term, f, y, constants) + valueOf(term, f - h, y, constants)) /
+        (h * h);
+    EXPECT_NEAR(curvatureOf(term, f, y, constants), second, 1e-6) << infoOf(term).name;
+  }
+  EXPECT_EQ(curvatureOf(LossTerm::kHuber, 5, 1, {.tuning = 2}), 0.5) << "of the parabola that touches it";
+  EXPECT_EQ(curvatureOf(LossTerm::kQuantile, 5, 1, {.tuning = 0.25, .least_difference = 1e-3}), 0.75 / 4);
+  EXPECT_EQ(curvatureOf(LossTerm::kQuantile, 1, 1, {.tuning = 0.25, .least_difference = 0.5}), 0.5);
+  EXPECT_EQ(curvatureOf(LossTerm::kPoisson, 4, 1, {}), 0.5) << "expected where y has the mean f";
+  for (const LossTermInfo& info : allLossTerms()) {
+    EXPECT_EQ(rowTerm<double>(info.term, 1, 1, {.tuning = 0.5}).curvature.has_value(), !isInKernels(info.term));
+  }
+}
+
 // So a loss is not finite where a prediction is not.
 TEST(Losses, TermsOfNonFinitePredictionsAreNotFinite) {
-  ASSERT_FALSE(allLossTerms().empty());
-  for (const auto& [term, name] : allLossTerms()) {
+  ASSERT_FALSE(kernelLossTerms().empty());
+  for (const LossTermInfo& info : allLossTerms()) {
     for (const double prediction : {std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::infinity(),
                                     -std::numeric_limits<double>::infinity()}) {
-      EXPECT_FALSE(std::isfinite(lossTerm<double>(term, prediction, 1))) << name << " of " << prediction;
+      for (const double target : {0.0, 0.25, 1.0}) {
+        if (info.term == LossTerm::kCentredProduct && target == 0.25) continue;  // with its square, which is not finite
+        EXPECT_FALSE(std::isfinite(valueOf(info.term, prediction, target, {.tuning = 0.5, .target_mean = 0.25})))
+            << info.name << " of " << prediction << " for " << target;
+      }
     }
   }
 }
@@ -39,6 +98,19 @@ TEST(Losses, HaveNamesOfTheirOwn) {
   }
   EXPECT_EQ(names.size(), allLosses().size());
   for (const LossTermInfo& info : allLossTerms()) EXPECT_EQ(&infoOf(info.term), &info);
+}
+
+TEST(Losses, PageOfTheDocumentationIsCurrent) {
+  std::ifstream file(SRJIT_SOURCE_DIR "/docs/losses.md");
+  const std::string page{std::istreambuf_iterator<char>(file), {}};
+  for (const LossInfo& info : allLosses()) {
+    std::string row = "| `" + std::string(info.name) + "` | `k";
+    const std::size_t at = page.find(row);
+    ASSERT_NE(at, std::string::npos) << info.name;
+    std::string doc;
+    for (const char c : info.doc) doc += c == '|' ? "\\|" : std::string(1, c);
+    EXPECT_NE(page.find("` | " + doc + " |\n", at), std::string::npos) << info.name;
+  }
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <optional>
 #include <span>
+#include <utility>
 
 #include <gmock/gmock.h>
 
@@ -31,13 +32,15 @@ Workload integers(bool weighted) {
   return w;
 }
 
-std::vector<double> fourthMeans(const Workload& w) {
+/// Means of a term of the difference d.
+template <class Term>
+std::vector<double> meansOf(const Workload& w, const Term& term) {
   std::vector<double> means;
   for (const double factor : {1.0, 2.0}) {
     double sum = 0, weights = 0;
     for (std::size_t r = 0; r < w.target.size(); ++r) {
       const double weight = w.weights.empty() ? 1 : w.weights[r], d = factor * w.columns[0][r] - w.target[r];
-      sum += weight * d * d * d * d;
+      sum += weight * term(d);
       weights += weight;
     }
     means.push_back(sum / weights);
@@ -52,13 +55,18 @@ TEST(MoreLosses, EveryTierComputesThem) {
   const Engine cpu = cpuEngine(Precision::kF32);
   for (const bool weighted : {false, true}) {
     const Workload w = integers(weighted);
+    const std::vector<double> fourths = meansOf(w, [](double d) { return d * d * d * d; });
+    const std::vector<double> quarters = meansOf(w, [](double d) { return d * d / 4; });
     for (const NanPolicy nan : {NanPolicy::kPropagate, NanPolicy::kSkip}) {
-      const LossOptions options{LossKind::kFourthMean, nan};
-      for (const Tier tier : {Tier::kInterpret, Tier::kCompile}) {
-        EXPECT_EQ(lossesOf(cpu, w, tier, options).values, fourthMeans(w)) << "of the processor";
-      }
-      for (const Tier tier : {Tier::kInterpret, Tier::kCompile, Tier::kDirect}) {
-        EXPECT_EQ(lossesOf(gpu, w, tier, options).values, fourthMeans(w)) << "of the model of a GPU";
+      for (const auto& [options, expected] :
+           {std::pair(LossOptions{LossKind::kFourthMean, nan}, fourths),
+            std::pair(LossOptions{.kind = LossKind::kQuotientMean, .nan = nan, .tuning = 4.0}, quarters)}) {
+        for (const Tier tier : {Tier::kInterpret, Tier::kCompile}) {
+          EXPECT_EQ(lossesOf(cpu, w, tier, options).values, expected) << "of the processor";
+        }
+        for (const Tier tier : {Tier::kInterpret, Tier::kCompile, Tier::kDirect}) {
+          EXPECT_EQ(lossesOf(gpu, w, tier, options).values, expected) << "of the model of a GPU";
+        }
       }
     }
   }
@@ -93,7 +101,7 @@ std::vector<float> sumsOfPtx(const Workload& w, const LossSpec& spec) {
 TEST(MoreLosses, LlvmKernelsOfRowsComputeThem) {
   for (const bool weighted : {false, true}) {
     const Workload w = integers(weighted);
-    for (const LossTermInfo& info : allLossTerms()) {
+    for (const LossTermInfo& info : kernelLossTerms()) {
       std::vector<float> expected;
       for (const double factor : {1.0, 2.0}) {
         for (std::size_t first = 0; first < w.rows(); first += kGroupRows) {

@@ -204,10 +204,11 @@ TEST(Gradient, OfALossIsTheSlopeTimesTheDerivative) {
   const Expression f = infix("p0 * x0 + p1");
   const std::array row{2.0, 7.0, 0.5};  // x0, the target, the weight
   const std::array parameters{1.5, 1.0};
-  const Dag graph =
-      derived(f, {.quantity = Quantity::kGradient, .columns = 1, .term = LossTerm::kSquared, .weighted = true});
+  const Dag graph = derived(
+      f, {.quantity = Quantity::kGradient, .columns = 1, .loss = {.term = LossTerm::kSquared}, .weighted = true});
   EXPECT_EQ(evaluate<double>(graph, row, parameters), (std::vector{0.5 * 9, 0.5 * -6 * 2, 0.5 * -6}));
-  const Dag absolute = derived(f, {.quantity = Quantity::kGradient, .columns = 1, .term = LossTerm::kAbsolute});
+  const Dag absolute =
+      derived(f, {.quantity = Quantity::kGradient, .columns = 1, .loss = {.term = LossTerm::kAbsolute}});
   EXPECT_EQ(evaluate<double>(absolute, row, parameters), (std::vector<double>{3, -2, -1}));
 }
 

@@ -1,6 +1,8 @@
 #include <filesystem>
 #include <map>
 #include <sstream>
+#include <string>
+#include <tuple>
 
 #include <gmock/gmock.h>
 
@@ -505,7 +507,38 @@ TEST(Command, FitsParameters) {
   EXPECT_LT(parsed[0]["start"].get<int>(), 4);
   EXPECT_EQ(parsed[1]["status"], "failed: syntax");
   EXPECT_TRUE(parsed[2]["standard_errors"][1].is_null()) << "p1 can be replaced by p0";
-  EXPECT_EQ(runCommand({"fit", "p0", "--data", "t.csv", "--target", "y", "--loss", "mae"}, scratch.path("")).status, 1);
+  EXPECT_EQ(runCommand({"fit", "p0", "--data", "t.csv", "--target", "y", "--loss", "sum"}, scratch.path("")).status, 1);
+}
+
+// One row is far from the line of the others.
+TEST(Command, FitsAndEvaluatesOtherLosses) {
+  const Scratch scratch;
+  scratch.write("t.csv", "x,y\n1,3\n2,5\n3,7\n4,9\n5,91\n");
+  const auto run = [&](const char* command, const std::string& loss, std::vector<std::string> more = {}) {
+    std::vector<std::string> words = {command, "p0*x + p1", "--params", "2 1",      "--data", "t.csv",  "--target",
+                                      "y",     "--loss",    loss,       "--device", "cpu",    "--quiet"};
+    words.insert(words.end(), more.begin(), more.end());
+    return runCommand(words, scratch.path(""));
+  };
+  EXPECT_THAT(run("loss", "mae").out, HasSubstr("\n0,16,5,ok\n"));
+  EXPECT_THAT(run("loss", "huber:2").out, HasSubstr("\n0,31.6,5,ok\n"));
+  EXPECT_THAT(run("loss", "quantile:0.25").out, HasSubstr("\n0,4,5,ok\n"));
+  EXPECT_THAT(run("loss", "abs(f - y)^1.5 / 80^1.5", {"--precision", "f64"}).out, HasSubstr("\n0,0.2,5,ok\n"));
+  EXPECT_THAT(run("fit", "log(1 + (f - y)^2)", {"--precision", "f64"}).out, HasSubstr(",converged,"));
+  const auto refined = nlohmann::json::parse(run("fit", "huber:0.5", {"--json", "--refine", "3"}).out);
+  const auto wide = nlohmann::json::parse(run("fit", "huber:0.5", {"--json", "--precision", "f64"}).out);
+  EXPECT_NEAR(refined[0]["loss"].get<double>(), wide[0]["loss"].get<double>(), 1e-12) << "as good as in f64";
+  for (const auto& [loss, message, status] :
+       {std::tuple("hubr", "'hubr' is none of sse, mse", 2),
+        std::tuple("huber:x", "expected a number behind the colon", 2),
+        std::tuple("abs(f - ", "--loss:1:9: expected an operand", 1), std::tuple("f - z", "unknown name 'z'", 1),
+        std::tuple("mse:2", "the constant 2 of mse: expected none", 1),
+        std::tuple("log-loss", "log-loss of a target of 91: expected targets from 0 to 1", 1)}) {
+    const Outcome outcome = run("loss", loss);
+    EXPECT_EQ(outcome.status, status) << loss;
+    EXPECT_THAT(outcome.err, HasSubstr(message));
+    EXPECT_EQ(outcome.out, "");
+  }
 }
 
 TEST(Command, PrintsDerivatives) {

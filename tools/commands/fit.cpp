@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -12,9 +13,11 @@ namespace {
 
 struct FitCommand {
   EvaluationOptions evaluation;
+  std::string loss = "mse";
   FitOptions fit;
   unsigned starts = 1;
   std::uint64_t seed = 1;
+  std::size_t refine = 0;
 };
 
 /// The fit of one line.
@@ -120,7 +123,48 @@ void takeFits(const Fits& fits, const Program& program, std::span<const std::siz
   }
 }
 
+/// The good lines with the best losses, `count` at most, best first.
+std::vector<std::size_t> bestLines(std::span<const FittedLine> table, const Evaluation& evaluation,
+                                   const LossOptions& loss, std::size_t count) {
+  std::vector<std::size_t> lines = evaluation.good();
+  std::erase_if(lines, [&](std::size_t line) { return !std::isfinite(table[line].loss); });
+  const bool is_least_best = loss.custom || infoOf(loss.kind).worst > 0;
+  std::ranges::stable_sort(lines, {},
+                           [&](std::size_t line) { return is_least_best ? table[line].loss : -table[line].loss; });
+  lines.resize(std::min(lines.size(), count));
+  return lines;
+}
+
+/// Fits the best lines again in f64, from the parameters that were found.
+Status refine(const FitCommand& options, const FitOptions& fit, const Evaluation& evaluation,
+              std::vector<FittedLine>& table) {
+  const std::vector<std::size_t> best = bestLines(table, evaluation, fit.loss, options.refine);
+  if (best.empty()) return okStatus();
+  EngineOptions wide = options.evaluation.engine;
+  wide.precision = Precision::kF64;
+  const Result<Engine> engine = Engine::create(wide);
+  if (!engine) return engine.error();
+  const Result<Dataset> data = engine->upload(viewOf(evaluation.roles));
+  if (!data) return data.error();
+  std::vector<double> starts;
+  for (const std::size_t line : best) {
+    starts.insert(starts.end(), table[line].parameters.begin(), table[line].parameters.end());
+  }
+  const Program program = engine->compile(evaluation.batchOf(best).expressions, {.pipeline = evaluation.pipeline});
+  const Result<Fits> fits = engine->fit(program, *data, starts, fit);
+  if (!fits) return fits.error();
+  const std::vector<FittedLine> before = table;
+  takeFits(*fits, program, best, table);
+  for (const std::size_t line : best) {
+    table[line].iterations += before[line].iterations;
+    table[line].start = before[line].start;
+  }
+  return okStatus();
+}
+
 ExitStatus runFit(const FitCommand& options) {
+  FitOptions fit_options = options.fit;
+  if (const Status read = readLoss(options.loss, fit_options.loss); !read) return report(read.error());
   Result<Evaluation> evaluation = prepare(options.evaluation, false);
   if (!evaluation) return report(evaluation.error());
   evaluation->copies = options.starts;
@@ -133,13 +177,18 @@ ExitStatus runFit(const FitCommand& options) {
   const auto fit = [&](const Program& program, std::span<const std::size_t> part,
                        std::span<const double> parameters) -> Result<std::vector<Failure>> {
     Result<Fits> fits =
-        evaluation->engine.fit(program, evaluation->data, startsOf(parameters, program, part, options), options.fit);
+        evaluation->engine.fit(program, evaluation->data, startsOf(parameters, program, part, options), fit_options);
     if (!fits) return fits.error();
     takeFits(*fits, program, part, table);
     return std::move(fits->losses.failures);
   };
   if (const Status status = evaluateInParts(*evaluation, options.evaluation, fit); !status) {
     return report(status.error());
+  }
+  if (options.refine > 0) {
+    if (const Status refined = refine(options, fit_options, *evaluation, table); !refined) {
+      return report(refined.error());
+    }
   }
   out->write(options.evaluation.json ? jsonText(table, lines) : csvText(table, lines));
   if (const Status written = out->publish(); !written) return report(written.error());
@@ -153,7 +202,10 @@ Runner defineFit(CLI::App& app) {
   options->evaluation.default_parameter = 1;
   addEvaluationOptions(app, options->evaluation);
   app.get_option("--target")->required();
-  addLossChoice(app, options->fit.loss.kind, "the loss, one of squared errors");
+  addLossOption(
+      app, options->loss,
+      "what is minimised, all but sum and correlation: by name, with a constant as in huber:1.5 and "
+      "quantile:0.9, or the weighted mean of an expression over the prediction f, the target y and the weight w");
   addNanChoice(app, options->fit.loss.nan,
                "rows where the prediction or a derivative is NaN or infinite: propagate and reject take no parameters "
                "that give some, skip leaves these rows out");
@@ -172,14 +224,18 @@ Runner defineFit(CLI::App& app) {
       ->check(CLI::Range(1u, 100u).description(""))
       ->capture_default_str();
   app.add_option("--seed", options->seed, "of the drawn starts")->type_name("N")->capture_default_str();
+  app.add_option("--refine", options->refine,
+                 "fit the N expressions with the best losses again in f64, from the parameters that were found")
+      ->type_name("N");
   addJsonOption(app, options->evaluation.json);
   app.footer(
-      "Fits the parameters of each expression to the target by least squares, from the values that follow it after a\n"
+      "Fits the parameters of each expression to the target, from the values that follow it after a\n"
       "TAB, or --params, or 1. Writes a line index,loss,valid_rows,iterations,status,parameters per expression, in\n"
       "order; with --json also standard_errors (null where they cannot be had) and start, the start that won.\n"
       "Examples:\n"
       "  sr-jit fit 'p0 * axis ^ p1' --data planets.csv --target period\n"
-      "  sr-jit fit --exprs population.txt --data table.csv --target y --starts 8 --nan skip --json --out fits.json");
+      "  sr-jit fit --exprs population.txt --data table.csv --target y --starts 8 --nan skip --json --out fits.json\n"
+      "  sr-jit fit --exprs population.txt --data table.csv --target y --loss huber:1.5 --refine 10");
   return [options] { return runFit(*options); };
 }
 

@@ -10,7 +10,8 @@ namespace {
 
 struct LossCommand {
   EvaluationOptions evaluation;
-  LossOptions loss;
+  std::string loss = "mse";
+  NanPolicy nan = NanPolicy::kPropagate;
 };
 
 /// The losses of all lines, in order.
@@ -57,14 +58,17 @@ void countValidRows(const Evaluation& evaluation, const LossOptions& options, st
   const Batch batch = evaluation.batchOf(open);
   const Program program = evaluation.engine.compile(
       batch.expressions, {.pipeline = evaluation.pipeline, .expected_rows = evaluation.data.rows()});
-  const Result<Losses> losses = evaluation.engine.loss(program, evaluation.data, batch.parameters,
-                                                       {.kind = options.kind, .nan = NanPolicy::kSkip});
+  LossOptions counting = options;
+  counting.nan = NanPolicy::kSkip;
+  const Result<Losses> losses = evaluation.engine.loss(program, evaluation.data, batch.parameters, counting);
   if (!losses) return;
   for (std::size_t i = 0; i < open.size(); ++i) table.valid_rows[open[i]] = losses->valid_rows[i];
   for (const Failure& failure : losses->failures) table.valid_rows[open[failure.expression]] = Losses::kNotCounted;
 }
 
 ExitStatus runLoss(const LossCommand& options) {
+  LossOptions loss{.nan = options.nan};
+  if (const Status read = readLoss(options.loss, loss); !read) return report(read.error());
   Result<Evaluation> evaluation = prepare(options.evaluation, false);
   if (!evaluation) return report(evaluation.error());
   const std::vector<SourceLine>& lines = evaluation->lines;
@@ -76,13 +80,13 @@ ExitStatus runLoss(const LossCommand& options) {
               std::vector<std::uint64_t>(lines.size(), 0)};
   const auto evaluate = [&](const Program& program, std::span<const std::size_t> part,
                             std::span<const double> parameters) -> Result<std::vector<Failure>> {
-    Result<Losses> losses = evaluation->engine.loss(program, evaluation->data, parameters, options.loss);
+    Result<Losses> losses = evaluation->engine.loss(program, evaluation->data, parameters, loss);
     if (!losses) return losses.error();
     for (std::size_t i = 0; i < part.size(); ++i) {
       table.losses[part[i]] = losses->values[i];
       table.valid_rows[part[i]] = losses->valid_rows[i];
     }
-    countValidRows(*evaluation, options.loss, part, table);
+    countValidRows(*evaluation, loss, part, table);
     return std::move(losses->failures);
   };
   const Status status = evaluateInParts(*evaluation, options.evaluation, evaluate);
@@ -98,8 +102,10 @@ Runner defineLoss(CLI::App& app) {
   auto options = std::make_shared<LossCommand>();
   addEvaluationOptions(app, options->evaluation);
   app.get_option("--target")->required();
-  addLossChoice(app, options->loss.kind, "the loss");
-  addNanChoice(app, options->loss.nan,
+  addLossOption(app, options->loss,
+                "the loss by name, with a constant as in huber:1.5 and quantile:0.9, or the weighted mean of an "
+                "expression over the prediction f, the target y and the weight w");
+  addNanChoice(app, options->nan,
                "rows whose prediction is NaN or infinite: propagate takes them like all others, skip leaves them out, "
                "reject makes the loss infinite");
   addJsonOption(app, options->evaluation.json);
@@ -109,6 +115,7 @@ Runner defineLoss(CLI::App& app) {
       "rows with a finite prediction could not be counted.\n"
       "Examples:\n"
       "  sr-jit loss 'x0*p0 + p1' --params '1.5 0.7' --data table.csv --target y --loss r2\n"
+      "  sr-jit loss 'x0*p0 + p1' --params '1.5 0.7' --data table.csv --target y --loss 'abs(f - y)^1.5'\n"
       "  sr-jit loss --exprs population.txt.xz --from postfix --data table.csv --target y --nan skip --out losses.csv");
   return [options] { return runLoss(*options); };
 }

@@ -38,7 +38,7 @@ Emitted emit(const DirectOptions& options, std::size_t count, std::uint64_t seed
 /// No loss; then every term, in turns plain, and with weights and skipped rows.
 std::vector<std::optional<LossSpec>> someLosses() {
   std::vector<std::optional<LossSpec>> losses = {std::nullopt};
-  for (const auto& [term, name] : allLossTerms()) {
+  for (const auto& [term, name, tuning, targets] : kernelLossTerms()) {
     const bool is_plain = losses.size() % 2 == 1;
     losses.push_back(LossSpec{term, !is_plain, !is_plain});
   }

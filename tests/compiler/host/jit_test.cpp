@@ -183,7 +183,7 @@ void checkLoss(const LossSpec& spec, std::size_t rows) {
 }
 
 TEST(HostLoss, AddsInTheFixedTree) {
-  for (const auto& [term, name] : allLossTerms()) {
+  for (const auto& [term, name, tuning, targets] : kernelLossTerms()) {
     SCOPED_TRACE(name);
     for (const bool weighted : {false, true}) {
       for (const bool skip : {false, true}) {

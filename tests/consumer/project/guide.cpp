@@ -186,6 +186,23 @@ void optimize(const Engine& engine, const Dataset& data, const Program& program,
   expect(best.values[0] < 1e-3, "the loss with the best parameters");
 }
 
+/// "Losses", of a kind of its own (docs/losses.md).
+const LossOptions kBetween{.custom = parse("abs(f - y)^1.5", Language::kInfix, {"f", "y", "w"}).value()};
+
+/// "New parameters", many at once.
+void printVectors(const Engine& engine, const Dataset& data, const Program& program,
+                  const std::vector<double>& parameters) {
+  std::vector<double> vectors;
+  for (const double scale : {0.9, 1.0, 1.1}) {
+    for (const double parameter : parameters) vectors.push_back(scale * parameter);
+  }
+  const Losses losses = engine.loss(program, data, vectors, kBetween).value();
+  for (std::size_t v = 0; v < 3; ++v) std::printf("vector %zu: %g\n", v, losses.values[v * program.size()]);
+  expect(losses.values.size() == 3 * program.size() &&
+             losses.values[program.size()] == engine.loss(program, data, parameters, kBetween).value().values[0],
+         "losses of several vectors");
+}
+
 /// "Gradients".
 void printGradient(const Engine& engine, const Dataset& data, const Program& program,
                    const std::vector<double>& parameters) {
@@ -202,6 +219,14 @@ void printFit(const Engine& engine, const Dataset& data, const Program& program,
   std::printf("p0 %g, p1 %g: loss %g after %u passes, %s\n", fits.parameters[0], fits.parameters[1],
               fits.losses.values[0], fits.iterations[0], nameOf(fits.statuses[0]).data());
   expect(fits.losses.values[0] < 1e-2 && fits.standard_errors.size() == parameters.size(), "a fit");
+}
+
+/// "Fitting", of finalists again in f64.
+std::vector<double> refine(const DataView& view, const std::vector<Expression>& finalists,
+                           const std::vector<double>& found) {
+  const Engine wide = Engine::create({.precision = Precision::kF64}).value();
+  const Dataset data = wide.upload(view).value();
+  return wide.fit(wide.compile(finalists), data, found).value().parameters;
 }
 
 /// "Predictions".
@@ -269,8 +294,13 @@ int main() {
   printFailures(best);
   skipRows(engine, data, program, parameters);
   optimize(engine, data, program, parameters, best);
+  printVectors(engine, data, program, parameters);
   printGradient(engine, data, program, parameters);
   printFit(engine, data, program, parameters);
+  const auto& [x0, x1, y] = samples;
+  const std::vector<double> start{parameters.begin(),
+                                  parameters.begin() + static_cast<std::ptrdiff_t>(program.parameterOffset(1))};
+  expect(refine({.columns = {x0, x1}, .target = y}, {expressions[0]}, start).size() == start.size(), "a fit in f64");
   predict(engine, data, program, parameters, samples.y);
   breedMeanwhile(engine, data, program, parameters, trees, best);
   printResults(program, expressions, parameters);

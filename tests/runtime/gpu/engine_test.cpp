@@ -31,7 +31,7 @@ TEST_P(DeviceEngine, SumsLossesAsTheCpuDoes) {
   const Engine cpu = cpuEngine(GetParam());
   for (const std::size_t rows : {1, 127, 129, 362, 4200}) {
     for (const bool weighted : {false, true}) {
-      const Workload w = arithmeticWorkload(rows, rows > 1000 ? 6 : 25, rows, GetParam(), weighted);
+      const Workload w = withShares(arithmeticWorkload(rows, rows > 1000 ? 6 : 25, rows, GetParam(), weighted));
       for (const LossInfo& info : allLosses()) {
         const LossKind kind = info.kind;
         for (const NanPolicy nan : {NanPolicy::kPropagate, NanPolicy::kSkip, NanPolicy::kReject}) {

@@ -43,8 +43,10 @@ TEST(PopulationLosses, DoNotDependOnTheDivision) {
   const Workload& w = mixture.w;
   const Engine cpu = cpuEngine(Precision::kF32);
   const Dataset on_cpu = cpu.upload(w.view()).value();
-  for (const NanPolicy nan : {NanPolicy::kPropagate, NanPolicy::kSkip}) {
-    const LossOptions options{.kind = LossKind::kRmse, .nan = nan};
+  for (const auto& [kind, nan] :
+       {std::pair(LossKind::kRmse, NanPolicy::kPropagate), std::pair(LossKind::kRmse, NanPolicy::kSkip),
+        std::pair(LossKind::kScaledMse, NanPolicy::kSkip), std::pair(LossKind::kHuber, NanPolicy::kPropagate)}) {
+    const LossOptions options{.kind = kind, .nan = nan};
     const Losses expected = cpu.loss(cpu.compile(mixture.arrays.view()).value(), on_cpu, w.parameters, options).value();
     ASSERT_EQ(expected.failures.size(), 3U);
     for (const std::size_t parts : {0, 1, 2, 3, 7, 64, 1000}) {

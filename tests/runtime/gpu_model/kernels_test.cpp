@@ -243,7 +243,7 @@ TYPED_TEST(KernelModels, TheInterpreterGivesValues) {
 
 TYPED_TEST(KernelModels, SumsHaveOneTree) {
   using T = TypeParam;
-  for (const auto& [term, name] : allLossTerms()) {
+  for (const auto& [term, name, tuning, targets] : kernelLossTerms()) {
     SCOPED_TRACE(name);
     for (const bool weighted : {false, true}) {
       for (const bool skip : {false, true}) {

@@ -256,7 +256,7 @@ TEST(EngineEvaluate, AProgramOutlivesItsEngine) {
 TEST(EngineThreads, MayShareOneEngine) {
   const Engine engine = Engine::create({.threads = 2}).value();
   const GeneratorOptions options{.seed = 3, .variables = 4, .parameters = 1, .parameter_probability = 0.1};
-  const Workload w = Workload::random(options, 12, 700, Spread::kTame, Precision::kF32);
+  const Workload w = withShares(Workload::random(options, 12, 700, Spread::kTame, Precision::kF32));
   const Dataset data = engine.upload(w.view()).value();
   const Program shared = engine.compile(w.expressions, {.tier = Tier::kInterpret});
   const std::vector<double> expected = predict(engine, shared, data, w.parameters);

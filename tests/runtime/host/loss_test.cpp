@@ -168,9 +168,166 @@ TEST_F(LossOfColumn, WeighsRows) {
   }
 }
 
+// As sums over rows by the definitions, which docs/losses.md has.
+double byDefinition(LossKind kind, const Workload& w, std::span<const double> f, double c) {
+  const std::size_t rows = f.size();
+  double weights = 0, sum = 0, mean_f = 0, mean_y = 0;
+  const auto weight = [&](std::size_t r) { return w.weights.empty() ? 1 : w.weights[r]; };
+  for (std::size_t r = 0; r < rows; ++r) {
+    weights += weight(r);
+    mean_f += weight(r) * f[r];
+    mean_y += weight(r) * w.target[r];
+  }
+  mean_f /= weights;
+  mean_y /= weights;
+  double ff = 0, fy = 0, yy = 0;
+  for (std::size_t r = 0; r < rows; ++r) {
+    const double d = f[r] - w.target[r], y = w.target[r];
+    ff += weight(r) * (f[r] - mean_f) * (f[r] - mean_f);
+    fy += weight(r) * (f[r] - mean_f) * (y - mean_y);
+    yy += weight(r) * (y - mean_y) * (y - mean_y);
+    const double term = kind == LossKind::kHuber ? (std::fabs(d) < c ? d * d / 2 : c * (std::fabs(d) - c / 2))
+                        : kind == LossKind::kLogLoss
+                            ? std::log1p(std::exp(-std::fabs(f[r]))) + std::max(f[r], 0.0) - y * f[r]
+                        : kind == LossKind::kPoisson ? 2 * (d + (y > 0 ? y * std::log(y / f[r]) : 0))
+                                                     : (d < 0 ? -c * d : (1 - c) * d);
+    sum += weight(r) * term;
+  }
+  const double best = yy - fy * fy / ff;
+  switch (kind) {
+    case LossKind::kScaledSse:
+      return best;
+    case LossKind::kScaledMse:
+      return best / weights;
+    case LossKind::kScaledRmse:
+      return std::sqrt(best / weights);
+    case LossKind::kScaledNmse:
+      return best / yy;
+    case LossKind::kScaledR2:
+      return 1 - best / yy;
+    case LossKind::kCorrelation:
+      return fy / std::sqrt(ff * yy);
+    default:
+      return sum / weights;
+  }
+}
+
+TEST_F(LossOfColumn, OfGraphsMatchesItsDefinition) {
+  Random random(5);
+  for (const bool weighted : {false, true}) {
+    w_.columns.assign(1, {});
+    w_.target.clear();
+    w_.weights.clear();
+    for (std::size_t r = 0; r < 1000; ++r) {
+      w_.columns[0].push_back(random.between(0.1, 4.0));
+      w_.target.push_back(r % 3 == 0 ? 0 : random.unit());
+      if (weighted) w_.weights.push_back(random.unit());
+    }
+    for (const LossInfo& info : allLosses()) {
+      if (!isOfGraphs({.kind = info.kind})) continue;
+      const bool is_tuned = info.term && infoOf(*info.term).tuning != LossTuning::kUntuned;
+      const double c = is_tuned ? 0.3 : 0;
+      LossOptions options{.kind = info.kind};
+      if (is_tuned) options.tuning = c;
+      const double expected = byDefinition(info.kind, w_, w_.columns[0], c);
+      EXPECT_NEAR(loss(w_, options), expected, 1e-12 * (1 + std::fabs(expected))) << info.name;
+      options.nan = NanPolicy::kSkip;
+      EXPECT_NEAR(loss(w_, options), expected, 1e-12 * (1 + std::fabs(expected))) << info.name;
+    }
+    EXPECT_NEAR(loss(w_, {.kind = LossKind::kHuber}), byDefinition(LossKind::kHuber, w_, w_.columns[0], 1), 1e-12);
+    EXPECT_NEAR(loss(w_, {.kind = LossKind::kQuantile}), byDefinition(LossKind::kQuantile, w_, w_.columns[0], 0.5),
+                1e-12);
+  }
+}
+
+// The rows that are left have a mean and a variance of their own.
+TEST_F(LossOfColumn, SkippedRowsDoNotCountInScaledLosses) {
+  w_.columns = {{1, 2, 4, kInfinity, 3, std::nan("")}};
+  w_.target = {3, 4, 9, 1000, 7, -50};
+  w_.weights = {1, 2, 1, 3, 0.5, 1};
+  Workload left = w_;
+  left.columns = {{1, 2, 4, 3}};
+  left.target = {3, 4, 9, 7};
+  left.weights = {1, 2, 1, 0.5};
+  for (const LossKind kind : {LossKind::kScaledMse, LossKind::kCorrelation}) {
+    const Losses skipped = losses(w_, {kind, NanPolicy::kSkip}).value();
+    EXPECT_EQ(skipped.valid_rows[0], 4U);
+    EXPECT_NEAR(skipped.values[0], loss(left, {kind, NanPolicy::kPropagate}), 1e-10);
+    EXPECT_TRUE(std::isnan(loss(w_, {kind, NanPolicy::kPropagate})));
+  }
+}
+
+// A target far from 0 must not cost digits.
+TEST(LossOfOffsets, ScaledLossesAreCentred) {
+  Workload w;
+  w.expressions = {build({Token::variable(0)})};
+  w.columns.resize(1);
+  for (std::size_t r = 0; r < 1000; ++r) {
+    const double x = static_cast<double>(r % 64);
+    w.columns[0].push_back(100'000 + x);
+    w.target.push_back(100'000 + 2 * x + (r % 2 == 0 ? 1.0 : -1.0));
+  }
+  const double exact = byDefinition(LossKind::kScaledMse, w, w.columns[0], 0);
+  const double f32 =
+      lossesOf(cpuEngine(Precision::kF32), w, Tier::kInterpret, {.kind = LossKind::kScaledMse}).values[0];
+  EXPECT_NEAR(f32, exact, 1e-3 * exact) << "the variance is 1,366 times that, and terms have 24 bits";
+}
+
+LossOptions customLoss(std::string_view text, NanPolicy nan = NanPolicy::kPropagate) {
+  return {.nan = nan, .custom = parse(text, Language::kInfix, {"f", "y", "w"}).value()};
+}
+
+TEST_F(LossOfColumn, ByAnExpressionIsItsWeightedMean) {
+  w_.columns = {{1, 2, 3, 8}};
+  w_.target = {1, 4, 3, 4};
+  EXPECT_DOUBLE_EQ(loss(w_, customLoss("abs(f - y)^1.5")), (std::pow(2, 1.5) + 8) / 4);
+  EXPECT_DOUBLE_EQ(loss(w_, customLoss("f*w")), 14.0 / 4) << "without weights they are 1";
+  EXPECT_DOUBLE_EQ(loss(w_, customLoss("2.5")), 2.5);
+  w_.weights = {0, 1, 2, 1};
+  EXPECT_DOUBLE_EQ(loss(w_, customLoss("(f - y)^2")), loss(w_, {LossKind::kMse, NanPolicy::kPropagate}));
+  EXPECT_DOUBLE_EQ(loss(w_, customLoss("f*w")), (2 + 12 + 8) / 4.0);
+}
+
+// 1 / f is 0 where f is infinite, and its term is infinite where f is 0.
+TEST_F(LossOfColumn, ByAnExpressionFollowsThePolicy) {
+  w_.columns = {{1, 2, kInfinity, 0}};
+  w_.target = {1, 1, 1, 1};
+  EXPECT_FALSE(std::isfinite(loss(w_, customLoss("tanh(f)"))));
+  EXPECT_EQ(loss(w_, customLoss("1/f", NanPolicy::kReject)), kInfinity);
+  const Losses skipped = losses(w_, customLoss("1/f", NanPolicy::kSkip)).value();
+  EXPECT_EQ(skipped.valid_rows[0], 2U);
+  EXPECT_DOUBLE_EQ(skipped.values[0], 0.75);
+}
+
+TEST_F(LossOfColumn, WithoutAMeaningIsAnError) {
+  w_.columns = {{1, 2}};
+  w_.target = {2, -4};
+  const auto messageOf = [&](const LossOptions& options) {
+    const Result<Losses> losses = this->losses(w_, options);
+    return losses.ok() ? std::string() : losses.error().message;
+  };
+  EXPECT_EQ(messageOf({.kind = LossKind::kLogLoss}), "log-loss of a target of -4: expected targets from 0 to 1");
+  EXPECT_EQ(messageOf({.kind = LossKind::kPoisson}),
+            "poisson of a target of -4: expected targets that are not negative");
+  EXPECT_EQ(messageOf({.kind = LossKind::kHuber, .tuning = 0.0}),
+            "the constant 0 of huber: expected a finite number above 0");
+  EXPECT_EQ(messageOf({.kind = LossKind::kQuantile, .tuning = 1.0}),
+            "the constant 1 of quantile: expected a number between 0 and 1");
+  EXPECT_EQ(messageOf({.kind = LossKind::kScaledMse, .tuning = 1.0}), "the constant 1 of scaled-mse: expected none");
+  LossOptions custom = customLoss("f - y");
+  custom.tuning = 2;
+  EXPECT_EQ(messageOf(custom), "the constant 2 of a custom loss: expected none");
+  EXPECT_EQ(messageOf({.custom = build({Token::parameter(0)})}), "a custom loss with parameters");
+  EXPECT_EQ(
+      messageOf({.custom = build({Token::variable(3)})}),
+      "a custom loss with variable x3: expected x0 for the prediction, x1 for the target and x2 for the weight alone");
+  w_.target = {2, 0};
+  EXPECT_EQ(messageOf({.kind = LossKind::kLogLoss}), "log-loss of a target of 2: expected targets from 0 to 1");
+}
+
 TEST_F(LossOfColumn, FollowsThePolicy) {
   w_.columns = {{1, std::nan(""), 3, kInfinity}};
-  w_.target = {2, 2, 1, 1};
+  w_.target = {0, 0, 1, 1};  // differences 1 and 2
   w_.weights = {1, 5, 3, 7};
   EXPECT_TRUE(std::isnan(loss(w_, {LossKind::kMse, NanPolicy::kPropagate})));
   EXPECT_EQ(losses(w_, {LossKind::kMse, NanPolicy::kPropagate}).value().valid_rows[0], Losses::kNotCounted);
@@ -230,7 +387,8 @@ TEST(LossSpecOf, SelectsTheSumsOfAKernel) {
   for (const LossInfo& info : allLosses()) {
     const LossKind kind = info.kind;
     for (const bool weighted : {false, true}) {
-      const LossTerm term = info.term;
+      if (isOfGraphs({.kind = kind})) continue;
+      const LossTerm term = info.term.value();
       EXPECT_EQ(lossSpec({kind, NanPolicy::kPropagate}, weighted), (LossSpec{term, weighted, false}));
       EXPECT_EQ(lossSpec({kind, NanPolicy::kSkip}, weighted), (LossSpec{term, weighted, true}));
       EXPECT_EQ(lossSpec({kind, NanPolicy::kReject}, weighted), (LossSpec{term, weighted, true}));

@@ -37,7 +37,7 @@ TEST_P(DirectTierOf, SumsLossesAsTheCpuDoes) {
   const Engine cpu = cpuEngine(GetParam());
   for (const std::size_t rows : {1, 129, 1300}) {
     for (const bool weighted : {false, true}) {
-      const Workload w = directWorkload(rows, 12, rows, weighted, GetParam());
+      const Workload w = withShares(directWorkload(rows, 12, rows, weighted, GetParam()));
       for (const LossInfo& info : allLosses()) {
         const LossKind kind = info.kind;
         for (const NanPolicy nan : kNanPolicies) {

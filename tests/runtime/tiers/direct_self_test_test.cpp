@@ -13,7 +13,7 @@ namespace {
 
 /// Images of direct code that a self-test loads, of both shapes: for predictions, and for each kind of losses.
 /// With weights and without, with rows left out and without, every term.
-const std::size_t kSelfTestLosses = 4 * allLossTerms().size(), kSelfTestModules = 2 * (1 + kSelfTestLosses);
+const std::size_t kSelfTestLosses = 4 * kernelLossTerms().size(), kSelfTestModules = 2 * (1 + kSelfTestLosses);
 /// Its launches, for code of both shapes: predictions from adjacent and from strided values; losses.
 const std::size_t kSelfTestLaunches = 2 * (2 + kSelfTestLosses);
 

@@ -14,7 +14,7 @@ using Json = nlohmann::ordered_json;
 
 // Small, since preparation is slow in some designs.
 constexpr BaselineCheckOptions kCheck = {.seed = 1, .expressions = 16, .rows = 64};
-constexpr std::size_t kFirstSize = 16;
+constexpr std::size_t kFirstSize = 32;
 constexpr std::size_t kMostSteps = 100, kMostGenerations = 15, kQuickSteps = 5;
 constexpr double kLeastSeconds = 0.5, kQuickLeastSeconds = 0.05;  // per design
 

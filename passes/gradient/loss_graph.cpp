@@ -1,0 +1,80 @@
+#include "passes/gradient/loss_graph.h"
+
+#include <array>
+#include <cstddef>
+
+#include "ir/losses.h"
+
+namespace srjit {
+namespace {
+
+// A second derivative as large as this is that of a kink or of a pole. Its products with derivatives are finite in f32.
+constexpr double kMostCurvature = 1e18;
+
+}  // namespace
+
+LossGraph::LossGraph(const DerivedLoss& loss, const LossRow& row, const graph::NodeMaker& maker)
+    : loss_(loss), row_(row), maker_(maker) {
+  if (loss.custom) {
+    terms_.push_back(customTerm());
+    return;
+  }
+  const auto add = [&](LossTerm term) {
+    RowTerm<graph::Value> made = rowTerm(term, row_.f, row_.y, loss.constants);
+    terms_.push_back(made.value);
+    curvature_ = made.curvature;
+  };
+  if (loss.is_scaled) {
+    for (const LossTerm term : kScaledTerms) add(term);
+  } else {
+    add(loss.term);
+  }
+}
+
+// With 0 f added, it is not finite where f is not.
+graph::Value LossGraph::customTerm() const {
+  std::vector<NodeId> stack;
+  for (const Token& token : loss_.custom->tokens()) {
+    switch (token.kind) {
+      case Token::Kind::kConstant:
+        stack.push_back(maker_.constant(token.value));
+        break;
+      case Token::Kind::kVariable:
+        stack.push_back((token.index == 0 ? row_.f : token.index == 1 ? row_.y : row_.w).in(maker_));
+        break;
+      case Token::Kind::kParameter:
+        __builtin_unreachable();
+      case Token::Kind::kOp: {
+        const auto arity = static_cast<std::size_t>(infoOf(token.op).arity);
+        Operands operands{};
+        for (std::size_t i = 0; i < arity; ++i) operands[i] = stack[stack.size() - arity + i];
+        stack.resize(stack.size() - arity);
+        stack.push_back(maker_.apply(token.op, operands));
+        break;
+      }
+    }
+  }
+  return {maker_.apply(Op::kFma, {row_.f.in(maker_), maker_.constant(0), stack.back()}), maker_};
+}
+
+graph::Value LossGraph::slopeOf(const graph::Value& term, Differentiator& differentiator, RootMembers& members) const {
+  const NodeId root = term.in(maker_), f = row_.f.in(maker_);
+  members.collect(maker_.dag(), {&root, 1});
+  std::array<NodeId, 1> slope{};
+  differentiator.run(
+      {root, members.members()}, maker_, [&](NodeId id) { return id == f ? 0U : Differentiator::kNotWanted; }, slope);
+  return {slope[0], maker_};
+}
+
+graph::Value LossGraph::curvature(const graph::Value& slope, Differentiator& differentiator,
+                                  RootMembers& members) const {
+  if (curvature_) return *curvature_;
+  const graph::Value difference = row_.f - row_.y;
+  const graph::Value parabola = abs(slope) / maximum(abs(difference), loss_.constants.least_difference);
+  const graph::Value second = slopeOf(slope, differentiator, members);
+  // Comparisons with NaN are false.
+  return maximum(select(lt(0.0, slope * difference), parabola, 0.0),
+                 select(lt(abs(second), kMostCurvature), maximum(second, 0.0), 0.0));
+}
+
+}  // namespace srjit

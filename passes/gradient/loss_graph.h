@@ -1,0 +1,49 @@
+// The terms of a loss, and their derivatives by the prediction, as nodes of an expression's graph.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "passes/dag.h"
+#include "passes/gradient/derivation.h"
+#include "passes/gradient/differentiate.h"
+#include "passes/gradient/graph_domain.h"
+#include "passes/root_members.h"
+
+namespace srjit {
+
+/// What the terms read: the prediction, which is no constant if there are derivatives, the target, and the weight, 1
+/// without weights.
+struct LossRow {
+  graph::Value f, y, w;
+};
+
+/// Adds nodes as they are written: rules could make a term in which f does not occur. Borrows all. Not thread-safe.
+class LossGraph {
+ public:
+  LossGraph(const DerivedLoss& loss, const LossRow& row, const graph::NodeMaker& maker);
+
+  /// loss.terms() of them.
+  std::span<const graph::Value> terms() const noexcept { return terms_; }
+  /// The derivative of a term by f.
+  graph::Value slopeOf(const graph::Value& term, Differentiator& differentiator, RootMembers& members) const;
+  /// What fits take for the second derivative of the only term by f, whose first is `slope`: not negative. If the table
+  /// of losses has none, the larger of the second derivative and |slope| / |f - y|, which is that of a parabola with
+  /// its minimum at y (iteratively reweighted least squares: P. W. Holland, R. E. Welsch, Comm. Statist. A6(9), 1977),
+  /// as far as these exist.
+  graph::Value curvature(const graph::Value& slope, Differentiator& differentiator, RootMembers& members) const;
+  /// The target less its mean.
+  graph::Value centredTarget() const { return row_.y - graph::Value(loss_.constants.target_mean); }
+
+ private:
+  graph::Value customTerm() const;
+
+  const DerivedLoss& loss_;
+  LossRow row_;
+  const graph::NodeMaker& maker_;
+  std::vector<graph::Value> terms_;
+  std::optional<graph::Value> curvature_;  ///< of the table
+};
+
+}  // namespace srjit

@@ -1,0 +1,21 @@
+// What a loss is the sum of, and whether it has a meaning for some data.
+#pragma once
+
+#include "passes/gradient/derivation.h"
+#include "runtime/engine_options.h"
+#include "runtime/evaluation/dataset_state.h"
+
+namespace srjit {
+
+/// Errors: kInvalid for data without a target or with targets that the loss has no meaning for, for a constant that the
+/// loss does not have or that is out of range, and for a custom loss with other variables than x0, x1 and x2, or with
+/// parameters.
+Status checkLoss(const LossOptions& options, const Dataset::State& data);
+
+/// The terms of a loss that checkLoss() accepts. Without leastDifference().
+DerivedLoss derivedLoss(const LossOptions& options, const Dataset::State& data);
+
+/// LossConstants::least_difference for fits to the target: a small part of its standard deviation.
+double leastDifference(const Dataset::State& data);
+
+}  // namespace srjit

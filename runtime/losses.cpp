@@ -1,0 +1,99 @@
+// Engine::loss() and submitLoss(), of programs and of populations that are evaluated once.
+#include <optional>
+#include <utility>
+
+#include "runtime/engine_tasks.h"
+#include "runtime/evaluation/loss_terms.h"
+#include "runtime/evaluation/loss_value.h"
+#include "runtime/evaluation/population_parts.h"
+#include "runtime/platform/guarded.h"
+
+namespace srjit {
+namespace {
+
+/// A lossTask() in flight.
+Result<Pending<Losses>> submitLossTask(const std::shared_ptr<Engine::State>& engine, Task task,
+                                       const LossOptions& options) {
+  return isOfGraphs(options) ? submitSums<Losses>(engine, std::move(task), options)
+                             : submitTask<Losses>(engine, std::move(task));
+}
+
+}  // namespace
+
+Result<Task> lossTask(Engine::State& engine, const Program& program, const Dataset& data,
+                      std::span<const double> parameters, const LossOptions& options) {
+  Result<Program> of_vectors = programOfVectors(engine, program, data, parameters);
+  if (!of_vectors) return std::move(of_vectors).error();
+  if (!isOfGraphs(options)) return Task{std::move(*of_vectors), data, parameters, nullptr, options};
+  if (Status valid = checkLoss(options, data.state()); !valid) return std::move(valid).error();
+  return derivedTask(engine, {std::move(*of_vectors), data, parameters, nullptr, kPlainSums},
+                     derivedSums(Quantity::kLoss, data.state(), options));
+}
+
+Result<Losses> Engine::loss(const Program& program, const Dataset& data, std::span<const double> parameters,
+                            const LossOptions& options) const {
+  return guarded([&]() -> Result<Losses> {
+    const Result<Task> task = lossTask(*state_, program, data, parameters, options);
+    if (!task) return task.error();
+    Result<Losses> losses = runTask(*state_, *task);
+    if (!losses || !isOfGraphs(options)) return losses;
+    return readGradients(*state_, *task, options, std::move(*losses)).losses;
+  });
+}
+
+Result<Pending<Losses>> Engine::submitLoss(const Program& program, const Dataset& data,
+                                           std::span<const double> parameters, const LossOptions& options) const {
+  return guarded([&]() -> Result<Pending<Losses>> {
+    Result<Task> task = lossTask(*state_, program, data, parameters, options);
+    if (!task) return std::move(task).error();
+    return submitLossTask(state_, std::move(*task), options);
+  });
+}
+
+// What a loss of graphs derives is made of the tokens: no code of the expressions' values is needed.
+Result<Pending<Losses>> Engine::submitLoss(const PopulationView& population, const Dataset& data,
+                                           std::span<const double> parameters, const LossOptions& loss,
+                                           const CompileOptions& options) const {
+  return guarded([&]() -> Result<Pending<Losses>> {
+    if (Status own = state_->checkProcess(); !own) return std::move(own).error();
+    if (Status valid = checkArrays(population); !valid) return std::move(valid).error();
+    if (Status valid = checkLoss(loss, data.state()); !valid) return std::move(valid).error();
+    std::optional<Derivation> derivation;
+    std::optional<Dataset> read = data;
+    if (isOfGraphs(loss)) {
+      Result<Dataset> behind = state_->executor->withTargetBehind(data);
+      if (!behind) return std::move(behind).error();
+      read = std::move(*behind);
+      derivation = derivedSums(Quantity::kLoss, data.state(), loss);
+    }
+    CompileOptions for_data = options;
+    for_data.tier = options.tier.value_or(state_->options.tier);
+    for_data.expected_rows = data.rows();
+    for_data.data = &data;
+    const std::size_t count =
+        state_->population_parts != 0 ? state_->population_parts : state_->executor->bestParts(population, for_data);
+    const auto prepare = [&](const PopulationView& part, bool is_first) {
+      const auto set = [&](ProgramSource& source, ProgramSource::Threads threads) {
+        source.is_continued = !is_first;
+        source.set(part, threads);
+      };
+      return compileWith(*state_, for_data, set, derivation);
+    };
+    const auto submit = [&](const Program& program, std::span<const double> own) {
+      return submitLossTask(state_, {program, *read, own, nullptr, derivation ? kPlainSums : loss}, loss);
+    };
+    std::optional<Result<Pending<Losses>>> pending;
+    state_->executor->execute(
+        [&] { pending = submitParts(divide(population, count), parameters, {.prepare = prepare, .submit = submit}); });
+    return std::move(*pending);
+  });
+}
+
+Result<Losses> Engine::loss(const PopulationView& population, const Dataset& data, std::span<const double> parameters,
+                            const LossOptions& loss, const CompileOptions& options) const {
+  Result<Pending<Losses>> pending = submitLoss(population, data, parameters, loss, options);
+  if (!pending) return std::move(pending).error();
+  return std::move(*pending).result();
+}
+
+}  // namespace srjit

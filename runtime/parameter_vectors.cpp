@@ -1,0 +1,58 @@
+// Evaluations with many vectors of parameters at once.
+#include <memory>
+#include <utility>
+
+#include "runtime/engine_tasks.h"
+
+namespace srjit {
+namespace {
+
+std::vector<Failure> repeatedFailures(std::span<const Failure> failures, std::size_t expressions, std::size_t times) {
+  std::vector<Failure> all;
+  for (std::size_t t = 0; t < times; ++t) {
+    for (const Failure& failure : failures) all.push_back({t * expressions + failure.expression, failure.error});
+  }
+  return all;
+}
+
+Program repeat(Engine::State& engine, const Program::State& program, std::size_t times) {
+  const ProgramSource& given = *program.source;
+  const std::size_t count = given.expressions.size();
+  auto source = std::make_shared<ProgramSource>(ProgramSource{.precision = given.precision,
+                                                              .math = given.math,
+                                                              .pipeline = given.pipeline,
+                                                              .group_by_sharing = given.group_by_sharing});
+  for (std::size_t t = 0; t < times; ++t) {
+    for (std::size_t e = 0; e < count; ++e) source->add(given.expressions[e]);
+  }
+  source->invalid = repeatedFailures(given.invalid, count, times);
+  auto state = std::make_shared<Program::State>();
+  state->source = std::move(source);
+  state->device = program.device;
+  state->data_serial = program.data_serial;
+  state->info.tier = program.info.tier;
+  state->made = program.made;
+  if (program.made) {
+    engine.executor->compile(*state, {});
+    state->failures = mergeFailures(state->source->invalid, std::move(state->failures));
+  } else {
+    state->failures = repeatedFailures(program.failures, count, times);
+  }
+  return Program(std::move(state));
+}
+
+}  // namespace
+
+Result<Program> programOfVectors(Engine::State& engine, const Program& program, const Dataset& data,
+                                 std::span<const double> parameters) {
+  const std::size_t one = program.parameterOffset(program.size());
+  if (one == 0 || parameters.size() <= one || parameters.size() % one != 0) return program;
+  if (Status own = engine.checkProcess(); !own) return std::move(own).error();
+  if (Status valid = checkTask({program, data, parameters.first(one), nullptr, {}}, engine.options); !valid) {
+    return std::move(valid).error();
+  }
+  const std::size_t times = parameters.size() / one;
+  return program.state().repeated.get(times, [&] { return repeat(engine, program.state(), times); });
+}
+
+}  // namespace srjit

@@ -1,0 +1,277 @@
+#include "runtime/population_fit.h"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include <tbb/enumerable_thread_specific.h>
+#include <tbb/parallel_for.h>
+
+#include "passes/expression_optimizer.h"
+#include "passes/gradient/deriver.h"
+#include "passes/gradient/linear_parameters.h"
+#include "runtime/evaluation/loss_terms.h"
+#include "runtime/platform/guarded.h"
+
+namespace srjit {
+namespace {
+
+constexpr double kNotFinite = std::numeric_limits<double>::infinity();
+
+/// Finds the linear parameters of one expression after another. Not thread-safe.
+class LinearFinder {
+ public:
+  LinearFinder(Precision precision, Math math)
+      : optimizer_(precision, math), deriver_(precision, math), derived_(precision) {}
+
+  std::span<const std::uint32_t> of(const ExpressionView& tokens) {
+    optimizer_.run(tokens, 0);
+    const ExpressionGraph graph = optimizer_.graph();
+    derived_.clear(tokens.size());
+    deriver_.differentiate(graph.dag, graph.root, tokens.parameterCount(), derived_);
+    return linear_.find(derived_, derived_.roots().subspan(1));
+  }
+
+ private:
+  ExpressionOptimizer optimizer_;
+  Deriver deriver_;
+  Dag derived_;
+  LinearParameters linear_;
+};
+
+bool isScaled(const LossOptions& loss) { return !loss.custom && infoOf(loss.kind).isScaled(); }
+
+/// What a pass sums: normal equations, or those of a reweighted step.
+Derivation stepSums(const Dataset::State& data, const LossOptions& loss) {
+  const bool is_of_squares = !loss.custom && infoOf(loss.kind).term == LossTerm::kSquared;
+  if (!is_of_squares && !isScaled(loss)) {
+    Derivation steps = derivedSums(Quantity::kReweighted, data, loss);
+    steps.loss.constants.least_difference = leastDifference(data);
+    return steps;
+  }
+  Derivation equations = derivedSums(Quantity::kNormalEquations, data, loss);
+  equations.loss = {.is_scaled = isScaled(loss)};
+  return equations;
+}
+
+// What a sum of terms that are no squares of small differences cannot show is no progress.
+FitOptions fitOptions(const FitOptions& options, const Derivation& derivation, Precision precision) {
+  FitOptions own = options;
+  if (derivation.quantity != Quantity::kReweighted) return own;
+  own.loss_tolerance = std::max(own.loss_tolerance, 2 * lastPlace(precision));
+  return own;
+}
+
+/// The expressions p_k + p_(k+1) f for those f of `source`, which have k parameters.
+ProgramSource scaledSource(const ProgramSource& source) {
+  std::vector<Expression> scaled(source.expressions.size(), Expression::create({Token::constant(0)}).value());
+  tbb::parallel_for(std::size_t{0}, scaled.size(), [&](std::size_t e) {
+    const Expression f = source.expressions[e].expression();
+    const std::uint32_t offset = f.parameterCount(), factor = offset + 1;
+    std::vector<Token> tokens(f.tokens().begin(), f.tokens().end());
+    for (const Token& token :
+         {Token::parameter(factor), Token::operation(Op::kMul), Token::parameter(offset), Token::operation(Op::kAdd)}) {
+      tokens.push_back(token);
+    }
+    Result<Expression> made = Expression::create(std::move(tokens));
+    scaled[e] = made ? std::move(*made) : f;
+  });
+  ProgramSource made{.precision = source.precision,
+                     .math = source.math,
+                     .pipeline = source.pipeline,
+                     .group_by_sharing = source.group_by_sharing};
+  made.set(scaled, ProgramSource::Threads::kArena);
+  return made;
+}
+
+}  // namespace
+
+PopulationFit::PopulationFit(Engine::State& engine, Task base, std::span<const double> starts,
+                             const FitOptions& options)
+    : engine_(engine),
+      base_(std::move(base)),
+      program_(base_.program.state()),
+      data_(base_.data.state()),
+      derivation_(stepSums(data_, options.loss)),
+      options_(fitOptions(options, derivation_, data_.precision)),
+      failures_(mergeFailures(program_.failures, failuresForWantOfColumns(*program_.source, data_))) {
+  engine_.executor->execute([&] {
+    source_ = isScaled(options_.loss) ? std::make_shared<const ProgramSource>(scaledSource(*program_.source))
+                                      : program_.source;
+    makeEntries(starts);
+  });
+}
+
+Result<Fits> PopulationFit::run() {
+  for (bool is_first = true; !active_.empty(); is_first = false) {
+    if (options_.stop.stop_requested()) {
+      for (FitEntry* const entry : active_) entry->fit.cancel();
+      break;
+    }
+    Result<Losses> sums = guarded([&] { return pass(); });
+    if (!sums) {
+      if (is_first) return std::move(sums).error();
+      for (FitEntry* const entry : active_) entry->error = sums.error();
+      break;
+    }
+    engine_.executor->execute([&] { take(*sums); });
+    dropEnded();
+  }
+  return fits();
+}
+
+Result<Losses> PopulationFit::pass() {
+  makeProgram();
+  fillParameters();
+  return runTask(engine_, {*derived_, base_.data, parameters_, nullptr, kPlainSums});
+}
+
+// Expressions without a value have no fit.
+void PopulationFit::makeEntries(std::span<const double> starts) {
+  const ProgramSource& given = *program_.source;
+  const std::size_t count = given.expressions.size(), all = given.parameterOffset(count);
+  const std::size_t start_count = all == 0 ? 1 : starts.size() / all;
+  std::vector<bool> fails(count);
+  for (const Failure& failure : failures_) fails[failure.expression] = true;
+  entries_.resize(count * start_count);
+  tbb::enumerable_thread_specific<LinearFinder> finders(given.precision, given.math);
+  tbb::parallel_for(std::size_t{0}, count, [&](std::size_t e) {
+    if (fails[e]) return;
+    std::span<const std::uint32_t> linear;
+    // Other losses are no squares of the residuals that linear parameters minimise.
+    if (derivation_.quantity == Quantity::kNormalEquations) linear = finders.local().of(source_->expressions[e]);
+    for (std::size_t s = 0; s < start_count; ++s) {
+      const std::vector<double> start = startOf(e, starts.subspan(s * all, all));
+      entries_[e * start_count + s] =
+          std::make_unique<FitEntry>(FitEntry{e, s, fit::ParameterFit(start, linear, given.precision, options_)});
+    }
+  });
+  for (const auto& entry : entries_) {
+    if (entry != nullptr && !entry->fit.done()) active_.push_back(entry.get());
+  }
+}
+
+// Offset 0 and factor 1 of a scaled expression.
+std::vector<double> PopulationFit::startOf(std::size_t expression, std::span<const double> start) const {
+  const auto own = start.subspan(program_.source->parameterOffset(expression), givenParameters(expression));
+  std::vector<double> all(own.begin(), own.end());
+  for (const double value : {0.0, 1.0}) {
+    if (all.size() < source_->expressions[expression].parameterCount()) all.push_back(value);
+  }
+  return all;
+}
+
+std::size_t PopulationFit::givenParameters(std::size_t expression) const {
+  return program_.source->parameterOffset(expression + 1) - program_.source->parameterOffset(expression);
+}
+
+// Fits that ended stay in the program until they are half of it, since making another takes as long as some launches.
+void PopulationFit::makeProgram() {
+  if (derived_ && 2 * active_.size() > in_program_.size()) return;
+  in_program_ = active_;
+  const bool is_whole = in_program_.size() == source_->expressions.size() &&
+                        std::ranges::all_of(in_program_, [](const FitEntry* entry) { return entry->start == 0; });
+  const auto make = [&](const ProgramSource& source) {
+    // So many evaluations as a fit of average length has, which decide about the tier.
+    constexpr double kUsualPasses = 15;
+    const CompileOptions compile{.expected_evaluations = std::min<double>(options_.iterations, kUsualPasses),
+                                 .expected_rows = data_.rows};
+    return deriveProgram(engine_, source, program_, derivation_, compile);
+  };
+  derived_ = is_whole ? program_.derived.get(derivation_, [&] { return make(*source_); }) : make(partSource());
+  for (const Failure& failure : derived_->failures()) in_program_[failure.expression]->error = failure.error;
+}
+
+ProgramSource PopulationFit::partSource() const {
+  ProgramSource part{.precision = source_->precision, .math = source_->math, .pipeline = source_->pipeline};
+  for (const FitEntry* const entry : in_program_) part.add(source_->expressions[entry->expression]);
+  return part;
+}
+
+void PopulationFit::fillParameters() {
+  parameters_.clear();
+  for (const FitEntry* const entry : in_program_) {
+    const std::span<const double> trial = entry->fit.trial();
+    parameters_.insert(parameters_.end(), trial.begin(), trial.end());
+  }
+}
+
+void PopulationFit::take(Losses& sums) {
+  for (const Failure& failure : sums.failures) in_program_[failure.expression]->error = failure.error;
+  tbb::parallel_for(std::size_t{0}, in_program_.size(), [&](std::size_t i) {
+    FitEntry& entry = *in_program_[i];
+    if (entry.error || entry.fit.done()) return;
+    const ProgramSource& source = *derived_->state().source;
+    const std::size_t first = source.outputOffset(i), count = source.outputOffset(i + 1) - first;
+    takeSums(entry, std::span(sums.values).subspan(first, count));
+  });
+}
+
+// Where rows are left out, sums of different rows are comparable as means.
+void PopulationFit::takeSums(FitEntry& entry, std::span<double> outputs) const {
+  const LossSums rows = readSums(outputs, derivation_, data_);
+  const std::span<double> sums = outputs.first(outputs.size() - derivation_.counts());
+  if (derivation_.skips_invalid) {
+    // Fewer rows than parameters can be met by chance.
+    const bool is_out = options_.loss.nan == NanPolicy::kReject
+                            ? rows.valid < rows.rows
+                            : !(rows.weights > 0) || rows.valid < entry.fit.parameters().size();
+    for (double& sum : sums) sum = is_out ? kNotFinite : sum / rows.weights;
+  }
+  const double before = entry.fit.loss();
+  entry.fit.take(sums);
+  if (entry.fit.loss() < before) entry.rows = rows;
+}
+
+void PopulationFit::dropEnded() {
+  std::erase_if(active_, [](const FitEntry* entry) { return entry->error || entry->fit.done(); });
+}
+
+Fits PopulationFit::fits() {
+  constexpr double kNoNumber = std::numeric_limits<double>::quiet_NaN();
+  const std::size_t count = program_.source->expressions.size(), all = program_.source->parameterOffset(count);
+  const std::size_t start_count = count == 0 ? 0 : entries_.size() / count;
+  Fits fits{.parameters = std::vector<double>(all, kNoNumber), .standard_errors = std::vector<double>(all, kNoNumber)};
+  fits.losses.values.resize(count, kNoNumber);
+  fits.losses.valid_rows.resize(count);
+  fits.iterations.resize(count);
+  fits.statuses.resize(count, FitStatus::kFailed);
+  fits.starts.resize(count);
+  std::vector<Failure> failures;
+  for (std::size_t e = 0; e < count; ++e) {
+    FitEntry* best = nullptr;
+    for (std::size_t s = 0; s < start_count; ++s) {
+      FitEntry* const entry = entries_[e * start_count + s].get();
+      if (entry == nullptr) break;
+      if (best == nullptr || entry->fit.loss() < best->fit.loss()) best = entry;
+    }
+    if (best == nullptr) continue;
+    write(*best, fits);
+    if (!best->error) continue;
+    failures.push_back({e, *best->error});
+    fits.statuses[e] = FitStatus::kFailed;
+  }
+  fits.losses.failures = mergeFailures(failures_, std::move(failures));
+  return fits;
+}
+
+void PopulationFit::write(FitEntry& entry, Fits& fits) const {
+  const std::size_t e = entry.expression, first = program_.source->parameterOffset(e), own = givenParameters(e);
+  std::ranges::copy(entry.fit.parameters().first(own), fits.parameters.begin() + static_cast<std::ptrdiff_t>(first));
+  if (derivation_.quantity == Quantity::kNormalEquations) {
+    std::vector<double> errors(entry.fit.parameters().size());
+    entry.fit.standardErrors(entry.rows.valid, errors);
+    std::copy_n(errors.begin(), own, fits.standard_errors.begin() + static_cast<std::ptrdiff_t>(first));
+  }
+  fits.iterations[e] = entry.fit.passes();
+  fits.statuses[e] = entry.fit.status();
+  fits.starts[e] = entry.start;
+  if (entry.fit.passes() == 0) return;
+  LossSums sums = entry.rows;
+  sums.terms = entry.fit.loss() * (derivation_.skips_invalid ? sums.weights : 1);
+  sums.rows = data_.rows;
+  fits.losses.values[e] = lossOfSum(sums, data_.target_variance, options_.loss);
+  fits.losses.valid_rows[e] = validRows(sums, options_.loss.nan);
+}
+
+}  // namespace srjit

@@ -1,0 +1,62 @@
+// The fits of one call of Engine::fit(), iterated together: one launch for a trial of each.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "passes/gradient/derivation.h"
+#include "runtime/engine_tasks.h"
+#include "runtime/evaluation/loss_value.h"
+#include "runtime/fit/levenberg_marquardt.h"
+
+namespace srjit {
+
+/// The fit of one expression from one start.
+struct FitEntry {
+  std::size_t expression, start;
+  fit::ParameterFit fit;
+  LossSums rows = {};  ///< which rows count with the best parameters so far
+  std::optional<Error> error = {};
+};
+
+/// Fits of all expressions of `base.program` to `base.data`, whose target is behind its columns. A scaled loss is
+/// fitted as one of squared errors of expressions with two parameters more, a + b f. Borrows the engine.
+class PopulationFit {
+ public:
+  PopulationFit(Engine::State& engine, Task base, std::span<const double> starts, const FitOptions& options);
+
+  /// Errors: of the first pass. One of a later pass ends the fits that go on, each with this error as a failure.
+  Result<Fits> run();
+
+ private:
+  std::size_t givenParameters(std::size_t expression) const;
+  std::vector<double> startOf(std::size_t expression, std::span<const double> start) const;
+  void makeEntries(std::span<const double> starts);
+  Result<Losses> pass();
+  void makeProgram();
+  ProgramSource partSource() const;
+  void fillParameters();
+  void take(Losses& sums);
+  void takeSums(FitEntry& entry, std::span<double> outputs) const;
+  void dropEnded();
+  Fits fits();
+  void write(FitEntry& entry, Fits& fits) const;
+
+  Engine::State& engine_;
+  const Task base_;
+  const Program::State& program_;
+  const Dataset::State& data_;
+  const Derivation derivation_;
+  const FitOptions options_;
+  const std::vector<Failure> failures_;             ///< of expressions that have no fit
+  std::shared_ptr<const ProgramSource> source_;     ///< of the expressions that are fitted
+  std::vector<std::unique_ptr<FitEntry>> entries_;  ///< those of expression e from e * starts on; null: it fails
+  std::vector<FitEntry*> active_, in_program_;
+  std::optional<Program> derived_;  ///< of in_program_
+  std::vector<double> parameters_;
+};
+
+}  // namespace srjit
