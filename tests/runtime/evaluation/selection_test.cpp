@@ -51,14 +51,14 @@ TEST(SampleGroups, DifferFromSeedToSeed) {
 
 // The seeds are fixed, so this has one outcome. The bound is 5 standard deviations of a binomial distribution.
 TEST(SampleGroups, HaveEqualProbabilities) {
-  constexpr std::size_t kAll = 23, kSeeds = 20'000;
+  constexpr std::size_t kAllGroups = 23, kSeeds = 20'000;
   for (const std::size_t groups : {1U, 5U, 22U}) {
-    std::vector<double> counts(kAll);
+    std::vector<double> counts(kAllGroups);
     for (std::uint64_t seed = 0; seed < kSeeds; ++seed) {
-      for (const std::size_t group : drawn(kAll, groups, seed)) ++counts[group];
+      for (const std::size_t group : drawn(kAllGroups, groups, seed)) ++counts[group];
     }
-    const double p = static_cast<double>(groups) / kAll;
-    for (std::size_t g = 0; g < kAll; ++g) {
+    const double p = static_cast<double>(groups) / kAllGroups;
+    for (std::size_t g = 0; g < kAllGroups; ++g) {
       EXPECT_NEAR(counts[g], p * kSeeds, 5 * std::sqrt(kSeeds * p * (1 - p))) << "group " << g << " of " << groups;
     }
   }
