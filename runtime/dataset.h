@@ -18,10 +18,15 @@ struct SubtreeStats {
   std::uint64_t reads = 0;     ///< columns read, summed over programs
 };
 
+/// Engine::sample() draws groups of so many adjacent rows.
+inline constexpr std::size_t kRowsPerGroup = 128;
+
 /// A cheap handle to shared, immutable rows (Engine::upload, Engine::adopt). Thread-safe.
 class Dataset {
  public:
   std::size_t rows() const noexcept;
+  /// Groups of kRowsPerGroup rows; the last one may have fewer.
+  std::size_t rowGroups() const noexcept;
   std::size_t columns() const noexcept;
   SubtreeStats subtrees() const;
 

@@ -53,6 +53,29 @@ class Engine {
   /// multiples of the element's size.
   Result<Dataset> adopt(const DeviceDataView& data) const;
 
+  /// Data sets of the numbers of `data`, which are copied where they are: columns of resident data stay on the device,
+  /// and only target and weights are read from there. (If the copy does not fit there, it is streamed, as by upload(),
+  /// and goes to the host.) Results are those of upload() of the same numbers, bit for bit. Names are kept; `data` may
+  /// be destroyed afterwards. The cost is that of the copies, and of the sums over target and weights on the host.
+  /// Adopted columns whose rows are not adjacent numbers are copied with a call of the driver for each column and run
+  /// of rows, or for each row if their stride is not positive; rows() of all of them gives data without such strides.
+  /// Errors of all four: kInvalid for data of another device or precision, and if the weights of the rows are all zero;
+  /// kMachine if memory runs out.
+  ///
+  /// The rows first .. first + count - 1. Errors: kInvalid unless there are such rows, at least one.
+  Result<Dataset> rows(const Dataset& data, std::size_t first, std::size_t count) const;
+  /// `groups` different groups of kRowsPerGroup adjacent rows, drawn with the seed and without replacement, each set of
+  /// groups with the same probability; in the order of `data`. The last group of `data` may have fewer rows. The same
+  /// rows, groups and seed give the same groups on every machine and in every version (runtime/evaluation/selection.h
+  /// has the algorithm). Errors: kInvalid unless 0 < groups <= data.rowGroups().
+  Result<Dataset> sample(const Dataset& data, std::size_t groups, std::uint64_t seed) const;
+  /// All rows, with other weights than before, or with weights that `data` do not have. Errors: kInvalid as for the
+  /// weights of upload(), and for data without a target.
+  Result<Dataset> withWeights(const Dataset& data, const ColumnView& weights) const;
+  /// Likewise with weights in the memory of the engine's GPU, which are read before this returns, after the work that
+  /// is in `stream` now (0: none). Errors: also those of adopt() for weights.
+  Result<Dataset> withWeights(const Dataset& data, const DeviceMatrix& weights, std::uint64_t stream = 0) const;
+
   /// Compiles a batch. Never fails as a whole: see Program::failures(). A pass that throws, or returns a graph that
   /// does not match the expressions, is a failure of the expressions that share a graph with the cause. With
   /// CompileOptions::data of this engine, values of subtrees that recurred in earlier programs may first be computed on

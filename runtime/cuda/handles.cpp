@@ -84,6 +84,30 @@ CUDA_KERNEL_NODE_PARAMS nodeOf(const Cuda& cuda, const KernelLaunch& launch) {
   return node;
 }
 
+/// Runs of bytes, a pitch after one another at either end.
+struct CopiedRows {
+  std::size_t to_pitch, from_pitch, bytes, rows;
+};
+
+// `copy` has the two ends; copyBytes(to, from, bytes) copies what is so many bytes behind them.
+template <class CopyBytes>
+void copyRows(const Stream& stream, CUDA_MEMCPY2D copy, const CopiedRows& runs, const CopyBytes& copyBytes) {
+  if (runs.bytes == 0 || runs.rows == 0) return;
+  if (runs.to_pitch == runs.bytes && runs.from_pitch == runs.bytes) return copyBytes(0, 0, runs.bytes * runs.rows);
+  const Cuda& cuda = *stream.cuda();
+  if (std::max(runs.to_pitch, runs.from_pitch) > cuda.limits().max_pitch) {
+    for (std::size_t row = 0; row < runs.rows; ++row) {
+      copyBytes(row * runs.to_pitch, row * runs.from_pitch, runs.bytes);
+    }
+    return;
+  }
+  copy.srcPitch = runs.from_pitch;
+  copy.dstPitch = runs.to_pitch;
+  copy.WidthInBytes = runs.bytes;
+  copy.Height = runs.rows;
+  cuda.check(cuda.driver().cuMemcpy2DAsync(&copy, stream.get()), "cuMemcpy2DAsync");
+}
+
 }  // namespace
 
 Event::Event(std::shared_ptr<const Cuda> cuda, Timing timing) : handle_(cuda, makeEvent(*cuda, timing)) {}
@@ -124,48 +148,45 @@ void Stream::copyToHost(void* to, CUdeviceptr from, std::size_t bytes) const {
   if (bytes > 0) cuda()->check(cuda()->driver().cuMemcpyDtoHAsync(to, from, bytes, get()), "cuMemcpyDtoHAsync");
 }
 
+void Stream::copyOnDevice(CUdeviceptr to, CUdeviceptr from, std::size_t bytes) const {
+  if (bytes > 0) cuda()->check(cuda()->driver().cuMemcpyDtoDAsync(to, from, bytes, get()), "cuMemcpyDtoDAsync");
+}
+
 void Stream::copyRowsToDevice(CUdeviceptr to, std::size_t to_pitch, const void* from, std::size_t from_pitch,
                               std::size_t bytes, std::size_t rows) const {
-  if (bytes == 0 || rows == 0) return;
-  if (to_pitch == bytes && from_pitch == bytes) return copyToDevice(to, from, bytes * rows);
-  if (std::max(to_pitch, from_pitch) > cuda()->limits().max_pitch) {
-    for (std::size_t row = 0; row < rows; ++row) {
-      copyToDevice(to + row * to_pitch, static_cast<const std::byte*>(from) + row * from_pitch, bytes);
-    }
-    return;
-  }
   CUDA_MEMCPY2D copy{};
   copy.srcMemoryType = CU_MEMORYTYPE_HOST;
   copy.srcHost = from;
-  copy.srcPitch = from_pitch;
   copy.dstMemoryType = CU_MEMORYTYPE_DEVICE;
   copy.dstDevice = to;
-  copy.dstPitch = to_pitch;
-  copy.WidthInBytes = bytes;
-  copy.Height = rows;
-  cuda()->check(cuda()->driver().cuMemcpy2DAsync(&copy, get()), "cuMemcpy2DAsync");
+  copyRows(*this, copy, {to_pitch, from_pitch, bytes, rows},
+           [&](std::size_t to_at, std::size_t from_at, std::size_t n) {
+             copyToDevice(to + to_at, static_cast<const std::byte*>(from) + from_at, n);
+           });
 }
 
 void Stream::copyRowsToHost(void* to, std::size_t to_pitch, CUdeviceptr from, std::size_t from_pitch, std::size_t bytes,
                             std::size_t rows) const {
-  if (bytes == 0 || rows == 0) return;
-  if (to_pitch == bytes && from_pitch == bytes) return copyToHost(to, from, bytes * rows);
-  if (std::max(to_pitch, from_pitch) > cuda()->limits().max_pitch) {
-    for (std::size_t row = 0; row < rows; ++row) {
-      copyToHost(static_cast<std::byte*>(to) + row * to_pitch, from + row * from_pitch, bytes);
-    }
-    return;
-  }
   CUDA_MEMCPY2D copy{};
   copy.srcMemoryType = CU_MEMORYTYPE_DEVICE;
   copy.srcDevice = from;
-  copy.srcPitch = from_pitch;
   copy.dstMemoryType = CU_MEMORYTYPE_HOST;
   copy.dstHost = to;
-  copy.dstPitch = to_pitch;
-  copy.WidthInBytes = bytes;
-  copy.Height = rows;
-  cuda()->check(cuda()->driver().cuMemcpy2DAsync(&copy, get()), "cuMemcpy2DAsync");
+  copyRows(*this, copy, {to_pitch, from_pitch, bytes, rows},
+           [&](std::size_t to_at, std::size_t from_at, std::size_t n) {
+             copyToHost(static_cast<std::byte*>(to) + to_at, from + from_at, n);
+           });
+}
+
+void Stream::copyRowsOnDevice(CUdeviceptr to, std::size_t to_pitch, CUdeviceptr from, std::size_t from_pitch,
+                              std::size_t bytes, std::size_t rows) const {
+  CUDA_MEMCPY2D copy{};
+  copy.srcMemoryType = CU_MEMORYTYPE_DEVICE;
+  copy.srcDevice = from;
+  copy.dstMemoryType = CU_MEMORYTYPE_DEVICE;
+  copy.dstDevice = to;
+  copyRows(*this, copy, {to_pitch, from_pitch, bytes, rows},
+           [&](std::size_t to_at, std::size_t from_at, std::size_t n) { copyOnDevice(to + to_at, from + from_at, n); });
 }
 
 void Stream::fill(CUdeviceptr to, unsigned char value, std::size_t bytes) const {

@@ -68,12 +68,15 @@ class Stream {
   void launch(const KernelLaunch& launch) const;
   void copyToDevice(CUdeviceptr to, const void* from, std::size_t bytes) const;
   void copyToHost(void* to, CUdeviceptr from, std::size_t bytes) const;
+  void copyOnDevice(CUdeviceptr to, CUdeviceptr from, std::size_t bytes) const;
   /// `rows` runs of `bytes` bytes each, which begin `pitch` bytes after one another: one copy, or one for each run
   /// where a pitch is beyond the device's limit.
   void copyRowsToDevice(CUdeviceptr to, std::size_t to_pitch, const void* from, std::size_t from_pitch,
                         std::size_t bytes, std::size_t rows) const;
   void copyRowsToHost(void* to, std::size_t to_pitch, CUdeviceptr from, std::size_t from_pitch, std::size_t bytes,
                       std::size_t rows) const;
+  void copyRowsOnDevice(CUdeviceptr to, std::size_t to_pitch, CUdeviceptr from, std::size_t from_pitch,
+                        std::size_t bytes, std::size_t rows) const;
   void fill(CUdeviceptr to, unsigned char value, std::size_t bytes) const;
   void record(const Event& event) const;
   /// Work put here from now on waits for the event.

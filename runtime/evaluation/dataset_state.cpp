@@ -134,27 +134,9 @@ void takeTarget(Dataset::State& state, const T* target, const T* weights) {
 }
 
 template <class T>
-Status fill(Dataset::State& state, const DataView& data) {
-  const std::size_t fields = state.columns + data.target.has_value() + data.weights.has_value();
-  if (state.column_stride > SIZE_MAX / sizeof(T) / (fields + 1)) throw OutOfMemory(SIZE_MAX);
-  state.storage = AlignedBuffer(fields * state.column_stride * sizeof(T));
-  if (Status valid = checkValues<T>(data, state.rows); !valid) return valid;
-  T* next = state.storage.template as<T>();
-  const auto place = [&](const ColumnView& column) {
-    T* const at = next;
-    copyColumn(column, state.padded_rows, at);
-    next += state.column_stride;
-    return at;
-  };
-  for (const ColumnView& column : data.columns) place(column);
-  const T* const target = data.target ? place(*data.target) : nullptr;
-  T* const weights = data.weights ? place(*data.weights) : nullptr;
-  state.target = reinterpret_cast<const std::byte*>(target);
-  state.weights = reinterpret_cast<const std::byte*>(weights);
-
+Status describeAs(Dataset::State& state, const T* target, const T* weights) {
   state.weight_sum = static_cast<double>(state.rows);
   if (weights != nullptr) {
-    std::fill(weights + state.rows, weights + state.padded_rows, T(0));
     CompensatedSum sum;
     for (std::size_t r = 0; r < state.rows; ++r) sum.add(static_cast<double>(weights[r]));
     for (std::size_t first = 0; first < state.padded_rows; first += kGroupRows) {
@@ -166,9 +148,32 @@ Status fill(Dataset::State& state, const DataView& data) {
     if (!std::isfinite(state.weight_sum)) {
       return Error{Errc::kInvalid, "the sum of the weights is beyond the range of f64", {}};
     }
+    if (state.weight_sum == 0) return Error{Errc::kInvalid, "the weights of these rows are all zero", {}};
   }
   if (target != nullptr) takeTarget(state, target, weights);
   return okStatus();
+}
+
+// Padding of weights is 0.
+template <class To>
+void copyWeights(const ColumnView& weights, std::size_t padded_rows, To* to) {
+  copyColumn(weights, padded_rows, to);
+  std::fill(to + weights.size, to + padded_rows, To(0));
+}
+
+template <class T>
+Status fill(Dataset::State& state, const DataView& data) {
+  state.allocate();
+  if (Status valid = checkValues<T>(data, state.rows); !valid) return valid;
+  T* next = state.storage.template as<T>();
+  const auto place = [&](const ColumnView& column) {
+    copyColumn(column, state.padded_rows, next);
+    next += state.column_stride;
+  };
+  for (const ColumnView& column : data.columns) place(column);
+  if (data.target) place(*data.target);
+  if (data.weights) copyWeights(*data.weights, state.padded_rows, next);
+  return state.describe(state.target, state.weights);
 }
 
 }  // namespace
@@ -178,19 +183,55 @@ std::uint64_t Dataset::State::nextSerial() noexcept {
   return next.fetch_add(1, std::memory_order_relaxed);
 }
 
+std::size_t Dataset::State::storageBytes() const {
+  const auto element = static_cast<std::size_t>(bytesOf(precision));
+  if (column_stride > SIZE_MAX / element / (fields() + 1)) throw OutOfMemory(SIZE_MAX);
+  return fields() * column_stride * element;
+}
+
+void Dataset::State::setRows(std::size_t count) noexcept {
+  rows = count;
+  padded_rows = roundUp(count, kGroupRows);
+  column_stride = columnStride(padded_rows, precision);
+}
+
+void Dataset::State::allocate() {
+  storage = AlignedBuffer(storageBytes());
+  target = has_target ? column(columns) : nullptr;
+  weights = has_weights ? column(fields() - 1) : nullptr;
+}
+
+Status Dataset::State::describe(const std::byte* target_at, const std::byte* weights_at) {
+  return withZeroOf(precision, [&]<class T>(T) {
+    return describeAs(*this, reinterpret_cast<const T*>(target_at), reinterpret_cast<const T*>(weights_at));
+  });
+}
+
+Result<AlignedBuffer> Dataset::State::convertWeights(const ColumnView& column) const {
+  if (column.size != rows) {
+    return Error{Errc::kInvalid, fmt::format("the weights have {} rows, expected {} rows", column.size, rows), {}};
+  }
+  return withZeroOf(precision, [&]<class T>(T) -> Result<AlignedBuffer> {
+    DataView view;
+    view.weights = column;
+    if (Status valid = checkValues<T>(view, rows); !valid) return std::move(valid).error();
+    AlignedBuffer converted(padded_rows * sizeof(T));
+    copyWeights(column, padded_rows, converted.as<T>());
+    return converted;
+  });
+}
+
 Result<std::shared_ptr<Dataset::State>> Dataset::State::create(const DataView& data, Precision precision) {
   const std::size_t rows = !data.columns.empty() ? data.columns[0].size : data.target ? data.target->size : 0;
   if (Status sizes = checkSizes(data, rows); !sizes) return std::move(sizes).error();
   if (rows == 0) return Error{Errc::kInvalid, "data without rows", {}};
   auto state = std::make_shared<State>();
-  state->rows = rows;
   state->columns = data.columns.size();
   state->names = data.names;
   state->has_target = data.target.has_value();
   state->has_weights = data.weights.has_value();
   state->precision = precision;
-  state->padded_rows = roundUp(rows, kGroupRows);
-  state->column_stride = columnStride(state->padded_rows, precision);
+  state->setRows(rows);
   Status filled = withZeroOf(precision, [&]<class T>(T) { return fill<T>(*state, data); });
   if (!filled) return std::move(filled).error();
   return state;

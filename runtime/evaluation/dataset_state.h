@@ -48,6 +48,10 @@ struct Dataset::State {
   double least_target = 0, most_target = 0;
   std::vector<double> row_group_weights;  ///< with weights: their sum over every row group, as a kernel adds it
 
+  /// Columns, target and weights.
+  std::size_t fields() const noexcept { return columns + (has_target ? 1 : 0) + (has_weights ? 1 : 0); }
+  /// Bytes of all fields with their padding. Throws OutOfMemory if no memory can have so many.
+  std::size_t storageBytes() const;
   const std::byte* column(std::size_t index) const noexcept {
     return storage.data() + index * column_stride * static_cast<std::size_t>(bytesOf(precision));
   }
@@ -55,6 +59,16 @@ struct Dataset::State {
   static std::uint64_t nextSerial() noexcept;
   /// Checks, converts and copies. Errors: kInvalid as for Engine::upload(). Throws OutOfMemory.
   static Result<std::shared_ptr<State>> create(const DataView& data, Precision precision);
+  /// Sets the sizes that follow from the number of rows, not 0, and the precision.
+  void setRows(std::size_t count) noexcept;
+  /// Allocates `storage` for the fields, uninitialised, with `target` and `weights` in it. Throws OutOfMemory.
+  void allocate();
+  /// Sets what is computed of target and weights, which are in host memory, and null where there are none: so many
+  /// targets as rows, and weights with their padding. Errors: kInvalid if the weights are all zero, or for their sum.
+  Status describe(const std::byte* target_at, const std::byte* weights_at);
+  /// Weights for the rows, in the precision, with their padding. Errors: kInvalid as for those of Engine::upload().
+  /// Throws OutOfMemory.
+  Result<AlignedBuffer> convertWeights(const ColumnView& column) const;
 };
 
 }  // namespace srjit

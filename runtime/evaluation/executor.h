@@ -13,6 +13,7 @@
 #include "runtime/evaluation/dataset_state.h"
 #include "runtime/evaluation/loss_value.h"
 #include "runtime/evaluation/program_state.h"
+#include "runtime/evaluation/selection.h"
 #include "runtime/results.h"
 
 namespace srjit {
@@ -50,6 +51,13 @@ class Executor {
   /// As Engine::upload() and adopt().
   virtual Result<std::shared_ptr<const Dataset::State>> upload(const DataView& data) = 0;
   virtual Result<std::shared_ptr<const Dataset::State>> adopt(const DeviceDataView& data) = 0;
+
+  /// The data set that upload() makes of the selected numbers of `data`, which are on this executor's device and in its
+  /// precision. Errors: as Engine::rows() and withWeights().
+  virtual Result<std::shared_ptr<const Dataset::State>> select(const Dataset& data, const Selection& selection) = 0;
+  /// select() of all rows, with weights in a GPU's memory, which the stream writes, if it is not 0.
+  virtual Result<std::shared_ptr<const Dataset::State>> withWeights(const Dataset& data, const DeviceMatrix& weights,
+                                                                    std::uint64_t stream) = 0;
 
   /// Generates the code of state.source; adds failures and fills in the info, whose tier is the requested one.
   virtual void compile(Program::State& state, const CompileOptions& options) = 0;

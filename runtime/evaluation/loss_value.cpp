@@ -29,7 +29,7 @@ struct Slope {
 };
 
 /// Of a sum of squares, in last places: roundings of a term and of the tree in which terms are added.
-constexpr double kSumError = 8;
+constexpr double kSumError = 32;
 
 /// The sum of a term, and of those behind it.
 template <class T>

@@ -5,73 +5,13 @@
 #include <fmt/format.h>
 
 #include "runtime/evaluation/subtree_reader.h"
+#include "runtime/gpu/foreign_memory.h"
 
 namespace srjit {
 namespace {
 
 // Enough for copies to run at full speed; more would only take memory from others.
 constexpr std::size_t kMaxChunkBytes = std::size_t{128} << 20;
-
-// Work that is in the caller's stream now ends before anything here reads.
-void waitForWriter(const DeviceQueue& queue, std::uint64_t stream) {
-  if (stream == 0) return;
-  const Event written(queue.cuda);
-  const auto writer = reinterpret_cast<CUstream>(stream);  // NOLINT: the interface hands out handles as numbers
-  queue.cuda->check(queue.cuda->driver().cuEventRecord(written.get(), writer), "cuEventRecord");
-  queue.uploads->wait(written);
-  queue.stream->wait(written);
-}
-
-Status checkMatrix(const char* what, const DeviceMatrix& matrix, std::size_t rows, std::size_t columns,
-                   Precision precision) {
-  if (matrix.type != precision) {
-    return Error{Errc::kInvalid,
-                 fmt::format("{} in {}, but the engine computes in {}", what, nameOf(matrix.type), nameOf(precision)),
-                 {}};
-  }
-  if (matrix.rows != rows || matrix.columns != columns) {
-    return Error{
-        Errc::kInvalid,
-        fmt::format("{} of {} rows x {} columns, expected {} x {}", what, matrix.rows, matrix.columns, rows, columns),
-        {}};
-  }
-  if (matrix.rows == 0) return Error{Errc::kInvalid, "data without rows", {}};
-  return okStatus();
-}
-
-/// Target and weights are checked on the host, as those of upload() are.
-class HostCopy {
- public:
-  Status fetch(const char* what, const DeviceQueue& queue, const DeviceMatrix& matrix, std::size_t rows,
-               Precision precision) {
-    if (Status fits = checkMatrix(what, matrix, rows, 1, precision); !fits) return fits;
-    const auto element = static_cast<std::size_t>(bytesOf(precision));
-    if (matrix.row_stride < static_cast<std::ptrdiff_t>(element)) {
-      return Error{Errc::kInvalid, fmt::format("{} with a stride of {} bytes", what, matrix.row_stride), {}};
-    }
-    if (!queue.cuda->owns(matrix.pointer)) {
-      return Error{
-          Errc::kUnsupported,
-          fmt::format("{} at {:#x}, which is not memory of {}", what, matrix.pointer, queue.cuda->limits().name),
-          {}};
-    }
-    values_ = AlignedBuffer(rows * element);
-    rows_ = rows;
-    precision_ = precision;
-    queue.uploads->copyRowsToHost(values_.data(), element, matrix.pointer, static_cast<std::size_t>(matrix.row_stride),
-                                  element, rows);
-    queue.uploads->synchronize();
-    return okStatus();
-  }
-  ColumnView view() {
-    return withZeroOf(precision_, [&]<class T>(T) { return ColumnView(std::span(values_.as<T>(), rows_)); });
-  }
-
- private:
-  AlignedBuffer values_;
-  std::size_t rows_ = 0;
-  Precision precision_ = Precision::kF32;
-};
 
 }  // namespace
 
@@ -107,12 +47,14 @@ struct DeviceData::Streamed {
   std::size_t current = 0;
 };
 
-DeviceData::DeviceData() = default;
 DeviceData::~DeviceData() = default;
+
+DeviceData::DeviceData(std::shared_ptr<DeviceQueue> queue, Precision precision)
+    : queue_(std::move(queue)), element_(static_cast<std::size_t>(bytesOf(precision))) {}
 
 // Spare columns are allocated only if the storage with them takes at most half of the free memory.
 void DeviceData::takeStorage(const Dataset::State& state, std::size_t spare_bytes) {
-  const std::size_t bytes = state.storage.size(), column_bytes = state.column_stride * element_;
+  const std::size_t bytes = state.storageBytes(), column_bytes = state.column_stride * element_;
   const std::size_t spare = std::min(spare_bytes / column_bytes, kMaxKeptSubtrees);
   if (spare > 0 && bytes + spare * column_bytes <= queue_->cuda->freeMemory() / 2) {
     try {
@@ -127,38 +69,41 @@ void DeviceData::takeStorage(const Dataset::State& state, std::size_t spare_byte
   storage_ = DeviceBuffer(queue_->uploads, bytes);
 }
 
+bool DeviceData::fitResident(const Dataset::State& state, std::size_t budget, std::size_t spare_bytes) {
+  if (state.storageBytes() > budget) return false;
+  try {
+    takeStorage(state, spare_bytes);
+  } catch (const CudaFailure& failure) {
+    if (failure.code() != CUDA_ERROR_OUT_OF_MEMORY) throw;
+    return false;
+  }
+  all_.columns = storage_.address();
+  layOut(state, state.column_stride);
+  return true;
+}
+
+void DeviceData::stream(Dataset::State& state, std::size_t budget) {
+  streamed_ = std::make_shared<Streamed>(*queue_, state, state.fields(), budget);
+  // Relative to the buffer that holds the chunk.
+  layOut(state, streamed_->chunk_rows);
+}
+
+void DeviceData::layOut(const Dataset::State& state, std::size_t stride) {
+  all_.rows = state.rows;
+  all_.column_stride = stride;
+  if (state.has_target) all_.target = all_.columns + state.columns * stride * element_;
+  if (state.has_weights) all_.weights = all_.columns + (state.fields() - 1) * stride * element_;
+}
+
 DeviceData::DeviceData(std::shared_ptr<DeviceQueue> queue, Dataset::State& state, std::size_t budget,
                        std::size_t spare_bytes)
-    : queue_(std::move(queue)), element_(static_cast<std::size_t>(bytesOf(state.precision))) {
-  all_.rows = state.rows;
-  all_.column_stride = state.column_stride;
-  bool fits = state.storage.size() <= budget;
-  if (fits) {
-    try {
-      takeStorage(state, spare_bytes);
-    } catch (const CudaFailure& failure) {
-      if (failure.code() != CUDA_ERROR_OUT_OF_MEMORY) throw;
-      fits = false;
-    }
-  }
-  const auto offsetOf = [&](const std::byte* field) { return static_cast<std::size_t>(field - state.storage.data()); };
-  const std::size_t target = state.target == nullptr ? 0 : offsetOf(state.target);
-  const std::size_t weights = state.weights == nullptr ? 0 : offsetOf(state.weights);
-  if (!fits) {
-    const std::size_t fields = state.columns + (state.target != nullptr) + (state.weights != nullptr);
-    streamed_ = std::make_shared<Streamed>(*queue_, state, fields, budget);
-    all_.column_stride = streamed_->chunk_rows;
-    // Relative to the buffer that holds the chunk.
-    const std::size_t field_bytes = state.column_stride * element_;
-    all_.target = target / field_bytes * streamed_->chunk_rows * element_;
-    all_.weights = weights / field_bytes * streamed_->chunk_rows * element_;
+    : DeviceData(std::move(queue), state.precision) {
+  if (!fitResident(state, budget, spare_bytes)) {
+    stream(state, budget);
     return;
   }
   queue_->uploads->copyToDevice(storage_.address(), state.storage.data(), state.storage.size());
   queue_->uploads->synchronize();
-  all_.columns = storage_.address();
-  if (state.target != nullptr) all_.target = storage_.address() + target;
-  if (state.weights != nullptr) all_.weights = storage_.address() + weights;
   state.storage = {};
   state.target = state.weights = nullptr;
 }
@@ -216,14 +161,12 @@ Result<std::shared_ptr<DeviceData>> DeviceData::adoptColumns(std::shared_ptr<Dev
         {}};
   }
   const std::size_t target_bytes = state.storage.size();
-  std::shared_ptr<DeviceData> data(new DeviceData);
-  data->queue_ = queue;
-  data->element_ = static_cast<std::size_t>(element);
+  std::shared_ptr<DeviceData> data(new DeviceData(queue, state.precision));
   if (target_bytes != 0) {
     Dataset::State own;
     std::swap(own.storage, state.storage);
-    own.target = std::exchange(state.target, nullptr);
-    own.weights = std::exchange(state.weights, nullptr);
+    own.has_target = std::exchange(state.target, nullptr) != nullptr;
+    own.has_weights = std::exchange(state.weights, nullptr) != nullptr;
     own.rows = state.rows;
     own.column_stride = state.column_stride;
     own.precision = state.precision;
@@ -250,11 +193,6 @@ bool DeviceData::hasTargetBehind(std::size_t columns) const noexcept {
   const CUdeviceptr column_bytes = all_.column_stride * element_;
   const bool has_weights_behind = all_.weights == 0 || all_.weights == all_.target + column_bytes;
   return !strided_ && all_.target == all_.columns + columns * column_bytes && has_weights_behind;
-}
-
-void DeviceData::readColumn(CUdeviceptr from, std::span<std::byte> to) const {
-  queue_->uploads->copyToHost(to.data(), from, to.size());
-  queue_->uploads->synchronize();
 }
 
 std::size_t DeviceData::chunkRows() const noexcept {

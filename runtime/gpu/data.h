@@ -4,9 +4,9 @@
 #include <array>
 #include <cstdint>
 #include <memory>
-#include <span>
 
 #include "runtime/evaluation/dataset_state.h"
+#include "runtime/evaluation/selection.h"
 #include "runtime/gpu/queue.h"
 
 namespace srjit {
@@ -66,6 +66,13 @@ class DeviceData {
   static Result<std::shared_ptr<Dataset::State>> adopt(const std::shared_ptr<DeviceQueue>& queue,
                                                        const DeviceDataView& view, Precision precision);
 
+  /// The data set that is made of `from`, whose numbers are on the queue's device or, streamed, in host memory:
+  /// resident or streamed as that of the constructor. Columns of resident data are copied on the device, unless there
+  /// is no room for the copy. Errors: as Engine::rows() and withWeights(). Needs a current context.
+  static Result<std::shared_ptr<Dataset::State>> select(const std::shared_ptr<DeviceQueue>& queue,
+                                                        const Dataset::State& from, const Selection& selection,
+                                                        std::size_t budget, std::size_t spare_bytes);
+
   /// Whether work of this queue may use it. What is streamed goes through the buffers of one engine's queue.
   bool belongsTo(const DeviceQueue& queue) const noexcept { return streamed_ == nullptr || queue_.get() == &queue; }
   bool isStreamed() const noexcept { return streamed_ != nullptr; }
@@ -74,8 +81,6 @@ class DeviceData {
   const DeviceRows& layout() const noexcept { return all_; }
   /// Whether the target, and weights if there are any, are the columns behind `columns` others.
   bool hasTargetBehind(std::size_t columns) const noexcept;
-  /// Copies target or weights of resident data, `from` in layout(), to the host.
-  void readColumn(CUdeviceptr from, std::span<std::byte> to) const;
   std::size_t spareColumns() const noexcept { return spare_columns_; }
   std::uint32_t firstSpareColumn() const noexcept { return first_spare_column_; }
   /// The most rows that stage() takes at once.
@@ -89,8 +94,15 @@ class DeviceData {
  private:
   friend class StagedRows;
   struct Streamed;
-  DeviceData();
+  DeviceData(std::shared_ptr<DeviceQueue> queue, Precision precision);
   void takeStorage(const Dataset::State& state, std::size_t spare_bytes);
+  /// Takes uninitialised memory for all fields of `state`. False if `budget` bytes do not hold them or the device has
+  /// no room.
+  bool fitResident(const Dataset::State& state, std::size_t budget, std::size_t spare_bytes);
+  void stream(Dataset::State& state, std::size_t budget);
+  /// Sets all_ for fields that begin `stride` elements after one another.
+  void layOut(const Dataset::State& state, std::size_t stride);
+  Status fillFrom(const Dataset::State& from, const Selection& selection, SelectedData& selected);
   static Result<std::shared_ptr<DeviceData>> adoptColumns(std::shared_ptr<DeviceQueue> queue, Dataset::State& state,
                                                           const DeviceMatrix& columns);
 

@@ -26,6 +26,15 @@ class HostExecutor final : public Executor {
   Result<std::shared_ptr<const Dataset::State>> adopt(const DeviceDataView&) override {
     return Error{Errc::kUnsupported, "columns in a GPU's memory, but the engine computes on the CPU", {}};
   }
+  Result<std::shared_ptr<const Dataset::State>> select(const Dataset& data, const Selection& selection) override {
+    auto state = selectOnHost(data.state(), selection);
+    if (!state) return std::move(state).error();
+    return std::shared_ptr<const Dataset::State>(std::move(*state));
+  }
+  Result<std::shared_ptr<const Dataset::State>> withWeights(const Dataset&, const DeviceMatrix&,
+                                                            std::uint64_t) override {
+    return Error{Errc::kUnsupported, "weights in a GPU's memory, but the engine computes on the CPU", {}};
+  }
 
   void execute(const std::function<void()>& body) override { arena_.execute(body); }
 

@@ -7,6 +7,7 @@
 
 #include "runtime/evaluation/task_flight.h"
 #include "runtime/gpu/data.h"
+#include "runtime/gpu/foreign_memory.h"
 #include "runtime/gpu/queue.h"
 #include "runtime/platform/guarded.h"
 #include "runtime/subtrees/columns.h"
@@ -54,13 +55,13 @@ class DeviceExecutor final : public Executor {
     const CurrentContext current(*cuda_);
     (*state)->device = device_;
     (*state)->on_device = std::make_shared<DeviceData>(queue_, **state, budget(kShareForData), subtree_bytes_);
-    if ((*state)->on_device->spareColumns() > 0) {
-      (*state)->subtrees = std::make_shared<DeviceSubtrees>(queue_, store_, **state);
-    }
-    return std::shared_ptr<const Dataset::State>(std::move(*state));
+    return withSubtrees(std::move(*state));
   }
 
   Result<std::shared_ptr<const Dataset::State>> adopt(const DeviceDataView& view) override;
+  Result<std::shared_ptr<const Dataset::State>> select(const Dataset& data, const Selection& selection) override;
+  Result<std::shared_ptr<const Dataset::State>> withWeights(const Dataset& data, const DeviceMatrix& weights,
+                                                            std::uint64_t stream) override;
 
   void execute(const std::function<void()>& body) override { arena_.execute(body); }
 
@@ -116,7 +117,13 @@ class DeviceExecutor final : public Executor {
       return body();
     });
   }
-  Result<std::shared_ptr<const Dataset::State>> copyWithTarget(const Dataset& data);
+  /// Data that were uploaded or selected, with what keeps subtrees if they have spare columns.
+  std::shared_ptr<const Dataset::State> withSubtrees(std::shared_ptr<Dataset::State> state) {
+    if (state->on_device->spareColumns() > 0) {
+      state->subtrees = std::make_shared<DeviceSubtrees>(queue_, store_, *state);
+    }
+    return state;
+  }
   Result<std::unique_ptr<DeviceRun>> takeRun(const Task& task, bool is_evaluated);
   Result<Losses> evaluate(const Task& task, std::span<const double> parameters);
   Result<Losses> finish(const Task& task, std::unique_ptr<DeviceRun> run, Losses losses);
@@ -184,6 +191,25 @@ Result<std::shared_ptr<const Dataset::State>> DeviceExecutor::adopt(const Device
   return std::shared_ptr<const Dataset::State>(std::move(*state));
 }
 
+Result<std::shared_ptr<const Dataset::State>> DeviceExecutor::select(const Dataset& data, const Selection& selection) {
+  const CurrentContext current(*cuda_);
+  auto state = DeviceData::select(queue_, data.state(), selection, budget(kShareForData), subtree_bytes_);
+  if (!state) return std::move(state).error();
+  return withSubtrees(std::move(*state));
+}
+
+Result<std::shared_ptr<const Dataset::State>> DeviceExecutor::withWeights(const Dataset& data,
+                                                                          const DeviceMatrix& weights,
+                                                                          std::uint64_t stream) {
+  const CurrentContext current(*cuda_);
+  waitForWriter(*queue_, stream);
+  HostCopy copy;
+  if (Status fetched = copy.fetch("the weights", *queue_, weights, data.rows(), store_->precision()); !fetched) {
+    return std::move(fetched).error();
+  }
+  return select(data, {.runs = {{0, data.rows()}}, .weights = copy.view()});
+}
+
 std::shared_ptr<SubtreeReader> DeviceExecutor::subtreesFor(const ProgramSource& source, const Dataset& data,
                                                            Tier tier) {
   DeviceSubtrees* const subtrees = data.state().subtrees.get();
@@ -196,45 +222,11 @@ Result<Dataset> DeviceExecutor::withTargetBehind(const Dataset& data) {
   if (state.on_device->hasTargetBehind(state.columns)) return data;
   const std::lock_guard lock(state.copy_mutex);
   if (state.copy_with_target == nullptr) {
-    auto copied = copyWithTarget(data);
+    auto copied = select(data, {{{0, state.rows}}});
     if (!copied) return std::move(copied).error();
     state.copy_with_target = std::move(*copied);
   }
   return Dataset(state.copy_with_target);
-}
-
-// By way of the host: kernels read columns of any strides, and predictions of the variables are the columns.
-Result<std::shared_ptr<const Dataset::State>> DeviceExecutor::copyWithTarget(const Dataset& data) {
-  const Dataset::State& state = data.state();
-  auto variables = std::make_shared<ProgramSource>();
-  variables->precision = state.precision;
-  variables->math = store_->math();
-  for (std::uint32_t v = 0; v < state.columns; ++v) {
-    variables->add(Population({{Expression::create({Token::variable(v)}).value()}})[0]);
-  }
-  auto program = std::make_shared<Program::State>();
-  program->source = std::move(variables);
-  program->device = device_;
-  program->info.tier = Tier::kInterpret;
-  compile(*program, {});
-  return withZeroOf(state.precision, [&]<class T>(T) -> Result<std::shared_ptr<const Dataset::State>> {
-    std::vector<T> columns(state.columns * state.rows), target(state.rows), weights(state.has_weights ? state.rows : 0);
-    const Task task{Program(std::move(program)), data, {}, reinterpret_cast<std::byte*>(columns.data()), std::nullopt};
-    const Result<Losses> read = run(task);
-    if (!read) return read.error();
-    const CurrentContext current(*cuda_);
-    const DeviceRows& layout = state.on_device->layout();
-    state.on_device->readColumn(layout.target, std::as_writable_bytes(std::span(target)));
-    if (state.has_weights) state.on_device->readColumn(layout.weights, std::as_writable_bytes(std::span(weights)));
-    DataView view;
-    for (std::size_t v = 0; v < state.columns; ++v) {
-      view.columns.emplace_back(std::span(columns).subspan(v * state.rows, state.rows));
-    }
-    view.target.emplace(target);
-    if (state.has_weights) view.weights.emplace(weights);
-    view.names = state.names;
-    return upload(view);
-  });
 }
 
 Result<std::unique_ptr<DeviceRun>> DeviceExecutor::takeRun(const Task& task, bool is_evaluated) {

@@ -50,7 +50,9 @@ struct FakeCall {
   std::string_view entry;
   std::uint64_t stream = 0;  ///< identifies the stream; 0 for calls without one
   std::size_t bytes = 0;     ///< size of a copy or allocation
-  std::string detail;        ///< launches: the kernel; modules: their first kernel; graphs: the number of kernels
+  /// Launches: the kernel; modules: their first kernel; graphs: the number of kernels; copies of rows: "in" to the
+  /// device, "out" or "inside".
+  std::string detail;
   std::thread::id thread = std::this_thread::get_id();
 };
 

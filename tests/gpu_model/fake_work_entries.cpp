@@ -62,6 +62,14 @@ CUresult copyToHost(FakeState& state, const std::shared_ptr<FakeStream>& queue, 
   return code;
 }
 
+CUresult copyOnDevice(FakeState& state, const std::shared_ptr<FakeStream>& queue, CUdeviceptr to, CUdeviceptr from,
+                      std::size_t bytes) {
+  return state.put(queue, work(queue, [&state, to, from, bytes] {
+                     state.milliseconds += kCopyMilliseconds;
+                     std::memcpy(state.range(to, bytes), state.range(from, bytes), bytes);
+                   }));
+}
+
 CUresult refuse(const char* log, CUresult code, unsigned options, const CUjit_option* names, void** values) {
   char* buffer = nullptr;
   std::size_t size = 0;
@@ -97,14 +105,22 @@ CUresult FakeEntries::cuMemcpyDtoHAsync(void* to, CUdeviceptr from, std::size_t 
   });
 }
 
+CUresult FakeEntries::cuMemcpyDtoDAsync(CUdeviceptr to, CUdeviceptr from, std::size_t bytes, CUstream stream) {
+  return FakeState::enter("cuMemcpyDtoDAsync", Kind::kInContext, [&](FakeState& state) {
+    state.note(bytes);
+    return copyOnDevice(state, state.find(state.streams, stream, "stream"), to, from, bytes);
+  });
+}
+
 CUresult FakeEntries::cuMemcpy2DAsync(const CUDA_MEMCPY2D* copy, CUstream stream) {
   return FakeState::enter("cuMemcpy2DAsync", Kind::kInContext, [&](FakeState& state) {
-    state.note(copy->WidthInBytes * copy->Height);
     const auto queue = state.find(state.streams, stream, "stream");
     const bool in = copy->srcMemoryType == CU_MEMORYTYPE_HOST && copy->dstMemoryType == CU_MEMORYTYPE_DEVICE;
     const bool out = copy->srcMemoryType == CU_MEMORYTYPE_DEVICE && copy->dstMemoryType == CU_MEMORYTYPE_HOST;
+    const bool inside = copy->srcMemoryType == CU_MEMORYTYPE_DEVICE && copy->dstMemoryType == CU_MEMORYTYPE_DEVICE;
+    state.note(copy->WidthInBytes * copy->Height, in ? "in" : out ? "out" : "inside");
     const auto device = static_cast<std::size_t>(state.current()->device);
-    if ((!in && !out) || copy->srcPitch < copy->WidthInBytes || copy->dstPitch < copy->WidthInBytes ||
+    if ((!in && !out && !inside) || copy->srcPitch < copy->WidthInBytes || copy->dstPitch < copy->WidthInBytes ||
         std::max(copy->srcPitch, copy->dstPitch) > state.options.devices[device].max_pitch) {
       return CUDA_ERROR_INVALID_VALUE;
     }
@@ -114,8 +130,9 @@ CUresult FakeEntries::cuMemcpy2DAsync(const CUDA_MEMCPY2D* copy, CUstream stream
       const std::size_t to = (copy->dstY + row) * copy->dstPitch + copy->dstXInBytes;
       code = in ? copyToDevice(state, queue, copy->dstDevice + to, static_cast<const std::byte*>(copy->srcHost) + from,
                                copy->WidthInBytes)
-                : copyToHost(state, queue, static_cast<std::byte*>(copy->dstHost) + to, copy->srcDevice + from,
-                             copy->WidthInBytes);
+             : inside ? copyOnDevice(state, queue, copy->dstDevice + to, copy->srcDevice + from, copy->WidthInBytes)
+                      : copyToHost(state, queue, static_cast<std::byte*>(copy->dstHost) + to, copy->srcDevice + from,
+                                   copy->WidthInBytes);
     }
     return code;
   });

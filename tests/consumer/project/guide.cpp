@@ -166,6 +166,26 @@ void skipRows(const Engine& engine, const Dataset& data, const Program& program,
   expect(std::isfinite(skipped.values[1]) && skipped.valid_rows[1] == data.rows() - 1, "rows that are skipped");
 }
 
+/// "Minibatches and other weights".
+void evaluateParts(const Engine& engine, const Dataset& data, const Program& program,
+                   const std::vector<double>& parameters, std::uint64_t generation) {
+  const Dataset training = engine.rows(data, 0, 800).value();  // in place of an upload of these rows
+  const Dataset validation = engine.rows(data, 800, 200).value();
+  const Dataset batch = engine.sample(training, 2, generation).value();  // 2 of 7 groups of 128 adjacent rows
+  const Losses of_batch = engine.loss(program, batch, parameters, kFitness).value();
+
+  std::vector<double> weights(data.rows(), 1.0);
+  for (std::size_t row = 0; row < 100; ++row) weights[row] = 10;
+  const Dataset weighted = engine.withWeights(data, weights).value();
+
+  expect(training.rowGroups() == 7 && (batch.rows() == 256 || batch.rows() == 160), "rows of a sample");
+  expect(of_batch.values[0] > 0, "losses of a sample");
+  const Losses held_out = engine.loss(program, validation, parameters, kFitness).value();
+  expect(held_out.values[0] > 0 && std::isfinite(held_out.values[1]), "losses of rows");
+  const Losses before = engine.loss(program, data, parameters, kFitness).value();
+  expect(engine.loss(program, weighted, parameters, kFitness).value().values[0] < before.values[0], "other weights");
+}
+
 /// "New parameters": improves the parameters, and the losses with them.
 void optimize(const Engine& engine, const Dataset& data, const Program& program, std::vector<double>& parameters,
               Losses& best) {
@@ -293,6 +313,7 @@ int main() {
   Losses best = printLosses(engine, data, program, parameters);
   printFailures(best);
   skipRows(engine, data, program, parameters);
+  evaluateParts(engine, data, program, parameters, 1);
   optimize(engine, data, program, parameters, best);
   printVectors(engine, data, program, parameters);
   printGradient(engine, data, program, parameters);

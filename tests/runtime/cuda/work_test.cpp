@@ -41,12 +41,21 @@ TEST(Stream, CopiesFillsAndCopiesRows) {
     std::array<unsigned char, 8> rows{};
     device.stream->copyRowsToHost(rows.data(), 4, a.address() + 8, 16, 2, 2);
     EXPECT_THAT(rows, ElementsAre(32, 33, 0, 0, 40, 41, 0, 0));
+    const DeviceBuffer b(device.stream, 64);
+    device.stream->fill(b.address(), 9, 64);
+    device.stream->copyRowsOnDevice(b.address() + 1, 3, a.address() + 8, 16, 2, 2);
+    device.stream->copyRowsOnDevice(b.address() + 8, 2, a.address() + 8, 2, 2, 1);
+    device.stream->copyToHost(result.data(), b.address(), 64);
+    EXPECT_THAT(std::vector<unsigned char>(result.begin(), result.begin() + 11),
+                ElementsAre(9, 32, 33, 9, 40, 41, 9, 9, 32, 33, 9));
     // Empty operations make no calls.
     device.fake.forgetCalls();
     device.stream->copyToDevice(0, nullptr, 0);
     device.stream->copyToHost(nullptr, 0, 0);
     device.stream->copyRowsToDevice(0, 0, nullptr, 0, 0, 3);
     device.stream->copyRowsToHost(nullptr, 0, 0, 0, 3, 0);
+    device.stream->copyOnDevice(0, 0, 0);
+    device.stream->copyRowsOnDevice(0, 0, 0, 0, 3, 0);
     device.stream->fill(0, 0, 0);
     EXPECT_EQ(device.fake.calls().size(), 0u);
   }
@@ -62,6 +71,9 @@ TEST(Stream, FailureOfEveryCallIsReported) {
       {"cuMemcpyDtoHAsync", [&] { device.stream->copyToHost(host.data(), buffer.address(), 64); }},
       {"cuMemcpy2DAsync", [&] { device.stream->copyRowsToDevice(buffer.address(), 8, host.data(), 8, 4, 2); }},
       {"cuMemcpy2DAsync", [&] { device.stream->copyRowsToHost(host.data(), 8, buffer.address(), 8, 4, 2); }},
+      {"cuMemcpyDtoDAsync", [&] { device.stream->copyOnDevice(buffer.address(), buffer.address() + 32, 8); }},
+      {"cuMemcpy2DAsync",
+       [&] { device.stream->copyRowsOnDevice(buffer.address(), 8, buffer.address() + 32, 8, 4, 2); }},
       {"cuMemsetD8Async", [&] { device.stream->fill(buffer.address(), 0, 64); }},
       {"cuEventRecord", [&] { device.stream->record(event); }},
       {"cuStreamWaitEvent", [&] { device.stream->wait(event); }},

@@ -258,6 +258,8 @@ TEST(DeviceFaults, ForkedChildGetsAnError) {
       };
       std::vector<float> out(w.expressions.size() * w.rows());
       if (!isTold(engine->upload(w.view()))) return 1;
+      if (!isTold(engine->rows(*data, 0, 1)) || !isTold(engine->sample(*data, 1, 1))) return 10;
+      if (!isTold(engine->withWeights(*data, w.target))) return 11;
       if (!isTold(engine->loss(*program, *data, w.parameters))) return 2;
       if (!isTold(engine->evaluate(*program, *data, w.parameters, std::span<float>(out)))) return 3;
       if (!isTold(engine->prepare(*program, *data, LossOptions{}))) return 4;
