@@ -1,4 +1,5 @@
 // The command `bench`. Its benchmarks are programs of their own, which sanitizers do not build (tools/CMakeLists.txt).
+#include <algorithm>
 #include <filesystem>
 #include <string>
 #include <utility>
@@ -34,7 +35,8 @@ TEST(BenchSlow, RejectsWrongUsage) {
         {{"all", "tiers"}, "'all' selects all scenarios"},
         {{"tiers", "--only", "small"}, "--only selects parts"},
         {{"mixed", "--data", "x.csv"}, "--data is not read by the scenario 'mixed'"},
-        {{"gpu", "--data", "x.csv"}, "--data requires a scenario"}}) {
+        {{"gpu", "--data", "x.csv"}, "--data requires a scenario"},
+        {{"tiers", "--export", "x"}, "--export requires the scenario 'gradients'"}}) {
     std::vector<std::string> all = {"bench"};
     all.insert(all.end(), words.begin(), words.end());
     const Outcome outcome = runCommand(all, "/");
@@ -73,6 +75,34 @@ TEST(BenchSlow, RunsAScenario) {
   const Outcome bad = runCommand({"bench", "thesis-2", "--device", "cpu", "--quick", "--data", file + ".csv"}, "/");
   EXPECT_EQ(bad.status, 3);
   EXPECT_THAT(bad.out, HasSubstr("FAILED"));
+}
+
+TEST(BenchSlow, ExportsWhatItFits) {
+  const Scratch scratch;
+  const std::string report = scratch.path("figures.json"), folder = scratch.path("fits/of a run");
+  const Outcome outcome =
+      runCommand({"bench", "gradients", "--quick", "--device", "cpu", "--json", report, "--export", folder}, "/");
+  ASSERT_EQ(outcome.status, 0) << outcome.err;
+  const json works = json::parse(contentOf(report))["details"]["gradients"]["works"];
+  ASSERT_EQ(works.size(), 4U);
+  for (const auto& [index, target] : {std::pair{1, "5"}, {2, "5"}, {3, "10"}}) {
+    const json& work = works[static_cast<std::size_t>(index)];
+    const std::string file = folder + "/" + work["key"].get<std::string>();
+    const Outcome fits = runCommand(
+        {"fit", "--exprs", file + ".txt", "--data", file + ".npy", "--target", target, "--math", "fast", "--device",
+         "cpu", "--iterations", std::to_string(work["fits"]["passes"].get<int>()), "--json", "--quiet"},
+        "/");
+    ASSERT_EQ(fits.status, 0) << fits.err;
+    const json results = json::parse(fits.out);
+    EXPECT_EQ(results.size(), work["expressions"]) << file;
+    std::size_t converged = 0, rows = 0;
+    for (const json& fit : results) {
+      converged += fit["status"] == "converged" ? 1U : 0U;
+      rows = std::max(rows, fit["valid_rows"].is_null() ? 0 : fit["valid_rows"].get<std::size_t>());
+    }
+    EXPECT_EQ(converged, work["fits"]["converged"]) << file;
+    EXPECT_EQ(rows, work["rows"]) << file;
+  }
 }
 
 // On the processor the parts are the same, without figures of a GPU.

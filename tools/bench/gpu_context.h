@@ -31,6 +31,7 @@ struct BenchContext {
   bool losses = true, predictions = true;  ///< results to measure
   bool baselines = true;
   std::string data_file = {};
+  std::string export_folder = {};  ///< where the scenario "gradients" writes its fits; empty: nowhere
 
   double left() const { return seconds - started.seconds(); }
   /// Whether there is time to start `name`, a piece of `part`; if not, the report records it as not run.

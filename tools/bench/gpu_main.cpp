@@ -50,7 +50,7 @@ constexpr BenchPart kScenarios[] = {
 constexpr double kQuickSeconds = 8;
 
 struct Options {
-  std::string json, device, commit, second_process, results = "both", data;
+  std::string json, device, commit, second_process, results = "both", data, export_folder;
   std::vector<std::string> only, scenarios;
   bool no_baselines = false;
   std::size_t expressions = 0;
@@ -130,6 +130,10 @@ std::string conflictOf(const Options& options, std::span<const BenchPart> chosen
       if (!part.reads_data) return fmt::format("--data is not read by the scenario '{}'", part.name);
     }
   }
+  if (!options.export_folder.empty() &&
+      std::ranges::none_of(chosen, [](const BenchPart& part) { return part.run == benchGradients; })) {
+    return "--export requires the scenario 'gradients'";
+  }
   return {};
 }
 
@@ -165,7 +169,8 @@ ExitStatus runParts(const Options& options, std::span<const BenchPart> chosen) {
                          .losses = options.results != "predictions",
                          .predictions = options.results != "losses",
                          .baselines = !options.no_baselines,
-                         .data_file = options.data};
+                         .data_file = options.data,
+                         .export_folder = options.export_folder};
   bool complete = true, is_saved = true;
   for (const BenchPart& part : chosen) {
     if (all.left() <= 0) {
@@ -220,6 +225,9 @@ void addOptions(CLI::App& app, Options& options) {
       ->capture_default_str();
   app.add_option("--data", options.data, "thesis-1 to -3: two columns and the target, instead of generated ones")
       ->type_name("FILE");
+  app.add_option("--export", options.export_folder,
+                 "gradients: write the fits to FOLDER, as `sr-jit fit` reads them: expressions with starts, and data")
+      ->type_name("FOLDER");
   app.add_flag("--no-baselines", options.no_baselines, "scenarios: without the published designs");
   app.add_option("--json", options.json, "write everything to FILE, after every part")->type_name("FILE");
   app.add_option("--only", options.only, "run only this part; repeatable")

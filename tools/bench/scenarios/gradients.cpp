@@ -1,9 +1,12 @@
 // What a pass for losses and their gradients takes, against one for losses alone, and fits of the same expressions.
 #include <algorithm>
+#include <cmath>
+#include <filesystem>
 
 #include <fmt/format.h>
 
 #include "tools/bench/gpu_context.h"
+#include "tools/files/data.h"
 #include "tools/progress.h"
 
 namespace srjit {
@@ -14,11 +17,16 @@ using Json = nlohmann::ordered_json;
 constexpr const char* kGradientPart = "gradients";
 constexpr std::size_t kGradientSamples = 15;
 constexpr double kGradientSeconds = 1;  // per series
+constexpr int kStarts = 1;              // the step of parametersFor()
 
 struct GradientWork {
+  const char* key;  ///< of exported files
   const char* name;
   GeneratorOptions options;
-  std::size_t expressions, rows;
+  std::size_t expressions, rows;  ///< how many are generated
+  /// Whether other programs fit them, too: each parameter occurs once, and of the expressions those are left that have
+  /// a parameter and a finite loss.
+  bool for_peers = false;
 };
 
 /// Trees of the operators that the populations "mixed" and "small" have; their variables are positive.
@@ -34,9 +42,42 @@ GeneratorOptions treesOf(int min_nodes, int max_nodes, int variables, int parame
 
 std::vector<GradientWork> gradientWorks(const BenchContext& context) {
   const std::size_t part = context.quick ? 200 : context.onGpu() ? 1 : 10;
-  return {{"small expressions of up to 2 parameters", *findPopulation("small", 11), 250'000 / part, 362},
-          {"trees of 16 nodes, 7 parameters", treesOf(15, 17, 5, 7, 0.8), 100'000 / part, 1'000},
-          {"random trees, 3 parameters", treesOf(10, 50, 10, 3, 0.3), 10'000 / part, 10'860}};
+  const GeneratorOptions trees = treesOf(15, 17, 5, 7, 0.8);
+  return {{"small", "small expressions of up to 2 parameters", *findPopulation("small", 11), 250'000 / part, 362},
+          {"trees", "trees of 16 nodes, 7 parameters", trees, 100'000 / part, 1'000},
+          {"one-use", "trees of 16 nodes, parameters of one use", trees, 100'000 / part, 1'000, true},
+          {"random", "random trees, 3 parameters", treesOf(10, 50, 10, 3, 0.3), 10'000 / part, 10'860}};
+}
+
+/// The same with p0, p1, ... for the parameters in the order of the tokens.
+Expression withParametersOfOneUse(const Expression& expression) {
+  std::vector<Token> tokens(expression.tokens().begin(), expression.tokens().end());
+  std::uint32_t next = 0;
+  for (Token& token : tokens) {
+    if (token.kind == Token::Kind::kParameter) token = Token::parameter(next++);
+  }
+  return Expression::create(std::move(tokens)).value();
+}
+
+/// Those that have parameters and, from their starts, a finite loss. The processor decides it for every device. Starts
+/// depend on the place, so a few of those that are left have none from their new starts.
+std::vector<Expression> thoseToFit(BenchContext context, const BenchData& data, std::vector<Expression> expressions) {
+  context.device = "cpu";
+  const Engine engine = context.engine(Math::kPrecise, "processor");
+  const Program program = engine.compile(expressions, {.tier = Tier::kInterpret});
+  const Losses losses = must(engine.loss(program, must(engine.upload(data.view())), parametersFor(program, kStarts)));
+  std::vector<Expression> kept;
+  for (std::size_t i = 0; i < expressions.size(); ++i) {
+    if (expressions[i].parameterCount() > 0 && std::isfinite(losses.values[i])) kept.push_back(expressions[i]);
+  }
+  return kept;
+}
+
+std::vector<Expression> expressionsOf(const BenchContext& context, const GradientWork& work, const BenchData& data) {
+  std::vector<Expression> expressions = ExpressionGenerator(work.options).batch(work.expressions);
+  if (!work.for_peers) return expressions;
+  std::ranges::transform(expressions, expressions.begin(), withParametersOfOneUse);
+  return thoseToFit(context, data, std::move(expressions));
 }
 
 class GradientBench {
@@ -45,12 +86,13 @@ class GradientBench {
       : context_(context),
         work_(work),
         engine_(context.engine(Math::kFast)),
-        data_(must(
-            engine_.upload(BenchData::positive(static_cast<std::size_t>(work.options.variables), work.rows).view()))),
-        expressions_(ExpressionGenerator(work.options).batch(work.expressions)) {}
+        host_data_(BenchData::positive(static_cast<std::size_t>(work.options.variables), work.rows)),
+        data_(must(engine_.upload(host_data_.view()))),
+        expressions_(expressionsOf(context, work, host_data_)) {}
 
   Json run() {
-    Json row = {{"name", work_.name}, {"expressions", work_.expressions}, {"rows", work_.rows}};
+    if (!context_.export_folder.empty()) exportFits();
+    Json row = {{"key", work_.key}, {"name", work_.name}, {"expressions", expressions_.size()}, {"rows", work_.rows}};
     row["interpreted"] = series(Tier::kInterpret);
     if (hasDirect(engine_)) row["direct"] = series(Tier::kDirect);
     row["fits"] = fits();
@@ -58,6 +100,28 @@ class GradientBench {
   }
 
  private:
+  /// Writes what fits() fits, as `sr-jit fit` reads it: KEY.txt with the starts, and KEY.npy, whose last column is the
+  /// target.
+  void exportFits() const {
+    const std::filesystem::path folder = context_.export_folder;
+    std::filesystem::create_directories(folder);
+    const Program program = engine_.compile(expressions_);
+    const std::vector<double> starts = parametersFor(program, kStarts);
+    OutputFile text = must(OutputFile::create((folder / fmt::format("{}.txt", work_.key)).string()));
+    for (std::size_t i = 0; i < expressions_.size(); ++i) {
+      const std::span<const double> own = std::span(starts).subspan(
+          program.parameterOffset(i), program.parameterOffset(i + 1) - program.parameterOffset(i));
+      text.write(fmt::format("{}\t{}\n", print(expressions_[i], Language::kInfix), fmt::join(own, " ")));
+    }
+    OutputFile table = must(OutputFile::create((folder / fmt::format("{}.npy", work_.key)).string()));
+    std::vector<std::span<const float>> columns(host_data_.columns.begin(), host_data_.columns.end());
+    columns.emplace_back(host_data_.target);
+    writeMatrix<float>(table, columns, MatrixFormat::kNpy);
+    for (OutputFile* file : {&text, &table}) {
+      if (const Status written = file->publish(); !written) throw BenchFailure{written.error()};
+    }
+  }
+
   // From compiled expressions to fitted parameters. Each program is new, so its graphs are made, too.
   Json fits() {
     constexpr unsigned kPasses = 10;  // at most
@@ -65,25 +129,25 @@ class GradientBench {
     std::size_t converged = 0;
     context_.sample(5, 2 * kGradientSeconds, [&] {
       const Program program = engine_.compile(expressions_);
-      const std::vector<double> starts = parametersFor(program, 1);
+      const std::vector<double> starts = parametersFor(program, kStarts);
       const Stopwatch watch;
       const Fits fits = must(engine_.fit(program, data_, starts, {.iterations = kPasses}));
       times.push_back(1e3 * watch.seconds());
-      rates.push_back(static_cast<double>(work_.expressions) / watch.seconds());
+      rates.push_back(static_cast<double>(expressions_.size()) / watch.seconds());
       converged = static_cast<std::size_t>(std::ranges::count(fits.statuses, FitStatus::kConverged));
       return times.back();
     });
-    const std::string what =
-        fmt::format("{} {} x {} rows, fitted in {} passes at most", work_.expressions, work_.name, work_.rows, kPasses);
+    const std::string what = fmt::format("{} {} x {} rows, fitted in {} passes at most", expressions_.size(),
+                                         work_.name, work_.rows, kPasses);
     add(what + ": time", "ms", times);
     add(what + ": fits", "1/s", rates);
-    add(what + ": converged", "part", {static_cast<double>(converged) / static_cast<double>(work_.expressions)});
-    return {{"ms", times}, {"converged", converged}};
+    add(what + ": converged", "part", {static_cast<double>(converged) / static_cast<double>(expressions_.size())});
+    return {{"ms", times}, {"passes", kPasses}, {"converged", converged}};
   }
 
   Json series(Tier tier) {
     const Program program = engine_.compile(expressions_, {.tier = tier});
-    const std::vector<double> parameters = parametersFor(program, 1);
+    const std::vector<double> parameters = parametersFor(program, kStarts);
     const Stopwatch watch;
     must(engine_.gradient(program, data_, parameters));
     const double first = 1e3 * watch.seconds();
@@ -102,7 +166,7 @@ class GradientBench {
       return gradients.back();
     });
     const std::string what =
-        fmt::format("{} {} x {} rows, {}", work_.expressions, work_.name, work_.rows, nameOf(tier));
+        fmt::format("{} {} x {} rows, {}", expressions_.size(), work_.name, work_.rows, nameOf(tier));
     add(what + ": losses", "ms", losses);
     add(what + ": losses and gradients", "ms", gradients);
     add(what + ": of losses alone", "times", ratios);
@@ -117,6 +181,7 @@ class GradientBench {
   const BenchContext& context_;
   const GradientWork& work_;
   Engine engine_;
+  BenchData host_data_;
   Dataset data_;
   std::vector<Expression> expressions_;
 };
