@@ -44,7 +44,7 @@ T scaledLoss(const TermSums<T>& terms, const LossSums& rows, double target_varia
   const double target = rows.squared_targets - rows.targets * rows.targets / weights;
   const T spread = terms[1] - terms[0] * terms[0] / weights;
   const T product = terms[2] - terms[0] * (rows.targets / weights);
-  if (spread <= rows.last_place * terms[1])
+  if (spread <= kSumError * rows.last_place * terms[1])
     return scaledLossFormula<T>(kind, target, target / weights, 0.0, target_variance);
   const T rest = target - product * product / spread;
   const T sum = rest < 0.0 ? T(0.0) : rest;

@@ -58,6 +58,7 @@ ParameterFit::ParameterFit(std::span<const double> start, std::span<const std::u
       solution_(start.size()),
       step_(start.size()),
       scales_(start.size()),
+      was_independent_(start.size()),
       added_(start.size()),
       least_decrease_(std::max(options.loss_tolerance, 2 * lastPlace(precision))),
       damping_(kFirstDamping),
@@ -150,6 +151,7 @@ void ParameterFit::accept() {
 void ParameterFit::accepted() {
   for (std::size_t i = linear_; i < scales_.size(); ++i) {
     scales_[i] = std::max(scales_[i], cholesky_.remainder(current_.gram, i, linear_));
+    if (!cholesky_.isDependent(i)) was_independent_[i] = 1;
   }
   if (converges()) {
     status_ = FitStatus::kConverged;
@@ -164,7 +166,7 @@ bool ParameterFit::converges() {
   if (cholesky_.rank() == 0) return false;
   // An undamped step leaves out parameters that depend on others here, but did not before: damped steps may lead away.
   for (std::size_t i = linear_; i < scales_.size(); ++i) {
-    if (cholesky_.isDependent(i) && scales_[i] > 0) return is_negligible_;
+    if (cholesky_.isDependent(i) && was_independent_[i] != 0) return is_negligible_;
   }
   if (sumOfSquares(solution_) <= loss_tolerance_ * std::fabs(current_.loss)) return true;
   std::ranges::copy(solution_, step_.begin());

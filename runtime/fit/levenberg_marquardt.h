@@ -114,6 +114,7 @@ class ParameterFit {
   std::vector<double> solution_;  ///< forward()'s at the trial
   std::vector<double> step_;
   std::vector<double> scales_;  ///< the largest diagonal so far of the Schur complement; 0 of linear parameters
+  std::vector<std::uint8_t> was_independent_;  ///< at a point that was accepted
   std::vector<double> added_;
   double least_decrease_;       ///< by which a step may be expected to lower a loss of 1
   double damping_, growth_;     ///< Nielsen's mu and nu

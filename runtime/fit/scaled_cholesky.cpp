@@ -30,7 +30,6 @@ void ScaledCholesky::factor(std::span<const double> gram, std::span<const double
 }
 
 double ScaledCholesky::remainder(std::span<const double> gram, std::size_t j, std::size_t count) const {
-  if (isDependent(j)) return 0;
   // The pivot is a sum without cancellation of what the columns between leave.
   double share = 0;
   for (std::size_t m = count; m <= j; ++m) {

@@ -29,7 +29,7 @@ class ScaledCholesky {
   bool isDependent(std::size_t j) const noexcept { return dependent_[j] != 0; }
   std::size_t rank() const noexcept { return rank_; }
   /// The squared length of column j of J, orthogonal to the first `count` columns: the diagonal of a Schur complement.
-  /// `added` must have been 0. 0 if the column is dependent.
+  /// `added` must have been 0.
   double remainder(std::span<const double> gram, std::size_t j, std::size_t count) const;
 
   /// `solution` = L^-1 of the scaled right side. The squared length of its first elements is by how much least squares

@@ -11,7 +11,8 @@ namespace {
 class GpuSelections : public GpuInMode {
  protected:
   Workload workload(std::size_t rows) const {
-    Workload w = Workload::random(generatorOf(61, 20, exactOps()), 20, rows, Spread::kSpecial, mode().precision);
+    Workload w =
+        withShares(Workload::random(generatorOf(61, 20, exactOps()), 20, rows, Spread::kSpecial, mode().precision));
     w.weights = otherWeights(rows);
     return w;
   }

@@ -13,7 +13,7 @@ namespace {
 
 /// A small workload of 5 columns.
 Workload selectable(std::size_t rows, Precision precision, bool weighted) {
-  Workload w = arithmeticWorkload(rows, 6, rows, precision);
+  Workload w = withShares(arithmeticWorkload(rows, 6, rows, precision));
   if (weighted) w.weights = otherWeights(rows);
   return w;
 }
@@ -191,7 +191,7 @@ TEST_P(DeviceSelections, OfStreamedDataAreResidentIfTheyFit) {
   constexpr std::size_t kRows = 3 * 4096 + 1777;
   FakeMachine machine({.lag = true});
   const Engine gpu = machine.engine(strict(40'000 * element()));
-  Workload w = arithmeticWorkload(5, 3, kRows, GetParam(), true);
+  Workload w = withShares(arithmeticWorkload(5, 3, kRows, GetParam(), true));
   std::optional<Dataset> data = gpu.upload(w.view()).value();
   ASSERT_TRUE(isStreamed(*data));
   const Dataset small = gpu.sample(*data, 10, 3).value();
@@ -218,7 +218,7 @@ TEST_P(DeviceSelections, OfResidentDataAreStreamedIfTheyDoNotFit) {
   constexpr std::size_t kRows = 9001;
   FakeMachine machine({.devices = {FakeDevice{.memory_bytes = 130'000 * element()}}, .lag = true});
   const Engine gpu = machine.engine(strict());
-  const Workload w = arithmeticWorkload(5, 3, kRows, GetParam(), true);
+  const Workload w = withShares(arithmeticWorkload(5, 3, kRows, GetParam(), true));
   std::optional<Dataset> data = gpu.upload(w.view()).value();
   ASSERT_FALSE(isStreamed(*data));
   const Dataset most = gpu.rows(*data, 500, 8'501).value();
@@ -312,7 +312,7 @@ TEST_P(DeviceSelections, OfDataWithoutATarget) {
 
 TEST_P(DeviceSelections, OfAnotherEnginesData) {
   FakeMachine machine({.lag = true});
-  const Workload w = arithmeticWorkload(5, 3, 3 * 4096, GetParam(), true);
+  const Workload w = withShares(arithmeticWorkload(5, 3, 3 * 4096, GetParam(), true));
   std::optional<Engine> first = machine.engine(strict()), streaming = machine.engine(strict(40'000 * element()));
   std::optional<Dataset> resident = first->upload(w.view()).value(), streamed = streaming->upload(w.view()).value();
   ASSERT_TRUE(isStreamed(*streamed));

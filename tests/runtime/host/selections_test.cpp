@@ -15,7 +15,7 @@ class Selections : public testing::TestWithParam<Precision> {
   Workload workload(std::size_t rows, bool weighted) const {
     const GeneratorOptions options{
         .seed = 77, .max_nodes = 20, .variables = 4, .parameters = 2, .parameter_probability = 0.3};
-    Workload w = Workload::random(options, 8, rows, Spread::kSpecial, GetParam());
+    Workload w = withShares(Workload::random(options, 8, rows, Spread::kSpecial, GetParam()));
     if (weighted) w.weights = otherWeights(rows);
     return w;
   }
