@@ -14,6 +14,8 @@ constexpr double kFirstDamping = 1e-3;
 constexpr double kMostStartScale = 1e8;
 /// No step is left above.
 constexpr double kMostDamping = 1e20;
+/// Of a first step that was rejected, the next is at least this share, and just this if the loss is not finite there.
+constexpr double kLeastShare = 0.25;
 /// Linear parameters are near the best if these would lower the loss by no more than this share.
 constexpr double kSettledShare = 0.1;
 /// Rounding can leave them far from it after one pass, where J'J is ill-conditioned.
@@ -80,11 +82,11 @@ void ParameterFit::take(std::span<const double> sums) {
     status_ = FitStatus::kNotFinite;
     return;
   }
-  if (!is_finite) return reject();
+  if (!is_finite) return reject(false);
   if (!trial_.is_settled && settlings_ < kMostSettlings && trial_.projected() < current_.value()) {
     return proposeSettled(trial_);
   }
-  trial_.value() < current_.value() ? accept() : reject();
+  trial_.value() < current_.value() ? accept() : reject(true);
 }
 
 bool ParameterFit::readTrial(std::span<const double> sums) {
@@ -133,6 +135,7 @@ void ParameterFit::acceptStart() {
 }
 
 void ParameterFit::accept() {
+  has_stepped_ = true;
   if (predicted_ > 0) {
     const double excess = 2 * (current_.value() - trial_.value()) / predicted_ - 1;
     damping_ *= std::max(1.0 / 3, 1 - excess * excess * excess);
@@ -178,14 +181,30 @@ bool ParameterFit::isSmall(std::span<const double> step) const {
   return lengthOf(step, current_) <= step_tolerance_ * lengthOf(current_.parameters, current_);
 }
 
-void ParameterFit::reject() {
-  damping_ *= growth_;
-  growth_ *= 2;
+void ParameterFit::reject(bool is_finite) {
   if (is_negligible_ || damping_ > kMostDamping) {
     status_ = FitStatus::kNoProgress;
-  } else {
-    proposeStep();
+    return;
   }
+  damping_ *= growth_;
+  growth_ *= 2;
+  if (!has_stepped_) shorten((is_finite ? shareOfStep() : kLeastShare) * step_length_);
+  proposeStep();
+}
+
+// The first damping is a guess: Nielsen's factors would need a pass each until it is of the size of the columns.
+void ParameterFit::shorten(double longest) {
+  solveDamped();
+  while (dampedLength(step_) > longest && damping_ < kMostDamping) {
+    damping_ *= 2;
+    solveDamped();
+  }
+}
+
+/// Where on the step the parabola is least that has the losses at its ends and the slope at its begin.
+double ParameterFit::shareOfStep() const {
+  const double rise = trial_.value() - current_.value();
+  return std::max(kLeastShare, slope_ / (2 * (rise + slope_)));
 }
 
 void ParameterFit::proposeSettled(const Point& from) {
@@ -200,9 +219,11 @@ void ParameterFit::proposeStep() {
     damping_ *= 2;
     solveDamped();
   }
-  const double damped = dampedLength(step_);
-  predicted_ = damping_ * damped * damped - (current_.is_settled ? current_.linear_gain : 0);
-  for (std::size_t i = 0; i < step_.size(); ++i) predicted_ += step_[i] * current_.gradient[i];
+  step_length_ = dampedLength(step_);
+  double descent = 0;
+  for (std::size_t i = 0; i < step_.size(); ++i) descent += step_[i] * current_.gradient[i];
+  slope_ = 2 * descent;
+  predicted_ = damping_ * step_length_ * step_length_ + descent - (current_.is_settled ? current_.linear_gain : 0);
   is_negligible_ = isSmall(step_) || predicted_ <= least_decrease_ * std::fabs(current_.loss);
   settlings_ = 0;
   propose(current_);

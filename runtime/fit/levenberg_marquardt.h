@@ -24,10 +24,12 @@ namespace srjit::fit {
 ///   Where these are far from it, they are evaluated before the trial counts: the sums are too inexact otherwise, and
 ///   the derivatives of the next step would be those of other parameters.
 /// - The damping is that of H. B. Nielsen (report IMM-REP-1999-05, DTU), scaled by the largest squared columns of the
-///   projected J so far (Moré 1978). A step changes no damped parameter by more than three times
+///   projected J so far (Moré 1978). As long as no step was accepted, a rejected one is shortened to where the parabola
+///   through both losses is least, as in MINPACK. A step changes no damped parameter by more than three times
 ///   itself, unless it is 0.
-/// - Parameters whose columns have been combinations of others' all along get no step (ScaledCholesky). Genetic
-///   programming makes many such (G. Kronberger, arXiv 2209.00942).
+/// - Parameters whose columns are combinations of those of linear parameters get no step; those whose columns are
+///   combinations of others' are damped like these, and share the step (ScaledCholesky). Genetic programming makes many
+///   such (G. Kronberger, arXiv 2209.00942).
 /// - A fit ends before the pass that would only confirm it.
 ///
 /// It fits another loss than squared errors if the sums are those of Quantity::kReweighted, with half the slope and
@@ -89,7 +91,9 @@ class ParameterFit {
   void acceptStart();
   void accept();
   void accepted();
-  void reject();
+  void reject(bool is_finite);
+  void shorten(double longest);
+  double shareOfStep() const;
   bool converges();
   void proposeSettled(const Point& from);
   void proposeStep();
@@ -119,7 +123,10 @@ class ParameterFit {
   double least_decrease_;       ///< by which a step may be expected to lower a loss of 1
   double damping_, growth_;     ///< Nielsen's mu and nu
   double predicted_ = 0;        ///< of the damped step: the decrease of value(); 0 before the first
+  double slope_ = 0;            ///< likewise, at its begin
+  double step_length_ = 0;      ///< likewise: dampedLength()
   bool is_negligible_ = false;  ///< the damped step; if it is rejected, so are all that are damped more
+  bool has_stepped_ = false;    ///< whether a step was accepted
   unsigned settlings_ = 0;      ///< since the damped step or the start
 };
 

@@ -171,6 +171,23 @@ TEST(EngineFit, AFailedExpressionDoesNotDisturbTheOthers) {
   EXPECT_NEAR(fits.parameters[1], 2, 1e-12);
 }
 
+// Both derivatives are the same column, up to a factor.
+TEST(EngineFit, NonlinearParametersThatDependOnEachOtherShareTheStep) {
+  const Workload w = samplesOf({"sqrt(p0) + sqrt(p1) + sqrt(x0)"}, [](double x) { return 5 + std::sqrt(x); });
+  const Fits fits = fitted(fittingEngine(), w, {1.04, 1.05});
+  EXPECT_EQ(fits.statuses[0], FitStatus::kConverged);
+  EXPECT_LT(fits.losses.values[0], 1e-12);
+  EXPECT_NEAR(fits.parameters[0], 6.25, 0.5);
+  EXPECT_NEAR(fits.parameters[1], 6.25, 0.5);
+}
+
+// The loss is not finite at the undamped first step, and five factors of 2, 4, ... would not bring it back.
+TEST(EngineFit, AFirstStepThatIsMuchTooLongIsShortened) {
+  const Workload w = samplesOf({"exp(exp(p0*x0))"}, [](double x) { return std::exp(std::exp(0.02 * x)); });
+  const Fits fits = fitted(fittingEngine(), w, {0.5}, {.iterations = 40});
+  EXPECT_NEAR(fits.parameters[0], 0.02, 1e-6);
+}
+
 TEST(EngineFit, StopsOnRequest) {
   const Workload w = samplesOf({"p0*exp(p1*x0) + p2"}, decay);
   std::stop_source source;
