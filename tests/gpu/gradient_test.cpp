@@ -1,4 +1,5 @@
 // Gradients and Jacobians: the same bits from every tier, and in strict and precise from the processor.
+#include "ir/text.h"
 #include "tests/generators/derivatives.h"
 #include "tests/gpu/machine.h"
 
@@ -31,6 +32,33 @@ TEST_P(GpuGradient, TiersAndTheProcessorGiveTheSameBits) {
     check(w, {.loss = {.kind = LossKind::kMae, .nan = NanPolicy::kSkip}});
     w.weights = quarterWeights(rows);
     check(w, {.loss = kPlain, .by = DerivativesBy::kVariables});
+  }
+}
+
+// Scaled losses, a custom one, and one of the table's.
+TEST_P(GpuGradient, OfLossesOfGraphsIsTheSame) {
+  Workload w = withShares(Workload::random(generatorOf(52, 16), 25, 1301, Spread::kSpecial, mode().precision));
+  for (const NanPolicy nan : {NanPolicy::kPropagate, NanPolicy::kSkip}) {
+    check(w, {.loss = {.kind = LossKind::kScaledMse, .nan = nan}});
+    check(w, {.loss = {.nan = nan, .custom = parse("abs(f - y)^1.5", Language::kInfix, {"f", "y", "w"}).value()}});
+    w.weights = quarterWeights(w.rows());
+    check(w, {.loss = {.kind = LossKind::kLogLoss, .nan = nan}});
+  }
+}
+
+TEST_P(GpuGradient, FitsAreTheProcessors) {
+  if (mode().math == Math::kFast) return;
+  const Workload w = withShares(Workload::random(generatorOf(53, 16), 40, 1301, Spread::kTame, mode().precision));
+  const Engine cpu = Engine::create({.device = "cpu", .precision = mode().precision, .math = mode().math}).value();
+  const auto fitsOn = [&](const Engine& engine, const LossOptions& loss) {
+    const Dataset data = engine.upload(w.view()).value();
+    return engine.fit(engine.compile(w.expressions), data, w.parameters, {.loss = loss, .iterations = 12}).value();
+  };
+  for (const LossKind kind : {LossKind::kMse, LossKind::kScaledR2, LossKind::kHuber, LossKind::kMae}) {
+    const Fits fits = fitsOn(engine(), {.kind = kind}), expected = fitsOn(cpu, {.kind = kind});
+    expectSameBits(fits.parameters, expected.parameters, 1, "parameters");
+    expectSameBits(fits.losses.values, expected.losses.values, 1, "losses");
+    EXPECT_EQ(fits.statuses, expected.statuses);
   }
 }
 

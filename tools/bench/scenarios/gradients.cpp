@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "ir/text.h"
 #include "tools/bench/gpu_context.h"
 #include "tools/files/data.h"
 #include "tools/progress.h"
@@ -95,6 +96,7 @@ class GradientBench {
     Json row = {{"key", work_.key}, {"name", work_.name}, {"expressions", expressions_.size()}, {"rows", work_.rows}};
     row["interpreted"] = series(Tier::kInterpret);
     if (hasDirect(engine_)) row["direct"] = series(Tier::kDirect);
+    row["graph_losses"] = graphLosses();
     row["fits"] = fits();
     return row;
   }
@@ -143,6 +145,37 @@ class GradientBench {
     add(what + ": fits", "1/s", rates);
     add(what + ": converged", "part", {static_cast<double>(converged) / static_cast<double>(expressions_.size())});
     return {{"ms", times}, {"passes", kPasses}, {"converged", converged}};
+  }
+
+  // Losses that are roots of the expressions' graphs, over one that kernels have; and one pass of a fit, with what the
+  // host does for it.
+  Json graphLosses() {
+    const Program program = engine_.compile(expressions_);
+    const std::vector<double> parameters = parametersFor(program, kStarts);
+    const LossOptions custom{.custom = must(parse("abs(f - y)^1.5", Language::kInfix, {"f", "y", "w"}))};
+    Json rows = Json::object();
+    const auto compare = [&](const std::string& what, const auto& other) {
+      other();
+      must(engine_.loss(program, data_, parameters));
+      std::vector<double> ratios;
+      context_.sample(kGradientSamples, kGradientSeconds, [&] {
+        const Stopwatch loss;
+        must(engine_.loss(program, data_, parameters));
+        const double plain = loss.seconds();
+        const Stopwatch watch;
+        other();
+        ratios.push_back(watch.seconds() / plain);
+        return 1e3 * (watch.seconds() + plain);
+      });
+      rows[what] = ratios;
+      add(fmt::format("{} {} x {} rows: {} over mse", expressions_.size(), work_.name, work_.rows, what), "times",
+          ratios);
+    };
+    compare("huber", [&] { must(engine_.loss(program, data_, parameters, {.kind = LossKind::kHuber})); });
+    compare("scaled-mse", [&] { must(engine_.loss(program, data_, parameters, {.kind = LossKind::kScaledMse})); });
+    compare("abs(f - y)^1.5", [&] { must(engine_.loss(program, data_, parameters, custom)); });
+    compare("one pass of a fit", [&] { must(engine_.fit(program, data_, parameters, {.iterations = 1})); });
+    return rows;
   }
 
   Json series(Tier tier) {
