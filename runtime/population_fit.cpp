@@ -102,6 +102,12 @@ PopulationFit::PopulationFit(Engine::State& engine, Task base, std::span<const d
   });
 }
 
+// Each entry has several arrays, and freeing those of a large population takes as long as some passes.
+PopulationFit::~PopulationFit() {
+  engine_.executor->execute(
+      [&] { tbb::parallel_for(std::size_t{0}, entries_.size(), [&](std::size_t i) { entries_[i].reset(); }); });
+}
+
 Result<Fits> PopulationFit::run() {
   for (bool is_first = true; !active_.empty(); is_first = false) {
     if (options_.stop.stop_requested()) {
@@ -237,18 +243,23 @@ Fits PopulationFit::fits() {
   fits.iterations.resize(count);
   fits.statuses.resize(count, FitStatus::kFailed);
   fits.starts.resize(count);
+  std::vector<const FitEntry*> winners(count);
+  engine_.executor->execute([&] {
+    tbb::parallel_for(std::size_t{0}, count, [&](std::size_t e) {
+      FitEntry* best = nullptr;
+      for (std::size_t s = 0; s < start_count; ++s) {
+        FitEntry* const entry = entries_[e * start_count + s].get();
+        if (entry == nullptr) break;
+        if (best == nullptr || entry->fit.loss() < best->fit.loss()) best = entry;
+      }
+      if (best != nullptr) write(*best, fits);
+      winners[e] = best;
+    });
+  });
   std::vector<Failure> failures;
   for (std::size_t e = 0; e < count; ++e) {
-    FitEntry* best = nullptr;
-    for (std::size_t s = 0; s < start_count; ++s) {
-      FitEntry* const entry = entries_[e * start_count + s].get();
-      if (entry == nullptr) break;
-      if (best == nullptr || entry->fit.loss() < best->fit.loss()) best = entry;
-    }
-    if (best == nullptr) continue;
-    write(*best, fits);
-    if (!best->error) continue;
-    failures.push_back({e, *best->error});
+    if (winners[e] == nullptr || !winners[e]->error) continue;
+    failures.push_back({e, *winners[e]->error});
     fits.statuses[e] = FitStatus::kFailed;
   }
   fits.losses.failures = mergeFailures(failures_, std::move(failures));

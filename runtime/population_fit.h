@@ -27,6 +27,9 @@ struct FitEntry {
 class PopulationFit {
  public:
   PopulationFit(Engine::State& engine, Task base, std::span<const double> starts, const FitOptions& options);
+  PopulationFit(const PopulationFit&) = delete;
+  PopulationFit& operator=(const PopulationFit&) = delete;
+  ~PopulationFit();
 
   /// Errors: of the first pass. One of a later pass ends the fits that go on, each with this error as a failure.
   Result<Fits> run();
