@@ -74,7 +74,7 @@ ProgramSource scaledSource(const ProgramSource& source) {
       tokens.push_back(token);
     }
     Result<Expression> made = Expression::create(std::move(tokens));
-    scaled[e] = made ? std::move(*made) : f;
+    scaled[e] = made ? *made : f;
   });
   ProgramSource made{.precision = source.precision,
                      .math = source.math,
@@ -234,11 +234,11 @@ void PopulationFit::dropEnded() {
 }
 
 Fits PopulationFit::fits() {
-  constexpr double kNoNumber = std::numeric_limits<double>::quiet_NaN();
+  constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
   const std::size_t count = program_.source->expressions.size(), all = program_.source->parameterOffset(count);
   const std::size_t start_count = count == 0 ? 0 : entries_.size() / count;
-  Fits fits{.parameters = std::vector<double>(all, kNoNumber), .standard_errors = std::vector<double>(all, kNoNumber)};
-  fits.losses.values.resize(count, kNoNumber);
+  Fits fits{.parameters = std::vector<double>(all, kUnknown), .standard_errors = std::vector<double>(all, kUnknown)};
+  fits.losses.values.resize(count, kUnknown);
   fits.losses.valid_rows.resize(count);
   fits.iterations.resize(count);
   fits.statuses.resize(count, FitStatus::kFailed);

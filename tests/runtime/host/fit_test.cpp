@@ -181,7 +181,8 @@ TEST(EngineFit, NonlinearParametersThatDependOnEachOtherShareTheStep) {
   EXPECT_NEAR(fits.parameters[1], 6.25, 0.5);
 }
 
-// The undamped first step leads to the pole, and a damping that only doubles from 1e-3 would need five passes to matter.
+// The undamped first step leads to the pole, and a damping that only doubles from 1e-3 would need five passes to
+// matter.
 TEST(EngineFit, AFirstStepThatIsMuchTooLongIsShortened) {
   const Workload w = samplesOf({"x0*exp(-inv(2*p0))"}, [](double) { return 0.0; });
   const Fits fits = fitted(fittingEngine(), w, {0.88}, {.iterations = 5});
