@@ -28,7 +28,8 @@ std::size_t partSize(std::size_t rows, bool gpu) {
   return std::clamp<std::size_t>(cells / rows, 64, gpu ? 65536 : 4096);
 }
 
-/// What evaluated the expressions, as "interpreted" or "12 compiled, 3 interpreted".
+/// What evaluated the expressions, as ", interpreted" or ", 12 compiled, 3 interpreted". Empty if none was: fits and
+/// losses of graphs evaluate what is derived of the expressions.
 std::string servedWords(const ServedExpressions& served) {
   const std::pair<std::size_t, const char*> parts[] = {
       {served.compiled, "compiled"}, {served.direct, "direct code"}, {served.interpreted, "interpreted"}};
@@ -36,10 +37,10 @@ std::string servedWords(const ServedExpressions& served) {
   std::string words;
   for (const auto& [count, word] : parts) {
     if (count == 0) continue;
-    if (count == all) return word;
-    words += fmt::format("{}{} {}", words.empty() ? "" : ", ", count, word);
+    if (count == all) return fmt::format(", {}", word);
+    words += fmt::format(", {} {}", count, word);
   }
-  return words.empty() ? "none evaluated" : words;
+  return words;
 }
 
 void add(ServedExpressions& sum, const ServedExpressions& part) {
@@ -200,7 +201,7 @@ Status evaluateInParts(Evaluation& evaluation, const EvaluationOptions& options,
   progress.hide();
   if (!options.quiet && !good.empty()) {
     const std::chrono::duration<double> seconds = Clock::now() - start;
-    tell(fmt::format("sr-jit: {} expression{} x {} rows, {} on {}, in {:.3g} s\n", good.size(),
+    tell(fmt::format("sr-jit: {} expression{} x {} rows{} on {}, in {:.3g} s\n", good.size(),
                      good.size() == 1 ? "" : "s", rows, servedWords(served), device, seconds.count()));
   }
   return okStatus();

@@ -288,6 +288,18 @@ TEST(EngineFit, OfAScaledLossIsThatWithFactorAndOffset) {
   }
 }
 
+TEST(EngineFit, OfAScaledLossNeedsNoParameters) {
+  const Engine engine = fittingEngine();
+  const Workload w = samplesOf({"x0"}, [](double x) { return 3 - 2 * x; });
+  const FitOptions options{.loss = {.kind = LossKind::kScaledMse}};
+  const Fits fits = fitted(engine, w, {}, options);
+  EXPECT_EQ(fits.statuses[0], FitStatus::kConverged);
+  EXPECT_LT(fits.losses.values[0], 1e-20);
+  EXPECT_TRUE(fits.parameters.empty());
+  const Dataset data = engine.upload(w.view()).value();
+  EXPECT_TRUE(engine.fit(engine.compile(std::vector<Expression>{}), data, {}, options).value().statuses.empty());
+}
+
 TEST(EngineFitThreads, SubmitGivesTheSame) {
   const Workload w = samplesOf({"p0*exp(p1*x0) + p2", "p2 + p0/exp(p1*x0)"}, decay);
   const Engine engine = fittingEngine();
