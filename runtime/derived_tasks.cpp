@@ -34,7 +34,7 @@ Derivation derivedSums(Quantity quantity, const Dataset::State& data, const Loss
 
 LossSums readSums(std::span<const double> outputs, const Derivation& derivation, const Dataset::State& data) {
   LossSums sums{.terms = outputs[0], .weights = data.weight_sum, .rows = data.rows, .valid = data.rows};
-  if (derivation.loss.is_scaled) {
+  if (derivation.isOfScaledLoss()) {
     std::copy_n(outputs.begin() + 1, sums.more_terms.size(), sums.more_terms.begin());
     const double offset = data.target_mean - derivation.loss.constants.target_mean;
     sums.targets = data.weight_sum * offset;

@@ -90,6 +90,13 @@ Error mismatch(const char* what, Value other, Value own) {
 
 Error outputMismatch(Precision output, Precision engine) { return mismatch("output", output, engine); }
 
+Status checkOrigin(const Dataset::State& data, const EngineOptions& engine) {
+  if (data.precision != engine.precision) return mismatch("data", data.precision, engine.precision);
+  if (data.device == engine.device) return okStatus();
+  return Error{
+      Errc::kInvalid, fmt::format("data on {}, but the engine's device is {}", data.device, engine.device), {}};
+}
+
 Status checkTask(const Task& task, const EngineOptions& engine) {
   const ProgramSource& made = *task.program.state().source;
   if (made.precision != engine.precision) return mismatch("a program", made.precision, engine.precision);

@@ -147,7 +147,7 @@ class Engine {
                                      const LossOptions& options = {}) const;
 
   /// The same on a thread of its own. `starts` are copied; errors of the arguments are the result's. To end it early,
-  /// use options.stop.
+  /// use options.stop; without, the destructor of what is given waits for the whole fit.
   Result<Pending<Fits>> submitFit(const Program& program, const Dataset& data, std::span<const double> starts,
                                   const FitOptions& options = {}) const;
 

@@ -36,6 +36,9 @@ using SetSource = std::function<void(ProgramSource&, ProgramSource::Threads)>;
 Program compileWith(Engine::State& engine, const CompileOptions& options, const SetSource& set,
                     const std::optional<Derivation>& derivation = {});
 
+/// Whether the data are of this engine's device and precision.
+Status checkOrigin(const Dataset::State& data, const EngineOptions& engine);
+
 /// Whether the task is one for this engine, with arguments of the right sizes.
 Status checkTask(const Task& task, const EngineOptions& engine);
 

@@ -1,6 +1,7 @@
 // Engine::fit() and submitFit().
 #include <chrono>
 #include <future>
+#include <memory>
 #include <string>
 #include <thread>
 #include <utility>
@@ -17,7 +18,9 @@ namespace srjit {
 namespace {
 
 bool canBeFitted(const LossOptions& loss) {
-  return loss.custom || (loss.kind != LossKind::kSum && loss.kind != LossKind::kCorrelation);
+  if (loss.custom) return true;
+  const std::optional<LossTerm> term = infoOf(loss.kind).term;
+  return term ? *term != LossTerm::kPrediction : loss.kind != LossKind::kCorrelation;
 }
 
 Status checkFit(const Program& program, std::span<const double> starts, const FitOptions& options) {
@@ -90,12 +93,18 @@ class PendingFits final : public Pending<Fits>::State {
          own_starts = std::vector<double>(starts.begin(), starts.end()),
          options = std::move(options)] { return fitProgram(engine, program, data, own_starts, options); });
     fits_ = fit.get_future();
-    thread_ = std::thread(std::move(fit));
+    thread_ = std::make_unique<std::thread>(std::move(fit));
   }
   PendingFits(const PendingFits&) = delete;
   PendingFits& operator=(const PendingFits&) = delete;
   // A child of a fork() has no such thread.
-  ~PendingFits() override { engine_->home.isForked() ? thread_.detach() : thread_.join(); }
+  ~PendingFits() override {
+    if (isForked()) {
+      [[maybe_unused]] const std::thread* const left = thread_.release();
+    } else {
+      thread_->join();
+    }
+  }
 
   bool ready() override { return isForked() || fits_.wait_for(std::chrono::seconds(0)) == std::future_status::ready; }
   void wait() override {
@@ -111,7 +120,7 @@ class PendingFits final : public Pending<Fits>::State {
 
   std::shared_ptr<Engine::State> engine_;
   std::future<Result<Fits>> fits_;
-  std::thread thread_;
+  std::unique_ptr<std::thread> thread_;
 };
 
 }  // namespace

@@ -57,6 +57,7 @@ Result<Pending<Losses>> Engine::submitLoss(const PopulationView& population, con
   return guarded([&]() -> Result<Pending<Losses>> {
     if (Status own = state_->checkProcess(); !own) return std::move(own).error();
     if (Status valid = checkArrays(population); !valid) return std::move(valid).error();
+    if (Status valid = checkOrigin(data.state(), state_->options); !valid) return std::move(valid).error();
     if (Status valid = checkLoss(loss, data.state()); !valid) return std::move(valid).error();
     std::optional<Derivation> derivation;
     std::optional<Dataset> read = data;

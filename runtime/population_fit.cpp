@@ -74,6 +74,7 @@ ProgramSource scaledSource(const ProgramSource& source) {
       tokens.push_back(token);
     }
     Result<Expression> made = Expression::create(std::move(tokens));
+    // With as many parameters as there may be, it has no more: normal equations would be too many anyway.
     scaled[e] = made ? *made : f;
   });
   ProgramSource made{.precision = source.precision,

@@ -9,18 +9,6 @@
 namespace srjit {
 namespace {
 
-Status checkOrigin(const Dataset::State& data, const EngineOptions& engine) {
-  if (data.precision != engine.precision) {
-    return Error{
-        Errc::kInvalid,
-        fmt::format("data in {}, but the engine computes in {}", nameOf(data.precision), nameOf(engine.precision)),
-        {}};
-  }
-  if (data.device == engine.device) return okStatus();
-  return Error{
-      Errc::kInvalid, fmt::format("data on {}, but the engine's device is {}", data.device, engine.device), {}};
-}
-
 /// What `make` makes of data that are checked.
 template <class Make>
 Result<Dataset> derivedOf(const Engine::State& engine, const Dataset& data, const Make& make) {

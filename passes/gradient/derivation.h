@@ -31,6 +31,8 @@ struct DerivedLoss {
   LossConstants constants = {};
 
   std::size_t terms() const noexcept { return is_scaled ? kScaledTerms.size() : 1; }
+  /// Whether its term may be infinite or NaN where f is finite, but by overflow: as if f were not.
+  bool hasDomain() const noexcept { return custom.has_value() || (!is_scaled && !isInKernels(term)); }
 
   friend bool operator==(const DerivedLoss&, const DerivedLoss&) = default;
 };
@@ -44,9 +46,9 @@ struct Derivation {
   /// For sums:
   DerivedLoss loss = {};  ///< but of normal equations
   bool weighted = false;  ///< w is 1 otherwise
-  /// Terms are 0 in rows where f, an f_i, or the term of a custom loss is not finite. Roots follow: of a scaled loss, w
-  /// z and w (z z) in the other rows, with z = y - m as in losses.def; one that is 1 in the other rows, and with
-  /// weights another that is w there.
+  /// Terms are 0 in rows where f, an f_i, or the term of a loss that hasDomain() is not finite. Roots follow: of a
+  /// scaled loss, w z and w (z z) in the other rows, with z = y - m as in losses.def; one that is 1 in the other rows,
+  /// and with weights another that is w there.
   bool skips_invalid = false;
 
   /// The number of derivatives of an expression of so many parameters, and of its roots.
@@ -63,12 +65,12 @@ struct Derivation {
     return quantity == Quantity::kJacobian ? 0 : columns + 1 + (weighted ? 1U : 0U);
   }
 
-  friend bool operator==(const Derivation&, const Derivation&) = default;
-
- private:
+  /// Whether roots are the terms of a scaled loss.
   bool isOfScaledLoss() const noexcept {
     return loss.is_scaled && (quantity == Quantity::kLoss || quantity == Quantity::kGradient);
   }
+
+  friend bool operator==(const Derivation&, const Derivation&) = default;
 };
 
 }  // namespace srjit

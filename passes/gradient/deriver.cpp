@@ -140,7 +140,7 @@ void Deriver::addTerms(const Derivation& derivation) {
   const graph::Value w =
       derivation.weighted ? graph::Value(dag_.variable(derivation.columns + 1), as_written_) : graph::Value(1.0);
   const LossGraph loss(derivation.loss, {f, y, w}, as_written_);
-  if (derivation.loss.custom) roots_.push_back(loss.terms()[0].in(as_written_));
+  if (derivation.loss.hasDomain()) roots_.push_back(loss.terms()[0].in(as_written_));
   SumTerms terms(derivation, as_written_, roots_);
   if (derivation.quantity == Quantity::kReweighted) {
     const graph::Value slope = loss.slopeOf(loss.terms()[0], differentiator_, members_);

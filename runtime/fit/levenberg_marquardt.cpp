@@ -165,7 +165,10 @@ void ParameterFit::accepted() {
 
 // Before the step, so that a pass is saved.
 bool ParameterFit::converges() {
-  if (order_.empty() || current_.loss == 0) return true;
+  if (order_.empty()) return true;
+  // Of squares, that is so where the loss is 0.
+  if (std::ranges::all_of(current_.gradient, [](double slope) { return slope == 0; }) && current_.loss == 0)
+    return true;
   if (cholesky_.rank() == 0) return false;
   // An undamped step leaves out parameters that depend on others here, but did not before: damped steps may lead away.
   for (std::size_t i = linear_; i < scales_.size(); ++i) {

@@ -135,7 +135,7 @@ std::vector<std::size_t> bestLines(std::span<const FittedLine> table, const Eval
   return lines;
 }
 
-/// Fits the best lines again in f64, from the parameters that were found.
+/// Fits the best lines again in f64, from the parameters that were found. A line that fails there keeps its fit.
 Status refine(const FitCommand& options, const FitOptions& fit, const Evaluation& evaluation,
               std::vector<FittedLine>& table) {
   const std::vector<std::size_t> best = bestLines(table, evaluation, fit.loss, options.refine);
@@ -156,9 +156,14 @@ Status refine(const FitCommand& options, const FitOptions& fit, const Evaluation
   const std::vector<FittedLine> before = table;
   takeFits(*fits, program, best, table);
   for (const std::size_t line : best) {
+    if (!std::isfinite(table[line].loss) || table[line].status == FitStatus::kFailed) {
+      table[line] = before[line];
+      continue;
+    }
     table[line].iterations += before[line].iterations;
     table[line].start = before[line].start;
   }
+  for (const Failure& failure : fits->losses.failures) report(failure.error);
   return okStatus();
 }
 

@@ -91,6 +91,19 @@ TEST(PopulationLosses, AreThoseOfTheProcessorToo) {
   EXPECT_TRUE(cpu.loss(PopulationView{}, data, {}).value().values.empty());
 }
 
+TEST(PopulationLosses, OfAnotherEnginesDataAreAnError) {
+  const Workload w = arithmeticWorkload(64, 5, 80, Precision::kF32);
+  const TokenArrays arrays = arraysOf(w.expressions);
+  FakeMachine machine;
+  const Engine gpu = machine.engine({.math = Math::kStrict}), cpu = cpuEngine(Precision::kF32);
+  const Dataset on_cpu = cpu.upload(w.view()).value();
+  for (const LossKind kind : {LossKind::kMse, LossKind::kHuber, LossKind::kScaledMse}) {
+    const Result<Losses> losses = gpu.loss(arrays.view(), on_cpu, w.parameters, {.kind = kind});
+    ASSERT_FALSE(losses.ok());
+    EXPECT_EQ(losses.error().code, Errc::kInvalid);
+  }
+}
+
 TEST(PopulationLosses, PrefixAndConstantsAreDividedToo) {
   const Workload w = arithmeticWorkload(62, 60, 80, Precision::kF32);
   TokenArrays prefix;

@@ -288,6 +288,15 @@ TEST(EngineFit, OfAScaledLossIsThatWithFactorAndOffset) {
   }
 }
 
+// Unlike a sum of squares, this loss is 0 where it is not least.
+TEST(EngineFit, ALossOfZeroNeedNotBeTheLeast) {
+  const Workload w = samplesOf({"p0"}, [](double) { return 5.0; });
+  const LossOptions loss{.custom = parse("(f - 1)^2 - 1", Language::kInfix, {"f", "y", "w"}).value()};
+  const Fits fits = fitted(fittingEngine(), w, {0}, {.loss = loss});
+  EXPECT_NEAR(fits.parameters[0], 1, 1e-6);
+  EXPECT_NEAR(fits.losses.values[0], -1, 1e-10);
+}
+
 TEST(EngineFit, OfAScaledLossNeedsNoParameters) {
   const Engine engine = fittingEngine();
   const Workload w = samplesOf({"x0"}, [](double x) { return 3 - 2 * x; });

@@ -299,6 +299,17 @@ TEST_F(LossOfColumn, ByAnExpressionFollowsThePolicy) {
   EXPECT_DOUBLE_EQ(skipped.values[0], 0.75);
 }
 
+// The logarithm of a prediction that is not positive has no meaning.
+TEST_F(LossOfColumn, OfCountsNeedsPositivePredictions) {
+  w_.columns = {{-1, 0, 2}};
+  w_.target = {0, 1, 2};
+  EXPECT_FALSE(std::isfinite(loss(w_, {LossKind::kPoisson, NanPolicy::kPropagate})));
+  EXPECT_EQ(loss(w_, {LossKind::kPoisson, NanPolicy::kReject}), kInfinity);
+  const Losses skipped = losses(w_, {LossKind::kPoisson, NanPolicy::kSkip}).value();
+  EXPECT_EQ(skipped.valid_rows[0], 1U);
+  EXPECT_EQ(skipped.values[0], 0);
+}
+
 TEST_F(LossOfColumn, WithoutAMeaningIsAnError) {
   w_.columns = {{1, 2}};
   w_.target = {2, -4};
