@@ -4,7 +4,7 @@
 
 #include <fmt/format.h>
 
-#include "ir/text/lexer.h"
+#include "runtime/loss_text.h"
 #include "tools/files/data.h"
 #include "tools/files/output.h"
 #include "tools/files/read.h"
@@ -107,32 +107,14 @@ CLI::Option* addLossOption(CLI::App& app, std::string& loss, const std::string& 
 }
 
 Status readLoss(const std::string& text, LossOptions& options) {
-  const std::size_t colon = text.find(':');
-  const std::string name = text.substr(0, colon);
-  const auto losses = allLosses();
-  const auto known = std::ranges::find(losses, name, &LossInfo::name);
-  if (known != losses.end()) {
-    options.kind = known->kind;
-    if (colon == std::string::npos) return okStatus();
-    Result<std::vector<double>> constant = parseNumbers(std::string_view(text).substr(colon + 1), 1);
-    if (!constant || constant->size() != 1) {
-      throw CLI::ValidationError(kLossOption,
-                                 fmt::format("{}: expected a number behind the colon", text::inQuotes(text)));
-    }
-    options.tuning = constant->front();
-    return okStatus();
+  Result<LossOptions> loss = parseLoss(text);
+  if (!loss) {
+    if (loss.error().where) return showPlace(loss.error(), text, kLossOption, 1);
+    throw CLI::ValidationError(kLossOption, loss.error().message);
   }
-  Result<Expression> custom = parse(text, Language::kInfix, {"f", "y", "w"});
-  if (custom) {
-    options.custom = std::move(*custom);
-    return okStatus();
-  }
-  const bool is_word = text.find_first_of(" ()+*/^,") == std::string::npos;
-  if (!is_word) return showPlace(custom.error(), text, kLossOption, 1);
-  std::string names;
-  for (const LossInfo& info : losses) names += (names.empty() ? "" : ", ") + std::string(info.name);
-  throw CLI::ValidationError(
-      kLossOption, fmt::format("{} is none of {}, and no expression over f, y and w", text::inQuotes(name), names));
+  loss->nan = options.nan;
+  options = std::move(*loss);
+  return okStatus();
 }
 
 CLI::Option* addNanChoice(CLI::App& app, NanPolicy& policy, const std::string& doc) {

@@ -56,6 +56,7 @@ ROOMS = {
                       ["compiler/direct", "compiler/kernels", "runtime/platform", "runtime/cuda", "runtime/cache",
                        "runtime/evaluation", "runtime/host", "runtime/gpu", "runtime/code", "runtime/launch",
                        "runtime/subtrees"]),
+    "runtime/c_api": ("the interface for C and other languages", []),
 }
 
 # The one or few headers of a room that others include.
@@ -65,7 +66,7 @@ DOORS = {
 }
 
 # Headers of the runtime that are over all its rooms, and the rooms that may include them nevertheless.
-FACADE = {"runtime/engine.h": [], "runtime/engine_parts.h": [], "runtime/engine_tasks.h": []}
+FACADE = {"runtime/engine.h": ["runtime/c_api"], "runtime/engine_parts.h": [], "runtime/engine_tasks.h": []}
 
 # Tests of a room may include what the room may include, and these rooms: others of the layer that they compare it with,
 # or whose code they run it on.

@@ -1,4 +1,5 @@
-# Installation: the command, and unless it is the static build the libraries, their headers and a CMake package.
+# Installation: the command and libsrjit.so with its header; unless it is the static build also the other libraries, their
+# headers and a CMake package.
 
 get_property(SRJIT_LAYER_TARGETS GLOBAL PROPERTY SRJIT_LAYERS)
 add_library(srjit INTERFACE)
@@ -11,14 +12,20 @@ if(SRJIT_STATIC)
     cmake_path(GET library FILENAME name)
     file(REAL_PATH ${library} file)
     install(FILES ${file} DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT command RENAME ${name})
+    install(FILES ${file} DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT library RENAME ${name})
   endforeach()
+  set_target_properties(srjit_shared PROPERTIES INSTALL_RPATH "$ORIGIN")
+  install(TARGETS srjit_shared
+    LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT library NAMELINK_COMPONENT library
+    FILE_SET headers DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/srjit COMPONENT library)
   return()
 endif()
 
 include(CMakePackageConfigHelpers)
 set(SRJIT_PACKAGE_DIR ${CMAKE_INSTALL_LIBDIR}/cmake/srjit)
-install(TARGETS srjit srjit_llvm srjit_sqlite ${SRJIT_LAYER_TARGETS} EXPORT srjitTargets
+install(TARGETS srjit srjit_shared srjit_llvm srjit_sqlite ${SRJIT_LAYER_TARGETS} EXPORT srjitTargets
   ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT library
+  LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT library NAMELINK_COMPONENT library
   FILE_SET headers DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/srjit COMPONENT library
   FILE_SET tables DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/srjit COMPONENT library)
 install(EXPORT srjitTargets NAMESPACE srjit:: DESTINATION ${SRJIT_PACKAGE_DIR} COMPONENT library)

@@ -1,0 +1,85 @@
+#include "runtime/c_api/handles.h"
+
+namespace srjit::c_api {
+
+namespace {
+
+constexpr Math kMathOf[] = {Math::kPrecise, Math::kStrict, Math::kFast};
+// By SRJIT_ENGINES_TIER and the following.
+constexpr std::optional<Tier> kTierOf[] = {std::nullopt, Tier::kAuto, Tier::kInterpret, Tier::kCompile, Tier::kDirect};
+
+}  // namespace
+
+EngineOptions engineOptionsOf(const srjit_engine_options* given) {
+  const srjit_engine_options options = fromCaller(given, "options");
+  EngineOptions result;
+  if (options.device != nullptr) result.device = options.device;
+  if (options.cache_directory != nullptr) result.cache_directory = options.cache_directory;
+  result.precision = choiceOf(kPrecisions, options.precision, "precision");
+  result.math = choiceOf(kMathOf, options.math, "math");
+  result.tier = choiceOf(kTierOf, options.tier, "tier").value_or(Tier::kAuto);
+  result.threads = options.threads;
+  result.device_bytes = options.device_bytes;
+  result.subtree_bytes = options.subtree_bytes;
+  return result;
+}
+
+Math mathOf(std::int32_t math) { return choiceOf(kMathOf, math, "math"); }
+
+CompileOptions compileOptionsOf(const srjit_engine& engine, const srjit_compile_options* given) {
+  const srjit_compile_options options = fromCaller(given, "options");
+  CompileOptions result;
+  result.tier = choiceOf(kTierOf, options.tier, "tier");
+  if (options.passes != nullptr) {
+    result.pipeline = Pipeline::parse(options.passes, engine.engine.options().math).value();
+  }
+  if (options.expected_evaluations != 0) result.expected_evaluations = options.expected_evaluations;
+  result.expected_rows = options.expected_rows;
+  result.group_by_sharing = options.keep_order == 0;
+  if (options.data != nullptr) result.data = &options.data->data;
+  return result;
+}
+
+extern "C" {
+
+const char* srjit_version(void) { return SRJIT_VERSION; }
+
+int32_t srjit_engine_create(const srjit_engine_options* options, srjit_engine** engine, srjit_error* error) {
+  return answerWith(engine, "engine", error,
+                    [&] { return srjit_engine{Engine::create(engineOptionsOf(options)).value()}; });
+}
+
+void srjit_engine_free(srjit_engine* engine) { delete engine; }
+
+const char* srjit_engine_device(const srjit_engine* engine) {
+  return engine == nullptr ? nullptr : engine->engine.options().device.c_str();
+}
+
+const char* srjit_engine_notice(const srjit_engine* engine, uint64_t i) {
+  if (engine == nullptr || i >= engine->engine.notices().size()) return nullptr;
+  return engine->engine.notices()[i].c_str();
+}
+
+int32_t srjit_engine_cache_stats(const srjit_engine* engine, srjit_cache_stats* stats, srjit_error* error) {
+  return answer(error, [&] {
+    const CacheStats s = required(engine, "engine").engine.cacheStats();
+    describeTo(stats, "stats", [&](srjit_cache_stats& to) {
+      to.memory_hits = s.memory_hits;
+      to.disk_hits = s.disk_hits;
+      to.misses = s.misses;
+      to.waits = s.waits;
+      to.memory_images = s.memory_images;
+      to.memory_bytes = s.memory_bytes;
+      to.disk_images = s.disk_images;
+      to.disk_bytes = s.disk_bytes;
+      to.evictions = s.evictions;
+      to.damaged = s.damaged;
+      to.compile_seconds = s.compile_seconds;
+      to.saved_seconds = s.saved_seconds;
+    });
+  });
+}
+
+}  // extern "C"
+
+}  // namespace srjit::c_api

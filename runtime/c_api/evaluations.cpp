@@ -1,0 +1,347 @@
+// Evaluations, fits, and either in flight.
+#include "runtime/c_api/handles.h"
+#include "runtime/loss_text.h"
+
+namespace srjit::c_api {
+
+namespace {
+
+constexpr NanPolicy kPolicyOf[] = {NanPolicy::kPropagate, NanPolicy::kSkip, NanPolicy::kReject};
+constexpr DerivativesBy kDerivativesBy[] = {DerivativesBy::kParameters, DerivativesBy::kVariables};
+
+GradientOptions gradientOptionsOf(const srjit_loss_options* given) {
+  const srjit_loss_options options = fromCaller(given, "options");
+  GradientOptions result;
+  if (options.loss != nullptr) result.loss = parseLoss(options.loss).value();
+  result.loss.nan = choiceOf(kPolicyOf, options.nan, "nan");
+  result.by = choiceOf(kDerivativesBy, options.by, "by");
+  return result;
+}
+
+LossOptions lossOptionsOf(const srjit_loss_options* given) { return gradientOptionsOf(given).loss; }
+
+double toleranceOf(double given, double standard) { return given == 0 ? standard : std::max(given, 0.0); }
+
+FitOptions fitOptionsOf(const srjit_fit_options* given) {
+  const srjit_fit_options options = fromCaller(given, "options");
+  FitOptions result;
+  result.loss = lossOptionsOf(options.loss);
+  if (options.stop != nullptr) result.stop = options.stop->source.get_token();
+  result.loss_tolerance = toleranceOf(options.loss_tolerance, result.loss_tolerance);
+  result.step_tolerance = toleranceOf(options.step_tolerance, result.step_tolerance);
+  if (options.iterations != 0) result.iterations = options.iterations;
+  return result;
+}
+
+/// The objects and parameters of one evaluation.
+struct Evaluation {
+  Evaluation(const srjit_engine* of, const srjit_program* compiled, const srjit_dataset* rows, const double* numbers,
+             std::uint64_t count)
+      : engine(required(of, "engine").engine),
+        program(required(compiled, "program")),
+        data(required(rows, "data").data),
+        parameters(arrayOf(numbers, count, "parameters")) {}
+
+  /// A Task of type T (float or double) with an array of these numbers.
+  template <class Use>
+  auto withArray(std::int32_t type, void* out, std::uint64_t count, const Use& use) const {
+    return withZeroOf(precisionOf(type),
+                      [&]<class T>(T) { return use(arrayOf(static_cast<T*>(out), count, "out")).value(); });
+  }
+  srjit_failures* failures(std::vector<Failure> list) const {
+    return failuresFor(std::move(list), program.text_failures, program.program.size());
+  }
+  template <class Value>
+  srjit_pending pending(Pending<Value> value) const {
+    return {Flight<Value>(std::move(value)), program.program.size(), program.text_failures};
+  }
+
+  const Engine& engine;
+  const srjit_program& program;
+  const Dataset& data;
+  std::span<const double> parameters;
+};
+
+/// Of a program's text failures and number of expressions.
+struct Origin {
+  const TextFailures& texts;
+  std::size_t expressions;
+};
+
+void checkCount(std::size_t given, std::size_t expected, const char* name) {
+  if (given != expected) refuse(Errc::kInvalid, fmt::format("{} is {}, expected {}", name, given, expected));
+}
+
+template <class From, class To>
+void copyTo(const std::vector<From>& from, To* to) {
+  if (to != nullptr) std::transform(from.begin(), from.end(), to, [](From value) { return static_cast<To>(value); });
+}
+
+/// Copies losses, and derivatives if there are some, to the caller's arrays. Throws before anything is written.
+void give(const Losses& losses, const std::vector<double>* derivatives, const Origin& origin, srjit_losses* given) {
+  srjit_losses to = fromCaller(&required(given, "losses"), "losses");
+  if (to.values != nullptr || to.valid_rows != nullptr) checkCount(to.count, losses.values.size(), "count");
+  if (to.derivatives != nullptr) {
+    if (derivatives == nullptr) refuse(Errc::kInvalid, "losses have no derivatives: derivatives is not NULL");
+    checkCount(to.derivative_count, derivatives->size(), "derivative_count");
+  }
+  to.failures = failuresFor(losses.failures, origin.texts, origin.expressions);
+  copyTo(losses.values, to.values);
+  copyTo(losses.valid_rows, to.valid_rows);
+  if (derivatives != nullptr) copyTo(*derivatives, to.derivatives);
+  toCaller(to, given);
+}
+
+void give(const Losses& losses, const Origin& origin, srjit_losses* to) { give(losses, nullptr, origin, to); }
+void give(const Gradients& gradients, const Origin& origin, srjit_losses* to) {
+  give(gradients.losses, &gradients.derivatives, origin, to);
+}
+
+void give(const std::vector<Failure>& list, const Origin& origin, srjit_failures** to) {
+  required(to, "failures") = failuresFor(list, origin.texts, origin.expressions);
+}
+
+void give(const Fits& fits, const Origin& origin, srjit_fits* given) {
+  srjit_fits to = fromCaller(&required(given, "fits"), "fits");
+  if (to.losses != nullptr || to.valid_rows != nullptr || to.iterations != nullptr || to.statuses != nullptr ||
+      to.starts != nullptr) {
+    checkCount(to.count, fits.statuses.size(), "count");
+  }
+  if (to.parameters != nullptr || to.standard_errors != nullptr) {
+    checkCount(to.parameter_count, fits.parameters.size(), "parameter_count");
+  }
+  to.failures = failuresFor(fits.losses.failures, origin.texts, origin.expressions);
+  copyTo(fits.losses.values, to.losses);
+  copyTo(fits.losses.valid_rows, to.valid_rows);
+  copyTo(fits.iterations, to.iterations);
+  copyTo(fits.statuses, to.statuses);
+  copyTo(fits.starts, to.starts);
+  copyTo(fits.parameters, to.parameters);
+  copyTo(fits.standard_errors, to.standard_errors);
+  toCaller(to, given);
+}
+
+/// Waits for the work of one of the Values, and gives its result to the caller's arrays. If they do not fit, the result
+/// is kept.
+template <class... Values, class To>
+void take(srjit_pending* pending, const char* kind, To* to) {
+  srjit_pending& of = required(pending, "pending");
+  const bool is_kind = std::visit(
+      [&]<class Value>(Flight<Value>& flight) {
+        if constexpr ((std::same_as<Value, Values> || ...)) {
+          if (flight.pending) {
+            Pending<Value> taken = std::move(*flight.pending);
+            flight.pending.reset();
+            flight.value = std::move(taken).result().value();
+          }
+          if (!flight.value) refuse(Errc::kInvalid, "the result was taken already");
+          give(*flight.value, Origin{of.text_failures, of.expressions}, to);
+          flight.value.reset();
+          return true;
+        }
+        return false;
+      },
+      of.flight);
+  if (!is_kind) refuse(Errc::kInvalid, fmt::format("the work in flight is of another kind than {}", kind));
+}
+
+}  // namespace
+
+extern "C" {
+
+const char* srjit_loss_name(uint64_t i) { return i < allLosses().size() ? allLosses()[i].name.data() : nullptr; }
+
+const char* srjit_fit_status_name(int32_t status) {
+  if (status < SRJIT_FIT_CONVERGED || status > SRJIT_FIT_FAILED) return nullptr;
+  return nameOf(static_cast<FitStatus>(status)).data();
+}
+
+int32_t srjit_loss(const srjit_engine* engine, const srjit_program* program, const srjit_dataset* data,
+                   const double* parameters, uint64_t parameter_count, const srjit_loss_options* options,
+                   srjit_losses* losses, srjit_error* error) {
+  return answer(error, [&] {
+    const Evaluation e(engine, program, data, parameters, parameter_count);
+    required(losses, "losses");
+    give(e.engine.loss(program->program, e.data, e.parameters, lossOptionsOf(options)).value(),
+         {program->text_failures, program->program.size()}, losses);
+  });
+}
+
+int32_t srjit_population_loss(const srjit_engine* engine, const srjit_population* population, const srjit_dataset* data,
+                              const double* parameters, uint64_t parameter_count, const srjit_loss_options* options,
+                              const srjit_compile_options* compile_options, srjit_losses* losses, srjit_error* error) {
+  return answer(error, [&] {
+    const srjit_engine& of = required(engine, "engine");
+    const PopulationView view = populationOf(population);
+    required(losses, "losses");
+    give(of.engine
+             .loss(view, required(data, "data").data, arrayOf(parameters, parameter_count, "parameters"),
+                   lossOptionsOf(options), compileOptionsOf(of, compile_options))
+             .value(),
+         {{}, view.size()}, losses);
+  });
+}
+
+int32_t srjit_gradient(const srjit_engine* engine, const srjit_program* program, const srjit_dataset* data,
+                       const double* parameters, uint64_t parameter_count, const srjit_loss_options* options,
+                       srjit_losses* gradients, srjit_error* error) {
+  return answer(error, [&] {
+    const Evaluation e(engine, program, data, parameters, parameter_count);
+    required(gradients, "gradients");
+    give(e.engine.gradient(program->program, e.data, e.parameters, gradientOptionsOf(options)).value(),
+         {program->text_failures, program->program.size()}, gradients);
+  });
+}
+
+int32_t srjit_predict(const srjit_engine* engine, const srjit_program* program, const srjit_dataset* data,
+                      const double* parameters, uint64_t parameter_count, int32_t type, void* out, uint64_t count,
+                      srjit_failures** failures, srjit_error* error) {
+  return answer(error, [&] {
+    required(failures, "failures");
+    const Evaluation e(engine, program, data, parameters, parameter_count);
+    *failures = e.failures(e.withArray(
+        type, out, count, [&](auto to) { return e.engine.evaluate(program->program, e.data, e.parameters, to); }));
+  });
+}
+
+int32_t srjit_jacobian(const srjit_engine* engine, const srjit_program* program, const srjit_dataset* data,
+                       const double* parameters, uint64_t parameter_count, int32_t by, int32_t type, void* out,
+                       uint64_t count, srjit_failures** failures, srjit_error* error) {
+  return answer(error, [&] {
+    required(failures, "failures");
+    const Evaluation e(engine, program, data, parameters, parameter_count);
+    const DerivativesBy what = choiceOf(kDerivativesBy, by, "by");
+    *failures = e.failures(e.withArray(type, out, count, [&](auto to) {
+      return e.engine.jacobian(program->program, e.data, e.parameters, to, what);
+    }));
+  });
+}
+
+int32_t srjit_prepare(const srjit_engine* engine, const srjit_program* program, const srjit_dataset* data,
+                      const srjit_loss_options* options, srjit_error* error) {
+  return answer(error, [&] {
+    const Evaluation e(engine, program, data, nullptr, 0);
+    std::optional<LossOptions> loss;
+    if (options != nullptr) loss = lossOptionsOf(options);
+    e.engine.prepare(program->program, e.data, loss).value();
+  });
+}
+
+int32_t srjit_fit(const srjit_engine* engine, const srjit_program* program, const srjit_dataset* data,
+                  const double* starts, uint64_t start_count, const srjit_fit_options* options, srjit_fits* fits,
+                  srjit_error* error) {
+  return answer(error, [&] {
+    const Evaluation e(engine, program, data, starts, start_count);
+    required(fits, "fits");
+    give(e.engine.fit(program->program, e.data, e.parameters, fitOptionsOf(options)).value(),
+         {program->text_failures, program->program.size()}, fits);
+  });
+}
+
+int32_t srjit_stop_create(srjit_stop** stop, srjit_error* error) {
+  return answerWith(stop, "stop", error, [] { return srjit_stop{}; });
+}
+void srjit_stop_request(srjit_stop* stop) {
+  if (stop != nullptr) stop->source.request_stop();
+}
+void srjit_stop_free(srjit_stop* stop) { delete stop; }
+
+int32_t srjit_submit_loss(const srjit_engine* engine, const srjit_program* program, const srjit_dataset* data,
+                          const double* parameters, uint64_t parameter_count, const srjit_loss_options* options,
+                          srjit_pending** pending, srjit_error* error) {
+  return answerWith(pending, "pending", error, [&] {
+    const Evaluation e(engine, program, data, parameters, parameter_count);
+    return e.pending(e.engine.submitLoss(program->program, e.data, e.parameters, lossOptionsOf(options)).value());
+  });
+}
+
+int32_t srjit_submit_population_loss(const srjit_engine* engine, const srjit_population* population,
+                                     const srjit_dataset* data, const double* parameters, uint64_t parameter_count,
+                                     const srjit_loss_options* options, const srjit_compile_options* compile_options,
+                                     srjit_pending** pending, srjit_error* error) {
+  return answerWith(pending, "pending", error, [&] {
+    const srjit_engine& of = required(engine, "engine");
+    const PopulationView view = populationOf(population);
+    return srjit_pending{Flight<Losses>(of.engine
+                                            .submitLoss(view, required(data, "data").data,
+                                                        arrayOf(parameters, parameter_count, "parameters"),
+                                                        lossOptionsOf(options), compileOptionsOf(of, compile_options))
+                                            .value()),
+                         view.size()};
+  });
+}
+
+int32_t srjit_submit_gradient(const srjit_engine* engine, const srjit_program* program, const srjit_dataset* data,
+                              const double* parameters, uint64_t parameter_count, const srjit_loss_options* options,
+                              srjit_pending** pending, srjit_error* error) {
+  return answerWith(pending, "pending", error, [&] {
+    const Evaluation e(engine, program, data, parameters, parameter_count);
+    return e.pending(
+        e.engine.submitGradient(program->program, e.data, e.parameters, gradientOptionsOf(options)).value());
+  });
+}
+
+int32_t srjit_submit_predict(const srjit_engine* engine, const srjit_program* program, const srjit_dataset* data,
+                             const double* parameters, uint64_t parameter_count, int32_t type, void* out,
+                             uint64_t count, srjit_pending** pending, srjit_error* error) {
+  return answerWith(pending, "pending", error, [&] {
+    const Evaluation e(engine, program, data, parameters, parameter_count);
+    return e.pending(e.withArray(type, out, count, [&](auto to) {
+      return e.engine.submitEvaluate(program->program, e.data, e.parameters, to);
+    }));
+  });
+}
+
+int32_t srjit_submit_jacobian(const srjit_engine* engine, const srjit_program* program, const srjit_dataset* data,
+                              const double* parameters, uint64_t parameter_count, int32_t by, int32_t type, void* out,
+                              uint64_t count, srjit_pending** pending, srjit_error* error) {
+  return answerWith(pending, "pending", error, [&] {
+    const Evaluation e(engine, program, data, parameters, parameter_count);
+    const DerivativesBy what = choiceOf(kDerivativesBy, by, "by");
+    return e.pending(e.withArray(type, out, count, [&](auto to) {
+      return e.engine.submitJacobian(program->program, e.data, e.parameters, to, what);
+    }));
+  });
+}
+
+int32_t srjit_submit_fit(const srjit_engine* engine, const srjit_program* program, const srjit_dataset* data,
+                         const double* starts, uint64_t start_count, const srjit_fit_options* options,
+                         srjit_pending** pending, srjit_error* error) {
+  return answerWith(pending, "pending", error, [&] {
+    const Evaluation e(engine, program, data, starts, start_count);
+    return e.pending(e.engine.submitFit(program->program, e.data, e.parameters, fitOptionsOf(options)).value());
+  });
+}
+
+int32_t srjit_pending_ready(const srjit_pending* pending) {
+  if (pending == nullptr) return 1;
+  return std::visit([](const auto& flight) { return !flight.pending || flight.pending->ready() ? 1 : 0; },
+                    pending->flight);
+}
+
+void srjit_pending_wait(const srjit_pending* pending) {
+  if (pending == nullptr) return;
+  std::visit(
+      [](const auto& flight) {
+        if (flight.pending) flight.pending->wait();
+      },
+      pending->flight);
+}
+
+int32_t srjit_pending_losses(srjit_pending* pending, srjit_losses* losses, srjit_error* error) {
+  return answer(error, [&] { take<Losses, Gradients>(pending, "losses", losses); });
+}
+
+int32_t srjit_pending_failures(srjit_pending* pending, srjit_failures** failures, srjit_error* error) {
+  return answer(error, [&] { take<std::vector<Failure>>(pending, "predictions", failures); });
+}
+
+int32_t srjit_pending_fits(srjit_pending* pending, srjit_fits* fits, srjit_error* error) {
+  return answer(error, [&] { take<Fits>(pending, "fits", fits); });
+}
+
+void srjit_pending_free(srjit_pending* pending) { delete pending; }
+
+}  // extern "C"
+
+}  // namespace srjit::c_api

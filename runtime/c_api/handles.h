@@ -1,0 +1,138 @@
+// What the handles of srjit.h are, and what all of its calls have in common.
+#pragma once
+
+#include <cstdint>
+#include <exception>
+#include <memory>
+#include <new>
+#include <optional>
+#include <span>
+#include <stdexcept>
+#include <stop_token>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "ir/error.h"
+#include "ir/population.h"
+#include "runtime/c_api/srjit.h"
+#include "runtime/c_api/structs.h"
+#include "runtime/engine.h"
+
+namespace srjit::c_api {
+
+/// Failures of texts, which compiled programs and their evaluations give again in place of those of empty expressions.
+using TextFailures = std::shared_ptr<const std::vector<Failure>>;
+
+/// An evaluation in flight, or what it gave while a caller's arrays do not fit.
+template <class Value>
+struct Flight {
+  explicit Flight(Pending<Value> evaluation) : pending(std::move(evaluation)) {}
+
+  std::optional<Pending<Value>> pending;
+  std::optional<Value> value = {};
+};
+
+}  // namespace srjit::c_api
+
+struct srjit_engine {
+  srjit::Engine engine;
+};
+
+struct srjit_dataset {
+  srjit::Dataset data;
+};
+
+struct srjit_tokens {
+  std::vector<std::int32_t> codes = {};
+  std::vector<double> constants = {};
+  std::vector<std::int64_t> offsets = {0};
+  srjit::c_api::TextFailures failures = {};  ///< null: none
+};
+
+struct srjit_program {
+  srjit::Program program;
+  srjit::c_api::TextFailures text_failures = {};  ///< null: none
+};
+
+struct srjit_failures {
+  std::vector<srjit::Failure> list;
+};
+
+struct srjit_stop {
+  std::stop_source source = {};
+};
+
+struct srjit_pending {
+  std::variant<srjit::c_api::Flight<srjit::Losses>, srjit::c_api::Flight<srjit::Gradients>,
+               srjit::c_api::Flight<std::vector<srjit::Failure>>, srjit::c_api::Flight<srjit::Fits>>
+      flight;
+  std::size_t expressions = 0;  ///< of the program
+  srjit::c_api::TextFailures text_failures = {};
+};
+
+namespace srjit::c_api {
+
+/// Writes an error to a caller's struct, if there is one. Gives the code of srjit.h.
+std::int32_t writeError(Errc code, std::string_view message, const std::optional<Span>& where,
+                        srjit_error* to) noexcept;
+inline std::int32_t writeError(const Error& error, srjit_error* to) noexcept {
+  return writeError(error.code, error.message, error.where, to);
+}
+
+/// Runs `body`, and answers with SRJIT_OK or the code of what it throws.
+template <class Body>
+std::int32_t answer(srjit_error* error, const Body& body) noexcept {
+  try {
+    body();
+    return SRJIT_OK;
+  } catch (const ErrorException& failure) {
+    return writeError(failure.error(), error);
+  } catch (const std::bad_alloc&) {
+    return writeError(Errc::kMachine, "out of memory", {}, error);
+  } catch (const std::length_error&) {  // more than a container can have
+    return writeError(Errc::kMachine, "out of memory", {}, error);
+  } catch (const std::exception& failure) {
+    return writeError(Errc::kMachine, failure.what(), {}, error);
+  }
+}
+
+/// As answer(): `body` gives a new object for `to`, which is null if it fails.
+template <class Handle, class Body>
+std::int32_t answerWith(Handle** to, const char* name, srjit_error* error, const Body& body) noexcept {
+  if (to != nullptr) *to = nullptr;
+  return answer(error, [&] {
+    required(to, name);
+    *to = new Handle(body());
+  });
+}
+
+/// A list of failures for a caller; null if there are none. Where a failure is that of a text, this one is given.
+srjit_failures* failuresFor(std::vector<Failure> list, const TextFailures& texts, std::size_t expressions);
+
+/// The caller's arrays, checked for nulls and the sign of the last offset.
+PopulationView populationOf(const srjit_population* population);
+/// `names` of `columns` columns.
+ColumnNames namesOf(const char* const* names, std::uint64_t columns);
+/// `items` of `count` numbers, which may be null if there are none.
+template <class T>
+std::span<T> arrayOf(T* items, std::uint64_t count, const char* name) {
+  if (count > 0) required(items, name);
+  return {items, static_cast<std::size_t>(count)};
+}
+
+/// `choices[value]`. Throws kInvalid for another value.
+template <class T, std::size_t kCount>
+T choiceOf(const T (&choices)[kCount], std::int32_t value, const char* name) {
+  if (value < 0 || static_cast<std::size_t>(value) >= kCount) {
+    refuse(Errc::kInvalid, fmt::format("{} is {}, expected 0 to {}", name, value, kCount - 1));
+  }
+  return choices[value];
+}
+inline Precision precisionOf(std::int32_t type) { return choiceOf(kPrecisions, type, "type"); }
+
+CompileOptions compileOptionsOf(const srjit_engine& engine, const srjit_compile_options* options);
+
+}  // namespace srjit::c_api

@@ -1,0 +1,255 @@
+#include "ir/ops.h"
+#include "ir/text.h"
+#include "passes/simplify_expression.h"
+#include "runtime/c_api/handles.h"
+
+namespace srjit::c_api {
+
+Math mathOf(std::int32_t math);
+
+namespace {
+
+void append(srjit_tokens& tokens, const auto& expression) {
+  for (const Token& token : expression) {
+    switch (token.kind) {
+      case Token::Kind::kConstant:
+        tokens.codes.push_back(kConstantCode);
+        break;
+      case Token::Kind::kVariable:
+        tokens.codes.push_back(variableCode(token.index));
+        break;
+      case Token::Kind::kParameter:
+        tokens.codes.push_back(parameterCode(token.index));
+        break;
+      case Token::Kind::kOp:
+        tokens.codes.push_back(codeOf(token.op));
+        break;
+    }
+    tokens.constants.push_back(token.value);
+  }
+}
+
+/// The tokens of `count` expressions, of which `add` appends one at a time or gives why it cannot.
+template <class Add>
+srjit_tokens tokensOf(std::uint64_t count, const Add& add) {
+  srjit_tokens tokens;
+  std::vector<Failure> failures;
+  for (std::uint64_t e = 0; e < count; ++e) {
+    if (Status added = add(tokens, e); !added) failures.push_back({e, std::move(added.error())});
+    tokens.offsets.push_back(static_cast<std::int64_t>(tokens.codes.size()));
+  }
+  if (!failures.empty()) tokens.failures = std::make_shared<const std::vector<Failure>>(std::move(failures));
+  return tokens;
+}
+
+/// New tokens, and a list of those that failed, for the caller; both or neither.
+template <class Make>
+std::int32_t giveTokens(srjit_tokens** tokens, srjit_failures** failures, srjit_error* error, const Make& make) {
+  if (failures != nullptr) *failures = nullptr;
+  std::unique_ptr<srjit_failures> list;
+  const std::int32_t status = answerWith(tokens, "tokens", error, [&] {
+    srjit_tokens made = make();
+    if (failures != nullptr && made.failures != nullptr) list.reset(failuresFor(*made.failures, {}, 1));
+    return made;
+  });
+  if (status == SRJIT_OK && failures != nullptr) *failures = list.release();
+  return status;
+}
+
+Result<Expression> expressionOf(const PopulationView& population, std::uint64_t e) {
+  if (e >= population.size()) {
+    refuse(Errc::kInvalid, fmt::format("expression {} of {}", e, population.size()));
+  }
+  Population::Block block;
+  if (Status valid = block.add(population, e); !valid) return valid.error();
+  return block[0].expression();
+}
+
+srjit_population viewOf(const srjit_tokens& tokens) {
+  return {sizeof(srjit_population),
+          tokens.offsets.size() - 1,
+          tokens.codes.data(),
+          tokens.constants.data(),
+          tokens.offsets.data(),
+          SRJIT_POSTFIX,
+          0};
+}
+
+srjit_program compile(const srjit_engine* engine, const srjit_population* population,
+                      const srjit_compile_options* options) {
+  const srjit_engine& of = required(engine, "engine");
+  return {of.engine.compile(populationOf(population), compileOptionsOf(of, options)).value()};
+}
+
+void describe(const Program& program, srjit_program_info& to) {
+  const ProgramInfo& info = program.info();
+  const ProgramStatus status = program.status();
+  constexpr std::int32_t kCodes[] = {SRJIT_AUTO, SRJIT_INTERPRET, SRJIT_COMPILED, SRJIT_DIRECT};
+  to.expressions = program.size();
+  to.parameters = program.parameterOffset(program.size());
+  to.nodes_before = info.nodes_before;
+  to.nodes_after = info.nodes_after;
+  to.seconds_passes = info.seconds_passes;
+  to.seconds_codegen = info.seconds_codegen;
+  to.subtrees_read = info.subtrees_read;
+  to.nodes_spared = info.nodes_spared;
+  to.recurring = info.recurring;
+  to.tier = kCodes[static_cast<std::size_t>(status.tier)];
+  to.compiling = status.compiling ? 1 : 0;
+  to.compiled = status.compiled;
+  to.evaluations = status.evaluations;
+  to.served_interpreted = status.served.interpreted;
+  to.served_direct = status.served.direct;
+  to.served_compiled = status.served.compiled;
+  to.seconds_compiling = status.seconds_compiling;
+  to.seconds_reading = status.seconds_reading;
+  to.seconds_loading = status.seconds_loading;
+  to.device_seconds = status.device_seconds;
+}
+
+}  // namespace
+
+PopulationView populationOf(const srjit_population* given) {
+  const srjit_population population = fromCaller(&required(given, "population"), "population");
+  constexpr Notation kNotations[] = {Notation::kPostfix, Notation::kPrefix};
+  PopulationView view;
+  view.notation = choiceOf(kNotations, population.notation, "notation");
+  if (population.expressions == 0) return view;
+  const std::int64_t* const offsets = &required(population.offsets, "offsets");
+  view.offsets = {offsets, static_cast<std::size_t>(population.expressions) + 1};
+  const std::int64_t tokens = view.offsets.back();
+  if (tokens < 0) refuse(Errc::kInvalid, fmt::format("the last offset is {}", tokens));
+  view.codes = arrayOf(population.codes, static_cast<std::uint64_t>(tokens), "codes");
+  if (population.constants != nullptr) view.constants = {population.constants, view.codes.size()};
+  return view;
+}
+
+extern "C" {
+
+uint64_t srjit_op_count(void) { return allOps().size(); }
+
+int32_t srjit_op_get(uint64_t i, srjit_op* op, srjit_error* error) {
+  return answer(error, [&] {
+    if (i >= allOps().size()) refuse(Errc::kInvalid, fmt::format("operator {} of {}", i, allOps().size()));
+    const OpInfo& info = allOps()[i];
+    // Both are string literals.
+    describeTo(op, "op", [&](srjit_op& to) {
+      to.name = info.name.data();
+      to.text = info.text.data();
+      to.code = codeOf(static_cast<Op>(i));
+      to.arity = info.arity;
+    });
+  });
+}
+
+int32_t srjit_parse(const char* const* texts, uint64_t count, int32_t language, const char* const* names,
+                    uint64_t columns, srjit_tokens** tokens, srjit_failures** failures, srjit_error* error) {
+  return giveTokens(tokens, failures, error, [&] {
+    const std::span all = arrayOf(texts, count, "texts");
+    const Language form = choiceOf(kLanguages, language, "language");
+    const ColumnNames known = namesOf(names, columns);
+    std::vector<Token> one;
+    return tokensOf(count, [&](srjit_tokens& to, std::uint64_t e) -> Status {
+      one.clear();
+      const Result<ProgramNeeds> parsed = parseTokens(&required(all[e], "a text"), form, known, one);
+      if (!parsed) return parsed.error();
+      append(to, one);
+      return okStatus();
+    });
+  });
+}
+
+int32_t srjit_simplify(const srjit_population* population, int32_t math, srjit_tokens** tokens,
+                       srjit_failures** failures, srjit_error* error) {
+  return giveTokens(tokens, failures, error, [&] {
+    const PopulationView view = populationOf(population);
+    const Math mode = mathOf(math);
+    checkArrays(view).value();
+    return tokensOf(view.size(), [&](srjit_tokens& to, std::uint64_t e) -> Status {
+      Result<Expression> expression = expressionOf(view, e);
+      if (!expression) return expression.error();
+      append(to, simplify(*expression, mode).tokens());
+      return okStatus();
+    });
+  });
+}
+
+int32_t srjit_tokens_get(const srjit_tokens* tokens, srjit_population* population, srjit_error* error) {
+  return answer(error, [&] {
+    const srjit_population view = viewOf(required(tokens, "tokens"));
+    describeTo(population, "population", [&](srjit_population& to) { to = view; });
+  });
+}
+
+void srjit_tokens_free(srjit_tokens* tokens) { delete tokens; }
+
+int32_t srjit_print(const srjit_population* population, uint64_t expression, int32_t language, const char* const* names,
+                    uint64_t columns, char* text, uint64_t capacity, uint64_t* length, srjit_error* error) {
+  return answer(error, [&] {
+    const PopulationView view = populationOf(population);
+    checkArrays(view).value();
+    const std::string printed = print(expressionOf(view, expression).value(),
+                                      choiceOf(kLanguages, language, "language"), namesOf(names, columns));
+    const std::span<char> to = arrayOf(text, capacity, "text");
+    if (length != nullptr) *length = printed.size();
+    if (to.empty()) return;
+    const std::size_t written = std::min<std::size_t>(printed.size(), to.size() - 1);
+    std::copy_n(printed.data(), written, to.data());
+    to[written] = '\0';
+  });
+}
+
+int32_t srjit_compile(const srjit_engine* engine, const srjit_population* population,
+                      const srjit_compile_options* options, srjit_program** program, srjit_error* error) {
+  return answerWith(program, "program", error, [&] { return compile(engine, population, options); });
+}
+
+int32_t srjit_compile_tokens(const srjit_engine* engine, const srjit_tokens* tokens,
+                             const srjit_compile_options* options, srjit_program** program, srjit_error* error) {
+  return answerWith(program, "program", error, [&] {
+    const srjit_population view = viewOf(required(tokens, "tokens"));
+    srjit_program compiled = compile(engine, &view, options);
+    compiled.text_failures = tokens->failures;
+    return compiled;
+  });
+}
+
+void srjit_program_free(srjit_program* program) { delete program; }
+
+int32_t srjit_program_failures(const srjit_program* program, srjit_failures** failures, srjit_error* error) {
+  return answer(error, [&] {
+    required(failures, "failures") = nullptr;
+    const Program& of = required(program, "program").program;
+    *failures = failuresFor({of.failures().begin(), of.failures().end()}, program->text_failures, of.size());
+  });
+}
+
+int32_t srjit_program_parameter_offsets(const srjit_program* program, uint64_t* offsets, uint64_t count,
+                                        srjit_error* error) {
+  return answer(error, [&] {
+    const Program& of = required(program, "program").program;
+    if (count != of.size() + 1) {
+      refuse(Errc::kInvalid, fmt::format("count is {}, expected {}", count, of.size() + 1));
+    }
+    const std::span<std::uint64_t> to = arrayOf(offsets, count, "offsets");
+    for (std::size_t e = 0; e < to.size(); ++e) to[e] = of.parameterOffset(e);
+  });
+}
+
+int32_t srjit_program_get_info(const srjit_program* program, srjit_program_info* info, srjit_error* error) {
+  return answer(error, [&] {
+    const Program& of = required(program, "program").program;
+    describeTo(info, "info", [&](srjit_program_info& to) { describe(of, to); });
+  });
+}
+
+int32_t srjit_program_status(const srjit_program* program, srjit_error* error) {
+  return answer(error, [&] {
+    const ProgramStatus status = required(program, "program").program.status();
+    if (status.error) throw ErrorException(*status.error);
+  });
+}
+
+}  // extern "C"
+
+}  // namespace srjit::c_api

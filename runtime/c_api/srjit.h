@@ -1,0 +1,399 @@
+/* The C interface of sr-jit, in C99: for programs in C, and for every language that can call C.
+ *
+ *   srjit_engine* engine;
+ *   srjit_error error = {.size = sizeof error};
+ *   if (srjit_engine_create(NULL, &engine, &error) != SRJIT_OK) puts(error.message);
+ *
+ * What engines, data sets, programs and fits are, and what each call costs, stands in runtime/engine.h, the C++
+ * interface. This page says what differs.
+ *
+ * Calls return SRJIT_OK or another code below. Then `error`, unless it is NULL, says more, and nothing was written to
+ * other arguments, but that a pointer to a new object is NULL, and `out` may have been written to. No exception leaves the library, and it calls nothing of
+ * the caller. A pointer that is NULL where this page does not allow it is SRJIT_INVALID.
+ *
+ * Structs begin with their size in bytes, which the caller sets. In all that the library reads, 0 and NULL stand for
+ * the default. A caller that was compiled with an older header passes fewer bytes, and the rest has its defaults. With
+ * a newer header, members that this library does not know must be 0, or the call fails with SRJIT_UNSUPPORTED. (Linux
+ * extends its system calls in this way: copy_struct_from_user(), include/linux/uaccess.h.) Members that the library
+ * writes are those within the given size.
+ *
+ * Objects are handles: what srjit_..._create(), srjit_compile() and the like give is the caller's, who frees it with
+ * the srjit_..._free() of its type, which takes NULL, too. Order does not matter: a program or data set keeps its
+ * engine alive. Arrays and texts that a call reads are only read during the call. Texts are UTF-8 and end with a zero.
+ *
+ * Every function may be called from several threads at once, with the same engines, data and programs. A srjit_pending
+ * and the arrays that a call writes belong to one thread at a time. fork(): see runtime/engine.h.
+ *
+ * Values of enumerators, members of structs and functions of this page remain as they are in later versions.
+ */
+#ifndef SRJIT_SRJIT_H
+#define SRJIT_SRJIT_H
+
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* What calls return, and srjit_error.code. As Errc in ir/error.h. */
+enum {
+  SRJIT_OK = 0,
+  SRJIT_SYNTAX = 1,      /* text that is not an expression */
+  SRJIT_INVALID = 2,     /* an argument that breaks a rule */
+  SRJIT_IO = 3,          /* a file that cannot be read or written */
+  SRJIT_UNSUPPORTED = 4, /* a combination that this library or machine does not have */
+  SRJIT_COMPILE = 5,     /* LLVM or an assembler refused */
+  SRJIT_MACHINE = 6,     /* no device or driver; out of memory */
+  SRJIT_CANCELLED = 7    /* stopped on request */
+};
+
+/* Why a call failed. */
+typedef struct srjit_error {
+  uint64_t size;
+  int32_t code;
+  int32_t has_place; /* whether the error has a place in a text; for token arrays, `column` is the token, from 1 */
+  uint64_t line, column, length;
+  char message[984]; /* ends with a zero; a longer one is cut off between two characters, and ends with "..." */
+} srjit_error;
+
+typedef struct srjit_engine srjit_engine;     /* a device and options */
+typedef struct srjit_dataset srjit_dataset;   /* rows that an engine holds */
+typedef struct srjit_tokens srjit_tokens;     /* expressions as token arrays that the library owns */
+typedef struct srjit_program srjit_program;   /* a compiled batch of expressions */
+typedef struct srjit_pending srjit_pending;   /* an evaluation in flight */
+typedef struct srjit_failures srjit_failures; /* which expressions of a batch failed, and why */
+typedef struct srjit_stop srjit_stop;         /* ends fits early */
+
+/* The version of the library, "0.1.0". */
+const char* srjit_version(void);
+
+/* ---- Failures of single expressions ----
+ *
+ * A bad expression is no error of a batch. Calls that evaluate or compile give the failures by an out parameter: NULL
+ * if there are none. The results of an expression that failed are NaN, and 0 valid rows. */
+uint64_t srjit_failures_count(const srjit_failures* failures); /* 0 for NULL */
+/* Failure i, in order of the expressions, whose number in the batch goes to `expression`; either may be NULL. */
+int32_t srjit_failures_get(const srjit_failures* failures, uint64_t i, uint64_t* expression, srjit_error* error);
+void srjit_failures_free(srjit_failures* failures);
+
+/* ---- Engines ---- */
+
+enum { SRJIT_F32 = 0, SRJIT_F64 = 1 };
+enum { SRJIT_PRECISE = 0, SRJIT_STRICT = 1, SRJIT_FAST = 2 };
+enum { SRJIT_ENGINES_TIER = 0, SRJIT_AUTO = 1, SRJIT_INTERPRET = 2, SRJIT_COMPILED = 3, SRJIT_DIRECT = 4 };
+
+/* EngineOptions of runtime/engine_options.h. */
+typedef struct srjit_engine_options {
+  uint64_t size;
+  const char* device;          /* "auto" (NULL), "cpu" or "cuda:N" */
+  const char* cache_directory; /* of kernels; "": none; NULL: the user's */
+  int32_t precision;           /* SRJIT_F32, SRJIT_F64 */
+  int32_t math;                /* SRJIT_PRECISE, ... */
+  int32_t tier;                /* SRJIT_AUTO, which 0 is, too, ... */
+  uint32_t threads;            /* 0: all */
+  uint64_t device_bytes;       /* 0: all that is free */
+  uint64_t subtree_bytes;      /* 0: none */
+} srjit_engine_options;
+
+/* `options` may be NULL. */
+int32_t srjit_engine_create(const srjit_engine_options* options, srjit_engine** engine, srjit_error* error);
+void srjit_engine_free(srjit_engine* engine);
+/* "cpu" or "cuda:N"; valid as long as the engine. */
+const char* srjit_engine_device(const srjit_engine* engine);
+/* Sentence i of what the engine does without; NULL from the last one on. Valid as long as the engine. */
+const char* srjit_engine_notice(const srjit_engine* engine, uint64_t i);
+
+/* CacheStats of runtime/cache_stats.h. */
+typedef struct srjit_cache_stats {
+  uint64_t size;
+  uint64_t memory_hits, disk_hits, misses, waits;
+  uint64_t memory_images, memory_bytes, disk_images, disk_bytes;
+  uint64_t evictions, damaged;
+  double compile_seconds, saved_seconds;
+} srjit_cache_stats;
+int32_t srjit_engine_cache_stats(const srjit_engine* engine, srjit_cache_stats* stats, srjit_error* error);
+
+/* ---- Data ---- */
+
+/* A matrix of rows x columns. Number (r, c) is at `data` + r * row_stride + c * column_stride (bytes). If both strides
+ * are 0, columns are behind one another, each of adjacent numbers. Strides may be negative; they are multiples of the
+ * number's size. Columns in a processor's memory whose numbers are not adjacent are gathered, which takes a second copy
+ * during the call. */
+typedef struct srjit_matrix {
+  uint64_t size;
+  const void* data;
+  uint64_t rows, columns;
+  int64_t row_stride, column_stride;
+  int32_t type;      /* SRJIT_F32, SRJIT_F64 */
+  int32_t on_device; /* 0: the processor's memory; 1: that of the engine's GPU */
+} srjit_matrix;
+
+typedef struct srjit_data {
+  uint64_t size;
+  const srjit_matrix* columns;
+  const srjit_matrix* target;  /* one column; NULL: none */
+  const srjit_matrix* weights; /* likewise */
+  const char* const* names;    /* one for each column, for text and messages; NULL: x0, x1, ... */
+  uint64_t stream;             /* the CUDA stream that writes device memory; its pending work is waited for */
+} srjit_data;
+
+/* All matrices are in one kind of memory. The processor's are copied (Engine::upload); a GPU's columns are used in
+ * place, and must remain valid and unchanged as long as the data set (Engine::adopt). */
+int32_t srjit_dataset_create(const srjit_engine* engine, const srjit_data* data, srjit_dataset** dataset,
+                             srjit_error* error);
+void srjit_dataset_free(srjit_dataset* dataset);
+/* Parts of resident data: Engine::rows, sample (groups of 128 rows) and withWeights. */
+int32_t srjit_dataset_rows(const srjit_engine* engine, const srjit_dataset* data, uint64_t first, uint64_t count,
+                           srjit_dataset** dataset, srjit_error* error);
+int32_t srjit_dataset_sample(const srjit_engine* engine, const srjit_dataset* data, uint64_t groups, uint64_t seed,
+                             srjit_dataset** dataset, srjit_error* error);
+int32_t srjit_dataset_with_weights(const srjit_engine* engine, const srjit_dataset* data, const srjit_matrix* weights,
+                                   uint64_t stream, srjit_dataset** dataset, srjit_error* error);
+
+typedef struct srjit_dataset_info {
+  uint64_t size;
+  uint64_t rows, columns;
+  uint64_t row_groups; /* groups of 128 rows */
+  /* SubtreeStats of runtime/dataset.h. */
+  uint64_t subtree_capacity, subtrees_kept, subtree_bytes, subtrees_computed, subtrees_replaced, subtree_reads;
+} srjit_dataset_info;
+int32_t srjit_dataset_get_info(const srjit_dataset* dataset, srjit_dataset_info* info, srjit_error* error);
+
+/* ---- Expressions ----
+ *
+ * Expression e has the tokens offsets[e] to offsets[e + 1] - 1. The code of a token is
+ *
+ *   0                       a constant, constants[token]
+ *   1, 2, ...               an operator (srjit_op_get, `sr-jit ops --json`)
+ *   -1 - i                  variable i: column i of the data
+ *   SRJIT_PARAMETER - i     parameter i of this expression */
+enum { SRJIT_CONSTANT = 0, SRJIT_VARIABLE = -1, SRJIT_PARAMETER = -1073741824 };
+enum { SRJIT_POSTFIX = 0, SRJIT_PREFIX = 1 };
+
+typedef struct srjit_population {
+  uint64_t size;
+  uint64_t expressions;
+  const int32_t* codes;
+  const double* constants; /* by token, read where the code is SRJIT_CONSTANT; NULL: no expression has a constant */
+  const int64_t* offsets;  /* expressions + 1 of them, from 0 */
+  int32_t notation;        /* SRJIT_POSTFIX: operands, then the operator; SRJIT_PREFIX */
+  int32_t reserved;        /* 0 */
+} srjit_population;
+
+typedef struct srjit_op {
+  uint64_t size;
+  const char* name; /* "add"; valid forever */
+  const char* text; /* "+" */
+  int32_t code;
+  int32_t arity;
+} srjit_op;
+uint64_t srjit_op_count(void);
+/* Operator i < srjit_op_count(). */
+int32_t srjit_op_get(uint64_t i, srjit_op* op, srjit_error* error);
+
+enum { SRJIT_TEXT_INFIX = 0, SRJIT_TEXT_POSTFIX = 1, SRJIT_TEXT_PREFIX = 2, SRJIT_TEXT_JSON = 3 };
+
+/* `count` texts as token arrays (ir/text.h has the grammar). `names` are those of `columns` columns, NULL for none. A
+ * text that is no expression is a failure, and becomes an expression without tokens; srjit_compile_tokens() gives its
+ * failure again. */
+int32_t srjit_parse(const char* const* texts, uint64_t count, int32_t language, const char* const* names,
+                    uint64_t columns, srjit_tokens** tokens, srjit_failures** failures, srjit_error* error);
+/* Simplified expressions, for people to read (passes/simplify_expression.h), in double precision. */
+int32_t srjit_simplify(const srjit_population* population, int32_t math, srjit_tokens** tokens,
+                       srjit_failures** failures, srjit_error* error);
+/* Their arrays, in postfix; valid as long as `tokens`. */
+int32_t srjit_tokens_get(const srjit_tokens* tokens, srjit_population* population, srjit_error* error);
+void srjit_tokens_free(srjit_tokens* tokens);
+/* Expression `expression` as text. Writes at most `capacity` bytes to `text`, the last of which is zero, and the length
+ * of the whole text without its zero to `length`; either may be NULL (with a capacity of 0). */
+int32_t srjit_print(const srjit_population* population, uint64_t expression, int32_t language, const char* const* names,
+                    uint64_t columns, char* text, uint64_t capacity, uint64_t* length, srjit_error* error);
+
+/* ---- Programs ---- */
+
+/* CompileOptions of runtime/engine_options.h. */
+typedef struct srjit_compile_options {
+  uint64_t size;
+  int32_t tier;                /* SRJIT_ENGINES_TIER, SRJIT_AUTO, ... */
+  int32_t keep_order;          /* 1: kernels get adjacent expressions; 0: those that share subtrees */
+  double expected_evaluations; /* 0: 1 */
+  uint64_t expected_rows;      /* 0: unknown */
+  const char* passes;          /* names with commas, as of `sr-jit passes`; NULL: the standard pipeline */
+  const srjit_dataset* data;   /* restricts the program to one data set, whose kept subtrees it reads; NULL: any */
+} srjit_compile_options;
+
+/* `options` may be NULL. Expressions that fail are failures of the program, and of each of its evaluations. */
+int32_t srjit_compile(const srjit_engine* engine, const srjit_population* population,
+                      const srjit_compile_options* options, srjit_program** program, srjit_error* error);
+int32_t srjit_compile_tokens(const srjit_engine* engine, const srjit_tokens* tokens,
+                             const srjit_compile_options* options, srjit_program** program, srjit_error* error);
+void srjit_program_free(srjit_program* program);
+/* The failures of the program, to be freed; NULL if there are none. */
+int32_t srjit_program_failures(const srjit_program* program, srjit_failures** failures, srjit_error* error);
+/* Where the parameters of each expression begin, if those of all are behind one another, and the number of all:
+ * `count` is the number of expressions + 1. */
+int32_t srjit_program_parameter_offsets(const srjit_program* program, uint64_t* offsets, uint64_t count,
+                                        srjit_error* error);
+
+/* ProgramInfo and ProgramStatus of runtime/program.h. */
+typedef struct srjit_program_info {
+  uint64_t size;
+  uint64_t expressions, parameters;
+  uint64_t nodes_before, nodes_after;
+  double seconds_passes, seconds_codegen;
+  uint64_t subtrees_read, nodes_spared, recurring;
+  int32_t tier;      /* of the next evaluation, if it is like the last one */
+  int32_t compiling; /* whether machine code is made in the background */
+  uint64_t compiled, evaluations;
+  uint64_t served_interpreted, served_direct, served_compiled;
+  double seconds_compiling, seconds_reading, seconds_loading, device_seconds;
+} srjit_program_info;
+int32_t srjit_program_get_info(const srjit_program* program, srjit_program_info* info, srjit_error* error);
+/* Why machine code is missing for some or all expressions: SRJIT_OK if it is not, else the code of `error`. */
+int32_t srjit_program_status(const srjit_program* program, srjit_error* error);
+
+/* ---- Evaluations ----
+ *
+ * `parameters` are those of all expressions behind one another, or several such vectors. With v vectors and e
+ * expressions there are v * e results, those of the first vector first. A program without parameters has one vector.
+ * `counts` of arrays are checked: another count than that of the results is SRJIT_INVALID. */
+
+enum { SRJIT_PROPAGATE = 0, SRJIT_SKIP = 1, SRJIT_REJECT = 2 };
+enum { SRJIT_BY_PARAMETERS = 0, SRJIT_BY_VARIABLES = 1 };
+
+/* LossOptions of runtime/engine_options.h. */
+typedef struct srjit_loss_options {
+  uint64_t size;
+  const char* loss; /* the name of a loss ("mse", which NULL is, too), "NAME:CONSTANT", or an expression over f, y, w */
+  int32_t nan;      /* rows that are not finite: SRJIT_PROPAGATE, ... */
+  int32_t by;       /* of gradients: SRJIT_BY_PARAMETERS, ... */
+} srjit_loss_options;
+/* The name of loss i, valid forever; NULL from the last one on. */
+const char* srjit_loss_name(uint64_t i);
+
+/* Where results go. Arrays may be NULL; then they are not written. `failures` is written, to be freed by the caller. */
+typedef struct srjit_losses {
+  uint64_t size;
+  uint64_t count; /* of values and valid_rows */
+  double* values;
+  uint64_t* valid_rows; /* UINT64_MAX: not counted */
+  uint64_t derivative_count;
+  double* derivatives; /* of gradients alone: by parameters in their layout; by variable v at e * columns + v */
+  srjit_failures* failures;
+} srjit_losses;
+
+/* Options may be NULL. */
+int32_t srjit_loss(const srjit_engine* engine, const srjit_program* program, const srjit_dataset* data,
+                   const double* parameters, uint64_t parameter_count, const srjit_loss_options* options,
+                   srjit_losses* losses, srjit_error* error);
+/* Compiles and evaluates expressions that are evaluated once. */
+int32_t srjit_population_loss(const srjit_engine* engine, const srjit_population* population, const srjit_dataset* data,
+                              const double* parameters, uint64_t parameter_count, const srjit_loss_options* options,
+                              const srjit_compile_options* compile_options, srjit_losses* losses, srjit_error* error);
+int32_t srjit_gradient(const srjit_engine* engine, const srjit_program* program, const srjit_dataset* data,
+                       const double* parameters, uint64_t parameter_count, const srjit_loss_options* options,
+                       srjit_losses* gradients, srjit_error* error);
+/* Predictions: that of expression e in row r at out[e * rows + r]. `type` is the engine's precision. */
+int32_t srjit_predict(const srjit_engine* engine, const srjit_program* program, const srjit_dataset* data,
+                      const double* parameters, uint64_t parameter_count, int32_t type, void* out, uint64_t count,
+                      srjit_failures** failures, srjit_error* error);
+/* Derivatives of predictions: by parameter p of expression e at out[(offset of e + p) * rows + r], by variable v at
+ * out[(e * columns + v) * rows + r]. */
+int32_t srjit_jacobian(const srjit_engine* engine, const srjit_program* program, const srjit_dataset* data,
+                       const double* parameters, uint64_t parameter_count, int32_t by, int32_t type, void* out,
+                       uint64_t count, srjit_failures** failures, srjit_error* error);
+/* Does in advance what the first evaluation would do: of losses, or where `options` is NULL of predictions. */
+int32_t srjit_prepare(const srjit_engine* engine, const srjit_program* program, const srjit_dataset* data,
+                      const srjit_loss_options* options, srjit_error* error);
+
+/* ---- Fits ---- */
+
+/* FitStatus of runtime/fit_options.h. */
+enum {
+  SRJIT_FIT_CONVERGED = 1,
+  SRJIT_FIT_ITERATIONS = 2,
+  SRJIT_FIT_NO_PROGRESS = 3,
+  SRJIT_FIT_NOT_FINITE = 4,
+  SRJIT_FIT_SINGULAR = 5,
+  SRJIT_FIT_CANCELLED = 6,
+  SRJIT_FIT_FAILED = 7
+};
+/* "converged", "iterations", or "failed: " and why; NULL for another number. Valid forever. */
+const char* srjit_fit_status_name(int32_t status);
+
+/* FitOptions of runtime/fit_options.h. */
+typedef struct srjit_fit_options {
+  uint64_t size;
+  const srjit_loss_options* loss; /* NULL: mse */
+  const srjit_stop* stop;         /* NULL: none */
+  double loss_tolerance;          /* 0: the default; negative: 0 */
+  double step_tolerance;          /* likewise */
+  uint32_t iterations;            /* 0: the default */
+  uint32_t reserved;              /* 0 */
+} srjit_fit_options;
+
+/* As srjit_losses. `count` is the number of expressions, `parameter_count` that of all their parameters. */
+typedef struct srjit_fits {
+  uint64_t size;
+  uint64_t count;
+  double* losses;
+  uint64_t* valid_rows;
+  uint32_t* iterations; /* passes over the data */
+  int32_t* statuses;    /* SRJIT_FIT_CONVERGED, ... */
+  uint64_t* starts;     /* which start won */
+  uint64_t parameter_count;
+  double* parameters;
+  double* standard_errors; /* NaN where they cannot be had */
+  srjit_failures* failures;
+} srjit_fits;
+
+/* `starts` has one or more vectors of all parameters behind one another. */
+int32_t srjit_fit(const srjit_engine* engine, const srjit_program* program, const srjit_dataset* data,
+                  const double* starts, uint64_t start_count, const srjit_fit_options* options, srjit_fits* fits,
+                  srjit_error* error);
+
+/* srjit_stop_request() ends all fits that were given `stop`, after the pass that runs, with SRJIT_FIT_CANCELLED. */
+int32_t srjit_stop_create(srjit_stop** stop, srjit_error* error);
+void srjit_stop_request(srjit_stop* stop);
+void srjit_stop_free(srjit_stop* stop);
+
+/* ---- Work in flight ----
+ *
+ * What these read was copied when they return, but for `out`, which must outlive the srjit_pending. */
+int32_t srjit_submit_loss(const srjit_engine* engine, const srjit_program* program, const srjit_dataset* data,
+                          const double* parameters, uint64_t parameter_count, const srjit_loss_options* options,
+                          srjit_pending** pending, srjit_error* error);
+int32_t srjit_submit_population_loss(const srjit_engine* engine, const srjit_population* population,
+                                     const srjit_dataset* data, const double* parameters, uint64_t parameter_count,
+                                     const srjit_loss_options* options, const srjit_compile_options* compile_options,
+                                     srjit_pending** pending, srjit_error* error);
+int32_t srjit_submit_gradient(const srjit_engine* engine, const srjit_program* program, const srjit_dataset* data,
+                              const double* parameters, uint64_t parameter_count, const srjit_loss_options* options,
+                              srjit_pending** pending, srjit_error* error);
+int32_t srjit_submit_predict(const srjit_engine* engine, const srjit_program* program, const srjit_dataset* data,
+                             const double* parameters, uint64_t parameter_count, int32_t type, void* out,
+                             uint64_t count, srjit_pending** pending, srjit_error* error);
+int32_t srjit_submit_jacobian(const srjit_engine* engine, const srjit_program* program, const srjit_dataset* data,
+                              const double* parameters, uint64_t parameter_count, int32_t by, int32_t type, void* out,
+                              uint64_t count, srjit_pending** pending, srjit_error* error);
+int32_t srjit_submit_fit(const srjit_engine* engine, const srjit_program* program, const srjit_dataset* data,
+                         const double* starts, uint64_t start_count, const srjit_fit_options* options,
+                         srjit_pending** pending, srjit_error* error);
+
+/* Whether a result can be taken without waiting: 1 or 0. */
+int32_t srjit_pending_ready(const srjit_pending* pending);
+void srjit_pending_wait(const srjit_pending* pending);
+/* Waits, and takes the result; a second time is SRJIT_INVALID, and so is another kind of work, which is not taken then.
+ * The first is for losses and gradients, the second for predictions and Jacobians, the third for fits. Where an array
+ * has the wrong count, nothing is taken. */
+int32_t srjit_pending_losses(srjit_pending* pending, srjit_losses* losses, srjit_error* error);
+int32_t srjit_pending_failures(srjit_pending* pending, srjit_failures** failures, srjit_error* error);
+int32_t srjit_pending_fits(srjit_pending* pending, srjit_fits* fits, srjit_error* error);
+/* Waits for work whose result was not taken. */
+void srjit_pending_free(srjit_pending* pending);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,45 @@
+#include "runtime/loss_text.h"
+
+#include <algorithm>
+#include <charconv>
+#include <string>
+
+#include <fmt/format.h>
+
+#include "ir/text.h"
+#include "ir/text/lexer.h"
+
+namespace srjit {
+
+namespace {
+
+Result<LossOptions> withConstant(LossKind kind, std::string_view text, std::string_view number) {
+  double constant = 0;
+  const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), constant);
+  if (error != std::errc() || end != number.data() + number.size()) {
+    return Error{Errc::kInvalid, fmt::format("{}: expected a number behind the colon", text::inQuotes(text)), {}};
+  }
+  return LossOptions{.kind = kind, .tuning = constant};
+}
+
+}  // namespace
+
+Result<LossOptions> parseLoss(std::string_view text) {
+  const std::size_t colon = text.find(':');
+  const std::string_view name = text.substr(0, colon);
+  const auto known = std::ranges::find(allLosses(), name, &LossInfo::name);
+  if (known != allLosses().end()) {
+    if (colon == std::string_view::npos) return LossOptions{.kind = known->kind};
+    return withConstant(known->kind, text, text.substr(colon + 1));
+  }
+  Result<Expression> custom = parse(text, Language::kInfix, {"f", "y", "w"});
+  if (custom) return LossOptions{.custom = std::move(*custom)};
+  if (text.find_first_of(" ()+*/^,") != std::string_view::npos) return custom.error();
+  std::string names;
+  for (const LossInfo& info : allLosses()) names += (names.empty() ? "" : ", ") + std::string(info.name);
+  return Error{Errc::kInvalid,
+               fmt::format("{} is none of {}, and no expression over f, y and w", text::inQuotes(name), names),
+               {}};
+}
+
+}  // namespace srjit

@@ -1,0 +1,173 @@
+// What programs that were compiled with srjit.h rely on: sizes and offsets of structs, and values of enumerators. A
+// change of a line here breaks them; new members and enumerators are new lines.
+#include <cstddef>
+
+#include <gtest/gtest.h>
+
+#include "ir/losses.h"
+#include "runtime/c_api/srjit.h"
+#include "runtime/fit_options.h"
+
+namespace srjit {
+namespace {
+
+#define EXPECT_AT(type, member, at) EXPECT_EQ(offsetof(type, member), std::size_t{at}) << #type "." #member
+
+TEST(Abi, Errors) {
+  EXPECT_EQ(sizeof(srjit_error), 1024U);
+  EXPECT_AT(srjit_error, size, 0);
+  EXPECT_AT(srjit_error, code, 8);
+  EXPECT_AT(srjit_error, has_place, 12);
+  EXPECT_AT(srjit_error, line, 16);
+  EXPECT_AT(srjit_error, column, 24);
+  EXPECT_AT(srjit_error, length, 32);
+  EXPECT_AT(srjit_error, message, 40);
+}
+
+TEST(Abi, EnginesAndData) {
+  EXPECT_EQ(sizeof(srjit_engine_options), 56U);
+  EXPECT_AT(srjit_engine_options, device, 8);
+  EXPECT_AT(srjit_engine_options, cache_directory, 16);
+  EXPECT_AT(srjit_engine_options, precision, 24);
+  EXPECT_AT(srjit_engine_options, math, 28);
+  EXPECT_AT(srjit_engine_options, tier, 32);
+  EXPECT_AT(srjit_engine_options, threads, 36);
+  EXPECT_AT(srjit_engine_options, device_bytes, 40);
+  EXPECT_AT(srjit_engine_options, subtree_bytes, 48);
+  EXPECT_EQ(sizeof(srjit_cache_stats), 104U);
+  EXPECT_AT(srjit_cache_stats, memory_hits, 8);
+  EXPECT_AT(srjit_cache_stats, memory_images, 40);
+  EXPECT_AT(srjit_cache_stats, evictions, 72);
+  EXPECT_AT(srjit_cache_stats, saved_seconds, 96);
+  EXPECT_EQ(sizeof(srjit_matrix), 56U);
+  EXPECT_AT(srjit_matrix, data, 8);
+  EXPECT_AT(srjit_matrix, rows, 16);
+  EXPECT_AT(srjit_matrix, columns, 24);
+  EXPECT_AT(srjit_matrix, row_stride, 32);
+  EXPECT_AT(srjit_matrix, column_stride, 40);
+  EXPECT_AT(srjit_matrix, type, 48);
+  EXPECT_AT(srjit_matrix, on_device, 52);
+  EXPECT_EQ(sizeof(srjit_data), 48U);
+  EXPECT_AT(srjit_data, columns, 8);
+  EXPECT_AT(srjit_data, target, 16);
+  EXPECT_AT(srjit_data, weights, 24);
+  EXPECT_AT(srjit_data, names, 32);
+  EXPECT_AT(srjit_data, stream, 40);
+  EXPECT_EQ(sizeof(srjit_dataset_info), 80U);
+  EXPECT_AT(srjit_dataset_info, rows, 8);
+  EXPECT_AT(srjit_dataset_info, row_groups, 24);
+  EXPECT_AT(srjit_dataset_info, subtree_reads, 72);
+}
+
+TEST(Abi, Expressions) {
+  EXPECT_EQ(sizeof(srjit_population), 48U);
+  EXPECT_AT(srjit_population, expressions, 8);
+  EXPECT_AT(srjit_population, codes, 16);
+  EXPECT_AT(srjit_population, constants, 24);
+  EXPECT_AT(srjit_population, offsets, 32);
+  EXPECT_AT(srjit_population, notation, 40);
+  EXPECT_AT(srjit_population, reserved, 44);
+  EXPECT_EQ(sizeof(srjit_op), 32U);
+  EXPECT_AT(srjit_op, name, 8);
+  EXPECT_AT(srjit_op, text, 16);
+  EXPECT_AT(srjit_op, code, 24);
+  EXPECT_AT(srjit_op, arity, 28);
+  EXPECT_EQ(sizeof(srjit_compile_options), 48U);
+  EXPECT_AT(srjit_compile_options, tier, 8);
+  EXPECT_AT(srjit_compile_options, keep_order, 12);
+  EXPECT_AT(srjit_compile_options, expected_evaluations, 16);
+  EXPECT_AT(srjit_compile_options, expected_rows, 24);
+  EXPECT_AT(srjit_compile_options, passes, 32);
+  EXPECT_AT(srjit_compile_options, data, 40);
+  EXPECT_EQ(sizeof(srjit_program_info), 160U);
+  EXPECT_AT(srjit_program_info, expressions, 8);
+  EXPECT_AT(srjit_program_info, seconds_passes, 40);
+  EXPECT_AT(srjit_program_info, subtrees_read, 56);
+  EXPECT_AT(srjit_program_info, tier, 80);
+  EXPECT_AT(srjit_program_info, compiling, 84);
+  EXPECT_AT(srjit_program_info, compiled, 88);
+  EXPECT_AT(srjit_program_info, served_interpreted, 104);
+  EXPECT_AT(srjit_program_info, seconds_compiling, 128);
+  EXPECT_AT(srjit_program_info, device_seconds, 152);
+}
+
+TEST(Abi, Evaluations) {
+  EXPECT_EQ(sizeof(srjit_loss_options), 24U);
+  EXPECT_AT(srjit_loss_options, loss, 8);
+  EXPECT_AT(srjit_loss_options, nan, 16);
+  EXPECT_AT(srjit_loss_options, by, 20);
+  EXPECT_EQ(sizeof(srjit_losses), 56U);
+  EXPECT_AT(srjit_losses, count, 8);
+  EXPECT_AT(srjit_losses, values, 16);
+  EXPECT_AT(srjit_losses, valid_rows, 24);
+  EXPECT_AT(srjit_losses, derivative_count, 32);
+  EXPECT_AT(srjit_losses, derivatives, 40);
+  EXPECT_AT(srjit_losses, failures, 48);
+  EXPECT_EQ(sizeof(srjit_fit_options), 48U);
+  EXPECT_AT(srjit_fit_options, loss, 8);
+  EXPECT_AT(srjit_fit_options, stop, 16);
+  EXPECT_AT(srjit_fit_options, loss_tolerance, 24);
+  EXPECT_AT(srjit_fit_options, step_tolerance, 32);
+  EXPECT_AT(srjit_fit_options, iterations, 40);
+  EXPECT_EQ(sizeof(srjit_fits), 88U);
+  EXPECT_AT(srjit_fits, count, 8);
+  EXPECT_AT(srjit_fits, losses, 16);
+  EXPECT_AT(srjit_fits, valid_rows, 24);
+  EXPECT_AT(srjit_fits, iterations, 32);
+  EXPECT_AT(srjit_fits, statuses, 40);
+  EXPECT_AT(srjit_fits, starts, 48);
+  EXPECT_AT(srjit_fits, parameter_count, 56);
+  EXPECT_AT(srjit_fits, parameters, 64);
+  EXPECT_AT(srjit_fits, standard_errors, 72);
+  EXPECT_AT(srjit_fits, failures, 80);
+}
+
+#undef EXPECT_AT
+
+TEST(Abi, Enumerators) {
+  const int values[] = {SRJIT_OK,          SRJIT_SYNTAX,  SRJIT_INVALID, SRJIT_IO,
+                        SRJIT_UNSUPPORTED, SRJIT_COMPILE, SRJIT_MACHINE, SRJIT_CANCELLED};
+  for (int i = 0; i < 8; ++i) EXPECT_EQ(values[i], i);
+  EXPECT_EQ(SRJIT_F32, 0);
+  EXPECT_EQ(SRJIT_F64, 1);
+  EXPECT_EQ(SRJIT_PRECISE, 0);
+  EXPECT_EQ(SRJIT_STRICT, 1);
+  EXPECT_EQ(SRJIT_FAST, 2);
+  EXPECT_EQ(SRJIT_ENGINES_TIER, 0);
+  EXPECT_EQ(SRJIT_AUTO, 1);
+  EXPECT_EQ(SRJIT_INTERPRET, 2);
+  EXPECT_EQ(SRJIT_COMPILED, 3);
+  EXPECT_EQ(SRJIT_DIRECT, 4);
+  EXPECT_EQ(SRJIT_CONSTANT, 0);
+  EXPECT_EQ(SRJIT_VARIABLE, -1);
+  EXPECT_EQ(SRJIT_PARAMETER, -1073741824);
+  EXPECT_EQ(SRJIT_POSTFIX, 0);
+  EXPECT_EQ(SRJIT_PREFIX, 1);
+  EXPECT_EQ(SRJIT_TEXT_INFIX, 0);
+  EXPECT_EQ(SRJIT_TEXT_POSTFIX, 1);
+  EXPECT_EQ(SRJIT_TEXT_PREFIX, 2);
+  EXPECT_EQ(SRJIT_TEXT_JSON, 3);
+  EXPECT_EQ(SRJIT_PROPAGATE, 0);
+  EXPECT_EQ(SRJIT_SKIP, 1);
+  EXPECT_EQ(SRJIT_REJECT, 2);
+  EXPECT_EQ(SRJIT_BY_PARAMETERS, 0);
+  EXPECT_EQ(SRJIT_BY_VARIABLES, 1);
+}
+
+TEST(Abi, StatusesOfFits) {
+  EXPECT_EQ(srjit_fit_status_name(0), nullptr);
+  EXPECT_EQ(srjit_fit_status_name(8), nullptr);
+  for (int status = SRJIT_FIT_CONVERGED; status <= SRJIT_FIT_FAILED; ++status) {
+    EXPECT_EQ(srjit_fit_status_name(status), nameOf(static_cast<FitStatus>(status)));
+  }
+  EXPECT_EQ(static_cast<int>(FitStatus::kConverged), SRJIT_FIT_CONVERGED);
+  EXPECT_EQ(static_cast<int>(FitStatus::kIterations), SRJIT_FIT_ITERATIONS);
+  EXPECT_EQ(static_cast<int>(FitStatus::kNoProgress), SRJIT_FIT_NO_PROGRESS);
+  EXPECT_EQ(static_cast<int>(FitStatus::kNotFinite), SRJIT_FIT_NOT_FINITE);
+  EXPECT_EQ(static_cast<int>(FitStatus::kSingular), SRJIT_FIT_SINGULAR);
+  EXPECT_EQ(static_cast<int>(FitStatus::kCancelled), SRJIT_FIT_CANCELLED);
+  EXPECT_EQ(static_cast<int>(FitStatus::kFailed), SRJIT_FIT_FAILED);
+}
+
+}  // namespace
+}  // namespace srjit
