@@ -14,6 +14,9 @@ namespace srjit {
 namespace {
 
 Result<LossOptions> withConstant(LossKind kind, std::string_view text, std::string_view number) {
+  const std::size_t first = number.find_first_not_of(' ');
+  number.remove_prefix(std::min(first, number.size()));
+  number = number.substr(0, number.find_last_not_of(' ') + 1);
   double constant = 0;
   const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), constant);
   if (error != std::errc() || end != number.data() + number.size()) {

@@ -1,4 +1,6 @@
+#include <algorithm>
 #include <cstring>
+#include <optional>
 
 #include "runtime/c_api/handles.h"
 
@@ -13,15 +15,20 @@ struct Matrix {
   explicit Matrix(const srjit_matrix* given, const char* name)
       : rows(0), columns(0), row_stride(0), column_stride(0), type(Precision::kF32) {
     const srjit_matrix matrix = fromCaller(&required(given, name), name);
-    if (matrix.rows != 0 && matrix.columns != 0) required(static_cast<const std::byte*>(matrix.data), name);
+    if (matrix.rows != 0 && matrix.columns != 0)
+      required(static_cast<const std::byte*>(matrix.data), fmt::format("data of {}", name).c_str());
     data = static_cast<const std::byte*>(matrix.data);
     rows = matrix.rows;
     columns = matrix.columns;
     type = precisionOf(matrix.type);
-    on_device = matrix.on_device != 0;
+    on_device = flagOf(matrix.on_device, "on_device");
     row_stride = matrix.row_stride;
     column_stride = matrix.column_stride;
     const auto element = static_cast<std::int64_t>(bytesOfNumber(type));
+    std::size_t bytes = 0;
+    if (__builtin_mul_overflow(rows, columns, &bytes) || bytes > PTRDIFF_MAX / sizeof(double)) {
+      refuse(Errc::kInvalid, fmt::format("{} has {} rows and {} columns", name, rows, columns));
+    }
     if (row_stride == 0 && column_stride == 0) {
       row_stride = element;
       column_stride = element * static_cast<std::int64_t>(rows);
@@ -129,8 +136,9 @@ Dataset datasetOf(const Engine& engine, const srjit_data& data) {
   const std::optional<Matrix> weights = vectorOf(data.weights, "weights");
   ColumnNames names = namesOf(data.names, columns.columns);
   if ((target && target->on_device != columns.on_device) || (weights && weights->on_device != columns.on_device)) {
-    refuse(Errc::kInvalid, "columns, target and weights are not all on the device");
+    refuse(Errc::kInvalid, "of columns, target and weights, some are on the device and others are not");
   }
+  if (!columns.on_device && data.stream != 0) refuse(Errc::kInvalid, "there is a stream, but no data on the device");
   if (!columns.on_device) return uploadFrom(engine, columns, target, weights, std::move(names));
   DeviceDataView view{.columns = columns.onDevice(), .stream = data.stream, .names = std::move(names)};
   if (target) view.target = target->onDevice();

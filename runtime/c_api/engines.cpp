@@ -1,12 +1,23 @@
+#include <algorithm>
+#include <optional>
+
 #include "runtime/c_api/handles.h"
 
 namespace srjit::c_api {
 
 namespace {
 
+static_assert(kPrecisions[SRJIT_F32] == Precision::kF32 && kPrecisions[SRJIT_F64] == Precision::kF64);
+
 constexpr Math kMathOf[] = {Math::kPrecise, Math::kStrict, Math::kFast};
-// By SRJIT_ENGINES_TIER and the following.
+// By SRJIT_TIER_OF_ENGINE and the following.
 constexpr std::optional<Tier> kTierOf[] = {std::nullopt, Tier::kAuto, Tier::kInterpret, Tier::kCompile, Tier::kDirect};
+
+/// The number of a value in a table of choiceOf().
+template <class T, std::size_t kCount>
+std::int32_t codeIn(const T (&choices)[kCount], const T& value) {
+  return static_cast<std::int32_t>(std::find(choices, choices + kCount, value) - choices);
+}
 
 }  // namespace
 
@@ -24,6 +35,8 @@ EngineOptions engineOptionsOf(const srjit_engine_options* given) {
   return result;
 }
 
+std::int32_t codeOf(Tier tier) { return codeIn(kTierOf, std::optional(tier)); }
+
 Math mathOf(std::int32_t math) { return choiceOf(kMathOf, math, "math"); }
 
 CompileOptions compileOptionsOf(const srjit_engine& engine, const srjit_compile_options* given) {
@@ -33,9 +46,12 @@ CompileOptions compileOptionsOf(const srjit_engine& engine, const srjit_compile_
   if (options.passes != nullptr) {
     result.pipeline = Pipeline::parse(options.passes, engine.engine.options().math).value();
   }
+  if (!(options.expected_evaluations >= 0)) {
+    refuse(Errc::kInvalid, fmt::format("expected_evaluations is {}", options.expected_evaluations));
+  }
   if (options.expected_evaluations != 0) result.expected_evaluations = options.expected_evaluations;
   result.expected_rows = options.expected_rows;
-  result.group_by_sharing = options.keep_order == 0;
+  result.group_by_sharing = !flagOf(options.keep_order, "keep_order");
   if (options.data != nullptr) result.data = &options.data->data;
   return result;
 }
@@ -58,6 +74,20 @@ const char* srjit_engine_device(const srjit_engine* engine) {
 const char* srjit_engine_notice(const srjit_engine* engine, uint64_t i) {
   if (engine == nullptr || i >= engine->engine.notices().size()) return nullptr;
   return engine->engine.notices()[i].c_str();
+}
+
+int32_t srjit_engine_get_info(const srjit_engine* engine, srjit_engine_info* info, srjit_error* error) {
+  return answer(error, [&] {
+    const EngineOptions& options = required(engine, "engine").engine.options();
+    describeTo(info, "info", [&](srjit_engine_info& to) {
+      to.precision = codeIn(kPrecisions, options.precision);
+      to.math = codeIn(kMathOf, options.math);
+      to.tier = codeIn(kTierOf, std::optional(options.tier));
+      to.threads = options.threads;
+      to.device_bytes = options.device_bytes;
+      to.subtree_bytes = options.subtree_bytes;
+    });
+  });
 }
 
 int32_t srjit_engine_cache_stats(const srjit_engine* engine, srjit_cache_stats* stats, srjit_error* error) {

@@ -7,12 +7,22 @@ namespace srjit::c_api {
 
 namespace {
 
+// The codes of srjit.h are those of Errc, behind SRJIT_OK.
+static_assert(static_cast<int>(Errc::kSyntax) + 1 == SRJIT_ERROR_SYNTAX);
+static_assert(static_cast<int>(Errc::kInvalid) + 1 == SRJIT_ERROR_INVALID);
+static_assert(static_cast<int>(Errc::kIo) + 1 == SRJIT_ERROR_IO);
+static_assert(static_cast<int>(Errc::kUnsupported) + 1 == SRJIT_ERROR_UNSUPPORTED);
+static_assert(static_cast<int>(Errc::kCompile) + 1 == SRJIT_ERROR_COMPILE);
+static_assert(static_cast<int>(Errc::kMachine) + 1 == SRJIT_ERROR_MACHINE);
+static_assert(static_cast<int>(Errc::kCancelled) + 1 == SRJIT_ERROR_CANCELLED);
+
 /// The longest beginning of `message` that fits, in whole characters, and "..." where it is not all.
 std::string_view beginning(std::string_view message, std::size_t capacity) {
   if (message.size() < capacity) return message;
   std::size_t end = capacity - std::string_view("...").size() - 1;
   const auto continues = [](char byte) { return (static_cast<unsigned char>(byte) & 0xC0) == 0x80; };
-  while (end > 0 && continues(message[end])) --end;
+  const std::size_t longest_character = 4;
+  for (std::size_t i = 1; i < longest_character && continues(message[end]); ++i) --end;
   return message.substr(0, end);
 }
 
@@ -21,7 +31,7 @@ std::string_view beginning(std::string_view message, std::size_t capacity) {
 std::int32_t writeError(Errc code, std::string_view message, const std::optional<Span>& where,
                         srjit_error* to) noexcept {
   const std::int32_t answer = static_cast<std::int32_t>(code) + 1;
-  if (to == nullptr || to->size < sizeof *to) return answer;
+  if (to == nullptr || to->size < kFirstSize<srjit_error>) return answer;
   srjit_error mine{};
   mine.code = answer;
   if (where) {

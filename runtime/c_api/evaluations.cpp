@@ -1,4 +1,8 @@
 // Evaluations, fits, and either in flight.
+#include <algorithm>
+#include <cmath>
+#include <concepts>
+
 #include "runtime/c_api/handles.h"
 #include "runtime/loss_text.h"
 
@@ -20,11 +24,15 @@ GradientOptions gradientOptionsOf(const srjit_loss_options* given) {
 
 LossOptions lossOptionsOf(const srjit_loss_options* given) { return gradientOptionsOf(given).loss; }
 
-double toleranceOf(double given, double standard) { return given == 0 ? standard : std::max(given, 0.0); }
+double toleranceOf(double given, double standard) {
+  if (std::isnan(given)) refuse(Errc::kInvalid, "a tolerance is NaN");
+  return given == 0 ? standard : std::max(given, 0.0);
+}
 
 FitOptions fitOptionsOf(const srjit_fit_options* given) {
   const srjit_fit_options options = fromCaller(given, "options");
   FitOptions result;
+  checkReserved(options.reserved, "options");
   result.loss = lossOptionsOf(options.loss);
   if (options.stop != nullptr) result.stop = options.stop->source.get_token();
   result.loss_tolerance = toleranceOf(options.loss_tolerance, result.loss_tolerance);
@@ -42,7 +50,7 @@ struct Evaluation {
         data(required(rows, "data").data),
         parameters(arrayOf(numbers, count, "parameters")) {}
 
-  /// A Task of type T (float or double) with an array of these numbers.
+  /// What `use` gives for the caller's array of floats or doubles.
   template <class Use>
   auto withArray(std::int32_t type, void* out, std::uint64_t count, const Use& use) const {
     return withZeroOf(precisionOf(type),
@@ -67,6 +75,15 @@ struct Origin {
   const TextFailures& texts;
   std::size_t expressions;
 };
+
+/// Lists of failures are null until a call has succeeded.
+void clear(srjit_failures** failures) {
+  if (failures != nullptr) *failures = nullptr;
+}
+template <class Results>
+void clearFailures(Results* results) {
+  if (results != nullptr && results->size >= kFirstSize<Results>) results->failures = nullptr;
+}
 
 void checkCount(std::size_t given, std::size_t expected, const char* name) {
   if (given != expected) refuse(Errc::kInvalid, fmt::format("{} is {}, expected {}", name, given, expected));
@@ -101,15 +118,21 @@ void give(const std::vector<Failure>& list, const Origin& origin, srjit_failures
   required(to, "failures") = failuresFor(list, origin.texts, origin.expressions);
 }
 
-void give(const Fits& fits, const Origin& origin, srjit_fits* given) {
-  srjit_fits to = fromCaller(&required(given, "fits"), "fits");
+/// The caller's struct, whose arrays must have the sizes of these results.
+srjit_fits fitsOf(const srjit_fits* given, std::size_t expressions, std::size_t parameters) {
+  const srjit_fits to = fromCaller(&required(given, "fits"), "fits");
   if (to.losses != nullptr || to.valid_rows != nullptr || to.iterations != nullptr || to.statuses != nullptr ||
       to.starts != nullptr) {
-    checkCount(to.count, fits.statuses.size(), "count");
+    checkCount(to.count, expressions, "count");
   }
   if (to.parameters != nullptr || to.standard_errors != nullptr) {
-    checkCount(to.parameter_count, fits.parameters.size(), "parameter_count");
+    checkCount(to.parameter_count, parameters, "parameter_count");
   }
+  return to;
+}
+
+void give(const Fits& fits, const Origin& origin, srjit_fits* given) {
+  srjit_fits to = fitsOf(given, fits.statuses.size(), fits.parameters.size());
   to.failures = failuresFor(fits.losses.failures, origin.texts, origin.expressions);
   copyTo(fits.losses.values, to.losses);
   copyTo(fits.losses.valid_rows, to.valid_rows);
@@ -122,7 +145,7 @@ void give(const Fits& fits, const Origin& origin, srjit_fits* given) {
 }
 
 /// Waits for the work of one of the Values, and gives its result to the caller's arrays. If they do not fit, the result
-/// is kept.
+/// is kept, and so is an error.
 template <class... Values, class To>
 void take(srjit_pending* pending, const char* kind, To* to) {
   srjit_pending& of = required(pending, "pending");
@@ -130,13 +153,12 @@ void take(srjit_pending* pending, const char* kind, To* to) {
       [&]<class Value>(Flight<Value>& flight) {
         if constexpr ((std::same_as<Value, Values> || ...)) {
           if (flight.pending) {
-            Pending<Value> taken = std::move(*flight.pending);
+            flight.result = std::move(*flight.pending).result();
             flight.pending.reset();
-            flight.value = std::move(taken).result().value();
           }
-          if (!flight.value) refuse(Errc::kInvalid, "the result was taken already");
-          give(*flight.value, Origin{of.text_failures, of.expressions}, to);
-          flight.value.reset();
+          if (!flight.result) refuse(Errc::kInvalid, "the result was taken already");
+          give(flight.result->value(), Origin{of.text_failures, of.expressions}, to);
+          flight.result.reset();
           return true;
         }
         return false;
@@ -159,9 +181,10 @@ const char* srjit_fit_status_name(int32_t status) {
 int32_t srjit_loss(const srjit_engine* engine, const srjit_program* program, const srjit_dataset* data,
                    const double* parameters, uint64_t parameter_count, const srjit_loss_options* options,
                    srjit_losses* losses, srjit_error* error) {
+  clearFailures(losses);
   return answer(error, [&] {
     const Evaluation e(engine, program, data, parameters, parameter_count);
-    required(losses, "losses");
+    fromCaller(&required(losses, "losses"), "losses");
     give(e.engine.loss(program->program, e.data, e.parameters, lossOptionsOf(options)).value(),
          {program->text_failures, program->program.size()}, losses);
   });
@@ -170,6 +193,7 @@ int32_t srjit_loss(const srjit_engine* engine, const srjit_program* program, con
 int32_t srjit_population_loss(const srjit_engine* engine, const srjit_population* population, const srjit_dataset* data,
                               const double* parameters, uint64_t parameter_count, const srjit_loss_options* options,
                               const srjit_compile_options* compile_options, srjit_losses* losses, srjit_error* error) {
+  clearFailures(losses);
   return answer(error, [&] {
     const srjit_engine& of = required(engine, "engine");
     const PopulationView view = populationOf(population);
@@ -185,6 +209,7 @@ int32_t srjit_population_loss(const srjit_engine* engine, const srjit_population
 int32_t srjit_gradient(const srjit_engine* engine, const srjit_program* program, const srjit_dataset* data,
                        const double* parameters, uint64_t parameter_count, const srjit_loss_options* options,
                        srjit_losses* gradients, srjit_error* error) {
+  clearFailures(gradients);
   return answer(error, [&] {
     const Evaluation e(engine, program, data, parameters, parameter_count);
     required(gradients, "gradients");
@@ -196,6 +221,7 @@ int32_t srjit_gradient(const srjit_engine* engine, const srjit_program* program,
 int32_t srjit_predict(const srjit_engine* engine, const srjit_program* program, const srjit_dataset* data,
                       const double* parameters, uint64_t parameter_count, int32_t type, void* out, uint64_t count,
                       srjit_failures** failures, srjit_error* error) {
+  clear(failures);
   return answer(error, [&] {
     required(failures, "failures");
     const Evaluation e(engine, program, data, parameters, parameter_count);
@@ -207,6 +233,7 @@ int32_t srjit_predict(const srjit_engine* engine, const srjit_program* program, 
 int32_t srjit_jacobian(const srjit_engine* engine, const srjit_program* program, const srjit_dataset* data,
                        const double* parameters, uint64_t parameter_count, int32_t by, int32_t type, void* out,
                        uint64_t count, srjit_failures** failures, srjit_error* error) {
+  clear(failures);
   return answer(error, [&] {
     required(failures, "failures");
     const Evaluation e(engine, program, data, parameters, parameter_count);
@@ -230,9 +257,10 @@ int32_t srjit_prepare(const srjit_engine* engine, const srjit_program* program, 
 int32_t srjit_fit(const srjit_engine* engine, const srjit_program* program, const srjit_dataset* data,
                   const double* starts, uint64_t start_count, const srjit_fit_options* options, srjit_fits* fits,
                   srjit_error* error) {
+  clearFailures(fits);
   return answer(error, [&] {
     const Evaluation e(engine, program, data, starts, start_count);
-    required(fits, "fits");
+    fitsOf(fits, program->program.size(), program->program.parameterOffset(program->program.size()));
     give(e.engine.fit(program->program, e.data, e.parameters, fitOptionsOf(options)).value(),
          {program->text_failures, program->program.size()}, fits);
   });
@@ -329,14 +357,17 @@ void srjit_pending_wait(const srjit_pending* pending) {
 }
 
 int32_t srjit_pending_losses(srjit_pending* pending, srjit_losses* losses, srjit_error* error) {
+  clearFailures(losses);
   return answer(error, [&] { take<Losses, Gradients>(pending, "losses", losses); });
 }
 
 int32_t srjit_pending_failures(srjit_pending* pending, srjit_failures** failures, srjit_error* error) {
+  clear(failures);
   return answer(error, [&] { take<std::vector<Failure>>(pending, "predictions", failures); });
 }
 
 int32_t srjit_pending_fits(srjit_pending* pending, srjit_fits* fits, srjit_error* error) {
+  clearFailures(fits);
   return answer(error, [&] { take<Fits>(pending, "fits", fits); });
 }
 

@@ -26,13 +26,13 @@ namespace srjit::c_api {
 /// Failures of texts, which compiled programs and their evaluations give again in place of those of empty expressions.
 using TextFailures = std::shared_ptr<const std::vector<Failure>>;
 
-/// An evaluation in flight, or what it gave while a caller's arrays do not fit.
+/// An evaluation in flight, or what it gave: an error, or a value until it is taken.
 template <class Value>
 struct Flight {
   explicit Flight(Pending<Value> evaluation) : pending(std::move(evaluation)) {}
 
   std::optional<Pending<Value>> pending;
-  std::optional<Value> value = {};
+  std::optional<Result<Value>> result = {};
 };
 
 }  // namespace srjit::c_api
@@ -96,6 +96,8 @@ std::int32_t answer(srjit_error* error, const Body& body) noexcept {
     return writeError(Errc::kMachine, "out of memory", {}, error);
   } catch (const std::exception& failure) {
     return writeError(Errc::kMachine, failure.what(), {}, error);
+  } catch (...) {
+    return writeError(Errc::kMachine, "an exception of another type", {}, error);
   }
 }
 
@@ -120,6 +122,7 @@ ColumnNames namesOf(const char* const* names, std::uint64_t columns);
 template <class T>
 std::span<T> arrayOf(T* items, std::uint64_t count, const char* name) {
   if (count > 0) required(items, name);
+  if (count > PTRDIFF_MAX / sizeof(T)) refuse(Errc::kInvalid, fmt::format("{} cannot have {} numbers", name, count));
   return {items, static_cast<std::size_t>(count)};
 }
 
@@ -131,8 +134,17 @@ T choiceOf(const T (&choices)[kCount], std::int32_t value, const char* name) {
   }
   return choices[value];
 }
+inline bool flagOf(std::int32_t value, const char* name) {
+  constexpr bool kFlags[] = {false, true};
+  return choiceOf(kFlags, value, name);
+}
+inline void checkReserved(std::uint32_t value, const char* of) {
+  if (value != 0) refuse(Errc::kInvalid, fmt::format("reserved of {} is {}, expected 0", of, value));
+}
 inline Precision precisionOf(std::int32_t type) { return choiceOf(kPrecisions, type, "type"); }
 
+Math mathOf(std::int32_t math);
+std::int32_t codeOf(Tier tier);
 CompileOptions compileOptionsOf(const srjit_engine& engine, const srjit_compile_options* options);
 
 }  // namespace srjit::c_api

@@ -5,9 +5,13 @@
 
 namespace srjit::c_api {
 
-Math mathOf(std::int32_t math);
-
 namespace {
+
+static_assert(kLanguages[SRJIT_TEXT_INFIX] == Language::kInfix &&
+              kLanguages[SRJIT_TEXT_POSTFIX] == Language::kPostfix &&
+              kLanguages[SRJIT_TEXT_PREFIX] == Language::kPrefix && kLanguages[SRJIT_TEXT_JSON] == Language::kJson);
+static_assert(SRJIT_CONSTANT == kConstantCode && SRJIT_VARIABLE == variableCode(0) &&
+              SRJIT_PARAMETER == kFirstParameterCode);
 
 void append(srjit_tokens& tokens, const auto& expression) {
   for (const Token& token : expression) {
@@ -84,7 +88,6 @@ srjit_program compile(const srjit_engine* engine, const srjit_population* popula
 void describe(const Program& program, srjit_program_info& to) {
   const ProgramInfo& info = program.info();
   const ProgramStatus status = program.status();
-  constexpr std::int32_t kCodes[] = {SRJIT_AUTO, SRJIT_INTERPRET, SRJIT_COMPILED, SRJIT_DIRECT};
   to.expressions = program.size();
   to.parameters = program.parameterOffset(program.size());
   to.nodes_before = info.nodes_before;
@@ -94,7 +97,8 @@ void describe(const Program& program, srjit_program_info& to) {
   to.subtrees_read = info.subtrees_read;
   to.nodes_spared = info.nodes_spared;
   to.recurring = info.recurring;
-  to.tier = kCodes[static_cast<std::size_t>(status.tier)];
+  to.tier = codeOf(status.tier);
+  to.requested_tier = codeOf(info.tier);
   to.compiling = status.compiling ? 1 : 0;
   to.compiled = status.compiled;
   to.evaluations = status.evaluations;
@@ -114,7 +118,11 @@ PopulationView populationOf(const srjit_population* given) {
   constexpr Notation kNotations[] = {Notation::kPostfix, Notation::kPrefix};
   PopulationView view;
   view.notation = choiceOf(kNotations, population.notation, "notation");
+  checkReserved(static_cast<std::uint32_t>(population.reserved), "population");
   if (population.expressions == 0) return view;
+  if (population.expressions >= PTRDIFF_MAX / sizeof(std::int64_t)) {
+    refuse(Errc::kInvalid, fmt::format("there are {} expressions", population.expressions));
+  }
   const std::int64_t* const offsets = &required(population.offsets, "offsets");
   view.offsets = {offsets, static_cast<std::size_t>(population.expressions) + 1};
   const std::int64_t tokens = view.offsets.back();

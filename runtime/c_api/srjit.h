@@ -7,22 +7,26 @@
  * What engines, data sets, programs and fits are, and what each call costs, stands in runtime/engine.h, the C++
  * interface. This page says what differs.
  *
- * Calls return SRJIT_OK or another code below. Then `error`, unless it is NULL, says more, and nothing was written to
- * other arguments, but that a pointer to a new object is NULL, and `out` may have been written to. No exception leaves the library, and it calls nothing of
- * the caller. A pointer that is NULL where this page does not allow it is SRJIT_INVALID.
+ * Calls return SRJIT_OK or another code below. If a call fails, `error`, unless it is NULL, says why; pointers to new
+ * objects and lists of failures are NULL; `out` may hold anything; nothing else was written. If it succeeds, `error` is
+ * as it was. No exception leaves the library, and it calls nothing of the caller. A pointer that is NULL is
+ * SRJIT_ERROR_INVALID, unless this page allows it.
  *
  * Structs begin with their size in bytes, which the caller sets. In all that the library reads, 0 and NULL stand for
  * the default. A caller that was compiled with an older header passes fewer bytes, and the rest has its defaults. With
- * a newer header, members that this library does not know must be 0, or the call fails with SRJIT_UNSUPPORTED. (Linux
- * extends its system calls in this way: copy_struct_from_user(), include/linux/uaccess.h.) Members that the library
- * writes are those within the given size.
+ * a newer header, members that this library does not know must be 0, or the call fails with SRJIT_ERROR_UNSUPPORTED. In
+ * what the library writes, such members remain as they are. A size less than that of the first version, or more than
+ * 4096, is SRJIT_ERROR_INVALID; a srjit_error of such a size is not written. (Linux extends its system calls in this
+ * way: copy_struct_from_user(), include/linux/uaccess.h.)
  *
  * Objects are handles: what srjit_..._create(), srjit_compile() and the like give is the caller's, who frees it with
- * the srjit_..._free() of its type, which takes NULL, too. Order does not matter: a program or data set keeps its
- * engine alive. Arrays and texts that a call reads are only read during the call. Texts are UTF-8 and end with a zero.
+ * the srjit_..._free() of its type, which takes NULL, too. The order does not matter: each keeps what it needs of the
+ * others. Texts that an object gives end with it. Arrays and texts that a call reads are only read during the call,
+ * but for memory of a device.
  *
- * Every function may be called from several threads at once, with the same engines, data and programs. A srjit_pending
- * and the arrays that a call writes belong to one thread at a time. fork(): see runtime/engine.h.
+ * Every function may be called from several threads at once, with the same objects. The exceptions: a srjit_pending and
+ * the arrays that a call writes belong to one thread at a time, and no object is freed while a call uses it. fork():
+ * see runtime/engine.h. The library stays loaded until the process ends.
  *
  * Values of enumerators, members of structs and functions of this page remain as they are in later versions.
  */
@@ -38,13 +42,13 @@ extern "C" {
 /* What calls return, and srjit_error.code. As Errc in ir/error.h. */
 enum {
   SRJIT_OK = 0,
-  SRJIT_SYNTAX = 1,      /* text that is not an expression */
-  SRJIT_INVALID = 2,     /* an argument that breaks a rule */
-  SRJIT_IO = 3,          /* a file that cannot be read or written */
-  SRJIT_UNSUPPORTED = 4, /* a combination that this library or machine does not have */
-  SRJIT_COMPILE = 5,     /* LLVM or an assembler refused */
-  SRJIT_MACHINE = 6,     /* no device or driver; out of memory */
-  SRJIT_CANCELLED = 7    /* stopped on request */
+  SRJIT_ERROR_SYNTAX = 1,      /* text that is not an expression */
+  SRJIT_ERROR_INVALID = 2,     /* an argument that breaks a rule */
+  SRJIT_ERROR_IO = 3,          /* a file that cannot be read or written */
+  SRJIT_ERROR_UNSUPPORTED = 4, /* a combination that this library or machine does not have */
+  SRJIT_ERROR_COMPILE = 5,     /* LLVM or an assembler refused */
+  SRJIT_ERROR_MACHINE = 6,     /* no device or driver; out of memory */
+  SRJIT_ERROR_CANCELLED = 7    /* stopped on request */
 };
 
 /* Why a call failed. */
@@ -79,8 +83,14 @@ void srjit_failures_free(srjit_failures* failures);
 /* ---- Engines ---- */
 
 enum { SRJIT_F32 = 0, SRJIT_F64 = 1 };
-enum { SRJIT_PRECISE = 0, SRJIT_STRICT = 1, SRJIT_FAST = 2 };
-enum { SRJIT_ENGINES_TIER = 0, SRJIT_AUTO = 1, SRJIT_INTERPRET = 2, SRJIT_COMPILED = 3, SRJIT_DIRECT = 4 };
+enum { SRJIT_MATH_PRECISE = 0, SRJIT_MATH_STRICT = 1, SRJIT_MATH_FAST = 2 };
+enum {
+  SRJIT_TIER_OF_ENGINE = 0,
+  SRJIT_TIER_AUTO = 1,
+  SRJIT_TIER_INTERPRET = 2,
+  SRJIT_TIER_COMPILED = 3,
+  SRJIT_TIER_DIRECT = 4
+};
 
 /* EngineOptions of runtime/engine_options.h. */
 typedef struct srjit_engine_options {
@@ -88,8 +98,8 @@ typedef struct srjit_engine_options {
   const char* device;          /* "auto" (NULL), "cpu" or "cuda:N" */
   const char* cache_directory; /* of kernels; "": none; NULL: the user's */
   int32_t precision;           /* SRJIT_F32, SRJIT_F64 */
-  int32_t math;                /* SRJIT_PRECISE, ... */
-  int32_t tier;                /* SRJIT_AUTO, which 0 is, too, ... */
+  int32_t math;                /* SRJIT_MATH_PRECISE, ... */
+  int32_t tier;                /* SRJIT_TIER_AUTO, which 0 is, too, ... */
   uint32_t threads;            /* 0: all */
   uint64_t device_bytes;       /* 0: all that is free */
   uint64_t subtree_bytes;      /* 0: none */
@@ -98,10 +108,19 @@ typedef struct srjit_engine_options {
 /* `options` may be NULL. */
 int32_t srjit_engine_create(const srjit_engine_options* options, srjit_engine** engine, srjit_error* error);
 void srjit_engine_free(srjit_engine* engine);
-/* "cpu" or "cuda:N"; valid as long as the engine. */
+/* "cpu" or "cuda:N"; NULL for NULL. Valid as long as the engine. */
 const char* srjit_engine_device(const srjit_engine* engine);
 /* Sentence i of what the engine does without; NULL from the last one on. Valid as long as the engine. */
 const char* srjit_engine_notice(const srjit_engine* engine, uint64_t i);
+
+/* The options of an engine, with `threads` as resolved. */
+typedef struct srjit_engine_info {
+  uint64_t size;
+  int32_t precision, math, tier;
+  uint32_t threads;
+  uint64_t device_bytes, subtree_bytes;
+} srjit_engine_info;
+int32_t srjit_engine_get_info(const srjit_engine* engine, srjit_engine_info* info, srjit_error* error);
 
 /* CacheStats of runtime/cache_stats.h. */
 typedef struct srjit_cache_stats {
@@ -134,11 +153,13 @@ typedef struct srjit_data {
   const srjit_matrix* target;  /* one column; NULL: none */
   const srjit_matrix* weights; /* likewise */
   const char* const* names;    /* one for each column, for text and messages; NULL: x0, x1, ... */
-  uint64_t stream;             /* the CUDA stream that writes device memory; its pending work is waited for */
+  uint64_t stream; /* the CUDA stream that writes device memory; its pending work is waited for. 0: none is waited for,
+                      not even the default stream. 0 if there is no device memory */
 } srjit_data;
 
 /* All matrices are in one kind of memory. The processor's are copied (Engine::upload); a GPU's columns are used in
- * place, and must remain valid and unchanged as long as the data set (Engine::adopt). */
+ * place, and must remain valid and unchanged until the data set and every srjit_pending that reads it are freed
+ * (Engine::adopt). What is made of it by the next three calls has its own copy. */
 int32_t srjit_dataset_create(const srjit_engine* engine, const srjit_data* data, srjit_dataset** dataset,
                              srjit_error* error);
 void srjit_dataset_free(srjit_dataset* dataset);
@@ -194,18 +215,20 @@ int32_t srjit_op_get(uint64_t i, srjit_op* op, srjit_error* error);
 enum { SRJIT_TEXT_INFIX = 0, SRJIT_TEXT_POSTFIX = 1, SRJIT_TEXT_PREFIX = 2, SRJIT_TEXT_JSON = 3 };
 
 /* `count` texts as token arrays (ir/text.h has the grammar). `names` are those of `columns` columns, NULL for none. A
- * text that is no expression is a failure, and becomes an expression without tokens; srjit_compile_tokens() gives its
- * failure again. */
+ * text that is no expression is a failure (`failures` may be NULL), and becomes an expression without tokens;
+ * srjit_compile_tokens() gives its failure again. */
 int32_t srjit_parse(const char* const* texts, uint64_t count, int32_t language, const char* const* names,
                     uint64_t columns, srjit_tokens** tokens, srjit_failures** failures, srjit_error* error);
-/* Simplified expressions, for people to read (passes/simplify_expression.h), in double precision. */
+/* Simplified expressions, for people to read (passes/simplify_expression.h), in double precision. `failures` may be
+ * NULL. */
 int32_t srjit_simplify(const srjit_population* population, int32_t math, srjit_tokens** tokens,
                        srjit_failures** failures, srjit_error* error);
 /* Their arrays, in postfix; valid as long as `tokens`. */
 int32_t srjit_tokens_get(const srjit_tokens* tokens, srjit_population* population, srjit_error* error);
 void srjit_tokens_free(srjit_tokens* tokens);
 /* Expression `expression` as text. Writes at most `capacity` bytes to `text`, the last of which is zero, and the length
- * of the whole text without its zero to `length`; either may be NULL (with a capacity of 0). */
+ * of the whole text without its zero to `length`; either may be NULL (with a capacity of 0). A text that does not fit
+ * is cut off at a byte. */
 int32_t srjit_print(const srjit_population* population, uint64_t expression, int32_t language, const char* const* names,
                     uint64_t columns, char* text, uint64_t capacity, uint64_t* length, srjit_error* error);
 
@@ -214,7 +237,7 @@ int32_t srjit_print(const srjit_population* population, uint64_t expression, int
 /* CompileOptions of runtime/engine_options.h. */
 typedef struct srjit_compile_options {
   uint64_t size;
-  int32_t tier;                /* SRJIT_ENGINES_TIER, SRJIT_AUTO, ... */
+  int32_t tier;                /* SRJIT_TIER_OF_ENGINE, SRJIT_TIER_AUTO, ... */
   int32_t keep_order;          /* 1: kernels get adjacent expressions; 0: those that share subtrees */
   double expected_evaluations; /* 0: 1 */
   uint64_t expected_rows;      /* 0: unknown */
@@ -242,8 +265,10 @@ typedef struct srjit_program_info {
   uint64_t nodes_before, nodes_after;
   double seconds_passes, seconds_codegen;
   uint64_t subtrees_read, nodes_spared, recurring;
-  int32_t tier;      /* of the next evaluation, if it is like the last one */
-  int32_t compiling; /* whether machine code is made in the background */
+  int32_t tier;           /* of the next evaluation, if it is like the last one */
+  int32_t requested_tier; /* ProgramInfo::tier */
+  int32_t compiling;      /* whether machine code is made in the background */
+  int32_t unused;         /* 0 */
   uint64_t compiled, evaluations;
   uint64_t served_interpreted, served_direct, served_compiled;
   double seconds_compiling, seconds_reading, seconds_loading, device_seconds;
@@ -256,17 +281,17 @@ int32_t srjit_program_status(const srjit_program* program, srjit_error* error);
  *
  * `parameters` are those of all expressions behind one another, or several such vectors. With v vectors and e
  * expressions there are v * e results, those of the first vector first. A program without parameters has one vector.
- * `counts` of arrays are checked: another count than that of the results is SRJIT_INVALID. */
+ * `counts` of arrays are checked: another count than that of the results is SRJIT_ERROR_INVALID. */
 
-enum { SRJIT_PROPAGATE = 0, SRJIT_SKIP = 1, SRJIT_REJECT = 2 };
+enum { SRJIT_NAN_PROPAGATE = 0, SRJIT_NAN_SKIP = 1, SRJIT_NAN_REJECT = 2 };
 enum { SRJIT_BY_PARAMETERS = 0, SRJIT_BY_VARIABLES = 1 };
 
 /* LossOptions of runtime/engine_options.h. */
 typedef struct srjit_loss_options {
   uint64_t size;
   const char* loss; /* the name of a loss ("mse", which NULL is, too), "NAME:CONSTANT", or an expression over f, y, w */
-  int32_t nan;      /* rows that are not finite: SRJIT_PROPAGATE, ... */
-  int32_t by;       /* of gradients: SRJIT_BY_PARAMETERS, ... */
+  int32_t nan;      /* rows that are not finite: SRJIT_NAN_PROPAGATE, ... */
+  int32_t by;       /* of gradients: SRJIT_BY_PARAMETERS, ...; others do not read it */
 } srjit_loss_options;
 /* The name of loss i, valid forever; NULL from the last one on. */
 const char* srjit_loss_name(uint64_t i);
@@ -359,7 +384,8 @@ void srjit_stop_free(srjit_stop* stop);
 
 /* ---- Work in flight ----
  *
- * What these read was copied when they return, but for `out`, which must outlive the srjit_pending. */
+ * What these read was copied when they return, but for columns in device memory. `out` must outlive the srjit_pending.
+ */
 int32_t srjit_submit_loss(const srjit_engine* engine, const srjit_program* program, const srjit_dataset* data,
                           const double* parameters, uint64_t parameter_count, const srjit_loss_options* options,
                           srjit_pending** pending, srjit_error* error);
@@ -380,12 +406,12 @@ int32_t srjit_submit_fit(const srjit_engine* engine, const srjit_program* progra
                          const double* starts, uint64_t start_count, const srjit_fit_options* options,
                          srjit_pending** pending, srjit_error* error);
 
-/* Whether a result can be taken without waiting: 1 or 0. */
+/* Whether a result can be taken without waiting: 1 or 0; 1 for NULL. */
 int32_t srjit_pending_ready(const srjit_pending* pending);
 void srjit_pending_wait(const srjit_pending* pending);
-/* Waits, and takes the result; a second time is SRJIT_INVALID, and so is another kind of work, which is not taken then.
- * The first is for losses and gradients, the second for predictions and Jacobians, the third for fits. Where an array
- * has the wrong count, nothing is taken. */
+/* Waits, and takes the result; a second time is SRJIT_ERROR_INVALID, and so is another kind of work, which is not taken
+ * then. The first is for losses and gradients, the second for predictions and Jacobians, the third for fits. Where an
+ * array has the wrong count, nothing is taken; an error is given again. */
 int32_t srjit_pending_losses(srjit_pending* pending, srjit_losses* losses, srjit_error* error);
 int32_t srjit_pending_failures(srjit_pending* pending, srjit_failures** failures, srjit_error* error);
 int32_t srjit_pending_fits(srjit_pending* pending, srjit_fits* fits, srjit_error* error);

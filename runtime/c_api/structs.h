@@ -6,10 +6,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <string>
+#include <utility>
 
 #include <fmt/format.h>
 
 #include "ir/error.h"
+#include "runtime/c_api/srjit.h"
 
 namespace srjit::c_api {
 
@@ -24,23 +27,67 @@ T& required(T* pointer, const char* name) {
   return *pointer;
 }
 
+/// The size that a struct of srjit.h had in its first version: no caller has a smaller one. It never changes.
+template <class Struct>
+inline constexpr std::size_t kFirstSize = 0;
+template <>
+inline constexpr std::size_t kFirstSize<srjit_error> = 1024;
+template <>
+inline constexpr std::size_t kFirstSize<srjit_engine_options> = 56;
+template <>
+inline constexpr std::size_t kFirstSize<srjit_engine_info> = 40;
+template <>
+inline constexpr std::size_t kFirstSize<srjit_cache_stats> = 104;
+template <>
+inline constexpr std::size_t kFirstSize<srjit_matrix> = 56;
+template <>
+inline constexpr std::size_t kFirstSize<srjit_data> = 48;
+template <>
+inline constexpr std::size_t kFirstSize<srjit_dataset_info> = 80;
+template <>
+inline constexpr std::size_t kFirstSize<srjit_population> = 48;
+template <>
+inline constexpr std::size_t kFirstSize<srjit_op> = 32;
+template <>
+inline constexpr std::size_t kFirstSize<srjit_compile_options> = 48;
+template <>
+inline constexpr std::size_t kFirstSize<srjit_program_info> = 168;
+template <>
+inline constexpr std::size_t kFirstSize<srjit_loss_options> = 24;
+template <>
+inline constexpr std::size_t kFirstSize<srjit_losses> = 56;
+template <>
+inline constexpr std::size_t kFirstSize<srjit_fit_options> = 48;
+template <>
+inline constexpr std::size_t kFirstSize<srjit_fits> = 88;
+/// The largest size that is taken for one: a page, as Linux has it. What was never set is often larger.
+inline constexpr std::size_t kLargestSize = 4096;
+
+/// The size of the caller's struct. Throws kInvalid if it is not one that a version can have.
+template <class Struct>
+std::size_t sizeOf(const Struct& given, const char* name) {
+  std::uint64_t size;
+  std::memcpy(&size, &given, sizeof size);
+  if (size < kFirstSize<Struct> || size > kLargestSize) {
+    refuse(Errc::kInvalid, fmt::format("the size of {} is {}, expected {} or more", name, size, kFirstSize<Struct>));
+  }
+  return size;
+}
+
 /// A copy of the caller's struct, in which members that it does not have are 0; all are for null. Throws kInvalid if
-/// its size is not set, kUnsupported if it has members that are not 0 and unknown here.
+/// its size is none, kUnsupported if it has members that are not 0 and unknown here.
 template <class Struct>
 Struct fromCaller(const Struct* given, const char* name) {
   Struct mine{};
   if (given != nullptr) {
-    // Not more than its size is the caller's.
-    std::uint64_t size;
-    std::memcpy(&size, given, sizeof size);
-    if (size < sizeof size) refuse(Errc::kInvalid, fmt::format("the size of {} is {}", name, size));
+    const std::size_t size = sizeOf(*given, name);
     const auto* const bytes = reinterpret_cast<const unsigned char*>(given);
     if (size > sizeof mine && std::any_of(bytes + sizeof mine, bytes + size, [](unsigned char b) { return b != 0; })) {
       refuse(Errc::kUnsupported,
              fmt::format("{} has members that this version of the library does not know ({} bytes, known are {})", name,
                          size, sizeof mine));
     }
-    std::memcpy(&mine, given, std::min<std::size_t>(size, sizeof mine));
+    std::memcpy(&mine, given, std::min(size, sizeof mine));
   }
   mine.size = sizeof mine;
   return mine;
@@ -61,7 +108,7 @@ void toCaller(const Struct& mine, Struct* given) {
 /// Fills a struct that the library writes: `fill` gets all members, 0.
 template <class Struct, class Fill>
 void describeTo(Struct* given, const char* name, const Fill& fill) {
-  fromCaller<Struct>(&required(given, name), name);
+  sizeOf(required(given, name), name);
   Struct mine{};
   fill(mine);
   toCaller(mine, given);

@@ -23,7 +23,11 @@ endif()
 
 include(CMakePackageConfigHelpers)
 set(SRJIT_PACKAGE_DIR ${CMAKE_INSTALL_LIBDIR}/cmake/srjit)
-install(TARGETS srjit srjit_shared srjit_llvm srjit_sqlite ${SRJIT_LAYER_TARGETS} EXPORT srjitTargets
+set(SRJIT_SHARED_TARGET)
+if(TARGET srjit_shared)
+  set(SRJIT_SHARED_TARGET srjit_shared)
+endif()
+install(TARGETS srjit ${SRJIT_SHARED_TARGET} srjit_llvm srjit_sqlite ${SRJIT_LAYER_TARGETS} EXPORT srjitTargets
   ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT library
   LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT library NAMELINK_COMPONENT library
   FILE_SET headers DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/srjit COMPONENT library

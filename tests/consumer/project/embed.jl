@@ -17,6 +17,8 @@ struct Losses
     derivative_count::UInt64; derivatives::Ptr{Float64}; failures::Ptr{Cvoid}
 end
 
+check(status) = status == 0 || error("srjit: error $status")
+
 # 1 is SRJIT_F64. A matrix of Julia has its columns behind one another, which strides of 0 say.
 matrix(m) = Matrix(sizeof(Matrix), pointer(m), size(m, 1), size(m, 2), 0, 0, 1, 0)
 
@@ -28,19 +30,20 @@ values = zeros(2)
 
 GC.@preserve X y codes offsets values begin
     engine = Ref{Ptr{Cvoid}}()
-    @assert ccall((:srjit_engine_create, libsrjit), Int32, (Ptr{Cvoid}, Ref{Ptr{Cvoid}}, Ptr{Cvoid}), C_NULL, engine, C_NULL) == 0
+    check(ccall((:srjit_engine_create, libsrjit), Int32, (Ptr{Cvoid}, Ref{Ptr{Cvoid}}, Ptr{Cvoid}), C_NULL, engine, C_NULL))
     columns, target, data = Ref(matrix(X)), Ref(matrix(y)), Ref{Ptr{Cvoid}}()
     GC.@preserve columns target begin
         pointer_of(m) = Base.unsafe_convert(Ptr{Matrix}, m)
         view = Ref(Data(sizeof(Data), pointer_of(columns), pointer_of(target), C_NULL, C_NULL, 0))
-        @assert ccall((:srjit_dataset_create, libsrjit), Int32, (Ptr{Cvoid}, Ref{Data}, Ref{Ptr{Cvoid}}, Ptr{Cvoid}),
-                      engine[], view, data, C_NULL) == 0
+        check(ccall((:srjit_dataset_create, libsrjit), Int32, (Ptr{Cvoid}, Ref{Data}, Ref{Ptr{Cvoid}}, Ptr{Cvoid}),
+                      engine[], view, data, C_NULL))
     end
     population = Ref(Population(sizeof(Population), 2, pointer(codes), C_NULL, pointer(offsets), 0, 0))
     losses = Ref(Losses(sizeof(Losses), 2, pointer(values), C_NULL, 0, C_NULL, C_NULL))
-    @assert ccall((:srjit_population_loss, libsrjit), Int32,
+    check(ccall((:srjit_population_loss, libsrjit), Int32,
                   (Ptr{Cvoid}, Ref{Population}, Ptr{Cvoid}, Ptr{Float64}, UInt64, Ptr{Cvoid}, Ptr{Cvoid}, Ref{Losses}, Ptr{Cvoid}),
-                  engine[], population, data[], C_NULL, 0, C_NULL, C_NULL, losses, C_NULL) == 0
+                  engine[], population, data[], C_NULL, 0, C_NULL, C_NULL, losses, C_NULL))
+    ccall((:srjit_failures_free, libsrjit), Cvoid, (Ptr{Cvoid},), losses[].failures)
     ccall((:srjit_dataset_free, libsrjit), Cvoid, (Ptr{Cvoid},), data[])
     ccall((:srjit_engine_free, libsrjit), Cvoid, (Ptr{Cvoid},), engine[])
 end

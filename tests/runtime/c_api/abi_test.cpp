@@ -34,10 +34,25 @@ TEST(Abi, EnginesAndData) {
   EXPECT_AT(srjit_engine_options, threads, 36);
   EXPECT_AT(srjit_engine_options, device_bytes, 40);
   EXPECT_AT(srjit_engine_options, subtree_bytes, 48);
+  EXPECT_EQ(sizeof(srjit_engine_info), 40U);
+  EXPECT_AT(srjit_engine_info, precision, 8);
+  EXPECT_AT(srjit_engine_info, math, 12);
+  EXPECT_AT(srjit_engine_info, tier, 16);
+  EXPECT_AT(srjit_engine_info, threads, 20);
+  EXPECT_AT(srjit_engine_info, device_bytes, 24);
+  EXPECT_AT(srjit_engine_info, subtree_bytes, 32);
   EXPECT_EQ(sizeof(srjit_cache_stats), 104U);
   EXPECT_AT(srjit_cache_stats, memory_hits, 8);
+  EXPECT_AT(srjit_cache_stats, disk_hits, 16);
+  EXPECT_AT(srjit_cache_stats, misses, 24);
+  EXPECT_AT(srjit_cache_stats, waits, 32);
   EXPECT_AT(srjit_cache_stats, memory_images, 40);
+  EXPECT_AT(srjit_cache_stats, memory_bytes, 48);
+  EXPECT_AT(srjit_cache_stats, disk_images, 56);
+  EXPECT_AT(srjit_cache_stats, disk_bytes, 64);
   EXPECT_AT(srjit_cache_stats, evictions, 72);
+  EXPECT_AT(srjit_cache_stats, damaged, 80);
+  EXPECT_AT(srjit_cache_stats, compile_seconds, 88);
   EXPECT_AT(srjit_cache_stats, saved_seconds, 96);
   EXPECT_EQ(sizeof(srjit_matrix), 56U);
   EXPECT_AT(srjit_matrix, data, 8);
@@ -55,7 +70,13 @@ TEST(Abi, EnginesAndData) {
   EXPECT_AT(srjit_data, stream, 40);
   EXPECT_EQ(sizeof(srjit_dataset_info), 80U);
   EXPECT_AT(srjit_dataset_info, rows, 8);
+  EXPECT_AT(srjit_dataset_info, columns, 16);
   EXPECT_AT(srjit_dataset_info, row_groups, 24);
+  EXPECT_AT(srjit_dataset_info, subtree_capacity, 32);
+  EXPECT_AT(srjit_dataset_info, subtrees_kept, 40);
+  EXPECT_AT(srjit_dataset_info, subtree_bytes, 48);
+  EXPECT_AT(srjit_dataset_info, subtrees_computed, 56);
+  EXPECT_AT(srjit_dataset_info, subtrees_replaced, 64);
   EXPECT_AT(srjit_dataset_info, subtree_reads, 72);
 }
 
@@ -79,16 +100,29 @@ TEST(Abi, Expressions) {
   EXPECT_AT(srjit_compile_options, expected_rows, 24);
   EXPECT_AT(srjit_compile_options, passes, 32);
   EXPECT_AT(srjit_compile_options, data, 40);
-  EXPECT_EQ(sizeof(srjit_program_info), 160U);
+  EXPECT_EQ(sizeof(srjit_program_info), 168U);
   EXPECT_AT(srjit_program_info, expressions, 8);
+  EXPECT_AT(srjit_program_info, parameters, 16);
+  EXPECT_AT(srjit_program_info, nodes_before, 24);
+  EXPECT_AT(srjit_program_info, nodes_after, 32);
   EXPECT_AT(srjit_program_info, seconds_passes, 40);
+  EXPECT_AT(srjit_program_info, seconds_codegen, 48);
   EXPECT_AT(srjit_program_info, subtrees_read, 56);
+  EXPECT_AT(srjit_program_info, nodes_spared, 64);
+  EXPECT_AT(srjit_program_info, recurring, 72);
   EXPECT_AT(srjit_program_info, tier, 80);
-  EXPECT_AT(srjit_program_info, compiling, 84);
-  EXPECT_AT(srjit_program_info, compiled, 88);
-  EXPECT_AT(srjit_program_info, served_interpreted, 104);
-  EXPECT_AT(srjit_program_info, seconds_compiling, 128);
-  EXPECT_AT(srjit_program_info, device_seconds, 152);
+  EXPECT_AT(srjit_program_info, requested_tier, 84);
+  EXPECT_AT(srjit_program_info, compiling, 88);
+  EXPECT_AT(srjit_program_info, unused, 92);
+  EXPECT_AT(srjit_program_info, compiled, 96);
+  EXPECT_AT(srjit_program_info, evaluations, 104);
+  EXPECT_AT(srjit_program_info, served_interpreted, 112);
+  EXPECT_AT(srjit_program_info, served_direct, 120);
+  EXPECT_AT(srjit_program_info, served_compiled, 128);
+  EXPECT_AT(srjit_program_info, seconds_compiling, 136);
+  EXPECT_AT(srjit_program_info, seconds_reading, 144);
+  EXPECT_AT(srjit_program_info, seconds_loading, 152);
+  EXPECT_AT(srjit_program_info, device_seconds, 160);
 }
 
 TEST(Abi, Evaluations) {
@@ -109,6 +143,7 @@ TEST(Abi, Evaluations) {
   EXPECT_AT(srjit_fit_options, loss_tolerance, 24);
   EXPECT_AT(srjit_fit_options, step_tolerance, 32);
   EXPECT_AT(srjit_fit_options, iterations, 40);
+  EXPECT_AT(srjit_fit_options, reserved, 44);
   EXPECT_EQ(sizeof(srjit_fits), 88U);
   EXPECT_AT(srjit_fits, count, 8);
   EXPECT_AT(srjit_fits, losses, 16);
@@ -125,19 +160,25 @@ TEST(Abi, Evaluations) {
 #undef EXPECT_AT
 
 TEST(Abi, Enumerators) {
-  const int values[] = {SRJIT_OK,          SRJIT_SYNTAX,  SRJIT_INVALID, SRJIT_IO,
-                        SRJIT_UNSUPPORTED, SRJIT_COMPILE, SRJIT_MACHINE, SRJIT_CANCELLED};
+  const int values[] = {SRJIT_OK,
+                        SRJIT_ERROR_SYNTAX,
+                        SRJIT_ERROR_INVALID,
+                        SRJIT_ERROR_IO,
+                        SRJIT_ERROR_UNSUPPORTED,
+                        SRJIT_ERROR_COMPILE,
+                        SRJIT_ERROR_MACHINE,
+                        SRJIT_ERROR_CANCELLED};
   for (int i = 0; i < 8; ++i) EXPECT_EQ(values[i], i);
   EXPECT_EQ(SRJIT_F32, 0);
   EXPECT_EQ(SRJIT_F64, 1);
-  EXPECT_EQ(SRJIT_PRECISE, 0);
-  EXPECT_EQ(SRJIT_STRICT, 1);
-  EXPECT_EQ(SRJIT_FAST, 2);
-  EXPECT_EQ(SRJIT_ENGINES_TIER, 0);
-  EXPECT_EQ(SRJIT_AUTO, 1);
-  EXPECT_EQ(SRJIT_INTERPRET, 2);
-  EXPECT_EQ(SRJIT_COMPILED, 3);
-  EXPECT_EQ(SRJIT_DIRECT, 4);
+  EXPECT_EQ(SRJIT_MATH_PRECISE, 0);
+  EXPECT_EQ(SRJIT_MATH_STRICT, 1);
+  EXPECT_EQ(SRJIT_MATH_FAST, 2);
+  EXPECT_EQ(SRJIT_TIER_OF_ENGINE, 0);
+  EXPECT_EQ(SRJIT_TIER_AUTO, 1);
+  EXPECT_EQ(SRJIT_TIER_INTERPRET, 2);
+  EXPECT_EQ(SRJIT_TIER_COMPILED, 3);
+  EXPECT_EQ(SRJIT_TIER_DIRECT, 4);
   EXPECT_EQ(SRJIT_CONSTANT, 0);
   EXPECT_EQ(SRJIT_VARIABLE, -1);
   EXPECT_EQ(SRJIT_PARAMETER, -1073741824);
@@ -147,9 +188,9 @@ TEST(Abi, Enumerators) {
   EXPECT_EQ(SRJIT_TEXT_POSTFIX, 1);
   EXPECT_EQ(SRJIT_TEXT_PREFIX, 2);
   EXPECT_EQ(SRJIT_TEXT_JSON, 3);
-  EXPECT_EQ(SRJIT_PROPAGATE, 0);
-  EXPECT_EQ(SRJIT_SKIP, 1);
-  EXPECT_EQ(SRJIT_REJECT, 2);
+  EXPECT_EQ(SRJIT_NAN_PROPAGATE, 0);
+  EXPECT_EQ(SRJIT_NAN_SKIP, 1);
+  EXPECT_EQ(SRJIT_NAN_REJECT, 2);
   EXPECT_EQ(SRJIT_BY_PARAMETERS, 0);
   EXPECT_EQ(SRJIT_BY_VARIABLES, 1);
 }
@@ -160,13 +201,20 @@ TEST(Abi, StatusesOfFits) {
   for (int status = SRJIT_FIT_CONVERGED; status <= SRJIT_FIT_FAILED; ++status) {
     EXPECT_EQ(srjit_fit_status_name(status), nameOf(static_cast<FitStatus>(status)));
   }
-  EXPECT_EQ(static_cast<int>(FitStatus::kConverged), SRJIT_FIT_CONVERGED);
-  EXPECT_EQ(static_cast<int>(FitStatus::kIterations), SRJIT_FIT_ITERATIONS);
-  EXPECT_EQ(static_cast<int>(FitStatus::kNoProgress), SRJIT_FIT_NO_PROGRESS);
-  EXPECT_EQ(static_cast<int>(FitStatus::kNotFinite), SRJIT_FIT_NOT_FINITE);
-  EXPECT_EQ(static_cast<int>(FitStatus::kSingular), SRJIT_FIT_SINGULAR);
-  EXPECT_EQ(static_cast<int>(FitStatus::kCancelled), SRJIT_FIT_CANCELLED);
-  EXPECT_EQ(static_cast<int>(FitStatus::kFailed), SRJIT_FIT_FAILED);
+  EXPECT_EQ(SRJIT_FIT_CONVERGED, 1);
+  EXPECT_EQ(static_cast<int>(FitStatus::kConverged), 1);
+  EXPECT_EQ(SRJIT_FIT_ITERATIONS, 2);
+  EXPECT_EQ(static_cast<int>(FitStatus::kIterations), 2);
+  EXPECT_EQ(SRJIT_FIT_NO_PROGRESS, 3);
+  EXPECT_EQ(static_cast<int>(FitStatus::kNoProgress), 3);
+  EXPECT_EQ(SRJIT_FIT_NOT_FINITE, 4);
+  EXPECT_EQ(static_cast<int>(FitStatus::kNotFinite), 4);
+  EXPECT_EQ(SRJIT_FIT_SINGULAR, 5);
+  EXPECT_EQ(static_cast<int>(FitStatus::kSingular), 5);
+  EXPECT_EQ(SRJIT_FIT_CANCELLED, 6);
+  EXPECT_EQ(static_cast<int>(FitStatus::kCancelled), 6);
+  EXPECT_EQ(SRJIT_FIT_FAILED, 7);
+  EXPECT_EQ(static_cast<int>(FitStatus::kFailed), 7);
 }
 
 }  // namespace

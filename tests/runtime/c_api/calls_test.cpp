@@ -1,4 +1,5 @@
 // Calls of srjit.h give what those of Engine give, and refuse bad arguments.
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <memory>
@@ -248,9 +249,10 @@ TEST_F(CInterface, CustomLossesAndPoliciesAreText) {
   const auto lossWith = [&](const char* text, int nan) {
     options.loss = text;
     options.nan = nan;
-    return refusal(nan == 7 || std::strchr(text, '(') == nullptr ? SRJIT_INVALID : SRJIT_SYNTAX, [&](auto error) {
-      return srjit_loss(engine_.get(), program.get(), data_.get(), nullptr, 0, &options, &losses, error);
-    });
+    return refusal(nan == 7 || std::strchr(text, '(') == nullptr ? SRJIT_ERROR_INVALID : SRJIT_ERROR_SYNTAX,
+                   [&](auto error) {
+                     return srjit_loss(engine_.get(), program.get(), data_.get(), nullptr, 0, &options, &losses, error);
+                   });
   };
   EXPECT_THAT(lossWith("msx", 0), HasSubstr("is none of sse, mse"));
   EXPECT_THAT(lossWith("huber:x", 0), HasSubstr("expected a number behind the colon"));
@@ -316,7 +318,7 @@ TEST_F(CInterface, TextIsParsedPrintedAndSimplified) {
   EXPECT_EQ(population.codes[0], SRJIT_VARIABLE);
   EXPECT_EQ(population.codes[population.offsets[1]], SRJIT_VARIABLE - 1);
   const auto simple = made<srjit_tokens>(
-      [&](auto to, auto error) { return srjit_simplify(&population, SRJIT_FAST, to, nullptr, error); });
+      [&](auto to, auto error) { return srjit_simplify(&population, SRJIT_MATH_FAST, to, nullptr, error); });
   ASSERT_EQ(srjit_tokens_get(simple.get(), &population, nullptr), SRJIT_OK);
   char text[16];
   std::uint64_t length = 0;
@@ -326,11 +328,158 @@ TEST_F(CInterface, TextIsParsedPrintedAndSimplified) {
   ASSERT_EQ(srjit_print(&population, 0, SRJIT_TEXT_POSTFIX, names, 2, text, 4, &length, nullptr), SRJIT_OK);
   EXPECT_STREQ(text, "mas");
   EXPECT_EQ(length, 8U);
-  EXPECT_THAT(refusal(SRJIT_INVALID,
+  EXPECT_THAT(refusal(SRJIT_ERROR_INVALID,
                       [&](auto error) {
                         return srjit_print(&population, 2, SRJIT_TEXT_INFIX, names, 2, text, 4, &length, error);
                       }),
               HasSubstr("expression 2 of 2"));
+}
+
+TEST_F(CInterface, FailedCallsGiveNoLists) {
+  const auto program = compile({"x0"});
+  auto* const stale = reinterpret_cast<srjit_failures*>(0x10);
+  srjit_failures* failures = stale;
+  double out[5];
+  EXPECT_NE(srjit_predict(engine_.get(), program.get(), data_.get(), nullptr, 0, SRJIT_F32, out, 5, &failures, nullptr),
+            SRJIT_OK);
+  EXPECT_EQ(failures, nullptr);
+  failures = stale;
+  EXPECT_NE(srjit_jacobian(engine_.get(), nullptr, data_.get(), nullptr, 0, 0, SRJIT_F64, out, 5, &failures, nullptr),
+            SRJIT_OK);
+  EXPECT_EQ(failures, nullptr);
+  failures = stale;
+  EXPECT_NE(srjit_pending_failures(nullptr, &failures, nullptr), SRJIT_OK);
+  EXPECT_EQ(failures, nullptr);
+  auto losses = sized<srjit_losses>();
+  losses.failures = stale;
+  EXPECT_NE(srjit_loss(engine_.get(), program.get(), nullptr, nullptr, 0, nullptr, &losses, nullptr), SRJIT_OK);
+  EXPECT_EQ(losses.failures, nullptr);
+  auto fits = sized<srjit_fits>();
+  fits.failures = stale;
+  EXPECT_NE(srjit_fit(engine_.get(), program.get(), nullptr, nullptr, 0, nullptr, &fits, nullptr), SRJIT_OK);
+  EXPECT_EQ(fits.failures, nullptr);
+}
+
+TEST_F(CInterface, OptionsReachTheEngine) {
+  const auto tokens = made<srjit_tokens>([](auto to, auto error) {
+    const char* texts[] = {"log(x1 - 1)", "x0 + 0*x1"};
+    return srjit_parse(texts, 2, SRJIT_TEXT_INFIX, nullptr, 0, to, nullptr, error);
+  });
+  auto options = sized<srjit_compile_options>();
+  const auto infoWith = [&] {
+    const auto program = made<srjit_program>(
+        [&](auto to, auto error) { return srjit_compile_tokens(engine_.get(), tokens.get(), &options, to, error); });
+    auto info = sized<srjit_program_info>();
+    EXPECT_EQ(srjit_program_get_info(program.get(), &info, nullptr), SRJIT_OK);
+    return info;
+  };
+  options.tier = SRJIT_TIER_INTERPRET;
+  EXPECT_EQ(infoWith().requested_tier, SRJIT_TIER_INTERPRET);
+  options.tier = SRJIT_TIER_COMPILED;
+  EXPECT_EQ(infoWith().requested_tier, SRJIT_TIER_COMPILED);
+  const std::uint64_t nodes = infoWith().nodes_after;
+  options.passes = "none";
+  EXPECT_GT(infoWith().nodes_after, nodes);  // x0 + 0*x1 is as it was
+  const auto refused = [&] {
+    return refusal(SRJIT_ERROR_INVALID, [&](auto error) {
+      srjit_program* program = nullptr;
+      return srjit_compile_tokens(engine_.get(), tokens.get(), &options, &program, error);
+    });
+  };
+  options.passes = "nine";
+  EXPECT_THAT(refused(), HasSubstr("nine"));
+  options.passes = nullptr;
+  options.keep_order = 2;
+  EXPECT_THAT(refused(), HasSubstr("keep_order is 2"));
+
+  // log(x1 - 1) is -infinity in the last row.
+  const auto program = compile({"log(x1 - 1)"});
+  double value = 0;
+  std::uint64_t valid = 0;
+  auto losses = sized<srjit_losses>();
+  losses.count = 1;
+  losses.values = &value;
+  losses.valid_rows = &valid;
+  auto loss = sized<srjit_loss_options>();
+  const auto withPolicy = [&](std::int32_t nan) {
+    loss.nan = nan;
+    EXPECT_EQ(srjit_loss(engine_.get(), program.get(), data_.get(), nullptr, 0, &loss, &losses, nullptr), SRJIT_OK);
+  };
+  withPolicy(SRJIT_NAN_SKIP);
+  EXPECT_TRUE(std::isfinite(value));
+  EXPECT_EQ(valid, 4U);
+  withPolicy(SRJIT_NAN_REJECT);
+  EXPECT_TRUE(std::isinf(value));
+  auto info = sized<srjit_engine_info>();
+  ASSERT_EQ(srjit_engine_get_info(engine_.get(), &info, nullptr), SRJIT_OK);
+  EXPECT_EQ(info.precision, SRJIT_F64);
+  EXPECT_EQ(info.math, SRJIT_MATH_PRECISE);
+  EXPECT_EQ(info.tier, SRJIT_TIER_AUTO);
+  EXPECT_EQ(info.threads, 2U);
+}
+
+TEST_F(CInterface, ArgumentsOutOfRange) {
+  auto population = sized<srjit_population>();
+  population.expressions = ~std::uint64_t{0};
+  const std::int64_t offsets[] = {0};
+  population.offsets = offsets;
+  const auto refused = [&] {
+    return refusal(SRJIT_ERROR_INVALID, [&](auto error) {
+      srjit_program* program = nullptr;
+      return srjit_compile(engine_.get(), &population, nullptr, &program, error);
+    });
+  };
+  EXPECT_THAT(refused(), HasSubstr("expressions"));
+  population.expressions = 0;
+  population.reserved = 1;
+  EXPECT_THAT(refused(), HasSubstr("reserved of population is 1"));
+  srjit_matrix columns = columns_;
+  srjit_data view = view_;
+  view.columns = &columns;
+  const auto refusedData = [&] {
+    return refusal(SRJIT_ERROR_INVALID, [&](auto error) {
+      srjit_dataset* data = nullptr;
+      return srjit_dataset_create(engine_.get(), &view, &data, error);
+    });
+  };
+  columns.rows = std::uint64_t{1} << 62;
+  EXPECT_THAT(refusedData(), HasSubstr("rows and 2 columns"));
+  columns = columns_;
+  columns.row_stride = 3;
+  EXPECT_THAT(refusedData(), HasSubstr("expected multiples of 8"));
+  columns = columns_;
+  columns.on_device = 2;
+  EXPECT_THAT(refusedData(), HasSubstr("on_device is 2"));
+  columns = columns_;
+  view.stream = 1;
+  EXPECT_THAT(refusedData(), HasSubstr("stream"));
+  auto options = sized<srjit_fit_options>();
+  options.loss_tolerance = NAN;
+  const auto program = compile({"p0"});
+  auto fits = sized<srjit_fits>();
+  const double start = 1;
+  EXPECT_THAT(refusal(SRJIT_ERROR_INVALID,
+                      [&](auto error) {
+                        return srjit_fit(engine_.get(), program.get(), data_.get(), &start, 1, &options, &fits, error);
+                      }),
+              HasSubstr("NaN"));
+}
+
+TEST_F(CInterface, ObjectsAreFreedInAnyOrder) {
+  auto program = compile({"p0*x0"});
+  const double parameter = 2;
+  const auto pending = made<srjit_pending>([&](auto to, auto e) {
+    return srjit_submit_loss(engine_.get(), program.get(), data_.get(), &parameter, 1, nullptr, to, e);
+  });
+  engine_.reset();
+  data_.reset();
+  program.reset();
+  double value = 0;
+  auto losses = sized<srjit_losses>();
+  losses.count = 1;
+  losses.values = &value;
+  ASSERT_EQ(srjit_pending_losses(pending.get(), &losses, nullptr), SRJIT_OK);
+  EXPECT_EQ(value, 1);
 }
 
 TEST_F(CInterface, OperatorsAndLossesAreListed) {
@@ -344,7 +493,7 @@ TEST_F(CInterface, OperatorsAndLossesAreListed) {
     EXPECT_EQ(op.code, codeOf(static_cast<Op>(i)));
   }
   auto op = sized<srjit_op>();
-  EXPECT_EQ(srjit_op_get(srjit_op_count(), &op, nullptr), SRJIT_INVALID);
+  EXPECT_EQ(srjit_op_get(srjit_op_count(), &op, nullptr), SRJIT_ERROR_INVALID);
   for (std::size_t i = 0; i < allLosses().size(); ++i) EXPECT_EQ(srjit_loss_name(i), allLosses()[i].name);
   EXPECT_EQ(srjit_loss_name(allLosses().size()), nullptr);
 }
@@ -372,6 +521,10 @@ TEST_F(CInterface, FitsAreThoseOfTheEngine) {
   const Fits own = engine_->engine.fit(program->program, data_->data, starts).value();
   EXPECT_EQ(std::memcmp(parameters.data(), own.parameters.data(), 3 * sizeof(double)), 0);
   EXPECT_EQ(values, own.losses.values);
+  EXPECT_EQ(valid, own.losses.valid_rows);
+  EXPECT_EQ(iterations, own.iterations);
+  EXPECT_TRUE(std::equal(won.begin(), won.end(), own.starts.begin(), own.starts.end()));
+  EXPECT_EQ(std::memcmp(errors.data(), own.standard_errors.data(), 3 * sizeof(double)), 0);
   EXPECT_EQ(statuses[0], SRJIT_FIT_CONVERGED);
   EXPECT_EQ(statuses[1], SRJIT_FIT_SINGULAR);
   EXPECT_NEAR(parameters[0], 2, 1e-9);
@@ -385,16 +538,16 @@ TEST_F(CInterface, FitsAreThoseOfTheEngine) {
     return srjit_submit_fit(engine_.get(), program.get(), data_.get(), starts, 6, &options, to, e);
   });
   auto losses = sized<srjit_losses>();
-  EXPECT_THAT(refusal(SRJIT_INVALID, [&](auto e) { return srjit_pending_losses(pending.get(), &losses, e); }),
+  EXPECT_THAT(refusal(SRJIT_ERROR_INVALID, [&](auto e) { return srjit_pending_losses(pending.get(), &losses, e); }),
               HasSubstr("another kind than losses"));
   fits.count = 2;
-  EXPECT_THAT(refusal(SRJIT_INVALID, [&](auto e) { return srjit_pending_fits(pending.get(), &fits, e); }),
+  EXPECT_THAT(refusal(SRJIT_ERROR_INVALID, [&](auto e) { return srjit_pending_fits(pending.get(), &fits, e); }),
               HasSubstr("count is 2, expected 3"));
   fits.count = 3;  // what did not fit was kept
   ASSERT_EQ(srjit_pending_fits(pending.get(), &fits, &error), SRJIT_OK) << error.message;
   messages(fits.failures);
   EXPECT_EQ(statuses[0], SRJIT_FIT_CANCELLED);
-  EXPECT_THAT(refusal(SRJIT_INVALID, [&](auto e) { return srjit_pending_fits(pending.get(), &fits, e); }),
+  EXPECT_THAT(refusal(SRJIT_ERROR_INVALID, [&](auto e) { return srjit_pending_fits(pending.get(), &fits, e); }),
               HasSubstr("taken already"));
 }
 
@@ -435,7 +588,7 @@ TEST_F(CInterface, WorkInFlight) {
   const auto loss = made<srjit_pending>([&](auto to, auto e) {
     return srjit_submit_loss(engine_.get(), program.get(), data_.get(), &parameter, 1, nullptr, to, e);
   });
-  EXPECT_THAT(refusal(SRJIT_INVALID, [&](auto e) { return srjit_pending_losses(loss.get(), &losses, e); }),
+  EXPECT_THAT(refusal(SRJIT_ERROR_INVALID, [&](auto e) { return srjit_pending_losses(loss.get(), &losses, e); }),
               HasSubstr("no derivatives"));
 }
 
@@ -465,7 +618,7 @@ TEST_F(CInterface, PartsOfData) {
   ASSERT_EQ(srjit_prepare(engine_.get(), program.get(), weighted.get(), nullptr, nullptr), SRJIT_OK);
   ASSERT_EQ(srjit_loss(engine_.get(), program.get(), weighted.get(), nullptr, 0, nullptr, &losses, nullptr), SRJIT_OK);
   EXPECT_EQ(value, 36);
-  EXPECT_THAT(refusal(SRJIT_INVALID,
+  EXPECT_THAT(refusal(SRJIT_ERROR_INVALID,
                       [&](auto e) {
                         srjit_dataset* none = nullptr;
                         return srjit_dataset_rows(engine_.get(), data_.get(), 4, 2, &none, e);
@@ -473,73 +626,104 @@ TEST_F(CInterface, PartsOfData) {
               HasSubstr("row"));
 }
 
-TEST_F(CInterface, StructsOfOtherVersions) {
-  // Of an older header: without precision and what follows, which is then f32.
-  auto old = sized<srjit_engine_options>();
-  old.size = offsetof(srjit_engine_options, precision);
-  old.device = "cpu";
-  old.precision = 77;
-  const auto engine = made<srjit_engine>([&](auto to, auto e) { return srjit_engine_create(&old, to, e); });
-  EXPECT_EQ(engine->engine.options().precision, Precision::kF32);
-  EXPECT_STREQ(srjit_engine_device(engine.get()), "cpu");
+/// A struct in two versions. The library here knows the second.
+struct FirstVersion {
+  std::uint64_t size;
+  std::uint64_t old_member;
+};
+struct SecondVersion {
+  std::uint64_t size;
+  std::uint64_t old_member, new_member;
+};
+struct ThirdVersion {
+  SecondVersion known;
+  std::uint64_t unknown;
+};
 
-  struct Newer {
-    srjit_engine_options known;
-    std::uint64_t unknown;
-  } newer = {*&old, 0};
-  newer.known.size = sizeof newer;
-  newer.known.precision = SRJIT_F64;
-  const auto create = [&](auto e) {
-    srjit_engine* to = nullptr;
-    const int32_t status = srjit_engine_create(&newer.known, &to, e);
-    EXPECT_EQ(to == nullptr, status != SRJIT_OK);
-    srjit_engine_free(to);
-    return status;
+}  // namespace
+
+namespace c_api {
+template <>
+inline constexpr std::size_t kFirstSize<SecondVersion> = sizeof(FirstVersion);
+}  // namespace c_api
+
+namespace {
+
+TEST(CStructs, OfOtherVersions) {
+  const FirstVersion first{sizeof first, 5};
+  const auto read = [](const void* given) { return c_api::fromCaller(static_cast<const SecondVersion*>(given), "it"); };
+  EXPECT_EQ(read(&first).old_member, 5U);
+  EXPECT_EQ(read(&first).new_member, 0U);
+  EXPECT_EQ(read(&first).size, sizeof(SecondVersion));
+  EXPECT_EQ(read(nullptr).old_member, 0U);
+
+  ThirdVersion third{{sizeof third, 6, 7}, 0};
+  EXPECT_EQ(read(&third).new_member, 7U);
+  third.unknown = 1;
+  const auto codeOfRead = [&] {
+    try {
+      read(&third);
+      return Errc::kSyntax;
+    } catch (const ErrorException& refused) {
+      return refused.error().code;
+    }
   };
-  EXPECT_EQ(create(nullptr), SRJIT_OK);
-  newer.unknown = 1;
-  EXPECT_THAT(refusal(SRJIT_UNSUPPORTED, create), HasSubstr("does not know"));
-  newer.known.size = 0;
-  EXPECT_THAT(refusal(SRJIT_INVALID, create), HasSubstr("the size of options is 0"));
+  EXPECT_EQ(codeOfRead(), Errc::kUnsupported);
+  for (const std::uint64_t size : {std::uint64_t{0}, std::uint64_t{8}, std::uint64_t{4097}, ~std::uint64_t{0}}) {
+    third.known.size = size;
+    EXPECT_EQ(codeOfRead(), Errc::kInvalid) << size;
+  }
 
-  // What is written ends with the caller's struct.
-  srjit_dataset_info info{};
-  info.size = offsetof(srjit_dataset_info, columns);
-  info.columns = 77;
-  ASSERT_EQ(srjit_dataset_get_info(data_.get(), &info, nullptr), SRJIT_OK);
-  EXPECT_EQ(info.rows, 5U);
-  EXPECT_EQ(info.columns, 77U);
-  EXPECT_EQ(info.size, offsetof(srjit_dataset_info, columns));
+  // What is written ends with the caller's struct, and with what is known; the rest may hold anything.
+  const auto write = [](auto& to) {
+    c_api::describeTo(reinterpret_cast<SecondVersion*>(&to), "it", [](SecondVersion& it) {
+      it.old_member = 10;
+      it.new_member = 11;
+    });
+  };
+  struct {
+    FirstVersion it;
+    std::uint64_t behind;
+  } old = {{sizeof(FirstVersion), 1}, 77};
+  write(old);
+  EXPECT_EQ(old.it.size, sizeof(FirstVersion));
+  EXPECT_EQ(old.it.old_member, 10U);
+  EXPECT_EQ(old.behind, 77U);
+  third = {{sizeof third, 1, 2}, 88};
+  write(third);
+  EXPECT_EQ(third.known.new_member, 11U);
+  EXPECT_EQ(third.unknown, 88U);
 }
 
 TEST_F(CInterface, NullsAreRefused) {
   const auto program = compile({"x0"});
   auto losses = sized<srjit_losses>();
   EXPECT_EQ(
-      refusal(SRJIT_INVALID,
+      refusal(SRJIT_ERROR_INVALID,
               [&](auto e) { return srjit_loss(nullptr, program.get(), data_.get(), nullptr, 0, nullptr, &losses, e); }),
       "engine is NULL");
-  EXPECT_EQ(refusal(SRJIT_INVALID,
+  EXPECT_EQ(refusal(SRJIT_ERROR_INVALID,
                     [&](auto e) {
                       return srjit_loss(engine_.get(), program.get(), nullptr, nullptr, 0, nullptr, &losses, e);
                     }),
             "data is NULL");
-  EXPECT_EQ(refusal(SRJIT_INVALID,
+  EXPECT_EQ(refusal(SRJIT_ERROR_INVALID,
                     [&](auto e) {
                       return srjit_loss(engine_.get(), program.get(), data_.get(), nullptr, 2, nullptr, &losses, e);
                     }),
             "parameters is NULL");
-  EXPECT_EQ(refusal(SRJIT_INVALID, [&](auto e) { return srjit_engine_create(nullptr, nullptr, e); }), "engine is NULL");
+  EXPECT_EQ(refusal(SRJIT_ERROR_INVALID, [&](auto e) { return srjit_engine_create(nullptr, nullptr, e); }),
+            "engine is NULL");
   auto empty = sized<srjit_matrix>();
   empty.rows = empty.columns = 1;
   srjit_data view = view_;
   view.columns = &empty;
-  EXPECT_EQ(refusal(SRJIT_INVALID,
+  EXPECT_EQ(refusal(SRJIT_ERROR_INVALID,
                     [&](auto e) {
                       srjit_dataset* none = nullptr;
                       return srjit_dataset_create(engine_.get(), &view, &none, e);
                     }),
-            "columns is NULL");
+            "data of columns is NULL");
   srjit_engine_free(nullptr);
   srjit_pending_free(nullptr);
   EXPECT_EQ(srjit_failures_count(nullptr), 0U);
@@ -550,13 +734,13 @@ TEST_F(CInterface, ErrorsAreText) {
   auto options = sized<srjit_engine_options>();
   options.device = "tpu";
   srjit_engine* engine = nullptr;
-  EXPECT_THAT(refusal(SRJIT_INVALID, [&](auto e) { return srjit_engine_create(&options, &engine, e); }),
+  EXPECT_THAT(refusal(SRJIT_ERROR_INVALID, [&](auto e) { return srjit_engine_create(&options, &engine, e); }),
               HasSubstr("tpu"));
   srjit_error error = newError();
   Error longest{Errc::kIo, std::string(979, 'x') + "\u00e9\u00e9\u00e9", Span{2, 3, 4}};
   c_api::writeError(longest, &error);
   EXPECT_EQ(std::string(error.message), std::string(979, 'x') + "...");
-  EXPECT_EQ(error.code, SRJIT_IO);
+  EXPECT_EQ(error.code, SRJIT_ERROR_IO);
   EXPECT_EQ(error.has_place, 1);
   EXPECT_EQ(error.line, 2U);
   EXPECT_EQ(error.column, 3U);
@@ -565,6 +749,19 @@ TEST_F(CInterface, ErrorsAreText) {
   c_api::writeError(longest, &error);
   EXPECT_EQ(std::string(error.message), longest.message);
   EXPECT_STREQ(srjit_version(), "0.1.0");
+
+  // A later version's is longer; one whose size was never set is not written.
+  struct {
+    srjit_error known;
+    char later[8];
+  } newer{newError(), "later"};
+  newer.known.size = sizeof newer;
+  c_api::writeError(longest, &newer.known);
+  EXPECT_EQ(newer.known.code, SRJIT_ERROR_IO);
+  EXPECT_STREQ(newer.later, "later");
+  srjit_error unset{};
+  EXPECT_EQ(c_api::writeError(longest, &unset), SRJIT_ERROR_IO);
+  EXPECT_EQ(unset.code, 0);
 }
 
 TEST_F(CInterface, ProgramsHaveFigures) {
@@ -572,7 +769,7 @@ TEST_F(CInterface, ProgramsHaveFigures) {
   std::vector<std::uint64_t> offsets(3);
   ASSERT_EQ(srjit_program_parameter_offsets(program.get(), offsets.data(), 3, nullptr), SRJIT_OK);
   EXPECT_EQ(offsets, (std::vector<std::uint64_t>{0, 2, 4}));
-  EXPECT_THAT(refusal(SRJIT_INVALID,
+  EXPECT_THAT(refusal(SRJIT_ERROR_INVALID,
                       [&](auto e) { return srjit_program_parameter_offsets(program.get(), offsets.data(), 2, e); }),
               HasSubstr("count is 2, expected 3"));
   auto info = sized<srjit_program_info>();
@@ -596,12 +793,12 @@ TEST(CInterfaceOnDevice, ColumnsAreUsedInPlace) {
   view.columns = &columns;
   view.target = &target;
   columns.on_device = 1;
-  EXPECT_THAT(refusal(SRJIT_INVALID,
+  EXPECT_THAT(refusal(SRJIT_ERROR_INVALID,
                       [&](auto e) {
                         srjit_dataset* none = nullptr;
                         return srjit_dataset_create(&engine, &view, &none, e);
                       }),
-              HasSubstr("not all on the device"));
+              HasSubstr("some are on the device"));
   target.on_device = 1;
   const auto onDevice = [&](const std::vector<double>& values) {
     return reinterpret_cast<const void*>(machine.driver.allocateForeign(std::as_bytes(std::span(values))));
@@ -627,7 +824,7 @@ TEST(CInterfaceOnDevice, ColumnsAreUsedInPlace) {
   EXPECT_EQ(value, 7.5);  // of 1, 2, 3, 4
 
   const srjit_engine cpu{cpuEngine(Precision::kF64)};
-  refusal(SRJIT_UNSUPPORTED, [&](auto e) {
+  refusal(SRJIT_ERROR_UNSUPPORTED, [&](auto e) {
     srjit_dataset* none = nullptr;
     return srjit_dataset_create(&cpu, &view, &none, e);
   });

@@ -1,0 +1,43 @@
+#include "runtime/loss_text.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace srjit {
+namespace {
+
+using ::testing::HasSubstr;
+
+TEST(LossText, NamesAndConstants) {
+  for (const LossInfo& info : allLosses()) {
+    const Result<LossOptions> loss = parseLoss(info.name);
+    ASSERT_TRUE(loss) << info.name;
+    EXPECT_EQ(loss->kind, info.kind);
+    EXPECT_FALSE(loss->tuning || loss->custom);
+  }
+  EXPECT_EQ(parseLoss("huber:2.5")->tuning, 2.5);
+  EXPECT_EQ(parseLoss("huber: 2.5 ")->tuning, 2.5);
+  for (const char* text : {"huber:", "huber:x", "huber:1 2", "huber: "}) {
+    const Result<LossOptions> loss = parseLoss(text);
+    ASSERT_FALSE(loss) << text;
+    EXPECT_THAT(loss.error().message, HasSubstr("expected a number behind the colon")) << text;
+  }
+}
+
+TEST(LossText, Expressions) {
+  EXPECT_TRUE(parseLoss("w*abs(f - y)^1.5")->custom);
+  EXPECT_TRUE(parseLoss("f")->custom);
+  const Result<LossOptions> open = parseLoss("abs(f - ");
+  ASSERT_FALSE(open);
+  EXPECT_EQ(open.error().code, Errc::kSyntax);
+  EXPECT_TRUE(open.error().where);
+  const Result<LossOptions> word = parseLoss("msx");
+  ASSERT_FALSE(word);
+  EXPECT_EQ(word.error().code, Errc::kInvalid);
+  EXPECT_FALSE(word.error().where);
+  EXPECT_THAT(word.error().message, HasSubstr("is none of sse, mse"));
+  EXPECT_FALSE(parseLoss(""));
+}
+
+}  // namespace
+}  // namespace srjit
