@@ -33,8 +33,8 @@ class LossGraph {
   /// its minimum at y (iteratively reweighted least squares: P. W. Holland, R. E. Welsch, Comm. Statist. A6(9), 1977),
   /// as far as these exist.
   graph::Value curvature(const graph::Value& slope, Differentiator& differentiator, RootMembers& members) const;
-  /// The target less its mean.
-  graph::Value centredTarget() const { return row_.y - graph::Value(loss_.constants.target_mean); }
+  /// The target less its centre.
+  graph::Value centredTarget() const { return row_.y - graph::Value(loss_.constants.target_centre); }
 
  private:
   graph::Value customTerm() const;
