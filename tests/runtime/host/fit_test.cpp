@@ -297,6 +297,28 @@ TEST(EngineFit, ALossOfZeroNeedNotBeTheLeast) {
   EXPECT_NEAR(fits.losses.values[0], -1, 1e-10);
 }
 
+// At the start there is a slope, but no curvature.
+TEST(EngineFit, OfALossWithItsMinimumElsewhereThanAtTheTarget) {
+  const Workload w = samplesOf({"p0*x0"}, [](double x) { return x; });
+  const LossOptions loss{.custom = parse("abs(f - 2*y)", Language::kInfix, {"f", "y", "w"}).value()};
+  for (const double start : {0.5, 1.0, 1.5, 3.0}) {
+    const Fits fits = fitted(fittingEngine(), w, {start}, {.loss = loss});
+    EXPECT_NEAR(fits.parameters[0], 2, 1e-5) << start;
+    EXPECT_NE(fits.statuses[0], FitStatus::kSingular) << start;
+  }
+}
+
+TEST(EngineFit, OfLogLossStartsWhereItsCurvatureUnderflows) {
+  const Workload w = samplesOf({"p0*x0 + p1"}, [](double x) { return std::fmod(7.3 * x, 1.0) < x / 5 ? 1.0 : 0.0; });
+  const FitOptions options{.loss = {.kind = LossKind::kLogLoss}};
+  const Fits expected = fitted(fittingEngine(), w, {0.5, 0.5}, options);
+  for (const double offset : {2000.0, -2000.0}) {
+    const Fits fits = fitted(fittingEngine(), w, {0, offset}, options);
+    EXPECT_EQ(fits.statuses[0], FitStatus::kConverged);
+    EXPECT_NEAR(fits.losses.values[0], expected.losses.values[0], 1e-9);
+  }
+}
+
 TEST(EngineFit, OfAScaledLossNeedsNoParameters) {
   const Engine engine = fittingEngine();
   const Workload w = samplesOf({"x0"}, [](double x) { return 3 - 2 * x; });
