@@ -319,6 +319,18 @@ TEST(EngineFit, OfLogLossStartsWhereItsCurvatureUnderflows) {
   }
 }
 
+TEST(EngineFit, OfAScaledLossNeedsTwoParametersMore) {
+  Workload w = samplesOf({"p0*x0", "p1048575"}, decay);
+  const std::vector<double> starts(1 + (std::size_t{1} << 20), 1.0);
+  const Fits fits = fitted(fittingEngine(), w, starts, {.loss = {.kind = LossKind::kScaledMse}});
+  ASSERT_EQ(fits.losses.failures.size(), 1U);
+  EXPECT_EQ(fits.losses.failures[0].expression, 1U);
+  EXPECT_EQ(fits.losses.failures[0].error.message,
+            "1048576 parameters: expected at most 1048574, since the fit of a scaled loss has two more");
+  EXPECT_EQ(fits.statuses[1], FitStatus::kFailed);
+  EXPECT_TRUE(std::isfinite(fits.losses.values[0]));
+}
+
 TEST(EngineFit, OfAScaledLossNeedsNoParameters) {
   const Engine engine = fittingEngine();
   const Workload w = samplesOf({"x0"}, [](double x) { return 3 - 2 * x; });
