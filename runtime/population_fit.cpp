@@ -81,8 +81,8 @@ ProgramSource scaledSource(const ProgramSource& source) {
     }
     scaled[e] = Expression::create(std::move(tokens)).value();
   });
-  ProgramSource made{.precision = source.precision,
-                     .math = source.math,
+  ProgramSource made = source.emptyLike();
+  made.set(scaled, ProgramSource::Threads::kArena);
   for (std::size_t e = 0; e < scaled.size(); ++e) {
     const std::uint32_t count = source.expressions[e].parameterCount();
     if (count <= kMostParameters) continue;
@@ -90,9 +90,6 @@ ProgramSource scaledSource(const ProgramSource& source) {
         "{} parameters: expected at most {}, since the fit of a scaled loss has two more", count, kMostParameters);
     made.invalid.push_back({e, Error{Errc::kInvalid, message, {}}});
   }
-                     .pipeline = source.pipeline,
-                     .group_by_sharing = source.group_by_sharing};
-  made.set(scaled, ProgramSource::Threads::kArena);
   return made;
 }
 
@@ -107,10 +104,10 @@ PopulationFit::PopulationFit(Engine::State& engine, Task base, std::span<const d
       derivation_(stepSums(data_, options.loss)),
       options_(fitOptions(options, derivation_, data_.precision)),
       failures_(mergeFailures(program_.failures, failuresForWantOfColumns(*program_.source, data_))) {
-    failures_ = mergeFailures(std::move(failures_), source_->invalid);
   engine_.executor->execute([&] {
     source_ = isScaled(options_.loss) ? std::make_shared<const ProgramSource>(scaledSource(*program_.source))
                                       : program_.source;
+    failures_ = mergeFailures(std::move(failures_), source_->invalid);
     makeEntries(starts);
   });
 }
@@ -202,7 +199,7 @@ void PopulationFit::makeProgram() {
 }
 
 ProgramSource PopulationFit::partSource() const {
-  ProgramSource part{.precision = source_->precision, .math = source_->math, .pipeline = source_->pipeline};
+  ProgramSource part = source_->emptyLike();
   for (const FitEntry* const entry : in_program_) part.add(source_->expressions[entry->expression]);
   return part;
 }
