@@ -59,6 +59,7 @@ graph::Value LossGraph::customTerm() const {
 
 graph::Value LossGraph::slopeOf(const graph::Value& term, Differentiator& differentiator, RootMembers& members) const {
   const NodeId root = term.in(maker_), f = row_.f.in(maker_);
+  if (maker_.dag().node(f).kind == Token::Kind::kConstant) return {maker_.constant(0), maker_};
   members.collect(maker_.dag(), {&root, 1});
   std::array<NodeId, 1> slope{};
   differentiator.run(

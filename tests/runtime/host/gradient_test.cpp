@@ -270,5 +270,20 @@ TEST(EngineGradient, APipelineMayNotDifferentiate) {
   EXPECT_EQ(program.failures()[0].error.message, "the passes give 2 roots for 1 expressions");
 }
 
+// The loss's derivative by its constant is infinite.
+TEST(EngineGradient, OfAConstantThatACustomLossHasTooAreZero) {
+  const Engine engine = wideEngine();
+  const Workload w = workloadOf({"0", "x0"}, {});
+  const Dataset data = engine.upload(w.view()).value();
+  const LossOptions loss{.custom = parse("(f - y)^2 + sqrt(0)", Language::kInfix, {"f", "y", "w"}).value()};
+  const Gradients gradients =
+      engine.gradient(engine.compile(w.expressions), data, {}, {.loss = loss, .by = DerivativesBy::kVariables}).value();
+  ASSERT_EQ(gradients.derivatives.size(), 4U);
+  EXPECT_EQ(gradients.derivatives[0], 0);
+  EXPECT_EQ(gradients.derivatives[1], 0);
+  EXPECT_NE(gradients.derivatives[2], 0);
+  EXPECT_EQ(gradients.derivatives[3], 0);
+}
+
 }  // namespace
 }  // namespace srjit
