@@ -1,4 +1,7 @@
 // Engine::fit() on the processor.
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <cmath>
 #include <limits>
 
@@ -359,6 +362,42 @@ TEST(EngineFitThreads, SubmitGivesTheSame) {
   EXPECT_EQ(fits.statuses, expected.statuses);
   EXPECT_EQ(engine.submitFit(program, data, std::vector<double>{1}).value().result().error().message,
             "1 start values: expected a multiple of the program's 6 parameters");
+}
+
+// The thread of the fit is not in the child.
+TEST(EngineFit, PendingFitsAreAnErrorInTheChildOfAFork) {
+  const Workload w = samplesOf({"p0*exp(p1*x0) + p2"}, decay);
+  const Engine engine = fittingEngine();
+  const Dataset data = engine.upload(w.view()).value();
+  const Program program = engine.compile(w.expressions);
+  const std::vector<double> starts{1, -1, 0};
+  Pending<Fits> pending = engine.submitFit(program, data, starts).value();
+  const pid_t child = fork();
+  if (child == 0) {
+    pending.wait();
+    const bool is_ready = pending.ready();
+    const bool is_error = !Pending<Fits>(std::move(pending)).result().ok();
+    _exit(is_ready && is_error ? 0 : 1);
+  }
+  int status = -1;
+  waitpid(child, &status, 0);
+  EXPECT_EQ(status, 0);
+  EXPECT_EQ(std::move(pending).result().value().statuses[0], FitStatus::kConverged);
+}
+
+TEST(EngineFitThreads, PendingFitsMayBeDropped) {
+  const Workload w = samplesOf({"p0*exp(p1*x0) + p2"}, decay);
+  const Engine engine = fittingEngine();
+  const Dataset data = engine.upload(w.view()).value();
+  const std::vector<double> starts{1, -1, 0};
+  std::stop_source source;
+  {
+    const Program program = engine.compile(w.expressions);
+    const auto dropped = engine.submitFit(program, data, starts, {.stop = source.get_token()});
+    ASSERT_TRUE(dropped.ok());
+    source.request_stop();
+  }
+  EXPECT_EQ(engine.fit(engine.compile(w.expressions), data, starts).value().statuses[0], FitStatus::kConverged);
 }
 
 TEST(EngineFit, RefusesWhatDoesNotFit) {
