@@ -83,7 +83,7 @@ T lossTerm(LossTerm term, [[maybe_unused]] const T& f, [[maybe_unused]] const T&
 /// What terms of graphs read of one row besides its prediction and target.
 struct LossConstants {
   double tuning = 0;              ///< c
-  double target_mean = 0;         ///< m
+  double target_centre = 0;       ///< m
   double least_difference = 1.0;  ///< s; above 0
 
   friend bool operator==(const LossConstants&, const LossConstants&) = default;
@@ -103,7 +103,7 @@ RowTerm<T> rowTerm(LossTerm term, const T& f, const T& y, const LossConstants& c
   using namespace real;
   if (isInKernels(term)) return {lossTerm(term, f, y), {}};
   const auto number = [](double value) { return static_cast<T>(value); };
-  [[maybe_unused]] const T c = number(constants.tuning), m = number(constants.target_mean);
+  [[maybe_unused]] const T c = number(constants.tuning), m = number(constants.target_centre);
   [[maybe_unused]] const T s = number(constants.least_difference);
   [[maybe_unused]] const T d = f - y, g = f - m, z = y - m;
   switch (term) {

@@ -36,7 +36,7 @@ LossSums readSums(std::span<const double> outputs, const Derivation& derivation,
   LossSums sums{.terms = outputs[0], .weights = data.weight_sum, .rows = data.rows, .valid = data.rows};
   if (derivation.isOfScaledLoss()) {
     std::copy_n(outputs.begin() + 1, sums.more_terms.size(), sums.more_terms.begin());
-    const double offset = data.target_mean - derivation.loss.constants.target_mean;
+    const double offset = data.target_mean - derivation.loss.constants.target_centre;
     sums.targets = data.weight_sum * offset;
     sums.squared_targets = data.weight_sum * (data.target_variance + offset * offset);
     sums.last_place = lastPlace(data.precision);

@@ -186,10 +186,7 @@ Losses lossesOfNothing(const Task& task) {
 std::shared_ptr<const FeasiblePart> makeFeasible(Executor& executor, const Program::State& program,
                                                  std::size_t columns) {
   const ProgramSource& whole = *program.source;
-  auto source = std::make_shared<ProgramSource>(ProgramSource{.precision = whole.precision,
-                                                              .math = whole.math,
-                                                              .pipeline = whole.pipeline,
-                                                              .group_by_sharing = whole.group_by_sharing});
+  auto source = std::make_shared<ProgramSource>(whole.emptyLike());
   std::vector<std::uint32_t> expressions;
   for (std::uint32_t e = 0; e < whole.expressions.size(); ++e) {
     if (whole.expressions[e].variableCount() > columns) continue;

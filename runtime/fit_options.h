@@ -15,9 +15,9 @@ namespace srjit {
 struct FitOptions {
   /// What is minimised: any loss but kSum and kCorrelation. Those of squared errors, and the scaled forms of these, are
   /// fitted by least squares; others by reweighted steps (fit::ParameterFit), of a custom loss that is smooth but for
-  /// kinks, and bounded below. Rows that are not finite follow its policy: under kPropagate
-  /// and kReject, parameters that give some are never taken; kSkip leaves these rows out, and compares means over the
-  /// others, of which there must be as many as parameters, whatever the loss.
+  /// kinks, and bounded below; its minimum need not be at the target. Rows that are not finite follow its policy: under
+  /// kPropagate and kReject, parameters that give some are never taken; kSkip leaves these rows out, and compares means
+  /// over the others, of which there must be as many as parameters, whatever the loss.
   LossOptions loss = {};
   unsigned iterations = 100;  ///< passes over the data, at most; at least 1
   /// Converged, if the Gauss-Newton step would lower the loss by no more than this share of it. That is the squared
@@ -39,7 +39,7 @@ enum class FitStatus : std::uint8_t {
   kIterations,  ///< FitOptions::iterations passes, and not converged
   kNoProgress,  ///< no step lowers the loss, down to the step tolerance: often a minimum, as exact as rounding allows
   kNotFinite,   ///< the sums of the start are not finite
-  kSingular,    ///< the prediction depends on no parameter, in first order
+  kSingular,    ///< the loss depends on no parameter, in first order
   kCancelled,
   kFailed,  ///< an error, which Losses::failures has; parameters are the best before it, NaN if there are none
 };

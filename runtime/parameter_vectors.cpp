@@ -18,10 +18,7 @@ std::vector<Failure> repeatedFailures(std::span<const Failure> failures, std::si
 Program repeat(Engine::State& engine, const Program::State& program, std::size_t times) {
   const ProgramSource& given = *program.source;
   const std::size_t count = given.expressions.size();
-  auto source = std::make_shared<ProgramSource>(ProgramSource{.precision = given.precision,
-                                                              .math = given.math,
-                                                              .pipeline = given.pipeline,
-                                                              .group_by_sharing = given.group_by_sharing});
+  auto source = std::make_shared<ProgramSource>(given.emptyLike());
   for (std::size_t t = 0; t < times; ++t) {
     for (std::size_t e = 0; e < count; ++e) source->add(given.expressions[e]);
   }

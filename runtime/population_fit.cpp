@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <limits>
+#include <string>
 #include <utility>
 
+#include <fmt/format.h>
 #include <tbb/enumerable_thread_specific.h>
 #include <tbb/parallel_for.h>
 
@@ -62,10 +64,14 @@ FitOptions fitOptions(const FitOptions& options, const Derivation& derivation, P
   return own;
 }
 
-/// The expressions p_k + p_(k+1) f for those f of `source`, which have k parameters.
+/// The expressions p_k + p_(k+1) f for those f of `source`, which have k parameters; of so many parameters that there
+/// are no such indices, a failure.
 ProgramSource scaledSource(const ProgramSource& source) {
-  std::vector<Expression> scaled(source.expressions.size(), Expression::create({Token::constant(0)}).value());
+  constexpr std::uint32_t kMostParameters = Expression::kMaxIndex - 1;
+  const Expression none = Expression::create({Token::constant(std::numeric_limits<double>::quiet_NaN())}).value();
+  std::vector<Expression> scaled(source.expressions.size(), none);
   tbb::parallel_for(std::size_t{0}, scaled.size(), [&](std::size_t e) {
+    if (source.expressions[e].parameterCount() > kMostParameters) return;
     const Expression f = source.expressions[e].expression();
     const std::uint32_t offset = f.parameterCount(), factor = offset + 1;
     std::vector<Token> tokens(f.tokens().begin(), f.tokens().end());
@@ -73,15 +79,17 @@ ProgramSource scaledSource(const ProgramSource& source) {
          {Token::parameter(factor), Token::operation(Op::kMul), Token::parameter(offset), Token::operation(Op::kAdd)}) {
       tokens.push_back(token);
     }
-    Result<Expression> made = Expression::create(std::move(tokens));
-    // With as many parameters as there may be, it has no more: normal equations would be too many anyway.
-    scaled[e] = made ? *made : f;
+    scaled[e] = Expression::create(std::move(tokens)).value();
   });
-  ProgramSource made{.precision = source.precision,
-                     .math = source.math,
-                     .pipeline = source.pipeline,
-                     .group_by_sharing = source.group_by_sharing};
+  ProgramSource made = source.emptyLike();
   made.set(scaled, ProgramSource::Threads::kArena);
+  for (std::size_t e = 0; e < scaled.size(); ++e) {
+    const std::uint32_t count = source.expressions[e].parameterCount();
+    if (count <= kMostParameters) continue;
+    const std::string message = fmt::format(
+        "{} parameters: expected at most {}, since the fit of a scaled loss has two more", count, kMostParameters);
+    made.invalid.push_back({e, Error{Errc::kInvalid, message, {}}});
+  }
   return made;
 }
 
@@ -99,6 +107,7 @@ PopulationFit::PopulationFit(Engine::State& engine, Task base, std::span<const d
   engine_.executor->execute([&] {
     source_ = isScaled(options_.loss) ? std::make_shared<const ProgramSource>(scaledSource(*program_.source))
                                       : program_.source;
+    failures_ = mergeFailures(std::move(failures_), source_->invalid);
     makeEntries(starts);
   });
 }
@@ -190,7 +199,7 @@ void PopulationFit::makeProgram() {
 }
 
 ProgramSource PopulationFit::partSource() const {
-  ProgramSource part{.precision = source_->precision, .math = source_->math, .pipeline = source_->pipeline};
+  ProgramSource part = source_->emptyLike();
   for (const FitEntry* const entry : in_program_) part.add(source_->expressions[entry->expression]);
   return part;
 }

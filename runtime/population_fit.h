@@ -54,7 +54,7 @@ class PopulationFit {
   const Dataset::State& data_;
   const Derivation derivation_;
   const FitOptions options_;
-  const std::vector<Failure> failures_;             ///< of expressions that have no fit
+  std::vector<Failure> failures_;                   ///< of expressions that have no fit
   std::shared_ptr<const ProgramSource> source_;     ///< of the expressions that are fitted
   std::vector<std::unique_ptr<FitEntry>> entries_;  ///< those of expression e from e * starts on; null: it fails
   std::vector<FitEntry*> active_, in_program_;

@@ -59,6 +59,7 @@ graph::Value LossGraph::customTerm() const {
 
 graph::Value LossGraph::slopeOf(const graph::Value& term, Differentiator& differentiator, RootMembers& members) const {
   const NodeId root = term.in(maker_), f = row_.f.in(maker_);
+  if (maker_.dag().node(f).kind == Token::Kind::kConstant) return {maker_.constant(0), maker_};
   members.collect(maker_.dag(), {&root, 1});
   std::array<NodeId, 1> slope{};
   differentiator.run(
@@ -68,13 +69,19 @@ graph::Value LossGraph::slopeOf(const graph::Value& term, Differentiator& differ
 
 graph::Value LossGraph::curvature(const graph::Value& slope, Differentiator& differentiator,
                                   RootMembers& members) const {
-  if (curvature_) return *curvature_;
+  // That of a parabola, above 0 in every row. A comparison has a node among its operands.
+  if (curvature_ && curvature_->isLiteral()) return *curvature_;
   const graph::Value difference = row_.f - row_.y;
   const graph::Value parabola = abs(slope) / maximum(abs(difference), loss_.constants.least_difference);
-  const graph::Value second = slopeOf(slope, differentiator, members);
-  // Comparisons with NaN are false.
-  return maximum(select(lt(0.0, slope * difference), parabola, 0.0),
-                 select(lt(abs(second), kMostCurvature), maximum(second, 0.0), 0.0));
+  const auto own = [&] {
+    if (curvature_) return *curvature_;
+    const graph::Value second = slopeOf(slope, differentiator, members);
+    // Comparisons with NaN are false.
+    return maximum(select(lt(0.0, slope * difference), parabola, 0.0),
+                   select(lt(abs(second), kMostCurvature), maximum(second, 0.0), 0.0));
+  };
+  const graph::Value curvature = own();
+  return select(lt(0.0, curvature), curvature, parabola);
 }
 
 }  // namespace srjit

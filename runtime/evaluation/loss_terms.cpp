@@ -80,9 +80,21 @@ Status checkTargets(const LossOptions& options, const Dataset::State& data) {
   return okStatus();
 }
 
-/// What the rows of scaled losses are centred by: in the precision of kernels.
+/// The largest power of two that is not above x, which is finite and above 0.
+double powerOfTwoBelow(double x) { return std::ldexp(1.0, std::ilogb(x)); }
+
+/// What the rows of scaled losses are centred by: in the precision of kernels. The multiple of a power of two that is
+/// nearest to the mean, so that samples of the same data have few centres, and so few derived programs. It is at most
+/// half of a standard deviation away from the mean, by which squares are larger than those about the mean by at most a
+/// quarter of the variance.
 double centreOf(const Dataset::State& data) {
-  return withZeroOf(data.precision, [&]<class T>(T) { return static_cast<double>(static_cast<T>(data.target_mean)); });
+  double centre = data.target_mean;
+  const double deviation = std::sqrt(data.target_variance);
+  if (deviation > 0 && std::isfinite(deviation)) {
+    const double step = powerOfTwoBelow(deviation), steps = std::nearbyint(centre / step);
+    if (std::isfinite(steps)) centre = steps * step;
+  }
+  return withZeroOf(data.precision, [&]<class T>(T) { return static_cast<double>(static_cast<T>(centre)); });
 }
 
 }  // namespace
@@ -103,13 +115,13 @@ DerivedLoss derivedLoss(const LossOptions& options, const Dataset::State& data) 
   loss.is_scaled = !term;
   loss.term = term.value_or(LossTerm{});
   loss.constants.tuning = tuningOf(options, tuningOf(options));
-  if (loss.is_scaled) loss.constants.target_mean = centreOf(data);
+  if (loss.is_scaled) loss.constants.target_centre = centreOf(data);
   return loss;
 }
 
 double leastDifference(const Dataset::State& data) {
   const double deviation = kLeastDifference * std::sqrt(data.target_variance);
-  return deviation > 0 && std::isfinite(deviation) ? deviation : kLeastDifference;
+  return deviation > 0 && std::isfinite(deviation) ? powerOfTwoBelow(deviation) : kLeastDifference;
 }
 
 }  // namespace srjit

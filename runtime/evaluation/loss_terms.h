@@ -15,7 +15,8 @@ Status checkLoss(const LossOptions& options, const Dataset::State& data);
 /// The terms of a loss that checkLoss() accepts. Without leastDifference().
 DerivedLoss derivedLoss(const LossOptions& options, const Dataset::State& data);
 
-/// LossConstants::least_difference for fits to the target: a small part of its standard deviation.
+/// LossConstants::least_difference for fits to the target: a small part of its standard deviation, rounded to
+/// a power of two, so that samples of the same data have the same or the next one.
 double leastDifference(const Dataset::State& data);
 
 }  // namespace srjit

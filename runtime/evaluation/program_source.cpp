@@ -24,6 +24,10 @@ void fillBlocks(Population& population, std::size_t count, ProgramSource::Thread
 
 }  // namespace
 
+ProgramSource ProgramSource::emptyLike() const {
+  return {.precision = precision, .math = math, .pipeline = pipeline, .group_by_sharing = group_by_sharing};
+}
+
 void ProgramSource::add(const ExpressionView& expression) {
   expressions.add(expression);
   variables = std::max(variables, expression.variableCount());

@@ -56,6 +56,9 @@ struct ProgramSource {
   /// derivation.columns have outputs that are NaN.
   ProgramSource derive(const Derivation& derivation) const;
 
+  /// A source without expressions, of which graphs are made in the same way.
+  ProgramSource emptyLike() const;
+
   void add(const ExpressionView& expression);
   /// Whether set() works on the calling thread's arena, or alone: in the child of a fork() there are no other threads.
   enum class Threads : std::uint8_t { kArena, kOne };

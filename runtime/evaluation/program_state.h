@@ -39,16 +39,18 @@ class FeasibleParts {
   std::map<std::size_t, std::shared_ptr<const FeasiblePart>> parts_;
 };
 
-/// Programs that are made of a program, by what they are for: each at its first use, and kept unless the machine failed
-/// or others came after it. Thread-safe; a call may wait while another makes its program.
+/// Programs that are made of a program, by what they are for: each at its first use, and kept unless the machine
+/// failed. The most recently used are kept. Thread-safe; a call may wait while another makes its program.
 template <class Purpose>
 class ProgramsMade {
  public:
   template <class Make>
   Program get(const Purpose& purpose, const Make& make) {
     const std::lock_guard lock(mutex_);
-    for (const auto& [made_for, program] : programs_) {
-      if (made_for == purpose) return program;
+    const auto found = std::ranges::find(programs_, purpose, &Entry::first);
+    if (found != programs_.end()) {
+      std::rotate(found, found + 1, programs_.end());
+      return programs_.back().second;
     }
     Program made = make();
     const bool has_failed = std::ranges::any_of(
@@ -60,10 +62,11 @@ class ProgramsMade {
   }
 
  private:
+  using Entry = std::pair<Purpose, Program>;
   static constexpr std::size_t kMost = 8;
 
   std::mutex mutex_;
-  std::vector<std::pair<Purpose, Program>> programs_;
+  std::vector<Entry> programs_;  ///< the least recently used first
 };
 
 struct Program::State {

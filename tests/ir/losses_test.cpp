@@ -44,7 +44,7 @@ TEST(Losses, TermsOfGraphsEqualHandWrittenValues) {
   EXPECT_EQ(valueOf(LossTerm::kPoisson, 3, 3), 0);
   EXPECT_EQ(valueOf(LossTerm::kPoisson, 3, 0), 6);
   EXPECT_DOUBLE_EQ(valueOf(LossTerm::kPoisson, 2, 4), 2 * (4 * std::log(2.0) - 2));
-  const LossConstants mean{.target_mean = 1.5};
+  const LossConstants mean{.target_centre = 1.5};
   EXPECT_EQ(valueOf(LossTerm::kCentred, 2, 4, mean), 0.5);
   EXPECT_EQ(valueOf(LossTerm::kCentredSquare, 2, 4, mean), 0.25);
   EXPECT_EQ(valueOf(LossTerm::kCentredProduct, 2, 4, mean), 1.25);
@@ -82,7 +82,7 @@ TEST(Losses, TermsOfNonFinitePredictionsAreNotFinite) {
                                     -std::numeric_limits<double>::infinity()}) {
       for (const double target : {0.0, 0.25, 1.0}) {
         if (info.term == LossTerm::kCentredProduct && target == 0.25) continue;  // with its square, which is not finite
-        EXPECT_FALSE(std::isfinite(valueOf(info.term, prediction, target, {.tuning = 0.5, .target_mean = 0.25})))
+        EXPECT_FALSE(std::isfinite(valueOf(info.term, prediction, target, {.tuning = 0.5, .target_centre = 0.25})))
             << info.name << " of " << prediction << " for " << target;
       }
     }

@@ -1,6 +1,7 @@
 // A new loss needs only a row of losses.def: here a second table adds one, and every tier must compute it. The sources
 // that read the table are compiled for this program alone (CMakeLists.txt), as if losses.def had the row.
 #include <algorithm>
+#include <numeric>
 #include <optional>
 #include <span>
 #include <utility>
@@ -71,6 +72,35 @@ TEST(MoreLosses, EveryTierComputesThem) {
     }
   }
   EXPECT_GT(machine.launches(), 0U) << "direct code ran";
+}
+
+// By p0 of p0 * x0.
+TEST(MoreLosses, HaveGradientsAndFits) {
+  const Engine engine = cpuEngine(Precision::kF64);
+  Workload w = integers(true);
+  w.expressions = {build({Token::variable(0), Token::parameter(0), Token::operation(Op::kMul)})};
+  const Dataset data = engine.upload(w.view()).value();
+  const Program program = engine.compile(w.expressions);
+  double fourths = 0, quarters = 0, products = 0, squares = 0;
+  for (std::size_t r = 0; r < w.target.size(); ++r) {
+    const double x = w.columns[0][r], y = w.target[r], weight = w.weights[r], d = x - y;
+    fourths += weight * 4 * d * d * d * x;
+    quarters += weight * d * x / 2;
+    products += weight * x * y;
+    squares += weight * x * x;
+  }
+  const double weights = std::accumulate(w.weights.begin(), w.weights.end(), 0.0);
+  const LossOptions fourth{LossKind::kFourthMean}, quotient{.kind = LossKind::kQuotientMean, .tuning = 4.0};
+  const std::vector<double> one{1};
+  const auto slopeOf = [&](const LossOptions& loss, const std::vector<double>& at) {
+    return engine.gradient(program, data, at, {.loss = loss}).value().derivatives[0];
+  };
+  EXPECT_NEAR(slopeOf(fourth, one), fourths / weights, 1e-12);
+  EXPECT_NEAR(slopeOf(quotient, one), quarters / weights, 1e-12);
+  const Fits of_fourth = engine.fit(program, data, one, {.loss = fourth}).value();
+  EXPECT_EQ(of_fourth.statuses[0], FitStatus::kConverged);
+  EXPECT_NEAR(slopeOf(fourth, of_fourth.parameters), 0, 1e-3);
+  EXPECT_NEAR(engine.fit(program, data, one, {.loss = quotient}).value().parameters[0], products / squares, 1e-6);
 }
 
 std::size_t countOf(const std::string& text, std::string_view word) {

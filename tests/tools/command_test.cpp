@@ -541,6 +541,22 @@ TEST(Command, FitsAndEvaluatesOtherLosses) {
   }
 }
 
+// A line without a fit is not fitted again, and keeps its status.
+TEST(Command, RefinesWhatWasFitted) {
+  const Scratch scratch;
+  scratch.write("t.csv", "x,y\n1,3\n2,5\n3,7\n4,9\n");
+  const Outcome outcome = runCommand({"fit", "log(-x*p0^2)", "p0*x + p1", "p0*x", "--data", "t.csv", "--target", "y",
+                                      "--device", "cpu", "--json", "--refine", "3"},
+                                     scratch.path(""));
+  EXPECT_EQ(outcome.status, 0) << outcome.err;
+  const auto lines = nlohmann::json::parse(outcome.out);
+  ASSERT_EQ(lines.size(), 3U);
+  EXPECT_EQ(lines[0]["status"], "failed: the start gives no finite loss and derivatives");
+  EXPECT_EQ(lines[1]["status"], "converged");
+  EXPECT_NEAR(lines[1]["parameters"][0].get<double>(), 2, 1e-9);
+  EXPECT_EQ(lines[2]["status"], "converged");
+}
+
 TEST(Command, PrintsDerivatives) {
   const Outcome outcome = runCommand({"passes", "--gradient", "exp(p0*x0)"}, "/");
   EXPECT_EQ(outcome.status, 0);

@@ -96,6 +96,17 @@ TEST(ParameterVectors, AreOneLaunch) {
   EXPECT_EQ(machine.driver.count("cuLaunchKernel"), 2U) << "the programs and their totals";
 }
 
+TEST(ParameterVectors, OfNoParametersAreOne) {
+  const Engine engine = cpuEngine(Precision::kF64);
+  const Vectors v;
+  const Dataset data = engine.upload(v.w.view()).value();
+  const Program program = engine.compile(std::vector{build({Token::variable(0)})});
+  EXPECT_EQ(engine.loss(program, data, {}).value().values.size(), 1U);
+  EXPECT_TRUE(engine.gradient(program, data, {}).value().derivatives.empty());
+  const std::vector<double> three(3);
+  EXPECT_EQ(engine.loss(program, data, three).error().message, "3 parameters, but the program has 0");
+}
+
 TEST(ParameterVectors, MustBeWhole) {
   const Engine engine = cpuEngine(Precision::kF64);
   const Vectors v;

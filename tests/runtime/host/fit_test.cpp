@@ -1,4 +1,7 @@
 // Engine::fit() on the processor.
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <cmath>
 #include <limits>
 
@@ -297,6 +300,40 @@ TEST(EngineFit, ALossOfZeroNeedNotBeTheLeast) {
   EXPECT_NEAR(fits.losses.values[0], -1, 1e-10);
 }
 
+// At the start there is a slope, but no curvature.
+TEST(EngineFit, OfALossWithItsMinimumElsewhereThanAtTheTarget) {
+  const Workload w = samplesOf({"p0*x0"}, [](double x) { return x; });
+  const LossOptions loss{.custom = parse("abs(f - 2*y)", Language::kInfix, {"f", "y", "w"}).value()};
+  for (const double start : {0.5, 1.0, 1.5, 3.0}) {
+    const Fits fits = fitted(fittingEngine(), w, {start}, {.loss = loss});
+    EXPECT_NEAR(fits.parameters[0], 2, 1e-5) << start;
+    EXPECT_NE(fits.statuses[0], FitStatus::kSingular) << start;
+  }
+}
+
+TEST(EngineFit, OfLogLossStartsWhereItsCurvatureUnderflows) {
+  const Workload w = samplesOf({"p0*x0 + p1"}, [](double x) { return std::fmod(7.3 * x, 1.0) < x / 5 ? 1.0 : 0.0; });
+  const FitOptions options{.loss = {.kind = LossKind::kLogLoss}};
+  const Fits expected = fitted(fittingEngine(), w, {0.5, 0.5}, options);
+  for (const double offset : {2000.0, -2000.0}) {
+    const Fits fits = fitted(fittingEngine(), w, {0, offset}, options);
+    EXPECT_EQ(fits.statuses[0], FitStatus::kConverged);
+    EXPECT_NEAR(fits.losses.values[0], expected.losses.values[0], 1e-9);
+  }
+}
+
+TEST(EngineFit, OfAScaledLossNeedsTwoParametersMore) {
+  Workload w = samplesOf({"p0*x0", "p1048575"}, decay);
+  const std::vector<double> starts(1 + (std::size_t{1} << 20), 1.0);
+  const Fits fits = fitted(fittingEngine(), w, starts, {.loss = {.kind = LossKind::kScaledMse}});
+  ASSERT_EQ(fits.losses.failures.size(), 1U);
+  EXPECT_EQ(fits.losses.failures[0].expression, 1U);
+  EXPECT_EQ(fits.losses.failures[0].error.message,
+            "1048576 parameters: expected at most 1048574, since the fit of a scaled loss has two more");
+  EXPECT_EQ(fits.statuses[1], FitStatus::kFailed);
+  EXPECT_TRUE(std::isfinite(fits.losses.values[0]));
+}
+
 TEST(EngineFit, OfAScaledLossNeedsNoParameters) {
   const Engine engine = fittingEngine();
   const Workload w = samplesOf({"x0"}, [](double x) { return 3 - 2 * x; });
@@ -325,6 +362,42 @@ TEST(EngineFitThreads, SubmitGivesTheSame) {
   EXPECT_EQ(fits.statuses, expected.statuses);
   EXPECT_EQ(engine.submitFit(program, data, std::vector<double>{1}).value().result().error().message,
             "1 start values: expected a multiple of the program's 6 parameters");
+}
+
+// The thread of the fit is not in the child.
+TEST(EngineFit, PendingFitsAreAnErrorInTheChildOfAFork) {
+  const Workload w = samplesOf({"p0*exp(p1*x0) + p2"}, decay);
+  const Engine engine = fittingEngine();
+  const Dataset data = engine.upload(w.view()).value();
+  const Program program = engine.compile(w.expressions);
+  const std::vector<double> starts{1, -1, 0};
+  Pending<Fits> pending = engine.submitFit(program, data, starts).value();
+  const pid_t child = fork();
+  if (child == 0) {
+    pending.wait();
+    const bool is_ready = pending.ready();
+    const bool is_error = !Pending<Fits>(std::move(pending)).result().ok();
+    _exit(is_ready && is_error ? 0 : 1);
+  }
+  int status = -1;
+  waitpid(child, &status, 0);
+  EXPECT_EQ(status, 0);
+  EXPECT_EQ(std::move(pending).result().value().statuses[0], FitStatus::kConverged);
+}
+
+TEST(EngineFitThreads, PendingFitsMayBeDropped) {
+  const Workload w = samplesOf({"p0*exp(p1*x0) + p2"}, decay);
+  const Engine engine = fittingEngine();
+  const Dataset data = engine.upload(w.view()).value();
+  const std::vector<double> starts{1, -1, 0};
+  std::stop_source source;
+  {
+    const Program program = engine.compile(w.expressions);
+    const auto dropped = engine.submitFit(program, data, starts, {.stop = source.get_token()});
+    ASSERT_TRUE(dropped.ok());
+    source.request_stop();
+  }
+  EXPECT_EQ(engine.fit(engine.compile(w.expressions), data, starts).value().statuses[0], FitStatus::kConverged);
 }
 
 TEST(EngineFit, RefusesWhatDoesNotFit) {
