@@ -103,7 +103,7 @@ std::int32_t answer(srjit_error* error, const Body& body) noexcept {
 
 /// As answer(): `body` gives a new object for `to`, which is null if it fails.
 template <class Handle, class Body>
-std::int32_t answerWith(Handle** to, const char* name, srjit_error* error, const Body& body) noexcept {
+std::int32_t answerWith(Handle** to, const char* name, srjit_error* error, const Body& body) {
   if (to != nullptr) *to = nullptr;
   return answer(error, [&] {
     required(to, name);
