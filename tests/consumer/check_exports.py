@@ -11,7 +11,8 @@ import sys
 
 nm, library, header = sys.argv[1:]
 symbols = subprocess.run([nm, "-D", "--defined-only", "--format=posix", library], check=True, capture_output=True, text=True)
-exported = {line.split()[0].partition("@")[0] for line in symbols.stdout.splitlines()}
+# An absolute symbol (A) names the version node.
+exported = {name.partition("@")[0] for name, kind, *_ in map(str.split, symbols.stdout.splitlines()) if kind != "A"}
 with open(header, encoding="utf-8") as file:
     text = re.sub(r"/\*.*?\*/", "", file.read(), flags=re.DOTALL)
 declared = set(re.findall(r"\b(srjit_\w+)\s*\([^;{]*\);", text))
