@@ -137,21 +137,8 @@ void Population::Block::reserve(std::size_t expressions, std::size_t tokens) {
 void Population::Block::add(const Expression& expression) {
   beginEntry();
   for (const Token& token : expression.tokens()) {
-    switch (token.kind) {
-      case Token::Kind::kConstant:
-        codes_.push_back(kConstantCode);
-        constants_.push_back(token.value);
-        break;
-      case Token::Kind::kVariable:
-        codes_.push_back(variableCode(token.index));
-        break;
-      case Token::Kind::kParameter:
-        codes_.push_back(parameterCode(token.index));
-        break;
-      case Token::Kind::kOp:
-        codes_.push_back(codeOf(token.op));
-        break;
-    }
+    codes_.push_back(codeOf(token));
+    if (token.kind == Token::Kind::kConstant) constants_.push_back(token.value);
   }
   endEntry(expression.variableCount(), expression.parameterCount());
 }

@@ -50,6 +50,20 @@ inline Token tokenOf(std::int32_t code) noexcept {
   const std::uint32_t index = indexOfCode(code);
   return isParameterCode(code) ? Token::parameter(index) : Token::variable(index);
 }
+/// The other way: the code of a token.
+inline std::int32_t codeOf(const Token& token) noexcept {
+  switch (token.kind) {
+    case Token::Kind::kConstant:
+      return kConstantCode;
+    case Token::Kind::kVariable:
+      return variableCode(token.index);
+    case Token::Kind::kParameter:
+      return parameterCode(token.index);
+    case Token::Kind::kOp:
+      return codeOf(token.op);
+  }
+  __builtin_unreachable();
+}
 
 /// The order of the tokens of an expression.
 enum class Notation : std::uint8_t {

@@ -8,25 +8,21 @@ namespace srjit::c_api {
 
 namespace {
 
-std::size_t bytesOfNumber(Precision type) { return type == Precision::kF32 ? sizeof(float) : sizeof(double); }
-
 /// A caller's matrix with strides that are set.
 struct Matrix {
-  explicit Matrix(const srjit_matrix* given, const char* name)
-      : rows(0), columns(0), row_stride(0), column_stride(0), type(Precision::kF32) {
+  explicit Matrix(const srjit_matrix* given, const char* name) {
     const srjit_matrix matrix = fromCaller(&required(given, name), name);
-    if (matrix.rows != 0 && matrix.columns != 0)
-      required(static_cast<const std::byte*>(matrix.data), fmt::format("data of {}", name).c_str());
     data = static_cast<const std::byte*>(matrix.data);
+    if (matrix.rows != 0 && matrix.columns != 0) required(data, fmt::format("data of {}", name).c_str());
     rows = matrix.rows;
     columns = matrix.columns;
     type = precisionOf(matrix.type);
     on_device = flagOf(matrix.on_device, "on_device");
     row_stride = matrix.row_stride;
     column_stride = matrix.column_stride;
-    const auto element = static_cast<std::int64_t>(bytesOfNumber(type));
-    std::size_t bytes = 0;
-    if (__builtin_mul_overflow(rows, columns, &bytes) || bytes > PTRDIFF_MAX / sizeof(double)) {
+    const auto element = std::int64_t{bytesOf(type)};
+    std::size_t numbers = 0;
+    if (__builtin_mul_overflow(rows, columns, &numbers) || numbers > PTRDIFF_MAX / sizeof(double)) {
       refuse(Errc::kInvalid, fmt::format("{} has {} rows and {} columns", name, rows, columns));
     }
     if (row_stride == 0 && column_stride == 0) {
@@ -44,9 +40,9 @@ struct Matrix {
   }
 
   const std::byte* data = nullptr;
-  std::size_t rows, columns;
-  std::int64_t row_stride, column_stride;
-  Precision type;
+  std::size_t rows = 0, columns = 0;
+  std::int64_t row_stride = 0, column_stride = 0;
+  Precision type = Precision::kF32;
   bool on_device = false;
 };
 

@@ -19,8 +19,6 @@ std::int32_t codeIn(const T (&choices)[kCount], const T& value) {
   return static_cast<std::int32_t>(std::find(choices, choices + kCount, value) - choices);
 }
 
-}  // namespace
-
 EngineOptions engineOptionsOf(const srjit_engine_options* given) {
   const srjit_engine_options options = fromCaller(given, "options");
   EngineOptions result;
@@ -34,6 +32,8 @@ EngineOptions engineOptionsOf(const srjit_engine_options* given) {
   result.subtree_bytes = options.subtree_bytes;
   return result;
 }
+
+}  // namespace
 
 std::int32_t codeOf(Tier tier) { return codeIn(kTierOf, std::optional(tier)); }
 
@@ -82,7 +82,7 @@ int32_t srjit_engine_get_info(const srjit_engine* engine, srjit_engine_info* inf
     describeTo(info, "info", [&](srjit_engine_info& to) {
       to.precision = codeIn(kPrecisions, options.precision);
       to.math = codeIn(kMathOf, options.math);
-      to.tier = codeIn(kTierOf, std::optional(options.tier));
+      to.tier = codeOf(options.tier);
       to.threads = options.threads;
       to.device_bytes = options.device_bytes;
       to.subtree_bytes = options.subtree_bytes;

@@ -47,12 +47,13 @@ std::int32_t writeError(Errc code, std::string_view message, const std::optional
   return answer;
 }
 
-srjit_failures* failuresFor(std::vector<Failure> list, const TextFailures& texts, std::size_t expressions) {
+srjit_failures* failuresFor(std::vector<Failure> list, const Origin& origin) {
   if (list.empty()) return nullptr;
-  if (texts != nullptr) {
+  if (origin.texts != nullptr) {
     for (Failure& failure : list) {
-      const auto text = std::ranges::lower_bound(*texts, failure.expression % expressions, {}, &Failure::expression);
-      if (text != texts->end() && text->expression == failure.expression % expressions) failure.error = text->error;
+      const std::size_t expression = failure.expression % origin.expressions;
+      const auto text = std::ranges::lower_bound(*origin.texts, expression, {}, &Failure::expression);
+      if (text != origin.texts->end() && text->expression == expression) failure.error = text->error;
     }
   }
   return new srjit_failures{std::move(list)};

@@ -46,7 +46,8 @@ struct Evaluation {
   Evaluation(const srjit_engine* of, const srjit_program* compiled, const srjit_dataset* rows, const double* numbers,
              std::uint64_t count)
       : engine(required(of, "engine").engine),
-        program(required(compiled, "program")),
+        program(required(compiled, "program").program),
+        origin(compiled->origin),
         data(required(rows, "data").data),
         parameters(arrayOf(numbers, count, "parameters")) {}
 
@@ -56,24 +57,16 @@ struct Evaluation {
     return withZeroOf(precisionOf(type),
                       [&]<class T>(T) { return use(arrayOf(static_cast<T*>(out), count, "out")).value(); });
   }
-  srjit_failures* failures(std::vector<Failure> list) const {
-    return failuresFor(std::move(list), program.text_failures, program.program.size());
-  }
   template <class Value>
   srjit_pending pending(Pending<Value> value) const {
-    return {Flight<Value>(std::move(value)), program.program.size(), program.text_failures};
+    return {Flight<Value>(std::move(value)), origin};
   }
 
   const Engine& engine;
-  const srjit_program& program;
+  const Program& program;
+  const Origin& origin;
   const Dataset& data;
   std::span<const double> parameters;
-};
-
-/// Of a program's text failures and number of expressions.
-struct Origin {
-  const TextFailures& texts;
-  std::size_t expressions;
 };
 
 /// Lists of failures are null until a call has succeeded.
@@ -102,7 +95,7 @@ void give(const Losses& losses, const std::vector<double>* derivatives, const Or
     if (derivatives == nullptr) refuse(Errc::kInvalid, "losses have no derivatives: derivatives is not NULL");
     checkCount(to.derivative_count, derivatives->size(), "derivative_count");
   }
-  to.failures = failuresFor(losses.failures, origin.texts, origin.expressions);
+  to.failures = failuresFor(losses.failures, origin);
   copyTo(losses.values, to.values);
   copyTo(losses.valid_rows, to.valid_rows);
   if (derivatives != nullptr) copyTo(*derivatives, to.derivatives);
@@ -115,7 +108,7 @@ void give(const Gradients& gradients, const Origin& origin, srjit_losses* to) {
 }
 
 void give(const std::vector<Failure>& list, const Origin& origin, srjit_failures** to) {
-  required(to, "failures") = failuresFor(list, origin.texts, origin.expressions);
+  required(to, "failures") = failuresFor(list, origin);
 }
 
 /// The caller's struct, whose arrays must have the sizes of these results.
@@ -133,7 +126,7 @@ srjit_fits fitsOf(const srjit_fits* given, std::size_t expressions, std::size_t 
 
 void give(const Fits& fits, const Origin& origin, srjit_fits* given) {
   srjit_fits to = fitsOf(given, fits.statuses.size(), fits.parameters.size());
-  to.failures = failuresFor(fits.losses.failures, origin.texts, origin.expressions);
+  to.failures = failuresFor(fits.losses.failures, origin);
   copyTo(fits.losses.values, to.losses);
   copyTo(fits.losses.valid_rows, to.valid_rows);
   copyTo(fits.iterations, to.iterations);
@@ -157,7 +150,7 @@ void take(srjit_pending* pending, const char* kind, To* to) {
             flight.pending.reset();
           }
           if (!flight.result) refuse(Errc::kInvalid, "the result was taken already");
-          give(flight.result->value(), Origin{of.text_failures, of.expressions}, to);
+          give(flight.result->value(), of.origin, to);
           flight.result.reset();
           return true;
         }
@@ -185,8 +178,7 @@ int32_t srjit_loss(const srjit_engine* engine, const srjit_program* program, con
   return answer(error, [&] {
     const Evaluation e(engine, program, data, parameters, parameter_count);
     fromCaller(&required(losses, "losses"), "losses");
-    give(e.engine.loss(program->program, e.data, e.parameters, lossOptionsOf(options)).value(),
-         {program->text_failures, program->program.size()}, losses);
+    give(e.engine.loss(e.program, e.data, e.parameters, lossOptionsOf(options)).value(), e.origin, losses);
   });
 }
 
@@ -202,7 +194,7 @@ int32_t srjit_population_loss(const srjit_engine* engine, const srjit_population
              .loss(view, required(data, "data").data, arrayOf(parameters, parameter_count, "parameters"),
                    lossOptionsOf(options), compileOptionsOf(of, compile_options))
              .value(),
-         {{}, view.size()}, losses);
+         Origin{view.size()}, losses);
   });
 }
 
@@ -213,8 +205,7 @@ int32_t srjit_gradient(const srjit_engine* engine, const srjit_program* program,
   return answer(error, [&] {
     const Evaluation e(engine, program, data, parameters, parameter_count);
     required(gradients, "gradients");
-    give(e.engine.gradient(program->program, e.data, e.parameters, gradientOptionsOf(options)).value(),
-         {program->text_failures, program->program.size()}, gradients);
+    give(e.engine.gradient(e.program, e.data, e.parameters, gradientOptionsOf(options)).value(), e.origin, gradients);
   });
 }
 
@@ -225,8 +216,9 @@ int32_t srjit_predict(const srjit_engine* engine, const srjit_program* program, 
   return answer(error, [&] {
     required(failures, "failures");
     const Evaluation e(engine, program, data, parameters, parameter_count);
-    *failures = e.failures(e.withArray(
-        type, out, count, [&](auto to) { return e.engine.evaluate(program->program, e.data, e.parameters, to); }));
+    *failures = failuresFor(
+        e.withArray(type, out, count, [&](auto to) { return e.engine.evaluate(e.program, e.data, e.parameters, to); }),
+        e.origin);
   });
 }
 
@@ -238,9 +230,10 @@ int32_t srjit_jacobian(const srjit_engine* engine, const srjit_program* program,
     required(failures, "failures");
     const Evaluation e(engine, program, data, parameters, parameter_count);
     const DerivativesBy what = choiceOf(kDerivativesBy, by, "by");
-    *failures = e.failures(e.withArray(type, out, count, [&](auto to) {
-      return e.engine.jacobian(program->program, e.data, e.parameters, to, what);
-    }));
+    *failures =
+        failuresFor(e.withArray(type, out, count,
+                                [&](auto to) { return e.engine.jacobian(e.program, e.data, e.parameters, to, what); }),
+                    e.origin);
   });
 }
 
@@ -250,7 +243,7 @@ int32_t srjit_prepare(const srjit_engine* engine, const srjit_program* program, 
     const Evaluation e(engine, program, data, nullptr, 0);
     std::optional<LossOptions> loss;
     if (options != nullptr) loss = lossOptionsOf(options);
-    e.engine.prepare(program->program, e.data, loss).value();
+    e.engine.prepare(e.program, e.data, loss).value();
   });
 }
 
@@ -260,9 +253,8 @@ int32_t srjit_fit(const srjit_engine* engine, const srjit_program* program, cons
   clearFailures(fits);
   return answer(error, [&] {
     const Evaluation e(engine, program, data, starts, start_count);
-    fitsOf(fits, program->program.size(), program->program.parameterOffset(program->program.size()));
-    give(e.engine.fit(program->program, e.data, e.parameters, fitOptionsOf(options)).value(),
-         {program->text_failures, program->program.size()}, fits);
+    fitsOf(fits, e.program.size(), e.program.parameterOffset(e.program.size()));
+    give(e.engine.fit(e.program, e.data, e.parameters, fitOptionsOf(options)).value(), e.origin, fits);
   });
 }
 
@@ -279,7 +271,7 @@ int32_t srjit_submit_loss(const srjit_engine* engine, const srjit_program* progr
                           srjit_pending** pending, srjit_error* error) {
   return answerWith(pending, "pending", error, [&] {
     const Evaluation e(engine, program, data, parameters, parameter_count);
-    return e.pending(e.engine.submitLoss(program->program, e.data, e.parameters, lossOptionsOf(options)).value());
+    return e.pending(e.engine.submitLoss(e.program, e.data, e.parameters, lossOptionsOf(options)).value());
   });
 }
 
@@ -295,7 +287,7 @@ int32_t srjit_submit_population_loss(const srjit_engine* engine, const srjit_pop
                                                         arrayOf(parameters, parameter_count, "parameters"),
                                                         lossOptionsOf(options), compileOptionsOf(of, compile_options))
                                             .value()),
-                         view.size()};
+                         {view.size()}};
   });
 }
 
@@ -304,8 +296,7 @@ int32_t srjit_submit_gradient(const srjit_engine* engine, const srjit_program* p
                               srjit_pending** pending, srjit_error* error) {
   return answerWith(pending, "pending", error, [&] {
     const Evaluation e(engine, program, data, parameters, parameter_count);
-    return e.pending(
-        e.engine.submitGradient(program->program, e.data, e.parameters, gradientOptionsOf(options)).value());
+    return e.pending(e.engine.submitGradient(e.program, e.data, e.parameters, gradientOptionsOf(options)).value());
   });
 }
 
@@ -314,9 +305,8 @@ int32_t srjit_submit_predict(const srjit_engine* engine, const srjit_program* pr
                              uint64_t count, srjit_pending** pending, srjit_error* error) {
   return answerWith(pending, "pending", error, [&] {
     const Evaluation e(engine, program, data, parameters, parameter_count);
-    return e.pending(e.withArray(type, out, count, [&](auto to) {
-      return e.engine.submitEvaluate(program->program, e.data, e.parameters, to);
-    }));
+    return e.pending(e.withArray(
+        type, out, count, [&](auto to) { return e.engine.submitEvaluate(e.program, e.data, e.parameters, to); }));
   });
 }
 
@@ -326,9 +316,8 @@ int32_t srjit_submit_jacobian(const srjit_engine* engine, const srjit_program* p
   return answerWith(pending, "pending", error, [&] {
     const Evaluation e(engine, program, data, parameters, parameter_count);
     const DerivativesBy what = choiceOf(kDerivativesBy, by, "by");
-    return e.pending(e.withArray(type, out, count, [&](auto to) {
-      return e.engine.submitJacobian(program->program, e.data, e.parameters, to, what);
-    }));
+    return e.pending(e.withArray(
+        type, out, count, [&](auto to) { return e.engine.submitJacobian(e.program, e.data, e.parameters, to, what); }));
   });
 }
 
@@ -337,7 +326,7 @@ int32_t srjit_submit_fit(const srjit_engine* engine, const srjit_program* progra
                          srjit_pending** pending, srjit_error* error) {
   return answerWith(pending, "pending", error, [&] {
     const Evaluation e(engine, program, data, starts, start_count);
-    return e.pending(e.engine.submitFit(program->program, e.data, e.parameters, fitOptionsOf(options)).value());
+    return e.pending(e.engine.submitFit(e.program, e.data, e.parameters, fitOptionsOf(options)).value());
   });
 }
 

@@ -23,8 +23,15 @@
 
 namespace srjit::c_api {
 
-/// Failures of texts, which compiled programs and their evaluations give again in place of those of empty expressions.
+/// Failures of texts, in order; null: none. Compiled programs and their evaluations give them again in place of those
+/// of the empty expressions that stand for such texts.
 using TextFailures = std::shared_ptr<const std::vector<Failure>>;
+
+/// Which expressions results belong to.
+struct Origin {
+  std::size_t expressions = 0;
+  TextFailures texts = {};
+};
 
 /// An evaluation in flight, or what it gave: an error, or a value until it is taken.
 template <class Value>
@@ -49,12 +56,12 @@ struct srjit_tokens {
   std::vector<std::int32_t> codes = {};
   std::vector<double> constants = {};
   std::vector<std::int64_t> offsets = {0};
-  srjit::c_api::TextFailures failures = {};  ///< null: none
+  srjit::c_api::TextFailures failures = {};
 };
 
 struct srjit_program {
   srjit::Program program;
-  srjit::c_api::TextFailures text_failures = {};  ///< null: none
+  srjit::c_api::Origin origin;
 };
 
 struct srjit_failures {
@@ -69,8 +76,7 @@ struct srjit_pending {
   std::variant<srjit::c_api::Flight<srjit::Losses>, srjit::c_api::Flight<srjit::Gradients>,
                srjit::c_api::Flight<std::vector<srjit::Failure>>, srjit::c_api::Flight<srjit::Fits>>
       flight;
-  std::size_t expressions = 0;  ///< of the program
-  srjit::c_api::TextFailures text_failures = {};
+  srjit::c_api::Origin origin;
 };
 
 namespace srjit::c_api {
@@ -112,7 +118,7 @@ std::int32_t answerWith(Handle** to, const char* name, srjit_error* error, const
 }
 
 /// A list of failures for a caller; null if there are none. Where a failure is that of a text, this one is given.
-srjit_failures* failuresFor(std::vector<Failure> list, const TextFailures& texts, std::size_t expressions);
+srjit_failures* failuresFor(std::vector<Failure> list, const Origin& origin);
 
 /// The caller's arrays, checked for nulls and the sign of the last offset.
 PopulationView populationOf(const srjit_population* population);

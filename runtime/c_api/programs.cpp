@@ -15,20 +15,7 @@ static_assert(SRJIT_CONSTANT == kConstantCode && SRJIT_VARIABLE == variableCode(
 
 void append(srjit_tokens& tokens, const auto& expression) {
   for (const Token& token : expression) {
-    switch (token.kind) {
-      case Token::Kind::kConstant:
-        tokens.codes.push_back(kConstantCode);
-        break;
-      case Token::Kind::kVariable:
-        tokens.codes.push_back(variableCode(token.index));
-        break;
-      case Token::Kind::kParameter:
-        tokens.codes.push_back(parameterCode(token.index));
-        break;
-      case Token::Kind::kOp:
-        tokens.codes.push_back(codeOf(token.op));
-        break;
-    }
+    tokens.codes.push_back(codeOf(token));
     tokens.constants.push_back(token.value);
   }
 }
@@ -53,7 +40,7 @@ std::int32_t giveTokens(srjit_tokens** tokens, srjit_failures** failures, srjit_
   std::unique_ptr<srjit_failures> list;
   const std::int32_t status = answerWith(tokens, "tokens", error, [&] {
     srjit_tokens made = make();
-    if (failures != nullptr && made.failures != nullptr) list.reset(failuresFor(*made.failures, {}, 1));
+    if (failures != nullptr && made.failures != nullptr) list.reset(failuresFor(*made.failures, {}));
     return made;
   });
   if (status == SRJIT_OK && failures != nullptr) *failures = list.release();
@@ -82,7 +69,9 @@ srjit_population viewOf(const srjit_tokens& tokens) {
 srjit_program compile(const srjit_engine* engine, const srjit_population* population,
                       const srjit_compile_options* options) {
   const srjit_engine& of = required(engine, "engine");
-  return {of.engine.compile(populationOf(population), compileOptionsOf(of, options)).value()};
+  Program program = of.engine.compile(populationOf(population), compileOptionsOf(of, options)).value();
+  const std::size_t expressions = program.size();
+  return {std::move(program), {expressions}};
 }
 
 void describe(const Program& program, srjit_program_info& to) {
@@ -217,7 +206,7 @@ int32_t srjit_compile_tokens(const srjit_engine* engine, const srjit_tokens* tok
   return answerWith(program, "program", error, [&] {
     const srjit_population view = viewOf(required(tokens, "tokens"));
     srjit_program compiled = compile(engine, &view, options);
-    compiled.text_failures = tokens->failures;
+    compiled.origin.texts = tokens->failures;
     return compiled;
   });
 }
@@ -228,7 +217,7 @@ int32_t srjit_program_failures(const srjit_program* program, srjit_failures** fa
   return answer(error, [&] {
     required(failures, "failures") = nullptr;
     const Program& of = required(program, "program").program;
-    *failures = failuresFor({of.failures().begin(), of.failures().end()}, program->text_failures, of.size());
+    *failures = failuresFor({of.failures().begin(), of.failures().end()}, program->origin);
   });
 }
 

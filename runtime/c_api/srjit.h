@@ -68,7 +68,7 @@ typedef struct srjit_pending srjit_pending;   /* an evaluation in flight */
 typedef struct srjit_failures srjit_failures; /* which expressions of a batch failed, and why */
 typedef struct srjit_stop srjit_stop;         /* ends fits early */
 
-/* The version of the library, "0.1.0". */
+/* The version of the library: three numbers with points between. */
 const char* srjit_version(void);
 
 /* ---- Failures of single expressions ----
@@ -268,7 +268,7 @@ typedef struct srjit_program_info {
   int32_t tier;           /* of the next evaluation, if it is like the last one */
   int32_t requested_tier; /* ProgramInfo::tier */
   int32_t compiling;      /* whether machine code is made in the background */
-  int32_t unused;         /* 0 */
+  int32_t reserved;       /* 0 */
   uint64_t compiled, evaluations;
   uint64_t served_interpreted, served_direct, served_compiled;
   double seconds_compiling, seconds_reading, seconds_loading, device_seconds;

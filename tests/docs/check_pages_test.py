@@ -32,6 +32,10 @@ class Pages(unittest.TestCase):
     def test_code_of_a_program(self):
         self.assertEqual(self.found("```cpp\nint a = 1;\n\nif (a > 0) {\n  ++a;\n}\n\nreturn a;\n```\n"), [])
 
+    def test_each_language_has_its_own_programs(self):
+        self.assertEqual(self.found("```c\nint a = 1;\n```\n"),
+                         ["docs/page.md:2: no program of tests/consumer/project has this code"])
+
     def test_other_code(self):
         self.assertEqual(self.found("```cpp\nint a = 1;\n\nreturn 0;\n```\n"),
                          ["docs/page.md:4: no program of tests/consumer/project has this code"])

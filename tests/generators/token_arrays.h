@@ -18,16 +18,7 @@ struct TokenArrays {
 
   void add(const Token& token) {
     constants.push_back(token.kind == Token::Kind::kConstant ? token.value : 0);
-    switch (token.kind) {
-      case Token::Kind::kConstant:
-        return codes.push_back(kConstantCode);
-      case Token::Kind::kVariable:
-        return codes.push_back(variableCode(token.index));
-      case Token::Kind::kParameter:
-        return codes.push_back(parameterCode(token.index));
-      case Token::Kind::kOp:
-        return codes.push_back(codeOf(token.op));
-    }
+    codes.push_back(codeOf(token));
   }
   void end() { offsets.push_back(static_cast<std::int64_t>(codes.size())); }
   void addPostfix(const Expression& expression) {

@@ -34,7 +34,7 @@ int main(void) {
   srjit_dataset* data;
   check(srjit_dataset_create(engine, &view, &data, &error), &error);
 
-  /* x0 * sqrt(x0), and p0 * x0 ^ p1, in postfix. The codes of operators are in `sr-jit ops`. */
+  /* x0 * sqrt(x0), and p0 * x0 ^ p1, in postfix. `sr-jit ops --json` has the codes. */
   int32_t codes[] = {SRJIT_VARIABLE, SRJIT_VARIABLE, 13, 3, SRJIT_PARAMETER, SRJIT_VARIABLE, SRJIT_PARAMETER - 1, 5, 3};
   int64_t offsets[] = {0, 4, 9};
   srjit_population population = {.size = sizeof population, .expressions = 2, .codes = codes, .offsets = offsets};

@@ -48,3 +48,4 @@ GC.@preserve X y codes offsets values begin
     ccall((:srjit_engine_free, libsrjit), Cvoid, (Ptr{Cvoid},), engine[])
 end
 println("mse ", values[1], " and ", values[2])
+check(values == [0, 0] ? 0 : 1)

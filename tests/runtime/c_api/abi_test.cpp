@@ -1,20 +1,25 @@
 // What programs that were compiled with srjit.h rely on: sizes and offsets of structs, and values of enumerators. A
-// change of a line here breaks them; new members and enumerators are new lines.
+// change of a line here breaks them; new members and enumerators are new lines. Of a struct that grows,
+// kFirstSize stays, and sizeof is compared with the new size.
 #include <cstddef>
 
 #include <gtest/gtest.h>
 
 #include "ir/losses.h"
 #include "runtime/c_api/srjit.h"
+#include "runtime/c_api/structs.h"
 #include "runtime/fit_options.h"
 
 namespace srjit {
 namespace {
 
+#define EXPECT_SIZE(type, bytes)                        \
+  EXPECT_EQ(sizeof(type), std::size_t{bytes}) << #type; \
+  EXPECT_EQ(c_api::kFirstSize<type>, std::size_t{bytes}) << #type
 #define EXPECT_AT(type, member, at) EXPECT_EQ(offsetof(type, member), std::size_t{at}) << #type "." #member
 
 TEST(Abi, Errors) {
-  EXPECT_EQ(sizeof(srjit_error), 1024U);
+  EXPECT_SIZE(srjit_error, 1024);
   EXPECT_AT(srjit_error, size, 0);
   EXPECT_AT(srjit_error, code, 8);
   EXPECT_AT(srjit_error, has_place, 12);
@@ -25,7 +30,7 @@ TEST(Abi, Errors) {
 }
 
 TEST(Abi, EnginesAndData) {
-  EXPECT_EQ(sizeof(srjit_engine_options), 56U);
+  EXPECT_SIZE(srjit_engine_options, 56);
   EXPECT_AT(srjit_engine_options, device, 8);
   EXPECT_AT(srjit_engine_options, cache_directory, 16);
   EXPECT_AT(srjit_engine_options, precision, 24);
@@ -34,14 +39,14 @@ TEST(Abi, EnginesAndData) {
   EXPECT_AT(srjit_engine_options, threads, 36);
   EXPECT_AT(srjit_engine_options, device_bytes, 40);
   EXPECT_AT(srjit_engine_options, subtree_bytes, 48);
-  EXPECT_EQ(sizeof(srjit_engine_info), 40U);
+  EXPECT_SIZE(srjit_engine_info, 40);
   EXPECT_AT(srjit_engine_info, precision, 8);
   EXPECT_AT(srjit_engine_info, math, 12);
   EXPECT_AT(srjit_engine_info, tier, 16);
   EXPECT_AT(srjit_engine_info, threads, 20);
   EXPECT_AT(srjit_engine_info, device_bytes, 24);
   EXPECT_AT(srjit_engine_info, subtree_bytes, 32);
-  EXPECT_EQ(sizeof(srjit_cache_stats), 104U);
+  EXPECT_SIZE(srjit_cache_stats, 104);
   EXPECT_AT(srjit_cache_stats, memory_hits, 8);
   EXPECT_AT(srjit_cache_stats, disk_hits, 16);
   EXPECT_AT(srjit_cache_stats, misses, 24);
@@ -54,7 +59,7 @@ TEST(Abi, EnginesAndData) {
   EXPECT_AT(srjit_cache_stats, damaged, 80);
   EXPECT_AT(srjit_cache_stats, compile_seconds, 88);
   EXPECT_AT(srjit_cache_stats, saved_seconds, 96);
-  EXPECT_EQ(sizeof(srjit_matrix), 56U);
+  EXPECT_SIZE(srjit_matrix, 56);
   EXPECT_AT(srjit_matrix, data, 8);
   EXPECT_AT(srjit_matrix, rows, 16);
   EXPECT_AT(srjit_matrix, columns, 24);
@@ -62,13 +67,13 @@ TEST(Abi, EnginesAndData) {
   EXPECT_AT(srjit_matrix, column_stride, 40);
   EXPECT_AT(srjit_matrix, type, 48);
   EXPECT_AT(srjit_matrix, on_device, 52);
-  EXPECT_EQ(sizeof(srjit_data), 48U);
+  EXPECT_SIZE(srjit_data, 48);
   EXPECT_AT(srjit_data, columns, 8);
   EXPECT_AT(srjit_data, target, 16);
   EXPECT_AT(srjit_data, weights, 24);
   EXPECT_AT(srjit_data, names, 32);
   EXPECT_AT(srjit_data, stream, 40);
-  EXPECT_EQ(sizeof(srjit_dataset_info), 80U);
+  EXPECT_SIZE(srjit_dataset_info, 80);
   EXPECT_AT(srjit_dataset_info, rows, 8);
   EXPECT_AT(srjit_dataset_info, columns, 16);
   EXPECT_AT(srjit_dataset_info, row_groups, 24);
@@ -81,26 +86,26 @@ TEST(Abi, EnginesAndData) {
 }
 
 TEST(Abi, Expressions) {
-  EXPECT_EQ(sizeof(srjit_population), 48U);
+  EXPECT_SIZE(srjit_population, 48);
   EXPECT_AT(srjit_population, expressions, 8);
   EXPECT_AT(srjit_population, codes, 16);
   EXPECT_AT(srjit_population, constants, 24);
   EXPECT_AT(srjit_population, offsets, 32);
   EXPECT_AT(srjit_population, notation, 40);
   EXPECT_AT(srjit_population, reserved, 44);
-  EXPECT_EQ(sizeof(srjit_op), 32U);
+  EXPECT_SIZE(srjit_op, 32);
   EXPECT_AT(srjit_op, name, 8);
   EXPECT_AT(srjit_op, text, 16);
   EXPECT_AT(srjit_op, code, 24);
   EXPECT_AT(srjit_op, arity, 28);
-  EXPECT_EQ(sizeof(srjit_compile_options), 48U);
+  EXPECT_SIZE(srjit_compile_options, 48);
   EXPECT_AT(srjit_compile_options, tier, 8);
   EXPECT_AT(srjit_compile_options, keep_order, 12);
   EXPECT_AT(srjit_compile_options, expected_evaluations, 16);
   EXPECT_AT(srjit_compile_options, expected_rows, 24);
   EXPECT_AT(srjit_compile_options, passes, 32);
   EXPECT_AT(srjit_compile_options, data, 40);
-  EXPECT_EQ(sizeof(srjit_program_info), 168U);
+  EXPECT_SIZE(srjit_program_info, 168);
   EXPECT_AT(srjit_program_info, expressions, 8);
   EXPECT_AT(srjit_program_info, parameters, 16);
   EXPECT_AT(srjit_program_info, nodes_before, 24);
@@ -113,7 +118,7 @@ TEST(Abi, Expressions) {
   EXPECT_AT(srjit_program_info, tier, 80);
   EXPECT_AT(srjit_program_info, requested_tier, 84);
   EXPECT_AT(srjit_program_info, compiling, 88);
-  EXPECT_AT(srjit_program_info, unused, 92);
+  EXPECT_AT(srjit_program_info, reserved, 92);
   EXPECT_AT(srjit_program_info, compiled, 96);
   EXPECT_AT(srjit_program_info, evaluations, 104);
   EXPECT_AT(srjit_program_info, served_interpreted, 112);
@@ -126,25 +131,25 @@ TEST(Abi, Expressions) {
 }
 
 TEST(Abi, Evaluations) {
-  EXPECT_EQ(sizeof(srjit_loss_options), 24U);
+  EXPECT_SIZE(srjit_loss_options, 24);
   EXPECT_AT(srjit_loss_options, loss, 8);
   EXPECT_AT(srjit_loss_options, nan, 16);
   EXPECT_AT(srjit_loss_options, by, 20);
-  EXPECT_EQ(sizeof(srjit_losses), 56U);
+  EXPECT_SIZE(srjit_losses, 56);
   EXPECT_AT(srjit_losses, count, 8);
   EXPECT_AT(srjit_losses, values, 16);
   EXPECT_AT(srjit_losses, valid_rows, 24);
   EXPECT_AT(srjit_losses, derivative_count, 32);
   EXPECT_AT(srjit_losses, derivatives, 40);
   EXPECT_AT(srjit_losses, failures, 48);
-  EXPECT_EQ(sizeof(srjit_fit_options), 48U);
+  EXPECT_SIZE(srjit_fit_options, 48);
   EXPECT_AT(srjit_fit_options, loss, 8);
   EXPECT_AT(srjit_fit_options, stop, 16);
   EXPECT_AT(srjit_fit_options, loss_tolerance, 24);
   EXPECT_AT(srjit_fit_options, step_tolerance, 32);
   EXPECT_AT(srjit_fit_options, iterations, 40);
   EXPECT_AT(srjit_fit_options, reserved, 44);
-  EXPECT_EQ(sizeof(srjit_fits), 88U);
+  EXPECT_SIZE(srjit_fits, 88);
   EXPECT_AT(srjit_fits, count, 8);
   EXPECT_AT(srjit_fits, losses, 16);
   EXPECT_AT(srjit_fits, valid_rows, 24);
@@ -157,6 +162,7 @@ TEST(Abi, Evaluations) {
   EXPECT_AT(srjit_fits, failures, 80);
 }
 
+#undef EXPECT_SIZE
 #undef EXPECT_AT
 
 TEST(Abi, Enumerators) {

@@ -1,0 +1,157 @@
+// Bad arguments of srjit.h, and what they leave.
+#include <cmath>
+#include <string>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/runtime/c_api/caller.h"
+
+namespace srjit::c_api {
+namespace {
+
+using ::testing::HasSubstr;
+
+TEST_F(CInterface, FailedCallsGiveNoLists) {
+  const auto program = compile({"x0"});
+  auto* const stale = reinterpret_cast<srjit_failures*>(0x10);
+  srjit_failures* failures = stale;
+  double out[5];
+  EXPECT_NE(srjit_predict(engine_.get(), program.get(), data_.get(), nullptr, 0, SRJIT_F32, out, 5, &failures, nullptr),
+            SRJIT_OK);
+  EXPECT_EQ(failures, nullptr);
+  failures = stale;
+  EXPECT_NE(srjit_jacobian(engine_.get(), nullptr, data_.get(), nullptr, 0, 0, SRJIT_F64, out, 5, &failures, nullptr),
+            SRJIT_OK);
+  EXPECT_EQ(failures, nullptr);
+  failures = stale;
+  EXPECT_NE(srjit_pending_failures(nullptr, &failures, nullptr), SRJIT_OK);
+  EXPECT_EQ(failures, nullptr);
+  auto losses = sized<srjit_losses>();
+  losses.failures = stale;
+  EXPECT_NE(srjit_loss(engine_.get(), program.get(), nullptr, nullptr, 0, nullptr, &losses, nullptr), SRJIT_OK);
+  EXPECT_EQ(losses.failures, nullptr);
+  auto fits = sized<srjit_fits>();
+  fits.failures = stale;
+  EXPECT_NE(srjit_fit(engine_.get(), program.get(), nullptr, nullptr, 0, nullptr, &fits, nullptr), SRJIT_OK);
+  EXPECT_EQ(fits.failures, nullptr);
+}
+
+TEST_F(CInterface, ArgumentsOutOfRange) {
+  auto population = sized<srjit_population>();
+  population.expressions = ~std::uint64_t{0};
+  const std::int64_t offsets[] = {0};
+  population.offsets = offsets;
+  const auto refused = [&] {
+    return refusal(SRJIT_ERROR_INVALID, [&](auto error) {
+      srjit_program* program = nullptr;
+      return srjit_compile(engine_.get(), &population, nullptr, &program, error);
+    });
+  };
+  EXPECT_THAT(refused(), HasSubstr("expressions"));
+  population.expressions = 0;
+  population.reserved = 1;
+  EXPECT_THAT(refused(), HasSubstr("reserved of population is 1"));
+  srjit_matrix columns = columns_;
+  srjit_data view = view_;
+  view.columns = &columns;
+  const auto refusedData = [&] {
+    return refusal(SRJIT_ERROR_INVALID, [&](auto error) {
+      srjit_dataset* data = nullptr;
+      return srjit_dataset_create(engine_.get(), &view, &data, error);
+    });
+  };
+  columns.rows = std::uint64_t{1} << 62;
+  EXPECT_THAT(refusedData(), HasSubstr("rows and 2 columns"));
+  columns = columns_;
+  columns.row_stride = 3;
+  EXPECT_THAT(refusedData(), HasSubstr("expected multiples of 8"));
+  columns = columns_;
+  columns.on_device = 2;
+  EXPECT_THAT(refusedData(), HasSubstr("on_device is 2"));
+  columns = columns_;
+  view.stream = 1;
+  EXPECT_THAT(refusedData(), HasSubstr("stream"));
+  auto options = sized<srjit_fit_options>();
+  options.loss_tolerance = NAN;
+  const auto program = compile({"p0"});
+  auto fits = sized<srjit_fits>();
+  const double start = 1;
+  EXPECT_THAT(refusal(SRJIT_ERROR_INVALID,
+                      [&](auto error) {
+                        return srjit_fit(engine_.get(), program.get(), data_.get(), &start, 1, &options, &fits, error);
+                      }),
+              HasSubstr("NaN"));
+}
+
+TEST_F(CInterface, NullsAreRefused) {
+  const auto program = compile({"x0"});
+  auto losses = sized<srjit_losses>();
+  EXPECT_EQ(
+      refusal(SRJIT_ERROR_INVALID,
+              [&](auto e) { return srjit_loss(nullptr, program.get(), data_.get(), nullptr, 0, nullptr, &losses, e); }),
+      "engine is NULL");
+  EXPECT_EQ(refusal(SRJIT_ERROR_INVALID,
+                    [&](auto e) {
+                      return srjit_loss(engine_.get(), program.get(), nullptr, nullptr, 0, nullptr, &losses, e);
+                    }),
+            "data is NULL");
+  EXPECT_EQ(refusal(SRJIT_ERROR_INVALID,
+                    [&](auto e) {
+                      return srjit_loss(engine_.get(), program.get(), data_.get(), nullptr, 2, nullptr, &losses, e);
+                    }),
+            "parameters is NULL");
+  EXPECT_EQ(refusal(SRJIT_ERROR_INVALID, [&](auto e) { return srjit_engine_create(nullptr, nullptr, e); }),
+            "engine is NULL");
+  auto empty = sized<srjit_matrix>();
+  empty.rows = empty.columns = 1;
+  srjit_data view = view_;
+  view.columns = &empty;
+  EXPECT_EQ(refusal(SRJIT_ERROR_INVALID,
+                    [&](auto e) {
+                      srjit_dataset* none = nullptr;
+                      return srjit_dataset_create(engine_.get(), &view, &none, e);
+                    }),
+            "data of columns is NULL");
+  srjit_engine_free(nullptr);
+  srjit_pending_free(nullptr);
+  EXPECT_EQ(srjit_failures_count(nullptr), 0U);
+  EXPECT_EQ(srjit_pending_ready(nullptr), 1);
+}
+
+TEST_F(CInterface, ErrorsAreText) {
+  auto options = sized<srjit_engine_options>();
+  options.device = "tpu";
+  srjit_engine* engine = nullptr;
+  EXPECT_THAT(refusal(SRJIT_ERROR_INVALID, [&](auto e) { return srjit_engine_create(&options, &engine, e); }),
+              HasSubstr("tpu"));
+  srjit_error error = newError();
+  Error longest{Errc::kIo, std::string(979, 'x') + "\u00e9\u00e9\u00e9", Span{2, 3, 4}};
+  writeError(longest, &error);
+  EXPECT_EQ(std::string(error.message), std::string(979, 'x') + "...");
+  EXPECT_EQ(error.code, SRJIT_ERROR_IO);
+  EXPECT_EQ(error.has_place, 1);
+  EXPECT_EQ(error.line, 2U);
+  EXPECT_EQ(error.column, 3U);
+  EXPECT_EQ(error.length, 4U);
+  longest.message = std::string(983, 'x');
+  writeError(longest, &error);
+  EXPECT_EQ(std::string(error.message), longest.message);
+  EXPECT_STREQ(srjit_version(), "0.1.0");
+
+  // A later version's is longer; one whose size was never set is not written.
+  struct {
+    srjit_error known;
+    char later[8];
+  } newer{newError(), "later"};
+  newer.known.size = sizeof newer;
+  writeError(longest, &newer.known);
+  EXPECT_EQ(newer.known.code, SRJIT_ERROR_IO);
+  EXPECT_STREQ(newer.later, "later");
+  srjit_error unset{};
+  EXPECT_EQ(writeError(longest, &unset), SRJIT_ERROR_IO);
+  EXPECT_EQ(unset.code, 0);
+}
+
+}  // namespace
+}  // namespace srjit::c_api
