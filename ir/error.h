@@ -20,6 +20,26 @@ enum class Errc {
   kMachine,      ///< no device, driver or tool; out of memory
   kCancelled,    ///< stopped on request
 };
+/// The word of a failure in the command's `status` columns and in the bindings.
+constexpr const char* nameOf(Errc code) {
+  switch (code) {
+    case Errc::kSyntax:
+      return "syntax";
+    case Errc::kInvalid:
+      return "invalid";
+    case Errc::kIo:
+      return "io";
+    case Errc::kUnsupported:
+      return "unsupported";
+    case Errc::kCompile:
+      return "compile";
+    case Errc::kMachine:
+      return "machine";
+    case Errc::kCancelled:
+      return "cancelled";
+  }
+  __builtin_unreachable();
+}
 
 /// A place in a text. Lines and columns count from 1; columns count bytes. `length` 0 means the end of the text.
 struct Span {

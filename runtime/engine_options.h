@@ -22,6 +22,22 @@ enum class Tier {
   kDirect,     ///< machine code encoded without LLVM and the assembler, in microseconds, where supported; on a CPU as
                ///< kInterpret
 };
+/// All, in the order of the enumerators.
+inline constexpr Tier kTiers[] = {Tier::kAuto, Tier::kInterpret, Tier::kCompile, Tier::kDirect};
+/// The word of the command's --tier and of the bindings.
+constexpr const char* nameOf(Tier tier) {
+  switch (tier) {
+    case Tier::kAuto:
+      return "auto";
+    case Tier::kInterpret:
+      return "interpret";
+    case Tier::kCompile:
+      return "compile";
+    case Tier::kDirect:
+      return "direct";
+  }
+  __builtin_unreachable();
+}
 
 /// The effect on a loss of rows whose prediction is NaN or infinite.
 enum class NanPolicy {
@@ -29,6 +45,20 @@ enum class NanPolicy {
   kSkip,       ///< sums of terms and weights run over the valid rows only; NaN if there are none
   kReject,     ///< one such row makes the loss infinite (r2: minus infinity)
 };
+/// All, in the order of the enumerators.
+inline constexpr NanPolicy kNanPolicies[] = {NanPolicy::kPropagate, NanPolicy::kSkip, NanPolicy::kReject};
+/// The word of the command's --nan and of the bindings.
+constexpr const char* nameOf(NanPolicy policy) {
+  switch (policy) {
+    case NanPolicy::kPropagate:
+      return "propagate";
+    case NanPolicy::kSkip:
+      return "skip";
+    case NanPolicy::kReject:
+      return "reject";
+  }
+  __builtin_unreachable();
+}
 
 struct LossOptions {
   LossKind kind = LossKind::kMse;

@@ -82,10 +82,9 @@ void addEvaluationOptions(CLI::App& app, EvaluationOptions& options) {
       ->type_name("FILE")
       ->default_str("standard output");
   addNumericOptions(app, options.engine.math, options.engine.precision);
-  addChoice(
-      app, "--tier", options.engine.tier,
-      {{"auto", Tier::kAuto}, {"interpret", Tier::kInterpret}, {"compile", Tier::kCompile}, {"direct", Tier::kDirect}},
-      "how expressions are executed; the numbers are the same");
+  std::vector<std::pair<std::string, Tier>> tiers;
+  for (const Tier tier : kTiers) tiers.emplace_back(nameOf(tier), tier);
+  addChoice(app, "--tier", options.engine.tier, tiers, "how expressions are executed; the numbers are the same");
   app.add_option("--device", options.engine.device, "where they are executed")
       ->check(checkDevice, "")
       ->type_name("auto|cpu|cuda:N")

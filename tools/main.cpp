@@ -1,102 +1,13 @@
 // sr-jit: the command. Its contract is docs/command.md; the exit statuses are in tools/report.h.
-#include <CLI/CLI.hpp>
-
 #include <llvm/Support/ErrorHandling.h>
 
 #include <new>
-#include <vector>
 
-#include "compiler/llvm_failures.h"
-#include "ir/text/lexer.h"
-#include "tools/commands.h"
-#include "tools/streams.h"
-#include "tools/usage.h"
-
-namespace srjit {
-namespace {
-
-struct Command {
-  const char* name;
-  const char* doc;
-  Runner (*define)(CLI::App& app);
-};
-
-constexpr Command kCommands[] = {
-    {"ops", "print the operator table", defineOps},
-    {"parse", "translate expressions from one text form to another", defineParse},
-    {"passes", "print the graph that the passes make of expressions", definePasses},
-    {"llvm", "print the LLVM IR of a kernel", defineLlvm},
-    {"ptx", "print the PTX of a GPU kernel", definePtx},
-    {"cubin", "assemble a GPU kernel to a file, and print its registers, stack and bytes", defineCubin},
-    {"sass", "print the machine code of a GPU kernel", defineSass},
-    {"bytecode", "print the programs of an interpreter, a GPU's or this processor's", defineBytecode},
-    {"asm", "print the assembly of the kernel compiled for this processor", defineAsm},
-    {"run", "evaluate expressions on data: one prediction per row", defineRun},
-    {"loss", "compare expressions with a target column: one loss per expression", defineLoss},
-    {"fit", "fit the parameters of expressions to a target column", defineFit},
-    {"bench", "run the benchmarks", defineBench},
-    {"cache", "show, check or clear the kernels that are kept on disk", defineCache},
-    {"doctor", "print what was found on this machine, and what is missing for what", defineDoctor},
-};
-
-constexpr const char* kFooter =
-    "Examples:\n"
-    "  sr-jit run 'x0*sin(x1)' --data table.csv\n"
-    "  sr-jit loss --exprs population.txt --data table.csv --target y --loss rmse --out losses.csv\n"
-    "Messages count expressions from 1. Names and fields for programs (e0, index, root 0) count them from 0.\n"
-    "Exit status: 0 done; 1 bad input (an expression, a file, a value); 2 wrong usage; 3 the machine (no device,\n"
-    "driver or tool, too little memory, a compile failure, an operator or architecture that a tier has no code for).\n"
-    "`sr-jit COMMAND --help` tells more about a command.";
-
-/// CLI11 would say no more than that a subcommand is required.
-void checkCommandName(std::string_view name) {
-  if (name.empty() || name.starts_with('-')) return;
-  std::string names;
-  for (const Command& command : kCommands) {
-    if (name == command.name) return;
-    names += (names.empty() ? "" : ", ") + std::string(command.name);
-  }
-  throw CLI::ParseError("unknown command " + text::inQuotes(name) + "; there are " + names,
-                        CLI::ExitCodes::ExtrasError);
-}
-
-ExitStatus runCommand(CLI::App& app, int argc, const char* const* argv) {
-  std::vector<std::pair<CLI::App*, Runner>> runners;
-  for (const Command& command : kCommands) {
-    CLI::App* part = app.add_subcommand(command.name, command.doc);
-    runners.emplace_back(part, command.define(*part));
-  }
-  try {
-    checkCommandName(argc > 1 ? argv[1] : "");
-    try {
-      app.parse(commandWords(argc, argv));
-    } catch (const CLI::ParseError& problem) {
-      if (problem.get_exit_code() != 0) checkUnknownWords(app);
-      throw;
-    }
-    for (const auto& [part, run] : runners) {
-      if (part->parsed()) return run();
-    }
-  } catch (const CLI::ParseError& problem) {
-    return app.exit(problem) == 0 ? kDone : kWrongUsage;  // 0: help was asked for
-  }
-  return kDone;
-}
-
-}  // namespace
-}  // namespace srjit
+#include "tools/command_line.h"
 
 int main(int argc, char** argv) {
-  return srjit::runMain([&] {
-    // Both were set in before_main.cpp.
-    std::set_new_handler(nullptr);
-    llvm::remove_bad_alloc_error_handler();
-    srjit::endWhereLlvmFails(srjit::reportAndExit);
-    CLI::App app("Compiles symbolic-regression expressions to machine code, evaluates and shows them.", "sr-jit");
-    app.set_version_flag("--version", "sr-jit " SRJIT_VERSION);
-    app.require_subcommand(1);
-    app.failure_message(srjit::usageMessage);
-    app.footer(srjit::kFooter);
-    return srjit::runCommand(app, argc, argv);
-  });
+  // Both were set in before_main.cpp.
+  std::set_new_handler(nullptr);
+  llvm::remove_bad_alloc_error_handler();
+  return srjit::runCommandLine(argc, argv);
 }

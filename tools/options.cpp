@@ -118,9 +118,9 @@ Status readLoss(const std::string& text, LossOptions& options) {
 }
 
 CLI::Option* addNanChoice(CLI::App& app, NanPolicy& policy, const std::string& doc) {
-  return addChoice(app, "--nan", policy,
-                   {{"propagate", NanPolicy::kPropagate}, {"skip", NanPolicy::kSkip}, {"reject", NanPolicy::kReject}},
-                   doc);
+  std::vector<std::pair<std::string, NanPolicy>> policies;
+  for (const NanPolicy choice : kNanPolicies) policies.emplace_back(nameOf(choice), choice);
+  return addChoice(app, "--nan", policy, policies, doc);
 }
 
 void addColumnsOption(CLI::App& app, std::string& columns) {

@@ -28,26 +28,6 @@ ExitStatus exitStatus(Errc code) noexcept {
   return kMachineFailure;
 }
 
-std::string_view statusWord(Errc code) noexcept {
-  switch (code) {
-    case Errc::kSyntax:
-      return "syntax";
-    case Errc::kInvalid:
-      return "invalid";
-    case Errc::kIo:
-      return "io";
-    case Errc::kUnsupported:
-      return "unsupported";
-    case Errc::kCompile:
-      return "compile";
-    case Errc::kMachine:
-      return "machine";
-    case Errc::kCancelled:
-      return "cancelled";
-  }
-  return "unknown";
-}
-
 Error showPlace(Error error, std::string_view line_text, std::string_view origin, std::size_t line) {
   if (!error.where) {
     error.message = fmt::format("{}:{}: {}", origin, line, error.message);

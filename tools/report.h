@@ -19,9 +19,6 @@ enum ExitStatus : int {
 /// The exit status of a failure; the only place that decides it.
 ExitStatus exitStatus(Errc code) noexcept;
 
-/// The word that `status` columns and JSON use for a failure, such as "syntax"; success is "ok".
-std::string_view statusWord(Errc code) noexcept;
-
 /// `error` made complete for a reader of standard error: "ORIGIN:LINE:COLUMN: MESSAGE", the line and a caret.
 /// `error.where` counts in `line_text`, which is line number `line` of `origin`; the result's place counts in the
 /// origin. Without a place the message becomes "ORIGIN:LINE: MESSAGE".

@@ -166,12 +166,8 @@ std::vector<Tier> tiersOf(const Engine& engine) {
   return {Tier::kInterpret, Tier::kCompile};
 }
 
-const char* nameOf(Tier tier) {
+const char* titleOf(Tier tier) {
   return tier == Tier::kInterpret ? "interpreter" : tier == Tier::kDirect ? "direct code" : "machine code";
-}
-
-const char* keyOf(Tier tier) {
-  return tier == Tier::kInterpret ? "interpret" : tier == Tier::kDirect ? "direct" : "compile";
 }
 
 namespace {

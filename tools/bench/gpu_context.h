@@ -86,9 +86,8 @@ void warmCache(const std::string& device, const std::string& directory);
 bool hasDirect(const Engine& engine);
 /// The tiers that an engine has, without kAuto: the interpreter, the direct tier if available, LLVM's machine code.
 std::vector<Tier> tiersOf(const Engine& engine);
-/// The name of a tier in figures and in JSON.
-const char* nameOf(Tier tier);
-const char* keyOf(Tier tier);
+/// The name of a tier in figures; nameOf() is that in JSON.
+const char* titleOf(Tier tier);
 
 /// Times of one evaluation. On a processor `device` equals `wall`.
 struct Seconds {

@@ -87,7 +87,7 @@ class FunctionBench {
       double sum = 0;
       for (const double logarithm : logarithms) sum += logarithm;
       context_.report->add("functions",
-                           {fmt::format("functions, f32 precise, {}: speed over CUDA's, geometric mean", nameOf(tier)),
+                           {fmt::format("functions, f32 precise, {}: speed over CUDA's, geometric mean", titleOf(tier)),
                             "times",
                             {std::exp(sum / static_cast<double>(logarithms.size()))},
                             atLeast(kLeastMeanRatio),
@@ -111,7 +111,7 @@ class FunctionBench {
       if (library) expectNear(own.values, expected);
       const std::vector<double> seconds =
           context_.sample(15, 0.1, [&] { return timeLoss(engine_, program, uploaded, {}).device; });
-      add(fmt::format("functions, f32 precise, {} x {} in a sum, {}: ", kApplications, name, nameOf(tier)), tier,
+      add(fmt::format("functions, f32 precise, {} x {} in a sum, {}: ", kApplications, name, titleOf(tier)), tier,
           seconds, values, library);
     }
   }

@@ -61,7 +61,7 @@ void measureMode(const BenchContext& context, const ModeWork& work, Mode mode, s
   for (const Tier tier : tiersOf(engine)) {
     if (std::ranges::find(wanted, tier) == wanted.end()) continue;
     const Program program = engine.compile(work.expressions, {.tier = tier});
-    Figure figure{what + nameOf(tier), "T nodes/s",
+    Figure figure{what + titleOf(tier), "T nodes/s",
                   kernelRates(context, engine, program, uploaded, nodesOf(work.expressions), 15, 0.5)};
     for (const RateTarget& target : kRateTargets) {
       const bool is_same = target.population == work.population && target.mode == mode && target.tier == tier;

@@ -11,7 +11,12 @@ find_package(Threads REQUIRED)
 find_package(LLVM 19.1 REQUIRED CONFIG)
 find_package(fmt 9 REQUIRED)
 find_package(CLI11 2.1 REQUIRED)
+# Debian's archive of it cannot be linked into a shared library, which the Python package is; its wheel has the library
+# beside it.
 set(Boost_USE_STATIC_LIBS ${SRJIT_STATIC})
+if(SRJIT_PYTHON)
+  set(Boost_USE_STATIC_LIBS OFF)
+endif()
 find_package(Boost 1.74 REQUIRED COMPONENTS iostreams)
 
 # Debian has no static fmt; its header-only form is the same code.
@@ -45,7 +50,9 @@ if(SRJIT_STATIC)
     target nvptxcodegen nvptxdesc nvptxinfo
     x86codegen x86asmparser x86desc x86info x86disassembler mcdisassembler orcjit jitlink executionengine)
   target_link_libraries(srjit_llvm INTERFACE ${SRJIT_LLVM_LIBRARIES})
-  target_link_libraries(Boost::iostreams INTERFACE ${SRJIT_ZLIB} ${SRJIT_BZ2} ${SRJIT_LZMA} ${SRJIT_ZSTD})
+  if(Boost_USE_STATIC_LIBS)
+    target_link_libraries(Boost::iostreams INTERFACE ${SRJIT_ZLIB} ${SRJIT_BZ2} ${SRJIT_LZMA} ${SRJIT_ZSTD})
+  endif()
 else()
   target_link_libraries(srjit_llvm INTERFACE LLVM)
 endif()

@@ -32,7 +32,7 @@ struct FittedLine {
 
 /// One line of results.
 std::string statusText(const FittedLine& fitted, const SourceLine& line) {
-  if (!line.ok()) return fmt::format("failed: {}", statusWord(line.expression.error().code));
+  if (!line.ok()) return fmt::format("failed: {}", nameOf(line.expression.error().code));
   return std::string(nameOf(fitted.status));
 }
 

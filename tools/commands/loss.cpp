@@ -30,7 +30,7 @@ std::string csvText(const Table& table, const std::vector<SourceLine>& lines) {
     text += fmt::format("{},", i);
     appendNumber(text, table.losses[i], Precision::kF64);
     text += fmt::format(",{},{}\n", validRowsText(table.valid_rows[i], ""),
-                        lines[i].ok() ? "ok" : statusWord(lines[i].expression.error().code));
+                        lines[i].ok() ? "ok" : nameOf(lines[i].expression.error().code));
   }
   return text;
 }

@@ -145,7 +145,7 @@ bool requireInputs(SourceLine& source, std::size_t variables, const ColumnNames&
 }
 
 std::string jsonObject(std::size_t index, const SourceLine& line, std::string_view members) {
-  return jsonObject(index, line, line.ok() ? "ok" : statusWord(line.expression.error().code), members);
+  return jsonObject(index, line, line.ok() ? "ok" : nameOf(line.expression.error().code), members);
 }
 
 std::string jsonObject(std::size_t index, const SourceLine& line, std::string_view status, std::string_view members) {

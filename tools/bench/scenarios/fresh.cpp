@@ -117,7 +117,7 @@ class FreshBench {
       progress.advance();
       return run.times.total;
     });
-    Json json = {{"tier", keyOf(served)}};
+    Json json = {{"tier", nameOf(served)}};
     for (const auto& [key, member] : kTimes) {
       json[key] = Json::array();
       for (const FreshTimes& times : samples) json[key].push_back(times.*member);

@@ -199,7 +199,7 @@ class GradientBench {
       return gradients.back();
     });
     const std::string what =
-        fmt::format("{} {} x {} rows, {}", expressions_.size(), work_.name, work_.rows, nameOf(tier));
+        fmt::format("{} {} x {} rows, {}", expressions_.size(), work_.name, work_.rows, titleOf(tier));
     add(what + ": losses", "ms", losses);
     add(what + ": losses and gradients", "ms", gradients);
     add(what + ": of losses alone", "times", ratios);

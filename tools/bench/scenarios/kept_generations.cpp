@@ -82,7 +82,7 @@ Json timeGenerations(const Engine& engine, const Dataset& data, std::span<const 
     compare(with, without, g);
   }
   const SubtreeStats stats = data.subtrees();
-  return {{"tier", keyOf(tier)},
+  return {{"tier", nameOf(tier)},
           {"rows", data.rows()},
           {"columns", stats.capacity},
           {"column_bytes", stats.bytes},

@@ -69,7 +69,7 @@ class MitGeneration {
     details_["rows"] = sizes_.rows;
     details_["tokens"] = nodesOf(population.current());
     const std::vector<Expression> first = population.current();
-    details_["generation_tier"] = keyOf(mainTier());
+    details_["generation_tier"] = nameOf(mainTier());
     details_["generations"] = generations(population, mainTier(), "a generation");
     if (mainTier() != Tier::kInterpret) {
       details_["interpreted_generations"] = generations(population, Tier::kInterpret, "a generation, interpreted");
@@ -167,7 +167,7 @@ class MitGeneration {
       kernels.push_back(seconds.device * 1e3);
       return seconds.wall;
     });
-    const std::string what = fmt::format("{}steady state of {}: ", what_, nameOf(tier));
+    const std::string what = fmt::format("{}steady state of {}: ", what_, titleOf(tier));
     Figure figure{what + "parameters to losses", "ms", wall};
     if (context_.onGpu() && !context_.quick) figure.target = atMost(kSteadyMilliseconds);
     figure.note =
@@ -193,10 +193,10 @@ class MitGeneration {
         kernels.push_back(seconds.device);
         return seconds.wall;
       });
-      row[keyOf(tier)] = {{"loss_seconds", medianOf(wall)},
+      row[nameOf(tier)] = {{"loss_seconds", medianOf(wall)},
                           {"quartiles", {quantileOf(wall, 0.25), quantileOf(wall, 0.75)}},
                           {"kernel_seconds", medianOf(kernels)}};
-      if (are_new) row[keyOf(tier)]["ready_seconds"] = ready;
+      if (are_new) row[nameOf(tier)]["ready_seconds"] = ready;
     }
     return row;
   }

@@ -94,11 +94,11 @@ class PopulationBench {
       wall.push_back(seconds.wall * 1e3);
       return seconds.wall;
     });
-    const std::string name = fmt::format("{}{}, {}: ", what, nameOf(tier), predictions ? "predictions" : "losses");
+    const std::string name = fmt::format("{}{}, {}: ", what, titleOf(tier), predictions ? "predictions" : "losses");
     context_.report->add(population_, {name + "rate of the kernels", "T nodes/s", rates});
     context_.report->add(population_, {name + "parameters to results", "ms", wall});
     context_.report->add(population_, {name + "making ready", "ms", {ready * 1e3}});
-    return {{"tier", keyOf(tier)},
+    return {{"tier", nameOf(tier)},
             {"result", predictions ? "predictions" : "losses"},
             {"ready_seconds", ready},
             {"rate", medianOf(rates)},

@@ -236,7 +236,7 @@ Json keptSubtrees(const BenchContext& context) {
   for (const char* const population : {"mit-generation", "mixed"}) {
     const BenchData columns(population == std::string_view("mixed") ? 10 : kKleinNishinaVariables, rows);
     for (const Tier tier : tiersOf(engine)) {
-      if (!context.mayBegin(kSharingPart, fmt::format("kept subtrees, {}, {}", population, nameOf(tier)))) continue;
+      if (!context.mayBegin(kSharingPart, fmt::format("kept subtrees, {}, {}", population, titleOf(tier)))) continue;
       // Fewer generations for LLVM, which takes seconds for each.
       const std::size_t count = context.quick || tier == Tier::kCompile ? kUnread + 2 : kUnread + 10;
       const Dataset data = must(engine.upload(columns.view()));
@@ -246,7 +246,7 @@ Json keptSubtrees(const BenchContext& context) {
         const auto add = [&](const char* field, const char* what, const char* unit) {
           auto samples = run[way][field].get<std::vector<double>>();
           samples.erase(samples.begin(), samples.begin() + kUnread);
-          context.report->add(kSharingPart, {fmt::format("{}, {}, {}: {}", population, nameOf(tier), name, what), unit,
+          context.report->add(kSharingPart, {fmt::format("{}, {}, {}: {}", population, titleOf(tier), name, what), unit,
                                              std::move(samples)});
         };
         add("total_ms", "a generation", "ms");

@@ -1,0 +1,112 @@
+// What the sources of the extension module srjit._core have in common. Its classes and functions are the private half
+// of the package: srjit/*.py checks and converts arguments, and documents them.
+#pragma once
+
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/string_view.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "ir/error.h"
+#include "ir/population.h"
+#include "ir/text.h"
+#include "runtime/program.h"
+#include "runtime/results.h"
+
+namespace srjit::python {
+
+namespace nb = nanobind;
+
+void defineErrors(nb::module_& module);
+void defineExpressions(nb::module_& module);
+void defineTrees(nb::module_& module);
+void defineData(nb::module_& module);
+void defineEngine(nb::module_& module);
+void definePending(nb::module_& module);
+
+/// One-dimensional arrays of adjacent numbers in the processor's memory, read only.
+template <class T>
+using Numbers = nb::ndarray<const T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+/// Likewise of float or double.
+using Column = nb::ndarray<nb::ro, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+
+template <class T>
+std::span<const T> spanOf(const Numbers<T>& numbers) {
+  return {numbers.data(), numbers.size()};
+}
+
+/// A NumPy array that takes the numbers of `values`.
+template <class T>
+nb::object arrayOf(std::vector<T> values) {
+  auto* const owned = new std::vector<T>(std::move(values));
+  const nb::capsule owner(owned, [](void* of) noexcept { delete static_cast<std::vector<T>*>(of); });
+  return nb::cast(nb::ndarray<nb::numpy, T, nb::ndim<1>>(owned->data(), {owned->size()}, owner));
+}
+
+/// An instance of srjit.Error.
+nb::object errorObject(const Error& error);
+/// Failures of texts, in order; null: none. Programs have them in place of those of the empty expressions that stand for
+/// such texts.
+using TextFailures = std::shared_ptr<const std::vector<Failure>>;
+/// A list of pairs: the number of an expression, and its error.
+nb::list failureList(std::span<const Failure> failures, const TextFailures& texts);
+
+/// The one of `choices` that has this name (nameOf()). Throws kInvalid for another word.
+template <class T, std::size_t kCount>
+T choiceOf(std::string_view what, std::string_view word, const T (&choices)[kCount]) {
+  std::string words;
+  for (const T choice : choices) {
+    if (word == nameOf(choice)) return choice;
+    words += (words.empty() ? "'" : ", '") + std::string(nameOf(choice)) + "'";
+  }
+  throw ErrorException({Errc::kInvalid, std::string(what) + " is '" + std::string(word) + "', expected one of " + words, {}});
+}
+
+/// Expressions as token arrays, in postfix, and why some of them are none.
+struct Tokens {
+  std::vector<std::int32_t> codes = {};
+  std::vector<double> constants = {};
+  std::vector<std::int64_t> offsets = {0};
+  std::vector<Failure> failures = {};  ///< of texts; such expressions have no tokens
+
+  std::size_t size() const noexcept { return offsets.size() - 1; }
+  PopulationView view() const noexcept { return {codes, constants, offsets, Notation::kPostfix}; }
+  void add(std::span<const Token> tokens);
+  void addFailure(Error error);
+  /// Expression `e`, which is valid. Errors: kInvalid; its own failure.
+  Result<Expression> expression(std::size_t e) const;
+};
+
+/// Names of columns; none if there is none.
+ColumnNames namesOf(const std::vector<std::string>& names);
+
+/// A compiled batch of expressions.
+struct CompiledTokens {
+  Program program;
+  TextFailures texts;
+};
+/// Why some expressions of a result have none. Objects of Python are made of it only where they are asked for.
+struct Failures {
+  std::vector<Failure> list;
+  TextFailures texts;
+};
+
+/// What the calls that wait and those that do not have in common: values to a tuple of Python.
+nb::tuple resultOf(Losses losses, const TextFailures& texts);
+nb::tuple resultOf(Gradients gradients, const TextFailures& texts);
+nb::tuple resultOf(Fits fits, const TextFailures& texts);
+Failures resultOf(std::vector<Failure> failures, const TextFailures& texts);
+
+}  // namespace srjit::python

@@ -1,0 +1,246 @@
+// Engines, programs, and evaluations that wait.
+#include <optional>
+
+#include "core/bindings.h"
+#include "core/evaluation.h"
+#include "core/waiting.h"
+
+namespace srjit::python {
+
+namespace {
+
+Engine makeEngine(const std::string& device, const std::string& precision, const std::string& math,
+                  const std::string& tier, unsigned threads, std::optional<std::string> cache_directory,
+                  std::uint64_t device_bytes, std::uint64_t subtree_bytes) {
+  EngineOptions options;
+  options.device = device;
+  options.precision = choiceOf("precision", precision, kPrecisions);
+  options.math = choiceOf("math", math, kMathModes);
+  options.tier = choiceOf("tier", tier, kTiers);
+  options.threads = threads;
+  options.cache_directory = std::move(cache_directory);
+  options.device_bytes = device_bytes;
+  options.subtree_bytes = subtree_bytes;
+  const nb::gil_scoped_release free;
+  return Engine::create(options).value();
+}
+
+nb::dict cacheStatsOf(const Engine& engine) {
+  const CacheStats stats = engine.cacheStats();
+  nb::dict dict;
+  dict["memory_hits"] = stats.memory_hits;
+  dict["disk_hits"] = stats.disk_hits;
+  dict["misses"] = stats.misses;
+  dict["waits"] = stats.waits;
+  dict["memory_images"] = stats.memory_images;
+  dict["memory_bytes"] = stats.memory_bytes;
+  dict["disk_images"] = stats.disk_images;
+  dict["disk_bytes"] = stats.disk_bytes;
+  dict["evictions"] = stats.evictions;
+  dict["damaged"] = stats.damaged;
+  dict["compile_seconds"] = stats.compile_seconds;
+  dict["saved_seconds"] = stats.saved_seconds;
+  dict["disk_fault"] = stats.disk_fault;
+  return dict;
+}
+
+CompileOptions compileOptionsOf(const Engine& engine, const std::optional<std::string>& tier,
+                                const std::optional<std::string>& passes, double evaluations, std::size_t rows,
+                                bool keep_order, const Dataset* data) {
+  CompileOptions options;
+  if (tier) options.tier = choiceOf("tier", *tier, kTiers);
+  if (passes) options.pipeline = Pipeline::parse(*passes, engine.options().math).value();
+  options.expected_evaluations = evaluations;
+  options.expected_rows = rows;
+  options.group_by_sharing = !keep_order;
+  options.data = data;
+  return options;
+}
+
+/// The arrays are read during the call, which is not interrupted.
+CompiledTokens compileArrays(const Engine& engine, const Numbers<std::int32_t>& codes, const Numbers<double>& constants,
+                             const Numbers<std::int64_t>& offsets, bool prefix, const std::optional<std::string>& tier,
+                             const std::optional<std::string>& passes, double evaluations, std::size_t rows,
+                             bool keep_order, const Dataset* data) {
+  const PopulationView view{spanOf(codes), spanOf(constants), spanOf(offsets),
+                            prefix ? Notation::kPrefix : Notation::kPostfix};
+  const CompileOptions options = compileOptionsOf(engine, tier, passes, evaluations, rows, keep_order, data);
+  const nb::gil_scoped_release free;
+  return {engine.compile(view, options).value(), nullptr};
+}
+
+CompiledTokens compileTokens(const Engine& engine, const Tokens& tokens, const std::optional<std::string>& tier,
+                             const std::optional<std::string>& passes, double evaluations, std::size_t rows,
+                             bool keep_order, const Dataset* data) {
+  const CompileOptions options = compileOptionsOf(engine, tier, passes, evaluations, rows, keep_order, data);
+  const nb::gil_scoped_release free;
+  return {engine.compile(tokens.view(), options).value(), std::make_shared<std::vector<Failure>>(tokens.failures)};
+}
+
+nb::dict statusOf(const CompiledTokens& compiled) {
+  const ProgramInfo& info = compiled.program.info();
+  const ProgramStatus status = compiled.program.status();
+  nb::dict dict;
+  dict["tier"] = nameOf(status.tier);
+  dict["requested_tier"] = nameOf(info.tier);
+  dict["nodes_before"] = info.nodes_before;
+  dict["nodes_after"] = info.nodes_after;
+  dict["seconds_passes"] = info.seconds_passes;
+  dict["seconds_codegen"] = info.seconds_codegen;
+  dict["subtrees_read"] = info.subtrees_read;
+  dict["nodes_spared"] = info.nodes_spared;
+  dict["recurring"] = info.recurring;
+  dict["compiling"] = status.compiling;
+  dict["compiled"] = status.compiled;
+  dict["evaluations"] = status.evaluations;
+  dict["served_interpreted"] = status.served.interpreted;
+  dict["served_direct"] = status.served.direct;
+  dict["served_compiled"] = status.served.compiled;
+  dict["seconds_compiling"] = status.seconds_compiling;
+  dict["seconds_reading"] = status.seconds_reading;
+  dict["seconds_loading"] = status.seconds_loading;
+  dict["device_seconds"] = status.device_seconds;
+  dict["error"] = status.error ? errorObject(*status.error) : nb::none();
+  return dict;
+}
+
+std::vector<std::int64_t> parameterOffsetsOf(const CompiledTokens& compiled) {
+  std::vector<std::int64_t> offsets(compiled.program.size() + 1);
+  for (std::size_t e = 0; e < offsets.size(); ++e) {
+    offsets[e] = static_cast<std::int64_t>(compiled.program.parameterOffset(e));
+  }
+  return offsets;
+}
+
+nb::tuple loss(const Engine& engine, const CompiledTokens& compiled, const nb::object& data,
+               const Numbers<double>& parameters, const std::string& loss, const std::string& nan) {
+  auto evaluate = [call = EvaluationCall(engine, compiled, data, parameters), options = lossOptionsOf(loss, nan)] {
+    return call.engine.loss(call.program, call.data, call.parameters, options);
+  };
+  return resultOf(withoutGil(std::move(evaluate), data).value(), compiled.texts);
+}
+
+nb::tuple gradient(const Engine& engine, const CompiledTokens& compiled, const nb::object& data,
+                   const Numbers<double>& parameters, const std::string& loss, const std::string& nan,
+                   const std::string& by) {
+  auto evaluate = [call = EvaluationCall(engine, compiled, data, parameters),
+                   options = GradientOptions{lossOptionsOf(loss, nan), derivativesBy(by)}] {
+    return call.engine.gradient(call.program, call.data, call.parameters, options);
+  };
+  return resultOf(withoutGil(std::move(evaluate), data).value(), compiled.texts);
+}
+
+template <class T>
+Failures predict(const Engine& engine, const CompiledTokens& compiled, const nb::object& data,
+                 const Numbers<double>& parameters, const Output<T>& out) {
+  auto evaluate = [call = EvaluationCall(engine, compiled, data, parameters), to = spanOf(out)] {
+    return call.engine.evaluate(call.program, call.data, call.parameters, to);
+  };
+  return resultOf(withoutGil(std::move(evaluate), nb::make_tuple(data, out)).value(), compiled.texts);
+}
+
+template <class T>
+Failures jacobian(const Engine& engine, const CompiledTokens& compiled, const nb::object& data,
+                  const Numbers<double>& parameters, const std::string& by, const Output<T>& out) {
+  auto evaluate = [call = EvaluationCall(engine, compiled, data, parameters), to = spanOf(out), of = derivativesBy(by)] {
+    return call.engine.jacobian(call.program, call.data, call.parameters, to, of);
+  };
+  return resultOf(withoutGil(std::move(evaluate), nb::make_tuple(data, out)).value(), compiled.texts);
+}
+
+nb::tuple fit(const Engine& engine, const CompiledTokens& compiled, const nb::object& data,
+              const Numbers<double>& starts, const std::string& loss, const std::string& nan, unsigned iterations,
+              double loss_tolerance, double step_tolerance) {
+  std::stop_source stop;
+  auto evaluate = [call = EvaluationCall(engine, compiled, data, starts),
+                   options = FitOptions{lossOptionsOf(loss, nan), iterations, loss_tolerance, step_tolerance,
+                                        stop.get_token()}] {
+    return call.engine.fit(call.program, call.data, call.parameters, options);
+  };
+  return resultOf(withoutGil(std::move(evaluate), data, &stop).value(), compiled.texts);
+}
+
+nb::tuple lossOfArrays(const Engine& engine, const Numbers<std::int32_t>& codes, const Numbers<double>& constants,
+                       const Numbers<std::int64_t>& offsets, bool prefix, const nb::object& data,
+                       const Numbers<double>& parameters, const std::string& loss, const std::string& nan) {
+  const auto numbers = spanOf(parameters);
+  auto evaluate = [engine, data_set = nb::cast<Dataset>(data),
+                   view = PopulationView{spanOf(codes), spanOf(constants), spanOf(offsets),
+                                         prefix ? Notation::kPrefix : Notation::kPostfix},
+                   values = std::vector<double>(numbers.begin(), numbers.end()), options = lossOptionsOf(loss, nan)] {
+    return engine.loss(view, data_set, values, options);
+  };
+  return resultOf(withoutGil(std::move(evaluate), nb::make_tuple(data, codes, constants, offsets)).value(), nullptr);
+}
+
+void prepare(const Engine& engine, const CompiledTokens& compiled, const nb::object& data,
+             const std::optional<std::string>& loss, const std::string& nan) {
+  std::optional<LossOptions> options;
+  if (loss) options = lossOptionsOf(*loss, nan);
+  withoutGil(
+      [engine, program = compiled.program, data_set = nb::cast<Dataset>(data), options = std::move(options)] {
+        return engine.prepare(program, data_set, options);
+      },
+      data)
+      .value();
+}
+
+}  // namespace
+
+LossOptions lossOptionsOf(const std::string& loss, const std::string& nan) {
+  LossOptions options = parseLoss(loss).value();
+  options.nan = choiceOf("nan", nan, kNanPolicies);
+  return options;
+}
+
+DerivativesBy derivativesBy(std::string_view word) {
+  if (word == "parameters") return DerivativesBy::kParameters;
+  if (word == "variables") return DerivativesBy::kVariables;
+  throw ErrorException(
+      {Errc::kInvalid, "by is '" + std::string(word) + "', expected one of 'parameters', 'variables'", {}});
+}
+
+void defineEngine(nb::module_& module) {
+  nb::class_<Engine>(module, "Engine")
+      .def(nb::new_(&makeEngine), nb::arg("device"), nb::arg("precision"), nb::arg("math"), nb::arg("tier"),
+           nb::arg("threads"), nb::arg("cache_directory").none(), nb::arg("device_bytes"), nb::arg("subtree_bytes"))
+      .def_prop_ro("device", [](const Engine& engine) { return engine.options().device; })
+      .def_prop_ro("threads", [](const Engine& engine) { return engine.options().threads; })
+      .def_prop_ro("notices", [](const Engine& engine) { return engine.notices(); })
+      .def("cache_stats", cacheStatsOf);
+  nb::class_<CompiledTokens>(module, "Program")
+      .def("__len__", [](const CompiledTokens& compiled) { return compiled.program.size(); })
+      .def_prop_ro("parameter_offsets", [](const CompiledTokens& compiled) { return arrayOf(parameterOffsetsOf(compiled)); })
+      .def_prop_ro("failures",
+                   [](const CompiledTokens& compiled) {
+                     const auto failures = compiled.program.failures();
+                     return Failures{{failures.begin(), failures.end()}, compiled.texts};
+                   })
+      .def("status", statusOf);
+  const auto define_compile = [&](const char* name, auto function, const auto&... arrays) {
+    module.def(name, function, nb::arg("engine"), arrays..., nb::arg("tier").none(), nb::arg("passes").none(),
+               nb::arg("evaluations"), nb::arg("rows"), nb::arg("keep_order"), nb::arg("data").none());
+  };
+  define_compile("compile_arrays", compileArrays, nb::arg("codes"), nb::arg("constants"), nb::arg("offsets"),
+                 nb::arg("prefix"));
+  define_compile("compile_tokens", compileTokens, nb::arg("tokens"));
+  const auto define = [&](const char* name, auto function, const auto&... options) {
+    module.def(name, function, nb::arg("engine"), nb::arg("program"), nb::arg("data"), nb::arg("parameters"),
+               options...);
+  };
+  define("loss", loss, nb::arg("loss"), nb::arg("nan"));
+  define("gradient", gradient, nb::arg("loss"), nb::arg("nan"), nb::arg("by"));
+  define("predict", predict<float>, nb::arg("out").noconvert());
+  define("predict", predict<double>, nb::arg("out").noconvert());
+  define("jacobian", jacobian<float>, nb::arg("by"), nb::arg("out").noconvert());
+  define("jacobian", jacobian<double>, nb::arg("by"), nb::arg("out").noconvert());
+  define("fit", fit, nb::arg("loss"), nb::arg("nan"), nb::arg("iterations"), nb::arg("loss_tolerance"),
+         nb::arg("step_tolerance"));
+  module.def("loss_of_arrays", lossOfArrays, nb::arg("engine"), nb::arg("codes"), nb::arg("constants"),
+             nb::arg("offsets"), nb::arg("prefix"), nb::arg("data"), nb::arg("parameters"), nb::arg("loss"),
+             nb::arg("nan"));
+  module.def("prepare", prepare, nb::arg("engine"), nb::arg("program"), nb::arg("data"), nb::arg("loss").none(),
+             nb::arg("nan"));
+}
+
+}  // namespace srjit::python

@@ -1,0 +1,95 @@
+// Trees of GP systems that keep an individual as a list of nodes in prefix order: to token arrays, in one walk.
+#include <unordered_map>
+#include <unordered_set>
+
+#include "core/bindings.h"
+
+namespace srjit::python {
+
+namespace {
+
+/// What nodes are, by identity: a GP system has one object for each of its primitives. The objects are kept, so that
+/// their addresses stay theirs.
+class NodeCodes {
+ public:
+  explicit NodeCodes(nb::object resolve) : resolve_(std::move(resolve)) {}
+
+  void add(const nb::object& node, std::int32_t code, double constant) {
+    kept_.push_back(node);
+    tokens_.insert_or_assign(node.ptr(), Entry{code, constant});
+  }
+  /// Instances of this type are constants, whose numbers are their attribute `value`.
+  void addConstantType(const nb::object& type) {
+    kept_.push_back(type);
+    constant_types_.insert(type.ptr());
+  }
+
+  /// Codes, constants and offsets of lists of nodes.
+  nb::tuple arraysOf(const nb::list& trees) const {
+    Arrays arrays;
+    const Py_ssize_t count = PyList_Size(trees.ptr());
+    arrays.offsets.reserve(static_cast<std::size_t>(count) + 1);
+    arrays.offsets.push_back(0);
+    for (Py_ssize_t t = 0; t < count; ++t) {
+      const nb::object tree = nb::borrow(PyList_GetItem(trees.ptr(), t));
+      if (!PyList_Check(tree.ptr())) throw nb::type_error("a tree is no list of nodes");
+      // The size is asked for again, since what resolves a node could change the list.
+      for (Py_ssize_t n = 0; n < PyList_Size(tree.ptr()); ++n) append(PyList_GetItem(tree.ptr(), n), arrays);
+      arrays.offsets.push_back(static_cast<std::int64_t>(arrays.codes.size()));
+    }
+    return nb::make_tuple(arrayOf(std::move(arrays.codes)), arrayOf(std::move(arrays.constants)),
+                          arrayOf(std::move(arrays.offsets)));
+  }
+
+ private:
+  struct Entry {
+    std::int32_t code;
+    double constant;
+  };
+  struct Arrays {
+    std::vector<std::int32_t> codes;
+    std::vector<double> constants;
+    std::vector<std::int64_t> offsets;
+
+    void add(std::int32_t code, double constant) {
+      codes.push_back(code);
+      constants.push_back(constant);
+    }
+  };
+
+  static double numberOf(PyObject* object) {
+    const double number = PyFloat_AsDouble(object);
+    if (number == -1 && PyErr_Occurred() != nullptr) throw nb::python_error();
+    return number;
+  }
+
+  void append(PyObject* node, Arrays& to) const {
+    if (PyFloat_CheckExact(node)) return to.add(kConstantCode, PyFloat_AsDouble(node));
+    if (const auto known = tokens_.find(node); known != tokens_.end()) {
+      return to.add(known->second.code, known->second.constant);
+    }
+    auto* const type = reinterpret_cast<PyObject*>(Py_TYPE(node));
+    if (constant_types_.contains(type)) {
+      return to.add(kConstantCode, numberOf(nb::borrow(node).attr("value").ptr()));
+    }
+    const auto [code, constant] = nb::cast<std::tuple<std::int32_t, double>>(resolve_(nb::borrow(node)));
+    to.add(code, constant);
+  }
+
+  nb::object resolve_;
+  std::unordered_map<PyObject*, Entry> tokens_;
+  std::unordered_set<PyObject*> constant_types_;
+  std::vector<nb::object> kept_;
+};
+
+}  // namespace
+
+void defineTrees(nb::module_& module) {
+  nb::class_<NodeCodes>(module, "NodeCodes")
+      .def(nb::init<nb::object>(), nb::arg("resolve"))
+      .def("add", &NodeCodes::add, nb::arg("node"), nb::arg("code"), nb::arg("constant"))
+      .def("add_constant_type", &NodeCodes::addConstantType, nb::arg("type"))
+      .def("arrays", &NodeCodes::arraysOf, nb::arg("trees"));
+}
+
+}  // namespace srjit::python

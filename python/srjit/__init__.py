@@ -1,0 +1,28 @@
+"""srjit: evaluates and fits populations of symbolic-regression expressions on CPUs and GPUs.
+
+>>> import numpy as np, srjit
+>>> engine = srjit.Engine(device="cpu", precision="f64")
+>>> X = np.linspace(0, 1, 1000).reshape(-1, 1)
+>>> data = engine.upload(X, 3 * X[:, 0] + 1)
+>>> program = engine.compile(["x0*p0 + p1", "sin(x0)*p0"])
+>>> fits = engine.fit(program, data)
+>>> fits.losses.argmin()
+0
+
+`Engine` is the place to begin; docs/python.md is a tutorial.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ._core import __version__
+from ._engine import Dataset, Engine, Program
+from ._errors import Error, InvalidError, Place
+from ._expressions import CONSTANT, PARAMETER, VARIABLE, Op, Population, loss_names, ops, parse, simplify
+from ._results import Failure, Fits, Gradients, Losses, Pending
+
+__all__ = [
+    "CONSTANT", "PARAMETER", "VARIABLE", "Dataset", "Engine", "Error", "Failure", "Fits", "Gradients", "InvalidError",
+    "Losses", "Op", "Pending", "Place", "Population", "Program", "__version__", "loss_names", "ops", "parse", "simplify",
+]

@@ -1,0 +1,146 @@
+"""What callers hand over as arrays: numbers in memory of the processor or of a GPU."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+_FLOATS = {np.dtype(np.float32): "f32", np.dtype(np.float64): "f64"}
+
+
+@dataclass
+class DeviceArray:
+    """A matrix in the memory of a GPU, which `owner` keeps alive."""
+
+    pointer: int
+    shape: tuple[int, int]
+    strides: tuple[int, int]  #: of rows and columns, in bytes
+    precision: str
+    device: int | None  #: number of the GPU; None: not known
+    stream: int  #: the stream after whose pending work the numbers are there; 0: they are
+    owner: Any
+
+    def as_tuple(self) -> tuple[int, int, int, int, int, str]:
+        return (self.pointer, *self.shape, *self.strides, self.precision)
+
+
+def is_on_device(array: Any) -> bool:
+    """Whether `array` is in the memory of a GPU."""
+    if hasattr(array, "__cuda_array_interface__"):
+        return True
+    return hasattr(array, "__dlpack_device__") and array.__dlpack_device__()[0] != 1  # kDLCPU
+
+
+def device_array(array: Any, what: str, *, one_column: bool = False) -> DeviceArray:
+    """The memory of `array`, without a copy.
+
+    DLPack comes first: its producer is asked to make the default stream wait for what computes the numbers. Of the CUDA
+    array interface the stream is taken as it is (version 3).
+    """
+    if hasattr(array, "__dlpack__") and hasattr(array, "__dlpack_device__"):
+        made = _of_dlpack(array, what)
+    else:
+        made = _of_cuda_array_interface(array, what)
+    if one_column and made.shape[1] != 1:
+        raise ValueError(f"{what} has {made.shape[1]} columns, expected 1")
+    return made
+
+
+_LEGACY_DEFAULT_STREAM = 1
+
+
+def _of_dlpack(array: Any, what: str) -> DeviceArray:
+    from . import _core
+
+    kind, number = array.__dlpack_device__()
+    if kind not in (2, 13):  # kDLCUDA, kDLCUDAManaged
+        raise ValueError(f"{what} is on a device of another kind than CUDA GPUs (DLPack device type {int(kind)})")
+    # A tensor that torch is to differentiate through would refuse.
+    source = array.detach() if hasattr(array, "detach") else array
+    capsule = source.__dlpack__(stream=_LEGACY_DEFAULT_STREAM)
+    pointer, shape, strides, name, owner = _core.device_memory(capsule)
+    return _matrix(pointer, shape, strides, name, what, number, _LEGACY_DEFAULT_STREAM, owner)
+
+
+def _of_cuda_array_interface(array: Any, what: str) -> DeviceArray:
+    interface = array.__cuda_array_interface__
+    dtype = np.dtype(interface["typestr"])
+    shape = tuple(interface["shape"])
+    strides = interface.get("strides")
+    if strides is None:
+        strides = _adjacent_strides(shape, dtype.itemsize)
+    stream = interface.get("stream")
+    return _matrix(interface["data"][0], shape, tuple(strides), dtype.name, what, None, stream or 0, array)
+
+
+def _adjacent_strides(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
+    strides = []
+    stride = itemsize
+    for size in reversed(shape):
+        strides.append(stride)
+        stride *= size
+    return tuple(reversed(strides))
+
+
+def _matrix(pointer, shape, strides, dtype_name, what, device, stream, owner) -> DeviceArray:
+    precision = {"float32": "f32", "float64": "f64"}.get(dtype_name)
+    if precision is None:
+        raise TypeError(f"{what} has numbers of type {dtype_name}, expected float32 or float64")
+    if len(shape) == 1:
+        shape = (shape[0], 1)
+        strides = (strides[0], strides[0] * shape[0])
+    if len(shape) != 2:
+        raise ValueError(f"{what} has {len(shape)} dimensions, expected rows x columns")
+    return DeviceArray(pointer, tuple(shape), tuple(strides), precision, device, stream, owner)
+
+
+def names_of(table: Any) -> list[str] | None:
+    """The names of the columns of a data frame, None of anything else."""
+    columns = getattr(table, "columns", None)
+    if columns is None or callable(columns):
+        return None
+    return [str(name) for name in columns]
+
+
+def columns_of(table: Any, what: str = "X") -> list[np.ndarray]:
+    """The columns of a matrix or data frame: float32 or float64, of adjacent numbers.
+
+    Columns of a frame and of a matrix in Fortran's order are not copied if they have one of these types. Other types are
+    converted to float64.
+    """
+    if hasattr(table, "iloc") and getattr(table, "ndim", 0) == 2:
+        return [column_of(table.iloc[:, c], f"column {c} of {what}") for c in range(table.shape[1])]
+    matrix = np.asarray(table)
+    if matrix.ndim == 1:
+        matrix = matrix.reshape(-1, 1)
+    if matrix.ndim != 2:
+        raise ValueError(f"{what} has {matrix.ndim} dimensions, expected rows x columns")
+    matrix = _floats(matrix, what)
+    if not matrix.flags.f_contiguous:
+        matrix = np.asfortranarray(matrix)
+    return [matrix[:, c] for c in range(matrix.shape[1])]
+
+
+def column_of(values: Any, what: str) -> np.ndarray:
+    """A vector, likewise; one of shape (rows, 1) is taken, too."""
+    vector = np.asarray(values)
+    if vector.ndim == 2 and vector.shape[1] == 1:
+        vector = vector[:, 0]
+    if vector.ndim != 1:
+        raise ValueError(f"{what} has the shape {vector.shape}, expected (rows,)")
+    return np.ascontiguousarray(_floats(vector, what))
+
+
+def _floats(array: np.ndarray, what: str) -> np.ndarray:
+    if array.dtype in _FLOATS and array.dtype.isnative:
+        return array
+    if array.dtype.kind not in "fiub":
+        if array.dtype.kind != "O":
+            raise TypeError(f"{what} has numbers of type {array.dtype}, expected real numbers")
+        try:
+            return array.astype(np.float64)
+        except (TypeError, ValueError) as problem:
+            raise TypeError(f"{what} has values that are no numbers: {problem}") from None
+    return array.astype(np.float64)

@@ -1,0 +1,507 @@
+"""Engines, data sets and programs."""
+
+from __future__ import annotations
+
+import atexit
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from . import _core
+from ._arrays import column_of, columns_of, device_array, is_on_device, names_of
+from ._expressions import Population, parse, token_arrays
+from ._results import Failure, Fits, Gradients, Losses, Pending
+
+# Evaluations that Ctrl-C left behind end before Python does.
+atexit.register(_core.finish_calls)
+
+
+class Dataset:
+    """Rows that an engine holds: made by `Engine.upload`, and by `rows`, `sample` and `with_weights` of another one.
+
+    Immutable, and safe to use from several threads.
+
+    Attributes:
+        names: Names of the columns, or an empty list.
+    """
+
+    def __init__(self, data: Any, engine: Engine, names: Sequence[str]):
+        self._data = data
+        self._engine = engine
+        self.names = list(names)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and columns."""
+        return self._data.rows, self._data.columns
+
+    @property
+    def row_groups(self) -> int:
+        """Groups of 128 adjacent rows; the last one may have fewer. `sample` draws these."""
+        return self._data.row_groups
+
+    def rows(self, first: int, count: int) -> Dataset:
+        """A data set of the rows ``first`` to ``first + count - 1``, copied where they are."""
+        return self._made(_core.rows(self._engine._engine, self._data, first, count))
+
+    def sample(self, groups: int, seed: int) -> Dataset:
+        """A data set of different groups of 128 adjacent rows, drawn without replacement, in their order.
+
+        The same rows, groups and seed give the same groups on every machine and in every version.
+        """
+        return self._made(_core.sample(self._engine._engine, self._data, groups, seed))
+
+    def with_weights(self, weights: Any) -> Dataset:
+        """A data set of the same numbers with other weights: as of `Engine.upload`."""
+        engine = self._engine._engine
+        if is_on_device(weights):
+            array = device_array(weights, "weights", one_column=True)
+            return self._made(_core.with_device_weights(engine, self._data, array.as_tuple(), array.stream))
+        return self._made(_core.with_weights(engine, self._data, column_of(weights, "weights")))
+
+    def subtrees(self) -> dict[str, int]:
+        """Figures of the values of recurring subtrees that are kept with the data (``subtree_bytes`` of `Engine`)."""
+        return self._data.subtrees()
+
+    def _made(self, data: Any) -> Dataset:
+        return Dataset(data, self._engine, self.names)
+
+    def __repr__(self) -> str:
+        rows, columns = self.shape
+        return f"<srjit.Dataset of {rows} rows and {columns} columns on {self._engine.device}>"
+
+
+class Program:
+    """A batch of expressions that an engine has compiled.
+
+    Immutable, and safe to use from several threads.
+
+    Attributes:
+        parameter_offsets: int64, shape (expressions + 1,): the parameters of expression e are those from
+            ``parameter_offsets[e]`` to ``parameter_offsets[e + 1] - 1`` of all.
+        names: Names of the variables, or an empty list.
+    """
+
+    def __init__(self, program: Any, names: Sequence[str]):
+        self._program = program
+        self.parameter_offsets: np.ndarray = program.parameter_offsets
+        self.names = list(names)
+
+    @property
+    def parameter_count(self) -> int:
+        """The number of the parameters of all expressions."""
+        return int(self.parameter_offsets[-1])
+
+    @property
+    def failures(self) -> list[Failure]:
+        """Expressions that could not be compiled, and why. They are failures of every evaluation."""
+        return [Failure(*failure) for failure in self._program.failures.list()]
+
+    def split(self, parameters: np.ndarray) -> list[np.ndarray]:
+        """The parameters (or their derivatives, or standard errors) of each expression: views of ``parameters``."""
+        return np.split(parameters, self.parameter_offsets[1:-1], axis=-1) if len(self) else []
+
+    def status(self) -> dict[str, Any]:
+        """Which tier serves the program, node counts, seconds: ``ProgramInfo`` and ``ProgramStatus`` of
+        runtime/program.h."""
+        return self._program.status()
+
+    def __len__(self) -> int:
+        return len(self._program)
+
+    def __repr__(self) -> str:
+        return f"<srjit.Program of {len(self)} expressions with {self.parameter_count} parameters>"
+
+
+class Engine:
+    """A device and options. Evaluates programs on data sets.
+
+    Safe to use from several threads. Calls run without the GIL, and Ctrl-C ends their waiting. After ``os.fork()`` the
+    child process needs engines of its own; calls of inherited ones raise an `Error`.
+
+    Results do not depend on the tier, the number of threads, or what else is in a batch, bit for bit.
+
+    Args:
+        device: ``"cpu"``, ``"cuda:N"``, or ``"auto"``: cuda:0 if it can be used, else the CPU.
+        precision: ``"f32"`` or ``"f64"``: the type that expressions are computed in.
+        math: ``"strict"`` (operations of IEEE 754 as written), ``"precise"`` (with fused multiply-add) or ``"fast"``
+            (approximate instructions and value-changing rewrites; f32 only).
+        tier: ``"auto"``, ``"interpret"``, ``"direct"`` or ``"compile"``: how expressions are executed.
+        threads: Threads of the host to use at most; 0: all.
+        cache_dir: Folder of the disk cache of GPU kernels; ``""``: none; None: ``$SRJIT_CACHE_DIR``, or the user's.
+        device_bytes: Device memory for one data set and for the working memory of one evaluation; 0: all that is free.
+        subtree_bytes: Device memory per data set for values of recurring subtrees (``data`` of `compile`); 0: none.
+
+    Raises:
+        ValueError: A word that is none of these.
+        Error: A device that does not exist.
+    """
+
+    def __init__(self, device: str = "auto", precision: str = "f32", math: str = "precise", tier: str = "auto", *,
+                 threads: int = 0, cache_dir: str | None = None, device_bytes: int = 0, subtree_bytes: int = 0):
+        self._engine = _core.Engine(device, precision, math, tier, threads, cache_dir, device_bytes, subtree_bytes)
+        self.precision = precision
+        self.math = math
+        self.tier = tier
+        self._dtype = np.float32 if precision == "f32" else np.float64
+
+    @property
+    def device(self) -> str:
+        """``"cpu"`` or ``"cuda:N"``."""
+        return self._engine.device
+
+    @property
+    def threads(self) -> int:
+        """Threads of the host."""
+        return self._engine.threads
+
+    @property
+    def notices(self) -> list[str]:
+        """What the engine does without, in sentences: why ``"auto"`` did not take a GPU, for example."""
+        return self._engine.notices
+
+    def cache_stats(self) -> dict[str, Any]:
+        """Figures of the kernel cache; all 0 for the CPU."""
+        return self._engine.cache_stats()
+
+    def upload(self, X: Any, y: Any = None, weights: Any = None, names: Sequence[str] | None = None) -> Dataset:
+        """Makes data resident.
+
+        Args:
+            X: Numbers, shape (rows, columns) or (rows,): NumPy, a pandas data frame, nested lists; or an array of a GPU
+                that has ``__dlpack__`` or ``__cuda_array_interface__`` (torch, CuPy, JAX), of the engine's precision,
+                which is used in place: leave it unchanged as long as the data set. Numbers of the host are copied once,
+                and converted to the engine's precision; integers and booleans become float64 first. They may be NaN or
+                infinite.
+            y: The target, shape (rows,), finite: needed for losses. Of a GPU where X is.
+            weights: Weights of the rows, shape (rows,), finite, none negative, not all 0. Likewise.
+            names: Names of the columns, for text of expressions and for messages. By default those of a data frame.
+
+        Raises:
+            ValueError: Unequal lengths, no rows, or a number that target or weights cannot have, with its row.
+            TypeError: Something else than numbers.
+            Error: Too little memory, or an array of another device.
+        """
+        if names is None:
+            names = names_of(X) or []
+        names = [str(name) for name in names]
+        if is_on_device(X):
+            return self._adopt(X, y, weights, names)
+        columns = columns_of(X)
+        target = None if y is None else column_of(y, "y")
+        row_weights = None if weights is None else column_of(weights, "weights")
+        return Dataset(_core.upload(self._engine, columns, target, row_weights, names), self, names)
+
+    def _adopt(self, X: Any, y: Any, weights: Any, names: list[str]) -> Dataset:
+        columns = device_array(X, "X")
+        vectors = []
+        for values, what in ((y, "y"), (weights, "weights")):
+            if values is not None and not is_on_device(values):
+                raise ValueError(f"X is on a GPU, but {what} is not")
+            vectors.append(None if values is None else device_array(values, what, one_column=True))
+        arrays = [columns, *(array for array in vectors if array is not None)]
+        for array in arrays:
+            if array.device is not None and self.device != f"cuda:{array.device}":
+                raise ValueError(f"data of cuda:{array.device}, but the engine computes on {self.device}")
+        streams = {array.stream for array in arrays if array.stream}
+        if len(streams) > 1:
+            raise ValueError("X, y and weights are of different streams; synchronise them before")
+        tuples = [None if array is None else array.as_tuple() for array in vectors]
+        data = _core.adopt(self._engine, columns.as_tuple(), *tuples, streams.pop() if streams else 0, names)
+        data.owner = [array.owner for array in arrays]
+        return Dataset(data, self, names)
+
+    def compile(self, expressions: Any, *, language: str = "infix", names: Sequence[str] | Dataset = (),
+                prefix: bool = False, tier: str | None = None, passes: str | None = None,
+                expected_evaluations: float = 1, expected_rows: int = 0, keep_order: bool = False,
+                data: Dataset | None = None) -> Program:
+        """Compiles a batch of expressions.
+
+        Args:
+            expressions: Texts (or one text), SymPy expressions (or one), a `Population`, or token arrays
+                ``(codes, constants, offsets)``.
+            language: Of texts: ``"infix"``, ``"postfix"``, ``"prefix"`` or ``"json"``.
+            names: Names of the variables of texts and SymPy expressions, or a data set that has some.
+            prefix: Of token arrays: whether operators stand before their operands.
+            tier: Overrides that of the engine.
+            passes: Names of passes with commas, as of ``sr-jit passes``, instead of the standard ones.
+            expected_evaluations: How often the program will be evaluated; more make compiling pay.
+            expected_rows: Rows per evaluation; 0: unknown.
+            keep_order: Whether GPU kernels get adjacent expressions rather than those that share subtrees.
+            data: Restricts the program to one data set, whose kept values of subtrees it then reads.
+
+        Returns:
+            A `Program`. Of several expressions, those that are none are its `failures`, and have NaN as results.
+
+        Raises:
+            InvalidError: A single text that is no expression, with its place; token arrays that do not fit.
+        """
+        options = (tier, passes, float(expected_evaluations), expected_rows, keep_order,
+                   None if data is None else data._data)
+        if isinstance(names, Dataset):
+            names = names.names
+        if _is_token_arrays(expressions):
+            arrays = token_arrays(*expressions)
+            return Program(_core.compile_arrays(self._engine, *arrays, prefix, *options), names)
+        population = _population_of(expressions, language, names)
+        return Program(_core.compile_tokens(self._engine, population._tokens, *options), population.names)
+
+    def loss(self, program: Any, data: Dataset, parameters: Any = None, loss: str = "mse",
+             nan: str = "propagate", *, prefix: bool = False) -> Losses:
+        """One loss per expression; no predictions are stored.
+
+        Args:
+            program: A `Program`; or token arrays ``(codes, constants, offsets)`` that are evaluated once, which is
+                quicker than `compile` and this.
+            parameters: Those of all expressions behind one another (`Program.parameter_offsets`): shape (parameters,);
+                or (vectors, parameters) for several vectors, all in one launch; or one array per expression. None where
+                there are none.
+            loss: A name (`loss_names`), ``"huber:2"`` with its constant, or an expression over the prediction f, the
+                target y and the weight w, such as ``"abs(f - y)^1.5"``, of which the weighted mean is taken.
+            nan: What rows do whose prediction is not finite: ``"propagate"``, ``"skip"`` them, or ``"reject"`` the
+                expression (an infinite loss).
+            prefix: Of token arrays: whether operators stand before their operands.
+
+        Raises:
+            ValueError: A wrong number of parameters, data without a target, an unknown loss.
+            Error: Too little memory, a lost device.
+        """
+        if _is_token_arrays(program):
+            arrays = token_arrays(*program)
+            numbers, vectors = _vector_of(parameters), None
+            result = _core.loss_of_arrays(self._engine, *arrays, prefix, self._data_of(data), numbers, loss, nan)
+        else:
+            numbers, vectors = _parameters_of(program, parameters)
+            result = _core.loss(self._engine, program._program, self._data_of(data), numbers, loss, nan)
+        return _losses(result, vectors)
+
+    def submit_loss(self, program: Any, data: Dataset, parameters: Any = None, loss: str = "mse",
+                    nan: str = "propagate", *, prefix: bool = False) -> Pending:
+        """`loss` without waiting: a `Pending`. Arguments are copied before this returns."""
+        if _is_token_arrays(program):
+            arrays = token_arrays(*program)
+            numbers, vectors = _vector_of(parameters), None
+            pending = _core.submit_loss_of_arrays(self._engine, *arrays, prefix, self._data_of(data), numbers, loss,
+                                                  nan)
+        else:
+            numbers, vectors = _parameters_of(program, parameters)
+            pending = _core.submit_loss(self._engine, program._program, self._data_of(data), numbers, loss, nan)
+        return Pending(pending, lambda result: _losses(result, vectors))
+
+    def predict(self, program: Program, data: Dataset, parameters: Any = None,
+                out: np.ndarray | None = None) -> np.ndarray:
+        """Predictions of all expressions.
+
+        Args:
+            parameters: As of `loss`.
+            out: Where to write them: a NumPy array of the result's shape and type, in C's order.
+
+        Returns:
+            Shape (expressions, rows), or (vectors, expressions, rows) for several vectors of parameters, of the
+            engine's precision: ``out``, if given. Rows of expressions that failed are NaN.
+        """
+        numbers, vectors = _parameters_of(program, parameters)
+        out = self._output((len(program), data.shape[0]), vectors, out)
+        _core.predict(self._engine, program._program, self._data_of(data), numbers, out.reshape(-1))
+        return out
+
+    def submit_predict(self, program: Program, data: Dataset, parameters: Any = None,
+                       out: np.ndarray | None = None) -> Pending:
+        """`predict` without waiting: a `Pending`."""
+        numbers, vectors = _parameters_of(program, parameters)
+        out = self._output((len(program), data.shape[0]), vectors, out)
+        pending = _core.submit_predict(self._engine, program._program, self._data_of(data), numbers, out.reshape(-1))
+        return Pending(pending, lambda _: out)
+
+    def gradient(self, program: Program, data: Dataset, parameters: Any = None, loss: str = "mse",
+                 nan: str = "propagate", by: str = "parameters") -> Gradients:
+        """One loss per expression and its derivatives, in one pass over the data.
+
+        Args:
+            parameters, loss, nan: As of `loss`. Rows where a derivative is not finite count as such rows, too.
+            by: ``"parameters"`` or ``"variables"`` (all columns of the data).
+        """
+        numbers, vectors = _parameters_of(program, parameters)
+        result = _core.gradient(self._engine, program._program, self._data_of(data), numbers, loss, nan, by)
+        return _gradients(result, vectors, program, data, by)
+
+    def submit_gradient(self, program: Program, data: Dataset, parameters: Any = None, loss: str = "mse",
+                        nan: str = "propagate", by: str = "parameters") -> Pending:
+        """`gradient` without waiting: a `Pending`."""
+        numbers, vectors = _parameters_of(program, parameters)
+        pending = _core.submit_gradient(self._engine, program._program, self._data_of(data), numbers, loss, nan, by)
+        return Pending(pending, lambda result: _gradients(result, vectors, program, data, by))
+
+    def jacobian(self, program: Program, data: Dataset, parameters: Any = None, by: str = "parameters",
+                 out: np.ndarray | None = None) -> np.ndarray:
+        """Derivatives of predictions.
+
+        Returns:
+            By parameters: shape (parameters, rows), those of all expressions behind one another. By variables: shape
+            (expressions, columns, rows). Several vectors of parameters give one more dimension in front. Of the
+            engine's precision: ``out``, if given.
+        """
+        numbers, vectors = _parameters_of(program, parameters)
+        out = self._output(_derivative_shape(program, data, by) + (data.shape[0],), vectors, out)
+        _core.jacobian(self._engine, program._program, self._data_of(data), numbers, by, out.reshape(-1))
+        return out
+
+    def submit_jacobian(self, program: Program, data: Dataset, parameters: Any = None, by: str = "parameters",
+                        out: np.ndarray | None = None) -> Pending:
+        """`jacobian` without waiting: a `Pending`."""
+        numbers, vectors = _parameters_of(program, parameters)
+        out = self._output(_derivative_shape(program, data, by) + (data.shape[0],), vectors, out)
+        pending = _core.submit_jacobian(self._engine, program._program, self._data_of(data), numbers, by,
+                                        out.reshape(-1))
+        return Pending(pending, lambda _: out)
+
+    def fit(self, program: Program, data: Dataset, starts: Any = None, iterations: int = 50, *, loss: str = "mse",
+            nan: str = "propagate", loss_tolerance: float = 1e-10, step_tolerance: float = 1e-8) -> Fits:
+        """Fits the parameters of every expression to the target, all of them together.
+
+        Each iteration is one pass over the data for all fits that have not ended (Levenberg-Marquardt with variable
+        projection; docs/fitting.md).
+
+        Args:
+            starts: Values to start from: shape (parameters,); or (starts, parameters), of which the best end wins; or
+                one array per expression. None: 1 for every parameter.
+            iterations: Passes over the data, at most.
+            loss: What is minimised: any loss but ``"sum"`` and ``"correlation"``.
+            nan: As of `loss`.
+            loss_tolerance: Converged if the next step would lower the loss by no more than this share of it.
+            step_tolerance: Converged if the next step is no longer than this share of the parameters.
+        """
+        numbers = _starts_of(program, starts)
+        result = _core.fit(self._engine, program._program, self._data_of(data), numbers, loss, nan, iterations,
+                           loss_tolerance, step_tolerance)
+        return _fits(result)
+
+    def submit_fit(self, program: Program, data: Dataset, starts: Any = None, iterations: int = 50, *,
+                   loss: str = "mse", nan: str = "propagate", loss_tolerance: float = 1e-10,
+                   step_tolerance: float = 1e-8) -> Pending:
+        """`fit` without waiting: a `Pending`, whose ``stop()`` ends it early."""
+        numbers = _starts_of(program, starts)
+        pending = _core.submit_fit(self._engine, program._program, self._data_of(data), numbers, loss, nan, iterations,
+                                   loss_tolerance, step_tolerance)
+        return Pending(pending, _fits)
+
+    def prepare(self, program: Program, data: Dataset, loss: str | None = None, nan: str = "propagate") -> None:
+        """Does in advance what the first `predict` (``loss=None``) or `loss` of this kind would do."""
+        _core.prepare(self._engine, program._program, self._data_of(data), loss, nan)
+
+    def _data_of(self, data: Any) -> Any:
+        if not isinstance(data, Dataset):
+            raise TypeError(f"data is of type {type(data).__name__}, expected srjit.Dataset: call upload() first")
+        return data._data
+
+    def _output(self, shape: tuple[int, ...], vectors: int | None, out: np.ndarray | None) -> np.ndarray:
+        if vectors is not None:
+            shape = (vectors, *shape)
+        if out is None:
+            return np.empty(shape, self._dtype)
+        if not isinstance(out, np.ndarray) or out.dtype != self._dtype:
+            raise TypeError(f"out is no NumPy array of {np.dtype(self._dtype).name}")
+        if out.shape != shape:
+            raise ValueError(f"out has the shape {out.shape}, expected {shape}")
+        if not out.flags.c_contiguous or not out.flags.writeable:
+            raise ValueError("out is not in C's order, or cannot be written")
+        return out
+
+    def __repr__(self) -> str:
+        return f"<srjit.Engine on {self.device}, {self.precision}, {self.math}, tier {self.tier}>"
+
+
+def _is_token_arrays(expressions: Any) -> bool:
+    return (isinstance(expressions, tuple) and len(expressions) == 3
+            and not any(isinstance(part, str) for part in expressions)
+            and all(hasattr(part, "__len__") for part in expressions))
+
+
+def _population_of(expressions: Any, language: str, names: Sequence[str]) -> Population:
+    if isinstance(expressions, Population):
+        return expressions
+    if isinstance(expressions, str):
+        return parse(expressions, language, names)
+    if hasattr(expressions, "free_symbols"):
+        from ._sympy import from_sympy
+
+        return from_sympy(expressions, names)
+    expressions = list(expressions)
+    if all(isinstance(expression, str) for expression in expressions):
+        return parse(expressions, language, names)
+    if all(hasattr(expression, "free_symbols") for expression in expressions):
+        from ._sympy import from_sympy
+
+        return from_sympy(expressions, names)
+    raise TypeError("expressions are neither texts, SymPy expressions, a Population, nor (codes, constants, offsets)")
+
+
+def _vector_of(parameters: Any) -> np.ndarray:
+    return np.empty(0) if parameters is None else np.ascontiguousarray(parameters, dtype=np.float64).reshape(-1)
+
+
+def _parameters_of(program: Any, parameters: Any) -> tuple[np.ndarray, int | None]:
+    """All parameters in a row, and the number of vectors if several were given."""
+    if not isinstance(program, Program):
+        raise TypeError(f"program is of type {type(program).__name__}, expected srjit.Program: call compile() first")
+    if parameters is None:
+        if program.parameter_count:
+            raise ValueError(f"the program has {program.parameter_count} parameters, but none were given")
+        return np.empty(0), None
+    numbers = _numbers_of(program, parameters)
+    if numbers.shape[-1] != program.parameter_count:
+        raise ValueError(f"{numbers.shape[-1]} parameters were given, but the program has {program.parameter_count}")
+    return numbers.reshape(-1), numbers.shape[0] if numbers.ndim == 2 else None
+
+
+def _numbers_of(program: Program, parameters: Any) -> np.ndarray:
+    """Parameters as one or two dimensions."""
+    is_list = isinstance(parameters, (list, tuple)) and any(np.ndim(part) > 0 for part in parameters)
+    if is_list and len(parameters) == len(program):
+        # One array per expression. Several vectors as a list of lists look alike where all lengths agree.
+        sizes = np.diff(program.parameter_offsets)
+        if all(np.size(part) == size for part, size in zip(parameters, sizes)):
+            return np.concatenate([np.asarray(part, dtype=np.float64).reshape(-1) for part in parameters])
+    try:
+        numbers = np.ascontiguousarray(parameters, dtype=np.float64)
+    except ValueError:
+        raise ValueError("parameters are neither numbers nor one array of the right size per expression") from None
+    if numbers.ndim > 2:
+        raise ValueError(f"parameters have {numbers.ndim} dimensions, expected 1 or 2")
+    return numbers.reshape(-1) if numbers.ndim == 0 else numbers
+
+
+def _starts_of(program: Program, starts: Any) -> np.ndarray:
+    if starts is None and isinstance(program, Program):
+        return np.ones(program.parameter_count)
+    return _parameters_of(program, starts)[0]
+
+
+def _derivative_shape(program: Program, data: Dataset, by: str) -> tuple[int, ...]:
+    if by == "parameters":
+        return (program.parameter_count,)
+    if by == "variables":
+        return (len(program), data.shape[1])
+    raise ValueError(f"by is {by!r}, expected one of 'parameters', 'variables'")
+
+
+def _by_vector(array: np.ndarray, vectors: int | None, shape: tuple[int, ...] = (-1,)) -> np.ndarray:
+    return array.reshape(shape if vectors is None else (vectors, *shape))
+
+
+def _losses(result: tuple, vectors: int | None) -> Losses:
+    values, valid_rows, failures = result
+    return Losses(_by_vector(values, vectors), _by_vector(valid_rows, vectors), failures)
+
+
+def _gradients(result: tuple, vectors: int | None, program: Program, data: Dataset, by: str) -> Gradients:
+    (values, valid_rows, failures), derivatives = result
+    shape = _derivative_shape(program, data, by)
+    return Gradients(_by_vector(values, vectors), _by_vector(valid_rows, vectors),
+                     _by_vector(derivatives, vectors, shape), failures)
+
+
+def _fits(result: tuple) -> Fits:
+    parameters, (values, valid_rows, failures), iterations, status, start, standard_errors = result
+    return Fits(parameters, values, valid_rows, iterations, status, start, standard_errors, failures)

@@ -1,0 +1,170 @@
+"""Expressions: text, token arrays, operators."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from . import _core
+from ._results import Failure
+
+#: The code of a constant.
+CONSTANT: int = _core.CONSTANT
+#: The code of variable 0; that of variable i is ``VARIABLE - i``.
+VARIABLE: int = _core.VARIABLE
+#: The code of parameter 0; that of parameter i is ``PARAMETER - i``.
+PARAMETER: int = _core.PARAMETER
+
+
+class Op(NamedTuple):
+    """An operator."""
+
+    name: str  #: as in calls: ``"add"``
+    text: str  #: as in infix, postfix and prefix: ``"+"``
+    arity: int
+    code: int  #: in token arrays; the same in every version
+    doc: str
+
+
+#: All operators by name.
+ops: dict[str, Op] = {row[0]: Op(*row) for row in _core.operators()}
+
+
+class Population:
+    """Expressions as token arrays in postfix, as `parse`, `from_sympy` and the adapters make them.
+
+    A sequence of texts: ``population[0]`` is the first expression in infix.
+
+    Attributes:
+        codes: int32, one per token: `CONSTANT`, ``VARIABLE - i``, ``PARAMETER - i``, or the code of an operator.
+        constants: float64, one per token: its number where the code is `CONSTANT`.
+        offsets: int64: expression e has the tokens ``offsets[e]`` to ``offsets[e + 1] - 1``.
+        names: names of the variables, or an empty list.
+    """
+
+    def __init__(self, tokens: Any, names: Sequence[str] = ()):
+        self._tokens = tokens
+        self.names = list(names)
+
+    @classmethod
+    def from_arrays(cls, codes: Any, constants: Any, offsets: Any, *, prefix: bool = False,
+                    names: Sequence[str] = ()) -> Population:
+        """Expressions from token arrays, which are copied.
+
+        Args:
+            prefix: Whether operators stand before their operands rather than behind them.
+
+        Raises:
+            ValueError: Offsets that do not fit. An expression that is none is one of `failures`.
+        """
+        return cls(_core.tokens(*token_arrays(codes, constants, offsets), prefix), names)
+
+    @property
+    def codes(self) -> np.ndarray:
+        return self._tokens.codes
+
+    @property
+    def constants(self) -> np.ndarray:
+        return self._tokens.constants
+
+    @property
+    def offsets(self) -> np.ndarray:
+        return self._tokens.offsets
+
+    @property
+    def failures(self) -> list[Failure]:
+        """Texts that are no expressions, and why."""
+        return [Failure(*failure) for failure in self._tokens.failures]
+
+    def text(self, expression: int, language: str = "infix") -> str:
+        """An expression as text.
+
+        Args:
+            language: ``"infix"``, ``"postfix"``, ``"prefix"`` or ``"json"``.
+
+        Raises:
+            Error: That of an expression that is one of `failures`.
+        """
+        return self._tokens.print(expression, language, self.names)
+
+    def simplified(self, math: str = "fast") -> Population:
+        """The expressions in simpler form; see `simplify`."""
+        return Population(self._tokens.simplified(math), self.names)
+
+    def __len__(self) -> int:
+        return len(self._tokens)
+
+    def __getitem__(self, expression: int) -> str:
+        count = len(self)
+        if not -count <= expression < count:
+            raise IndexError(f"expression {expression} of {count}")
+        return self.text(expression % count)
+
+    def __repr__(self) -> str:
+        return f"<srjit.Population of {len(self)} expressions, {len(self.codes)} tokens>"
+
+
+def token_arrays(codes: Any, constants: Any, offsets: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The arrays with the types that the library reads, without a copy where they have them."""
+    made = (_integers(codes, np.int32, "codes"), np.ascontiguousarray(constants, dtype=np.float64),
+            _integers(offsets, np.int64, "offsets"))
+    for array, name in zip(made, ("codes", "constants", "offsets")):
+        if array.ndim != 1:
+            raise ValueError(f"{name} has {array.ndim} dimensions, expected 1")
+    return made
+
+
+def _integers(values: Any, dtype: Any, what: str) -> np.ndarray:
+    array = np.asarray(values)
+    if array.size == 0:
+        array = array.astype(dtype)
+    if array.dtype.kind not in "iu":
+        raise TypeError(f"{what} has numbers of type {array.dtype}, expected integers")
+    converted = np.ascontiguousarray(array, dtype=dtype)
+    if array.dtype != converted.dtype and not np.array_equal(array, converted):
+        raise ValueError(f"{what} has numbers beyond the range of {np.dtype(dtype).name}")
+    return converted
+
+
+def parse(texts: str | Iterable[str], language: str = "infix", names: Sequence[str] = ()) -> Population:
+    """Reads expressions from text.
+
+    Args:
+        texts: One text, or several. Variables are ``x0, x1, ...``, or names of columns; parameters are
+            ``p0, p1, ...``; docs/operators.md lists the operators.
+        language: ``"infix"``, ``"postfix"``, ``"prefix"`` or ``"json"``.
+        names: Names of the columns, in order.
+
+    Returns:
+        A `Population`. Of several texts, those that are no expressions are its `failures`.
+
+    Raises:
+        InvalidError: A single text that is no expression, with its place.
+    """
+    one = isinstance(texts, str)
+    population = Population(_core.parse([texts] if one else list(texts), language, list(names)), names)
+    if one and population.failures:
+        raise population.failures[0].error
+    return population
+
+
+def simplify(text: str, math: str = "fast", names: Sequence[str] = ()) -> str:
+    """An expression in infix, in a simpler form for people to read.
+
+    Args:
+        math: What the result keeps: ``"strict"`` every bit of every value, ``"precise"`` values within the bounds of
+            that mode, ``"fast"`` values in real arithmetic.
+
+    >>> simplify("x0*1 + 2*3 + (x1 - x1)")
+    'x0 + 6'
+    """
+    return parse(text, names=names).simplified(math).text(0)
+
+
+@lru_cache(maxsize=1)
+def loss_names() -> tuple[str, ...]:
+    """Names of all losses; docs/losses.md says what they are."""
+    return tuple(_core.loss_names())

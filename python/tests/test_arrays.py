@@ -1,0 +1,95 @@
+"""Data as callers have it."""
+
+import numpy as np
+import pytest
+import srjit
+
+pd = pytest.importorskip("pandas")
+
+TEXT = "x0 + 2*x1"
+
+
+def loss(engine, *data, **options):
+    return engine.loss(engine.compile(TEXT), engine.upload(*data, **options)).values[0]
+
+
+@pytest.fixture(scope="module")
+def rows():
+    random = np.random.default_rng(2)
+    return random.normal(size=(257, 2)), random.normal(size=257)
+
+
+def test_any_layout_gives_the_same(engine, rows):
+    X, y = rows
+    wide = np.zeros((257, 4))
+    wide[:, ::2] = X
+    expected = loss(engine, X, y)
+    for same in (np.asfortranarray(X), wide[:, ::2], X[::-1][::-1], X.tolist(), X.astype(">f8")):
+        assert loss(engine, same, y) == expected
+    assert loss(engine, X, y.reshape(-1, 1)) == expected
+    assert loss(engine, X, y.tolist()) == expected
+
+
+def test_types_are_converted(engine):
+    integers = np.array([[1, 2], [3, 4]])
+    expected = loss(engine, integers.astype(float), [1.0, 2.0])
+    for kind in (np.int8, np.uint64, np.float32, np.float16, object):
+        assert loss(engine, integers.astype(kind), [1, 2]) == expected
+    assert loss(engine, np.array([[True, False]]), [True]) == 0
+    for bad in (np.array([["a", "b"]]), np.array([[1j, 2]]), np.array([[None, {}]], dtype=object)):
+        with pytest.raises(TypeError):
+            engine.upload(bad)
+
+
+def test_one_column_may_be_a_vector(engine):
+    assert engine.upload([1.0, 2.0, 3.0]).shape == (3, 1)
+
+
+def test_data_frames_bring_names(engine, rows):
+    X, y = rows
+    frame = pd.DataFrame(X, columns=["mass", "net weight"])
+    data = engine.upload(frame, pd.Series(y))
+    assert data.names == ["mass", "net weight"]
+    program = engine.compile("mass + 2*`net weight`", names=data)
+    assert engine.loss(program, data).values[0] == loss(engine, X, y)
+    mixed = pd.DataFrame({"a": np.arange(3, dtype=np.int32), "b": np.ones(3, np.float32)})
+    assert engine.upload(mixed).names == ["a", "b"]
+    assert engine.upload(frame, names=["u", "v"]).names == ["u", "v"]
+    with pytest.raises(TypeError, match="column 0 of X"):
+        engine.upload(pd.DataFrame({"a": ["x", "y"]}))
+
+
+def test_missing_values_of_frames_are_nan(engine):
+    frame = pd.DataFrame({"a": pd.array([1, None, 3], dtype="Float64")})
+    values = engine.predict(engine.compile("x0"), engine.upload(frame))
+    np.testing.assert_array_equal(values, [[1, np.nan, 3]])
+
+
+def test_bad_data_is_refused_with_its_place(engine):
+    X = np.ones((3, 1))
+    for arguments, message in (((X, [1.0, 2.0]), "2"), ((X, [1.0, np.nan, 2.0]), "row 2"),
+                               ((X, np.ones(3), [1.0, -1.0, 1.0]), "row 2"), ((np.ones((2, 2, 2)),), "3 dimensions"),
+                               ((np.ones((0, 2)),), "rows"), ((X, np.ones((3, 2))), "shape")):
+        with pytest.raises(ValueError, match=message):
+            engine.upload(*arguments)
+    with pytest.raises(ValueError, match="name"):
+        engine.upload(X, names=["a", "b"])
+
+
+def test_a_cpu_engine_refuses_memory_of_a_gpu():
+    class OnDevice:
+        __cuda_array_interface__ = {"shape": (2, 2), "typestr": "<f4", "data": (256, False), "version": 3}
+
+    engine = srjit.Engine("cpu")
+    with pytest.raises(srjit.Error, match="GPU") as problem:
+        engine.upload(OnDevice())
+    assert problem.value.code == "unsupported"
+    with pytest.raises(ValueError, match="y is not"):
+        engine.upload(OnDevice(), [1.0, 2.0])
+
+
+def test_uploading_copies(engine):
+    X = np.ones((3, 1))
+    data = engine.upload(X)
+    X[:] = 7
+    assert engine.predict(engine.compile("x0"), data)[0, 0] == 1

@@ -1,0 +1,48 @@
+"""The package as it is installed."""
+
+import importlib.metadata
+import os
+import subprocess
+import sys
+
+import srjit
+
+
+def run(*words):
+    return subprocess.run(words, capture_output=True, text=True, timeout=60)
+
+
+def test_version():
+    assert srjit.__version__ == importlib.metadata.version("srjit")
+    assert run(sys.executable, "-m", "srjit", "--version").stdout == f"sr-jit {srjit.__version__}\n"
+
+
+def test_commands():
+    folder = os.path.dirname(sys.executable)
+    for name in ("srjit", "sr-jit"):
+        assert run(os.path.join(folder, name), "parse", "x0*2", "--to", "postfix").stdout == "x0 2 *\n"
+        assert run(os.path.join(folder, name), "parse", "x0*").returncode == 1
+        assert run(os.path.join(folder, name), "nothing").returncode == 2
+
+
+def test_importing_needs_no_gpu_and_no_other_package():
+    code = "import srjit, sys; print(sorted({'sympy', 'pandas', 'torch', 'sklearn', 'deap', 'gplearn'} & set(sys.modules)))"
+    assert run(sys.executable, "-c", code).stdout == "[]\n"
+
+
+def test_it_is_typed():
+    folder = os.path.dirname(srjit.__file__)
+    assert os.path.exists(os.path.join(folder, "py.typed")) and os.path.exists(os.path.join(folder, "_core.pyi"))
+
+
+def test_everything_public_is_documented():
+    missing = []
+    for name in srjit.__all__:
+        thing = getattr(srjit, name)
+        if callable(thing) and not thing.__doc__:
+            missing.append(name)
+        if isinstance(thing, type):
+            missing += [f"{name}.{part}" for part, value in vars(thing).items()
+                        if not part.startswith("_") and (callable(value) or isinstance(value, property)) and not value.__doc__]
+    missing = [name for name in missing if not name.endswith((".codes", ".constants", ".offsets"))]
+    assert missing == []
