@@ -1,11 +1,11 @@
-"""Counts the tests in a report that ctest wrote in JUnit's format.
+"""Counts the tests in a report that ctest or pytest wrote in JUnit's format.
 
     count_tests.py REPORT
 
 Prints `PASSED FAILED SKIPPED`, and a line per case of ctest with failures on standard error. A case that is a program of
 GoogleTest counts as the tests of its summary. One that fails without a failed test in its summary (a crash, a leak found
-at the end), or has no test, is one failure; so is a case that was not run, unless it asked for that. Exits with 1 if there
-is no case.
+at the end), or has no test, is one failure; so is a case that was not run, unless it asked for that. A case of pytest is one
+test. Exits with 1 if there is no case.
 """
 
 import re
@@ -18,6 +18,9 @@ SUMMARY = re.compile(r"^\[  (PASSED|SKIPPED|FAILED)  ?\] (\d+) tests?\b", re.MUL
 def numbers_of(case):
     """The numbers of passed, failed and skipped tests of a case."""
     status, reason = case.get("status"), case.find("skipped")
+    if status is None:  # pytest
+        failed = case.find("failure") is not None or case.find("error") is not None
+        return (0, 1, 0) if failed else (0, 0, 1) if reason is not None else (1, 0, 0)
     if status == "notrun" and reason is not None and reason.get("message", "").startswith("SKIP_"):
         return 0, 0, 1
     found = {word: int(number) for word, number in SUMMARY.findall(case.findtext("system-out") or "")}
@@ -32,7 +35,7 @@ def numbers_of(case):
 def main():
     cases = list(tree.parse(sys.argv[1]).getroot().iter("testcase"))
     if not cases:
-        sys.exit("ctest found no test")
+        sys.exit("there is no test in the report")
     numbers = [numbers_of(case) for case in cases]
     for case, (_, failed, _) in zip(cases, numbers):
         if failed:

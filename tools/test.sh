@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs what is missing, then builds and runs every test. Can be run again at any time.
 #
-#   tools/test.sh           everything: release, sanitizers, format, clang-tidy
+#   tools/test.sh           everything: release, Python package, sanitizers, format, clang-tidy
 #   tools/test.sh --quick   the release preset's tests alone
 #
 # The last line is `N passed, N failed` (and `, N skipped`); the exit status is 0 only if nothing failed.
@@ -48,6 +48,20 @@ run_ctest() {
   fi
 }
 
+# run_pytest: builds the Python package's wheel, tests it, and adds the numbers of pytest's report.
+run_pytest() {
+  local report="$SRJIT_ROOT/build/python-tests.xml" numbers
+  rm -f "$report"
+  tools/python.sh --test || true
+  if ! numbers="$(python3 -B tools/count_tests.py "$report")"; then
+    count "tests of the Python package" 1
+    return
+  fi
+  read -r new_passed new_failed new_skipped <<<"$numbers"
+  passed=$((passed + new_passed)) failed=$((failed + new_failed)) skipped=$((skipped + new_skipped))
+  note "$new_passed passed, $new_failed failed, $new_skipped skipped; $((SECONDS - started)) s since the start"
+}
+
 sources_of() { find "$@" -type f \( -name '*.cpp' -o -name '*.h' \) | sort; }
 
 check_warnings() {
@@ -55,7 +69,7 @@ check_warnings() {
 }
 
 check_format() {
-  sources_of ir passes compiler runtime tools tests | xargs clang-format-19 --dry-run --Werror
+  sources_of ir passes compiler runtime tools tests python/core | xargs clang-format-19 --dry-run --Werror
 }
 
 # All sources of a target are checked in one run, so that LLVM's headers are read once for each.
@@ -83,6 +97,7 @@ build_preset release
 check "that the compiler gave no warning" check_warnings
 run_ctest release
 if ! $quick; then
+  run_pytest
   check "the format of all sources" check_format
   build_preset asan
   run_ctest asan

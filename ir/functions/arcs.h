@@ -138,10 +138,10 @@ T atan2(const T& y, const T& x) {
   const T low = select(is_steep, width, height);
   const T high = select(is_steep, height, width);
   const T of_large =
-      select(lt(T(choose<kPrecision>(0x1p60, 0x1p500)), high), T(choose<kPrecision>(0x1p-70, 0x1p-550)), T(1));
+      select(lt(T(choose<kPrecision>(0x1p60, 0x1p500)), high), T(choose<kPrecision>(0x1p-70, 0x1p-600)), T(1));
   const T scale =
       select(lt(high, T(choose<kPrecision>(0x1p-60, 0x1p-500))), T(choose<kPrecision>(0x1p70, 0x1p600)), of_large);
-  // Infinite coordinates become as large as no other does, and zeros stay zeros.
+  // Infinite coordinates become so large that no other one changes the angle (2^86 times in f64), and zeros stay zeros.
   constexpr double kLeast = choose<kPrecision>(0x1p-80, 0x1p-510), kMost = choose<kPrecision>(0x1p100, 0x1p510);
   const T scaled_low = atMost(low * scale, kMost);
   const T scaled_high = atMost(atLeast(high * scale, kLeast), kMost);

@@ -18,6 +18,8 @@ int runCommand(const std::vector<std::string>& words) {
 }  // namespace
 
 NB_MODULE(_core, module) {
+  // What a program still has when it ends is no leak.
+  nb::set_leak_warnings(false);
   module.doc() = "The private half of the package srjit, in C++.";
   module.attr("__version__") = SRJIT_VERSION;
   defineErrors(module);

@@ -14,15 +14,36 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ._core import __version__
 from ._engine import Dataset, Engine, Program
 from ._errors import Error, InvalidError, Place
 from ._expressions import CONSTANT, PARAMETER, VARIABLE, Op, Population, loss_names, ops, parse, simplify
+from ._lambdify import lambdify
 from ._results import Failure, Fits, Gradients, Losses, Pending
+from ._stages import Stages, stages
+
+if TYPE_CHECKING:
+    from ._sympy import from_sympy, latex, to_sympy
 
 __all__ = [
     "CONSTANT", "PARAMETER", "VARIABLE", "Dataset", "Engine", "Error", "Failure", "Fits", "Gradients", "InvalidError",
-    "Losses", "Op", "Pending", "Place", "Population", "Program", "__version__", "loss_names", "ops", "parse", "simplify",
+    "Losses", "Op", "Pending", "Place", "Population", "Program", "Stages", "__version__", "from_sympy", "lambdify", "latex",
+    "loss_names", "ops", "parse", "simplify", "stages", "to_sympy",
 ]
+
+# Imported at the first use, since SymPy takes half a second.
+_LATER = {"from_sympy": "._sympy", "to_sympy": "._sympy", "latex": "._sympy"}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LATER:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    import importlib
+
+    return getattr(importlib.import_module(_LATER[name], __name__), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_LATER})

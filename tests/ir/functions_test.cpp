@@ -292,6 +292,7 @@ TYPED_TEST(ProgramsIn, ArcsOfTwoNumbersKeepIsoC) {
   using T = TypeParam;
   constexpr T kMost = std::numeric_limits<T>::infinity();
   constexpr T kNone = std::numeric_limits<T>::quiet_NaN();
+  constexpr T kLargest = std::numeric_limits<T>::max();
   constexpr T kLeast = std::numeric_limits<T>::denorm_min();
   constexpr T kPi = std::numbers::pi_v<T>;
   // atan2(y, x): x is the ordinate y here, and y the abscissa.
@@ -311,6 +312,11 @@ TYPED_TEST(ProgramsIn, ArcsOfTwoNumbersKeepIsoC) {
       {Op::kAtan2, 1, T(0), kMost},
       {Op::kAtan2, -1, T(-0.0), kMost},
       {Op::kAtan2, kMost, kPi / 2, 3},
+      {Op::kAtan2, kMost, kPi / 2, kLargest},
+      {Op::kAtan2, -kMost, -kPi / 2, -kLargest},
+      {Op::kAtan2, kLargest, kPi, -kMost},
+      {Op::kAtan2, kLargest, T(0), kMost},
+      {Op::kAtan2, kLargest, kPi / 4, kLargest},
       {Op::kAtan2, -kMost, -kPi / 2, -3},
       {Op::kAtan2, kMost, 3 * kPi / 4, -kMost},
       {Op::kAtan2, -kMost, -kPi / 4, kMost},

@@ -40,6 +40,15 @@ class NumbersOf(unittest.TestCase):
         self.assertEqual(case("notrun", skipped="Unable to find executable"), (0, 1, 0))
         self.assertEqual(case("notrun"), (0, 1, 0))
 
+    def test_a_case_of_pytest_is_one_test(self):
+        def numbers(text):
+            return numbers_of(tree.fromstring(f'<testcase name="test_x" time="0.1">{text}</testcase>'))
+
+        self.assertEqual(numbers(""), (1, 0, 0))
+        self.assertEqual(numbers('<failure message="no"/>'), (0, 1, 0))
+        self.assertEqual(numbers('<error message="no"/>'), (0, 1, 0))
+        self.assertEqual(numbers('<skipped type="pytest.skip" message="no torch"/>'), (0, 0, 1))
+
 
 if __name__ == "__main__":
     unittest.main()
