@@ -94,6 +94,9 @@ class Population:
         """The expressions in simpler form; see `simplify`."""
         return Population(self._tokens.simplified(math), self.names)
 
+    def __reduce__(self) -> Any:
+        return _population_of_arrays, (self.codes, self.constants, self.offsets, self.names)
+
     def __len__(self) -> int:
         return len(self._tokens)
 
@@ -105,6 +108,10 @@ class Population:
 
     def __repr__(self) -> str:
         return f"<srjit.Population of {len(self)} expressions, {len(self.codes)} tokens>"
+
+
+def _population_of_arrays(codes: Any, constants: Any, offsets: Any, names: Sequence[str]) -> Population:
+    return Population.from_arrays(codes, constants, offsets, names=names)
 
 
 def token_arrays(codes: Any, constants: Any, offsets: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

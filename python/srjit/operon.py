@@ -1,0 +1,134 @@
+"""pyoperon: trees both ways.
+
+    population = srjit.operon.population_of(trees, dataset.Variables[:-1])
+    fits = engine.fit(engine.compile(population), data)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+import pyoperon
+
+from ._expressions import CONSTANT, PARAMETER, VARIABLE, Population, ops
+
+# Types of nodes as operators in prefix: the last one's operands follow.
+_TYPES = {name: meaning.split() for name, meaning in (
+    ("Add", "add"), ("Sub", "sub"), ("Mul", "mul"), ("Div", "div"), ("Aq", "aq"), ("Pow", "pow"), ("Powabs", "pow abs"),
+    ("Fmin", "min"), ("Fmax", "max"), ("Abs", "abs"), ("Acos", "acos"), ("Asin", "asin"), ("Atan", "atan"),
+    ("Cbrt", "cbrt"), ("Ceil", "ceil"), ("Cos", "cos"), ("Cosh", "cosh"), ("Exp", "exp"), ("Floor", "floor"),
+    ("Log", "log"), ("Logabs", "log abs"), ("Log1p", "log1p"), ("Sin", "sin"), ("Sinh", "sinh"), ("Sqrt", "sqrt"),
+    ("Sqrtabs", "sqrt abs"), ("Square", "square"), ("Tan", "tan"), ("Tanh", "tanh"))}
+# What an operator of one operand stands for where the node has just one.
+_OF_ONE = {"sub": "neg", "div": "inv"}
+_NODE_TYPES = {meaning[0]: getattr(pyoperon.NodeType, name) for name, meaning in _TYPES.items() if len(meaning) == 1}
+_TYPE_NAMES = {int(getattr(pyoperon.NodeType, name)): name for name in _TYPES}
+
+
+def population_of(trees: Iterable[Any], variables: Sequence[Any], *, parameters: bool = False) -> Population:
+    """Trees of pyoperon as expressions.
+
+    Args:
+        trees: ``pyoperon.Tree`` objects.
+        variables: The variables in the order of the columns, as ``dataset.Variables`` has them.
+        parameters: Whether the coefficients of constants and variables become parameters p0, p1, ..., in the order of
+            ``tree.GetCoefficients()``, rather than numbers.
+
+    Raises:
+        ValueError: A variable that is none of these, a node without an operator.
+    """
+    indices = {variable.Hash: i for i, variable in enumerate(variables)}
+    codes: list[int] = []
+    constants: list[float] = []
+    offsets = [0]
+    for tree in trees:
+        _append(tree, indices, parameters, codes, constants)
+        offsets.append(len(codes))
+    return Population.from_arrays(np.array(codes, np.int32), np.array(constants), np.array(offsets), prefix=True,
+                                  names=[variable.Name for variable in variables])
+
+
+def _append(tree: Any, indices: dict[int, int], parameters: bool, codes: list[int], constants: list[float]) -> None:
+    """The first operand of a node stands next to it, so nodes from the last to the first are prefix."""
+    nodes = tree.Nodes
+    coefficient = sum(1 for node in nodes if node.IsLeaf and node.Optimize)
+    for node in reversed(nodes):
+        if node.IsLeaf:
+            if node.Optimize:
+                coefficient -= 1
+            if node.IsVariable:
+                if node.HashValue not in indices:
+                    raise ValueError(f"a tree has a variable of hash {node.HashValue}, which is none of `variables`")
+                codes.append(ops["mul"].code)
+                constants.append(0.0)
+            is_parameter = parameters and node.Optimize
+            codes.append(PARAMETER - coefficient if is_parameter else CONSTANT)
+            constants.append(0.0 if is_parameter else float(node.Value))
+            if node.IsVariable:
+                codes.append(VARIABLE - indices[node.HashValue])
+                constants.append(0.0)
+            continue
+        name = _TYPE_NAMES.get(int(node.Type))
+        if name is None:
+            raise ValueError(f"there is no operator for a node of type {node.Name}")
+        words = _TYPES[name]
+        arity = ops[words[0]].arity
+        if arity == 2 and node.Arity == 1:
+            words = [_OF_ONE[words[0]]] if words[0] in _OF_ONE else []
+        elif arity == 2:
+            words = words[:1] * (node.Arity - 2) + words
+        codes += [ops[word].code for word in words]
+        constants += [0.0] * len(words)
+
+
+def trees_of(population: Population, variables: Sequence[Any], parameters: Sequence[Any] | None = None) -> list[Any]:
+    """Expressions as trees of pyoperon.
+
+    Args:
+        variables: Those of the columns, in order.
+        parameters: Values of the parameters, one array per expression.
+
+    Raises:
+        ValueError: An operator without a type of node; a parameter without a value.
+    """
+    codes, constants, offsets = population.codes.tolist(), population.constants.tolist(), population.offsets.tolist()
+    by_code = {op.code: op for op in ops.values()}
+    trees = []
+    for e, (begin, end) in enumerate(zip(offsets[:-1], offsets[1:])):
+        stack: list[list[Any]] = []
+        for code, number in zip(codes[begin:end], constants[begin:end]):
+            if code > 0:
+                op = by_code[code]
+                operands = stack[-op.arity:]
+                del stack[-op.arity:]
+                # The first operand next to the operator.
+                stack.append([node for operand in reversed(operands) for node in operand] + _nodes_of(op))
+            elif code == CONSTANT:
+                stack.append([pyoperon.Node.Constant(number)])
+            elif code <= PARAMETER:
+                if parameters is None or PARAMETER - code >= len(parameters[e]):
+                    raise ValueError(f"expression {e} has parameter p{PARAMETER - code}, which has no value")
+                stack.append([pyoperon.Node.Constant(float(parameters[e][PARAMETER - code]))])
+            else:
+                stack.append([_variable(variables[VARIABLE - code])])
+        trees.append(pyoperon.Tree(stack[0]).UpdateNodes())
+    return trees
+
+
+def _variable(variable: Any) -> Any:
+    node = pyoperon.Node.Variable()
+    node.HashValue = node.CalculatedHashValue = variable.Hash
+    node.Value = 1.0
+    return node
+
+
+def _nodes_of(op: Any) -> list[Any]:
+    """The node of an operator, and operands that it has in pyoperon alone: they stand behind the first one."""
+    name = {"neg": "sub", "inv": "div"}.get(op.name, op.name)
+    if name not in _NODE_TYPES:
+        raise ValueError(f"there is no type of node for the operator {op.name!r}")
+    node = pyoperon.Node(_NODE_TYPES[name])
+    node.Arity = op.arity
+    return [node]
