@@ -21,6 +21,19 @@ _TYPES = {name: meaning.split() for name, meaning in (
     ("Cbrt", "cbrt"), ("Ceil", "ceil"), ("Cos", "cos"), ("Cosh", "cosh"), ("Exp", "exp"), ("Floor", "floor"),
     ("Log", "log"), ("Logabs", "log abs"), ("Log1p", "log1p"), ("Sin", "sin"), ("Sinh", "sinh"), ("Sqrt", "sqrt"),
     ("Sqrtabs", "sqrt abs"), ("Square", "square"), ("Tan", "tan"), ("Tanh", "tanh"))}
+
+
+def _is_minimum(kind: Any) -> bool:
+    """What a type of node computes of 1 and 2. (Those of pyoperon 0.6.2 that are called Fmin and Fmax are exchanged.)"""
+    numbers = np.zeros((1, 1), np.float32, order="F")
+    node = pyoperon.Node(kind)
+    node.Arity = 2
+    tree = pyoperon.Tree([pyoperon.Node.Constant(2.0), pyoperon.Node.Constant(1.0), node]).UpdateNodes()
+    return float(pyoperon.Evaluate(tree, pyoperon.Dataset(numbers), pyoperon.Range(0, 1))[0]) == 1.0
+
+
+for _name in ("Fmin", "Fmax"):
+    _TYPES[_name] = ["min" if _is_minimum(getattr(pyoperon.NodeType, _name)) else "max"]
 # What an operator of one operand stands for where the node has just one.
 _OF_ONE = {"sub": "neg", "div": "inv"}
 _NODE_TYPES = {meaning[0]: getattr(pyoperon.NodeType, name) for name, meaning in _TYPES.items() if len(meaning) == 1}
@@ -118,8 +131,8 @@ def trees_of(population: Population, variables: Sequence[Any], parameters: Seque
 
 
 def _variable(variable: Any) -> Any:
-    node = pyoperon.Node.Variable()
-    node.HashValue = node.CalculatedHashValue = variable.Hash
+    node = pyoperon.Node(pyoperon.NodeType.Variable, variable.Hash)
+    node.CalculatedHashValue = variable.Hash
     node.Value = 1.0
     return node
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator, RegressorMixin
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from ._engine import Engine
 from ._errors import InvalidError
@@ -65,7 +65,8 @@ class ExpressionRegressor(RegressorMixin, BaseEstimator):
         engine = self._engine()
         self._population = self._read(engine)
         program = engine.compile(self._population)
-        data = engine.upload(X, y, None if sample_weight is None else np.broadcast_to(sample_weight, y.shape))
+        weights = None if sample_weight is None else _check_sample_weight(sample_weight, X, dtype=np.float64)
+        data = engine.upload(X, y, weights)
         fits = engine.fit(program, data, self._starts(program.parameter_count), self.iterations, loss=self.loss)
         fits.check()
         self.parameters_ = fits.parameters
@@ -82,6 +83,12 @@ class ExpressionRegressor(RegressorMixin, BaseEstimator):
         engine = self._engine()
         program = engine.compile(self._population, expected_rows=X.shape[0])
         return engine.predict(program, engine.upload(X), self.parameters_)[0].astype(np.float64)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        # How good it is, is the expression's matter.
+        tags.regressor_tags.poor_score = True
+        return tags
 
     def sympy(self) -> Any:
         """The fitted expression of SymPy."""
