@@ -88,7 +88,26 @@ Error mismatch(const char* what, Value other, Value own) {
 
 }  // namespace
 
-Error outputMismatch(Precision output, Precision engine) { return mismatch("output", output, engine); }
+Result<Task> taskWithOutput(Engine::State& engine, Program program, const Dataset& data,
+                            std::span<const double> parameters, const TaskOutput& out) {
+  if (out.type != engine.options.precision) return mismatch("output", out.type, engine.options.precision);
+  Task task{std::move(program), data, parameters, out.host, std::nullopt};
+  if (!out.device) return task;
+  const std::ptrdiff_t element = bytesOf(out.type);
+  if (out.device->column_stride != element ||
+      out.device->row_stride != element * static_cast<std::ptrdiff_t>(out.device->columns)) {
+    return Error{Errc::kInvalid,
+                 fmt::format("output with strides of {} and {} bytes, expected adjacent numbers",
+                             out.device->row_stride, out.device->column_stride),
+                 {}};
+  }
+  if (Status own = engine.checkProcess(); !own) return std::move(own).error();
+  if (Status claimed = engine.executor->claimOutput(*out.device, out.stream); !claimed) {
+    return std::move(claimed).error();
+  }
+  task.device_out = out.device->pointer;
+  return task;
+}
 
 Status checkOrigin(const Dataset::State& data, const EngineOptions& engine) {
   if (data.precision != engine.precision) return mismatch("data", data.precision, engine.precision);
@@ -124,20 +143,19 @@ Status checkTask(const Task& task, const EngineOptions& engine) {
 namespace {
 
 /// The task of Engine::evaluate().
-template <class T>
 Result<Task> predictionTask(Engine::State& engine, const Program& program, const Dataset& data,
-                            std::span<const double> parameters, std::span<T> out) {
-  const Precision element = kPrecisionOf<T>;
-  if (element != engine.options.precision) return outputMismatch(element, engine.options.precision);
+                            std::span<const double> parameters, const TaskOutput& out) {
   Result<Program> all = programOfVectors(engine, program, data, parameters);
   if (!all) return std::move(all).error();
-  if (out.size() != all->size() * data.rows()) {
+  const std::size_t expressions = all->size();
+  Result<Task> task = taskWithOutput(engine, std::move(*all), data, parameters, out);
+  if (task && out.size != expressions * data.rows()) {
     return Error{
         Errc::kInvalid,
-        fmt::format("output of {} numbers, expected {} expressions x {} rows", out.size(), all->size(), data.rows()),
+        fmt::format("output of {} numbers, expected {} expressions x {} rows", out.size, expressions, data.rows()),
         {}};
   }
-  return Task{std::move(*all), data, parameters, reinterpret_cast<std::byte*>(out.data()), std::nullopt};
+  return task;
 }
 
 }  // namespace
@@ -155,7 +173,7 @@ Failures mergeFailures(Failures failures, Failures more) {
 namespace {
 
 /// Failed expressions get NaN.
-void settle(const Task& task, Losses& losses) {
+void settle(Executor& executor, const Task& task, Losses& losses) {
   losses.failures = mergeFailures(task.program.state().failures, std::move(losses.failures));
   const Dataset::State& data = task.data.state();
   const ProgramSource& source = *task.program.state().source;
@@ -168,7 +186,9 @@ void settle(const Task& task, Losses& losses) {
       continue;
     }
     withZeroOf(data.precision, [&]<class T>(T) {
-      std::fill_n(reinterpret_cast<T*>(task.out) + first * data.rows, count * data.rows, static_cast<T>(kNaN));
+      const std::vector<T> none(count * data.rows, static_cast<T>(kNaN));
+      const std::span bytes = std::as_bytes(std::span(none));
+      executor.writeOutput(task, first * data.rows * sizeof(T), bytes.data(), bytes.size());
     });
   }
 }
@@ -234,7 +254,7 @@ Result<Losses> runFeasible(Executor& executor, const Task& task) {
   const Task part{feasible.program, task.data, parameters, predictions.data(), task.loss};
   Result<Losses> some = executor.run(part);
   if (!some) return some;
-  settle(part, *some);
+  settle(executor, part, *some);
   Losses losses = lossesOfNothing(task);
   for (std::size_t i = 0; i < feasible.expressions.size(); ++i) {
     const std::size_t e = feasible.expressions[i];
@@ -242,7 +262,7 @@ Result<Losses> runFeasible(Executor& executor, const Task& task) {
       losses.values[e] = some->values[i];
       losses.valid_rows[e] = some->valid_rows[i];
     } else {
-      std::memcpy(task.out + e * row_bytes, predictions.data() + i * row_bytes, row_bytes);
+      executor.writeOutput(task, e * row_bytes, predictions.data() + i * row_bytes, row_bytes);
     }
   }
   for (Failure& failure : some->failures) failure.expression = feasible.expressions[failure.expression];
@@ -266,7 +286,7 @@ Result<Losses> runTask(Engine::State& engine, const Task& task) {
     Result<Losses> losses = isFeasible(task)            ? engine.executor->run(task)
                             : task.program.state().made ? runFeasible(*engine.executor, task)
                                                         : lossesOfNothing(task);
-    if (losses) settle(task, *losses);
+    if (losses) settle(*engine.executor, task, *losses);
     return losses;
   });
 }
@@ -302,7 +322,7 @@ class EnginePending final : public Pending<Value>::State {
       done_.emplace(guarded([&]() -> Result<Losses> {
         if (Status own = engine_->checkProcess(); !own) return std::move(own).error();
         Result<Losses> losses = flight_->finish();
-        if (losses) settle(*task_, *losses);
+        if (losses) settle(*engine_->executor, *task_, *losses);
         return losses;
       }));
     }
@@ -350,9 +370,8 @@ template Result<Pending<Failures>> submitTask(const std::shared_ptr<Engine::Stat
 
 namespace {
 
-template <class T>
 Result<Failures> evaluate(Engine::State& engine, const Program& program, const Dataset& data,
-                          std::span<const double> parameters, std::span<T> out) {
+                          std::span<const double> parameters, const TaskOutput& out) {
   return guarded([&]() -> Result<Failures> {
     const Result<Task> task = predictionTask(engine, program, data, parameters, out);
     if (!task) return task.error();
@@ -362,9 +381,9 @@ Result<Failures> evaluate(Engine::State& engine, const Program& program, const D
   });
 }
 
-template <class T>
 Result<Pending<Failures>> submitEvaluate(const std::shared_ptr<Engine::State>& engine, const Program& program,
-                                         const Dataset& data, std::span<const double> parameters, std::span<T> out) {
+                                         const Dataset& data, std::span<const double> parameters,
+                                         const TaskOutput& out) {
   return guarded([&]() -> Result<Pending<Failures>> {
     Result<Task> task = predictionTask(*engine, program, data, parameters, out);
     if (!task) return std::move(task).error();
@@ -492,12 +511,17 @@ Result<Program> Engine::compile(const PopulationView& population, const CompileO
 
 Result<Failures> Engine::evaluate(const Program& program, const Dataset& data, std::span<const double> parameters,
                                   std::span<float> out) const {
-  return srjit::evaluate(*state_, program, data, parameters, out);
+  return srjit::evaluate(*state_, program, data, parameters, TaskOutput(out));
 }
 
 Result<Failures> Engine::evaluate(const Program& program, const Dataset& data, std::span<const double> parameters,
                                   std::span<double> out) const {
-  return srjit::evaluate(*state_, program, data, parameters, out);
+  return srjit::evaluate(*state_, program, data, parameters, TaskOutput(out));
+}
+
+Result<Failures> Engine::evaluate(const Program& program, const Dataset& data, std::span<const double> parameters,
+                                  const DeviceMatrix& out, std::uint64_t stream) const {
+  return srjit::evaluate(*state_, program, data, parameters, TaskOutput(out, stream));
 }
 
 Status Engine::prepare(const Program& program, const Dataset& data, const std::optional<LossOptions>& loss) const {
@@ -514,12 +538,12 @@ Status Engine::prepare(const Program& program, const Dataset& data, const std::o
 
 Result<Pending<Failures>> Engine::submitEvaluate(const Program& program, const Dataset& data,
                                                  std::span<const double> parameters, std::span<float> out) const {
-  return srjit::submitEvaluate(state_, program, data, parameters, out);
+  return srjit::submitEvaluate(state_, program, data, parameters, TaskOutput(out));
 }
 
 Result<Pending<Failures>> Engine::submitEvaluate(const Program& program, const Dataset& data,
                                                  std::span<const double> parameters, std::span<double> out) const {
-  return srjit::submitEvaluate(state_, program, data, parameters, out);
+  return srjit::submitEvaluate(state_, program, data, parameters, TaskOutput(out));
 }
 
 }  // namespace srjit

@@ -100,6 +100,11 @@ class Engine {
                                         std::span<float> out) const;
   Result<std::vector<Failure>> evaluate(const Program& program, const Dataset& data, std::span<const double> parameters,
                                         std::span<double> out) const;
+  /// The same with output in the memory of the engine's GPU: adjacent numbers, of which the shape does not matter. They
+  /// are written after the work that is in `stream` now (0: none), and are there when this returns. Errors: also
+  /// kUnsupported unless the engine's device is the GPU that holds them.
+  Result<std::vector<Failure>> evaluate(const Program& program, const Dataset& data, std::span<const double> parameters,
+                                        const DeviceMatrix& out, std::uint64_t stream = 0) const;
 
   /// One loss per expression; no predictions are stored. Errors: as for evaluate(); kInvalid for data without a target.
   Result<Losses> loss(const Program& program, const Dataset& data, std::span<const double> parameters,
@@ -119,6 +124,10 @@ class Engine {
                                         std::span<float> out, DerivativesBy by = DerivativesBy::kParameters) const;
   Result<std::vector<Failure>> jacobian(const Program& program, const Dataset& data, std::span<const double> parameters,
                                         std::span<double> out, DerivativesBy by = DerivativesBy::kParameters) const;
+  /// Likewise in the memory of the engine's GPU, as evaluate() has it.
+  Result<std::vector<Failure>> jacobian(const Program& program, const Dataset& data, std::span<const double> parameters,
+                                        const DeviceMatrix& out, std::uint64_t stream = 0,
+                                        DerivativesBy by = DerivativesBy::kParameters) const;
 
   /// Fits the parameters of every expression to the target, all of them together: each iteration is one pass over the
   /// data for all fits that have not ended (runtime/fit/levenberg_marquardt.h has the method). Losses of squared errors

@@ -36,6 +36,24 @@ using SetSource = std::function<void(ProgramSource&, ProgramSource::Threads)>;
 Program compileWith(Engine::State& engine, const CompileOptions& options, const SetSource& set,
                     const std::optional<Derivation>& derivation = {});
 
+/// A caller's array for predictions or derivatives.
+struct TaskOutput {
+  template <class T>
+  explicit TaskOutput(std::span<T> numbers)
+      : type(kPrecisionOf<T>), size(numbers.size()), host(reinterpret_cast<std::byte*>(numbers.data())) {}
+  TaskOutput(const DeviceMatrix& matrix, std::uint64_t of_stream)
+      : type(matrix.type), size(matrix.rows * matrix.columns), device(matrix), stream(of_stream) {}
+
+  Precision type;
+  std::size_t size;  ///< numbers
+  std::byte* host = nullptr;
+  std::optional<DeviceMatrix> device = {};  ///< instead of `host`
+  std::uint64_t stream = 0;
+};
+/// A task whose output goes there. Errors: those of the array but for its size (Engine::evaluate()).
+Result<Task> taskWithOutput(Engine::State& engine, Program program, const Dataset& data,
+                            std::span<const double> parameters, const TaskOutput& out);
+
 /// Whether the data are of this engine's device and precision.
 Status checkOrigin(const Dataset::State& data, const EngineOptions& engine);
 
@@ -90,8 +108,5 @@ Gradients readGradients(Engine::State& engine, const Task& task, const LossOptio
 /// A derivedTask() in flight. Value is Losses or Gradients.
 template <class Value>
 Result<Pending<Value>> submitSums(const std::shared_ptr<Engine::State>& engine, Task task, const LossOptions& options);
-
-/// The error of output of another precision than the engine's.
-Error outputMismatch(Precision output, Precision engine);
 
 }  // namespace srjit

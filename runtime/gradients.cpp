@@ -21,24 +21,23 @@ Result<Task> gradientTask(Engine::State& engine, const Program& program, const D
   return derivedTask(engine, {std::move(*of_vectors), data, parameters, nullptr, kPlainSums}, derivation);
 }
 
-template <class T>
 Result<Task> jacobianTask(Engine::State& engine, const Program& program, const Dataset& data,
-                          std::span<const double> parameters, std::span<T> out, DerivativesBy by) {
-  if (kPrecisionOf<T> != engine.options.precision) return outputMismatch(kPrecisionOf<T>, engine.options.precision);
+                          std::span<const double> parameters, const TaskOutput& out, DerivativesBy by) {
   const Derivation derivation{
       .quantity = Quantity::kJacobian, .by = by, .columns = static_cast<std::uint32_t>(data.columns())};
   Result<Program> of_vectors = programOfVectors(engine, program, data, parameters);
   if (!of_vectors) return std::move(of_vectors).error();
   const std::size_t derivatives = by == DerivativesBy::kVariables ? of_vectors->size() * data.columns()
                                                                   : of_vectors->parameterOffset(of_vectors->size());
-  if (out.size() != derivatives * data.rows()) {
+  Result<Task> task = taskWithOutput(engine, std::move(*of_vectors), data, parameters, out);
+  if (!task) return task;
+  if (out.size != derivatives * data.rows()) {
     return Error{Errc::kInvalid,
-                 fmt::format("output of {} numbers, expected {} derivatives for each of {} rows", out.size(),
-                             derivatives, data.rows()),
+                 fmt::format("output of {} numbers, expected {} derivatives for each of {} rows", out.size, derivatives,
+                             data.rows()),
                  {}};
   }
-  Task task{std::move(*of_vectors), data, parameters, reinterpret_cast<std::byte*>(out.data()), std::nullopt};
-  return derivedTask(engine, std::move(task), derivation);
+  return derivedTask(engine, std::move(*task), derivation);
 }
 
 /// Predictions in flight.
@@ -63,9 +62,8 @@ class PendingJacobian final : public Pending<std::vector<Failure>>::State {
   Pending<std::vector<Failure>> pending_;
 };
 
-template <class T>
 Result<std::vector<Failure>> jacobianOf(Engine::State& engine, const Program& program, const Dataset& data,
-                                        std::span<const double> parameters, std::span<T> out, DerivativesBy by) {
+                                        std::span<const double> parameters, const TaskOutput& out, DerivativesBy by) {
   return guarded([&]() -> Result<std::vector<Failure>> {
     const Result<Task> task = jacobianTask(engine, program, data, parameters, out, by);
     if (!task) return task.error();
@@ -75,10 +73,9 @@ Result<std::vector<Failure>> jacobianOf(Engine::State& engine, const Program& pr
   });
 }
 
-template <class T>
 Result<Pending<std::vector<Failure>>> submitJacobianOf(const std::shared_ptr<Engine::State>& engine,
                                                        const Program& program, const Dataset& data,
-                                                       std::span<const double> parameters, std::span<T> out,
+                                                       std::span<const double> parameters, const TaskOutput& out,
                                                        DerivativesBy by) {
   return guarded([&]() -> Result<Pending<std::vector<Failure>>> {
     Result<Task> task = jacobianTask(*engine, program, data, parameters, out, by);
@@ -115,25 +112,31 @@ Result<Pending<Gradients>> Engine::submitGradient(const Program& program, const 
 Result<std::vector<Failure>> Engine::jacobian(const Program& program, const Dataset& data,
                                               std::span<const double> parameters, std::span<float> out,
                                               DerivativesBy by) const {
-  return jacobianOf(*state_, program, data, parameters, out, by);
+  return jacobianOf(*state_, program, data, parameters, TaskOutput(out), by);
 }
 
 Result<std::vector<Failure>> Engine::jacobian(const Program& program, const Dataset& data,
                                               std::span<const double> parameters, std::span<double> out,
                                               DerivativesBy by) const {
-  return jacobianOf(*state_, program, data, parameters, out, by);
+  return jacobianOf(*state_, program, data, parameters, TaskOutput(out), by);
+}
+
+Result<std::vector<Failure>> Engine::jacobian(const Program& program, const Dataset& data,
+                                              std::span<const double> parameters, const DeviceMatrix& out,
+                                              std::uint64_t stream, DerivativesBy by) const {
+  return jacobianOf(*state_, program, data, parameters, TaskOutput(out, stream), by);
 }
 
 Result<Pending<std::vector<Failure>>> Engine::submitJacobian(const Program& program, const Dataset& data,
                                                              std::span<const double> parameters, std::span<float> out,
                                                              DerivativesBy by) const {
-  return submitJacobianOf(state_, program, data, parameters, out, by);
+  return submitJacobianOf(state_, program, data, parameters, TaskOutput(out), by);
 }
 
 Result<Pending<std::vector<Failure>>> Engine::submitJacobian(const Program& program, const Dataset& data,
                                                              std::span<const double> parameters, std::span<double> out,
                                                              DerivativesBy by) const {
-  return submitJacobianOf(state_, program, data, parameters, out, by);
+  return submitJacobianOf(state_, program, data, parameters, TaskOutput(out), by);
 }
 
 }  // namespace srjit

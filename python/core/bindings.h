@@ -22,6 +22,7 @@
 #include "ir/error.h"
 #include "ir/population.h"
 #include "ir/text.h"
+#include "runtime/data_view.h"
 #include "runtime/program.h"
 #include "runtime/results.h"
 
@@ -54,6 +55,10 @@ nb::object arrayOf(std::vector<T> values) {
   const nb::capsule owner(owned, [](void* of) noexcept { delete static_cast<std::vector<T>*>(of); });
   return nb::cast(nb::ndarray<nb::numpy, T, nb::ndim<1>>(owned->data(), {owned->size()}, owner));
 }
+
+/// The memory of a GPU: pointer, rows, columns, strides of rows and columns in bytes, type.
+using DeviceArray = std::tuple<std::uint64_t, std::size_t, std::size_t, std::int64_t, std::int64_t, std::string>;
+DeviceMatrix matrixOf(const DeviceArray& array);
 
 /// An instance of srjit.Error.
 nb::object errorObject(const Error& error);

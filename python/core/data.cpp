@@ -24,14 +24,7 @@ struct DeviceOwner {
   nb::ndarray<nb::ro> array;
 };
 
-/// The memory of a GPU: pointer, rows, columns, strides of rows and columns in bytes, type.
-using DeviceArray = std::tuple<std::uint64_t, std::size_t, std::size_t, std::int64_t, std::int64_t, std::string>;
-
-DeviceMatrix matrixOf(const DeviceArray& array) {
-  const auto& [pointer, rows, columns, row_stride, column_stride, type] = array;
-  return {pointer, rows, columns, row_stride, column_stride, choiceOf("type", type, kPrecisions)};
-}
-std::optional<DeviceMatrix> matrixOf(const std::optional<DeviceArray>& array) {
+std::optional<DeviceMatrix> matrixIfAny(const std::optional<DeviceArray>& array) {
   if (!array) return {};
   return matrixOf(*array);
 }
@@ -50,7 +43,7 @@ Dataset upload(const Engine& engine, const std::vector<Column>& columns, const s
 
 Dataset adopt(const Engine& engine, const DeviceArray& columns, const std::optional<DeviceArray>& target,
               const std::optional<DeviceArray>& weights, std::uint64_t stream, const std::vector<std::string>& names) {
-  const DeviceDataView view{matrixOf(columns), matrixOf(target), matrixOf(weights), stream, namesOf(names)};
+  const DeviceDataView view{matrixOf(columns), matrixIfAny(target), matrixIfAny(weights), stream, namesOf(names)};
   const nb::gil_scoped_release free;
   return engine.adopt(view).value();
 }
@@ -93,6 +86,11 @@ nb::dict subtreesOf(const Dataset& data) {
 }
 
 }  // namespace
+
+DeviceMatrix matrixOf(const DeviceArray& array) {
+  const auto& [pointer, rows, columns, row_stride, column_stride, type] = array;
+  return {pointer, rows, columns, row_stride, column_stride, choiceOf("type", type, kPrecisions)};
+}
 
 void defineData(nb::module_& module) {
   // Attributes of its own: the package stores there what owns the memory of a GPU that a data set uses in place.

@@ -148,6 +148,26 @@ Failures jacobian(const Engine& engine, const CompiledTokens& compiled, const nb
   return resultOf(withoutGil(std::move(evaluate), nb::make_tuple(data, out)).value(), compiled.texts);
 }
 
+/// `owned` is what owns the memory of the GPU.
+Failures predictOnDevice(const Engine& engine, const CompiledTokens& compiled, const nb::object& data,
+                         const Numbers<double>& parameters, const DeviceArray& out, std::uint64_t stream,
+                         const nb::object& owned) {
+  auto evaluate = [call = EvaluationCall(engine, compiled, data, parameters), to = matrixOf(out), stream] {
+    return call.engine.evaluate(call.program, call.data, call.parameters, to, stream);
+  };
+  return resultOf(withoutGil(std::move(evaluate), nb::make_tuple(data, owned)).value(), compiled.texts);
+}
+
+Failures jacobianOnDevice(const Engine& engine, const CompiledTokens& compiled, const nb::object& data,
+                          const Numbers<double>& parameters, const std::string& by, const DeviceArray& out,
+                          std::uint64_t stream, const nb::object& owned) {
+  auto evaluate = [call = EvaluationCall(engine, compiled, data, parameters), to = matrixOf(out), stream,
+                   of = derivativesBy(by)] {
+    return call.engine.jacobian(call.program, call.data, call.parameters, to, stream, of);
+  };
+  return resultOf(withoutGil(std::move(evaluate), nb::make_tuple(data, owned)).value(), compiled.texts);
+}
+
 nb::tuple fit(const Engine& engine, const CompiledTokens& compiled, const nb::object& data,
               const Numbers<double>& starts, const std::string& loss, const std::string& nan, unsigned iterations,
               double loss_tolerance, double step_tolerance) {
@@ -234,6 +254,8 @@ void defineEngine(nb::module_& module) {
   define("predict", predict<double>, nb::arg("out").noconvert());
   define("jacobian", jacobian<float>, nb::arg("by"), nb::arg("out").noconvert());
   define("jacobian", jacobian<double>, nb::arg("by"), nb::arg("out").noconvert());
+  define("predict_on_device", predictOnDevice, nb::arg("out"), nb::arg("stream"), nb::arg("owned"));
+  define("jacobian_on_device", jacobianOnDevice, nb::arg("by"), nb::arg("out"), nb::arg("stream"), nb::arg("owned"));
   define("fit", fit, nb::arg("loss"), nb::arg("nan"), nb::arg("iterations"), nb::arg("loss_tolerance"),
          nb::arg("step_tolerance"));
   module.def("loss_of_arrays", lossOfArrays, nb::arg("engine"), nb::arg("codes"), nb::arg("constants"),

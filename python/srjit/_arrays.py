@@ -48,6 +48,28 @@ def device_array(array: Any, what: str, *, one_column: bool = False) -> DeviceAr
     return made
 
 
+def output_array(array: Any, shape: tuple[int, ...], precision: str) -> DeviceArray:
+    """The memory of a GPU's array of this shape, to be written."""
+    if tuple(array.shape) != shape:
+        raise ValueError(f"out has the shape {tuple(array.shape)}, expected {shape}")
+    made = device_array(array.reshape(-1), "out")
+    if made.precision != precision:
+        raise TypeError(f"out is of precision {made.precision}, but the engine computes in {precision}")
+    if made.strides[0] != (4 if precision == "f32" else 8) and made.shape[0] > 1:
+        raise ValueError("out is not in C's order")
+    # A copy would have been made of numbers that are not adjacent.
+    if made.pointer != _pointer_of(array):
+        raise ValueError("out is not in C's order")
+    return DeviceArray(made.pointer, (1, made.shape[0]), (made.shape[0] * made.strides[0], made.strides[0]), precision,
+                       made.device, made.stream, array)
+
+
+def _pointer_of(array: Any) -> int:
+    if hasattr(array, "data_ptr"):
+        return array.data_ptr()
+    return array.__cuda_array_interface__["data"][0]
+
+
 _LEGACY_DEFAULT_STREAM = 1
 
 

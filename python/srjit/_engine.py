@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from . import _core
-from ._arrays import column_of, columns_of, device_array, is_on_device, names_of
+from ._arrays import DeviceArray, column_of, columns_of, device_array, is_on_device, names_of, output_array
 from ._expressions import Population, parse, token_arrays
 from ._results import Failure, Fits, Gradients, Losses, Pending
 
@@ -202,8 +202,7 @@ class Engine:
             vectors.append(None if values is None else device_array(values, what, one_column=True))
         arrays = [columns, *(array for array in vectors if array is not None)]
         for array in arrays:
-            if array.device is not None and self.device != f"cuda:{array.device}":
-                raise ValueError(f"data of cuda:{array.device}, but the engine computes on {self.device}")
+            self._check_device(array)
         streams = {array.stream for array in arrays if array.stream}
         if len(streams) > 1:
             raise ValueError("X, y and weights are of different streams; synchronise them before")
@@ -289,20 +288,27 @@ class Engine:
             pending = _core.submit_loss(self._engine, program._program, self._data_of(data), numbers, loss, nan)
         return Pending(pending, lambda result: _losses(result, vectors))
 
-    def predict(self, program: Program, data: Dataset, parameters: Any = None,
-                out: np.ndarray | None = None) -> np.ndarray:
+    def predict(self, program: Program, data: Dataset, parameters: Any = None, out: Any = None) -> Any:
         """Predictions of all expressions.
 
         Args:
             parameters: As of `loss`.
-            out: Where to write them: a NumPy array of the result's shape and type, in C's order.
+            out: Where to write them: a NumPy array of the result's shape and type, in C's order; or such an array of
+                the engine's GPU (torch, CuPy), which is written after the pending work of its current stream, and is
+                complete when this returns. (Arrays of JAX cannot be written.)
 
         Returns:
             Shape (expressions, rows), or (vectors, expressions, rows) for several vectors of parameters, of the
             engine's precision: ``out``, if given. Rows of expressions that failed are NaN.
         """
         numbers, vectors = _parameters_of(program, parameters)
-        out = self._output((len(program), data.shape[0]), vectors, out)
+        shape = _shape_by_vector((len(program), data.shape[0]), vectors)
+        if out is not None and is_on_device(out):
+            array = self._device_output(shape, out)
+            _core.predict_on_device(self._engine, program._program, self._data_of(data), numbers, array.as_tuple(),
+                                    array.stream, out)
+            return out
+        out = self._output(shape, out)
         _core.predict(self._engine, program._program, self._data_of(data), numbers, out.reshape(-1))
         return out
 
@@ -310,7 +316,7 @@ class Engine:
                        out: np.ndarray | None = None) -> Pending:
         """`predict` without waiting: a `Pending`."""
         numbers, vectors = _parameters_of(program, parameters)
-        out = self._output((len(program), data.shape[0]), vectors, out)
+        out = self._output(_shape_by_vector((len(program), data.shape[0]), vectors), out)
         pending = _core.submit_predict(self._engine, program._program, self._data_of(data), numbers, out.reshape(-1))
         return Pending(pending, lambda _: out)
 
@@ -334,8 +340,12 @@ class Engine:
         return Pending(pending, lambda result: _gradients(result, vectors, program, data, by))
 
     def jacobian(self, program: Program, data: Dataset, parameters: Any = None, by: str = "parameters",
-                 out: np.ndarray | None = None) -> np.ndarray:
+                 out: Any = None) -> Any:
         """Derivatives of predictions.
+
+        Args:
+            parameters, by: As of `gradient`.
+            out: As of `predict`.
 
         Returns:
             By parameters: shape (parameters, rows), those of all expressions behind one another. By variables: shape
@@ -343,7 +353,13 @@ class Engine:
             engine's precision: ``out``, if given.
         """
         numbers, vectors = _parameters_of(program, parameters)
-        out = self._output(_derivative_shape(program, data, by) + (data.shape[0],), vectors, out)
+        shape = _shape_by_vector((*_derivative_shape(program, data, by), data.shape[0]), vectors)
+        if out is not None and is_on_device(out):
+            array = self._device_output(shape, out)
+            _core.jacobian_on_device(self._engine, program._program, self._data_of(data), numbers, by,
+                                     array.as_tuple(), array.stream, out)
+            return out
+        out = self._output(shape, out)
         _core.jacobian(self._engine, program._program, self._data_of(data), numbers, by, out.reshape(-1))
         return out
 
@@ -351,7 +367,7 @@ class Engine:
                         out: np.ndarray | None = None) -> Pending:
         """`jacobian` without waiting: a `Pending`."""
         numbers, vectors = _parameters_of(program, parameters)
-        out = self._output(_derivative_shape(program, data, by) + (data.shape[0],), vectors, out)
+        out = self._output(_shape_by_vector((*_derivative_shape(program, data, by), data.shape[0]), vectors), out)
         pending = _core.submit_jacobian(self._engine, program._program, self._data_of(data), numbers, by,
                                         out.reshape(-1))
         return Pending(pending, lambda _: out)
@@ -395,9 +411,16 @@ class Engine:
             raise TypeError(f"data is of type {type(data).__name__}, expected srjit.Dataset: call upload() first")
         return data._data
 
-    def _output(self, shape: tuple[int, ...], vectors: int | None, out: np.ndarray | None) -> np.ndarray:
-        if vectors is not None:
-            shape = (vectors, *shape)
+    def _device_output(self, shape: tuple[int, ...], out: Any) -> DeviceArray:
+        array = output_array(out, shape, self.precision)
+        self._check_device(array)
+        return array
+
+    def _check_device(self, array: DeviceArray) -> None:
+        if array.device is not None and self.device != f"cuda:{array.device}":
+            raise ValueError(f"an array of cuda:{array.device}, but the engine computes on {self.device}")
+
+    def _output(self, shape: tuple[int, ...], out: np.ndarray | None) -> np.ndarray:
         if out is None:
             return np.empty(shape, self._dtype)
         if not isinstance(out, np.ndarray) or out.dtype != self._dtype:
@@ -486,8 +509,12 @@ def _derivative_shape(program: Program, data: Dataset, by: str) -> tuple[int, ..
     raise ValueError(f"by is {by!r}, expected one of 'parameters', 'variables'")
 
 
+def _shape_by_vector(shape: tuple[int, ...], vectors: int | None) -> tuple[int, ...]:
+    return shape if vectors is None else (vectors, *shape)
+
+
 def _by_vector(array: np.ndarray, vectors: int | None, shape: tuple[int, ...] = (-1,)) -> np.ndarray:
-    return array.reshape(shape if vectors is None else (vectors, *shape))
+    return array.reshape(_shape_by_vector(shape, vectors))
 
 
 def _losses(result: tuple, vectors: int | None) -> Losses:

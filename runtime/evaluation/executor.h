@@ -24,8 +24,9 @@ struct Task {
   Program program;
   Dataset data;
   std::span<const double> parameters;  ///< borrowed until start() returns
-  std::byte* out = nullptr;            ///< predictions, in the engine's precision, or
+  std::byte* out = nullptr;            ///< predictions, in the engine's precision; unless they go to device_out, or
   std::optional<LossOptions> loss;     ///< a loss
+  std::uint64_t device_out = 0;        ///< predictions in the memory of the executor's GPU; 0: not there
 };
 
 /// A task in flight.
@@ -58,6 +59,12 @@ class Executor {
   /// select() of all rows, with weights in a GPU's memory, which the stream writes, if it is not 0.
   virtual Result<std::shared_ptr<const Dataset::State>> withWeights(const Dataset& data, const DeviceMatrix& weights,
                                                                     std::uint64_t stream) = 0;
+
+  /// Makes ready a caller's memory of the GPU for a Task's output: what is written there waits for the work that is in
+  /// `stream` now. Errors: kUnsupported for memory that is not this executor's device's.
+  virtual Status claimOutput(const DeviceMatrix& out, std::uint64_t stream) = 0;
+  /// Copies to the output of a task, `offset` bytes behind its begin, and waits.
+  virtual void writeOutput(const Task& task, std::size_t offset, const std::byte* from, std::size_t bytes) = 0;
 
   /// Generates the code of state.source; adds failures and fills in the info, whose tier is the requested one.
   virtual void compile(Program::State& state, const CompileOptions& options) = 0;

@@ -36,7 +36,8 @@ void Download::run(const Matrix& matrix, std::size_t chunks, std::size_t ahead, 
   launch_ = &launch;
   chunks_ = chunks;
   launched_chunks_.clear();
-  direct_ = queue_.cuda->isPinned(matrix.out, matrix.expressions * matrix.expression_bytes);
+  direct_ = matrix.out.device != 0 ||
+            queue_.cuda->isPinned(matrix.out.host, matrix.expressions * matrix.expression_bytes);
   while (launched_chunks_.size() < std::min(ahead, chunks)) launchNext();
   const std::size_t bytes = launched_chunks_[0].bytes;
   per_piece_ = direct_ ? matrix.expressions : std::clamp<std::size_t>(kPieceBytes / bytes, 1, matrix.expressions);
@@ -75,8 +76,11 @@ void Download::begin(std::size_t number) {
   const Stream& stream = *queue_.downloads;
   const CUdeviceptr from = chunk.address + piece.first * chunk.pitch;
   stream.wait(*chunk.ready);
-  if (direct_) {
-    stream.copyRowsToHost(matrix_.out + chunk.first_byte, matrix_.expression_bytes, from, chunk.pitch, chunk.bytes,
+  if (matrix_.out.device != 0) {
+    stream.copyRowsOnDevice(matrix_.out.device + chunk.first_byte, matrix_.expression_bytes, from, chunk.pitch,
+                            chunk.bytes, piece.count);
+  } else if (direct_) {
+    stream.copyRowsToHost(matrix_.out.host + chunk.first_byte, matrix_.expression_bytes, from, chunk.pitch, chunk.bytes,
                           piece.count);
   } else {
     stream.copyRowsToHost(buffers_[number % kBuffers]->data(), chunk.bytes, from, chunk.pitch, chunk.bytes,
@@ -89,7 +93,7 @@ void Download::spread(std::size_t number) const {
   const Piece piece = pieceAt(number);
   const PredictionChunk& chunk = launched_chunks_[piece.chunk];
   const auto* const from = static_cast<const std::byte*>(buffers_[number % kBuffers]->data());
-  std::byte* const to = matrix_.out + piece.first * matrix_.expression_bytes + chunk.first_byte;
+  std::byte* const to = matrix_.out.host + piece.first * matrix_.expression_bytes + chunk.first_byte;
   const std::size_t parts = ceilDivide(chunk.bytes, kSpreadBytes);
   tbb::parallel_for(std::size_t{0}, piece.count * parts, [&](std::size_t i) {
     const std::size_t expression = i / parts, begin = i % parts * kSpreadBytes;

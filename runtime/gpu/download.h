@@ -1,4 +1,4 @@
-// Copies predictions from a device to the caller's memory.
+// Copies predictions from where kernels write them to the caller's memory.
 #pragma once
 
 #include <array>
@@ -26,14 +26,19 @@ inline constexpr std::size_t kMaxChunkBytesOfExpression = std::size_t{16} << 20;
 
 /// Copies chunks out one after another: while kernels make a chunk, the one before it is copied to pinned memory piece
 /// by piece, and of the pieces that have arrived one is spread into the caller's memory by the threads of the calling
-/// thread's arena. If the caller's memory is pinned itself, chunks go straight to it. Not thread-safe; needs a current
+/// thread's arena. If the caller's memory is pinned itself, or of the device, chunks go straight to it. Not thread-safe; needs a current
 /// context. Throws CudaFailure; then copies may still be under way on queue.downloads.
 class Download {
  public:
   explicit Download(DeviceQueue& queue);
 
+  /// The caller's memory: the host's, unless `device` is not 0.
+  struct Output {
+    std::byte* host = nullptr;
+    CUdeviceptr device = 0;
+  };
   struct Matrix {
-    std::byte* out;
+    Output out;
     std::size_t expressions;       ///< at least 1
     std::size_t expression_bytes;  ///< of all rows
   };

@@ -15,6 +15,13 @@ void waitForWriter(const DeviceQueue& queue, std::uint64_t stream) {
   queue.stream->wait(written);
 }
 
+Status checkOwner(const char* what, const DeviceQueue& queue, const DeviceMatrix& matrix) {
+  if (queue.cuda->owns(matrix.pointer)) return okStatus();
+  return Error{Errc::kUnsupported,
+               fmt::format("{} at {:#x}, which is not memory of {}", what, matrix.pointer, queue.cuda->limits().name),
+               {}};
+}
+
 Status checkMatrix(const char* what, const DeviceMatrix& matrix, std::size_t rows, std::size_t columns,
                    Precision precision) {
   if (matrix.type != precision) {
@@ -39,11 +46,7 @@ Status HostCopy::fetch(const char* what, const DeviceQueue& queue, const DeviceM
   if (matrix.row_stride < static_cast<std::ptrdiff_t>(element)) {
     return Error{Errc::kInvalid, fmt::format("{} with a stride of {} bytes", what, matrix.row_stride), {}};
   }
-  if (!queue.cuda->owns(matrix.pointer)) {
-    return Error{Errc::kUnsupported,
-                 fmt::format("{} at {:#x}, which is not memory of {}", what, matrix.pointer, queue.cuda->limits().name),
-                 {}};
-  }
+  if (Status own = checkOwner(what, queue, matrix); !own) return own;
   values_ = AlignedBuffer(rows * element);
   rows_ = rows;
   precision_ = precision;

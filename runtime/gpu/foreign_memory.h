@@ -15,6 +15,9 @@ namespace srjit {
 /// current context. Throws CudaFailure.
 void waitForWriter(const DeviceQueue& queue, std::uint64_t stream);
 
+/// Errors: kUnsupported for memory that is not the queue's device's. Needs a current context.
+Status checkOwner(const char* what, const DeviceQueue& queue, const DeviceMatrix& matrix);
+
 /// Errors: kInvalid for another precision or size, and for a matrix without rows.
 Status checkMatrix(const char* what, const DeviceMatrix& matrix, std::size_t rows, std::size_t columns,
                    Precision precision);

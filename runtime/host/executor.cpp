@@ -1,5 +1,6 @@
 #include "runtime/host/executor.h"
 
+#include <cstring>
 #include <utility>
 
 #include <tbb/task_arena.h>
@@ -34,6 +35,13 @@ class HostExecutor final : public Executor {
   Result<std::shared_ptr<const Dataset::State>> withWeights(const Dataset&, const DeviceMatrix&,
                                                             std::uint64_t) override {
     return Error{Errc::kUnsupported, "weights in a GPU's memory, but the engine computes on the CPU", {}};
+  }
+
+  Status claimOutput(const DeviceMatrix&, std::uint64_t) override {
+    return Error{Errc::kUnsupported, "output in a GPU's memory, but the engine computes on the CPU", {}};
+  }
+  void writeOutput(const Task& task, std::size_t offset, const std::byte* from, std::size_t bytes) override {
+    std::memcpy(task.out + offset, from, bytes);
   }
 
   void execute(const std::function<void()>& body) override { arena_.execute(body); }

@@ -45,8 +45,8 @@ class DeviceRun {
   /// thread's arena.
   void readLosses(const Dataset::State& data, const LossOptions& options, Losses& losses) const;
 
-  /// Predictions of expression e at out + e * rows; waits. Copies in parallel on the thread's arena.
-  void evaluate(const Dataset::State& data, std::span<const double> parameters, std::byte* out);
+  /// Predictions of expression e at e * rows of `out`; waits. Copies in parallel on the thread's arena.
+  void evaluate(const Dataset::State& data, std::span<const double> parameters, const Download::Output& out);
 
   /// Seconds that the device took for the kernels of the last evaluation, after it was waited for: the sum over its
   /// chunks of rows, without the time between them.

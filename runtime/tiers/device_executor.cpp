@@ -1,6 +1,7 @@
 #include "runtime/tiers/device_executor.h"
 
 #include <algorithm>
+#include <cstring>
 #include <utility>
 
 #include <tbb/task_arena.h>
@@ -62,6 +63,9 @@ class DeviceExecutor final : public Executor {
   Result<std::shared_ptr<const Dataset::State>> select(const Dataset& data, const Selection& selection) override;
   Result<std::shared_ptr<const Dataset::State>> withWeights(const Dataset& data, const DeviceMatrix& weights,
                                                             std::uint64_t stream) override;
+
+  Status claimOutput(const DeviceMatrix& out, std::uint64_t stream) override;
+  void writeOutput(const Task& task, std::size_t offset, const std::byte* from, std::size_t bytes) override;
 
   void execute(const std::function<void()>& body) override { arena_.execute(body); }
 
@@ -210,6 +214,23 @@ Result<std::shared_ptr<const Dataset::State>> DeviceExecutor::withWeights(const 
   return select(data, {.runs = {{0, data.rows()}}, .weights = copy.view()});
 }
 
+Status DeviceExecutor::claimOutput(const DeviceMatrix& out, std::uint64_t stream) {
+  const CurrentContext current(*cuda_);
+  if (Status own = checkOwner("output", *queue_, out); !own) return own;
+  waitForWriter(*queue_, stream);
+  return okStatus();
+}
+
+void DeviceExecutor::writeOutput(const Task& task, std::size_t offset, const std::byte* from, std::size_t bytes) {
+  if (task.device_out == 0) {
+    std::memcpy(task.out + offset, from, bytes);
+    return;
+  }
+  const CurrentContext current(*cuda_);
+  queue_->uploads->copyToDevice(task.device_out + offset, from, bytes);
+  queue_->uploads->synchronize();
+}
+
 std::shared_ptr<SubtreeReader> DeviceExecutor::subtreesFor(const ProgramSource& source, const Dataset& data,
                                                            Tier tier) {
   DeviceSubtrees* const subtrees = data.state().subtrees.get();
@@ -277,7 +298,7 @@ Result<Losses> DeviceExecutor::evaluate(const Task& task, std::span<const double
   Losses losses;
   losses.failures = (*run)->plan().code->failures;
   inArena([&] {
-    (*run)->evaluate(task.data.state(), parameters, task.out);
+    (*run)->evaluate(task.data.state(), parameters, {task.out, task.device_out});
     if ((*run)->plan().outputs > 0) recordRunTime(task, **run);
   });
   keepRun(task, std::move(*run));

@@ -259,7 +259,7 @@ class Comparison {
     auto run = runOf(trees_, code, **data, {}, {});
     if (!run) return run.error();
     predictions_.resize(trees_.size() * kRows);
-    (*run)->evaluate(**data, trees_.parameters, reinterpret_cast<std::byte*>(predictions_.data()));
+    (*run)->evaluate(**data, trees_.parameters, {.host = reinterpret_cast<std::byte*>(predictions_.data())});
     return okStatus();
   }
 
@@ -312,7 +312,7 @@ class Comparison {
   Result<std::string> differenceOf(const Result<std::unique_ptr<DeviceRun>>& run, const Dataset::State& data) const {
     if (!run) return run.error();
     std::vector<T> actual(predictions_.size());
-    (*run)->evaluate(data, trees_.parameters, reinterpret_cast<std::byte*>(actual.data()));
+    (*run)->evaluate(data, trees_.parameters, {.host = reinterpret_cast<std::byte*>(actual.data())});
     for (std::size_t i = 0; i < actual.size(); ++i) {
       if (sameBits(predictions_[i], actual[i])) continue;
       return fmt::format("probe {}, row {}: {:a} instead of {:a}", i / kRows, i % kRows, actual[i], predictions_[i]);

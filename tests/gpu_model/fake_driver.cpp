@@ -324,6 +324,12 @@ CUdeviceptr FakeDriver::allocateForeign(std::span<const std::byte> contents, int
   return address;
 }
 
+std::vector<std::byte> FakeDriver::readForeign(CUdeviceptr address, std::size_t bytes) const {
+  const std::scoped_lock lock(state_->mutex);
+  const std::byte* const from = state_->range(address, bytes);
+  return {from, from + bytes};
+}
+
 void FakeDriver::freeForeign(CUdeviceptr address) {
   const std::scoped_lock lock(state_->mutex);
   if (state_->memory.erase(address) == 0) state_->problem("foreign memory is freed twice");

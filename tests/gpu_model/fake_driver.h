@@ -91,6 +91,8 @@ class FakeDriver {
   /// Device memory of another library in the process.
   CUdeviceptr allocateForeign(std::span<const std::byte> contents, int device = 0);
   void freeForeign(CUdeviceptr address);
+  /// What is there now: work that lags behind has not run.
+  std::vector<std::byte> readForeign(CUdeviceptr address, std::size_t bytes) const;
 
   /// Returns and clears the problems so far, for tests that expect them.
   std::vector<std::string> takeProblems();
