@@ -32,12 +32,20 @@ _LOSSES = {id(fitness._fitness_map[name]): loss for name, loss in (
 _LOG_LOSS = ("-(y*log(min(max(logistic(f), 1e-15), 1 - 1e-15)) + "
              "(1 - y)*log(min(max(1 - logistic(f), 1e-15), 1 - 1e-15)))")
 
+# Predictions that are in memory at once: 128 MB.
+_CHUNK_NUMBERS = 1 << 24
+
 
 class _Unevaluated(_program._Program):
     """A program whose fitness is computed later, together with those of all others of its generation."""
 
     def raw_fitness(self, X: Any, y: Any, sample_weight: Any) -> float:
         return float("nan")
+
+    def get_all_indices(self, n_samples: Any = None, max_samples: Any = None, random_state: Any = None) -> Any:
+        # The rows of its sample are drawn when they are needed, from this state.
+        self._indices_state = random_state.get_state()
+        return [], []
 
 
 def _with_globals(function: types.FunctionType, name: str, **changed: Any) -> types.FunctionType:
@@ -62,9 +70,12 @@ class _Batches:
     """The fitness of the generations of one fit."""
 
     def __init__(self, X: np.ndarray, y: np.ndarray, sample_weight: Any, params: dict[str, Any], engine: Engine):
-        self.rows = X.shape[0]
-        self.loss = _loss_of(params)
-        self.is_correlation = self.loss == "correlation"
+        self.y = y
+        self.weights = np.ones(len(y)) if sample_weight is None else sample_weight
+        self.sample_rows = int(params["max_samples"] * len(y))
+        # Without a counterpart of the metric, and for samples of the rows, predictions are made here, and gplearn's own
+        # metric is computed of them.
+        self.loss = _loss_of(params) if self.sample_rows == len(y) else None
         self.engine = engine
         self.data = engine.upload(X, y, sample_weight)
         self.nodes = _core.NodeCodes(_node_of, True)
@@ -72,15 +83,38 @@ class _Batches:
             self.nodes.add(function, _CODES[id(function)], 0.0)
 
     def evaluate(self, programs: list[Any]) -> None:
-        arrays = self.nodes.arrays([program.program for program in programs])
-        values = self.engine.loss(arrays, self.data, loss=self.loss, prefix=True).values
-        if self.is_correlation:
+        for program in programs:
+            program.__class__ = _program._Program
+            program._n_samples = len(self.y)
+            program._max_samples = self.sample_rows
+        if self.loss is None:
+            at_once = max(1, _CHUNK_NUMBERS // len(self.y))
+            for first in range(0, len(programs), at_once):
+                self._evaluate_by_predictions(programs[first:first + at_once])
+            return
+        values = self.engine.loss(self._arrays(programs), self.data, loss=self.loss, prefix=True).values
+        if self.loss == "correlation":
             values = np.where(np.isfinite(values), np.abs(values), 0.0)
         for program, value in zip(programs, values):
-            program.__class__ = _program._Program
-            # As gplearn's own, which saw all rows.
-            program._n_samples = program._max_samples = self.rows
             program.raw_fitness_ = value
+
+    def _evaluate_by_predictions(self, programs: list[Any]) -> None:
+        compiled = self.engine.compile(self._arrays(programs), prefix=True, expected_rows=len(self.y))
+        for program, predictions in zip(programs, self.engine.predict(compiled, self.data)):
+            if program.transformer:
+                predictions = program.transformer(predictions)
+            weights = self.weights
+            if self.sample_rows < len(self.y):
+                indices, left_out = program.get_all_indices()
+                weights = self.weights.copy()
+                weights[indices] = 0
+                program.oob_fitness_ = program.metric(self.y, predictions, weights)
+                weights = self.weights.copy()
+                weights[left_out] = 0
+            program.raw_fitness_ = program.metric(self.y, predictions, weights)
+
+    def _arrays(self, programs: list[Any]) -> Any:
+        return self.nodes.arrays([program.program for program in programs])
 
 
 def _node_of(node: Any) -> tuple[int, float]:
@@ -108,10 +142,6 @@ def _missing_in(params: dict[str, Any]) -> str | None:
     for function in params["function_set"]:
         if id(function) not in _CODES:
             return f"the function {function.name!r}"
-    if params["max_samples"] < 1:
-        return "max_samples below 1"
-    if _loss_of(params) is None:
-        return f"the metric {params['metric']!r}"
     return None
 
 

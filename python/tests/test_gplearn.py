@@ -10,7 +10,7 @@ import pytest
 import srjit
 
 pytest.importorskip("gplearn")
-from gplearn import functions, genetic  # noqa: E402
+from gplearn import fitness, functions, genetic  # noqa: E402
 from sklearn.base import clone  # noqa: E402
 
 import srjit.gplearn  # noqa: E402
@@ -74,13 +74,25 @@ def test_transformer(table):
     np.testing.assert_array_equal(ours.transform(table[0]), theirs.transform(table[0]))
 
 
+def _ratio(y, y_pred, w):
+    return float(np.average(np.abs(y_pred - y) / (1 + np.abs(y)), weights=w))
+
+
 @pytest.mark.parametrize("options", [
-    {"metric": "spearman", "generations": 2, "population_size": 50}, {"max_samples": 0.9},
-    {"function_set": ("add", functions.make_function(function=np.hypot, name="hypot", arity=2, wrap=False))}])
-def test_what_has_no_counterpart_falls_back_with_one_warning(table, options):
-    options = {**OPTIONS, "generations": 3, **options}
+    {"metric": "spearman", "population_size": 50}, {"max_samples": 0.9}, {"max_samples": 0.5, "metric": "rmse"},
+    {"metric": fitness.make_fitness(function=_ratio, greater_is_better=False, wrap=False)}],
+    ids=["spearman", "sample", "half", "custom"])
+def test_metrics_and_samples_of_gplearn_itself(table, options):
+    ours, theirs = fit_both("SymbolicRegressor", *table, generations=3, **options)
+    assert programs_of(ours) == programs_of(theirs)
+    assert ours.run_details_["best_oob_fitness"] == pytest.approx(theirs.run_details_["best_oob_fitness"], nan_ok=True)
+
+
+def test_a_function_without_a_counterpart_falls_back_with_one_warning(table):
+    hypot = functions.make_function(function=np.hypot, name="hypot", arity=2, wrap=False)
+    options = {**OPTIONS, "generations": 3, "function_set": ("add", hypot)}
     theirs = genetic.SymbolicRegressor(**options).fit(*table)
-    with pytest.warns(UserWarning, match="srjit has no counterpart") as caught:
+    with pytest.warns(UserWarning, match="srjit has no counterpart of the function 'hypot'") as caught:
         ours = srjit.gplearn.SymbolicRegressor(**options, device=DEVICE).fit(*table)
     assert len([w for w in caught if "srjit" in str(w.message)]) == 1
     assert programs_of(ours) == programs_of(theirs)
