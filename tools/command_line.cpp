@@ -32,6 +32,7 @@ constexpr Command kCommands[] = {
     {"run", "evaluate expressions on data: one prediction per row", defineRun},
     {"loss", "compare expressions with a target column: one loss per expression", defineLoss},
     {"fit", "fit the parameters of expressions to a target column", defineFit},
+    {"serve", "answer requests in JSON, one a line, about one table of data", defineServe},
     {"bench", "run the benchmarks", defineBench},
     {"cache", "show, check or clear the kernels that are kept on disk", defineCache},
     {"doctor", "print what was found on this machine, and what is missing for what", defineDoctor},

@@ -24,4 +24,16 @@ say "the years that Kepler's law predicts, planet by planet"
 show "$sr_jit" run 'axis * sqrt(axis)' --data "$data" --target period
 say "the same formula as a GPU would run it"
 show "$sr_jit" ptx 'x0 * sqrt(x0)'
+example=docs/examples/planets.py
+for python in python3 build/python-test/bin/python; do
+  "$python" -c 'import srjit' 2>/dev/null || continue
+  say "in Python"
+  show "$python" "$example"
+  example=''
+  break
+done
+if [[ -n "$example" ]]; then
+  say "in Python ('tools/python.sh' builds the package, 'pip install build/wheel/srjit-*.whl' installs it)"
+  tail -n +2 "$example"
+fi
 say "done; 'sr-jit --help' lists everything, and 'sr-jit doctor' what this machine has"

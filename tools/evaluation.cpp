@@ -69,8 +69,7 @@ void fail(SourceLine& line, Error error) {
 
 }  // namespace
 
-void addEvaluationOptions(CLI::App& app, EvaluationOptions& options) {
-  addExpressionOptions(app, options.expressions);
+void addDataOptions(CLI::App& app, EvaluationOptions& options) {
   app.add_option("--data", options.data,
                  "the data: CSV with a header line, or .npy; .gz and .xz too; - is standard input")
       ->type_name("FILE")
@@ -78,9 +77,6 @@ void addEvaluationOptions(CLI::App& app, EvaluationOptions& options) {
   app.add_option("--target", options.target, "the target column; it is no variable (.npy columns are called 0, 1, ...)")
       ->type_name("NAME");
   app.add_option("--weights", options.weights, "the column of row weights; it is no variable")->type_name("NAME");
-  app.add_option("-o,--out", options.out, "write to FILE, which appears only when complete")
-      ->type_name("FILE")
-      ->default_str("standard output");
   addNumericOptions(app, options.engine.math, options.engine.precision);
   std::vector<std::pair<std::string, Tier>> tiers;
   for (const Tier tier : kTiers) tiers.emplace_back(nameOf(tier), tier);
@@ -94,9 +90,17 @@ void addEvaluationOptions(CLI::App& app, EvaluationOptions& options) {
       ->type_name("N")
       ->check(CLI::Range(0u, kMaxThreads).description(""))
       ->capture_default_str();
+  addQuietOption(app, options.quiet);
+}
+
+void addEvaluationOptions(CLI::App& app, EvaluationOptions& options) {
+  addExpressionOptions(app, options.expressions);
+  addDataOptions(app, options);
+  app.add_option("-o,--out", options.out, "write to FILE, which appears only when complete")
+      ->type_name("FILE")
+      ->default_str("standard output");
   app.add_option("--passes", options.passes, "the passes to run instead of the standard ones, as fold,simplify")
       ->type_name("LIST");
-  addQuietOption(app, options.quiet);
 }
 
 std::vector<std::size_t> Evaluation::good() const {
@@ -131,17 +135,7 @@ DataView viewOf(const Roles& roles) {
   return view;
 }
 
-Result<Evaluation> prepare(const EvaluationOptions& options, bool writes_npy) {
-  checkOutName(options, writes_npy);
-  if (options.data == "-" && options.expressions.file == "-") {
-    throw CLI::ValidationError("--data", "data and expressions cannot both come from standard input");
-  }
-  std::optional<Pipeline> pipeline;
-  if (!options.passes.empty()) {
-    Result<Pipeline> parsed = Pipeline::parse(options.passes, options.engine.math);
-    if (!parsed) return showPlace(parsed.error(), options.passes, "--passes", 1);
-    pipeline = std::move(*parsed);
-  }
+Result<LoadedData> loadData(const EvaluationOptions& options) {
   const Result<Engine> engine = Engine::create(options.engine);
   if (!engine) return engine.error();
   if (!options.quiet) {
@@ -153,14 +147,29 @@ Result<Evaluation> prepare(const EvaluationOptions& options, bool writes_npy) {
   // Roles hold spans into the columns, whose storage stays where it is when the table moves.
   Result<Roles> roles = assignRoles(*table, options.target, options.weights);
   if (!roles) return roles.error();
-  const DataView view = viewOf(*roles);
-  const ColumnNames& columns = view.names;
-  const Result<Dataset> data = engine->upload(view);
+  const Result<Dataset> data = engine->upload(viewOf(*roles));
   if (!data) {
     Error error = data.error();
     error.message = fmt::format("{}: {}", displayName(options.data), error.message);
     return error;
   }
+  return LoadedData{std::move(*table), std::move(*roles), *engine, *data};
+}
+
+Result<Evaluation> prepare(const EvaluationOptions& options, bool writes_npy) {
+  checkOutName(options, writes_npy);
+  if (options.data == "-" && options.expressions.file == "-") {
+    throw CLI::ValidationError("--data", "data and expressions cannot both come from standard input");
+  }
+  std::optional<Pipeline> pipeline;
+  if (!options.passes.empty()) {
+    Result<Pipeline> parsed = Pipeline::parse(options.passes, options.engine.math);
+    if (!parsed) return showPlace(parsed.error(), options.passes, "--passes", 1);
+    pipeline = std::move(*parsed);
+  }
+  Result<LoadedData> loaded = loadData(options);
+  if (!loaded) return loaded.error();
+  const ColumnNames columns = viewOf(loaded->roles).names;
   Result<std::vector<SourceLine>> lines = readExpressions(options.expressions, columns);
   if (!lines) return lines.error();
   for (SourceLine& line : *lines) {
@@ -168,9 +177,9 @@ Result<Evaluation> prepare(const EvaluationOptions& options, bool writes_npy) {
       line.values =
           std::make_shared<const std::vector<double>>(line.expression->parameterCount(), *options.default_parameter);
     }
-    if (line.ok() && !requireInputs(line, roles->variables.size(), columns)) report(line.expression.error());
+    if (line.ok() && !requireInputs(line, loaded->roles.variables.size(), columns)) report(line.expression.error());
   }
-  return Evaluation{std::move(*table), std::move(*roles), std::move(*lines), *engine, *data, std::move(pipeline)};
+  return Evaluation{std::move(*loaded), std::move(*lines), std::move(pipeline)};
 }
 
 Status evaluateInParts(Evaluation& evaluation, const EvaluationOptions& options, const EvaluationStep& step) {

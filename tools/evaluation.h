@@ -21,7 +21,9 @@ struct EvaluationOptions {
   std::optional<double> default_parameter = {};  ///< of lines without values; not set: they need some
 };
 
-/// Adds the options of `options`; all but --json, whose meaning is the command's own.
+/// Adds the options of data and of the engine, and --quiet.
+void addDataOptions(CLI::App& app, EvaluationOptions& options);
+/// Adds these and all other options of `options`; but not --json, whose meaning is the command's own.
 void addEvaluationOptions(CLI::App& app, EvaluationOptions& options);
 
 /// Expressions to compile together, and their parameters one after another.
@@ -30,13 +32,19 @@ struct Batch {
   std::vector<double> parameters;
 };
 
-/// Data, expressions and an engine that fit together.
-struct Evaluation {
+/// Data of a file, and an engine that holds them.
+struct LoadedData {
   DataTable table;
   Roles roles;
-  std::vector<SourceLine> lines;  ///< bad ones were reported
   Engine engine;
   Dataset data;
+};
+/// Makes an engine, tells its notices, and uploads the data that `options` name.
+Result<LoadedData> loadData(const EvaluationOptions& options);
+
+/// Data, expressions and an engine that fit together.
+struct Evaluation : LoadedData {
+  std::vector<SourceLine> lines;  ///< bad ones were reported
   std::optional<Pipeline> pipeline;
   std::size_t copies = 1;  ///< how many evaluations of each expression a step has in memory at once
 

@@ -7,6 +7,8 @@
 #   --out DIR          where logs and JSON go (build/gpu-check)
 #   --quick            few tests, a short benchmark
 #   --skip-sanitizer   no compute-sanitizer
+#   --wheels DIR       also tests the Python package: DIR has its wheel and those that it and its tests need and the
+#                      machine's python3 lacks
 #   --only-bench       the benchmark alone
 #   --time-limit S     seconds for all of it (1500); what is not begun by then counts as failed
 #   --commit NAME      what was built, for the report
@@ -23,15 +25,16 @@ fail() { # fail STATUS MESSAGE...
 }
 
 here="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
-programs='' out='' limit=1500 commit='' quick=false sanitizer=true bench_only=false device=cuda:0
+programs='' wheels='' out='' limit=1500 commit='' quick=false sanitizer=true bench_only=false device=cuda:0
 while (($#)); do
   case "$1" in
-    --out | --time-limit | --commit)
+    --out | --time-limit | --commit | --wheels)
       (($# > 1)) || fail 2 "$1 needs a value"
       case "$1" in
         --out) out="$2" ;;
         --time-limit) limit="$2" ;;
         --commit) commit="$2" ;;
+        --wheels) wheels="$2" ;;
       esac
       shift
       ;;
@@ -59,6 +62,10 @@ for program in sr-jit test_gpu sr-jit-gpu-bench; do
   [[ -x "$programs/$program" ]] || fail 2 "no program $programs/$program; docs/contributing.md says how to build it"
 done
 programs="$(cd "$programs" && pwd)"
+if [[ -n "$wheels" ]]; then
+  compgen -G "$wheels/srjit-*.whl" >/dev/null || fail 2 "no srjit-*.whl in $wheels"
+  wheels="$(cd "$wheels" && pwd)"
+fi
 mkdir -p "$out" && out="$(cd "$out" && pwd)" || fail 2 "cannot make the directory $out"
 rm -f "$out"/*.log "$out"/*.json "$out"/*.xml
 if [[ -z "$commit" ]]; then
@@ -126,6 +133,19 @@ if ! $bench_only; then
   $quick && SRJIT_SOAK_SECONDS=2
   step direct 300 "$programs/test_gpu" --gtest_filter='*Direct*:*Processor*Soak*' --gtest_output="json:$out/direct.json"
   grep -E '^\[  (PASSED|SKIPPED|FAILED) +\] [0-9]+ tests?|soak:' "$out/direct.log" | sed 's/^/        /' | tee -a "$summary"
+fi
+
+python_tests() {
+  rm -rf "$out/python"
+  python3 -m pip install --quiet --no-index --no-deps --target "$out/python" "$wheels"/*.whl &&
+    SRJIT_TEST_DEVICE="$device" PYTHONPATH="$out/python" python3 -m pytest -p no:cacheprovider -q \
+      --junit-xml="$out/python.xml" "$here/../python/tests"
+}
+if ! $bench_only && [[ -n "$wheels" ]]; then
+  export -f python_tests
+  export out wheels device here
+  step python 300 bash -c python_tests
+  tail -n 1 "$out/python.log" | sed 's/^/        /' | tee -a "$summary"
 fi
 
 if ! $bench_only && $sanitizer; then

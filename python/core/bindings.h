@@ -25,6 +25,7 @@
 #include "runtime/data_view.h"
 #include "runtime/program.h"
 #include "runtime/results.h"
+#include "runtime/token_arrays.h"
 
 namespace srjit::python {
 
@@ -62,11 +63,8 @@ DeviceMatrix matrixOf(const DeviceArray& array);
 
 /// An instance of srjit.Error.
 nb::object errorObject(const Error& error);
-/// Failures of texts, in order; null: none. Programs have them in place of those of the empty expressions that stand for
-/// such texts.
-using TextFailures = std::shared_ptr<const std::vector<Failure>>;
 /// A list of pairs: the number of an expression, and its error.
-nb::list failureList(std::span<const Failure> failures, const TextFailures& texts);
+nb::list failureList(std::span<const Failure> failures);
 
 /// The one of `choices` that has this name (nameOf()). Throws kInvalid for another word.
 template <class T, std::size_t kCount>
@@ -79,23 +77,11 @@ T choiceOf(std::string_view what, std::string_view word, const T (&choices)[kCou
   throw ErrorException({Errc::kInvalid, std::string(what) + " is '" + std::string(word) + "', expected one of " + words, {}});
 }
 
-/// Expressions as token arrays, in postfix, and why some of them are none.
-struct Tokens {
-  std::vector<std::int32_t> codes = {};
-  std::vector<double> constants = {};
-  std::vector<std::int64_t> offsets = {0};
-  std::vector<Failure> failures = {};  ///< of texts; such expressions have no tokens
-
-  std::size_t size() const noexcept { return offsets.size() - 1; }
-  PopulationView view() const noexcept { return {codes, constants, offsets, Notation::kPostfix}; }
-  void add(std::span<const Token> tokens);
-  void addFailure(Error error);
-  /// Expression `e`, which is valid. Errors: kInvalid; its own failure.
-  Result<Expression> expression(std::size_t e) const;
-};
-
 /// Names of columns; none if there is none.
 ColumnNames namesOf(const std::vector<std::string>& names);
+
+/// Failures of texts, in order; null: none (withFailuresOfTexts()).
+using TextFailures = std::shared_ptr<const std::vector<Failure>>;
 
 /// A compiled batch of expressions.
 struct CompiledTokens {
@@ -104,8 +90,10 @@ struct CompiledTokens {
 };
 /// Why some expressions of a result have none. Objects of Python are made of it only where they are asked for.
 struct Failures {
+  Failures(std::vector<Failure> failures, const TextFailures& texts)
+      : list(texts == nullptr ? std::move(failures) : withFailuresOfTexts(std::move(failures), *texts)) {}
+
   std::vector<Failure> list;
-  TextFailures texts;
 };
 
 /// What the calls that wait and those that do not have in common: values to a tuple of Python.

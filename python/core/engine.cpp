@@ -69,7 +69,7 @@ CompiledTokens compileArrays(const Engine& engine, const Numbers<std::int32_t>& 
   return {engine.compile(view, options).value(), nullptr};
 }
 
-CompiledTokens compileTokens(const Engine& engine, const Tokens& tokens, const std::optional<std::string>& tier,
+CompiledTokens compileTokens(const Engine& engine, const TokenArrays& tokens, const std::optional<std::string>& tier,
                              const std::optional<std::string>& passes, double evaluations, std::size_t rows,
                              bool keep_order, const Dataset* data) {
   const CompileOptions options = compileOptionsOf(engine, tier, passes, evaluations, rows, keep_order, data);
@@ -234,7 +234,7 @@ void defineEngine(nb::module_& module) {
       .def_prop_ro("failures",
                    [](const CompiledTokens& compiled) {
                      const auto failures = compiled.program.failures();
-                     return Failures{{failures.begin(), failures.end()}, compiled.texts};
+                     return Failures({failures.begin(), failures.end()}, compiled.texts);
                    })
       .def("status", statusOf);
   const auto define_compile = [&](const char* name, auto function, const auto&... arrays) {

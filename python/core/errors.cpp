@@ -1,4 +1,3 @@
-#include <algorithm>
 #include <exception>
 
 #include "core/bindings.h"
@@ -11,23 +10,16 @@ nb::object errorObject(const Error& error) {
   return nb::module_::import_("srjit._errors").attr("error_of")(nameOf(error.code), error.message, where);
 }
 
-nb::list failureList(std::span<const Failure> failures, const TextFailures& texts) {
+nb::list failureList(std::span<const Failure> failures) {
   nb::list list;
-  for (const Failure& failure : failures) {
-    const Error* error = &failure.error;
-    if (texts != nullptr) {
-      const auto of_text = std::ranges::lower_bound(*texts, failure.expression, {}, &Failure::expression);
-      if (of_text != texts->end() && of_text->expression == failure.expression) error = &of_text->error;
-    }
-    list.append(nb::make_tuple(failure.expression, errorObject(*error)));
-  }
+  for (const Failure& failure : failures) list.append(nb::make_tuple(failure.expression, errorObject(failure.error)));
   return list;
 }
 
 void defineErrors(nb::module_& module) {
   nb::class_<Failures>(module, "Failures")
       .def("__len__", [](const Failures& failures) { return failures.list.size(); })
-      .def("list", [](const Failures& failures) { return failureList(failures.list, failures.texts); });
+      .def("list", [](const Failures& failures) { return failureList(failures.list); });
   nb::register_exception_translator([](const std::exception_ptr& thrown, void*) {
     try {
       std::rethrow_exception(thrown);

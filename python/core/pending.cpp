@@ -130,7 +130,7 @@ std::vector<std::int64_t> countsOf(const std::vector<std::uint64_t>& rows) {
 
 nb::tuple resultOf(Losses losses, const TextFailures& texts) {
   return nb::make_tuple(arrayOf(std::move(losses.values)), arrayOf(countsOf(losses.valid_rows)),
-                        Failures{std::move(losses.failures), texts});
+                        Failures(std::move(losses.failures), texts));
 }
 
 nb::tuple resultOf(Gradients gradients, const TextFailures& texts) {
@@ -146,7 +146,9 @@ nb::tuple resultOf(Fits fits, const TextFailures& texts) {
                         arrayOf(std::move(fits.standard_errors)));
 }
 
-Failures resultOf(std::vector<Failure> failures, const TextFailures& texts) { return {std::move(failures), texts}; }
+Failures resultOf(std::vector<Failure> failures, const TextFailures& texts) {
+  return Failures(std::move(failures), texts);
+}
 
 void definePending(nb::module_& module) {
   definePendingResult<Losses>(module, "PendingLosses");

@@ -6,7 +6,7 @@
 >>> data = engine.upload(X, 3 * X[:, 0] + 1)
 >>> program = engine.compile(["x0*p0 + p1", "sin(x0)*p0"])
 >>> fits = engine.fit(program, data)
->>> fits.losses.argmin()
+>>> int(fits.losses.argmin())
 0
 
 `Engine` is the place to begin; docs/python.md is a tutorial.

@@ -43,8 +43,8 @@ class _Unevaluated(_program._Program):
         return float("nan")
 
     def get_all_indices(self, n_samples: Any = None, max_samples: Any = None, random_state: Any = None) -> Any:
-        # The rows of its sample are drawn when they are needed, from this state.
-        self._indices_state = random_state.get_state()
+        # The rows of a sample are drawn when they are needed, from this state. A sample of all rows has no need of one.
+        self._indices_state = _ANY_STATE if max_samples == n_samples else random_state.get_state()
         return [], []
 
 
@@ -58,7 +58,17 @@ def _with_globals(function: types.FunctionType, name: str, **changed: Any) -> ty
     return made
 
 
-_breed = _with_globals(genetic._parallel_evolve, "_breed", _Program=_Unevaluated)
+_generator = np.random.RandomState(0)
+_ANY_STATE = _generator.get_state()
+
+
+def _seeded(seed: int) -> np.random.RandomState:
+    """The generator of a program, for check_random_state(): a new one takes a hundred microseconds, a new seed one."""
+    _generator.seed(seed)
+    return _generator
+
+
+_breed = _with_globals(genetic._parallel_evolve, "_breed", _Program=_Unevaluated, check_random_state=_seeded)
 
 
 def _evolve(n_programs: int, parents: Any, X: Any, y: Any, sample_weight: Any, seeds: Any, params: Any) -> list[Any]:

@@ -30,9 +30,9 @@ def test_examples_run(page):
 def test_the_reference_is_that_of_the_docstrings():
     for name in ("torch", "sklearn", "deap", "gplearn", "bingo", "pyoperon"):
         pytest.importorskip(name)
-    made = subprocess.run([sys.executable, ROOT / "python" / "reference.py"], capture_output=True, text=True, check=True)
+    made = subprocess.run([sys.executable, ROOT / "python" / "docs" / "reference.py"], capture_output=True, text=True, check=True)
     assert made.stdout == (ROOT / "docs" / "python-reference.md").read_text(), (
-        "run: python python/reference.py > docs/python-reference.md")
+        "run: python python/docs/reference.py > docs/python-reference.md")
 
 
 def test_doctests():

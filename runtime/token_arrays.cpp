@@ -1,0 +1,75 @@
+#include "runtime/token_arrays.h"
+
+#include <algorithm>
+#include <utility>
+
+#include <fmt/format.h>
+
+namespace srjit {
+namespace {
+
+const Failure* findFailure(std::span<const Failure> failures, std::size_t expression) {
+  const auto found = std::ranges::lower_bound(failures, expression, {}, &Failure::expression);
+  return found != failures.end() && found->expression == expression ? &*found : nullptr;
+}
+
+}  // namespace
+
+TokenArrays TokenArrays::parse(std::span<const std::string> texts, Language language, const ColumnNames& columns) {
+  TokenArrays arrays;
+  std::vector<Token> tokens;
+  for (const std::string& text : texts) {
+    tokens.clear();
+    auto parsed = parseTokens(text, language, columns, tokens);
+    if (parsed) {
+      arrays.add(tokens);
+    } else {
+      arrays.addFailure(std::move(parsed).error());
+    }
+  }
+  return arrays;
+}
+
+TokenArrays TokenArrays::copy(const PopulationView& population) {
+  TokenArrays arrays;
+  for (std::size_t e = 0; e < population.size(); ++e) {
+    Population::Block block;
+    Status valid = block.add(population, e);
+    if (valid) {
+      arrays.add(block[0].expression().tokens());
+    } else {
+      arrays.addFailure(std::move(valid).error());
+    }
+  }
+  return arrays;
+}
+
+Result<Expression> TokenArrays::expression(std::size_t e) const {
+  if (e >= size()) return Error{Errc::kInvalid, fmt::format("expression {} of {}", e, size()), {}};
+  if (const Failure* const failure = findFailure(failures, e)) return failure->error;
+  Population::Block block;
+  if (Status valid = block.add(view(), e); !valid) return std::move(valid).error();
+  return block[0].expression();
+}
+
+void TokenArrays::add(std::span<const Token> tokens) {
+  for (const Token& token : tokens) {
+    codes.push_back(codeOf(token));
+    constants.push_back(token.value);
+  }
+  offsets.push_back(static_cast<std::int64_t>(codes.size()));
+}
+
+void TokenArrays::addFailure(Error error) {
+  failures.push_back({size(), std::move(error)});
+  offsets.push_back(static_cast<std::int64_t>(codes.size()));
+}
+
+std::vector<Failure> withFailuresOfTexts(std::vector<Failure> failures, std::span<const Failure> texts) {
+  for (Failure& failure : failures) {
+    if (const Failure* const of_text = findFailure(texts, failure.expression)) failure.error = of_text->error;
+  }
+  return failures;
+}
+
+}  // namespace srjit

@@ -1,0 +1,178 @@
+// sr-jit serve: requests in, answers out.
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+
+#include <nlohmann/json.hpp>
+
+#include "tests/tools/process.h"
+
+namespace srjit {
+namespace {
+
+using nlohmann::json;
+using testing::HasSubstr;
+
+std::vector<std::string> linesOf(const std::string& text) {
+  std::istringstream stream(text);
+  std::vector<std::string> lines;
+  for (std::string line; std::getline(stream, line);) lines.push_back(line);
+  return lines;
+}
+
+/// The answers to requests about a table with y = 3 x + 1, without the first, which is info.
+class Serve : public testing::Test {
+ protected:
+  std::vector<json> answers(const std::string& requests) {
+    scratch_.write("table.csv", "x,y\n1,4\n2,7\n3,10\n4,13\n");
+    const Outcome outcome = runCommand({"serve", "--data", "table.csv", "--target", "y", "--device", "cpu",
+                                        "--precision", "f64", "--quiet"},
+                                       scratch_.path("."), requests);
+    EXPECT_EQ(outcome.status, 0) << outcome.err;
+    EXPECT_EQ(outcome.err, "");
+    std::vector<json> list;
+    for (const std::string& line : linesOf(outcome.out)) list.push_back(json::parse(line));
+    EXPECT_FALSE(list.empty());
+    if (!list.empty()) list.erase(list.begin());
+    return list;
+  }
+  json answer(const std::string& request) {
+    const std::vector<json> all = answers(request + "\n");
+    EXPECT_EQ(all.size(), 1U);
+    return all.empty() ? json() : all[0];
+  }
+  std::string errorOf(const std::string& request) {
+    const json reply = answer(request);
+    EXPECT_TRUE(reply.contains("error")) << reply;
+    return reply.contains("error") ? reply["error"].value("message", "") : "";
+  }
+
+  Scratch scratch_;
+};
+
+TEST_F(Serve, AnswersInOrderAndEndsWithItsInput) {
+  const std::vector<json> all = answers(
+      "{\"id\":7,\"op\":\"loss\",\"expressions\":[\"3*x + 1\",\"x\"]}\n\n  \n"
+      "{\"id\":{\"a\":1},\"op\":\"info\"}\n"
+      "{\"op\":\"loss\",\"expressions\":[\"p0*x\"],\"parameters\":[3],\"loss\":\"mae\"}");
+  ASSERT_EQ(all.size(), 3U);
+  EXPECT_EQ(all[0], json::parse(R"({"id":7,"losses":[0.0,41.0],"valid_rows":[4,4],"failures":[]})"));
+  EXPECT_EQ(all[1]["id"], json::parse(R"({"a":1})"));
+  EXPECT_EQ(all[1]["rows"], 4);
+  EXPECT_EQ(all[1]["columns"], json::parse(R"(["x"])"));
+  EXPECT_EQ(all[2]["losses"], json::parse("[1.0]"));
+}
+
+TEST_F(Serve, TakesTokenArrays) {
+  const json postfix = answer(
+      R"({"op":"predict","population":{"codes":[-1,0,3,-1],"constants":[0,3,0,0],"offsets":[0,3,4]}})");
+  EXPECT_EQ(postfix["values"], json::parse("[[3.0,6.0,9.0,12.0],[1.0,2.0,3.0,4.0]]"));
+  const json prefix = answer(
+      R"({"op":"predict","population":{"codes":[3,-1,0],"constants":[0,0,3],"offsets":[0,3],"notation":"prefix"}})");
+  EXPECT_EQ(prefix["values"], json::parse("[[3.0,6.0,9.0,12.0]]"));
+}
+
+TEST_F(Serve, FitsAndDifferentiates) {
+  const json fit = answer(R"({"op":"fit","expressions":["p0*x + p1","x"],"starts":[[2,0],[]],"iterations":20})");
+  EXPECT_EQ(fit["status"], json::parse(R"(["converged","converged"])"));
+  ASSERT_EQ(fit["parameters"].size(), 2U);
+  EXPECT_NEAR(fit["parameters"][0][0], 3, 1e-9);
+  EXPECT_NEAR(fit["parameters"][0][1], 1, 1e-9);
+  EXPECT_EQ(fit["parameters"][1], json::array());
+  const json gradient = answer(R"({"op":"gradient","expressions":["p0*x"],"parameters":[3]})");
+  EXPECT_EQ(gradient["losses"], json::parse("[1.0]"));
+  EXPECT_EQ(gradient["derivatives"], json::parse("[[-5.0]]"));
+}
+
+TEST_F(Serve, AFailedExpressionLeavesTheOthers) {
+  const json losses = answer(R"({"op":"loss","expressions":["x +","x","z","1/(x - 1)*1"]})");
+  EXPECT_EQ(losses["losses"], json::parse("[null,41.0,null,null]"));
+  EXPECT_EQ(losses["valid_rows"], json::parse("[0,4,0,null]"));
+  ASSERT_EQ(losses["failures"].size(), 2U);
+  EXPECT_EQ(losses["failures"][0]["expression"], 0);
+  EXPECT_EQ(losses["failures"][0]["code"], "syntax");
+  EXPECT_EQ(losses["failures"][0]["where"]["column"], 4);
+  EXPECT_THAT(losses["failures"][1]["message"], HasSubstr("'z'"));
+  const json skipped = answer(R"({"op":"loss","expressions":["1/(x - 1)*1"],"nan":"skip"})");
+  EXPECT_EQ(skipped["valid_rows"], json::parse("[3]"));
+}
+
+TEST_F(Serve, Simplifies) {
+  const json simple = answer(R"({"op":"simplify","expressions":["x*1 + 0","(","x + x - x"]})");
+  EXPECT_EQ(simple["expressions"], json::parse(R"(["x",null,"x"])"));
+  EXPECT_EQ(simple["failures"].size(), 1U);
+}
+
+TEST_F(Serve, ABadRequestIsAnsweredAndTheNextOneIsRead) {
+  const std::vector<json> all = answers("{\"op\":\n[1]\n{\"id\":3,\"op\":\"info\"}\n");
+  ASSERT_EQ(all.size(), 3U);
+  EXPECT_EQ(all[0]["error"]["code"], "syntax");
+  EXPECT_EQ(all[1]["error"]["message"], "a request is an object");
+  EXPECT_EQ(all[2]["id"], 3);
+  EXPECT_EQ(errorOf("{}"), "'op' is \"\", expected one of info, loss, predict, gradient, fit, simplify");
+  EXPECT_THAT(errorOf(R"({"op":"loss"})"), HasSubstr("expected 'expressions'"));
+  EXPECT_EQ(errorOf(R"({"op":"loss","expressions":"x"})"), "'expressions' is of the wrong type");
+  EXPECT_EQ(errorOf(R"({"op":"loss","expressions":["x"],"language":"latin"})"),
+            "'language' is \"latin\", expected one of infix, postfix, prefix, json");
+  EXPECT_EQ(errorOf(R"({"op":"loss","expressions":["x"],"nan":"drop"})"),
+            "'nan' is \"drop\", expected one of propagate, skip, reject");
+  EXPECT_EQ(errorOf(R"({"op":"loss","expressions":["p0*x"],"parameters":["a"]})"),
+            "'parameters' is neither a list of numbers nor a list of such lists");
+  EXPECT_THAT(errorOf(R"({"op":"loss","expressions":["p0*x"]})"), HasSubstr("parameter"));
+  EXPECT_THAT(errorOf(R"({"op":"loss","expressions":["x"],"loss":"mes"})"), HasSubstr("mes"));
+  EXPECT_THAT(errorOf(R"({"op":"predict","population":{"codes":[-1],"constants":[0],"offsets":[0,2]}})"),
+              HasSubstr("offset"));
+  EXPECT_EQ(errorOf(R"({"op":"predict","population":{"codes":[4294967296],"offsets":[0,1]}})"),
+            "'codes' has 4294967296, expected integers of 32 bits");
+  EXPECT_EQ(errorOf(R"({"op":"predict","population":{"codes":[1.5],"offsets":[0,1]}})"),
+            "'codes' has 1.5, expected integers of 32 bits");
+  EXPECT_EQ(errorOf(R"({"op":"predict","population":{"codes":[-1]}})"), "'offsets' is no list of integers");
+  EXPECT_EQ(errorOf(R"({"op":"fit","expressions":["p0*x"],"iterations":-1})"),
+            "'iterations' has -1, expected integers of 32 bits");
+}
+
+TEST(ServeCommand, RefusesDataFromWhereTheRequestsAre) {
+  EXPECT_EQ(runCommand({"serve", "--data", "-"}, "/").status, 2);
+  EXPECT_EQ(runCommand({"serve", "--data", "/no/such/file.csv"}, "/").status, 1);
+  EXPECT_EQ(runCommand({"serve"}, "/").status, 2);
+}
+
+// The session of docs/serve.md: the command, then its first line, then requests and answers in turn.
+TEST(ServeCommand, GivesWhatTheDocumentationShows) {
+  std::vector<std::string> session;
+  for (const std::string& line : linesOf(contentOf(SRJIT_SOURCE_DIR "/docs/serve.md"))) {
+    if (session.empty() ? line.starts_with("    $ ") : line.starts_with("    {")) {
+      session.push_back(line.substr(4));
+    } else if (!session.empty()) {
+      break;
+    }
+  }
+  ASSERT_EQ(session.size() % 2, 0U);
+  ASSERT_GE(session.size(), 4U);
+  const std::string begin = "$ build/release/sr-jit ";
+  ASSERT_TRUE(session[0].starts_with(begin));
+  std::vector<std::string> words;
+  std::istringstream stream(session[0].substr(begin.size()));
+  for (std::string word; stream >> word;) words.push_back(word);
+  std::string requests;
+  std::vector<std::string> expected = {session[1]};
+  for (std::size_t i = 2; i < session.size(); i += 2) {
+    requests += session[i] + "\n";
+    expected.push_back(session[i + 1]);
+  }
+  EXPECT_EQ(linesOf(runCommand(words, SRJIT_SOURCE_DIR, requests).out), expected);
+}
+
+TEST(ServeCommand, EndsWhereNobodyReads) {
+  const Scratch scratch;
+  scratch.write("table.csv", "x,y\n1,4\n");
+  const Outcome outcome = runShell(
+      "yes '{\"op\":\"info\"}' | \"$SRJIT\" serve --data table.csv --target y --device cpu | head -n 3 >/dev/null",
+      scratch.path("."));
+  EXPECT_EQ(outcome.status, 0);
+}
+
+}  // namespace
+}  // namespace srjit
