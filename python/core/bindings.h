@@ -74,7 +74,8 @@ T choiceOf(std::string_view what, std::string_view word, const T (&choices)[kCou
     if (word == nameOf(choice)) return choice;
     words += (words.empty() ? "'" : ", '") + std::string(nameOf(choice)) + "'";
   }
-  throw ErrorException({Errc::kInvalid, std::string(what) + " is '" + std::string(word) + "', expected one of " + words, {}});
+  throw ErrorException(
+      {Errc::kInvalid, std::string(what) + " is '" + std::string(word) + "', expected one of " + words, {}});
 }
 
 /// Names of columns; none if there is none.

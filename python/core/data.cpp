@@ -70,7 +70,10 @@ nb::tuple deviceMemory(const nb::ndarray<nb::ro>& array) {
   }
   const bool is_float = array.dtype() == nb::dtype<float>(), is_double = array.dtype() == nb::dtype<double>();
   return nb::make_tuple(reinterpret_cast<std::uint64_t>(array.data()), nb::tuple(shape), nb::tuple(strides),
-                        is_float ? "float32" : is_double ? "float64" : "another", DeviceOwner{array});
+                        is_float    ? "float32"
+                        : is_double ? "float64"
+                                    : "another",
+                        DeviceOwner{array});
 }
 
 nb::dict subtreesOf(const Dataset& data) {

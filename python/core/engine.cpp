@@ -142,7 +142,8 @@ Failures predict(const Engine& engine, const CompiledTokens& compiled, const nb:
 template <class T>
 Failures jacobian(const Engine& engine, const CompiledTokens& compiled, const nb::object& data,
                   const Numbers<double>& parameters, const std::string& by, const Output<T>& out) {
-  auto evaluate = [call = EvaluationCall(engine, compiled, data, parameters), to = spanOf(out), of = derivativesBy(by)] {
+  auto evaluate = [call = EvaluationCall(engine, compiled, data, parameters), to = spanOf(out),
+                   of = derivativesBy(by)] {
     return call.engine.jacobian(call.program, call.data, call.parameters, to, of);
   };
   return resultOf(withoutGil(std::move(evaluate), nb::make_tuple(data, out)).value(), compiled.texts);
@@ -172,11 +173,11 @@ nb::tuple fit(const Engine& engine, const CompiledTokens& compiled, const nb::ob
               const Numbers<double>& starts, const std::string& loss, const std::string& nan, unsigned iterations,
               double loss_tolerance, double step_tolerance) {
   std::stop_source stop;
-  auto evaluate = [call = EvaluationCall(engine, compiled, data, starts),
-                   options = FitOptions{lossOptionsOf(loss, nan), iterations, loss_tolerance, step_tolerance,
-                                        stop.get_token()}] {
-    return call.engine.fit(call.program, call.data, call.parameters, options);
-  };
+  auto evaluate =
+      [call = EvaluationCall(engine, compiled, data, starts),
+       options = FitOptions{lossOptionsOf(loss, nan), iterations, loss_tolerance, step_tolerance, stop.get_token()}] {
+        return call.engine.fit(call.program, call.data, call.parameters, options);
+      };
   return resultOf(withoutGil(std::move(evaluate), data, &stop).value(), compiled.texts);
 }
 
@@ -187,9 +188,8 @@ nb::tuple lossOfArrays(const Engine& engine, const Numbers<std::int32_t>& codes,
   auto evaluate = [engine, data_set = nb::cast<Dataset>(data),
                    view = PopulationView{spanOf(codes), spanOf(constants), spanOf(offsets),
                                          prefix ? Notation::kPrefix : Notation::kPostfix},
-                   values = std::vector<double>(numbers.begin(), numbers.end()), options = lossOptionsOf(loss, nan)] {
-    return engine.loss(view, data_set, values, options);
-  };
+                   values = std::vector<double>(numbers.begin(), numbers.end()),
+                   options = lossOptionsOf(loss, nan)] { return engine.loss(view, data_set, values, options); };
   return resultOf(withoutGil(std::move(evaluate), nb::make_tuple(data, codes, constants, offsets)).value(), nullptr);
 }
 
@@ -197,11 +197,9 @@ void prepare(const Engine& engine, const CompiledTokens& compiled, const nb::obj
              const std::optional<std::string>& loss, const std::string& nan) {
   std::optional<LossOptions> options;
   if (loss) options = lossOptionsOf(*loss, nan);
-  withoutGil(
-      [engine, program = compiled.program, data_set = nb::cast<Dataset>(data), options = std::move(options)] {
-        return engine.prepare(program, data_set, options);
-      },
-      data)
+  withoutGil([engine, program = compiled.program, data_set = nb::cast<Dataset>(data),
+              options = std::move(options)] { return engine.prepare(program, data_set, options); },
+             data)
       .value();
 }
 
@@ -230,7 +228,8 @@ void defineEngine(nb::module_& module) {
       .def("cache_stats", cacheStatsOf);
   nb::class_<CompiledTokens>(module, "Program")
       .def("__len__", [](const CompiledTokens& compiled) { return compiled.program.size(); })
-      .def_prop_ro("parameter_offsets", [](const CompiledTokens& compiled) { return arrayOf(parameterOffsetsOf(compiled)); })
+      .def_prop_ro("parameter_offsets",
+                   [](const CompiledTokens& compiled) { return arrayOf(parameterOffsetsOf(compiled)); })
       .def_prop_ro("failures",
                    [](const CompiledTokens& compiled) {
                      const auto failures = compiled.program.failures();

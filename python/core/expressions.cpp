@@ -12,8 +12,9 @@ namespace {
 
 Language languageOf(std::string_view word) {
   if (const auto language = findLanguage(word)) return *language;
-  throw ErrorException(
-      {Errc::kInvalid, fmt::format("language is '{}', expected one of 'infix', 'postfix', 'prefix', 'json'", word), {}});
+  throw ErrorException({Errc::kInvalid,
+                        fmt::format("language is '{}', expected one of 'infix', 'postfix', 'prefix', 'json'", word),
+                        {}});
 }
 
 TokenArrays parseAll(const std::vector<std::string>& texts, const std::string& language,

@@ -1,5 +1,5 @@
-// arc4random() for LLVM, which names its temporary files with it. glibc has it from 2.36 on, and nothing else here needs
-// more than 2.34: with this one, the wheel is a manylinux_2_35 (which libstdc++ asks for).
+// arc4random() for LLVM, which names its temporary files with it. glibc has it from 2.36 on, and nothing else here
+// needs more than 2.34: with this one, the wheel is a manylinux_2_35 (which libstdc++ asks for).
 #include <unistd.h>
 
 #include <cstdint>

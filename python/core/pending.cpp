@@ -13,8 +13,7 @@ namespace {
 template <class Value>
 class PendingResult {
  public:
-  PendingResult(Pending<Value> pending, TextFailures texts, nb::object owned,
-                std::optional<std::stop_source> stop = {})
+  PendingResult(Pending<Value> pending, TextFailures texts, nb::object owned, std::optional<std::stop_source> stop = {})
       : pending_(std::move(pending)), texts_(std::move(texts)), owned_(std::move(owned)), stop_(std::move(stop)) {}
   PendingResult(PendingResult&&) = default;
   PendingResult& operator=(PendingResult&&) = delete;

@@ -8,9 +8,9 @@ namespace srjit::python {
 
 namespace {
 
-/// What nodes are. A float is a constant; other nodes are known by identity, since a GP system has one object for each of
-/// its primitives (these are kept, so that their addresses stay theirs), or by their type. `resolve` gives the code and
-/// the number of nodes that are not known.
+/// What nodes are. A float is a constant; other nodes are known by identity, since a GP system has one object for each
+/// of its primitives (these are kept, so that their addresses stay theirs), or by their type. `resolve` gives the code
+/// and the number of nodes that are not known.
 class NodeCodes {
  public:
   NodeCodes(nb::object resolve, bool integers_are_variables)
@@ -118,9 +118,8 @@ int clear(PyObject* self) {
   if (nb::inst_ready(self)) nb::inst_ptr<NodeCodes>(self)->clear();
   return 0;
 }
-PyType_Slot collected_slots[] = {{Py_tp_traverse, reinterpret_cast<void*>(traverse)},
-                                 {Py_tp_clear, reinterpret_cast<void*>(clear)},
-                                 {0, nullptr}};
+PyType_Slot collected_slots[] = {
+    {Py_tp_traverse, reinterpret_cast<void*>(traverse)}, {Py_tp_clear, reinterpret_cast<void*>(clear)}, {0, nullptr}};
 
 }  // namespace
 

@@ -36,8 +36,8 @@ void Download::run(const Matrix& matrix, std::size_t chunks, std::size_t ahead, 
   launch_ = &launch;
   chunks_ = chunks;
   launched_chunks_.clear();
-  direct_ = matrix.out.device != 0 ||
-            queue_.cuda->isPinned(matrix.out.host, matrix.expressions * matrix.expression_bytes);
+  direct_ =
+      matrix.out.device != 0 || queue_.cuda->isPinned(matrix.out.host, matrix.expressions * matrix.expression_bytes);
   while (launched_chunks_.size() < std::min(ahead, chunks)) launchNext();
   const std::size_t bytes = launched_chunks_[0].bytes;
   per_piece_ = direct_ ? matrix.expressions : std::clamp<std::size_t>(kPieceBytes / bytes, 1, matrix.expressions);

@@ -26,8 +26,8 @@ inline constexpr std::size_t kMaxChunkBytesOfExpression = std::size_t{16} << 20;
 
 /// Copies chunks out one after another: while kernels make a chunk, the one before it is copied to pinned memory piece
 /// by piece, and of the pieces that have arrived one is spread into the caller's memory by the threads of the calling
-/// thread's arena. If the caller's memory is pinned itself, or of the device, chunks go straight to it. Not thread-safe; needs a current
-/// context. Throws CudaFailure; then copies may still be under way on queue.downloads.
+/// thread's arena. If the caller's memory is pinned itself, or of the device, chunks go straight to it. Not
+/// thread-safe; needs a current context. Throws CudaFailure; then copies may still be under way on queue.downloads.
 class Download {
  public:
   explicit Download(DeviceQueue& queue);

@@ -147,8 +147,7 @@ PredictionChunk DeviceRun::launchPredictions(const Dataset::State& data, std::si
           .ready = &buffer.ready};
 }
 
-void DeviceRun::evaluate(const Dataset::State& data, std::span<const double> parameters,
-                         const Download::Output& out) {
+void DeviceRun::evaluate(const Dataset::State& data, std::span<const double> parameters, const Download::Output& out) {
   if (plan_.outputs == 0) return;
   settlingOnFailure([&] {
     fillParameters(parameters);

@@ -27,9 +27,9 @@ class Serve : public testing::Test {
  protected:
   std::vector<json> answers(const std::string& requests) {
     scratch_.write("table.csv", "x,y\n1,4\n2,7\n3,10\n4,13\n");
-    const Outcome outcome = runCommand({"serve", "--data", "table.csv", "--target", "y", "--device", "cpu",
-                                        "--precision", "f64", "--quiet"},
-                                       scratch_.path("."), requests);
+    const Outcome outcome = runCommand(
+        {"serve", "--data", "table.csv", "--target", "y", "--device", "cpu", "--precision", "f64", "--quiet"},
+        scratch_.path("."), requests);
     EXPECT_EQ(outcome.status, 0) << outcome.err;
     EXPECT_EQ(outcome.err, "");
     std::vector<json> list;
@@ -66,8 +66,8 @@ TEST_F(Serve, AnswersInOrderAndEndsWithItsInput) {
 }
 
 TEST_F(Serve, TakesTokenArrays) {
-  const json postfix = answer(
-      R"({"op":"predict","population":{"codes":[-1,0,3,-1],"constants":[0,3,0,0],"offsets":[0,3,4]}})");
+  const json postfix =
+      answer(R"({"op":"predict","population":{"codes":[-1,0,3,-1],"constants":[0,3,0,0],"offsets":[0,3,4]}})");
   EXPECT_EQ(postfix["values"], json::parse("[[3.0,6.0,9.0,12.0],[1.0,2.0,3.0,4.0]]"));
   const json prefix = answer(
       R"({"op":"predict","population":{"codes":[3,-1,0],"constants":[0,0,3],"offsets":[0,3],"notation":"prefix"}})");

@@ -110,8 +110,7 @@ TokenArrays expressionsOf(const Json& request, const ColumnNames& columns) {
   const auto offsets = integersOf<std::int64_t>(*population, "offsets");
   const auto notation = memberOf<std::string>(*population, "notation", "postfix");
   if (notation != "postfix" && notation != "prefix") refuse("'notation' is neither postfix nor prefix");
-  const PopulationView view{codes, constants, offsets,
-                            notation == "prefix" ? Notation::kPrefix : Notation::kPostfix};
+  const PopulationView view{codes, constants, offsets, notation == "prefix" ? Notation::kPrefix : Notation::kPostfix};
   checkArrays(view).value();
   return TokenArrays::copy(view);
 }
@@ -238,7 +237,8 @@ Json answerSimplify(const Server& server, const Json& request) {
   Json texts = Json::array();
   for (std::size_t e = 0; e < expressions.size(); ++e) {
     const Result<Expression> expression = expressions.expression(e);
-    texts.push_back(expression ? Json(print(simplify(*expression, math), languageOf(request), server.columns)) : Json());
+    texts.push_back(expression ? Json(print(simplify(*expression, math), languageOf(request), server.columns))
+                               : Json());
   }
   return {{"expressions", std::move(texts)}, {"failures", failuresJson(expressions.failures)}};
 }

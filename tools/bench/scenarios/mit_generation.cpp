@@ -194,8 +194,8 @@ class MitGeneration {
         return seconds.wall;
       });
       row[nameOf(tier)] = {{"loss_seconds", medianOf(wall)},
-                          {"quartiles", {quantileOf(wall, 0.25), quantileOf(wall, 0.75)}},
-                          {"kernel_seconds", medianOf(kernels)}};
+                           {"quartiles", {quantileOf(wall, 0.25), quantileOf(wall, 0.75)}},
+                           {"kernel_seconds", medianOf(kernels)}};
       if (are_new) row[nameOf(tier)]["ready_seconds"] = ready;
     }
     return row;

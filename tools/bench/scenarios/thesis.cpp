@@ -166,7 +166,7 @@ class Thesis {
     frontend_seconds_ = stages["frontend"][0].get<double>();
     return {{"total_seconds", medianOf(totals)}, {"quartiles", {quantileOf(totals, 0.25), quantileOf(totals, 0.75)}},
             {"stages_seconds", stages},          {"samples", runs.size()},
-            {"tier", nameOf(status.tier)},        {"compiled_expressions", status.compiled}};
+            {"tier", nameOf(status.tier)},       {"compiled_expressions", status.compiled}};
   }
 
   /// Targets are for the published sizes.
