@@ -110,7 +110,7 @@ def bench_deap(options):
         return [str(individual) for individual in population]
 
     evaluator = srjit.deap.Evaluator(pset, points.reshape(-1, 1), y, primitives={"protected_div": "zdiv"},
-                                     engine=srjit.Engine(options.device, options.precision))
+                                     engine=srjit.Engine(options.device, options.precision, options.math))
     toolbox.register("evaluate", evaluator.evaluate)
     evaluations = []
 
@@ -339,6 +339,7 @@ def main():
     parser.add_argument("bench", nargs="*", choices=[*BENCHES, []], help="which; all by default")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--precision", default="f64")
+    parser.add_argument("--math", default="strict", help="of deap")
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="processes of gplearn")
     parser.add_argument("--rows", type=int)
     parser.add_argument("--population", type=int)
