@@ -28,16 +28,25 @@ class PendingResult {
   void requestStop() {
     if (stop_) stop_->request_stop();
   }
-  auto take() {
-    if (!pending_) throw ErrorException({Errc::kInvalid, "the result was taken before", {}});
-    waitUntil([this] { return pending_->ready(); });
-    Result<Value> result = [this] {
-      const nb::gil_scoped_release free;
-      return std::move(*pending_).result();
-    }();
-    pending_.reset();
-    owned_ = nb::object();
-    return resultOf(std::move(result).value(), texts_);
+  /// Waits, and gives the result or throws the error, as often as it is asked for: an exception of Python's, as Ctrl-C
+  /// makes one, may come between this and its caller.
+  nb::object result() {
+    if (pending_) {
+      waitUntil([this] { return pending_->ready(); });
+      Result<Value> result = [this] {
+        const nb::gil_scoped_release free;
+        return std::move(*pending_).result();
+      }();
+      pending_.reset();
+      owned_ = nb::object();
+      if (result) {
+        result_ = nb::cast(resultOf(std::move(*result), texts_));
+      } else {
+        error_ = std::move(result).error();
+      }
+    }
+    if (error_) throw ErrorException(*error_);
+    return result_;
   }
 
  private:
@@ -45,6 +54,8 @@ class PendingResult {
   TextFailures texts_;
   nb::object owned_;
   std::optional<std::stop_source> stop_;
+  nb::object result_;
+  std::optional<Error> error_;
 };
 
 template <class Value>
@@ -53,7 +64,7 @@ void definePendingResult(nb::module_& module, const char* name) {
   nb::class_<Class>(module, name)
       .def("ready", &Class::isReady)
       .def("stop", &Class::requestStop)
-      .def("take", &Class::take);
+      .def("result", &Class::result);
 }
 
 /// Submits without the GIL.

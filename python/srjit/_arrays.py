@@ -28,9 +28,10 @@ class DeviceArray:
 
 def is_on_device(array: Any) -> bool:
     """Whether `array` is in the memory of a GPU."""
-    if hasattr(array, "__cuda_array_interface__"):
-        return True
-    return hasattr(array, "__dlpack_device__") and array.__dlpack_device__()[0] != 1  # kDLCPU
+    # In this order: a tensor of torch that needs gradients has no __cuda_array_interface__, and an error instead.
+    if hasattr(array, "__dlpack_device__"):
+        return array.__dlpack_device__()[0] != 1  # kDLCPU
+    return hasattr(array, "__cuda_array_interface__")
 
 
 def device_array(array: Any, what: str, *, one_column: bool = False) -> DeviceArray:

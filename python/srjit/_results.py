@@ -121,9 +121,8 @@ class Pending:
             Error: that of the evaluation.
         """
         if self._pending is not None:
-            taken = self._pending.take()
+            self._result = self._convert(self._pending.result())
             self._pending = None
-            self._result = self._convert(taken)
         return self._result
 
     def stop(self) -> None:

@@ -7,6 +7,8 @@ import sys
 
 import srjit
 
+from conftest import command
+
 
 def run(*words):
     return subprocess.run(words, capture_output=True, text=True, timeout=60)
@@ -18,11 +20,10 @@ def test_version():
 
 
 def test_commands():
-    folder = os.path.dirname(sys.executable)
     for name in ("srjit", "sr-jit"):
-        assert run(os.path.join(folder, name), "parse", "x0*2", "--to", "postfix").stdout == "x0 2 *\n"
-        assert run(os.path.join(folder, name), "parse", "x0*").returncode == 1
-        assert run(os.path.join(folder, name), "nothing").returncode == 2
+        assert run(command(name), "parse", "x0*2", "--to", "postfix").stdout == "x0 2 *\n"
+        assert run(command(name), "parse", "x0*").returncode == 1
+        assert run(command(name), "nothing").returncode == 2
 
 
 def test_importing_needs_no_gpu_and_no_other_package():

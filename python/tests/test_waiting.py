@@ -10,7 +10,7 @@ import threading
 import numpy as np
 import pytest
 
-from conftest import DEVICE
+from conftest import DEVICE, command
 
 
 def run(code, **options):
@@ -152,8 +152,7 @@ def test_the_command_ends_at_ctrl_c(name, tmp_path):
     np.save(tmp_path / "data.npy", np.random.default_rng(1).normal(size=(1000000, 2)))
     with open(tmp_path / "list.txt", "w") as file:
         file.writelines(f"sin(x0)*exp(sin(x0 + {i}))\n" for i in range(40000))
-    command = os.path.join(os.path.dirname(sys.executable), name)
-    process = subprocess.Popen([command, "loss", "--exprs", tmp_path / "list.txt", "--data", tmp_path / "data.npy",
+    process = subprocess.Popen([command(name), "loss", "--exprs", tmp_path / "list.txt", "--data", tmp_path / "data.npy",
                                 "--target", "1", "--device", "cpu", "--keep-going"], stdout=subprocess.DEVNULL,
                                stderr=subprocess.DEVNULL)
     with pytest.raises(subprocess.TimeoutExpired):
