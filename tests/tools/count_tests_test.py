@@ -1,4 +1,4 @@
-"""Tests of tools/count_tests.py on reports of ctest."""
+"""Tests of tools/count_tests.py on reports of ctest and pytest."""
 
 import pathlib
 import sys
