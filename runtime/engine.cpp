@@ -92,7 +92,7 @@ Result<Task> taskWithOutput(Engine::State& engine, Program program, const Datase
                             std::span<const double> parameters, const TaskOutput& out) {
   if (out.type != engine.options.precision) return mismatch("output", out.type, engine.options.precision);
   Task task{std::move(program), data, parameters, out.host, std::nullopt};
-  if (!out.device) return task;
+  if (!out.device || out.size == 0) return task;
   const std::ptrdiff_t element = bytesOf(out.type);
   if (out.device->column_stride != element ||
       out.device->row_stride != element * static_cast<std::ptrdiff_t>(out.device->columns)) {

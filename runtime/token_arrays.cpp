@@ -65,11 +65,16 @@ void TokenArrays::addFailure(Error error) {
   offsets.push_back(static_cast<std::int64_t>(codes.size()));
 }
 
-std::vector<Failure> withFailuresOfTexts(std::vector<Failure> failures, std::span<const Failure> texts) {
-  for (Failure& failure : failures) {
-    if (const Failure* const of_text = findFailure(texts, failure.expression)) failure.error = of_text->error;
+std::vector<Failure> explainFailures(std::vector<Failure> of_program, std::size_t expressions,
+                                     std::span<const Failure> of_reading) {
+  for (Failure& failure : of_program) {
+    failure.expression %= expressions;
+    if (const Failure* const read = findFailure(of_reading, failure.expression)) failure.error = read->error;
   }
-  return failures;
+  std::ranges::stable_sort(of_program, {}, &Failure::expression);
+  const auto repeated = std::ranges::unique(of_program, {}, &Failure::expression);
+  of_program.erase(repeated.begin(), repeated.end());
+  return of_program;
 }
 
 }  // namespace srjit

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "ir/error.h"
@@ -14,6 +15,10 @@
 #include "runtime/results.h"
 
 namespace srjit {
+
+/// As TokenArrays::explained(), of so many expressions, with the failures of reading them.
+std::vector<Failure> explainFailures(std::vector<Failure> of_program, std::size_t expressions,
+                                     std::span<const Failure> of_reading);
 
 /// Expressions in postfix, one behind another. One that could not be read has no tokens, and a failure.
 struct TokenArrays {
@@ -33,12 +38,15 @@ struct TokenArrays {
   /// Expression `e`. Errors: kInvalid if there is none; its failure.
   Result<Expression> expression(std::size_t e) const;
 
+  /// The failures of a program of these arrays, or of its evaluations, also with several vectors of parameters: for
+  /// each expression that failed the first, and that of reading it in place of what is said of an expression without
+  /// tokens.
+  std::vector<Failure> explained(std::vector<Failure> of_program) const {
+    return explainFailures(std::move(of_program), size(), failures);
+  }
+
   void add(std::span<const Token> tokens);
   void addFailure(Error error);
 };
-
-/// The failures of a program, or of its evaluations, with those of the texts that it was made of in place of what is
-/// said of expressions without tokens. Both are in order of expression.
-std::vector<Failure> withFailuresOfTexts(std::vector<Failure> failures, std::span<const Failure> texts);
 
 }  // namespace srjit

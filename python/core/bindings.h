@@ -81,26 +81,30 @@ T choiceOf(std::string_view what, std::string_view word, const T (&choices)[kCou
 /// Names of columns; none if there is none.
 ColumnNames namesOf(const std::vector<std::string>& names);
 
-/// Failures of texts, in order; null: none (withFailuresOfTexts()).
-using TextFailures = std::shared_ptr<const std::vector<Failure>>;
+/// What results belong to: so many expressions, and failures of reading these.
+struct Origin {
+  std::size_t expressions = 0;
+  std::shared_ptr<const std::vector<Failure>> failures = {};
+};
 
 /// A compiled batch of expressions.
 struct CompiledTokens {
   Program program;
-  TextFailures texts;
+  Origin origin;
 };
 /// Why some expressions of a result have none. Objects of Python are made of it only where they are asked for.
 struct Failures {
-  Failures(std::vector<Failure> failures, const TextFailures& texts)
-      : list(texts == nullptr ? std::move(failures) : withFailuresOfTexts(std::move(failures), *texts)) {}
+  Failures(std::vector<Failure> failures, const Origin& origin)
+      : list(explainFailures(std::move(failures), origin.expressions,
+                             origin.failures == nullptr ? std::span<const Failure>() : *origin.failures)) {}
 
   std::vector<Failure> list;
 };
 
 /// What the calls that wait and those that do not have in common: values to a tuple of Python.
-nb::tuple resultOf(Losses losses, const TextFailures& texts);
-nb::tuple resultOf(Gradients gradients, const TextFailures& texts);
-nb::tuple resultOf(Fits fits, const TextFailures& texts);
-Failures resultOf(std::vector<Failure> failures, const TextFailures& texts);
+nb::tuple resultOf(Losses losses, const Origin& origin);
+nb::tuple resultOf(Gradients gradients, const Origin& origin);
+nb::tuple resultOf(Fits fits, const Origin& origin);
+Failures resultOf(std::vector<Failure> failures, const Origin& origin);
 
 }  // namespace srjit::python

@@ -66,7 +66,7 @@ CompiledTokens compileArrays(const Engine& engine, const Numbers<std::int32_t>& 
                             prefix ? Notation::kPrefix : Notation::kPostfix};
   const CompileOptions options = compileOptionsOf(engine, tier, passes, evaluations, rows, keep_order, data);
   const nb::gil_scoped_release free;
-  return {engine.compile(view, options).value(), nullptr};
+  return {engine.compile(view, options).value(), {view.size()}};
 }
 
 CompiledTokens compileTokens(const Engine& engine, const TokenArrays& tokens, const std::optional<std::string>& tier,
@@ -74,7 +74,8 @@ CompiledTokens compileTokens(const Engine& engine, const TokenArrays& tokens, co
                              bool keep_order, const Dataset* data) {
   const CompileOptions options = compileOptionsOf(engine, tier, passes, evaluations, rows, keep_order, data);
   const nb::gil_scoped_release free;
-  return {engine.compile(tokens.view(), options).value(), std::make_shared<std::vector<Failure>>(tokens.failures)};
+  return {engine.compile(tokens.view(), options).value(),
+          {tokens.size(), std::make_shared<std::vector<Failure>>(tokens.failures)}};
 }
 
 nb::dict statusOf(const CompiledTokens& compiled) {
@@ -117,7 +118,7 @@ nb::tuple loss(const Engine& engine, const CompiledTokens& compiled, const nb::o
   auto evaluate = [call = EvaluationCall(engine, compiled, data, parameters), options = lossOptionsOf(loss, nan)] {
     return call.engine.loss(call.program, call.data, call.parameters, options);
   };
-  return resultOf(withoutGil(std::move(evaluate), data).value(), compiled.texts);
+  return resultOf(withoutGil(std::move(evaluate), data).value(), compiled.origin);
 }
 
 nb::tuple gradient(const Engine& engine, const CompiledTokens& compiled, const nb::object& data,
@@ -127,7 +128,7 @@ nb::tuple gradient(const Engine& engine, const CompiledTokens& compiled, const n
                    options = GradientOptions{lossOptionsOf(loss, nan), derivativesBy(by)}] {
     return call.engine.gradient(call.program, call.data, call.parameters, options);
   };
-  return resultOf(withoutGil(std::move(evaluate), data).value(), compiled.texts);
+  return resultOf(withoutGil(std::move(evaluate), data).value(), compiled.origin);
 }
 
 template <class T>
@@ -136,7 +137,7 @@ Failures predict(const Engine& engine, const CompiledTokens& compiled, const nb:
   auto evaluate = [call = EvaluationCall(engine, compiled, data, parameters), to = spanOf(out)] {
     return call.engine.evaluate(call.program, call.data, call.parameters, to);
   };
-  return resultOf(withoutGil(std::move(evaluate), nb::make_tuple(data, out)).value(), compiled.texts);
+  return resultOf(withoutGil(std::move(evaluate), nb::make_tuple(data, out)).value(), compiled.origin);
 }
 
 template <class T>
@@ -146,7 +147,7 @@ Failures jacobian(const Engine& engine, const CompiledTokens& compiled, const nb
                    of = derivativesBy(by)] {
     return call.engine.jacobian(call.program, call.data, call.parameters, to, of);
   };
-  return resultOf(withoutGil(std::move(evaluate), nb::make_tuple(data, out)).value(), compiled.texts);
+  return resultOf(withoutGil(std::move(evaluate), nb::make_tuple(data, out)).value(), compiled.origin);
 }
 
 /// `owned` is what owns the memory of the GPU.
@@ -156,7 +157,7 @@ Failures predictOnDevice(const Engine& engine, const CompiledTokens& compiled, c
   auto evaluate = [call = EvaluationCall(engine, compiled, data, parameters), to = matrixOf(out), stream] {
     return call.engine.evaluate(call.program, call.data, call.parameters, to, stream);
   };
-  return resultOf(withoutGil(std::move(evaluate), nb::make_tuple(data, owned)).value(), compiled.texts);
+  return resultOf(withoutGil(std::move(evaluate), nb::make_tuple(data, owned)).value(), compiled.origin);
 }
 
 Failures jacobianOnDevice(const Engine& engine, const CompiledTokens& compiled, const nb::object& data,
@@ -166,7 +167,7 @@ Failures jacobianOnDevice(const Engine& engine, const CompiledTokens& compiled, 
                    of = derivativesBy(by)] {
     return call.engine.jacobian(call.program, call.data, call.parameters, to, stream, of);
   };
-  return resultOf(withoutGil(std::move(evaluate), nb::make_tuple(data, owned)).value(), compiled.texts);
+  return resultOf(withoutGil(std::move(evaluate), nb::make_tuple(data, owned)).value(), compiled.origin);
 }
 
 nb::tuple fit(const Engine& engine, const CompiledTokens& compiled, const nb::object& data,
@@ -178,7 +179,7 @@ nb::tuple fit(const Engine& engine, const CompiledTokens& compiled, const nb::ob
        options = FitOptions{lossOptionsOf(loss, nan), iterations, loss_tolerance, step_tolerance, stop.get_token()}] {
         return call.engine.fit(call.program, call.data, call.parameters, options);
       };
-  return resultOf(withoutGil(std::move(evaluate), data, &stop).value(), compiled.texts);
+  return resultOf(withoutGil(std::move(evaluate), data, &stop).value(), compiled.origin);
 }
 
 nb::tuple lossOfArrays(const Engine& engine, const Numbers<std::int32_t>& codes, const Numbers<double>& constants,
@@ -190,7 +191,8 @@ nb::tuple lossOfArrays(const Engine& engine, const Numbers<std::int32_t>& codes,
                                          prefix ? Notation::kPrefix : Notation::kPostfix},
                    values = std::vector<double>(numbers.begin(), numbers.end()),
                    options = lossOptionsOf(loss, nan)] { return engine.loss(view, data_set, values, options); };
-  return resultOf(withoutGil(std::move(evaluate), nb::make_tuple(data, codes, constants, offsets)).value(), nullptr);
+  return resultOf(withoutGil(std::move(evaluate), nb::make_tuple(data, codes, constants, offsets)).value(),
+                  {offsets.size() - 1});
 }
 
 void prepare(const Engine& engine, const CompiledTokens& compiled, const nb::object& data,
@@ -233,7 +235,7 @@ void defineEngine(nb::module_& module) {
       .def_prop_ro("failures",
                    [](const CompiledTokens& compiled) {
                      const auto failures = compiled.program.failures();
-                     return Failures({failures.begin(), failures.end()}, compiled.texts);
+                     return Failures({failures.begin(), failures.end()}, compiled.origin);
                    })
       .def("status", statusOf);
   const auto define_compile = [&](const char* name, auto function, const auto&... arrays) {

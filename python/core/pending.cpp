@@ -13,8 +13,8 @@ namespace {
 template <class Value>
 class PendingResult {
  public:
-  PendingResult(Pending<Value> pending, TextFailures texts, nb::object owned, std::optional<std::stop_source> stop = {})
-      : pending_(std::move(pending)), texts_(std::move(texts)), owned_(std::move(owned)), stop_(std::move(stop)) {}
+  PendingResult(Pending<Value> pending, Origin origin, nb::object owned, std::optional<std::stop_source> stop = {})
+      : pending_(std::move(pending)), origin_(std::move(origin)), owned_(std::move(owned)), stop_(std::move(stop)) {}
   PendingResult(PendingResult&&) = default;
   PendingResult& operator=(PendingResult&&) = delete;
   ~PendingResult() {
@@ -31,16 +31,18 @@ class PendingResult {
   /// Waits, and gives the result or throws the error, as often as it is asked for: an exception of Python's, as Ctrl-C
   /// makes one, may come between this and its caller.
   nb::object result() {
+    // A handler of a signal may take the result while this waits.
+    waitUntil([this] { return isReady(); });
     if (pending_) {
-      waitUntil([this] { return pending_->ready(); });
       Result<Value> result = [this] {
         const nb::gil_scoped_release free;
-        return std::move(*pending_).result();
+        Pending<Value> taken = std::move(*pending_);
+        pending_.reset();
+        return std::move(taken).result();
       }();
-      pending_.reset();
       owned_ = nb::object();
       if (result) {
-        result_ = nb::cast(resultOf(std::move(*result), texts_));
+        result_ = nb::cast(resultOf(std::move(*result), origin_));
       } else {
         error_ = std::move(result).error();
       }
@@ -51,7 +53,7 @@ class PendingResult {
 
  private:
   std::optional<Pending<Value>> pending_;
-  TextFailures texts_;
+  Origin origin_;
   nb::object owned_;
   std::optional<std::stop_source> stop_;
   nb::object result_;
@@ -79,7 +81,7 @@ PendingResult<Losses> submitLoss(const Engine& engine, const CompiledTokens& com
   const EvaluationCall call(engine, compiled, data, parameters);
   const LossOptions options = lossOptionsOf(loss, nan);
   return {submitted([&] { return engine.submitLoss(call.program, call.data, call.parameters, options); }),
-          compiled.texts, data};
+          compiled.origin, data};
 }
 
 PendingResult<Losses> submitLossOfArrays(const Engine& engine, const Numbers<std::int32_t>& codes,
@@ -90,7 +92,8 @@ PendingResult<Losses> submitLossOfArrays(const Engine& engine, const Numbers<std
                             prefix ? Notation::kPrefix : Notation::kPostfix};
   const Dataset data_set = nb::cast<Dataset>(data);
   const LossOptions options = lossOptionsOf(loss, nan);
-  return {submitted([&] { return engine.submitLoss(view, data_set, spanOf(parameters), options); }), nullptr, data};
+  return {
+      submitted([&] { return engine.submitLoss(view, data_set, spanOf(parameters), options); }), {view.size()}, data};
 }
 
 PendingResult<Gradients> submitGradient(const Engine& engine, const CompiledTokens& compiled, const nb::object& data,
@@ -99,7 +102,7 @@ PendingResult<Gradients> submitGradient(const Engine& engine, const CompiledToke
   const EvaluationCall call(engine, compiled, data, parameters);
   const GradientOptions options{lossOptionsOf(loss, nan), derivativesBy(by)};
   return {submitted([&] { return engine.submitGradient(call.program, call.data, call.parameters, options); }),
-          compiled.texts, data};
+          compiled.origin, data};
 }
 
 template <class T>
@@ -108,7 +111,7 @@ PendingResult<std::vector<Failure>> submitPredict(const Engine& engine, const Co
                                                   const Output<T>& out) {
   const EvaluationCall call(engine, compiled, data, parameters);
   return {submitted([&] { return engine.submitEvaluate(call.program, call.data, call.parameters, spanOf(out)); }),
-          compiled.texts, nb::make_tuple(data, out)};
+          compiled.origin, nb::make_tuple(data, out)};
 }
 
 template <class T>
@@ -118,7 +121,7 @@ PendingResult<std::vector<Failure>> submitJacobian(const Engine& engine, const C
   const EvaluationCall call(engine, compiled, data, parameters);
   const DerivativesBy of = derivativesBy(by);
   return {submitted([&] { return engine.submitJacobian(call.program, call.data, call.parameters, spanOf(out), of); }),
-          compiled.texts, nb::make_tuple(data, out)};
+          compiled.origin, nb::make_tuple(data, out)};
 }
 
 PendingResult<Fits> submitFit(const Engine& engine, const CompiledTokens& compiled, const nb::object& data,
@@ -128,7 +131,7 @@ PendingResult<Fits> submitFit(const Engine& engine, const CompiledTokens& compil
   std::stop_source stop;
   const FitOptions options{lossOptionsOf(loss, nan), iterations, loss_tolerance, step_tolerance, stop.get_token()};
   return {submitted([&] { return engine.submitFit(call.program, call.data, call.parameters, options); }),
-          compiled.texts, data, stop};
+          compiled.origin, data, stop};
 }
 
 std::vector<std::int64_t> countsOf(const std::vector<std::uint64_t>& rows) {
@@ -138,27 +141,25 @@ std::vector<std::int64_t> countsOf(const std::vector<std::uint64_t>& rows) {
 
 }  // namespace
 
-nb::tuple resultOf(Losses losses, const TextFailures& texts) {
+nb::tuple resultOf(Losses losses, const Origin& origin) {
   return nb::make_tuple(arrayOf(std::move(losses.values)), arrayOf(countsOf(losses.valid_rows)),
-                        Failures(std::move(losses.failures), texts));
+                        Failures(std::move(losses.failures), origin));
 }
 
-nb::tuple resultOf(Gradients gradients, const TextFailures& texts) {
-  return nb::make_tuple(resultOf(std::move(gradients.losses), texts), arrayOf(std::move(gradients.derivatives)));
+nb::tuple resultOf(Gradients gradients, const Origin& origin) {
+  return nb::make_tuple(resultOf(std::move(gradients.losses), origin), arrayOf(std::move(gradients.derivatives)));
 }
 
-nb::tuple resultOf(Fits fits, const TextFailures& texts) {
+nb::tuple resultOf(Fits fits, const Origin& origin) {
   nb::list statuses;
   for (const FitStatus status : fits.statuses) statuses.append(nameOf(status));
-  return nb::make_tuple(arrayOf(std::move(fits.parameters)), resultOf(std::move(fits.losses), texts),
+  return nb::make_tuple(arrayOf(std::move(fits.parameters)), resultOf(std::move(fits.losses), origin),
                         arrayOf(std::vector<std::int64_t>(fits.iterations.begin(), fits.iterations.end())), statuses,
                         arrayOf(std::vector<std::int64_t>(fits.starts.begin(), fits.starts.end())),
                         arrayOf(std::move(fits.standard_errors)));
 }
 
-Failures resultOf(std::vector<Failure> failures, const TextFailures& texts) {
-  return Failures(std::move(failures), texts);
-}
+Failures resultOf(std::vector<Failure> failures, const Origin& origin) { return Failures(std::move(failures), origin); }
 
 void definePending(nb::module_& module) {
   definePendingResult<Losses>(module, "PendingLosses");

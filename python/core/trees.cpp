@@ -50,7 +50,9 @@ class NodeCodes {
     arrays.offsets.reserve(static_cast<std::size_t>(count) + 1);
     arrays.offsets.push_back(0);
     for (Py_ssize_t t = 0; t < count; ++t) {
-      const nb::object tree = nb::borrow(PyList_GetItem(trees.ptr(), t));
+      PyObject* const item = PyList_GetItem(trees.ptr(), t);
+      if (item == nullptr) throw nb::python_error();  // what resolves a node has changed the list
+      const nb::object tree = nb::borrow(item);
       if (!PyList_Check(tree.ptr())) throw nb::type_error("a tree is no list of nodes");
       // The size is asked for again, since what resolves a node could change the list.
       for (Py_ssize_t n = 0; n < PyList_Size(tree.ptr()); ++n) append(PyList_GetItem(tree.ptr(), n), arrays);

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <chrono>
 #include <condition_variable>
+#include <csignal>
 #include <exception>
 #include <memory>
 #include <mutex>
@@ -27,7 +28,13 @@ struct Abandoned {
   std::size_t count = 0;
 };
 Abandoned& abandonedCalls() {
-  static auto* const calls = new Abandoned;
+  static auto* calls = new Abandoned;
+  static pid_t process = getpid();
+  if (process != getpid()) {
+    // In a child of fork() there are no such threads, and the mutex may be locked for ever.
+    calls = new Abandoned;
+    process = getpid();
+  }
   return *calls;
 }
 
@@ -199,10 +206,18 @@ void waitUntil(const std::function<bool()>& is_ready) {
 }
 
 void finishCalls() {
-  const nb::gil_scoped_release free;
   Abandoned& calls = abandonedCalls();
-  std::unique_lock lock(calls.mutex);
-  calls.none.wait(lock, [&] { return calls.count == 0; });
+  for (;;) {
+    {
+      const nb::gil_scoped_release free;
+      std::unique_lock lock(calls.mutex);
+      if (calls.none.wait_for(lock, kSignalInterval, [&] { return calls.count == 0; })) return;
+    }
+    if (PyErr_CheckSignals() == 0) continue;
+    // Another Ctrl-C: the process ends without the results, as it would without a handler.
+    std::signal(SIGINT, SIG_DFL);
+    std::raise(SIGINT);
+  }
 }
 
 }  // namespace srjit::python

@@ -37,7 +37,15 @@ __all__ = [
 _LATER = {"from_sympy": "._sympy", "to_sympy": "._sympy", "latex": "._sympy"}
 
 
+# Modules that import other packages.
+_MODULES = ("bingo", "deap", "gplearn", "operon", "pysr", "sklearn", "torch")
+
+
 def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        import importlib
+
+        return importlib.import_module(f".{name}", __name__)
     if name not in _LATER:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     import importlib
@@ -46,4 +54,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_LATER})
+    return sorted({*globals(), *_LATER, *_MODULES})

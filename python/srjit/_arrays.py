@@ -135,7 +135,7 @@ def columns_of(table: Any, what: str = "X") -> list[np.ndarray]:
     """
     if hasattr(table, "iloc") and getattr(table, "ndim", 0) == 2:
         return [column_of(table.iloc[:, c], f"column {c} of {what}") for c in range(table.shape[1])]
-    matrix = np.asarray(table)
+    matrix = np.asarray(_without_gradients(table))
     if matrix.ndim == 1:
         matrix = matrix.reshape(-1, 1)
     if matrix.ndim != 2:
@@ -148,12 +148,27 @@ def columns_of(table: Any, what: str = "X") -> list[np.ndarray]:
 
 def column_of(values: Any, what: str) -> np.ndarray:
     """A vector, likewise; one of shape (rows, 1) is taken, too."""
-    vector = np.asarray(values)
+    vector = np.asarray(_without_gradients(values))
     if vector.ndim == 2 and vector.shape[1] == 1:
         vector = vector[:, 0]
     if vector.ndim != 1:
         raise ValueError(f"{what} has the shape {vector.shape}, expected (rows,)")
     return np.ascontiguousarray(_floats(vector, what))
+
+
+def _without_gradients(array: Any) -> Any:
+    """A tensor of torch as one that NumPy can read. A masked array is refused: NumPy would drop its mask."""
+    if np.ma.is_masked(array):
+        raise TypeError("a masked array: fill what is masked, with NaN for example")
+    return array.detach() if getattr(array, "requires_grad", False) else array
+
+
+def float64_of(values: Any, what: str) -> np.ndarray:
+    """Numbers of any shape as float64, adjacent. Complex numbers and texts are a TypeError, unlike for NumPy."""
+    array = np.asarray(_without_gradients(values))
+    if array.size == 0:
+        return np.empty(array.shape)
+    return np.ascontiguousarray(_floats(array, what), dtype=np.float64).reshape(array.shape)
 
 
 def _floats(array: np.ndarray, what: str) -> np.ndarray:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from . import _core
-from ._arrays import DeviceArray, column_of, columns_of, device_array, is_on_device, names_of, output_array
+from ._arrays import DeviceArray, column_of, columns_of, device_array, float64_of, is_on_device, names_of, output_array
 from ._expressions import Population, parse, token_arrays
 from ._results import Failure, Fits, Gradients, Losses, Pending
 
@@ -140,7 +140,8 @@ class Engine:
 
     def __init__(self, device: str = "auto", precision: str = "f32", math: str = "precise", tier: str = "auto", *,
                  threads: int = 0, cache_dir: str | None = None, device_bytes: int = 0, subtree_bytes: int = 0):
-        self._engine = _core.Engine(device, precision, math, tier, threads, cache_dir, device_bytes, subtree_bytes)
+        self._engine = _core.Engine(device, precision, math, tier, _count_of(threads, "threads"), cache_dir, device_bytes,
+                                    subtree_bytes)
         self.precision = precision
         self.math = math
         self.tier = tier
@@ -266,26 +267,30 @@ class Engine:
             ValueError: A wrong number of parameters, data without a target, an unknown loss.
             Error: Too little memory, a lost device.
         """
+        if _is_token_arrays(program) and np.ndim(parameters) == 2:
+            program, prefix = self.compile(program, prefix=prefix), False
         if _is_token_arrays(program):
             arrays = token_arrays(*program)
             numbers, vectors = _vector_of(parameters), None
-            result = _core.loss_of_arrays(self._engine, *arrays, prefix, self._data_of(data), numbers, loss, nan)
+            result = _core.loss_of_arrays(self._engine, *arrays, prefix, self._data_of(data, program), numbers, loss, nan)
         else:
             numbers, vectors = _parameters_of(program, parameters)
-            result = _core.loss(self._engine, program._program, self._data_of(data), numbers, loss, nan)
+            result = _core.loss(self._engine, program._program, self._data_of(data, program), numbers, loss, nan)
         return _losses(result, vectors)
 
     def submit_loss(self, program: Any, data: Dataset, parameters: Any = None, loss: str = "mse",
                     nan: str = "propagate", *, prefix: bool = False) -> Pending:
         """`loss` without waiting: a `Pending`. Arguments are copied before this returns."""
+        if _is_token_arrays(program) and np.ndim(parameters) == 2:
+            program, prefix = self.compile(program, prefix=prefix), False
         if _is_token_arrays(program):
             arrays = token_arrays(*program)
             numbers, vectors = _vector_of(parameters), None
-            pending = _core.submit_loss_of_arrays(self._engine, *arrays, prefix, self._data_of(data), numbers, loss,
+            pending = _core.submit_loss_of_arrays(self._engine, *arrays, prefix, self._data_of(data, program), numbers, loss,
                                                   nan)
         else:
             numbers, vectors = _parameters_of(program, parameters)
-            pending = _core.submit_loss(self._engine, program._program, self._data_of(data), numbers, loss, nan)
+            pending = _core.submit_loss(self._engine, program._program, self._data_of(data, program), numbers, loss, nan)
         return Pending(pending, lambda result: _losses(result, vectors))
 
     def predict(self, program: Program, data: Dataset, parameters: Any = None, out: Any = None) -> Any:
@@ -299,17 +304,23 @@ class Engine:
 
         Returns:
             Shape (expressions, rows), or (vectors, expressions, rows) for several vectors of parameters, of the
-            engine's precision: ``out``, if given. Rows of expressions that failed are NaN.
+            engine's precision: ``out``, if given. Rows of expressions that failed are NaN; `loss` says why. If Ctrl-C
+            ends the waiting, ``out`` is still written until the evaluation ends.
+
+        Raises:
+            Error: That of the first expression, if all of them failed.
         """
         numbers, vectors = _parameters_of(program, parameters)
         shape = _shape_by_vector((len(program), data.shape[0]), vectors)
         if out is not None and is_on_device(out):
             array = self._device_output(shape, out)
-            _core.predict_on_device(self._engine, program._program, self._data_of(data), numbers, array.as_tuple(),
-                                    array.stream, out)
+            _check_some(program, _core.predict_on_device(
+                self._engine, program._program, self._data_of(data, program), numbers, array.as_tuple(), array.stream,
+                out))
             return out
         out = self._output(shape, out)
-        _core.predict(self._engine, program._program, self._data_of(data), numbers, out.reshape(-1))
+        _check_some(program, _core.predict(self._engine, program._program, self._data_of(data, program), numbers,
+                                           out.reshape(-1)))
         return out
 
     def submit_predict(self, program: Program, data: Dataset, parameters: Any = None,
@@ -317,7 +328,7 @@ class Engine:
         """`predict` without waiting: a `Pending`."""
         numbers, vectors = _parameters_of(program, parameters)
         out = self._output(_shape_by_vector((len(program), data.shape[0]), vectors), out)
-        pending = _core.submit_predict(self._engine, program._program, self._data_of(data), numbers, out.reshape(-1))
+        pending = _core.submit_predict(self._engine, program._program, self._data_of(data, program), numbers, out.reshape(-1))
         return Pending(pending, lambda _: out)
 
     def gradient(self, program: Program, data: Dataset, parameters: Any = None, loss: str = "mse",
@@ -329,14 +340,14 @@ class Engine:
             by: ``"parameters"`` or ``"variables"`` (all columns of the data).
         """
         numbers, vectors = _parameters_of(program, parameters)
-        result = _core.gradient(self._engine, program._program, self._data_of(data), numbers, loss, nan, by)
+        result = _core.gradient(self._engine, program._program, self._data_of(data, program), numbers, loss, nan, by)
         return _gradients(result, vectors, program, data, by)
 
     def submit_gradient(self, program: Program, data: Dataset, parameters: Any = None, loss: str = "mse",
                         nan: str = "propagate", by: str = "parameters") -> Pending:
         """`gradient` without waiting: a `Pending`."""
         numbers, vectors = _parameters_of(program, parameters)
-        pending = _core.submit_gradient(self._engine, program._program, self._data_of(data), numbers, loss, nan, by)
+        pending = _core.submit_gradient(self._engine, program._program, self._data_of(data, program), numbers, loss, nan, by)
         return Pending(pending, lambda result: _gradients(result, vectors, program, data, by))
 
     def jacobian(self, program: Program, data: Dataset, parameters: Any = None, by: str = "parameters",
@@ -356,11 +367,13 @@ class Engine:
         shape = _shape_by_vector((*_derivative_shape(program, data, by), data.shape[0]), vectors)
         if out is not None and is_on_device(out):
             array = self._device_output(shape, out)
-            _core.jacobian_on_device(self._engine, program._program, self._data_of(data), numbers, by,
-                                     array.as_tuple(), array.stream, out)
+            _check_some(program, _core.jacobian_on_device(
+                self._engine, program._program, self._data_of(data, program), numbers, by, array.as_tuple(),
+                array.stream, out))
             return out
         out = self._output(shape, out)
-        _core.jacobian(self._engine, program._program, self._data_of(data), numbers, by, out.reshape(-1))
+        _check_some(program, _core.jacobian(self._engine, program._program, self._data_of(data, program), numbers, by,
+                                            out.reshape(-1)))
         return out
 
     def submit_jacobian(self, program: Program, data: Dataset, parameters: Any = None, by: str = "parameters",
@@ -368,7 +381,7 @@ class Engine:
         """`jacobian` without waiting: a `Pending`."""
         numbers, vectors = _parameters_of(program, parameters)
         out = self._output(_shape_by_vector((*_derivative_shape(program, data, by), data.shape[0]), vectors), out)
-        pending = _core.submit_jacobian(self._engine, program._program, self._data_of(data), numbers, by,
+        pending = _core.submit_jacobian(self._engine, program._program, self._data_of(data, program), numbers, by,
                                         out.reshape(-1))
         return Pending(pending, lambda _: out)
 
@@ -389,8 +402,8 @@ class Engine:
             step_tolerance: Converged if the next step is no longer than this share of the parameters.
         """
         numbers = _starts_of(program, starts)
-        result = _core.fit(self._engine, program._program, self._data_of(data), numbers, loss, nan, iterations,
-                           loss_tolerance, step_tolerance)
+        result = _core.fit(self._engine, program._program, self._data_of(data, program), numbers, loss, nan,
+                           _count_of(iterations, "iterations"), loss_tolerance, step_tolerance)
         return _fits(result)
 
     def submit_fit(self, program: Program, data: Dataset, starts: Any = None, iterations: int = 50, *,
@@ -398,17 +411,21 @@ class Engine:
                    step_tolerance: float = 1e-8) -> Pending:
         """`fit` without waiting: a `Pending`, whose ``stop()`` ends it early."""
         numbers = _starts_of(program, starts)
-        pending = _core.submit_fit(self._engine, program._program, self._data_of(data), numbers, loss, nan, iterations,
-                                   loss_tolerance, step_tolerance)
+        pending = _core.submit_fit(self._engine, program._program, self._data_of(data, program), numbers, loss, nan,
+                                   _count_of(iterations, "iterations"), loss_tolerance, step_tolerance)
         return Pending(pending, _fits)
 
     def prepare(self, program: Program, data: Dataset, loss: str | None = None, nan: str = "propagate") -> None:
         """Does in advance what the first `predict` (``loss=None``) or `loss` of this kind would do."""
-        _core.prepare(self._engine, program._program, self._data_of(data), loss, nan)
+        _core.prepare(self._engine, program._program, self._data_of(data, program), loss, nan)
 
-    def _data_of(self, data: Any) -> Any:
+    def _data_of(self, data: Any, program: Any) -> Any:
         if not isinstance(data, Dataset):
             raise TypeError(f"data is of type {type(data).__name__}, expected srjit.Dataset: call upload() first")
+        names = getattr(program, "names", None)
+        if names and data.names and names != data.names:
+            raise ValueError(f"the program was made for the columns {', '.join(names)}, but the data have "
+                             f"{', '.join(data.names)}")
         return data._data
 
     def _device_output(self, shape: tuple[int, ...], out: Any) -> DeviceArray:
@@ -443,6 +460,8 @@ def _is_token_arrays(expressions: Any) -> bool:
 
 def _population_of(expressions: Any, language: str, names: Sequence[str]) -> Population:
     if isinstance(expressions, Population):
+        if len(names):
+            raise ValueError("a population has names of its own, so `names` has no effect on it")
         return expressions
     if isinstance(expressions, str):
         return parse(expressions, language, names)
@@ -460,8 +479,22 @@ def _population_of(expressions: Any, language: str, names: Sequence[str]) -> Pop
     raise TypeError("expressions are neither texts, SymPy expressions, a Population, nor (codes, constants, offsets)")
 
 
+def _count_of(number: Any, what: str) -> int:
+    if not isinstance(number, (int, np.integer)) or isinstance(number, bool):
+        raise TypeError(f"{what} is of type {type(number).__name__}, expected int")
+    if not 0 <= number < 2**32:
+        raise ValueError(f"{what} is {number}, expected 0 to {2**32 - 1}")
+    return int(number)
+
+
+def _check_some(program: Program, failures: Any) -> None:
+    """Raises the first error if no expression has a result."""
+    if len(program) and len(failures) == len(program):
+        raise failures.list()[0][1]
+
+
 def _vector_of(parameters: Any) -> np.ndarray:
-    return np.empty(0) if parameters is None else np.ascontiguousarray(parameters, dtype=np.float64).reshape(-1)
+    return np.empty(0) if parameters is None else float64_of(parameters, "parameters").reshape(-1)
 
 
 def _parameters_of(program: Any, parameters: Any) -> tuple[np.ndarray, int | None]:
@@ -473,6 +506,8 @@ def _parameters_of(program: Any, parameters: Any) -> tuple[np.ndarray, int | Non
             raise ValueError(f"the program has {program.parameter_count} parameters, but none were given")
         return np.empty(0), None
     numbers = _numbers_of(program, parameters)
+    if not program.parameter_count and not numbers.size:
+        return np.empty(0), None
     if numbers.shape[-1] != program.parameter_count:
         raise ValueError(f"{numbers.shape[-1]} parameters were given, but the program has {program.parameter_count}")
     return numbers.reshape(-1), numbers.shape[0] if numbers.ndim == 2 else None
@@ -485,9 +520,9 @@ def _numbers_of(program: Program, parameters: Any) -> np.ndarray:
         # One array per expression. Several vectors as a list of lists look alike where all lengths agree.
         sizes = np.diff(program.parameter_offsets)
         if all(np.size(part) == size for part, size in zip(parameters, sizes)):
-            return np.concatenate([np.asarray(part, dtype=np.float64).reshape(-1) for part in parameters])
+            return np.concatenate([float64_of(part, "parameters").reshape(-1) for part in parameters])
     try:
-        numbers = np.ascontiguousarray(parameters, dtype=np.float64)
+        numbers = float64_of(parameters, "parameters")
     except ValueError:
         raise ValueError("parameters are neither numbers nor one array of the right size per expression") from None
     if numbers.ndim > 2:

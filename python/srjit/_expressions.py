@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from . import _core
+from ._arrays import float64_of
 from ._results import Failure
 
 #: The code of a constant.
@@ -101,6 +102,8 @@ class Population:
         return len(self._tokens)
 
     def __getitem__(self, expression: int) -> str:
+        if not isinstance(expression, int):
+            raise TypeError(f"the number of an expression is of type {type(expression).__name__}, expected int")
         count = len(self)
         if not -count <= expression < count:
             raise IndexError(f"expression {expression} of {count}")
@@ -116,7 +119,7 @@ def _population_of_arrays(codes: Any, constants: Any, offsets: Any, names: Seque
 
 def token_arrays(codes: Any, constants: Any, offsets: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """The arrays with the types that the library reads, without a copy where they have them."""
-    made = (_integers(codes, np.int32, "codes"), np.ascontiguousarray(constants, dtype=np.float64),
+    made = (_integers(codes, np.int32, "codes"), float64_of(constants, "constants"),
             _integers(offsets, np.int64, "offsets"))
     for array, name in zip(made, ("codes", "constants", "offsets")):
         if array.ndim != 1:
@@ -168,6 +171,8 @@ def simplify(text: str, math: str = "fast", names: Sequence[str] = ()) -> str:
     >>> simplify("x0*1 + 2*3 + (x1 - x1)")
     'x0 + 6'
     """
+    if not isinstance(text, str):
+        raise TypeError(f"text is of type {type(text).__name__}; of several expressions use Population.simplified()")
     return parse(text, names=names).simplified(math).text(0)
 
 

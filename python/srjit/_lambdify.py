@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from ._arrays import float64_of
 from ._engine import Engine
 
 
@@ -26,8 +27,11 @@ class Lambdified:
     """A function of arrays; see `lambdify`."""
 
     def __init__(self, names: Sequence[str], expressions: Any, one: bool, engine: Engine):
-        from ._sympy import from_sympy
+        from ._sympy import from_sympy, symbols_of
 
+        unknown = {symbol.name for symbol in symbols_of(expressions)} - set(names)
+        if unknown:
+            raise ValueError(f"symbols that are no arguments: {', '.join(sorted(unknown))}")
         self._names = list(names)
         self._one = one
         self._engine = engine
@@ -42,7 +46,7 @@ class Lambdified:
         """
         if len(arguments) != len(self._names):
             raise TypeError(f"{len(arguments)} arguments, expected {len(self._names)}: {', '.join(self._names)}")
-        arrays = np.broadcast_arrays(*(np.asarray(argument, dtype=np.float64) for argument in arguments))
+        arrays = np.broadcast_arrays(*(float64_of(argument, name) for name, argument in zip(self._names, arguments)))
         shape = arrays[0].shape if arrays else ()
         if arrays and arrays[0].size == 0:
             values = np.empty((len(self._program), 0))
@@ -64,7 +68,7 @@ def lambdify(args: Any, expr: Any = None, *, engine: Engine | None = None) -> Ca
         engine: Where it is evaluated. By default an engine of precision f64 on cuda:0, if it can be used, else the CPU.
 
     Raises:
-        ValueError: What `from_sympy` raises.
+        ValueError: A symbol that is no argument; what `from_sympy` raises.
 
     >>> import sympy
     >>> x, y = sympy.symbols("x y")

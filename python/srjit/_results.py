@@ -120,9 +120,13 @@ class Pending:
         Raises:
             Error: that of the evaluation.
         """
-        if self._pending is not None:
-            self._result = self._convert(self._pending.result())
-            self._pending = None
+        pending = self._pending
+        if pending is not None:
+            taken = pending.result()
+            # A handler of a signal may have been here meanwhile.
+            if self._pending is not None:
+                self._result = self._convert(taken)
+                self._pending = None
         return self._result
 
     def stop(self) -> None:

@@ -256,16 +256,20 @@ _TO_SYMPY: dict[str, Callable[..., Any]] = {
 _OPS_BY_CODE = {op.code: op for op in ops.values()}
 
 
-def to_sympy(expressions: Any, names: Sequence[str] | None = None, *, exact: bool = True) -> Any:
+def to_sympy(expressions: Any, names: Sequence[str] | None = None, *, parameters: Sequence[Any] | None = None,
+             real: bool = True, exact: bool = True) -> Any:
     """Expressions as those of SymPy.
 
-    Symbols are real, and called by the names of columns, or ``x0, x1, ...`` and ``p0, p1, ...``. SymPy simplifies some
+    Symbols are called by the names of columns, or ``x0, x1, ...`` and ``p0, p1, ...``. They are real, so they are others
+    than those of ``sympy.Symbol("x0")``: use the ``free_symbols`` of the result, or ``real=False``. SymPy simplifies some
     sums and products as they are made. Operators without a function there become undefined functions of their name
     (``round``), protected ones ``Piecewise``.
 
     Args:
         expressions: A text, several, or a `Population`.
         names: Names of the variables; by default those of the population.
+        parameters: Values in place of the parameters: one array per expression.
+        real: Whether symbols are real. If not, SymPy simplifies less.
         exact: Whether numbers that are integers become SymPy's integers rather than floats.
 
     Returns:
@@ -273,7 +277,8 @@ def to_sympy(expressions: Any, names: Sequence[str] | None = None, *, exact: boo
 
     Raises:
         InvalidError: A text that is no expression.
-        ValueError: A comparison with a number that is not real, such as ``sqrt(-1)``.
+        ValueError: A comparison with a number that is not real, such as ``sqrt(-1)``; a column that is called like a
+            parameter that the expression has.
     """
     one = isinstance(expressions, str)
     if not isinstance(expressions, Population):
@@ -282,12 +287,32 @@ def to_sympy(expressions: Any, names: Sequence[str] | None = None, *, exact: boo
         raise expressions.failures[0].error
     names = expressions.names if names is None else list(names)
     codes, constants, offsets = expressions.codes.tolist(), expressions.constants.tolist(), expressions.offsets
-    results = [_expression_of(codes[begin:end], constants[begin:end], names, exact)
-               for begin, end in zip(offsets[:-1], offsets[1:])]
+    values = parameters if parameters is not None else [None] * len(expressions)
+    results = [_expression_of(codes[begin:end], constants[begin:end], _Symbols(names, of_expression, real), exact)
+               for begin, end, of_expression in zip(offsets[:-1], offsets[1:], values)]
     return results[0] if one else results
 
 
-def _expression_of(codes: list[int], constants: list[float], names: Sequence[str], exact: bool) -> Any:
+class _Symbols:
+    """What variables and parameters become."""
+
+    def __init__(self, names: Sequence[str], values: Any, real: bool):
+        self.names = names
+        self.values = values
+        self.assumptions = {"real": True} if real else {}
+
+    def variable(self, index: int) -> Any:
+        return sympy.Symbol(self.names[index] if index < len(self.names) else f"x{index}", **self.assumptions)
+
+    def parameter(self, index: int) -> Any:
+        if self.values is not None:
+            return sympy.Float(float(self.values[index]))
+        if f"p{index}" in self.names:
+            raise ValueError(f"p{index} is a column, so parameter p[{index}] has no symbol: give values of the parameters")
+        return sympy.Symbol(f"p{index}", **self.assumptions)
+
+
+def _expression_of(codes: list[int], constants: list[float], symbols: _Symbols, exact: bool) -> Any:
     stack: list[Any] = []
     for code, constant in zip(codes, constants):
         if code > 0:
@@ -301,10 +326,9 @@ def _expression_of(codes: list[int], constants: list[float], names: Sequence[str
         elif code == CONSTANT:
             stack.append(_number_of(constant, exact))
         elif code <= PARAMETER:
-            stack.append(sympy.Symbol(f"p{PARAMETER - code}", real=True))
+            stack.append(symbols.parameter(PARAMETER - code))
         else:
-            index = VARIABLE - code
-            stack.append(sympy.Symbol(names[index] if index < len(names) else f"x{index}", real=True))
+            stack.append(symbols.variable(VARIABLE - code))
     return stack[0]
 
 

@@ -76,7 +76,8 @@ class Evaluation(evaluation.Evaluation):
         if converted:
             self._evaluate(*map(list, zip(*converted)))
         # What is too long as a tree.
-        super().__call__([individual for individual in chosen if not individual.fit_set])
+        done = {id(individual) for individual, _ in converted}
+        super().__call__([individual for individual in chosen if id(individual) not in done])
 
     def _evaluate(self, individuals: list[Any], expressions: list[tuple[list[int], list[float]]]) -> None:
         engine = self._engine or default_engine()

@@ -133,6 +133,9 @@ def _ops_of(pset: Any, primitives: Mapping[str, str]) -> dict[str, str]:
     """The names of operators by those of primitives."""
     made = {}
     unknown = []
+    absent = set(primitives) - {node.name for node in _nodes_of(pset) if not isinstance(node, type)}
+    if absent:
+        raise ValueError(f"`primitives` names {', '.join(sorted(absent))}, which the primitive set does not have")
     for node in _nodes_of(pset):
         if isinstance(node, type) or not node.arity:
             continue

@@ -10,6 +10,7 @@ evaluation is used, with one warning.
 from __future__ import annotations
 
 import inspect
+import threading
 import types
 import warnings
 from typing import Any
@@ -58,14 +59,16 @@ def _with_globals(function: types.FunctionType, name: str, **changed: Any) -> ty
     return made
 
 
-_generator = np.random.RandomState(0)
-_ANY_STATE = _generator.get_state()
+_ANY_STATE = np.random.RandomState(0).get_state()
+_of_thread = threading.local()
 
 
 def _seeded(seed: int) -> np.random.RandomState:
     """The generator of a program, for check_random_state(): a new one takes a hundred microseconds, a new seed one."""
-    _generator.seed(seed)
-    return _generator
+    if not hasattr(_of_thread, "generator"):
+        _of_thread.generator = np.random.RandomState(0)
+    _of_thread.generator.seed(seed)
+    return _of_thread.generator
 
 
 _breed = _with_globals(genetic._parallel_evolve, "_breed", _Program=_Unevaluated, check_random_state=_seeded)

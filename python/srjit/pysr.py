@@ -40,15 +40,19 @@ def refit(equations: Any, X: Any, y: Any, *, weights: Any = None, names: Sequenc
         per unit of complexity), and the columns ``loss_before`` (on these data), ``valid_rows`` and ``fit``.
 
     Raises:
-        ValueError: An equation that cannot be read.
+        ValueError: An equation that cannot be read; a loss of which larger values are better.
     """
     import sympy
 
+    if loss in ("r2", "scaled-r2", "correlation"):
+        raise ValueError(f"loss is {loss!r}, expected one that is smaller for better predictions")
     engine = engine or default_engine()
     names = list(names_of(X) or []) if names is None else list(names)
     data = engine.upload(X, y, weights, names)
     table = equations.copy()
-    source = table["sympy_format"] if "sympy_format" in table else [sympy.sympify(text) for text in table["equation"]]
+    symbols = {name: sympy.Symbol(name) for name in names}  # S, N and others mean something else to SymPy
+    source = table["sympy_format"] if "sympy_format" in table else [
+        sympy.sympify(text, locals=symbols) for text in table["equation"]]
     population, starts = _with_parameters(from_sympy(list(source), names))
     program = engine.compile(population)
     before = engine.loss(program, data, starts, loss=loss)
@@ -56,7 +60,7 @@ def refit(equations: Any, X: Any, y: Any, *, weights: Any = None, names: Sequenc
     worse = ~(fits.losses <= before.values)
     values = program.split(np.where(np.isfinite(fits.parameters), fits.parameters, np.concatenate([np.zeros(0), *starts])))
     values = [start if is_worse else fitted for start, fitted, is_worse in zip(starts, values, worse)]
-    formulas = [_with_values(formula, parameters) for formula, parameters in zip(to_sympy(population), values)]
+    formulas = to_sympy(population, parameters=values)
     table["sympy_format"] = formulas
     table["equation"] = [str(formula) for formula in formulas]
     table["loss_before"] = before.values
@@ -76,12 +80,6 @@ def _with_parameters(population: Population) -> tuple[Population, list[np.ndarra
     codes = np.where(chosen, PARAMETER - (count[:-1] - first), codes).astype(np.int32)
     starts = np.split(constants[chosen], count[offsets[1:-1]])
     return Population.from_arrays(codes, constants, offsets, names=population.names), starts
-
-
-def _with_values(formula: Any, values: np.ndarray) -> Any:
-    import sympy
-
-    return formula.xreplace({sympy.Symbol(f"p{i}", real=True): sympy.Float(value) for i, value in enumerate(values)})
 
 
 def _scores(losses: np.ndarray, complexities: np.ndarray) -> np.ndarray:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from ._engine import Engine
@@ -74,6 +76,8 @@ class ExpressionRegressor(RegressorMixin, BaseEstimator):
         self.loss_ = float(fits.losses[0])
         self.n_iter_ = max(int(fits.iterations[0]), 1)
         self.status_ = fits.status[0]
+        if self.status_.startswith("failed"):
+            warnings.warn(f"the fit {self.status_}", ConvergenceWarning, stacklevel=2)
         return self
 
     def predict(self, X: Any) -> np.ndarray:
@@ -92,19 +96,18 @@ class ExpressionRegressor(RegressorMixin, BaseEstimator):
 
     def sympy(self) -> Any:
         """The fitted expression of SymPy."""
-        import sympy
-
         from ._sympy import to_sympy
 
         check_is_fitted(self)
-        values = {sympy.Symbol(f"p{i}", real=True): sympy.Float(value) for i, value in enumerate(self.parameters_)}
-        return to_sympy(self._population)[0].xreplace(values)
+        return to_sympy(self._population, parameters=[self.parameters_])[0]
 
     def _engine(self) -> Engine:
         return default_engine(self.device, self.precision)
 
     def _read(self, engine: Engine) -> Population:
         names = list(getattr(self, "feature_names_in_", ()))
+        if isinstance(self.expression, (list, tuple)):
+            raise TypeError("expression is a list, expected one text or expression of SymPy")
         if isinstance(self.expression, str):
             return parse(self.expression, names=names)
         from ._sympy import from_sympy
@@ -133,7 +136,11 @@ def score(expressions: Sequence[Any], X: Any, y: Any, sample_weight: Any = None,
             ``"neg_mean_absolute_error"``.
 
     Returns:
-        float64, shape (expressions,); minus infinity where a prediction is not finite.
+        float64, shape (expressions,); minus infinity where a prediction is not finite. As in scikit-learn, r2 of a constant
+        target is 1 for exact predictions, else 0.
+
+    Raises:
+        Error: That of the first expression that failed.
     """
     losses = {"r2": ("r2", 1), "neg_mean_squared_error": ("mse", -1), "neg_root_mean_squared_error": ("rmse", -1),
               "neg_mean_absolute_error": ("mae", -1)}
@@ -142,4 +149,11 @@ def score(expressions: Sequence[Any], X: Any, y: Any, sample_weight: Any = None,
     loss, sign = losses[scoring]
     engine = engine or default_engine()
     data = engine.upload(X, y, sample_weight)
-    return sign * engine.loss(engine.compile(expressions, names=data), data, parameters, loss=loss, nan="reject").values
+    program = engine.compile(expressions, names=data)
+    losses = engine.loss(program, data, parameters, loss=loss, nan="reject")
+    losses.check()
+    scores = sign * losses.values
+    if scoring == "r2" and np.ptp(np.asarray(y, dtype=np.float64)) == 0:
+        errors = engine.loss(program, data, parameters, loss="mse", nan="reject").values
+        return np.where(errors == 0, 1.0, np.where(np.isfinite(errors), 0.0, -np.inf))
+    return scores

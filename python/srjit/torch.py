@@ -101,7 +101,7 @@ class _Evaluate(torch.autograd.Function):
         if context.needs_input_grad[0]:
             by_variables = jacobian("variables", (len(program), X.shape[1], X.shape[0]))
             of_X = torch.einsum("er,ecr->rc", gradient, by_variables).to(X.dtype)
-        if context.needs_input_grad[1]:
+        if context.needs_input_grad[1] and program.parameter_count:
             by_parameters = jacobian("parameters", (program.parameter_count, X.shape[0]))
             counts = torch.as_tensor(np.diff(program.parameter_offsets), device=X.device)
             of_values = (torch.repeat_interleave(gradient, counts, dim=0) * by_parameters).sum(1).to(values)

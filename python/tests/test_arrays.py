@@ -88,6 +88,18 @@ def test_a_cpu_engine_refuses_memory_of_a_gpu():
         engine.upload(OnDevice(), [1.0, 2.0])
 
 
+def test_nothing_is_dropped_silently(engine):
+    data = engine.upload([1.0, 2.0], [1.0, 2.0])
+    program = engine.compile("p0*x0")
+    for bad in (np.array([1 + 2j]), ["3"], np.ma.array([1.0], mask=[True])):
+        with pytest.raises(TypeError):
+            engine.loss(program, data, bad)
+        with pytest.raises(TypeError):
+            engine.upload(bad)
+    with pytest.raises(TypeError):
+        srjit.Population.from_arrays([srjit.CONSTANT], np.array([1j]), [0, 1])
+
+
 def test_uploading_copies(engine):
     X = np.ones((3, 1))
     data = engine.upload(X)

@@ -143,6 +143,8 @@ def test_unknown_primitives_are_named(engine):
         srjit.deap.Evaluator(primitive_set(), X, Y, primitives={"protected_div": "division"}, engine=engine)
     with pytest.raises(ValueError, match="2 operands, but operator 'sin' 1"):
         srjit.deap.Evaluator(primitive_set(), X, Y, primitives={"protected_div": "sin"}, engine=engine)
+    with pytest.raises(ValueError, match="names sbu, which"):
+        srjit.deap.Evaluator(primitive_set(), X, Y, primitives={**PRIMITIVES, "sbu": "sub"}, engine=engine)
     with pytest.raises(ValueError, match="X has 2 columns, but the primitive set 1 arguments"):
         srjit.deap.Evaluator(primitive_set(), np.ones((3, 2)), np.ones(3), primitives=PRIMITIVES, engine=engine)
 

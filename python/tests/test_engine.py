@@ -200,6 +200,41 @@ def test_parts_of_data(engine, table):
         data.rows(990, 11)
 
 
+def test_failures_of_several_vectors_are_those_of_the_expressions(engine, data):
+    program = engine.compile(["x0 +", "p0*x0", "x9"])
+    failures = engine.loss(program, data, [[1.0], [2.0]]).failures
+    assert [failure.expression for failure in failures] == [0, 2]
+    assert "before the end" in str(failures[0].error) and "x9" in str(failures[1].error)
+
+
+def test_predictions_of_nothing_but_failures_raise(engine, data):
+    for call in (engine.predict, engine.jacobian):
+        with pytest.raises(srjit.Error, match="x9"):
+            call(engine.compile("x9*p0"), data, [1.0])
+    assert np.isnan(engine.predict(engine.compile(["x9", "x0"]), data)[0]).all()
+
+
+def test_vectors_of_programs_without_parameters(engine, data):
+    program = engine.compile(["x0", "x1"])
+    assert engine.loss(program, data, np.empty((3, 0))).values.shape == (2,)
+
+
+def test_token_arrays_with_several_vectors(engine, data):
+    population = srjit.parse(["p0*x0"])
+    arrays = population.codes, population.constants, population.offsets
+    assert engine.loss(arrays, data, [[1.0], [2.0]]).values.shape == (2, 1)
+    assert engine.submit_loss(arrays, data, [[1.0], [2.0]]).result().values.shape == (2, 1)
+
+
+def test_names_of_program_and_data_must_agree(engine):
+    data = engine.upload(np.ones((3, 2)), np.ones(3), names=["a", "b"])
+    assert engine.loss(engine.compile("a", names=["a", "b"]), data).values[0] == 0
+    with pytest.raises(ValueError, match="columns b, a, but the data have a, b"):
+        engine.loss(engine.compile("a", names=["b", "a"]), data)
+    with pytest.raises(ValueError, match="names of its own"):
+        engine.compile(srjit.parse("x0"), names=["a"])
+
+
 def test_arguments_are_checked(engine, program, data, parameters):
     for call, kind, message in (
             (lambda: srjit.Engine("cpu", precision="f16"), ValueError, "precision is 'f16', expected one of 'f32', 'f64'"),
@@ -214,6 +249,9 @@ def test_arguments_are_checked(engine, program, data, parameters):
             (lambda: engine.compile([1, 2]), TypeError, "neither texts"),
             (lambda: engine.compile("x0", passes="fold, fodl"), ValueError, "fodl"),
             (lambda: engine.fit(program, data, loss="sum"), ValueError, "cannot be fitted"),
+            (lambda: engine.fit(program, data, iterations=-1), ValueError, "iterations is -1"),
+            (lambda: engine.fit(program, data, iterations=5.0), TypeError, "iterations is of type float"),
+            (lambda: srjit.Engine("cpu", threads=-1), ValueError, "threads is -1"),
             (lambda: engine.fit(program, data, iterations=0), ValueError, "0 iterations")):
         with pytest.raises(kind, match=message):
             call()

@@ -52,6 +52,13 @@ def test_simplify():
     assert list(srjit.parse(["x0 + x0", "1 + 2"]).simplified())[1] == "3"
 
 
+def test_simplify_takes_one_text():
+    with pytest.raises(TypeError, match="list"):
+        srjit.simplify(["x0", "x1"])
+    with pytest.raises(TypeError, match="slice"):
+        srjit.parse(["x0", "x1"])[0:1]
+
+
 def test_operators():
     assert srjit.ops["add"].text == "+" and srjit.ops["add"].arity == 2 and srjit.ops["sin"].arity == 1
     assert len({op.code for op in srjit.ops.values()}) == len(srjit.ops)

@@ -1,5 +1,6 @@
 """gplearn's estimators with and without the adapter."""
 
+import concurrent.futures
 import gc
 import pickle
 import warnings
@@ -52,6 +53,16 @@ def test_weights(table):
 def test_several_processes(table):
     ours, theirs = fit_both("SymbolicRegressor", *table, n_jobs=2, generations=3)
     assert programs_of(ours) == programs_of(theirs)
+
+
+def test_several_threads(table):
+    seeds = range(4)
+    expected = [programs_of(genetic.SymbolicRegressor(**{**OPTIONS, "random_state": seed, "generations": 3}).fit(*table))
+                for seed in seeds]
+    with concurrent.futures.ThreadPoolExecutor(4) as threads:
+        fitted = threads.map(lambda seed: srjit.gplearn.SymbolicRegressor(
+            **{**OPTIONS, "random_state": seed, "generations": 3}, device=DEVICE).fit(*table), seeds)
+        assert [programs_of(estimator) for estimator in fitted] == expected
 
 
 def test_warm_start(table):

@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 
+import pytest
 import srjit
 
 from conftest import command
@@ -29,6 +30,12 @@ def test_commands():
 def test_importing_needs_no_gpu_and_no_other_package():
     code = "import srjit, sys; print(sorted({'sympy', 'pandas', 'torch', 'sklearn', 'deap', 'gplearn'} & set(sys.modules)))"
     assert run(sys.executable, "-c", code).stdout == "[]\n"
+
+
+def test_adapters_are_attributes():
+    code = "import srjit; print(srjit.sklearn.ExpressionRegressor.__name__, hasattr(srjit, 'nothing'))"
+    pytest.importorskip("sklearn")
+    assert run(sys.executable, "-c", code).stdout == "ExpressionRegressor False\n"
 
 
 def test_it_is_typed():

@@ -44,6 +44,18 @@ def test_names_and_text_alone(equations, rows, engine):
     np.testing.assert_allclose(made["loss"], srjit.pysr.refit(equations, *rows, engine=engine)["loss"], rtol=1e-9, atol=1e-20)
 
 
+def test_losses_of_which_larger_is_better_are_refused(equations, rows, engine):
+    with pytest.raises(ValueError, match="smaller for better"):
+        srjit.pysr.refit(equations, *rows, loss="r2", engine=engine)
+
+
+def test_columns_with_names_of_sympy(rows, engine):
+    frame = pd.DataFrame(rows[0], columns=["S", "p0"])
+    table = pd.DataFrame({"complexity": [5], "equation": ["S*1.5 + 0.5*p0"]})
+    made = srjit.pysr.refit(table, frame, 2.5 * frame["S"] + 0.25 * frame["p0"], engine=engine)
+    assert made["loss"].iloc[0] < 1e-20 and "S" in made["equation"].iloc[0] and "p0" in made["equation"].iloc[0]
+
+
 def test_a_worse_fit_is_not_taken(rows, engine):
     table = pd.DataFrame({"complexity": [4], "equation": ["log(x0 - 0.5)*0.5"]})
     made = srjit.pysr.refit(table, *rows, engine=engine)

@@ -7,6 +7,7 @@ import pytest
 import srjit
 
 pytest.importorskip("sklearn")
+from sklearn.exceptions import ConvergenceWarning  # noqa: E402
 from sklearn.utils.estimator_checks import parametrize_with_checks  # noqa: E402
 
 from conftest import DEVICE  # noqa: E402
@@ -65,6 +66,10 @@ def test_bad_input(decay):
     assert problem.value.where is not None
     with pytest.raises(srjit.Error, match="x3"):
         ExpressionRegressor("p0*x3", device=DEVICE).fit(X, y)
+    with pytest.warns(ConvergenceWarning, match="no finite loss"):
+        ExpressionRegressor("p0*log(-1 - x0)", device=DEVICE).fit(X, y)
+    with pytest.raises(TypeError, match="a list"):
+        ExpressionRegressor(["p0*x0", "x0"], device=DEVICE).fit(X, y)
     with pytest.raises(ValueError, match="start has the shape"):
         ExpressionRegressor("p0*x0", start=[1.0, 2.0], device=DEVICE).fit(X, y)
 
@@ -78,5 +83,8 @@ def test_scores_of_many_expressions(decay, engine):
 
     assert score(["x0"], X, y, scoring="neg_mean_absolute_error", engine=engine)[0] == pytest.approx(
         -mean_absolute_error(y, X[:, 0]))
+    assert score(["2 + 0*x0", "x0"], X, np.full(200, 2.0), engine=engine).tolist() == [1, 0]
+    with pytest.raises(srjit.Error, match="expression 1"):
+        score(["x0", "(("], X, y, engine=engine)
     with pytest.raises(ValueError, match="expected one of"):
         score(texts, X, y, scoring="accuracy")

@@ -100,6 +100,23 @@ def test_names(engine):
     assert srjit.latex("mass/2", names=["mass"]) == r"\frac{mass}{2}"
 
 
+def test_a_column_that_is_called_like_a_parameter():
+    population = srjit.parse("p[0]*p0", names=["p0"])
+    with pytest.raises(ValueError, match="p0 is a column"):
+        srjit.to_sympy(population)
+    assert srjit.to_sympy(population, parameters=[[3.0]])[0] == 3.0 * sympy.Symbol("p0", real=True)
+
+
+def test_symbols_may_be_those_of_others():
+    x = sympy.Symbol("x0")
+    assert sympy.diff(srjit.to_sympy("x0^2", real=False), x) == 2 * x
+
+
+def test_lambdify_has_no_other_arguments():
+    with pytest.raises(ValueError, match="no arguments: x0"):
+        srjit.lambdify(x1, x1 + x0)
+
+
 def test_what_has_no_operator_is_an_error():
     for expression, message in ((sympy.gamma(x0), "no operator for gamma"), (sympy.Symbol("a"), "symbol a is neither"),
                                 (sympy.I * x0, "not real"), (sympy.Function("foo")(x0), "foo"),

@@ -74,6 +74,18 @@ def test_modules_are_modules(X):
     assert srjit.torch.compile("x0 + 1")(X).shape == (300,)
 
 
+def test_without_parameters(X):
+    inputs = X.clone().requires_grad_()
+    srjit.torch.compile("x0*x1")(inputs).sum().backward()
+    torch.testing.assert_close(inputs.grad, X.flip(1))
+
+
+def test_tensors_that_need_gradients_are_data(X):
+    engine = srjit.Engine("cpu", precision="f64")
+    data = engine.upload(X.cpu().clone().requires_grad_(), X[:, 0].cpu().clone().requires_grad_())
+    assert engine.loss(engine.compile("x0"), data).values[0] == 0
+
+
 def test_bad_input(X):
     with pytest.raises(ValueError, match="1 parameters were given, but the expressions have 3"):
         srjit.torch.compile(TEXTS, [1.0])

@@ -70,9 +70,9 @@ def test_ctrl_c_stops_a_fit():
             engine.fit(fits, data, iterations=10**6, loss_tolerance=0, step_tolerance=0)
             print("not interrupted")
         except KeyboardInterrupt:
-            print("interrupted")
+            print("interrupted", time.monotonic() - begin < 5)
         """)
-    assert done.stdout.split() == ["interrupted"], done.stderr
+    assert done.stdout.split() == ["interrupted", "True"], done.stderr
     assert done.returncode == 0
 
 
@@ -136,6 +136,51 @@ def test_a_child_process_makes_engines_of_its_own():
         print(os.waitpid(child, 0)[1], engine.loss(engine.compile("x0"), data).values[0])
         """)
     assert done.stdout.split() == ["machine", "0.0", "0", "0.0"], done.stderr
+
+
+@pytest.mark.skipif(DEVICE != "cpu", reason="a child of a process with a CUDA context has no device")
+def test_a_child_process_does_not_wait_for_what_its_parent_left_behind():
+    done = run("""
+        interrupt_soon()
+        try:
+            slow()
+        except KeyboardInterrupt:
+            child = os.fork()
+            if child == 0:
+                sys.exit(0)
+            for _ in range(100):
+                if os.waitpid(child, os.WNOHANG)[0]:
+                    print("ended")
+                    break
+                time.sleep(0.01)
+            else:
+                os.kill(child, signal.SIGKILL)
+        """)
+    assert done.stdout.split() == ["ended"], done.stderr
+
+
+def test_a_second_ctrl_c_ends_the_process():
+    done = run("""
+        interrupt_soon()
+        begin = time.monotonic()
+        try:
+            slow()
+        except KeyboardInterrupt:
+            import subprocess
+            subprocess.Popen(["sh", "-c", "sleep 0.7; kill -INT %d" % os.getpid()])
+        """)
+    # A GPU's work may have ended before.
+    assert done.returncode == -signal.SIGINT or DEVICE != "cpu", done.stderr
+
+
+def test_a_handler_of_a_signal_may_take_what_is_waited_for():
+    done = run("""
+        pending = engine.submit_loss(program, data)
+        signal.signal(signal.SIGALRM, lambda *_: print(len(pending.result().values)))
+        signal.setitimer(signal.ITIMER_REAL, 0.2)
+        print(len(pending.result().values))
+        """)
+    assert done.stdout.split()[-1] == "8000" and done.returncode == 0, done.stderr
 
 
 def test_a_process_may_end_while_work_is_in_flight():

@@ -86,6 +86,33 @@ TEST_F(Serve, FitsAndDifferentiates) {
   EXPECT_EQ(gradient["derivatives"], json::parse("[[-5.0]]"));
 }
 
+TEST_F(Serve, SeveralVectorsOfParametersGiveResultsForEach) {
+  const json losses = answer(R"({"op":"loss","expressions":["p0*x","x +"],"parameters":[[3],[1]]})");
+  EXPECT_EQ(losses["losses"], json::parse("[1.0,null,41.0,null]"));
+  ASSERT_EQ(losses["failures"].size(), 1U);
+  EXPECT_EQ(losses["failures"][0]["expression"], 1);
+  EXPECT_EQ(losses["failures"][0]["code"], "syntax");
+  const json values = answer(R"({"op":"predict","expressions":["p0*x"],"parameters":[[1],[2]]})");
+  EXPECT_EQ(values["values"], json::parse("[[1.0,2.0,3.0,4.0],[2.0,4.0,6.0,8.0]]"));
+  const json gradient = answer(R"({"op":"gradient","expressions":["p0*x"],"parameters":[3,3]})");
+  EXPECT_EQ(gradient["derivatives"], json::parse("[[-5.0],[-5.0]]"));
+}
+
+TEST_F(Serve, NumbersAndDepthsThatCannotBeAreAnErrorOfTheirRequest) {
+  const std::string deep(200'000, '[');
+  const std::vector<json> all = answers(
+      "{\"op\":\"loss\",\"expressions\":[\"p0*x\"],\"parameters\":[1e999]}\n"
+      "{\"id\":" +
+      deep + "\n{\"op\":\"loss\",\"parameters\":" + deep + std::string(200'000, ']') +
+      "}\n"
+      "{\"id\":5,\"op\":\"info\"}\n");
+  ASSERT_EQ(all.size(), 4U);
+  EXPECT_EQ(all[0]["error"]["code"], "invalid");
+  EXPECT_EQ(all[1]["error"]["message"], "lists and objects are nested more than 32 deep");
+  EXPECT_EQ(all[2]["error"]["message"], "lists and objects are nested more than 32 deep");
+  EXPECT_EQ(all[3]["id"], 5);
+}
+
 TEST_F(Serve, AFailedExpressionLeavesTheOthers) {
   const json losses = answer(R"({"op":"loss","expressions":["x +","x","z","1/(x - 1)*1"]})");
   EXPECT_EQ(losses["losses"], json::parse("[null,41.0,null,null]"));

@@ -115,7 +115,7 @@ TokenArrays expressionsOf(const Json& request, const ColumnNames& columns) {
   return TokenArrays::copy(view);
 }
 
-/// Numbers in a row, or lists of such numbers, one behind another.
+/// Numbers in a row, or lists of such numbers, one behind another. kMaxDepth bounds how deep it recurses.
 void appendNumbers(const Json& json, const char* name, std::vector<double>& numbers) {
   if (json.is_number()) {
     numbers.push_back(json.get<double>());
@@ -128,6 +128,12 @@ std::vector<double> numbersOf(const Json& request, const char* name) {
   std::vector<double> numbers;
   if (const auto found = request.find(name); found != request.end()) appendNumbers(*found, name, numbers);
   return numbers;
+}
+
+/// How many vectors of all parameters these are; what does not fit is the engine's to refuse.
+std::size_t vectorsOf(const Program& program, std::span<const double> parameters) {
+  const std::size_t one = program.parameterOffset(program.size());
+  return one > 0 && parameters.size() > one && parameters.size() % one == 0 ? parameters.size() / one : 1;
 }
 
 LossOptions lossOf(const Json& request) {
@@ -149,12 +155,15 @@ Json validRowsJson(std::span<const std::uint64_t> rows) {
   return list;
 }
 
-/// One list per expression of numbers in the layout of the parameters.
+/// One list per expression, and again for every vector, of numbers in the layout of the parameters.
 Json byExpression(const Program& program, std::span<const double> numbers) {
   Json list = Json::array();
-  for (std::size_t e = 0; e < program.size(); ++e) {
-    const std::size_t first = program.parameterOffset(e);
-    list.push_back(numbersJson(numbers.subspan(first, program.parameterOffset(e + 1) - first)));
+  const std::size_t one = program.parameterOffset(program.size());
+  for (std::size_t vector = 0; vector < vectorsOf(program, numbers); ++vector) {
+    for (std::size_t e = 0; e < program.size(); ++e) {
+      const std::size_t first = vector * one + program.parameterOffset(e);
+      list.push_back(numbersJson(numbers.subspan(first, program.parameterOffset(e + 1) - program.parameterOffset(e))));
+    }
   }
   return list;
 }
@@ -166,7 +175,7 @@ Program compile(const Server& server, const TokenArrays& expressions) {
 Json lossesJson(const Losses& losses, const TokenArrays& expressions) {
   return {{"losses", numbersJson(losses.values)},
           {"valid_rows", validRowsJson(losses.valid_rows)},
-          {"failures", failuresJson(withFailuresOfTexts(losses.failures, expressions.failures))}};
+          {"failures", failuresJson(expressions.explained(losses.failures))}};
 }
 
 Json answerInfo(const Server& server, const Json&) {
@@ -183,8 +192,11 @@ Json answerInfo(const Server& server, const Json&) {
 Json answerLoss(const Server& server, const Json& request) {
   const TokenArrays expressions = expressionsOf(request, server.columns);
   const std::vector<double> parameters = numbersOf(request, "parameters");
-  return lossesJson(server.engine.loss(expressions.view(), server.data, parameters, lossOf(request)).value(),
-                    expressions);
+  const Losses losses =
+      parameters.empty()
+          ? server.engine.loss(expressions.view(), server.data, {}, lossOf(request)).value()
+          : server.engine.loss(compile(server, expressions), server.data, parameters, lossOf(request)).value();
+  return lossesJson(losses, expressions);
 }
 
 Json answerGradient(const Server& server, const Json& request) {
@@ -203,15 +215,13 @@ Json answerPredict(const Server& server, const Json& request) {
   const std::vector<double> parameters = numbersOf(request, "parameters");
   const std::size_t rows = server.data.rows();
   return withZeroOf(server.engine.options().precision, [&]<class T>(T) -> Json {
-    std::vector<T> out(program.size() * rows);
+    const std::size_t outputs = program.size() * vectorsOf(program, parameters);
+    std::vector<T> out(outputs * rows);
     const auto failures = server.engine.evaluate(program, server.data, parameters, std::span<T>(out)).value();
     const std::vector<double> wide(out.begin(), out.end());
     Json values = Json::array();
-    for (std::size_t e = 0; e < program.size(); ++e) {
-      values.push_back(numbersJson(std::span(wide).subspan(e * rows, rows)));
-    }
-    return {{"values", std::move(values)},
-            {"failures", failuresJson(withFailuresOfTexts(failures, expressions.failures))}};
+    for (std::size_t o = 0; o < outputs; ++o) values.push_back(numbersJson(std::span(wide).subspan(o * rows, rows)));
+    return {{"values", std::move(values)}, {"failures", failuresJson(expressions.explained(failures))}};
   });
 }
 
@@ -225,7 +235,8 @@ Json answerFit(const Server& server, const Json& request) {
   const Fits fits = server.engine.fit(program, server.data, starts, options).value();
   Json json = {{"parameters", byExpression(program, fits.parameters)},
                {"standard_errors", byExpression(program, fits.standard_errors)},
-               {"iterations", fits.iterations}};
+               {"iterations", fits.iterations},
+               {"status", Json::array()}};
   for (const FitStatus status : fits.statuses) json["status"].push_back(nameOf(status));
   json.update(lossesJson(fits.losses, expressions));
   return json;
@@ -261,15 +272,27 @@ Json answerRequest(const Server& server, const Json& request) {
   refuse(fmt::format("'op' is {}, expected one of {}", Json(wanted).dump(), names));
 }
 
+/// How deep a request may be nested: deeper than any needs, and no depth to recurse into that is a danger.
+constexpr int kMaxDepth = 32;
+
+Json parseRequest(const std::string& line) {
+  return Json::parse(line, [](int depth, Json::parse_event_t, const Json&) {
+    if (depth > kMaxDepth) refuse(fmt::format("lists and objects are nested more than {} deep", kMaxDepth));
+    return true;
+  });
+}
+
 /// The answer to one line: an object with the request's id, if it has one.
 Json answerLine(const Server& server, const std::string& line) {
   Json answer = Json::object();
   try {
-    const Json request = Json::parse(line);
+    const Json request = parseRequest(line);
     if (request.is_object() && request.contains("id")) answer["id"] = request["id"];
     answer.update(answerRequest(server, request));
   } catch (const Json::parse_error& problem) {
     answer["error"] = errorJson({Errc::kSyntax, fmt::format("no JSON: unexpected text at byte {}", problem.byte), {}});
+  } catch (const Json::exception& problem) {  // a number that a double cannot hold, for example
+    answer["error"] = errorJson({Errc::kInvalid, problem.what(), {}});
   } catch (const ErrorException& problem) {
     answer["error"] = errorJson(problem.error());
   } catch (const std::bad_alloc&) {
