@@ -23,9 +23,9 @@
 #include "ir/population.h"
 #include "ir/text.h"
 #include "runtime/data_view.h"
+#include "runtime/population_arrays.h"
 #include "runtime/program.h"
 #include "runtime/results.h"
-#include "runtime/token_arrays.h"
 
 namespace srjit::python {
 
@@ -47,6 +47,12 @@ using Column = nb::ndarray<nb::ro, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 template <class T>
 std::span<const T> spanOf(const Numbers<T>& numbers) {
   return {numbers.data(), numbers.size()};
+}
+
+/// A caller's token arrays.
+inline PopulationView populationOf(const Numbers<std::int32_t>& codes, const Numbers<double>& constants,
+                                   const Numbers<std::int64_t>& offsets, bool prefix) {
+  return {spanOf(codes), spanOf(constants), spanOf(offsets), prefix ? Notation::kPrefix : Notation::kPostfix};
 }
 
 /// A NumPy array that takes the numbers of `values`.

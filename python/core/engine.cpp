@@ -62,16 +62,15 @@ CompiledTokens compileArrays(const Engine& engine, const Numbers<std::int32_t>& 
                              const Numbers<std::int64_t>& offsets, bool prefix, const std::optional<std::string>& tier,
                              const std::optional<std::string>& passes, double evaluations, std::size_t rows,
                              bool keep_order, const Dataset* data) {
-  const PopulationView view{spanOf(codes), spanOf(constants), spanOf(offsets),
-                            prefix ? Notation::kPrefix : Notation::kPostfix};
+  const PopulationView view = populationOf(codes, constants, offsets, prefix);
   const CompileOptions options = compileOptionsOf(engine, tier, passes, evaluations, rows, keep_order, data);
   const nb::gil_scoped_release free;
   return {engine.compile(view, options).value(), {view.size()}};
 }
 
-CompiledTokens compileTokens(const Engine& engine, const TokenArrays& tokens, const std::optional<std::string>& tier,
-                             const std::optional<std::string>& passes, double evaluations, std::size_t rows,
-                             bool keep_order, const Dataset* data) {
+CompiledTokens compileTokens(const Engine& engine, const PopulationArrays& tokens,
+                             const std::optional<std::string>& tier, const std::optional<std::string>& passes,
+                             double evaluations, std::size_t rows, bool keep_order, const Dataset* data) {
   const CompileOptions options = compileOptionsOf(engine, tier, passes, evaluations, rows, keep_order, data);
   const nb::gil_scoped_release free;
   return {engine.compile(tokens.view(), options).value(),
@@ -186,9 +185,7 @@ nb::tuple lossOfArrays(const Engine& engine, const Numbers<std::int32_t>& codes,
                        const Numbers<std::int64_t>& offsets, bool prefix, const nb::object& data,
                        const Numbers<double>& parameters, const std::string& loss, const std::string& nan) {
   const auto numbers = spanOf(parameters);
-  auto evaluate = [engine, data_set = nb::cast<Dataset>(data),
-                   view = PopulationView{spanOf(codes), spanOf(constants), spanOf(offsets),
-                                         prefix ? Notation::kPrefix : Notation::kPostfix},
+  auto evaluate = [engine, data_set = nb::cast<Dataset>(data), view = populationOf(codes, constants, offsets, prefix),
                    values = std::vector<double>(numbers.begin(), numbers.end()),
                    options = lossOptionsOf(loss, nan)] { return engine.loss(view, data_set, values, options); };
   return resultOf(withoutGil(std::move(evaluate), nb::make_tuple(data, codes, constants, offsets)).value(),
@@ -262,6 +259,8 @@ void defineEngine(nb::module_& module) {
   module.def("loss_of_arrays", lossOfArrays, nb::arg("engine"), nb::arg("codes"), nb::arg("constants"),
              nb::arg("offsets"), nb::arg("prefix"), nb::arg("data"), nb::arg("parameters"), nb::arg("loss"),
              nb::arg("nan"));
+  module.attr("LOSS_TOLERANCE") = FitOptions{}.loss_tolerance;
+  module.attr("STEP_TOLERANCE") = FitOptions{}.step_tolerance;
   module.def("prepare", prepare, nb::arg("engine"), nb::arg("program"), nb::arg("data"), nb::arg("loss").none(),
              nb::arg("nan"));
 }

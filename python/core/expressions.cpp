@@ -4,7 +4,6 @@
 #include "core/bindings.h"
 #include "ir/losses.h"
 #include "ir/ops.h"
-#include "passes/simplify_expression.h"
 
 namespace srjit::python {
 
@@ -17,40 +16,30 @@ Language languageOf(std::string_view word) {
                         {}});
 }
 
-TokenArrays parseAll(const std::vector<std::string>& texts, const std::string& language,
-                     const std::vector<std::string>& names) {
+PopulationArrays parseAll(const std::vector<std::string>& texts, const std::string& language,
+                          const std::vector<std::string>& names) {
   const Language form = languageOf(language);
   const ColumnNames columns = namesOf(names);
   const nb::gil_scoped_release free;
-  return TokenArrays::parse(texts, form, columns);
+  return PopulationArrays::parse(texts, form, columns);
 }
 
 /// A copy of a caller's arrays.
-TokenArrays tokensOf(const Numbers<std::int32_t>& codes, const Numbers<double>& constants,
-                     const Numbers<std::int64_t>& offsets, bool prefix) {
-  const PopulationView view{spanOf(codes), spanOf(constants), spanOf(offsets),
-                            prefix ? Notation::kPrefix : Notation::kPostfix};
+PopulationArrays tokensOf(const Numbers<std::int32_t>& codes, const Numbers<double>& constants,
+                          const Numbers<std::int64_t>& offsets, bool prefix) {
+  const PopulationView view = populationOf(codes, constants, offsets, prefix);
   const nb::gil_scoped_release free;
   checkArrays(view).value();
-  return TokenArrays::copy(view);
+  return PopulationArrays::copy(view);
 }
 
-TokenArrays simplified(const TokenArrays& tokens, const std::string& math) {
+PopulationArrays simplified(const PopulationArrays& tokens, const std::string& math) {
   const Math mode = choiceOf("math", math, kMathModes);
   const nb::gil_scoped_release free;
-  TokenArrays made;
-  for (std::size_t e = 0; e < tokens.size(); ++e) {
-    Result<Expression> expression = tokens.expression(e);
-    if (expression) {
-      made.add(simplify(*expression, mode).tokens());
-    } else {
-      made.addFailure(std::move(expression).error());
-    }
-  }
-  return made;
+  return tokens.simplified(mode);
 }
 
-std::string printed(const TokenArrays& tokens, std::size_t e, const std::string& language,
+std::string printed(const PopulationArrays& tokens, std::size_t e, const std::string& language,
                     const std::vector<std::string>& names) {
   return print(tokens.expression(e).value(), languageOf(language), namesOf(names));
 }
@@ -77,12 +66,12 @@ ColumnNames namesOf(const std::vector<std::string>& names) {
 }
 
 void defineExpressions(nb::module_& module) {
-  nb::class_<TokenArrays>(module, "Tokens")
-      .def("__len__", &TokenArrays::size)
-      .def_prop_ro("codes", [](const TokenArrays& tokens) { return arrayOf(tokens.codes); })
-      .def_prop_ro("constants", [](const TokenArrays& tokens) { return arrayOf(tokens.constants); })
-      .def_prop_ro("offsets", [](const TokenArrays& tokens) { return arrayOf(tokens.offsets); })
-      .def_prop_ro("failures", [](const TokenArrays& tokens) { return failureList(tokens.failures); })
+  nb::class_<PopulationArrays>(module, "Tokens")
+      .def("__len__", &PopulationArrays::size)
+      .def_prop_ro("codes", [](const PopulationArrays& tokens) { return arrayOf(tokens.codes); })
+      .def_prop_ro("constants", [](const PopulationArrays& tokens) { return arrayOf(tokens.constants); })
+      .def_prop_ro("offsets", [](const PopulationArrays& tokens) { return arrayOf(tokens.offsets); })
+      .def_prop_ro("failures", [](const PopulationArrays& tokens) { return failureList(tokens.failures); })
       .def("print", printed, nb::arg("expression"), nb::arg("language"), nb::arg("names"))
       .def("simplified", simplified, nb::arg("math"));
   module.def("parse", parseAll, nb::arg("texts"), nb::arg("language"), nb::arg("names"));

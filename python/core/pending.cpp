@@ -88,8 +88,7 @@ PendingResult<Losses> submitLossOfArrays(const Engine& engine, const Numbers<std
                                          const Numbers<double>& constants, const Numbers<std::int64_t>& offsets,
                                          bool prefix, const nb::object& data, const Numbers<double>& parameters,
                                          const std::string& loss, const std::string& nan) {
-  const PopulationView view{spanOf(codes), spanOf(constants), spanOf(offsets),
-                            prefix ? Notation::kPrefix : Notation::kPostfix};
+  const PopulationView view = populationOf(codes, constants, offsets, prefix);
   const Dataset data_set = nb::cast<Dataset>(data);
   const LossOptions options = lossOptionsOf(loss, nan);
   return {

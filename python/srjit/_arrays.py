@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-_FLOATS = {np.dtype(np.float32): "f32", np.dtype(np.float64): "f64"}
+#: Types of numbers that engines compute in, by NumPy's names.
+_PRECISIONS = {"float32": "f32", "float64": "f64"}
 
 
 @dataclass
@@ -108,7 +109,7 @@ def _adjacent_strides(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
 
 
 def _matrix(pointer, shape, strides, dtype_name, what, device, stream, owner) -> DeviceArray:
-    precision = {"float32": "f32", "float64": "f64"}.get(dtype_name)
+    precision = _PRECISIONS.get(dtype_name)
     if precision is None:
         raise TypeError(f"{what} has numbers of type {dtype_name}, expected float32 or float64")
     if len(shape) == 1:
@@ -172,7 +173,7 @@ def float64_of(values: Any, what: str) -> np.ndarray:
 
 
 def _floats(array: np.ndarray, what: str) -> np.ndarray:
-    if array.dtype in _FLOATS and array.dtype.isnative:
+    if array.dtype.name in _PRECISIONS and array.dtype.isnative:
         return array
     if array.dtype.kind not in "fiub":
         if array.dtype.kind != "O":

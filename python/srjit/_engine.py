@@ -13,6 +13,9 @@ from ._arrays import DeviceArray, column_of, columns_of, device_array, float64_o
 from ._expressions import Population, parse, token_arrays
 from ._results import Failure, Fits, Gradients, Losses, Pending
 
+#: Passes over the data of a fit, at most, if nothing else is asked for.
+FIT_ITERATIONS = 50
+
 # Evaluations that Ctrl-C left behind end before Python does.
 atexit.register(_core.finish_calls)
 
@@ -385,8 +388,8 @@ class Engine:
                                         out.reshape(-1))
         return Pending(pending, lambda _: out)
 
-    def fit(self, program: Program, data: Dataset, starts: Any = None, iterations: int = 50, *, loss: str = "mse",
-            nan: str = "propagate", loss_tolerance: float = 1e-10, step_tolerance: float = 1e-8) -> Fits:
+    def fit(self, program: Program, data: Dataset, starts: Any = None, iterations: int = FIT_ITERATIONS, *, loss: str = "mse",
+            nan: str = "propagate", loss_tolerance: float = _core.LOSS_TOLERANCE, step_tolerance: float = _core.STEP_TOLERANCE) -> Fits:
         """Fits the parameters of every expression to the target, all of them together.
 
         Each iteration is one pass over the data for all fits that have not ended (Levenberg-Marquardt with variable
@@ -406,9 +409,9 @@ class Engine:
                            _count_of(iterations, "iterations"), loss_tolerance, step_tolerance)
         return _fits(result)
 
-    def submit_fit(self, program: Program, data: Dataset, starts: Any = None, iterations: int = 50, *,
-                   loss: str = "mse", nan: str = "propagate", loss_tolerance: float = 1e-10,
-                   step_tolerance: float = 1e-8) -> Pending:
+    def submit_fit(self, program: Program, data: Dataset, starts: Any = None, iterations: int = FIT_ITERATIONS, *,
+                   loss: str = "mse", nan: str = "propagate", loss_tolerance: float = _core.LOSS_TOLERANCE,
+                   step_tolerance: float = _core.STEP_TOLERANCE) -> Pending:
         """`fit` without waiting: a `Pending`, whose ``stop()`` ends it early."""
         numbers = _starts_of(program, starts)
         pending = _core.submit_fit(self._engine, program._program, self._data_of(data, program), numbers, loss, nan,

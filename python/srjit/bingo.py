@@ -17,7 +17,7 @@ from bingo.evaluation import evaluation, fitness_function
 from bingo.local_optimizers.local_opt_fitness import LocalOptFitnessFunction
 from bingo.symbolic_regression.explicit_regression import ExplicitRegression
 
-from ._engine import Engine
+from ._engine import FIT_ITERATIONS, Engine
 from ._expressions import CONSTANT, PARAMETER, VARIABLE, Population, ops
 from ._lambdify import default_engine
 
@@ -53,7 +53,7 @@ class Evaluation(evaluation.Evaluation):
     """
 
     def __init__(self, fitness_function: Any, redundant: bool = False, multiprocess: int | bool = False, *,
-                 iterations: int = 50, engine: Engine | None = None):
+                 iterations: int = FIT_ITERATIONS, engine: Engine | None = None):
         super().__init__(fitness_function, redundant, multiprocess)
         self._iterations = iterations
         self._engine = engine

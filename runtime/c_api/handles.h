@@ -20,6 +20,7 @@
 #include "runtime/c_api/srjit.h"
 #include "runtime/c_api/structs.h"
 #include "runtime/engine.h"
+#include "runtime/population_arrays.h"
 
 namespace srjit::c_api {
 
@@ -53,10 +54,7 @@ struct srjit_dataset {
 };
 
 struct srjit_tokens {
-  std::vector<std::int32_t> codes = {};
-  std::vector<double> constants = {};
-  std::vector<std::int64_t> offsets = {0};
-  srjit::c_api::TextFailures failures = {};
+  srjit::PopulationArrays arrays = {};
 };
 
 struct srjit_program {

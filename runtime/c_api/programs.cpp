@@ -1,6 +1,5 @@
 #include "ir/ops.h"
 #include "ir/text.h"
-#include "passes/simplify_expression.h"
 #include "runtime/c_api/handles.h"
 
 namespace srjit::c_api {
@@ -13,26 +12,6 @@ static_assert(kLanguages[SRJIT_TEXT_INFIX] == Language::kInfix &&
 static_assert(SRJIT_CONSTANT == kConstantCode && SRJIT_VARIABLE == variableCode(0) &&
               SRJIT_PARAMETER == kFirstParameterCode);
 
-void append(srjit_tokens& tokens, const auto& expression) {
-  for (const Token& token : expression) {
-    tokens.codes.push_back(codeOf(token));
-    tokens.constants.push_back(token.value);
-  }
-}
-
-/// The tokens of `count` expressions, of which `add` appends one at a time or gives why it cannot.
-template <class Add>
-srjit_tokens tokensOf(std::uint64_t count, const Add& add) {
-  srjit_tokens tokens;
-  std::vector<Failure> failures;
-  for (std::uint64_t e = 0; e < count; ++e) {
-    if (Status added = add(tokens, e); !added) failures.push_back({e, std::move(added.error())});
-    tokens.offsets.push_back(static_cast<std::int64_t>(tokens.codes.size()));
-  }
-  if (!failures.empty()) tokens.failures = std::make_shared<const std::vector<Failure>>(std::move(failures));
-  return tokens;
-}
-
 /// New tokens, and a list of those that failed, for the caller; both or neither.
 template <class Make>
 std::int32_t giveTokens(srjit_tokens** tokens, srjit_failures** failures, srjit_error* error, const Make& make) {
@@ -40,7 +19,7 @@ std::int32_t giveTokens(srjit_tokens** tokens, srjit_failures** failures, srjit_
   std::unique_ptr<srjit_failures> list;
   const std::int32_t status = answerWith(tokens, "tokens", error, [&] {
     srjit_tokens made = make();
-    if (failures != nullptr && made.failures != nullptr) list.reset(failuresFor(*made.failures, {}));
+    if (failures != nullptr) list.reset(failuresFor(made.arrays.failures, {}));
     return made;
   });
   if (status == SRJIT_OK && failures != nullptr) *failures = list.release();
@@ -58,10 +37,10 @@ Result<Expression> expressionOf(const PopulationView& population, std::uint64_t 
 
 srjit_population viewOf(const srjit_tokens& tokens) {
   return {sizeof(srjit_population),
-          tokens.offsets.size() - 1,
-          tokens.codes.data(),
-          tokens.constants.data(),
-          tokens.offsets.data(),
+          tokens.arrays.size(),
+          tokens.arrays.codes.data(),
+          tokens.arrays.constants.data(),
+          tokens.arrays.offsets.data(),
           SRJIT_POSTFIX,
           0};
 }
@@ -145,14 +124,9 @@ int32_t srjit_parse(const char* const* texts, uint64_t count, int32_t language, 
     const std::span all = arrayOf(texts, count, "texts");
     const Language form = choiceOf(kLanguages, language, "language");
     const ColumnNames known = namesOf(names, columns);
-    std::vector<Token> one;
-    return tokensOf(count, [&](srjit_tokens& to, std::uint64_t e) -> Status {
-      one.clear();
-      const Result<ProgramNeeds> parsed = parseTokens(&required(all[e], "a text"), form, known, one);
-      if (!parsed) return parsed.error();
-      append(to, one);
-      return okStatus();
-    });
+    std::vector<std::string> list;
+    for (const char* const text : all) list.emplace_back(&required(text, "a text"));
+    return srjit_tokens{PopulationArrays::parse(list, form, known)};
   });
 }
 
@@ -162,12 +136,7 @@ int32_t srjit_simplify(const srjit_population* population, int32_t math, srjit_t
     const PopulationView view = populationOf(population);
     const Math mode = mathOf(math);
     checkArrays(view).value();
-    return tokensOf(view.size(), [&](srjit_tokens& to, std::uint64_t e) -> Status {
-      Result<Expression> expression = expressionOf(view, e);
-      if (!expression) return expression.error();
-      append(to, simplify(*expression, mode).tokens());
-      return okStatus();
-    });
+    return srjit_tokens{PopulationArrays::copy(view).simplified(mode)};
   });
 }
 
@@ -206,7 +175,9 @@ int32_t srjit_compile_tokens(const srjit_engine* engine, const srjit_tokens* tok
   return answerWith(program, "program", error, [&] {
     const srjit_population view = viewOf(required(tokens, "tokens"));
     srjit_program compiled = compile(engine, &view, options);
-    compiled.origin.texts = tokens->failures;
+    if (const auto& failures = tokens->arrays.failures; !failures.empty()) {
+      compiled.origin.texts = std::make_shared<const std::vector<Failure>>(failures);
+    }
     return compiled;
   });
 }

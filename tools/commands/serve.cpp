@@ -8,9 +8,8 @@
 
 #include <nlohmann/json.hpp>
 
-#include "passes/simplify_expression.h"
 #include "runtime/loss_text.h"
-#include "runtime/token_arrays.h"
+#include "runtime/population_arrays.h"
 #include "tools/commands.h"
 #include "tools/evaluation.h"
 #include "tools/streams.h"
@@ -96,10 +95,10 @@ Language languageOf(const Json& request) {
 }
 
 /// The expressions of a request: texts, or token arrays.
-TokenArrays expressionsOf(const Json& request, const ColumnNames& columns) {
+PopulationArrays expressionsOf(const Json& request, const ColumnNames& columns) {
   if (request.contains("expressions")) {
-    return TokenArrays::parse(memberOf<std::vector<std::string>>(request, "expressions", {}), languageOf(request),
-                              columns);
+    return PopulationArrays::parse(memberOf<std::vector<std::string>>(request, "expressions", {}), languageOf(request),
+                                   columns);
   }
   const auto population = request.find("population");
   if (population == request.end() || !population->is_object()) {
@@ -112,7 +111,7 @@ TokenArrays expressionsOf(const Json& request, const ColumnNames& columns) {
   if (notation != "postfix" && notation != "prefix") refuse("'notation' is neither postfix nor prefix");
   const PopulationView view{codes, constants, offsets, notation == "prefix" ? Notation::kPrefix : Notation::kPostfix};
   checkArrays(view).value();
-  return TokenArrays::copy(view);
+  return PopulationArrays::copy(view);
 }
 
 /// Numbers in a row, or lists of such numbers, one behind another. kMaxDepth bounds how deep it recurses.
@@ -168,11 +167,11 @@ Json byExpression(const Program& program, std::span<const double> numbers) {
   return list;
 }
 
-Program compile(const Server& server, const TokenArrays& expressions) {
+Program compile(const Server& server, const PopulationArrays& expressions) {
   return server.engine.compile(expressions.view(), {.expected_rows = server.data.rows()}).value();
 }
 
-Json lossesJson(const Losses& losses, const TokenArrays& expressions) {
+Json lossesJson(const Losses& losses, const PopulationArrays& expressions) {
   return {{"losses", numbersJson(losses.values)},
           {"valid_rows", validRowsJson(losses.valid_rows)},
           {"failures", failuresJson(expressions.explained(losses.failures))}};
@@ -190,7 +189,7 @@ Json answerInfo(const Server& server, const Json&) {
 }
 
 Json answerLoss(const Server& server, const Json& request) {
-  const TokenArrays expressions = expressionsOf(request, server.columns);
+  const PopulationArrays expressions = expressionsOf(request, server.columns);
   const std::vector<double> parameters = numbersOf(request, "parameters");
   const Losses losses =
       parameters.empty()
@@ -200,7 +199,7 @@ Json answerLoss(const Server& server, const Json& request) {
 }
 
 Json answerGradient(const Server& server, const Json& request) {
-  const TokenArrays expressions = expressionsOf(request, server.columns);
+  const PopulationArrays expressions = expressionsOf(request, server.columns);
   const Program program = compile(server, expressions);
   const Gradients gradients =
       server.engine.gradient(program, server.data, numbersOf(request, "parameters"), {.loss = lossOf(request)}).value();
@@ -210,7 +209,7 @@ Json answerGradient(const Server& server, const Json& request) {
 }
 
 Json answerPredict(const Server& server, const Json& request) {
-  const TokenArrays expressions = expressionsOf(request, server.columns);
+  const PopulationArrays expressions = expressionsOf(request, server.columns);
   const Program program = compile(server, expressions);
   const std::vector<double> parameters = numbersOf(request, "parameters");
   const std::size_t rows = server.data.rows();
@@ -226,7 +225,7 @@ Json answerPredict(const Server& server, const Json& request) {
 }
 
 Json answerFit(const Server& server, const Json& request) {
-  const TokenArrays expressions = expressionsOf(request, server.columns);
+  const PopulationArrays expressions = expressionsOf(request, server.columns);
   const Program program = compile(server, expressions);
   std::vector<double> starts = numbersOf(request, "starts");
   if (starts.empty()) starts.assign(program.parameterOffset(program.size()), 1.0);
@@ -243,13 +242,12 @@ Json answerFit(const Server& server, const Json& request) {
 }
 
 Json answerSimplify(const Server& server, const Json& request) {
-  const TokenArrays expressions = expressionsOf(request, server.columns);
-  const Math math = choiceOf(request, "math", kMathModes, Math::kFast);
+  const PopulationArrays expressions =
+      expressionsOf(request, server.columns).simplified(choiceOf(request, "math", kMathModes, Math::kFast));
   Json texts = Json::array();
   for (std::size_t e = 0; e < expressions.size(); ++e) {
     const Result<Expression> expression = expressions.expression(e);
-    texts.push_back(expression ? Json(print(simplify(*expression, math), languageOf(request), server.columns))
-                               : Json());
+    texts.push_back(expression ? Json(print(*expression, languageOf(request), server.columns)) : Json());
   }
   return {{"expressions", std::move(texts)}, {"failures", failuresJson(expressions.failures)}};
 }

@@ -1,9 +1,11 @@
-#include "runtime/token_arrays.h"
+#include "runtime/population_arrays.h"
 
 #include <algorithm>
 #include <utility>
 
 #include <fmt/format.h>
+
+#include "passes/simplify_expression.h"
 
 namespace srjit {
 namespace {
@@ -15,8 +17,9 @@ const Failure* findFailure(std::span<const Failure> failures, std::size_t expres
 
 }  // namespace
 
-TokenArrays TokenArrays::parse(std::span<const std::string> texts, Language language, const ColumnNames& columns) {
-  TokenArrays arrays;
+PopulationArrays PopulationArrays::parse(std::span<const std::string> texts, Language language,
+                                         const ColumnNames& columns) {
+  PopulationArrays arrays;
   std::vector<Token> tokens;
   for (const std::string& text : texts) {
     tokens.clear();
@@ -30,8 +33,8 @@ TokenArrays TokenArrays::parse(std::span<const std::string> texts, Language lang
   return arrays;
 }
 
-TokenArrays TokenArrays::copy(const PopulationView& population) {
-  TokenArrays arrays;
+PopulationArrays PopulationArrays::copy(const PopulationView& population) {
+  PopulationArrays arrays;
   for (std::size_t e = 0; e < population.size(); ++e) {
     Population::Block block;
     Status valid = block.add(population, e);
@@ -44,7 +47,7 @@ TokenArrays TokenArrays::copy(const PopulationView& population) {
   return arrays;
 }
 
-Result<Expression> TokenArrays::expression(std::size_t e) const {
+Result<Expression> PopulationArrays::expression(std::size_t e) const {
   if (e >= size()) return Error{Errc::kInvalid, fmt::format("expression {} of {}", e, size()), {}};
   if (const Failure* const failure = findFailure(failures, e)) return failure->error;
   Population::Block block;
@@ -52,7 +55,20 @@ Result<Expression> TokenArrays::expression(std::size_t e) const {
   return block[0].expression();
 }
 
-void TokenArrays::add(std::span<const Token> tokens) {
+PopulationArrays PopulationArrays::simplified(Math math) const {
+  PopulationArrays made;
+  for (std::size_t e = 0; e < size(); ++e) {
+    Result<Expression> simple = expression(e);
+    if (simple) {
+      made.add(simplify(*simple, math).tokens());
+    } else {
+      made.addFailure(std::move(simple).error());
+    }
+  }
+  return made;
+}
+
+void PopulationArrays::add(std::span<const Token> tokens) {
   for (const Token& token : tokens) {
     codes.push_back(codeOf(token));
     constants.push_back(token.value);
@@ -60,7 +76,7 @@ void TokenArrays::add(std::span<const Token> tokens) {
   offsets.push_back(static_cast<std::int64_t>(codes.size()));
 }
 
-void TokenArrays::addFailure(Error error) {
+void PopulationArrays::addFailure(Error error) {
   failures.push_back({size(), std::move(error)});
   offsets.push_back(static_cast<std::int64_t>(codes.size()));
 }

@@ -10,27 +10,28 @@
 
 #include "ir/error.h"
 #include "ir/expression.h"
+#include "ir/numeric.h"
 #include "ir/population.h"
 #include "ir/text.h"
 #include "runtime/results.h"
 
 namespace srjit {
 
-/// As TokenArrays::explained(), of so many expressions, with the failures of reading them.
+/// As PopulationArrays::explained(), of so many expressions, with the failures of reading them.
 std::vector<Failure> explainFailures(std::vector<Failure> of_program, std::size_t expressions,
                                      std::span<const Failure> of_reading);
 
 /// Expressions in postfix, one behind another. One that could not be read has no tokens, and a failure.
-struct TokenArrays {
+struct PopulationArrays {
   std::vector<std::int32_t> codes = {};
   std::vector<double> constants = {};
   std::vector<std::int64_t> offsets = {0};
   std::vector<Failure> failures = {};  ///< in order of expression
 
   /// Reads texts. Errors are those of parse(), as failures.
-  static TokenArrays parse(std::span<const std::string> texts, Language language, const ColumnNames& columns);
+  static PopulationArrays parse(std::span<const std::string> texts, Language language, const ColumnNames& columns);
   /// A copy, in postfix, of arrays that checkArrays() accepts. Expressions that are not valid are failures.
-  static TokenArrays copy(const PopulationView& population);
+  static PopulationArrays copy(const PopulationView& population);
 
   std::size_t size() const noexcept { return offsets.size() - 1; }
   /// Valid until something is added.
@@ -44,6 +45,9 @@ struct TokenArrays {
   std::vector<Failure> explained(std::vector<Failure> of_program) const {
     return explainFailures(std::move(of_program), size(), failures);
   }
+
+  /// The expressions as simplify() gives them; failures stay.
+  PopulationArrays simplified(Math math) const;
 
   void add(std::span<const Token> tokens);
   void addFailure(Error error);
