@@ -13,7 +13,18 @@ std::size_t Dataset::rowGroups() const noexcept { return state_->padded_rows / k
 std::size_t Dataset::columns() const noexcept { return state_->columns; }
 
 SubtreeStats Dataset::subtrees() const {
-  if (state_->subtrees == nullptr) return {};
+  SubtreeStats all;
+  for (const auto& replica : state_->replicas) {
+    if (replica == nullptr) continue;
+    const SubtreeStats own = Dataset(replica).subtrees();
+    all.capacity += own.capacity;
+    all.kept += own.kept;
+    all.bytes += own.bytes;
+    all.computed += own.computed;
+    all.replaced += own.replaced;
+    all.reads += own.reads;
+  }
+  if (state_->subtrees == nullptr) return all;
   SubtreeStats stats = state_->subtrees->stats();
   stats.bytes = stats.capacity * state_->column_stride * static_cast<std::size_t>(bytesOf(state_->precision));
   return stats;

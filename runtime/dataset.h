@@ -8,7 +8,7 @@
 
 namespace srjit {
 
-/// Subtree values kept with a data set (EngineOptions::subtree_bytes).
+/// Subtree values kept with a data set (EngineOptions::subtree_bytes); of several devices, on all of them.
 struct SubtreeStats {
   std::size_t capacity = 0;    ///< maximum number of columns
   std::size_t kept = 0;        ///< columns that hold values now
@@ -33,6 +33,7 @@ class Dataset {
   struct State;
   explicit Dataset(std::shared_ptr<const State> state) : state_(std::move(state)) {}
   const State& state() const noexcept { return *state_; }
+  const std::shared_ptr<const State>& handle() const noexcept { return state_; }
 
  private:
   std::shared_ptr<const State> state_;

@@ -1,7 +1,6 @@
 #include "runtime/engine.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cstring>
 #include <limits>
 #include <optional>
@@ -14,9 +13,7 @@
 #include "runtime/engine_tasks.h"
 #include "runtime/evaluation/loss_terms.h"
 #include "runtime/evaluation/population_parts.h"
-#include "runtime/host/executor.h"
 #include "runtime/platform/guarded.h"
-#include "runtime/tiers/device_executor.h"
 
 namespace srjit {
 
@@ -36,50 +33,6 @@ namespace {
 
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 using Failures = std::vector<Failure>;
-
-/// The N of "cuda:N".
-std::optional<unsigned> cudaOrdinal(std::string_view device) {
-  constexpr std::string_view kPrefix = "cuda:";
-  unsigned ordinal = 0;
-  if (!device.starts_with(kPrefix)) return std::nullopt;
-  const auto [end, error] = std::from_chars(device.data() + kPrefix.size(), device.data() + device.size(), ordinal);
-  if (error != std::errc() || end != device.data() + device.size()) return std::nullopt;
-  return ordinal;
-}
-
-Result<std::unique_ptr<Executor>> makeExecutorOn(unsigned ordinal, const EngineOptions& options,
-                                                 const EngineParts& parts) {
-  auto driver = parts.driver();
-  if (!driver) {
-    Error error = std::move(driver).error();
-    error.message = fmt::format("device cuda:{}: {}", ordinal, error.message);
-    return error;
-  }
-  return makeDeviceExecutor(options, ordinal, *driver, parts.images);
-}
-
-Result<std::unique_ptr<Executor>> makeExecutor(EngineOptions& options, const EngineParts& parts,
-                                               std::vector<std::string>& notices) {
-  if (options.device == "auto") {
-    EngineOptions first = options;
-    first.device = "cuda:0";
-    auto made = makeExecutorOn(0, first, parts);
-    if (made) {
-      options = first;
-      return made;
-    }
-    // Without a driver a GPU is not expected.
-    if (parts.driver()) notices.push_back(made.error().message + "; the processor computes instead");
-    options.device = "cpu";
-  }
-  if (options.device == "cpu") {
-    if (std::string missing = missingOf(detectHost()); !missing.empty()) notices.push_back(std::move(missing));
-    return makeHostExecutor(options, options.threads);
-  }
-  if (const auto ordinal = cudaOrdinal(options.device)) return makeExecutorOn(*ordinal, options, parts);
-  return Error{
-      Errc::kInvalid, fmt::format("device {}, expected auto, cpu or cuda:N", text::inQuotes(options.device)), {}};
-}
 
 template <class Value>
 Error mismatch(const char* what, Value other, Value own) {
@@ -433,7 +386,12 @@ Result<Engine> createEngine(const EngineOptions& options, const EngineParts& par
 }
 
 const EngineOptions& Engine::options() const noexcept { return state_->options; }
-const std::vector<std::string>& Engine::notices() const noexcept { return state_->notices; }
+std::vector<std::string> Engine::notices() const {
+  std::vector<std::string> all = state_->notices;
+  if (state_->home.isForked()) return all;
+  for (std::string& notice : state_->executor->notices()) all.push_back(std::move(notice));
+  return all;
+}
 CacheStats Engine::cacheStats() const {
   return state_->home.isForked() ? CacheStats() : state_->executor->cacheStats();
 }

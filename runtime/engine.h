@@ -37,12 +37,14 @@ namespace srjit {
 
 class Engine {
  public:
-  /// Errors: kInvalid for a malformed device name, kMachine for a device that does not exist.
+  /// Errors: kInvalid for a malformed device name, and for a list that has a device twice; kMachine for a device that
+  /// does not exist.
   static Result<Engine> create(const EngineOptions& options = {});
 
   /// What this engine does without, in sentences for a user: why "auto" did not take cuda:0 although there is a driver,
-  /// or that the processor has no fused multiply-add. Empty if nothing is missing.
-  const std::vector<std::string>& notices() const noexcept;
+  /// that the processor has no fused multiply-add, or which of several devices were lost since. Empty if nothing is
+  /// missing; only the end changes. Throws std::bad_alloc.
+  std::vector<std::string> notices() const;
 
   /// Copies and pads the columns. Errors: kInvalid for unequal lengths, no rows, a bad target or bad weights (with the
   /// row, from 1, and the number as given), or names that are not one per column; kMachine if memory runs out.

@@ -15,6 +15,8 @@
 
 namespace srjit {
 
+struct EngineParts;
+
 struct Engine::State {
   EngineOptions options;
   std::unique_ptr<Executor> executor;
@@ -28,6 +30,11 @@ struct Engine::State {
   ~State();
   Status checkProcess() const;
 };
+
+/// What evaluates on the device of the options, whose `threads` are resolved. Sets `device` to what it takes, and adds
+/// notices. Errors: those of Engine::create().
+Result<std::unique_ptr<Executor>> makeExecutor(EngineOptions& options, const EngineParts& parts,
+                                               std::vector<std::string>& notices);
 
 /// Gives a source its expressions, as ProgramSource::set().
 using SetSource = std::function<void(ProgramSource&, ProgramSource::Threads)>;

@@ -2,6 +2,7 @@
 
 #include "runtime/evaluation/program_state.h"
 #include "runtime/host/batches.h"
+#include "runtime/pool/program.h"
 #include "runtime/tiers/device_program.h"
 
 namespace srjit {
@@ -15,6 +16,7 @@ const ProgramInfo& Program::info() const noexcept { return state_->info; }
 
 ProgramStatus Program::status() const {
   if (state_->on_device != nullptr) return state_->on_device->status();
+  if (state_->on_pool != nullptr) return state_->on_pool->status();
   ProgramStatus status;
   if (state_->batches == nullptr) return status;
   for (const HostBatch& batch : state_->batches->batches()) {

@@ -60,7 +60,9 @@ Result<Dataset> Engine::withWeights(const Dataset& data, const ColumnView& weigh
 Result<Dataset> Engine::withWeights(const Dataset& data, const DeviceMatrix& weights, std::uint64_t stream) const {
   return derivedOf(*state_, data, [&]() -> MadeState {
     if (!data.state().has_target) return withoutTarget();
-    return state_->executor->withWeights(data, weights, stream);
+    Result<HostColumn> copy = state_->executor->fetch("the weights", weights, data.rows(), stream);
+    if (!copy) return std::move(copy).error();
+    return state_->executor->select(data, {.runs = {{0, data.rows()}}, .weights = copy->view()});
   });
 }
 

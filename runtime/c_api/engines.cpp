@@ -72,8 +72,16 @@ const char* srjit_engine_device(const srjit_engine* engine) {
 }
 
 const char* srjit_engine_notice(const srjit_engine* engine, uint64_t i) {
-  if (engine == nullptr || i >= engine->engine.notices().size()) return nullptr;
-  return engine->engine.notices()[i].c_str();
+  if (engine == nullptr) return nullptr;
+  try {
+    std::deque<std::string>& texts = engine->notices->texts;
+    const std::lock_guard lock(engine->notices->mutex);
+    const std::vector<std::string> now = engine->engine.notices();
+    for (std::size_t next = texts.size(); next < now.size(); ++next) texts.push_back(now[next]);
+    return i < texts.size() ? texts[i].c_str() : nullptr;
+  } catch (const std::bad_alloc&) {
+    return nullptr;
+  }
 }
 
 int32_t srjit_engine_get_info(const srjit_engine* engine, srjit_engine_info* info, srjit_error* error) {

@@ -2,8 +2,10 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <exception>
 #include <memory>
+#include <mutex>
 #include <new>
 #include <optional>
 #include <span>
@@ -47,6 +49,12 @@ struct Flight {
 
 struct srjit_engine {
   srjit::Engine engine;
+  /// The engine's notices so far, where a caller's pointers to them stay valid.
+  struct Notices {
+    std::mutex mutex;
+    std::deque<std::string> texts = {};
+  };
+  std::unique_ptr<Notices> notices = std::make_unique<Notices>();
 };
 
 struct srjit_dataset {

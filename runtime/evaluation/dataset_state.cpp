@@ -189,6 +189,26 @@ std::size_t Dataset::State::storageBytes() const {
   return fields() * column_stride * element;
 }
 
+std::shared_ptr<Dataset::State> Dataset::State::withoutNumbers() const {
+  auto state = std::make_shared<State>();
+  state->rows = rows;
+  state->columns = columns;
+  state->names = names;
+  state->precision = precision;
+  state->device = device;
+  state->padded_rows = padded_rows;
+  state->column_stride = column_stride;
+  state->has_target = has_target;
+  state->has_weights = has_weights;
+  state->weight_sum = weight_sum;
+  state->target_mean = target_mean;
+  state->target_variance = target_variance;
+  state->least_target = least_target;
+  state->most_target = most_target;
+  state->row_group_weights = row_group_weights;
+  return state;
+}
+
 void Dataset::State::setRows(std::size_t count) noexcept {
   rows = count;
   padded_rows = roundUp(count, kGroupRows);

@@ -42,12 +42,19 @@ struct Dataset::State {
   /// Values kept in spare columns of `on_device`; null if none are. Declared after it, so that it is destroyed first:
   /// its destructor waits for its kernels before the columns are freed.
   std::shared_ptr<DeviceSubtrees> subtrees;
+  /// Data of several devices, in their order: the same numbers on each, null where they could not be placed. All that
+  /// has numbers above is then empty.
+  std::vector<std::shared_ptr<const Dataset::State>> replicas;
   double weight_sum = 0;       ///< without weights, the number of rows
   double target_mean = 0;      ///< weighted, over all rows
   double target_variance = 0;  ///< likewise, divided by weight_sum
   double least_target = 0, most_target = 0;
   std::vector<double> row_group_weights;  ///< with weights: their sum over every row group, as a kernel adds it
 
+  /// Whether the numbers are in `storage`.
+  bool isOnHost() const noexcept { return storage.data() != nullptr; }
+  /// Sizes, names, and what is known of target and weights; no numbers, and a serial of its own.
+  std::shared_ptr<State> withoutNumbers() const;
   /// Columns, target and weights.
   std::size_t fields() const noexcept { return columns + (has_target ? 1 : 0) + (has_weights ? 1 : 0); }
   /// Bytes of all fields with their padding. Throws OutOfMemory if no memory can have so many.

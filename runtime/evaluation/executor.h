@@ -1,4 +1,5 @@
-// The interface of a device: the processor, or a GPU. Precondition of all calls: the Engine has checked the arguments.
+// The interface of what evaluates: the processor, a GPU, or several of them. Precondition of all calls: the Engine has
+// checked the arguments.
 #pragma once
 
 #include <cstddef>
@@ -6,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "runtime/cache_stats.h"
@@ -41,6 +43,18 @@ class Flight {
   virtual Result<Losses> finish() = 0;
 };
 
+/// A column in host memory.
+struct HostColumn {
+  AlignedBuffer values;
+  std::size_t rows = 0;
+  Precision precision = Precision::kF32;
+
+  /// Valid as long as this is where it is.
+  ColumnView view() {
+    return withZeroOf(precision, [&]<class T>(T) { return ColumnView(std::span(values.as<T>(), rows)); });
+  }
+};
+
 /// Thread-safe. May throw what guarded() catches.
 class Executor {
  public:
@@ -53,12 +67,16 @@ class Executor {
   virtual Result<std::shared_ptr<const Dataset::State>> upload(const DataView& data) = 0;
   virtual Result<std::shared_ptr<const Dataset::State>> adopt(const DeviceDataView& data) = 0;
 
-  /// The data set that upload() makes of the selected numbers of `data`, which are on this executor's device and in its
-  /// precision. Errors: as Engine::rows() and withWeights().
+  /// The data set that upload() makes of the selected numbers of `data`, which are in its precision, and on this
+  /// executor's device or, as Dataset::State::create() leaves them, in host memory. Errors: as Engine::rows() and
+  /// withWeights().
   virtual Result<std::shared_ptr<const Dataset::State>> select(const Dataset& data, const Selection& selection) = 0;
-  /// select() of all rows, with weights in a GPU's memory, which the stream writes, if it is not 0.
-  virtual Result<std::shared_ptr<const Dataset::State>> withWeights(const Dataset& data, const DeviceMatrix& weights,
-                                                                    std::uint64_t stream) = 0;
+  /// A copy of one column of so many rows in a GPU's memory, which the stream writes, if it is not 0. `what` is its name
+  /// in messages. Errors: as Engine::withWeights().
+  virtual Result<HostColumn> fetch(const char* what, const DeviceMatrix& column, std::size_t rows,
+                                   std::uint64_t stream) = 0;
+  /// All numbers of `data`, which are on this executor's device, in host memory: what select() of any executor reads.
+  virtual Result<std::shared_ptr<const Dataset::State>> hostCopy(const Dataset& data) = 0;
 
   /// Makes ready a caller's memory of the GPU for a Task's output: what is written there waits for the work that is in
   /// `stream` now. Errors: kUnsupported for memory that is not this executor's device's.
@@ -77,6 +95,10 @@ class Executor {
   /// itself, or a copy.
   virtual Result<Dataset> withTargetBehind(const Dataset& data) { return data; }
 
+  /// Expected seconds of an evaluation of a program of this source, and of preparing it, per token of its expressions.
+  /// Only the ratio of two executors' says something.
+  virtual double secondsPerToken(const ProgramSource&, Tier, const CompileOptions&) const { return 1; }
+
   /// Into how many parts a population is divided that is prepared and evaluated once (runtime/evaluation/
   /// population_parts.h): as many as are quickest. `options` have the tier, the data and their rows.
   virtual std::size_t bestParts(const PopulationView&, const CompileOptions&) { return 1; }
@@ -86,6 +108,13 @@ class Executor {
   /// As start() and finish().
   virtual Result<Losses> run(const Task& task) = 0;
   virtual CacheStats cacheStats() const = 0;
+
+  /// Whether this address is memory of this executor's device.
+  virtual bool owns(std::uint64_t) const { return false; }
+  /// Asks the device whether it still works, after a failure.
+  virtual bool isLost() const { return false; }
+  /// What happened since the engine was made that a user should know: Engine::notices().
+  virtual std::vector<std::string> notices() const { return {}; }
 };
 
 /// The sums that kernels compute. What is derived has the weights in its graphs.

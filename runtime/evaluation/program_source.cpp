@@ -57,16 +57,30 @@ void ProgramSource::set(const PopulationView& all, Threads threads) {
 
 ProgramSource ProgramSource::derive(const Derivation& what) const {
   ProgramSource derived = *this;
-  derived.derivation = what;
-  derived.variables = std::max(variables, what.variables());
-  derived.output_offsets.reserve(expressions.size() + 1);
-  std::size_t outputs = 0;
-  for (std::size_t e = 0; e < expressions.size(); ++e) {
-    derived.output_offsets.push_back(outputs);
-    outputs += what.roots(expressions[e].parameterCount());
-  }
-  derived.output_offsets.push_back(outputs);
+  derived.setDerivation(what);
   return derived;
+}
+
+void ProgramSource::setDerivation(const Derivation& what) {
+  derivation = what;
+  variables = std::max(variables, what.variables());
+  output_offsets.reserve(expressions.size() + 1);
+  std::size_t count = 0;
+  for (std::size_t e = 0; e < expressions.size(); ++e) {
+    output_offsets.push_back(count);
+    count += what.roots(expressions[e].parameterCount());
+  }
+  output_offsets.push_back(count);
+}
+
+ProgramSource ProgramSource::slice(std::size_t first, std::size_t last) const {
+  ProgramSource part = emptyLike();
+  part.is_continued = is_continued;
+  fillBlocks(part.expressions, last - first, Threads::kArena,
+             [&](Population::Block& block, std::size_t, std::size_t e) { block.add(expressions[first + e]); });
+  part.finish();
+  if (derivation) part.setDerivation(*derivation);
+  return part;
 }
 
 void ProgramSource::appendOutputs(std::size_t e, std::vector<std::uint32_t>& numbers) const {

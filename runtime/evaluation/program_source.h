@@ -56,6 +56,9 @@ struct ProgramSource {
   /// derivation.columns have outputs that are NaN.
   ProgramSource derive(const Derivation& derivation) const;
 
+  /// The expressions first .. last - 1, and what is derived of them. Works on the calling thread's arena.
+  ProgramSource slice(std::size_t first, std::size_t last) const;
+
   /// A source without expressions, of which graphs are made in the same way.
   ProgramSource emptyLike() const;
 
@@ -69,6 +72,7 @@ struct ProgramSource {
 
  private:
   void finish();
+  void setDerivation(const Derivation& what);
 };
 
 /// What graphs are made of. Both must outlive the work.

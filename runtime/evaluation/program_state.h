@@ -19,6 +19,7 @@ namespace srjit {
 
 class DeviceProgram;
 class HostBatches;
+class PoolProgram;
 
 struct FeasiblePart;
 
@@ -78,7 +79,8 @@ struct Program::State {
   std::vector<Failure> failures;               ///< in order of expression
   bool made = true;                            ///< false: no code exists, and all expressions are failures
   std::shared_ptr<const HostBatches> batches;  ///< code for the processor, or
-  std::shared_ptr<DeviceProgram> on_device;    ///< code for a GPU
+  std::shared_ptr<DeviceProgram> on_device;    ///< code for a GPU, or
+  std::shared_ptr<PoolProgram> on_pool;        ///< programs for several
   mutable FeasibleParts parts;
   mutable ProgramsMade<Derivation> derived;
   /// By a number of parameter vectors: so many times all expressions, behind one another.

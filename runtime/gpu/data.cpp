@@ -117,17 +117,15 @@ Result<std::shared_ptr<Dataset::State>> DeviceData::adopt(const std::shared_ptr<
   }
   auto state = std::make_shared<Dataset::State>();
   if (view.target) {
-    HostCopy target, weights;
     DataView host;
-    if (Status copied = target.fetch("the target", *queue, *view.target, rows, precision); !copied) {
-      return std::move(copied).error();
-    }
-    host.target = target.view();
+    Result<HostColumn> target = fetchColumn("the target", *queue, *view.target, rows, precision);
+    if (!target) return std::move(target).error();
+    host.target = target->view();
+    std::optional<Result<HostColumn>> weights;
     if (view.weights) {
-      if (Status copied = weights.fetch("the weights", *queue, *view.weights, rows, precision); !copied) {
-        return std::move(copied).error();
-      }
-      host.weights = weights.view();
+      weights = fetchColumn("the weights", *queue, *view.weights, rows, precision);
+      if (!*weights) return std::move(*weights).error();
+      host.weights = (*weights)->view();
     }
     auto made = Dataset::State::create(host, precision);
     if (!made) return std::move(made).error();

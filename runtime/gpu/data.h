@@ -66,8 +66,8 @@ class DeviceData {
   static Result<std::shared_ptr<Dataset::State>> adopt(const std::shared_ptr<DeviceQueue>& queue,
                                                        const DeviceDataView& view, Precision precision);
 
-  /// The data set that is made of `from`, whose numbers are on the queue's device or, streamed, in host memory:
-  /// resident or streamed as that of the constructor. Columns of resident data are copied on the device, unless there
+  /// The data set that is made of `from`, whose numbers are on the queue's device or in host memory: resident or
+  /// streamed as that of the constructor. Columns of resident data are copied on the device, unless there
   /// is no room for the copy. Errors: as Engine::rows() and withWeights(). Needs a current context.
   static Result<std::shared_ptr<Dataset::State>> select(const std::shared_ptr<DeviceQueue>& queue,
                                                         const Dataset::State& from, const Selection& selection,

@@ -39,25 +39,19 @@ Status checkMatrix(const char* what, const DeviceMatrix& matrix, std::size_t row
   return okStatus();
 }
 
-Status HostCopy::fetch(const char* what, const DeviceQueue& queue, const DeviceMatrix& matrix, std::size_t rows,
-                       Precision precision) {
-  if (Status fits = checkMatrix(what, matrix, rows, 1, precision); !fits) return fits;
+Result<HostColumn> fetchColumn(const char* what, const DeviceQueue& queue, const DeviceMatrix& matrix,
+                               std::size_t rows, Precision precision) {
+  if (Status fits = checkMatrix(what, matrix, rows, 1, precision); !fits) return std::move(fits).error();
   const auto element = static_cast<std::size_t>(bytesOf(precision));
   if (matrix.row_stride < static_cast<std::ptrdiff_t>(element)) {
     return Error{Errc::kInvalid, fmt::format("{} with a stride of {} bytes", what, matrix.row_stride), {}};
   }
-  if (Status own = checkOwner(what, queue, matrix); !own) return own;
-  values_ = AlignedBuffer(rows * element);
-  rows_ = rows;
-  precision_ = precision;
-  queue.uploads->copyRowsToHost(values_.data(), element, matrix.pointer, static_cast<std::size_t>(matrix.row_stride),
-                                element, rows);
+  if (Status own = checkOwner(what, queue, matrix); !own) return std::move(own).error();
+  HostColumn column{AlignedBuffer(rows * element), rows, precision};
+  queue.uploads->copyRowsToHost(column.values.data(), element, matrix.pointer,
+                                static_cast<std::size_t>(matrix.row_stride), element, rows);
   queue.uploads->synchronize();
-  return okStatus();
-}
-
-ColumnView HostCopy::view() {
-  return withZeroOf(precision_, [&]<class T>(T) { return ColumnView(std::span(values_.as<T>(), rows_)); });
+  return column;
 }
 
 }  // namespace srjit

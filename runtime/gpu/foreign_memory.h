@@ -6,8 +6,8 @@
 
 #include "ir/error.h"
 #include "runtime/data_view.h"
+#include "runtime/evaluation/executor.h"
 #include "runtime/gpu/queue.h"
-#include "runtime/platform/aligned_buffer.h"
 
 namespace srjit {
 
@@ -22,20 +22,10 @@ Status checkOwner(const char* what, const DeviceQueue& queue, const DeviceMatrix
 Status checkMatrix(const char* what, const DeviceMatrix& matrix, std::size_t rows, std::size_t columns,
                    Precision precision);
 
-/// Target or weights, which are checked on the host, as those of Engine::upload() are.
-class HostCopy {
- public:
-  /// Copies one column. Errors: those of checkMatrix(), kInvalid for a stride that is not positive, kUnsupported for
-  /// memory that is not the device's. Needs a current context. Throws CudaFailure and OutOfMemory.
-  Status fetch(const char* what, const DeviceQueue& queue, const DeviceMatrix& matrix, std::size_t rows,
-               Precision precision);
-  /// What was fetched, as long as this exists.
-  ColumnView view();
-
- private:
-  AlignedBuffer values_;
-  std::size_t rows_ = 0;
-  Precision precision_ = Precision::kF32;
-};
+/// Copies one column, target or weights, which are checked on the host, as those of Engine::upload() are. Errors: those
+/// of checkMatrix(), kInvalid for a stride that is not positive, kUnsupported for memory that is not the device's. Needs
+/// a current context. Throws CudaFailure and OutOfMemory.
+Result<HostColumn> fetchColumn(const char* what, const DeviceQueue& queue, const DeviceMatrix& matrix,
+                               std::size_t rows, Precision precision);
 
 }  // namespace srjit

@@ -122,7 +122,7 @@ Result<std::shared_ptr<Dataset::State>> DeviceData::select(const std::shared_ptr
       copySelected(from, selection, *state,
                    [&](std::size_t to, auto... rest) { stream.copyRowsToHost(state->storage.data() + to, rest...); });
     };
-    const auto made = from.on_device->isStreamed()
+    const auto made = from.isOnHost()
                           ? finishOnHost(std::move(*selected), from, selection)
                           : finishSelection(std::move(*selected), [&] { runCopies(stream, download); });
     if (!made) return made.error();
@@ -139,7 +139,7 @@ Status DeviceData::fillFrom(const Dataset::State& from, const Selection& selecti
   // Target and weights that are copied.
   AlignedBuffer read((copied - to.columns) * to.padded_rows * element_);
   const auto copyRuns = [&] {
-    if (!from.on_device->isStreamed()) {
+    if (!from.isOnHost()) {
       return copySelected(from, selection, to, [&](std::size_t at, auto... rest) {
         stream.copyRowsOnDevice(storage_.address() + at, rest...);
       });

@@ -32,9 +32,11 @@ class HostExecutor final : public Executor {
     if (!state) return std::move(state).error();
     return std::shared_ptr<const Dataset::State>(std::move(*state));
   }
-  Result<std::shared_ptr<const Dataset::State>> withWeights(const Dataset&, const DeviceMatrix&,
-                                                            std::uint64_t) override {
-    return Error{Errc::kUnsupported, "weights in a GPU's memory, but the engine computes on the CPU", {}};
+  Result<HostColumn> fetch(const char* what, const DeviceMatrix&, std::size_t, std::uint64_t) override {
+    return Error{Errc::kUnsupported, fmt::format("{} in a GPU's memory, but the engine computes on the CPU", what), {}};
+  }
+  Result<std::shared_ptr<const Dataset::State>> hostCopy(const Dataset& data) override {
+    return select(data, {.runs = {{0, data.rows()}}});
   }
 
   Status claimOutput(const DeviceMatrix&, std::uint64_t) override {

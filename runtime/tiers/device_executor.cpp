@@ -28,7 +28,7 @@ constexpr std::size_t kIdleDivisor = 8;
 class DeviceExecutor final : public Executor {
  public:
   DeviceExecutor(std::shared_ptr<const Cuda> cuda, const EngineOptions& options,
-                 std::shared_ptr<const ImageMaker> images)
+                 std::shared_ptr<const ImageMaker> images, std::shared_ptr<KernelCache> cache)
       : cuda_(std::move(cuda)),
         device_(options.device),
         budget_(options.device_bytes),
@@ -36,7 +36,7 @@ class DeviceExecutor final : public Executor {
         threads_(options.threads),
         queue_((CurrentContext(*cuda_), std::make_shared<DeviceQueue>(cuda_))),
         idle_(std::make_shared<IdleRuns>(budget_ != 0 ? budget_ : cuda_->limits().memory_bytes / kIdleDivisor)),
-        cache_(KernelCache::open(cacheOptions(options))),
+        cache_(std::move(cache)),
         store_(std::make_shared<KernelStore>(cuda_, std::move(images), cache_, options.precision, options.math)),
         arena_(static_cast<int>(threads_)),
         selection_(queue_, cache_, store_, arena_, threads_) {
@@ -61,8 +61,9 @@ class DeviceExecutor final : public Executor {
 
   Result<std::shared_ptr<const Dataset::State>> adopt(const DeviceDataView& view) override;
   Result<std::shared_ptr<const Dataset::State>> select(const Dataset& data, const Selection& selection) override;
-  Result<std::shared_ptr<const Dataset::State>> withWeights(const Dataset& data, const DeviceMatrix& weights,
-                                                            std::uint64_t stream) override;
+  Result<HostColumn> fetch(const char* what, const DeviceMatrix& column, std::size_t rows,
+                           std::uint64_t stream) override;
+  Result<std::shared_ptr<const Dataset::State>> hostCopy(const Dataset& data) override;
 
   Status claimOutput(const DeviceMatrix& out, std::uint64_t stream) override;
   void writeOutput(const Task& task, std::size_t offset, const std::byte* from, std::size_t bytes) override;
@@ -77,6 +78,10 @@ class DeviceExecutor final : public Executor {
   std::shared_ptr<SubtreeReader> subtreesFor(const ProgramSource& source, const Dataset& data, Tier tier) override;
 
   Result<Dataset> withTargetBehind(const Dataset& data) override;
+
+  double secondsPerToken(const ProgramSource& source, Tier tier, const CompileOptions& options) const override {
+    return selection_.secondsPerToken(source, tier, options);
+  }
 
   std::size_t bestParts(const PopulationView& population, const CompileOptions& options) override {
     // With kept subtrees each program counts as a generation.
@@ -96,14 +101,12 @@ class DeviceExecutor final : public Executor {
   Result<Losses> run(const Task& task) override;
   CacheStats cacheStats() const override { return cache_->stats(); }
 
+  bool owns(std::uint64_t address) const override { return cuda_->owns(address); }
+  bool isLost() const override;
+
  private:
   friend class LossFlight;
 
-  static CacheOptions cacheOptions(const EngineOptions& options) {
-    CacheOptions cache;
-    if (options.cache_directory) cache.directory = *options.cache_directory;
-    return cache;
-  }
   /// Idle memory counts as free, since it is released when it is needed.
   std::size_t budget(double share) const {
     if (budget_ != 0) return budget_;
@@ -202,16 +205,28 @@ Result<std::shared_ptr<const Dataset::State>> DeviceExecutor::select(const Datas
   return withSubtrees(std::move(*state));
 }
 
-Result<std::shared_ptr<const Dataset::State>> DeviceExecutor::withWeights(const Dataset& data,
-                                                                          const DeviceMatrix& weights,
-                                                                          std::uint64_t stream) {
+Result<HostColumn> DeviceExecutor::fetch(const char* what, const DeviceMatrix& column, std::size_t rows,
+                                         std::uint64_t stream) {
   const CurrentContext current(*cuda_);
   waitForWriter(*queue_, stream);
-  HostCopy copy;
-  if (Status fetched = copy.fetch("the weights", *queue_, weights, data.rows(), store_->precision()); !fetched) {
-    return std::move(fetched).error();
-  }
-  return select(data, {.runs = {{0, data.rows()}}, .weights = copy.view()});
+  return fetchColumn(what, *queue_, column, rows, store_->precision());
+}
+
+// Data that have no memory of the device are streamed, from host memory.
+Result<std::shared_ptr<const Dataset::State>> DeviceExecutor::hostCopy(const Dataset& data) {
+  const CurrentContext current(*cuda_);
+  auto state = DeviceData::select(queue_, data.state(), {.runs = {{0, data.rows()}}}, 0, 0);
+  if (!state) return std::move(state).error();
+  return std::shared_ptr<const Dataset::State>(std::move(*state));
+}
+
+// Once a context is broken, every call in it fails with the same code.
+bool DeviceExecutor::isLost() const {
+  return !guarded([&]() -> Status {
+    const CurrentContext current(*cuda_);
+    queue_->stream->synchronize();
+    return okStatus();
+  });
 }
 
 Status DeviceExecutor::claimOutput(const DeviceMatrix& out, std::uint64_t stream) {
@@ -330,13 +345,21 @@ Result<std::unique_ptr<Flight>> DeviceExecutor::start(Task task) {
 
 }  // namespace
 
+std::shared_ptr<KernelCache> openKernelCache(const EngineOptions& options) {
+  CacheOptions cache;
+  if (options.cache_directory) cache.directory = *options.cache_directory;
+  return KernelCache::open(cache);
+}
+
 Result<std::unique_ptr<Executor>> makeDeviceExecutor(const EngineOptions& options, unsigned ordinal,
                                                      const std::shared_ptr<const Driver>& driver,
-                                                     std::shared_ptr<const ImageMaker> images) {
+                                                     std::shared_ptr<const ImageMaker> images,
+                                                     std::shared_ptr<KernelCache> cache) {
   auto cuda = Cuda::open(driver, static_cast<int>(ordinal));
   if (!cuda) return std::move(cuda).error();
   return guarded([&]() -> Result<std::unique_ptr<Executor>> {
-    return std::unique_ptr<Executor>(std::make_unique<DeviceExecutor>(std::move(*cuda), options, std::move(images)));
+    return std::unique_ptr<Executor>(
+        std::make_unique<DeviceExecutor>(std::move(*cuda), options, std::move(images), std::move(cache)));
   });
 }
 

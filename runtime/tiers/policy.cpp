@@ -82,6 +82,28 @@ TierDecision decideAuto(const TierFacts& facts) {
   return decision;
 }
 
+/// What work takes.
+struct Seconds {
+  double preparing, evaluating;
+  double per_node_row;  ///< of evaluating
+};
+
+Seconds secondsOfCode(CodeKind code, const DeviceCosts& costs, const ExpectedWork& work) {
+  const auto with = [&](double preparing, double per_node_row) {
+    return Seconds{preparing, work.nodeRows() * per_node_row, per_node_row};
+  };
+  switch (code) {
+    case CodeKind::kInterpreted:
+      return with(encodingSeconds(work.nodes, work.threads), costs.interpret);
+    case CodeKind::kDirect:
+      return with(writingSeconds(costs, work.nodes, work.threads), costs.direct);
+    case CodeKind::kCompiled:
+    case CodeKind::kCompiledRefused:
+      return with(compileSeconds(costs, work.nodes, work.kernels, work.threads), costs.compiled);
+  }
+  __builtin_unreachable();
+}
+
 }  // namespace
 
 CodeKind firstCode(Tier tier, SelfTestState self_test, const DeviceCosts& costs, const ExpectedWork& announced) {
@@ -101,21 +123,16 @@ CodeKind firstCode(Tier tier, SelfTestState self_test, const DeviceCosts& costs,
   return pays ? CodeKind::kDirect : CodeKind::kInterpreted;
 }
 
+double secondsOf(CodeKind first, const DeviceCosts& costs, const ExpectedWork& work) {
+  const Seconds seconds = secondsOfCode(first, costs, work);
+  const double evaluations = std::max(1.0, work.evaluations);
+  return work.rows > 0 ? seconds.preparing + evaluations * seconds.evaluating : work.nodes * seconds.per_node_row;
+}
+
 std::size_t bestParts(CodeKind first, const DeviceCosts& costs, const ExpectedWork& work) {
-  double preparing = 0, evaluating = 0;
-  switch (first) {
-    case CodeKind::kInterpreted:
-      preparing = encodingSeconds(work.nodes, work.threads);
-      evaluating = work.nodeRows() * costs.interpret;
-      break;
-    case CodeKind::kDirect:
-      preparing = writingSeconds(costs, work.nodes, work.threads);
-      evaluating = work.nodeRows() * costs.direct;
-      break;
-    case CodeKind::kCompiled:
-    case CodeKind::kCompiledRefused:
-      return 1;  // its modules are made on all threads, and loaded when all are there
-  }
+  // LLVM's modules are made on all threads, and loaded when all are there.
+  if (first == CodeKind::kCompiled || first == CodeKind::kCompiledRefused) return 1;
+  const auto [preparing, evaluating, per_node_row] = secondsOfCode(first, costs, work);
   // longer + shorter / parts + parts * kPartSeconds is least here.
   const double best = std::sqrt(std::min(preparing, evaluating) / kPartSeconds);
   return static_cast<std::size_t>(std::clamp(std::round(best), 1.0, static_cast<double>(kMostParts)));

@@ -55,6 +55,9 @@ struct ExpectedWork {
 /// of; kCompiledRefused is not among the answers.
 CodeKind firstCode(Tier tier, SelfTestState self_test, const DeviceCosts& costs, const ExpectedWork& announced);
 
+/// Seconds of preparing and evaluating such work once. Where the rows are unknown, of evaluating one row.
+double secondsOf(CodeKind first, const DeviceCosts& costs, const ExpectedWork& work);
+
 /// Into how many parts a population is best divided that is prepared for code of kind `first` and evaluated once. The
 /// device evaluates a part while the next is prepared. So of the shorter of preparing and evaluating only the share of
 /// one part adds to the longer; but each part has fixed costs, kPartSeconds.

@@ -45,10 +45,19 @@ ExpectedWork TierSelection::workOf(const ProgramSource& source, std::size_t rows
 }
 
 std::size_t TierSelection::bestParts(const PopulationView& population, const CompileOptions& options) const {
-  const ExpectedWork work =
-      workOf(population.size(), population.codes.size(), options.expected_rows, options.expected_evaluations);
+  const auto tokens = population.size() == 0 ? 0 : population.offsets.back() - population.offsets.front();
+  const ExpectedWork work = workOf(population.size(), static_cast<std::size_t>(tokens), options.expected_rows,
+                                   options.expected_evaluations);
   const DeviceCosts now = costs();
   return srjit::bestParts(firstCode(*options.tier, self_test_.state(), now, work), now, work);
+}
+
+double TierSelection::secondsPerToken(const ProgramSource& source, Tier tier, const CompileOptions& options) const {
+  if (source.tokens == 0) return 1;
+  const ExpectedWork work = workOf(source, options.expected_rows, options.expected_evaluations);
+  const DeviceCosts now = costs();
+  const double seconds = secondsOf(firstCode(tier, self_test_.state(), now, work), now, work);
+  return seconds / static_cast<double>(source.tokens);
 }
 
 void TierSelection::makeFirstCode(Program::State& state, const CompileOptions& options) {

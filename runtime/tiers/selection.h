@@ -39,6 +39,9 @@ class TierSelection {
   /// As Executor::bestParts().
   std::size_t bestParts(const PopulationView& population, const CompileOptions& options) const;
 
+  /// As Executor::secondsPerToken().
+  double secondsPerToken(const ProgramSource& source, Tier tier, const CompileOptions& options) const;
+
   DeviceCosts costs() const { return costs_.costs(); }
 
   /// The code for an evaluation of `kind` on these data. Unless `is_evaluated`, the program is only prepared. Errors:

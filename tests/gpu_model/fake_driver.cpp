@@ -53,8 +53,14 @@ CUresult FakeState::enter(const char* entry, Kind kind, const std::function<CUre
   activity.unlock();
   state->calls.push_back({.entry = entry, .detail = {}});
   CUresult failure = CUDA_SUCCESS;
+  FakeContext* const called_in = state->current();
   for (Failure& planned : state->failures) {
-    if (planned.entry == entry && planned.calls_left > 0 && --planned.calls_left == 0) failure = planned.code;
+    if (planned.entry != entry || planned.calls_left == 0) continue;
+    if (!planned.lost_device) {
+      if (--planned.calls_left == 0) failure = planned.code;
+    } else if (called_in != nullptr && called_in->device == *planned.lost_device && --planned.calls_left == 0) {
+      called_in->lost = planned.code;
+    }
   }
   if (kind != Kind::kFree && failure == CUDA_SUCCESS) {
     const FakeContext* const context = state->current();
@@ -281,9 +287,16 @@ void FakeDriver::alterCode(AlterCode alter) {
   state_->alter_code = std::move(alter);
 }
 
-void FakeDriver::loseDevice(CUresult code) {
+void FakeDriver::loseDevice(CUresult code, std::optional<int> device) {
   const std::scoped_lock lock(state_->mutex);
-  for (const auto& context : state_->contexts) context->lost = code;
+  for (const auto& context : state_->contexts) {
+    if (!device || context->device == *device) context->lost = code;
+  }
+}
+
+void FakeDriver::loseAt(int device, std::string_view entry, std::size_t n, CUresult code) {
+  const std::scoped_lock lock(state_->mutex);
+  state_->failures.push_back({std::string(entry), n, code, device});
 }
 
 void FakeDriver::occupy(std::size_t bytes) {

@@ -10,6 +10,7 @@
 
 #include <cstddef>
 #include <memory>
+#include <optional>
 #include <set>
 #include <span>
 #include <string>
@@ -76,8 +77,10 @@ class FakeDriver {
   void failKernel(std::size_t n, CUresult code);
   /// Applies `alter` to code of the direct tier that is loaded from now on.
   void alterCode(AlterCode alter);
-  /// Every later call in a context fails with `code`.
-  void loseDevice(CUresult code = CUDA_ERROR_ILLEGAL_ADDRESS);
+  /// Every later call in a context of the device, or of any if it is not set, fails with `code`.
+  void loseDevice(CUresult code = CUDA_ERROR_ILLEGAL_ADDRESS, std::optional<int> device = {});
+  /// The n-th call of `entry` in a context of the device from now on (the next is 1), and every later call there.
+  void loseAt(int device, std::string_view entry, std::size_t n, CUresult code = CUDA_ERROR_ILLEGAL_ADDRESS);
   /// Sets the memory of every device that another process uses.
   void occupy(std::size_t bytes);
 

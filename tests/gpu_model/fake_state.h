@@ -144,6 +144,7 @@ struct FakeState : ModelMemory {
     std::string entry;
     std::size_t calls_left;
     CUresult code;
+    std::optional<int> lost_device = {};  ///< counts calls of this device alone, and loses it
   };
   std::vector<Failure> failures;
   AlterCode alter_code;

@@ -1,0 +1,110 @@
+// What an engine evaluates on: EngineOptions::device.
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include <fmt/format.h>
+#include <tbb/parallel_for.h>
+
+#include "ir/text/lexer.h"
+#include "runtime/engine_parts.h"
+#include "runtime/engine_tasks.h"
+#include "runtime/host/executor.h"
+#include "runtime/platform/guarded.h"
+#include "runtime/pool/device_names.h"
+#include "runtime/pool/executor.h"
+#include "runtime/tiers/device_executor.h"
+
+namespace srjit {
+namespace {
+
+using MadeExecutor = Result<std::unique_ptr<Executor>>;
+
+Result<std::shared_ptr<const Driver>> driverFor(const std::string& device, const EngineParts& parts) {
+  auto driver = parts.driver();
+  if (driver) return driver;
+  Error error = std::move(driver).error();
+  error.message = fmt::format("device {}: {}", device, error.message);
+  return error;
+}
+
+/// Threads of one of so many devices.
+unsigned threadsOf(std::size_t device, std::size_t devices, unsigned threads) {
+  const auto each = static_cast<unsigned>(threads / devices);
+  return std::max(1U, each + (device < threads % devices ? 1 : 0));
+}
+
+/// What is made of each device, which takes a while of waiting for the driver.
+std::vector<std::optional<MadeExecutor>> openAll(const EngineOptions& options, const std::vector<unsigned>& ordinals,
+                                                 const std::shared_ptr<const Driver>& driver,
+                                                 const EngineParts& parts) {
+  const std::shared_ptr<KernelCache> cache = openKernelCache(options);
+  std::vector<std::optional<MadeExecutor>> made(ordinals.size());
+  tbb::parallel_for(std::size_t{0}, ordinals.size(), [&](std::size_t i) {
+    EngineOptions own = options;
+    own.device = nameOfDevices({ordinals[i]});
+    own.threads = threadsOf(i, ordinals.size(), options.threads);
+    made[i] = guarded([&] { return makeDeviceExecutor(own, ordinals[i], driver, parts.images, cache); });
+  });
+  return made;
+}
+
+/// On one device, or several. Unless all that there are were asked for, each of them must work.
+MadeExecutor makeOnDevices(EngineOptions& options, const std::vector<unsigned>& ordinals, const EngineParts& parts,
+                           std::vector<std::string>& notices) {
+  const bool is_all = options.device == "cuda:all";
+  const auto driver = driverFor(options.device, parts);
+  if (!driver) return driver.error();
+  std::vector<std::optional<MadeExecutor>> made = openAll(options, ordinals, *driver, parts);
+  std::vector<unsigned> opened;
+  std::vector<PoolDevice> devices;
+  for (std::size_t i = 0; i < ordinals.size(); ++i) {
+    MadeExecutor& one = *made[i];
+    if (!one) {
+      if (!is_all) return std::move(one).error();
+      notices.push_back(one.error().message + "; the other devices compute without it");
+      continue;
+    }
+    opened.push_back(ordinals[i]);
+    devices.push_back({nameOfDevices({ordinals[i]}), std::move(*one)});
+  }
+  if (devices.empty()) return std::move(*made.front()).error();
+  options.device = nameOfDevices(opened);
+  if (devices.size() == 1) return std::move(devices.front().executor);
+  return makePoolExecutor(options, std::move(devices));
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Executor>> makeExecutor(EngineOptions& options, const EngineParts& parts,
+                                               std::vector<std::string>& notices) {
+  if (options.device == "auto") {
+    EngineOptions first = options;
+    first.device = "cuda:0";
+    MadeExecutor made = makeOnDevices(first, {0}, parts, notices);
+    if (made) {
+      options = first;
+      return made;
+    }
+    // Without a driver a GPU is not expected.
+    if (parts.driver()) notices.push_back(made.error().message + "; the processor computes instead");
+    options.device = "cpu";
+  }
+  if (options.device == "cpu") {
+    if (std::string missing = missingOf(detectHost()); !missing.empty()) notices.push_back(std::move(missing));
+    return makeHostExecutor(options, options.threads);
+  }
+  const auto ordinals = cudaOrdinals(options.device, [&]() -> Result<std::size_t> {
+    const auto driver = driverFor(options.device, parts);
+    if (!driver) return driver.error();
+    const auto devices = listDevices(**driver);
+    if (!devices) return devices.error();
+    return devices->size();
+  });
+  if (!ordinals) return ordinals.error();
+  if (*ordinals) return makeOnDevices(options, **ordinals, parts, notices);
+  return Error{
+      Errc::kInvalid, fmt::format("device {}, expected {}", text::inQuotes(options.device), kDeviceForms), {}};
+}
+
+}  // namespace srjit

@@ -1,0 +1,62 @@
+// The devices of a pool, and which of them are lost.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "ir/error.h"
+#include "runtime/evaluation/executor.h"
+#include "runtime/platform/guarded.h"
+
+namespace srjit {
+
+/// A device and what evaluates there.
+struct PoolDevice {
+  std::string name;  ///< "cuda:1"
+  std::unique_ptr<Executor> executor;
+};
+
+/// Devices by number, from 0 on, in the order of their list. A device that is lost stays lost. Thread-safe.
+class PoolDevices {
+ public:
+  explicit PoolDevices(std::vector<PoolDevice> devices);
+
+  std::size_t size() const noexcept { return devices_.size(); }
+  Executor& operator[](std::size_t device) const noexcept { return *devices_[device].executor; }
+  const std::string& name(std::size_t device) const noexcept { return devices_[device].name; }
+
+  bool isLost(std::size_t device) const noexcept { return lost_[device].load(std::memory_order_acquire); }
+  /// Those that are not lost, ascending.
+  std::vector<std::size_t> working() const;
+  /// The device whose memory this is; nothing if it is no device's, or that of a lost one.
+  std::optional<std::size_t> ownerOf(std::uint64_t address) const;
+
+  /// body(executor of the device), whose exceptions become errors. After one of kMachine the device is asked whether it
+  /// is lost; if it is, there is a notice.
+  template <class Body>
+  auto call(std::size_t device, const Body& body) {
+    auto result = guarded([&] { return body(*devices_[device].executor); });
+    if (!result && result.error().code == Errc::kMachine) noteFailure(device, result.error());
+    return result;
+  }
+  /// Why nothing can be evaluated, where no device works.
+  Error noneLeft() const;
+  std::vector<std::string> notices() const;
+
+ private:
+  void noteFailure(std::size_t device, const Error& error);
+
+  std::vector<PoolDevice> devices_;
+  std::deque<std::atomic<bool>> lost_;
+  mutable std::mutex mutex_;
+  std::vector<std::string> notices_;
+  std::optional<Error> last_;  ///< with which the last device was lost
+};
+
+}  // namespace srjit

@@ -1,0 +1,162 @@
+#include "runtime/pool/flight.h"
+
+#include <algorithm>
+#include <cstring>
+#include <iterator>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "runtime/platform/guarded.h"
+#include "runtime/pool/parallel.h"
+
+namespace srjit {
+
+Result<Task> shareOf(const Task& task, const PoolShare& share, const PoolDevices& devices) {
+  if (!share.program) return *share.error;
+  const auto& replica = task.data.state().replicas[share.device];
+  if (devices.isLost(share.device) || replica == nullptr) {
+    return Error{Errc::kMachine, fmt::format("device {} does not have the data", devices.name(share.device)), {}};
+  }
+  const ProgramSource& source = *share.order.source;
+  return Task{.program = *share.program,
+              .data = Dataset(replica),
+              .parameters = task.parameters.subspan(share.order.parameter,
+                                                    source.parameterOffset(source.expressions.size())),
+              .loss = task.loss};
+}
+
+PoolFlight::PoolFlight(PoolDevices& devices, tbb::task_arena& arena, Task task)
+    : devices_(devices), arena_(arena), compiler_(devices), task_(std::move(task)) {
+  if (task_.device_out != 0) owner_ = devices_.ownerOf(task_.device_out);
+}
+
+Status PoolFlight::begin() {
+  if (task_.device_out != 0 && !owner_) return Error{Errc::kMachine, "the device that has the output is lost", {}};
+  const PoolShares& shares = task_.program.state().on_pool->shares();
+  std::vector<std::vector<PoolPart>> parts(shares.size());
+  std::vector<Status> begun(shares.size(), okStatus());
+  arena_.execute([&] {
+    inParallel(shares.size(), [&](std::size_t i) {
+      begun[i] = guarded([&] { return beginShare(shares[i], parts[i]); });
+    });
+  });
+  for (const Status& status : begun) {
+    if (!status) return status;
+  }
+  for (std::vector<PoolPart>& some : parts) std::ranges::move(some, std::back_inserter(parts_));
+  return okStatus();
+}
+
+void PoolFlight::keepParameters() {
+  parameters_.assign(task_.parameters.begin(), task_.parameters.end());
+  task_.parameters = parameters_;
+}
+
+// A failure ends a share, too; finish() deals with it.
+bool PoolFlight::ready() {
+  return std::ranges::all_of(parts_, [](const PoolPart& part) {
+    const Result<bool> ready = guarded([&]() -> Result<bool> { return part.flight->ready(); });
+    return !ready || *ready;
+  });
+}
+
+void PoolFlight::wait() {
+  for (const PoolPart& part : parts_) {
+    static_cast<void>(guarded([&] { return part.flight->wait(), okStatus(); }));
+  }
+}
+
+// Devices are waited for outside of the arena, whose threads others may use meanwhile.
+Result<Losses> PoolFlight::finish() {
+  wait();
+  return arena_.execute([&] { return collect(); });
+}
+
+Result<Losses> PoolFlight::collect() {
+  Losses all;
+  if (task_.loss) {
+    all.values.resize(task_.program.state().source->outputs());
+    all.valid_rows.resize(all.values.size());
+  }
+  for (PoolPart& part : parts_) {
+    if (Status finished = finishPart(std::move(part), all); !finished) return std::move(finished).error();
+  }
+  return all;
+}
+
+std::size_t PoolFlight::predictionBytes(std::size_t outputs) const {
+  return outputs * task_.data.rows() * static_cast<std::size_t>(bytesOf(task_.data.state().precision));
+}
+
+Result<PoolPart> PoolFlight::start(const std::shared_ptr<PoolShare>& share) const {
+  Result<Task> task = shareOf(task_, *share, devices_);
+  if (!task) return std::move(task).error();
+  PoolPart part{share, {}, nullptr};
+  const std::size_t offset = predictionBytes(share->order.output);
+  if (!task_.loss && task_.device_out == 0) {
+    task->out = task_.out + offset;
+  } else if (!task_.loss && share->device == owner_) {
+    task->device_out = task_.device_out + offset;
+  } else if (!task_.loss) {
+    part.predictions = AlignedBuffer(predictionBytes(share->order.source->outputs()));
+    task->out = part.predictions.data();
+  }
+  Result<std::unique_ptr<Flight>> flight =
+      devices_.call(share->device, [&](Executor& executor) { return executor.start(std::move(*task)); });
+  if (!flight) return std::move(flight).error();
+  part.flight = std::move(*flight);
+  return part;
+}
+
+Status PoolFlight::beginShare(const std::shared_ptr<PoolShare>& share, std::vector<PoolPart>& parts) const {
+  Result<PoolPart> part = start(share);
+  if (part) {
+    parts.push_back(std::move(*part));
+    return okStatus();
+  }
+  if (part.error().code != Errc::kMachine) return std::move(part).error();
+  return beginOthers(*share, part.error(), parts);
+}
+
+Status PoolFlight::beginOthers(PoolShare& share, const Error& error, std::vector<PoolPart>& parts) const {
+  const Result<PoolShares> others = compiler_.othersOf(share, error);
+  if (!others) return others.error();
+  for (const std::shared_ptr<PoolShare>& other : *others) {
+    if (Status begun = beginShare(other, parts); !begun) return begun;
+  }
+  return okStatus();
+}
+
+Status PoolFlight::finishPart(PoolPart part, Losses& all) {
+  PoolShare& share = *part.share;
+  Result<Losses> some = devices_.call(share.device, [&](Executor&) { return part.flight->finish(); });
+  if (!some) {
+    if (some.error().code != Errc::kMachine) return std::move(some).error();
+    std::vector<PoolPart> others;
+    if (Status begun = beginOthers(share, some.error(), others); !begun) return begun;
+    for (PoolPart& other : others) {
+      if (Status finished = finishPart(std::move(other), all); !finished) return finished;
+    }
+    return okStatus();
+  }
+  if (part.predictions.size() > 0) {
+    const Task own{
+        .program = task_.program, .data = task_.data, .parameters = {}, .loss = {}, .device_out = task_.device_out};
+    Status written = devices_.call(*owner_, [&](Executor& owner) {
+      owner.writeOutput(own, predictionBytes(share.order.output), part.predictions.data(), part.predictions.size());
+      return okStatus();
+    });
+    if (!written) return written;
+  }
+  const auto first = static_cast<std::ptrdiff_t>(share.order.output);
+  std::ranges::copy(some->values, all.values.begin() + first);
+  std::ranges::copy(some->valid_rows, all.valid_rows.begin() + first);
+  for (Failure& failure : some->failures) {
+    failure.expression += share.order.expression;
+    all.failures.push_back(std::move(failure));
+  }
+  return okStatus();
+}
+
+}  // namespace srjit

@@ -1,0 +1,63 @@
+// An evaluation on several devices.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include <tbb/task_arena.h>
+
+#include "runtime/evaluation/executor.h"
+#include "runtime/platform/aligned_buffer.h"
+#include "runtime/pool/devices.h"
+#include "runtime/pool/program.h"
+
+namespace srjit {
+
+/// A share in flight.
+struct PoolPart {
+  std::shared_ptr<PoolShare> share;
+  AlignedBuffer predictions;  ///< of the share, if they go to another device's memory
+  std::unique_ptr<Flight> flight;
+};
+
+/// A task whose shares are in flight. Shares of devices that cannot evaluate them go to others: at once where they
+/// cannot be started, otherwise in finish(). Works on the threads of an arena.
+class PoolFlight final : public Flight {
+ public:
+  /// Devices and arena must outlive it. The task's parameters are borrowed until keepParameters().
+  PoolFlight(PoolDevices& devices, tbb::task_arena& arena, Task task);
+
+  /// Starts the shares. Called once, first. Errors: those of a device's start(), if no other device can do it.
+  Status begin();
+  /// Copies the parameters.
+  void keepParameters();
+
+  bool ready() override;
+  void wait() override;
+  Result<Losses> finish() override;
+
+ private:
+  Result<PoolPart> start(const std::shared_ptr<PoolShare>& share) const;
+  Status beginShare(const std::shared_ptr<PoolShare>& share, std::vector<PoolPart>& parts) const;
+  Status beginOthers(PoolShare& share, const Error& error, std::vector<PoolPart>& parts) const;
+  Result<Losses> collect();
+  Status finishPart(PoolPart part, Losses& all);
+  /// Bytes of the predictions of so many outputs.
+  std::size_t predictionBytes(std::size_t outputs) const;
+
+  PoolDevices& devices_;
+  tbb::task_arena& arena_;
+  const PoolCompiler compiler_;
+  Task task_;
+  std::optional<std::size_t> owner_;  ///< of the memory of the output
+  std::vector<double> parameters_;
+  std::vector<PoolPart> parts_;
+};
+
+/// The part of a task that is a share's: its program, data and parameters. Errors: kMachine if the share's device does
+/// not have these.
+Result<Task> shareOf(const Task& task, const PoolShare& share, const PoolDevices& devices);
+
+}  // namespace srjit

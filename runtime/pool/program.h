@@ -1,0 +1,78 @@
+// Programs on several devices.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <vector>
+
+#include "runtime/engine_options.h"
+#include "runtime/evaluation/program_state.h"
+#include "runtime/pool/devices.h"
+
+namespace srjit {
+
+struct PoolShare;
+using PoolShares = std::vector<std::shared_ptr<PoolShare>>;
+
+/// What is compiled: expressions of a program, and how. The numbers are those of its first expression, output and
+/// parameter in the whole program.
+struct PoolOrder {
+  std::shared_ptr<const ProgramSource> source;
+  std::size_t expression = 0, output = 0, parameter = 0;
+  Tier tier = Tier::kAuto;
+  CompileOptions options = {};  ///< without data
+};
+
+/// Adjacent expressions of a program, as a program of one device. Only `others` changes.
+struct PoolShare {
+  std::size_t device = 0;
+  PoolOrder order;
+  std::optional<Program> program;   ///< nothing if the device could not make it, for this reason:
+  std::optional<Error> error = {};
+  std::vector<std::size_t> tried;  ///< the device, and those that could not do more than this share before
+
+  std::mutex mutex;
+  /// The same expressions for other devices, made when this one cannot evaluate them; guarded by the mutex.
+  std::optional<PoolShares> others;
+};
+
+/// The program of a pool: shares of all expressions, in order, none of them empty. Thread-safe.
+class PoolProgram {
+ public:
+  explicit PoolProgram(PoolShares shares) : shares_(std::move(shares)) {}
+  const PoolShares& shares() const noexcept { return shares_; }
+  /// What Program::status() says, of all devices together: the slowest tier, and times of the device that took longest.
+  ProgramStatus status() const;
+  /// The same of Program::info(), as far as compiling finds it out, and the failures.
+  void describe(Program::State& state) const;
+
+ private:
+  PoolShares shares_;
+};
+
+/// Makes shares. Thread-safe; works on the calling thread's arena.
+class PoolCompiler {
+ public:
+  /// The devices must outlive it.
+  explicit PoolCompiler(PoolDevices& devices) : devices_(devices) {}
+
+  /// Divides the expressions among the devices that work, and makes their programs; with the kept subtrees of `data`,
+  /// if there are any. What a device cannot make, others do. Errors: where none can.
+  Result<PoolShares> make(const PoolOrder& order, const Dataset* data) const;
+  /// The same expressions for all devices that have not tried them, divided likewise; none if all have. `error` is why
+  /// the share's own device cannot evaluate them.
+  Result<PoolShares> othersOf(PoolShare& share, const Error& error) const;
+
+ private:
+  Result<PoolShares> makeOn(const std::vector<std::size_t>& devices, const std::vector<std::size_t>& tried,
+                            const PoolOrder& order, const Dataset* data) const;
+  PoolShares divide(const std::vector<std::size_t>& devices, const std::vector<std::size_t>& tried,
+                    const PoolOrder& order) const;
+  void compile(PoolShare& share, const Dataset* data) const;
+
+  PoolDevices& devices_;
+};
+
+}  // namespace srjit

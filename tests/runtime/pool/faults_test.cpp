@@ -1,0 +1,194 @@
+// Devices of several that are lost, or that cannot do their share: the others do it.
+#include <gmock/gmock.h>
+
+#include "runtime/pool/program.h"
+#include "tests/generators/derivatives.h"
+#include "tests/runtime/pool/pooled_machine.h"
+
+namespace srjit {
+namespace {
+
+using testing::HasSubstr;
+
+class LostOfMany : public testing::TestWithParam<std::size_t> {
+ protected:
+  LostOfMany()
+      : machine_(manyDevices(GetParam())),
+        engine_(machine_.engine({.device = firstDevices(GetParam()), .math = Math::kStrict, .tier = Tier::kInterpret})) {
+  }
+  int last() const { return static_cast<int>(GetParam()) - 1; }
+  void expectNotice(std::size_t count = 1) const {
+    const std::vector<std::string> notices = engine_.notices();
+    ASSERT_EQ(notices.size(), count);
+    EXPECT_THAT(notices.back(), HasSubstr(" is lost: "));
+  }
+
+  const Workload w_ = arithmeticWorkload(41, 30, 200, Precision::kF32);
+  const Losses expected_ = lossesOf(cpuEngine(Precision::kF32), w_, Tier::kInterpret, {});
+  FakeMachine machine_;
+  Engine engine_;
+};
+
+INSTANTIATE_TEST_SUITE_P(, LostOfMany, testing::Values(2, 3, 8),
+                         [](const auto& tested) { return "Of" + std::to_string(tested.param); });
+
+TEST_P(LostOfMany, DuringTheUpload) {
+  machine_.driver.loseAt(last(), "cuMemAllocFromPoolAsync", 1);
+  const Dataset data = engine_.upload(w_.view()).value();
+  expectNotice();
+  EXPECT_THAT(engine_.notices()[0], testing::StartsWith(fmt::format("device cuda:{} is lost: cu", last())));
+  EXPECT_THAT(engine_.notices()[0], testing::EndsWith("; the other devices do its share"));
+  expectSameLosses(engine_.loss(engine_.compile(w_.expressions), data, w_.parameters).value(), expected_, "upload");
+}
+
+TEST_P(LostOfMany, BetweenUploadAndCompile) {
+  const Dataset data = engine_.upload(w_.view()).value();
+  machine_.driver.loseDevice(CUDA_ERROR_ILLEGAL_ADDRESS, 0);
+  const Program program = engine_.compile(w_.expressions);
+  EXPECT_TRUE(program.failures().empty());
+  expectNotice();
+  expectSameLosses(engine_.loss(program, data, w_.parameters).value(), expected_, "compile");
+}
+
+TEST_P(LostOfMany, BeforeTheEvaluation) {
+  const Dataset data = engine_.upload(w_.view()).value();
+  const Program program = engine_.compile(w_.expressions);
+  machine_.driver.loseDevice(CUDA_ERROR_ILLEGAL_ADDRESS, 0);
+  expectSameLosses(engine_.loss(program, data, w_.parameters).value(), expected_, "evaluation");
+  expectNotice();
+  expectSameLosses(engine_.loss(program, data, w_.parameters).value(), expected_, "again");
+  expectSameBits(predict(engine_, program, data, w_.parameters), predict(cpuEngine(Precision::kF32), w_, Tier::kAuto),
+                 w_.rows(), "predictions");
+  expectNotice();
+  EXPECT_EQ(program.status().served.interpreted, w_.expressions.size());
+  const Program fresh = engine_.compile(w_.expressions);
+  EXPECT_EQ(fresh.state().on_pool->shares().size(), GetParam() - 1);
+  EXPECT_TRUE(engine_.prepare(program, data, LossOptions{}).ok());
+}
+
+// A kernel fails while all shares are in flight, of losses and of predictions.
+TEST_P(LostOfMany, InFlight) {
+  const Dataset data = engine_.upload(w_.view()).value();
+  const Program program = engine_.compile(w_.expressions);
+  Pending<Losses> pending = engine_.submitLoss(program, data, w_.parameters).value();
+  Pending<Losses> next = engine_.submitLoss(program, data, w_.parameters).value();
+  machine_.driver.loseDevice(CUDA_ERROR_LAUNCH_FAILED, last());
+  pending.wait();
+  EXPECT_TRUE(pending.ready());
+  expectSameLosses(std::move(pending).result().value(), expected_, "in flight");
+  expectNotice();
+  expectSameLosses(std::move(next).result().value(), expected_, "in flight, too");
+  expectNotice();
+}
+
+TEST_P(LostOfMany, ByAnyKernel) {
+  const std::vector<double> predictions = predict(cpuEngine(Precision::kF32), w_, Tier::kAuto);
+  for (std::size_t n = 1; n <= 2 * GetParam(); ++n) {
+    const Engine engine =
+        machine_.engine({.device = firstDevices(GetParam()), .math = Math::kStrict, .tier = Tier::kInterpret});
+    const Dataset data = engine.upload(w_.view()).value();
+    const Program program = engine.compile(w_.expressions);
+    machine_.driver.failKernel(n, CUDA_ERROR_ILLEGAL_INSTRUCTION);
+    if (n % 2 == 0) {
+      expectSameLosses(engine.loss(program, data, w_.parameters).value(), expected_, "a kernel");
+    } else {
+      expectSameBits(predict(engine, program, data, w_.parameters), predictions, w_.rows(), "a kernel");
+    }
+    EXPECT_LE(engine.notices().size(), 1U);
+    // The next engine has contexts that work.
+    machine_.driver.failKernel(0, CUDA_SUCCESS);
+    machine_.driver.loseDevice(CUDA_SUCCESS);
+  }
+}
+
+TEST_P(LostOfMany, DuringAFit) {
+  const Dataset data = engine_.upload(w_.view()).value();
+  const Program program = engine_.compile(w_.expressions);
+  const Engine cpu = cpuEngine(Precision::kF32);
+  const Dataset on_cpu = cpu.upload(w_.view()).value();
+  const Fits expected = cpu.fit(cpu.compile(w_.expressions), on_cpu, w_.parameters, {.iterations = 6}).value();
+  machine_.driver.failKernel(3 * GetParam(), CUDA_ERROR_ILLEGAL_ADDRESS);
+  expectSameFits(engine_.fit(program, data, w_.parameters, {.iterations = 6}).value(), expected);
+  expectNotice();
+  const Dataset some = engine_.rows(data, 0, 100).value();
+  EXPECT_EQ(some.rows(), 100U);
+}
+
+TEST_P(LostOfMany, OneAfterTheOther) {
+  const Dataset data = engine_.upload(w_.view()).value();
+  const Program program = engine_.compile(w_.expressions);
+  for (int device = 0; device < last(); ++device) {
+    machine_.driver.loseDevice(CUDA_ERROR_ILLEGAL_ADDRESS, device);
+    expectSameLosses(engine_.loss(program, data, w_.parameters).value(), expected_, "fewer");
+    expectNotice(static_cast<std::size_t>(device) + 1);
+  }
+  Pending<Losses> pending = engine_.submitLoss(program, data, w_.parameters).value();
+  machine_.driver.loseDevice(CUDA_ERROR_ILLEGAL_ADDRESS, last());
+  const Result<Losses> lost = std::move(pending).result();
+  ASSERT_FALSE(lost.ok());
+  EXPECT_EQ(lost.error().code, Errc::kMachine);
+  EXPECT_THAT(lost.error().message, HasSubstr("all devices are lost, the last one with: "));
+  expectNotice(GetParam());
+  EXPECT_THAT(engine_.notices().back(), testing::EndsWith("; no device is left"));
+  EXPECT_EQ(engine_.loss(program, data, w_.parameters).error().code, Errc::kMachine);
+  EXPECT_EQ(engine_.upload(w_.view()).error().code, Errc::kMachine);
+  EXPECT_EQ(engine_.rows(data, 0, 5).error().code, Errc::kMachine);
+  const Program failed = engine_.compile(w_.expressions);
+  EXPECT_EQ(failed.failures().size(), w_.expressions.size());
+  EXPECT_THAT(failed.failures()[0].error.message, HasSubstr("all devices are lost"));
+}
+
+TEST_P(LostOfMany, AllAtOnce) {
+  const Dataset data = engine_.upload(w_.view()).value();
+  const Program program = engine_.compile(w_.expressions);
+  machine_.driver.loseDevice();
+  const Result<Losses> lost = engine_.loss(program, data, w_.parameters);
+  ASSERT_FALSE(lost.ok());
+  EXPECT_EQ(lost.error().code, Errc::kMachine);
+  expectNotice(GetParam());
+}
+
+// Too little memory of one device is no loss.
+TEST_P(LostOfMany, ShortMemoryIsNoLoss) {
+  const Dataset data = engine_.upload(w_.view()).value();
+  const Program program = engine_.compile(w_.expressions);
+  for (std::size_t n = 1; n < 12; ++n) {
+    machine_.driver.failAt("cuMemHostAlloc", 1, CUDA_ERROR_OUT_OF_MEMORY);
+    machine_.driver.failAt("cuMemcpyHtoDAsync", n, CUDA_ERROR_OUT_OF_MEMORY);
+    const Result<Losses> losses = engine_.loss(program, data, w_.parameters);
+    ASSERT_TRUE(losses.ok()) << losses.error().message;
+    expectSameLosses(*losses, expected_, "short of memory");
+  }
+  EXPECT_TRUE(engine_.notices().empty());
+}
+
+// Every call of the driver fails once: the others do it, or there is an error; never wrong numbers.
+TEST(PoolFaults, EveryCallMayFailOnce) {
+  const Workload w = arithmeticWorkload(31, 10, 150, Precision::kF32);
+  const Losses expected = lossesOf(cpuEngine(Precision::kF32), w, Tier::kInterpret, {});
+  const std::vector<double> predictions = predict(cpuEngine(Precision::kF32), w, Tier::kInterpret);
+  std::size_t served = 0;
+  for (const char* const entry : {"cuMemAllocFromPoolAsync", "cuMemcpyHtoDAsync", "cuMemcpy2DAsync", "cuLaunchKernel",
+                                  "cuStreamSynchronize", "cuEventSynchronize", "cuModuleLoadDataEx"}) {
+    for (std::size_t n = 1; n < 200; ++n) {
+      FakeMachine machine(manyDevices(2));
+      const Engine engine = machine.engine({.device = "cuda:all", .math = Math::kStrict, .tier = Tier::kInterpret});
+      machine.driver.forgetCalls();
+      machine.driver.failAt(entry, n, CUDA_ERROR_OUT_OF_MEMORY);
+      const Result<Dataset> data = engine.upload(w.view());
+      ASSERT_TRUE(data.ok()) << entry << " " << n << ": " << data.error().message;
+      const Program program = engine.compile(w.expressions);
+      ASSERT_TRUE(program.failures().empty()) << entry << " " << n;
+      const Result<Losses> losses = engine.loss(program, *data, w.parameters);
+      ASSERT_TRUE(losses.ok()) << entry << " " << n << ": " << losses.error().message;
+      expectSameLosses(*losses, expected, entry);
+      expectSameBits(predict(engine, program, *data, w.parameters), predictions, w.rows(), entry);
+      ++served;
+      if (machine.driver.count(entry) < n) break;
+    }
+  }
+  EXPECT_GT(served, 20U);
+}
+
+}  // namespace
+}  // namespace srjit
