@@ -102,13 +102,21 @@ TEST_P(LostOfMany, ByAnyKernel) {
 }
 
 TEST_P(LostOfMany, DuringAFit) {
-  const Dataset data = engine_.upload(w_.view()).value();
-  const Program program = engine_.compile(w_.expressions);
+  const GeneratorOptions generator{.seed = 23,
+                                   .min_nodes = 3,
+                                   .max_nodes = 20,
+                                   .variables = 2,
+                                   .parameters = 3,
+                                   .ops = arithmeticOps(),
+                                   .parameter_probability = 0.4};
+  const Workload w = Workload::random(generator, 30, 200, Spread::kTame, Precision::kF32);
+  const Dataset data = engine_.upload(w.view()).value();
+  const Program program = engine_.compile(w.expressions);
   const Engine cpu = cpuEngine(Precision::kF32);
-  const Dataset on_cpu = cpu.upload(w_.view()).value();
-  const Fits expected = cpu.fit(cpu.compile(w_.expressions), on_cpu, w_.parameters, {.iterations = 6}).value();
+  const Dataset on_cpu = cpu.upload(w.view()).value();
+  const Fits expected = cpu.fit(cpu.compile(w.expressions), on_cpu, w.parameters).value();
   machine_.driver.failKernel(3 * GetParam(), CUDA_ERROR_ILLEGAL_ADDRESS);
-  expectSameFits(engine_.fit(program, data, w_.parameters, {.iterations = 6}).value(), expected);
+  expectSameFits(engine_.fit(program, data, w.parameters).value(), expected);
   expectNotice();
   const Dataset some = engine_.rows(data, 0, 100).value();
   EXPECT_EQ(some.rows(), 100U);
@@ -171,16 +179,17 @@ TEST(PoolFaults, EveryCallMayFailOnce) {
   for (const char* const entry : {"cuMemAllocFromPoolAsync", "cuMemcpyHtoDAsync", "cuMemcpy2DAsync", "cuLaunchKernel",
                                   "cuStreamSynchronize", "cuEventSynchronize", "cuModuleLoadDataEx"}) {
     for (std::size_t n = 1; n < 200; ++n) {
-      FakeMachine machine(manyDevices(2));
+      SCOPED_TRACE(fmt::format("call {} of {}", n, entry));
+      FakeMachine machine(manyDevices(2, false));
       const Engine engine = machine.engine({.device = "cuda:all", .math = Math::kStrict, .tier = Tier::kInterpret});
       machine.driver.forgetCalls();
       machine.driver.failAt(entry, n, CUDA_ERROR_OUT_OF_MEMORY);
       const Result<Dataset> data = engine.upload(w.view());
-      ASSERT_TRUE(data.ok()) << entry << " " << n << ": " << data.error().message;
+      ASSERT_TRUE(data.ok()) << data.error().message;
       const Program program = engine.compile(w.expressions);
-      ASSERT_TRUE(program.failures().empty()) << entry << " " << n;
+      ASSERT_TRUE(program.failures().empty());
       const Result<Losses> losses = engine.loss(program, *data, w.parameters);
-      ASSERT_TRUE(losses.ok()) << entry << " " << n << ": " << losses.error().message;
+      ASSERT_TRUE(losses.ok()) << losses.error().message;
       expectSameLosses(*losses, expected, entry);
       expectSameBits(predict(engine, program, *data, w.parameters), predictions, w.rows(), entry);
       ++served;

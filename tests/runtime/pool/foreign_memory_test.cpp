@@ -27,6 +27,13 @@ class OnDevice {
   ~OnDevice() { machine_.driver.freeForeign(matrix_.pointer); }
 
   const DeviceMatrix& matrix() const { return matrix_; }
+  /// The same memory for output: each column is that of one expression.
+  DeviceMatrix output() const {
+    DeviceMatrix turned = matrix_;
+    std::swap(turned.rows, turned.columns);
+    std::swap(turned.row_stride, turned.column_stride);
+    return turned;
+  }
   std::vector<double> numbers() const {
     const std::size_t count = matrix_.rows * matrix_.columns;
     const std::vector<std::byte> bytes = machine_.driver.readForeign(matrix_.pointer, count * sizeof(float));
@@ -75,7 +82,7 @@ TEST_P(PooledMemory, OutputOfAllDevicesIsThere) {
   const OnDevice out(machine_, GetParam(), std::vector(20, std::vector<double>(130, 12345.0)));
   const Dataset data = all_.upload(w.view()).value();
   const Program program = all_.compile(w.expressions);
-  const auto failures = all_.evaluate(program, data, w.parameters, out.matrix());
+  const auto failures = all_.evaluate(program, data, w.parameters, out.output());
   ASSERT_TRUE(failures.ok()) << failures.error().message;
   expectSameBits(out.numbers(), predict(one_, w, Tier::kAuto), w.rows(), "on a device");
 }
@@ -86,7 +93,7 @@ TEST_P(PooledMemory, FailedExpressionsAreNaNThere) {
   expressions.push_back(build({Token::variable(50)}));
   const OnDevice out(machine_, GetParam(), std::vector(9, std::vector<double>(130, 12345.0)));
   const Dataset data = all_.upload(w.view()).value();
-  const auto failures = all_.evaluate(all_.compile(expressions), data, w.parameters, out.matrix()).value();
+  const auto failures = all_.evaluate(all_.compile(expressions), data, w.parameters, out.output()).value();
   ASSERT_EQ(failures.size(), 1U);
   EXPECT_EQ(failures[0].expression, 8U);
   const std::vector<double> numbers = out.numbers();
