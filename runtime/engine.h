@@ -11,6 +11,11 @@
 // called from several threads at once. Results do not depend on the number of threads, the tier or the batch. Calls
 // that give a Result or a Status throw nothing; exhausted memory is an Error of kMachine.
 //
+// Several GPUs (EngineOptions::device): one of them that is lost, or that has too little memory, leaves its share to
+// the others in the same call; notices() tells of lost ones, and results stay the same. If none is left, it is an
+// error. "The engine's GPU" below is then any of them. Columns that are adopted on one are copied to the others by way
+// of the host, and so is output of the others. In Math::kFast, GPUs of different architectures may give different bits.
+//
 // fork(): a child process inherits neither the threads of an engine nor its device. In the child every call of an
 // engine that the parent created fails with kMachine, and so does every expression of a Program that such an engine
 // compiles there. Evaluations in flight finish in the parent. Objects of the parent may be destroyed in the child, if
@@ -50,9 +55,9 @@ class Engine {
   /// row, from 1, and the number as given), or names that are not one per column; kMachine if memory runs out.
   Result<Dataset> upload(const DataView& data) const;
 
-  /// Uses the columns in place, without a copy; target and weights are copied. Errors: as above; kUnsupported unless
-  /// the engine's device is the GPU that holds them; kInvalid for another precision, or for strides that are not
-  /// multiples of the element's size.
+  /// Uses the columns in place, without a copy, on the GPU that has them; target and weights are copied. Errors: as
+  /// above; kUnsupported unless the engine's device is the GPU that holds them; kInvalid for another precision, or for
+  /// strides that are not multiples of the element's size.
   Result<Dataset> adopt(const DeviceDataView& data) const;
 
   /// Data sets of the numbers of `data`, which are copied where they are: columns of resident data stay on the device,

@@ -83,7 +83,9 @@ struct GradientOptions {
 inline constexpr unsigned kMaxThreads = 1024;
 
 struct EngineOptions {
-  std::string device = "auto";  ///< "cpu", "cuda:N", or "auto": cuda:0 if usable, else the CPU
+  /// "cpu", "cuda:N", or "auto": cuda:0 if usable, else the CPU. Several GPUs as one: "cuda:0,2", or "cuda:all" for all
+  /// that are usable; expressions are divided among them, and each has all data.
+  std::string device = "auto";
   Precision precision = Precision::kF32;
   Math math = Math::kPrecise;
   Tier tier = Tier::kAuto;
@@ -91,8 +93,8 @@ struct EngineOptions {
   /// Directory of the disk cache of GPU kernels; empty: no disk cache; not set: $SRJIT_CACHE_DIR, or the user's cache
   /// directory.
   std::optional<std::string> cache_directory = {};
-  /// Device memory for one data set and for one evaluation's working memory; larger work is divided into parts. 0: all
-  /// that is free.
+  /// Device memory for one data set and for one evaluation's working memory, on each device; larger work is divided
+  /// into parts. 0: all that is free.
   std::uint64_t device_bytes = 0;
   /// Device memory per uploaded data set, in addition to device_bytes, for values of subtrees that recur from one
   /// program to the next (CompileOptions::data); at most 32 columns are used. 0: none. The CPU keeps none.

@@ -15,8 +15,6 @@
 
 namespace srjit {
 
-struct EngineParts;
-
 struct Engine::State {
   EngineOptions options;
   std::unique_ptr<Executor> executor;
@@ -30,11 +28,6 @@ struct Engine::State {
   ~State();
   Status checkProcess() const;
 };
-
-/// What evaluates on the device of the options, whose `threads` are resolved. Sets `device` to what it takes, and adds
-/// notices. Errors: those of Engine::create().
-Result<std::unique_ptr<Executor>> makeExecutor(EngineOptions& options, const EngineParts& parts,
-                                               std::vector<std::string>& notices);
 
 /// Gives a source its expressions, as ProgramSource::set().
 using SetSource = std::function<void(ProgramSource&, ProgramSource::Threads)>;

@@ -7,6 +7,7 @@
 
 #include "ir/numbers/rounding.h"
 #include "ir/text/lexer.h"
+#include "runtime/pool/device_names.h"
 #include "tools/files/read.h"
 #include "tools/progress.h"
 #include "tools/streams.h"
@@ -17,9 +18,10 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 std::string checkDevice(const std::string& name) {
-  const bool numbered = name.starts_with("cuda:") && name.size() > 5 && name.size() < 10 &&
-                        name.find_first_not_of("0123456789", 5) == std::string::npos;
-  return name == "auto" || name == "cpu" || numbered ? "" : text::inQuotes(name) + " is none of auto, cpu, cuda:N";
+  if (name == "auto" || name == "cpu") return "";
+  const auto ordinals = cudaOrdinals(name, [] { return Result<std::size_t>(std::size_t{1}); });
+  if (ordinals && *ordinals) return "";
+  return text::inQuotes(name) + " is none of auto, cpu, cuda:N, cuda:N,M,..., cuda:all";
 }
 
 /// How many expressions make one part: enough to keep all threads, or a GPU, busy, few enough for the progress to move.
@@ -83,7 +85,7 @@ void addDataOptions(CLI::App& app, EvaluationOptions& options) {
   addChoice(app, "--tier", options.engine.tier, tiers, "how expressions are executed; the numbers are the same");
   app.add_option("--device", options.engine.device, "where they are executed")
       ->check(checkDevice, "")
-      ->type_name("auto|cpu|cuda:N")
+      ->type_name("auto|cpu|cuda:N,M,...|cuda:all")
       ->capture_default_str();
   addCacheOption(app, options.engine.cache_directory);
   app.add_option("--threads", options.engine.threads, "threads to use at most; 0 for all processors")

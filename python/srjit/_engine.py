@@ -126,7 +126,8 @@ class Engine:
     Results do not depend on the tier, the number of threads, or what else is in a batch, bit for bit.
 
     Args:
-        device: ``"cpu"``, ``"cuda:N"``, or ``"auto"``: cuda:0 if it can be used, else the CPU.
+        device: ``"cpu"``, ``"cuda:N"``, or ``"auto"``: cuda:0 if it can be used, else the CPU. Several GPUs as one:
+            ``"cuda:0,2"``, or ``"cuda:all"`` for all that can be used.
         precision: ``"f32"`` or ``"f64"``: the type that expressions are computed in.
         math: ``"strict"`` (operations of IEEE 754 as written), ``"precise"`` (with fused multiply-add) or ``"fast"``
             (approximate instructions and value-changing rewrites; f32 only).
@@ -152,7 +153,7 @@ class Engine:
 
     @property
     def device(self) -> str:
-        """``"cpu"`` or ``"cuda:N"``."""
+        """``"cpu"``, ``"cuda:N"``, or a list as ``"cuda:0,2"``."""
         return self._engine.device
 
     @property

@@ -95,7 +95,7 @@ enum {
 /* EngineOptions of runtime/engine_options.h. */
 typedef struct srjit_engine_options {
   uint64_t size;
-  const char* device;          /* "auto" (NULL), "cpu" or "cuda:N" */
+  const char* device;          /* "auto" (NULL), "cpu", "cuda:N", "cuda:0,2", "cuda:all" */
   const char* cache_directory; /* of kernels; "": none; NULL: the user's */
   int32_t precision;           /* SRJIT_F32, SRJIT_F64 */
   int32_t math;                /* SRJIT_MATH_PRECISE, ... */
@@ -108,9 +108,10 @@ typedef struct srjit_engine_options {
 /* `options` may be NULL. */
 int32_t srjit_engine_create(const srjit_engine_options* options, srjit_engine** engine, srjit_error* error);
 void srjit_engine_free(srjit_engine* engine);
-/* "cpu" or "cuda:N"; NULL for NULL. Valid as long as the engine. */
+/* "cpu", "cuda:N" or a list as "cuda:0,2"; NULL for NULL. Valid as long as the engine. */
 const char* srjit_engine_device(const srjit_engine* engine);
-/* Sentence i of what the engine does without; NULL from the last one on. Valid as long as the engine. */
+/* Sentence i of what the engine does without; NULL from the last one on. Valid as long as the engine. There is one more
+   for each of several GPUs that is lost later. */
 const char* srjit_engine_notice(const srjit_engine* engine, uint64_t i);
 
 /* The options of an engine, with `threads` as resolved. */

@@ -71,8 +71,8 @@ class Executor {
   /// executor's device or, as Dataset::State::create() leaves them, in host memory. Errors: as Engine::rows() and
   /// withWeights().
   virtual Result<std::shared_ptr<const Dataset::State>> select(const Dataset& data, const Selection& selection) = 0;
-  /// A copy of one column of so many rows in a GPU's memory, which the stream writes, if it is not 0. `what` is its name
-  /// in messages. Errors: as Engine::withWeights().
+  /// A copy of one column of so many rows in a GPU's memory, which the stream writes, if it is not 0. `what` is its
+  /// name in messages. Errors: as Engine::withWeights().
   virtual Result<HostColumn> fetch(const char* what, const DeviceMatrix& column, std::size_t rows,
                                    std::uint64_t stream) = 0;
   /// All numbers of `data`, which are on this executor's device, in host memory: what select() of any executor reads.

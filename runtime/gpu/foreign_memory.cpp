@@ -39,8 +39,8 @@ Status checkMatrix(const char* what, const DeviceMatrix& matrix, std::size_t row
   return okStatus();
 }
 
-Result<HostColumn> fetchColumn(const char* what, const DeviceQueue& queue, const DeviceMatrix& matrix,
-                               std::size_t rows, Precision precision) {
+Result<HostColumn> fetchColumn(const char* what, const DeviceQueue& queue, const DeviceMatrix& matrix, std::size_t rows,
+                               Precision precision) {
   if (Status fits = checkMatrix(what, matrix, rows, 1, precision); !fits) return std::move(fits).error();
   const auto element = static_cast<std::size_t>(bytesOf(precision));
   if (matrix.row_stride < static_cast<std::ptrdiff_t>(element)) {

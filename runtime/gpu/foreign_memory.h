@@ -23,9 +23,9 @@ Status checkMatrix(const char* what, const DeviceMatrix& matrix, std::size_t row
                    Precision precision);
 
 /// Copies one column, target or weights, which are checked on the host, as those of Engine::upload() are. Errors: those
-/// of checkMatrix(), kInvalid for a stride that is not positive, kUnsupported for memory that is not the device's. Needs
-/// a current context. Throws CudaFailure and OutOfMemory.
-Result<HostColumn> fetchColumn(const char* what, const DeviceQueue& queue, const DeviceMatrix& matrix,
-                               std::size_t rows, Precision precision);
+/// of checkMatrix(), kInvalid for a stride that is not positive, kUnsupported for memory that is not the device's.
+/// Needs a current context. Throws CudaFailure and OutOfMemory.
+Result<HostColumn> fetchColumn(const char* what, const DeviceQueue& queue, const DeviceMatrix& matrix, std::size_t rows,
+                               Precision precision);
 
 }  // namespace srjit

@@ -122,9 +122,8 @@ Result<std::shared_ptr<Dataset::State>> DeviceData::select(const std::shared_ptr
       copySelected(from, selection, *state,
                    [&](std::size_t to, auto... rest) { stream.copyRowsToHost(state->storage.data() + to, rest...); });
     };
-    const auto made = from.isOnHost()
-                          ? finishOnHost(std::move(*selected), from, selection)
-                          : finishSelection(std::move(*selected), [&] { runCopies(stream, download); });
+    const auto made = from.isOnHost() ? finishOnHost(std::move(*selected), from, selection)
+                                      : finishSelection(std::move(*selected), [&] { runCopies(stream, download); });
     if (!made) return made.error();
     data->stream(*state, budget);
   }

@@ -120,8 +120,7 @@ MadeData PoolExecutor::adopt(const DeviceDataView& view) {
   if (!owner) return devices_.working().empty() ? devices_.noneLeft() : notOurs("columns", view.columns.pointer);
   const MadeData adopted = devices_.call(*owner, [&](Executor& executor) { return executor.adopt(view); });
   if (!adopted) return adopted;
-  const MadeData copy =
-      devices_.call(*owner, [&](Executor& executor) { return executor.hostCopy(Dataset(*adopted)); });
+  const MadeData copy = devices_.call(*owner, [&](Executor& executor) { return executor.hostCopy(Dataset(*adopted)); });
   if (!copy) return copy;
   const Dataset host(*copy);
   return onEach([&](std::size_t device, Executor& executor) {
@@ -229,9 +228,8 @@ Status PoolExecutor::prepare(const Task& task) {
   const PoolShares& shares = task.program.state().on_pool->shares();
   std::vector<Status> prepared(shares.size(), okStatus());
   arena_.execute([&] {
-    inParallel(shares.size(), [&](std::size_t i) {
-      prepared[i] = guarded([&] { return prepareShare(task, shares[i]); });
-    });
+    inParallel(shares.size(),
+               [&](std::size_t i) { prepared[i] = guarded([&] { return prepareShare(task, shares[i]); }); });
   });
   const auto failed = std::ranges::find_if(prepared, [](const Status& status) { return !status.ok(); });
   return failed == prepared.end() ? okStatus() : *failed;

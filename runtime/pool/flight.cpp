@@ -19,11 +19,11 @@ Result<Task> shareOf(const Task& task, const PoolShare& share, const PoolDevices
     return Error{Errc::kMachine, fmt::format("device {} does not have the data", devices.name(share.device)), {}};
   }
   const ProgramSource& source = *share.order.source;
-  return Task{.program = *share.program,
-              .data = Dataset(replica),
-              .parameters = task.parameters.subspan(share.order.parameter,
-                                                    source.parameterOffset(source.expressions.size())),
-              .loss = task.loss};
+  return Task{
+      .program = *share.program,
+      .data = Dataset(replica),
+      .parameters = task.parameters.subspan(share.order.parameter, source.parameterOffset(source.expressions.size())),
+      .loss = task.loss};
 }
 
 PoolFlight::PoolFlight(PoolDevices& devices, tbb::task_arena& arena, Task task)
@@ -37,9 +37,8 @@ Status PoolFlight::begin() {
   std::vector<std::vector<PoolPart>> parts(shares.size());
   std::vector<Status> begun(shares.size(), okStatus());
   arena_.execute([&] {
-    inParallel(shares.size(), [&](std::size_t i) {
-      begun[i] = guarded([&] { return beginShare(shares[i], parts[i]); });
-    });
+    inParallel(shares.size(),
+               [&](std::size_t i) { begun[i] = guarded([&] { return beginShare(shares[i], parts[i]); }); });
   });
   for (const Status& status : begun) {
     if (!status) return status;

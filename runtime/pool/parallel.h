@@ -13,8 +13,7 @@ namespace srjit {
 template <class Body>
 void inParallel(std::size_t count, const Body& body) {
   if (count == 1) return body(std::size_t{0});
-  tbb::this_task_arena::isolate(
-      [&] { tbb::parallel_for(std::size_t{0}, count, body, tbb::simple_partitioner()); });
+  tbb::this_task_arena::isolate([&] { tbb::parallel_for(std::size_t{0}, count, body, tbb::simple_partitioner()); });
 }
 
 }  // namespace srjit

@@ -86,7 +86,8 @@ Result<PoolShares> PoolCompiler::othersOf(PoolShare& share, const Error& error) 
   if (share.others) return *share.others;
   std::vector<std::size_t> devices = devices_.working();
   if (devices.empty()) return devices_.noneLeft();
-  std::erase_if(devices, [&](std::size_t device) { return std::ranges::find(share.tried, device) != share.tried.end(); });
+  std::erase_if(devices,
+                [&](std::size_t device) { return std::ranges::find(share.tried, device) != share.tried.end(); });
   if (devices.empty()) return error;
   Result<PoolShares> made = makeOn(devices, share.tried, share.order, nullptr);
   if (made) share.others = *made;

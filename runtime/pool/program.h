@@ -29,7 +29,7 @@ struct PoolOrder {
 struct PoolShare {
   std::size_t device = 0;
   PoolOrder order;
-  std::optional<Program> program;   ///< nothing if the device could not make it, for this reason:
+  std::optional<Program> program;  ///< nothing if the device could not make it, for this reason:
   std::optional<Error> error = {};
   std::vector<std::size_t> tried;  ///< the device, and those that could not do more than this share before
 

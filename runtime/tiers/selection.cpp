@@ -46,8 +46,8 @@ ExpectedWork TierSelection::workOf(const ProgramSource& source, std::size_t rows
 
 std::size_t TierSelection::bestParts(const PopulationView& population, const CompileOptions& options) const {
   const auto tokens = population.size() == 0 ? 0 : population.offsets.back() - population.offsets.front();
-  const ExpectedWork work = workOf(population.size(), static_cast<std::size_t>(tokens), options.expected_rows,
-                                   options.expected_evaluations);
+  const ExpectedWork work =
+      workOf(population.size(), static_cast<std::size_t>(tokens), options.expected_rows, options.expected_evaluations);
   const DeviceCosts now = costs();
   return srjit::bestParts(firstCode(*options.tier, self_test_.state(), now, work), now, work);
 }

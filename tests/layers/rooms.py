@@ -56,7 +56,9 @@ ROOMS = {
                       ["compiler/direct", "compiler/kernels", "runtime/platform", "runtime/cuda", "runtime/cache",
                        "runtime/evaluation", "runtime/host", "runtime/gpu", "runtime/code", "runtime/launch",
                        "runtime/subtrees"]),
-    "runtime/pool": ("evaluation on several GPUs at once", ["runtime/platform", "runtime/evaluation"]),
+    "runtime/pool": ("evaluation on several GPUs at once, choice of devices",
+                     ["compiler/kernels", "runtime/platform", "runtime/cuda", "runtime/cache", "runtime/evaluation",
+                      "runtime/host", "runtime/tiers"]),
     "runtime/c_api": ("the interface for C and other languages", []),
 }
 

@@ -160,6 +160,8 @@ const BadInput kInputs[] = {
      2,
      "--arch: 'sm_103' is none of sm_80, sm_86, sm_89, sm_90, sm_100, sm_120\n"},
     {"UnknownDevice", loss("x0", "good.csv", {"--device", "tpu"}), 2, "'tpu' is none of auto, cpu, cuda:N"},
+    {"DeviceTwice", loss("x0", "good.csv", {"--device", "cuda:0,0"}), 2, "'cuda:0,0' is none of auto, cpu, cuda:N"},
+    {"EmptyListOfDevices", loss("x0", "good.csv", {"--device", "cuda:"}), 2, "'cuda:' is none of auto, cpu, cuda:N"},
     {"ThreadsTooMany", loss("x0", "good.csv", {"--threads", "1025"}), 2,
      "--threads: Value 1025 not in range 0 to 1024"},
     {"ThreadsNegative", loss("x0", "good.csv", {"--threads", "-1"}), 2, "--threads"},
@@ -209,6 +211,7 @@ const BadInput kInputs[] = {
     {"CubinToStandardOutput", {"cubin", "x0", "-o", "-"}, 2, "a cubin goes to a file only"},
     // The machine
     {"NoCudaEngine", loss("x0", "good.csv", {"--device", "cuda:0"}), 3, "cuda:0"},
+    {"NoCudaEngines", loss("x0", "good.csv", {"--device", "cuda:all"}), 3, "device cuda:all: no CUDA driver"},
 };
 
 void writeFiles(const Scratch& scratch) {

@@ -21,8 +21,10 @@ Error errorOf(const EngineOptions& options) {
 }
 
 TEST(EngineCreate, ReportsInvalidDevicesAndThreads) {
-  EXPECT_EQ(errorOf({.device = "gpu"}).message, "device 'gpu', expected auto, cpu, cuda:N, a list as cuda:0,2, or cuda:all");
-  EXPECT_EQ(errorOf({.device = "cuda:"}).message, "device 'cuda:', expected auto, cpu, cuda:N, a list as cuda:0,2, or cuda:all");
+  EXPECT_EQ(errorOf({.device = "gpu"}).message,
+            "device 'gpu', expected auto, cpu, cuda:N, a list as cuda:0,2, or cuda:all");
+  EXPECT_EQ(errorOf({.device = "cuda:"}).message,
+            "device 'cuda:', expected auto, cpu, cuda:N, a list as cuda:0,2, or cuda:all");
   EXPECT_EQ(errorOf({.device = "cuda:1x"}).code, Errc::kInvalid);
   EXPECT_EQ(errorOf({.device = "cuda:99999999999"}).code, Errc::kInvalid);
   EXPECT_EQ(errorOf({.device = "cuda:97"}).code, Errc::kMachine);

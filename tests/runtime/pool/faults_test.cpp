@@ -14,8 +14,8 @@ class LostOfMany : public testing::TestWithParam<std::size_t> {
  protected:
   LostOfMany()
       : machine_(manyDevices(GetParam())),
-        engine_(machine_.engine({.device = firstDevices(GetParam()), .math = Math::kStrict, .tier = Tier::kInterpret})) {
-  }
+        engine_(
+            machine_.engine({.device = firstDevices(GetParam()), .math = Math::kStrict, .tier = Tier::kInterpret})) {}
   int last() const { return static_cast<int>(GetParam()) - 1; }
   void expectNotice(std::size_t count = 1) const {
     const std::vector<std::string> notices = engine_.notices();

@@ -1,4 +1,5 @@
-// What an engine evaluates on: EngineOptions::device.
+#include "runtime/pool/make_executor.h"
+
 #include <algorithm>
 #include <optional>
 #include <utility>
@@ -7,8 +8,6 @@
 #include <tbb/parallel_for.h>
 
 #include "ir/text/lexer.h"
-#include "runtime/engine_parts.h"
-#include "runtime/engine_tasks.h"
 #include "runtime/host/executor.h"
 #include "runtime/platform/guarded.h"
 #include "runtime/pool/device_names.h"
@@ -20,8 +19,8 @@ namespace {
 
 using MadeExecutor = Result<std::unique_ptr<Executor>>;
 
-Result<std::shared_ptr<const Driver>> driverFor(const std::string& device, const EngineParts& parts) {
-  auto driver = parts.driver();
+Result<std::shared_ptr<const Driver>> driverFor(const std::string& device, const GetDriver& get) {
+  auto driver = get();
   if (driver) return driver;
   Error error = std::move(driver).error();
   error.message = fmt::format("device {}: {}", device, error.message);
@@ -37,25 +36,25 @@ unsigned threadsOf(std::size_t device, std::size_t devices, unsigned threads) {
 /// What is made of each device, which takes a while of waiting for the driver.
 std::vector<std::optional<MadeExecutor>> openAll(const EngineOptions& options, const std::vector<unsigned>& ordinals,
                                                  const std::shared_ptr<const Driver>& driver,
-                                                 const EngineParts& parts) {
+                                                 const std::shared_ptr<const ImageMaker>& images) {
   const std::shared_ptr<KernelCache> cache = openKernelCache(options);
   std::vector<std::optional<MadeExecutor>> made(ordinals.size());
   tbb::parallel_for(std::size_t{0}, ordinals.size(), [&](std::size_t i) {
     EngineOptions own = options;
     own.device = nameOfDevices({ordinals[i]});
     own.threads = threadsOf(i, ordinals.size(), options.threads);
-    made[i] = guarded([&] { return makeDeviceExecutor(own, ordinals[i], driver, parts.images, cache); });
+    made[i] = guarded([&] { return makeDeviceExecutor(own, ordinals[i], driver, images, cache); });
   });
   return made;
 }
 
 /// On one device, or several. Unless all that there are were asked for, each of them must work.
-MadeExecutor makeOnDevices(EngineOptions& options, const std::vector<unsigned>& ordinals, const EngineParts& parts,
-                           std::vector<std::string>& notices) {
+MadeExecutor makeOnDevices(EngineOptions& options, const std::vector<unsigned>& ordinals, const GetDriver& get_driver,
+                           const std::shared_ptr<const ImageMaker>& images, std::vector<std::string>& notices) {
   const bool is_all = options.device == "cuda:all";
-  const auto driver = driverFor(options.device, parts);
+  const auto driver = driverFor(options.device, get_driver);
   if (!driver) return driver.error();
-  std::vector<std::optional<MadeExecutor>> made = openAll(options, ordinals, *driver, parts);
+  std::vector<std::optional<MadeExecutor>> made = openAll(options, ordinals, *driver, images);
   std::vector<unsigned> opened;
   std::vector<PoolDevice> devices;
   for (std::size_t i = 0; i < ordinals.size(); ++i) {
@@ -76,18 +75,19 @@ MadeExecutor makeOnDevices(EngineOptions& options, const std::vector<unsigned>& 
 
 }  // namespace
 
-Result<std::unique_ptr<Executor>> makeExecutor(EngineOptions& options, const EngineParts& parts,
+Result<std::unique_ptr<Executor>> makeExecutor(EngineOptions& options, const GetDriver& get_driver,
+                                               const std::shared_ptr<const ImageMaker>& images,
                                                std::vector<std::string>& notices) {
   if (options.device == "auto") {
     EngineOptions first = options;
     first.device = "cuda:0";
-    MadeExecutor made = makeOnDevices(first, {0}, parts, notices);
+    MadeExecutor made = makeOnDevices(first, {0}, get_driver, images, notices);
     if (made) {
       options = first;
       return made;
     }
     // Without a driver a GPU is not expected.
-    if (parts.driver()) notices.push_back(made.error().message + "; the processor computes instead");
+    if (get_driver()) notices.push_back(made.error().message + "; the processor computes instead");
     options.device = "cpu";
   }
   if (options.device == "cpu") {
@@ -95,16 +95,15 @@ Result<std::unique_ptr<Executor>> makeExecutor(EngineOptions& options, const Eng
     return makeHostExecutor(options, options.threads);
   }
   const auto ordinals = cudaOrdinals(options.device, [&]() -> Result<std::size_t> {
-    const auto driver = driverFor(options.device, parts);
+    const auto driver = driverFor(options.device, get_driver);
     if (!driver) return driver.error();
     const auto devices = listDevices(**driver);
     if (!devices) return devices.error();
     return devices->size();
   });
   if (!ordinals) return ordinals.error();
-  if (*ordinals) return makeOnDevices(options, **ordinals, parts, notices);
-  return Error{
-      Errc::kInvalid, fmt::format("device {}, expected {}", text::inQuotes(options.device), kDeviceForms), {}};
+  if (*ordinals) return makeOnDevices(options, **ordinals, get_driver, images, notices);
+  return Error{Errc::kInvalid, fmt::format("device {}, expected {}", text::inQuotes(options.device), kDeviceForms), {}};
 }
 
 }  // namespace srjit
