@@ -57,8 +57,8 @@ ROOMS = {
                        "runtime/evaluation", "runtime/host", "runtime/gpu", "runtime/code", "runtime/launch",
                        "runtime/subtrees"]),
     "runtime/pool": ("evaluation on several GPUs at once, choice of devices",
-                     ["compiler/kernels", "runtime/platform", "runtime/cuda", "runtime/cache", "runtime/evaluation",
-                      "runtime/host", "runtime/tiers"]),
+                     ["compiler/kernels", "runtime/platform", "runtime/cuda", "runtime/evaluation", "runtime/host",
+                      "runtime/tiers"]),
     "runtime/c_api": ("the interface for C and other languages", []),
 }
 
