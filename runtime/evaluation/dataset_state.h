@@ -16,6 +16,7 @@ namespace srjit {
 
 class DeviceData;
 class DeviceSubtrees;
+class PoolRows;
 
 /// Columns, target and weights in the engine's precision in one allocation, each of padded_rows elements and each on a
 /// cache line. Rows past the end repeat the last row, so that padding evaluates no value that is not in the data;
@@ -45,6 +46,8 @@ struct Dataset::State {
   /// Data of several devices, in their order: the same numbers on each, null where they could not be placed. All that
   /// has numbers above is then empty.
   std::vector<std::shared_ptr<const Dataset::State>> replicas;
+  /// Instead, of data that are too large for each of them: rows on each.
+  std::shared_ptr<PoolRows> divided;
   double weight_sum = 0;       ///< without weights, the number of rows
   double target_mean = 0;      ///< weighted, over all rows
   double target_variance = 0;  ///< likewise, divided by weight_sum

@@ -159,7 +159,7 @@ void KernelLauncher::launchTotals(const QueueLock&, const DeviceRows& rows, bool
   unsigned outputs = toUnsigned(plan_.outputs), is_first = first, is_last = last;
   unsigned lanes =
       first && last ? std::bit_ceil(toUnsigned(std::min<std::size_t>(row_groups, kSumChains))) : toUnsigned(kSumChains);
-  CUdeviceptr sums = memory_.sums(), chains = memory_.chains(), totals = memory_.totals().address();
+  CUdeviceptr sums = memory_.sums(), chains = memory_.chains().address(), totals = memory_.totals().address();
   const auto arguments =
       addressesOf(sums, channel_stride, row_groups, outputs, lanes, chains, totals, is_first, is_last);
   stream_.launch({.kernel = totals_kernel_.get(),

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "runtime/engine_options.h"
+#include "runtime/evaluation/executor.h"
 #include "runtime/gpu/download.h"
 #include "runtime/launch/kernel_launcher.h"
 #include "runtime/launch/run_memory.h"
@@ -32,8 +33,10 @@ class DeviceRun {
   /// Device memory that it holds.
   std::size_t deviceBytes() const noexcept { return memory_.bytes(); }
 
-  /// Puts all work of a loss on the stream. `parameters` are read before it returns.
-  void submitLoss(const Dataset::State& data, std::span<const double> parameters);
+  /// Puts all work of a loss on the stream. `parameters` are read before it returns, and so are the chains of the rows
+  /// before those of `part`, for a plan that carries chains.
+  void submitLoss(const Dataset::State& data, std::span<const double> parameters,
+                  const std::optional<RowsPart>& part = {});
   /// Puts the kernels on the stream that fill the plan's columns. They have no parameters of a caller.
   void submitColumns(const Dataset::State& data);
   bool ready() const { return done_.ready(); }
@@ -44,6 +47,9 @@ class DeviceRun {
   /// After submitLoss() and wait(): writes the values into what emptyLosses() of this run gave; in parallel on the
   /// thread's arena.
   void readLosses(const Dataset::State& data, const LossOptions& options, Losses& losses) const;
+
+  /// Instead, of a part that is not the last: gives its chains.
+  void readChains(std::vector<double>& chains) const;
 
   /// Predictions of expression e at e * rows of `out`; waits. Copies in parallel on the thread's arena.
   void evaluate(const Dataset::State& data, std::span<const double> parameters, const Download::Output& out);

@@ -40,10 +40,12 @@ class RunMemory {
   const DeviceBuffer& parameters() const noexcept { return parameters_; }
   /// Sums of a chunk's row groups, chains of sums between chunks, and the totals of a loss.
   CUdeviceptr sums() const noexcept { return sums_.address(); }
-  CUdeviceptr chains() const noexcept { return chains_.address(); }
+  const DeviceBuffer& chains() const noexcept { return chains_; }
   const DeviceBuffer& totals() const noexcept { return totals_; }
   /// Pinned: the totals, after they were copied there; null if there are none.
   PinnedBuffer* hostTotals() const noexcept { return host_totals_.get(); }
+  /// Pinned: the chains of a plan that carries them; null otherwise.
+  PinnedBuffer* hostChains() const noexcept { return host_chains_.get(); }
   /// Chunks alternate between these; with one alone, a chunk's kernels wait until the chunk before it was copied out.
   std::span<const PredictionBuffer> predictions() const noexcept { return predictions_; }
 
@@ -63,7 +65,7 @@ class RunMemory {
   std::size_t rows_;
   std::size_t chunk_rows_ = 0;
   std::size_t prediction_pitch_ = 0;
-  std::shared_ptr<PinnedBuffer> host_parameters_, host_totals_;
+  std::shared_ptr<PinnedBuffer> host_parameters_, host_totals_, host_chains_;
   DeviceBuffer parameters_, sums_, chains_, totals_;
   std::vector<PredictionBuffer> predictions_;
 };

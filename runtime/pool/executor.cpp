@@ -8,10 +8,12 @@
 #include <tbb/task_arena.h>
 
 #include "runtime/evaluation/population_parts.h"
+#include "runtime/evaluation/task_flight.h"
 #include "runtime/platform/guarded.h"
 #include "runtime/pool/flight.h"
 #include "runtime/pool/parallel.h"
 #include "runtime/pool/program.h"
+#include "runtime/pool/rows.h"
 
 namespace srjit {
 namespace {
@@ -59,6 +61,12 @@ class PoolExecutor final : public Executor {
   MadeData onEach(const OnDevice& make);
   /// The same of the data that each device has.
   MadeData onEachOf(const Dataset& data, const std::function<MadeData(Executor& executor, const Dataset& own)>& make);
+  /// Data of these numbers in host memory: on each device, or, if they are too large for one, with their rows divided.
+  MadeData place(const Dataset& host);
+  MadeData placeOnEach(const Dataset& host);
+  /// Null if the rows do not fit either.
+  std::shared_ptr<const Dataset::State> placeDivided(const Dataset& host, const std::vector<std::size_t>& devices);
+  Result<Losses> runDivided(const Task& task);
   Error notOurs(const char* what, std::uint64_t address) const;
   Status prepareShare(const Task& task, const std::shared_ptr<PoolShare>& share);
 
@@ -98,7 +106,7 @@ MadeData PoolExecutor::onEach(const OnDevice& make) {
 MadeData PoolExecutor::onEachOf(const Dataset& data,
                                 const std::function<MadeData(Executor& executor, const Dataset& own)>& make) {
   return onEach([&](std::size_t device, Executor& executor) -> MadeData {
-    const auto& replica = data.state().replicas[device];
+    const auto replica = replicaOn(data.state(), device);
     if (replica == nullptr) {
       return Error{Errc::kMachine, fmt::format("device {} does not have the data", devices_.name(device)), {}};
     }
@@ -110,8 +118,51 @@ MadeData PoolExecutor::onEachOf(const Dataset& data,
 MadeData PoolExecutor::upload(const DataView& data) {
   auto converted = Dataset::State::create(data, precision_);
   if (!converted) return std::move(converted).error();
-  const Dataset host(std::move(*converted));
+  return place(Dataset(std::move(*converted)));
+}
+
+MadeData PoolExecutor::place(const Dataset& host) {
+  const std::vector<std::size_t> working = devices_.working();
+  const std::size_t bytes = host.state().storageBytes();
+  const auto has_room = [&](std::size_t device) {
+    const Status room = devices_.call(device, [&](Executor& executor) -> Status {
+      return executor.hasRoom(bytes) ? okStatus() : Error{Errc::kUnsupported, "too large", {}};
+    });
+    return room || room.error().code != Errc::kUnsupported;
+  };
+  if (!std::ranges::all_of(working, has_room)) {
+    if (auto divided = placeDivided(host, working)) return divided;
+  }
+  return placeOnEach(host);
+}
+
+MadeData PoolExecutor::placeOnEach(const Dataset& host) {
   return onEach([&](std::size_t, Executor& executor) { return executor.select(host, {.runs = {{0, host.rows()}}}); });
+}
+
+std::shared_ptr<const Dataset::State> PoolExecutor::placeDivided(const Dataset& host,
+                                                                 const std::vector<std::size_t>& devices) {
+  const std::vector<std::size_t> firsts = divideRows(host.rows(), devices.size());
+  const std::size_t count = firsts.size() - 1;
+  if (count < 2) return nullptr;
+  std::vector<std::shared_ptr<const Dataset::State>> placed(count);
+  arena_.execute([&] {
+    inParallel(count, [&](std::size_t i) {
+      MadeData made = devices_.call(devices[i], [&](Executor& executor) {
+        return executor.select(host, {.runs = {{firsts[i], firsts[i + 1] - firsts[i]}}});
+      });
+      if (made && !(*made)->isOnHost()) placed[i] = std::move(*made);
+    });
+  });
+  std::vector<RowsOnDevice> parts;
+  for (std::size_t i = 0; i < count; ++i) {
+    if (placed[i] == nullptr) return nullptr;
+    parts.push_back({devices[i], firsts[i], Dataset(placed[i])});
+  }
+  auto state = host.state().withoutNumbers();
+  state->device = name_;
+  state->divided = std::make_shared<PoolRows>(std::move(parts), host);
+  return state;
 }
 
 // The other devices get copies, through the host.
@@ -129,6 +180,11 @@ MadeData PoolExecutor::adopt(const DeviceDataView& view) {
 }
 
 MadeData PoolExecutor::select(const Dataset& data, const Selection& selection) {
+  if (data.state().divided != nullptr) {
+    auto selected = selectOnHost(data.state().divided->host().state(), selection);
+    if (!selected) return std::move(selected).error();
+    return place(Dataset(std::move(*selected)));
+  }
   return onEachOf(data, [&](Executor& executor, const Dataset& own) { return executor.select(own, selection); });
 }
 
@@ -140,8 +196,9 @@ Result<HostColumn> PoolExecutor::fetch(const char* what, const DeviceMatrix& col
 }
 
 MadeData PoolExecutor::hostCopy(const Dataset& data) {
+  if (data.state().divided != nullptr) return data.state().divided->host().handle();
   for (const std::size_t device : devices_.working()) {
-    const auto& replica = data.state().replicas[device];
+    const auto replica = replicaOn(data.state(), device);
     if (replica != nullptr) return devices_[device].hostCopy(Dataset(replica));
   }
   return Error{Errc::kMachine, "no device has the data", {}};
@@ -179,6 +236,7 @@ void PoolExecutor::compile(Program::State& state, const CompileOptions& options)
 
 Result<Dataset> PoolExecutor::withTargetBehind(const Dataset& data) {
   const Dataset::State& state = data.state();
+  if (state.divided != nullptr) return data;
   const std::lock_guard lock(state.copy_mutex);
   if (state.copy_with_target == nullptr) {
     MadeData behind = onEachOf(data, [](Executor& executor, const Dataset& own) -> MadeData {
@@ -199,7 +257,7 @@ std::size_t PoolExecutor::bestParts(const PopulationView& population, const Comp
   // About the share of a device.
   const PopulationView share = divide(population, working.size()).front();
   for (const std::size_t device : working) {
-    const auto& replica = options.data->state().replicas[device];
+    const auto replica = replicaOn(options.data->state(), device);
     if (replica == nullptr) continue;
     const Dataset own(replica);
     CompileOptions for_device = options;
@@ -225,6 +283,9 @@ Status PoolExecutor::prepareShare(const Task& task, const std::shared_ptr<PoolSh
 }
 
 Status PoolExecutor::prepare(const Task& task) {
+  if (task.data.state().divided != nullptr) {
+    return arena_.execute([&] { return RowsRun(devices_, *this, task).prepare(); });
+  }
   const PoolShares& shares = task.program.state().on_pool->shares();
   std::vector<Status> prepared(shares.size(), okStatus());
   arena_.execute([&] {
@@ -236,7 +297,16 @@ Status PoolExecutor::prepare(const Task& task) {
 }
 
 Result<std::unique_ptr<Flight>> PoolExecutor::start(Task task) {
-  auto flight = std::make_unique<PoolFlight>(devices_, arena_, std::move(task));
+  if (task.data.state().divided != nullptr) {
+    std::vector<double> parameters(task.parameters.begin(), task.parameters.end());
+    auto run = [this, task = std::move(task), parameters = std::move(parameters)] {
+      Task own = task;
+      own.parameters = parameters;
+      return runDivided(own);
+    };
+    return std::unique_ptr<Flight>(std::make_unique<TaskFlight>(arena_, std::move(run)));
+  }
+  auto flight = std::make_unique<PoolFlight>(devices_, arena_, std::move(task), PoolFlight::Way::kAsync);
   if (Status begun = flight->begin(); !begun) return std::move(begun).error();
   // While the devices compute.
   flight->keepParameters();
@@ -244,9 +314,26 @@ Result<std::unique_ptr<Flight>> PoolExecutor::start(Task task) {
 }
 
 Result<Losses> PoolExecutor::run(const Task& task) {
-  PoolFlight flight(devices_, arena_, task);
+  if (task.data.state().divided != nullptr) return runDivided(task);
+  PoolFlight flight(devices_, arena_, task, PoolFlight::Way::kBlocking);
   if (Status begun = flight.begin(); !begun) return std::move(begun).error();
   return flight.finish();
+}
+
+// Rows of a device that is lost are streamed to the others, with all the others' rows.
+Result<Losses> PoolExecutor::runDivided(const Task& task) {
+  PoolRows& rows = *task.data.state().divided;
+  const auto works = [&](const RowsOnDevice& part) { return !devices_.isLost(part.device); };
+  if (std::ranges::all_of(rows.parts(), works)) {
+    Result<Losses> losses =
+        guarded([&] { return arena_.execute([&] { return RowsRun(devices_, *this, task).run(); }); });
+    if (losses || losses.error().code != Errc::kMachine) return losses;
+  }
+  const Result<Dataset> undivided = rows.undivided([&] { return placeOnEach(rows.host()); });
+  if (!undivided) return undivided.error();
+  Task again = task;
+  again.data = *undivided;
+  return run(again);
 }
 
 }  // namespace

@@ -14,7 +14,7 @@ namespace srjit {
 
 Result<Task> shareOf(const Task& task, const PoolShare& share, const PoolDevices& devices) {
   if (!share.program) return *share.error;
-  const auto& replica = task.data.state().replicas[share.device];
+  const auto replica = replicaOn(task.data.state(), share.device);
   if (devices.isLost(share.device) || replica == nullptr) {
     return Error{Errc::kMachine, fmt::format("device {} does not have the data", devices.name(share.device)), {}};
   }
@@ -26,8 +26,8 @@ Result<Task> shareOf(const Task& task, const PoolShare& share, const PoolDevices
       .loss = task.loss};
 }
 
-PoolFlight::PoolFlight(PoolDevices& devices, tbb::task_arena& arena, Task task)
-    : devices_(devices), arena_(arena), compiler_(devices), task_(std::move(task)) {
+PoolFlight::PoolFlight(PoolDevices& devices, tbb::task_arena& arena, Task task, Way way)
+    : devices_(devices), arena_(arena), compiler_(devices), task_(std::move(task)), way_(way) {
   if (task_.device_out != 0) owner_ = devices_.ownerOf(task_.device_out);
 }
 
@@ -55,6 +55,7 @@ void PoolFlight::keepParameters() {
 // A failure ends a share, too; finish() deals with it.
 bool PoolFlight::ready() {
   return std::ranges::all_of(parts_, [](const PoolPart& part) {
+    if (part.done) return true;
     const Result<bool> ready = guarded([&]() -> Result<bool> { return part.flight->ready(); });
     return !ready || *ready;
   });
@@ -62,7 +63,7 @@ bool PoolFlight::ready() {
 
 void PoolFlight::wait() {
   for (const PoolPart& part : parts_) {
-    static_cast<void>(guarded([&] { return part.flight->wait(), okStatus(); }));
+    if (!part.done) static_cast<void>(guarded([&] { return part.flight->wait(), okStatus(); }));
   }
 }
 
@@ -101,6 +102,12 @@ Result<PoolPart> PoolFlight::start(const std::shared_ptr<PoolShare>& share) cons
     part.predictions = AlignedBuffer(predictionBytes(share->order.source->outputs()));
     task->out = part.predictions.data();
   }
+  if (way_ == Way::kBlocking && !task_.loss) {
+    Result<Losses> done = devices_.call(share->device, [&](Executor& executor) { return executor.run(*task); });
+    if (!done) return std::move(done).error();
+    part.done = std::move(*done);
+    return part;
+  }
   Result<std::unique_ptr<Flight>> flight =
       devices_.call(share->device, [&](Executor& executor) { return executor.start(std::move(*task)); });
   if (!flight) return std::move(flight).error();
@@ -129,7 +136,10 @@ Status PoolFlight::beginOthers(PoolShare& share, const Error& error, std::vector
 
 Status PoolFlight::finishPart(PoolPart part, Losses& all) {
   PoolShare& share = *part.share;
-  Result<Losses> some = devices_.call(share.device, [&](Executor&) { return part.flight->finish(); });
+  Result<Losses> some = devices_.call(share.device, [&](Executor&) -> Result<Losses> {
+    if (part.done) return std::move(*part.done);
+    return part.flight->finish();
+  });
   if (!some) {
     if (some.error().code != Errc::kMachine) return std::move(some).error();
     std::vector<PoolPart> others;

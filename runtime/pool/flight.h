@@ -15,19 +15,26 @@
 
 namespace srjit {
 
-/// A share in flight.
+/// A share in flight, or what it gave.
 struct PoolPart {
   std::shared_ptr<PoolShare> share;
   AlignedBuffer predictions;  ///< of the share, if they go to another device's memory
   std::unique_ptr<Flight> flight;
+  std::optional<Losses> done = {};
 };
 
 /// A task whose shares are in flight. Shares of devices that cannot evaluate them go to others: at once where they
 /// cannot be started, otherwise in finish(). Works on the threads of an arena.
 class PoolFlight final : public Flight {
  public:
+  enum class Way {
+    kAsync,  ///< begin() returns before the work is done
+    /// begin() evaluates predictions on its threads. It may run on one of oneTBB's, which must not wait for a task that
+    /// none of them is left to run.
+    kBlocking,
+  };
   /// Devices and arena must outlive it. The task's parameters are borrowed until keepParameters().
-  PoolFlight(PoolDevices& devices, tbb::task_arena& arena, Task task);
+  PoolFlight(PoolDevices& devices, tbb::task_arena& arena, Task task, Way way);
 
   /// Starts the shares. Called once, first. Errors: those of a device's start(), if no other device can do it.
   Status begin();
@@ -51,6 +58,7 @@ class PoolFlight final : public Flight {
   tbb::task_arena& arena_;
   const PoolCompiler compiler_;
   Task task_;
+  const Way way_;
   std::optional<std::size_t> owner_;  ///< of the memory of the output
   std::vector<double> parameters_;
   std::vector<PoolPart> parts_;

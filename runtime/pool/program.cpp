@@ -128,27 +128,35 @@ PoolShares PoolCompiler::divide(const std::vector<std::size_t>& devices, const s
 }
 
 void PoolCompiler::compile(PoolShare& share, const Dataset* data) const {
-  const Status made = devices_.call(share.device, [&](Executor& executor) -> Status {
-    const PoolOrder& order = share.order;
-    auto state = std::make_shared<Program::State>();
-    state->source = order.source;
-    state->device = devices_.name(share.device);
-    state->info.nodes_before = order.source->tokens;
-    state->info.tier = order.tier;
-    const std::shared_ptr<const Dataset::State> replica =
-        data != nullptr ? data->state().replicas[share.device] : nullptr;
-    // Kept subtrees are values of expressions; without them everything is computed.
-    if (replica != nullptr && !order.source->derivation) {
-      (void)guarded([&]() -> Status {
-        state->subtrees = executor.subtreesFor(*order.source, Dataset(replica), order.tier);
-        return okStatus();
-      });
-    }
-    executor.compile(*state, order.options);
-    share.program = Program(std::move(state));
+  const Status made = devices_.call(share.device, [&](Executor&) {
+    share.program = compileOn(share.device, share.order, data);
     return okStatus();
   });
   if (!made) share.error = made.error();
+}
+
+Program PoolCompiler::compileOn(std::size_t device, const PoolOrder& order, const Dataset* data) const {
+  Executor& executor = devices_[device];
+  auto state = std::make_shared<Program::State>();
+  state->source = order.source;
+  state->device = devices_.name(device);
+  state->info.nodes_before = order.source->tokens;
+  state->info.tier = order.tier;
+  const auto replica = data != nullptr ? replicaOn(data->state(), device) : nullptr;
+  // Kept subtrees are values of expressions; without them everything is computed.
+  if (replica != nullptr && !order.source->derivation) {
+    (void)guarded([&]() -> Status {
+      state->subtrees = executor.subtreesFor(*order.source, Dataset(replica), order.tier);
+      return okStatus();
+    });
+  }
+  executor.compile(*state, order.options);
+  return Program(std::move(state));
+}
+
+Program PoolCompiler::programOn(PoolShare& share, std::size_t device) const {
+  if (device == share.device && share.program) return *share.program;
+  return share.elsewhere.get(device, [&] { return compileOn(device, share.order, nullptr); });
 }
 
 }  // namespace srjit

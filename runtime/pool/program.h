@@ -36,7 +36,14 @@ struct PoolShare {
   std::mutex mutex;
   /// The same expressions for other devices, made when this one cannot evaluate them; guarded by the mutex.
   std::optional<PoolShares> others;
+  /// The same expressions as a program of each other device, of which each has some of the rows.
+  ProgramsMade<std::size_t> elsewhere;
 };
+
+/// What a device has of data; null if it has not all rows.
+inline std::shared_ptr<const Dataset::State> replicaOn(const Dataset::State& data, std::size_t device) {
+  return device < data.replicas.size() ? data.replicas[device] : nullptr;
+}
 
 /// The program of a pool: shares of all expressions, in order, none of them empty. Thread-safe.
 class PoolProgram {
@@ -64,6 +71,8 @@ class PoolCompiler {
   /// The same expressions for all devices that have not tried them, divided likewise; none if all have. `error` is why
   /// the share's own device cannot evaluate them.
   Result<PoolShares> othersOf(PoolShare& share, const Error& error) const;
+  /// The program of a share on a device. Throws what guarded() catches.
+  Program programOn(PoolShare& share, std::size_t device) const;
 
  private:
   Result<PoolShares> makeOn(const std::vector<std::size_t>& devices, const std::vector<std::size_t>& tried,
@@ -71,6 +80,7 @@ class PoolCompiler {
   PoolShares divide(const std::vector<std::size_t>& devices, const std::vector<std::size_t>& tried,
                     const PoolOrder& order) const;
   void compile(PoolShare& share, const Dataset* data) const;
+  Program compileOn(std::size_t device, const PoolOrder& order, const Dataset* data) const;
 
   PoolDevices& devices_;
 };

@@ -101,6 +101,7 @@ class DeviceExecutor final : public Executor {
   Result<Losses> run(const Task& task) override;
   CacheStats cacheStats() const override { return cache_->stats(); }
 
+  bool hasRoom(std::size_t bytes) const override { return bytes <= budget(kShareForData); }
   bool owns(std::uint64_t address) const override { return cuda_->owns(address); }
   bool isLost() const override;
 
@@ -168,7 +169,7 @@ class LossFlight final : public Flight {
   /// If it throws, no work of the run is in flight.
   void submit() {
     try {
-      executor_.inArena([&] { run_->submitLoss(task_.data.state(), task_.parameters); });
+      executor_.inArena([&] { run_->submitLoss(task_.data.state(), task_.parameters, task_.part); });
     } catch (...) {
       run_.reset();
       throw;
@@ -280,6 +281,7 @@ Result<std::unique_ptr<DeviceRun>> DeviceExecutor::takeRun(const Task& task, boo
   if (!code) return std::move(code).error();
   task.program.state().on_device->setServed((*code)->served());
   RunPlan plan{queue_, store_, std::move(*code), data.serial, kind, task.program.state().source->outputs()};
+  plan.carries_chains = task.part.has_value();
   if (auto run = idle_->take(plan)) return run;
   return DeviceRun::create(std::move(plan), data, budget(kShareForWork));
 }
@@ -298,7 +300,11 @@ void DeviceExecutor::recordRunTime(const Task& task, const DeviceRun& run) {
 Result<Losses> DeviceExecutor::finish(const Task& task, std::unique_ptr<DeviceRun> run, Losses losses) {
   run->wait();
   inArena([&] {
-    run->readLosses(task.data.state(), *task.loss, losses);
+    if (task.part && !task.part->is_last) {
+      run->readChains(*task.part->chains);
+    } else {
+      run->readLosses(task.part ? task.part->whole.state() : task.data.state(), *task.loss, losses);
+    }
     recordRunTime(task, *run);
   });
   losses.failures = run->plan().code->failures;
