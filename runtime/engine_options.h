@@ -84,7 +84,8 @@ inline constexpr unsigned kMaxThreads = 1024;
 
 struct EngineOptions {
   /// "cpu", "cuda:N", or "auto": cuda:0 if usable, else the CPU. Several GPUs as one: "cuda:0,2", or "cuda:all" for all
-  /// that are usable; expressions are divided among them, and each has all data.
+  /// that are usable; expressions are divided among them. Each has all data, or, of data that are too large for one,
+  /// some rows.
   std::string device = "auto";
   Precision precision = Precision::kF32;
   Math math = Math::kPrecise;

@@ -44,7 +44,7 @@ TEST_P(ManyDevices, LossesAndPredictions) {
 }
 
 // Direct code is proved once for each kind of device.
-TEST(ManyDevicesTiers, HaveTheSameBits) {
+TEST(ManyDevicesTiersSlow, HaveTheSameBits) {
   FakeMachine machine(manyDevices(4));
   const Scratch directory;
   const Workload w = arithmeticWorkload(9, 24, 130, Precision::kF32);
