@@ -169,9 +169,9 @@ std::shared_ptr<const Dataset::State> PoolExecutor::placeDivided(const Dataset& 
 MadeData PoolExecutor::adopt(const DeviceDataView& view) {
   const std::optional<std::size_t> owner = devices_.ownerOf(view.columns.pointer);
   if (!owner) return devices_.working().empty() ? devices_.noneLeft() : notOurs("columns", view.columns.pointer);
-  const MadeData adopted = devices_.call(*owner, [&](Executor& executor) { return executor.adopt(view); });
+  MadeData adopted = devices_.call(*owner, [&](Executor& executor) { return executor.adopt(view); });
   if (!adopted) return adopted;
-  const MadeData copy = devices_.call(*owner, [&](Executor& executor) { return executor.hostCopy(Dataset(*adopted)); });
+  MadeData copy = devices_.call(*owner, [&](Executor& executor) { return executor.hostCopy(Dataset(*adopted)); });
   if (!copy) return copy;
   const Dataset host(*copy);
   return onEach([&](std::size_t device, Executor& executor) {
