@@ -167,8 +167,9 @@ std::shared_ptr<const Dataset::State> PoolExecutor::placeDivided(const Dataset& 
 
 // The other devices get copies, through the host.
 MadeData PoolExecutor::adopt(const DeviceDataView& view) {
-  const std::optional<std::size_t> owner = devices_.ownerOf(view.columns.pointer);
-  if (!owner) return devices_.working().empty() ? devices_.noneLeft() : notOurs("columns", view.columns.pointer);
+  const DeviceMatrix& some = view.columns.columns == 0 && view.target ? *view.target : view.columns;
+  const std::optional<std::size_t> owner = devices_.ownerOf(some.pointer);
+  if (!owner) return devices_.working().empty() ? devices_.noneLeft() : notOurs("columns", some.pointer);
   MadeData adopted = devices_.call(*owner, [&](Executor& executor) { return executor.adopt(view); });
   if (!adopted) return adopted;
   MadeData copy = devices_.call(*owner, [&](Executor& executor) { return executor.hostCopy(Dataset(*adopted)); });
