@@ -63,6 +63,13 @@ void checkOutName(const EvaluationOptions& options, bool writes_npy) {
   }
 }
 
+/// Tells the notices but the first `told`; gives how many there are.
+std::size_t tellNotices(const Engine& engine, std::size_t told) {
+  const std::vector<std::string> notices = engine.notices();
+  for (std::size_t i = told; i < notices.size(); ++i) tell(fmt::format("sr-jit: {}\n", text::printable(notices[i])));
+  return notices.size();
+}
+
 void fail(SourceLine& line, Error error) {
   error.message = fmt::format("{}:{}: {}", line.origin, line.line, error.message);
   report(error);
@@ -140,8 +147,9 @@ DataView viewOf(const Roles& roles) {
 Result<LoadedData> loadData(const EvaluationOptions& options) {
   const Result<Engine> engine = Engine::create(options.engine);
   if (!engine) return engine.error();
+  std::size_t notices = 0;
   if (!options.quiet) {
-    for (const std::string& notice : engine->notices()) tell(fmt::format("sr-jit: {}\n", text::printable(notice)));
+    notices = tellNotices(*engine, notices);
     noticeCacheFault(*engine);
   }
   Result<DataTable> table = readData(options.data);
@@ -155,7 +163,7 @@ Result<LoadedData> loadData(const EvaluationOptions& options) {
     error.message = fmt::format("{}: {}", displayName(options.data), error.message);
     return error;
   }
-  return LoadedData{std::move(*table), std::move(*roles), *engine, *data};
+  return LoadedData{std::move(*table), std::move(*roles), *engine, *data, notices};
 }
 
 Result<Evaluation> prepare(const EvaluationOptions& options, bool writes_npy) {
@@ -209,6 +217,7 @@ Status evaluateInParts(Evaluation& evaluation, const EvaluationOptions& options,
     progress.advance(count);
   }
   progress.hide();
+  if (!options.quiet) evaluation.notices = tellNotices(evaluation.engine, evaluation.notices);
   if (!options.quiet && !good.empty()) {
     const std::chrono::duration<double> seconds = Clock::now() - start;
     tell(fmt::format("sr-jit: {} expression{} x {} rows{} on {}, in {:.3g} s\n", good.size(),

@@ -38,6 +38,7 @@ struct LoadedData {
   Roles roles;
   Engine engine;
   Dataset data;
+  std::size_t notices = 0;  ///< of the engine, that were told
 };
 /// Makes an engine, tells its notices, and uploads the data that `options` name.
 Result<LoadedData> loadData(const EvaluationOptions& options);
@@ -65,7 +66,8 @@ void noticeCacheFault(const Engine& engine);
 
 /// Calls `step` for the good lines, some thousands at a time, with a program of them, their indices, and their
 /// parameters one after another; shows progress. What the step or the program reports as failed becomes the line's
-/// error and is reported. Stops at the first error that is not one expression's.
+/// error and is reported. Tells what the engine has given notice of meanwhile. Stops at the first error that is not one
+/// expression's.
 using EvaluationStep = std::function<Result<std::vector<Failure>>(
     const Program& program, std::span<const std::size_t> lines, std::span<const double> parameters)>;
 Status evaluateInParts(Evaluation& evaluation, const EvaluationOptions& options, const EvaluationStep& step);
