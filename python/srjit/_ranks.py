@@ -11,6 +11,7 @@ import ctypes
 import os
 import pickle
 import socket
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -19,16 +20,6 @@ from mpi4py import MPI
 
 _CHUNK = 1 << 30  # bytes of one broadcast: MPI counts in 32 bits
 _TAGS = 1 << 15  # tags that every MPI has
-
-
-def bounds_by_cost(offsets: np.ndarray, ranks: int) -> np.ndarray:
-    """Where each rank's expressions begin, shape (ranks + 1,): adjacent ones of about equal cost, tokens and one each."""
-    costs = offsets + np.arange(len(offsets))
-    goals = costs[-1] * np.arange(1, ranks) / ranks
-    after = np.searchsorted(costs, goals)
-    before = np.maximum(after - 1, 0)
-    cuts = np.where(goals - costs[before] < costs[after] - goals, before, after)
-    return np.concatenate([[0], cuts, [len(offsets) - 1]]).astype(np.int64)
 
 
 def device_of(node: Any) -> str:
@@ -94,7 +85,7 @@ class Channel:
     def receive(self) -> tuple[dict[str, Any], list[np.ndarray]]:
         """On the other ranks: the next command, and this rank's shares."""
         size = np.empty(1, np.int64)
-        self.comm.Ibcast(size, self.root).Wait()
+        _wait_idly(self.comm.Ibcast(size, self.root))
         text = np.empty(size[0], np.uint8)
         self.comm.Ibcast(text, self.root).Wait()
         command = pickle.loads(text)
@@ -159,6 +150,7 @@ class Replies:
 
     def words(self) -> dict[int, Any]:
         """Waits for all results. What ranks have to say, by rank."""
+        _wait_idly(self._requests[0])
         MPI.Request.Waitall(self._requests)
         for rows in self._types:
             rows.Free()
@@ -168,6 +160,14 @@ class Replies:
             self._channel.comm.Recv(text, rank, self._tag)
             words[rank] = pickle.loads(text)
         return words
+
+
+def _wait_idly(request: Any) -> None:
+    """Waits for what may take long. MPI's own waiting keeps a processor busy, which others of the host may need."""
+    busy_until = time.perf_counter() + 0.001
+    while not request.Test():
+        if time.perf_counter() > busy_until:
+            time.sleep(5e-5)
 
 
 def _type_of(dtype: np.dtype) -> Any:

@@ -14,7 +14,6 @@ evaluate what the root sends them until it leaves its own. docs/scaling.md says 
 from __future__ import annotations
 
 import atexit
-import pickle
 import sys
 import weakref
 from collections.abc import Callable, Sequence
@@ -27,9 +26,11 @@ from . import _core, _engine
 from ._arrays import column_of, columns_of, is_on_device, names_of
 from ._engine import FIT_ITERATIONS
 from ._errors import Error, InvalidError
-from ._expressions import Population, token_arrays
-from ._ranks import Channel, bounds_by_cost, device_of, threads_of
+from ._ranks import Channel, device_of, threads_of
 from ._results import Failure, Fits, Gradients, Losses, Pending
+from ._shares import (
+    LOSSES, FailuresOfRanks, arrays_of, bounds_by_cost, by_rank, checked, error_of_rank, in_order, portable, results_of, stored,
+)
 
 
 class Dataset(_engine.Dataset):
@@ -62,7 +63,7 @@ class Program(_engine.Program):
     """
 
     def __init__(self, part: _engine.Program, number: int, bounds: np.ndarray, parameters: np.ndarray,
-                 failures: _Failures, unread: list[Failure], names: Sequence[str]):
+                 failures: FailuresOfRanks, unread: list[Failure], names: Sequence[str]):
         self.parameter_offsets = np.concatenate([[0], np.cumsum(parameters)])
         self.names = list(names)
         self.bounds = bounds
@@ -80,25 +81,12 @@ class Program(_engine.Program):
         """That of the root's share: as of `srjit.Program`."""
         return self._part.status()
 
-    def _explained(self, failures: _Failures) -> _Failures:
+    def _explained(self, failures: FailuresOfRanks) -> FailuresOfRanks:
         """Ranks get token arrays, so the root alone knows why a text is no expression."""
-        return _Failures([self._unread.get(failure.expression, failure) for failure in failures.list()])
+        return FailuresOfRanks([self._unread.get(failure.expression, failure) for failure in failures.list()])
 
     def __len__(self) -> int:
         return len(self.parameter_offsets) - 1
-
-
-class _Failures:
-    """Failures of all ranks, as results have them."""
-
-    def __init__(self, failures: list[Failure]):
-        self._failures = failures
-
-    def __len__(self) -> int:
-        return len(self._failures)
-
-    def list(self) -> list[Failure]:
-        return self._failures
 
 
 class Engine:
@@ -138,10 +126,10 @@ class Engine:
             self._local = _engine.Engine(device, precision, math, tier, threads=threads, **options)
         except Exception as caught:
             problem = caught
-        problems = self._channel.exchange(None if problem is None else (self._channel.host, _portable(problem)))
+        problems = self._channel.exchange(None if problem is None else (self._channel.host, portable(problem)))
         failed = next((rank for rank, found in enumerate(problems) if found), None)
         if failed is not None:
-            raise problem or _of_rank(failed, *problems[failed])
+            raise problem or error_of_rank(failed, *problems[failed])
         self.devices: list[str] = self._channel.exchange(self._local.device)
         self._hosts: list[str] = self._channel.exchange(self._channel.host)
         self.precision, self.math, self.tier = precision, math, tier
@@ -228,7 +216,7 @@ class Engine:
         names = names.names if isinstance(names, _engine.Dataset) else names
         unread: list[Failure] = []
         if _engine._is_token_arrays(expressions):
-            arrays = _checked(expressions, prefix)
+            arrays = checked(expressions, prefix)
         else:
             population = _engine._population_of(expressions, language, names)
             names, unread, prefix = population.names, population.failures, False
@@ -258,7 +246,7 @@ class Engine:
                 program = self.compile(program, prefix=prefix)
             else:
                 command = {"prefix": prefix, "data": self._data_number(data, program), "options": (loss, nan)}
-                return self._pending(self._call("loss_of_arrays", command, _checked(program, prefix)),
+                return self._pending(self._call("loss_of_arrays", command, checked(program, prefix)),
                                      lambda arrays, failures, _: _engine._losses((*arrays, failures), None))
         return self._submit("loss", program, data, parameters, (loss, nan), lambda arrays, failures, _, vectors:
                             _engine._losses((*arrays, failures), vectors))
@@ -310,10 +298,10 @@ class Engine:
             starts = np.ones(program.parameter_count)
         options = (loss, nan, _engine._count_of(iterations, "iterations"), loss_tolerance, step_tolerance)
 
-        def convert(arrays: list[np.ndarray], failures: _Failures, names: dict[int, list[str]], _: Any) -> Fits:
+        def convert(arrays: list[np.ndarray], failures: FailuresOfRanks, names: dict[int, list[str]], _: Any) -> Fits:
             parameters, values, valid_rows, iterations, codes, start, errors = arrays
-            by_rank = enumerate(np.split(codes, program.bounds[1:-1]))
-            status = [names[rank][code] for rank, part in by_rank for code in part.tolist()]
+            parts = enumerate(np.split(codes, program.bounds[1:-1]))
+            status = [names[rank][code] for rank, part in parts for code in part.tolist()]
             return _engine._fits((parameters, (values, valid_rows, failures), iterations, status, start, errors))
 
         return self._submit("fit", program, data, starts, options, convert)
@@ -326,10 +314,10 @@ class Engine:
             raise TypeError("program is of another engine than srjit.mpi.Engine")
         bounds = {"expressions": program.bounds, "parameters": program.parameter_offsets[program.bounds]}
         command = {"kind": kind, "program": program._number, "data": self._data_number(data, program), "options": options}
-        results = _results_of(kind, by, *data.shape, self._local._dtype)
+        results = results_of(kind, by, *data.shape, self._local._dtype)
         count = vectors or 1
-        by_rank = _by_rank(numbers.reshape(count, program.parameter_count), bounds["parameters"])
-        call = self._call("evaluate", command, [(by_rank, bounds["parameters"] * count)], bounds, results,
+        shares = by_rank(numbers.reshape(count, program.parameter_count), bounds["parameters"])
+        call = self._call("evaluate", command, [(shares, bounds["parameters"] * count)], bounds, results,
                           1 if kind == "fit" else count, out)
         return self._pending(call, lambda arrays, failures, more: convert(arrays, program._explained(failures), more, vectors))
 
@@ -339,7 +327,7 @@ class Engine:
         self._data_number(data, program)
         out = self._local._output(_engine._shape_by_vector(shape_of(), vectors), out)
 
-        def convert(_: Any, failures: _Failures, *__: Any) -> np.ndarray:
+        def convert(_: Any, failures: FailuresOfRanks, *__: Any) -> np.ndarray:
             _engine._check_some(program, failures)
             return out
 
@@ -369,7 +357,7 @@ class Engine:
             codes, constants, offsets = arrays
             by_cost = bounds_by_cost(offsets, self.size)
             bounds = {"expressions": by_cost}
-            results = [("expressions", 1, np.int64)] if what == "compile" else _LOSSES
+            results = [("expressions", 1, np.int64)] if what == "compile" else LOSSES
             arrays = [(codes, offsets[by_cost]), (constants, offsets[by_cost]), (offsets[:-1], by_cost)]
         dropped, self._dropped[:] = self._dropped[:], []
         command = {**command, "what": what, "dropped": dropped, "bounds": bounds, "results": results, "vectors": vectors}
@@ -390,7 +378,7 @@ class Engine:
             pending, store = self._start(command, parts, shares)
             failures, more = store(pending.result() if pending else None)
         except Exception as problem:
-            error = _portable(problem)
+            error = portable(problem)
         words = (error, failures, more) if error or failures or more is not None else None
         self._channel.reply(list(zip(shares, sizes)), words)
 
@@ -399,14 +387,14 @@ class Engine:
         what, engine, held = command["what"], self._local, self._held
         if what == "compile":
             data = None if command["data"] is None else held[command["data"]]._data
-            made = _core.compile_arrays(engine._engine, *_arrays_of(parts), command["prefix"], *command["options"], data)
+            made = _core.compile_arrays(engine._engine, *arrays_of(parts), command["prefix"], *command["options"], data)
             held[command["number"]] = program = _engine.Program(made, command["names"])
             shares[0][:] = np.diff(program.parameter_offsets)
             return None, lambda _: (made.failures.list(), None)
         if what == "loss_of_arrays":
-            return (_core.submit_loss_of_arrays(engine._engine, *_arrays_of(parts), command["prefix"],
+            return (_core.submit_loss_of_arrays(engine._engine, *arrays_of(parts), command["prefix"],
                                                 held[command["data"]]._data, np.empty(0), *command["options"]),
-                    lambda result: _stored("loss", result, shares))
+                    lambda result: stored("loss", result, shares))
         if what == "evaluate":
             kind = command["kind"]
             if command["vectors"] > 1 and not len(parts[0]):
@@ -414,7 +402,7 @@ class Engine:
             outs = shares if kind in ("predict", "jacobian") else []
             submit = getattr(_core, f"submit_{kind}")
             return (submit(engine._engine, held[command["program"]]._program, held[command["data"]]._data, parts[0],
-                           *command["options"], *outs), lambda result: _stored(kind, result, shares))
+                           *command["options"], *outs), lambda result: stored(kind, result, shares))
         if what == "upload":
             vectors = iter(parts[command["columns"]:])
             target, weights = (next(vectors) if has else None for has in command["has"])
@@ -432,13 +420,13 @@ class Engine:
         by_vector = [share.reshape(command["vectors"], -1) for share in shares]
         pending, store = self._start({**command, "vectors": 1}, parts, [numbers[0] for numbers in by_vector])
 
-        def stored(result: Any) -> Any:
+        def store_for_all(result: Any) -> Any:
             said = store(result)
             for numbers in by_vector:
                 numbers[1:] = numbers[0]
             return said
 
-        return pending, stored
+        return pending, store_for_all
 
     def _result(self, call: _Call) -> tuple[list[np.ndarray], list[Failure], dict[int, Any]]:
         """Waits for a call that makes something; drops what has been made if a rank failed."""
@@ -538,15 +526,15 @@ class _Call:
         failures, more = [], {}
         for rank, (error, failed, what) in sorted(words.items()):
             if error is not None and self.error is None:
-                self.error = _of_rank(rank, self._engine._hosts[rank], error)
+                self.error = error_of_rank(rank, self._engine._hosts[rank], error)
             failures += [Failure(int(self.command["bounds"]["expressions"][rank]) + number, why) for number, why in failed]
             if what is not None:
                 more[rank] = what
         vectors = self.command["vectors"]
-        arrays = [_in_order(whole, bounds // vectors * size, vectors) for whole, size, bounds in self._wholes]
+        arrays = [in_order(whole, bounds // vectors * size, vectors) for whole, size, bounds in self._wholes]
         if self._out is not None and vectors > 1:
             self._out.reshape(-1)[:] = arrays[0]
-        self._outcome = arrays, _Failures(failures), more
+        self._outcome = arrays, FailuresOfRanks(failures), more
         self._engine._calls.remove(self)
 
     def result(self) -> Any:
@@ -557,92 +545,3 @@ class _Call:
 
     def stop(self) -> None:
         raise Error("what several ranks compute cannot be stopped", "unsupported")
-
-
-_LOSSES = [("expressions", 1, np.float64), ("expressions", 1, np.int64)]
-
-
-def _results_of(kind: str, by: str, rows: int, columns: int, dtype: Any) -> list[tuple[str, int, Any]]:
-    """The arrays of a result: whether they have rows per expression or parameter, the numbers of a row, the type."""
-    by_variables = by == "variables"
-    per = "expressions" if by_variables else "parameters"
-    if kind == "loss":
-        return _LOSSES
-    if kind == "predict":
-        return [("expressions", rows, dtype)]
-    if kind == "gradient":
-        return [*_LOSSES, (per, columns if by_variables else 1, np.float64)]
-    if kind == "jacobian":
-        return [(per, columns * rows if by_variables else rows, dtype)]
-    return [("parameters", 1, np.float64), *_LOSSES, ("expressions", 1, np.int64), ("expressions", 1, np.int32),
-            ("expressions", 1, np.int64), ("parameters", 1, np.float64)]
-
-
-def _stored(kind: str, result: Any, shares: list[np.ndarray]) -> tuple[list, Any]:
-    """Puts a result of the extension module into `shares`. Its failures, and the names of a fit's status."""
-    if kind in ("predict", "jacobian"):
-        return result.list(), None
-    more = None
-    if kind == "loss":
-        *arrays, failures = result
-    elif kind == "gradient":
-        (*arrays, failures), derivatives = result
-        arrays.append(derivatives)
-    else:
-        parameters, (values, valid_rows, failures), iterations, status, start, errors = result
-        more = sorted(set(status))
-        codes = [more.index(name) for name in status]
-        arrays = [parameters, values, valid_rows, iterations, codes, start, errors]
-    for share, array in zip(shares, arrays):
-        share[:] = array
-    return failures.list(), more
-
-
-def _arrays_of(parts: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """A rank's token arrays, of its share of the population's."""
-    codes, constants, begins = parts
-    first = begins[0] if len(begins) else 0
-    return codes, constants, np.append(begins - first, len(codes))
-
-
-def _checked(expressions: Any, prefix: bool) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Token arrays whose offsets may be divided."""
-    codes, constants, offsets = token_arrays(*expressions)
-    fit = len(codes) == len(constants) and len(offsets) and offsets[0] == 0 and offsets[-1] == len(codes)
-    if not fit or np.any(np.diff(offsets) < 0):
-        # Its exception says what is wrong; what is not wrong (no arrays at all) becomes offsets.
-        population = Population.from_arrays(codes, constants, offsets, prefix=prefix)
-        return population.codes, population.constants, population.offsets
-    return codes, constants, offsets
-
-
-def _by_rank(numbers: np.ndarray, bounds: np.ndarray) -> np.ndarray:
-    """Vectors of all parameters as what each rank gets: its parameters of the first vector, of the second, ..."""
-    if len(numbers) == 1:
-        return numbers.reshape(-1)
-    return np.concatenate([numbers[:, begin:end].reshape(-1) for begin, end in zip(bounds, bounds[1:])])
-
-
-def _in_order(whole: np.ndarray, bounds: np.ndarray, vectors: int) -> np.ndarray:
-    """The way back: results of ranks as those of the first vector, of the second, ..."""
-    if vectors == 1:
-        return whole
-    parts = [whole[begin * vectors:end * vectors].reshape(vectors, -1) for begin, end in zip(bounds, bounds[1:])]
-    return np.concatenate(parts, axis=1).reshape(-1)
-
-
-def _portable(problem: Exception) -> Exception:
-    """An exception that can be sent."""
-    try:
-        pickle.loads(pickle.dumps(problem))
-        return problem
-    except Exception:
-        return Error(f"{type(problem).__name__}: {problem}", "machine")
-
-
-def _of_rank(rank: int, host: str, problem: Exception) -> Error:
-    """What another rank ran into."""
-    message = f"rank {rank} on {host}: "
-    if isinstance(problem, Error):
-        return type(problem)(message + str(problem), problem.code, problem.where)
-    return Error(f"{message}{type(problem).__name__}: {problem}", "io" if isinstance(problem, OSError) else "machine")

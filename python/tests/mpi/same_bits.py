@@ -1,5 +1,6 @@
 """Run by test_mpi.py with mpirun: what ranks compute has the bits, shapes and failures of one engine."""
 
+import importlib.util
 import sys
 
 import numpy as np
@@ -105,8 +106,29 @@ def search(engine):
     assert engine.loss(engine.compile("a*b", names=named), named).values[0] == one.loss(one.compile("x0*x1"), its_data).values[0]
 
 
+def adapter(engine):
+    """DEAP, which knows nothing of ranks, with this engine."""
+    import operator
+    import random
+
+    from deap import gp
+
+    import srjit.deap
+
+    primitives = gp.PrimitiveSet("MAIN", 3)
+    for function in operator.add, operator.mul:
+        primitives.addPrimitive(function, 2)
+    random.seed(1)
+    individuals = [gp.PrimitiveTree(gp.genHalfAndHalf(primitives, 1, 4)) for _ in range(50)]
+    losses = [srjit.deap.Evaluator(primitives, *table(), engine=engine_of).losses(individuals)
+              for engine_of in (engine, srjit.Engine("cpu", "f64"))]
+    assert losses[0].tobytes() == losses[1].tobytes()
+
+
 with srjit.mpi.Engine("cpu", "f64", root=int(sys.argv[1])) as engine:
     if engine.is_root:
         search(engine)
+        if importlib.util.find_spec("deap"):
+            adapter(engine)
         print("same bits on", engine.size, "ranks")
 assert engine.is_root or engine.rank != int(sys.argv[1])
