@@ -49,7 +49,7 @@ def seconds_of(workload, times, ranks, options):
     send = (out * elsewhere / bandwidth + (3 * messages + 2 * hops) * 1e-6) if ranks > 1 else 0
     work = max((workload.prepare + workload.device) * 1e-3 * times / ranks, options.least * 1e-6)
     gather = (back * elsewhere / bandwidth + 3 * messages * 1e-6) if ranks > 1 else 0
-    divide = options.divide * 1e-9 * expressions if ranks > 1 else 0
+    divide = options.divide * 1e-9 * expressions + options.call * 1e-6 if ranks > 1 else 0
     return breed, divide + send, work, gather
 
 
@@ -110,8 +110,25 @@ def counted(engine):
     return bytes_sent
 
 
+def report(what, engine, data, pool, few, random, options):
+    whole, small = [], []
+    for _ in range(options.generations + 1):
+        population = generation_of(pool, options.expressions, random)
+        begin = time.perf_counter()
+        engine.loss(population, data)
+        whole.append(time.perf_counter() - begin)
+    rows = data.rows(0, min(options.rows, 128))
+    for _ in range(200):
+        begin = time.perf_counter()
+        engine.loss(few, rows)
+        small.append(time.perf_counter() - begin)
+    print(f"  {what}: a generation {np.median(whole[1:]) * 1e3:.1f} ms, "
+          f"a call of 8 expressions x 128 rows {np.median(small) * 1e6:.0f} us")
+
+
 def measure(options):
     import srjit.mpi
+    from srjit._shares import bounds_by_cost
 
     with srjit.mpi.Engine(options.device, options.precision, threads=options.threads) as engine:
         if not engine.is_root:
@@ -120,31 +137,21 @@ def measure(options):
         X = random.uniform(0.5, 2, (options.rows, 3))
         data = engine.upload(X, X[:, 0] ** 2)
         pool = pool_of(2_000, random)
-        whole, sent, small = [], [], []
-        for _ in range(options.generations + 1):
-            population = generation_of(pool, options.expressions, random)
-            begin = time.perf_counter()
-            pending = engine.submit_loss(population, data)
-            sent.append(time.perf_counter() - begin)
-            pending.result()
-            whole.append(time.perf_counter() - begin)
-        few, rows = generation_of(pool, 8, random), data.rows(0, min(options.rows, 128))
-        for _ in range(200):
-            begin = time.perf_counter()
-            engine.loss(few, rows)
-            small.append(time.perf_counter() - begin)
-        bytes_sent = counted(engine)
-        engine.loss(population, data)
+        few, population = (generation_of(pool, count, random) for count in (8, options.expressions))
         tokens = len(population[0]) / options.expressions
         formula = bytes_of(options.expressions, tokens)
         print(f"{engine.size} ranks, {engine.threads} threads each, on {', '.join(sorted(set(engine.devices)))}: "
               f"{options.expressions:,} expressions of {tokens:.1f} tokens x {options.rows:,} rows, {options.precision}")
-        print(f"  a generation: {np.median(whole[1:]) * 1e3:.1f} ms, until it is sent {np.median(sent[1:]) * 1e3:.2f} ms")
-        print(f"  a call of 8 expressions x 128 rows: {np.median(small) * 1e6:.0f} us")
+        report("srjit.mpi", engine, data, pool, few, random, options)
+        if engine.size == 1:
+            one = srjit.Engine(engine.device, options.precision, threads=engine.threads)
+            report("srjit.Engine", one, one.upload(X, X[:, 0] ** 2), pool, few, random, options)
+        bytes_sent = counted(engine)
+        engine.loss(population, data)
         print(f"  bytes out {bytes_sent[0]:,} (formula {formula[0]:,.0f}), back {bytes_sent[1]:,} (formula {formula[1]:,.0f})")
         begin = time.perf_counter()
         for _ in range(20):
-            srjit.mpi.bounds_by_cost(population[2], 1000)
+            bounds_by_cost(population[2], 1000)
         seconds = (time.perf_counter() - begin) / 20
         print(f"  dividing it among 1,000 ranks: {seconds * 1e9 / options.expressions:.1f} ns per expression")
 
@@ -157,7 +164,8 @@ def main():
     modelled.add_argument("--latency", type=float, default=2, help="of a hop of a broadcast, in microseconds")
     modelled.add_argument("--overhead", type=float, default=1, help="of the root for a message, in microseconds")
     modelled.add_argument("--least", type=float, default=60, help="that a call takes on a GPU, in microseconds")
-    modelled.add_argument("--divide", type=float, default=4, help="nanoseconds per expression to divide a population")
+    modelled.add_argument("--divide", type=float, default=3, help="nanoseconds per expression to divide a population")
+    modelled.add_argument("--call", type=float, default=140, help="microseconds that a call of srjit.mpi adds on the root")
     modelled.add_argument("--breed", type=float, default=0, help="microseconds per expression to breed it, on the root")
     modelled.add_argument("--times", type=int, nargs="+", default=[1, 100], help="multiples of the measured populations")
     modelled.set_defaults(run=model)
