@@ -13,6 +13,7 @@ import pickle
 import socket
 import time
 from collections.abc import Sequence
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -38,7 +39,7 @@ def threads_of(node: Any) -> int:
     """A rank's share of the processors that it may use: those of several ranks of the host are divided."""
     mine = os.sched_getaffinity(0)
     everyone = node.allgather(mine)
-    return max(1, int(sum(1 / sum(cpu in other for other in everyone) for cpu in mine)))
+    return max(1, int(sum(Fraction(1, sum(cpu in other for other in everyone)) for cpu in mine)))
 
 
 class Channel:
@@ -55,6 +56,8 @@ class Channel:
         self.host = socket.gethostname()
         self._calls = 0
         self._sending: list[tuple[Any, Any]] = []
+        self._size = np.empty(1, np.int64)
+        self._incoming: Any = None
 
     def exchange(self, value: Any) -> list[Any]:
         """The values of all ranks, on all ranks."""
@@ -82,11 +85,16 @@ class Channel:
         self._calls += 1
         return parts
 
+    def arrived(self) -> bool:
+        """On the other ranks: whether there is a command to receive."""
+        if self._incoming is None:
+            self._incoming = self.comm.Ibcast(self._size, self.root)
+        return self._incoming.Test()
+
     def receive(self) -> tuple[dict[str, Any], list[np.ndarray]]:
-        """On the other ranks: the next command, and this rank's shares."""
-        size = np.empty(1, np.int64)
-        _wait_idly(self.comm.Ibcast(size, self.root))
-        text = np.empty(size[0], np.uint8)
+        """On the other ranks: the command that has `arrived`, and this rank's shares."""
+        self._incoming = None
+        text = np.empty(self._size[0], np.uint8)
         self.comm.Ibcast(text, self.root).Wait()
         command = pickle.loads(text)
         requests, parts = [], []
@@ -109,7 +117,7 @@ class Channel:
             self._sending.append((self.comm.Isend(text, self.root, self._calls % _TAGS), text))
         types = [_rows_of(share.dtype, size) for share, size in shares]
         for (share, size), rows in zip(shares, types):
-            requests.append(self.comm.Igatherv([share, len(share) // size, rows], None, self.root))
+            requests.append(self.comm.Igatherv([share, len(share) // max(size, 1), rows], None, self.root))
         MPI.Request.Waitall(requests)
         for rows in types:
             rows.Free()
@@ -150,7 +158,9 @@ class Replies:
 
     def words(self) -> dict[int, Any]:
         """Waits for all results. What ranks have to say, by rank."""
-        _wait_idly(self._requests[0])
+        pause = Pause()
+        while not self._requests[0].Test():
+            pause.after(False)
         MPI.Request.Waitall(self._requests)
         for rows in self._types:
             rows.Free()
@@ -162,11 +172,18 @@ class Replies:
         return words
 
 
-def _wait_idly(request: Any) -> None:
-    """Waits for what may take long. MPI's own waiting keeps a processor busy, which others of the host may need."""
-    busy_until = time.perf_counter() + 0.001
-    while not request.Test():
-        if time.perf_counter() > busy_until:
+class Pause:
+    """Between looks at what may take long: MPI's own waiting keeps a processor busy, which others of the host may need."""
+
+    def __init__(self) -> None:
+        self._busy_until = 0.0
+
+    def after(self, was_busy: bool) -> None:
+        """Sleeps unless the last millisecond had something to do."""
+        now = time.perf_counter()
+        if was_busy or not self._busy_until:
+            self._busy_until = now + 0.001
+        elif now > self._busy_until:
             time.sleep(5e-5)
 
 

@@ -26,7 +26,7 @@ from . import _core, _engine
 from ._arrays import column_of, columns_of, is_on_device, names_of
 from ._engine import FIT_ITERATIONS
 from ._errors import Error, InvalidError
-from ._ranks import Channel, device_of, threads_of
+from ._ranks import Channel, Pause, device_of, threads_of
 from ._results import Failure, Fits, Gradients, Losses, Pending
 from ._shares import (
     LOSSES, FailuresOfRanks, arrays_of, bounds_by_cost, by_rank, checked, error_of_rank, in_order, portable, results_of, stored,
@@ -62,12 +62,12 @@ class Program(_engine.Program):
         bounds: int64, shape (ranks + 1,): rank r has the expressions ``bounds[r]`` to ``bounds[r + 1] - 1``.
     """
 
-    def __init__(self, part: _engine.Program, number: int, bounds: np.ndarray, parameters: np.ndarray,
+    def __init__(self, owner: Engine, number: int, bounds: np.ndarray, parameters: np.ndarray,
                  failures: FailuresOfRanks, unread: list[Failure], names: Sequence[str]):
         self.parameter_offsets = np.concatenate([[0], np.cumsum(parameters)])
         self.names = list(names)
         self.bounds = bounds
-        self._part = part
+        self._owner = owner
         self._number = number
         self._unread = {failure.expression: failure for failure in unread}
         self._failures = self._explained(failures)
@@ -79,7 +79,7 @@ class Program(_engine.Program):
 
     def status(self) -> dict[str, Any]:
         """That of the root's share: as of `srjit.Program`."""
-        return self._part.status()
+        return self._owner._held[self._number].status()
 
     def _explained(self, failures: FailuresOfRanks) -> FailuresOfRanks:
         """Ranks get token arrays, so the root alone knows why a text is no expression."""
@@ -138,6 +138,8 @@ class Engine:
         self._next_number = 0
         self._calls: list[_Call] = []
         self._open = True
+        if not self.is_root:
+            _serving.append(self)
         self._previous_hook = sys.excepthook
         sys.excepthook = self._on_exception
         atexit.register(self._on_exit)
@@ -175,16 +177,18 @@ class Engine:
             self._leave()
 
     def serve(self) -> None:
-        """On the other ranks: evaluates what the root sends, until it closes the engine."""
+        """On the other ranks: evaluates what the root sends, until it closes the engine.
+
+        If a rank has several engines, it serves all of them meanwhile.
+        """
         if self.is_root:
             raise ValueError("the root makes the calls: serve() is for the other ranks")
+        pause = Pause()
         while self._open:
-            command, parts = self._channel.receive()
-            if command["what"] == "close":
-                self._channel.finish_replies()
-                self._leave()
-            else:
-                self._answer(command, parts)
+            called = [engine for engine in _serving if engine._channel.arrived()]
+            for engine in called:
+                engine._answer(*engine._channel.receive())
+            pause.after(bool(called))
 
     def upload(self, X: Any, y: Any = None, weights: Any = None, names: Sequence[str] | None = None) -> Dataset:
         """Makes data resident on every rank: sends them once. As of `srjit.Engine`, with numbers of the host."""
@@ -226,8 +230,8 @@ class Engine:
                    "options": (tier, passes, float(expected_evaluations), expected_rows, keep_order)}
         call = self._call("compile", command, arrays)
         counts, failures, _ = self._result(call)
-        return self._tracked(Program(self._held[command["number"]], command["number"], call.command["bounds"]["expressions"],
-                                     counts[0], failures, unread, names))
+        return self._tracked(Program(self, command["number"], call.command["bounds"]["expressions"], counts[0], failures,
+                                     unread, names))
 
     def loss(self, program: Any, data: Dataset, parameters: Any = None, loss: str = "mse", nan: str = "propagate", *,
              prefix: bool = False) -> Losses:
@@ -310,8 +314,8 @@ class Engine:
                 by: str = "parameters", out: np.ndarray | None = None) -> Pending:
         """Evaluates a program: `convert` makes the result of arrays, failures, the status names and number of vectors."""
         numbers, vectors = _engine._parameters_of(program, parameters)
-        if not isinstance(program, Program):
-            raise TypeError("program is of another engine than srjit.mpi.Engine")
+        if getattr(program, "_owner", None) is not self:
+            raise ValueError("the program is of another engine: call compile() of this one")
         bounds = {"expressions": program.bounds, "parameters": program.parameter_offsets[program.bounds]}
         command = {"kind": kind, "program": program._number, "data": self._data_number(data, program), "options": options}
         results = results_of(kind, by, *data.shape, self._local._dtype)
@@ -359,13 +363,21 @@ class Engine:
             bounds = {"expressions": by_cost}
             results = [("expressions", 1, np.int64)] if what == "compile" else LOSSES
             arrays = [(codes, offsets[by_cost]), (constants, offsets[by_cost]), (offsets[:-1], by_cost)]
-        dropped, self._dropped[:] = self._dropped[:], []
+        if any(share[-1] * vectors >= 2**31 for share in (bounds or {}).values()) or any(
+                share is not None and share[-1] >= 2**31 for _, share in arrays):
+            raise ValueError("a call of 2^31 tokens, parameters or results: divide the population")
+        # Not copied and cleared: the collector may append meanwhile.
+        dropped = [self._dropped.pop() for _ in range(len(self._dropped))]
         command = {**command, "what": what, "dropped": dropped, "bounds": bounds, "results": results, "vectors": vectors}
         parts = self._channel.send(command, arrays)
         return _Call(self, command, parts, out)
 
     def _answer(self, command: dict[str, Any], parts: list[np.ndarray]) -> None:
         """One call, on a rank that serves."""
+        if command["what"] == "close":
+            self._channel.finish_replies()
+            self._leave()
+            return
         for number in command["dropped"]:
             self._held.pop(number, None)
         shares, sizes = [], [size for _, size, _ in command["results"]]
@@ -462,13 +474,16 @@ class Engine:
 
     def _leave(self) -> None:
         self._open = False
+        if not self.is_root:
+            _serving.remove(self)
         atexit.unregister(self._on_exit)
         if sys.excepthook == self._on_exception:
             sys.excepthook = self._previous_hook
 
     def _on_exception(self, *problem: Any) -> None:
         self._previous_hook(*problem)
-        self._abort("raised an exception")
+        if self._open:
+            self._abort("raised an exception")
 
     def _on_exit(self) -> None:
         if self.is_root:
@@ -480,6 +495,10 @@ class Engine:
         channel = self._channel
         print(f"srjit.mpi: rank {channel.rank} on {channel.host} {why}, which ends the job", file=sys.stderr, flush=True)
         channel.comm.Abort(1)
+
+
+# The open engines that this rank serves.
+_serving: list[Engine] = []
 
 
 class _Call:

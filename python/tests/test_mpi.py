@@ -78,3 +78,43 @@ def test_populations_are_divided_by_cost():
             assert len(bounds) == ranks + 1 and bounds[0] == 0 and bounds[-1] == expressions and (np.diff(bounds) >= 0).all()
             costs = np.diff(offsets[bounds] + bounds)
             assert costs.max() <= (offsets[-1] + expressions) / ranks + (tokens.max(initial=0) + 1)
+
+
+class Node:
+    """A rank of a host, among ranks that may use these processors."""
+
+    def __init__(self, rank, processors):
+        self.rank = rank
+        self._processors = processors
+
+    def allgather(self, _):
+        return self._processors
+
+
+def test_a_rank_takes_the_gpu_of_its_number_on_the_host(monkeypatch):
+    from srjit import _ranks
+
+    class Driver:
+        def cuInit(self, _):
+            return 0
+
+        def cuDeviceGetCount(self, count):
+            count._obj.value = 2
+            return 0
+
+    monkeypatch.setattr(_ranks.ctypes, "CDLL", lambda _: Driver())
+    assert [_ranks.device_of(Node(rank, [])) for rank in range(4)] == ["cuda:0", "cuda:1", "cuda:0", "cuda:1"]
+    monkeypatch.setattr(Driver, "cuInit", lambda *_: 100)
+    assert _ranks.device_of(Node(1, [])) == "auto"
+
+
+def test_ranks_divide_the_processors_that_they_share(monkeypatch):
+    from srjit import _ranks
+
+    monkeypatch.setattr(_ranks.os, "sched_getaffinity", lambda _: {0, 1, 2, 3})
+    assert _ranks.threads_of(Node(0, [{0, 1, 2, 3}])) == 4
+    assert _ranks.threads_of(Node(0, [{0, 1, 2, 3}] * 2)) == 2
+    assert _ranks.threads_of(Node(0, [{0, 1, 2, 3}, {4, 5, 6, 7}])) == 4
+    assert _ranks.threads_of(Node(0, [{0, 1, 2, 3}] * 8)) == 1
+    monkeypatch.setattr(_ranks.os, "sched_getaffinity", lambda _: set(range(12)))
+    assert _ranks.threads_of(Node(0, [set(range(12))] * 6)) == 2

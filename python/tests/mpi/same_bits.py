@@ -64,6 +64,8 @@ def search(engine):
     X, y = table()
     one = srjit.Engine("cpu", "f64")
     its_data = one.upload(X, y)
+    for array in X, y:
+        array.flags.writeable = False
     data = engine.upload(X, y)
     assert engine.devices == ["cpu"] * engine.size and data.shape == its_data.shape
     bounds = compare_programs(engine, data, one, its_data, TEXTS).bounds
@@ -102,6 +104,9 @@ def search(engine):
                          (engine.upload(X.astype(np.float32), y, X[:, 1]), one.upload(X.astype(np.float32), y, X[:, 1]))):
         vector = np.ones(program.parameter_count)
         compare(engine.loss(program, ours, vector), one.loss(single, theirs, vector), "other data")
+    single_gradient = one.gradient(one.compile(["p0"] * 5), one.upload(X[:, :0], y), np.ones(5), by="variables")
+    compare(engine.gradient(engine.compile(["p0"] * 5), engine.upload(X[:, :0], y), np.ones(5), by="variables"),
+            single_gradient, "no columns")
     named = engine.upload(X, y, names=["a", "b", "c"])
     assert engine.loss(engine.compile("a*b", names=named), named).values[0] == one.loss(one.compile("x0*x1"), its_data).values[0]
 
@@ -125,9 +130,22 @@ def adapter(engine):
     assert losses[0].tobytes() == losses[1].tobytes()
 
 
-with srjit.mpi.Engine("cpu", "f64", root=int(sys.argv[1])) as engine:
+srjit._ranks._CHUNK = 1000  # data in several pieces
+with srjit.mpi.Engine("cpu", "f64", root=int(sys.argv[1])) as engine, srjit.mpi.Engine(
+        "cpu", "f32", root=int(sys.argv[1])) as other:
     if engine.is_root:
         search(engine)
+        # Two engines of the same ranks, in turn; a program of one is refused by the other.
+        its_data, data = (of.upload(*table()) for of in (other, engine))
+        program, its_program = (of.compile(["x0", "x1*x2"] * 4) for of in (engine, other))
+        for _ in range(3):
+            assert np.allclose(other.loss(its_program, its_data).values, engine.loss(program, data).values, rtol=1e-3)
+        try:
+            other.loss(program, its_data)
+        except ValueError:
+            pass
+        else:
+            raise AssertionError("a program of another engine")
         if importlib.util.find_spec("deap"):
             adapter(engine)
         print("same bits on", engine.size, "ranks")

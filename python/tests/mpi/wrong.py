@@ -53,7 +53,7 @@ def arguments(engine):
             raise AssertionError((name, args, options))
         assert np.isfinite(engine.loss(program, data, np.ones(8)).values).all()
     raises(ValueError, "another engine", engine.loss, program, its_data, np.ones(8))
-    raises(TypeError, "another engine", engine.loss, its_program, data, np.ones(8))
+    raises(ValueError, "another engine", engine.loss, its_program, data, np.ones(8))
     raises(ValueError, "the root makes the calls", engine.serve)
     raises(srjit.Error, "cannot be stopped", engine.submit_fit(program, data).stop)
     raises(ValueError, "expected (rows,)", data.with_weights, np.ones((2, 2)))
