@@ -7,8 +7,8 @@
             fits = engine.fit(program, data)
 
 ``mpirun -n 4 python search.py`` runs it. The root (rank 0) has the methods of `srjit.Engine`, with the same arguments,
-results and exceptions, and the same bits for any number of ranks. The other ranks serve: leaving the block, they
-evaluate what the root sends them until it leaves its own. docs/scaling.md says when this pays.
+results and exceptions, and the same bits for any number of ranks. The other ranks serve: at the end of their block
+they evaluate what the root sends, until it leaves its own. docs/scaling.md says when this pays.
 """
 
 from __future__ import annotations
