@@ -32,7 +32,9 @@ venv() {
   python3 -m venv "build/$1" || fail "python3 -m venv failed" "Debian's package python3-venv has it."
 }
 
-install_packages "${SRJIT_BUILD_PACKAGES[@]}" "${SRJIT_PYTHON_PACKAGES[@]}"
+packages=("${SRJIT_BUILD_PACKAGES[@]}" "${SRJIT_PYTHON_PACKAGES[@]}")
+if $test; then packages+=("${SRJIT_PYTHON_TEST_PACKAGES[@]}"); fi
+install_packages "${packages[@]}"
 mkdir -p build
 say "building the Python package's wheel with $(build_jobs) jobs (log: build/wheel.log)"
 venv python-build

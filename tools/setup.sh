@@ -13,8 +13,9 @@ SRJIT_TEST_PACKAGES=(
   clang-19 libclang-rt-19-dev     # sanitizers and libFuzzer
   clang-format-19 clang-tidy-19
 )
-# For the Python package (tools/python.sh).
+# For the Python package (tools/python.sh), and for its tests.
 SRJIT_PYTHON_PACKAGES=(python3-dev python3-venv)
+SRJIT_PYTHON_TEST_PACKAGES=(openmpi-bin libopenmpi3)
 # Not needed to build or test: the benchmark's figures (tools/bench/plot), whose test is skipped without it.
 SRJIT_BENCH_PACKAGES=(python3-matplotlib)
 

@@ -38,7 +38,7 @@ _LATER = {"from_sympy": "._sympy", "to_sympy": "._sympy", "latex": "._sympy"}
 
 
 # Modules that import other packages.
-_MODULES = ("bingo", "deap", "gplearn", "operon", "pysr", "sklearn", "torch")
+_MODULES = ("bingo", "deap", "gplearn", "mpi", "operon", "pysr", "sklearn", "torch")
 
 
 def __getattr__(name: str) -> Any:
