@@ -1,0 +1,141 @@
+#include "tools/search/checkpoint.h"
+
+#include <cmath>
+#include <limits>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "ir/text.h"
+
+namespace srjit::search {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr std::string_view kFormat = "sr-jit search 1";
+
+std::string postfixOf(std::span<const Token> tree) {
+  return print(Expression::create({tree.begin(), tree.end()}).value(), Language::kPostfix);
+}
+
+Json jsonOf(const Individual& individual) {
+  return {{"tree", postfixOf(individual.tree)},
+          {"complexity", individual.complexity},
+          {"loss", individual.loss},
+          {"shape", individual.shape},
+          {"fitted", individual.is_fitted}};
+}
+
+Json jsonOf(const Island& island) {
+  Json population = Json::array();
+  for (const Individual& individual : island.population) population.push_back(jsonOf(individual));
+  return {{"number", island.number},
+          {"link", island.link},
+          {"generation", island.generation},
+          {"born", island.born},
+          {"improved", island.improved},
+          {"progress", island.progress},
+          {"population", std::move(population)}};
+}
+
+Json jsonOf(const Formula& formula) {
+  return {{"formula", print(formula.expression, Language::kPostfix)},
+          {"complexity", formula.complexity},
+          {"loss", formula.loss},
+          {"held_out", formula.held_out}};  // null for a NaN
+}
+
+/// Throws nlohmann's exceptions, and Error for text that is no tree.
+Expression expressionFrom(const Json& text) {
+  Result<Expression> expression = parse(text.get<std::string>(), Language::kPostfix);
+  if (!expression) throw expression.error();
+  if (expression->parameterCount() > 0) throw Error{Errc::kInvalid, "a tree has a parameter", {}};
+  return *std::move(expression);
+}
+
+Individual individualFrom(const Json& json) {
+  const Expression expression = expressionFrom(json.at("tree"));
+  return {.tree = {expression.tokens().begin(), expression.tokens().end()},
+          .complexity = json.at("complexity"),
+          .loss = json.at("loss"),
+          .shape = json.at("shape"),
+          .is_fitted = json.at("fitted")};
+}
+
+Island islandFrom(const Json& json) {
+  Island island{.number = json.at("number"),
+                .link = json.at("link"),
+                .generation = json.at("generation"),
+                .born = json.at("born"),
+                .improved = json.at("improved"),
+                .progress = json.at("progress"),
+                .population = {}};
+  for (const Json& individual : json.at("population")) island.population.push_back(individualFrom(individual));
+  return island;
+}
+
+SearchState stateFrom(const Json& json) {
+  if (json.at("format") != kFormat) throw Error{Errc::kInvalid, "another format", {}};
+  SearchState state;
+  state.fingerprint = json.at("fingerprint");
+  state.seconds = json.at("seconds");
+  state.generations = json.at("generations");
+  state.candidates = json.at("candidates");
+  state.fits = json.at("fits");
+  for (const Json& island : json.at("islands")) state.islands.push_back(islandFrom(island));
+  for (const Json& archive : json.at("archives")) {
+    state.archives.emplace_back();
+    for (const Json& archived : archive) {
+      state.archives.back().push_back({individualFrom(archived.at("individual")), archived.at("polished")});
+    }
+  }
+  state.front = Front(json.at("floor"));
+  for (const Json& formula : json.at("front")) {
+    const Json& held_out = formula.at("held_out");
+    state.front.add(
+        {.expression = expressionFrom(formula.at("formula")),
+         .complexity = formula.at("complexity"),
+         .loss = formula.at("loss"),
+         .held_out = held_out.is_null() ? std::numeric_limits<double>::quiet_NaN() : held_out.get<double>()});
+  }
+  return state;
+}
+
+}  // namespace
+
+std::string checkpointText(const SearchState& state) {
+  Json json = {{"format", kFormat},
+               {"fingerprint", state.fingerprint},
+               {"seconds", state.seconds},
+               {"generations", state.generations},
+               {"candidates", state.candidates},
+               {"fits", state.fits},
+               {"floor", state.front.floor()},
+               {"front", Json::array()},
+               {"archives", Json::array()},
+               {"islands", Json::array()}};
+  for (const Formula& formula : state.front.formulas()) json["front"].push_back(jsonOf(formula));
+  for (const std::vector<Archived>& archive : state.archives) {
+    Json& entries = json["archives"].emplace_back(Json::array());
+    for (const Archived& archived : archive) {
+      entries.push_back({{"individual", jsonOf(archived.individual)}, {"polished", archived.is_polished}});
+    }
+  }
+  for (const Island& island : state.islands) json["islands"].push_back(jsonOf(island));
+  return json.dump() + "\n";
+}
+
+Result<SearchState> readCheckpoint(std::string_view text) {
+  std::string reason;
+  try {
+    return stateFrom(Json::parse(text));
+  } catch (const Json::exception& problem) {
+    reason = problem.what();
+  } catch (const Error& error) {
+    reason = error.message;
+  }
+  return Error{Errc::kInvalid, fmt::format("this is no checkpoint of a search: {}", reason), {}};
+}
+
+}  // namespace srjit::search

@@ -1,0 +1,48 @@
+// What a search gives: formulas of which each is the most exact of its complexity or less.
+#pragma once
+
+#include <cstddef>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "ir/expression.h"
+
+namespace srjit::search {
+
+/// A formula over variables and constants, without parameters.
+struct Formula {
+  Expression expression;
+  std::size_t complexity = 0;  ///< by the search's grammar
+  double loss = 0;             ///< the search's loss, in f64, over all rows that were searched
+  double held_out =
+      std::numeric_limits<double>::quiet_NaN();  ///< over the rows that were held out; NaN if there are none
+};
+
+/// The Pareto front of complexity and loss: complexities ascend, losses descend. Not thread-safe.
+class Front {
+ public:
+  /// Losses up to `floor` are rounding: all of them are equal.
+  explicit Front(double floor = 0) : floor_(floor) {}
+
+  /// Takes `formula` if none that is as simple is as exact, to a thousandth, and drops those that it beats. A loss that
+  /// is not finite is never taken. Gives whether it was taken.
+  bool add(Formula formula);
+
+  double floor() const noexcept { return floor_; }
+
+  bool empty() const noexcept { return formulas_.empty(); }
+  std::size_t size() const noexcept { return formulas_.size(); }
+  const std::vector<Formula>& formulas() const noexcept { return formulas_; }
+  /// The formula with the least loss of those with at most this complexity; null if there is none.
+  const Formula* best(std::size_t complexity = static_cast<std::size_t>(-1)) const noexcept;
+  /// The formula to show where only one can be: that with the least loss over held-out rows, if there are some, and
+  /// among those within a few per cent of it the simplest. Null if the front is empty.
+  const Formula* chosen() const noexcept;
+
+ private:
+  double floor_;
+  std::vector<Formula> formulas_;
+};
+
+}  // namespace srjit::search

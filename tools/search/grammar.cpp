@@ -1,0 +1,187 @@
+#include "tools/search/grammar.h"
+
+#include <algorithm>
+#include <charconv>
+#include <optional>
+#include <string>
+
+#include <fmt/format.h>
+
+#include "ir/text/lexer.h"
+
+namespace srjit::search {
+namespace {
+
+constexpr Op kDefaultOperators[] = {Op::kAdd,  Op::kSub, Op::kMul, Op::kDiv, Op::kSquare,
+                                    Op::kSqrt, Op::kExp, Op::kLog, Op::kSin, Op::kCos};
+/// Laws that nest them in themselves are rare, and such trees many.
+constexpr Op kSeldomNested[] = {Op::kExp,  Op::kLog,  Op::kSin,  Op::kCos,  Op::kTan,  Op::kAsin, Op::kAcos,
+                                Op::kAtan, Op::kSinh, Op::kCosh, Op::kTanh, Op::kSqrt, Op::kErf,  Op::kLogistic};
+constexpr unsigned kMostComplexity = 1000;
+
+/// A word of a list, and where it is.
+struct Word {
+  std::string_view text;
+  std::size_t column;
+};
+
+Error listError(const Word& word, std::string message) {
+  return {Errc::kInvalid, std::move(message), Span{word.column, std::max<std::size_t>(word.text.size(), 1)}};
+}
+
+/// The words between any of `separators`, empty ones left out.
+std::vector<Word> wordsOf(std::string_view text, std::string_view separators, std::size_t column = 1) {
+  std::vector<Word> words;
+  std::size_t begin = 0;
+  while ((begin = text.find_first_not_of(separators, begin)) != std::string_view::npos) {
+    const std::size_t end = std::min(text.find_first_of(separators, begin), text.size());
+    words.push_back({text.substr(begin, end - begin), column + begin});
+    begin = end;
+  }
+  return words;
+}
+
+std::optional<unsigned> readCount(std::string_view text) {
+  unsigned value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size()) return {};
+  return value;
+}
+
+Result<Op> readOperator(const Word& word) {
+  if (const std::optional<Op> op = findOp(word.text)) return *op;
+  return listError(word, fmt::format("unknown operator {}; `sr-jit ops` lists them", text::inQuotes(word.text)));
+}
+
+}  // namespace
+
+std::vector<OperatorUse> defaultOperators() {
+  std::vector<OperatorUse> operators;
+  for (const Op op : kDefaultOperators) operators.push_back({op});
+  return operators;
+}
+
+Result<std::vector<OperatorUse>> parseOperators(std::string_view text) {
+  std::vector<OperatorUse> operators;
+  for (const Word& word : wordsOf(text, ", \t")) {
+    const std::size_t colon = word.text.find(':');
+    const Result<Op> op = readOperator({word.text.substr(0, colon), word.column});
+    if (!op) return op.error();
+    OperatorUse use{*op};
+    if (colon != std::string_view::npos) {
+      const Word number{word.text.substr(colon + 1), word.column + colon + 1};
+      const std::optional<unsigned> complexity = readCount(number.text);
+      if (!complexity || *complexity < 1 || *complexity > kMostComplexity) {
+        return listError(number, fmt::format("the complexity {} is no number from 1 to {}", text::inQuotes(number.text),
+                                             kMostComplexity));
+      }
+      use.complexity = *complexity;
+    }
+    if (std::ranges::find(operators, use.op, &OperatorUse::op) != operators.end()) {
+      return listError(word, fmt::format("operator {} occurs twice", infoOf(use.op).name));
+    }
+    operators.push_back(use);
+  }
+  if (operators.empty()) return Error{Errc::kInvalid, "no operators are listed", {}};
+  return operators;
+}
+
+Result<std::vector<NestingLimit>> parseNesting(std::string_view text) {
+  std::vector<NestingLimit> limits;
+  for (const Word& word : wordsOf(text, ", \t")) {
+    const std::vector<Word> parts = wordsOf(word.text, ":", word.column);
+    if (parts.size() != 3) return listError(word, "a limit of nesting is OUTER:INNER:MOST, such as sin:cos:0");
+    const Result<Op> outer = readOperator(parts[0]), inner = readOperator(parts[1]);
+    if (!outer) return outer.error();
+    if (!inner) return inner.error();
+    const std::optional<unsigned> most = readCount(parts[2].text);
+    if (!most) return listError(parts[2], fmt::format("{} is no number", text::inQuotes(parts[2].text)));
+    limits.push_back({*outer, *inner, *most});
+  }
+  return limits;
+}
+
+Result<Grammar> Grammar::create(GrammarOptions options, std::size_t variables) {
+  if (options.operators.empty()) options.operators = defaultOperators();
+  if (variables == 0) return Error{Errc::kInvalid, "the data have no column besides target and weights", {}};
+  std::vector<Op> seen;
+  std::size_t least = kMostComplexity;
+  for (const OperatorUse& use : options.operators) {
+    if (std::ranges::find(seen, use.op) != seen.end()) {
+      return Error{Errc::kInvalid, fmt::format("operator {} occurs twice", infoOf(use.op).name), {}};
+    }
+    if (use.complexity == 0) return Error{Errc::kInvalid, "an operator's complexity is at least 1", {}};
+    seen.push_back(use.op);
+    least = std::min(least, use.complexity + static_cast<std::size_t>(arityOf(use.op)) *
+                                                 std::min(options.variable_complexity, options.constant_complexity));
+  }
+  if (options.variable_complexity == 0 || options.constant_complexity == 0) {
+    return Error{Errc::kInvalid, "the complexity of a variable and of a constant is at least 1", {}};
+  }
+  if (options.max_complexity < least) {
+    return Error{Errc::kInvalid,
+                 fmt::format("the largest complexity is {}, but a tree with an operator has at least {}",
+                             options.max_complexity, least),
+                 {}};
+  }
+  return Grammar(std::move(options), variables);
+}
+
+Grammar::Grammar(GrammarOptions options, std::size_t variables) : options_(std::move(options)), variables_(variables) {
+  complexities_.fill(1);
+  for (const OperatorUse& use : options_.operators) {
+    by_arity_[static_cast<std::size_t>(arityOf(use.op))].push_back(use.op);
+    complexities_[static_cast<std::size_t>(use.op)] = use.complexity;
+    uses_[static_cast<std::size_t>(use.op)] = true;
+  }
+  limits_ = options_.nesting;
+  if (!options_.allow_self_nesting) {
+    for (const Op op : kSeldomNested) limits_.push_back({op, op, 0});
+  }
+  std::erase_if(limits_, [&](const NestingLimit& limit) { return !has(limit.outer) || !has(limit.inner); });
+}
+
+std::size_t Grammar::complexityOf(const Token& token) const noexcept {
+  switch (token.kind) {
+    case Token::Kind::kConstant:
+    case Token::Kind::kParameter:
+      return options_.constant_complexity;
+    case Token::Kind::kVariable:
+      return options_.variable_complexity;
+    case Token::Kind::kOp:
+      return complexities_[static_cast<std::size_t>(token.op)];
+  }
+  __builtin_unreachable();
+}
+
+std::size_t Grammar::complexityOf(std::span<const Token> tokens) const noexcept {
+  std::size_t sum = 0;
+  for (const Token& token : tokens) sum += complexityOf(token);
+  return sum;
+}
+
+bool Grammar::admits(std::span<const Token> tokens) const {
+  return complexityOf(tokens) <= options_.max_complexity && keepsNesting(tokens);
+}
+
+bool Grammar::keepsNesting(std::span<const Token> tokens) const {
+  thread_local std::vector<unsigned> counts;  // by value on the stack: the most `inner` on a path of it
+  for (const NestingLimit& limit : limits_) {
+    counts.clear();
+    for (const Token& token : tokens) {
+      unsigned most = 0;
+      for (int i = 0; i < token.arity(); ++i) {
+        most = std::max(most, counts.back());
+        counts.pop_back();
+      }
+      if (token.kind == Token::Kind::kOp) {
+        if (token.op == limit.outer && most > limit.most) return false;
+        most += token.op == limit.inner ? 1 : 0;
+      }
+      counts.push_back(most);
+    }
+  }
+  return true;
+}
+
+}  // namespace srjit::search

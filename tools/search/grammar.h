@@ -1,0 +1,79 @@
+// Which trees a search may make: operators and what they cost, and how they may be nested.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "ir/expression.h"
+#include "ir/ops.h"
+
+namespace srjit::search {
+
+/// An operator that a search uses, and what it adds to the complexity of a tree.
+struct OperatorUse {
+  Op op{};
+  unsigned complexity = 1;
+};
+
+/// On no path below an `outer` may there be more than `most` operators `inner`.
+struct NestingLimit {
+  Op outer{}, inner{};
+  unsigned most = 0;
+};
+
+struct GrammarOptions {
+  std::vector<OperatorUse> operators;  ///< empty: defaultOperators()
+  std::vector<NestingLimit> nesting;   ///< limits besides that of allow_self_nesting
+  unsigned variable_complexity = 1;
+  unsigned constant_complexity = 1;
+  std::size_t max_complexity = 30;
+  bool allow_self_nesting = false;  ///< whether exp, sin and other functions may stand within one of the same name
+};
+
+/// + - * / square sqrt exp log sin cos, of complexity 1 each.
+std::vector<OperatorUse> defaultOperators();
+
+/// Of "add,mul,sqrt:2 sin:3": names or texts of operators, separated by commas or spaces, each with its complexity (1
+/// if not given). Errors (kInvalid), with the column: an unknown operator, one that occurs twice, a complexity that is
+/// no number from 1 to 1000, no operator at all.
+Result<std::vector<OperatorUse>> parseOperators(std::string_view text);
+
+/// Of "sin:cos:0,exp:exp:1": at most 0 cos within a sin, and so on. Errors (kInvalid) likewise.
+Result<std::vector<NestingLimit>> parseNesting(std::string_view text);
+
+/// GrammarOptions made ready for use. Immutable; thread-safe.
+class Grammar {
+ public:
+  /// Of trees over so many variables. Errors (kInvalid): no variables, an operator twice, a complexity of 0, and a
+  /// largest complexity that admits no operator.
+  static Result<Grammar> create(GrammarOptions options, std::size_t variables);
+
+  const GrammarOptions& options() const noexcept { return options_; }
+  std::size_t variables() const noexcept { return variables_; }
+  /// The operators of this arity; there may be none.
+  std::span<const Op> operatorsOf(int arity) const noexcept { return by_arity_[static_cast<std::size_t>(arity)]; }
+  bool has(Op op) const noexcept { return uses_[static_cast<std::size_t>(op)]; }
+
+  /// What a token adds to the complexity. Operators that the search does not use, which simplification may give, add 1.
+  std::size_t complexityOf(const Token& token) const noexcept;
+  std::size_t complexityOf(std::span<const Token> tokens) const noexcept;
+
+  /// Whether postfix `tokens`, a valid tree, are within the largest complexity and the limits of nesting.
+  bool admits(std::span<const Token> tokens) const;
+
+ private:
+  explicit Grammar(GrammarOptions options, std::size_t variables);
+  bool keepsNesting(std::span<const Token> tokens) const;
+
+  GrammarOptions options_;
+  std::size_t variables_;
+  std::vector<NestingLimit> limits_;  ///< of operators that are used
+  std::array<std::vector<Op>, kMaxArity + 1> by_arity_;
+  std::array<unsigned, kOpCount> complexities_{};
+  std::array<bool, kOpCount> uses_{};
+};
+
+}  // namespace srjit::search

@@ -1,0 +1,196 @@
+#include "tools/search/island.h"
+
+#include <oneapi/tbb/blocked_range.h>
+#include <oneapi/tbb/enumerable_thread_specific.h>
+#include <oneapi/tbb/parallel_for.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <unordered_map>
+#include <unordered_set>
+
+#include "ir/mix.h"
+
+namespace srjit::search {
+namespace {
+
+constexpr int kAttempts = 4;             // to make a child that the grammar admits
+constexpr double kCrossover = 0.4;       // of the children
+constexpr double kSecondMutation = 0.3;  // of those that are mutated
+constexpr double kUniformParent = 0.4;   // parents that are drawn from all; others win a tournament
+constexpr std::size_t kTournament = 4;
+constexpr double kFreshBlood = 0.02;          // random trees among the children
+constexpr std::size_t kFirstComplexity = 12;  // the most that the first trees are grown to
+constexpr double kProgress = 0.01;            // the share by which the losses of all niches together must fall
+constexpr double kLeastLoss = 1e-16;          // below it is rounding
+
+const Individual& chooseParent(const Island& island, Random& random) {
+  const auto one = [&]() -> const Individual& { return island.population[random.below(island.population.size())]; };
+  const Individual* best = &one();
+  if (random.chance(kUniformParent)) return *best;
+  for (std::size_t i = 1; i < kTournament; ++i) {
+    const Individual& other = one();
+    if (other.loss < best->loss) best = &other;
+  }
+  return *best;
+}
+
+Tree makeChild(const Island& island, const Grammar& grammar, Random& random) {
+  if (island.population.empty() || random.chance(kFreshBlood)) {
+    const std::size_t most = std::min(kFirstComplexity, grammar.options().max_complexity);
+    return randomTree(grammar, 1 + random.below(most), random);
+  }
+  const Individual& mother = chooseParent(island, random);
+  Tree child;
+  if (random.chance(kCrossover)) {
+    child = crossover(mother.tree, chooseParent(island, random).tree, random);
+    if (!random.chance(kSecondMutation)) return child;
+  } else {
+    child = mother.tree;
+    if (random.chance(kSecondMutation)) mutate(child, grammar, random);
+  }
+  mutate(child, grammar, random);
+  return child;
+}
+
+struct Child {
+  Individual individual;
+  Canonical form;
+  bool is_good = false;
+};
+
+Child breedOne(const Island& island, const Grammar& grammar, Canonicalizer& canonical, Random random) {
+  Child child;
+  for (int attempt = 0; attempt < kAttempts && !child.is_good; ++attempt) {
+    child.individual.tree = makeChild(island, grammar, random);
+    if (!grammar.admits(child.individual.tree)) continue;
+    child.form = canonical(child.individual.tree);
+    child.is_good = !child.form.is_constant;
+  }
+  child.individual.complexity = grammar.complexityOf(child.individual.tree);
+  child.individual.shape = child.form.shape;
+  return child;
+}
+
+/// Whether `a` is to be kept before `b`, within a niche or of one shape.
+bool isBetter(const Individual& a, const Individual& b) {
+  if (a.loss != b.loss) return a.loss < b.loss;
+  return a.complexity < b.complexity;
+}
+
+/// Ranks within niches: ranks[i] individuals of the complexity of individuals[i] are better. Of equal shapes all but
+/// the best get the last rank, as do losses that are not finite.
+std::vector<std::size_t> nicheRanks(std::span<const Individual* const> individuals) {
+  constexpr std::size_t kLast = ~std::size_t{0};
+  std::vector<std::size_t> order(individuals.size()), ranks(individuals.size(), kLast);
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::ranges::stable_sort(order,
+                           [&](std::size_t a, std::size_t b) { return isBetter(*individuals[a], *individuals[b]); });
+  std::unordered_set<std::uint64_t> shapes;
+  std::unordered_map<std::size_t, std::size_t> taken;  // by complexity
+  std::unordered_map<std::size_t, double> last_loss;   // by complexity
+  for (const std::size_t i : order) {
+    const Individual& one = *individuals[i];
+    if (!std::isfinite(one.loss) || !shapes.insert(one.shape).second) continue;
+    // The same values by another formula, which no rule knows to be the same.
+    const auto last = last_loss.find(one.complexity);
+    if (last != last_loss.end() && one.loss <= last->second * (1 + 1e-7)) continue;
+    last_loss[one.complexity] = one.loss;
+    ranks[i] = taken[one.complexity]++;
+  }
+  return ranks;
+}
+
+/// The sum over complexities of the logarithm of the least loss up to there.
+double progressOf(const Island& island) {
+  double sum = 0, least = 1;
+  std::size_t complexity = 0;
+  for (const Individual& individual : island.population) {
+    if (individual.complexity != complexity) {
+      sum += std::log(std::max(least, kLeastLoss)) * static_cast<double>(individual.complexity - complexity);
+      complexity = individual.complexity;
+    }
+    least = std::min(least, individual.loss);
+  }
+  return sum + std::log(std::max(least, kLeastLoss));
+}
+
+/// Numbers of the finite ones by rank, then by loss.
+std::vector<std::size_t> byRank(std::span<const Individual* const> all, std::span<const std::size_t> ranks) {
+  std::vector<std::size_t> order;
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    if (ranks[i] != ~std::size_t{0}) order.push_back(i);
+  }
+  std::ranges::stable_sort(order, [&](std::size_t a, std::size_t b) {
+    return ranks[a] != ranks[b] ? ranks[a] < ranks[b] : isBetter(*all[a], *all[b]);
+  });
+  return order;
+}
+
+std::vector<const Individual*> pointersTo(std::span<const Individual> population,
+                                          std::span<const Individual> offspring) {
+  std::vector<const Individual*> all;
+  for (const Individual& individual : population) all.push_back(&individual);
+  for (const Individual& individual : offspring) all.push_back(&individual);
+  return all;
+}
+
+}  // namespace
+
+std::vector<Individual> breed(const Island& island, const Grammar& grammar, const IslandOptions& options,
+                              std::uint64_t seed) {
+  std::vector<Child> children(options.offspring);
+  tbb::enumerable_thread_specific<Canonicalizer> canonicalizers;
+  const std::uint64_t base = combine(combine(seed, island.number), island.generation);
+  tbb::parallel_for(tbb::blocked_range<std::size_t>(0, children.size(), 16), [&](const auto& range) {
+    Canonicalizer& canonical = canonicalizers.local();
+    for (std::size_t c = range.begin(); c < range.end(); ++c) {
+      children[c] = breedOne(island, grammar, canonical, Random(combine(base, c)));
+    }
+  });
+  std::unordered_set<std::uint64_t> seen;
+  Canonicalizer canonical;
+  for (const Individual& individual : island.population) seen.insert(canonical(individual.tree).whole);
+  std::vector<Individual> offspring;
+  for (Child& child : children) {
+    if (child.is_good && seen.insert(child.form.whole).second) offspring.push_back(std::move(child.individual));
+  }
+  return offspring;
+}
+
+void survive(Island& island, std::vector<Individual> offspring, const IslandOptions& options) {
+  const std::vector<const Individual*> all = pointersTo(island.population, offspring);
+  std::vector<std::size_t> order = byRank(all, nicheRanks(all));
+  order.resize(std::min(order.size(), options.population));
+  std::vector<Individual> survivors;
+  for (const std::size_t i : order) survivors.push_back(*all[i]);
+  std::ranges::stable_sort(survivors, {}, &Individual::complexity);
+  island.population = std::move(survivors);
+  ++island.generation;
+  const double progress = progressOf(island);
+  if (island.generation == island.born + 1 || progress < island.progress - kProgress) {
+    island.progress = progress;
+    island.improved = island.generation;
+  }
+  if (island.generation - island.improved < options.patience) return;
+  island.population.clear();
+  island.born = island.generation;
+  island.improved = island.generation;
+}
+
+std::vector<std::size_t> worthFitting(const Island& island, std::span<const Individual> offspring,
+                                      const IslandOptions& options, std::size_t most) {
+  const std::vector<const Individual*> all = pointersTo(island.population, offspring);
+  std::vector<std::size_t> order = byRank(all, nicheRanks(all));
+  order.resize(std::min(order.size(), options.population * 3 / 2));
+  std::vector<std::size_t> chosen;
+  for (const std::size_t i : order) {
+    if (chosen.size() >= most) break;
+    if (i < island.population.size()) continue;
+    if (constantsIn(all[i]->tree) > 0) chosen.push_back(i - island.population.size());
+  }
+  return chosen;
+}
+
+}  // namespace srjit::search

@@ -1,0 +1,31 @@
+// Links: functions g of the target for which g(y) = a + b f(x) is searched, so y = g^-1(a + b f(x)). A law such as
+// y = sqrt(u + v) is then found as the simpler f = u + v (generalized linear models, P. McCullagh, J. A. Nelder, 1989,
+// 2.2; the inner functions of AI Feynman, arXiv 1905.11481, are of this kind).
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tools/search/grammar.h"
+
+namespace srjit::search {
+
+struct Link {
+  std::string_view name;
+  double (*forward)(double y);  ///< g
+  bool (*admits)(double y);     ///< whether g^-1(g(y)) is y
+  std::span<const Op> inverse;  ///< the operators of g^-1, the innermost first
+};
+
+/// All; the first is the identity.
+std::span<const Link> allLinks() noexcept;
+
+/// Those of which g is defined for all of `target`, and gives more than one value there. `names`: the links that may be
+/// used; empty: those whose inverse the grammar can write, where division gives reciprocals; and sin (cos) if the
+/// grammar has it, though not asin (acos). Errors (kInvalid): an unknown name, and one that the target does not admit.
+Result<std::vector<const Link*>> linksFor(std::span<const std::string> names, const Grammar& grammar,
+                                          std::span<const double> target);
+
+}  // namespace srjit::search

@@ -1,0 +1,17 @@
+// Numbers that people write: what a fitted constant may stand for.
+#pragma once
+
+#include <optional>
+
+namespace srjit::search {
+
+/// The simplest number within `tolerance` of `value` of those that laws have: 0, integers, fractions with small
+/// denominators, and these times a power of pi from pi^-2 to pi^2, its root, or that of 2. None if there is no such
+/// number.
+std::optional<double> simplestNear(double value, double tolerance);
+
+/// The decimal with the fewest digits within `tolerance` of `value`: what is known of a measured constant. None if
+/// `value` is not finite.
+std::optional<double> shortestNear(double value, double tolerance);
+
+}  // namespace srjit::search

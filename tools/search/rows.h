@@ -1,0 +1,31 @@
+// Some rows of a table, copied.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "runtime/data_view.h"
+
+namespace srjit::search {
+
+/// A table that owns its numbers.
+struct RowSet {
+  std::vector<std::vector<double>> columns;
+  std::vector<double> target;
+  std::vector<double> weights;  ///< empty if there are none
+  ColumnNames names;
+
+  std::size_t size() const noexcept { return target.size(); }
+  /// Borrowed from this.
+  DataView view() const;
+};
+
+/// The rows with these numbers, in their order. `data` must have a target, and such rows.
+RowSet gatherRows(const DataView& data, std::span<const std::size_t> rows);
+
+/// `count` different numbers below `rows`, ascending; each such set with the same probability. `count` <= `rows`.
+std::vector<std::size_t> drawRows(std::size_t rows, std::size_t count, std::uint64_t seed);
+
+}  // namespace srjit::search

@@ -1,0 +1,64 @@
+#include "tools/search/screen.h"
+
+#include <cmath>
+
+namespace srjit::search {
+
+void TokenBatch::add(std::span<const Token> tree) {
+  for (const Token& token : tree) {
+    codes_.push_back(codeOf(token));
+    constants_.push_back(token.value);
+  }
+  offsets_.push_back(static_cast<std::int64_t>(codes_.size()));
+}
+
+bool isOfSquares(const LossOptions& loss) noexcept {
+  return !loss.custom && infoOf(loss.kind).term == LossTerm::kSquared;
+}
+
+double lossOfShare(const LossOptions& loss, double share, std::span<const double> target) noexcept {
+  if (!isOfSquares(loss)) return 0;
+  const auto count = static_cast<double>(target.size());
+  double mean = 0, variance = 0;
+  for (const double y : target) mean += y / count;
+  for (const double y : target) variance += (y - mean) * (y - mean) / count;
+  switch (loss.kind) {
+    case LossKind::kSse:
+      return share * variance * count;
+    case LossKind::kRmse:
+      return std::sqrt(share * variance);
+    case LossKind::kNmse:
+      return share;
+    default:
+      return share * variance;
+  }
+}
+
+Result<Screen> Screen::create(const Engine& engine, const RowSet& rows, std::span<const Link* const> links,
+                              const LossOptions& loss) {
+  LossOptions screened = loss;
+  if (isOfSquares(loss)) screened.kind = LossKind::kScaledNmse;
+  Screen screen(engine, screened);
+  for (const Link* link : links) {
+    std::vector<double> target;
+    for (const double y : rows.target) target.push_back(link->forward(y));
+    DataView view = rows.view();
+    view.target = ColumnView(target);
+    Result<Dataset> data = engine.upload(view);
+    if (!data) return data.error();
+    screen.data_.push_back(*std::move(data));
+  }
+  return screen;
+}
+
+Result<Pending<Losses>> Screen::submitLoss(const TokenBatch& trees, std::size_t link) const {
+  return engine_.submitLoss(trees.view(), data_[link], {}, loss_);
+}
+
+Result<Pending<Fits>> Screen::submitFit(const FitBatch& batch, std::size_t link, unsigned iterations) const {
+  const Result<Program> program = engine_.compile(batch.trees.view());
+  if (!program) return program.error();
+  return engine_.submitFit(*program, data_[link], batch.starts, {.loss = loss_, .iterations = iterations});
+}
+
+}  // namespace srjit::search

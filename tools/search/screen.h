@@ -1,0 +1,65 @@
+// The quick look at many trees: losses and short fits on rows for selection, of which each link has a target of its
+// own.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "runtime/engine.h"
+#include "tools/search/link.h"
+#include "tools/search/rows.h"
+#include "tools/search/tree.h"
+
+namespace srjit::search {
+
+/// Trees as token arrays, of constants or of parameters.
+class TokenBatch {
+ public:
+  void add(std::span<const Token> tree);
+  std::size_t size() const noexcept { return offsets_.size() - 1; }
+  /// Borrowed from this.
+  PopulationView view() const noexcept { return {codes_, constants_, offsets_}; }
+
+ private:
+  std::vector<std::int32_t> codes_;
+  std::vector<double> constants_;
+  std::vector<std::int64_t> offsets_ = {0};
+};
+
+/// Trees with parameters in the place of constants, and the constants to start from.
+struct FitBatch {
+  TokenBatch trees;
+  std::vector<double> starts;  ///< of all trees, one after another
+};
+
+/// Datasets of an engine, one for each link. A cheap handle to shared state; const members are thread-safe.
+class Screen {
+ public:
+  /// `loss` is what the search minimises. One of squared errors is computed of a + b f with the best a and b, against
+  /// the target of the link; others, for which there can be only the identity, as they are. `rows` may go afterwards.
+  /// Errors: those of Engine::upload().
+  static Result<Screen> create(const Engine& engine, const RowSet& rows, std::span<const Link* const> links,
+                               const LossOptions& loss);
+
+  /// Losses of `trees`, which are read before this returns. Not finite: not to be used.
+  Result<Pending<Losses>> submitLoss(const TokenBatch& trees, std::size_t link) const;
+  /// Fits of so many passes at most.
+  Result<Pending<Fits>> submitFit(const FitBatch& batch, std::size_t link, unsigned iterations) const;
+
+ private:
+  Screen(Engine engine, LossOptions loss) : engine_(std::move(engine)), loss_(std::move(loss)) {}
+
+  Engine engine_;
+  LossOptions loss_;
+  std::vector<Dataset> data_;  ///< by link
+};
+
+/// Whether `loss` is a function of the sum of squared errors, so that scaling and links make sense.
+bool isOfSquares(const LossOptions& loss) noexcept;
+
+/// The loss, one of squares, of a formula that leaves this share of the variance of `target`; 0 for other losses.
+double lossOfShare(const LossOptions& loss, double share, std::span<const double> target) noexcept;
+
+}  // namespace srjit::search

@@ -1,0 +1,97 @@
+// A search for formulas: islands of tree genetic programming on an Engine, as an example of an embedded GP system.
+//
+//   Result<SearchResult> found = search(data, {.seconds = 60, .seed = 1});
+//   for (const Formula& formula : found->front.formulas()) ...
+//
+// Every island has a link of the target (link.h). Islands are in two groups; while the device evaluates the trees of
+// one, the host breeds those of the other. Each generation of a group: breed (island.h), losses on some rows, short
+// fits of the constants of what is worth it (screen.h), survivors. The best trees of every complexity are archived, and
+// every few generations become formulas of the front (polish.h).
+//
+// What is found depends on the data, the options and the seed, but neither on the number of threads nor on that of
+// devices; the time decides only when a search ends.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "runtime/engine.h"
+#include "tools/search/front.h"
+#include "tools/search/grammar.h"
+#include "tools/search/island.h"
+
+namespace srjit::search {
+
+struct SearchProgress {
+  double seconds = 0;             ///< of the whole search, also before it was resumed
+  std::uint64_t generations = 0;  ///< that all islands have bred
+  std::uint64_t candidates = 0;   ///< trees whose loss was computed
+  std::uint64_t fits = 0;         ///< trees whose constants were fitted
+  const Front* front = nullptr;   ///< valid during the call
+};
+
+/// A tree that was the best of its complexity and link.
+struct Archived {
+  Individual individual;
+  bool is_polished = false;  ///< or not worth it
+};
+
+/// All that a search knows between two generations; a search that begins with it goes on where it was. Plain data
+/// (checkpoint.h writes and reads it).
+struct SearchState {
+  std::uint64_t fingerprint = 0;  ///< of data and options: a state is of no use for others
+  double seconds = 0;
+  std::uint64_t generations = 0, candidates = 0, fits = 0;
+  std::vector<Island> islands;
+  std::vector<std::vector<Archived>> archives;  ///< by link, complexities ascend
+  Front front;
+};
+
+struct SearchOptions {
+  GrammarOptions grammar = {};
+  /// The device, threads and mathematics of the search. Precision::kF32 is for selection alone: formulas of the front
+  /// are fitted and judged in f64.
+  EngineOptions engine = {};
+  /// What is minimised: nmse and other losses of squared errors, by which islands select after linear scaling, or any
+  /// other that fits minimise, by which they select as it is.
+  LossOptions loss = {.kind = LossKind::kNmse};
+  std::vector<std::string> links = {};  ///< names (link.h); empty: the usual ones
+  double seconds = 60;                  ///< 0: no limit
+  std::uint64_t generations = 0;        ///< 0: no limit
+  double enough = 1e-18;                ///< ends when the share of the target's variance that is left is no more
+  std::uint64_t seed = 1;
+  double held_out = 0;       ///< share of the rows that are kept for judging, at most 0.9
+  std::size_t islands = 16;  ///< at least 2
+  IslandOptions island = {};
+  std::size_t rows = 0;  ///< for selection; 0: 1,024 on a CPU, 16,384 on a GPU; at most those that there are
+  unsigned fit_iterations = 8;
+  double fit_share = 0.15;  ///< of the offspring, whose constants may be fitted
+  /// Asked between steps, some times a second: whether to end now.
+  std::function<bool()> stop = {};
+  std::function<void(const SearchProgress&)> progress = {};
+  /// Called with each consistent state, some times a second, by the thread of search(). An error ends the search.
+  std::function<Status(const SearchState&)> checkpoint = {};
+};
+
+enum class SearchEnd : std::uint8_t { kTime, kGenerations, kEnough, kStopped };
+
+struct SearchResult {
+  SearchState state;  ///< with the front
+  SearchEnd end = SearchEnd::kTime;
+  std::vector<std::string> notices;  ///< Engine::notices() since the search began
+};
+
+/// Searches until the time is over, or another limit is reached; gives the front in any case but an error. `resumed` is
+/// the state to go on from. Errors: kInvalid for options and data that do not fit, and for a state of others; those of
+/// the engine. Uses the calling thread and TBB.
+Result<SearchResult> search(const DataView& data, const SearchOptions& options,
+                            std::optional<SearchState> resumed = {});
+
+/// What SearchState::fingerprint is for these data and options. Limits of time and generations are left out, so that a
+/// search can be resumed for longer.
+std::uint64_t fingerprintOf(const DataView& data, const SearchOptions& options);
+
+}  // namespace srjit::search
