@@ -59,13 +59,13 @@ std::string cutTitle(std::string_view text) {
   return std::string(text);
 }
 
-/// Where losses are drawn that have no logarithm: below all others.
+/// Where losses are drawn that have no logarithm: at a power of ten, a decade or more below all others.
 double floorOf(const Front& front) {
   double least = std::numeric_limits<double>::infinity();
   for (const Formula& formula : front.formulas()) {
     if (formula.loss > kLeastLoss) least = std::min(least, formula.loss);
   }
-  return std::isfinite(least) ? std::max(least / 10, kLeastLoss) : 1e-16;
+  return std::isfinite(least) ? std::pow(10.0, std::floor(std::log10(least)) - 1) : 1e-16;
 }
 
 /// From one power of ten to another, so that an axis of logarithms has two marks at least.
@@ -94,22 +94,22 @@ void appendFront(std::string& script, const Front& front) {
   fmt::format_to(std::back_inserter(script), "set xrange [{}:{}]\nset yrange [{}:{}]\n",
                  static_cast<double>(formulas.front().complexity) - static_cast<double>(margin),
                  formulas.back().complexity + margin, losses.low, losses.high);
-  if (formulas.back().loss < floor) {
-    fmt::format_to(std::back_inserter(script), "set label 1 '0' at graph -0.012,first {} right\n", floor);
-  }
+  if (formulas.back().loss < floor) fmt::format_to(std::back_inserter(script), "set ytics add ('0' {})\n", floor);
+  if (formulas.back().complexity - formulas.front().complexity < 10) script += "set xtics 1\n";
   script += "plot $front with steps ls 1 title 'Pareto front', $front with points ls 1 notitle";
   if (const Formula* const chosen = front.chosen()) {
-    fmt::format_to(std::back_inserter(script), ", \\\n  '+' using ({}):({}) every ::::0 with points ls 2 title 'chosen'",
-                   chosen->complexity, drawnLoss(*chosen));
+    fmt::format_to(std::back_inserter(script),
+                   ", \\\n  '+' using ({}):({}) every ::::0 with points ls 2 title 'chosen'", chosen->complexity,
+                   drawnLoss(*chosen));
   }
-  script += "\nunset label 1\n";
+  script += '\n';
 }
 
 /// Both ends of the axes of target and prediction.
 Range rangeOfRows(std::string_view rows, Range values) {
   if (rows.empty()) return {0, 1};
-  const double margin = values.high > values.low ? 0.04 * values.high - 0.04 * values.low
-                                                  : std::max(0.1 * std::abs(values.high), 1e-9);
+  const double margin =
+      values.high > values.low ? 0.04 * values.high - 0.04 * values.low : std::max(0.1 * std::abs(values.high), 1e-9);
   return {std::max(values.low - margin, -kLargest), std::min(values.high + margin, kLargest)};
 }
 
@@ -127,7 +127,8 @@ void appendRows(std::string& script, const PlotData& data) {
   }
   const Range range = rangeOfRows(points, values);
   fmt::format_to(std::back_inserter(script),
-                 "unset logscale\nset format '%g'\nset key off\nset xlabel {} noenhanced\nset ylabel {} noenhanced\n"
+                 "unset logscale\nset xtics autofreq\nset ytics autofreq\nset format '%g'\nset key off\nset xlabel {} "
+                 "noenhanced\nset ylabel {} noenhanced\n"
                  "set xrange [{}:{}]\nset yrange [{}:{}]\n",
                  gnuplotString(data.target_name), gnuplotString("prediction of " + data.target_name), range.low,
                  range.high, range.low, range.high);
