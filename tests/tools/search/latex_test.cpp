@@ -157,7 +157,7 @@ TEST(Latex, Names) {
   expectBalanced(special);
   EXPECT_EQ(special,
             "\\text{a\\_\\%\\&\\#\\$\\{\\}\\textasciitilde{}\\textasciicircum{}\\textbackslash{}\\textless{}"
-            "\\textgreater{}\\textbar{}\\textquotedbl{}\\textbackslash{}x0a}");
+            "\\textgreater{}\\textbar{}\\textquotedblright{}\\textbackslash{}x0a}");
 }
 
 TEST(Latex, ColumnsWithoutNamesOrWithOneTwice) {

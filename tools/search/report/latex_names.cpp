@@ -45,7 +45,7 @@ std::string_view escapeOf(char c) {
     case '|':
       return "\\textbar{}";
     case '"':
-      return "\\textquotedbl{}";
+      return "\\textquotedblright{}";
     default:
       return {};
   }
