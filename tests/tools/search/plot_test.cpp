@@ -144,7 +144,7 @@ TEST(Plot, GnuplotNeedNotReadItsScript) {
       scratch.write("gnuplot", "#!/bin/sh\ni=0; while [ $i -lt 20000 ]; do echo 0123456789; i=$((i+1)); done\n"),
       std::filesystem::perms::owner_all);
   const PlotPath with(scratch.path(""));
-  const Result<std::string> answer = runGnuplot(std::string(10'000'000, '#'));
+  const Result<std::string> answer = runGnuplot(std::string(4'000'000, '#'));
   ASSERT_TRUE(answer.ok()) << answer.error().message;
   EXPECT_EQ(answer->size(), 220'000u);
 }

@@ -19,7 +19,7 @@ constexpr std::size_t kLongestTitle = 96;  // characters
 constexpr double kLeastShown = 1e-300;
 constexpr double kAxisLimit = 1e300;  // of an axis: gnuplot computes with its ends
 
-/// Colours that colour-blind readers can tell apart (Okabe and Ito).
+/// The colours are of M. Okabe and K. Ito, "Color Universal Design" (2008), which is safe for colour-blind readers.
 constexpr std::string_view kLook = R"(set encoding utf8
 set terminal svg size 1000,470 fixed font 'Helvetica,Arial,sans-serif,14' background '#ffffff'
 set border 3 lc rgb '#555555'
