@@ -1,4 +1,4 @@
-#include "tools/search/search.h"
+#include "tools/search/evolution.h"
 
 #include <sys/stat.h>
 
@@ -156,8 +156,9 @@ Status readTexts(SearchCommand& options) {
 }
 
 /// The plot of the chosen formula over all rows.
-Result<std::string> plotText(const search::SearchResult& result, const Engine& engine, const DataView& data,
-                             std::span<const double> target) {
+Result<std::string> plotText(const search::SearchResult& result, const DataView& data, std::span<const double> target,
+                             const std::string& target_name) {
+  const Engine& engine = result.engine;
   const search::Formula* chosen = result.state.front.chosen();
   std::vector<double> predictions(target.size());
   const Result<Dataset> rows = engine.upload(data);
@@ -168,7 +169,8 @@ Result<std::string> plotText(const search::SearchResult& result, const Engine& e
   return search::plotSvg({.front = result.state.front,
                           .formula = print(chosen->expression, Language::kInfix, data.names),
                           .target = target,
-                          .prediction = predictions});
+                          .prediction = predictions,
+                          .target_name = target_name});
 }
 
 std::string frontText(const SearchCommand& options, const search::Front& front, const ColumnNames& names) {
@@ -217,7 +219,7 @@ ExitStatus runSearch(SearchCommand options) {
   out->write(frontText(options, result->state.front, data.names));
   if (const Status written = out->publish(); !written) return report(written.error());
   if (plot) {
-    const Result<std::string> svg = plotText(*result, result->engine, data, roles->target);
+    const Result<std::string> svg = plotText(*result, data, roles->target, evaluation.target);
     if (!svg) return report(svg.error());
     plot->write(*svg);
     if (const Status written = plot->publish(); !written) return report(written.error());

@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-#include "tools/search/search.h"
+#include "tools/search/evolution.h"
 
 namespace srjit::search {
 

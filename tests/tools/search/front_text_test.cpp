@@ -51,9 +51,10 @@ TEST(FrontText, Json) {
   EXPECT_EQ(array[1]["held_out"], 0.5);
   EXPECT_EQ(array[1]["latex"], "\\max\\left(x, \\mathrm{mass}\\right)");
   EXPECT_EQ(array[1]["postfix"], "x mass max");
+  EXPECT_EQ(std::ranges::count_if(array, [](const auto& row) { return row["chosen"] == true; }), 1);
   for (const auto& row : array) {
     EXPECT_TRUE(parse(row["formula"].get<std::string>(), Language::kInfix, textColumns()).ok()) << row;
-    EXPECT_EQ(row.size(), 6u);
+    EXPECT_EQ(row.size(), 7u);
   }
   EXPECT_EQ(jsonText(Front(), {}), "[]\n");
 }

@@ -1,4 +1,4 @@
-#include "tools/search/search.h"
+#include "tools/search/evolution.h"
 
 #include <cmath>
 #include <string>

@@ -46,7 +46,8 @@ std::string jsonText(const Front& front, const ColumnNames& columns) {
                      {"held_out", formula.held_out},  // what is not finite is written as null
                      {"formula", print(formula.expression, Language::kInfix, columns)},
                      {"latex", latexText(formula.expression, columns)},
-                     {"postfix", print(formula.expression, Language::kPostfix, columns)}});
+                     {"postfix", print(formula.expression, Language::kPostfix, columns)},
+                     {"chosen", &formula == front.chosen()}});
   }
   return array.dump(2) + '\n';
 }

@@ -12,8 +12,8 @@ namespace srjit::search {
 /// are, held_out is empty where it is NaN, and the formula is infix.
 std::string csvText(const Front& front, const ColumnNames& columns);
 
-/// An array of objects with `complexity`, `loss`, `held_out` (null where it is not finite), `formula` (infix), `latex`
-/// and `postfix`, and a line end.
+/// An array of objects with `complexity`, `loss`, `held_out` (null where it is not finite), `formula` (infix), `latex`,
+/// `postfix` and `chosen` (Front::chosen()), and a line end.
 std::string jsonText(const Front& front, const ColumnNames& columns);
 
 /// A tabular of LaTeX, with the loss in three digits; needs the package amsmath.

@@ -25,7 +25,7 @@ set terminal svg size 1000,470 fixed font 'Helvetica,Arial,sans-serif,14' backgr
 set border 3 lc rgb '#555555'
 set tics nomirror out scale 0.6
 set grid back lc rgb '#dddddd' lt 1 lw 0.7
-set key top right samplen 1.5 spacing 1.2
+set key bottom left samplen 1.5 spacing 1.2
 set style line 1 lc rgb '#0072B2' lw 2 pt 7 ps 0.7
 set style line 2 lc rgb '#D55E00' lw 2.5 pt 6 ps 1.6
 set style line 3 lc rgb '#80000000' lw 1.5 dt 2
