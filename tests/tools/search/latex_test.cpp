@@ -165,6 +165,14 @@ TEST(Latex, ColumnsWithoutNamesOrWithOneTwice) {
   EXPECT_EQ(latexOf("a + x[1]", {"a", "a"}), "a + x_{1}");
 }
 
+TEST(Latex, DifferentColumnsLookDifferent) {
+  using testing::ElementsAre;
+  EXPECT_THAT(latexNames({"x1", "x_1", "x2", "mass2"}, 0),
+              ElementsAre("\\mathrm{x1}", "\\mathrm{x\\_1}", "x_{2}", "\\mathrm{mass}_{2}"));
+  EXPECT_THAT(latexNames({"x_1", ""}, 3), ElementsAre("\\mathrm{x\\_1}", "x_{1}", "x_{2}"));
+  EXPECT_EQ(latexOf("x1 - x_1", {"x1", "x_1"}), "\\mathrm{x1} - \\mathrm{x\\_1}");
+}
+
 TEST(Latex, DeepFormulasTakeLinearTime) {
   std::vector<Token> tokens{Token::variable(0)};
   for (int i = 0; i < 200'000; ++i) {

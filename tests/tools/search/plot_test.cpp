@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <csignal>
 #include <cstdlib>
 #include <filesystem>
 #include <limits>
@@ -63,8 +64,8 @@ TEST(PlotScript, DrawsLossesWithoutLogarithmBelowTheOthers) {
 TEST(PlotScript, QuotesWhatItIsGiven) {
   const Front front;
   const std::string script = plotScript({front, "it's `a`\n!rm @x \\", {}, {}, "tar'get"});
-  EXPECT_THAT(script, HasSubstr("title 'it''s `a`\\x0a!rm @x \\' noenhanced\n"));
-  EXPECT_THAT(script, HasSubstr("set xlabel 'tar''get' noenhanced\n"));
+  EXPECT_THAT(script, HasSubstr("title 'it'.\"\\047\".'s `a`\\x0a!rm @x \\' noenhanced\n"));
+  EXPECT_THAT(script, HasSubstr("set xlabel 'tar'.\"\\047\".'get' noenhanced\n"));
 }
 
 TEST(PlotScript, CutsLongFormulas) {
@@ -106,6 +107,22 @@ TEST(Plot, IsAnSvg) {
   }
 }
 
+// Names come from files: nothing in them ends a string of the script or is carried out.
+TEST(Plot, ShowsEveryNameAsItIs) {
+  if (findGnuplot().empty()) GTEST_SKIP() << "gnuplot is not installed";
+  const Scratch scratch;
+  const std::string touched = scratch.path("touched"), command = "system(\"touch " + touched + "\")";
+  const Front front = frontOf({1});
+  for (const std::string& name : {std::string("'rate'"), std::string("it''s"), "a''; " + command + " #",
+                                  "'" + command + "'", "`touch " + touched + "`", "a'''" + command + ".''"}) {
+    const Result<std::string> svg = plotSvg({front, name.substr(0, 60), {}, {}, name});
+    ASSERT_TRUE(svg.ok()) << svg.error().message;
+    EXPECT_THAT(*svg, HasSubstr("<text>" + name.substr(0, 60) + "<")) << name;
+    EXPECT_THAT(*svg, HasSubstr("<text>prediction of " + name + "<")) << name;
+    EXPECT_FALSE(std::filesystem::exists(touched)) << name;
+  }
+}
+
 TEST(Plot, TargetAndPredictionAreOfOneLength) {
   const Front front;
   const std::vector<double> target{1, 2}, prediction{1};
@@ -123,6 +140,19 @@ TEST(Plot, SaysThatGnuplotIsMissing) {
     EXPECT_EQ(svg.error().code, Errc::kMachine);
     EXPECT_THAT(svg.error().message, HasSubstr("gnuplot was not found"));
   }
+}
+
+// A process that ignores SIGCHLD does not learn how its children end.
+TEST(Plot, NoticesFailuresWithoutAStatus) {
+  const Scratch scratch;
+  std::filesystem::permissions(scratch.write("gnuplot", "#!/bin/sh\necho its own words >&2\nexit 3\n"),
+                               std::filesystem::perms::owner_all);
+  const PlotPath with(scratch.path(""));
+  const auto before = std::signal(SIGCHLD, SIG_IGN);
+  const Result<std::string> answer = runGnuplot("plot x");
+  std::signal(SIGCHLD, before);
+  ASSERT_FALSE(answer.ok());
+  EXPECT_THAT(answer.error().message, HasSubstr("its own words"));
 }
 
 TEST(Plot, GivesTheMessageOfGnuplot) {

@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <cstdlib>
 #include <filesystem>
+#include <optional>
 #include <system_error>
 
 #include <fmt/format.h>
@@ -70,11 +71,12 @@ std::string lastWords(std::string_view errors) {
   return words.size() <= kMost ? words : "..." + words.substr(words.size() - kMost);
 }
 
-/// The status of a child when it has ended. 0 where another part of the process has taken it, or no one may.
-int waitFor(pid_t child) {
+/// The status of a child when it has ended; none where another part of the process has taken it, or no one may (SIGCHLD
+/// is ignored).
+std::optional<int> waitFor(pid_t child) {
   int status = 0;
   while (waitpid(child, &status, 0) < 0) {
-    if (errno != EINTR) return 0;
+    if (errno != EINTR) return std::nullopt;
   }
   return status;
 }
@@ -118,11 +120,14 @@ Result<std::string> runGnuplot(std::string_view script) {
   if (code != 0) {
     return Error{Errc::kMachine, fmt::format("cannot start {}: {}", program, reasonOf(code)), {}};
   }
-  const int status = waitFor(child);
-  if (status != 0) {
-    const std::string ending = WIFSIGNALED(status) ? fmt::format("signal {}", WTERMSIG(status))
-                                                   : fmt::format("exit status {}", WEXITSTATUS(status));
-    return Error{Errc::kMachine, fmt::format("gnuplot failed ({}): {}", ending, lastWords(err.content())), {}};
+  const std::optional<int> status = waitFor(child);
+  const std::string words = lastWords(err.content());
+  // Where the status is not known, words alone tell of a failure.
+  if (status ? *status != 0 : !words.empty()) {
+    const std::string ending = !status                ? "no status"
+                               : WIFSIGNALED(*status) ? fmt::format("signal {}", WTERMSIG(*status))
+                                                      : fmt::format("exit status {}", WEXITSTATUS(*status));
+    return Error{Errc::kMachine, fmt::format("gnuplot failed ({}): {}", ending, words), {}};
   }
   return out.content();
 }

@@ -134,7 +134,9 @@ struct LatexItem {
 class LatexWriter {
  public:
   LatexWriter(const Expression& expression, const ColumnNames& columns)
-      : tokens_(expression.tokens()), columns_(columns), starts_(subtreeStarts(tokens_)) {
+      : tokens_(expression.tokens()),
+        names_(latexNames(columns, expression.variableCount())),
+        starts_(subtreeStarts(tokens_)) {
     facts_.reserve(tokens_.size());
     for (std::uint32_t i = 0; i < tokens_.size(); ++i) facts_.push_back(factsOf(i));
     out_.reserve(tokens_.size() * 8);
@@ -213,7 +215,7 @@ class LatexWriter {
         out_ += constantText(item.drops_minus ? std::abs(token.value) : token.value);
         break;
       case Token::Kind::kVariable:
-        out_ += columnText(token.index);
+        out_ += names_[token.index];
         break;
       case Token::Kind::kParameter:
         fmt::format_to(std::back_inserter(out_), "p_{{{}}}", token.index);
@@ -222,11 +224,6 @@ class LatexWriter {
         writeOperation(item);
         break;
     }
-  }
-
-  std::string columnText(std::uint32_t index) const {
-    if (index >= columns_.size() || columns_.find(columns_[index]) != index) return fmt::format("x_{{{}}}", index);
-    return latexName(columns_[index]);
   }
 
   void writeOperation(const LatexItem& item) {
@@ -300,7 +297,7 @@ class LatexWriter {
   }
 
   std::span<const Token> tokens_;
-  const ColumnNames& columns_;
+  std::vector<std::string> names_;  ///< by variable
   std::vector<std::uint32_t> starts_;
   std::vector<LatexFacts> facts_;  ///< by token
   std::vector<LatexItem> pending_;

@@ -1,5 +1,6 @@
 // Names and numbers.
 #include <algorithm>
+#include <unordered_map>
 
 #include <fmt/format.h>
 
@@ -64,14 +65,18 @@ std::string escapedForLatex(std::string_view text) {
   return out;
 }
 
+/// All of a name upright. Math has no spaces, and makes a minus of a hyphen.
+std::string uprightName(std::string_view name) {
+  return fmt::format("{}{{{}}}", std::ranges::all_of(name, text::isWordPart) ? "\\mathrm" : "\\text",
+                     escapedForLatex(text::printable(name)));
+}
+
 /// A name without an index.
 std::string latexWord(std::string_view word) {
   const bool is_letter = word.size() == 1 && text::isWordPart(word[0]) && !text::isDigit(word[0]) && word[0] != '_';
   if (is_letter) return std::string(word);
   if (std::ranges::count(kGreekLetters, word) != 0) return "\\" + std::string(word);
-  // Upright math has no spaces, and makes a minus of a hyphen.
-  return fmt::format("{}{{{}}}", std::ranges::all_of(word, text::isWordPart) ? "\\mathrm" : "\\text",
-                     escapedForLatex(text::printable(word)));
+  return uprightName(word);
 }
 
 }  // namespace
@@ -82,6 +87,24 @@ std::string latexName(std::string_view name) {
   const std::size_t end = digits > 0 && name[digits - 1] == '_' ? digits - 1 : digits;
   if (digits == name.size() || end == 0) return latexWord(name);
   return fmt::format("{}_{{{}}}", latexWord(name.substr(0, end)), name.substr(digits));
+}
+
+std::vector<std::string> latexNames(const ColumnNames& columns, std::size_t count) {
+  std::vector<std::string> names(std::max(count, columns.size()));
+  std::unordered_map<std::string_view, std::size_t> uses;
+  const auto isNamed = [&](std::size_t i) {
+    return i < columns.size() && !columns[i].empty() && columns.find(columns[i]) == i;
+  };
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    names[i] = isNamed(i) ? latexName(columns[i]) : fmt::format("x_{{{}}}", i);
+    ++uses[names[i]];
+  }
+  std::vector<std::size_t> alike;
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    if (isNamed(i) && uses[names[i]] > 1) alike.push_back(i);
+  }
+  for (const std::size_t i : alike) names[i] = uprightName(columns[i]);
+  return names;
 }
 
 std::string latexNumber(std::string_view digits) {

@@ -36,12 +36,16 @@ struct AxisRange {
   double low, high;
 };
 
-/// `text` for gnuplot, which takes everything between single quotes as it is, but for the quote and the line end.
+/// `text` as an expression of gnuplot, which takes everything between single quotes as it is, but for the quote and the
+/// line end. A quote is a string of its own: gnuplot (5.4) misreads '' next to another one.
 std::string gnuplotString(std::string_view text) {
   std::string out = "'";
   for (const char c : text::printable(text)) {
-    if (c == '\'') out += '\'';
-    out += c;
+    if (c == '\'') {
+      out += "'.\"\\047\".'";
+    } else {
+      out += c;
+    }
   }
   return out + '\'';
 }
