@@ -60,7 +60,7 @@ class MemoryFile {
 
 /// The end of what it wrote to standard error, as one line: an error stands there.
 std::string lastWords(std::string_view errors) {
-  constexpr std::size_t kMost = 400;
+  constexpr std::size_t kLongest = 400;
   std::string words;
   for (const char c : errors) {
     const bool is_space = c == ' ' || c == '\n' || c == '\t' || c == '\r';
@@ -68,7 +68,7 @@ std::string lastWords(std::string_view errors) {
     if (is_space && !words.empty() && words.back() != ' ') words += ' ';
   }
   if (words.ends_with(' ')) words.pop_back();
-  return words.size() <= kMost ? words : "..." + words.substr(words.size() - kMost);
+  return words.size() <= kLongest ? words : "..." + words.substr(words.size() - kLongest);
 }
 
 /// The status of a child when it has ended; none where another part of the process has taken it, or no one may (SIGCHLD
