@@ -238,7 +238,10 @@ void addGrammarOptions(CLI::App& app, SearchCommand& options) {
       ->type_name("LIST")
       ->default_str(usual);
   const auto addCount = [&](const char* name, auto& value, const char* doc) {
-    app.add_option(name, value, doc)->type_name("N")->check(CLI::Range(1u, 1000u).description(""))->capture_default_str();
+    app.add_option(name, value, doc)
+        ->type_name("N")
+        ->check(CLI::Range(1u, 1000u).description(""))
+        ->capture_default_str();
   };
   addCount("--max-complexity", grammar.max_complexity, "complexity of a tree at most, before scaling and link");
   addCount("--variable-complexity", grammar.variable_complexity, "complexity of a variable");
@@ -273,8 +276,7 @@ void addEffortOptions(CLI::App& app, search::SearchOptions& options) {
   addSize("--islands", options.islands, 2, "populations that evolve apart");
   addSize("--population", options.island.population, 2, "trees of an island");
   addSize("--offspring", options.island.offspring, 1, "new trees of an island in a generation");
-  addSize("--patience", options.island.patience, 1,
-          "generations without progress after which an island begins anew");
+  addSize("--patience", options.island.patience, 1, "generations without progress after which an island begins anew");
   app.add_option("--rows", options.rows, "rows by which islands select")
       ->type_name("N")
       ->default_str("1024 on a CPU, 16384 on a GPU");

@@ -20,11 +20,9 @@ std::string postfixOf(std::span<const Token> tree) {
 }
 
 Json jsonOf(const Individual& individual) {
-  return {{"tree", postfixOf(individual.tree)},
-          {"complexity", individual.complexity},
-          {"loss", individual.loss},
-          {"shape", individual.shape},
-          {"fitted", individual.is_fitted}};
+  return {
+      {"tree", postfixOf(individual.tree)}, {"complexity", individual.complexity}, {"loss", individual.loss},
+      {"shape", individual.shape},          {"whole", individual.whole},           {"fitted", individual.is_fitted}};
 }
 
 Json jsonOf(const Island& island) {
@@ -60,6 +58,7 @@ Individual individualFrom(const Json& json) {
           .complexity = json.at("complexity"),
           .loss = json.at("loss"),
           .shape = json.at("shape"),
+          .whole = json.at("whole"),
           .is_fitted = json.at("fitted")};
 }
 

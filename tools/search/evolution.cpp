@@ -90,7 +90,9 @@ Result<SearchSetup> setUp(const DataView& data, const SearchOptions& options) {
   if (!engine) return engine.error();
   EngineOptions wide_options = options.engine;
   wide_options.precision = Precision::kF64;
-  wide_options.device = engine->options().device;
+  // Few trees and many passes: on a GPU they would wait for each other, and keep the islands' work waiting.
+  wide_options.device = "cpu";
+  wide_options.tier = Tier::kInterpret;
   Result<Engine> wide = Engine::create(wide_options);
   if (!wide) return wide.error();
   const std::size_t all = data.target->size;
@@ -242,9 +244,9 @@ Result<SearchEnd> Run::run() {
                              options_.seed,  options_.fit_iterations, options_.fit_share};
   std::vector<std::size_t> numbers(state_.islands.size());
   std::iota(numbers.begin(), numbers.end(), std::size_t{0});
-  const auto middle = numbers.begin() + static_cast<std::ptrdiff_t>(numbers.size() / 2);
-  std::array<Group, 2> groups = {Group(context, state_.islands, {numbers.begin(), middle}),
-                                 Group(context, state_.islands, {middle, numbers.end()})};
+  const std::span<const std::size_t> all = numbers;
+  std::array<Group, 2> groups = {Group(context, state_.islands, all.first(all.size() / 2)),
+                                 Group(context, state_.islands, all.subspan(all.size() / 2))};
   candidates_before_ = state_.candidates;
   fits_before_ = state_.fits;
   auto& [first, second] = groups;

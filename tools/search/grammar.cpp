@@ -165,8 +165,15 @@ bool Grammar::admits(std::span<const Token> tokens) const {
 }
 
 bool Grammar::keepsNesting(std::span<const Token> tokens) const {
+  std::array<unsigned, kOpCount> uses{};
+  for (const Token& token : tokens) {
+    if (token.kind == Token::Kind::kOp) ++uses[static_cast<std::size_t>(token.op)];
+  }
+  const auto usesOf = [&](Op op) { return uses[static_cast<std::size_t>(op)]; };
   thread_local std::vector<unsigned> counts;  // by value on the stack: the most `inner` on a path of it
   for (const NestingLimit& limit : limits_) {
+    const unsigned self = limit.outer == limit.inner ? 1 : 0;
+    if (usesOf(limit.outer) == 0 || usesOf(limit.inner) <= limit.most + self) continue;
     counts.clear();
     for (const Token& token : tokens) {
       unsigned most = 0;

@@ -5,115 +5,143 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <numeric>
 
 #include "ir/mix.h"
 
 namespace srjit::search {
 namespace {
 
-constexpr double kMigration = 0.25;      // islands that a tree comes to, in a generation
-constexpr std::uint64_t kAloneFor = 15;  // generations, so that a new population is not that of another island
+constexpr std::size_t kBatchIslands = 4;  // at most: large batches for the device, several for the host's threads
+constexpr double kMigration = 0.25;       // islands that a tree comes to, in a generation
+constexpr std::uint64_t kAloneFor = 15;   // generations, so that a new population is not that of another island
 constexpr std::uint64_t kMigrationSeed = 0x6d69;
 
 double usable(double loss) { return std::isnan(loss) ? std::numeric_limits<double>::infinity() : loss; }
 
 }  // namespace
 
-std::vector<std::vector<Group::Place>> Group::byLink(std::span<const std::vector<std::size_t>> children) const {
-  std::vector<std::vector<Place>> places;
-  for (std::size_t m = 0; m < numbers_.size(); ++m) {
-    const std::size_t link = (*islands_)[numbers_[m]].link;
-    if (places.size() <= link) places.resize(link + 1);
-    for (const std::size_t child : children[m]) places[link].push_back({m, child});
+Group::Group(const GroupContext& context, std::vector<Island>& all, std::span<const std::size_t> numbers)
+    : context_(&context), islands_(&all) {
+  for (const std::size_t number : numbers) {
+    const std::size_t link = all[number].link;
+    const auto open = std::ranges::find_if(
+        batches_, [&](const Batch& batch) { return batch.link == link && batch.islands.size() < kBatchIslands; });
+    if (open != batches_.end()) {
+      open->islands.push_back(number);
+    } else {
+      batches_.push_back({.link = link, .islands = {number}});
+    }
   }
-  return places;
+}
+
+template <class Step>
+Status Group::forEach(const Step& step) {
+  std::vector<Status> statuses(batches_.size(), okStatus());
+  tbb::parallel_for(std::size_t{0}, batches_.size(), [&](std::size_t b) { statuses[b] = step(batches_[b]); });
+  const auto bad = std::ranges::find_if(statuses, [](const Status& status) { return !status; });
+  return bad == statuses.end() ? okStatus() : *bad;
 }
 
 Status Group::begin() {
-  offspring_.resize(numbers_.size());
-  tbb::parallel_for(std::size_t{0}, numbers_.size(), [&](std::size_t m) {
-    offspring_[m] = breed((*islands_)[numbers_[m]], context_->grammar, context_->island, context_->seed);
+  return forEach([&](Batch& batch) { return begin(batch); });
+}
+
+Status Group::begin(Batch& batch) const {
+  batch.offspring.resize(batch.islands.size());
+  tbb::parallel_for(std::size_t{0}, batch.islands.size(), [&](std::size_t i) {
+    batch.offspring[i] = breed((*islands_)[batch.islands[i]], context_->grammar, context_->island, context_->seed);
   });
-  std::vector<std::vector<std::size_t>> all(numbers_.size());
-  for (std::size_t m = 0; m < numbers_.size(); ++m) {
-    all[m].resize(offspring_[m].size());
-    std::iota(all[m].begin(), all[m].end(), std::size_t{0});
+  TokenBatch trees;
+  for (const std::vector<Individual>& children : batch.offspring) {
+    for (const Individual& child : children) trees.add(child.tree);
   }
-  std::vector<std::vector<Place>> places = byLink(all);
-  for (std::size_t link = 0; link < places.size(); ++link) {
-    if (places[link].empty()) continue;
-    TokenBatch batch;
-    for (const Place& place : places[link]) batch.add(offspring_[place.member][place.child].tree);
-    Result<Pending<Losses>> pending = context_->screen.submitLoss(batch, link);
-    if (!pending) return pending.error();
-    losses_.push_back({std::move(places[link]), *std::move(pending)});
-  }
+  if (trees.size() == 0) return okStatus();
+  Result<Pending<Losses>> pending = context_->screen.submitLoss(trees, batch.link);
+  if (!pending) return pending.error();
+  batch.losses = *std::move(pending);
   return okStatus();
 }
 
 Status Group::fit() {
-  for (Flight<Losses>& flight : losses_) {
-    const Result<Losses> losses = std::move(flight.pending).result();
+  // One after the other, since threads that wait here would be missed where the losses are computed.
+  for (Batch& batch : batches_) {
+    if (!batch.losses) continue;
+    const Result<Losses> losses = std::move(*batch.losses).result();
+    batch.losses.reset();
     if (!losses) return losses.error();
-    for (std::size_t i = 0; i < flight.places.size(); ++i) {
-      const Place& place = flight.places[i];
-      offspring_[place.member][place.child].loss = usable(losses->values[i]);
+    auto loss = losses->values.begin();
+    for (std::vector<Individual>& children : batch.offspring) {
+      for (Individual& child : children) child.loss = usable(*loss++);
     }
-    candidates_ += flight.places.size();
+    candidates_ += losses->values.size();
   }
-  losses_.clear();
-  std::vector<std::vector<std::size_t>> chosen(numbers_.size());
-  tbb::parallel_for(std::size_t{0}, numbers_.size(), [&](std::size_t m) {
-    const auto most = static_cast<std::size_t>(context_->fit_share * static_cast<double>(offspring_[m].size()));
-    chosen[m] = worthFitting((*islands_)[numbers_[m]], offspring_[m], context_->island, most);
-  });
-  std::vector<std::vector<Place>> places = byLink(chosen);
-  for (std::size_t link = 0; link < places.size(); ++link) {
-    if (places[link].empty()) continue;
-    FitBatch batch;
-    std::vector<double> values;
-    for (const Place& place : places[link]) {
-      batch.trees.add(withoutConstants(offspring_[place.member][place.child].tree, values));
-      batch.starts.insert(batch.starts.end(), values.begin(), values.end());
+  return forEach([&](Batch& batch) { return submitFits(batch); });
+}
+
+Status Group::submitFits(Batch& batch) const {
+  batch.fitted.clear();
+  FitBatch trees;
+  std::vector<double> values;
+  for (std::size_t i = 0; i < batch.islands.size(); ++i) {
+    std::vector<Individual>& children = batch.offspring[i];
+    const auto most = static_cast<std::size_t>(context_->fit_share * static_cast<double>(children.size()));
+    for (const std::size_t child : worthFitting((*islands_)[batch.islands[i]], children, context_->island, most)) {
+      trees.trees.add(withoutConstants(children[child].tree, values));
+      trees.starts.insert(trees.starts.end(), values.begin(), values.end());
+      batch.fitted.push_back(&children[child]);
     }
-    Result<Pending<Fits>> pending = context_->screen.submitFit(batch, link, context_->fit_iterations);
-    if (!pending) return pending.error();
-    fits_in_flight_.push_back({std::move(places[link]), *std::move(pending)});
   }
+  if (batch.fitted.empty()) return okStatus();
+  Result<Pending<Fits>> pending = context_->screen.submitFit(trees, batch.link, context_->fit_iterations);
+  if (!pending) return pending.error();
+  batch.fits = *std::move(pending);
   return okStatus();
 }
 
 Status Group::end() {
-  for (Flight<Fits>& flight : fits_in_flight_) {
-    const Result<Fits> fits = std::move(flight.pending).result();
+  for (Batch& batch : batches_) {
+    if (!batch.fits) continue;
+    const Result<Fits> fits = std::move(*batch.fits).result();
+    batch.fits.reset();
     if (!fits) return fits.error();
-    std::size_t at = 0;
-    for (std::size_t i = 0; i < flight.places.size(); ++i) {
-      Individual& child = offspring_[flight.places[i].member][flight.places[i].child];
-      const std::span<const double> values = std::span(fits->parameters).subspan(at, constantsIn(child.tree));
-      at += values.size();
-      const double loss = usable(fits->losses.values[i]);
-      if (!(loss < child.loss) || !std::ranges::all_of(values, [](double value) { return std::isfinite(value); }))
-        continue;
-      std::size_t next = 0;
-      for (Token& token : child.tree) {
-        if (token.kind == Token::Kind::kConstant) token.value = values[next++];
-      }
-      child.loss = loss;
-      child.is_fitted = true;
-    }
-    fits_ += flight.places.size();
+    takeFits(batch, *fits);
+    fits_ += batch.fitted.size();
   }
-  fits_in_flight_.clear();
-  for (std::size_t m = 0; m < numbers_.size(); ++m) immigrate((*islands_)[numbers_[m]], offspring_[m]);
-  tbb::parallel_for(std::size_t{0}, numbers_.size(), [&](std::size_t m) {
-    survive((*islands_)[numbers_[m]], std::move(offspring_[m]), context_->island);
+  // Before any island changes, since trees come from others.
+  for (Batch& batch : batches_) {
+    for (std::size_t i = 0; i < batch.islands.size(); ++i) {
+      immigrate((*islands_)[batch.islands[i]], batch.offspring[i]);
+    }
+  }
+  return forEach([&](Batch& batch) {
+    tbb::parallel_for(std::size_t{0}, batch.islands.size(), [&](std::size_t i) {
+      survive((*islands_)[batch.islands[i]], std::move(batch.offspring[i]), context_->island);
+    });
+    return okStatus();
   });
-  return okStatus();
 }
 
-void Group::immigrate(Island& island, std::vector<Individual>& offspring) const {
+void Group::takeFits(Batch& batch, const Fits& fits) const {
+  Canonicalizer canonical;
+  std::size_t at = 0;
+  for (std::size_t i = 0; i < batch.fitted.size(); ++i) {
+    Individual& child = *batch.fitted[i];
+    const std::span<const double> values = std::span(fits.parameters).subspan(at, constantsIn(child.tree));
+    at += values.size();
+    const double loss = usable(fits.losses.values[i]);
+    const bool is_finite = std::ranges::all_of(values, [](double value) { return std::isfinite(value); });
+    if (!is_finite || !(loss < child.loss)) continue;
+    auto value = values.begin();
+    for (Token& token : child.tree) {
+      if (token.kind == Token::Kind::kConstant) token.value = *value++;
+    }
+    child.whole = canonical(child.tree).whole;
+    child.loss = loss;
+    child.is_fitted = true;
+  }
+}
+
+void Group::immigrate(const Island& island, std::vector<Individual>& offspring) const {
   Random random(combine(combine(combine(context_->seed, island.number), island.generation), kMigrationSeed));
   if (island.generation < island.born + kAloneFor || !random.chance(kMigration)) return;
   std::vector<const Island*> others;

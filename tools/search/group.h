@@ -1,8 +1,9 @@
-// Islands that breed, are evaluated and select together, so that the device gets large batches.
+// Islands that breed, are evaluated and select at the same time, so that the device gets large batches.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -22,12 +23,12 @@ struct GroupContext {
 };
 
 /// One generation of some islands in three steps, each of which leaves work on the device, or takes its results. Call
-/// them in this order, again and again; between end() and begin() the islands are consistent. Not thread-safe.
+/// them in this order, again and again; between end() and begin() the islands are consistent. Not thread-safe; uses
+/// the threads of TBB's arena.
 class Group {
  public:
-  /// Of islands of `all` with these numbers; both are borrowed.
-  Group(const GroupContext& context, std::vector<Island>& all, std::vector<std::size_t> numbers)
-      : context_(&context), islands_(&all), numbers_(std::move(numbers)) {}
+  /// Of the islands of `all` with these numbers; `context` and `all` are borrowed.
+  Group(const GroupContext& context, std::vector<Island>& all, std::span<const std::size_t> numbers);
 
   /// Breeds, and submits the losses of the offspring.
   Status begin();
@@ -40,26 +41,26 @@ class Group {
   std::uint64_t fits() const noexcept { return fits_; }
 
  private:
-  /// Where a tree of a batch comes from.
-  struct Place {
-    std::size_t member;  ///< of numbers_
-    std::size_t child;
+  /// Some islands of one link, whose trees are evaluated together.
+  struct Batch {
+    std::size_t link;
+    std::vector<std::size_t> islands;
+    std::vector<std::vector<Individual>> offspring = {};  ///< by island
+    std::optional<Pending<Losses>> losses = {};           ///< of all offspring, in order
+    std::vector<Individual*> fitted = {};                 ///< those that `fits` are of
+    std::optional<Pending<Fits>> fits = {};
   };
-  template <class Value>
-  struct Flight {
-    std::vector<Place> places;
-    Pending<Value> pending;
-  };
-  /// The trees that were chosen, by link.
-  std::vector<std::vector<Place>> byLink(std::span<const std::vector<std::size_t>> children) const;
-  void immigrate(Island& island, std::vector<Individual>& offspring) const;
+  Status begin(Batch& batch) const;
+  Status submitFits(Batch& batch) const;
+  void takeFits(Batch& batch, const Fits& fits) const;
+  void immigrate(const Island& island, std::vector<Individual>& offspring) const;
+  /// Calls `step` for every batch, on several threads; gives the error of the first that has one.
+  template <class Step>
+  Status forEach(const Step& step);
 
   const GroupContext* context_;
   std::vector<Island>* islands_;
-  std::vector<std::size_t> numbers_;
-  std::vector<std::vector<Individual>> offspring_;  ///< by member
-  std::vector<Flight<Losses>> losses_;
-  std::vector<Flight<Fits>> fits_in_flight_;
+  std::vector<Batch> batches_;
   std::uint64_t candidates_ = 0, fits_ = 0;
 };
 

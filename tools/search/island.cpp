@@ -23,7 +23,7 @@ constexpr std::size_t kTournament = 4;
 constexpr double kFreshBlood = 0.02;          // random trees among the children
 constexpr std::size_t kFirstComplexity = 12;  // the most that the first trees are grown to
 constexpr double kProgress = 0.01;            // the share by which the losses of all niches together must fall
-constexpr double kRoundingLoss = 1e-16;          // below it is rounding
+constexpr double kRoundingLoss = 1e-16;       // below it is rounding
 
 const Individual& chooseParent(const Island& island, Random& random) {
   const auto one = [&]() -> const Individual& { return island.population[random.below(island.population.size())]; };
@@ -56,7 +56,6 @@ Tree makeChild(const Island& island, const Grammar& grammar, Random& random) {
 
 struct Child {
   Individual individual;
-  Canonical form;
   bool is_good = false;
 };
 
@@ -65,11 +64,12 @@ Child breedOne(const Island& island, const Grammar& grammar, Canonicalizer& cano
   for (int attempt = 0; attempt < kAttempts && !child.is_good; ++attempt) {
     child.individual.tree = makeChild(island, grammar, random);
     if (!grammar.admits(child.individual.tree)) continue;
-    child.form = canonical(child.individual.tree);
-    child.is_good = !child.form.is_constant;
+    const Canonical form = canonical(child.individual.tree);
+    child.individual.shape = form.shape;
+    child.individual.whole = form.whole;
+    child.is_good = !form.is_constant;
   }
   child.individual.complexity = grammar.complexityOf(child.individual.tree);
-  child.individual.shape = child.form.shape;
   return child;
 }
 
@@ -150,11 +150,10 @@ std::vector<Individual> breed(const Island& island, const Grammar& grammar, cons
     }
   });
   std::unordered_set<std::uint64_t> seen;
-  Canonicalizer canonical;
-  for (const Individual& individual : island.population) seen.insert(canonical(individual.tree).whole);
+  for (const Individual& individual : island.population) seen.insert(individual.whole);
   std::vector<Individual> offspring;
   for (Child& child : children) {
-    if (child.is_good && seen.insert(child.form.whole).second) offspring.push_back(std::move(child.individual));
+    if (child.is_good && seen.insert(child.individual.whole).second) offspring.push_back(std::move(child.individual));
   }
   return offspring;
 }

@@ -15,6 +15,7 @@ struct Individual {
   std::size_t complexity = 0;
   double loss = 0;          ///< on the rows for selection, in the engine's precision; infinite if there is none
   std::uint64_t shape = 0;  ///< Canonical::shape
+  std::uint64_t whole = 0;  ///< Canonical::whole
   bool is_fitted = false;   ///< its constants are the result of a fit
 };
 

@@ -64,8 +64,8 @@ TEST(SearchGrammar, RefusesWhatGivesNoTree) {
 }
 
 TEST(SearchGrammar, AddsComplexities) {
-  const Grammar grammar = grammarOf({.operators = {{Op::kAdd, 2}, {Op::kSin, 5}}, .variable_complexity = 3,
-                                     .constant_complexity = 4});
+  const Grammar grammar =
+      grammarOf({.operators = {{Op::kAdd, 2}, {Op::kSin, 5}}, .variable_complexity = 3, .constant_complexity = 4});
   EXPECT_EQ(grammar.complexityOf(expressionOf("sin(x0 + 2)").tokens()), 5u + 3 + 2 + 4);
   EXPECT_EQ(grammar.complexityOf(expressionOf("x0 * x1").tokens()), 3u + 3 + 1) << "an operator that it does not use";
 }

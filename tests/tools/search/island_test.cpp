@@ -22,13 +22,16 @@ Individual individualOf(const char* text, double loss) {
   const Expression expression = parse(text, Language::kInfix).value();
   Individual individual{.tree = {expression.tokens().begin(), expression.tokens().end()}, .loss = loss};
   individual.complexity = individual.tree.size();
-  individual.shape = Canonicalizer()(individual.tree).shape;
+  const Canonical form = Canonicalizer()(individual.tree);
+  individual.shape = form.shape;
+  individual.whole = form.whole;
   return individual;
 }
 
 std::vector<std::string> textsOf(const std::vector<Individual>& population) {
   std::vector<std::string> texts;
-  for (const Individual& one : population) texts.push_back(print(Expression::create(one.tree).value(), Language::kInfix));
+  for (const Individual& one : population)
+    texts.push_back(print(Expression::create(one.tree).value(), Language::kInfix));
   return texts;
 }
 
@@ -59,6 +62,7 @@ TEST(SearchIsland, BreedsNoTreeTwiceAndNoneThatIsThere) {
     EXPECT_TRUE(grammar.admits(child.tree));
     EXPECT_EQ(child.complexity, grammar.complexityOf(child.tree));
     EXPECT_EQ(child.shape, canonical(child.tree).shape);
+    EXPECT_EQ(child.whole, canonical(child.tree).whole);
   }
 }
 
@@ -66,8 +70,8 @@ TEST(SearchIsland, EachComplexityKeepsItsBest) {
   Island island;
   const double infinity = std::numeric_limits<double>::infinity();
   survive(island,
-          {individualOf("x0", 0.9), individualOf("x1", 0.8), individualOf("x0 + x1", 0.95), individualOf("x0 * x1", 0.7),
-           individualOf("x0 - x1", 0.6), individualOf("sin(x0)", infinity)},
+          {individualOf("x0", 0.9), individualOf("x1", 0.8), individualOf("x0 + x1", 0.95),
+           individualOf("x0 * x1", 0.7), individualOf("x0 - x1", 0.6), individualOf("sin(x0)", infinity)},
           {.population = 4, .patience = 10});
   EXPECT_THAT(textsOf(island.population), testing::ElementsAre("x1", "x0", "x0 - x1", "x0 * x1"));
   EXPECT_EQ(island.generation, 1u);

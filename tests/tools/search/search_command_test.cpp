@@ -171,12 +171,15 @@ TEST(SearchCommandSlow, ACheckpointThatCannotBeWrittenLosesNoResult) {
   ASSERT_EQ(runCommand(commandOf({"--generations", "2", "--checkpoint", "search.json"}), scratch.path(".")).status, 0);
   const std::string before = contentOf(scratch.path("search.json"));
   const int limit = 4096;  // bytes of a file
-  const Outcome outcome = runProgram({"/bin/bash", "-c",
-                                      fmt::format("ulimit -f {}; exec \"$0\" \"$@\"", limit / 1024), SRJIT_COMMAND,
-                                      "search", "--data", "table.csv", "--target", "energy", "--device", "cpu",
-                                      "--islands", "4", "--population", "60", "--offspring", "120", "--generations",
-                                      "4", "--checkpoint", "search.json"},
-                                     scratch.path("."));
+  const Outcome outcome =
+      runProgram({"/bin/bash",   "-c",           fmt::format("ulimit -f {}; exec \"$0\" \"$@\"", limit / 1024),
+                  SRJIT_COMMAND, "search",       "--data",
+                  "table.csv",   "--target",     "energy",
+                  "--device",    "cpu",          "--islands",
+                  "4",           "--population", "60",
+                  "--offspring", "120",          "--generations",
+                  "4",           "--checkpoint", "search.json"},
+                 scratch.path("."));
   EXPECT_EQ(outcome.status, 1);
   EXPECT_THAT(outcome.err, HasSubstr("search.json"));
   EXPECT_THAT(outcome.out, StartsWith("complexity,loss,held_out,formula\n1,"));

@@ -196,7 +196,8 @@ TEST(Search, RefusesWhatMakesNoSense) {
   };
   EXPECT_THAT(message([](SearchOptions& options) { options.islands = 1; }), HasSubstr("at least 2 islands"));
   EXPECT_THAT(message([](SearchOptions& options) { options.held_out = 0.95; }), HasSubstr("held out"));
-  EXPECT_THAT(message([](SearchOptions& options) { options.loss.kind = LossKind::kR2; }), HasSubstr("cannot minimise r2"));
+  EXPECT_THAT(message([](SearchOptions& options) { options.loss.kind = LossKind::kR2; }),
+              HasSubstr("cannot minimise r2"));
   EXPECT_THAT(message([](SearchOptions& options) { options.loss.kind = LossKind::kScaledMse; }),
               HasSubstr("cannot minimise scaled-mse"));
   EXPECT_THAT(message([](SearchOptions& options) { options.links = {"cube"}; }), HasSubstr("unknown link"));

@@ -44,8 +44,7 @@ TEST(SearchTree, GrowsALeafWhereThereAreOnlyLeaves) {
 }
 
 TEST(SearchTree, ChangesAreValidTreesOfTheGrammarsOperators) {
-  const Grammar grammar =
-      Grammar::create({.operators = {{Op::kAdd}, {Op::kMul}, {Op::kSin}, {Op::kIf}}}, 2).value();
+  const Grammar grammar = Grammar::create({.operators = {{Op::kAdd}, {Op::kMul}, {Op::kSin}, {Op::kIf}}}, 2).value();
   Random random(3);
   std::vector<Tree> trees = {treeOf("x0 + sin(2 * x1)"), treeOf("x0"), treeOf("if(x0, x1, 1)")};
   for (int i = 0; i < 3000; ++i) {
