@@ -26,7 +26,7 @@ struct Word {
 };
 
 Error listError(const Word& word, std::string message) {
-  return {Errc::kInvalid, std::move(message), Span{word.column, std::max<std::size_t>(word.text.size(), 1)}};
+  return {Errc::kInvalid, std::move(message), Span{1, word.column, std::max<std::size_t>(word.text.size(), 1)}};
 }
 
 /// The words between any of `separators`, empty ones left out.

@@ -25,8 +25,8 @@ struct NestingLimit {
 };
 
 struct GrammarOptions {
-  std::vector<OperatorUse> operators;  ///< empty: defaultOperators()
-  std::vector<NestingLimit> nesting;   ///< limits besides that of allow_self_nesting
+  std::vector<OperatorUse> operators = {};  ///< empty: defaultOperators()
+  std::vector<NestingLimit> nesting = {};   ///< limits besides that of allow_self_nesting
   unsigned variable_complexity = 1;
   unsigned constant_complexity = 1;
   std::size_t max_complexity = 30;

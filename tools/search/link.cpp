@@ -11,7 +11,7 @@
 namespace srjit::search {
 namespace {
 
-constexpr double kLeast = 1e-30, kMost = 1e30;  // beyond, squares and reciprocals leave the range of f32
+constexpr double kLeast = 1e-15, kMost = 1e15;  // beyond, squares and their reciprocals leave the range of f32
 bool isPositive(double y) { return y > kLeast && y < kMost; }
 
 constexpr Op kInverse[] = {Op::kInv};

@@ -224,7 +224,7 @@ Status Run::finishGeneration(const std::array<Group, 2>& groups) {
   if (options_.progress) {
     options_.progress({state_.seconds, state_.generations, state_.candidates, state_.fits, &state_.front});
   }
-  return options_.checkpoint ? options_.checkpoint(state_) : okStatus();
+  return okStatus();
 }
 
 Status Run::finish(SearchEnd end) {
@@ -263,7 +263,9 @@ Result<SearchEnd> Run::run() {
       }
     }
     if (const Status status = finishGeneration(groups); !status) return status.error();
-    if (const std::optional<SearchEnd> end = reason()) {
+    const std::optional<SearchEnd> end = reason();
+    if (options_.checkpoint) options_.checkpoint(state_, end.has_value());
+    if (end) {
       if (const Status finished = finish(*end); !finished) return finished.error();
       return *end;
     }
@@ -281,7 +283,7 @@ Result<SearchResult> search(const DataView& data, const SearchOptions& options, 
   const Result<Polisher> polisher =
       Polisher::create(setup->wide, {searched, setup->fitted, held_out}, setup->links, setup->grammar, options.loss);
   if (!polisher) return polisher.error();
-  SearchResult result;
+  SearchResult result{.state = SearchState{}, .end = SearchEnd::kTime, .engine = setup->wide, .notices = {}};
   const std::uint64_t fingerprint = fingerprintOf(data, options);
   if (resumed) {
     if (resumed->fingerprint != fingerprint) {

@@ -47,7 +47,7 @@ struct SearchState {
   std::uint64_t generations = 0, candidates = 0, fits = 0;
   std::vector<Island> islands;
   std::vector<std::vector<Archived>> archives;  ///< by link, complexities ascend
-  Front front;
+  Front front = Front();
 };
 
 struct SearchOptions {
@@ -69,19 +69,22 @@ struct SearchOptions {
   std::size_t rows = 0;  ///< for selection; 0: 1,024 on a CPU, 16,384 on a GPU; at most those that there are
   unsigned fit_iterations = 8;
   double fit_share = 0.15;  ///< of the offspring, whose constants may be fitted
-  /// Asked between steps, some times a second: whether to end now.
+  /// Asked after each generation: whether to end now.
   std::function<bool()> stop = {};
+  /// Called after each generation, some times a second.
   std::function<void(const SearchProgress&)> progress = {};
-  /// Called with each consistent state, some times a second, by the thread of search(). An error ends the search.
-  std::function<Status(const SearchState&)> checkpoint = {};
+  /// Called after each generation with the state, by the thread of search(); with `is_last` if none follows. It decides
+  /// how often it writes.
+  std::function<void(const SearchState&, bool is_last)> checkpoint = {};
 };
 
 enum class SearchEnd : std::uint8_t { kTime, kGenerations, kEnough, kStopped };
 
 struct SearchResult {
-  SearchState state;  ///< with the front
+  SearchState state;  ///< with the front, whose constants are rounded (Polisher::round())
   SearchEnd end = SearchEnd::kTime;
-  std::vector<std::string> notices;  ///< Engine::notices() since the search began
+  Engine engine;                     ///< of f64, which judged the front
+  std::vector<std::string> notices;  ///< Engine::notices() of the search's engine
 };
 
 /// Searches until the time is over, or another limit is reached; gives the front in any case but an error. `resumed` is

@@ -241,7 +241,8 @@ std::size_t constantsIn(std::span<const Token> tree) noexcept {
 }
 
 struct Canonicalizer::State {
-  ExpressionOptimizer optimizer{Precision::kF64, Math::kFast};
+  // In f64 engines do without the rules of kFast.
+  ExpressionOptimizer optimizer{Precision::kF32, Math::kFast};
   std::vector<std::int32_t> codes;
   std::vector<double> constants;
 };

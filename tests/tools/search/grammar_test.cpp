@@ -1,0 +1,85 @@
+#include "tools/search/grammar.h"
+
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+
+#include "ir/text.h"
+
+namespace srjit::search {
+namespace {
+
+using testing::HasSubstr;
+
+Expression expressionOf(const char* text) { return parse(text, Language::kInfix).value(); }
+
+Grammar grammarOf(GrammarOptions options = {}, std::size_t variables = 3) {
+  return Grammar::create(std::move(options), variables).value();
+}
+
+TEST(SearchGrammar, ReadsOperatorsByNameAndTextWithTheirComplexity) {
+  const std::vector<OperatorUse> operators = parseOperators("add,* sqrt:2, ^:7").value();
+  ASSERT_EQ(operators.size(), 4u);
+  EXPECT_EQ(operators[0].op, Op::kAdd);
+  EXPECT_EQ(operators[0].complexity, 1u);
+  EXPECT_EQ(operators[1].op, Op::kMul);
+  EXPECT_EQ(operators[2].op, Op::kSqrt);
+  EXPECT_EQ(operators[2].complexity, 2u);
+  EXPECT_EQ(operators[3].op, Op::kPow);
+  EXPECT_EQ(operators[3].complexity, 7u);
+}
+
+TEST(SearchGrammar, TellsWhereAListIsWrong) {
+  struct Case {
+    const char* text;
+    const char* message;
+    std::size_t column;
+  };
+  const Case cases[] = {{"add,sine", "unknown operator 'sine'", 5},
+                        {"add, mul:0", "'0' is no number from 1 to 1000", 10},
+                        {"add,mul:two", "'two' is no number from 1 to 1000", 9},
+                        {"add,+", "operator add occurs twice", 5}};
+  for (const Case& bad : cases) {
+    const Result<std::vector<OperatorUse>> operators = parseOperators(bad.text);
+    ASSERT_FALSE(operators) << bad.text;
+    EXPECT_THAT(operators.error().message, HasSubstr(bad.message));
+    EXPECT_EQ(operators.error().where->column, bad.column) << bad.text;
+  }
+  EXPECT_THAT(parseOperators(" , ").error().message, HasSubstr("no operators are listed"));
+  const Result<std::vector<NestingLimit>> limits = parseNesting("sin:cos:0,exp:log:few");
+  ASSERT_FALSE(limits);
+  EXPECT_EQ(limits.error().where->column, 19u);
+  EXPECT_THAT(parseNesting("sin:cos").error().message, HasSubstr("OUTER:INNER:MOST"));
+  EXPECT_THAT(parseNesting("sin:cosine:1").error().message, HasSubstr("unknown operator 'cosine'"));
+}
+
+TEST(SearchGrammar, RefusesWhatGivesNoTree) {
+  EXPECT_FALSE(Grammar::create({}, 0));
+  EXPECT_FALSE(Grammar::create({.operators = {{Op::kAdd}, {Op::kAdd}}}, 1));
+  EXPECT_FALSE(Grammar::create({.operators = {{Op::kAdd, 0}}}, 1));
+  EXPECT_FALSE(Grammar::create({.variable_complexity = 0}, 1));
+  EXPECT_FALSE(Grammar::create({.operators = {{Op::kAdd}}, .max_complexity = 2}, 1));
+  EXPECT_TRUE(Grammar::create({.operators = {{Op::kAdd}}, .max_complexity = 3}, 1));
+}
+
+TEST(SearchGrammar, AddsComplexities) {
+  const Grammar grammar = grammarOf({.operators = {{Op::kAdd, 2}, {Op::kSin, 5}}, .variable_complexity = 3,
+                                     .constant_complexity = 4});
+  EXPECT_EQ(grammar.complexityOf(expressionOf("sin(x0 + 2)").tokens()), 5u + 3 + 2 + 4);
+  EXPECT_EQ(grammar.complexityOf(expressionOf("x0 * x1").tokens()), 3u + 3 + 1) << "an operator that it does not use";
+}
+
+TEST(SearchGrammar, LimitsComplexityAndNesting) {
+  const Grammar grammar = grammarOf({.nesting = {{Op::kSin, Op::kAdd, 1}}, .max_complexity = 8});
+  const auto admits = [&](const char* text) { return grammar.admits(expressionOf(text).tokens()); };
+  EXPECT_TRUE(admits("sin(x0 + x1) + (x0 + x1)"));
+  EXPECT_FALSE(admits("sin(x0 + x1) + (x0 + x1) + x2")) << "complexity 10";
+  EXPECT_TRUE(admits("sin((x0 + 1) * (x1 + 2))")) << "one on each path";
+  EXPECT_FALSE(admits("sin((x0 + 1) + x1)"));
+  EXPECT_FALSE(admits("sin(x0 * sin(x1))")) << "within itself";
+  EXPECT_TRUE(grammarOf({.allow_self_nesting = true}).admits(expressionOf("sin(x0 * sin(x1))").tokens()));
+}
+
+}  // namespace
+}  // namespace srjit::search

@@ -1,0 +1,184 @@
+#include "tools/search/island.h"
+
+#include <cmath>
+#include <limits>
+#include <set>
+
+#include <gmock/gmock.h>
+
+#include <oneapi/tbb/task_arena.h>
+
+#include "ir/reference.h"
+#include "ir/text.h"
+#include "tools/search/front.h"
+#include "tools/search/link.h"
+
+namespace srjit::search {
+namespace {
+
+Grammar grammarOfTwo() { return Grammar::create({}, 2).value(); }
+
+Individual individualOf(const char* text, double loss) {
+  const Expression expression = parse(text, Language::kInfix).value();
+  Individual individual{.tree = {expression.tokens().begin(), expression.tokens().end()}, .loss = loss};
+  individual.complexity = individual.tree.size();
+  individual.shape = Canonicalizer()(individual.tree).shape;
+  return individual;
+}
+
+std::vector<std::string> textsOf(const std::vector<Individual>& population) {
+  std::vector<std::string> texts;
+  for (const Individual& one : population) texts.push_back(print(Expression::create(one.tree).value(), Language::kInfix));
+  return texts;
+}
+
+TEST(SearchIsland, BreedsTheSameOnEveryNumberOfThreads) {
+  const Grammar grammar = grammarOfTwo();
+  const IslandOptions options{.population = 50, .offspring = 200};
+  Island island;
+  std::vector<Individual> first = breed(island, grammar, options, 1);
+  for (std::size_t i = 0; i < first.size(); ++i) first[i].loss = 1.0 / static_cast<double>(1 + i);
+  survive(island, first, options);
+  tbb::task_arena one(1);
+  const std::vector<Individual> alone = one.execute([&] { return breed(island, grammar, options, 1); });
+  EXPECT_EQ(textsOf(alone), textsOf(breed(island, grammar, options, 1)));
+  EXPECT_NE(textsOf(alone), textsOf(breed(island, grammar, options, 2)));
+  EXPECT_GT(alone.size(), 100u);
+}
+
+TEST(SearchIsland, BreedsNoTreeTwiceAndNoneThatIsThere) {
+  const Grammar grammar = grammarOfTwo();
+  const IslandOptions options{.population = 50, .offspring = 400};
+  Island island;
+  island.population = {individualOf("x0 + x1", 0.5), individualOf("x0 * x1", 0.4)};
+  Canonicalizer canonical;
+  std::set<std::uint64_t> seen;
+  for (const Individual& one : island.population) seen.insert(canonical(one.tree).whole);
+  for (const Individual& child : breed(island, grammar, options, 3)) {
+    EXPECT_TRUE(seen.insert(canonical(child.tree).whole).second);
+    EXPECT_TRUE(grammar.admits(child.tree));
+    EXPECT_EQ(child.complexity, grammar.complexityOf(child.tree));
+    EXPECT_EQ(child.shape, canonical(child.tree).shape);
+  }
+}
+
+TEST(SearchIsland, EachComplexityKeepsItsBest) {
+  Island island;
+  const double infinity = std::numeric_limits<double>::infinity();
+  survive(island,
+          {individualOf("x0", 0.9), individualOf("x1", 0.8), individualOf("x0 + x1", 0.95), individualOf("x0 * x1", 0.7),
+           individualOf("x0 - x1", 0.6), individualOf("sin(x0)", infinity)},
+          {.population = 4, .patience = 10});
+  EXPECT_THAT(textsOf(island.population), testing::ElementsAre("x1", "x0", "x0 - x1", "x0 * x1"));
+  EXPECT_EQ(island.generation, 1u);
+}
+
+TEST(SearchIsland, OfOneShapeTheBestSurvives) {
+  Island island;
+  survive(island, {individualOf("2 * x0", 0.5), individualOf("x0 * 3", 0.4), individualOf("x0 * x1", 0.5)},
+          {.population = 4, .patience = 10});
+  EXPECT_THAT(textsOf(island.population), testing::ElementsAre("x0 * 3", "x0 * x1"));
+}
+
+TEST(SearchIsland, BeginsAnewWithoutProgress) {
+  Island island;
+  const IslandOptions options{.population = 4, .patience = 3};
+  survive(island, {individualOf("x0", 0.9)}, options);
+  for (int i = 0; i < 2; ++i) survive(island, {}, options);
+  EXPECT_FALSE(island.population.empty());
+  survive(island, {individualOf("x1", 0.1)}, options);
+  EXPECT_FALSE(island.population.empty()) << "progress";
+  for (int i = 0; i < 3; ++i) survive(island, {}, options);
+  EXPECT_TRUE(island.population.empty());
+  EXPECT_EQ(island.born, island.generation);
+}
+
+TEST(SearchIsland, FitsWhatHasConstantsAndWouldSurvive) {
+  Island island;
+  const IslandOptions options{.population = 2, .patience = 10};
+  survive(island, {individualOf("x0", 0.5), individualOf("x1", 0.6)}, options);
+  const std::vector<Individual> offspring = {individualOf("x0 * x1", 0.4), individualOf("x0 + 2", 0.3),
+                                             individualOf("x1 + 3", std::numeric_limits<double>::infinity())};
+  EXPECT_THAT(worthFitting(island, offspring, options, 10), testing::ElementsAre(1u));
+  EXPECT_TRUE(worthFitting(island, offspring, options, 0).empty());
+}
+
+Formula formulaOf(const char* text, double loss, double held_out = std::nan("")) {
+  const Expression expression = parse(text, Language::kInfix).value();
+  return {.expression = expression, .complexity = expression.size(), .loss = loss, .held_out = held_out};
+}
+
+TEST(SearchFront, KeepsWhatNoSimplerFormulaIsAsGoodAs) {
+  Front front(1e-20);
+  EXPECT_TRUE(front.add(formulaOf("x0", 0.5)));
+  EXPECT_TRUE(front.add(formulaOf("x0 + x1", 0.1)));
+  EXPECT_FALSE(front.add(formulaOf("x0 * x1", 0.2))) << "as simple, worse";
+  EXPECT_FALSE(front.add(formulaOf("sin(x0 + x1)", 0.09999))) << "no thousandth better";
+  EXPECT_FALSE(front.add(formulaOf("x0 + sin(x1)", std::nan(""))));
+  EXPECT_TRUE(front.add(formulaOf("sin(x0)", 0.05)));
+  ASSERT_EQ(front.size(), 2u) << "x0 + x1 is beaten";
+  EXPECT_TRUE(front.add(formulaOf("x0 - x1", 1e-25)));
+  EXPECT_FALSE(front.add(formulaOf("x0 - x1 * 1", 1e-30))) << "below the floor all are equal";
+  EXPECT_EQ(front.best()->loss, 1e-25);
+  EXPECT_EQ(front.best(2)->loss, 0.05);
+  EXPECT_EQ(front.best(0), nullptr);
+}
+
+TEST(SearchFront, ChoosesTheSimplestOfTheBest) {
+  Front front;
+  EXPECT_EQ(front.chosen(), nullptr);
+  front.add(formulaOf("x0", 0.5));
+  front.add(formulaOf("x0 + x1", 0.102));
+  front.add(formulaOf("x0 + x1 + 1", 0.1));
+  EXPECT_EQ(front.chosen()->loss, 0.102);
+  Front judged;
+  judged.add(formulaOf("x0", 0.5, 0.4));
+  judged.add(formulaOf("x0 + x1", 0.1, 0.2));
+  judged.add(formulaOf("x0 + x1 + 1", 0.05, 0.9));
+  EXPECT_EQ(judged.chosen()->loss, 0.1) << "by the rows that were held out";
+}
+
+std::vector<std::string> namesOf(const std::vector<const Link*>& links) {
+  std::vector<std::string> names;
+  for (const Link* link : links) names.emplace_back(link->name);
+  return names;
+}
+
+TEST(SearchLinks, AreThoseThatTargetAndOperatorsAdmit) {
+  const std::vector<double> positive = {0.5, 2, 30}, mixed = {-1, 0, 1}, constant = {3, 3};
+  const auto names = [&](std::span<const double> target, GrammarOptions options = {}) {
+    return namesOf(linksFor({}, Grammar::create(std::move(options), 1).value(), target).value());
+  };
+  EXPECT_THAT(names(positive), testing::ElementsAre("identity", "inverse", "square", "inverse-square", "log"));
+  EXPECT_THAT(names(mixed), testing::ElementsAre("identity", "exp", "sin"));
+  EXPECT_THAT(names(constant), testing::ElementsAre("identity"));
+  EXPECT_THAT(names(positive, {.operators = {{Op::kAdd}, {Op::kDiv}}}), testing::ElementsAre("identity", "inverse"));
+}
+
+TEST(SearchLinks, OfUnknownOrUnfitNamesAreErrors) {
+  const Grammar grammar = Grammar::create({}, 1).value();
+  const std::vector<double> target = {-1, 1};
+  const std::vector<std::string> unknown = {"cube"}, unfit = {"log"}, fit = {"identity", "sin"};
+  EXPECT_THAT(linksFor(unknown, grammar, target).error().message, testing::HasSubstr("unknown link 'cube'; there are"));
+  EXPECT_THAT(linksFor(unfit, grammar, target).error().message, testing::HasSubstr("link log"));
+  EXPECT_EQ(linksFor(fit, grammar, target)->size(), 2u);
+}
+
+TEST(SearchLinks, InverseUndoesForward) {
+  for (const Link& link : allLinks()) {
+    Tree tree = {Token::variable(0)};
+    for (const Op op : link.inverse) tree.push_back(Token::operation(op));
+    const Expression inverse = Expression::create(tree).value();
+    int admitted = 0;
+    for (const double y : {-40.0, -1.5, -0.2, 0.0, 0.3, 1.2, 3.0, 17.0}) {
+      if (!link.admits(y)) continue;
+      ++admitted;
+      const double forward = link.forward(y);
+      EXPECT_NEAR(evaluateReference(inverse, std::span(&forward, 1), {}), y, 1e-12 * (1 + std::fabs(y))) << link.name;
+    }
+    EXPECT_GE(admitted, 3) << link.name;
+  }
+}
+
+}  // namespace
+}  // namespace srjit::search

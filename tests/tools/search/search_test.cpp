@@ -1,0 +1,210 @@
+#include "tools/search/search.h"
+
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+
+#include "ir/numbers/random.h"
+#include "ir/reference.h"
+#include "ir/text.h"
+#include "tools/search/checkpoint.h"
+#include "tools/search/rows.h"
+
+namespace srjit::search {
+namespace {
+
+using testing::HasSubstr;
+
+/// Rows of a law over columns that are uniform from 1 to 3.
+template <class Law>
+RowSet rowsOf(std::size_t columns, std::size_t rows, const Law& law, double noise = 0) {
+  RowSet set;
+  set.columns.resize(columns);
+  Random random(11);
+  for (std::size_t r = 0; r < rows; ++r) {
+    std::vector<double> row;
+    for (std::vector<double>& column : set.columns) {
+      row.push_back(random.between(1.0, 3.0));
+      column.push_back(row.back());
+    }
+    set.target.push_back(law(row) + noise * random.between(-1.0, 1.0));
+  }
+  return set;
+}
+
+double kepler(const std::vector<double>& row) { return row[0] * std::sqrt(row[0]); }
+double gravity(const std::vector<double>& row) { return 6.5 * row[0] * row[1] / (row[2] * row[2]); }
+
+SearchOptions smallOptions() {
+  SearchOptions options;
+  options.engine.device = "cpu";
+  options.seconds = 60;
+  options.generations = 40;
+  options.islands = 4;
+  options.island = {.population = 100, .offspring = 200};
+  options.rows = 256;
+  return options;
+}
+
+/// All that is the same where a search is repeated.
+std::string recordOf(const SearchResult& result) {
+  std::string text = std::to_string(result.state.generations) + " " + std::to_string(result.state.candidates) + "\n";
+  for (const Formula& formula : result.state.front.formulas()) {
+    text += print(formula.expression, Language::kPostfix) + " " + std::to_string(formula.loss) + "\n";
+  }
+  return text;
+}
+
+TEST(Search, FindsLawsExactly) {
+  struct Case {
+    std::size_t columns;
+    double (*law)(const std::vector<double>&);
+  };
+  for (const Case& one : {Case{1, kepler}, Case{3, gravity}}) {
+    const RowSet rows = rowsOf(one.columns, 500, one.law);
+    const SearchResult result = search(rows.view(), smallOptions()).value();
+    EXPECT_EQ(result.end, SearchEnd::kEnough);
+    const Formula& best = *result.state.front.chosen();
+    EXPECT_LT(best.loss, 1e-20);
+    // On a row that it has not seen.
+    const std::vector<double> fresh = {4.5, 7.25, 5.5};
+    EXPECT_NEAR(evaluateReference(best.expression, fresh, {}) / one.law(fresh), 1, 1e-9)
+        << print(best.expression, Language::kInfix);
+  }
+}
+
+TEST(Search, GivesTheSameOnEveryNumberOfThreads) {
+  const RowSet rows = rowsOf(2, 300, [](const auto& row) { return std::sin(row[0] * row[1]) + row[0] / (1 + row[1]); });
+  SearchOptions options = smallOptions();
+  options.generations = 9;
+  options.engine.threads = 1;
+  const std::string alone = recordOf(search(rows.view(), options).value());
+  options.engine.threads = 0;
+  EXPECT_EQ(recordOf(search(rows.view(), options).value()), alone);
+  options.seed = 2;
+  EXPECT_NE(recordOf(search(rows.view(), options).value()), alone);
+}
+
+TEST(Search, GoesOnFromACheckpointAsIfItHadNotEnded) {
+  const RowSet rows = rowsOf(2, 300, [](const auto& row) { return std::sin(row[0] * row[1]) + row[0] / (1 + row[1]); });
+  SearchOptions options = smallOptions();
+  options.generations = 20;
+  const std::string whole = recordOf(search(rows.view(), options).value());
+  std::string text;
+  options.generations = 7;
+  options.checkpoint = [&](const SearchState& state, bool is_last) {
+    if (is_last) text = checkpointText(state);
+  };
+  ASSERT_EQ(search(rows.view(), options)->state.generations, 7u);
+  options.checkpoint = {};
+  options.generations = 20;
+  const SearchState state = readCheckpoint(text).value();
+  EXPECT_EQ(checkpointText(state), text);
+  EXPECT_EQ(recordOf(search(rows.view(), options, state).value()), whole);
+}
+
+TEST(Search, RefusesCheckpointsOfOtherSearchesAndDamagedOnes) {
+  const RowSet rows = rowsOf(1, 50, kepler);
+  SearchOptions options = smallOptions();
+  options.generations = 1;
+  options.enough = 0;
+  SearchState state = search(rows.view(), options)->state;
+  options.seed = 5;
+  EXPECT_THAT(search(rows.view(), options, state).error().message, HasSubstr("other data or options"));
+  std::string text = checkpointText(state);
+  EXPECT_THAT(readCheckpoint(text.substr(0, text.size() / 2)).error().message, HasSubstr("no checkpoint of a search"));
+  EXPECT_THAT(readCheckpoint("{}").error().message, HasSubstr("no checkpoint of a search"));
+  const std::size_t tree = text.find("\"tree\":\"") + 8;
+  EXPECT_THAT(readCheckpoint(text.substr(0, tree) + "+ " + text.substr(tree)).error().message,
+              HasSubstr("no checkpoint of a search"));
+}
+
+TEST(Search, KeepsTheFrontWhereItIsStopped) {
+  const RowSet rows = rowsOf(2, 200, [](const auto& row) { return std::cos(row[0]) / row[1] + std::exp(row[1] / 7); });
+  SearchOptions options = smallOptions();
+  int generations = 0;
+  options.progress = [&](const SearchProgress& progress) {
+    ++generations;
+    EXPECT_EQ(progress.generations, static_cast<std::uint64_t>(generations));
+    EXPECT_GT(progress.candidates, 0u);
+    EXPECT_FALSE(progress.front->empty());
+  };
+  options.stop = [&] { return generations == 3; };
+  const SearchResult result = search(rows.view(), options).value();
+  EXPECT_EQ(result.end, SearchEnd::kStopped);
+  EXPECT_EQ(generations, 3);
+  EXPECT_GT(result.state.front.size(), 1u);
+}
+
+TEST(Search, JudgesByRowsThatWereHeldOut) {
+  const RowSet rows = rowsOf(2, 200, [](const auto& row) { return 3 * row[0] + row[1]; }, 0.3);
+  SearchOptions options = smallOptions();
+  options.generations = 10;
+  options.held_out = 0.25;
+  const SearchResult result = search(rows.view(), options).value();
+  for (const Formula& formula : result.state.front.formulas()) EXPECT_TRUE(std::isfinite(formula.held_out));
+  options.held_out = 0;
+  const Front whole = search(rows.view(), options)->state.front;
+  for (const Formula& formula : whole.formulas()) EXPECT_TRUE(std::isnan(formula.held_out));
+}
+
+TEST(Search, RoundsConstantsToWhatTheNoiseLeavesOfThem) {
+  const RowSet rows = rowsOf(1, 2000, [](const auto& row) { return 2.5 * row[0] * row[0]; }, 0.05);
+  SearchOptions options = smallOptions();
+  options.generations = 10;
+  options.grammar.operators = {{Op::kMul}, {Op::kAdd}};
+  const SearchResult result = search(rows.view(), options).value();
+  EXPECT_EQ(print(result.state.front.chosen()->expression, Language::kInfix), "2.5 * square(x0)");
+}
+
+TEST(Search, MinimisesRobustAndCustomLosses) {
+  RowSet rows = rowsOf(1, 300, [](const auto& row) { return 2 * row[0]; });
+  for (std::size_t r = 0; r < rows.target.size(); r += 10) rows.target[r] += 50;
+  SearchOptions options = smallOptions();
+  options.generations = 15;
+  options.grammar.operators = {{Op::kMul}, {Op::kAdd}};
+  options.loss = {.kind = LossKind::kHuber, .tuning = 0.1};
+  const Formula robust = *search(rows.view(), options)->state.front.best(3);
+  const double at = 2;
+  EXPECT_NEAR(evaluateReference(robust.expression, std::span(&at, 1), {}), 4, 0.1);
+  options.loss = {.custom = parse("abs(f - y)", Language::kInfix, {"f", "y", "w"}).value()};
+  const Formula least = *search(rows.view(), options)->state.front.best(3);
+  EXPECT_NEAR(evaluateReference(least.expression, std::span(&at, 1), {}), 4, 0.1);
+}
+
+TEST(Search, UsesWeights) {
+  RowSet rows = rowsOf(1, 200, [](const auto& row) { return row[0]; });
+  rows.weights.assign(rows.size(), 1);
+  for (std::size_t r = 0; r < rows.size(); r += 2) {
+    rows.target[r] = 100 - static_cast<double>(r);
+    rows.weights[r] = 0;
+  }
+  SearchOptions options = smallOptions();
+  options.generations = 5;
+  EXPECT_EQ(print(search(rows.view(), options)->state.front.chosen()->expression, Language::kInfix), "x0");
+}
+
+TEST(Search, RefusesWhatMakesNoSense) {
+  const RowSet rows = rowsOf(1, 20, kepler);
+  const auto message = [&](const auto& change) {
+    SearchOptions options = smallOptions();
+    change(options);
+    const Result<SearchResult> result = search(rows.view(), options);
+    return result ? std::string("no error") : result.error().message;
+  };
+  EXPECT_THAT(message([](SearchOptions& options) { options.islands = 1; }), HasSubstr("at least 2 islands"));
+  EXPECT_THAT(message([](SearchOptions& options) { options.held_out = 0.95; }), HasSubstr("held out"));
+  EXPECT_THAT(message([](SearchOptions& options) { options.loss.kind = LossKind::kR2; }), HasSubstr("cannot minimise r2"));
+  EXPECT_THAT(message([](SearchOptions& options) { options.loss.kind = LossKind::kScaledMse; }),
+              HasSubstr("cannot minimise scaled-mse"));
+  EXPECT_THAT(message([](SearchOptions& options) { options.links = {"cube"}; }), HasSubstr("unknown link"));
+  EXPECT_THAT(message([](SearchOptions& options) { options.engine.device = "tpu"; }), HasSubstr("tpu"));
+  DataView without = rows.view();
+  without.target.reset();
+  EXPECT_THAT(search(without, smallOptions()).error().message, HasSubstr("needs a target"));
+}
+
+}  // namespace
+}  // namespace srjit::search

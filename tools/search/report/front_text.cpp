@@ -1,0 +1,63 @@
+#include "tools/search/report/front_text.h"
+
+#include <cmath>
+#include <iterator>
+#include <string_view>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "ir/text/words.h"
+#include "tools/search/report/latex.h"
+
+namespace srjit::search {
+namespace {
+
+/// A field of a table: in quotes where it has to be.
+std::string csvField(std::string field) {
+  if (field.find_first_of(",\"\r\n") == std::string::npos) return field;
+  std::string quoted = "\"";
+  for (const char c : field) {
+    if (c == '"') quoted += '"';
+    quoted += c;
+  }
+  return quoted + '"';
+}
+
+std::string exactText(double value) { return text::numberText(value, Precision::kF64); }
+
+}  // namespace
+
+std::string csvText(const Front& front, const ColumnNames& columns) {
+  std::string out = "complexity,loss,held_out,formula\n";
+  for (const Formula& formula : front.formulas()) {
+    fmt::format_to(std::back_inserter(out), "{},{},{},{}\n", formula.complexity, exactText(formula.loss),
+                   std::isnan(formula.held_out) ? "" : exactText(formula.held_out),
+                   csvField(print(formula.expression, Language::kInfix, columns)));
+  }
+  return out;
+}
+
+std::string jsonText(const Front& front, const ColumnNames& columns) {
+  auto array = nlohmann::ordered_json::array();
+  for (const Formula& formula : front.formulas()) {
+    array.push_back({{"complexity", formula.complexity},
+                     {"loss", formula.loss},
+                     {"held_out", formula.held_out},  // what is not finite is written as null
+                     {"formula", print(formula.expression, Language::kInfix, columns)},
+                     {"latex", latexText(formula.expression, columns)},
+                     {"postfix", print(formula.expression, Language::kPostfix, columns)}});
+  }
+  return array.dump(2) + '\n';
+}
+
+std::string latexTable(const Front& front, const ColumnNames& columns) {
+  std::string out = "\\begin{tabular}{rrl}\n\\hline\nComplexity & Loss & Formula \\\\\n\\hline\n";
+  for (const Formula& formula : front.formulas()) {
+    fmt::format_to(std::back_inserter(out), "{} & ${}$ & $\\displaystyle {}$ \\\\\n", formula.complexity,
+                   latexNumber(fmt::format("{:.3g}", formula.loss)), latexText(formula.expression, columns));
+  }
+  return out + "\\hline\n\\end{tabular}\n";
+}
+
+}  // namespace srjit::search

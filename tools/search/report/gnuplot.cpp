@@ -1,0 +1,123 @@
+#include "tools/search/report/gnuplot.h"
+
+#include <spawn.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <filesystem>
+#include <system_error>
+
+#include <fmt/format.h>
+
+namespace srjit::search {
+namespace {
+
+std::string reasonOf(int number) { return std::generic_category().message(number); }
+
+/// A file in memory. Each stream of the child is one: unlike a pipe it can neither fill up nor break.
+class MemoryFile {
+ public:
+  MemoryFile() : descriptor_(memfd_create("srjit-gnuplot", MFD_CLOEXEC)) {}
+  ~MemoryFile() {
+    if (descriptor_ >= 0) close(descriptor_);
+  }
+  MemoryFile(const MemoryFile&) = delete;
+  MemoryFile& operator=(const MemoryFile&) = delete;
+
+  int descriptor() const noexcept { return descriptor_; }
+
+  /// Writes all of it and goes back to the start; false if that fails (errno).
+  bool fill(std::string_view content) const {
+    while (!content.empty()) {
+      const ssize_t written = ::write(descriptor_, content.data(), content.size());
+      if (written < 0 && errno == EINTR) continue;
+      if (written <= 0) return false;
+      content.remove_prefix(static_cast<std::size_t>(written));
+    }
+    return lseek(descriptor_, 0, SEEK_SET) == 0;
+  }
+
+  std::string content() const {
+    std::string content;
+    char block[1 << 16];
+    for (off_t offset = 0;;) {
+      const ssize_t count = pread(descriptor_, block, sizeof block, offset);
+      if (count < 0 && errno == EINTR) continue;
+      if (count <= 0) return content;
+      content.append(block, static_cast<std::size_t>(count));
+      offset += count;
+    }
+  }
+
+ private:
+  int descriptor_;
+};
+
+/// The last lines of what it wrote to standard error: where an error is.
+std::string endOf(std::string message) {
+  constexpr std::size_t kMost = 400;
+  while (!message.empty() && (message.back() == '\n' || message.back() == ' ')) message.pop_back();
+  return message.size() <= kMost ? message : "..." + message.substr(message.size() - kMost);
+}
+
+/// The status of a child when it has ended. 0 where another part of the process has taken it, or no one may.
+int waitFor(pid_t child) {
+  int status = 0;
+  while (waitpid(child, &status, 0) < 0) {
+    if (errno != EINTR) return 0;
+  }
+  return status;
+}
+
+}  // namespace
+
+std::string findGnuplot() {
+  const char* const value = std::getenv("PATH");
+  std::string_view folders = value != nullptr ? value : "";
+  while (!folders.empty()) {
+    const std::string_view folder = folders.substr(0, folders.find(':'));
+    folders.remove_prefix(std::min(folder.size() + 1, folders.size()));
+    if (folder.empty()) continue;
+    const std::filesystem::path path = std::filesystem::path(folder) / "gnuplot";
+    std::error_code ignored;
+    if (std::filesystem::is_regular_file(path, ignored) && access(path.c_str(), X_OK) == 0) return path.string();
+  }
+  return {};
+}
+
+Result<std::string> runGnuplot(std::string_view script) {
+  const std::string program = findGnuplot();
+  if (program.empty()) {
+    return Error{Errc::kMachine, "gnuplot was not found; plots need it: install it (Debian's package is gnuplot-nox)", {}};
+  }
+  const MemoryFile in, out, err;
+  if (in.descriptor() < 0 || out.descriptor() < 0 || err.descriptor() < 0 || !in.fill(script)) {
+    return Error{Errc::kMachine, fmt::format("cannot keep what gnuplot reads and writes: {}", reasonOf(errno)), {}};
+  }
+  std::string name = "gnuplot", defaults = "-d";
+  char* const arguments[] = {name.data(), defaults.data(), nullptr};
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawn_file_actions_adddup2(&actions, in.descriptor(), STDIN_FILENO);
+  posix_spawn_file_actions_adddup2(&actions, out.descriptor(), STDOUT_FILENO);
+  posix_spawn_file_actions_adddup2(&actions, err.descriptor(), STDERR_FILENO);
+  pid_t child = 0;
+  const int code = posix_spawn(&child, program.c_str(), &actions, nullptr, arguments, environ);
+  posix_spawn_file_actions_destroy(&actions);
+  if (code != 0) {
+    return Error{Errc::kMachine, fmt::format("cannot start {}: {}", program, reasonOf(code)), {}};
+  }
+  const int status = waitFor(child);
+  if (status != 0) {
+    const std::string ending = WIFSIGNALED(status) ? fmt::format("signal {}", WTERMSIG(status))
+                                                   : fmt::format("exit status {}", WEXITSTATUS(status));
+    return Error{Errc::kMachine, fmt::format("gnuplot failed ({}): {}", ending, endOf(err.content())), {}};
+  }
+  return out.content();
+}
+
+}  // namespace srjit::search
