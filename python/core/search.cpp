@@ -13,6 +13,7 @@
 #include "tools/files/output.h"
 #include "tools/files/read.h"
 #include "tools/search/checkpoint.h"
+#include "tools/search/report/latex.h"
 
 namespace srjit::python {
 
@@ -30,8 +31,8 @@ class CheckpointFile {
  public:
   explicit CheckpointFile(std::optional<std::string> path) : path_(std::move(path)) {}
 
-  /// The state in the file; none if there is no file. Throws the error of a file that cannot be read, that has the state
-  /// of a search with another fingerprint, or that could not be written later.
+  /// The state in the file; none if there is no file. Throws the error of a file that cannot be read, that has the
+  /// state of a search with another fingerprint, or that could not be written later.
   std::optional<SearchState> read(std::uint64_t fingerprint) const {
     if (!path_) return {};
     if (std::error_code ignored; !std::filesystem::exists(*path_, ignored)) {
@@ -68,12 +69,13 @@ class CheckpointFile {
 
   std::optional<std::string> path_;
   Status status_ = okStatus();
-  Clock::time_point next_ = Clock::now() + kBetweenCheckpoints;
+  Clock::time_point next_ = Clock::now();
 };
 
 nb::tuple tupleOf(const search::Formula& formula, const ColumnNames& names) {
   return nb::make_tuple(formula.complexity, formula.loss, formula.held_out,
-                        print(formula.expression, Language::kInfix, names));
+                        print(formula.expression, Language::kInfix, names),
+                        search::latexText(formula.expression, names));
 }
 
 /// What Python does during a search: handlers of signals, and a function that progress is told to. The search calls
@@ -193,9 +195,8 @@ void defineSearch(nb::module_& module) {
       .def_rw("rows", &SearchOptions::rows)
       .def_rw("links", &SearchOptions::links);
   const auto define = [&](const char* name, auto set) { options.def_prop_rw(name, nullptr, set); };
-  define("operators", [](SearchOptions& of, std::string_view text) {
-    of.grammar.operators = search::parseOperators(text).value();
-  });
+  define("operators",
+         [](SearchOptions& of, std::string_view text) { of.grammar.operators = search::parseOperators(text).value(); });
   define("nesting",
          [](SearchOptions& of, std::string_view text) { of.grammar.nesting = search::parseNesting(text).value(); });
   define("self_nesting", [](SearchOptions& of, bool allow) { of.grammar.allow_self_nesting = allow; });

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from . import _core
-from ._arrays import columns_of
+from ._arrays import column_of, columns_of
 from ._errors import InvalidError
 
 
@@ -22,6 +22,7 @@ class Formula(NamedTuple):
     loss: float  #: over all rows that were searched, in f64
     held_out: float  #: over the rows that were held out; NaN if there are none
     expression: str  #: text in infix, with the names of columns, which `parse` and `Engine.compile` read
+    latex: str  #: in LaTeX's mathematical mode; needs the package amsmath
 
 
 class Found(NamedTuple):
@@ -122,6 +123,8 @@ def run_search(X: np.ndarray, y: np.ndarray, weights: np.ndarray | None, names: 
                checkpoint: Any, verbose: Any) -> Found:
     """Searches until a limit is reached or Ctrl-C is pressed."""
     path = None if checkpoint is None else os.fsdecode(checkpoint)
-    found = _core.search(columns_of(X), np.ascontiguousarray(y), weights, list(names), options, path,
+    found = _core.search(columns_of(X), column_of(y, "y"), weights, list(names), options, path,
                          ProgressLines() if verbose else None)
+    if not found["front"]:
+        raise InvalidError("no formula has a finite loss on these data")
     return Found(**{**found, "front": [Formula(*formula) for formula in found["front"]]})

@@ -145,7 +145,8 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
         operators: Operators of the formulas, a text such as ``"add,mul,sqrt:2"``, where 2 is what sqrt adds to the
             complexity, or a list of such texts, or a mapping from names to complexities. None: ``+ - * /``, square, sqrt,
             exp, log, sin and cos.
-        max_complexity: The largest complexity of a formula.
+        max_complexity: The largest complexity of an individual. Scaling, and the inverse of a link, may add some to that of
+            a formula.
         variable_complexity, constant_complexity: What a variable and a constant add to it.
         nesting: Limits of operators within others: ``"sin:cos:0,exp:exp:1"`` allows no cos within a sin, and one exp
             within an exp; or a list of such texts.
@@ -228,14 +229,16 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
             ValueError, TypeError: A parameter or data that do not fit; a checkpoint of another search.
             Error: A checkpoint that cannot be read or written; a device that is not there.
         """
-        X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True)
+        X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True, ensure_min_samples=2)
         weights = None if sample_weight is None else _check_sample_weight(sample_weight, X, dtype=np.float64)
-        if self.choose not in ("balance", "loss"):
-            whole(self.choose, "choose", 1)
-        found = run_search(X, y, weights, self._names(), self._options(), self.checkpoint, self.verbose)
+        if isinstance(self.choose, str) and self.choose not in ("balance", "loss"):
+            raise InvalidError(f"choose is {self.choose!r}, expected 'balance', 'loss' or a complexity")
+        found = run_search(X, y, weights, self._names(), self._options(y), self.checkpoint, self.verbose)
         self.front_ = found.front
-        self.chosen_ = found.front[found.chosen] if self.choose == "balance" else self._best(
-            self.max_complexity if self.choose == "loss" else self.choose)
+        if self.choose == "balance":
+            self.chosen_ = found.front[found.chosen]
+        else:
+            self.chosen_ = found.front[-1] if self.choose == "loss" else self._best(self.choose)
         self.expression_ = self.chosen_.expression
         self.n_iter_ = found.generations
         self.seconds_ = found.seconds
@@ -268,10 +271,8 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
         return to_sympy(self._formula(complexity).expression, self._names())
 
     def latex(self, complexity: int | None = None) -> str:
-        """The chosen formula, or the best one of at most this complexity, as LaTeX."""
-        from ._sympy import latex
-
-        return latex(self._formula(complexity).expression, self._names())
+        """The chosen formula, or the best one of at most this complexity, in LaTeX's mathematical mode."""
+        return self._formula(complexity).latex
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -283,16 +284,18 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
     def _names(self) -> list[str]:
         return list(getattr(self, "feature_names_in_", ()))
 
-    def _options(self) -> Any:
+    def _options(self, y: np.ndarray) -> Any:
         if self.random_state is None and self.checkpoint is not None:
             raise InvalidError("random_state is None, but a search with a checkpoint needs a seed to go on with")
         seed = self.random_state
         if not isinstance(seed, (int, np.integer)):
             seed = check_random_state(seed).randint(2**31)
+        # A constant target has no variance to divide by.
+        loss = "mse" if self.loss == "nmse" and np.ptp(y) == 0 else self.loss
         return options_of(
             self.seconds, operators=self.operators, max_complexity=self.max_complexity,
             variable_complexity=self.variable_complexity, constant_complexity=self.constant_complexity,
-            nesting=self.nesting, self_nesting=self.self_nesting, links=self.links, loss=self.loss,
+            nesting=self.nesting, self_nesting=self.self_nesting, links=self.links, loss=loss,
             generations=self.generations, tol=self.tol, held_out=self.held_out, islands=self.islands,
             population=self.population, offspring=self.offspring, rows=self.rows, seed=seed, device=self.device,
             precision=self.precision, threads=self.threads)
