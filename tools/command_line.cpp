@@ -32,6 +32,7 @@ constexpr Command kCommands[] = {
     {"run", "evaluate expressions on data: one prediction per row", defineRun},
     {"loss", "compare expressions with a target column: one loss per expression", defineLoss},
     {"fit", "fit the parameters of expressions to a target column", defineFit},
+    {"search", "search for formulas of a target column", defineSearch},
     {"serve", "answer requests in JSON, one a line, about one table of data", defineServe},
     {"bench", "run the benchmarks", defineBench},
     {"cache", "show, check or clear the kernels that are kept on disk", defineCache},

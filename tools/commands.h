@@ -24,6 +24,7 @@ Runner defineAsm(CLI::App& app);
 Runner defineRun(CLI::App& app);
 Runner defineLoss(CLI::App& app);
 Runner defineFit(CLI::App& app);
+Runner defineSearch(CLI::App& app);
 Runner defineServe(CLI::App& app);
 Runner defineBench(CLI::App& app);
 Runner defineCache(CLI::App& app);

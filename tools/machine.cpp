@@ -20,6 +20,7 @@
 #include "runtime/code/direct.h"
 #include "runtime/cuda/context.h"
 #include "runtime/tiers/direct_self_test.h"
+#include "tools/search/report/gnuplot.h"
 
 namespace srjit {
 namespace {
@@ -172,6 +173,7 @@ std::vector<Finding> inspectMachine() {
       program("ptxas", toolkit.ptxas, "machine code for a GPU, where nvJitLink is missing too"),
       piece("assembler", std::string(assemblerName()), "cubin, sass; a GPU's driver assembles kernels itself, slowly"),
       program("nvdisasm", toolkit.nvdisasm, "sass without --tier direct"),
+      program("gnuplot", search::findGnuplot(), "the plots of sr-jit search"),
       kernelCache(),
   };
   const std::vector<Finding> gpu = driverAndDevices();

@@ -13,16 +13,31 @@ namespace srjit {
 
 using namespace std::chrono_literals;
 
+namespace {
+
+bool isShown(bool quiet) { return !quiet && isatty(STDERR_FILENO) == 1; }
+
+/// What a line may take: one as wide as the terminal would wrap on some.
+std::size_t lineWidth() {
+  winsize size{};
+  const bool known = ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
+  return known ? size.ws_col - 1u : 79u;
+}
+
+void clearLine(bool& drawn) {
+  if (drawn) tell("\r\x1b[K");
+  drawn = false;
+}
+
+}  // namespace
+
 Progress::Progress(std::string label, std::size_t total, bool quiet)
     : label_(std::move(label)),
       total_(total),
-      enabled_(!quiet && total > 0 && isatty(STDERR_FILENO) == 1),
+      enabled_(total > 0 && isShown(quiet)),
       next_(std::chrono::steady_clock::now() + 500ms) {}
 
-void Progress::hide() {
-  if (drawn_) tell("\r\x1b[K");
-  drawn_ = false;
-}
+void Progress::hide() { clearLine(drawn_); }
 
 void Progress::advance(std::size_t steps) {
   done_ = std::min(done_ + steps, total_);
@@ -30,10 +45,27 @@ void Progress::advance(std::size_t steps) {
   if (!enabled_ || now < next_) return;
   next_ = now + 100ms;
   drawn_ = true;
-  winsize size{};
-  const bool known = ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
-  // A line as wide as the terminal would wrap on some.
-  tell('\r' + progressLine(label_, done_, total_, known ? size.ws_col - 1u : 79u) + "\x1b[K");
+  tell('\r' + progressLine(label_, done_, total_, lineWidth()) + "\x1b[K");
+}
+
+StatusLine::StatusLine(bool quiet) : enabled_(isShown(quiet)), next_(std::chrono::steady_clock::now() + 500ms) {}
+
+void StatusLine::hide() { clearLine(drawn_); }
+
+void StatusLine::show(const std::function<std::string()>& text) {
+  const auto now = std::chrono::steady_clock::now();
+  if (!enabled_ || now < next_) return;
+  next_ = now + 250ms;
+  drawn_ = true;
+  std::string line = text();
+  const std::size_t width = lineWidth();
+  if (line.size() > width) {
+    std::size_t end = width - 3;
+    while (end > 0 && (static_cast<unsigned char>(line[end]) & 0xc0u) == 0x80u) --end;  // not within a UTF-8 character
+    line.resize(end);
+    line += "...";
+  }
+  tell('\r' + line + "\x1b[K");
 }
 
 std::string progressLine(const std::string& label, std::size_t done, std::size_t total, std::size_t width) {

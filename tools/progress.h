@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <cstddef>
+#include <functional>
 #include <string>
 
 namespace srjit {
@@ -26,6 +27,24 @@ class Progress {
  private:
   std::string label_;
   std::size_t total_, done_ = 0;
+  bool enabled_, drawn_ = false;
+  std::chrono::steady_clock::time_point next_;
+};
+
+/// One line of text on standard error that changes, under the same conditions. Draws at most four times a second, and
+/// clears the line when it ends. Not thread-safe.
+class StatusLine {
+ public:
+  explicit StatusLine(bool quiet);
+  ~StatusLine() { hide(); }
+  StatusLine(const StatusLine&) = delete;
+  StatusLine& operator=(const StatusLine&) = delete;
+
+  /// Shows what `text` gives, cut to the width of the terminal; it is called only where there is something to draw.
+  void show(const std::function<std::string()>& text);
+  void hide();
+
+ private:
   bool enabled_, drawn_ = false;
   std::chrono::steady_clock::time_point next_;
 };

@@ -293,7 +293,8 @@ TEST(Doctor, ListsWhatWasFound) {
   EXPECT_EQ(by_name["LLVM"]["found"], true);
   EXPECT_EQ(by_name["host code"]["found"], true) << by_name["host code"];
   EXPECT_EQ(by_name["PTX"]["found"], true) << by_name["PTX"];
-  for (const char* const name : {"processor", "nvJitLink", "ptxas", "nvdisasm", "kernel cache", "CUDA driver"}) {
+  for (const char* const name :
+       {"processor", "nvJitLink", "ptxas", "nvdisasm", "gnuplot", "kernel cache", "CUDA driver"}) {
     EXPECT_TRUE(by_name.contains(name)) << name;
   }
   EXPECT_THAT(runCommand({"doctor"}, "/").out, HasSubstr("processor"));

@@ -23,7 +23,7 @@ constexpr std::size_t kTournament = 4;
 constexpr double kFreshBlood = 0.02;          // random trees among the children
 constexpr std::size_t kFirstComplexity = 12;  // the most that the first trees are grown to
 constexpr double kProgress = 0.01;            // the share by which the losses of all niches together must fall
-constexpr double kLeastLoss = 1e-16;          // below it is rounding
+constexpr double kRoundingLoss = 1e-16;          // below it is rounding
 
 const Individual& chooseParent(const Island& island, Random& random) {
   const auto one = [&]() -> const Individual& { return island.population[random.below(island.population.size())]; };
@@ -108,12 +108,12 @@ double progressOf(const Island& island) {
   std::size_t complexity = 0;
   for (const Individual& individual : island.population) {
     if (individual.complexity != complexity) {
-      sum += std::log(std::max(least, kLeastLoss)) * static_cast<double>(individual.complexity - complexity);
+      sum += std::log(std::max(least, kRoundingLoss)) * static_cast<double>(individual.complexity - complexity);
       complexity = individual.complexity;
     }
     least = std::min(least, individual.loss);
   }
-  return sum + std::log(std::max(least, kLeastLoss));
+  return sum + std::log(std::max(least, kRoundingLoss));
 }
 
 /// Numbers of the finite ones by rank, then by loss.

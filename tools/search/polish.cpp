@@ -12,8 +12,8 @@ namespace srjit::search {
 namespace {
 
 constexpr unsigned kFitPasses = 40, kTrialPasses = 12;
-constexpr double kStandardErrors = 3;     // within so many of them a constant may be rounded
-constexpr double kLeastTolerance = 1e-7;  // and within this share of it
+constexpr double kStandardErrors[] = {3, 1, 0.3, 0.1};  // within so many of them a constant may be rounded
+constexpr double kLeastTolerance = 1e-7;                // and within this share of it
 constexpr double kMostTolerance = 1e-2;
 constexpr double kHarm = 1.01;  // a rounded formula's loss may be so many times the fitted one's
 constexpr double kLeastDeterminant = 1e-12;
@@ -79,16 +79,16 @@ struct Polisher::Variant {
     return result;
   }
 
-  double toleranceOf(std::size_t p) const {
-    const double by_error = std::isfinite(errors[p]) ? kStandardErrors * errors[p] : 0;
+  double toleranceOf(std::size_t p, double standard_errors) const {
+    const double by_error = std::isfinite(errors[p]) ? standard_errors * errors[p] : 0;
     const double size = std::fabs(values[p]);
     return std::clamp(by_error, kLeastTolerance * size, kMostTolerance * size);
   }
 
   /// The number that parameter p may stand for. One of a law where the formula is exact; else what is known of it.
-  std::optional<double> numberOf(std::size_t p, double exact) const {
-    if (std::isfinite(errors[p]) && std::fabs(values[p]) <= kStandardErrors * errors[p]) return 0;
-    return loss <= exact ? simplestNear(values[p], toleranceOf(p)) : shortestNear(values[p], toleranceOf(p));
+  std::optional<double> numberOf(std::size_t p, double exact, double standard_errors) const {
+    const double tolerance = toleranceOf(p, standard_errors);
+    return loss <= exact ? simplestNear(values[p], tolerance) : shortestNear(values[p], tolerance);
   }
 };
 
@@ -235,11 +235,20 @@ std::vector<Polisher::Variant> Polisher::rounderThan(const Variant& variant, dou
   const auto round = [&](const auto& numberOf) {
     if (std::optional<Variant> other = variant.rounded(numberOf)) rounder.push_back(*std::move(other));
   };
-  round([&](std::size_t p) { return variant.numberOf(p, exact); });
+  for (const double errors : kStandardErrors) {
+    round([&](std::size_t p) { return variant.numberOf(p, exact, errors); });
+  }
   for (std::size_t only = 0; only < variant.values.size(); ++only) {
-    for (const std::optional<double>& number :
-         {std::optional(0.0), std::optional(1.0), variant.numberOf(only, exact)}) {
+    const auto roundOnly = [&](std::optional<double> number) {
       round([&](std::size_t p) { return p == only ? number : std::nullopt; });
+    };
+    roundOnly(0);
+    roundOnly(1);
+    std::optional<double> last;
+    for (const double errors : kStandardErrors) {
+      const std::optional<double> number = variant.numberOf(only, exact, errors);
+      if (number != last) roundOnly(number);
+      last = number;
     }
   }
   return rounder;
@@ -273,6 +282,7 @@ Result<Front> Polisher::round(const Front& front) const {
     }
     if (trials.empty()) break;
     if (const Status fitted = fit(trials, kTrialPasses); !fitted) return fitted.error();
+    // Of equal ones the first is taken, whose constants are the roundest.
     for (std::size_t t = 0; t < trials.size(); ++t) {
       Formed& owner = formed[owners[t]];
       if (!(trials[t].loss <= owner.limit)) continue;

@@ -57,11 +57,17 @@ class MemoryFile {
   int descriptor_;
 };
 
-/// The last lines of what it wrote to standard error: where an error is.
-std::string endOf(std::string message) {
+/// The end of what it wrote to standard error, as one line: an error stands there.
+std::string lastWords(std::string_view errors) {
   constexpr std::size_t kMost = 400;
-  while (!message.empty() && (message.back() == '\n' || message.back() == ' ')) message.pop_back();
-  return message.size() <= kMost ? message : "..." + message.substr(message.size() - kMost);
+  std::string words;
+  for (const char c : errors) {
+    const bool is_space = c == ' ' || c == '\n' || c == '\t' || c == '\r';
+    if (!is_space) words += c;
+    if (is_space && !words.empty() && words.back() != ' ') words += ' ';
+  }
+  if (words.ends_with(' ')) words.pop_back();
+  return words.size() <= kMost ? words : "..." + words.substr(words.size() - kMost);
 }
 
 /// The status of a child when it has ended. 0 where another part of the process has taken it, or no one may.
@@ -92,7 +98,8 @@ std::string findGnuplot() {
 Result<std::string> runGnuplot(std::string_view script) {
   const std::string program = findGnuplot();
   if (program.empty()) {
-    return Error{Errc::kMachine, "gnuplot was not found; plots need it: install it (Debian's package is gnuplot-nox)", {}};
+    return Error{
+        Errc::kMachine, "gnuplot was not found; plots need it: install it (Debian's package is gnuplot-nox)", {}};
   }
   const MemoryFile in, out, err;
   if (in.descriptor() < 0 || out.descriptor() < 0 || err.descriptor() < 0 || !in.fill(script)) {
@@ -115,7 +122,7 @@ Result<std::string> runGnuplot(std::string_view script) {
   if (status != 0) {
     const std::string ending = WIFSIGNALED(status) ? fmt::format("signal {}", WTERMSIG(status))
                                                    : fmt::format("exit status {}", WEXITSTATUS(status));
-    return Error{Errc::kMachine, fmt::format("gnuplot failed ({}): {}", ending, endOf(err.content())), {}};
+    return Error{Errc::kMachine, fmt::format("gnuplot failed ({}): {}", ending, lastWords(err.content())), {}};
   }
   return out.content();
 }

@@ -21,8 +21,8 @@ namespace {
 /// How tightly a formula holds together, loosest first.
 enum LatexLevel : int { kAnything = 0, kSumOf = 1, kProductOf = 2, kPowerOf = 3, kBaseOf = 4 };
 
-/// What an operator is written as. In a pattern "@x2" is the operand x, in parentheses if its level is below 2; '*' is a
-/// product's sign, which depends on what follows; "@n" is the operator's name. No operand is written twice: a formula
+/// What an operator is written as. In a pattern "@x2" is the operand x, in parentheses if its level is below 2; '*' is
+/// a product's sign, which depends on what follows; "@n" is the operator's name. No operand is written twice: a formula
 /// would grow exponentially.
 struct LatexForm {
   LatexLevel level = kAnything;
@@ -92,9 +92,9 @@ constexpr LatexRow kLatexRows[] = {
 constexpr std::array<LatexForm, kOpCount> kLatexForms = [] {
   std::array<LatexForm, kOpCount> forms{};
   std::size_t op = 0;
-#define SRJIT_OP(id, name, text, arity, ...)                                               \
-  forms[op++] = {kPowerOf, arity == 1   ? "\\operatorname{@n}\\left(@x0\\right)"           \
-                           : arity == 2 ? "\\operatorname{@n}\\left(@x0, @y0\\right)"      \
+#define SRJIT_OP(id, name, text, arity, ...)                                          \
+  forms[op++] = {kPowerOf, arity == 1   ? "\\operatorname{@n}\\left(@x0\\right)"      \
+                           : arity == 2 ? "\\operatorname{@n}\\left(@x0, @y0\\right)" \
                                         : "\\operatorname{@n}\\left(@x0, @y0, @z0\\right)"};
 #include "ir/ops.def"
 #undef SRJIT_OP
@@ -177,10 +177,10 @@ class LatexWriter {
   static LatexFacts factsOfNumber(double value) {
     const std::string number = constantText(value);
     const bool is_product = number.find("\\cdot") != std::string::npos;
-    const LatexLevel level = number[0] == '-' || is_product                  ? kProductOf
+    const LatexLevel level = number[0] == '-' || is_product          ? kProductOf
                              : number.find('^') != std::string::npos ? kPowerOf
                                                                      : kBaseOf;
-    const LatexLead lead = number[0] == '-'              ? LatexLead::kMinus
+    const LatexLead lead = number[0] == '-'           ? LatexLead::kMinus
                            : text::isDigit(number[0]) ? LatexLead::kDigit
                                                       : LatexLead::kOther;
     return {level, lead};
@@ -232,7 +232,8 @@ class LatexWriter {
   void writeOperation(const LatexItem& item) {
     const Token& token = tokens_[item.root];
     std::string_view pattern = latexFormOf(token.op).pattern;
-    if (item.drops_minus && pattern[0] == '-') pattern.remove_prefix(1);
+    const bool is_minus = pattern[0] == '-';
+    if (item.drops_minus && is_minus) pattern.remove_prefix(1);
     const std::size_t scheduled = pending_.size();
     const bool is_power = token.op == Op::kSquare || token.op == Op::kCube;
     if (is_power && isNamedFunction(tokens_[item.root - 1])) {
@@ -243,7 +244,7 @@ class LatexWriter {
       schedule(item.root, exponent, false);
       schedule(item.root - 1, call.substr(name), false);
     } else {
-      schedule(item.root, pattern, item.drops_minus);
+      schedule(item.root, pattern, item.drops_minus && !is_minus);
     }
     std::reverse(pending_.begin() + static_cast<std::ptrdiff_t>(scheduled), pending_.end());
   }

@@ -11,9 +11,9 @@ namespace {
 
 /// The Greek letters that LaTeX has, but for pi.
 constexpr std::string_view kGreekLetters[] = {
-    "alpha", "beta", "gamma",   "delta", "epsilon", "zeta", "eta",   "theta", "iota",  "kappa",  "lambda",
-    "mu",    "nu",   "xi",      "rho",   "sigma",   "tau",  "upsilon", "phi", "chi",   "psi",    "omega",
-    "Gamma", "Delta", "Theta", "Lambda", "Xi",      "Sigma", "Upsilon", "Phi", "Psi",  "Omega"};
+    "alpha", "beta",  "gamma", "delta",  "epsilon", "zeta",  "eta",     "theta", "iota", "kappa", "lambda",
+    "mu",    "nu",    "xi",    "rho",    "sigma",   "tau",   "upsilon", "phi",   "chi",  "psi",   "omega",
+    "Gamma", "Delta", "Theta", "Lambda", "Xi",      "Sigma", "Upsilon", "Phi",   "Psi",  "Omega"};
 
 /// What stands for a character of text that means something else to LaTeX; empty for any other.
 std::string_view escapeOf(char c) {
@@ -45,7 +45,7 @@ std::string_view escapeOf(char c) {
     case '|':
       return "\\textbar{}";
     case '"':
-      return "\\textquotedbl{}";
+      return "\\textquotedblright{}";
     default:
       return {};
   }

@@ -16,10 +16,10 @@ namespace {
 
 constexpr std::size_t kMostPoints = 5'000;
 constexpr std::size_t kLongestTitle = 96;  // characters
-constexpr double kLeastLoss = 1e-300;
-constexpr double kLargest = 1e300;  // of an axis: gnuplot computes with its ends
+constexpr double kLeastShown = 1e-300;
+constexpr double kAxisLimit = 1e300;  // of an axis: gnuplot computes with its ends
 
-/// Colours that colour-blind readers can tell apart (Okabe and Ito).
+/// The colours are of M. Okabe and K. Ito, "Color Universal Design" (2008), which is safe for colour-blind readers.
 constexpr std::string_view kLook = R"(set encoding utf8
 set terminal svg size 1000,470 fixed font 'Helvetica,Arial,sans-serif,14' background '#ffffff'
 set border 3 lc rgb '#555555'
@@ -32,7 +32,7 @@ set style line 3 lc rgb '#80000000' lw 1.5 dt 2
 set style line 4 lc rgb '#700072B2' pt 7 ps 0.4
 )";
 
-struct Range {
+struct AxisRange {
   double low, high;
 };
 
@@ -59,17 +59,17 @@ std::string cutTitle(std::string_view text) {
   return std::string(text);
 }
 
-/// Where losses are drawn that have no logarithm: below all others.
+/// Where losses are drawn that have no logarithm: at a power of ten, a decade or more below all others.
 double floorOf(const Front& front) {
   double least = std::numeric_limits<double>::infinity();
   for (const Formula& formula : front.formulas()) {
-    if (formula.loss > kLeastLoss) least = std::min(least, formula.loss);
+    if (formula.loss > kLeastShown) least = std::min(least, formula.loss);
   }
-  return std::isfinite(least) ? std::max(least / 10, kLeastLoss) : 1e-16;
+  return std::isfinite(least) ? std::pow(10.0, std::floor(std::log10(least)) - 1) : 1e-16;
 }
 
 /// From one power of ten to another, so that an axis of logarithms has two marks at least.
-Range decadesAround(Range values) {
+AxisRange decadesAround(AxisRange values) {
   const double low = std::floor(std::log10(values.low) - 0.1), high = std::ceil(std::log10(values.high) + 0.1);
   return {std::pow(10.0, std::max(low, -305.0)), std::pow(10.0, std::min(high, 305.0))};
 }
@@ -84,7 +84,9 @@ void appendFront(std::string& script, const Front& front) {
     script += "plot NaN notitle\nunset label 1\n";
     return;
   }
-  const Range losses = decadesAround({drawnLoss(formulas.back()), drawnLoss(formulas.front())});
+  AxisRange losses = decadesAround({drawnLoss(formulas.back()), drawnLoss(formulas.front())});
+  const bool has_floor = formulas.back().loss < floor;
+  if (has_floor) losses.low = floor * 0.4;  // no mark below that of 0
   script += "$front << END\n";
   for (const Formula& formula : formulas) {
     fmt::format_to(std::back_inserter(script), "{} {}\n", formula.complexity, drawnLoss(formula));
@@ -94,40 +96,41 @@ void appendFront(std::string& script, const Front& front) {
   fmt::format_to(std::back_inserter(script), "set xrange [{}:{}]\nset yrange [{}:{}]\n",
                  static_cast<double>(formulas.front().complexity) - static_cast<double>(margin),
                  formulas.back().complexity + margin, losses.low, losses.high);
-  if (formulas.back().loss < floor) {
-    fmt::format_to(std::back_inserter(script), "set label 1 '0' at graph -0.012,first {} right\n", floor);
-  }
+  if (has_floor) fmt::format_to(std::back_inserter(script), "set ytics add ('0' {})\n", floor);
+  if (formulas.back().complexity - formulas.front().complexity < 10) script += "set xtics 1\n";
   script += "plot $front with steps ls 1 title 'Pareto front', $front with points ls 1 notitle";
   if (const Formula* const chosen = front.chosen()) {
-    fmt::format_to(std::back_inserter(script), ", \\\n  '+' using ({}):({}) every ::::0 with points ls 2 title 'chosen'",
-                   chosen->complexity, drawnLoss(*chosen));
+    fmt::format_to(std::back_inserter(script),
+                   ", \\\n  '+' using ({}):({}) every ::::0 with points ls 2 title 'chosen'", chosen->complexity,
+                   drawnLoss(*chosen));
   }
-  script += "\nunset label 1\n";
+  script += '\n';
 }
 
 /// Both ends of the axes of target and prediction.
-Range rangeOfRows(std::string_view rows, Range values) {
+AxisRange rangeOfRows(std::string_view rows, AxisRange values) {
   if (rows.empty()) return {0, 1};
-  const double margin = values.high > values.low ? 0.04 * values.high - 0.04 * values.low
-                                                  : std::max(0.1 * std::abs(values.high), 1e-9);
-  return {std::max(values.low - margin, -kLargest), std::min(values.high + margin, kLargest)};
+  const double margin =
+      values.high > values.low ? 0.04 * values.high - 0.04 * values.low : std::max(0.1 * std::abs(values.high), 1e-9);
+  return {std::max(values.low - margin, -kAxisLimit), std::min(values.high + margin, kAxisLimit)};
 }
 
 void appendRows(std::string& script, const PlotData& data) {
   const std::size_t rows = std::min(data.target.size(), data.prediction.size());
   const std::size_t shown = std::min(rows, kMostPoints);
-  Range values{std::numeric_limits<double>::infinity(), -std::numeric_limits<double>::infinity()};
+  AxisRange values{std::numeric_limits<double>::infinity(), -std::numeric_limits<double>::infinity()};
   std::string points;
   for (std::size_t i = 0; i < shown; ++i) {
     const std::size_t row = i * rows / shown;
     const double target = data.target[row], prediction = data.prediction[row];
-    if (!(std::abs(target) < kLargest && std::abs(prediction) < kLargest)) continue;
+    if (!(std::abs(target) < kAxisLimit && std::abs(prediction) < kAxisLimit)) continue;
     values = {std::min({values.low, target, prediction}), std::max({values.high, target, prediction})};
     fmt::format_to(std::back_inserter(points), "{} {}\n", target, prediction);
   }
-  const Range range = rangeOfRows(points, values);
+  const AxisRange range = rangeOfRows(points, values);
   fmt::format_to(std::back_inserter(script),
-                 "unset logscale\nset format '%g'\nset key off\nset xlabel {} noenhanced\nset ylabel {} noenhanced\n"
+                 "unset logscale\nset xtics autofreq\nset ytics autofreq\nset format '%g'\nset key off\nset xlabel {} "
+                 "noenhanced\nset ylabel {} noenhanced\n"
                  "set xrange [{}:{}]\nset yrange [{}:{}]\n",
                  gnuplotString(data.target_name), gnuplotString("prediction of " + data.target_name), range.low,
                  range.high, range.low, range.high);

@@ -12,8 +12,8 @@ namespace srjit::search {
 /// What is drawn. It refers to the front and to the numbers, which must outlive the call.
 struct PlotData {
   const Front& front;
-  std::string formula;                ///< the chosen one in infix, for the title
-  std::span<const double> target;     ///< by row
+  std::string formula;                 ///< the chosen one in infix, for the title
+  std::span<const double> target;      ///< by row
   std::span<const double> prediction;  ///< by row: the values of the chosen formula
   std::string target_name = "target";
 };

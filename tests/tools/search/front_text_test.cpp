@@ -1,0 +1,81 @@
+#include "tools/search/report/front_text.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <limits>
+#include <string>
+
+#include <nlohmann/json.hpp>
+
+namespace srjit::search {
+namespace {
+
+using testing::HasSubstr;
+
+void addTo(Front& front, std::string_view infix, std::size_t complexity, double loss, double held_out,
+           const ColumnNames& columns) {
+  Formula formula{*parse(infix, Language::kInfix, columns), complexity, loss, held_out};
+  ASSERT_TRUE(front.add(std::move(formula)));
+}
+
+const ColumnNames& textColumns() {
+  static const ColumnNames columns{"x", "a \"b\", c", "mass"};
+  return columns;
+}
+
+Front sampleFront() {
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  Front front;
+  addTo(front, "x", 1, 0.1 + 0.2, nan, textColumns());
+  addTo(front, "max(x, mass)", 3, 1.25e-5, 0.5, textColumns());
+  addTo(front, "x / `a \"b\", c`", 4, 0, 1e-300, textColumns());
+  return front;
+}
+
+TEST(FrontText, Csv) {
+  EXPECT_EQ(csvText(sampleFront(), textColumns()),
+            "complexity,loss,held_out,formula\n"
+            "1,0.30000000000000004,,x\n"
+            "3,1.25e-05,0.5,\"max(x, mass)\"\n"
+            "4,0,1e-300,\"x / `a \"\"b\"\", c`\"\n");
+  EXPECT_EQ(csvText(Front(), {}), "complexity,loss,held_out,formula\n");
+}
+
+TEST(FrontText, Json) {
+  const auto array = nlohmann::json::parse(jsonText(sampleFront(), textColumns()));
+  ASSERT_EQ(array.size(), 3u);
+  EXPECT_EQ(array[0]["loss"], 0.1 + 0.2);
+  EXPECT_TRUE(array[0]["held_out"].is_null());
+  EXPECT_EQ(array[1]["complexity"], 3);
+  EXPECT_EQ(array[1]["held_out"], 0.5);
+  EXPECT_EQ(array[1]["latex"], "\\max\\left(x, \\mathrm{mass}\\right)");
+  EXPECT_EQ(array[1]["postfix"], "x mass max");
+  for (const auto& row : array) {
+    EXPECT_TRUE(parse(row["formula"].get<std::string>(), Language::kInfix, textColumns()).ok()) << row;
+    EXPECT_EQ(row.size(), 6u);
+  }
+  EXPECT_EQ(jsonText(Front(), {}), "[]\n");
+}
+
+// JSON is UTF-8, whatever a column is called.
+TEST(FrontText, NamesThatAreNoText) {
+  const ColumnNames columns{"\xff\xfe"};
+  Front front;
+  front.add({*Expression::create({Token::variable(0)}), 1, 1});
+  const auto array = nlohmann::json::parse(jsonText(front, columns));
+  EXPECT_EQ(array[0]["formula"], "`\\xff\\xfe`");
+  EXPECT_EQ(array[0]["latex"], "\\text{\\textbackslash{}xff\\textbackslash{}xfe}");
+}
+
+TEST(FrontText, LatexTable) {
+  const std::string table = latexTable(sampleFront(), textColumns());
+  EXPECT_THAT(table, HasSubstr("\\begin{tabular}{rrl}\n"));
+  EXPECT_THAT(table, HasSubstr("1 & $0.3$ & $\\displaystyle x$ \\\\\n"));
+  EXPECT_THAT(table,
+              HasSubstr("3 & $1.25 \\cdot 10^{-5}$ & $\\displaystyle \\max\\left(x, \\mathrm{mass}\\right)$ \\\\\n"));
+  EXPECT_TRUE(table.ends_with("\\end{tabular}\n"));
+}
+
+}  // namespace
+}  // namespace srjit::search

@@ -1,0 +1,187 @@
+#include <signal.h>
+#include <sys/wait.h>
+
+#include <chrono>
+#include <cmath>
+#include <string>
+#include <thread>
+
+#include <gmock/gmock.h>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "tests/tools/process.h"
+
+namespace srjit {
+namespace {
+
+using nlohmann::json;
+using testing::HasSubstr;
+using testing::StartsWith;
+
+/// Rows of a law that no short search finds, or of one that every search finds.
+std::string tableOf(bool is_easy) {
+  std::string text = "mass,speed,energy\n";
+  for (int i = 0; i < 200; ++i) {
+    const double mass = 1 + 0.013 * i, speed = 1 + std::fmod(0.37 * i, 3.0);
+    const double hard = std::sin(mass * speed) + std::cos(speed * speed + mass) / (1 + mass * mass * speed);
+    text += fmt::format("{},{},{}\n", mass, speed, is_easy ? 0.5 * mass * speed * speed : hard);
+  }
+  return text;
+}
+
+const std::vector<std::string> kSmall = {"--islands", "4", "--population", "60", "--offspring", "120"};
+
+std::vector<std::string> commandOf(std::vector<std::string> more) {
+  std::vector<std::string> words = {"search", "--data", "table.csv", "--target", "energy", "--device", "cpu"};
+  words.insert(words.end(), kSmall.begin(), kSmall.end());
+  words.insert(words.end(), more.begin(), more.end());
+  return words;
+}
+
+TEST(SearchCommand, WritesTheFrontAsCsvJsonAndLatex) {
+  const Scratch scratch;
+  scratch.write("table.csv", tableOf(true));
+  const Outcome csv = runCommand(commandOf({}), scratch.path("."));
+  EXPECT_EQ(csv.status, 0) << csv.err;
+  EXPECT_THAT(csv.out, StartsWith("complexity,loss,held_out,formula\n1,"));
+  EXPECT_THAT(csv.err, HasSubstr("; a formula is exact\n"));
+  const Outcome text = runCommand(commandOf({"--json", "--held-out", "0.2", "--quiet"}), scratch.path("."));
+  EXPECT_EQ(text.err, "");
+  const json front = json::parse(text.out);
+  EXPECT_LT(front.back().at("loss").get<double>(), 1e-18);
+  EXPECT_LT(front.back().at("held_out").get<double>(), 1e-18);
+  EXPECT_THAT(front.back().at("formula").get<std::string>(), HasSubstr("mass"));
+  const Outcome latex = runCommand(commandOf({"--latex", "--out", "front.tex"}), scratch.path("."));
+  EXPECT_EQ(latex.out, "");
+  EXPECT_THAT(contentOf(scratch.path("front.tex")), HasSubstr("\\begin{tabular}"));
+}
+
+TEST(SearchCommand, TellsWhatIsWrong) {
+  const Scratch scratch;
+  scratch.write("table.csv", tableOf(true));
+  scratch.write("other.json", "{\"format\":\"another\"}");
+  struct Case {
+    std::vector<std::string> words;
+    int status;
+    const char* message;
+  };
+  const Case cases[] = {
+      {{"--ops", "add,sine"}, 1, "--ops:1:5: unknown operator 'sine'"},
+      {{"--nesting", "sin:cos"}, 1, "--nesting:1:1: a limit of nesting is OUTER:INNER:MOST"},
+      {{"--links", "cube"}, 1, "unknown link 'cube'"},
+      {{"--loss", "r2"}, 1, "cannot minimise r2"},
+      {{"--loss", "mist"}, 2, "mist"},
+      {{"--seconds", "-1"}, 2, "--seconds"},
+      {{"--held-out", "2"}, 2, "--held-out"},
+      {{"--json", "--latex"}, 2, "--latex"},
+      {{"--checkpoint", "other.json"}, 1, "other.json: this is no checkpoint of a search"},
+      {{"--checkpoint", "none/search.json"}, 1, "none"},
+      {{"--out", "none/front.csv"}, 1, "none"},
+      {{"--plot", "none/front.svg"}, 1, "none"},
+  };
+  for (const Case& bad : cases) {
+    const Outcome outcome = runCommand(commandOf(bad.words), scratch.path("."));
+    EXPECT_EQ(outcome.status, bad.status) << bad.words[0];
+    EXPECT_THAT(outcome.err, HasSubstr(bad.message));
+    EXPECT_EQ(outcome.out, "");
+  }
+}
+
+TEST(SearchCommand, SaysThatACheckpointIsOfOtherOptions) {
+  const Scratch scratch;
+  scratch.write("table.csv", tableOf(false));
+  const std::vector<std::string> words = commandOf({"--generations", "2", "--checkpoint", "search.json"});
+  ASSERT_EQ(runCommand(words, scratch.path(".")).status, 0);
+  std::vector<std::string> other = words;
+  other.insert(other.end(), {"--seed", "2"});
+  const Outcome outcome = runCommand(other, scratch.path("."));
+  EXPECT_EQ(outcome.status, 1);
+  EXPECT_THAT(outcome.err, HasSubstr("other data or options"));
+}
+
+/// A search that runs until it is ended.
+class RunningSearch {
+ public:
+  explicit RunningSearch(const Scratch& scratch) {
+    std::vector<std::string> words = commandOf({"--seconds", "0", "--checkpoint", "search.json", "--out", "front.csv"});
+    words.insert(words.begin(), SRJIT_COMMAND);
+    child_ = fork();
+    if (child_ != 0) return;
+    std::vector<char*> arguments;
+    for (std::string& word : words) arguments.push_back(word.data());
+    arguments.push_back(nullptr);
+    const int errors = open(scratch.path("err").c_str(), O_WRONLY | O_CREAT, 0600);
+    dup2(errors, STDERR_FILENO);
+    if (chdir(scratch.path(".").c_str()) == 0) execv(arguments[0], arguments.data());
+    _exit(127);
+  }
+  int end(int signal) const {
+    kill(child_, signal);
+    int status = 0;
+    waitpid(child_, &status, 0);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  }
+
+ private:
+  pid_t child_ = 0;
+};
+
+/// Waits until the file is there, half a minute at most.
+bool appears(const std::string& path) {
+  for (int i = 0; i < 300 && access(path.c_str(), F_OK) != 0; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  }
+  return access(path.c_str(), F_OK) == 0;
+}
+
+TEST(SearchCommandSlow, AKilledSearchGoesOnFromItsCheckpoint) {
+  const Scratch scratch;
+  scratch.write("table.csv", tableOf(false));
+  const RunningSearch running(scratch);
+  ASSERT_TRUE(appears(scratch.path("search.json")));
+  EXPECT_EQ(running.end(SIGKILL), 128 + SIGKILL);
+  EXPECT_NE(access(scratch.path("front.csv").c_str(), F_OK), 0);
+  const json before = json::parse(contentOf(scratch.path("search.json")));
+  const std::uint64_t generations = before.at("generations");
+  ASSERT_GT(generations, 0u);
+  const Outcome resumed = runCommand(
+      commandOf({"--generations", std::to_string(generations + 2), "--checkpoint", "search.json"}), scratch.path("."));
+  EXPECT_EQ(resumed.status, 0) << resumed.err;
+  EXPECT_THAT(resumed.err, HasSubstr(fmt::format("in {} generations", generations + 2)));
+  const json after = json::parse(contentOf(scratch.path("search.json")));
+  EXPECT_GT(after.at("candidates").get<std::uint64_t>(), before.at("candidates").get<std::uint64_t>());
+  EXPECT_LE(after.at("front").back().at("loss").get<double>(), before.at("front").back().at("loss").get<double>());
+}
+
+TEST(SearchCommandSlow, AnInterruptEndsItWithTheFront) {
+  const Scratch scratch;
+  scratch.write("table.csv", tableOf(false));
+  const RunningSearch running(scratch);
+  ASSERT_TRUE(appears(scratch.path("search.json")));
+  EXPECT_EQ(running.end(SIGINT), 0);
+  EXPECT_THAT(contentOf(scratch.path("err")), HasSubstr("; stopped\n"));
+  EXPECT_THAT(contentOf(scratch.path("front.csv")), StartsWith("complexity,loss,held_out,formula\n1,"));
+}
+
+TEST(SearchCommandSlow, ACheckpointThatCannotBeWrittenLosesNoResult) {
+  const Scratch scratch;
+  scratch.write("table.csv", tableOf(false));
+  ASSERT_EQ(runCommand(commandOf({"--generations", "2", "--checkpoint", "search.json"}), scratch.path(".")).status, 0);
+  const std::string before = contentOf(scratch.path("search.json"));
+  const int limit = 4096;  // bytes of a file
+  const Outcome outcome = runProgram({"/bin/bash", "-c",
+                                      fmt::format("ulimit -f {}; exec \"$0\" \"$@\"", limit / 1024), SRJIT_COMMAND,
+                                      "search", "--data", "table.csv", "--target", "energy", "--device", "cpu",
+                                      "--islands", "4", "--population", "60", "--offspring", "120", "--generations",
+                                      "4", "--checkpoint", "search.json"},
+                                     scratch.path("."));
+  EXPECT_EQ(outcome.status, 1);
+  EXPECT_THAT(outcome.err, HasSubstr("search.json"));
+  EXPECT_THAT(outcome.out, StartsWith("complexity,loss,held_out,formula\n1,"));
+  EXPECT_EQ(contentOf(scratch.path("search.json")), before);
+}
+
+}  // namespace
+}  // namespace srjit
