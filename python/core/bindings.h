@@ -13,6 +13,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -37,6 +38,7 @@ void defineTrees(nb::module_& module);
 void defineData(nb::module_& module);
 void defineEngine(nb::module_& module);
 void definePending(nb::module_& module);
+void defineSearch(nb::module_& module);
 
 /// One-dimensional arrays of adjacent numbers in the processor's memory, read only.
 template <class T>
@@ -86,6 +88,10 @@ T choiceOf(std::string_view what, std::string_view word, const T (&choices)[kCou
 
 /// Names of columns; none if there is none.
 ColumnNames namesOf(const std::vector<std::string>& names);
+
+/// Numbers of a caller, borrowed. Throws kInvalid for columns of another type than float and double.
+DataView viewOf(const std::vector<Column>& columns, const std::optional<Column>& target,
+                const std::optional<Column>& weights, const std::vector<std::string>& names);
 
 /// What results belong to: so many expressions, and failures of reading these.
 struct Origin {

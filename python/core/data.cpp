@@ -9,7 +9,7 @@ namespace srjit::python {
 
 namespace {
 
-ColumnView viewOf(const Column& column) {
+ColumnView columnOf(const Column& column) {
   if (column.dtype() == nb::dtype<float>()) {
     return std::span(static_cast<const float*>(column.data()), column.size());
   }
@@ -31,11 +31,7 @@ std::optional<DeviceMatrix> matrixIfAny(const std::optional<DeviceArray>& array)
 
 Dataset upload(const Engine& engine, const std::vector<Column>& columns, const std::optional<Column>& target,
                const std::optional<Column>& weights, const std::vector<std::string>& names) {
-  DataView view;
-  for (const Column& column : columns) view.columns.push_back(viewOf(column));
-  if (target) view.target = viewOf(*target);
-  if (weights) view.weights = viewOf(*weights);
-  view.names = namesOf(names);
+  const DataView view = viewOf(columns, target, weights, names);
   // The arrays are arguments, so they live until this returns; copying is not interrupted.
   const nb::gil_scoped_release free;
   return engine.upload(view).value();
@@ -49,7 +45,7 @@ Dataset adopt(const Engine& engine, const DeviceArray& columns, const std::optio
 }
 
 Dataset withWeights(const Engine& engine, const Dataset& data, const Column& weights) {
-  const ColumnView view = viewOf(weights);
+  const ColumnView view = columnOf(weights);
   const nb::gil_scoped_release free;
   return engine.withWeights(data, view).value();
 }
@@ -89,6 +85,16 @@ nb::dict subtreesOf(const Dataset& data) {
 }
 
 }  // namespace
+
+DataView viewOf(const std::vector<Column>& columns, const std::optional<Column>& target,
+                const std::optional<Column>& weights, const std::vector<std::string>& names) {
+  DataView view;
+  for (const Column& column : columns) view.columns.push_back(columnOf(column));
+  if (target) view.target = columnOf(*target);
+  if (weights) view.weights = columnOf(*weights);
+  view.names = namesOf(names);
+  return view;
+}
 
 DeviceMatrix matrixOf(const DeviceArray& array) {
   const auto& [pointer, rows, columns, row_stride, column_stride, type] = array;

@@ -28,6 +28,7 @@ NB_MODULE(_core, module) {
   defineData(module);
   defineEngine(module);
   definePending(module);
+  defineSearch(module);
   module.def("finish_calls", finishCalls);
   module.def("run_command", runCommand, nb::arg("words"));
 }

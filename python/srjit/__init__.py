@@ -9,7 +9,7 @@
 >>> int(fits.losses.argmin())
 0
 
-`Engine` is the place to begin; docs/python.md is a tutorial.
+`Engine` is the place to begin, and `SymbolicRegressor` where formulas are to be found; docs/python.md is a tutorial.
 """
 
 from __future__ import annotations
@@ -22,19 +22,23 @@ from ._errors import Error, InvalidError, Place
 from ._expressions import CONSTANT, PARAMETER, VARIABLE, Op, Population, loss_names, ops, parse, simplify
 from ._lambdify import lambdify
 from ._results import Failure, Fits, Gradients, Losses, Pending
+from ._search import Formula
 from ._stages import Stages, stages
 
 if TYPE_CHECKING:
     from ._sympy import from_sympy, latex, to_sympy
+    from .sklearn import SymbolicRegressor as SymbolicRegressor
 
 __all__ = [
-    "CONSTANT", "PARAMETER", "VARIABLE", "Dataset", "Engine", "Error", "Failure", "Fits", "Gradients", "InvalidError",
-    "Losses", "Op", "Pending", "Place", "Population", "Program", "Stages", "__version__", "from_sympy", "lambdify", "latex",
+    "CONSTANT", "PARAMETER", "VARIABLE", "Dataset", "Engine", "Error", "Failure", "Fits", "Formula", "Gradients",
+    "InvalidError", "Losses", "Op", "Pending", "Place", "Population", "Program", "Stages", "__version__", "from_sympy", "lambdify", "latex",
     "loss_names", "ops", "parse", "simplify", "stages", "to_sympy",
 ]
 
-# Imported at the first use, since SymPy takes half a second.
-_LATER = {"from_sympy": "._sympy", "to_sympy": "._sympy", "latex": "._sympy"}
+# Imported at the first use, since SymPy and scikit-learn take half a second each, and need not be there. Whoever has no
+# scikit-learn can still import all names of __all__ with SymPy, so SymbolicRegressor is not one.
+_LATER = {"from_sympy": "._sympy", "to_sympy": "._sympy", "latex": "._sympy", "SymbolicRegressor": ".sklearn"}
+_DISTRIBUTIONS = {"sympy": "sympy", "sklearn": "scikit-learn"}
 
 
 # Modules that import other packages.
@@ -50,7 +54,14 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     import importlib
 
-    return getattr(importlib.import_module(_LATER[name], __name__), name)
+    try:
+        module = importlib.import_module(_LATER[name], __name__)
+    except ModuleNotFoundError as problem:
+        if problem.name not in _DISTRIBUTIONS:
+            raise
+        package = _DISTRIBUTIONS[problem.name]
+        raise ModuleNotFoundError(f"srjit.{name} needs {package}: pip install {package}", name=problem.name) from None
+    return getattr(module, name)
 
 
 def __dir__() -> list[str]:

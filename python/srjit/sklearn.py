@@ -1,4 +1,5 @@
-"""scikit-learn: an expression with parameters as an estimator, and scorers of many expressions."""
+"""scikit-learn: the search for formulas as an estimator, an expression with parameters as another one, and scorers of many
+expressions."""
 
 from __future__ import annotations
 
@@ -9,12 +10,14 @@ from typing import Any
 import numpy as np
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from ._engine import Engine
 from ._errors import InvalidError
 from ._expressions import Population, parse
 from ._lambdify import default_engine
+from ._search import Formula, options_of, run_search, whole
 
 
 class ExpressionRegressor(RegressorMixin, BaseEstimator):
@@ -122,6 +125,193 @@ class ExpressionRegressor(RegressorMixin, BaseEstimator):
         if starts.shape[-1:] != (count,):
             raise InvalidError(f"start has the shape {starts.shape}, but the expression {count} parameters")
         return starts
+
+
+class SymbolicRegressor(RegressorMixin, BaseEstimator):
+    """A search for formulas that explain a target: islands of genetic programming, whose constants are fitted.
+
+    >>> from srjit import SymbolicRegressor
+    >>> import numpy as np
+    >>> axis = np.array([0.387, 0.723, 1.0, 1.524, 5.203, 9.537, 19.19, 30.07])
+    >>> model = SymbolicRegressor(generations=20, device="cpu").fit(axis.reshape(-1, 1), axis**1.5)
+    >>> model.score(axis.reshape(-1, 1), axis**1.5) > 0.999999
+    True
+
+    What is found depends on the data, the parameters and `random_state`, and on `seconds` if they end the search, but not
+    on the number of threads. Ctrl-C ends the search: `fit` warns and returns with the formulas found so far; a second
+    Ctrl-C raises KeyboardInterrupt as usual.
+
+    Args:
+        operators: Operators of the formulas, a text such as ``"add,mul,sqrt:2"``, where 2 is what sqrt adds to the
+            complexity, or a list of such texts, or a mapping from names to complexities. None: ``+ - * /``, square, sqrt,
+            exp, log, sin and cos.
+        max_complexity: The largest complexity of an individual. Scaling, and the inverse of a link, may add some to that of
+            a formula.
+        variable_complexity, constant_complexity: What a variable and a constant add to it.
+        nesting: Limits of operators within others: ``"sin:cos:0,exp:exp:1"`` allows no cos within a sin, and one exp
+            within an exp; or a list of such texts.
+        self_nesting: Whether functions such as exp and sin may stand within themselves.
+        links: Functions g for which formulas of g(y) are searched as well, which finds a law such as
+            ``y = sqrt(u + v)`` sooner: a list of ``"identity"``, ``"inverse"``, ``"square"``, ``"inverse-square"``,
+            ``"log"``, ``"exp"``, ``"sin"`` and ``"cos"``. None: all that the operators and the target admit.
+        loss: What is minimised: as of `srjit.Engine.loss`, but for those that grow with better predictions.
+        seconds: How long to search at most. None: no limit.
+        generations: How many generations at most. None: no limit. With a limit that ends the search before `seconds` do,
+            each run gives the same formulas.
+        tol: The search ends when a formula leaves no more than this share of the target's variance.
+        held_out: The share of the rows, at most 0.9, that formulas are judged by, and not fitted to.
+        islands, population, offspring: Populations, individuals of each, and new individuals of each per generation. None:
+            16, 400 and 800.
+        rows: Rows by which individuals are selected; formulas are fitted to more. None: 1,024 on a CPU, 16,384 on a GPU.
+        choose: The formula of the front that predicts: ``"balance"`` is the simplest of those whose loss (over the rows
+            held out, if there are some) is within a few per cent of the least; ``"loss"`` that with the least loss; a
+            number the one with the least loss of this complexity or less.
+        random_state: Seed of the search.
+        device: As of `srjit.Engine`.
+        precision: In which individuals are selected. The formulas of the front are fitted and judged in f64.
+        threads: Threads of the host; 0: all that the process may use.
+        checkpoint: A file that the search is written to every few seconds and at its end. If it exists, the search goes on
+            from there, and `seconds` and `generations` count from its beginning. Data and parameters must be those of the
+            file, but for these two.
+        verbose: Whether lines on the standard error tell of the formula that would be chosen so far.
+
+    Attributes:
+        front_: A list of `srjit.Formula`: each has the least loss of its complexity or less, in the order of complexity.
+        chosen_: That of these which predicts.
+        expression_: Its text.
+        n_iter_: Generations.
+        seconds_: How long the search took, also before it was resumed.
+        candidates_, fits_: Individuals whose loss was computed, and whose constants were fitted.
+        status_: What ended the search: ``"seconds"``, ``"generations"``, ``"tol"`` or ``"interrupted"``.
+        notices_: As of `srjit.Engine`.
+    """
+
+    def __init__(self, operators: Any = None, *, max_complexity: int = 30, variable_complexity: int = 1,
+                 constant_complexity: int = 1, nesting: Any = None, self_nesting: bool = False, links: Any = None,
+                 loss: str = "nmse", seconds: float | None = 60.0, generations: int | None = None, tol: float = 1e-18,
+                 held_out: float = 0.0, islands: int | None = None, population: int | None = None,
+                 offspring: int | None = None, rows: int | None = None, choose: str | int = "balance",
+                 random_state: Any = 0, device: str = "auto", precision: str = "f32", threads: int = 0,
+                 checkpoint: Any = None, verbose: bool | int = 0):
+        self.operators = operators
+        self.max_complexity = max_complexity
+        self.variable_complexity = variable_complexity
+        self.constant_complexity = constant_complexity
+        self.nesting = nesting
+        self.self_nesting = self_nesting
+        self.links = links
+        self.loss = loss
+        self.seconds = seconds
+        self.generations = generations
+        self.tol = tol
+        self.held_out = held_out
+        self.islands = islands
+        self.population = population
+        self.offspring = offspring
+        self.rows = rows
+        self.choose = choose
+        self.random_state = random_state
+        self.device = device
+        self.precision = precision
+        self.threads = threads
+        self.checkpoint = checkpoint
+        self.verbose = verbose
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> SymbolicRegressor:
+        """Searches for formulas.
+
+        Args:
+            X: Shape (rows, columns). Formulas have the names of a data frame's columns.
+            y: Shape (rows,).
+            sample_weight: Shape (rows,).
+
+        Raises:
+            ValueError, TypeError: A parameter or data that do not fit; a checkpoint of another search.
+            Error: A checkpoint that cannot be read or written; a device that is not there.
+        """
+        X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True, ensure_min_samples=2)
+        weights = None if sample_weight is None else _check_sample_weight(sample_weight, X, dtype=np.float64)
+        if isinstance(self.choose, str) and self.choose not in ("balance", "loss"):
+            raise InvalidError(f"choose is {self.choose!r}, expected 'balance', 'loss' or a complexity")
+        found = run_search(X, y, weights, self._names(), self._options(y), self.checkpoint, self.verbose)
+        self.front_ = found.front
+        if self.choose == "balance":
+            self.chosen_ = found.front[found.chosen]
+        else:
+            self.chosen_ = found.front[-1] if self.choose == "loss" else self._best(self.choose)
+        self.expression_ = self.chosen_.expression
+        self.n_iter_ = found.generations
+        self.seconds_ = found.seconds
+        self.candidates_ = found.candidates
+        self.fits_ = found.fits
+        self.status_ = found.end
+        self.notices_ = found.notices
+        if found.end == "interrupted":
+            warnings.warn("the search was interrupted, the formulas are those found so far", ConvergenceWarning, stacklevel=2)
+        if found.checkpoint_error is not None:
+            warnings.warn(f"the checkpoint was not written: {found.checkpoint_error}", RuntimeWarning, stacklevel=2)
+        return self
+
+    def predict(self, X: Any, complexity: int | None = None) -> np.ndarray:
+        """Predictions in f64, shape (rows,); NaN or infinite where the formula is, as log(x) is for x up to 0.
+
+        Args:
+            complexity: Predict with the best formula of at most this complexity instead of the chosen one.
+        """
+        formula = self._formula(complexity)
+        X = validate_data(self, X, dtype=np.float64, reset=False)
+        engine = default_engine(self.device, "f64")
+        program = engine.compile(parse(formula.expression, names=self._names()), expected_rows=X.shape[0])
+        return engine.predict(program, engine.upload(X))[0]
+
+    def sympy(self, complexity: int | None = None) -> Any:
+        """The chosen formula, or the best one of at most this complexity, as an expression of SymPy."""
+        from ._sympy import to_sympy
+
+        return to_sympy(self._formula(complexity).expression, self._names())
+
+    def latex(self, complexity: int | None = None) -> str:
+        """The chosen formula, or the best one of at most this complexity, in LaTeX's mathematical mode."""
+        return self._formula(complexity).latex
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        # How good it is, is a matter of time, and how far it comes in that time differs.
+        tags.regressor_tags.poor_score = True
+        tags.non_deterministic = self.generations is None
+        return tags
+
+    def _names(self) -> list[str]:
+        return list(getattr(self, "feature_names_in_", ()))
+
+    def _options(self, y: np.ndarray) -> Any:
+        if self.random_state is None and self.checkpoint is not None:
+            raise InvalidError("random_state is None, but a search with a checkpoint needs a seed to go on with")
+        seed = self.random_state
+        if not isinstance(seed, (int, np.integer)):
+            seed = check_random_state(seed).randint(2**31)
+        # A constant target has no variance to divide by.
+        loss = "mse" if self.loss == "nmse" and np.ptp(y) == 0 else self.loss
+        return options_of(
+            self.seconds, operators=self.operators, max_complexity=self.max_complexity,
+            variable_complexity=self.variable_complexity, constant_complexity=self.constant_complexity,
+            nesting=self.nesting, self_nesting=self.self_nesting, links=self.links, loss=loss,
+            generations=self.generations, tol=self.tol, held_out=self.held_out, islands=self.islands,
+            population=self.population, offspring=self.offspring, rows=self.rows, seed=seed, device=self.device,
+            precision=self.precision, threads=self.threads)
+
+    def _formula(self, complexity: int | None) -> Formula:
+        check_is_fitted(self)
+        return self.chosen_ if complexity is None else self._best(complexity)
+
+    def _best(self, complexity: int) -> Formula:
+        """The formula with the least loss of this complexity or less."""
+        most = whole(complexity, "complexity", 1)
+        admitted = [formula for formula in self.front_ if formula.complexity <= most]
+        if not admitted:
+            raise InvalidError(f"no formula has a complexity of {most} or less; that of the simplest is "
+                               f"{self.front_[0].complexity}")
+        return admitted[-1]
 
 
 def score(expressions: Sequence[Any], X: Any, y: Any, sample_weight: Any = None, *, parameters: Any = None,

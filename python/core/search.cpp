@@ -1,0 +1,218 @@
+// The search for formulas, as srjit.SymbolicRegressor runs it.
+#include "tools/search/search.h"
+
+#include <fmt/format.h>
+
+#include <chrono>
+#include <exception>
+#include <filesystem>
+#include <optional>
+
+#include "core/bindings.h"
+#include "runtime/loss_text.h"
+#include "tools/files/output.h"
+#include "tools/files/read.h"
+#include "tools/search/checkpoint.h"
+#include "tools/search/report/latex.h"
+
+namespace srjit::python {
+
+namespace {
+
+using search::SearchOptions;
+using search::SearchState;
+using Clock = std::chrono::steady_clock;
+
+constexpr std::chrono::seconds kBetweenCheckpoints{5};
+constexpr std::chrono::milliseconds kBetweenSignals{100}, kBetweenReports{500};
+
+/// The file from which a search goes on after its process has ended.
+class CheckpointFile {
+ public:
+  explicit CheckpointFile(std::optional<std::string> path) : path_(std::move(path)) {}
+
+  /// The state in the file; none if there is no file. Throws the error of a file that cannot be read, that has the
+  /// state of a search with another fingerprint, or that could not be written later.
+  std::optional<SearchState> read(std::uint64_t fingerprint) const {
+    if (!path_) return {};
+    if (std::error_code ignored; !std::filesystem::exists(*path_, ignored)) {
+      OutputFile::create(*path_).value();
+      return {};
+    }
+    const std::string text = readFile(*path_).value();
+    Result<SearchState> state = search::readCheckpoint(text);
+    if (!state) fail(state.error().message);
+    if (state->fingerprint != fingerprint) fail("it is the checkpoint of a search with other data or options");
+    return *std::move(state);
+  }
+
+  /// A failure does not end the search, which is worth more than its checkpoint; the next call tries again.
+  void take(const SearchState& state, bool is_last) {
+    if (!path_ || (!is_last && Clock::now() < next_)) return;
+    status_ = write(search::checkpointText(state));
+    next_ = Clock::now() + kBetweenCheckpoints;
+  }
+
+  /// Of the last write.
+  const Status& status() const { return status_; }
+
+ private:
+  [[noreturn]] void fail(const std::string& message) const {
+    throw ErrorException({Errc::kInvalid, fmt::format("{}: {}", displayName(*path_), message), {}});
+  }
+  Status write(std::string_view text) const {
+    Result<OutputFile> file = OutputFile::create(*path_);
+    if (!file) return file.error();
+    file->write(text);
+    return file->publish();
+  }
+
+  std::optional<std::string> path_;
+  Status status_ = okStatus();
+  Clock::time_point next_ = Clock::now();
+};
+
+nb::tuple tupleOf(const search::Formula& formula, const ColumnNames& names) {
+  return nb::make_tuple(formula.complexity, formula.loss, formula.held_out,
+                        print(formula.expression, Language::kInfix, names),
+                        search::latexText(formula.expression, names));
+}
+
+/// What Python does during a search: handlers of signals, and a function that progress is told to. The search calls
+/// this without the GIL, in the thread that called it.
+class Attendant {
+ public:
+  Attendant(std::optional<nb::callable> tell, const ColumnNames& names) : tell_(std::move(tell)), names_(names) {}
+
+  /// Whether a handler or the function has raised an exception.
+  bool mustStop() {
+    if (const auto now = Clock::now(); now >= next_signals_) {
+      next_signals_ = now + kBetweenSignals;
+      attend([] {
+        if (PyErr_CheckSignals() != 0) throw nb::python_error();
+      });
+    }
+    return is_interrupted_ || error_ != nullptr;
+  }
+
+  void take(const search::SearchProgress& progress) {
+    const auto now = Clock::now();
+    const search::Formula* const best = progress.front->chosen();
+    if (!tell_ || now < next_report_ || best == nullptr || is_interrupted_ || error_ != nullptr) return;
+    next_report_ = now + kBetweenReports;
+    attend([&] { (*tell_)(progress.seconds, progress.generations, tupleOf(*best, names_)); });
+  }
+
+  /// With the GIL, after the search: throws the exception, unless it was KeyboardInterrupt. Gives whether it was that.
+  bool finish() const {
+    if (error_ != nullptr) std::rethrow_exception(error_);
+    return is_interrupted_;
+  }
+
+ private:
+  template <class Work>
+  void attend(const Work& work) {
+    const nb::gil_scoped_acquire gil;
+    try {
+      work();
+    } catch (const nb::python_error& raised) {
+      if (raised.matches(PyExc_KeyboardInterrupt)) {
+        is_interrupted_ = true;
+      } else {
+        error_ = std::current_exception();
+      }
+    }
+  }
+
+  std::optional<nb::callable> tell_;
+  const ColumnNames& names_;
+  Clock::time_point next_signals_ = Clock::now(), next_report_ = Clock::now();
+  bool is_interrupted_ = false;
+  std::exception_ptr error_;
+};
+
+const char* nameOf(search::SearchEnd end, bool is_interrupted) {
+  switch (end) {
+    case search::SearchEnd::kTime:
+      return "seconds";
+    case search::SearchEnd::kGenerations:
+      return "generations";
+    case search::SearchEnd::kEnough:
+      return "tol";
+    case search::SearchEnd::kStopped:
+      break;
+  }
+  return is_interrupted ? "interrupted" : "stopped";
+}
+
+nb::dict dictOf(const search::SearchResult& result, const ColumnNames& names, bool is_interrupted,
+                const Status& checkpoint) {
+  const search::Front& front = result.state.front;
+  nb::list formulas;
+  for (const search::Formula& formula : front.formulas()) formulas.append(tupleOf(formula, names));
+  nb::dict dict;
+  dict["front"] = formulas;
+  dict["chosen"] = front.empty() ? -1 : front.chosen() - front.formulas().data();
+  dict["seconds"] = result.state.seconds;
+  dict["generations"] = result.state.generations;
+  dict["candidates"] = result.state.candidates;
+  dict["fits"] = result.state.fits;
+  dict["end"] = nameOf(result.end, is_interrupted);
+  dict["notices"] = result.notices;
+  dict["checkpoint_error"] = checkpoint ? nb::none() : errorObject(checkpoint.error());
+  return dict;
+}
+
+/// The arrays are arguments, so they live until this returns.
+nb::dict runSearch(const std::vector<Column>& columns, const Column& target, const std::optional<Column>& weights,
+                   const std::vector<std::string>& names, SearchOptions options, std::optional<std::string> checkpoint,
+                   std::optional<nb::callable> progress) {
+  const DataView data = viewOf(columns, target, weights, names);
+  Attendant attendant(std::move(progress), data.names);
+  CheckpointFile file(std::move(checkpoint));
+  options.stop = [&] { return attendant.mustStop(); };
+  options.progress = [&](const search::SearchProgress& of) { attendant.take(of); };
+  options.checkpoint = [&](const SearchState& state, bool is_last) { file.take(state, is_last); };
+  const auto run = [&] {
+    const nb::gil_scoped_release free;
+    return search::search(data, options, file.read(search::fingerprintOf(data, options))).value();
+  };
+  const search::SearchResult result = run();
+  return dictOf(result, data.names, attendant.finish(), file.status());
+}
+
+}  // namespace
+
+void defineSearch(nb::module_& module) {
+  nb::class_<SearchOptions> options(module, "SearchOptions");
+  options.def(nb::init<>())
+      .def_rw("seconds", &SearchOptions::seconds)
+      .def_rw("generations", &SearchOptions::generations)
+      .def_rw("tol", &SearchOptions::enough)
+      .def_rw("seed", &SearchOptions::seed)
+      .def_rw("held_out", &SearchOptions::held_out)
+      .def_rw("islands", &SearchOptions::islands)
+      .def_rw("rows", &SearchOptions::rows)
+      .def_rw("links", &SearchOptions::links);
+  const auto define = [&](const char* name, auto set) { options.def_prop_rw(name, nullptr, set); };
+  define("operators",
+         [](SearchOptions& of, std::string_view text) { of.grammar.operators = search::parseOperators(text).value(); });
+  define("nesting",
+         [](SearchOptions& of, std::string_view text) { of.grammar.nesting = search::parseNesting(text).value(); });
+  define("self_nesting", [](SearchOptions& of, bool allow) { of.grammar.allow_self_nesting = allow; });
+  define("max_complexity", [](SearchOptions& of, std::size_t most) { of.grammar.max_complexity = most; });
+  define("variable_complexity", [](SearchOptions& of, unsigned cost) { of.grammar.variable_complexity = cost; });
+  define("constant_complexity", [](SearchOptions& of, unsigned cost) { of.grammar.constant_complexity = cost; });
+  define("loss", [](SearchOptions& of, std::string_view text) { of.loss = parseLoss(text).value(); });
+  define("population", [](SearchOptions& of, std::size_t size) { of.island.population = size; });
+  define("offspring", [](SearchOptions& of, std::size_t size) { of.island.offspring = size; });
+  define("device", [](SearchOptions& of, std::string device) { of.engine.device = std::move(device); });
+  define("precision", [](SearchOptions& of, std::string_view word) {
+    of.engine.precision = choiceOf("precision", word, kPrecisions);
+  });
+  define("threads", [](SearchOptions& of, unsigned threads) { of.engine.threads = threads; });
+  module.def("search", runSearch, nb::arg("columns"), nb::arg("target"), nb::arg("weights").none(), nb::arg("names"),
+             nb::arg("options"), nb::arg("checkpoint").none(), nb::arg("progress").none());
+}
+
+}  // namespace srjit::python

@@ -1,0 +1,130 @@
+"""The search for formulas, without scikit-learn: options, and what a search gives."""
+
+from __future__ import annotations
+
+import math
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from . import _core
+from ._arrays import column_of, columns_of
+from ._errors import InvalidError
+
+
+class Formula(NamedTuple):
+    """A formula that a search has found."""
+
+    complexity: int  #: the sum over its operators, variables and constants
+    loss: float  #: over all rows that were searched, in f64
+    held_out: float  #: over the rows that were held out; NaN if there are none
+    expression: str  #: text in infix, with the names of columns, which `parse` and `Engine.compile` read
+    latex: str  #: in LaTeX's mathematical mode; needs the package amsmath
+
+
+class Found(NamedTuple):
+    """What a search gives."""
+
+    front: list[Formula]
+    chosen: int
+    seconds: float
+    generations: int
+    candidates: int
+    fits: int
+    end: str
+    notices: list[str]
+    checkpoint_error: Exception | None
+
+
+# Options that are whole numbers, with the least of each, and positive numbers or shares.
+_COUNTS = {"generations": 1, "max_complexity": 1, "variable_complexity": 1, "constant_complexity": 1, "islands": 2,
+           "population": 2, "offspring": 1, "rows": 1, "threads": 0, "seed": 0}
+_NUMBERS = ("seconds", "held_out", "tol")
+_WORDS = ("loss", "device", "precision")
+
+
+def options_of(seconds: float | None, **given: Any) -> Any:
+    """Options of the C++ search. Those that are None keep the library's defaults; without `seconds` there is no limit.
+
+    Raises:
+        ValueError, TypeError: A value that is none of its option.
+    """
+    options = _core.SearchOptions()
+    options.seconds = 0.0
+    for name, value in {"seconds": seconds, **given}.items():
+        if value is not None:
+            setattr(options, name, _checked(name, value))
+    return options
+
+
+def _checked(name: str, value: Any) -> Any:
+    if name in _COUNTS:
+        return whole(value, name, _COUNTS[name])
+    if name in _NUMBERS:
+        return _number(value, name)
+    if name in _WORDS and not isinstance(value, str):
+        raise TypeError(f"{name} is of type {type(value).__name__}, expected str")
+    if name == "self_nesting":
+        return bool(value)
+    if name in ("operators", "nesting"):
+        return ",".join(_texts(value, name))
+    if name == "links":
+        return [word for text in _texts(value, name) for word in text.replace(",", " ").split()]
+    return value
+
+
+def whole(value: Any, name: str, least: int) -> int:
+    """`value`, which is to be a whole number from `least` on."""
+    if not isinstance(value, (int, np.integer)) or isinstance(value, bool):
+        raise TypeError(f"{name} is of type {type(value).__name__}, expected int")
+    if not least <= value < 2**32:
+        raise InvalidError(f"{name} is {value}, expected {least} or more")
+    return int(value)
+
+
+def _number(value: Any, name: str) -> float:
+    if not isinstance(value, (int, float, np.integer, np.floating)) or isinstance(value, bool):
+        raise TypeError(f"{name} is of type {type(value).__name__}, expected a number")
+    if math.isnan(value) or value < 0 or (name == "seconds" and value == 0):
+        raise InvalidError(f"{name} is {value}, expected {'more than 0' if name == 'seconds' else '0 or more'}")
+    return float(value)
+
+
+def _texts(value: Any, name: str) -> list[str]:
+    """The texts of a text, of several, or of a mapping from names to complexities."""
+    if isinstance(value, str):
+        return [value]
+    if isinstance(value, Mapping):
+        return [f"{key}:{cost}" for key, cost in value.items()]
+    if not isinstance(value, Sequence) or not all(isinstance(text, str) for text in value):
+        raise TypeError(f"{name} is neither a text nor a list of texts")
+    return list(value)
+
+
+class ProgressLines:
+    """Writes a line to the standard error when the formula that would be chosen is another one."""
+
+    def __init__(self) -> None:
+        self._shown = ""
+
+    def __call__(self, seconds: float, generations: int, formula: tuple[Any, ...]) -> None:
+        best = Formula(*formula)
+        if best.expression == self._shown:
+            return
+        self._shown = best.expression
+        print(f"srjit: {seconds:.1f} s, {generations} generations: loss {best.loss:.4g}, complexity {best.complexity}: "
+              f"{best.expression}", file=sys.stderr, flush=True)
+
+
+def run_search(X: np.ndarray, y: np.ndarray, weights: np.ndarray | None, names: Sequence[str], options: Any,
+               checkpoint: Any, verbose: Any) -> Found:
+    """Searches until a limit is reached or Ctrl-C is pressed."""
+    path = None if checkpoint is None else os.fsdecode(checkpoint)
+    found = _core.search(columns_of(X), column_of(y, "y"), weights, list(names), options, path,
+                         ProgressLines() if verbose else None)
+    if not found["front"]:
+        raise InvalidError("no formula has a finite loss on these data")
+    return Found(**{**found, "front": [Formula(*formula) for formula in found["front"]]})

@@ -1,0 +1,282 @@
+"""The search for formulas as an estimator of scikit-learn."""
+
+import json
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+
+import numpy as np
+import pytest
+import srjit
+
+pytest.importorskip("sklearn")
+from sklearn.base import clone  # noqa: E402
+from sklearn.utils.estimator_checks import parametrize_with_checks  # noqa: E402
+
+from conftest import DEVICE  # noqa: E402
+from srjit import SymbolicRegressor  # noqa: E402
+
+
+def small(**options):
+    """A search that takes a fraction of a second, and ends after two generations."""
+    return SymbolicRegressor(**{"generations": 2, "islands": 2, "population": 30, "offspring": 30, "device": DEVICE, **options})
+
+
+# Rows are weighted as they should be (test_weights), but a search takes other turns when its sums are rounded differently,
+# and rounds constants by standard errors, for which two rows are more than one of weight 2.
+EXPECTED = {"check_sample_weight_equivalence_on_dense_data": "equal only up to the course of the search"}
+
+
+@parametrize_with_checks([small(device="cpu")], expected_failed_checks=lambda _: EXPECTED)
+def test_it_keeps_scikit_learns_rules(estimator, check):
+    check(estimator)
+
+
+@pytest.fixture(scope="module")
+def planets():
+    """Axes and periods by Kepler's third law, and a column that has no part in it."""
+    random = np.random.default_rng(1)
+    axis = np.exp(random.uniform(-1, 3.5, 12))
+    return np.stack([axis, random.uniform(0.5, 2, 12)], axis=1), axis**1.5
+
+
+@pytest.fixture(scope="module")
+def noisy():
+    random = np.random.default_rng(2)
+    X = random.uniform(-2, 2, (60, 2))
+    return X, np.exp(X[:, 0]) - X[:, 1] ** 2 + 0.1 * random.normal(size=60)
+
+
+def test_a_law_is_found(planets):
+    X, y = planets
+    model = SymbolicRegressor(seconds=30, device=DEVICE).fit(X, y)
+    assert model.status_ == "tol" and model.seconds_ < 30
+    assert model.chosen_ in model.front_ and model.expression_ == model.chosen_.expression
+    assert model.chosen_.loss < 1e-18 and model.chosen_.complexity <= 4 and np.isnan(model.chosen_.held_out)
+    assert "x1" not in model.expression_
+    new = np.array([[40.0, 1.0], [0.1, 3.0]])
+    np.testing.assert_allclose(model.predict(new), new[:, 0] ** 1.5, rtol=1e-12)
+    assert model.score(X, y) == pytest.approx(1)
+    assert [formula.complexity for formula in model.front_] == sorted({formula.complexity for formula in model.front_})
+    again = pickle.loads(pickle.dumps(model))
+    np.testing.assert_array_equal(again.predict(X), model.predict(X))
+    assert repr(again.front_) == repr(model.front_)
+
+
+def test_names_of_columns(planets):
+    pd = pytest.importorskip("pandas")
+    pytest.importorskip("sympy")
+    frame = pd.DataFrame(planets[0], columns=["axis", "mass of the sun"])
+    period = np.sqrt(frame["axis"] ** 3 / frame["mass of the sun"])
+    model = SymbolicRegressor(seconds=30, device=DEVICE).fit(frame, period)
+    assert "axis" in model.expression_ and "`mass of the sun`" in model.expression_
+    assert r"\mathrm{axis}" in model.latex()
+    formula = model.sympy()
+    assert {symbol.name for symbol in formula.free_symbols} == {"axis", "mass of the sun"}
+    value = formula.subs({symbol: {"axis": 4, "mass of the sun": 4}[symbol.name] for symbol in formula.free_symbols})
+    assert float(value) == pytest.approx(4)
+    np.testing.assert_allclose(model.predict(frame), period)
+    with pytest.raises(ValueError, match="feature names"):
+        model.predict(frame.rename(columns={"axis": "orbit"}))
+
+
+def test_equal_seeds_give_equal_formulas(noisy):
+    fronts = [small(generations=4, random_state=seed, threads=threads).fit(*noisy).front_
+              for seed, threads in ((3, 1), (3, 2), (4, 1))]
+    assert repr(fronts[0]) == repr(fronts[1]) and repr(fronts[0]) != repr(fronts[2])
+    generator = np.random.RandomState(5)
+    assert small(random_state=generator).fit(*noisy).n_iter_ == 2
+    assert small(random_state=None).fit(*noisy).n_iter_ == 2
+
+
+def test_the_formula_that_predicts_can_be_chosen(noisy):
+    X, y = noisy
+    model = small(generations=10, held_out=0.3).fit(X, y)
+    first, last = model.front_[0], model.front_[-1]
+    assert len(model.front_) > 2 and all(np.isfinite(formula.held_out) for formula in model.front_)
+    # All but the constant may have been fitted to other rows.
+    constant = model.predict(X, complexity=1)
+    assert first.complexity == 1 and np.ptp(constant) == 0
+    assert model.latex(complexity=1) == first.latex and float(model.sympy(complexity=1)) == pytest.approx(constant[0])
+    with pytest.raises(ValueError, match="complexity is 0"):
+        model.predict(X, complexity=0)
+    chosen = {choose: clone(model).set_params(choose=choose).fit(X, y).chosen_ for choose in ("loss", 1, last.complexity - 1)}
+    assert chosen["loss"] == last and chosen[1] == first
+    assert chosen[last.complexity - 1] == model.front_[-2]
+    assert model.chosen_.held_out <= 1.05 * min(formula.held_out for formula in model.front_)
+
+
+def test_operators_and_what_they_cost(noisy):
+    X = noisy[0]
+    for operators in ("add mul:3", ["add", "mul:3"], {"add": 1, "mul": 3}):
+        model = small(operators=operators, generations=20).fit(X, X[:, 0] * X[:, 1])
+        assert model.chosen_.loss < 1e-18 and model.chosen_.complexity == 5
+        text = "".join(formula.expression for formula in model.front_)
+        assert not any(function in text for function in ("sqrt", "exp", "log", "sin", "cos", "/"))
+
+
+def test_weights(planets):
+    X, y = planets
+    wrong = y.copy()
+    wrong[3] = 500
+    weights = np.ones(len(y))
+    weights[3] = 0
+    model = SymbolicRegressor(seconds=30, device=DEVICE).fit(X, wrong, sample_weight=weights)
+    assert model.status_ == "tol"
+    np.testing.assert_allclose(model.predict(X), y, rtol=1e-9)
+    with pytest.raises(ValueError, match="weight"):
+        small().fit(X, y, sample_weight=-weights)
+
+
+def test_a_constant_target_is_a_constant(planets):
+    model = small().fit(planets[0], np.full(12, 2.5))
+    assert model.expression_ == "2.5" and model.status_ == "tol"
+
+
+def test_progress(planets, capfd):
+    small(verbose=1).fit(*planets)
+    assert "complexity" in capfd.readouterr().err
+    small().fit(*planets)
+    assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize("options, message", [
+    ({"operators": "add,foo"}, "unknown operator 'foo'"), ({"operators": []}, "no operators"), ({"operators": 3}, "operators"),
+    ({"nesting": "sin"}, "OUTER:INNER:MOST"), ({"links": ["root"]}, "unknown link 'root'"),
+    ({"max_complexity": 1}, "largest complexity"), ({"max_complexity": 2.5}, "max_complexity is of type float"),
+    ({"loss": "r2"}, "cannot minimise r2"), ({"loss": "foo"}, "'foo' is none of"), ({"loss": 1}, "loss is of type int"),
+    ({"held_out": 0.95}, "held out"), ({"held_out": "some"}, "held_out"), ({"seconds": 0}, "seconds is 0"),
+    ({"seconds": float("nan")}, "seconds is nan"), ({"generations": 0}, "generations is 0"), ({"islands": 1}, "islands is 1"),
+    ({"precision": "f16"}, "precision is 'f16'"), ({"choose": "best"}, "choose is 'best'"), ({"choose": 0}, "complexity is 0"),
+    ({"random_state": -1}, "seed is -1"), ({"random_state": None, "checkpoint": "file"}, "random_state is None"),
+])
+def test_bad_parameters(planets, options, message):
+    with pytest.raises((ValueError, TypeError), match=message):
+        small(**options).fit(*planets)
+
+
+def test_bad_devices_and_checkpoints(planets, tmp_path):
+    with pytest.raises(srjit.Error, match="cuda:99"):
+        small(device="cuda:99").fit(*planets)
+    with pytest.raises(srjit.Error, match="cannot write"):
+        small(checkpoint=tmp_path / "nowhere" / "search").fit(*planets)
+    path = tmp_path / "search"
+    path.write_text("{")
+    with pytest.raises(ValueError, match="no checkpoint"):
+        small(checkpoint=path).fit(*planets)
+    assert path.read_text() == "{"
+
+
+def test_a_search_goes_on_from_its_checkpoint(noisy, tmp_path):
+    path = tmp_path / "search"
+    whole = small(generations=6).fit(*noisy)
+    first = small(generations=3, checkpoint=path).fit(*noisy)
+    second = small(generations=6, checkpoint=str(path)).fit(*noisy)
+    assert (first.n_iter_, second.n_iter_) == (3, 6)
+    assert second.candidates_ == whole.candidates_ and second.seconds_ > first.seconds_
+    with pytest.raises(ValueError, match=f"{path}: .*other data or options"):
+        small(checkpoint=path, max_complexity=20).fit(*noisy)
+    with pytest.raises(ValueError, match="other data or options"):
+        small(checkpoint=path).fit(noisy[0], noisy[1] + 1)
+
+
+def start(code, tmp_path):
+    begin = textwrap.dedent(f"""
+        import warnings
+        import numpy as np, srjit
+        random = np.random.default_rng(2)
+        X = random.uniform(-2, 2, (60, 2))
+        y = np.exp(X[:, 0]) - X[:, 1] ** 2 + 0.1 * random.normal(size=60)
+        model = srjit.SymbolicRegressor(seconds=100, islands=2, population=30, offspring=30, device={DEVICE!r},
+                                        checkpoint={str(tmp_path / "search")!r}, verbose=1)
+        """)
+    return subprocess.Popen([sys.executable, "-c", begin + textwrap.dedent(code)], stdout=subprocess.PIPE,
+                            stderr=subprocess.PIPE, text=True)
+
+
+def wait_for(is_there, process):
+    end = time.monotonic() + 60
+    while not is_there():
+        assert process.poll() is None and time.monotonic() < end
+        time.sleep(0.05)
+
+
+def test_a_killed_search_loses_nothing_that_was_written(noisy, tmp_path):
+    path = tmp_path / "search"
+    process = start("model.fit(X, y)", tmp_path)
+    wait_for(path.exists, process)
+    process.kill()
+    process.communicate()
+    assert os.listdir(tmp_path) == ["search"]
+    written = json.loads(path.read_text())
+    generations = written["generations"]
+    assert generations > 0
+    model = small(generations=generations + 2, seconds=100, checkpoint=path).fit(*noisy)
+    assert model.n_iter_ == generations + 2 and model.candidates_ > written["candidates"]
+    assert model.seconds_ > written["seconds"] and model.status_ in ("generations", "tol")
+
+
+def test_ctrl_c_gives_the_formulas_found_so_far(tmp_path):
+    process = start("""
+        with warnings.catch_warnings(record=True) as warned:
+            warnings.simplefilter("always")
+            model.fit(X, y)
+        print(model.status_, len(model.front_) > 0, [str(warning.message) for warning in warned], model.predict(X).shape)
+        """, tmp_path)
+    line = process.stderr.readline()
+    assert "complexity" in line
+    begin = time.monotonic()
+    process.send_signal(signal.SIGINT)
+    out, _ = process.communicate(timeout=60)
+    assert time.monotonic() - begin < 30
+    assert out.startswith("interrupted True ['the search was interrupted") and out.endswith("(60,)\n"), out
+    assert process.returncode == 0 and (tmp_path / "search").exists()
+
+
+def test_exceptions_of_other_signals_end_the_search(tmp_path):
+    process = start("""
+        import signal
+        def ring(*_):
+            raise TimeoutError("time is over")
+        signal.signal(signal.SIGALRM, ring)
+        signal.setitimer(signal.ITIMER_REAL, 1)
+        try:
+            model.fit(X, y)
+        except TimeoutError as problem:
+            print(problem)
+        """, tmp_path)
+    out, errors = process.communicate(timeout=60)
+    assert out == "time is over\n", errors
+
+
+def test_a_checkpoint_that_cannot_be_written_any_more_is_a_warning(noisy, tmp_path, monkeypatch):
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    # The first progress comes before the first writing.
+    monkeypatch.setattr(srjit._search.ProgressLines, "__call__", lambda *_: folder.exists() and folder.rmdir())
+    with pytest.warns(RuntimeWarning, match="not written: cannot write"):
+        model = small(checkpoint=folder / "search", verbose=1).fit(*noisy)
+    assert model.n_iter_ == 2
+
+
+def test_without_scikit_learn_the_message_says_what_to_install():
+    code = textwrap.dedent("""
+        import sys
+        class Finder:
+            def find_spec(self, name, *_):
+                if name == "sklearn":
+                    raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+        sys.meta_path.insert(0, Finder())
+        import srjit
+        try:
+            srjit.SymbolicRegressor
+        except ImportError as problem:
+            print(problem)
+        """)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert done.stdout == "srjit.SymbolicRegressor needs scikit-learn: pip install scikit-learn\n", done.stderr
+    assert srjit.SymbolicRegressor is srjit.sklearn.SymbolicRegressor and "SymbolicRegressor" in dir(srjit)
