@@ -1,18 +1,15 @@
 // The search for formulas, as srjit.SymbolicRegressor runs it.
-#include "tools/search/search.h"
+#include "tools/search/evolution.h"
 
 #include <fmt/format.h>
 
 #include <chrono>
 #include <exception>
-#include <filesystem>
 #include <optional>
 
 #include "core/bindings.h"
 #include "runtime/loss_text.h"
-#include "tools/files/output.h"
-#include "tools/files/read.h"
-#include "tools/search/checkpoint.h"
+#include "tools/files/checkpoint.h"
 #include "tools/search/report/latex.h"
 
 namespace srjit::python {
@@ -23,54 +20,7 @@ using search::SearchOptions;
 using search::SearchState;
 using Clock = std::chrono::steady_clock;
 
-constexpr std::chrono::seconds kBetweenCheckpoints{5};
 constexpr std::chrono::milliseconds kBetweenSignals{100}, kBetweenReports{500};
-
-/// The file from which a search goes on after its process has ended.
-class CheckpointFile {
- public:
-  explicit CheckpointFile(std::optional<std::string> path) : path_(std::move(path)) {}
-
-  /// The state in the file; none if there is no file. Throws the error of a file that cannot be read, that has the
-  /// state of a search with another fingerprint, or that could not be written later.
-  std::optional<SearchState> read(std::uint64_t fingerprint) const {
-    if (!path_) return {};
-    if (std::error_code ignored; !std::filesystem::exists(*path_, ignored)) {
-      OutputFile::create(*path_).value();
-      return {};
-    }
-    const std::string text = readFile(*path_).value();
-    Result<SearchState> state = search::readCheckpoint(text);
-    if (!state) fail(state.error().message);
-    if (state->fingerprint != fingerprint) fail("it is the checkpoint of a search with other data or options");
-    return *std::move(state);
-  }
-
-  /// A failure does not end the search, which is worth more than its checkpoint; the next call tries again.
-  void take(const SearchState& state, bool is_last) {
-    if (!path_ || (!is_last && Clock::now() < next_)) return;
-    status_ = write(search::checkpointText(state));
-    next_ = Clock::now() + kBetweenCheckpoints;
-  }
-
-  /// Of the last write.
-  const Status& status() const { return status_; }
-
- private:
-  [[noreturn]] void fail(const std::string& message) const {
-    throw ErrorException({Errc::kInvalid, fmt::format("{}: {}", displayName(*path_), message), {}});
-  }
-  Status write(std::string_view text) const {
-    Result<OutputFile> file = OutputFile::create(*path_);
-    if (!file) return file.error();
-    file->write(text);
-    return file->publish();
-  }
-
-  std::optional<std::string> path_;
-  Status status_ = okStatus();
-  Clock::time_point next_ = Clock::now();
-};
 
 nb::tuple tupleOf(const search::Formula& formula, const ColumnNames& names) {
   return nb::make_tuple(formula.complexity, formula.loss, formula.held_out,
@@ -169,13 +119,13 @@ nb::dict runSearch(const std::vector<Column>& columns, const Column& target, con
                    std::optional<nb::callable> progress) {
   const DataView data = viewOf(columns, target, weights, names);
   Attendant attendant(std::move(progress), data.names);
-  CheckpointFile file(std::move(checkpoint));
+  CheckpointFile file(checkpoint.value_or(""));
   options.stop = [&] { return attendant.mustStop(); };
   options.progress = [&](const search::SearchProgress& of) { attendant.take(of); };
   options.checkpoint = [&](const SearchState& state, bool is_last) { file.take(state, is_last); };
   const auto run = [&] {
     const nb::gil_scoped_release free;
-    return search::search(data, options, file.read(search::fingerprintOf(data, options))).value();
+    return search::search(data, options, file.read(search::fingerprintOf(data, options)).value()).value();
   };
   const search::SearchResult result = run();
   return dictOf(result, data.names, attendant.finish(), file.status());

@@ -1,19 +1,15 @@
 #include "tools/search/evolution.h"
 
-#include <sys/stat.h>
-
 #include <algorithm>
 #include <atomic>
-#include <chrono>
 #include <csignal>
 
 #include <fmt/format.h>
 
 #include "tools/commands.h"
 #include "tools/evaluation.h"
-#include "tools/files/read.h"
+#include "tools/files/checkpoint.h"
 #include "tools/progress.h"
-#include "tools/search/checkpoint.h"
 #include "tools/search/link.h"
 #include "tools/search/report/front_text.h"
 #include "tools/search/report/plot.h"
@@ -21,11 +17,6 @@
 
 namespace srjit {
 namespace {
-
-using namespace std::chrono_literals;
-using Clock = std::chrono::steady_clock;
-
-constexpr auto kBetweenCheckpoints = 5s;
 
 struct SearchCommand {
   EvaluationOptions evaluation;
@@ -57,55 +48,6 @@ class InterruptGuard {
 
  private:
   struct sigaction interrupt_before_{}, terminate_before_{};
-};
-
-Status writeWhole(const std::string& path, std::string_view text) {
-  Result<OutputFile> file = OutputFile::create(path);
-  if (!file) return file.error();
-  file->write(text);
-  return file->publish();
-}
-
-/// Writes states to a file, every few seconds and at the end.
-class Checkpoints {
- public:
-  explicit Checkpoints(std::string path) : path_(std::move(path)) {}
-
-  /// The state in the file; none if there is no file. Errors: also of a file that could not be written later.
-  Result<std::optional<search::SearchState>> read() const {
-    if (path_.empty()) return std::optional<search::SearchState>();
-    struct stat status{};
-    if (stat(path_.c_str(), &status) != 0 && errno == ENOENT) {
-      const Result<OutputFile> file = OutputFile::create(path_);
-      if (!file) return file.error();
-      return std::optional<search::SearchState>();
-    }
-    const Result<std::string> text = readFile(path_);
-    if (!text) return text.error();
-    Result<search::SearchState> state = search::readCheckpoint(*text);
-    if (!state) return Error{Errc::kIo, fmt::format("{}: {}", displayName(path_), state.error().message), {}};
-    return std::optional(*std::move(state));
-  }
-
-  /// A failure is told once, and tried again: the search is worth more than its checkpoint.
-  void take(const search::SearchState& state, bool is_last) {
-    if (path_.empty() || (!is_last && Clock::now() < next_)) return;
-    status_ = writeWhole(path_, search::checkpointText(state));
-    next_ = Clock::now() + kBetweenCheckpoints;
-    if (!status_ && !is_told_ && !is_last) {
-      report(status_.error());
-      is_told_ = true;
-    }
-  }
-
-  /// Of the last write.
-  const Status& status() const { return status_; }
-
- private:
-  std::string path_;
-  Status status_ = okStatus();
-  Clock::time_point next_ = Clock::now() + kBetweenCheckpoints;
-  bool is_told_ = false;
 };
 
 std::string timeText(double seconds, double limit) {
@@ -194,16 +136,16 @@ ExitStatus runSearch(SearchCommand options) {
     if (!file) return report(file.error());
     plot = *std::move(file);
   }
-  Checkpoints checkpoints(options.checkpoint);
-  Result<std::optional<search::SearchState>> resumed = checkpoints.read();
-  if (!resumed) return report(resumed.error());
   options.search.engine = evaluation.engine;
+  CheckpointFile checkpoint(options.checkpoint);
+  Result<std::optional<search::SearchState>> resumed = checkpoint.read(search::fingerprintOf(data, options.search));
+  if (!resumed) return report(resumed.error());
   StatusLine line(evaluation.quiet);
   options.search.progress = [&](const search::SearchProgress& progress) {
     line.show([&] { return progressText(progress, options.search.seconds, data.names); });
   };
   options.search.stop = [] { return interrupted.load(); };
-  options.search.checkpoint = [&](const search::SearchState& state, bool is_last) { checkpoints.take(state, is_last); };
+  options.search.checkpoint = [&](const search::SearchState& state, bool is_last) { checkpoint.take(state, is_last); };
   std::optional<InterruptGuard> guard(std::in_place);
   const Result<search::SearchResult> result = search::search(data, options.search, *std::move(resumed));
   guard.reset();
@@ -213,7 +155,7 @@ ExitStatus runSearch(SearchCommand options) {
     for (const std::string& notice : result->notices) tell(fmt::format("sr-jit: {}\n", text::printable(notice)));
     tell(fmt::format("sr-jit: {} formulas of {} trees and {} fits in {} generations and {:.3g} s on {}; {}\n",
                      result->state.front.size(), result->state.candidates, result->state.fits,
-                     result->state.generations, result->state.seconds, result->engine.options().device,
+                     result->state.generations, result->state.seconds, result->device,
                      wordsOf(result->end)));
   }
   out->write(frontText(options, result->state.front, data.names));
@@ -224,7 +166,7 @@ ExitStatus runSearch(SearchCommand options) {
     plot->write(*svg);
     if (const Status written = plot->publish(); !written) return report(written.error());
   }
-  return checkpoints.status() ? kDone : report(checkpoints.status().error());
+  return checkpoint.status() ? kDone : report(checkpoint.status().error());
 }
 
 void addGrammarOptions(CLI::App& app, SearchCommand& options) {

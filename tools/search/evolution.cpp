@@ -71,6 +71,14 @@ Status checkOptions(const DataView& data, const SearchOptions& options) {
   return okStatus();
 }
 
+bool isConstant(const ColumnView& column) {
+  const auto same = [&](const auto* values) {
+    return std::all_of(values, values + column.size, [&](auto value) { return value == values[0]; });
+  };
+  return column.type == Precision::kF32 ? same(static_cast<const float*>(column.data))
+                                        : same(static_cast<const double*>(column.data));
+}
+
 /// What stays the same during a search.
 struct SearchSetup {
   Engine engine, wide;  // in the engine's precision, and in f64
@@ -249,6 +257,11 @@ Result<SearchEnd> Run::run() {
                                  Group(context, state_.islands, all.subspan(all.size() / 2))};
   candidates_before_ = state_.candidates;
   fits_before_ = state_.fits;
+  // A constant may be enough, and a search that is resumed may have reached its limits.
+  if (const std::optional<SearchEnd> end = reason()) {
+    if (const Status finished = finish(*end); !finished) return finished.error();
+    return *end;
+  }
   auto& [first, second] = groups;
   // The device always has work of one group while the host works on the other. After second.end() both have ended the
   // same generation: what the first has begun since changes nothing of its islands.
@@ -277,7 +290,10 @@ Result<SearchEnd> Run::run() {
 
 }  // namespace
 
-Result<SearchResult> search(const DataView& data, const SearchOptions& options, std::optional<SearchState> resumed) {
+Result<SearchResult> search(const DataView& data, const SearchOptions& given, std::optional<SearchState> resumed) {
+  SearchOptions options = given;
+  // Of a constant target there is no share of the variance, but errors there are.
+  if (options.loss.kind == LossKind::kNmse && data.target && isConstant(*data.target)) options.loss.kind = LossKind::kMse;
   Result<SearchSetup> setup = setUp(data, options);
   if (!setup) return setup.error();
   const RowSet* held_out = setup->held_out.size() > 0 ? &setup->held_out : nullptr;
@@ -285,8 +301,12 @@ Result<SearchResult> search(const DataView& data, const SearchOptions& options, 
   const Result<Polisher> polisher =
       Polisher::create(setup->wide, {searched, setup->fitted, held_out}, setup->links, setup->grammar, options.loss);
   if (!polisher) return polisher.error();
-  SearchResult result{.state = SearchState{}, .end = SearchEnd::kTime, .engine = setup->wide, .notices = {}};
-  const std::uint64_t fingerprint = fingerprintOf(data, options);
+  SearchResult result{.state = SearchState{},
+                      .end = SearchEnd::kTime,
+                      .engine = setup->wide,
+                      .device = setup->engine.options().device,
+                      .notices = {}};
+  const std::uint64_t fingerprint = fingerprintOf(data, given);
   if (resumed) {
     if (resumed->fingerprint != fingerprint) {
       return Error{Errc::kInvalid, "the search to resume was of other data or options", {}};

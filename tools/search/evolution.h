@@ -83,7 +83,8 @@ enum class SearchEnd : std::uint8_t { kTime, kGenerations, kEnough, kStopped };
 struct SearchResult {
   SearchState state;  ///< with the front, whose constants are rounded (Polisher::round())
   SearchEnd end = SearchEnd::kTime;
-  Engine engine;                     ///< of f64, which judged the front
+  Engine engine;                     ///< of f64, on the processor, which judged the front
+  std::string device;                ///< by which islands selected
   std::vector<std::string> notices;  ///< Engine::notices() of the search's engine
 };
 

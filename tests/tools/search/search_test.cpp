@@ -186,6 +186,25 @@ TEST(Search, UsesWeights) {
   EXPECT_EQ(print(search(rows.view(), options)->state.front.chosen()->expression, Language::kInfix), "x0");
 }
 
+TEST(Search, AConstantTargetIsFoundAtOnce) {
+  const RowSet rows = rowsOf(1, 50, [](const auto&) { return 2.5; });
+  const SearchResult result = search(rows.view(), smallOptions()).value();
+  EXPECT_EQ(result.end, SearchEnd::kEnough);
+  EXPECT_EQ(result.state.candidates, 0u);
+  ASSERT_EQ(result.state.front.size(), 1u);
+  EXPECT_EQ(print(result.state.front.formulas()[0].expression, Language::kInfix), "2.5");
+}
+
+TEST(Search, AResumedSearchAtItsLimitBreedsNothing) {
+  const RowSet rows = rowsOf(2, 200, [](const auto& row) { return std::cos(row[0]) / row[1] + std::exp(row[1] / 7); });
+  SearchOptions options = smallOptions();
+  options.generations = 2;
+  const SearchResult first = search(rows.view(), options).value();
+  const SearchResult second = search(rows.view(), options, first.state).value();
+  EXPECT_EQ(second.state.candidates, first.state.candidates);
+  EXPECT_EQ(second.end, SearchEnd::kGenerations);
+}
+
 TEST(Search, RefusesWhatMakesNoSense) {
   const RowSet rows = rowsOf(1, 20, kepler);
   const auto message = [&](const auto& change) {
