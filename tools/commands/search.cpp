@@ -155,8 +155,7 @@ ExitStatus runSearch(SearchCommand options) {
     for (const std::string& notice : result->notices) tell(fmt::format("sr-jit: {}\n", text::printable(notice)));
     tell(fmt::format("sr-jit: {} formulas of {} trees and {} fits in {} generations and {:.3g} s on {}; {}\n",
                      result->state.front.size(), result->state.candidates, result->state.fits,
-                     result->state.generations, result->state.seconds, result->device,
-                     wordsOf(result->end)));
+                     result->state.generations, result->state.seconds, result->device, wordsOf(result->end)));
   }
   out->write(frontText(options, result->state.front, data.names));
   if (const Status written = out->publish(); !written) return report(written.error());

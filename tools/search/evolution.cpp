@@ -293,7 +293,8 @@ Result<SearchEnd> Run::run() {
 Result<SearchResult> search(const DataView& data, const SearchOptions& given, std::optional<SearchState> resumed) {
   SearchOptions options = given;
   // Of a constant target there is no share of the variance, but errors there are.
-  if (options.loss.kind == LossKind::kNmse && data.target && isConstant(*data.target)) options.loss.kind = LossKind::kMse;
+  if (options.loss.kind == LossKind::kNmse && data.target && isConstant(*data.target))
+    options.loss.kind = LossKind::kMse;
   Result<SearchSetup> setup = setUp(data, options);
   if (!setup) return setup.error();
   const RowSet* held_out = setup->held_out.size() > 0 ? &setup->held_out : nullptr;
