@@ -102,6 +102,9 @@ Result<std::string> plotText(const search::SearchResult& result, const DataView&
                              const std::string& target_name) {
   const Engine& engine = result.engine;
   const search::Formula* chosen = result.state.front.chosen();
+  if (chosen == nullptr) {
+    return search::plotSvg({.front = result.state.front, .formula = {}, .target = {}, .prediction = {}});
+  }
   std::vector<double> predictions(target.size());
   const Result<Dataset> rows = engine.upload(data);
   if (!rows) return rows.error();
@@ -210,7 +213,7 @@ void addEffortOptions(CLI::App& app, search::SearchOptions& options) {
       ->check(CLI::NonNegativeNumber.description(""));
   add("--seed", options.seed, "N", "of all random numbers");
   add("--held-out", options.held_out, "SHARE", "keep this share of the rows for judging, 0 to 0.9")
-      ->check(CLI::Range(0.0, 0.9).description(""));
+      ->check(CLI::Range(0.0, search::kMostHeldOut).description(""));
   const auto addSize = [&](const char* name, auto& value, unsigned least, const char* doc) {
     add(name, value, "N", doc)->check(CLI::Range(least, 10000000u).description(""));
   };
@@ -220,7 +223,7 @@ void addEffortOptions(CLI::App& app, search::SearchOptions& options) {
   addSize("--patience", options.island.patience, 1, "generations without progress after which an island begins anew");
   app.add_option("--rows", options.rows, "rows by which islands select")
       ->type_name("N")
-      ->default_str("1024 on a CPU, 16384 on a GPU");
+      ->default_str(fmt::format("{} on a CPU, {} on a GPU", search::kSelectionRowsOnCpu, search::kSelectionRowsOnGpu));
   addSize("--fit-iterations", options.fit_iterations, 1, "passes of a fit of constants");
   add("--fit-share", options.fit_share, "SHARE", "of the new trees, whose constants may be fitted")
       ->check(CLI::Range(0.0, 1.0).description(""));

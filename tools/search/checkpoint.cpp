@@ -7,13 +7,14 @@
 #include <nlohmann/json.hpp>
 
 #include "ir/text.h"
+#include "runtime/platform/guarded.h"
 
 namespace srjit::search {
 namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr std::string_view kFormat = "sr-jit search 1";
+constexpr std::string_view kFormat = "sr-jit search 2";
 
 std::string postfixOf(std::span<const Token> tree) {
   return print(Expression::create({tree.begin(), tree.end()}).value(), Language::kPostfix);
@@ -25,6 +26,23 @@ Json jsonOf(const Individual& individual) {
       {"shape", individual.shape},          {"whole", individual.whole},           {"fitted", individual.is_fitted}};
 }
 
+/// JSON has no infinity: a number that is not finite is null there, and infinite when it is read.
+Json jsonOf(std::span<const double> numbers) {
+  Json array = Json::array();
+  for (const double number : numbers) array.push_back(number);
+  return array;
+}
+
+double numberFrom(const Json& json) {
+  return json.is_null() ? std::numeric_limits<double>::infinity() : json.get<double>();
+}
+
+std::vector<double> numbersFrom(const Json& json) {
+  std::vector<double> numbers;
+  for (const Json& number : json) numbers.push_back(numberFrom(number));
+  return numbers;
+}
+
 Json jsonOf(const Island& island) {
   Json population = Json::array();
   for (const Individual& individual : island.population) population.push_back(jsonOf(individual));
@@ -33,7 +51,7 @@ Json jsonOf(const Island& island) {
           {"generation", island.generation},
           {"born", island.born},
           {"improved", island.improved},
-          {"progress", island.progress},
+          {"records", jsonOf(island.records)},
           {"population", std::move(population)}};
 }
 
@@ -41,7 +59,8 @@ Json jsonOf(const Formula& formula) {
   return {{"formula", print(formula.expression, Language::kPostfix)},
           {"complexity", formula.complexity},
           {"loss", formula.loss},
-          {"held_out", formula.held_out}};  // null for a NaN
+          {"is_judged", !std::isnan(formula.held_out)},
+          {"held_out", formula.held_out}};
 }
 
 /// Throws nlohmann's exceptions, and Error for text that is no tree.
@@ -68,7 +87,7 @@ Island islandFrom(const Json& json) {
                 .generation = json.at("generation"),
                 .born = json.at("born"),
                 .improved = json.at("improved"),
-                .progress = json.at("progress"),
+                .records = numbersFrom(json.at("records")),
                 .population = {}};
   for (const Json& individual : json.at("population")) island.population.push_back(individualFrom(individual));
   return island;
@@ -78,6 +97,7 @@ SearchState stateFrom(const Json& json) {
   if (json.at("format") != kFormat) throw Error{Errc::kInvalid, "another format", {}};
   SearchState state;
   state.fingerprint = json.at("fingerprint");
+  state.rows = json.at("rows");
   state.seconds = json.at("seconds");
   state.generations = json.at("generations");
   state.candidates = json.at("candidates");
@@ -89,14 +109,14 @@ SearchState stateFrom(const Json& json) {
       state.archives.back().push_back({individualFrom(archived.at("individual")), archived.at("polished")});
     }
   }
-  state.front = Front(json.at("floor"));
+  state.front = Front(-numberFrom(json.at("below_floor")));
   for (const Json& formula : json.at("front")) {
-    const Json& held_out = formula.at("held_out");
+    const double held_out = numberFrom(formula.at("held_out"));
     state.front.add(
         {.expression = expressionFrom(formula.at("formula")),
          .complexity = formula.at("complexity"),
          .loss = formula.at("loss"),
-         .held_out = held_out.is_null() ? std::numeric_limits<double>::quiet_NaN() : held_out.get<double>()});
+         .held_out = formula.at("is_judged").get<bool>() ? held_out : std::numeric_limits<double>::quiet_NaN()});
   }
   return state;
 }
@@ -106,11 +126,12 @@ SearchState stateFrom(const Json& json) {
 std::string checkpointText(const SearchState& state) {
   Json json = {{"format", kFormat},
                {"fingerprint", state.fingerprint},
+               {"rows", state.rows},
                {"seconds", state.seconds},
                {"generations", state.generations},
                {"candidates", state.candidates},
                {"fits", state.fits},
-               {"floor", state.front.floor()},
+               {"below_floor", -state.front.floor()},
                {"front", Json::array()},
                {"archives", Json::array()},
                {"islands", Json::array()}};
@@ -126,15 +147,17 @@ std::string checkpointText(const SearchState& state) {
 }
 
 Result<SearchState> readCheckpoint(std::string_view text) {
-  std::string reason;
-  try {
-    return stateFrom(Json::parse(text));
-  } catch (const Json::exception& problem) {
-    reason = problem.what();
-  } catch (const Error& error) {
-    reason = error.message;
-  }
-  return Error{Errc::kInvalid, fmt::format("this is no checkpoint of a search: {}", reason), {}};
+  return guarded([&]() -> Result<SearchState> {
+    std::string reason;
+    try {
+      return stateFrom(Json::parse(text));
+    } catch (const Json::exception& problem) {
+      reason = problem.what();
+    } catch (const Error& error) {
+      reason = error.message;
+    }
+    return Error{Errc::kInvalid, fmt::format("this is no checkpoint of a search: {}", reason), {}};
+  });
 }
 
 }  // namespace srjit::search

@@ -14,6 +14,7 @@
 #include <fmt/format.h>
 
 #include "ir/mix.h"
+#include "runtime/platform/guarded.h"
 #include "tools/search/group.h"
 #include "tools/search/polish.h"
 
@@ -21,14 +22,13 @@ namespace srjit::search {
 namespace {
 
 constexpr std::uint64_t kRowsSeed = 0x726f7773, kHeldOutSeed = 0x68656c64;  // of which rows are drawn
-constexpr std::size_t kCpuRows = 1024, kGpuRows = 16384, kFittedRows = 16384;
+constexpr std::size_t kFittedRows = 16384;
 constexpr std::uint64_t kPolishEvery = 8;    // generations
 constexpr std::size_t kPolishedAtOnce = 12;  // finalists
 constexpr std::size_t kPolishedAtEnd = 60;
-constexpr double kArchiveGain = 0.95;  // of the archived loss, which a tree must be below to take its place
+constexpr double kArchiveGain = 0.05;  // of the archived loss, by which a tree must be below it to take its place
 constexpr double kLooksExact = 1e-9;   // a scaled nmse in f32 that may be 0 in f64: polished at once
-constexpr double kMostHeldOut = 0.9;
-constexpr double kFloor = 1e-22;  // the share of the target's variance that is rounding in f64
+constexpr double kFloor = 1e-22;       // the share of the target's variance that is rounding in f64
 
 using Clock = std::chrono::steady_clock;
 
@@ -48,19 +48,46 @@ std::vector<std::size_t> without(std::size_t all, std::span<const std::size_t> s
   return rest;
 }
 
-std::vector<std::size_t> pick(std::span<const std::size_t> rows, std::size_t most, std::uint64_t seed) {
-  std::vector<std::size_t> picked;
-  for (const std::size_t at : drawRows(rows.size(), std::min(rows.size(), most), seed)) picked.push_back(rows[at]);
-  return picked;
+/// At most `most` rows of a set, of those that count.
+RowSet pick(const RowSet& rows, std::size_t most, std::uint64_t seed) {
+  std::vector<std::size_t> counting, picked;
+  for (std::size_t row = 0; row < rows.size(); ++row) {
+    if (rows.weightOf(row) > 0) counting.push_back(row);
+  }
+  const std::size_t count = std::min(counting.size(), most);
+  for (const std::size_t at : drawRows(counting.size(), count, seed)) picked.push_back(counting[at]);
+  return gatherRows(rows.view(), picked);
 }
 
-Status checkOptions(const DataView& data, const SearchOptions& options) {
-  const auto invalid = [](std::string message) { return Error{Errc::kInvalid, std::move(message), {}}; };
+Error invalid(std::string message) { return {Errc::kInvalid, std::move(message), {}}; }
+
+Status checkData(const DataView& data) {
   if (!data.target) return invalid("a search needs a target");
+  if (data.target->size == 0) return invalid("the data have no row");
+  const auto isEqual = [&](const ColumnView& column) { return column.size == data.target->size; };
+  if (!std::ranges::all_of(data.columns, isEqual) || (data.weights && !isEqual(*data.weights))) {
+    return invalid("columns, target and weights differ in length");
+  }
+  return okStatus();
+}
+
+bool areOfIdentity(std::span<const std::string> links) {
+  return std::ranges::all_of(links, [](const std::string& link) { return link == allLinks().front().name; });
+}
+
+Status checkOptions(const SearchOptions& options) {
   if (options.islands < 2) return invalid("a search has at least 2 islands");
   if (options.island.population < 2 || options.island.offspring < 1) return invalid("an island is too small");
+  if (options.island.patience < 1) return invalid("an island has patience for at least 1 generation");
+  if (options.fit_iterations < 1) return invalid("a fit has at least 1 pass");
+  if (!(options.fit_share >= 0 && options.fit_share <= 1)) return invalid("the share that is fitted is from 0 to 1");
+  if (!(options.seconds >= 0)) return invalid("the time is not negative");
+  if (!(options.enough >= 0)) return invalid("the share of the variance that is enough is not negative");
   if (!(options.held_out >= 0 && options.held_out <= kMostHeldOut)) {
     return invalid(fmt::format("the share of rows that are held out is from 0 to {}", kMostHeldOut));
+  }
+  if (!isOfSquares(options.loss) && !areOfIdentity(options.links)) {
+    return invalid("links are for losses of squared errors");
   }
   if (options.loss.custom) return okStatus();
   const LossInfo& loss = infoOf(options.loss.kind);
@@ -71,69 +98,98 @@ Status checkOptions(const DataView& data, const SearchOptions& options) {
   return okStatus();
 }
 
-bool isConstant(const ColumnView& column) {
-  const auto same = [&](const auto* values) {
-    return std::all_of(values, values + column.size, [&](auto value) { return value == values[0]; });
-  };
-  return column.type == Precision::kF32 ? same(static_cast<const float*>(column.data))
-                                        : same(static_cast<const double*>(column.data));
-}
-
 /// What stays the same during a search.
 struct SearchSetup {
   Engine engine, wide;  // in the engine's precision, and in f64
   Grammar grammar;
+  LossOptions loss;
   std::vector<const Link*> links;
   RowSet searched, fitted, held_out;
+  std::size_t rows;  // for selection
   Screen screen;
-  double floor = 0;   // a loss that is rounding
-  double enough = 0;  // a loss that ends the search
+  double floor;   // a loss that is rounding
+  double enough;  // a loss that ends the search
 };
 
-Result<SearchSetup> setUp(const DataView& data, const SearchOptions& options) {
-  if (const Status status = checkOptions(data, options); !status) return status.error();
+/// Few trees and many passes: on a GPU they would wait for each other, and keep the islands' work waiting.
+Result<Engine> makeWideEngine(EngineOptions options) {
+  options.precision = Precision::kF64;
+  options.device = "cpu";
+  options.tier = Tier::kInterpret;
+  return Engine::create(options);
+}
+
+/// `rows`: those of a search that goes on; 0: as the options say.
+Result<SearchSetup> setUp(const DataView& data, const SearchOptions& options, std::size_t rows) {
+  if (const Status status = checkData(data); !status) return status.error();
+  if (const Status status = checkOptions(options); !status) return status.error();
   Result<Grammar> grammar = Grammar::create(options.grammar, data.columns.size());
   if (!grammar) return grammar.error();
   Result<Engine> engine = Engine::create(options.engine);
   if (!engine) return engine.error();
-  EngineOptions wide_options = options.engine;
-  wide_options.precision = Precision::kF64;
-  // Few trees and many passes: on a GPU they would wait for each other, and keep the islands' work waiting.
-  wide_options.device = "cpu";
-  wide_options.tier = Tier::kInterpret;
-  Result<Engine> wide = Engine::create(wide_options);
+  Result<Engine> wide = makeWideEngine(options.engine);
   if (!wide) return wide.error();
   const std::size_t all = data.target->size;
   const auto held = static_cast<std::size_t>(options.held_out * static_cast<double>(all));
   const std::vector<std::size_t> held_out = drawRows(all, held, combine(options.seed, kHeldOutSeed));
-  const std::vector<std::size_t> searched = without(all, held_out);
-  if (searched.empty()) return Error{Errc::kInvalid, "the data have no row to search", {}};
-  const std::size_t screened = options.rows != 0 ? options.rows : isGpu(*engine) ? kGpuRows : kCpuRows;
-  const std::uint64_t rows_seed = combine(options.seed, kRowsSeed);
-  RowSet searched_rows = gatherRows(data, searched);
-  const bool has_links = isOfSquares(options.loss);
+  RowSet searched = gatherRows(data, without(all, held_out));
+  LossOptions loss = options.loss;
+  // Of a constant target there is no share of the variance, but errors there are.
+  const bool is_constant = std::ranges::all_of(searched.target, [&](double y) { return y == searched.target[0]; });
+  if (!loss.custom && loss.kind == LossKind::kNmse && is_constant) loss.kind = LossKind::kMse;
   const std::vector<std::string> identity = {std::string(allLinks().front().name)};
   Result<std::vector<const Link*>> links =
-      linksFor(has_links ? options.links : identity, *grammar, searched_rows.target);
+      linksFor(isOfSquares(loss) ? options.links : identity, *grammar, searched.target);
   if (!links) return links.error();
-  Result<Screen> screen =
-      Screen::create(*engine, gatherRows(data, pick(searched, screened, rows_seed)), *links, options.loss);
+  if (rows == 0) rows = options.rows;
+  if (rows == 0) rows = isGpu(*engine) ? kSelectionRowsOnGpu : kSelectionRowsOnCpu;
+  const std::uint64_t rows_seed = combine(options.seed, kRowsSeed);
+  Result<Screen> screen = Screen::create(*engine, pick(searched, rows, rows_seed), *links, loss);
   if (!screen) return screen.error();
-  const double floor = lossOfShare(options.loss, kFloor, searched_rows.target);
-  const double enough = lossOfShare(options.loss, options.enough, searched_rows.target);
+  RowSet fitted = pick(searched, kFittedRows, rows_seed);
+  const double floor = lossOfShare(loss, kFloor, searched), enough = lossOfShare(loss, options.enough, searched);
   return SearchSetup{*std::move(engine),
                      *std::move(wide),
                      *std::move(grammar),
+                     loss,
                      *std::move(links),
-                     std::move(searched_rows),
-                     gatherRows(data, pick(searched, kFittedRows, rows_seed)),
+                     std::move(searched),
+                     std::move(fitted),
                      gatherRows(data, held_out),
+                     rows,
                      *std::move(screen),
                      floor,
                      enough};
 }
 
-/// Half of the islands search for the target itself, and each other link has an equal share of the rest.
+/// Whether `state` can be gone on from. One that search() gave can.
+bool isSound(const SearchState& state, const SearchSetup& setup, const SearchOptions& options) {
+  const auto isGood = [&](const Individual& individual) {
+    return setup.grammar.admits(individual.tree) && std::isfinite(individual.loss) &&
+           individual.complexity == setup.grammar.complexityOf(individual.tree) &&
+           std::ranges::all_of(individual.tree, [&](const Token& token) {
+             return token.kind != Token::Kind::kVariable || token.index < setup.grammar.variables();
+           });
+  };
+  if (state.islands.size() != options.islands || state.archives.size() != setup.links.size()) return false;
+  for (std::size_t i = 0; i < state.islands.size(); ++i) {
+    const Island& island = state.islands[i];
+    if (island.number != i || island.link >= setup.links.size()) return false;
+    if (island.born > island.improved || island.improved > island.generation) return false;
+    if (!std::ranges::all_of(island.population, isGood)) return false;
+    if (!std::ranges::is_sorted(island.population, {}, &Individual::complexity)) return false;
+  }
+  for (const std::vector<Archived>& archive : state.archives) {
+    const auto complexityOf = [](const Archived& archived) { return archived.individual.complexity; };
+    if (!std::ranges::all_of(archive, isGood, &Archived::individual)) return false;
+    if (std::ranges::adjacent_find(archive, std::ranges::greater_equal(), complexityOf) != archive.end()) return false;
+  }
+  return std::ranges::all_of(state.front.formulas(), [&](const Formula& formula) {
+    return formula.expression.variableCount() <= setup.grammar.variables();
+  });
+}
+
+/// Half of the islands have the first link, which is usually the target itself; the others share the rest.
 std::vector<Island> newIslands(std::size_t count, std::size_t links) {
   std::vector<Island> islands(count);
   for (std::size_t i = 0; i < count; ++i) {
@@ -143,50 +199,52 @@ std::vector<Island> newIslands(std::size_t count, std::size_t links) {
   return islands;
 }
 
+/// Whether a loss is below another by more than is worth a tree's polishing.
+bool isGain(double loss, double than) {
+  return std::isinf(than) ? loss < than : loss < than - kArchiveGain * std::fabs(than);
+}
+
 void archive(std::vector<Archived>& archive, const Island& island) {
   for (const Individual& individual : island.population) {
     const auto place = std::ranges::lower_bound(archive, individual.complexity, {},
                                                 [](const Archived& entry) { return entry.individual.complexity; });
     if (place == archive.end() || place->individual.complexity != individual.complexity) {
       archive.insert(place, {individual, false});
-    } else if (individual.loss < place->individual.loss * kArchiveGain) {
+    } else if (isGain(individual.loss, place->individual.loss)) {
       *place = {individual, false};
     }
   }
 }
 
-/// The archived trees that no simpler one is as good as, and that were not polished; the best `most`. Marks them, and
-/// all that are not worth it.
-std::vector<Finalist> takeFinalists(std::vector<std::vector<Archived>>& archives, std::size_t most) {
-  struct Candidate {
-    Archived* archived;
-    std::size_t link;
-  };
+struct Candidate {
+  Archived* archived;
+  std::size_t link;
+};
+
+/// The archived trees that were not polished, the best first. Those that a simpler one is as good as are marked, and
+/// left out.
+std::vector<Candidate> unpolished(std::vector<std::vector<Archived>>& archives) {
   std::vector<Candidate> candidates;
   for (std::size_t link = 0; link < archives.size(); ++link) {
     double least = std::numeric_limits<double>::infinity();
     for (Archived& archived : archives[link]) {
-      const bool is_better = archived.individual.loss < least * kArchiveGain;
+      if (!isGain(archived.individual.loss, least)) archived.is_polished = true;
       least = std::min(least, archived.individual.loss);
-      if (is_better && !archived.is_polished) candidates.push_back({&archived, link});
+      if (!archived.is_polished) candidates.push_back({&archived, link});
     }
   }
   std::ranges::stable_sort(candidates, {}, [](const Candidate& one) { return one.archived->individual.loss; });
-  candidates.resize(std::min(candidates.size(), most));
+  return candidates;
+}
+
+/// The best `most` of the candidates, which are marked.
+std::vector<Finalist> takeFinalists(std::span<const Candidate> candidates, std::size_t most) {
   std::vector<Finalist> finalists;
-  for (const Candidate& candidate : candidates) {
+  for (const Candidate& candidate : candidates.first(std::min(candidates.size(), most))) {
     candidate.archived->is_polished = true;
     finalists.push_back({candidate.archived->individual.tree, candidate.link});
   }
   return finalists;
-}
-
-bool looksExact(const std::vector<std::vector<Archived>>& archives) {
-  return std::ranges::any_of(archives, [](const std::vector<Archived>& archive) {
-    return std::ranges::any_of(archive, [](const Archived& archived) {
-      return !archived.is_polished && archived.individual.loss < kLooksExact;
-    });
-  });
 }
 
 /// A search that runs.
@@ -198,7 +256,8 @@ class Run {
   Result<SearchEnd> run();
 
  private:
-  Status polishSome(std::size_t most) { return polisher_.polish(takeFinalists(state_.archives, most), state_.front); }
+  Status polishSome(bool is_due, std::size_t most);
+  double secondsNow() const { return seconds_before_ + std::chrono::duration<double>(Clock::now() - begun_).count(); }
   Status finishGeneration(const std::array<Group, 2>& groups);
   std::optional<SearchEnd> reason() const;
   Status finish(SearchEnd end);
@@ -211,6 +270,14 @@ class Run {
   std::uint64_t candidates_before_ = 0, fits_before_ = 0;
   Clock::time_point begun_ = Clock::now();
 };
+
+/// Where it is not due, only if the best one looks exact.
+Status Run::polishSome(bool is_due, std::size_t most) {
+  const std::vector<Candidate> candidates = unpolished(state_.archives);
+  if (candidates.empty()) return okStatus();
+  const bool looks_exact = isOfSquares(setup_.loss) && candidates.front().archived->individual.loss < kLooksExact;
+  return is_due || looks_exact ? polisher_.polish(takeFinalists(candidates, most), state_.front) : okStatus();
+}
 
 std::optional<SearchEnd> Run::reason() const {
   if (const Formula* best = state_.front.best(); best != nullptr && best->loss <= setup_.enough) {
@@ -227,10 +294,9 @@ Status Run::finishGeneration(const std::array<Group, 2>& groups) {
   state_.candidates = candidates_before_ + groups[0].candidates() + groups[1].candidates();
   state_.fits = fits_before_ + groups[0].fits() + groups[1].fits();
   for (const Island& island : state_.islands) archive(state_.archives[island.link], island);
-  if (state_.generations % kPolishEvery == 0 || looksExact(state_.archives)) {
-    if (const Status polished = polishSome(kPolishedAtOnce); !polished) return polished;
-  }
-  state_.seconds = seconds_before_ + std::chrono::duration<double>(Clock::now() - begun_).count();
+  const bool is_due = state_.generations % kPolishEvery == 0;
+  if (const Status polished = polishSome(is_due, kPolishedAtOnce); !polished) return polished;
+  state_.seconds = secondsNow();
   if (options_.progress) {
     options_.progress({state_.seconds, state_.generations, state_.candidates, state_.fits, &state_.front});
   }
@@ -239,11 +305,12 @@ Status Run::finishGeneration(const std::array<Group, 2>& groups) {
 
 Status Run::finish(SearchEnd end) {
   if (end != SearchEnd::kEnough) {
-    if (const Status polished = polishSome(kPolishedAtEnd); !polished) return polished;
+    if (const Status polished = polishSome(true, kPolishedAtEnd); !polished) return polished;
   }
   Result<Front> rounded = polisher_.round(state_.front);
   if (!rounded) return rounded.error();
   state_.front = *std::move(rounded);
+  state_.seconds = secondsNow();
   return okStatus();
 }
 
@@ -290,31 +357,30 @@ Result<SearchEnd> Run::run() {
 
 }  // namespace
 
-Result<SearchResult> search(const DataView& data, const SearchOptions& given, std::optional<SearchState> resumed) {
-  SearchOptions options = given;
-  // Of a constant target there is no share of the variance, but errors there are.
-  if (options.loss.kind == LossKind::kNmse && data.target && isConstant(*data.target))
-    options.loss.kind = LossKind::kMse;
-  Result<SearchSetup> setup = setUp(data, options);
+namespace {
+
+Result<SearchResult> searchFrom(const DataView& data, const SearchOptions& options,
+                                std::optional<SearchState> resumed) {
+  const Result<SearchSetup> setup = setUp(data, options, resumed ? resumed->rows : 0);
   if (!setup) return setup.error();
   const RowSet* held_out = setup->held_out.size() > 0 ? &setup->held_out : nullptr;
   const DataView searched = setup->searched.view();
   const Result<Polisher> polisher =
-      Polisher::create(setup->wide, {searched, setup->fitted, held_out}, setup->links, setup->grammar, options.loss);
+      Polisher::create(setup->wide, {searched, setup->fitted, held_out}, setup->links, setup->grammar, setup->loss);
   if (!polisher) return polisher.error();
   SearchResult result{.state = SearchState{},
                       .end = SearchEnd::kTime,
                       .engine = setup->wide,
                       .device = setup->engine.options().device,
                       .notices = {}};
-  const std::uint64_t fingerprint = fingerprintOf(data, given);
+  const std::uint64_t fingerprint = fingerprintOf(data, options);
   if (resumed) {
-    if (resumed->fingerprint != fingerprint) {
-      return Error{Errc::kInvalid, "the search to resume was of other data or options", {}};
-    }
+    if (resumed->fingerprint != fingerprint) return invalid("the search to resume was of other data or options");
+    if (!isSound(*resumed, *setup, options)) return invalid("the state of the search to resume is damaged");
     result.state = *std::move(resumed);
   } else {
     result.state.fingerprint = fingerprint;
+    result.state.rows = setup->rows;
     result.state.islands = newIslands(options.islands, setup->links.size());
     result.state.archives.resize(setup->links.size());
     result.state.front = Front(setup->floor);
@@ -327,6 +393,12 @@ Result<SearchResult> search(const DataView& data, const SearchOptions& given, st
   result.end = *end;
   result.notices = setup->engine.notices();
   return result;
+}
+
+}  // namespace
+
+Result<SearchResult> search(const DataView& data, const SearchOptions& options, std::optional<SearchState> resumed) {
+  return guarded([&] { return searchFrom(data, options, std::move(resumed)); });
 }
 
 std::uint64_t fingerprintOf(const DataView& data, const SearchOptions& options) {
@@ -349,8 +421,10 @@ std::uint64_t fingerprintOf(const DataView& data, const SearchOptions& options) 
     text += fmt::format(" {}:{}:{}", infoOf(limit.outer).name, infoOf(limit.inner).name, limit.most);
   }
   for (const std::string& link : options.links) text += " " + link;
-  text += fmt::format(" {} {} {} {}", options.grammar.allow_self_nesting, static_cast<int>(options.loss.kind),
-                      options.loss.tuning.value_or(-1), static_cast<int>(options.loss.nan));
+  text += fmt::format(" {} {} {} {} {} {}", static_cast<int>(options.engine.precision),
+                      static_cast<int>(options.engine.math), options.grammar.allow_self_nesting,
+                      static_cast<int>(options.loss.kind), options.loss.tuning.value_or(-1),
+                      static_cast<int>(options.loss.nan));
   add(hashOf(text));
   if (options.loss.custom) add(hashOf(*options.loss.custom));
   return hash;

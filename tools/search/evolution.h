@@ -25,6 +25,11 @@
 
 namespace srjit::search {
 
+/// Rows by which islands select, unless another number is given.
+inline constexpr std::size_t kSelectionRowsOnCpu = 1024, kSelectionRowsOnGpu = 16384;
+/// Largest SearchOptions::held_out.
+inline constexpr double kMostHeldOut = 0.9;
+
 struct SearchProgress {
   double seconds = 0;             ///< of the whole search, also before it was resumed
   std::uint64_t generations = 0;  ///< that all islands have bred
@@ -36,13 +41,14 @@ struct SearchProgress {
 /// A tree that was the best of its complexity and link.
 struct Archived {
   Individual individual;
-  bool is_polished = false;  ///< or not worth it
+  bool is_polished = false;  ///< or a simpler one is as good
 };
 
 /// All that a search knows between two generations; a search that begins with it goes on where it was. Plain data
 /// (checkpoint.h writes and reads it).
 struct SearchState {
   std::uint64_t fingerprint = 0;  ///< of data and options: a state is of no use for others
+  std::size_t rows = 0;           ///< for selection
   double seconds = 0;
   std::uint64_t generations = 0, candidates = 0, fits = 0;
   std::vector<Island> islands;
@@ -63,10 +69,10 @@ struct SearchOptions {
   std::uint64_t generations = 0;        ///< 0: no limit
   double enough = 1e-18;                ///< ends when the share of the target's variance that is left is no more
   std::uint64_t seed = 1;
-  double held_out = 0;       ///< share of the rows that are kept for judging, at most 0.9
+  double held_out = 0;       ///< share of the rows that are kept for judging, at most kMostHeldOut
   std::size_t islands = 16;  ///< at least 2
   IslandOptions island = {};
-  std::size_t rows = 0;  ///< for selection; 0: 1,024 on a CPU, 16,384 on a GPU; at most those that there are
+  std::size_t rows = 0;  ///< for selection, at most those with a weight; 0: kSelectionRowsOnCpu or -OnGpu
   unsigned fit_iterations = 8;
   double fit_share = 0.15;  ///< of the offspring, whose constants may be fitted
   /// Asked after each generation: whether to end now.
@@ -90,7 +96,7 @@ struct SearchResult {
 
 /// Searches until the time is over, or another limit is reached; gives the front in any case but an error. `resumed` is
 /// the state to go on from. Errors: kInvalid for options and data that do not fit, and for a state of others; those of
-/// the engine. Uses the calling thread and TBB.
+/// the engine; kMachine for what a callback throws. Uses the calling thread and TBB.
 Result<SearchResult> search(const DataView& data, const SearchOptions& options,
                             std::optional<SearchState> resumed = {});
 

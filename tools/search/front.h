@@ -15,18 +15,18 @@ struct Formula {
   Expression expression;
   std::size_t complexity = 0;  ///< by the search's grammar
   double loss = 0;             ///< the search's loss, in f64, over all rows that were searched
-  double held_out =
-      std::numeric_limits<double>::quiet_NaN();  ///< over the rows that were held out; NaN if there are none
+  /// Over the rows that were held out; infinite where the formula has no value; NaN if no rows were held out.
+  double held_out = std::numeric_limits<double>::quiet_NaN();
 };
 
 /// The Pareto front of complexity and loss: complexities ascend, losses descend. Not thread-safe.
 class Front {
  public:
   /// Losses up to `floor` are rounding: all of them are equal.
-  explicit Front(double floor = 0) : floor_(floor) {}
+  explicit Front(double floor = -std::numeric_limits<double>::infinity()) : floor_(floor) {}
 
-  /// Takes `formula` if none that is as simple is as exact, to a thousandth, and drops those that it beats. A loss that
-  /// is not finite is never taken. Gives whether it was taken.
+  /// Takes `formula` if none that is as simple is as exact, to a thousandth, and drops those that are now beaten in the
+  /// same sense. A loss that is not finite is never taken. Gives whether it was taken.
   bool add(Formula formula);
 
   double floor() const noexcept { return floor_; }

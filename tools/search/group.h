@@ -17,9 +17,9 @@ struct GroupContext {
   const Grammar& grammar;
   const Screen& screen;
   IslandOptions island;
-  std::uint64_t seed = 1;
-  unsigned fit_iterations = 8;
-  double fit_share = 0.15;
+  std::uint64_t seed;
+  unsigned fit_iterations;
+  double fit_share;
 };
 
 /// One generation of some islands in three steps, each of which leaves work on the device, or takes its results. Call

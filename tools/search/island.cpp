@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numeric>
 #include <unordered_map>
 #include <unordered_set>
@@ -22,7 +23,7 @@ constexpr double kUniformParent = 0.4;   // parents that are drawn from all; oth
 constexpr std::size_t kTournament = 4;
 constexpr double kFreshBlood = 0.02;          // random trees among the children
 constexpr std::size_t kFirstComplexity = 12;  // the most that the first trees are grown to
-constexpr double kProgress = 0.01;            // the share by which the losses of all niches together must fall
+constexpr double kProgress = 0.01;            // of a record, that a loss must be below it
 constexpr double kRoundingLoss = 1e-16;       // below it is rounding
 
 const Individual& chooseParent(const Island& island, Random& random) {
@@ -102,18 +103,22 @@ std::vector<std::size_t> nicheRanks(std::span<const Individual* const> individua
   return ranks;
 }
 
-/// The sum over complexities of the logarithm of the least loss up to there.
-double progressOf(const Island& island) {
-  double sum = 0, least = 1;
-  std::size_t complexity = 0;
+/// Takes the least losses up to each complexity to the records of the island. Gives whether one of them fell by more
+/// than rounding and a hundredth.
+bool comesForward(Island& island) {
+  bool is_better = false;
+  double least = std::numeric_limits<double>::infinity();
   for (const Individual& individual : island.population) {
-    if (individual.complexity != complexity) {
-      sum += std::log(std::max(least, kRoundingLoss)) * static_cast<double>(individual.complexity - complexity);
-      complexity = individual.complexity;
-    }
     least = std::min(least, individual.loss);
+    if (island.records.size() <= individual.complexity) {
+      island.records.resize(individual.complexity + 1, std::numeric_limits<double>::infinity());
+    }
+    double& record = island.records[individual.complexity];
+    if (std::isfinite(record) && !(least < record - std::max(kProgress * std::fabs(record), kRoundingLoss))) continue;
+    record = least;
+    is_better = true;
   }
-  return sum + std::log(std::max(least, kRoundingLoss));
+  return is_better;
 }
 
 /// Numbers of the finite ones by rank, then by loss.
@@ -167,13 +172,10 @@ void survive(Island& island, std::vector<Individual> offspring, const IslandOpti
   std::ranges::stable_sort(survivors, {}, &Individual::complexity);
   island.population = std::move(survivors);
   ++island.generation;
-  const double progress = progressOf(island);
-  if (island.generation == island.born + 1 || progress < island.progress - kProgress) {
-    island.progress = progress;
-    island.improved = island.generation;
-  }
+  if (comesForward(island)) island.improved = island.generation;
   if (island.generation - island.improved < options.patience) return;
   island.population.clear();
+  island.records.clear();
   island.born = island.generation;
   island.improved = island.generation;
 }

@@ -26,7 +26,7 @@ struct Island {
   std::uint64_t generation = 0;        ///< bred so far
   std::uint64_t born = 0;              ///< the generation in which its population was made anew
   std::uint64_t improved = 0;          ///< the generation in which it last came forward
-  double progress = 0;                 ///< what `improved` compares: see progressOf()
+  std::vector<double> records = {};    ///< by complexity: the least loss up to there since `born`
   std::vector<Individual> population;  ///< by niche: complexities ascend, and losses within one
 };
 

@@ -73,6 +73,9 @@ Result<std::vector<const Link*>> linksFor(std::span<const std::string> names, co
     if (link != std::begin(kLinks) && !admits(*link, target)) {
       return Error{Errc::kInvalid, fmt::format("the target has values that link {} is not for", name), {}};
     }
+    if (std::ranges::find(links, link) != links.end()) {
+      return Error{Errc::kInvalid, fmt::format("link {} occurs twice", name), {}};
+    }
     links.push_back(link);
   }
   if (!names.empty()) return links;

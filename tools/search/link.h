@@ -24,7 +24,8 @@ std::span<const Link> allLinks() noexcept;
 
 /// Those of which g is defined for all of `target`, and gives more than one value there. `names`: the links that may be
 /// used; empty: those whose inverse the grammar can write, where division gives reciprocals; and sin (cos) if the
-/// grammar has it, though not asin (acos). Errors (kInvalid): an unknown name, and one that the target does not admit.
+/// grammar has it, though not asin (acos). Errors (kInvalid): an unknown name, one that occurs twice, and one that the
+/// target does not admit.
 Result<std::vector<const Link*>> linksFor(std::span<const std::string> names, const Grammar& grammar,
                                           std::span<const double> target);
 

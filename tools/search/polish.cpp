@@ -201,7 +201,10 @@ Status Polisher::addTo(Front& front, std::span<const Variant> variants) const {
   }
   for (std::size_t i = 0; i < formulas.size(); ++i) {
     formulas[i].loss = losses->values[i];
-    if (held_out) formulas[i].held_out = held_out->values[i];
+    if (held_out) {
+      const double loss = held_out->values[i];
+      formulas[i].held_out = std::isfinite(loss) ? loss : std::numeric_limits<double>::infinity();
+    }
     front.add(std::move(formulas[i]));
   }
   return okStatus();
@@ -217,7 +220,7 @@ std::pair<std::size_t, std::size_t> Polisher::costOf(const Variant& variant) con
 Status Polisher::addConstant(Front& front) const {
   std::vector<Variant> variants(1);
   variants[0].tree = {Token::parameter(0)};
-  variants[0].values = {fitted_rows_->target.front()};
+  variants[0].values = {fitted_rows_->targetMean()};
   if (const Status fitted = fit(variants, kFitPasses); !fitted) return fitted;
   return addTo(front, variants);
 }

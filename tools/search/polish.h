@@ -23,7 +23,7 @@ struct Finalist {
   std::size_t link = 0;
 };
 
-/// What a Polisher is made of; all but the options is borrowed for the time of its life.
+/// The rows of a Polisher. Borrowed for the time of its life.
 struct PolishedData {
   const DataView& searched;  ///< all rows that are searched
   const RowSet& fitted;      ///< those of them that constants are fitted to

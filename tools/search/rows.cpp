@@ -23,6 +23,15 @@ DataView RowSet::view() const {
   return view;
 }
 
+double RowSet::targetMean() const noexcept {
+  double sum = 0, all = 0;
+  for (std::size_t r = 0; r < size(); ++r) {
+    sum += weightOf(r) * target[r];
+    all += weightOf(r);
+  }
+  return sum / all;
+}
+
 RowSet gatherRows(const DataView& data, std::span<const std::size_t> rows) {
   RowSet set;
   set.target = gatherColumn(*data.target, rows);

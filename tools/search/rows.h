@@ -18,6 +18,8 @@ struct RowSet {
   ColumnNames names;
 
   std::size_t size() const noexcept { return target.size(); }
+  double weightOf(std::size_t row) const noexcept { return weights.empty() ? 1 : weights[row]; }
+  double targetMean() const noexcept;  ///< weighted
   /// Borrowed from this.
   DataView view() const;
 };

@@ -1,6 +1,7 @@
 #include "tools/search/screen.h"
 
 #include <cmath>
+#include <limits>
 
 namespace srjit::search {
 
@@ -16,21 +17,24 @@ bool isOfSquares(const LossOptions& loss) noexcept {
   return !loss.custom && infoOf(loss.kind).term == LossTerm::kSquared;
 }
 
-double lossOfShare(const LossOptions& loss, double share, std::span<const double> target) noexcept {
-  if (!isOfSquares(loss)) return 0;
-  const auto count = static_cast<double>(target.size());
-  double mean = 0, variance = 0;
-  for (const double y : target) mean += y / count;
-  for (const double y : target) variance += (y - mean) * (y - mean) / count;
+double lossOfShare(const LossOptions& loss, double share, const RowSet& rows) noexcept {
+  if (!isOfSquares(loss)) return -std::numeric_limits<double>::infinity();
+  const double mean = rows.targetMean();
+  double weights = 0, sum = 0;
+  for (std::size_t r = 0; r < rows.size(); ++r) {
+    const double difference = rows.target[r] - mean;
+    weights += rows.weightOf(r);
+    sum += rows.weightOf(r) * difference * difference;
+  }
   switch (loss.kind) {
     case LossKind::kSse:
-      return share * variance * count;
+      return share * sum;
     case LossKind::kRmse:
-      return std::sqrt(share * variance);
+      return std::sqrt(share * sum / weights);
     case LossKind::kNmse:
       return share;
     default:
-      return share * variance;
+      return share * sum / weights;
   }
 }
 

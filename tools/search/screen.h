@@ -59,7 +59,8 @@ class Screen {
 /// Whether `loss` is a function of the sum of squared errors, so that scaling and links make sense.
 bool isOfSquares(const LossOptions& loss) noexcept;
 
-/// The loss, one of squares, of a formula that leaves this share of the variance of `target`; 0 for other losses.
-double lossOfShare(const LossOptions& loss, double share, std::span<const double> target) noexcept;
+/// The loss, one of squares, of a formula that leaves this share of the weighted variance of the target; for other
+/// losses minus infinity, which none is below.
+double lossOfShare(const LossOptions& loss, double share, const RowSet& rows) noexcept;
 
 }  // namespace srjit::search

@@ -1,10 +1,15 @@
 #include "tools/search/evolution.h"
 
+#include <algorithm>
 #include <cmath>
+#include <limits>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
 #include <gmock/gmock.h>
+
+#include <fmt/format.h>
 
 #include "ir/numbers/random.h"
 #include "ir/reference.h"
@@ -52,7 +57,7 @@ SearchOptions smallOptions() {
 std::string recordOf(const SearchResult& result) {
   std::string text = std::to_string(result.state.generations) + " " + std::to_string(result.state.candidates) + "\n";
   for (const Formula& formula : result.state.front.formulas()) {
-    text += print(formula.expression, Language::kPostfix) + " " + std::to_string(formula.loss) + "\n";
+    text += fmt::format("{} {:a}\n", print(formula.expression, Language::kPostfix), formula.loss);
   }
   return text;
 }
@@ -78,10 +83,12 @@ TEST(Search, FindsLawsExactly) {
 TEST(Search, GivesTheSameOnEveryNumberOfThreads) {
   const RowSet rows = rowsOf(2, 300, [](const auto& row) { return std::sin(row[0] * row[1]) + row[0] / (1 + row[1]); });
   SearchOptions options = smallOptions();
-  options.generations = 9;
+  // Long enough for trees that migrate, and for islands that begin anew.
+  options.generations = 40;
+  options.island = {.population = 40, .offspring = 60, .patience = 5};
   options.engine.threads = 1;
   const std::string alone = recordOf(search(rows.view(), options).value());
-  options.engine.threads = 0;
+  options.engine.threads = 3;
   EXPECT_EQ(recordOf(search(rows.view(), options).value()), alone);
   options.seed = 2;
   EXPECT_NE(recordOf(search(rows.view(), options).value()), alone);
@@ -116,6 +123,26 @@ TEST(Search, RefusesCheckpointsOfOtherSearchesAndDamagedOnes) {
   std::string text = checkpointText(state);
   EXPECT_THAT(readCheckpoint(text.substr(0, text.size() / 2)).error().message, HasSubstr("no checkpoint of a search"));
   EXPECT_THAT(readCheckpoint("{}").error().message, HasSubstr("no checkpoint of a search"));
+  const auto damaged = [&](const auto& change) {
+    SearchState other = state;
+    change(other);
+    options.seed = smallOptions().seed;
+    const Result<SearchResult> result = search(rows.view(), options, other);
+    return result ? std::string("no error") : result.error().message;
+  };
+  options.generations = 2;
+  ASSERT_EQ(damaged([](SearchState&) {}), "no error");
+  const auto isDamaged = HasSubstr("damaged");
+  EXPECT_THAT(damaged([](SearchState& other) { other.islands[1].link = 99; }), isDamaged);
+  EXPECT_THAT(damaged([](SearchState& other) { other.islands[1].number = 0; }), isDamaged);
+  EXPECT_THAT(damaged([](SearchState& other) { other.islands.clear(); }), isDamaged);
+  EXPECT_THAT(damaged([](SearchState& other) { other.islands[0].improved = 1000; }), isDamaged);
+  EXPECT_THAT(damaged([](SearchState& other) { other.archives.pop_back(); }), isDamaged);
+  EXPECT_THAT(damaged([](SearchState& other) { std::ranges::reverse(other.archives[0]); }), isDamaged);
+  EXPECT_THAT(damaged([](SearchState& other) { std::ranges::reverse(other.islands[0].population); }), isDamaged);
+  EXPECT_THAT(damaged([](SearchState& other) { other.islands[0].population[0].tree = {Token::variable(7)}; }),
+              isDamaged);
+  EXPECT_THAT(damaged([](SearchState& other) { other.islands[0].population[0].complexity = 29; }), isDamaged);
   const std::size_t tree = text.find("\"tree\":\"") + 8;
   EXPECT_THAT(readCheckpoint(text.substr(0, tree) + "+ " + text.substr(tree)).error().message,
               HasSubstr("no checkpoint of a search"));
@@ -174,6 +201,45 @@ TEST(Search, MinimisesRobustAndCustomLosses) {
   EXPECT_NEAR(evaluateReference(least.expression, std::span(&at, 1), {}), 4, 0.1);
 }
 
+TEST(Search, LargeLossesDoNotEndIslands) {
+  const RowSet rows = rowsOf(1, 100, [](const auto& row) { return 1e4 * std::sin(5 * row[0]); });
+  SearchOptions options = smallOptions();
+  options.generations = 12;
+  options.island.patience = 10;
+  options.loss = {.kind = LossKind::kMae};
+  const SearchResult result = search(rows.view(), options).value();
+  // Losses of thousands fall in the first generations, so no island begins anew in the tenth.
+  for (const Island& island : result.state.islands) EXPECT_EQ(island.born, 0u);
+}
+
+TEST(Search, ALossBelowZeroIsNoEnd) {
+  const RowSet rows = rowsOf(1, 200, [](const auto& row) { return 2 * row[0]; });
+  SearchOptions options = smallOptions();
+  options.generations = 5;
+  options.grammar.operators = {{Op::kMul}, {Op::kAdd}};
+  options.loss = {.custom = parse("(f - y)^2 - 10", Language::kInfix, {"f", "y", "w"}).value()};
+  const SearchResult result = search(rows.view(), options).value();
+  EXPECT_EQ(result.end, SearchEnd::kGenerations);
+  EXPECT_GT(result.state.front.size(), 1u);
+  EXPECT_NEAR(result.state.front.best()->loss, -10, 1e-9);
+}
+
+TEST(Search, AFormulaWithoutAValueOnHeldOutRowsIsNotChosen) {
+  Front front;
+  const auto formula = [](const char* text, double loss, double held_out) {
+    const Expression expression = parse(text, Language::kInfix).value();
+    return Formula{.expression = expression, .complexity = expression.size(), .loss = loss, .held_out = held_out};
+  };
+  front.add(formula("x0", 0.5, 0.4));
+  front.add(formula("log(x0)", 0.1, std::numeric_limits<double>::infinity()));
+  EXPECT_EQ(front.chosen()->loss, 0.5);
+  SearchState state;
+  state.front = front;
+  const Front read = readCheckpoint(checkpointText(state))->front;
+  EXPECT_EQ(read.chosen()->loss, 0.5);
+  EXPECT_TRUE(std::isinf(read.formulas()[1].held_out));
+}
+
 TEST(Search, UsesWeights) {
   RowSet rows = rowsOf(1, 200, [](const auto& row) { return row[0]; });
   rows.weights.assign(rows.size(), 1);
@@ -221,6 +287,23 @@ TEST(Search, RefusesWhatMakesNoSense) {
               HasSubstr("cannot minimise scaled-mse"));
   EXPECT_THAT(message([](SearchOptions& options) { options.links = {"cube"}; }), HasSubstr("unknown link"));
   EXPECT_THAT(message([](SearchOptions& options) { options.engine.device = "tpu"; }), HasSubstr("tpu"));
+  EXPECT_THAT(message([](SearchOptions& options) {
+                options.loss.kind = LossKind::kMae;
+                options.links = {"log"};
+              }),
+              HasSubstr("links are for losses of squared errors"));
+  EXPECT_THAT(message([](SearchOptions& options) { options.links = {"identity", "identity"}; }),
+              HasSubstr("occurs twice"));
+  EXPECT_THAT(message([](SearchOptions& options) { options.fit_share = std::nan(""); }), HasSubstr("from 0 to 1"));
+  EXPECT_THAT(message([](SearchOptions& options) { options.island.patience = 0; }), HasSubstr("patience"));
+  EXPECT_THAT(message([](SearchOptions& options) { options.seconds = -1; }), HasSubstr("not negative"));
+  EXPECT_THAT(message([](SearchOptions& options) {
+                options.progress = [](const SearchProgress&) { throw std::runtime_error("no more"); };
+              }),
+              HasSubstr("no more"));
+  RowSet uneven = rows;
+  uneven.columns[0].pop_back();
+  EXPECT_THAT(search(uneven.view(), smallOptions()).error().message, HasSubstr("differ in length"));
   DataView without = rows.view();
   without.target.reset();
   EXPECT_THAT(search(without, smallOptions()).error().message, HasSubstr("needs a target"));

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <limits>
 #include <set>
+#include <string_view>
 
 #include <gmock/gmock.h>
 
@@ -122,6 +123,13 @@ TEST(SearchFront, KeepsWhatNoSimplerFormulaIsAsGoodAs) {
   EXPECT_FALSE(front.add(formulaOf("sin(x0 + x1)", 0.09999))) << "no thousandth better";
   EXPECT_FALSE(front.add(formulaOf("x0 + sin(x1)", std::nan(""))));
   EXPECT_TRUE(front.add(formulaOf("sin(x0)", 0.05)));
+  Front either, other;
+  for (const char* text : {"x0 + x1 + 1", "x0 + x1"})
+    either.add(formulaOf(text, std::string_view(text).size() > 7 ? 0.09999 : 0.1));
+  for (const char* text : {"x0 + x1", "x0 + x1 + 1"})
+    other.add(formulaOf(text, std::string_view(text).size() > 7 ? 0.09999 : 0.1));
+  EXPECT_EQ(either.size(), 1u) << "in whatever order";
+  EXPECT_EQ(other.size(), 1u);
   ASSERT_EQ(front.size(), 2u) << "x0 + x1 is beaten";
   EXPECT_TRUE(front.add(formulaOf("x0 - x1", 1e-25)));
   EXPECT_FALSE(front.add(formulaOf("x0 - x1 * 1", 1e-30))) << "below the floor all are equal";
