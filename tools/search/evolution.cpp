@@ -125,9 +125,9 @@ Result<SearchSetup> setUp(const DataView& data, const SearchOptions& options, st
   if (const Status status = checkOptions(options); !status) return status.error();
   Result<Grammar> grammar = Grammar::create(options.grammar, data.columns.size());
   if (!grammar) return grammar.error();
-  Result<Engine> engine = Engine::create(options.engine);
+  Result<Engine> engine = options.selecting_engine ? *options.selecting_engine : Engine::create(options.engine);
   if (!engine) return engine.error();
-  Result<Engine> wide = makeWideEngine(options.engine);
+  Result<Engine> wide = makeWideEngine(engine->options());
   if (!wide) return wide.error();
   const std::size_t all = data.target->size;
   const auto held = static_cast<std::size_t>(options.held_out * static_cast<double>(all));
@@ -421,10 +421,10 @@ std::uint64_t fingerprintOf(const DataView& data, const SearchOptions& options) 
     text += fmt::format(" {}:{}:{}", infoOf(limit.outer).name, infoOf(limit.inner).name, limit.most);
   }
   for (const std::string& link : options.links) text += " " + link;
-  text += fmt::format(" {} {} {} {} {} {}", static_cast<int>(options.engine.precision),
-                      static_cast<int>(options.engine.math), options.grammar.allow_self_nesting,
-                      static_cast<int>(options.loss.kind), options.loss.tuning.value_or(-1),
-                      static_cast<int>(options.loss.nan));
+  const EngineOptions& engine = options.selecting_engine ? options.selecting_engine->options() : options.engine;
+  text += fmt::format(" {} {} {} {} {} {}", static_cast<int>(engine.precision), static_cast<int>(engine.math),
+                      options.grammar.allow_self_nesting, static_cast<int>(options.loss.kind),
+                      options.loss.tuning.value_or(-1), static_cast<int>(options.loss.nan));
   add(hashOf(text));
   if (options.loss.custom) add(hashOf(*options.loss.custom));
   return hash;

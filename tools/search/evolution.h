@@ -61,6 +61,8 @@ struct SearchOptions {
   /// The device, threads and mathematics of the search. Precision::kF32 is for selection alone: formulas of the front
   /// are fitted and judged in f64.
   EngineOptions engine = {};
+  /// An engine to select with, instead of one that is made with these options, which are then not read.
+  std::optional<Engine> selecting_engine = {};
   /// What is minimised: nmse and other losses of squared errors, by which islands select after linear scaling, or any
   /// other that fits minimise, by which they select as it is.
   LossOptions loss = {.kind = LossKind::kNmse};
