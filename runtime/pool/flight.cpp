@@ -158,9 +158,11 @@ Status PoolFlight::finishPart(PoolPart part, Losses& all) {
     });
     if (!written) return written;
   }
-  const auto first = static_cast<std::ptrdiff_t>(share.order.output);
-  std::ranges::copy(some->values, all.values.begin() + first);
-  std::ranges::copy(some->valid_rows, all.valid_rows.begin() + first);
+  if (!some->values.empty()) {  // predictions have none
+    const auto first = static_cast<std::ptrdiff_t>(share.order.output);
+    std::ranges::copy(some->values, all.values.begin() + first);
+    std::ranges::copy(some->valid_rows, all.valid_rows.begin() + first);
+  }
   for (Failure& failure : some->failures) {
     failure.expression += share.order.expression;
     all.failures.push_back(std::move(failure));

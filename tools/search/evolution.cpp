@@ -133,6 +133,9 @@ Result<SearchSetup> setUp(const DataView& data, const SearchOptions& options, st
   const auto held = static_cast<std::size_t>(options.held_out * static_cast<double>(all));
   const std::vector<std::size_t> held_out = drawRows(all, held, combine(options.seed, kHeldOutSeed));
   RowSet searched = gatherRows(data, without(all, held_out));
+  if (std::ranges::none_of(searched.weights, [](double weight) { return weight > 0; }) && !searched.weights.empty()) {
+    return invalid("no row that is searched has a weight above 0");
+  }
   LossOptions loss = options.loss;
   // Of a constant target there is no share of the variance, but errors there are.
   const bool is_constant = std::ranges::all_of(searched.target, [&](double y) { return y == searched.target[0]; });

@@ -304,6 +304,12 @@ TEST(Search, RefusesWhatMakesNoSense) {
   RowSet uneven = rows;
   uneven.columns[0].pop_back();
   EXPECT_THAT(search(uneven.view(), smallOptions()).error().message, HasSubstr("differ in length"));
+  RowSet weightless = rows;
+  weightless.weights.assign(rows.size(), 0);
+  EXPECT_THAT(search(weightless.view(), smallOptions()).error().message, HasSubstr("weight above 0"));
+  weightless.weights[3] = -1;
+  weightless.weights[4] = 1;
+  EXPECT_THAT(search(weightless.view(), smallOptions()).error().message, HasSubstr("weight -1"));
   DataView without = rows.view();
   without.target.reset();
   EXPECT_THAT(search(without, smallOptions()).error().message, HasSubstr("needs a target"));
