@@ -45,12 +45,12 @@ class Attendant {
     return is_interrupted_ || error_ != nullptr;
   }
 
-  void take(const search::SearchProgress& progress) {
+  void take(const SearchState& state) {
     const auto now = Clock::now();
-    const search::Formula* const best = progress.front->chosen();
+    const search::Formula* const best = state.front.chosen();
     if (!tell_ || now < next_report_ || best == nullptr || is_interrupted_ || error_ != nullptr) return;
     next_report_ = now + kBetweenReports;
-    attend([&] { (*tell_)(progress.seconds, progress.generations, tupleOf(*best, names_)); });
+    attend([&] { (*tell_)(state.seconds, state.generations, tupleOf(*best, names_)); });
   }
 
   /// With the GIL, after the search: throws the exception, unless it was KeyboardInterrupt. Gives whether it was that.
@@ -121,7 +121,7 @@ nb::dict runSearch(const std::vector<Column>& columns, const Column& target, con
   Attendant attendant(std::move(progress), data.names);
   CheckpointFile file(checkpoint.value_or(""));
   options.stop = [&] { return attendant.mustStop(); };
-  options.progress = [&](const search::SearchProgress& of) { attendant.take(of); };
+  options.progress = [&](const SearchState& state) { attendant.take(state); };
   options.checkpoint = [&](const SearchState& state, bool is_last) { file.take(state, is_last); };
   const auto run = [&] {
     const nb::gil_scoped_release free;

@@ -21,7 +21,7 @@ namespace {
 struct SearchCommand {
   EvaluationOptions evaluation;
   search::SearchOptions search;
-  std::string loss = "nmse", operators, nesting, links, checkpoint, plot;
+  std::string loss = "nmse", operators, nesting, checkpoint, plot;
   bool latex = false;
 };
 
@@ -54,10 +54,10 @@ std::string timeText(double seconds, double limit) {
   return limit > 0 ? fmt::format("{:.0f}/{:.0f} s", seconds, limit) : fmt::format("{:.0f} s", seconds);
 }
 
-std::string progressText(const search::SearchProgress& progress, double limit, const ColumnNames& names) {
-  const search::Formula* best = progress.front->chosen();
-  std::string text = fmt::format("{}, {:.3g} trees, {} formulas", timeText(progress.seconds, limit),
-                                 static_cast<double>(progress.candidates), progress.front->size());
+std::string progressText(const search::SearchState& state, double limit, const ColumnNames& names) {
+  const search::Formula* best = state.front.chosen();
+  std::string text = fmt::format("{}, {:.3g} trees, {} formulas", timeText(state.seconds, limit),
+                                 static_cast<double>(state.candidates), state.front.size());
   if (best == nullptr) return text;
   return text + fmt::format(", loss {:.3g}: {}", best->loss, print(best->expression, Language::kInfix, names));
 }
@@ -88,11 +88,6 @@ Status readTexts(SearchCommand& options) {
     Result<std::vector<search::NestingLimit>> nesting = search::parseNesting(options.nesting);
     if (!nesting) return showPlace(nesting.error(), options.nesting, "--nesting", 1);
     options.search.grammar.nesting = *std::move(nesting);
-  }
-  for (std::size_t begin = 0; begin < options.links.size();) {
-    const std::size_t end = std::min(options.links.find(',', begin), options.links.size());
-    options.search.links.push_back(options.links.substr(begin, end - begin));
-    begin = end + 1;
   }
   return okStatus();
 }
@@ -144,8 +139,8 @@ ExitStatus runSearch(SearchCommand options) {
   Result<std::optional<search::SearchState>> resumed = checkpoint.read(search::fingerprintOf(data, options.search));
   if (!resumed) return report(resumed.error());
   StatusLine line(evaluation.quiet);
-  options.search.progress = [&](const search::SearchProgress& progress) {
-    line.show([&] { return progressText(progress, options.search.seconds, data.names); });
+  options.search.progress = [&](const search::SearchState& state) {
+    line.show([&] { return progressText(state, options.search.seconds, data.names); });
   };
   options.search.stop = [] { return interrupted.load(); };
   options.search.checkpoint = [&](const search::SearchState& state, bool is_last) { checkpoint.take(state, is_last); };
@@ -184,7 +179,7 @@ void addGrammarOptions(CLI::App& app, SearchCommand& options) {
   const auto addCount = [&](const char* name, auto& value, const char* doc) {
     app.add_option(name, value, doc)
         ->type_name("N")
-        ->check(CLI::Range(1u, 1000u).description(""))
+        ->check(CLI::Range(1u, search::kMostComplexity).description(""))
         ->capture_default_str();
   };
   addCount("--max-complexity", grammar.max_complexity, "complexity of a tree at most, before scaling and link");
@@ -196,10 +191,11 @@ void addGrammarOptions(CLI::App& app, SearchCommand& options) {
                "let functions such as exp and sin stand within one of the same name");
   std::string links;
   for (const search::Link& link : search::allLinks()) links += (links.empty() ? "" : ",") + std::string(link.name);
-  app.add_option("--links", options.links,
+  app.add_option("--links", options.search.links,
                  "functions g of the target y, for which g(y) = a + b f is searched: some of " + links)
-      ->type_name("LIST")
-      ->default_str("those that the target and the operators admit");
+      ->delimiter(',')
+      ->allow_extra_args(false)
+      ->option_text("LIST=those that the target and the operators admit");
 }
 
 void addEffortOptions(CLI::App& app, search::SearchOptions& options) {
@@ -212,7 +208,8 @@ void addEffortOptions(CLI::App& app, search::SearchOptions& options) {
   add("--enough", options.enough, "SHARE", "end when a formula leaves no more than this share of the target's variance")
       ->check(CLI::NonNegativeNumber.description(""));
   add("--seed", options.seed, "N", "of all random numbers");
-  add("--held-out", options.held_out, "SHARE", "keep this share of the rows for judging, 0 to 0.9")
+  const std::string held_out = fmt::format("keep this share of the rows for judging, 0 to {}", search::kMostHeldOut);
+  add("--held-out", options.held_out, "SHARE", held_out.c_str())
       ->check(CLI::Range(0.0, search::kMostHeldOut).description(""));
   const auto addSize = [&](const char* name, auto& value, unsigned least, const char* doc) {
     add(name, value, "N", doc)->check(CLI::Range(least, 10000000u).description(""));

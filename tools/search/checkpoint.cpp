@@ -14,16 +14,18 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr std::string_view kFormat = "sr-jit search 2";
+constexpr std::string_view kFormat = "sr-jit search 3";
 
 std::string postfixOf(std::span<const Token> tree) {
   return print(Expression::create({tree.begin(), tree.end()}).value(), Language::kPostfix);
 }
 
 Json jsonOf(const Individual& individual) {
-  return {
-      {"tree", postfixOf(individual.tree)}, {"complexity", individual.complexity}, {"loss", individual.loss},
-      {"shape", individual.shape},          {"whole", individual.whole},           {"fitted", individual.is_fitted}};
+  return {{"tree", postfixOf(individual.tree)},
+          {"complexity", individual.complexity},
+          {"loss", individual.loss},
+          {"shape", individual.shape},
+          {"whole", individual.whole}};
 }
 
 /// JSON has no infinity: a number that is not finite is null there, and infinite when it is read.
@@ -77,8 +79,7 @@ Individual individualFrom(const Json& json) {
           .complexity = json.at("complexity"),
           .loss = json.at("loss"),
           .shape = json.at("shape"),
-          .whole = json.at("whole"),
-          .is_fitted = json.at("fitted")};
+          .whole = json.at("whole")};
 }
 
 Island islandFrom(const Json& json) {

@@ -300,9 +300,7 @@ Status Run::finishGeneration(const std::array<Group, 2>& groups) {
   const bool is_due = state_.generations % kPolishEvery == 0;
   if (const Status polished = polishSome(is_due, kPolishedAtOnce); !polished) return polished;
   state_.seconds = secondsNow();
-  if (options_.progress) {
-    options_.progress({state_.seconds, state_.generations, state_.candidates, state_.fits, &state_.front});
-  }
+  if (options_.progress) options_.progress(state_);
   return okStatus();
 }
 
@@ -333,19 +331,18 @@ Result<SearchEnd> Run::run() {
     return *end;
   }
   auto& [first, second] = groups;
-  // The device always has work of one group while the host works on the other. After second.end() both have ended the
+  struct Step {
+    Group* group;
+    Status (Group::*run)();
+  };
+  // The device always has work of one group while the host works on the other. After the last step both have ended the
   // same generation: what the first has begun since changes nothing of its islands.
-  if (const Status status = first.begin(); !status) return status.error();
-  if (const Status status = second.begin(); !status) return status.error();
+  const Step generation[] = {{&second, &Group::begin}, {&first, &Group::fit},   {&second, &Group::fit},
+                             {&first, &Group::end},    {&first, &Group::begin}, {&second, &Group::end}};
+  if (const Status begun = first.begin(); !begun) return begun.error();
   while (true) {
-    for (Group* group : {&first, &second}) {
-      if (const Status status = group->fit(); !status) return status.error();
-    }
-    for (Group* group : {&first, &second}) {
-      if (const Status status = group->end(); !status) return status.error();
-      if (group == &first) {
-        if (const Status status = first.begin(); !status) return status.error();
-      }
+    for (const auto& [group, run] : generation) {
+      if (const Status status = (group->*run)(); !status) return status.error();
     }
     if (const Status status = finishGeneration(groups); !status) return status.error();
     const std::optional<SearchEnd> end = reason();
@@ -354,13 +351,8 @@ Result<SearchEnd> Run::run() {
       if (const Status finished = finish(*end); !finished) return finished.error();
       return *end;
     }
-    if (const Status status = second.begin(); !status) return status.error();
   }
 }
-
-}  // namespace
-
-namespace {
 
 Result<SearchResult> searchFrom(const DataView& data, const SearchOptions& options,
                                 std::optional<SearchState> resumed) {

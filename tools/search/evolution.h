@@ -30,14 +30,6 @@ inline constexpr std::size_t kSelectionRowsOnCpu = 1024, kSelectionRowsOnGpu = 1
 /// Largest SearchOptions::held_out.
 inline constexpr double kMostHeldOut = 0.9;
 
-struct SearchProgress {
-  double seconds = 0;             ///< of the whole search, also before it was resumed
-  std::uint64_t generations = 0;  ///< that all islands have bred
-  std::uint64_t candidates = 0;   ///< trees whose loss was computed
-  std::uint64_t fits = 0;         ///< trees whose constants were fitted
-  const Front* front = nullptr;   ///< valid during the call
-};
-
 /// A tree that was the best of its complexity and link.
 struct Archived {
   Individual individual;
@@ -49,8 +41,10 @@ struct Archived {
 struct SearchState {
   std::uint64_t fingerprint = 0;  ///< of data and options: a state is of no use for others
   std::size_t rows = 0;           ///< for selection
-  double seconds = 0;
-  std::uint64_t generations = 0, candidates = 0, fits = 0;
+  double seconds = 0;             ///< of the whole search, also before it was resumed
+  std::uint64_t generations = 0;  ///< that all islands have bred
+  std::uint64_t candidates = 0;   ///< trees whose loss was computed
+  std::uint64_t fits = 0;         ///< trees whose constants were fitted
   std::vector<Island> islands;
   std::vector<std::vector<Archived>> archives;  ///< by link, complexities ascend
   Front front = Front();
@@ -80,7 +74,7 @@ struct SearchOptions {
   /// Asked after each generation: whether to end now.
   std::function<bool()> stop = {};
   /// Called after each generation, some times a second.
-  std::function<void(const SearchProgress&)> progress = {};
+  std::function<void(const SearchState&)> progress = {};
   /// Called after each generation with the state, by the thread of search(); with `is_last` if none follows. It decides
   /// how often it writes.
   std::function<void(const SearchState&, bool is_last)> checkpoint = {};

@@ -17,7 +17,6 @@ constexpr Op kDefaultOperators[] = {Op::kAdd,  Op::kSub, Op::kMul, Op::kDiv, Op:
 /// Laws that nest them in themselves are rare, and such trees many.
 constexpr Op kSeldomNested[] = {Op::kExp,  Op::kLog,  Op::kSin,  Op::kCos,  Op::kTan,  Op::kAsin, Op::kAcos,
                                 Op::kAtan, Op::kSinh, Op::kCosh, Op::kTanh, Op::kSqrt, Op::kErf,  Op::kLogistic};
-constexpr unsigned kMostComplexity = 1000;
 
 /// A word of a list, and where it is.
 struct Word {

@@ -12,6 +12,9 @@
 
 namespace srjit::search {
 
+/// Largest complexity of an operator.
+inline constexpr unsigned kMostComplexity = 1000;
+
 /// An operator that a search uses, and what it adds to the complexity of a tree.
 struct OperatorUse {
   Op op{};

@@ -122,7 +122,6 @@ Status Group::end() {
 }
 
 void Group::takeFits(Batch& batch, const Fits& fits) const {
-  Canonicalizer canonical;
   std::size_t at = 0;
   for (std::size_t i = 0; i < batch.fitted.size(); ++i) {
     Individual& child = *batch.fitted[i];
@@ -135,9 +134,8 @@ void Group::takeFits(Batch& batch, const Fits& fits) const {
     for (Token& token : child.tree) {
       if (token.kind == Token::Kind::kConstant) token.value = *value++;
     }
-    child.whole = canonical(child.tree).whole;
+    child.whole = canonicalOf(child.tree).whole;
     child.loss = loss;
-    child.is_fitted = true;
   }
 }
 

@@ -1,7 +1,6 @@
 #include "tools/search/island.h"
 
 #include <oneapi/tbb/blocked_range.h>
-#include <oneapi/tbb/enumerable_thread_specific.h>
 #include <oneapi/tbb/parallel_for.h>
 
 #include <algorithm>
@@ -25,6 +24,7 @@ constexpr double kFreshBlood = 0.02;          // random trees among the children
 constexpr std::size_t kFirstComplexity = 12;  // the most that the first trees are grown to
 constexpr double kProgress = 0.01;            // of a record, that a loss must be below it
 constexpr double kRoundingLoss = 1e-16;       // below it is rounding
+constexpr double kSameLoss = 1e-7;            // share of a loss within which another one is of the same values
 
 const Individual& chooseParent(const Island& island, Random& random) {
   const auto one = [&]() -> const Individual& { return island.population[random.below(island.population.size())]; };
@@ -60,12 +60,12 @@ struct Child {
   bool is_good = false;
 };
 
-Child breedOne(const Island& island, const Grammar& grammar, Canonicalizer& canonical, Random random) {
+Child breedOne(const Island& island, const Grammar& grammar, Random random) {
   Child child;
   for (int attempt = 0; attempt < kAttempts && !child.is_good; ++attempt) {
     child.individual.tree = makeChild(island, grammar, random);
     if (!grammar.admits(child.individual.tree)) continue;
-    const Canonical form = canonical(child.individual.tree);
+    const Canonical form = canonicalOf(child.individual.tree);
     child.individual.shape = form.shape;
     child.individual.whole = form.whole;
     child.is_good = !form.is_constant;
@@ -80,27 +80,36 @@ bool isBetter(const Individual& a, const Individual& b) {
   return a.complexity < b.complexity;
 }
 
-/// Ranks within niches: ranks[i] individuals of the complexity of individuals[i] are better. Of equal shapes all but
-/// the best get the last rank, as do losses that are not finite.
-std::vector<std::size_t> nicheRanks(std::span<const Individual* const> individuals) {
-  constexpr std::size_t kLast = ~std::size_t{0};
-  std::vector<std::size_t> order(individuals.size()), ranks(individuals.size(), kLast);
+/// Numbers of the individuals: first the best of each complexity, then the second best of each, and so on, those of one
+/// rank by loss. Of equal shapes only the best one is there, and no loss that is not finite.
+std::vector<std::size_t> byNicheRank(std::span<const Individual* const> individuals) {
+  struct Ranked {
+    std::size_t number, rank;
+  };
+  struct Niche {
+    std::size_t taken = 0;
+    double last_loss = -std::numeric_limits<double>::infinity();
+  };
+  std::vector<std::size_t> order(individuals.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
   std::ranges::stable_sort(order,
                            [&](std::size_t a, std::size_t b) { return isBetter(*individuals[a], *individuals[b]); });
   std::unordered_set<std::uint64_t> shapes;
-  std::unordered_map<std::size_t, std::size_t> taken;  // by complexity
-  std::unordered_map<std::size_t, double> last_loss;   // by complexity
-  for (const std::size_t i : order) {
-    const Individual& one = *individuals[i];
+  std::unordered_map<std::size_t, Niche> niches;  // by complexity
+  std::vector<Ranked> ranked;
+  for (const std::size_t number : order) {
+    const Individual& one = *individuals[number];
     if (!std::isfinite(one.loss) || !shapes.insert(one.shape).second) continue;
+    Niche& niche = niches[one.complexity];
     // The same values by another formula, which no rule knows to be the same.
-    const auto last = last_loss.find(one.complexity);
-    if (last != last_loss.end() && one.loss <= last->second * (1 + 1e-7)) continue;
-    last_loss[one.complexity] = one.loss;
-    ranks[i] = taken[one.complexity]++;
+    if (niche.taken > 0 && one.loss <= niche.last_loss * (1 + kSameLoss)) continue;
+    niche.last_loss = one.loss;
+    ranked.push_back({number, niche.taken++});
   }
-  return ranks;
+  std::ranges::stable_sort(ranked, {}, &Ranked::rank);
+  order.clear();
+  for (const Ranked& one : ranked) order.push_back(one.number);
+  return order;
 }
 
 /// Takes the least losses up to each complexity to the records of the island. Gives whether one of them fell by more
@@ -121,18 +130,7 @@ bool comesForward(Island& island) {
   return is_better;
 }
 
-/// Numbers of the finite ones by rank, then by loss.
-std::vector<std::size_t> byRank(std::span<const Individual* const> all, std::span<const std::size_t> ranks) {
-  std::vector<std::size_t> order;
-  for (std::size_t i = 0; i < all.size(); ++i) {
-    if (ranks[i] != ~std::size_t{0}) order.push_back(i);
-  }
-  std::ranges::stable_sort(order, [&](std::size_t a, std::size_t b) {
-    return ranks[a] != ranks[b] ? ranks[a] < ranks[b] : isBetter(*all[a], *all[b]);
-  });
-  return order;
-}
-
+/// The population, and behind it the offspring.
 std::vector<const Individual*> pointersTo(std::span<const Individual> population,
                                           std::span<const Individual> offspring) {
   std::vector<const Individual*> all;
@@ -146,12 +144,10 @@ std::vector<const Individual*> pointersTo(std::span<const Individual> population
 std::vector<Individual> breed(const Island& island, const Grammar& grammar, const IslandOptions& options,
                               std::uint64_t seed) {
   std::vector<Child> children(options.offspring);
-  tbb::enumerable_thread_specific<Canonicalizer> canonicalizers;
   const std::uint64_t base = combine(combine(seed, island.number), island.generation);
   tbb::parallel_for(tbb::blocked_range<std::size_t>(0, children.size(), 16), [&](const auto& range) {
-    Canonicalizer& canonical = canonicalizers.local();
     for (std::size_t c = range.begin(); c < range.end(); ++c) {
-      children[c] = breedOne(island, grammar, canonical, Random(combine(base, c)));
+      children[c] = breedOne(island, grammar, Random(combine(base, c)));
     }
   });
   std::unordered_set<std::uint64_t> seen;
@@ -164,11 +160,13 @@ std::vector<Individual> breed(const Island& island, const Grammar& grammar, cons
 }
 
 void survive(Island& island, std::vector<Individual> offspring, const IslandOptions& options) {
-  const std::vector<const Individual*> all = pointersTo(island.population, offspring);
-  std::vector<std::size_t> order = byRank(all, nicheRanks(all));
+  std::vector<std::size_t> order = byNicheRank(pointersTo(island.population, offspring));
   order.resize(std::min(order.size(), options.population));
   std::vector<Individual> survivors;
-  for (const std::size_t i : order) survivors.push_back(*all[i]);
+  for (const std::size_t i : order) {
+    const std::size_t old = island.population.size();
+    survivors.push_back(std::move(i < old ? island.population[i] : offspring[i - old]));
+  }
   std::ranges::stable_sort(survivors, {}, &Individual::complexity);
   island.population = std::move(survivors);
   ++island.generation;
@@ -183,7 +181,7 @@ void survive(Island& island, std::vector<Individual> offspring, const IslandOpti
 std::vector<std::size_t> worthFitting(const Island& island, std::span<const Individual> offspring,
                                       const IslandOptions& options, std::size_t most) {
   const std::vector<const Individual*> all = pointersTo(island.population, offspring);
-  std::vector<std::size_t> order = byRank(all, nicheRanks(all));
+  std::vector<std::size_t> order = byNicheRank(all);
   order.resize(std::min(order.size(), options.population * 3 / 2));
   std::vector<std::size_t> chosen;
   for (const std::size_t i : order) {

@@ -16,7 +16,6 @@ struct Individual {
   double loss = 0;          ///< on the rows for selection, in the engine's precision; infinite if there is none
   std::uint64_t shape = 0;  ///< Canonical::shape
   std::uint64_t whole = 0;  ///< Canonical::whole
-  bool is_fitted = false;   ///< its constants are the result of a fit
 };
 
 /// Plain data: a checkpoint is the islands as they are between two generations.

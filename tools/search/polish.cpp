@@ -58,7 +58,14 @@ struct Polisher::Variant {
   std::vector<double> values, errors;
   double loss = std::numeric_limits<double>::infinity();
 
-  /// The same with some parameters as numbers: those that `number` gives one for.
+  /// Applies `op` to the formula and another parameter.
+  void append(double start, Op op) {
+    tree.push_back(Token::parameter(static_cast<std::uint32_t>(values.size())));
+    tree.push_back(Token::operation(op));
+    values.push_back(start);
+  }
+
+  /// The same with some parameters as numbers: those that `numberOf` gives one for.
   template <class NumberOf>
   std::optional<Variant> rounded(const NumberOf& numberOf) const {
     Variant result;
@@ -134,17 +141,10 @@ Result<std::vector<Polisher::Variant>> Polisher::variantsOf(std::span<const Fina
     const Scaling scaling = bestScaling(std::span(predictions).subspan(i * rows, rows), target);
     Variant scaled;
     scaled.tree = withoutConstants(finalists[i].tree, scaled.values);
-    const auto next = [&](double start) {
-      scaled.values.push_back(start);
-      return Token::parameter(static_cast<std::uint32_t>(scaled.values.size() - 1));
-    };
-    scaled.tree.push_back(next(scaling.factor));
-    scaled.tree.push_back(Token::operation(Op::kMul));
     Variant offset = scaled;
-    offset.values.back() = scaling.slope;
-    offset.tree.push_back(Token::parameter(static_cast<std::uint32_t>(offset.values.size())));
-    offset.values.push_back(scaling.offset);
-    offset.tree.push_back(Token::operation(Op::kAdd));
+    scaled.append(scaling.factor, Op::kMul);
+    offset.append(scaling.slope, Op::kMul);
+    offset.append(scaling.offset, Op::kAdd);
     for (Variant* variant : {&scaled, &offset}) {
       variant->tree = undoLink(std::move(variant->tree), link);
       variants.push_back(std::move(*variant));
@@ -178,15 +178,24 @@ Status Polisher::fit(std::vector<Variant>& variants, unsigned passes) const {
   return okStatus();
 }
 
+/// The variant with its values, simplified; without losses.
+Result<Formula> Polisher::formulaOf(const Variant& variant) const {
+  const Result<Expression> open = Expression::create(variant.tree);
+  if (!open) return open.error();
+  const Result<Expression> closed = withParameters(*open, variant.values);
+  if (!closed) return closed.error();
+  Expression simple = simplify(*closed);
+  const std::size_t complexity = grammar_->complexityOf(simple.tokens());
+  return Formula{.expression = std::move(simple), .complexity = complexity};
+}
+
 Status Polisher::addTo(Front& front, std::span<const Variant> variants) const {
   std::vector<Formula> formulas;
   for (const Variant& variant : variants) {
     if (!std::isfinite(variant.loss)) continue;
-    const Result<Expression> expression = Expression::create(withConstants(variant.tree, variant.values));
-    if (!expression) return expression.error();
-    Expression simple = simplify(*expression);
-    const std::size_t complexity = grammar_->complexityOf(simple.tokens());
-    formulas.push_back({.expression = std::move(simple), .complexity = complexity});
+    Result<Formula> formula = formulaOf(variant);
+    if (!formula) return formula.error();
+    formulas.push_back(*std::move(formula));
   }
   std::vector<Expression> expressions;
   for (const Formula& formula : formulas) expressions.push_back(formula.expression);
@@ -212,9 +221,8 @@ Status Polisher::addTo(Front& front, std::span<const Variant> variants) const {
 
 /// What of two acceptable variants is better.
 std::pair<std::size_t, std::size_t> Polisher::costOf(const Variant& variant) const {
-  const Result<Expression> expression = Expression::create(withConstants(variant.tree, variant.values));
-  if (!expression) return {~std::size_t{0}, variant.values.size()};
-  return {grammar_->complexityOf(simplify(*expression).tokens()), variant.values.size()};
+  const Result<Formula> formula = formulaOf(variant);
+  return {formula ? formula->complexity : ~std::size_t{0}, variant.values.size()};
 }
 
 Status Polisher::addConstant(Front& front) const {

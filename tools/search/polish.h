@@ -56,6 +56,7 @@ class Polisher {
   Polisher(const Engine& engine, std::span<const Link* const> links, const Grammar& grammar, const LossOptions& loss)
       : engine_(engine), links_(links.begin(), links.end()), grammar_(&grammar), loss_(loss) {}
   Result<std::vector<Variant>> variantsOf(std::span<const Finalist> finalists) const;
+  Result<Formula> formulaOf(const Variant& variant) const;
   std::pair<std::size_t, std::size_t> costOf(const Variant& variant) const;
   std::vector<Variant> rounderThan(const Variant& variant, double exact) const;
   Status fit(std::vector<Variant>& variants, unsigned passes) const;

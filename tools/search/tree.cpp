@@ -228,39 +228,28 @@ Tree withoutConstants(std::span<const Token> tree, std::vector<double>& values) 
   return result;
 }
 
-Tree withConstants(std::span<const Token> tree, std::span<const double> values) {
-  Tree result(tree.begin(), tree.end());
-  for (Token& token : result) {
-    if (token.kind == Token::Kind::kParameter) token = Token::constant(values[token.index]);
-  }
-  return result;
-}
-
 std::size_t constantsIn(std::span<const Token> tree) noexcept {
   return static_cast<std::size_t>(std::ranges::count(tree, Token::Kind::kConstant, &Token::kind));
 }
 
-struct Canonicalizer::State {
-  // In f64 engines do without the rules of kFast.
-  ExpressionOptimizer optimizer{Precision::kF32, Math::kFast};
-  std::vector<std::int32_t> codes;
-  std::vector<double> constants;
-};
-
-Canonicalizer::Canonicalizer() : state_(std::make_unique<State>()) {}
-Canonicalizer::~Canonicalizer() = default;
-
-Canonical Canonicalizer::operator()(std::span<const Token> tree) {
-  state_->codes.clear();
-  state_->constants.clear();
+Canonical canonicalOf(std::span<const Token> tree) {
+  struct Memory {
+    // In f64 engines do without the rules of kFast.
+    ExpressionOptimizer optimizer{Precision::kF32, Math::kFast};
+    std::vector<std::int32_t> codes;
+    std::vector<double> constants;
+  };
+  thread_local Memory memory;
+  memory.codes.clear();
+  memory.constants.clear();
   std::uint32_t variables = 0;
   for (const Token& token : tree) {
-    state_->codes.push_back(codeOf(token));
-    if (token.kind == Token::Kind::kConstant) state_->constants.push_back(token.value);
+    memory.codes.push_back(codeOf(token));
+    if (token.kind == Token::Kind::kConstant) memory.constants.push_back(token.value);
     if (token.kind == Token::Kind::kVariable) variables = std::max(variables, token.index + 1);
   }
-  state_->optimizer.run(ExpressionView(state_->codes, state_->constants, variables, 0), 0);
-  const ExpressionGraph graph = state_->optimizer.graph();
+  memory.optimizer.run(ExpressionView(memory.codes, memory.constants, variables, 0), 0);
+  const ExpressionGraph graph = memory.optimizer.graph();
   Canonical form{.shape = graph.dag.shapeHash(graph.root), .is_constant = true};
   form.whole = form.shape;
   for (const NodeId member : graph.members) {

@@ -3,7 +3,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <span>
 #include <vector>
 
@@ -31,9 +30,8 @@ Tree crossover(std::span<const Token> mother, std::span<const Token> father, Ran
 void mutate(Tree& tree, const Grammar& grammar, Random& random);
 
 /// `tree` with parameters p0, p1, ... in the place of its constants, and the constants, which become `values`.
+/// withParameters() of ir/expression.h is the other way.
 Tree withoutConstants(std::span<const Token> tree, std::vector<double>& values);
-/// The other way.
-Tree withConstants(std::span<const Token> tree, std::span<const double> values);
 std::size_t constantsIn(std::span<const Token> tree) noexcept;
 
 /// What two trees have in common that are the same formula.
@@ -43,20 +41,8 @@ struct Canonical {
   bool is_constant = false;  ///< reads no variable
 };
 
-/// Finds the canonical form of trees: what the rules of Math::kFast leave of them (passes/expression_optimizer.h), so
-/// that a * (b + 0) and b * a are one formula. Not thread-safe.
-class Canonicalizer {
- public:
-  Canonicalizer();
-  Canonicalizer(const Canonicalizer&) = delete;
-  Canonicalizer& operator=(const Canonicalizer&) = delete;
-  ~Canonicalizer();
-
-  Canonical operator()(std::span<const Token> tree);
-
- private:
-  struct State;
-  std::unique_ptr<State> state_;
-};
+/// The canonical form of a tree: what the rules of Math::kFast leave of it (passes/expression_optimizer.h), so that
+/// a * (b + 0) and b * a are one formula. Uses memory of the thread again.
+Canonical canonicalOf(std::span<const Token> tree);
 
 }  // namespace srjit::search

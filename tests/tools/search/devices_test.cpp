@@ -69,7 +69,7 @@ TEST(SearchDevicesSlow, GoOnWithoutADeviceThatIsLost) {
   const std::string expected = formulasOf(rows.view(), options);
   FakeMachine machine(FakeOptions{.devices = {{}, {}}});
   options.selecting_engine = machine.engine({.device = "cuda:all", .math = Math::kStrict});
-  options.progress = [&](const SearchProgress& progress) {
+  options.progress = [&](const SearchState& progress) {
     if (progress.generations == 2) machine.driver.loseDevice(CUDA_ERROR_ILLEGAL_ADDRESS, 1);
   };
   EXPECT_EQ(formulasOf(rows.view(), options), expected);

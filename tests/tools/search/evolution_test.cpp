@@ -152,11 +152,11 @@ TEST(Search, KeepsTheFrontWhereItIsStopped) {
   const RowSet rows = rowsOf(2, 200, [](const auto& row) { return std::cos(row[0]) / row[1] + std::exp(row[1] / 7); });
   SearchOptions options = smallOptions();
   int generations = 0;
-  options.progress = [&](const SearchProgress& progress) {
+  options.progress = [&](const SearchState& progress) {
     ++generations;
     EXPECT_EQ(progress.generations, static_cast<std::uint64_t>(generations));
     EXPECT_GT(progress.candidates, 0u);
-    EXPECT_FALSE(progress.front->empty());
+    EXPECT_FALSE(progress.front.empty());
   };
   options.stop = [&] { return generations == 3; };
   const SearchResult result = search(rows.view(), options).value();
@@ -298,7 +298,7 @@ TEST(Search, RefusesWhatMakesNoSense) {
   EXPECT_THAT(message([](SearchOptions& options) { options.island.patience = 0; }), HasSubstr("patience"));
   EXPECT_THAT(message([](SearchOptions& options) { options.seconds = -1; }), HasSubstr("not negative"));
   EXPECT_THAT(message([](SearchOptions& options) {
-                options.progress = [](const SearchProgress&) { throw std::runtime_error("no more"); };
+                options.progress = [](const SearchState&) { throw std::runtime_error("no more"); };
               }),
               HasSubstr("no more"));
   RowSet uneven = rows;

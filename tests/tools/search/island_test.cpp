@@ -21,7 +21,7 @@ Individual individualOf(const char* text, double loss) {
   const Expression expression = parse(text, Language::kInfix).value();
   Individual individual{.tree = {expression.tokens().begin(), expression.tokens().end()}, .loss = loss};
   individual.complexity = individual.tree.size();
-  const Canonical form = Canonicalizer()(individual.tree);
+  const Canonical form = canonicalOf(individual.tree);
   individual.shape = form.shape;
   individual.whole = form.whole;
   return individual;
@@ -57,15 +57,14 @@ TEST(SearchIsland, BreedsNoTreeTwiceAndNoneThatIsThere) {
   const IslandOptions options{.population = 50, .offspring = 400};
   Island island;
   island.population = {individualOf("x0 + x1", 0.5), individualOf("x0 * x1", 0.4)};
-  Canonicalizer canonical;
   std::set<std::uint64_t> seen;
-  for (const Individual& one : island.population) seen.insert(canonical(one.tree).whole);
+  for (const Individual& one : island.population) seen.insert(canonicalOf(one.tree).whole);
   for (const Individual& child : breed(island, grammar, options, 3)) {
-    EXPECT_TRUE(seen.insert(canonical(child.tree).whole).second);
+    EXPECT_TRUE(seen.insert(canonicalOf(child.tree).whole).second);
     EXPECT_TRUE(grammar.admits(child.tree));
     EXPECT_EQ(child.complexity, grammar.complexityOf(child.tree));
-    EXPECT_EQ(child.shape, canonical(child.tree).shape);
-    EXPECT_EQ(child.whole, canonical(child.tree).whole);
+    EXPECT_EQ(child.shape, canonicalOf(child.tree).shape);
+    EXPECT_EQ(child.whole, canonicalOf(child.tree).whole);
   }
 }
 

@@ -53,6 +53,8 @@ TEST(SearchCommand, WritesTheFrontAsCsvJsonAndLatex) {
   EXPECT_LT(front.back().at("loss").get<double>(), 1e-18);
   EXPECT_LT(front.back().at("held_out").get<double>(), 1e-18);
   EXPECT_THAT(front.back().at("formula").get<std::string>(), HasSubstr("mass"));
+  const Outcome linked = runCommand(commandOf({"--links", "log,identity", "--generations", "1"}), scratch.path("."));
+  EXPECT_EQ(linked.status, 0) << linked.err;
   const Outcome latex = runCommand(commandOf({"--latex", "--out", "front.tex"}), scratch.path("."));
   EXPECT_EQ(latex.out, "");
   EXPECT_THAT(contentOf(scratch.path("front.tex")), HasSubstr("\\begin{tabular}"));

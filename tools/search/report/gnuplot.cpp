@@ -5,14 +5,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
-#include <cstdlib>
-#include <filesystem>
 #include <optional>
 #include <system_error>
 
 #include <fmt/format.h>
+#include <llvm/Support/Program.h>
 
 namespace srjit::search {
 namespace {
@@ -84,17 +82,8 @@ std::optional<int> waitFor(pid_t child) {
 }  // namespace
 
 std::string findGnuplot() {
-  const char* const value = std::getenv("PATH");
-  std::string_view folders = value != nullptr ? value : "";
-  while (!folders.empty()) {
-    const std::string_view folder = folders.substr(0, folders.find(':'));
-    folders.remove_prefix(std::min(folder.size() + 1, folders.size()));
-    if (folder.empty()) continue;
-    const std::filesystem::path path = std::filesystem::path(folder) / "gnuplot";
-    std::error_code ignored;
-    if (std::filesystem::is_regular_file(path, ignored) && access(path.c_str(), X_OK) == 0) return path.string();
-  }
-  return {};
+  const llvm::ErrorOr<std::string> program = llvm::sys::findProgramByName("gnuplot");
+  return program ? *program : std::string();
 }
 
 Result<std::string> runGnuplot(std::string_view script) {
