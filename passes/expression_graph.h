@@ -1,4 +1,4 @@
-// The graph of one expression, in the memory of what made it.
+// The graph of one expression, or of what is derived of it, in the memory of what made it.
 #pragma once
 
 #include <cstdint>
@@ -8,14 +8,18 @@
 
 namespace srjit {
 
-/// What ExpressionOptimizer leaves. Valid until its next run.
+/// What ExpressionOptimizer and DerivedOptimizer leave. Valid until their next run.
 struct ExpressionGraph {
   const Dag& dag;  ///< may have dead nodes, and has constants as such
-  NodeId root;
-  /// The nodes that the root needs, each after its operands. In the order of evaluation (passes/schedule.h) if values
-  /// may have to be kept meanwhile.
+  std::span<const NodeId> roots;
+  /// The nodes that the roots need, each after its operands. In the order of evaluation (passes/schedule.h) if there
+  /// are several roots, or values may have to be kept meanwhile: what a root needs is then before what only later ones
+  /// need.
   std::span<const NodeId> members;
-  std::span<const std::uint32_t> uses;  ///< by node: by members, and by the root's being one
+  std::span<const std::uint32_t> uses;  ///< by node: by members and by roots
+
+  /// Of a graph with one root.
+  NodeId root() const noexcept { return roots[0]; }
 };
 
 }  // namespace srjit

@@ -16,18 +16,26 @@ ExpressionOptimizer::ExpressionOptimizer(Precision precision, Math math)
     : math_(math), dag_(precision), rewriter_(dag_, ruleClassOf(math, precision), math), fuser_(dag_) {}
 
 void ExpressionOptimizer::run(const ExpressionView& tokens, std::uint32_t expression) {
+  dag_.addRoot(optimize(tokens, expression));
+  order();
+}
+
+// Gives the expression's node, whose members are found.
+NodeId ExpressionOptimizer::optimize(const ExpressionView& tokens, std::uint32_t expression) {
   dag_.clear(tokens.size());
   rewriter_.clear();
-  NodeId root = readTokens(tokens, expression);
-  findMembers(root);
-  if (math_ != Math::kStrict && rewriter_.hasSumsOfProducts()) {
-    const NodeId fused = fuser_.fuse(root, members_, uses_);
-    if (fused != root) findMembers(fused);
-    root = fused;
-  }
-  dag_.addRoot(root);
-  if (is_shared_ || dag_.node(root).need > kFewRegisters) {
-    members_ = scheduler_.run(dag_, dag_.roots(), members_.size());
+  const NodeId root = readTokens(tokens, expression);
+  findMembers({&root, 1});
+  if (math_ == Math::kStrict || !rewriter_.hasSumsOfProducts()) return root;
+  const NodeId fused = fuser_.fuse(root, members_, uses_);
+  if (fused != root) findMembers({&fused, 1});
+  return fused;
+}
+
+void ExpressionOptimizer::order() {
+  const std::span<const NodeId> roots = dag_.roots();
+  if (is_shared_ || roots.size() != 1 || dag_.node(roots[0]).need > kFewRegisters) {
+    members_ = scheduler_.run(dag_, roots, members_.size());
   }
 }
 
@@ -71,8 +79,8 @@ NodeId ExpressionOptimizer::variable(std::uint32_t column) {
   return known;
 }
 
-// Operands have smaller ids than their users, so a sweep from the root down meets every user before its operands.
-void ExpressionOptimizer::findMembers(NodeId root) {
+// Operands have smaller ids than their users, so a sweep from the last root down meets every user before its operands.
+void ExpressionOptimizer::findMembers(std::span<const NodeId> roots) {
   // Absent operands are counted in one of so many other places: a branch would be hard to predict, and in one place,
   // each count would wait for the one before.
   constexpr std::size_t kOthers = 8;
@@ -81,11 +89,15 @@ void ExpressionOptimizer::findMembers(NodeId root) {
   if (member_list_.size() < size) member_list_.resize(size);
   std::uint32_t* const uses = uses_.data();
   std::fill_n(uses, size, 0);
-  uses[root] = 1;
+  NodeId last = 0;
+  for (const NodeId root : roots) {
+    ++uses[root];
+    last = std::max(last, root);
+  }
   NodeId* const end = member_list_.data() + size;
   NodeId* first = end;
   std::uint32_t most_uses = 1;
-  for (NodeId id = root + 1; id-- > 0;) {
+  for (NodeId id = last + 1; id-- > 0;) {
     if (uses[id] == 0) continue;
     *--first = id;
     const Node& node = dag_.node(id);
@@ -105,7 +117,7 @@ void ExpressionOptimizer::findMembers(NodeId root) {
 
 void ExpressionOptimizer::appendTo(Dag& batch) {
   batch.copyNodes(dag_, members_, places_);
-  batch.addRoot(places_[dag_.roots()[0]]);
+  for (const NodeId root : dag_.roots()) batch.addRoot(places_[root]);
 }
 
 Dag BatchOptimizer::take() { return takeScheduled(merged_, scheduler_, places_); }

@@ -32,17 +32,28 @@ class ExpressionOptimizer {
 
   /// Optimizes expression number `expression` of a batch, a valid postfix program.
   void run(const ExpressionView& tokens, std::uint32_t expression);
+  /// The same of roots that are made of it: `addRoots(dag, f)` adds nodes and roots to the graph, in which f is the
+  /// expression's node. No rule is applied to what it adds.
+  template <class AddRoots>
+  void run(const ExpressionView& tokens, std::uint32_t expression, const AddRoots& addRoots) {
+    const NodeId f = optimize(tokens, expression);
+    addRoots(dag_, f);
+    findMembers(dag_.roots());
+    order();
+  }
 
   /// The result of run(). Valid until the next run.
-  ExpressionGraph graph() const noexcept { return {dag_, dag_.roots()[0], members_, uses_}; }
+  ExpressionGraph graph() const noexcept { return {dag_, dag_.roots(), members_, uses_}; }
 
-  /// Adds the result of run() to the graph of a batch, as its next root. Constants are constants there.
+  /// Adds the result of run() to the graph of a batch, as its next roots. Constants are constants there.
   void appendTo(Dag& batch);
 
  private:
+  NodeId optimize(const ExpressionView& tokens, std::uint32_t expression);
   NodeId readTokens(const ExpressionView& tokens, std::uint32_t expression);
   NodeId variable(std::uint32_t column);
-  void findMembers(NodeId root);
+  void findMembers(std::span<const NodeId> roots);
+  void order();
 
   Math math_;
   Dag dag_;

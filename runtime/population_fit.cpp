@@ -30,7 +30,7 @@ class LinearFinder {
     optimizer_.run(tokens, 0);
     const ExpressionGraph graph = optimizer_.graph();
     derived_.clear(tokens.size());
-    deriver_.differentiate(graph.dag, graph.root, tokens.parameterCount(), derived_);
+    deriver_.differentiate(graph.dag, graph.root(), tokens.parameterCount(), derived_);
     return linear_.find(derived_, derived_.roots().subspan(1));
   }
 

@@ -65,7 +65,7 @@ struct Encoder::State {
 
   Status begin(const Dag& graph, const EncodeOptions& how, Bytecode& to);
   Status encode(std::span<const NodeId> roots, std::span<const std::uint32_t> outputs, std::uint32_t shared_from);
-  Status encode(const ExpressionGraph& graph, std::uint32_t output, std::uint32_t shared_from);
+  Status encode(const ExpressionGraph& graph, std::span<const std::uint32_t> outputs, std::uint32_t shared_from);
   void clear(std::uint32_t shared_from);
   Status collect(NodeId root, std::uint32_t output);
   static void placeAt(Value& value, OperandPlace where, std::uint32_t number);
@@ -160,7 +160,8 @@ Status Encoder::State::encode(std::span<const NodeId> roots, std::span<const std
   return emitSegments();
 }
 
-Status Encoder::State::encode(const ExpressionGraph& graph, std::uint32_t output, std::uint32_t shared_from) {
+Status Encoder::State::encode(const ExpressionGraph& graph, std::span<const std::uint32_t> outputs,
+                              std::uint32_t shared_from) {
   clear(shared_from);
   code->parameters.clear();
   members = graph.members;
@@ -183,7 +184,13 @@ Status Encoder::State::encode(const ExpressionGraph& graph, std::uint32_t output
       code->parameters.push_back(id);
     }
   }
-  segments.push_back({graph.root, output, 0, static_cast<std::uint32_t>(members.size())});
+  std::uint32_t first = 0;
+  for (std::size_t i = 0; i < graph.roots.size(); ++i) {
+    const NodeId root = graph.roots[i];
+    const std::uint32_t last = std::max(first, values[root].order + 1);
+    segments.push_back({root, outputs[i], first, last});
+    first = last;
+  }
   return emitSegments();
 }
 
@@ -491,10 +498,10 @@ Status Encoder::encode(const Dag& dag, std::span<const NodeId> roots, std::span<
   return encodeWithSlots(code, [&](std::uint32_t shared) { return state_->encode(roots, outputs, shared); });
 }
 
-Status Encoder::encode(const ExpressionGraph& graph, std::uint32_t output, const EncodeOptions& options,
-                       Bytecode& code) {
+Status Encoder::encode(const ExpressionGraph& graph, std::span<const std::uint32_t> outputs,
+                       const EncodeOptions& options, Bytecode& code) {
   if (Status begun = state_->begin(graph.dag, options, code); !begun) return begun;
-  return encodeWithSlots(code, [&](std::uint32_t shared) { return state_->encode(graph, output, shared); });
+  return encodeWithSlots(code, [&](std::uint32_t shared) { return state_->encode(graph, outputs, shared); });
 }
 
 Result<Bytecode> encode(const Dag& dag, const HandlerTable& table, const EncodeOptions& options) {

@@ -72,8 +72,10 @@ class Encoder {
   Status encode(const Dag& dag, std::span<const NodeId> roots, std::span<const std::uint32_t> outputs,
                 const EncodeOptions& options, Bytecode& code);
 
-  /// The same of one expression, as output `output`. Constants are parameters; code.parameters names all.
-  Status encode(const ExpressionGraph& graph, std::uint32_t output, const EncodeOptions& options, Bytecode& code);
+  /// The same of what is computed of one expression: its roots as outputs `outputs`. Constants are parameters;
+  /// code.parameters names all.
+  Status encode(const ExpressionGraph& graph, std::span<const std::uint32_t> outputs, const EncodeOptions& options,
+                Bytecode& code);
 
  private:
   struct State;

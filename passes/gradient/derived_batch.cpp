@@ -8,11 +8,9 @@ DerivedBatch::DerivedBatch(Precision precision, Math math, const Derivation& der
     : derivation_(derivation), optimizer_(precision, math), deriver_(precision, math), merged_(precision) {}
 
 void DerivedBatch::add(const ExpressionView& tokens) {
-  const std::uint32_t number = expressions_++;
-  if (tokens.variableCount() > derivation_.columns) return addNothing(tokens.parameterCount());
-  optimizer_.run(tokens, number);
-  const ExpressionGraph graph = optimizer_.graph();
-  deriver_.derive(graph.dag, graph.root, derivation_, tokens.parameterCount(), merged_);
+  const ExpressionGraph graph = optimizer_.run(tokens, expressions_++, derivation_);
+  merged_.copyNodes(graph.dag, graph.members, places_);
+  for (const NodeId root : graph.roots) merged_.addRoot(places_[root]);
 }
 
 void DerivedBatch::add(const Dag& from, std::size_t root, const ExpressionView& tokens) {

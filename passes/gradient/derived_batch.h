@@ -6,7 +6,7 @@
 
 #include "ir/population.h"
 #include "passes/dag.h"
-#include "passes/expression_optimizer.h"
+#include "passes/gradient/derived_optimizer.h"
 #include "passes/gradient/deriver.h"
 #include "passes/schedule.h"
 
@@ -28,8 +28,8 @@ class DerivedBatch {
   void addNothing(std::size_t parameters);
 
   Derivation derivation_;
-  ExpressionOptimizer optimizer_;
-  Deriver deriver_;
+  DerivedOptimizer optimizer_;
+  Deriver deriver_;  ///< of expressions that other passes made
   Dag merged_;
   std::uint32_t expressions_ = 0;
   Scheduler scheduler_;

@@ -54,6 +54,22 @@ class SumTerms {
   std::vector<NodeId> roots_;
 };
 
+/// What the terms of a loss read.
+LossRow rowOf(NodeId f, const Derivation& derivation, const graph::NodeMaker& maker) {
+  const auto variable = [&](std::uint32_t number) { return graph::Value(maker.dag().variable(number), maker); };
+  return {.f = {f, maker},
+          .y = variable(derivation.columns),
+          .w = derivation.weighted ? variable(derivation.columns + 1) : graph::Value(1.0)};
+}
+
+/// Those of the target alone.
+void addTargetTerms(const Derivation& derivation, const LossGraph& loss, SumTerms& terms) {
+  if (derivation.targetTerms() == 0) return;
+  const graph::Value target = loss.centredTarget();
+  terms.add(terms.weighted(target));
+  terms.add(terms.weighted(target * target));
+}
+
 /// The roots of a system of equations for the next step, with the derivatives of f.
 std::vector<NodeId> stepRoots(SumTerms terms, std::span<const graph::Value> derivatives, const graph::Value& loss,
                               const graph::Value& descent, const graph::Value& curvature) {
@@ -70,6 +86,17 @@ std::vector<NodeId> stepRoots(SumTerms terms, std::span<const graph::Value> deri
 
 }  // namespace
 
+void addLossRoots(Dag& dag, NodeId f, const Derivation& derivation) {
+  const graph::NodeMaker maker(dag, nullptr);
+  const LossGraph loss(derivation.loss, rowOf(f, derivation, maker), maker);
+  std::vector<NodeId> values = {f};
+  if (derivation.loss.hasDomain()) values.push_back(loss.terms()[0].in(maker));
+  SumTerms terms(derivation, maker, values);
+  for (const graph::Value& term : loss.terms()) terms.add(terms.weighted(term));
+  addTargetTerms(derivation, loss, terms);
+  for (const NodeId root : std::move(terms).finish()) dag.addRoot(root);
+}
+
 Deriver::Deriver(Precision precision, Math math)
     : math_(math),
       dag_(precision),
@@ -78,14 +105,34 @@ Deriver::Deriver(Precision precision, Math math)
       as_written_(dag_, nullptr),
       fuser_(dag_) {}
 
-void Deriver::derive(const Dag& from, NodeId root, const Derivation& derivation, std::size_t parameters, Dag& to) {
+void Deriver::run(const Dag& from, NodeId root, const Derivation& derivation, std::size_t parameters) {
   read(from, root);
   if (derivation.quantity != Quantity::kLoss) addDerivatives(derivation, parameters);
-  if (derivation.quantity == Quantity::kJacobian) {
-    roots_.erase(roots_.begin());
-  } else {
-    addTerms(derivation);
+  switch (derivation.quantity) {
+    case Quantity::kJacobian:
+      roots_.erase(roots_.begin());
+      break;
+    case Quantity::kLoss:
+      addLossRoots(dag_, roots_[0], derivation);
+      roots_.assign(dag_.roots().begin(), dag_.roots().end());
+      break;
+    case Quantity::kGradient:
+      addGradientTerms(derivation);
+      break;
+    case Quantity::kNormalEquations:
+    case Quantity::kReweighted:
+      addStepTerms(derivation);
+      break;
   }
+}
+
+ExpressionGraph Deriver::graph() {
+  members_.collect(dag_, roots_);
+  return {dag_, roots_, scheduler_.run(dag_, roots_, members_.members().size()), members_.uses()};
+}
+
+void Deriver::derive(const Dag& from, NodeId root, const Derivation& derivation, std::size_t parameters, Dag& to) {
+  run(from, root, derivation, parameters);
   appendRoots(to);
 }
 
@@ -128,41 +175,44 @@ void Deriver::addDerivatives(const Derivation& derivation, std::size_t parameter
   }
 }
 
-void Deriver::addTerms(const Derivation& derivation) {
-  const graph::Value f(roots_[0], as_written_), y(dag_.variable(derivation.columns), as_written_);
+std::vector<graph::Value> Deriver::derivatives() const {
   std::vector<graph::Value> derivatives;
   for (const NodeId root : std::span(roots_).subspan(1)) derivatives.emplace_back(root, as_written_);
+  return derivatives;
+}
+
+void Deriver::addStepTerms(const Derivation& derivation) {
+  const LossRow row = rowOf(roots_[0], derivation, as_written_);
   if (derivation.quantity == Quantity::kNormalEquations) {
-    const graph::Value residual = y - f;
-    roots_ = stepRoots({derivation, as_written_, roots_}, derivatives, residual * residual, residual, 1.0);
+    const graph::Value residual = row.y - row.f;
+    roots_ = stepRoots({derivation, as_written_, roots_}, derivatives(), residual * residual, residual, 1.0);
     return;
   }
-  const graph::Value w =
-      derivation.weighted ? graph::Value(dag_.variable(derivation.columns + 1), as_written_) : graph::Value(1.0);
-  const LossGraph loss(derivation.loss, {f, y, w}, as_written_);
+  const LossGraph loss(derivation.loss, row, as_written_);
+  const std::vector<graph::Value> by = derivatives();
   if (derivation.loss.hasDomain()) roots_.push_back(loss.terms()[0].in(as_written_));
   SumTerms terms(derivation, as_written_, roots_);
-  if (derivation.quantity == Quantity::kReweighted) {
-    const graph::Value slope = loss.slopeOf(loss.terms()[0], differentiator_, members_);
-    const graph::Value curvature = loss.curvature(slope, differentiator_, members_);
-    roots_ = stepRoots(std::move(terms), derivatives, loss.terms()[0], slope * -0.5, curvature * 0.5);
-    return;
-  }
+  const graph::Value slope = loss.slopeOf(loss.terms()[0], differentiator_, members_);
+  const graph::Value curvature = loss.curvature(slope, differentiator_, members_);
+  roots_ = stepRoots(std::move(terms), by, loss.terms()[0], slope * -0.5, curvature * 0.5);
+}
+
+void Deriver::addGradientTerms(const Derivation& derivation) {
+  const LossGraph loss(derivation.loss, rowOf(roots_[0], derivation, as_written_), as_written_);
+  const std::vector<graph::Value> by = derivatives();
+  if (derivation.loss.hasDomain()) roots_.push_back(loss.terms()[0].in(as_written_));
+  SumTerms terms(derivation, as_written_, roots_);
   for (const graph::Value& term : loss.terms()) terms.add(terms.weighted(term));
   std::vector<graph::Value> slopes;
-  if (!derivatives.empty()) {
+  if (!by.empty()) {
     for (const graph::Value& term : loss.terms()) {
       slopes.push_back(terms.weighted(loss.slopeOf(term, differentiator_, members_)));
     }
   }
-  for (const graph::Value& derivative : derivatives) {
+  for (const graph::Value& derivative : by) {
     for (const graph::Value& slope : slopes) terms.add(product(slope, derivative));
   }
-  if (derivation.targetTerms() > 0) {
-    const graph::Value target = loss.centredTarget();
-    terms.add(terms.weighted(target));
-    terms.add(terms.weighted(target * target));
-  }
+  addTargetTerms(derivation, loss, terms);
   roots_ = std::move(terms).finish();
 }
 

@@ -6,6 +6,7 @@
 
 #include "ir/numeric.h"
 #include "passes/dag.h"
+#include "passes/expression_graph.h"
 #include "passes/fma.h"
 #include "passes/gradient/derivation.h"
 #include "passes/gradient/differentiate.h"
@@ -16,6 +17,9 @@
 
 namespace srjit {
 
+/// Adds the roots of `derivation`, of Quantity::kLoss, to the graph in which `f` is the expression's node.
+void addLossRoots(Dag& dag, NodeId f, const Derivation& derivation);
+
 /// Derives one expression after another, in the same memory. What it gives depends on the expression alone. Not
 /// thread-safe.
 class Deriver {
@@ -24,10 +28,15 @@ class Deriver {
   Deriver(const Deriver&) = delete;
   Deriver& operator=(const Deriver&) = delete;
 
-  /// Adds the roots of an expression to `to`, another graph. The expression is what node `root` of `from` computes, and
-  /// has so many parameters; it uses variables before derivation.columns alone. Its own nodes stay as they are, so f
-  /// keeps its bits; derivatives get the rules of the math mode, and are fused; what sums add is as Quantity has it,
-  /// without rules. Linear in the nodes of each root together, not recursive.
+  /// Makes the roots of an expression. The expression is what node `root` of `from`, another graph, computes, and has so
+  /// many parameters; it uses variables before derivation.columns alone. Its own nodes stay as they are, so f keeps its
+  /// bits; derivatives get the rules of the math mode, and are fused; what sums add is as Quantity has it, without
+  /// rules. Linear in the nodes of each root together, not recursive.
+  void run(const Dag& from, NodeId root, const Derivation& derivation, std::size_t parameters);
+  /// What run() made.
+  ExpressionGraph graph();
+
+  /// Adds what run() makes to `to`, another graph.
   void derive(const Dag& from, NodeId root, const Derivation& derivation, std::size_t parameters, Dag& to);
   /// The same of f and its derivatives by parameters: 1 + parameters roots.
   void differentiate(const Dag& from, NodeId root, std::size_t parameters, Dag& to);
@@ -35,7 +44,9 @@ class Deriver {
  private:
   void read(const Dag& from, NodeId root);
   void addDerivatives(const Derivation& derivation, std::size_t parameters);
-  void addTerms(const Derivation& derivation);
+  void addStepTerms(const Derivation& derivation);
+  void addGradientTerms(const Derivation& derivation);
+  std::vector<graph::Value> derivatives() const;
   void appendRoots(Dag& to);
 
   Math math_;

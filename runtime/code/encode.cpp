@@ -154,9 +154,9 @@ class ProgramEncoder {
         ranges.push_back({first, std::min(first + size, sections_[s].last), s});
       }
     }
-    // Passes from outside of the library, kept subtrees, and what is derived need graphs of whole chunks.
-    const bool needs_graphs = source_.pipeline || source_.derivation || request_.subtrees != nullptr;
-    finds_ = !needs_graphs && source_.variables <= kFirstSlot && request_.chosen.size() == source_.expressions.size() &&
+    // Passes from outside of the library and kept subtrees need graphs of whole chunks.
+    const bool needs_graphs = source_.pipeline || request_.subtrees != nullptr;
+    finds_ = !needs_graphs && !source_.derivation && source_.variables <= kFirstSlot && request_.chosen.size() == source_.expressions.size() &&
              source_.tokens >= kLeastTokensToFind * source_.expressions.size();
     EncodedChunks& chunks = finds_ ? scratch_->chunks : scratch_->others;
     if (finds_ && !source_.is_continued) {
@@ -250,16 +250,23 @@ class ProgramEncoder {
 
   Status encodeExpression(const ExpressionView& tokens, std::uint32_t expression, EncodeWorker& worker,
                           EncodedChunk& chunk) const {
-    worker.optimizer.run(tokens, 0);
-    const ExpressionGraph graph = worker.optimizer.graph();
+    const ExpressionGraph graph = graphOf(tokens, worker);
     chunk.nodes += graph.members.size();
     for (const NodeId id : graph.members) takeNode(graph.dag.node(id), chunk);
     EncodeOptions options = encodeOptions(chunk);
     options.first_parameter = static_cast<std::uint32_t>(chunk.parameters.size());
-    Status encoded = worker.encoder.encode(graph, expression, options, chunk.code);
+    worker.outputs.clear();
+    source_.appendOutputs(expression, worker.outputs);
+    Status encoded = worker.encoder.encode(graph, worker.outputs, options, chunk.code);
     if (!encoded) return encoded;
     for (const NodeId id : chunk.code.parameters) addParameter(graph.dag, id, expression, chunk.parameters);
     return encoded;
+  }
+
+  ExpressionGraph graphOf(const ExpressionView& tokens, EncodeWorker& worker) const {
+    if (source_.derivation) return worker.derived.run(tokens, 0, *source_.derivation);
+    worker.optimizer.run(tokens, 0);
+    return worker.optimizer.graph();
   }
 
   // The program of an equal expression of the generation before.

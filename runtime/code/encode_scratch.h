@@ -9,6 +9,7 @@
 
 #include "compiler/interpreter/bytecode.h"
 #include "passes/expression_optimizer.h"
+#include "passes/gradient/derived_optimizer.h"
 #include "runtime/code/encoded_generation.h"
 #include "runtime/code/scratch_pool.h"
 
@@ -16,8 +17,13 @@ namespace srjit {
 
 /// What one thread optimizes and encodes with.
 struct EncodeWorker {
+  EncodeWorker(Precision precision, Math math, const HandlerTable& table)
+      : optimizer(precision, math), derived(precision, math), encoder(table) {}
+
   ExpressionOptimizer optimizer;
+  DerivedOptimizer derived;
   Encoder encoder;
+  std::vector<std::uint32_t> outputs;  ///< of one expression
 };
 
 /// Chunks in memory that is used again.
@@ -38,7 +44,7 @@ class EncodedChunks {
 struct EncodeScratch {
   /// The table must outlive the scratch.
   EncodeScratch(Precision precision, Math math, const HandlerTable& table)
-      : workers([=, &table] { return EncodeWorker{{precision, math}, Encoder(table)}; }) {}
+      : workers([=, &table] { return EncodeWorker(precision, math, table); }) {}
 
   tbb::enumerable_thread_specific<EncodeWorker> workers;
   EncodedChunks chunks;          ///< of the last population that looks for programs

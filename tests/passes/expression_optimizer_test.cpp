@@ -54,7 +54,7 @@ TEST_P(Optimizer, ListsTheNodesThatTheRootNeeds) {
     const ExpressionGraph graph = optimizer.graph();
     std::vector<bool> seen(graph.dag.size());
     std::vector<std::uint32_t> uses(graph.dag.size());
-    ++uses[graph.root];
+    ++uses[graph.root()];
     for (const NodeId id : graph.members) {
       ASSERT_FALSE(seen[id]) << "listed twice";
       seen[id] = true;

@@ -20,7 +20,7 @@ Dag differentiated(const Expression& expression, Math math, Precision precision)
   optimizer.run(Population({&expression, 1})[0], 0);
   const ExpressionGraph graph = optimizer.graph();
   Dag result(precision);
-  Deriver(precision, math).differentiate(graph.dag, graph.root, expression.parameterCount(), result);
+  Deriver(precision, math).differentiate(graph.dag, graph.root(), expression.parameterCount(), result);
   return result;
 }
 

@@ -11,6 +11,7 @@
 #include "compiler/interpreter/op_family.h"
 #include "ir/text.h"
 #include "passes/expression_optimizer.h"
+#include "passes/gradient/derived_optimizer.h"
 #include "passes/pass.h"
 #include "tests/generators/population.h"
 
@@ -110,7 +111,35 @@ void prepareAll(benchmark::State& state) {
     code.tokens.clear();
     for (std::uint32_t e = 0; e < expressions.size(); ++e) {
       optimizer.run(expressions[e], 0);
-      if (!encoder.encode(optimizer.graph(), e, options, code)) state.SkipWithError("a program was rejected");
+      const std::uint32_t output[] = {e};
+      if (!encoder.encode(optimizer.graph(), output, options, code)) state.SkipWithError("a program was rejected");
+    }
+  }
+  state.counters["ns/token"] =
+      benchmark::Counter(static_cast<double>(expressions.tokens()) * 1e-9,
+                         benchmark::Counter::kIsIterationInvariantRate | benchmark::Counter::kInvert);
+  setRate(state);
+}
+
+/// The same of the sums of a scaled loss.
+void prepareScaled(benchmark::State& state) {
+  Population expressions;
+  for (const Expression& expression : Texts::of(static_cast<int>(state.range(0))).expressions) {
+    expressions.add(expression);
+  }
+  const HandlerTable table({Precision::kF32, kPrepareMath, allOperators(), 8, kInterpreterDepth});
+  const Derivation sums{.quantity = Quantity::kLoss, .columns = 5, .loss = {.is_scaled = true}};
+  EncodeOptions options;
+  options.staged_columns = 6;
+  DerivedOptimizer optimizer(Precision::kF32, kPrepareMath);
+  Encoder encoder(table);
+  Bytecode code;
+  const std::uint32_t outputs[kScaledTerms.size()] = {};
+  for (auto _ : state) {
+    code.tokens.clear();
+    for (std::uint32_t e = 0; e < expressions.size(); ++e) {
+      const ExpressionGraph graph = optimizer.run(expressions[e], 0, sums);
+      if (!encoder.encode(graph, outputs, options, code)) state.SkipWithError("a program was rejected");
     }
   }
   state.counters["ns/token"] =
@@ -144,6 +173,7 @@ BENCHMARK(prepareParse)->Arg(8)->Arg(12)->Arg(30)->Unit(benchmark::kMillisecond)
 BENCHMARK(prepareGraph)->Arg(8)->Arg(12)->Arg(30)->Unit(benchmark::kMillisecond);
 BENCHMARK(preparePasses)->Arg(8)->Arg(12)->Arg(30)->Unit(benchmark::kMillisecond);
 BENCHMARK(prepareAll)->Arg(8)->Arg(12)->Arg(30)->Unit(benchmark::kMillisecond);
+BENCHMARK(prepareScaled)->Arg(8)->Arg(12)->Arg(30)->Unit(benchmark::kMillisecond);
 BENCHMARK(prepareEncode)->Arg(8)->Arg(12)->Arg(30)->Unit(benchmark::kMillisecond);
 
 }  // namespace

@@ -250,7 +250,7 @@ Canonical canonicalOf(std::span<const Token> tree) {
   }
   memory.optimizer.run(ExpressionView(memory.codes, memory.constants, variables, 0), 0);
   const ExpressionGraph graph = memory.optimizer.graph();
-  Canonical form{.shape = graph.dag.shapeHash(graph.root), .is_constant = true};
+  Canonical form{.shape = graph.dag.shapeHash(graph.root()), .is_constant = true};
   form.whole = form.shape;
   for (const NodeId member : graph.members) {
     const Node& node = graph.dag.node(member);

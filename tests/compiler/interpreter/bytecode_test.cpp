@@ -4,12 +4,15 @@
 
 #include <bit>
 #include <memory>
+#include <numeric>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "compiler/nvptx/options.h"
 #include "passes/expression_optimizer.h"
+#include "passes/gradient/derived_batch.h"
+#include "passes/gradient/derived_optimizer.h"
 #include "tests/compiler/interpreter/machine.h"
 #include "tests/generators/graphs.h"
 #include "tests/generators/population.h"
@@ -350,6 +353,38 @@ std::uint64_t meaningOf(const ParameterSource& source) {
   return source.isLiteral() ? std::bit_cast<std::uint64_t>(source.literal) : source.index;
 }
 
+/// Encodes `graph`, of one expression, and its roots in `scheduled`, and expects the same.
+void expectEqualCode(Encoder& encoder, const ExpressionGraph& graph, const Dag& scheduled, std::uint32_t slots,
+                     const std::string& text) {
+  EncodeOptions options = staging(5);
+  options.max_slots = slots;
+  std::vector<std::uint32_t> outputs(scheduled.roots().size());
+  std::iota(outputs.begin(), outputs.end(), 7U);
+  Bytecode of_graph, of_dag;
+  const Status a = encoder.encode(graph, outputs, options, of_graph);
+  const Status b = encoder.encode(scheduled, scheduled.roots(), outputs, options, of_dag);
+  ASSERT_EQ(a.ok(), b.ok()) << text;
+  if (!a.ok()) return;
+  std::vector<std::uint64_t> graph_parameters, dag_parameters;
+  for (const NodeId id : of_graph.parameters) {
+    const Node& node = graph.dag.node(id);
+    const bool is_constant = node.kind == Token::Kind::kConstant;
+    graph_parameters.push_back(is_constant ? std::bit_cast<std::uint64_t>(node.value)
+                                           : meaningOf(graph.dag.parameters()[node.index]));
+  }
+  for (const ParameterSource& source : scheduled.parameters()) dag_parameters.push_back(meaningOf(source));
+  ASSERT_EQ(meaningOf(of_graph.tokens, graph_parameters), meaningOf(of_dag.tokens, dag_parameters)) << text;
+  ASSERT_EQ(of_graph.slots, of_dag.slots);
+}
+
+std::vector<Expression> expressionsToEncode(std::uint64_t seed, std::size_t count) {
+  GeneratorOptions generator{.seed = seed, .min_nodes = 1, .max_nodes = 60, .variables = 3};
+  generator.parameters = 2;
+  generator.constant_probability = 0.2;
+  generator.parameter_probability = 0.2;
+  return ExpressionGenerator(generator).batch(count);
+}
+
 TEST(Bytecode, OfAnOptimizersGraphIsThatOfTheScheduledOne) {
   for (const unsigned depth : {3U, 4U, 5U}) {
     for (const std::uint32_t slots : {1U, 3U, 64U}) {
@@ -358,35 +393,43 @@ TEST(Bytecode, OfAnOptimizersGraphIsThatOfTheScheduledOne) {
         Encoder encoder(table);  // for both, in turns
         ExpressionOptimizer optimizer(Precision::kF64, math);
         BatchOptimizer batch(Precision::kF64, math);
-        GeneratorOptions generator{.seed = depth * 7 + slots, .min_nodes = 1, .max_nodes = 60, .variables = 3};
-        generator.parameters = 2;
-        generator.constant_probability = 0.2;
-        generator.parameter_probability = 0.2;
-        const Population population(ExpressionGenerator(generator).batch(300));
-        EncodeOptions options = staging(3);
-        options.max_slots = slots;
+        const Population population(expressionsToEncode(depth * 7 + slots, 300));
         for (std::uint32_t e = 0; e < population.size(); ++e) {
           optimizer.run(population[e], 0);
           batch.add(population[e]);
+          expectEqualCode(encoder, optimizer.graph(), batch.take(), slots,
+                          print(population[e].expression(), Language::kInfix));
+        }
+      }
+    }
+  }
+}
+
+TEST(Bytecode, OfWhatIsDerivedOfAnExpressionIsThatOfTheScheduledGraph) {
+  const DerivedLoss scaled{.is_scaled = true, .constants = {.target_centre = 0.75}};
+  const DerivedLoss huber{.term = LossTerm::kHuber, .constants = {.tuning = 1}};
+  using enum Quantity;
+  const Derivation derivations[] = {{.quantity = kLoss, .columns = 3, .loss = scaled},
+                                    {.quantity = kLoss, .columns = 3, .loss = scaled, .weighted = true,
+                                     .skips_invalid = true},
+                                    {.quantity = kLoss, .columns = 2, .loss = huber},
+                                    {.quantity = kGradient, .columns = 3, .loss = scaled},
+                                    {.quantity = kNormalEquations, .columns = 3, .weighted = true},
+                                    {.quantity = kJacobian, .columns = 3}};
+  for (const std::uint32_t slots : {3U, 64U}) {
+    for (const Math math : kMathModes) {
+      const HandlerTable table(specFor(math, 4));
+      Encoder encoder(table);
+      DerivedOptimizer optimizer(Precision::kF64, math);
+      for (const Derivation& derivation : derivations) {
+        DerivedBatch batch(Precision::kF64, math, derivation);
+        const Population population(expressionsToEncode(slots, 100));
+        for (std::uint32_t e = 0; e < population.size(); ++e) {
+          batch.add(population[e]);
           const Dag scheduled = batch.take();
-          Bytecode of_graph, of_dag;
-          const std::uint32_t output[] = {e};
-          const Status a = encoder.encode(optimizer.graph(), e, options, of_graph);
-          const Status b = encoder.encode(scheduled, scheduled.roots(), output, options, of_dag);
-          ASSERT_EQ(a.ok(), b.ok()) << print(population[e].expression(), Language::kInfix);
-          if (!a.ok()) continue;
-          const Dag& dag = optimizer.graph().dag;
-          std::vector<std::uint64_t> graph_parameters, dag_parameters;
-          for (const NodeId id : of_graph.parameters) {
-            const Node& node = dag.node(id);
-            const bool is_constant = node.kind == Token::Kind::kConstant;
-            graph_parameters.push_back(is_constant ? std::bit_cast<std::uint64_t>(node.value)
-                                                   : meaningOf(dag.parameters()[node.index]));
-          }
-          for (const ParameterSource& source : scheduled.parameters()) dag_parameters.push_back(meaningOf(source));
-          ASSERT_EQ(meaningOf(of_graph.tokens, graph_parameters), meaningOf(of_dag.tokens, dag_parameters))
-              << print(population[e].expression(), Language::kInfix);
-          ASSERT_EQ(of_graph.slots, of_dag.slots);
+          const ExpressionGraph graph = optimizer.run(population[e], 0, derivation);
+          ASSERT_EQ(graph.roots.size(), derivation.roots(population[e].parameterCount()));
+          expectEqualCode(encoder, graph, scheduled, slots, print(population[e].expression(), Language::kInfix));
         }
       }
     }
