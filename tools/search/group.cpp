@@ -51,12 +51,13 @@ Status Group::begin(Batch& batch) const {
   tbb::parallel_for(std::size_t{0}, batch.islands.size(), [&](std::size_t i) {
     batch.offspring[i] = breed((*islands_)[batch.islands[i]], context_->grammar, context_->island, context_->seed);
   });
-  TokenBatch trees;
+  batch.trees.clear();
   for (const std::vector<Individual>& children : batch.offspring) {
-    for (const Individual& child : children) trees.add(child.tree);
+    for (const Individual& child : children) batch.trees.push_back(child.tree);
   }
-  if (trees.size() == 0) return okStatus();
-  Result<Pending<Losses>> pending = context_->screen.submitLoss(trees, batch.link);
+  if (batch.trees.empty()) return okStatus();
+  batch.tokens.set(batch.trees);
+  Result<Pending<Losses>> pending = context_->screen.submitLoss(batch.tokens, batch.link);
   if (!pending) return pending.error();
   batch.losses = *std::move(pending);
   return okStatus();

@@ -46,6 +46,8 @@ class Group {
     std::size_t link;
     std::vector<std::size_t> islands;
     std::vector<std::vector<Individual>> offspring = {};  ///< by island
+    std::vector<std::span<const Token>> trees = {};       ///< of all offspring, and
+    TokenBatch tokens = {};                               ///< the same as arrays; both kept for their memory
     std::optional<Pending<Losses>> losses = {};           ///< of all offspring, in order
     std::vector<Individual*> fitted = {};                 ///< those that `fits` are of
     std::optional<Pending<Fits>> fits = {};

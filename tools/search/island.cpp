@@ -5,10 +5,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <limits>
-#include <numeric>
-#include <unordered_map>
-#include <unordered_set>
+#include <tuple>
+#include <utility>
+
+#include <llvm/ADT/DenseSet.h>
 
 #include "ir/mix.h"
 
@@ -63,52 +65,72 @@ struct Child {
 Child breedOne(const Island& island, const Grammar& grammar, Random random) {
   Child child;
   for (int attempt = 0; attempt < kAttempts && !child.is_good; ++attempt) {
-    child.individual.tree = makeChild(island, grammar, random);
-    if (!grammar.admits(child.individual.tree)) continue;
-    const Canonical form = canonicalOf(child.individual.tree);
-    child.individual.shape = form.shape;
-    child.individual.whole = form.whole;
-    child.is_good = !form.is_constant;
+    const Tree tree = makeChild(island, grammar, random);
+    if (!grammar.admits(tree)) continue;
+    const Canonical form = canonicalOf(tree);
+    if (form.is_constant) continue;
+    // Copied, so that it takes no more memory than it needs.
+    child = {{.tree = Tree(tree), .complexity = grammar.complexityOf(tree), .shape = form.shape, .whole = form.whole},
+             true};
   }
-  child.individual.complexity = grammar.complexityOf(child.individual.tree);
   return child;
 }
 
-/// Whether `a` is to be kept before `b`, within a niche or of one shape.
-bool isBetter(const Individual& a, const Individual& b) {
-  if (a.loss != b.loss) return a.loss < b.loss;
-  return a.complexity < b.complexity;
-}
+/// Numbers that were seen. One that is a hash of 64 bits may be taken for another by chance.
+class Seen {
+ public:
+  explicit Seen(std::size_t most) { seen_.reserve(most); }
+  /// Whether it is the first time.
+  bool add(std::uint64_t hash) { return seen_.insert(std::min(hash, kLargest)).second; }
+
+ private:
+  static constexpr std::uint64_t kLargest = UINT64_MAX - 2;  // the set has a use for larger ones
+
+  llvm::DenseSet<std::uint64_t> seen_;
+};
+
+/// What selection goes by.
+struct Contender {
+  double loss;
+  std::uint32_t complexity, number;
+
+  /// Whether it is to be kept before another, within a niche or of one shape.
+  friend bool operator<(const Contender& a, const Contender& b) {
+    return std::tie(a.loss, a.complexity, a.number) < std::tie(b.loss, b.complexity, b.number);
+  }
+};
 
 /// Numbers of the individuals: first the best of each complexity, then the second best of each, and so on, those of one
 /// rank by loss. Of equal shapes only the best one is there, and no loss that is not finite.
 std::vector<std::size_t> byNicheRank(std::span<const Individual* const> individuals) {
-  struct Ranked {
-    std::size_t number, rank;
-  };
   struct Niche {
-    std::size_t taken = 0;
+    std::uint32_t taken = 0;
     double last_loss = -std::numeric_limits<double>::infinity();
   };
-  std::vector<std::size_t> order(individuals.size());
-  std::iota(order.begin(), order.end(), std::size_t{0});
-  std::ranges::stable_sort(order,
-                           [&](std::size_t a, std::size_t b) { return isBetter(*individuals[a], *individuals[b]); });
-  std::unordered_set<std::uint64_t> shapes;
-  std::unordered_map<std::size_t, Niche> niches;  // by complexity
-  std::vector<Ranked> ranked;
-  for (const std::size_t number : order) {
-    const Individual& one = *individuals[number];
-    if (!std::isfinite(one.loss) || !shapes.insert(one.shape).second) continue;
+  std::vector<Contender> contenders;
+  contenders.reserve(individuals.size());
+  std::size_t most = 0;
+  for (std::size_t i = 0; i < individuals.size(); ++i) {
+    const Individual& one = *individuals[i];
+    most = std::max(most, one.complexity);
+    if (!std::isfinite(one.loss)) continue;
+    contenders.push_back({one.loss, static_cast<std::uint32_t>(one.complexity), static_cast<std::uint32_t>(i)});
+  }
+  std::ranges::sort(contenders, std::less());
+  Seen shapes(contenders.size());
+  std::vector<Niche> niches(most + 1);
+  std::vector<std::vector<std::size_t>> ranks;
+  for (const Contender& one : contenders) {
+    if (!shapes.add(individuals[one.number]->shape)) continue;
     Niche& niche = niches[one.complexity];
     // The same values by another formula, which no rule knows to be the same.
     if (niche.taken > 0 && one.loss <= niche.last_loss * (1 + kSameLoss)) continue;
     niche.last_loss = one.loss;
-    ranked.push_back({number, niche.taken++});
+    if (niche.taken == ranks.size()) ranks.emplace_back();
+    ranks[niche.taken++].push_back(one.number);
   }
-  std::ranges::stable_sort(ranked, {}, &Ranked::rank);
-  order.clear();
-  for (const Ranked& one : ranked) order.push_back(one.number);
+  std::vector<std::size_t> order;
+  for (const std::vector<std::size_t>& rank : ranks) order.insert(order.end(), rank.begin(), rank.end());
   return order;
 }
 
@@ -150,11 +172,12 @@ std::vector<Individual> breed(const Island& island, const Grammar& grammar, cons
       children[c] = breedOne(island, grammar, Random(combine(base, c)));
     }
   });
-  std::unordered_set<std::uint64_t> seen;
-  for (const Individual& individual : island.population) seen.insert(individual.whole);
+  Seen seen(island.population.size() + children.size());
+  for (const Individual& individual : island.population) seen.add(individual.whole);
   std::vector<Individual> offspring;
+  offspring.reserve(children.size());
   for (Child& child : children) {
-    if (child.is_good && seen.insert(child.individual.whole).second) offspring.push_back(std::move(child.individual));
+    if (child.is_good && seen.add(child.individual.whole)) offspring.push_back(std::move(child.individual));
   }
   return offspring;
 }

@@ -1,5 +1,8 @@
 #include "tools/search/screen.h"
 
+#include <oneapi/tbb/blocked_range.h>
+#include <oneapi/tbb/parallel_for.h>
+
 #include <cmath>
 #include <limits>
 
@@ -11,6 +14,24 @@ void TokenBatch::add(std::span<const Token> tree) {
     constants_.push_back(token.value);
   }
   offsets_.push_back(static_cast<std::int64_t>(codes_.size()));
+}
+
+void TokenBatch::set(std::span<const std::span<const Token>> trees) {
+  offsets_.resize(trees.size() + 1);
+  for (std::size_t i = 0; i < trees.size(); ++i) {
+    offsets_[i + 1] = offsets_[i] + static_cast<std::int64_t>(trees[i].size());
+  }
+  codes_.resize(static_cast<std::size_t>(offsets_.back()));
+  constants_.resize(codes_.size());
+  tbb::parallel_for(tbb::blocked_range<std::size_t>(0, trees.size(), 256), [&](const auto& range) {
+    for (std::size_t i = range.begin(); i < range.end(); ++i) {
+      auto at = static_cast<std::size_t>(offsets_[i]);
+      for (const Token& token : trees[i]) {
+        codes_[at] = codeOf(token);
+        constants_[at++] = token.value;
+      }
+    }
+  });
 }
 
 bool isOfSquares(const LossOptions& loss) noexcept {

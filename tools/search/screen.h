@@ -18,6 +18,8 @@ namespace srjit::search {
 class TokenBatch {
  public:
   void add(std::span<const Token> tree);
+  /// These instead, in the memory that there is. Uses all threads of TBB's arena.
+  void set(std::span<const std::span<const Token>> trees);
   std::size_t size() const noexcept { return offsets_.size() - 1; }
   /// Borrowed from this.
   PopulationView view() const noexcept { return {codes_, constants_, offsets_}; }

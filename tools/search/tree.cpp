@@ -1,6 +1,7 @@
 #include "tools/search/tree.h"
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cmath>
 #include <numbers>
@@ -120,6 +121,7 @@ void insertOperator(Tree& tree, const Grammar& grammar, Random& random) {
   const int arity = arityOf(*op);
   const int place = static_cast<int>(random.below(static_cast<std::uint64_t>(arity)));
   Tree above;
+  above.reserve(last + 1 - begin + kMaxArity * kGraftMost);
   for (int i = 0; i < arity; ++i) {
     if (i == place) {
       above.insert(above.end(), tree.begin() + static_cast<std::ptrdiff_t>(begin),
@@ -133,24 +135,17 @@ void insertOperator(Tree& tree, const Grammar& grammar, Random& random) {
   replace(tree, begin, last + 1, above);
 }
 
-/// The last tokens of the operands of the operator at `last`, the last operand first.
-std::vector<std::size_t> operandsOf(std::span<const Token> tree, std::size_t last) {
-  std::vector<std::size_t> ends;
-  std::size_t end = last;
-  for (int i = 0; i < tree[last].arity(); ++i) {
-    ends.push_back(end - 1);
-    end = subtreeBegin(tree, end - 1);
-  }
-  return ends;
-}
-
 void deleteOperator(Tree& tree, Random& random) {
   const std::size_t last = pickSubtree(tree, random);
   if (tree[last].arity() == 0) return;
-  const std::size_t kept = oneOf<std::size_t>(operandsOf(tree, last), random);
-  const Tree operand(tree.begin() + static_cast<std::ptrdiff_t>(subtreeBegin(tree, kept)),
-                     tree.begin() + static_cast<std::ptrdiff_t>(kept + 1));
-  replace(tree, subtreeBegin(tree, last), last + 1, operand);
+  std::size_t kept = last - 1;
+  for (std::uint64_t i = random.below(static_cast<std::uint64_t>(tree[last].arity())); i > 0; --i) {
+    kept = subtreeBegin(tree, kept) - 1;
+  }
+  const auto at = [&](std::size_t i) { return tree.begin() + static_cast<std::ptrdiff_t>(i); };
+  const std::size_t begin = subtreeBegin(tree, last), kept_begin = subtreeBegin(tree, kept);
+  tree.erase(at(kept + 1), at(last + 1));
+  tree.erase(at(begin), at(kept_begin));
 }
 
 void exchangeOperands(Tree& tree, Random& random) {
@@ -179,17 +174,21 @@ std::size_t subtreeBegin(std::span<const Token> tokens, std::size_t last) noexce
 }
 
 Tree randomTree(const Grammar& grammar, std::size_t complexity, Random& random) {
-  Tree tree = {newLeaf(grammar, random)};
+  Tree tree;
+  tree.reserve(complexity + kMaxArity);
+  tree.push_back(newLeaf(grammar, random));
   std::size_t now = grammar.complexityOf(tree);
   while (now < complexity) {
     const std::optional<Op> op = newOperator(grammar, random);
     if (!op) break;
     std::size_t at = random.below(tree.size());
     while (tree[at].kind == Token::Kind::kOp) at = at == 0 ? tree.size() - 1 : at - 1;
-    Tree grown;
-    for (int i = 0; i < arityOf(*op); ++i) grown.push_back(i == 0 ? tree[at] : newLeaf(grammar, random));
-    if (grown.size() == 2 && random.chance(0.5)) std::swap(grown[0], grown[1]);
-    grown.push_back(Token::operation(*op));
+    std::array<Token, kMaxArity + 1> tokens;
+    const auto arity = static_cast<std::size_t>(arityOf(*op));
+    for (std::size_t i = 0; i < arity; ++i) tokens[i] = i == 0 ? tree[at] : newLeaf(grammar, random);
+    if (arity == 2 && random.chance(0.5)) std::swap(tokens[0], tokens[1]);
+    tokens[arity] = Token::operation(*op);
+    const std::span<const Token> grown = std::span(tokens).first(arity + 1);
     now += grammar.complexityOf(grown) - grammar.complexityOf(tree[at]);
     replace(tree, at, at + 1, grown);
   }
@@ -199,7 +198,9 @@ Tree randomTree(const Grammar& grammar, std::size_t complexity, Random& random) 
 Tree crossover(std::span<const Token> mother, std::span<const Token> father, Random& random) {
   const std::size_t out = pickSubtree(mother, random), in = pickSubtree(father, random);
   const std::size_t out_begin = subtreeBegin(mother, out), in_begin = subtreeBegin(father, in);
-  Tree child(mother.begin(), mother.begin() + static_cast<std::ptrdiff_t>(out_begin));
+  Tree child;
+  child.reserve(out_begin + (in + 1 - in_begin) + (mother.size() - out - 1));
+  child.assign(mother.begin(), mother.begin() + static_cast<std::ptrdiff_t>(out_begin));
   child.insert(child.end(), father.begin() + static_cast<std::ptrdiff_t>(in_begin),
                father.begin() + static_cast<std::ptrdiff_t>(in + 1));
   child.insert(child.end(), mother.begin() + static_cast<std::ptrdiff_t>(out + 1), mother.end());
