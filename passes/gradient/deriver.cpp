@@ -30,6 +30,7 @@ class SumTerms {
  public:
   SumTerms(const Derivation& derivation, const graph::NodeMaker& maker, std::span<const NodeId> values)
       : maker_(maker) {
+    roots_.reserve(derivation.roots(values.size() - 1));
     if (derivation.weighted) weight_.emplace(maker.dag().variable(derivation.columns + 1), maker);
     if (!derivation.skips_invalid) return;
     graph::Value largest = abs(graph::Value(values[0], maker));

@@ -15,6 +15,7 @@ constexpr double kMostCurvature = 1e18;
 
 LossGraph::LossGraph(const DerivedLoss& loss, const LossRow& row, const graph::NodeMaker& maker)
     : loss_(loss), row_(row), maker_(maker) {
+  terms_.reserve(loss.terms());
   if (loss.custom) {
     terms_.push_back(customTerm());
     return;

@@ -335,10 +335,10 @@ Result<SearchEnd> Run::run() {
     Group* group;
     Status (Group::*run)();
   };
-  // The device always has work of one group while the host works on the other. After the last step both have ended the
-  // same generation: what the first has begun since changes nothing of its islands.
-  const Step generation[] = {{&second, &Group::begin}, {&first, &Group::fit},   {&second, &Group::fit},
-                             {&first, &Group::end},    {&first, &Group::begin}, {&second, &Group::end}};
+  // begin() takes longest: while one group breeds, the device and the host fit for the other. After the last step both
+  // have ended the same generation: what the first has begun since changes nothing of its islands.
+  const Step generation[] = {{&first, &Group::fit},  {&second, &Group::begin}, {&first, &Group::end},
+                             {&second, &Group::fit}, {&first, &Group::begin},  {&second, &Group::end}};
   if (const Status begun = first.begin(); !begun) return begun.error();
   while (true) {
     for (const auto& [group, run] : generation) {

@@ -81,15 +81,20 @@ Status Group::fit() {
 
 Status Group::submitFits(Batch& batch) const {
   batch.fitted.clear();
+  std::vector<std::vector<std::size_t>> chosen(batch.islands.size());
+  tbb::parallel_for(std::size_t{0}, batch.islands.size(), [&](std::size_t i) {
+    const std::vector<Individual>& children = batch.offspring[i];
+    const auto most = static_cast<std::size_t>(context_->fit_share * static_cast<double>(children.size()));
+    chosen[i] = worthFitting((*islands_)[batch.islands[i]], children, context_->island, most);
+  });
   FitBatch trees;
   std::vector<double> values;
   for (std::size_t i = 0; i < batch.islands.size(); ++i) {
-    std::vector<Individual>& children = batch.offspring[i];
-    const auto most = static_cast<std::size_t>(context_->fit_share * static_cast<double>(children.size()));
-    for (const std::size_t child : worthFitting((*islands_)[batch.islands[i]], children, context_->island, most)) {
-      trees.trees.add(withoutConstants(children[child].tree, values));
+    for (const std::size_t number : chosen[i]) {
+      Individual& child = batch.offspring[i][number];
+      trees.trees.add(withoutConstants(child.tree, values));
       trees.starts.insert(trees.starts.end(), values.begin(), values.end());
-      batch.fitted.push_back(&children[child]);
+      batch.fitted.push_back(&child);
     }
   }
   if (batch.fitted.empty()) return okStatus();
