@@ -44,6 +44,10 @@ Status PoolFlight::begin() {
     if (!status) return status;
   }
   for (std::vector<PoolPart>& some : parts) std::ranges::move(some, std::back_inserter(parts_));
+  if (task_.loss) {  // while the devices compute
+    all_.values.resize(task_.program.state().source->outputs());
+    all_.valid_rows.resize(all_.values.size());
+  }
   return okStatus();
 }
 
@@ -74,15 +78,10 @@ Result<Losses> PoolFlight::finish() {
 }
 
 Result<Losses> PoolFlight::collect() {
-  Losses all;
-  if (task_.loss) {
-    all.values.resize(task_.program.state().source->outputs());
-    all.valid_rows.resize(all.values.size());
-  }
   for (PoolPart& part : parts_) {
-    if (Status finished = finishPart(std::move(part), all); !finished) return std::move(finished).error();
+    if (Status finished = finishPart(std::move(part)); !finished) return std::move(finished).error();
   }
-  return all;
+  return std::move(all_);
 }
 
 std::size_t PoolFlight::predictionBytes(std::size_t outputs) const {
@@ -134,7 +133,7 @@ Status PoolFlight::beginOthers(PoolShare& share, const Error& error, std::vector
   return okStatus();
 }
 
-Status PoolFlight::finishPart(PoolPart part, Losses& all) {
+Status PoolFlight::finishPart(PoolPart part) {
   PoolShare& share = *part.share;
   Result<Losses> some = devices_.call(share.device, [&](Executor&) -> Result<Losses> {
     if (part.done) return std::move(*part.done);
@@ -145,7 +144,7 @@ Status PoolFlight::finishPart(PoolPart part, Losses& all) {
     std::vector<PoolPart> others;
     if (Status begun = beginOthers(share, some.error(), others); !begun) return begun;
     for (PoolPart& other : others) {
-      if (Status finished = finishPart(std::move(other), all); !finished) return finished;
+      if (Status finished = finishPart(std::move(other)); !finished) return finished;
     }
     return okStatus();
   }
@@ -160,12 +159,12 @@ Status PoolFlight::finishPart(PoolPart part, Losses& all) {
   }
   if (!some->values.empty()) {  // predictions have none
     const auto first = static_cast<std::ptrdiff_t>(share.order.output);
-    std::ranges::copy(some->values, all.values.begin() + first);
-    std::ranges::copy(some->valid_rows, all.valid_rows.begin() + first);
+    std::ranges::copy(some->values, all_.values.begin() + first);
+    std::ranges::copy(some->valid_rows, all_.valid_rows.begin() + first);
   }
   for (Failure& failure : some->failures) {
     failure.expression += share.order.expression;
-    all.failures.push_back(std::move(failure));
+    all_.failures.push_back(std::move(failure));
   }
   return okStatus();
 }

@@ -50,7 +50,7 @@ class PoolFlight final : public Flight {
   Status beginShare(const std::shared_ptr<PoolShare>& share, std::vector<PoolPart>& parts) const;
   Status beginOthers(PoolShare& share, const Error& error, std::vector<PoolPart>& parts) const;
   Result<Losses> collect();
-  Status finishPart(PoolPart part, Losses& all);
+  Status finishPart(PoolPart part);
   /// Bytes of the predictions of so many outputs.
   std::size_t predictionBytes(std::size_t outputs) const;
 
@@ -62,6 +62,7 @@ class PoolFlight final : public Flight {
   std::optional<std::size_t> owner_;  ///< of the memory of the output
   std::vector<double> parameters_;
   std::vector<PoolPart> parts_;
+  Losses all_;  ///< of all shares
 };
 
 /// The part of a task that is a share's: its program, data and parameters. Errors: kMachine if the share's device does

@@ -28,7 +28,8 @@ constexpr std::size_t kIdleDivisor = 8;
 class DeviceExecutor final : public Executor {
  public:
   DeviceExecutor(std::shared_ptr<const Cuda> cuda, const EngineOptions& options,
-                 std::shared_ptr<const ImageMaker> images, std::shared_ptr<KernelCache> cache)
+                 std::shared_ptr<const ImageMaker> images, std::shared_ptr<KernelCache> cache,
+                 std::shared_ptr<tbb::task_arena> arena)
       : cuda_(std::move(cuda)),
         device_(options.device),
         budget_(options.device_bytes),
@@ -38,8 +39,8 @@ class DeviceExecutor final : public Executor {
         idle_(std::make_shared<IdleRuns>(budget_ != 0 ? budget_ : cuda_->limits().memory_bytes / kIdleDivisor)),
         cache_(std::move(cache)),
         store_(std::make_shared<KernelStore>(cuda_, std::move(images), cache_, options.precision, options.math)),
-        arena_(static_cast<int>(threads_)),
-        selection_(queue_, cache_, store_, arena_, threads_) {
+        arena_(std::move(arena)),
+        selection_(queue_, cache_, store_, *arena_, threads_) {
     cuda_->setReclaim([idle = std::weak_ptr(idle_), queue = std::weak_ptr(queue_)] {
       const auto runs = idle.lock();
       const auto streams = queue.lock();
@@ -68,7 +69,7 @@ class DeviceExecutor final : public Executor {
   Status claimOutput(const DeviceMatrix& out, std::uint64_t stream) override;
   void writeOutput(const Task& task, std::size_t offset, const std::byte* from, std::size_t bytes) override;
 
-  void execute(const std::function<void()>& body) override { arena_.execute(body); }
+  void execute(const std::function<void()>& body) override { arena_->execute(body); }
 
   void compile(Program::State& state, const CompileOptions& options) override {
     const CurrentContext current(*cuda_);
@@ -120,7 +121,7 @@ class DeviceExecutor final : public Executor {
   /// Runs `body` on threads of the arena with the context current; the caller's thread may not be one of them.
   template <class Body>
   auto inArena(Body body) {
-    return arena_.execute([&] {
+    return arena_->execute([&] {
       const CurrentContext current(*cuda_);
       return body();
     });
@@ -146,7 +147,7 @@ class DeviceExecutor final : public Executor {
   std::shared_ptr<IdleRuns> idle_;
   std::shared_ptr<KernelCache> cache_;
   std::shared_ptr<KernelStore> store_;
-  tbb::task_arena arena_;
+  std::shared_ptr<tbb::task_arena> arena_;
   TierSelection selection_;
 };
 
@@ -175,20 +176,21 @@ class LossFlight final : public Flight {
       throw;
     }
     task_.parameters = {};
+    losses_ = run_->emptyLosses();  // while the device computes
   }
   bool ready() override { return run_ == nullptr || run_->ready(); }
   void wait() override {
     if (run_ != nullptr) run_->wait();
   }
   Result<Losses> finish() override {
-    Losses losses = run_->emptyLosses();
-    return executor_.finish(task_, std::move(run_), std::move(losses));
+    return executor_.finish(task_, std::move(run_), std::move(losses_));
   }
 
  private:
   DeviceExecutor& executor_;
   Task task_;
   std::unique_ptr<DeviceRun> run_;
+  Losses losses_;
 };
 
 Result<std::shared_ptr<const Dataset::State>> DeviceExecutor::adopt(const DeviceDataView& view) {
@@ -339,7 +341,7 @@ Result<std::unique_ptr<Flight>> DeviceExecutor::start(Task task) {
     auto run = [this, task = std::move(task), parameters = std::move(parameters)] {
       return evaluate(task, parameters);
     };
-    return std::unique_ptr<Flight>(std::make_unique<TaskFlight>(arena_, std::move(run)));
+    return std::unique_ptr<Flight>(std::make_unique<TaskFlight>(*arena_, std::move(run)));
   }
   const CurrentContext current(*cuda_);
   auto run = takeRun(task, true);
@@ -360,12 +362,13 @@ std::shared_ptr<KernelCache> openKernelCache(const EngineOptions& options) {
 Result<std::unique_ptr<Executor>> makeDeviceExecutor(const EngineOptions& options, unsigned ordinal,
                                                      const std::shared_ptr<const Driver>& driver,
                                                      std::shared_ptr<const ImageMaker> images,
-                                                     std::shared_ptr<KernelCache> cache) {
+                                                     std::shared_ptr<KernelCache> cache,
+                                                     std::shared_ptr<tbb::task_arena> arena) {
   auto cuda = Cuda::open(driver, static_cast<int>(ordinal));
   if (!cuda) return std::move(cuda).error();
   return guarded([&]() -> Result<std::unique_ptr<Executor>> {
-    return std::unique_ptr<Executor>(
-        std::make_unique<DeviceExecutor>(std::move(*cuda), options, std::move(images), std::move(cache)));
+    return std::unique_ptr<Executor>(std::make_unique<DeviceExecutor>(std::move(*cuda), options, std::move(images),
+                                                                      std::move(cache), std::move(arena)));
   });
 }
 

@@ -73,6 +73,7 @@ std::vector<std::string> deviceSets(const BenchContext& context) {
 /// What was measured on a set of devices, and what came out.
 struct SharedRun {
   std::map<std::string, std::vector<double>> milliseconds;  ///< by what was measured
+  double device_milliseconds = 0;  ///< of the last loss of the program that is kept: the longest of all devices
   std::vector<double> losses, one_call, fitted;
 };
 
@@ -96,6 +97,7 @@ SharedRun runOn(const BenchContext& context, const SharedWork& work, const std::
     });
   };
   measure("losses", [&] { run.losses = must(engine.loss(program, data, parameters)).values; });
+  run.device_milliseconds = program.status().device_seconds * kMillisPerSecond;
   measure("losses in one call", [&] { run.one_call = must(engine.loss(arrays.view(), data, parameters)).values; });
   const std::size_t fits = std::min(work.fits, work.expressions.size());
   const Program fitted = engine.compile(std::span(work.expressions).first(fits));
@@ -128,6 +130,7 @@ Json runWork(const BenchContext& context, const SharedWork& work, std::span<cons
     checkSame("losses", run.losses, first->losses, devices);
     checkSame("losses in one call", run.one_call, first->losses, devices);
     checkSame("fits", run.fitted, first->fitted, devices);
+    row["device milliseconds"][devices] = run.device_milliseconds;
     for (const auto& [what, samples] : run.milliseconds) {
       const std::size_t count = what == "fits" ? work.fits : work.expressions.size();
       const std::string title =
