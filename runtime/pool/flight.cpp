@@ -78,10 +78,22 @@ Result<Losses> PoolFlight::finish() {
 }
 
 Result<Losses> PoolFlight::collect() {
-  for (PoolPart& part : parts_) {
-    if (Status finished = finishPart(std::move(part)); !finished) return std::move(finished).error();
-  }
+  if (Status finished = finishParts(parts_); !finished) return std::move(finished).error();
   return std::move(all_);
+}
+
+Status PoolFlight::finishParts(std::span<PoolPart> parts) {
+  std::vector<Status> taken(parts.size(), okStatus());
+  inParallel(parts.size(), [&](std::size_t i) { taken[i] = guarded([&] { return take(parts[i]); }); });
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    std::ranges::move(parts[i].failures, std::back_inserter(all_.failures));
+    if (taken[i]) continue;
+    if (taken[i].error().code != Errc::kMachine) return std::move(taken[i]);
+    std::vector<PoolPart> others;
+    if (Status begun = beginOthers(*parts[i].share, taken[i].error(), others); !begun) return begun;
+    if (Status finished = finishParts(others); !finished) return finished;
+  }
+  return okStatus();
 }
 
 std::size_t PoolFlight::predictionBytes(std::size_t outputs) const {
@@ -133,21 +145,13 @@ Status PoolFlight::beginOthers(PoolShare& share, const Error& error, std::vector
   return okStatus();
 }
 
-Status PoolFlight::finishPart(PoolPart part) {
-  PoolShare& share = *part.share;
+Status PoolFlight::take(PoolPart& part) {
+  const PoolShare& share = *part.share;
   Result<Losses> some = devices_.call(share.device, [&](Executor&) -> Result<Losses> {
     if (part.done) return std::move(*part.done);
     return part.flight->finish();
   });
-  if (!some) {
-    if (some.error().code != Errc::kMachine) return std::move(some).error();
-    std::vector<PoolPart> others;
-    if (Status begun = beginOthers(share, some.error(), others); !begun) return begun;
-    for (PoolPart& other : others) {
-      if (Status finished = finishPart(std::move(other)); !finished) return finished;
-    }
-    return okStatus();
-  }
+  if (!some) return std::move(some).error();
   if (part.predictions.size() > 0) {
     const Task own{
         .program = task_.program, .data = task_.data, .parameters = {}, .loss = {}, .device_out = task_.device_out};
@@ -164,7 +168,7 @@ Status PoolFlight::finishPart(PoolPart part) {
   }
   for (Failure& failure : some->failures) {
     failure.expression += share.order.expression;
-    all_.failures.push_back(std::move(failure));
+    part.failures.push_back(std::move(failure));
   }
   return okStatus();
 }

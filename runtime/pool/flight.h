@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <memory>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include <tbb/task_arena.h>
@@ -21,6 +22,7 @@ struct PoolPart {
   AlignedBuffer predictions;  ///< of the share, if they go to another device's memory
   std::unique_ptr<Flight> flight;
   std::optional<Losses> done = {};
+  std::vector<Failure> failures = {};  ///< of finish(), by the expression of the task
 };
 
 /// A task whose shares are in flight. Shares of devices that cannot evaluate them go to others: at once where they
@@ -50,7 +52,10 @@ class PoolFlight final : public Flight {
   Status beginShare(const std::shared_ptr<PoolShare>& share, std::vector<PoolPart>& parts) const;
   Status beginOthers(PoolShare& share, const Error& error, std::vector<PoolPart>& parts) const;
   Result<Losses> collect();
-  Status finishPart(PoolPart part);
+  /// Takes what parts gave; what failed for a device's sake is done by others.
+  Status finishParts(std::span<PoolPart> parts);
+  /// Puts what a part gave in its place; on several threads at once, of different parts.
+  Status take(PoolPart& part);
   /// Bytes of the predictions of so many outputs.
   std::size_t predictionBytes(std::size_t outputs) const;
 

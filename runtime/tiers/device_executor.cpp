@@ -182,9 +182,7 @@ class LossFlight final : public Flight {
   void wait() override {
     if (run_ != nullptr) run_->wait();
   }
-  Result<Losses> finish() override {
-    return executor_.finish(task_, std::move(run_), std::move(losses_));
-  }
+  Result<Losses> finish() override { return executor_.finish(task_, std::move(run_), std::move(losses_)); }
 
  private:
   DeviceExecutor& executor_;

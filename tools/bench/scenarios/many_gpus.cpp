@@ -20,6 +20,7 @@ using Json = nlohmann::ordered_json;
 constexpr const char* kManyGpusPart = "many-gpus";
 constexpr std::size_t kManySamples = 9;
 constexpr double kManySeconds = 1;  // per series
+constexpr double kWarmSeconds = 0.3;
 constexpr unsigned kFitPasses = 10;
 
 struct SharedWork {
@@ -89,7 +90,9 @@ SharedRun runOn(const BenchContext& context, const SharedWork& work, const std::
   for (const Expression& expression : work.expressions) arrays.addPostfix(expression);
   SharedRun run;
   const auto measure = [&](const char* what, const auto& body) {
-    body();
+    // A GPU that was idle takes a tenth of a second to raise its clocks, and kernels may be compiled while others
+    // serve.
+    for (const Stopwatch watch; watch.seconds() < kWarmSeconds || program.status().compiling;) body();
     run.milliseconds[what] = context.sample(kManySamples, kManySeconds, [&] {
       const Stopwatch watch;
       body();
