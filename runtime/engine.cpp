@@ -14,6 +14,7 @@
 #include "runtime/evaluation/loss_terms.h"
 #include "runtime/evaluation/population_parts.h"
 #include "runtime/platform/guarded.h"
+#include "runtime/platform/trace.h"
 #include "runtime/pool/make_executor.h"
 
 namespace srjit {
@@ -378,6 +379,7 @@ Result<Engine> createEngine(const EngineOptions& options, const EngineParts& par
     // oneTBB prints a warning when an arena wants more threads than there are.
     const auto available = static_cast<unsigned>(tbb::this_task_arena::max_concurrency());
     state->options.threads = options.threads != 0 ? std::min(options.threads, available) : available;
+    if (const Status traced = traceByEnvironment(); !traced) state->notices.push_back(traced.error().message);
     auto executor = makeExecutor(state->options, parts.driver, parts.images, state->notices);
     if (!executor) return std::move(executor).error();
     state->executor = std::move(*executor);

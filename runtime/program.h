@@ -34,6 +34,8 @@ struct ProgramInfo {
 /// that are not valid are there as the constant NaN.
 struct ServedExpressions {
   std::size_t interpreted = 0, direct = 0, compiled = 0;
+
+  friend bool operator==(const ServedExpressions&, const ServedExpressions&) = default;
 };
 
 /// The current state of a Program.

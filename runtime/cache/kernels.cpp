@@ -15,10 +15,19 @@
 #include <fmt/ranges.h>
 #include <tbb/task_arena.h>
 
+#include "runtime/platform/trace.h"
+
 namespace srjit {
 namespace {
 
 using Image = std::shared_ptr<const KernelImage>;
+
+/// Tells the trace where a kernel was found.
+void traceLookup(std::string_view where, const Image& image) {
+  if (!isTracing()) return;
+  const TraceNumber bytes{"bytes", image == nullptr ? 0.0 : static_cast<double>(image->code.size())};
+  trace({.kind = TraceKind::kCache, .what = where, .device = {}, .begin = traceNow(), .numbers = {&bytes, 1}});
+}
 
 /// A digest is uniformly distributed, so it needs no further hashing.
 struct DigestHash {
@@ -234,7 +243,11 @@ Result<Image> KernelCache::State::get(const KernelKey& key, const Make& make) {
     std::unique_lock lock(mutex_);
     bool waited = false;
     for (;;) {
-      if (Image image = hit(key.digest)) return image;
+      if (Image image = hit(key.digest)) {
+        lock.unlock();
+        traceLookup("in memory", image);
+        return image;
+      }
       const auto found = pending_.find(key.digest);
       if (found == pending_.end()) break;
       const std::shared_ptr<PendingImage> other = found->second;
@@ -260,6 +273,7 @@ Result<Image> KernelCache::State::get(const KernelKey& key, const Make& make) {
     ~Ending() { now(); }
   } ending{*this, key, pending, image};
   image = fromDisk(key, std::make_shared<KernelImage>());
+  traceLookup(image ? "on disk" : "missing", image);
   {
     const std::scoped_lock lock(mutex_);
     if (image) {
@@ -268,7 +282,10 @@ Result<Image> KernelCache::State::get(const KernelKey& key, const Make& make) {
     }
     ++stats_.misses;
   }
-  Result<KernelImage> made = tbb::this_task_arena::isolate([&] { return make(); });
+  Result<KernelImage> made = [&] {
+    const TraceSpan span(TraceKind::kCompile, "kernel", {});
+    return tbb::this_task_arena::isolate([&] { return make(); });
+  }();
   if (!made) return std::move(made).error();
   image = std::make_shared<const KernelImage>(std::move(*made));
   {
@@ -292,10 +309,16 @@ bool KernelCache::State::has(const KernelKey& key) {
 
 Image KernelCache::State::find(const KernelKey& key, const std::shared_ptr<KernelImage>& space) {
   {
-    const std::scoped_lock lock(mutex_);
-    if (Image image = hit(key.digest)) return image;
+    std::unique_lock lock(mutex_);
+    if (Image image = hit(key.digest)) {
+      lock.unlock();
+      traceLookup("in memory", image);
+      return image;
+    }
   }
-  return fromDisk(key, space == nullptr ? std::make_shared<KernelImage>() : space);
+  Image image = fromDisk(key, space == nullptr ? std::make_shared<KernelImage>() : space);
+  traceLookup(image ? "on disk" : "missing", image);
+  return image;
 }
 
 std::optional<std::string> KernelCache::State::readFact(const std::string& name) {

@@ -8,6 +8,7 @@
 
 #include "runtime/platform/aligned_buffer.h"
 #include "runtime/platform/clock.h"
+#include "runtime/platform/trace.h"
 
 namespace srjit {
 namespace {
@@ -33,6 +34,8 @@ Download::Download(DeviceQueue& queue) : queue_(queue) {
 }
 
 void Download::run(const Matrix& matrix, std::size_t chunks, std::size_t ahead, const Launch& launch) {
+  TraceSpan span(TraceKind::kTransfer, "download", queue_.name);
+  span.add("bytes", matrix.expressions * matrix.expression_bytes);
   matrix_ = matrix;
   launch_ = &launch;
   chunks_ = chunks;

@@ -3,6 +3,8 @@
 #include <bit>
 #include <utility>
 
+#include "runtime/platform/trace.h"
+
 namespace srjit {
 namespace {
 
@@ -42,6 +44,16 @@ void PinnedPool::clear() const {
   const std::lock_guard lock(shared_->mutex);
   std::swap(idle, shared_->idle);
   shared_->idle_bytes = 0;
+}
+
+const DeviceQueue::ClockPair& DeviceQueue::clocks(const QueueLock&) {
+  if (!clocks_) {
+    Event event(cuda, Event::Timing::kOn);
+    stream->record(event);
+    stream->synchronize();
+    clocks_.emplace(ClockPair{std::move(event), traceNow()});
+  }
+  return *clocks_;
 }
 
 }  // namespace srjit

@@ -4,6 +4,8 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
+#include <string>
 
 #include "runtime/cuda/handles.h"
 
@@ -32,18 +34,31 @@ class PinnedPool {
   std::shared_ptr<Shared> shared_;
 };
 
+class QueueLock;
+
 /// A device as an engine uses it. Kernels and small copies go to one stream, in the order of submission. A thread that
 /// puts an evaluation's work there holds a QueueLock, so that the work of two evaluations is not mixed.
 struct DeviceQueue {
-  explicit DeviceQueue(std::shared_ptr<const Cuda> device)
+  /// `device_name` is for the trace.
+  explicit DeviceQueue(std::shared_ptr<const Cuda> device, std::string device_name = {})
       : cuda(std::move(device)),
+        name(std::move(device_name)),
         stream(std::make_shared<const Stream>(cuda)),
         copies(std::make_shared<const Stream>(cuda)),
         downloads(std::make_shared<const Stream>(cuda)),
         uploads(std::make_shared<const Stream>(cuda)),
         pinned(cuda) {}
 
+  /// When the trace's clock showed what the device's did: seconds of the trace at an event of `stream`. Of the first
+  /// call with a lock, which waits for the stream.
+  struct ClockPair {
+    Event event;
+    double seconds;
+  };
+  const ClockPair& clocks(const QueueLock& lock);
+
   std::shared_ptr<const Cuda> cuda;
+  const std::string name;
   std::shared_ptr<const Stream> stream;
   std::shared_ptr<const Stream> copies;     ///< of streamed rows
   std::shared_ptr<const Stream> downloads;  ///< of predictions
@@ -55,6 +70,7 @@ struct DeviceQueue {
  private:
   friend class QueueLock;
   std::mutex mutex_;
+  std::optional<ClockPair> clocks_;
 };
 
 /// The right to put work on a queue's stream, for as long as this exists. Functions that need it take a reference.

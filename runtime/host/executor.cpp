@@ -1,6 +1,7 @@
 #include "runtime/host/executor.h"
 
 #include <cstring>
+#include <string_view>
 #include <utility>
 
 #include <tbb/task_arena.h>
@@ -10,6 +11,7 @@
 #include "runtime/host/batches.h"
 #include "runtime/host/cost_model.h"
 #include "runtime/host/run.h"
+#include "runtime/platform/trace.h"
 
 namespace srjit {
 namespace {
@@ -56,6 +58,9 @@ class HostExecutor final : public Executor {
     if (tier == Tier::kDirect) tier = Tier::kInterpret;
     state.info.tier = tier;
     const ProgramSource& source = *state.source;
+    TraceSpan span(TraceKind::kCompile, tier == Tier::kCompile ? "compiled code" : "interpreter", kDevice);
+    span.add("expressions", source.expressions.size());
+    span.add("tokens", source.tokens);
     HostRequest request{source, {}, tier};
     request.chosen.resize(source.expressions.size());
     for (std::uint32_t i = 0; i < request.chosen.size(); ++i) request.chosen[i] = i;
@@ -96,6 +101,9 @@ class HostExecutor final : public Executor {
       losses.valid_rows.resize(program.source->outputs());
     }
     if (program.batches == nullptr) return losses;
+    TraceSpan span(TraceKind::kKernel, program.info.tier == Tier::kCompile ? "compiled code" : "interpreter", kDevice);
+    span.add("outputs", program.source->outputs());
+    span.add("rows", data.rows);
     const HostBatches& all = *program.batches;
     std::vector<const HostBatch*> batches;
     for (const HostBatch& batch : all.batches()) batches.push_back(&batch);
@@ -115,6 +123,8 @@ class HostExecutor final : public Executor {
     for (std::size_t o = 0; o < sums.size(); ++o) takeLoss(losses, o, sums[o], data, *task.loss);
     return losses;
   }
+
+  static constexpr std::string_view kDevice = "cpu";
 
   tbb::task_arena arena_;
   std::shared_ptr<HostJit> jit_;

@@ -8,6 +8,7 @@
 #include <tbb/parallel_for.h>
 
 #include "runtime/evaluation/loss_value.h"
+#include "runtime/platform/trace.h"
 
 namespace srjit {
 namespace {
@@ -67,6 +68,29 @@ double DeviceRun::kernelSeconds() const {
   double seconds = 0;
   for (const ChunkTime& time : std::span(times_).first(timed_)) seconds += time.end.secondsSince(time.begin);
   return seconds;
+}
+
+void DeviceRun::trace() const {
+  if (!isTracing() || timed_ == 0) return;
+  const QueueLock lock(queue_);
+  const DeviceQueue::ClockPair& clocks = queue_.clocks(lock);
+  const ServedExpressions served = plan_.code->served();
+  const TraceNumber numbers[] = {{"outputs", static_cast<double>(plan_.outputs)},
+                                 {"rows", static_cast<double>(memory_.rows())}};
+  const auto trace = [&](const char* what) {
+    srjit::trace({.kind = TraceKind::kKernel,
+                  .what = what,
+                  .device = queue_.name,
+                  .begin = clocks.seconds + times_[0].begin.secondsSince(clocks.event),
+                  .seconds = times_[timed_ - 1].end.secondsSince(times_[0].begin),
+                  .numbers = numbers},
+                 TracePlace::kStream);
+  };
+  const bool is_mixed = (served.interpreted > 0) + (served.direct > 0) + (served.compiled > 0) > 1;
+  trace(is_mixed              ? "several tiers"
+        : served.direct > 0   ? "direct code"
+        : served.compiled > 0 ? "compiled code"
+                              : "interpreter");
 }
 
 void DeviceRun::submitLoss(const Dataset::State& data, std::span<const double> parameters,

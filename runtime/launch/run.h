@@ -57,6 +57,8 @@ class DeviceRun {
   /// Seconds that the device took for the kernels of the last evaluation, after it was waited for: the sum over its
   /// chunks of rows, without the time between them.
   double kernelSeconds() const;
+  /// Tells the trace of it, if something traces.
+  void trace() const;
 
  private:
   /// Recorded before and after the kernels of a chunk.

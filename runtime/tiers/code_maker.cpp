@@ -6,6 +6,7 @@
 #include "runtime/code/encode.h"
 #include "runtime/platform/clock.h"
 #include "runtime/platform/guarded.h"
+#include "runtime/platform/trace.h"
 
 namespace srjit {
 
@@ -20,11 +21,16 @@ CodeRequest CodeMaker::request(const GraphSource& source, std::span<const std::u
 }
 
 CodeMaker::Code CodeMaker::interpreted(const GraphSource& source) const {
+  TraceSpan span(TraceKind::kCompile, "interpreter", queue_->name);
+  span.add("expressions", source.program.expressions.size());
+  span.add("tokens", source.program.tokens);
   const std::vector<std::uint32_t> all = allOf(source.program);
   return arena_.execute([&] { return std::make_shared<const DeviceCode>(encodeForDevice(request(source, all))); });
 }
 
 ProgramGraphs CodeMaker::directGraphs(const GraphSource& source) const {
+  TraceSpan span(TraceKind::kCompile, "graphs", queue_->name);
+  span.add("expressions", source.program.expressions.size());
   return arena_.execute([&] { return graphsOf(source, threads_); });
 }
 
@@ -43,6 +49,8 @@ KernelPlan CodeMaker::planOf(const GraphSource& source, std::span<const std::uin
 CodeMaker::Code CodeMaker::compiled(const GraphSource& source, std::span<const std::uint32_t> chosen,
                                     const KernelPlan* plan, const KernelKind& kind,
                                     const std::atomic<bool>& cancelled) const {
+  TraceSpan span(TraceKind::kCompile, "compiled code", queue_->name);
+  span.add("expressions", chosen.size());
   std::optional<KernelPlan> own;
   if (plan == nullptr) plan = &own.emplace(planOf(source, chosen, cancelled));
   auto made = std::make_shared<const DeviceCode>(compileForDevice(request(source, chosen), *plan, kind, cancelled));
@@ -53,6 +61,9 @@ CodeMaker::Code CodeMaker::compiled(const GraphSource& source, std::span<const s
 
 CodeMaker::Code CodeMaker::direct(const GraphSource& source, const ProgramGraphs* graphs, const KernelKind& kind,
                                   std::size_t rows, const std::atomic<bool>& cancelled) const {
+  TraceSpan span(TraceKind::kCompile, "direct code", queue_->name);
+  span.add("expressions", source.program.expressions.size());
+  span.add("tokens", source.program.tokens);
   const Stopwatch watch;
   std::optional<ProgramGraphs> own;
   if (graphs == nullptr) graphs = &own.emplace(graphsOf(source, threads_));

@@ -11,6 +11,7 @@
 #include "runtime/gpu/foreign_memory.h"
 #include "runtime/gpu/queue.h"
 #include "runtime/platform/guarded.h"
+#include "runtime/platform/trace.h"
 #include "runtime/subtrees/columns.h"
 #include "runtime/tiers/device_program.h"
 #include "runtime/tiers/selection.h"
@@ -35,7 +36,7 @@ class DeviceExecutor final : public Executor {
         budget_(options.device_bytes),
         subtree_bytes_(options.subtree_bytes),
         threads_(options.threads),
-        queue_((CurrentContext(*cuda_), std::make_shared<DeviceQueue>(cuda_))),
+        queue_((CurrentContext(*cuda_), std::make_shared<DeviceQueue>(cuda_, device_))),
         idle_(std::make_shared<IdleRuns>(budget_ != 0 ? budget_ : cuda_->limits().memory_bytes / kIdleDivisor)),
         cache_(std::move(cache)),
         store_(std::make_shared<KernelStore>(cuda_, std::move(images), cache_, options.precision, options.math)),
@@ -52,8 +53,10 @@ class DeviceExecutor final : public Executor {
   }
 
   Result<std::shared_ptr<const Dataset::State>> upload(const DataView& data) override {
+    TraceSpan span(TraceKind::kTransfer, "upload", device_);
     auto state = Dataset::State::create(data, store_->precision());
     if (!state) return std::move(state).error();
+    span.add("bytes", (*state)->storageBytes());
     const CurrentContext current(*cuda_);
     (*state)->device = device_;
     (*state)->on_device = std::make_shared<DeviceData>(queue_, **state, budget(kShareForData), subtree_bytes_);
@@ -279,7 +282,7 @@ Result<std::unique_ptr<DeviceRun>> DeviceExecutor::takeRun(const Task& task, boo
   if (task.loss) kind.loss = lossSpecOf(task);
   auto code = selection_.codeFor(task.program.state(), kind, *data.on_device, is_evaluated);
   if (!code) return std::move(code).error();
-  task.program.state().on_device->setServed((*code)->served());
+  task.program.state().on_device->setServed((*code)->served(), device_);
   RunPlan plan{queue_, store_, std::move(*code), data.serial, kind, task.program.state().source->outputs()};
   plan.carries_chains = task.part.has_value();
   if (auto run = idle_->take(plan)) return run;
@@ -289,6 +292,7 @@ Result<std::unique_ptr<DeviceRun>> DeviceExecutor::takeRun(const Task& task, boo
 void DeviceExecutor::recordRunTime(const Task& task, const DeviceRun& run) {
   const double seconds = run.kernelSeconds();
   task.program.state().on_device->setDeviceSeconds(seconds);
+  run.trace();
   // Other evaluations also store predictions or copy rows, so only losses of resident data are recorded.
   if (!task.loss || task.data.state().on_device->isStreamed()) return;
   // Costs are by the tokens of expressions. Not all of these are computed where subtrees are read, and more is where

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "runtime/code/encode.h"
+#include "runtime/platform/trace.h"
 
 namespace srjit {
 
@@ -102,9 +103,17 @@ double DeviceProgram::countEvaluation() {
   return std::max(expected_evaluations_ - done, done);
 }
 
-void DeviceProgram::setServed(const ServedExpressions& served) {
-  const std::lock_guard lock(mutex_);
-  served_ = served;
+void DeviceProgram::setServed(const ServedExpressions& served, std::string_view device) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (served_ == served) return;
+    served_ = served;
+  }
+  if (!isTracing()) return;
+  const TraceNumber numbers[] = {{"interpreted", static_cast<double>(served.interpreted)},
+                                 {"direct", static_cast<double>(served.direct)},
+                                 {"compiled", static_cast<double>(served.compiled)}};
+  trace({.kind = TraceKind::kTier, .what = "served by", .device = device, .begin = traceNow(), .numbers = numbers});
 }
 
 void DeviceProgram::setDeviceSeconds(double seconds) {

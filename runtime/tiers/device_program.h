@@ -6,6 +6,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -53,8 +54,8 @@ class DeviceProgram {
   /// caller has announced, or as many as there were, whichever is more.
   double countEvaluation();
 
-  /// Records what evaluates the expressions of the evaluation that begins now.
-  void setServed(const ServedExpressions& served);
+  /// Records what evaluates the expressions of the evaluation that begins now, on this device. A change is traced.
+  void setServed(const ServedExpressions& served, std::string_view device);
   void setDeviceSeconds(double seconds);
   /// Records why direct code cannot read data like those of the last evaluation; nothing if it can.
   void setDirectRefusal(std::optional<Error> why);

@@ -1,0 +1,212 @@
+#include "runtime/platform/trace.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstdlib>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <shared_mutex>
+#include <system_error>
+#include <utility>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "runtime/platform/home_process.h"
+
+namespace srjit {
+
+std::atomic<bool> detail::is_tracing = false;
+
+namespace {
+
+using TraceClock = std::chrono::steady_clock;
+
+constexpr double kMicrosecondsPerSecond = 1e6;  // the unit of Chrome's format
+constexpr std::uint32_t kStreamThread = 0;
+constexpr std::uint32_t kFirstStreamRow = 1'000'000;  // behind those of threads
+
+/// A file that events are appended to. Each line is one write, so it is there or not.
+class TraceFile {
+ public:
+  static Result<std::shared_ptr<TraceFile>> create(const std::string& path) {
+    const int file = open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0666);
+    if (file < 0) return failure(path);
+    auto created = std::shared_ptr<TraceFile>(new TraceFile(path, file));
+    created->write("[\n");
+    if (created->failure_) return *created->failure_;
+    return created;
+  }
+  ~TraceFile() { close(file_); }
+  TraceFile(const TraceFile&) = delete;
+  TraceFile& operator=(const TraceFile&) = delete;
+
+  void add(const TraceEvent& event) {
+    nlohmann::ordered_json line = {{"name", event.what},
+                                   {"cat", nameOf(event.kind)},
+                                   {"ph", event.seconds > 0 ? "X" : "i"},
+                                   {"ts", event.begin * kMicrosecondsPerSecond}};
+    if (event.seconds > 0) {
+      line["dur"] = event.seconds * kMicrosecondsPerSecond;
+    } else {
+      line["s"] = "t";  // a mark of the height of its thread
+    }
+    line["pid"] = getpid();
+    line["tid"] = event.thread == kStreamThread ? streamRow(event.device) : event.thread;
+    if (!event.device.empty()) line["args"]["device"] = event.device;
+    for (const TraceNumber& number : event.numbers) line["args"][std::string(number.name)] = number.value;
+    write(line.dump() + ",\n");
+  }
+
+  Status finish() {
+    // Chrome's format does not ask for the bracket at the end, but other readers of JSON do.
+    write(R"({"name":"trace","ph":"M","pid":0})"
+          "\n]\n");
+    const std::scoped_lock lock(mutex_);
+    return failure_ ? Status(*failure_) : okStatus();
+  }
+
+ private:
+  TraceFile(std::string path, int file) : path_(std::move(path)), file_(file) {}
+
+  static Error failure(const std::string& path) {
+    return {Errc::kMachine, fmt::format("trace {}: {}", path, std::generic_category().message(errno)), {}};
+  }
+
+  /// The row of a device's stream, which gets a name at its first use.
+  std::uint32_t streamRow(std::string_view device) {
+    std::uint32_t row = kFirstStreamRow;
+    {
+      const std::scoped_lock lock(mutex_);
+      const auto [known, is_new] = streams_.try_emplace(std::string(device), row + streams_.size());
+      row = known->second;
+      if (!is_new) return row;
+    }
+    const nlohmann::ordered_json name = {{"name", "thread_name"},
+                                         {"ph", "M"},
+                                         {"pid", getpid()},
+                                         {"tid", row},
+                                         {"args", {{"name", fmt::format("{} stream", device)}}}};
+    write(name.dump() + ",\n");
+    return row;
+  }
+
+  /// After a failure nothing more is written: events behind a gap would be out of order.
+  void write(std::string_view text) {
+    const std::scoped_lock lock(mutex_);
+    while (!text.empty() && !failure_) {
+      const ssize_t written = ::write(file_, text.data(), text.size());
+      if (written > 0) {
+        text.remove_prefix(static_cast<std::size_t>(written));
+      } else if (errno != EINTR) {
+        failure_ = failure(path_);
+      }
+    }
+  }
+
+  const std::string path_;
+  const int file_;
+  std::mutex mutex_;
+  std::map<std::string, std::uint32_t> streams_;
+  std::optional<Error> failure_;
+};
+
+/// Where events go.
+struct TraceSink {
+  TraceCallback callback;
+  std::shared_ptr<TraceFile> file;
+  TraceClock::time_point begin = TraceClock::now();
+  HomeProcess home;
+};
+
+// Held shared while an event is told, so that endTrace() waits for those that are.
+std::shared_mutex sink_mutex;
+std::unique_ptr<const TraceSink> sink;
+std::atomic<TraceClock::rep> sink_begin = 0;
+
+void install(std::unique_ptr<const TraceSink> next) {
+  detail::is_tracing = false;  // so that no more threads come to tell something, for which the lock would have to wait
+  const std::unique_lock lock(sink_mutex);
+  sink = std::move(next);
+  if (sink != nullptr) sink_begin = sink->begin.time_since_epoch().count();
+  detail::is_tracing = sink != nullptr;
+}
+
+std::uint32_t threadNumber() noexcept {
+  static std::atomic<std::uint32_t> count = 0;
+  thread_local const std::uint32_t number = ++count;
+  return number;
+}
+
+}  // namespace
+
+std::string_view nameOf(TraceKind kind) noexcept {
+  switch (kind) {
+#define SRJIT_TRACE_KIND(id, name, doc) \
+  case TraceKind::id:                   \
+    return name;
+#include "runtime/platform/trace_kinds.def"
+  }
+  __builtin_unreachable();
+}
+
+void startTrace(TraceCallback callback) {
+  install(std::make_unique<const TraceSink>(TraceSink{.callback = std::move(callback), .file = nullptr, .home = {}}));
+}
+
+Status traceToFile(const std::string& path) {
+  auto file = TraceFile::create(path);
+  if (!file) return std::move(file).error();
+  const std::shared_ptr<TraceFile> to = std::move(*file);
+  install(std::make_unique<const TraceSink>(
+      TraceSink{.callback = [to](const TraceEvent& event) { to->add(event); }, .file = to, .home = {}}));
+  return okStatus();
+}
+
+Status endTrace() {
+  std::shared_ptr<TraceFile> file;
+  {
+    const std::unique_lock lock(sink_mutex);
+    if (sink != nullptr && !sink->home.isForked()) file = sink->file;
+  }
+  install(nullptr);
+  return file == nullptr ? okStatus() : file->finish();
+}
+
+Status traceByEnvironment() {
+  static std::once_flag once;
+  Status started = okStatus();
+  std::call_once(once, [&] {
+    const char* const path = std::getenv("SRJIT_TRACE");
+    if (path == nullptr || *path == '\0') return;
+    started = traceToFile(path);
+    if (started) std::atexit([] { (void)endTrace(); });
+  });
+  return started;
+}
+
+double traceNow() noexcept {
+  const TraceClock::duration begin(sink_begin.load(std::memory_order_relaxed));
+  return std::chrono::duration<double>(TraceClock::now().time_since_epoch() - begin).count();
+}
+
+// An event that cannot be told for want of memory is missing: tracing fails no call.
+void trace(TraceEvent event, TracePlace place) noexcept try {
+  event.thread = place == TracePlace::kStream ? kStreamThread : threadNumber();
+  const std::shared_lock lock(sink_mutex);
+  if (sink != nullptr && !sink->home.isForked()) sink->callback(event);
+} catch (const std::exception&) {
+}
+
+void TraceSpan::end() noexcept {
+  event_->seconds = std::max(traceNow() - event_->begin, 0.0);
+  event_->numbers = std::span(numbers_).first(count_);
+  trace(*event_);
+}
+
+}  // namespace srjit
