@@ -179,14 +179,18 @@ bool Allocator::run(const Code& code, Scheduler& scheduler, const RegisterFile& 
                     std::vector<sass::Word>& words) {
   begin(code, file);
   subroutines_ = subroutines;
+  if (origins_ != nullptr) origins_->clear();
   words_ = &words;
   first_ = words.size();
   for (;;) {
     const std::uint32_t at = scheduler.next(live_ >= file.values, live_truths_ >= kMostLiveTruths);
     if (at == Scheduler::kEnd) break;
-    if (place(at, code.operation(at))) continue;
-    words.resize(first_);
-    return false;
+    if (!place(at, code.operation(at))) {
+      words.resize(first_);
+      return false;
+    }
+    // With the waiting Nops before it.
+    if (origins_ != nullptr) origins_->resize(words.size() - first_, at);
   }
   words.back().high |= bitsOfStall(sass::kBranchStall, false);
   setBranchOffsets();
