@@ -122,10 +122,10 @@ struct DirectPart {
   void clear();
 };
 
-/// Which nodes of the graph the instructions of a part compute, for those who want to see it. An instruction may belong to
-/// several nodes (a load of four numbers) or to none (the loop over rows, padding). The instructions of an operator are
-/// those that its row of ops.def appends; a column or number has those that load it, and what is stored belongs to the
-/// root's node. Negation and magnitude have none, since most instructions take them as modifiers of operands.
+/// Which nodes of the graph the instructions of a part compute, for those who want to see it. An instruction may belong
+/// to several nodes (a load of four numbers) or to none (the loop over rows, padding). The instructions of an operator
+/// are those that its row of ops.def appends; a column or number has those that load it, and what is stored belongs to
+/// the root's node. Negation and magnitude have none, since most instructions take them as modifiers of operands.
 struct DirectTrace {
   std::vector<std::vector<NodeId>> nodes;  ///< by word of DirectPart::words; ascending, each once
 };

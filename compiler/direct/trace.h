@@ -10,7 +10,8 @@
 
 namespace srjit::direct {
 
-/// Pairs of operations and nodes, filled in while operations are selected; an operation may have several nodes, or none.
+/// Pairs of operations and nodes, filled in while operations are selected; an operation may have several nodes, or
+/// none.
 class OperationNodes {
  public:
   void clear() { pairs_.clear(); }

@@ -15,6 +15,7 @@
 #include <llvm/Support/raw_ostream.h>
 
 #include "compiler/lowering/llvm_scope.h"
+#include "compiler/lowering/node_locations.h"
 #include "compiler/target/architecture.h"
 #include "passes/llvm_pipeline.h"
 
@@ -132,12 +133,7 @@ Status DeviceModule::finish(const LlvmPasses& passes) {
   return okStatus();
 }
 
-std::string DeviceModule::ir() const {
-  std::string text;
-  llvm::raw_string_ostream stream(text);
-  module_->print(stream, nullptr);
-  return text;
-}
+std::string DeviceModule::ir() { return textWithPlaces(*module_); }
 
 Result<std::string> DeviceModule::ptx() {
   llvm::SmallString<0> text;
