@@ -16,6 +16,7 @@
 
 #include "compiler/lowering/llvm_scope.h"
 #include "compiler/lowering/node_locations.h"
+#include "compiler/nvptx/emit_with_places.h"
 #include "compiler/target/architecture.h"
 #include "passes/llvm_pipeline.h"
 
@@ -139,7 +140,9 @@ Result<std::string> DeviceModule::ptx() {
   llvm::SmallString<0> text;
   llvm::raw_svector_ostream stream(text);
   llvm::legacy::PassManager passes;
-  if (target_->addPassesToEmitFile(passes, stream, nullptr, llvm::CodeGenFileType::AssemblyFile)) {
+  const bool names_source = !module_->debug_compile_units().empty();
+  if (names_source ? addPassesToEmitWithPlaces(*target_, passes, stream)
+                   : target_->addPassesToEmitFile(passes, stream, nullptr, llvm::CodeGenFileType::AssemblyFile)) {
     return Error{Errc::kCompile, "LLVM cannot print PTX", {}};
   }
   passes.run(*module_);

@@ -49,10 +49,10 @@ Result<Explanation> explain(const Request& request) {
   const Result<FinalGraph> graph = addGraphs(request, made);
   if (!graph) return graph.error();
   addStage(made, "program of the GPU's interpreter", bytecodeStage(request, *graph));
+  addStage(made, "program of the processor's interpreter", hostProgramStage(*graph));
   addStage(made, "machine code of the direct tier", directStage(request, *graph));
   addStage(made, "LLVM IR", llvmIrStage(request, *graph));
   addStage(made, "PTX", ptxStage(request, *graph));
-  addStage(made, "program of the processor's interpreter", hostProgramStage(*graph));
   addStage(made, "LLVM IR of the processor's kernel", hostIrStage(request, *graph));
   addStage(made, "assembly", assemblyStage(request, *graph));
   const Sample sample = sampleFor(request);

@@ -72,9 +72,12 @@ struct Graph {
   std::vector<Fired> fired;
   std::vector<std::pair<Id, Id>> replaced;  ///< by rules, or since operands were
   Ids added, removed;                       ///< operators, against the graph before
-  bool reordered = false;                   ///< the operators that both have stand in another order
+  Ids moved;      ///< operators of both that stand elsewhere: those beside a longest common order
+  Ids respelled;  ///< operators of both whose text is another one, as where a literal became a parameter
 
-  bool changed() const { return !added.empty() || !removed.empty() || reordered || !fired.empty(); }
+  bool changed() const {
+    return !added.empty() || !removed.empty() || !moved.empty() || !respelled.empty() || !fired.empty();
+  }
 };
 
 /// What the direct tier's instruction says besides its text (compiler/sass/instruction.h).

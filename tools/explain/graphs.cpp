@@ -49,15 +49,40 @@ std::vector<PassTrace> runPasses(const Pipeline& pipeline, Dag graph, Math math)
   return traces;
 }
 
+/// The elements of `b` beside a longest common subsequence of `a` and `b`.
+Ids besideCommon(const Ids& a, const Ids& b) {
+  std::vector<std::vector<std::size_t>> longest(a.size() + 1, std::vector<std::size_t>(b.size() + 1));
+  for (std::size_t i = a.size(); i-- > 0;) {
+    for (std::size_t j = b.size(); j-- > 0;) {
+      longest[i][j] = a[i] == b[j] ? longest[i + 1][j + 1] + 1 : std::max(longest[i + 1][j], longest[i][j + 1]);
+    }
+  }
+  Ids beside;
+  std::size_t i = 0;
+  for (std::size_t j = 0; j < b.size();) {
+    if (i < a.size() && a[i] == b[j]) {
+      ++i, ++j;
+    } else if (i < a.size() && longest[i + 1][j] >= longest[i][j + 1]) {
+      ++i;
+    } else {
+      beside.push_back(b[j++]);
+    }
+  }
+  return beside;
+}
+
 /// Sets what differs from the graph before.
 void compare(const Graph& before, Graph& after) {
-  std::set<Id> old, now;
-  for (const GraphLine& line : before.lines) old.insert(line.id);
-  for (const GraphLine& line : after.lines) now.insert(line.id);
+  std::map<Id, std::string> old, now;
+  for (const GraphLine& line : before.lines) old[line.id] = line.text;
+  for (const GraphLine& line : after.lines) now[line.id] = line.text;
   Ids old_order, new_order;
   for (const GraphLine& line : before.lines) (now.contains(line.id) ? old_order : after.removed).push_back(line.id);
   for (const GraphLine& line : after.lines) (old.contains(line.id) ? new_order : after.added).push_back(line.id);
-  after.reordered = old_order != new_order;
+  for (const Id& id : new_order) {
+    if (old[id] != now[id]) after.respelled.push_back(id);
+  }
+  after.moved = besideCommon(old_order, new_order);
 }
 
 /// Facts of nodes, each once.

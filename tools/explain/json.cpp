@@ -53,12 +53,12 @@ Json jsonOf(const Graph& graph) {
                      {"after", rule.after},
                      {"depth", rule.depth}});
   }
-  return {{"name", graph.name},          {"doc", graph.doc},
-          {"keeps", graph.keeps},        {"changed", graph.changed()},
-          {"lines", std::move(lines)},   {"roots", pairsOf(graph.roots)},
-          {"fired", std::move(fired)},   {"replaced", pairsOf(graph.replaced)},
-          {"added", graph.added},        {"removed", graph.removed},
-          {"reordered", graph.reordered}};
+  return {{"name", graph.name},        {"doc", graph.doc},
+          {"keeps", graph.keeps},      {"changed", graph.changed()},
+          {"lines", std::move(lines)}, {"roots", pairsOf(graph.roots)},
+          {"fired", std::move(fired)}, {"replaced", pairsOf(graph.replaced)},
+          {"added", graph.added},      {"removed", graph.removed},
+          {"moved", graph.moved},      {"respelled", graph.respelled}};
 }
 
 Json jsonOf(const MachineFacts& facts) {

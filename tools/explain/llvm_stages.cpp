@@ -58,7 +58,7 @@ std::vector<Line> irLines(std::string_view text, const FinalGraph& graph) {
 
 /// Whether a line of assembly is there only since the code names its source.
 bool isOfSource(std::string_view line) {
-  constexpr std::string_view kBeginnings[] = {".Ltmp",          ".Lfunc_begin", ".cfi_",      "$L__tmp",
+  constexpr std::string_view kBeginnings[] = {".Ltmp",          ".Lfunc_begin", ".cfi_",           "$L__tmp",
                                               "$L__func_begin", "$L__func_end", ".section\t.debug"};
   const bool numbered_file = line.starts_with(".file") && line.find_first_of("0123456789") < line.find('"');
   return numbered_file ||

@@ -1,5 +1,7 @@
 #include <algorithm>
 #include <map>
+#include <set>
+#include <string_view>
 
 #include <fmt/format.h>
 
@@ -16,9 +18,22 @@ std::string meaningOf(const Id& id, const Texts& texts) {
   return found == texts.end() || found->second == id ? id : id + " = " + found->second;
 }
 
+/// "%6 = sin x0": a leaf that is the operand of an operator here is not said again.
 std::string meaningsOf(const Ids& ids, const Texts& texts) {
   std::string text;
-  for (const Id& id : ids) text += (text.empty() ? "" : ", ") + meaningOf(id, texts);
+  std::set<Id> said;
+  for (const Id& id : ids) {
+    const auto found = texts.find(id);
+    if (said.contains(id)) continue;
+    text += (text.empty() ? "" : "; ") + meaningOf(id, texts);
+    if (found == texts.end()) continue;
+    std::string_view operands = found->second;
+    while (!operands.empty()) {
+      const std::size_t end = std::min(operands.find_first_of(" ,"), operands.size());
+      said.emplace(operands.substr(0, end));
+      operands.remove_prefix(std::min(end + 1, operands.size()));
+    }
+  }
   return text;
 }
 
@@ -29,8 +44,12 @@ std::string textOf(const Graph& graph, const Texts& texts) {
                         rule.keeps, meaningOf(rule.before, texts), meaningOf(rule.after, texts));
   }
   for (const GraphLine& line : graph.lines) {
-    const bool is_new = std::ranges::find(graph.added, line.id) != graph.added.end();
-    text += fmt::format("{}{} = {}\n", is_new && graph.name != "input" ? "+ " : "  ", line.id, line.text);
+    const auto isOneOf = [&](const Ids& ids) { return std::ranges::find(ids, line.id) != ids.end(); };
+    const char* const sign = isOneOf(graph.added)       ? "+"
+                             : isOneOf(graph.moved)     ? "^"
+                             : isOneOf(graph.respelled) ? "~"
+                                                        : " ";
+    text += fmt::format("{} {} = {}\n", sign, line.id, line.text);
   }
   for (const Id& id : graph.removed) text += fmt::format("- {}\n", meaningOf(id, texts));
   for (const auto& [name, id] : graph.roots) text += fmt::format("  {} = {}\n", name, id);
