@@ -10,6 +10,7 @@
 #include "ir/ops.h"
 #include "passes/rewrite_log.h"
 #include "passes/working_dag.h"
+#include "tools/line_diff.h"
 
 namespace srjit::explain {
 namespace {
@@ -49,28 +50,6 @@ std::vector<PassTrace> runPasses(const Pipeline& pipeline, Dag graph, Math math)
   return traces;
 }
 
-/// The elements of `b` beside a longest common subsequence of `a` and `b`.
-Ids besideCommon(const Ids& a, const Ids& b) {
-  std::vector<std::vector<std::size_t>> longest(a.size() + 1, std::vector<std::size_t>(b.size() + 1));
-  for (std::size_t i = a.size(); i-- > 0;) {
-    for (std::size_t j = b.size(); j-- > 0;) {
-      longest[i][j] = a[i] == b[j] ? longest[i + 1][j + 1] + 1 : std::max(longest[i + 1][j], longest[i][j + 1]);
-    }
-  }
-  Ids beside;
-  std::size_t i = 0;
-  for (std::size_t j = 0; j < b.size();) {
-    if (i < a.size() && a[i] == b[j]) {
-      ++i, ++j;
-    } else if (i < a.size() && longest[i + 1][j] >= longest[i][j + 1]) {
-      ++i;
-    } else {
-      beside.push_back(b[j++]);
-    }
-  }
-  return beside;
-}
-
 /// Sets what differs from the graph before.
 void compare(const Graph& before, Graph& after) {
   std::map<Id, std::string> old, now;
@@ -82,7 +61,9 @@ void compare(const Graph& before, Graph& after) {
   for (const Id& id : new_order) {
     if (old[id] != now[id]) after.respelled.push_back(id);
   }
-  after.moved = besideCommon(old_order, new_order);
+  for (const DiffLine& line : lineDiff(old_order, new_order)) {
+    if (line.sign == '+') after.moved.push_back(line.text);
+  }
 }
 
 /// Facts of nodes, each once.
@@ -199,7 +180,7 @@ void addGradient(const Request& request, const Dag& input, NodeNames& names, Nod
 }  // namespace
 
 Result<FinalGraph> addGraphs(const Request& request, Explanation& to) {
-  NodeNames names;
+  NodeNames names(request.columns);
   NodeTable nodes(to.nodes);
   Dag input = Dag::fromExpressions(request.expressions, request.precision);
   to.graphs.push_back(names.print(input));

@@ -9,6 +9,7 @@
 #include "compiler/host/jit.h"
 #include "compiler/nvptx/rows_kernel.h"
 #include "tools/explain/stages.h"
+#include "tools/line_diff.h"
 
 namespace srjit::explain {
 namespace {
@@ -32,27 +33,18 @@ std::string_view withoutIndent(std::string_view line) {
   return first == std::string_view::npos ? std::string_view{} : line.substr(first);
 }
 
-template <class Take>
-void forTextLines(std::string_view text, const Take& take) {
-  while (!text.empty()) {
-    const std::size_t end = std::min(text.find('\n'), text.size());
-    take(text.substr(0, end));
-    text.remove_prefix(std::min(end + 1, text.size()));
-  }
-}
-
 /// IR: the place is a comment behind the instruction.
 std::vector<Line> irLines(std::string_view text, const FinalGraph& graph) {
   constexpr std::string_view kMark = " ; at ";
   std::vector<Line> lines;
-  forTextLines(text, [&](std::string_view line) {
+  for (const std::string& line : splitLines(text)) {
     const bool is_instruction = line.starts_with("  ") && !withoutIndent(line).starts_with(';');
-    Line& made = lines.emplace_back(Line{std::string(line), {}, {}, is_instruction});
+    Line& made = lines.emplace_back(Line{line, {}, {}, is_instruction});
     const std::size_t at = line.rfind(kMark);
-    if (at == std::string_view::npos) return;
+    if (at == std::string::npos) continue;
     made.nodes = nodesAt(line.substr(at + kMark.size()), graph);
     made.text.resize(at);
-  });
+  }
   return lines;
 }
 
@@ -70,21 +62,21 @@ bool isOfSource(std::string_view line) {
 std::vector<Line> assemblyLines(std::string_view text, const FinalGraph& graph) {
   std::vector<Line> lines;
   Ids nodes;
-  forTextLines(text, [&](std::string_view line) {
+  for (const std::string& line : splitLines(text)) {
     const std::string_view word = withoutIndent(line);
     if (word.starts_with(".loc")) {
       const std::size_t file = word.find_first_not_of(" \t", 4);
       const std::size_t number = word.find_first_not_of(" \t", word.find_first_of(" \t", file));
       nodes = nodesAt(word.substr(number), graph);
-      return;
+      continue;
     }
-    if (isOfSource(word)) return;
+    if (isOfSource(word)) continue;
     const bool is_label = !line.empty() && line.front() != '\t' && line.front() != ' ' && word.find(':') != word.npos;
     if (is_label && line.front() != '.' && line.front() != '$') nodes.clear();
     const bool is_instruction =
         !word.empty() && !is_label && word.find_first_of(".#/{}();$") != 0 && line.front() == '\t';
-    lines.push_back({std::string(line), is_instruction ? nodes : Ids{}, {}, is_instruction});
-  });
+    lines.push_back({line, is_instruction ? nodes : Ids{}, {}, is_instruction});
+  }
   return lines;
 }
 

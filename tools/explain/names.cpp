@@ -82,7 +82,7 @@ std::vector<NodeFacts> NodeNames::factsOf(const Dag& dag) {
     fact.kind = kindOf(dag, node);
     for (const NodeId operand : node.inputs()) fact.operands.push_back(ids[operand]);
     const Result<Expression> subtree = dag.subtree(id, kLongestInfix);
-    if (subtree) fact.infix = srjit::print(*subtree, Language::kInfix);
+    if (subtree) fact.infix = srjit::print(*subtree, Language::kInfix, columns_);
   }
   return facts;
 }

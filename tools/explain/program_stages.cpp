@@ -9,6 +9,7 @@
 #include "compiler/interpreter/print_bytecode.h"
 #include "ir/ops.h"
 #include "tools/explain/stages.h"
+#include "tools/line_diff.h"
 
 namespace srjit::explain {
 namespace {
@@ -163,16 +164,6 @@ class TokenReader {
   Operands arguments_{};
 };
 
-std::vector<std::string> linesOf(const std::string& text) {
-  std::vector<std::string> lines;
-  for (std::size_t first = 0; first < text.size();) {
-    const std::size_t end = text.find('\n', first);
-    lines.push_back(text.substr(first, end - first));
-    first = end + 1;
-  }
-  return lines;
-}
-
 HandlerTable handlersFor(const Request& request, const Dag& dag) {
   std::set<Op> ops;
   for (const Node& node : dag.nodes()) {
@@ -201,7 +192,7 @@ Result<Stage> bytecodeStage(const Request& request, const FinalGraph& graph) {
               {},
               {}};
   TokenReader reader(graph, table, options, code->slots);
-  const std::vector<std::string> lines = linesOf(printBytecode(*code, table, options));
+  const std::vector<std::string> lines = splitLines(printBytecode(*code, table, options));
   for (std::size_t i = 0; i < lines.size(); ++i)
     stage.lines.push_back({lines[i], reader.read(code->tokens[i]), {}, true});
   stage.counts = {{"tokens", static_cast<double>(code->tokens.size())}, {"slots", static_cast<double>(code->slots)}};
@@ -232,7 +223,7 @@ Result<Stage> hostProgramStage(const FinalGraph& graph) {
     }
     __builtin_unreachable();
   };
-  const std::vector<std::string> lines = linesOf(printProgram(*program, graph.dag));
+  const std::vector<std::string> lines = splitLines(printProgram(*program, graph.dag));
   for (std::size_t i = 0; i < lines.size(); ++i) {
     const HostInstruction& instruction = program->instructions[i];
     const HandlerKey key = handlerKey(instruction.handler);

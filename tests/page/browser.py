@@ -101,6 +101,7 @@ class Page:
         self.browser, self.session = browser, session
         for domain in ("Page", "Runtime", "Log", "Network"):
             self.call(f"{domain}.enable")
+        self.call("Emulation.setFocusEmulationEnabled", enabled=True)  # as if each page were in front
         self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
         scheme = "dark" if dark else "light"
         self.call("Emulation.setEmulatedMedia", media="", features=[{"name": "prefers-color-scheme", "value": scheme}])
@@ -139,12 +140,12 @@ class Page:
                 if event.get("sessionId") == self.session and event["method"] == "Network.requestWillBeSent"]
 
     def move_to(self, selector, index=0):
-        """Moves the mouse to the middle of an element, which is scrolled into view."""
+        """Moves the mouse to the beginning of what can be seen of an element, which is scrolled into view."""
         place = self.value(f"""(() => {{
             const element = document.querySelectorAll({json.dumps(selector)})[{index}];
-            element.scrollIntoView({{block: "center", inline: "center"}});
-            const box = element.getBoundingClientRect();
-            return [box.left + Math.min(box.width / 2, 12), box.top + box.height / 2];
+            element.scrollIntoView({{block: "center", inline: "nearest"}});
+            const box = element.getBoundingClientRect(), left = element.parentElement.getBoundingClientRect().left;
+            return [Math.max(box.left, left) + Math.min(box.width / 2, 12), box.top + box.height / 2];
         }})()""")
         self.call("Input.dispatchMouseEvent", type="mouseMoved", x=place[0], y=place[1])
         return place
