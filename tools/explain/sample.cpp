@@ -116,7 +116,14 @@ Sample sampleFor(const Request& request) {
   for (const Expression& expression : request.expressions) {
     columns = std::max<std::size_t>(columns, expression.variableCount());
   }
-  if (!request.data.empty()) return {request.data, request.data.front().size(), "the rows of the data"};
+  if (!request.data.empty()) {
+    const std::size_t rows = request.data.front().size();
+    return {
+        request.data, rows,
+        fmt::format("{} of the data, of which the first {} at most count for error bounds; parameters without values "
+                    "are 1",
+                    rows, kBoundRows)};
+  }
   Sample sample{{},
                 kTimedRows,
                 fmt::format("variables drawn uniformly from [0.5, 2), the same in every run: {} rows for error bounds, "

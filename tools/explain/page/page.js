@@ -272,7 +272,7 @@
     const machine = stage.lines.filter((line) => line.machine);
     const most = Math.max(1, ...machine.map((line) => line.machine.live));
     const width = Math.min(56, Math.max(...stage.lines.map((line) => (line.machine ? line.text.length : 0))));
-    const listing = make("div", {class: `listing${stage.lines.length < 16 ? " short" : ""}`, tabindex: 0, role: "group", "aria-label": stage.title});
+    const listing = make("div", {class: "listing", tabindex: 0, role: "group", "aria-label": stage.title});
     if (machine.length) {
       listing.append(make("div", {class: "row machine-head"}, "  address and instruction".padEnd(width),
         make("span", {class: "machine"}, ...machineNames.map((name) => make("span", {}, name)))));
@@ -289,7 +289,11 @@
       make("div", {class: "stage-head"}, make("h3", {}, stage.title), make("p", {}, stage.note), machine.length ? showPressure(stage.lines, most) : null), listing);
   }
 
-  const number = (value, digits = 3) => (typeof value === "number" ? String(Number(value.toPrecision(digits))) : value === undefined ? "" : value === "inf" ? "∞" : value);
+  function number(value, digits = 3) {
+    if (typeof value !== "number") return value === undefined ? "" : value === "inf" ? "∞" : value;
+    const small = value !== 0 && Math.abs(value) < 1e-3;
+    return small ? value.toExponential(digits - 1).replace("e-", "e−") : String(Number(value.toPrecision(digits)));
+  }
   function table(heads, rows) {
     const cell = (name, content, i) => {
       const made = make(name, {class: heads[i].kind || undefined}, content instanceof Node ? content : String(content));
