@@ -111,6 +111,8 @@ class Allocator {
   };
 
   void begin(const Code& code, const RegisterFile& file);
+  template <bool kTraced>
+  bool placeAll(Scheduler& scheduler, const RegisterFile& file);
   [[gnu::always_inline]] inline bool place(std::uint32_t at, const Operation& operation);
   [[gnu::noinline]] bool placeInPlace(std::uint32_t at, const Operation& operation);
   [[gnu::noinline]] bool placeRare(std::uint32_t at, const Operation& operation, const OpcodeRow& row);

@@ -157,9 +157,9 @@ Value Selector::use(NodeId id) {
 }
 
 Value Selector::load(NodeId id) {
-  const std::uint32_t first = code_->size();
+  const std::uint32_t first = traceStart();
   const Value value = column(dag_->node(id).index);
-  if (trace_ != nullptr) trace_->add(first, code_->size(), id);
+  traceSince(first, id);
   return value;
 }
 
@@ -205,10 +205,10 @@ Value Selector::valueOf(NodeId root) {
       continue;
     }
     NodeState& state = stateOf(top.id);
-    const std::uint32_t first = code_->size();
+    const std::uint32_t first = traceStart();
     state.value = calls_ && subroutines_.has(node.op) ? subroutines_.call(*builder_, node.op, top.operands)
                                                       : builder_->apply(node.op, top.operands);
-    if (trace_ != nullptr) trace_->add(first, code_->size(), top.id);
+    traceSince(first, top.id);
     state.is_known = true;
     path_.pop_back();
   }
@@ -306,14 +306,14 @@ Sections Selector::select(std::span<const std::uint32_t> roots, Keep kept, bool 
   if (!options_.loss) outputs_.begin(code, fixed::kOutputs, 1, outputs);
   for (const std::uint32_t root : roots) {
     const Value value = valueOf(dag_->roots()[root]);
-    const std::uint32_t first = code.size();
+    const std::uint32_t first = traceStart();
     if (options_.loss) {
       loss_.add(builder, value);
       outputs.push_back(root);
     } else {
       storePrediction(value, root);
     }
-    if (trace_ != nullptr) trace_->add(first, code.size(), dag_->roots()[root]);
+    traceSince(first, dag_->roots()[root]);
   }
   numbers_.end(0);
   while (outputs.size() % kQuad != 0) outputs.push_back(DirectPart::kNoRoot);

@@ -95,6 +95,12 @@ class Selector {
   void visit(NodeId id);
   Value column(std::uint32_t index);
   Value load(NodeId id);
+  std::uint32_t traceStart() const { return trace_ != nullptr ? code_->size() : 0; }
+  void traceSince(std::uint32_t first, NodeId id) {
+    if (trace_ != nullptr) [[unlikely]] {
+      trace_->add(first, code_->size(), id);
+    }
+  }
   void storePrediction(const Value& value, std::uint32_t root);
 
   const DirectOptions options_;

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "passes/dag.h"
-#include "tools/explain/explain.h"
+#include "tools/explain/request.h"
 #include "tools/explain/names.h"
 
 namespace srjit::explain {

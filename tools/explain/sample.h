@@ -1,7 +1,7 @@
 // Numbers about expressions on rows of data: error bounds and times.
 #pragma once
 
-#include "tools/explain/explain.h"
+#include "tools/explain/request.h"
 #include "tools/explain/graphs.h"
 
 namespace srjit::explain {

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "ir/error.h"
-#include "tools/explain/explain.h"
+#include "tools/explain/request.h"
 #include "tools/explain/graphs.h"
 
 namespace srjit::explain {
