@@ -13,8 +13,8 @@
 
 namespace srjit::explain {
 
-/// An expression is shown with at most so many tokens; all together have at most so many.
-inline constexpr std::size_t kMostTokens = 1000;
+/// All expressions together have at most so many tokens: more make a page that nobody can read.
+inline constexpr std::size_t kMostTokens = 200;
 
 struct Request {
   std::vector<Expression> expressions;          ///< at least one

@@ -202,7 +202,7 @@ TEST(Explain, BoundsErrorsOfNodes) {
 TEST(Explain, RefusesWhatIsTooLongOrHasTooFewColumns) {
   std::string sum = "x0";
   for (std::size_t i = 0; i < kMostTokens / 2; ++i) sum += " + x0";
-  EXPECT_THAT(explain(requestFor({sum})).error().message, HasSubstr("1001 tokens, but at most 1000"));
+  EXPECT_THAT(explain(requestFor({sum})).error().message, HasSubstr("201 tokens, but at most 200"));
   Request request = requestFor({"x2"});
   request.data = {{1.0}};
   EXPECT_THAT(explain(request).error().message, HasSubstr("need 3 variables, but the data have 1"));
