@@ -5,6 +5,9 @@
 #include <cmath>
 #include <limits>
 #include <map>
+#include <optional>
+#include <span>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -65,51 +68,54 @@ Result<double> leastSeconds(const Run& run) {
   return least;
 }
 
+/// The times of one tier: to compile, and to evaluate all rows.
 template <class T>
-Status addTimesOf(const Request& request, const Sample& sample, const std::string& device, Explanation& to) {
-  EngineOptions options;
-  options.device = device;
-  options.precision = request.precision;
-  options.math = request.math;
-  options.threads = 1;
-  const Result<Engine> engine = Engine::create(options);
-  if (!engine) return engine.error();
-  DataView view;
-  for (const std::vector<double>& column : sample.columns) view.columns.emplace_back(column);
-  const Result<Dataset> data = engine->upload(view);
-  if (!data) return data.error();
+Result<std::pair<double, double>> secondsOf(const Engine& engine, const Dataset& data, Tier tier,
+                                            const Request& request) {
   std::vector<double> parameters;
   for (std::size_t e = 0; e < request.expressions.size(); ++e) {
     const std::vector<double> values = parametersOf(request, e);
     parameters.insert(parameters.end(), values.begin(), values.end());
   }
-  std::vector<T> out(request.expressions.size() * sample.rows);
-  for (const Tier tier : {Tier::kInterpret, Tier::kDirect, Tier::kCompile}) {
-    if (device == "cpu" && tier == Tier::kDirect) continue;
-    CompileOptions compile;
-    compile.tier = tier;
-    compile.pipeline = request.pipeline;
-    std::optional<Program> program;
-    const Result<double> compiled = leastSeconds([&]() -> Status {
-      program.emplace(engine->compile(request.expressions, compile));
-      return engine->prepare(*program, *data, {});
-    });
-    if (!compiled) return compiled.error();
-    const Result<double> evaluated = leastSeconds([&]() -> Status {
-      const auto failures = engine->evaluate(*program, *data, parameters, std::span<T>(out));
-      if (!failures) return failures.error();
-      return failures->empty() ? okStatus() : Status(failures->front().error);
-    });
-    if (!evaluated) {
-      to.notices.push_back(fmt::format("no time of {} on {}: {}", nameOf(tier), device, evaluated.error().message));
-      continue;
-    }
-    to.times.push_back({device, nameOf(tier), *compiled, *evaluated, sample.rows});
-  }
-  return okStatus();
+  CompileOptions compile;
+  compile.tier = tier;
+  compile.pipeline = request.pipeline;
+  std::optional<Program> program;
+  const Result<double> compiled = leastSeconds([&]() -> Status {
+    program.emplace(engine.compile(request.expressions, compile));
+    return engine.prepare(*program, data, {});
+  });
+  if (!compiled) return compiled.error();
+  std::vector<T> out(request.expressions.size() * data.rows());
+  const Result<double> evaluated = leastSeconds([&]() -> Status {
+    const auto failures = engine.evaluate(*program, data, parameters, std::span<T>(out));
+    if (!failures) return failures.error();
+    return failures->empty() ? okStatus() : Status(failures->front().error);
+  });
+  if (!evaluated) return evaluated.error();
+  return std::pair{*compiled, *evaluated};
 }
 
 }  // namespace
+
+Status addTimesOf(const Engine& engine, const std::string& device, const Request& request, const Sample& sample,
+                  Explanation& to) {
+  DataView view;
+  for (const std::vector<double>& column : sample.columns) view.columns.emplace_back(column);
+  const Result<Dataset> data = engine.upload(view);
+  if (!data) return data.error();
+  for (const Tier tier : {Tier::kInterpret, Tier::kDirect, Tier::kCompile}) {
+    if (device == "cpu" && tier == Tier::kDirect) continue;  // which is the interpreter there
+    const auto seconds = isDouble(request.precision) ? secondsOf<double>(engine, *data, tier, request)
+                                                     : secondsOf<float>(engine, *data, tier, request);
+    if (seconds) {
+      to.times.push_back({device, nameOf(tier), seconds->first, seconds->second, sample.rows});
+    } else {
+      to.notices.push_back(fmt::format("no time of {} on {}: {}", nameOf(tier), device, seconds.error().message));
+    }
+  }
+  return okStatus();
+}
 
 Sample sampleFor(const Request& request) {
   std::size_t columns = 1;  // data have at least one
@@ -160,9 +166,15 @@ void addErrorBounds(const Request& request, const FinalGraph& graph, const Sampl
 }
 
 Status addTimes(const Request& request, const Sample& sample, Explanation& to) {
-  const bool is_double = isDouble(request.precision);
-  const auto add = [&](const char* device) {
-    return is_double ? addTimesOf<double>(request, sample, device, to) : addTimesOf<float>(request, sample, device, to);
+  const auto add = [&](const char* device) -> Status {
+    EngineOptions options;
+    options.device = device;
+    options.precision = request.precision;
+    options.math = request.math;
+    options.threads = 1;
+    const Result<Engine> engine = Engine::create(options);
+    if (!engine) return engine.error();
+    return addTimesOf(*engine, device, request, sample, to);
   };
   if (Status cpu = add("cpu"); !cpu) return cpu;
   if (const Status gpu = add("cuda:0"); !gpu) {

@@ -1,8 +1,9 @@
 // Numbers about expressions on rows of data: error bounds and times.
 #pragma once
 
-#include "tools/explain/request.h"
+#include "runtime/engine.h"
 #include "tools/explain/graphs.h"
+#include "tools/explain/request.h"
 
 namespace srjit::explain {
 
@@ -21,6 +22,11 @@ Sample sampleFor(const Request& request);
 
 /// Sets the error bounds of the nodes of the last graph, in the first kBoundRows rows.
 void addErrorBounds(const Request& request, const FinalGraph& graph, const Sample& sample, Explanation& to);
+
+/// Measures the tiers of an engine of this device, which has the precision and math mode of the request. A tier that
+/// does not work is a notice. Errors: those of Engine::upload().
+Status addTimesOf(const Engine& engine, const std::string& device, const Request& request, const Sample& sample,
+                  Explanation& to);
 
 /// Measures the tiers of the processor, and those of the first GPU if there is one that can be used.
 Status addTimes(const Request& request, const Sample& sample, Explanation& to);

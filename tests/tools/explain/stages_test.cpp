@@ -11,9 +11,11 @@
 
 #include "compiler/target/architecture.h"
 #include "tests/generators/population.h"
+#include "tests/gpu_model/device_engine.h"
 #include "tests/tools/process.h"
 #include "tools/explain/liveness.h"
 #include "tools/explain/output.h"
+#include "tools/explain/sample.h"
 #include "tools/line_diff.h"
 
 namespace srjit::explain {
@@ -219,6 +221,19 @@ TEST(Explain, MeasuresTheProcessor) {
     EXPECT_GT(time.evaluate_seconds, 0);
     EXPECT_EQ(time.rows, 1000U);
   }
+}
+
+TEST(Explain, MeasuresAGpu) {
+  FakeMachine machine;
+  const Engine engine = machine.engine({.precision = Precision::kF32, .math = Math::kPrecise});
+  Request request = requestFor({"x0 * 2", "x0 - x1"});
+  request.data = {std::vector<double>(300, 1.5), std::vector<double>(300, 0.5)};
+  Explanation explanation;
+  ASSERT_TRUE(addTimesOf(engine, "cuda:0", request, sampleFor(request), explanation).ok());
+  std::vector<std::string> tiers;
+  for (const Time& time : explanation.times) tiers.push_back(time.device + ' ' + time.tier);
+  EXPECT_EQ(explanation.times.size() + explanation.notices.size(), 3U);
+  EXPECT_THAT(tiers, Contains("cuda:0 interpret"));
 }
 
 TEST(Explain, AnOperatorWithoutDirectCodeIsANotice) {
