@@ -2,8 +2,8 @@
 #pragma once
 
 #include "passes/dag.h"
-#include "tools/explain/request.h"
 #include "tools/explain/names.h"
+#include "tools/explain/request.h"
 
 namespace srjit::explain {
 

@@ -4,8 +4,8 @@
 #include <string>
 
 #include "ir/error.h"
-#include "tools/explain/request.h"
 #include "tools/explain/graphs.h"
+#include "tools/explain/request.h"
 
 namespace srjit::explain {
 
