@@ -111,6 +111,14 @@ Result<Expression> parse(std::string_view text, Language language, const ColumnN
   return Expression(tokens, *needs);
 }
 
+Result<std::vector<TextRange>> tokenRanges(std::string_view text, const ColumnNames& columns) {
+  std::vector<Token> tokens;
+  std::vector<TextRange> places;
+  const Result<ProgramNeeds> needs = text::parseInfix(text, columns, tokens, places);
+  if (!needs) return needs.error();
+  return places;
+}
+
 Result<ProgramNeeds> parseTokens(std::string_view text, Language language, const ColumnNames& columns,
                                  std::vector<Token>& tokens) {
   const std::size_t before = tokens.size();

@@ -90,6 +90,16 @@ Result<Expression> parse(std::string_view text, Language language, const ColumnN
 Result<ProgramNeeds> parseTokens(std::string_view text, Language language, const ColumnNames& columns,
                                  std::vector<Token>& tokens);
 
+/// Bytes first .. first + size - 1 of a text.
+struct TextRange {
+  std::size_t first, size;
+
+  friend bool operator==(const TextRange&, const TextRange&) = default;
+};
+/// Where each token of the infix expression that parse() gives has its own text: a number with its sign, a name, the
+/// sign of an operator, the name of a function. Errors are those of parse().
+Result<std::vector<TextRange>> tokenRanges(std::string_view text, const ColumnNames& columns = {});
+
 /// Prints so that parse() with the same columns gives the same expression back, bit for bit. Infix has no parenthesis
 /// that it could do without. A variable with a name is printed by name, in backquotes where the name is no identifier
 /// or is hidden by another word; in JSON by index where the name is not UTF-8.

@@ -19,6 +19,9 @@ NodeId Fuser::fuse(NodeId root, std::span<const NodeId> members, std::span<const
   if (!findSums(members)) return root;
   uses_ = uses;
   for (const NodeId id : members) image_[id] = imageOf(id);
+  if (log_ != nullptr) {
+    for (const NodeId id : members) log_->replace(id, image_[id]);
+  }
   return image_[root];
 }
 
@@ -54,11 +57,25 @@ NodeId Fuser::imageOf(NodeId id) {
   if (has_sums_[id] == 0) return id;
   const Node node = dag_.node(id);
   if (isSum(node.op)) {
-    if (const NodeId fused = fusedSum(node); fused != kNone) return fused;
+    if (const NodeId fused = fusedSum(node); fused != kNone) {
+      report(node, fused);
+      return fused;
+    }
   }
   Operands operands{};
   for (std::size_t i = 0; i < node.inputs().size(); ++i) operands[i] = image_[node.operands[i]];
   return operands == node.operands ? id : dag_.apply(node.op, operands);
+}
+
+void Fuser::report(const Node& sum, NodeId fused) {
+  if (log_ == nullptr) return;
+  const Op op = dag_.node(fused).op;
+  const std::string_view pattern = op == Op::kFma ? "x0*x1 + x2" : op == Op::kFms ? "x0*x1 - x2" : "x2 - x0*x1";
+  const std::string_view replacement = op == Op::kFma   ? "fma(x0, x1, x2)"
+                                       : op == Op::kFms ? "fms(x0, x1, x2)"
+                                                        : "fnma(x0, x1, x2)";
+  log_->begin({pattern, replacement, "precise", sum.op, sum.operands, 0, 0});
+  log_->end(fused);
 }
 
 // The fused form of a sum or difference; kNone if no operand is a product, and for the difference of a value and
@@ -134,9 +151,9 @@ NodeId Fuser::negatedOperand(NodeId id) const {
   return node.kind == Token::Kind::kOp && node.op == Op::kNeg ? node.operands[0] : kNone;
 }
 
-void fuseMultiplyAdd(WorkingDag& work, const PassContext&) {
+void fuseMultiplyAdd(WorkingDag& work, const PassContext& context) {
   Dag& dag = work.dag();
-  Fuser fuser(dag);
+  Fuser fuser(dag, context.log);
   RootMembers of;
   work.begin();
   for (std::size_t i = 0; i < dag.roots().size(); ++i) {

@@ -10,6 +10,7 @@
 
 #include "ir/ops.h"
 #include "passes/dag.h"
+#include "passes/rewrite_log.h"
 
 namespace srjit {
 
@@ -24,7 +25,8 @@ inline bool isFusible(const Node& node) noexcept {
 /// Adds fused nodes to a graph. Not thread-safe; the graph must outlive it.
 class Fuser {
  public:
-  explicit Fuser(Dag& dag) : dag_(dag) {}
+  /// Sums that are fused are added to `log`, if that is given.
+  explicit Fuser(Dag& dag, RewriteLog* log = nullptr) : dag_(dag), log_(log) {}
 
   /// The fused form of `root`, or `root` itself. `members` are the nodes from `first` on that it needs, each after its
   /// operands; nodes before stay as they are. `uses`, by node, has how often each is used by members and as the root.
@@ -45,6 +47,7 @@ class Fuser {
   void keepOperandsBefore(NodeId first, std::span<const NodeId> members);
   NodeId imageOf(NodeId id);
   NodeId fusedSum(const Node& sum);
+  void report(const Node& sum, NodeId fused);
   bool isOneOf(NodeId id, std::initializer_list<Op> ops) const;
   bool undoesAFactor(NodeId id) const;
   bool isReciprocalOf(NodeId id, NodeId other) const;
@@ -54,6 +57,7 @@ class Fuser {
   NodeId negatedOperand(NodeId id) const;
 
   Dag& dag_;
+  RewriteLog* log_;                      ///< null: none
   std::span<const std::uint32_t> uses_;  ///< of the current call
   // By node; stale but for members of the current call:
   std::vector<std::uint8_t> has_sums_;

@@ -13,9 +13,12 @@
 
 namespace srjit {
 
+class RewriteLog;
+
 /// What a pass needs to know besides the graph.
 struct PassContext {
   Math math = Math::kPrecise;
+  RewriteLog* log = nullptr;  ///< if given, gets what the passes of passes.def replace (passes/rewrite_log.h)
 };
 
 /// How far a pass keeps values.

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "passes/dag.h"
+#include "passes/rewrite_log.h"
 
 namespace srjit {
 
@@ -41,9 +42,10 @@ class WorkingDag {
   void commit();
 
   /// Visits the listed nodes, operands first, and replaces each: `leaf(id)` returns the replacement of a leaf, and
-  /// `operation(op, operands)` that of an operator, given the replacements of its operands.
+  /// `operation(op, operands)` that of an operator, given the replacements of its operands. `log`, if given, gets what
+  /// was replaced.
   template <class Leaf, class Operation>
-  void rebuild(const Leaf& leaf, const Operation& operation);
+  void rebuild(const Leaf& leaf, const Operation& operation, RewriteLog* log = nullptr);
 
   /// A graph of the listed nodes alone, numbered as they are listed.
   Dag result() const { return dag_.renumbered(order_); }
@@ -60,7 +62,7 @@ class WorkingDag {
 };
 
 template <class Leaf, class Operation>
-void WorkingDag::rebuild(const Leaf& leaf, const Operation& operation) {
+void WorkingDag::rebuild(const Leaf& leaf, const Operation& operation, RewriteLog* log) {
   begin();
   image_.resize(dag_.size());
   for (const NodeId id : order_) {
@@ -72,6 +74,7 @@ void WorkingDag::rebuild(const Leaf& leaf, const Operation& operation) {
     } else {
       image_[id] = keepTree(leaf(id));
     }
+    if (log != nullptr) log->replace(id, image_[id]);
   }
   for (std::size_t i = 0; i < dag_.roots().size(); ++i) dag_.setRoot(i, image_[dag_.roots()[i]]);
   commit();

@@ -29,6 +29,7 @@ constexpr Command kCommands[] = {
     {"sass", "print the machine code of a GPU kernel", defineSass},
     {"bytecode", "print the programs of an interpreter, a GPU's or this processor's", defineBytecode},
     {"asm", "print the assembly of the kernel compiled for this processor", defineAsm},
+    {"explain", "show expressions in all stages, and which lines of each belong together", defineExplain},
     {"run", "evaluate expressions on data: one prediction per row", defineRun},
     {"loss", "compare expressions with a target column: one loss per expression", defineLoss},
     {"fit", "fit the parameters of expressions to a target column", defineFit},

@@ -21,6 +21,7 @@ Runner defineCubin(CLI::App& app);
 Runner defineSass(CLI::App& app);
 Runner defineBytecode(CLI::App& app);
 Runner defineAsm(CLI::App& app);
+Runner defineExplain(CLI::App& app);
 Runner defineRun(CLI::App& app);
 Runner defineLoss(CLI::App& app);
 Runner defineFit(CLI::App& app);

@@ -126,6 +126,8 @@ void addLengthOption(CLI::App& app, KernelOptions& options, const std::string& u
       ->capture_default_str();
 }
 
+void checkPtxArchitecture(const std::string& arch) { checkArchitecture(arch, Tier::kCompile); }
+
 void checkDeviceOptions(const CLI::App& app, const KernelOptions& options, Tier tier) {
   const bool direct = tier == Tier::kDirect, interpreter = options.kind == ShownKernel::kInterpreter;
   const bool loss = options.kind == ShownKernel::kLoss || options.loss_given;

@@ -63,6 +63,9 @@ void addLengthOption(CLI::App& app, KernelOptions& options, const std::string& u
 /// kDirect.
 void checkDeviceOptions(const CLI::App& app, const KernelOptions& options, Tier tier);
 
+/// Throws CLI::ValidationError for an architecture that LLVM does not write PTX for.
+void checkPtxArchitecture(const std::string& arch);
+
 /// What kernels are made of: the good expressions, in order, as an engine would divide them, after the passes. Bad ones
 /// were reported, and so were those that are too long.
 struct KernelInput {

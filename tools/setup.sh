@@ -13,6 +13,7 @@ SRJIT_TEST_PACKAGES=(
   clang-19 libclang-rt-19-dev     # sanitizers and libFuzzer
   clang-format-19 clang-tidy-19
   gnuplot-nox                     # draws the plots of sr-jit search
+  chromium                        # shows the page of sr-jit explain
 )
 # For the Python package (tools/python.sh), and for its tests.
 SRJIT_PYTHON_PACKAGES=(python3-dev python3-venv)

@@ -179,18 +179,28 @@ bool Allocator::run(const Code& code, Scheduler& scheduler, const RegisterFile& 
                     std::vector<sass::Word>& words) {
   begin(code, file);
   subroutines_ = subroutines;
+  if (origins_ != nullptr) origins_->clear();
   words_ = &words;
   first_ = words.size();
-  for (;;) {
-    const std::uint32_t at = scheduler.next(live_ >= file.values, live_truths_ >= kMostLiveTruths);
-    if (at == Scheduler::kEnd) break;
-    if (place(at, code.operation(at))) continue;
-    words.resize(first_);
-    return false;
-  }
+  if (!(origins_ != nullptr ? placeAll<true>(scheduler, file) : placeAll<false>(scheduler, file))) return false;
   words.back().high |= bitsOfStall(sass::kBranchStall, false);
   setBranchOffsets();
   return true;
+}
+
+// A template, since most runs are not traced and the loop is hot.
+template <bool kTraced>
+bool Allocator::placeAll(Scheduler& scheduler, const RegisterFile& file) {
+  for (;;) {
+    const std::uint32_t at = scheduler.next(live_ >= file.values, live_truths_ >= kMostLiveTruths);
+    if (at == Scheduler::kEnd) return true;
+    if (!place(at, code_->operation(at))) {
+      words_->resize(first_);
+      return false;
+    }
+    // With the waiting Nops before it.
+    if constexpr (kTraced) origins_->resize(words_->size() - first_, at);
+  }
 }
 
 void Allocator::setBranchOffsets() const {

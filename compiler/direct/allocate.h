@@ -73,6 +73,8 @@ class Allocator {
   unsigned registers() const { return static_cast<unsigned>(std::bit_width(used_)); }
   /// Positions of EXIT instructions in the code of the last run, in instructions.
   std::span<const std::uint32_t> exits() const { return exits_; }
+  /// From now on, the operation of each word of a run is put there, by position; null: no longer.
+  void setOrigins(std::vector<std::uint32_t>* origins) { origins_ = origins; }
 
  private:
   static constexpr unsigned kBarriers = 6, kAllBarriers = (1U << kBarriers) - 1;
@@ -109,6 +111,8 @@ class Allocator {
   };
 
   void begin(const Code& code, const RegisterFile& file);
+  template <bool kTraced>
+  bool placeAll(Scheduler& scheduler, const RegisterFile& file);
   [[gnu::always_inline]] inline bool place(std::uint32_t at, const Operation& operation);
   [[gnu::noinline]] bool placeInPlace(std::uint32_t at, const Operation& operation);
   [[gnu::noinline]] bool placeRare(std::uint32_t at, const Operation& operation, const OpcodeRow& row);
@@ -157,6 +161,7 @@ class Allocator {
   std::uint32_t subroutines_ = 0;  ///< the first operation of subroutines
   RegisterSet of_subroutines_ = 0;
   std::vector<sass::Word>* words_ = nullptr;
+  std::vector<std::uint32_t>* origins_ = nullptr;
   std::size_t first_ = 0;  ///< index in `words_` of the first instruction
   // Positions are instruction indices from `first_`.
   std::vector<Branch> branches_;

@@ -212,7 +212,9 @@ struct DirectEmitter::State {
         selector(o),
         allocator(o.architecture) {}
 
+  void emit(const Dag& dag, DirectPart& part, DirectTrace* trace);
   void emitGroup(std::span<const std::uint32_t> roots, DirectPart& part);
+  void addTrace(std::size_t begin);
   bool generate(std::span<const std::uint32_t> roots, DirectPart& part);
   bool generate(std::span<const std::uint32_t> roots, direct::Selector::Keep kept, bool subroutines, DirectPart& part);
 
@@ -222,6 +224,10 @@ struct DirectEmitter::State {
   direct::Scheduler scheduler;
   direct::Allocator allocator;
   direct::Code code;
+  // Of emit(), if asked for:
+  DirectTrace* trace = nullptr;
+  direct::OperationNodes operation_nodes;
+  std::vector<std::uint32_t> origins;
 };
 
 // Appends the instructions of one group. Appends its entries to the tables.
@@ -262,6 +268,7 @@ void DirectEmitter::State::emitGroup(std::span<const std::uint32_t> roots, Direc
   pad(part.words, options.architecture);
   const std::size_t begin = part.words.size();
   if (generate(roots, part)) {
+    if (trace != nullptr) addTrace(begin);
     part.groups.push_back({.code = bytesOf(begin),
                            .parameter = static_cast<std::uint32_t>(numbers),
                            .output = static_cast<std::uint32_t>(outputs),
@@ -277,6 +284,13 @@ void DirectEmitter::State::emitGroup(std::span<const std::uint32_t> roots, Direc
   ++part.splits;
   emitGroup(roots.first(roots.size() / 2), part);
   emitGroup(roots.subspan(roots.size() / 2), part);
+}
+
+// The nodes of the words of the last group, which begin at `begin`.
+void DirectEmitter::State::addTrace(std::size_t begin) {
+  const std::vector<std::vector<NodeId>> nodes = operation_nodes.byOperation(code.size());
+  trace->nodes.resize(begin);
+  for (const std::uint32_t operation : origins) trace->nodes.push_back(nodes[operation]);
 }
 
 DirectEmitter::DirectEmitter(std::unique_ptr<State> state) : state_(std::move(state)) {}
@@ -306,19 +320,31 @@ DirectPart DirectEmitter::emit(const Dag& dag) {
   return part;
 }
 
-void DirectEmitter::emit(const Dag& dag, DirectPart& part) {
+void DirectEmitter::emit(const Dag& dag, DirectPart& part) { state_->emit(dag, part, nullptr); }
+
+DirectPart DirectEmitter::emit(const Dag& dag, DirectTrace& trace) {
+  DirectPart part;
+  trace.nodes.clear();
+  state_->emit(dag, part, &trace);
+  trace.nodes.resize(part.words.size());
+  return part;
+}
+
+void DirectEmitter::State::emit(const Dag& dag, DirectPart& part, DirectTrace* wanted) {
   part.clear();
-  state_->selector.begin(dag);
+  trace = wanted;
+  allocator.setOrigins(wanted != nullptr ? &origins : nullptr);
+  selector.begin(dag, wanted != nullptr ? &operation_nodes : nullptr);
   std::vector<std::uint32_t> roots(dag.roots().size());
   std::iota(roots.begin(), roots.end(), 0U);
-  if (dag.precision() != state_->options.precision) roots.swap(part.refused);
-  const std::size_t most = std::min(state_->options.roots, mostRoots(state_->options));
+  if (dag.precision() != options.precision) roots.swap(part.refused);
+  const std::size_t most = std::min<std::size_t>(options.roots, mostRoots(options));
   for (std::size_t first = 0; first < roots.size(); first += most) {
     const std::size_t count = std::min(most, roots.size() - first);
-    state_->emitGroup(std::span(roots).subspan(first, count), part);
+    emitGroup(std::span(roots).subspan(first, count), part);
   }
   std::ranges::sort(part.refused);
-  pad(part.words, state_->options.architecture);
+  pad(part.words, options.architecture);
 }
 
 Result<DirectImage> linkDirect(std::span<DirectPart> parts, const DirectOptions& options) {

@@ -122,6 +122,14 @@ struct DirectPart {
   void clear();
 };
 
+/// Which nodes of the graph the instructions of a part compute, for those who want to see it. An instruction may belong
+/// to several nodes (a load of four numbers) or to none (the loop over rows, padding). The instructions of an operator
+/// are those that its row of ops.def appends; a column or number has those that load it, and what is stored belongs to
+/// the root's node. Negation and magnitude have none, since most instructions take them as modifiers of operands.
+struct DirectTrace {
+  std::vector<std::vector<NodeId>> nodes;  ///< by word of DirectPart::words; ascending, each once
+};
+
 /// Generates code; keeps its work arrays from one graph to the next.
 class DirectEmitter {
  public:
@@ -138,6 +146,8 @@ class DirectEmitter {
   DirectPart emit(const Dag& dag);
   /// The same into `part`, whose memory is reused: page faults of new memory cost more than writing it.
   void emit(const Dag& dag, DirectPart& part);
+  /// The same, and which node each word belongs to. The words are those of the other two.
+  DirectPart emit(const Dag& dag, DirectTrace& trace);
 
  private:
   struct State;

@@ -35,6 +35,7 @@ ValueId EntryReader::next(std::uint32_t entry) {
                             .destination = quad_,
                             .sources = {base_, kRz, kRz},
                             .immediate = static_cast<std::uint32_t>(position * sizeof(std::uint32_t))});
+    last_load_ = load_at_;
     load_at_ = code_->append({});
   }
   const ValueId value = quad_ + static_cast<ValueId>(position % kQuad);
@@ -53,8 +54,9 @@ Selector::Selector(const DirectOptions& options)
       loss_(options.loss, width_, arguments_),
       subroutines_(options) {}
 
-void Selector::begin(const Dag& dag) {
+void Selector::begin(const Dag& dag, OperationNodes* trace) {
   dag_ = &dag;
+  trace_ = trace;
   if (nodes_.size() < dag.size()) nodes_.resize(dag.size());
 }
 
@@ -128,14 +130,17 @@ Value Selector::use(NodeId id) {
   switch (node.kind) {
     case Token::Kind::kConstant:
       return builder_->literal(node.value);
-    case Token::Kind::kParameter:
-      return {numbers_.next(node.index), *builder_};
+    case Token::Kind::kParameter: {
+      const Value value{numbers_.next(node.index), *builder_};
+      if (trace_ != nullptr) trace_->add(numbers_.lastLoad(), numbers_.lastLoad() + 1, id);
+      return value;
+    }
     default:
       break;
   }
   NodeState& state = stateOf(id);
   if (!state.is_known) {
-    state.value = column(node.index);
+    state.value = load(id);
     state.is_known = true;
   }
   const Value value = state.value;
@@ -148,6 +153,13 @@ Value Selector::use(NodeId id) {
     if (state.is_resident) drop(residentsOf(id), id);
     state.is_known = false;
   }
+  return value;
+}
+
+Value Selector::load(NodeId id) {
+  const std::uint32_t first = traceStart();
+  const Value value = column(dag_->node(id).index);
+  traceSince(first, id);
   return value;
 }
 
@@ -193,8 +205,10 @@ Value Selector::valueOf(NodeId root) {
       continue;
     }
     NodeState& state = stateOf(top.id);
+    const std::uint32_t first = traceStart();
     state.value = calls_ && subroutines_.has(node.op) ? subroutines_.call(*builder_, node.op, top.operands)
                                                       : builder_->apply(node.op, top.operands);
+    traceSince(first, top.id);
     state.is_known = true;
     path_.pop_back();
   }
@@ -270,6 +284,7 @@ Sections Selector::select(std::span<const std::uint32_t> roots, Keep kept, bool 
                           std::vector<std::uint32_t>& numbers, std::vector<std::uint32_t>& outputs) {
   ++group_;
   code.clear();
+  if (trace_ != nullptr) trace_->clear();
   Builder builder(code, options_.math, options_.precision);
   code_ = &code;
   builder_ = &builder;
@@ -282,7 +297,7 @@ Sections Selector::select(std::span<const std::uint32_t> roots, Keep kept, bool 
   Sections sections{.middle = code.size(), .tail = 0};
   if (used_columns_.size() <= columns_.limit) {
     for (const NodeId id : used_columns_) {
-      stateOf(id).value = column(dag_->node(id).index);
+      stateOf(id).value = load(id);
       stateOf(id).is_known = true;
       keep(columns_, id);
     }
@@ -291,12 +306,14 @@ Sections Selector::select(std::span<const std::uint32_t> roots, Keep kept, bool 
   if (!options_.loss) outputs_.begin(code, fixed::kOutputs, 1, outputs);
   for (const std::uint32_t root : roots) {
     const Value value = valueOf(dag_->roots()[root]);
+    const std::uint32_t first = traceStart();
     if (options_.loss) {
       loss_.add(builder, value);
       outputs.push_back(root);
     } else {
       storePrediction(value, root);
     }
+    traceSince(first, dag_->roots()[root]);
   }
   numbers_.end(0);
   while (outputs.size() % kQuad != 0) outputs.push_back(DirectPart::kNoRoot);

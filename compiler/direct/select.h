@@ -9,6 +9,7 @@
 #include "compiler/direct/emitter.h"
 #include "compiler/direct/loss.h"
 #include "compiler/direct/subroutines.h"
+#include "compiler/direct/trace.h"
 #include "compiler/direct/value.h"
 
 namespace srjit::direct {
@@ -21,6 +22,8 @@ class EntryReader {
   void begin(Code& code, ValueId base, unsigned width, std::vector<std::uint32_t>& table);
   /// The value of a new entry.
   ValueId next(std::uint32_t entry);
+  /// The operation that loads the last entry.
+  std::uint32_t lastLoad() const { return last_load_; }
   /// Pads the last 16 bytes with `filler`.
   void end(std::uint32_t filler);
 
@@ -31,6 +34,7 @@ class EntryReader {
   std::size_t first_ = 0;
   unsigned width_ = 1;
   std::uint32_t load_at_ = 0;  ///< a Nop that can become the next load
+  std::uint32_t last_load_ = 0;
   ValueId quad_ = kRz;
 };
 
@@ -39,8 +43,9 @@ class Selector {
  public:
   explicit Selector(const DirectOptions& options);
 
-  /// Sets the graph of the following calls; it must outlive them.
-  void begin(const Dag& dag);
+  /// Sets the graph of the following calls; it must outlive them. `trace`, if given, gets the node of each operation of
+  /// the last select().
+  void begin(const Dag& dag, OperationNodes* trace = nullptr);
   /// How many values are kept in registers for later uses.
   enum class Keep : std::uint8_t { kMany, kFew };
   /// Selects the loop of `roots`. `code` is cleared. Entries of the group are appended to
@@ -89,12 +94,20 @@ class Selector {
   Residents& residentsOf(NodeId id) { return dag_->node(id).kind == Token::Kind::kVariable ? columns_ : shared_; }
   void visit(NodeId id);
   Value column(std::uint32_t index);
+  Value load(NodeId id);
+  std::uint32_t traceStart() const { return trace_ != nullptr ? code_->size() : 0; }
+  void traceSince(std::uint32_t first, NodeId id) {
+    if (trace_ != nullptr) [[unlikely]] {
+      trace_->add(first, code_->size(), id);
+    }
+  }
   void storePrediction(const Value& value, std::uint32_t root);
 
   const DirectOptions options_;
   const KernelArguments arguments_;
   const unsigned width_;  ///< registers per number
   const Dag* dag_ = nullptr;
+  OperationNodes* trace_ = nullptr;
   std::vector<NodeState> nodes_;
   std::uint32_t group_ = 0;
   std::uint32_t clock_ = 0;

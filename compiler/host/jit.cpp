@@ -19,6 +19,7 @@
 #include "compiler/loader/shared_library.h"
 #include "compiler/lowering/kernel_name.h"
 #include "compiler/lowering/llvm_scope.h"
+#include "compiler/lowering/node_locations.h"
 #include "compiler/lowering/operators.h"
 #include "ir/ops.h"
 #include "passes/llvm_pipeline.h"
@@ -155,14 +156,17 @@ struct HostJit::State {
 
   // `print` applied to a module with one kernel per graph.
   template <class Print>
-  Result<std::string> show(std::span<const Dag> dags, bool optimize, Print print) const {
+  Result<std::string> show(std::span<const Dag> dags, std::span<const SourceMap> sources, bool optimize,
+                           Print print) const {
     const LlvmScope scope;
     auto machine = targetMachine();
     if (!machine) return std::move(machine).error();
     llvm::LLVMContext context;
     llvm::Module module("srjit", context);
     const auto emit = [&](llvm::Module& m) {
-      for (std::size_t i = 0; i < dags.size(); ++i) emitHostKernel(m, rowsKernelName(i), dags[i], options());
+      for (std::size_t i = 0; i < dags.size(); ++i) {
+        emitHostKernel(m, rowsKernelName(i), dags[i], options(), sources.empty() ? nullptr : &sources[i]);
+      }
     };
     if (Status built = build(module, **machine, optimize, emit); !built) return std::move(built).error();
     return print(module, **machine);
@@ -274,26 +278,24 @@ Result<HostLossKernel> HostJit::loss(const LossSpec& spec) {
   return kernel;
 }
 
-Result<std::string> HostJit::irOf(std::span<const Dag> dags, bool optimized) const {
-  return state_->show(dags, optimized, [](llvm::Module& module, llvm::TargetMachine&) -> Result<std::string> {
-    std::string text;
-    llvm::raw_string_ostream stream(text);
-    module.print(stream, nullptr);
-    return text;
+Result<std::string> HostJit::irOf(std::span<const Dag> dags, bool optimized, std::span<const SourceMap> sources) const {
+  return state_->show(dags, sources, optimized, [](llvm::Module& module, llvm::TargetMachine&) -> Result<std::string> {
+    return textWithPlaces(module);
   });
 }
 
-Result<std::string> HostJit::assemblyOf(std::span<const Dag> dags) const {
-  return state_->show(dags, true, [](llvm::Module& module, llvm::TargetMachine& machine) -> Result<std::string> {
-    llvm::SmallString<0> text;
-    llvm::raw_svector_ostream stream(text);
-    llvm::legacy::PassManager passes;
-    if (machine.addPassesToEmitFile(passes, stream, nullptr, llvm::CodeGenFileType::AssemblyFile)) {
-      return Error{Errc::kCompile, "LLVM cannot print assembly for this processor", {}};
-    }
-    passes.run(module);
-    return text.str().str();
-  });
+Result<std::string> HostJit::assemblyOf(std::span<const Dag> dags, std::span<const SourceMap> sources) const {
+  return state_->show(dags, sources, true,
+                      [](llvm::Module& module, llvm::TargetMachine& machine) -> Result<std::string> {
+                        llvm::SmallString<0> text;
+                        llvm::raw_svector_ostream stream(text);
+                        llvm::legacy::PassManager passes;
+                        if (machine.addPassesToEmitFile(passes, stream, nullptr, llvm::CodeGenFileType::AssemblyFile)) {
+                          return Error{Errc::kCompile, "LLVM cannot print assembly for this processor", {}};
+                        }
+                        passes.run(module);
+                        return text.str().str();
+                      });
 }
 
 }  // namespace srjit

@@ -12,6 +12,7 @@
 #include <string>
 #include <utility>
 
+#include "compiler/lowering/source_map.h"
 #include "ir/error.h"
 #include "ir/numbers/loss_sums.h"
 #include "ir/numeric.h"
@@ -85,9 +86,10 @@ class HostJit {
   Result<HostLossKernel> loss(const LossSpec& spec);
 
   /// The code that compile() generates for each graph, as the text of one module: LLVM IR before or after optimisation,
-  /// and assembly. Kernels are called rowsKernelName(0), ... (compiler/lowering/kernel_name.h).
-  Result<std::string> irOf(std::span<const Dag> dags, bool optimized) const;
-  Result<std::string> assemblyOf(std::span<const Dag> dags) const;
+  /// and assembly. Kernels are called rowsKernelName(0), ... (compiler/lowering/kernel_name.h). `sources`, if not
+  /// empty, has the source of each graph, which the text then names.
+  Result<std::string> irOf(std::span<const Dag> dags, bool optimized, std::span<const SourceMap> sources = {}) const;
+  Result<std::string> assemblyOf(std::span<const Dag> dags, std::span<const SourceMap> sources = {}) const;
 
   Precision precision() const noexcept;
   Math math() const noexcept;

@@ -8,6 +8,7 @@
 #include <llvm/IR/Intrinsics.h>
 
 #include "compiler/host/order.h"
+#include "compiler/lowering/node_locations.h"
 #include "compiler/lowering/operators.h"
 
 namespace srjit {
@@ -142,7 +143,8 @@ void emitHostHandler(llvm::Module& module, const std::string& name, const Handle
 // Measured on Zen 4: 1 gives 30, 4 gives 37, 8 gives 38.5, 16 gives 36 G node evaluations per second (mixed, f32 fast).
 constexpr unsigned kInterleavedRoots = 8;
 
-void emitHostKernel(llvm::Module& module, const std::string& name, const Dag& dag, const HostOptions& options) {
+void emitHostKernel(llvm::Module& module, const std::string& name, const Dag& dag, const HostOptions& options,
+                    const SourceMap* source) {
   llvm::IRBuilder<> builder(module.getContext());
   llvm::Type* const pointer = builder.getPtrTy();
   llvm::Type* const integer = builder.getInt64Ty();
@@ -159,12 +161,14 @@ void emitHostKernel(llvm::Module& module, const std::string& name, const Dag& da
   Lowering lowering(builder, TargetKind::kHost, options.precision, options.math, options.lanes());
   lowering.callPrograms();
   const Memory memory{builder, lowering};
+  NodeLocations locations(builder, *function, source);
 
   Loop loop(builder, function->getArg(5), options.lanes());
   std::vector<llvm::Value*> values(dag.size());
   const auto valueOf = [&](NodeId id) {
     const Node& node = dag.node(id);
     if (values[id] != nullptr) return values[id];
+    locations.set(id);
     if (node.kind == Token::Kind::kConstant) {
       values[id] = lowering.literal(node.value);
     } else if (node.kind == Token::Kind::kParameter) {
@@ -179,6 +183,7 @@ void emitHostKernel(llvm::Module& module, const std::string& name, const Dag& da
   for (std::uint64_t root = 0; root < dag.roots().size(); ++root) outputs[dag.roots()[root]].push_back(root);
   const auto storeOutputs = [&](NodeId id) {
     for (const std::uint64_t root : outputs[id]) {
+      locations.set(id);
       llvm::Value* const offset = builder.CreateMul(function->getArg(4), builder.getInt64(root));
       memory.store(valueOf(id), out, builder.CreateAdd(offset, loop.index()));
     }
@@ -186,12 +191,14 @@ void emitHostKernel(llvm::Module& module, const std::string& name, const Dag& da
   for (const NodeId id : interleavedOrder(dag, kInterleavedRoots)) {
     Values operands;
     for (const NodeId operand : dag.node(id).inputs()) operands.push_back(valueOf(operand));
+    locations.set(id);
     values[id] = lowering.apply(dag.node(id).op, {operands.data(), operands.size()});
     storeOutputs(id);
   }
   for (NodeId id = 0; id < dag.size(); ++id) {
     if (dag.node(id).kind != Token::Kind::kOp) storeOutputs(id);
   }
+  locations.clear();
   loop.finish();
   builder.CreateRetVoid();
 }

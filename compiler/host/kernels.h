@@ -6,6 +6,7 @@
 #include <llvm/IR/Module.h>
 
 #include "compiler/host/jit.h"
+#include "compiler/lowering/source_map.h"
 
 namespace srjit {
 
@@ -21,8 +22,9 @@ struct HostOptions {
 /// Adds a HostHandler named `name` to `module`.
 void emitHostHandler(llvm::Module& module, const std::string& name, const HandlerKey& key, const HostOptions& options);
 
-/// Adds a HostKernel named `name` over all roots of `dag`.
-void emitHostKernel(llvm::Module& module, const std::string& name, const Dag& dag, const HostOptions& options);
+/// Adds a HostKernel named `name` over all roots of `dag`, which names its `source`, if that is given.
+void emitHostKernel(llvm::Module& module, const std::string& name, const Dag& dag, const HostOptions& options,
+                    const SourceMap* source = nullptr);
 
 /// Adds a HostLossKernel named `name`.
 void emitHostLoss(llvm::Module& module, const std::string& name, const LossSpec& spec, const HostOptions& options);

@@ -15,6 +15,8 @@
 #include <llvm/Support/raw_ostream.h>
 
 #include "compiler/lowering/llvm_scope.h"
+#include "compiler/lowering/node_locations.h"
+#include "compiler/nvptx/emit_with_places.h"
 #include "compiler/target/architecture.h"
 #include "passes/llvm_pipeline.h"
 
@@ -132,18 +134,15 @@ Status DeviceModule::finish(const LlvmPasses& passes) {
   return okStatus();
 }
 
-std::string DeviceModule::ir() const {
-  std::string text;
-  llvm::raw_string_ostream stream(text);
-  module_->print(stream, nullptr);
-  return text;
-}
+std::string DeviceModule::ir() { return textWithPlaces(*module_); }
 
 Result<std::string> DeviceModule::ptx() {
   llvm::SmallString<0> text;
   llvm::raw_svector_ostream stream(text);
   llvm::legacy::PassManager passes;
-  if (target_->addPassesToEmitFile(passes, stream, nullptr, llvm::CodeGenFileType::AssemblyFile)) {
+  const bool names_source = !module_->debug_compile_units().empty();
+  if (names_source ? addPassesToEmitWithPlaces(*target_, passes, stream)
+                   : target_->addPassesToEmitFile(passes, stream, nullptr, llvm::CodeGenFileType::AssemblyFile)) {
     return Error{Errc::kCompile, "LLVM cannot print PTX", {}};
   }
   passes.run(*module_);

@@ -31,7 +31,8 @@ class DeviceModule {
   /// Verifies the module and optimises it.
   Status finish(const LlvmPasses& passes = {});
 
-  std::string ir() const;
+  /// As textWithPlaces().
+  std::string ir();
   Result<std::string> ptx();
 
  private:

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "compiler/lowering/kernel_name.h"
+#include "compiler/lowering/node_locations.h"
 #include "compiler/lowering/operators.h"
 #include "compiler/nvptx/module.h"
 #include "compiler/nvptx/strip.h"
@@ -26,8 +27,10 @@ std::vector<llvm::Type*> parameterTypes(llvm::IRBuilder<>& builder, bool loss) {
 /// Emits one kernel.
 class RowsEmitter {
  public:
-  RowsEmitter(const Dag& dag, const DeviceOptions& options, llvm::Function& kernel, llvm::IRBuilder<>& builder)
-      : dag_(dag),
+  RowsEmitter(const Dag& dag, const DeviceOptions& options, llvm::Function& kernel, llvm::IRBuilder<>& builder,
+              const SourceMap* source)
+      : locations_(builder, kernel, source),
+        dag_(dag),
         options_(options),
         kernel_(kernel),
         b_(builder),
@@ -42,9 +45,11 @@ class RowsEmitter {
     for (std::size_t root = 0; root < dag_.roots().size(); ++root) roots_at[dag_.roots()[root]].push_back(root);
     rows_.resize(dag_.size());
     for (NodeId id = 0; id < dag_.size(); ++id) {
+      locations_.set(id);
       rows_[id] = rowsOf(dag_.node(id));
       for (const std::size_t root : roots_at[id]) store(root, rows_[id]);
     }
+    locations_.clear();
     b_.CreateRetVoid();
   }
 
@@ -96,6 +101,7 @@ class RowsEmitter {
     }
   }
 
+  NodeLocations locations_;
   const Dag& dag_;
   const DeviceOptions& options_;
   llvm::Function& kernel_;
@@ -105,7 +111,8 @@ class RowsEmitter {
   std::vector<Rows> rows_;  ///< of every node that was computed
 };
 
-Result<DeviceModule> buildRows(std::span<const Dag> dags, const DeviceOptions& options) {
+Result<DeviceModule> buildRows(std::span<const Dag> dags, const DeviceOptions& options,
+                               std::span<const SourceMap> sources) {
   auto made = DeviceModule::create(options);
   if (!made) return made;
   llvm::IRBuilder<> builder(made->module().getContext());
@@ -116,19 +123,21 @@ Result<DeviceModule> buildRows(std::span<const Dag> dags, const DeviceOptions& o
       kernel.addParamAttr(input, llvm::Attribute::NoAlias);
       kernel.addParamAttr(input, llvm::Attribute::ReadOnly);
     }
-    RowsEmitter(dags[i], options, kernel, builder).run();
+    RowsEmitter(dags[i], options, kernel, builder, sources.empty() ? nullptr : &sources[i]).run();
   }
   return made;
 }
 
 }  // namespace
 
-Result<std::string> rowsIr(std::span<const Dag> dags, const DeviceOptions& options, bool optimized) {
-  return irOf([&] { return buildRows(dags, options); }, optimized);
+Result<std::string> rowsIr(std::span<const Dag> dags, const DeviceOptions& options, bool optimized,
+                           std::span<const SourceMap> sources) {
+  return irOf([&] { return buildRows(dags, options, sources); }, optimized);
 }
 
-Result<std::string> rowsPtx(std::span<const Dag> dags, const DeviceOptions& options, const LlvmPasses& passes) {
-  return ptxOf([&] { return buildRows(dags, options); }, passes);
+Result<std::string> rowsPtx(std::span<const Dag> dags, const DeviceOptions& options, const LlvmPasses& passes,
+                            std::span<const SourceMap> sources) {
+  return ptxOf([&] { return buildRows(dags, options, sources); }, passes);
 }
 
 }  // namespace srjit

@@ -53,12 +53,24 @@ struct Frame {
   std::uint8_t level;       ///< kSign
   std::uint32_t arguments;  ///< kCall: arguments before the present one
   std::size_t offset;
+  std::size_t end = 0;  ///< kCall, kSign: of the word
 };
 
+/// Where the text of the tokens stands, for those who do not ask.
+struct NoPlaces {
+  void add(std::size_t, std::size_t) {}
+};
+/// For those who do: first byte and size, by token.
+struct TokenPlaces {
+  std::vector<TextRange>& places;
+  void add(std::size_t first, std::size_t end) { places.push_back({first, end - first}); }
+};
+
+template <class Places>
 class Parser {
  public:
-  Parser(std::string_view text, const ColumnNames& columns, std::vector<Token>& tokens)
-      : text_(text), columns_(columns), lexer_(text), program_(tokens) {}
+  Parser(std::string_view text, const ColumnNames& columns, std::vector<Token>& tokens, Places places)
+      : text_(text), columns_(columns), lexer_(text), program_(tokens), places_(places) {}
 
   Result<ProgramNeeds> run() {
     while (!done_) {
@@ -77,7 +89,7 @@ class Parser {
  private:
   void readOperand(const Lexeme& lexeme) {
     const std::string_view word = lexer_.textOf(lexeme);
-    if (lexeme.kind == Lexeme::Kind::kNumber) return readConstant(lexeme, 1);
+    if (lexeme.kind == Lexeme::Kind::kNumber) return readConstant(lexeme, 1, lexeme.offset);
     if (lexeme.kind == Lexeme::Kind::kWord) return readWordOrCall(lexeme);
     if (lexeme.kind == Lexeme::Kind::kQuotedName) return readName(lexeme);
     if (word == "+") return;
@@ -99,31 +111,31 @@ class Parser {
     if (next != "^" && next != "**") {
       if (operand.kind == Lexeme::Kind::kNumber) {
         lexer_ = beyond;
-        return readConstant(operand, -1);
+        return readConstant(operand, -1, minus.offset);
       }
       Token token;
       if (operand.kind == Lexeme::Kind::kWord && next != "(" &&
           readWord(lexer_.textOf(operand), columns_, token) == WordKind::kOperand &&
           token.kind == Token::Kind::kConstant) {
         lexer_ = beyond;
-        return emitOperand(negated(token));
+        return emitOperand(negated(token), minus.offset, endOf(operand));
       }
     }
-    open_.push_back({Frame::Kind::kSign, kNegation.op, kNegation.level, 0, minus.offset});
+    open_.push_back({Frame::Kind::kSign, kNegation.op, kNegation.level, 0, minus.offset, endOf(minus)});
   }
 
-  void readConstant(const Lexeme& number, double sign) {
+  void readConstant(const Lexeme& number, double sign, std::size_t first) {
     double value = 0;
     if (readNumber(lexer_.textOf(number), value) != NumberFault::kNone) {
       return fail(numberError(text_, number.offset, number.length));
     }
-    emitOperand(Token::constant(sign * value));
+    emitOperand(Token::constant(sign * value), first, endOf(number));
   }
 
   void readName(const Lexeme& quoted) {
     Result<Token> token = readQuotedWord(text_, quoted.offset, quoted.length, columns_);
     if (!token) return fail(std::move(token).error());
-    emitOperand(*token);
+    emitOperand(*token, quoted.offset, endOf(quoted));
   }
 
   void readWordOrCall(const Lexeme& lexeme) {
@@ -135,12 +147,12 @@ class Parser {
       lexer_.skip(next);
       const Lexeme first = lexer_.peek();
       if (lexer_.textOf(first) == ")") return failArguments(*op, 0, first);
-      open_.push_back({Frame::Kind::kCall, *op, 0, 0, lexeme.offset});
+      open_.push_back({Frame::Kind::kCall, *op, 0, 0, lexeme.offset, endOf(lexeme)});
       return;
     }
     Token token;
     const WordKind kind = readWord(word, columns_, token);
-    if (kind == WordKind::kOperand) return emitOperand(token);
+    if (kind == WordKind::kOperand) return emitOperand(token, lexeme.offset, endOf(lexeme));
     if (op) return failBefore("'('", next, fmt::format(", to call '{}'", word));
     fail(wordError(text_, lexeme.offset, word, "name", kind, columns_));
   }
@@ -161,7 +173,8 @@ class Parser {
   void pushSign(const Sign& sign, const Lexeme& lexeme) {
     // The left operand ends at every open operator that binds at least as tightly as the operand must.
     unwind(sign.left);
-    open_.push_back({Frame::Kind::kSign, sign.op, static_cast<std::uint8_t>(sign.level), 0, lexeme.offset});
+    open_.push_back(
+        {Frame::Kind::kSign, sign.op, static_cast<std::uint8_t>(sign.level), 0, lexeme.offset, endOf(lexeme)});
     after_operand_ = false;
   }
 
@@ -190,7 +203,7 @@ class Parser {
       if (frame.arguments + 1 < static_cast<std::uint32_t>(arityOf(frame.op))) {
         return failArguments(frame.op, frame.arguments + 1, parenthesis);
       }
-      program_.add(Token::operation(frame.op));
+      emitOperator(frame);
     }
     open_.pop_back();
   }
@@ -204,13 +217,21 @@ class Parser {
   /// Emits the operators of at least `level` down to the innermost parenthesis.
   void unwind(int level) {
     while (!open_.empty() && open_.back().kind == Frame::Kind::kSign && open_.back().level >= level) {
-      program_.add(Token::operation(open_.back().op));
+      emitOperator(open_.back());
       open_.pop_back();
     }
   }
 
-  void emitOperand(const Token& token) {
+  static std::size_t endOf(const Lexeme& lexeme) { return lexeme.offset + lexeme.length; }
+
+  void emitOperator(const Frame& frame) {
+    program_.add(Token::operation(frame.op));
+    places_.add(frame.offset, frame.end);
+  }
+
+  void emitOperand(const Token& token, std::size_t first, std::size_t end) {
     program_.add(token);
+    places_.add(first, end);
     after_operand_ = true;
   }
 
@@ -251,6 +272,7 @@ class Parser {
   const ColumnNames& columns_;
   Lexer lexer_;
   ProgramBuilder program_;
+  [[no_unique_address]] Places places_;
   std::vector<Frame> open_;
   std::optional<Error> error_;
   bool after_operand_ = false;
@@ -260,7 +282,12 @@ class Parser {
 }  // namespace
 
 Result<ProgramNeeds> parseInfix(std::string_view text, const ColumnNames& columns, std::vector<Token>& tokens) {
-  return Parser(text, columns, tokens).run();
+  return Parser(text, columns, tokens, NoPlaces{}).run();
+}
+
+Result<ProgramNeeds> parseInfix(std::string_view text, const ColumnNames& columns, std::vector<Token>& tokens,
+                                std::vector<TextRange>& places) {
+  return Parser(text, columns, tokens, TokenPlaces{places}).run();
 }
 
 }  // namespace srjit::text

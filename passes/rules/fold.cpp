@@ -56,14 +56,18 @@ Probe called(Function function, const Operands&... operands) {
 #undef SRJIT_DEFINE_3
 
 template <class Allowed>
-void foldWhere(WorkingDag& work, const Allowed& allowed) {
+void foldWhere(WorkingDag& work, const PassContext& context, const Allowed& allowed) {
   Dag& dag = work.dag();
   work.rebuild([](NodeId id) { return id; },
                [&](Op op, const Operands& operands) {
                  const std::span<const NodeId> used(operands.data(), static_cast<std::size_t>(arityOf(op)));
-                 const bool folds = allowed(op) && areConstants(dag, used);
-                 return folds ? dag.constant(foldedValue(dag, op, used)) : dag.apply(op, operands);
-               });
+                 if (!allowed(op) || !areConstants(dag, used)) return dag.apply(op, operands);
+                 const NodeId value = dag.constant(foldedValue(dag, op, used));
+                 const bool exact = hasFixedBits(op, dag.precision(), context.math);
+                 if (context.log != nullptr) context.log->fold(op, operands, value, exact);
+                 return value;
+               },
+               context.log);
 }
 
 }  // namespace
@@ -100,11 +104,11 @@ double foldedValue(const Dag& dag, Op op, std::span<const NodeId> operands) {
 
 void foldConstants(WorkingDag& work, const PassContext& context) {
   const Precision precision = work.dag().precision();
-  foldWhere(work, [&](Op op) { return hasFixedBits(op, precision, context.math); });
+  foldWhere(work, context, [&](Op op) { return hasFixedBits(op, precision, context.math); });
 }
 
-void foldFunctions(WorkingDag& work, const PassContext&) {
-  foldWhere(work, [](Op) { return true; });
+void foldFunctions(WorkingDag& work, const PassContext& context) {
+  foldWhere(work, context, [](Op) { return true; });
 }
 
 }  // namespace srjit

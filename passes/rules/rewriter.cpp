@@ -7,6 +7,7 @@
 
 #include "ir/ops.h"
 #include "passes/fma.h"
+#include "passes/rewrite_log.h"
 #include "passes/rules/fold.h"
 #include "passes/rules/node_sort.h"
 
@@ -333,8 +334,8 @@ const RuleIndex& indexFor(RuleClass rule_class, Math math, Precision precision) 
 
 }  // namespace
 
-Rewriter::Rewriter(Dag& dag, RuleClass rule_class, Math math)
-    : dag_(dag), rules_(indexFor(rule_class, math, dag.precision())) {
+Rewriter::Rewriter(Dag& dag, RuleClass rule_class, Math math, RewriteLog* log)
+    : dag_(dag), rules_(indexFor(rule_class, math, dag.precision())), math_(math), log_(log) {
   for (std::size_t op = 0; op < kOpCount; ++op) {
     folds_[op] = rule_class != RuleClass::kExact || hasFixedBits(static_cast<Op>(op), dag.precision(), math);
   }
@@ -347,8 +348,7 @@ NodeId Rewriter::settle(Op op, NodeId a, NodeId b, NodeId c) {
   const auto isConstant = [&](NodeId id) { return unsigned{isSortOfConstant(dag_.node(id).sort)}; };
   const unsigned constants = isConstant(a) & (kArity < 2 ? 1U : isConstant(b)) & (kArity < 3 ? 1U : isConstant(c));
   if (constants != 0 && folds_[static_cast<std::size_t>(op)]) {
-    const Operands operands = {a, b, c};
-    return dag_.constant(foldedValue(dag_, op, std::span(operands).first(kArity)));
+    return fold(op, {a, b, c}, kArity);
   }
   if (const std::uint64_t candidates = rules_[op].candidates<kArity>(dag_, a, b, c); candidates != 0) {
     const NodeId rewritten = applyRule(op, candidates, a, b, c);
@@ -375,6 +375,12 @@ NodeId Rewriter::settle(Op op, int arity, NodeId a, NodeId b, NodeId c) {
   }
 }
 
+NodeId Rewriter::fold(Op op, const Operands& operands, int arity) {
+  const NodeId value = dag_.constant(foldedValue(dag_, op, std::span(operands).first(static_cast<std::size_t>(arity))));
+  if (log_ != nullptr) log_->fold(op, operands, value, hasFixedBits(op, dag_.precision(), math_));
+  return value;
+}
+
 // Not inlined, since few nodes have candidates.
 [[gnu::noinline]] NodeId Rewriter::applyRule(Op op, std::uint64_t candidates, NodeId a, NodeId b, NodeId c) {
   Terms terms{a, b, c};
@@ -394,6 +400,10 @@ NodeId Rewriter::settle(Op op, int arity, NodeId a, NodeId b, NodeId c) {
       continue;
     const auto wildcard = [&](std::size_t i) { return terms[variant.wildcards[i]]; };
     const std::array<NodeId, kRuleWildcards + kRuleLiterals> known = {wildcard(0), wildcard(1), wildcard(2), p0, p1};
+    if (log_ != nullptr) {
+      log_->begin({rule->pattern_text, rule->replacement_text, wordOf(rule->rule_class), op, Operands{a, b, c}, 0, 0});
+      if (steps.empty()) log_->end(known[value]);
+    }
     if (steps.empty()) return known[value];
     Rewrite& rewrite = rewrites_.emplace_back();
     rewrite.next = steps.data();
@@ -426,6 +436,7 @@ NodeId Rewriter::finishRewrites() {
         break;
       }
       rewrites_.pop_back();
+      if (log_ != nullptr) log_->end(value);
       if (rewrites_.empty()) return value;
     }
   }

@@ -13,6 +13,7 @@
 
 namespace srjit {
 
+class RewriteLog;
 class RuleIndex;
 struct RewriteStep;
 
@@ -20,8 +21,9 @@ struct RewriteStep;
 class Rewriter {
  public:
   /// Rules up to `rule_class`. For kExact in fast f32, rules over operators that are approximate there are not applied,
-  /// and such operators are not computed, since IEEE 754 does not fix their bits.
-  Rewriter(Dag& dag, RuleClass rule_class, Math math);
+  /// and such operators are not computed, since IEEE 754 does not fix their bits. Rules that fire are added to `log`,
+  /// if that is given.
+  Rewriter(Dag& dag, RuleClass rule_class, Math math, RewriteLog* log = nullptr);
 
   /// The normal form of `op` over operands in normal form: no rule matches it. An operator over constants is computed.
   /// A term that a rule matches is not added to the graph, but terms within its replacement may be left as dead nodes.
@@ -57,6 +59,7 @@ class Rewriter {
   template <int kArity>
   NodeId settle(Op op, NodeId a, NodeId b, NodeId c);
   NodeId settle(Op op, int arity, NodeId a, NodeId b, NodeId c);
+  NodeId fold(Op op, const Operands& operands, int arity);
   NodeId takeStep(const RewriteStep& step, Rewrite& rewrite);
   NodeId finishRewrites();
   /// Of the first rule that matches, of a bit set: what the term becomes, or kRewriting if its rewrite has begun. kNone
@@ -66,8 +69,10 @@ class Rewriter {
   Dag& dag_;
   const RuleIndex& rules_;
   std::array<bool, kMostOps> folds_{};  ///< operators that are computed over constants
-  unsigned sums_of_products_ = 0;       ///< not 0 if there are any
-  std::vector<Rewrite> rewrites_;       ///< the rewrites that have begun: a stack, since one may begin another
+  Math math_;
+  RewriteLog* log_;                ///< null: none
+  unsigned sums_of_products_ = 0;  ///< not 0 if there are any
+  std::vector<Rewrite> rewrites_;  ///< the rewrites that have begun: a stack, since one may begin another
 };
 
 }  // namespace srjit

@@ -48,10 +48,10 @@ std::span<const Rule> allRules() {
   return rules;
 }
 
-void simplify(WorkingDag& work, RuleClass rule_class, Math math) {
-  Rewriter rewriter(work.dag(), rule_class, math);
+void simplify(WorkingDag& work, RuleClass rule_class, Math math, RewriteLog* log) {
+  Rewriter rewriter(work.dag(), rule_class, math, log);
   work.rebuild([](NodeId id) { return id; },
-               [&](Op op, const Operands& operands) { return rewriter.build(op, operands); });
+               [&](Op op, const Operands& operands) { return rewriter.build(op, operands); }, log);
 }
 
 Dag simplify(const Dag& dag, RuleClass rule_class, Math math) {
@@ -60,14 +60,16 @@ Dag simplify(const Dag& dag, RuleClass rule_class, Math math) {
   return work.result();
 }
 
-void simplifyExact(WorkingDag& work, const PassContext& context) { simplify(work, RuleClass::kExact, context.math); }
+void simplifyExact(WorkingDag& work, const PassContext& context) {
+  simplify(work, RuleClass::kExact, context.math, context.log);
+}
 
 void simplifyPrecise(WorkingDag& work, const PassContext& context) {
-  simplify(work, RuleClass::kPrecise, context.math);
+  simplify(work, RuleClass::kPrecise, context.math, context.log);
 }
 
 void simplifyFast(WorkingDag& work, const PassContext& context) {
-  simplify(work, ruleClassOf(Math::kFast, work.dag().precision()), context.math);
+  simplify(work, ruleClassOf(Math::kFast, work.dag().precision()), context.math, context.log);
 }
 
 }  // namespace srjit

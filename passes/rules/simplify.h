@@ -15,6 +15,17 @@ namespace srjit {
 
 /// What a rule keeps; see simplify.def.
 enum class RuleClass { kExact, kPrecise, kFast };
+constexpr std::string_view wordOf(RuleClass rule_class) {
+  switch (rule_class) {
+    case RuleClass::kExact:
+      return "exact";
+    case RuleClass::kPrecise:
+      return "precise";
+    case RuleClass::kFast:
+      return "fast";
+  }
+  __builtin_unreachable();
+}
 
 /// The most wildcards x0 x1 x2, and constants p0 p1, of a rule.
 inline constexpr std::size_t kRuleWildcards = 3;
@@ -55,8 +66,8 @@ struct Rule {
 std::span<const Rule> allRules();
 
 /// Applies the rules up to `rule_class` from the leaves to the roots until none matches, and computes operators over
-/// constants, as Rewriter does (passes/rules/rewriter.h). Not recursive.
-void simplify(WorkingDag& work, RuleClass rule_class, Math math);
+/// constants, as Rewriter does (passes/rules/rewriter.h). Not recursive. `log`, if given, gets what was replaced.
+void simplify(WorkingDag& work, RuleClass rule_class, Math math, RewriteLog* log = nullptr);
 Dag simplify(const Dag& dag, RuleClass rule_class, Math math);
 
 }  // namespace srjit

@@ -80,6 +80,19 @@ TEST(Infix, FollowsItsGrammar) {
   for (const auto& [infix, postfix] : cases) EXPECT_EQ(postfixOf(infix), postfix) << infix;
 }
 
+TEST(Infix, SaysWhereTokensStand) {
+  const std::string text = "-2 + x0 * -sin(`net weight`) - max(pi, -x1^2)";
+  const ColumnNames columns = {"a", "b", "net weight"};
+  const std::vector<TextRange> ranges = tokenRanges(text, columns).value();
+  ASSERT_EQ(ranges.size(), parse(text, Language::kInfix, columns)->tokens().size());
+  std::vector<std::string> words;
+  for (const TextRange& range : ranges) words.push_back(text.substr(range.first, range.size));
+  EXPECT_THAT(words, testing::ElementsAre("-2", "x0", "`net weight`", "sin", "-", "*", "+", "pi", "x1", "2", "^", "-",
+                                          "max", "-"));
+  EXPECT_EQ(ranges[5], (TextRange{8, 1}));
+  EXPECT_FALSE(tokenRanges("x0 +").ok());
+}
+
 TEST(Infix, PrintsNoRedundantParentheses) {
   const char* const cases[] = {
       "x0 - (x1 - x2)",

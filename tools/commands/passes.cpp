@@ -7,6 +7,8 @@
 #include "passes/node_numbers.h"
 #include "passes/pass.h"
 #include "tools/commands.h"
+#include "tools/explain/dot.h"
+#include "tools/line_diff.h"
 #include "tools/options.h"
 
 namespace srjit {
@@ -19,7 +21,7 @@ struct PassesOptions {
   std::string columns;
   std::string passes = "standard";
   std::string print_after;
-  bool list = false, json = false, gradient = false;
+  bool list = false, json = false, gradient = false, print_changed = false, dot = false;
 };
 
 /// What one pass made of the graph.
@@ -27,7 +29,8 @@ struct Step {
   std::string pass;
   std::size_t nodes;
   double seconds;
-  std::string graph;  ///< only if asked for
+  std::string graph;              ///< only if asked for
+  std::vector<DiffLine> changes;  ///< likewise; none where nothing changed
 };
 
 /// The graph from the expressions to the end.
@@ -36,7 +39,8 @@ struct Stages {
   std::string input;  ///< likewise; only with --print-after
   std::vector<Step> steps;
   std::string result;
-  std::vector<std::string> roots;  ///< what each root is; only with --gradient
+  std::vector<std::string> roots;           ///< what each root is; only with --gradient
+  std::vector<explain::NamedGraph> graphs;  ///< only with --dot: those that are to be drawn
 };
 
 std::string_view exactnessWord(Exactness exactness) { return exactness == Exactness::kExact ? "exact" : "bounded"; }
@@ -70,12 +74,26 @@ Stages stagesOf(std::span<const Expression> batch, const Pipeline& pipeline, con
   (void)pipeline.run(Dag::fromExpressions(batch.first(1), options.precision), PassContext{options.math});
   NodeNumbers numbers;
   Dag input = Dag::fromExpressions(batch, options.precision);
-  Stages stages{input.size(), options.print_after.empty() ? std::string() : printDag(input, numbers), {}, {}, {}};
-  const auto observe = [&](const Pass& pass, const Dag& dag, double seconds) {
-    const bool shown = options.print_after == "all" || options.print_after == pass.name;
-    stages.steps.push_back({pass.name, dag.size(), seconds, shown ? printDag(dag, numbers) : std::string()});
+  Stages stages;
+  stages.nodes = input.size();
+  if (!options.print_after.empty() || options.print_changed) stages.input = printDag(input, numbers);
+  std::vector<std::string> before = splitLines(stages.input);
+  const auto isShown = [&](const std::string& pass) {
+    return options.print_after == "all" || options.print_after == pass;
   };
-  stages.result = printDag(pipeline.run(std::move(input), PassContext{options.math}, observe), numbers);
+  if (options.dot && !options.print_after.empty()) stages.graphs.push_back({"input", input});
+  const auto observe = [&](const Pass& pass, const Dag& dag, double seconds) {
+    Step& step = stages.steps.emplace_back(Step{pass.name, dag.size(), seconds, {}, {}});
+    if (isShown(pass.name)) step.graph = printDag(dag, numbers);
+    if (options.dot && isShown(pass.name)) stages.graphs.push_back({"after " + pass.name, dag});
+    if (!options.print_changed) return;
+    std::vector<std::string> after = splitLines(printDag(dag, numbers));
+    if (after != before) step.changes = lineDiff(before, after);
+    before = std::move(after);
+  };
+  const Dag result = pipeline.run(std::move(input), PassContext{options.math}, observe);
+  stages.result = printDag(result, numbers);
+  if (options.dot && stages.graphs.empty()) stages.graphs.push_back({"result", result});
   return stages;
 }
 
@@ -100,6 +118,8 @@ std::string textReport(const Stages& stages) {
   if (!stages.input.empty()) text += "; input\n" + stages.input;
   for (const Step& step : stages.steps) {
     if (!step.graph.empty()) text += fmt::format("; after {}\n{}", step.pass, step.graph);
+    if (!step.changes.empty()) text += fmt::format("; changed by {}\n", step.pass);
+    for (const DiffLine& line : step.changes) text += fmt::format("{} {}\n", line.sign, line.text);
   }
   text += "; result\n" + stages.result;
   for (std::size_t i = 0; i < stages.roots.size(); ++i) text += fmt::format("; root {}: {}\n", i, stages.roots[i]);
@@ -113,6 +133,7 @@ std::string jsonReport(const Stages& stages) {
   for (const Step& step : stages.steps) {
     nlohmann::ordered_json entry{{"name", step.pass}, {"nodes", step.nodes}, {"seconds", step.seconds}};
     if (!step.graph.empty()) entry["graph"] = step.graph;
+    for (const DiffLine& line : step.changes) entry["changes"].push_back(fmt::format("{} {}", line.sign, line.text));
     object["passes"].push_back(std::move(entry));
   }
   object["graph"] = stages.result;
@@ -137,7 +158,9 @@ ExitStatus runPasses(const PassesOptions& options) {
   if (batch.empty()) return batchStatus(*list, options.expressions);
   Stages stages = stagesOf(batch, *pipeline, options);
   if (options.gradient) stages.roots = rootNames(batch);
-  const std::string text = options.json ? jsonReport(stages) : textReport(stages);
+  const std::string text = options.dot    ? explain::dotOf(stages.graphs)
+                           : options.json ? jsonReport(stages)
+                                          : textReport(stages);
   return std::max(writeResults(text), batchStatus(*list, options.expressions));
 }
 
@@ -150,15 +173,25 @@ Runner definePasses(CLI::App& app) {
                  "the passes to run, as fold,simplify; standard stands for those of every kernel, none for no pass")
       ->type_name("LIST")
       ->capture_default_str();
-  app.add_option("--print-after", options->print_after,
-                 "also print the graph before the first pass, and after this one or after all")
-      ->type_name("NAME|all");
+  CLI::Option* const print_after =
+      app.add_option("--print-after", options->print_after,
+                     "also print the graph before the first pass, and after this one or after all")
+          ->type_name("NAME|all");
+  app.add_flag(
+         "--print-changed", options->print_changed,
+         "also print the graph before the first pass, and for each pass that changed it the lines that it removed "
+         "and added")
+      ->excludes(print_after);
+  CLI::Option* const dot = app.add_flag("--dot", options->dot,
+                                        "print the graph as Graphviz's dot reads it; with --print-after those that it "
+                                        "names, each as a cluster");
   app.add_flag("--gradient", options->gradient,
                "with derivatives by all parameters: adds the pass differentiate before hoist, or at the end");
   app.add_flag("--list", options->list, "list the passes there are");
   addNumericOptions(app, options->math, options->precision);
   addColumnsOption(app, options->columns);
   addJsonOption(app, options->json);
+  dot->excludes(app.get_option("--json"))->excludes(app.get_option("--print-changed"));
   app.footer(
       "Prints one operator per line: its number, its name and its operands. x0 is a variable, p0@1 parameter p0 of\n"
       "expression 2 (numbers of parameters, expressions and roots in a graph count from 0), and #0(2.5) a literal\n"
@@ -167,6 +200,8 @@ Runner definePasses(CLI::App& app) {
       "Examples:\n"
       "  sr-jit passes 'x0*x1 + x0*x1' 'x0*x1 - 2'\n"
       "  sr-jit passes --passes fold,simplify --print-after all '(x0 + 0) * 1'\n"
+      "  sr-jit passes --print-changed 'x0^2 + x1/4'\n"
+      "  sr-jit passes --dot --print-after all 'x0^2 + x1/4' | dot -Tsvg >graphs.svg\n"
       "  sr-jit passes --gradient 'p0 * exp(-p1 * x0)'\n"
       "  sr-jit passes --list");
   return [options] { return runPasses(*options); };

@@ -1,0 +1,494 @@
+"use strict";
+(() => {
+  const data = JSON.parse(document.getElementById("explanation").textContent);
+  const elements = new Map();  // by id of a node: what belongs to it
+  const last = data.graphs[data.graphs.length - 1];
+
+  // ---- Elements
+
+  /** An element with attributes, and children: elements or texts. */
+  function make(name, attributes = {}, ...children) {
+    const svg = ["svg", "g", "rect", "path", "text", "title"].includes(name);
+    const made = svg ? document.createElementNS("http://www.w3.org/2000/svg", name) : document.createElement(name);
+    for (const [key, value] of Object.entries(attributes)) {
+      if (value !== undefined && value !== false) made.setAttribute(key, value);
+    }
+    made.append(...children.filter((child) => child !== null && child !== undefined));
+    return made;
+  }
+
+  /** Makes the element light up with these nodes. */
+  function belongs(element, ids) {
+    if (!ids || ids.length === 0) return element;
+    element.setAttribute("data-n", ids.join(" "));
+    for (const id of ids) {
+      if (!elements.has(id)) elements.set(id, []);
+      elements.get(id).push(element);
+    }
+    return element;
+  }
+
+  const order = Object.keys(data.nodes);
+  const places = new Map(order.map((id, place) => [id, place]));
+  /** The colour of a node; leaves have none. */
+  function colour(id) {
+    const node = data.nodes[id];
+    if (!node || node.kind !== "operator") return "var(--soft)";
+    return `hsl(${Math.round((places.get(id) * 137.508) % 360)} var(--hue-s) var(--hue-l))`;
+  }
+  const meaning = (id) => (data.nodes[id] && data.nodes[id].text !== id ? `${id} = ${data.nodes[id].text}` : id);
+  /** What nodes are; a leaf that is the operand of an operator among them is not said again. */
+  function meanings(ids) {
+    const said = new Set(ids.flatMap((id) => (data.nodes[id] || {operands: []}).operands));
+    return ids.filter((id) => (data.nodes[id] || {}).kind === "operator" || !said.has(id)).map(meaning).join("; ");
+  }
+  const idLink = (id) => belongs(make("span", {class: "id", tabindex: 0, title: meaning(id)}, id), [id]);
+
+  // ---- Which node became which
+
+  const after = new Map(), before = new Map();
+  function connect(from, to) {
+    if (from === to) return;
+    if (!after.has(from)) after.set(from, new Set());
+    if (!before.has(to)) before.set(to, new Set());
+    after.get(from).add(to);
+    before.get(to).add(from);
+  }
+  for (const graph of data.graphs) {
+    graph.replaced.forEach(([from, to]) => connect(from, to));
+    graph.fired.forEach((rule) => connect(rule.before, rule.after));
+  }
+  function reachable(links, start) {
+    const found = new Set(), pending = [start];
+    while (pending.length > 0) {
+      for (const next of links.get(pending.pop()) || []) {
+        if (next === start || found.has(next)) continue;
+        found.add(next);
+        pending.push(next);
+      }
+    }
+    return found;
+  }
+  const ancestors = (id) => reachable(before, id);
+  const descendants = (id) => reachable(after, id);
+
+  // ---- Drawings
+
+  /** Draws operators above their operands: {key, ids, label, sub, operands: keys, kind: class names}. */
+  function draw(nodes, name) {
+    const byKey = new Map(nodes.map((node) => [node.key, node]));
+    const users = new Map(nodes.map((node) => [node.key, []]));
+    for (const node of nodes) for (const operand of node.operands) users.get(operand).push(node);
+    // Rows: one below the lowest user. Users come after operands in the list.
+    for (const node of [...nodes].reverse()) {
+      node.row = Math.max(0, ...users.get(node.key).map((user) => user.row + 1));
+      node.width = 7.8 * Math.max(node.label.length, (node.sub || "").length * 0.8) + 18;
+    }
+    const rows = [];
+    for (const node of nodes) (rows[node.row] ||= []).push(node);
+    // Places within rows: the mean of the users' places, left operands to the left, and of the operands' on the way back.
+    const place = (row) => row.forEach((node, i) => (node.at = i - (row.length - 1) / 2));
+    rows.forEach(place);
+    const mean = (places, otherwise) => (places.length ? places.reduce((sum, at) => sum + at, 0) / places.length : otherwise);
+    const sort = (row, neighbours) => {
+      const wish = new Map(row.map((node) => [node, mean(neighbours(node), node.at)]));
+      row.sort((a, b) => wish.get(a) - wish.get(b));
+      place(row);
+    };
+    const operandsOf = (node) => node.operands.map((key) => byKey.get(key));
+    const belowUsers = (node) => users.get(node.key).map((user) => user.at + 0.4 * user.operands.indexOf(node.key));
+    const aboveOperands = (node) => operandsOf(node).map((operand) => operand.at);
+    for (let sweep = 0; sweep < 4; ++sweep) {
+      rows.forEach((row) => sort(row, belowUsers));
+      [...rows].reverse().forEach((row) => sort(row, aboveOperands));
+    }
+    rows.forEach((row) => sort(row, belowUsers));
+    const gap = 14, height = 34, step = 58;
+    const widths = rows.map((row) => row.reduce((sum, node) => sum + node.width + gap, -gap));
+    const width = Math.max(...widths) + 8;
+    rows.forEach((row, r) => {
+      let x = (width - widths[r]) / 2;
+      for (const node of row) {
+        node.x = x + node.width / 2;
+        node.y = r * step + height / 2 + 4;
+        x += node.width + gap;
+      }
+    });
+    // Towards the mean of the neighbours, as far as there is room.
+    for (let sweep = 0; sweep < 6; ++sweep) {
+      for (const row of rows) {
+        row.forEach((node, i) => {
+          const near = [...users.get(node.key), ...operandsOf(node)];
+          if (near.length === 0) return;
+          const wish = near.reduce((sum, other) => sum + other.x, 0) / near.length;
+          const low = i > 0 ? row[i - 1].x + (row[i - 1].width + node.width) / 2 + gap : node.width / 2 + 2;
+          const high = i + 1 < row.length ? row[i + 1].x - (row[i + 1].width + node.width) / 2 - gap : width - node.width / 2 - 2;
+          if (low <= high) node.x = Math.min(Math.max(wish, low), high);
+        });
+      }
+    }
+    const full = (rows.length - 1) * step + height + 8;
+    const svg = make("svg", {width, height: full, viewBox: `0 0 ${width} ${full}`, role: "group", "aria-label": name});
+    for (const node of nodes) {
+      operandsOf(node).forEach((operand, k) => {
+        const part = node.operands.length === 1 ? 0 : (k / (node.operands.length - 1) - 0.5) * Math.min(node.width - 16, 30);
+        const x = node.x + part, y = node.y + height / 2, toY = operand.y - height / 2, middle = (y + toY) / 2;
+        svg.append(make("path", {d: `M${x} ${y} C${x} ${middle} ${operand.x} ${middle} ${operand.x} ${toY}`}));
+      });
+    }
+    for (const node of nodes) {
+      const box = make("rect", {x: node.x - node.width / 2, y: node.y - height / 2, width: node.width, height, rx: 7, stroke: colour(node.ids[0])});
+      const group = make("g", {class: node.kind || undefined, tabindex: 0, role: "img", "aria-label": meaning(node.ids[0])}, box,
+        make("text", {x: node.x, y: node.y - (node.sub ? 5 : 0)}, node.label),
+        node.sub ? make("text", {class: "sub", x: node.x, y: node.y + 9}, node.sub) : null);
+      svg.append(belongs(group, node.ids));
+    }
+    return make("div", {class: "drawing"}, svg);
+  }
+
+  function drawTree(source, name) {
+    return draw(source.tokens.map((token, key) => ({
+      key, ids: [token.node], label: token.label, sub: token.operands.length ? token.node : "", operands: token.operands,
+      kind: token.operands.length ? "" : "leaf",
+    })), name);
+  }
+
+  function drawGraph(graph) {
+    const added = new Set(graph.added);
+    const roots = new Map();
+    for (const [label, id] of graph.roots) roots.set(id, [...(roots.get(id) || []), label]);
+    const nodes = [], seen = new Set();
+    const add = (id) => {
+      if (seen.has(id)) return;
+      seen.add(id);
+      const facts = data.nodes[id];
+      facts.operands.forEach(add);
+      const operator = facts.kind === "operator";
+      nodes.push({
+        key: id, ids: [id], label: operator ? facts.text.split(" ")[0] : id, operands: facts.operands,
+        sub: [operator ? (added.has(id) ? `+ ${id}` : id) : "", ...(roots.get(id) || [])].filter(Boolean).join(" · "),
+        kind: [operator ? "" : "leaf", added.has(id) ? "added" : "", roots.has(id) ? "root" : ""].filter(Boolean).join(" "),
+      });
+    };
+    graph.lines.forEach((line) => add(line.node));
+    graph.roots.forEach(([, id]) => add(id));
+    return draw(nodes, `graph of ${graph.name}`);
+  }
+
+  // ---- Sections
+
+  const bodyOf = (section) => document.querySelector(`#${section} .body`);
+
+  function showFacts() {
+    const facts = [data.precision, data.math, data.architecture, `version ${data.version}`];
+    document.getElementById("facts").append(...facts.map((fact) => make("li", {}, fact)));
+    const names = {source: "Expressions", passes: "Passes", code: "Code", nodes: "Nodes", costs: "Counts"};
+    document.getElementById("contents").append(
+      ...Object.entries(names).map(([id, name]) => make("a", {href: `#${id}`}, name)));
+    document.title = `${data.sources.map((source) => source.text).join(", ")} · sr-jit explain`;
+  }
+
+  /** The text with each token as an element. Places count bytes of UTF-8. */
+  function showSource(source, number) {
+    const bytes = new TextEncoder().encode(source.text), decode = (a, b) => new TextDecoder().decode(bytes.slice(a, b));
+    const line = make("p", {class: "expression"});
+    let end = 0;
+    for (const token of [...source.tokens].sort((a, b) => a.first - b.first)) {
+      line.append(decode(end, token.first));
+      end = token.first + token.size;
+      line.append(belongs(make("span", {tabindex: 0, title: meaning(token.node)}, decode(token.first, end)), [token.node]));
+    }
+    line.append(decode(end, bytes.length));
+    return make("div", {class: "panel"}, make("h3", {}, `Expression ${number + 1}`), line,
+      drawTree(source, `tree of expression ${number + 1}`));
+  }
+
+  function listRow(sign, id, text, kind) {
+    const row = make("div", {class: `row ${kind}`, tabindex: -1, style: `--bar:${colour(id)}`},
+      make("span", {class: "sign"}, sign), make("span", {class: "what"}, text));
+    return belongs(row, [id]);
+  }
+
+  /** The lines of a graph, with what the pass added, removed and moved. */
+  function showListing(graph) {
+    const signs = [["+", new Set(graph.added)], ["↕", new Set(graph.moved)], ["~", new Set(graph.respelled)]];
+    const listing = make("div", {class: "listing", tabindex: 0, role: "group", "aria-label": `lines of ${graph.name}`});
+    for (const line of graph.lines) {
+      const [sign] = signs.find(([, ids]) => ids.has(line.node)) || [""];
+      listing.append(listRow(sign, line.node, `${line.node} = ${line.text}`, sign === "+" ? "plus" : ""));
+    }
+    for (const id of graph.removed) listing.append(listRow("−", id, meaning(id), "minus"));
+    for (const [name, id] of graph.roots) listing.append(listRow("", id, `${name} = ${id}`, "of-root"));
+    return listing;
+  }
+
+  function showRules(graph) {
+    if (graph.fired.length === 0) return null;
+    return make("ul", {class: "rules", "aria-label": "rules that fired"}, ...graph.fired.map((rule) =>
+      make("li", {style: `margin-left:${rule.depth * 1.2}rem`},
+        make("span", {class: "rule"}, `${rule.pattern}  →  ${rule.replacement}`), " ",
+        make("span", {class: "badge", title: "what the rule keeps"}, rule.keeps),
+        make("span", {class: "effect"}, idLink(rule.before), ` = ${(data.nodes[rule.before] || {text: ""}).text} becomes `,
+          idLink(rule.after), data.nodes[rule.after] && data.nodes[rule.after].text !== rule.after ? ` = ${data.nodes[rule.after].text}` : ""))));
+  }
+
+  function showGraph(graph, previous) {
+    const operators = previous ? `${previous.lines.length} → ${graph.lines.length} operators` : `${graph.lines.length} operators`;
+    if (previous && !graph.changed) {
+      return make("div", {class: "panel unchanged"}, make("h3", {}, graph.name), make("span", {class: "badge"}, "no change"), make("p", {}, graph.doc));
+    }
+    return make("div", {class: "panel pass"},
+      make("div", {class: "pass-head"}, make("h3", {}, graph.name), make("span", {class: "badge"}, operators),
+        graph.keeps ? make("span", {class: "badge", title: "what the pass keeps"}, graph.keeps) : null, make("p", {}, graph.doc)),
+      make("div", {class: "pass-body"}, make("div", {}, showRules(graph), showListing(graph)), drawGraph(graph)));
+  }
+
+  function showPasses() {
+    data.graphs.forEach((graph, i) => bodyOf("passes").append(showGraph(graph, data.graphs[i - 1])));
+    if (data.gradient) bodyOf("passes").append(showGraph(data.gradient, last));
+  }
+
+  const machineNames = ["pipe", "latency", "stall", "yield", "wait", "write", "read", "live"];
+  function machineCells(facts, most) {
+    const cells = [
+      facts.pipe, (facts.timing === "variable" ? "~" : "") + facts.latency, make("b", {}, String(facts.stall)), facts.yield ? "Y" : "–",
+      facts.waits.length ? facts.waits.join(",") : "–", facts.write_barrier ?? "–", facts.read_barrier ?? "–",
+    ].map((cell) => make("span", {}, cell instanceof Node ? cell : String(cell)));
+    cells.push(make("span", {class: "live", style: `--part:${Math.round((100 * facts.live) / most)}%`}, String(facts.live)));
+    return make("span", {class: "machine"}, ...cells);
+  }
+
+  /** Registers that are live, by instruction. */
+  function showPressure(lines, most) {
+    const live = lines.filter((line) => line.machine).map((line) => line.machine.live);
+    const points = live.map((count, i) => `L${i} ${most - count} L${i + 1} ${most - count}`).join(" ");
+    const svg = make("svg", {class: "pressure", viewBox: `0 0 ${live.length} ${most}`, preserveAspectRatio: "none", role: "img",
+      "aria-label": `registers live at each of ${live.length} instructions, at most ${most}`});
+    svg.append(make("title", {}, `registers live at each instruction, at most ${most}`), make("path", {d: `M0 ${most} ${points} L${live.length} ${most} Z`}));
+    return svg;
+  }
+
+  function showStage(stage) {
+    const machine = stage.lines.filter((line) => line.machine);
+    const most = Math.max(1, ...machine.map((line) => line.machine.live));
+    const width = Math.min(56, Math.max(...stage.lines.map((line) => (line.machine ? line.text.length : 0))));
+    const listing = make("div", {class: "listing", tabindex: 0, role: "group", "aria-label": stage.title});
+    if (machine.length) {
+      listing.append(make("div", {class: "row machine-head"}, "  address and instruction".padEnd(width),
+        make("span", {class: "machine"}, ...machineNames.map((name) => make("span", {}, name)))));
+    }
+    for (const line of stage.lines) {
+      const ids = line.nodes || [];
+      const row = make("div", {class: "row line", tabindex: -1, style: ids.length ? `--bar:${colour(ids[0])}` : undefined},
+        make("span", {class: "what"}, (line.machine ? line.text.padEnd(width) : line.text).replaceAll("\t", "    ") || " "),
+        line.machine ? machineCells(line.machine, most) : null,
+        ids.length ? make("span", {class: "note"}, `${stage.comment} ${meanings(ids)}`) : null);
+      listing.append(belongs(row, ids));
+    }
+    return make("div", {class: `panel stage${machine.length ? " wide" : ""}`, id: `stage-${stage.name}`},
+      make("div", {class: "stage-head"}, make("h3", {}, stage.title), make("p", {}, stage.note), machine.length ? showPressure(stage.lines, most) : null), listing);
+  }
+
+  function number(value, digits = 3) {
+    if (typeof value !== "number") return value === undefined ? "" : value === "inf" ? "∞" : value;
+    const small = value !== 0 && Math.abs(value) < 1e-3;
+    return small ? value.toExponential(digits - 1).replace("e-", "e−") : String(Number(value.toPrecision(digits)));
+  }
+  function table(heads, rows) {
+    const cell = (name, content, i) => {
+      const made = make(name, {class: heads[i].kind || undefined}, content instanceof Node ? content : String(content));
+      return made;
+    };
+    return make("div", {class: "scroll"}, make("table", {},
+      make("thead", {}, make("tr", {}, ...heads.map((head, i) => cell("th", head.name, i)))),
+      make("tbody", {}, ...rows.map(({ids, cells}) => {
+        const row = make("tr", ids ? {tabindex: 0, style: `--bar:${colour(ids[0])}`} : {}, ...cells.map((content, i) => cell("td", content, i)));
+        return ids ? belongs(row, ids) : row;
+      }))));
+  }
+
+  const linesOf = (stage, id) => stage.lines.filter((line) => (line.nodes || []).includes(id)).length;
+  const shortNames = {bytecode: "GPU interpreter", direct: "direct", llvm: "LLVM", ptx: "PTX", "host-bytecode": "CPU interpreter", "host-llvm": "CPU LLVM", asm: "assembly"};
+
+  function showNodes() {
+    const ids = [];
+    const add = (id) => {
+      if (ids.includes(id)) return;
+      data.nodes[id].operands.forEach(add);
+      ids.push(id);
+    };
+    last.lines.forEach((line) => add(line.node));
+    last.roots.forEach(([, id]) => add(id));
+    const heads = [{name: "node"}, {name: "operation"}, {name: "relative error at most", kind: "number"}, {name: "absolute", kind: "number"},
+      {name: "instructions on a GPU, about", kind: "number"}, ...data.stages.map((stage) => ({name: `lines: ${shortNames[stage.name] || stage.name}`, kind: "number"})), {name: "computes", kind: "long"}];
+    const rows = ids.map((id) => {
+      const facts = data.nodes[id], bound = facts.bound || {};
+      return {ids: [id], cells: [make("code", {}, id), make("code", {}, facts.text === id ? facts.kind : facts.text), number(bound.relative), number(bound.absolute),
+        facts.kind === "operator" ? String(facts.weight || 0) : "", ...data.stages.map((stage) => String(linesOf(stage, id))), facts.infix || ""]};
+    });
+    bodyOf("nodes").append(
+      make("p", {class: "lead"}, `Error bounds are running error bounds (Higham, Accuracy and Stability of Numerical Algorithms, 3.3): how far a kernel's number may be from that of exact arithmetic. The rows: ${data.sample}.`),
+      make("div", {class: "panel"}, table(heads, rows)));
+  }
+
+  function seconds(value) {
+    const [unit, factor] = value < 1e-6 ? ["ns", 1e9] : value < 1e-3 ? ["µs", 1e6] : value < 1 ? ["ms", 1e3] : ["s", 1];
+    return `${number(value * factor)} ${unit}`;
+  }
+  function showCosts() {
+    const panels = data.stages.map((stage) => make("div", {class: "panel"}, make("h3", {}, stage.title),
+      table([{name: "what"}, {name: "count", kind: "number"}], Object.entries(stage.counts).map(([what, count]) => ({cells: [what, number(count, 6)]})))));
+    if (data.times.length) {
+      const heads = [{name: "device"}, {name: "tier"}, {name: "to compile", kind: "number"}, {name: "all rows", kind: "number"}, {name: "per row and expression", kind: "number"}];
+      panels.unshift(make("div", {class: "panel"}, make("h3", {}, "Times"),
+        make("p", {class: "lead"}, `Measured on the machine that made this page, the least of several; ${data.times[0].rows} rows; the processor with one thread.`),
+        table(heads, data.times.map((time) => ({cells: [time.device, time.tier, seconds(time.compile_seconds), seconds(time.evaluate_seconds),
+          seconds(time.evaluate_seconds / time.rows / data.sources.length)]})))));
+    }
+    bodyOf("costs").append(make("div", {class: "tables"}, ...panels));
+    if (data.notices.length) {
+      document.getElementById("notices").hidden = false;
+      document.querySelector("#notices ul").append(...data.notices.map((notice) => make("li", {}, notice)));
+    }
+  }
+
+  // ---- Lighting
+
+  const inspector = document.getElementById("inspector");
+  let shown = [], pinned = null;
+  const lit = [];
+
+  function hint() {
+    inspector.replaceChildren(make("p", {class: "hint"}, "Point at a node, a line or an instruction: all that belongs to it lights up. ",
+      make("kbd", {}, "click"), " or ", make("kbd", {}, "Enter"), " keeps it and scrolls the code to it; ", make("kbd", {}, "Esc"), " lets go; ",
+      make("kbd", {}, "n"), " ", make("kbd", {}, "p"), " next and previous node; ", make("kbd", {}, "↑"), " ", make("kbd", {}, "↓"), " within a listing."));
+  }
+  function inspect(ids) {
+    const paragraphs = ids.slice(0, 4).map((id) => {
+      const facts = data.nodes[id] || {text: id, operands: []};
+      const parts = [];
+      if (facts.infix && facts.infix !== id) parts.push(`computes ${facts.infix}`);
+      if (facts.bound) parts.push(`relative error at most ${number(facts.bound.relative)}`);
+      const counts = data.stages.map((stage) => [shortNames[stage.name] || stage.name, linesOf(stage, id)]).filter(([, count]) => count > 0);
+      if (counts.length) parts.push(`lines: ${counts.map(([name, count]) => `${name} ${count}`).join(", ")}`);
+      const from = [...ancestors(id)], to = [...descendants(id)];
+      if (from.length) parts.push(`came from ${from.map(meaning).join("; ")}`);
+      if (to.length) parts.push(`became ${to.map(meaning).join("; ")}`);
+      return make("p", {}, make("span", {class: "what"}, meaning(id)), parts.length ? ` — ${parts.join(" · ")}` : "");
+    });
+    inspector.replaceChildren(...paragraphs);
+  }
+  function clear() {
+    for (const [element, name] of lit) element.classList.remove(name);
+    lit.length = 0;
+    shown = [];
+  }
+  function light(ids) {
+    if (ids.length === shown.length && ids.every((id, i) => id === shown[i])) return;
+    clear();
+    shown = ids;
+    const add = (id, name) => {
+      for (const element of elements.get(id) || []) {
+        element.classList.add(name);
+        lit.push([element, name]);
+      }
+    };
+    for (const id of ids) {
+      add(id, "lit");
+      for (const kin of [...ancestors(id), ...descendants(id)]) add(kin, "kin");
+    }
+    inspect(ids);
+  }
+  function release() {
+    pinned = null;
+    document.body.classList.remove("pinned-page");
+    clear();
+    hint();
+  }
+  /** Keeps nodes lit, and shows their first line in each listing but that of `from`. */
+  function pin(ids, from) {
+    if (pinned && pinned.join(" ") === ids.join(" ")) return release();
+    pinned = ids;
+    document.body.classList.add("pinned-page");
+    light(ids);
+    for (const listing of document.querySelectorAll(".stage .listing")) {
+      if (from && listing.contains(from)) continue;
+      const row = listing.querySelector(".line.lit");
+      if (row) listing.scrollTop = row.offsetTop - listing.offsetTop - listing.clientHeight / 3;
+    }
+  }
+  const idsAt = (target) => {
+    const element = target instanceof Element ? target.closest("[data-n]") : null;
+    return element ? element.getAttribute("data-n").split(" ") : null;
+  };
+
+  document.addEventListener("mouseover", (event) => {
+    if (pinned) return;
+    const ids = idsAt(event.target);
+    if (ids) light(ids);
+    else if (shown.length && !inspector.contains(event.target)) release();
+  });
+  document.addEventListener("focusin", (event) => {
+    const ids = idsAt(event.target);
+    if (ids && !pinned) light(ids);
+  });
+  document.addEventListener("click", (event) => {
+    const ids = idsAt(event.target);
+    if (ids) pin(ids, event.target);
+  });
+
+  /** The focus moves among the rows of a listing. */
+  function moveInListing(event) {
+    const listing = event.target.closest ? event.target.closest(".listing") : null;
+    if (!listing) return false;
+    const rows = [...listing.querySelectorAll(".row:not(.machine-head)")];
+    const at = rows.indexOf(event.target.closest(".row"));
+    const to = {ArrowDown: at + 1, ArrowUp: at < 0 ? 0 : at - 1, Home: 0, End: rows.length - 1}[event.key];
+    if (to === undefined || !rows[to]) return false;
+    rows[to].focus();
+    return true;
+  }
+  function stepNode(by) {
+    const ids = last.lines.map((line) => line.node);
+    if (ids.length === 0) return;
+    const at = ids.indexOf((pinned || shown)[0]);
+    pinned = null;
+    pin([ids[(at < 0 ? (by > 0 ? 0 : ids.length - 1) : at + by + ids.length) % ids.length]], null);
+  }
+  document.addEventListener("keydown", (event) => {
+    if (event.ctrlKey || event.metaKey || event.altKey) return;
+    if (moveInListing(event)) return event.preventDefault();
+    if (event.key === "Escape") return release();
+    if (event.key === "n") return stepNode(1);
+    if (event.key === "p") return stepNode(-1);
+    const ids = idsAt(event.target);
+    if (ids && (event.key === "Enter" || event.key === " ")) {
+      pin(ids, event.target);
+      event.preventDefault();
+    }
+  });
+
+  // ---- Colours: those of the system until the button is pressed
+
+  const system = matchMedia("(prefers-color-scheme: dark)");
+  let choice = null;
+  function setTheme() {
+    const theme = choice || (system.matches ? "dark" : "light");
+    document.documentElement.dataset.theme = theme;
+    document.getElementById("theme").setAttribute("aria-label", `Colours: ${theme}${choice ? "" : ", as the system has them"}`);
+  }
+  system.addEventListener("change", setTheme);
+  document.getElementById("theme").addEventListener("click", () => {
+    choice = document.documentElement.dataset.theme === "dark" ? "light" : "dark";
+    setTheme();
+  });
+
+  setTheme();
+  showFacts();
+  bodyOf("source").append(make("div", {class: "expressions"}, ...data.sources.map(showSource)));
+  showPasses();
+  bodyOf("code").append(make("div", {class: "stages"}, ...data.stages.map(showStage)));
+  showNodes();
+  showCosts();
+  hint();
+})();

@@ -1,0 +1,251 @@
+#include <algorithm>
+#include <array>
+#include <map>
+#include <set>
+
+#include "compiler/host/print_program.h"
+#include "compiler/host/program.h"
+#include "compiler/interpreter/bytecode.h"
+#include "compiler/interpreter/print_bytecode.h"
+#include "ir/ops.h"
+#include "tools/explain/stages.h"
+#include "tools/line_diff.h"
+
+namespace srjit::explain {
+namespace {
+
+constexpr NodeId kNothing = ~NodeId{0};
+
+/// Finds nodes by what they compute.
+class NodeFinder {
+ public:
+  explicit NodeFinder(const Dag& dag) : dag_(dag) {
+    for (NodeId id = 0; id < dag.size(); ++id) {
+      const Node& node = dag.node(id);
+      if (node.isOperator()) operators_[{node.op, node.operands}] = id;
+      if (node.kind == Token::Kind::kVariable) variables_[node.index] = id;
+      if (node.kind == Token::Kind::kParameter) parameters_[node.index] = id;
+    }
+  }
+
+  NodeId variable(std::uint32_t column) const { return at(variables_, column); }
+  NodeId parameter(std::uint32_t index) const { return at(parameters_, index); }
+  /// Operands of commutative operators may stand in either order.
+  NodeId apply(Op op, Operands operands) const {
+    for (std::size_t k = static_cast<std::size_t>(arityOf(op)); k < kMaxArity; ++k) operands[k] = 0;
+    const NodeId found = at(operators_, std::pair{op, operands});
+    if (found != kNothing || !infoOf(op).has(OpProps::kCommutative)) return found;
+    std::swap(operands[0], operands[1]);
+    return at(operators_, std::pair{op, operands});
+  }
+  bool isLeaf(NodeId id) const { return id != kNothing && !dag_.node(id).isOperator(); }
+
+ private:
+  template <class Map, class Key>
+  static NodeId at(const Map& map, const Key& key) {
+    const auto found = map.find(key);
+    return found == map.end() ? kNothing : found->second;
+  }
+
+  const Dag& dag_;
+  std::map<std::pair<Op, Operands>, NodeId> operators_;
+  std::map<std::uint32_t, NodeId> variables_, parameters_;
+};
+
+/// The machine of the GPU's interpreter over nodes.
+class TokenReader {
+ public:
+  TokenReader(const FinalGraph& graph, const HandlerTable& table, const EncodeOptions& options, std::uint32_t slots)
+      : graph_(graph), finder_(graph.dag), table_(table), columns_(options.staged_columns), slots_(slots, kNothing) {}
+
+  /// The node that the token computes or moves, and the leaves that it reads.
+  Ids read(const DeviceToken& token) {
+    const Handler& handler = table_.handlers()[token.code & DeviceToken::kHandlerMask];
+    const std::uint32_t column = token.code >> DeviceToken::kColumnShift & DeviceToken::kColumnMask;
+    touched_.clear();
+    switch (handler.kind) {
+      case Handler::Kind::kPushColumn:
+        push(inColumn(column));
+        break;
+      case Handler::Kind::kPushParameter:
+        push(finder_.parameter(token.argument));
+        break;
+      case Handler::Kind::kApply:
+        apply(handler, token, column);
+        break;
+      case Handler::Kind::kArgumentStack:
+        arguments_[handler.argument] = pop();
+        break;
+      case Handler::Kind::kArgumentColumn:
+        arguments_[handler.argument] = touch(inColumn(column));
+        break;
+      case Handler::Kind::kArgumentParameter:
+        arguments_[handler.argument] = touch(finder_.parameter(token.argument));
+        break;
+      case Handler::Kind::kBody:
+        arguments_[0] = touch(finder_.apply(handler.op, arguments_));
+        break;
+      case Handler::Kind::kPushResult:
+        push(arguments_[0]);
+        break;
+      case Handler::Kind::kStoreSlot:
+        if (column >= columns_ && column - columns_ < slots_.size()) slots_[column - columns_] = pop();
+        break;
+      case Handler::Kind::kEnd:
+        pop();
+        break;
+      case Handler::Kind::kHalt:
+      case Handler::Kind::kNextWindow:
+        break;
+    }
+    return idsOf();
+  }
+
+ private:
+  NodeId touch(NodeId id) {
+    touched_.push_back(id);
+    return id;
+  }
+  void push(NodeId id) { stack_.push_back(touch(id)); }
+  NodeId pop() {
+    const NodeId id = stack_.empty() ? kNothing : stack_.back();
+    if (!stack_.empty()) stack_.pop_back();
+    return touch(id);
+  }
+  NodeId inColumn(std::uint32_t number) const {
+    if (number < columns_) return finder_.variable(number);
+    return number - columns_ < slots_.size() ? slots_[number - columns_] : kNothing;
+  }
+
+  void apply(const Handler& handler, const DeviceToken& token, std::uint32_t column) {
+    const auto popped =
+        static_cast<std::size_t>(std::ranges::count_if(handler.operands, [](char source) { return source <= '2'; }));
+    const std::size_t base = stack_.size() - std::min(popped, stack_.size());
+    Operands operands{};
+    bool second = false;
+    for (std::size_t i = 0; i < handler.operands.size(); ++i) {
+      const char source = handler.operands[i];
+      if (source == 'v') {
+        operands[i] = inColumn(second ? token.argument : column);
+        second = true;
+      } else if (source == 'c') {
+        operands[i] = finder_.parameter(token.argument);
+      } else {
+        const std::size_t at = base + static_cast<std::size_t>(source - '0');
+        operands[i] = at < stack_.size() ? stack_[at] : kNothing;
+      }
+      if (finder_.isLeaf(operands[i])) touch(operands[i]);
+    }
+    stack_.resize(base);
+    push(finder_.apply(handler.op, operands));
+  }
+
+  /// The operator first.
+  Ids idsOf() const {
+    std::set<Id> leaves;
+    Ids ids;
+    for (const NodeId id : touched_) {
+      if (id == kNothing) continue;
+      if (finder_.isLeaf(id)) {
+        leaves.insert(graph_.ids[id]);
+      } else {
+        ids.push_back(graph_.ids[id]);
+      }
+    }
+    ids.insert(ids.end(), leaves.begin(), leaves.end());
+    return ids;
+  }
+
+  const FinalGraph& graph_;
+  NodeFinder finder_;
+  const HandlerTable& table_;
+  std::uint32_t columns_;
+  std::vector<NodeId> stack_, slots_, touched_;
+  Operands arguments_{};
+};
+
+HandlerTable handlersFor(const Request& request, const Dag& dag) {
+  std::set<Op> ops;
+  for (const Node& node : dag.nodes()) {
+    if (node.isOperator()) ops.insert(node.op);
+  }
+  InterpreterSpec spec;
+  spec.precision = request.precision;
+  spec.math = request.math;
+  spec.ops.assign(ops.begin(), ops.end());
+  return HandlerTable(std::move(spec));
+}
+
+}  // namespace
+
+Result<Stage> bytecodeStage(const Request& request, const FinalGraph& graph) {
+  const HandlerTable table = handlersFor(request, graph.dag);
+  EncodeOptions options;
+  options.staged_columns = graph.dag.variableCount();
+  options.max_slots = DeviceToken::kColumnMask;
+  const Result<Bytecode> code = encode(graph.dag, table, options);
+  if (!code) return code.error();
+  Stage stage{"bytecode",
+              "program of the GPU's interpreter",
+              "as sr-jit bytecode prints it: the height of the stack, then the token",
+              ";",
+              {},
+              {}};
+  TokenReader reader(graph, table, options, code->slots);
+  const std::vector<std::string> lines = splitLines(printBytecode(*code, table, options));
+  for (std::size_t i = 0; i < lines.size(); ++i)
+    stage.lines.push_back({lines[i], reader.read(code->tokens[i]), {}, true});
+  stage.counts = {{"tokens", static_cast<double>(code->tokens.size())}, {"slots", static_cast<double>(code->slots)}};
+  return stage;
+}
+
+Result<Stage> hostProgramStage(const FinalGraph& graph) {
+  const Result<HostProgram> program = encodeForHost(graph.dag);
+  if (!program) return program.error();
+  Stage stage{"host-bytecode",
+              "program of the processor's interpreter",
+              "as sr-jit bytecode --host prints it: each instruction runs over a block of rows",
+              ";",
+              {},
+              {}};
+  const NodeFinder finder(graph.dag);
+  std::map<std::uint32_t, NodeId> slots, outputs;
+  const auto nodeIn = [&](HostOperand operand) {
+    switch (operand.base()) {
+      case HostOperand::kColumn:
+        return finder.variable(operand.index());
+      case HostOperand::kParameter:
+        return finder.parameter(operand.index());
+      case HostOperand::kSlot:
+        return slots.contains(operand.index()) ? slots[operand.index()] : kNothing;
+      case HostOperand::kOutput:
+        return outputs.contains(operand.index()) ? outputs[operand.index()] : kNothing;
+    }
+    __builtin_unreachable();
+  };
+  const std::vector<std::string> lines = splitLines(printProgram(*program, graph.dag));
+  for (std::size_t i = 0; i < lines.size(); ++i) {
+    const HostInstruction& instruction = program->instructions[i];
+    const HandlerKey key = handlerKey(instruction.handler);
+    const int arity = key.op < 0 ? 1 : arityOf(static_cast<Op>(key.op));
+    Operands operands{};
+    for (int k = 0; k < arity; ++k) operands[static_cast<std::size_t>(k)] = nodeIn(instruction.operands[k]);
+    const NodeId made = key.op < 0 ? operands[0] : finder.apply(static_cast<Op>(key.op), operands);
+    auto& places = instruction.destination.base() == HostOperand::kSlot ? slots : outputs;
+    places[instruction.destination.index()] = made;
+    Ids ids;
+    if (made != kNothing) ids.push_back(graph.ids[made]);
+    for (int k = 0; k < arity && key.op >= 0; ++k) {
+      const NodeId operand = operands[static_cast<std::size_t>(k)];
+      if (finder.isLeaf(operand) && std::ranges::find(ids, graph.ids[operand]) == ids.end()) {
+        ids.push_back(graph.ids[operand]);
+      }
+    }
+    stage.lines.push_back({lines[i], std::move(ids), {}, true});
+  }
+  stage.counts = {{"instructions", static_cast<double>(program->instructions.size())},
+                  {"slots", static_cast<double>(program->slots)}};
+  return stage;
+}
+
+}  // namespace srjit::explain

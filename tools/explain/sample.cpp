@@ -1,0 +1,186 @@
+#include "tools/explain/sample.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <limits>
+#include <map>
+#include <optional>
+#include <span>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "ir/numbers/random.h"
+#include "ir/reference.h"
+#include "runtime/engine.h"
+
+namespace srjit::explain {
+namespace {
+
+constexpr std::size_t kLongestBounded = 10'000;  // tokens of what a node computes
+constexpr int kRepetitions = 5;
+
+double rounded(double value, Precision precision) {
+  return withZeroOf(precision, [&]<class T>(T) { return static_cast<double>(static_cast<T>(value)); });
+}
+
+/// The parameters of expression `e`, of which those that are not given are 1.
+std::vector<double> parametersOf(const Request& request, std::size_t e) {
+  std::vector<double> values(request.expressions[e].parameterCount(), 1.0);
+  const std::vector<double> given = e < request.parameters.size() ? request.parameters[e] : std::vector<double>{};
+  std::copy_n(given.begin(), std::min(given.size(), values.size()), values.begin());
+  return values;
+}
+
+/// The parameters of the expression that `node` belongs to: Dag::subtree() numbers them as that expression does.
+std::size_t expressionOf(const Dag& dag, NodeId node) {
+  std::vector<NodeId> pending = {node};
+  std::vector<bool> seen(dag.size());
+  while (!pending.empty()) {
+    const NodeId id = pending.back();
+    pending.pop_back();
+    if (seen[id]) continue;
+    seen[id] = true;
+    const Node& at = dag.node(id);
+    if (at.kind == Token::Kind::kParameter && !dag.parameters()[at.index].isLiteral()) {
+      return dag.parameters()[at.index].expression;
+    }
+    for (const NodeId operand : at.inputs()) pending.push_back(operand);
+  }
+  return 0;
+}
+
+double relativeTo(double error, double value) {
+  if (error == 0) return 0;
+  return value == 0 ? std::numeric_limits<double>::infinity() : error / std::fabs(value);
+}
+
+/// The seconds that `run` took, the least of several.
+template <class Run>
+Result<double> leastSeconds(const Run& run) {
+  double least = std::numeric_limits<double>::infinity();
+  for (int i = 0; i < kRepetitions; ++i) {
+    const auto start = std::chrono::steady_clock::now();
+    if (const Status done = run(); !done) return done.error();
+    least = std::min(least, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+  }
+  return least;
+}
+
+/// The times of one tier: to compile, and to evaluate all rows.
+template <class T>
+Result<std::pair<double, double>> secondsOf(const Engine& engine, const Dataset& data, Tier tier,
+                                            const Request& request) {
+  std::vector<double> parameters;
+  for (std::size_t e = 0; e < request.expressions.size(); ++e) {
+    const std::vector<double> values = parametersOf(request, e);
+    parameters.insert(parameters.end(), values.begin(), values.end());
+  }
+  CompileOptions compile;
+  compile.tier = tier;
+  compile.pipeline = request.pipeline;
+  std::optional<Program> program;
+  const Result<double> compiled = leastSeconds([&]() -> Status {
+    program.emplace(engine.compile(request.expressions, compile));
+    return engine.prepare(*program, data, {});
+  });
+  if (!compiled) return compiled.error();
+  std::vector<T> out(request.expressions.size() * data.rows());
+  const Result<double> evaluated = leastSeconds([&]() -> Status {
+    const auto failures = engine.evaluate(*program, data, parameters, std::span<T>(out));
+    if (!failures) return failures.error();
+    return failures->empty() ? okStatus() : Status(failures->front().error);
+  });
+  if (!evaluated) return evaluated.error();
+  return std::pair{*compiled, *evaluated};
+}
+
+}  // namespace
+
+Status addTimesOf(const Engine& engine, const std::string& device, const Request& request, const Sample& sample,
+                  Explanation& to) {
+  DataView view;
+  for (const std::vector<double>& column : sample.columns) view.columns.emplace_back(column);
+  const Result<Dataset> data = engine.upload(view);
+  if (!data) return data.error();
+  for (const Tier tier : {Tier::kInterpret, Tier::kDirect, Tier::kCompile}) {
+    if (device == "cpu" && tier == Tier::kDirect) continue;  // which is the interpreter there
+    const auto seconds = isDouble(request.precision) ? secondsOf<double>(engine, *data, tier, request)
+                                                     : secondsOf<float>(engine, *data, tier, request);
+    if (seconds) {
+      to.times.push_back({device, nameOf(tier), seconds->first, seconds->second, sample.rows});
+    } else {
+      to.notices.push_back(fmt::format("no time of {} on {}: {}", nameOf(tier), device, seconds.error().message));
+    }
+  }
+  return okStatus();
+}
+
+Sample sampleFor(const Request& request) {
+  std::size_t columns = 1;  // data have at least one
+  for (const Expression& expression : request.expressions) {
+    columns = std::max<std::size_t>(columns, expression.variableCount());
+  }
+  if (!request.data.empty()) {
+    const std::size_t rows = request.data.front().size();
+    return {
+        request.data, rows,
+        fmt::format("{} of the data, of which the first {} at most count for error bounds; parameters without values "
+                    "are 1",
+                    rows, kBoundRows)};
+  }
+  Sample sample{{},
+                kTimedRows,
+                fmt::format("variables drawn uniformly from [0.5, 2), the same in every run: {} rows for error bounds, "
+                            "{} for times; parameters without values are 1",
+                            kBoundRows, kTimedRows)};
+  Random random(1);
+  for (std::size_t c = 0; c < columns; ++c) {
+    std::vector<double>& column = sample.columns.emplace_back(sample.rows);
+    for (double& value : column) value = random.between(0.5, 2.0);
+  }
+  return sample;
+}
+
+void addErrorBounds(const Request& request, const FinalGraph& graph, const Sample& sample, Explanation& to) {
+  const Arithmetic arithmetic{request.precision, request.math};
+  const std::size_t rows = std::min(kBoundRows, sample.rows);
+  std::map<Id, NodeFacts*> facts;
+  for (NodeFacts& fact : to.nodes) facts[fact.id] = &fact;
+  std::vector<double> row(sample.columns.size());
+  for (NodeId id = 0; id < graph.dag.size(); ++id) {
+    const Result<Expression> subtree = graph.dag.subtree(id, kLongestBounded);
+    if (!subtree) continue;
+    std::vector<double> parameters = parametersOf(request, expressionOf(graph.dag, id));
+    for (double& value : parameters) value = rounded(value, request.precision);
+    ErrorBound bound{0, 0};
+    for (std::size_t r = 0; r < rows; ++r) {
+      for (std::size_t c = 0; c < row.size(); ++c) row[c] = rounded(sample.columns[c][r], request.precision);
+      const Bounded result = evaluateBounded(*subtree, row, parameters, arithmetic);
+      bound.absolute = std::max(bound.absolute, result.error);
+      bound.relative = std::max(bound.relative, relativeTo(result.error, result.value));
+    }
+    facts.at(graph.ids[id])->bound = bound;
+  }
+}
+
+Status addTimes(const Request& request, const Sample& sample, Explanation& to) {
+  const auto add = [&](const char* device) -> Status {
+    EngineOptions options;
+    options.device = device;
+    options.precision = request.precision;
+    options.math = request.math;
+    options.threads = 1;
+    const Result<Engine> engine = Engine::create(options);
+    if (!engine) return engine.error();
+    return addTimesOf(*engine, device, request, sample, to);
+  };
+  if (Status cpu = add("cpu"); !cpu) return cpu;
+  if (const Status gpu = add("cuda:0"); !gpu) {
+    to.notices.push_back("no times of a GPU: " + gpu.error().message);
+  }
+  return okStatus();
+}
+
+}  // namespace srjit::explain
