@@ -34,6 +34,9 @@ class GraphInput {
 
   ByteReader options;
 
+  /// The bytes of the numbers, for a target that needs none.
+  ByteReader mutation() const { return numbers_; }
+
   /// For up to kNumbers variables and parameters.
   std::vector<double> numbers(std::size_t count) { return numbers_.numbers(count); }
 
