@@ -155,7 +155,7 @@ class MatrixArgument {
     } else if (layout % 8 == 2 && rows > 0) {
       view_->row_stride = -width;
       view_->column_stride = width * static_cast<std::int64_t>(rows);
-      view_->data = numbers_.data() + static_cast<std::size_t>(width) * (rows - 1);
+      view_->data = numbers_.data() + static_cast<std::size_t>(width) * (columns == 0 ? 0 : rows - 1);
     } else if (layout == 251) {
       view_->row_stride = 1;
       view_->column_stride = 3;

@@ -49,8 +49,10 @@ void checkRow(const Dag& dag, const DirectPart& part, const DirectOptions& optio
                                                          {Precision::kF32, Math::kFast}));
     }
     require(is_right, "direct code gives the values of the rows",
-            fmt::format("{:.17g}, not {:.17g}, for root {} of\n{}", static_cast<double>(value),
-                        static_cast<double>(wanted[root]), root, printDag(dag)));
+            [&] {
+              return fmt::format("{:.17g}, not {:.17g}, for root {} of\n{}", static_cast<double>(value),
+                                 static_cast<double>(wanted[root]), root, printDag(dag));
+            });
   }
 }
 
@@ -62,9 +64,10 @@ void check(const std::vector<Expression>& batch, const DirectOptions& options, c
   const DirectPart part = emitter.emit(dag);
   const DirectImage image = joinDirect(std::span(&part, 1), options).value();
   require(image.registers <= options.registers, "no more registers than allowed");
+  if (image.groups.empty()) return;  // all roots were refused
   const Emitted emitted(image, options.architecture);
   const auto found = emitted.hazards();
-  require(found.empty(), "direct code has no hazards", emitted.text(found));
+  require(found.empty(), "direct code has no hazards", [&] { return emitted.text(found); });
   const std::size_t rows = 1 + shape % 40, columns = GraphInput::kVariables;
   auto data = DirectData<T>::random(rows, columns, Spread::kSpecial, shape);
   for (std::size_t c = 0; c < columns; ++c) {

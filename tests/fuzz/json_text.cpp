@@ -1,6 +1,6 @@
 // Parses any bytes as an expression in JSON. Invariant: what is accepted is JSON for another parser, too, and a walk over
 // that parser's tree gives the same tokens.
-#include <cmath>
+#include <algorithm>
 #include <cstdint>
 #include <limits>
 #include <optional>
@@ -24,6 +24,14 @@ std::optional<double> namedNumber(std::string_view name) {
   if (name == "-inf") return -std::numeric_limits<double>::infinity();
   if (name == "nan") return std::numeric_limits<double>::quiet_NaN();
   return std::nullopt;
+}
+
+/// Equal but for the sign of zeros: the other parser reads -0 as an integer.
+bool sameBut(const Expression& a, const Expression& b) {
+  return std::ranges::equal(a.tokens(), b.tokens(), [](const Token& x, const Token& y) {
+    const bool zeros = x.kind == Token::Kind::kConstant && y.kind == x.kind && x.value == 0 && y.value == 0;
+    return zeros || x == y;
+  });
 }
 
 /// Appends the tokens of `json`, after those of its operands. False for what is no expression.
@@ -79,6 +87,6 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   std::vector<Token> tokens;
   require(append(json, kColumns, tokens), "what is accepted is an expression", text);
   const auto expected = Expression::create(std::move(tokens));
-  require(expected.ok() && *expected == *expression, "both parsers give the same expression", text);
+  require(expected.ok() && sameBut(*expected, *expression), "both parsers give the same expression", text);
   return 0;
 }

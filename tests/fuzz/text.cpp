@@ -1,6 +1,7 @@
 // Parses any bytes in every form. Invariant: they parse or give an error with a position, and a parsed expression can
 // be printed in every form and read back.
 #include <cstdint>
+#include <iterator>
 #include <string>
 #include <string_view>
 
@@ -35,15 +36,15 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   static const ColumnNames kPlainColumns = {"a", "b c", "x", "p"};
   static const ColumnNames kNoColumns;
   const std::string_view text = fuzz::textOf({data, size});
+  // One of them, since each takes as long as all the rest.
+  const ColumnNames* const sets[] = {&kNoColumns, &kColumns, &kPlainColumns};
+  const ColumnNames& columns = *sets[size % std::size(sets)];
   for (const Language language : kLanguages) {
-    for (const ColumnNames* const names : {&kNoColumns, &kColumns, &kPlainColumns}) {
-      const ColumnNames& columns = *names;
-      const auto expression = parse(text, language, columns);
-      if (expression) {
-        checkRoundTrips(*expression, text, columns);
-      } else {
-        checkError(expression.error(), text);
-      }
+    const auto expression = parse(text, language, columns);
+    if (expression) {
+      checkRoundTrips(*expression, text, columns);
+    } else {
+      checkError(expression.error(), text);
     }
   }
   return 0;

@@ -58,6 +58,7 @@ std::optional<std::vector<Token>> tokensOf(const PopulationView& view, std::size
   const auto begin = static_cast<std::size_t>(view.offsets[e]), end = static_cast<std::size_t>(view.offsets[e + 1]);
   std::vector<Token> given;
   for (std::size_t i = begin; i < end; ++i) {
+    if (view.constants.empty() && view.codes[i] == kConstantCode) return std::nullopt;
     const auto token = tokenFrom(view.codes[i], view.constants.empty() ? 0 : view.constants[i]);
     if (!token) return std::nullopt;
     given.push_back(*token);

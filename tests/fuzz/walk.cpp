@@ -24,7 +24,8 @@ void requireSameValues(const Dag& before, const Dag& after, const Row<T>& row, c
   const std::vector<T> wanted = evaluate<T>(before, row.variables, row.parameters);
   const std::vector<T> got = evaluate<T>(after, row.variables, row.parameters);
   for (std::size_t i = 0; i < wanted.size(); ++i) {
-    require(sameBits(got[i], wanted[i]), pass.name.c_str(), printDag(before) + "became\n" + printDag(after));
+    require(sameBits(got[i], wanted[i]), pass.name.c_str(),
+            [&] { return printDag(before) + "became\n" + printDag(after); });
   }
 }
 
@@ -42,7 +43,8 @@ void check(const std::vector<Expression>& batch, Math math, const std::vector<do
     stepwise = std::move(next);
   }
   const Dag whole = pipeline.run(given, {math});
-  require(whole == stepwise, "a pipeline is its passes", printDag(whole) + "passes\n" + printDag(stepwise));
+  require(whole == stepwise, "a pipeline is its passes",
+          [&] { return printDag(whole) + "passes\n" + printDag(stepwise); });
   // Kept, so that what an input leaves behind would be seen.
   static BatchOptimizer optimizers[] = {
       {kPrecision, Math::kStrict}, {kPrecision, Math::kPrecise}, {kPrecision, Math::kFast}};
@@ -50,7 +52,8 @@ void check(const std::vector<Expression>& batch, Math math, const std::vector<do
   const Population population(batch);
   for (std::size_t e = 0; e < population.size(); ++e) optimizer.add(population[e]);
   const Dag walked = optimizer.take();
-  require(walked == whole, "one walk gives the pipeline's graph", printDag(walked) + "pipeline\n" + printDag(whole));
+  require(walked == whole, "one walk gives the pipeline's graph",
+          [&] { return printDag(walked) + "pipeline\n" + printDag(whole); });
 }
 
 }  // namespace

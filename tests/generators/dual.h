@@ -20,6 +20,9 @@ struct Dual {
   /// The largest |log2| of a product of partial derivatives along a path: products in another order neither overflow nor
   /// underflow where it is small. Infinite if a partial derivative is not finite.
   double exponents = 0;
+  /// Whether the operands of a commutative operator are equal, as those of max(x, x), while its derivatives by them are
+  /// not: the result depends on their order, which is not promised.
+  bool has_choice = false;
 };
 
 /// `expression` by the parameter or variable (`kind`) of index `by`.
@@ -42,6 +45,7 @@ inline Dual dualOf(const Expression& expression, std::span<const double> variabl
       for (std::size_t k = 0; k < arity; ++k) {
         const Dual& operand = stack[stack.size() - arity + k];
         const double outer = derivativeRow<double>(token.op, static_cast<int>(k), x[0], x[1], x[2], result.value);
+        result.has_choice |= operand.has_choice;
         if (!operand.depends) continue;
         result.depends = true;
         result.derivative += outer * operand.derivative;
@@ -50,6 +54,10 @@ inline Dual dualOf(const Expression& expression, std::span<const double> variabl
           const double exponent = std::fabs(std::log2(std::fabs(outer)));
           result.exponents = std::max(result.exponents, operand.exponents + (exponent >= 0 ? exponent : HUGE_VAL));
         }
+      }
+      if (infoOf(token.op).has(OpProps::kCommutative) && x[0] == x[1]) {
+        const double first = derivativeRow<double>(token.op, 0, x[0], x[1], x[2], result.value);
+        result.has_choice |= result.depends && first != derivativeRow<double>(token.op, 1, x[0], x[1], x[2], result.value);
       }
       stack.resize(stack.size() - arity);
     }

@@ -1,6 +1,8 @@
 // What fuzz targets have in common: reading values from the bytes of an input, and rules that must hold.
 #pragma once
 
+#include <algorithm>
+#include <concepts>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -14,11 +16,18 @@
 
 namespace srjit::fuzz {
 
-/// Ends the process if a rule does not hold, after printing it with what it is about.
-inline void require(bool holds, const char* rule, std::string_view about = {}) {
-  if (holds) return;
+/// Prints a rule that does not hold, and what it is about, and ends the process.
+[[noreturn]] inline void breakRule(const char* rule, std::string_view about) {
   std::fprintf(stderr, "broken rule: %s\n%.*s\n", rule, static_cast<int>(about.size()), about.data());
   std::abort();
+}
+inline void require(bool holds, const char* rule, std::string_view about = {}) {
+  if (!holds) breakRule(rule, about);
+}
+/// `about` gives the text, which is made only if it is needed.
+template <std::invocable About>
+void require(bool holds, const char* rule, const About& about) {
+  if (!holds) breakRule(rule, about());
 }
 
 /// Decodes any bytes; reads zeros past the end.
