@@ -1,6 +1,6 @@
-// Decodes any bytes to calls of the C interface, in any order and with any arguments that a caller may pass: nulls, sizes of
-// other versions, wrong counts, codes and strides. Arrays are as long as their counts say. Invariants: every call answers; a
-// failure has a code and a message, and gives no object; a success gives one.
+// Decodes any bytes to calls of the C interface, in any order and with any arguments that a caller may pass: nulls,
+// sizes of other versions, wrong counts, codes and strides. Arrays are as long as their counts say. Invariants: every
+// call answers; a failure has a code and a message, and gives no object; a success gives one.
 #include <array>
 #include <cstdint>
 #include <cstring>
@@ -189,11 +189,11 @@ class Session {
 
   void call() {
     using Call = void (Session::*)();
-    constexpr Call kCalls[] = {
-        &Session::dataset, &Session::dataset,   &Session::part,     &Session::describe, &Session::parse,
-        &Session::parse,   &Session::tokens,    &Session::compile,  &Session::compile,  &Session::program,
-        &Session::loss,    &Session::loss,      &Session::numbers,  &Session::fit,      &Session::submit,
-        &Session::take,    &Session::failures,  &Session::constants, &Session::drop,    &Session::engine};
+    constexpr Call kCalls[] = {&Session::dataset,  &Session::dataset,   &Session::part,   &Session::describe,
+                               &Session::parse,    &Session::parse,     &Session::tokens, &Session::compile,
+                               &Session::compile,  &Session::program,   &Session::loss,   &Session::loss,
+                               &Session::numbers,  &Session::fit,       &Session::submit, &Session::take,
+                               &Session::failures, &Session::constants, &Session::drop,   &Session::engine};
     error_.emplace_back(bytes_);
     (this->*kCalls[bytes_.below(std::size(kCalls))])();
     error_.clear();
@@ -277,8 +277,8 @@ class Session {
     const Texts texts(bytes_, count), names(bytes_, columns);
     srjit_tokens* made_one = nullptr;
     srjit_failures* list = nullptr;
-    made(srjit_parse(texts.get(), count, codeFrom(bytes_, SRJIT_TEXT_JSON), columns == 0 ? nullptr : names.get(), columns,
-                     &made_one, bytes_.flag() ? &list : nullptr, error()),
+    made(srjit_parse(texts.get(), count, codeFrom(bytes_, SRJIT_TEXT_JSON), columns == 0 ? nullptr : names.get(),
+                     columns, &made_one, bytes_.flag() ? &list : nullptr, error()),
          made_one, tokens_);
     give(list);
   }
@@ -339,8 +339,8 @@ class Session {
   }
 
   const srjit_loss_options* lossOptions(Sized<srjit_loss_options>& options, std::string& text) {
-    static constexpr const char* kLosses[] = {nullptr, "mse", "mae", "huber:0.5", "r2", "scaled-mse", "abs(f - y)^1.5",
-                                              "huber:", "quantile:2", "log-loss", "f +"};
+    static constexpr const char* kLosses[] = {nullptr,          "mse",    "mae",        "huber:0.5", "r2", "scaled-mse",
+                                              "abs(f - y)^1.5", "huber:", "quantile:2", "log-loss",  "f +"};
     const std::uint8_t which = bytes_.byte();
     options->loss = kLosses[which % std::size(kLosses)];
     if (which >= 240) {
@@ -458,7 +458,8 @@ class Session {
     if (kind % 4 == 0) {
       code = srjit_submit_loss(engine, one, data, parameters.data(), parameters.size(), nullptr, &made_one, error());
     } else if (kind % 4 == 1) {
-      code = srjit_submit_gradient(engine, one, data, parameters.data(), parameters.size(), nullptr, &made_one, error());
+      code =
+          srjit_submit_gradient(engine, one, data, parameters.data(), parameters.size(), nullptr, &made_one, error());
     } else if (kind % 4 == 2) {
       PopulationArgument population(bytes_);
       code = srjit_submit_population_loss(engine, population.get(), data, parameters.data(), parameters.size(), nullptr,
@@ -466,7 +467,8 @@ class Session {
     } else {
       Sized<srjit_fit_options> options(bytes_);
       options->iterations = 2;
-      code = srjit_submit_fit(engine, one, data, parameters.data(), parameters.size(), options.get(), &made_one, error());
+      code =
+          srjit_submit_fit(engine, one, data, parameters.data(), parameters.size(), options.get(), &made_one, error());
     }
     made(code, made_one, pending_);
   }

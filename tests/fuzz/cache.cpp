@@ -1,5 +1,5 @@
-// Decodes any bytes to changes of a kernel cache's file. Invariants: an image that is read is one that was written, else it
-// is a miss or an error; afterwards the file can be used.
+// Decodes any bytes to changes of a kernel cache's file. Invariants: an image that is read is one that was written,
+// else it is a miss or an error; afterwards the file can be used.
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -64,7 +64,8 @@ void change(std::vector<char>& content, ByteReader& bytes) {
     for (std::size_t i = 0; i < run.size() && at + i < content.size(); ++i) content[at + i] = static_cast<char>(run[i]);
   } else if (kind % 8 == 6) {
     const std::size_t from = bytes.little<std::uint32_t>() % content.size(), size = 1U << bytes.below(11);
-    for (std::size_t i = 0; i < size && std::max(at, from) + i < content.size(); ++i) content[at + i] = content[from + i];
+    for (std::size_t i = 0; i < size && std::max(at, from) + i < content.size(); ++i)
+      content[at + i] = content[from + i];
   } else if (kind >= 224) {
     content.resize(1 + at);
   }

@@ -1,5 +1,5 @@
-// Reads any bytes as a cubin. Invariants: it is refused, or its kernels are no larger than it and can be listed; a kernel
-// that is written again reads back.
+// Reads any bytes as a cubin. Invariants: it is refused, or its kernels are no larger than it and can be listed; a
+// kernel that is written again reads back.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>

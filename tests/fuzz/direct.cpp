@@ -1,6 +1,6 @@
-// Decodes any bytes to options of the direct tier and a batch of expressions. Invariants: the verifier finds no hazard in
-// the code, and a model of a warp runs it without a fault. Its predictions have the bits of the rows of ops.def; in f32
-// and `fast` they are within the error bound.
+// Decodes any bytes to options of the direct tier and a batch of expressions. Invariants: the verifier finds no hazard
+// in the code, and a model of a warp runs it without a fault. Its predictions have the bits of the rows of ops.def; in
+// f32 and `fast` they are within the error bound.
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -44,15 +44,14 @@ void checkRow(const Dag& dag, const DirectPart& part, const DirectOptions& optio
     if (!is_right && is_approximate) {
       const auto expression = dag.toExpression(root, kMostTokens);
       const std::vector<double> variables(row.begin(), row.end());
-      is_right = !expression || isWithin(static_cast<double>(value),
-                                         evaluateBounded(*expression, variables, kParameters<double>,
-                                                         {Precision::kF32, Math::kFast}));
+      is_right = !expression ||
+                 isWithin(static_cast<double>(value),
+                          evaluateBounded(*expression, variables, kParameters<double>, {Precision::kF32, Math::kFast}));
     }
-    require(is_right, "direct code gives the values of the rows",
-            [&] {
-              return fmt::format("{:.17g}, not {:.17g}, for root {} of\n{}", static_cast<double>(value),
-                                 static_cast<double>(wanted[root]), root, printDag(dag));
-            });
+    require(is_right, "direct code gives the values of the rows", [&] {
+      return fmt::format("{:.17g}, not {:.17g}, for root {} of\n{}", static_cast<double>(value),
+                         static_cast<double>(wanted[root]), root, printDag(dag));
+    });
   }
 }
 

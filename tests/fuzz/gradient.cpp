@@ -21,8 +21,8 @@ using fuzz::require;
 /// Whether there is one derivative, and products along paths, in any order, are far from overflow and underflow.
 bool isModerate(const Dual& dual) {
   constexpr double kMostExponents = 300;
-  return !dual.has_choice && std::isfinite(dual.value) && std::isfinite(dual.magnitude) && std::isfinite(dual.derivative) &&
-         dual.exponents < kMostExponents;
+  return !dual.has_choice && std::isfinite(dual.value) && std::isfinite(dual.magnitude) &&
+         std::isfinite(dual.derivative) && dual.exponents < kMostExponents;
 }
 
 }  // namespace
@@ -45,15 +45,14 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   require(graph.roots().size() == count, "there is a root for each derivative");
   const std::vector<double> got = evaluate<double>(graph, variables, parameters);
   for (std::size_t k = 0; k < count; ++k) {
-    const Dual wanted = dualOf(expression, variables, parameters,
-                               by_parameters ? Token::Kind::kParameter : Token::Kind::kVariable, k);
+    const Dual wanted =
+        dualOf(expression, variables, parameters, by_parameters ? Token::Kind::kParameter : Token::Kind::kVariable, k);
     if (!isModerate(wanted)) continue;
     const bool is_near = std::fabs(got[k] - wanted.derivative) <= 1e-12 * wanted.magnitude;
-    require(is_near, "derivatives equal those of dual numbers",
-            [&] {
-              return fmt::format("{}\nby {}: {:.17g}, not {:.17g}", print(expression, Language::kInfix), k, got[k],
-                                 wanted.derivative);
-            });
+    require(is_near, "derivatives equal those of dual numbers", [&] {
+      return fmt::format("{}\nby {}: {:.17g}, not {:.17g}", print(expression, Language::kInfix), k, got[k],
+                         wanted.derivative);
+    });
   }
   return 0;
 }

@@ -1,5 +1,5 @@
-// Parses any bytes as an expression in JSON. Invariant: what is accepted is JSON for another parser, too, and a walk over
-// that parser's tree gives the same tokens.
+// Parses any bytes as an expression in JSON. Invariant: what is accepted is JSON for another parser, too, and a walk
+// over that parser's tree gives the same tokens.
 #include <algorithm>
 #include <cstdint>
 #include <limits>
@@ -44,8 +44,8 @@ bool append(const Json& json, const ColumnNames& columns, std::vector<Token>& to
   }
   if (!json.is_object()) return false;
   if (const auto var = json.find("var"); var != json.end()) {
-    const auto column = var->is_string() ? columns.find(var->get_ref<const std::string&>())
-                                         : std::optional(var->get<std::uint32_t>());
+    const auto column =
+        var->is_string() ? columns.find(var->get_ref<const std::string&>()) : std::optional(var->get<std::uint32_t>());
     if (column) tokens.push_back(Token::variable(*column));
     return column.has_value();
   }

@@ -1,5 +1,5 @@
-// Decodes any words as machine instructions. Invariants: encoding gives the word back; an instruction prints, and so does
-// a listing of all.
+// Decodes any words as machine instructions. Invariants: encoding gives the word back; an instruction prints, and so
+// does a listing of all.
 #include <cstdint>
 #include <vector>
 

@@ -1,5 +1,5 @@
-// Sends lines of any bytes to `sr-jit serve`. Invariant: each answer is one line with one object, which has the request's
-// id, and an error or results.
+// Sends lines of any bytes to `sr-jit serve`. Invariant: each answer is one line with one object, which has the
+// request's id, and an error or results.
 #include <algorithm>
 #include <cstdint>
 #include <string>

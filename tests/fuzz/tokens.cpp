@@ -17,6 +17,8 @@ using namespace srjit;
 using fuzz::ByteReader;
 using fuzz::require;
 
+constexpr std::size_t kMostExpressions = 8;
+
 /// Codes of all kinds, mostly of operators and small indices.
 std::int32_t codeFrom(ByteReader& bytes) {
   const std::uint8_t kind = bytes.byte();
@@ -31,7 +33,7 @@ std::int32_t codeFrom(ByteReader& bytes) {
 
 TokenArrays arraysFrom(ByteReader& bytes) {
   TokenArrays arrays;
-  while (!bytes.isEmpty()) {
+  while (!bytes.isEmpty() && arrays.offsets.size() <= kMostExpressions) {
     const std::size_t tokens = bytes.byte() % 32;
     for (std::size_t i = 0; i < tokens; ++i) {
       arrays.codes.push_back(codeFrom(bytes));

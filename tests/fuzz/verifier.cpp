@@ -1,5 +1,5 @@
-// Decodes any bytes to direct code and a mutation of it. Invariants: the verifier finds every hazard that a mutation makes
-// by construction, and every one that the model of a warp runs into.
+// Decodes any bytes to direct code and a mutation of it. Invariants: the verifier finds every hazard that a mutation
+// makes by construction, and every one that the model of a warp runs into.
 #include <algorithm>
 #include <cstdint>
 #include <optional>
@@ -26,9 +26,7 @@ constexpr std::size_t kReach = 16;
 
 bool branches(const Instruction& i) { return i.form == Form::kBra || i.form == Form::kBrx || i.form == Form::kExit; }
 /// Its halves are ready at different times, which registerDelay() does not tell apart.
-bool isWideMultiply(const Instruction& i) {
-  return i.form == Form::kImadWideURRR || i.form == Form::kImadWideURIR;
-}
+bool isWideMultiply(const Instruction& i) { return i.form == Form::kImadWideURRR || i.form == Form::kImadWideURIR; }
 bool covers(unsigned first, unsigned count, unsigned r) {
   return first != sass::kZero && r >= first && r < first + count;
 }
@@ -79,8 +77,8 @@ class Mutant {
 bool readTooEarly(Mutant& code, std::size_t writer) {
   Instruction& i = code.at(writer);
   if (code.isVariable(writer) || !hasResult(i) || isWideMultiply(i)) return false;
-  const std::size_t reader =
-      code.next(writer, [&](const Instruction& other) { return reads(other, i.destination) || writes(other, i.destination); });
+  const std::size_t reader = code.next(
+      writer, [&](const Instruction& other) { return reads(other, i.destination) || writes(other, i.destination); });
   if (reader == kNowhere || !reads(code.at(reader), i.destination) || isWideMultiply(code.at(reader))) return false;
   if (reader - writer >= sass::registerDelay(i.form, code.at(reader).form)) return false;
   code.hurry(writer, reader);
@@ -120,7 +118,8 @@ bool predicateTooEarly(Mutant& code, std::size_t writer) {
   if (reader == kNowhere) return false;
   const Instruction& other = code.at(reader);
   if (!isRead(other, true) && !isRead(other, false)) return false;
-  if (reader - writer >= sass::predicateDelay(i.form, other.form, isRead(other, true), code.architecture())) return false;
+  if (reader - writer >= sass::predicateDelay(i.form, other.form, isRead(other, true), code.architecture()))
+    return false;
   code.hurry(writer, reader);
   return true;
 }
@@ -129,8 +128,8 @@ bool predicateTooEarly(Mutant& code, std::size_t writer) {
 bool neverWaitedFor(Mutant& code, std::size_t writer, bool drops_barrier) {
   Instruction& i = code.at(writer);
   if (!code.isVariable(writer) || !hasResult(i)) return false;
-  const std::size_t user =
-      code.next(writer, [&](const Instruction& other) { return reads(other, i.destination) || writes(other, i.destination); });
+  const std::size_t user = code.next(
+      writer, [&](const Instruction& other) { return reads(other, i.destination) || writes(other, i.destination); });
   if (user == kNowhere) return false;
   if (drops_barrier) {
     i.control.write_barrier = sass::kNoBarrier;
@@ -162,8 +161,7 @@ bool overwrittenWhileRead(Mutant& code, std::size_t reader) {
 
 bool waitedForTooEarly(Mutant& code, std::size_t setter) {
   sass::Control& control = code.at(setter).control;
-  const std::uint8_t barrier =
-      control.write_barrier != sass::kNoBarrier ? control.write_barrier : control.read_barrier;
+  const std::uint8_t barrier = control.write_barrier != sass::kNoBarrier ? control.write_barrier : control.read_barrier;
   if (barrier == sass::kNoBarrier || branches(code.at(setter)) || setter + 1 >= code.size()) return false;
   control.stall = 1;
   code.at(setter + 1).control.wait_mask |= static_cast<std::uint8_t>(1U << barrier);
@@ -265,9 +263,9 @@ void checkRun(const Dag& dag, const DirectPart& part, DirectImage image, const D
   for (int changes = 1 + bytes.byte() % 3; changes > 0; --changes) {
     const std::size_t at = bytes.little<std::uint16_t>() % code.size();
     const std::size_t begin = at < kReach ? 0 : at - kReach, end = std::min(at + kReach, code.size());
-    const bool is_near = std::any_of(code.begin() + static_cast<std::ptrdiff_t>(begin),
-                                     code.begin() + static_cast<std::ptrdiff_t>(end),
-                                     [](const auto& i) { return isWideMultiply(*i); });
+    const bool is_near =
+        std::any_of(code.begin() + static_cast<std::ptrdiff_t>(begin), code.begin() + static_cast<std::ptrdiff_t>(end),
+                    [](const auto& i) { return isWideMultiply(*i); });
     if (is_near) continue;
     changeControl(code[at]->control, bytes);
     image.words[at] = sass::encode(*code[at], options.architecture);

@@ -17,8 +17,8 @@ struct Dual {
   double value = 0;
   bool depends = false;
   double derivative = 0, magnitude = 0;
-  /// The largest |log2| of a product of partial derivatives along a path: products in another order neither overflow nor
-  /// underflow where it is small. Infinite if a partial derivative is not finite.
+  /// The largest |log2| of a product of partial derivatives along a path: products in another order neither overflow
+  /// nor underflow where it is small. Infinite if a partial derivative is not finite.
   double exponents = 0;
   /// Whether the operands of a commutative operator are equal, as those of max(x, x), while its derivatives by them are
   /// not: the result depends on their order, which is not promised.
@@ -57,7 +57,8 @@ inline Dual dualOf(const Expression& expression, std::span<const double> variabl
       }
       if (infoOf(token.op).has(OpProps::kCommutative) && x[0] == x[1]) {
         const double first = derivativeRow<double>(token.op, 0, x[0], x[1], x[2], result.value);
-        result.has_choice |= result.depends && first != derivativeRow<double>(token.op, 1, x[0], x[1], x[2], result.value);
+        result.has_choice |=
+            result.depends && first != derivativeRow<double>(token.op, 1, x[0], x[1], x[2], result.value);
       }
       stack.resize(stack.size() - arity);
     }

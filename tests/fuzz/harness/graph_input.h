@@ -1,6 +1,6 @@
-// Batches of expressions as bytes, for targets about graphs. An input has kOptions bytes for the target, kNumbers numbers
-// of two bytes for values, and records of kRecord bytes, each a token. So inserting, removing or exchanging records
-// changes one subtree and nothing behind it (graph_mutator.cpp).
+// Batches of expressions as bytes, for targets about graphs. An input has kOptions bytes for the target, kNumbers
+// numbers of two bytes for values, and records of kRecord bytes, each a token. So inserting, removing or exchanging
+// records changes one subtree and nothing behind it (graph_mutator.cpp).
 #pragma once
 
 #include <array>
