@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs what is missing, then builds and runs every test. Can be run again at any time.
 #
-#   tools/test.sh           everything: release, Python package, sanitizers, format, clang-tidy
+#   tools/test.sh           everything: release, Python package, sanitizers, coverage, fuzzing, format, clang-tidy
 #   tools/test.sh --quick   the release preset's tests alone
 #
 # The last line is `N passed, N failed` (and `, N skipped`); the exit status is 0 only if nothing failed.
@@ -17,6 +17,7 @@ for argument in "$@"; do
   esac
 done
 
+fuzz_seconds=60
 passed=0 failed=0 skipped=0
 started=$SECONDS
 count() { # count NAME STATUS: adds one check to the totals
@@ -100,7 +101,10 @@ if ! $quick; then
   run_pytest
   check "the format of all sources" check_format
   build_preset asan
+  rm -rf build/asan/profiles
   run_ctest asan
+  check "that tests run the lines of all layers" tools/coverage.sh
+  check "all fuzz targets for $fuzz_seconds s each" tools/fuzz.sh --preset asan --seconds "$fuzz_seconds" --no-merge
   # What runs on several threads at once, on the model of a GPU. The command and the other tests are not built.
   build_preset tsan --target test_runtime
   run_ctest tsan

@@ -30,6 +30,7 @@ class Image {
     if (offset > bytes_.size() || bytes_.size() - offset < size) return {};
     return bytes_.subspan(offset, size);
   }
+  std::size_t size() const { return bytes_.size(); }
   /// The text from `offset` to the next 0.
   std::string_view name(std::uint64_t offset) const {
     const auto rest = part(offset, bytes_.size() - std::min<std::uint64_t>(offset, bytes_.size()));
@@ -69,11 +70,14 @@ void forEachAttribute(std::span<const std::byte> info, Use use) {
 
 void readKernelInfo(std::span<const std::byte> info, CubinKernel& kernel) {
   constexpr unsigned kSizeShift = 18;
+  // A kernel has at most 32,764 bytes of parameters (PTX ISA, ".param"), most of 4 bytes or more.
+  constexpr std::size_t kMostParameters = 8192;
   forEachAttribute(info, [&](Attribute attribute, const Image& value) {
     if (attribute == EIATTR_PARAM_CBANK) {
       kernel.parameter_base = value.at<std::uint16_t>(4).value_or(0);
     } else if (attribute == EIATTR_KPARAM_INFO) {
       const std::size_t number = value.at<std::uint16_t>(4).value_or(0);
+      if (number >= kMostParameters) return;
       if (number >= kernel.parameter_bytes.size()) kernel.parameter_bytes.resize(number + 1);
       kernel.parameter_bytes[number] = static_cast<std::uint16_t>(value.at<std::uint32_t>(8).value_or(0) >> kSizeShift);
     } else if (attribute == EIATTR_EXIT_INSTR_OFFSETS) {
@@ -88,18 +92,23 @@ void readKernelInfo(std::span<const std::byte> info, CubinKernel& kernel) {
 
 Error damaged(std::string_view what) { return Error{Errc::kCompile, fmt::format("not a cubin: {}", what), {}}; }
 
+/// Sections with nothing in the image have the size 0. The others do not overlap, so that what is read of all is no
+/// larger than the image.
 Result<std::vector<NamedSection>> sectionsOf(const Image& image, const elf::Elf64_Ehdr& header) {
   std::vector<NamedSection> sections;
+  std::uint64_t bytes = 0;
   const auto names =
       image.at<elf::Elf64_Shdr>(header.e_shoff + std::uint64_t{header.e_shstrndx} * sizeof(elf::Elf64_Shdr));
   if (!names) return damaged("no section names");
   for (std::size_t s = 0; s < header.e_shnum; ++s) {
-    const auto section = image.at<elf::Elf64_Shdr>(header.e_shoff + s * sizeof(elf::Elf64_Shdr));
+    auto section = image.at<elf::Elf64_Shdr>(header.e_shoff + s * sizeof(elf::Elf64_Shdr));
     if (!section) return damaged("the section headers are truncated");
-    if (section->sh_type != elf::SHT_NOBITS && section->sh_type != elf::SHT_NULL && section->sh_size != 0 &&
-        image.part(section->sh_offset, section->sh_size).empty()) {
+    if (section->sh_type == elf::SHT_NOBITS || section->sh_type == elf::SHT_NULL) section->sh_size = 0;
+    if (section->sh_size != 0 && image.part(section->sh_offset, section->sh_size).empty()) {
       return damaged(fmt::format("section {} is truncated", s));
     }
+    bytes += section->sh_size;
+    if (bytes > image.size()) return damaged("its sections overlap");
     sections.push_back({image.name(names->sh_offset + section->sh_name), *section});
   }
   return sections;

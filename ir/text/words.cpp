@@ -79,7 +79,10 @@ std::string suggest(std::string_view word, bool functions, bool names, bool bare
     if (nearest.size() < 3 && std::ranges::count(nearest, shown) == 0) nearest.push_back(std::move(shown));
   };
   const auto offerNear = [&](std::string_view known) {
-    if (!known.empty() && known.size() <= kLongestSuggestion) offer(known, distance(word, known));
+    if (known.empty() || known.size() > kLongestSuggestion) return;
+    // The distance is no less than the difference in length, which is known at once.
+    const std::size_t least = std::max(known.size(), word.size()) - std::min(known.size(), word.size());
+    if (least <= best) offer(known, distance(word, known));
   };
   for (const std::string& name : names ? columns.names() : std::span<const std::string>()) {
     offerNear(name);

@@ -10,94 +10,15 @@
 #include "compiler/host/program.h"
 #include "compiler/interpreter/bytecode.h"
 #include "tests/compiler/interpreter/machine.h"
+#include "tests/fuzz/harness/graph_input.h"
 #include "tests/generators/graphs.h"
 
 namespace {
 
 using namespace srjit;
 
-constexpr std::uint32_t kVariables = 4, kParameters = 3;
-constexpr std::size_t kMaxBatch = 6, kMaxTokens = 80;
-
-/// Decodes numbers, tokens and expressions from bytes; reads zeros past the end.
-class Reader {
- public:
-  Reader(const std::uint8_t* data, std::size_t size) : data_(data), size_(size) {}
-
-  bool isEmpty() const { return size_ == 0; }
-
-  std::uint8_t byte() {
-    if (size_ == 0) return 0;
-    --size_;
-    return *data_++;
-  }
-
-  std::uint32_t below(std::size_t bound) { return static_cast<std::uint32_t>(byte() % bound); }
-
-  double number() {
-    static const std::vector<double> kSpecial = specialNumbers<double>();
-    const std::uint8_t first = byte();
-    if (first % 2 == 0) return kSpecial[first / 2 % kSpecial.size()];
-    return (first - 128 + byte() / 256.0) / 16;
-  }
-
-  std::vector<double> numbers(std::size_t count) {
-    std::vector<double> values(count);
-    for (double& value : values) value = number();
-    return values;
-  }
-
-  Expression expression() {
-    std::vector<Token> tokens;
-    std::size_t height = 0;
-    for (std::size_t count = 1 + byte() % kMaxTokens; count > 0; --count) {
-      const Token token = height == 0 || byte() % 3 == 0 ? leaf() : Token::operation(op());
-      append(tokens, height, token);
-    }
-    while (height > 1) append(tokens, height, Token::operation(kJoints[below(kJoints.size())]));
-    return Expression::create(std::move(tokens)).value();
-  }
-
-  std::vector<Expression> batch() {
-    std::vector<Expression> expressions;
-    do {
-      expressions.push_back(expression());
-    } while (!isEmpty() && expressions.size() < kMaxBatch);
-    return expressions;
-  }
-
- private:
-  static inline const std::vector<Op> kOps = allOperators();
-  static constexpr std::array kJoints = {Op::kAdd, Op::kSub, Op::kMul, Op::kDiv};
-
-  /// A new row of ops.def changes what few bytes mean.
-  Op op() {
-    const std::size_t pinned = pinnedOperators().size();
-    return kOps[stableChoice(byte(), pinned, kOps.size() - pinned)];
-  }
-
-  Token leaf() {
-    switch (byte() % 4) {
-      case 0:
-        return Token::parameter(below(kParameters));
-      case 1:
-        return Token::constant(number());
-      default:
-        return Token::variable(below(kVariables));
-    }
-  }
-
-  /// Appends `token`, and variables for missing operands.
-  static void append(std::vector<Token>& tokens, std::size_t& height, const Token& token) {
-    const auto arity = static_cast<std::size_t>(token.arity());
-    for (; height < arity; ++height) tokens.push_back(Token::variable(static_cast<std::uint32_t>(height % kVariables)));
-    tokens.push_back(token);
-    height += 1 - arity;
-  }
-
-  const std::uint8_t* data_;
-  std::size_t size_;
-};
+using fuzz::GraphInput;
+constexpr std::uint32_t kVariables = GraphInput::kVariables, kParameters = GraphInput::kParameters;
 
 struct Row {
   std::vector<double> variables, parameters;
@@ -153,27 +74,30 @@ void checkPrograms(const Dag& dag, const HandlerTable& table, const std::vector<
 }
 
 template <class T>
-void check(const std::vector<Expression>& batch, unsigned depth, const std::vector<Row>& rows) {
+void check(const std::vector<Expression>& batch, Math math, unsigned depth, const std::vector<Row>& rows) {
   constexpr auto kPrecision = kPrecisionOf<T>;
   const Dag given = Dag::fromExpressions(batch, kPrecision);
-  for (const Math math : {Math::kStrict, Math::kPrecise, Math::kFast}) {
-    const Dag dag = Pipeline::standard(math).run(given, {math});
-    if (math == Math::kStrict) {
-      for (const Row& row : rows) requireSame(valuesIn<T>(dag, row), valuesIn<T>(given, row), "strict passes", given);
-    }
-    checkPrograms(dag, tableFor(kPrecision, math, depth), rows);
+  const Dag dag = Pipeline::standard(math).run(given, {math});
+  if (math == Math::kStrict) {
+    for (const Row& row : rows) requireSame(valuesIn<T>(dag, row), valuesIn<T>(given, row), "strict passes", given);
   }
+  checkPrograms(dag, tableFor(kPrecision, math, depth), rows);
 }
 
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  Reader reader(data, size);
-  const unsigned depth = 3 + reader.below(6);
+  GraphInput input(data, size);
+  const unsigned depth = 3 + input.options.below(6);
   std::vector<Row> rows = {{{0.75, -1.5, 2.25, 0.125}, {3.5, -0.625, 1.0}}};
-  rows.push_back({reader.numbers(kVariables), reader.numbers(kParameters)});
-  const std::vector<Expression> batch = reader.batch();
-  check<double>(batch, depth, rows);
-  check<float>(batch, depth, rows);
+  rows.push_back({input.numbers(kVariables), input.numbers(kParameters)});
+  const std::vector<Expression> batch = input.batch();
+  const std::uint8_t modes = input.options.byte();
+  const Math math = kMathModes[modes / 2 % std::size(kMathModes)];
+  if (modes % 2 == 0) {
+    check<double>(batch, math, depth, rows);
+  } else {
+    check<float>(batch, math, depth, rows);
+  }
   return 0;
 }

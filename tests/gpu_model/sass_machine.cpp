@@ -170,7 +170,7 @@ void SassMachine::checkTiming(const Instruction& i) {
   }
   if (info.pipe == sass::Pipe::kMemory && i.form != Form::kLdc && i.form != Form::kLdc64 && i.form != Form::kShflBfly) {
     if (!has_descriptor_) fault("no descriptor of memory");
-    checkRead(descriptor_, 7, Place{"UR", 4});
+    checkRead(descriptor_, sass::kDescriptorDelay, Place{"UR", 4});
   }
 }
 

@@ -8,51 +8,13 @@
 #include "ir/rows.h"
 #include "passes/gradient/derived_batch.h"
 #include "passes/pass.h"
+#include "tests/generators/dual.h"
 #include "tests/generators/graphs.h"
 
 namespace srjit {
 namespace {
 
 constexpr Derivation kJacobian{.quantity = Quantity::kJacobian, .columns = 3};
-
-/// A value, whether it depends on one leaf, its derivative by that, and the sum of the magnitudes that this adds up.
-struct Dual {
-  double value = 0;
-  bool depends = false;
-  double derivative = 0, magnitude = 0;
-};
-
-/// By one parameter or variable: forward through the cells of ops.def.
-Dual forward(const Expression& expression, std::span<const double> variables, std::span<const double> parameters,
-             Token::Kind kind, std::size_t by) {
-  std::vector<Dual> stack;
-  for (const Token& token : expression.tokens()) {
-    const auto arity = static_cast<std::size_t>(token.arity());
-    Dual result;
-    if (token.kind != Token::Kind::kOp) {
-      result.depends = token.kind == kind && token.index == by;
-      result.value = token.kind == Token::Kind::kConstant   ? token.value
-                     : token.kind == Token::Kind::kVariable ? variables[token.index]
-                                                            : parameters[token.index];
-      result.derivative = result.magnitude = result.depends ? 1 : 0;
-    } else {
-      std::array<double, 3> x{};
-      for (std::size_t k = 0; k < arity; ++k) x[k] = stack[stack.size() - arity + k].value;
-      result.value = applyRow<double>(token.op, x[0], x[1], x[2]);
-      for (std::size_t k = 0; k < arity; ++k) {
-        const Dual& operand = stack[stack.size() - arity + k];
-        const double outer = derivativeRow<double>(token.op, static_cast<int>(k), x[0], x[1], x[2], result.value);
-        if (!operand.depends) continue;
-        result.depends = true;
-        result.derivative += outer * operand.derivative;
-        result.magnitude += std::fabs(outer) * operand.magnitude;
-      }
-      stack.resize(stack.size() - arity);
-    }
-    stack.push_back(result);
-  }
-  return stack.back();
-}
 
 Dag derived(const Expression& expression, const Derivation& derivation, Math math = Math::kStrict,
             Precision precision = Precision::kF64) {
@@ -127,7 +89,7 @@ std::size_t expectDerivatives(DerivativesBy by, int expressions) {
     for (int k = 0; k < 2; ++k) parameters.push_back(random.between(-2.0, 2.0));
     const std::vector<double> got = evaluate<double>(graph, variables, parameters);
     for (std::size_t k = 0; k < count; ++k) {
-      const Dual expected = forward(expression, variables, parameters, kind, k);
+      const Dual expected = dualOf(expression, variables, parameters, kind, k);
       const bool is_moderate = expected.magnitude == 0 || (expected.magnitude > 1e-100 && expected.magnitude < 1e100);
       if (!is_moderate || !std::isfinite(expected.value)) continue;
       finite += expected.magnitude > 0 ? 1 : 0;

@@ -41,10 +41,26 @@ function(srjit_not_sanitized target)
   if(SRJIT_SANITIZE)
     target_compile_options(${target} PRIVATE -fno-sanitize=all -O2)
   endif()
+  if(SRJIT_COVERAGE)
+    target_compile_options(${target} PRIVATE -fno-profile-instr-generate -fno-coverage-mapping)
+  endif()
 endfunction()
 
 if(SRJIT_FUZZ)
-  add_compile_options(-fsanitize=fuzzer-no-link)
+  # Calls at every comparison would take most of the time; words come from dictionaries, structure from mutators.
+  add_compile_options(-fsanitize=fuzzer-no-link -fno-sanitize-coverage=trace-cmp)
+endif()
+# srjit_not_sanitized_but_covered(TARGET): the same, but fuzzers see which of its code an input reaches.
+function(srjit_not_sanitized_but_covered target)
+  srjit_not_sanitized(${target})
+  if(SRJIT_FUZZ)
+    target_compile_options(${target} PRIVATE -fsanitize-coverage=inline-8bit-counters,pc-table)
+  endif()
+endfunction()
+
+if(SRJIT_COVERAGE)
+  add_compile_options(-fprofile-instr-generate -fcoverage-mapping)
+  add_link_options(-fprofile-instr-generate)
 endif()
 
 if(SRJIT_STATIC)

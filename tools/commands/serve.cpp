@@ -1,307 +1,18 @@
 // The command serve: a program in any language sends requests as lines of JSON, and data, kernels and engine stay.
-#include <fmt/format.h>
-
-#include <cmath>
 #include <iostream>
 #include <string>
-#include <utility>
 
-#include <nlohmann/json.hpp>
-
-#include "runtime/loss_text.h"
-#include "runtime/population_arrays.h"
 #include "tools/commands.h"
+#include "tools/commands/requests.h"
 #include "tools/evaluation.h"
 #include "tools/streams.h"
 
 namespace srjit {
 namespace {
 
-using Json = nlohmann::ordered_json;
-
-/// Throws an error of a request.
-[[noreturn]] void refuse(std::string message) { throw ErrorException({Errc::kInvalid, std::move(message), {}}); }
-
-/// What requests are answered with.
-struct Server {
-  Engine engine;
-  Dataset data;
-  ColumnNames columns;
-};
-
-Json errorJson(const Error& error) {
-  Json json = {{"code", nameOf(error.code)}, {"message", error.message}};
-  if (error.where) {
-    json["where"] = {{"line", error.where->line}, {"column", error.where->column}, {"length", error.where->length}};
-  }
-  return json;
-}
-
-Json failuresJson(std::span<const Failure> failures) {
-  Json list = Json::array();
-  for (const Failure& failure : failures) {
-    Json entry = {{"expression", failure.expression}};
-    entry.update(errorJson(failure.error));
-    list.push_back(std::move(entry));
-  }
-  return list;
-}
-
-/// The member `name` of a request, or `otherwise`. Throws kInvalid for one of another type.
-template <class T>
-T memberOf(const Json& request, const char* name, T otherwise) {
-  const auto found = request.find(name);
-  if (found == request.end() || found->is_null()) return otherwise;
-  try {
-    return found->get<T>();
-  } catch (const Json::exception&) {
-    refuse(fmt::format("'{}' is of the wrong type", name));
-  }
-}
-
-/// Throws kInvalid for what is no integer, or not in the range of T.
-template <class T>
-T integerOf(const Json& json, const char* name) {
-  const bool is_large = json.is_number_unsigned() && !std::in_range<T>(json.get<std::uint64_t>());
-  if (!json.is_number_integer() || is_large || !std::in_range<T>(json.get<std::int64_t>())) {
-    refuse(fmt::format("'{}' has {}, expected integers of {} bits", name, json.dump(), 8 * sizeof(T)));
-  }
-  return json.get<T>();
-}
-template <class T>
-std::vector<T> integersOf(const Json& request, const char* name) {
-  const auto found = request.find(name);
-  if (found == request.end() || !found->is_array()) refuse(fmt::format("'{}' is no list of integers", name));
-  std::vector<T> integers;
-  for (const Json& json : *found) integers.push_back(integerOf<T>(json, name));
-  return integers;
-}
-
-template <class T, std::size_t kCount>
-T choiceOf(const Json& request, const char* name, const T (&choices)[kCount], T otherwise) {
-  const auto word = memberOf<std::string>(request, name, nameOf(otherwise));
-  std::string words;
-  for (const T choice : choices) {
-    if (word == nameOf(choice)) return choice;
-    words += (words.empty() ? "" : ", ") + std::string(nameOf(choice));
-  }
-  refuse(fmt::format("'{}' is {}, expected one of {}", name, Json(word).dump(), words));
-}
-
-Language languageOf(const Json& request) {
-  const auto word = memberOf<std::string>(request, "language", "infix");
-  if (const auto language = findLanguage(word)) return *language;
-  refuse(fmt::format("'language' is {}, expected one of infix, postfix, prefix, json", Json(word).dump()));
-}
-
-/// The expressions of a request: texts, or token arrays.
-PopulationArrays expressionsOf(const Json& request, const ColumnNames& columns) {
-  if (request.contains("expressions")) {
-    return PopulationArrays::parse(memberOf<std::vector<std::string>>(request, "expressions", {}), languageOf(request),
-                                   columns);
-  }
-  const auto population = request.find("population");
-  if (population == request.end() || !population->is_object()) {
-    refuse("expected 'expressions', a list of texts, or 'population', an object of token arrays");
-  }
-  const auto codes = integersOf<std::int32_t>(*population, "codes");
-  const auto constants = memberOf<std::vector<double>>(*population, "constants", {});
-  const auto offsets = integersOf<std::int64_t>(*population, "offsets");
-  const auto notation = memberOf<std::string>(*population, "notation", "postfix");
-  if (notation != "postfix" && notation != "prefix") refuse("'notation' is neither postfix nor prefix");
-  const PopulationView view{codes, constants, offsets, notation == "prefix" ? Notation::kPrefix : Notation::kPostfix};
-  checkArrays(view).value();
-  return PopulationArrays::copy(view);
-}
-
-/// Numbers in a row, or lists of such numbers, one behind another. kMaxDepth bounds how deep it recurses.
-void appendNumbers(const Json& json, const char* name, std::vector<double>& numbers) {
-  if (json.is_number()) {
-    numbers.push_back(json.get<double>());
-    return;
-  }
-  if (!json.is_array()) refuse(fmt::format("'{}' is neither a list of numbers nor a list of such lists", name));
-  for (const Json& part : json) appendNumbers(part, name, numbers);
-}
-std::vector<double> numbersOf(const Json& request, const char* name) {
-  std::vector<double> numbers;
-  if (const auto found = request.find(name); found != request.end()) appendNumbers(*found, name, numbers);
-  return numbers;
-}
-
-/// How many vectors of all parameters these are; what does not fit is the engine's to refuse.
-std::size_t vectorsOf(const Program& program, std::span<const double> parameters) {
-  const std::size_t one = program.parameterOffset(program.size());
-  return one > 0 && parameters.size() > one && parameters.size() % one == 0 ? parameters.size() / one : 1;
-}
-
-LossOptions lossOf(const Json& request) {
-  LossOptions loss = parseLoss(memberOf<std::string>(request, "loss", "mse")).value();
-  loss.nan = choiceOf(request, "nan", kNanPolicies, NanPolicy::kPropagate);
-  return loss;
-}
-
-/// A list with null for what is no number: JSON has neither NaN nor infinities.
-Json numbersJson(std::span<const double> numbers) {
-  Json list = Json::array();
-  for (const double number : numbers) list.push_back(std::isfinite(number) ? Json(number) : Json());
-  return list;
-}
-
-Json validRowsJson(std::span<const std::uint64_t> rows) {
-  Json list = Json::array();
-  for (const std::uint64_t count : rows) list.push_back(count == Losses::kNotCounted ? Json() : Json(count));
-  return list;
-}
-
-/// One list per expression, and again for every vector, of numbers in the layout of the parameters.
-Json byExpression(const Program& program, std::span<const double> numbers) {
-  Json list = Json::array();
-  const std::size_t one = program.parameterOffset(program.size());
-  for (std::size_t vector = 0; vector < vectorsOf(program, numbers); ++vector) {
-    for (std::size_t e = 0; e < program.size(); ++e) {
-      const std::size_t first = vector * one + program.parameterOffset(e);
-      list.push_back(numbersJson(numbers.subspan(first, program.parameterOffset(e + 1) - program.parameterOffset(e))));
-    }
-  }
-  return list;
-}
-
-Program compile(const Server& server, const PopulationArrays& expressions) {
-  return server.engine.compile(expressions.view(), {.expected_rows = server.data.rows()}).value();
-}
-
-Json lossesJson(const Losses& losses, const PopulationArrays& expressions) {
-  return {{"losses", numbersJson(losses.values)},
-          {"valid_rows", validRowsJson(losses.valid_rows)},
-          {"failures", failuresJson(expressions.explained(losses.failures))}};
-}
-
-Json answerInfo(const Server& server, const Json&) {
-  const EngineOptions& options = server.engine.options();
-  return {{"version", SRJIT_VERSION},
-          {"device", options.device},
-          {"precision", nameOf(options.precision)},
-          {"math", nameOf(options.math)},
-          {"rows", server.data.rows()},
-          {"columns", std::vector<std::string>(server.columns.names().begin(), server.columns.names().end())},
-          {"notices", server.engine.notices()}};
-}
-
-Json answerLoss(const Server& server, const Json& request) {
-  const PopulationArrays expressions = expressionsOf(request, server.columns);
-  const std::vector<double> parameters = numbersOf(request, "parameters");
-  const Losses losses =
-      parameters.empty()
-          ? server.engine.loss(expressions.view(), server.data, {}, lossOf(request)).value()
-          : server.engine.loss(compile(server, expressions), server.data, parameters, lossOf(request)).value();
-  return lossesJson(losses, expressions);
-}
-
-Json answerGradient(const Server& server, const Json& request) {
-  const PopulationArrays expressions = expressionsOf(request, server.columns);
-  const Program program = compile(server, expressions);
-  const Gradients gradients =
-      server.engine.gradient(program, server.data, numbersOf(request, "parameters"), {.loss = lossOf(request)}).value();
-  Json json = lossesJson(gradients.losses, expressions);
-  json["derivatives"] = byExpression(program, gradients.derivatives);
-  return json;
-}
-
-Json answerPredict(const Server& server, const Json& request) {
-  const PopulationArrays expressions = expressionsOf(request, server.columns);
-  const Program program = compile(server, expressions);
-  const std::vector<double> parameters = numbersOf(request, "parameters");
-  const std::size_t rows = server.data.rows();
-  return withZeroOf(server.engine.options().precision, [&]<class T>(T) -> Json {
-    const std::size_t outputs = program.size() * vectorsOf(program, parameters);
-    std::vector<T> out(outputs * rows);
-    const auto failures = server.engine.evaluate(program, server.data, parameters, std::span<T>(out)).value();
-    const std::vector<double> wide(out.begin(), out.end());
-    Json values = Json::array();
-    for (std::size_t o = 0; o < outputs; ++o) values.push_back(numbersJson(std::span(wide).subspan(o * rows, rows)));
-    return {{"values", std::move(values)}, {"failures", failuresJson(expressions.explained(failures))}};
-  });
-}
-
-Json answerFit(const Server& server, const Json& request) {
-  const PopulationArrays expressions = expressionsOf(request, server.columns);
-  const Program program = compile(server, expressions);
-  std::vector<double> starts = numbersOf(request, "starts");
-  if (starts.empty()) starts.assign(program.parameterOffset(program.size()), 1.0);
-  FitOptions options{.loss = lossOf(request)};
-  if (request.contains("iterations")) options.iterations = integerOf<unsigned>(request["iterations"], "iterations");
-  const Fits fits = server.engine.fit(program, server.data, starts, options).value();
-  Json json = {{"parameters", byExpression(program, fits.parameters)},
-               {"standard_errors", byExpression(program, fits.standard_errors)},
-               {"iterations", fits.iterations},
-               {"status", Json::array()}};
-  for (const FitStatus status : fits.statuses) json["status"].push_back(nameOf(status));
-  json.update(lossesJson(fits.losses, expressions));
-  return json;
-}
-
-Json answerSimplify(const Server& server, const Json& request) {
-  const PopulationArrays expressions =
-      expressionsOf(request, server.columns).simplified(choiceOf(request, "math", kMathModes, Math::kFast));
-  Json texts = Json::array();
-  for (std::size_t e = 0; e < expressions.size(); ++e) {
-    const Result<Expression> expression = expressions.expression(e);
-    texts.push_back(expression ? Json(print(*expression, languageOf(request), server.columns)) : Json());
-  }
-  return {{"expressions", std::move(texts)}, {"failures", failuresJson(expressions.failures)}};
-}
-
-struct RequestKind {
-  const char* name;
-  Json (*answer)(const Server& server, const Json& request);
-};
-constexpr RequestKind kRequests[] = {{"info", answerInfo},         {"loss", answerLoss}, {"predict", answerPredict},
-                                     {"gradient", answerGradient}, {"fit", answerFit},   {"simplify", answerSimplify}};
-
-Json answerRequest(const Server& server, const Json& request) {
-  if (!request.is_object()) refuse("a request is an object");
-  const auto wanted = memberOf<std::string>(request, "op", "");
-  std::string names;
-  for (const RequestKind& kind : kRequests) {
-    if (wanted == kind.name) return kind.answer(server, request);
-    names += (names.empty() ? "" : ", ") + std::string(kind.name);
-  }
-  refuse(fmt::format("'op' is {}, expected one of {}", Json(wanted).dump(), names));
-}
-
-/// How deep a request may be nested: deeper than any needs, and no depth to recurse into that is a danger.
-constexpr int kMaxDepth = 32;
-
-Json parseRequest(const std::string& line) {
-  return Json::parse(line, [](int depth, Json::parse_event_t, const Json&) {
-    if (depth > kMaxDepth) refuse(fmt::format("lists and objects are nested more than {} deep", kMaxDepth));
-    return true;
-  });
-}
-
-/// The answer to one line: an object with the request's id, if it has one.
-Json answerLine(const Server& server, const std::string& line) {
-  Json answer = Json::object();
-  try {
-    const Json request = parseRequest(line);
-    if (request.is_object() && request.contains("id")) answer["id"] = request["id"];
-    answer.update(answerRequest(server, request));
-  } catch (const Json::parse_error& problem) {
-    answer["error"] = errorJson({Errc::kSyntax, fmt::format("no JSON: unexpected text at byte {}", problem.byte), {}});
-  } catch (const Json::exception& problem) {  // a number that a double cannot hold, for example
-    answer["error"] = errorJson({Errc::kInvalid, problem.what(), {}});
-  } catch (const ErrorException& problem) {
-    answer["error"] = errorJson(problem.error());
-  } catch (const std::bad_alloc&) {
-    answer["error"] = errorJson({Errc::kMachine, "out of memory", {}});
-  }
-  return answer;
-}
-
-/// Writes a line, and whether it could be written. What is no UTF-8 becomes U+FFFD.
-bool write(const Json& answer) {
-  std::cout << answer.dump(-1, ' ', false, Json::error_handler_t::replace) << '\n' << std::flush;
+/// Writes a line, and whether it could be written.
+bool write(const std::string& line) {
+  std::cout << line << '\n' << std::flush;
   return std::cout.good();
 }
 
@@ -311,13 +22,13 @@ ExitStatus runServe(const EvaluationOptions& options) {
   }
   const Result<LoadedData> loaded = loadData(options);
   if (!loaded) return report(loaded.error());
-  const Server server{loaded->engine, loaded->data, viewOf(loaded->roles).names};
+  const RequestServer server{loaded->engine, loaded->data, viewOf(loaded->roles).names};
   // A client need not guess when the data are read.
-  if (!write(answerInfo(server, {}))) return kDone;  // runMain() reports what was lost
+  if (!write(describeServer(server))) return kDone;  // runMain() reports what was lost
   std::string line;
   while (std::getline(std::cin, line)) {
     if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
-    if (!write(answerLine(server, line))) break;
+    if (!write(answerRequest(server, line))) break;
   }
   return kDone;
 }

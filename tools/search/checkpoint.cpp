@@ -1,6 +1,7 @@
 #include "tools/search/checkpoint.h"
 
 #include <cmath>
+#include <concepts>
 #include <limits>
 
 #include <fmt/format.h>
@@ -39,6 +40,17 @@ double numberFrom(const Json& json) {
   return json.is_null() ? std::numeric_limits<double>::infinity() : json.get<double>();
 }
 
+/// For any unsigned integer. Of another number, the JSON library's conversion may have no defined result.
+struct IntegerFrom {
+  const Json& json;
+
+  template <std::unsigned_integral T>
+  operator T() const {
+    if (!json.is_number_unsigned()) throw Error{Errc::kInvalid, json.dump() + " is no count", {}};
+    return json.get<T>();
+  }
+};
+
 std::vector<double> numbersFrom(const Json& json) {
   std::vector<double> numbers;
   for (const Json& number : json) numbers.push_back(numberFrom(number));
@@ -76,18 +88,18 @@ Expression expressionFrom(const Json& text) {
 Individual individualFrom(const Json& json) {
   const Expression expression = expressionFrom(json.at("tree"));
   return {.tree = {expression.tokens().begin(), expression.tokens().end()},
-          .complexity = json.at("complexity"),
+          .complexity = IntegerFrom{json.at("complexity")},
           .loss = json.at("loss"),
-          .shape = json.at("shape"),
-          .whole = json.at("whole")};
+          .shape = IntegerFrom{json.at("shape")},
+          .whole = IntegerFrom{json.at("whole")}};
 }
 
 Island islandFrom(const Json& json) {
-  Island island{.number = json.at("number"),
-                .link = json.at("link"),
-                .generation = json.at("generation"),
-                .born = json.at("born"),
-                .improved = json.at("improved"),
+  Island island{.number = IntegerFrom{json.at("number")},
+                .link = IntegerFrom{json.at("link")},
+                .generation = IntegerFrom{json.at("generation")},
+                .born = IntegerFrom{json.at("born")},
+                .improved = IntegerFrom{json.at("improved")},
                 .records = numbersFrom(json.at("records")),
                 .population = {}};
   for (const Json& individual : json.at("population")) island.population.push_back(individualFrom(individual));
@@ -97,12 +109,12 @@ Island islandFrom(const Json& json) {
 SearchState stateFrom(const Json& json) {
   if (json.at("format") != kFormat) throw Error{Errc::kInvalid, "another format", {}};
   SearchState state;
-  state.fingerprint = json.at("fingerprint");
-  state.rows = json.at("rows");
+  state.fingerprint = IntegerFrom{json.at("fingerprint")};
+  state.rows = IntegerFrom{json.at("rows")};
   state.seconds = json.at("seconds");
-  state.generations = json.at("generations");
-  state.candidates = json.at("candidates");
-  state.fits = json.at("fits");
+  state.generations = IntegerFrom{json.at("generations")};
+  state.candidates = IntegerFrom{json.at("candidates")};
+  state.fits = IntegerFrom{json.at("fits")};
   for (const Json& island : json.at("islands")) state.islands.push_back(islandFrom(island));
   for (const Json& archive : json.at("archives")) {
     state.archives.emplace_back();
@@ -115,7 +127,7 @@ SearchState stateFrom(const Json& json) {
     const double held_out = numberFrom(formula.at("held_out"));
     state.front.add(
         {.expression = expressionFrom(formula.at("formula")),
-         .complexity = formula.at("complexity"),
+         .complexity = IntegerFrom{formula.at("complexity")},
          .loss = formula.at("loss"),
          .held_out = formula.at("is_judged").get<bool>() ? held_out : std::numeric_limits<double>::quiet_NaN()});
   }

@@ -22,10 +22,13 @@
 #include <vector>
 
 #include "ir/numbers/random.h"
-#include "ir/ops.h"
+#include "tests/fuzz/harness/words.h"
 #include "tests/generators/population.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size);
+// Of targets that know the structure of their inputs.
+extern "C" __attribute__((weak)) std::size_t LLVMFuzzerCustomMutator(std::uint8_t* data, std::size_t size,
+                                                                     std::size_t max_size, unsigned seed);
 
 namespace {
 
@@ -54,87 +57,19 @@ std::vector<std::string> readCorpus(const std::string& folder) {
   return inputs;
 }
 
-// Divided, since an e would be a hexadecimal digit.
-constexpr const char* kUmlauts =
-    "gr\xc3\xb6\xc3\x9f"
-    "e";
-constexpr const char* kWords[] = {"x0",
-                                  "x1",
-                                  "x12",
-                                  "p0",
-                                  "p1",
-                                  "pi",
-                                  "inf",
-                                  "nan",
-                                  "0",
-                                  "-0",
-                                  "1",
-                                  "-1",
-                                  "2.5",
-                                  "1e308",
-                                  "1e-320",
-                                  "1e999",
-                                  "0x1p-3",
-                                  ".5",
-                                  "5.",
-                                  "(",
-                                  ")",
-                                  ",",
-                                  " ",
-                                  "\t",
-                                  "\n",
-                                  "#",
-                                  "**",
-                                  "[",
-                                  "]",
-                                  "{",
-                                  "}",
-                                  ":",
-                                  "\"",
-                                  "\"op\"",
-                                  "\"args\"",
-                                  "\"var\"",
-                                  "if(",
-                                  "1e",
-                                  "x",
-                                  "p",
-                                  "x99999999999",
-                                  "x[1]",
-                                  "p[0]",
-                                  "x[",
-                                  "`",
-                                  "`two words`",
-                                  "`sin`",
-                                  "`\\`\\\\\\x0a\\xff`",
-                                  kUmlauts,
-                                  "y",
-                                  "((((((((",
-                                  "))))))))"};
-
-/// Words that reach deep states of the parsers: names of operators, signs, extreme numbers, and JSON syntax.
-struct Words {
-  std::vector<std::string> all{std::begin(kWords), std::end(kWords)};
-  std::size_t pinned = 0;  ///< the first so many, which a new row of ops.def does not change
-
-  Words() {
-    constexpr std::size_t kPerOperator = 3;
-    pinned = all.size() + kPerOperator * srjit::pinnedOperators().size();
-    for (const srjit::Op op : srjit::allOperators()) {
-      const srjit::OpInfo& info = srjit::infoOf(op);
-      all.emplace_back(info.name);
-      all.emplace_back(info.text);
-      all.push_back(std::string(info.name) + "(");
-    }
-  }
-};
-
 class Generator {
  public:
   Generator(std::vector<std::string> corpus, std::uint64_t seed) : corpus_(std::move(corpus)), random_(seed) {}
 
-  /// Half of the inputs are mutated corpus files, half are sequences of words.
+  /// Half of the inputs are mutated corpus files, half are sequences of words; with a mutator of the target all are the
+  /// former.
   std::string next() {
     std::string text;
+    if (LLVMFuzzerCustomMutator != nullptr && !corpus_.empty()) {
+      text = corpus_[random_.below(corpus_.size())];
+      for (std::size_t times = 1 + random_.below(8); times > 0; --times) changeByTarget(text);
+      return text;
+    }
     if (!corpus_.empty() && random_.below(2) == 0) {
       text = corpus_[random_.below(corpus_.size())];
     } else {
@@ -145,13 +80,7 @@ class Generator {
     return text;
   }
 
- private:
-  std::string word() {
-    const std::string& word =
-        words_.all[srjit::stableChoice(random_.next(), words_.pinned, words_.all.size() - words_.pinned)];
-    return word + (random_.below(2) == 0 ? " " : "");
-  }
-
+  /// One small change.
   void change(std::string& text) {
     const std::size_t at = random_.below(text.size() + 1);
     const std::size_t length = std::min(random_.below(16), text.size() - at);
@@ -180,10 +109,27 @@ class Generator {
     }
   }
 
+ private:
+  void changeByTarget(std::string& text) {
+    const std::size_t size = text.size();
+    text.resize(kMaxInput);
+    text.resize(LLVMFuzzerCustomMutator(reinterpret_cast<std::uint8_t*>(text.data()), std::min(size, kMaxInput),
+                                        kMaxInput, static_cast<unsigned>(random_.next())));
+  }
+
+  std::string word() {
+    const std::string& word =
+        words_.all[srjit::stableChoice(random_.next(), words_.pinned, words_.all.size() - words_.pinned)];
+    return word + (random_.below(2) == 0 ? " " : "");
+  }
+
   std::vector<std::string> corpus_;
-  Words words_;
+  srjit::fuzz::Words words_;
   srjit::Random random_;
 };
+
+/// What LLVMFuzzerMutate changes with.
+Generator* generating = nullptr;
 
 // State of the signal handler: the current input, and the file to write it to.
 const std::string* current_input = nullptr;
@@ -245,6 +191,14 @@ Options readOptions(int argc, char** argv) {
 
 }  // namespace
 
+extern "C" std::size_t LLVMFuzzerMutate(std::uint8_t* data, std::size_t size, std::size_t max_size) {
+  std::string text(reinterpret_cast<const char*>(data), size);
+  generating->change(text);
+  text.resize(std::min(text.size(), max_size));
+  std::ranges::copy(text, data);
+  return text.size();
+}
+
 int main(int argc, char** argv) {
   const Options options = readOptions(argc, argv);
   if (!options.input.empty()) {
@@ -255,6 +209,7 @@ int main(int argc, char** argv) {
   const std::vector<std::string> corpus = readCorpus(options.corpus);
   for (const std::string& input : corpus) run(input);
   Generator generator(corpus, options.seed);
+  generating = &generator;
   for (std::uint64_t i = 0; i < options.runs; ++i) run(generator.next());
   std::cout << corpus.size() << " inputs of the corpus and " << options.runs << " generated ones\n";
   return 0;

@@ -1,0 +1,25 @@
+// The requests of `sr-jit serve` (docs/serve.md): lines of JSON in, lines of JSON out.
+#pragma once
+
+#include <string>
+
+#include "ir/text.h"
+#include "runtime/engine.h"
+
+namespace srjit {
+
+/// What requests are answered with.
+struct RequestServer {
+  Engine engine;
+  Dataset data;
+  ColumnNames columns;
+};
+
+/// The answer to the request `info`, which a server writes first. One line, without its end.
+std::string describeServer(const RequestServer& server);
+
+/// The answer to a line, whatever it has: one line, without its end, with an object that has the request's id, if it
+/// has one, and results or an error. Throws std::bad_alloc alone. Thread-safe.
+std::string answerRequest(const RequestServer& server, const std::string& line);
+
+}  // namespace srjit
