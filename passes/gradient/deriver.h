@@ -28,9 +28,9 @@ class Deriver {
   Deriver(const Deriver&) = delete;
   Deriver& operator=(const Deriver&) = delete;
 
-  /// Makes the roots of an expression. The expression is what node `root` of `from`, another graph, computes, and has so
-  /// many parameters; it uses variables before derivation.columns alone. Its own nodes stay as they are, so f keeps its
-  /// bits; derivatives get the rules of the math mode, and are fused; what sums add is as Quantity has it, without
+  /// Makes the roots of an expression. The expression is what node `root` of `from`, another graph, computes, and has
+  /// so many parameters; it uses variables before derivation.columns alone. Its own nodes stay as they are, so f keeps
+  /// its bits; derivatives get the rules of the math mode, and are fused; what sums add is as Quantity has it, without
   /// rules. Linear in the nodes of each root together, not recursive.
   void run(const Dag& from, NodeId root, const Derivation& derivation, std::size_t parameters);
   /// What run() made.

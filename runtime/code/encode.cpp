@@ -156,7 +156,8 @@ class ProgramEncoder {
     }
     // Passes from outside of the library and kept subtrees need graphs of whole chunks.
     const bool needs_graphs = source_.pipeline || request_.subtrees != nullptr;
-    finds_ = !needs_graphs && !source_.derivation && source_.variables <= kFirstSlot && request_.chosen.size() == source_.expressions.size() &&
+    finds_ = !needs_graphs && !source_.derivation && source_.variables <= kFirstSlot &&
+             request_.chosen.size() == source_.expressions.size() &&
              source_.tokens >= kLeastTokensToFind * source_.expressions.size();
     EncodedChunks& chunks = finds_ ? scratch_->chunks : scratch_->others;
     if (finds_ && !source_.is_continued) {

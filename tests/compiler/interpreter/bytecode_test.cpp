@@ -409,13 +409,13 @@ TEST(Bytecode, OfWhatIsDerivedOfAnExpressionIsThatOfTheScheduledGraph) {
   const DerivedLoss scaled{.is_scaled = true, .constants = {.target_centre = 0.75}};
   const DerivedLoss huber{.term = LossTerm::kHuber, .constants = {.tuning = 1}};
   using enum Quantity;
-  const Derivation derivations[] = {{.quantity = kLoss, .columns = 3, .loss = scaled},
-                                    {.quantity = kLoss, .columns = 3, .loss = scaled, .weighted = true,
-                                     .skips_invalid = true},
-                                    {.quantity = kLoss, .columns = 2, .loss = huber},
-                                    {.quantity = kGradient, .columns = 3, .loss = scaled},
-                                    {.quantity = kNormalEquations, .columns = 3, .weighted = true},
-                                    {.quantity = kJacobian, .columns = 3}};
+  const Derivation derivations[] = {
+      {.quantity = kLoss, .columns = 3, .loss = scaled},
+      {.quantity = kLoss, .columns = 3, .loss = scaled, .weighted = true, .skips_invalid = true},
+      {.quantity = kLoss, .columns = 2, .loss = huber},
+      {.quantity = kGradient, .columns = 3, .loss = scaled},
+      {.quantity = kNormalEquations, .columns = 3, .weighted = true},
+      {.quantity = kJacobian, .columns = 3}};
   for (const std::uint32_t slots : {3U, 64U}) {
     for (const Math math : kMathModes) {
       const HandlerTable table(specFor(math, 4));
