@@ -166,11 +166,15 @@ Result<LoadedData> loadData(const EvaluationOptions& options) {
   return LoadedData{std::move(*table), std::move(*roles), *engine, *data, notices};
 }
 
-Result<Evaluation> prepare(const EvaluationOptions& options, bool writes_npy) {
-  checkOutName(options, writes_npy);
-  if (options.data == "-" && options.expressions.file == "-") {
+void checkStandardInput(const std::string& data, const ExpressionOptions& expressions) {
+  if (data == "-" && expressions.file == "-") {
     throw CLI::ValidationError("--data", "data and expressions cannot both come from standard input");
   }
+}
+
+Result<Evaluation> prepare(const EvaluationOptions& options, bool writes_npy) {
+  checkOutName(options, writes_npy);
+  checkStandardInput(options.data, options.expressions);
   std::optional<Pipeline> pipeline;
   if (!options.passes.empty()) {
     Result<Pipeline> parsed = Pipeline::parse(options.passes, options.engine.math);

@@ -57,6 +57,9 @@ struct Evaluation : LoadedData {
 /// Columns, target and weights for upload.
 DataView viewOf(const Roles& roles);
 
+/// Throws CLI::ValidationError if data and expressions are both to come from standard input.
+void checkStandardInput(const std::string& data, const ExpressionOptions& expressions);
+
 /// Makes ready what `options` ask for; `writes_npy`: --out FILE.npy gives a matrix. Throws CLI::ValidationError if
 /// options contradict each other.
 Result<Evaluation> prepare(const EvaluationOptions& options, bool writes_npy);

@@ -34,6 +34,7 @@ done
 if ((${#targets[@]} == 0)); then
   for source in tests/fuzz/*.cpp; do targets+=("$(basename "$source" .cpp)"); done
 fi
+mapfile -t targets < <(printf '%s\n' "${targets[@]}" | sort -u)
 for target in "${targets[@]}"; do
   [[ -f "tests/fuzz/$target.cpp" ]] || fail "there is no target '$target'" "tests/fuzz has a source for each"
 done
@@ -80,6 +81,7 @@ run_target() {
 
 say "running ${#targets[@]} targets for $seconds s each, $jobs at once"
 for target in "${targets[@]}"; do
+  rm -f "$folder/logs/$target.log" "$folder/logs/$target.log.status"  # of an earlier run
   while (($(jobs -rp | wc -l) >= jobs)); do wait -n || true; done
   run_target "$target" &
 done
@@ -90,10 +92,11 @@ counts="$folder/counts.tsv" commit="$(git rev-parse --short HEAD 2>/dev/null || 
 printf '%-12s %14s %10s %8s %8s  %s\n' target executions per_second inputs edges result
 for target in "${targets[@]}"; do
   log="$folder/logs/$target.log"
+  [[ -f "$log" ]] || : >"$log"
   executions="$(sed -n 's/^stat::number_of_executed_units: *//p' "$log" | tail -n 1)"
   edges="$(sed -n 's/.* cov: \([0-9]*\).*/\1/p' "$log" | tail -n 1)"
   result=passed
-  if [[ "$(cat "$log.status")" != 0 ]]; then
+  if [[ ! -f "$log.status" || "$(cat "$log.status")" != 0 ]]; then
     result=FAILED
     failed+=("$target")
   fi

@@ -63,8 +63,9 @@ void foldWhere(WorkingDag& work, const PassContext& context, const Allowed& allo
                  const std::span<const NodeId> used(operands.data(), static_cast<std::size_t>(arityOf(op)));
                  if (!allowed(op) || !areConstants(dag, used)) return dag.apply(op, operands);
                  const NodeId value = dag.constant(foldedValue(dag, op, used));
-                 const bool exact = hasFixedBits(op, dag.precision(), context.math);
-                 if (context.log != nullptr) context.log->fold(op, operands, value, exact);
+                 if (context.log != nullptr) {
+                   context.log->fold(op, operands, value, hasFixedBits(op, dag.precision(), context.math));
+                 }
                  return value;
                },
                context.log);

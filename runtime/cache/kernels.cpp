@@ -26,7 +26,14 @@ using Image = std::shared_ptr<const KernelImage>;
 void traceLookup(std::string_view where, const Image& image) {
   if (!isTracing()) return;
   const TraceNumber bytes{"bytes", image == nullptr ? 0.0 : static_cast<double>(image->code.size())};
-  trace({.kind = TraceKind::kCache, .what = where, .device = {}, .begin = traceNow(), .numbers = {&bytes, 1}});
+  trace({.kind = TraceKind::kCache, .what = where, .device = {}, .numbers = {&bytes, 1}});
+}
+
+/// An image that was in memory, told without the lock.
+Image told(std::unique_lock<std::mutex>& lock, Image image) {
+  lock.unlock();
+  traceLookup("in memory", image);
+  return image;
 }
 
 /// A digest is uniformly distributed, so it needs no further hashing.
@@ -243,18 +250,14 @@ Result<Image> KernelCache::State::get(const KernelKey& key, const Make& make) {
     std::unique_lock lock(mutex_);
     bool waited = false;
     for (;;) {
-      if (Image image = hit(key.digest)) {
-        lock.unlock();
-        traceLookup("in memory", image);
-        return image;
-      }
+      if (Image image = hit(key.digest)) return told(lock, std::move(image));
       const auto found = pending_.find(key.digest);
       if (found == pending_.end()) break;
       const std::shared_ptr<PendingImage> other = found->second;
       stats_.waits += waited ? 0 : 1;
       waited = true;
       other->ended.wait(lock, [&] { return other->done; });
-      if (other->image) return other->image;
+      if (other->image) return told(lock, other->image);
     }
     pending = std::make_shared<PendingImage>();
     pending_.emplace(key.digest, pending);
@@ -310,11 +313,7 @@ bool KernelCache::State::has(const KernelKey& key) {
 Image KernelCache::State::find(const KernelKey& key, const std::shared_ptr<KernelImage>& space) {
   {
     std::unique_lock lock(mutex_);
-    if (Image image = hit(key.digest)) {
-      lock.unlock();
-      traceLookup("in memory", image);
-      return image;
-    }
+    if (Image image = hit(key.digest)) return told(lock, std::move(image));
   }
   Image image = fromDisk(key, space == nullptr ? std::make_shared<KernelImage>() : space);
   traceLookup(image ? "on disk" : "missing", image);

@@ -1,14 +1,14 @@
 #include "runtime/gpu/queue.h"
 
+#include <algorithm>
 #include <bit>
 #include <utility>
-
-#include "runtime/platform/trace.h"
 
 namespace srjit {
 namespace {
 
 constexpr std::size_t kMaxIdleBytes = std::size_t{512} << 20;
+constexpr std::chrono::seconds kClocksFor{10};  // in which single precision tells microseconds apart
 
 }  // namespace
 
@@ -46,14 +46,16 @@ void PinnedPool::clear() const {
   shared_->idle_bytes = 0;
 }
 
-const DeviceQueue::ClockPair& DeviceQueue::clocks(const QueueLock&) {
-  if (!clocks_) {
+std::shared_ptr<const DeviceQueue::ClockPair> DeviceQueue::clocks(const QueueLock&,
+                                                                  std::chrono::steady_clock::time_point oldest) {
+  const auto least = std::max(oldest, std::chrono::steady_clock::now() - kClocksFor);
+  if (clocks_ == nullptr || clocks_->time < least) {
     Event event(cuda, Event::Timing::kOn);
     stream->record(event);
     stream->synchronize();
-    clocks_.emplace(ClockPair{std::move(event), traceNow()});
+    clocks_ = std::make_shared<const ClockPair>(ClockPair{std::move(event), std::chrono::steady_clock::now()});
   }
-  return *clocks_;
+  return clocks_;
 }
 
 }  // namespace srjit

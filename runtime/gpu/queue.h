@@ -1,10 +1,10 @@
 // What all work of one engine on a GPU shares: a device, its streams, and reusable memory.
 #pragma once
 
+#include <chrono>
 #include <map>
 #include <memory>
 #include <mutex>
-#include <optional>
 #include <string>
 
 #include "runtime/cuda/handles.h"
@@ -49,13 +49,14 @@ struct DeviceQueue {
         uploads(std::make_shared<const Stream>(cuda)),
         pinned(cuda) {}
 
-  /// When the trace's clock showed what the device's did: seconds of the trace at an event of `stream`. Of the first
-  /// call with a lock, which waits for the stream.
+  /// When the host's clock showed what the device's did: at an event of `stream`, for the trace.
   struct ClockPair {
     Event event;
-    double seconds;
+    std::chrono::steady_clock::time_point time;
   };
-  const ClockPair& clocks(const QueueLock& lock);
+  /// A pair that is not older than `oldest`, and of the last seconds, since the driver gives the time between events in
+  /// single precision. Now and then it waits for the stream. Throws CudaFailure, std::bad_alloc.
+  std::shared_ptr<const ClockPair> clocks(const QueueLock& lock, std::chrono::steady_clock::time_point oldest);
 
   std::shared_ptr<const Cuda> cuda;
   const std::string name;
@@ -70,7 +71,7 @@ struct DeviceQueue {
  private:
   friend class QueueLock;
   std::mutex mutex_;
-  std::optional<ClockPair> clocks_;
+  std::shared_ptr<const ClockPair> clocks_;
 };
 
 /// The right to put work on a queue's stream, for as long as this exists. Functions that need it take a reference.

@@ -8,6 +8,7 @@
 #include <tbb/parallel_for.h>
 
 #include "runtime/evaluation/loss_value.h"
+#include "runtime/platform/guarded.h"
 #include "runtime/platform/trace.h"
 
 namespace srjit {
@@ -58,6 +59,7 @@ void DeviceRun::inChunk(const QueueLock& lock, const Dataset::State& data, std::
   const std::size_t first = chunk * memory_.chunkRows();
   StagedRows staged = data.on_device->stage(lock, first, std::min(memory_.chunkRows(), memory_.rows() - first));
   timed_ = chunk + 1;
+  if (chunk == 0) noteClocks(lock);
   queue_.stream->record(times_[chunk].begin);
   body(staged.rows());
   queue_.stream->record(times_[chunk].end);
@@ -70,27 +72,35 @@ double DeviceRun::kernelSeconds() const {
   return seconds;
 }
 
-void DeviceRun::trace() const {
-  if (!isTracing() || timed_ == 0) return;
-  const QueueLock lock(queue_);
-  const DeviceQueue::ClockPair& clocks = queue_.clocks(lock);
+// Before the first event is recorded, so that no time is negative.
+void DeviceRun::noteClocks(const QueueLock& lock) noexcept {
+  clocks_.reset();
+  if (!isTracing()) return;
+  static_cast<void>(guarded([&] { return clocks_ = queue_.clocks(lock, traceBegin()), okStatus(); }));
+}
+
+void DeviceRun::trace() const noexcept {
+  if (clocks_ == nullptr || timed_ == 0) return;
+  static_cast<void>(guarded([&] { return tell(), okStatus(); }));
+}
+
+void DeviceRun::tell() const {
   const ServedExpressions served = plan_.code->served();
+  const bool is_mixed = (served.interpreted > 0) + (served.direct > 0) + (served.compiled > 0) > 1;
+  const char* const what = is_mixed              ? "several tiers"
+                           : served.direct > 0   ? "direct code"
+                           : served.compiled > 0 ? "compiled code"
+                                                 : "interpreter";
   const TraceNumber numbers[] = {{"outputs", static_cast<double>(plan_.outputs)},
                                  {"rows", static_cast<double>(memory_.rows())}};
-  const auto trace = [&](const char* what) {
-    srjit::trace({.kind = TraceKind::kKernel,
-                  .what = what,
-                  .device = queue_.name,
-                  .begin = clocks.seconds + times_[0].begin.secondsSince(clocks.event),
-                  .seconds = times_[timed_ - 1].end.secondsSince(times_[0].begin),
-                  .numbers = numbers},
-                 TracePlace::kStream);
-  };
-  const bool is_mixed = (served.interpreted > 0) + (served.direct > 0) + (served.compiled > 0) > 1;
-  trace(is_mixed              ? "several tiers"
-        : served.direct > 0   ? "direct code"
-        : served.compiled > 0 ? "compiled code"
-                              : "interpreter");
+  const std::chrono::duration<double> until_begin(times_[0].begin.secondsSince(clocks_->event));
+  srjit::trace({.kind = TraceKind::kKernel,
+                .what = what,
+                .device = queue_.name,
+                .begin = clocks_->time + std::chrono::duration_cast<TraceClock::duration>(until_begin),
+                .seconds = times_[timed_ - 1].end.secondsSince(times_[0].begin),
+                .numbers = numbers},
+               TracePlace::kStream);
 }
 
 void DeviceRun::submitLoss(const Dataset::State& data, std::span<const double> parameters,

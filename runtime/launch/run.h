@@ -58,7 +58,7 @@ class DeviceRun {
   /// chunks of rows, without the time between them.
   double kernelSeconds() const;
   /// Tells the trace of it, if something traces.
-  void trace() const;
+  void trace() const noexcept;
 
  private:
   /// Recorded before and after the kernels of a chunk.
@@ -68,6 +68,8 @@ class DeviceRun {
 
   DeviceRun(RunPlan plan, const Dataset::State& data, std::size_t budget);
 
+  void noteClocks(const QueueLock& lock) noexcept;
+  void tell() const;
   void fillParameters(std::span<const double> parameters);
   template <class Body>
   void settlingOnFailure(const Body& body);
@@ -82,8 +84,9 @@ class DeviceRun {
   RunMemory memory_;
   KernelLauncher launcher_;
   std::optional<Download> download_;
-  std::vector<ChunkTime> times_;  ///< of all chunks
-  std::size_t timed_ = 0;         ///< chunks that the last evaluation has begun
+  std::shared_ptr<const DeviceQueue::ClockPair> clocks_;  ///< of the last evaluation, if something traced
+  std::vector<ChunkTime> times_;                          ///< of all chunks
+  std::size_t timed_ = 0;                                 ///< chunks that the last evaluation has begun
 };
 
 }  // namespace srjit

@@ -3,9 +3,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
-#include <chrono>
 #include <cstdlib>
 #include <map>
 #include <memory>
@@ -17,15 +15,11 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "runtime/platform/home_process.h"
-
 namespace srjit {
 
 std::atomic<bool> detail::is_tracing = false;
 
 namespace {
-
-using TraceClock = std::chrono::steady_clock;
 
 constexpr double kMicrosecondsPerSecond = 1e6;  // the unit of Chrome's format
 constexpr std::uint32_t kStreamThread = 0;
@@ -121,20 +115,46 @@ struct TraceSink {
   TraceCallback callback;
   std::shared_ptr<TraceFile> file;
   TraceClock::time_point begin = TraceClock::now();
-  HomeProcess home;
 };
 
 // Held shared while an event is told, so that endTrace() waits for those that are.
 std::shared_mutex sink_mutex;
 std::unique_ptr<const TraceSink> sink;
-std::atomic<TraceClock::rep> sink_begin = 0;
+// The process that traces, 0 if none does. In its child nobody touches the mutex, which may have been locked at the
+// fork.
+std::atomic<pid_t> tracing_process = 0;
+std::atomic<TraceClock::duration> last_begin = TraceClock::duration(0);
 
-void install(std::unique_ptr<const TraceSink> next) {
+bool isOfParent() noexcept {
+  const pid_t process = tracing_process.load(std::memory_order_relaxed);
+  return process != 0 && process != getpid();
+}
+
+/// Gives the sink before, which is then used no more.
+std::unique_ptr<const TraceSink> install(std::unique_ptr<const TraceSink> next) {
+  if (isOfParent()) return nullptr;
   detail::is_tracing = false;  // so that no more threads come to tell something, for which the lock would have to wait
   const std::unique_lock lock(sink_mutex);
-  sink = std::move(next);
-  if (sink != nullptr) sink_begin = sink->begin.time_since_epoch().count();
+  std::swap(sink, next);
+  tracing_process = sink != nullptr ? getpid() : 0;
+  if (sink != nullptr) last_begin = sink->begin.time_since_epoch();
   detail::is_tracing = sink != nullptr;
+  return next;
+}
+
+/// Ends what traced before.
+Status replace(std::unique_ptr<const TraceSink> next) {
+  const std::unique_ptr<const TraceSink> before = install(std::move(next));
+  return before == nullptr || before->file == nullptr ? okStatus() : before->file->finish();
+}
+
+/// The path with the number of the process in the place of each %p.
+std::string pathOfProcess(std::string path) {
+  constexpr std::string_view kProcess = "%p";
+  for (std::size_t at = 0; (at = path.find(kProcess, at)) != std::string::npos;) {
+    path.replace(at, kProcess.size(), std::to_string(getpid()));
+  }
+  return path;
 }
 
 std::uint32_t threadNumber() noexcept {
@@ -156,27 +176,21 @@ std::string_view nameOf(TraceKind kind) noexcept {
 }
 
 void startTrace(TraceCallback callback) {
-  install(std::make_unique<const TraceSink>(TraceSink{.callback = std::move(callback), .file = nullptr, .home = {}}));
+  (void)replace(std::make_unique<const TraceSink>(TraceSink{.callback = std::move(callback), .file = nullptr}));
 }
 
 Status traceToFile(const std::string& path) {
-  auto file = TraceFile::create(path);
+  auto file = TraceFile::create(pathOfProcess(path));
   if (!file) return std::move(file).error();
   const std::shared_ptr<TraceFile> to = std::move(*file);
-  install(std::make_unique<const TraceSink>(
-      TraceSink{.callback = [to](const TraceEvent& event) { to->add(event); }, .file = to, .home = {}}));
+  (void)replace(std::make_unique<const TraceSink>(
+      TraceSink{.callback = [to](const TraceEvent& event) { to->add(event); }, .file = to}));
   return okStatus();
 }
 
-Status endTrace() {
-  std::shared_ptr<TraceFile> file;
-  {
-    const std::unique_lock lock(sink_mutex);
-    if (sink != nullptr && !sink->home.isForked()) file = sink->file;
-  }
-  install(nullptr);
-  return file == nullptr ? okStatus() : file->finish();
-}
+Status endTrace() { return replace(nullptr); }
+
+TraceClock::time_point traceBegin() noexcept { return TraceClock::time_point(last_begin.load()); }
 
 Status traceByEnvironment() {
   static std::once_flag once;
@@ -190,23 +204,24 @@ Status traceByEnvironment() {
   return started;
 }
 
-double traceNow() noexcept {
-  const TraceClock::duration begin(sink_begin.load(std::memory_order_relaxed));
-  return std::chrono::duration<double>(TraceClock::now().time_since_epoch() - begin).count();
-}
-
-// An event that cannot be told for want of memory is missing: tracing fails no call.
-void trace(TraceEvent event, TracePlace place) noexcept try {
-  event.thread = place == TracePlace::kStream ? kStreamThread : threadNumber();
+void trace(const TraceFact& fact, TracePlace place) noexcept try {
+  if (isOfParent()) return;
   const std::shared_lock lock(sink_mutex);
-  if (sink != nullptr && !sink->home.isForked()) sink->callback(event);
+  if (sink == nullptr || fact.begin < sink->begin) return;
+  sink->callback({.kind = fact.kind,
+                  .what = fact.what,
+                  .device = fact.device,
+                  .begin = std::chrono::duration<double>(fact.begin - sink->begin).count(),
+                  .seconds = fact.seconds,
+                  .thread = place == TracePlace::kStream ? kStreamThread : threadNumber(),
+                  .numbers = fact.numbers});
 } catch (const std::exception&) {
 }
 
 void TraceSpan::end() noexcept {
-  event_->seconds = std::max(traceNow() - event_->begin, 0.0);
-  event_->numbers = std::span(numbers_).first(count_);
-  trace(*event_);
+  fact_->seconds = std::chrono::duration<double>(TraceClock::now() - fact_->begin).count();
+  fact_->numbers = std::span(numbers_).first(count_);
+  trace(*fact_);
 }
 
 }  // namespace srjit

@@ -41,14 +41,14 @@ struct TraceEvent {
 using TraceCallback = std::function<void(const TraceEvent&)>;
 
 /// Sends the events of all engines of the process to `callback`, until endTrace(); time begins now. What traced before
-/// ends. Events cost nothing but the look at a flag where nothing traces. A child of fork() does not trace.
-/// Thread-safe.
+/// ends. Events cost nothing but the look at a flag where nothing traces. A child of fork() does not trace, and cannot
+/// start a trace, if its parent traced. Thread-safe.
 void startTrace(TraceCallback callback);
 
-/// The same to a file in Chrome's trace event format (JSON array format; "Trace Event Format", Chromium project). It is
-/// replaced, and grows by whole lines, so that the file of a process that was killed can be loaded, too. If SRJIT_TRACE
-/// is set, the first engine calls this with its value; where that fails, it is one of Engine::notices(). Errors:
-/// kMachine, the file cannot be written.
+/// The same to a file in Chrome's trace event format (JSON array format; "Trace Event Format", Chromium project). `%p`
+/// in the path is the number of the process. The file is replaced, and grows by whole lines, so that that of a process
+/// that was killed can be loaded, too. If SRJIT_TRACE is set, the first engine calls this with its value; where that
+/// fails, it is one of Engine::notices(). Errors: kMachine, the file cannot be written.
 Status traceToFile(const std::string& path);
 
 /// Ends the trace. When this returns, no callback runs any more; so it must not be called by one. Errors: kMachine, the

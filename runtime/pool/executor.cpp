@@ -22,14 +22,14 @@ using MadeData = Result<std::shared_ptr<const Dataset::State>>;
 
 class PoolExecutor final : public Executor {
  public:
-  PoolExecutor(const EngineOptions& options, std::vector<PoolDevice> devices, std::shared_ptr<tbb::task_arena> arena)
+  PoolExecutor(const EngineOptions& options, std::vector<PoolDevice> devices)
       : name_(options.device),
         precision_(options.precision),
         devices_(std::move(devices)),
         compiler_(devices_),
-        arena_(std::move(arena)) {}
+        arena_(static_cast<int>(options.threads)) {}
 
-  void execute(const std::function<void()>& body) override { arena_->execute(body); }
+  void execute(const std::function<void()>& body) override { arena_.execute(body); }
 
   MadeData upload(const DataView& data) override;
   MadeData adopt(const DeviceDataView& view) override;
@@ -74,7 +74,7 @@ class PoolExecutor final : public Executor {
   const Precision precision_;
   PoolDevices devices_;
   PoolCompiler compiler_;
-  std::shared_ptr<tbb::task_arena> arena_;  ///< the same as that of the devices
+  tbb::task_arena arena_;
 };
 
 MadeData PoolExecutor::onEach(const OnDevice& make) {
@@ -82,7 +82,7 @@ MadeData PoolExecutor::onEach(const OnDevice& make) {
   if (working.empty()) return devices_.noneLeft();
   std::vector<std::shared_ptr<const Dataset::State>> replicas(devices_.size());
   std::vector<std::optional<Error>> errors(working.size());
-  arena_->execute([&] {
+  arena_.execute([&] {
     inParallel(working.size(), [&](std::size_t i) {
       MadeData made = devices_.call(working[i], [&](Executor& executor) { return make(working[i], executor); });
       if (made) {
@@ -146,7 +146,7 @@ std::shared_ptr<const Dataset::State> PoolExecutor::placeDivided(const Dataset& 
   const std::size_t count = firsts.size() - 1;
   if (count < 2) return nullptr;
   std::vector<std::shared_ptr<const Dataset::State>> placed(count);
-  arena_->execute([&] {
+  arena_.execute([&] {
     inParallel(count, [&](std::size_t i) {
       MadeData made = devices_.call(devices[i], [&](Executor& executor) {
         return executor.select(host, {.runs = {{firsts[i], firsts[i + 1] - firsts[i]}}});
@@ -229,7 +229,7 @@ Error PoolExecutor::notOurs(const char* what, std::uint64_t address) const {
 void PoolExecutor::compile(Program::State& state, const CompileOptions& options) {
   PoolOrder order{.source = state.source, .tier = state.info.tier, .options = options};
   order.options.data = nullptr;
-  Result<PoolShares> shares = arena_->execute([&] { return compiler_.make(order, options.data); });
+  Result<PoolShares> shares = arena_.execute([&] { return compiler_.make(order, options.data); });
   if (!shares) throw ErrorException(std::move(shares).error());
   state.on_pool = std::make_shared<PoolProgram>(std::move(*shares));
   state.on_pool->describe(state);
@@ -285,11 +285,11 @@ Status PoolExecutor::prepareShare(const Task& task, const std::shared_ptr<PoolSh
 
 Status PoolExecutor::prepare(const Task& task) {
   if (task.data.state().divided != nullptr) {
-    return arena_->execute([&] { return RowsRun(devices_, *this, task).prepare(); });
+    return arena_.execute([&] { return RowsRun(devices_, *this, task).prepare(); });
   }
   const PoolShares& shares = task.program.state().on_pool->shares();
   std::vector<Status> prepared(shares.size(), okStatus());
-  arena_->execute([&] {
+  arena_.execute([&] {
     inParallel(shares.size(),
                [&](std::size_t i) { prepared[i] = guarded([&] { return prepareShare(task, shares[i]); }); });
   });
@@ -305,9 +305,9 @@ Result<std::unique_ptr<Flight>> PoolExecutor::start(Task task) {
       own.parameters = parameters;
       return runDivided(own);
     };
-    return std::unique_ptr<Flight>(std::make_unique<TaskFlight>(*arena_, std::move(run)));
+    return std::unique_ptr<Flight>(std::make_unique<TaskFlight>(arena_, std::move(run)));
   }
-  auto flight = std::make_unique<PoolFlight>(devices_, *arena_, std::move(task), PoolFlight::Way::kAsync);
+  auto flight = std::make_unique<PoolFlight>(devices_, arena_, std::move(task), PoolFlight::Way::kAsync);
   if (Status begun = flight->begin(); !begun) return std::move(begun).error();
   // While the devices compute.
   flight->keepParameters();
@@ -316,7 +316,7 @@ Result<std::unique_ptr<Flight>> PoolExecutor::start(Task task) {
 
 Result<Losses> PoolExecutor::run(const Task& task) {
   if (task.data.state().divided != nullptr) return runDivided(task);
-  PoolFlight flight(devices_, *arena_, task, PoolFlight::Way::kBlocking);
+  PoolFlight flight(devices_, arena_, task, PoolFlight::Way::kBlocking);
   if (Status begun = flight.begin(); !begun) return std::move(begun).error();
   return flight.finish();
 }
@@ -327,7 +327,7 @@ Result<Losses> PoolExecutor::runDivided(const Task& task) {
   const auto works = [&](const RowsOnDevice& part) { return !devices_.isLost(part.device); };
   if (std::ranges::all_of(rows.parts(), works)) {
     Result<Losses> losses =
-        guarded([&] { return arena_->execute([&] { return RowsRun(devices_, *this, task).run(); }); });
+        guarded([&] { return arena_.execute([&] { return RowsRun(devices_, *this, task).run(); }); });
     if (losses || losses.error().code != Errc::kMachine) return losses;
   }
   const Result<Dataset> undivided = rows.undivided([&] { return placeOnEach(rows.host()); });
@@ -339,9 +339,8 @@ Result<Losses> PoolExecutor::runDivided(const Task& task) {
 
 }  // namespace
 
-std::unique_ptr<Executor> makePoolExecutor(const EngineOptions& options, std::vector<PoolDevice> devices,
-                                           std::shared_ptr<tbb::task_arena> arena) {
-  return std::make_unique<PoolExecutor>(options, std::move(devices), std::move(arena));
+std::unique_ptr<Executor> makePoolExecutor(const EngineOptions& options, std::vector<PoolDevice> devices) {
+  return std::make_unique<PoolExecutor>(options, std::move(devices));
 }
 
 }  // namespace srjit

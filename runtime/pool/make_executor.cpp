@@ -6,7 +6,6 @@
 
 #include <fmt/format.h>
 #include <tbb/parallel_for.h>
-#include <tbb/task_arena.h>
 
 #include "ir/text/lexer.h"
 #include "runtime/host/executor.h"
@@ -37,15 +36,14 @@ unsigned threadsOf(std::size_t device, std::size_t devices, unsigned threads) {
 /// What is made of each device, which takes a while of waiting for the driver.
 std::vector<std::optional<MadeExecutor>> openAll(const EngineOptions& options, const std::vector<unsigned>& ordinals,
                                                  const std::shared_ptr<const Driver>& driver,
-                                                 const std::shared_ptr<const ImageMaker>& images,
-                                                 const std::shared_ptr<tbb::task_arena>& arena) {
+                                                 const std::shared_ptr<const ImageMaker>& images) {
   const std::shared_ptr<KernelCache> cache = openKernelCache(options);
   std::vector<std::optional<MadeExecutor>> made(ordinals.size());
   tbb::parallel_for(std::size_t{0}, ordinals.size(), [&](std::size_t i) {
     EngineOptions own = options;
     own.device = nameOfDevices({ordinals[i]});
     own.threads = threadsOf(i, ordinals.size(), options.threads);
-    made[i] = guarded([&] { return makeDeviceExecutor(own, ordinals[i], driver, images, cache, arena); });
+    made[i] = guarded([&] { return makeDeviceExecutor(own, ordinals[i], driver, images, cache); });
   });
   return made;
 }
@@ -56,9 +54,7 @@ MadeExecutor makeOnDevices(EngineOptions& options, const std::vector<unsigned>& 
   const bool is_all = options.device == "cuda:all";
   const auto driver = driverFor(options.device, get_driver);
   if (!driver) return driver.error();
-  // One for all: threads that finish early with one device's work go on with another's.
-  const auto arena = std::make_shared<tbb::task_arena>(static_cast<int>(options.threads));
-  std::vector<std::optional<MadeExecutor>> made = openAll(options, ordinals, *driver, images, arena);
+  std::vector<std::optional<MadeExecutor>> made = openAll(options, ordinals, *driver, images);
   std::vector<unsigned> opened;
   std::vector<PoolDevice> devices;
   for (std::size_t i = 0; i < ordinals.size(); ++i) {
@@ -74,7 +70,7 @@ MadeExecutor makeOnDevices(EngineOptions& options, const std::vector<unsigned>& 
   if (devices.empty()) return std::move(*made.front()).error();
   options.device = nameOfDevices(opened);
   if (devices.size() == 1) return std::move(devices.front().executor);
-  return makePoolExecutor(options, std::move(devices), arena);
+  return makePoolExecutor(options, std::move(devices));
 }
 
 }  // namespace

@@ -29,8 +29,7 @@ constexpr std::size_t kIdleDivisor = 8;
 class DeviceExecutor final : public Executor {
  public:
   DeviceExecutor(std::shared_ptr<const Cuda> cuda, const EngineOptions& options,
-                 std::shared_ptr<const ImageMaker> images, std::shared_ptr<KernelCache> cache,
-                 std::shared_ptr<tbb::task_arena> arena)
+                 std::shared_ptr<const ImageMaker> images, std::shared_ptr<KernelCache> cache)
       : cuda_(std::move(cuda)),
         device_(options.device),
         budget_(options.device_bytes),
@@ -40,8 +39,8 @@ class DeviceExecutor final : public Executor {
         idle_(std::make_shared<IdleRuns>(budget_ != 0 ? budget_ : cuda_->limits().memory_bytes / kIdleDivisor)),
         cache_(std::move(cache)),
         store_(std::make_shared<KernelStore>(cuda_, std::move(images), cache_, options.precision, options.math)),
-        arena_(std::move(arena)),
-        selection_(queue_, cache_, store_, *arena_, threads_) {
+        arena_(static_cast<int>(threads_)),
+        selection_(queue_, cache_, store_, arena_, threads_) {
     cuda_->setReclaim([idle = std::weak_ptr(idle_), queue = std::weak_ptr(queue_)] {
       const auto runs = idle.lock();
       const auto streams = queue.lock();
@@ -72,7 +71,7 @@ class DeviceExecutor final : public Executor {
   Status claimOutput(const DeviceMatrix& out, std::uint64_t stream) override;
   void writeOutput(const Task& task, std::size_t offset, const std::byte* from, std::size_t bytes) override;
 
-  void execute(const std::function<void()>& body) override { arena_->execute(body); }
+  void execute(const std::function<void()>& body) override { arena_.execute(body); }
 
   void compile(Program::State& state, const CompileOptions& options) override {
     const CurrentContext current(*cuda_);
@@ -124,7 +123,7 @@ class DeviceExecutor final : public Executor {
   /// Runs `body` on threads of the arena with the context current; the caller's thread may not be one of them.
   template <class Body>
   auto inArena(Body body) {
-    return arena_->execute([&] {
+    return arena_.execute([&] {
       const CurrentContext current(*cuda_);
       return body();
     });
@@ -150,7 +149,7 @@ class DeviceExecutor final : public Executor {
   std::shared_ptr<IdleRuns> idle_;
   std::shared_ptr<KernelCache> cache_;
   std::shared_ptr<KernelStore> store_;
-  std::shared_ptr<tbb::task_arena> arena_;
+  tbb::task_arena arena_;
   TierSelection selection_;
 };
 
@@ -170,7 +169,8 @@ class LossFlight final : public Flight {
     });
   }
 
-  /// If it throws, no work of the run is in flight.
+  /// Throws where the work could not be submitted, or there is no memory for losses; then this waits when it is
+  /// destroyed.
   void submit() {
     try {
       executor_.inArena([&] { run_->submitLoss(task_.data.state(), task_.parameters, task_.part); });
@@ -343,7 +343,7 @@ Result<std::unique_ptr<Flight>> DeviceExecutor::start(Task task) {
     auto run = [this, task = std::move(task), parameters = std::move(parameters)] {
       return evaluate(task, parameters);
     };
-    return std::unique_ptr<Flight>(std::make_unique<TaskFlight>(*arena_, std::move(run)));
+    return std::unique_ptr<Flight>(std::make_unique<TaskFlight>(arena_, std::move(run)));
   }
   const CurrentContext current(*cuda_);
   auto run = takeRun(task, true);
@@ -364,13 +364,12 @@ std::shared_ptr<KernelCache> openKernelCache(const EngineOptions& options) {
 Result<std::unique_ptr<Executor>> makeDeviceExecutor(const EngineOptions& options, unsigned ordinal,
                                                      const std::shared_ptr<const Driver>& driver,
                                                      std::shared_ptr<const ImageMaker> images,
-                                                     std::shared_ptr<KernelCache> cache,
-                                                     std::shared_ptr<tbb::task_arena> arena) {
+                                                     std::shared_ptr<KernelCache> cache) {
   auto cuda = Cuda::open(driver, static_cast<int>(ordinal));
   if (!cuda) return std::move(cuda).error();
   return guarded([&]() -> Result<std::unique_ptr<Executor>> {
-    return std::unique_ptr<Executor>(std::make_unique<DeviceExecutor>(std::move(*cuda), options, std::move(images),
-                                                                      std::move(cache), std::move(arena)));
+    return std::unique_ptr<Executor>(
+        std::make_unique<DeviceExecutor>(std::move(*cuda), options, std::move(images), std::move(cache)));
   });
 }
 

@@ -3,8 +3,6 @@
 
 #include <memory>
 
-#include <tbb/task_arena.h>
-
 #include "compiler/kernels/image_maker.h"
 #include "ir/error.h"
 #include "runtime/cache/kernels.h"
@@ -16,13 +14,11 @@ namespace srjit {
 /// The cache of an engine's kernels, which its devices share.
 std::shared_ptr<KernelCache> openKernelCache(const EngineOptions& options);
 
-/// An executor on the driver's device number `ordinal`; `options.threads` as Engine::create has decided. It works on
-/// the threads of `arena`, which other devices may share. Errors: kMachine without the device, kUnsupported for a
-/// device that no kernels can be made for.
+/// An executor on the driver's device number `ordinal`; `options.threads` as Engine::create has decided. Errors:
+/// kMachine without the device, kUnsupported for a device that no kernels can be made for.
 Result<std::unique_ptr<Executor>> makeDeviceExecutor(const EngineOptions& options, unsigned ordinal,
                                                      const std::shared_ptr<const Driver>& driver,
                                                      std::shared_ptr<const ImageMaker> images,
-                                                     std::shared_ptr<KernelCache> cache,
-                                                     std::shared_ptr<tbb::task_arena> arena);
+                                                     std::shared_ptr<KernelCache> cache);
 
 }  // namespace srjit

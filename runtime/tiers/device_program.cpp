@@ -113,7 +113,7 @@ void DeviceProgram::setServed(const ServedExpressions& served, std::string_view 
   const TraceNumber numbers[] = {{"interpreted", static_cast<double>(served.interpreted)},
                                  {"direct", static_cast<double>(served.direct)},
                                  {"compiled", static_cast<double>(served.compiled)}};
-  trace({.kind = TraceKind::kTier, .what = "served by", .device = device, .begin = traceNow(), .numbers = numbers});
+  trace({.kind = TraceKind::kTier, .what = "served by", .device = device, .numbers = numbers});
 }
 
 void DeviceProgram::setDeviceSeconds(double seconds) {

@@ -80,7 +80,7 @@ class PageTest(unittest.TestCase):
         machine = [line for line in self.data["stages"][2]["lines"] if "machine" in line]
         self.assertEqual(self.count("#stage-direct .line .machine"), len(machine))
         self.assertEqual(self.count("#nodes tbody tr"), len({*self.nodes_of_last()}))
-        self.assertIn("d expression 2 / d p1", " ".join(self.texts("#passes .of-root")))
+        self.assertIn("derivative of expression 2 by p1", " ".join(self.texts("#passes .of-root")))
 
     def nodes_of_last(self):
         for line in self.data["graphs"][-1]["lines"]:

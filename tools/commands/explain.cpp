@@ -2,6 +2,7 @@
 
 #include "compiler/target/architecture.h"
 #include "tools/commands.h"
+#include "tools/evaluation.h"
 #include "tools/explain/output.h"
 #include "tools/files/data.h"
 #include "tools/files/output.h"
@@ -48,6 +49,7 @@ ExitStatus show(const explain::Explanation& explanation, const ExplainOptions& o
 
 ExitStatus runExplain(const ExplainOptions& options) {
   const KernelOptions& kernel = options.kernel;
+  checkStandardInput(options.data, kernel.expressions);
   const Result<Pipeline> pipeline = Pipeline::parse(kernel.passes, kernel.math);
   if (!pipeline) return report(showPlace(pipeline.error(), kernel.passes, "--passes", 1));
   Result<ColumnNames> columns = readColumns(kernel.columns);
@@ -66,7 +68,7 @@ ExitStatus runExplain(const ExplainOptions& options) {
   request.pipeline = *pipeline;
   request.data = std::move(data);
   std::optional<OutputFile> out;
-  if (!options.out.empty() && options.out != "-") {
+  if (!options.out.empty()) {
     Result<OutputFile> file = OutputFile::create(options.out);  // before the work, so that a bad place costs none
     if (!file) return report(file.error());
     out.emplace(std::move(*file));

@@ -8,6 +8,7 @@
 #include "passes/pass.h"
 #include "tools/commands.h"
 #include "tools/explain/dot.h"
+#include "tools/explain/graphs.h"
 #include "tools/line_diff.h"
 #include "tools/options.h"
 
@@ -97,18 +98,6 @@ Stages stagesOf(std::span<const Expression> batch, const Pipeline& pipeline, con
   return stages;
 }
 
-/// What the roots of the pass `differentiate` are.
-std::vector<std::string> rootNames(std::span<const Expression> batch) {
-  std::vector<std::string> names;
-  for (std::size_t e = 0; e < batch.size(); ++e) {
-    names.push_back(fmt::format("expression {}", e + 1));
-    for (std::uint32_t p = 0; p < batch[e].parameterCount(); ++p) {
-      names.push_back(fmt::format("derivative of expression {} by p{}", e + 1, p));
-    }
-  }
-  return names;
-}
-
 std::string textReport(const Stages& stages) {
   std::string text =
       fmt::format("; {:<18}{:>10}{:>14}\n; {:<18}{:>10}\n", "pass", "nodes", "microseconds", "(input)", stages.nodes);
@@ -157,7 +146,7 @@ ExitStatus runPasses(const PassesOptions& options) {
   }
   if (batch.empty()) return batchStatus(*list, options.expressions);
   Stages stages = stagesOf(batch, *pipeline, options);
-  if (options.gradient) stages.roots = rootNames(batch);
+  if (options.gradient) stages.roots = explain::derivativeRootNames(batch);
   const std::string text = options.dot    ? explain::dotOf(stages.graphs)
                            : options.json ? jsonReport(stages)
                                           : textReport(stages);

@@ -82,9 +82,16 @@ class NodeTable {
   std::set<Id> seen_;
 };
 
-Source sourceOf(const Expression& expression, const std::string& text, const ColumnNames& columns) {
+Result<Source> sourceOf(const Expression& expression, const std::string& text, const ColumnNames& columns) {
   Source source{text, {}};
-  const std::vector<TextRange> ranges = tokenRanges(text, columns).value();
+  const Result<std::vector<TextRange>> places = tokenRanges(text, columns);
+  if (!places) return places.error();
+  const std::span<const TextRange> ranges = *places;
+  if (ranges.size() != expression.tokens().size()) {
+    return Error{Errc::kInvalid,
+                 fmt::format("a text of {} tokens for an expression of {}", ranges.size(), expression.tokens().size()),
+                 {}};
+  }
   std::vector<std::size_t> stack;
   for (std::size_t i = 0; i < ranges.size(); ++i) {
     const Token& token = expression.tokens()[i];
@@ -148,17 +155,6 @@ void addFirings(const PassTrace& trace, NodeNames& names, Graph& to) {
   for (const auto& [before, after] : trace.replaced) to.replaced.emplace_back(ids[before], ids[after]);
 }
 
-/// What the roots of the pass `differentiate` are.
-void nameDerivatives(const std::vector<Expression>& batch, Graph& gradient) {
-  std::size_t root = 0;
-  for (std::size_t e = 0; e < batch.size(); ++e) {
-    gradient.roots[root++].first = fmt::format("expression {}", e + 1);
-    for (std::uint32_t p = 0; p < batch[e].parameterCount(); ++p) {
-      gradient.roots[root++].first = fmt::format("d expression {} / d p{}", e + 1, p);
-    }
-  }
-}
-
 void addGradient(const Request& request, const Dag& input, NodeNames& names, NodeTable& nodes, Explanation& to) {
   const bool any = std::ranges::any_of(request.expressions, [](const Expression& e) { return e.parameterCount() > 0; });
   if (!any) {
@@ -168,16 +164,25 @@ void addGradient(const Request& request, const Dag& input, NodeNames& names, Nod
   const Dag derived = request.pipeline.withDerivatives().run(input, PassContext{request.math});
   to.gradient = names.print(derived);
   to.gradient.name = "gradient";
-  to.gradient.doc = "the graph with derivatives by all parameters, as sr-jit passes --gradient prints it";
+  to.gradient.doc = "the graph with derivatives by all parameters, as sr-jit passes --gradient makes it";
   if (!to.graphs.empty()) compare(to.graphs.back(), to.gradient);
-  // A parameter without effect has no root.
-  std::size_t expected = 0;
-  for (const Expression& expression : request.expressions) expected += 1 + expression.parameterCount();
-  if (expected == to.gradient.roots.size()) nameDerivatives(request.expressions, to.gradient);
+  const std::vector<std::string> roots = derivativeRootNames(request.expressions);
+  for (std::size_t i = 0; i < roots.size(); ++i) to.gradient.roots.at(i).first = roots[i];
   nodes.add(derived, names);
 }
 
 }  // namespace
+
+std::vector<std::string> derivativeRootNames(std::span<const Expression> batch) {
+  std::vector<std::string> names;
+  for (std::size_t e = 0; e < batch.size(); ++e) {
+    names.push_back(fmt::format("expression {}", e + 1));
+    for (std::uint32_t p = 0; p < batch[e].parameterCount(); ++p) {
+      names.push_back(fmt::format("derivative of expression {} by p{}", e + 1, p));
+    }
+  }
+  return names;
+}
 
 Result<FinalGraph> addGraphs(const Request& request, Explanation& to) {
   NodeNames names(request.columns);
@@ -196,10 +201,11 @@ Result<FinalGraph> addGraphs(const Request& request, Explanation& to) {
   for (std::size_t i = 0; i < traces.size(); ++i) addFirings(traces[i], names, to.graphs[i + 1]);
   Dag last = traces.empty() ? input : traces.back().result;
   for (std::size_t e = 0; e < request.expressions.size(); ++e) {
-    Source source = sourceOf(request.expressions[e], request.texts[e], request.columns);
+    Result<Source> source = sourceOf(request.expressions[e], request.texts[e], request.columns);
+    if (!source) return source.error();
     Dag graph = input;
-    setNodes(source, request.expressions[e], static_cast<std::uint32_t>(e), graph, names);
-    to.sources.push_back(std::move(source));
+    setNodes(*source, request.expressions[e], static_cast<std::uint32_t>(e), graph, names);
+    to.sources.push_back(*std::move(source));
   }
   nodes.add(input, names);
   for (const PassTrace& trace : traces) nodes.add(trace.worked, names);

@@ -1,6 +1,10 @@
 // The graphs of an explanation: expressions, passes, rules, derivatives.
 #pragma once
 
+#include <span>
+#include <string>
+#include <vector>
+
 #include "passes/dag.h"
 #include "tools/explain/names.h"
 #include "tools/explain/request.h"
@@ -13,7 +17,11 @@ struct FinalGraph {
   std::vector<Id> ids;  ///< by NodeId
 };
 
-/// Runs the passes. Fills in sources, nodes, graphs and gradient.
+/// What the roots of the pass `differentiate` are, in order.
+std::vector<std::string> derivativeRootNames(std::span<const Expression> batch);
+
+/// Runs the passes. Fills in sources, nodes, graphs and gradient. Errors: kInvalid, a text that is not that of its
+/// expression.
 Result<FinalGraph> addGraphs(const Request& request, Explanation& to);
 
 }  // namespace srjit::explain

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <map>
 #include <set>
 
@@ -25,11 +26,13 @@ class NodeFinder {
       if (node.isOperator()) operators_[{node.op, node.operands}] = id;
       if (node.kind == Token::Kind::kVariable) variables_[node.index] = id;
       if (node.kind == Token::Kind::kParameter) parameters_[node.index] = id;
+      if (node.kind == Token::Kind::kConstant) constants_[std::bit_cast<std::uint64_t>(node.value)] = id;
     }
   }
 
   NodeId variable(std::uint32_t column) const { return at(variables_, column); }
   NodeId parameter(std::uint32_t index) const { return at(parameters_, index); }
+  NodeId constant(double value) const { return at(constants_, std::bit_cast<std::uint64_t>(value)); }
   /// Operands of commutative operators may stand in either order.
   NodeId apply(Op op, Operands operands) const {
     for (std::size_t k = static_cast<std::size_t>(arityOf(op)); k < kMaxArity; ++k) operands[k] = 0;
@@ -50,6 +53,7 @@ class NodeFinder {
   const Dag& dag_;
   std::map<std::pair<Op, Operands>, NodeId> operators_;
   std::map<std::uint32_t, NodeId> variables_, parameters_;
+  std::map<std::uint64_t, NodeId> constants_;  ///< by bits
 };
 
 /// The machine of the GPU's interpreter over nodes.
@@ -214,8 +218,12 @@ Result<Stage> hostProgramStage(const FinalGraph& graph) {
     switch (operand.base()) {
       case HostOperand::kColumn:
         return finder.variable(operand.index());
-      case HostOperand::kParameter:
-        return finder.parameter(operand.index());
+      case HostOperand::kParameter: {
+        // Constants that no pass hoisted are behind the parameters.
+        const std::size_t parameters = graph.dag.parameters().size();
+        return operand.index() < parameters ? finder.parameter(operand.index())
+                                            : finder.constant(program->constants[operand.index() - parameters]);
+      }
       case HostOperand::kSlot:
         return slots.contains(operand.index()) ? slots[operand.index()] : kNothing;
       case HostOperand::kOutput:

@@ -31,7 +31,8 @@ struct Request {
 };
 
 /// What is made of the expressions. What this machine or build has not is a notice. Errors: kInvalid for more than
-/// kMostTokens tokens, or data with too few columns; those of the stages.
+/// kMostTokens tokens, data with too few columns, or texts that are not those of the expressions; those of an engine on
+/// the processor, where times are measured.
 Result<Explanation> explain(const Request& request);
 
 }  // namespace srjit::explain

@@ -51,9 +51,13 @@ std::size_t expressionOf(const Dag& dag, NodeId node) {
   return 0;
 }
 
-double relativeTo(double error, double value) {
-  if (error == 0) return 0;
-  return value == 0 ? std::numeric_limits<double>::infinity() : error / std::fabs(value);
+/// What a row of this value and error adds to the bounds; infinite where nothing is promised.
+ErrorBound boundOf(const Bounded& result) {
+  constexpr double kNone = std::numeric_limits<double>::infinity();
+  if (!std::isfinite(result.error)) return {.absolute = kNone, .relative = kNone};
+  if (result.error == 0 || !std::isfinite(result.value))
+    return {.absolute = 0, .relative = 0};  // of the latter kernels give the same
+  return {.absolute = result.error, .relative = result.value == 0 ? kNone : result.error / std::fabs(result.value)};
 }
 
 /// The seconds that `run` took, the least of several.
@@ -157,9 +161,9 @@ void addErrorBounds(const Request& request, const FinalGraph& graph, const Sampl
     ErrorBound bound{0, 0};
     for (std::size_t r = 0; r < rows; ++r) {
       for (std::size_t c = 0; c < row.size(); ++c) row[c] = rounded(sample.columns[c][r], request.precision);
-      const Bounded result = evaluateBounded(*subtree, row, parameters, arithmetic);
-      bound.absolute = std::max(bound.absolute, result.error);
-      bound.relative = std::max(bound.relative, relativeTo(result.error, result.value));
+      const ErrorBound of_row = boundOf(evaluateBounded(*subtree, row, parameters, arithmetic));
+      bound.absolute = std::max(bound.absolute, of_row.absolute);
+      bound.relative = std::max(bound.relative, of_row.relative);
     }
     facts.at(graph.ids[id])->bound = bound;
   }

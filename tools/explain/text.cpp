@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "ir/text/lexer.h"
 #include "tools/explain/output.h"
 
 namespace srjit::explain {
@@ -91,7 +92,7 @@ std::string asText(const Explanation& explanation) {
   for (const NodeFacts& node : explanation.nodes) texts[node.id] = node.text;
   std::string text;
   for (std::size_t e = 0; e < explanation.sources.size(); ++e) {
-    text += fmt::format("; expression {}: {}\n", e + 1, explanation.sources[e].text);
+    text += fmt::format("; expression {}: {}\n", e + 1, text::printable(explanation.sources[e].text));
   }
   for (const Graph& graph : explanation.graphs) text += '\n' + textOf(graph, texts);
   if (!explanation.gradient.roots.empty()) text += '\n' + textOf(explanation.gradient, texts);
@@ -103,7 +104,7 @@ std::string asText(const Explanation& explanation) {
                         node.weight, node.text);
   }
   for (const Stage& stage : explanation.stages) text += '\n' + textOf(stage, texts);
-  if (!explanation.times.empty()) text += "\n; times, on one thread of a processor\n";
+  if (!explanation.times.empty()) text += "\n; times (of the processor: one thread)\n";
   for (const Time& time : explanation.times) {
     text += fmt::format(";   {} {:<10} {:>10.1f} us to compile {:>10.1f} us for {} rows\n", time.device, time.tier,
                         time.compile_seconds * 1e6, time.evaluate_seconds * 1e6, time.rows);

@@ -1,7 +1,11 @@
 // What a trace tells, of the model of a GPU and of the processor.
 #include "runtime/platform/trace_events.h"
 
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <atomic>
+#include <chrono>
 #include <fstream>
 #include <iterator>
 #include <map>
@@ -26,6 +30,10 @@ struct Told {
   std::uint32_t thread;
   std::map<std::string, double> numbers;
 };
+
+double secondsSince(TraceClock::time_point begin) {
+  return std::chrono::duration<double>(TraceClock::now() - begin).count();
+}
 
 /// Collects events while it exists.
 class Listener {
@@ -68,7 +76,7 @@ TEST(Trace, TellsOfAnEvaluationOnAGpu) {
   ASSERT_TRUE(gpu.loss(program, data, w.parameters).ok());
   std::vector<float> out(w.expressions.size() * w.rows());
   ASSERT_TRUE(gpu.evaluate(program, data, w.parameters, std::span<float>(out)).ok());
-  const double end = traceNow();
+  const double end = secondsSince(traceBegin());
 
   using enum TraceKind;
   const auto uploads = listener.of(kTransfer, "upload");
@@ -95,9 +103,28 @@ TEST(Trace, TellsOfAnEvaluationOnAGpu) {
   EXPECT_EQ(listener.of(kCache, "missing").size(), listener.of(kCompile, "kernel").size());
   for (const Told& event : listener.told()) {
     EXPECT_GE(event.seconds, 0) << event.what;
-    if (event.thread == 0) continue;  // the model's device has a clock of its own
     EXPECT_GE(event.begin, 0) << event.what;
-    EXPECT_LE(event.begin + event.seconds, end) << event.what;
+    // The model's device has a clock of its own, by which a kernel takes a millisecond.
+    EXPECT_LE(event.begin + event.seconds, event.thread == 0 ? end + 1 : end) << event.what;
+  }
+}
+
+// The clocks are compared anew.
+TEST(Trace, TellsOfAnEngineThatAnotherTraceSaw) {
+  FakeMachine machine;
+  const Engine gpu = machine.engine({.math = Math::kStrict});
+  const Workload w = arithmeticWorkload(44, 30, 500, Precision::kF32);
+  const Dataset data = gpu.upload(w.view()).value();
+  const Program program = gpu.compile(w.expressions, {.tier = Tier::kInterpret});
+  ASSERT_TRUE(gpu.loss(program, data, w.parameters).ok());
+  for (int trace = 0; trace < 2; ++trace) {
+    const Listener listener;
+    ASSERT_TRUE(gpu.loss(program, data, w.parameters).ok());
+    const auto kernels = listener.of(TraceKind::kKernel, "interpreter");
+    ASSERT_EQ(kernels.size(), 1U);
+    EXPECT_GT(kernels[0].begin, 0);
+    EXPECT_LT(kernels[0].begin, secondsSince(traceBegin()) + 1);
+    EXPECT_NEAR(kernels[0].seconds, 1e-3, 5e-3);
   }
 }
 
@@ -152,6 +179,47 @@ TEST(Trace, EndsAndIsReplaced) {
   EXPECT_EQ(second, 1);
 }
 
+TEST(Trace, DoesNotTellWhatBeganBeforeIt) {
+  int told = 0;
+  startTrace([](const TraceEvent&) {});
+  {
+    const TraceSpan span(TraceKind::kCompile, "a", {});
+    startTrace([&](const TraceEvent&) { ++told; });
+  }
+  EXPECT_TRUE(endTrace().ok());
+  EXPECT_EQ(told, 0);
+}
+
+// The lock of the parent may be taken at the fork, for good.
+TEST(Trace, EndsAChildWithoutWaiting) {
+  std::atomic<bool> stop = false;
+  startTrace([](const TraceEvent&) { std::this_thread::sleep_for(std::chrono::milliseconds(1)); });
+  std::jthread teller([&] {
+    while (!stop) const TraceSpan span(TraceKind::kCompile, "work", {});
+  });
+  for (int i = 0; i < 20; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    const pid_t child = fork();
+    if (child == 0) {
+      alarm(20);  // which kills it
+      {
+        const TraceSpan span(TraceKind::kCompile, "of the child", {});
+      }
+      startTrace([](const TraceEvent&) { _exit(2); });
+      {
+        const TraceSpan span(TraceKind::kCompile, "of the child", {});
+      }
+      _exit(endTrace().ok() ? 0 : 1);
+    }
+    int status = 0;
+    waitpid(child, &status, 0);
+    EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
+  }
+  stop = true;
+  teller.join();
+  EXPECT_TRUE(endTrace().ok());
+}
+
 // The callback of a trace that ended may be gone.
 TEST(Trace, EndsWhileThreadsTell) {
   std::atomic<bool> stop = false;
@@ -199,6 +267,18 @@ TEST(Trace, FileIsChromes) {
   }
   EXPECT_EQ(categories, (std::set<std::string>{"cache", "compile", "kernel", "tier", "transfer"}));
   EXPECT_EQ(names_of_rows, std::set<std::string>{"cuda:0 stream"});
+}
+
+TEST(Trace, FileIsEndedByTheNextTrace) {
+  const Scratch scratch;
+  ASSERT_TRUE(traceToFile(scratch.path("%p.json")).ok());
+  {
+    const TraceSpan span(TraceKind::kCompile, "work", {});
+  }
+  ASSERT_TRUE(traceToFile(scratch.path("second.json")).ok());
+  EXPECT_TRUE(endTrace().ok());
+  EXPECT_EQ(linesOf(scratch.path(std::to_string(getpid()) + ".json")).size(), 2U) << "the event, and the end";
+  EXPECT_EQ(linesOf(scratch.path("second.json")).size(), 1U);
 }
 
 // Lines are written one by one, so nothing of a process that ends suddenly is lost.
