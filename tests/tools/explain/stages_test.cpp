@@ -146,7 +146,8 @@ TEST(Explain, GraphsAreThoseOfTheCommand) {
     std::string text;
     for (const GraphLine& line : graph.lines) text += line.id + " = " + line.text + '\n';
     for (const auto& [name, id] : graph.roots) text += name + " = " + id + '\n';
-    EXPECT_EQ(text, g == 0 ? printed["input"] : printed["passes"][g - 1]["graph"]);
+    const nlohmann::json& expected = g == 0 ? printed["input"] : printed["passes"][g - 1]["graph"];
+    EXPECT_EQ(expected.get<std::string>(), text);
   }
 }
 
