@@ -268,7 +268,8 @@ TEST(Explain, NodesOfAnEmptyPipelineAreInTheProcessorsProgram) {
 TEST(Explain, BoundsNothingWhereValuesOverflow) {
   Request request = requestFor({"exp(x0)", "exp(x0) * 0.5 - exp(x0)"});
   request.data = {{1.0, 1000.0}};
-  for (const NodeFacts& node : explain(request).value().nodes) {
+  const Explanation explanation = explain(request).value();
+  for (const NodeFacts& node : explanation.nodes) {
     if (node.kind != "operator" || !node.bound) continue;
     EXPECT_TRUE(std::isinf(node.bound->relative) && std::isinf(node.bound->absolute)) << node.text;
   }
