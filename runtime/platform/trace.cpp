@@ -15,6 +15,8 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "runtime/platform/guarded.h"
+
 namespace srjit {
 
 std::atomic<bool> detail::is_tracing = false;
@@ -204,18 +206,21 @@ Status traceByEnvironment() {
   return started;
 }
 
-void trace(const TraceFact& fact, TracePlace place) noexcept try {
+void trace(const TraceFact& fact, TracePlace place) noexcept {
   if (isOfParent()) return;
-  const std::shared_lock lock(sink_mutex);
-  if (sink == nullptr || fact.begin < sink->begin) return;
-  sink->callback({.kind = fact.kind,
-                  .what = fact.what,
-                  .device = fact.device,
-                  .begin = std::chrono::duration<double>(fact.begin - sink->begin).count(),
-                  .seconds = fact.seconds,
-                  .thread = place == TracePlace::kStream ? kStreamThread : threadNumber(),
-                  .numbers = fact.numbers});
-} catch (const std::exception&) {
+  const auto tell = [&] {
+    const std::shared_lock lock(sink_mutex);
+    if (sink == nullptr || fact.begin < sink->begin) return okStatus();
+    sink->callback({.kind = fact.kind,
+                    .what = fact.what,
+                    .device = fact.device,
+                    .begin = std::chrono::duration<double>(fact.begin - sink->begin).count(),
+                    .seconds = fact.seconds,
+                    .thread = place == TracePlace::kStream ? kStreamThread : threadNumber(),
+                    .numbers = fact.numbers});
+    return okStatus();
+  };
+  static_cast<void>(guarded(tell));
 }
 
 void TraceSpan::end() noexcept {
