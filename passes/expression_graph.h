@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "passes/dag.h"
 
@@ -20,6 +21,12 @@ struct ExpressionGraph {
 
   /// Of a graph with one root.
   NodeId root() const noexcept { return roots[0]; }
+
+  /// Adds its nodes to another graph, and its roots as the next ones. The memory of `places` is used again.
+  void appendTo(Dag& batch, std::vector<NodeId>& places) const {
+    batch.copyNodes(dag, members, places);
+    for (const NodeId each : roots) batch.addRoot(places[each]);
+  }
 };
 
 }  // namespace srjit

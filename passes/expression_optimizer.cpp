@@ -115,11 +115,6 @@ void ExpressionOptimizer::findMembers(std::span<const NodeId> roots) {
   is_shared_ = most_uses > 1;
 }
 
-void ExpressionOptimizer::appendTo(Dag& batch) {
-  batch.copyNodes(dag_, members_, places_);
-  for (const NodeId root : dag_.roots()) batch.addRoot(places_[root]);
-}
-
 Dag BatchOptimizer::take() { return takeScheduled(merged_, scheduler_, places_); }
 
 }  // namespace srjit

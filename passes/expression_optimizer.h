@@ -45,9 +45,6 @@ class ExpressionOptimizer {
   /// The result of run(). Valid until the next run.
   ExpressionGraph graph() const noexcept { return {dag_, dag_.roots(), members_, uses_}; }
 
-  /// Adds the result of run() to the graph of a batch, as its next roots. Constants are constants there.
-  void appendTo(Dag& batch);
-
  private:
   NodeId optimize(const ExpressionView& tokens, std::uint32_t expression);
   NodeId readTokens(const ExpressionView& tokens, std::uint32_t expression);
@@ -66,7 +63,6 @@ class ExpressionOptimizer {
   bool is_shared_ = false;           ///< whether an operator is used more than once
   std::vector<NodeId> member_list_;
   std::span<const NodeId> members_;  ///< those of graph(): in member_list_, or the scheduler's
-  std::vector<NodeId> places_;       ///< where a node is in another graph
 };
 
 /// The graph of a batch as Pipeline::standard() leaves it.
@@ -77,7 +73,7 @@ class BatchOptimizer {
   /// Adds the next expression; the graph gets the next root.
   void add(const ExpressionView& tokens) {
     optimizer_.run(tokens, static_cast<std::uint32_t>(merged_.roots().size()));
-    optimizer_.appendTo(merged_);
+    optimizer_.graph().appendTo(merged_, places_);
   }
   /// The graph of all expressions since the last call.
   Dag take();

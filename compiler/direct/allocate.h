@@ -77,7 +77,7 @@ class Allocator {
   void setOrigins(std::vector<std::uint32_t>* origins) { origins_ = origins; }
 
  private:
-  static constexpr unsigned kBarriers = 6, kAllBarriers = (1U << kBarriers) - 1;
+  static constexpr unsigned kBarriers = sass::kBarriers, kAllBarriers = (1U << kBarriers) - 1;
   static constexpr unsigned kPlaces = 8;  ///< predicates
   using BarrierSet = unsigned;
   using TruthSet = unsigned;  ///< of predicates

@@ -11,8 +11,14 @@
 namespace srjit {
 namespace {
 
-/// The places of the instructions of a function, by instruction.
-using KeptPlaces = llvm::DenseMap<const llvm::MachineInstr*, llvm::DebugLoc>;
+/// The place of an instruction. Memory of one that was deleted is used again, so the pointer alone does not tell it.
+struct KeptPlace {
+  unsigned opcode;
+  llvm::DebugLoc place;
+};
+
+/// Those of the instructions of a function.
+using KeptPlaces = llvm::DenseMap<const llvm::MachineInstr*, KeptPlace>;
 
 /// Notes the places of all instructions, or gives them back to those that are still there.
 class PlaceKeeper final : public llvm::MachineFunctionPass {
@@ -24,6 +30,7 @@ class PlaceKeeper final : public llvm::MachineFunctionPass {
       : MachineFunctionPass(ID), step_(step), places_(std::move(places)) {}
 
   llvm::StringRef getPassName() const override { return "places of nodes"; }
+  // No analysis depends on places.
   void getAnalysisUsage(llvm::AnalysisUsage& usage) const override {
     usage.setPreservesAll();
     MachineFunctionPass::getAnalysisUsage(usage);
@@ -33,12 +40,14 @@ class PlaceKeeper final : public llvm::MachineFunctionPass {
     for (llvm::MachineBasicBlock& block : function) {
       for (llvm::MachineInstr& instruction : block) {
         if (step_ == Step::kNote) {
-          places_->try_emplace(&instruction, instruction.getDebugLoc());
-        } else if (const auto found = places_->find(&instruction); found != places_->end()) {
-          instruction.setDebugLoc(found->second);
+          places_->try_emplace(&instruction, KeptPlace{instruction.getOpcode(), instruction.getDebugLoc()});
+        } else if (const auto found = places_->find(&instruction);
+                   found != places_->end() && found->second.opcode == instruction.getOpcode()) {
+          instruction.setDebugLoc(found->second.place);
         }
       }
     }
+    if (step_ == Step::kRestore) places_->clear();
     return false;
   }
 

@@ -25,7 +25,8 @@ inline constexpr std::uint8_t kZero = 255;  ///< register RZ: reads 0, writes va
 inline constexpr unsigned kHiddenRegisters = 2;
 inline constexpr std::uint8_t kTrue = 7;       ///< predicate PT: always true
 inline constexpr std::uint8_t kNot = 8;        ///< added to a predicate: its opposite
-inline constexpr std::uint8_t kNoBarrier = 7;  ///< of the six scoreboard barriers 0 to 5, none
+inline constexpr unsigned kBarriers = 6;       ///< scoreboard barriers of a warp, from 0 on
+inline constexpr std::uint8_t kNoBarrier = 7;  ///< none of them
 
 /// The execution unit of an instruction: decides the issue rate, and what else can be issued meanwhile.
 enum class Pipe : std::uint8_t {

@@ -25,8 +25,6 @@ class DerivedBatch {
   Dag take();
 
  private:
-  void addNothing(std::size_t parameters);
-
   Derivation derivation_;
   DerivedOptimizer optimizer_;
   Deriver deriver_;  ///< of expressions that other passes made

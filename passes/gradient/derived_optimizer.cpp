@@ -1,17 +1,12 @@
 #include "passes/gradient/derived_optimizer.h"
 
-#include <limits>
-
 namespace srjit {
 
 ExpressionGraph DerivedOptimizer::run(const ExpressionView& tokens, std::uint32_t expression,
                                       const Derivation& derivation) {
   if (tokens.variableCount() > derivation.columns) {
-    const std::size_t roots = derivation.roots(tokens.parameterCount());
-    optimizer_.run(tokens, expression, [&](Dag& dag, NodeId) {
-      const NodeId nothing = dag.constant(std::numeric_limits<double>::quiet_NaN());
-      for (std::size_t i = 0; i < roots; ++i) dag.addRoot(nothing);
-    });
+    optimizer_.run(tokens, expression,
+                   [&](Dag& dag, NodeId) { addRootsWithoutData(dag, derivation, tokens.parameterCount()); });
     return optimizer_.graph();
   }
   if (derivation.quantity == Quantity::kLoss) {

@@ -98,6 +98,11 @@ void addLossRoots(Dag& dag, NodeId f, const Derivation& derivation) {
   for (const NodeId root : std::move(terms).finish()) dag.addRoot(root);
 }
 
+void addRootsWithoutData(Dag& dag, const Derivation& derivation, std::size_t parameters) {
+  const NodeId nothing = dag.constant(std::numeric_limits<double>::quiet_NaN());
+  for (std::size_t i = 0; i < derivation.roots(parameters); ++i) dag.addRoot(nothing);
+}
+
 Deriver::Deriver(Precision precision, Math math)
     : math_(math),
       dag_(precision),
@@ -219,8 +224,7 @@ void Deriver::addGradientTerms(const Derivation& derivation) {
 
 void Deriver::appendRoots(Dag& to) {
   members_.collect(dag_, roots_);
-  to.copyNodes(dag_, members_.members(), places_);
-  for (const NodeId root : roots_) to.addRoot(places_[root]);
+  ExpressionGraph{dag_, roots_, members_.members(), members_.uses()}.appendTo(to, places_);
 }
 
 // The parameters of an expression are those that the table still has, of which some may have no effect by now.

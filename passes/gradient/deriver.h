@@ -20,6 +20,10 @@ namespace srjit {
 /// Adds the roots of `derivation`, of Quantity::kLoss, to the graph in which `f` is the expression's node.
 void addLossRoots(Dag& dag, NodeId f, const Derivation& derivation);
 
+/// Adds the roots of an expression of so many parameters whose variables the data lack: NaN. Evaluations give a failure
+/// instead.
+void addRootsWithoutData(Dag& dag, const Derivation& derivation, std::size_t parameters);
+
 /// Derives one expression after another, in the same memory. What it gives depends on the expression alone. Not
 /// thread-safe.
 class Deriver {

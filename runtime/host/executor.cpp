@@ -58,7 +58,7 @@ class HostExecutor final : public Executor {
     if (tier == Tier::kDirect) tier = Tier::kInterpret;
     state.info.tier = tier;
     const ProgramSource& source = *state.source;
-    TraceSpan span(TraceKind::kCompile, tier == Tier::kCompile ? "compiled code" : "interpreter", kDevice);
+    TraceSpan span(TraceKind::kCompile, codeOf(tier), kDevice);
     span.add("expressions", source.expressions.size());
     span.add("tokens", source.tokens);
     HostRequest request{source, {}, tier};
@@ -101,7 +101,7 @@ class HostExecutor final : public Executor {
       losses.valid_rows.resize(program.source->outputs());
     }
     if (program.batches == nullptr) return losses;
-    TraceSpan span(TraceKind::kKernel, program.info.tier == Tier::kCompile ? "compiled code" : "interpreter", kDevice);
+    TraceSpan span(TraceKind::kKernel, codeOf(program.info.tier), kDevice);
     span.add("outputs", program.source->outputs());
     span.add("rows", data.rows);
     const HostBatches& all = *program.batches;
@@ -125,6 +125,7 @@ class HostExecutor final : public Executor {
   }
 
   static constexpr std::string_view kDevice = "cpu";
+  static std::string_view codeOf(Tier tier) { return tier == Tier::kCompile ? kCompiledCode : kInterpreterCode; }
 
   tbb::task_arena arena_;
   std::shared_ptr<HostJit> jit_;

@@ -87,10 +87,10 @@ void DeviceRun::trace() const noexcept {
 void DeviceRun::tell() const {
   const ServedExpressions served = plan_.code->served();
   const bool is_mixed = (served.interpreted > 0) + (served.direct > 0) + (served.compiled > 0) > 1;
-  const char* const what = is_mixed              ? "several tiers"
-                           : served.direct > 0   ? "direct code"
-                           : served.compiled > 0 ? "compiled code"
-                                                 : "interpreter";
+  const std::string_view what = is_mixed              ? "several tiers"
+                                : served.direct > 0   ? kDirectCode
+                                : served.compiled > 0 ? kCompiledCode
+                                                      : kInterpreterCode;
   const TraceNumber numbers[] = {{"outputs", static_cast<double>(plan_.outputs)},
                                  {"rows", static_cast<double>(memory_.rows())}};
   const std::chrono::duration<double> until_begin(times_[0].begin.secondsSince(clocks_->event));

@@ -19,6 +19,10 @@ namespace detail {
 extern std::atomic<bool> is_tracing;
 }
 
+/// What code is called in events.
+inline constexpr std::string_view kInterpreterCode = "interpreter", kDirectCode = "direct code",
+                                  kCompiledCode = "compiled code";
+
 /// Whether there is somebody to tell. One relaxed load.
 inline bool isTracing() noexcept { return detail::is_tracing.load(std::memory_order_relaxed); }
 

@@ -21,7 +21,7 @@ CodeRequest CodeMaker::request(const GraphSource& source, std::span<const std::u
 }
 
 CodeMaker::Code CodeMaker::interpreted(const GraphSource& source) const {
-  TraceSpan span(TraceKind::kCompile, "interpreter", queue_->name);
+  TraceSpan span(TraceKind::kCompile, kInterpreterCode, queue_->name);
   span.add("expressions", source.program.expressions.size());
   span.add("tokens", source.program.tokens);
   const std::vector<std::uint32_t> all = allOf(source.program);
@@ -49,7 +49,7 @@ KernelPlan CodeMaker::planOf(const GraphSource& source, std::span<const std::uin
 CodeMaker::Code CodeMaker::compiled(const GraphSource& source, std::span<const std::uint32_t> chosen,
                                     const KernelPlan* plan, const KernelKind& kind,
                                     const std::atomic<bool>& cancelled) const {
-  TraceSpan span(TraceKind::kCompile, "compiled code", queue_->name);
+  TraceSpan span(TraceKind::kCompile, kCompiledCode, queue_->name);
   span.add("expressions", chosen.size());
   std::optional<KernelPlan> own;
   if (plan == nullptr) plan = &own.emplace(planOf(source, chosen, cancelled));
@@ -61,7 +61,7 @@ CodeMaker::Code CodeMaker::compiled(const GraphSource& source, std::span<const s
 
 CodeMaker::Code CodeMaker::direct(const GraphSource& source, const ProgramGraphs* graphs, const KernelKind& kind,
                                   std::size_t rows, const std::atomic<bool>& cancelled) const {
-  TraceSpan span(TraceKind::kCompile, "direct code", queue_->name);
+  TraceSpan span(TraceKind::kCompile, kDirectCode, queue_->name);
   span.add("expressions", source.program.expressions.size());
   span.add("tokens", source.program.tokens);
   const Stopwatch watch;

@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <bitset>
 #include <map>
 #include <optional>
 
@@ -42,7 +41,7 @@ MachineFacts factsOfWord(const sass::Instruction& instruction, unsigned architec
   facts.variable_latency = sass::timingOf(instruction.form, architecture) == sass::Timing::kVariable;
   facts.stall = control.stall;
   facts.yield = control.yield;
-  for (unsigned barrier = 0; barrier < 6; ++barrier) {
+  for (unsigned barrier = 0; barrier < sass::kBarriers; ++barrier) {
     if ((control.wait_mask >> barrier & 1) != 0) facts.waits.push_back(barrier);
   }
   if (control.write_barrier != sass::kNoBarrier) facts.write_barrier = control.write_barrier;
@@ -65,7 +64,7 @@ void addDirectCounts(Stage& stage, unsigned registers) {
   }
   stage.counts = {{"instructions", instructions},
                   {"instructions of nodes", of_nodes},
-                  {"rows at once", 32},
+                  {"rows at once", kWarpLanes},
                   {"issue cycles of the code without waits for barriers", cycles},
                   {"registers that the kernel declares", static_cast<double>(registers)},
                   {"most registers live at once", live}};
@@ -99,8 +98,9 @@ Result<Stage> directStage(const Request& request, const FinalGraph& graph) {
   kernel.name = kDirectKernel;
   kernel.registers = image->registers;
   kernel.code.assign(image->words.begin(), image->words.begin() + static_cast<std::ptrdiff_t>(size));
-  Stage stage{"direct", "machine code of the direct tier", "as sr-jit sass --tier direct prints it, decoded", ";", {},
-              {}};
+  Stage stage{
+      "direct", "direct", "machine code of the direct tier", "as sr-jit sass --tier direct prints it, decoded", ";",
+      {},       {}};
   const std::string text = sass::listing(kernel, options.architecture, {}, false);
   std::size_t word = 0;
   for (std::size_t first = text.find('\n') + 1; first < text.size();) {  // behind the line about the kernel

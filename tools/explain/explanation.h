@@ -107,7 +107,9 @@ struct Count {
 };
 
 struct Stage {
-  std::string name, title, note;
+  std::string name;
+  std::string short_title;  ///< for heads of tables
+  std::string title, note;
   std::string comment;  ///< what a comment begins with in this text
   std::vector<Line> lines;
   std::vector<Count> counts;

@@ -33,6 +33,7 @@ PassTrace traceOf(const Pass& pass, WorkingDag& work, const RewriteLog& log) {
   return trace;
 }
 
+// Not by Pipeline::run(), whose observer sees results: these have lost the dead nodes that rules saw.
 std::vector<PassTrace> runPasses(const Pipeline& pipeline, Dag graph, Math math) {
   std::vector<PassTrace> traces;
   RewriteLog log;

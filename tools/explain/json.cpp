@@ -79,8 +79,9 @@ Json jsonOf(const Stage& stage) {
     if (line.machine) object["machine"] = jsonOf(*line.machine);
   }
   for (const Count& count : stage.counts) counts[count.what] = count.value;
-  return {{"name", stage.name},       {"title", stage.title},        {"note", stage.note},
-          {"comment", stage.comment}, {"counts", std::move(counts)}, {"lines", std::move(lines)}};
+  return {{"name", stage.name},       {"short_title", stage.short_title}, {"title", stage.title},
+          {"note", stage.note},       {"comment", stage.comment},         {"counts", std::move(counts)},
+          {"lines", std::move(lines)}};
 }
 
 Json jsonOf(const Time& time) {

@@ -145,7 +145,8 @@ Result<Stage> llvmIrStage(const Request& request, const FinalGraph& graph) {
   const DeviceOptions options = deviceOptions(request);
   const Result<std::string> text = rowsIr({&graph.dag, 1}, options, true, {&map, 1});
   if (!text) return text.error();
-  Stage stage{"llvm", "LLVM IR of the GPU's kernel", "as sr-jit llvm prints it; after LLVM's passes", ";", {}, {}};
+  Stage stage{"llvm", "LLVM", "LLVM IR of the GPU's kernel", "as sr-jit llvm prints it; after LLVM's passes", ";",
+              {},     {}};
   stage.lines = irLines(*text, graph);
   addIrCallees(stage.lines);
   addCounts(stage, options.rows_per_thread);
@@ -157,7 +158,8 @@ Result<Stage> ptxStage(const Request& request, const FinalGraph& graph) {
   const DeviceOptions options = deviceOptions(request);
   const Result<std::string> text = rowsPtx({&graph.dag, 1}, options, {}, {&map, 1});
   if (!text) return text.error();
-  Stage stage{"ptx", "PTX", "as sr-jit ptx prints it; nvJitLink or ptxas makes machine code of it", "//", {}, {}};
+  Stage stage{"ptx", "PTX", "PTX", "as sr-jit ptx prints it; nvJitLink or ptxas makes machine code of it",
+              "//",  {},    {}};
   stage.lines = assemblyLines(*text, graph);
   addCounts(stage, options.rows_per_thread);
   return stage;
@@ -169,7 +171,8 @@ Result<Stage> hostIrStage(const Request& request, const FinalGraph& graph) {
   const SourceMap map = numbersOfNodes(graph);
   const Result<std::string> text = (*jit)->irOf({&graph.dag, 1}, true, {&map, 1});
   if (!text) return text.error();
-  Stage stage{"host-llvm", "LLVM IR of the processor's kernel", "as sr-jit llvm --host prints it", ";", {}, {}};
+  Stage stage{"host-llvm", "CPU LLVM", "LLVM IR of the processor's kernel", "as sr-jit llvm --host prints it", ";",
+              {},          {}};
   stage.lines = irLines(*text, graph);
   addIrCallees(stage.lines);
   addCounts(stage, detectHost().vector_bytes / static_cast<double>(bytesOf(request.precision)));
@@ -182,7 +185,7 @@ Result<Stage> assemblyStage(const Request& request, const FinalGraph& graph) {
   const SourceMap map = numbersOfNodes(graph);
   const Result<std::string> text = (*jit)->assemblyOf({&graph.dag, 1}, {&map, 1});
   if (!text) return text.error();
-  Stage stage{"asm", "assembly of the processor's kernel", "as sr-jit asm prints it", "#", {}, {}};
+  Stage stage{"asm", "assembly", "assembly of the processor's kernel", "as sr-jit asm prints it", "#", {}, {}};
   stage.lines = assemblyLines(*text, graph);
   // Where code may lie anywhere, calls of assembly name no function.
   const Result<std::string> ir = (*jit)->irOf({&graph.dag, 1}, true, {&map, 1});

@@ -190,6 +190,7 @@ Result<Stage> bytecodeStage(const Request& request, const FinalGraph& graph) {
   const Result<Bytecode> code = encode(graph.dag, table, options);
   if (!code) return code.error();
   Stage stage{"bytecode",
+              "GPU interpreter",
               "program of the GPU's interpreter",
               "as sr-jit bytecode prints it: the height of the stack, then the token",
               ";",
@@ -207,6 +208,7 @@ Result<Stage> hostProgramStage(const FinalGraph& graph) {
   const Result<HostProgram> program = encodeForHost(graph.dag);
   if (!program) return program.error();
   Stage stage{"host-bytecode",
+              "CPU interpreter",
               "program of the processor's interpreter",
               "as sr-jit bytecode --host prints it: each instruction runs over a block of rows",
               ";",

@@ -5,27 +5,17 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
-#include <memory>
 #include <string>
 #include <vector>
 
 #include "ir/population.h"
 #include "runtime/c_api/srjit.h"
 #include "tests/fuzz/harness/bytes.h"
+#include "tests/runtime/c_api/owned.h"
 
 namespace srjit::fuzz {
 
-struct Free {
-  void operator()(srjit_engine* p) const { srjit_engine_free(p); }
-  void operator()(srjit_dataset* p) const { srjit_dataset_free(p); }
-  void operator()(srjit_tokens* p) const { srjit_tokens_free(p); }
-  void operator()(srjit_program* p) const { srjit_program_free(p); }
-  void operator()(srjit_pending* p) const { srjit_pending_free(p); }
-  void operator()(srjit_failures* p) const { srjit_failures_free(p); }
-  void operator()(srjit_stop* p) const { srjit_stop_free(p); }
-};
-template <class T>
-using Owned = std::unique_ptr<T, Free>;
+using c_api::Owned;
 
 inline constexpr std::size_t kMostObjects = 4, kMostNumbers = 64;
 

@@ -1,4 +1,4 @@
-// A caller of srjit.h, for tests: owners of its objects, and an engine with data.
+// A caller of srjit.h, for tests: an engine with data.
 #pragma once
 
 #include <cstdint>
@@ -9,20 +9,9 @@
 #include <gtest/gtest.h>
 
 #include "runtime/c_api/handles.h"
+#include "tests/runtime/c_api/owned.h"
 
 namespace srjit::c_api {
-
-struct Free {
-  void operator()(srjit_engine* p) const { srjit_engine_free(p); }
-  void operator()(srjit_dataset* p) const { srjit_dataset_free(p); }
-  void operator()(srjit_tokens* p) const { srjit_tokens_free(p); }
-  void operator()(srjit_program* p) const { srjit_program_free(p); }
-  void operator()(srjit_pending* p) const { srjit_pending_free(p); }
-  void operator()(srjit_failures* p) const { srjit_failures_free(p); }
-  void operator()(srjit_stop* p) const { srjit_stop_free(p); }
-};
-template <class T>
-using Owned = std::unique_ptr<T, Free>;
 
 inline srjit_error newError() {
   srjit_error error{};

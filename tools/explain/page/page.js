@@ -308,7 +308,6 @@
   }
 
   const linesOf = (stage, id) => stage.lines.filter((line) => (line.nodes || []).includes(id)).length;
-  const shortNames = {bytecode: "GPU interpreter", direct: "direct", llvm: "LLVM", ptx: "PTX", "host-bytecode": "CPU interpreter", "host-llvm": "CPU LLVM", asm: "assembly"};
 
   function showNodes() {
     const ids = [];
@@ -320,7 +319,7 @@
     last.lines.forEach((line) => add(line.node));
     last.roots.forEach(([, id]) => add(id));
     const heads = [{name: "node"}, {name: "operation"}, {name: "relative error at most", kind: "number"}, {name: "absolute", kind: "number"},
-      {name: "instructions on a GPU, about", kind: "number"}, ...data.stages.map((stage) => ({name: `lines: ${shortNames[stage.name] || stage.name}`, kind: "number"})), {name: "computes", kind: "long"}];
+      {name: "instructions on a GPU, about", kind: "number"}, ...data.stages.map((stage) => ({name: `lines: ${stage.short_title}`, kind: "number"})), {name: "computes", kind: "long"}];
     const rows = ids.map((id) => {
       const facts = data.nodes[id], bound = facts.bound || {};
       return {ids: [id], cells: [make("code", {}, id), make("code", {}, facts.text === id ? facts.kind : facts.text), number(bound.relative), number(bound.absolute),
@@ -369,7 +368,7 @@
       const parts = [];
       if (facts.infix && facts.infix !== id) parts.push(`computes ${facts.infix}`);
       if (facts.bound) parts.push(`relative error at most ${number(facts.bound.relative)}`);
-      const counts = data.stages.map((stage) => [shortNames[stage.name] || stage.name, linesOf(stage, id)]).filter(([, count]) => count > 0);
+      const counts = data.stages.map((stage) => [stage.short_title, linesOf(stage, id)]).filter(([, count]) => count > 0);
       if (counts.length) parts.push(`lines: ${counts.map(([name, count]) => `${name} ${count}`).join(", ")}`);
       const from = [...ancestors(id)], to = [...descendants(id)];
       if (from.length) parts.push(`came from ${from.map(meaning).join("; ")}`);

@@ -1,0 +1,22 @@
+// Owners of the objects of srjit.h.
+#pragma once
+
+#include <memory>
+
+#include "runtime/c_api/srjit.h"
+
+namespace srjit::c_api {
+
+struct Free {
+  void operator()(srjit_engine* p) const { srjit_engine_free(p); }
+  void operator()(srjit_dataset* p) const { srjit_dataset_free(p); }
+  void operator()(srjit_tokens* p) const { srjit_tokens_free(p); }
+  void operator()(srjit_program* p) const { srjit_program_free(p); }
+  void operator()(srjit_pending* p) const { srjit_pending_free(p); }
+  void operator()(srjit_failures* p) const { srjit_failures_free(p); }
+  void operator()(srjit_stop* p) const { srjit_stop_free(p); }
+};
+template <class T>
+using Owned = std::unique_ptr<T, Free>;
+
+}  // namespace srjit::c_api
