@@ -74,6 +74,10 @@ constexpr bool isDouble(Precision precision) {
 constexpr int bytesOf(Precision precision) {
   return withZeroOf(precision, [](auto zero) { return static_cast<int>(sizeof zero); });
 }
+/// `value` as a kernel of the precision holds it.
+constexpr double roundTo(Precision precision, double value) {
+  return withZeroOf(precision, [&]<class T>(T) { return static_cast<double>(static_cast<T>(value)); });
+}
 /// The distance of 1 from the next larger number.
 constexpr double lastPlace(Precision precision) {
   return withZeroOf(precision, []<class T>(T) -> double { return std::numeric_limits<T>::epsilon(); });

@@ -63,9 +63,9 @@ void makeParameter(Node& node, std::size_t index) {
 std::size_t roomOf(std::size_t table_size) { return table_size / 3 * 2; }
 std::size_t tableSizeFor(std::size_t nodes) { return std::bit_ceil(std::max<std::size_t>(64, 3 * nodes)); }
 
-double roundTo(Precision precision, double value) {
-  if (std::isnan(value)) return std::numeric_limits<double>::quiet_NaN();
-  return withZeroOf(precision, [&]<class T>(T) { return static_cast<double>(static_cast<T>(value)); });
+/// The value of a constant. Every NaN is one.
+double constantOf(Precision precision, double value) {
+  return std::isnan(value) ? std::numeric_limits<double>::quiet_NaN() : roundTo(precision, value);
 }
 
 bool sameNode(const Node& a, const Node& b) {
@@ -146,7 +146,7 @@ template <class Make, class Shape, class Same>
 }
 
 NodeId Dag::constant(double value) {
-  const double rounded = roundTo(precision_, value);
+  const double rounded = constantOf(precision_, value);
   const auto make = [&](Node& node) {
     node.value = rounded;
     node.sort = sortOfConstant(rounded);
@@ -175,7 +175,7 @@ NodeId Dag::parameter(std::uint32_t expression, std::uint32_t index) {
 }
 
 NodeId Dag::literalParameter(double value) {
-  return internParameter({ParameterSource::kLiteral, 0, roundTo(precision_, value)}, kLiteralShape);
+  return internParameter({ParameterSource::kLiteral, 0, constantOf(precision_, value)}, kLiteralShape);
 }
 
 NodeId Dag::apply(Op op, std::span<const NodeId> operands) {

@@ -94,7 +94,7 @@ double centreOf(const Dataset::State& data) {
     const double step = powerOfTwoBelow(deviation), steps = std::nearbyint(centre / step);
     if (std::isfinite(steps)) centre = steps * step;
   }
-  return withZeroOf(data.precision, [&]<class T>(T) { return static_cast<double>(static_cast<T>(centre)); });
+  return roundTo(data.precision, centre);
 }
 
 }  // namespace

@@ -35,10 +35,6 @@ double specialValue(Random& random) {
 
 }  // namespace
 
-double roundTo(Precision precision, double value) noexcept {
-  return precision == Precision::kF32 ? static_cast<double>(static_cast<float>(value)) : value;
-}
-
 double randomValue(Random& random, Spread spread, Precision precision) {
   if (spread == Spread::kTame) return roundTo(precision, random.between(-3.0, 3.0));
   if (spread == Spread::kSpecial && random.chance(0.125)) {

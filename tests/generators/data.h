@@ -22,9 +22,6 @@ enum class Spread {
   kSpecial,  ///< wide, and one in eight is a zero, an infinity, NaN, a subnormal or the largest number of `precision`
 };
 
-/// `value` as a kernel of `precision` holds it.
-double roundTo(Precision precision, double value) noexcept;
-
 double randomValue(Random& random, Spread spread, Precision precision = Precision::kF64);
 
 /// `count` columns of `rows` values each, rounded to `precision`.

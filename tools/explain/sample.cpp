@@ -1,7 +1,6 @@
 #include "tools/explain/sample.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <limits>
 #include <map>
@@ -14,16 +13,13 @@
 #include "ir/numbers/random.h"
 #include "ir/reference.h"
 #include "runtime/engine.h"
+#include "runtime/platform/clock.h"
 
 namespace srjit::explain {
 namespace {
 
 constexpr std::size_t kLongestBounded = 10'000;  // tokens of what a node computes
 constexpr int kRepetitions = 5;
-
-double rounded(double value, Precision precision) {
-  return withZeroOf(precision, [&]<class T>(T) { return static_cast<double>(static_cast<T>(value)); });
-}
 
 /// The parameters of expression `e`, of which those that are not given are 1.
 std::vector<double> parametersOf(const Request& request, std::size_t e) {
@@ -65,9 +61,9 @@ template <class Run>
 Result<double> leastSeconds(const Run& run) {
   double least = std::numeric_limits<double>::infinity();
   for (int i = 0; i < kRepetitions; ++i) {
-    const auto start = std::chrono::steady_clock::now();
+    const Stopwatch watch;
     if (const Status done = run(); !done) return done.error();
-    least = std::min(least, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+    least = std::min(least, watch.seconds());
   }
   return least;
 }
@@ -157,10 +153,10 @@ void addErrorBounds(const Request& request, const FinalGraph& graph, const Sampl
     const Result<Expression> subtree = graph.dag.subtree(id, kLongestBounded);
     if (!subtree) continue;
     std::vector<double> parameters = parametersOf(request, expressionOf(graph.dag, id));
-    for (double& value : parameters) value = rounded(value, request.precision);
+    for (double& value : parameters) value = roundTo(request.precision, value);
     ErrorBound bound{0, 0};
     for (std::size_t r = 0; r < rows; ++r) {
-      for (std::size_t c = 0; c < row.size(); ++c) row[c] = rounded(sample.columns[c][r], request.precision);
+      for (std::size_t c = 0; c < row.size(); ++c) row[c] = roundTo(request.precision, sample.columns[c][r]);
       const ErrorBound of_row = boundOf(evaluateBounded(*subtree, row, parameters, arithmetic));
       bound.absolute = std::max(bound.absolute, of_row.absolute);
       bound.relative = std::max(bound.relative, of_row.relative);

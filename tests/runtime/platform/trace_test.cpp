@@ -124,6 +124,7 @@ TEST(Trace, TellsOfAnEngineThatAnotherTraceSaw) {
     ASSERT_EQ(kernels.size(), 1U);
     EXPECT_GT(kernels[0].begin, 0);
     EXPECT_LT(kernels[0].begin, secondsSince(traceBegin()) + 1);
+    EXPECT_GT(kernels[0].seconds, 0);
     EXPECT_NEAR(kernels[0].seconds, 1e-3, 5e-3);
   }
 }
