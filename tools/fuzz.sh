@@ -110,7 +110,7 @@ for target in ${failed[@]+"${failed[@]}"}; do
   log="$folder/logs/$target.log"
   input="$(sed -n 's/.*Test unit written to //p' "$log" | tail -n 1)"
   say "FAILED: $target (log: ${log#"$SRJIT_ROOT/"})"
-  { grep -a -m 1 -A 8 -E 'broken rule|runtime error|ERROR: ' "$log" || tail -n 8 "$log"; } | cut -c 1-200
+  { grep -a -m 1 -A 8 -E 'broken rule|runtime error|terminate called|ERROR: ' "$log" || tail -n 8 "$log"; } | cut -c 1-200
   if [[ -n "$input" ]]; then note "again: ASAN_OPTIONS=$ASAN_OPTIONS build/$preset/tests/fuzz_$target $input"; fi
 done
 ((${#failed[@]} == 0))

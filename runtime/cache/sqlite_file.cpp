@@ -33,16 +33,19 @@ const char* nameOfCode(int code) {
        {}}};
 }
 
-/// What SQLite says, with the code SQLITE_ERROR, of a schema format number above 4 in the header of a file ("Database
-/// File Format", section 1.3.11). No version of SQLite writes one.
-constexpr std::string_view kUnsupportedFormat = "unsupported file format";
+/// What SQLite says, with the code SQLITE_ERROR, of numbers in the header of a file that no version of SQLite writes
+/// ("Database File Format", section 1.3): a schema format above 4; and a text encoding that is a multiple of 4, when the
+/// connection reads the schema again. Nothing is attached to files of this class.
+constexpr std::string_view kUnsupportedFormat = "unsupported file format",
+                           kOtherEncoding = "attached databases must use the same text encoding as main database";
 
 /// Throws if `code` is an error.
 void check(int code, sqlite3* database, const std::filesystem::path& file, const char* doing) {
   if (code == SQLITE_OK || code == SQLITE_ROW || code == SQLITE_DONE) return;
   if ((code & 0xff) == SQLITE_NOMEM) throw std::bad_alloc();
   const char* const text = database != nullptr ? sqlite3_errmsg(database) : sqlite3_errstr(code);
-  fail(code == SQLITE_ERROR && text == kUnsupportedFormat ? SQLITE_CORRUPT : code, text, file, doing);
+  const bool is_damage = code == SQLITE_ERROR && (text == kUnsupportedFormat || text == kOtherEncoding);
+  fail(is_damage ? SQLITE_CORRUPT : code, text, file, doing);
 }
 
 std::string uriOf(const std::filesystem::path& file, const char* parameter) {

@@ -164,16 +164,34 @@ bool isKnown(const std::string& content, const std::string& whole) {
   return content.size() >= 72 && content.compare(0, 16, whole, 0, 16) == 0 && content.compare(68, 4, whole, 68, 4) == 0;
 }
 
-// SQLite reports it as an error of the statement, not as damage.
-TEST(DiskStore, AFileOfAnUnknownSchemaFormatIsRecreated) {
-  constexpr std::size_t kSchemaFormat = 47;  // its last byte in the header
-  const Scratch scratch;
+/// A file with one image, of whose header a byte is changed: the last one of a number of four bytes.
+void writeWithHeaderByte(const Scratch& scratch, std::size_t at, char expected, char changed) {
   ASSERT_TRUE(put(*openIn(scratch), 1, 20'000));
   std::string content = contentOf(fileIn(scratch));
-  ASSERT_EQ(content[kSchemaFormat], 4);
-  content[kSchemaFormat] = 9;
+  ASSERT_EQ(content[at], expected);
+  content[at] = changed;
   scratch.write(DiskStore::kFileName, content);
+}
+
+// SQLite reports it as an error of the statement, not as damage.
+TEST(DiskStore, AFileOfAnUnknownSchemaFormatIsRecreated) {
+  const Scratch scratch;
+  writeWithHeaderByte(scratch, 47, 4, 9);
   const auto store = openIn(scratch);
+  EXPECT_EQ(store->damaged(), 1U);
+  EXPECT_TRUE(put(*store, 1, 20'000));
+  EXPECT_TRUE(store->read(keyNumber(1)).value());
+}
+
+// SQLite takes such a file for UTF-8 at first, and reports an error when it reads the schema again.
+TEST(DiskStore, AFileOfAnUnknownTextEncodingIsRecreated) {
+  const Scratch scratch;
+  writeWithHeaderByte(scratch, 59, 1, 0x6c);
+  const auto store = openIn(scratch);
+  EXPECT_TRUE(store->clear());
+  const auto listed = store->list();
+  ASSERT_TRUE(listed) << listed.error().message;
+  EXPECT_TRUE(listed->empty());
   EXPECT_EQ(store->damaged(), 1U);
   EXPECT_TRUE(put(*store, 1, 20'000));
   EXPECT_TRUE(store->read(keyNumber(1)).value());
