@@ -1,6 +1,7 @@
 #include "runtime/engine.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 #include <limits>
 #include <optional>
@@ -364,7 +365,8 @@ Result<Dataset> datasetOf(Result<std::shared_ptr<const Dataset::State>> state) {
 Engine::Engine(std::shared_ptr<State> state) : state_(std::move(state)) {}
 
 EngineParts EngineParts::ofMachine() {
-  return {.driver = [] { return loadDriver(); }, .images = llvmImageMaker()};
+  const char* const listings = std::getenv("SRJIT_LISTINGS");
+  return {.driver = [] { return loadDriver(); }, .images = llvmImageMaker(listings == nullptr ? "" : listings)};
 }
 
 Result<Engine> Engine::create(const EngineOptions& options) { return createEngine(options, EngineParts::ofMachine()); }

@@ -19,7 +19,8 @@ struct EngineParts {
   /// Into how many parts Engine::submitLoss() divides a population; 0: into as many as seems quickest.
   std::size_t population_parts = 0;
 
-  /// The driver and the compiler of this machine.
+  /// The driver and the compiler of this machine, which writes listings to the directory $SRJIT_LISTINGS if that is
+  /// set.
   static EngineParts ofMachine();
 };
 

@@ -13,7 +13,7 @@
 namespace srjit {
 namespace {
 
-constexpr const char* kLengthOption = "--max-length";
+constexpr const char *kLengthOption = "--max-length", *kListingOption = "--listing";
 
 /// Makes an error of every expression whose code is too long for a kernel, and reports it.
 void refuseLong(std::vector<SourceLine>& lines, const KernelOptions& options, KernelCode code) {
@@ -126,6 +126,14 @@ void addLengthOption(CLI::App& app, KernelOptions& options, const std::string& u
       ->capture_default_str();
 }
 
+void addListingOption(CLI::App& app, KernelOptions& options) {
+  app.add_option(kListingOption, options.listing,
+                 "write the graphs to FILE, one operator per line; the code names the line of each instruction, as "
+                 "profilers show it")
+      ->check([](const std::string& name) { return name == "-" ? "code cannot name standard output" : ""; }, "")
+      ->type_name("FILE");
+}
+
 void checkPtxArchitecture(const std::string& arch) { checkArchitecture(arch, Tier::kCompile); }
 
 void checkDeviceOptions(const CLI::App& app, const KernelOptions& options, Tier tier) {
@@ -143,11 +151,13 @@ void checkDeviceOptions(const CLI::App& app, const KernelOptions& options, Tier 
       {"--depth", interpreter, "only --kernel interpreter has a stack"},
       {"--rows-per-thread", !direct, "the direct tier chooses the rows that a thread computes"},
       {kLengthOption, !direct && !interpreter, "only kernels of expressions that LLVM compiles have a length limit"},
+      {kListingOption, !direct && !interpreter, "only kernels of expressions that LLVM compiles name their lines"},
       {"--nan", loss, "it is for losses: give --loss or --kernel loss"},
       {"--weighted", loss, "it is for losses: give --loss or --kernel loss"},
   };
   for (const auto& rule : rules) {
-    if (!rule.has_effect && app.get_option(rule.option)->count() > 0) {
+    const CLI::Option* const option = app.get_option_no_throw(rule.option);
+    if (!rule.has_effect && option != nullptr && option->count() > 0) {
       throw CLI::ValidationError(rule.option, rule.reason);
     }
   }

@@ -41,6 +41,7 @@ struct KernelOptions {
   LossKind loss = LossKind::kMse;
   NanPolicy nan = NanPolicy::kPropagate;
   bool weighted = false, loss_given = false;
+  std::string listing;  ///< the file of --listing; empty: none
 
   DeviceOptions device() const;
 };
@@ -57,10 +58,13 @@ CLI::Option* addDepthOption(CLI::App& app, KernelOptions& options);
 /// Adds --max-length. Names what the length is counted in.
 void addLengthOption(CLI::App& app, KernelOptions& options, const std::string& unit);
 
-/// Throws CLI::ValidationError for an option that was given to `app`, which has those of addDeviceOptions() and
-/// addLengthOption(), and has no effect on the kernel that `options` and `tier` name; also for an architecture
-/// that `tier` has not, unless LLVM writes PTX for it: directCubin() refuses that with a reason. `tier` is kCompile or
-/// kDirect.
+/// Adds --listing, for commands that make code with NVIDIA's tools.
+void addListingOption(CLI::App& app, KernelOptions& options);
+
+/// Throws CLI::ValidationError for an option that was given to `app`, which has those of addDeviceOptions(),
+/// addLengthOption() and perhaps addListingOption(), and has no effect on the kernel that `options` and `tier` name;
+/// also for an architecture that `tier` has not, unless LLVM writes PTX for it: directCubin() refuses that with a
+/// reason. `tier` is kCompile or kDirect.
 void checkDeviceOptions(const CLI::App& app, const KernelOptions& options, Tier tier);
 
 /// Throws CLI::ValidationError for an architecture that LLVM does not write PTX for.

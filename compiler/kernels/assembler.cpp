@@ -92,11 +92,13 @@ std::vector<std::byte> bytesOf(llvm::StringRef text) {
   return {begin, begin + text.size()};
 }
 
-Result<Cubin> assembleWithNvJitLink(const NvJitLink& library, std::string_view ptx, std::string_view arch) {
+Result<Cubin> assembleWithNvJitLink(const NvJitLink& library, std::string_view ptx, std::string_view arch,
+                                    Lines lines) {
   const std::string arch_option = fmt::format("-arch={}", arch);
-  const char* options[] = {arch_option.c_str(), "-Xptxas=-v"};
+  const char* options[] = {arch_option.c_str(), "-Xptxas=-v", "-lineinfo"};
+  const unsigned count = lines == Lines::kKeep ? 3 : 2;
   void* handle = nullptr;
-  if (const auto code = library.nvJitLinkCreate(&handle, 2, options); code != 0) {
+  if (const auto code = library.nvJitLinkCreate(&handle, count, options); code != 0) {
     return Error{Errc::kCompile, fmt::format("nvJitLink refused its options for {} (error {})", arch, code), {}};
   }
   const auto log = [&](auto sizeOf, auto textOf) {
@@ -176,13 +178,14 @@ Result<std::string> runProgram(const std::string& program, std::vector<std::stri
   return text;
 }
 
-Result<Cubin> assembleWithPtxas(const std::string& ptxas, std::string_view ptx, std::string_view arch) {
+Result<Cubin> assembleWithPtxas(const std::string& ptxas, std::string_view ptx, std::string_view arch, Lines lines) {
   auto source = TemporaryFile::create("ptx", ptx);
   if (!source) return std::move(source).error();
   auto object = TemporaryFile::create("cubin");
   if (!object) return std::move(object).error();
-  const auto report =
-      runProgram(ptxas, {"-v", fmt::format("-arch={}", arch), source->path().str(), "-o", object->path().str()});
+  std::vector<std::string> words{"-v", fmt::format("-arch={}", arch), source->path().str(), "-o", object->path().str()};
+  if (lines == Lines::kKeep) words.emplace_back("-lineinfo");
+  const auto report = runProgram(ptxas, std::move(words));
   if (!report) return report.error();
   const auto image = object->read();
   if (!image) return image.error();
@@ -211,10 +214,10 @@ Result<std::string> describeProgram(const std::string& path) {
   return text ? Result<std::string>(path) : std::move(text);
 }
 
-Result<Cubin> assemble(std::string_view ptx, std::string_view arch) {
+Result<Cubin> assemble(std::string_view ptx, std::string_view arch, Lines lines) {
   const LlvmScope scope;  // for its files and processes
-  if (const Result<NvJitLink>& library = NvJitLink::find()) return assembleWithNvJitLink(*library, ptx, arch);
-  if (const std::string& ptxas = findToolkit().ptxas; !ptxas.empty()) return assembleWithPtxas(ptxas, ptx, arch);
+  if (const Result<NvJitLink>& library = NvJitLink::find()) return assembleWithNvJitLink(*library, ptx, arch, lines);
+  if (const std::string& ptxas = findToolkit().ptxas; !ptxas.empty()) return assembleWithPtxas(ptxas, ptx, arch, lines);
   return Error{Errc::kMachine,
                "no assembler for GPU code: neither libnvJitLink.so nor ptxas was found (install the CUDA toolkit or "
                "set CUDA_HOME)",

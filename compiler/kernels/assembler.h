@@ -36,9 +36,12 @@ Result<std::string> describeNvJitLink();
 /// `path`, of a program of the toolkit, if it starts. Errors: why it does not.
 Result<std::string> describeProgram(const std::string& path);
 
+/// Whether a cubin has the lines that `.loc` in its PTX names. They change no instruction.
+enum class Lines { kDrop, kKeep };
+
 /// Assembles `ptx` for `arch` ("sm_90"). Errors: kMachine without an assembler, kCompile with the assembler's log.
 /// Thread-safe and parallel.
-Result<Cubin> assemble(std::string_view ptx, std::string_view arch);
+Result<Cubin> assemble(std::string_view ptx, std::string_view arch, Lines lines = Lines::kDrop);
 
 /// The disassembly of a cubin by nvdisasm. Errors: kMachine without nvdisasm, kCompile with its log.
 Result<std::string> disassemble(std::span<const std::byte> cubin);

@@ -2,10 +2,12 @@
 
 #include <chrono>
 #include <ctime>
+#include <filesystem>
 #include <utility>
 
 #include "compiler/interpreter/kernel.h"
 #include "compiler/kernels/identity.h"
+#include "compiler/kernels/graph_listing.h"
 #include "compiler/nvptx/rows_kernel.h"
 #include "compiler/nvptx/totals_kernel.h"
 
@@ -24,8 +26,14 @@ double wallSeconds() {
 
 class LlvmImageMaker final : public ImageMaker {
  public:
+  explicit LlvmImageMaker(const std::string& listings)
+      : listings_(listings.empty() ? listings : std::filesystem::absolute(listings).string()) {}
+
   Result<KernelImage> rows(std::span<const Dag> dags, const DeviceOptions& options) const override {
-    return make(options, [&] { return rowsPtx(dags, options); });
+    if (listings_.empty()) return make(options, [&] { return rowsPtx(dags, options); });
+    const Result<GraphListing> listing = writeGraphListing(dags, listings_);
+    if (!listing) return listing.error();
+    return make(options, [&] { return rowsPtx(dags, options, {}, listing->sources); });
   }
   Result<KernelImage> interpreter(const HandlerTable& table, const DeviceOptions& options) const override {
     return make(options, [&] { return interpreterPtx(table, options); });
@@ -33,7 +41,9 @@ class LlvmImageMaker final : public ImageMaker {
   Result<KernelImage> totals(const DeviceOptions& options) const override {
     return make(options, [&] { return totalsPtx(options); });
   }
-  std::string identity() const override { return compilerIdentity(); }
+  std::string identity() const override {
+    return listings_.empty() ? compilerIdentity() : compilerIdentity() + ", listings in " + listings_;
+  }
 
  private:
   static KernelImage asPtx(const std::string& ptx, double seconds) {
@@ -42,16 +52,17 @@ class LlvmImageMaker final : public ImageMaker {
   }
 
   template <class MakePtx>
-  static Result<KernelImage> make(const DeviceOptions& options, const MakePtx& makePtx) {
+  Result<KernelImage> make(const DeviceOptions& options, const MakePtx& makePtx) const {
     const double begin = threadSeconds();
     const Result<std::string> ptx = makePtx();
     if (!ptx) return ptx.error();
     KernelImage image;
     const std::string& machine = options.machine.empty() ? options.arch : options.machine;
     // An assembler in a process of its own takes no time of this thread, which waits for it.
+    const Lines lines = listings_.empty() ? Lines::kDrop : Lines::kKeep;
     const bool in_process = assemblerName().starts_with("nvJitLink");
     const double between = threadSeconds(), start = wallSeconds();
-    Result<Cubin> cubin = assemblerName().empty() ? Result<Cubin>(Error{}) : assemble(*ptx, machine);
+    Result<Cubin> cubin = assemblerName().empty() ? Result<Cubin>(Error{}) : assemble(*ptx, machine, lines);
     // An assembler that is older than the device may lack its architecture; the device's driver supports it.
     if (!cubin && (assemblerName().empty() || machine != options.arch)) return asPtx(*ptx, threadSeconds() - begin);
     if (!cubin) return std::move(cubin).error();
@@ -60,10 +71,14 @@ class LlvmImageMaker final : public ImageMaker {
     image.kernels = std::move(cubin->kernels);
     return image;
   }
+
+  const std::string listings_;
 };
 
 }  // namespace
 
-std::unique_ptr<ImageMaker> llvmImageMaker() { return std::make_unique<LlvmImageMaker>(); }
+std::unique_ptr<ImageMaker> llvmImageMaker(const std::string& listings) {
+  return std::make_unique<LlvmImageMaker>(listings);
+}
 
 }  // namespace srjit

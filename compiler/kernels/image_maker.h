@@ -39,7 +39,8 @@ class ImageMaker {
   virtual std::string identity() const = 0;
 };
 
-/// LLVM and the assembler that was found; PTX where there is none.
-std::unique_ptr<ImageMaker> llvmImageMaker();
+/// LLVM and the assembler that was found; PTX where there is none. With a directory of `listings`, rows kernels name
+/// the lines of writeGraphListing(), which is written there before; a failure to do so is an error of the image.
+std::unique_ptr<ImageMaker> llvmImageMaker(const std::string& listings = {});
 
 }  // namespace srjit

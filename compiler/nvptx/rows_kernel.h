@@ -25,8 +25,7 @@ namespace srjit {
 
 /// One kernel per graph, one module for all; graphs have options.precision. Nodes are computed in ascending order.
 /// Kernel i is named rowsKernelName(i) (compiler/lowering/kernel_name.h). Errors: kInvalid for options out of range,
-/// kCompile for LLVM's. `sources`, if not empty, has the source of each graph, which the text then names; what engines
-/// compile has none.
+/// kCompile for LLVM's. `sources`, if not empty, has the source of each graph, which the text then names.
 Result<std::string> rowsPtx(std::span<const Dag> dags, const DeviceOptions& options, const LlvmPasses& passes = {},
                             std::span<const SourceMap> sources = {});
 Result<std::string> rowsIr(std::span<const Dag> dags, const DeviceOptions& options, bool optimized,

@@ -200,6 +200,10 @@ TEST(Kernels, EveryStageIsShown) {
   EXPECT_THAT(ptx.out, HasSubstr("mul.rn.f32"));
   EXPECT_THAT(runCommand({"ptx", "x0*x1", "--kernel", "interpreter"}, "/").out, HasSubstr("srjit_interpreter"));
   EXPECT_NE(runCommand({"ptx", "x0*x1", "--kernel", "loss", "--loss", "mae"}, "/").out, ptx.out);
+  const Scratch scratch;
+  const std::string listing = scratch.path("graph.txt");
+  EXPECT_THAT(runCommand({"ptx", "x0*x1", "--listing", listing}, "/").out, HasSubstr("\"" + listing + "\""));
+  EXPECT_EQ(contentOf(listing), "srjit_rows_0:\n%0 = mul x0, x1\nroot 0 = %0\n");
   EXPECT_THAT(runCommand({"bytecode", "x0*x1"}, "/").out, HasSubstr("mul"));
   EXPECT_THAT(runCommand({"asm", "x0*x1"}, "/").out, HasSubstr(".globl"));
 }

@@ -1,4 +1,6 @@
 // Commands that show what is compiled: llvm, ptx, cubin, sass, bytecode, asm.
+#include <filesystem>
+
 #include <fmt/format.h>
 
 #include <nlohmann/json.hpp>
@@ -9,6 +11,7 @@
 #include "compiler/interpreter/kernel.h"
 #include "compiler/interpreter/print_bytecode.h"
 #include "compiler/kernels/assembler.h"
+#include "compiler/kernels/graph_listing.h"
 #include "compiler/lowering/kernel_name.h"
 #include "compiler/nvptx/rows_kernel.h"
 #include "compiler/sass/listing.h"
@@ -71,17 +74,30 @@ Result<std::string> asmText(const KernelInput& input, const KernelOptions& optio
   return commented(input, "#", (*jit)->assemblyOf(input.graphs));
 }
 
+/// Writes the file of --listing, and gives the lines in it; none without the option.
+Result<std::vector<SourceMap>> listedSources(const KernelInput& input, const KernelOptions& options) {
+  if (options.listing.empty()) return std::vector<SourceMap>();
+  Result<OutputFile> out = OutputFile::create(options.listing);
+  if (!out) return out.error();
+  GraphListing listing = listGraphs(input.graphs, std::filesystem::absolute(options.listing).string());
+  out->write(listing.text);
+  if (const Status written = out->publish(); !written) return written.error();
+  return std::move(listing.sources);
+}
+
 Result<std::string> ptxText(const KernelInput& input, const KernelOptions& options) {
   if (options.kind == ShownKernel::kInterpreter) {
     return interpreterPtx(interpreterFor(input.graphs[0], options), options.device());
   }
-  return commented(input, "//", rowsPtx(input.graphs, options.device()));
+  const auto sources = listedSources(input, options);
+  if (!sources) return sources.error();
+  return commented(input, "//", rowsPtx(input.graphs, options.device(), {}, *sources));
 }
 
 Result<Cubin> cubinOf(const KernelInput& input, const KernelOptions& options) {
   const Result<std::string> ptx = ptxText(input, options);
   if (!ptx) return ptx.error();
-  return assemble(*ptx, options.arch);
+  return assemble(*ptx, options.arch, options.listing.empty() ? Lines::kDrop : Lines::kKeep);
 }
 
 /// A kernel and who makes it.
@@ -193,6 +209,7 @@ Runner definePtx(CLI::App& app) {
   addGraphOptions(app, *options);
   addDeviceOptions(app, *options);
   addLengthOption(app, *options, kDeviceLength);
+  addListingOption(app, *options);
   app.footer(
       "Needs no GPU. Geometry and parameters of kernels are described in compiler/nvptx/ and "
       "compiler/interpreter/kernel.h.\n" +
@@ -217,6 +234,7 @@ Runner defineCubin(CLI::App& app) {
       ->required();
   addJsonOption(app, options->json);
   addTierOption(app, *options);
+  addListingOption(app, options->kernel);
   app.footer("Needs no GPU, but nvJitLink or ptxas of a CUDA toolkit; with --tier direct nothing.\n" +
              std::string(kDivision) + kDirectKernelDoc +
              "Examples:\n"
