@@ -43,7 +43,7 @@ struct ProgramStatus {
   Tier tier = Tier::kInterpret;  ///< tier of the next evaluation, if it is like the last one
   bool compiling = false;  ///< whether machine code is being compiled, or searched for in the cache, in the background
   std::size_t compiled = 0;       ///< expressions that have machine code of their own
-  std::uint64_t evaluations = 0;  ///< since compile()
+  std::uint64_t evaluations = 0;  ///< since compile(); 0 on a CPU
   ServedExpressions served = {};  ///< by the latest evaluation to start; on a CPU by all
   double seconds_compiling = 0;   ///< wall time until the machine code was ready
   double seconds_reading = 0;     ///< of these, waiting for kernels that are found and read in the cache

@@ -10,7 +10,7 @@
 namespace srjit {
 
 /// Child processes that write, read and check images of their own, and empty the file at times. Create it before the
-/// test has threads. The destructor ends them.
+/// test has threads. The destructor ends them, and so does the end of the process.
 class CacheVisitors {
  public:
   explicit CacheVisitors(std::size_t count) {
@@ -48,11 +48,11 @@ class CacheVisitors {
   int visits(std::size_t visitor) const {
     Random random(visitor);
     bool has_opened = false;
-    while (!std::filesystem::exists(control_.path("end"))) {
+    while (!std::filesystem::exists(control_.path("end")) && getppid() == parent_) {
       const auto store = DiskStore::open(directory(), kStoreBudget);
       if (!store) continue;
       has_opened = true;
-      for (int i = 0; i < 30; ++i) {
+      for (int i = 0; i < 10; ++i) {
         const std::uint64_t number = random.below(kImages);
         const auto read = (*store)->read(keyNumber(number));
         if (read && *read && !sameImage(**read, imageNumber(number, kBytes))) return 2;
@@ -60,13 +60,14 @@ class CacheVisitors {
       }
       if ((*store)->damaged() != 0) return 3;
       if (random.below(8) == 0) static_cast<void>((*store)->clear());
-      usleep(2000);
+      usleep(20'000);
     }
     return has_opened ? 0 : 1;
   }
 
-  static constexpr std::size_t kBytes = 20'000;
+  static constexpr std::size_t kBytes = 4'000;
   const Scratch cache_, control_;
+  const pid_t parent_ = getpid();
   std::vector<pid_t> children_;
 };
 
