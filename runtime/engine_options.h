@@ -7,6 +7,7 @@
 #include <string>
 
 #include "ir/expression.h"
+#include "ir/limits.h"
 #include "ir/losses.h"
 #include "ir/numeric.h"
 #include "passes/derivatives.h"
@@ -100,6 +101,9 @@ struct EngineOptions {
   /// Device memory per uploaded data set, in addition to device_bytes, for values of subtrees that recur from one
   /// program to the next (CompileOptions::data); at most 32 columns are used. 0: none. The CPU keeps none.
   std::uint64_t subtree_bytes = 0;
+  /// Bounds of each call, for expressions from elsewhere: what is more is an error of kLimit, and the engine stays
+  /// usable (Engine).
+  Limits limits = {};
 };
 
 class Dataset;

@@ -289,6 +289,7 @@ struct OutputFile::State {
   }
 
   void flush() {
+    beginResults();
     if (failure == 0) failure = writeAll(file.get(), buffer);
     if (failure != 0 && target.empty()) endIfReaderIsGone(failure);
     buffer.clear();

@@ -30,7 +30,7 @@ TEST(Abi, Errors) {
 }
 
 TEST(Abi, EnginesAndData) {
-  EXPECT_SIZE(srjit_engine_options, 56);
+  EXPECT_SIZE(srjit_engine_options, 80);
   EXPECT_AT(srjit_engine_options, device, 8);
   EXPECT_AT(srjit_engine_options, cache_directory, 16);
   EXPECT_AT(srjit_engine_options, precision, 24);
@@ -39,13 +39,19 @@ TEST(Abi, EnginesAndData) {
   EXPECT_AT(srjit_engine_options, threads, 36);
   EXPECT_AT(srjit_engine_options, device_bytes, 40);
   EXPECT_AT(srjit_engine_options, subtree_bytes, 48);
-  EXPECT_SIZE(srjit_engine_info, 40);
+  EXPECT_AT(srjit_engine_options, max_nodes, 56);
+  EXPECT_AT(srjit_engine_options, max_call_nodes, 64);
+  EXPECT_AT(srjit_engine_options, max_seconds, 72);
+  EXPECT_SIZE(srjit_engine_info, 64);
   EXPECT_AT(srjit_engine_info, precision, 8);
   EXPECT_AT(srjit_engine_info, math, 12);
   EXPECT_AT(srjit_engine_info, tier, 16);
   EXPECT_AT(srjit_engine_info, threads, 20);
   EXPECT_AT(srjit_engine_info, device_bytes, 24);
   EXPECT_AT(srjit_engine_info, subtree_bytes, 32);
+  EXPECT_AT(srjit_engine_info, max_nodes, 40);
+  EXPECT_AT(srjit_engine_info, max_call_nodes, 48);
+  EXPECT_AT(srjit_engine_info, max_seconds, 56);
   EXPECT_SIZE(srjit_cache_stats, 104);
   EXPECT_AT(srjit_cache_stats, memory_hits, 8);
   EXPECT_AT(srjit_cache_stats, disk_hits, 16);
@@ -173,8 +179,9 @@ TEST(Abi, Enumerators) {
                         SRJIT_ERROR_UNSUPPORTED,
                         SRJIT_ERROR_COMPILE,
                         SRJIT_ERROR_MACHINE,
-                        SRJIT_ERROR_CANCELLED};
-  for (int i = 0; i < 8; ++i) EXPECT_EQ(values[i], i);
+                        SRJIT_ERROR_CANCELLED,
+                        SRJIT_ERROR_LIMIT};
+  for (int i = 0; i < 9; ++i) EXPECT_EQ(values[i], i);
   EXPECT_EQ(SRJIT_F32, 0);
   EXPECT_EQ(SRJIT_F64, 1);
   EXPECT_EQ(SRJIT_MATH_PRECISE, 0);
