@@ -7,7 +7,6 @@
 
 #include <fmt/format.h>
 
-#include "ir/limits.h"
 #include "ir/ops.h"
 #include "ir/token_errors.h"
 

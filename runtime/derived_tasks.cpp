@@ -81,9 +81,8 @@ Result<Task> derivedTask(Engine::State& engine, Task task, const Derivation& der
     if (!data) return std::move(data).error();
     task.data = std::move(*data);
   }
-  task.program = program.derived.get(derivation, [&] {
-    return deriveProgram(engine, *program.source, program, derivation, {}, task.deadline);
-  });
+  task.program = program.derived.get(
+      derivation, [&] { return deriveProgram(engine, *program.source, program, derivation, {}, task.deadline); });
   return task;
 }
 

@@ -9,6 +9,7 @@
 #include <tbb/task_arena.h>
 
 #include "ir/text/lexer.h"
+#include "ir/token_errors.h"
 #include "runtime/engine_parts.h"
 #include "runtime/engine_tasks.h"
 #include "runtime/evaluation/loss_terms.h"
@@ -33,7 +34,23 @@ Status Engine::State::checkProcess() const {
   return Error{Errc::kMachine, "an engine that was made before this process was forked", {}};
 }
 
+Status Engine::State::checkCallNodes(std::size_t found) const {
+  const std::size_t most = options.limits.max_call_nodes;
+  if (!exceeds(found, most)) return okStatus();
+  return Error{
+      Errc::kLimit,
+      fmt::format("{} nodes in all expressions, but a call may have at most {}; fewer expressions per call, or "
+                  "a larger max_call_nodes (--max-call-nodes) avoid this",
+                  found, most),
+      {}};
+}
+
 namespace {
+
+Status checkLimits(const Limits& limits) {
+  if (limits.max_seconds >= 0) return okStatus();
+  return Error{Errc::kInvalid, fmt::format("max_seconds is {}, expected 0 or more", limits.max_seconds), {}};
+}
 
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 using Failures = std::vector<Failure>;
@@ -48,8 +65,12 @@ Error mismatch(const char* what, Value other, Value own) {
 Result<Task> taskWithOutput(Engine::State& engine, Program program, const Dataset& data,
                             std::span<const double> parameters, const TaskOutput& out, const Deadline& deadline) {
   if (out.type != engine.options.precision) return mismatch("output", out.type, engine.options.precision);
-  Task task{.program = std::move(program), .data = data, .parameters = parameters, .out = out.host,
-            .loss = {}, .deadline = deadline};
+  Task task{.program = std::move(program),
+            .data = data,
+            .parameters = parameters,
+            .out = out.host,
+            .loss = {},
+            .deadline = deadline};
   if (!out.device || out.size == 0) return task;
   const std::ptrdiff_t element = bytesOf(out.type);
   if (out.device->column_stride != element ||
@@ -162,8 +183,8 @@ Losses lossesOfNothing(const Task& task) {
   return losses;
 }
 
-std::shared_ptr<const FeasiblePart> makeFeasible(Executor& executor, const Program::State& program,
-                                                 std::size_t columns, const Deadline& deadline) {
+std::shared_ptr<const FeasiblePart> makeFeasible(Executor& executor, const Program::State& program, std::size_t columns,
+                                                 const Deadline& deadline) {
   const ProgramSource& whole = *program.source;
   auto source = std::make_shared<ProgramSource>(whole.emptyLike());
   std::vector<std::uint32_t> expressions;
@@ -200,9 +221,8 @@ namespace {
 
 Result<Losses> runFeasible(Executor& executor, const Task& task) {
   const Program::State& program = task.program.state();
-  const std::shared_ptr<const FeasiblePart> held = program.parts.get(task.data.columns(), [&] {
-    return makeFeasible(executor, program, task.data.columns(), task.deadline);
-  });
+  const std::shared_ptr<const FeasiblePart> held = program.parts.get(
+      task.data.columns(), [&] { return makeFeasible(executor, program, task.data.columns(), task.deadline); });
   const FeasiblePart& feasible = *held;
   std::vector<double> parameters;
   for (const std::uint32_t e : feasible.expressions) {

@@ -39,10 +39,7 @@ struct Engine::State {
   /// Of a call that begins now.
   Deadline deadline() const { return Deadline(options.limits.max_seconds); }
   /// Whether a call may have so many tokens, or outputs. Errors: kLimit.
-  Status checkCallNodes(std::size_t found) const {
-    const std::size_t most = options.limits.max_call_nodes;
-    return exceeds(found, most) ? Status(tooManyCallNodes(found, most)) : okStatus();
-  }
+  Status checkCallNodes(std::size_t found) const;
 };
 
 /// Gives a source its expressions, as ProgramSource::set().

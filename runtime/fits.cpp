@@ -94,10 +94,8 @@ class PendingFits final : public Pending<Fits>::State {
       : engine_(std::move(engine)) {
     std::packaged_task<Result<Fits>()> fit(
         [&engine = *engine_, program = std::move(program), data = std::move(data),
-         own_starts = std::vector<double>(starts.begin(), starts.end()),
-         options = std::move(options), deadline = engine_->deadline()] {
-          return fitProgram(engine, program, data, own_starts, options, deadline);
-        });
+         own_starts = std::vector<double>(starts.begin(), starts.end()), options = std::move(options),
+         deadline = engine_->deadline()] { return fitProgram(engine, program, data, own_starts, options, deadline); });
     fits_ = fit.get_future();
     thread_ = std::make_unique<std::thread>(std::move(fit));
   }

@@ -19,7 +19,10 @@ Result<Task> gradientTask(Engine::State& engine, const Program& program, const D
   if (!of_vectors) return std::move(of_vectors).error();
   Derivation derivation = derivedSums(Quantity::kGradient, data.state(), options.loss);
   derivation.by = options.by;
-  Task task{.program = std::move(*of_vectors), .data = data, .parameters = parameters, .loss = kPlainSums,
+  Task task{.program = std::move(*of_vectors),
+            .data = data,
+            .parameters = parameters,
+            .loss = kPlainSums,
             .deadline = deadline};
   return derivedTask(engine, std::move(task), derivation);
 }

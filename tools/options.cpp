@@ -73,9 +73,9 @@ Result<std::vector<SourceLine>> readExpressions(const ExpressionOptions& options
   Result<std::vector<double>> parameters = parseNumbers(options.parameters);
   if (!parameters) return showPlace(parameters.error(), options.parameters, "--params", 1);
   const auto shared = std::make_shared<const std::vector<double>>(std::move(*parameters));
-  Result<std::vector<SourceLine>> list = options.file.empty()
-                                             ? parseArguments(options.texts, options.from, columns, options.limits.max_nodes)
-                                             : srjit::readExpressions(options.file, options.from, columns, options.limits);
+  Result<std::vector<SourceLine>> list =
+      options.file.empty() ? parseArguments(options.texts, options.from, columns, options.limits.max_nodes)
+                           : srjit::readExpressions(options.file, options.from, columns, options.limits);
   if (!list) return list;
   if (list->empty())
     return Error{Errc::kInvalid, fmt::format("{}: no expressions in it", displayName(options.file)), {}};

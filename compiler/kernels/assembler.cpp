@@ -181,8 +181,7 @@ class TemporaryFile {
   llvm::StringRef path() const { return path_; }
   Result<std::string> read() const {
     auto buffer = llvm::MemoryBuffer::getFile(path_);
-    if (!buffer)
-      return Error{Errc::kIo, fmt::format("cannot read {}: {}", path_, buffer.getError().message()), {}};
+    if (!buffer) return Error{Errc::kIo, fmt::format("cannot read {}: {}", path_, buffer.getError().message()), {}};
     return (*buffer)->getBuffer().str();
   }
 

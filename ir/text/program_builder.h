@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "ir/expression.h"
-#include "ir/limits.h"
+#include "ir/token_errors.h"
 
 namespace srjit::text {
 

@@ -30,9 +30,8 @@ EngineOptions engineOptionsOf(const srjit_engine_options* given) {
   result.threads = options.threads;
   result.device_bytes = options.device_bytes;
   result.subtree_bytes = options.subtree_bytes;
-  result.limits = {.max_nodes = options.max_nodes,
-                   .max_call_nodes = options.max_call_nodes,
-                   .max_seconds = options.max_seconds};
+  result.limits = {
+      .max_nodes = options.max_nodes, .max_call_nodes = options.max_call_nodes, .max_seconds = options.max_seconds};
   return result;
 }
 

@@ -104,7 +104,7 @@ typedef struct srjit_engine_options {
   uint32_t threads;            /* 0: all */
   uint64_t device_bytes;       /* 0: all that is free */
   uint64_t subtree_bytes;      /* 0: none */
-  /* Limits of each call (ir/limits.h, "Limits" in runtime/engine.h); 0: none. */
+  /* Limits of each call ("Limits" in runtime/engine.h); 0: none. */
   uint64_t max_nodes;      /* tokens of an expression */
   uint64_t max_call_nodes; /* tokens of all expressions of a call */
   double max_seconds;      /* of a call */

@@ -5,6 +5,7 @@
 
 #include <tbb/parallel_for.h>
 
+#include "ir/token_errors.h"
 #include "runtime/platform/aligned_buffer.h"
 
 namespace srjit {

@@ -37,8 +37,8 @@ struct HostRequest {
   Deadline deadline = {};
 };
 
-/// Batches with their handlers and parameter table. Immutable. The constructor throws OutOfMemory, std::bad_alloc, or an
-/// ErrorException if the deadline is over.
+/// Batches with their handlers and parameter table. Immutable. The constructor throws OutOfMemory, std::bad_alloc, or
+/// an ErrorException if the deadline is over.
 class HostBatches {
  public:
   /// Runs the passes and encodes or compiles, in parallel on the calling thread's arena.

@@ -9,10 +9,20 @@
 #include <stop_token>
 #include <thread>
 
+#include <fmt/format.h>
+
 #include "ir/error.h"
-#include "ir/limits.h"
 
 namespace srjit {
+
+/// kLimit: a call took so many seconds.
+inline Error tooManySeconds(double max_seconds) {
+  return {Errc::kLimit,
+          fmt::format("stopped after {} s, the longest that a call may take; a larger max_seconds (--max-seconds) "
+                      "allows more",
+                      max_seconds),
+          {}};
+}
 
 /// A time, or none. Work asks between two units, such as the graphs of some expressions or the blocks of some rows; a
 /// unit takes milliseconds, or is one compilation. Cheap to copy, immutable.

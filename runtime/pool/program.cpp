@@ -75,15 +75,13 @@ void PoolProgram::describe(Program::State& state) const {
   for (const std::shared_ptr<PoolShare>& share : shares_) forEachProgram(share, take);
 }
 
-Result<PoolShares> PoolCompiler::make(const PoolOrder& order, const Dataset* data,
-                                      const Deadline& deadline) const {
+Result<PoolShares> PoolCompiler::make(const PoolOrder& order, const Dataset* data, const Deadline& deadline) const {
   const std::vector<std::size_t> devices = devices_.working();
   if (devices.empty()) return devices_.noneLeft();
   return makeOn(devices, {}, order, data, deadline);
 }
 
-Result<PoolShares> PoolCompiler::othersOf(PoolShare& share, const Error& error,
-                                          const Deadline& deadline) const {
+Result<PoolShares> PoolCompiler::othersOf(PoolShare& share, const Error& error, const Deadline& deadline) const {
   const std::lock_guard lock(share.mutex);
   if (share.others) return *share.others;
   std::vector<std::size_t> devices = devices_.working();
@@ -97,8 +95,7 @@ Result<PoolShares> PoolCompiler::othersOf(PoolShare& share, const Error& error,
 }
 
 Result<PoolShares> PoolCompiler::makeOn(const std::vector<std::size_t>& devices, const std::vector<std::size_t>& tried,
-                                        const PoolOrder& order, const Dataset* data,
-                                        const Deadline& deadline) const {
+                                        const PoolOrder& order, const Dataset* data, const Deadline& deadline) const {
   PoolShares shares = divide(devices, tried, order);
   inParallel(shares.size(), [&](std::size_t i) { compile(*shares[i], data, deadline); });
   for (const std::shared_ptr<PoolShare>& share : shares) {

@@ -49,8 +49,7 @@ std::string npy(const std::string& header, const std::string& bytes = {}) {
 
 const HostileInput kInputs[] = {
     // Nesting
-    {"InfixDeep", parse("infix"),
-     [] { return std::string(kMillion, '(') + "x0" + std::string(kMillion, ')'); }, 0, ""},
+    {"InfixDeep", parse("infix"), [] { return std::string(kMillion, '(') + "x0" + std::string(kMillion, ')'); }, 0, ""},
     {"InfixOpen", parse("infix"), [] { return std::string(kMillion, '('); }, 1, "standard input:1:1000001: "},
     {"InfixCalls", parse("infix"), [] { return repeated("sin(", kMillion); }, 1, "standard input:1:4000001: "},
     {"InfixSigns", parse("infix"), [] { return std::string(kMillion, '-') + "x0"; }, 0, ""},
@@ -62,8 +61,11 @@ const HostileInput kInputs[] = {
      [] { return repeated(R"({"op":"sin","args":[)", kMillion) + "1" + repeated("]}", kMillion); }, 0, ""},
     {"JsonOpen", parse("json"), [] { return repeated(R"({"op":"sin","args":[)", kMillion); }, 1, "standard input:1:"},
     {"JsonLists", parse("json"), [] { return std::string(kMillion, '['); }, 1, "standard input:1:1: "},
-    {"Limited", {"parse", "--exprs", "-", "--max-nodes", "1000"},
-     [] { return repeated("x0+", kMillion) + "x0"; }, 1, "at least 1001 nodes"},
+    {"Limited",
+     {"parse", "--exprs", "-", "--max-nodes", "1000"},
+     [] { return repeated("x0+", kMillion) + "x0"; },
+     1,
+     "at least 1001 nodes"},
     // Names
     {"NameOfAFile", parse("infix"), [] { return std::string("`/etc/passwd`"); }, 1, "standard input:1:1: unknown"},
     {"NameWithAPath", parse("infix"), [] { return std::string("x0 + ../../etc/passwd"); }, 1, "standard input:1:6: "},
@@ -79,8 +81,11 @@ const HostileInput kInputs[] = {
     {"HugeExponent", parse("infix"), [] { return std::string("1e99999999999999999999"); }, 1, "standard input:1:1: "},
     {"LongFraction", parse("infix"), [] { return "0." + std::string(kMillion, '1'); }, 0, ""},
     {"HugeIndex", parse("infix"), [] { return "x" + std::string(1000, '9'); }, 1, "standard input:1:1: "},
-    {"LargestIndex", {"run", "--exprs", "-", "--data", "good.csv", "--device", "cpu"},
-     [] { return std::string("x16777214"); }, 1, "variable x16777214, but the data has 3 variables"},
+    {"LargestIndex",
+     {"run", "--exprs", "-", "--data", "good.csv", "--device", "cpu"},
+     [] { return std::string("x16777214"); },
+     1,
+     "variable x16777214, but the data has 3 variables"},
     {"ParametersOfAMillion", parse("infix"), [] { return "p0\t" + repeated("1 ", kMillion); }, 1,
      "1000000 parameters are given"},
     // Tables
@@ -103,8 +108,9 @@ const HostileInput kInputs[] = {
      "standard input: "},
     {"NpyHugeHeader", data(), [] { return std::string("\x93NUMPY\2\0\xff\xff\xff\xff{'descr'", 20); }, 1,
      "standard input: "},
-    {"NpyObjects", data(), [] { return npy("{'descr': '|O', 'fortran_order': False, 'shape': (1, 1)}", "cos\nsystem"); },
-     1, "standard input: elements of type '|O'"},
+    {"NpyObjects", data(),
+     [] { return npy("{'descr': '|O', 'fortran_order': False, 'shape': (1, 1)}", "cos\nsystem"); }, 1,
+     "standard input: elements of type '|O'"},
     {"NpyCode", data(), [] { return npy("__import__('os').system('touch pwned')"); }, 1, "standard input: "},
     {"GzipDamaged", data(), [] { return std::string("\x1f\x8b\x08\x04\xff\xff\xff\xff\xff\xff\xff\xff", 12); }, 1,
      "standard input: the gzip archive is damaged"},
@@ -138,8 +144,8 @@ TEST(HostileArchive, IsUnpackedUpToTheLimit) {
   const Scratch scratch;
   const Outcome made = runShell("head -c 1000000000 /dev/zero | gzip -1 >bomb.gz", scratch.path(""));
   ASSERT_EQ(made.status, 0) << made.err;
-  const Outcome outcome = runCommand({"run", "x0", "--data", "bomb.gz", "--max-bytes", "10000000"}, scratch.path(""), {},
-                                     {}, -1, rlim_t{1} << 30);
+  const Outcome outcome = runCommand({"run", "x0", "--data", "bomb.gz", "--max-bytes", "10000000"}, scratch.path(""),
+                                     {}, {}, -1, rlim_t{1} << 30);
   EXPECT_EQ(outcome.status, 1) << outcome.err;
   EXPECT_THAT(outcome.err, HasSubstr("bomb.gz: more than 10000000 bytes when unpacked; a larger --max-bytes"));
 }
@@ -157,8 +163,8 @@ class HostileCaches : public testing::TestWithParam<HostileCache> {};
 TEST_P(HostileCaches, AreNeitherUsedNorChanged) {
   const Scratch scratch;
   scratch.write("other", "another file\n");
-  const Outcome made = runShell(std::string("umask 022; mkdir -m 700 cache; cd cache\n") + GetParam().script,
-                                scratch.path(""));
+  const Outcome made =
+      runShell(std::string("umask 022; mkdir -m 700 cache; cd cache\n") + GetParam().script, scratch.path(""));
   ASSERT_EQ(made.status, 0) << made.err;
   const std::string listing = "cd cache && for f in *; do [ -f \"$f\" ] && cksum \"$f\"; done; cksum ../other; true";
   const std::string before = runShell(listing, scratch.path("")).out;
@@ -174,8 +180,7 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Values(HostileCache{"NoDatabase", "echo no database >kernels.sqlite"},
                     HostileCache{"LinkToAFile", "ln -s ../other kernels.sqlite"},
                     HostileCache{"LinkToNothing", "ln -s ../none kernels.sqlite"},
-                    HostileCache{"Folder", "mkdir kernels.sqlite"},
-                    HostileCache{"Pipe", "mkfifo kernels.sqlite"},
+                    HostileCache{"Folder", "mkdir kernels.sqlite"}, HostileCache{"Pipe", "mkfifo kernels.sqlite"},
                     HostileCache{"HeaderAlone", "printf 'SQLite format 3\\0' >kernels.sqlite"},
                     HostileCache{"OtherVersion",
                                  "printf 'SQLite format 3\\0\\20\\0\\377\\377\\0\\100\\40\\40' >kernels.sqlite"}),

@@ -20,15 +20,13 @@ namespace {
 
 using testing::HasSubstr;
 
-bool isEmpty(const std::string& folder) {
-  return std::filesystem::is_empty(folder);
-}
+bool isEmpty(const std::string& folder) { return std::filesystem::is_empty(folder); }
 
 struct LimitedCommand {
   const char* name;
   std::vector<std::string> words;
-  /// What becomes of an expression of kLongNodes nodes: its exit status, and a part of the message. A status of 0: it is
-  /// computed or shown.
+  /// What becomes of an expression of kLongNodes nodes: its exit status, and a part of the message. A status of 0: it
+  /// is computed or shown.
   int status = 0;
   const char* message = "";
 };
@@ -126,11 +124,12 @@ TEST_P(EndlessCommands, EndInTimeAndLeaveNothing) {
   const std::vector<std::string> before = scratch.list();
   std::string words;
   for (const std::string& word : GetParam().words) words += " '" + word + "'";
-  const Outcome outcome = runShell("TMPDIR=$PWD/tmp exec \"$SRJIT\"" + words + " --max-length 1000000000 --exprs long.txt",
-                                   scratch.path(""));
+  const Outcome outcome = runShell(
+      "TMPDIR=$PWD/tmp exec \"$SRJIT\"" + words + " --max-length 1000000000 --exprs long.txt", scratch.path(""));
   EXPECT_EQ(outcome.status, 1) << outcome.err;
-  EXPECT_EQ(outcome.err, "sr-jit: stopped after 0.5 s, the longest that a call may take; a larger max_seconds "
-                         "(--max-seconds) allows more\n");
+  EXPECT_EQ(outcome.err,
+            "sr-jit: stopped after 0.5 s, the longest that a call may take; a larger max_seconds "
+            "(--max-seconds) allows more\n");
   EXPECT_EQ(outcome.out, "");
   EXPECT_EQ(scratch.list(), before);
   EXPECT_TRUE(isEmpty(scratch.path("tmp")));
@@ -154,7 +153,8 @@ TEST(TimeLimit, KillsAnAssemblerAndRemovesItsFiles) {
   const std::string ptxas = scratch.write("cuda/bin/ptxas",
                                           "#!/bin/sh\n"
                                           "[ \"$1\" = --version ] && exit\n"
-                                          "echo $$ >" + scratch.path("pid") + "\nexec sleep 1000000\n");
+                                          "echo $$ >" +
+                                              scratch.path("pid") + "\nexec sleep 1000000\n");
   ASSERT_EQ(chmod(ptxas.c_str(), 0755), 0);
   const Outcome outcome = runShell(
       "export TMPDIR=$PWD/tmp SRJIT_CUDA_HOME=$PWD/cuda LD_LIBRARY_PATH=/none\n"

@@ -214,7 +214,9 @@ Json answerGradient(const Answering& answering, const Json& request) {
   const PopulationArrays expressions = expressionsOf(request, server);
   const Program program = compile(answering, expressions);
   const Gradients gradients =
-      answering.engine().gradient(program, server.data, numbersOf(request, "parameters"), {.loss = lossOf(request)}).value();
+      answering.engine()
+          .gradient(program, server.data, numbersOf(request, "parameters"), {.loss = lossOf(request)})
+          .value();
   Json json = lossesJson(gradients.losses, expressions);
   json["derivatives"] = byExpression(program, gradients.derivatives);
   return json;
@@ -310,8 +312,7 @@ Json jsonAnswer(const RequestServer& server, const std::string& line) {
   } catch (const ErrorException& problem) {
     // A call had the rest of the time.
     const bool is_late = problem.error().code == Errc::kLimit && answering.deadline.isOver();
-    answer["error"] =
-        errorJson(is_late ? tooManySeconds(server.engine.options().limits.max_seconds) : problem.error());
+    answer["error"] = errorJson(is_late ? tooManySeconds(server.engine.options().limits.max_seconds) : problem.error());
   } catch (const std::bad_alloc&) {
     answer["error"] = errorJson({Errc::kMachine, "out of memory", {}});
   }
@@ -330,9 +331,8 @@ std::string answerRequest(const RequestServer& server, const std::string& line) 
 }
 
 std::string refuseRequest(std::uint64_t max_bytes) {
-  const Error error{Errc::kLimit,
-                    fmt::format("a request of more than {} bytes; a larger --max-bytes allows it", max_bytes),
-                    {}};
+  const Error error{
+      Errc::kLimit, fmt::format("a request of more than {} bytes; a larger --max-bytes allows it", max_bytes), {}};
   return lineOf({{"error", errorJson(error)}});
 }
 

@@ -71,8 +71,8 @@ std::vector<SourceLine> parseExpressions(std::string_view content, std::string_v
   return list;
 }
 
-Result<std::vector<SourceLine>> readExpressions(const std::string& path, Language language,
-                                                const ColumnNames& columns, const InputLimits& limits) {
+Result<std::vector<SourceLine>> readExpressions(const std::string& path, Language language, const ColumnNames& columns,
+                                                const InputLimits& limits) {
   const Result<std::string> content = readFile(path, limits.max_bytes);
   if (!content) return content.error();
   return parseExpressions(*content, displayName(path), language, columns, limits.max_nodes);

@@ -29,7 +29,7 @@ TEST(Abi, Errors) {
   EXPECT_AT(srjit_error, message, 40);
 }
 
-TEST(Abi, EnginesAndData) {
+TEST(Abi, Engines) {
   EXPECT_SIZE(srjit_engine_options, 80);
   EXPECT_AT(srjit_engine_options, device, 8);
   EXPECT_AT(srjit_engine_options, cache_directory, 16);
@@ -65,6 +65,9 @@ TEST(Abi, EnginesAndData) {
   EXPECT_AT(srjit_cache_stats, damaged, 80);
   EXPECT_AT(srjit_cache_stats, compile_seconds, 88);
   EXPECT_AT(srjit_cache_stats, saved_seconds, 96);
+}
+
+TEST(Abi, Data) {
   EXPECT_SIZE(srjit_matrix, 56);
   EXPECT_AT(srjit_matrix, data, 8);
   EXPECT_AT(srjit_matrix, rows, 16);

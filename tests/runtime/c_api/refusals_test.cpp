@@ -146,9 +146,9 @@ TEST_F(CInterface, LimitsRefuse) {
   EXPECT_THAT(messages(failures), ElementsAre(HasSubstr("0: 4 nodes, but an expression may have at most 3")));
   population.expressions = 3;
   srjit_program* none = nullptr;
-  EXPECT_THAT(refusal(SRJIT_ERROR_LIMIT,
-                      [&](auto e) { return srjit_compile(engine.get(), &population, nullptr, &none, e); }),
-              HasSubstr("max_call_nodes"));
+  EXPECT_THAT(
+      refusal(SRJIT_ERROR_LIMIT, [&](auto e) { return srjit_compile(engine.get(), &population, nullptr, &none, e); }),
+      HasSubstr("max_call_nodes"));
   options.max_seconds = -1;
   srjit_engine* refused = nullptr;
   EXPECT_THAT(refusal(SRJIT_ERROR_INVALID, [&](auto e) { return srjit_engine_create(&options, &refused, e); }),

@@ -96,8 +96,7 @@ INSTANTIATE_TEST_SUITE_P(Machines, DeviceLimitsOfCalls,
 
 TEST(DeviceLimitsOfRows, EndBetweenTwoChunksOfRows) {
   FakeMachine machine;
-  const Engine engine =
-      machine.engine({.math = Math::kStrict, .tier = Tier::kInterpret, .device_bytes = 300'000});
+  const Engine engine = machine.engine({.math = Math::kStrict, .tier = Tier::kInterpret, .device_bytes = 300'000});
   const std::size_t rows = 3 * 4096 + 1777;
   const Workload w = arithmeticWorkload(5, 6, rows, Precision::kF32);
   const Dataset data = engine.upload(w.view()).value();

@@ -4,8 +4,8 @@
 
 #include <gmock/gmock.h>
 
-#include "passes/pass.h"
 #include "ir/text.h"
+#include "passes/pass.h"
 #include "tests/generators/long_expressions.h"
 #include "tests/generators/workload.h"
 

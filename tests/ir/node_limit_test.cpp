@@ -1,6 +1,4 @@
 // The limit of nodes, in texts of all forms and in token arrays.
-#include "ir/limits.h"
-
 #include <gmock/gmock.h>
 
 #include <string>
@@ -48,10 +46,11 @@ TEST(NodeLimit, StopsBeforeTheRestIsRead) {
   const struct {
     Language language;
     std::string text;
-  } cases[] = {{Language::kInfix, "x0+x0+x0+x0+x0)))"},
-               {Language::kPostfix, "x0 x0 x0 x0 x0 nonsense"},
-               {Language::kPrefix, "+ + + + + + nonsense"},
-               {Language::kJson, R"({"op":"sin","args":[{"op":"sin","args":[{"op":"sin","args":[{"op":"sin","args":[nonsense)"}};
+  } cases[] = {
+      {Language::kInfix, "x0+x0+x0+x0+x0)))"},
+      {Language::kPostfix, "x0 x0 x0 x0 x0 nonsense"},
+      {Language::kPrefix, "+ + + + + + nonsense"},
+      {Language::kJson, R"({"op":"sin","args":[{"op":"sin","args":[{"op":"sin","args":[{"op":"sin","args":[nonsense)"}};
   for (const auto& [language, text] : cases) {
     EXPECT_EQ(parse(text, language, {}, 3).error().code, Errc::kLimit) << text;
     EXPECT_EQ(parse(text, language).error().code, Errc::kSyntax) << text;
@@ -84,13 +83,6 @@ TEST(NodeLimit, OfTokenArrays) {
   ASSERT_EQ(block.size(), 2U);
   EXPECT_EQ(block[0].size(), 1U) << "the constant NaN";
   EXPECT_EQ(block[1].variableCount(), 2U);
-}
-
-TEST(NodeLimit, TimeIsNoNegativeNumber) {
-  EXPECT_TRUE(checkLimits({}));
-  EXPECT_TRUE(checkLimits({.max_seconds = 0.5}));
-  EXPECT_EQ(checkLimits({.max_seconds = -1}).error().code, Errc::kInvalid);
-  EXPECT_FALSE(checkLimits({.max_seconds = std::nan("")}));
 }
 
 }  // namespace
