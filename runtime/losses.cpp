@@ -24,7 +24,8 @@ Result<Task> lossTask(Engine::State& engine, const Program& program, const Datas
                       std::span<const double> parameters, const LossOptions& options, const Deadline& deadline) {
   Result<Program> of_vectors = programOfVectors(engine, program, data, parameters, deadline);
   if (!of_vectors) return std::move(of_vectors).error();
-  Task task{.program = std::move(*of_vectors), .data = data, .parameters = parameters, .deadline = deadline};
+  Task task{
+      .program = std::move(*of_vectors), .data = data, .parameters = parameters, .loss = {}, .deadline = deadline};
   if (!isOfGraphs(options)) {
     task.loss = options;
     return task;

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "ir/expression.h"
+#include "ir/ops.h"
 #include "tests/generators/population.h"
 
 namespace srjit {

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "ir/ops.h"
 #include "ir/population.h"
 #include "ir/text.h"
 

@@ -83,9 +83,9 @@ const HostileInput kInputs[] = {
     {"HugeIndex", parse("infix"), [] { return "x" + std::string(1000, '9'); }, 1, "standard input:1:1: "},
     {"LargestIndex",
      {"run", "--exprs", "-", "--data", "good.csv", "--device", "cpu"},
-     [] { return std::string("x16777214"); },
+     [] { return std::string("x1048575"); },
      1,
-     "variable x16777214, but the data has 3 variables"},
+     "variable x1048575, but the data has 3 variables"},
     {"ParametersOfAMillion", parse("infix"), [] { return "p0\t" + repeated("1 ", kMillion); }, 1,
      "1000000 parameters are given"},
     // Tables

@@ -22,6 +22,7 @@
 
 #include "compiler/lowering/llvm_scope.h"
 #include "ir/text/lexer.h"
+#include "tools/report.h"
 #include "tools/streams.h"
 
 namespace srjit {

@@ -5,6 +5,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "ir/ops.h"
+#include "ir/population.h"
 #include "tests/runtime/c_api/caller.h"
 
 namespace srjit::c_api {

@@ -92,7 +92,7 @@ TEST_P(DeviceLimitsOfCalls, CountNodes) {
 
 INSTANTIATE_TEST_SUITE_P(Machines, DeviceLimitsOfCalls,
                          testing::Values(LimitedMachine{"cuda:0", 1}, LimitedMachine{"cuda:all", 2}),
-                         [](const auto& info) { return info.param.devices == 1 ? "OneGpu" : "TwoGpus"; });
+                         [](const auto& machine) { return machine.param.devices == 1 ? "OneGpu" : "TwoGpus"; });
 
 TEST(DeviceLimitsOfRows, EndBetweenTwoChunksOfRows) {
   FakeMachine machine;

@@ -4,6 +4,7 @@
 
 #include <gmock/gmock.h>
 
+#include "ir/ops.h"
 #include "ir/text.h"
 #include "passes/pass.h"
 #include "tests/generators/long_expressions.h"
