@@ -116,7 +116,7 @@ Status checkTask(const Task& task, const EngineOptions& engine) {
   if (task.parameters.size() != expected) {
     return wrongParameterCount(task.parameters.size(), expected);
   }
-  return task.loss ? checkLoss(*task.loss, data) : okStatus();
+  return task.loss ? checkLoss(*task.loss, data, engine.limits) : okStatus();
 }
 
 namespace {

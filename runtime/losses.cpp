@@ -30,7 +30,7 @@ Result<Task> lossTask(Engine::State& engine, const Program& program, const Datas
     task.loss = options;
     return task;
   }
-  if (Status valid = checkLoss(options, data.state()); !valid) return std::move(valid).error();
+  if (Status valid = checkLoss(options, data.state(), engine.options.limits); !valid) return std::move(valid).error();
   task.loss = kPlainSums;
   return derivedTask(engine, std::move(task), derivedSums(Quantity::kLoss, data.state(), options));
 }
@@ -65,7 +65,7 @@ Result<Pending<Losses>> Engine::submitLoss(const PopulationView& population, con
     if (Status valid = checkArrays(population); !valid) return std::move(valid).error();
     if (Status few = state_->checkCallNodes(population.codes.size()); !few) return std::move(few).error();
     if (Status valid = checkOrigin(data.state(), state_->options); !valid) return std::move(valid).error();
-    if (Status valid = checkLoss(loss, data.state()); !valid) return std::move(valid).error();
+    if (Status valid = checkLoss(loss, data.state(), state_->options.limits); !valid) return std::move(valid).error();
     std::optional<Derivation> derivation;
     std::optional<Dataset> read = data;
     if (isOfGraphs(loss)) {

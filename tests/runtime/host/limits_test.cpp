@@ -57,6 +57,25 @@ TEST(Limits, AnExpressionWithTooManyNodesFailsAlone) {
   EXPECT_EQ(of_arrays.failures[0].error.code, Errc::kLimit);
 }
 
+TEST(Limits, ACustomLossIsAnExpression) {
+  const Engine engine = limitedEngine({.max_nodes = 5});
+  const Workload w = workloadOf({"x0 + p0"});
+  const Dataset data = engine.upload(w.view()).value();
+  const Program program = engine.compile(w.expressions);
+  const std::vector<double> parameters = {1};
+  const auto lossOf = [&](const char* text) {
+    return LossOptions{.custom = parse(text, Language::kInfix, {"f", "y", "w"}).value()};
+  };
+  EXPECT_TRUE(engine.loss(program, data, parameters, lossOf("abs(f - y)")));
+  const LossOptions longer = lossOf("abs(f - y)^1.5");
+  EXPECT_EQ(engine.loss(program, data, parameters, longer).error().code, Errc::kLimit);
+  EXPECT_EQ(engine.gradient(program, data, parameters, {.loss = longer}).error().code, Errc::kLimit);
+  EXPECT_EQ(engine.fit(program, data, parameters, {.loss = longer}).error().code, Errc::kLimit);
+  const auto codes = std::vector<std::int32_t>{-1};
+  const auto offsets = std::vector<std::int64_t>{0, 1};
+  EXPECT_EQ(engine.loss(viewOf(codes, offsets), data, {}, longer).error().code, Errc::kLimit);
+}
+
 TEST(Limits, ACallWithTooManyNodesIsRefused) {
   const Engine engine = limitedEngine({.max_call_nodes = 5});
   const Workload w = workloadOf({"x0 + x1", "x0 + x2"});
