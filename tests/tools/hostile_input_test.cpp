@@ -17,7 +17,7 @@ using testing::Not;
 
 constexpr std::size_t kMillion = 1000000;
 
-std::string repeated(std::string_view text, std::size_t count) {
+std::string timesOf(std::string_view text, std::size_t count) {
   std::string all;
   all.reserve(text.size() * count);
   for (std::size_t i = 0; i < count; ++i) all += text;
@@ -34,86 +34,95 @@ struct HostileInput {
 
 void PrintTo(const HostileInput& input, std::ostream* stream) { *stream << input.name; }
 
-std::vector<std::string> parse(const char* from) { return {"parse", "--exprs", "-", "--from", from}; }
-std::vector<std::string> data(std::vector<std::string> more = {}) {
+std::vector<std::string> parseFrom(const char* from) { return {"parse", "--exprs", "-", "--from", from}; }
+std::vector<std::string> hostileData(std::vector<std::string> more = {}) {
   std::vector<std::string> words = {"run", "x[0]", "--data", "-", "--device", "cpu", "--quiet"};
   words.insert(words.end(), more.begin(), more.end());
   return words;
 }
 
-std::string npy(const std::string& header, const std::string& bytes = {}) {
+std::string hostileNpy(const std::string& header, const std::string& bytes = {}) {
   std::string file("\x93NUMPY\1\0", 8);
   file += {static_cast<char>(header.size()), '\0'};
   return file + header + bytes;
 }
 
-const HostileInput kInputs[] = {
+const HostileInput kHostileInputs[] = {
     // Nesting
-    {"InfixDeep", parse("infix"), [] { return std::string(kMillion, '(') + "x0" + std::string(kMillion, ')'); }, 0, ""},
-    {"InfixOpen", parse("infix"), [] { return std::string(kMillion, '('); }, 1, "standard input:1:1000001: "},
-    {"InfixCalls", parse("infix"), [] { return repeated("sin(", kMillion); }, 1, "standard input:1:4000001: "},
-    {"InfixSigns", parse("infix"), [] { return std::string(kMillion, '-') + "x0"; }, 0, ""},
-    {"InfixPowers", parse("infix"), [] { return repeated("x0^", kMillion) + "x0"; }, 0, ""},
-    {"PostfixDeep", parse("postfix"), [] { return "x0" + repeated(" sin", kMillion); }, 0, ""},
-    {"PostfixOperands", parse("postfix"), [] { return repeated("x0 ", kMillion); }, 1, "leaves 1000000 values"},
-    {"PrefixOpen", parse("prefix"), [] { return repeated("sin ", kMillion); }, 1, "standard input:1:"},
-    {"JsonDeep", parse("json"),
-     [] { return repeated(R"({"op":"sin","args":[)", kMillion) + "1" + repeated("]}", kMillion); }, 0, ""},
-    {"JsonOpen", parse("json"), [] { return repeated(R"({"op":"sin","args":[)", kMillion); }, 1, "standard input:1:"},
-    {"JsonLists", parse("json"), [] { return std::string(kMillion, '['); }, 1, "standard input:1:1: "},
+    {"InfixDeep", parseFrom("infix"), [] { return std::string(kMillion, '(') + "x0" + std::string(kMillion, ')'); }, 0,
+     ""},
+    {"InfixOpen", parseFrom("infix"), [] { return std::string(kMillion, '('); }, 1, "standard input:1:1000001: "},
+    {"InfixCalls", parseFrom("infix"), [] { return timesOf("sin(", kMillion); }, 1, "standard input:1:4000001: "},
+    {"InfixSigns", parseFrom("infix"), [] { return std::string(kMillion, '-') + "x0"; }, 0, ""},
+    {"InfixPowers", parseFrom("infix"), [] { return timesOf("x0^", kMillion) + "x0"; }, 0, ""},
+    {"PostfixDeep", parseFrom("postfix"), [] { return "x0" + timesOf(" sin", kMillion); }, 0, ""},
+    {"PostfixOperands", parseFrom("postfix"), [] { return timesOf("x0 ", kMillion); }, 1, "leaves 1000000 values"},
+    {"PrefixOpen", parseFrom("prefix"), [] { return timesOf("sin ", kMillion); }, 1, "standard input:1:"},
+    {"JsonDeep", parseFrom("json"),
+     [] { return timesOf(R"({"op":"sin","args":[)", kMillion) + "1" + timesOf("]}", kMillion); }, 0, ""},
+    {"JsonOpen", parseFrom("json"), [] { return timesOf(R"({"op":"sin","args":[)", kMillion); }, 1,
+     "standard input:1:"},
+    {"JsonLists", parseFrom("json"), [] { return std::string(kMillion, '['); }, 1, "standard input:1:1: "},
     {"Limited",
      {"parse", "--exprs", "-", "--max-nodes", "1000"},
-     [] { return repeated("x0+", kMillion) + "x0"; },
+     [] { return timesOf("x0+", kMillion) + "x0"; },
      1,
      "at least 1001 nodes"},
     // Names
-    {"NameOfAFile", parse("infix"), [] { return std::string("`/etc/passwd`"); }, 1, "standard input:1:1: unknown"},
-    {"NameWithAPath", parse("infix"), [] { return std::string("x0 + ../../etc/passwd"); }, 1, "standard input:1:6: "},
-    {"NameOfACommand", parse("infix"), [] { return std::string("`$(touch pwned)`"); }, 1, "standard input:1:1: "},
-    {"NameAsLongAsAMegabyte", parse("infix"), [] { return "x0 + " + std::string(kMillion, 'a'); }, 1,
+    {"NameOfAFile", parseFrom("infix"), [] { return std::string("`/etc/passwd`"); }, 1, "standard input:1:1: unknown"},
+    {"NameWithAPath", parseFrom("infix"), [] { return std::string("x0 + ../../etc/passwd"); }, 1,
+     "standard input:1:6: "},
+    {"NameOfACommand", parseFrom("infix"), [] { return std::string("`$(touch pwned)`"); }, 1, "standard input:1:1: "},
+    {"NameAsLongAsAMegabyte", parseFrom("infix"), [] { return "x0 + " + std::string(kMillion, 'a'); }, 1,
      "standard input:1:6: unknown name"},
-    {"Escapes", parse("infix"), [] { return std::string("x0 + `\x1b]0;t\x07`"); }, 1, "standard input:1:"},
+    {"Escapes", parseFrom("infix"), [] { return std::string("x0 + `\x1b]0;t\x07`"); }, 1, "standard input:1:"},
     // Bytes and numbers
-    {"Zeros", parse("infix"), [] { return std::string("x0 \0+ 1", 7); }, 1, "standard input:1:4: "},
-    {"NotUtf8", parse("infix"), [] { return std::string("x0 + \xff\xfe\xc0"); }, 1, "standard input:1:6: "},
-    {"NotUtf8Json", parse("json"), [] { return std::string("{\"var\":\"\xff\xfe\"}"); }, 1, "standard input:1:"},
-    {"HugeNumber", parse("infix"), [] { return "x0 + " + std::string(kMillion, '9'); }, 1, "standard input:1:6: "},
-    {"HugeExponent", parse("infix"), [] { return std::string("1e99999999999999999999"); }, 1, "standard input:1:1: "},
-    {"LongFraction", parse("infix"), [] { return "0." + std::string(kMillion, '1'); }, 0, ""},
-    {"HugeIndex", parse("infix"), [] { return "x" + std::string(1000, '9'); }, 1, "standard input:1:1: "},
+    {"Zeros", parseFrom("infix"), [] { return std::string("x0 \0+ 1", 7); }, 1, "standard input:1:4: "},
+    {"NotUtf8", parseFrom("infix"), [] { return std::string("x0 + \xff\xfe\xc0"); }, 1, "standard input:1:6: "},
+    {"NotUtf8Json", parseFrom("json"), [] { return std::string("{\"var\":\"\xff\xfe\"}"); }, 1, "standard input:1:"},
+    {"HugeNumber", parseFrom("infix"), [] { return "x0 + " + std::string(kMillion, '9'); }, 1, "standard input:1:6: "},
+    {"HugeExponent", parseFrom("infix"), [] { return std::string("1e99999999999999999999"); }, 1,
+     "standard input:1:1: "},
+    {"LongFraction", parseFrom("infix"), [] { return "0." + std::string(kMillion, '1'); }, 0, ""},
+    {"HugeIndex", parseFrom("infix"), [] { return "x" + std::string(1000, '9'); }, 1, "standard input:1:1: "},
     {"LargestIndex",
      {"run", "--exprs", "-", "--data", "good.csv", "--device", "cpu"},
      [] { return std::string("x1048575"); },
      1,
      "variable x1048575, but the data has 3 variables"},
-    {"ParametersOfAMillion", parse("infix"), [] { return "p0\t" + repeated("1 ", kMillion); }, 1,
+    {"ParametersOfAMillion", parseFrom("infix"), [] { return "p0\t" + timesOf("1 ", kMillion); }, 1,
      "1000000 parameters are given"},
     // Tables
-    {"CsvHugeCell", data(), [] { return "a\n" + std::string(10 * kMillion, 'x') + "\n"; }, 1, "standard input:2:1: "},
-    {"CsvHugeName", data(), [] { return std::string(10 * kMillion, 'x') + "\n1\n"; }, 0, ""},
-    {"CsvOpenQuote", data(), [] { return "a\n\"" + repeated("1\n", kMillion); }, 1, "standard input:"},
-    {"CsvManyColumns", data(), [] { return repeated("a,", kMillion) + "\n"; }, 1, "standard input:1:"},
-    {"CsvZeros", data(), [] { return std::string("a\n1\0\n", 5); }, 1, "standard input:2:"},
-    {"CsvNotUtf8", data(), [] { return std::string("a\n\xff\xfe\n"); }, 1, "standard input:2:1: "},
-    {"CsvHugeNumber", data(), [] { return "a\n" + std::string(kMillion, '9') + "\n"; }, 1, "standard input:2:1: "},
-    {"CsvLimited", data({"--max-bytes", "1000"}), [] { return "a\n" + repeated("1\n", kMillion); }, 1,
+    {"CsvHugeCell", hostileData(), [] { return "a\n" + std::string(10 * kMillion, 'x') + "\n"; }, 1,
+     "standard input:2:1: "},
+    {"CsvHugeName", hostileData(), [] { return std::string(10 * kMillion, 'x') + "\n1\n"; }, 0, ""},
+    {"CsvOpenQuote", hostileData(), [] { return "a\n\"" + timesOf("1\n", kMillion); }, 1, "standard input:"},
+    {"CsvManyColumns", hostileData(), [] { return timesOf("a,", kMillion) + "\n"; }, 1, "standard input:1:"},
+    {"CsvZeros", hostileData(), [] { return std::string("a\n1\0\n", 5); }, 1, "standard input:2:"},
+    {"CsvNotUtf8", hostileData(), [] { return std::string("a\n\xff\xfe\n"); }, 1, "standard input:2:1: "},
+    {"CsvHugeNumber", hostileData(), [] { return "a\n" + std::string(kMillion, '9') + "\n"; }, 1,
+     "standard input:2:1: "},
+    {"CsvLimited", hostileData({"--max-bytes", "1000"}), [] { return "a\n" + timesOf("1\n", kMillion); }, 1,
      "standard input: more than 1000 bytes"},
-    {"NpyHugeRows", data(),
-     [] { return npy("{'descr': '<f8', 'fortran_order': False, 'shape': (1152921504606846976, 1)}", "12345678"); }, 1,
+    {"NpyHugeRows", hostileData(),
+     [] {
+       return hostileNpy("{'descr': '<f8', 'fortran_order': False, 'shape': (1152921504606846976, 1)}", "12345678");
+     },
+     1, "standard input: "},
+    {"NpyOverflow", hostileData(),
+     [] { return hostileNpy("{'descr': '<f8', 'fortran_order': False, 'shape': (4294967296, 4294967296)}"); }, 1,
      "standard input: "},
-    {"NpyOverflow", data(),
-     [] { return npy("{'descr': '<f8', 'fortran_order': False, 'shape': (4294967296, 4294967296)}"); }, 1,
+    {"NpyNegative", hostileData(),
+     [] { return hostileNpy("{'descr': '<f8', 'fortran_order': False, 'shape': (-1, 1)}"); }, 1, "standard input: "},
+    {"NpyHugeHeader", hostileData(), [] { return std::string("\x93NUMPY\2\0\xff\xff\xff\xff{'descr'", 20); }, 1,
      "standard input: "},
-    {"NpyNegative", data(), [] { return npy("{'descr': '<f8', 'fortran_order': False, 'shape': (-1, 1)}"); }, 1,
-     "standard input: "},
-    {"NpyHugeHeader", data(), [] { return std::string("\x93NUMPY\2\0\xff\xff\xff\xff{'descr'", 20); }, 1,
-     "standard input: "},
-    {"NpyObjects", data(),
-     [] { return npy("{'descr': '|O', 'fortran_order': False, 'shape': (1, 1)}", "cos\nsystem"); }, 1,
+    {"NpyObjects", hostileData(),
+     [] { return hostileNpy("{'descr': '|O', 'fortran_order': False, 'shape': (1, 1)}", "cos\nsystem"); }, 1,
      "standard input: elements of type '|O'"},
-    {"NpyCode", data(), [] { return npy("__import__('os').system('touch pwned')"); }, 1, "standard input: "},
-    {"GzipDamaged", data(), [] { return std::string("\x1f\x8b\x08\x04\xff\xff\xff\xff\xff\xff\xff\xff", 12); }, 1,
-     "standard input: the gzip archive is damaged"},
+    {"NpyCode", hostileData(), [] { return hostileNpy("__import__('os').system('touch pwned')"); }, 1,
+     "standard input: "},
+    {"GzipDamaged", hostileData(), [] { return std::string("\x1f\x8b\x08\x04\xff\xff\xff\xff\xff\xff\xff\xff", 12); },
+     1, "standard input: the gzip archive is damaged"},
 };
 
 class HostileInputs : public testing::TestWithParam<HostileInput> {};
@@ -136,7 +145,7 @@ TEST_P(HostileInputs, AreComputedOrRefusedWithAPlace) {
   EXPECT_EQ(scratch.list(), before) << "nothing is written";
 }
 
-INSTANTIATE_TEST_SUITE_P(Command, HostileInputs, testing::ValuesIn(kInputs),
+INSTANTIATE_TEST_SUITE_P(Command, HostileInputs, testing::ValuesIn(kHostileInputs),
                          [](const auto& hostile) { return std::string(hostile.param.name); });
 
 /// A bomb: a megabyte of zeros a thousand times.

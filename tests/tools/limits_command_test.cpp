@@ -21,7 +21,7 @@ namespace {
 
 using testing::HasSubstr;
 
-bool isEmpty(const std::string& folder) { return std::filesystem::is_empty(folder); }
+bool isEmptyFolder(const std::string& folder) { return std::filesystem::is_empty(folder); }
 
 struct LimitedCommand {
   const char* name;
@@ -34,23 +34,23 @@ struct LimitedCommand {
 
 void PrintTo(const LimitedCommand& command, std::ostream* stream) { *stream << command.name; }
 
-constexpr const char* kTooLong = "but a kernel has at most 4096; --max-length ";
-const LimitedCommand kCommands[] = {
+constexpr const char* kTooLongForKernels = "but a kernel has at most 4096; --max-length ";
+const LimitedCommand kLimitedCommands[] = {
     {"Parse", {"parse", "--to", "postfix"}},
     {"Passes", {"passes"}},
     {"PassesGradient", {"passes", "--gradient"}},
-    {"Llvm", {"llvm"}, 1, kTooLong},
-    {"LlvmHost", {"llvm", "--host"}, 1, kTooLong},
+    {"Llvm", {"llvm"}, 1, kTooLongForKernels},
+    {"LlvmHost", {"llvm", "--host"}, 1, kTooLongForKernels},
     {"LlvmInterpreter", {"llvm", "--kernel", "interpreter"}},
-    {"Ptx", {"ptx"}, 1, kTooLong},
+    {"Ptx", {"ptx"}, 1, kTooLongForKernels},
     {"PtxInterpreter", {"ptx", "--kernel", "interpreter"}},
-    {"Cubin", {"cubin", "-o", "out.cubin"}, 1, kTooLong},
+    {"Cubin", {"cubin", "-o", "out.cubin"}, 1, kTooLongForKernels},
     {"CubinDirect", {"cubin", "-o", "out.cubin", "--tier", "direct"}, kMachineFailure, "too long"},
-    {"Sass", {"sass"}, 1, kTooLong},
+    {"Sass", {"sass"}, 1, kTooLongForKernels},
     {"SassDirect", {"sass", "--tier", "direct"}, kMachineFailure, "too long"},
     {"Bytecode", {"bytecode"}},
     {"BytecodeHost", {"bytecode", "--host"}},
-    {"Asm", {"asm"}, 1, kTooLong},
+    {"Asm", {"asm"}, 1, kTooLongForKernels},
     {"Explain", {"explain", "--no-times"}, 1, "but at most 200 are explained"},
     {"Run", {"run", "--data", "table.csv", "--device", "cpu", "--quiet"}},
     {"RunCompiled", {"run", "--data", "table.csv", "--device", "cpu", "--quiet", "--tier", "compile"}},
@@ -98,7 +98,7 @@ TEST_P(LimitsOfCommands, ShowComputeOrRefuseLongExpressions) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Command, LimitsOfCommands, testing::ValuesIn(kCommands),
+INSTANTIATE_TEST_SUITE_P(Command, LimitsOfCommands, testing::ValuesIn(kLimitedCommands),
                          [](const auto& command) { return std::string(command.param.name); });
 
 /// Words of a command that would take more than a day, in this folder.
@@ -134,7 +134,7 @@ TEST_P(EndlessCommands, EndInTimeAndLeaveNothing) {
             "(--max-seconds) allows more\n");
   EXPECT_EQ(outcome.out, "");
   EXPECT_EQ(scratch.list(), before);
-  EXPECT_TRUE(isEmpty(scratch.path("tmp")));
+  EXPECT_TRUE(isEmptyFolder(scratch.path("tmp")));
   EXPECT_EQ(contentOf(scratch.path("out")), "old content");
 }
 
@@ -169,7 +169,7 @@ TEST(TimeLimit, KillsAnAssemblerAndRemovesItsFiles) {
   EXPECT_EQ(contentOf(scratch.path("out")), "old content");
   const pid_t child = std::stoi(contentOf(scratch.path("pid")));
   EXPECT_NE(kill(child, 0), 0) << "the assembler runs on";
-  EXPECT_TRUE(isEmpty(scratch.path("tmp")));
+  EXPECT_TRUE(isEmptyFolder(scratch.path("tmp")));
 }
 
 TEST(TimeLimit, DoesNothingToWhatIsInTime) {

@@ -42,7 +42,7 @@ Error cannotRead(const std::string& path, int number) {
 }
 
 /// So many bytes are read at once.
-constexpr std::size_t kBlock = 1 << 20;
+constexpr std::size_t kReadBytes = 1 << 20;
 
 Error tooManyBytes(const std::string& path, std::uint64_t max_bytes) {
   return {Errc::kLimit,
@@ -60,7 +60,7 @@ Result<std::string> readBytes(const std::string& path, std::uint64_t max_bytes) 
   std::size_t size = 0;
   int failure = 0;
   for (;;) {
-    if (content.size() - size < kBlock) content.resize(content.size() * 2 + kBlock);
+    if (content.size() - size < kReadBytes) content.resize(content.size() * 2 + kReadBytes);
     const ssize_t got = read(file, content.data() + size, content.size() - size);
     if (got == 0) break;
     if (got > 0) {
@@ -96,8 +96,8 @@ Result<std::string> unpack(const std::string& path, const std::string& content, 
     }
     stream.push(io::array_source(content.data(), content.size()));
     stream.exceptions(std::ios::badbit);
-    std::string block(kBlock, '\0');
-    while (stream.read(block.data(), static_cast<std::streamsize>(kBlock)) || stream.gcount() > 0) {
+    std::string block(kReadBytes, '\0');
+    while (stream.read(block.data(), static_cast<std::streamsize>(kReadBytes)) || stream.gcount() > 0) {
       plain.append(block, 0, static_cast<std::size_t>(stream.gcount()));
       if (isTooLarge(plain.size(), max_bytes)) return tooManyBytes(path, max_bytes);
     }

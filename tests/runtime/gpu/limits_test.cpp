@@ -12,16 +12,16 @@ namespace {
 
 using testing::HasSubstr;
 
-constexpr double kNoTime = 1e-9;
+constexpr double kDeviceInstant = 1e-9;
 
 template <class T>
-void expectLate(const Result<T>& result, const char* what) {
+void expectLateOnDevice(const Result<T>& result, const char* what) {
   ASSERT_FALSE(result) << what;
   EXPECT_EQ(result.error().code, Errc::kLimit) << what;
   EXPECT_THAT(result.error().message, HasSubstr("max_seconds")) << what;
 }
 
-void expectAllLate(const Program& program, std::size_t count, const char* what) {
+void expectAllLateOnDevice(const Program& program, std::size_t count, const char* what) {
   ASSERT_EQ(program.failures().size(), count) << what;
   for (const Failure& failure : program.failures()) EXPECT_EQ(failure.error.code, Errc::kLimit) << what;
 }
@@ -36,21 +36,21 @@ class DeviceLimitsOfCalls : public testing::TestWithParam<LimitedMachine> {
  protected:
   FakeMachine machine_{FakeOptions{.devices = std::vector<FakeDevice>(GetParam().devices)}};
   const Engine engine_ = machine_.engine({.device = GetParam().device, .math = Math::kStrict});
-  const Engine late_ = engine_.withLimits({.max_seconds = kNoTime}).value();
+  const Engine late_ = engine_.withLimits({.max_seconds = kDeviceInstant}).value();
 };
 
 TEST_P(DeviceLimitsOfCalls, EndWhereTheTimeIsOver) {
   const Workload w = arithmeticWorkload(3, 20, 300, Precision::kF32);
   const Dataset data = engine_.upload(w.view()).value();
   for (const Tier tier : {Tier::kAuto, Tier::kInterpret, Tier::kCompile}) {
-    expectAllLate(late_.compile(w.expressions, {.tier = tier}), w.expressions.size(), nameOf(tier));
+    expectAllLateOnDevice(late_.compile(w.expressions, {.tier = tier}), w.expressions.size(), nameOf(tier));
     const Program program = engine_.compile(w.expressions, {.tier = tier});
     std::vector<float> out(w.expressions.size() * w.rows());
-    expectLate(late_.loss(program, data, w.parameters), "loss");
-    expectLate(late_.loss(program, data, w.parameters, {.kind = LossKind::kNmse}), "loss of graphs");
-    expectLate(late_.evaluate(program, data, w.parameters, std::span<float>(out)), "evaluate");
-    expectLate(late_.gradient(program, data, w.parameters), "gradient");
-    expectLate(late_.fit(program, data, w.parameters), "fit");
+    expectLateOnDevice(late_.loss(program, data, w.parameters), "loss");
+    expectLateOnDevice(late_.loss(program, data, w.parameters, {.kind = LossKind::kNmse}), "loss of graphs");
+    expectLateOnDevice(late_.evaluate(program, data, w.parameters, std::span<float>(out)), "evaluate");
+    expectLateOnDevice(late_.gradient(program, data, w.parameters), "gradient");
+    expectLateOnDevice(late_.fit(program, data, w.parameters), "fit");
     const auto submitted = late_.submitLoss(program, data, w.parameters);
     if (submitted) {
       ADD_FAILURE() << "submitted without time";
@@ -71,7 +71,7 @@ TEST_P(DeviceLimitsOfCalls, EndBetweenTwoKernels) {
   const Dataset data = engine_.upload(w.view()).value();
   const Program program = engine_.compile(w.expressions, {.tier = Tier::kCompile});
   const Engine hasty = engine_.withLimits({.max_seconds = 0.02}).value();
-  expectLate(hasty.loss(program, data, w.parameters), "making kernels");
+  expectLateOnDevice(hasty.loss(program, data, w.parameters), "making kernels");
   machine_.images->before = nullptr;
   const Losses losses = engine_.loss(program, data, w.parameters).value();
   expectSameLosses(losses, lossesOf(cpuEngine(Precision::kF32), w, Tier::kInterpret, {}), "kernels are made later");
@@ -81,8 +81,8 @@ TEST_P(DeviceLimitsOfCalls, CountNodes) {
   const Workload w = arithmeticWorkload(3, 20, 300, Precision::kF32);
   std::size_t nodes = 0;
   for (const Expression& expression : w.expressions) nodes += expression.size();
-  expectAllLate(engine_.withLimits({.max_call_nodes = nodes - 1}).value().compile(w.expressions), w.expressions.size(),
-                "call");
+  expectAllLateOnDevice(engine_.withLimits({.max_call_nodes = nodes - 1}).value().compile(w.expressions),
+                        w.expressions.size(), "call");
   EXPECT_TRUE(engine_.withLimits({.max_call_nodes = nodes}).value().compile(w.expressions).failures().empty());
   std::size_t longer = 0;
   for (const Expression& expression : w.expressions) longer += expression.size() > 20 ? 1 : 0;
@@ -102,10 +102,10 @@ TEST(DeviceLimitsOfRows, EndBetweenTwoChunksOfRows) {
   const Dataset data = engine.upload(w.view()).value();
   const Program program = engine.compile(w.expressions);
   const Losses before = engine.loss(program, data, w.parameters).value();
-  const Engine late = engine.withLimits({.max_seconds = kNoTime}).value();
+  const Engine late = engine.withLimits({.max_seconds = kDeviceInstant}).value();
   std::vector<float> out(w.expressions.size() * rows);
-  expectLate(late.loss(program, data, w.parameters), "loss");
-  expectLate(late.evaluate(program, data, w.parameters, std::span<float>(out)), "predictions");
+  expectLateOnDevice(late.loss(program, data, w.parameters), "loss");
+  expectLateOnDevice(late.evaluate(program, data, w.parameters, std::span<float>(out)), "predictions");
   expectSameLosses(engine.loss(program, data, w.parameters).value(), before, "after that");
 }
 

@@ -16,14 +16,14 @@ namespace {
 using testing::AllOf;
 using testing::HasSubstr;
 
-constexpr double kNoTime = 1e-9;
+constexpr double kHostInstant = 1e-9;
 
 Engine limitedEngine(const Limits& limits, Tier tier = Tier::kInterpret) {
   return Engine::create({.device = "cpu", .precision = Precision::kF64, .tier = tier, .threads = 2, .limits = limits})
       .value();
 }
 
-Workload workloadOf(std::initializer_list<std::string_view> texts) {
+Workload limitedWorkload(std::initializer_list<std::string_view> texts) {
   Workload w;
   for (const std::string_view text : texts) w.expressions.push_back(parse(text, Language::kInfix).value());
   w.columns = {{1, 2, 3, 4}, {4, 3, 2, 1}, {1, 1, 2, 2}};
@@ -31,13 +31,13 @@ Workload workloadOf(std::initializer_list<std::string_view> texts) {
   return w;
 }
 
-PopulationView viewOf(const std::vector<std::int32_t>& codes, const std::vector<std::int64_t>& offsets) {
+PopulationView viewOfLimited(const std::vector<std::int32_t>& codes, const std::vector<std::int64_t>& offsets) {
   return {codes, {}, offsets};
 }
 
 TEST(Limits, AnExpressionWithTooManyNodesFailsAlone) {
   const Engine engine = limitedEngine({.max_nodes = 3});
-  const Workload w = workloadOf({"x0 + x1", "x0 + x1 + x2", "x1"});
+  const Workload w = limitedWorkload({"x0 + x1", "x0 + x1 + x2", "x1"});
   const Program program = engine.compile(w.expressions);
   ASSERT_EQ(program.failures().size(), 1U);
   EXPECT_EQ(program.failures()[0].expression, 1U);
@@ -51,7 +51,7 @@ TEST(Limits, AnExpressionWithTooManyNodesFailsAlone) {
   EXPECT_FALSE(std::isnan(losses.values[2]));
   const auto codes = std::vector<std::int32_t>{-1, -2, codeOf(Op::kAdd), -3, codeOf(Op::kAdd), -1};
   const auto offsets = std::vector<std::int64_t>{0, 5, 6};
-  const Losses of_arrays = engine.loss(viewOf(codes, offsets), data, {}).value();
+  const Losses of_arrays = engine.loss(viewOfLimited(codes, offsets), data, {}).value();
   ASSERT_EQ(of_arrays.failures.size(), 1U);
   EXPECT_EQ(of_arrays.failures[0].expression, 0U);
   EXPECT_EQ(of_arrays.failures[0].error.code, Errc::kLimit);
@@ -59,7 +59,7 @@ TEST(Limits, AnExpressionWithTooManyNodesFailsAlone) {
 
 TEST(Limits, ACustomLossIsAnExpression) {
   const Engine engine = limitedEngine({.max_nodes = 5});
-  const Workload w = workloadOf({"x0 + p0"});
+  const Workload w = limitedWorkload({"x0 + p0"});
   const Dataset data = engine.upload(w.view()).value();
   const Program program = engine.compile(w.expressions);
   const std::vector<double> parameters = {1};
@@ -73,12 +73,12 @@ TEST(Limits, ACustomLossIsAnExpression) {
   EXPECT_EQ(engine.fit(program, data, parameters, {.loss = longer}).error().code, Errc::kLimit);
   const auto codes = std::vector<std::int32_t>{-1};
   const auto offsets = std::vector<std::int64_t>{0, 1};
-  EXPECT_EQ(engine.loss(viewOf(codes, offsets), data, {}, longer).error().code, Errc::kLimit);
+  EXPECT_EQ(engine.loss(viewOfLimited(codes, offsets), data, {}, longer).error().code, Errc::kLimit);
 }
 
 TEST(Limits, ACallWithTooManyNodesIsRefused) {
   const Engine engine = limitedEngine({.max_call_nodes = 5});
-  const Workload w = workloadOf({"x0 + x1", "x0 + x2"});
+  const Workload w = limitedWorkload({"x0 + x1", "x0 + x2"});
   const Program refused = engine.compile(w.expressions);
   ASSERT_EQ(refused.size(), 2U);
   ASSERT_EQ(refused.failures().size(), 2U);
@@ -87,16 +87,16 @@ TEST(Limits, ACallWithTooManyNodesIsRefused) {
               AllOf(HasSubstr("6 nodes"), HasSubstr("at most 5"), HasSubstr("max_call_nodes")));
   const auto codes = std::vector<std::int32_t>{-1, -2, codeOf(Op::kAdd), -1, -3, codeOf(Op::kAdd)};
   const auto offsets = std::vector<std::int64_t>{0, 3, 6};
-  EXPECT_EQ(engine.compile(viewOf(codes, offsets)).error().code, Errc::kLimit);
+  EXPECT_EQ(engine.compile(viewOfLimited(codes, offsets)).error().code, Errc::kLimit);
   const Dataset data = engine.upload(w.view()).value();
-  EXPECT_EQ(engine.loss(viewOf(codes, offsets), data, {}).error().code, Errc::kLimit);
-  EXPECT_EQ(engine.submitLoss(viewOf(codes, offsets), data, {}).error().code, Errc::kLimit);
+  EXPECT_EQ(engine.loss(viewOfLimited(codes, offsets), data, {}).error().code, Errc::kLimit);
+  EXPECT_EQ(engine.submitLoss(viewOfLimited(codes, offsets), data, {}).error().code, Errc::kLimit);
   EXPECT_TRUE(engine.loss(engine.compile(std::span(w.expressions).first(1)), data, {})) << "the engine stays usable";
 }
 
 TEST(Limits, VectorsOfParametersAndDerivativesCount) {
   const Engine engine = limitedEngine({.max_call_nodes = 10});
-  const Workload w = workloadOf({"p0*x0 + p1*x1"});
+  const Workload w = limitedWorkload({"p0*x0 + p1*x1"});
   const Program program = engine.compile(w.expressions);
   const Dataset data = engine.upload(w.view()).value();
   const std::vector<double> one = {1, 2}, two = {1, 2, 3, 4};
@@ -115,32 +115,32 @@ TEST(Limits, VectorsOfParametersAndDerivativesCount) {
 
 TEST(Limits, EveryCallEndsWhereItsTimeIsOver) {
   const Engine engine = limitedEngine({});
-  const Engine late = engine.withLimits({.max_seconds = kNoTime}).value();
-  const Workload w = workloadOf({"p0*x0 + x1"});
+  const Engine late = engine.withLimits({.max_seconds = kHostInstant}).value();
+  const Workload w = limitedWorkload({"p0*x0 + x1"});
   const Dataset data = engine.upload(w.view()).value();
   const Program program = engine.compile(w.expressions);
   const std::vector<double> parameters = {2};
   std::vector<double> out(4);
-  const auto expectLate = [](const auto& result) {
+  const auto expectOutOfTime = [](const auto& result) {
     ASSERT_FALSE(result);
     EXPECT_EQ(result.error().code, Errc::kLimit);
     EXPECT_THAT(result.error().message, AllOf(HasSubstr("1e-09 s"), HasSubstr("max_seconds (--max-seconds)")));
   };
-  expectLate(late.loss(program, data, parameters));
-  expectLate(late.loss(program, data, parameters, {.kind = LossKind::kNmse}));
-  expectLate(late.evaluate(program, data, parameters, std::span<double>(out)));
-  expectLate(late.gradient(program, data, parameters));
-  expectLate(late.jacobian(program, data, parameters, std::span<double>(out)));
-  expectLate(late.fit(program, data, parameters));
-  expectLate(late.submitLoss(program, data, parameters).value().result());
-  expectLate(late.submitEvaluate(program, data, parameters, std::span<double>(out)).value().result());
-  expectLate(late.submitFit(program, data, parameters).value().result());
+  expectOutOfTime(late.loss(program, data, parameters));
+  expectOutOfTime(late.loss(program, data, parameters, {.kind = LossKind::kNmse}));
+  expectOutOfTime(late.evaluate(program, data, parameters, std::span<double>(out)));
+  expectOutOfTime(late.gradient(program, data, parameters));
+  expectOutOfTime(late.jacobian(program, data, parameters, std::span<double>(out)));
+  expectOutOfTime(late.fit(program, data, parameters));
+  expectOutOfTime(late.submitLoss(program, data, parameters).value().result());
+  expectOutOfTime(late.submitEvaluate(program, data, parameters, std::span<double>(out)).value().result());
+  expectOutOfTime(late.submitFit(program, data, parameters).value().result());
   const auto codes = std::vector<std::int32_t>{-1};
   const auto offsets = std::vector<std::int64_t>{0, 1};
-  expectLate(late.loss(viewOf(codes, offsets), data, {}));
+  expectOutOfTime(late.loss(viewOfLimited(codes, offsets), data, {}));
   const Program refused = late.compile(w.expressions);
   ASSERT_EQ(refused.failures().size(), 1U);
-  expectLate(Result<int>(refused.failures()[0].error));
+  expectOutOfTime(Result<int>(refused.failures()[0].error));
   // Nothing that failed was kept.
   EXPECT_TRUE(engine.gradient(program, data, parameters));
   const Losses losses = engine.loss(program, data, parameters, {.kind = LossKind::kNmse}).value();
@@ -156,7 +156,7 @@ TEST(Limits, TimeIsLookedAtBetweenGraphs) {
   ASSERT_TRUE(registerPass({"sleeping", sleep, Exactness::kExact, "a pass of a test"}).ok());
   for (const Tier tier : {Tier::kInterpret, Tier::kCompile}) {
     const Engine engine = limitedEngine({.max_seconds = 0.01}, tier);
-    const Workload w = workloadOf({"x0 + x1", "x0*x1"});
+    const Workload w = limitedWorkload({"x0 + x1", "x0*x1"});
     const Pipeline pipeline = Pipeline::parse("standard,sleeping,schedule", engine.options().math).value();
     const Program program = engine.compile(w.expressions, {.pipeline = pipeline});
     ASSERT_EQ(program.failures().size(), 2U);
@@ -176,7 +176,7 @@ TEST(Limits, OfAHandleAreItsOwn) {
 
 TEST(Limits, ExpressionsLongerThanKernelsAreInterpretedOnTheProcessor) {
   for (const LongExpression& some : longExpressions()) {
-    Workload w = workloadOf({});
+    Workload w = limitedWorkload({});
     w.expressions = {some.expression};
     for (std::uint32_t p = 0; p < some.expression.parameterCount(); ++p) w.parameters.push_back(0.5);
     const Engine engine = limitedEngine({});
