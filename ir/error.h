@@ -19,6 +19,7 @@ enum class Errc {
   kCompile,      ///< LLVM or an assembler refused; a fault of this library or of the machine
   kMachine,      ///< no device, driver or tool; out of memory
   kCancelled,    ///< stopped on request
+  kLimit,        ///< more than a limit of the options allows (Limits)
 };
 /// The word of a failure in the command's `status` columns and in the bindings.
 constexpr const char* nameOf(Errc code) {
@@ -37,6 +38,8 @@ constexpr const char* nameOf(Errc code) {
       return "machine";
     case Errc::kCancelled:
       return "cancelled";
+    case Errc::kLimit:
+      return "limit";
   }
   __builtin_unreachable();
 }

@@ -99,7 +99,8 @@ class Expression {
   static constexpr std::uint32_t kMaxIndex = (1u << 20) - 1;
 
  private:
-  friend Result<Expression> parse(std::string_view text, Language language, const ColumnNames& columns);
+  friend Result<Expression> parse(std::string_view text, Language language, const ColumnNames& columns,
+                                  std::size_t max_nodes);
 
   /// One block of memory, with the tokens behind it.
   struct Body {

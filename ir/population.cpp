@@ -151,10 +151,14 @@ void Population::Block::add(const ExpressionView& expression) {
   endEntry(expression.variableCount(), expression.parameterCount());
 }
 
-Status Population::Block::add(const PopulationView& population, std::size_t e) {
-  beginEntry();
+Status Population::Block::add(const PopulationView& population, std::size_t e, std::size_t max_nodes) {
   const auto first = static_cast<std::size_t>(population.offsets[e]);
   const auto count = static_cast<std::size_t>(population.offsets[e + 1]) - first;
+  if (exceeds(count, max_nodes)) {
+    addNone();
+    return tooManyNodes(count, max_nodes);
+  }
+  beginEntry();
   const std::span<const std::int32_t> codes = population.codes.subspan(first, count);
   const double* const constants = population.constants.empty() ? nullptr : population.constants.data() + first;
   Status added = okStatus();
@@ -231,6 +235,11 @@ Status Population::Block::append(std::span<const std::int32_t> codes, const doub
   if (height != 1) return leftValuesError(codes.size(), height);
   endEntry(variables, parameters);
   return okStatus();
+}
+
+void Population::Block::addNone() {
+  beginEntry();
+  replaceLast();
 }
 
 void Population::Block::replaceLast() {

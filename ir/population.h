@@ -156,8 +156,11 @@ class Population {
     void add(const Expression& expression);
     void add(const ExpressionView& expression);
     /// Appends expression `e` of a checked population. For one that is not valid, it appends the constant NaN and gives
-    /// an error (kInvalid) as Expression::create() has it; spans count the tokens of the expression as given.
-    Status add(const PopulationView& population, std::size_t e);
+    /// an error (kInvalid) as Expression::create() has it; spans count the tokens of the expression as given. Likewise
+    /// for one of more than `max_nodes` tokens, if that is not 0 (kLimit).
+    Status add(const PopulationView& population, std::size_t e, std::size_t max_nodes = 0);
+    /// Appends the constant NaN, which stands for an expression that is not there.
+    void addNone();
 
    private:
     friend class Population;

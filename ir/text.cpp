@@ -83,30 +83,30 @@ std::string_view lineOf(std::string_view text, std::size_t number) {
 }
 
 Result<ProgramNeeds> parseInto(std::vector<Token>& tokens, std::string_view text, Language language,
-                               const ColumnNames& columns) {
+                               const ColumnNames& columns, std::size_t max_nodes) {
   switch (language) {
     case Language::kInfix:
-      return text::parseInfix(text, columns, tokens);
+      return text::parseInfix(text, columns, tokens, max_nodes);
     case Language::kPostfix:
-      return text::parsePostfix(text, columns, tokens);
+      return text::parsePostfix(text, columns, tokens, max_nodes);
     case Language::kPrefix:
-      return text::parsePrefix(text, columns, tokens);
+      return text::parsePrefix(text, columns, tokens, max_nodes);
     case Language::kJson:
-      return text::parseJson(text, columns, tokens);
+      return text::parseJson(text, columns, tokens, max_nodes);
   }
   return Error{Errc::kInvalid, fmt::format("{} is no text form", static_cast<int>(language)), {}};
 }
 
 }  // namespace
 
-Result<Expression> parse(std::string_view text, Language language, const ColumnNames& columns) {
+Result<Expression> parse(std::string_view text, Language language, const ColumnNames& columns, std::size_t max_nodes) {
   // The memory for a short text is kept for the next one: allocating it takes as long as reading some tokens.
   constexpr std::size_t kShort = 4096;
   thread_local std::vector<Token> kept;
   std::vector<Token> own;
   std::vector<Token>& tokens = text.size() <= kShort ? kept : own;
   tokens.clear();
-  Result<ProgramNeeds> needs = parseInto(tokens, text, language, columns);
+  Result<ProgramNeeds> needs = parseInto(tokens, text, language, columns, max_nodes);
   if (!needs) return std::move(needs).error();
   return Expression(tokens, *needs);
 }
@@ -120,9 +120,9 @@ Result<std::vector<TextRange>> tokenRanges(std::string_view text, const ColumnNa
 }
 
 Result<ProgramNeeds> parseTokens(std::string_view text, Language language, const ColumnNames& columns,
-                                 std::vector<Token>& tokens) {
+                                 std::vector<Token>& tokens, std::size_t max_nodes) {
   const std::size_t before = tokens.size();
-  Result<ProgramNeeds> needs = parseInto(tokens, text, language, columns);
+  Result<ProgramNeeds> needs = parseInto(tokens, text, language, columns, max_nodes);
   if (!needs) tokens.resize(before);
   return needs;
 }

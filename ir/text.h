@@ -82,13 +82,16 @@ class ColumnNames {
 };
 
 /// Parses one expression. Errors are kSyntax (or kInvalid for an index above Expression::kMaxIndex) and carry a Span;
-/// the message names what was found and what was expected.
-Result<Expression> parse(std::string_view text, Language language, const ColumnNames& columns = {});
+/// the message names what was found and what was expected. Of a text of more than `max_nodes` nodes, unless that is 0,
+/// no more are read: it is an error of kLimit, whose place is where the parser stopped. No memory grows further than
+/// with the text then.
+Result<Expression> parse(std::string_view text, Language language, const ColumnNames& columns = {},
+                         std::size_t max_nodes = 0);
 
 /// Appends to `tokens` those of the expression that parse() would give, and gives its needs: for many texts in one
 /// array, without an object for each. Errors are those of parse(), and leave `tokens` as they were.
 Result<ProgramNeeds> parseTokens(std::string_view text, Language language, const ColumnNames& columns,
-                                 std::vector<Token>& tokens);
+                                 std::vector<Token>& tokens, std::size_t max_nodes = 0);
 
 /// Bytes first .. first + size - 1 of a text.
 struct TextRange {

@@ -1,5 +1,5 @@
 // What is wrong with a token of a postfix or prefix program, in words: the same for tokens and for codes. Spans count
-// tokens from 1.
+// tokens from 1. Also what is wrong with the number of tokens.
 #pragma once
 
 #include <cstddef>
@@ -33,6 +33,23 @@ inline Error indexError(std::size_t position, bool is_variable, std::uint32_t in
 /// After the last of so many tokens.
 inline Error leftValuesError(std::size_t tokens, std::size_t values) {
   return tokenError(tokens - 1, fmt::format("the tokens leave {} values, but an expression has one", values));
+}
+
+/// Whether `found` is more than a limit of Limits, which is none if it is 0.
+constexpr bool exceeds(std::size_t found, std::size_t limit) noexcept { return limit != 0 && found > limit; }
+/// kLimit: an expression has so many tokens.
+inline Error tooManyNodes(std::size_t found, std::size_t max_nodes) {
+  return {Errc::kLimit,
+          fmt::format("{} nodes, but an expression may have at most {}; a larger max_nodes (--max-nodes) allows it",
+                      found, max_nodes),
+          {}};
+}
+/// The same of a text that is not read any further.
+inline Error nodesBeyond(std::size_t max_nodes, const Span& where) {
+  Error error = tooManyNodes(max_nodes + 1, max_nodes);
+  error.message = "at least " + error.message;
+  error.where = where;
+  return error;
 }
 
 }  // namespace srjit

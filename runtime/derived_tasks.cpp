@@ -56,14 +56,15 @@ LossSums readSums(std::span<const double> outputs, const Derivation& derivation,
 }
 
 Program deriveProgram(Engine::State& engine, const ProgramSource& source, const Program::State& program,
-                      const Derivation& derivation, const CompileOptions& options) {
+                      const Derivation& derivation, const CompileOptions& options, const Deadline& deadline) {
   auto state = std::make_shared<Program::State>();
   state->source = std::make_shared<const ProgramSource>(source.derive(derivation));
+  if (Status few = engine.checkCallNodes(state->source->outputs()); !few) throw ErrorException(std::move(few).error());
   state->device = program.device;
   state->info.tier = program.info.tier;
   state->made = program.made;
   if (program.made) {
-    engine.executor->compile(*state, options);
+    engine.executor->compile(*state, options, deadline);
     state->failures = mergeFailures(state->source->invalid, std::move(state->failures));
   } else {
     state->failures = program.failures;
@@ -80,8 +81,8 @@ Result<Task> derivedTask(Engine::State& engine, Task task, const Derivation& der
     if (!data) return std::move(data).error();
     task.data = std::move(*data);
   }
-  task.program =
-      program.derived.get(derivation, [&] { return deriveProgram(engine, *program.source, program, derivation, {}); });
+  task.program = program.derived.get(
+      derivation, [&] { return deriveProgram(engine, *program.source, program, derivation, {}, task.deadline); });
   return task;
 }
 

@@ -10,6 +10,7 @@
 #include <tbb/task_arena.h>
 
 #include "ir/text/lexer.h"
+#include "ir/token_errors.h"
 #include "runtime/engine_parts.h"
 #include "runtime/engine_tasks.h"
 #include "runtime/evaluation/loss_terms.h"
@@ -23,7 +24,9 @@ namespace srjit {
 // In the child of a fork() there are no threads that the executor's end could wait for.
 Engine::State::~State() {
   if (home.isForked()) {
-    [[maybe_unused]] const Executor* const left = executor.release();
+    // Leaves the executor without an end, as it is.
+    alignas(std::shared_ptr<Executor>) std::byte left[sizeof executor];
+    std::construct_at(reinterpret_cast<std::shared_ptr<Executor>*>(left), std::move(executor));
   }
 }
 
@@ -32,7 +35,23 @@ Status Engine::State::checkProcess() const {
   return Error{Errc::kMachine, "an engine that was made before this process was forked", {}};
 }
 
+Status Engine::State::checkCallNodes(std::size_t found) const {
+  const std::size_t most = options.limits.max_call_nodes;
+  if (!exceeds(found, most)) return okStatus();
+  return Error{
+      Errc::kLimit,
+      fmt::format("{} nodes in all expressions, but a call may have at most {}; fewer expressions per call, or "
+                  "a larger max_call_nodes (--max-call-nodes) avoid this",
+                  found, most),
+      {}};
+}
+
 namespace {
+
+Status checkLimits(const Limits& limits) {
+  if (limits.max_seconds >= 0) return okStatus();
+  return Error{Errc::kInvalid, fmt::format("max_seconds is {}, expected 0 or more", limits.max_seconds), {}};
+}
 
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 using Failures = std::vector<Failure>;
@@ -45,9 +64,14 @@ Error mismatch(const char* what, Value other, Value own) {
 }  // namespace
 
 Result<Task> taskWithOutput(Engine::State& engine, Program program, const Dataset& data,
-                            std::span<const double> parameters, const TaskOutput& out) {
+                            std::span<const double> parameters, const TaskOutput& out, const Deadline& deadline) {
   if (out.type != engine.options.precision) return mismatch("output", out.type, engine.options.precision);
-  Task task{std::move(program), data, parameters, out.host, std::nullopt};
+  Task task{.program = std::move(program),
+            .data = data,
+            .parameters = parameters,
+            .out = out.host,
+            .loss = {},
+            .deadline = deadline};
   if (!out.device || out.size == 0) return task;
   const std::ptrdiff_t element = bytesOf(out.type);
   if (out.device->column_stride != element ||
@@ -93,7 +117,7 @@ Status checkTask(const Task& task, const EngineOptions& engine) {
   if (task.parameters.size() != expected) {
     return wrongParameterCount(task.parameters.size(), expected);
   }
-  return task.loss ? checkLoss(*task.loss, data) : okStatus();
+  return task.loss ? checkLoss(*task.loss, data, engine.limits) : okStatus();
 }
 
 namespace {
@@ -101,10 +125,11 @@ namespace {
 /// The task of Engine::evaluate().
 Result<Task> predictionTask(Engine::State& engine, const Program& program, const Dataset& data,
                             std::span<const double> parameters, const TaskOutput& out) {
-  Result<Program> all = programOfVectors(engine, program, data, parameters);
+  const Deadline deadline = engine.deadline();
+  Result<Program> all = programOfVectors(engine, program, data, parameters, deadline);
   if (!all) return std::move(all).error();
   const std::size_t expressions = all->size();
-  Result<Task> task = taskWithOutput(engine, std::move(*all), data, parameters, out);
+  Result<Task> task = taskWithOutput(engine, std::move(*all), data, parameters, out, deadline);
   if (task && out.size != expressions * data.rows()) {
     return Error{
         Errc::kInvalid,
@@ -159,8 +184,8 @@ Losses lossesOfNothing(const Task& task) {
   return losses;
 }
 
-std::shared_ptr<const FeasiblePart> makeFeasible(Executor& executor, const Program::State& program,
-                                                 std::size_t columns) {
+std::shared_ptr<const FeasiblePart> makeFeasible(Executor& executor, const Program::State& program, std::size_t columns,
+                                                 const Deadline& deadline) {
   const ProgramSource& whole = *program.source;
   auto source = std::make_shared<ProgramSource>(whole.emptyLike());
   std::vector<std::uint32_t> expressions;
@@ -173,7 +198,7 @@ std::shared_ptr<const FeasiblePart> makeFeasible(Executor& executor, const Progr
   part->source = std::move(source);
   part->device = program.device;
   part->info.tier = program.info.tier;
-  executor.compile(*part, {});
+  executor.compile(*part, {}, deadline);
   return std::make_shared<const FeasiblePart>(FeasiblePart{Program(std::move(part)), std::move(expressions)});
 }
 
@@ -197,8 +222,8 @@ namespace {
 
 Result<Losses> runFeasible(Executor& executor, const Task& task) {
   const Program::State& program = task.program.state();
-  const std::shared_ptr<const FeasiblePart> held =
-      program.parts.get(task.data.columns(), [&] { return makeFeasible(executor, program, task.data.columns()); });
+  const std::shared_ptr<const FeasiblePart> held = program.parts.get(
+      task.data.columns(), [&] { return makeFeasible(executor, program, task.data.columns(), task.deadline); });
   const FeasiblePart& feasible = *held;
   std::vector<double> parameters;
   for (const std::uint32_t e : feasible.expressions) {
@@ -207,7 +232,12 @@ Result<Losses> runFeasible(Executor& executor, const Task& task) {
   }
   const std::size_t row_bytes = task.data.rows() * static_cast<std::size_t>(bytesOf(task.data.state().precision));
   AlignedBuffer predictions(task.loss ? 0 : feasible.expressions.size() * row_bytes);
-  const Task part{feasible.program, task.data, parameters, predictions.data(), task.loss};
+  const Task part{.program = feasible.program,
+                  .data = task.data,
+                  .parameters = parameters,
+                  .out = predictions.data(),
+                  .loss = task.loss,
+                  .deadline = task.deadline};
   Result<Losses> some = executor.run(part);
   if (!some) return some;
   settle(executor, part, *some);
@@ -373,6 +403,7 @@ Result<Engine> Engine::create(const EngineOptions& options) { return createEngin
 
 Result<Engine> createEngine(const EngineOptions& options, const EngineParts& parts) {
   return guarded([&]() -> Result<Engine> {
+    if (Status valid = checkLimits(options.limits); !valid) return std::move(valid).error();
     if (options.threads > kMaxThreads) {
       return Error{Errc::kInvalid, fmt::format("{} threads, expected at most {}", options.threads, kMaxThreads), {}};
     }
@@ -387,6 +418,13 @@ Result<Engine> createEngine(const EngineOptions& options, const EngineParts& par
     state->executor = std::move(*executor);
     state->population_parts = parts.population_parts;
     return Engine(std::move(state));
+  });
+}
+
+Result<Engine> Engine::withLimits(const Limits& limits) const {
+  return guarded([&]() -> Result<Engine> {
+    if (Status valid = checkLimits(limits); !valid) return std::move(valid).error();
+    return Engine(std::make_shared<State>(*state_, limits));
   });
 }
 
@@ -419,7 +457,7 @@ Result<Dataset> Engine::adopt(const DeviceDataView& data) const {
 
 // Source and failures are outside of `guarded`: without these a program could not tell which expressions failed.
 Program compileWith(Engine::State& engine, const CompileOptions& options, const SetSource& set,
-                    const std::optional<Derivation>& derivation) {
+                    const CompileCall& call) {
   auto source = std::make_shared<ProgramSource>();
   source->precision = engine.options.precision;
   source->math = engine.options.math;
@@ -431,12 +469,12 @@ Program compileWith(Engine::State& engine, const CompileOptions& options, const 
     set(*source, ProgramSource::Threads::kOne);
   }
   source->group_by_sharing = options.group_by_sharing;
-  if (derivation) *source = source->derive(*derivation);
+  if (call.derivation) *source = source->derive(*call.derivation);
   auto state = std::make_shared<Program::State>();
   state->info.nodes_before = source->tokens;
   state->info.tier = options.tier.value_or(engine.options.tier);
   // Kept subtrees are values of expressions.
-  if (own && options.data != nullptr && !derivation) {
+  if (own && call.permitted && options.data != nullptr && !call.derivation) {
     state->data_serial = options.data->state().serial;
     // Without kept subtrees everything is computed.
     (void)guarded([&]() -> Status {
@@ -448,7 +486,8 @@ Program compileWith(Engine::State& engine, const CompileOptions& options, const 
   state->device = engine.options.device;
   const Status made = guarded([&]() -> Status {
     if (!own) return own;
-    engine.executor->compile(*state, options);
+    if (!call.permitted) return call.permitted;
+    engine.executor->compile(*state, options, call.deadline);
     return okStatus();
   });
   state->made = made.ok();
@@ -462,14 +501,24 @@ Program compileWith(Engine::State& engine, const CompileOptions& options, const 
 }
 
 Program Engine::compile(std::span<const Expression> expressions, const CompileOptions& options) const {
-  return compileWith(*state_, options,
-                     [&](ProgramSource& source, ProgramSource::Threads threads) { source.set(expressions, threads); });
+  std::size_t nodes = 0;
+  for (const Expression& expression : expressions) nodes += expression.size();
+  const CompileCall call{.deadline = state_->deadline(), .permitted = state_->checkCallNodes(nodes)};
+  const auto set = [&](ProgramSource& source, ProgramSource::Threads threads) {
+    if (!call.permitted) return source.setNone(expressions.size());
+    source.set(expressions, threads, state_->options.limits.max_nodes);
+  };
+  return compileWith(*state_, options, set, call);
 }
 
 Result<Program> Engine::compile(const PopulationView& population, const CompileOptions& options) const {
+  const Deadline deadline = state_->deadline();
   if (Status valid = checkArrays(population); !valid) return std::move(valid).error();
-  return compileWith(*state_, options,
-                     [&](ProgramSource& source, ProgramSource::Threads threads) { source.set(population, threads); });
+  if (Status few = state_->checkCallNodes(population.codes.size()); !few) return std::move(few).error();
+  const auto set = [&](ProgramSource& source, ProgramSource::Threads threads) {
+    source.set(population, threads, state_->options.limits.max_nodes);
+  };
+  return compileWith(*state_, options, set, {.deadline = deadline});
 }
 
 Result<Failures> Engine::evaluate(const Program& program, const Dataset& data, std::span<const double> parameters,
@@ -490,8 +539,10 @@ Result<Failures> Engine::evaluate(const Program& program, const Dataset& data, s
 Status Engine::prepare(const Program& program, const Dataset& data, const std::optional<LossOptions>& loss) const {
   return guarded([&]() -> Status {
     const std::vector<double> parameters(program.parameterOffset(program.size()));
+    const Deadline deadline = state_->deadline();
     Result<Task> task =
-        loss ? lossTask(*state_, program, data, parameters, *loss) : Task{program, data, parameters, nullptr, loss};
+        loss ? lossTask(*state_, program, data, parameters, *loss, deadline)
+             : Task{.program = program, .data = data, .parameters = parameters, .loss = {}, .deadline = deadline};
     if (!task) return std::move(task).error();
     if (Status own = state_->checkProcess(); !own) return own;
     if (Status valid = checkTask(*task, state_->options); !valid) return valid;

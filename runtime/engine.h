@@ -16,6 +16,16 @@
 // error. "The engine's GPU" below is then any of them. Columns that are adopted on one are copied to the others by way
 // of the host, and so is output of the others. In Math::kFast, GPUs of different architectures may give different bits.
 //
+// Limits (EngineOptions::limits) bound each call, for expressions from elsewhere; what is more is an error of kLimit
+// that names the limit and what was found. An expression of more than max_nodes tokens is a Failure of that expression,
+// which then has no parameters (Program::parameterOffset). More than max_call_nodes tokens in all expressions of a
+// call, and more than max_seconds, are errors of the call: of compile() of Expressions, a Failure of each. The tokens
+// of a call are counted once for each vector of parameters, and its derivatives one by one. Time is looked at between
+// units of work: the graphs of some expressions, the compilation of a kernel, a block of rows on a CPU, the launch of a
+// chunk of rows on a GPU, a pass of a fit; what a device has begun is waited for. The time of a submitted evaluation
+// begins with the submission; results that are there by then may be taken at any time. A fit that has made a pass keeps
+// the best parameters. Code and data that are there remain, and the engine stays usable.
+//
 // fork(): a child process inherits neither the threads of an engine nor its device. In the child every call of an
 // engine that the parent created fails with kMachine, and so does every expression of a Program that such an engine
 // compiles there. Evaluations in flight finish in the parent. Objects of the parent may be destroyed in the child, if
@@ -188,6 +198,10 @@ class Engine {
   /// Likewise, and waits.
   Result<Losses> loss(const PopulationView& population, const Dataset& data, std::span<const double> parameters,
                       const LossOptions& loss = {}, const CompileOptions& options = {}) const;
+
+  /// This engine with other limits, for some calls: device, data, programs and cache are the same. Errors: kInvalid for
+  /// limits that are none.
+  Result<Engine> withLimits(const Limits& limits) const;
 
   /// The options of create(), with `threads` and `device` as resolved.
   const EngineOptions& options() const noexcept;

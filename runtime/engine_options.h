@@ -79,6 +79,14 @@ struct GradientOptions {
   DerivativesBy by = DerivativesBy::kParameters;
 };
 
+/// Bounds of a call, for input from elsewhere; each is none if it is 0. What is more is an error of kLimit that names
+/// the limit, what was found, and how to allow it (Engine).
+struct Limits {
+  std::size_t max_nodes = 0;       ///< tokens of one expression
+  std::size_t max_call_nodes = 0;  ///< tokens of all expressions of a call, and likewise derivatives
+  double max_seconds = 0;          ///< wall time of a call
+};
+
 /// Largest EngineOptions::threads.
 inline constexpr unsigned kMaxThreads = 1024;
 
@@ -100,6 +108,7 @@ struct EngineOptions {
   /// Device memory per uploaded data set, in addition to device_bytes, for values of subtrees that recur from one
   /// program to the next (CompileOptions::data); at most 32 columns are used. 0: none. The CPU keeps none.
   std::uint64_t subtree_bytes = 0;
+  Limits limits = {};  ///< of each call
 };
 
 class Dataset;

@@ -17,24 +17,43 @@ namespace srjit {
 
 struct Engine::State {
   EngineOptions options;
-  std::unique_ptr<Executor> executor;
+  std::shared_ptr<Executor> executor;  ///< of all engines that withLimits() made of one
   std::vector<std::string> notices;
   std::size_t population_parts = 0;  ///< EngineParts::population_parts
   const HomeProcess home;
 
   State() = default;
+  /// The same with other limits.
+  State(const State& engine, const Limits& limits)
+      : options(engine.options),
+        executor(engine.executor),
+        notices(engine.notices),
+        population_parts(engine.population_parts),
+        home(engine.home) {
+    options.limits = limits;
+  }
   State(const State&) = delete;
   State& operator=(const State&) = delete;
   ~State();
   Status checkProcess() const;
+  /// Of a call that begins now.
+  Deadline deadline() const { return Deadline(options.limits.max_seconds); }
+  /// Whether a call may have so many tokens, or outputs. Errors: kLimit.
+  Status checkCallNodes(std::size_t found) const;
 };
 
 /// Gives a source its expressions, as ProgramSource::set().
 using SetSource = std::function<void(ProgramSource&, ProgramSource::Threads)>;
 
-/// Engine::compile() of the expressions that `set` gives, or of what is derived of them.
+/// What compileWith() compiles.
+struct CompileCall {
+  Deadline deadline = {};
+  std::optional<Derivation> derivation = {};  ///< what is derived of the expressions, instead of their values
+  Status permitted = okStatus();              ///< or why no expression is compiled; `set` is then to give none
+};
+/// Engine::compile() of the expressions that `set` gives.
 Program compileWith(Engine::State& engine, const CompileOptions& options, const SetSource& set,
-                    const std::optional<Derivation>& derivation = {});
+                    const CompileCall& call);
 
 /// A caller's array for predictions or derivatives.
 struct TaskOutput {
@@ -52,7 +71,7 @@ struct TaskOutput {
 };
 /// A task whose output goes there. Errors: those of the array but for its size (Engine::evaluate()).
 Result<Task> taskWithOutput(Engine::State& engine, Program program, const Dataset& data,
-                            std::span<const double> parameters, const TaskOutput& out);
+                            std::span<const double> parameters, const TaskOutput& out, const Deadline& deadline);
 
 /// Whether the data are of this engine's device and precision.
 Status checkOrigin(const Dataset::State& data, const EngineOptions& engine);
@@ -62,13 +81,13 @@ Status checkTask(const Task& task, const EngineOptions& engine);
 
 /// The program to evaluate with `parameters`: `program`, or, if these are several vectors of its parameters, all of its
 /// expressions so many times behind one another. Errors: those of checkTask(), but that a wrong number of parameters is
-/// left to it.
+/// left to it; kLimit.
 Result<Program> programOfVectors(Engine::State& engine, const Program& program, const Dataset& data,
-                                 std::span<const double> parameters);
+                                 std::span<const double> parameters, const Deadline& deadline);
 
 /// The task of Engine::loss(): for the kernels of losses, or a derivedTask().
 Result<Task> lossTask(Engine::State& engine, const Program& program, const Dataset& data,
-                      std::span<const double> parameters, const LossOptions& options);
+                      std::span<const double> parameters, const LossOptions& options, const Deadline& deadline);
 
 /// Runs a task, after checkTask(), with NaN for what failed.
 Result<Losses> runTask(Engine::State& engine, const Task& task);
@@ -83,9 +102,10 @@ std::vector<Failure> failuresForWantOfColumns(const ProgramSource& source, const
 /// Both, in order of expression; of several of one expression, the first.
 std::vector<Failure> mergeFailures(std::vector<Failure> failures, std::vector<Failure> more);
 
-/// A program for what is derived of the expressions of `source`, in the way of `program`.
+/// A program for what is derived of the expressions of `source`, in the way of `program`. Throws an ErrorException
+/// (kLimit) if that has more outputs than a call may have, and at the deadline.
 Program deriveProgram(Engine::State& engine, const ProgramSource& source, const Program::State& program,
-                      const Derivation& derivation, const CompileOptions& options);
+                      const Derivation& derivation, const CompileOptions& options, const Deadline& deadline);
 
 /// The sums of `quantity` over rows of `data`, derived by parameters.
 Derivation derivedSums(Quantity quantity, const Dataset::State& data, const LossOptions& options);

@@ -68,12 +68,16 @@ std::string_view nameOf(FitStatus status) noexcept {
 namespace {
 
 Result<Fits> fitProgram(Engine::State& engine, const Program& program, const Dataset& data,
-                        std::span<const double> starts, const FitOptions& options) {
+                        std::span<const double> starts, const FitOptions& options, const Deadline& deadline) {
   return guarded([&]() -> Result<Fits> {
     if (Status own = engine.checkProcess(); !own) return std::move(own).error();
     if (Status valid = checkFit(program, starts, options); !valid) return std::move(valid).error();
     const std::size_t count = program.parameterOffset(program.size());
-    Task base{program, data, starts.first(count), nullptr, options.loss};
+    Task base{.program = program,
+              .data = data,
+              .parameters = starts.first(count),
+              .loss = options.loss,
+              .deadline = deadline};
     if (Status valid = checkTask(base, engine.options); !valid) return std::move(valid).error();
     Result<Dataset> behind = engine.executor->withTargetBehind(data);
     if (!behind) return std::move(behind).error();
@@ -90,8 +94,8 @@ class PendingFits final : public Pending<Fits>::State {
       : engine_(std::move(engine)) {
     std::packaged_task<Result<Fits>()> fit(
         [&engine = *engine_, program = std::move(program), data = std::move(data),
-         own_starts = std::vector<double>(starts.begin(), starts.end()),
-         options = std::move(options)] { return fitProgram(engine, program, data, own_starts, options); });
+         own_starts = std::vector<double>(starts.begin(), starts.end()), options = std::move(options),
+         deadline = engine_->deadline()] { return fitProgram(engine, program, data, own_starts, options, deadline); });
     fits_ = fit.get_future();
     thread_ = std::make_unique<std::thread>(std::move(fit));
   }
@@ -127,7 +131,7 @@ class PendingFits final : public Pending<Fits>::State {
 
 Result<Fits> Engine::fit(const Program& program, const Dataset& data, std::span<const double> starts,
                          const FitOptions& options) const {
-  return fitProgram(*state_, program, data, starts, options);
+  return fitProgram(*state_, program, data, starts, options, state_->deadline());
 }
 
 Result<Pending<Fits>> Engine::submitFit(const Program& program, const Dataset& data, std::span<const double> starts,

@@ -12,24 +12,31 @@ namespace srjit {
 namespace {
 
 Result<Task> gradientTask(Engine::State& engine, const Program& program, const Dataset& data,
-                          std::span<const double> parameters, const GradientOptions& options) {
-  if (Status valid = checkLoss(options.loss, data.state()); !valid) return std::move(valid).error();
-  Result<Program> of_vectors = programOfVectors(engine, program, data, parameters);
+                          std::span<const double> parameters, const GradientOptions& options,
+                          const Deadline& deadline) {
+  if (Status valid = checkLoss(options.loss, data.state(), engine.options.limits); !valid) return std::move(valid).error();
+  Result<Program> of_vectors = programOfVectors(engine, program, data, parameters, deadline);
   if (!of_vectors) return std::move(of_vectors).error();
   Derivation derivation = derivedSums(Quantity::kGradient, data.state(), options.loss);
   derivation.by = options.by;
-  return derivedTask(engine, {std::move(*of_vectors), data, parameters, nullptr, kPlainSums}, derivation);
+  Task task{.program = std::move(*of_vectors),
+            .data = data,
+            .parameters = parameters,
+            .loss = kPlainSums,
+            .deadline = deadline};
+  return derivedTask(engine, std::move(task), derivation);
 }
 
 Result<Task> jacobianTask(Engine::State& engine, const Program& program, const Dataset& data,
                           std::span<const double> parameters, const TaskOutput& out, DerivativesBy by) {
+  const Deadline deadline = engine.deadline();
   const Derivation derivation{
       .quantity = Quantity::kJacobian, .by = by, .columns = static_cast<std::uint32_t>(data.columns())};
-  Result<Program> of_vectors = programOfVectors(engine, program, data, parameters);
+  Result<Program> of_vectors = programOfVectors(engine, program, data, parameters, deadline);
   if (!of_vectors) return std::move(of_vectors).error();
   const std::size_t derivatives = by == DerivativesBy::kVariables ? of_vectors->size() * data.columns()
                                                                   : of_vectors->parameterOffset(of_vectors->size());
-  Result<Task> task = taskWithOutput(engine, std::move(*of_vectors), data, parameters, out);
+  Result<Task> task = taskWithOutput(engine, std::move(*of_vectors), data, parameters, out, deadline);
   if (!task) return task;
   if (out.size != derivatives * data.rows()) {
     return Error{Errc::kInvalid,
@@ -91,7 +98,7 @@ Result<Pending<std::vector<Failure>>> submitJacobianOf(const std::shared_ptr<Eng
 Result<Gradients> Engine::gradient(const Program& program, const Dataset& data, std::span<const double> parameters,
                                    const GradientOptions& options) const {
   return guarded([&]() -> Result<Gradients> {
-    const Result<Task> task = gradientTask(*state_, program, data, parameters, options);
+    const Result<Task> task = gradientTask(*state_, program, data, parameters, options, state_->deadline());
     if (!task) return task.error();
     Result<Losses> sums = runTask(*state_, *task);
     if (!sums) return std::move(sums).error();
@@ -103,7 +110,7 @@ Result<Pending<Gradients>> Engine::submitGradient(const Program& program, const 
                                                   std::span<const double> parameters,
                                                   const GradientOptions& options) const {
   return guarded([&]() -> Result<Pending<Gradients>> {
-    Result<Task> task = gradientTask(*state_, program, data, parameters, options);
+    Result<Task> task = gradientTask(*state_, program, data, parameters, options, state_->deadline());
     if (!task) return std::move(task).error();
     return submitSums<Gradients>(state_, std::move(*task), options.loss);
   });

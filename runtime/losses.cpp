@@ -21,19 +21,24 @@ Result<Pending<Losses>> submitLossTask(const std::shared_ptr<Engine::State>& eng
 }  // namespace
 
 Result<Task> lossTask(Engine::State& engine, const Program& program, const Dataset& data,
-                      std::span<const double> parameters, const LossOptions& options) {
-  Result<Program> of_vectors = programOfVectors(engine, program, data, parameters);
+                      std::span<const double> parameters, const LossOptions& options, const Deadline& deadline) {
+  Result<Program> of_vectors = programOfVectors(engine, program, data, parameters, deadline);
   if (!of_vectors) return std::move(of_vectors).error();
-  if (!isOfGraphs(options)) return Task{std::move(*of_vectors), data, parameters, nullptr, options};
-  if (Status valid = checkLoss(options, data.state()); !valid) return std::move(valid).error();
-  return derivedTask(engine, {std::move(*of_vectors), data, parameters, nullptr, kPlainSums},
-                     derivedSums(Quantity::kLoss, data.state(), options));
+  Task task{
+      .program = std::move(*of_vectors), .data = data, .parameters = parameters, .loss = {}, .deadline = deadline};
+  if (!isOfGraphs(options)) {
+    task.loss = options;
+    return task;
+  }
+  if (Status valid = checkLoss(options, data.state(), engine.options.limits); !valid) return std::move(valid).error();
+  task.loss = kPlainSums;
+  return derivedTask(engine, std::move(task), derivedSums(Quantity::kLoss, data.state(), options));
 }
 
 Result<Losses> Engine::loss(const Program& program, const Dataset& data, std::span<const double> parameters,
                             const LossOptions& options) const {
   return guarded([&]() -> Result<Losses> {
-    const Result<Task> task = lossTask(*state_, program, data, parameters, options);
+    const Result<Task> task = lossTask(*state_, program, data, parameters, options, state_->deadline());
     if (!task) return task.error();
     Result<Losses> losses = runTask(*state_, *task);
     if (!losses || !isOfGraphs(options)) return losses;
@@ -44,7 +49,7 @@ Result<Losses> Engine::loss(const Program& program, const Dataset& data, std::sp
 Result<Pending<Losses>> Engine::submitLoss(const Program& program, const Dataset& data,
                                            std::span<const double> parameters, const LossOptions& options) const {
   return guarded([&]() -> Result<Pending<Losses>> {
-    Result<Task> task = lossTask(*state_, program, data, parameters, options);
+    Result<Task> task = lossTask(*state_, program, data, parameters, options, state_->deadline());
     if (!task) return std::move(task).error();
     return submitLossTask(state_, std::move(*task), options);
   });
@@ -56,9 +61,11 @@ Result<Pending<Losses>> Engine::submitLoss(const PopulationView& population, con
                                            const CompileOptions& options) const {
   return guarded([&]() -> Result<Pending<Losses>> {
     if (Status own = state_->checkProcess(); !own) return std::move(own).error();
+    const Deadline deadline = state_->deadline();
     if (Status valid = checkArrays(population); !valid) return std::move(valid).error();
+    if (Status few = state_->checkCallNodes(population.codes.size()); !few) return std::move(few).error();
     if (Status valid = checkOrigin(data.state(), state_->options); !valid) return std::move(valid).error();
-    if (Status valid = checkLoss(loss, data.state()); !valid) return std::move(valid).error();
+    if (Status valid = checkLoss(loss, data.state(), state_->options.limits); !valid) return std::move(valid).error();
     std::optional<Derivation> derivation;
     std::optional<Dataset> read = data;
     if (isOfGraphs(loss)) {
@@ -76,12 +83,20 @@ Result<Pending<Losses>> Engine::submitLoss(const PopulationView& population, con
     const auto prepare = [&](const PopulationView& part, bool is_first) {
       const auto set = [&](ProgramSource& source, ProgramSource::Threads threads) {
         source.is_continued = !is_first;
-        source.set(part, threads);
+        source.set(part, threads, state_->options.limits.max_nodes);
       };
-      return compileWith(*state_, for_data, set, derivation);
+      Program made = compileWith(*state_, for_data, set, {.deadline = deadline, .derivation = derivation});
+      deadline.check();
+      return made;
     };
     const auto submit = [&](const Program& program, std::span<const double> own) {
-      return submitLossTask(state_, {program, *read, own, nullptr, derivation ? kPlainSums : loss}, loss);
+      return submitLossTask(state_,
+                            {.program = program,
+                             .data = *read,
+                             .parameters = own,
+                             .loss = derivation ? kPlainSums : loss,
+                             .deadline = deadline},
+                            loss);
     };
     std::optional<Result<Pending<Losses>>> pending;
     state_->executor->execute(

@@ -15,7 +15,7 @@ std::vector<Failure> repeatedFailures(std::span<const Failure> failures, std::si
   return all;
 }
 
-Program repeat(Engine::State& engine, const Program::State& program, std::size_t times) {
+Program repeat(Engine::State& engine, const Program::State& program, std::size_t times, const Deadline& deadline) {
   const ProgramSource& given = *program.source;
   const std::size_t count = given.expressions.size();
   auto source = std::make_shared<ProgramSource>(given.emptyLike());
@@ -30,7 +30,7 @@ Program repeat(Engine::State& engine, const Program::State& program, std::size_t
   state->info.tier = program.info.tier;
   state->made = program.made;
   if (program.made) {
-    engine.executor->compile(*state, {});
+    engine.executor->compile(*state, {}, deadline);
     state->failures = mergeFailures(state->source->invalid, std::move(state->failures));
   } else {
     state->failures = repeatedFailures(program.failures, count, times);
@@ -41,7 +41,7 @@ Program repeat(Engine::State& engine, const Program::State& program, std::size_t
 }  // namespace
 
 Result<Program> programOfVectors(Engine::State& engine, const Program& program, const Dataset& data,
-                                 std::span<const double> parameters) {
+                                 std::span<const double> parameters, const Deadline& deadline) {
   const std::size_t one = program.parameterOffset(program.size());
   if (one == 0 || parameters.size() <= one || parameters.size() % one != 0) return program;
   if (Status own = engine.checkProcess(); !own) return std::move(own).error();
@@ -49,7 +49,8 @@ Result<Program> programOfVectors(Engine::State& engine, const Program& program, 
     return std::move(valid).error();
   }
   const std::size_t times = parameters.size() / one;
-  return program.state().repeated.get(times, [&] { return repeat(engine, program.state(), times); });
+  if (Status few = engine.checkCallNodes(times * program.state().source->tokens); !few) return std::move(few).error();
+  return program.state().repeated.get(times, [&] { return repeat(engine, program.state(), times, deadline); });
 }
 
 }  // namespace srjit

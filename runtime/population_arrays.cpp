@@ -18,12 +18,12 @@ const Failure* findFailure(std::span<const Failure> failures, std::size_t expres
 }  // namespace
 
 PopulationArrays PopulationArrays::parse(std::span<const std::string> texts, Language language,
-                                         const ColumnNames& columns) {
+                                         const ColumnNames& columns, std::size_t max_nodes) {
   PopulationArrays arrays;
   std::vector<Token> tokens;
   for (const std::string& text : texts) {
     tokens.clear();
-    auto parsed = parseTokens(text, language, columns, tokens);
+    auto parsed = parseTokens(text, language, columns, tokens, max_nodes);
     if (parsed) {
       arrays.add(tokens);
     } else {
@@ -33,11 +33,11 @@ PopulationArrays PopulationArrays::parse(std::span<const std::string> texts, Lan
   return arrays;
 }
 
-PopulationArrays PopulationArrays::copy(const PopulationView& population) {
+PopulationArrays PopulationArrays::copy(const PopulationView& population, std::size_t max_nodes) {
   PopulationArrays arrays;
   for (std::size_t e = 0; e < population.size(); ++e) {
     Population::Block block;
-    Status valid = block.add(population, e);
+    Status valid = block.add(population, e, max_nodes);
     if (valid) {
       arrays.add(block[0].expression().tokens());
     } else {

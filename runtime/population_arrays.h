@@ -29,9 +29,11 @@ struct PopulationArrays {
   std::vector<Failure> failures = {};  ///< in order of expression
 
   /// Reads texts. Errors are those of parse(), as failures.
-  static PopulationArrays parse(std::span<const std::string> texts, Language language, const ColumnNames& columns);
-  /// A copy, in postfix, of arrays that checkArrays() accepts. Expressions that are not valid are failures.
-  static PopulationArrays copy(const PopulationView& population);
+  static PopulationArrays parse(std::span<const std::string> texts, Language language, const ColumnNames& columns,
+                                std::size_t max_nodes = 0);
+  /// A copy, in postfix, of arrays that checkArrays() accepts. Expressions that are not valid are failures, and so are
+  /// those of more than `max_nodes` tokens, unless that is 0.
+  static PopulationArrays copy(const PopulationView& population, std::size_t max_nodes = 0);
 
   std::size_t size() const noexcept { return offsets.size() - 1; }
   /// Valid until something is added.

@@ -137,9 +137,14 @@ Result<Fits> PopulationFit::run() {
 }
 
 Result<Losses> PopulationFit::pass() {
+  base_.deadline.check();
   makeProgram();
   fillParameters();
-  return runTask(engine_, {*derived_, base_.data, parameters_, nullptr, kPlainSums});
+  return runTask(engine_, {.program = *derived_,
+                           .data = base_.data,
+                           .parameters = parameters_,
+                           .loss = kPlainSums,
+                           .deadline = base_.deadline});
 }
 
 // Expressions without a value have no fit.
@@ -192,7 +197,7 @@ void PopulationFit::makeProgram() {
     constexpr double kUsualPasses = 15;
     const CompileOptions compile{.expected_evaluations = std::min<double>(options_.iterations, kUsualPasses),
                                  .expected_rows = data_.rows};
-    return deriveProgram(engine_, source, program_, derivation_, compile);
+    return deriveProgram(engine_, source, program_, derivation_, compile, base_.deadline);
   };
   derived_ = is_whole ? program_.derived.get(derivation_, [&] { return make(*source_); }) : make(partSource());
   for (const Failure& failure : derived_->failures()) in_program_[failure.expression]->error = failure.error;

@@ -152,7 +152,7 @@ Result<LoadedData> loadData(const EvaluationOptions& options) {
     notices = tellNotices(*engine, notices);
     noticeCacheFault(*engine);
   }
-  Result<DataTable> table = readData(options.data);
+  Result<DataTable> table = readData(options.data, options.expressions.limits.max_bytes);
   if (!table) return table.error();
   // Roles hold spans into the columns, whose storage stays where it is when the table moves.
   Result<Roles> roles = assignRoles(*table, options.target, options.weights);

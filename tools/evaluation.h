@@ -14,7 +14,7 @@
 namespace srjit {
 
 struct EvaluationOptions {
-  ExpressionOptions expressions;
+  ExpressionOptions expressions;  ///< whose limits are those of the data, too
   EngineOptions engine;
   std::string data, target, weights, passes, out = "-";
   bool json = false, quiet = false;

@@ -53,6 +53,17 @@ void addExpressionOptions(CLI::App& app, ExpressionOptions& options) {
       ->type_name("NUMBERS");
   app.add_flag("--keep-going", options.keep_going,
                "exit with 0 although some expressions are bad input; not where a tier has no code for some");
+  addInputLimits(app, options.limits);
+  app.add_option_function<double>(
+         "--max-seconds", endProcessAfter,
+         "end after so many seconds with exit status 1 and a message, unless results are being written by then")
+      ->type_name("S")
+      ->check(CLI::PositiveNumber.description(""));
+}
+
+void addInputLimits(CLI::App& app, InputLimits& limits) {
+  addLimit(app, "--max-nodes", limits.max_nodes, "refuse expressions of more nodes (tokens)");
+  addLimit(app, "--max-bytes", limits.max_bytes, "refuse files of more bytes, also when unpacked");
 }
 
 Result<std::vector<SourceLine>> readExpressions(const ExpressionOptions& options, const ColumnNames& columns) {
@@ -62,9 +73,9 @@ Result<std::vector<SourceLine>> readExpressions(const ExpressionOptions& options
   Result<std::vector<double>> parameters = parseNumbers(options.parameters);
   if (!parameters) return showPlace(parameters.error(), options.parameters, "--params", 1);
   const auto shared = std::make_shared<const std::vector<double>>(std::move(*parameters));
-  Result<std::vector<SourceLine>> list = options.file.empty()
-                                             ? parseArguments(options.texts, options.from, columns)
-                                             : srjit::readExpressions(options.file, options.from, columns);
+  Result<std::vector<SourceLine>> list =
+      options.file.empty() ? parseArguments(options.texts, options.from, columns, options.limits.max_nodes)
+                           : srjit::readExpressions(options.file, options.from, columns, options.limits);
   if (!list) return list;
   if (list->empty())
     return Error{Errc::kInvalid, fmt::format("{}: no expressions in it", displayName(options.file)), {}};

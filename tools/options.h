@@ -51,10 +51,19 @@ struct ExpressionOptions {
   Language from = Language::kInfix;
   std::string parameters;
   bool keep_going = false;
+  InputLimits limits;
 };
 /// The name of the expressions among the options that addExpressionOptions() adds.
 inline constexpr const char* kExpressionsOption = "expressions";
 void addExpressionOptions(CLI::App& app, ExpressionOptions& options);
+
+/// Adds --max-nodes and --max-bytes.
+void addInputLimits(CLI::App& app, InputLimits& limits);
+/// Adds an option for a number of at least 1, which is a limit.
+template <class T>
+void addLimit(CLI::App& app, const std::string& name, T& limit, const std::string& doc) {
+  app.add_option(name, limit, doc)->type_name("N")->check(CLI::PositiveNumber.description(""));
+}
 
 /// The expressions that were asked for, with the parameters of --params where a line has none of its own. Bad ones are
 /// reported to standard error. Throws CLI::ValidationError if none were asked for.

@@ -3,21 +3,58 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
+#include <csignal>
 #include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <thread>
 
 #include <fmt/format.h>
 #include <llvm/Support/Signals.h>
 
+#include "compiler/kernels/assembler.h"
 #include "ir/text.h"
+#include "runtime/platform/deadline.h"
 #include "tools/streams.h"
 
 namespace srjit {
+
+namespace {
+
+/// What the process may still do: decided once, by the thread that comes first.
+enum class ProcessEnd : std::uint8_t { kOpen, kWritesResults, kBegun };
+std::atomic<ProcessEnd> process_end = ProcessEnd::kOpen;
+
+void waitForEnd() noexcept {
+  for (;;) pause();
+}
+
+/// Programs that threads of this process have started and wait for. Their output would come after its removal.
+void killChildren() {
+  std::error_code failure;
+  for (const auto& thread : std::filesystem::directory_iterator("/proc/self/task", failure)) {
+    std::ifstream list(thread.path() / "children");
+    for (pid_t child = 0; list >> child;) kill(child, SIGKILL);
+  }
+}
+
+[[noreturn]] void endWith(const char* message, ExitStatus status) {
+  llvm::sys::RunInterruptHandlers();  // which remove the files that signals remove
+  char line[1024];                    // in one piece, since other threads may be writing, too
+  const int length = std::snprintf(line, sizeof line, "sr-jit: %s\n", message);
+  tell({line, std::min(sizeof line - 1, static_cast<std::size_t>(length))});
+  _exit(status);
+}
+
+}  // namespace
 
 ExitStatus exitStatus(Errc code) noexcept {
   switch (code) {
     case Errc::kSyntax:
     case Errc::kInvalid:
     case Errc::kIo:
+    case Errc::kLimit:
       return kBadInput;
     case Errc::kUnsupported:
     case Errc::kCompile:
@@ -43,16 +80,30 @@ Error showPlace(Error error, std::string_view line_text, std::string_view origin
 }
 
 ExitStatus report(const Error& error) {
+  if (process_end == ProcessEnd::kBegun) waitForEnd();
   tell("sr-jit: " + error.message + '\n');
   return exitStatus(error.code);
 }
 
-void reportAndExit(const char* message) {
-  llvm::sys::RunInterruptHandlers();  // which remove the files that signals remove
-  char line[1024];                    // in one piece, since other threads may be writing, too
-  const int length = std::snprintf(line, sizeof line, "sr-jit: %s\n", message);
-  tell({line, std::min(sizeof line - 1, static_cast<std::size_t>(length))});
-  _exit(kMachineFailure);
+void reportAndExit(const char* message) { endWith(message, kMachineFailure); }
+
+void endProcessAfter(double seconds) {
+  const Deadline deadline(seconds);
+  if (!deadline.end()) return;
+  std::thread([end = *deadline.end(), message = tooManySeconds(seconds).message] {
+    std::this_thread::sleep_until(end);
+    ProcessEnd expected = ProcessEnd::kOpen;
+    if (!process_end.compare_exchange_strong(expected, ProcessEnd::kBegun)) return;
+    killChildren();
+    removeTemporaryFiles();
+    endWith(message.c_str(), exitStatus(Errc::kLimit));
+  }).detach();
+}
+
+void beginResults() noexcept {
+  ProcessEnd expected = ProcessEnd::kOpen;
+  if (process_end.compare_exchange_strong(expected, ProcessEnd::kWritesResults)) return;
+  if (expected == ProcessEnd::kBegun) waitForEnd();
 }
 
 }  // namespace srjit

@@ -24,11 +24,21 @@ ExitStatus exitStatus(Errc code) noexcept;
 /// origin. Without a place the message becomes "ORIGIN:LINE: MESSAGE".
 Error showPlace(Error error, std::string_view line_text, std::string_view origin, std::size_t line);
 
-/// Prints the message to standard error, best effort, and gives the exit status.
+/// Prints the message to standard error, best effort, and gives the exit status. Does not return where
+/// endProcessAfter() ends the process.
 ExitStatus report(const Error& error);
 
 /// The same for a failure after which nothing but the end is possible (compiler/llvm_failures.h): without memory, locks
 /// or destructors. Removes temporary files, and ends the process with kMachineFailure.
 [[noreturn]] void reportAndExit(const char* message);
+
+/// Ends the process so many seconds from now, with kBadInput and the message of Limits::max_seconds, unless results are
+/// being written by then: nothing else can end LLVM or an assembler that takes minutes. Removes temporary files, and
+/// kills the programs that this one has started. To be called once, by a program.
+void endProcessAfter(double seconds);
+
+/// From now on endProcessAfter() does not end the process, so that what is written is complete. Does not return if the
+/// end has begun.
+void beginResults() noexcept;
 
 }  // namespace srjit

@@ -2,13 +2,14 @@
 
 #include <charconv>
 #include <cstdint>
-#include <memory>
+#include <mutex>
+#include <set>
 #include <sstream>
+#include <utility>
 
 #include <fmt/format.h>
 #include <llvm/ADT/SmallString.h>
 #include <llvm/Support/FileSystem.h>
-#include <llvm/Support/FileUtilities.h>
 #include <llvm/Support/MemoryBuffer.h>
 #include <llvm/Support/Program.h>
 #include <llvm/Support/raw_ostream.h>
@@ -128,21 +129,52 @@ Result<Cubin> assembleWithNvJitLink(const NvJitLink& library, std::string_view p
   return made;
 }
 
+/// The temporary files that are there.
+struct TemporaryFiles {
+  std::mutex mutex;
+  std::set<std::string> paths;
+
+  static TemporaryFiles& all() {
+    static TemporaryFiles files;
+    return files;
+  }
+  void add(const std::string& path) {
+    const std::lock_guard lock(mutex);
+    paths.insert(path);
+  }
+  void remove(const std::string& path) {
+    const std::lock_guard lock(mutex);
+    llvm::sys::fs::remove(path);
+    paths.erase(path);
+  }
+};
+
 /// A file that is removed with the object.
 class TemporaryFile {
  public:
+  TemporaryFile() = default;
+  TemporaryFile(TemporaryFile&& other) noexcept : path_(std::exchange(other.path_, {})) {}
+  TemporaryFile& operator=(TemporaryFile&& other) noexcept {
+    std::swap(path_, other.path_);
+    return *this;
+  }
+  ~TemporaryFile() {
+    if (!path_.empty()) TemporaryFiles::all().remove(path_);
+  }
   static Result<TemporaryFile> create(llvm::StringRef suffix, std::string_view content = {}) {
-    TemporaryFile file;
     int descriptor = -1;
-    if (const auto error = llvm::sys::fs::createTemporaryFile("srjit", suffix, descriptor, file.path_)) {
+    llvm::SmallString<128> path;
+    if (const auto error = llvm::sys::fs::createTemporaryFile("srjit", suffix, descriptor, path)) {
       return Error{Errc::kIo, "cannot create a temporary file: " + error.message(), {}};
     }
-    file.remover_ = std::make_unique<llvm::FileRemover>(file.path_);
+    TemporaryFile file;
+    file.path_ = path.str().str();
+    TemporaryFiles::all().add(file.path_);
     llvm::raw_fd_ostream stream(descriptor, true);
     stream << llvm::StringRef(content.data(), content.size());
     stream.close();
     if (stream.has_error()) {
-      Error error{Errc::kIo, fmt::format("cannot write {}: {}", file.path_.str().str(), stream.error().message()), {}};
+      Error error{Errc::kIo, fmt::format("cannot write {}: {}", file.path_, stream.error().message()), {}};
       stream.clear_error();
       return error;
     }
@@ -151,14 +183,12 @@ class TemporaryFile {
   llvm::StringRef path() const { return path_; }
   Result<std::string> read() const {
     auto buffer = llvm::MemoryBuffer::getFile(path_);
-    if (!buffer)
-      return Error{Errc::kIo, fmt::format("cannot read {}: {}", path_.str().str(), buffer.getError().message()), {}};
+    if (!buffer) return Error{Errc::kIo, fmt::format("cannot read {}: {}", path_, buffer.getError().message()), {}};
     return (*buffer)->getBuffer().str();
   }
 
  private:
-  llvm::SmallString<128> path_;
-  std::unique_ptr<llvm::FileRemover> remover_;
+  std::string path_;
 };
 
 // Runs a program; its standard output and standard error together are the result.
@@ -233,6 +263,12 @@ Result<std::string> disassemble(std::span<const std::byte> cubin) {
   auto file = TemporaryFile::create("cubin", {reinterpret_cast<const char*>(cubin.data()), cubin.size()});
   if (!file) return std::move(file).error();
   return runProgram(nvdisasm, {"-c", file->path().str()});
+}
+
+void removeTemporaryFiles() {
+  TemporaryFiles& files = TemporaryFiles::all();
+  const std::lock_guard lock(files.mutex);
+  for (const std::string& path : files.paths) llvm::sys::fs::remove(path);
 }
 
 }  // namespace srjit

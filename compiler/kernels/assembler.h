@@ -46,4 +46,8 @@ Result<Cubin> assemble(std::string_view ptx, std::string_view arch, Lines lines 
 /// The disassembly of a cubin by nvdisasm. Errors: kMachine without nvdisasm, kCompile with its log.
 Result<std::string> disassemble(std::span<const std::byte> cubin);
 
+/// Removes the temporary files of all calls above that run now, in any thread: for a program that ends without waiting
+/// for them.
+void removeTemporaryFiles();
+
 }  // namespace srjit

@@ -69,8 +69,9 @@ struct TokenPlaces {
 template <class Places>
 class Parser {
  public:
-  Parser(std::string_view text, const ColumnNames& columns, std::vector<Token>& tokens, Places places)
-      : text_(text), columns_(columns), lexer_(text), program_(tokens), places_(places) {}
+  Parser(std::string_view text, const ColumnNames& columns, std::vector<Token>& tokens, std::size_t max_nodes,
+         Places places)
+      : text_(text), columns_(columns), lexer_(text), program_(tokens, max_nodes), places_(places) {}
 
   Result<ProgramNeeds> run() {
     while (!done_) {
@@ -82,6 +83,7 @@ class Parser {
         readOperand(lexeme);
       }
       if (error_) return *std::move(error_);
+      if (program_.isTooLong()) return program_.tooLong(*errorAt(text_, lexeme.offset, lexeme.length, {}).where);
     }
     return program_.needs();
   }
@@ -281,13 +283,14 @@ class Parser {
 
 }  // namespace
 
-Result<ProgramNeeds> parseInfix(std::string_view text, const ColumnNames& columns, std::vector<Token>& tokens) {
-  return Parser(text, columns, tokens, NoPlaces{}).run();
+Result<ProgramNeeds> parseInfix(std::string_view text, const ColumnNames& columns, std::vector<Token>& tokens,
+                                std::size_t max_nodes) {
+  return Parser(text, columns, tokens, max_nodes, NoPlaces{}).run();
 }
 
 Result<ProgramNeeds> parseInfix(std::string_view text, const ColumnNames& columns, std::vector<Token>& tokens,
                                 std::vector<TextRange>& places) {
-  return Parser(text, columns, tokens, TokenPlaces{places}).run();
+  return Parser(text, columns, tokens, 0, TokenPlaces{places}).run();
 }
 
 }  // namespace srjit::text

@@ -50,8 +50,8 @@ class Cursor {
 
 class Events final : public nlohmann::json_sax<nlohmann::json> {
  public:
-  Events(std::string_view text, const ColumnNames& columns, std::vector<Token>& tokens)
-      : text_(text), columns_(columns), cursor_(text), program_(tokens) {}
+  Events(std::string_view text, const ColumnNames& columns, std::vector<Token>& tokens, std::size_t max_nodes)
+      : text_(text), columns_(columns), cursor_(text), program_(tokens, max_nodes) {}
 
   Result<ProgramNeeds> take() {
     if (error_) return *std::move(error_);
@@ -92,6 +92,7 @@ class Events final : public nlohmann::json_sax<nlohmann::json> {
     cursor_.next();
     if (expected_ != Expected::kValue) return failExpected();
     open_.push_back({});
+    if (program_.isTooLong(open_.size())) return failTooLong();
     expected_ = Expected::kKey;
     return true;
   }
@@ -239,6 +240,7 @@ class Events final : public nlohmann::json_sax<nlohmann::json> {
 
   bool emit(const Token& token) {
     program_.add(token);
+    if (program_.isTooLong()) return failTooLong();
     if (!open_.empty()) ++open_.back().arguments;
     expected_ = Expected::kValue;
     return true;
@@ -248,6 +250,8 @@ class Events final : public nlohmann::json_sax<nlohmann::json> {
     cursor_.next();
     return failExpected();
   }
+
+  bool failTooLong() { return fail(program_.tooLong(*here({}).where)); }
 
   bool failExpected() {
     constexpr std::string_view kExpected[] = {"an object, a number, \"inf\", \"-inf\" or \"nan\"",
@@ -280,8 +284,9 @@ class Events final : public nlohmann::json_sax<nlohmann::json> {
 
 }  // namespace
 
-Result<ProgramNeeds> parseJson(std::string_view text, const ColumnNames& columns, std::vector<Token>& tokens) {
-  Events events(text, columns, tokens);
+Result<ProgramNeeds> parseJson(std::string_view text, const ColumnNames& columns, std::vector<Token>& tokens,
+                               std::size_t max_nodes) {
+  Events events(text, columns, tokens, max_nodes);
   nlohmann::json::sax_parse(text.begin(), text.end(), &events);
   return events.take();
 }

@@ -74,6 +74,7 @@ class Words {
   std::string_view word() const noexcept { return text_.substr(offset_, end_ - offset_); }
 
   Error fail(std::string message) const { return errorAt(text_, offset_, end_ - offset_, std::move(message)); }
+  Span place() const { return *fail({}).where; }
 
   /// The token of the present word.
   bool read(Token& token) const {
@@ -144,9 +145,10 @@ std::string lackMessage(Op op, std::size_t found, std::string_view verb, std::st
 
 }  // namespace
 
-Result<ProgramNeeds> parsePostfix(std::string_view text, const ColumnNames& columns, std::vector<Token>& tokens) {
+Result<ProgramNeeds> parsePostfix(std::string_view text, const ColumnNames& columns, std::vector<Token>& tokens,
+                                  std::size_t max_nodes) {
   Words words(text, columns);
-  ProgramBuilder program(tokens);
+  ProgramBuilder program(tokens, max_nodes);
   Token token;
   const auto add = [&](const Token& next, std::size_t arity) {
     if (program.height() < arity) return false;
@@ -155,6 +157,7 @@ Result<ProgramNeeds> parsePostfix(std::string_view text, const ColumnNames& colu
   };
   const auto lack = [&](Op op) { return words.fail(lackMessage(op, program.height(), "precede", " it")); };
   for (;;) {
+    if (program.isTooLong()) return program.tooLong(words.place());
     if (const FixedWord* const fixed = words.nextFixed()) {
       if (!add(fixed->token, fixed->arity)) return lack(fixed->token.op);
       continue;
@@ -169,16 +172,18 @@ Result<ProgramNeeds> parsePostfix(std::string_view text, const ColumnNames& colu
       fmt::format("expected an operator before the end of the text, which leaves {} values", program.height()));
 }
 
-Result<ProgramNeeds> parsePrefix(std::string_view text, const ColumnNames& columns, std::vector<Token>& tokens) {
+Result<ProgramNeeds> parsePrefix(std::string_view text, const ColumnNames& columns, std::vector<Token>& tokens,
+                                 std::size_t max_nodes) {
   struct Open {
     Op op;
     int missing;
   };
   Words words(text, columns);
-  ProgramBuilder program(tokens);
+  ProgramBuilder program(tokens, max_nodes);
   std::vector<Open> open;
   Token token;
   for (;;) {
+    if (program.isTooLong(open.size())) return program.tooLong(words.place());
     const FixedWord* const fixed = words.nextFixed();
     if (fixed == nullptr && !words.next()) break;
     if (!program.empty() && open.empty()) {

@@ -5,9 +5,11 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <vector>
 
 #include "ir/expression.h"
+#include "ir/token_errors.h"
 
 namespace srjit::text {
 
@@ -15,8 +17,11 @@ namespace srjit::text {
 /// a NaN has no sign.
 class ProgramBuilder {
  public:
-  /// `tokens` must outlive it; what they hold already is of other programs.
-  explicit ProgramBuilder(std::vector<Token>& tokens) : tokens_(tokens), first_(tokens.size()) {}
+  /// `tokens` must outlive it; what they hold already is of other programs. `max_nodes`: as Limits has it.
+  ProgramBuilder(std::vector<Token>& tokens, std::size_t max_nodes)
+      : tokens_(tokens),
+        first_(tokens.size()),
+        longest_(max_nodes == 0 ? std::numeric_limits<std::size_t>::max() : max_nodes) {}
 
   void add(const Token& token) { add(token, static_cast<std::size_t>(token.arity())); }
   /// The same where the token's arity is known. Has no branches that depend on the token.
@@ -30,6 +35,11 @@ class ProgramBuilder {
 
   /// Whether this program has no token yet.
   bool empty() const noexcept { return tokens_.size() == first_; }
+  /// Whether it has more tokens than it may have, with so many that are still to be added. A parser asks often enough
+  /// that memory does not grow much further.
+  bool isTooLong(std::size_t waiting = 0) const noexcept { return tokens_.size() - first_ + waiting > longest_; }
+  /// Of a program that is too long, with the place of what the parser reads.
+  Error tooLong(const Span& where) const { return nodesBeyond(longest_, where); }
   /// Values that its tokens leave.
   std::size_t height() const noexcept { return height_; }
   ProgramNeeds needs() const noexcept {
@@ -39,7 +49,7 @@ class ProgramBuilder {
 
  private:
   std::vector<Token>& tokens_;
-  const std::size_t first_;
+  const std::size_t first_, longest_;
   std::size_t height_ = 0, highest_ = 0;
   std::array<std::uint32_t, 4> counts_{};  ///< by kind: one more than the largest index
 };

@@ -11,7 +11,8 @@ namespace {
 
 Engine makeEngine(const std::string& device, const std::string& precision, const std::string& math,
                   const std::string& tier, unsigned threads, std::optional<std::string> cache_directory,
-                  std::uint64_t device_bytes, std::uint64_t subtree_bytes) {
+                  std::uint64_t device_bytes, std::uint64_t subtree_bytes, std::size_t max_nodes,
+                  std::size_t max_call_nodes, double max_seconds) {
   EngineOptions options;
   options.device = device;
   options.precision = choiceOf("precision", precision, kPrecisions);
@@ -21,6 +22,7 @@ Engine makeEngine(const std::string& device, const std::string& precision, const
   options.cache_directory = std::move(cache_directory);
   options.device_bytes = device_bytes;
   options.subtree_bytes = subtree_bytes;
+  options.limits = {.max_nodes = max_nodes, .max_call_nodes = max_call_nodes, .max_seconds = max_seconds};
   const nb::gil_scoped_release free;
   return Engine::create(options).value();
 }
@@ -220,7 +222,8 @@ DerivativesBy derivativesBy(std::string_view word) {
 void defineEngine(nb::module_& module) {
   nb::class_<Engine>(module, "Engine")
       .def(nb::new_(&makeEngine), nb::arg("device"), nb::arg("precision"), nb::arg("math"), nb::arg("tier"),
-           nb::arg("threads"), nb::arg("cache_directory").none(), nb::arg("device_bytes"), nb::arg("subtree_bytes"))
+           nb::arg("threads"), nb::arg("cache_directory").none(), nb::arg("device_bytes"), nb::arg("subtree_bytes"),
+           nb::arg("max_nodes"), nb::arg("max_call_nodes"), nb::arg("max_seconds"))
       .def_prop_ro("device", [](const Engine& engine) { return engine.options().device; })
       .def_prop_ro("threads", [](const Engine& engine) { return engine.options().threads; })
       .def_prop_ro("notices", [](const Engine& engine) { return engine.notices(); })

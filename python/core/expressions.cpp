@@ -17,11 +17,11 @@ Language languageOf(std::string_view word) {
 }
 
 PopulationArrays parseAll(const std::vector<std::string>& texts, const std::string& language,
-                          const std::vector<std::string>& names) {
+                          const std::vector<std::string>& names, std::size_t max_nodes) {
   const Language form = languageOf(language);
   const ColumnNames columns = namesOf(names);
   const nb::gil_scoped_release free;
-  return PopulationArrays::parse(texts, form, columns);
+  return PopulationArrays::parse(texts, form, columns, max_nodes);
 }
 
 /// A copy of a caller's arrays.
@@ -74,7 +74,7 @@ void defineExpressions(nb::module_& module) {
       .def_prop_ro("failures", [](const PopulationArrays& tokens) { return failureList(tokens.failures); })
       .def("print", printed, nb::arg("expression"), nb::arg("language"), nb::arg("names"))
       .def("simplified", simplified, nb::arg("math"));
-  module.def("parse", parseAll, nb::arg("texts"), nb::arg("language"), nb::arg("names"));
+  module.def("parse", parseAll, nb::arg("texts"), nb::arg("language"), nb::arg("names"), nb::arg("max_nodes"));
   module.def("tokens", tokensOf, nb::arg("codes"), nb::arg("constants"), nb::arg("offsets"), nb::arg("prefix"));
   module.def("operators", operators);
   module.def("loss_names", lossNames);

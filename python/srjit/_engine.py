@@ -136,6 +136,11 @@ class Engine:
         cache_dir: Folder of the disk cache of GPU kernels; ``""``: none; None: ``$SRJIT_CACHE_DIR``, or the user's.
         device_bytes: Device memory for one data set and for the working memory of one evaluation; 0: all that is free.
         subtree_bytes: Device memory per data set for values of recurring subtrees (``data`` of `compile`); 0: none.
+        max_nodes: Nodes (tokens) of an expression at most, for expressions from elsewhere; 0: no limit. More are a
+            failure of the expression, with the code ``"limit"``.
+        max_call_nodes: Nodes of all expressions of a call at most; 0: no limit. More are an `Error` of the call.
+        max_seconds: Seconds that a call may take, looked at between two kernels or blocks of rows; 0: no limit. More
+            are an `Error` of the call. The engine stays usable.
 
     Raises:
         ValueError: A word that is none of these.
@@ -143,9 +148,12 @@ class Engine:
     """
 
     def __init__(self, device: str = "auto", precision: str = "f32", math: str = "precise", tier: str = "auto", *,
-                 threads: int = 0, cache_dir: str | None = None, device_bytes: int = 0, subtree_bytes: int = 0):
+                 threads: int = 0, cache_dir: str | None = None, device_bytes: int = 0, subtree_bytes: int = 0,
+                 max_nodes: int = 0, max_call_nodes: int = 0, max_seconds: float = 0):
         self._engine = _core.Engine(device, precision, math, tier, _count_of(threads, "threads"), cache_dir, device_bytes,
-                                    subtree_bytes)
+                                    subtree_bytes, _count_of(max_nodes, "max_nodes"),
+                                    _count_of(max_call_nodes, "max_call_nodes"), float(max_seconds))
+        self._max_nodes = max_nodes
         self.precision = precision
         self.math = math
         self.tier = tier
@@ -248,7 +256,7 @@ class Engine:
         if _is_token_arrays(expressions):
             arrays = token_arrays(*expressions)
             return Program(_core.compile_arrays(self._engine, *arrays, prefix, *options), names)
-        population = _population_of(expressions, language, names)
+        population = _population_of(expressions, language, names, self._max_nodes)
         return Program(_core.compile_tokens(self._engine, population._tokens, *options), population.names)
 
     def loss(self, program: Any, data: Dataset, parameters: Any = None, loss: str = "mse",
@@ -462,20 +470,20 @@ def _is_token_arrays(expressions: Any) -> bool:
             and all(hasattr(part, "__len__") for part in expressions))
 
 
-def _population_of(expressions: Any, language: str, names: Sequence[str]) -> Population:
+def _population_of(expressions: Any, language: str, names: Sequence[str], max_nodes: int = 0) -> Population:
     if isinstance(expressions, Population):
         if len(names):
             raise ValueError("a population has names of its own, so `names` has no effect on it")
         return expressions
     if isinstance(expressions, str):
-        return parse(expressions, language, names)
+        return parse(expressions, language, names, max_nodes=max_nodes)
     if hasattr(expressions, "free_symbols"):
         from ._sympy import from_sympy
 
         return from_sympy(expressions, names)
     expressions = list(expressions)
     if all(isinstance(expression, str) for expression in expressions):
-        return parse(expressions, language, names)
+        return parse(expressions, language, names, max_nodes=max_nodes)
     if all(hasattr(expression, "free_symbols") for expression in expressions):
         from ._sympy import from_sympy
 

@@ -22,7 +22,8 @@ class Error(Exception):
     Attributes:
         code: What kind it is: ``"syntax"`` (text that is no expression), ``"invalid"`` (a value that breaks a rule),
             ``"io"``, ``"unsupported"`` (a combination that this build or machine does not have), ``"compile"``,
-            ``"machine"`` (no device or driver, or too little memory) or ``"cancelled"``.
+            ``"machine"`` (no device or driver, or too little memory), ``"cancelled"`` or ``"limit"`` (more than a limit
+            of `Engine` allows).
         where: Its place in a text (`Place`), or None.
     """
 

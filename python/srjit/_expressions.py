@@ -139,7 +139,8 @@ def _integers(values: Any, dtype: Any, what: str) -> np.ndarray:
     return converted
 
 
-def parse(texts: str | Iterable[str], language: str = "infix", names: Sequence[str] = ()) -> Population:
+def parse(texts: str | Iterable[str], language: str = "infix", names: Sequence[str] = (), *,
+          max_nodes: int = 0) -> Population:
     """Reads expressions from text.
 
     Args:
@@ -147,15 +148,17 @@ def parse(texts: str | Iterable[str], language: str = "infix", names: Sequence[s
             ``p0, p1, ...``; docs/operators.md lists the operators.
         language: ``"infix"``, ``"postfix"``, ``"prefix"`` or ``"json"``.
         names: Names of the columns, in order.
+        max_nodes: Refuses texts of more nodes, of which no more are read; 0: none.
 
     Returns:
         A `Population`. Of several texts, those that are no expressions are its `failures`.
 
     Raises:
         InvalidError: A single text that is no expression, with its place.
+        Error: A single text of more than `max_nodes` nodes.
     """
     one = isinstance(texts, str)
-    population = Population(_core.parse([texts] if one else list(texts), language, list(names)), names)
+    population = Population(_core.parse([texts] if one else list(texts), language, list(names), max_nodes), names)
     if one and population.failures:
         raise population.failures[0].error
     return population

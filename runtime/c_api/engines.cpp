@@ -30,6 +30,8 @@ EngineOptions engineOptionsOf(const srjit_engine_options* given) {
   result.threads = options.threads;
   result.device_bytes = options.device_bytes;
   result.subtree_bytes = options.subtree_bytes;
+  result.limits = {
+      .max_nodes = options.max_nodes, .max_call_nodes = options.max_call_nodes, .max_seconds = options.max_seconds};
   return result;
 }
 
@@ -94,6 +96,9 @@ int32_t srjit_engine_get_info(const srjit_engine* engine, srjit_engine_info* inf
       to.threads = options.threads;
       to.device_bytes = options.device_bytes;
       to.subtree_bytes = options.subtree_bytes;
+      to.max_nodes = options.limits.max_nodes;
+      to.max_call_nodes = options.limits.max_call_nodes;
+      to.max_seconds = options.limits.max_seconds;
     });
   });
 }

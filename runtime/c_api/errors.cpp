@@ -15,6 +15,7 @@ static_assert(static_cast<int>(Errc::kUnsupported) + 1 == SRJIT_ERROR_UNSUPPORTE
 static_assert(static_cast<int>(Errc::kCompile) + 1 == SRJIT_ERROR_COMPILE);
 static_assert(static_cast<int>(Errc::kMachine) + 1 == SRJIT_ERROR_MACHINE);
 static_assert(static_cast<int>(Errc::kCancelled) + 1 == SRJIT_ERROR_CANCELLED);
+static_assert(static_cast<int>(Errc::kLimit) + 1 == SRJIT_ERROR_LIMIT);
 
 /// The longest beginning of `message` that fits, in whole characters, and "..." where it is not all.
 std::string_view beginning(std::string_view message, std::size_t capacity) {

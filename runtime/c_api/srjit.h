@@ -48,7 +48,8 @@ enum {
   SRJIT_ERROR_UNSUPPORTED = 4, /* a combination that this library or machine does not have */
   SRJIT_ERROR_COMPILE = 5,     /* LLVM or an assembler refused */
   SRJIT_ERROR_MACHINE = 6,     /* no device or driver; out of memory */
-  SRJIT_ERROR_CANCELLED = 7    /* stopped on request */
+  SRJIT_ERROR_CANCELLED = 7,   /* stopped on request */
+  SRJIT_ERROR_LIMIT = 8        /* more than a limit of the engine's options allows */
 };
 
 /* Why a call failed. */
@@ -103,6 +104,10 @@ typedef struct srjit_engine_options {
   uint32_t threads;            /* 0: all */
   uint64_t device_bytes;       /* 0: all that is free */
   uint64_t subtree_bytes;      /* 0: none */
+  /* Limits of each call ("Limits" in runtime/engine.h); 0: none. */
+  uint64_t max_nodes;      /* tokens of an expression */
+  uint64_t max_call_nodes; /* tokens of all expressions of a call */
+  double max_seconds;      /* of a call */
 } srjit_engine_options;
 
 /* `options` may be NULL. */
@@ -120,6 +125,8 @@ typedef struct srjit_engine_info {
   int32_t precision, math, tier;
   uint32_t threads;
   uint64_t device_bytes, subtree_bytes;
+  uint64_t max_nodes, max_call_nodes;
+  double max_seconds;
 } srjit_engine_info;
 int32_t srjit_engine_get_info(const srjit_engine* engine, srjit_engine_info* info, srjit_error* error);
 

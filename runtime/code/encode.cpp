@@ -167,6 +167,7 @@ class ProgramEncoder {
     if (!finds_ || !source_.is_continued) chunks.clear();
     chunks_ = chunks.add(ranges.size());
     tbb::parallel_for(std::size_t{0}, chunks_.size(), [&](std::size_t c) {
+      request_.deadline.check();
       chunks_[c].begin(ranges[c].first, ranges[c].last, ranges[c].section);
       EncodeWorker& worker = scratch_->workers.local();
       if (needs_graphs) {

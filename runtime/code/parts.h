@@ -103,11 +103,12 @@ struct CodeRequest {
   KernelStore& store;
   unsigned threads;
   SubtreeReader* subtrees = nullptr;  ///< as in GraphSource
+  Deadline deadline = {};             ///< likewise
 
-  GraphSource graphSource() const noexcept { return {source, subtrees}; }
+  GraphSource graphSource() const noexcept { return {source, subtrees, deadline}; }
   /// The same for other expressions.
   CodeRequest withChosen(std::span<const std::uint32_t> expressions) const noexcept {
-    return {source, expressions, queue, store, threads, subtrees};
+    return {source, expressions, queue, store, threads, subtrees, deadline};
   }
 };
 

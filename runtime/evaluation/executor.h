@@ -16,6 +16,7 @@
 #include "runtime/evaluation/loss_value.h"
 #include "runtime/evaluation/program_state.h"
 #include "runtime/evaluation/selection.h"
+#include "runtime/platform/deadline.h"
 #include "runtime/results.h"
 
 namespace srjit {
@@ -40,6 +41,7 @@ struct Task {
   std::optional<LossOptions> loss;     ///< a loss
   std::uint64_t device_out = 0;        ///< predictions in the memory of the executor's GPU; 0: not there
   std::optional<RowsPart> part = {};   ///< of a loss: what the data are a part of; the losses are the last part's
+  Deadline deadline = {};              ///< of the work, and of making code for it
 };
 
 /// A task in flight.
@@ -97,8 +99,9 @@ class Executor {
   /// Copies to the output of a task, `offset` bytes behind its begin, and waits.
   virtual void writeOutput(const Task& task, std::size_t offset, const std::byte* from, std::size_t bytes) = 0;
 
-  /// Generates the code of state.source; adds failures and fills in the info, whose tier is the requested one.
-  virtual void compile(Program::State& state, const CompileOptions& options) = 0;
+  /// Generates the code of state.source; adds failures and fills in the info, whose tier is the requested one. Throws
+  /// an ErrorException (kLimit) if that takes until the deadline, as all that works on a Task does.
+  virtual void compile(Program::State& state, const CompileOptions& options, const Deadline& deadline) = 0;
 
   /// The kept subtrees of `data`, which is on this executor's device, that a program of `source` reads; null for none.
   /// Also computes subtrees that the policy selects for keeping.

@@ -5,6 +5,8 @@
 
 #include <fmt/format.h>
 
+#include "ir/token_errors.h"
+
 namespace srjit {
 namespace {
 
@@ -99,9 +101,12 @@ double centreOf(const Dataset::State& data) {
 
 }  // namespace
 
-Status checkLoss(const LossOptions& options, const Dataset::State& data) {
+Status checkLoss(const LossOptions& options, const Dataset::State& data, const Limits& limits) {
   if (!data.has_target) return Error{Errc::kInvalid, "a loss of data without a target", {}};
   if (options.custom) {
+    if (exceeds(options.custom->size(), limits.max_nodes)) {
+      return tooManyNodes(options.custom->size(), limits.max_nodes);
+    }
     if (Status valid = checkCustom(*options.custom); !valid) return valid;
   }
   if (Status valid = checkTuning(options); !valid) return valid;

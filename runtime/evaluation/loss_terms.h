@@ -9,8 +9,8 @@ namespace srjit {
 
 /// Errors: kInvalid for data without a target or with targets that the loss has no meaning for, for a constant that the
 /// loss does not have or that is out of range, and for a custom loss with other variables than x0, x1 and x2, or with
-/// parameters.
-Status checkLoss(const LossOptions& options, const Dataset::State& data);
+/// parameters; kLimit for one with more nodes than an expression may have.
+Status checkLoss(const LossOptions& options, const Dataset::State& data, const Limits& limits);
 
 /// The terms of a loss that checkLoss() accepts. Without leastDifference().
 DerivedLoss derivedLoss(const LossOptions& options, const Dataset::State& data);

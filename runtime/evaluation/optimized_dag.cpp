@@ -98,6 +98,7 @@ Result<Dag> optimizedDag(std::span<const Expression> members, const Pipeline& pi
 }
 
 Result<Dag> optimizedDag(std::span<const std::uint32_t> members, const GraphSource& source, Tier tier) {
+  source.deadline.check();
   const ProgramSource& program = source.program;
   const auto make = [&]() -> Result<Dag> {
     if (program.derivation) return derivedDag(members, program);

@@ -5,6 +5,7 @@
 
 #include <tbb/parallel_for.h>
 
+#include "ir/token_errors.h"
 #include "runtime/platform/aligned_buffer.h"
 
 namespace srjit {
@@ -34,24 +35,43 @@ void ProgramSource::add(const ExpressionView& expression) {
   tokens += expression.size();
 }
 
-void ProgramSource::set(std::span<const Expression> all, Threads threads) {
-  fillBlocks(expressions, all.size(), threads,
-             [&](Population::Block& block, std::size_t, std::size_t e) { block.add(all[e]); });
-  finish();
-}
-
-void ProgramSource::set(const PopulationView& all, Threads threads) {
-  std::vector<std::vector<Failure>> failures(ceilDivide(all.size(), Population::kBlock));
-  fillBlocks(expressions, all.size(), threads, [&](Population::Block& block, std::size_t b, std::size_t e) {
-    if (block.size() == 0) {
-      const std::size_t last = std::min(e + Population::kBlock, all.size());
-      block.reserve(last - e, static_cast<std::size_t>(all.offsets[last] - all.offsets[e]));
-    }
-    if (Status added = block.add(all, e); !added) failures[b].push_back({e, std::move(added).error()});
+// `add(block, e)` gives what is wrong with expression e.
+template <class Add>
+void ProgramSource::setBlocks(std::size_t count, Threads threads, const Add& add) {
+  std::vector<std::vector<Failure>> failures(ceilDivide(count, Population::kBlock));
+  fillBlocks(expressions, count, threads, [&](Population::Block& block, std::size_t b, std::size_t e) {
+    if (Status added = add(block, e); !added) failures[b].push_back({e, std::move(added).error()});
   });
   for (std::vector<Failure>& some : failures) {
     std::move(some.begin(), some.end(), std::back_inserter(invalid));
   }
+  finish();
+}
+
+void ProgramSource::set(std::span<const Expression> all, Threads threads, std::size_t max_nodes) {
+  setBlocks(all.size(), threads, [&](Population::Block& block, std::size_t e) -> Status {
+    if (exceeds(all[e].size(), max_nodes)) {
+      block.addNone();
+      return tooManyNodes(all[e].size(), max_nodes);
+    }
+    block.add(all[e]);
+    return okStatus();
+  });
+}
+
+void ProgramSource::set(const PopulationView& all, Threads threads, std::size_t max_nodes) {
+  setBlocks(all.size(), threads, [&](Population::Block& block, std::size_t e) {
+    if (block.size() == 0) {
+      const std::size_t last = std::min(e + Population::kBlock, all.size());
+      block.reserve(last - e, static_cast<std::size_t>(all.offsets[last] - all.offsets[e]));
+    }
+    return block.add(all, e, max_nodes);
+  });
+}
+
+void ProgramSource::setNone(std::size_t count) {
+  fillBlocks(expressions, count, Threads::kOne,
+             [&](Population::Block& block, std::size_t, std::size_t) { block.addNone(); });
   finish();
 }
 

@@ -13,6 +13,7 @@
 #include "passes/gradient/derivation.h"
 #include "passes/pass.h"
 #include "runtime/evaluation/subtree_reader.h"
+#include "runtime/platform/deadline.h"
 #include "runtime/results.h"
 
 namespace srjit {
@@ -65,12 +66,16 @@ struct ProgramSource {
   void add(const ExpressionView& expression);
   /// Whether set() works on the calling thread's arena, or alone: in the child of a fork() there are no other threads.
   enum class Threads : std::uint8_t { kArena, kOne };
-  /// Sets the expressions, where there are none yet.
-  void set(std::span<const Expression> all, Threads threads);
-  /// The same of arrays that checkArrays() accepts. Expressions that are not valid become failures.
-  void set(const PopulationView& all, Threads threads);
+  /// Sets the expressions, where there are none yet. Those of more than `max_nodes` tokens become failures (Limits).
+  void set(std::span<const Expression> all, Threads threads, std::size_t max_nodes = 0);
+  /// The same of arrays that checkArrays() accepts. Expressions that are not valid become failures, too.
+  void set(const PopulationView& all, Threads threads, std::size_t max_nodes = 0);
+  /// Sets `count` constants NaN, for expressions of which none may be read.
+  void setNone(std::size_t count);
 
  private:
+  template <class Add>
+  void setBlocks(std::size_t count, Threads threads, const Add& add);
   void finish();
   void setDerivation(const Derivation& what);
 };
@@ -79,6 +84,7 @@ struct ProgramSource {
 struct GraphSource {
   const ProgramSource& program;
   SubtreeReader* subtrees = nullptr;  ///< that graphs read and count; null: everything is computed
+  Deadline deadline = {};             ///< of making the graphs, and code of them
 };
 
 }  // namespace srjit

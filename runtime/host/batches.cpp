@@ -57,8 +57,10 @@ HostBatches::HostBatches(std::shared_ptr<HostJit> jit, const HostRequest& reques
     const auto members = std::span(request.chosen).subspan(groups[i].first, groups[i].last - groups[i].first);
     draft.batch.expressions.assign(members.begin(), members.end());
     for (const std::uint32_t e : members) request.source.appendOutputs(e, draft.batch.outputs);
-    const Result<Dag> dag = optimizedDag(members, {request.source}, Tier::kInterpret);
+    const Result<Dag> dag =
+        optimizedDag(members, {.program = request.source, .deadline = request.deadline}, Tier::kInterpret);
     draft.seconds_passes = secondsSince(began);
+    request.deadline.check();
     if (dag) {
       draft.make(*dag, *jit_, groups[i].compiled);
     } else {

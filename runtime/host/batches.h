@@ -34,9 +34,11 @@ struct HostRequest {
   const ProgramSource& source;
   std::vector<std::uint32_t> chosen;  ///< the expressions to compile, ascending
   Tier tier;                          ///< kInterpret or kCompile
+  Deadline deadline = {};
 };
 
-/// Batches with their handlers and parameter table. Immutable. The constructor throws OutOfMemory or std::bad_alloc.
+/// Batches with their handlers and parameter table. Immutable. The constructor throws OutOfMemory, std::bad_alloc, or
+/// an ErrorException if the deadline is over.
 class HostBatches {
  public:
   /// Runs the passes and encodes or compiles, in parallel on the calling thread's arena.

@@ -50,7 +50,7 @@ class HostExecutor final : public Executor {
 
   void execute(const std::function<void()>& body) override { arena_.execute(body); }
 
-  void compile(Program::State& state, const CompileOptions& options) override {
+  void compile(Program::State& state, const CompileOptions& options, const Deadline& deadline) override {
     Tier tier = state.info.tier;
     if (tier == Tier::kAuto) {
       tier = hostCompilingPays(options.expected_evaluations, options.expected_rows) ? Tier::kCompile : Tier::kInterpret;
@@ -61,7 +61,7 @@ class HostExecutor final : public Executor {
     TraceSpan span(TraceKind::kCompile, codeOf(tier), kDevice);
     span.add("expressions", source.expressions.size());
     span.add("tokens", source.tokens);
-    HostRequest request{source, {}, tier};
+    HostRequest request{source, {}, tier, deadline};
     request.chosen.resize(source.expressions.size());
     for (std::uint32_t i = 0; i < request.chosen.size(); ++i) request.chosen[i] = i;
     arena_.execute([&] { state.batches = std::make_unique<HostBatches>(jit_, request); });
@@ -110,7 +110,7 @@ class HostExecutor final : public Executor {
     AlignedBuffer table(all.parameters().bytes(data.precision));
     all.parameters().writeLiterals(data.precision, table.data());
     all.parameters().fill(parameters, data.precision, table.data());
-    const HostRun run(all, std::move(batches), data, table.data(), threads_);
+    const HostRun run(all, std::move(batches), data, table.data(), threads_, task.deadline);
     if (!task.loss) {
       run.evaluate(task.out);
       return losses;

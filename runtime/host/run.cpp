@@ -34,12 +34,13 @@ std::byte* threadScratch(std::size_t bytes) {
 }  // namespace
 
 HostRun::HostRun(const HostBatches& all, std::vector<const HostBatch*> batches, const Dataset::State& data,
-                 const std::byte* table, unsigned threads)
+                 const std::byte* table, unsigned threads, const Deadline& deadline)
     : all_(all),
       batches_(std::move(batches)),
       data_(data),
       table_(table),
-      element_(static_cast<std::size_t>(bytesOf(data.precision))) {
+      element_(static_cast<std::size_t>(bytesOf(data.precision))),
+      deadline_(deadline) {
   std::size_t instructions = 0;
   for (std::size_t i = 0; i < batches_.size(); ++i) {
     const HostBatch& batch = *batches_[i];
@@ -94,6 +95,7 @@ void HostRun::interpret(const HostBatch& batch, std::size_t row, std::size_t row
 
 void HostRun::runBlock(const Chunk& chunk, const HostBatch& batch, std::size_t row, std::size_t rows, Place place,
                        std::byte* scratch) const {
+  deadline_.check();
   if (!batch.code) {
     const std::size_t stride = chunk.block_rows * element_ + kSkew;
     interpret(batch, row, rows, place, scratch + batch.outputs.size() * stride, stride);

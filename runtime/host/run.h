@@ -20,9 +20,10 @@ inline constexpr std::size_t kCompiledBlockBytes = 1024;
 class HostRun {
  public:
   /// `table` is the result of HostBatches::parameterTable(). Precondition: `batches` are batches of `all`, and the data
-  /// have all their variables.
+  /// have all their variables. Evaluations throw an ErrorException (kLimit) if the deadline is over before a block of
+  /// rows.
   HostRun(const HostBatches& all, std::vector<const HostBatch*> batches, const Dataset::State& data,
-          const std::byte* table, unsigned threads);
+          const std::byte* table, unsigned threads, const Deadline& deadline = {});
 
   /// Output o at out + o * rows, in the precision.
   void evaluate(std::byte* out) const;
@@ -59,6 +60,7 @@ class HostRun {
   const Dataset::State& data_;
   const std::byte* table_;
   std::size_t element_;  ///< bytes of a number
+  const Deadline deadline_;
   std::vector<Chunk> chunks_;
   std::size_t ranges_ = 1;  ///< parts into which the rows of a chunk are divided
 };

@@ -104,7 +104,7 @@ void DeviceRun::tell() const {
 }
 
 void DeviceRun::submitLoss(const Dataset::State& data, std::span<const double> parameters,
-                           const std::optional<RowsPart>& part) {
+                           const std::optional<RowsPart>& part, const Deadline& deadline) {
   fillParameters(parameters);
   const bool is_first = !part || part->is_first, is_last = !part || part->is_last;
   const DeviceBuffer& chains = memory_.chains();
@@ -117,6 +117,7 @@ void DeviceRun::submitLoss(const Dataset::State& data, std::span<const double> p
     }
     const std::size_t chunks = memory_.chunks();
     for (std::size_t chunk = 0; chunk < chunks; ++chunk) {
+      deadline.check();
       inChunk(lock, data, chunk, [&](const DeviceRows& rows) {
         launcher_.launch(lock, rows);
         launcher_.launchTotals(lock, rows, is_first && chunk == 0, is_last && chunk + 1 == chunks);
@@ -197,13 +198,18 @@ PredictionChunk DeviceRun::launchPredictions(const Dataset::State& data, std::si
           .ready = &buffer.ready};
 }
 
-void DeviceRun::evaluate(const Dataset::State& data, std::span<const double> parameters, const Download::Output& out) {
+void DeviceRun::evaluate(const Dataset::State& data, std::span<const double> parameters, const Download::Output& out,
+                         const Deadline& deadline) {
   if (plan_.outputs == 0) return;
   settlingOnFailure([&] {
     fillParameters(parameters);
     if (!download_) download_.emplace(queue_);
+    const auto launch = [&](std::size_t chunk) {
+      deadline.check();
+      return launchPredictions(data, chunk);
+    };
     download_->run({out, plan_.outputs, memory_.rows() * plan_.elementBytes()}, memory_.chunks(),
-                   memory_.predictions().size(), [&](std::size_t chunk) { return launchPredictions(data, chunk); });
+                   memory_.predictions().size(), launch);
   });
 }
 

@@ -34,9 +34,10 @@ class DeviceRun {
   std::size_t deviceBytes() const noexcept { return memory_.bytes(); }
 
   /// Puts all work of a loss on the stream. `parameters` are read before it returns, and so are the chains of the rows
-  /// before those of `part`, for a plan that carries chains.
+  /// before those of `part`, for a plan that carries chains. Here and in evaluate(), the deadline is looked at before
+  /// each chunk of rows; if it is over, this waits for what was launched and throws an ErrorException (kLimit).
   void submitLoss(const Dataset::State& data, std::span<const double> parameters,
-                  const std::optional<RowsPart>& part = {});
+                  const std::optional<RowsPart>& part = {}, const Deadline& deadline = {});
   /// Puts the kernels on the stream that fill the plan's columns. They have no parameters of a caller.
   void submitColumns(const Dataset::State& data);
   bool ready() const { return done_.ready(); }
@@ -52,7 +53,8 @@ class DeviceRun {
   void readChains(std::vector<double>& chains) const;
 
   /// Predictions of expression e at e * rows of `out`; waits. Copies in parallel on the thread's arena.
-  void evaluate(const Dataset::State& data, std::span<const double> parameters, const Download::Output& out);
+  void evaluate(const Dataset::State& data, std::span<const double> parameters, const Download::Output& out,
+                const Deadline& deadline = {});
 
   /// Seconds that the device took for the kernels of the last evaluation, after it was waited for: the sum over its
   /// chunks of rows, without the time between them.

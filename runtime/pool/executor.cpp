@@ -41,7 +41,7 @@ class PoolExecutor final : public Executor {
   Status claimOutput(const DeviceMatrix& out, std::uint64_t stream) override;
   void writeOutput(const Task& task, std::size_t offset, const std::byte* from, std::size_t bytes) override;
 
-  void compile(Program::State& state, const CompileOptions& options) override;
+  void compile(Program::State& state, const CompileOptions& options, const Deadline& deadline) override;
   Result<Dataset> withTargetBehind(const Dataset& data) override;
   std::size_t bestParts(const PopulationView& population, const CompileOptions& options) override;
   Status prepare(const Task& task) override;
@@ -226,10 +226,10 @@ Error PoolExecutor::notOurs(const char* what, std::uint64_t address) const {
       Errc::kUnsupported, fmt::format("{} at {:#x}, which is not memory of a device of {}", what, address, name_), {}};
 }
 
-void PoolExecutor::compile(Program::State& state, const CompileOptions& options) {
+void PoolExecutor::compile(Program::State& state, const CompileOptions& options, const Deadline& deadline) {
   PoolOrder order{.source = state.source, .tier = state.info.tier, .options = options};
   order.options.data = nullptr;
-  Result<PoolShares> shares = arena_.execute([&] { return compiler_.make(order, options.data); });
+  Result<PoolShares> shares = arena_.execute([&] { return compiler_.make(order, options.data, deadline); });
   if (!shares) throw ErrorException(std::move(shares).error());
   state.on_pool = std::make_shared<PoolProgram>(std::move(*shares));
   state.on_pool->describe(state);
@@ -275,7 +275,7 @@ Status PoolExecutor::prepareShare(const Task& task, const std::shared_ptr<PoolSh
     return devices_.call(share->device, [&](Executor& executor) { return executor.prepare(*own); });
   });
   if (prepared || prepared.error().code != Errc::kMachine) return prepared;
-  const Result<PoolShares> others = compiler_.othersOf(*share, prepared.error());
+  const Result<PoolShares> others = compiler_.othersOf(*share, prepared.error(), task.deadline);
   if (!others) return others.error();
   for (const std::shared_ptr<PoolShare>& other : *others) {
     if (Status done = prepareShare(task, other); !done) return done;

@@ -23,7 +23,8 @@ Result<Task> shareOf(const Task& task, const PoolShare& share, const PoolDevices
       .program = *share.program,
       .data = Dataset(replica),
       .parameters = task.parameters.subspan(share.order.parameter, source.parameterOffset(source.expressions.size())),
-      .loss = task.loss};
+      .loss = task.loss,
+      .deadline = task.deadline};
 }
 
 PoolFlight::PoolFlight(PoolDevices& devices, tbb::task_arena& arena, Task task, Way way)
@@ -137,7 +138,7 @@ Status PoolFlight::beginShare(const std::shared_ptr<PoolShare>& share, std::vect
 }
 
 Status PoolFlight::beginOthers(PoolShare& share, const Error& error, std::vector<PoolPart>& parts) const {
-  const Result<PoolShares> others = compiler_.othersOf(share, error);
+  const Result<PoolShares> others = compiler_.othersOf(share, error, task_.deadline);
   if (!others) return others.error();
   for (const std::shared_ptr<PoolShare>& other : *others) {
     if (Status begun = beginShare(other, parts); !begun) return begun;

@@ -8,6 +8,7 @@
 #include <tbb/parallel_for.h>
 
 #include "ir/text/lexer.h"
+#include "runtime/cuda/context.h"
 #include "runtime/host/executor.h"
 #include "runtime/platform/guarded.h"
 #include "runtime/pool/device_names.h"

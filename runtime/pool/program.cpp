@@ -75,13 +75,13 @@ void PoolProgram::describe(Program::State& state) const {
   for (const std::shared_ptr<PoolShare>& share : shares_) forEachProgram(share, take);
 }
 
-Result<PoolShares> PoolCompiler::make(const PoolOrder& order, const Dataset* data) const {
+Result<PoolShares> PoolCompiler::make(const PoolOrder& order, const Dataset* data, const Deadline& deadline) const {
   const std::vector<std::size_t> devices = devices_.working();
   if (devices.empty()) return devices_.noneLeft();
-  return makeOn(devices, {}, order, data);
+  return makeOn(devices, {}, order, data, deadline);
 }
 
-Result<PoolShares> PoolCompiler::othersOf(PoolShare& share, const Error& error) const {
+Result<PoolShares> PoolCompiler::othersOf(PoolShare& share, const Error& error, const Deadline& deadline) const {
   const std::lock_guard lock(share.mutex);
   if (share.others) return *share.others;
   std::vector<std::size_t> devices = devices_.working();
@@ -89,19 +89,19 @@ Result<PoolShares> PoolCompiler::othersOf(PoolShare& share, const Error& error) 
   std::erase_if(devices,
                 [&](std::size_t device) { return std::ranges::find(share.tried, device) != share.tried.end(); });
   if (devices.empty()) return error;
-  Result<PoolShares> made = makeOn(devices, share.tried, share.order, nullptr);
+  Result<PoolShares> made = makeOn(devices, share.tried, share.order, nullptr, deadline);
   if (made) share.others = *made;
   return made;
 }
 
 Result<PoolShares> PoolCompiler::makeOn(const std::vector<std::size_t>& devices, const std::vector<std::size_t>& tried,
-                                        const PoolOrder& order, const Dataset* data) const {
+                                        const PoolOrder& order, const Dataset* data, const Deadline& deadline) const {
   PoolShares shares = divide(devices, tried, order);
-  inParallel(shares.size(), [&](std::size_t i) { compile(*shares[i], data); });
+  inParallel(shares.size(), [&](std::size_t i) { compile(*shares[i], data, deadline); });
   for (const std::shared_ptr<PoolShare>& share : shares) {
     if (share->program) continue;
     if (share->error->code != Errc::kMachine) return *share->error;
-    if (const Result<PoolShares> others = othersOf(*share, *share->error); !others) return others.error();
+    if (const Result<PoolShares> others = othersOf(*share, *share->error, deadline); !others) return others.error();
   }
   return shares;
 }
@@ -127,15 +127,16 @@ PoolShares PoolCompiler::divide(const std::vector<std::size_t>& devices, const s
   return shares;
 }
 
-void PoolCompiler::compile(PoolShare& share, const Dataset* data) const {
+void PoolCompiler::compile(PoolShare& share, const Dataset* data, const Deadline& deadline) const {
   const Status made = devices_.call(share.device, [&](Executor&) {
-    share.program = compileOn(share.device, share.order, data);
+    share.program = compileOn(share.device, share.order, data, deadline);
     return okStatus();
   });
   if (!made) share.error = made.error();
 }
 
-Program PoolCompiler::compileOn(std::size_t device, const PoolOrder& order, const Dataset* data) const {
+Program PoolCompiler::compileOn(std::size_t device, const PoolOrder& order, const Dataset* data,
+                                const Deadline& deadline) const {
   Executor& executor = devices_[device];
   auto state = std::make_shared<Program::State>();
   state->source = order.source;
@@ -150,13 +151,13 @@ Program PoolCompiler::compileOn(std::size_t device, const PoolOrder& order, cons
       return okStatus();
     });
   }
-  executor.compile(*state, order.options);
+  executor.compile(*state, order.options, deadline);
   return Program(std::move(state));
 }
 
-Program PoolCompiler::programOn(PoolShare& share, std::size_t device) const {
+Program PoolCompiler::programOn(PoolShare& share, std::size_t device, const Deadline& deadline) const {
   if (device == share.device && share.program) return *share.program;
-  return share.elsewhere.get(device, [&] { return compileOn(device, share.order, nullptr); });
+  return share.elsewhere.get(device, [&] { return compileOn(device, share.order, nullptr, deadline); });
 }
 
 }  // namespace srjit

@@ -66,21 +66,21 @@ class PoolCompiler {
   explicit PoolCompiler(PoolDevices& devices) : devices_(devices) {}
 
   /// Divides the expressions among the devices that work, and makes their programs; with the kept subtrees of `data`,
-  /// if there are any. What a device cannot make, others do. Errors: where none can.
-  Result<PoolShares> make(const PoolOrder& order, const Dataset* data) const;
+  /// if there are any. What a device cannot make, others do. Errors: where none can, and kLimit at the deadline.
+  Result<PoolShares> make(const PoolOrder& order, const Dataset* data, const Deadline& deadline) const;
   /// The same expressions for all devices that have not tried them, divided likewise; none if all have. `error` is why
   /// the share's own device cannot evaluate them.
-  Result<PoolShares> othersOf(PoolShare& share, const Error& error) const;
+  Result<PoolShares> othersOf(PoolShare& share, const Error& error, const Deadline& deadline) const;
   /// The program of a share on a device. Throws what guarded() catches.
-  Program programOn(PoolShare& share, std::size_t device) const;
+  Program programOn(PoolShare& share, std::size_t device, const Deadline& deadline) const;
 
  private:
   Result<PoolShares> makeOn(const std::vector<std::size_t>& devices, const std::vector<std::size_t>& tried,
-                            const PoolOrder& order, const Dataset* data) const;
+                            const PoolOrder& order, const Dataset* data, const Deadline& deadline) const;
   PoolShares divide(const std::vector<std::size_t>& devices, const std::vector<std::size_t>& tried,
                     const PoolOrder& order) const;
-  void compile(PoolShare& share, const Dataset* data) const;
-  Program compileOn(std::size_t device, const PoolOrder& order, const Dataset* data) const;
+  void compile(PoolShare& share, const Dataset* data, const Deadline& deadline) const;
+  Program compileOn(std::size_t device, const PoolOrder& order, const Dataset* data, const Deadline& deadline) const;
 
   PoolDevices& devices_;
 };

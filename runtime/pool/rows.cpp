@@ -34,10 +34,11 @@ Task RowsRun::taskOf(const Cell& cell) {
   const RowsOnDevice& rows = parts_[cell.part];
   const ProgramSource& source = *share.order.source;
   Task task{
-      .program = compiler_.programOn(share, rows.device),
+      .program = compiler_.programOn(share, rows.device, task_.deadline),
       .data = rows.data,
       .parameters = task_.parameters.subspan(share.order.parameter, source.parameterOffset(source.expressions.size())),
-      .loss = task_.loss};
+      .loss = task_.loss,
+      .deadline = task_.deadline};
   if (task_.loss) {
     task.part = RowsPart{.whole = task_.data,
                          .is_first = cell.part == 0,

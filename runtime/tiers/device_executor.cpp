@@ -73,9 +73,9 @@ class DeviceExecutor final : public Executor {
 
   void execute(const std::function<void()>& body) override { arena_.execute(body); }
 
-  void compile(Program::State& state, const CompileOptions& options) override {
+  void compile(Program::State& state, const CompileOptions& options, const Deadline& deadline) override {
     const CurrentContext current(*cuda_);
-    selection_.makeFirstCode(state, options);
+    selection_.makeFirstCode(state, options, deadline);
   }
 
   std::shared_ptr<SubtreeReader> subtreesFor(const ProgramSource& source, const Dataset& data, Tier tier) override;
@@ -173,7 +173,7 @@ class LossFlight final : public Flight {
   /// destroyed.
   void submit() {
     try {
-      executor_.inArena([&] { run_->submitLoss(task_.data.state(), task_.parameters, task_.part); });
+      executor_.inArena([&] { run_->submitLoss(task_.data.state(), task_.parameters, task_.part, task_.deadline); });
     } catch (...) {
       run_.reset();
       throw;
@@ -280,7 +280,7 @@ Result<std::unique_ptr<DeviceRun>> DeviceExecutor::takeRun(const Task& task, boo
   }
   KernelKind kind{.loss = {}, .strided_columns = data.on_device->isStrided()};
   if (task.loss) kind.loss = lossSpecOf(task);
-  auto code = selection_.codeFor(task.program.state(), kind, *data.on_device, is_evaluated);
+  auto code = selection_.codeFor(task.program.state(), kind, *data.on_device, is_evaluated, task.deadline);
   if (!code) return std::move(code).error();
   task.program.state().on_device->setServed((*code)->served(), device_);
   RunPlan plan{queue_, store_, std::move(*code), data.serial, kind, task.program.state().source->outputs()};
@@ -323,7 +323,7 @@ Result<Losses> DeviceExecutor::evaluate(const Task& task, std::span<const double
   Losses losses;
   losses.failures = (*run)->plan().code->failures;
   inArena([&] {
-    (*run)->evaluate(task.data.state(), parameters, {task.out, task.device_out});
+    (*run)->evaluate(task.data.state(), parameters, {task.out, task.device_out}, task.deadline);
     if ((*run)->plan().outputs > 0) recordRunTime(task, **run);
   });
   keepRun(task, std::move(*run));

@@ -271,7 +271,7 @@ class Comparison {
     auto state = std::make_shared<Program::State>();
     state->source = std::make_shared<const ProgramSource>(sums_.source);
     state->info.tier = options.tier;
-    (*cpu)->compile(*state, {});
+    (*cpu)->compile(*state, {}, {});
     const Program program(std::move(state));
     for (const bool weighted : {false, true}) {
       auto uploaded = (*cpu)->upload(view(weighted));

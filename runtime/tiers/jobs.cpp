@@ -115,14 +115,22 @@ void JobQueue::start(const std::shared_ptr<CodeJob>& job, Make make, Look look) 
   }));
 }
 
-Result<JobQueue::Code> JobQueue::join(const std::shared_ptr<CodeJob>& job, tbb::task_arena& arena, const Make& make) {
+Result<JobQueue::Code> JobQueue::join(const std::shared_ptr<CodeJob>& job, tbb::task_arena& arena, const Make& make,
+                                      const Deadline& deadline) {
   std::optional<RunningJob> running;
   {
     std::unique_lock lock(job->mutex_);
-    job->ended_.wait(lock, [&] { return !job->running_; });
+    const auto has_ended = [&] { return !job->running_; };
+    if (deadline.end()) {
+      job->ended_.wait_until(lock, *deadline.end(), has_ended);
+      deadline.check();
+    } else {
+      job->ended_.wait(lock, has_ended);
+    }
     if (job->code_ != nullptr) return job->code_;
     running.emplace(job);
   }
+  const Alarm alarm(deadline, [&] { running->cancel(); });
   auto made = arena.execute([&] { return tbb::this_task_arena::isolate([&] { return running->make(make); }); });
   running->keep(made);
   return made;

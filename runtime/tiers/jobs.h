@@ -15,6 +15,7 @@
 #include "ir/error.h"
 #include "runtime/code/costs.h"
 #include "runtime/code/parts.h"
+#include "runtime/platform/deadline.h"
 #include "runtime/tiers/policy.h"
 
 namespace srjit {
@@ -74,8 +75,11 @@ class JobQueue {
   /// The job runs when this returns. Throws std::bad_alloc, and leaves the job open then.
   void start(const std::shared_ptr<CodeJob>& job, Make make, Look look = nullptr);
   /// The code of a job: waits while the job is running; if there is no code then, makes it in `arena`. Meanwhile the
-  /// calling thread runs no other tasks of that arena, since one of them could wait for this job.
-  Result<Code> join(const std::shared_ptr<CodeJob>& job, tbb::task_arena& arena, const Make& make);
+  /// calling thread runs no other tasks of that arena, since one of them could wait for this job. At the deadline it
+  /// stops waiting, which throws an ErrorException (kLimit), or cancels what it makes; a job that another thread makes
+  /// goes on.
+  Result<Code> join(const std::shared_ptr<CodeJob>& job, tbb::task_arena& arena, const Make& make,
+                    const Deadline& deadline = {});
   /// Runs `work` in the background; shutDown() waits for it, and does not cancel it. `work` must not throw. Throws
   /// std::bad_alloc.
   void post(std::function<void()> work);

@@ -60,9 +60,9 @@ double TierSelection::secondsPerToken(const ProgramSource& source, Tier tier, co
   return seconds / static_cast<double>(source.tokens);
 }
 
-void TierSelection::makeFirstCode(Program::State& state, const CompileOptions& options) {
+void TierSelection::makeFirstCode(Program::State& state, const CompileOptions& options, const Deadline& deadline) {
   const ProgramSource& source = *state.source;
-  const GraphSource graphs_of{source, state.subtrees.get()};
+  const GraphSource graphs_of{source, state.subtrees.get(), deadline};
   const Tier tier = state.info.tier;
   auto program = std::make_shared<DeviceProgram>(tier, options.expected_evaluations);
   state.on_device = program;
@@ -96,10 +96,10 @@ void TierSelection::makeFirstCode(Program::State& state, const CompileOptions& o
   state.info.nodes_spared = state.subtrees->sparedNodes();
 }
 
-TierSelection::Code TierSelection::interpreted(const Program::State& state) {
+TierSelection::Code TierSelection::interpreted(const Program::State& state, const Deadline& deadline) {
   DeviceProgram& program = *state.on_device;
   if (program.interpreted() == nullptr) {
-    program.setInterpreted(maker_.interpreted({*state.source, state.subtrees.get()}));
+    program.setInterpreted(maker_.interpreted({*state.source, state.subtrees.get(), deadline}));
   }
   return program.interpreted();
 }
@@ -109,6 +109,7 @@ struct TierSelection::Query {
   const Program::State& state;
   KernelKind kind;
   std::size_t rows;
+  Deadline deadline;
   TierFacts facts;
   std::array<Code, kCodeKinds> codes = {};  ///< that are ready, by CodeKind
 
@@ -141,11 +142,12 @@ void TierSelection::findFacts(Query& query) const {
 }
 
 Result<TierSelection::Code> TierSelection::codeFor(const Program::State& state, const KernelKind& kind,
-                                                   const DeviceData& data, bool is_evaluated) {
+                                                   const DeviceData& data, bool is_evaluated,
+                                                   const Deadline& deadline) {
   DeviceProgram& program = *state.on_device;
   const std::size_t rows = data.layout().rows;
   const Tier tier = program.tier();
-  Query query{.state = state, .kind = kind, .rows = rows, .facts = {.tier = tier}};
+  Query query{.state = state, .kind = kind, .rows = rows, .deadline = deadline, .facts = {.tier = tier}};
   TierFacts& facts = query.facts;
   facts.work = workOf(*state.source, rows, is_evaluated ? program.countEvaluation() : 0);
   facts.has_direct_graphs = program.graphs() != nullptr;
@@ -175,7 +177,7 @@ Status TierSelection::await(Query& query, CodeKind code, OnFailure on_failure) {
   const Program::State& state = query.state;
   TierFacts& facts = query.facts;
   if (code == CodeKind::kInterpreted) {
-    query.codeOf(code) = interpreted(state);
+    query.codeOf(code) = interpreted(state, query.deadline);
     facts.has_interpreted = true;
     facts.interpreter_refuses = state.on_device->interpreterRefuses();
     return okStatus();
@@ -183,10 +185,11 @@ Status TierSelection::await(Query& query, CodeKind code, OnFailure on_failure) {
   const Order order{query.kind, code, query.rows};
   // An evaluation waits for direct code, so all threads write it. LLVM's code leaves one thread to evaluations.
   tbb::task_arena& arena = code == CodeKind::kDirect ? arena_ : jobs_.background();
-  Result<Code> made =
-      jobs_.join(state.on_device->job(order.kind, code), arena, [&](const std::atomic<bool>& cancelled) {
-        return make({*state.source, state.subtrees.get()}, state.on_device.get(), order, cancelled);
-      });
+  const auto make_code = [&](const std::atomic<bool>& cancelled) {
+    return make({*state.source, state.subtrees.get(), query.deadline}, state.on_device.get(), order, cancelled);
+  };
+  Result<Code> made = jobs_.join(state.on_device->job(order.kind, code), arena, make_code, query.deadline);
+  query.deadline.check();
   const bool returns = on_failure == OnFailure::kReturn || (on_failure == OnFailure::kReturnUnlessUnsupported &&
                                                             !made && made.error().code != Errc::kUnsupported);
   if (!made && returns) return std::move(made).error();

@@ -34,7 +34,7 @@ class TierSelection {
   TierSelection& operator=(const TierSelection&) = delete;
 
   /// Makes what a program begins with, as firstCode() says. Adds failures and fills in the info.
-  void makeFirstCode(Program::State& state, const CompileOptions& options);
+  void makeFirstCode(Program::State& state, const CompileOptions& options, const Deadline& deadline);
 
   /// As Executor::bestParts().
   std::size_t bestParts(const PopulationView& population, const CompileOptions& options) const;
@@ -45,9 +45,11 @@ class TierSelection {
   DeviceCosts costs() const { return costs_.costs(); }
 
   /// The code for an evaluation of `kind` on these data. Unless `is_evaluated`, the program is only prepared. Errors:
-  /// why the code that the tier demands cannot be made.
+  /// why the code that the tier demands cannot be made. Throws an ErrorException (kLimit) if making it, or waiting for
+  /// it, takes until the deadline; what this call makes is cancelled then.
   Result<std::shared_ptr<const DeviceCode>> codeFor(const Program::State& state, const KernelKind& kind,
-                                                    const DeviceData& data, bool is_evaluated);
+                                                    const DeviceData& data, bool is_evaluated,
+                                                    const Deadline& deadline);
 
   /// An evaluation by `code` took so many seconds of the device.
   void recordRunTime(const DeviceCode& code, std::size_t rows, double seconds) {
@@ -66,7 +68,7 @@ class TierSelection {
 
   ExpectedWork workOf(const ProgramSource& source, std::size_t rows, double evaluations) const;
   ExpectedWork workOf(std::size_t expressions, std::size_t tokens, std::size_t rows, double evaluations) const;
-  Code interpreted(const Program::State& state);
+  Code interpreted(const Program::State& state, const Deadline& deadline);
   void findFacts(Query& query) const;
   Status await(Query& query, CodeKind code, OnFailure on_failure);
   void startInBackground(const Query& query, const TierDecision& decision);

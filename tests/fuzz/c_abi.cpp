@@ -50,7 +50,7 @@ class Session {
 
   /// Checks an answer.
   bool answered(std::int32_t code) {
-    require(code >= SRJIT_OK && code <= SRJIT_ERROR_CANCELLED, "an answer is a code of srjit.h");
+    require(code >= SRJIT_OK && code <= SRJIT_ERROR_LIMIT, "an answer is a code of srjit.h");
     srjit_error& error = *error_.back().get();
     if (code != SRJIT_OK && error.code != 0) {
       require(error.code == code, "the error has the code that the call gave");

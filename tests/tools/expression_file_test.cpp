@@ -119,7 +119,7 @@ TEST(ExpressionFile, NamesOfFilesAreEscaped) {
 }
 
 TEST(Report, EveryErrorHasItsStatus) {
-  for (const Errc code : {Errc::kSyntax, Errc::kInvalid, Errc::kIo}) EXPECT_EQ(exitStatus(code), 1);
+  for (const Errc code : {Errc::kSyntax, Errc::kInvalid, Errc::kIo, Errc::kLimit}) EXPECT_EQ(exitStatus(code), 1);
   for (const Errc code : {Errc::kUnsupported, Errc::kCompile, Errc::kMachine, Errc::kCancelled}) {
     EXPECT_EQ(exitStatus(code), 3);
   }

@@ -56,7 +56,7 @@ ExitStatus runExplain(const ExplainOptions& options) {
   if (!columns) return report(columns.error());
   std::vector<std::vector<double>> data;
   if (!options.data.empty()) {
-    Result<DataTable> table = readData(options.data);
+    Result<DataTable> table = readData(options.data, kernel.expressions.limits.max_bytes);
     if (!table) return report(table.error());
     if (table->named) columns = ColumnNames(table->names);
     data = std::move(table->columns);

@@ -1,5 +1,6 @@
 #include "tools/commands/requests.h"
 
+#include <chrono>
 #include <cmath>
 #include <utility>
 
@@ -7,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "runtime/loss_text.h"
+#include "runtime/platform/deadline.h"
 #include "runtime/population_arrays.h"
 
 namespace srjit {
@@ -83,10 +85,11 @@ Language languageOf(const Json& request) {
 }
 
 /// The expressions of a request: texts, or token arrays.
-PopulationArrays expressionsOf(const Json& request, const ColumnNames& columns) {
+PopulationArrays expressionsOf(const Json& request, const RequestServer& server) {
+  const std::size_t max_nodes = server.engine.options().limits.max_nodes;
   if (request.contains("expressions")) {
     return PopulationArrays::parse(memberOf<std::vector<std::string>>(request, "expressions", {}), languageOf(request),
-                                   columns);
+                                   server.columns, max_nodes);
   }
   const auto population = request.find("population");
   if (population == request.end() || !population->is_object()) {
@@ -99,7 +102,7 @@ PopulationArrays expressionsOf(const Json& request, const ColumnNames& columns) 
   if (notation != "postfix" && notation != "prefix") refuse("'notation' is neither postfix nor prefix");
   const PopulationView view{codes, constants, offsets, notation == "prefix" ? Notation::kPrefix : Notation::kPostfix};
   checkArrays(view).value();
-  return PopulationArrays::copy(view);
+  return PopulationArrays::copy(view, max_nodes);
 }
 
 /// Numbers in a row, or lists of such numbers, one behind another. kMaxDepth bounds how deep it recurses.
@@ -155,8 +158,26 @@ Json byExpression(const Program& program, std::span<const double> numbers) {
   return list;
 }
 
-Program compile(const RequestServer& server, const PopulationArrays& expressions) {
-  return server.engine.compile(expressions.view(), {.expected_rows = server.data.rows()}).value();
+/// A request that is being answered.
+struct Answering {
+  const RequestServer& server;
+  Deadline deadline;
+
+  explicit Answering(const RequestServer& by) : server(by), deadline(by.engine.options().limits.max_seconds) {}
+
+  /// The engine, for a call that has the rest of the request's time. Throws kLimit if there is none.
+  Engine engine() const {
+    if (!deadline.end()) return server.engine;
+    deadline.check();
+    Limits limits = server.engine.options().limits;
+    limits.max_seconds = std::chrono::duration<double>(*deadline.end() - Deadline::Clock::now()).count();
+    deadline.check();
+    return server.engine.withLimits(limits).value();
+  }
+};
+
+Program compile(const Answering& answering, const PopulationArrays& expressions) {
+  return answering.engine().compile(expressions.view(), {.expected_rows = answering.server.data.rows()}).value();
 }
 
 Json lossesJson(const Losses& losses, const PopulationArrays& expressions) {
@@ -165,7 +186,8 @@ Json lossesJson(const Losses& losses, const PopulationArrays& expressions) {
           {"failures", failuresJson(expressions.explained(losses.failures))}};
 }
 
-Json answerInfo(const RequestServer& server, const Json&) {
+Json answerInfo(const Answering& answering, const Json&) {
+  const RequestServer& server = answering.server;
   const EngineOptions& options = server.engine.options();
   return {{"version", SRJIT_VERSION},
           {"device", options.device},
@@ -176,35 +198,40 @@ Json answerInfo(const RequestServer& server, const Json&) {
           {"notices", server.engine.notices()}};
 }
 
-Json answerLoss(const RequestServer& server, const Json& request) {
-  const PopulationArrays expressions = expressionsOf(request, server.columns);
+Json answerLoss(const Answering& answering, const Json& request) {
+  const RequestServer& server = answering.server;
+  const PopulationArrays expressions = expressionsOf(request, server);
   const std::vector<double> parameters = numbersOf(request, "parameters");
   const Losses losses =
       parameters.empty()
-          ? server.engine.loss(expressions.view(), server.data, {}, lossOf(request)).value()
-          : server.engine.loss(compile(server, expressions), server.data, parameters, lossOf(request)).value();
+          ? answering.engine().loss(expressions.view(), server.data, {}, lossOf(request)).value()
+          : answering.engine().loss(compile(answering, expressions), server.data, parameters, lossOf(request)).value();
   return lossesJson(losses, expressions);
 }
 
-Json answerGradient(const RequestServer& server, const Json& request) {
-  const PopulationArrays expressions = expressionsOf(request, server.columns);
-  const Program program = compile(server, expressions);
+Json answerGradient(const Answering& answering, const Json& request) {
+  const RequestServer& server = answering.server;
+  const PopulationArrays expressions = expressionsOf(request, server);
+  const Program program = compile(answering, expressions);
   const Gradients gradients =
-      server.engine.gradient(program, server.data, numbersOf(request, "parameters"), {.loss = lossOf(request)}).value();
+      answering.engine()
+          .gradient(program, server.data, numbersOf(request, "parameters"), {.loss = lossOf(request)})
+          .value();
   Json json = lossesJson(gradients.losses, expressions);
   json["derivatives"] = byExpression(program, gradients.derivatives);
   return json;
 }
 
-Json answerPredict(const RequestServer& server, const Json& request) {
-  const PopulationArrays expressions = expressionsOf(request, server.columns);
-  const Program program = compile(server, expressions);
+Json answerPredict(const Answering& answering, const Json& request) {
+  const RequestServer& server = answering.server;
+  const PopulationArrays expressions = expressionsOf(request, server);
+  const Program program = compile(answering, expressions);
   const std::vector<double> parameters = numbersOf(request, "parameters");
   const std::size_t rows = server.data.rows();
   return withZeroOf(server.engine.options().precision, [&]<class T>(T) -> Json {
     const std::size_t outputs = program.size() * vectorsOf(program, parameters);
     std::vector<T> out(outputs * rows);
-    const auto failures = server.engine.evaluate(program, server.data, parameters, std::span<T>(out)).value();
+    const auto failures = answering.engine().evaluate(program, server.data, parameters, std::span<T>(out)).value();
     const std::vector<double> wide(out.begin(), out.end());
     Json values = Json::array();
     for (std::size_t o = 0; o < outputs; ++o) values.push_back(numbersJson(std::span(wide).subspan(o * rows, rows)));
@@ -212,14 +239,15 @@ Json answerPredict(const RequestServer& server, const Json& request) {
   });
 }
 
-Json answerFit(const RequestServer& server, const Json& request) {
-  const PopulationArrays expressions = expressionsOf(request, server.columns);
-  const Program program = compile(server, expressions);
+Json answerFit(const Answering& answering, const Json& request) {
+  const RequestServer& server = answering.server;
+  const PopulationArrays expressions = expressionsOf(request, server);
+  const Program program = compile(answering, expressions);
   std::vector<double> starts = numbersOf(request, "starts");
   if (starts.empty()) starts.assign(program.parameterOffset(program.size()), 1.0);
   FitOptions options{.loss = lossOf(request)};
   if (request.contains("iterations")) options.iterations = integerOf<unsigned>(request["iterations"], "iterations");
-  const Fits fits = server.engine.fit(program, server.data, starts, options).value();
+  const Fits fits = answering.engine().fit(program, server.data, starts, options).value();
   Json json = {{"parameters", byExpression(program, fits.parameters)},
                {"standard_errors", byExpression(program, fits.standard_errors)},
                {"iterations", fits.iterations},
@@ -229,9 +257,10 @@ Json answerFit(const RequestServer& server, const Json& request) {
   return json;
 }
 
-Json answerSimplify(const RequestServer& server, const Json& request) {
+Json answerSimplify(const Answering& answering, const Json& request) {
+  const RequestServer& server = answering.server;
   const PopulationArrays expressions =
-      expressionsOf(request, server.columns).simplified(choiceOf(request, "math", kMathModes, Math::kFast));
+      expressionsOf(request, server).simplified(choiceOf(request, "math", kMathModes, Math::kFast));
   Json texts = Json::array();
   for (std::size_t e = 0; e < expressions.size(); ++e) {
     const Result<Expression> expression = expressions.expression(e);
@@ -242,17 +271,17 @@ Json answerSimplify(const RequestServer& server, const Json& request) {
 
 struct RequestKind {
   const char* name;
-  Json (*answer)(const RequestServer& server, const Json& request);
+  Json (*answer)(const Answering& answering, const Json& request);
 };
 constexpr RequestKind kRequests[] = {{"info", answerInfo},         {"loss", answerLoss}, {"predict", answerPredict},
                                      {"gradient", answerGradient}, {"fit", answerFit},   {"simplify", answerSimplify}};
 
-Json resultsOf(const RequestServer& server, const Json& request) {
+Json resultsOf(const Answering& answering, const Json& request) {
   if (!request.is_object()) refuse("a request is an object");
   const auto wanted = memberOf<std::string>(request, "op", "");
   std::string names;
   for (const RequestKind& kind : kRequests) {
-    if (wanted == kind.name) return kind.answer(server, request);
+    if (wanted == kind.name) return kind.answer(answering, request);
     names += (names.empty() ? "" : ", ") + std::string(kind.name);
   }
   refuse(fmt::format("'op' is {}, expected one of {}", Json(wanted).dump(), names));
@@ -271,16 +300,19 @@ Json parseRequest(const std::string& line) {
 /// An object with the request's id, if it has one.
 Json jsonAnswer(const RequestServer& server, const std::string& line) {
   Json answer = Json::object();
+  const Answering answering(server);
   try {
     const Json request = parseRequest(line);
     if (request.is_object() && request.contains("id")) answer["id"] = request["id"];
-    answer.update(resultsOf(server, request));
+    answer.update(resultsOf(answering, request));
   } catch (const Json::parse_error& problem) {
     answer["error"] = errorJson({Errc::kSyntax, fmt::format("no JSON: unexpected text at byte {}", problem.byte), {}});
   } catch (const Json::exception& problem) {  // a number that a double cannot hold, for example
     answer["error"] = errorJson({Errc::kInvalid, problem.what(), {}});
   } catch (const ErrorException& problem) {
-    answer["error"] = errorJson(problem.error());
+    // A call had the rest of the time.
+    const bool is_late = problem.error().code == Errc::kLimit && answering.deadline.isOver();
+    answer["error"] = errorJson(is_late ? tooManySeconds(server.engine.options().limits.max_seconds) : problem.error());
   } catch (const std::bad_alloc&) {
     answer["error"] = errorJson({Errc::kMachine, "out of memory", {}});
   }
@@ -292,10 +324,16 @@ std::string lineOf(const Json& answer) { return answer.dump(-1, ' ', false, Json
 
 }  // namespace
 
-std::string describeServer(const RequestServer& server) { return lineOf(answerInfo(server, {})); }
+std::string describeServer(const RequestServer& server) { return lineOf(answerInfo(Answering(server), {})); }
 
 std::string answerRequest(const RequestServer& server, const std::string& line) {
   return lineOf(jsonAnswer(server, line));
+}
+
+std::string refuseRequest(std::uint64_t max_bytes) {
+  const Error error{
+      Errc::kLimit, fmt::format("a request of more than {} bytes; a larger --max-bytes allows it", max_bytes), {}};
+  return lineOf({{"error", errorJson(error)}});
 }
 
 }  // namespace srjit

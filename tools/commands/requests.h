@@ -1,6 +1,7 @@
 // The requests of `sr-jit serve` (docs/serve.md): lines of JSON in, lines of JSON out.
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 #include "ir/text.h"
@@ -8,7 +9,7 @@
 
 namespace srjit {
 
-/// What requests are answered with.
+/// What requests are answered with. The limits of the engine are those of each request.
 struct RequestServer {
   Engine engine;
   Dataset data;
@@ -21,5 +22,8 @@ std::string describeServer(const RequestServer& server);
 /// The answer to a line, whatever it has: one line, without its end, with an object that has the request's id, if it
 /// has one, and results or an error. Throws std::bad_alloc alone. Thread-safe.
 std::string answerRequest(const RequestServer& server, const std::string& line);
+
+/// The answer to a line of more than `max_bytes`, which is not read.
+std::string refuseRequest(std::uint64_t max_bytes);
 
 }  // namespace srjit

@@ -16,19 +16,35 @@ bool write(const std::string& line) {
   return std::cout.good();
 }
 
+/// Reads a line without its end, of which no more than `max_bytes` are kept, unless that is 0; false at the end of the
+/// input. `is_cut`: it has more.
+bool readLine(std::string& line, std::uint64_t max_bytes, bool& is_cut) {
+  line.clear();
+  is_cut = false;
+  int byte = std::cin.get();
+  if (byte == std::istream::traits_type::eof()) return false;
+  for (; byte != std::istream::traits_type::eof() && byte != '\n'; byte = std::cin.get()) {
+    is_cut = max_bytes != 0 && line.size() == max_bytes;
+    if (!is_cut) line += static_cast<char>(byte);
+  }
+  return true;
+}
+
 ExitStatus runServe(const EvaluationOptions& options) {
   if (options.data == "-") {
     throw CLI::ValidationError("--data", "standard input has the requests, so data cannot come from there");
   }
+  const std::uint64_t max_bytes = options.expressions.limits.max_bytes;
   const Result<LoadedData> loaded = loadData(options);
   if (!loaded) return report(loaded.error());
   const RequestServer server{loaded->engine, loaded->data, viewOf(loaded->roles).names};
   // A client need not guess when the data are read.
   if (!write(describeServer(server))) return kDone;  // runMain() reports what was lost
   std::string line;
-  while (std::getline(std::cin, line)) {
+  bool is_cut = false;
+  while (readLine(line, max_bytes, is_cut)) {
     if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
-    if (!write(answerRequest(server, line))) break;
+    if (!write(is_cut ? refuseRequest(max_bytes) : answerRequest(server, line))) break;
   }
   return kDone;
 }
@@ -38,6 +54,13 @@ ExitStatus runServe(const EvaluationOptions& options) {
 Runner defineServe(CLI::App& app) {
   auto options = std::make_shared<EvaluationOptions>();
   addDataOptions(app, *options);
+  Limits& limits = options->engine.limits;
+  addLimit(app, "--max-nodes", limits.max_nodes, "refuse expressions of more nodes (tokens)");
+  addLimit(app, "--max-call-nodes", limits.max_call_nodes, "refuse requests of more nodes in all expressions");
+  addLimit(app, "--max-bytes", options->expressions.limits.max_bytes, "refuse longer requests, and data of more bytes");
+  app.add_option("--max-seconds", limits.max_seconds, "answer a request that takes longer with an error")
+      ->type_name("S")
+      ->check(CLI::PositiveNumber.description(""));
   app.footer(
       "Reads requests from standard input and writes answers to standard output, one JSON object a line, until the\n"
       "input ends. docs/serve.md has the requests.\n"

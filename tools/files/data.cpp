@@ -55,8 +55,8 @@ void writeNpy(OutputFile& out, std::span<const std::span<const T>> columns) {
 
 }  // namespace
 
-Result<DataTable> readData(const std::string& path) {
-  const Result<std::string> content = readFile(path);
+Result<DataTable> readData(const std::string& path, std::uint64_t max_bytes) {
+  const Result<std::string> content = readFile(path, max_bytes);
   if (!content) return content.error();
   const std::string origin = displayName(path);
   if (std::string_view(*content).starts_with(kNpyMagic)) return parseNpy(*content, origin);

@@ -30,7 +30,7 @@ struct DataTable {
 /// has no cells, so it is no row, and is skipped; but where there is one column, it is a row whose only cell is empty,
 /// which is an error unless nothing but blank lines follows. Errors are kIo with a complete message, for CSV with the
 /// place: "FILE:LINE:COLUMN: MESSAGE", the line and a caret.
-Result<DataTable> readData(const std::string& path);
+Result<DataTable> readData(const std::string& path, std::uint64_t max_bytes = 0);
 
 /// The same for content that is in memory; `origin` names it in messages.
 Result<DataTable> parseCsv(std::string_view text, std::string_view origin);

@@ -34,10 +34,10 @@ Span findIndex(std::string_view text, std::string_view word) {
 }
 
 SourceLine parseLine(std::string_view line, std::string origin, std::size_t number, Language language,
-                     const ColumnNames& columns) {
+                     const ColumnNames& columns, std::size_t max_nodes) {
   const std::size_t tab = std::min(line.find('\t'), line.size());
   const std::string_view text = line.substr(0, tab);
-  SourceLine source{std::string(text), std::move(origin), number, parse(text, language, columns)};
+  SourceLine source{std::string(text), std::move(origin), number, parse(text, language, columns, max_nodes)};
   if (source.ok() && tab < line.size()) {
     Result<std::vector<double>> numbers = parseNumbers(line.substr(tab + 1), source.expression->parameterCount());
     if (!numbers) {
@@ -54,7 +54,7 @@ SourceLine parseLine(std::string_view line, std::string origin, std::size_t numb
 }  // namespace
 
 std::vector<SourceLine> parseExpressions(std::string_view content, std::string_view origin, Language language,
-                                         const ColumnNames& columns) {
+                                         const ColumnNames& columns, std::size_t max_nodes) {
   content = withoutByteOrderMark(content);
   std::vector<SourceLine> list;
   std::size_t number = 0;
@@ -66,23 +66,23 @@ std::vector<SourceLine> parseExpressions(std::string_view content, std::string_v
     if (line.ends_with('\r')) line.remove_suffix(1);
     const std::size_t first = line.find_first_not_of(" \t");
     if (first == std::string_view::npos || line[first] == '#') continue;
-    list.push_back(parseLine(line, std::string(origin), number, language, columns));
+    list.push_back(parseLine(line, std::string(origin), number, language, columns, max_nodes));
   }
   return list;
 }
 
-Result<std::vector<SourceLine>> readExpressions(const std::string& path, Language language,
-                                                const ColumnNames& columns) {
-  const Result<std::string> content = readFile(path);
+Result<std::vector<SourceLine>> readExpressions(const std::string& path, Language language, const ColumnNames& columns,
+                                                const InputLimits& limits) {
+  const Result<std::string> content = readFile(path, limits.max_bytes);
   if (!content) return content.error();
-  return parseExpressions(*content, displayName(path), language, columns);
+  return parseExpressions(*content, displayName(path), language, columns, limits.max_nodes);
 }
 
 std::vector<SourceLine> parseArguments(std::span<const std::string> arguments, Language language,
-                                       const ColumnNames& columns) {
+                                       const ColumnNames& columns, std::size_t max_nodes) {
   std::vector<SourceLine> list;
   for (std::size_t i = 0; i < arguments.size(); ++i) {
-    list.push_back(parseLine(arguments[i], fmt::format("expression {}", i + 1), 1, language, columns));
+    list.push_back(parseLine(arguments[i], fmt::format("expression {}", i + 1), 1, language, columns, max_nodes));
   }
   return list;
 }

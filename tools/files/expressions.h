@@ -14,6 +14,12 @@
 
 namespace srjit {
 
+/// Bounds of what is read from elsewhere; 0: none.
+struct InputLimits {
+  std::size_t max_nodes = 0;    ///< of an expression (Limits)
+  std::uint64_t max_bytes = 0;  ///< of a file (readFile())
+};
+
 /// One expression as it was given, good or bad.
 struct SourceLine {
   std::string text;               ///< the expression alone
@@ -31,17 +37,17 @@ struct SourceLine {
 /// Reads `path`, one expression a line: TEXT, or TEXT TAB NUMBERS separated by spaces, of which there may be no more
 /// than the expression has parameters. Blank lines and lines whose first character is '#' are skipped. "-" is standard
 /// input; .gz and .xz are decompressed. A bad line is in the list with its error; the call fails (kIo) only where the
-/// file cannot be read.
+/// file cannot be read, or has too many bytes (kLimit).
 Result<std::vector<SourceLine>> readExpressions(const std::string& path, Language language,
-                                                const ColumnNames& columns = {});
+                                                const ColumnNames& columns = {}, const InputLimits& limits = {});
 
 /// The same for content that is in memory.
 std::vector<SourceLine> parseExpressions(std::string_view content, std::string_view origin, Language language,
-                                         const ColumnNames& columns = {});
+                                         const ColumnNames& columns = {}, std::size_t max_nodes = 0);
 
 /// One expression per argument, in the form of one line each, with "expression N" for origin.
 std::vector<SourceLine> parseArguments(std::span<const std::string> arguments, Language language,
-                                       const ColumnNames& columns = {});
+                                       const ColumnNames& columns = {}, std::size_t max_nodes = 0);
 
 /// The numbers in `text`, separated by spaces, and no more than `most`; kInvalid with a Span otherwise.
 Result<std::vector<double>> parseNumbers(std::string_view text, std::optional<std::uint32_t> most = {});

@@ -22,6 +22,7 @@
 
 #include "compiler/lowering/llvm_scope.h"
 #include "ir/text/lexer.h"
+#include "tools/report.h"
 #include "tools/streams.h"
 
 namespace srjit {
@@ -289,6 +290,7 @@ struct OutputFile::State {
   }
 
   void flush() {
+    beginResults();
     if (failure == 0) failure = writeAll(file.get(), buffer);
     if (failure != 0 && target.empty()) endIfReaderIsGone(failure);
     buffer.clear();

@@ -3,9 +3,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-#include <boost/iostreams/copy.hpp>
 #include <boost/iostreams/device/array.hpp>
-#include <boost/iostreams/device/back_inserter.hpp>
 #include <boost/iostreams/filter/gzip.hpp>
 #include <boost/iostreams/filter/lzma.hpp>
 #include <boost/iostreams/filtering_stream.hpp>
@@ -43,19 +41,31 @@ Error cannotRead(const std::string& path, int number) {
   return {Errc::kIo, fmt::format("cannot read {}: {}", displayName(path), std::strerror(number)), {}};
 }
 
-Result<std::string> readBytes(const std::string& path) {
+/// So many bytes are read at once.
+constexpr std::size_t kReadBytes = 1 << 20;
+
+Error tooManyBytes(const std::string& path, std::uint64_t max_bytes) {
+  return {Errc::kLimit,
+          fmt::format("{}: more than {} bytes{}; a larger --max-bytes allows it", displayName(path), max_bytes,
+                      path.ends_with(".gz") || path.ends_with(".xz") ? " when unpacked" : ""),
+          {}};
+}
+
+bool isTooLarge(std::size_t size, std::uint64_t max_bytes) { return max_bytes != 0 && size > max_bytes; }
+
+Result<std::string> readBytes(const std::string& path, std::uint64_t max_bytes) {
   const int file = path == "-" ? dup(STDIN_FILENO) : open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (file < 0) return cannotRead(path, errno);
   std::string content;
-  constexpr std::size_t kBlock = 1 << 20;
   std::size_t size = 0;
   int failure = 0;
   for (;;) {
-    if (content.size() - size < kBlock) content.resize(content.size() * 2 + kBlock);
+    if (content.size() - size < kReadBytes) content.resize(content.size() * 2 + kReadBytes);
     const ssize_t got = read(file, content.data() + size, content.size() - size);
     if (got == 0) break;
     if (got > 0) {
       size += static_cast<std::size_t>(got);
+      if (isTooLarge(size, max_bytes)) break;
     } else if (errno != EINTR) {
       failure = errno;
       break;
@@ -63,11 +73,13 @@ Result<std::string> readBytes(const std::string& path) {
   }
   close(file);
   if (failure != 0) return cannotRead(path, failure);
+  if (isTooLarge(size, max_bytes)) return tooManyBytes(path, max_bytes);
   content.resize(size);
   return content;
 }
 
-Result<std::string> unpack(const std::string& path, const std::string& content, Packing packing) {
+Result<std::string> unpack(const std::string& path, const std::string& content, Packing packing,
+                           std::uint64_t max_bytes) {
   const char* name = packing == Packing::kGzip ? "gzip" : "xz";
   if (!std::string_view(content).starts_with(packing == Packing::kGzip ? kGzipMagic : kXzMagic)) {
     return Error{Errc::kIo,
@@ -84,7 +96,11 @@ Result<std::string> unpack(const std::string& path, const std::string& content, 
     }
     stream.push(io::array_source(content.data(), content.size()));
     stream.exceptions(std::ios::badbit);
-    io::copy(stream, io::back_inserter(plain));
+    std::string block(kReadBytes, '\0');
+    while (stream.read(block.data(), static_cast<std::streamsize>(kReadBytes)) || stream.gcount() > 0) {
+      plain.append(block, 0, static_cast<std::size_t>(stream.gcount()));
+      if (isTooLarge(plain.size(), max_bytes)) return tooManyBytes(path, max_bytes);
+    }
   } catch (const std::ios_base::failure&) {  // gzip_error and lzma_error are failures; their texts hold only a number
     return Error{Errc::kIo,
                  fmt::format("{}: the {} archive is damaged or cut short, after {} good bytes of content",
@@ -103,11 +119,11 @@ std::string_view withoutByteOrderMark(std::string_view text) noexcept {
   return text.starts_with(kMark) ? text.substr(kMark.size()) : text;
 }
 
-Result<std::string> readFile(const std::string& path) try {
-  Result<std::string> content = readBytes(path);
+Result<std::string> readFile(const std::string& path, std::uint64_t max_bytes) try {
+  Result<std::string> content = readBytes(path, max_bytes);
   if (!content) return content;
   const Packing packing = packingOf(path, *content);
-  return packing == Packing::kNone ? content : unpack(path, *content, packing);
+  return packing == Packing::kNone ? content : unpack(path, *content, packing, max_bytes);
 } catch (const std::bad_alloc&) {
   return Error{Errc::kMachine, fmt::format("{}: not enough memory to hold it", displayName(path)), {}};
 }

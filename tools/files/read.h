@@ -1,6 +1,7 @@
 // Reading whole files, compressed or not.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 
@@ -10,8 +11,9 @@ namespace srjit {
 
 /// The content of the file `path`; "-" is standard input. A name that ends in .gz or .xz must be such an archive and is
 /// decompressed; standard input is decompressed if it starts like one. Errors are kIo: a file that cannot be read, and
-/// an archive that is damaged, cut short, or of another format.
-Result<std::string> readFile(const std::string& path);
+/// an archive that is damaged, cut short, or of another format; and kLimit for more than `max_bytes`, packed or not,
+/// of which no more are held, unless that is 0.
+Result<std::string> readFile(const std::string& path, std::uint64_t max_bytes = 0);
 
 /// The name by which messages call `path`: itself with what is not printable escaped, or "standard input".
 std::string displayName(std::string_view path);

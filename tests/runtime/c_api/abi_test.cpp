@@ -16,6 +16,9 @@ namespace {
 #define EXPECT_SIZE(type, bytes)                        \
   EXPECT_EQ(sizeof(type), std::size_t{bytes}) << #type; \
   EXPECT_EQ(c_api::kFirstSize<type>, std::size_t{bytes}) << #type
+#define EXPECT_GROWN(type, first, now)                \
+  EXPECT_EQ(sizeof(type), std::size_t{now}) << #type; \
+  EXPECT_EQ(c_api::kFirstSize<type>, std::size_t{first}) << #type
 #define EXPECT_AT(type, member, at) EXPECT_EQ(offsetof(type, member), std::size_t{at}) << #type "." #member
 
 TEST(Abi, Errors) {
@@ -29,8 +32,8 @@ TEST(Abi, Errors) {
   EXPECT_AT(srjit_error, message, 40);
 }
 
-TEST(Abi, EnginesAndData) {
-  EXPECT_SIZE(srjit_engine_options, 56);
+TEST(Abi, Engines) {
+  EXPECT_GROWN(srjit_engine_options, 56, 80);
   EXPECT_AT(srjit_engine_options, device, 8);
   EXPECT_AT(srjit_engine_options, cache_directory, 16);
   EXPECT_AT(srjit_engine_options, precision, 24);
@@ -39,13 +42,19 @@ TEST(Abi, EnginesAndData) {
   EXPECT_AT(srjit_engine_options, threads, 36);
   EXPECT_AT(srjit_engine_options, device_bytes, 40);
   EXPECT_AT(srjit_engine_options, subtree_bytes, 48);
-  EXPECT_SIZE(srjit_engine_info, 40);
+  EXPECT_AT(srjit_engine_options, max_nodes, 56);
+  EXPECT_AT(srjit_engine_options, max_call_nodes, 64);
+  EXPECT_AT(srjit_engine_options, max_seconds, 72);
+  EXPECT_GROWN(srjit_engine_info, 40, 64);
   EXPECT_AT(srjit_engine_info, precision, 8);
   EXPECT_AT(srjit_engine_info, math, 12);
   EXPECT_AT(srjit_engine_info, tier, 16);
   EXPECT_AT(srjit_engine_info, threads, 20);
   EXPECT_AT(srjit_engine_info, device_bytes, 24);
   EXPECT_AT(srjit_engine_info, subtree_bytes, 32);
+  EXPECT_AT(srjit_engine_info, max_nodes, 40);
+  EXPECT_AT(srjit_engine_info, max_call_nodes, 48);
+  EXPECT_AT(srjit_engine_info, max_seconds, 56);
   EXPECT_SIZE(srjit_cache_stats, 104);
   EXPECT_AT(srjit_cache_stats, memory_hits, 8);
   EXPECT_AT(srjit_cache_stats, disk_hits, 16);
@@ -59,6 +68,9 @@ TEST(Abi, EnginesAndData) {
   EXPECT_AT(srjit_cache_stats, damaged, 80);
   EXPECT_AT(srjit_cache_stats, compile_seconds, 88);
   EXPECT_AT(srjit_cache_stats, saved_seconds, 96);
+}
+
+TEST(Abi, Data) {
   EXPECT_SIZE(srjit_matrix, 56);
   EXPECT_AT(srjit_matrix, data, 8);
   EXPECT_AT(srjit_matrix, rows, 16);
@@ -163,6 +175,7 @@ TEST(Abi, Evaluations) {
 }
 
 #undef EXPECT_SIZE
+#undef EXPECT_GROWN
 #undef EXPECT_AT
 
 TEST(Abi, Enumerators) {
@@ -173,8 +186,9 @@ TEST(Abi, Enumerators) {
                         SRJIT_ERROR_UNSUPPORTED,
                         SRJIT_ERROR_COMPILE,
                         SRJIT_ERROR_MACHINE,
-                        SRJIT_ERROR_CANCELLED};
-  for (int i = 0; i < 8; ++i) EXPECT_EQ(values[i], i);
+                        SRJIT_ERROR_CANCELLED,
+                        SRJIT_ERROR_LIMIT};
+  for (int i = 0; i < 9; ++i) EXPECT_EQ(values[i], i);
   EXPECT_EQ(SRJIT_F32, 0);
   EXPECT_EQ(SRJIT_F64, 1);
   EXPECT_EQ(SRJIT_MATH_PRECISE, 0);

@@ -5,11 +5,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "ir/ops.h"
+#include "ir/population.h"
 #include "tests/runtime/c_api/caller.h"
 
 namespace srjit::c_api {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 TEST_F(CInterface, FailedCallsGiveNoLists) {
@@ -117,6 +120,41 @@ TEST_F(CInterface, NullsAreRefused) {
   srjit_pending_free(nullptr);
   EXPECT_EQ(srjit_failures_count(nullptr), 0U);
   EXPECT_EQ(srjit_pending_ready(nullptr), 1);
+}
+
+TEST_F(CInterface, LimitsRefuse) {
+  auto options = sized<srjit_engine_options>();
+  options.device = "cpu";
+  options.precision = SRJIT_F64;
+  options.max_nodes = 3;
+  options.max_call_nodes = 5;
+  options.max_seconds = 1000;
+  const auto engine = made<srjit_engine>([&](auto to, auto error) { return srjit_engine_create(&options, to, error); });
+  auto info = sized<srjit_engine_info>();
+  ASSERT_EQ(srjit_engine_get_info(engine.get(), &info, nullptr), SRJIT_OK);
+  EXPECT_EQ(info.max_nodes, 3U);
+  EXPECT_EQ(info.max_call_nodes, 5U);
+  EXPECT_EQ(info.max_seconds, 1000);
+  const std::int32_t codes[] = {SRJIT_VARIABLE, SRJIT_VARIABLE, codeOf(Op::kAdd), codeOf(Op::kSin), SRJIT_VARIABLE, -2};
+  const std::int64_t offsets[] = {0, 4, 5, 6};
+  auto population = sized<srjit_population>();
+  population.codes = codes;
+  population.offsets = offsets;
+  population.expressions = 2;
+  const auto program = made<srjit_program>(
+      [&](auto to, auto error) { return srjit_compile(engine.get(), &population, nullptr, to, error); });
+  srjit_failures* failures = nullptr;
+  ASSERT_EQ(srjit_program_failures(program.get(), &failures, nullptr), SRJIT_OK);
+  EXPECT_THAT(messages(failures), ElementsAre(HasSubstr("0: 4 nodes, but an expression may have at most 3")));
+  population.expressions = 3;
+  srjit_program* none = nullptr;
+  EXPECT_THAT(
+      refusal(SRJIT_ERROR_LIMIT, [&](auto e) { return srjit_compile(engine.get(), &population, nullptr, &none, e); }),
+      HasSubstr("max_call_nodes"));
+  options.max_seconds = -1;
+  srjit_engine* refused = nullptr;
+  EXPECT_THAT(refusal(SRJIT_ERROR_INVALID, [&](auto e) { return srjit_engine_create(&options, &refused, e); }),
+              HasSubstr("max_seconds is -1"));
 }
 
 TEST_F(CInterface, ErrorsAreText) {

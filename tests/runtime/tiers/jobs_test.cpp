@@ -59,6 +59,34 @@ TEST(Jobs, ACancelledJobCanBeStartedAgain) {
   EXPECT_FALSE(again.error);
 }
 
+TEST(Jobs, ADeadlineEndsAWait) {
+  Jobs jobs;
+  std::atomic<bool> may_end = false;
+  jobs.queue.start(jobs.job, [&](const std::atomic<bool>&) {
+    while (!may_end) std::this_thread::yield();
+    return Result<Code>(newCode());
+  });
+  try {
+    static_cast<void>(jobs.queue.join(jobs.job, jobs.arena, fail, Deadline(0.001)));
+    ADD_FAILURE() << "the job cannot have ended";
+  } catch (const ErrorException& late) {
+    EXPECT_EQ(late.error().code, Errc::kLimit);
+  }
+  EXPECT_FALSE(jobs.job->isCancelled()) << "others may want what it makes";
+  may_end = true;
+  EXPECT_EQ(afterItsEnd(*jobs.job).state, CodeState::kReady);
+  EXPECT_TRUE(jobs.queue.join(jobs.job, jobs.arena, fail, Deadline(1000)));
+}
+
+TEST(Jobs, ADeadlineCancelsWhatTheCallerMakes) {
+  Jobs jobs;
+  const Result<Code> made = jobs.queue.join(jobs.job, jobs.arena, waitForCancellation, Deadline(0.001));
+  ASSERT_FALSE(made);
+  EXPECT_EQ(made.error().code, Errc::kCancelled);
+  EXPECT_EQ(jobs.job->view().state, CodeState::kOpen);
+  EXPECT_TRUE(jobs.queue.join(jobs.job, jobs.arena, make, Deadline(1000)));
+}
+
 TEST(Jobs, ShutDownCancelsAndWaits) {
   Jobs jobs;
   std::atomic<bool> ended = false, posted = false;

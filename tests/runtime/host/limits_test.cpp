@@ -1,0 +1,195 @@
+// Limits of the engine (EngineOptions::limits) on the processor.
+#include <chrono>
+#include <thread>
+
+#include <gmock/gmock.h>
+
+#include "ir/ops.h"
+#include "ir/text.h"
+#include "passes/pass.h"
+#include "tests/generators/long_expressions.h"
+#include "tests/generators/workload.h"
+
+namespace srjit {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+constexpr double kHostInstant = 1e-9;
+
+Engine limitedEngine(const Limits& limits, Tier tier = Tier::kInterpret) {
+  return Engine::create({.device = "cpu", .precision = Precision::kF64, .tier = tier, .threads = 2, .limits = limits})
+      .value();
+}
+
+Workload limitedWorkload(std::initializer_list<std::string_view> texts) {
+  Workload w;
+  for (const std::string_view text : texts) w.expressions.push_back(parse(text, Language::kInfix).value());
+  w.columns = {{1, 2, 3, 4}, {4, 3, 2, 1}, {1, 1, 2, 2}};
+  w.target = {1, 4, 9, 16};
+  return w;
+}
+
+PopulationView viewOfLimited(const std::vector<std::int32_t>& codes, const std::vector<std::int64_t>& offsets) {
+  return {codes, {}, offsets};
+}
+
+TEST(Limits, AnExpressionWithTooManyNodesFailsAlone) {
+  const Engine engine = limitedEngine({.max_nodes = 3});
+  const Workload w = limitedWorkload({"x0 + x1", "x0 + x1 + x2", "x1"});
+  const Program program = engine.compile(w.expressions);
+  ASSERT_EQ(program.failures().size(), 1U);
+  EXPECT_EQ(program.failures()[0].expression, 1U);
+  EXPECT_EQ(program.failures()[0].error.code, Errc::kLimit);
+  EXPECT_THAT(program.failures()[0].error.message,
+              AllOf(HasSubstr("5 nodes"), HasSubstr("at most 3"), HasSubstr("max_nodes")));
+  const Dataset data = engine.upload(w.view()).value();
+  const Losses losses = engine.loss(program, data, {}).value();
+  EXPECT_TRUE(std::isnan(losses.values[1]));
+  EXPECT_FALSE(std::isnan(losses.values[0]));
+  EXPECT_FALSE(std::isnan(losses.values[2]));
+  const auto codes = std::vector<std::int32_t>{-1, -2, codeOf(Op::kAdd), -3, codeOf(Op::kAdd), -1};
+  const auto offsets = std::vector<std::int64_t>{0, 5, 6};
+  const Losses of_arrays = engine.loss(viewOfLimited(codes, offsets), data, {}).value();
+  ASSERT_EQ(of_arrays.failures.size(), 1U);
+  EXPECT_EQ(of_arrays.failures[0].expression, 0U);
+  EXPECT_EQ(of_arrays.failures[0].error.code, Errc::kLimit);
+}
+
+TEST(Limits, ACustomLossIsAnExpression) {
+  const Engine engine = limitedEngine({.max_nodes = 5});
+  const Workload w = limitedWorkload({"x0 + p0"});
+  const Dataset data = engine.upload(w.view()).value();
+  const Program program = engine.compile(w.expressions);
+  const std::vector<double> parameters = {1};
+  const auto lossOf = [&](const char* text) {
+    return LossOptions{.custom = parse(text, Language::kInfix, {"f", "y", "w"}).value()};
+  };
+  EXPECT_TRUE(engine.loss(program, data, parameters, lossOf("abs(f - y)")));
+  const LossOptions longer = lossOf("abs(f - y)^1.5");
+  EXPECT_EQ(engine.loss(program, data, parameters, longer).error().code, Errc::kLimit);
+  EXPECT_EQ(engine.gradient(program, data, parameters, {.loss = longer}).error().code, Errc::kLimit);
+  EXPECT_EQ(engine.fit(program, data, parameters, {.loss = longer}).error().code, Errc::kLimit);
+  const auto codes = std::vector<std::int32_t>{-1};
+  const auto offsets = std::vector<std::int64_t>{0, 1};
+  EXPECT_EQ(engine.loss(viewOfLimited(codes, offsets), data, {}, longer).error().code, Errc::kLimit);
+}
+
+TEST(Limits, ACallWithTooManyNodesIsRefused) {
+  const Engine engine = limitedEngine({.max_call_nodes = 5});
+  const Workload w = limitedWorkload({"x0 + x1", "x0 + x2"});
+  const Program refused = engine.compile(w.expressions);
+  ASSERT_EQ(refused.size(), 2U);
+  ASSERT_EQ(refused.failures().size(), 2U);
+  EXPECT_EQ(refused.failures()[0].error.code, Errc::kLimit);
+  EXPECT_THAT(refused.failures()[0].error.message,
+              AllOf(HasSubstr("6 nodes"), HasSubstr("at most 5"), HasSubstr("max_call_nodes")));
+  const auto codes = std::vector<std::int32_t>{-1, -2, codeOf(Op::kAdd), -1, -3, codeOf(Op::kAdd)};
+  const auto offsets = std::vector<std::int64_t>{0, 3, 6};
+  EXPECT_EQ(engine.compile(viewOfLimited(codes, offsets)).error().code, Errc::kLimit);
+  const Dataset data = engine.upload(w.view()).value();
+  EXPECT_EQ(engine.loss(viewOfLimited(codes, offsets), data, {}).error().code, Errc::kLimit);
+  EXPECT_EQ(engine.submitLoss(viewOfLimited(codes, offsets), data, {}).error().code, Errc::kLimit);
+  EXPECT_TRUE(engine.loss(engine.compile(std::span(w.expressions).first(1)), data, {})) << "the engine stays usable";
+}
+
+TEST(Limits, VectorsOfParametersAndDerivativesCount) {
+  const Engine engine = limitedEngine({.max_call_nodes = 10});
+  const Workload w = limitedWorkload({"p0*x0 + p1*x1"});
+  const Program program = engine.compile(w.expressions);
+  const Dataset data = engine.upload(w.view()).value();
+  const std::vector<double> one = {1, 2}, two = {1, 2, 3, 4};
+  EXPECT_TRUE(engine.loss(program, data, one));
+  EXPECT_EQ(engine.loss(program, data, two).error().code, Errc::kLimit);
+  std::string text = "p0";
+  for (int p = 1; p < 5; ++p) text += "+p" + std::to_string(p);
+  const Expression many = parse(text, Language::kInfix).value();
+  const Program of_many = engine.compile(std::span(&many, 1));
+  const std::vector<double> start(5, 1.0);
+  EXPECT_TRUE(engine.gradient(of_many, data, start));
+  const Result<Fits> fits = engine.fit(of_many, data, start);
+  ASSERT_FALSE(fits) << "15 products of derivatives, and more";
+  EXPECT_THAT(fits.error().message, HasSubstr("max_call_nodes"));
+}
+
+TEST(Limits, EveryCallEndsWhereItsTimeIsOver) {
+  const Engine engine = limitedEngine({});
+  const Engine late = engine.withLimits({.max_seconds = kHostInstant}).value();
+  const Workload w = limitedWorkload({"p0*x0 + x1"});
+  const Dataset data = engine.upload(w.view()).value();
+  const Program program = engine.compile(w.expressions);
+  const std::vector<double> parameters = {2};
+  std::vector<double> out(4);
+  const auto expectOutOfTime = [](const auto& result) {
+    ASSERT_FALSE(result);
+    EXPECT_EQ(result.error().code, Errc::kLimit);
+    EXPECT_THAT(result.error().message, AllOf(HasSubstr("1e-09 s"), HasSubstr("max_seconds (--max-seconds)")));
+  };
+  expectOutOfTime(late.loss(program, data, parameters));
+  expectOutOfTime(late.loss(program, data, parameters, {.kind = LossKind::kNmse}));
+  expectOutOfTime(late.evaluate(program, data, parameters, std::span<double>(out)));
+  expectOutOfTime(late.gradient(program, data, parameters));
+  expectOutOfTime(late.jacobian(program, data, parameters, std::span<double>(out)));
+  expectOutOfTime(late.fit(program, data, parameters));
+  expectOutOfTime(late.submitLoss(program, data, parameters).value().result());
+  expectOutOfTime(late.submitEvaluate(program, data, parameters, std::span<double>(out)).value().result());
+  expectOutOfTime(late.submitFit(program, data, parameters).value().result());
+  const auto codes = std::vector<std::int32_t>{-1};
+  const auto offsets = std::vector<std::int64_t>{0, 1};
+  expectOutOfTime(late.loss(viewOfLimited(codes, offsets), data, {}));
+  const Program refused = late.compile(w.expressions);
+  ASSERT_EQ(refused.failures().size(), 1U);
+  expectOutOfTime(Result<int>(refused.failures()[0].error));
+  // Nothing that failed was kept.
+  EXPECT_TRUE(engine.gradient(program, data, parameters));
+  const Losses losses = engine.loss(program, data, parameters, {.kind = LossKind::kNmse}).value();
+  const Program again = engine.compile(w.expressions);
+  EXPECT_EQ(losses.values, engine.loss(again, data, parameters, {.kind = LossKind::kNmse}).value().values);
+}
+
+TEST(Limits, TimeIsLookedAtBetweenGraphs) {
+  const auto sleep = [](const Dag& dag, const PassContext&) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    return dag;
+  };
+  ASSERT_TRUE(registerPass({"sleeping", sleep, Exactness::kExact, "a pass of a test"}).ok());
+  for (const Tier tier : {Tier::kInterpret, Tier::kCompile}) {
+    const Engine engine = limitedEngine({.max_seconds = 0.01}, tier);
+    const Workload w = limitedWorkload({"x0 + x1", "x0*x1"});
+    const Pipeline pipeline = Pipeline::parse("standard,sleeping,schedule", engine.options().math).value();
+    const Program program = engine.compile(w.expressions, {.pipeline = pipeline});
+    ASSERT_EQ(program.failures().size(), 2U);
+    EXPECT_EQ(program.failures()[1].error.code, Errc::kLimit);
+  }
+}
+
+TEST(Limits, OfAHandleAreItsOwn) {
+  const Engine engine = limitedEngine({.max_nodes = 1});
+  const Engine other = engine.withLimits({.max_nodes = 2, .max_seconds = 1000}).value();
+  EXPECT_EQ(engine.options().limits.max_nodes, 1U);
+  EXPECT_EQ(other.options().limits.max_nodes, 2U);
+  EXPECT_EQ(other.options().device, "cpu");
+  EXPECT_FALSE(engine.withLimits({.max_seconds = -1}));
+  EXPECT_FALSE(Engine::create({.device = "cpu", .limits = {.max_seconds = -1}}));
+}
+
+TEST(Limits, ExpressionsLongerThanKernelsAreInterpretedOnTheProcessor) {
+  for (const LongExpression& some : longExpressions()) {
+    Workload w = limitedWorkload({});
+    w.expressions = {some.expression};
+    for (std::uint32_t p = 0; p < some.expression.parameterCount(); ++p) w.parameters.push_back(0.5);
+    const Engine engine = limitedEngine({});
+    const Dataset data = engine.upload(w.view()).value();
+    const std::vector<double> expected = predict(engine, w, Tier::kInterpret);
+    for (const Tier tier : kTiers) {
+      const Program program = engine.compile(w.expressions, {.tier = tier, .expected_evaluations = 1e6});
+      expectSameBits(predict(engine, program, data, w.parameters), expected, 4, some.name.c_str());
+      EXPECT_EQ(program.status().served.compiled, 0U) << some.name << " " << nameOf(tier);
+      EXPECT_TRUE(engine.gradient(program, data, w.parameters, {.by = DerivativesBy::kVariables})) << some.name;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace srjit
