@@ -14,7 +14,8 @@ namespace {
 Result<Task> gradientTask(Engine::State& engine, const Program& program, const Dataset& data,
                           std::span<const double> parameters, const GradientOptions& options,
                           const Deadline& deadline) {
-  if (Status valid = checkLoss(options.loss, data.state(), engine.options.limits); !valid) return std::move(valid).error();
+  if (Status valid = checkLoss(options.loss, data.state(), engine.options.limits); !valid)
+    return std::move(valid).error();
   Result<Program> of_vectors = programOfVectors(engine, program, data, parameters, deadline);
   if (!of_vectors) return std::move(of_vectors).error();
   Derivation derivation = derivedSums(Quantity::kGradient, data.state(), options.loss);

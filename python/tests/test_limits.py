@@ -51,6 +51,6 @@ def test_limits_are_no_other_numbers():
 def test_parse_reads_no_more(engine):
     assert len(srjit.parse("x0 + x1", max_nodes=3)) == 1
     with pytest.raises(srjit.Error) as refused:
-        srjit.parse("x0 + x1 + nonsense(", max_nodes=3)
+        srjit.parse("x0 + x1 + x2 + nonsense(", max_nodes=3)
     assert refused.value.code == "limit"
     assert [f.expression for f in srjit.parse(["x0", "x0*x1"], max_nodes=1).failures] == [1]
