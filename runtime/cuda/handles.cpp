@@ -206,6 +206,21 @@ void Stream::synchronize() const {
   cuda()->check(cuda()->driver().cuStreamSynchronize(get()), "cuStreamSynchronize");
 }
 
+void Stream::complete(const std::function<void()>& copies) const {
+  try {
+    copies();
+    synchronize();
+  } catch (...) {
+    settle();
+    throw;
+  }
+}
+
+void Stream::settle() const noexcept {
+  const CurrentContext current(*cuda(), std::nothrow);
+  cuda()->driver().cuStreamSynchronize(get());
+}
+
 DeviceBuffer::DeviceBuffer(std::shared_ptr<const Stream> stream, std::size_t bytes)
     : stream_(std::move(stream)), bytes_(bytes) {
   if (bytes == 0) return;

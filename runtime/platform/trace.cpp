@@ -13,9 +13,9 @@
 #include <utility>
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 #include "runtime/platform/guarded.h"
+#include "runtime/platform/json_text.h"
 
 namespace srjit {
 
@@ -43,20 +43,22 @@ class TraceFile {
   TraceFile& operator=(const TraceFile&) = delete;
 
   void add(const TraceEvent& event) {
-    nlohmann::ordered_json line = {{"name", event.what},
-                                   {"cat", nameOf(event.kind)},
-                                   {"ph", event.seconds > 0 ? "X" : "i"},
-                                   {"ts", event.begin * kMicrosecondsPerSecond}};
-    if (event.seconds > 0) {
-      line["dur"] = event.seconds * kMicrosecondsPerSecond;
-    } else {
-      line["s"] = "t";  // a mark of the height of its thread
-    }
-    line["pid"] = getpid();
-    line["tid"] = event.thread == kStreamThread ? streamRow(event.device) : event.thread;
-    if (!event.device.empty()) line["args"]["device"] = event.device;
-    for (const TraceNumber& number : event.numbers) line["args"][std::string(number.name)] = number.value;
-    write(line.dump() + ",\n");
+    const bool lasts = event.seconds > 0;
+    std::string line =
+        fmt::format(R"({{"name":{},"cat":{},"ph":"{}","ts":{},)", quotedJson(event.what), quotedJson(nameOf(event.kind)),
+                    lasts ? "X" : "i", numberOfJson(event.begin * kMicrosecondsPerSecond));
+    // "t": a mark of the height of its thread.
+    line += lasts ? fmt::format(R"("dur":{},)", numberOfJson(event.seconds * kMicrosecondsPerSecond)) : R"("s":"t",)";
+    line += fmt::format(R"("pid":{},"tid":{})", getpid(),
+                        event.thread == kStreamThread ? streamRow(event.device) : event.thread);
+    std::string arguments;
+    const auto argument = [&](std::string_view name, std::string_view value) {
+      arguments += fmt::format("{}{}:{}", arguments.empty() ? "" : ",", quotedJson(name), value);
+    };
+    if (!event.device.empty()) argument("device", quotedJson(event.device));
+    for (const TraceNumber& number : event.numbers) argument(number.name, numberOfJson(number.value));
+    if (!arguments.empty()) line += fmt::format(R"(,"args":{{{}}})", arguments);
+    write(line + "},\n");
   }
 
   Status finish() {
@@ -83,12 +85,9 @@ class TraceFile {
       row = known->second;
       if (!is_new) return row;
     }
-    const nlohmann::ordered_json name = {{"name", "thread_name"},
-                                         {"ph", "M"},
-                                         {"pid", getpid()},
-                                         {"tid", row},
-                                         {"args", {{"name", fmt::format("{} stream", device)}}}};
-    write(name.dump() + ",\n");
+    write(fmt::format(R"({{"name":"thread_name","ph":"M","pid":{},"tid":{},"args":{{"name":{}}}}},)", getpid(), row,
+                      quotedJson(fmt::format("{} stream", device))) +
+          "\n");
     return row;
   }
 
