@@ -31,14 +31,16 @@ constexpr std::uint32_t kFirstStreamRow = 1'000'000;  // behind those of threads
 class TraceFile {
  public:
   static Result<std::shared_ptr<TraceFile>> create(const std::string& path) {
-    const int file = open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0666);
-    if (file < 0) return failure(path);
-    auto created = std::shared_ptr<TraceFile>(new TraceFile(path, file));
+    auto created = std::shared_ptr<TraceFile>(new TraceFile(path));
+    created->file_ = open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0666);
+    if (created->file_ < 0) return failure(path);
     created->write("[\n");
     if (created->failure_) return *created->failure_;
     return created;
   }
-  ~TraceFile() { close(file_); }
+  ~TraceFile() {
+    if (file_ >= 0) close(file_);
+  }
   TraceFile(const TraceFile&) = delete;
   TraceFile& operator=(const TraceFile&) = delete;
 
@@ -70,7 +72,7 @@ class TraceFile {
   }
 
  private:
-  TraceFile(std::string path, int file) : path_(std::move(path)), file_(file) {}
+  explicit TraceFile(std::string path) : path_(std::move(path)) {}
 
   static Error failure(const std::string& path) {
     return {Errc::kMachine, fmt::format("trace {}: {}", path, std::generic_category().message(errno)), {}};
@@ -105,7 +107,7 @@ class TraceFile {
   }
 
   const std::string path_;
-  const int file_;
+  int file_ = -1;
   std::mutex mutex_;
   std::map<std::string, std::uint32_t> streams_;
   std::optional<Error> failure_;

@@ -146,7 +146,7 @@ Calls callsInC(World& world, const EngineOptions& options) {
 }
 
 constexpr Scenario kCScenarios[] = {
-    {"CpuInC", kMemory, [](World& w) { return callsInC(w, {.device = "cpu", .tier = Tier::kInterpret}); }},
+    {"CpuInC", kMemory, [](World& w) { return callsInC(w, {.device = "cpu", .tier = Tier::kInterpret, .threads = 1}); }},
     {"GpuInC", kMemory | kGpu | kKernels,
      [](World& w) {
        return callsInC(w, {.device = "cuda:0", .math = Math::kStrict, .tier = Tier::kInterpret});

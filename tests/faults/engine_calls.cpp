@@ -1,6 +1,6 @@
 #include "tests/faults/engine_calls.h"
 
-#include <limits>
+#include <map>
 #include <memory>
 #include <optional>
 
@@ -19,12 +19,21 @@ struct Ready {
   std::optional<Program> program;
 };
 
+/// LLVM makes handlers for each engine on the CPU, which takes most of the time of a point, so all points share one.
+const Engine& sharedCpuEngine(Tier tier) {
+  static std::map<Tier, Engine> engines;
+  const auto known = engines.find(tier);
+  if (known != engines.end()) return known->second;
+  const EngineOptions options{.device = "cpu", .math = Math::kStrict, .tier = tier, .threads = 2};
+  return engines.emplace(tier, Engine::create(options).value()).first->second;
+}
+
 std::shared_ptr<Ready> readyWith(World& world, const EngineOptions& options, Size size = {}) {
   auto ready = std::make_shared<Ready>();
   ready->w = arithmeticWorkload(31, size.expressions, size.rows, Precision::kF32, true);
   for (const Expression& expression : ready->w.expressions) ready->arrays.addPostfix(expression);
   ready->out.resize(size.expressions * size.rows);
-  ready->engine = world.machine.engine(options);
+  ready->engine = options.device == "cpu" ? sharedCpuEngine(options.tier) : world.machine.engine(options);
   ready->data = ready->engine->upload(ready->w.view()).value();
   return ready;
 }

@@ -66,7 +66,9 @@ Calls cacheMaintenance(World& world) {
       for (const StoredImage& image : *list) EXPECT_TRUE(image.key.title.starts_with("image ")) << image.key.title;
     }
     const auto check = tried([&] { return cache->verify(); });
-    if (outcome.isThere(check)) EXPECT_EQ(check->bad.size(), 0U);
+    if (outcome.isThere(check)) {
+      EXPECT_EQ(check->bad.size(), 0U);
+    }
     const auto lock = tried([&] { return cache->lock("a lock", [] { return true; }); });
     outcome.isThere(tried([&] { return cache->clear(); }));
     const auto image = tried([&] { return cache->get(keyNumber(4), makerOf(4)); });
@@ -95,7 +97,9 @@ Calls outputFile(World& world, std::string_view before) {
     const std::vector<std::string> names = world.scratch.list();
     const bool is_there = is_published || !before.empty();
     EXPECT_EQ(names, is_there ? std::vector<std::string>{"out.csv"} : std::vector<std::string>()) << "files are left";
-    if (is_there) EXPECT_EQ(contentOf(path), is_published ? content : before);
+    if (is_there) {
+      EXPECT_EQ(contentOf(path), is_published ? content : before);
+    }
     if (outcome.errors.empty()) outcome.numbers.push_back(1);
     return outcome;
   };
