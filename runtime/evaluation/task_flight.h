@@ -31,7 +31,11 @@ class TaskFlight final : public Flight {
     }));
   }
   ~TaskFlight() override {
-    if (shared_->is_begun.exchange(true)) awaitResult();
+    if (shared_->is_begun.exchange(true)) {
+      awaitResult();
+    } else {
+      shared_->run = nullptr;  // with what it captures, since the task may stay in its queue for long
+    }
   }
 
   bool ready() override {

@@ -136,7 +136,10 @@ void evaluates(Outcome& outcome, const Caller& caller, Objects& made) {
 }
 
 Calls callsInC(World& world, const EngineOptions& options) {
-  return [caller = std::make_shared<const Caller>(world.machine.engine(options))] {
+  // One engine on the CPU for all points, as in engine_calls.cpp.
+  static const Engine cpu = Engine::create({.device = "cpu", .math = Math::kStrict, .threads = 2}).value();
+  const Engine engine = options.device == "cpu" ? cpu : world.machine.engine(options);
+  return [caller = std::make_shared<const Caller>(engine)] {
     Outcome outcome;
     Objects made;
     if (prepares(outcome, *caller, made)) evaluates(outcome, *caller, made);
@@ -146,7 +149,7 @@ Calls callsInC(World& world, const EngineOptions& options) {
 }
 
 constexpr Scenario kCScenarios[] = {
-    {"CpuInC", kMemory, [](World& w) { return callsInC(w, {.device = "cpu", .tier = Tier::kInterpret, .threads = 1}); }},
+    {"CpuInC", kMemory, [](World& w) { return callsInC(w, {.device = "cpu", .tier = Tier::kInterpret}); }},
     {"GpuInC", kMemory | kGpu | kKernels,
      [](World& w) {
        return callsInC(w, {.device = "cuda:0", .math = Math::kStrict, .tier = Tier::kInterpret});

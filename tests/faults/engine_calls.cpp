@@ -97,6 +97,25 @@ Calls wholeLife(World& world, const EngineOptions& options) {
   };
 }
 
+Calls firstUse(World& world, const EngineOptions& options) {
+  const auto workload = std::make_shared<const Workload>(arithmeticWorkload(34, 2, 100, Precision::kF32));
+  return [&world, options, workload, view = workload->view()] {
+    Outcome outcome;
+    Result<Engine> engine = tried([&] { return world.machine.tryEngine(options); });
+    if (!outcome.isThere(engine)) return outcome;
+    Result<Dataset> data = tried([&] { return engine->upload(view); });
+    if (outcome.isThere(data)) {
+      std::optional<Program> program = tried([&] { return engine->compile(workload->expressions); });
+      outcome.add(program->failures());
+      outcome.take(tried([&] { return engine->loss(*program, *data, workload->parameters); }));
+      dropped(std::move(program));
+    }
+    dropped(std::move(data));
+    dropped(std::move(engine));
+    return outcome;
+  };
+}
+
 Calls uploads(World& world, const EngineOptions& options) {
   const auto ready = readyWithProgram(world, options);
   const std::vector<double> weights(ready->w.rows(), 0.5);
@@ -314,7 +333,7 @@ Calls deviceMemory(World& world, const EngineOptions& options) {
         : columns(driver, rows, 5), target(driver, rows, 1), out(driver, rows, expressions) {}
     CallersColumns columns, target, out;
   };
-  constexpr std::size_t kRows = 150, kExpressions = 5;
+  constexpr std::size_t kRows = 140, kExpressions = 3;
   const auto memory = std::make_shared<Columns>(world.machine.driver, kRows, kExpressions);
   return [memory, ready = readyWithProgram(world, options, {kExpressions, kRows})] {
     Outcome outcome;

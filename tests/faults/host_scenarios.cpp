@@ -34,6 +34,7 @@ constexpr Scenario kHostScenarios[] = {
     {"Texts", kMemory, texts, [] { return FakeOptions(); }, true},
     {"CpuEngine", kMemory, [](World& w) { return creation(w, onCpu()); }},
     {"CpuWholeLife", kThreads, [](World& w) { return wholeLife(w, onCpu()); }, [] { return FakeOptions(); }, true},
+    {"CpuFirstUse", kMemory, [](World& w) { return firstUse(w, onCpu()); }, [] { return FakeOptions(); }, true},
     {"CpuUploads", kMemory, [](World& w) { return uploads(w, onCpu()); }},
     {"CpuInterpreted", kMemory, [](World& w) { return compilation(w, onCpu()); },
      [] { return FakeOptions(); }, true},

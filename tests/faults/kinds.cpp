@@ -25,8 +25,8 @@ constexpr FaultKind memory(std::string_view name, unsigned uses, PointKind point
   return {name, uses, Source::kPoint, point, is_lasting, {}, 0, CUDA_SUCCESS};
 }
 
-constexpr FaultKind device(std::string_view name, Source source, CUresult code) {
-  return {name, kGpu | (source == Source::kKernel ? kKernels : 0U), source, PointKind::kAllocation, source != Source::kCall, {}, 0, code};
+constexpr FaultKind device(std::string_view name, Source source, CUresult code, unsigned uses = 0) {
+  return {name, kGpu | uses, source, PointKind::kAllocation, source != Source::kCall, {}, 0, code};
 }
 
 constexpr FaultKind kKinds[] = {
@@ -35,14 +35,14 @@ constexpr FaultKind kKinds[] = {
     memory("SqliteMemory", kDatabase, PointKind::kSqlite, false),
     memory("SqliteMemoryFrom", kDatabase, PointKind::kSqlite, true),
     device("CallOutOfMemory", Source::kCall, CUDA_ERROR_OUT_OF_MEMORY),
-    device("CallNotInitialized", Source::kCall, kNotInitialized),
-    device("CallUnavailable", Source::kCall, kDeviceUnavailable),
+    device("CallNotInitialized", Source::kCall, kNotInitialized, kCodes),
+    device("CallUnavailable", Source::kCall, kDeviceUnavailable, kCodes),
     device("CallIllegalAddress", Source::kCall, CUDA_ERROR_ILLEGAL_ADDRESS),
-    device("CallLaunchFailed", Source::kCall, CUDA_ERROR_LAUNCH_FAILED),
-    device("CallUnknown", Source::kCall, CUDA_ERROR_UNKNOWN),
+    device("CallLaunchFailed", Source::kCall, CUDA_ERROR_LAUNCH_FAILED, kCodes),
+    device("CallUnknown", Source::kCall, CUDA_ERROR_UNKNOWN, kCodes),
     device("LostByIllegalAddress", Source::kLost, CUDA_ERROR_ILLEGAL_ADDRESS),
-    device("LostByEcc", Source::kLost, kEccUncorrectable),
-    device("KernelFails", Source::kKernel, CUDA_ERROR_LAUNCH_FAILED),
+    device("LostByEcc", Source::kLost, kEccUncorrectable, kCodes),
+    device("KernelFails", Source::kKernel, CUDA_ERROR_LAUNCH_FAILED, kKernels),
     system("ThreadStart", kThreads, kStarts, EAGAIN),
     system("ThreadStartsFrom", kThreads, kStarts, EAGAIN, true),
     system("Map", kCode, kMaps, ENOMEM),

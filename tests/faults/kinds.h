@@ -23,6 +23,7 @@ enum Uses : unsigned {
   kKernels = 128, ///< kernels of a GPU run
   kOpens = 256,   ///< opens files
   kNames = 512,   ///< synchronises files, and gives them their names
+  kCodes = 1024,  ///< the driver's codes are tried one by one, not only those that the library tells apart
 };
 
 /// A kind of fault: at which calls it may be, and what the call gives then.

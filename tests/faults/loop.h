@@ -18,7 +18,7 @@ namespace srjit {
 /// environment tries point n alone, and prints the calls of the driver.
 void tryEveryPoint(const Scenario& scenario, const FaultKind& kind);
 
-inline constexpr std::size_t kEveryPoint = 600, kStride = 7;
+inline constexpr std::size_t kEveryPoint = 400, kStride = 7;
 
 /// Makes a process that ends in the middle of a run say in which.
 void namePointOfCrash();

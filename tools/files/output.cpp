@@ -152,6 +152,12 @@ void removeOnSignal(const std::string& name) {
   for (const auto& [number, action] : kept) sigaction(number, &action, nullptr);
 }
 
+/// Signals no longer remove it.
+void keepOnSignal(const std::string& name) {
+  const LlvmScope scope;
+  llvm::sys::DontRemoveFileOnSignal(name);
+}
+
 /// A temporary name in a directory, removed with the object and by signals. Names are given relative to the directory's
 /// descriptor: its path and theirs together may be longer than a path can be.
 class TemporaryName {
@@ -180,13 +186,13 @@ class TemporaryName {
   ~TemporaryName() {
     if (!is_there_) return;
     unlinkat(folder_, name_.c_str(), 0);
-    llvm::sys::DontRemoveFileOnSignal(path_);
+    keepOnSignal(path_);
   }
   bool empty() const noexcept { return name_.empty(); }
   const std::string& get() const noexcept { return name_; }
   /// The file has another name now.
   void forget() {
-    llvm::sys::DontRemoveFileOnSignal(path_);
+    keepOnSignal(path_);
     name_.clear();
     is_there_ = false;
   }
