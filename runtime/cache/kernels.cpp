@@ -363,8 +363,8 @@ void KernelCache::State::clearMemory() {
   facts_.clear();
 }
 
-// Only locks without a holder. The directory may change or vanish meanwhile. (std::filesystem's iterator takes memory in
-// functions that must not throw.)
+// Only locks without a holder. The directory may change or vanish meanwhile. (std::filesystem's iterator takes memory
+// in functions that must not throw.)
 void KernelCache::State::unmarkLocks() {
   if (!store_ || access_ == StoreAccess::kLook) return;
   const std::unique_ptr<DIR, int (*)(DIR*)> folder(opendir(directory_.c_str()), closedir);

@@ -16,8 +16,8 @@
 
 namespace srjit {
 
-/// Runs `run`, which returns Result<Losses>: a thread of the arena does, or who waits for it, whoever is first. So it does
-/// not depend on a thread that the system may refuse to start. Nobody runs it if it is dropped before.
+/// Runs `run`, which returns Result<Losses>: a thread of the arena does, or who waits for it, whoever is first. So it
+/// does not depend on a thread that the system may refuse to start. Nobody runs it if it is dropped before.
 class TaskFlight final : public Flight {
  public:
   TaskFlight(tbb::task_arena& arena, std::function<Result<Losses>()> run) : arena_(arena) {

@@ -82,7 +82,7 @@ class DeviceRun {
   PredictionChunk launchPredictions(const Dataset::State& data, std::size_t chunk);
 
   const RunPlan plan_;
-  DeviceQueue& queue_;  ///< the plan's
+  DeviceQueue& queue_;      ///< the plan's
   bool in_flight_ = false;  ///< work is on the streams that was not waited for
   Event done_;
   RunMemory memory_;

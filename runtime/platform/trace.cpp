@@ -46,9 +46,9 @@ class TraceFile {
 
   void add(const TraceEvent& event) {
     const bool lasts = event.seconds > 0;
-    std::string line =
-        fmt::format(R"({{"name":{},"cat":{},"ph":"{}","ts":{},)", quotedJson(event.what), quotedJson(nameOf(event.kind)),
-                    lasts ? "X" : "i", numberOfJson(event.begin * kMicrosecondsPerSecond));
+    std::string line = fmt::format(R"({{"name":{},"cat":{},"ph":"{}","ts":{},)", quotedJson(event.what),
+                                   quotedJson(nameOf(event.kind)), lasts ? "X" : "i",
+                                   numberOfJson(event.begin * kMicrosecondsPerSecond));
     // "t": a mark of the height of its thread.
     line += lasts ? fmt::format(R"("dur":{},)", numberOfJson(event.seconds * kMicrosecondsPerSecond)) : R"("s":"t",)";
     line += fmt::format(R"("pid":{},"tid":{})", getpid(),

@@ -21,8 +21,7 @@ std::vector<std::size_t> PoolDevices::working() const {
 std::optional<std::size_t> PoolDevices::ownerOf(std::uint64_t address) const {
   std::optional<Error> failure;
   for (const std::size_t device : working()) {
-    const Result<bool> owns =
-        guarded([&]() -> Result<bool> { return devices_[device].executor->owns(address); });
+    const Result<bool> owns = guarded([&]() -> Result<bool> { return devices_[device].executor->owns(address); });
     if (!owns) failure = owns.error();
     if (owns && *owns) return device;
   }

@@ -89,10 +89,11 @@ bool prepares(Outcome& outcome, const Caller& caller, Objects& made) {
     return srjit_parse(kTexts.data(), kTexts.size(), SRJIT_TEXT_INFIX, nullptr, 0, to, &failures, error);
   });
   addFailures(outcome, failures);
-  return is_parsed && makes(outcome, made.data,
-                            [&](srjit_dataset** to, srjit_error* error) {
-                              return srjit_dataset_create(caller.engine.get(), &caller.view, to, error);
-                            }) &&
+  return is_parsed &&
+         makes(outcome, made.data,
+               [&](srjit_dataset** to, srjit_error* error) {
+                 return srjit_dataset_create(caller.engine.get(), &caller.view, to, error);
+               }) &&
          makes(outcome, made.program, [&](srjit_program** to, srjit_error* error) {
            return srjit_compile_tokens(caller.engine.get(), made.tokens.get(), nullptr, to, error);
          });
@@ -115,8 +116,8 @@ void evaluates(Outcome& outcome, const Caller& caller, Objects& made) {
                       error);
   }));
   take(succeeds(outcome, [&](srjit_error* error) {
-    return srjit_gradient(engine, made.program.get(), made.data.get(), parameters.data(), kParameters, nullptr,
-                          &losses, error);
+    return srjit_gradient(engine, made.program.get(), made.data.get(), parameters.data(), kParameters, nullptr, &losses,
+                          error);
   }));
   std::vector<float> out(kExpressions * Caller::kRows);
   srjit_failures* failures = nullptr;
@@ -131,8 +132,7 @@ void evaluates(Outcome& outcome, const Caller& caller, Objects& made) {
                              error);
   });
   if (!is_submitted) return;
-  take(succeeds(outcome,
-                [&](srjit_error* error) { return srjit_pending_losses(made.pending.get(), &losses, error); }));
+  take(succeeds(outcome, [&](srjit_error* error) { return srjit_pending_losses(made.pending.get(), &losses, error); }));
 }
 
 Calls callsInC(World& world, const EngineOptions& options) {
@@ -151,9 +151,7 @@ Calls callsInC(World& world, const EngineOptions& options) {
 constexpr Scenario kCScenarios[] = {
     {"CpuInC", kMemory, [](World& w) { return callsInC(w, {.device = "cpu", .tier = Tier::kInterpret}); }},
     {"GpuInC", kMemory | kGpu | kKernels,
-     [](World& w) {
-       return callsInC(w, {.device = "cuda:0", .math = Math::kStrict, .tier = Tier::kInterpret});
-     },
+     [](World& w) { return callsInC(w, {.device = "cuda:0", .math = Math::kStrict, .tier = Tier::kInterpret}); },
      [] { return FakeOptions{.lag = true}; }},
 };
 

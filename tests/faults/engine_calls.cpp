@@ -48,9 +48,8 @@ std::shared_ptr<Ready> readyWithProgram(World& world, const EngineOptions& optio
 std::vector<double> widened(std::span<const float> values) { return {values.begin(), values.end()}; }
 
 void addPredictions(Outcome& outcome, Ready& ready, const Program& program) {
-  const auto predicted = tried([&] {
-    return ready.engine->evaluate(program, *ready.data, ready.w.parameters, std::span<float>(ready.out));
-  });
+  const auto predicted = tried(
+      [&] { return ready.engine->evaluate(program, *ready.data, ready.w.parameters, std::span<float>(ready.out)); });
   if (outcome.take(predicted)) outcome.add(widened(ready.out));
 }
 
@@ -190,15 +189,16 @@ Calls severalVectors(World& world, const EngineOptions& options) {
 }
 
 Calls losses(World& world, const EngineOptions& options) {
-  const std::vector<LossOptions> kinds{
-      {.kind = LossKind::kMse},
-      {.kind = LossKind::kHuber, .nan = NanPolicy::kSkip},
-      {.kind = LossKind::kScaledMse},
-      {.custom = build({Token::variable(0), Token::variable(1), Token::operation(Op::kSub), Token::operation(Op::kAbs)})}};
+  const std::vector<LossOptions> kinds{{.kind = LossKind::kMse},
+                                       {.kind = LossKind::kHuber, .nan = NanPolicy::kSkip},
+                                       {.kind = LossKind::kScaledMse},
+                                       {.custom = build({Token::variable(0), Token::variable(1),
+                                                         Token::operation(Op::kSub), Token::operation(Op::kAbs)})}};
   return [ready = readyWithProgram(world, options), kinds] {
     Outcome outcome;
     for (const LossOptions& kind : kinds) {
-      if (!outcome.take(tried([&] { return ready->engine->loss(*ready->program, *ready->data, ready->w.parameters, kind); })))
+      if (!outcome.take(
+              tried([&] { return ready->engine->loss(*ready->program, *ready->data, ready->w.parameters, kind); })))
         return outcome;
     }
     return outcome;
@@ -224,7 +224,8 @@ Calls fits(World& world, const EngineOptions& options) {
   return [ready = readyWithProgram(world, options)] {
     Outcome outcome;
     const FitOptions few{.iterations = 3};
-    const auto fitted = tried([&] { return ready->engine->fit(*ready->program, *ready->data, ready->w.parameters, few); });
+    const auto fitted =
+        tried([&] { return ready->engine->fit(*ready->program, *ready->data, ready->w.parameters, few); });
     if (outcome.isThere(fitted)) add(outcome, *fitted);
     return outcome;
   };
@@ -302,12 +303,8 @@ class CallersColumns {
   CallersColumns(FakeDriver& driver, std::size_t rows, std::size_t columns) : driver_(driver) {
     std::vector<float> values(rows * columns);
     for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i % 17) - 3;
-    matrix_ = {driver.allocateForeign(std::as_bytes(std::span(values))),
-               rows,
-               columns,
-               sizeof(float),
-               static_cast<std::ptrdiff_t>(rows * sizeof(float)),
-               Precision::kF32};
+    matrix_ = {driver.allocateForeign(std::as_bytes(std::span(values))), rows,           columns, sizeof(float),
+               static_cast<std::ptrdiff_t>(rows * sizeof(float)),        Precision::kF32};
   }
   ~CallersColumns() { driver_.freeForeign(matrix_.pointer); }
   CallersColumns(const CallersColumns&) = delete;
@@ -338,8 +335,8 @@ Calls deviceMemory(World& world, const EngineOptions& options) {
   return [memory, ready = readyWithProgram(world, options, {kExpressions, kRows})] {
     Outcome outcome;
     const Engine& engine = *ready->engine;
-    Result<Dataset> data = tried(
-        [&] { return engine.adopt({.columns = memory->columns.matrix(), .target = memory->target.matrix()}); });
+    Result<Dataset> data =
+        tried([&] { return engine.adopt({.columns = memory->columns.matrix(), .target = memory->target.matrix()}); });
     if (!outcome.isThere(data)) return outcome;
     outcome.take(tried([&] { return engine.loss(*ready->program, *data, ready->w.parameters); }));
     // Predictions lie one expression behind another.

@@ -15,8 +15,8 @@ EngineOptions onPool() { return {.device = "cuda:all", .math = Math::kStrict, .t
 FakeOptions oneGpu() { return {.lag = true}; }
 FakeOptions twoGpus() { return manyDevices(2); }
 
-/// Writes facts to the cache in the world's folder: that the direct tier works, and that computing takes so long that every
-/// kept value saves time.
+/// Writes facts to the cache in the world's folder: that the direct tier works, and that computing takes so long that
+/// every kept value saves time.
 EngineOptions withFacts(World& world, Tier tier) {
   EngineOptions options = onGpu(tier);
   options.cache_directory = world.scratch.path("");

@@ -104,7 +104,8 @@ std::string Fault::missingIn(std::string_view message) const {
   if (kind_.source != Source::kPoint) return unless(says(std::to_string(kind_.code)), "the code of the driver");
   if (kind_.point != PointKind::kSystem) return unless(says("memory"), "memory");
   if (kind_.calls.data() == kStarts.data()) return unless(says("thread"), "the thread");
-  return unless(says(std::strerror(kind_.number)) || says("SQLite error") || says("cannot"), std::strerror(kind_.number));
+  return unless(says(std::strerror(kind_.number)) || says("SQLite error") || says("cannot"),
+                std::strerror(kind_.number));
 }
 
 }  // namespace srjit

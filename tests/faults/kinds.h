@@ -13,17 +13,17 @@ namespace srjit {
 
 /// What a scenario uses: which faults it can have. Bits.
 enum Uses : unsigned {
-  kMemory = 1,    ///< `operator new`
-  kGpu = 2,       ///< the driver
-  kThreads = 4,   ///< starts threads, if the process has none yet
-  kCode = 8,      ///< memory that code runs in: LLVM's for the CPU
-  kDatabase = 16, ///< SQLite: its memory, its calls of the system
-  kLocks = 32,    ///< locks of files
-  kFiles = 64,    ///< writes files
-  kKernels = 128, ///< kernels of a GPU run
-  kOpens = 256,   ///< opens files
-  kNames = 512,   ///< synchronises files, and gives them their names
-  kCodes = 1024,  ///< the driver's codes are tried one by one, not only those that the library tells apart
+  kMemory = 1,     ///< `operator new`
+  kGpu = 2,        ///< the driver
+  kThreads = 4,    ///< starts threads, if the process has none yet
+  kCode = 8,       ///< memory that code runs in: LLVM's for the CPU
+  kDatabase = 16,  ///< SQLite: its memory, its calls of the system
+  kLocks = 32,     ///< locks of files
+  kFiles = 64,     ///< writes files
+  kKernels = 128,  ///< kernels of a GPU run
+  kOpens = 256,    ///< opens files
+  kNames = 512,    ///< synchronises files, and gives them their names
+  kCodes = 1024,   ///< the driver's codes are tried one by one, not only those that the library tells apart
 };
 
 /// A kind of fault: at which calls it may be, and what the call gives then.

@@ -1,4 +1,5 @@
-// Faults, systematically: every scenario with every fault that it can have. Each pair is a test, and each scenario a suite.
+// Faults, systematically: every scenario with every fault that it can have. Each pair is a test, and each scenario a
+// suite.
 #include <unistd.h>
 
 #include <cstdlib>
@@ -41,7 +42,8 @@ int main(int count, char** arguments) {
   srjit::countSqliteMemory();
   srjit::namePointOfCrash();
   testing::InitGoogleTest(&count, arguments);
-  for (const auto scenarios : {srjit::gpuScenarios(), srjit::hostScenarios(), srjit::fileScenarios(), srjit::cScenarios()}) {
+  for (const auto scenarios :
+       {srjit::gpuScenarios(), srjit::hostScenarios(), srjit::fileScenarios(), srjit::cScenarios()}) {
     srjit::registerTests(scenarios);
   }
   return RUN_ALL_TESTS();

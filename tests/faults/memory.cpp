@@ -62,9 +62,7 @@ namespace {
 
 sqlite3_mem_methods sqlite_memory{};
 
-void* takeForSqlite(int bytes) {
-  return failsHere(PointKind::kSqlite) ? nullptr : sqlite_memory.xMalloc(bytes);
-}
+void* takeForSqlite(int bytes) { return failsHere(PointKind::kSqlite) ? nullptr : sqlite_memory.xMalloc(bytes); }
 
 void* growForSqlite(void* memory, int bytes) {
   return failsHere(PointKind::kSqlite) ? nullptr : sqlite_memory.xRealloc(memory, bytes);

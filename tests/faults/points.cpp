@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "compiler/lowering/llvm_scope.h"
-#include "tests/gpu_model/spared_scope.h"
+#include "tests/faults/spared_scope.h"
 
 namespace srjit {
 namespace {

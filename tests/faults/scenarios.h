@@ -9,9 +9,9 @@
 #include "ir/error.h"
 #include "runtime/results.h"
 #include "tests/faults/kinds.h"
+#include "tests/faults/spared_scope.h"
 #include "tests/generators/scratch.h"
 #include "tests/gpu_model/device_engine.h"
-#include "tests/gpu_model/spared_scope.h"
 
 namespace srjit {
 
@@ -75,8 +75,8 @@ using Calls = std::function<Outcome()>;
 
 struct Scenario {
   std::string_view name;
-  unsigned uses;                      ///< bits of Uses
-  Calls (*prepare)(World&);           ///< without faults
+  unsigned uses;             ///< bits of Uses
+  Calls (*prepare)(World&);  ///< without faults
   FakeOptions (*machine)() = [] { return FakeOptions(); };
   /// Calls that are documented to throw std::bad_alloc are among them.
   bool may_throw = false;

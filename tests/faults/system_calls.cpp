@@ -1,4 +1,5 @@
-// Functions of the system by their names in libc, with failures on demand (points.h). Each makes the system call itself.
+// Functions of the system by their names in libc, with failures on demand (points.h). Each makes the system call
+// itself.
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -59,7 +60,9 @@ ssize_t pread64(int file, void* to, std::size_t bytes, off_t at) { return pread(
 
 int fsync(int file) { return static_cast<int>(called("fsync", SYS_fsync, file)); }
 int fdatasync(int file) { return static_cast<int>(called("fsync", SYS_fdatasync, file)); }
-int ftruncate(int file, off_t bytes) noexcept { return static_cast<int>(called("ftruncate", SYS_ftruncate, file, bytes)); }
+int ftruncate(int file, off_t bytes) noexcept {
+  return static_cast<int>(called("ftruncate", SYS_ftruncate, file, bytes));
+}
 int ftruncate64(int file, off_t bytes) noexcept { return ftruncate(file, bytes); }
 int fallocate(int file, int mode, off_t at, off_t bytes) {
   return static_cast<int>(called("ftruncate", SYS_fallocate, file, mode, at, bytes));

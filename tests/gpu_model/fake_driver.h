@@ -85,7 +85,8 @@ class FakeDriver {
   /// The n-th call of `entry` in a context of the device from now on (the next is 1), and every later call there;
   /// of an empty `entry` all calls count.
   void loseAt(int device, std::string_view entry, std::size_t n, CUresult code = CUDA_ERROR_ILLEGAL_ADDRESS);
-  /// Whether a call or a kernel has failed because of failAt(), loseAt() or failKernel(); of calls, the last one's entry.
+  /// Whether a call or a kernel has failed because of failAt(), loseAt() or failKernel(); of calls, the last one's
+  /// entry.
   bool hasFailed() const;
   std::string failedEntry() const;
   /// Ends what these three planned. Devices that were lost remain lost.

@@ -4,7 +4,7 @@
 #include "compiler/lowering/kernel_name.h"
 #include "compiler/nvptx/options.h"
 #include "compiler/nvptx/totals_kernel.h"
-#include "tests/gpu_model/spared_scope.h"
+#include "tests/faults/spared_scope.h"
 
 namespace srjit {
 namespace {

@@ -7,10 +7,10 @@
 #include <mutex>
 #include <optional>
 
+#include "tests/faults/spared_scope.h"
 #include "tests/gpu_model/direct_code.h"
 #include "tests/gpu_model/fake_driver.h"
 #include "tests/gpu_model/kernels.h"
-#include "tests/gpu_model/spared_scope.h"
 
 namespace srjit {
 
@@ -86,8 +86,8 @@ struct FakeState : ModelMemory {
   explicit FakeState(FakeOptions chosen);
   ~FakeState() override;
 
-  /// The context requirement of a call, and whether it has its effect where it fails: those that free something do. kEnd
-  /// frees and needs no context.
+  /// The context requirement of a call, and whether it has its effect where it fails: those that free something do.
+  /// kEnd frees and needs no context.
   enum class Kind { kFree, kInContext, kRelease, kEnd };
   /// Counts a call, applies failures, and runs `body`, which returns a CUresult, on the active state.
   template <class Body>
