@@ -24,10 +24,11 @@ CUstream makeStream(const Cuda& cuda) {
 
 void* allocatePinned(const Cuda& cuda, std::size_t bytes) {
   void* address = nullptr;
-  if (bytes > 0) {
-    cuda.check(cuda.retrying([&] { return cuda.driver().cuMemHostAlloc(&address, bytes, CU_MEMHOSTALLOC_PORTABLE); }),
-               fmt::format("cuMemHostAlloc of {} bytes", bytes));
-  }
+  if (bytes == 0) return address;
+  const CUresult code =
+      cuda.retrying([&] { return cuda.driver().cuMemHostAlloc(&address, bytes, CU_MEMHOSTALLOC_PORTABLE); });
+  // No text before, for which there might be no memory, while nobody owns what was allocated.
+  if (code != CUDA_SUCCESS) cuda.check(code, fmt::format("cuMemHostAlloc of {} bytes", bytes));
   return address;
 }
 
@@ -260,8 +261,8 @@ PinnedBuffer::PinnedBuffer(std::shared_ptr<const Cuda> cuda, std::size_t bytes)
 
 PinnedRegion::PinnedRegion(std::shared_ptr<const Cuda> cuda, void* data, std::size_t bytes) {
   if (bytes == 0) return;
-  cuda->check(cuda->retrying([&] { return cuda->driver().cuMemHostRegister(data, bytes, 0); }),
-              fmt::format("cuMemHostRegister of {} bytes", bytes));
+  const CUresult code = cuda->retrying([&] { return cuda->driver().cuMemHostRegister(data, bytes, 0); });
+  if (code != CUDA_SUCCESS) cuda->check(code, fmt::format("cuMemHostRegister of {} bytes", bytes));
   handle_ = {cuda, data};
 }
 

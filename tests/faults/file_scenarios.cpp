@@ -131,7 +131,7 @@ FakeOptions plainGpu() { return {}; }
 constexpr Scenario kFileScenarios[] = {
     {"CachedImages", kOfCache, cachedImages, plainGpu, true},
     {"CacheMaintenance", kOfCache | kLocks, cacheMaintenance, plainGpu, true},
-    {"CachedEngine", kMemory | kGpu | kKernels | kDatabase | kOpens, cachedEngine, plainGpu, true},
+    {"CachedEngine", kMemory | kGpu | kKernels | kOpens, cachedEngine, plainGpu, true},
     {"OutputFile", kMemory | kFiles | kOpens | kNames, newFile, plainGpu, true},
     {"ReplacedFile", kMemory | kFiles | kOpens | kNames, replacedFile, plainGpu, true},
     {"Trace", kMemory | kFiles, tracedLosses, plainGpu, true},

@@ -21,7 +21,7 @@ void tryEveryPoint(const Scenario& scenario, const FaultKind& kind);
 #ifdef SRJIT_SANITIZED
 inline constexpr std::size_t kEveryPoint = 60;  // a point takes several times as long
 #else
-inline constexpr std::size_t kEveryPoint = 500;
+inline constexpr std::size_t kEveryPoint = 400;
 #endif
 inline constexpr std::size_t kStride = 7;
 
