@@ -19,11 +19,10 @@ namespace srjit {
 void tryEveryPoint(const Scenario& scenario, const FaultKind& kind);
 
 #ifdef SRJIT_SANITIZED
-inline constexpr std::size_t kEveryPoint = 60;  // a point takes several times as long
+inline constexpr std::size_t kEveryPoint = 60, kStride = 29;  // a point takes several times as long
 #else
-inline constexpr std::size_t kEveryPoint = 400;
+inline constexpr std::size_t kEveryPoint = 400, kStride = 7;
 #endif
-inline constexpr std::size_t kStride = 7;
 
 /// Makes a process that ends in the middle of a run say in which.
 void namePointOfCrash();
