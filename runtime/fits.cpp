@@ -1,8 +1,9 @@
 // Engine::fit() and submitFit().
-#include <chrono>
-#include <future>
+#include <atomic>
 #include <memory>
+#include <optional>
 #include <string>
+#include <system_error>
 #include <thread>
 #include <utility>
 
@@ -92,12 +93,19 @@ class PendingFits final : public Pending<Fits>::State {
   PendingFits(std::shared_ptr<Engine::State> engine, Program program, Dataset data, std::span<const double> starts,
               FitOptions options)
       : engine_(std::move(engine)) {
-    std::packaged_task<Result<Fits>()> fit(
-        [&engine = *engine_, program = std::move(program), data = std::move(data),
-         own_starts = std::vector<double>(starts.begin(), starts.end()), options = std::move(options),
-         deadline = engine_->deadline()] { return fitProgram(engine, program, data, own_starts, options, deadline); });
-    fits_ = fit.get_future();
-    thread_ = std::make_unique<std::thread>(std::move(fit));
+    auto fit = [this, program = std::move(program), data = std::move(data),
+                own_starts = std::vector<double>(starts.begin(), starts.end()), options = std::move(options),
+                deadline = engine_->deadline()] {
+      fits_.emplace(fitProgram(*engine_, program, data, own_starts, options, deadline));
+      is_done_ = true;
+      is_done_.notify_all();
+    };
+    try {
+      thread_ = std::make_unique<std::thread>(std::move(fit));
+    } catch (const std::system_error& failure) {
+      throw ErrorException(
+          {Errc::kMachine, fmt::format("cannot start a thread for a fit: {}", failure.code().message()), {}});
+    }
   }
   PendingFits(const PendingFits&) = delete;
   PendingFits& operator=(const PendingFits&) = delete;
@@ -110,20 +118,23 @@ class PendingFits final : public Pending<Fits>::State {
     }
   }
 
-  bool ready() override { return isForked() || fits_.wait_for(std::chrono::seconds(0)) == std::future_status::ready; }
+  bool ready() override { return isForked() || is_done_; }
   void wait() override {
-    if (!isForked()) fits_.wait();
+    if (!isForked()) is_done_.wait(false);
   }
   Result<Fits> result() override {
     if (Status own = engine_->checkProcess(); !own) return std::move(own).error();
-    return fits_.get();
+    is_done_.wait(false);
+    return std::move(*fits_);
   }
 
  private:
   bool isForked() const { return engine_->home.isForked(); }
 
   std::shared_ptr<Engine::State> engine_;
-  std::future<Result<Fits>> fits_;
+  // Not a std::promise, which cannot be dropped where there is no memory.
+  std::optional<Result<Fits>> fits_;
+  std::atomic<bool> is_done_ = false;
   std::unique_ptr<std::thread> thread_;
 };
 

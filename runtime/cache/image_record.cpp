@@ -1,33 +1,41 @@
 #include "runtime/cache/image_record.h"
 
+#include <algorithm>
+#include <array>
 #include <bit>
+#include <span>
 #include <utility>
 
+#include <fmt/format.h>
 #include <llvm/Support/xxhash.h>
-#include <nlohmann/json.hpp>
+
+#include "runtime/platform/json_text.h"
 
 namespace srjit {
 
 std::string textOfFacts(const std::vector<KernelFacts>& kernels) {
-  using nlohmann::json;
-  json rows = json::array();
+  std::string text = "[";
   for (const KernelFacts& facts : kernels) {
-    rows.push_back({facts.name, facts.registers, facts.stack_bytes, facts.spill_store_bytes, facts.spill_load_bytes});
+    text += fmt::format("{}[{},{},{},{},{}]", text.size() > 1 ? "," : "", quotedJson(facts.name), facts.registers,
+                        facts.stack_bytes, facts.spill_store_bytes, facts.spill_load_bytes);
   }
-  return rows.dump(-1, ' ', false, json::error_handler_t::replace);
+  return text + "]";
 }
 
 std::optional<std::vector<KernelFacts>> factsIn(const std::string& text) {
-  const nlohmann::json rows = nlohmann::json::parse(text, nullptr, false);
-  if (!rows.is_array()) return std::nullopt;
+  using Kind = JsonEvent::Kind;
+  constexpr std::array kRow = {Kind::kBeginArray, Kind::kText,  Kind::kWhole, Kind::kWhole,
+                               Kind::kWhole,      Kind::kWhole, Kind::kEnd};
+  const std::optional<std::vector<JsonEvent>> events = readJson(text);
+  if (!events || events->size() < 2 || events->front().kind != Kind::kBeginArray) return std::nullopt;
+  std::span<const JsonEvent> rows = std::span(*events).subspan(1, events->size() - 2);
   std::vector<KernelFacts> kernels;
-  for (const nlohmann::json& row : rows) {
-    if (!row.is_array() || row.size() != 5 || !row[0].is_string()) return std::nullopt;
-    for (std::size_t i = 1; i < 5; ++i) {
-      if (!row[i].is_number_unsigned()) return std::nullopt;
+  for (; !rows.empty(); rows = rows.subspan(kRow.size())) {
+    if (rows.size() < kRow.size() || !std::ranges::equal(rows.first(kRow.size()), kRow, {}, &JsonEvent::kind)) {
+      return std::nullopt;
     }
-    kernels.push_back({row[0].get<std::string>(), row[1].get<unsigned>(), row[2].get<unsigned>(),
-                       row[3].get<unsigned>(), row[4].get<unsigned>()});
+    const auto number = [&](std::size_t i) { return static_cast<unsigned>(rows[i].whole); };
+    kernels.push_back({rows[1].text, number(2), number(3), number(4), number(5)});
   }
   return kernels;
 }

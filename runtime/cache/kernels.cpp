@@ -1,5 +1,7 @@
 #include "runtime/cache/kernels.h"
 
+#include <dirent.h>
+
 #include <condition_variable>
 #include <cstdlib>
 #include <cstring>
@@ -361,14 +363,15 @@ void KernelCache::State::clearMemory() {
   facts_.clear();
 }
 
-// Only locks without a holder. The directory may change or vanish meanwhile.
+// Only locks without a holder. The directory may change or vanish meanwhile. (std::filesystem's iterator takes memory
+// in functions that must not throw.)
 void KernelCache::State::unmarkLocks() {
   if (!store_ || access_ == StoreAccess::kLook) return;
-  std::error_code failure;
-  for (std::filesystem::directory_iterator entry(directory_, failure), end; !failure && entry != end;
-       entry.increment(failure)) {
-    if (!isLockFileName(entry->path().filename().string())) continue;
-    if (auto lock = FileLock::take(entry->path(), [] { return true; })) lock->unmark();
+  const std::unique_ptr<DIR, int (*)(DIR*)> folder(opendir(directory_.c_str()), closedir);
+  if (folder == nullptr) return;
+  while (const dirent* const entry = readdir(folder.get())) {
+    if (!isLockFileName(entry->d_name)) continue;
+    if (auto lock = FileLock::take(directory_ / entry->d_name, [] { return true; })) lock->unmark();
   }
 }
 

@@ -1,9 +1,13 @@
 #include "runtime/code/calibration.h"
 
+#include <algorithm>
 #include <cmath>
 #include <utility>
+#include <vector>
 
-#include <nlohmann/json.hpp>
+#include <fmt/format.h>
+
+#include "runtime/platform/json_text.h"
 
 namespace srjit {
 namespace {
@@ -30,11 +34,13 @@ bool isCost(double value) { return std::isfinite(value) && value > 0; }
 Calibration::Calibration(std::shared_ptr<KernelCache> cache, std::string name)
     : cache_(std::move(cache)), name_("costs of " + std::move(name)) {
   const std::optional<std::string> text = cache_->readFact(name_);
-  const auto stored = nlohmann::json::parse(text.value_or("{}"), nullptr, false);
-  for (const auto& [key, field] : kFields) {
-    if (!stored.is_object() || !stored.contains(key) || !stored[key].is_number()) continue;
-    const double value = stored[key].get<double>();
-    if (isCost(value)) written_.*field = costs_.*field = value;
+  const std::vector<JsonEvent> stored = readJson(text.value_or("{}")).value_or(std::vector<JsonEvent>());
+  if (stored.empty() || stored[0].kind != JsonEvent::Kind::kBeginObject) return;
+  for (std::size_t i = 1; i + 1 < stored.size(); ++i) {
+    const auto known = std::ranges::find(kFields, stored[i].text, [](const auto& field) { return field.first; });
+    if (stored[i].kind != JsonEvent::Kind::kKey || known == std::end(kFields)) continue;
+    const double value = stored[i + 1].number;
+    if (isCost(value)) written_.*known->second = costs_.*known->second = value;
   }
 }
 
@@ -57,9 +63,10 @@ void Calibration::write() {
   {
     const std::lock_guard lock(mutex_);
     if (!has_changed_) return;
-    nlohmann::json text;
-    for (const auto& [key, cost] : kFields) text[key] = costs_.*cost;
-    fact = text.dump();
+    for (const auto& [key, cost] : kFields) {
+      fact += fmt::format(R"({}"{}":{})", fact.empty() ? "{" : ",", key, numberOfJson(costs_.*cost));
+    }
+    fact += '}';
     has_changed_ = false;  // not before, since memory may fail
     written_ = costs_;
   }

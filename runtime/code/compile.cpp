@@ -281,8 +281,7 @@ void addCompiled(DeviceCode& code, const Batches& batches, const CodeRequest& re
   const std::size_t bytes = outputs.size() * sizeof(std::uint32_t);
   compiled.outputs = DeviceBuffer(queue.uploads, bytes);
   for (CompiledKernel& kernel : compiled.kernels) kernel.outputs += compiled.outputs.address();
-  queue.uploads->copyToDevice(compiled.outputs.address(), outputs.data(), bytes);
-  queue.uploads->synchronize();
+  queue.uploads->complete([&] { queue.uploads->copyToDevice(compiled.outputs.address(), outputs.data(), bytes); });
   code.compiled.emplace(std::move(compiled));
 }
 

@@ -43,9 +43,6 @@ class DirectMaker {
     options_.subroutines = shape.subroutines && !isDouble(options_.precision);
     scratch_ = takeDirectScratch(request.store.directScratch(), options_);
   }
-  ~DirectMaker() { request_.store.directScratch().giveBack(std::move(scratch_)); }
-  DirectMaker(const DirectMaker&) = delete;
-  DirectMaker& operator=(const DirectMaker&) = delete;
 
   DeviceCode run() {
     const Stopwatch watch;
@@ -62,6 +59,8 @@ class DirectMaker {
     code_.report.tokens = request_.source.tokens;
     code_.report.seconds_passes += graphs_.seconds;
     code_.report.seconds_codegen = watch.seconds();
+    // Not after an exception, which may leave work half done in it.
+    request_.store.directScratch().giveBack(std::move(scratch_));
     return std::move(code_);
   }
 
@@ -185,8 +184,7 @@ class DirectMaker {
     direct.memory = DeviceBuffer(queue.uploads, groups.size_bytes() + outputs.size_bytes());
     direct.group_table = direct.memory.address();
     direct.outputs = direct.group_table + groups.size_bytes();
-    queue.uploads->copyToDevice(direct.group_table, bytes, direct.memory.bytes());
-    queue.uploads->synchronize();
+    queue.uploads->complete([&] { queue.uploads->copyToDevice(direct.group_table, bytes, direct.memory.bytes()); });
   }
 
   const CodeRequest& request_;

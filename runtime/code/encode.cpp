@@ -516,8 +516,8 @@ class ProgramEncoder {
     code.tokens = code.memory.address();
     code.program_offsets = code.tokens + token_bytes;
     code.column_map = code.program_offsets + offset_bytes;
-    queue.uploads->copyToDevice(code.tokens, bytes, token_bytes + offset_bytes + map_bytes);
-    queue.uploads->synchronize();
+    queue.uploads->complete(
+        [&] { queue.uploads->copyToDevice(code.tokens, bytes, token_bytes + offset_bytes + map_bytes); });
   }
 
   const CodeRequest& request_;

@@ -175,10 +175,13 @@ bool Cuda::owns(CUdeviceptr address) const {
   const CurrentContext current(*this);
   int type = 0, ordinal = -1;
   // The driver calls an address that it does not know an invalid value.
-  return driver_->cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, address) == CUDA_SUCCESS &&
-         type == CU_MEMORYTYPE_DEVICE &&
-         driver_->cuPointerGetAttribute(&ordinal, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, address) == CUDA_SUCCESS &&
-         ordinal == limits_.ordinal;
+  const auto isKnown = [&](int& value, CUpointer_attribute attribute) {
+    const CUresult code = driver_->cuPointerGetAttribute(&value, attribute, address);
+    if (code != CUDA_ERROR_INVALID_VALUE) check(code, "cuPointerGetAttribute");
+    return code == CUDA_SUCCESS;
+  };
+  return isKnown(type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE) && type == CU_MEMORYTYPE_DEVICE &&
+         isKnown(ordinal, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL) && ordinal == limits_.ordinal;
 }
 
 bool Cuda::isPinned(const void* data, std::size_t bytes) const {

@@ -95,7 +95,7 @@ class Cuda {
   }
   /// Whether this process was forked from the one that opened the device, which it then cannot use.
   bool isForked() const noexcept { return home_.isForked(); }
-  /// Whether `address` is memory of this device. Needs no particular context.
+  /// Whether `address` is memory of this device. Needs no particular context. Throws CudaFailure.
   bool owns(CUdeviceptr address) const;
   /// Whether all of this host memory is of one allocation or region that the driver knows to be pinned. Needs no
   /// particular context.

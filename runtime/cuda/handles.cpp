@@ -24,10 +24,11 @@ CUstream makeStream(const Cuda& cuda) {
 
 void* allocatePinned(const Cuda& cuda, std::size_t bytes) {
   void* address = nullptr;
-  if (bytes > 0) {
-    cuda.check(cuda.retrying([&] { return cuda.driver().cuMemHostAlloc(&address, bytes, CU_MEMHOSTALLOC_PORTABLE); }),
-               fmt::format("cuMemHostAlloc of {} bytes", bytes));
-  }
+  if (bytes == 0) return address;
+  const CUresult code =
+      cuda.retrying([&] { return cuda.driver().cuMemHostAlloc(&address, bytes, CU_MEMHOSTALLOC_PORTABLE); });
+  // No text before, for which there might be no memory, while nobody owns what was allocated.
+  if (code != CUDA_SUCCESS) cuda.check(code, fmt::format("cuMemHostAlloc of {} bytes", bytes));
   return address;
 }
 
@@ -206,6 +207,21 @@ void Stream::synchronize() const {
   cuda()->check(cuda()->driver().cuStreamSynchronize(get()), "cuStreamSynchronize");
 }
 
+void Stream::complete(const std::function<void()>& copies) const {
+  try {
+    copies();
+    synchronize();
+  } catch (...) {
+    settle();
+    throw;
+  }
+}
+
+void Stream::settle() const noexcept {
+  const CurrentContext current(*cuda(), std::nothrow);
+  cuda()->driver().cuStreamSynchronize(get());
+}
+
 DeviceBuffer::DeviceBuffer(std::shared_ptr<const Stream> stream, std::size_t bytes)
     : stream_(std::move(stream)), bytes_(bytes) {
   if (bytes == 0) return;
@@ -245,8 +261,8 @@ PinnedBuffer::PinnedBuffer(std::shared_ptr<const Cuda> cuda, std::size_t bytes)
 
 PinnedRegion::PinnedRegion(std::shared_ptr<const Cuda> cuda, void* data, std::size_t bytes) {
   if (bytes == 0) return;
-  cuda->check(cuda->retrying([&] { return cuda->driver().cuMemHostRegister(data, bytes, 0); }),
-              fmt::format("cuMemHostRegister of {} bytes", bytes));
+  const CUresult code = cuda->retrying([&] { return cuda->driver().cuMemHostRegister(data, bytes, 0); });
+  if (code != CUDA_SUCCESS) cuda->check(code, fmt::format("cuMemHostRegister of {} bytes", bytes));
   handle_ = {cuda, data};
 }
 

@@ -9,6 +9,7 @@
 
 #include <array>
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -83,6 +84,10 @@ class Stream {
   void wait(const Event& event) const;
   /// Waits until all work here is done. Its errors appear here. Thread-safe.
   void synchronize() const;
+  /// Calls `copies`, which puts work here, and waits, also where that fails: memory that it uses may be freed then.
+  void complete(const std::function<void()>& copies) const;
+  /// Waits, for failures: one of this, too, means that the device is lost, and that nothing is in use any more.
+  void settle() const noexcept;
 
  private:
   CudaHandle<CUstream, &Driver::cuStreamDestroy> handle_;

@@ -1,6 +1,7 @@
 // A task that one thread of an arena runs.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <functional>
 #include <memory>
@@ -15,29 +16,38 @@
 
 namespace srjit {
 
-/// Runs `run`, which returns Result<Losses>.
+/// Runs `run`, which returns Result<Losses>: a thread of the arena does, or who waits for it, whoever is first. So it
+/// does not depend on a thread that the system may refuse to start. Nobody runs it if it is dropped before.
 class TaskFlight final : public Flight {
  public:
-  TaskFlight(tbb::task_arena& arena, std::function<Result<Losses>()> run) {
+  TaskFlight(tbb::task_arena& arena, std::function<Result<Losses>()> run) : arena_(arena) {
     shared_->run = std::move(run);
-    arena.enqueue([shared = shared_] {
-      Result<Losses> result = guarded(shared->run);
-      // Releases the captures of `run` before completion is visible to other threads.
-      shared->run = nullptr;
-      const std::lock_guard lock(shared->mutex);
-      shared->result.emplace(std::move(result));
-      shared->done.notify_all();
-    });
+    // A task that cannot be queued is run by who waits.
+    static_cast<void>(guarded([&] {
+      arena.enqueue([shared = shared_] {
+        if (!shared->is_begun.exchange(true)) shared->finish();
+      });
+      return okStatus();
+    }));
   }
-  ~TaskFlight() override { wait(); }
+  ~TaskFlight() override {
+    if (shared_->is_begun.exchange(true)) {
+      awaitResult();
+    } else {
+      shared_->run = nullptr;  // with what it captures, since the task may stay in its queue for long
+    }
+  }
 
   bool ready() override {
     const std::lock_guard lock(shared_->mutex);
     return shared_->result.has_value();
   }
   void wait() override {
-    std::unique_lock lock(shared_->mutex);
-    shared_->done.wait(lock, [this] { return shared_->result.has_value(); });
+    if (!shared_->is_begun.exchange(true)) {
+      const Status entered = guarded([&] { return arena_.execute([&] { shared_->finish(); }), okStatus(); });
+      if (!entered) shared_->finish();
+    }
+    awaitResult();
   }
   Result<Losses> finish() override {
     wait();
@@ -46,11 +56,29 @@ class TaskFlight final : public Flight {
 
  private:
   struct Shared {
+    // Does nothing the second time.
+    void finish() {
+      if (run == nullptr) return;
+      Result<Losses> made = guarded(run);
+      // Releases the captures of `run` before completion is visible to other threads.
+      run = nullptr;
+      const std::lock_guard lock(mutex);
+      result.emplace(std::move(made));
+      done.notify_all();
+    }
+
+    std::atomic<bool> is_begun = false;
     std::function<Result<Losses>()> run;
     std::mutex mutex;
     std::condition_variable done;
     std::optional<Result<Losses>> result;
   };
+  void awaitResult() {
+    std::unique_lock lock(shared_->mutex);
+    shared_->done.wait(lock, [this] { return shared_->result.has_value(); });
+  }
+
+  tbb::task_arena& arena_;
   std::shared_ptr<Shared> shared_ = std::make_shared<Shared>();
 };
 

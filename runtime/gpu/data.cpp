@@ -102,8 +102,8 @@ DeviceData::DeviceData(std::shared_ptr<DeviceQueue> queue, Dataset::State& state
     stream(state, budget);
     return;
   }
-  queue_->uploads->copyToDevice(storage_.address(), state.storage.data(), state.storage.size());
-  queue_->uploads->synchronize();
+  queue_->uploads->complete(
+      [&] { queue_->uploads->copyToDevice(storage_.address(), state.storage.data(), state.storage.size()); });
   state.storage = {};
   state.target = state.weights = nullptr;
 }
@@ -233,8 +233,7 @@ StagedRows::~StagedRows() {
   try {
     stream.record(*used_);
   } catch (const CudaFailure&) {
-    // A failure of this, too, means that the device is lost, and that nothing is in use any more.
-    data_.queue_->cuda->driver().cuStreamSynchronize(stream.get());
+    stream.settle();
   }
 }
 

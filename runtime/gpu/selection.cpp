@@ -94,17 +94,6 @@ void copySelected(const Dataset::State& from, const Selection& selection, const 
   }
 }
 
-// Also waits if a copy fails: the owner of the memory that the others read may free it then.
-void runCopies(const Stream& stream, const std::function<void()>& copies) {
-  try {
-    copies();
-    stream.synchronize();
-  } catch (...) {
-    stream.cuda()->driver().cuStreamSynchronize(stream.get());
-    throw;
-  }
-}
-
 }  // namespace
 
 Result<std::shared_ptr<Dataset::State>> DeviceData::select(const std::shared_ptr<DeviceQueue>& queue,
@@ -123,7 +112,7 @@ Result<std::shared_ptr<Dataset::State>> DeviceData::select(const std::shared_ptr
                    [&](std::size_t to, auto... rest) { stream.copyRowsToHost(state->storage.data() + to, rest...); });
     };
     const auto made = from.isOnHost() ? finishOnHost(std::move(*selected), from, selection)
-                                      : finishSelection(std::move(*selected), [&] { runCopies(stream, download); });
+                                      : finishSelection(std::move(*selected), [&] { stream.complete(download); });
     if (!made) return made.error();
     data->stream(*state, budget);
   }
@@ -163,7 +152,7 @@ Status DeviceData::fillFrom(const Dataset::State& from, const Selection& selecti
       stream.fill(all_.weights + to.rows * element_, 0, count * element_);
     }
   };
-  runCopies(stream, [&] {
+  stream.complete([&] {
     copyRuns();
     pad();
     stream.copyRowsToHost(read.data(), to.padded_rows * element_, storage_.address() + to.columns * pitch, pitch,

@@ -40,15 +40,23 @@ void DeviceRun::fillParameters(std::span<const double> parameters) {
   memory_.fillParameters(plan_.code->parameters, parameters, plan_.precision());
 }
 
+DeviceRun::~DeviceRun() {
+  if (in_flight_ && !queue_.cuda->isForked()) settle();
+}
+
+void DeviceRun::settle() noexcept {
+  for (const auto& stream : {queue_.stream, queue_.copies, queue_.downloads}) stream->settle();
+  in_flight_ = false;
+}
+
 // Work that was put on the streams may use memory that a failure is about to give back, so it is waited for first.
 template <class Body>
 void DeviceRun::settlingOnFailure(const Body& body) {
+  in_flight_ = true;
   try {
     body();
   } catch (...) {
-    // A failure of these means that the device is lost, and that nothing is in use any more.
-    for (const auto& stream : {queue_.stream, queue_.copies, queue_.downloads})
-      queue_.cuda->driver().cuStreamSynchronize(stream->get());
+    settle();
     throw;
   }
 }
@@ -142,7 +150,15 @@ void DeviceRun::submitColumns(const Dataset::State& data) {
   });
 }
 
-void DeviceRun::wait() const { waitBriefly(done_); }
+bool DeviceRun::ready() {
+  if (in_flight_ && done_.ready()) in_flight_ = false;
+  return !in_flight_;
+}
+
+void DeviceRun::wait() {
+  waitBriefly(done_);
+  in_flight_ = false;
+}
 
 Losses DeviceRun::emptyLosses() const {
   Losses losses;
@@ -211,6 +227,7 @@ void DeviceRun::evaluate(const Dataset::State& data, std::span<const double> par
     download_->run({out, plan_.outputs, memory_.rows() * plan_.elementBytes()}, memory_.chunks(),
                    memory_.predictions().size(), launch);
   });
+  in_flight_ = false;
 }
 
 }  // namespace srjit

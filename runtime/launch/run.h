@@ -18,14 +18,16 @@ namespace srjit {
 
 /// Invariant: its memory and kernels are those of its plan, and at most one evaluation uses them at a time. It keeps no
 /// data: `data` of all functions are those of the plan's serial, and must live until the work was waited for. Not
-/// thread-safe. Throws CudaFailure; member functions need a current context. Work that was submitted must be waited for
-/// before a run is destroyed, since its pinned memory is then used again.
+/// thread-safe. Throws CudaFailure; member functions need a current context.
 class DeviceRun {
  public:
   /// Finds or makes the kernels and takes memory, at most `budget` bytes of the device (RunMemory). Errors: those of
   /// KernelLauncher::prepare().
   static Result<std::unique_ptr<DeviceRun>> create(RunPlan plan, const Dataset::State& data, std::size_t budget);
 
+  /// Waits for work that was submitted and not waited for, also because a wait failed: its memory, and what its data
+  /// have, is then used again.
+  ~DeviceRun();
   DeviceRun(const DeviceRun&) = delete;
   DeviceRun& operator=(const DeviceRun&) = delete;
 
@@ -40,8 +42,8 @@ class DeviceRun {
                   const std::optional<RowsPart>& part = {}, const Deadline& deadline = {});
   /// Puts the kernels on the stream that fill the plan's columns. They have no parameters of a caller.
   void submitColumns(const Dataset::State& data);
-  bool ready() const { return done_.ready(); }
-  void wait() const;
+  bool ready();
+  void wait();
   /// Losses as large as they will be, with all rows valid. To be taken while the device computes, since fresh memory
   /// takes longer than what is written there. Throws std::bad_alloc.
   Losses emptyLosses() const;
@@ -70,6 +72,7 @@ class DeviceRun {
 
   DeviceRun(RunPlan plan, const Dataset::State& data, std::size_t budget);
 
+  void settle() noexcept;
   void noteClocks(const QueueLock& lock) noexcept;
   void tell() const;
   void fillParameters(std::span<const double> parameters);
@@ -81,7 +84,8 @@ class DeviceRun {
   PredictionChunk launchPredictions(const Dataset::State& data, std::size_t chunk);
 
   const RunPlan plan_;
-  DeviceQueue& queue_;  ///< the plan's
+  DeviceQueue& queue_;      ///< the plan's
+  bool in_flight_ = false;  ///< work is on the streams that was not waited for
   Event done_;
   RunMemory memory_;
   KernelLauncher launcher_;

@@ -20,6 +20,8 @@ auto guarded(Body&& body) -> decltype(body()) {
       return withinMemory(std::forward<Body>(body));
     } catch (const ErrorException& failure) {
       return failure.error();
+    } catch (const std::bad_alloc&) {
+      throw;
     } catch (const std::exception& failure) {
       return Error{Errc::kMachine, failure.what(), {}};
     }

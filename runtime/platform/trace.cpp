@@ -13,9 +13,9 @@
 #include <utility>
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 #include "runtime/platform/guarded.h"
+#include "runtime/platform/json_text.h"
 
 namespace srjit {
 
@@ -31,32 +31,36 @@ constexpr std::uint32_t kFirstStreamRow = 1'000'000;  // behind those of threads
 class TraceFile {
  public:
   static Result<std::shared_ptr<TraceFile>> create(const std::string& path) {
-    const int file = open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0666);
-    if (file < 0) return failure(path);
-    auto created = std::shared_ptr<TraceFile>(new TraceFile(path, file));
+    auto created = std::shared_ptr<TraceFile>(new TraceFile(path));
+    created->file_ = open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0666);
+    if (created->file_ < 0) return failure(path);
     created->write("[\n");
     if (created->failure_) return *created->failure_;
     return created;
   }
-  ~TraceFile() { close(file_); }
+  ~TraceFile() {
+    if (file_ >= 0) close(file_);
+  }
   TraceFile(const TraceFile&) = delete;
   TraceFile& operator=(const TraceFile&) = delete;
 
   void add(const TraceEvent& event) {
-    nlohmann::ordered_json line = {{"name", event.what},
-                                   {"cat", nameOf(event.kind)},
-                                   {"ph", event.seconds > 0 ? "X" : "i"},
-                                   {"ts", event.begin * kMicrosecondsPerSecond}};
-    if (event.seconds > 0) {
-      line["dur"] = event.seconds * kMicrosecondsPerSecond;
-    } else {
-      line["s"] = "t";  // a mark of the height of its thread
-    }
-    line["pid"] = getpid();
-    line["tid"] = event.thread == kStreamThread ? streamRow(event.device) : event.thread;
-    if (!event.device.empty()) line["args"]["device"] = event.device;
-    for (const TraceNumber& number : event.numbers) line["args"][std::string(number.name)] = number.value;
-    write(line.dump() + ",\n");
+    const bool lasts = event.seconds > 0;
+    std::string line = fmt::format(R"({{"name":{},"cat":{},"ph":"{}","ts":{},)", quotedJson(event.what),
+                                   quotedJson(nameOf(event.kind)), lasts ? "X" : "i",
+                                   numberOfJson(event.begin * kMicrosecondsPerSecond));
+    // "t": a mark of the height of its thread.
+    line += lasts ? fmt::format(R"("dur":{},)", numberOfJson(event.seconds * kMicrosecondsPerSecond)) : R"("s":"t",)";
+    line += fmt::format(R"("pid":{},"tid":{})", getpid(),
+                        event.thread == kStreamThread ? streamRow(event.device) : event.thread);
+    std::string arguments;
+    const auto argument = [&](std::string_view name, std::string_view value) {
+      arguments += fmt::format("{}{}:{}", arguments.empty() ? "" : ",", quotedJson(name), value);
+    };
+    if (!event.device.empty()) argument("device", quotedJson(event.device));
+    for (const TraceNumber& number : event.numbers) argument(number.name, numberOfJson(number.value));
+    if (!arguments.empty()) line += fmt::format(R"(,"args":{{{}}})", arguments);
+    write(line + "},\n");
   }
 
   Status finish() {
@@ -68,7 +72,7 @@ class TraceFile {
   }
 
  private:
-  TraceFile(std::string path, int file) : path_(std::move(path)), file_(file) {}
+  explicit TraceFile(std::string path) : path_(std::move(path)) {}
 
   static Error failure(const std::string& path) {
     return {Errc::kMachine, fmt::format("trace {}: {}", path, std::generic_category().message(errno)), {}};
@@ -83,12 +87,9 @@ class TraceFile {
       row = known->second;
       if (!is_new) return row;
     }
-    const nlohmann::ordered_json name = {{"name", "thread_name"},
-                                         {"ph", "M"},
-                                         {"pid", getpid()},
-                                         {"tid", row},
-                                         {"args", {{"name", fmt::format("{} stream", device)}}}};
-    write(name.dump() + ",\n");
+    write(fmt::format(R"({{"name":"thread_name","ph":"M","pid":{},"tid":{},"args":{{"name":{}}}}},)", getpid(), row,
+                      quotedJson(fmt::format("{} stream", device))) +
+          "\n");
     return row;
   }
 
@@ -106,7 +107,7 @@ class TraceFile {
   }
 
   const std::string path_;
-  const int file_;
+  int file_ = -1;
   std::mutex mutex_;
   std::map<std::string, std::uint32_t> streams_;
   std::optional<Error> failure_;

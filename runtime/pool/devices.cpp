@@ -4,6 +4,8 @@
 
 #include <fmt/format.h>
 
+#include "runtime/platform/guarded.h"
+
 namespace srjit {
 
 PoolDevices::PoolDevices(std::vector<PoolDevice> devices) : devices_(std::move(devices)), lost_(devices_.size()) {}
@@ -17,9 +19,13 @@ std::vector<std::size_t> PoolDevices::working() const {
 }
 
 std::optional<std::size_t> PoolDevices::ownerOf(std::uint64_t address) const {
+  std::optional<Error> failure;
   for (const std::size_t device : working()) {
-    if (devices_[device].executor->owns(address)) return device;
+    const Result<bool> owns = guarded([&]() -> Result<bool> { return devices_[device].executor->owns(address); });
+    if (!owns) failure = owns.error();
+    if (owns && *owns) return device;
   }
+  if (failure) throw ErrorException(*failure);
   return std::nullopt;
 }
 

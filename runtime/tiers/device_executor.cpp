@@ -246,8 +246,7 @@ void DeviceExecutor::writeOutput(const Task& task, std::size_t offset, const std
     return;
   }
   const CurrentContext current(*cuda_);
-  queue_->uploads->copyToDevice(task.device_out + offset, from, bytes);
-  queue_->uploads->synchronize();
+  queue_->uploads->complete([&] { queue_->uploads->copyToDevice(task.device_out + offset, from, bytes); });
 }
 
 std::shared_ptr<SubtreeReader> DeviceExecutor::subtreesFor(const ProgramSource& source, const Dataset& data,

@@ -238,8 +238,7 @@ class Comparison {
     for (std::size_t r = 0; r < kRows; ++r) {
       for (const auto& column : columns_) rows.push_back(column[r]);
     }
-    queue_->uploads->copyToDevice(memory.address(), rows.data(), memory.bytes());
-    queue_->uploads->synchronize();
+    queue_->uploads->complete([&] { queue_->uploads->copyToDevice(memory.address(), rows.data(), memory.bytes()); });
     const DeviceMatrix matrix{memory.address(), kRows, kColumns, kColumns * sizeof(T), sizeof(T), store_->precision()};
     return DeviceData::adopt(queue_, {.columns = matrix}, store_->precision());
   }

@@ -45,28 +45,37 @@ FakeState::~FakeState() {
   active = nullptr;
 }
 
-CUresult FakeState::enter(const char* entry, Kind kind, const std::function<CUresult(FakeState&)>& body) {
+CUresult FakeState::planned(std::string_view entry) {
+  CUresult failure = CUDA_SUCCESS;
+  FakeContext* const called_in = current();
+  for (Failure& plan : failures) {
+    if ((!plan.entry.empty() && plan.entry != entry) || plan.calls_left == 0) continue;
+    if (plan.lost_device && (called_in == nullptr || called_in->device != *plan.lost_device)) continue;
+    if (--plan.calls_left > 0) continue;
+    has_failed = true;
+    failed_entry = entry;
+    if (plan.lost_device) {
+      called_in->lost = plan.code;
+    } else {
+      failure = plan.code;
+    }
+  }
+  return failure;
+}
+
+CUresult FakeState::enterModel(const char* entry, Kind kind, const std::function<CUresult(FakeState&)>& body) {
   std::unique_lock<std::mutex> activity(active_mutex);
   FakeState* const state = active;
   if (state == nullptr) return CUDA_ERROR_DEINITIALIZED;
   const std::scoped_lock lock(state->mutex);
   activity.unlock();
   state->calls.push_back({.entry = entry, .detail = {}});
-  CUresult failure = CUDA_SUCCESS;
-  FakeContext* const called_in = state->current();
-  for (Failure& planned : state->failures) {
-    if (planned.entry != entry || planned.calls_left == 0) continue;
-    if (!planned.lost_device) {
-      if (--planned.calls_left == 0) failure = planned.code;
-    } else if (called_in != nullptr && called_in->device == *planned.lost_device && --planned.calls_left == 0) {
-      called_in->lost = planned.code;
-    }
-  }
-  if (kind != Kind::kFree && failure == CUDA_SUCCESS) {
+  CUresult failure = state->planned(entry);
+  if ((kind == Kind::kInContext || kind == Kind::kRelease) && failure == CUDA_SUCCESS) {
     const FakeContext* const context = state->current();
     failure = context == nullptr ? CUDA_ERROR_INVALID_CONTEXT : context->lost;
   }
-  if (failure != CUDA_SUCCESS && kind != Kind::kRelease) return failure;
+  if (failure != CUDA_SUCCESS && (kind == Kind::kFree || kind == Kind::kInContext)) return failure;
   const CUresult code = body(*state);
   return failure != CUDA_SUCCESS ? failure : code;
 }
@@ -127,7 +136,9 @@ std::shared_ptr<FakeMark> FakeState::mark(const std::shared_ptr<FakeStream>& str
 void FakeState::runKernel(const FakeKernelCall& call, FakeContext& context) {
   if (context.lost != CUDA_SUCCESS) return;
   milliseconds += kKernelMilliseconds;
+  ++kernels_run;
   if (kernels_left > 0 && --kernels_left == 0) {
+    has_failed = true;
     context.lost = kernel_code;
     return;
   }
@@ -299,6 +310,27 @@ void FakeDriver::loseAt(int device, std::string_view entry, std::size_t n, CUres
   state_->failures.push_back({std::string(entry), n, code, device});
 }
 
+bool FakeDriver::hasFailed() const {
+  const std::scoped_lock lock(state_->mutex);
+  return state_->has_failed;
+}
+
+void FakeDriver::forgetFailures() {
+  const std::scoped_lock lock(state_->mutex);
+  state_->failures.clear();
+  state_->kernels_left = 0;
+}
+
+std::size_t FakeDriver::kernelsRun() const {
+  const std::scoped_lock lock(state_->mutex);
+  return state_->kernels_run;
+}
+
+std::string FakeDriver::failedEntry() const {
+  const std::scoped_lock lock(state_->mutex);
+  return state_->failed_entry;
+}
+
 void FakeDriver::occupy(std::size_t bytes) {
   const std::scoped_lock lock(state_->mutex);
   state_->occupied = bytes;
@@ -318,6 +350,7 @@ std::size_t FakeDriver::count(std::string_view entry) const {
 void FakeDriver::forgetCalls() {
   const std::scoped_lock lock(state_->mutex);
   state_->calls.clear();
+  state_->kernels_run = 0;
 }
 
 std::size_t FakeDriver::usedBytes(int device) const {

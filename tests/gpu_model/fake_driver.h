@@ -23,6 +23,9 @@
 
 namespace srjit {
 
+/// Codes of the driver (cuda.h) that the runtime does not name, for failures on demand.
+inline constexpr CUresult kNotInitialized = 3, kDeviceUnavailable = 46, kEccUncorrectable = 214;
+
 struct FakeDevice {
   std::string name = "Fake H200";
   unsigned capability = 90;
@@ -71,7 +74,7 @@ class FakeDriver {
   Result<std::shared_ptr<const Driver>> load() const;
 
   /// The n-th call of `entry` from now on (the next is 1) fails with `code` and has no effect, unless it frees
-  /// something.
+  /// something. An empty `entry` counts the calls of all.
   void failAt(std::string_view entry, std::size_t n, CUresult code);
   /// The n-th kernel that runs from now on fails instead, and the device is lost with `code`.
   void failKernel(std::size_t n, CUresult code);
@@ -79,8 +82,17 @@ class FakeDriver {
   void alterCode(AlterCode alter);
   /// Every later call in a context of the device, or of any if it is not set, fails with `code`.
   void loseDevice(CUresult code = CUDA_ERROR_ILLEGAL_ADDRESS, std::optional<int> device = {});
-  /// The n-th call of `entry` in a context of the device from now on (the next is 1), and every later call there.
+  /// The n-th call of `entry` in a context of the device from now on (the next is 1), and every later call there;
+  /// of an empty `entry` all calls count.
   void loseAt(int device, std::string_view entry, std::size_t n, CUresult code = CUDA_ERROR_ILLEGAL_ADDRESS);
+  /// Whether a call or a kernel has failed because of failAt(), loseAt() or failKernel(); of calls, the last one's
+  /// entry.
+  bool hasFailed() const;
+  std::string failedEntry() const;
+  /// Ends what these three planned. Devices that were lost remain lost.
+  void forgetFailures();
+  /// Kernels that ran, or failed, since forgetCalls().
+  std::size_t kernelsRun() const;
   /// Sets the memory of every device that another process uses.
   void occupy(std::size_t bytes);
 

@@ -20,6 +20,10 @@ struct ErrorText {
 constexpr ErrorText kErrors[] = {
     {CUDA_ERROR_INVALID_VALUE, "CUDA_ERROR_INVALID_VALUE", "invalid argument"},
     {CUDA_ERROR_OUT_OF_MEMORY, "CUDA_ERROR_OUT_OF_MEMORY", "out of memory"},
+    {CUDA_ERROR_DEINITIALIZED, "CUDA_ERROR_DEINITIALIZED", "driver shutting down"},
+    {kNotInitialized, "CUDA_ERROR_NOT_INITIALIZED", "initialization error"},
+    {kDeviceUnavailable, "CUDA_ERROR_DEVICE_UNAVAILABLE", "CUDA-capable device(s) is/are busy or unavailable"},
+    {kEccUncorrectable, "CUDA_ERROR_ECC_UNCORRECTABLE", "uncorrectable ECC error encountered"},
     {CUDA_ERROR_NO_DEVICE, "CUDA_ERROR_NO_DEVICE", "no CUDA-capable device is detected"},
     {CUDA_ERROR_INVALID_IMAGE, "CUDA_ERROR_INVALID_IMAGE", "device kernel image is invalid"},
     {CUDA_ERROR_INVALID_CONTEXT, "CUDA_ERROR_INVALID_CONTEXT", "invalid device context"},
@@ -146,7 +150,7 @@ CUresult FakeEntries::cuDevicePrimaryCtxRetain(CUcontext* context, CUdevice devi
 }
 
 CUresult FakeEntries::cuDevicePrimaryCtxRelease(CUdevice device) {
-  return FakeState::enter("cuDevicePrimaryCtxRelease", Kind::kFree, [&](FakeState& state) {
+  return FakeState::enter("cuDevicePrimaryCtxRelease", Kind::kEnd, [&](FakeState& state) {
     if (deviceOf(state, device) == nullptr) return CUDA_ERROR_INVALID_DEVICE;
     FakeContext& found = *state.contexts[static_cast<std::size_t>(device)];
     if (found.retained == 0) {
@@ -182,7 +186,7 @@ CUresult FakeEntries::cuMemPoolCreate(CUmemoryPool* pool, const CUmemPoolProps* 
 }
 
 CUresult FakeEntries::cuMemPoolDestroy(CUmemoryPool pool) {
-  return FakeState::enter("cuMemPoolDestroy", Kind::kFree,
+  return FakeState::enter("cuMemPoolDestroy", Kind::kEnd,
                           [&](FakeState& state) { return state.remove(state.pools, pool, "pool"); });
 }
 

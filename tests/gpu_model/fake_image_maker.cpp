@@ -4,6 +4,7 @@
 #include "compiler/lowering/kernel_name.h"
 #include "compiler/nvptx/options.h"
 #include "compiler/nvptx/totals_kernel.h"
+#include "tests/faults/spared_scope.h"
 
 namespace srjit {
 namespace {
@@ -56,6 +57,7 @@ KernelImage FakeImageMaker::finish(const std::string& text, std::vector<KernelFa
 }
 
 Result<KernelImage> FakeImageMaker::rows(std::span<const Dag> dags, const DeviceOptions& options) const {
+  const SparedScope spared;
   if (const Status status = admit({"rows", dags, nullptr, options}); !status) return status.error();
   std::vector<KernelFacts> kernels;
   for (const Dag& dag : dags) {
@@ -66,12 +68,14 @@ Result<KernelImage> FakeImageMaker::rows(std::span<const Dag> dags, const Device
 }
 
 Result<KernelImage> FakeImageMaker::interpreter(const HandlerTable& table, const DeviceOptions& options) const {
+  const SparedScope spared;
   if (const Status status = admit({"interpreter", {}, &table, options}); !status) return status.error();
   const KernelFacts kernel{kInterpreterKernel, 4 * kRegisters, 0, 0, 0};
   return finish(interpreterModel(table, options, makes_ptx, kernel), {kernel});
 }
 
 Result<KernelImage> FakeImageMaker::totals(const DeviceOptions& options) const {
+  const SparedScope spared;
   if (const Status status = admit({"totals", {}, nullptr, options}); !status) return status.error();
   const KernelFacts kernel{kTotalsKernel, kRegisters, 0, 0, 0};
   return finish(totalsModel(options, makes_ptx, kernel), {kernel});

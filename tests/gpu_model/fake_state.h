@@ -7,6 +7,7 @@
 #include <mutex>
 #include <optional>
 
+#include "tests/faults/spared_scope.h"
 #include "tests/gpu_model/direct_code.h"
 #include "tests/gpu_model/fake_driver.h"
 #include "tests/gpu_model/kernels.h"
@@ -85,10 +86,19 @@ struct FakeState : ModelMemory {
   explicit FakeState(FakeOptions chosen);
   ~FakeState() override;
 
-  /// The context requirement of a call.
-  enum class Kind { kFree, kInContext, kRelease };
+  /// The context requirement of a call, and whether it has its effect where it fails: those that free something do.
+  /// kEnd frees and needs no context.
+  enum class Kind { kFree, kInContext, kRelease, kEnd };
   /// Counts a call, applies failures, and runs `body`, which returns a CUresult, on the active state.
-  static CUresult enter(const char* entry, Kind kind, const std::function<CUresult(FakeState&)>& body);
+  template <class Body>
+  static CUresult enter(const char* entry, Kind kind, const Body& body) {
+    const SparedScope spared;
+    return enterModel(entry, kind, body);
+  }
+
+  static CUresult enterModel(const char* entry, Kind kind, const std::function<CUresult(FakeState&)>& body);
+  /// Applies planned failures to a call of this entry, and gives its code.
+  CUresult planned(std::string_view entry);
 
   // Streams.
   CUresult put(const std::shared_ptr<FakeStream>& stream, FakeWork work);
@@ -141,14 +151,16 @@ struct FakeState : ModelMemory {
   std::vector<FakeCall> calls;
   std::vector<std::string> problems;
   struct Failure {
-    std::string entry;
+    std::string entry;  ///< empty: any
     std::size_t calls_left;
     CUresult code;
     std::optional<int> lost_device = {};  ///< counts calls of this device alone, and loses it
   };
+  bool has_failed = false;
+  std::string failed_entry;  ///< of the last call that failed by a plan
   std::vector<Failure> failures;
   AlterCode alter_code;
-  std::size_t kernels_left = 0;
+  std::size_t kernels_left = 0, kernels_run = 0;
   CUresult kernel_code = CUDA_SUCCESS;
   double milliseconds = 0;
   std::size_t occupied = 0;

@@ -153,39 +153,55 @@ void removeOnSignal(const std::string& name) {
   for (const auto& [number, action] : kept) sigaction(number, &action, nullptr);
 }
 
+/// Signals no longer remove it.
+void keepOnSignal(const std::string& name) {
+  const LlvmScope scope;
+  llvm::sys::DontRemoveFileOnSignal(name);
+}
+
 /// A temporary name in a directory, removed with the object and by signals. Names are given relative to the directory's
 /// descriptor: its path and theirs together may be longer than a path can be.
 class TemporaryName {
  public:
   TemporaryName() = default;
+  /// Of a file that is not there yet.
   TemporaryName(int folder, const fs::path& folder_path, std::string name)
-      : folder_(folder), name_(std::move(name)), path_((folder_path / name_).string()) {
-    removeOnSignal(path_);
-  }
+      : folder_(folder), name_(std::move(name)), path_((folder_path / name_).string()) {}
   TemporaryName(TemporaryName&& other) noexcept
-      : folder_(other.folder_), name_(std::exchange(other.name_, {})), path_(std::move(other.path_)) {}
+      : folder_(other.folder_),
+        name_(std::exchange(other.name_, {})),
+        path_(std::move(other.path_)),
+        is_there_(std::exchange(other.is_there_, false)) {}
   TemporaryName& operator=(TemporaryName&& other) noexcept {
     std::swap(folder_, other.folder_);
     std::swap(name_, other.name_);
     std::swap(path_, other.path_);
+    std::swap(is_there_, other.is_there_);
     return *this;
   }
+  /// The file is there now.
+  void own() {
+    is_there_ = true;
+    removeOnSignal(path_);
+  }
   ~TemporaryName() {
-    if (name_.empty()) return;
+    if (!is_there_) return;
     unlinkat(folder_, name_.c_str(), 0);
-    llvm::sys::DontRemoveFileOnSignal(path_);
+    keepOnSignal(path_);
   }
   bool empty() const noexcept { return name_.empty(); }
   const std::string& get() const noexcept { return name_; }
   /// The file has another name now.
   void forget() {
-    llvm::sys::DontRemoveFileOnSignal(path_);
+    keepOnSignal(path_);
     name_.clear();
+    is_there_ = false;
   }
 
  private:
   int folder_ = -1;
   std::string name_, path_;
+  bool is_there_ = false;
 };
 
 /// A directory, by descriptor and by path.
@@ -205,8 +221,11 @@ struct Folder {
   template <class Take>
   TemporaryName nameFor(const Take& take) const {
     for (unsigned attempt = 0;; ++attempt) {
-      std::string name = fmt::format(".sr-jit-{}-{}.part", getpid(), attempt);
-      if (take(name.c_str())) return TemporaryName(get(), path, std::move(name));
+      TemporaryName name(get(), path, fmt::format(".sr-jit-{}-{}.part", getpid(), attempt));
+      if (take(name.get().c_str())) {
+        name.own();
+        return name;
+      }
       if (errno != EEXIST) return {};
     }
   }

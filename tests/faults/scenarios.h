@@ -1,0 +1,90 @@
+// The table of scenarios: public calls, each with what must be there before.
+#pragma once
+
+#include <functional>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "ir/error.h"
+#include "runtime/results.h"
+#include "tests/faults/kinds.h"
+#include "tests/faults/spared_scope.h"
+#include "tests/generators/scratch.h"
+#include "tests/gpu_model/device_engine.h"
+
+namespace srjit {
+
+/// A machine with an empty folder.
+struct World {
+  explicit World(const FakeOptions& fake) : machine(fake) {}
+  Scratch scratch;
+  FakeMachine machine;
+};
+
+/// What the calls of a scenario gave: numbers, in an order of the scenario's choice, and errors. Where an expression
+/// failed, its numbers are NaN; after the error of a whole call no numbers are added.
+struct Outcome {
+  std::vector<double> numbers = {};
+  std::vector<Error> errors = {};
+  bool is_cut = false;  ///< a whole call has failed
+
+  void add(std::span<const double> values) {
+    if (!is_cut) numbers.insert(numbers.end(), values.begin(), values.end());
+  }
+  void add(std::span<const Failure> failures) {
+    for (const Failure& failure : failures) errors.push_back(failure.error);
+  }
+  void add(const std::vector<Failure>& failures) { add(std::span(failures)); }
+  void add(const Losses& losses) {
+    add(losses.values);
+    add(losses.failures);
+  }
+  void add(const Gradients& gradients) { add(gradients.losses); }
+  /// Whether a call has given a value; its error is added.
+  template <class Value>
+  bool isThere(const Result<Value>& result) {
+    if (!result) errors.push_back(result.error());
+    is_cut = is_cut || !result;
+    return result.ok();
+  }
+  /// Likewise, and adds the value.
+  template <class Value>
+  bool take(const Result<Value>& result) {
+    if (isThere(result)) add(*result);
+    return result.ok();
+  }
+};
+
+/// Runs `call`, which is the library's, with faults. Exceptions are those that are documented.
+template <class Call>
+auto tried(const Call& call) {
+  const LibraryScope library;
+  return call();
+}
+
+/// Destroys an object, with faults: a destructor of the library runs.
+template <class Object>
+void dropped(Object&& object) {
+  const LibraryScope library;
+  const auto last = std::forward<Object>(object);
+}
+
+/// The calls that are tried. May be called several times; owns what was prepared.
+using Calls = std::function<Outcome()>;
+
+struct Scenario {
+  std::string_view name;
+  unsigned uses;             ///< bits of Uses
+  Calls (*prepare)(World&);  ///< without faults
+  FakeOptions (*machine)() = [] { return FakeOptions(); };
+  /// Calls that are documented to throw std::bad_alloc are among them.
+  bool may_throw = false;
+};
+
+std::span<const Scenario> gpuScenarios();
+std::span<const Scenario> hostScenarios();
+std::span<const Scenario> fileScenarios();
+std::span<const Scenario> cScenarios();
+
+}  // namespace srjit
