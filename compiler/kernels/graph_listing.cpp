@@ -1,9 +1,9 @@
 #include "compiler/kernels/graph_listing.h"
 
+#include <stdlib.h>
 #include <unistd.h>
 
-#include <atomic>
-#include <fstream>
+#include <cerrno>
 #include <system_error>
 
 #include <fmt/format.h>
@@ -33,28 +33,49 @@ GraphListing listGraphs(std::span<const Dag> dags, std::string_view file) {
   return listing;
 }
 
-Result<GraphListing> writeGraphListing(std::span<const Dag> dags, const fs::path& directory) {
-  static std::atomic<unsigned> written = 0;
-  const std::string text = listGraphs(dags, "").text;
+namespace {
+
+/// The file of a text in a directory.
+fs::path fileOf(const std::string& text, const fs::path& directory) {
   const Digest digest = DigestBuilder().add(text).finish();
   std::string name;
   for (const std::uint8_t byte : std::span(digest).first(8)) name += fmt::format("{:02x}", byte);
+  return directory / (name + ".txt");
+}
+
+/// Writes all of the text and closes the file.
+std::error_code writeAndClose(int descriptor, std::string_view text) {
   std::error_code failure;
-  fs::create_directories(directory, failure);
-  const fs::path place = fs::absolute(directory), file = place / (name + ".txt");
-  if (fs::exists(file)) return listGraphs(dags, file.string());
-  const fs::path part = place / fmt::format(".{}-{}-{}.part", name, getpid(), written++);
-  std::ofstream stream(part, std::ios::binary);
-  stream << text;
-  stream.close();
-  if (stream) {
-    fs::rename(part, file, failure);
-    if (!failure) return listGraphs(dags, file.string());
-  } else {
-    failure = std::error_code(errno, std::generic_category());
+  while (!text.empty() && !failure) {
+    const ssize_t written = write(descriptor, text.data(), text.size());
+    if (written >= 0) text.remove_prefix(static_cast<std::size_t>(written));
+    if (written < 0 && errno != EINTR) failure.assign(errno, std::generic_category());
   }
-  std::error_code ignored;
-  fs::remove(part, ignored);
+  if (close(descriptor) != 0 && !failure) failure.assign(errno, std::generic_category());
+  return failure;
+}
+
+/// Writes a file that appears complete, or not at all.
+std::error_code writeWhole(const fs::path& file, std::string_view text) {
+  std::string part = file.string() + ".XXXXXX";
+  const int descriptor = mkstemp(part.data());
+  if (descriptor < 0) return {errno, std::generic_category()};
+  std::error_code failure = writeAndClose(descriptor, text);
+  if (!failure) fs::rename(part, file, failure);
+  if (failure) unlink(part.c_str());
+  return failure;
+}
+
+}  // namespace
+
+Result<GraphListing> writeGraphListing(std::span<const Dag> dags, const fs::path& directory) {
+  std::error_code failure;
+  const fs::path place = fs::absolute(directory, failure);
+  if (!failure) fs::create_directories(place, failure);
+  const std::string text = listGraphs(dags, "").text;
+  const fs::path file = fileOf(text, place);
+  if (!failure && !fs::exists(file, failure) && !failure) failure = writeWhole(file, text);
+  if (!failure) return listGraphs(dags, file.string());
   return Error{Errc::kIo, fmt::format("cannot write the listing {}: {}", file.string(), failure.message()), {}};
 }
 

@@ -3,11 +3,12 @@
 #include <chrono>
 #include <ctime>
 #include <filesystem>
+#include <system_error>
 #include <utility>
 
 #include "compiler/interpreter/kernel.h"
-#include "compiler/kernels/identity.h"
 #include "compiler/kernels/graph_listing.h"
+#include "compiler/kernels/identity.h"
 #include "compiler/nvptx/rows_kernel.h"
 #include "compiler/nvptx/totals_kernel.h"
 
@@ -26,8 +27,11 @@ double wallSeconds() {
 
 class LlvmImageMaker final : public ImageMaker {
  public:
-  explicit LlvmImageMaker(const std::string& listings)
-      : listings_(listings.empty() ? listings : std::filesystem::absolute(listings).string()) {}
+  explicit LlvmImageMaker(const std::string& listings) {
+    std::error_code failure;  // without a working directory writeGraphListing() fails
+    if (!listings.empty()) listings_ = std::filesystem::absolute(listings, failure).string();
+    if (failure) listings_ = listings;
+  }
 
   Result<KernelImage> rows(std::span<const Dag> dags, const DeviceOptions& options) const override {
     if (listings_.empty()) return make(options, [&] { return rowsPtx(dags, options); });
@@ -72,7 +76,7 @@ class LlvmImageMaker final : public ImageMaker {
     return image;
   }
 
-  const std::string listings_;
+  std::string listings_;  ///< absolute, since the working directory may change; empty: none
 };
 
 }  // namespace

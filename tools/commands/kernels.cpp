@@ -74,30 +74,34 @@ Result<std::string> asmText(const KernelInput& input, const KernelOptions& optio
   return commented(input, "#", (*jit)->assemblyOf(input.graphs));
 }
 
-/// Writes the file of --listing, and gives the lines in it; none without the option.
-Result<std::vector<SourceMap>> listedSources(const KernelInput& input, const KernelOptions& options) {
-  if (options.listing.empty()) return std::vector<SourceMap>();
-  Result<OutputFile> out = OutputFile::create(options.listing);
-  if (!out) return out.error();
-  GraphListing listing = listGraphs(input.graphs, std::filesystem::absolute(options.listing).string());
-  out->write(listing.text);
-  if (const Status written = out->publish(); !written) return written.error();
-  return std::move(listing.sources);
-}
-
-Result<std::string> ptxText(const KernelInput& input, const KernelOptions& options) {
+Result<std::string> ptxText(const KernelInput& input, const KernelOptions& options,
+                            std::span<const SourceMap> sources = {}) {
   if (options.kind == ShownKernel::kInterpreter) {
     return interpreterPtx(interpreterFor(input.graphs[0], options), options.device());
   }
-  const auto sources = listedSources(input, options);
-  if (!sources) return sources.error();
-  return commented(input, "//", rowsPtx(input.graphs, options.device(), {}, *sources));
+  return commented(input, "//", rowsPtx(input.graphs, options.device(), {}, sources));
 }
 
-Result<Cubin> cubinOf(const KernelInput& input, const KernelOptions& options) {
-  const Result<std::string> ptx = ptxText(input, options);
+Result<Cubin> cubinOf(const KernelInput& input, const KernelOptions& options, std::span<const SourceMap> sources = {}) {
+  const Result<std::string> ptx = ptxText(input, options, sources);
   if (!ptx) return ptx.error();
-  return assemble(*ptx, options.arch, options.listing.empty() ? Lines::kDrop : Lines::kKeep);
+  return assemble(*ptx, options.arch, sources.empty() ? Lines::kDrop : Lines::kKeep);
+}
+
+/// What `make` gives for the lines of --listing, or for none. The file is written if that is no error, and opened
+/// before, so that a bad place costs no work.
+template <class Make>
+auto withListing(const KernelInput& input, const KernelOptions& options, const Make& make)
+    -> decltype(make(std::span<const SourceMap>())) {
+  if (options.listing.empty()) return make({});
+  Result<OutputFile> out = OutputFile::create(options.listing);
+  if (!out) return out.error();
+  const GraphListing listing = listGraphs(input.graphs, std::filesystem::absolute(options.listing).string());
+  auto made = make(listing.sources);
+  if (!made) return made;
+  out->write(listing.text);
+  if (const Status written = out->publish(); !written) return written.error();
+  return made;
 }
 
 /// A kernel and who makes it.
@@ -125,7 +129,11 @@ struct CubinOptions : TierOptions {
 Result<std::string> cubinText(KernelInput& input, const CubinOptions& options) {
   Result<OutputFile> out = OutputFile::create(options.out);  // before the work, so that a bad place costs none
   if (!out) return out.error();
-  const Result<Cubin> cubin = options.direct() ? directCubin(input, options.kernel) : cubinOf(input, options.kernel);
+  const Result<Cubin> cubin = options.direct()
+                                  ? directCubin(input, options.kernel)
+                                  : withListing(input, options.kernel, [&](std::span<const SourceMap> sources) {
+                                      return cubinOf(input, options.kernel, sources);
+                                    });
   if (!cubin) return cubin.error();
   if (cubin->image.empty()) return std::string();
   out->write({reinterpret_cast<const char*>(cubin->image.data()), cubin->image.size()});
@@ -219,8 +227,10 @@ Runner definePtx(CLI::App& app) {
       "  sr-jit ptx --kernel interpreter --math fast --arch sm_80 'exp(x0)/x1'");
   return [&app, options] {
     checkDeviceOptions(app, *options, Tier::kCompile);
-    return showKernel(*options, deviceCode(*options),
-                      [&](const KernelInput& input) { return ptxText(input, *options); });
+    return showKernel(*options, deviceCode(*options), [&](const KernelInput& input) {
+      return withListing(input, *options,
+                         [&](std::span<const SourceMap> sources) { return ptxText(input, *options, sources); });
+    });
   };
 }
 
