@@ -17,7 +17,7 @@
 namespace srjit {
 
 /// Runs `run`, which returns Result<Losses>: a thread of the arena does, or who waits for it, whoever is first. So it
-/// does not depend on a thread that the system may refuse to start. Nobody runs it if it is dropped before.
+/// does not depend on a thread that the system may refuse to start.
 class TaskFlight final : public Flight {
  public:
   TaskFlight(tbb::task_arena& arena, std::function<Result<Losses>()> run) : arena_(arena) {
@@ -30,13 +30,7 @@ class TaskFlight final : public Flight {
       return okStatus();
     }));
   }
-  ~TaskFlight() override {
-    if (shared_->is_begun.exchange(true)) {
-      awaitResult();
-    } else {
-      shared_->run = nullptr;  // with what it captures, since the task may stay in its queue for long
-    }
-  }
+  ~TaskFlight() override { wait(); }
 
   bool ready() override {
     const std::lock_guard lock(shared_->mutex);
