@@ -7,6 +7,8 @@
 namespace srjit {
 namespace {
 
+TEST(CacheVisit, OfAnotherProcess) { CacheVisitors::visitIfAsked(); }
+
 class GpuTraffic : public GpuInMode {};
 
 TEST_P(GpuTraffic, ManyThreadsGetTheBitsOfOne) {

@@ -1,12 +1,12 @@
 // One engine, many threads, and other processes on the same file of kernels: the bits are those of one thread alone.
-#include <unistd.h>
-
 #include "tests/generators/traffic.h"
 #include "tests/runtime/cache/visitors.h"
 #include "tests/runtime/pool/pooled_machine.h"
 
 namespace srjit {
 namespace {
+
+TEST(CacheVisit, OfAnotherProcess) { CacheVisitors::visitIfAsked(); }
 
 TrafficOptions trafficOf(FakeMachine& machine, const EngineOptions& options) {
   TrafficOptions traffic{.make_engine = [&machine, options] { return machine.engine(options); },
