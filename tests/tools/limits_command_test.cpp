@@ -206,7 +206,7 @@ TEST(TimeLimit, KillsAnAssemblerAndRemovesItsFiles) {
   EXPECT_TRUE(isEmptyFolder(scratch.path("tmp")));
 }
 
-TEST(TimeLimit, LetsNoThreadGoOn) {
+TEST(AbandonedPrograms, LetNoThreadGoOn) {
   const Scratch scratch;
   std::filesystem::create_directory(scratch.path("tmp"));
   const std::string sleeper = writeSleeper(scratch, "sleeper");
