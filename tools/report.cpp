@@ -4,10 +4,7 @@
 
 #include <algorithm>
 #include <atomic>
-#include <csignal>
 #include <cstdio>
-#include <filesystem>
-#include <fstream>
 #include <thread>
 
 #include <fmt/format.h>
@@ -28,15 +25,6 @@ std::atomic<ProcessEnd> process_end = ProcessEnd::kOpen;
 
 void waitForEnd() noexcept {
   for (;;) pause();
-}
-
-/// Programs that threads of this process have started and wait for. Their output would come after its removal.
-void killChildren() {
-  std::error_code failure;
-  for (const auto& thread : std::filesystem::directory_iterator("/proc/self/task", failure)) {
-    std::ifstream list(thread.path() / "children");
-    for (pid_t child = 0; list >> child;) kill(child, SIGKILL);
-  }
 }
 
 [[noreturn]] void endWith(const char* message, ExitStatus status) {
@@ -94,8 +82,7 @@ void endProcessAfter(double seconds) {
     std::this_thread::sleep_until(end);
     ProcessEnd expected = ProcessEnd::kOpen;
     if (!process_end.compare_exchange_strong(expected, ProcessEnd::kBegun)) return;
-    killChildren();
-    removeTemporaryFiles();
+    abandonPrograms();
     endWith(message.c_str(), exitStatus(Errc::kLimit));
   }).detach();
 }

@@ -33,8 +33,8 @@ ExitStatus report(const Error& error);
 [[noreturn]] void reportAndExit(const char* message);
 
 /// Ends the process so many seconds from now, with kBadInput and the message of Limits::max_seconds, unless results are
-/// being written by then: nothing else can end LLVM or an assembler that takes minutes. Removes temporary files, and
-/// kills the programs that this one has started. To be called once, by a program.
+/// being written by then: nothing else can end LLVM or an assembler that takes minutes. Kills the programs of the
+/// toolkit that run, and removes temporary files. To be called once, by a program.
 void endProcessAfter(double seconds);
 
 /// From now on endProcessAfter() does not end the process, so that what is written is complete. Does not return if the

@@ -1,6 +1,11 @@
 #include "compiler/kernels/assembler.h"
 
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
 #include <charconv>
+#include <csignal>
 #include <cstdint>
 #include <mutex>
 #include <set>
@@ -129,25 +134,23 @@ Result<Cubin> assembleWithNvJitLink(const NvJitLink& library, std::string_view p
   return made;
 }
 
-/// The temporary files that are there.
-struct TemporaryFiles {
+/// The temporary files that are there, and the programs that run. abandonPrograms() keeps the mutex.
+struct Outside {
   std::mutex mutex;
-  std::set<std::string> paths;
+  std::set<std::string> files;
+  std::set<pid_t> programs;  ///< not yet reaped, so no other process has their number
 
-  static TemporaryFiles& all() {
-    static TemporaryFiles files;
-    return files;
-  }
-  void add(const std::string& path) {
-    const std::lock_guard lock(mutex);
-    paths.insert(path);
-  }
-  void remove(const std::string& path) {
-    const std::lock_guard lock(mutex);
-    llvm::sys::fs::remove(path);
-    paths.erase(path);
+  static Outside& all() {
+    static Outside outside;
+    return outside;
   }
 };
+
+// Waits until a child has ended, and leaves it to be reaped.
+void waitForEndOf(pid_t child) {
+  siginfo_t how{};
+  while (waitid(P_PID, static_cast<id_t>(child), &how, WEXITED | WNOWAIT) != 0 && errno == EINTR) continue;
+}
 
 /// A file that is removed with the object.
 class TemporaryFile {
@@ -159,17 +162,17 @@ class TemporaryFile {
     return *this;
   }
   ~TemporaryFile() {
-    if (!path_.empty()) TemporaryFiles::all().remove(path_);
+    if (path_.empty()) return;
+    const std::lock_guard lock(Outside::all().mutex);
+    unlink(path_.c_str());
+    Outside::all().files.erase(path_);
   }
   static Result<TemporaryFile> create(llvm::StringRef suffix, std::string_view content = {}) {
     int descriptor = -1;
-    llvm::SmallString<128> path;
-    if (const auto error = llvm::sys::fs::createTemporaryFile("srjit", suffix, descriptor, path)) {
+    TemporaryFile file;
+    if (const auto error = file.make(suffix, descriptor)) {
       return Error{Errc::kIo, "cannot create a temporary file: " + error.message(), {}};
     }
-    TemporaryFile file;
-    file.path_ = path.str().str();
-    TemporaryFiles::all().add(file.path_);
     llvm::raw_fd_ostream stream(descriptor, true);
     stream << llvm::StringRef(content.data(), content.size());
     stream.close();
@@ -188,18 +191,44 @@ class TemporaryFile {
   }
 
  private:
+  std::error_code make(llvm::StringRef suffix, int& descriptor) {
+    llvm::SmallString<128> path;
+    const std::lock_guard lock(Outside::all().mutex);
+    if (const auto error = llvm::sys::fs::createTemporaryFile("srjit", suffix, descriptor, path)) return error;
+    path_ = path.str().str();
+    Outside::all().files.insert(path_);
+    return {};
+  }
+
   std::string path_;
 };
+
+// Runs a program with its standard output and standard error in a file, and gives its exit status, negative where it
+// could not be run or crashed.
+int runInto(llvm::StringRef log, const std::vector<llvm::StringRef>& words, std::string& failure) {
+  Outside& outside = Outside::all();
+  llvm::sys::ProcessInfo program;
+  {
+    const std::lock_guard lock(outside.mutex);
+    bool has_failed = false;
+    program = llvm::sys::ExecuteNoWait(words[0], words, std::nullopt, {llvm::StringRef(""), log, log}, 0, &failure,
+                                       &has_failed);
+    if (has_failed) return -1;
+    outside.programs.insert(program.Pid);
+  }
+  waitForEndOf(program.Pid);
+  const std::lock_guard lock(outside.mutex);
+  outside.programs.erase(program.Pid);
+  return llvm::sys::Wait(program, std::nullopt, &failure).ReturnCode;
+}
 
 // Runs a program; its standard output and standard error together are the result.
 Result<std::string> runProgram(const std::string& program, std::vector<std::string> arguments) {
   auto output = TemporaryFile::create("log");
   if (!output) return std::move(output).error();
   arguments.insert(arguments.begin(), program);
-  const std::vector<llvm::StringRef> references(arguments.begin(), arguments.end());
   std::string failure;
-  const int status = llvm::sys::ExecuteAndWait(program, references, std::nullopt,
-                                               {llvm::StringRef(""), output->path(), output->path()}, 0, 0, &failure);
+  const int status = runInto(output->path(), {arguments.begin(), arguments.end()}, failure);
   auto text = output->read();
   if (!text) return text;
   if (status != 0) {
@@ -265,10 +294,12 @@ Result<std::string> disassemble(std::span<const std::byte> cubin) {
   return runProgram(nvdisasm, {"-c", file->path().str()});
 }
 
-void removeTemporaryFiles() {
-  TemporaryFiles& files = TemporaryFiles::all();
-  const std::lock_guard lock(files.mutex);
-  for (const std::string& path : files.paths) llvm::sys::fs::remove(path);
+void abandonPrograms() {
+  Outside& outside = Outside::all();
+  outside.mutex.lock();
+  for (const pid_t program : outside.programs) kill(program, SIGKILL);
+  for (const pid_t program : outside.programs) waitForEndOf(program);  // until then it may make a file
+  for (const std::string& path : outside.files) unlink(path.c_str());
 }
 
 }  // namespace srjit

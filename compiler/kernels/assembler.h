@@ -46,8 +46,9 @@ Result<Cubin> assemble(std::string_view ptx, std::string_view arch, Lines lines 
 /// The disassembly of a cubin by nvdisasm. Errors: kMachine without nvdisasm, kCompile with its log.
 Result<std::string> disassemble(std::span<const std::byte> cubin);
 
-/// Removes the temporary files of all calls above that run now, in any thread: for a program that ends without waiting
-/// for them.
-void removeTemporaryFiles();
+/// Kills the programs that calls above have started in any thread, and then removes their temporary files: for a
+/// process that ends right after it, without waiting for its threads. They start no further program and make no further
+/// file: a call that would do so never returns. Call it once.
+void abandonPrograms();
 
 }  // namespace srjit

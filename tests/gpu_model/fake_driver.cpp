@@ -137,6 +137,7 @@ void FakeState::runKernel(const FakeKernelCall& call, FakeContext& context) {
   if (context.lost != CUDA_SUCCESS) return;
   milliseconds += kKernelMilliseconds;
   ++kernels_run;
+  if (before_kernel) before_kernel(kernels_run);
   if (kernels_left > 0 && --kernels_left == 0) {
     has_failed = true;
     context.lost = kernel_code;
@@ -291,6 +292,11 @@ void FakeDriver::failKernel(std::size_t n, CUresult code) {
   const std::scoped_lock lock(state_->mutex);
   state_->kernels_left = n;
   state_->kernel_code = code;
+}
+
+void FakeDriver::beforeKernels(std::function<void(std::size_t)> before) {
+  const std::lock_guard lock(state_->mutex);
+  state_->before_kernel = std::move(before);
 }
 
 void FakeDriver::alterCode(AlterCode alter) {

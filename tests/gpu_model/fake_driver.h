@@ -9,6 +9,7 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <set>
@@ -78,6 +79,8 @@ class FakeDriver {
   void failAt(std::string_view entry, std::size_t n, CUresult code);
   /// The n-th kernel that runs from now on fails instead, and the device is lost with `code`.
   void failKernel(std::size_t n, CUresult code);
+  /// Calls `before` with the number, from 1, of each kernel since forgetCalls(), before it runs. It calls no driver.
+  void beforeKernels(std::function<void(std::size_t)> before);
   /// Applies `alter` to code of the direct tier that is loaded from now on.
   void alterCode(AlterCode alter);
   /// Every later call in a context of the device, or of any if it is not set, fails with `code`.

@@ -160,6 +160,7 @@ struct FakeState : ModelMemory {
   std::string failed_entry;  ///< of the last call that failed by a plan
   std::vector<Failure> failures;
   AlterCode alter_code;
+  std::function<void(std::size_t)> before_kernel;
   std::size_t kernels_left = 0, kernels_run = 0;
   CUresult kernel_code = CUDA_SUCCESS;
   double milliseconds = 0;

@@ -2,6 +2,7 @@
 #include <sys/stat.h>
 
 #include <chrono>
+#include <csignal>
 #include <filesystem>
 #include <sstream>
 #include <string>
@@ -12,6 +13,7 @@
 #include <gmock/gmock.h>
 #include <nlohmann/json.hpp>
 
+#include "compiler/kernels/assembler.h"
 #include "ir/text.h"
 #include "tests/generators/long_expressions.h"
 #include "tests/tools/process.h"
@@ -109,7 +111,7 @@ TEST_P(LimitsOfCommands, ShowComputeOrRefuseLongExpressions) {
 INSTANTIATE_TEST_SUITE_P(Command, LimitsOfCommands, testing::ValuesIn(kLimitedCommands),
                          [](const auto& command) { return std::string(command.param.name); });
 
-/// Words of a command that would take more than a day, in this folder.
+/// Words of a command in which LLVM takes much longer than half a second for kLongestChain sines.
 struct EndlessCommand {
   const char* name;
   std::vector<std::string> words;
@@ -119,6 +121,8 @@ void PrintTo(const EndlessCommand& command, std::ostream* stream) { *stream << c
 
 class EndlessCommands : public testing::TestWithParam<EndlessCommand> {};
 
+constexpr std::size_t kLongestChain = 300000;
+
 /// A chain of so many sines.
 std::string sinesOfSines(std::size_t count) {
   std::string text;
@@ -126,23 +130,22 @@ std::string sinesOfSines(std::size_t count) {
   return text + "x0" + std::string(count, ')') + '\n';
 }
 
-TEST_P(EndlessCommands, EndInTimeAndLeaveNothing) {
+// LLVM works at that time, so no assembler and none of its files are there: TimeLimit has those.
+TEST_P(EndlessCommands, EndInTimeAndLeaveOutputsAlone) {
   const Scratch scratch;
   scratch.write("out", "old content");
-  scratch.write("long.txt", sinesOfSines(300000));
-  std::filesystem::create_directory(scratch.path("tmp"));
+  scratch.write("long.txt", sinesOfSines(kLongestChain));
   const std::vector<std::string> before = scratch.list();
   std::string words;
   for (const std::string& word : GetParam().words) words += " '" + word + "'";
-  const Outcome outcome = runShell(
-      "TMPDIR=$PWD/tmp exec \"$SRJIT\"" + words + " --max-length 1000000000 --exprs long.txt", scratch.path(""));
+  const Outcome outcome =
+      runShell("exec \"$SRJIT\"" + words + " --max-length 1000000000 --exprs long.txt", scratch.path(""));
   EXPECT_EQ(outcome.status, 1) << outcome.err;
   EXPECT_EQ(outcome.err,
             "sr-jit: stopped after 0.5 s, the longest that a call may take; a larger max_seconds "
             "(--max-seconds) allows more\n");
   EXPECT_EQ(outcome.out, "");
   EXPECT_EQ(scratch.list(), before);
-  EXPECT_TRUE(isEmptyFolder(scratch.path("tmp")));
   EXPECT_EQ(contentOf(scratch.path("out")), "old content");
 }
 
@@ -155,29 +158,76 @@ INSTANTIATE_TEST_SUITE_P(Command, EndlessCommands,
                                          EndlessCommand{"Asm", {"asm", "--max-seconds", "0.5"}}),
                          [](const auto& command) { return std::string(command.param.name); });
 
+/// Writes a program that notes its number in the folder "pids" and then sleeps, after a line of its own; gives its
+/// path.
+std::string writeSleeper(const Scratch& scratch, const std::string& name, const char* line = "") {
+  std::filesystem::create_directory(scratch.path("pids"));
+  const std::string path =
+      scratch.write(name, fmt::format("#!/bin/sh\n{}\necho >{}/$$\nexec sleep 100\n", line, scratch.path("pids")));
+  EXPECT_EQ(chmod(path.c_str(), 0755), 0);
+  return path;
+}
+
+/// The numbers of the sleepers that have started.
+std::vector<pid_t> sleepersOf(const Scratch& scratch) {
+  std::vector<pid_t> sleepers;
+  for (const auto& entry : std::filesystem::directory_iterator(scratch.path("pids"))) {
+    sleepers.push_back(std::stoi(entry.path().filename().string()));
+  }
+  return sleepers;
+}
+
+/// Waits for a process that was killed; kills one that was not.
+void expectKilled(pid_t process) {
+  for (int i = 0; i < 10000 && isRunning(process); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  if (!isRunning(process)) return;
+  ADD_FAILURE() << "process " << process << " runs on";
+  kill(process, SIGKILL);
+}
+
 TEST(TimeLimit, KillsAnAssemblerAndRemovesItsFiles) {
   const Scratch scratch;
   scratch.write("out", "old content");
   std::filesystem::create_directory(scratch.path("tmp"));
   std::filesystem::create_directories(scratch.path("cuda/bin"));
   std::filesystem::create_directories(scratch.path("cuda/lib64"));
-  const std::string ptxas = scratch.write("cuda/bin/ptxas",
-                                          "#!/bin/sh\n"
-                                          "[ \"$1\" = --version ] && exit\n"
-                                          "echo $$ >" +
-                                              scratch.path("pid") + "\nexec sleep 1000000\n");
-  ASSERT_EQ(chmod(ptxas.c_str(), 0755), 0);
+  writeSleeper(scratch, "cuda/bin/ptxas", "[ \"$1\" = --version ] && exit");
   const Outcome outcome = runShell(
       "for n in 12 13; do echo no library >cuda/lib64/libnvJitLink.so.$n; done\n"
       "export TMPDIR=$PWD/tmp SRJIT_CUDA_HOME=$PWD/cuda LD_LIBRARY_PATH=$PWD/cuda/lib64\n"
-      "exec \"$SRJIT\" cubin x0 -o out --max-seconds 2",
+      "exec \"$SRJIT\" cubin x0 -o out --max-seconds 10",
       scratch.path(""));
   EXPECT_EQ(outcome.status, 1) << outcome.err;
-  EXPECT_THAT(outcome.err, HasSubstr("sr-jit: stopped after 2 s"));
+  EXPECT_THAT(outcome.err, HasSubstr("sr-jit: stopped after 10 s"));
   EXPECT_EQ(contentOf(scratch.path("out")), "old content");
-  const pid_t child = std::stoi(contentOf(scratch.path("pid")));
-  // An assembler that runs on makes this run into the timeout of ctest.
-  while (isRunning(child)) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  const std::vector<pid_t> sleepers = sleepersOf(scratch);
+  EXPECT_EQ(sleepers.size(), 1U) << "the assembler has started";
+  for (const pid_t sleeper : sleepers) expectKilled(sleeper);
+  EXPECT_TRUE(isEmptyFolder(scratch.path("tmp")));
+}
+
+TEST(AbandonedPrograms, LetNoThreadGoOn) {
+  const Scratch scratch;
+  std::filesystem::create_directory(scratch.path("tmp"));
+  const std::string sleeper = writeSleeper(scratch, "sleeper");
+  constexpr std::size_t kThreads = 8;
+  const int status = inChild([&] {
+    setenv("TMPDIR", scratch.path("tmp").c_str(), 1);
+    for (std::size_t i = 0; i < kThreads; ++i) {
+      std::thread([&] {
+        for (;;) (void)describeProgram(sleeper);
+      }).detach();
+    }
+    while (sleepersOf(scratch).size() < kThreads) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    abandonPrograms();
+    // Threads that would go on have the time to make files and start programs.
+    std::this_thread::sleep_for(std::chrono::milliseconds(300));
+    return 0;
+  });
+  EXPECT_EQ(status, 0);
+  const std::vector<pid_t> sleepers = sleepersOf(scratch);
+  EXPECT_EQ(sleepers.size(), kThreads) << "none starts later";
+  for (const pid_t process : sleepers) expectKilled(process);
   EXPECT_TRUE(isEmptyFolder(scratch.path("tmp")));
 }
 

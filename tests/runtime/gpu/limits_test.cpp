@@ -64,16 +64,20 @@ TEST_P(DeviceLimitsOfCalls, EndWhereTheTimeIsOver) {
 
 TEST_P(DeviceLimitsOfCalls, EndBetweenTwoKernels) {
   machine_.images->before = [](const FakeImageMaker::Request& request) {
-    if (request.kind == "rows") std::this_thread::sleep_for(std::chrono::milliseconds(30));
+    if (request.kind == "rows") std::this_thread::sleep_for(std::chrono::seconds(1));
     return okStatus();
   };
   const Workload w = arithmeticWorkload(4, 400, 130, Precision::kF32);
   const Dataset data = engine_.upload(w.view()).value();
   const Program program = engine_.compile(w.expressions, {.tier = Tier::kCompile});
-  const Engine hasty = engine_.withLimits({.max_seconds = 0.02}).value();
+  const Engine hasty = engine_.withLimits({.max_seconds = 0.5}).value();
   expectLateOnDevice(hasty.loss(program, data, w.parameters), "making kernels");
+  const std::size_t made = machine_.images->count("rows");
+  EXPECT_GT(made, 0U);
   machine_.images->before = nullptr;
   const Losses losses = engine_.loss(program, data, w.parameters).value();
+  // What was made is kept, so without an end before the last kernel nothing is left to be made.
+  EXPECT_GT(machine_.images->count("rows"), made);
   expectSameLosses(losses, lossesOf(cpuEngine(Precision::kF32), w, Tier::kInterpret, {}), "kernels are made later");
 }
 
@@ -101,11 +105,31 @@ TEST(DeviceLimitsOfRows, EndBetweenTwoChunksOfRows) {
   const Workload w = arithmeticWorkload(5, 6, rows, Precision::kF32);
   const Dataset data = engine.upload(w.view()).value();
   const Program program = engine.compile(w.expressions);
-  const Losses before = engine.loss(program, data, w.parameters).value();
-  const Engine late = engine.withLimits({.max_seconds = kDeviceInstant}).value();
   std::vector<float> out(w.expressions.size() * rows);
-  expectLateOnDevice(late.loss(program, data, w.parameters), "loss");
-  expectLateOnDevice(late.evaluate(program, data, w.parameters, std::span<float>(out)), "predictions");
+  const auto kernelsOf = [&](const auto& call) {
+    machine.driver.forgetCalls();
+    call();
+    return machine.driver.kernelsRun();
+  };
+  Losses before;
+  const std::size_t of_loss = kernelsOf([&] { before = engine.loss(program, data, w.parameters).value(); });
+  const std::size_t of_predictions =
+      kernelsOf([&] { EXPECT_TRUE(engine.evaluate(program, data, w.parameters, std::span<float>(out))); });
+
+  constexpr std::chrono::seconds kLimit(2);
+  const Engine hasty = engine.withLimits({.max_seconds = double{kLimit.count()}}).value();
+  machine.driver.beforeKernels([&](std::size_t kernel) {
+    if (kernel == 2) std::this_thread::sleep_for(kLimit);
+  });
+  const std::size_t of_late_loss =
+      kernelsOf([&] { expectLateOnDevice(hasty.loss(program, data, w.parameters), "loss"); });
+  EXPECT_GE(of_late_loss, 2U);
+  EXPECT_LT(of_late_loss, of_loss);
+  const std::size_t of_late_predictions = kernelsOf(
+      [&] { expectLateOnDevice(hasty.evaluate(program, data, w.parameters, std::span<float>(out)), "predictions"); });
+  EXPECT_GE(of_late_predictions, 2U);
+  EXPECT_LT(of_late_predictions, of_predictions);
+  machine.driver.beforeKernels(nullptr);
   expectSameLosses(engine.loss(program, data, w.parameters).value(), before, "after that");
 }
 
