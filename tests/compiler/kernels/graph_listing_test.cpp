@@ -8,10 +8,8 @@
 
 #include <gmock/gmock.h>
 
-#include "compiler/kernels/assembler.h"
 #include "compiler/kernels/image_maker.h"
 #include "compiler/nvptx/rows_kernel.h"
-#include "compiler/sass/cubin_reader.h"
 #include "ir/ops.h"
 #include "tests/generators/scratch.h"
 
@@ -83,28 +81,6 @@ TEST(GraphListing, IsWhatPtxNames) {
   }
   expected.erase(0);
   EXPECT_EQ(named, expected);
-}
-
-TEST(GraphListing, LinesChangeNoInstruction) {
-  if (assemblerName().empty()) GTEST_SKIP() << "no CUDA toolkit on this machine";
-  const std::vector<Dag> dags = twoGraphs();
-  const std::string listed = rowsPtx(dags, {}, {}, listGraphs(dags, "/somewhere/graphs.txt").sources).value();
-  const Cubin plain = assemble(rowsPtx(dags, {}).value(), "sm_90").value();
-  const Cubin with_lines = assemble(listed, "sm_90", Lines::kKeep).value();
-  const auto textIn = [](const Cubin& cubin) {
-    return std::string(reinterpret_cast<const char*>(cubin.image.data()), cubin.image.size());
-  };
-  EXPECT_THAT(textIn(with_lines), HasSubstr(".debug_line"));
-  EXPECT_THAT(textIn(with_lines), HasSubstr("graphs.txt"));
-  EXPECT_THAT(textIn(plain), Not(HasSubstr(".debug_line")));
-  const auto codeOf = [](const Cubin& cubin) { return readCubin(cubin.image).value().kernels; };
-  const auto expected = codeOf(plain), got = codeOf(with_lines);
-  ASSERT_EQ(got.size(), expected.size());
-  for (const auto& kernel : expected) {
-    const auto same = std::ranges::find(got, kernel.name, &CubinKernel::name);
-    ASSERT_NE(same, got.end());
-    EXPECT_TRUE(std::ranges::equal(same->code, kernel.code)) << kernel.name;
-  }
 }
 
 TEST(GraphListing, IsWrittenOnce) {

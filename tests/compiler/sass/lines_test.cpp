@@ -1,0 +1,42 @@
+// Code that names the lines of its source has the instructions of code that does not.
+#include <algorithm>
+#include <string>
+
+#include <gmock/gmock.h>
+
+#include "compiler/kernels/assembler.h"
+#include "compiler/kernels/graph_listing.h"
+#include "compiler/nvptx/rows_kernel.h"
+#include "compiler/sass/cubin_reader.h"
+
+namespace srjit {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+std::string bytesIn(const Cubin& cubin) {
+  return {reinterpret_cast<const char*>(cubin.image.data()), cubin.image.size()};
+}
+
+TEST(Lines, ChangeNoInstruction) {
+  if (assemblerName().empty()) GTEST_SKIP() << "no CUDA toolkit on this machine";
+  Dag dag(Precision::kF32);
+  const NodeId operands[] = {dag.variable(0), dag.variable(1)};
+  const NodeId quotient = dag.apply(Op::kDiv, operands);
+  dag.addRoot(dag.apply(Op::kSin, {&quotient, 1}));
+  const GraphListing listing = listGraphs({&dag, 1}, "/somewhere/graphs.txt");
+  const Cubin plain = assemble(rowsPtx({&dag, 1}, {}).value(), "sm_90").value();
+  const std::string ptx = rowsPtx({&dag, 1}, {}, {}, listing.sources).value();
+  const Cubin with_lines = assemble(ptx, "sm_90", Lines::kKeep).value();
+  EXPECT_THAT(bytesIn(with_lines), HasSubstr(".debug_line"));
+  EXPECT_THAT(bytesIn(with_lines), HasSubstr("graphs.txt"));
+  EXPECT_THAT(bytesIn(plain), Not(HasSubstr(".debug_line")));
+  const CubinContents expected = readCubin(plain.image).value(), got = readCubin(with_lines.image).value();
+  ASSERT_EQ(expected.kernels.size(), 1U);
+  ASSERT_EQ(got.kernels.size(), 1U);
+  EXPECT_TRUE(std::ranges::equal(got.kernels[0].code, expected.kernels[0].code));
+}
+
+}  // namespace
+}  // namespace srjit
