@@ -13,6 +13,7 @@
 #include "ir/numeric.h"
 #include "ir/population.h"
 #include "ir/text.h"
+#include "runtime/platform/deadline.h"
 #include "runtime/results.h"
 
 namespace srjit {
@@ -48,8 +49,9 @@ struct PopulationArrays {
     return explainFailures(std::move(of_program), size(), failures);
   }
 
-  /// The expressions as simplify() gives them; failures stay.
-  PopulationArrays simplified(Math math) const;
+  /// The expressions as simplify() gives them; failures stay. Throws an ErrorException (kLimit) if the deadline is over
+  /// before one of them.
+  PopulationArrays simplified(Math math, const Deadline& deadline = {}) const;
 
   void add(std::span<const Token> tokens);
   void addFailure(Error error);
