@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "passes/simplify_expression.h"
+#include "runtime/platform/deadline.h"
 
 namespace srjit {
 namespace {
@@ -54,6 +55,8 @@ Result<Expression> PopulationArrays::expression(std::size_t e) const {
   if (Status valid = block.add(view(), e); !valid) return std::move(valid).error();
   return block[0].expression();
 }
+
+PopulationArrays PopulationArrays::simplified(Math math) const { return simplified(math, Deadline()); }
 
 PopulationArrays PopulationArrays::simplified(Math math, const Deadline& deadline) const {
   PopulationArrays made;

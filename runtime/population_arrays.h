@@ -13,10 +13,11 @@
 #include "ir/numeric.h"
 #include "ir/population.h"
 #include "ir/text.h"
-#include "runtime/platform/deadline.h"
 #include "runtime/results.h"
 
 namespace srjit {
+
+class Deadline;
 
 /// As PopulationArrays::explained(), of so many expressions, with the failures of reading them.
 std::vector<Failure> explainFailures(std::vector<Failure> of_program, std::size_t expressions,
@@ -49,9 +50,10 @@ struct PopulationArrays {
     return explainFailures(std::move(of_program), size(), failures);
   }
 
-  /// The expressions as simplify() gives them; failures stay. Throws an ErrorException (kLimit) if the deadline is over
-  /// before one of them.
-  PopulationArrays simplified(Math math, const Deadline& deadline = {}) const;
+  /// The expressions as simplify() gives them; failures stay.
+  PopulationArrays simplified(Math math) const;
+  /// The same. Throws an ErrorException (kLimit) if the deadline is over before one of them.
+  PopulationArrays simplified(Math math, const Deadline& deadline) const;
 
   void add(std::span<const Token> tokens);
   void addFailure(Error error);
