@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -44,7 +45,18 @@ inline Error tooManyNodes(std::size_t found, std::size_t max_nodes) {
                       found, max_nodes),
           {}};
 }
-/// The same of a text that is not read any further.
+/// Whether a call may have `times` times so many tokens, or outputs. Errors: kLimit.
+inline Status checkCallNodes(std::size_t found, std::size_t times, std::size_t max_call_nodes) {
+  constexpr std::size_t kMost = std::numeric_limits<std::size_t>::max();
+  const std::size_t all = times != 0 && found > kMost / times ? kMost : found * times;
+  if (!exceeds(all, max_call_nodes)) return okStatus();
+  return Error{Errc::kLimit,
+               fmt::format("{} nodes in all expressions, but a call may have at most {}; fewer expressions per call, "
+                           "or a larger max_call_nodes (--max-call-nodes) avoid this",
+                           all, max_call_nodes),
+               {}};
+}
+/// As tooManyNodes(), of a text that is not read any further.
 inline Error nodesBeyond(std::size_t max_nodes, const Span& where) {
   Error error = tooManyNodes(max_nodes + 1, max_nodes);
   error.message = "at least " + error.message;

@@ -59,7 +59,6 @@ Program deriveProgram(Engine::State& engine, const ProgramSource& source, const 
                       const Derivation& derivation, const CompileOptions& options, const Deadline& deadline) {
   auto state = std::make_shared<Program::State>();
   state->source = std::make_shared<const ProgramSource>(source.derive(derivation));
-  if (Status few = engine.checkCallNodes(state->source->outputs()); !few) throw ErrorException(std::move(few).error());
   state->device = program.device;
   state->info.tier = program.info.tier;
   state->made = program.made;
@@ -81,8 +80,12 @@ Result<Task> derivedTask(Engine::State& engine, Task task, const Derivation& der
     if (!data) return std::move(data).error();
     task.data = std::move(*data);
   }
-  task.program = program.derived.get(
-      derivation, [&] { return deriveProgram(engine, *program.source, program, derivation, {}, task.deadline); });
+  // Before what is kept is looked up, so that refusals do not depend on earlier calls.
+  const std::size_t outputs = engine.options.limits.max_call_nodes == 0 ? 0 : program.source->outputsOf(derivation);
+  if (Status few = engine.checkCallNodes(outputs); !few) return std::move(few).error();
+  task.program = program.derived.get(derivation, task.deadline, [&] {
+    return deriveProgram(engine, *program.source, program, derivation, {}, task.deadline);
+  });
   return task;
 }
 

@@ -35,15 +35,8 @@ Status Engine::State::checkProcess() const {
   return Error{Errc::kMachine, "an engine that was made before this process was forked", {}};
 }
 
-Status Engine::State::checkCallNodes(std::size_t found) const {
-  const std::size_t most = options.limits.max_call_nodes;
-  if (!exceeds(found, most)) return okStatus();
-  return Error{
-      Errc::kLimit,
-      fmt::format("{} nodes in all expressions, but a call may have at most {}; fewer expressions per call, or "
-                  "a larger max_call_nodes (--max-call-nodes) avoid this",
-                  found, most),
-      {}};
+Status Engine::State::checkCallNodes(std::size_t found, std::size_t times) const {
+  return srjit::checkCallNodes(found, times, options.limits.max_call_nodes);
 }
 
 namespace {
@@ -222,8 +215,9 @@ namespace {
 
 Result<Losses> runFeasible(Executor& executor, const Task& task) {
   const Program::State& program = task.program.state();
-  const std::shared_ptr<const FeasiblePart> held = program.parts.get(
-      task.data.columns(), [&] { return makeFeasible(executor, program, task.data.columns(), task.deadline); });
+  const std::shared_ptr<const FeasiblePart> held = program.parts.get(task.data.columns(), task.deadline, [&] {
+    return makeFeasible(executor, program, task.data.columns(), task.deadline);
+  });
   const FeasiblePart& feasible = *held;
   std::vector<double> parameters;
   for (const std::uint32_t e : feasible.expressions) {
@@ -518,7 +512,9 @@ Result<Program> Engine::compile(const PopulationView& population, const CompileO
   const auto set = [&](ProgramSource& source, ProgramSource::Threads threads) {
     source.set(population, threads, state_->options.limits.max_nodes);
   };
-  return compileWith(*state_, options, set, {.deadline = deadline});
+  Program made = compileWith(*state_, options, set, {.deadline = deadline});
+  if (!made.state().made && deadline.isOver()) return tooManySeconds(state_->options.limits.max_seconds);
+  return made;
 }
 
 Result<Failures> Engine::evaluate(const Program& program, const Dataset& data, std::span<const double> parameters,

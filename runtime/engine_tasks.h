@@ -38,8 +38,8 @@ struct Engine::State {
   Status checkProcess() const;
   /// Of a call that begins now.
   Deadline deadline() const { return Deadline(options.limits.max_seconds); }
-  /// Whether a call may have so many tokens, or outputs. Errors: kLimit.
-  Status checkCallNodes(std::size_t found) const;
+  /// Whether a call may have `times` times so many tokens, or outputs. Errors: kLimit.
+  Status checkCallNodes(std::size_t found, std::size_t times = 1) const;
 };
 
 /// Gives a source its expressions, as ProgramSource::set().
@@ -103,7 +103,7 @@ std::vector<Failure> failuresForWantOfColumns(const ProgramSource& source, const
 std::vector<Failure> mergeFailures(std::vector<Failure> failures, std::vector<Failure> more);
 
 /// A program for what is derived of the expressions of `source`, in the way of `program`. Throws an ErrorException
-/// (kLimit) if that has more outputs than a call may have, and at the deadline.
+/// (kLimit) at the deadline. Whether a call may have so many outputs is for the caller to check.
 Program deriveProgram(Engine::State& engine, const ProgramSource& source, const Program::State& program,
                       const Derivation& derivation, const CompileOptions& options, const Deadline& deadline);
 

@@ -74,6 +74,10 @@ Result<Fits> fitProgram(Engine::State& engine, const Program& program, const Dat
     if (Status own = engine.checkProcess(); !own) return std::move(own).error();
     if (Status valid = checkFit(program, starts, options); !valid) return std::move(valid).error();
     const std::size_t count = program.parameterOffset(program.size());
+    const std::size_t start_count = count == 0 ? 1 : starts.size() / count;
+    if (Status few = engine.checkCallNodes(program.state().source->tokens, start_count); !few) {
+      return std::move(few).error();
+    }
     Task base{.program = program,
               .data = data,
               .parameters = starts.first(count),

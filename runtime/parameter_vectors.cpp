@@ -49,8 +49,9 @@ Result<Program> programOfVectors(Engine::State& engine, const Program& program, 
     return std::move(valid).error();
   }
   const std::size_t times = parameters.size() / one;
-  if (Status few = engine.checkCallNodes(times * program.state().source->tokens); !few) return std::move(few).error();
-  return program.state().repeated.get(times, [&] { return repeat(engine, program.state(), times, deadline); });
+  if (Status few = engine.checkCallNodes(program.state().source->tokens, times); !few) return std::move(few).error();
+  return program.state().repeated.get(times, deadline,
+                                      [&] { return repeat(engine, program.state(), times, deadline); });
 }
 
 }  // namespace srjit

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "passes/simplify_expression.h"
+#include "runtime/platform/deadline.h"
 
 namespace srjit {
 namespace {
@@ -55,9 +56,12 @@ Result<Expression> PopulationArrays::expression(std::size_t e) const {
   return block[0].expression();
 }
 
-PopulationArrays PopulationArrays::simplified(Math math) const {
+PopulationArrays PopulationArrays::simplified(Math math) const { return simplified(math, Deadline()); }
+
+PopulationArrays PopulationArrays::simplified(Math math, const Deadline& deadline) const {
   PopulationArrays made;
   for (std::size_t e = 0; e < size(); ++e) {
+    deadline.check();
     Result<Expression> simple = expression(e);
     if (simple) {
       made.add(simplify(*simple, math).tokens());

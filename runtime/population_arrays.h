@@ -17,6 +17,8 @@
 
 namespace srjit {
 
+class Deadline;
+
 /// As PopulationArrays::explained(), of so many expressions, with the failures of reading them.
 std::vector<Failure> explainFailures(std::vector<Failure> of_program, std::size_t expressions,
                                      std::span<const Failure> of_reading);
@@ -50,6 +52,8 @@ struct PopulationArrays {
 
   /// The expressions as simplify() gives them; failures stay.
   PopulationArrays simplified(Math math) const;
+  /// The same. Throws an ErrorException (kLimit) if the deadline is over before one of them.
+  PopulationArrays simplified(Math math, const Deadline& deadline) const;
 
   void add(std::span<const Token> tokens);
   void addFailure(Error error);

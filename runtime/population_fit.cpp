@@ -154,6 +154,11 @@ void PopulationFit::makeEntries(std::span<const double> starts) {
   const std::size_t start_count = all == 0 ? 1 : starts.size() / all;
   std::vector<bool> fails(count);
   for (const Failure& failure : failures_) fails[failure.expression] = true;
+  std::size_t sums = 0;
+  for (std::size_t e = 0; e < count; ++e) {
+    if (!fails[e]) sums += derivation_.roots(source_->expressions[e].parameterCount());
+  }
+  if (Status few = engine_.checkCallNodes(sums, start_count); !few) throw ErrorException(std::move(few).error());
   entries_.resize(count * start_count);
   tbb::enumerable_thread_specific<LinearFinder> finders(given.precision, given.math);
   tbb::parallel_for(std::size_t{0}, count, [&](std::size_t e) {
@@ -199,7 +204,8 @@ void PopulationFit::makeProgram() {
                                  .expected_rows = data_.rows};
     return deriveProgram(engine_, source, program_, derivation_, compile, base_.deadline);
   };
-  derived_ = is_whole ? program_.derived.get(derivation_, [&] { return make(*source_); }) : make(partSource());
+  derived_ =
+      is_whole ? program_.derived.get(derivation_, base_.deadline, [&] { return make(*source_); }) : make(partSource());
   for (const Failure& failure : derived_->failures()) in_program_[failure.expression]->error = failure.error;
 }
 

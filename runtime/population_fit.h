@@ -26,6 +26,7 @@ struct FitEntry {
 /// fitted as one of squared errors of expressions with two parameters more, a + b f. Borrows the engine.
 class PopulationFit {
  public:
+  /// Throws an ErrorException (kLimit) if the sums of all starts are more than a call may have.
   PopulationFit(Engine::State& engine, Task base, std::span<const double> starts, const FitOptions& options);
   PopulationFit(const PopulationFit&) = delete;
   PopulationFit& operator=(const PopulationFit&) = delete;

@@ -1,6 +1,7 @@
 #include "tools/options.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include <fmt/format.h>
 
@@ -54,16 +55,24 @@ void addExpressionOptions(CLI::App& app, ExpressionOptions& options) {
   app.add_flag("--keep-going", options.keep_going,
                "exit with 0 although some expressions are bad input; not where a tier has no code for some");
   addInputLimits(app, options.limits);
-  app.add_option_function<double>(
-         "--max-seconds", endProcessAfter,
-         "end after so many seconds with exit status 1 and a message, unless results are being written by then")
-      ->type_name("S")
-      ->check(CLI::PositiveNumber.description(""));
+  addSeconds(app, endProcessAfter,
+             "end after so many seconds with exit status 1 and a message, unless results are being written by then");
 }
 
 void addInputLimits(CLI::App& app, InputLimits& limits) {
   addLimit(app, "--max-nodes", limits.max_nodes, "refuse expressions of more nodes (tokens)");
   addLimit(app, "--max-bytes", limits.max_bytes, "refuse files of more bytes, also when unpacked");
+}
+
+void addSeconds(CLI::App& app, const std::function<void(double)>& store, const std::string& doc) {
+  // NaN passes CLI::PositiveNumber.
+  const auto check = [](const std::string& word) {
+    double seconds = 0;
+    const bool is_number = CLI::detail::lexical_cast(word, seconds);
+    return is_number && std::isfinite(seconds) && seconds > 0 ? std::string()
+                                                              : text::inQuotes(word) + " is no number above 0";
+  };
+  app.add_option_function<double>("--max-seconds", store, doc)->type_name("S")->check(check, "");
 }
 
 Result<std::vector<SourceLine>> readExpressions(const ExpressionOptions& options, const ColumnNames& columns) {

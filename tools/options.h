@@ -3,6 +3,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -64,6 +65,9 @@ template <class T>
 void addLimit(CLI::App& app, const std::string& name, T& limit, const std::string& doc) {
   app.add_option(name, limit, doc)->type_name("N")->check(CLI::PositiveNumber.description(""));
 }
+
+/// Adds --max-seconds, a finite number above 0, which `store` gets.
+void addSeconds(CLI::App& app, const std::function<void(double)>& store, const std::string& doc);
 
 /// The expressions that were asked for, with the parameters of --params where a line has none of its own. Bad ones are
 /// reported to standard error. Throws CLI::ValidationError if none were asked for.

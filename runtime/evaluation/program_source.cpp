@@ -81,6 +81,12 @@ ProgramSource ProgramSource::derive(const Derivation& what) const {
   return derived;
 }
 
+std::size_t ProgramSource::outputsOf(const Derivation& what) const noexcept {
+  std::size_t count = 0;
+  for (std::size_t e = 0; e < expressions.size(); ++e) count += what.roots(expressions[e].parameterCount());
+  return count;
+}
+
 void ProgramSource::setDerivation(const Derivation& what) {
   derivation = what;
   variables = std::max(variables, what.variables());

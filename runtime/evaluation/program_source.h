@@ -57,6 +57,9 @@ struct ProgramSource {
   /// derivation.columns have outputs that are NaN.
   ProgramSource derive(const Derivation& derivation) const;
 
+  /// The outputs() of derive(derivation), which are counted without making it.
+  std::size_t outputsOf(const Derivation& derivation) const noexcept;
+
   /// The expressions first .. last - 1, and what is derived of them. Works on the calling thread's arena.
   ProgramSource slice(std::size_t first, std::size_t last) const;
 

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "runtime/evaluation/program_source.h"
+#include "runtime/platform/deadline.h"
 #include "runtime/program.h"
 #include "runtime/results.h"
 
@@ -24,30 +25,31 @@ class PoolProgram;
 struct FeasiblePart;
 
 /// The parts of a program that data with too few columns for the whole program can evaluate, by number of columns; made
-/// at first use. Thread-safe.
+/// at first use. Thread-safe; a call may wait while another makes a part, until its deadline (lockUntil()).
 class FeasibleParts {
  public:
   template <class Make>
-  std::shared_ptr<const FeasiblePart> get(std::size_t columns, const Make& make) {
-    const std::lock_guard lock(mutex_);
+  std::shared_ptr<const FeasiblePart> get(std::size_t columns, const Deadline& deadline, const Make& make) {
+    const auto lock = lockUntil(deadline, mutex_);
     auto& part = parts_[columns];
     if (part == nullptr) part = make();
     return part;
   }
 
  private:
-  std::mutex mutex_;
+  std::timed_mutex mutex_;
   std::map<std::size_t, std::shared_ptr<const FeasiblePart>> parts_;
 };
 
 /// Programs that are made of a program, by what they are for: each at its first use, and kept unless the machine
-/// failed. The most recently used are kept. Thread-safe; a call may wait while another makes its program.
+/// failed. The most recently used are kept. Thread-safe; a call may wait while another makes its program, until its
+/// deadline (lockUntil()).
 template <class Purpose>
 class ProgramsMade {
  public:
   template <class Make>
-  Program get(const Purpose& purpose, const Make& make) {
-    const std::lock_guard lock(mutex_);
+  Program get(const Purpose& purpose, const Deadline& deadline, const Make& make) {
+    const auto lock = lockUntil(deadline, mutex_);
     const auto found = std::ranges::find(programs_, purpose, &Entry::first);
     if (found != programs_.end()) {
       std::rotate(found, found + 1, programs_.end());
@@ -66,7 +68,7 @@ class ProgramsMade {
   using Entry = std::pair<Purpose, Program>;
   static constexpr std::size_t kMost = 8;
 
-  std::mutex mutex_;
+  std::timed_mutex mutex_;
   std::vector<Entry> programs_;  ///< the least recently used first
 };
 

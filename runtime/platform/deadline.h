@@ -51,6 +51,14 @@ class Deadline {
   double seconds_ = 0;
 };
 
+/// Locks a mutex. Throws an ErrorException (kLimit) if others hold it until the deadline.
+inline std::unique_lock<std::timed_mutex> lockUntil(const Deadline& deadline, std::timed_mutex& mutex) {
+  if (!deadline.end()) return std::unique_lock(mutex);
+  std::unique_lock lock(mutex, std::defer_lock);
+  while (!lock.try_lock_until(*deadline.end())) deadline.check();
+  return lock;
+}
+
 /// Calls `ring` once at a deadline, on a thread of its own, unless it is destroyed before; its destructor waits for a
 /// call that has begun. Without a deadline it does nothing.
 class Alarm {

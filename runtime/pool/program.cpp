@@ -82,7 +82,7 @@ Result<PoolShares> PoolCompiler::make(const PoolOrder& order, const Dataset* dat
 }
 
 Result<PoolShares> PoolCompiler::othersOf(PoolShare& share, const Error& error, const Deadline& deadline) const {
-  const std::lock_guard lock(share.mutex);
+  const auto lock = lockUntil(deadline, share.mutex);
   if (share.others) return *share.others;
   std::vector<std::size_t> devices = devices_.working();
   if (devices.empty()) return devices_.noneLeft();
@@ -157,7 +157,7 @@ Program PoolCompiler::compileOn(std::size_t device, const PoolOrder& order, cons
 
 Program PoolCompiler::programOn(PoolShare& share, std::size_t device, const Deadline& deadline) const {
   if (device == share.device && share.program) return *share.program;
-  return share.elsewhere.get(device, [&] { return compileOn(device, share.order, nullptr, deadline); });
+  return share.elsewhere.get(device, deadline, [&] { return compileOn(device, share.order, nullptr, deadline); });
 }
 
 }  // namespace srjit

@@ -33,7 +33,7 @@ struct PoolShare {
   std::optional<Error> error = {};
   std::vector<std::size_t> tried;  ///< the device, and those that could not do more than this share before
 
-  std::mutex mutex;
+  std::timed_mutex mutex;
   /// The same expressions for other devices, made when this one cannot evaluate them; guarded by the mutex.
   std::optional<PoolShares> others;
   /// The same expressions as a program of each other device, of which each has some of the rows.
@@ -69,7 +69,8 @@ class PoolCompiler {
   /// if there are any. What a device cannot make, others do. Errors: where none can, and kLimit at the deadline.
   Result<PoolShares> make(const PoolOrder& order, const Dataset* data, const Deadline& deadline) const;
   /// The same expressions for all devices that have not tried them, divided likewise; none if all have. `error` is why
-  /// the share's own device cannot evaluate them.
+  /// the share's own device cannot evaluate them. Throws an ErrorException (kLimit) if another call makes them until
+  /// the deadline.
   Result<PoolShares> othersOf(PoolShare& share, const Error& error, const Deadline& deadline) const;
   /// The program of a share on a device. Throws what guarded() catches.
   Program programOn(PoolShare& share, std::size_t device, const Deadline& deadline) const;

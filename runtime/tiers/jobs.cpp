@@ -35,11 +35,8 @@ class RunningJob {
   Result<JobQueue::Code> make(const JobQueue::Make& make) {
     began_ = true;
     const Stopwatch watch;
-    auto code = guarded([&]() -> Result<JobQueue::Code> {
-      auto made = make(job_->cancelled_);
-      if (job_->cancelled_) return cancellation();
-      return made;
-    });
+    auto code = guarded([&] { return make(job_->cancelled_); });
+    if (job_->cancelled_) code = cancellation();
     const std::lock_guard lock(job_->mutex_);
     job_->seconds_ = watch.seconds();
     return code;
@@ -79,11 +76,13 @@ class RunningJob {
   bool began_ = false;
 };
 
-// A cancelled job is open: an engine that ends cancels its jobs, but another engine may have the same program.
+// A cancelled job is open: an engine that ends cancels its jobs, but another engine may have the same program. So is
+// one that ended at the deadline of a call, since other calls have more time.
 CodeState CodeJob::stateLocked() const noexcept {
   if (code_ != nullptr) return CodeState::kReady;
   if (running_) return CodeState::kRunning;
-  return !error_ || error_->code == Errc::kCancelled ? CodeState::kOpen : CodeState::kFailed;
+  const bool is_stopped = error_ && (error_->code == Errc::kCancelled || error_->code == Errc::kLimit);
+  return !error_ || is_stopped ? CodeState::kOpen : CodeState::kFailed;
 }
 
 CodeJob::View CodeJob::view() const {

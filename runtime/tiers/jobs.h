@@ -29,9 +29,10 @@ class CodeJob {
   using Code = std::shared_ptr<const DeviceCode>;
   struct View {
     CodeState state = CodeState::kOpen;
-    Code code = {};                              ///< of kReady
-    std::optional<Error> error = {};             ///< of kFailed, and of kOpen after the making was cancelled
-    double seconds = 0;                          ///< that the last making took
+    Code code = {};  ///< of kReady
+    std::optional<Error> error =
+        {};              ///< of kFailed, and of kOpen after the making was cancelled or ended at a deadline
+    double seconds = 0;  ///< that the last making took
     std::optional<MissingKernels> missing = {};  ///< what a cache lookup found, if making the code did not pay
   };
   View view() const;
@@ -60,7 +61,8 @@ class CodeJob {
 class JobQueue {
  public:
   using Code = CodeJob::Code;
-  /// Makes the code, and may stop early once `cancelled`; what it gives then is dropped. Exceptions become errors.
+  /// Makes the code, and may stop early once `cancelled`; what it gives or throws then is dropped. Other exceptions
+  /// become errors; after one of kLimit, the deadline of a call, the job is open again.
   using Make = std::function<Result<Code>(const std::atomic<bool>& cancelled)>;
   /// What the cache lacks if that is too much for the code to be made; nothing if it should be made.
   using Look = std::function<std::optional<MissingKernels>(const std::atomic<bool>& cancelled)>;

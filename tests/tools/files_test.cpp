@@ -93,6 +93,19 @@ TEST(ReadFile, DamagedArchivesAreErrors) {
   }
 }
 
+TEST(ReadFile, ALimitSaysWhichSizeIsTooLarge) {
+  const Scratch scratch;
+  const std::string archive = gzipped(std::string(100'000, 'a'));
+  ASSERT_LT(archive.size(), 1000U);
+  const std::string path = scratch.write("a.gz", archive);
+  const Result<std::string> packed_size = readFile(path, 5), unpacked_size = readFile(path, 1000);
+  ASSERT_FALSE(packed_size.ok());
+  EXPECT_EQ(packed_size.error().code, Errc::kLimit);
+  EXPECT_THAT(packed_size.error().message, HasSubstr("a.gz: more than 5 bytes; a larger --max-bytes"));
+  ASSERT_FALSE(unpacked_size.ok());
+  EXPECT_THAT(unpacked_size.error().message, HasSubstr("a.gz: more than 1000 bytes when unpacked; a larger"));
+}
+
 void writeAll(OutputFile& out, std::size_t bytes) {
   const std::string block(4096, 'a');
   for (std::size_t done = 0; done < bytes; done += block.size()) out.write(block);

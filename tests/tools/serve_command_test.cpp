@@ -25,11 +25,12 @@ std::vector<std::string> linesOf(const std::string& text) {
 /// The answers to requests about a table with y = 3 x + 1, without the first, which is info.
 class Serve : public testing::Test {
  protected:
-  std::vector<json> answers(const std::string& requests) {
-    scratch_.write("table.csv", "x,y\n1,4\n2,7\n3,10\n4,13\n");
-    const Outcome outcome = runCommand(
-        {"serve", "--data", "table.csv", "--target", "y", "--device", "cpu", "--precision", "f64", "--quiet"},
-        scratch_.path("."), requests);
+  std::vector<json> answers(const std::string& requests, const std::vector<std::string>& options = {}) {
+    scratch_.write("table.csv", table_);
+    std::vector<std::string> words = {"serve",    "--data", "table.csv",   "--target", "y",
+                                      "--device", "cpu",    "--precision", "f64",      "--quiet"};
+    words.insert(words.end(), options.begin(), options.end());
+    const Outcome outcome = runCommand(words, scratch_.path("."), requests);
     EXPECT_EQ(outcome.status, 0) << outcome.err;
     EXPECT_EQ(outcome.err, "");
     std::vector<json> list;
@@ -50,6 +51,7 @@ class Serve : public testing::Test {
   }
 
   Scratch scratch_;
+  std::string table_ = "x,y\n1,4\n2,7\n3,10\n4,13\n";
 };
 
 TEST_F(Serve, AnswersInOrderAndEndsWithItsInput) {
@@ -158,6 +160,57 @@ TEST_F(Serve, ABadRequestIsAnsweredAndTheNextOneIsRead) {
   EXPECT_EQ(errorOf(R"({"op":"predict","population":{"codes":[-1]}})"), "'offsets' is no list of integers");
   EXPECT_EQ(errorOf(R"({"op":"fit","expressions":["p0*x"],"iterations":-1})"),
             "'iterations' has -1, expected integers of 32 bits");
+}
+
+TEST_F(Serve, LimitsHoldForSimplifying) {
+  const std::string request = R"({"op":"simplify","expressions":["x*1 + 0","x"]})";
+  const std::vector<json> large =
+      answers(request + "\n" + R"({"op":"simplify","expressions":["x*1 + 0"]})", {"--max-call-nodes", "5"});
+  ASSERT_EQ(large.size(), 2U);
+  EXPECT_EQ(large[0]["error"]["code"], "limit");
+  EXPECT_THAT(large[0]["error"]["message"], HasSubstr("6 nodes in all expressions, but a call may have at most 5"));
+  EXPECT_EQ(large[1]["expressions"], json::parse(R"(["x"])"));
+  const std::vector<json> late = answers(request + "\n", {"--max-seconds", "1e-9"});
+  ASSERT_EQ(late.size(), 1U);
+  EXPECT_EQ(late[0]["error"]["code"], "limit");
+  EXPECT_THAT(late[0]["error"]["message"], HasSubstr("1e-09 s"));
+}
+
+// 300 expressions, 100,000 vectors of parameters and 10,000 rows have 3e11 predictions, for which there is no memory.
+TEST_F(Serve, PredictionsAreRefusedBeforeThereIsMemoryForThem) {
+  table_ = "x,y\n";
+  for (int row = 0; row < 10'000; ++row) table_ += "1,4\n";
+  std::string request = R"({"op":"predict","expressions":["p0*x")";
+  for (int e = 1; e < 300; ++e) request += R"(,"x")";
+  request += R"(],"parameters":[1)";
+  for (int vector = 1; vector < 100'000; ++vector) request += ",1";
+  const std::vector<json> all = answers(request + "]}\n", {"--max-call-nodes", "1000"});
+  ASSERT_EQ(all.size(), 1U);
+  EXPECT_EQ(all[0]["error"]["code"], "limit") << all[0]["error"];
+  EXPECT_THAT(all[0]["error"]["message"], HasSubstr("30200000 nodes"));
+}
+
+TEST_F(Serve, ALongLineThatBeginsBlankIsAnswered) {
+  const std::vector<json> all = answers(
+      std::string(50, ' ') + "{\"id\":1,\"op\":\"info\"}\n   \n{\"id\":2,\"op\":\"info\"}\n", {"--max-bytes", "40"});
+  ASSERT_EQ(all.size(), 2U);
+  EXPECT_EQ(all[0]["error"]["code"], "limit");
+  EXPECT_FALSE(all[0].contains("id")) << "it is not read";
+  EXPECT_EQ(all[1]["id"], 2);
+}
+
+TEST(ServeCommand, TakesFiniteSecondsAlone) {
+  for (const char* const seconds : {"nan", "-nan", "inf", "1e999", "0", "-1", "soon"}) {
+    for (const std::vector<std::string>& words :
+         {std::vector<std::string>{"serve", "--data", SRJIT_SOURCE_DIR "/docs/examples/planets.csv"},
+          std::vector<std::string>{"parse", "x0"}}) {
+      std::vector<std::string> all = words;
+      all.push_back(std::string("--max-seconds=") + seconds);
+      const Outcome outcome = runCommand(all, "/");
+      EXPECT_EQ(outcome.status, 2) << words[0] << " " << seconds << " " << outcome.out;
+      EXPECT_THAT(outcome.err, HasSubstr("--max-seconds")) << words[0];
+    }
+  }
 }
 
 TEST(ServeCommand, RefusesDataFromWhereTheRequestsAre) {

@@ -2,11 +2,13 @@
 
 #include <chrono>
 #include <cmath>
+#include <new>
 #include <utility>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "ir/token_errors.h"
 #include "runtime/loss_text.h"
 #include "runtime/platform/deadline.h"
 #include "runtime/population_arrays.h"
@@ -84,8 +86,7 @@ Language languageOf(const Json& request) {
   refuse(fmt::format("'language' is {}, expected one of infix, postfix, prefix, json", Json(word).dump()));
 }
 
-/// The expressions of a request: texts, or token arrays.
-PopulationArrays expressionsOf(const Json& request, const RequestServer& server) {
+PopulationArrays readExpressionsOf(const Json& request, const RequestServer& server) {
   const std::size_t max_nodes = server.engine.options().limits.max_nodes;
   if (request.contains("expressions")) {
     return PopulationArrays::parse(memberOf<std::vector<std::string>>(request, "expressions", {}), languageOf(request),
@@ -103,6 +104,13 @@ PopulationArrays expressionsOf(const Json& request, const RequestServer& server)
   const PopulationView view{codes, constants, offsets, notation == "prefix" ? Notation::kPrefix : Notation::kPostfix};
   checkArrays(view).value();
   return PopulationArrays::copy(view, max_nodes);
+}
+
+/// The expressions of a request: texts, or token arrays. Throws kLimit for more nodes than a request may have.
+PopulationArrays expressionsOf(const Json& request, const RequestServer& server) {
+  PopulationArrays expressions = readExpressionsOf(request, server);
+  checkCallNodes(expressions.codes.size(), 1, server.engine.options().limits.max_call_nodes).value();
+  return expressions;
 }
 
 /// Numbers in a row, or lists of such numbers, one behind another. kMaxDepth bounds how deep it recurses.
@@ -227,14 +235,22 @@ Json answerPredict(const Answering& answering, const Json& request) {
   const PopulationArrays expressions = expressionsOf(request, server);
   const Program program = compile(answering, expressions);
   const std::vector<double> parameters = numbersOf(request, "parameters");
-  const std::size_t rows = server.data.rows();
+  const std::size_t rows = server.data.rows(), vectors = vectorsOf(program, parameters);
+  // Before there is memory for as many results.
+  checkCallNodes(expressions.codes.size(), vectors, server.engine.options().limits.max_call_nodes).value();
+  const Engine engine = answering.engine();
   return withZeroOf(server.engine.options().precision, [&]<class T>(T) -> Json {
-    const std::size_t outputs = program.size() * vectorsOf(program, parameters);
-    std::vector<T> out(outputs * rows);
-    const auto failures = answering.engine().evaluate(program, server.data, parameters, std::span<T>(out)).value();
+    const std::size_t outputs = program.size() * vectors;
+    std::vector<T> out;
+    if (outputs > out.max_size() / rows) throw std::bad_alloc();
+    out.resize(outputs * rows);
+    const auto failures = engine.evaluate(program, server.data, parameters, std::span<T>(out)).value();
     const std::vector<double> wide(out.begin(), out.end());
     Json values = Json::array();
-    for (std::size_t o = 0; o < outputs; ++o) values.push_back(numbersJson(std::span(wide).subspan(o * rows, rows)));
+    for (std::size_t o = 0; o < outputs; ++o) {
+      answering.deadline.check();
+      values.push_back(numbersJson(std::span(wide).subspan(o * rows, rows)));
+    }
     return {{"values", std::move(values)}, {"failures", failuresJson(expressions.explained(failures))}};
   });
 }
@@ -260,9 +276,10 @@ Json answerFit(const Answering& answering, const Json& request) {
 Json answerSimplify(const Answering& answering, const Json& request) {
   const RequestServer& server = answering.server;
   const PopulationArrays expressions =
-      expressionsOf(request, server).simplified(choiceOf(request, "math", kMathModes, Math::kFast));
+      expressionsOf(request, server).simplified(choiceOf(request, "math", kMathModes, Math::kFast), answering.deadline);
   Json texts = Json::array();
   for (std::size_t e = 0; e < expressions.size(); ++e) {
+    answering.deadline.check();
     const Result<Expression> expression = expressions.expression(e);
     texts.push_back(expression ? Json(print(*expression, languageOf(request), server.columns)) : Json());
   }

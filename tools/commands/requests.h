@@ -23,7 +23,7 @@ std::string describeServer(const RequestServer& server);
 /// has one, and results or an error. Throws std::bad_alloc alone. Thread-safe.
 std::string answerRequest(const RequestServer& server, const std::string& line);
 
-/// The answer to a line of more than `max_bytes`, which is not read.
+/// The answer to a line of more than `max_bytes`, which is not read; so it has no id.
 std::string refuseRequest(std::uint64_t max_bytes);
 
 }  // namespace srjit

@@ -43,7 +43,7 @@ ExitStatus runServe(const EvaluationOptions& options) {
   std::string line;
   bool is_cut = false;
   while (readLine(line, max_bytes, is_cut)) {
-    if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
+    if (!is_cut && line.find_first_not_of(" \t\r") == std::string::npos) continue;
     if (!write(is_cut ? refuseRequest(max_bytes) : answerRequest(server, line))) break;
   }
   return kDone;
@@ -58,9 +58,9 @@ Runner defineServe(CLI::App& app) {
   addLimit(app, "--max-nodes", limits.max_nodes, "refuse expressions of more nodes (tokens)");
   addLimit(app, "--max-call-nodes", limits.max_call_nodes, "refuse requests of more nodes in all expressions");
   addLimit(app, "--max-bytes", options->expressions.limits.max_bytes, "refuse longer requests, and data of more bytes");
-  app.add_option("--max-seconds", limits.max_seconds, "answer a request that takes longer with an error")
-      ->type_name("S")
-      ->check(CLI::PositiveNumber.description(""));
+  addSeconds(
+      app, [&limits](double seconds) { limits.max_seconds = seconds; },
+      "answer a request that takes longer with an error");
   app.footer(
       "Reads requests from standard input and writes answers to standard output, one JSON object a line, until the\n"
       "input ends. docs/serve.md has the requests.\n"

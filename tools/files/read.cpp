@@ -44,10 +44,9 @@ Error cannotRead(const std::string& path, int number) {
 /// So many bytes are read at once.
 constexpr std::size_t kReadBytes = 1 << 20;
 
-Error tooManyBytes(const std::string& path, std::uint64_t max_bytes) {
+Error tooManyBytes(const std::string& path, std::uint64_t max_bytes, const char* when = "") {
   return {Errc::kLimit,
-          fmt::format("{}: more than {} bytes{}; a larger --max-bytes allows it", displayName(path), max_bytes,
-                      path.ends_with(".gz") || path.ends_with(".xz") ? " when unpacked" : ""),
+          fmt::format("{}: more than {} bytes{}; a larger --max-bytes allows it", displayName(path), max_bytes, when),
           {}};
 }
 
@@ -99,7 +98,7 @@ Result<std::string> unpack(const std::string& path, const std::string& content, 
     std::string block(kReadBytes, '\0');
     while (stream.read(block.data(), static_cast<std::streamsize>(kReadBytes)) || stream.gcount() > 0) {
       plain.append(block, 0, static_cast<std::size_t>(stream.gcount()));
-      if (isTooLarge(plain.size(), max_bytes)) return tooManyBytes(path, max_bytes);
+      if (isTooLarge(plain.size(), max_bytes)) return tooManyBytes(path, max_bytes, " when unpacked");
     }
   } catch (const std::ios_base::failure&) {  // gzip_error and lzma_error are failures; their texts hold only a number
     return Error{Errc::kIo,

@@ -1,5 +1,6 @@
 // Programs that are made of a program are kept, and samples of the same data share them.
 #include <atomic>
+#include <thread>
 
 #include <gtest/gtest.h>
 
@@ -14,7 +15,7 @@ TEST(ProgramsMade, KeepTheMostRecentlyUsed) {
   ProgramsMade<int> made;
   int makes = 0;
   const auto use = [&](int purpose) {
-    (void)made.get(purpose, [&] {
+    (void)made.get(purpose, Deadline(), [&] {
       ++makes;
       return engine.compile(std::vector{build({Token::variable(0)})});
     });
@@ -26,6 +27,48 @@ TEST(ProgramsMade, KeepTheMostRecentlyUsed) {
   EXPECT_EQ(makes, 100) << "what is used in between stays";
   use(1);
   EXPECT_EQ(makes, 101) << "others go";
+}
+
+/// Calls `get` with a deadline while another call, without one, makes what both want; gives the error of the first.
+template <class Get>
+Errc errorOfAWait(const Get& get) {
+  std::atomic<bool> is_made = false, may_end = false;
+  std::thread other([&] {
+    get(Deadline(), [&] {
+      is_made = true;
+      while (!may_end) std::this_thread::yield();
+    });
+  });
+  while (!is_made) std::this_thread::yield();
+  Errc code{};
+  try {
+    get(Deadline(0.001), [] { ADD_FAILURE() << "nobody else may make it"; });
+    ADD_FAILURE() << "it cannot be there";
+  } catch (const ErrorException& late) {
+    code = late.error().code;
+  }
+  may_end = true;
+  other.join();
+  get(Deadline(1000), [] { ADD_FAILURE() << "it is there"; });
+  return code;
+}
+
+TEST(ProgramsMade, ADeadlineEndsAWait) {
+  const Engine engine = Engine::create({}).value();
+  const Program program = engine.compile(std::vector{build({Token::variable(0)})});
+  ProgramsMade<int> made;
+  EXPECT_EQ(errorOfAWait([&](const Deadline& deadline, const auto& wait) {
+              (void)made.get(1, deadline, [&] { return wait(), program; });
+            }),
+            Errc::kLimit);
+  FeasibleParts parts;
+  EXPECT_EQ(errorOfAWait([&](const Deadline& deadline, const auto& wait) {
+              (void)parts.get(1, deadline, [&] {
+                wait();
+                return std::make_shared<const FeasiblePart>(FeasiblePart{program, {}});
+              });
+            }),
+            Errc::kLimit);
 }
 
 /// How many graphs 40 samples need. The target has the standard deviation 3 and a mean that is on no grid.

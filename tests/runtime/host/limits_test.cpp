@@ -113,6 +113,37 @@ TEST(Limits, VectorsOfParametersAndDerivativesCount) {
   EXPECT_THAT(fits.error().message, HasSubstr("max_call_nodes"));
 }
 
+TEST(Limits, StartsOfAFitCount) {
+  const Engine engine = limitedEngine({.max_call_nodes = 50});
+  const Workload w = limitedWorkload({"p0*x0*x1*x2*x0", "p0+p1+p2+p3+p4"});
+  const Dataset data = engine.upload(w.view()).value();
+  const auto errorOf = [&](std::size_t expression, std::size_t values) {
+    const Program program = engine.compile(std::span(w.expressions).subspan(expression, 1));
+    const Result<Fits> fits = engine.fit(program, data, std::vector<double>(values, 1.0));
+    return fits ? std::string() : fits.error().message;
+  };
+  EXPECT_EQ(errorOf(0, 5), "");
+  EXPECT_THAT(errorOf(0, 6), HasSubstr("54 nodes")) << "9 nodes, of which the fit needs 3 sums";
+  EXPECT_EQ(errorOf(1, 10), "");
+  EXPECT_THAT(errorOf(1, 15), HasSubstr("63 nodes")) << "21 sums of 9 nodes";
+}
+
+TEST(Limits, WhatIsKeptDoesNotWidenThem) {
+  const Engine engine = limitedEngine({});
+  const Engine few = engine.withLimits({.max_call_nodes = 5}).value();
+  const Engine more = engine.withLimits({.max_call_nodes = 10}).value();
+  const Workload w = limitedWorkload({"p0+p1+p2+p3+p4"});
+  const Dataset data = engine.upload(w.view()).value();
+  const Program program = engine.compile(w.expressions);
+  const std::vector<double> start(5, 1.0);
+  for (const char* const when : {"before something is kept", "afterwards"}) {
+    EXPECT_EQ(few.gradient(program, data, start).error().code, Errc::kLimit) << when;
+    EXPECT_EQ(more.fit(program, data, start).error().code, Errc::kLimit) << when;
+    EXPECT_TRUE(engine.gradient(program, data, start)) << when;
+    EXPECT_TRUE(engine.fit(program, data, start)) << when;
+  }
+}
+
 TEST(Limits, EveryCallEndsWhereItsTimeIsOver) {
   const Engine engine = limitedEngine({});
   const Engine late = engine.withLimits({.max_seconds = kHostInstant}).value();
@@ -138,6 +169,7 @@ TEST(Limits, EveryCallEndsWhereItsTimeIsOver) {
   const auto codes = std::vector<std::int32_t>{-1};
   const auto offsets = std::vector<std::int64_t>{0, 1};
   expectOutOfTime(late.loss(viewOfLimited(codes, offsets), data, {}));
+  expectOutOfTime(late.compile(viewOfLimited(codes, offsets)));
   const Program refused = late.compile(w.expressions);
   ASSERT_EQ(refused.failures().size(), 1U);
   expectOutOfTime(Result<int>(refused.failures()[0].error));

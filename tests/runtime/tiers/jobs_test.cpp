@@ -87,6 +87,29 @@ TEST(Jobs, ADeadlineCancelsWhatTheCallerMakes) {
   EXPECT_TRUE(jobs.queue.join(jobs.job, jobs.arena, make, Deadline(1000)));
 }
 
+TEST(Jobs, AJobThatEndedAtADeadlineIsOpen) {
+  Jobs jobs;
+  const auto late = [](const std::atomic<bool>&) -> Result<Code> { throw ErrorException(tooManySeconds(1)); };
+  const Result<Code> made = jobs.queue.join(jobs.job, jobs.arena, late);
+  ASSERT_FALSE(made);
+  EXPECT_EQ(made.error().code, Errc::kLimit);
+  EXPECT_EQ(jobs.job->view().state, CodeState::kOpen);
+  jobs.queue.start(jobs.job, make);
+  EXPECT_EQ(afterItsEnd(*jobs.job).state, CodeState::kReady) << "others have more time";
+}
+
+TEST(Jobs, WhatACancelledJobThrowsIsDropped) {
+  Jobs jobs;
+  const auto throws = [](const std::atomic<bool>& cancelled) -> Result<Code> {
+    static_cast<void>(waitForCancellation(cancelled));
+    throw std::runtime_error("stopped");
+  };
+  const Result<Code> made = jobs.queue.join(jobs.job, jobs.arena, throws, Deadline(0.001));
+  ASSERT_FALSE(made);
+  EXPECT_EQ(made.error().code, Errc::kCancelled);
+  EXPECT_EQ(jobs.job->view().state, CodeState::kOpen);
+}
+
 TEST(Jobs, ShutDownCancelsAndWaits) {
   Jobs jobs;
   std::atomic<bool> ended = false, posted = false;
