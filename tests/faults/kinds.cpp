@@ -21,6 +21,11 @@ constexpr FaultKind system(std::string_view name, unsigned uses, std::span<const
   return {name, uses, Source::kPoint, PointKind::kSystem, is_lasting, calls, number, CUDA_SUCCESS};
 }
 
+constexpr FaultKind slow(FaultKind kind) {
+  kind.is_slow = true;
+  return kind;
+}
+
 constexpr FaultKind memory(std::string_view name, unsigned uses, PointKind point, bool is_lasting) {
   return {name, uses, Source::kPoint, point, is_lasting, {}, 0, CUDA_SUCCESS};
 }
@@ -60,7 +65,7 @@ constexpr FaultKind kKinds[] = {
     system("OpenFails", kOpens, kOpened, EIO),
     system("OpenUnsupported", kNames, kOpened, EOPNOTSUPP),
     system("MakeNoSpace", kDatabase, kMakes, ENOSPC),
-    system("DatabaseLockFails", kDatabase, kDatabaseLocks, ENOLCK),
+    slow(system("DatabaseLockFails", kDatabase, kDatabaseLocks, ENOLCK)),
     system("FileLockFails", kLocks, kFileLocks, ENOLCK),
 };
 

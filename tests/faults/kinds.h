@@ -41,6 +41,7 @@ struct FaultKind {
   std::span<const std::string_view> calls = {};
   int number = 0;
   CUresult code = CUDA_SUCCESS;
+  bool is_slow = false;  ///< SQLite waits for seconds after it: a lock that fails may be held by another process
 };
 
 std::span<const FaultKind> faultKinds();

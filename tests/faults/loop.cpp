@@ -187,7 +187,9 @@ void tryEveryPoint(const Scenario& scenario, const FaultKind& kind) {
     if (points.tryPoint(wanted) != 0) fmt::print("{}\n", kHappened);
     return;
   }
-  const std::size_t stride = count > kEveryPoint ? kStride : 1;
+  const char* const given = std::getenv("SRJIT_FAULT_STRIDE");
+  const std::size_t chosen = kind.is_slow || count > kEveryPoint ? kStride : 1;
+  const std::size_t stride = given == nullptr ? chosen : std::max<std::size_t>(1, std::strtoul(given, nullptr, 10));
   std::size_t tried = 0;
   for (std::size_t n = 1; !testing::Test::HasFailure(); n += stride) {
     if (points.tryPoint(n) == 0) break;
