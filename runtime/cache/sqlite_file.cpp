@@ -34,8 +34,8 @@ const char* nameOfCode(int code) {
 }
 
 /// What SQLite says, with the code SQLITE_ERROR, of numbers in the header of a file that no version of SQLite writes
-/// ("Database File Format", section 1.3): a schema format above 4; and a text encoding that is a multiple of 4, when the
-/// connection reads the schema again. Nothing is attached to files of this class.
+/// ("Database File Format", section 1.3): a schema format above 4; and a text encoding that is a multiple of 4, when
+/// the connection reads the schema again. Nothing is attached to files of this class.
 constexpr std::string_view kUnsupportedFormat = "unsupported file format",
                            kOtherEncoding = "attached databases must use the same text encoding as main database";
 
