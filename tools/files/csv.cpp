@@ -21,7 +21,7 @@ class Parser {
   Parser() {
     if (csv_init(&parser_, CSV_STRICT | CSV_STRICT_FINI | CSV_REPALL_NL) != 0) throw std::bad_alloc();
     // A cell's memory grows by this; by 128 bytes, libcsv's default, copies take time quadratic in the cell's length.
-    csv_set_blk_size(&parser_, 1 << 20);
+    csv_set_blk_size(&parser_, 1 << 16);
   }
   ~Parser() { csv_free(&parser_); }
   Parser(const Parser&) = delete;
