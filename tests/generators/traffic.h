@@ -17,9 +17,9 @@
 
 #include "runtime/cache/kernels.h"
 #include "runtime/platform/clock.h"
+#include "tests/generators/alone.h"
 #include "tests/generators/derivatives.h"
-#include "tests/generators/token_arrays.h"
-#include "tests/generators/workload.h"
+#include "tests/generators/failure_flag.h"
 
 namespace srjit {
 
@@ -40,7 +40,7 @@ inline double secondsOfTraffic() {
 class Traffic {
  public:
   explicit Traffic(TrafficOptions options) : options_(std::move(options)), engine_(options_.make_engine()) {
-    for (const Workload& w : options_.work) alone_.push_back(aloneOf(w));
+    for (const Workload& w : options_.work) alone_.push_back(Alone::of(engine_, w));
   }
 
   /// Takes at least `seconds`, and until every thread has made one call. Prints how many calls there were of each kind.
@@ -70,74 +70,16 @@ class Traffic {
   }
 
  private:
-  static constexpr GradientOptions kGradient{.loss = {.kind = LossKind::kRmse, .nan = NanPolicy::kSkip}};
-
-  /// Whether the test has failed since; testing::Test::HasFailure() may not be asked while other threads fail.
-  class FailureFlag {
-   public:
-    FailureFlag() { testing::UnitTest::GetInstance()->listeners().Append(listener_); }
-    ~FailureFlag() { delete testing::UnitTest::GetInstance()->listeners().Release(listener_); }
-    FailureFlag(const FailureFlag&) = delete;
-    FailureFlag& operator=(const FailureFlag&) = delete;
-    bool isSet() const { return listener_->failed; }
-
-   private:
-    struct Listener : testing::EmptyTestEventListener {
-      void OnTestPartResult(const testing::TestPartResult& result) override { failed = failed || result.failed(); }
-      std::atomic<bool> failed = false;
-    };
-    Listener* const listener_ = new Listener;  // the list of listeners owns it
-  };
-
-  /// A workload, and what one thread got of it while there was no other.
-  struct Alone {
-    const Workload* work;
-    TokenArrays tokens;
-    Dataset data;
-    Program program;  ///< of Tier::kAuto, whose tier changes while threads use it
-    Losses losses;
-    std::vector<double> predictions;
-    Gradients gradients;
-    Fits fits;
-  };
   struct Action {
     const char* name;
     void (Traffic::*run)(Random&, const Alone&);
   };
-  static const std::array<Action, 12> kActions;
+  static constexpr std::size_t kActionCount = 12;
+  static const std::array<Action, kActionCount> kActions;
 
-  Alone aloneOf(const Workload& w) const {
-    Dataset data = engine_.upload(w.view()).value();
-    const Program program = engine_.compile(w.expressions, {.tier = Tier::kInterpret});
-    Alone alone{.work = &w,
-                .tokens = {},
-                .data = data,
-                .program = engine_.compile(w.expressions, {.tier = Tier::kAuto, .expected_evaluations = 1e6}),
-                .losses = engine_.loss(program, data, w.parameters).value(),
-                .predictions = predict(engine_, program, data, w.parameters),
-                .gradients = engine_.gradient(program, data, w.parameters, kGradient).value(),
-                .fits = engine_.fit(program, data, w.parameters, fitOptions()).value()};
-    for (const Expression& expression : w.expressions) alone.tokens.addPostfix(expression);
-    return alone;
-  }
-
-  static FitOptions fitOptions() { return {.iterations = 6}; }
   Program programOf(Random& random, const Alone& alone) const {
     return engine_.compile(alone.work->expressions, {.tier = kTiers[random.below(std::size(kTiers))]});
   }
-  static void compare(const Result<Losses>& got, const Losses& expected) {
-    ASSERT_TRUE(got) << got.error().message;
-    expectSameBits(got->values, expected.values, 1, "losses");
-    EXPECT_EQ(got->valid_rows, expected.valid_rows);
-    EXPECT_EQ(got->failures.size(), expected.failures.size());
-  }
-  static void compare(const Result<Fits>& got, const Fits& expected) {
-    ASSERT_TRUE(got) << got.error().message;
-    expectSameBits(got->parameters, expected.parameters, 1, "fitted parameters");
-    EXPECT_EQ(got->statuses, expected.statuses);
-    compare(got->losses, expected.losses);
-  }
-
   /// Others may hold the lock of the file for longer than a call waits.
   template <class Value>
   static void expectDoneUnlessBusy(const Result<Value>& done) {
@@ -181,7 +123,7 @@ class Traffic {
   }
   void stoppedFit(Random& random, const Alone& alone) {
     std::stop_source stop;
-    FitOptions options = fitOptions();
+    FitOptions options = Alone::fitOptions();
     options.stop = stop.get_token();
     auto fits = engine_.submitFit(programOf(random, alone), alone.data, alone.work->parameters, options);
     ASSERT_TRUE(fits) << fits.error().message;
@@ -193,12 +135,12 @@ class Traffic {
     compare(engine_.loss(alone.tokens.view(), alone.data, alone.work->parameters), alone.losses);
   }
   void gradients(Random& random, const Alone& alone) {
-    const auto got = engine_.gradient(programOf(random, alone), alone.data, alone.work->parameters, kGradient);
+    const auto got = engine_.gradient(programOf(random, alone), alone.data, alone.work->parameters, Alone::kGradient);
     ASSERT_TRUE(got) << got.error().message;
     expectSameGradients(*got, alone.gradients, "gradients");
   }
   void fits(Random& random, const Alone& alone) {
-    compare(engine_.fit(programOf(random, alone), alone.data, alone.work->parameters, fitOptions()), alone.fits);
+    compare(engine_.fit(programOf(random, alone), alone.data, alone.work->parameters, Alone::fitOptions()), alone.fits);
   }
   void weights(Random& random, const Alone& alone) {
     const auto weighted = engine_.withWeights(alone.data, ColumnView(alone.work->weights));
@@ -232,20 +174,21 @@ class Traffic {
   const TrafficOptions options_;
   const Engine engine_;
   std::vector<Alone> alone_;
-  std::array<std::atomic<std::uint64_t>, 12> calls_ = {};
+  std::array<std::atomic<std::uint64_t>, kActionCount> calls_ = {};
 };
 
-inline const std::array<Traffic::Action, 12> Traffic::kActions = {{{"predictions", &Traffic::predictions},
-                                                                   {"losses", &Traffic::losses},
-                                                                   {"one program", &Traffic::sharedProgram},
-                                                                   {"in flight", &Traffic::inFlight},
-                                                                   {"dropped", &Traffic::dropped},
-                                                                   {"stopped fits", &Traffic::stoppedFit},
-                                                                   {"populations", &Traffic::population},
-                                                                   {"gradients", &Traffic::gradients},
-                                                                   {"fits", &Traffic::fits},
-                                                                   {"weights", &Traffic::weights},
-                                                                   {"other engines", &Traffic::otherEngine},
-                                                                   {"cache", &Traffic::cache}}};
+inline const std::array<Traffic::Action, Traffic::kActionCount> Traffic::kActions = {
+    {{"predictions", &Traffic::predictions},
+     {"losses", &Traffic::losses},
+     {"one program", &Traffic::sharedProgram},
+     {"in flight", &Traffic::inFlight},
+     {"dropped", &Traffic::dropped},
+     {"stopped fits", &Traffic::stoppedFit},
+     {"populations", &Traffic::population},
+     {"gradients", &Traffic::gradients},
+     {"fits", &Traffic::fits},
+     {"weights", &Traffic::weights},
+     {"other engines", &Traffic::otherEngine},
+     {"cache", &Traffic::cache}}};
 
 }  // namespace srjit
