@@ -11,6 +11,9 @@
 namespace srjit {
 namespace {
 
+/// With less, a launch may fail for want of memory: 2 KiB of stack for each of the threads that an H200 holds.
+constexpr std::size_t kLaunchBytes = std::size_t{512} << 20;
+
 void chooseArchitecture(DeviceLimits& limits) {
   unsigned newest = 0;
   for (const Architecture& row : allArchitectures()) {
@@ -169,6 +172,20 @@ void Cuda::makeRoom(CUstream freed_in) const {
   if (reclaim) reclaim();
   if (freed_in != nullptr) check(driver_->cuStreamSynchronize(freed_in), "cuStreamSynchronize");
   trim();
+}
+
+bool Cuda::isShortFor(CUresult code) const noexcept {
+  if (code == CUDA_ERROR_OUT_OF_MEMORY) return true;
+  std::size_t free = 0, total = 0;
+  return code == CUDA_ERROR_UNKNOWN && driver_->cuMemGetInfo(&free, &total) == CUDA_SUCCESS && free < kLaunchBytes;
+}
+
+void Cuda::checkLaunch(CUresult code, std::string_view what) const {
+  if (!isShortFor(code)) return check(code, what);
+  throw CudaFailure(code, {Errc::kMachine,
+                           fmt::format("{} failed: {}; it can need device memory, of which {} of {} bytes are free", what,
+                                       describe(*driver_, code), freeMemory(), limits_.memory_bytes),
+                           {}});
 }
 
 bool Cuda::owns(CUdeviceptr address) const {

@@ -24,15 +24,21 @@ std::optional<std::size_t> firstDifference(const std::vector<T>& a, const std::v
   return std::nullopt;
 }
 
+/// Of a variable of the environment.
+double numberOf(const char* variable, double otherwise) {
+  const char* const text = std::getenv(variable);
+  return text == nullptr ? otherwise : std::atof(text);
+}
+
 template <class T>
 void soakOf(const Evaluator& one, const Evaluator& other) {
-  const char* const wanted = std::getenv("SRJIT_SOAK_SECONDS");
-  const double seconds = wanted == nullptr ? 2 : std::atof(wanted);
+  const double seconds = numberOf("SRJIT_SOAK_SECONDS", 2);
+  const auto first_seed = static_cast<std::uint64_t>(numberOf("SRJIT_SOAK_SEED", 1000));
   constexpr std::size_t kThreads = 6, kMostExpressions = 500, kPopulationsOfData = 20;
   const Stopwatch watch;
   std::atomic<std::uint64_t> results = 0, populations = 0;
   onAllCores(kThreads, [&](std::size_t thread) {
-    Random random(1000 + thread);
+    Random random(first_seed + thread);
     std::vector<T> values, others;
     while (watch.seconds() < seconds && !testing::Test::HasFailure()) {
       const std::size_t rows = 1 + random.below(200'000);

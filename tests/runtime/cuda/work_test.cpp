@@ -16,6 +16,7 @@ namespace {
 
 using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::MatchesRegex;
 
 // ---- streams
 
@@ -244,6 +245,35 @@ TEST(Stream, LaunchesAKernel) {
   EXPECT_EQ(device.fake.calls().back().entry, "cuMemcpyDtoHAsync");
   device.fake.failAt("cuLaunchKernel", 1, CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES);
   EXPECT_EQ(failureOf([&] { device.stream->launch(sum.launch()); }).code(), CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES);
+}
+
+// Where the device is full, a launch that fails is tried again with what the pool kept, and then names the memory.
+TEST(Stream, ALaunchWithoutMemoryIsTriedAgain) {
+  for (const CUresult code : {CUDA_ERROR_UNKNOWN, CUDA_ERROR_OUT_OF_MEMORY}) {
+    Device device(withDevices({{.memory_bytes = std::size_t{1} << 30}}));
+    const Module module = device.addition();
+    const Addition sum(device, module, 2, 0.5);
+    device.fake.occupy((std::size_t{1} << 30) - 4096);
+    device.fake.failAt("cuLaunchKernel", 1, code);
+    device.stream->launch(sum.launch());
+    EXPECT_THAT(sum.result(*device.stream), ElementsAre(2.5f, 2.5f, 2.5f, 2.5f));
+    EXPECT_EQ(device.fake.count("cuMemPoolTrimTo"), 1u);
+    device.fake.failAt("cuLaunchKernel", 1, code);
+    device.fake.failAt("cuLaunchKernel", 2, code);
+    EXPECT_THAT(failureOf([&] { device.stream->launch(sum.launch()); }).error().message,
+                MatchesRegex("cuLaunchKernel failed: .*; it can need device memory, of which [0-9]+ of 1073741824 bytes "
+                             "are free"));
+  }
+}
+
+TEST(Stream, OtherLaunchesThatFailAreNotTriedAgain) {
+  Device device;
+  const Module module = device.addition();
+  const Addition sum(device, module, 2, 0.5);
+  device.fake.failAt("cuLaunchKernel", 1, CUDA_ERROR_UNKNOWN);
+  EXPECT_EQ(failureOf([&] { device.stream->launch(sum.launch()); }).error().message,
+            "cuLaunchKernel failed: 999 CUDA_ERROR_UNKNOWN, unknown error");
+  EXPECT_EQ(device.fake.count("cuMemPoolTrimTo"), 0u);
 }
 
 TEST(Graph, LaunchesItsKernelsTogether) {
