@@ -212,8 +212,9 @@ TEST(DeviceFaults, IdleRunsAreReclaimedForDeviceMemory) {
   EXPECT_EQ(machine.driver.count("cuMemHostRegister"), 0U) << "resident, not streamed";
 }
 
-TEST(DeviceFaults, IdleMemoryIsReclaimedForModulesGraphsAndPinnedMemory) {
-  for (const char* const entry : {"cuModuleLoadDataEx", "cuGraphInstantiateWithFlags", "cuMemHostAlloc"}) {
+TEST(DeviceFaults, IdleMemoryIsReclaimedForModulesGraphsLaunchesAndPinnedMemory) {
+  for (const char* const entry : {"cuModuleLoadDataEx", "cuGraphInstantiateWithFlags", "cuMemHostAlloc",
+                                  "cuLaunchKernel", "cuGraphLaunch"}) {
     SCOPED_TRACE(entry);
     FakeMachine machine;
     const Engine gpu = machine.engine({.math = Math::kStrict});
