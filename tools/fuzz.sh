@@ -16,13 +16,14 @@
 # printed. If a target fails, the input and the command that repeats the failure are printed, and the exit status is 1.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
+caller="$PWD"
 cd "$SRJIT_ROOT"
 
 seconds=60 jobs="$(nproc)" copies=1 preset=fuzz programs='' merges=true targets=()
 while (($#)); do
   case "$1" in
     --seconds | --jobs | --copies | --preset | --programs)
-      (($# >= 2)) || fail "$1 needs a value"
+      [[ -n "${2-}" ]] || fail "$1 needs a value"
       declare "${1#--}=$2"
       shift
       ;;
@@ -43,6 +44,11 @@ for target in "${targets[@]}"; do
   [[ -f "tests/fuzz/$target.cpp" ]] || fail "there is no target '$target'" "tests/fuzz has a source for each"
 done
 
+if [[ -n "$programs" ]]; then
+  programs="$(cd "$caller" && realpath -m "$programs")"
+  [[ -x "$programs/fuzz_dictionary" ]] || fail "there is no program $programs/fuzz_dictionary"
+fi
+
 # The environment of sanitized tests is written in one place.
 eval "$(python3 - <<'PYTHON'
 import json, os, shlex
@@ -59,7 +65,9 @@ PYTHON
 export LLVM_PROFILE_FILE=/dev/null
 
 folder="$SRJIT_ROOT/build/fuzzing"
+is_built=false
 if [[ -z "$programs" ]]; then
+  is_built=true
   build_preset "$preset" --target fuzz_targets
   programs="build/$preset/tests"
 fi
@@ -86,6 +94,9 @@ merge_corpus() {
     "$corpus" >"$folder/logs/$target.merge.log" 2>&1; then
     rm -rf "$corpus"
     mv "$corpus.merged" "$corpus"
+  else
+    rm -rf "$corpus.merged"
+    note "the inputs of $target stay as they are: merging failed (log: build/fuzzing/logs/$target.merge.log)"
   fi
 }
 
@@ -102,7 +113,8 @@ for target in "${targets[@]}"; do
 done
 wait
 
-statistics="$folder/counts.tsv" commit="$(git rev-parse --short HEAD 2>/dev/null || echo unknown)" failed=()
+statistics="$folder/counts.tsv" commit=unknown failed=() passed=()
+if $is_built; then commit="$(git rev-parse --short HEAD 2>/dev/null || echo unknown)"; fi
 [[ -f "$statistics" ]] || printf 'date\tcommit\ttarget\texecutions\tseconds\n' >"$statistics"
 printf '%-12s %14s %10s %8s %8s  %s\n' target executions per_second inputs edges result
 for target in "${targets[@]}"; do
@@ -119,22 +131,23 @@ for target in "${targets[@]}"; do
       failed+=("$target.$copy")
     fi
   done
-  printf '%-12s %14s %10s %8s %8s  %s\n' "$target" "$executions" "$((executions / seconds))" \
+  [[ "$result" == FAILED ]] || passed+=("$target")
+  spent=$((seconds * copies))
+  printf '%-12s %14s %10s %8s %8s  %s\n' "$target" "$executions" "$((executions / spent))" \
     "$(find "$folder/corpus/$target" -type f | wc -l)" "$edges" "$result"
-  printf '%s\t%s\t%s\t%s\t%s\n' "$(date -u +%F)" "$commit" "$target" "$executions" "$((seconds * copies))" >>"$statistics"
+  printf '%s\t%s\t%s\t%s\t%s\n' "$(date -u +%F)" "$commit" "$target" "$executions" "$spent" >>"$statistics"
 done
 say "$(awk -F '\t' 'NR > 1 {all += $4} END {printf "%d", all}' "$statistics") executions in all runs (${statistics#"$SRJIT_ROOT/"})"
 
 for run in ${failed[@]+"${failed[@]}"}; do
   target="${run%.*}" log="$folder/logs/$run.log"
   input="$(sed -n 's/.*Test unit written to //p' "$log" | tail -n 1)"
-  say "FAILED: $target (log: ${log#"$SRJIT_ROOT/"})"
+  say "FAILED: $run (log: ${log#"$SRJIT_ROOT/"})"
   { grep -a -m 1 -A 8 -E 'broken rule|runtime error|terminate called|ERROR: ' "$log" || tail -n 8 "$log"; } | cut -c 1-200
   if [[ -n "$input" ]]; then note "again: ASAN_OPTIONS=$ASAN_OPTIONS $programs/fuzz_$target $input"; fi
 done
-((${#failed[@]} == 0)) || exit 1
-
 if $merges; then
-  for target in "${targets[@]}"; do at_once merge_corpus "$target"; done
+  for target in ${passed[@]+"${passed[@]}"}; do at_once merge_corpus "$target"; done
   wait
 fi
+((${#failed[@]} == 0))

@@ -11,8 +11,9 @@
 namespace srjit {
 namespace {
 
-/// With less, a launch may fail for want of memory: 2 KiB of stack for each of the threads that an H200 holds.
-constexpr std::size_t kLaunchBytes = std::size_t{512} << 20;
+/// With less free, a launch that fails for an unknown reason is taken to lack memory. A guess, well above the 3.7 MB with
+/// which it was seen.
+constexpr std::size_t kLittleMemory = std::size_t{64} << 20;
 
 void chooseArchitecture(DeviceLimits& limits) {
   unsigned newest = 0;
@@ -156,6 +157,19 @@ std::size_t Cuda::freeMemory() const {
   return free + (reserved > used ? reserved - used : 0);
 }
 
+void Cuda::checkLaunch(CUresult code, std::string_view what) const {
+  std::size_t free = 0, total = 0;
+  const bool may_lack_memory = code == CUDA_ERROR_OUT_OF_MEMORY || code == CUDA_ERROR_UNKNOWN;
+  if (!may_lack_memory || driver_->cuMemGetInfo(&free, &total) != CUDA_SUCCESS || free >= kLittleMemory) {
+    return check(code, what);
+  }
+  throw CudaFailure(CUDA_ERROR_OUT_OF_MEMORY,
+                    {Errc::kMachine,
+                     fmt::format("{} failed: {}; a launch can need device memory, and {} of {} bytes are free", what,
+                                 describe(*driver_, code), free, total),
+                     {}});
+}
+
 void Cuda::trim() const { check(driver_->cuMemPoolTrimTo(pool_, 0), "cuMemPoolTrimTo"); }
 
 void Cuda::setReclaim(std::function<void()> reclaim) const {
@@ -172,20 +186,6 @@ void Cuda::makeRoom(CUstream freed_in) const {
   if (reclaim) reclaim();
   if (freed_in != nullptr) check(driver_->cuStreamSynchronize(freed_in), "cuStreamSynchronize");
   trim();
-}
-
-bool Cuda::isShortFor(CUresult code) const noexcept {
-  if (code == CUDA_ERROR_OUT_OF_MEMORY) return true;
-  std::size_t free = 0, total = 0;
-  return code == CUDA_ERROR_UNKNOWN && driver_->cuMemGetInfo(&free, &total) == CUDA_SUCCESS && free < kLaunchBytes;
-}
-
-void Cuda::checkLaunch(CUresult code, std::string_view what) const {
-  if (!isShortFor(code)) return check(code, what);
-  throw CudaFailure(code, {Errc::kMachine,
-                           fmt::format("{} failed: {}; it can need device memory, of which {} of {} bytes are free", what,
-                                       describe(*driver_, code), freeMemory(), limits_.memory_bytes),
-                           {}});
 }
 
 bool Cuda::owns(CUdeviceptr address) const {

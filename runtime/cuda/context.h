@@ -75,6 +75,10 @@ class Cuda {
 
   /// check() of this driver.
   void check(CUresult code, std::string_view what) const { srjit::check(*driver_, code, what); }
+  /// check() of a launch, which can need memory for the code and the stack of its kernel. The driver may call the lack of
+  /// it CUDA_ERROR_UNKNOWN (seen with 580.159.04 on an H200 with 3.7 MB free), so that code counts as
+  /// CUDA_ERROR_OUT_OF_MEMORY where the device has little left. The message then says how much is free.
+  void checkLaunch(CUresult code, std::string_view what) const;
   /// Bytes that an allocation can count on: free on the device, or kept by our pool and not in use.
   std::size_t freeMemory() const;
   /// Gives what the pool keeps back to the device.
@@ -85,26 +89,13 @@ class Cuda {
   /// Calls `call`, an entry of the driver that takes memory, and returns its code. If memory is short, frees everything
   /// that is only kept and calls it a second time: what setReclaim() names, what was freed in the order of the stream
   /// `freed_in`, which is waited for, and what the pool keeps. Buffers, pinned memory, modules, kernels and graphs are
-  /// made through here. Needs a current context. Errors of freeing are CudaFailures.
+  /// made through here; launches are not. Needs a current context. Errors of freeing are CudaFailures.
   template <class Call>
   CUresult retrying(const Call& call, CUstream freed_in = nullptr) const {
     const CUresult code = call();
     if (code != CUDA_ERROR_OUT_OF_MEMORY) return code;
     makeRoom(freed_in);
     return call();
-  }
-  /// The same for `launch`, an entry that puts kernels into `stream`, and its check(). A launch can need memory for the
-  /// code and the stack of a kernel. Where there is none, the driver says CUDA_ERROR_UNKNOWN (580.159.04 on an H200 with
-  /// 3.7 MB free); so after that, too, memory counts as short if the device has little, and the message says how much.
-  template <class Launch>
-  void launching(const Launch& launch, CUstream stream, std::string_view what) const {
-    CUresult code = launch();
-    if (code == CUDA_SUCCESS) return;
-    if (isShortFor(code)) {
-      makeRoom(stream);
-      code = launch();
-    }
-    checkLaunch(code, what);
   }
   /// Whether this process was forked from the one that opened the device, which it then cannot use.
   bool isForked() const noexcept { return home_.isForked(); }
@@ -117,8 +108,6 @@ class Cuda {
  private:
   Cuda() = default;
   void makeRoom(CUstream freed_in) const;
-  bool isShortFor(CUresult code) const noexcept;
-  void checkLaunch(CUresult code, std::string_view what) const;
   Status start(std::shared_ptr<const Driver> driver, int ordinal);
 
   std::shared_ptr<const Driver> driver_;

@@ -136,12 +136,10 @@ double Event::secondsSince(const Event& start) const {
 Stream::Stream(std::shared_ptr<const Cuda> cuda) : handle_(cuda, makeStream(*cuda)) {}
 
 void Stream::launch(const KernelLaunch& launch) const {
-  const unsigned shared_bytes = sharedBytes(*cuda(), launch);
-  const auto put = [&] {
-    return cuda()->driver().cuLaunchKernel(launch.kernel, launch.grid_x, launch.grid_y, 1, launch.block_threads, 1, 1,
-                                           shared_bytes, get(), argumentsOf(launch), nullptr);
-  };
-  cuda()->launching(put, get(), "cuLaunchKernel");
+  cuda()->checkLaunch(
+      cuda()->driver().cuLaunchKernel(launch.kernel, launch.grid_x, launch.grid_y, 1, launch.block_threads, 1, 1,
+                                      sharedBytes(*cuda(), launch), get(), argumentsOf(launch), nullptr),
+      "cuLaunchKernel");
 }
 
 void Stream::copyToDevice(CUdeviceptr to, const void* from, std::size_t bytes) const {
@@ -318,8 +316,7 @@ void Graph::instantiate() {
 
 void Graph::launch(const Stream& stream) const {
   const Cuda& cuda = *graph_.cuda();
-  cuda.launching([&] { return cuda.driver().cuGraphLaunch(executable_.get(), stream.get()); }, stream.get(),
-                 "cuGraphLaunch");
+  cuda.checkLaunch(cuda.driver().cuGraphLaunch(executable_.get(), stream.get()), "cuGraphLaunch");
 }
 
 }  // namespace srjit

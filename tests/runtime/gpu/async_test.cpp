@@ -81,8 +81,8 @@ TEST(DeviceAsync, OutOfMemoryForLossesFailsOneCall) {
   }
 }
 
-/// Six threads use an engine of the machine in two tiers, and get the processor's bits.
-void shareAnEngine(FakeMachine& machine) {
+TEST(DeviceAsync, ManyThreadsShareAnEngine) {
+  FakeMachine machine;
   const Engine gpu = machine.engine({.math = Math::kStrict});
   const Engine cpu = cpuEngine(Precision::kF32);
   constexpr std::size_t kThreads = 6;
@@ -105,19 +105,6 @@ void shareAnEngine(FakeMachine& machine) {
     });
   }
   for (std::thread& thread : threads) thread.join();
-}
-
-TEST(DeviceAsync, ManyThreadsShareAnEngine) {
-  FakeMachine machine;
-  shareAnEngine(machine);
-}
-
-// Each launch that fails waits for the streams and gives back memory, while others use both.
-TEST(DeviceAsync, ManyThreadsShareAnEngineWhoseLaunchesLackMemory) {
-  FakeMachine machine({.devices = {FakeDevice{.memory_bytes = std::size_t{256} << 20}}});
-  for (std::size_t n = 1; n < 400; n += 3) machine.driver.failAt("cuLaunchKernel", n, CUDA_ERROR_UNKNOWN);
-  shareAnEngine(machine);
-  EXPECT_GT(machine.driver.count("cuMemPoolTrimTo"), 5U);
 }
 
 TEST(DeviceAsync, TheHostEngineSubmitsToo) {

@@ -151,6 +151,24 @@ TEST(DirectSelfTest, UnrelatedFailuresLeaveTheStateOpen) {
   EXPECT_EQ(again.cache->readFact(again.self_test.fact()), "proved");
 }
 
+TEST(DirectSelfTest, ALaunchWithoutMemoryLeavesTheStateOpen) {
+  const FakeDevice little{.memory_bytes = std::size_t{60} << 20};
+  std::size_t launches = 0;
+  {
+    FakeMachine machine({.devices = {little}});
+    const Scratch directory;
+    EXPECT_FALSE(SelfTesting(machine, directory.path("")).ensure());
+    launches = machine.driver.count("cuLaunchKernel");
+  }
+  FakeMachine machine({.devices = {little}});
+  const Scratch directory;
+  SelfTesting tested(machine, directory.path(""));
+  machine.driver.failAt("cuLaunchKernel", launches, CUDA_ERROR_UNKNOWN);  // the last one is of direct code
+  EXPECT_THROW(static_cast<void>(tested.ensure()), CudaFailure);
+  EXPECT_TRUE(tested.self_test.isOpen());
+  EXPECT_FALSE(tested.ensure());
+}
+
 // The child is killed when it first runs direct code.
 TEST(DirectSelfTest, RepeatedCrashesFailTheTest) {
   FakeMachine machine;
