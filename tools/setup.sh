@@ -11,7 +11,7 @@ SRJIT_TEST_PACKAGES=(
   libgtest-dev libgmock-dev libbenchmark-dev libmpfr-dev
   sollya                          # writes the polynomials of ir/functions again
   clang-19 libclang-rt-19-dev     # sanitizers and libFuzzer
-  lld-19                          # leaves unused functions out of fuzz targets
+  lld-19                          # links what clang compiles: quickly, and fuzz targets without unused functions
   llvm-19                         # llvm-profdata and llvm-cov, for coverage
   clang-format-19 clang-tidy-19
   gnuplot-nox                     # draws the plots of sr-jit search

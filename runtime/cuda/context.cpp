@@ -11,8 +11,8 @@
 namespace srjit {
 namespace {
 
-/// With less free, a launch that fails for an unknown reason is taken to lack memory. A guess, well above the 3.7 MB with
-/// which it was seen.
+/// With less free, a launch that fails for an unknown reason is taken to lack memory. A guess, well above the 3.7 MB
+/// with which it was seen.
 constexpr std::size_t kLittleMemory = std::size_t{64} << 20;
 
 void chooseArchitecture(DeviceLimits& limits) {

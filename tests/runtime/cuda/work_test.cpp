@@ -257,7 +257,8 @@ TEST(Stream, ALaunchWithoutMemorySaysSo) {
     device.fake.failAt("cuLaunchKernel", 1, code);
     return failureOf([&] { device.stream->launch(sum.launch()); });
   };
-  EXPECT_EQ(failure(CUDA_ERROR_UNKNOWN).error().message, "cuLaunchKernel failed: 999 CUDA_ERROR_UNKNOWN, unknown error");
+  EXPECT_EQ(failure(CUDA_ERROR_UNKNOWN).error().message,
+            "cuLaunchKernel failed: 999 CUDA_ERROR_UNKNOWN, unknown error");
   EXPECT_EQ(failure(CUDA_ERROR_UNKNOWN).code(), CUDA_ERROR_UNKNOWN);
   device.fake.occupy(kBytes - 4096);
   for (const CUresult code : {CUDA_ERROR_UNKNOWN, CUDA_ERROR_OUT_OF_MEMORY}) {
