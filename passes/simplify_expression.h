@@ -13,7 +13,8 @@ namespace srjit {
 /// `math` says what the result keeps. kStrict: every bit of every value (any NaN equals any NaN). kPrecise: values
 /// within the bound of that mode (docs/accuracy.md); x0^2 becomes square(x0). kFast: values in real arithmetic, so
 /// rounding may change, and NaN, infinities and the sign of zero may go; x0 + 0 becomes x0. Unlike in kernels, the
-/// rules of kFast apply in f64, too. Constants are computed in `precision`, and rounded to it.
+/// rules of kFast apply in f64, too, and powers are written as such, not as exp2(log2(x0) * p0). Constants are computed
+/// in `precision`, and rounded to it.
 ///
 /// Operands of commutative operators may be exchanged. Parameters keep their indices, but one without effect goes, so
 /// parameterCount() may be smaller than before. Linear in the tokens, not recursive, thread-safe.

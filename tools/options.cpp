@@ -120,9 +120,12 @@ CLI::Option* addLossChoice(CLI::App& app, LossKind& kind, const std::string& doc
   return addChoice(app, kLossOption, kind, kinds, doc);
 }
 
-CLI::Option* addLossOption(CLI::App& app, std::string& loss, const std::string& doc) {
+CLI::Option* addLossOption(CLI::App& app, std::string& loss, const std::string& doc,
+                           const std::function<bool(const LossInfo&)>& takes) {
   std::string names;
-  for (const LossInfo& info : allLosses()) names += fmt::format("{}|", info.name);
+  for (const LossInfo& info : allLosses()) {
+    if (takes(info)) names += fmt::format("{}|", info.name);
+  }
   return app.add_option(kLossOption, loss, doc)->type_name(names + "NAME:CONSTANT|EXPRESSION")->capture_default_str();
 }
 

@@ -83,8 +83,10 @@ void addNumericOptions(CLI::App& app, Math& math, Precision& precision);
 CLI::Option* addLossChoice(CLI::App& app, LossKind& kind, const std::string& doc);
 CLI::Option* addNanChoice(CLI::App& app, NanPolicy& policy, const std::string& doc);
 
-/// Adds --loss of any loss: text for readLoss().
-CLI::Option* addLossOption(CLI::App& app, std::string& loss, const std::string& doc);
+/// Adds --loss of any loss: text for readLoss(). The help lists those that the command `takes`.
+CLI::Option* addLossOption(
+    CLI::App& app, std::string& loss, const std::string& doc,
+    const std::function<bool(const LossInfo&)>& takes = [](const LossInfo&) { return true; });
 /// Sets the loss of `options` to what `text` says: a name, name:constant, or an expression over f, y and w. Errors: bad
 /// text, with its place. Throws CLI::ValidationError for a word that is none of the names.
 Status readLoss(const std::string& text, LossOptions& options);

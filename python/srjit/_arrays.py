@@ -31,7 +31,7 @@ def is_on_device(array: Any) -> bool:
     """Whether `array` is in the memory of a GPU."""
     # In this order: a tensor of torch that needs gradients has no __cuda_array_interface__, and an error instead.
     if hasattr(array, "__dlpack_device__"):
-        return array.__dlpack_device__()[0] != 1  # kDLCPU
+        return array.__dlpack_device__()[0] not in (1, 3)  # kDLCPU, kDLCUDAHost: pinned memory of the host
     return hasattr(array, "__cuda_array_interface__")
 
 

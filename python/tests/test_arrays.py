@@ -30,6 +30,23 @@ def test_any_layout_gives_the_same(engine, rows):
     assert loss(engine, X, y.tolist()) == expected
 
 
+def test_pinned_memory_is_the_hosts(engine, rows):
+    class Pinned:
+        """As a tensor of torch in pinned memory, which says kDLCUDAHost."""
+
+        def __init__(self, array):
+            self.array = array
+
+        def __dlpack_device__(self):
+            return 3, 0
+
+        def __array__(self, dtype=None, copy=None):
+            return np.array(self.array, dtype=dtype)
+
+    X, y = rows
+    assert loss(engine, Pinned(X), Pinned(y)) == loss(engine, X, y)
+
+
 def test_types_are_converted(engine):
     integers = np.array([[1, 2], [3, 4]])
     expected = loss(engine, integers.astype(float), [1.0, 2.0])

@@ -1,6 +1,7 @@
 """The package as it is installed."""
 
 import importlib.metadata
+import json
 import os
 import subprocess
 import sys
@@ -30,6 +31,27 @@ def test_commands():
 def test_importing_needs_no_gpu_and_no_other_package():
     code = "import srjit, sys; print(sorted({'sympy', 'pandas', 'torch', 'sklearn', 'deap', 'gplearn'} & set(sys.modules)))"
     assert run(sys.executable, "-c", code).stdout == "[]\n"
+
+
+def test_libraries_that_pip_installs_are_found(tmp_path):
+    library = tmp_path / "nvidia" / "cu13" / "lib" / "libnvJitLink.so.13"
+    library.parent.mkdir(parents=True)
+    library.write_text("no library")
+    environment = {name: value for name, value in os.environ.items()
+                   if name not in ("CUDA_HOME", "CUDA_PATH", "SRJIT_CUDA_HOME", "SRJIT_PYTHON_PACKAGES")}
+    environment["PYTHONPATH"] = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
+
+    def folders(**more):
+        code = "import os, srjit; print(os.environ['SRJIT_PYTHON_PACKAGES'])"
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment | more, timeout=60)
+        return done.stdout.strip().split(os.pathsep)
+
+    assert str(tmp_path) in folders()
+    assert folders(SRJIT_PYTHON_PACKAGES="/elsewhere") == ["/elsewhere"]
+    doctor = subprocess.run([sys.executable, "-m", "srjit", "doctor", "--json"], capture_output=True, text=True,
+                            env=environment, timeout=60)
+    found = next(finding for finding in json.loads(doctor.stdout) if finding["name"] == "nvJitLink")
+    assert found["found"] or str(library) in found["what"]  # one that can be loaded may be installed elsewhere
 
 
 def test_adapters_are_attributes():

@@ -234,7 +234,8 @@ Runner defineSearch(CLI::App& app) {
   app.get_option("--target")->required();
   addLossOption(app, options->loss,
                 "what is minimised, by name, with a constant as in huber:1.5, or the weighted mean of an expression "
-                "over the prediction f, the target y and the weight w; links are for losses of squared errors");
+                "over the prediction f, the target y and the weight w; links are for losses of squared errors",
+                search::canMinimise);
   addGrammarOptions(app, *options);
   addEffortOptions(app, options->search);
   app.add_option("-o,--out", options->evaluation.out, "write to FILE, which appears only when complete")

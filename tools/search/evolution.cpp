@@ -91,11 +91,9 @@ Status checkOptions(const SearchOptions& options) {
   }
   if (options.loss.custom) return okStatus();
   const LossInfo& loss = infoOf(options.loss.kind);
-  if (loss.worst < 0 || loss.isScaled() || options.loss.kind == LossKind::kSum) {
-    return invalid(
-        fmt::format("a search cannot minimise {}; losses of squared errors are scaled by themselves", loss.name));
-  }
-  return okStatus();
+  if (canMinimise(loss)) return okStatus();
+  return invalid(fmt::format("a search cannot minimise {}{}", loss.name,
+                             loss.isScaled() ? "; losses of squared errors are scaled by themselves" : ""));
 }
 
 /// What stays the same during a search.
@@ -138,8 +136,7 @@ Result<SearchSetup> setUp(const DataView& data, const SearchOptions& options, st
   }
   LossOptions loss = options.loss;
   // Of a constant target there is no share of the variance, but errors there are.
-  const bool is_constant = std::ranges::all_of(searched.target, [&](double y) { return y == searched.target[0]; });
-  if (!loss.custom && loss.kind == LossKind::kNmse && is_constant) loss.kind = LossKind::kMse;
+  if (!loss.custom && loss.kind == LossKind::kNmse && searched.hasOneTarget()) loss.kind = LossKind::kMse;
   const std::vector<std::string> identity = {std::string(allLinks().front().name)};
   Result<std::vector<const Link*>> links =
       linksFor(isOfSquares(loss) ? options.links : identity, *grammar, searched.target);
@@ -391,6 +388,10 @@ Result<SearchResult> searchFrom(const DataView& data, const SearchOptions& optio
 }
 
 }  // namespace
+
+bool canMinimise(const LossInfo& loss) noexcept {
+  return loss.worst > 0 && !loss.isScaled() && loss.kind != LossKind::kSum;
+}
 
 Result<SearchResult> search(const DataView& data, const SearchOptions& options, std::optional<SearchState> resumed) {
   return guarded([&] { return searchFrom(data, options, std::move(resumed)); });

@@ -90,6 +90,10 @@ struct SearchResult {
   std::vector<std::string> notices;  ///< Engine::notices() of the search's engine
 };
 
+/// Whether a search can minimise this loss: none that is best where it is largest, nor one without a least value, nor a
+/// scaled one, since those of squared errors are scaled anyway.
+bool canMinimise(const LossInfo& loss) noexcept;
+
 /// Searches until the time is over, or another limit is reached; gives the front in any case but an error. `resumed` is
 /// the state to go on from. Errors: kInvalid for options and data that do not fit, and for a state of others; those of
 /// the engine; kMachine for what a callback throws. Uses the calling thread and TBB.

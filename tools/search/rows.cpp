@@ -32,6 +32,16 @@ double RowSet::targetMean() const noexcept {
   return sum / all;
 }
 
+bool RowSet::hasOneTarget() const noexcept {
+  const double* first = nullptr;
+  for (std::size_t r = 0; r < size(); ++r) {
+    if (!(weightOf(r) > 0)) continue;
+    if (first == nullptr) first = &target[r];
+    if (target[r] != *first) return false;
+  }
+  return true;
+}
+
 RowSet gatherRows(const DataView& data, std::span<const std::size_t> rows) {
   RowSet set;
   set.target = gatherColumn(*data.target, rows);

@@ -20,6 +20,8 @@ struct RowSet {
   std::size_t size() const noexcept { return target.size(); }
   double weightOf(std::size_t row) const noexcept { return weights.empty() ? 1 : weights[row]; }
   double targetMean() const noexcept;  ///< weighted
+  /// Whether all rows of a weight above 0 have the same target.
+  bool hasOneTarget() const noexcept;
   /// Borrowed from this.
   DataView view() const;
 };

@@ -261,6 +261,24 @@ TEST(Search, AConstantTargetIsFoundAtOnce) {
   EXPECT_EQ(print(result.state.front.formulas()[0].expression, Language::kInfix), "2.5");
 }
 
+TEST(Search, ATargetThatIsConstantWhereItCountsIsFound) {
+  RowSet rows = rowsOf(1, 50, [](const auto&) { return 2.5; });
+  rows.target[0] = 7;
+  rows.weights.assign(rows.size(), 1);
+  rows.weights[0] = 0;
+  const SearchResult result = search(rows.view(), smallOptions()).value();
+  ASSERT_EQ(result.state.front.size(), 1u);
+  EXPECT_EQ(print(result.state.front.formulas()[0].expression, Language::kInfix), "2.5");
+}
+
+TEST(Search, PowersAreShownAsPowers) {
+  const RowSet rows = rowsOf(2, 200, [](const auto& row) { return std::pow(row[0], 1.37) * row[1]; });
+  SearchOptions options = smallOptions();
+  options.grammar.operators = {{Op::kMul, 1}, {Op::kPow, 1}};
+  const SearchResult result = search(rows.view(), options).value();
+  EXPECT_EQ(print(result.state.front.chosen()->expression, Language::kInfix), "x1 * x0^1.37");
+}
+
 TEST(Search, AResumedSearchAtItsLimitBreedsNothing) {
   const RowSet rows = rowsOf(2, 200, [](const auto& row) { return std::cos(row[0]) / row[1] + std::exp(row[1] / 7); });
   SearchOptions options = smallOptions();

@@ -40,6 +40,23 @@ std::vector<std::string> commandOf(std::vector<std::string> more) {
   return words;
 }
 
+TEST(SearchCommand, FindsKeplersThirdLaw) {
+  const Outcome front = runCommand({"search", "--data", SRJIT_SOURCE_DIR "/docs/examples/planets.csv", "--target",
+                                    "period", "--ops", "mul,div,sqrt", "--generations", "8", "--device", "cpu"},
+                                   "/");
+  EXPECT_EQ(front.status, 0) << front.err;
+  EXPECT_THAT(front.out, testing::ContainsRegex("\n5,[0-9.]+e-07,,sqrt\\(0\\.99[0-9]* \\* cube\\(axis\\)\\)\n"));
+}
+
+// What a search refuses is not offered.
+TEST(SearchCommand, HelpListsTheLossesThatCanBeMinimised) {
+  const std::string help = runCommand({"search", "--help"}, "/").out;
+  EXPECT_THAT(help, HasSubstr("mse|"));
+  for (const char* const name : {"|r2|", "|sum|", "scaled-", "correlation"}) {
+    EXPECT_THAT(help, testing::Not(HasSubstr(name))) << name;
+  }
+}
+
 TEST(SearchCommand, WritesTheFrontAsCsvJsonAndLatex) {
   const Scratch scratch;
   scratch.write("table.csv", tableOf(true));
