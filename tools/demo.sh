@@ -34,7 +34,7 @@ for python in python3 build/python-test/bin/python; do
   break
 done
 if [[ -n "$example" ]]; then
-  say "in Python ('tools/python.sh' builds the package, 'pip install build/wheel/srjit-*.whl' installs it)"
+  say "in Python ('tools/python.sh' builds the package, and docs/python.md installs it)"
   tail -n +2 "$example"
 fi
 say "Kepler's third law, found from nothing but the table: the year is the distance to the power 3/2"

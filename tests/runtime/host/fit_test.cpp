@@ -4,7 +4,9 @@
 
 #include <cmath>
 #include <limits>
+#include <string>
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include "ir/text.h"
@@ -58,6 +60,44 @@ TEST(EngineFit, LinearParametersNeedTwoPasses) {
   EXPECT_NEAR(fits.parameters[1], -2, 1e-9);
   EXPECT_NEAR(fits.parameters[2], 0.5, 1e-9);
   EXPECT_LE(fits.iterations[0], 3U);
+}
+
+// Each pass has the sums of all normal equations: 861 of 40 parameters.
+TEST(EngineFit, OfManyParametersTakesFewPasses) {
+  for (const std::size_t count : {17, 40}) {
+    std::string text = "0";
+    for (std::size_t i = 0; i < count; ++i) text += fmt::format(" + p{}*sin({}*x0)", i, i + 1);
+    const Workload w = samplesOf({text}, [&](double x) {
+      double sum = 0;
+      for (std::size_t i = 0; i < count; ++i)
+        sum += std::sin(static_cast<double>(i + 1) * x) / static_cast<double>(i + 1);
+      return sum;
+    });
+    const Fits fits = fitted(fittingEngine(), w, std::vector<double>(count, 3.0));
+    EXPECT_LE(fits.iterations[0], 3U);
+    for (std::size_t i = 0; i < count; ++i) {
+      EXPECT_NEAR(fits.parameters[i], 1 / static_cast<double>(i + 1), 1e-9) << i << " of " << count;
+    }
+  }
+}
+
+TEST(EngineFit, TiersGiveTheSameBits) {
+  const GeneratorOptions options{
+      .seed = 29, .min_nodes = 3, .max_nodes = 20, .variables = 2, .parameters = 3, .parameter_probability = 0.4};
+  for (const Precision precision : {Precision::kF32, Precision::kF64}) {
+    const Workload w = Workload::random(options, 24, 300, Spread::kTame, precision);
+    const Engine engine = fittingEngine(precision);
+    const Dataset data = engine.upload(w.view()).value();
+    const auto fitsBy = [&](Tier tier) {
+      const Program program = engine.compile(w.expressions, {.tier = tier});
+      return engine.fit(program, data, w.parameters, {.iterations = 12}).value();
+    };
+    const Fits interpreted = fitsBy(Tier::kInterpret), compiled = fitsBy(Tier::kCompile);
+    expectSameBits(compiled.parameters, interpreted.parameters, 1, "parameters");
+    expectSameBits(compiled.losses.values, interpreted.losses.values, 1, "losses");
+    expectSameBits(compiled.standard_errors, interpreted.standard_errors, 1, "standard errors");
+    EXPECT_EQ(compiled.statuses, interpreted.statuses);
+  }
 }
 
 // The textbook's formulas of a straight line.
