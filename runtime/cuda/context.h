@@ -75,8 +75,8 @@ class Cuda {
 
   /// check() of this driver.
   void check(CUresult code, std::string_view what) const { srjit::check(*driver_, code, what); }
-  /// check() of a launch, which can need memory for the code and the stack of its kernel. The driver may call the lack of
-  /// it CUDA_ERROR_UNKNOWN (seen with 580.159.04 on an H200 with 3.7 MB free), so that code counts as
+  /// check() of a launch, which can need memory for the code and the stack of its kernel. The driver may call the lack
+  /// of it CUDA_ERROR_UNKNOWN (seen with 580.159.04 on an H200 with 3.7 MB free), so that code counts as
   /// CUDA_ERROR_OUT_OF_MEMORY where the device has little left. The message then says how much is free.
   void checkLaunch(CUresult code, std::string_view what) const;
   /// Bytes that an allocation can count on: free on the device, or kept by our pool and not in use.
