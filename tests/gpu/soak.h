@@ -13,8 +13,8 @@ struct Evaluator {
 };
 
 /// Compares all predictions and losses of random populations of all operators over random data of random size, bit for
-/// bit, for SRJIT_SOAK_SECONDS seconds (default 2), and prints how many. Both engines have the precision. Six threads draw
-/// from SRJIT_SOAK_SEED (default 1000) and the numbers after it, so a run with a seed six higher compares others.
+/// bit, for SRJIT_SOAK_SECONDS seconds (default 2), and prints how many. Both engines have the precision. Six threads
+/// draw from SRJIT_SOAK_SEED (default 1000) and the numbers after it, so a run with a seed six higher compares others.
 void soak(const Evaluator& one, const Evaluator& other, Precision precision);
 
 }  // namespace srjit
